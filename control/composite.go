@@ -1,0 +1,103 @@
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// CompositePrefix begins the name of a function that stands for a native operation. The rest is the operation's name, its
+// attributes as JSON and a number that makes it unique, with slashes between. The body of such a function only
+// declares shapes: it is never run.
+const CompositePrefix = "quire.composite/"
+
+// Replacer is what a backend with native forms of composites implements.
+type Replacer interface {
+	// ReplacesComposite reports whether the backend emits the operation itself when a function named
+	// "quire.composite/<op>/..." is called.
+	ReplacesComposite(op string) bool
+}
+
+// Composite applies the operation op to inputs. Where the backend has a native form, one call of it is emitted, with attrs (any
+// JSON value) and results of the given shapes; elsewhere plain builds the same from ordinary operations. The plain form defines
+// what the operation means and is the oracle of every native form.
+func Composite(op string, attrs any, inputs []*graph.Node, results []shapes.Shape, plain func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
+	g := inputs[0].Graph()
+	if r, ok := g.Backend().(Replacer); !ok || !r.ReplacesComposite(op) {
+		return plain(inputs)
+	}
+	encoded, err := json.Marshal(attrs)
+	if err != nil {
+		panic(fmt.Errorf("attributes of composite %q: %w", op, err))
+	}
+	restore := scopeScalars(g, false)
+	fn := graph.NewFunction(g, g.UniqueName(CompositePrefix+op+"/"+string(encoded)+"/"), func(g *graph.Graph) []*graph.Node {
+		for i, input := range inputs {
+			graph.Parameter(g, fmt.Sprintf("%d", i), input.Shape())
+		}
+		placeholders := make([]*graph.Node, len(results))
+		for i, shape := range results {
+			placeholders[i] = graph.Zeros(g, shape)
+		}
+		return placeholders
+	})
+	restore()
+	return fn.Call(inputs...)
+}
+
+// ScatterSet returns operand with rows replaced: row indices[i] of its first axis becomes updates[i].
+//
+// operand is [A, ...], indices int32 [N], updates [N, ...] of operand's dtype. An index outside [0, A) is dropped. Indices within
+// the range must not repeat. The plain form is exact too: it adds the wrapping integer difference of the bit patterns, since GoMLX
+// has scatters that add, but none that set.
+func ScatterSet(operand, indices, updates *graph.Node) *graph.Node {
+	indices = graph.InsertAxes(indices, -1)
+	return Composite("scatter_set", map[string]int{"axes": 1}, []*graph.Node{operand, indices, updates}, []shapes.Shape{operand.Shape()},
+		func(in []*graph.Node) []*graph.Node { return []*graph.Node{scatterSetPlain(in[0], in[1], in[2])} })[0]
+}
+
+func scatterSetPlain(operand, indices, updates *graph.Node) *graph.Node {
+	g := operand.Graph()
+	dtype := operand.DType()
+	rows := operand.Shape().Dimensions[0]
+	inRange := graph.LogicalAnd(graph.GreaterOrEqual(indices, graph.ScalarZero(g, dtypes.Int32)), graph.LessThan(indices, graph.Scalar(g, dtypes.Int32, float64(rows))))
+	safe := graph.Where(inRange, indices, graph.ZerosLike(indices))
+	toBits, fromBits := bitPattern(dtype)
+	bits := toBits(operand)
+	change := graph.Sub(toBits(updates), graph.Gather(bits, safe))
+	mask := inRange
+	for mask.Rank() > change.Rank() {
+		mask = graph.Squeeze(mask, -1)
+	}
+	for mask.Rank() < change.Rank() {
+		mask = graph.InsertAxes(mask, -1)
+	}
+	change = graph.Where(graph.BroadcastToDims(mask, change.Shape().Dimensions...), change, graph.ZerosLike(change))
+	return fromBits(graph.ScatterSum(bits, safe, change, false, false))
+}
+
+// bitPattern returns conversions to an integer dtype whose wrapping sums are exact, and back.
+func bitPattern(dtype dtypes.DType) (to, from func(*graph.Node) *graph.Node) {
+	bitcast := func(d dtypes.DType) func(*graph.Node) *graph.Node {
+		return func(x *graph.Node) *graph.Node { return graph.Bitcast(x, d) }
+	}
+	convert := func(d dtypes.DType) func(*graph.Node) *graph.Node {
+		return func(x *graph.Node) *graph.Node { return graph.ConvertDType(x, d) }
+	}
+	same := func(x *graph.Node) *graph.Node { return x }
+	switch {
+	case dtype == dtypes.Bool:
+		return convert(dtypes.Int32), convert(dtypes.Bool)
+	case dtype.IsInt():
+		return same, same
+	case dtype == dtypes.Float32:
+		return bitcast(dtypes.Uint32), bitcast(dtypes.Float32)
+	case dtype == dtypes.BFloat16 || dtype == dtypes.Float16:
+		return bitcast(dtypes.Uint16), bitcast(dtype)
+	default:
+		panic(fmt.Errorf("control.ScatterSet: dtype %s is not supported", dtype))
+	}
+}
