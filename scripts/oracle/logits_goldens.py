@@ -1,0 +1,214 @@
+"""Compute what transformers says about the tiny checkpoints: last-position logits and greedy tokens in float32.
+
+    python logits_goldens.py ../../testdata/models ../../testdata/goldens
+
+Writes <name>.json.gz for each folder of models:
+
+    {"model", "transformers", "torch", "eos_token_ids",
+     "cases": [{"prompt": ids, "logits": [vocab] at the last prompt position,
+                "tokens": 32 greedy ids that ignore end-of-sequence, "logprobs": raw log-softmax of each of them,
+                "min_gap": least difference of best and second logit over the 32 steps,
+                "finish_at": number of tokens up to and with the first end-of-sequence id, only where there is one}]}
+
+Numbers are float32 written with enough digits to come back exactly. A file is only written if the goldens can tell
+right from wrong: see check_case and check_ablations.
+"""
+
+import gzip
+import json
+import sys
+import zlib
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM
+
+# One token; around pages of 8, 16 and 32; one past a prefill chunk of 64; the longest that leaves room for 32 more.
+LENGTHS = [1, 7, 8, 9, 15, 16, 17, 31, 33, 65, 100, 128]
+NEW = 32
+# A gap this wide is hundreds of times the f32 rounding error of these models, so equal tokens may be demanded.
+MIN_GAP = 2e-3
+
+
+def load(folder, config=None):
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, config=config, dtype=torch.float32, attn_implementation="eager"
+    )
+    return model.eval()
+
+
+def logits_of(model, ids):
+    """Logits [len(ids), vocab] of one forward pass without a cache."""
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+
+
+def greedy(model, prompt):
+    with torch.no_grad():
+        out = model.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=NEW,
+            do_sample=False,
+            use_cache=True,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+    return out[0, len(prompt) :].tolist()
+
+
+def check_case(model, length, seed):
+    """One golden case, or None if a greedy step is too close to call or the continuation is too dull."""
+    gen = torch.Generator().manual_seed(seed)
+    prompt = torch.randint(0, model.config.vocab_size, (length,), generator=gen).tolist()
+    tokens = greedy(model, prompt)
+    full = logits_of(model, prompt + tokens)
+    steps = full[length - 1 : -1]
+    if steps.argmax(-1).tolist() != tokens:
+        raise SystemExit(f"greedy with and without cache differ for a prompt of {length}")
+    top = steps.topk(2, dim=-1).values
+    gap = (top[:, 0] - top[:, 1]).min().item()
+    if gap < MIN_GAP or len(set(tokens)) < 10:
+        return None
+    logprobs = steps.log_softmax(-1)[torch.arange(NEW), torch.tensor(tokens)]
+    last = logits_of(model, prompt)[-1]
+    # The same positions seen by two differently shaped passes: the rounding noise a test has to allow for.
+    noise = (last - steps[0]).abs().max().item()
+    assert noise < 2e-5, f"rounding noise {noise}"
+    case = dict(
+        prompt=prompt,
+        logits=[f32(x) for x in last.tolist()],
+        tokens=tokens,
+        logprobs=[f32(x) for x in logprobs.tolist()],
+        min_gap=f32(gap),
+    )
+    eos = eos_of(model)
+    hits = [i for i, t in enumerate(tokens) if t in eos]
+    if hits:
+        case["finish_at"] = hits[0] + 1
+    return case
+
+
+def f32(x):
+    """The shortest decimal that reads back as the same float32."""
+    for digits in range(6, 10):
+        y = float(f"{x:.{digits}g}")
+        if torch.tensor(y, dtype=torch.float32).item() == x:
+            return y
+    return x
+
+
+def eos_of(model):
+    eos = model.generation_config.eos_token_id
+    return [] if eos is None else eos if isinstance(eos, list) else [eos]
+
+
+def ablations(model, folder):
+    """(what is taken away, model without it) for every feature this checkpoint is there to test."""
+
+    def changed(**settings):
+        config = AutoConfig.from_pretrained(folder)
+        for key, value in settings.items():
+            setattr(config, key, value)
+        return load(folder, config)
+
+    def zeroed(pattern, value):
+        other = load(folder)
+        hit = False
+        with torch.no_grad():
+            for name, p in other.named_parameters():
+                if pattern in name:
+                    p.fill_(value)
+                    hit = True
+        assert hit, pattern
+        return other
+
+    config = model.config
+    rope = config.rope_parameters
+    layers = config.num_hidden_layers
+    kinds = getattr(config, "layer_types", None)
+    full = ["full_attention"] * layers
+    if config.model_type == "mistral":
+        yield "sliding window", changed(sliding_window=None)
+        yield "sliding window one shorter", changed(sliding_window=config.sliding_window - 1)
+    elif kinds and "sliding_attention" in kinds:
+        assert kinds != ["sliding_attention"] * layers, kinds
+        yield "sliding window", changed(layer_types=full)
+        yield "sliding in some layers only", changed(layer_types=["sliding_attention"] * layers)
+    if rope["rope_type"] != "default":
+        yield "rope scaling", changed(rope_parameters=dict(rope_type="default", rope_theta=rope["rope_theta"]))
+    if rope["rope_type"] == "yarn":
+        yield "yarn attention factor", changed(rope_parameters=rope | dict(attention_factor=1.0))
+    yield "rope theta", changed(rope_parameters=rope | dict(rope_theta=rope["rope_theta"] / 3))
+    no_rope = getattr(config, "no_rope_layers", None)
+    if no_rope:
+        assert len(set(no_rope)) == 2, no_rope
+        yield "layers without rope", changed(no_rope_layers=[1] * layers)
+    present = {n for n, _ in model.named_parameters()}
+    for part in ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"):
+        if any(f"{part}.bias" in n for n in present):
+            # A key bias shifts all scores of a query alike but for rope, so it too must show.
+            yield f"{part} bias", zeroed(f"{part}.bias", 0.0)
+    for part in ("q_norm", "k_norm", "input_layernorm", "post_attention_layernorm", "model.norm"):
+        if any(part in n for n in present):
+            yield f"{part} weight", zeroed(part, 1.0)
+
+
+def check_ablations(model, folder, cases):
+    """Exit unless every feature moves the logits of the longest prompt by far more than a test's tolerance."""
+    longest = cases[-1]["prompt"]
+    want = logits_of(model, longest)[-1]
+    report = []
+    for what, other in ablations(model, folder):
+        moved = (logits_of(other, longest)[-1] - want).abs().max().item()
+        report.append(f"{what} {moved:.2g}")
+        if moved < 1e-2:
+            raise SystemExit(f"{folder.name}: leaving out {what} moves the logits by {moved:.2g} only")
+    return report
+
+
+def goldens(folder, out):
+    model = load(folder)
+    cases = []
+    for length in LENGTHS:
+        for attempt in range(200):
+            seed = zlib.crc32(f"{folder.name.removesuffix('-sharded')}/{length}/{attempt}".encode())
+            case = check_case(model, length, seed)
+            if case:
+                cases.append(case)
+                break
+        else:
+            raise SystemExit(f"{folder.name}: no prompt of {length} tokens passes; give the model another seed")
+    # A model that says the same whatever it is asked would pass too easily.
+    assert len({tuple(c["tokens"][-8:]) for c in cases}) > len(cases) // 2, folder.name
+    doc = dict(
+        model=folder.name,
+        transformers=transformers.__version__,
+        torch=torch.__version__,
+        eos_token_ids=eos_of(model),
+        cases=cases,
+    )
+    text = json.dumps(doc, separators=(",", ":")) + "\n"
+    (out / f"{folder.name}.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    spread = torch.tensor([c["logits"] for c in cases]).std().item()
+    distinct = sum(len(set(c["tokens"])) for c in cases) / len(cases)
+    gap = min(c["min_gap"] for c in cases)
+    finish = sum("finish_at" in c for c in cases)
+    print(f"{folder.name}: logits std {spread:.2f}, {distinct:.0f} distinct of {NEW}, gap {gap:.2g}, {finish} finish")
+    print("   without: " + ", ".join(check_ablations(model, folder, cases)), flush=True)
+
+
+def main():
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    root, out = Path(sys.argv[1]), Path(sys.argv[2])
+    out.mkdir(parents=True, exist_ok=True)
+    for folder in sorted(root.iterdir()):
+        if (folder / "config.json").exists() and (not sys.argv[3:] or folder.name in sys.argv[3:]):
+            goldens(folder, out)
+
+
+if __name__ == "__main__":
+    main()

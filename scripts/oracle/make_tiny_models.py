@@ -1,0 +1,257 @@
+"""Write tiny random checkpoints of every model family Quire runs, as Hugging Face folders.
+
+    python make_tiny_models.py ../../testdata/models
+
+Each folder is what transformers itself saves (config.json, generation_config.json, safetensors), except that the
+models named in CLASSIC get the config.json style of transformers 4: rope_theta and rope_scaling at the top level,
+no layer_types. Weights depend only on the seed in FAMILIES, so a second run writes the same bytes.
+
+Every weight, bias and norm is random and far from its usual initial value, so that leaving any of them out changes
+the logits; logits_goldens.py checks that it does.
+"""
+
+import json
+import math
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM
+
+# 160 positions: the longest golden prompt (128) and 32 new tokens fill the model exactly.
+COMMON = dict(
+    vocab_size=256,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    max_position_embeddings=160,
+    rms_norm_eps=1e-5,
+    tie_word_embeddings=False,
+    bos_token_id=1,
+    eos_token_id=None,
+    pad_token_id=None,
+)
+
+LLAMA3_ROPE = dict(
+    rope_type="llama3",
+    rope_theta=500000.0,
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=32,
+)
+
+LLAMA3 = dict(
+    num_key_value_heads=1,
+    num_hidden_layers=3,
+    rms_norm_eps=1e-5,
+    rope_parameters=dict(rope_type="default", rope_theta=500000.0),
+)
+
+# name -> (model_type, seed, settings over COMMON)
+FAMILIES = {
+    "llama2": ("llama", 1, dict(num_key_value_heads=4, rope_parameters=dict(rope_type="default", rope_theta=10000.0))),
+    "llama3": ("llama", 2, LLAMA3 | dict(eos_token_id=48)),
+    "llama3-bf16": ("llama", 2, LLAMA3),
+    "llama3-sharded": ("llama", 2, LLAMA3),
+    "llama31": ("llama", 3, dict(num_key_value_heads=2, rope_parameters=LLAMA3_ROPE)),
+    "llama32-tied": (
+        "llama",
+        4,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=3,
+            tie_word_embeddings=True,
+            rope_parameters=LLAMA3_ROPE | dict(factor=32.0),
+        ),
+    ),
+    "llama-linear": (
+        "llama",
+        5,
+        dict(num_key_value_heads=2, rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.5)),
+    ),
+    "llama-yarn": (
+        "llama",
+        6,
+        dict(
+            num_key_value_heads=2,
+            head_dim=16,
+            rope_parameters=dict(
+                rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=40
+            ),
+        ),
+    ),
+    "llama-bias": (
+        "llama",
+        7,
+        dict(
+            num_key_value_heads=2,
+            attention_bias=True,
+            mlp_bias=True,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
+    "mistral": (
+        "mistral",
+        8,
+        dict(
+            num_key_value_heads=2,
+            head_dim=16,
+            sliding_window=16,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
+    # sliding_window is present and switched off here, as in the published Qwen2.5 checkpoints.
+    "qwen2": (
+        "qwen2",
+        9,
+        dict(
+            num_key_value_heads=2,
+            rms_norm_eps=1e-6,
+            use_sliding_window=False,
+            sliding_window=16,
+            max_window_layers=1,
+            rope_parameters=dict(rope_type="default", rope_theta=1000000.0),
+        ),
+    ),
+    "qwen2-sliding": (
+        "qwen2",
+        10,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=3,
+            rms_norm_eps=1e-6,
+            use_sliding_window=True,
+            sliding_window=16,
+            max_window_layers=1,
+            rope_parameters=dict(rope_type="default", rope_theta=1000000.0),
+        ),
+    ),
+    "qwen3": (
+        "qwen3",
+        11,
+        dict(
+            num_key_value_heads=2,
+            head_dim=16,
+            rms_norm_eps=1e-6,
+            rope_parameters=dict(rope_type="default", rope_theta=1000000.0),
+        ),
+    ),
+    # The shape of SmolLM2-135M in small: 9 heads over 3 KV heads, tied.
+    "smollm2-like": (
+        "llama",
+        12,
+        dict(
+            hidden_size=72,
+            num_attention_heads=9,
+            num_key_value_heads=3,
+            tie_word_embeddings=True,
+            rope_parameters=dict(rope_type="default", rope_theta=100000.0),
+        ),
+    ),
+    "smollm3": (
+        "smollm3",
+        13,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=4,
+            tie_word_embeddings=True,
+            no_rope_layer_interval=2,
+            rms_norm_eps=1e-6,
+            rope_parameters=dict(rope_type="default", rope_theta=2000000.0),
+        ),
+    ),
+}
+
+# As in Llama 3 Instruct, generation_config.json names more end-of-sequence ids than config.json does.
+GENERATION_EOS = {"llama3": [48, 50]}
+BF16 = {"llama3-bf16"}
+SHARDED = {"llama3-sharded": 3}
+CLASSIC = {"llama2", "llama32-tied", "llama-linear", "qwen2"}
+
+
+def randomize(model, seed):
+    """Give every parameter a random value of a size that keeps logits varied and f32 rounding small."""
+    gen = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in sorted(model.named_parameters()):
+            noise = torch.randn(p.shape, generator=gen, dtype=torch.float32)
+            if "norm" in name:
+                # Spread widely, with a few negative weights.
+                p.copy_(1 + 0.5 * noise)
+            elif name.endswith("bias"):
+                p.copy_(0.5 * noise)
+            elif "embed_tokens" in name:
+                # Small against what the layers add: tied logits would otherwise favour the token just read.
+                p.copy_((0.15 if model.config.tie_word_embeddings else 0.5) * noise)
+            elif "lm_head" in name:
+                p.copy_(1.5 / math.sqrt(p.shape[1]) * noise)
+            else:
+                # Larger for q and k: attention then picks few positions, and where they are matters.
+                gain = 1.6 if "q_proj" in name or "k_proj" in name else 1.2
+                p.copy_(gain / math.sqrt(p.shape[1]) * noise)
+
+
+def classic(cfg):
+    """The same configuration in the keys that transformers 4 wrote."""
+    rope = dict(cfg.pop("rope_parameters"))
+    cfg["rope_theta"] = rope.pop("rope_theta")
+    kind = rope.pop("rope_type")
+    if kind == "default":
+        cfg["rope_scaling"] = None
+    elif kind == "linear":
+        # The oldest spelling of all.
+        cfg["rope_scaling"] = {"type": kind} | rope
+    else:
+        cfg["rope_scaling"] = {"rope_type": kind} | rope
+    cfg.pop("layer_types", None)
+    cfg["torch_dtype"] = cfg.pop("dtype")
+    cfg["transformers_version"] = "4.46.0"
+    if cfg["model_type"] == "qwen2":
+        # transformers 5 writes null when the window is off; the published files keep the number.
+        cfg["sliding_window"] = 16
+    return dict(sorted(cfg.items()))
+
+
+def write(root, name):
+    kind, seed, settings = FAMILIES[name]
+    config = CONFIG_MAPPING[kind](**(COMMON | settings))
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    randomize(model, seed)
+    if name in BF16:
+        model = model.to(torch.bfloat16)
+    model.generation_config.eos_token_id = GENERATION_EOS.get(name, config.eos_token_id)
+    folder = root / name
+    shutil.rmtree(folder, ignore_errors=True)
+    if name in SHARDED:
+        size = sum(p.numel() * p.element_size() for p in model.parameters())
+        model.save_pretrained(folder, max_shard_size=int(size / SHARDED[name] * 1.15))
+        shards = len(list(folder.glob("model-*.safetensors")))
+        assert shards == SHARDED[name], f"{name}: {shards} shards"
+    else:
+        model.save_pretrained(folder)
+    if name in CLASSIC:
+        path = folder / "config.json"
+        path.write_text(json.dumps(classic(json.loads(path.read_text())), indent=2) + "\n")
+        # Both spellings must mean the same to transformers.
+        read = AutoConfig.from_pretrained(folder)
+        assert settings["rope_parameters"].items() <= read.rope_parameters.items(), read.rope_parameters
+    size = sum(f.stat().st_size for f in folder.iterdir())
+    print(f"{name:16s} {size / 1e3:7.1f} kB")
+    return size
+
+
+def main():
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    root = Path(sys.argv[1])
+    total = sum(write(root, name) for name in sys.argv[2:] or FAMILIES)
+    print(f"{'together':16s} {total / 1e3:7.1f} kB")
+
+
+if __name__ == "__main__":
+    main()
