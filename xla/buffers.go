@@ -1,0 +1,131 @@
+package xla
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"unsafe"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/pjrt"
+)
+
+// Buffer is an array on a device. It implements [compute.Buffer].
+type Buffer struct {
+	backend *Backend
+	buffer  *pjrt.Buffer
+	shape   shapes.Shape
+}
+
+var _ compute.Buffer = (*Buffer)(nil)
+
+// bytesOf views the storage of flat, a slice of shape's Go type and size, as bytes.
+func bytesOf(flat any, shape shapes.Shape) ([]byte, error) {
+	v := reflect.ValueOf(flat)
+	if v.Kind() != reflect.Slice || v.Type().Elem() != shape.DType.GoType() || v.Len() != shape.Size() {
+		return nil, fmt.Errorf("xla: data of type %T does not fit %s: it takes a []%s of %d values", flat, shape, shape.DType.GoType(), shape.Size())
+	}
+	return unsafe.Slice((*byte)(v.UnsafePointer()), uintptr(v.Len())*v.Type().Elem().Size()), nil
+}
+
+// BufferFromFlatData implements [compute.Backend]: it copies flat, a slice of shape's Go type, to the device.
+func (b *Backend) BufferFromFlatData(device compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
+	d, err := b.device(device)
+	if err != nil {
+		return nil, err
+	}
+	data, err := bytesOf(flat, shape)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) == 0 {
+		data = make([]byte, 1) // the plugin wants an address even of an empty array
+	}
+	buffer, err := b.client.BufferFromHost().FromRawData(data, shape.DType, shape.Dimensions).ToDevice(d).Done()
+	runtime.KeepAlive(flat)
+	if err != nil {
+		return nil, fmt.Errorf("xla: copying %s to device %d: %w", shape, device, err)
+	}
+	return &Buffer{backend: b, buffer: buffer, shape: shape.Clone()}, nil
+}
+
+func (b *Buffer) valid() error {
+	if err := b.backend.valid(); err != nil {
+		return err
+	}
+	if b.buffer.Check() != nil {
+		return errors.New("xla: the buffer was finalized or donated")
+	}
+	return nil
+}
+
+// Backend implements [compute.Buffer].
+func (b *Buffer) Backend() compute.Backend { return b.backend }
+
+// Finalize implements [compute.Buffer]: it frees the array. It is a no-op on a buffer that was donated or finalized.
+func (b *Buffer) Finalize() error {
+	if b.backend.valid() != nil {
+		return nil // the client's end freed it
+	}
+	return b.buffer.Destroy()
+}
+
+// Shape implements [compute.Buffer].
+func (b *Buffer) Shape() (shapes.Shape, error) { return b.shape, b.valid() }
+
+// DeviceNum implements [compute.Buffer].
+func (b *Buffer) DeviceNum() (compute.DeviceNum, error) {
+	if err := b.valid(); err != nil {
+		return 0, err
+	}
+	d, err := b.buffer.Device()
+	if err != nil {
+		return 0, err
+	}
+	return compute.DeviceNum(b.backend.client.NumForDevice(d)), nil
+}
+
+// ToFlatData implements [compute.Buffer]: it copies the array to flat, a slice of the shape's Go type and size.
+func (b *Buffer) ToFlatData(flat any) error {
+	if err := b.valid(); err != nil {
+		return err
+	}
+	data, err := bytesOf(flat, b.shape)
+	if err != nil || len(data) == 0 {
+		return err
+	}
+	if err := b.buffer.ToHost(data); err != nil {
+		return fmt.Errorf("xla: copying %s to the host: %w", b.shape, err)
+	}
+	runtime.KeepAlive(flat)
+	return nil
+}
+
+// Data implements [compute.Buffer]: a slice over the array's own storage, on the CPU only. It is valid as long as the buffer is.
+func (b *Buffer) Data() (any, error) {
+	if err := b.valid(); err != nil {
+		return nil, err
+	}
+	if b.backend.platform != "cpu" {
+		return nil, fmt.Errorf("xla: the storage of a buffer is not readable on %s: copy it with ToFlatData", b.backend.platform)
+	}
+	return b.buffer.Data()
+}
+
+// CopyToDevice implements [compute.Buffer].
+func (b *Buffer) CopyToDevice(device compute.DeviceNum) (compute.Buffer, error) {
+	if err := b.valid(); err != nil {
+		return nil, err
+	}
+	d, err := b.backend.device(device)
+	if err != nil {
+		return nil, err
+	}
+	buffer, err := b.buffer.CopyToDevice(d)
+	if err != nil {
+		return nil, fmt.Errorf("xla: copying %s to device %d: %w", b.shape, device, err)
+	}
+	return &Buffer{backend: b.backend, buffer: buffer, shape: b.shape}, nil
+}

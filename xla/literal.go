@@ -1,0 +1,97 @@
+package xla
+
+import (
+	"encoding/hex"
+	"fmt"
+	"reflect"
+	"strings"
+	"unsafe"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
+	"github.com/gomlx/compute/shapes"
+)
+
+// literal prints a constant as an MLIR dense attribute: one value where all are equal bit for bit, else the raw bytes in hexadecimal,
+// so that every bit of NaNs, infinities and negative zeros survives.
+type literal struct {
+	flat  any // a slice of shape's Go type
+	shape shapes.Shape
+}
+
+// ToStableHLO is the method through which go-xla's builder prints attributes.
+func (l literal) ToStableHLO() string {
+	return fmt.Sprintf("dense<%s> : %s", l.values(), toXLA(l.shape).ToStableHLO())
+}
+
+func (l literal) values() string {
+	v := reflect.ValueOf(l.flat)
+	if v.Len() == 0 {
+		return ""
+	}
+	size := int(v.Type().Elem().Size())
+	raw := unsafe.Slice((*byte)(v.UnsafePointer()), v.Len()*size)
+	splat := true
+	for i := size; i < len(raw) && splat; i++ {
+		splat = raw[i] == raw[i-size]
+	}
+	if bools, ok := l.flat.([]bool); ok {
+		// The raw form of i1 has changed between versions of MLIR; this one has not.
+		if splat {
+			return fmt.Sprint(bools[0])
+		}
+		return list(bools, l.shape.Dimensions)
+	}
+	switch {
+	case splat && !l.shape.DType.IsFloat() && !l.shape.DType.IsComplex():
+		return fmt.Sprint(v.Index(0).Interface())
+	case splat && l.shape.DType.IsFloat():
+		return bits(raw[:size])
+	case splat && l.shape.DType.IsComplex():
+		return fmt.Sprintf("(%s, %s)", bits(raw[:size/2]), bits(raw[size/2:size]))
+	}
+	return `"0x` + strings.ToUpper(hex.EncodeToString(raw)) + `"`
+}
+
+// bits prints a little-endian floating-point number as the hexadecimal integer of its bits.
+func bits(raw []byte) string {
+	var b strings.Builder
+	b.WriteString("0x")
+	for i := len(raw) - 1; i >= 0; i-- {
+		fmt.Fprintf(&b, "%02X", raw[i])
+	}
+	return b.String()
+}
+
+func list(values []bool, dims []int) string {
+	if len(dims) == 0 {
+		return fmt.Sprint(values[0])
+	}
+	parts := make([]string, dims[0])
+	for i := range parts {
+		n := len(values) / dims[0]
+		parts[i] = list(values[i*n:(i+1)*n], dims[1:])
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+// numeral returns the small number n as a value of the dtype's Go type; for bool, whether it is not zero.
+func numeral(dtype dtypes.DType, n int) (any, error) {
+	switch {
+	case dtype == dtypes.Bool:
+		return n != 0, nil
+	case dtype == dtypes.BFloat16:
+		return bfloat16.FromFloat32(float32(n)), nil
+	case dtype == dtypes.Float16:
+		return float16.FromFloat32(float32(n)), nil
+	case dtype == dtypes.Complex64:
+		return complex(float32(n), 0), nil
+	case dtype == dtypes.Complex128:
+		return complex(float64(n), 0), nil
+	case dtype.IsInt() || dtype.IsFloat():
+		return reflect.ValueOf(n).Convert(dtype.GoType()).Interface(), nil
+	default:
+		return nil, fmt.Errorf("dtype %s has no numbers", dtype)
+	}
+}
