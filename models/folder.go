@@ -1,0 +1,202 @@
+package models
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/quire/quire/models/gguf"
+	"github.com/quire/quire/models/safetensors"
+)
+
+// Files of a Hugging Face folder.
+const (
+	configFile       = "config.json"
+	generationFile   = "generation_config.json"
+	tokenizerFile    = "tokenizer.json"
+	tokenizerConfig  = "tokenizer_config.json"
+	chatTemplateFile = "chat_template.jinja"
+	weightsFile      = "model.safetensors"
+	weightsIndex     = "model.safetensors.index.json"
+)
+
+// maxJSONBytes bounds the JSON files read whole; a tokenizer.json of 200,000 tokens has about 20 MB.
+const maxJSONBytes = 256 << 20
+
+// openFolder opens a folder with config.json and model.safetensors or its shards.
+func openFolder(dir string) (*Checkpoint, error) {
+	c := &Checkpoint{tensors: map[string]*tensor{}}
+	var err error
+	if c.Config, err = readFolderConfig(dir); err != nil {
+		return nil, err
+	}
+	shards, index, err := weightShards(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, shard := range shards {
+		if err := c.addSafetensors(filepath.Join(dir, shard), shard, index); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	for name, shard := range index {
+		if c.tensors[name] == nil {
+			c.Close()
+			return nil, fmt.Errorf("%s: tensor %q is not in %s, where the index places it", filepath.Join(dir, weightsIndex), name, shard)
+		}
+	}
+	if err := c.addFolderText(dir); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c.finish(), nil
+}
+
+// weightShards lists the weight files of a folder, and for sharded ones the file of each tensor.
+func weightShards(dir string) (shards []string, index map[string]string, err error) {
+	data, err := readJSONFile(filepath.Join(dir, weightsIndex))
+	if errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(dir, weightsFile)); err == nil {
+			return []string{weightsFile}, nil, nil
+		}
+		remedy := "download the model's safetensors files there"
+		if found, _ := filepath.Glob(filepath.Join(dir, "*.gguf")); len(found) > 0 {
+			remedy = "name a GGUF file itself, e.g. " + found[0]
+		} else if found, _ := filepath.Glob(filepath.Join(dir, "*.bin")); len(found) > 0 {
+			remedy = "PyTorch .bin weights are not read; convert them to safetensors"
+		}
+		return nil, nil, fmt.Errorf("folder %s has neither %s nor %s; %s", dir, weightsFile, weightsIndex, remedy)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var file struct {
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, weightsIndex), err)
+	}
+	for name, shard := range file.WeightMap {
+		if shard != filepath.Base(shard) || filepath.Ext(shard) != ".safetensors" {
+			return nil, nil, fmt.Errorf("%s: tensor %q is in %q, which is no safetensors file of this folder", filepath.Join(dir, weightsIndex), name, shard)
+		}
+		shards = append(shards, shard)
+	}
+	if len(shards) == 0 {
+		return nil, nil, fmt.Errorf("%s names no tensor", filepath.Join(dir, weightsIndex))
+	}
+	slices.Sort(shards)
+	return slices.Compact(shards), file.WeightMap, nil
+}
+
+// addSafetensors adds the tensors of one file. With an index, only those that it places in this file count, as in the
+// reference loader.
+func (c *Checkpoint) addSafetensors(path, shard string, index map[string]string) error {
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return err
+	}
+	c.closers = append(c.closers, f.Close)
+	id := identityPart{header: f.Header()}
+	for i := range f.Tensors() {
+		st := &f.Tensors()[i]
+		if index != nil && index[st.Name] != shard {
+			continue
+		}
+		t := &tensor{shape: st.Dims, file: path, stored: st.DType, data: st.Data, unit: 1, release: func() { f.Release(st) }}
+		switch st.DType {
+		case "F32":
+			t.native, t.decode = dtypes.Float32, blockDecoder(gguf.F32, st.Data)
+		case "BF16":
+			t.native, t.decode = dtypes.BFloat16, blockDecoder(gguf.BF16, st.Data)
+		case "F16":
+			t.native, t.decode = dtypes.Float16, blockDecoder(gguf.F16, st.Data)
+		}
+		c.tensors[st.Name] = t
+		id.data = append(id.data, st.Data)
+	}
+	c.identity = append(c.identity, id)
+	return nil
+}
+
+// blockDecoder decodes consecutive blocks; first and len(dst) are multiples of the block length.
+func blockDecoder(typ gguf.Type, data []byte) func(dst []float32, first int) {
+	blockLen, blockBytes := typ.Block()
+	return func(dst []float32, first int) {
+		start := first / blockLen * blockBytes
+		// The error is impossible: the parsers checked that data holds the tensor's elements exactly.
+		if err := gguf.Dequantize(typ, dst, data[start:start+len(dst)/blockLen*blockBytes]); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// addFolderText finds the tokenizer and the chat template of a folder.
+func (c *Checkpoint) addFolderText(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, tokenizerFile)); err == nil {
+		c.tokenizer = dir
+	}
+	for _, name := range []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile} {
+		data, err := readJSONFile(filepath.Join(dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		c.identity = append(c.identity, identityPart{header: data})
+		switch name {
+		case chatTemplateFile: // newer folders have it in a file of its own, which takes precedence
+			c.chatTemplate = string(data)
+		case tokenizerConfig:
+			if c.chatTemplate, err = templateOf(data); err != nil {
+				return fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+			}
+		}
+	}
+	return nil
+}
+
+// templateOf takes the chat template out of a tokenizer_config.json: a string, or a list of named ones with a "default".
+func templateOf(data []byte) (string, error) {
+	var file struct {
+		Template json.RawMessage `json:"chat_template"`
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		return "", err
+	}
+	if len(file.Template) == 0 || string(file.Template) == "null" {
+		return "", nil
+	}
+	var source string
+	if json.Unmarshal(file.Template, &source) == nil {
+		return source, nil
+	}
+	var named []struct{ Name, Template string }
+	if err := json.Unmarshal(file.Template, &named); err != nil {
+		return "", errors.New("chat_template is neither a string nor a list of name and template")
+	}
+	for _, t := range named {
+		if t.Name == "default" {
+			return t.Template, nil
+		}
+	}
+	return "", nil
+}
+
+// readJSONFile reads a text file of bounded size.
+func readJSONFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxJSONBytes {
+		return nil, fmt.Errorf("%s has %d bytes, more than the %d that are read", path, info.Size(), maxJSONBytes)
+	}
+	return os.ReadFile(path)
+}

@@ -1,0 +1,263 @@
+// Package gguf reads GGUF model files (versions 2 and 3, little-endian): metadata, tensor table, and block dequantization.
+//
+// The file is mapped, not read: metadata arrays are decoded when asked for and tensor data is handed out as slices of the
+// mapping. Files are untrusted input: every length and offset is checked against the bytes that are there, nothing is
+// allocated on the word of a header, and a bad file gives one error that names it.
+//
+// The format is described in the ggml project's documentation (docs/gguf.md).
+package gguf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/quire/quire/models/internal/mapped"
+)
+
+const (
+	magic            = "GGUF"
+	defaultAlignment = 32
+	maxAlignment     = 1 << 20
+	maxDims          = 4       // ggml's own limit
+	maxNameBytes     = 1 << 16 // the format's limit for keys
+)
+
+// Tensor is one entry of a file's tensor table.
+type Tensor struct {
+	Name string
+	Dims []int // outermost first (row-major), the reverse of the order in the file
+	Type Type
+	Data []byte // encoded, of exactly Type.Bytes(elements) bytes; a slice of the mapping
+}
+
+// Elements is the product of the dimensions.
+func (t *Tensor) Elements() int {
+	n := 1
+	for _, d := range t.Dims {
+		n *= d
+	}
+	return n
+}
+
+// File is an open GGUF file. It is safe for concurrent use until Close.
+type File struct {
+	Version uint32
+	name    string
+	mapping *mapped.File
+	header  []byte // everything before the tensor data
+	values  map[string]value
+	keys    []string // in file order
+	tensors []Tensor // in file order
+	byName  map[string]*Tensor
+}
+
+// Open maps the file at path and reads its tables.
+func Open(path string) (*File, error) {
+	m, err := mapped.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := Parse(path, m.Bytes())
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	f.mapping = m
+	return f, nil
+}
+
+// Parse reads a whole GGUF file held in data; name stands for it in errors. The File refers to data and never writes to it.
+func Parse(name string, data []byte) (*File, error) {
+	f := &File{name: name, values: map[string]value{}, byName: map[string]*Tensor{}}
+	r := &reader{data: data}
+	if err := f.parse(r); err != nil {
+		return nil, fmt.Errorf("GGUF file %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// Close unmaps the file; the data of its tensors must not be used afterwards.
+func (f *File) Close() error {
+	if f.mapping == nil {
+		return nil
+	}
+	return f.mapping.Close()
+}
+
+// Release tells the operating system that a tensor's pages are not needed in memory for now (see mapped.File.Release).
+func (f *File) Release(t *Tensor) {
+	if f.mapping != nil {
+		f.mapping.Release(t.Data)
+	}
+}
+
+// Header is the part of the file before the tensor data: metadata and tensor table.
+func (f *File) Header() []byte { return f.header }
+
+// Tensors lists the tensors in file order. The slice must not be changed.
+func (f *File) Tensors() []Tensor { return f.tensors }
+
+// Tensor finds a tensor by name; nil if there is none.
+func (f *File) Tensor(name string) *Tensor { return f.byName[name] }
+
+func (f *File) parse(r *reader) error {
+	if string(r.bytes(4)) != magic {
+		return fmt.Errorf("it does not start with %q, so it is no GGUF file", magic)
+	}
+	f.Version = r.u32()
+	switch {
+	case r.failed:
+		return errTruncated(r, "the header")
+	case f.Version != 2 && f.Version != 3:
+		if v := bits.ReverseBytes32(f.Version); v >= 1 && v <= 3 {
+			return fmt.Errorf("it is big-endian, which is not supported; convert it to little-endian")
+		}
+		return fmt.Errorf("version %d is not supported (2 and 3 are)", f.Version)
+	}
+	numTensors, numValues := r.u64(), r.u64()
+	if r.failed {
+		return errTruncated(r, "the header")
+	}
+	for i := range numValues { // ends at the file's end at the latest: each turn consumes bytes or fails
+		if err := f.parseValue(r, i); err != nil {
+			return err
+		}
+	}
+	alignment := uint64(defaultAlignment)
+	if f.Has("general.alignment") {
+		a, ok := f.Int("general.alignment")
+		if !ok || a < 1 || a > maxAlignment || a&(a-1) != 0 {
+			return fmt.Errorf("general.alignment is not a power of two up to %d", maxAlignment)
+		}
+		alignment = uint64(a)
+	}
+	var offsets []uint64
+	for i := range numTensors {
+		t, offset, err := parseTensor(r, i)
+		if err != nil {
+			return err
+		}
+		if offset%alignment != 0 {
+			return fmt.Errorf("tensor %q starts at offset %d, not a multiple of the alignment %d", t.Name, offset, alignment)
+		}
+		f.tensors = append(f.tensors, t)
+		offsets = append(offsets, offset)
+	}
+	f.header = r.data[:r.pos]
+	dataStart := (uint64(r.pos) + alignment - 1) / alignment * alignment
+	fileSize := uint64(len(r.data))
+	for i := range f.tensors {
+		t := &f.tensors[i]
+		if f.byName[t.Name] != nil {
+			return fmt.Errorf("tensor %q appears twice", t.Name)
+		}
+		f.byName[t.Name] = t
+		size, err := t.encodedBytes()
+		if err != nil {
+			return err
+		}
+		start, carry := bits.Add64(dataStart, offsets[i], 0)
+		end, carry2 := bits.Add64(start, size, 0)
+		if carry|carry2 != 0 || end > fileSize {
+			return fmt.Errorf("tensor %q needs %d bytes at offset %d, beyond the end of the file (%d bytes); the file is truncated or damaged",
+				t.Name, size, start, fileSize)
+		}
+		t.Data = r.data[start:end:end]
+	}
+	return nil
+}
+
+func parseTensor(r *reader, i uint64) (t Tensor, offset uint64, err error) {
+	where := func() string { return fmt.Sprintf("tensor entry %d", i) }
+	t.Name = string(r.str())
+	if r.failed {
+		return t, 0, errTruncated(r, where())
+	}
+	if len(t.Name) > maxNameBytes {
+		return t, 0, fmt.Errorf("%s has a name of %d bytes, more than %d", where(), len(t.Name), maxNameBytes)
+	}
+	numDims := r.u32()
+	if r.failed {
+		return t, 0, errTruncated(r, where())
+	}
+	if numDims < 1 || numDims > maxDims {
+		return t, 0, fmt.Errorf("tensor %q has %d dimensions; 1 to %d are possible", t.Name, numDims, maxDims)
+	}
+	t.Dims = make([]int, numDims)
+	for d := range t.Dims {
+		dim := r.u64()
+		if !r.failed && (dim == 0 || dim > math.MaxInt64) {
+			return t, 0, fmt.Errorf("tensor %q has a dimension of %d", t.Name, dim)
+		}
+		t.Dims[len(t.Dims)-1-d] = int(dim)
+	}
+	t.Type = Type(r.u32())
+	offset = r.u64()
+	if r.failed {
+		return t, 0, errTruncated(r, where())
+	}
+	return t, offset, nil
+}
+
+// encodedBytes is the tensor's size in the file, with every product checked against overflow.
+func (t *Tensor) encodedBytes() (uint64, error) {
+	blockLen, blockBytes := t.Type.Block()
+	if blockLen == 0 {
+		return 0, fmt.Errorf("tensor %q has type %s, which is not supported (supported: %s)", t.Name, t.Type, supportedTypes())
+	}
+	if row := t.Dims[len(t.Dims)-1]; row%blockLen != 0 {
+		return 0, fmt.Errorf("tensor %q has rows of %d elements, not a multiple of the %d in a block of %s", t.Name, row, blockLen, t.Type)
+	}
+	elements := uint64(1)
+	for _, d := range t.Dims {
+		hi, lo := bits.Mul64(elements, uint64(d))
+		if hi != 0 || lo > math.MaxInt64 {
+			return 0, fmt.Errorf("tensor %q has dimensions %v, too many elements", t.Name, t.Dims)
+		}
+		elements = lo
+	}
+	hi, size := bits.Mul64(elements/uint64(blockLen), uint64(blockBytes))
+	if hi != 0 {
+		return 0, fmt.Errorf("tensor %q has dimensions %v, too many bytes", t.Name, t.Dims)
+	}
+	return size, nil
+}
+
+// reader walks a byte slice; after the first read beyond its end it is failed and returns zeros.
+type reader struct {
+	data   []byte
+	pos    int
+	failed bool
+}
+
+func errTruncated(r *reader, what string) error {
+	return fmt.Errorf("it ends within %s (at %d bytes); the file is truncated or damaged", what, len(r.data))
+}
+
+func (r *reader) bytes(n uint64) []byte {
+	if r.failed || n > uint64(len(r.data)-r.pos) {
+		r.failed = true
+		return nil
+	}
+	b := r.data[r.pos : r.pos+int(n)]
+	r.pos += int(n)
+	return b
+}
+
+func (r *reader) u32() uint32 {
+	if b := r.bytes(4); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (r *reader) u64() uint64 {
+	if b := r.bytes(8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (r *reader) str() []byte { return r.bytes(r.u64()) }

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package mapped
+
+func dropPages([]byte) {}

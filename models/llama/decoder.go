@@ -1,0 +1,130 @@
+package llama
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/models"
+)
+
+// AttentionFunc stores the new keys and values of a layer and attends to all of its sequence: q is [T, H, D], k and v are
+// [T, KVH, D], the result [T, H, D], all of the weights' dtype.
+type AttentionFunc func(layer int, q, k, v *Node) *Node
+
+// Hidden runs T tokens through the decoder and returns its last hidden states [T, hidden], normalized, of the weights' dtype.
+//
+// tokens and positions are i32[T]. A row's result depends on that row and on what attention returns for it. Padding may hold any
+// token id: ids outside the vocabulary read some row of it.
+func Hidden(cfg models.Config, w Weights, tokens, positions *Node, attention AttentionFunc) *Node {
+	g := tokens.Graph()
+	embed := w.get("embed")
+	dtype := embed.DType()
+	ids := Min(Max(tokens, ScalarZero(g, dtypes.Int32)), Scalar(g, dtypes.Int32, float64(cfg.VocabSize-1)))
+	x := Gather(embed, InsertAxes(ids, -1))
+	cos, sin := rotary(cfg, positions)
+	for i := range cfg.NumLayers {
+		p := fmt.Sprintf("layers.%d.", i)
+		h := rmsNorm(x, w.get(p+"attention_norm"), cfg.RMSNormEps)
+		q, k, v := projectQKV(cfg, w, p, h)
+		if !noRope(cfg, i) {
+			q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+		}
+		a := attention(i, q, k, v)
+		a = Reshape(a, a.Shape().Dimensions[0], cfg.NumHeads*cfg.HeadDim)
+		x = Add(x, linear(w, p+"o", cfg.OBias, a))
+
+		h = rmsNorm(x, w.get(p+"mlp_norm"), cfg.RMSNormEps)
+		gateUp := linear(w, p+"gate_up", cfg.MLPBias, h)
+		gate := SliceAxis(gateUp, 1, AxisRange(0, cfg.IntermediateSize))
+		up := SliceAxis(gateUp, 1, AxisRange(cfg.IntermediateSize, 2*cfg.IntermediateSize))
+		x = Add(x, linear(w, p+"down", cfg.MLPBias, ConvertDType(Mul(silu(gate), up), dtype)))
+	}
+	return rmsNorm(x, w.get("norm"), cfg.RMSNormEps)
+}
+
+// Logits returns the scores f32[N, vocab] of the next token for hidden states [N, hidden].
+func Logits(cfg models.Config, w Weights, hidden *Node) *Node {
+	head := "lm_head"
+	if cfg.TieEmbeddings {
+		head = "embed"
+	}
+	return ConvertDType(matmul(hidden, w.get(head)), dtypes.Float32)
+}
+
+func projectQKV(cfg models.Config, w Weights, prefix string, x *Node) (q, k, v *Node) {
+	t, head := x.Shape().Dimensions[0], cfg.HeadDim
+	qkv := linear(w, prefix+"qkv", cfg.QKVBias, x)
+	part := func(from, heads int) *Node {
+		return Reshape(SliceAxis(qkv, 1, AxisRange(from*head, (from+heads)*head)), t, heads, head)
+	}
+	q = part(0, cfg.NumHeads)
+	k = part(cfg.NumHeads, cfg.NumKVHeads)
+	v = part(cfg.NumHeads+cfg.NumKVHeads, cfg.NumKVHeads)
+	if cfg.QKNorm {
+		q = rmsNorm(q, w.get(prefix+"q_norm"), cfg.RMSNormEps)
+		k = rmsNorm(k, w.get(prefix+"k_norm"), cfg.RMSNormEps)
+	}
+	return q, k, v
+}
+
+func linear(w Weights, name string, bias bool, x *Node) *Node {
+	y := matmul(x, w.get(name+".weight"))
+	if bias {
+		b := ConvertDType(w.get(name+".bias"), y.DType())
+		y = Add(y, BroadcastToDims(InsertAxes(b, 0), y.Shape().Dimensions...))
+	}
+	return ConvertDType(y, x.DType())
+}
+
+// matmul is x [N, in] times w [out, in] transposed; products of half precision are summed and returned in float32.
+func matmul(x, w *Node) *Node {
+	return Dot(x, w).General([]int{1}, nil, []int{1}, nil)
+}
+
+// rmsNorm is x / sqrt(mean(x^2) + eps) * weight over the last axis, in float32 as transformers does it.
+func rmsNorm(x, weight *Node, eps float64) *Node {
+	x32 := ConvertDType(x, dtypes.Float32)
+	mean := ReduceAndKeep(Square(x32), ReduceMean, -1)
+	x32 = Mul(x32, Rsqrt(AddScalar(mean, eps)))
+	for weight.Rank() < x.Rank() {
+		weight = InsertAxes(weight, 0)
+	}
+	y := ConvertDType(x32, x.DType())
+	return Mul(y, BroadcastToDims(ConvertDType(weight, x.DType()), y.Shape().Dimensions...))
+}
+
+// silu is x * sigmoid(x), in float32.
+func silu(x *Node) *Node {
+	x32 := ConvertDType(x, dtypes.Float32)
+	return ConvertDType(Mul(x32, Sigmoid(x32)), x.DType())
+}
+
+func noRope(cfg models.Config, layer int) bool {
+	return layer < len(cfg.NoRope) && cfg.NoRope[layer]
+}
+
+// rotary returns the cosines and sines f32[T, 1, D/2] of the rotary embedding at positions i32[T].
+func rotary(cfg models.Config, positions *Node) (cos, sin *Node) {
+	g := positions.Graph()
+	frequencies, factor := InverseFrequencies(cfg)
+	t, half := positions.Shape().Dimensions[0], len(frequencies)
+	angles := Mul(
+		BroadcastToDims(InsertAxes(ConvertDType(positions, dtypes.Float32), -1), t, half),
+		BroadcastToDims(InsertAxes(Const(g, frequencies), 0), t, half))
+	scale := func(x *Node) *Node { return InsertAxes(MulScalar(x, factor), 1) }
+	return scale(Cos(angles)), scale(Sin(angles))
+}
+
+// rotate turns the pairs (x[i], x[i+D/2]) of [T, heads, D] by their angles, in float32.
+func rotate(x, cos, sin *Node) *Node {
+	dims := x.Shape().Dimensions
+	half := dims[2] / 2
+	x32 := ConvertDType(x, dtypes.Float32)
+	a, b := SliceAxis(x32, 2, AxisRange(0, half)), SliceAxis(x32, 2, AxisRange(half))
+	wide := shapes.Make(dtypes.Float32, dims[0], dims[1], half).Dimensions
+	c, s := BroadcastToDims(cos, wide...), BroadcastToDims(sin, wide...)
+	return ConvertDType(Concatenate([]*Node{Sub(Mul(a, c), Mul(b, s)), Add(Mul(b, c), Mul(a, s))}, 2), x.DType())
+}

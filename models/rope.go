@@ -1,0 +1,85 @@
+package models
+
+import "math"
+
+// RopeFrequencies returns the inverse frequencies of the rotary embedding, HeadDim/2 radians per position, scaling applied,
+// and the factor that cos and sin are multiplied by. The steps are transformers' (modeling_rope_utils), each rounded to
+// float32 as there: an error of one last bit is an angle of 1e-3 at position 10,000.
+func (c *Config) RopeFrequencies() (inv []float32, attentionFactor float64) {
+	half := c.HeadDim / 2
+	power := make([]float32, half) // theta^(2i/d)
+	inv = make([]float32, half)
+	for i := range inv {
+		power[i] = float32(math.Pow(float64(float32(c.RopeTheta)), float64(float32(2*i)/float32(c.HeadDim))))
+		inv[i] = 1 / power[i]
+	}
+	s := c.RopeScaling
+	if s == nil {
+		return inv, 1
+	}
+	factor := float32(s.Factor)
+	switch s.Type {
+	case "linear":
+		for i := range inv {
+			inv[i] /= factor
+		}
+	case "llama3":
+		s.scaleLlama3(inv)
+	case "yarn":
+		low, high := s.correctionRange(c.HeadDim, c.RopeTheta)
+		for i := range inv {
+			ramp := min(max((float32(i)-float32(low))/float32(high-low), 0), 1)
+			keep := 1 - ramp // share of the unscaled frequency
+			interpolated := 1 / (factor * power[i])
+			inv[i] = float32(interpolated*(1-keep)) + float32(inv[i]*keep)
+		}
+	}
+	return inv, s.AttentionFactor
+}
+
+// scaleLlama3 divides the frequencies of long wavelengths by the factor, keeps those of short ones and blends in between.
+func (s *RopeScaling) scaleLlama3(inv []float32) {
+	factor := float32(s.Factor)
+	context := float64(s.OriginalMaxPositions)
+	longest, shortest := float32(context/s.LowFreqFactor), float32(context/s.HighFreqFactor)
+	for i, f := range inv {
+		wavelen := float32(2*math.Pi) / f
+		switch {
+		case wavelen > longest:
+			inv[i] = f / factor
+		case wavelen >= shortest:
+			smooth := (float32(context)/wavelen - float32(s.LowFreqFactor)) / float32(s.HighFreqFactor-s.LowFreqFactor)
+			inv[i] = float32((1-smooth)*f/factor) + float32(smooth*f)
+		}
+	}
+}
+
+// correctionRange gives the dimensions between which yarn goes from kept to interpolated frequencies.
+func (s *RopeScaling) correctionRange(headDim int, theta float64) (low, high float64) {
+	dimension := func(rotations float64) float64 {
+		return float64(headDim) * math.Log(float64(s.OriginalMaxPositions)/(rotations*2*math.Pi)) / (2 * math.Log(theta))
+	}
+	low, high = dimension(s.BetaFast), dimension(s.BetaSlow)
+	if s.Truncate {
+		low, high = math.Floor(low), math.Ceil(high)
+	}
+	low, high = max(low, 0), min(high, float64(headDim-1))
+	if low == high {
+		high += 0.001 // transformers' guard against a division by zero
+	}
+	return low, high
+}
+
+// yarnAttentionFactor is transformers' default where a config does not set attention_factor; zero mscale means not set.
+func yarnAttentionFactor(factor, mscale, mscaleAllDim float64) float64 {
+	scale := func(m float64) float64 {
+		if factor <= 1 {
+			return 1
+		}
+		return 0.1*m*math.Log(factor) + 1
+	}
+	if mscale != 0 && mscaleAllDim != 0 {
+		return scale(mscale) / scale(mscaleAllDim)
+	}
+	return scale(1)
+}
