@@ -47,6 +47,9 @@ type node struct {
 	constant any // for a constant its flat values, else nil
 }
 
+// copiedConstant is the number of values up to which a constant is repeated in each function that uses it.
+const copiedConstant = 16
+
 func (f *function) node(v *stablehlo.Value) *node {
 	return &node{f: f, value: v, shape: fromXLA(v.Shape())}
 }
@@ -86,8 +89,9 @@ func (f *function) use(x compute.Value) (*stablehlo.Value, error) {
 	}
 	var v *stablehlo.Value
 	switch {
-	case n.constant != nil && !(n.f.parent == nil && f.within(n.f)):
-		// Even where it is in reach: the parent of a closure may yet change (see adopt).
+	case n.constant != nil && (n.shape.Size() <= copiedConstant || !f.within(n.f)):
+		// Small constants are made anew even where they are in reach: the parent of a closure may yet change (see adopt), and
+		// comparators of sorts may not use any value from outside.
 		if v, err = f.constant(n.constant, n.shape); err != nil {
 			return nil, err
 		}

@@ -58,6 +58,9 @@ func (f *function) Sort(comparator compute.Function, axis int, stable bool, inpu
 	if err != nil {
 		return nil, err
 	}
+	if owners := comparator.(*function).captured; len(owners) > 0 {
+		return nil, f.fail(op, fmt.Errorf("its comparator uses a value of %s, which XLA does not allow: sort by a computed key instead", owners[0].describe()))
+	}
 	vs, err := f.useAll(inputs)
 	if err != nil {
 		return nil, f.fail(op, err)

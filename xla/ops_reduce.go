@@ -6,7 +6,6 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/go-xla/types"
 	xlashapes "github.com/gomlx/go-xla/types/shapes"
@@ -193,8 +192,8 @@ func (f *function) ReduceLogicalXor(x compute.Value, axes ...int) (compute.Value
 	return f.logicalReduction(compute.OpTypeReduceLogicalXor, x, axes)
 }
 
-// ArgMinMax takes two reductions that vectorize, instead of one over pairs that does not: the extreme value, then the least index
-// that holds it. A NaN counts as the extreme: if there is one, the maximum is NaN, which equals nothing, and only NaNs are marked.
+// ArgMinMax takes two reductions that vectorize, instead of one over pairs that does not: the extreme value, then the least index that
+// holds it. A NaN goes before any value; whether a NaN makes the extreme NaN depends on the platform, so it is looked for by itself.
 func (f *function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType, isMin bool) (compute.Value, error) {
 	return f.unary(compute.OpTypeArgMinMax, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		return f.argMinMax(v, axis, outputDType, isMin)
@@ -228,43 +227,89 @@ func (f *function) argMinMax(v *stablehlo.Value, axis int, outputDType dtypes.DT
 	if extreme, err = stablehlo.BroadcastInDim(extreme, s, kept); err != nil {
 		return nil, err
 	}
-	kind := comparisonOf(s.DType)
-	mark, err := stablehlo.Compare(v, extreme, types.CompareEQ, kind)
+	index, err := f.fn.Iota(xlashapes.Make(dtypes.Int32, slices.Clone(s.Dimensions)...), axis)
+	if err != nil {
+		return nil, err
+	}
+	// The candidates: the index where x is the extreme, the last one elsewhere; for a NaN, the index minus the size.
+	size := int32(s.Dimensions[axis])
+	last, err := f.filled(size-1, s.Dimensions)
+	if err != nil {
+		return nil, err
+	}
+	mark, err := stablehlo.Compare(v, extreme, types.CompareEQ, comparisonOf(s.DType))
+	if err != nil {
+		return nil, err
+	}
+	candidate, err := stablehlo.Select(mark, index, last)
 	if err != nil {
 		return nil, err
 	}
 	if s.DType.IsFloat() {
-		nan, err := stablehlo.Compare(v, v, types.CompareNE, kind)
-		if err != nil {
-			return nil, err
-		}
-		if mark, err = stablehlo.Or(mark, nan); err != nil {
+		if candidate, err = f.preferNaN(v, index, candidate, size); err != nil {
 			return nil, err
 		}
 	}
-	indexShape := shapes.Make(dtypes.Int32, slices.Clone(s.Dimensions)...)
-	index, err := f.fn.Iota(toXLA(indexShape), axis)
+	best, err := f.reduce(compute.OpTypeReduceMin, candidate, axis)
 	if err != nil {
 		return nil, err
 	}
-	last, err := f.scalar(int32(s.Dimensions[axis] - 1))
-	if err != nil {
-		return nil, err
+	if s.DType.IsFloat() { // undo the subtraction
+		if best, err = f.wrapNegative(best, size); err != nil {
+			return nil, err
+		}
 	}
-	if last, err = f.broadcastScalar(last, indexShape); err != nil {
-		return nil, err
+	if outputDType == dtypes.Int32 {
+		return best, nil
 	}
-	if index, err = stablehlo.Select(mark, index, last); err != nil {
-		return nil, err
-	}
-	if index, err = f.reduce(compute.OpTypeReduceMin, index, axis); err != nil || outputDType == dtypes.Int32 {
-		return index, err
-	}
-	return stablehlo.Convert(index, outputDType)
+	return stablehlo.Convert(best, outputDType)
 }
 
-func (f *function) broadcastScalar(v *stablehlo.Value, s shapes.Shape) (*stablehlo.Value, error) {
-	return stablehlo.BroadcastInDim(v, toXLA(s), nil)
+// preferNaN replaces the candidates where v is NaN by index - size, which is below every index.
+func (f *function) preferNaN(v, index, candidate *stablehlo.Value, size int32) (*stablehlo.Value, error) {
+	nan, err := stablehlo.Compare(v, v, types.CompareNE, types.CompareFloat)
+	if err != nil {
+		return nil, err
+	}
+	all, err := f.filled(size, v.Shape().Dimensions)
+	if err != nil {
+		return nil, err
+	}
+	below, err := stablehlo.Subtract(index, all)
+	if err != nil {
+		return nil, err
+	}
+	return stablehlo.Select(nan, below, candidate)
+}
+
+// wrapNegative adds size to the negative elements of v.
+func (f *function) wrapNegative(v *stablehlo.Value, size int32) (*stablehlo.Value, error) {
+	zeros, err := f.filled(0, v.Shape().Dimensions)
+	if err != nil {
+		return nil, err
+	}
+	all, err := f.filled(size, v.Shape().Dimensions)
+	if err != nil {
+		return nil, err
+	}
+	sum, err := stablehlo.Add(v, all)
+	if err != nil {
+		return nil, err
+	}
+	negative, err := stablehlo.Compare(v, zeros, types.CompareLT, types.CompareSigned)
+	if err != nil {
+		return nil, err
+	}
+	return stablehlo.Select(negative, sum, v)
+}
+
+// filled emits an int32 array of one value.
+func (f *function) filled(value int32, dims []int) (*stablehlo.Value, error) {
+	v, err := f.scalar(value)
+	if err != nil {
+		return nil, err
+	}
+	return stablehlo.BroadcastInDim(v, xlashapes.Make(dtypes.Int32, slices.Clone(dims)...), nil)
 }
 
 func (f *function) ReduceWindow(x compute.Value, kind compute.ReduceOpType, window, strides, inputDilations, windowDilations []int, paddings [][2]int) (compute.Value, error) {
