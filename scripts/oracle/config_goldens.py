@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""What transformers makes of a config.json: config_goldens.py OUT.json   (models/testdata/configs.json)
+
+Writes a list of {"name", "config": the config.json, "want": the values the model is built with}, for every supported class
+and every rope type, with keys left out, null, and in the older and newer style.
+"""
+import json, sys
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+BASE = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=6, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+LLAMA = dict(BASE, model_type="llama", architectures=["LlamaForCausalLM"])
+MISTRAL = dict(BASE, model_type="mistral", architectures=["MistralForCausalLM"])
+QWEN2 = dict(BASE, model_type="qwen2", architectures=["Qwen2ForCausalLM"])
+QWEN3 = dict(BASE, model_type="qwen3", architectures=["Qwen3ForCausalLM"])
+SMOLLM3 = dict(BASE, model_type="smollm3", architectures=["SmolLM3ForCausalLM"])
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
+BIG = dict(hidden_size=512, num_attention_heads=4, rope_theta=500000.0, max_position_embeddings=131072)
+
+
+def without(config, *keys):
+    return {k: v for k, v in config.items() if k not in keys}
+
+
+CASES = {
+    "llama": LLAMA,
+    "llama, defaults": without(LLAMA, "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "llama, kv heads null": dict(LLAMA, num_key_value_heads=None),
+    "llama, own head_dim, eos list": dict(LLAMA, head_dim=24, eos_token_id=[3, 4], tie_word_embeddings=True),
+    "llama, biases": dict(LLAMA, attention_bias=True, mlp_bias=True),
+    "llama, sliding window ignored": dict(LLAMA, sliding_window=8),
+    "llama, no bos": dict(LLAMA, bos_token_id=None, eos_token_id=None),
+    "llama, rope_theta": dict(LLAMA, **BIG),
+    "llama, linear, old style": dict(LLAMA, **BIG, rope_scaling={"type": "linear", "factor": 2.5}),
+    "llama, llama3, old style": dict(LLAMA, **BIG, rope_scaling=LLAMA3),
+    "llama, llama3, new style": dict(LLAMA, **without(BIG, "rope_theta"), rope_parameters=dict(LLAMA3, rope_theta=500000.0)),
+    "llama, default, new style": dict(LLAMA, rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
+    "llama, empty rope_scaling": dict(LLAMA, rope_scaling={}, rope_parameters={"rope_type": "linear", "factor": 3.0, "rope_theta": 1e6}),
+    "llama, rope_scaling wins": dict(LLAMA, rope_scaling={"type": "linear", "factor": 2.0}, rope_parameters={"rope_type": "linear", "factor": 3.0, "rope_theta": 1e6}),
+    "mistral": MISTRAL,
+    "mistral, defaults": without(MISTRAL, "num_key_value_heads", "max_position_embeddings"),
+    "mistral, window 16": dict(MISTRAL, sliding_window=16),
+    "mistral, window null": dict(MISTRAL, sliding_window=None),
+    "qwen2": QWEN2,
+    "qwen2, window off": dict(QWEN2, sliding_window=16, max_window_layers=2),
+    "qwen2, window on": dict(QWEN2, sliding_window=16, max_window_layers=2, use_sliding_window=True),
+    "qwen2, layer types": dict(QWEN2, sliding_window=16, use_sliding_window=True, layer_types=["sliding_attention", "full_attention"] * 3),
+    "qwen2, yarn": dict(QWEN2, **BIG, rope_scaling={"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}),
+    "qwen2, yarn, factor null": dict(QWEN2, **BIG, rope_scaling={"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 32768}),
+    "qwen2, yarn, mscale": dict(QWEN2, **BIG, rope_scaling={"rope_type": "yarn", "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 0.7, "beta_fast": 16, "beta_slow": 2, "original_max_position_embeddings": 4096}),
+    "qwen2, yarn, not truncated": dict(QWEN2, **BIG, rope_scaling={"rope_type": "yarn", "factor": 8.0, "truncate": False, "attention_factor": 1.25, "original_max_position_embeddings": 4096}),
+    "qwen3": QWEN3,
+    "qwen3, own head_dim": dict(QWEN3, head_dim=16, attention_bias=True, tie_word_embeddings=True),
+    "qwen3, window on": dict(QWEN3, sliding_window=16, max_window_layers=4, use_sliding_window=True),
+    "smollm3": SMOLLM3,
+    "smollm3, defaults": without(SMOLLM3, "num_key_value_heads", "max_position_embeddings"),
+    "smollm3, interval 3": dict(SMOLLM3, no_rope_layer_interval=3, tie_word_embeddings=False),
+    "smollm3, list": dict(SMOLLM3, no_rope_layers=[0, 1, 1, 0, 1, 1, 1, 1]),
+    "smollm3, window": dict(SMOLLM3, sliding_window=16, use_sliding_window=True),
+}
+
+
+def resolve(config):
+    parsed = AutoConfig.for_model(config["model_type"], **without(json.loads(json.dumps(config)), "model_type"))
+    model = AutoModelForCausalLM.from_config(parsed, attn_implementation="eager")
+    attentions = [layer.self_attn for layer in model.model.layers]
+    windows = []
+    for a in attentions:
+        window = getattr(a, "sliding_window", None)
+        if config["model_type"] == "mistral":
+            window = parsed.sliding_window
+        windows.append(window or 0)
+    rotary = model.model.rotary_emb
+    eos = parsed.eos_token_id
+    return {
+        "num_key_value_heads": parsed.num_key_value_heads,
+        "head_dim": attentions[0].head_dim,
+        "max_position_embeddings": parsed.max_position_embeddings,
+        "rms_norm_eps": parsed.rms_norm_eps,
+        "windows": windows,
+        "no_rope": [not getattr(a, "use_rope", 1) for a in attentions],
+        "tied": bool(parsed.tie_word_embeddings),
+        "bos": -1 if parsed.bos_token_id is None else parsed.bos_token_id,
+        "eos": [] if eos is None else eos if isinstance(eos, list) else [eos],
+        "inv_freq": rotary.inv_freq.to(torch.float32).tolist(),
+        "attention_factor": float(rotary.attention_scaling),
+        "tensors": {name: list(x.shape) for name, x in model.state_dict().items()
+                    if (".layers." not in name or ".layers.0." in name) and not (parsed.tie_word_embeddings and name == "lm_head.weight")},
+    }
+
+
+def main():
+    cases = []
+    for name, config in CASES.items():
+        print(name)
+        cases.append(json.dumps({"name": name, "config": config, "want": resolve(config)}))
+    Path(sys.argv[1]).write_text("[\n" + ",\n".join(cases) + "\n]\n")
+
+
+main()

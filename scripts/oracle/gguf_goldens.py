@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Golden files for package models and its GGUF and safetensors readers.
+
+    gguf_goldens.py TESTDATA_MODELS SMOLLM2.gguf OUT    e.g.  testdata/models ~/.cache/quire/models/....gguf models/testdata
+
+Writes, all with other people's writers and decoders (packages gguf, safetensors, torch, transformers):
+  types.gguf            for each block type T: tensor T of random blocks and T.expected (F32) as gguf.quants decodes it;
+                        metadata of every value type
+  dtypes.safetensors    f32, bf16, f16 tensors of awkward values and X.to.Y (stored as integers) as torch converts them
+  NAME.gguf             tiny checkpoints of TESTDATA_MODELS in F16, converted as llama.cpp's convert_hf_to_gguf does
+  smollm2.json          SHA-256 and first values of every tensor of SMOLLM2.gguf as transformers loads it (float32)
+"""
+import hashlib, json, math, sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+from gguf.quants import dequantize
+from safetensors.torch import load_file, save_file
+
+TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
+# Byte offsets of the float16 fields in a block: random bytes there would be NaNs and infinities.
+HALF_FIELDS = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+
+
+def random_blocks(rng, name, rows, row):
+    block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
+    if name == "F32":
+        return rng.standard_normal((rows, row)).astype(np.float32).view(np.uint8)
+    if name == "F16":
+        return (rng.standard_normal((rows, row)) * np.exp2(rng.integers(-24, 10, (rows, row)))).astype(np.float16).view(np.uint8)
+    if name == "BF16":
+        return (rng.standard_normal((rows, row)).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+    data = rng.integers(0, 256, (rows * row // block, size), dtype=np.uint8)
+    for at in HALF_FIELDS[name]:
+        scale = (rng.standard_normal(len(data)) * np.exp2(rng.integers(-20, 4, len(data)))).astype(np.float16)
+        data[:, at:at + 2] = scale[:, None].view(np.uint8)
+    return data.reshape(rows, row // block * size)
+
+
+def write_types(path):
+    rng = np.random.default_rng(20260711)
+    w = gguf.GGUFWriter(path, "test")
+    w.add_uint8("v.u8", 250), w.add_int8("v.i8", -6), w.add_uint16("v.u16", 65000), w.add_int16("v.i16", -30000)
+    w.add_uint32("v.u32", 4_000_000_000), w.add_int32("v.i32", -2_000_000_000), w.add_float32("v.f32", 0.1)
+    w.add_bool("v.bool", True), w.add_string("v.string", "naïve ☕"), w.add_uint64("v.u64", 2**63)
+    w.add_int64("v.i64", -2**62), w.add_float64("v.f64", 0.1)
+    w.add_array("v.strings", ["a", "", "ß"]), w.add_array("v.ints", [1, -2, 3]), w.add_array("v.floats", [0.5, -1.5])
+    for name in TYPES:
+        data = random_blocks(rng, name, 3, 512)
+        kind = gguf.GGMLQuantizationType[name]
+        expected = data.view(np.float16).astype(np.float32) if name == "F16" else dequantize(data, kind)
+        if name == "F32":
+            expected = data.view(np.float32)
+        w.add_tensor(name, data, raw_dtype=kind)
+        w.add_tensor(name + ".expected", np.ascontiguousarray(expected, dtype=np.float32))
+    w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
+
+
+def write_dtypes(path):
+    rng = np.random.default_rng(7)
+    bits = rng.integers(0, 2**32, 3000, dtype=np.uint64).astype(np.uint32)
+    special = np.array([0, 0x80000000, 0x7f800000, 0xff800000, 0x7f7fffff, 1, 0x007fffff, 0x00800000], np.uint32)
+    halfway = (np.arange(0x3f80, 0x3f90, dtype=np.uint32) << 16) | 0x8000  # ties of bfloat16
+    near_half = np.float32([65504, 65519.99, 65520, 65536, 2**-14, 2**-24, 2**-25, 1.5 * 2**-25, 2**-26, 3 * 2**-25, 1 + 2**-11, 1 + 3 * 2**-11])
+    subnormal = (rng.standard_normal(500) * np.exp2(rng.integers(-30, -12, 500))).astype(np.float32)
+    f32 = np.concatenate([bits.view(np.float32), special.view(np.float32), halfway.view(np.float32), near_half, -near_half, subnormal])
+    f32 = torch.from_numpy(f32[~np.isnan(f32)].copy())  # NaN payloads are nobody's promise; the Go test checks that NaN stays NaN
+    sources = {
+        "f32": f32,
+        "bf16": torch.arange(0, 2**16, 13, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16),
+        "f16": torch.arange(0, 2**16, 11, dtype=torch.int32).to(torch.uint16).view(torch.float16),
+    }
+    kinds = {"f32": (torch.float32, torch.int32), "bf16": (torch.bfloat16, torch.int16), "f16": (torch.float16, torch.int16)}
+    out = {}
+    for a, x in sources.items():
+        x = x[~x.isnan()]
+        out[a] = x
+        for b, (dtype, raw) in kinds.items():
+            out[f"{a}.to.{b}"] = x.to(dtype).view(raw)
+    save_file(out, path)
+
+
+def permute(w, heads):
+    """LlamaModel.permute of convert_hf_to_gguf: the halves of each head's rows, interleaved."""
+    return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def convert(folder, path, arch, extra=None):
+    config = json.loads((folder / "config.json").read_text())
+    rope = config.get("rope_parameters") or {}
+    heads, kv = config["num_attention_heads"], config["num_key_value_heads"]
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    theta = rope.get("rope_theta") or config.get("rope_theta")
+    w = gguf.GGUFWriter(path, arch)
+    w.add_block_count(config["num_hidden_layers"]), w.add_context_length(config["max_position_embeddings"])
+    w.add_embedding_length(config["hidden_size"]), w.add_feed_forward_length(config["intermediate_size"])
+    w.add_head_count(heads), w.add_head_count_kv(kv), w.add_rope_freq_base(theta)
+    w.add_layer_norm_rms_eps(config["rms_norm_eps"]), w.add_vocab_size(config["vocab_size"])
+    w.add_key_length(head_dim), w.add_value_length(head_dim), w.add_rope_dimension_count(head_dim)
+    w.add_bos_token_id(1), w.add_eos_token_id(2), w.add_eot_token_id(5)
+    if extra == "yarn":
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN), w.add_rope_scaling_factor(4.0), w.add_rope_scaling_orig_ctx_len(40)
+    if extra == "llama3":
+        factors = []
+        for i in range(0, head_dim, 2):
+            wavelen = 2 * math.pi * theta ** (i / head_dim)
+            smooth = (8192 / wavelen - 1) / 3
+            factors.append(1 if wavelen < 8192 / 4 else 8 if wavelen > 8192 else 1 / ((1 - smooth) / 8 + smooth))
+        w.add_tensor("rope_freqs.weight", np.array(factors, np.float32))
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], config["num_hidden_layers"])
+    for name, x in load_file(folder / "model.safetensors").items():
+        x = x.numpy()
+        if arch in ("llama", "smollm3") and (".q_proj." in name or ".k_proj." in name):
+            x = permute(x, heads if ".q_proj." in name else kv)
+        w.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(x.astype(np.float16)))
+    w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
+
+
+def write_smollm2(path, out):
+    from transformers import AutoModelForCausalLM
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+    tensors = {}
+    for name, x in model.state_dict().items():
+        if name == "lm_head.weight":  # tied
+            continue
+        x = x.contiguous().numpy()
+        first = [float(v) for v in x.ravel()[:4]] if ".layers." not in name or ".0." in name or ".29." in name else []
+        tensors[name] = {"shape": list(x.shape), "sha256": hashlib.sha256(x.tobytes()).hexdigest(), "first": first}
+    out.write_text(json.dumps(tensors, separators=(",", ":"), sort_keys=True).replace('},"', '},\n"') + "\n")
+
+
+def main():
+    tiny, smollm2, out = map(Path, sys.argv[1:])
+    out.mkdir(exist_ok=True)
+    write_types(out / "types.gguf")
+    write_dtypes(out / "dtypes.safetensors")
+    convert(tiny / "llama-bias", out / "llama-bias.gguf", "llama", "llama3")
+    convert(tiny / "llama-yarn", out / "llama-yarn.gguf", "llama", "yarn")
+    convert(tiny / "qwen2", out / "qwen2.gguf", "qwen2")
+    convert(tiny / "qwen3", out / "qwen3.gguf", "qwen3")
+    convert(tiny / "smollm3", out / "smollm3.gguf", "smollm3")
+    write_smollm2(smollm2, out / "smollm2.json")
+
+
+main()
