@@ -1,0 +1,155 @@
+// Package tokenqueue holds the tokens that wait to be run through the model, and packs the next of them for a step.
+//
+// A token is known by its slot (the sequence it belongs to) and its position in that sequence. A step takes the tokens that
+// waited longest, sorted so that each sequence's stand together. Package seqtable then finds them their pages and makes the
+// [PageBatchInfo] that attention reads. [Host] is the plain-Go twin.
+package tokenqueue
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/scan"
+)
+
+// Queue is first in, first out, of capacity Q. The first NumQueued elements of the arrays are the tokens, oldest first; the others
+// are -1.
+type Queue struct {
+	Tokens    *Node // int32 [Q]: vocabulary ids.
+	SlotIDs   *Node // int32 [Q]: the sequence each token belongs to.
+	PosIDs    *Node // int32 [Q]: its position there, from 0.
+	NumQueued *Node // int32 scalar.
+}
+
+// Packed is the tokens of one step, sorted by slot and then by position. The first NumTokens elements are the tokens; the others
+// are -1.
+type Packed struct {
+	Tokens    *Node // int32 [T].
+	SlotIDs   *Node // int32 [T].
+	PosIDs    *Node // int32 [T].
+	NumTokens *Node // int32 scalar.
+}
+
+// PageBatchInfo tells the model and its attention where the tokens of one step stand. The sequences that have tokens in the step
+// are its rows 0 to NumSeqs-1, in order of slot; the rows after them are padding.
+//
+// The layout follows JAX's ragged paged attention (kv_lens, page_indices, cu_q_lens, num_seqs).
+type PageBatchInfo struct {
+	SlotIDs       *Node // int32 [B]: the slot of each row, -1 = padding.
+	PageIndices   *Node // int32 [B, PP]: its pages in order, -1 = none.
+	SeqLens       *Node // int32 [B]: its length in tokens, with those of this step; 0 = padding.
+	CuQLens       *Node // int32 [B+1]: row b's tokens are those from CuQLens[b] up to CuQLens[b+1].
+	NumSeqs       *Node // int32 scalar.
+	NewTokenDests *Node // int32 [T]: where each token's KV goes, page*PageSize + place in page; P*PageSize = nowhere.
+	TokenSeqs     *Node // int32 [T]: the row of each token, -1 = padding, or a token that can not be run.
+	PosIDs        *Node // int32 [T]: the position of each token in its sequence, -1 = padding.
+	PageSize      int   // Tokens a page.
+}
+
+// New returns an empty queue.
+func New(g *Graph, capacity int) Queue {
+	none := fill(g, capacity, -1)
+	return Queue{Tokens: none, SlotIDs: none, PosIDs: none, NumQueued: ScalarZero(g, dtypes.Int32)}
+}
+
+// Capacity is Q.
+func (q Queue) Capacity() int { return q.Tokens.Shape().Dimensions[0] }
+
+// Enqueue appends, in order, the tokens for which valid, bool [N], holds. tokens, slots and pos are int32 [N]. Tokens for which there
+// is no room are left out and counted in dropped, an int32 scalar: see [ErrQueueFull].
+func (q Queue) Enqueue(tokens, slots, pos, valid *Node) (after Queue, dropped *Node) {
+	g := tokens.Graph()
+	capacity, n := q.Capacity(), tokens.Shape().Dimensions[0]
+	from, count := scan.Positions(valid, n)
+	added := Min(count, subFrom(capacity, q.NumQueued))
+
+	place := Iota(g, shapes.Make(dtypes.Int32, capacity), 0)
+	rank := Sub(place, q.NumQueued)
+	isNew := LogicalAnd(GreaterOrEqual(rank, ScalarZero(g, dtypes.Int32)), LessThan(rank, added))
+	source := InsertAxes(clip(Gather(from, InsertAxes(clip(rank, n), -1)), n), -1)
+	insert := func(old, new *Node) *Node { return Where(isNew, Gather(new, source), old) }
+	return Queue{
+		Tokens:    insert(q.Tokens, tokens),
+		SlotIDs:   insert(q.SlotIDs, slots),
+		PosIDs:    insert(q.PosIDs, pos),
+		NumQueued: Add(q.NumQueued, added),
+	}, Sub(count, added)
+}
+
+// PackNext takes the first limit tokens of the queue (T), or all if there are fewer, and sorts them by slot, then position. Tokens
+// of the same place keep their order.
+func (q Queue) PackNext(limit int) (after Queue, packed Packed) {
+	g := q.Tokens.Graph()
+	capacity := q.Capacity()
+	taken := Min(q.NumQueued, Scalar(g, dtypes.Int32, limit))
+	rest := Sub(q.NumQueued, taken)
+
+	place := Iota(g, shapes.Make(dtypes.Int32, capacity), 0)
+	source := InsertAxes(clip(Add(place, taken), capacity), -1)
+	stays := LessThan(place, rest)
+	none := fill(g, capacity, -1)
+	shift := func(x *Node) *Node { return Where(stays, Gather(x, source), none) }
+	after = Queue{Tokens: shift(q.Tokens), SlotIDs: shift(q.SlotIDs), PosIDs: shift(q.PosIDs), NumQueued: rest}
+
+	inPack := LessThan(Iota(g, shapes.Make(dtypes.Int32, limit), 0), taken)
+	last := fill(g, limit, dtypes.Int32.HighestValue().(int32))
+	padding := fill(g, limit, -1)
+	// Padding sorts last, and gets its -1 after the sort.
+	front := func(x *Node) *Node {
+		if limit > capacity {
+			x = Concatenate([]*Node{x, fill(g, limit-capacity, -1)}, 0)
+		}
+		return SliceAxis(x, 0, AxisRangeFromStart(limit))
+	}
+	sorted := sortTokens(Where(inPack, front(q.SlotIDs), last), Where(inPack, front(q.PosIDs), last), front(q.Tokens))
+	return after, Packed{
+		Tokens:    Where(inPack, sorted[2], padding),
+		SlotIDs:   Where(inPack, sorted[0], padding),
+		PosIDs:    Where(inPack, sorted[1], padding),
+		NumTokens: taken,
+	}
+}
+
+// sortTokens sorts by slot, then position, keeping the order of equals.
+func sortTokens(slots, pos, tokens *Node) []*Node {
+	less := NewClosure(slots.Graph(), func(g *Graph) []*Node {
+		scalar := shapes.Make(dtypes.Int32)
+		slotL, slotR := Parameter(g, "slotL", scalar), Parameter(g, "slotR", scalar)
+		posL, posR := Parameter(g, "posL", scalar), Parameter(g, "posR", scalar)
+		Parameter(g, "tokenL", scalar)
+		Parameter(g, "tokenR", scalar)
+		return []*Node{LogicalOr(LessThan(slotL, slotR), LogicalAnd(Equal(slotL, slotR), LessThan(posL, posR)))}
+	})
+	return SortFunc(less, 0, true, slots, pos, tokens)
+}
+
+// PurgeSlots removes the tokens of the slots for which mask, bool [S], holds. The others keep their order.
+func (q Queue) PurgeSlots(mask *Node) Queue {
+	g := mask.Graph()
+	capacity, slots := q.Capacity(), mask.Shape().Dimensions[0]
+	place := Iota(g, shapes.Make(dtypes.Int32, capacity), 0)
+	queued := LessThan(place, q.NumQueued)
+	marked := Gather(ConvertDType(mask, dtypes.Int32), InsertAxes(clip(q.SlotIDs, slots), -1))
+	inTable := LogicalAnd(GreaterOrEqual(q.SlotIDs, ScalarZero(g, dtypes.Int32)), LessThan(q.SlotIDs, Scalar(g, dtypes.Int32, slots)))
+	purged := LogicalAnd(queued, LogicalAnd(inTable, GreaterThan(marked, ScalarZero(g, dtypes.Int32))))
+	return control.If(LogicalAny(purged), func() Queue {
+		from, kept := scan.Positions(LogicalAnd(queued, LogicalNot(purged)), capacity)
+		source := InsertAxes(clip(from, capacity), -1)
+		stays := LessThan(place, kept)
+		none := fill(g, capacity, -1)
+		compact := func(x *Node) *Node { return Where(stays, Gather(x, source), none) }
+		return Queue{Tokens: compact(q.Tokens), SlotIDs: compact(q.SlotIDs), PosIDs: compact(q.PosIDs), NumQueued: kept}
+	}, func() Queue { return q })
+}
+
+// subFrom returns the constant minus x.
+func subFrom(constant int, x *Node) *Node { return Sub(Scalar(x.Graph(), x.DType(), constant), x) }
+
+// clip makes indices safe for an axis of n: backends differ on indices out of range.
+func clip(indices *Node, n int) *Node { return MinScalar(MaxScalar(indices, 0), n-1) }
+
+func fill(g *Graph, n int, value int32) *Node {
+	return BroadcastToDims(Scalar(g, dtypes.Int32, value), n)
+}
