@@ -109,7 +109,7 @@ func noRope(cfg models.Config, layer int) bool {
 // rotary returns the cosines and sines f32[T, 1, D/2] of the rotary embedding at positions i32[T].
 func rotary(cfg models.Config, positions *Node) (cos, sin *Node) {
 	g := positions.Graph()
-	frequencies, factor := InverseFrequencies(cfg)
+	frequencies, factor := cfg.RopeFrequencies()
 	t, half := positions.Shape().Dimensions[0], len(frequencies)
 	angles := Mul(
 		BroadcastToDims(InsertAxes(ConvertDType(positions, dtypes.Float32), -1), t, half),

@@ -1,19 +1,21 @@
 // Package llama is the decoder of the Llama family: Llama 2 to 3.2, Mistral, Qwen2, Qwen3, SmolLM2 and SmolLM3 differ by what
 // [models.Config] says and by nothing else.
 //
-// It builds graphs and knows no files: [Parameters] names the arrays it wants and which tensors of a checkpoint make them.
+// It builds graphs and knows no files: [Arrays] names the arrays it wants and which tensors of a checkpoint make them.
 package llama
 
 import (
 	"fmt"
+	"reflect"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/models"
 )
 
-// Parameter is an array of the model on the device.
-type Parameter struct {
+// Array is one array of the model on the device.
+type Array struct {
 	// Name is the array's; "layers.3.qkv.weight" for instance.
 	Name string
 	// Shape is [out, in] for a matrix, [out] for a bias or a norm.
@@ -23,7 +25,7 @@ type Parameter struct {
 }
 
 // Size is the number of elements.
-func (p Parameter) Size() int {
+func (p Array) Size() int {
 	n := 1
 	for _, d := range p.Shape {
 		n *= d
@@ -31,12 +33,12 @@ func (p Parameter) Size() int {
 	return n
 }
 
-// Parameters lists the arrays of a model, in the order that programs take them. Projections that read the same input are one
+// Arrays lists the arrays of a model, in the order that programs take them. Projections that read the same input are one
 // array: q, k and v; gate and up.
-func Parameters(cfg models.Config) []Parameter {
-	var list []Parameter
+func Arrays(cfg models.Config) []Array {
+	var list []Array
 	add := func(name string, shape []int, sources ...string) {
-		list = append(list, Parameter{Name: name, Shape: shape, Sources: sources})
+		list = append(list, Array{Name: name, Shape: shape, Sources: sources})
 	}
 	hidden, head := cfg.HiddenSize, cfg.HeadDim
 	add("embed", []int{cfg.VocabSize, hidden}, "model.embed_tokens.weight")
@@ -77,8 +79,8 @@ func Parameters(cfg models.Config) []Parameter {
 // Weights holds the arrays of a model as graph nodes, by name.
 type Weights map[string]*graph.Node
 
-// NewWeights names nodes in the order of [Parameters].
-func NewWeights(params []Parameter, nodes []*graph.Node) Weights {
+// NewWeights names nodes in the order of [Arrays].
+func NewWeights(params []Array, nodes []*graph.Node) Weights {
 	w := make(Weights, len(params))
 	for i, p := range params {
 		w[p.Name] = nodes[i]
@@ -92,4 +94,24 @@ func (w Weights) get(name string) *graph.Node {
 		panic(fmt.Errorf("llama: the model has no array %q", name))
 	}
 	return n
+}
+
+// Read returns an array's values in the dtype asked for, as a flat slice: its sources, one behind the other.
+func (p Array) Read(from *models.Checkpoint, dtype dtypes.DType) (any, error) {
+	if len(p.Sources) == 1 {
+		return from.Read(p.Sources[0], dtype)
+	}
+	all := reflect.MakeSlice(reflect.SliceOf(dtype.GoType()), 0, p.Size())
+	for _, source := range p.Sources {
+		flat, err := from.Read(source, dtype)
+		if err != nil {
+			return nil, err
+		}
+		all = reflect.AppendSlice(all, reflect.ValueOf(flat))
+		from.Release(source)
+	}
+	if all.Len() != p.Size() {
+		return nil, fmt.Errorf("%s has %d values, %v are needed", p.Name, all.Len(), p.Shape)
+	}
+	return all.Interface(), nil
 }

@@ -1,0 +1,186 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/tokenqueue"
+)
+
+// Options are an attention layer's, fixed when its graph is built.
+type Options struct {
+	// Scale multiplies q.k; 1/sqrt(head_dim) in most models.
+	Scale float64
+	// Window is how many positions back a token sees, itself counted; 0 for all.
+	Window int
+	// SoftCap squashes scores to cap*tanh(score/cap); 0 for none.
+	SoftCap float64
+	// OneTokenPerSeq says that token t is the only one of sequence t of the batch: the decode form, batched over sequences.
+	OneTokenPerSeq bool
+}
+
+// Sizes of the blocks of context and of queries. They are part of what a token's result depends on, so that they are the same for all
+// page sizes up to 32; a larger page is a block of its own.
+const (
+	decodeBlock  = 32
+	prefillBlock = 64
+	queryBlock   = 32
+)
+
+// blockSize returns the tokens of context read at a time: a multiple of the page.
+func (l Layout) blockSize(want int) int {
+	if !l.Paged || want%l.PageSize == 0 {
+		return want
+	}
+	return (want + l.PageSize - 1) / l.PageSize * l.PageSize
+}
+
+// RaggedPagedAttention lets each new token attend to its sequence up to and with its own position.
+//
+// q is [T, H, D], tokens sorted by sequence as in batch; the keys and values of the new tokens are in cache already (see
+// [Layout.Update]). The result is [T, H, D] of q's dtype; rows of padding are 0. H is a multiple of KVH. Scores, softmax and sums are
+// in float32.
+func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Options) *Node {
+	heads := q.Shape().Dimensions[1]
+	if heads%l.KVHeads != 0 {
+		panic(fmt.Errorf("attention: %d heads are no multiple of %d KV heads", heads, l.KVHeads))
+	}
+	if opts.OneTokenPerSeq {
+		return l.decode(q, cache, batch, opts)
+	}
+	return l.prefill(q, cache, batch, opts)
+}
+
+// decode attends with one token a sequence, all sequences at once, block by block to the end of the longest.
+func (l Layout) decode(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Options) *Node {
+	g := q.Graph()
+	dims := q.Shape().Dimensions
+	t, group := dims[0], dims[1]/l.KVHeads
+	size := l.blockSize(decodeBlock)
+	live := GreaterOrEqual(batch.TokenSeqs, zero(g))
+	ends := Where(live, AddScalar(batch.PosIDs, 1), ZerosLike(batch.PosIDs))
+	last := ReduceAllMax(ends)
+	first := zero(g)
+	if opts.Window > 0 {
+		far := FillScalar(g, ends.Shape(), math.MaxInt32)
+		start := ReduceAllMin(Where(live, Max(SubScalar(ends, float64(opts.Window)), zero(g)), far))
+		first = div(Min(start, last), size)
+	}
+	out := l.online(Reshape(q, t, l.KVHeads, group, l.HeadDim), InsertAxes(ends, 1), first, ceilDiv(last, size), size, opts,
+		func(block *Node) *Node { return l.block(cache, batch.SlotIDs, batch.PageIndices, block, size) })
+	return ConvertDType(Reshape(out, dims...), q.DType())
+}
+
+// prefill attends with many tokens of few sequences: for each sequence, for each block of its queries, block by block of its context.
+func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Options) *Node {
+	g := q.Graph()
+	dims := q.Shape().Dimensions
+	t, heads, group := dims[0], dims[1], dims[1]/l.KVHeads
+	size := l.blockSize(prefillBlock)
+	perSeq := batch.PageIndices.Shape().Dimensions[1]
+
+	// One flat loop over (sequence, query block): Done counts the queries of Seq that are through.
+	type work struct{ Seq, Done, Out *Node }
+	end := control.While(work{Seq: zero(g), Done: zero(g), Out: Zeros(g, shapes.Make(q.DType(), dims...))},
+		func(w work) *Node { return LessThan(w.Seq, batch.NumSeqs) },
+		func(w work) work {
+			start := Add(takeRows(batch.CuQLens, w.Seq), w.Done)
+			limit := takeRows(batch.CuQLens, AddScalar(w.Seq, 1))
+			rows := Add(start, Iota(g, shapes.Make(dtypes.Int32, queryBlock), 0))
+			valid := LessThan(rows, limit)
+			rows = Where(valid, rows, FillScalar(g, rows.Shape(), float64(t)))
+			inside := Min(rows, scalar(g, t-1))
+			ends := Where(valid, AddScalar(takeRows(batch.PosIDs, inside), 1), ZerosLike(rows))
+			last := ReduceAllMax(ends)
+			first := zero(g)
+			if opts.Window > 0 {
+				first = div(Max(SubScalar(AddScalar(takeRows(batch.PosIDs, Min(start, scalar(g, t-1))), 1), float64(opts.Window)), zero(g)), size)
+			}
+			slot := Reshape(takeRows(batch.SlotIDs, w.Seq), 1)
+			pages := Reshape(takeRows(batch.PageIndices, w.Seq), 1, perSeq)
+			// [BQ, H, D] -> [1, KVH, group*BQ, D], so that a KV head's queries are one matrix.
+			block := Reshape(takeRows(q, inside), queryBlock, l.KVHeads, group, l.HeadDim)
+			block = Reshape(TransposeAllAxes(block, 1, 2, 0, 3), 1, l.KVHeads, group*queryBlock, l.HeadDim)
+			rowEnds := Reshape(BroadcastPrefix(ends, group), 1, group*queryBlock)
+			out := l.online(block, rowEnds, first, ceilDiv(last, size), size, opts,
+				func(b *Node) *Node { return l.block(cache, slot, pages, b, size) })
+			out = TransposeAllAxes(Reshape(out, l.KVHeads, group, queryBlock, l.HeadDim), 2, 0, 1, 3)
+			out = ConvertDType(Reshape(out, queryBlock, heads, l.HeadDim), q.DType())
+			more := LessThan(AddScalar(start, queryBlock), limit)
+			return work{
+				Seq:  Where(more, w.Seq, AddScalar(w.Seq, 1)),
+				Done: Where(more, AddScalar(w.Done, queryBlock), ZerosLike(w.Done)),
+				Out:  control.ScatterSet(w.Out, rows, out),
+			}
+		})
+	return end.Out
+}
+
+// online is the softmax over blocks of context [first, last) for B sequences with M rows of queries for each KV head.
+//
+// q is [B, KVH, M, D]; ends i32[B, M] or [B, 1] is how many positions a row sees (0: none, and its result is 0); read gives a block's
+// keys and values [B, size, 2*KVH, D]. The result is f32 [B, KVH, M, D].
+//
+// A block behind a row's end leaves the row's sums as they are, bit for bit, so that other rows' lengths do not matter.
+func (l Layout) online(q, ends, first, last *Node, size int, opts Options, read func(block *Node) *Node) *Node {
+	g := q.Graph()
+	dims := q.Shape().Dimensions
+	b, m := dims[0], dims[2]
+	rows := []int{b, l.KVHeads, m}
+	q = ConvertDType(MulScalar(ConvertDType(q, dtypes.Float32), opts.Scale), l.DType)
+	ends = InsertAxes(ends, 1, -1) // [B, 1, M or 1, 1]
+
+	type sums struct{ Block, Max, Total, Acc *Node }
+	end := control.While(
+		sums{
+			Block: first,
+			Max:   FillScalar(g, shapes.Make(dtypes.Float32, rows...), lowest),
+			Total: Zeros(g, shapes.Make(dtypes.Float32, rows...)),
+			Acc:   Zeros(g, shapes.Make(dtypes.Float32, append(rows[:3:3], l.HeadDim)...)),
+		},
+		func(s sums) *Node { return LessThan(s.Block, last) },
+		func(s sums) sums {
+			kv := Reshape(read(s.Block), b, size, l.KVHeads, 2, l.HeadDim)
+			kv = TransposeAllAxes(kv, 3, 0, 2, 1, 4) // [2, B, KVH, size, D]: the layout the products want
+			k := Reshape(SliceAxis(kv, 0, AxisElem(0)), b, l.KVHeads, size, l.HeadDim)
+			v := Reshape(SliceAxis(kv, 0, AxisElem(1)), b, l.KVHeads, size, l.HeadDim)
+
+			scores := toFloat32(Dot(q, k).General([]int{3}, []int{0, 1}, []int{3}, []int{0, 1})) // [B, KVH, M, size]
+			if opts.SoftCap > 0 {
+				scores = MulScalar(Tanh(DivScalar(scores, opts.SoftCap)), opts.SoftCap)
+			}
+			at := Add(MulScalar(s.Block, float64(size)), Iota(g, shapes.Make(dtypes.Int32, 1, 1, 1, size), 3))
+			seen := LessThan(at, ends)
+			if opts.Window > 0 {
+				seen = LogicalAnd(seen, GreaterOrEqual(at, SubScalar(ends, float64(opts.Window))))
+			}
+			seen = BroadcastToDims(seen, scores.Shape().Dimensions...)
+			scores = Where(seen, scores, FillScalar(g, scores.Shape(), lowest))
+			top := Max(s.Max, ReduceMax(scores, 3))
+			weights := Where(seen, Exp(Sub(scores, InsertAxes(top, -1))), ZerosLike(scores))
+			keep := Exp(Sub(s.Max, top))
+			part := toFloat32(Dot(ConvertDType(weights, l.DType), v).General([]int{3}, []int{0, 1}, []int{2}, []int{0, 1}))
+			return sums{
+				Block: AddScalar(s.Block, 1),
+				Max:   top,
+				Total: Add(Mul(s.Total, keep), ReduceSum(weights, 3)),
+				Acc:   Add(Mul(s.Acc, InsertAxes(keep, -1)), part),
+			}
+		})
+	total := Where(GreaterThan(end.Total, ScalarZero(g, dtypes.Float32)), end.Total, OnesLike(end.Total))
+	return Div(end.Acc, InsertAxes(total, -1))
+}
+
+// lowest stands for minus infinity: its exponentials are 0, and differences of it are not NaN.
+const lowest = -1e30
+
+func toFloat32(x *Node) *Node { return ConvertDType(x, dtypes.Float32) }
+
+func div(x *Node, by int) *Node { return Div(x, scalar(x.Graph(), by)) }
+
+func ceilDiv(x *Node, by int) *Node { return div(AddScalar(x, float64(by-1)), by) }

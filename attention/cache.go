@@ -1,0 +1,118 @@
+// Package attention keeps the keys and values of the tokens seen so far and attends to them.
+//
+// A cache holds one layer: K and V of each KV head, interleaved k0,v0,k1,v1,... as [.., 2*KVH, D]. It comes in two layouts with the
+// same verbs. The paged one is a pool of pages [P, page_size, 2*KVH, D] that sequences own by their page lists. The contiguous one is
+// [R, max_len, 2*KVH, D], one row a slot; it shares nothing and is the simple oracle of the paged one.
+//
+// Attention is the plain blocked form: an online softmax over blocks of the context at absolute positions, as far as the longest
+// sequence that is alive. It never holds [tokens, context], and what a token gets does not depend on the other tokens of the batch.
+package attention
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/tokenqueue"
+)
+
+// Layout says where a token's keys and values lie.
+type Layout struct {
+	// Paged tells the two layouts apart.
+	Paged bool
+	// Pages and PageSize are the pool's: [Pages, PageSize, 2*KVHeads, HeadDim]. The contiguous layout has a page for each row of the
+	// sequence table, as long as the longest sequence.
+	Pages, PageSize int
+	KVHeads         int
+	HeadDim         int
+	DType           dtypes.DType
+}
+
+// Shape returns the shape of one layer's cache.
+func (l Layout) Shape() shapes.Shape {
+	return shapes.Make(l.DType, l.Pages, l.PageSize, 2*l.KVHeads, l.HeadDim)
+}
+
+// BytesPerToken returns the bytes that a token takes in one layer: 2 * KVH * D * sizeof(dtype).
+func (l Layout) BytesPerToken() int64 {
+	return 2 * int64(l.KVHeads) * int64(l.HeadDim) * int64(l.DType.Size())
+}
+
+// PagedLayout and ContiguousLayout describe the two kinds.
+func PagedLayout(pages, pageSize, kvHeads, headDim int, dtype dtypes.DType) Layout {
+	return Layout{Paged: true, Pages: pages, PageSize: pageSize, KVHeads: kvHeads, HeadDim: headDim, DType: dtype}
+}
+
+// ContiguousLayout describes a cache with a row of maxLen tokens for each of rows slots.
+func ContiguousLayout(rows, maxLen, kvHeads, headDim int, dtype dtypes.DType) Layout {
+	return Layout{Pages: rows, PageSize: maxLen, KVHeads: kvHeads, HeadDim: headDim, DType: dtype}
+}
+
+// Update writes the keys and values of new tokens into cache, in place where the caller donated it, and returns it.
+//
+// k and v are [T, KVH, D] of any float dtype; token t goes where batch.NewTokenDests[t] says (contiguous: to its slot and position); a
+// destination out of range is dropped.
+func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) *Node {
+	t := k.Shape().Dimensions[0]
+	kv := ConvertDType(Reshape(Stack([]*Node{k, v}, 2), t, 2*l.KVHeads, l.HeadDim), l.DType)
+	flat := Reshape(cache, l.Pages*l.PageSize, 2*l.KVHeads, l.HeadDim)
+	flat = control.ScatterSet(flat, l.destinations(batch), kv)
+	return Reshape(flat, l.Shape().Dimensions...)
+}
+
+// destinations returns the place i32[T] of each new token among the Pages*PageSize of the cache.
+func (l Layout) destinations(batch tokenqueue.PageBatchInfo) *Node {
+	if l.Paged {
+		return batch.NewTokenDests
+	}
+	g := batch.TokenSeqs.Graph()
+	slots := takeRows(batch.SlotIDs, batch.TokenSeqs)
+	valid := LogicalAnd(GreaterOrEqual(batch.TokenSeqs, zero(g)), LessThan(batch.PosIDs, scalar(g, l.PageSize)))
+	return Where(valid, Add(MulScalar(slots, float64(l.PageSize)), batch.PosIDs), FillScalar(g, slots.Shape(), float64(l.Pages*l.PageSize)))
+}
+
+// CopyPages copies whole pages src[i] to dst[i], i32[C]; -1 in either copies nothing.
+func (l Layout) CopyPages(cache, src, dst *Node) *Node {
+	if !l.Paged {
+		panic(fmt.Errorf("attention: a contiguous cache shares no pages, so that there is nothing to copy"))
+	}
+	g := cache.Graph()
+	dst = Where(LessThan(src, zero(g)), FillScalar(g, dst.Shape(), -1), dst)
+	return control.ScatterSet(cache, dst, takeRows(cache, src))
+}
+
+// ZeroPages clears the pages where mask, bool[P], holds: for tenants who must not share memory; nothing else needs it.
+func (l Layout) ZeroPages(cache, mask *Node) *Node {
+	return Where(BroadcastToDims(Reshape(mask, l.Pages, 1, 1, 1), l.Shape().Dimensions...), ZerosLike(cache), cache)
+}
+
+// block reads blockSize tokens of context from position block*blockSize on for each of B sequences: [B, blockSize, 2*KVH, D].
+// What lies behind a sequence's end is arbitrary but finite.
+func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize int) *Node {
+	g := cache.Graph()
+	b := slots.Shape().Dimensions[0]
+	if l.Paged {
+		perBlock := blockSize / l.PageSize
+		perSeq := pageIndices.Shape().Dimensions[1]
+		columns := Add(MulScalar(block, float64(perBlock)), Iota(g, shapes.Make(dtypes.Int32, b, perBlock), 1))
+		columns = Min(columns, scalar(g, perSeq-1))
+		places := Add(MulScalar(Iota(g, shapes.Make(dtypes.Int32, b, perBlock), 0), float64(perSeq)), columns)
+		pages := takeRows(Reshape(pageIndices, b*perSeq), places)
+		return Reshape(takeRows(cache, pages), b, blockSize, 2*l.KVHeads, l.HeadDim)
+	}
+	flat := Reshape(cache, l.Pages*l.PageSize, 2*l.KVHeads, l.HeadDim)
+	positions := Add(MulScalar(block, float64(blockSize)), Iota(g, shapes.Make(dtypes.Int32, b, blockSize), 1))
+	positions = Min(positions, scalar(g, l.PageSize-1))
+	return takeRows(flat, Add(MulScalar(InsertAxes(Max(slots, zero(g)), 1), float64(l.PageSize)), positions))
+}
+
+// takeRows returns rows of x by int32 indices of any shape; negative ones read row 0.
+func takeRows(x, indices *Node) *Node {
+	return Gather(x, InsertAxes(Max(indices, zero(x.Graph())), -1))
+}
+
+func zero(g *Graph) *Node              { return Scalar(g, dtypes.Int32, 0) }
+func scalar(g *Graph, value int) *Node { return Scalar(g, dtypes.Int32, float64(value)) }

@@ -1,0 +1,128 @@
+// Package testenv gives tests the backends, models and goldens that they share.
+package testenv
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/gobackend"
+
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/setup"
+	"github.com/quire/quire/xla"
+)
+
+var sharedXLA = sync.OnceValues(func() (*xla.Backend, error) {
+	plugin, err := setup.FindPlugin("cpu")
+	if err != nil {
+		return nil, err
+	}
+	return xla.New(xla.Options{Plugin: plugin, Platform: "cpu"})
+})
+
+// XLA returns the serving backend on the CPU plugin, one for all tests of a process. It fails the test if the plugin is not
+// installed: `make test` installs it.
+func XLA(t testing.TB) *xla.Backend {
+	t.Helper()
+	b, err := sharedXLA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Go returns GoMLX's backend in pure Go.
+func Go(t testing.TB) compute.Backend {
+	t.Helper()
+	b, err := gobackend.New("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Path returns a file of the repository, by its path from the root.
+func Path(elem ...string) string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(append([]string{filepath.Dir(file), "..", ".."}, elem...)...)
+}
+
+// Families are the names of the tiny checkpoints under testdata/models.
+func Families(t testing.TB) []string {
+	t.Helper()
+	entries, err := os.ReadDir(Path("testdata", "models"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// Model opens the tiny checkpoint of a family.
+func Model(t testing.TB, family string) *models.Checkpoint {
+	t.Helper()
+	return open(t, Path("testdata", "models", family))
+}
+
+// SmolLM2 opens the demo model.
+func SmolLM2(t testing.TB) *models.Checkpoint {
+	t.Helper()
+	path, err := setup.FindModel("smollm2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(t, path)
+}
+
+func open(t testing.TB, path string) *models.Checkpoint {
+	t.Helper()
+	c, err := models.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Golden is what Hugging Face transformers computed for one model; see scripts/oracle.
+type Golden struct {
+	Model string
+	Cases []GoldenCase
+}
+
+// GoldenCase is one prompt: the logits behind its last token, and what greedy decoding goes on with.
+type GoldenCase struct {
+	Prompt   []int32
+	Logits   []float32
+	Tokens   []int32
+	Logprobs []float32
+	MinGap   float64 `json:"min_gap"`
+}
+
+// ReadGolden reads testdata/goldens/<name>.json.gz into v.
+func ReadGolden(t testing.TB, name string, v any) {
+	t.Helper()
+	f, err := os.Open(Path("testdata", "goldens", name+".json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(z).Decode(v); err != nil {
+		t.Fatalf("%s: %v", f.Name(), err)
+	}
+}
