@@ -1,0 +1,212 @@
+package lint
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	module      = "github.com/quire/quire"
+	graphImport = "github.com/gomlx/gomlx/core/graph"
+	maxLines    = 500
+)
+
+// tiers lists the packages by the height at which they stand. A package imports those of lower tiers only, and of its own
+// tier where sameTier says so. Folders below a listed one belong to it.
+var tiers = map[string]int{
+	"cmd":    5,
+	"engine": 4,
+
+	"attention": graphTier, "models/llama": graphTier, "pagetable": graphTier, "sampling": graphTier, "seqtable": graphTier, "tokenqueue": graphTier,
+
+	"control": basisTier, "scan": basisTier, "tree": basisTier,
+
+	"xla": 1,
+
+	"chat": hostTier, "models": hostTier, "promptset": hostTier, "setup": hostTier, "tokenizer": hostTier,
+}
+
+const (
+	hostTier  = 0 // knows nothing of graphs, nor of each other
+	basisTier = 2
+	graphTier = 3
+)
+
+var sameTier = []int{basisTier, graphTier}
+
+// forbidden are imports that the tiers would allow: files and fetching are the command's business.
+var forbidden = map[string][]string{
+	"engine": {"chat", "promptset", "setup"},
+}
+
+type sourceFile struct {
+	path string // from the root, with slashes
+	dir  string
+	src  []byte
+	ast  *ast.File
+	test bool
+}
+
+var files = readAll()
+
+// readAll reads all Go files of the repository.
+func readAll() []sourceFile {
+	var all []sourceFile
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && p != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "shared" || name == "out" || name == "bin") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		src, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), p, src, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		rel = filepath.ToSlash(rel)
+		all = append(all, sourceFile{rel, path.Dir(rel), src, parsed, strings.HasSuffix(name, "_test.go")})
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+	return all
+}
+
+func TestFormatted(t *testing.T) {
+	for _, f := range files {
+		if want, err := format.Source(f.src); err != nil || !bytes.Equal(want, f.src) {
+			t.Errorf("%s is not as gofmt writes it (%v)", f.path, err)
+		}
+	}
+}
+
+func TestFileLength(t *testing.T) {
+	for _, f := range files {
+		if n := bytes.Count(f.src, []byte("\n")); n >= maxLines && !ast.IsGenerated(f.ast) {
+			t.Errorf("%s has %d lines; split it below %d", f.path, n, maxLines)
+		}
+	}
+}
+
+func TestPackagesDocumented(t *testing.T) {
+	documented := map[string]bool{}
+	for _, f := range files {
+		if !f.test && f.dir != "." { // the root holds deps.go only
+			documented[f.dir] = documented[f.dir] || f.ast.Doc != nil && len(f.ast.Doc.Text()) > 0
+		}
+	}
+	for dir, ok := range documented {
+		if !ok {
+			t.Errorf("package %s has no doc comment that says its job", dir)
+		}
+	}
+}
+
+func TestPackageNames(t *testing.T) {
+	for _, f := range files {
+		if slices.Contains([]string{"util", "utils", "common", "helpers", "helper", "misc", "shared"}, f.ast.Name.Name) {
+			t.Errorf("%s: package %s is named after nothing it does", f.path, f.ast.Name.Name)
+		}
+	}
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, f := range files {
+		if f.test || strings.HasPrefix(f.dir, "internal/") || f.dir == "." || strings.HasPrefix(f.dir, "scripts") {
+			continue
+		}
+		from := home(f.dir)
+		if from == "" {
+			t.Errorf("%s: package %s stands in no tier; give it one in internal/lint", f.path, f.dir)
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			if problem := importProblem(from, spec); problem != "" {
+				t.Errorf("%s: %s", f.path, problem)
+			}
+		}
+	}
+}
+
+// importProblem says what is wrong with an import by the package from, "" if nothing.
+func importProblem(from string, spec *ast.ImportSpec) string {
+	imported, _ := strconv.Unquote(spec.Path.Value)
+	if spec.Name != nil && spec.Name.Name == "." && imported != graphImport {
+		return fmt.Sprintf("dot-import of %s: only the graph package is imported so", imported)
+	}
+	if imported == graphImport && (tiers[from] == hostTier || from == "cmd") {
+		return fmt.Sprintf("%s knows nothing of graphs, but imports %s", from, imported)
+	}
+	rel, ours := strings.CutPrefix(imported, module+"/")
+	if !ours || strings.HasPrefix(rel, "internal/") {
+		return ""
+	}
+	to := home(rel)
+	switch {
+	case to == from:
+		return ""
+	case to == "":
+		return fmt.Sprintf("imports %s, which stands in no tier", rel)
+	case slices.Contains(forbidden[from], to):
+		return fmt.Sprintf("%s must not import %s", from, to)
+	case tiers[to] < tiers[from] || tiers[to] == tiers[from] && slices.Contains(sameTier, tiers[from]):
+		return ""
+	}
+	return fmt.Sprintf("%s imports %s, which does not stand below it", from, to)
+}
+
+// home returns the listed package that dir belongs to: itself or the nearest one above.
+func home(dir string) string {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if _, ok := tiers[dir]; ok {
+			return dir
+		}
+	}
+	return ""
+}
+
+// The rules themselves refuse what they should.
+func TestRulesRefuse(t *testing.T) {
+	for _, c := range []struct{ from, imported, alias string }{
+		{"promptset", graphImport, ""},
+		{"cmd", graphImport, "."},
+		{"promptset", module + "/tokenizer", ""},
+		{"pagetable", module + "/engine", ""},
+		{"xla", module + "/control", ""},
+		{"engine", module + "/promptset", ""},
+		{"engine", module + "/cmd/sample", ""},
+		{"engine", module + "/nowhere", ""},
+		{"engine", "fmt", "."},
+	} {
+		spec := &ast.ImportSpec{Path: &ast.BasicLit{Value: strconv.Quote(c.imported)}}
+		if c.alias != "" {
+			spec.Name = ast.NewIdent(c.alias)
+		}
+		if importProblem(c.from, spec) == "" {
+			t.Errorf("%s may import %s %s", c.from, c.alias, c.imported)
+		}
+	}
+}
