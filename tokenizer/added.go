@@ -1,0 +1,133 @@
+package tokenizer
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// addedToken is a token that is found in the text before anything else.
+type addedToken struct {
+	ID         int32  `json:"id"`
+	Content    string `json:"content"`
+	SingleWord bool   `json:"single_word"`
+	LStrip     bool   `json:"lstrip"`
+	RStrip     bool   `json:"rstrip"`
+	Normalized bool   `json:"normalized"`
+	Special    bool   `json:"special"`
+}
+
+// segment is a stretch of text, or an added token found in it (token >= 0).
+// atStart says that it begins where the whole input does.
+type segment struct {
+	text    string
+	token   int32
+	atStart bool
+}
+
+// addedMatcher finds added tokens, leftmost first, of those the longest.
+type addedMatcher struct {
+	tokens []addedToken
+	root   [256]int32       // first byte -> node, 0 none
+	edges  map[uint64]int32 // node<<8 | byte -> node
+	ends   []int32          // node -> index into tokens, -1 none
+}
+
+// newAddedMatcher matches each token by the text that written gives for it.
+func newAddedMatcher(tokens []addedToken, written func(string) string) *addedMatcher {
+	m := &addedMatcher{tokens: tokens, edges: make(map[uint64]int32), ends: []int32{-1}}
+	for i, t := range tokens {
+		text := written(t.Content)
+		node := int32(0)
+		for j := 0; j < len(text); j++ {
+			next := m.step(node, text[j])
+			if next == 0 {
+				next = int32(len(m.ends))
+				m.ends = append(m.ends, -1)
+				if node == 0 {
+					m.root[text[j]] = next
+				} else {
+					m.edges[uint64(node)<<8|uint64(text[j])] = next
+				}
+			}
+			node = next
+		}
+		if node != 0 && m.ends[node] < 0 {
+			m.ends[node] = int32(i)
+		}
+	}
+	return m
+}
+
+func (m *addedMatcher) step(node int32, b byte) int32 {
+	if node == 0 {
+		return m.root[b]
+	}
+	return m.edges[uint64(node)<<8|uint64(b)]
+}
+
+// find returns the first match in s at or after from.
+func (m *addedMatcher) find(s string, from int) (start, end int, token *addedToken) {
+	for i := from; i < len(s); i++ {
+		node := m.root[s[i]]
+		for j := i + 1; node != 0; j++ {
+			if k := m.ends[node]; k >= 0 {
+				start, end, token = i, j, &m.tokens[k]
+			}
+			if j == len(s) {
+				break
+			}
+			node = m.step(node, s[j])
+		}
+		if token != nil {
+			return start, end, token
+		}
+	}
+	return 0, 0, nil
+}
+
+// split appends the segments of s to out.
+func (m *addedMatcher) split(out []segment, s string, atStart bool) []segment {
+	if len(m.tokens) == 0 {
+		if s != "" {
+			out = append(out, segment{s, -1, atStart})
+		}
+		return out
+	}
+	done := 0
+	for from := 0; ; {
+		start, end, token := m.find(s, from)
+		if token == nil {
+			break
+		}
+		from = end // the search goes on behind the match even if it is turned down
+		if token.SingleWord && (endsWithWord(s[:start]) || startsWithWord(s[end:])) {
+			continue
+		}
+		if token.LStrip {
+			start = max(done, len(strings.TrimRightFunc(s[:start], unicode.IsSpace)))
+		}
+		if token.RStrip {
+			end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
+		}
+		if done < start {
+			out = append(out, segment{s[done:start], -1, atStart && done == 0})
+		}
+		out = append(out, segment{"", token.ID, false})
+		done = end
+	}
+	if done < len(s) {
+		out = append(out, segment{s[done:], -1, atStart && done == 0})
+	}
+	return out
+}
+
+func endsWithWord(s string) bool {
+	r, n := utf8.DecodeLastRuneInString(s)
+	return n > 0 && isWordChar(r)
+}
+
+func startsWithWord(s string) bool {
+	r, n := utf8.DecodeRuneInString(s)
+	return n > 0 && isWordChar(r)
+}

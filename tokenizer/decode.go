@@ -1,0 +1,263 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// stage is one step of a decoder, fed token by token. What it has not emitted
+// by then, flush must. Running a whole sequence through the stages and flushing
+// is Decode, so a Stream cannot differ from it.
+type stage interface {
+	push(token string, emit func(string))
+	flush(emit func(string))
+}
+
+type decoderJSON struct {
+	Type           string            `json:"type"`
+	Decoders       []json.RawMessage `json:"decoders"`
+	Pattern        patternJSON       `json:"pattern"`
+	Content        string            `json:"content"`
+	Start          int               `json:"start"`
+	Stop           int               `json:"stop"`
+	Replacement    string            `json:"replacement"`
+	PrependScheme  string            `json:"prepend_scheme"`
+	AddPrefixSpace *bool             `json:"add_prefix_space"`
+}
+
+// newStages makes a fresh chain of stages.
+type newStages func() []stage
+
+func parseDecoder(raw json.RawMessage) (newStages, error) {
+	if isNull(raw) {
+		return func() []stage { return []stage{&spaced{}} }, nil
+	}
+	d := &decoderBuilder{}
+	if err := d.add(raw, 0); err != nil {
+		return nil, err
+	}
+	return func() []stage {
+		stages := make([]stage, len(d.makers))
+		for i, mk := range d.makers {
+			stages[i] = mk()
+		}
+		return stages
+	}, nil
+}
+
+type decoderBuilder struct {
+	makers []func() stage
+	fused  bool // the tokens are one string from here on
+}
+
+func (d *decoderBuilder) add(raw json.RawMessage, depth int) error {
+	if depth > maxNesting {
+		return errNesting
+	}
+	var j decoderJSON
+	if err := json.Unmarshal(raw, &j); err != nil {
+		return fmt.Errorf("decoder: %w", err)
+	}
+	if d.fused && j.Type != "Strip" && j.Type != "Fuse" && j.Type != "Sequence" {
+		return fmt.Errorf("decoder %q after Fuse or ByteLevel is not supported", j.Type)
+	}
+	switch j.Type {
+	case "Sequence":
+		for _, child := range j.Decoders {
+			if err := d.add(child, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "ByteLevel":
+		d.fused = true
+		d.makers = append(d.makers, func() stage { return &byteLevelStage{} })
+	case "ByteFallback":
+		d.makers = append(d.makers, func() stage { return &byteFallbackStage{} })
+	case "Fuse":
+		d.fused = true
+	case "Replace":
+		if j.Pattern.String == nil || *j.Pattern.String == "" {
+			return errors.New("decoder Replace is supported with a plain non-empty string only")
+		}
+		d.makers = append(d.makers, func() stage { return replaceStage{*j.Pattern.String, j.Content} })
+	case "Metaspace":
+		if utf8.RuneCountInString(j.Replacement) != 1 {
+			return fmt.Errorf("decoder Metaspace: replacement %q is not one character", j.Replacement)
+		}
+		scheme, err := prependScheme(j.PrependScheme, j.AddPrefixSpace)
+		if err != nil {
+			return fmt.Errorf("decoder Metaspace: %w", err)
+		}
+		d.makers = append(d.makers, func() stage { return &metaspaceStage{mark: j.Replacement, dropFirst: scheme != "never"} })
+	case "Strip":
+		if utf8.RuneCountInString(j.Content) != 1 || j.Start < 0 || j.Stop < 0 {
+			return fmt.Errorf("decoder Strip: content %q is not one character, or start %d or stop %d is negative", j.Content, j.Start, j.Stop)
+		}
+		fused := d.fused
+		d.makers = append(d.makers, func() stage {
+			return &stripStage{content: j.Content, start: j.Start, stop: j.Stop, fused: fused}
+		})
+	default:
+		return fmt.Errorf("decoder %q is not supported (supported: Sequence, ByteLevel, ByteFallback, Fuse, Replace, Metaspace, Strip)", j.Type)
+	}
+	return nil
+}
+
+// spaced joins tokens with spaces, which is what no decoder means.
+type spaced struct{ some bool }
+
+func (s *spaced) push(token string, emit func(string)) {
+	if s.some {
+		emit(" ")
+	}
+	s.some = true
+	emit(token)
+}
+func (s *spaced) flush(func(string)) {}
+
+// byteLevelStage reads tokens in the byte-level alphabet. A token with any
+// other character stands for itself. Characters may straddle tokens.
+type byteLevelStage struct{ pending []byte }
+
+func (s *byteLevelStage) push(token string, emit func(string)) {
+	n := len(s.pending)
+	for _, r := range token {
+		b, ok := runeToByte[r]
+		if !ok {
+			s.pending = append(s.pending[:n], token...)
+			break
+		}
+		s.pending = append(s.pending, b)
+	}
+	s.emit(emit, false)
+}
+
+func (s *byteLevelStage) flush(emit func(string)) { s.emit(emit, true) }
+
+func (s *byteLevelStage) emit(emit func(string), final bool) {
+	var out strings.Builder
+	used := appendLossy(&out, s.pending, final)
+	s.pending = append(s.pending[:0], s.pending[used:]...)
+	if out.Len() > 0 {
+		emit(out.String())
+	}
+}
+
+// byteFallbackStage joins runs of <0xNN> tokens: to their text when the whole
+// run is valid UTF-8, else to one U+FFFD a byte. So a run has to end before any
+// of it can be known.
+type byteFallbackStage struct{ run []byte }
+
+func (s *byteFallbackStage) push(token string, emit func(string)) {
+	if len(token) == 6 && strings.HasPrefix(token, "<0x") && token[5] == '>' {
+		if b, err := strconv.ParseUint(token[3:5], 16, 8); err == nil {
+			s.run = append(s.run, byte(b))
+			return
+		}
+	}
+	s.flush(emit)
+	emit(token)
+}
+
+func (s *byteFallbackStage) flush(emit func(string)) {
+	if len(s.run) == 0 {
+		return
+	}
+	if utf8.Valid(s.run) {
+		emit(string(s.run))
+	} else {
+		for range s.run { // one by one: a stage behind may go by the number of tokens
+			emit(replacementChar)
+		}
+	}
+	s.run = s.run[:0]
+}
+
+type replaceStage struct{ old, with string }
+
+func (s replaceStage) push(token string, emit func(string)) {
+	emit(strings.ReplaceAll(token, s.old, s.with))
+}
+func (s replaceStage) flush(func(string)) {}
+
+// metaspaceStage writes marks as spaces, and drops those of the first token.
+type metaspaceStage struct {
+	mark      string
+	dropFirst bool
+	some      bool
+}
+
+func (s *metaspaceStage) push(token string, emit func(string)) {
+	with := " "
+	if s.dropFirst && !s.some {
+		with = ""
+	}
+	s.some = true
+	emit(strings.ReplaceAll(token, s.mark, with))
+}
+func (s *metaspaceStage) flush(func(string)) {}
+
+// stripStage takes up to start and stop contents off the ends: of each token,
+// or of the whole text once the tokens are fused.
+type stripStage struct {
+	content     string
+	start, stop int
+	fused       bool
+
+	taken int  // contents taken off the front
+	body  bool // the front is over
+	tail  int  // contents held back, for they may be the end
+}
+
+func (s *stripStage) push(token string, emit func(string)) {
+	if !s.fused {
+		token, _ = cutPrefixes(token, s.content, s.start)
+		for i := 0; i < s.stop && strings.HasSuffix(token, s.content); i++ {
+			token = strings.TrimSuffix(token, s.content)
+		}
+		emit(token)
+		return
+	}
+	if !s.body {
+		n := 0
+		token, n = cutPrefixes(token, s.content, s.start-s.taken)
+		s.taken += n
+		if token == "" {
+			return
+		}
+		s.body = true
+	}
+	if s.stop == 0 {
+		emit(token)
+		return
+	}
+	rest := strings.TrimRight(token, s.content)
+	held := (len(token) - len(rest)) / len(s.content)
+	out := rest
+	if rest != "" {
+		out = strings.Repeat(s.content, s.tail) + rest
+		s.tail = 0
+	}
+	s.tail += held
+	if extra := s.tail - s.stop; extra > 0 {
+		out += strings.Repeat(s.content, extra)
+		s.tail = s.stop
+	}
+	emit(out)
+}
+
+func (s *stripStage) flush(func(string)) {}
+
+func cutPrefixes(token, content string, most int) (string, int) {
+	n := 0
+	for n < most && strings.HasPrefix(token, content) {
+		token = token[len(content):]
+		n++
+	}
+	return token, n
+}

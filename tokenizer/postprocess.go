@@ -1,0 +1,81 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// frame holds the special tokens put around an encoded text.
+type frame struct{ before, after []int32 }
+
+type postJSON struct {
+	Type       string                       `json:"type"`
+	Processors []json.RawMessage            `json:"processors"`
+	Single     []map[string]json.RawMessage `json:"single"`
+	Specials   map[string]struct {
+		IDs []int32 `json:"ids"`
+	} `json:"special_tokens"`
+}
+
+func parsePostProcessor(raw json.RawMessage, depth int) (frame, error) {
+	var f frame
+	if isNull(raw) {
+		return f, nil
+	}
+	if depth > maxNesting {
+		return f, errNesting
+	}
+	var p postJSON
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return f, fmt.Errorf("post_processor: %w", err)
+	}
+	switch p.Type {
+	case "ByteLevel": // trims offsets only
+		return f, nil
+	case "Sequence":
+		for _, child := range p.Processors {
+			outer, err := parsePostProcessor(child, depth+1)
+			if err != nil {
+				return f, err
+			}
+			f.before = append(outer.before, f.before...)
+			f.after = append(f.after, outer.after...)
+		}
+		return f, nil
+	case "TemplateProcessing":
+		return p.template()
+	}
+	return f, fmt.Errorf("post_processor %q is not supported (supported: Sequence, ByteLevel, TemplateProcessing)", p.Type)
+}
+
+func (p *postJSON) template() (f frame, err error) {
+	seen := false
+	for _, item := range p.Single {
+		if _, ok := item["Sequence"]; ok {
+			if seen {
+				return f, fmt.Errorf("post_processor TemplateProcessing repeats the text, which is not supported")
+			}
+			seen = true
+			continue
+		}
+		var special struct {
+			ID string `json:"id"`
+		}
+		if err := json.Unmarshal(item["SpecialToken"], &special); err != nil {
+			return f, fmt.Errorf("post_processor TemplateProcessing: an item is neither Sequence nor SpecialToken")
+		}
+		tokens, ok := p.Specials[special.ID]
+		if !ok {
+			return f, fmt.Errorf("post_processor TemplateProcessing: special token %q has no ids", special.ID)
+		}
+		if seen {
+			f.after = append(f.after, tokens.IDs...)
+		} else {
+			f.before = append(f.before, tokens.IDs...)
+		}
+	}
+	if !seen {
+		return f, fmt.Errorf("post_processor TemplateProcessing leaves the text out")
+	}
+	return f, nil
+}

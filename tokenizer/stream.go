@@ -1,0 +1,65 @@
+package tokenizer
+
+import "strings"
+
+// Stream decodes tokens one at a time. The strings of all its calls, joined,
+// are exactly Decode(ids, true). A character is returned once it is whole;
+// where its bytes turn out to be invalid, as U+FFFD once that is certain. With
+// a byte-fallback vocabulary (Llama 2) a run of byte tokens comes out at its
+// end, because the whole of it decides how it decodes. A Stream is for one
+// sequence and one goroutine.
+type Stream struct {
+	t           *Tokenizer
+	skipSpecial bool
+	stages      []stage
+	out         strings.Builder
+}
+
+// NewStream starts decoding a sequence, special tokens left out.
+func (t *Tokenizer) NewStream() *Stream { return t.newStream(true) }
+
+func (t *Tokenizer) newStream(skipSpecial bool) *Stream {
+	return &Stream{t: t, skipSpecial: skipSpecial, stages: t.stages()}
+}
+
+// Push adds a token and returns the text that is certain by now, often "".
+func (s *Stream) Push(id int32) string {
+	s.feed(id)
+	return s.take()
+}
+
+// Flush ends the sequence and returns what was held back. The Stream is then
+// ready for a new sequence.
+func (s *Stream) Flush() string {
+	s.finish()
+	s.stages = s.t.stages()
+	return s.take()
+}
+
+func (s *Stream) take() string {
+	text := s.out.String()
+	s.out.Reset()
+	return text
+}
+
+func (s *Stream) feed(id int32) {
+	if id < 0 || int(id) >= len(s.t.tokens) || !s.t.has[id] || s.skipSpecial && s.t.special[id] {
+		return
+	}
+	s.through(0, s.t.tokens[id])
+}
+
+// through runs a token through the stages from number i on.
+func (s *Stream) through(i int, token string) {
+	if i == len(s.stages) {
+		s.out.WriteString(token)
+		return
+	}
+	s.stages[i].push(token, func(t string) { s.through(i+1, t) })
+}
+
+func (s *Stream) finish() {
+	for i, st := range s.stages {
+		st.flush(func(t string) { s.through(i+1, t) })
+	}
+}

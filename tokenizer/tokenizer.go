@@ -1,0 +1,294 @@
+// Package tokenizer turns text into the token ids a model was trained on, and
+// back.
+//
+// It reads a tokenizer.json, or builds the same thing from the metadata of a
+// GGUF file, and gives exactly the ids of Hugging Face tokenizers: byte-level
+// BPE (GPT-2, Llama 3, Qwen, SmolLM, ...) and BPE with byte fallback (Llama 2,
+// Mistral). A component it does not know is refused by name when the file is
+// opened. Files are taken as untrusted.
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Tokenizer encodes and decodes text. All its methods are safe for concurrent
+// use.
+type Tokenizer struct {
+	model     *bpe
+	normalize normalizer
+	pre       []preTokenizer
+	byteLevel bool
+	raw       *addedMatcher // tokens found in the text as given
+	norm      *addedMatcher // tokens found in the normalized text
+	frame     frame
+	stages    newStages
+
+	tokens       []string // by id; "" where has is false
+	has          []bool
+	ids          map[string]int32
+	special      map[int32]bool
+	specials     Specials
+	chatTemplate string
+}
+
+// Specials names the tokens with a role. An id of -1 means there is none.
+type Specials struct {
+	BOS, EOS, Unknown, Pad int32
+}
+
+// parts is what a tokenizer is built from, whichever file it was in.
+type parts struct {
+	vocab        map[string]int32
+	merges       [][2]string
+	unk          string
+	fuseUnk      bool
+	byteFallback bool
+	ignoreMerges bool
+
+	added     []addedToken
+	normalize normalizer
+	pre       []preTokenizer
+	byteLevel bool
+	frame     frame
+	stages    newStages
+
+	specials     Specials
+	chatTemplate string
+}
+
+// Open reads the tokenizer of a Hugging Face folder (tokenizer.json, with
+// tokenizer_config.json, special_tokens_map.json and chat_template.jinja where
+// they exist), of a tokenizer.json by its own path, or of a GGUF file.
+//
+// As Hugging Face tokenizers does, it finds special tokens in the text itself:
+// who encodes text of strangers must expect "<|im_end|>" in it to be that token.
+// Truncation and padding settings in tokenizer.json are not followed.
+func Open(path string) (*Tokenizer, error) {
+	p, err := openParts(path)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer %s: %w", path, err)
+	}
+	t, err := build(p)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer %s: %w", path, err)
+	}
+	return t, nil
+}
+
+func openParts(path string) (*parts, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	if info.IsDir() {
+		return openFolder(path, filepath.Join(path, "tokenizer.json"))
+	}
+	if strings.EqualFold(filepath.Ext(path), ".json") {
+		return openFolder(filepath.Dir(path), path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer f.Close()
+	var magic [4]byte
+	if _, err := io.ReadFull(f, magic[:]); err != nil || string(magic[:]) != "GGUF" {
+		return nil, errors.New("this is neither a folder, a tokenizer.json nor a GGUF file")
+	}
+	return openGGUF(path)
+}
+
+func build(p *parts) (*Tokenizer, error) {
+	model, err := newBPE(p.vocab, p.merges, p.unk, p.fuseUnk, p.byteFallback, p.ignoreMerges)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tokenizer{
+		model: model, normalize: p.normalize, pre: p.pre, byteLevel: p.byteLevel, frame: p.frame, stages: p.stages,
+		ids: make(map[string]int32, len(p.added)), special: make(map[int32]bool), specials: p.specials,
+		chatTemplate: p.chatTemplate,
+	}
+	if err := t.index(p); err != nil {
+		return nil, err
+	}
+	var raw, normalized []addedToken
+	for _, a := range p.added {
+		if a.Normalized {
+			normalized = append(normalized, a)
+		} else {
+			raw = append(raw, a)
+		}
+	}
+	t.raw = newAddedMatcher(raw, func(s string) string { return s })
+	t.norm = newAddedMatcher(normalized, t.normalized)
+	for _, ids := range [][]int32{p.frame.before, p.frame.after} {
+		for _, id := range ids {
+			if t.Token(id) == "" {
+				return nil, fmt.Errorf("the token %d that is added around a text is not in the vocabulary", id)
+			}
+		}
+	}
+	return t, nil
+}
+
+// index fills the tables of tokens by id.
+func (t *Tokenizer) index(p *parts) error {
+	highest := int32(-1)
+	for token, id := range p.vocab {
+		if id < 0 {
+			return fmt.Errorf("token %q has the negative id %d", token, id)
+		}
+		highest = max(highest, id)
+	}
+	for _, a := range p.added {
+		if a.ID < 0 {
+			return fmt.Errorf("added token %q has the negative id %d", a.Content, a.ID)
+		}
+		if id, ok := p.vocab[a.Content]; ok && id != a.ID {
+			return fmt.Errorf("added token %q has id %d, but %d in the vocabulary", a.Content, a.ID, id)
+		}
+		highest = max(highest, a.ID)
+	}
+	count := len(p.vocab) + len(p.added)
+	if count == 0 {
+		return errors.New("the vocabulary is empty")
+	}
+	// A table by id must not let a few bytes of file ask for gigabytes.
+	if limit := 4*count + 1<<16; int(highest) > limit {
+		return fmt.Errorf("token id %d is far beyond the %d tokens of the vocabulary", highest, count)
+	}
+	t.tokens = make([]string, highest+1)
+	t.has = make([]bool, highest+1)
+	for token, id := range p.vocab {
+		if t.has[id] && t.tokens[id] <= token {
+			continue // two names for an id: the choice must not hang on map order
+		}
+		t.tokens[id], t.has[id] = token, true
+	}
+	for _, a := range p.added {
+		t.tokens[a.ID], t.has[a.ID] = a.Content, true
+		t.ids[a.Content] = a.ID
+		if a.Special {
+			t.special[a.ID] = true
+		}
+	}
+	return nil
+}
+
+func (t *Tokenizer) normalized(s string) string {
+	if t.normalize == nil {
+		return s
+	}
+	return t.normalize(s)
+}
+
+// Encode returns the token ids of text. With addSpecial the tokens that the
+// tokenizer puts around a text, such as a BOS, are added; a rendered chat
+// template has them in its text already. Invalid UTF-8 is replaced first, each
+// maximal invalid part by one U+FFFD; a caller that would refuse it has to look
+// before. Characters that the vocabulary cannot express become its unknown
+// token, or nothing where it has none, as in Hugging Face tokenizers.
+//
+// The one error is a split pattern that took more than ten seconds, which only
+// patterns outside the usual families can do.
+func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
+	text = validUTF8(text)
+	ids := make([]int32, 0, len(text)/3+4)
+	if addSpecial {
+		ids = append(ids, t.frame.before...)
+	}
+	var whole, found [8]segment
+	var pieces []piece
+	for _, outer := range t.raw.split(whole[:0], text, true) {
+		if outer.token >= 0 {
+			ids = append(ids, outer.token)
+			continue
+		}
+		for _, inner := range t.norm.split(found[:0], t.normalized(outer.text), outer.atStart) {
+			if inner.token >= 0 {
+				ids = append(ids, inner.token)
+				continue
+			}
+			var err error
+			if pieces, err = t.preTokenize(pieces[:0], inner); err != nil {
+				return nil, err
+			}
+			for _, p := range pieces {
+				ids = t.model.appendWord(ids, p.text, t.byteLevel)
+			}
+		}
+	}
+	if addSpecial {
+		ids = append(ids, t.frame.after...)
+	}
+	return ids, nil
+}
+
+func (t *Tokenizer) preTokenize(out []piece, s segment) ([]piece, error) {
+	out = append(out, piece{s.text, s.atStart})
+	for i, step := range t.pre {
+		in := out
+		if i > 0 || len(in) != 1 {
+			out = make([]piece, 0, 2*len(in))
+		} else {
+			one := in[0]
+			in, out = []piece{one}, out[:0]
+		}
+		var err error
+		for _, p := range in {
+			if out, err = step(out, p); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// Decode returns the text of ids. With skipSpecial special tokens are left out.
+// Ids outside the vocabulary are left out too. Bytes that are not UTF-8 come
+// out as U+FFFD.
+func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
+	s := t.newStream(skipSpecial)
+	for _, id := range ids {
+		s.feed(id)
+	}
+	s.finish()
+	return s.out.String()
+}
+
+// VocabSize returns the highest token id plus one.
+func (t *Tokenizer) VocabSize() int { return len(t.tokens) }
+
+// SpecialIDs returns the tokens with a role.
+func (t *Tokenizer) SpecialIDs() Specials { return t.specials }
+
+// IsSpecial reports whether Decode can leave id out as a special token.
+func (t *Tokenizer) IsSpecial(id int32) bool { return t.special[id] }
+
+// Token returns the vocabulary's spelling of id, "" when there is none. It is
+// not text: byte-level and metaspace tokens are spelled in their own alphabet.
+func (t *Tokenizer) Token(id int32) string {
+	if id < 0 || int(id) >= len(t.tokens) {
+		return ""
+	}
+	return t.tokens[id]
+}
+
+// ID returns the id of the token spelled so.
+func (t *Tokenizer) ID(token string) (int32, bool) {
+	if id, ok := t.ids[token]; ok {
+		return id, true
+	}
+	id, ok := t.model.vocab[token]
+	return id, ok
+}
+
+// ChatTemplate returns the Jinja chat template that came with the tokenizer, ""
+// for none.
+func (t *Tokenizer) ChatTemplate() string { return t.chatTemplate }
