@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -51,6 +52,9 @@ type Backend struct {
 
 var _ compute.Backend = (*Backend)(nil)
 
+// logLevel names the environment variable of XLA's own log: 0 prints all, 1 warnings and errors, 2 errors only.
+const logLevel = "TF_CPP_MIN_LOG_LEVEL"
+
 // errFinalized is what a backend answers after Finalize.
 var errFinalized = errors.New("xla: the backend was finalized")
 
@@ -58,6 +62,9 @@ var errFinalized = errors.New("xla: the backend was finalized")
 func New(o Options) (*Backend, error) {
 	if o.Plugin == "" {
 		return nil, errors.New("xla: no PJRT plugin given: set Options.Plugin to the path of one")
+	}
+	if os.Getenv(logLevel) == "" {
+		_ = os.Setenv(logLevel, "1") // or the plugin reports every client it makes
 	}
 	plugin, err := pjrt.GetPlugin(o.Plugin)
 	if err != nil {

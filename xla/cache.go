@@ -1,14 +1,166 @@
 package xla
 
-import "github.com/gomlx/go-xla/pjrt"
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
 
-// executableCache keeps compiled programs in a folder.
-type executableCache struct{ dir string }
+	"github.com/gomlx/go-xla/pjrt"
 
-func openCache(dir string, b *Backend) (*executableCache, error) { return &executableCache{dir}, nil }
+	"github.com/quire/quire/xla/internal/pjrtc"
+)
 
-func (c *executableCache) key(text []byte, device int) string { return "" }
+// executableCache keeps compiled programs in a folder, one file each, named by a hash of all that the result of compiling depends on. An entry
+// that is damaged or that the plugin refuses is compiled again; a folder that can't be written only costs the time.
+type executableCache struct {
+	dir     string
+	machine []byte // the part of the key that all programs of a backend share
+}
 
-func (c *executableCache) load(key string, b *Backend, device int) *pjrt.LoadedExecutable { return nil }
+const (
+	// cacheMagic begins an entry, followed by the SHA-256 of the rest and the rest, which is what the plugin serialized.
+	cacheMagic  = "quire executable 1\n"
+	cacheSuffix = ".pjrt"
+	// cacheKept is how long an entry is kept after its last use.
+	cacheKept = 30 * 24 * time.Hour
+	// temporaryKept is the age from which the temporary file of a writer that died is removed.
+	temporaryKept = time.Hour
+)
 
-func (c *executableCache) store(key string, b *Backend, e *pjrt.LoadedExecutable) {}
+func openCache(dir string, b *Backend) (*executableCache, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("xla: the folder for compiled programs: %w: give another, or none", err)
+	}
+	plugin, err := os.Stat(b.pluginPath)
+	if err != nil {
+		return nil, fmt.Errorf("xla: the plugin: %w", err)
+	}
+	var key bytes.Buffer
+	major, minor := b.plugin.Version()
+	fmt.Fprintf(&key, "plugin %s %d %d api %d.%d\n", b.pluginPath, plugin.Size(), plugin.ModTime().UnixNano(), major, minor)
+	attributes := b.plugin.Attributes()
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		fmt.Fprintf(&key, "attribute %s %v\n", name, attributes[name])
+	}
+	fmt.Fprintf(&key, "platform %s %s devices %d: %s\n", b.platform, b.client.PlatformVersion(), b.client.NumDevices(), b.DeviceDescription(0))
+	fmt.Fprintf(&key, "cpus %d %s\n", runtime.NumCPU(), cpuFeatures("/proc/cpuinfo"))
+	for _, name := range []string{"XLA_FLAGS", pjrt.EnvXlaDebugOptions} {
+		fmt.Fprintf(&key, "%s %q\n", name, os.Getenv(name))
+	}
+	c := &executableCache{dir: dir, machine: key.Bytes()}
+	c.prune(time.Now())
+	return c, nil
+}
+
+// cpuFeatures returns what the processor can do, which decides the code that XLA:CPU generates.
+func cpuFeatures(file string) string {
+	info, err := os.ReadFile(file)
+	if err != nil {
+		return runtime.GOARCH // not Linux
+	}
+	var features []string
+	for line := range strings.Lines(string(info)) {
+		name, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(name) {
+		case "vendor_id", "model name", "flags", "Features", "CPU part":
+			features = append(features, strings.TrimSpace(value))
+		case "":
+			return strings.Join(features, "; ") // the end of the first processor
+		}
+	}
+	return strings.Join(features, "; ")
+}
+
+// key names the entry of a program for a device; -1 is any device.
+func (c *executableCache) key(text []byte, device int) string {
+	h := sha256.New()
+	h.Write(c.machine)
+	fmt.Fprintf(h, "device %d\n", device)
+	h.Write(text)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (c *executableCache) path(key string) string { return filepath.Join(c.dir, key+cacheSuffix) }
+
+// load returns the program of the key, or nil if there is none that can be used.
+func (c *executableCache) load(key string, b *Backend, portable bool) *pjrt.LoadedExecutable {
+	path := c.path(key)
+	entry, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	body, ok := bytes.CutPrefix(entry, []byte(cacheMagic))
+	if ok && len(body) > sha256.Size {
+		if sum := sha256.Sum256(body[sha256.Size:]); bytes.Equal(sum[:], body[:sha256.Size]) {
+			loaded, err := pjrtc.Load(b.client, body[sha256.Size:], portable)
+			if err == nil {
+				now := time.Now()
+				_ = os.Chtimes(path, now, now) // for prune
+				return loaded
+			}
+			slog.Info("compiled program in the cache is not usable, compiling again", "file", path, "err", err)
+			return nil
+		}
+	}
+	slog.Warn("compiled program in the cache is damaged, compiling again", "file", path)
+	return nil
+}
+
+// store keeps a program. It is written beside its place and then renamed, so that no reader sees a part of it.
+func (c *executableCache) store(key string, e *pjrt.LoadedExecutable) {
+	serialized, err := pjrtc.Serialize(e)
+	if err != nil {
+		slog.Info("compiled program is not kept: the plugin can't serialize it", "err", err)
+		return
+	}
+	if err := c.write(c.path(key), serialized); err != nil {
+		slog.Warn("compiled program is not kept", "err", err)
+	}
+}
+
+func (c *executableCache) write(path string, serialized []byte) error {
+	f, err := os.CreateTemp(c.dir, "new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails after the rename, as it should
+	sum := sha256.Sum256(serialized)
+	_, err = io.Copy(f, io.MultiReader(strings.NewReader(cacheMagic), bytes.NewReader(sum[:]), bytes.NewReader(serialized)))
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// prune removes entries that were not used for long, and the remains of writers that died.
+func (c *executableCache) prune(now time.Time) {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		kept := cacheKept
+		switch {
+		case strings.HasPrefix(entry.Name(), "new-"):
+			kept = temporaryKept
+		case !strings.HasSuffix(entry.Name(), cacheSuffix):
+			continue // not ours
+		}
+		if info, err := entry.Info(); err == nil && now.Sub(info.ModTime()) > kept {
+			_ = os.Remove(filepath.Join(c.dir, entry.Name()))
+		}
+	}
+}

@@ -38,7 +38,7 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	var key string
 	if b.cache != nil {
 		key = b.cache.key(text, p.device)
-		if e.loaded = b.cache.load(key, b, p.device); e.loaded != nil {
+		if e.loaded = b.cache.load(key, b, e.portable); e.loaded != nil {
 			e.FromCache = true
 			b.cacheLoads.Add(1)
 			return e, nil
@@ -54,7 +54,7 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	}
 	b.compiles.Add(1)
 	if b.cache != nil {
-		b.cache.store(key, b, e.loaded)
+		b.cache.store(key, e.loaded)
 	}
 	return e, nil
 }

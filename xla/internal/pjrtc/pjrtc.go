@@ -1,0 +1,275 @@
+// Package pjrtc makes the few calls of the PJRT C API that go-xla's pjrt package does not: serializing and loading executables, and
+// reading the optimized program.
+//
+// The structs below repeat the part of the C API that these calls use. The API only ever grows at the end of its structs, and says how
+// large the plugin's are; a function that the plugin's table is too short for, or has no pointer for, is an error.
+//
+// go-xla keeps its C pointers in unexported fields. They are found by name and checked by kind, so another version of go-xla is a clear
+// error, not a crash.
+package pjrtc
+
+/*
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+// The beginning of PJRT_Api: its size, extensions and version, then the table of functions.
+typedef struct {
+	size_t struct_size;
+	void *extension_start;
+	struct { size_t struct_size; void *extension_start; int major, minor; } version;
+	void *functions[];
+} quire_api;
+
+// Places in the table of functions.
+enum {
+	ERROR_DESTROY = 0,
+	ERROR_MESSAGE = 1,
+	EXECUTABLE_OPTIMIZED_PROGRAM = 48,
+	EXECUTABLE_SERIALIZE = 49,
+	EXECUTABLE_DESERIALIZE_AND_LOAD = 56,
+};
+
+typedef struct { size_t struct_size; void *extension_start; void *error; } error_destroy_args;
+
+typedef struct { size_t struct_size; void *extension_start; const void *error; const char *message; size_t message_size; } error_message_args;
+
+typedef struct {
+	size_t struct_size;
+	void *extension_start;
+	char *code;
+	size_t code_size;
+	const char *format;
+	size_t format_size;
+} program;
+
+typedef struct { size_t struct_size; void *extension_start; void *executable; program *program; } optimized_program_args;
+
+typedef struct {
+	size_t struct_size;
+	void *extension_start;
+	const void *executable;
+	const char *bytes;
+	size_t bytes_size;
+	void *serialized;
+	void (*deleter)(void *);
+} serialize_args;
+
+typedef struct {
+	size_t struct_size;
+	void *extension_start;
+	void *client;
+	const char *serialized;
+	size_t serialized_size;
+	void *loaded;
+	const char *compile_options;
+	size_t compile_options_size;
+} deserialize_args;
+
+static void *quire_function(const quire_api *api, int index) {
+	size_t end = offsetof(quire_api, functions) + (index + 1) * sizeof(void *);
+	return api->struct_size < end ? NULL : api->functions[index];
+}
+
+typedef void *(*quire_call)(void *args);
+
+// quire_message copies the message of an error, and frees the error.
+static char *quire_message(const quire_api *api, void *error, size_t *size) {
+	error_message_args m = {sizeof(m), NULL, error, NULL, 0};
+	((void (*)(error_message_args *))api->functions[ERROR_MESSAGE])(&m);
+	char *copy = malloc(m.message_size + 1);
+	for (size_t i = 0; copy && i < m.message_size; i++) copy[i] = m.message[i];
+	*size = copy ? m.message_size : 0;
+	error_destroy_args d = {sizeof(d), NULL, error};
+	((void (*)(error_destroy_args *))api->functions[ERROR_DESTROY])(&d);
+	return copy;
+}
+
+static void *quire_serialize(const quire_api *api, void *executable, serialize_args *a) {
+	a->struct_size = sizeof(*a);
+	a->executable = executable;
+	return ((quire_call)api->functions[EXECUTABLE_SERIALIZE])(a);
+}
+
+static void quire_free_serialized(serialize_args *a) {
+	if (a->deleter) a->deleter(a->serialized);
+}
+
+static void *quire_load(const quire_api *api, void *client, const char *bytes, size_t size, void **loaded) {
+	deserialize_args a = {sizeof(a), NULL, client, bytes, size, NULL, NULL, 0};
+	void *error = ((quire_call)api->functions[EXECUTABLE_DESERIALIZE_AND_LOAD])(&a);
+	*loaded = a.loaded;
+	return error;
+}
+
+// quire_optimized is called twice: without code to learn its size, then with a place for it.
+static void *quire_optimized(const quire_api *api, void *executable, char *code, size_t *size, const char **format, size_t *format_size) {
+	program p = {sizeof(p), NULL, code, *size, NULL, 0};
+	optimized_program_args a = {sizeof(a), NULL, executable, &p};
+	void *error = ((quire_call)api->functions[EXECUTABLE_OPTIMIZED_PROGRAM])(&a);
+	*size = p.code_size;
+	*format = p.format;
+	*format_size = p.format_size;
+	return error;
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"unsafe"
+
+	"github.com/gomlx/go-xla/pjrt"
+)
+
+// pinned is the version of go-xla whose fields this package knows.
+const pinned = "v0.4.1"
+
+// field follows the named fields from v, a pointer to a struct of go-xla, to one of the wanted kind.
+func field(v any, kind reflect.Kind, path ...string) (reflect.Value, error) {
+	at := reflect.ValueOf(v)
+	for _, name := range path {
+		if at.Kind() == reflect.Pointer {
+			if at.IsNil() {
+				return at, fmt.Errorf("pjrtc: %T was freed", v)
+			}
+			at = at.Elem()
+		}
+		if at.Kind() == reflect.Struct {
+			at = at.FieldByName(name)
+		}
+		if !at.IsValid() {
+			return at, fmt.Errorf("pjrtc: %T has no field %s: Quire is built for go-xla %s", v, name, pinned)
+		}
+	}
+	if at.Kind() != kind {
+		return at, fmt.Errorf("pjrtc: field %v of %T is a %s, not a %s: Quire is built for go-xla %s", path, v, at.Kind(), kind, pinned)
+	}
+	return at, nil
+}
+
+func pointer(v any, path ...string) (unsafe.Pointer, error) {
+	at, err := field(v, reflect.Pointer, path...)
+	if err != nil {
+		return nil, err
+	}
+	if at.IsNil() {
+		return nil, fmt.Errorf("pjrtc: %T was freed", v)
+	}
+	return at.UnsafePointer(), nil
+}
+
+// api returns the plugin's table of functions, which has the one at index.
+func api(owner any, index int, name string, path ...string) (*C.quire_api, error) {
+	p, err := pointer(owner, path...)
+	if err != nil {
+		return nil, err
+	}
+	a := (*C.quire_api)(p)
+	for _, i := range []int{C.ERROR_DESTROY, C.ERROR_MESSAGE, index} {
+		if C.quire_function(a, C.int(i)) == nil {
+			return nil, fmt.Errorf("pjrtc: the plugin (PJRT API %d.%d) has no %s", int(a.version.major), int(a.version.minor), name)
+		}
+	}
+	return a, nil
+}
+
+func failure(a *C.quire_api, call string, e unsafe.Pointer) error {
+	if e == nil {
+		return nil
+	}
+	var size C.size_t
+	message := C.quire_message(a, e, &size)
+	defer C.free(unsafe.Pointer(message))
+	return fmt.Errorf("%s: %s", call, C.GoStringN(message, C.int(size)))
+}
+
+// Serialize returns the bytes from which [Load] makes the executable again, in this or another process with the same plugin.
+func Serialize(e *pjrt.LoadedExecutable) ([]byte, error) {
+	const call = "PJRT_Executable_Serialize"
+	a, err := api(e, C.EXECUTABLE_SERIALIZE, call, "plugin", "api")
+	if err != nil {
+		return nil, err
+	}
+	executable, err := pointer(e, "executable", "wrapper", "c")
+	if err != nil {
+		return nil, err
+	}
+	defer runtime.KeepAlive(e)
+	args := (*C.serialize_args)(C.calloc(1, C.sizeof_serialize_args))
+	defer C.free(unsafe.Pointer(args))
+	if err := failure(a, call, C.quire_serialize(a, executable, args)); err != nil {
+		return nil, err
+	}
+	defer C.quire_free_serialized(args)
+	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(args.bytes)), int(args.bytes_size))...), nil
+}
+
+// newLoadedExecutable is go-xla's own wrapper of a loaded executable; its last argument is a *C.PJRT_LoadedExecutable.
+//
+//go:linkname newLoadedExecutable github.com/gomlx/go-xla/pjrt.newLoadedExecutable
+func newLoadedExecutable(*pjrt.Plugin, *pjrt.Client, unsafe.Pointer) (*pjrt.LoadedExecutable, error)
+
+// Load makes an executable of what [Serialize] returned. portable says that it was compiled to run on any device. The plugin refuses
+// bytes of another version or for another processor.
+func Load(client *pjrt.Client, serialized []byte, portable bool) (*pjrt.LoadedExecutable, error) {
+	const call = "PJRT_Executable_DeserializeAndLoad"
+	if len(serialized) == 0 {
+		return nil, errors.New("pjrtc: a serialized executable has no bytes")
+	}
+	a, err := api(client, C.EXECUTABLE_DESERIALIZE_AND_LOAD, call, "plugin", "api")
+	if err != nil {
+		return nil, err
+	}
+	c, err := pointer(client, "client", "c")
+	if err != nil {
+		return nil, err
+	}
+	defer runtime.KeepAlive(client)
+	bytes := C.CBytes(serialized)
+	defer C.free(bytes)
+	var loaded unsafe.Pointer
+	if err := failure(a, call, C.quire_load(a, c, (*C.char)(bytes), C.size_t(len(serialized)), &loaded)); err != nil {
+		return nil, err
+	}
+	e, err := newLoadedExecutable(client.Plugin(), client, loaded)
+	if err != nil {
+		return nil, err
+	}
+	flag, err := field(e, reflect.Bool, "isPortable")
+	if err != nil {
+		_ = e.Destroy()
+		return nil, err
+	}
+	*(*bool)(unsafe.Pointer(flag.UnsafeAddr())) = portable
+	return e, nil
+}
+
+// OptimizedProgram returns the program as the plugin runs it and the format of the bytes: "hlo" (an HloModuleProto), "hlo_with_config"
+// (an HloModuleProtoWithConfig) or "mlir".
+func OptimizedProgram(e *pjrt.LoadedExecutable) (code []byte, format string, err error) {
+	const call = "PJRT_Executable_OptimizedProgram"
+	a, err := api(e, C.EXECUTABLE_OPTIMIZED_PROGRAM, call, "plugin", "api")
+	if err != nil {
+		return nil, "", err
+	}
+	executable, err := pointer(e, "executable", "wrapper", "c")
+	if err != nil {
+		return nil, "", err
+	}
+	defer runtime.KeepAlive(e)
+	var size, formatSize C.size_t
+	var cFormat *C.char
+	if err := failure(a, call, C.quire_optimized(a, executable, nil, &size, &cFormat, &formatSize)); err != nil {
+		return nil, "", err
+	}
+	room := (*C.char)(C.malloc(max(size, 1)))
+	defer C.free(unsafe.Pointer(room))
+	if err := failure(a, call, C.quire_optimized(a, executable, room, &size, &cFormat, &formatSize)); err != nil {
+		return nil, "", err
+	}
+	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(room)), int(size))...), C.GoStringN(cFormat, C.int(formatSize)), nil
+}

@@ -1,0 +1,48 @@
+package xla
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/gobackend"
+)
+
+// OpenOptions are the options of [Open].
+type OpenOptions struct {
+	// FindPlugin returns the path of the plugin of a platform: "cpu", "cuda" or "tpu".
+	FindPlugin func(platform string) (string, error)
+	// ClientOptions and CacheDir are those of [Options]; the pure-Go backend has no use for them.
+	ClientOptions map[string]any
+	CacheDir      string
+}
+
+// Open returns the backend that spec names:
+//
+//	xla:cpu, xla:cuda, xla:tpu   this package's, on the plugin that FindPlugin has for the platform
+//	xla:/path/plugin.so          this package's, on the plugin in that file
+//	go                           GoMLX's pure-Go backend: slow, without any plugin
+func Open(spec string, o OpenOptions) (compute.Backend, error) {
+	if spec == "go" {
+		return gobackend.New("")
+	}
+	where, ok := strings.CutPrefix(spec, "xla:")
+	options := Options{ClientOptions: o.ClientOptions, CacheDir: o.CacheDir}
+	switch {
+	case ok && filepath.IsAbs(where):
+		options.Plugin = where
+	case ok && (where == "cpu" || where == "cuda" || where == "tpu"):
+		if o.FindPlugin == nil {
+			return nil, fmt.Errorf("xla: nothing knows where the plugin of %s is: give its path, as xla:/path/plugin.so", where)
+		}
+		var err error
+		if options.Plugin, err = o.FindPlugin(where); err != nil {
+			return nil, err
+		}
+		options.Platform = where
+	default:
+		return nil, fmt.Errorf("xla: there is no backend %q: use xla:cpu, xla:cuda, xla:tpu, xla:/absolute/path/plugin.so or go", spec)
+	}
+	return New(options)
+}
