@@ -41,7 +41,7 @@ CASES = {
     "llama, empty rope_scaling": dict(LLAMA, rope_scaling={}, rope_parameters={"rope_type": "linear", "factor": 3.0, "rope_theta": 1e6}),
     "llama, rope_scaling wins": dict(LLAMA, rope_scaling={"type": "linear", "factor": 2.0}, rope_parameters={"rope_type": "linear", "factor": 3.0, "rope_theta": 1e6}),
     "mistral": MISTRAL,
-    "mistral, defaults": without(MISTRAL, "num_key_value_heads", "max_position_embeddings"),
+    "mistral, defaults": without(dict(MISTRAL, num_attention_heads=8), "num_key_value_heads", "max_position_embeddings"),
     "mistral, window 16": dict(MISTRAL, sliding_window=16),
     "mistral, window null": dict(MISTRAL, sliding_window=None),
     "qwen2": QWEN2,

@@ -1,0 +1,238 @@
+package models
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/quire/quire/setup"
+)
+
+const tinyModels = "../testdata/models"
+
+func openTest(t *testing.T, ref string) *Checkpoint {
+	t.Helper()
+	c, err := Open(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestTinyModelsAreWhole(t *testing.T) {
+	dirs, err := filepath.Glob(filepath.Join(tinyModels, "*"))
+	if err != nil || len(dirs) < 10 {
+		t.Fatalf("tiny models are missing: %v, %v", dirs, err)
+	}
+	prints := map[string]string{}
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			c := openTest(t, dir)
+			warnings, err := c.Validate()
+			if err != nil || len(warnings) > 0 {
+				t.Fatalf("warnings %v, error %v", warnings, err)
+			}
+			var elements int64
+			for _, name := range c.Names() {
+				flat, err := c.Read(name, dtypes.Float32)
+				if err != nil {
+					t.Fatal(err)
+				}
+				elements += int64(len(flat.([]float32)))
+			}
+			if elements != c.NumParameters() {
+				t.Errorf("read %d elements, NumParameters is %d", elements, c.NumParameters())
+			}
+			size := int64(4)
+			if c.Config.DType == dtypes.BFloat16 {
+				size = 2
+			}
+			if c.StoredBytes() != size*elements {
+				t.Errorf("stored bytes are %d for %d elements of %s", c.StoredBytes(), elements, c.Config.DType)
+			}
+			if other, twice := prints[c.FingerPrint()]; twice {
+				t.Errorf("fingerprint equals that of %s", other)
+			}
+			prints[c.FingerPrint()] = dir
+		})
+	}
+}
+
+func TestShardsReadAsOne(t *testing.T) {
+	whole, sharded := openTest(t, filepath.Join(tinyModels, "llama3")), openTest(t, filepath.Join(tinyModels, "llama3-sharded"))
+	sameTensors(t, sharded, whole, dtypes.Float32)
+	// The same weights in bfloat16: rounding f32 as we read gives the file's bits.
+	sameTensors(t, openTest(t, filepath.Join(tinyModels, "llama3-bf16")), whole, dtypes.BFloat16)
+}
+
+// sameTensors reads both checkpoints in dtype and compares bits.
+func sameTensors(t *testing.T, got, want *Checkpoint, dtype dtypes.DType) {
+	t.Helper()
+	if !slices.Equal(got.Names(), want.Names()) {
+		t.Fatalf("names are %v, want %v", got.Names(), want.Names())
+	}
+	for _, name := range want.Names() {
+		if !slices.Equal(got.Shape(name), want.Shape(name)) {
+			t.Errorf("%s has shape %v, want %v", name, got.Shape(name), want.Shape(name))
+		}
+		a, err := got.Read(name, dtype)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := want.Read(name, dtype)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(rawBits(a), rawBits(b)) {
+			t.Errorf("%s differs as %s", name, dtype)
+		}
+	}
+}
+
+// TestGGUFLikeFolder compares tiny checkpoints with GGUF files converted from them, in float16, by scripts/oracle.
+func TestGGUFLikeFolder(t *testing.T) {
+	adapt := map[string]func(c *Config){
+		"llama-bias": func(c *Config) { // the converter was told of llama3 scaling
+			c.RopeTheta = 5e5
+			c.RopeScaling = &RopeScaling{Type: "llama3", Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, AttentionFactor: 1, OriginalMaxPositions: 8192}
+		},
+		"qwen2": func(c *Config) { // and here of yarn
+			c.RopeScaling = &RopeScaling{Type: "yarn", Factor: 4, BetaFast: 32, BetaSlow: 1, Truncate: true,
+				AttentionFactor: yarnAttentionFactor(4, 0, 0), OriginalMaxPositions: 40}
+		},
+		"qwen3":   func(c *Config) {},
+		"smollm3": func(c *Config) { c.NoRope = []bool{false, false, false, true} }, // GGUF cannot say otherwise
+	}
+	for name, change := range adapt {
+		t.Run(name, func(t *testing.T) {
+			folder := openTest(t, filepath.Join(tinyModels, name))
+			file := openTest(t, filepath.Join("testdata", name+".gguf"))
+			warnings, err := file.Validate()
+			if err != nil || len(warnings) > 0 {
+				t.Fatalf("warnings %v, error %v", warnings, err)
+			}
+			delete(file.tensors, nameRopeFactors)
+			file.finish()
+			sameTensors(t, file, folder, dtypes.Float16)
+			want := folder.Config
+			want.BOS, want.EOS, want.DType = 1, []int32{2, 5}, dtypes.Float16
+			want.RMSNormEps = float64(float32(want.RMSNormEps)) // all the format holds
+			change(&want)
+			a, _ := json.Marshal(file.Config)
+			b, _ := json.Marshal(want)
+			if string(a) != string(b) {
+				t.Errorf("config is\n%s, want\n%s", a, b)
+			}
+		})
+	}
+}
+
+// smollm2 finds the demo model where `sample setup` puts it.
+func smollm2(t testing.TB) string {
+	path, err := setup.FindModel("smollm2")
+	if err != nil {
+		t.Fatalf("this test needs the demo model (`make test` fetches it): %v", err)
+	}
+	return path
+}
+
+// TestSmolLM2LikeTransformers compares every dequantized, reordered tensor with what transformers loads from the same file.
+func TestSmolLM2LikeTransformers(t *testing.T) {
+	data, err := os.ReadFile("testdata/smollm2.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]struct {
+		Shape  []int
+		SHA256 string
+		First  []float32
+	}
+	if err := json.Unmarshal(data, &want); err != nil {
+		t.Fatal(err)
+	}
+	c := openTest(t, smollm2(t))
+	if warnings, err := c.Validate(); err != nil || len(warnings) > 0 {
+		t.Fatalf("warnings %v, error %v", warnings, err)
+	}
+	if len(c.Names()) != len(want) {
+		t.Errorf("%d tensors, want %d", len(c.Names()), len(want))
+	}
+	for name, w := range want {
+		if !slices.Equal(c.Shape(name), w.Shape) {
+			t.Errorf("%s has shape %v, want %v", name, c.Shape(name), w.Shape)
+			continue
+		}
+		flat, err := c.Read(name, dtypes.Float32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := flat.([]float32)
+		sum := sha256.Sum256(unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x)))
+		if hex.EncodeToString(sum[:]) != w.SHA256 {
+			t.Errorf("%s differs; it starts with %v, transformers has %v", name, x[:4], w.First)
+		}
+	}
+	cfg := c.Config
+	if cfg.Architecture != "LlamaForCausalLM" || cfg.NumParameters() != 134_515_008 || !cfg.TieEmbeddings || cfg.BOS != 1 ||
+		!slices.Equal(cfg.EOS, []int32{2}) || cfg.RopeTheta != 1e5 || cfg.MaxPositions != 8192 || cfg.HeadDim != 64 {
+		t.Errorf("config is %+v", cfg)
+	}
+	if c.TokenizerSource() != c.tensors[nameEmbedding].file || !strings.Contains(c.ChatTemplate(), "<|im_start|>") {
+		t.Errorf("tokenizer %q, template %q", c.TokenizerSource(), c.ChatTemplate())
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	c := openTest(t, filepath.Join(tinyModels, "llama2"))
+	if _, err := c.Read("nothing.weight", dtypes.Float32); !errors.Is(err, ErrNoTensor) || !strings.Contains(err.Error(), "nothing.weight") {
+		t.Errorf("a missing tensor gave %v", err)
+	}
+	if _, err := c.Read(nameFinalNorm, dtypes.Int8); err == nil || !strings.Contains(err.Error(), "Int8") {
+		t.Errorf("reading as int8 gave %v", err)
+	}
+	if c.Shape("nothing.weight") != nil || c.Encoding("nothing.weight") != "" || c.Encoding(nameFinalNorm) != "F32" {
+		t.Error("shape or encoding of a missing tensor")
+	}
+	c.Release("nothing.weight")
+	if err := errors.Join(c.Close(), c.Close()); err != nil {
+		t.Errorf("closing twice gave %v", err)
+	}
+	if _, err := c.Read(nameFinalNorm, dtypes.Float32); !errors.Is(err, ErrNoTensor) {
+		t.Errorf("reading after Close gave %v", err)
+	}
+}
+
+func TestValidateListsAll(t *testing.T) {
+	c := openTest(t, filepath.Join(tinyModels, "llama2"))
+	c.Config.QKVBias = true        // three biases a layer that are not there
+	c.Config.IntermediateSize = 50 // three wrong shapes a layer
+	c.Config.TieEmbeddings = true  // lm_head is not needed, which is no warning
+	norm := *c.tensors[nameFinalNorm]
+	norm.stored, norm.decode = "F8_E4M3", nil
+	c.tensors[nameFinalNorm] = &norm
+	c.tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = &tensor{}
+	c.tensors["model.extra"] = &tensor{shape: []int{3}, file: "some.safetensors"}
+	c.finish()
+	warnings, err := c.Validate()
+	if err == nil {
+		t.Fatal("the checkpoint was accepted")
+	}
+	for _, want := range []string{"model.layers.0.self_attn.q_proj.bias is missing (expected shape [32])", "model.layers.1.self_attn.v_proj.bias is missing",
+		"model.layers.1.mlp.down_proj.weight has shape [32 48], but the config implies [32 50]", "model.norm.weight has dtype F8_E4M3"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error should say %q: %v", want, err)
+		}
+	}
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "model.extra [3] in some.safetensors") {
+		t.Errorf("warnings are %q", warnings)
+	}
+}

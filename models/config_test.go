@@ -1,0 +1,254 @@
+package models
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+)
+
+// configGolden is an entry of testdata/configs.json, made by scripts/oracle/config_goldens.py from transformers.
+type configGolden struct {
+	Name   string
+	Config json.RawMessage
+	Want   struct {
+		KVHeads         int       `json:"num_key_value_heads"`
+		HeadDim         int       `json:"head_dim"`
+		MaxPositions    int       `json:"max_position_embeddings"`
+		Eps             float64   `json:"rms_norm_eps"`
+		Windows         []int     `json:"windows"`
+		NoRope          []bool    `json:"no_rope"`
+		Tied            bool      `json:"tied"`
+		BOS             int       `json:"bos"`
+		EOS             []int32   `json:"eos"`
+		InvFreq         []float32 `json:"inv_freq"`
+		AttentionFactor float64   `json:"attention_factor"`
+		Tensors         map[string][]int
+	}
+}
+
+func configGoldens(t testing.TB) []configGolden {
+	data, err := os.ReadFile("testdata/configs.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var goldens []configGolden
+	if err := json.Unmarshal(data, &goldens); err != nil {
+		t.Fatal(err)
+	}
+	return goldens
+}
+
+func TestConfigsLikeTransformers(t *testing.T) {
+	for _, g := range configGoldens(t) {
+		t.Run(g.Name, func(t *testing.T) {
+			c, err := ParseConfig(g.Config, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := g.Want
+			if c.NumKVHeads != w.KVHeads || c.HeadDim != w.HeadDim || c.MaxPositions != w.MaxPositions || c.RMSNormEps != w.Eps ||
+				c.TieEmbeddings != w.Tied || c.BOS != w.BOS || !slices.Equal(c.EOS, w.EOS) {
+				t.Errorf("config is %+v, want %+v", c, w)
+			}
+			if !slices.Equal(c.SlidingWindow, w.Windows) {
+				t.Errorf("windows are %v, want %v", c.SlidingWindow, w.Windows)
+			}
+			if !slices.Equal(c.NoRope, w.NoRope) {
+				t.Errorf("layers without rope are %v, want %v", c.NoRope, w.NoRope)
+			}
+			tensors := map[string][]int{}
+			for spec := range c.Tensors() {
+				if !strings.Contains(spec.Name, ".layers.") || strings.Contains(spec.Name, ".layers.0.") {
+					tensors[spec.Name] = spec.Shape
+				}
+			}
+			for name, shape := range w.Tensors {
+				if !slices.Equal(tensors[name], shape) {
+					t.Errorf("%s has shape %v, want %v", name, tensors[name], shape)
+				}
+			}
+			if len(tensors) != len(w.Tensors) {
+				t.Errorf("tensors are %v, want %v", tensors, w.Tensors)
+			}
+			inv, factor := c.RopeFrequencies()
+			if math.Abs(factor-w.AttentionFactor) > 1e-6 {
+				t.Errorf("attention factor is %v, want %v", factor, w.AttentionFactor)
+			}
+			if len(inv) != len(w.InvFreq) {
+				t.Fatalf("%d frequencies, want %d", len(inv), len(w.InvFreq))
+			}
+			for i := range inv {
+				// Three last bits: torch's power function and division may round otherwise than ours.
+				if math.Abs(float64(inv[i]-w.InvFreq[i])) > 2e-7*float64(w.InvFreq[i]) {
+					t.Errorf("frequency %d is %v, want %v", i, inv[i], w.InvFreq[i])
+				}
+			}
+		})
+	}
+}
+
+// base is a config.json that is fine; tests spoil one key of it.
+func base(change map[string]any) []byte {
+	c := map[string]any{"architectures": []string{"LlamaForCausalLM"}, "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48,
+		"num_hidden_layers": 2, "num_attention_heads": 4}
+	for k, v := range change {
+		if v == "absent" {
+			delete(c, k)
+		} else {
+			c[k] = v
+		}
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+func TestConfigRefusals(t *testing.T) {
+	type m = map[string]any
+	mistral, qwen2, smollm3 := []string{"MistralForCausalLM"}, []string{"Qwen2ForCausalLM"}, []string{"SmolLM3ForCausalLM"}
+	for name, c := range map[string]struct {
+		change      m
+		want        string
+		unsupported bool
+	}{
+		"other class":            {m{"architectures": []string{"GPT2LMHeadModel"}}, `"GPT2LMHeadModel"`, true},
+		"classifier":             {m{"architectures": []string{"LlamaForSequenceClassification"}}, `"LlamaForSequenceClassification"`, true},
+		"no class":               {m{"architectures": "absent"}, "model_type", true},
+		"activation":             {m{"hidden_act": "gelu"}, `hidden_act "gelu"`, true},
+		"quantized":              {m{"quantization_config": m{"quant_method": "gptq"}}, `"gptq"`, true},
+		"partial rotary":         {m{"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5", true},
+		"partial rotary, new":    {m{"rope_parameters": m{"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5", true},
+		"dynamic rope":           {m{"rope_scaling": m{"type": "dynamic", "factor": 2}}, `rope type "dynamic"`, true},
+		"longrope":               {m{"rope_scaling": m{"rope_type": "longrope", "factor": 2}}, `rope type "longrope"`, true},
+		"mrope":                  {m{"rope_scaling": m{"rope_type": "mrope"}}, `rope type "mrope"`, true},
+		"rope by layer type":     {m{"rope_parameters": m{"full_attention": m{"rope_type": "default"}}}, "full_attention", true},
+		"linear without factor":  {m{"rope_scaling": m{"type": "linear"}}, "factor is missing", false},
+		"factor below 1":         {m{"rope_scaling": m{"type": "linear", "factor": 0.5}}, "factor is 0.5", false},
+		"llama3 without factors": {m{"rope_scaling": m{"rope_type": "llama3", "factor": 8}}, "low_freq_factor is missing", false},
+		"llama3 reversed":        {m{"rope_scaling": m{"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1}}, "ascending", false},
+		"mistral with biases":    {m{"architectures": mistral, "attention_bias": true}, "attention_bias", true},
+		"mistral mlp_bias":       {m{"architectures": mistral, "mlp_bias": true}, "mlp_bias", true},
+		"mistral mixed layers":   {m{"architectures": mistral, "layer_types": []string{"full_attention", "sliding_attention"}}, "layer type", true},
+		"llama sliding layers":   {m{"layer_types": []string{"full_attention", "sliding_attention"}}, "layer type", true},
+		"unknown layer type":     {m{"architectures": qwen2, "layer_types": []string{"full_attention", "linear_attention"}}, `layer type "linear_attention"`, true},
+		"layer types short":      {m{"architectures": qwen2, "layer_types": []string{"full_attention"}}, "1 entries for 2 layers", false},
+		"sliding without window": {m{"architectures": qwen2, "layer_types": []string{"full_attention", "sliding_attention"}}, "layer 1 is of type sliding_attention", false},
+		"window 0":               {m{"architectures": mistral, "sliding_window": 0}, "sliding_window is 0", false},
+		"no_rope_layers short":   {m{"architectures": smollm3, "no_rope_layers": []int{1}}, "1 entries for 2 layers", false},
+		"interval 0":             {m{"architectures": smollm3, "no_rope_layer_interval": 0}, "no_rope_layer_interval", false},
+		"no vocab":               {m{"vocab_size": "absent"}, "vocab_size is missing", false},
+		"vocab is text":          {m{"vocab_size": "64"}, "vocab_size", false},
+		"vocab is a fraction":    {m{"vocab_size": 64.5}, "64.5, not an integer", false},
+		"vocab huge":             {m{"vocab_size": 1e15}, "vocab_size is", false},
+		"negative layers":        {m{"num_hidden_layers": -1}, "num_hidden_layers is -1", false},
+		"layers huge":            {m{"num_hidden_layers": 1 << 40}, "num_hidden_layers", false},
+		"no heads":               {m{"num_attention_heads": 0}, "num_attention_heads is 0", false},
+		"heads do not divide":    {m{"num_attention_heads": 5}, "not a multiple of num_attention_heads 5", false},
+		"kv heads do not divide": {m{"num_key_value_heads": 3}, "not a multiple of num_key_value_heads 3", false},
+		"odd head_dim":           {m{"head_dim": 7}, "head_dim is 7", false},
+		"eps 0":                  {m{"rms_norm_eps": 0}, "rms_norm_eps", false},
+		"theta 0":                {m{"rope_theta": 0}, "rope_theta", false},
+		"eos outside":            {m{"eos_token_id": 64}, "eos_token_id 64", false},
+		"eos is text":            {m{"eos_token_id": "x"}, "eos_token_id", false},
+		"bos outside":            {m{"bos_token_id": 1 << 40}, "bos_token_id", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParseConfig(base(c.change), nil)
+			if err == nil {
+				t.Fatal("the config was accepted")
+			}
+			var u *UnsupportedError
+			if errors.As(err, &u) != c.unsupported || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the error should say %q (unsupported feature: %v): %v", c.want, c.unsupported, err)
+			}
+		})
+	}
+	if _, err := ParseConfig(base(nil), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "[]", "{", "null", `{"architectures":[]}`} {
+		if _, err := ParseConfig([]byte(text), nil); err == nil {
+			t.Errorf("config %q was accepted", text)
+		}
+	}
+}
+
+func TestEndOfSequenceIDs(t *testing.T) {
+	for name, c := range map[string]struct {
+		config     any
+		generation string
+		want       []int32
+	}{
+		"both, once each":        {[]int{7, 8}, `{"eos_token_id": [8, 9]}`, []int32{8, 9, 7}},
+		"one number":             {7, `{"eos_token_id": 9}`, []int32{9, 7}},
+		"generation only":        {"absent", `{"eos_token_id": 9}`, []int32{9}},
+		"config null":            {nil, `{"eos_token_id": 9}`, []int32{9}},
+		"generation silent":      {7, `{}`, []int32{7}},
+		"the class's default":    {"absent", `{}`, []int32{2}},
+		"generation null, empty": {nil, `{"eos_token_id": null}`, nil},
+	} {
+		got, err := ParseConfig(base(map[string]any{"eos_token_id": c.config}), []byte(c.generation))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if !slices.Equal(got.EOS, c.want) {
+			t.Errorf("%s: EOS is %v, want %v", name, got.EOS, c.want)
+		}
+	}
+	if _, err := ParseConfig(base(nil), []byte(`{"eos_token_id": "x"}`)); err == nil || !strings.Contains(err.Error(), generationFile) {
+		t.Errorf("a broken generation_config.json gave %v", err)
+	}
+}
+
+func TestConfigDType(t *testing.T) {
+	for key, want := range map[string]dtypes.DType{"bfloat16": dtypes.BFloat16, "float16": dtypes.Float16, "torch.float32": dtypes.Float32, "auto": dtypes.InvalidDType} {
+		for _, field := range []string{"torch_dtype", "dtype"} {
+			c, err := ParseConfig(base(map[string]any{field: key}), nil)
+			if err != nil || c.DType != want {
+				t.Errorf("%s %q gives %s, %v", field, key, c.DType, err)
+			}
+		}
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	for _, g := range configGoldens(f) {
+		f.Add([]byte(g.Config), []byte(`{"eos_token_id": [1, 2]}`))
+	}
+	folders, _ := filepath.Glob("../testdata/models/*/config.json")
+	for _, path := range folders {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, []byte(nil))
+	}
+	f.Fuzz(func(t *testing.T, config, generation []byte) {
+		c, err := ParseConfig(config, generation)
+		if err != nil {
+			return
+		}
+		if len(c.NoRope) != c.NumLayers || len(c.SlidingWindow) != c.NumLayers {
+			t.Fatal("per-layer slices of the wrong length")
+		}
+		if c.NumParameters() <= 0 {
+			t.Fatal("no parameters")
+		}
+		if c.HeadDim <= 1<<16 {
+			inv, factor := c.RopeFrequencies()
+			for i, x := range inv {
+				if x != x || math.IsNaN(factor) {
+					t.Fatalf("frequency %d is %v, factor %v for %s", i, x, factor, config)
+				}
+			}
+		}
+	})
+}
