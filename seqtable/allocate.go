@@ -1,0 +1,142 @@
+package seqtable
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/scan"
+	"github.com/quire/quire/tokenqueue"
+)
+
+// Allocate makes room for the tokens of a step and says where each goes. packed is sorted by slot, then position, as
+// [tokenqueue.Queue.PackNext] leaves it; maxSeqs is the number of rows, B, of the result.
+//
+// Each sequence becomes as long as its last token's position + 1, unless it was longer, and gets the pages for that: in order of slot
+// the k-th page needed is the k-th free page. Its tokens must join up with it: at most as many new positions as tokens.
+//
+// Faults, each of which leaves the tables in order and the tokens concerned without destination: [CodeInvalidSlot] for tokens of a
+// slot that is not used (their row stays, with slot -1 and length 0), [CodeInvalidPosition], [CodeSequenceTooLong],
+// [CodeInvalidPage] for a page id in the table that is no page, [CodeOutOfSlots] for more than maxSeqs sequences (the last ones are
+// left out), [CodeOutOfPages] (sequences keep the pages they could get, and are as long as those).
+func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs int) (Table, pagetable.Table, tokenqueue.PageBatchInfo, Status) {
+	t.checkSizes(pages)
+	g := packed.SlotIDs.Graph()
+	tokens := packed.SlotIDs.Shape().Dimensions[0]
+	pp, pageSize, numPages := t.PagesPerSeq(), t.PageSize, pages.NumPages()
+
+	// Runs of tokens of the same slot are the rows of the batch.
+	isToken := LessThan(iota32(g, tokens), broadcast(packed.NumTokens, tokens))
+	isFirst := LogicalAnd(isToken, startsRun(packed.SlotIDs))
+	starts, runs := scan.Positions(isFirst, maxSeqs+1)
+	cuQLens := Min(starts, broadcast(packed.NumTokens, maxSeqs+1))
+	begin := SliceAxis(cuQLens, 0, AxisRangeFromStart(maxSeqs))
+	end := SliceAxis(cuQLens, 0, AxisRangeToEnd(1))
+	numSeqs := Min(runs, scalar(g, maxSeqs))
+	isRow := LessThan(iota32(g, maxSeqs), broadcast(numSeqs, maxSeqs))
+
+	// Each row's sequence as it was.
+	slots := gather(packed.SlotIDs, begin)
+	known := LogicalAnd(isRow, LogicalAnd(t.inRange(slots), gatherMask(t.Used, slots)))
+	none := full(g, -1, maxSeqs)
+	slots = Where(isRow, slots, none)
+	oldLens := Where(known, gather(t.SeqLens, slots), ZerosLike(slots))
+	oldRows := Where(column(known, pp), gather(t.PageIndices, slots), full(g, -1, maxSeqs, pp))
+	held := countRows(GreaterOrEqual(oldRows, ZerosLike(oldRows)))
+
+	// Its length with the tokens of this step.
+	firstPos, lastPos := gather(packed.PosIDs, begin), gather(packed.PosIDs, SubScalar(end, 1))
+	reach := AddScalar(lastPos, 1)
+	joined := Add(oldLens, Sub(end, begin))
+	wanted := Max(oldLens, Min(reach, MinScalar(joined, t.Capacity())))
+	wanted = Where(known, wanted, ZerosLike(wanted))
+
+	// The k-th need takes the k-th free page. A sequence needs at most a page for each page_size tokens, rounded up.
+	needs := Max(Sub(t.pagesFor(wanted), held), ZerosLike(held))
+	offsets := scan.Before(needs)
+	need := ReduceAllSum(needs)
+	limit := min(numPages, tokens, tokens/pageSize+maxSeqs)
+	pages, taken, free := pages.Take(need, limit)
+	given := Min(need, MinScalar(free, limit))
+	grants := Min(Max(Sub(broadcast(given, maxSeqs), offsets), ZerosLike(needs)), needs)
+	lens := Max(oldLens, Min(wanted, MulScalar(Add(held, grants), pageSize)))
+	rows := t.withNewPages(oldRows, held, grants, offsets, taken)
+
+	dst := Where(known, slots, none)
+	t.SeqLens = control.ScatterSet(t.SeqLens, dst, lens)
+	t.PageIndices = control.ScatterSet(t.PageIndices, dst, rows)
+
+	// Where each token goes.
+	seqs := SubScalar(scan.Sum(ConvertDType(isFirst, dtypes.Int32)), 1)
+	runs1 := LessThan(seqs, fillLike(seqs, maxSeqs))
+	canRun := LogicalAnd(LogicalAnd(isToken, runs1), gatherMask(known, seqs))
+	dests := t.destinations(rows, lens, seqs, packed.PosIDs, canRun, numPages)
+
+	zero := ZerosLike(slots)
+	faults := faultCodes{code: zero, need: zero, have: zero, slot: slots}.
+		set(LogicalAnd(isRow, LogicalNot(known)), CodeInvalidSlot, zero, zero).
+		set(LogicalAnd(known, GreaterThan(reach, fillLike(reach, t.Capacity()))), CodeSequenceTooLong, reach, fillLike(reach, t.Capacity())).
+		set(LogicalAnd(known, LessThan(firstPos, zero)), CodeInvalidPosition, firstPos, oldLens).
+		set(LogicalAnd(known, GreaterThan(reach, joined)), CodeInvalidPosition, lastPos, oldLens)
+	badPages := countRows(GreaterOrEqual(oldRows, fillLike(oldRows, numPages)))
+	faults = faults.set(GreaterThan(badPages, zero), CodeInvalidPage, badPages, fillLike(badPages, numPages))
+	status := firstFault(faults).
+		Then(Status{Code: scalar(g, CodeOutOfSlots), Need: runs, Have: scalar(g, maxSeqs), Slot: scalar(g, -1)}.when(GreaterThan(runs, numSeqs))).
+		Then(Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: free, Slot: scalar(g, -1)}.when(GreaterThan(need, given)))
+
+	return t, pages, tokenqueue.PageBatchInfo{
+		SlotIDs:       dst,
+		PageIndices:   rows,
+		SeqLens:       lens,
+		CuQLens:       cuQLens,
+		NumSeqs:       numSeqs,
+		NewTokenDests: dests,
+		TokenSeqs:     Where(canRun, seqs, full(g, -1, tokens)),
+		PosIDs:        packed.PosIDs,
+		PageSize:      pageSize,
+	}, status
+}
+
+// startsRun is where an element differs from the one before it.
+func startsRun(ids *Node) *Node {
+	n := ids.Shape().Dimensions[0]
+	first := Equal(iota32(ids.Graph(), n), ZerosLike(ids))
+	if n == 1 {
+		return first
+	}
+	before := Concatenate([]*Node{SliceAxis(ids, 0, AxisElem(0)), SliceAxis(ids, 0, AxisRangeFromStart(n-1))}, 0)
+	return LogicalOr(first, NotEqual(ids, before))
+}
+
+// pagesFor is the number of pages that lens tokens take.
+func (t Table) pagesFor(lens *Node) *Node {
+	return DivScalar(AddScalar(lens, t.PageSize-1), t.PageSize)
+}
+
+// withNewPages fills places held to held+grants of each row, int32 [B, PP], with taken, int32 [K], from place offsets on.
+func (t Table) withNewPages(rows, held, grants, offsets, taken *Node) *Node {
+	pp := t.PagesPerSeq()
+	place := Iota(rows.Graph(), shapes.Make(dtypes.Int32, rows.Shape().Dimensions...), 1)
+	rank := Sub(place, column(held, pp))
+	isNew := LogicalAnd(GreaterOrEqual(rank, ZerosLike(rank)), LessThan(rank, column(grants, pp)))
+	found := gather(taken, Reshape(Add(rank, column(offsets, pp)), rows.Shape().Size()))
+	return Where(isNew, Reshape(found, rows.Shape().Dimensions...), rows)
+}
+
+// destinations is page*PageSize + place in page for each token, int32 [T], or P*PageSize where it has none.
+func (t Table) destinations(rows, lens, seqs, pos, canRun *Node, numPages int) *Node {
+	pp := t.PagesPerSeq()
+	pageOf := DivScalar(MaxScalar(pos, 0), t.PageSize)
+	row := clip(seqs, rows.Shape().Dimensions[0])
+	page := gather(Reshape(rows, rows.Shape().Size()), Add(MulScalar(row, pp), clip(pageOf, pp)))
+	inSeq := LogicalAnd(GreaterOrEqual(pos, ZerosLike(pos)), LessThan(pos, gather(lens, row)))
+	isPage := LogicalAnd(GreaterOrEqual(page, ZerosLike(page)), LessThan(page, fillLike(page, numPages)))
+	ok := LogicalAnd(LogicalAnd(canRun, inSeq), isPage)
+	place := Sub(pos, MulScalar(pageOf, t.PageSize))
+	return Where(ok, Add(MulScalar(page, t.PageSize), place), fillLike(pos, numPages*t.PageSize))
+}
+
+// countRows counts the set elements of each row of mask [B, PP].
+func countRows(mask *Node) *Node { return ReduceSum(ConvertDType(mask, dtypes.Int32), 1) }

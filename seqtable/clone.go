@@ -1,0 +1,94 @@
+package seqtable
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/pagetable"
+)
+
+// Clone begins sequences that have the first tokens of others: for each i with dst[i] not -1, slot dst[i] gets the first lens[i] tokens
+// of slot src[i]. All three are int32 [C]; several clones may have the same source.
+//
+// Pages that lie wholly within lens[i] are shared. A page only partly within it is not, for the clone will write to it: the clone gets
+// a fresh page there, and the caller must copy the contents of page srcPages[i] to dstPages[i], int32 [C], -1 where there is nothing
+// to copy.
+//
+// Faults, each of which leaves out the clone concerned: [CodeInvalidSlot] where src[i] is not in use, or dst[i] is in use, out of
+// range or named before; [CodeInvalidPosition] where the source has fewer than lens[i] tokens; [CodeOutOfPages] where there is no
+// page for the partial one; [CodeInvalidPage].
+func (t Table) Clone(pages pagetable.Table, src, dst, lens *Node) (after Table, afterPages pagetable.Table, srcPages, dstPages *Node, status Status) {
+	g := src.Graph()
+	clones, slots, pp := src.Shape().Dimensions[0], t.NumSlots(), t.PagesPerSeq()
+	none, zero := full(g, -1, clones), full(g, 0, clones)
+
+	wanted := NotEqual(dst, none)
+	sourceOK := LogicalAnd(t.inRange(src), gatherMask(t.Used, src))
+	sourceLens := gather(t.SeqLens, src)
+	lensOK := LogicalAnd(GreaterOrEqual(lens, zero), LessOrEqual(lens, sourceLens))
+	slotOK := LogicalAnd(t.inRange(dst), LogicalNot(gatherMask(t.Used, dst)))
+	claims := LogicalAnd(LogicalAnd(wanted, slotOK), LogicalAnd(sourceOK, lensOK))
+	// Of several claims to a slot the first has it.
+	claimants := ScatterMin(full(g, clones, slots), InsertAxes(clip(dst, slots), -1),
+		Where(claims, iota32(g, clones), full(g, clones, clones)), false, false)
+	valid := LogicalAnd(claims, Equal(gather(claimants, dst), iota32(g, clones)))
+	status = firstFault(faultCodes{code: zero, need: zero, have: zero, slot: Where(sourceOK, dst, src)}.
+		set(LogicalAnd(wanted, LogicalNot(LogicalAnd(sourceOK, slotOK))), CodeInvalidSlot, zero, zero).
+		setAt(LogicalAnd(wanted, LogicalNot(lensOK)), CodeInvalidPosition, lens, sourceLens, src).
+		set(LogicalAnd(claims, LogicalNot(valid)), CodeInvalidSlot, zero, zero))
+
+	fullPages := DivScalar(MaxScalar(lens, 0), t.PageSize)
+	partial := LogicalAnd(valid, NotEqual(lens, MulScalar(fullPages, t.PageSize)))
+	have := pages.NumFree()
+	pages, fresh, short := pages.Allocate(partial)
+	copies := LogicalAnd(partial, GreaterOrEqual(fresh, zero))
+	done := LogicalAnd(valid, Equal(partial, copies))
+	need := ReduceAllSum(ConvertDType(partial, dtypes.Int32))
+	outOfPages := Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: have, Slot: scalar(g, -1)}.when(GreaterThan(short, scalar(g, 0)))
+
+	place := Iota(g, shapes.Make(dtypes.Int32, clones, pp), 1)
+	sourceRows := gather(t.PageIndices, src)
+	isFull := LessThan(place, column(fullPages, pp))
+	isPartial := LogicalAnd(Equal(place, column(fullPages, pp)), column(copies, pp))
+	empty := full(g, -1, clones, pp)
+	shared := Where(LogicalAnd(isFull, column(done, pp)), sourceRows, empty)
+	pages, invalid := shareRows(pages, shared, done)
+
+	rows := Where(isPartial, column(fresh, pp), shared)
+	to := Where(done, dst, none)
+	srcPages = Where(copies, ReduceMax(Where(isPartial, sourceRows, empty), 1), none)
+	dstPages = Where(copies, fresh, none)
+	t.PageIndices = control.ScatterSet(t.PageIndices, to, rows)
+	t.SeqLens = control.ScatterSet(t.SeqLens, to, lens)
+	t.CloneSources = control.ScatterSet(t.CloneSources, to, src)
+	t.Used = LogicalOr(t.Used, t.marked(to))
+
+	status = status.Then(outOfPages).Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()), Slot: scalar(g, -1)}.
+		when(GreaterThan(invalid, scalar(g, 0))))
+	return t, pages, srcPages, dstPages, status
+}
+
+// sharing is the state of shareRows' loop.
+type sharing struct {
+	Row     *Node
+	Pages   pagetable.Table
+	Invalid *Node
+}
+
+// shareRows adds the references of rows, int32 [C, PP], a few rows at a time up to the last for which live holds.
+func shareRows(pages pagetable.Table, rows, live *Node) (pagetable.Table, *Node) {
+	g := rows.Graph()
+	clones := rows.Shape().Dimensions[0]
+	order := iota32(g, clones)
+	count := ReduceAllMax(Where(live, AddScalar(order, 1), ZerosLike(order)))
+	done := control.While(sharing{Row: scalar(g, 0), Pages: pages, Invalid: scalar(g, 0)},
+		func(s sharing) *Node { return LessThan(s.Row, count) },
+		func(s sharing) sharing {
+			chunk := nextRows(rows, order, count, s.Row)
+			after, invalid := s.Pages.Share(chunk)
+			return sharing{Row: AddScalar(s.Row, chunkRows(rows)), Pages: after, Invalid: Add(s.Invalid, invalid)}
+		})
+	return done.Pages, done.Invalid
+}

@@ -1,0 +1,182 @@
+// Package seqtable is the device's account of sequences: which slot holds one, how long it is and which KV pages it uses. It opens,
+// extends, clones and releases sequences by whole-array operations inside a program.
+//
+// How often each page is referenced is kept by package pagetable, and nowhere else; the verbs here that change it take that table
+// and return it. Clearing is logical: a released slot is all clear here, its pages keep their contents. A page is written only
+// while one sequence alone holds it, so that full pages can be shared. [Host] is the plain-Go twin.
+package seqtable
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/scan"
+)
+
+// Table describes R slots, each for one sequence of up to PP pages. A slot that is not used is all clear: length 0, no pages, no
+// source.
+type Table struct {
+	SeqLens      *Node // int32 [R]: tokens of each sequence that have, or get in this step, a place in the cache.
+	PageIndices  *Node // int32 [R, PP]: its pages, in order of position; -1 = none.
+	Used         *Node // bool [R].
+	CloneSources *Node // int32 [R]: the slot it was cloned from, while that one lives; -1 = none.
+	PageSize     int   // Tokens a page.
+}
+
+// New returns a table of slots unused slots, for sequences of up to pagesPerSeq pages of pageSize tokens.
+func New(g *Graph, slots, pagesPerSeq, pageSize int) Table {
+	if slots < 1 || pagesPerSeq < 1 || pageSize < 1 {
+		panic(fmt.Errorf("seqtable.New: slots %d, pages a sequence %d and page size %d must be at least 1", slots, pagesPerSeq, pageSize))
+	}
+	return Table{
+		SeqLens:      Zeros(g, shapes.Make(dtypes.Int32, slots)),
+		PageIndices:  full(g, -1, slots, pagesPerSeq),
+		Used:         ConvertDType(Zeros(g, shapes.Make(dtypes.Int32, slots)), dtypes.Bool),
+		CloneSources: full(g, -1, slots),
+		PageSize:     pageSize,
+	}
+}
+
+// NumSlots is R.
+func (t Table) NumSlots() int { return t.SeqLens.Shape().Dimensions[0] }
+
+// PagesPerSeq is PP.
+func (t Table) PagesPerSeq() int { return t.PageIndices.Shape().Dimensions[1] }
+
+// Capacity is the longest sequence, in tokens.
+func (t Table) Capacity() int { return t.PagesPerSeq() * t.PageSize }
+
+// Open begins an empty sequence in each slot for which mask, bool [R], holds. A slot in use stays as it is, and is reported as
+// [CodeInvalidSlot].
+func (t Table) Open(mask *Node) (Table, Status) {
+	fault := LogicalAnd(mask, t.Used)
+	slots := iota32(mask.Graph(), t.NumSlots())
+	status := firstFault(faultCodes{
+		code: where(fault, CodeInvalidSlot, ZerosLike(slots)),
+		need: ZerosLike(slots), have: ZerosLike(slots), slot: slots,
+	})
+	t.Used = LogicalOr(t.Used, mask)
+	return t, status
+}
+
+// OpenFree begins n empty sequences in the first free slots: n is an int32 scalar of at most the static bound limit. slots, int32
+// [limit], says which, -1 from the n-th on. With fewer slots free it opens those, and reports [CodeOutOfSlots].
+func (t Table) OpenFree(n *Node, limit int) (after Table, slots *Node, status Status) {
+	g := n.Graph()
+	free, have := scan.Positions(LogicalNot(t.Used), limit)
+	given := LessThan(iota32(g, limit), broadcast(Min(n, have), limit))
+	slots = Where(given, free, full(g, -1, limit))
+	t.Used = LogicalOr(t.Used, t.marked(slots))
+	return t, slots, Status{Code: scalar(g, CodeOutOfSlots), Need: n, Have: have, Slot: scalar(g, -1)}.when(GreaterThan(n, have))
+}
+
+// Release ends the sequence of each slot for which mask, bool [R], holds: the slot becomes all clear, and each of its pages loses one
+// reference. Slots that are not used stay as they are. Faults are [CodeDoubleFree] and [CodeInvalidPage].
+func (t Table) Release(pages pagetable.Table, mask *Node) (Table, pagetable.Table, Status) {
+	g := mask.Graph()
+	order, count := scan.Positions(LogicalAnd(mask, t.Used), t.NumSlots())
+	released := control.While(releasing{Row: scalar(g, 0), Pages: pages, DoubleFree: scalar(g, 0), Invalid: scalar(g, 0)},
+		func(s releasing) *Node { return LessThan(s.Row, count) },
+		func(s releasing) releasing {
+			after, doubleFree, invalid := s.Pages.Release(nextRows(t.PageIndices, order, count, s.Row))
+			return releasing{
+				Row: AddScalar(s.Row, chunkRows(t.PageIndices)), Pages: after,
+				DoubleFree: Add(s.DoubleFree, doubleFree), Invalid: Add(s.Invalid, invalid),
+			}
+		})
+	none := full(g, -1, t.NumSlots())
+	sourceGone := LogicalAnd(GreaterOrEqual(t.CloneSources, ZerosLike(none)), gatherMask(mask, t.CloneSources))
+	t.CloneSources = Where(LogicalOr(mask, sourceGone), none, t.CloneSources)
+	t.SeqLens = Where(mask, ZerosLike(t.SeqLens), t.SeqLens)
+	t.Used = LogicalAnd(t.Used, LogicalNot(mask))
+	t.PageIndices = Where(BroadcastToShape(InsertAxes(mask, 1), shapes.Make(dtypes.Bool, t.PageIndices.Shape().Dimensions...)),
+		full(g, -1, t.NumSlots(), t.PagesPerSeq()), t.PageIndices)
+
+	zero := scalar(g, 0)
+	status := Status{Code: scalar(g, CodeDoubleFree), Need: released.DoubleFree, Have: zero, Slot: scalar(g, -1)}.when(GreaterThan(released.DoubleFree, zero))
+	return t, released.Pages, status.Then(
+		Status{Code: scalar(g, CodeInvalidPage), Need: released.Invalid, Have: scalar(g, pages.NumPages()), Slot: scalar(g, -1)}.when(GreaterThan(released.Invalid, zero)))
+}
+
+// releasing is the state of Release's loop. The loop runs once for a few rows at a time, so its cost follows the sequences that end,
+// which are few in most steps, and not the size of the table.
+type releasing struct {
+	Row                 *Node // int32 scalar: rows done.
+	Pages               pagetable.Table
+	DoubleFree, Invalid *Node
+}
+
+// chunkRows is the number of rows of matrix [M, PP] whose pages are handled in one go.
+func chunkRows(matrix *Node) int {
+	return min(matrix.Shape().Dimensions[0], max(1, 512/matrix.Shape().Dimensions[1]))
+}
+
+// nextRows returns chunkRows rows of matrix, int32 [M, PP], as one vector: those named by order, int32 [M], from place at on. From
+// place count on it is -1.
+func nextRows(matrix, order, count, at *Node) *Node {
+	g := matrix.Graph()
+	m, pp := matrix.Shape().Dimensions[0], matrix.Shape().Dimensions[1]
+	rows := chunkRows(matrix)
+	places := Add(iota32(g, rows), broadcast(at, rows))
+	live := LessThan(places, broadcast(count, rows))
+	chosen := Gather(matrix, InsertAxes(clip(gather(order, places), m), -1))
+	return Reshape(Where(column(live, pp), chosen, full(g, -1, rows, pp)), rows*pp)
+}
+
+// marked is bool [R]: where slots, int32 [N], names the slot. Ids out of range name none.
+func (t Table) marked(slots *Node) *Node {
+	inRange := ConvertDType(t.inRange(slots), dtypes.Int32)
+	counts := ScatterSum(ZerosLike(t.SeqLens), InsertAxes(clip(slots, t.NumSlots()), -1), inRange, false, false)
+	return GreaterThan(counts, ZerosLike(counts))
+}
+
+func (t Table) inRange(slots *Node) *Node {
+	return LogicalAnd(GreaterOrEqual(slots, ZerosLike(slots)), LessThan(slots, fillLike(slots, t.NumSlots())))
+}
+
+// checkSizes panics where destinations of tokens would not fit int32.
+func (t Table) checkSizes(pages pagetable.Table) {
+	if n := pages.NumPages(); n > math.MaxInt32/t.PageSize-1 {
+		panic(fmt.Errorf("seqtable: %d pages of %d tokens are more places than int32 can number", n, t.PageSize))
+	}
+}
+
+func iota32(g *Graph, n int) *Node   { return Iota(g, shapes.Make(dtypes.Int32, n), 0) }
+func scalar(g *Graph, v int) *Node   { return Scalar(g, dtypes.Int32, v) }
+func broadcast(x *Node, n int) *Node { return BroadcastToDims(x, n) }
+func fillLike(like *Node, v int) *Node {
+	return BroadcastToShape(scalar(like.Graph(), v), like.Shape())
+}
+func full(g *Graph, v int, dims ...int) *Node {
+	return BroadcastToDims(scalar(g, v), dims...)
+}
+
+// column repeats x [N] along a new last axis.
+func column(x *Node, n int) *Node {
+	return BroadcastToDims(InsertAxes(x, 1), x.Shape().Dimensions[0], n)
+}
+
+// clip makes indices safe for an axis of n: backends differ on indices out of range.
+func clip(indices *Node, n int) *Node { return MinScalar(MaxScalar(indices, 0), n-1) }
+
+// gather returns the elements (or rows) of x at indices, int32 [N], which may be out of range where the result is not used.
+func gather(x, indices *Node) *Node {
+	return Gather(x, InsertAxes(clip(indices, x.Shape().Dimensions[0]), -1))
+}
+
+// gatherMask is gather for bool, which not all backends gather.
+func gatherMask(mask, indices *Node) *Node {
+	found := gather(ConvertDType(mask, dtypes.Int32), indices)
+	return GreaterThan(found, ZerosLike(found))
+}
+
+// where is Where with a constant.
+func where(mask *Node, value int, otherwise *Node) *Node {
+	return Where(mask, fillLike(otherwise, value), otherwise)
+}
