@@ -119,3 +119,13 @@ func TestDevices(t *testing.T) {
 		t.Error("a buffer of a finalized backend is readable")
 	}
 }
+
+func TestFreeMemory(t *testing.T) {
+	b := newBackend(t, xla.Options{})
+	if n, err := b.FreeMemory(0); err != nil || n < 1<<20 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if _, err := b.FreeMemory(99); err == nil {
+		t.Error("a device too many: no error")
+	}
+}

@@ -1,5 +1,5 @@
-// Package pjrtc makes the few calls of the PJRT C API that go-xla's pjrt package does not: serializing and loading executables, and
-// reading the optimized program.
+// Package pjrtc makes the few calls of the PJRT C API that go-xla's pjrt package does not: serializing and loading executables,
+// reading the optimized program, and asking a device for its memory.
 //
 // The structs below repeat the part of the C API that these calls use. The API only ever grows at the end of its structs, and says how
 // large the plugin's are; a function that the plugin's table is too short for, or has no pointer for, is an error.
@@ -25,6 +25,7 @@ typedef struct {
 enum {
 	ERROR_DESTROY = 0,
 	ERROR_MESSAGE = 1,
+	DEVICE_MEMORY_STATS = 34,
 	EXECUTABLE_OPTIMIZED_PROGRAM = 48,
 	EXECUTABLE_SERIALIZE = 49,
 	EXECUTABLE_DESERIALIZE_AND_LOAD = 56,
@@ -66,6 +67,17 @@ typedef struct {
 	size_t compile_options_size;
 } deserialize_args;
 
+typedef struct { int64_t value; _Bool is_set; } optional;
+
+typedef struct {
+	size_t struct_size;
+	void *extension_start;
+	void *device;
+	int64_t bytes_in_use;
+	optional peak_bytes_in_use, num_allocs, largest_alloc_size, bytes_limit;
+	optional bytes_reserved, peak_bytes_reserved, bytes_reservable_limit, largest_free_block_bytes, pool_bytes, peak_pool_bytes;
+} memory_stats_args;
+
 static void *quire_function(const quire_api *api, int index) {
 	size_t end = offsetof(quire_api, functions) + (index + 1) * sizeof(void *);
 	return api->struct_size < end ? NULL : api->functions[index];
@@ -100,6 +112,12 @@ static void *quire_load(const quire_api *api, void *client, const char *bytes, s
 	void *error = ((quire_call)api->functions[EXECUTABLE_DESERIALIZE_AND_LOAD])(&a);
 	*loaded = a.loaded;
 	return error;
+}
+
+static void *quire_memory_stats(const quire_api *api, void *device, memory_stats_args *a) {
+	a->struct_size = sizeof(*a);
+	a->device = device;
+	return ((quire_call)api->functions[DEVICE_MEMORY_STATS])(a);
 }
 
 // quire_optimized is called twice: without code to learn its size, then with a place for it.
@@ -246,6 +264,29 @@ func Load(client *pjrt.Client, serialized []byte, portable bool) (*pjrt.LoadedEx
 	}
 	*(*bool)(unsafe.Pointer(flag.UnsafeAddr())) = portable
 	return e, nil
+}
+
+// MemoryStats returns the bytes in use on a device, and how many there are in all; limit is 0 where the plugin does not say.
+func MemoryStats(device *pjrt.Device) (inUse, limit int64, err error) {
+	const call = "PJRT_Device_MemoryStats"
+	a, err := api(device, C.DEVICE_MEMORY_STATS, call, "plugin", "api")
+	if err != nil {
+		return 0, 0, err
+	}
+	d, err := pointer(device, "cDevice")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer runtime.KeepAlive(device)
+	args := (*C.memory_stats_args)(C.calloc(1, C.sizeof_memory_stats_args))
+	defer C.free(unsafe.Pointer(args))
+	if err := failure(a, call, C.quire_memory_stats(a, d, args)); err != nil {
+		return 0, 0, err
+	}
+	if args.bytes_limit.is_set {
+		limit = int64(args.bytes_limit.value)
+	}
+	return int64(args.bytes_in_use), limit, nil
 }
 
 // OptimizedProgram returns the program as the plugin runs it and the format of the bytes: "hlo" (an HloModuleProto), "hlo_with_config"
