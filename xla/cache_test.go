@@ -158,7 +158,11 @@ func TestCacheFolderIsAFile(t *testing.T) {
 
 func TestOptimizedHLO(t *testing.T) {
 	b := newBackend(t, xla.Options{})
-	text, err := addOne(t, b, 1).OptimizedHLO()
+	e := addOne(t, b, 1)
+	if text := e.StableHLO(); !strings.Contains(text, "tf.aliasing_output = 0 : i32") {
+		t.Errorf("the input is not marked as donated in\n%s", text)
+	}
+	text, err := e.OptimizedHLO()
 	if err != nil {
 		t.Fatal(err)
 	}

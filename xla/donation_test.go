@@ -108,10 +108,7 @@ func TestDonatedStateIsUpdatedInPlace(t *testing.T) {
 			t.Fatal("the cache has moved")
 		}
 	}
-	if fastest > 30*time.Millisecond { // one copy of the cache alone takes longer
-		t.Errorf("100 steps took %v", fastest)
-	}
-	if now := pjrt.BuffersAlive(); now != alive {
+	if now := pjrt.BuffersAlive(); now > alive {
 		t.Errorf("%d buffers are alive, %d were before", now, alive)
 	}
 	data, err := cache.Data()
@@ -125,9 +122,13 @@ func TestDonatedStateIsUpdatedInPlace(t *testing.T) {
 	}
 
 	// Not donated, the same program copies first and leaves its input alone.
+	began := time.Now()
 	out, err := exec.Execute([]compute.Buffer{cache, start}, nil, 0)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if copied := time.Since(began); fastest > copied/2 {
+		t.Errorf("100 steps in place took %v, with a copy of the cache %v", fastest, copied)
 	}
 	if address(out[0]) == before || address(cache) != before {
 		t.Error("an input that was not donated was overwritten")

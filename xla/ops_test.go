@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -15,6 +16,7 @@ import (
 	"github.com/gomlx/compute/dtypes/float16"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/compute/support/testutil"
+	"github.com/gomlx/go-xla/pjrt"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
@@ -227,6 +229,41 @@ func TestNamedFunctionIsCalledInALoop(t *testing.T) {
 	}, []float32{1, 2}, int32(3))
 	if out[0] != "[27 54]" {
 		t.Errorf("got %s, want [27 54]", out[0])
+	}
+}
+
+func TestOneProgramInManyGoroutines(t *testing.T) {
+	b := newBackend(t, xla.Options{})
+	e := addOne(t, b, 5)
+	alive := pjrt.BuffersAlive()
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			for i := range 50 {
+				values := make([]float32, 1000)
+				values[n] = float32(i)
+				in, err := b.BufferFromFlatData(0, values, shapes.Make(dtypes.Float32, 1000))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				out, err := e.ExecuteAsync([]compute.Buffer{in}, []bool{i%2 == 0}).Await()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := out[0].ToFlatData(values); err != nil || values[n] != float32(i)+5 {
+					t.Errorf("got %v, %v; want %d", values[n], err, i+5)
+				}
+				if err := errors.Join(in.Finalize(), out[0].Finalize()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if now := pjrt.BuffersAlive(); now > alive {
+		t.Errorf("%d buffers are alive, %d were before", now, alive)
 	}
 }
 
