@@ -61,14 +61,14 @@ func readFolderConfig(dir string) (Config, error) {
 
 // readConfigFile reads a config.json and, where it exists, the generation_config.json that adds to its EOS ids.
 func readConfigFile(path, generationPath string) (Config, error) {
-	data, err := readJSONFile(path)
+	data, err := readTextFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return Config{}, fmt.Errorf("%s is missing; a Hugging Face folder needs it: %w", path, os.ErrNotExist)
 	}
 	if err != nil {
 		return Config{}, err
 	}
-	generation, err := readJSONFile(generationPath)
+	generation, err := readTextFile(generationPath)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return Config{}, err
 	}

@@ -24,8 +24,8 @@ const (
 	weightsIndex     = "model.safetensors.index.json"
 )
 
-// maxJSONBytes bounds the JSON files read whole; a tokenizer.json of 200,000 tokens has about 20 MB.
-const maxJSONBytes = 256 << 20
+// maxTextBytes bounds the text files read whole; a tokenizer.json of 200,000 tokens has about 20 MB.
+const maxTextBytes = 256 << 20
 
 // openFolder opens a folder with config.json and model.safetensors or its shards.
 func openFolder(dir string) (*Checkpoint, error) {
@@ -59,19 +59,26 @@ func openFolder(dir string) (*Checkpoint, error) {
 
 // weightShards lists the weight files of a folder, and for sharded ones the file of each tensor.
 func weightShards(dir string) (shards []string, index map[string]string, err error) {
-	data, err := readJSONFile(filepath.Join(dir, weightsIndex))
-	if errors.Is(err, os.ErrNotExist) {
-		if _, err := os.Stat(filepath.Join(dir, weightsFile)); err == nil {
-			return []string{weightsFile}, nil, nil
-		}
-		remedy := "download the model's safetensors files there"
-		if found, _ := filepath.Glob(filepath.Join(dir, "*.gguf")); len(found) > 0 {
-			remedy = "name a GGUF file itself, e.g. " + found[0]
-		} else if found, _ := filepath.Glob(filepath.Join(dir, "*.bin")); len(found) > 0 {
-			remedy = "PyTorch .bin weights are not read; convert them to safetensors"
-		}
-		return nil, nil, fmt.Errorf("folder %s has neither %s nor %s; %s", dir, weightsFile, weightsIndex, remedy)
+	shards, index, err = readIndex(dir)
+	if !errors.Is(err, os.ErrNotExist) {
+		return shards, index, err
 	}
+	if exists(filepath.Join(dir, weightsFile)) {
+		return []string{weightsFile}, nil, nil
+	}
+	remedy := "download the model's safetensors files there"
+	if found, _ := filepath.Glob(filepath.Join(dir, "*.gguf")); len(found) > 0 {
+		remedy = "name a GGUF file itself, e.g. " + found[0]
+	} else if found, _ := filepath.Glob(filepath.Join(dir, "*.bin")); len(found) > 0 {
+		remedy = "PyTorch .bin weights are not read; convert them to safetensors"
+	}
+	return nil, nil, fmt.Errorf("folder %s has neither %s nor %s; %s", dir, weightsFile, weightsIndex, remedy)
+}
+
+// readIndex reads the index of a sharded model.
+func readIndex(dir string) (shards []string, index map[string]string, err error) {
+	path := filepath.Join(dir, weightsIndex)
+	data, err := readTextFile(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -79,16 +86,16 @@ func weightShards(dir string) (shards []string, index map[string]string, err err
 		WeightMap map[string]string `json:"weight_map"`
 	}
 	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, weightsIndex), err)
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for name, shard := range file.WeightMap {
 		if shard != filepath.Base(shard) || filepath.Ext(shard) != ".safetensors" {
-			return nil, nil, fmt.Errorf("%s: tensor %q is in %q, which is no safetensors file of this folder", filepath.Join(dir, weightsIndex), name, shard)
+			return nil, nil, fmt.Errorf("%s: tensor %q is in %q, which is no safetensors file of this folder", path, name, shard)
 		}
 		shards = append(shards, shard)
 	}
 	if len(shards) == 0 {
-		return nil, nil, fmt.Errorf("%s names no tensor", filepath.Join(dir, weightsIndex))
+		return nil, nil, fmt.Errorf("%s names no tensor", path)
 	}
 	slices.Sort(shards)
 	return slices.Compact(shards), file.WeightMap, nil
@@ -142,7 +149,7 @@ func (c *Checkpoint) addFolderText(dir string) error {
 		c.tokenizer = dir
 	}
 	for _, name := range []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile} {
-		data, err := readJSONFile(filepath.Join(dir, name))
+		data, err := readTextFile(filepath.Join(dir, name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -189,14 +196,14 @@ func templateOf(data []byte) (string, error) {
 	return "", nil
 }
 
-// readJSONFile reads a text file of bounded size.
-func readJSONFile(path string) ([]byte, error) {
+// readTextFile reads a text file of bounded size.
+func readTextFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > maxJSONBytes {
-		return nil, fmt.Errorf("%s has %d bytes, more than the %d that are read", path, info.Size(), maxJSONBytes)
+	if info.Size() > maxTextBytes {
+		return nil, fmt.Errorf("%s has %d bytes, more than the %d that are read", path, info.Size(), maxTextBytes)
 	}
 	return os.ReadFile(path)
 }

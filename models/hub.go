@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,11 +16,13 @@ import (
 
 const hubScheme = "hf://"
 
-// ErrOffline is wrapped by Open's error for a hub reference that is neither in the cache nor reachable.
-var ErrOffline = errors.New("the model hub cannot be reached and its cache does not hold the model")
+// ErrNotFetched is wrapped by Open's error for a hub reference that is not in the hub's cache and cannot be fetched.
+var ErrNotFetched = errors.New("the model is not in the hub's cache and cannot be fetched")
 
 // hubRef is org/name with a revision, and a file for GGUF repositories.
 type hubRef struct{ repo, revision, file string }
+
+var isCommit = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 var hubPattern = regexp.MustCompile(`^([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w.-]+))?(?:/([\w./-]+\.gguf))?$`)
 
@@ -44,18 +47,24 @@ func fetchFromHub(ref string) (path string, err error) {
 		return "", err
 	}
 	cache := hubCacheDir()
-	var fetchErr error
-	if offline := os.Getenv("HF_HUB_OFFLINE"); offline == "" || offline == "0" {
-		if path, fetchErr = h.download(cache); fetchErr == nil {
+	commits := h.commits(cache) // before the download, which starts by deleting go-huggingface's record of it
+	if isCommit.MatchString(h.revision) {
+		if path, ok := h.cached(cache, commits); ok { // a commit never changes
 			return path, nil
 		}
-	} else {
-		fetchErr = errors.New("HF_HUB_OFFLINE is set")
 	}
-	if path, ok := h.cached(cache); ok {
+	offline := errors.New("HF_HUB_OFFLINE is set")
+	if v := os.Getenv("HF_HUB_OFFLINE"); v == "" || v == "0" {
+		var refusal error
+		if path, refusal, offline = h.download(cache); offline == nil {
+			return path, refusal
+		}
+	}
+	if path, ok := h.cached(cache, commits); ok {
 		return path, nil
 	}
-	return "", fmt.Errorf("%w (%w); fetch it into %s where there is a network, or give a local folder or .gguf file", ErrOffline, fetchErr, cache)
+	return "", fmt.Errorf("%w (%w); fetch it into %s where there is a network (HF_TOKEN for models that need a login), or give a local folder or .gguf file",
+		ErrNotFetched, offline, cache)
 }
 
 func hubCacheDir() string {
@@ -68,91 +77,127 @@ func hubCacheDir() string {
 	return hub.DefaultCacheDir()
 }
 
-// download fetches what is not in the cache yet.
-func (h hubRef) download(cache string) (string, error) {
+// download fetches what is not in the cache yet. refusal is an error that the repository's content gives, fetchErr one of
+// getting it.
+func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 	repo := hub.New(h.repo).WithRevision(h.revision).WithCacheDir(cache).WithAuth(os.Getenv("HF_TOKEN"))
 	repo.Verbosity = 0
 	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		repo.Verbosity = 1 // it shows progress by rewriting a line of standard output
 	}
 	if err := repo.DownloadInfo(true); err != nil {
-		return "", err
+		return "", nil, err
 	}
-	var all []string
-	for name, err := range repo.IterFileNames() {
+	sizes := map[string]int64{}
+	for file, err := range repo.IterFileInfos() {
+		if err != nil {
+			return "", nil, err
+		}
+		if !filepath.IsLocal(file.Name) {
+			return "", fmt.Errorf("repository %s has a file named %q", h.repo, file.Name), nil
+		}
+		sizes[file.Name] = file.Size
+	}
+	all := slices.Sorted(maps.Keys(sizes))
+	fetch := func(names []string) (dir string, err error) {
+		paths, err := repo.DownloadFiles(names...)
 		if err != nil {
 			return "", err
 		}
-		all = append(all, name)
+		for i, path := range paths { // go-huggingface 0.4.1 reports a broken connection as success
+			info, err := os.Stat(path)
+			if err != nil || sizes[names[i]] > 0 && info.Size() != sizes[names[i]] {
+				return "", fmt.Errorf("the download of %s broke off", names[i])
+			}
+			dir = strings.TrimSuffix(path, string(filepath.Separator)+filepath.FromSlash(names[i]))
+		}
+		return dir, h.record(cache, filepath.Base(dir))
 	}
-	wanted, err := h.wanted(all)
-	if err != nil {
-		return "", err
-	}
-	paths, err := repo.DownloadFiles(wanted...)
-	if err != nil {
-		return "", err
-	}
-	if h.file != "" {
-		return paths[0], nil
-	}
-	return filepath.Dir(paths[0]), nil
-}
-
-// wanted chooses the files of a repository that Open reads, a top-level one first.
-func (h hubRef) wanted(all []string) ([]string, error) {
 	if h.file != "" {
 		if !slices.Contains(all, h.file) {
-			return nil, fmt.Errorf("repository %s has no file %s", h.repo, h.file)
+			return "", fmt.Errorf("repository %s has no file %s", h.repo, h.file), nil
 		}
-		return []string{h.file}, nil
+		dir, err := fetch([]string{h.file})
+		return filepath.Join(dir, h.file), nil, err
 	}
-	var wanted, ggufs []string
-	sharded := slices.Contains(all, weightsIndex)
-	weights := false
-	for _, name := range all {
-		switch {
-		case filepath.Ext(name) == ".gguf":
-			ggufs = append(ggufs, name)
-		case strings.Contains(name, "/"): // other forms of the model: onnx/, original/
-		case filepath.Ext(name) == ".safetensors":
-			if name == weightsFile && !sharded || sharded && strings.HasPrefix(name, "model-") {
-				wanted = append(wanted, name)
-				weights = true
-			}
-		case slices.Contains([]string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile, weightsIndex,
-			"special_tokens_map.json", "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json"}, name):
-			wanted = append(wanted, name)
+	texts, err := h.textFiles(all)
+	if err != nil {
+		return "", err, nil
+	}
+	dir, err := fetch(texts)
+	if err != nil {
+		return "", nil, err
+	}
+	if _, err := readFolderConfig(dir); err != nil { // an unsupported model is refused before gigabytes are fetched
+		return "", err, nil
+	}
+	weights := []string{weightsFile}
+	if slices.Contains(all, weightsIndex) {
+		if weights, _, err = readIndex(dir); err != nil {
+			return "", err, nil
 		}
 	}
-	if !weights {
-		remedy := "only safetensors and GGUF weights are read"
-		if len(ggufs) > 0 {
-			remedy = fmt.Sprintf("name one of its GGUF files, e.g. %s%s/%s", hubScheme, h.repo, ggufs[0])
-		}
-		return nil, fmt.Errorf("repository %s has no %s; %s", h.repo, weightsFile, remedy)
-	}
-	return wanted, nil
+	_, err = fetch(weights)
+	return dir, nil, err
 }
 
-// cached finds a snapshot that is already in the cache, whole as far as Open needs it.
-func (h hubRef) cached(cache string) (string, bool) {
-	repo := filepath.Join(cache, "models--"+strings.ReplaceAll(h.repo, "/", "--"))
+// record writes which commit the revision is, where Hugging Face's own tools do, to find the files without a network.
+func (h hubRef) record(cache, commit string) error {
+	if h.revision == commit {
+		return nil
+	}
+	refs := filepath.Join(h.cacheDir(cache), "refs")
+	if err := os.MkdirAll(refs, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(refs, h.revision), []byte(commit), 0o644)
+}
+
+func (h hubRef) cacheDir(cache string) string {
+	return filepath.Join(cache, "models--"+strings.ReplaceAll(h.repo, "/", "--"))
+}
+
+// textFiles chooses the files of a repository that Open reads or that tokenizers may need, beside the weights.
+func (h hubRef) textFiles(all []string) ([]string, error) {
+	var texts, ggufs []string
+	for _, name := range all {
+		if filepath.Ext(name) == ".gguf" {
+			ggufs = append(ggufs, name)
+		}
+		if slices.Contains([]string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile, weightsIndex,
+			"special_tokens_map.json", "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json"}, name) {
+			texts = append(texts, name)
+		}
+	}
+	if slices.Contains(all, configFile) && (slices.Contains(all, weightsFile) || slices.Contains(all, weightsIndex)) {
+		return texts, nil
+	}
+	remedy := "only safetensors and GGUF weights are read"
+	if len(ggufs) > 0 {
+		remedy = fmt.Sprintf("name one of its GGUF files, e.g. %s%s/%s", hubScheme, h.repo, ggufs[0])
+	}
+	return nil, fmt.Errorf("repository %s has no %s with %s; %s", h.repo, configFile, weightsFile, remedy)
+}
+
+// commits lists what the revision stands for by the cache's records, the likeliest first.
+func (h hubRef) commits(cache string) []string {
 	commits := []string{h.revision} // a revision may be a commit itself
-	if ref, err := os.ReadFile(filepath.Join(repo, "refs", h.revision)); err == nil {
+	if ref, err := os.ReadFile(filepath.Join(h.cacheDir(cache), "refs", h.revision)); err == nil {
 		commits = append(commits, strings.TrimSpace(string(ref)))
 	}
-	if data, err := os.ReadFile(filepath.Join(repo, "info", h.revision)); err == nil { // go-huggingface's form of refs
+	if data, err := os.ReadFile(filepath.Join(h.cacheDir(cache), "info", h.revision)); err == nil { // go-huggingface's record
 		var info struct{ SHA string }
 		if json.Unmarshal(data, &info) == nil {
 			commits = append(commits, info.SHA)
 		}
 	}
+	return slices.DeleteFunc(commits, func(c string) bool { return c == "" || c == "." || c == ".." || c != filepath.Base(c) })
+}
+
+// cached finds a snapshot in the cache that is whole as far as Open needs it.
+func (h hubRef) cached(cache string, commits []string) (path string, ok bool) {
 	for _, commit := range commits {
-		if commit == "" || commit != filepath.Base(commit) || commit == ".." {
-			continue
-		}
-		dir := filepath.Join(repo, "snapshots", commit)
+		dir := filepath.Join(h.cacheDir(cache), "snapshots", commit)
 		if h.file != "" {
 			if path := filepath.Join(dir, h.file); exists(path) {
 				return path, true
