@@ -13,3 +13,5 @@ fi
 "$python" "$here/make_tiny_models.py" "$testdata/models"
 "$python" "$here/logits_goldens.py" "$testdata/models" "$testdata/goldens"
 "$python" "$here/smollm2_goldens.py" "$gguf" "$testdata/goldens"
+"$python" "$here/config_goldens.py" "$here/../../models/testdata/configs.json"
+"$python" "$here/gguf_goldens.py" "$testdata/models" "$gguf" "$here/../../models/testdata"
