@@ -99,8 +99,8 @@ func ParseConfig(config, generation []byte) (Config, error) {
 	if j.err != nil {
 		return Config{}, j.err
 	}
-	if c.NumLayers < 1 || c.NumLayers > maxLayers || c.NumHeads < 1 {
-		return Config{}, c.check()
+	if err := c.checkCounts(); err != nil {
+		return Config{}, err
 	}
 	c.NumKVHeads = c.NumHeads
 	if fam.kvHeads > 0 && !j.present("num_key_value_heads") {

@@ -47,8 +47,8 @@ func ggufConfig(f *gguf.File) (Config, error) {
 	if m.err != nil {
 		return Config{}, m.err
 	}
-	if c.NumLayers < 1 || c.NumLayers > maxLayers || c.NumHeads < 1 {
-		return Config{}, c.check()
+	if err := c.checkCounts(); err != nil {
+		return Config{}, err
 	}
 	c.NumKVHeads = m.int("attention.head_count_kv", c.NumHeads)
 	c.HeadDim = m.int("attention.key_length", c.HiddenSize/c.NumHeads)

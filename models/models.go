@@ -74,19 +74,33 @@ func unsupported(remedy, format string, args ...any) error {
 // Limits that no model of the family comes near; they keep products of sizes in range and stop absurd configs early.
 const (
 	maxLayers    = 4096
-	maxDimension = 1 << 24
+	maxDimension = 1 << 22
 	maxContext   = 1 << 30
 )
 
+// checkCounts validates the sizes that are divided by and allocated from before the rest is known.
+func (c *Config) checkCounts() error {
+	switch {
+	case c.NumLayers < 1 || c.NumLayers > maxLayers:
+		return fmt.Errorf("num_hidden_layers is %d; it must be between 1 and %d", c.NumLayers, maxLayers)
+	case c.NumHeads < 1:
+		return fmt.Errorf("num_attention_heads is %d; it must be at least 1", c.NumHeads)
+	}
+	return nil
+}
+
 // check validates what both config formats must satisfy.
 func (c *Config) check() error {
+	if err := c.checkCounts(); err != nil {
+		return err
+	}
 	for _, f := range []struct {
 		name       string
 		value, max int
 	}{
 		{"vocab_size", c.VocabSize, maxDimension}, {"hidden_size", c.HiddenSize, maxDimension},
-		{"intermediate_size", c.IntermediateSize, maxDimension}, {"num_hidden_layers", c.NumLayers, maxLayers},
-		{"num_attention_heads", c.NumHeads, maxDimension}, {"num_key_value_heads", c.NumKVHeads, maxDimension},
+		{"intermediate_size", c.IntermediateSize, maxDimension}, {"num_attention_heads", c.NumHeads, maxDimension},
+		{"num_key_value_heads", c.NumKVHeads, maxDimension},
 		{"head_dim", c.HeadDim, maxDimension}, {"max_position_embeddings", c.MaxPositions, maxContext},
 	} {
 		if f.value < 1 || f.value > f.max {

@@ -1,0 +1,224 @@
+package models
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/quire/quire/models/gguf"
+)
+
+// ggufFile is what the tests below spoil: metadata (uint32, float32, bool, string, []uint32) and F32 tensors.
+type ggufFile struct {
+	values  map[string]any
+	tensors map[string][]int // outermost first
+}
+
+// tinyGGUF is a model of one layer that is fine: 2 heads of 4 over 1, hidden size 8.
+func tinyGGUF() ggufFile {
+	return ggufFile{
+		values: map[string]any{"general.architecture": "llama", "llama.block_count": uint32(1), "llama.context_length": uint32(64),
+			"llama.embedding_length": uint32(8), "llama.feed_forward_length": uint32(12), "llama.attention.head_count": uint32(2),
+			"llama.attention.head_count_kv": uint32(1), "llama.attention.layer_norm_rms_epsilon": float32(1e-5)},
+		tensors: map[string][]int{"token_embd.weight": {16, 8}, "output_norm.weight": {8}, "blk.0.attn_norm.weight": {8},
+			"blk.0.attn_q.weight": {8, 8}, "blk.0.attn_k.weight": {4, 8}, "blk.0.attn_v.weight": {4, 8}, "blk.0.attn_output.weight": {8, 8},
+			"blk.0.ffn_norm.weight": {8}, "blk.0.ffn_gate.weight": {12, 8}, "blk.0.ffn_up.weight": {12, 8}, "blk.0.ffn_down.weight": {8, 12}},
+	}
+}
+
+func (g ggufFile) encode() []byte {
+	w := &bytes.Buffer{}
+	put := func(x any) { binary.Write(w, binary.LittleEndian, x) }
+	str := func(s string) { put(uint64(len(s))); w.WriteString(s) }
+	w.WriteString("GGUF")
+	put(uint32(3))
+	put(uint64(len(g.tensors)))
+	put(uint64(len(g.values)))
+	for _, key := range slices.Sorted(maps.Keys(g.values)) {
+		str(key)
+		switch v := g.values[key].(type) {
+		case uint32:
+			put(uint32(4))
+			put(v)
+		case float32:
+			put(uint32(6))
+			put(v)
+		case bool:
+			put(uint32(7))
+			put(v)
+		case string:
+			put(uint32(8))
+			str(v)
+		case []uint32:
+			put(uint32(9))
+			put(uint32(4))
+			put(uint64(len(v)))
+			put(v)
+		}
+	}
+	offset := uint64(0)
+	for _, name := range slices.Sorted(maps.Keys(g.tensors)) {
+		dims := g.tensors[name]
+		str(name)
+		put(uint32(len(dims)))
+		size := uint64(4)
+		for _, d := range slices.Backward(dims) {
+			put(uint64(d))
+			size *= uint64(d)
+		}
+		put(uint32(gguf.F32))
+		put(offset)
+		offset += (size + 31) / 32 * 32
+	}
+	w.Write(make([]byte, (32-w.Len()%32)%32))
+	for i := range offset / 4 {
+		put(float32(i))
+	}
+	return w.Bytes()
+}
+
+func (g ggufFile) write(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	write(t, path, g.encode())
+	return path
+}
+
+func TestGGUFDefaults(t *testing.T) {
+	c := openTest(t, tinyGGUF().write(t))
+	if warnings, err := c.Validate(); err != nil || len(warnings) > 0 {
+		t.Fatalf("warnings %v, error %v", warnings, err)
+	}
+	cfg := c.Config
+	if cfg.VocabSize != 16 || !cfg.TieEmbeddings || cfg.RopeTheta != 1e4 || cfg.BOS != -1 || cfg.EOS != nil || cfg.HeadDim != 4 ||
+		cfg.DType != dtypes.Float32 || c.TokenizerSource() != "" {
+		t.Errorf("config is %+v", cfg)
+	}
+	// Heads of 4 rows are stored 0, 2, 1, 3.
+	stored := c.tensors["model.layers.0.self_attn.q_proj.weight"].data
+	flat, err := c.Read("model.layers.0.self_attn.q_proj.weight", dtypes.Float32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row, from := range []int{0, 2, 1, 3, 4, 6, 5, 7} {
+		want := math.Float32frombits(binary.LittleEndian.Uint32(stored[4*8*from:]))
+		if got := flat.([]float32)[8*row]; got != want {
+			t.Errorf("row %d starts with %v, want %v", row, got, want)
+		}
+	}
+}
+
+func TestGGUFOptions(t *testing.T) {
+	g := tinyGGUF()
+	g.values["llama.attention.head_count_kv"] = []uint32{1}
+	g.values["llama.rope.scale_linear"] = float32(4)
+	g.values["llama.attention.sliding_window"] = uint32(32)
+	g.values["tokenizer.ggml.bos_token_id"] = uint32(math.MaxUint32)
+	g.values["tokenizer.ggml.eos_token_id"] = uint32(3)
+	g.values["tokenizer.ggml.eot_token_id"] = uint32(3)
+	g.values["tokenizer.ggml.model"] = "gpt2"
+	g.values["tokenizer.chat_template"] = "T"
+	g.tensors["output.weight"] = []int{16, 8}
+	g.tensors["blk.0.attn_q.bias"], g.tensors["blk.0.attn_k.bias"], g.tensors["blk.0.attn_v.bias"] = []int{8}, []int{4}, []int{4}
+	g.tensors["blk.0.attn_sinks.weight"] = []int{2}
+	path := g.write(t)
+	c := openTest(t, path)
+	warnings, err := c.Validate()
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "blk.0.attn_sinks.weight") {
+		t.Errorf("warnings %v, error %v", warnings, err)
+	}
+	cfg := c.Config
+	if cfg.NumKVHeads != 1 || cfg.RopeScaling == nil || *cfg.RopeScaling != (RopeScaling{Type: "linear", Factor: 4, AttentionFactor: 1}) ||
+		!slices.Equal(cfg.SlidingWindow, []int{32}) || cfg.BOS != -1 || !slices.Equal(cfg.EOS, []int32{3}) || cfg.TieEmbeddings || !cfg.QKVBias ||
+		c.TokenizerSource() != path || c.ChatTemplate() != "T" {
+		t.Errorf("config is %+v, scaling %+v, tokenizer %q, template %q", cfg, cfg.RopeScaling, c.TokenizerSource(), c.ChatTemplate())
+	}
+}
+
+func TestGGUFRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil       func(g ggufFile)
+		want        string
+		unsupported bool
+	}{
+		"architecture":     {func(g ggufFile) { g.values["general.architecture"] = "gemma3" }, `GGUF architecture "gemma3"`, true},
+		"no architecture":  {func(g ggufFile) { delete(g.values, "general.architecture") }, "GGUF architecture", true},
+		"split":            {func(g ggufFile) { g.values["split.count"] = uint32(3) }, "split into 3 files", true},
+		"unknown key":      {func(g ggufFile) { g.values["llama.logit_scale"] = float32(2) }, `GGUF key "llama.logit_scale"`, true},
+		"experts":          {func(g ggufFile) { g.values["llama.expert_count"] = uint32(8) }, "mixture of 8 experts", true},
+		"partial rotary":   {func(g ggufFile) { g.values["llama.rope.dimension_count"] = uint32(2) }, "rope.dimension_count 2", true},
+		"value length":     {func(g ggufFile) { g.values["llama.attention.value_length"] = uint32(8) }, "value_length 8", true},
+		"not causal":       {func(g ggufFile) { g.values["llama.attention.causal"] = false }, "not causal", true},
+		"longrope":         {func(g ggufFile) { g.values["llama.rope.scaling.type"] = "longrope" }, `"longrope"`, true},
+		"per-layer heads":  {func(g ggufFile) { g.values["llama.attention.head_count_kv"] = []uint32{1, 2} }, "differs between layers", true},
+		"rope factors":     {func(g ggufFile) { g.tensors["rope_freqs.weight"] = []int{2} }, "rope_freqs.weight", true},
+		"rope factor size": {func(g ggufFile) { g.tensors["rope_freqs.weight"] = []int{3} }, "not 2 elements", false},
+		"missing key":      {func(g ggufFile) { delete(g.values, "llama.block_count") }, `"llama.block_count" is missing`, false},
+		"missing eps":      {func(g ggufFile) { delete(g.values, "llama.attention.layer_norm_rms_epsilon") }, "rms_norm_eps", false},
+		"key of wrong type": {func(g ggufFile) { g.values["llama.block_count"] = "one" },
+			`"llama.block_count" is no integer`, false},
+		"layers huge":      {func(g ggufFile) { g.values["llama.block_count"] = uint32(1 << 30) }, "num_hidden_layers", false},
+		"no heads":         {func(g ggufFile) { g.values["llama.attention.head_count"] = uint32(0) }, "num_attention_heads is 0", false},
+		"no embedding":     {func(g ggufFile) { delete(g.tensors, "token_embd.weight") }, "token_embd.weight is missing", false},
+		"flat embedding":   {func(g ggufFile) { g.tensors["token_embd.weight"] = []int{8} }, "token_embd.weight is missing", false},
+		"eos outside":      {func(g ggufFile) { g.values["tokenizer.ggml.eos_token_id"] = uint32(16) }, "eos_token_id 16", false},
+		"two of one name":  {func(g ggufFile) { g.tensors["model.norm.weight"] = []int{8} }, "model.norm.weight", false},
+		"kv heads too few": {func(g ggufFile) { g.values["llama.attention.head_count_kv"] = uint32(0) }, "num_key_value_heads is 0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := tinyGGUF()
+			c.spoil(g)
+			path := g.write(t)
+			_, err := Open(path)
+			if err == nil {
+				t.Fatal("the file was accepted")
+			}
+			var u *UnsupportedError
+			if errors.As(err, &u) != c.unsupported || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("the error should say %q and name the file (unsupported feature: %v): %v", c.want, c.unsupported, err)
+			}
+		})
+	}
+}
+
+func FuzzOpenGGUF(f *testing.F) {
+	f.Add(tinyGGUF().encode())
+	for _, name := range []string{"llama-bias", "qwen2"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name+".gguf"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := gguf.Parse("fuzz", data)
+		if err != nil {
+			return
+		}
+		c := &Checkpoint{tensors: map[string]*tensor{}}
+		if err := c.addGGUF(file, "fuzz"); err != nil {
+			return
+		}
+		c.finish()
+		c.FingerPrint()
+		if c.Config.NumLayers <= 64 {
+			c.Validate()
+		}
+		for _, name := range c.Names() {
+			if c.tensors[name].elements() > 1<<16 {
+				continue
+			}
+			if _, err := c.Read(name, dtypes.BFloat16); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
