@@ -1,0 +1,193 @@
+package seqtable_test
+
+import (
+	"testing"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/gobackend"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/seqtable"
+	"github.com/quire/quire/setup"
+	"github.com/quire/quire/tokenqueue"
+	"github.com/quire/quire/tree"
+	"github.com/quire/quire/xla"
+)
+
+// onBackends runs the test on GoMLX's own backend and on XLA:CPU.
+func onBackends(t *testing.T, test func(t *testing.T, backend compute.Backend)) {
+	t.Run("go", func(t *testing.T) { test(t, gobackend.GetBackend()) })
+	t.Run("xla", func(t *testing.T) { test(t, xlaBackend(t)) })
+}
+
+func xlaBackend(t testing.TB) *xla.Backend {
+	t.Helper()
+	plugin, err := setup.FindPlugin("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := xla.New(xla.Options{Plugin: plugin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Finalize)
+	return b
+}
+
+// state is the three tables together, as the engine holds them.
+type state struct {
+	Seqs  seqtable.Table
+	Pages pagetable.Table
+	Queue tokenqueue.Queue
+}
+
+// sizes are the static sizes of a state and of the steps it is put through.
+type sizes struct {
+	slots, pagesPerSeq, pageSize, pages, queue, tokens, maxSeqs, clones int
+}
+
+func (z sizes) new(g *Graph) state {
+	return state{
+		Seqs:  seqtable.New(g, z.slots, z.pagesPerSeq, z.pageSize),
+		Pages: pagetable.New(g, z.pages),
+		Queue: tokenqueue.New(g, z.queue),
+	}
+}
+
+// program is one verb as a jitted function of the state and arguments. It returns the next state and, so that one transfer is enough to
+// compare, one vector of the whole state, what the verb returned besides, and the counts of Check.
+type program struct {
+	exec *Exec
+}
+
+type verb func(s state, args []*Node) (state, []*Node)
+
+func compile(t testing.TB, backend compute.Backend, z sizes, v verb) program {
+	t.Helper()
+	exec, err := NewExec(backend, func(inputs []*Node) []*Node {
+		like := z.new(inputs[0].Graph())
+		n := len(tree.Leaves(like))
+		next, results := v(tree.Rebuild(like, inputs[:n]), inputs[n:])
+		check := next.Seqs.Check(seqtable.CheckInput{Pages: next.Pages, Queue: next.Queue})
+		return append(tree.Leaves(next), flatten(append(append(tree.Leaves(next), results...), check)))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program{exec: exec}
+}
+
+func flatten(nodes []*Node) *Node {
+	flat := make([]*Node, len(nodes))
+	for i, n := range nodes {
+		flat[i] = Reshape(ConvertDType(n, dtypes.Int32), n.Shape().Size())
+	}
+	return Concatenate(flat, 0)
+}
+
+// initial returns the tensors of an empty state.
+func initial(t testing.TB, backend compute.Backend, z sizes) []*tensors.Tensor {
+	t.Helper()
+	out, err := ExecOnceN(backend, func(g *Graph) []*Node { return tree.Leaves(z.new(g)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// run applies the program and returns the next state and the vector.
+func (p program) run(t interface{ Fatal(...any) }, state []*tensors.Tensor, args ...any) ([]*tensors.Tensor, []int32) {
+	inputs := make([]any, 0, len(state)+len(args))
+	for _, s := range state {
+		inputs = append(inputs, s)
+	}
+	out, err := p.exec.Exec(append(inputs, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vector := tensors.MustCopyFlatData[int32](out[len(out)-1])
+	return out[:len(out)-1], vector
+}
+
+// model is the twin of state.
+type model struct {
+	seqs  *seqtable.Host
+	pages *pagetable.Host
+	queue *tokenqueue.Host
+}
+
+func (z sizes) model() model {
+	return model{
+		seqs:  seqtable.NewHost(z.slots, z.pagesPerSeq, z.pageSize),
+		pages: pagetable.NewHost(z.pages),
+		queue: &tokenqueue.Host{Capacity: z.queue},
+	}
+}
+
+// vector is the state as the programs flatten it.
+func (m model) vector() []int32 {
+	var lens, rows, used, sources []int32
+	for _, r := range m.seqs.Rows {
+		lens, sources = append(lens, int32(r.Len)), append(sources, r.Source)
+		rows = append(rows, pad(r.Pages, m.seqs.PagesPerSeq, -1)...)
+		if r.Used {
+			used = append(used, 1)
+		} else {
+			used = append(used, 0)
+		}
+	}
+	tokens, slots, pos := columns(m.queue.Entries, m.queue.Capacity)
+	v := join(lens, rows, used, sources, m.pages.RefCounts, tokens, slots, pos)
+	return append(v, int32(len(m.queue.Entries)))
+}
+
+// counts is what Check must find: nothing but the tokens that a test left in the queue for sequences that are gone.
+func (m model) counts() []int32 {
+	counts := make([]int32, len(seqtable.Rules))
+	for _, e := range m.queue.Entries {
+		if e.Slot < 0 || int(e.Slot) >= len(m.seqs.Rows) || !m.seqs.Rows[e.Slot].Used {
+			counts[10]++
+		}
+	}
+	return counts
+}
+
+func columns(entries []tokenqueue.Entry, n int) (tokens, slots, pos []int32) {
+	for _, e := range entries {
+		tokens, slots, pos = append(tokens, e.Token), append(slots, e.Slot), append(pos, e.Pos)
+	}
+	return pad(tokens, n, -1), pad(slots, n, -1), pad(pos, n, -1)
+}
+
+func pad(v []int32, n int, with int32) []int32 {
+	out := make([]int32, 0, n)
+	out = append(out, v...)
+	for len(out) < n {
+		out = append(out, with)
+	}
+	return out
+}
+
+func join(parts ...[]int32) []int32 {
+	var all []int32
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}
+
+// batchVector is a batch as the programs flatten it.
+func (z sizes) batchVector(b seqtable.Batch, packed []tokenqueue.Entry) []int32 {
+	var rows []int32
+	for _, r := range b.PageIndices {
+		rows = append(rows, pad(r, z.pagesPerSeq, -1)...)
+	}
+	_, _, pos := columns(packed, z.tokens)
+	return join(
+		pad(b.SlotIDs, z.maxSeqs, -1), pad(rows, z.maxSeqs*z.pagesPerSeq, -1), pad(b.SeqLens, z.maxSeqs, 0),
+		pad(b.CuQLens, z.maxSeqs+1, b.CuQLens[len(b.CuQLens)-1]), []int32{int32(len(b.SlotIDs))},
+		pad(b.NewTokenDests, z.tokens, int32(z.pages*z.pageSize)), pad(b.TokenSeqs, z.tokens, -1), pos)
+}

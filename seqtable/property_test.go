@@ -1,0 +1,251 @@
+package seqtable_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"pgregory.net/rapid"
+
+	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/seqtable"
+	"github.com/quire/quire/tokenqueue"
+	"github.com/quire/quire/tree"
+)
+
+// operationsPerCase random operations make one of rapid's 100 cases.
+const operationsPerCase = 100
+
+// TestRandomOperations puts the tables through random operations, right ones and wrong ones, on the device and on the twins. After each
+// the whole state, the results, the error and the counts of Check must agree.
+func TestRandomOperations(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend compute.Backend) {
+		// Few pages and slots, so that both run out; sequences of a few pages, so that positions fall on every side of a boundary.
+		z := sizes{slots: 6, pagesPerSeq: 4, pageSize: 4, pages: 14, queue: 24, tokens: 9, maxSeqs: 4, clones: 3}
+		m := newMachine(t, backend, z)
+		operations := 0
+		rapid.Check(t, func(rt *rapid.T) {
+			m.reset(rt)
+			for range operationsPerCase {
+				m.operation(rt)
+				operations++
+			}
+		})
+		t.Logf("%d operations: %v; errors: %v", operations, m.seen, m.failed)
+		if operations < 10_000 {
+			t.Errorf("%d operations were run, want 10,000", operations)
+		}
+		// Else the test does not reach what it is for.
+		for _, kind := range []error{
+			seqtable.ErrInvalidSlot{}, seqtable.ErrOutOfSlots{}, seqtable.ErrInvalidPosition{}, seqtable.ErrSequenceTooLong{}, pagetable.ErrOutOfPages{},
+		} {
+			if m.failed[fmt.Sprintf("%T", kind)] < 20 {
+				t.Errorf("%T was met %d times, want 20", kind, m.failed[fmt.Sprintf("%T", kind)])
+			}
+		}
+	})
+}
+
+// machine is a state on the device and its twin.
+type machine struct {
+	model
+	z       sizes
+	empty   []*tensors.Tensor
+	state   []*tensors.Tensor
+	t       *rapid.T
+	seen    map[string]int
+	failed  map[string]int
+	counter int32 // Next token.
+
+	open, openFree, enqueue, step, clone, release, purge program
+}
+
+func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
+	m := &machine{z: z, empty: initial(t, backend, z), seen: map[string]int{}, failed: map[string]int{}}
+	m.open = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		var status seqtable.Status
+		s.Seqs, status = s.Seqs.Open(args[0])
+		return s, []*graph.Node{status.Vector()}
+	})
+	m.openFree = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		seqs, slots, status := s.Seqs.OpenFree(args[0], z.slots)
+		s.Seqs = seqs
+		return s, []*graph.Node{slots, status.Vector()}
+	})
+	m.enqueue = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		queue, dropped := s.Queue.Enqueue(args[0], args[1], args[2], args[3])
+		s.Queue = queue
+		return s, []*graph.Node{dropped}
+	})
+	m.step = compile(t, backend, z, func(s state, _ []*graph.Node) (state, []*graph.Node) {
+		queue, packed := s.Queue.PackNext(z.tokens)
+		seqs, pages, batch, status := s.Seqs.Allocate(s.Pages, packed, z.maxSeqs)
+		return state{Seqs: seqs, Pages: pages, Queue: queue}, slices.Concat(tree.Leaves(packed), tree.Leaves(batch), []*graph.Node{status.Vector()})
+	})
+	m.clone = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		seqs, pages, from, to, status := s.Seqs.Clone(s.Pages, args[0], args[1], args[2])
+		s.Seqs, s.Pages = seqs, pages
+		return s, []*graph.Node{from, to, status.Vector()}
+	})
+	m.release = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		seqs, pages, status := s.Seqs.Release(s.Pages, args[0])
+		s.Seqs, s.Pages = seqs, pages
+		return s, []*graph.Node{status.Vector()}
+	})
+	m.purge = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		s.Queue = s.Queue.PurgeSlots(args[0])
+		return s, nil
+	})
+	return m
+}
+
+func (m *machine) reset(t *rapid.T) {
+	m.t, m.state, m.model, m.counter = t, m.empty, m.z.model(), 0
+}
+
+// operation draws one and runs it on both sides.
+func (m *machine) operation(t *rapid.T) {
+	// A step and new tokens are the most frequent, so that sequences grow.
+	switch op := rapid.SampledFrom([]string{"step", "enqueue", "step", "enqueue", "open", "openFree", "clone", "finish", "release", "purge"}).Draw(t, "op"); op {
+	case "open":
+		mask := m.mask("open", 2)
+		err := m.seqs.Open(mask)
+		m.run(op, m.open, err, nil, mask)
+	case "openFree":
+		n := rapid.IntRange(0, 2).Draw(t, "n")
+		slots, err := m.seqs.OpenFree(n)
+		m.run(op, m.openFree, err, pad(slots, m.z.slots, -1), int32(n))
+	case "enqueue":
+		m.drawEnqueue()
+	case "step":
+		packed := m.queue.PackNext(m.z.tokens)
+		batch, err := m.seqs.Allocate(m.pages, packed, m.z.maxSeqs)
+		tokens, slots, pos := columns(packed, m.z.tokens)
+		m.run(op, m.step, err, join(tokens, slots, pos, []int32{int32(len(packed))}, m.z.batchVector(batch, packed)))
+	case "clone":
+		m.drawClone()
+	case "finish": // As the engine does.
+		mask := m.mask("finish", 3)
+		m.queue.PurgeSlots(mask)
+		m.run("purge", m.purge, errNoStatus, nil, mask)
+		m.run(op, m.release, m.seqs.Release(m.pages, mask), nil, mask)
+	case "release":
+		mask := m.mask("release", 1)
+		m.run(op, m.release, m.seqs.Release(m.pages, mask), nil, mask)
+	case "purge":
+		mask := m.mask("purge", 2)
+		m.queue.PurgeSlots(mask)
+		m.run(op, m.purge, errNoStatus, nil, mask)
+	}
+}
+
+func (m *machine) mask(name string, atMost int) []bool {
+	mask := make([]bool, m.z.slots)
+	for _, s := range rapid.SliceOfN(rapid.IntRange(0, m.z.slots-1), 0, atMost).Draw(m.t, name) {
+		mask[s] = true
+	}
+	return mask
+}
+
+// drawEnqueue draws tokens that go on with sequences, and now and then some that do not.
+func (m *machine) drawEnqueue() {
+	const n = 8
+	next := map[int32]int32{}
+	for s, r := range m.seqs.Rows {
+		next[int32(s)] = int32(r.Len)
+	}
+	for _, e := range m.queue.Entries {
+		next[e.Slot] = max(next[e.Slot], e.Pos+1)
+	}
+	var entries []tokenqueue.Entry
+	valid := make([]bool, n)
+	tokens, slots, pos := make([]int32, n), make([]int32, n), make([]int32, n)
+	slot := rapid.Int32Range(0, int32(m.z.slots)-1).Draw(m.t, "slot")
+	for i := range n {
+		if rapid.IntRange(0, 2).Draw(m.t, "another") == 0 {
+			slot = rapid.Int32Range(0, int32(m.z.slots)-1).Draw(m.t, "slot")
+		}
+		wrong := rapid.IntRange(0, 39).Draw(m.t, "wrong")
+		tokens[i], slots[i], pos[i] = m.counter, slot, next[slot]
+		switch {
+		case wrong == 0:
+			slots[i] = rapid.Int32Range(-2, int32(m.z.slots)+1).Draw(m.t, "any slot")
+		case wrong == 1:
+			pos[i] = rapid.Int32Range(-1, int32(m.z.pagesPerSeq*m.z.pageSize)+1).Draw(m.t, "any position")
+		}
+		valid[i] = rapid.IntRange(0, 3).Draw(m.t, "valid") > 0 && (wrong < 2 || m.seqs.Rows[slot].Used)
+		if !valid[i] {
+			continue
+		}
+		m.counter++
+		next[slot] = max(next[slot], pos[i]+1)
+		entries = append(entries, tokenqueue.Entry{Token: tokens[i], Slot: slots[i], Pos: pos[i]})
+	}
+	dropped := m.queue.Enqueue(entries...)
+	m.run("enqueue", m.enqueue, errNoStatus, []int32{int32(dropped)}, tokens, slots, pos, valid)
+}
+
+func (m *machine) drawClone() {
+	src, dst, lens := make([]int32, m.z.clones), make([]int32, m.z.clones), make([]int32, m.z.clones)
+	var used, free []int32
+	for s, r := range m.seqs.Rows {
+		if r.Used {
+			used = append(used, int32(s))
+		} else {
+			free = append(free, int32(s))
+		}
+	}
+	for i := range src {
+		src[i], dst[i], lens[i] = -1, -1, 0
+		if i >= rapid.IntRange(0, m.z.clones).Draw(m.t, "clones") {
+			continue
+		}
+		if len(used) == 0 || len(free) == 0 || rapid.IntRange(0, 9).Draw(m.t, "wrong") == 0 {
+			src[i] = rapid.Int32Range(-2, int32(m.z.slots)).Draw(m.t, "any source")
+			dst[i] = rapid.Int32Range(-2, int32(m.z.slots)).Draw(m.t, "any slot")
+			lens[i] = rapid.Int32Range(-1, int32(m.z.pagesPerSeq*m.z.pageSize)+1).Draw(m.t, "any length")
+			continue
+		}
+		src[i] = rapid.SampledFrom(used).Draw(m.t, "source")
+		dst[i] = rapid.SampledFrom(free).Draw(m.t, "slot")
+		n := int32(m.seqs.Rows[src[i]].Len)
+		lens[i] = n - min(n, rapid.Int32Range(-1, 5).Draw(m.t, "shorter by"))
+	}
+	from, to, err := m.seqs.Clone(m.pages, src, dst, lens)
+	m.run("clone", m.clone, err, join(from, to), src, dst, lens)
+}
+
+// errNoStatus marks a verb that returns no status.
+var errNoStatus = errors.New("no status")
+
+// run applies the program and compares the state, the results, the error and the counts with the twin's.
+func (m *machine) run(op string, p program, err error, results []int32, args ...any) {
+	m.seen[op]++
+	var vector []int32
+	m.state, vector = p.run(m.t, m.state, args...)
+	want := m.vector()
+	compare(m.t, op+": state", vector[:len(want)], want)
+	vector = vector[len(want):]
+	compare(m.t, op+": results", vector[:len(results)], results)
+	vector = vector[len(results):]
+	if err != errNoStatus {
+		if err != nil {
+			m.failed[fmt.Sprintf("%T", err)]++
+		}
+		if got := seqtable.StatusError(vector[:4]); got != err {
+			m.t.Fatalf("%s: error %v, want %v", op, got, err)
+		}
+		vector = vector[4:]
+	}
+	compare(m.t, op+": broken rules", vector, m.counts())
+}
+
+func compare(t *rapid.T, what string, got, want []int32) {
+	if !slices.Equal(got, want) {
+		t.Fatalf("%s:\n got %v\nwant %v", what, got, want)
+	}
+}
