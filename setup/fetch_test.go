@@ -339,3 +339,17 @@ func TestUnwritableCache(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestAbsoluteURL(t *testing.T) {
+	for _, c := range []struct{ link, project, want string }{
+		{"https://files.example/a.whl", "", "https://files.example/a.whl"},
+		{"../../files/a.whl", "https://index.example/project/thing/", "https://index.example/files/a.whl"},
+		{"/files/a.whl", "https://index.example/project/thing/", "https://index.example/files/a.whl"},
+		{"../../files/a.whl", "", ""},
+	} {
+		got, err := absoluteURL(c.link, c.project, "thing")
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s at %q: %q, %v; want %q", c.link, c.project, got, err, c.want)
+		}
+	}
+}

@@ -43,8 +43,26 @@ func (in *installer) wheelURL(ctx context.Context, a asset) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("the package index has no %s in %s %s", a.Wheel, a.Package, a.Version)
 		}
-		return release.URL, nil
+		return absoluteURL(release.URL, got.info.Info.ProjectURL, a.Package)
 	}
+}
+
+// absoluteURL resolves a link of the index's JSON page. Mirrors write links relative to that page, whose host the
+// library does not tell; the project's address has the same one.
+func absoluteURL(link, project, pkg string) (string, error) {
+	u, err := url.Parse(link)
+	if err != nil {
+		return "", fmt.Errorf("the package index gives a bad link for %s: %w", pkg, err)
+	}
+	if u.IsAbs() {
+		return link, nil
+	}
+	base, err := url.Parse(project)
+	if err != nil || !base.IsAbs() {
+		return "", fmt.Errorf("the package index gives %q as the link for %s, which leads nowhere; set PIP_INDEX_URL", link, pkg)
+	}
+	base.Path = "/pypi/" + pkg + "/json"
+	return base.ResolveReference(u).String(), nil
 }
 
 // anchor matches the links of a simple index page (PEP 503).
