@@ -172,3 +172,18 @@ func TestOptimizedHLO(t *testing.T) {
 		}
 	}
 }
+
+func TestProgramsCompileInParallel(t *testing.T) {
+	b := newBackend(t, xla.Options{CacheDir: t.TempDir()})
+	t.Run("all", func(t *testing.T) {
+		for i := range 8 {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				addOne(t, b, float32(i%4+1)) // each program twice: whoever comes second may find it in the cache
+			})
+		}
+	})
+	if n := b.Compiles() + b.CacheLoads(); n != 8 || b.Compiles() < 4 {
+		t.Errorf("%d compiles and %d loads, want 8 together", b.Compiles(), b.CacheLoads())
+	}
+}
