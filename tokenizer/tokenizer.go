@@ -171,10 +171,17 @@ func (t *Tokenizer) index(p *parts) error {
 		}
 		t.tokens[id], t.has[id] = token, true
 	}
+	special := make(map[string]bool)
 	for _, a := range p.added {
 		t.tokens[a.ID], t.has[a.ID] = a.Content, true
 		t.ids[a.Content] = a.ID
-		if a.Special {
+		special[a.Content] = special[a.Content] || a.Special
+	}
+	for _, a := range p.added {
+		if a.Normalized { // it decodes to what it was looked for as, and is then not known as special
+			t.tokens[a.ID] = t.normalized(a.Content)
+		}
+		if special[t.tokens[a.ID]] {
 			t.special[a.ID] = true
 		}
 	}
