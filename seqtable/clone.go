@@ -44,7 +44,7 @@ func (t Table) Clone(pages pagetable.Table, src, dst, lens *Node) (after Table, 
 	have := pages.NumFree()
 	pages, fresh, short := pages.Allocate(partial)
 	copies := LogicalAnd(partial, GreaterOrEqual(fresh, zero))
-	done := LogicalAnd(valid, Equal(partial, copies))
+	done := LogicalAnd(valid, LogicalOr(copies, LogicalNot(partial)))
 	need := ReduceAllSum(ConvertDType(partial, dtypes.Int32))
 	outOfPages := Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: have, Slot: scalar(g, -1)}.when(GreaterThan(short, scalar(g, 0)))
 

@@ -19,7 +19,13 @@ import (
 
 // onBackends runs the test on GoMLX's own backend and on XLA:CPU.
 func onBackends(t *testing.T, test func(t *testing.T, backend compute.Backend)) {
-	t.Run("go", func(t *testing.T) { test(t, gobackend.GetBackend()) })
+	t.Run("go", func(t *testing.T) {
+		backend, err := gobackend.New("ops_sequential") // The programs are small: starting goroutines costs more than it gains.
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, backend)
+	})
 	t.Run("xla", func(t *testing.T) { test(t, xlaBackend(t)) })
 }
 
@@ -57,8 +63,8 @@ func (z sizes) new(g *Graph) state {
 	}
 }
 
-// program is one verb as a jitted function of the state and arguments. It returns the next state and, so that one transfer is enough to
-// compare, one vector of the whole state, what the verb returned besides, and the counts of Check.
+// program is one verb as a jitted function of the state and arguments. So that one transfer is enough to compare, the state goes in and
+// comes out as one vector, int32, and what the verb returns besides, with the counts of Check, comes out as another.
 type program struct {
 	exec *Exec
 }
@@ -68,16 +74,28 @@ type verb func(s state, args []*Node) (state, []*Node)
 func compile(t testing.TB, backend compute.Backend, z sizes, v verb) program {
 	t.Helper()
 	exec, err := NewExec(backend, func(inputs []*Node) []*Node {
-		like := z.new(inputs[0].Graph())
-		n := len(tree.Leaves(like))
-		next, results := v(tree.Rebuild(like, inputs[:n]), inputs[n:])
+		next, results := v(z.unflatten(inputs[0]), inputs[1:])
 		check := next.Seqs.Check(seqtable.CheckInput{Pages: next.Pages, Queue: next.Queue})
-		return append(tree.Leaves(next), flatten(append(append(tree.Leaves(next), results...), check)))
+		return []*Node{flatten(tree.Leaves(next)), flatten(append(results, check))}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return program{exec: exec}
+}
+
+// unflatten is the inverse of flatten for a state.
+func (z sizes) unflatten(vector *Node) state {
+	like := z.new(vector.Graph())
+	leaves := tree.Leaves(like)
+	at := 0
+	for i, leaf := range leaves {
+		shape := leaf.Shape()
+		part := SliceAxis(vector, 0, AxisRange(at, at+shape.Size()))
+		leaves[i] = ConvertDType(Reshape(part, shape.Dimensions...), shape.DType)
+		at += shape.Size()
+	}
+	return tree.Rebuild(like, leaves)
 }
 
 func flatten(nodes []*Node) *Node {
@@ -88,28 +106,13 @@ func flatten(nodes []*Node) *Node {
 	return Concatenate(flat, 0)
 }
 
-// initial returns the tensors of an empty state.
-func initial(t testing.TB, backend compute.Backend, z sizes) []*tensors.Tensor {
-	t.Helper()
-	out, err := ExecOnceN(backend, func(g *Graph) []*Node { return tree.Leaves(z.new(g)) })
+// run applies the program and returns the next state, on the device and as values, and the results.
+func (p program) run(t interface{ Fatal(...any) }, state any, args ...any) (next *tensors.Tensor, values, results []int32) {
+	out, err := p.exec.Exec(append([]any{state}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out
-}
-
-// run applies the program and returns the next state and the vector.
-func (p program) run(t interface{ Fatal(...any) }, state []*tensors.Tensor, args ...any) ([]*tensors.Tensor, []int32) {
-	inputs := make([]any, 0, len(state)+len(args))
-	for _, s := range state {
-		inputs = append(inputs, s)
-	}
-	out, err := p.exec.Exec(append(inputs, args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	vector := tensors.MustCopyFlatData[int32](out[len(out)-1])
-	return out[:len(out)-1], vector
+	return out[0], tensors.MustCopyFlatData[int32](out[0]), tensors.MustCopyFlatData[int32](out[1])
 }
 
 // model is the twin of state.

@@ -134,14 +134,27 @@ func (q Queue) PurgeSlots(mask *Node) Queue {
 	marked := Gather(ConvertDType(mask, dtypes.Int32), InsertAxes(clip(q.SlotIDs, slots), -1))
 	inTable := LogicalAnd(GreaterOrEqual(q.SlotIDs, ScalarZero(g, dtypes.Int32)), LessThan(q.SlotIDs, Scalar(g, dtypes.Int32, slots)))
 	purged := LogicalAnd(queued, LogicalAnd(inTable, GreaterThan(marked, ScalarZero(g, dtypes.Int32))))
-	return control.If(LogicalAny(purged), func() Queue {
-		from, kept := scan.Positions(LogicalAnd(queued, LogicalNot(purged)), capacity)
-		source := InsertAxes(clip(from, capacity), -1)
-		stays := LessThan(place, kept)
-		none := fill(g, capacity, -1)
-		compact := func(x *Node) *Node { return Where(stays, Gather(x, source), none) }
-		return Queue{Tokens: compact(q.Tokens), SlotIDs: compact(q.SlotIDs), PosIDs: compact(q.PosIDs), NumQueued: kept}
-	}, func() Queue { return q })
+	// Most steps purge nothing, and then this loop runs no time; else once. (A branch would say it better, but the Go backend's frees what
+	// a branch returns unchanged.)
+	return control.While(purging{Queue: q, Pending: ReduceLogicalOr(purged)},
+		func(p purging) *Node { return p.Pending },
+		func(p purging) purging {
+			from, kept := scan.Positions(LogicalAnd(queued, LogicalNot(purged)), capacity)
+			source := InsertAxes(clip(from, capacity), -1)
+			stays := LessThan(place, kept)
+			none := fill(g, capacity, -1)
+			compact := func(x *Node) *Node { return Where(stays, Gather(x, source), none) }
+			q := p.Queue
+			return purging{
+				Queue:   Queue{Tokens: compact(q.Tokens), SlotIDs: compact(q.SlotIDs), PosIDs: compact(q.PosIDs), NumQueued: kept},
+				Pending: LogicalNot(p.Pending),
+			}
+		}).Queue
+}
+
+type purging struct {
+	Queue   Queue
+	Pending *Node // Bool scalar.
 }
 
 // subFrom returns the constant minus x.
