@@ -97,13 +97,16 @@ func openPath(path string) (*Checkpoint, error) {
 	if info.IsDir() {
 		return openFolder(path)
 	}
-	if filepath.Base(path) == "config.json" {
+	switch {
+	case filepath.Base(path) == configFile:
 		return nil, fmt.Errorf("this is a config without weights; give its folder, or dummy:%s for random weights", path)
+	case filepath.Ext(path) == ".safetensors":
+		return nil, fmt.Errorf("this is a weight file without its config; give its folder %s", filepath.Dir(path))
 	}
 	return openGGUF(path)
 }
 
-// newCheckpoint finishes a checkpoint whose tensors are set.
+// finish lists the names of a checkpoint whose tensors are set.
 func (c *Checkpoint) finish() *Checkpoint {
 	c.names = make([]string, 0, len(c.tensors))
 	for name := range c.tensors {

@@ -236,3 +236,23 @@ func TestValidateListsAll(t *testing.T) {
 		t.Errorf("warnings are %q", warnings)
 	}
 }
+
+func BenchmarkRead(b *testing.B) {
+	c, err := Open(smollm2(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Float16} {
+		b.Run(dtype.String(), func(b *testing.B) {
+			b.SetBytes(c.NumParameters() * int64(dtype.Size()))
+			for range b.N {
+				for _, name := range c.Names() {
+					if _, err := c.Read(name, dtype); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}

@@ -79,12 +79,15 @@ func TestOpenErrors(t *testing.T) {
 	if _, err := Open(filepath.Join(tinyModels, "llama2", configFile)); err == nil || !strings.Contains(err.Error(), "dummy:") {
 		t.Errorf("a config.json gave %v", err)
 	}
+	if _, err := Open(filepath.Join(tinyModels, "llama2", weightsFile)); err == nil || !strings.Contains(err.Error(), "give its folder") {
+		t.Errorf("a weight file gave %v", err)
+	}
 	if _, err := Open("dummy:no/such/config.json"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing dummy config gave %v", err)
 	}
 }
 
-// TestShardOfOneTensor: a tensor that lies in two shards is the one that the index names.
+// TestIndexDecides: a tensor that lies in two shards is the one that the index names.
 func TestIndexDecides(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, configFile), base(nil))

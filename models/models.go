@@ -145,7 +145,7 @@ func (s *RopeScaling) check() error {
 		return fmt.Errorf("original_max_position_embeddings is %d", s.OriginalMaxPositions)
 	case s.Type == "llama3" && !(s.LowFreqFactor > 0 && s.HighFreqFactor > s.LowFreqFactor):
 		return fmt.Errorf("low_freq_factor %g and high_freq_factor %g must be positive and ascending", s.LowFreqFactor, s.HighFreqFactor)
-	case s.Type == "yarn" && !(s.BetaSlow > 0 && s.BetaFast > 0 && s.AttentionFactor > 0):
+	case s.Type == "yarn" && !(s.BetaSlow > 0 && s.BetaFast > 0 && s.AttentionFactor > 0 && s.AttentionFactor < 1e6):
 		return fmt.Errorf("beta_fast %g, beta_slow %g and attention_factor %g must be positive", s.BetaFast, s.BetaSlow, s.AttentionFactor)
 	}
 	return nil

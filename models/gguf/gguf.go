@@ -22,6 +22,7 @@ const (
 	maxAlignment     = 1 << 20
 	maxDims          = 4       // ggml's own limit
 	maxNameBytes     = 1 << 16 // the format's limit for keys
+	maxEntries       = 1 << 16 // metadata keys, and tensors; the largest models have a few thousand
 )
 
 // Tensor is one entry of a file's tensor table.
@@ -120,7 +121,10 @@ func (f *File) parse(r *reader) error {
 	if r.failed {
 		return errTruncated(r, "the header")
 	}
-	for i := range numValues { // ends at the file's end at the latest: each turn consumes bytes or fails
+	if numTensors > maxEntries || numValues > maxEntries {
+		return fmt.Errorf("its header claims %d tensors and %d metadata entries; more than %d are not read", numTensors, numValues, maxEntries)
+	}
+	for i := range numValues {
 		if err := f.parseValue(r, i); err != nil {
 			return err
 		}

@@ -13,7 +13,6 @@ import (
 // File is a read-only mapping of one whole file. The file must not be shortened while it is mapped: reading a page
 // beyond the new end kills the process, as with every mapping.
 type File struct {
-	path    string
 	mapping mmap.MMap // nil for an empty file
 }
 
@@ -32,17 +31,14 @@ func Open(path string) (*File, error) {
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	if info.Size() == 0 { // an empty mapping is an error to the kernel, not to us
-		return &File{path: path}, nil
+		return &File{}, nil
 	}
 	m, err := mmap.Map(f, mmap.RDONLY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot map %s: %w", path, err)
 	}
-	return &File{path: path, mapping: m}, nil
+	return &File{mapping: m}, nil
 }
-
-// Path is the path given to Open.
-func (f *File) Path() string { return f.path }
 
 // Bytes is the whole file. It must not be written to and is invalid after Close.
 func (f *File) Bytes() []byte { return f.mapping }

@@ -1,0 +1,115 @@
+//go:build linux
+
+package models
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+)
+
+// peakMemory gives the largest resident set so far of this process, bytes.
+func peakMemory(t *testing.T) int64 {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := bytes.Cut(data, []byte("VmHWM:"))
+	var kB int64
+	if _, err := fmt.Sscan(string(rest), &kB); err != nil {
+		t.Fatal(err)
+	}
+	return kB << 10
+}
+
+// inOwnProcess runs the calling test alone in a new process, so that what other tests used does not count.
+func inOwnProcess(t *testing.T, body func()) {
+	t.Helper()
+	const key = "QUIRE_TEST_OWN_PROCESS"
+	if os.Getenv(key) == t.Name() {
+		body()
+		return
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), key+"="+t.Name())
+	out, err := cmd.CombinedOutput()
+	t.Log(strings.TrimSpace(string(out)))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const mB = 1 << 20
+
+// TestMemoryOfDequantizing reads every tensor of the demo model as float32, dropping each: the peak must stay near the
+// mapped file and the largest tensors, far from the 538 MB that all take.
+func TestMemoryOfDequantizing(t *testing.T) {
+	path := smollm2(t)
+	inOwnProcess(t, func() {
+		before := peakMemory(t)
+		c := openTest(t, path)
+		for _, name := range c.Names() {
+			if _, err := c.Read(name, dtypes.Float32); err != nil {
+				t.Fatal(err)
+			}
+		}
+		used := peakMemory(t) - before
+		t.Logf("%d MB stored, %d MB as float32, peak %d MB above the start", c.StoredBytes()/mB, 4*c.NumParameters()/mB, used/mB)
+		if used > 400*mB {
+			t.Errorf("peak is %d MB above the start", used/mB)
+		}
+	})
+}
+
+// TestMemoryOfViews walks through 256 MB of mapped float32 weights, releasing each tensor: they must not stay resident.
+func TestMemoryOfViews(t *testing.T) {
+	const tensors, elements = 8, 8 << 20
+	dir := t.TempDir()
+	inOwnProcess(t, func() {
+		var entries []string
+		for i := range tensors {
+			entries = append(entries, fmt.Sprintf(`"t%d":{"dtype":"F32","shape":[%d],"data_offsets":[%d,%d]}`, i, elements, 4*elements*i, 4*elements*(i+1)))
+		}
+		header := "{" + strings.Join(entries, ",") + "}"
+		header += strings.Repeat(" ", (8-len(header)%8)%8) // aligned, as all writers do
+		write(t, filepath.Join(dir, configFile), base(nil))
+		weights := filepath.Join(dir, weightsFile)
+		write(t, weights, append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...))
+		if err := os.Truncate(weights, int64(8+len(header)+4*elements*tensors)); err != nil { // a file of holes takes no disk
+			t.Fatal(err)
+		}
+		before := peakMemory(t)
+		c := openTest(t, dir)
+		for _, name := range c.Names() {
+			flat, err := c.Read(name, dtypes.Float32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sum float32
+			for _, x := range flat.([]float32) {
+				sum += x
+			}
+			if sum != 0 {
+				t.Fatalf("sum of zeros is %v", sum)
+			}
+			c.Release(name)
+		}
+		used := peakMemory(t) - before
+		t.Logf("%d MB read, peak %d MB above the start", c.StoredBytes()/mB, used/mB)
+		if used > 80*mB {
+			t.Errorf("peak is %d MB above the start", used/mB)
+		}
+	})
+}
