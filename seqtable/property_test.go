@@ -17,37 +17,42 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// operationsPerCase random operations make one of rapid's 100 cases.
-const operationsPerCase = 100
-
 // TestRandomOperations puts the tables through random operations, right ones and wrong ones, on the device and on the twins. After each
 // the whole state, the results, the error and the counts of Check must agree.
 func TestRandomOperations(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend compute.Backend) {
 		// Few pages and slots, so that both run out; sequences of a few pages, so that positions fall on every side of a boundary.
-		z := sizes{slots: 6, pagesPerSeq: 4, pageSize: 4, pages: 9, queue: 24, tokens: 9, maxSeqs: 4, clones: 3}
-		m := newMachine(t, backend, z)
-		operations := 0
-		rapid.Check(t, func(rt *rapid.T) {
-			m.reset(rt)
-			for range operationsPerCase {
-				m.operation(rt)
-				operations++
+		t.Run("small", func(t *testing.T) {
+			z := sizes{slots: 6, pagesPerSeq: 4, pageSize: 4, pages: 9, queue: 24, tokens: 9, maxSeqs: 4, clones: 3}
+			m := randomOperations(t, backend, z, 10_000)
+			// Else the test does not reach what it is for.
+			for _, kind := range []error{
+				seqtable.ErrInvalidSlot{}, seqtable.ErrOutOfSlots{}, seqtable.ErrInvalidPosition{}, seqtable.ErrSequenceTooLong{}, pagetable.ErrOutOfPages{},
+			} {
+				if m.failed[fmt.Sprintf("%T", kind)] < 10 {
+					t.Errorf("%T was met %d times, want 10", kind, m.failed[fmt.Sprintf("%T", kind)])
+				}
 			}
 		})
-		t.Logf("%d operations: %v; errors: %v", operations, m.seen, m.failed)
-		if operations < 10_000 {
-			t.Errorf("%d operations were run, want 10,000", operations)
-		}
-		// Else the test does not reach what it is for.
-		for _, kind := range []error{
-			seqtable.ErrInvalidSlot{}, seqtable.ErrOutOfSlots{}, seqtable.ErrInvalidPosition{}, seqtable.ErrSequenceTooLong{}, pagetable.ErrOutOfPages{},
-		} {
-			if m.failed[fmt.Sprintf("%T", kind)] < 20 {
-				t.Errorf("%T was met %d times, want 20", kind, m.failed[fmt.Sprintf("%T", kind)])
-			}
+		// More rows than Release and Clone handle in one go, and more pages than one word of the search for free ones.
+		t.Run("wide", func(t *testing.T) {
+			z := sizes{slots: 40, pagesPerSeq: 16, pageSize: 2, pages: 150, queue: 100, tokens: 65, maxSeqs: 40, clones: 40}
+			randomOperations(t, backend, z, 1_000)
+		})
+	})
+}
+
+func randomOperations(t *testing.T, backend compute.Backend, z sizes, operations int) *machine {
+	const cases = 100 // As many as rapid makes.
+	m := newMachine(t, backend, z)
+	rapid.Check(t, func(rt *rapid.T) {
+		m.reset(rt)
+		for range operations / cases {
+			m.operation(rt)
 		}
 	})
+	t.Logf("operations: %v; errors: %v", m.seen, m.failed)
+	return m
 }
 
 // machine is a state on the device and its twin.
@@ -116,7 +121,7 @@ func (m *machine) operation(t *rapid.T) {
 		err := m.seqs.Open(mask)
 		m.run(op, m.open, err, nil, mask)
 	case "openFree":
-		n := rapid.IntRange(0, 2).Draw(t, "n")
+		n := rapid.IntRange(0, m.z.slots/3).Draw(t, "n")
 		slots, err := m.seqs.OpenFree(n)
 		m.run(op, m.openFree, err, pad(slots, m.z.slots, -1), int32(n))
 	case "enqueue":
@@ -145,7 +150,7 @@ func (m *machine) operation(t *rapid.T) {
 
 func (m *machine) mask(name string, atMost int) []bool {
 	mask := make([]bool, m.z.slots)
-	for _, s := range rapid.SliceOfN(rapid.IntRange(0, m.z.slots-1), 0, atMost).Draw(m.t, name) {
+	for _, s := range rapid.SliceOfN(rapid.IntRange(0, m.z.slots-1), 0, atMost*m.z.slots/6).Draw(m.t, name) {
 		mask[s] = true
 	}
 	return mask
@@ -153,7 +158,7 @@ func (m *machine) mask(name string, atMost int) []bool {
 
 // drawEnqueue draws tokens that go on with sequences, and now and then some that do not.
 func (m *machine) drawEnqueue() {
-	const n = 8
+	n := m.z.tokens - 1
 	next := map[int32]int32{}
 	for s, r := range m.seqs.Rows {
 		next[int32(s)] = int32(r.Len)
