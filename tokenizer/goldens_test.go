@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/quire/quire/setup"
 )
 
 // The files of testdata are made with Hugging Face tokenizers by
@@ -51,17 +53,9 @@ func corpus(t testing.TB) []string {
 // model is the GGUF file of SmolLM2 where `sample setup` puts it.
 func model(t testing.TB) string {
 	t.Helper()
-	root := os.Getenv("QUIRE_CACHE")
-	if root == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		root = filepath.Join(user, "quire")
-	}
-	path := filepath.Join(root, "models", "SmolLM2-135M-Instruct.Q4_1.gguf")
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: run `make setup` first", err)
+	path, err := setup.FindModel("smollm2")
+	if err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
