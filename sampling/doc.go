@@ -1,0 +1,32 @@
+// Package sampling turns a batch of logits into one token a row: greedy, temperature, top-k, top-p and min-p, with the
+// log-probability of the chosen token, as graph code that runs inside the decode loop.
+//
+// # What is computed
+//
+// For one row of logits l[0..V), with max = max(l), every token gets a weight and every filter is a lower bound on it:
+//
+//	e[i] = exp((l[i] - max) / temperature)            float32, 1 for the most likely tokens
+//	w[i] = floor(e[i] * 2^40)                         the weight, an integer
+//
+//	top-k   keeps e[i] >= the k-th largest e          (ties at the threshold are all kept; 0 = off)
+//	top-p   keeps e[i] >= the largest t for which the tokens with e >= t hold at least floor(top_p * 2^32) / 2^32 of
+//	        the weight that top-k left                (ties are all kept; 1 = off; the best token always stays)
+//	min-p   keeps e[i] >= min_p                       (min_p is relative to the most likely token; 0 = off)
+//
+// The filters apply in this order: temperature, top-k, top-p, min-p. The token is then drawn with probability
+// w[i] / (sum of the kept w). Temperature 0 is greedy: the largest logit, the lowest id where several are equal.
+//
+// # Why integers
+//
+// Integer sums don't depend on the order of the additions. So the result of a row doesn't depend on how a compiler
+// splits a reduction, on the other rows of the batch, on the row's place in it or on the batch size; and the inverse of
+// the cumulative distribution is exact: a token of weight zero can't be drawn, whatever is rounded. What the rounding
+// down takes away is less than 2^-40 of the most likely token's probability for each token. The only floating point
+// steps are the elementwise ones, before the sums.
+//
+// # Randomness
+//
+// Each row has a key and each token one counter: the 64 bits of Threefry-2x32-20(Key, (position, 0)) are the uniform
+// number. The key comes from (seed, request id, generation) on the host, see [RequestKey], so a completion depends on
+// nothing else.
+package sampling
