@@ -1,0 +1,41 @@
+# make          build bin/sample
+# make demo     fetch what is needed, draw 4 completions of each of the demo prompts, show some
+# make test     what every change must pass, a few minutes; make test-slow is the rest
+
+GO      ?= go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -X main.version=$(VERSION)
+# Tests that take long skip themselves under -short; make test-slow runs all.
+TESTS   ?= ./...
+
+.PHONY: build fetch demo test test-slow bench lint clean
+
+build:
+	$(GO) build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/sample ./cmd/sample
+
+# The pinned XLA:CPU plugin and the demo model, into QUIRE_CACHE or the user's cache folder; once.
+fetch: build
+	bin/sample setup cpu model
+
+demo: fetch
+	bin/sample run --config configs/smollm2-demo.yaml
+	bin/sample show out/demo --rows 4
+
+test: fetch
+	$(GO) vet ./...
+	$(GO) test -short -timeout 15m $(TESTS)
+
+test-slow: fetch
+	$(GO) test -timeout 60m $(TESTS)
+
+# Every benchmark once, to see that it runs; BENCHTIME=2s to measure.
+BENCHTIME ?= 1x
+bench: fetch
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) $(TESTS)
+
+lint:
+	$(GO) vet ./...
+	$(GO) test ./internal/lint
+
+clean:
+	rm -rf bin out

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// applyConfig sets every flag that a YAML file gives and the command line does not. The file's keys are the flags' names;
+// lists give flags that may be repeated. Keys in except make no sense there.
+func applyConfig(path string, f *flags, except ...string) error {
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	file, err := parser.ParseBytes(src, 0)
+	if err != nil {
+		return fmt.Errorf("%s is not YAML: %s", path, yaml.FormatError(err, false, true))
+	}
+	known := slices.DeleteFunc(f.names(), func(name string) bool { return slices.Contains(except, name) })
+	for _, doc := range file.Docs {
+		entries, err := mapping(doc.Body)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		for _, entry := range entries {
+			name := entry.Key.GetToken().Value
+			at := fmt.Sprintf("%s:%d", path, entry.Key.GetToken().Position.Line)
+			if !slices.Contains(known, name) {
+				return fmt.Errorf("%s: unknown key %q%s", at, name, didYouMean(name, known))
+			}
+			flag := f.set.Lookup(name)
+			if flag.Changed {
+				continue // flags win
+			}
+			values, err := scalars(entry.Value)
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", at, name, err)
+			}
+			if _, repeatable := flag.Value.(interface{ GetSlice() []string }); !repeatable && len(values) != 1 {
+				return fmt.Errorf("%s: %s takes one value, not %d", at, name, len(values))
+			}
+			for _, v := range values {
+				if err := flag.Value.Set(v); err != nil {
+					return fmt.Errorf("%s: %s: %w", at, name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func mapping(node ast.Node) ([]*ast.MappingValueNode, error) {
+	switch node := node.(type) {
+	case nil, *ast.CommentGroupNode:
+		return nil, nil
+	case *ast.MappingNode:
+		return node.Values, nil
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{node}, nil
+	}
+	return nil, fmt.Errorf("keys with values are wanted, such as \"max-tokens: 64\"")
+}
+
+// scalars returns the texts of a scalar or of a list of scalars.
+func scalars(node ast.Node) ([]string, error) {
+	items := []ast.Node{node}
+	if list, ok := node.(*ast.SequenceNode); ok {
+		items = list.Values
+	}
+	var texts []string
+	for _, item := range items {
+		scalar, ok := item.(ast.ScalarNode)
+		if !ok || item.Type() == ast.NullType {
+			return nil, fmt.Errorf("a value or a list of values is wanted")
+		}
+		if s, ok := item.(*ast.IntegerNode); ok { // as written: a seed may need all 64 bits
+			texts = append(texts, s.Token.Value)
+			continue
+		}
+		texts = append(texts, fmt.Sprint(scalar.GetValue()))
+	}
+	return texts, nil
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/promptset"
+)
+
+// fakeLen is the longest prompt that the fake engine takes, in tokens.
+const fakeLen = 200
+
+// openFake opens a session whose tokens are bytes and whose completions repeat the prompt. Models are files called *.fake.
+func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error) {
+	if _, err := os.Stat(o.model); err != nil {
+		return nil, fmt.Errorf("model %s: %w", o.model, err)
+	}
+	delay, _ := time.ParseDuration(os.Getenv("QUIRE_FAKE_DELAY"))
+	s := &session{
+		sampler: &fakeEngine{delay: delay, maxSeqs: 4}, model: o.model, fingerprint: "fake", vocab: 257,
+		encode: func(text string, special bool) ([]int32, error) {
+			var ids []int32
+			if special {
+				ids = append(ids, 256)
+			}
+			for _, b := range []byte(text) {
+				ids = append(ids, int32(b))
+			}
+			return ids, nil
+		},
+		close: func() {},
+	}
+	if o.chatTemplate == "none" {
+		s.noTemplate = fmt.Errorf("messages need a chat template, and --chat-template is none")
+	} else {
+		s.render = func(messages []promptset.Message) (string, error) {
+			var b strings.Builder
+			for _, m := range messages {
+				fmt.Fprintf(&b, "<%s>%s", m.Role, m.Content)
+			}
+			return b.String() + "<assistant>", nil
+		}
+	}
+	return s, nil
+}
+
+// fakeEngine echoes. It takes requests in groups of maxSeqs and gives a group's completions in the opposite order.
+type fakeEngine struct {
+	delay   time.Duration // before each completion
+	maxSeqs int
+	stats   engine.Stats
+}
+
+func (f *fakeEngine) Plan() engine.Plan {
+	return engine.Plan{Backend: "fake", Model: "echo", MaxSeqs: f.maxSeqs, MaxModelLen: fakeLen, KV: "paged"}
+}
+func (f *fakeEngine) Stats() engine.Stats { return f.stats }
+func (f *fakeEngine) Close()              {}
+
+func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion, error] {
+	return func(yield func(*engine.Completion, error) bool) {
+		start := time.Now()
+		defer func() { f.stats.WallSeconds = time.Since(start).Seconds() }()
+		next, stop := iter.Pull(requests)
+		defer stop()
+		for more := true; more; {
+			var group []*engine.Completion
+			for len(group) < f.maxSeqs {
+				var r *engine.Request
+				if r, more = next(); !more {
+					break
+				}
+				group = append(group, f.complete(r)...)
+			}
+			for i := len(group) - 1; i >= 0; i-- {
+				select {
+				case <-ctx.Done():
+					yield(nil, ctx.Err())
+					return
+				case <-time.After(f.delay):
+				}
+				if !yield(group[i], nil) {
+					return
+				}
+			}
+			// Told to, it says that it is at work.
+			if mark := os.Getenv("QUIRE_FAKE_MARK"); mark != "" {
+				_ = os.WriteFile(mark, nil, 0o644)
+			}
+		}
+	}
+}
+
+func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
+	f.stats.Requests++
+	f.stats.PromptTokens += len(r.Tokens)
+	f.stats.PrefillTokens += len(r.Tokens)
+	if len(r.Tokens) > fakeLen {
+		return []*engine.Completion{{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens), FinishReason: engine.FinishError,
+			Err: fmt.Errorf("%w: %d tokens, at most %d", engine.ErrPromptTooLong, len(r.Tokens), fakeLen)}}
+	}
+	for g := r.FirstGeneration; g < r.FirstGeneration+r.N; g++ {
+		c := &engine.Completion{Request: r, Generation: g, PromptTokens: len(r.Tokens), FinishReason: engine.FinishStop}
+		text := ""
+		for _, id := range r.Tokens {
+			if id < 256 {
+				text += string([]byte{byte(id)})
+			}
+		}
+		text = fmt.Sprintf("%d:%s (seed %d, t %g)", g, text, r.Sampling.Seed, r.Sampling.Temperature)
+		if len(text) > r.MaxTokens {
+			text, c.FinishReason = text[:r.MaxTokens], engine.FinishLength
+		}
+		for _, b := range []byte(text) {
+			c.Tokens = append(c.Tokens, int32(b))
+			c.Logprobs = append(c.Logprobs, -0.5)
+		}
+		for _, stop := range r.Stop {
+			if i := strings.Index(text, stop); i >= 0 {
+				text, c.FinishReason = text[:i], engine.FinishStop
+			}
+		}
+		c.Text = strings.ToValidUTF8(text, "�")
+		f.stats.GeneratedTokens += len(c.Tokens)
+		all = append(all, c)
+	}
+	return all
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/pflag"
+)
+
+const overview = `sample draws completions of a set of prompts with a large language model: prompts in from Parquet or JSONL files,
+completions out, on XLA (CPU, CUDA, TPU) through PJRT.
+
+Usage:
+  sample SUBCOMMAND [flags]
+
+Subcommands:
+`
+
+const overviewEnd = `
+A first run, on a fresh machine:
+  sample setup all
+  sample run --model smollm2 --input prompts.parquet --output out
+  sample show out
+
+Exit codes:
+  0  all done
+  1  failure: a message on standard error says what and how to mend it
+  2  the command line or a config file is wrong
+  3  partial: the output is whole, but some of its rows carry an error (column "error")
+  4  interrupted: rows that were finished are in the output
+
+Environment:
+  QUIRE_CACHE                       folder of fetched plugins and models and of compiled programs
+  QUIRE_PLUGIN_CPU, _CUDA, _TPU     a PJRT plugin to use instead
+  HTTPS_PROXY, PIP_INDEX_URL, ...   as other tools know them, for sample setup
+
+"sample help SUBCOMMAND" tells more of each.
+`
+
+// printOverview prints the help of the command as a whole.
+func printOverview(w io.Writer) {
+	fmt.Fprint(w, overview)
+	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	for _, sub := range subcommands() {
+		fmt.Fprintf(table, "  %s\t%s\n", sub.name, sub.summary)
+	}
+	fmt.Fprintf(table, "  help\tthis text, or that of a subcommand\n")
+	table.Flush()
+	fmt.Fprint(w, overviewEnd)
+}
+
+// printHelp prints the help of one subcommand.
+func printHelp(w io.Writer, sub *subcommand, f *flags) {
+	usage := []string{"sample", sub.name}
+	if f.set.HasFlags() {
+		usage = append(usage, "[flags]")
+	}
+	if sub.args != "" {
+		usage = append(usage, sub.args)
+	}
+	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", capitalized(sub.summary), strings.Join(usage, " "))
+	if sub.about != "" {
+		fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(sub.about))
+	}
+	width := min(terminalWidth(w), 120)
+	for _, g := range f.groups {
+		fmt.Fprintf(w, "\n%s:\n%s", g.title, alignedUsages(f, g.set, width))
+	}
+	if sub.example != "" {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", indent(strings.TrimSpace(sub.example)))
+	}
+}
+
+// alignedUsages renders a group with its text starting at the column that the widest flag of all groups needs.
+func alignedUsages(f *flags, group *pflag.FlagSet, width int) string {
+	widest := 0
+	f.set.VisitAll(func(flag *pflag.Flag) { widest = max(widest, len(flagHead(flag))) })
+	indent := widest + 3
+	var b strings.Builder
+	group.VisitAll(func(flag *pflag.Flag) {
+		_, text := splitUsage(flag)
+		if d := flag.DefValue; d != "" && d != "0" && d != "false" && d != "[]" {
+			text += fmt.Sprintf(" (default %s)", d)
+		}
+		head := flagHead(flag)
+		for i, line := range wrap(text, max(width-indent, 30)) {
+			if i > 0 {
+				head = ""
+			}
+			fmt.Fprintf(&b, "%-*s%s\n", indent, head, line)
+		}
+	})
+	return b.String()
+}
+
+// splitUsage takes the placeholder of the value, written in backquotes before the text, off a flag's usage.
+func splitUsage(flag *pflag.Flag) (kind, text string) {
+	rest, ok := strings.CutPrefix(flag.Usage, "`")
+	if !ok {
+		return "", flag.Usage
+	}
+	kind, text, _ = strings.Cut(rest, "` ")
+	return kind, text
+}
+
+func flagHead(flag *pflag.Flag) string {
+	kind, _ := splitUsage(flag)
+	head := "      --" + flag.Name
+	if flag.Shorthand != "" {
+		head = "  -" + flag.Shorthand + ", --" + flag.Name
+	}
+	if kind != "" {
+		head += " " + kind
+	}
+	return head
+}
+
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
+func indent(s string) string { return "  " + strings.ReplaceAll(s, "\n", "\n  ") }
+
+func capitalized(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

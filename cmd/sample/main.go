@@ -1,0 +1,160 @@
+// Command sample draws completions of a set of prompts with a large language model and writes them to files.
+//
+// Run "sample help" for the subcommands, "sample help run" for the flags of the main one.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/pflag"
+)
+
+// Exit codes, the same for every subcommand; the help documents them.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitPartial     = 3
+	exitInterrupted = 4
+)
+
+// environment is what a subcommand sees of the world outside.
+type environment struct {
+	stdout, stderr io.Writer
+	// open makes the engine and what belongs to it. Tests put one without a model in its place.
+	open openFunc
+}
+
+// subcommand is one word after "sample".
+type subcommand struct {
+	name    string
+	args    string // what follows the flags in the usage line
+	summary string // one line
+	about   string // paragraphs under the usage line
+	example string
+	// flags defines the flags; run gets what is left of the arguments after they are parsed.
+	flags func(f *flags)
+	run   func(ctx context.Context, env *environment, args []string) error
+}
+
+// exitError is an error with an exit code of its own.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef returns an error about the command line itself.
+func usagef(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+func main() {
+	os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openEngine}))
+}
+
+// sampleMain runs one command line and returns its exit code.
+func sampleMain(args []string, env *environment) int {
+	ctx, stop := interruptible(env.stderr)
+	defer stop()
+	err := dispatch(ctx, env, args)
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(env.stderr, "sample: %v\n", err)
+	var exit *exitError
+	switch {
+	case errors.As(err, &exit):
+		if exit.code == exitUsage {
+			fmt.Fprintln(env.stderr, `Run "sample help" or "sample help SUBCOMMAND" for the usage.`)
+		}
+		return exit.code
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	return exitFailure
+}
+
+func subcommands() []*subcommand {
+	return []*subcommand{newRun(), newShow(), newSetup(), newVersion()}
+}
+
+func dispatch(ctx context.Context, env *environment, args []string) error {
+	if len(args) == 0 {
+		printOverview(env.stderr)
+		return usagef("a subcommand is missing")
+	}
+	name, args := args[0], args[1:]
+	switch name {
+	case "help", "--help", "-h":
+		if len(args) == 0 {
+			printOverview(env.stdout)
+			return nil
+		}
+		sub, err := findSubcommand(args[0])
+		if err != nil {
+			return err
+		}
+		f := newFlags(sub.name)
+		sub.flags(f)
+		printHelp(env.stdout, sub, f)
+		return nil
+	case "--version":
+		name = "version"
+	}
+	sub, err := findSubcommand(name)
+	if err != nil {
+		return err
+	}
+	f := newFlags(sub.name)
+	sub.flags(f)
+	switch err := f.parse(args); {
+	case errors.Is(err, pflag.ErrHelp):
+		printHelp(env.stdout, sub, f)
+		return nil
+	case err != nil:
+		return &exitError{exitUsage, fmt.Errorf("%s: %w", sub.name, err)}
+	}
+	return sub.run(ctx, env, f.set.Args())
+}
+
+func findSubcommand(name string) (*subcommand, error) {
+	var names []string
+	for _, sub := range subcommands() {
+		if sub.name == name {
+			return sub, nil
+		}
+		names = append(names, sub.name)
+	}
+	return nil, usagef("%q is no subcommand%s", name, didYouMean(name, names))
+}
+
+// interruptible returns a context that the first SIGINT or SIGTERM cancels. The second one ends the process at once.
+func interruptible(stderr io.Writer) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if _, ok := <-signals; !ok {
+			return
+		}
+		fmt.Fprintln(stderr, "\nsample: stopping; once more to stop without writing what is finished")
+		cancel()
+		if _, ok := <-signals; ok {
+			os.Exit(exitInterrupted)
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		cancel()
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		// The whole command, but for the model: see fakeSession.
+		"sample": func() {
+			plainEvery = 50 * time.Millisecond
+			os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openFake}))
+		},
+		// The whole command.
+		"real-sample": main,
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			repo, err := filepath.Abs(filepath.Join("..", ".."))
+			if err != nil {
+				return err
+			}
+			env.Setenv("REPO", repo)
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("COLUMNS", "100")
+			env.Setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple") // nothing listens there: no script reaches the network
+			return writeParquetInput(filepath.Join(env.WorkDir, "prompts.parquet"))
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupted": interrupted},
+	})
+}
+
+// exits runs a command and wants an exit code: "exits 3 sample run ...".
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARGUMENT...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	wantCode(ts, ts.Exec(args[1], args[2:]...), want)
+}
+
+func wantCode(ts *testscript.TestScript, err error, want int) {
+	got := 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// interrupted runs a command, interrupts it when the file that is named first appears, and wants exit code 4.
+func interrupted(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: interrupted FILE COMMAND [ARGUMENT...]")
+	}
+	path, err := exec.LookPath(args[1])
+	ts.Check(err)
+	cmd := exec.Command(path, args[2:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = append(os.Environ(), "QUIRE_FAKE_MARK="+ts.MkAbs(args[0]), "QUIRE_FAKE_DELAY=20ms")
+	stdout, err := os.Create(ts.MkAbs("interrupted.out"))
+	ts.Check(err)
+	defer stdout.Close()
+	cmd.Stdout, cmd.Stderr = stdout, stdout
+	ts.Check(cmd.Start())
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			_ = cmd.Process.Kill()
+			ts.Fatalf("%s did not appear", args[0])
+		}
+	}
+	ts.Check(cmd.Process.Signal(os.Interrupt))
+	wantCode(ts, cmd.Wait(), exitInterrupted)
+}
+
+// parquetPrompt is a row of the scripts' Parquet input.
+type parquetPrompt struct {
+	ID        string   `parquet:"id"`
+	Prompt    *string  `parquet:"prompt,optional"`
+	MaxTokens *int32   `parquet:"max_tokens,optional"`
+	Topic     string   `parquet:"topic"`
+	Weight    *float64 `parquet:"weight,optional"`
+}
+
+func writeParquetInput(path string) error {
+	text := func(s string) *string { return &s }
+	three := int32(3)
+	return parquet.WriteFile(path, []parquetPrompt{
+		{ID: "a", Prompt: text("the first prompt"), Topic: "one"},
+		{ID: "b", Prompt: text("the second"), MaxTokens: &three, Topic: "two"},
+		{ID: "c", Prompt: nil, Topic: "none"},
+		{ID: "d", Prompt: text("naïve 文字 🙂"), Topic: "text"},
+	})
+}

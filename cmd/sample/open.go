@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/gobackend"
+
+	"github.com/quire/quire/chat"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/setup"
+	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/xla"
+)
+
+// openEngine opens the model, its tokenizer and chat template, the backend, and the engine on them.
+func openEngine(ctx context.Context, env *environment, o *runOptions) (*session, error) {
+	ref, err := modelRef(ctx, env, o.model)
+	if err != nil {
+		return nil, err
+	}
+	model, err := models.Open(ref)
+	if err != nil {
+		return nil, err
+	}
+	closers := []func(){func() { _ = model.Close() }}
+	closeAll := func() {
+		for _, c := range slices.Backward(closers) {
+			c()
+		}
+	}
+	fail := func(err error) (*session, error) {
+		closeAll()
+		return nil, err
+	}
+	s := &session{model: o.model, fingerprint: model.FingerPrint(), vocab: model.Config.VocabSize, close: closeAll}
+	tok, err := s.openText(o, model)
+	if err != nil {
+		return fail(err)
+	}
+	backend, err := openBackend(ctx, env, o.backend)
+	if err != nil {
+		return fail(err)
+	}
+	closers = append(closers, backend.Finalize)
+	e, err := engine.New(ctx, engine.Config{
+		Model: model, Tokenizer: tok, Backend: backend, MaxSeqs: o.maxSeqs, PageSize: o.pageSize, MaxModelLen: o.maxModelLen,
+		PrefillTokens: o.prefillTokens, MaxRounds: o.maxRounds, KVMemory: o.kvBytes, KV: o.kv, DType: o.weightsType, KVDType: o.kvType,
+		ZeroPages: o.zeroPages, Debug: o.debug, Log: o.logger(env),
+	})
+	if err != nil {
+		return fail(err)
+	}
+	closers = append(closers, e.Close)
+	s.sampler = e
+	return s, nil
+}
+
+// modelRef turns the names of models that setup knows into paths, fetching them if need be; all else is left as it is. A
+// file or folder of such a name comes first.
+func modelRef(ctx context.Context, env *environment, name string) (string, error) {
+	if _, err := os.Stat(name); err == nil || !slices.Contains(setup.Models(), name) {
+		return name, nil
+	}
+	return setup.EnsureModel(ctx, name, fetchProgress(env.stderr))
+}
+
+// openText sets what turns text into tokens. A model without a tokenizer takes prompt_token_ids only.
+func (s *session) openText(o *runOptions, model *models.Checkpoint) (*tokenizer.Tokenizer, error) {
+	source := model.TokenizerSource()
+	if source == "" {
+		noTokenizer := fmt.Errorf("the model %s has no tokenizer: only prompt_token_ids can be run", o.model)
+		s.encode = func(string, bool) ([]int32, error) { return nil, noTokenizer }
+		s.noTemplate = noTokenizer
+		return nil, nil
+	}
+	tok, err := tokenizer.Open(source)
+	if err != nil {
+		return nil, err
+	}
+	s.encode = tok.Encode
+	var template string
+	switch o.chatTemplate {
+	case "none":
+		s.noTemplate = errors.New("messages need a chat template, and --chat-template is none")
+		return tok, nil
+	case "model":
+		if template = model.ChatTemplate(); template == "" {
+			template = tok.ChatTemplate()
+		}
+		if template == "" {
+			s.noTemplate = fmt.Errorf("messages need a chat template, and the model %s has none: give --chat-template FILE", o.model)
+			return tok, nil
+		}
+	default:
+		src, err := os.ReadFile(o.chatTemplate)
+		if err != nil {
+			return nil, fmt.Errorf("--chat-template is neither model nor none nor a file that can be read: %w", err)
+		}
+		template = string(src)
+	}
+	parsed, err := chat.Parse(template)
+	if err != nil {
+		return nil, fmt.Errorf("the chat template of --chat-template %s: %w", o.chatTemplate, err)
+	}
+	special := tok.SpecialIDs()
+	options := chat.Options{AddGenerationPrompt: true, BOS: tok.Token(special.BOS), EOS: tok.Token(special.EOS)}
+	s.render = func(messages []promptset.Message) (string, error) {
+		turns := make([]chat.Message, len(messages))
+		for i, m := range messages {
+			turns[i] = chat.Message{Role: m.Role, Content: m.Content}
+		}
+		return parsed.Render(turns, options)
+	}
+	return tok, nil
+}
+
+// openBackend makes the backend that --backend names, fetching its plugin if need be.
+func openBackend(ctx context.Context, env *environment, name string) (compute.Backend, error) {
+	kind, plugin, err := parseBackend(name)
+	if err != nil {
+		return nil, err
+	}
+	if kind == "go" {
+		return gobackend.New("")
+	}
+	platform := plugin
+	if slices.Contains(setup.Platforms(), plugin) {
+		if plugin, err = setup.EnsurePlugin(ctx, plugin, fetchProgress(env.stderr)); err != nil {
+			return nil, err
+		}
+	} else {
+		platform = ""
+		if plugin, err = filepath.Abs(plugin); err != nil {
+			return nil, err
+		}
+	}
+	cache, err := setup.CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	return xla.New(xla.Options{Plugin: plugin, Platform: platform, CacheDir: filepath.Join(cache, "programs")})
+}
+
+// logger writes the engine's log to standard error under --debug.
+func (o *runOptions) logger(env *environment) *slog.Logger {
+	if !o.debug {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/sampling"
+)
+
+// runOptions are the flags of "sample run", which config files set too.
+type runOptions struct {
+	model, output, format, chatTemplate string
+	inputs                              []string
+	limit                               int64
+	overwrite                           bool
+
+	n, maxTokens int
+	sampling     sampling.Settings
+	stop         []string
+	ignoreEOS    bool
+
+	backend, kv, kvMemory, dtype, kvDType                    string
+	maxSeqs, pageSize, maxModelLen, prefillTokens, maxRounds int
+	zeroPages, debug                                         bool
+
+	config, progress, report string
+
+	// Parsed from the texts above by check.
+	kvBytes             int64
+	weightsType, kvType dtypes.DType
+}
+
+// define defines the flags, with the defaults in o.
+func (o *runOptions) define(f *flags) {
+	o.sampling = sampling.DefaultSettings()
+	f.group("Model", func(s *pflag.FlagSet) {
+		s.StringVarP(&o.model, "model", "m", "", "`MODEL` a Hugging Face folder, a GGUF file, hf://org/name, or smollm2, the demo model, which is fetched if need be")
+		s.StringVar(&o.chatTemplate, "chat-template", "model", "`TEMPLATE` how rows with messages become text: model (the model's own template), none (such rows are errors), or a file with a Jinja template. A prompt is raw text in any case")
+		s.StringVar(&o.dtype, "dtype", "auto", "`TYPE` type of the weights on the device: f32, bf16, f16, or auto, which is f32")
+		s.IntVar(&o.maxModelLen, "max-model-len", 0, "`TOKENS` most tokens of a prompt and its completion together (default: what the model was made for)")
+	})
+	f.group("Input and output", func(s *pflag.FlagSet) {
+		s.StringArrayVarP(&o.inputs, "input", "i", nil, "`FILE` prompts in Parquet or JSONL: a file, a glob or a folder; repeatable, and arguments after the flags are inputs too")
+		s.StringVarP(&o.output, "output", "o", "", "`FOLDER` where the completions go: part-00000.parquet and so on")
+		s.StringVar(&o.format, "format", "parquet", "`FORMAT` format of the output: parquet or jsonl")
+		s.Int64Var(&o.limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
+		s.BoolVar(&o.overwrite, "overwrite", false, "replace the part files of an earlier run in the output folder")
+	})
+	f.group("Sampling (a row's own columns n, max_tokens, temperature, ... come before these)", func(s *pflag.FlagSet) {
+		s.IntVarP(&o.n, "n-generations", "n", 1, "`N` completions of each prompt")
+		s.IntVar(&o.maxTokens, "max-tokens", 256, "`TOKENS` most tokens of a completion")
+		s.Float64VarP(&o.sampling.Temperature, "temperature", "t", o.sampling.Temperature, "`T` divides the logits; 0 takes the likeliest token always")
+		s.IntVar(&o.sampling.TopK, "top-k", o.sampling.TopK, "`K` keeps this many of the likeliest tokens; 0 keeps all")
+		s.Float64Var(&o.sampling.TopP, "top-p", o.sampling.TopP, "`P` keeps the likeliest tokens that have together this probability")
+		s.Float64Var(&o.sampling.MinP, "min-p", o.sampling.MinP, "`P` drops tokens less likely than this times the likeliest one")
+		s.Uint64Var(&o.sampling.Seed, "seed", o.sampling.Seed, "`SEED` seed of the random numbers")
+		s.StringArrayVar(&o.stop, "stop", nil, "`TEXT` ends a completion before this text; repeatable")
+		s.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on past the model's end-of-sequence token, up to max-tokens")
+	})
+	f.group("Engine (0: found from the model and the memory, and shown in the plan)", func(s *pflag.FlagSet) {
+		s.StringVar(&o.backend, "backend", "xla:cpu", "`BACKEND` xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so, or go, which is slow and needs no plugin")
+		s.IntVar(&o.maxSeqs, "max-seqs", 0, "`SLOTS` sequences that decode at once")
+		s.StringVar(&o.kv, "kv", "paged", "`KIND` kind of KV cache: paged, or basic, one row of max-model-len for each slot")
+		s.StringVar(&o.kvMemory, "kv-memory", "", "`BYTES` memory for the KV cache, such as 2GB or 512MiB (default: half of what is free, 4 GiB at most)")
+		s.StringVar(&o.kvDType, "kv-dtype", "auto", "`TYPE` type of keys and values: f32, bf16, f16, or auto, that of the weights")
+		s.IntVar(&o.pageSize, "page-size", 0, "`TOKENS` tokens of a page of the KV cache")
+		s.IntVar(&o.prefillTokens, "prefill-tokens", 0, "`TOKENS` prompt tokens in one step")
+		s.IntVar(&o.maxRounds, "max-rounds", 0, "`STEPS` most steps on the device between two looks of the host")
+		s.BoolVar(&o.zeroPages, "zero-pages", false, "overwrite freed pages with zeros, for tenants that share a process")
+		s.BoolVar(&o.debug, "debug", false, "check the device's tables after every step and log each call; slow")
+	})
+	f.group("Reporting", func(s *pflag.FlagSet) {
+		s.StringVarP(&o.config, "config", "c", "", "`FILE` YAML file with any of these flags as keys; flags on the command line win")
+		s.StringVar(&o.progress, "progress", "auto", "`HOW` progress as bar, plain lines, none, or auto: a bar on a terminal and lines elsewhere")
+		s.StringVar(&o.report, "report", "", "`FILE` write the final report and the plan here as JSON")
+	})
+}
+
+// check validates what does not need the model. Its errors name the flag.
+func (o *runOptions) check() error {
+	switch {
+	case o.model == "":
+		return fmt.Errorf("--model is missing: a folder, a .gguf file, hf://org/name, or smollm2")
+	case len(o.inputs) == 0:
+		return fmt.Errorf("--input is missing: a Parquet or JSONL file with a column prompt, messages or prompt_token_ids")
+	case o.output == "":
+		return fmt.Errorf("--output is missing: a folder for the completions")
+	case o.n < 1 || o.n > maxGenerations:
+		return fmt.Errorf("--n-generations is %d, but must be 1 to %d", o.n, maxGenerations)
+	case o.maxTokens < 1 || o.maxTokens > math.MaxInt32:
+		return fmt.Errorf("--max-tokens is %d, but must be at least 1", o.maxTokens)
+	case o.limit < 0:
+		return fmt.Errorf("--limit is %d, but must be 0 (all rows) or more", o.limit)
+	}
+	if slices.Contains(o.stop, "") {
+		return fmt.Errorf("--stop is empty: it would end every completion at once")
+	}
+	if err := o.sampling.Validate(); err != nil {
+		return fmt.Errorf("--%w", flagError(err))
+	}
+	for _, c := range []struct {
+		flag, value string
+		allowed     []string
+	}{
+		{"format", o.format, []string{"parquet", "jsonl"}},
+		{"kv", o.kv, []string{"paged", "basic"}},
+		{"progress", o.progress, []string{"auto", "bar", "plain", "none"}},
+	} {
+		if !slices.Contains(c.allowed, c.value) {
+			return fmt.Errorf("--%s is %q, but must be %s", c.flag, c.value, strings.Join(c.allowed, " or "))
+		}
+	}
+	for _, c := range []struct {
+		flag  string
+		value int
+	}{{"max-seqs", o.maxSeqs}, {"page-size", o.pageSize}, {"max-model-len", o.maxModelLen}, {"prefill-tokens", o.prefillTokens}, {"max-rounds", o.maxRounds}} {
+		if c.value < 0 {
+			return fmt.Errorf("--%s is %d, but must be 0 (found automatically) or more", c.flag, c.value)
+		}
+	}
+	if o.kvMemory != "" {
+		bytes, err := humanize.ParseBytes(o.kvMemory)
+		if err != nil || bytes == 0 || bytes > math.MaxInt64 {
+			return fmt.Errorf("--kv-memory is %q, but must be a size such as 2GB or 512MiB", o.kvMemory)
+		}
+		o.kvBytes = int64(bytes)
+	}
+	var err error
+	if o.weightsType, err = parseDType("dtype", o.dtype); err != nil {
+		return err
+	}
+	if o.kvType, err = parseDType("kv-dtype", o.kvDType); err != nil {
+		return err
+	}
+	_, _, err = parseBackend(o.backend)
+	return err
+}
+
+// flagError names the flag rather than the column in a range error of package sampling.
+func flagError(err error) error {
+	r, ok := err.(*sampling.RangeError)
+	if !ok {
+		return err
+	}
+	flag := strings.ReplaceAll(r.Field, "_", "-")
+	return &sampling.RangeError{Field: flag, Value: r.Value, Allowed: strings.ReplaceAll(r.Allowed, r.Field, flag)}
+}
+
+// parseDType parses the name of a float type; auto is InvalidDType, which lets the engine choose.
+func parseDType(flag, name string) (dtypes.DType, error) {
+	switch strings.ToLower(name) {
+	case "auto":
+		return dtypes.InvalidDType, nil
+	case "f32", "float32":
+		return dtypes.Float32, nil
+	case "bf16", "bfloat16":
+		return dtypes.BFloat16, nil
+	case "f16", "float16":
+		return dtypes.Float16, nil
+	}
+	return dtypes.InvalidDType, fmt.Errorf("--%s is %q, but must be auto, f32, bf16 or f16", flag, name)
+}
+
+// parseBackend splits --backend into the kind, "xla" or "go", and for xla the platform or the plugin's path.
+func parseBackend(backend string) (kind, plugin string, err error) {
+	kind, plugin, _ = strings.Cut(backend, ":")
+	switch {
+	case backend == "go":
+		return "go", "", nil
+	case backend == "xla":
+		return "xla", "cpu", nil
+	case kind == "xla" && (slices.Contains([]string{"cpu", "cuda", "tpu"}, plugin) || strings.ContainsRune(plugin, '/')):
+		return kind, plugin, nil
+	}
+	return "", "", fmt.Errorf("--backend is %q, but must be xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so or go", backend)
+}

