@@ -1,0 +1,255 @@
+package promptset
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"math/big"
+	"strconv"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// assembler writes the values of one Parquet row as JSON: lists as arrays, structs and maps as objects, dates and times as
+// RFC 3339 text, decimals as text with all their digits, UUIDs as text, JSON as itself, other binary as
+// base64.
+type assembler struct {
+	values []parquet.Value // of the row, by leaf
+	next   []int           // the next value of each leaf
+	end    []int
+}
+
+func (a *assembler) index() {
+	for i, v := range a.values {
+		for len(a.next) <= v.Column() {
+			a.next = append(a.next, i)
+			a.end = append(a.end, i)
+		}
+		a.end[v.Column()] = i + 1
+	}
+}
+
+// column writes a top-level column.
+func (a *assembler) column(b []byte, n *node) []byte {
+	if n.rep == repeated {
+		return a.repeated(b, n, '[', ']', func(b []byte) []byte { return a.present(b, n) })
+	}
+	return a.node(b, n)
+}
+
+// head is the next value of n's first leaf; ok is false past the last.
+func (a *assembler) head(n *node) (v parquet.Value, ok bool) {
+	c := n.column
+	if c >= len(a.next) || a.next[c] >= a.end[c] {
+		return parquet.Value{}, false
+	}
+	return a.values[a.next[c]], true
+}
+
+func (a *assembler) skip(n *node) {
+	for c := n.column; c < n.column+n.leaves && c < len(a.next); c++ {
+		a.next[c]++
+	}
+}
+
+// node writes a value that may be null.
+func (a *assembler) node(b []byte, n *node) []byte {
+	if v, ok := a.head(n); !ok || v.DefinitionLevel() < n.maxDef {
+		a.skip(n)
+		return append(b, "null"...)
+	}
+	return a.present(b, n)
+}
+
+// repeated writes the elements of a repeated node between open and close.
+func (a *assembler) repeated(b []byte, n *node, open, close byte, element func([]byte) []byte) []byte {
+	b = append(b, open)
+	if v, ok := a.head(n); !ok || v.DefinitionLevel() < n.maxDef {
+		a.skip(n)
+		return append(b, close)
+	}
+	for {
+		b = element(b)
+		if v, ok := a.head(n); !ok || v.RepetitionLevel() < n.maxRep {
+			return append(b, close)
+		}
+		b = append(b, ',')
+	}
+}
+
+func (a *assembler) present(b []byte, n *node) []byte {
+	switch {
+	case n.leaf:
+		v, _ := a.head(n)
+		a.skip(n)
+		if n.words && v.Kind() == parquet.ByteArray {
+			return appendText(b, string(v.ByteArray()))
+		}
+		return appendValue(b, v, n.typ)
+	case n.isMap():
+		entry := n.fields[0]
+		return a.repeated(b, entry, '{', '}', func(b []byte) []byte {
+			key := a.node(nil, entry.fields[0])
+			if len(key) == 0 || key[0] != '"' {
+				key = appendText(nil, string(key))
+			}
+			return a.node(append(append(b, key...), ':'), entry.fields[1])
+		})
+	case n.isList():
+		middle, element := n.fields[0], n.element()
+		return a.repeated(b, middle, '[', ']', func(b []byte) []byte {
+			if middle == element {
+				return a.present(b, element)
+			}
+			return a.node(b, element)
+		})
+	}
+	b = append(b, '{')
+	for i, f := range n.fields {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = a.column(append(appendText(b, f.name), ':'), f)
+	}
+	return append(b, '}')
+}
+
+// appendValue writes one value.
+func appendValue(b []byte, v parquet.Value, t parquet.Type) []byte {
+	var logical any
+	if lt := t.LogicalType(); lt != nil {
+		logical = lt.Value
+	}
+	switch l := logical.(type) {
+	case *format.DecimalType:
+		return appendText(b, decimal(v, int(l.Scale)))
+	case *format.DateType:
+		return appendText(b, time.Unix(int64(v.Int32())*24*60*60, 0).UTC().Format(time.DateOnly))
+	case *format.TimestampType:
+		layout := "2006-01-02T15:04:05.999999999"
+		if l.IsAdjustedToUTC {
+			layout += "Z"
+		}
+		return appendText(b, instant(v.Int64(), l.Unit).Format(layout))
+	case *format.TimeType:
+		n := v.Int64()
+		if v.Kind() == parquet.Int32 {
+			n = int64(v.Int32())
+		}
+		return appendText(b, instant(n, l.Unit).Format("15:04:05.999999999"))
+	case *format.UUIDType:
+		h := hex.EncodeToString(v.ByteArray())
+		if len(h) == 32 {
+			h = h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+		}
+		return appendText(b, h)
+	case *format.JsonType:
+		if json.Valid(v.ByteArray()) {
+			return append(b, compactJSON(v.ByteArray())...)
+		}
+	case *format.Float16Type:
+		if raw := v.ByteArray(); len(raw) == 2 {
+			return appendFloat(b, float16(uint16(raw[0])|uint16(raw[1])<<8), 32)
+		}
+	}
+	switch v.Kind() {
+	case parquet.Boolean:
+		return strconv.AppendBool(b, v.Boolean())
+	case parquet.Int32, parquet.Int64:
+		return append(b, numberText(v, t)...)
+	case parquet.Int96:
+		return appendText(b, int96(v.Int96()).Format("2006-01-02T15:04:05.999999999Z"))
+	case parquet.Float:
+		return appendFloat(b, float64(v.Float()), 32)
+	case parquet.Double:
+		return appendFloat(b, v.Double(), 64)
+	}
+	raw := v.ByteArray()
+	if ct := t.ConvertedType(); ct != nil && (*ct == deprecated.UTF8 || *ct == deprecated.Enum || *ct == deprecated.Json) {
+		return appendText(b, string(raw))
+	}
+	return appendText(b, base64.StdEncoding.EncodeToString(raw))
+}
+
+func numberText(v parquet.Value, t parquet.Type) string {
+	if signed, ok := integer(t); ok && !signed {
+		if v.Kind() == parquet.Int32 {
+			return strconv.FormatUint(uint64(v.Uint32()), 10)
+		}
+		return strconv.FormatUint(v.Uint64(), 10)
+	}
+	if v.Kind() == parquet.Int32 {
+		return strconv.FormatInt(int64(v.Int32()), 10)
+	}
+	return strconv.FormatInt(v.Int64(), 10)
+}
+
+func instant(n int64, unit format.TimeUnit) time.Time {
+	switch unit.Value.(type) {
+	case *format.MilliSeconds:
+		return time.UnixMilli(n).UTC()
+	case *format.MicroSeconds:
+		return time.UnixMicro(n).UTC()
+	}
+	return time.Unix(n/1e9, n%1e9).UTC()
+}
+
+// int96 is the old timestamp: nanoseconds of the day, then the Julian day.
+func int96(v deprecated.Int96) time.Time {
+	const unixEpoch = 2440588
+	nanos := int64(uint64(v[0]) | uint64(v[1])<<32)
+	return time.Unix((int64(v[2])-unixEpoch)*24*60*60, nanos).UTC()
+}
+
+// decimal writes a value of the given scale with all its digits.
+func decimal(v parquet.Value, scale int) string {
+	n := new(big.Int)
+	switch v.Kind() {
+	case parquet.Int32:
+		n.SetInt64(int64(v.Int32()))
+	case parquet.Int64:
+		n.SetInt64(v.Int64())
+	default: // two's complement, big endian
+		raw := v.ByteArray()
+		n.SetBytes(raw)
+		if len(raw) > 0 && raw[0] >= 0x80 {
+			n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(raw))))
+		}
+	}
+	sign := ""
+	if n.Sign() < 0 {
+		sign = "-"
+		n.Neg(n)
+	}
+	digits := n.String()
+	if scale <= 0 {
+		return sign + digits
+	}
+	for len(digits) <= scale {
+		digits = "0" + digits
+	}
+	return sign + digits[:len(digits)-scale] + "." + digits[len(digits)-scale:]
+}
+
+// float16 widens an IEEE half.
+func float16(h uint16) float64 {
+	exponent, fraction := int(h>>10&31), float64(h&1023)
+	f := math.Ldexp(1+fraction/1024, exponent-15)
+	switch exponent {
+	case 0:
+		f = math.Ldexp(fraction, -24)
+	case 31:
+		f = math.Inf(1)
+		if fraction != 0 {
+			f = math.NaN()
+		}
+	}
+	if h&0x8000 != 0 {
+		f = -f
+	}
+	return f
+}

@@ -1,0 +1,389 @@
+package promptset
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
+)
+
+// maxLine is the longest line of a JSONL file, in bytes.
+const maxLine = 64 << 20
+
+var errLineTooLong = fmt.Errorf("it is longer than %d MiB; split the row", maxLine>>20)
+
+// member is one key of a JSON object with its value as written.
+type member struct {
+	key string
+	raw json.RawMessage
+}
+
+// lines reads the non-blank lines of a JSONL file.
+type lines struct {
+	buf    *bufio.Reader
+	number int64 // of the last line, from 1
+	line   []byte
+	close  []func() error
+}
+
+func openLines(name string) (*lines, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, &FileError{File: name, What: "cannot open it", Err: errors.Unwrap(err)}
+	}
+	l := &lines{close: []func() error{f.Close}}
+	var r io.Reader = f
+	switch {
+	case strings.HasSuffix(name, ".gz"):
+		z, err := gzip.NewReader(bufio.NewReaderSize(f, 64<<10))
+		if err != nil {
+			l.Close()
+			return nil, &FileError{File: name, What: "not a readable gzip file", Err: err}
+		}
+		r = z
+	case strings.HasSuffix(name, ".zst"):
+		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+		if err != nil {
+			l.Close()
+			return nil, &FileError{File: name, What: "not a readable zstd file", Err: err}
+		}
+		l.close = append(l.close, func() error { z.Close(); return nil })
+		r = z
+	}
+	l.buf = bufio.NewReaderSize(r, 64<<10)
+	if head, _ := l.buf.Peek(3); bytes.Equal(head, []byte("\xef\xbb\xbf")) {
+		l.buf.Discard(3)
+	}
+	return l, nil
+}
+
+func (l *lines) Close() {
+	for _, c := range slices.Backward(l.close) {
+		c()
+	}
+}
+
+// next returns the next line that is not blank, valid until the next call; errLineTooLong leaves the reader after the line.
+func (l *lines) next() ([]byte, error) {
+	for {
+		l.line = l.line[:0]
+		l.number++
+		tooLong := false
+		for {
+			part, err := l.buf.ReadSlice('\n')
+			if len(l.line)+len(part) > maxLine {
+				tooLong = true
+				l.line = l.line[:0]
+			}
+			l.line = append(l.line, part...)
+			if err == bufio.ErrBufferFull {
+				continue
+			}
+			if err == io.EOF && len(l.line) > 0 {
+				err = nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			break
+		}
+		if tooLong {
+			return nil, errLineTooLong
+		}
+		if line := bytes.TrimSpace(l.line); len(line) > 0 {
+			return line, nil
+		}
+	}
+}
+
+// members splits a line into its keys and values. The error says what is wrong with the line and what to do.
+func members(line []byte) ([]member, error) {
+	if !utf8.Valid(line) {
+		return nil, errors.New("the line is not valid UTF-8; re-encode it as UTF-8")
+	}
+	if loneSurrogate(line) {
+		return nil, errors.New(`the line has an unpaired \uD800-\uDFFF escape, which is no character; remove it`)
+	}
+	bad := func(err error) error {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return fmt.Errorf("JSON syntax error near byte %d: %v; write one JSON object a line", syntax.Offset, err)
+		}
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return errors.New("JSON syntax error: the line ends inside the object; write one JSON object a line")
+		}
+		return fmt.Errorf("JSON syntax error: %v; write one JSON object a line", err)
+	}
+	// Checked as a whole first: a decoder accepts some text after an error in it.
+	if !json.Valid(line) {
+		var v any
+		return nil, bad(json.Unmarshal(line, &v))
+	}
+	if line[0] != '{' {
+		return nil, errors.New("the line is not a JSON object; write {\"prompt\": ...}")
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	if _, err := d.Token(); err != nil {
+		return nil, bad(err)
+	}
+	var out []member
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, bad(err)
+		}
+		m := member{key: t.(string)}
+		if err := d.Decode(&m.raw); err != nil {
+			return nil, bad(err)
+		}
+		if slices.ContainsFunc(out, func(o member) bool { return o.key == m.key }) {
+			return nil, fmt.Errorf("the key %q is there twice; keep one", m.key)
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// loneSurrogate says whether JSON text has a \u escape of half a character.
+func loneSurrogate(b []byte) bool {
+	if !bytes.Contains(b, []byte(`\u`)) {
+		return false
+	}
+	escape := func(i int) (rune, bool) {
+		if i+6 > len(b) || b[i] != '\\' || b[i+1] != 'u' {
+			return 0, false
+		}
+		n, err := strconv.ParseUint(string(b[i+2:i+6]), 16, 16)
+		return rune(n), err == nil
+	}
+	for i := 0; i < len(b); i++ {
+		if b[i] != '\\' {
+			continue
+		}
+		if r, ok := escape(i); ok && r >= 0xD800 && r < 0xE000 {
+			if low, ok := escape(i + 6); !ok || r >= 0xDC00 || low < 0xDC00 || low >= 0xE000 {
+				return true
+			}
+			i += 11
+			continue
+		}
+		i++ // the escaped character
+	}
+	return false
+}
+
+// readJSONL gives the rows of a file to yield; base is the job's index of the first, rows their number as found by Open.
+// It returns false when yield did.
+func readJSONL(ctx context.Context, name string, base, rows int64, yield func(*Row) bool) bool {
+	var at int64
+	give := func(line int64, err error, object []member) bool {
+		row := &Row{Index: base + at, File: name, FileRow: at, object: object}
+		var given []string
+		if err != nil {
+			row.fail("%v", err)
+		} else {
+			given = row.decodeJSON()
+		}
+		row.finish(given)
+		var bad *RowError
+		if errors.As(row.Err, &bad) {
+			bad.Line = line
+		}
+		at++
+		return ctx.Err() == nil && yield(row)
+	}
+	l, err := openLines(name)
+	if err == nil {
+		defer l.Close()
+		for at < rows {
+			var line []byte
+			if line, err = l.next(); err == errLineTooLong {
+				if !give(l.number, err, nil) {
+					return false
+				}
+				continue
+			} else if err != nil {
+				break
+			}
+			object, bad := members(line)
+			if !give(l.number, bad, object) {
+				return false
+			}
+		}
+	}
+	for at < rows {
+		var number int64
+		if l != nil {
+			number = l.number
+		}
+		if !give(number, fmt.Errorf("it cannot be read from here on: %w; do not change inputs during a job", err), nil) {
+			return false
+		}
+	}
+	return true
+}
+
+func isNullJSON(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n' }
+
+// decodeJSON sets the row's known fields from its object and returns which prompts are given.
+func (r *Row) decodeJSON() (given []string) {
+	for _, name := range knownNames {
+		i := slices.IndexFunc(r.object, func(m member) bool { return m.key == name })
+		if i < 0 || isNullJSON(r.object[i].raw) {
+			continue
+		}
+		raw := r.object[i].raw
+		if slices.Contains(promptNames, name) {
+			given = append(given, name)
+		}
+		if !r.decodeKnown(name, raw) {
+			r.fail("%s is %s; it must be %s", name, kindJSON(raw), wanted(name))
+		}
+	}
+	return given
+}
+
+// decodeKnown sets one known field; false means that its type is wrong.
+func (r *Row) decodeKnown(name string, raw json.RawMessage) bool {
+	switch name {
+	case "prompt":
+		return json.Unmarshal(raw, &r.Prompt) == nil
+	case "messages":
+		return r.decodeMessages(raw)
+	case "prompt_token_ids":
+		var items []json.RawMessage
+		if json.Unmarshal(raw, &items) != nil {
+			return false
+		}
+		for _, item := range items {
+			v, ok := parseNumber(item)
+			if v, ok = whole(v, ok); !ok || v.big {
+				r.fail("prompt_token_ids[%d] is %s; give a token id", len(r.TokenIDs), item)
+				return true
+			}
+			r.token(v.i)
+		}
+	case "id":
+		if raw[0] == '"' {
+			return json.Unmarshal(raw, &r.ID) == nil
+		}
+		v, ok := parseNumber(raw)
+		if v, ok = whole(v, ok); !ok {
+			return false
+		}
+		r.ID = v.String()
+	case "stop":
+		if raw[0] == '"' {
+			r.Overrides.Stop = make([]string, 1)
+			return json.Unmarshal(raw, &r.Overrides.Stop[0]) == nil
+		}
+		var items []*string
+		if json.Unmarshal(raw, &items) != nil {
+			return false
+		}
+		r.Overrides.Stop = make([]string, len(items))
+		for i, s := range items {
+			if s == nil {
+				r.fail("stop[%d] is null; give text", i)
+				return true
+			}
+			r.Overrides.Stop[i] = *s
+		}
+	case "ignore_eos":
+		return json.Unmarshal(raw, &r.Overrides.IgnoreEOS) == nil
+	default:
+		v, ok := parseNumber(raw)
+		if !ok {
+			return false
+		}
+		r.override(name, v)
+	}
+	return true
+}
+
+func (r *Row) decodeMessages(raw json.RawMessage) bool {
+	var items []map[string]json.RawMessage
+	if json.Unmarshal(raw, &items) != nil {
+		return false
+	}
+	r.Messages = make([]Message, len(items))
+	for i, item := range items {
+		for key, field := range map[string]*string{"role": &r.Messages[i].Role, "content": &r.Messages[i].Content} {
+			v := item[key]
+			if !isNullJSON(v) && json.Unmarshal(v, field) == nil {
+				continue
+			}
+			// Both may be wrong; the role is named, whichever came first.
+			if key == "content" && (isNullJSON(item["role"]) || item["role"][0] != '"') {
+				continue
+			}
+			if isNullJSON(v) {
+				r.fail("messages[%d] has no %s; give it text", i, key)
+			} else {
+				r.fail("messages[%d].%s is %s; it must be text", i, key, kindJSON(v))
+			}
+		}
+	}
+	return true
+}
+
+func whole(v numeric, ok bool) (numeric, bool) {
+	if !ok {
+		return v, false
+	}
+	return v.whole()
+}
+
+// parseNumber reads a JSON number.
+func parseNumber(raw json.RawMessage) (numeric, bool) {
+	s := string(raw)
+	if s == "" || s[0] != '-' && (s[0] < '0' || s[0] > '9') {
+		return numeric{}, false
+	}
+	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return numeric{kind: parquet.Int64, i: i, u: uint64(i)}, true
+	}
+	if u, err := strconv.ParseUint(s, 10, 64); err == nil {
+		return numeric{kind: parquet.Int64, i: math.MaxInt64, u: u, big: true}, true
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	return numeric{kind: parquet.Double, f: f}, err == nil
+}
+
+// kindJSON names the type of a JSON value for an error message.
+func kindJSON(raw json.RawMessage) string {
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "a list " + abbreviate(raw)
+	case '"':
+		return "text " + abbreviate(raw)
+	case 't', 'f':
+		return "the boolean " + string(raw)
+	case 'n':
+		return "null"
+	}
+	return "the number " + abbreviate(raw)
+}
+
+func abbreviate(raw []byte) string {
+	const most = 40
+	if len(raw) <= most {
+		return string(raw)
+	}
+	return strings.ToValidUTF8(string(raw[:most]), "") + "..."
+}

@@ -1,0 +1,326 @@
+package promptset
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// maxKeys bounds the columns that a JSONL file can make.
+const maxKeys = 10_000
+
+// jsonType is what is known of the values of a key so far. Types only widen: null, then one of the others; integer and
+// double make double; anything else that differs makes text holding JSON, which also holds objects and nested lists.
+type jsonType int8
+
+const (
+	jsonNull jsonType = iota
+	jsonBool
+	jsonInt
+	jsonDouble
+	jsonText
+	jsonMessages // list of {role, content}, both text
+	jsonAny
+	jsonList // plus the type of the elements, null to text
+)
+
+func unify(a, b jsonType) jsonType {
+	switch {
+	case a == b || b == jsonNull:
+		return a
+	case a == jsonNull:
+		return b
+	case a >= jsonList && b >= jsonList:
+		if e := unify(a-jsonList, b-jsonList); e <= jsonText {
+			return jsonList + e
+		}
+		return jsonAny
+	case a == jsonList && b == jsonMessages || a == jsonMessages && b == jsonList: // an empty list
+		return jsonMessages
+	case a >= jsonMessages || b >= jsonMessages:
+		return jsonAny
+	case a|b == jsonInt|jsonDouble:
+		return jsonDouble
+	}
+	return jsonAny
+}
+
+func typeOfJSON(raw json.RawMessage) jsonType {
+	switch raw[0] {
+	case 'n':
+		return jsonNull
+	case 't', 'f':
+		return jsonBool
+	case '"':
+		return jsonText
+	case '{':
+		return jsonAny
+	case '[':
+	default:
+		v, ok := parseNumber(raw)
+		switch {
+		case !ok || v.big || v.kind == parquet.Double && !strings.ContainsAny(string(raw), ".eE"):
+			return jsonAny // does not fit 64 bits
+		case v.kind == parquet.Double:
+			return jsonDouble
+		}
+		return jsonInt
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil {
+		return jsonAny
+	}
+	element, allMessages := jsonNull, len(items) > 0
+	for _, item := range items {
+		element = unify(element, typeOfJSON(item))
+		allMessages = allMessages && isMessage(item)
+	}
+	switch {
+	case allMessages:
+		return jsonMessages
+	case element <= jsonText:
+		return jsonList + element
+	}
+	return jsonAny
+}
+
+func isMessage(raw json.RawMessage) bool {
+	if raw[0] != '{' {
+		return false
+	}
+	var m map[string]json.RawMessage
+	if json.Unmarshal(raw, &m) != nil || len(m) != 2 {
+		return false
+	}
+	role, content := m["role"], m["content"]
+	return role != nil && content != nil && role[0] == '"' && content[0] == '"'
+}
+
+func (t jsonType) node(name string) *node {
+	switch t {
+	case jsonBool:
+		return leafNode(name, optional, parquet.BooleanType)
+	case jsonInt:
+		return leafNode(name, optional, parquet.Int64Type)
+	case jsonDouble:
+		return leafNode(name, optional, parquet.DoubleType)
+	case jsonText, jsonList: // of an empty list's elements
+		return leafNode(name, optional, parquet.String().Type())
+	case jsonMessages:
+		return listNode(name, optional, groupNode("", optional, jsonText.node("role"), jsonText.node("content")))
+	case jsonAny:
+		return leafNode(name, optional, parquet.JSON().Type())
+	case jsonNull:
+		return leafNode(name, optional, nullType)
+	}
+	element := t - jsonList
+	if element == jsonNull {
+		element = jsonText
+	}
+	return listNode(name, optional, element.node(""))
+}
+
+// knownNode is the column of a known key, whose type does not depend on its values; values that do not fit are errors of
+// their rows, and null in the output. It is nil for other keys and for messages, which may hold more than role and content.
+func knownNode(name string) *node {
+	switch name {
+	case "prompt", "id":
+		return jsonText.node(name)
+	case "prompt_token_ids":
+		return listNode(name, optional, leafNode("", optional, parquet.Int32Type))
+	case "temperature", "top_p", "min_p":
+		return jsonDouble.node(name)
+	case "n", "max_tokens", "top_k", "generation":
+		return jsonInt.node(name)
+	case "seed":
+		return leafNode(name, optional, parquet.Uint(64).Type())
+	case "stop":
+		return listNode(name, optional, jsonText.node(""))
+	case "ignore_eos":
+		return jsonBool.node(name)
+	}
+	return nil
+}
+
+// scanJSONL reads a file once for its number of rows and its columns.
+func scanJSONL(ctx context.Context, name string) (rows int64, columns []*node, err error) {
+	l, err := openLines(name)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer l.Close()
+	var keys []string
+	types := map[string]jsonType{}
+	for ; ; rows++ {
+		if err := ctx.Err(); err != nil {
+			return 0, nil, err
+		}
+		line, err := l.next()
+		if err == errLineTooLong {
+			continue
+		}
+		if err != nil {
+			if err == io.EOF {
+				break
+			}
+			return 0, nil, &FileError{File: name, What: fmt.Sprintf("cannot read it after line %d", l.number-1), Err: err}
+		}
+		object, err := members(line)
+		if err != nil {
+			continue // the row's error, when it is read
+		}
+		for _, m := range object {
+			t, ok := types[m.key]
+			if !ok {
+				if keys = append(keys, m.key); len(keys) > maxKeys {
+					return 0, nil, &FileError{File: name, What: fmt.Sprintf("more than %d different keys; nest them in one object", maxKeys)}
+				}
+			}
+			if t != jsonAny {
+				t = unify(t, typeOfJSON(m.raw))
+			}
+			types[m.key] = t
+		}
+	}
+	if len(keys) > 0 && !slices.ContainsFunc(promptNames, func(p string) bool { return slices.Contains(keys, p) }) {
+		return 0, nil, &FileError{File: name, What: fmt.Sprintf("no prompt key: its rows need one of %s and have %s", strings.Join(promptNames, ", "), list(keys))}
+	}
+	for _, key := range keys {
+		c := knownNode(key)
+		if c == nil {
+			c = types[key].node(key)
+		}
+		columns = append(columns, c)
+	}
+	number(groupNode("row", required, columns...))
+	return rows, columns, nil
+}
+
+// shredder turns JSON values into the values of Parquet columns.
+type shredder struct {
+	columns [][]parquet.Value // by leaf
+}
+
+// nulls gives every leaf below n one null.
+func (s *shredder) nulls(n *node, rep, def int) {
+	for c := n.column; c < n.column+n.leaves; c++ {
+		s.columns[c] = append(s.columns[c], parquet.NullValue().Level(rep, def, c))
+	}
+}
+
+// put adds a value of n; def is the definition level of what n is in. A value that does not fit n's type is null.
+func (s *shredder) put(n *node, raw json.RawMessage, rep, def int) {
+	switch {
+	case n.rep == repeated:
+		s.items(n, n, raw, rep, def)
+	case n.rep == required:
+		s.present(n, raw, rep, def)
+	case isNullJSON(raw) || !holds(n, raw):
+		s.nulls(n, rep, def)
+	default:
+		s.present(n, raw, rep, def+1)
+	}
+}
+
+// items adds a list, whose repeated node is middle; element is middle itself or what it wraps.
+func (s *shredder) items(middle, element *node, raw json.RawMessage, rep, def int) {
+	var items []json.RawMessage
+	if isNullJSON(raw) || json.Unmarshal(raw, &items) != nil && middle.leaf {
+		items = []json.RawMessage{raw} // one text for a list of it
+	}
+	if isNullJSON(raw) || len(items) == 0 {
+		s.nulls(middle, rep, def)
+		return
+	}
+	for i, item := range items {
+		if i > 0 {
+			rep = middle.maxRep
+		}
+		if middle == element {
+			s.present(element, item, rep, def+1)
+		} else {
+			s.put(element, item, rep, def+1)
+		}
+	}
+}
+
+// present adds a value that is not null, def being n's own level.
+func (s *shredder) present(n *node, raw json.RawMessage, rep, def int) {
+	switch {
+	case n.leaf:
+		v, ok := leafValue(n, raw)
+		if !ok {
+			v = parquet.ZeroValue(n.typ.Kind())
+		}
+		s.columns[n.column] = append(s.columns[n.column], v.Level(rep, def, n.column))
+	case n.isList():
+		if raw[0] == '"' { // one stop text where a list may be
+			raw = slices.Concat(json.RawMessage("["), raw, json.RawMessage("]"))
+		}
+		s.items(n.fields[0], n.element(), raw, rep, def)
+	default:
+		var object map[string]json.RawMessage
+		json.Unmarshal(raw, &object)
+		for _, f := range n.fields {
+			s.put(f, object[f.name], rep, def)
+		}
+	}
+}
+
+// holds says whether a column can hold a JSON value; elements of lists are looked at one by one.
+func holds(n *node, raw json.RawMessage) bool {
+	switch {
+	case n.leaf:
+		_, ok := leafValue(n, raw)
+		return ok
+	case n.isList():
+		return raw[0] == '[' || raw[0] == '"' && n.name == "stop"
+	}
+	return raw[0] == '{'
+}
+
+// leafValue converts a JSON value to one of a leaf's type.
+func leafValue(n *node, raw json.RawMessage) (parquet.Value, bool) {
+	switch n.typ.Kind() {
+	case parquet.Boolean:
+		return parquet.BooleanValue(raw[0] == 't'), raw[0] == 't' || raw[0] == 'f'
+	case parquet.ByteArray:
+		if parquet.EqualTypes(n.typ, parquet.JSON().Type()) {
+			return parquet.ByteArrayValue(compactJSON(raw)), true
+		}
+		var text string
+		err := json.Unmarshal(raw, &text)
+		return parquet.ByteArrayValue([]byte(text)), err == nil
+	}
+	v, ok := parseNumber(raw)
+	if !ok {
+		return parquet.Value{}, false
+	}
+	if k := n.typ.Kind(); k == parquet.Double || k == parquet.Float {
+		f := v.f
+		if v.kind != parquet.Double {
+			f = float64(v.i)
+			if v.big {
+				f = float64(v.u)
+			}
+		}
+		if k == parquet.Float {
+			return parquet.FloatValue(float32(f)), true
+		}
+		return parquet.DoubleValue(f), true
+	}
+	v, ok = v.whole()
+	signed, _ := integer(n.typ)
+	switch {
+	case !ok, v.big && signed, v.i < 0 && !signed:
+		return parquet.Value{}, false
+	case n.typ.Kind() == parquet.Int32:
+		return parquet.Int32Value(int32(v.i)), int64(int32(v.i)) == v.i
+	}
+	return parquet.Int64Value(int64(v.u)), n.typ.Kind() == parquet.Int64
+}

@@ -1,0 +1,418 @@
+package promptset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// parquetFile is an open Parquet file of prompts.
+type parquetFile struct {
+	name  string
+	os    *os.File
+	file  *parquet.File
+	root  *node // its columns, numbered as in the file
+	known map[string]*node
+}
+
+// guard turns a panic of the Parquet library, which a corrupt file can cause, into an error.
+func guard(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("the Parquet library gave up: %v", p)
+	}
+}
+
+// openParquet opens a file and finds its known columns. The caller closes it.
+func openParquet(name string) (pf *parquetFile, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, &FileError{File: name, What: "cannot open it", Err: errors.Unwrap(err)}
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, &FileError{File: name, What: "cannot read it", Err: err}
+	}
+	pf, err = parseParquet(name, f, info.Size())
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	pf.os = f
+	return pf, nil
+}
+
+func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) {
+	file, root, err := openFooter(r, size)
+	if err != nil {
+		return nil, &FileError{File: name, What: "not a readable Parquet file", Err: err}
+	}
+	pf := &parquetFile{name: name, file: file, root: root, known: map[string]*node{}}
+	var names []string
+	for _, c := range root.fields {
+		names = append(names, c.name)
+		if !slices.Contains(knownNames, c.name) || c.isNull() {
+			continue
+		}
+		if !fits(c.name, c) {
+			return nil, &FileError{File: name, What: fmt.Sprintf("column %q is %s; it must be %s", c.name, c.describe(), wanted(c.name))}
+		}
+		pf.known[c.name] = c
+		c.readAsText()
+	}
+	if pf.known["prompt"] == nil && pf.known["messages"] == nil && pf.known["prompt_token_ids"] == nil {
+		return nil, &FileError{File: name, What: fmt.Sprintf("no prompt column: it needs one of %s and has %s", strings.Join(promptNames, ", "), list(names))}
+	}
+	return pf, nil
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "no columns"
+	}
+	return strings.Join(names, ", ")
+}
+
+func openFooter(r io.ReaderAt, size int64) (file *parquet.File, root *node, err error) {
+	defer guard(&err)
+	// The library makes room for a footer of the size the file claims before it looks whether there is one.
+	var tail [8]byte
+	if size < 12 {
+		return nil, nil, fmt.Errorf("%d bytes are too few for one", size)
+	}
+	if _, err := r.ReadAt(tail[:], size-8); err != nil {
+		return nil, nil, err
+	}
+	if n := int64(tail[0]) | int64(tail[1])<<8 | int64(tail[2])<<16 | int64(tail[3])<<24; string(tail[4:]) == "PAR1" && n > size-12 {
+		return nil, nil, fmt.Errorf("its footer claims %d bytes and the file has %d; it is cut off or corrupt", n, size)
+	}
+	file, err = parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(32<<10))
+	if err != nil {
+		return nil, nil, err
+	}
+	var total int64
+	for i, g := range file.RowGroups() {
+		n := g.NumRows()
+		for _, chunk := range g.ColumnChunks() {
+			if n < 0 || chunk.NumValues() < n {
+				return nil, nil, fmt.Errorf("row group %d claims %d rows but a column of it has %d values; it is corrupt", i, n, chunk.NumValues())
+			}
+		}
+		if total += n; total < 0 || total > math.MaxInt64/2 {
+			return nil, nil, errors.New("its row groups claim more rows than there can be; it is corrupt")
+		}
+	}
+	if total != file.NumRows() {
+		return nil, nil, fmt.Errorf("its row groups have %d rows and its footer says %d; it is corrupt", total, file.NumRows())
+	}
+	root = groupNode("row", required)
+	elements := file.Metadata().Schema[1:]
+	for _, c := range file.Root().Columns() {
+		var f *node
+		f, elements = nodeOf(c, elements)
+		root.fields = append(root.fields, f)
+	}
+	number(root)
+	return file, root, nil
+}
+
+// rows gives the rows of the file to yield; base is the job's index of the first. It returns false when yield did.
+func (pf *parquetFile) rows(ctx context.Context, base int64, l *layout, yield func(*Row) bool) bool {
+	var at int64
+	for i, group := range pf.file.RowGroups() {
+		end := at + group.NumRows()
+		r := groupReader{pf: pf, base: base, at: at, end: end, layout: l}
+		err := r.read(ctx, group, yield)
+		if r.stopped {
+			return false
+		}
+		// What could not be read is still there as rows, each with the reason.
+		for at = r.at; at < end; at++ {
+			row := &Row{Index: base + at, File: pf.name, FileRow: at, layout: l}
+			row.fail("row group %d cannot be read from here on: %v; write the file anew", i, err)
+			row.finish(nil)
+			if ctx.Err() != nil || !yield(row) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+type groupReader struct {
+	pf      *parquetFile
+	base    int64
+	at, end int64 // next row of the file, first row of the next group
+	layout  *layout
+	stopped bool
+	columns [][]parquet.Value // of the current row, by leaf
+}
+
+// read gives the rows of a group to yield up to its end or the first error, which it returns.
+func (r *groupReader) read(ctx context.Context, group parquet.RowGroup, yield func(*Row) bool) (err error) {
+	var rows parquet.Rows
+	if rows, err = openRows(group); err != nil {
+		return err
+	}
+	defer rows.Close()
+	r.columns = make([][]parquet.Value, r.pf.root.leaves)
+	buffer := make([]parquet.Row, 16)
+	for r.at < r.end {
+		if ctx.Err() != nil {
+			r.stopped = true
+			return nil
+		}
+		n, err := readRows(rows, buffer)
+		for _, values := range buffer[:n] {
+			if r.at == r.end {
+				break
+			}
+			row, badRow := r.row(values)
+			if badRow != nil {
+				return badRow
+			}
+			r.at++
+			if !yield(row) {
+				r.stopped = true
+				return nil
+			}
+		}
+		switch {
+		case r.at == r.end:
+			return nil
+		case err == io.EOF || n == 0 && err == nil:
+			return errors.New("it ends before its rows do")
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+func openRows(group parquet.RowGroup) (rows parquet.Rows, err error) {
+	defer guard(&err)
+	return group.Rows(), nil
+}
+
+func readRows(rows parquet.Rows, buffer []parquet.Row) (n int, err error) {
+	defer guard(&err)
+	return rows.ReadRows(buffer)
+}
+
+// row makes a Row of one row's values, which it copies.
+func (r *groupReader) row(values parquet.Row) (*Row, error) {
+	row := &Row{Index: r.base + r.at, File: r.pf.name, FileRow: r.at, layout: r.layout, values: compact(values)}
+	clear(r.columns)
+	for i := 0; i < len(row.values); {
+		c := row.values[i].Column()
+		j := i + 1
+		for j < len(row.values) && row.values[j].Column() == c {
+			j++
+		}
+		if c < 0 || c >= len(r.columns) || r.columns[c] != nil {
+			return nil, errors.New("its values are out of order")
+		}
+		r.columns[c] = row.values[i:j:j]
+		i = j
+	}
+	for _, v := range r.columns {
+		if v == nil {
+			return nil, errors.New("a column of it ends early")
+		}
+	}
+	row.finish(r.decode(row))
+	return row, nil
+}
+
+// compact copies the values of a row into memory of their own, so that the row does not hold on to whole pages.
+func compact(row parquet.Row) []parquet.Value {
+	size := 0
+	for _, v := range row {
+		if !v.IsNull() && (v.Kind() == parquet.ByteArray || v.Kind() == parquet.FixedLenByteArray) {
+			size += len(v.ByteArray())
+		}
+	}
+	arena := make([]byte, 0, size)
+	out := make([]parquet.Value, len(row))
+	for i, v := range row {
+		if !v.IsNull() {
+			switch v.Kind() {
+			case parquet.ByteArray, parquet.FixedLenByteArray:
+				start := len(arena)
+				arena = append(arena, v.ByteArray()...)
+				b := arena[start:len(arena):len(arena)]
+				c := parquet.ByteArrayValue(b)
+				if v.Kind() == parquet.FixedLenByteArray {
+					c = parquet.FixedLenByteArrayValue(b)
+				}
+				v = c.Level(v.RepetitionLevel(), v.DefinitionLevel(), v.Column())
+			case parquet.Int96:
+				v = v.Clone()
+			}
+		}
+		out[i] = v
+	}
+	return out
+}
+
+// decode sets the row's known fields and returns which prompts are given.
+func (r *groupReader) decode(row *Row) (given []string) {
+	for _, name := range knownNames {
+		c := r.pf.known[name]
+		if c == nil {
+			continue
+		}
+		first := r.columns[c.column][0]
+		switch name {
+		case "prompt":
+			if !first.IsNull() {
+				row.Prompt = row.text(name, first.ByteArray())
+			}
+		case "messages":
+			r.messages(row, c)
+		case "prompt_token_ids":
+			r.tokens(row, c)
+		case "id":
+			switch {
+			case first.IsNull():
+			case first.Kind() == parquet.ByteArray:
+				row.ID = row.text(name, first.ByteArray())
+			default:
+				row.ID = numberOf(first, c.typ).String()
+			}
+		case "stop":
+			r.stops(row, c)
+		case "ignore_eos":
+			if !first.IsNull() {
+				b := first.Boolean()
+				row.Overrides.IgnoreEOS = &b
+			}
+		default:
+			if !first.IsNull() {
+				row.override(name, numberOf(first, c.typ))
+			}
+		}
+	}
+	for _, name := range promptNames {
+		if c := r.pf.known[name]; c != nil && r.present(c) {
+			given = append(given, name)
+		}
+	}
+	return given
+}
+
+// present says whether a column is not null in the current row. A bare repeated field cannot be null: empty, it is not given.
+func (r *groupReader) present(c *node) bool {
+	return r.columns[c.column][0].DefinitionLevel() >= c.maxDef
+}
+
+func numberOf(v parquet.Value, t parquet.Type) numeric {
+	switch v.Kind() {
+	case parquet.Float:
+		// Through its shortest decimal, so that 0.7 stored in 32 bits is 0.7 and not 0.699999988.
+		f, err := strconv.ParseFloat(strconv.FormatFloat(float64(v.Float()), 'g', -1, 32), 64)
+		if err != nil {
+			f = float64(v.Float())
+		}
+		return numeric{kind: parquet.Double, f: f}
+	case parquet.Double:
+		return numeric{kind: parquet.Double, f: v.Double()}
+	}
+	signed, _ := integer(t)
+	n := numeric{kind: parquet.Int64}
+	switch {
+	case v.Kind() == parquet.Int32 && signed:
+		n.i = int64(v.Int32())
+	case v.Kind() == parquet.Int32:
+		n.i = int64(v.Uint32())
+	default:
+		n.i = v.Int64()
+		n.big = !signed && n.i < 0
+	}
+	n.u = uint64(n.i)
+	return n
+}
+
+// elements calls do with the leaf values of a list column's elements; null says that an element or its leaf is null.
+func (r *groupReader) elements(list, leaf *node, do func(v parquet.Value, null bool)) {
+	rep := list
+	if list.rep != repeated {
+		rep = list.fields[0]
+	}
+	for _, v := range r.columns[leaf.column] {
+		if v.DefinitionLevel() >= rep.maxDef {
+			do(v, v.IsNull())
+		}
+	}
+}
+
+func (r *groupReader) messages(row *Row, c *node) {
+	role, content := messageLeaves(c)
+	roleList, contentList := c, c
+	if e := c.element(); e == nil || e.leaf {
+		roleList, contentList = c.field("role"), c.field("content")
+	}
+	r.elements(roleList, role, func(v parquet.Value, null bool) {
+		m := Message{}
+		if null {
+			row.fail("messages[%d] has no role; use one of %s", len(row.Messages), strings.Join(roles, ", "))
+		} else {
+			m.Role = row.text(fmt.Sprintf("messages[%d].role", len(row.Messages)), v.ByteArray())
+		}
+		row.Messages = append(row.Messages, m)
+	})
+	i := 0
+	r.elements(contentList, content, func(v parquet.Value, null bool) {
+		if null {
+			row.fail("messages[%d] has no content; give it text", i)
+		} else if i < len(row.Messages) {
+			row.Messages[i].Content = row.text(fmt.Sprintf("messages[%d].content", i), v.ByteArray())
+		}
+		i++
+	})
+	if i != len(row.Messages) {
+		row.fail("messages has %d roles and %d contents; give each message both", len(row.Messages), i)
+	}
+}
+
+func (r *groupReader) tokens(row *Row, c *node) {
+	leaf := c.element()
+	i := 0
+	r.elements(c, leaf, func(v parquet.Value, null bool) {
+		if null {
+			row.fail("prompt_token_ids[%d] is null; give a token id", i)
+		} else if n := numberOf(v, leaf.typ); n.big {
+			row.token(math.MaxInt64)
+		} else {
+			row.token(n.i)
+		}
+		i++
+	})
+}
+
+func (r *groupReader) stops(row *Row, c *node) {
+	if c.leaf && c.rep != repeated {
+		if v := r.columns[c.column][0]; !v.IsNull() {
+			row.Overrides.Stop = []string{row.text("stop", v.ByteArray())}
+		}
+		return
+	}
+	if r.present(c) {
+		row.Overrides.Stop = []string{}
+	}
+	r.elements(c, c.element(), func(v parquet.Value, null bool) {
+		if null {
+			row.fail("stop[%d] is null; give text", len(row.Overrides.Stop))
+			return
+		}
+		row.Overrides.Stop = append(row.Overrides.Stop, row.text(fmt.Sprintf("stop[%d]", len(row.Overrides.Stop)), v.ByteArray()))
+	})
+}

@@ -1,0 +1,267 @@
+package promptset
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/zstd"
+)
+
+const (
+	groupRows      = 50_000   // output rows of a row group, at most
+	groupBytes     = 64 << 20 // uncompressed bytes of a row group, about
+	dictionaryByte = 1 << 20  // where a column's dictionary stops to grow
+)
+
+// outputColumns are the columns of the output: those of the input under their names there, then OutputColumns.
+type outputColumns struct {
+	root   *node
+	input  []*node        // the passed-through ones, of root
+	source []string       // their names in the input
+	rename map[string]int // index in input by name there
+	leaf   []int          // output leaf of each leaf of the input schema, -1 for the id's
+	result *node          // the first of OutputColumns
+}
+
+func newOutputColumns(s *Schema) *outputColumns {
+	o := &outputColumns{root: groupNode("completions", required), rename: map[string]int{}}
+	taken := slices.Concat(OutputColumns, s.Columns())
+	for _, f := range s.root.fields {
+		if f.name == "id" {
+			continue
+		}
+		c := f.clone()
+		for slices.Contains(OutputColumns, c.name) || c.name != f.name && slices.Contains(taken, c.name) {
+			c.name = "input_" + c.name
+		}
+		taken = append(taken, c.name)
+		dictionaries(c)
+		o.rename[f.name] = len(o.input)
+		o.input = append(o.input, c)
+		o.source = append(o.source, f.name)
+	}
+	text := parquet.String().Type()
+	results := []*node{
+		leafNode("id", required, text),
+		leafNode("generation", required, parquet.Int32Type),
+		leafNode("text", optional, text),
+		listNode("token_ids", optional, leafNode("", required, parquet.Int32Type)),
+		listNode("logprobs", optional, leafNode("", required, parquet.FloatType)),
+		leafNode("finish_reason", required, text),
+		leafNode("prompt_tokens", required, parquet.Int32Type),
+		leafNode("completion_tokens", required, parquet.Int32Type),
+		leafNode("error", optional, text),
+	}
+	for i := range results {
+		// Texts differ and so do logprobs; the others repeat.
+		if name := OutputColumns[i]; name != "text" && name != "logprobs" {
+			dictionaries(results[i])
+		}
+	}
+	o.result = results[0]
+	o.root.fields = append(slices.Clone(o.input), results...)
+	number(o.root)
+	o.leaf = slices.Repeat([]int{-1}, s.root.leaves)
+	for i, name := range o.source {
+		src := s.root.field(name)
+		for j := range src.leaves {
+			o.leaf[src.column+j] = o.input[i].column + j
+		}
+	}
+	return o
+}
+
+// dictionaries asks for dictionaries below n: an input row's values repeat with each of its completions.
+func dictionaries(n *node) {
+	for _, f := range n.fields {
+		dictionaries(f)
+	}
+	if _, odd := n.typ.(annotated); n.leaf && !odd && n.typ.Kind() != parquet.Boolean && n.typ.Kind() != parquet.Int96 {
+		n.enc = &parquet.RLEDictionary
+	}
+}
+
+// parquetEncoder writes a Parquet part.
+type parquetEncoder struct {
+	columns *outputColumns
+	writer  *parquet.Writer
+	rows    int64 // of the current row group
+	bytes   int64
+	input   [][]parquet.Value // of the current input row, by output leaf; reused
+	row     parquet.Row       // reused
+}
+
+func newParquetEncoder(w io.Writer, columns *outputColumns, meta map[string]string) (e *parquetEncoder, err error) {
+	defer guard(&err)
+	options := []parquet.WriterOption{
+		parquet.NewSchema("completions", columns.root),
+		parquet.Compression(&zstd.Codec{Level: zstd.SpeedDefault, Concurrency: 1}),
+		parquet.CreatedBy("quire", "1", "promptset"),
+		parquet.DictionaryMaxBytes(dictionaryByte),
+		parquet.MaxRowsPerRowGroup(math.MaxInt64),
+	}
+	for k, v := range meta {
+		options = append(options, parquet.KeyValueMetadata(k, v)) // the library sorts them
+	}
+	// Smallest and greatest values help readers to skip pages by number, not by text, and would put whole texts in the footer.
+	var bounds func(n *node, path []string)
+	bounds = func(n *node, path []string) {
+		path = append(slices.Clone(path), n.name)
+		if _, odd := n.typ.(annotated); n.leaf && (odd || n.typ.Kind() == parquet.ByteArray) && n.name != "id" {
+			options = append(options, parquet.SkipPageBounds(path...))
+		}
+		for _, f := range n.fields {
+			bounds(f, path)
+		}
+	}
+	for _, f := range columns.root.fields {
+		bounds(f, nil)
+	}
+	// The deprecated form of the writer: the generic one also builds an encoder of Go values, which we have none of and
+	// which panics for lists in two levels, legal as they are.
+	return &parquetEncoder{columns: columns, writer: parquet.NewWriter(w, options...), input: make([][]parquet.Value, columns.root.leaves)}, nil
+}
+
+func (e *parquetEncoder) add(row *Row, results []Result) (rows, bytes int64, err error) {
+	defer guard(&err)
+	for i := range e.input {
+		e.input[i] = e.input[i][:0]
+	}
+	e.passThrough(row)
+	for i := range results {
+		e.row = e.row[:0]
+		for _, values := range e.input[:e.columns.result.column] {
+			e.row = append(e.row, values...)
+		}
+		e.results(row, &results[i])
+		var size int64
+		for _, v := range e.row {
+			size += valueSize(v)
+		}
+		if _, err := e.writer.WriteRows([]parquet.Row{e.row}); err != nil {
+			return rows, bytes, err
+		}
+		rows++
+		bytes += size
+	}
+	e.rows += rows
+	e.bytes += bytes
+	if e.rows >= groupRows || e.bytes >= groupBytes {
+		e.rows, e.bytes = 0, 0
+		err = e.writer.Flush()
+	}
+	return rows, bytes, err
+}
+
+func (e *parquetEncoder) finish() (err error) {
+	defer guard(&err)
+	return e.writer.Close()
+}
+
+// passThrough sets the input's columns.
+func (e *parquetEncoder) passThrough(row *Row) {
+	switch {
+	case row.object != nil:
+		s := shredder{columns: e.input}
+		for _, m := range row.object {
+			if i, ok := e.columns.rename[m.key]; ok {
+				s.put(e.columns.input[i], m.raw, 0, 0)
+			}
+		}
+	case row.values != nil:
+		for _, v := range row.values {
+			place := &row.layout.leaves[v.Column()]
+			if place.column < 0 {
+				continue
+			}
+			out := e.columns.leaf[place.column]
+			if out < 0 {
+				continue
+			}
+			e.input[out] = append(e.input[out], place.convert(v).Level(v.RepetitionLevel(), int(place.defs[v.DefinitionLevel()]), out))
+		}
+	}
+	for i, values := range e.input[:e.columns.result.column] {
+		if len(values) == 0 {
+			e.input[i] = append(values, parquet.NullValue().Level(0, 0, i))
+		}
+	}
+}
+
+// convert widens a value to the type of the job's column, and mends text that is not UTF-8, which readers may refuse.
+func (p *leafPlace) convert(v parquet.Value) parquet.Value {
+	switch {
+	case v.IsNull():
+	case p.text && !utf8.Valid(v.ByteArray()):
+		return parquet.ByteArrayValue(bytes.ToValidUTF8(v.ByteArray(), []byte("\uFFFD")))
+	case v.Kind() == p.kind:
+	case v.Kind() == parquet.Int32 && p.kind == parquet.Int64:
+		return parquet.Int64Value(int64(v.Int32()))
+	case v.Kind() == parquet.Float && p.kind == parquet.Double:
+		return parquet.DoubleValue(float64(v.Float()))
+	}
+	return v
+}
+
+// results adds the values of one completion to the row.
+func (e *parquetEncoder) results(row *Row, r *Result) {
+	column := e.columns.result.column
+	put := func(v parquet.Value, def int) {
+		e.row = append(e.row, v.Level(0, def, column))
+		column++
+	}
+	text := func(s string) parquet.Value {
+		if !utf8.ValidString(s) {
+			s = string(bytes.ToValidUTF8([]byte(s), []byte("\uFFFD")))
+		}
+		return parquet.ByteArrayValue([]byte(s))
+	}
+	put(text(row.ID), 0)
+	put(parquet.Int32Value(int32(r.Generation)), 0)
+	failed := r.Err != "" && r.Text == "" && len(r.TokenIDs) == 0
+	if failed {
+		put(parquet.NullValue(), 0)
+	} else {
+		put(text(r.Text), 1)
+	}
+	putList(&e.row, column, len(r.TokenIDs), failed, func(i int) parquet.Value { return parquet.Int32Value(r.TokenIDs[i]) })
+	column++
+	putList(&e.row, column, len(r.Logprobs), r.Logprobs == nil, func(i int) parquet.Value { return parquet.FloatValue(r.Logprobs[i]) })
+	column++
+	put(text(r.FinishReason), 0)
+	put(parquet.Int32Value(int32(r.PromptTokens)), 0)
+	put(parquet.Int32Value(int32(r.CompletionTokens)), 0)
+	if r.Err == "" {
+		put(parquet.NullValue(), 0)
+	} else {
+		put(text(r.Err), 1)
+	}
+}
+
+// putList adds a nullable list of n required elements.
+func putList(row *parquet.Row, column, n int, null bool, at func(int) parquet.Value) {
+	switch {
+	case null:
+		*row = append(*row, parquet.NullValue().Level(0, 0, column))
+	case n == 0:
+		*row = append(*row, parquet.NullValue().Level(0, 1, column))
+	}
+	if null {
+		return
+	}
+	for i := range n {
+		*row = append(*row, at(i).Level(min(i, 1), 2, column))
+	}
+}
+
+// valueSize is about how many bytes a value takes in memory and, before compression, in a file.
+func valueSize(v parquet.Value) int64 {
+	if !v.IsNull() && (v.Kind() == parquet.ByteArray || v.Kind() == parquet.FixedLenByteArray) {
+		return 4 + int64(len(v.ByteArray()))
+	}
+	return 8
+}

@@ -1,0 +1,140 @@
+// Package promptset reads the prompts of a batch job from Parquet and JSONL files and writes its completions.
+//
+// # Reading
+//
+// [Open] takes files, globs and folders and looks into every file once; [Reader.Rows] then streams the rows in order with
+// bounded memory. A row's prompt is in one of the columns (keys, in JSONL)
+//
+//   - prompt: text
+//   - messages: a list of {role, content}, both text
+//   - prompt_token_ids: a list of integers
+//
+// and a row may have an id (text or integer) and overrides of the job's settings: n, max_tokens, temperature, top_k, top_p,
+// min_p, seed, generation, stop (text or a list of it) and ignore_eos. Null means not given. Every other column is passed
+// through to the output untouched.
+//
+// A file that cannot be used at all makes [Open] fail: not readable, no prompt column, a column above with a type that can
+// never fit, passed-through columns whose types differ between files. A bad row (no prompt, invalid UTF-8, a JSON syntax
+// error, ...) becomes a [Row] with Err set, and reading goes on.
+//
+// # Writing
+//
+// [Create] starts an output folder of numbered parts with one row a completion: the input's columns, then [OutputColumns].
+// Rows may be added in any order; they are written in the order of the input, so the bytes of the output do not depend on
+// which row finished first. A part appears in the folder when it is whole and on disk, never before.
+package promptset
+
+import (
+	"fmt"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// Kind says in which form a row gives its prompt.
+type Kind int
+
+// The forms of a prompt.
+const (
+	KindNone     Kind = iota // no usable prompt: Row.Err says why
+	KindText                 // Row.Prompt
+	KindMessages             // Row.Messages
+	KindTokens               // Row.TokenIDs
+)
+
+// String returns the name of the input column that gives a prompt of this kind.
+func (k Kind) String() string {
+	switch k {
+	case KindText:
+		return "prompt"
+	case KindMessages:
+		return "messages"
+	case KindTokens:
+		return "prompt_token_ids"
+	}
+	return "none"
+}
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// Overrides are the settings a row gives for itself; nil means that the job's setting holds. Only their types are checked
+// here, not their ranges.
+type Overrides struct {
+	N           *int     // completions of this row
+	MaxTokens   *int     // most tokens of a completion
+	Temperature *float64 //
+	TopK        *int     //
+	TopP        *float64 //
+	MinP        *float64 //
+	Seed        *uint64  // signed columns are taken modulo 2^64
+	Generation  *int     // index of the row's first generation
+	Stop        []string // nil: not given
+	IgnoreEOS   *bool    //
+}
+
+// Row is one prompt. A Row stays valid after the iteration that gave it has gone on.
+type Row struct {
+	Index     int64  // place among all rows of the job, from 0, in the order of the files
+	File      string // the file it comes from
+	FileRow   int64  // place in that file, from 0
+	ID        string // the id column as text, else Index in decimal; ids may repeat
+	Kind      Kind
+	Prompt    string
+	Messages  []Message
+	TokenIDs  []int32
+	Overrides Overrides
+	Err       error // a *RowError when the row cannot be used; its prompt and overrides then mean nothing
+
+	// The row's own columns, for the writer. Parquet rows have values (nil when the row could not be read) and how to place
+	// them; JSONL rows have their keys in order.
+	values []parquet.Value
+	layout *layout
+	object []member
+}
+
+// RowError says what is wrong with one row and what to do about it.
+type RowError struct {
+	File string
+	Row  int64 // from 0
+	Line int64 // in a JSONL file, from 1; 0 in a Parquet file
+	What string
+}
+
+func (e *RowError) Error() string {
+	if e.Line > 0 {
+		return fmt.Sprintf("%s line %d: %s", e.File, e.Line, e.What)
+	}
+	return fmt.Sprintf("%s row %d: %s", e.File, e.Row, e.What)
+}
+
+// FileError says why a whole file cannot be used.
+type FileError struct {
+	File string
+	What string
+	Err  error // cause, may be nil
+}
+
+func (e *FileError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s: %s: %v", e.File, e.What, e.Err)
+	}
+	return fmt.Sprintf("%s: %s", e.File, e.What)
+}
+
+// Unwrap returns the cause.
+func (e *FileError) Unwrap() error { return e.Err }
+
+// Result is one completion of a row.
+type Result struct {
+	Generation       int
+	Text             string
+	TokenIDs         []int32
+	Logprobs         []float32 // of the chosen tokens, natural log; nil when not asked for
+	FinishReason     string    // "stop", "length", "error"
+	PromptTokens     int
+	CompletionTokens int
+	Err              string // empty when the completion is good
+}
