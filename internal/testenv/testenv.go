@@ -23,7 +23,12 @@ var sharedXLA = sync.OnceValues(func() (*xla.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return xla.New(xla.Options{Plugin: plugin, Platform: "cpu"})
+	// Most of a test's time is the compiler's: programs are kept from one run of the tests to the next.
+	cache, err := setup.CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	return xla.New(xla.Options{Plugin: plugin, Platform: "cpu", CacheDir: filepath.Join(cache, "test-executables")})
 })
 
 // XLA returns the serving backend on the CPU plugin, one for all tests of a process. It fails the test if the plugin is not

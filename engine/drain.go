@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quire/quire/tokenizer"
+)
+
+// drainState is a completion as far as it was read from the device. Only the drain touches it.
+type drainState struct {
+	stream     *tokenizer.Stream
+	text       strings.Builder
+	longest    int // bytes of the longest stop string
+	completion Completion
+	ended      bool
+}
+
+func (d *drainState) init(e *Engine, r *Request) {
+	if e.cfg.Tokenizer != nil {
+		d.stream = e.cfg.Tokenizer.NewStream()
+	}
+	for _, s := range r.Stop {
+		d.longest = max(d.longest, len(s))
+	}
+	d.completion = Completion{Request: r, PromptTokens: len(r.Tokens)}
+}
+
+// drawnCall is what a call drew, copied from the device: for each slot, the sequence that held it during the call.
+type drawnCall struct {
+	rows                     []*sequence
+	columns                  int
+	counts, finish, tokens   []int32
+	logprobs, processedProbs []float32
+}
+
+// drain appends what a call drew to its completions and passes on those that ended.
+func (e *Engine) drain(c *drawnCall, emit func(*Completion) bool) bool {
+	for slot, seq := range c.rows {
+		if seq == nil || seq.drain.ended {
+			continue
+		}
+		d := &seq.drain
+		for i := range int(c.counts[slot]) {
+			at := slot*c.columns + i
+			if c.tokens[at] < 0 {
+				break // scores that were not numbers: there is no token
+			}
+			d.completion.Tokens = append(d.completion.Tokens, c.tokens[at])
+			d.completion.Logprobs = append(d.completion.Logprobs, c.logprobs[at])
+			d.completion.ProcessedLogprobs = append(d.completion.ProcessedLogprobs, c.processedProbs[at])
+			if d.stream != nil && d.push(d.stream.Push(c.tokens[at])) {
+				seq.cancelled.Store(true)
+				break
+			}
+		}
+		switch code := c.finish[slot]; {
+		case d.ended:
+		case code == running:
+			continue
+		case code == finishedNaN:
+			d.completion.FinishReason = FinishError
+			d.completion.Err = fmt.Errorf("%w after %d tokens: the weights may not fit the dtype, try --dtype float32", ErrNotANumber, len(d.completion.Tokens))
+		default:
+			d.completion.FinishReason = FinishLength
+			if code == finishedStop {
+				d.completion.FinishReason = FinishStop
+			}
+			if d.stream != nil {
+				d.push(d.stream.Flush())
+			}
+		}
+		d.ended = true
+		d.completion.Generation = seq.generation
+		d.completion.Text = d.text.String()
+		if !emit(&d.completion) {
+			return false
+		}
+	}
+	return true
+}
+
+// push appends text, and says whether a stop string ended the completion.
+func (d *drainState) push(text string) bool {
+	from := max(0, d.text.Len()-d.longest+1)
+	d.text.WriteString(text)
+	if d.longest == 0 || text == "" {
+		return false
+	}
+	all := d.text.String()
+	first := -1
+	for _, stop := range d.completion.Request.Stop {
+		if i := strings.Index(all[from:], stop); stop != "" && i >= 0 && (first < 0 || from+i < first) {
+			first = from + i
+		}
+	}
+	if first < 0 {
+		return false
+	}
+	d.text.Reset()
+	d.text.WriteString(all[:first])
+	d.ended = true
+	d.completion.FinishReason = FinishStop
+	return true
+}

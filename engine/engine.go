@@ -1,0 +1,173 @@
+// Package engine draws completions: requests go in, completions come out as they finish.
+//
+// The engine owns the device state (tables, caches, parameters of the sequences that run) and the programs that advance it. The host
+// admits requests, and reads what was drawn; between two calls of a program the device needs nothing from it, and inside a call,
+// which is many steps long, it has no part.
+//
+// What a completion is depends on the model, the request, its generation and its seed, and not on what else runs: see
+// docs/architecture.md, "Reproducibility".
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/tokenizer"
+)
+
+// Config says what to run on what. Zero values stand for what the engine finds fitting.
+type Config struct {
+	Model *models.Checkpoint
+	// Tokenizer turns tokens into text and is what stop strings need; nil leaves Completion.Text empty.
+	Tokenizer *tokenizer.Tokenizer
+	Backend   compute.Backend
+
+	// MaxSeqs is how many sequences decode at once.
+	MaxSeqs int
+	// PageSize is the tokens a page: a power of two up to 32, or a multiple of 32.
+	PageSize int
+	// MaxModelLen bounds prompt and completion together; by default what the model was trained for.
+	MaxModelLen int
+	// PrefillTokens is how many prompt tokens a step takes.
+	PrefillTokens int
+	// MaxRounds bounds the decode steps of a call.
+	MaxRounds int
+	// KVMemory is the bytes for keys and values; by default half of the memory that is free, 4 GiB at most.
+	KVMemory int64
+	// KV is "paged" or "basic", the contiguous cache that serves as oracle.
+	KV string
+	// DType is of weights and activations, KVDType of the cache: Float32 (default), BFloat16 or Float16.
+	DType, KVDType dtypes.DType
+	// ZeroPages clears pages when they are freed, for tenants who must not share memory. Without it pages are cleared logically.
+	ZeroPages bool
+	// Debug checks every rule of the device state after each step, and logs the free pages.
+	Debug bool
+	Log   *slog.Logger
+}
+
+// Engine runs one model on one backend. Run may be called again after it ended, not at the same time.
+type Engine struct {
+	cfg      Config
+	plan     Plan
+	graphs   *graphs
+	programs map[string]*compiled
+	weights  []compute.Buffer
+	state    []compute.Buffer
+	log      *slog.Logger
+	stats    Stats
+	running  sync.Mutex
+}
+
+// New plans the engine's sizes, compiles its programs and puts the weights on the device.
+func New(ctx context.Context, cfg Config) (*Engine, error) {
+	if cfg.Model == nil || cfg.Backend == nil {
+		return nil, errors.New("engine: Config.Model and Config.Backend are needed")
+	}
+	plan, err := cfg.plan()
+	if err != nil {
+		return nil, fmt.Errorf("planning the engine: %w", err)
+	}
+	weights, _, err := cfg.dtypes()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{cfg: cfg, log: cfg.Log, programs: map[string]*compiled{}}
+	if e.log == nil {
+		e.log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	e.graphs = &graphs{plan: plan, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
+	programs := e.graphs.programs()
+	for _, p := range programs {
+		plan.Programs = append(plan.Programs, p.name)
+	}
+	e.plan = plan
+
+	// Programs compile while the weights are read: neither needs the other.
+	start := time.Now()
+	var wg sync.WaitGroup
+	built := make([]*compiled, len(programs))
+	failures := make([]error, len(programs)+1)
+	for i, p := range programs {
+		wg.Go(func() {
+			built[i], failures[i] = e.graphs.compile(cfg.Backend, weights, p)
+			e.log.Debug("compiled", "program", p.name, "seconds", time.Since(start).Seconds())
+		})
+	}
+	wg.Go(func() { failures[len(programs)] = e.loadWeights(ctx, weights) })
+	wg.Wait()
+	for i, p := range programs {
+		e.programs[p.name] = built[i]
+	}
+	if err := errors.Join(failures...); err != nil {
+		e.Close()
+		return nil, err
+	}
+	e.stats.StartSeconds = time.Since(start).Seconds()
+	return e, e.reset()
+}
+
+// loadWeights puts the model's arrays on the device, one at a time, so that the host holds no second copy of the model.
+func (e *Engine) loadWeights(ctx context.Context, dtype dtypes.DType) error {
+	for _, a := range e.graphs.arrays {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		flat, err := a.Read(e.cfg.Model, dtype)
+		if err != nil {
+			return fmt.Errorf("loading %s: %w", a.Name, err)
+		}
+		buffer, err := e.cfg.Backend.BufferFromFlatData(0, flat, shapes.Make(dtype, a.Shape...))
+		if err != nil {
+			return fmt.Errorf("loading %s: %w", a.Name, err)
+		}
+		for _, source := range a.Sources {
+			e.cfg.Model.Release(source)
+		}
+		e.weights = append(e.weights, buffer)
+	}
+	return nil
+}
+
+// reset makes an empty device state.
+func (e *Engine) reset() error {
+	finalize(e.state)
+	state, err := e.programs["init"].executable.Execute(nil, nil, 0)
+	if err != nil {
+		return fmt.Errorf("making the device state: %w", err)
+	}
+	e.state = state
+	return nil
+}
+
+// Plan returns what the engine settled on.
+func (e *Engine) Plan() Plan { return e.plan }
+
+// Close frees the engine's device memory. The model and the backend stay the caller's.
+func (e *Engine) Close() {
+	finalize(e.state)
+	finalize(e.weights)
+	e.state, e.weights = nil, nil
+	for _, p := range e.programs {
+		if p != nil {
+			p.executable.Finalize()
+		}
+	}
+	e.programs = nil
+}
+
+func finalize(buffers []compute.Buffer) {
+	for _, b := range buffers {
+		_ = b.Finalize()
+	}
+}

@@ -1,0 +1,81 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/sampling"
+)
+
+// newEngine makes an engine for a tiny checkpoint on the serving backend.
+func newEngine(t testing.TB, family string, cfg engine.Config) *engine.Engine {
+	t.Helper()
+	cfg.Model = testenv.Model(t, family)
+	if cfg.Backend == nil {
+		cfg.Backend = testenv.XLA(t)
+	}
+	if cfg.KVMemory == 0 {
+		cfg.KVMemory = 8 << 20
+	}
+	cfg.Debug = true
+	e, err := engine.New(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+// collect runs requests and returns the completions by "id/generation".
+func collect(t testing.TB, e *engine.Engine, requests ...*engine.Request) map[string]*engine.Completion {
+	t.Helper()
+	got := map[string]*engine.Completion{}
+	for c, err := range e.Run(context.Background(), slices.Values(requests)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := fmt.Sprintf("%s/%d", c.Request.ID, c.Generation)
+		if got[key] != nil {
+			t.Fatalf("%s came twice", key)
+		}
+		got[key] = c
+	}
+	return got
+}
+
+func greedy(id string, prompt []int32, tokens int) *engine.Request {
+	return &engine.Request{ID: id, Tokens: prompt, N: 1, MaxTokens: tokens, IgnoreEOS: true, Sampling: sampling.Settings{TopP: 1}}
+}
+
+func sampled(id string, prompt []int32, n, tokens int, seed uint64) *engine.Request {
+	return &engine.Request{ID: id, Tokens: prompt, N: n, MaxTokens: tokens, IgnoreEOS: true,
+		Sampling: sampling.Settings{Temperature: 1, TopP: 1, Seed: seed}}
+}
+
+// Greedy tokens are transformers', for every family, with prompts around the page size and longer than a prefill step.
+func TestGreedyEqualsTransformers(t *testing.T) {
+	for _, family := range testenv.Families(t) {
+		t.Run(family, func(t *testing.T) {
+			var golden testenv.Golden
+			testenv.ReadGolden(t, family, &golden)
+			e := newEngine(t, family, engine.Config{MaxSeqs: 8, PageSize: 8, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8})
+			var requests []*engine.Request
+			for i, c := range golden.Cases {
+				requests = append(requests, greedy(fmt.Sprint(i), c.Prompt, len(c.Tokens)))
+			}
+			got := collect(t, e, requests...)
+			for i, c := range golden.Cases {
+				d := got[fmt.Sprintf("%d/0", i)]
+				if d == nil || d.Err != nil {
+					t.Errorf("prompt %d: %+v", i, d)
+				} else if !slices.Equal(d.Tokens, c.Tokens) {
+					t.Errorf("prompt of %d tokens: got %v, want %v", len(c.Prompt), d.Tokens, c.Tokens)
+				}
+			}
+		})
+	}
+}

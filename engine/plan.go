@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/attention"
+	"github.com/quire/quire/models/llama"
+)
+
+// Plan is what an engine settled on before it took its memory. Sizes are in bytes.
+type Plan struct {
+	Backend         string `json:"backend"`
+	Model           string `json:"model"`
+	Parameters      int64  `json:"parameters"`
+	DType           string `json:"dtype"`
+	KVDType         string `json:"kv_dtype"`
+	KV              string `json:"kv"`
+	WeightBytes     int64  `json:"weight_bytes"`
+	KVBytesPerToken int64  `json:"kv_bytes_per_token"`
+	KVBytes         int64  `json:"kv_bytes"`
+	// MaxSeqs is how many sequences decode at once, the slots; Holders is how many prompts wait beside them for their clones.
+	MaxSeqs       int `json:"max_seqs"`
+	Holders       int `json:"holders"`
+	Pages         int `json:"pages"`
+	PageSize      int `json:"page_size"`
+	PagesPerSeq   int `json:"pages_per_seq"`
+	MaxModelLen   int `json:"max_model_len"`
+	PrefillTokens int `json:"prefill_tokens"`
+	MaxRounds     int `json:"max_rounds"`
+	// Programs are the names of the programs that the engine compiles.
+	Programs []string `json:"programs"`
+
+	slots  int // MaxSeqs rounded up to whole registers of rows; the surplus is never used
+	layout attention.Layout
+}
+
+// String shows the plan as a table.
+func (p Plan) String() string {
+	var b strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-14s "+format+"\n", append([]any{name}, args...)...)
+	}
+	row("backend", "%s", p.Backend)
+	row("model", "%s, %s parameters in %s, %s", p.Model, count(p.Parameters), p.DType, bytesText(p.WeightBytes))
+	row("KV cache", "%s, %s a token (2 x layers x KV heads x head dim x %s), %s in all", p.KV, bytesText(p.KVBytesPerToken), p.KVDType, bytesText(p.KVBytes))
+	if p.layout.Paged {
+		row("pages", "%d of %d tokens: %d tokens of context; up to %d pages a sequence", p.Pages, p.PageSize, p.Pages*p.PageSize, p.PagesPerSeq)
+	}
+	row("sequences", "%d slots, up to %d tokens each; %d waiting prompts", p.MaxSeqs, p.MaxModelLen, p.Holders)
+	row("steps", "prefill %d tokens, decode %d rows, up to %d steps a call", p.PrefillTokens, p.slots, p.MaxRounds)
+	row("programs", "%s", strings.Join(p.Programs, ", "))
+	return b.String()
+}
+
+func (c Config) dtypes() (weights, kv dtypes.DType, err error) {
+	weights, kv = c.DType, c.KVDType
+	if weights == dtypes.InvalidDType {
+		weights = dtypes.Float32
+	}
+	if kv == dtypes.InvalidDType {
+		kv = weights
+	}
+	for _, d := range []dtypes.DType{weights, kv} {
+		if d != dtypes.Float32 && d != dtypes.BFloat16 && d != dtypes.Float16 {
+			return 0, 0, fmt.Errorf("dtype %s is not supported: choose float32, bfloat16 or float16", d)
+		}
+	}
+	return weights, kv, nil
+}
+
+// plan settles the sizes of the engine from the model, the memory and what the config asks for.
+func (c Config) plan() (Plan, error) {
+	model := c.Model.Config
+	weights, kv, err := c.dtypes()
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{
+		Backend: c.Backend.Description(), Model: model.Architecture, DType: weights.String(), KVDType: kv.String(),
+		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens, MaxRounds: c.MaxRounds,
+	}
+	for _, param := range llama.Arrays(model) {
+		p.Parameters += int64(param.Size())
+	}
+	p.WeightBytes = p.Parameters * int64(weights.Size())
+	orDefault(&p.KV, "paged")
+	orDefault(&p.MaxSeqs, defaultMaxSeqs)
+	orDefault(&p.PageSize, defaultPageSize)
+	orDefault(&p.PrefillTokens, defaultPrefillTokens)
+	orDefault(&p.MaxRounds, defaultMaxRounds)
+	orDefault(&p.MaxModelLen, model.MaxPositions)
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"max-seqs", p.MaxSeqs}, {"page-size", p.PageSize}, {"prefill-tokens", p.PrefillTokens}, {"max-rounds", p.MaxRounds}, {"max-model-len", p.MaxModelLen}} {
+		if f.value < 1 {
+			return Plan{}, fmt.Errorf("%s is %d, at least 1 is needed", f.name, f.value)
+		}
+	}
+	switch {
+	case p.MaxModelLen < 2:
+		return Plan{}, fmt.Errorf("max-model-len is %d: there must be room for a prompt and a token, 2 at least", p.MaxModelLen)
+	case p.MaxModelLen > model.MaxPositions:
+		return Plan{}, fmt.Errorf("max-model-len is %d, but the model has %d positions", p.MaxModelLen, model.MaxPositions)
+	case p.PageSize > 32 && p.PageSize%32 != 0 || p.PageSize < 32 && 32%p.PageSize != 0:
+		return Plan{}, fmt.Errorf("page-size is %d: a power of two up to 32, or a multiple of 32, is needed", p.PageSize)
+	}
+	p.slots = ceilDiv(p.MaxSeqs, rowMultiple) * rowMultiple
+	p.PrefillTokens = ceilDiv(p.PrefillTokens, rowMultiple) * rowMultiple
+
+	perLayer := attention.Layout{KVHeads: model.NumKVHeads, HeadDim: model.HeadDim, DType: kv}.BytesPerToken()
+	p.KVBytesPerToken = perLayer * int64(model.NumLayers)
+	budget := c.KVMemory
+	if budget == 0 {
+		if budget, err = p.defaultKVMemory(); err != nil {
+			return Plan{}, err
+		}
+	}
+	switch p.KV {
+	case "paged":
+		p.Holders = max(1, p.MaxSeqs/2)
+		p.PagesPerSeq = ceilDiv(p.MaxModelLen, p.PageSize)
+		page := p.KVBytesPerToken * int64(p.PageSize)
+		// More than every slot at its longest is never used.
+		p.Pages = int(min(budget/page, int64(p.MaxSeqs+p.Holders)*int64(p.PagesPerSeq)))
+		if p.Pages < 1 {
+			return Plan{}, fmt.Errorf("a KV memory of %s does not hold one page of %s: raise kv-memory", bytesText(budget), bytesText(page))
+		}
+		p.KVBytes = int64(p.Pages) * page
+		p.layout = attention.PagedLayout(p.Pages, p.PageSize, model.NumKVHeads, model.HeadDim, kv)
+	case "basic":
+		row := p.KVBytesPerToken * int64(p.MaxModelLen)
+		if need := row * int64(p.slots); need > budget {
+			return Plan{}, fmt.Errorf("kv basic keeps %d rows of %d tokens, %s, and the KV memory is %s: lower max-seqs or max-model-len, raise kv-memory, or use kv paged",
+				p.slots, p.MaxModelLen, bytesText(need), bytesText(budget))
+		}
+		// The sequence table still counts pages, one a slot, so that admission is the same code.
+		p.PageSize, p.PagesPerSeq, p.Pages = p.MaxModelLen, 1, p.slots
+		p.KVBytes = row * int64(p.slots)
+		p.layout = attention.ContiguousLayout(p.slots, p.MaxModelLen, model.NumKVHeads, model.HeadDim, kv)
+	default:
+		return Plan{}, fmt.Errorf("kv is %q: paged or basic is needed", p.KV)
+	}
+	return p, nil
+}
+
+// rows is how many rows the sequence table has: the slots, then the waiting prompts.
+func (p Plan) rows() int { return p.slots + p.Holders }
+
+const (
+	defaultMaxSeqs       = 64
+	defaultPageSize      = 16
+	defaultPrefillTokens = 128
+	defaultMaxRounds     = 16
+	maxDefaultKVMemory   = 4 << 30
+	// rowMultiple is what rows of a matmul are rounded up to: a backend computes the rows that are left over after whole registers in
+	// another order of sums, and then a row's result would depend on where it stands.
+	rowMultiple = 16
+)
+
+// defaultKVMemory is half of the memory that is available beside the weights, within a bound.
+func (p Plan) defaultKVMemory() (int64, error) {
+	free, err := availableMemory()
+	if err != nil {
+		return 0, fmt.Errorf("how much memory is free can't be told, give kv-memory: %w", err)
+	}
+	left := min((free-p.WeightBytes)/2, maxDefaultKVMemory)
+	if left <= 0 {
+		return 0, fmt.Errorf("the weights take %s and %s of memory is available: nothing is left for the KV cache", bytesText(p.WeightBytes), bytesText(free))
+	}
+	return left, nil
+}
+
+// availableMemory reads the host's available memory, which is the device's on CPU.
+func availableMemory() (int64, error) {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var kb int64
+		if n, _ := fmt.Sscanf(s.Text(), "MemAvailable: %d kB", &kb); n == 1 {
+			return kb << 10, nil
+		}
+	}
+	return 0, fmt.Errorf("/proc/meminfo has no MemAvailable")
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func count(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.1f B", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.0f M", float64(n)/1e6)
+	}
+	return fmt.Sprint(n)
+}
+
+func bytesText(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}

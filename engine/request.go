@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/quire/quire/sampling"
+)
+
+// Request asks for completions of one prompt.
+type Request struct {
+	// ID names the request. Together with the seed and the generation it is all that the random numbers of a completion depend on.
+	ID string
+	// Tokens is the prompt, at least one token.
+	Tokens []int32
+	// N is how many completions to draw, numbered FirstGeneration, FirstGeneration+1, ...
+	N, FirstGeneration int
+	// MaxTokens bounds the tokens of a completion. The engine's MaxModelLen bounds prompt and completion together.
+	MaxTokens int
+	// Sampling says how tokens are chosen.
+	Sampling sampling.Settings
+	// Stop ends a completion where its text contains one of these; the text ends before it.
+	Stop []string
+	// StopTokens ends a completion at one of these tokens, as the model's end-of-sequence tokens do.
+	StopTokens []int32
+	// IgnoreEOS goes on past the model's end-of-sequence tokens.
+	IgnoreEOS bool
+	// Tag is the caller's.
+	Tag any
+}
+
+// FinishReason says why a completion ended.
+type FinishReason string
+
+// The reasons, as users of other engines know them.
+const (
+	FinishStop   FinishReason = "stop"   // an end-of-sequence or stop token, or a stop string
+	FinishLength FinishReason = "length" // MaxTokens or MaxModelLen
+	FinishError  FinishReason = "error"  // see Completion.Err
+)
+
+// Completion is one drawn completion.
+type Completion struct {
+	Request    *Request
+	Generation int
+	// Tokens are the tokens drawn, with the stop token that ended them, if one did.
+	Tokens []int32
+	// Text is the text of Tokens without special tokens, up to the stop string; empty without a tokenizer.
+	Text string
+	// Logprobs are of the chosen tokens under the model's own distribution; ProcessedLogprobs under the one that was sampled from,
+	// after temperature and filters. Natural logarithms.
+	Logprobs, ProcessedLogprobs []float32
+	FinishReason                FinishReason
+	PromptTokens                int
+	// Err is why the request could not be run, or did not end well. The job goes on.
+	Err error
+}
+
+// Reasons for which a single request fails, to be told apart by errors.Is.
+var (
+	// ErrEmptyPrompt: there is no token to start from.
+	ErrEmptyPrompt = errors.New("the prompt has no tokens")
+	// ErrPromptTooLong: the prompt leaves no room for a token within the engine's MaxModelLen, or its pages exceed the pool.
+	ErrPromptTooLong = errors.New("the prompt is too long")
+	// ErrInvalidRequest: a parameter is out of its range.
+	ErrInvalidRequest = errors.New("invalid request")
+	// ErrNotANumber: the model's scores were not numbers.
+	ErrNotANumber = errors.New("the model returned scores that are not numbers")
+)
+
+// maxStopTokens is how many stop tokens a slot holds on the device.
+const maxStopTokens = 8
+
+// check says what is wrong with a request before it takes any room.
+func (e *Engine) check(r *Request) error {
+	vocab := int32(e.cfg.Model.Config.VocabSize)
+	switch {
+	case len(r.Tokens) == 0:
+		return ErrEmptyPrompt
+	case len(r.Tokens) >= e.plan.MaxModelLen:
+		return fmt.Errorf("%w: %d tokens, and prompt and completion together may have %d (see --max-model-len)",
+			ErrPromptTooLong, len(r.Tokens), e.plan.MaxModelLen)
+	case r.N < 1:
+		return fmt.Errorf("%w: n is %d, at least 1 is needed", ErrInvalidRequest, r.N)
+	case r.FirstGeneration < 0:
+		return fmt.Errorf("%w: generation is %d, which is negative", ErrInvalidRequest, r.FirstGeneration)
+	case r.MaxTokens < 1:
+		return fmt.Errorf("%w: max_tokens is %d, at least 1 is needed", ErrInvalidRequest, r.MaxTokens)
+	}
+	for i, t := range r.Tokens {
+		if t < 0 || t >= vocab {
+			return fmt.Errorf("%w: token %d of the prompt is %d, the vocabulary has 0 to %d", ErrInvalidRequest, i, t, vocab-1)
+		}
+	}
+	if err := r.Sampling.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidRequest, err)
+	}
+	if n := len(e.stopTokens(r)); n > maxStopTokens {
+		return fmt.Errorf("%w: %d stop tokens with the model's own, at most %d are supported", ErrInvalidRequest, n, maxStopTokens)
+	}
+	if need := e.pagesFor(e.maxLen(r)); need > e.plan.Pages {
+		return fmt.Errorf("%w: prompt and completion need %d pages of the pool's %d (see --kv-memory, or lower max_tokens)",
+			ErrPromptTooLong, need, e.plan.Pages)
+	}
+	return nil
+}
+
+// stopTokens are the tokens that end a completion of r.
+func (e *Engine) stopTokens(r *Request) []int32 {
+	tokens := r.StopTokens
+	if !r.IgnoreEOS {
+		tokens = append(tokens[:len(tokens):len(tokens)], e.cfg.Model.Config.EOS...)
+	}
+	return tokens
+}
+
+// maxLen is the most tokens, prompt and completion, that a completion of r may come to.
+func (e *Engine) maxLen(r *Request) int {
+	return min(len(r.Tokens)+r.MaxTokens, e.plan.MaxModelLen)
+}
+
+// pagesFor is how many pages hold the keys and values of a sequence of maxLen tokens: the last token is drawn, but never fed.
+func (e *Engine) pagesFor(maxLen int) int {
+	return ceilDiv(maxLen-1, e.plan.PageSize)
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
