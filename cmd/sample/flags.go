@@ -57,7 +57,7 @@ func (f *flags) names() []string {
 
 // didYouMean returns "; did you mean X?" for the nearest of the known words, or "" if none is near.
 func didYouMean(word string, known []string) string {
-	best, bestDistance := "", len(word)/2+1
+	best, bestDistance := "", len(word)/2+2
 	for _, k := range known {
 		if d := levenshtein.Distance(word, k, nil); d < bestDistance {
 			best, bestDistance = k, d
