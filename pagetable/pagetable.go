@@ -61,26 +61,50 @@ func (t Table) Take(n *Node, limit int) (after Table, pages, have *Node) {
 // Share adds a reference to each page of pages, int32 [M], as often as it is named; -1 is no page. A reference to a page that is
 // free or does not exist is not added but counted in invalid, an int32 scalar.
 func (t Table) Share(pages *Node) (after Table, invalid *Node) {
-	exists := t.exists(pages)
-	counts := Gather(t.RefCounts, InsertAxes(t.clip(pages), -1))
-	held := LogicalAnd(exists, GreaterThan(counts, ScalarZero(pages.Graph(), dtypes.Int32)))
-	return Table{RefCounts: t.add(t.RefCounts, pages, held)}, countTrue(LogicalAnd(isPage(pages), LogicalNot(held)))
+	return t.ShareAll(t.NewTally().Add(pages))
 }
 
 // Release takes back a reference to each page of pages, int32 [M], as often as it is named; -1 is no page. No count falls below 0:
 // releases beyond it are counted in doubleFree, and ids of pages that do not exist in invalid (int32 scalars).
 func (t Table) Release(pages *Node) (after Table, doubleFree, invalid *Node) {
-	exists := t.exists(pages)
-	released := t.add(ZerosLike(t.RefCounts), pages, exists)
-	zero := ZerosLike(t.RefCounts)
-	after = Table{RefCounts: Max(Sub(t.RefCounts, released), zero)}
-	doubleFree = ReduceAllSum(Max(Sub(released, t.RefCounts), zero))
-	return after, doubleFree, countTrue(LogicalAnd(isPage(pages), LogicalNot(exists)))
+	return t.ReleaseAll(t.NewTally().Add(pages))
 }
 
-// References returns how often each page is named in pages, int32 [M]: int32 [P]. Ids that are no pages of the table do not count.
-func (t Table) References(pages *Node) *Node {
-	return t.add(ZerosLike(t.RefCounts), pages, t.exists(pages))
+// Tally counts how often pages are named, over several lists: to share or release many pages a few at a time, without going through
+// the whole table for each.
+type Tally struct {
+	Counts  *Node // int32 [P].
+	Invalid *Node // int32 scalar: ids other than -1 that are no pages of the table.
+}
+
+// NewTally returns a tally of the table's pages, all zero.
+func (t Table) NewTally() Tally {
+	return Tally{Counts: ZerosLike(t.RefCounts), Invalid: ScalarZero(t.RefCounts.Graph(), dtypes.Int32)}
+}
+
+// Add counts pages, int32 [M]; -1 is no page.
+func (y Tally) Add(pages *Node) Tally {
+	t := Table{RefCounts: y.Counts}
+	exists := t.exists(pages)
+	isPage := NotEqual(pages, Scalar(pages.Graph(), dtypes.Int32, -1))
+	return Tally{
+		Counts:  t.add(y.Counts, pages, exists),
+		Invalid: Add(y.Invalid, ReduceAllSum(ConvertDType(LogicalAnd(isPage, LogicalNot(exists)), dtypes.Int32))),
+	}
+}
+
+// ShareAll is [Table.Share] for what a tally counted.
+func (t Table) ShareAll(y Tally) (after Table, invalid *Node) {
+	zero := ZerosLike(y.Counts)
+	free := t.free()
+	return Table{RefCounts: Add(t.RefCounts, Where(free, zero, y.Counts))},
+		Add(y.Invalid, ReduceAllSum(Where(free, y.Counts, zero)))
+}
+
+// ReleaseAll is [Table.Release] for what a tally counted.
+func (t Table) ReleaseAll(y Tally) (after Table, doubleFree, invalid *Node) {
+	zero := ZerosLike(y.Counts)
+	return Table{RefCounts: Max(Sub(t.RefCounts, y.Counts), zero)}, ReduceAllSum(Max(Sub(y.Counts, t.RefCounts), zero)), y.Invalid
 }
 
 // add returns counts [P] with one added at each page for each element of mask that is set.
@@ -98,10 +122,3 @@ func (t Table) exists(pages *Node) *Node {
 		GreaterOrEqual(pages, ScalarZero(pages.Graph(), dtypes.Int32)),
 		LessThan(pages, Scalar(pages.Graph(), dtypes.Int32, t.NumPages())))
 }
-
-// isPage is where an id is meant to be a page at all: anything but -1.
-func isPage(pages *Node) *Node {
-	return NotEqual(pages, Scalar(pages.Graph(), dtypes.Int32, -1))
-}
-
-func countTrue(mask *Node) *Node { return ReduceAllSum(ConvertDType(mask, dtypes.Int32)) }

@@ -1,5 +1,8 @@
 // Package scan holds the two parallel primitives that the tables are built from: prefix sums, and the positions of the set
 // elements of a mask. Both are made of whole-array operations, with no serial loop, and run on every backend.
+//
+// The forms are chosen to compile to little code too: chains of dependent steps (doubling sums, binary searches) run as fast on
+// XLA:CPU, but take seconds to compile, for the compiler merges the steps and repeats them.
 package scan
 
 import (
@@ -9,93 +12,123 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// blocked is the length from which Sum works in blocks: below it the plain doubling form is the fastest on XLA:CPU.
 const (
-	blocked   = 1024
-	blockSize = 32
+	// flat is the length up to which a vector is summed, or searched, in one piece.
+	flat = 128
+	// group is the length of the pieces of a longer one; also the bits of a word of [Positions].
+	group = 32
 )
 
-// Sum returns the inclusive prefix sums of x, an integer vector [N] with N > 0.
-//
-// It adds x to itself shifted by 1, 2, 4, ... (Hillis and Steele, "Data parallel algorithms", 1986); long vectors are summed in
-// blocks, whose totals are then summed the same way.
+// Sum returns the inclusive prefix sums of x, int32 [N] with N > 0. Long vectors are summed in groups, whose totals are then summed
+// the same way.
 func Sum(x *Node) *Node {
 	n := x.Shape().Dimensions[0]
-	if n <= blocked {
-		return rowSums(x)
+	if n <= flat {
+		return Reshape(rowSums(Reshape(x, 1, n)), n)
 	}
-	blocks := (n + blockSize - 1) / blockSize
-	padded := Pad(x, ScalarZero(x.Graph(), x.DType()), compute.PadAxis{End: blocks*blockSize - n})
-	inner := rowSums(Reshape(padded, blocks, blockSize))
-	totals := Reshape(SliceAxis(inner, 1, AxisElem(blockSize-1)), blocks)
-	before := Sub(Sum(totals), totals)
-	all := Add(inner, BroadcastToDims(InsertAxes(before, 1), blocks, blockSize))
-	return SliceAxis(Reshape(all, blocks*blockSize), 0, AxisRangeFromStart(n))
+	rows := rowSums(groups(x))
+	all := Add(rows, BroadcastToShape(InsertAxes(Before(lastColumn(rows)), 1), rows.Shape()))
+	return SliceAxis(Reshape(all, rows.Shape().Size()), 0, AxisRangeFromStart(n))
 }
 
-// Before returns the exclusive prefix sums of x, an integer vector [N]: element i is the sum of those before it.
+// Before returns the exclusive prefix sums of x, int32 [N]: element i is the sum of those before it.
 func Before(x *Node) *Node { return Sub(Sum(x), x) }
 
-// rowSums is the doubling form along the last axis.
+// rowSums returns the prefix sums of each row of x [R, C], by comparing all pairs of columns.
 func rowSums(x *Node) *Node {
-	axis := x.Rank() - 1
-	zero := ScalarZero(x.Graph(), x.DType())
-	n := x.Shape().Dimensions[axis]
-	for shift := 1; shift < n; shift *= 2 {
-		pads := make([]compute.PadAxis, x.Rank())
-		pads[axis] = compute.PadAxis{Start: shift}
-		x = Add(x, Pad(SliceAxis(x, axis, AxisRangeFromStart(n-shift)), zero, pads...))
+	rows, columns := x.Shape().Dimensions[0], x.Shape().Dimensions[1]
+	square := shapes.Make(dtypes.Int32, rows, columns, columns)
+	g := x.Graph()
+	repeated := BroadcastToShape(InsertAxes(x, 1), square)
+	return ReduceSum(Where(LessOrEqual(Iota(g, square, 2), Iota(g, square, 1)), repeated, ZerosLike(repeated)), 2)
+}
+
+// groups returns x [N], padded with zeros, as rows of a group each.
+func groups(x *Node) *Node {
+	n := x.Shape().Dimensions[0]
+	rows := (n + group - 1) / group
+	if rows*group != n {
+		x = Pad(x, ScalarZero(x.Graph(), x.DType()), compute.PadAxis{End: rows*group - n})
 	}
-	return x
+	return Reshape(x, rows, group)
+}
+
+func lastColumn(x *Node) *Node {
+	return Squeeze(SliceAxis(x, 1, AxisElem(x.Shape().Dimensions[1]-1)), 1)
 }
 
 // Positions returns the indices of the first k set elements of mask bool[N], in order, as int32 [k], and their number in all,
 // int32 scalar. Where there are fewer than k, the rest is N.
-//
-// The mask is read once, into words of 32 bits; the k-th set bit is then found by a binary search over the prefix sums of the
-// words' bit counts and another within the word. So a long mask costs one pass.
 func Positions(mask *Node, k int) (positions, count *Node) {
-	g := mask.Graph()
-	n := mask.Shape().Dimensions[0]
-	words := (n + 31) / 32
-	bits := ConvertDType(mask, dtypes.Int32)
-	if words*32 != n {
-		bits = Pad(bits, ScalarZero(g, dtypes.Int32), compute.PadAxis{End: words*32 - n})
+	if n := mask.Shape().Dimensions[0]; n <= 256 || k > n/8 {
+		return scattered(mask, k)
 	}
-	lanes := Iota(g, shapes.Make(dtypes.Int32, words, 32), 1)
-	word := ReduceSum(BitwiseShiftLeft(Reshape(bits, words, 32), lanes), 1)
-	sums := Sum(BitCount(word))
-	count = Reshape(SliceAxis(sums, 0, AxisElem(words-1)))
-
-	want := Iota(g, shapes.Make(dtypes.Int32, k), 0) // Rank looked for, from 0.
-	// w: number of words whose prefix sum is <= want, that is, the word that holds the bit.
-	w := ZerosLike(want)
-	for step := highestPower(words); step >= 1; step /= 2 {
-		next := AddScalar(w, step)
-		sum := Gather(sums, InsertAxes(MinScalar(AddScalar(next, -1), words-1), -1))
-		w = Where(LogicalAnd(LessOrEqual(next, fill(want, words)), LessOrEqual(sum, want)), next, w)
-	}
-	found := LessThan(w, fill(want, words))
-	at := InsertAxes(MinScalar(w, words-1), -1)
-	value := Gather(word, at)
-	rank := Sub(want, Sub(Gather(sums, at), BitCount(value))) // Rank within the word.
-	bit := ZerosLike(want)
-	for step := 16; step >= 1; step /= 2 {
-		next := AddScalar(bit, step)
-		below := BitCount(BitwiseAnd(value, AddScalar(BitwiseShiftLeft(OnesLike(next), next), -1)))
-		bit = Where(LessOrEqual(below, rank), next, bit)
-	}
-	positions = Where(found, Add(MulScalar(w, 32), bit), fill(want, n))
-	return positions, count
+	return searched(mask, k)
 }
 
-// highestPower returns the largest power of two that is at most n.
-func highestPower(n int) int {
-	p := 1
-	for p*2 <= n {
-		p *= 2
+// scattered is Positions by sending the index of each set element to its rank. Its cost is that of a scatter of N elements.
+func scattered(mask *Node, k int) (positions, count *Node) {
+	g := mask.Graph()
+	n := mask.Shape().Dimensions[0]
+	set := ConvertDType(mask, dtypes.Int32)
+	sums := Sum(set)
+	rank := SubScalar(sums, 1)
+	wanted := LogicalAnd(mask, LessThan(rank, fill(rank, k)))
+	to := Where(wanted, rank, ZerosLike(rank))
+	index := Iota(g, shapes.Make(dtypes.Int32, n), 0)
+	empty := BroadcastToDims(Scalar(g, dtypes.Int32, n), k)
+	positions = ScatterSum(empty, InsertAxes(to, -1), Where(wanted, SubScalar(index, n), ZerosLike(index)), false, false)
+	return positions, Reshape(SliceAxis(sums, 0, AxisElem(n-1)))
+}
+
+// searched is Positions by search: the mask is read once, into words of 32 bits, and each of the k elements looks for its word among
+// the prefix sums of the words' bit counts, then for its bit in the word. Its cost hardly grows with N.
+func searched(mask *Node, k int) (positions, count *Node) {
+	g := mask.Graph()
+	n := mask.Shape().Dimensions[0]
+	bits := groups(ConvertDType(mask, dtypes.Int32))
+	words := ReduceSum(BitwiseShiftLeft(bits, Iota(g, bits.Shape(), 1)), 1)
+	counts := BitCount(words)
+	count = ReduceAllSum(counts)
+
+	want := Iota(g, shapes.Make(dtypes.Int32, k), 0)
+	word, rank := find(counts, want)
+	// The bit is the one that has rank set bits below it: count the prefixes of the word that have no more.
+	lanes := shapes.Make(dtypes.Int32, k, group)
+	value := BroadcastToShape(InsertAxes(gather(words, word), 1), lanes)
+	drop := AddScalar(Neg(Iota(g, lanes, 1)), group-1) // Shifts out all but the lowest lane+1 bits.
+	below := BitCount(BitwiseShiftLeft(value, drop))
+	bit := countTrue(LessOrEqual(below, BroadcastToShape(InsertAxes(rank, 1), lanes)))
+	found := LessThan(want, BroadcastToDims(count, k))
+	return Where(found, Add(MulScalar(word, group), bit), fill(want, n)), count
+}
+
+// find looks for elements by rank: want, int32 [K], is a rank among all elements of buckets that hold counts, int32 [N], each. It
+// returns the bucket and the rank within it; they mean nothing where there are not so many elements.
+func find(counts, want *Node) (bucket, rank *Node) {
+	n, k := counts.Shape().Dimensions[0], want.Shape().Dimensions[0]
+	if n <= flat {
+		sums := Sum(counts)
+		all := shapes.Make(dtypes.Int32, k, n)
+		bucket = countTrue(LessOrEqual(BroadcastToShape(InsertAxes(sums, 0), all), BroadcastToShape(InsertAxes(want, 1), all)))
+		return bucket, Sub(want, gather(Sub(sums, counts), bucket))
 	}
-	return p
+	parts := groups(counts)
+	sums := rowSums(parts)
+	row, rest := find(lastColumn(sums), want)
+	rows := gather(sums, row)
+	column := countTrue(LessOrEqual(rows, BroadcastToShape(InsertAxes(rest, 1), rows.Shape())))
+	bucket = Add(MulScalar(row, group), MinScalar(column, group-1))
+	before := Reshape(Sub(sums, parts), parts.Shape().Size())
+	return bucket, Sub(rest, gather(before, bucket))
+}
+
+// countTrue counts the set elements of each row.
+func countTrue(mask *Node) *Node { return ReduceSum(ConvertDType(mask, dtypes.Int32), 1) }
+
+// gather takes elements, or rows, of x; indices past the end take the last.
+func gather(x, indices *Node) *Node {
+	return Gather(x, InsertAxes(MinScalar(indices, x.Shape().Dimensions[0]-1), -1))
 }
 
 func fill(like *Node, value int) *Node {

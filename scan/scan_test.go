@@ -46,7 +46,7 @@ func TestPositions(t *testing.T) {
 	backend := gobackend.GetBackend()
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, n := range lengths {
-		for _, k := range []int{1, 7, n} {
+		for _, k := range []int{1, 7, (n + 7) / 8, n} {
 			exec, err := NewExec(backend, func(mask *Node) []*Node {
 				positions, count := scan.Positions(mask, k)
 				return []*Node{positions, count}

@@ -62,7 +62,7 @@ func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs
 	given := Min(need, MinScalar(free, limit))
 	grants := Min(Max(Sub(broadcast(given, maxSeqs), offsets), ZerosLike(needs)), needs)
 	lens := Max(oldLens, Min(wanted, MulScalar(Add(held, grants), pageSize)))
-	rows := t.withNewPages(oldRows, held, grants, offsets, taken)
+	rows := t.withNewPages(oldRows, held, grants, offsets, taken, given)
 
 	dst := Where(known, slots, none)
 	t.SeqLens = control.ScatterSet(t.SeqLens, dst, lens)
@@ -115,14 +115,23 @@ func (t Table) pagesFor(lens *Node) *Node {
 	return DivScalar(AddScalar(lens, t.PageSize-1), t.PageSize)
 }
 
-// withNewPages fills places held to held+grants of each row, int32 [B, PP], with taken, int32 [K], from place offsets on.
-func (t Table) withNewPages(rows, held, grants, offsets, taken *Node) *Node {
-	pp := t.PagesPerSeq()
-	place := Iota(rows.Graph(), shapes.Make(dtypes.Int32, rows.Shape().Dimensions...), 1)
-	rank := Sub(place, column(held, pp))
-	isNew := LogicalAnd(GreaterOrEqual(rank, ZerosLike(rank)), LessThan(rank, column(grants, pp)))
-	found := gather(taken, Reshape(Add(rank, column(offsets, pp)), rows.Shape().Size()))
-	return Where(isNew, Reshape(found, rows.Shape().Dimensions...), rows)
+// withNewPages appends grants pages to the held ones of each row, int32 [B, PP]: those of taken, int32 [K], from place offsets on. Only
+// the first given of taken are given away.
+func (t Table) withNewPages(rows, held, grants, offsets, taken, given *Node) *Node {
+	g := rows.Graph()
+	batch, pp := rows.Shape().Dimensions[0], rows.Shape().Dimensions[1]
+	limit := taken.Shape().Dimensions[0]
+	rank := iota32(g, limit)
+	// The row of the k-th page is the first whose grants reach past k.
+	pairs := shapes.Make(dtypes.Int32, limit, batch)
+	ends := BroadcastToShape(InsertAxes(Add(offsets, grants), 0), pairs)
+	row := clip(countRows(LessOrEqual(ends, BroadcastToShape(InsertAxes(rank, 1), pairs))), batch)
+	place := Add(gather(held, row), Sub(rank, gather(offsets, row)))
+	isGiven := LogicalAnd(LessThan(rank, broadcast(given, limit)), LessThan(place, fillLike(place, pp)))
+	to := Add(MulScalar(row, pp), clip(place, pp))
+	// What stands there is -1.
+	change := Where(isGiven, AddScalar(taken, 1), ZerosLike(taken))
+	return Reshape(ScatterSum(Reshape(rows, batch*pp), InsertAxes(to, -1), change, false, false), batch, pp)
 }
 
 // destinations is page*PageSize + place in page for each token, int32 [T], or P*PageSize where it has none.

@@ -46,7 +46,7 @@ func (t Table) Check(in CheckInput) *Node {
 	set := NotEqual(rows, none)
 	outOfRange := LogicalOr(LessThan(rows, none), GreaterOrEqual(rows, fillLike(rows, numPages)))
 
-	held := in.Pages.References(Reshape(rows, slots*pp))
+	held := in.Pages.NewTally().Add(Reshape(rows, slots*pp)).Counts
 	if in.Pins != nil {
 		held = Add(held, in.Pins)
 	}

@@ -54,7 +54,9 @@ func (t Table) Clone(pages pagetable.Table, src, dst, lens *Node) (after Table, 
 	isPartial := LogicalAnd(Equal(place, column(fullPages, pp)), column(copies, pp))
 	empty := full(g, -1, clones, pp)
 	shared := Where(LogicalAnd(isFull, column(done, pp)), sourceRows, empty)
-	pages, invalid := shareRows(pages, shared, done)
+	order := iota32(g, clones)
+	lastDone := ReduceAllMax(Where(done, AddScalar(order, 1), zero))
+	pages, invalid := pages.ShareAll(tallyRows(pages, shared, order, lastDone))
 
 	rows := Where(isPartial, column(fresh, pp), shared)
 	to := Where(done, dst, none)
@@ -68,27 +70,4 @@ func (t Table) Clone(pages pagetable.Table, src, dst, lens *Node) (after Table, 
 	status = status.Then(outOfPages).Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()), Slot: scalar(g, -1)}.
 		when(GreaterThan(invalid, scalar(g, 0))))
 	return t, pages, srcPages, dstPages, status
-}
-
-// sharing is the state of shareRows' loop.
-type sharing struct {
-	Row     *Node
-	Pages   pagetable.Table
-	Invalid *Node
-}
-
-// shareRows adds the references of rows, int32 [C, PP], a few rows at a time up to the last for which live holds.
-func shareRows(pages pagetable.Table, rows, live *Node) (pagetable.Table, *Node) {
-	g := rows.Graph()
-	clones := rows.Shape().Dimensions[0]
-	order := iota32(g, clones)
-	count := ReduceAllMax(Where(live, AddScalar(order, 1), ZerosLike(order)))
-	done := control.While(sharing{Row: scalar(g, 0), Pages: pages, Invalid: scalar(g, 0)},
-		func(s sharing) *Node { return LessThan(s.Row, count) },
-		func(s sharing) sharing {
-			chunk := nextRows(rows, order, count, s.Row)
-			after, invalid := s.Pages.Share(chunk)
-			return sharing{Row: AddScalar(s.Row, chunkRows(rows)), Pages: after, Invalid: Add(s.Invalid, invalid)}
-		})
-	return done.Pages, done.Invalid
 }

@@ -81,15 +81,7 @@ func (t Table) OpenFree(n *Node, limit int) (after Table, slots *Node, status St
 func (t Table) Release(pages pagetable.Table, mask *Node) (Table, pagetable.Table, Status) {
 	g := mask.Graph()
 	order, count := scan.Positions(LogicalAnd(mask, t.Used), t.NumSlots())
-	released := control.While(releasing{Row: scalar(g, 0), Pages: pages, DoubleFree: scalar(g, 0), Invalid: scalar(g, 0)},
-		func(s releasing) *Node { return LessThan(s.Row, count) },
-		func(s releasing) releasing {
-			after, doubleFree, invalid := s.Pages.Release(nextRows(t.PageIndices, order, count, s.Row))
-			return releasing{
-				Row: AddScalar(s.Row, chunkRows(t.PageIndices)), Pages: after,
-				DoubleFree: Add(s.DoubleFree, doubleFree), Invalid: Add(s.Invalid, invalid),
-			}
-		})
+	pages, doubleFree, invalid := pages.ReleaseAll(tallyRows(pages, t.PageIndices, order, count))
 	none := full(g, -1, t.NumSlots())
 	sourceGone := LogicalAnd(GreaterOrEqual(t.CloneSources, ZerosLike(none)), gatherMask(mask, t.CloneSources))
 	t.CloneSources = Where(LogicalOr(mask, sourceGone), none, t.CloneSources)
@@ -98,18 +90,26 @@ func (t Table) Release(pages pagetable.Table, mask *Node) (Table, pagetable.Tabl
 	t.PageIndices = Where(BroadcastToShape(InsertAxes(mask, 1), shapes.Make(dtypes.Bool, t.PageIndices.Shape().Dimensions...)),
 		full(g, -1, t.NumSlots(), t.PagesPerSeq()), t.PageIndices)
 
-	zero := scalar(g, 0)
-	status := Status{Code: scalar(g, CodeDoubleFree), Need: released.DoubleFree, Have: zero, Slot: scalar(g, -1)}.when(GreaterThan(released.DoubleFree, zero))
-	return t, released.Pages, status.Then(
-		Status{Code: scalar(g, CodeInvalidPage), Need: released.Invalid, Have: scalar(g, pages.NumPages()), Slot: scalar(g, -1)}.when(GreaterThan(released.Invalid, zero)))
+	zero, anywhere := scalar(g, 0), scalar(g, -1)
+	status := Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: zero, Slot: anywhere}.when(GreaterThan(doubleFree, zero)).
+		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()), Slot: anywhere}.when(GreaterThan(invalid, zero)))
+	return t, pages, status
 }
 
-// releasing is the state of Release's loop. The loop runs once for a few rows at a time, so its cost follows the sequences that end,
-// which are few in most steps, and not the size of the table.
-type releasing struct {
-	Row                 *Node // int32 scalar: rows done.
-	Pages               pagetable.Table
-	DoubleFree, Invalid *Node
+// tallying is the state of tallyRows' loop.
+type tallying struct {
+	Row   *Node // int32 scalar: rows done.
+	Tally pagetable.Tally
+}
+
+// tallyRows counts the pages of some rows of matrix, int32 [M, PP]: of the first count that order, int32 [M], names. It loops over a few
+// rows at a time, so its cost follows the sequences that begin or end, which are few in most steps, and not the size of the table.
+func tallyRows(pages pagetable.Table, matrix, order, count *Node) pagetable.Tally {
+	return control.While(tallying{Row: scalar(matrix.Graph(), 0), Tally: pages.NewTally()},
+		func(s tallying) *Node { return LessThan(s.Row, count) },
+		func(s tallying) tallying {
+			return tallying{Row: AddScalar(s.Row, chunkRows(matrix)), Tally: s.Tally.Add(nextRows(matrix, order, count, s.Row))}
+		}).Tally
 }
 
 // chunkRows is the number of rows of matrix [M, PP] whose pages are handled in one go.

@@ -65,7 +65,7 @@ func (q Queue) Enqueue(tokens, slots, pos, valid *Node) (after Queue, dropped *N
 	from, count := scan.Positions(valid, n)
 	added := Min(count, subFrom(capacity, q.NumQueued))
 
-	place := Iota(g, shapes.Make(dtypes.Int32, capacity), 0)
+	place := iota32(g, capacity)
 	rank := Sub(place, q.NumQueued)
 	isNew := LogicalAnd(GreaterOrEqual(rank, ScalarZero(g, dtypes.Int32)), LessThan(rank, added))
 	source := InsertAxes(clip(Gather(from, InsertAxes(clip(rank, n), -1)), n), -1)
@@ -86,14 +86,14 @@ func (q Queue) PackNext(limit int) (after Queue, packed Packed) {
 	taken := Min(q.NumQueued, Scalar(g, dtypes.Int32, limit))
 	rest := Sub(q.NumQueued, taken)
 
-	place := Iota(g, shapes.Make(dtypes.Int32, capacity), 0)
+	place := iota32(g, capacity)
 	source := InsertAxes(clip(Add(place, taken), capacity), -1)
 	stays := LessThan(place, rest)
 	none := fill(g, capacity, -1)
 	shift := func(x *Node) *Node { return Where(stays, Gather(x, source), none) }
 	after = Queue{Tokens: shift(q.Tokens), SlotIDs: shift(q.SlotIDs), PosIDs: shift(q.PosIDs), NumQueued: rest}
 
-	inPack := LessThan(Iota(g, shapes.Make(dtypes.Int32, limit), 0), taken)
+	inPack := LessThan(iota32(g, limit), taken)
 	last := fill(g, limit, dtypes.Int32.HighestValue().(int32))
 	padding := fill(g, limit, -1)
 	// Padding sorts last, and gets its -1 after the sort.
@@ -129,24 +129,31 @@ func sortTokens(slots, pos, tokens *Node) []*Node {
 func (q Queue) PurgeSlots(mask *Node) Queue {
 	g := mask.Graph()
 	capacity, slots := q.Capacity(), mask.Shape().Dimensions[0]
-	place := Iota(g, shapes.Make(dtypes.Int32, capacity), 0)
-	queued := LessThan(place, q.NumQueued)
-	marked := Gather(ConvertDType(mask, dtypes.Int32), InsertAxes(clip(q.SlotIDs, slots), -1))
-	inTable := LogicalAnd(GreaterOrEqual(q.SlotIDs, ScalarZero(g, dtypes.Int32)), LessThan(q.SlotIDs, Scalar(g, dtypes.Int32, slots)))
-	purged := LogicalAnd(queued, LogicalAnd(inTable, GreaterThan(marked, ScalarZero(g, dtypes.Int32))))
-	// Most steps purge nothing, and then this loop runs no time; else once. (A branch would say it better, but the Go backend's frees what
-	// a branch returns unchanged.)
+	marks := ConvertDType(mask, dtypes.Int32)
+	place := iota32(g, capacity)
+	// What to remove is found again in the loop: what does not depend on the loop's state the compiler moves before it.
+	split := func(q Queue) (purged, kept *Node) {
+		queued := LessThan(place, BroadcastToDims(q.NumQueued, capacity))
+		inTable := LogicalAnd(GreaterOrEqual(q.SlotIDs, ZerosLike(q.SlotIDs)), LessThan(q.SlotIDs, fill(g, capacity, int32(slots))))
+		marked := GreaterThan(Gather(marks, InsertAxes(clip(q.SlotIDs, slots), -1)), ZerosLike(q.SlotIDs))
+		purged = LogicalAnd(queued, LogicalAnd(inTable, marked))
+		return purged, LogicalAnd(queued, LogicalNot(purged))
+	}
+	// Most steps purge nothing, and then this loop runs no time; else once. (A branch would say it better, but at compute v0.1.3 the Go
+	// backend frees what a branch captures twice.)
+	purged, _ := split(q)
 	return control.While(purging{Queue: q, Pending: ReduceLogicalOr(purged)},
 		func(p purging) *Node { return p.Pending },
 		func(p purging) purging {
-			from, kept := scan.Positions(LogicalAnd(queued, LogicalNot(purged)), capacity)
+			_, kept := split(p.Queue)
+			from, count := scan.Positions(kept, capacity)
 			source := InsertAxes(clip(from, capacity), -1)
-			stays := LessThan(place, kept)
-			none := fill(g, capacity, -1)
-			compact := func(x *Node) *Node { return Where(stays, Gather(x, source), none) }
-			q := p.Queue
+			stays := LessThan(place, BroadcastToDims(count, capacity))
+			compact := func(x *Node) *Node { return Where(stays, Gather(x, source), fill(g, capacity, -1)) }
 			return purging{
-				Queue:   Queue{Tokens: compact(q.Tokens), SlotIDs: compact(q.SlotIDs), PosIDs: compact(q.PosIDs), NumQueued: kept},
+				Queue: Queue{
+					Tokens: compact(p.Queue.Tokens), SlotIDs: compact(p.Queue.SlotIDs), PosIDs: compact(p.Queue.PosIDs), NumQueued: count,
+				},
 				Pending: LogicalNot(p.Pending),
 			}
 		}).Queue
@@ -156,6 +163,8 @@ type purging struct {
 	Queue   Queue
 	Pending *Node // Bool scalar.
 }
+
+func iota32(g *Graph, n int) *Node { return Iota(g, shapes.Make(dtypes.Int32, n), 0) }
 
 // subFrom returns the constant minus x.
 func subFrom(constant int, x *Node) *Node { return Sub(Scalar(x.Graph(), x.DType(), constant), x) }
