@@ -1,0 +1,148 @@
+package promptset
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// write makes a file in a folder of its own and returns its path.
+func write(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func open(t testing.TB, paths ...string) *Reader {
+	t.Helper()
+	r, err := Open(context.Background(), paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// rows reads everything and checks what holds for any input.
+func rows(t testing.TB, r *Reader) []*Row {
+	t.Helper()
+	var out []*Row
+	for row := range r.Rows(context.Background()) {
+		if row.Index != int64(len(out)) || row.ID == "" || (row.Err == nil) != (row.Kind != KindNone) {
+			t.Fatalf("row %d has index %d, id %q, kind %v, error %v", len(out), row.Index, row.ID, row.Kind, row.Err)
+		}
+		out = append(out, row)
+	}
+	if r.Err() != nil || int64(len(out)) != r.NumRows() {
+		t.Fatalf("read %d of %d rows: %v", len(out), r.NumRows(), r.Err())
+	}
+	return out
+}
+
+// complete is a job without a model: each good row gets n completions.
+func complete(t testing.TB, r *Reader, o WriterOptions, n int) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "out")
+	o.Schema = r.Schema()
+	w, err := Create(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row := range r.Rows(context.Background()) {
+		if err := w.Add(row, results(row, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func results(row *Row, n int) []Result {
+	if row.Err != nil {
+		return nil
+	}
+	out := make([]Result, n)
+	for i := range out {
+		out[i] = Result{Generation: i, Text: "answer to " + row.ID, TokenIDs: []int32{int32(row.Index), 7}, Logprobs: []float32{-0.5, -0.25},
+			FinishReason: "stop", PromptTokens: 3, CompletionTokens: 2}
+	}
+	return out
+}
+
+// parsed opens an output part as the input of nothing, for its rows and columns.
+func parsed(t testing.TB, path string) (*parquet.File, *node, []parquet.Row) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, root, err := openFooter(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []parquet.Row
+	for _, g := range file.RowGroups() {
+		rows := g.Rows()
+		buffer := make([]parquet.Row, 10)
+		for {
+			n, err := rows.ReadRows(buffer)
+			for _, row := range buffer[:n] {
+				out = append(out, row.Clone())
+			}
+			if err != nil || n == 0 {
+				break
+			}
+		}
+		rows.Close()
+	}
+	return file, root, out
+}
+
+// column gives a column of Parquet rows as JSON, one text a row.
+func column(root *node, rows []parquet.Row, name string) []string {
+	out := make([]string, len(rows))
+	for i, row := range rows {
+		a := assembler{values: row}
+		a.index()
+		for _, f := range root.fields {
+			value := string(a.column(nil, f))
+			if f.name == name {
+				out[i] = value
+			}
+		}
+	}
+	return out
+}
+
+func names(root *node) string {
+	var out []string
+	for _, f := range root.fields {
+		out = append(out, f.name)
+	}
+	return strings.Join(out, " ")
+}
+
+func text(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func want[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
+	}
+}
