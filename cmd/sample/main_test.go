@@ -11,6 +11,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/quire/quire/setup"
 )
 
 func TestMain(m *testing.M) {
@@ -35,7 +37,12 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			cache, err := setup.CacheDir()
+			if err != nil {
+				return err
+			}
 			env.Setenv("REPO", repo)
+			env.Setenv("REAL_CACHE", cache)
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("COLUMNS", "100")
 			env.Setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple") // nothing listens there: no script reaches the network

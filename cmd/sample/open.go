@@ -75,6 +75,14 @@ func modelRef(ctx context.Context, env *environment, name string) (string, error
 
 // openText sets what turns text into tokens. A model without a tokenizer takes prompt_token_ids only.
 func (s *session) openText(o *runOptions, model *models.Checkpoint) (*tokenizer.Tokenizer, error) {
+	template := ""
+	if o.chatTemplate != "model" && o.chatTemplate != "none" {
+		src, err := os.ReadFile(o.chatTemplate)
+		if err != nil {
+			return nil, fmt.Errorf("--chat-template is neither model nor none nor a file that can be read: %w", err)
+		}
+		template = string(src)
+	}
 	source := model.TokenizerSource()
 	if source == "" {
 		noTokenizer := fmt.Errorf("the model %s has no tokenizer: only prompt_token_ids can be run", o.model)
@@ -87,7 +95,6 @@ func (s *session) openText(o *runOptions, model *models.Checkpoint) (*tokenizer.
 		return nil, err
 	}
 	s.encode = tok.Encode
-	var template string
 	switch o.chatTemplate {
 	case "none":
 		s.noTemplate = errors.New("messages need a chat template, and --chat-template is none")
@@ -100,12 +107,6 @@ func (s *session) openText(o *runOptions, model *models.Checkpoint) (*tokenizer.
 			s.noTemplate = fmt.Errorf("messages need a chat template, and the model %s has none: give --chat-template FILE", o.model)
 			return tok, nil
 		}
-	default:
-		src, err := os.ReadFile(o.chatTemplate)
-		if err != nil {
-			return nil, fmt.Errorf("--chat-template is neither model nor none nor a file that can be read: %w", err)
-		}
-		template = string(src)
 	}
 	parsed, err := chat.Parse(template)
 	if err != nil {
