@@ -203,6 +203,7 @@ func (gr *graphs) compile(backend compute.Backend, dtype dtypes.DType, p program
 		weights[i] = Parameter(g, "w_"+strings.ReplaceAll(param.Name, ".", "_"), shapes.Make(dtype, param.Shape...))
 	}
 	st, out := p.build(st, llama.NewWeights(gr.arrays, weights), in, gr.newOutput(g, p.columns))
+	out.EndFree = st.Pages.NumFree()
 	if err := g.Compile(append(tree.Leaves(st), tree.Leaves(out)...)...); err != nil {
 		return nil, fmt.Errorf("compiling program %s: %w", p.name, err)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"reflect"
@@ -119,7 +120,7 @@ func (j *job) loop(ctx context.Context) error {
 		}
 		s.admit()
 		if !j.open && len(s.waiting) == 0 && s.active == 0 && len(s.leaving) == 0 {
-			return j.finish(ctx)
+			return j.finish()
 		}
 		release := s.takeRelease()
 		var err error
@@ -127,9 +128,9 @@ func (j *job) loop(ctx context.Context) error {
 			in, tokens := s.prefillCall()
 			in["release"] = release
 			j.e.stats.PrefillTokens += tokens
-			err = j.call("prefill", in)
+			_, err = j.call("prefill", in)
 		} else {
-			err = j.call("decode", map[string]any{"release": release, "enough_finished": []int32{s.enoughFinished(j.open)}})
+			_, err = j.call("decode", map[string]any{"release": release, "enough_finished": []int32{s.enoughFinished(j.open)}})
 		}
 		if err != nil {
 			return err
@@ -137,9 +138,16 @@ func (j *job) loop(ctx context.Context) error {
 	}
 }
 
-// finish releases the rows that the last calls left, so that the pages are free when the run ends.
-func (j *job) finish(context.Context) error {
-	return j.call("decode", map[string]any{"release": j.sched.takeRelease(), "enough_finished": []int32{0}})
+// ErrPagesLost says that pages were not free at the end of a run, when nothing holds them: a fault of the engine.
+var ErrPagesLost = errors.New("pages were lost, please report this")
+
+// finish releases the rows that the last calls left, and checks that all pages are free then.
+func (j *job) finish() error {
+	free, err := j.call("decode", map[string]any{"release": j.sched.takeRelease(), "enough_finished": []int32{0}})
+	if err == nil && (free != j.e.plan.Pages || j.sched.freePages != j.e.plan.Pages) {
+		err = fmt.Errorf("%w: %d of %d are free on the device, %d by the host's account", ErrPagesLost, free, j.e.plan.Pages, j.sched.freePages)
+	}
+	return err
 }
 
 // fill takes requests in: what is there, or the next one if there is nothing else to do.
@@ -175,8 +183,9 @@ func (j *job) fill(ctx context.Context) error {
 	return nil
 }
 
-// call runs a program, frees the rows of the completions that ended, and hands what was drawn to the drain.
-func (j *job) call(name string, in map[string]any) error {
+// call runs a program, frees the rows of the completions that ended, hands what was drawn to the drain, and returns how many pages are
+// free on the device.
+func (j *job) call(name string, in map[string]any) (freePages int, err error) {
 	e, s := j.e, j.sched
 	p := e.programs[name]
 	begin := time.Now()
@@ -189,7 +198,7 @@ func (j *job) call(name string, in map[string]any) error {
 	for _, i := range p.inputs {
 		b, err := e.cfg.Backend.BufferFromFlatData(0, in[i.name], i.shape)
 		if err != nil {
-			return fmt.Errorf("program %s, input %s: %w", name, i.name, err)
+			return 0, fmt.Errorf("program %s, input %s: %w", name, i.name, err)
 		}
 		own = append(own, b)
 	}
@@ -201,18 +210,18 @@ func (j *job) call(name string, in map[string]any) error {
 	results, err := p.executable.Execute(args, donate, 0)
 	e.state = nil // donated
 	if err != nil {
-		return fmt.Errorf("program %s: %w", name, err)
+		return 0, fmt.Errorf("program %s: %w", name, err)
 	}
 	e.state = results[:p.numState]
 	own = append(own, results[p.numState:]...)
 	got, err := readOutput(p.output, results[p.numState:])
 	if err != nil {
-		return fmt.Errorf("program %s: %w", name, err)
+		return 0, fmt.Errorf("program %s: %w", name, err)
 	}
 	j.ended = time.Now()
 	j.account(name, got, j.ended.Sub(begin).Seconds())
 	if err := got.check(); err != nil {
-		return fmt.Errorf("program %s: %w", name, err)
+		return 0, fmt.Errorf("program %s: %w", name, err)
 	}
 	call := &drawnCall{rows: append([]*sequence(nil), s.rows...), columns: p.columns, counts: got.ints("Counts"), finish: got.ints("Finish"),
 		tokens: got.ints("Tokens"), logprobs: got.floats("Logprobs"), processedProbs: got.floats("Processed")}
@@ -222,7 +231,7 @@ func (j *job) call(name string, in map[string]any) error {
 		}
 	}
 	j.drawn <- call
-	return nil
+	return int(got.ints("EndFree")[0]), nil
 }
 
 func (j *job) account(name string, got hostOutput, seconds float64) {

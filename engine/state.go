@@ -47,6 +47,7 @@ type output struct {
 	Status    seqtable.Status
 	FreePages *Node // i32[C]: free pages after each step
 	MinFree   *Node // i32[]: the fewest free pages after any step
+	EndFree   *Node // i32[]: free pages when the call ends
 	Rules     *Node // i32[K]: violations of each rule, in debug mode; else nil
 }
 
@@ -94,7 +95,7 @@ func (gr *graphs) newOutput(g *Graph, columns int) output {
 		Tokens: wide(dtypes.Int32), Logprobs: wide(dtypes.Float32), Processed: wide(dtypes.Float32),
 		Counts: Zeros(g, shapes.Make(dtypes.Int32, s)), Finish: Zeros(g, shapes.Make(dtypes.Int32, s)),
 		Steps: integer(g, 0), Status: seqtable.NewStatus(g),
-		FreePages: Zeros(g, shapes.Make(dtypes.Int32, columns)), MinFree: integer(g, gr.plan.Pages),
+		FreePages: Zeros(g, shapes.Make(dtypes.Int32, columns)), MinFree: integer(g, gr.plan.Pages), EndFree: integer(g, 0),
 	}
 	if gr.debug {
 		out.Rules = Zeros(g, shapes.Make(dtypes.Int32, len(seqtable.Rules)))

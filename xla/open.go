@@ -7,6 +7,8 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/gobackend"
+
+	"github.com/quire/quire/nested"
 )
 
 // OpenOptions are the options of [Open].
@@ -25,7 +27,12 @@ type OpenOptions struct {
 //	go                           GoMLX's pure-Go backend: slow, without any plugin
 func Open(spec string, o OpenOptions) (compute.Backend, error) {
 	if spec == "go" {
-		return gobackend.New("")
+		// Its pool of workers is fixed, and loops that wait for loops would use it up: operations run one after the other.
+		b, err := gobackend.New("ops_sequential")
+		if err != nil {
+			return nil, err
+		}
+		return nested.Wrap(b), nil
 	}
 	where, ok := strings.CutPrefix(spec, "xla:")
 	options := Options{ClientOptions: o.ClientOptions, CacheDir: o.CacheDir}

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/gobackend"
 
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/setup"
@@ -28,7 +27,7 @@ var sharedXLA = sync.OnceValues(func() (*xla.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return xla.New(xla.Options{Plugin: plugin, Platform: "cpu", CacheDir: filepath.Join(cache, "test-executables")})
+	return xla.New(xla.Options{Plugin: plugin, Platform: "cpu", ClientOptions: map[string]any{"cpu_device_count": 1}, CacheDir: filepath.Join(cache, "test-executables")})
 })
 
 // XLA returns the serving backend on the CPU plugin, one for all tests of a process. It fails the test if the plugin is not
@@ -45,7 +44,7 @@ func XLA(t testing.TB) *xla.Backend {
 // Go returns GoMLX's backend in pure Go.
 func Go(t testing.TB) compute.Backend {
 	t.Helper()
-	b, err := gobackend.New("")
+	b, err := xla.Open("go", xla.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,83 @@
+// Package nested lets loops and branches stand inside one another on backends that GoMLX's own graphs would make them side by side on.
+//
+// GoMLX asks the main function for every closure, wherever it builds one, so that a backend which takes it at its word lets the closure
+// see the values of the main function only. This wrapper remembers which closures are being built, and makes a new one
+// the child of the innermost. Package xla does the same by itself; this is for GoMLX's backend in pure Go.
+package nested
+
+import "github.com/gomlx/compute"
+
+// Wrap returns the backend with closures that nest.
+func Wrap(b compute.Backend) compute.Backend { return backend{b} }
+
+type backend struct{ compute.Backend }
+
+func (b backend) Builder(name string) compute.Builder {
+	return &builder{Builder: b.Backend.Builder(name)}
+}
+
+type builder struct {
+	compute.Builder
+	open []compute.Function // the backend's, those that have not returned, innermost last
+}
+
+func (b *builder) Main() compute.Function { return function{b.Builder.Main(), b} }
+
+func (b *builder) NewFunction(name string) (compute.Function, error) {
+	return b.begin(b.Builder.NewFunction(name))
+}
+
+func (b *builder) begin(f compute.Function, err error) (compute.Function, error) {
+	if err != nil {
+		return nil, err
+	}
+	b.open = append(b.open, f)
+	return function{f, b}, nil
+}
+
+// function hands every operation on as it is, but for those that make or take functions.
+type function struct {
+	compute.Function
+	builder *builder
+}
+
+func (f function) Builder() compute.Builder { return f.builder }
+
+func (f function) Closure() (compute.Function, error) {
+	parent := f.Function
+	if n := len(f.builder.open); n > 0 && f.Function == f.builder.Builder.Main() {
+		parent = f.builder.open[n-1]
+	}
+	return f.builder.begin(parent.Closure())
+}
+
+func (f function) Return(outputs []compute.Value, shardings []*compute.ShardingSpec) error {
+	open := f.builder.open
+	if n := len(open); n > 0 && open[n-1] == f.Function {
+		f.builder.open = open[:n-1]
+	}
+	return f.Function.Return(outputs, shardings)
+}
+
+func (f function) While(cond, body compute.Function, state ...compute.Value) ([]compute.Value, error) {
+	return f.Function.While(inner(cond), inner(body), state...)
+}
+
+func (f function) If(pred compute.Value, then, otherwise compute.Function) ([]compute.Value, error) {
+	return f.Function.If(pred, inner(then), inner(otherwise))
+}
+
+func (f function) Sort(comparator compute.Function, axis int, stable bool, inputs ...compute.Value) ([]compute.Value, error) {
+	return f.Function.Sort(inner(comparator), axis, stable, inputs...)
+}
+
+func (f function) Call(callee compute.Function, inputs ...compute.Value) ([]compute.Value, error) {
+	return f.Function.Call(inner(callee), inputs...)
+}
+
+func inner(f compute.Function) compute.Function {
+	if g, ok := f.(function); ok {
+		return g.Function
+	}
+	return f
+}
