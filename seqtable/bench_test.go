@@ -89,7 +89,7 @@ func BenchmarkVerbs(b *testing.B) {
 			}},
 			{"ReleaseAll", func(s state, i *Node) (state, []*Node) {
 				seqs0 := s.Seqs
-				_, pages, status := s.Seqs.Release(s.Pages, Or(s.Seqs.Used, LessThan(s.Seqs.SeqLens, ZerosLike(s.Seqs.SeqLens))))
+				_, pages, status := s.Seqs.Release(s.Pages, GreaterOrEqual(s.Seqs.SeqLens, BroadcastToDims(MinScalar(i, 0), z.slots)))
 				s.Pages = pages
 				// To the same again; what it released before is then a double free, at the same cost.
 				s.Seqs = seqs0
