@@ -6,7 +6,7 @@
 // For one row of logits l[0..V), with max = max(l), every token gets a weight and every filter is a lower bound on it:
 //
 //	e[i] = exp((l[i] - max) / temperature)            float32, 1 for the most likely tokens
-//	w[i] = floor(e[i] * 2^40)                         the weight, an integer
+//	w[i] = floor(e[i] * 2^36)                         the weight, an integer
 //
 //	top-k   keeps e[i] >= the k-th largest e          (ties at the threshold are all kept; 0 = off)
 //	top-p   keeps e[i] >= the largest t for which the tokens with e >= t hold at least floor(top_p * 2^32) / 2^32 of
@@ -21,7 +21,7 @@
 // Integer sums don't depend on the order of the additions. So the result of a row doesn't depend on how a compiler
 // splits a reduction, on the other rows of the batch, on the row's place in it or on the batch size; and the inverse of
 // the cumulative distribution is exact: a token of weight zero can't be drawn, whatever is rounded. What the rounding
-// down takes away is less than 2^-40 of the most likely token's probability for each token. The only floating point
+// down takes away is less than 2^-36 of the most likely token's probability for each token. The only floating point
 // steps are the elementwise ones, before the sums.
 //
 // # Randomness

@@ -1,8 +1,6 @@
 package sampling
 
 import (
-	"math"
-
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
@@ -30,18 +28,21 @@ func (s search) anyWorking() *Node {
 	return ReduceLogicalOr(s.working())
 }
 
-// threshold is the least bit pattern of e that all filters keep: i32[S].
+// asFloat is the float32 number of a bit pattern.
+func asFloat(bits *Node) *Node { return Bitcast(bits, dtypes.Float32) }
+
+// threshold is the least e that all filters keep: f32[S].
 func (v *vocabulary) threshold(e *Node, p Params, greedy *Node) *Node {
 	lowest := BroadcastToDims(v.int32(int(smallestWeight)), v.rows)
 	sampled := Not(greedy)
 
 	limited := And(sampled, And(GreaterThan(p.TopK, v.int32(0)), LessThan(p.TopK, v.int32(v.size))))
 	threshold := v.topK(e, p.TopK, limited, lowest)
-	nucleus := And(sampled, LessThan(p.TopP, Scalar(v.g, dtypes.Float32, 1)))
+	nucleus := And(sampled, LessThan(p.TopP, v.float32(1)))
 	threshold = v.topP(e, p.TopP, nucleus, threshold)
-	minP := Min(p.MinP, Scalar(v.g, dtypes.Float32, 1))
-	minP = Where(And(sampled, GreaterThan(minP, Scalar(v.g, dtypes.Float32, 0))), minP, ZerosLike(minP))
-	return Max(threshold, Bitcast(minP, dtypes.Int32))
+	minP := Min(p.MinP, v.float32(1))
+	minP = Where(And(sampled, GreaterThan(minP, v.float32(0))), minP, ZerosLike(minP))
+	return Max(asFloat(threshold), minP)
 }
 
 // start is the search of the enabled rows from their lowest threshold; in the other rows that is the answer.
@@ -51,11 +52,10 @@ func (v *vocabulary) start(enabled, lowest *Node) search {
 
 // topK finds for each enabled row the largest threshold that keeps at least k tokens; lowest where there is none.
 func (v *vocabulary) topK(e, k, enabled, lowest *Node) *Node {
-	eBits := Bitcast(e, dtypes.Int32)
 	end := control.While(v.start(enabled, lowest), search.anyWorking, func(s search) search {
 		middle := v.middle(s)
-		kept := GreaterOrEqual(eBits, v.wide(middle))
-		count := ReduceSum(ReduceSum(ConvertDType(kept, dtypes.Int32), -1), -1)
+		kept := ConvertDType(GreaterOrEqual(e, v.wide(asFloat(middle))), dtypes.Float32)
+		count := ConvertDType(ReduceSum(ReduceSum(kept, -1), -1), dtypes.Int32)
 		// With exactly k tokens the set is found, whatever the threshold between its last token and the next.
 		return s.narrow(middle, GreaterOrEqual(count, k), Equal(count, k))
 	})
@@ -73,7 +73,7 @@ type nucleusSearch struct {
 // topP finds for each enabled row the largest threshold, not below lowest, that keeps at least topP of the weight at or
 // above lowest.
 func (v *vocabulary) topP(e, topP, enabled, lowest *Node) *Node {
-	fraction := Mul(topP, Scalar(v.g, dtypes.Float32, math.Ldexp(1, 32)))
+	fraction := Mul(topP, v.float32(1<<32))
 	fraction = ConvertDType(Where(enabled, fraction, ZerosLike(fraction)), dtypes.Int64)
 	none := ConvertDType(ZerosLike(lowest), dtypes.Int64)
 	one := Scalar(v.g, dtypes.Int64, 1)
@@ -81,7 +81,7 @@ func (v *vocabulary) topP(e, topP, enabled, lowest *Node) *Node {
 	end := control.While(initial, func(s nucleusSearch) *Node { return s.Bounds.anyWorking() }, func(s nucleusSearch) nucleusSearch {
 		first := Equal(s.Need, none)
 		middle := Where(first, s.Bounds.Low, v.middle(s.Bounds))
-		mass := ReduceSum(sumWeights(e, v.wide(middle)), -1)
+		mass := ReduceSum(sumWeights(masked(e, v.wide(asFloat(middle)))), -1)
 		working := s.Bounds.working()
 
 		need := Where(first, Max(mulHigh32(fraction, mass), one), s.Need)
@@ -91,7 +91,7 @@ func (v *vocabulary) topP(e, topP, enabled, lowest *Node) *Node {
 		next := s.Bounds.narrow(middle, enough, And(enough, Not(enough)))
 		// Each token between the bounds weighs at least as much as Low does. If they weigh less than two of those
 		// together, there is one token (or none), and no threshold between the bounds changes what is kept.
-		lowWeight := weights(Bitcast(next.Low, dtypes.Float32))
+		lowWeight := weights(asFloat(next.Low))
 		single := LessThan(Sub(lowMass, highMass), Mul(lowWeight, Scalar(v.g, dtypes.Int64, 2)))
 		next.High = Where(And(working, single), next.Low, next.High)
 		return nucleusSearch{Bounds: next, LowMass: lowMass, HighMass: highMass, Need: need}

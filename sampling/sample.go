@@ -9,9 +9,14 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// weightBits is the number of fraction bits of a weight: the most likely token weighs 2^weightBits. The sum over a
-// vocabulary of up to 2^22 tokens stays within 62 bits.
-const weightBits = 40
+// A weight has 2 * pieceBits fraction bits: the most likely token weighs 2^weightBits. Block sums of the upper and of
+// the lower half of the weights' bits are whole numbers of at most 2^24, which float32 sums hold exactly in any order
+// and vector units add fast. Sums of blocks are 64-bit integers: a vocabulary may have up to 2^22 tokens.
+const (
+	blockSize  = 64
+	pieceBits  = 18
+	weightBits = 2 * pieceBits
+)
 
 // smallestTemperature is the smallest normal float32. Below it the device may flush the temperature to zero, so rows
 // below it are greedy.
@@ -50,31 +55,28 @@ func Sample(logits *Node, p Params, positions *Node) (tokens, logprobs, processe
 		panic(fmt.Sprintf("sampling.Sample: logits must be float [rows, vocabulary], got %s", logits.Shape()))
 	}
 	v := newVocabulary(logits)
-	valid := v.valid()
-	greedy := LessThan(p.Temperature, Scalar(v.g, dtypes.Float32, smallestTemperature))
-	e := v.exponentials(p.Temperature, greedy)
+	rawSum := v.rawSum()
+	valid := GreaterThan(rawSum, v.float32(0))
+	greedy := LessThan(p.Temperature, v.float32(smallestTemperature))
+	temperature := Where(greedy, OnesLike(p.Temperature), p.Temperature)
+	e := v.exponentials(temperature, greedy)
 	threshold := v.threshold(e, p, greedy)
 
 	// The weights of what is kept, block by block; then the token in its block.
-	sums := sumWeights(e, v.wide(threshold))
+	sums := sumWeights(masked(e, v.wide(threshold)))
 	total := ReduceSum(sums, -1)
 	uniform0, uniform1 := uniformBits(p.Key, positions)
 	target := mulHigh(uniform0, uniform1, total)
 	target = Where(greedy, ZerosLike(target), target)
 	block, target := pick(sums, target)
-	blockE := takeRows(e, block)
-	inBlock, _ := pick(maskedWeights(blockE, InsertAxes(threshold, -1)), target)
+	inBlock, _ := pick(weights(masked(takeRows(e, block), InsertAxes(threshold, -1))), target)
+	tokens = Add(Mul(block, v.int32(blockSize)), inBlock)
 
-	tokens = Add(Mul(block, Scalar(v.g, dtypes.Int32, v.blockSize)), inBlock)
-	tokenLogit := takeElements(takeRows(v.logits, block), inBlock)
-	rawSum := ReduceSum(sumWeights(v.rawExponentials(), nil), -1)
 	zero := ZerosLike(v.max)
-	centred := Sub(tokenLogit, v.max)
-	logprobs = Sub(centred, logOfWeight(rawSum))
-	temperature := Where(greedy, OnesLike(p.Temperature), p.Temperature)
+	centred := Sub(takeElements(takeRows(v.logits, block), inBlock), v.max)
+	logprobs = Sub(centred, Log(rawSum))
 	processed = Sub(Div(centred, temperature), logOfWeight(total))
-
-	tokens = Where(valid, tokens, Scalar(v.g, dtypes.Int32, -1))
+	tokens = Where(valid, tokens, v.int32(-1))
 	logprobs = Where(valid, logprobs, zero)
 	processed = Where(And(valid, Not(greedy)), processed, zero)
 	return tokens, logprobs, processed
@@ -82,109 +84,75 @@ func Sample(logits *Node, p Params, positions *Node) (tokens, logprobs, processe
 
 // vocabulary is a batch of logits cut into blocks of the vocabulary, with the maximum of each row.
 type vocabulary struct {
-	g            *Graph
-	size         int // V, without padding
-	rows, blocks int
-	blockSize    int
-	logits       *Node // f32[S, blocks, blockSize], padded with -Inf
-	max          *Node // f32[S]
-	topKey       *Node // i32[S], the maximum as an ordered integer, see orderedKey
-	topMagnitude *Node // i32[S], the largest magnitude as its bit pattern
+	g      *Graph
+	rows   int
+	size   int   // V, without padding
+	logits *Node // f32[S, blocks, blockSize], padded with -Inf
+	max    *Node // f32[S]
 }
-
-const (
-	infinityBits = 0x7f800000
-	signBit      = math.MinInt32
-	magnitude    = math.MaxInt32
-)
 
 func newVocabulary(logits *Node) *vocabulary {
 	g := logits.Graph()
-	rows, size := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]
-	blocks, blockSize := blocksOf(size)
+	v := &vocabulary{g: g, rows: logits.Shape().Dimensions[0], size: logits.Shape().Dimensions[1]}
 	logits = ConvertDType(logits, dtypes.Float32)
-	if padding := blocks*blockSize - size; padding > 0 {
+	blocks := (v.size + blockSize - 1) / blockSize
+	if padding := blocks*blockSize - v.size; padding > 0 {
 		logits = Pad(logits, Scalar(g, dtypes.Float32, math.Inf(-1)), compute.PadAxis{}, compute.PadAxis{End: padding})
 	}
-	v := &vocabulary{g: g, size: size, rows: rows, blocks: blocks, blockSize: blockSize}
-	v.logits = Reshape(logits, rows, blocks, blockSize)
-
-	// As ordered integers: an integer maximum is free of the special cases of NaN, which would make it slow, and
-	// tells NaN apart.
-	bits := Bitcast(v.logits, dtypes.Int32)
-	v.topKey = ReduceMax(ReduceMax(orderedKey(bits), -1), -1)
-	v.topMagnitude = ReduceMax(ReduceMax(BitwiseAnd(bits, v.int32(magnitude)), -1), -1)
-	v.max = Bitcast(orderedKey(v.topKey), dtypes.Float32)
+	v.logits = Reshape(logits, v.rows, blocks, blockSize)
+	v.max = ReduceMax(ReduceMax(v.logits, -1), -1)
 	return v
-}
-
-// blocksOf cuts a vocabulary into blocks: multiples of 64, so that no vector loop has a remainder, and a divisor of the
-// size where there is one, so that nothing needs padding.
-func blocksOf(size int) (blocks, blockSize int) {
-	for blockSize = 1024; blockSize >= 128; blockSize -= 64 {
-		if size%blockSize == 0 {
-			return size / blockSize, blockSize
-		}
-	}
-	blockSize = 512
-	if size <= 512 {
-		blockSize = (size + 63) / 64 * 64
-	}
-	return (size + blockSize - 1) / blockSize, blockSize
-}
-
-// orderedKey maps the bit patterns of float32 to integers in the same order, and those back to bit patterns.
-func orderedKey(bits *Node) *Node {
-	g := bits.Graph()
-	negative := BitwiseShiftRightArithmetic(bits, Scalar(g, dtypes.Int32, 31))
-	return BitwiseXor(bits, BitwiseAnd(negative, Scalar(g, dtypes.Int32, magnitude)))
 }
 
 func (v *vocabulary) int32(x int) *Node { return Scalar(v.g, dtypes.Int32, x) }
 
+func (v *vocabulary) float32(x float64) *Node { return Scalar(v.g, dtypes.Float32, x) }
+
 // wide turns [S] to [S, 1, 1].
 func (v *vocabulary) wide(x *Node) *Node { return Reshape(x, v.rows, 1, 1) }
-
-// valid reports bool[S]: no NaN, no +Inf, and at least one finite logit.
-func (v *vocabulary) valid() *Node {
-	noNaN := LessOrEqual(v.topMagnitude, v.int32(infinityBits))
-	return And(noNaN, And(LessThan(v.topKey, v.int32(infinityBits)), GreaterThan(v.topKey, v.int32(-infinityBits-1))))
-}
 
 // exponentials is e of the package documentation, f32[S, blocks, blockSize] in [0, 1]; for greedy rows 1 for the
 // largest logit and 0 for the others.
 func (v *vocabulary) exponentials(temperature, greedy *Node) *Node {
-	temperature = Where(greedy, OnesLike(temperature), temperature)
 	wideMax := v.wide(v.max)
-	one := Scalar(v.g, dtypes.Float32, 1)
-	e := Min(Exp(Div(Sub(v.logits, wideMax), v.wide(temperature))), one)
+	e := Min(Exp(Div(Sub(v.logits, wideMax), v.wide(temperature))), v.float32(1))
 	e = Where(greedy, ZerosLike(e), e)
 	return Where(Equal(v.logits, wideMax), OnesLike(e), e)
 }
 
-// rawExponentials is e at temperature 1.
-func (v *vocabulary) rawExponentials() *Node {
-	return Exp(Sub(v.logits, v.wide(v.max)))
+// rawSum is the sum of exp(l - max) over the row, f32[S]. It is NaN for rows without a distribution, as they have a NaN
+// (whatever the maximum made of it), or the difference of two infinities.
+func (v *vocabulary) rawSum() *Node {
+	return ReduceSum(ReduceSum(Exp(Sub(v.logits, v.wide(v.max))), -1), -1)
 }
 
-// weights turns e into the integer weights i64.
-func weights(e *Node) *Node {
-	return ConvertDType(Mul(e, Scalar(e.Graph(), dtypes.Float32, 1<<weightBits)), dtypes.Int64)
+// pieces are the upper and the lower bits of the weights of e, as whole numbers below or equal to 2^pieceBits: f32 as e.
+// All operations on the way are exact.
+func pieces(e *Node) (upper, lower *Node) {
+	scale := Scalar(e.Graph(), dtypes.Float32, 1<<pieceBits)
+	scaled := Mul(e, scale)
+	upper = Floor(scaled)
+	return upper, Floor(Mul(Sub(scaled, upper), scale))
 }
 
-// maskedWeights is weights, with 0 for those below the threshold, which is the bit pattern of an e and of e's rank.
-func maskedWeights(e, threshold *Node) *Node {
-	w := weights(e)
-	kept := GreaterOrEqual(Bitcast(e, dtypes.Int32), threshold)
-	return Where(kept, w, ZerosLike(w))
+// joined makes i64 numbers of their upper and lower bits.
+func joined(upper, lower *Node) *Node {
+	upper, lower = ConvertDType(upper, dtypes.Int64), ConvertDType(lower, dtypes.Int64)
+	return Add(Mul(upper, Scalar(upper.Graph(), dtypes.Int64, 1<<pieceBits)), lower)
 }
 
-// sumWeights sums the weights of each block at or above the threshold (nil: of all): i64[S, blocks].
-func sumWeights(e, threshold *Node) *Node {
-	if threshold == nil {
-		return ReduceSum(weights(e), -1)
-	}
-	return ReduceSum(maskedWeights(e, threshold), -1)
+// weights turns e into the integer weights, i64.
+func weights(e *Node) *Node { return joined(pieces(e)) }
+
+// masked is e where it is at or above the threshold, else 0; threshold is f32 with e's rank.
+func masked(e, threshold *Node) *Node {
+	return Where(GreaterOrEqual(e, threshold), e, ZerosLike(e))
+}
+
+// sumWeights sums the weights of each block of e [S, blocks, blockSize]: i64[S, blocks].
+func sumWeights(e *Node) *Node {
+	upper, lower := pieces(e)
+	return joined(ReduceSum(upper, -1), ReduceSum(lower, -1))
 }
 
 // logOfWeight is the logarithm of a sum of weights, in units of the most likely token's weight: f32.

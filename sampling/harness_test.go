@@ -1,0 +1,99 @@
+package sampling_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gomlx/compute"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/sampling"
+)
+
+// row is one row of a batch.
+type row struct {
+	logits   []float32
+	settings sampling.Settings
+	key      [2]uint32
+	position int32
+}
+
+// drawn is the result of one row.
+type drawn struct {
+	token              int32
+	logprob, processed float32
+}
+
+// sampler runs Sample on one backend.
+type sampler struct{ exec *Exec }
+
+func newSampler(t testing.TB, backend compute.Backend) sampler {
+	t.Helper()
+	exec, err := NewExec(backend, func(in []*Node) (tokens, logprobs, processed *Node) {
+		return sampling.Sample(in[0], params(in[1:6]), in[6])
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(exec.Finalize)
+	return sampler{exec}
+}
+
+func params(in []*Node) sampling.Params {
+	return sampling.Params{Temperature: in[0], TopP: in[1], MinP: in[2], TopK: in[3], Key: in[4]}
+}
+
+func arguments(rows []row) []any {
+	var (
+		logits                  [][]float32
+		temperature, topP, minP []float32
+		topK, positions         []int32
+		keys                    [][]uint32
+	)
+	for _, r := range rows {
+		logits = append(logits, r.logits)
+		temperature = append(temperature, float32(r.settings.Temperature))
+		topP = append(topP, float32(r.settings.TopP))
+		minP = append(minP, float32(r.settings.MinP))
+		topK = append(topK, int32(r.settings.TopK))
+		keys = append(keys, r.key[:])
+		positions = append(positions, r.position)
+	}
+	return []any{logits, temperature, topP, minP, topK, keys, positions}
+}
+
+func (s sampler) draw(t testing.TB, rows []row) []drawn {
+	t.Helper()
+	out, err := s.exec.Exec(arguments(rows)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, logprobs, processed := out[0].Value().([]int32), out[1].Value().([]float32), out[2].Value().([]float32)
+	results := make([]drawn, len(rows))
+	for i := range results {
+		results[i] = drawn{tokens[i], logprobs[i], processed[i]}
+	}
+	return results
+}
+
+// onBackends runs a test on GoMLX's own backend and on XLA:CPU.
+func onBackends(t *testing.T, test func(t *testing.T, s sampler)) {
+	t.Run("go", func(t *testing.T) { test(t, newSampler(t, testenv.Go(t))) })
+	t.Run("xla", func(t *testing.T) { test(t, newSampler(t, testenv.XLA(t))) })
+}
+
+// languageLike returns logits as a language model's: a few likely tokens and a long tail.
+func languageLike(r *rand.Rand, size int) []float32 {
+	logits := make([]float32, size)
+	for i := range logits {
+		logits[i] = float32(r.NormFloat64() * 2.5)
+	}
+	for range 20 {
+		logits[r.IntN(size)] += float32(6 + 6*r.Float64())
+	}
+	return logits
+}
+
+var negativeInfinity = float32(math.Inf(-1))
