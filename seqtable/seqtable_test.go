@@ -17,82 +17,83 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// TestPageBoundaries prefills prompts that end about a page boundary, decodes one token more, and clones at every length.
-func TestPageBoundaries(t *testing.T) {
+// TestSequences puts whole sequences through the tables.
+func TestSequences(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend compute.Backend) {
-		z := sizes{slots: 4, pagesPerSeq: 3, pageSize: 4, pages: 10, queue: 24, tokens: 12, maxSeqs: 2, clones: 1}
-		m := newMachine(t, backend, z)
-		for _, prompt := range []int{1, z.pageSize - 1, z.pageSize, z.pageSize + 1, 2*z.pageSize - 1, 2 * z.pageSize} {
-			t.Run(fmt.Sprint(prompt), func(t *testing.T) {
-				m.model = z.model()
-				m.state = tensors.FromValue(m.vector())
-				m.openSlots(t, 1)
-				batch := m.feed(t, 1, 0, prompt)
-				pages := (prompt + z.pageSize - 1) / z.pageSize
-				if got := len(batch.PageIndices[0]); got != pages {
-					t.Errorf("a prompt of %d tokens has %d pages, want %d", prompt, got, pages)
-				}
-				batch = m.feed(t, 1, prompt, 1)
-				if want := int32(prompt/z.pageSize*z.pageSize + prompt%z.pageSize); batch.NewTokenDests[0] != want {
-					t.Errorf("token %d goes to place %d, want %d", prompt, batch.NewTokenDests[0], want)
-				}
-				for length := 0; length <= prompt+1; length++ {
-					src, dst, lens := []int32{1}, []int32{2}, []int32{int32(length)}
-					free := m.pages.NumFree()
-					from, to, err := m.seqs.Clone(m.pages, src, dst, lens)
-					m.apply(t, m.clone, err, join(from, to), src, dst, lens)
-					if partial := length%z.pageSize != 0; partial != (to[0] >= 0) || partial != (m.pages.NumFree() == free-1) {
-						t.Errorf("a clone of %d tokens copies page %d to %d", length, from[0], to[0])
-					}
-					mask := []bool{false, false, true, false}
-					m.apply(t, m.release, m.seqs.Release(m.pages, mask), nil, mask)
-				}
-			})
-		}
+		m := newMachine(t, backend, sizes{slots: 16, pagesPerSeq: 4, pageSize: 4, pages: 64, queue: 64, tokens: 32, maxSeqs: 16, clones: 4})
+		t.Run("boundaries", m.testBoundaries)
+		t.Run("leaks", m.testLeaks)
 	})
 }
 
-// TestNoLeaks runs 1,000 sequences, some of them clones, through 16 slots: at the end every page is free.
-func TestNoLeaks(t *testing.T) {
-	onBackends(t, func(t *testing.T, backend compute.Backend) {
-		z := sizes{slots: 16, pagesPerSeq: 4, pageSize: 4, pages: 64, queue: 64, tokens: 32, maxSeqs: 16, clones: 4}
-		m := newMachine(t, backend, z)
-		m.model = z.model()
-		m.state = tensors.FromValue(m.vector())
-		for round, done := 0, 0; done < 1000; round++ {
-			mask := make([]bool, z.slots)
-			for s := range 4 {
-				mask[s] = true
-			}
-			m.apply(t, m.open, m.seqs.Open(mask), nil, mask)
-			for s := range int32(4) {
-				m.feed(t, s, 0, 1+(round+int(s)*3)%14)
-			}
-			for group := range int32(3) { // Each of the four sequences gets three clones.
-				src, dst, lens := make([]int32, 4), make([]int32, 4), make([]int32, 4)
-				for i := range int32(4) {
-					src[i], dst[i], lens[i] = i, 4+group*4+i, int32(m.seqs.Rows[i].Len)
-				}
-				from, to, err := m.seqs.Clone(m.pages, src, dst, lens)
-				m.apply(t, m.clone, err, join(from, to), src, dst, lens)
-			}
-			for s := range z.slots { // Clones diverge.
-				m.feed(t, int32(s), m.seqs.Rows[s].Len, 1+(round+s)%2)
-			}
-			for s := range mask {
-				mask[s] = s%2 == round%2
-			}
-			m.apply(t, m.release, m.seqs.Release(m.pages, mask), nil, mask)
-			for s := range mask {
-				mask[s] = true
-			}
-			m.apply(t, m.release, m.seqs.Release(m.pages, mask), nil, mask)
-			done += z.slots
-			if free := m.pages.NumFree(); free != z.pages {
-				t.Fatalf("%d of %d pages are free after round %d", free, z.pages, round)
-			}
+// testBoundaries prefills prompts that end about a page boundary, decodes one token more, and clones at every length.
+func (m *machine) testBoundaries(t *testing.T) {
+	pageSize := m.z.pageSize
+	for _, prompt := range []int{1, pageSize - 1, pageSize, pageSize + 1, 2*pageSize - 1, 2 * pageSize, 4*pageSize - 1} {
+		m.clear()
+		m.openSlots(t, 1)
+		batch := m.feed(t, 1, 0, prompt)
+		pages := (prompt + pageSize - 1) / pageSize
+		if got := len(batch.PageIndices[0]); got != pages {
+			t.Errorf("a prompt of %d tokens has %d pages, want %d", prompt, got, pages)
 		}
-	})
+		batch = m.feed(t, 1, prompt, 1)
+		if want := int32(prompt); batch.NewTokenDests[0] != want { // Its pages are 0, 1, 2, ...
+			t.Errorf("token %d goes to place %d, want %d", prompt, batch.NewTokenDests[0], want)
+		}
+		for length := 0; length <= prompt+1; length++ {
+			src, dst, lens := []int32{-1, 1, -1, -1}, []int32{-1, 2, -1, -1}, []int32{0, int32(length), 0, 0}
+			free := m.pages.NumFree()
+			from, to, err := m.seqs.Clone(m.pages, src, dst, lens)
+			m.apply(t, m.clone, err, join(from, to), src, dst, lens)
+			if partial := length%pageSize != 0; partial != (to[1] >= 0) || partial != (m.pages.NumFree() == free-1) {
+				t.Errorf("a clone of %d tokens copies page %d to %d", length, from[1], to[1])
+			}
+			m.releaseSlots(t, func(s int) bool { return s == 2 })
+		}
+	}
+}
+
+// testLeaks runs 1,000 sequences, most of them clones, through 16 slots: after each round every page is free.
+func (m *machine) testLeaks(t *testing.T) {
+	m.clear()
+	for round, done := 0, 0; done < 1000; round++ {
+		m.openSlots(t, 0, 1, 2, 3)
+		for s := range int32(4) {
+			m.feed(t, s, 0, 1+(round+int(s)*3)%14)
+		}
+		for group := range int32(3) { // Each of the four sequences gets three clones.
+			src, dst, lens := make([]int32, 4), make([]int32, 4), make([]int32, 4)
+			for i := range int32(4) {
+				src[i], dst[i], lens[i] = i, 4+group*4+i, int32(m.seqs.Rows[i].Len)
+			}
+			from, to, err := m.seqs.Clone(m.pages, src, dst, lens)
+			m.apply(t, m.clone, err, join(from, to), src, dst, lens)
+		}
+		for s := range m.z.slots { // Clones diverge.
+			m.feed(t, int32(s), m.seqs.Rows[s].Len, 1+(round+s)%2)
+		}
+		m.releaseSlots(t, func(s int) bool { return s%2 == round%2 })
+		m.releaseSlots(t, func(int) bool { return true })
+		done += m.z.slots
+		if free := m.pages.NumFree(); free != m.z.pages {
+			t.Fatalf("%d of %d pages are free after round %d", free, m.z.pages, round)
+		}
+	}
+}
+
+func (m *machine) clear() {
+	m.model = m.z.model()
+	m.state = tensors.FromValue(m.vector())
+}
+
+// releaseSlots releases slots on both sides.
+func (m *machine) releaseSlots(t *testing.T, end func(slot int) bool) {
+	mask := make([]bool, m.z.slots)
+	for s := range mask {
+		mask[s] = end(s)
+	}
+	m.apply(t, m.release, m.seqs.Release(m.pages, mask), nil, mask)
 }
 
 // openSlots opens slots on both sides.

@@ -1,0 +1,150 @@
+package tokenqueue_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/gobackend"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"pgregory.net/rapid"
+
+	"github.com/quire/quire/setup"
+	"github.com/quire/quire/tokenqueue"
+	"github.com/quire/quire/tree"
+	"github.com/quire/quire/xla"
+)
+
+const (
+	capacity = 40
+	slots    = 5
+	added    = 12
+)
+
+// programs are the verbs on a queue that goes in and comes out as one vector.
+type programs struct {
+	enqueue, purge *Exec
+	pack           map[int]*Exec
+}
+
+func newPrograms(t *testing.T, backend compute.Backend) programs {
+	queue := func(v *Node) tokenqueue.Queue {
+		q := tokenqueue.New(v.Graph(), capacity)
+		parts := Split(SliceAxis(v, 0, AxisRangeFromStart(3*capacity)), 0, 3)
+		return tree.Rebuild(q, append(parts, Reshape(SliceAxis(v, 0, AxisElem(3*capacity)))))
+	}
+	flatten := func(nodes ...*Node) *Node {
+		for i, n := range nodes {
+			nodes[i] = Reshape(n, n.Shape().Size())
+		}
+		return Concatenate(nodes, 0)
+	}
+	must := func(e *Exec, err error) *Exec {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	p := programs{pack: map[int]*Exec{}}
+	p.enqueue = must(NewExec(backend, func(v, tokens, slots, pos, valid *Node) *Node {
+		q, dropped := queue(v).Enqueue(tokens, slots, pos, ConvertDType(valid, dtypes.Bool))
+		return flatten(append(tree.Leaves(q), dropped)...)
+	}))
+	p.purge = must(NewExec(backend, func(v, mask *Node) *Node { return flatten(tree.Leaves(queue(v).PurgeSlots(mask))...) }))
+	for _, limit := range []int{1, 8, 64} { // 64: more than the queue holds.
+		p.pack[limit] = must(NewExec(backend, func(v *Node) *Node {
+			q, packed := queue(v).PackNext(limit)
+			return flatten(append(tree.Leaves(q), tree.Leaves(packed)...)...)
+		}))
+	}
+	return p
+}
+
+func vector(entries []tokenqueue.Entry, n int) []int32 {
+	v := slices.Repeat([]int32{-1}, 3*n)
+	for i, e := range entries {
+		v[i], v[n+i], v[2*n+i] = e.Token, e.Slot, e.Pos
+	}
+	return append(v, int32(len(entries)))
+}
+
+// TestAgainstHost compares random operations, step by step, with the plain-Go twin.
+func TestAgainstHost(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend compute.Backend) {
+		p := newPrograms(t, backend)
+		rapid.Check(t, func(t *rapid.T) {
+			host := &tokenqueue.Host{Capacity: capacity}
+			state := vector(nil, capacity)
+			var token int32
+			run := func(exec *Exec, rest []int32, args ...any) {
+				out, err := exec.Exec(append([]any{state}, args...)...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := tensors.MustCopyFlatData[int32](out[0])
+				want := append(vector(host.Entries, capacity), rest...)
+				if !slices.Equal(got, want) {
+					t.Fatalf("\n got %v\nwant %v", got, want)
+				}
+				state = got[:3*capacity+1]
+			}
+			for range 20 {
+				switch rapid.SampledFrom([]string{"enqueue", "enqueue", "pack", "purge"}).Draw(t, "op") {
+				case "enqueue":
+					tokens, slotIDs, pos := make([]int32, added), make([]int32, added), make([]int32, added)
+					valid := make([]bool, added)
+					var entries []tokenqueue.Entry
+					for i := range tokens {
+						token++
+						tokens[i] = token
+						slotIDs[i] = rapid.Int32Range(0, slots-1).Draw(t, "slot")
+						pos[i] = rapid.Int32Range(0, 3).Draw(t, "pos") // Repeats show whether the order is kept.
+						if valid[i] = rapid.Bool().Draw(t, "valid"); valid[i] {
+							entries = append(entries, tokenqueue.Entry{Token: tokens[i], Slot: slotIDs[i], Pos: pos[i]})
+						}
+					}
+					dropped := host.Enqueue(entries...)
+					run(p.enqueue, []int32{int32(dropped)}, tokens, slotIDs, pos, valid)
+				case "pack":
+					limit := rapid.SampledFrom([]int{1, 8, 64}).Draw(t, "limit")
+					packed := host.PackNext(limit)
+					run(p.pack[limit], vector(packed, limit))
+				case "purge":
+					mask := make([]bool, slots)
+					for i := range mask {
+						mask[i] = rapid.IntRange(0, 3).Draw(t, "purged") == 0
+					}
+					host.PurgeSlots(mask)
+					run(p.purge, nil, mask)
+				}
+			}
+		})
+	})
+}
+
+func TestErrQueueFull(t *testing.T) {
+	var err error = tokenqueue.ErrQueueFull{Dropped: 3, Capacity: 40}
+	if !errors.Is(err, tokenqueue.ErrQueueFull{}) || !strings.Contains(err.Error(), "3 tokens") || errors.Is(err, errors.New("other")) {
+		t.Error(err)
+	}
+}
+
+func onBackends(t *testing.T, test func(t *testing.T, backend compute.Backend)) {
+	t.Run("go", func(t *testing.T) { test(t, gobackend.GetBackend()) })
+	t.Run("xla", func(t *testing.T) {
+		plugin, err := setup.FindPlugin("cpu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend, err := xla.New(xla.Options{Plugin: plugin})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer backend.Finalize()
+		test(t, backend)
+	})
+}
