@@ -88,10 +88,6 @@ func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]
 					return
 				}
 			}
-			// Told to, it says that it is at work.
-			if mark := os.Getenv("QUIRE_FAKE_MARK"); mark != "" {
-				_ = os.WriteFile(mark, nil, 0o644)
-			}
 		}
 	}
 }

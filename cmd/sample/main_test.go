@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -27,9 +28,19 @@ func TestMain(m *testing.M) {
 	})
 }
 
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { runScripts(t, "script") }
+
+// TestSlowScripts runs the demo model.
+func TestSlowScripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes; make test-slow runs it")
+	}
+	runScripts(t, "slow")
+}
+
+func runScripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "script"),
+		Dir:                 filepath.Join("testdata", dir),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
@@ -74,33 +85,39 @@ func wantCode(ts *testscript.TestScript, err error, want int) {
 	}
 }
 
-// interrupted runs a command, interrupts it when the file that is named first appears, and wants exit code 4.
+// interrupted runs a command, interrupts it when it says that rows are finished, and wants exit code 4. What it prints goes
+// to interrupted.out.
 func interrupted(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: interrupted FILE COMMAND [ARGUMENT...]")
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: interrupted COMMAND [ARGUMENT...]")
 	}
-	path, err := exec.LookPath(args[1])
+	path, err := exec.LookPath(args[0])
 	ts.Check(err)
-	cmd := exec.Command(path, args[2:]...)
+	cmd := exec.Command(path, args[1:]...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "QUIRE_FAKE_MARK="+ts.MkAbs(args[0]), "QUIRE_FAKE_DELAY=20ms")
-	stdout, err := os.Create(ts.MkAbs("interrupted.out"))
+	cmd.Env = append(os.Environ(), "QUIRE_FAKE_DELAY=20ms")
+	out := ts.MkAbs("interrupted.out")
+	file, err := os.Create(out)
 	ts.Check(err)
-	defer stdout.Close()
-	cmd.Stdout, cmd.Stderr = stdout, stdout
+	defer file.Close()
+	cmd.Stdout, cmd.Stderr = file, file
 	ts.Check(cmd.Start())
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		text, err := os.ReadFile(out)
+		ts.Check(err)
+		if rowsFinished.Match(text) {
 			break
 		}
 		if time.Now().After(deadline) {
 			_ = cmd.Process.Kill()
-			ts.Fatalf("%s did not appear", args[0])
+			ts.Fatalf("no row was finished: %s", text)
 		}
 	}
 	ts.Check(cmd.Process.Signal(os.Interrupt))
 	wantCode(ts, cmd.Wait(), exitInterrupted)
 }
+
+var rowsFinished = regexp.MustCompile(`progress: [1-9]`)
 
 // parquetPrompt is a row of the scripts' Parquet input.
 type parquetPrompt struct {
