@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -320,4 +321,41 @@ func FuzzParquetOpen(f *testing.F) {
 			return n < 1000
 		})
 	})
+}
+
+// Damage anywhere in a file ends in an error of the file or of its rows, never in a panic.
+func TestDamagedFiles(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 1))
+	unreadable, badRows := 0, 0
+	for _, name := range []string{"passthrough", "snappy_v1", "zstd_v2", "messages"} {
+		whole := []byte(text(t, "testdata/"+name+".parquet"))
+		for range 50 {
+			b := bytes.Clone(whole)
+			for range 1 + random.IntN(4) {
+				b[random.IntN(len(b))] ^= byte(1 + random.IntN(255))
+			}
+			pf, err := parseParquet("damaged", bytes.NewReader(b), int64(len(b)))
+			if err != nil {
+				unreadable++
+				continue
+			}
+			s := newSchema()
+			if s.add("damaged", pf.root.fields) != nil {
+				continue
+			}
+			l, err := s.place(pf.root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pf.rows(context.Background(), 0, l, func(row *Row) bool {
+				if row.Err != nil {
+					badRows++
+				}
+				return row.FileRow < 100
+			})
+		}
+	}
+	if unreadable == 0 || badRows == 0 {
+		t.Errorf("%d files and %d rows were refused: the damage does nothing", unreadable, badRows)
+	}
 }
