@@ -64,7 +64,14 @@ func arguments(rows []row) []any {
 	return []any{logits, temperature, topP, minP, topK, keys, positions}
 }
 
-func (s sampler) draw(t testing.TB, rows []row) []drawn {
+// tester is what testing.T and rapid.T have in common.
+type tester interface {
+	Helper()
+	Errorf(string, ...any)
+	Fatal(...any)
+}
+
+func (s sampler) draw(t tester, rows []row) []drawn {
 	t.Helper()
 	out, err := s.exec.Exec(arguments(rows)...)
 	if err != nil {
