@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"context"
+	"testing"
+
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/xla"
+)
+
+// Every program updates all of the device state in place, and has no temporary as large as a layer's cache.
+func TestStateIsUpdatedInPlace(t *testing.T) {
+	e, err := New(context.Background(), Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t),
+		MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	var state int64
+	for _, s := range e.state {
+		shape, err := s.Shape()
+		if err != nil {
+			t.Fatal(err)
+		}
+		state += int64(shape.Size()) * int64(shape.DType.Size())
+	}
+	layer := e.plan.KVBytes / int64(e.graphs.model.NumLayers)
+	for _, name := range []string{"prefill", "decode"} {
+		stats, err := e.programs[name].executable.(*xla.Executable).MemoryStats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats.Aliases != state {
+			t.Errorf("%s updates %d bytes in place, the state has %d", name, stats.Aliases, state)
+		}
+		if stats.Temporary >= layer {
+			t.Errorf("%s takes %d bytes of temporaries, a layer's cache is %d", name, stats.Temporary, layer)
+		}
+		t.Logf("%s: %d bytes in place, %d temporary; a layer's cache %d", name, stats.Aliases, stats.Temporary, layer)
+	}
+}
