@@ -93,10 +93,12 @@ func BenchmarkVerbs(b *testing.B) {
 				s.Pages = pages
 				// To the same again; what it released before is then a double free, at the same cost.
 				s.Seqs = seqs0
+				s.Seqs.PageIndices = Reverse(seqs0.PageIndices, 0) // Or much would be done once, before the loop.
 				s.Pages.RefCounts = AddScalar(s.Pages.RefCounts, 1)
 				return s, []*Node{status.Vector()}
 			}},
 			{"Check", func(s state, i *Node) (state, []*Node) {
+				s.Seqs.PageIndices = Reverse(s.Seqs.PageIndices, 0) // Or it would be checked once, before the loop.
 				counts := s.Seqs.Check(seqtable.CheckInput{Pages: s.Pages, Queue: s.Queue})
 				return s, []*Node{counts}
 			}},
