@@ -1,21 +1,19 @@
 // Package chat turns the messages of a conversation into the one text a model
 // was tuned on, by the model's own Jinja chat template.
 //
-// Templates render as in transformers' apply_chat_template: trim_blocks and
-// lstrip_blocks are on, the generation tag, raise_exception, strftime_now and
-// tojson are there. They come with model files, so nothing in them reaches the
-// machine: no files, no includes, and bounds on output and time.
+// Templates render as in transformers' apply_chat_template: with its settings of
+// the language, its raise_exception, strftime_now and tojson, and its generation
+// tag. They come with model files, so nothing in them reaches the machine: they
+// load nothing, and their output, memory and time are bounded.
 package chat
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/nikolalohinski/gonja/v2/exec"
-	"github.com/nikolalohinski/gonja/v2/loaders"
+	"github.com/quire/quire/chat/jinja"
 )
 
 // Message is one turn of a conversation.
@@ -33,15 +31,12 @@ type Options struct {
 	BOS, EOS string
 }
 
-// Bounds of one Render.
-const (
-	MaxOutput = 64 << 20 // bytes
-	MaxTime   = 10 * time.Second
-)
+// limits of one Render: far above what any conversation needs.
+var limits = jinja.Limits{Output: 64 << 20, Memory: 1 << 30, Time: 10 * time.Second}
 
-// ErrLimit is wrapped by the error of a template that exceeds MaxOutput or
-// MaxTime.
-var ErrLimit = errors.New("chat template exceeds its limits")
+// ErrLimit is wrapped by the error of a template that exceeds the limits on
+// output (64 MiB), memory (1 GiB in all) or time (10 s).
+var ErrLimit = jinja.ErrLimit
 
 // RaisedError is a template's own objection to the messages, such as roles that
 // do not alternate.
@@ -52,58 +47,50 @@ func (e *RaisedError) Error() string {
 }
 
 // Template is a parsed chat template, safe for concurrent use.
-type Template struct {
-	t *exec.Template
-}
+type Template struct{ t *jinja.Template }
 
-// Parse reads a Jinja template.
-func Parse(source string) (t *Template, err error) {
-	defer recovered(&err)
-	const name = "/chat_template"
+// Parse reads a chat template.
+func Parse(source string) (*Template, error) {
 	if strings.TrimSpace(source) == "" {
 		return nil, errors.New("the chat template is empty")
 	}
-	empty, err := loaders.NewMemoryLoader(nil)
+	t, err := jinja.Parse(source)
 	if err != nil {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
-	loader, err := loaders.NewShiftedLoader(name, bytes.NewReader([]byte(source)), empty)
-	if err != nil {
-		return nil, fmt.Errorf("chat template: %w", err)
-	}
-	parsed, err := exec.NewTemplate(name, jinjaConfig(), loader, environment())
-	if err != nil {
-		if inner := errors.Unwrap(err); inner != nil { // the outer one repeats the whole source
-			err = inner
-		}
-		return nil, fmt.Errorf("chat template: %w", err)
-	}
-	return &Template{parsed}, nil
+	return &Template{t}, nil
 }
 
-// recovered turns a panic of the template engine into an error.
-func recovered(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("chat template: the template engine failed: %v", p)
-	}
+// now is the clock that strftime_now reads.
+var now = time.Now
+
+var functions = map[string]any{
+	"raise_exception": &jinja.Func{Name: "raise_exception", Call: func(args []any, _ *jinja.Dict) (any, error) {
+		if len(args) != 1 {
+			return nil, errors.New("raise_exception takes a message")
+		}
+		return nil, &RaisedError{jinja.Str(args[0])}
+	}},
+	"strftime_now": &jinja.Func{Name: "strftime_now", Call: func(args []any, _ *jinja.Dict) (any, error) {
+		if len(args) == 1 {
+			if format, ok := args[0].(string); ok {
+				return strftime(now(), format)
+			}
+		}
+		return nil, errors.New("strftime_now takes a format")
+	}},
 }
 
 // Render returns the text of messages. Its error is a *RaisedError where the
 // template itself refuses them.
-func (t *Template) Render(messages []Message, o Options) (text string, err error) {
-	defer recovered(&err)
-	list := make([]any, len(messages))
+func (t *Template) Render(messages []Message, o Options) (string, error) {
+	list := &jinja.List{Items: make([]any, len(messages))}
 	for i, m := range messages {
-		list[i] = map[string]any{"role": m.Role, "content": m.Content}
+		list.Items[i] = jinja.NewDict("role", m.Role, "content", m.Content)
 	}
-	run := &rendering{deadline: time.Now().Add(MaxTime)}
-	vars := map[string]any{
-		renderingVar:            run,
-		"messages":              list,
-		"tools":                 nil,
-		"documents":             nil,
-		"add_generation_prompt": o.AddGenerationPrompt,
-		"raise_exception":       run.raise,
+	vars := map[string]any{"messages": list, "tools": nil, "documents": nil, "add_generation_prompt": o.AddGenerationPrompt}
+	for name, f := range functions {
+		vars[name] = f
 	}
 	if o.BOS != "" {
 		vars["bos_token"] = o.BOS
@@ -111,50 +98,13 @@ func (t *Template) Render(messages []Message, o Options) (text string, err error
 	if o.EOS != "" {
 		vars["eos_token"] = o.EOS
 	}
-	err = t.t.Execute(run, exec.NewContext(vars))
+	text, err := t.t.Render(vars, limits)
+	var raised *RaisedError
 	switch {
-	case run.failed != nil:
-		return "", run.failed
+	case errors.As(err, &raised):
+		return "", raised
 	case err != nil:
 		return "", fmt.Errorf("chat template: %w", err)
 	}
-	return run.out.String(), nil
-}
-
-// rendering is the state of one Render: what it wrote and what stopped it.
-type rendering struct {
-	out      strings.Builder
-	deadline time.Time
-	failed   error
-}
-
-// renderingVar holds the *rendering in a template's variables, under a name
-// that no template can spell.
-const renderingVar = "\x00rendering"
-
-// Write takes output, within the limits.
-func (r *rendering) Write(p []byte) (int, error) {
-	if r.out.Len()+len(p) > MaxOutput {
-		r.failed = fmt.Errorf("%w: more than %d bytes of text", ErrLimit, MaxOutput)
-		return 0, r.failed
-	}
-	if err := r.check(); err != nil {
-		return 0, err
-	}
-	return r.out.Write(p)
-}
-
-// check stops a rendering that takes too long or has failed.
-func (r *rendering) check() error {
-	if r.failed == nil && time.Now().After(r.deadline) {
-		r.failed = fmt.Errorf("%w: more than %v", ErrLimit, MaxTime)
-	}
-	return r.failed
-}
-
-func (r *rendering) raise(_ *exec.Evaluator, args *exec.VarArgs) (string, error) {
-	if r.failed == nil {
-		r.failed = &RaisedError{args.First().String()}
-	}
-	return "", r.failed
+	return text, nil
 }

@@ -1,0 +1,485 @@
+package jinja
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+func (c *constExpr) eval(*run, *scope) (any, error) { return c.value, nil }
+
+func (n *nameExpr) eval(r *run, s *scope) (any, error) {
+	if err := r.step(); err != nil {
+		return nil, err
+	}
+	if v, ok := s.get(n.name); ok {
+		return v, nil
+	}
+	return undefined{why: fmt.Sprintf("'%s' is undefined", n.name)}, nil
+}
+
+func evalAll(r *run, s *scope, xs []expr) ([]any, error) {
+	if err := r.make(len(xs) * itemBytes); err != nil {
+		return nil, err
+	}
+	items := make([]any, len(xs))
+	for i, x := range xs {
+		v, err := x.eval(r, s)
+		if err != nil {
+			return nil, err
+		}
+		items[i] = v
+	}
+	return items, nil
+}
+
+func (l *listExpr) eval(r *run, s *scope) (any, error) {
+	items, err := evalAll(r, s, l.items)
+	return &List{items}, err
+}
+
+func (t *tupleExpr) eval(r *run, s *scope) (any, error) {
+	items, err := evalAll(r, s, t.items)
+	return Tuple(items), err
+}
+
+func (d *dictExpr) eval(r *run, s *scope) (any, error) {
+	out := NewDict()
+	for i, k := range d.keys {
+		key, err := k.eval(r, s)
+		if err != nil {
+			return nil, err
+		}
+		if key != nil && hashKey(key) == nil {
+			return nil, fmt.Errorf("unhashable type: '%s'", typeName(key))
+		}
+		v, err := d.values[i].eval(r, s)
+		if err != nil {
+			return nil, err
+		}
+		out.set(key, v)
+	}
+	return out, r.make(len(d.keys) * 2 * itemBytes)
+}
+
+func (l *logicExpr) eval(r *run, s *scope) (any, error) {
+	v, err := l.l.eval(r, s)
+	if err != nil || truth(v) != l.and {
+		return v, err
+	}
+	return l.r.eval(r, s)
+}
+
+func (c *condExpr) eval(r *run, s *scope) (any, error) {
+	v, err := c.test.eval(r, s)
+	switch {
+	case err != nil:
+		return nil, err
+	case truth(v):
+		return c.yes.eval(r, s)
+	case c.no == nil:
+		return undefined{why: "the inline if-expression has no else part"}, nil
+	}
+	return c.no.eval(r, s)
+}
+
+func (c *concatExpr) eval(r *run, s *scope) (any, error) {
+	items, err := evalAll(r, s, c.items)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	for _, v := range items {
+		text := str(v)
+		if err := r.make(len(text)); err != nil {
+			return nil, err
+		}
+		b.WriteString(text)
+	}
+	return b.String(), nil
+}
+
+func (c *compareExpr) eval(r *run, s *scope) (any, error) {
+	left, err := c.first.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	for i, op := range c.ops {
+		right, err := c.rest[i].eval(r, s)
+		if err != nil {
+			return nil, err
+		}
+		ok, err := compareBy(op, left, right)
+		if err != nil || !ok {
+			return false, err
+		}
+		left = right
+	}
+	return true, nil
+}
+
+func compareBy(op string, a, b any) (bool, error) {
+	switch op {
+	case "==":
+		return equal(a, b), nil
+	case "!=":
+		return !equal(a, b), nil
+	case "in":
+		return contains(b, a)
+	case "not in":
+		ok, err := contains(b, a)
+		return !ok, err
+	}
+	c, err := compare(a, b, op)
+	switch op {
+	case "<":
+		return c < 0, err
+	case "<=":
+		return c <= 0, err
+	case ">":
+		return c > 0, err
+	}
+	return c >= 0, err
+}
+
+func contains(in, v any) (bool, error) {
+	switch x := in.(type) {
+	case string:
+		sub, ok := v.(string)
+		if !ok {
+			if u, ok := v.(undefined); ok {
+				return false, u.err()
+			}
+			return false, fmt.Errorf("'in <string>' requires string as left operand, not %s", typeName(v))
+		}
+		return strings.Contains(x, sub), nil
+	case *Dict:
+		_, ok := x.get(v)
+		return ok, nil
+	}
+	items, err := iterate(in)
+	if err != nil {
+		return false, fmt.Errorf("argument of type '%s' is not iterable", typeName(in))
+	}
+	for _, item := range items {
+		if equal(item, v) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (a *arguments) eval(r *run, s *scope) (args []any, kwargs *Dict, err error) {
+	if args, err = evalAll(r, s, a.args); err != nil {
+		return nil, nil, err
+	}
+	kwargs = NewDict()
+	if a.star != nil {
+		v, err := a.star.eval(r, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		more, err := iterate(v)
+		if err != nil {
+			return nil, nil, err
+		}
+		args = append(args, more...)
+	}
+	for i, x := range a.values {
+		v, err := x.eval(r, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		kwargs.set(a.names[i], v)
+	}
+	if a.twoStar != nil {
+		v, err := a.twoStar.eval(r, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		more, ok := v.(*Dict)
+		if !ok {
+			return nil, nil, fmt.Errorf("argument after ** must be a mapping, not %s", typeName(v))
+		}
+		for i, k := range more.keys {
+			kwargs.set(str(k), more.values[i])
+		}
+	}
+	return args, kwargs, nil
+}
+
+func (c *callExpr) eval(r *run, s *scope) (any, error) {
+	if err := r.step(); err != nil {
+		return nil, err
+	}
+	fn, err := c.fn.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	args, kwargs, err := c.args.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	return call(fn, args, kwargs)
+}
+
+func call(fn any, args []any, kwargs *Dict) (any, error) {
+	switch f := fn.(type) {
+	case *Func:
+		return f.Call(args, kwargs)
+	case *loop:
+		if f.recurse == nil {
+			return nil, errors.New("the loop must have the 'recursive' marker to be called recursively")
+		}
+		if len(args) != 1 {
+			return nil, errors.New("loop() takes one argument")
+		}
+		return f.recurse(args[0], f.depth+1)
+	case undefined:
+		return nil, f.err()
+	}
+	return nil, fmt.Errorf("'%s' object is not callable", typeName(fn))
+}
+
+func (a *attrExpr) eval(r *run, s *scope) (any, error) {
+	v, err := a.x.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	return r.attr(v, a.name)
+}
+
+// attr is v.name: an attribute or method, else an item.
+func (r *run) attr(v any, name string) (any, error) {
+	switch x := v.(type) {
+	case undefined:
+		return nil, x.err()
+	case *loop:
+		if a, ok := x.attr(name); ok {
+			return a, nil
+		}
+	case *namespace:
+		if a, ok := x.vars.get(name); ok {
+			return a, nil
+		}
+	case *Func:
+		if name == "name" {
+			return x.Name, nil
+		}
+	}
+	if m := r.method(v, name); m != nil {
+		return m, nil
+	}
+	if d, ok := v.(*Dict); ok {
+		if item, ok := d.get(name); ok {
+			return item, nil
+		}
+	}
+	if mutators[typeName(v)+"."+name] {
+		return undefined{why: fmt.Sprintf("access to attribute '%s' of '%s' object is unsafe.", name, typeName(v))}, nil
+	}
+	return undefined{why: fmt.Sprintf("'%s object' has no attribute '%s'", typeName(v), name)}, nil
+}
+
+// mutators are the methods that the immutable sandbox keeps from templates.
+var mutators = map[string]bool{
+	"list.append": true, "list.clear": true, "list.extend": true, "list.insert": true, "list.pop": true, "list.remove": true,
+	"list.reverse": true, "list.sort": true, "dict.clear": true, "dict.pop": true, "dict.popitem": true, "dict.setdefault": true, "dict.update": true,
+}
+
+func (e *itemExpr) eval(r *run, s *scope) (any, error) {
+	v, err := e.x.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	index, err := e.index.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	return r.item(v, index)
+}
+
+// item is v[index]: an item, else an attribute.
+func (r *run) item(v, index any) (any, error) {
+	n, _, isInt, _ := number(index)
+	switch x := v.(type) {
+	case undefined:
+		return nil, x.err()
+	case *Dict:
+		if item, ok := x.get(index); ok {
+			return item, nil
+		}
+	case *List:
+		if isInt {
+			return itemAt(x.Items, n, v), nil
+		}
+	case Tuple:
+		if isInt {
+			return itemAt(x, n, v), nil
+		}
+	case string:
+		if isInt {
+			runes, err := r.runes(x)
+			if err != nil {
+				return nil, err
+			}
+			if n < 0 {
+				n += len(runes)
+			}
+			if n >= 0 && n < len(runes) {
+				return string(runes[n]), nil
+			}
+			return undefined{why: fmt.Sprintf("str object has no element %d", n)}, nil
+		}
+	}
+	if name, ok := index.(string); ok {
+		return r.attr(v, name)
+	}
+	return undefined{why: fmt.Sprintf("%s object has no element %s", typeName(v), repr(index))}, nil
+}
+
+func itemAt(items []any, n int, of any) any {
+	i := n
+	if i < 0 {
+		i += len(items)
+	}
+	if i < 0 || i >= len(items) {
+		return undefined{why: fmt.Sprintf("%s object has no element %d", typeName(of), n)}
+	}
+	return items[i]
+}
+
+// runes accounts for a string taken apart.
+func (r *run) runes(s string) ([]rune, error) {
+	if err := r.make(4 * len(s)); err != nil {
+		return nil, err
+	}
+	return []rune(s), nil
+}
+
+func (e *sliceExpr) eval(r *run, s *scope) (any, error) {
+	v, err := e.x.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	var parts [3]*int
+	for i, x := range []expr{e.start, e.stop, e.step} {
+		if x == nil {
+			continue
+		}
+		p, err := x.eval(r, s)
+		if err != nil {
+			return nil, err
+		}
+		n, _, isInt, _ := number(p)
+		if p != nil && !isInt {
+			return nil, errors.New("slice indices must be integers or None")
+		}
+		if p != nil {
+			parts[i] = &n
+		}
+	}
+	switch x := v.(type) {
+	case string:
+		runes, err := r.runes(x)
+		if err != nil {
+			return nil, err
+		}
+		var b strings.Builder
+		err = slice(len(runes), parts, func(i int) { b.WriteRune(runes[i]) })
+		return b.String(), err
+	case *List:
+		items := []any{}
+		err := slice(len(x.Items), parts, func(i int) { items = append(items, x.Items[i]) })
+		if err != nil {
+			return nil, err
+		}
+		return r.list(items)
+	case Tuple:
+		items := Tuple{}
+		err := slice(len(x), parts, func(i int) { items = append(items, x[i]) })
+		return items, err
+	case undefined:
+		return nil, x.err()
+	}
+	return nil, fmt.Errorf("'%s' object is not subscriptable", typeName(v))
+}
+
+// slice calls take with the indices that Python's slice of n items has.
+func slice(n int, parts [3]*int, take func(int)) error {
+	step := 1
+	if parts[2] != nil {
+		if step = *parts[2]; step == 0 {
+			return errors.New("slice step cannot be zero")
+		}
+	}
+	lowest, highest := 0, n // where a bound is clamped to
+	start, stop := 0, n
+	if step < 0 {
+		lowest, highest = -1, n-1
+		start, stop = n-1, -1
+	}
+	for i, bound := range []*int{&start, &stop} {
+		if p := parts[i]; p != nil {
+			*bound = *p
+			if *bound < 0 {
+				*bound += n
+			}
+			*bound = min(max(*bound, lowest), highest)
+		}
+	}
+	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
+		take(i)
+		if step > n || step < -n { // one item; i + step might overflow
+			break
+		}
+	}
+	return nil
+}
+
+func (f *filterExpr) eval(r *run, s *scope) (any, error) {
+	v, err := f.x.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	return f.apply(r, s, v)
+}
+
+func (f *filterExpr) apply(r *run, s *scope, v any) (any, error) {
+	if err := r.step(); err != nil {
+		return nil, err
+	}
+	args, kwargs, err := f.args.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	out, err := filters[f.name](r, v, &params{args: args, kwargs: kwargs})
+	if err != nil {
+		return nil, fmt.Errorf("filter %s: %w", f.name, err)
+	}
+	return out, nil
+}
+
+// over applies a chain of filters whose innermost has no operand to v.
+func (f *filterExpr) over(r *run, s *scope, v any) (any, error) {
+	if inner, ok := f.x.(*filterExpr); ok {
+		var err error
+		if v, err = inner.over(r, s, v); err != nil {
+			return nil, err
+		}
+	}
+	return f.apply(r, s, v)
+}
+
+func (t *testExpr) eval(r *run, s *scope) (any, error) {
+	v, err := t.x.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	args, _, err := t.args.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	ok, err := runTest(r, t.name, v, args)
+	return ok, err
+}

@@ -1,0 +1,506 @@
+package jinja
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+type filter func(r *run, v any, p *params) (any, error)
+
+// filters is filled in init: the filters that call others by name refer to it.
+var filters map[string]filter
+
+func init() {
+	filters = map[string]filter{
+		"abs": numberFilter(math.Abs, func(n int) int {
+			if n < 0 {
+				return -n
+			}
+			return n
+		}),
+		"attr":       filterAttr,
+		"batch":      filterBatch,
+		"capitalize": textFilter(capitalize),
+		"center":     filterCenter,
+		"count":      filterLength,
+		"d":          filterDefault,
+		"default":    filterDefault,
+		"dictsort":   filterDictSort,
+		"e":          textFilter(escapeHTML),
+		"escape":     textFilter(escapeHTML),
+		"first":      filterEnd(0),
+		"float":      filterFloat,
+		"format":     filterFormat,
+		"indent":     filterIndent,
+		"int":        filterInt,
+		"items":      filterItems,
+		"join":       filterJoin,
+		"last":       filterEnd(-1),
+		"length":     filterLength,
+		"list":       filterList,
+		"lower":      textFilter(strings.ToLower),
+		"map":        filterMap,
+		"max":        filterExtreme(1),
+		"min":        filterExtreme(-1),
+		"reject":     filterSelect(false, false),
+		"rejectattr": filterSelect(false, true),
+		"replace":    filterReplace,
+		"reverse":    filterReverse,
+		"round":      filterRound,
+		"safe":       textFilter(func(s string) string { return s }),
+		"select":     filterSelect(true, false),
+		"selectattr": filterSelect(true, true),
+		"sort":       filterSort,
+		"string":     textFilter(func(s string) string { return s }),
+		"sum":        filterSum,
+		"title":      textFilter(titleFilter),
+		"tojson":     filterToJSON,
+		"trim":       filterTrim,
+		"truncate":   filterTruncate,
+		"unique":     filterUnique,
+		"upper":      textFilter(strings.ToUpper),
+		"wordcount":  filterWordCount,
+	}
+}
+
+// textFilter is a filter of the value's text that takes no arguments.
+func textFilter(f func(string) string) filter {
+	return func(r *run, v any, p *params) (any, error) {
+		if err := p.done(); err != nil {
+			return nil, err
+		}
+		s := str(v)
+		if err := r.make(len(s)); err != nil {
+			return nil, err
+		}
+		return f(s), nil
+	}
+}
+
+func numberFilter(f func(float64) float64, i func(int) int) filter {
+	return func(_ *run, v any, p *params) (any, error) {
+		n, x, isInt, ok := number(v)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("'%s' is no number", typeName(v))
+		case isInt:
+			return i(n), p.done()
+		}
+		return f(x), p.done()
+	}
+}
+
+func capitalize(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	if n == 0 {
+		return s
+	}
+	return string(unicode.ToTitle(r)) + strings.ToLower(s[n:])
+}
+
+// titleFilter is the filter's way: words are what -, space and brackets part.
+func titleFilter(s string) string {
+	var b strings.Builder
+	word := false
+	for _, r := range s {
+		if unicode.IsSpace(r) || strings.ContainsRune("-({[<", r) {
+			word = false
+			b.WriteRune(r)
+			continue
+		}
+		if word {
+			b.WriteRune(unicode.ToLower(r))
+		} else {
+			b.WriteRune(unicode.ToUpper(r))
+		}
+		word = true
+	}
+	return b.String()
+}
+
+func escapeHTML(s string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;").Replace(s)
+}
+
+func filterAttr(r *run, v any, p *params) (any, error) {
+	name := p.needText("name")
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	if _, ok := v.(*Dict); ok && r.method(v, name) == nil { // attributes only, not items
+		return undefined{why: fmt.Sprintf("'dict object' has no attribute '%s'", name)}, nil
+	}
+	return r.attr(v, name)
+}
+
+func filterBatch(r *run, v any, p *params) (any, error) {
+	n := p.int("linecount", 0)
+	fill := p.any("fill_with", nil)
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	items, err := iterate(v)
+	if err != nil {
+		return nil, err
+	}
+	if n < 1 {
+		return nil, errors.New("linecount must be at least 1")
+	}
+	rows := []any{}
+	for chunk := range slices.Chunk(items, n) {
+		row := slices.Clone(chunk)
+		if fill != nil && len(row) < n {
+			if err := r.make((n - len(row)) * itemBytes); err != nil {
+				return nil, err
+			}
+			for len(row) < n {
+				row = append(row, fill)
+			}
+		}
+		rows = append(rows, &List{row})
+	}
+	return r.list(rows)
+}
+
+func filterCenter(r *run, v any, p *params) (any, error) {
+	s, width := str(v), p.int("width", 80)
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	return r.center(s, width, " ")
+}
+
+// center is Python's str.center.
+func (r *run) center(s string, width int, fill string) (any, error) {
+	pad := width - utf8.RuneCountInString(s)
+	if pad <= 0 {
+		return s, nil
+	}
+	if err := r.make(len(s) + pad*len(fill)); err != nil {
+		return nil, err
+	}
+	left := pad/2 + pad&width&1
+	return strings.Repeat(fill, left) + s + strings.Repeat(fill, pad-left), nil
+}
+
+func filterDefault(_ *run, v any, p *params) (any, error) {
+	otherwise, boolean := p.any("default_value", ""), p.bool("boolean", false)
+	if _, is := v.(undefined); is || boolean && !truth(v) {
+		v = otherwise
+	}
+	return v, p.done()
+}
+
+func filterDictSort(r *run, v any, p *params) (any, error) {
+	cased, by, reverse := p.bool("case_sensitive", false), p.text("by", "key"), p.bool("reverse", false)
+	d, ok := v.(*Dict)
+	if !ok {
+		return nil, fmt.Errorf("'%s' is no dict", typeName(v))
+	}
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	which := 0
+	if by == "value" {
+		which = 1
+	}
+	pairs := dictItems(d)
+	err := sortBy(pairs, reverse, func(x any) (any, error) { return fold(x.(Tuple)[which], cased), nil })
+	if err != nil {
+		return nil, err
+	}
+	return r.list(pairs)
+}
+
+func dictItems(d *Dict) []any {
+	pairs := make([]any, len(d.keys))
+	for i, k := range d.keys {
+		pairs[i] = Tuple{k, d.values[i]}
+	}
+	return pairs
+}
+
+// fold is v in lower case where that is text and case does not count.
+func fold(v any, cased bool) any {
+	if s, ok := v.(string); ok && !cased {
+		return strings.ToLower(s)
+	}
+	return v
+}
+
+// sortBy sorts stably by a key of each item.
+func sortBy(items []any, reverse bool, key func(any) (any, error)) error {
+	type keyed struct{ key, item any }
+	all := make([]keyed, len(items))
+	for i, item := range items {
+		k, err := key(item)
+		if err != nil {
+			return err
+		}
+		all[i] = keyed{k, item}
+	}
+	var failed error
+	slices.SortStableFunc(all, func(a, b keyed) int {
+		c, err := compare(a.key, b.key, "<")
+		if err != nil {
+			failed = err
+		}
+		if reverse {
+			return -c
+		}
+		return c
+	})
+	for i := range all {
+		items[i] = all[i].item
+	}
+	return failed
+}
+
+// filterEnd is the first (0) or last (-1) item.
+func filterEnd(which int) filter {
+	return func(_ *run, v any, p *params) (any, error) {
+		items, err := iterate(v)
+		if err != nil {
+			return nil, err
+		}
+		if len(items) == 0 {
+			return undefined{why: "No item, sequence was empty."}, p.done()
+		}
+		return items[(len(items)+which)%len(items)], p.done()
+	}
+}
+
+func filterFloat(_ *run, v any, p *params) (any, error) {
+	otherwise := p.any("default", 0.0)
+	if s, ok := v.(string); ok {
+		if f, err := strconv.ParseFloat(strings.TrimSpace(s), 64); err == nil {
+			return f, p.done()
+		}
+	}
+	if _, f, _, ok := number(v); ok {
+		return f, p.done()
+	}
+	return otherwise, p.done()
+}
+
+func filterInt(_ *run, v any, p *params) (any, error) {
+	otherwise, base := p.any("default", 0), p.int("base", 10)
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	if s, ok := v.(string); ok {
+		s = strings.TrimSpace(s)
+		digits := s
+		for prefix, of := range map[string]int{"0x": 16, "0o": 8, "0b": 2} {
+			if base == of {
+				digits = strings.TrimPrefix(strings.ToLower(s), prefix)
+			}
+		}
+		if base < 2 || base > 36 {
+			return nil, errors.New("base must be from 2 to 36")
+		}
+		if n, err := strconv.ParseInt(digits, base, 64); err == nil {
+			return int(n), nil
+		}
+		if f, err := strconv.ParseFloat(s, 64); err == nil && math.Abs(f) < 1<<62 {
+			return int(f), nil
+		}
+		return otherwise, nil
+	}
+	if n, f, isInt, ok := number(v); isInt {
+		return n, nil
+	} else if ok && math.Abs(f) < 1<<62 {
+		return int(f), nil
+	}
+	return otherwise, nil
+}
+
+func filterFormat(r *run, v any, p *params) (any, error) {
+	if len(p.kwargs.keys) > 0 && len(p.args) > 0 {
+		return nil, errors.New("takes positional or keyword arguments, not both")
+	}
+	if len(p.kwargs.keys) > 0 {
+		return r.percent(str(v), nil, p.kwargs)
+	}
+	return r.percent(str(v), p.args, nil)
+}
+
+func filterIndent(r *run, v any, p *params) (any, error) {
+	width, first, blank := p.any("width", 4), p.bool("first", false), p.bool("blank", false)
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	by, ok := width.(string)
+	if n, _, isInt, _ := number(width); isInt {
+		pad, err := r.repeat(" ", n)
+		if err != nil {
+			return nil, err
+		}
+		by, ok = pad.(string)
+	}
+	if !ok {
+		return nil, errors.New("width must be an integer or a string")
+	}
+	s := str(v)
+	lines := strings.Split(s, "\n")
+	if err := r.make(len(s) + len(lines)*len(by)); err != nil {
+		return nil, err
+	}
+	for i, line := range lines {
+		if (i > 0 || first) && (line != "" || blank) {
+			lines[i] = by + line
+		}
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+func filterItems(r *run, v any, p *params) (any, error) {
+	switch d := v.(type) {
+	case *Dict:
+		if err := p.done(); err != nil {
+			return nil, err
+		}
+		return r.list(dictItems(d))
+	case undefined:
+		return &List{}, p.done()
+	}
+	return nil, errors.New("can only get item pairs from a mapping")
+}
+
+func filterLength(_ *run, v any, p *params) (any, error) {
+	if s, ok := v.(string); ok {
+		return utf8.RuneCountInString(s), p.done()
+	}
+	items, err := iterate(v)
+	if err != nil {
+		return nil, fmt.Errorf("object of type '%s' has no len()", typeName(v))
+	}
+	return len(items), p.done()
+}
+
+func filterList(r *run, v any, p *params) (any, error) {
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	items, err := iterate(v)
+	if err != nil {
+		return nil, err
+	}
+	return r.list(slices.Clone(items))
+}
+
+func filterReplace(r *run, v any, p *params) (any, error) {
+	old, with, count := str(p.required("old")), str(p.required("new")), p.any("count", nil)
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	n := -1
+	if c, _, isInt, _ := number(count); isInt {
+		n = c
+	}
+	return r.replace(str(v), old, with, n)
+}
+
+// replace is strings.Replace within the limits.
+func (r *run) replace(s, old, with string, n int) (any, error) {
+	count := strings.Count(s, old)
+	if n >= 0 {
+		count = min(count, n)
+	}
+	if count > 0 && len(with) > r.limits.Memory/count {
+		return nil, r.make(-1)
+	}
+	if err := r.make(len(s) + count*len(with)); err != nil {
+		return nil, err
+	}
+	return strings.Replace(s, old, with, n), nil
+}
+
+func filterReverse(r *run, v any, p *params) (any, error) {
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	if s, ok := v.(string); ok {
+		runes, err := r.runes(s)
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(runes)
+		return string(runes), nil
+	}
+	items, err := iterate(v)
+	if err != nil {
+		return nil, err
+	}
+	items = slices.Clone(items)
+	slices.Reverse(items)
+	return r.list(items)
+}
+
+func filterRound(_ *run, v any, p *params) (any, error) {
+	precision, method := p.int("precision", 0), p.text("method", "common")
+	_, f, _, ok := number(v)
+	if !ok {
+		return nil, fmt.Errorf("'%s' is no number", typeName(v))
+	}
+	if precision < 0 || precision > 15 {
+		return nil, errors.New("precision must be from 0 to 15")
+	}
+	switch method {
+	case "common": // decimal rounding of the exact value, as Python's round
+		f, _ = strconv.ParseFloat(strconv.FormatFloat(f, 'f', precision, 64), 64)
+	case "ceil":
+		f = math.Ceil(f*math.Pow10(precision)) / math.Pow10(precision)
+	case "floor":
+		f = math.Floor(f*math.Pow10(precision)) / math.Pow10(precision)
+	default:
+		return nil, errors.New("method must be common, ceil or floor")
+	}
+	return f, p.done()
+}
+
+func filterTrim(r *run, v any, p *params) (any, error) {
+	chars := p.any("chars", nil)
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	return r.text(strip(str(v), chars, true, true))
+}
+
+func filterTruncate(r *run, v any, p *params) (any, error) {
+	length, kill, end, leeway := p.int("length", 255), p.bool("killwords", false), p.text("end", "..."), p.int("leeway", 5)
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	runes, err := r.runes(str(v))
+	if err != nil {
+		return nil, err
+	}
+	tail := utf8.RuneCountInString(end)
+	if length < tail || leeway < 0 {
+		return nil, fmt.Errorf("length %d is less than that of the end, or leeway %d is negative", length, leeway)
+	}
+	if len(runes) <= length+leeway {
+		return string(runes), nil
+	}
+	cut := string(runes[:length-tail])
+	if !kill {
+		if i := strings.LastIndexByte(cut, ' '); i >= 0 {
+			cut = cut[:i]
+		}
+	}
+	return r.text(cut + end)
+}
+
+func filterWordCount(_ *run, v any, p *params) (any, error) {
+	words := strings.FieldsFunc(str(v), func(r rune) bool {
+		return r != '_' && !unicode.In(r, unicode.L, unicode.N)
+	})
+	return len(words), p.done()
+}

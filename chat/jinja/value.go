@@ -1,0 +1,436 @@
+package jinja
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Template values are nil, bool, int, float64, string, *List, Tuple, *Dict,
+// *namespace, *loop, *Func and undefined.
+
+// List is a Python list.
+type List struct{ Items []any }
+
+// Tuple is a Python tuple.
+type Tuple []any
+
+// Dict is a Python dict: it keeps its order.
+type Dict struct {
+	keys   []any
+	values []any
+	index  map[any]int
+}
+
+// NewDict makes a dict of alternating keys and values.
+func NewDict(pairs ...any) *Dict {
+	d := &Dict{index: make(map[any]int)}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		d.set(pairs[i], pairs[i+1])
+	}
+	return d
+}
+
+// hashKey is equal for keys that are equal in Python.
+func hashKey(k any) any {
+	switch x := k.(type) {
+	case bool:
+		if x {
+			return 1
+		}
+		return 0
+	case float64:
+		if x == math.Trunc(x) && math.Abs(x) < 1<<53 {
+			return int(x)
+		}
+	case Tuple:
+		return "\x00tuple" + repr(x)
+	case nil, int, string:
+	default:
+		return nil
+	}
+	return k
+}
+
+func (d *Dict) set(k, v any) {
+	h := hashKey(k)
+	if i, ok := d.index[h]; ok {
+		d.values[i] = v
+		return
+	}
+	d.index[h] = len(d.keys)
+	d.keys, d.values = append(d.keys, k), append(d.values, v)
+}
+
+func (d *Dict) get(k any) (any, bool) {
+	i, ok := d.index[hashKey(k)]
+	if !ok {
+		return nil, false
+	}
+	return d.values[i], true
+}
+
+// take removes a key of a small dict and returns its value.
+func (d *Dict) take(k any) (any, bool) {
+	v, ok := d.get(k)
+	if ok {
+		old := *d
+		*d = *NewDict()
+		for i, key := range old.keys {
+			if !equal(key, k) {
+				d.set(key, old.values[i])
+			}
+		}
+	}
+	return v, ok
+}
+
+// Func is something a template can call. Its arguments are positional ones and
+// keyword ones.
+type Func struct {
+	Name string
+	Call func(args []any, kwargs *Dict) (any, error)
+}
+
+type namespace struct{ vars *Dict }
+
+// undefined is the value of what does not exist. It prints as nothing, is false
+// and empty; anything else done with it fails with why.
+type undefined struct {
+	why    string
+	unsafe bool // calling it is refused as unsafe
+}
+
+func (u undefined) err() error { return fmt.Errorf("%s", u.why) }
+
+// typeName is Python's name of the value's type.
+func typeName(v any) string {
+	switch v.(type) {
+	case nil:
+		return "NoneType"
+	case bool:
+		return "bool"
+	case int:
+		return "int"
+	case float64:
+		return "float"
+	case string:
+		return "str"
+	case *List:
+		return "list"
+	case Tuple:
+		return "tuple"
+	case *Dict:
+		return "dict"
+	case *namespace:
+		return "Namespace"
+	case *loop:
+		return "LoopContext"
+	case *Func:
+		return "function"
+	}
+	return "Undefined"
+}
+
+func truth(v any) bool {
+	switch x := v.(type) {
+	case nil, undefined:
+		return false
+	case bool:
+		return x
+	case int:
+		return x != 0
+	case float64:
+		return x != 0
+	case string:
+		return x != ""
+	case *List:
+		return len(x.Items) > 0
+	case Tuple:
+		return len(x) > 0
+	case *Dict:
+		return len(x.keys) > 0
+	}
+	return true
+}
+
+// str is Str, the short way.
+func str(v any) string { return Str(v) }
+
+// Str is the text that a value prints as: Python's str().
+func Str(v any) string {
+	switch x := v.(type) {
+	case string:
+		return x
+	case undefined:
+		return ""
+	}
+	return repr(v)
+}
+
+// repr is Python's repr().
+func repr(v any) string {
+	var b strings.Builder
+	writeRepr(&b, v, 0)
+	return b.String()
+}
+
+func writeRepr(b *strings.Builder, v any, depth int) {
+	if depth > maxDepth { // a namespace can hold itself
+		b.WriteString("...")
+		return
+	}
+	list := func(open string, items []any, end string) {
+		b.WriteString(open)
+		for i, x := range items {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			writeRepr(b, x, depth+1)
+		}
+		b.WriteString(end)
+	}
+	switch x := v.(type) {
+	case nil:
+		b.WriteString("None")
+	case bool:
+		if x {
+			b.WriteString("True")
+		} else {
+			b.WriteString("False")
+		}
+	case int:
+		b.WriteString(strconv.Itoa(x))
+	case float64:
+		b.WriteString(floatRepr(x))
+	case string:
+		writeStringRepr(b, x)
+	case *List:
+		list("[", x.Items, "]")
+	case Tuple:
+		if len(x) == 1 {
+			list("(", x, ",)")
+		} else {
+			list("(", x, ")")
+		}
+	case *Dict:
+		b.WriteByte('{')
+		for i, k := range x.keys {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			writeRepr(b, k, depth+1)
+			b.WriteString(": ")
+			writeRepr(b, x.values[i], depth+1)
+		}
+		b.WriteByte('}')
+	case *namespace:
+		b.WriteString("<Namespace ")
+		writeRepr(b, x.vars, depth+1)
+		b.WriteByte('>')
+	case *Func:
+		b.WriteString("<function " + x.Name + ">")
+	case *loop:
+		fmt.Fprintf(b, "<LoopContext %d/%d>", x.at+1, len(x.items))
+	default:
+		b.WriteString("Undefined")
+	}
+}
+
+func floatRepr(f float64) string {
+	switch {
+	case math.IsNaN(f):
+		return "nan"
+	case math.IsInf(f, 1):
+		return "inf"
+	case math.IsInf(f, -1):
+		return "-inf"
+	}
+	format := byte('f')
+	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
+		format = 'e'
+	}
+	s := strconv.FormatFloat(f, format, -1, 64)
+	if !strings.ContainsAny(s, ".e") {
+		s += ".0"
+	}
+	return s
+}
+
+func writeStringRepr(b *strings.Builder, s string) {
+	quote := byte('\'')
+	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
+		quote = '"'
+	}
+	b.WriteByte(quote)
+	for _, r := range s {
+		switch {
+		case r == rune(quote) || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r == ' ' || unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r < 0x100:
+			fmt.Fprintf(b, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(b, `\U%08x`, r)
+		}
+	}
+	b.WriteByte(quote)
+}
+
+// number returns v as a number; ok is false for other types.
+func number(v any) (i int, f float64, isInt, ok bool) {
+	switch x := v.(type) {
+	case bool:
+		if x {
+			return 1, 1, true, true
+		}
+		return 0, 0, true, true
+	case int:
+		return x, float64(x), true, true
+	case float64:
+		return 0, x, false, true
+	}
+	return 0, 0, false, false
+}
+
+// equal is Python's ==.
+func equal(a, b any) bool { return equalAt(a, b, 0) }
+
+func equalAt(a, b any, depth int) bool {
+	if depth > maxDepth {
+		return false
+	}
+	ai, af, aInt, aNum := number(a)
+	bi, bf, bInt, bNum := number(b)
+	if aNum || bNum {
+		if aInt && bInt {
+			return ai == bi
+		}
+		return aNum && bNum && af == bf
+	}
+	items := func(x, y []any) bool {
+		if len(x) != len(y) {
+			return false
+		}
+		for i := range x {
+			if !equalAt(x[i], y[i], depth+1) {
+				return false
+			}
+		}
+		return true
+	}
+	switch x := a.(type) {
+	case nil:
+		return b == nil
+	case string:
+		y, ok := b.(string)
+		return ok && x == y
+	case undefined:
+		_, ok := b.(undefined)
+		return ok
+	case *List:
+		y, ok := b.(*List)
+		return ok && items(x.Items, y.Items)
+	case Tuple:
+		y, ok := b.(Tuple)
+		return ok && items(x, y)
+	case *Dict:
+		y, ok := b.(*Dict)
+		if !ok || len(x.keys) != len(y.keys) {
+			return false
+		}
+		for i, k := range x.keys {
+			v, ok := y.get(k)
+			if !ok || !equalAt(x.values[i], v, depth+1) {
+				return false
+			}
+		}
+		return true
+	}
+	return a == b
+}
+
+// compare orders a and b, for types that Python orders.
+func compare(a, b any, op string) (int, error) {
+	ai, af, aInt, aNum := number(a)
+	bi, bf, bInt, bNum := number(b)
+	switch {
+	case aInt && bInt:
+		return order(ai, bi), nil
+	case aNum && bNum:
+		return order(af, bf), nil
+	}
+	var x, y []any
+	switch l := a.(type) {
+	case string:
+		if r, ok := b.(string); ok {
+			return strings.Compare(l, r), nil
+		}
+	case *List:
+		if r, ok := b.(*List); ok {
+			x, y = l.Items, r.Items
+		}
+	case Tuple:
+		if r, ok := b.(Tuple); ok {
+			x, y = l, r
+		}
+	}
+	if x == nil && y == nil {
+		for _, v := range []any{a, b} {
+			if u, ok := v.(undefined); ok {
+				return 0, u.err()
+			}
+		}
+		if typeName(a) != typeName(b) || !strings.Contains("list tuple", typeName(a)) {
+			return 0, fmt.Errorf("'%s' not supported between instances of '%s' and '%s'", op, typeName(a), typeName(b))
+		}
+	}
+	for i := 0; i < len(x) && i < len(y); i++ {
+		if !equal(x[i], y[i]) {
+			return compare(x[i], y[i], op)
+		}
+	}
+	return order(len(x), len(y)), nil
+}
+
+func order[T int | float64](a, b T) int {
+	if a < b {
+		return -1
+	} else if a > b {
+		return 1
+	}
+	return 0
+}
+
+// iterate returns the items of v, as a Python for loop would see them.
+func iterate(v any) ([]any, error) {
+	switch x := v.(type) {
+	case *List:
+		return x.Items, nil
+	case Tuple:
+		return x, nil
+	case *Dict:
+		return x.keys, nil
+	case undefined:
+		return nil, nil
+	case string:
+		items := make([]any, 0, len(x))
+		for _, r := range x {
+			items = append(items, string(r))
+		}
+		return items, nil
+	}
+	return nil, fmt.Errorf("'%s' object is not iterable", typeName(v))
+}
