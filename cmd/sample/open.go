@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/gobackend"
 
 	"github.com/quire/quire/chat"
 	"github.com/quire/quire/engine"
@@ -126,29 +125,20 @@ func (s *session) openText(o *runOptions, model *models.Checkpoint) (*tokenizer.
 
 // openBackend makes the backend that --backend names, fetching its plugin if need be.
 func openBackend(ctx context.Context, env *environment, name string) (compute.Backend, error) {
-	kind, plugin, err := parseBackend(name)
+	spec, err := parseBackend(name)
 	if err != nil {
 		return nil, err
-	}
-	if kind == "go" {
-		return gobackend.New("")
-	}
-	platform := plugin
-	if slices.Contains(setup.Platforms(), plugin) {
-		if plugin, err = setup.EnsurePlugin(ctx, plugin, fetchProgress(env.stderr)); err != nil {
-			return nil, err
-		}
-	} else {
-		platform = ""
-		if plugin, err = filepath.Abs(plugin); err != nil {
-			return nil, err
-		}
 	}
 	cache, err := setup.CacheDir()
 	if err != nil {
 		return nil, err
 	}
-	return xla.New(xla.Options{Plugin: plugin, Platform: platform, CacheDir: filepath.Join(cache, "programs")})
+	return xla.Open(spec, xla.OpenOptions{
+		FindPlugin: func(platform string) (string, error) {
+			return setup.EnsurePlugin(ctx, platform, fetchProgress(env.stderr))
+		},
+		CacheDir: filepath.Join(cache, "programs"),
+	})
 }
 
 // logger writes the engine's log to standard error under --debug.

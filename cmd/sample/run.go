@@ -64,6 +64,9 @@ func runJob(ctx context.Context, env *environment, o *runOptions) error {
 	if err := checkOutput(o); err != nil {
 		return err
 	}
+	if o.progress != "none" {
+		fmt.Fprintf(env.stderr, "opening %s on %s; a first run compiles its programs, later ones find them in the cache\n", o.model, o.backend)
+	}
 	s, err := env.open(ctx, env, o)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/setup"
 )
 
 // runOptions are the flags of "sample run", which config files set too.
@@ -138,7 +140,7 @@ func (o *runOptions) check() error {
 	if o.kvType, err = parseDType("kv-dtype", o.kvDType); err != nil {
 		return err
 	}
-	_, _, err = parseBackend(o.backend)
+	_, err = parseBackend(o.backend)
 	return err
 }
 
@@ -167,16 +169,15 @@ func parseDType(flag, name string) (dtypes.DType, error) {
 	return dtypes.InvalidDType, fmt.Errorf("--%s is %q, but must be auto, f32, bf16 or f16", flag, name)
 }
 
-// parseBackend splits --backend into the kind, "xla" or "go", and for xla the platform or the plugin's path.
-func parseBackend(backend string) (kind, plugin string, err error) {
-	kind, plugin, _ = strings.Cut(backend, ":")
+// parseBackend checks --backend and returns it as package xla takes it: with an absolute path.
+func parseBackend(backend string) (spec string, err error) {
+	platform, isXLA := strings.CutPrefix(backend, "xla:")
 	switch {
-	case backend == "go":
-		return "go", "", nil
-	case backend == "xla":
-		return "xla", "cpu", nil
-	case kind == "xla" && (slices.Contains([]string{"cpu", "cuda", "tpu"}, plugin) || strings.ContainsRune(plugin, '/')):
-		return kind, plugin, nil
+	case backend == "go", isXLA && slices.Contains(setup.Platforms(), platform):
+		return backend, nil
+	case isXLA && strings.ContainsRune(platform, filepath.Separator):
+		path, err := filepath.Abs(platform)
+		return "xla:" + path, err
 	}
-	return "", "", fmt.Errorf("--backend is %q, but must be xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so or go", backend)
+	return "", fmt.Errorf("--backend is %q, but must be xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so or go", backend)
 }
