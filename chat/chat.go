@@ -65,12 +65,6 @@ func Parse(source string) (*Template, error) {
 var now = time.Now
 
 var functions = map[string]any{
-	"raise_exception": &jinja.Func{Name: "raise_exception", Call: func(args []any, _ *jinja.Dict) (any, error) {
-		if len(args) != 1 {
-			return nil, errors.New("raise_exception takes a message")
-		}
-		return nil, &RaisedError{jinja.Str(args[0])}
-	}},
 	"strftime_now": &jinja.Func{Name: "strftime_now", Call: func(args []any, _ *jinja.Dict) (any, error) {
 		if len(args) == 1 {
 			if format, ok := args[0].(string); ok {
@@ -99,10 +93,10 @@ func (t *Template) Render(messages []Message, o Options) (string, error) {
 		vars["eos_token"] = o.EOS
 	}
 	text, err := t.t.Render(vars, limits)
-	var raised *RaisedError
+	var raised *jinja.RaisedError
 	switch {
 	case errors.As(err, &raised):
-		return "", raised
+		return "", &RaisedError{raised.Message}
 	case err != nil:
 		return "", fmt.Errorf("chat template: %w", err)
 	}

@@ -23,11 +23,17 @@ func builtins(r *run) map[string]any {
 			}
 			ns := &namespace{NewDict()}
 			for i, k := range d.keys {
-				if err := ns.set(str(k), d.values[i]); err != nil {
+				if err := ns.set(r.str(k), d.values[i]); err != nil {
 					return nil, err
 				}
 			}
 			return ns, nil
+		},
+		"raise_exception": func(args []any, _ *Dict) (any, error) {
+			if len(args) != 1 {
+				return nil, errors.New("raise_exception takes a message")
+			}
+			return nil, &RaisedError{r.str(args[0])}
 		},
 		"joiner": joiner,
 		"cycler": cycler,

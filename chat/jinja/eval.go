@@ -50,7 +50,7 @@ func (d *dictExpr) eval(r *run, s *scope) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if key != nil && hashKey(key) == nil {
+		if _, ok := hashKey(key); !ok {
 			return nil, fmt.Errorf("unhashable type: '%s'", typeName(key))
 		}
 		v, err := d.values[i].eval(r, s)
@@ -90,7 +90,7 @@ func (c *concatExpr) eval(r *run, s *scope) (any, error) {
 	}
 	var b strings.Builder
 	for _, v := range items {
-		text := str(v)
+		text := r.str(v)
 		if err := r.make(len(text)); err != nil {
 			return nil, err
 		}
@@ -109,7 +109,7 @@ func (c *compareExpr) eval(r *run, s *scope) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		ok, err := compareBy(op, left, right)
+		ok, err := r.compareBy(op, left, right)
 		if err != nil || !ok {
 			return false, err
 		}
@@ -118,19 +118,19 @@ func (c *compareExpr) eval(r *run, s *scope) (any, error) {
 	return true, nil
 }
 
-func compareBy(op string, a, b any) (bool, error) {
+func (r *run) compareBy(op string, a, b any) (bool, error) {
 	switch op {
 	case "==":
-		return equal(a, b), nil
+		return r.equal(a, b), nil
 	case "!=":
-		return !equal(a, b), nil
+		return !r.equal(a, b), nil
 	case "in":
-		return contains(b, a)
+		return r.contains(b, a)
 	case "not in":
-		ok, err := contains(b, a)
+		ok, err := r.contains(b, a)
 		return !ok, err
 	}
-	c, err := compare(a, b, op)
+	c, err := r.compare(a, b, op)
 	switch op {
 	case "<":
 		return c < 0, err
@@ -142,7 +142,7 @@ func compareBy(op string, a, b any) (bool, error) {
 	return c >= 0, err
 }
 
-func contains(in, v any) (bool, error) {
+func (r *run) contains(in, v any) (bool, error) {
 	switch x := in.(type) {
 	case string:
 		sub, ok := v.(string)
@@ -162,7 +162,7 @@ func contains(in, v any) (bool, error) {
 		return false, fmt.Errorf("argument of type '%s' is not iterable", typeName(in))
 	}
 	for _, item := range items {
-		if equal(item, v) {
+		if r.equal(item, v) {
 			return true, nil
 		}
 	}
@@ -202,7 +202,7 @@ func (a *arguments) eval(r *run, s *scope) (args []any, kwargs *Dict, err error)
 			return nil, nil, fmt.Errorf("argument after ** must be a mapping, not %s", typeName(v))
 		}
 		for i, k := range more.keys {
-			kwargs.set(str(k), more.values[i])
+			kwargs.set(r.str(k), more.values[i])
 		}
 	}
 	return args, kwargs, nil
@@ -335,7 +335,7 @@ func (r *run) item(v, index any) (any, error) {
 	if name, ok := index.(string); ok {
 		return r.attr(v, name)
 	}
-	return undefined{why: fmt.Sprintf("%s object has no element %s", typeName(v), repr(index))}, nil
+	return undefined{why: fmt.Sprintf("%s object has no element %s", typeName(v), r.repr(index))}, nil
 }
 
 func itemAt(items []any, n int, of any) any {

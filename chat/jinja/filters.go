@@ -75,7 +75,7 @@ func textFilter(f func(string) string) filter {
 		if err := p.done(); err != nil {
 			return nil, err
 		}
-		s := str(v)
+		s := r.str(v)
 		if err := r.make(len(s)); err != nil {
 			return nil, err
 		}
@@ -169,7 +169,7 @@ func filterBatch(r *run, v any, p *params) (any, error) {
 }
 
 func filterCenter(r *run, v any, p *params) (any, error) {
-	s, width := str(v), p.int("width", 80)
+	s, width := r.str(v), p.int("width", 80)
 	if err := p.done(); err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func filterDictSort(r *run, v any, p *params) (any, error) {
 		which = 1
 	}
 	pairs := dictItems(d)
-	err := sortBy(pairs, reverse, func(x any) (any, error) { return fold(x.(Tuple)[which], cased), nil })
+	err := r.sortBy(pairs, reverse, func(x any) (any, error) { return fold(x.(Tuple)[which], cased), nil })
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +235,7 @@ func fold(v any, cased bool) any {
 }
 
 // sortBy sorts stably by a key of each item.
-func sortBy(items []any, reverse bool, key func(any) (any, error)) error {
+func (r *run) sortBy(items []any, reverse bool, key func(any) (any, error)) error {
 	type keyed struct{ key, item any }
 	all := make([]keyed, len(items))
 	for i, item := range items {
@@ -247,7 +247,7 @@ func sortBy(items []any, reverse bool, key func(any) (any, error)) error {
 	}
 	var failed error
 	slices.SortStableFunc(all, func(a, b keyed) int {
-		c, err := compare(a.key, b.key, "<")
+		c, err := r.compare(a.key, b.key, "<")
 		if err != nil {
 			failed = err
 		}
@@ -326,9 +326,9 @@ func filterFormat(r *run, v any, p *params) (any, error) {
 		return nil, errors.New("takes positional or keyword arguments, not both")
 	}
 	if len(p.kwargs.keys) > 0 {
-		return r.percent(str(v), nil, p.kwargs)
+		return r.percent(r.str(v), nil, p.kwargs)
 	}
-	return r.percent(str(v), p.args, nil)
+	return r.percent(r.str(v), p.args, nil)
 }
 
 func filterIndent(r *run, v any, p *params) (any, error) {
@@ -347,7 +347,7 @@ func filterIndent(r *run, v any, p *params) (any, error) {
 	if !ok {
 		return nil, errors.New("width must be an integer or a string")
 	}
-	s := str(v)
+	s := r.str(v)
 	lines := strings.Split(s, "\n")
 	if err := r.make(len(s) + len(lines)*len(by)); err != nil {
 		return nil, err
@@ -396,7 +396,7 @@ func filterList(r *run, v any, p *params) (any, error) {
 }
 
 func filterReplace(r *run, v any, p *params) (any, error) {
-	old, with, count := str(p.required("old")), str(p.required("new")), p.any("count", nil)
+	old, with, count := r.str(p.required("old")), r.str(p.required("new")), p.any("count", nil)
 	if err := p.done(); err != nil {
 		return nil, err
 	}
@@ -404,7 +404,7 @@ func filterReplace(r *run, v any, p *params) (any, error) {
 	if c, _, isInt, _ := number(count); isInt {
 		n = c
 	}
-	return r.replace(str(v), old, with, n)
+	return r.replace(r.str(v), old, with, n)
 }
 
 // replace is strings.Replace within the limits.
@@ -470,7 +470,7 @@ func filterTrim(r *run, v any, p *params) (any, error) {
 	if err := p.done(); err != nil {
 		return nil, err
 	}
-	return r.text(strip(str(v), chars, true, true))
+	return r.text(strip(r.str(v), chars, true, true))
 }
 
 func filterTruncate(r *run, v any, p *params) (any, error) {
@@ -478,7 +478,7 @@ func filterTruncate(r *run, v any, p *params) (any, error) {
 	if err := p.done(); err != nil {
 		return nil, err
 	}
-	runes, err := r.runes(str(v))
+	runes, err := r.runes(r.str(v))
 	if err != nil {
 		return nil, err
 	}
@@ -498,9 +498,9 @@ func filterTruncate(r *run, v any, p *params) (any, error) {
 	return r.text(cut + end)
 }
 
-func filterWordCount(_ *run, v any, p *params) (any, error) {
-	words := strings.FieldsFunc(str(v), func(r rune) bool {
-		return r != '_' && !unicode.In(r, unicode.L, unicode.N)
+func filterWordCount(r *run, v any, p *params) (any, error) {
+	words := strings.FieldsFunc(r.str(v), func(c rune) bool {
+		return c != '_' && !unicode.In(c, unicode.L, unicode.N)
 	})
 	return len(words), p.done()
 }

@@ -14,7 +14,7 @@ func (r *run) attributeOf(attribute, otherwise any) func(any) (any, error) {
 		return func(v any) (any, error) { return v, nil }
 	}
 	return func(v any) (any, error) {
-		for part := range strings.SplitSeq(str(attribute), ".") {
+		for part := range strings.SplitSeq(r.str(attribute), ".") {
 			var key any = part
 			if n, err := strconv.Atoi(part); err == nil {
 				key = n
@@ -32,7 +32,7 @@ func (r *run) attributeOf(attribute, otherwise any) func(any) (any, error) {
 }
 
 func filterJoin(r *run, v any, p *params) (any, error) {
-	sep, of := str(p.any("d", "")), r.attributeOf(p.any("attribute", nil), nil)
+	sep, of := r.str(p.any("d", "")), r.attributeOf(p.any("attribute", nil), nil)
 	if err := p.done(); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func filterJoin(r *run, v any, p *params) (any, error) {
 		if item, err = of(item); err != nil {
 			return nil, err
 		}
-		text := str(item)
+		text := r.str(item)
 		if err := r.make(len(text) + len(sep)); err != nil {
 			return nil, err
 		}
@@ -75,7 +75,7 @@ func filterMap(r *run, v any, p *params) (any, error) {
 		}
 		each = r.attributeOf(attribute, otherwise)
 	} else {
-		name := str(p.args[0])
+		name := r.str(p.args[0])
 		f := filters[name]
 		if f == nil {
 			return nil, fmt.Errorf("there is no filter %q", name)
@@ -127,7 +127,7 @@ func filterSelect(keep, ofAttribute bool) filter {
 			}
 			ok := truth(x)
 			if named {
-				if ok, err = runTest(r, str(name), x, args); err != nil {
+				if ok, err = runTest(r, r.str(name), x, args); err != nil {
 					return nil, err
 				}
 			}
@@ -158,7 +158,7 @@ func filterExtreme(sign int) filter {
 			key = fold(key, cased)
 			c := sign
 			if i > 0 {
-				if c, err = compare(key, bestKey, "<"); err != nil {
+				if c, err = r.compare(key, bestKey, "<"); err != nil {
 					return nil, err
 				}
 			}
@@ -181,7 +181,7 @@ func filterSort(r *run, v any, p *params) (any, error) {
 	}
 	items = append([]any{}, items...)
 	of := r.attributeOf(attribute, nil)
-	err = sortBy(items, reverse, func(item any) (any, error) {
+	err = r.sortBy(items, reverse, func(item any) (any, error) {
 		key, err := of(item)
 		return fold(key, cased), err
 	})
@@ -227,7 +227,7 @@ func filterUnique(r *run, v any, p *params) (any, error) {
 			return nil, err
 		}
 		key = fold(key, cased)
-		if key != nil && hashKey(key) == nil {
+		if _, ok := hashKey(key); !ok {
 			return nil, fmt.Errorf("unhashable type: '%s'", typeName(key))
 		}
 		if _, twice := seen.get(key); !twice {

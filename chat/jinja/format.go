@@ -103,7 +103,7 @@ func (r *run) percent(format string, args Tuple, named any) (any, error) {
 			v = args[used]
 			used++
 		}
-		s, err := c.text(v)
+		s, err := c.text(r, v)
 		if err != nil {
 			return nil, err
 		}
@@ -119,16 +119,16 @@ func (r *run) percent(format string, args Tuple, named any) (any, error) {
 }
 
 // text formats v.
-func (c *conversion) text(v any) (string, error) {
+func (c *conversion) text(r *run, v any) (string, error) {
 	i, f, isInt, ok := number(v)
 	var s string
 	switch c.verb {
 	case 's':
-		s = str(v)
+		s = r.str(v)
 	case 'r':
-		s = repr(v)
+		s = r.repr(v)
 	case 'c':
-		s = str(v)
+		s = r.str(v)
 		if isInt {
 			s = string(rune(i))
 		}
@@ -248,7 +248,7 @@ func (r *run) format(s string, p *params) (any, error) {
 		if !ok {
 			return nil, fmt.Errorf("no argument for the replacement field {%s}", field)
 		}
-		text := str(v)
+		text := r.str(v)
 		if err := r.make(len(text)); err != nil {
 			return nil, err
 		}

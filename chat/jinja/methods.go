@@ -77,20 +77,20 @@ func dictMethod(d *Dict, name string) method {
 func sequenceMethod(items []any, name string) method {
 	switch name {
 	case "index":
-		return func(_ *run, p *params) (any, error) {
+		return func(r *run, p *params) (any, error) {
 			v := p.required("value")
 			for i, item := range items {
-				if equal(item, v) {
+				if r.equal(item, v) {
 					return i, nil
 				}
 			}
-			return nil, fmt.Errorf("%s is not in list", repr(v))
+			return nil, fmt.Errorf("%s is not in list", r.repr(v))
 		}
 	case "count":
-		return func(_ *run, p *params) (any, error) {
+		return func(r *run, p *params) (any, error) {
 			v, n := p.required("value"), 0
 			for _, item := range items {
-				if equal(item, v) {
+				if r.equal(item, v) {
 					n++
 				}
 			}

@@ -95,7 +95,7 @@ func (p *params) done() error {
 	case len(p.args) > p.at:
 		return fmt.Errorf("takes at most %d arguments, not %d", p.at, len(p.args))
 	case p.used < len(p.kwargs.keys):
-		return fmt.Errorf("does not take all of the arguments %s", repr(&List{p.kwargs.keys}))
+		return fmt.Errorf("does not take all of the arguments %s", p.kwargs.names())
 	}
 	return nil
 }

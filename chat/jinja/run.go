@@ -37,7 +37,16 @@ func Parse(source string) (*Template, error) {
 
 // Render returns the text of the template with the given variables. Their
 // values may be nil, bool, int, float64, string, *List, Tuple, *Dict and *Func.
-func (t *Template) Render(vars map[string]any, limits Limits) (string, error) {
+func (t *Template) Render(vars map[string]any, limits Limits) (text string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			stop, ok := p.(limitPanic)
+			if !ok {
+				panic(p)
+			}
+			text, err = "", stop.error
+		}
+	}()
 	r := &run{out: new(strings.Builder), limits: limits, deadline: time.Now().Add(limits.Time)}
 	globals := &scope{vars: builtins(r)}
 	top := &scope{parent: globals, vars: make(map[string]any, len(vars))}
@@ -75,6 +84,24 @@ func (r *run) make(n int) error {
 	}
 	r.made += n
 	return nil
+}
+
+// visit is called for every part of a value that is printed or compared. A
+// value can share its parts, so its size says nothing about how long that takes.
+func (r *run) visit(depth int) {
+	r.must(r.step())
+	if depth > maxDepth {
+		r.must(fmt.Errorf("%w: a value is nested more than %d deep", ErrLimit, maxDepth))
+	}
+}
+
+// limitPanic carries an ErrLimit from functions without an error to Render.
+type limitPanic struct{ error }
+
+func (r *run) must(err error) {
+	if err != nil {
+		panic(limitPanic{err})
+	}
 }
 
 // itemBytes is about what an item of a list takes.
@@ -116,6 +143,11 @@ func (r *run) capture(f func() error) (string, error) {
 	}
 	return text, r.make(len(text))
 }
+
+// RaisedError is what a template's raise_exception makes.
+type RaisedError struct{ Message string }
+
+func (e *RaisedError) Error() string { return e.Message }
 
 // scope holds the variables of a template, loop body, macro or block.
 type scope struct {

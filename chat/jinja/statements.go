@@ -25,7 +25,7 @@ func (o *outputStmt) exec(r *run, s *scope) error {
 	if err != nil {
 		return at(o.line, err)
 	}
-	return at(o.line, r.write(str(v)))
+	return at(o.line, r.write(r.str(v)))
 }
 
 func (i *ifStmt) exec(r *run, s *scope) error {
@@ -47,6 +47,7 @@ type loop struct {
 	at      int
 	depth   int // 0 for the outermost
 	changed any
+	run     *run
 	recurse func(items any, depth int) (any, error) // nil unless recursive
 }
 
@@ -86,7 +87,7 @@ func (f *forStmt) run(r *run, s *scope, over any, depth int) error {
 	if len(items) == 0 {
 		return r.body(f.other, &scope{parent: s})
 	}
-	l := &loop{items: items, depth: depth, changed: undefined{}}
+	l := &loop{items: items, depth: depth, changed: undefined{}, run: r}
 	if f.recursive {
 		l.recurse = func(items any, depth int) (any, error) {
 			if err := r.enter(); err != nil {
@@ -158,7 +159,7 @@ func (l *loop) attr(name string) (any, bool) {
 	case "changed":
 		return &Func{"changed", func(args []any, _ *Dict) (any, error) {
 			now := Tuple(args)
-			same := equal(l.changed, now)
+			same := l.run.equal(l.changed, now)
 			l.changed = now
 			return !same, nil
 		}}, true
@@ -288,7 +289,7 @@ func (m *macroStmt) bind(r *run, inner *scope, args []any, kwargs *Dict) error {
 		return fmt.Errorf("takes not more than %d argument(s)", len(m.params))
 	}
 	if len(rest.keys) > 0 && !m.kwargs {
-		return fmt.Errorf("takes no such keyword argument: %s", repr(&List{rest.keys}))
+		return fmt.Errorf("takes no such keyword argument: %s", rest.names())
 	}
 	if m.varargs {
 		inner.set("varargs", extra)
@@ -313,7 +314,7 @@ func (c *callStmt) exec(r *run, s *scope) error {
 	if err != nil {
 		return at(c.line, err)
 	}
-	return r.write(str(v))
+	return r.write(r.str(v))
 }
 
 func (f *filterStmt) exec(r *run, s *scope) error {
@@ -325,7 +326,7 @@ func (f *filterStmt) exec(r *run, s *scope) error {
 	if err != nil {
 		return err
 	}
-	return r.write(str(v))
+	return r.write(r.str(v))
 }
 
 func (b *scopedStmt) exec(r *run, s *scope) error { return r.body(b.body, &scope{parent: s}) }

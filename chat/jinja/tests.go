@@ -16,13 +16,13 @@ func plain(f func(v any) bool) *test {
 }
 
 func by(op string) *test {
-	return &test{1, func(_ *run, v any, args []any) (bool, error) { return compareBy(op, v, args[0]) }}
+	return &test{1, func(r *run, v any, args []any) (bool, error) { return r.compareBy(op, v, args[0]) }}
 }
 
 func remainder(divisor, want int) *test {
 	return &test{0, func(r *run, v any, _ []any) (bool, error) {
 		m, err := r.arithmetic("%", v, divisor)
-		return err == nil && equal(m, want), err
+		return err == nil && r.equal(m, want), err
 	}}
 }
 
@@ -71,12 +71,18 @@ func init() {
 		"even":      remainder(2, 0),
 		"divisibleby": {1, func(r *run, v any, args []any) (bool, error) {
 			m, err := r.arithmetic("%", v, args[0])
-			return err == nil && equal(m, 0), err
+			return err == nil && r.equal(m, 0), err
 		}},
-		"lower": plain(func(v any) bool { s := str(v); return s == strings.ToLower(s) && s != strings.ToUpper(s) }),
-		"upper": plain(func(v any) bool { s := str(v); return s == strings.ToUpper(s) && s != strings.ToLower(s) }),
-		"sameas": {1, func(_ *run, v any, args []any) (bool, error) {
-			return typeName(v) == typeName(args[0]) && equal(v, args[0]), nil
+		"lower": {0, func(r *run, v any, _ []any) (bool, error) {
+			s := r.str(v)
+			return s == strings.ToLower(s) && s != strings.ToUpper(s), nil
+		}},
+		"upper": {0, func(r *run, v any, _ []any) (bool, error) {
+			s := r.str(v)
+			return s == strings.ToUpper(s) && s != strings.ToLower(s), nil
+		}},
+		"sameas": {1, func(r *run, v any, args []any) (bool, error) {
+			return typeName(v) == typeName(args[0]) && r.equal(v, args[0]), nil
 		}},
 		"in":     by("in"),
 		"filter": plain(func(v any) bool { s, ok := v.(string); return ok && filters[s] != nil }),

@@ -37,7 +37,7 @@ func filterToJSON(r *run, v any, p *params) (any, error) {
 		if err != nil || len(items) != 2 {
 			return nil, errors.New("separators must be two strings")
 		}
-		w.item, w.key = str(items[0]), str(items[1])
+		w.item, w.key = r.str(items[0]), r.str(items[1])
 	}
 	if err := w.write(v, 0); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (w *jsonWriter) dict(d *Dict, depth int) error {
 		case nil:
 			keys[i] = "null"
 		default:
-			keys[i] = repr(k)
+			keys[i] = w.run.repr(k)
 		}
 	}
 	if w.sorted {

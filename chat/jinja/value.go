@@ -33,29 +33,41 @@ func NewDict(pairs ...any) *Dict {
 	return d
 }
 
-// hashKey is equal for keys that are equal in Python.
-func hashKey(k any) any {
+// hashKey is equal for keys that are equal in Python; ok is false for what
+// cannot be a key.
+func hashKey(k any) (h any, ok bool) {
 	switch x := k.(type) {
 	case bool:
 		if x {
-			return 1
+			return 1, true
 		}
-		return 0
+		return 0, true
 	case float64:
 		if x == math.Trunc(x) && math.Abs(x) < 1<<53 {
-			return int(x)
+			return int(x), true
 		}
-	case Tuple:
-		return "\x00tuple" + repr(x)
+		return k, true
 	case nil, int, string:
-	default:
-		return nil
+		return k, true
+	case Tuple: // of plain values only
+		var parts tupleKey
+		for _, item := range x {
+			h, ok := hashKey(item)
+			if _, nested := h.(tupleKey); !ok || nested {
+				return nil, false
+			}
+			parts += tupleKey(fmt.Sprintf("%T %q,", h, fmt.Sprint(h)))
+		}
+		return parts, true
 	}
-	return k
+	return nil, false
 }
 
+type tupleKey string
+
+// set adds or replaces a key, which must be hashable.
 func (d *Dict) set(k, v any) {
-	h := hashKey(k)
+	h, _ := hashKey(k)
 	if i, ok := d.index[h]; ok {
 		d.values[i] = v
 		return
@@ -65,27 +77,34 @@ func (d *Dict) set(k, v any) {
 }
 
 func (d *Dict) get(k any) (any, bool) {
-	i, ok := d.index[hashKey(k)]
+	h, ok := hashKey(k)
+	if !ok {
+		return nil, false
+	}
+	i, ok := d.index[h]
 	if !ok {
 		return nil, false
 	}
 	return d.values[i], true
 }
 
-// take removes a key of a small dict and returns its value.
-func (d *Dict) take(k any) (any, bool) {
+// take removes a name of a small dict of names and returns its value.
+func (d *Dict) take(k string) (any, bool) {
 	v, ok := d.get(k)
 	if ok {
 		old := *d
 		*d = *NewDict()
 		for i, key := range old.keys {
-			if !equal(key, k) {
+			if key != k {
 				d.set(key, old.values[i])
 			}
 		}
 	}
 	return v, ok
 }
+
+// names lists the keys of a dict of keyword arguments.
+func (d *Dict) names() string { return strings.Trim(fmt.Sprint(d.keys), "[]") }
 
 // Func is something a template can call. Its arguments are positional ones and
 // keyword ones.
@@ -156,43 +175,60 @@ func truth(v any) bool {
 	return true
 }
 
-// str is Str, the short way.
-func str(v any) string { return Str(v) }
-
-// Str is the text that a value prints as: Python's str().
-func Str(v any) string {
+// str is Python's str(). Its cost and result count towards the limits.
+func (r *run) str(v any) string {
 	switch x := v.(type) {
 	case string:
 		return x
 	case undefined:
 		return ""
 	}
-	return repr(v)
+	return r.repr(v)
 }
 
-// repr is Python's repr().
-func repr(v any) string {
+// repr is Python's repr(), with the same limits.
+func (r *run) repr(v any) string {
 	var b strings.Builder
-	writeRepr(&b, v, 0)
+	r.writeRepr(&b, v, 0)
 	return b.String()
 }
 
-func writeRepr(b *strings.Builder, v any, depth int) {
-	if depth > maxDepth { // a namespace can hold itself
-		b.WriteString("...")
-		return
-	}
+func (r *run) writeRepr(b *strings.Builder, v any, depth int) {
+	from := b.Len()
+	r.visit(depth)
 	list := func(open string, items []any, end string) {
 		b.WriteString(open)
 		for i, x := range items {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			writeRepr(b, x, depth+1)
+			r.writeRepr(b, x, depth+1)
 		}
 		b.WriteString(end)
 	}
 	switch x := v.(type) {
+	case *List:
+		list("[", x.Items, "]")
+		return
+	case Tuple:
+		if len(x) == 1 {
+			list("(", x, ",)")
+		} else {
+			list("(", x, ")")
+		}
+		return
+	case *Dict:
+		b.WriteByte('{')
+		for i, k := range x.keys {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			r.writeRepr(b, k, depth+1)
+			b.WriteString(": ")
+			r.writeRepr(b, x.values[i], depth+1)
+		}
+		b.WriteByte('}')
+		return
 	case nil:
 		b.WriteString("None")
 	case bool:
@@ -207,29 +243,8 @@ func writeRepr(b *strings.Builder, v any, depth int) {
 		b.WriteString(floatRepr(x))
 	case string:
 		writeStringRepr(b, x)
-	case *List:
-		list("[", x.Items, "]")
-	case Tuple:
-		if len(x) == 1 {
-			list("(", x, ",)")
-		} else {
-			list("(", x, ")")
-		}
-	case *Dict:
-		b.WriteByte('{')
-		for i, k := range x.keys {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			writeRepr(b, k, depth+1)
-			b.WriteString(": ")
-			writeRepr(b, x.values[i], depth+1)
-		}
-		b.WriteByte('}')
 	case *namespace:
-		b.WriteString("<Namespace ")
-		writeRepr(b, x.vars, depth+1)
-		b.WriteByte('>')
+		b.WriteString("<Namespace>")
 	case *Func:
 		b.WriteString("<function " + x.Name + ">")
 	case *loop:
@@ -237,6 +252,7 @@ func writeRepr(b *strings.Builder, v any, depth int) {
 	default:
 		b.WriteString("Undefined")
 	}
+	r.must(r.make(b.Len() - from))
 }
 
 func floatRepr(f float64) string {
@@ -306,12 +322,10 @@ func number(v any) (i int, f float64, isInt, ok bool) {
 }
 
 // equal is Python's ==.
-func equal(a, b any) bool { return equalAt(a, b, 0) }
+func (r *run) equal(a, b any) bool { return r.equalAt(a, b, 0) }
 
-func equalAt(a, b any, depth int) bool {
-	if depth > maxDepth {
-		return false
-	}
+func (r *run) equalAt(a, b any, depth int) bool {
+	r.visit(depth)
 	ai, af, aInt, aNum := number(a)
 	bi, bf, bInt, bNum := number(b)
 	if aNum || bNum {
@@ -325,7 +339,7 @@ func equalAt(a, b any, depth int) bool {
 			return false
 		}
 		for i := range x {
-			if !equalAt(x[i], y[i], depth+1) {
+			if !r.equalAt(x[i], y[i], depth+1) {
 				return false
 			}
 		}
@@ -353,7 +367,7 @@ func equalAt(a, b any, depth int) bool {
 		}
 		for i, k := range x.keys {
 			v, ok := y.get(k)
-			if !ok || !equalAt(x.values[i], v, depth+1) {
+			if !ok || !r.equalAt(x.values[i], v, depth+1) {
 				return false
 			}
 		}
@@ -363,7 +377,12 @@ func equalAt(a, b any, depth int) bool {
 }
 
 // compare orders a and b, for types that Python orders.
-func compare(a, b any, op string) (int, error) {
+func (r *run) compare(a, b any, op string) (int, error) {
+	return r.compareAt(a, b, op, 0)
+}
+
+func (r *run) compareAt(a, b any, op string, depth int) (int, error) {
+	r.visit(depth)
 	ai, af, aInt, aNum := number(a)
 	bi, bf, bInt, bNum := number(b)
 	switch {
@@ -398,8 +417,8 @@ func compare(a, b any, op string) (int, error) {
 		}
 	}
 	for i := 0; i < len(x) && i < len(y); i++ {
-		if !equal(x[i], y[i]) {
-			return compare(x[i], y[i], op)
+		if !r.equal(x[i], y[i]) {
+			return r.compareAt(x[i], y[i], op, depth+1)
 		}
 	}
 	return order(len(x), len(y)), nil

@@ -1,0 +1,179 @@
+package chat
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quire/quire/chat/jinja"
+)
+
+func render(source string, messages ...Message) (string, error) {
+	t, err := Parse(source)
+	if err != nil {
+		return "", err
+	}
+	return t.Render(messages, Options{})
+}
+
+// TestLimits renders templates made to exhaust a machine: each must end in
+// ErrLimit, or in an error of the language, soon and small.
+func TestLimits(t *testing.T) {
+	saved := limits
+	limits = jinja.Limits{Output: 1 << 20, Memory: 16 << 20, Time: 300 * time.Millisecond}
+	defer func() { limits = saved }()
+	for _, source := range []string{
+		"{% for a in range(100000) %}{% for b in range(100000) %}{% for c in range(100000) %}{% endfor %}{% endfor %}{% endfor %}",
+		"{% for a in range(100000) %}{% for b in range(100000) %}{% set x = 1 %}{% endfor %}{% endfor %}",
+		"{% for a in range(100000) %}{{ 'a' * 100 }}{% endfor %}",
+		"{% for a in range(100000) if range(100000) | select('odd') | list %}{% endfor %}",
+		"{{ 'a' * 10 ** 12 }}",
+		"{{ ('a' * 10 ** 6) * 10 ** 6 }}",
+		"{{ [0] * 10 ** 12 }}",
+		"{{ 'a' * 9223372036854775807 }}",
+		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s.replace('a', ns.s) %}{% endfor %}",
+		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s.join(ns.s | list) %}{% endfor %}",
+		"{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+		"{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s | tojson | length }}",
+		"{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
+		"{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{% set ns.t = [1] %}{% for i in range(40) %}{% set ns.t = [ns.t, ns.t] %}{% endfor %}{{ ns.s == ns.t }}",
+		"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+		"{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
+		"{{ 'x' | center(10 ** 12) }}",
+		"{{ 'x'.ljust(10 ** 12) }}",
+		"{{ 'x' | indent(10 ** 12, true) }}",
+		"{{ '%999999999d' % 1 }}",
+		"{{ 10 ** 100000000 }}",
+		"{{ range(10 ** 12) }}",
+		"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+		"{{ " + strings.Repeat("(", 100000) + "1" + strings.Repeat(")", 100000) + " }}",
+		"{{ " + strings.Repeat("not ", 100000) + "1 }}",
+		"{{ " + strings.Repeat("-", 100000) + "1 }}",
+		strings.Repeat("{% if 1 %}", 100000),
+	} {
+		start := time.Now()
+		text, err := render(source)
+		if err == nil {
+			t.Errorf("%.120q renders %d bytes", source, len(text))
+		}
+		if d := time.Since(start); d > 3*time.Second {
+			t.Errorf("%.120q took %v", source, d)
+		}
+	}
+	if _, err := render("{% for a in range(100000) %}{{ 'a' * 100 }}{% endfor %}"); !errors.Is(err, ErrLimit) {
+		t.Errorf("error %v, want ErrLimit", err)
+	}
+}
+
+// TestNoFiles keeps templates from loading anything.
+func TestNoFiles(t *testing.T) {
+	for _, tag := range []string{"include 'go.mod'", "import 'x' as y", "extends 'x'", "from 'x' import y", "autoescape true", "block x"} {
+		if text, err := render("{% " + tag + " %}"); err == nil {
+			t.Errorf("{%% %s %%} renders %q", tag, text)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	_, err := render("a\n\n{{ raise_exception('roles must alternate') }}")
+	var raised *RaisedError
+	if !errors.As(err, &raised) || err.Error() != "the chat template refuses these messages: roles must alternate" {
+		t.Errorf("error %v", err)
+	}
+	_, err = render("a\n\n{{ messages.x.y }}", Message{"user", "hi"})
+	if want := "chat template: line 3: 'list object' has no attribute 'x'"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	var syntax *jinja.SyntaxError
+	if _, err = Parse("a\n{% if %}"); !errors.As(err, &syntax) || syntax.Line != 2 {
+		t.Errorf("error %v", err)
+	}
+	if _, err = Parse(" \n"); err == nil {
+		t.Error("an empty template parses")
+	}
+}
+
+// TestMessagesAreData keeps template syntax in messages from being run, and
+// messages from being changed.
+func TestMessagesAreData(t *testing.T) {
+	const text = "{{ 1 + 1 }}{% raw %}<&>\"\x00\xff"
+	if got, err := render("{{ messages[0].content }}", Message{"user", text}); err != nil || got != text {
+		t.Errorf("%q, %v", got, err)
+	}
+	messages := []Message{{"user", "a"}, {"assistant", "b"}}
+	if _, err := render("{% set messages = messages[1:] %}{% set m = messages[0] %}{% set m = 1 %}", messages...); err != nil || messages[0].Content != "a" || len(messages) != 2 {
+		t.Errorf("%v, %v", messages, err)
+	}
+}
+
+func TestConcurrentRender(t *testing.T) {
+	source, err := os.ReadFile("testdata/templates/qwen3.jinja")
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := Parse(string(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := []Message{{"system", "s"}, {"user", "u"}, {"assistant", "<think>\nt\n</think>\n\na"}, {"user", "v"}}
+	want, err := template.Render(messages, Options{AddGenerationPrompt: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 50 {
+				if got, err := template.Render(messages, Options{AddGenerationPrompt: true}); err != nil || got != want {
+					t.Errorf("%q, %v", got, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func FuzzRender(f *testing.F) {
+	paths, err := filepath.Glob("testdata/templates/*.jinja")
+	if err != nil || len(paths) == 0 {
+		f.Fatal(paths, err)
+	}
+	for _, path := range paths {
+		source, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(source))
+	}
+	for _, g := range goldens(f) {
+		if g.Source != "" {
+			f.Add(g.Source)
+		}
+	}
+	limits = jinja.Limits{Output: 1 << 20, Memory: 16 << 20, Time: time.Second}
+	f.Fuzz(func(t *testing.T, source string) {
+		_, _ = render(source, Message{"user", "hi"}, Message{"assistant", "yes"})
+	})
+}
+
+func BenchmarkRender(b *testing.B) {
+	source, err := os.ReadFile("testdata/templates/qwen3.jinja")
+	if err != nil {
+		b.Fatal(err)
+	}
+	template, err := Parse(string(source))
+	if err != nil {
+		b.Fatal(err)
+	}
+	messages := []Message{{"system", "s"}, {"user", strings.Repeat("word ", 200)}}
+	for b.Loop() {
+		if _, err := template.Render(messages, Options{AddGenerationPrompt: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
