@@ -43,7 +43,7 @@ type Config struct {
 	PrefillTokens int
 	// MaxRounds bounds the decode steps of a call.
 	MaxRounds int
-	// KVMemory is the bytes for keys and values; by default half of the memory that is free, 4 GiB at most.
+	// KVMemory is the bytes for keys and values; by default most of what an accelerator has free, or half of a CPU's memory, 4 GiB at most.
 	KVMemory int64
 	// KV is "paged" or "basic", the contiguous cache that serves as oracle.
 	KV string

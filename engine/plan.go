@@ -1,11 +1,10 @@
 package engine
 
 import (
-	"bufio"
 	"fmt"
-	"os"
 	"strings"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/attention"
@@ -117,7 +116,7 @@ func (c Config) plan() (Plan, error) {
 	p.KVBytesPerToken = perLayer * int64(model.NumLayers)
 	budget := c.KVMemory
 	if budget == 0 {
-		if budget, err = p.defaultKVMemory(); err != nil {
+		if budget, err = c.defaultKVMemory(p.WeightBytes); err != nil {
 			return Plan{}, err
 		}
 	}
@@ -157,39 +156,38 @@ const (
 	defaultPageSize      = 16
 	defaultPrefillTokens = 128
 	defaultMaxRounds     = 16
-	maxDefaultKVMemory   = 4 << 30
+	maxCPUKVMemory       = 4 << 30
+	unknownKVMemory      = 1 << 30 // where the backend does not say
 	// rowMultiple is what rows of a matmul are rounded up to: a backend computes the rows that are left over after whole registers in
 	// another order of sums, and then a row's result would depend on where it stands.
 	rowMultiple = 16
 )
 
-// defaultKVMemory is half of the memory that is available beside the weights, within a bound.
-func (p Plan) defaultKVMemory() (int64, error) {
-	free, err := availableMemory()
+// memoryReporter is a backend that knows how much memory is left where it computes.
+type memoryReporter interface {
+	Platform() string
+	FreeMemory(device compute.DeviceNum) (int64, error)
+}
+
+// defaultKVMemory is what the cache takes if nothing is said: on an accelerator most of what the weights leave free; on a CPU, whose
+// memory others use too, half of it within a bound.
+func (c Config) defaultKVMemory(weights int64) (int64, error) {
+	m, ok := c.Backend.(memoryReporter)
+	if !ok {
+		return unknownKVMemory, nil
+	}
+	free, err := m.FreeMemory(0)
 	if err != nil {
 		return 0, fmt.Errorf("how much memory is free can't be told, give kv-memory: %w", err)
 	}
-	left := min((free-p.WeightBytes)/2, maxDefaultKVMemory)
+	left := free - weights
 	if left <= 0 {
-		return 0, fmt.Errorf("the weights take %s and %s of memory is available: nothing is left for the KV cache", bytesText(p.WeightBytes), bytesText(free))
+		return 0, fmt.Errorf("the weights take %s and %s of memory is free: nothing is left for the KV cache", bytesText(weights), bytesText(free))
 	}
-	return left, nil
-}
-
-// availableMemory reads the host's available memory, which is the device's on CPU.
-func availableMemory() (int64, error) {
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0, err
+	if m.Platform() == "cpu" {
+		return min(left/2, maxCPUKVMemory), nil
 	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var kb int64
-		if n, _ := fmt.Sscanf(s.Text(), "MemAvailable: %d kB", &kb); n == 1 {
-			return kb << 10, nil
-		}
-	}
-	return 0, fmt.Errorf("/proc/meminfo has no MemAvailable")
+	return left / 20 * 17, nil // the rest is for temporaries and the programs
 }
 
 func orDefault[T comparable](field *T, value T) {
