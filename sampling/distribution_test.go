@@ -13,7 +13,7 @@ import (
 // The frequencies of 51,200 draws against the exact probabilities, for each filter and for all together. The seeds are
 // fixed; a right sampler fails one case in a thousand for a random seed.
 func TestDistributionByChiSquare(t *testing.T) {
-	const rows, calls = 512, 100
+	const rows, calls = 1024, 50
 	logits := make([]float32, 150)
 	r := rand.New(rand.NewPCG(11, 12))
 	for i := range logits {

@@ -32,7 +32,7 @@ func mulHigh(high, low, total *Node) *Node {
 }
 
 // widestPick is the most entries that pick compares at once; longer rows are picked in two levels.
-const widestPick = 64
+const widestPick = 16
 
 // pick inverts the cumulative sums of integer weights w i64[S, N]: for each row the index i32[S] of the entry that
 // contains target, the first i with w[0] + ... + w[i] > target, and what is left of target inside that entry, i64[S].

@@ -1,0 +1,116 @@
+package sampling
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+)
+
+// searchedBlocks is the number of blocks of each row that a threshold is searched in first. Where a language model is
+// not unsure, the tokens that a filter keeps are all in there.
+const searchedBlocks = 128
+
+// likelyBlocks are the blocks with the likeliest tokens of each row.
+type likelyBlocks struct {
+	all    *Node // f32[S, blocks, blockSize], e
+	e      *Node // f32[S, min(blocks, searchedBlocks), blockSize], e of the likely blocks
+	border *Node // i32[S], bit pattern: all tokens above it are in likely blocks; nil where all blocks are likely
+}
+
+func (v *vocabulary) likelyBlocks(e *Node) likelyBlocks {
+	blocks := e.Shape().Dimensions[1]
+	if blocks <= searchedBlocks {
+		return likelyBlocks{all: e, e: e}
+	}
+	// The largest e of each block and the block's number, in one integer.
+	best := ConvertDType(Bitcast(ReduceMax(e, -1), dtypes.Int32), dtypes.Int64)
+	number := Iota(v.g, best.Shape(), 1)
+	packed := Add(Mul(best, Scalar(v.g, dtypes.Int64, 1<<32)), number)
+	packed = Slice(Sort(packed, -1, false), AxisRange(), AxisRange(0, searchedBlocks+1))
+	number = ConvertDType(BitwiseAnd(packed, Scalar(v.g, dtypes.Int64, 1<<32-1)), dtypes.Int32)
+	best = ConvertDType(BitwiseShiftRightLogical(packed, Scalar(v.g, dtypes.Int64, 32)), dtypes.Int32)
+	likely := Slice(number, AxisRange(), AxisRange(0, searchedBlocks))
+	row := Mul(Iota(v.g, likely.Shape(), 0), v.int32(blocks))
+	flat := Reshape(e, v.rows*blocks, blockSize)
+	return likelyBlocks{
+		all:    e,
+		e:      Gather(flat, InsertAxes(Add(likely, row), -1)),
+		border: Reshape(Slice(best, AxisRange(), AxisElem(searchedBlocks)), v.rows),
+	}
+}
+
+// searchFor says which threshold is searched for: the largest one at or above which there is at least the needed amount.
+type searchFor struct {
+	enabled *Node // bool[S], the rows to search in; the others' answer is lowest
+	lowest  *Node // i32[S], bit pattern of the lowest threshold, the answer where even that has less than needed
+	need    *Node // i64[S], at least 1
+	whole   *Node // i64[S], the amount at or above lowest, or more
+
+	// amount sums up the tokens of e [S, ., .] at or above a threshold f32[S, 1, 1]: i64[S].
+	amount func(e, threshold *Node) *Node
+	// least is the least amount of a token at or above a threshold f32[S]: i64[S].
+	least func(threshold *Node) *Node
+}
+
+// bounds is the state of a search: for each row the interval of bit patterns that holds the threshold.
+//
+// A row is at work while Low + 1 < High, and left alone from then on, so its result doesn't depend on how many rounds
+// other rows need.
+type bounds struct {
+	Low, High             *Node // i32[S]; at or above Low is enough, at or above High too little
+	LowAmount, HighAmount *Node // i64[S], the amounts at or above them
+}
+
+func (b bounds) working() *Node {
+	return GreaterThan(Sub(b.High, b.Low), Scalar(b.Low.Graph(), dtypes.Int32, 1))
+}
+
+// search finds the thresholds, i32[S] bit patterns. What is found is exact, and the same whether a row's threshold is
+// found in its likely blocks, which is quick, or takes the second loop over the whole vocabulary.
+func (v *vocabulary) search(likely likelyBlocks, want searchFor) *Node {
+	top := BroadcastToDims(v.int32(oneBits+1), v.rows)
+	nothing := ZerosLike(want.need)
+	if likely.border == nil {
+		start := bounds{Low: want.lowest, High: Where(want.enabled, top, want.lowest), LowAmount: want.whole, HighAmount: nothing}
+		return v.bisect(likely.all, start, want).Low
+	}
+	border := Max(want.lowest, Add(likely.border, v.int32(1)))
+	atBorder := want.amount(likely.e, v.wide(asFloat(border)))
+	above := And(want.enabled, GreaterOrEqual(atBorder, want.need))
+	below := And(want.enabled, Not(above))
+	quick := v.bisect(likely.e, bounds{Low: border, High: Where(above, top, border), LowAmount: atBorder, HighAmount: nothing}, want)
+	slow := v.bisect(likely.all, bounds{
+		Low:        want.lowest,
+		High:       Where(below, border, want.lowest),
+		LowAmount:  want.whole,
+		HighAmount: atBorder,
+	}, want)
+	return Where(above, quick.Low, slow.Low)
+}
+
+// bisect halves the bounds of all rows at work until what is kept is known: when there is exactly the needed amount, or
+// less than twice a token's least amount, so at most one token, between the bounds, or no bit pattern.
+func (v *vocabulary) bisect(e *Node, start bounds, want searchFor) bounds {
+	start = start.endFound(want)
+	return control.While(start, func(b bounds) *Node { return ReduceLogicalOr(b.working()) }, func(b bounds) bounds {
+		middle := Add(b.Low, BitwiseShiftRightArithmetic(Sub(b.High, b.Low), v.int32(1)))
+		amount := want.amount(e, v.wide(asFloat(middle)))
+		enough := GreaterOrEqual(amount, want.need)
+		raise, lower := And(b.working(), enough), And(b.working(), Not(enough))
+		return bounds{
+			Low:        Where(raise, middle, b.Low),
+			High:       Where(lower, middle, b.High),
+			LowAmount:  Where(raise, amount, b.LowAmount),
+			HighAmount: Where(lower, amount, b.HighAmount),
+		}.endFound(want)
+	})
+}
+
+// endFound ends the search of the rows in which Low keeps the right tokens already.
+func (b bounds) endFound(want searchFor) bounds {
+	two := Scalar(b.LowAmount.Graph(), dtypes.Int64, 2)
+	single := LessThan(Sub(b.LowAmount, b.HighAmount), Mul(want.least(asFloat(b.Low)), two))
+	b.High = Where(And(b.working(), Or(single, Equal(b.LowAmount, want.need))), b.Low, b.High)
+	return b
+}
