@@ -1,17 +1,30 @@
 #!/bin/sh
-# Make the tiny checkpoints and all goldens anew: run.sh [PYTHON] [SMOLLM2.gguf]
+# Make the tiny checkpoints, all goldens and the fixtures made by other tools anew: run.sh [PYTHON] [SMOLLM2.gguf]
 # See README.md for the Python environment and where the GGUF file comes from.
 set -eu
-here=$(cd "$(dirname "$0")" && pwd)
-testdata=$here/../../testdata
-python=${1:-python}
+python=$(command -v "${1:-python}") || {
+	echo "run.sh: no Python at ${1:-python}: make the environment that README.md describes" >&2
+	exit 1
+}
 gguf=${2:-${QUIRE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/quire}/models/SmolLM2-135M-Instruct.Q4_1.gguf}
 if [ ! -f "$gguf" ]; then
 	echo "run.sh: no file $gguf: run 'sample setup' first, or name the file as the second argument" >&2
 	exit 1
 fi
-"$python" "$here/make_tiny_models.py" "$testdata/models"
-"$python" "$here/logits_goldens.py" "$testdata/models" "$testdata/goldens"
-"$python" "$here/smollm2_goldens.py" "$gguf" "$testdata/goldens"
-"$python" "$here/config_goldens.py" "$here/../../models/testdata/configs.json"
-"$python" "$here/gguf_goldens.py" "$testdata/models" "$gguf" "$here/../../models/testdata"
+python=$(cd "$(dirname "$python")" && pwd)/$(basename "$python")
+gguf=$(cd "$(dirname "$gguf")" && pwd)/$(basename "$gguf")
+cd "$(dirname "$0")/../.."
+oracle() {
+	script=$1
+	shift
+	"$python" "scripts/oracle/$script" "$@"
+}
+oracle make_tiny_models.py testdata/models
+oracle logits_goldens.py testdata/models testdata/goldens
+oracle smollm2_goldens.py "$gguf" testdata/goldens
+oracle config_goldens.py models/testdata/configs.json
+oracle gguf_goldens.py testdata/models "$gguf" models/testdata
+oracle sampling_goldens.py sampling/testdata/huggingface.json
+oracle tokenizer_goldens.py "$gguf"
+oracle chat_goldens.py
+oracle parquet_fixtures.py
