@@ -93,23 +93,26 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e.plan = plan
 
-	// Programs compile while the weights are read: neither needs the other.
+	// The weights come after the programs: the compiler takes as much memory as they do, and gives it back.
 	start := time.Now()
 	var wg sync.WaitGroup
 	built := make([]*compiled, len(programs))
-	failures := make([]error, len(programs)+1)
+	failures := make([]error, len(programs))
 	for i, p := range programs {
 		wg.Go(func() {
 			built[i], failures[i] = e.graphs.compile(cfg.Backend, weights, p)
 			e.log.Debug("compiled", "program", p.name, "seconds", time.Since(start).Seconds())
 		})
 	}
-	wg.Go(func() { failures[len(programs)] = e.loadWeights(ctx, weights) })
 	wg.Wait()
 	for i, p := range programs {
 		e.programs[p.name] = built[i]
 	}
-	if err := errors.Join(failures...); err != nil {
+	err = errors.Join(failures...)
+	if err == nil {
+		err = e.loadWeights(ctx, weights)
+	}
+	if err != nil {
 		e.Close()
 		return nil, err
 	}

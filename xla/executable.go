@@ -7,6 +7,8 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/pjrt"
+
+	"github.com/quire/quire/xla/internal/pjrtc"
 )
 
 // Executable is a compiled program. It implements [compute.Executable] and may be executed by many goroutines at once.
@@ -56,6 +58,7 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	if b.cache != nil {
 		b.cache.store(key, e.loaded)
 	}
+	pjrtc.Trim()
 	return e, nil
 }
 

@@ -12,6 +12,16 @@ package pjrtc
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+// The compiler leaves several hundred MB of free memory with the allocator, which would keep it.
+static void quire_trim(void) {
+#ifdef __GLIBC__
+	malloc_trim(0);
+#endif
+}
 
 // The beginning of PJRT_Api: its size, extensions and version, then the table of functions.
 typedef struct {
@@ -314,3 +324,6 @@ func OptimizedProgram(e *pjrt.LoadedExecutable) (code []byte, format string, err
 	}
 	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(room)), int(size))...), C.GoStringN(cFormat, C.int(formatSize)), nil
 }
+
+// Trim gives memory that C code has freed back to the operating system, where the C library can.
+func Trim() { C.quire_trim() }
