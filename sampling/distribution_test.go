@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/quire/quire/internal/testenv"
@@ -34,13 +35,16 @@ func TestDistributionByChiSquare(t *testing.T) {
 		for i := range batch {
 			batch[i] = row{logits: logits, settings: settings, key: sampling.RequestKey(uint64(n), uint64(i/8), uint32(i%8))}
 		}
+		args := deviceArguments(batch)
 		counts := make([]int, len(logits))
 		for call := range calls {
-			for i := range batch {
-				batch[i].position = int32(call)
+			args[len(args)-1] = slices.Repeat([]int32{int32(call)}, rows)
+			out, err := s.exec.Exec(args...)
+			if err != nil {
+				t.Fatal(err)
 			}
-			for _, d := range s.draw(t, batch) {
-				counts[d.token]++
+			for _, token := range out[0].Value().([]int32) {
+				counts[token]++
 			}
 		}
 		if err := chiSquare(counts, refer(logits, settings).probs); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomlx/compute"
 	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"
@@ -62,6 +63,15 @@ func arguments(rows []row) []any {
 		positions = append(positions, r.position)
 	}
 	return []any{logits, temperature, topP, minP, topK, keys, positions}
+}
+
+// deviceArguments are arguments as tensors, which go to the device once.
+func deviceArguments(rows []row) []any {
+	args := arguments(rows)
+	for i := range args {
+		args[i] = tensors.MustFromAnyValue(args[i])
+	}
+	return args
 }
 
 // tester is what testing.T and rapid.T have in common.
