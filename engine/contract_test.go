@@ -116,6 +116,9 @@ func TestSameBytesWhateverTheCache(t *testing.T) {
 		"cleared memory": func(c *engine.Config) { c.ZeroPages = true },
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "page size 8" && name != "contiguous" {
+				testenv.Slow(t)
+			}
 			e := contractEngine(t, change)
 			sameBytes(t, want, collect(t, e, contractRequests()...), true)
 		})
@@ -127,6 +130,9 @@ func TestSameTokensWhateverTheSlots(t *testing.T) {
 	want := collect(t, contractEngine(t, nil), contractRequests()...)
 	for _, slots := range []int{1, 7, 64} {
 		t.Run(fmt.Sprint(slots), func(t *testing.T) {
+			if slots != 64 {
+				testenv.Slow(t)
+			}
 			got := collect(t, contractEngine(t, func(c *engine.Config) { c.MaxSeqs = slots }), contractRequests()...)
 			for key, w := range want {
 				g := got[key]

@@ -3,8 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"os"
 	"slices"
 	"testing"
 
@@ -15,6 +13,7 @@ import (
 
 // SmolLM2's greedy tokens are transformers': 20 prompts of 1 to 600 tokens, 64 tokens each, in float32.
 func TestSmolLM2GreedyEqualsTransformers(t *testing.T) {
+	testenv.Slow(t)
 	var golden struct {
 		Cases []struct {
 			Prompt []int32 `json:"prompt"`
@@ -24,7 +23,6 @@ func TestSmolLM2GreedyEqualsTransformers(t *testing.T) {
 	testenv.ReadGolden(t, "smollm2", &golden)
 	e, err := engine.New(context.Background(), engine.Config{
 		Model: testenv.SmolLM2(t), Backend: testenv.XLA(t), MaxSeqs: 32, MaxModelLen: 1024, KVMemory: 1 << 30,
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -41,6 +41,14 @@ func XLA(t testing.TB) *xla.Backend {
 	return b
 }
 
+// Slow leaves a test to `make test-slow`.
+func Slow(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("part of make test-slow")
+	}
+}
+
 // Go returns GoMLX's backend in pure Go.
 func Go(t testing.TB) compute.Backend {
 	t.Helper()
