@@ -4,51 +4,60 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+
+	xlainstaller "github.com/gomlx/go-xla/installer"
 )
 
-// accelerator is a plugin that go-xla's installer fetches: the version is pinned here, the digests come from the
-// package index.
+// accelerator is a plugin whose version is pinned here and whose digests come from the package index.
 type accelerator struct {
 	platform string
 	title    string
 	wheel    string // package of the plugin
 	version  string
+	inside   string // path of the plugin in the wheel
+	target   string // slash path of the plugin under the accelerator's folder
 }
 
 // accelerators by platform. The CUDA one is of the same XLA as [cpuPlugin].
 var accelerators = map[string]accelerator{
-	"cuda": {"cuda", "XLA:CUDA plugin (CUDA 13)", "jax-cuda13-pjrt", "0.11.2"},
-	"tpu":  {"tpu", "TPU plugin (libtpu)", "libtpu", "0.0.51"},
+	"cuda": {"cuda", "XLA:CUDA plugin (CUDA 13)", "jax-cuda13-pjrt", "0.11.2", "jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so"},
+	"tpu":  {"tpu", "TPU plugin (libtpu)", "libtpu", "0.0.51", "libtpu/libtpu.so", "pjrt_c_api_tpu_plugin.so"},
 }
 
-// folder returns where go-xla's installer is told to install. It must be called go-xla: the installer makes links to
-// that name beside it.
+// cudaLibraries is the package whose dependencies are the libraries that the CUDA plugin needs.
+const cudaLibraries = "jax-cuda13-plugin"
+
+// folder returns where the plugin is installed, laid out as go-xla's own installer does it.
 func (a accelerator) folder(root string) string {
 	return filepath.Join(root, "plugins", a.platform+"-"+a.version, "go-xla")
 }
 
-// ensureAccelerator fetches the plugin of platform, and for cuda the libraries it needs (3 GB), through go-xla's
-// installer.
+// ensureAccelerator fetches the plugin of platform, and for cuda the libraries it needs (3 GB). What was fetched before an
+// interruption is not fetched again.
 func (in *installer) ensureAccelerator(ctx context.Context, platform string) (string, error) {
 	a := accelerators[platform]
 	err := in.locked(ctx, platform, func() error {
 		if _, err := FindPlugin(platform); err == nil || !isMissing(err) { // another process was quicker
 			return err
 		}
-		in.progress.report(Step{Item: platform, Stage: Downloading, File: a.wheel + " " + a.version})
-		done := make(chan error, 1) // the library's calls take no context
-		go func() { done <- installAccelerator(a, a.folder(in.root)) }()
-		select {
-		case err := <-done:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+			return errors.New("it is made for linux on x86-64 only")
 		}
+		if platform == "cuda" {
+			if err := in.fetchCUDALibraries(ctx, a); err != nil {
+				return err
+			}
+		}
+		return in.fetchAccelerator(ctx, a)
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return "", fmt.Errorf("setup: fetching %s was interrupted: %w", a.title, err)
+			return "", fmt.Errorf("setup: fetching %s was interrupted: %w; the next run goes on from there", a.title, err)
 		}
 		return "", missingAccelerator(in.root, platform, nil, err)
 	}
@@ -59,15 +68,144 @@ func (in *installer) ensureAccelerator(ctx context.Context, platform string) (st
 	return path, err
 }
 
-// errNotHere says that a plugin is not made for this machine.
-var errNotHere = errors.New("it is made for linux on x86-64 only")
+// fetchAccelerator fetches the plugin itself. It comes after its libraries: where it is, all is there.
+func (in *installer) fetchAccelerator(ctx context.Context, a accelerator) error {
+	info, err := pipInfo(ctx, a.wheel)
+	if err != nil {
+		return err
+	}
+	// Wheels for several versions of Python hold the same plugin.
+	wheel, err := in.fetchIndexed(ctx, a.platform, info, a.version)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(wheel)
+	target := filepath.Join(a.folder(in.root), filepath.FromSlash(a.target))
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	in.progress.report(Step{Item: a.platform, Stage: Unpacking, File: a.inside})
+	tmp := target + ".tmp"
+	defer os.Remove(tmp)
+	if err := xlainstaller.ExtractFileFromZip(wheel, a.inside, tmp); err != nil {
+		return fmt.Errorf("unpacking %s of %s: %w", a.inside, filepath.Base(wheel), err)
+	}
+	if err := os.Chmod(tmp, 0o644); err != nil {
+		return err
+	}
+	return renameSynced(tmp, target)
+}
+
+// fetchCUDALibraries unpacks NVIDIA's libraries beside the plugin.
+func (in *installer) fetchCUDALibraries(ctx context.Context, a accelerator) error {
+	plugin, err := pipInfo(ctx, cudaLibraries+"/"+a.version) // the index's page of one version, which not all mirrors have
+	if err != nil {
+		plugin, err = pipInfo(ctx, cudaLibraries)
+	}
+	if err != nil {
+		return err
+	}
+	dependencies, err := plugin.ParseDependencies()
+	if err != nil {
+		return fmt.Errorf("the dependencies of %s: %w", cudaLibraries, err)
+	}
+	nvidia := filepath.Join(a.folder(in.root), "nvidia")
+	done := filepath.Join(nvidia, ".unpacked") // holds a file for each wheel that is
+	if err := os.MkdirAll(done, 0o755); err != nil {
+		return err
+	}
+	for _, d := range dependencies {
+		if !strings.HasPrefix(d.Package, "nvidia") {
+			continue
+		}
+		if err := in.fetchCUDALibrary(ctx, a, d, nvidia, done); err != nil {
+			return err
+		}
+	}
+	return linkCUDALibraries(nvidia)
+}
+
+func (in *installer) fetchCUDALibrary(ctx context.Context, a accelerator, d xlainstaller.PipDependency, nvidia, done string) error {
+	info, err := pipInfo(ctx, d.Package)
+	if err != nil {
+		return err
+	}
+	version := ""
+	for v, releases := range info.Releases {
+		_, err := xlainstaller.PipSelectRelease(releases, linuxWheel, true)
+		if err == nil && plainVersion.MatchString(v) && d.IsValid(v) && (version == "" || xlainstaller.PipCompareVersion(v, version) > 0) {
+			version = v
+		}
+	}
+	if version == "" {
+		return fmt.Errorf("the package index has no fitting version of %s", d.Package)
+	}
+	mark := filepath.Join(done, d.Package+"-"+version)
+	if regularFile(mark) == nil {
+		return nil
+	}
+	wheel, err := in.fetchIndexed(ctx, a.platform, info, version)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(wheel)
+	in.progress.report(Step{Item: a.platform, Stage: Unpacking, File: filepath.Base(wheel)})
+	if err := xlainstaller.ExtractDirFromZip(wheel, "nvidia", nvidia); err != nil {
+		return fmt.Errorf("unpacking %s: %w", filepath.Base(wheel), err)
+	}
+	return os.WriteFile(mark, nil, 0o644)
+}
+
+var (
+	linuxWheel   = xlainstaller.PipPackageLinuxAMD64()
+	plainVersion = regexp.MustCompile(`^[0-9.]+$`) // neither a release candidate nor a build for testing
+)
+
+// linkCUDALibraries makes the links that the plugin needs, as go-xla's installer does: it looks for the assembler in
+// nvidia/bin, and for two libraries two folders up.
+func linkCUDALibraries(nvidia string) error {
+	links := map[string]string{filepath.Join(nvidia, "bin", "ptxas"): "../cu13/bin/ptxas"}
+	for _, name := range []string{"libcublasLt.so.13", "libcublas.so.13"} {
+		links[filepath.Join(nvidia, "..", "..", name)] = "go-xla/nvidia/cu13/lib/" + name
+	}
+	for link, to := range links {
+		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+			return err
+		}
+		if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(to, link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetchIndexed downloads the wheel of a version, checked against the digest that the index gives.
+func (in *installer) fetchIndexed(ctx context.Context, item string, info *xlainstaller.PipPackageInfo, version string) (string, error) {
+	pkg := info.Info.Name
+	release, err := xlainstaller.PipSelectRelease(info.Releases[version], linuxWheel, true)
+	if err != nil {
+		return "", fmt.Errorf("the package index has no wheel of %s %s for linux on x86-64", pkg, version)
+	}
+	digest := release.Digests["sha256"]
+	if len(digest) != 64 {
+		return "", fmt.Errorf("the package index gives no sha256 of %s", release.Filename)
+	}
+	url, err := absoluteURL(release.URL, info.Info.ProjectURL, pkg)
+	if err != nil {
+		return "", err
+	}
+	return in.download(ctx, item, url, filepath.Join(in.root, "downloads"), filepath.Base(release.Filename), digest)
+}
 
 func missingAccelerator(root, platform string, looked []string, cause error) *MissingError {
 	a := accelerators[platform]
 	return &MissingError{Item: platform, Title: a.title, Looked: looked, Cause: cause, Remedy: []string{
 		"with network: sample setup " + platform,
 		fmt.Sprintf("into the Python environment in use: pip install %s==%s", a.wheel, a.version),
-		fmt.Sprintf("copy the folder %s\n    from a machine where \"sample setup %s\" has run", a.folder(root), platform),
+		fmt.Sprintf("copy the folder %s\n    from a machine where \"sample setup %s\" has run", filepath.Dir(a.folder(root)), platform),
 		fmt.Sprintf("set %s=/path/to/plugin.so to a PJRT plugin of your own", EnvPlugin(platform)),
 	}}
 }

@@ -22,28 +22,40 @@ func (in *installer) wheelURL(ctx context.Context, a asset) (string, error) {
 	if index := pipSetting("index-url"); index != "" {
 		return in.simpleIndexURL(ctx, index, a)
 	}
+	info, err := pipInfo(ctx, a.Package)
+	if err != nil {
+		return "", err
+	}
+	exact := regexp.MustCompile("^" + regexp.QuoteMeta(a.Wheel) + "$")
+	release, err := xlainstaller.PipSelectRelease(info.Releases[a.Version], exact, true)
+	if err != nil {
+		return "", fmt.Errorf("the package index has no %s in %s %s", a.Wheel, a.Package, a.Version)
+	}
+	return absoluteURL(release.URL, info.Info.ProjectURL, a.Package)
+}
+
+// pipInfo asks the package index that go-xla's installer knows. pkg may name a version: "libtpu/0.0.51".
+func pipInfo(ctx context.Context, pkg string) (*xlainstaller.PipPackageInfo, error) {
 	type answer struct {
 		info *xlainstaller.PipPackageInfo
 		err  error
 	}
 	answers := make(chan answer, 1) // the library's call takes no context
 	go func() {
-		info, err := xlainstaller.GetPipInfo(a.Package)
+		info, err := xlainstaller.GetPipInfo(pkg)
 		answers <- answer{info, err}
 	}()
 	select {
 	case <-ctx.Done():
-		return "", ctx.Err()
+		return nil, context.Cause(ctx)
 	case got := <-answers:
 		if got.err != nil {
-			return "", fmt.Errorf("asking the package index for %s: %w", a.Package, got.err)
+			return nil, fmt.Errorf("asking the package index for %s: %w", pkg, got.err)
 		}
-		exact := regexp.MustCompile("^" + regexp.QuoteMeta(a.Wheel) + "$")
-		release, err := xlainstaller.PipSelectRelease(got.info.Releases[a.Version], exact, true)
-		if err != nil {
-			return "", fmt.Errorf("the package index has no %s in %s %s", a.Wheel, a.Package, a.Version)
+		if got.info.Info.Name == "" {
+			return nil, fmt.Errorf("the package index has no %s", pkg)
 		}
-		return absoluteURL(release.URL, got.info.Info.ProjectURL, a.Package)
+		return got.info, nil
 	}
 }
 
