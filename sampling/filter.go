@@ -49,7 +49,7 @@ func (v *vocabulary) topK(likely likelyBlocks, k, enabled, lowest *Node) *Node {
 func (v *vocabulary) topP(likely likelyBlocks, topP, enabled, lowest *Node) *Node {
 	amount := func(e, threshold *Node) *Node { return ReduceSum(sumWeights(masked(e, threshold)), -1) }
 	return when(ReduceLogicalOr(enabled), lowest, func(lowest *Node) *Node {
-		whole := amount(likely.all, v.wide(asFloat(lowest)))
+		whole := amount(likely.all, wide(asFloat(lowest)))
 		fraction := Where(enabled, Mul(topP, v.float32(1<<32)), ZerosLike(topP))
 		need := mulHigh32(ConvertDType(fraction, dtypes.Int64), whole)
 		return v.search(likely, searchFor{

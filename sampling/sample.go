@@ -63,7 +63,7 @@ func Sample(logits *Node, p Params, positions *Node) (tokens, logprobs, processe
 	threshold := v.threshold(e, p, greedy)
 
 	// The weights of what is kept, block by block; then the token in its block.
-	sums := sumWeights(masked(e, v.wide(threshold)))
+	sums := sumWeights(masked(e, wide(threshold)))
 	total := ReduceSum(sums, -1)
 	uniform0, uniform1 := uniformBits(p.Key, positions)
 	target := mulHigh(uniform0, uniform1, total)
@@ -109,13 +109,13 @@ func (v *vocabulary) int32(x int) *Node { return Scalar(v.g, dtypes.Int32, x) }
 func (v *vocabulary) float32(x float64) *Node { return Scalar(v.g, dtypes.Float32, x) }
 
 // wide turns [S] to [S, 1, 1].
-func (v *vocabulary) wide(x *Node) *Node { return Reshape(x, v.rows, 1, 1) }
+func wide(x *Node) *Node { return Reshape(x, x.Shape().Dimensions[0], 1, 1) }
 
 // exponentials is e of the package documentation, f32[S, blocks, blockSize] in [0, 1]; for greedy rows 1 for the
 // largest logit and 0 for the others.
 func (v *vocabulary) exponentials(temperature, greedy *Node) *Node {
-	wideMax := v.wide(v.max)
-	e := Min(Exp(Div(Sub(v.logits, wideMax), v.wide(temperature))), v.float32(1))
+	wideMax := wide(v.max)
+	e := Min(Exp(Div(Sub(v.logits, wideMax), wide(temperature))), v.float32(1))
 	e = Where(greedy, ZerosLike(e), e)
 	return Where(Equal(v.logits, wideMax), OnesLike(e), e)
 }
@@ -123,7 +123,7 @@ func (v *vocabulary) exponentials(temperature, greedy *Node) *Node {
 // rawSum is the sum of exp(l - max) over the row, f32[S]. It is NaN for rows without a distribution, as they have a NaN
 // (whatever the maximum made of it), or the difference of two infinities.
 func (v *vocabulary) rawSum() *Node {
-	return ReduceSum(ReduceSum(Exp(Sub(v.logits, v.wide(v.max))), -1), -1)
+	return ReduceSum(ReduceSum(Exp(Sub(v.logits, wide(v.max))), -1), -1)
 }
 
 // pieces are the upper and the lower bits of the weights of e, as whole numbers below or equal to 2^pieceBits: f32 as e.

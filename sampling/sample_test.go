@@ -39,7 +39,7 @@ func checkAgainstReference(t tester, r row, got drawn) {
 func TestAgainstReferenceOnRandomRows(t *testing.T) {
 	onBackends(t, func(t *testing.T, s sampler) {
 		// Few sizes: each is a program.
-		sizes := []int{1, 7, 64, 200, 4160, 4200}
+		sizes := []int{1, 7, 200, 9000}
 		rapid.Check(t, func(t *rapid.T) {
 			size := rapid.SampledFrom(sizes).Draw(t, "size")
 			rows := make([]row, 8)
@@ -187,7 +187,7 @@ func TestExtremeLogits(t *testing.T) {
 func TestRowsAreIndependent(t *testing.T) {
 	onBackends(t, func(t *testing.T, s sampler) {
 		r := rand.New(rand.NewPCG(5, 6))
-		for _, size := range []int{200, 4160} {
+		for _, size := range []int{200, 9000} {
 			rows := mixedRows(r, 12, size)
 			want := s.draw(t, rows)
 			check := func(what string, order []int, rows []row) {
@@ -246,7 +246,7 @@ func mixedRows(r *rand.Rand, n, size int) []row {
 func TestBackendsAgree(t *testing.T) {
 	goSampler, xlaSampler := newSampler(t, testenv.Go(t)), newSampler(t, testenv.XLA(t))
 	r := rand.New(rand.NewPCG(7, 8))
-	for _, size := range []int{200, 4160, 50257} {
+	for _, size := range []int{200, 9000} {
 		rows := mixedRows(r, 12, size)
 		want := goSampler.draw(t, rows)
 		for i, got := range xlaSampler.draw(t, rows) {

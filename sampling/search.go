@@ -76,17 +76,56 @@ func (v *vocabulary) search(likely likelyBlocks, want searchFor) *Node {
 		return v.bisect(likely.all, start, want).Low
 	}
 	border := Max(want.lowest, Add(likely.border, v.int32(1)))
-	atBorder := want.amount(likely.e, v.wide(asFloat(border)))
+	atBorder := want.amount(likely.e, wide(asFloat(border)))
 	above := And(want.enabled, GreaterOrEqual(atBorder, want.need))
-	below := And(want.enabled, Not(above))
-	quick := v.bisect(likely.e, bounds{Low: border, High: Where(above, top, border), LowAmount: atBorder, HighAmount: nothing}, want)
-	slow := v.bisect(likely.all, bounds{
-		Low:        want.lowest,
-		High:       Where(below, border, want.lowest),
-		LowAmount:  want.whole,
-		HighAmount: atBorder,
-	}, want)
-	return Where(above, quick.Low, slow.Low)
+	quick := v.bisect(likely.e, bounds{Low: border, High: Where(above, top, border), LowAmount: atBorder, HighAmount: nothing}, want).Low
+	rest := bounds{Low: want.lowest, High: border, LowAmount: want.whole, HighAmount: atBorder}
+	return v.bisectRows(likely.all, And(want.enabled, Not(above)), rest, want, Where(above, quick, want.lowest))
+}
+
+// rowGroup is the number of rows that are searched together over the whole vocabulary: few, so that the cost is that of
+// the rows which need it, and their e stays in the processor's cache.
+const rowGroup = 8
+
+// rowSearch is the state of bisectRows.
+type rowSearch struct {
+	Pending *Node // bool[S], the rows still to search in
+	Found   *Node // i32[S], the answers
+}
+
+// bisectRows searches the whole vocabulary of the pending rows, a group of rows at a time, and returns found with their
+// answers.
+func (v *vocabulary) bisectRows(e, pendingRows *Node, start bounds, want searchFor, found *Node) *Node {
+	group := min(rowGroup, v.rows)
+	anyPending := func(s rowSearch) *Node { return ReduceLogicalOr(s.Pending) }
+	end := control.While(rowSearch{pendingRows, found}, anyPending, func(s rowSearch) rowSearch {
+		// The pending rows come first; where there are fewer than a group, others fill it and stay as they are.
+		rows := Iota(v.g, int32Vector(v.rows), 0)
+		order := Sort(Where(s.Pending, rows, Add(rows, v.int32(v.rows))), 0, true)
+		order = Slice(order, AxisRange(0, group))
+		isPending := LessThan(order, v.int32(v.rows))
+		index := InsertAxes(Where(isPending, order, Sub(order, v.int32(v.rows))), -1)
+		of := func(x *Node) *Node { return Gather(x, index) }
+
+		part := want
+		part.need = of(want.need)
+		low := of(start.Low)
+		answers := v.bisect(of(e), bounds{
+			Low:        low,
+			High:       Where(isPending, of(start.High), low),
+			LowAmount:  of(start.LowAmount),
+			HighAmount: of(start.HighAmount),
+		}, part).Low
+
+		same := Equal(InsertAxes(rows, -1), InsertAxes(order, 0))
+		answers = BroadcastToDims(InsertAxes(answers, 0), v.rows, group)
+		mine := ReduceLogicalOr(same, -1)
+		return rowSearch{
+			Pending: And(s.Pending, Not(mine)),
+			Found:   Where(mine, ReduceSum(Where(same, answers, ZerosLike(answers)), -1), s.Found),
+		}
+	})
+	return end.Found
 }
 
 // bisect halves the bounds of all rows at work until what is kept is known: when there is exactly the needed amount, or
@@ -95,7 +134,7 @@ func (v *vocabulary) bisect(e *Node, start bounds, want searchFor) bounds {
 	start = start.endFound(want)
 	return control.While(start, func(b bounds) *Node { return ReduceLogicalOr(b.working()) }, func(b bounds) bounds {
 		middle := Add(b.Low, BitwiseShiftRightArithmetic(Sub(b.High, b.Low), v.int32(1)))
-		amount := want.amount(e, v.wide(asFloat(middle)))
+		amount := want.amount(e, wide(asFloat(middle)))
 		enough := GreaterOrEqual(amount, want.need)
 		raise, lower := And(b.working(), enough), And(b.working(), Not(enough))
 		return bounds{
