@@ -37,7 +37,7 @@ func (a accelerator) folder(root string) string {
 	return filepath.Join(root, "plugins", a.platform+"-"+a.version, "go-xla")
 }
 
-// ensureAccelerator fetches the plugin of platform, and for cuda the libraries it needs (3 GB). What was fetched before an
+// ensureAccelerator fetches the plugin of platform, and for cuda the libraries it needs (2 GB to fetch, 4 GB on disk). What was fetched before an
 // interruption is not fetched again.
 func (in *installer) ensureAccelerator(ctx context.Context, platform string) (string, error) {
 	a := accelerators[platform]

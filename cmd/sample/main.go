@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -137,6 +138,9 @@ func findSubcommand(name string) (*subcommand, error) {
 	return nil, usagef("%q is no subcommand%s", name, didYouMean(name, names))
 }
 
+// sameSignal is how close two signals are that mean the same: some parents send one to the process and to its group.
+const sameSignal = 300 * time.Millisecond
+
 // interruptible returns a context that the first SIGINT or SIGTERM cancels. The second one ends the process at once.
 func interruptible(stderr io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -146,10 +150,13 @@ func interruptible(stderr io.Writer) (context.Context, func()) {
 		if _, ok := <-signals; !ok {
 			return
 		}
-		fmt.Fprintln(stderr, "\nsample: stopping; once more to stop without writing what is finished")
+		fmt.Fprintln(stderr, "\nsample: stopping; once more to stop at once, whatever is under way")
 		cancel()
-		if _, ok := <-signals; ok {
-			os.Exit(exitInterrupted)
+		first := time.Now()
+		for range signals {
+			if time.Since(first) > sameSignal {
+				os.Exit(exitInterrupted)
+			}
 		}
 	}()
 	return ctx, func() {

