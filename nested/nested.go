@@ -5,7 +5,12 @@
 // the child of the innermost. Package xla does the same by itself; this is for GoMLX's backend in pure Go.
 package nested
 
-import "github.com/gomlx/compute"
+import (
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+)
 
 // Wrap returns the backend with closures that nest.
 func Wrap(b compute.Backend) compute.Backend { return backend{b} }
@@ -56,7 +61,27 @@ func (f function) Return(outputs []compute.Value, shardings []*compute.ShardingS
 	if n := len(open); n > 0 && open[n-1] == f.Function {
 		f.builder.open = open[:n-1]
 	}
+	outputs, err := f.own(outputs)
+	if err != nil {
+		return err
+	}
 	return f.Function.Return(outputs, shardings)
+}
+
+// own returns the outputs such that GoMLX's backend can return them: no two of them the same value (it makes one of equal operations), the
+// last one younger than every parameter and captured value (it has room for those older than an output only).
+func (f function) own(outputs []compute.Value) ([]compute.Value, error) {
+	outputs = slices.Clone(outputs)
+	for i, v := range outputs {
+		if i < len(outputs)-1 && !slices.Contains(outputs[:i], v) {
+			continue
+		}
+		var err error
+		if outputs[i], err = f.Function.Identity(v); err != nil {
+			return nil, err
+		}
+	}
+	return outputs, nil
 }
 
 func (f function) While(cond, body compute.Function, state ...compute.Value) ([]compute.Value, error) {
@@ -73,6 +98,30 @@ func (f function) Sort(comparator compute.Function, axis int, stable bool, input
 
 func (f function) Call(callee compute.Function, inputs ...compute.Value) ([]compute.Value, error) {
 	return f.Function.Call(inner(callee), inputs...)
+}
+
+// BroadcastInDim never keeps the rank: an axis of size 1 that it would repeat is dropped first. GoMLX's backend fuses broadcasts that keep
+// the rank into the operations that use them, when the main function is compiled; but it has compiled the closures by then, whose
+// programs name the nodes by numbers that the fusion changes, and captured values lose the axes that were broadcast.
+func (f function) BroadcastInDim(x compute.Value, shape shapes.Shape, axes []int) (compute.Value, error) {
+	from, err := f.Function.Builder().OpShape(x)
+	if err != nil {
+		return nil, err
+	}
+	if from.IsDynamic() || shape.IsDynamic() || from.Rank() != shape.Rank() || len(axes) != from.Rank() || !slices.IsSorted(axes) {
+		return f.Function.BroadcastInDim(x, shape, axes)
+	}
+	if from.Equal(shape) {
+		return x, nil
+	}
+	if one := slices.Index(from.Dimensions, 1); one >= 0 {
+		dims := slices.Delete(slices.Clone(from.Dimensions), one, one+1)
+		if x, err = f.Function.Reshape(x, dims...); err != nil {
+			return nil, err
+		}
+		axes = slices.Delete(slices.Clone(axes), one, one+1)
+	}
+	return f.Function.BroadcastInDim(x, shape, axes)
 }
 
 func inner(f compute.Function) compute.Function {
