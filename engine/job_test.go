@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
@@ -213,5 +216,40 @@ func TestPlanRefuses(t *testing.T) {
 		if e != nil {
 			e.Close()
 		}
+	}
+}
+
+// Half precision gives the same distribution, nearly: first tokens under the f32 model's logprobs, within what rounding to 8 (bf16) or 11
+// (f16) bits does to a small model.
+func TestHalfPrecision(t *testing.T) {
+	testenv.Slow(t)
+	want := collect(t, contractEngine(t, nil), contractRequests()...)
+	for _, c := range []struct {
+		dtype     dtypes.DType
+		tolerance float64
+	}{{dtypes.BFloat16, 0.3}, {dtypes.Float16, 0.04}} {
+		t.Run(c.dtype.String(), func(t *testing.T) {
+			e := contractEngine(t, func(cfg *engine.Config) { cfg.DType = c.dtype })
+			if p := e.Plan(); p.DType != c.dtype.String() || p.KVDType != c.dtype.String() {
+				t.Errorf("the plan has weights in %s and KV in %s", p.DType, p.KVDType)
+			}
+			compared := 0
+			for key, g := range collect(t, e, contractRequests()...) {
+				w := want[key]
+				if g.Err != nil || len(g.Tokens) != len(w.Tokens) {
+					t.Fatalf("%s: %+v", key, g)
+				}
+				if g.Tokens[0] != w.Tokens[0] {
+					continue // another token was drawn, whose f32 logprob is not known
+				}
+				compared++
+				if d := math.Abs(float64(g.Logprobs[0] - w.Logprobs[0])); d > c.tolerance {
+					t.Errorf("%s: first logprob %g, in float32 %g", key, g.Logprobs[0], w.Logprobs[0])
+				}
+			}
+			if compared < len(want)/2 {
+				t.Errorf("only %d of %d first tokens are the same", compared, len(want))
+			}
+		})
 	}
 }
