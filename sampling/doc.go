@@ -18,11 +18,17 @@
 //
 // # Why integers
 //
-// Integer sums don't depend on the order of the additions. So the result of a row doesn't depend on how a compiler
+// Integer sums don't depend on the order of the additions. So the token of a row doesn't depend on how a compiler
 // splits a reduction, on the other rows of the batch, on the row's place in it or on the batch size; and the inverse of
 // the cumulative distribution is exact: a token of weight zero can't be drawn, whatever is rounded. What the rounding
-// down takes away is less than 2^-36 of the most likely token's probability for each token. The only floating point
-// steps are the elementwise ones, before the sums.
+// down takes away is less than 2^-36 of the most likely token's probability for each token. The floating point steps
+// before the sums are elementwise. The raw log-probability alone has a float32 sum.
+//
+// # No sort of the vocabulary
+//
+// Thresholds are found by bisection of the bit patterns of e, each round one pass: first over the blocks with the
+// likeliest tokens, and over the whole vocabulary for the rows whose threshold lies below those, a few rows at a time.
+// It ends when what is kept is known exactly. Batches without top-k and top-p skip it.
 //
 // # Randomness
 //

@@ -6,12 +6,13 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
 // A weight has 2 * pieceBits fraction bits: the most likely token weighs 2^weightBits. Block sums of the upper and of
 // the lower half of the weights' bits are whole numbers of at most 2^24, which float32 sums hold exactly in any order
-// and vector units add fast. Sums of blocks are 64-bit integers: a vocabulary may have up to 2^22 tokens.
+// and vector units add fast. Sums of blocks are 64-bit integers.
 const (
 	blockSize  = 64
 	pieceBits  = 18
@@ -49,11 +50,10 @@ type Params struct {
 // the token among those that temperature and filters left (0 for greedy rows). A row with a NaN, a +Inf, or nothing but
 // -Inf among its logits has no distribution: its token is -1 and its log-probabilities are 0.
 //
-// The results of a row depend on nothing but that row. The package documentation has the formulas.
+// The results of a row depend on nothing but that row. Batches of another number of rows give the same tokens; there
+// logprobs, a float32 sum, may differ by rounding. The package documentation has the formulas.
 func Sample(logits *Node, p Params, positions *Node) (tokens, logprobs, processed *Node) {
-	if logits.Rank() != 2 || !logits.DType().IsFloat() {
-		panic(fmt.Sprintf("sampling.Sample: logits must be float [rows, vocabulary], got %s", logits.Shape()))
-	}
+	checkShapes(logits, p, positions)
 	v := newVocabulary(logits)
 	rawSum := v.rawSum()
 	valid := GreaterThan(rawSum, v.float32(0))
@@ -80,6 +80,35 @@ func Sample(logits *Node, p Params, positions *Node) (tokens, logprobs, processe
 	logprobs = Where(valid, logprobs, zero)
 	processed = Where(And(valid, Not(greedy)), processed, zero)
 	return tokens, logprobs, processed
+}
+
+// largestVocabulary keeps the sums of weights within 62 bits, and counts of tokens exact in float32.
+const largestVocabulary = 1 << 22
+
+func checkShapes(logits *Node, p Params, positions *Node) {
+	if logits.Rank() != 2 || !logits.DType().IsFloat() {
+		panic(fmt.Errorf("sampling.Sample: logits must be float [rows, vocabulary], got %s", logits.Shape()))
+	}
+	rows, size := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]
+	if size > largestVocabulary {
+		panic(fmt.Errorf("sampling.Sample: a vocabulary of %d tokens is more than the %d that weights are exact for", size, largestVocabulary))
+	}
+	for _, x := range []struct {
+		name string
+		node *Node
+		want shapes.Shape
+	}{
+		{"temperature", p.Temperature, shapes.Make(dtypes.Float32, rows)},
+		{"top_p", p.TopP, shapes.Make(dtypes.Float32, rows)},
+		{"min_p", p.MinP, shapes.Make(dtypes.Float32, rows)},
+		{"top_k", p.TopK, shapes.Make(dtypes.Int32, rows)},
+		{"key", p.Key, shapes.Make(dtypes.Uint32, rows, 2)},
+		{"positions", positions, shapes.Make(dtypes.Int32, rows)},
+	} {
+		if !x.node.Shape().Equal(x.want) {
+			panic(fmt.Errorf("sampling.Sample: %s must be %s for logits %s, got %s", x.name, x.want, logits.Shape(), x.node.Shape()))
+		}
+	}
 }
 
 // vocabulary is a batch of logits cut into blocks of the vocabulary, with the maximum of each row.

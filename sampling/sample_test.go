@@ -4,9 +4,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes/bfloat16"
+	. "github.com/gomlx/gomlx/core/graph"
 	"pgregory.net/rapid"
 
 	"github.com/quire/quire/internal/testenv"
@@ -222,6 +224,39 @@ func TestRowsAreIndependent(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The same on a batch of full size, which XLA splits among threads, and against the reference.
+func TestLargeBatch(t *testing.T) {
+	s := newSampler(t, testenv.XLA(t))
+	r := rand.New(rand.NewPCG(13, 14))
+	rows := mixedRows(r, 64, 50257)
+	want := s.draw(t, rows)
+	order := r.Perm(len(rows))
+	shuffled := make([]row, len(rows))
+	for i, o := range order {
+		checkAgainstReference(t, rows[i], want[i])
+		shuffled[i] = rows[o]
+	}
+	for i, got := range s.draw(t, shuffled) {
+		if got != want[order[i]] {
+			t.Errorf("shuffled: row %d is %+v, was %+v", order[i], got, want[order[i]])
+		}
+	}
+}
+
+func TestRefusesWrongShapes(t *testing.T) {
+	exec, err := NewExec(testenv.Go(t), func(in []*Node) (tokens, logprobs, processed *Node) {
+		return sampling.Sample(in[0], params(in[1:6]), in[6])
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := arguments([]row{{logits: make([]float32, 4)}})
+	args[4] = []int32{1, 2}
+	if _, err := exec.Exec(args...); err == nil || !strings.Contains(err.Error(), "top_k must be (Int32)[1]") {
+		t.Errorf("error %v, want one about top_k", err)
+	}
 }
 
 // mixedRows are rows of various settings, greedy ones among them.
