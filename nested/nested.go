@@ -6,6 +6,8 @@
 package nested
 
 import (
+	"errors"
+	"reflect"
 	"slices"
 
 	"github.com/gomlx/compute"
@@ -18,12 +20,13 @@ func Wrap(b compute.Backend) compute.Backend { return backend{b} }
 type backend struct{ compute.Backend }
 
 func (b backend) Builder(name string) compute.Builder {
-	return &builder{Builder: b.Backend.Builder(name)}
+	return &builder{Builder: b.Backend.Builder(name), backend: b}
 }
 
 type builder struct {
 	compute.Builder
-	open []compute.Function // the backend's, those that have not returned, innermost last
+	backend backend
+	open    []compute.Function // the backend's, those that have not returned, innermost last
 }
 
 func (b *builder) Main() compute.Function { return function{b.Builder.Main(), b} }
@@ -88,8 +91,32 @@ func (f function) While(cond, body compute.Function, state ...compute.Value) ([]
 	return f.Function.While(inner(cond), inner(body), state...)
 }
 
+// If lets its branches read the values that they take from around them, never have them. GoMLX's backend gives a branch the buffers that
+// are used for the last time, and then frees them although the branch may have returned them. It does not give away what is used twice:
+// each captured value is named twice.
 func (f function) If(pred compute.Value, then, otherwise compute.Function) ([]compute.Value, error) {
-	return f.Function.If(pred, inner(then), inner(otherwise))
+	results, err := f.Function.If(pred, inner(then), inner(otherwise))
+	if err != nil {
+		return nil, err
+	}
+	unknown := errors.New("nested: this version of GoMLX's Go backend keeps captured values elsewhere; Quire is built for compute v0.1.3")
+	result := reflect.Indirect(reflect.ValueOf(results[0]))
+	if result.Kind() != reflect.Struct {
+		return nil, unknown
+	}
+	inputs := result.FieldByName("Inputs")
+	if !inputs.IsValid() || inputs.Kind() != reflect.Slice || inputs.Len() != 1 {
+		return nil, unknown
+	}
+	capture := inputs.Index(0).MethodByName("AddNodeCapturedInputs")
+	for _, branch := range []compute.Function{inner(then), inner(otherwise)} {
+		of := reflect.ValueOf(branch)
+		if !capture.IsValid() || capture.Type().NumIn() != 1 || capture.Type().In(0) != of.Type() {
+			return nil, unknown
+		}
+		capture.Call([]reflect.Value{of})
+	}
+	return results, nil
 }
 
 func (f function) Sort(comparator compute.Function, axis int, stable bool, inputs ...compute.Value) ([]compute.Value, error) {

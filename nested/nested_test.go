@@ -132,3 +132,52 @@ func TestUnusedParametersAndCaptures(t *testing.T) {
 		t.Errorf("got %v, want 2", got)
 	}
 }
+
+// A branch returns what it takes from around it, and then memory is used again.
+func TestBranchesReturnCaptures(t *testing.T) {
+	type state struct{ I, Sum *Node }
+	out := run(t, func(in []*Node) *Node {
+		x := in[0]
+		g := x.Graph()
+		limit := Scalar(g, dtypes.Int32, 4)
+		return control.While(state{Scalar(g, dtypes.Int32, 0), x}, func(s state) *Node { return LessThan(s.I, limit) }, func(s state) state {
+			next, double := AddScalar(s.I, 1), Add(s.Sum, s.Sum)
+			kept := control.If(LessThan(s.I, limit), func() *Node { return double }, func() *Node { return Scalar(g, dtypes.Int32, 0) })
+			if kept.Rank() != 0 {
+				t.Fatal("the test is of scalars")
+			}
+			// These take new buffers of the same size.
+			others := Mul(AddScalar(next, 100), SubScalar(next, 50))
+			return state{next, Add(kept, Sub(others, Mul(SubScalar(next, 50), AddScalar(next, 100))))}
+		}).Sum
+	}, int32(3))
+	if got := out.Value(); got != int32(48) {
+		t.Errorf("got %v, want 48", got)
+	}
+}
+
+// What one program returns is the input of the next, and of another of the same backend.
+func TestResultsAreInputs(t *testing.T) {
+	b, err := gobackend.New("ops_sequential")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrapped := nested.Wrap(b)
+	x := tensors.FromScalar(int32(1))
+	for range 2 {
+		exec, err := NewExec(wrapped, func(x *Node) *Node { return Add(x, x) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			out, err := exec.Exec(x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x = out[0]
+		}
+	}
+	if got := x.Value(); got != int32(16) {
+		t.Errorf("got %v, want 16", got)
+	}
+}
