@@ -253,7 +253,17 @@ func (r *Row) decodeJSON() (given []string) {
 			r.fail("%s is %s; it must be %s", name, kindJSON(raw), wanted(name))
 		}
 	}
+	for _, m := range r.object {
+		if slices.Contains(refusedNames, m.key) && !isNullJSON(m.raw) {
+			r.refuse(m.key)
+		}
+	}
 	return given
+}
+
+// refuse notes a parameter that is not supported.
+func (r *Row) refuse(name string) {
+	r.fail("parameter %s is not supported; leave it out, or rename the column if it is not meant for the sampler", name)
 }
 
 // decodeKnown sets one known field; false means that its type is wrong.

@@ -20,6 +20,14 @@ var knownNames = []string{
 
 var promptNames = knownNames[:3]
 
+// refusedNames are parameters that other engines have and this one does not: a row that gives one is in error, since a completion that
+// silently left it out would be another one than was asked for. Anything else that is not known is the user's own column.
+var refusedNames = []string{
+	"best_of", "use_beam_search", "num_beams", "length_penalty", "presence_penalty", "frequency_penalty", "repetition_penalty",
+	"logit_bias", "min_tokens", "stop_token_ids", "bad_words", "allowed_token_ids", "typical_p", "tfs_z", "mirostat", "dry_multiplier",
+	"xtc_probability", "response_format", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "grammar",
+}
+
 // wanted says which types a known column may have.
 func wanted(name string) string {
 	switch name {

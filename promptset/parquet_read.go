@@ -16,11 +16,12 @@ import (
 
 // parquetFile is an open Parquet file of prompts.
 type parquetFile struct {
-	name  string
-	os    *os.File
-	file  *parquet.File
-	root  *node // its columns, numbered as in the file
-	known map[string]*node
+	name    string
+	os      *os.File
+	file    *parquet.File
+	root    *node // its columns, numbered as in the file
+	known   map[string]*node
+	refused []*node // columns of refusedNames
 }
 
 // guard turns a panic of the Parquet library, which a corrupt file can cause, into an error.
@@ -59,6 +60,9 @@ func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) 
 	var names []string
 	for _, c := range root.fields {
 		names = append(names, c.name)
+		if slices.Contains(refusedNames, c.name) && !c.isNull() {
+			pf.refused = append(pf.refused, c)
+		}
 		if !slices.Contains(knownNames, c.name) || c.isNull() {
 			continue
 		}
@@ -299,6 +303,11 @@ func (r *groupReader) decode(row *Row) (given []string) {
 			if !first.IsNull() {
 				row.override(name, numberOf(first, c.typ))
 			}
+		}
+	}
+	for _, c := range r.pf.refused {
+		if r.present(c) {
+			row.refuse(c.name)
 		}
 	}
 	for _, name := range promptNames {

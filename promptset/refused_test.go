@@ -1,0 +1,47 @@
+package promptset
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// A parameter of other engines that is not supported makes its row an error where it is given, and nothing where it is null.
+func TestParametersNotSupportedAreRefused(t *testing.T) {
+	check := func(t *testing.T, r *Reader) {
+		t.Helper()
+		got := rows(t, r)
+		if len(got) != 3 || got[0].Err != nil || got[2].Err != nil {
+			t.Fatalf("got %d rows, errors %v and %v", len(got), got[0].Err, got[2].Err)
+		}
+		if err := got[1].Err; err == nil || !strings.Contains(err.Error(), "parameter repetition_penalty is not supported") {
+			t.Errorf("got error %v", err)
+		}
+	}
+	t.Run("jsonl", func(t *testing.T) {
+		check(t, open(t, write(t, "p.jsonl", `{"prompt": "a"}
+{"prompt": "b", "repetition_penalty": 1.1, "mine": 1}
+{"prompt": "c", "repetition_penalty": null, "mine": 2}
+`)))
+	})
+	t.Run("parquet", func(t *testing.T) {
+		type row struct {
+			Prompt  string   `parquet:"prompt"`
+			Penalty *float64 `parquet:"repetition_penalty,optional"`
+		}
+		penalty := 1.1
+		path := filepath.Join(t.TempDir(), "p.parquet")
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := parquet.Write(f, []row{{"a", nil}, {"b", &penalty}, {"c", nil}}); err != nil {
+			t.Fatal(err)
+		}
+		check(t, open(t, path))
+	})
+}
