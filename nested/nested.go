@@ -1,8 +1,9 @@
-// Package nested lets loops and branches stand inside one another on backends that GoMLX's own graphs would make them side by side on.
+// Package nested makes GoMLX's backend in pure Go run loops and branches that stand inside one another.
 //
-// GoMLX asks the main function for every closure, wherever it builds one, so that a backend which takes it at its word lets the closure
-// see the values of the main function only. This wrapper remembers which closures are being built, and makes a new one
-// the child of the innermost. Package xla does the same by itself; this is for GoMLX's backend in pure Go.
+// GoMLX asks the main function for every closure, wherever it builds one, and the backend takes it at its word: the closure sees the
+// values of the main function only. This wrapper remembers which closures are being built, and makes a new one the child of the
+// innermost (package xla does the same by itself). It also keeps away from what that backend, of compute v0.1.3, gets wrong in
+// closures: see the methods of function.
 package nested
 
 import (
@@ -14,7 +15,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 )
 
-// Wrap returns the backend with closures that nest.
+// Wrap returns the backend, one of compute/gobackend made with "ops_sequential", with closures that nest. Without that option its pool of
+// workers may come to a standstill, waiting for itself.
 func Wrap(b compute.Backend) compute.Backend { return backend{b} }
 
 type backend struct{ compute.Backend }
