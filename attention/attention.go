@@ -72,7 +72,7 @@ func (l Layout) decode(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opti
 		first = div(Min(start, last), size)
 	}
 	out := l.online(Reshape(q, t, l.KVHeads, group, l.HeadDim), InsertAxes(ends, 1), first, ceilDiv(last, size), size, opts,
-		func(block *Node) *Node { return l.block(cache, batch.SlotIDs, batch.PageIndices, block, size) })
+		func(block *Node) (k, v *Node) { return l.block(cache, batch.SlotIDs, batch.PageIndices, block, size) })
 	return ConvertDType(Reshape(out, dims...), q.DType())
 }
 
@@ -108,7 +108,7 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 			block = Reshape(TransposeAllAxes(block, 1, 2, 0, 3), 1, l.KVHeads, group*queryBlock, l.HeadDim)
 			rowEnds := Reshape(BroadcastPrefix(ends, group), 1, group*queryBlock)
 			out := l.online(block, rowEnds, first, ceilDiv(last, size), size, opts,
-				func(b *Node) *Node { return l.block(cache, slot, pages, b, size) })
+				func(b *Node) (k, v *Node) { return l.block(cache, slot, pages, b, size) })
 			out = TransposeAllAxes(Reshape(out, l.KVHeads, group, queryBlock, l.HeadDim), 2, 0, 1, 3)
 			out = ConvertDType(Reshape(out, queryBlock, heads, l.HeadDim), q.DType())
 			more := LessThan(AddScalar(start, queryBlock), limit)
@@ -124,10 +124,10 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 // online is the softmax over blocks of context [first, last) for B sequences with M rows of queries for each KV head.
 //
 // q is [B, KVH, M, D]; ends i32[B, M] or [B, 1] is how many positions a row sees (0: none, and its result is 0); read gives a block's
-// keys and values [B, size, 2*KVH, D]. The result is f32 [B, KVH, M, D].
+// keys and values, [B, KVH, size, D] each. The result is f32 [B, KVH, M, D].
 //
 // A block behind a row's end leaves the row's sums as they are, bit for bit, so that other rows' lengths do not matter.
-func (l Layout) online(q, ends, first, last *Node, size int, opts Options, read func(block *Node) *Node) *Node {
+func (l Layout) online(q, ends, first, last *Node, size int, opts Options, read func(block *Node) (k, v *Node)) *Node {
 	g := q.Graph()
 	dims := q.Shape().Dimensions
 	b, m := dims[0], dims[2]
@@ -145,11 +145,7 @@ func (l Layout) online(q, ends, first, last *Node, size int, opts Options, read 
 		},
 		func(s sums) *Node { return LessThan(s.Block, last) },
 		func(s sums) sums {
-			kv := Reshape(read(s.Block), b, size, l.KVHeads, 2, l.HeadDim)
-			kv = TransposeAllAxes(kv, 3, 0, 2, 1, 4) // [2, B, KVH, size, D]: the layout the products want
-			k := Reshape(SliceAxis(kv, 0, AxisElem(0)), b, l.KVHeads, size, l.HeadDim)
-			v := Reshape(SliceAxis(kv, 0, AxisElem(1)), b, l.KVHeads, size, l.HeadDim)
-
+			k, v := read(s.Block)
 			scores := toFloat32(Dot(q, k).General([]int{3}, []int{0, 1}, []int{3}, []int{0, 1})) // [B, KVH, M, size]
 			if opts.SoftCap > 0 {
 				scores = MulScalar(Tanh(DivScalar(scores, opts.SoftCap)), opts.SoftCap)

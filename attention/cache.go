@@ -89,24 +89,29 @@ func (l Layout) ZeroPages(cache, mask *Node) *Node {
 	return Where(BroadcastToDims(Reshape(mask, l.Pages, 1, 1, 1), l.Shape().Dimensions...), ZerosLike(cache), cache)
 }
 
-// block reads blockSize tokens of context from position block*blockSize on for each of B sequences: [B, blockSize, 2*KVH, D].
-// What lies behind a sequence's end is arbitrary but finite.
-func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize int) *Node {
+// block reads the keys and values, [B, KVH, blockSize, D] each, of blockSize tokens of context from position block*blockSize on for B
+// sequences. What lies behind a sequence's end is arbitrary but finite.
+//
+// The vectors are gathered one by one into the order that the products want: gathering whole pages would need a transposition after.
+func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize int) (k, v *Node) {
 	g := cache.Graph()
 	b := slots.Shape().Dimensions[0]
-	if l.Paged {
-		perBlock := blockSize / l.PageSize
-		perSeq := pageIndices.Shape().Dimensions[1]
-		columns := Add(MulScalar(block, float64(perBlock)), Iota(g, shapes.Make(dtypes.Int32, b, perBlock), 1))
-		columns = Min(columns, scalar(g, perSeq-1))
-		places := Add(MulScalar(Iota(g, shapes.Make(dtypes.Int32, b, perBlock), 0), float64(perSeq)), columns)
-		pages := takeRows(Reshape(pageIndices, b*perSeq), places)
-		return Reshape(takeRows(cache, pages), b, blockSize, 2*l.KVHeads, l.HeadDim)
-	}
-	flat := Reshape(cache, l.Pages*l.PageSize, 2*l.KVHeads, l.HeadDim)
 	positions := Add(MulScalar(block, float64(blockSize)), Iota(g, shapes.Make(dtypes.Int32, b, blockSize), 1))
-	positions = Min(positions, scalar(g, l.PageSize-1))
-	return takeRows(flat, Add(MulScalar(InsertAxes(Max(slots, zero(g)), 1), float64(l.PageSize)), positions))
+	var tokens *Node // i32[B, blockSize]: places among the Pages*PageSize of the cache
+	if l.Paged {
+		perSeq := pageIndices.Shape().Dimensions[1]
+		columns := Min(div(positions, l.PageSize), scalar(g, perSeq-1))
+		entries := Add(MulScalar(Iota(g, positions.Shape(), 0), float64(perSeq)), columns)
+		pages := Max(takeRows(Reshape(pageIndices, b*perSeq), entries), zero(g))
+		tokens = Add(MulScalar(pages, float64(l.PageSize)), Mod(positions, scalar(g, l.PageSize)))
+	} else {
+		rows := InsertAxes(Max(slots, zero(g)), 1)
+		tokens = Add(MulScalar(rows, float64(l.PageSize)), Min(positions, scalar(g, l.PageSize-1)))
+	}
+	heads := Iota(g, shapes.Make(dtypes.Int32, 1, l.KVHeads, 1), 1)
+	vectors := Add(MulScalar(InsertAxes(tokens, 1), float64(2*l.KVHeads)), MulScalar(heads, 2))
+	flat := Reshape(cache, l.Pages*l.PageSize*2*l.KVHeads, l.HeadDim)
+	return takeRows(flat, vectors), takeRows(flat, AddScalar(vectors, 1))
 }
 
 // takeRows returns rows of x by int32 indices of any shape; negative ones read row 0.

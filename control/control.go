@@ -8,6 +8,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"unsafe"
@@ -24,7 +25,7 @@ import (
 func While[T any](state T, cond func(T) *graph.Node, body func(T) T) T {
 	leaves := tree.Leaves(state)
 	if len(leaves) == 0 {
-		panic("control.While: the state has no nodes")
+		panic(errors.New("control.While: the state has no nodes"))
 	}
 	g := leaves[0].Graph()
 	condFn := closure(g, func() []*graph.Node {
@@ -33,11 +34,11 @@ func While[T any](state T, cond func(T) *graph.Node, body func(T) T) T {
 	bodyFn := closure(g, func() []*graph.Node {
 		next := tree.Leaves(body(parameters(g, state, leaves)))
 		if len(next) != len(leaves) {
-			panic(fmt.Sprintf("control.While: the body returns %d nodes for a state of %d", len(next), len(leaves)))
+			panic(fmt.Errorf("control.While: the body returns %d nodes for a state of %d", len(next), len(leaves)))
 		}
 		for i, n := range next {
 			if !n.Shape().Equal(leaves[i].Shape()) {
-				panic(fmt.Sprintf("control.While: the body turns %s from %s into %s", tree.Names(state)[i], leaves[i].Shape(), n.Shape()))
+				panic(fmt.Errorf("control.While: the body turns %s from %s into %s", tree.Names(state)[i], leaves[i].Shape(), n.Shape()))
 			}
 		}
 		return next

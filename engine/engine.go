@@ -78,6 +78,10 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planning the engine: %w", err)
 	}
+	unused, err := cfg.Model.Validate()
+	if err != nil {
+		return nil, err
+	}
 	weights, _, err := cfg.dtypes()
 	if err != nil {
 		return nil, err
@@ -85,6 +89,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{cfg: cfg, log: cfg.Log, programs: map[string]*compiled{}}
 	if e.log == nil {
 		e.log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	for _, name := range unused {
+		e.log.Warn("the model has no use for a tensor", "name", name)
 	}
 	e.graphs = &graphs{plan: plan, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
 	programs := e.graphs.programs()

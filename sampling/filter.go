@@ -63,12 +63,8 @@ func (v *vocabulary) topP(likely likelyBlocks, topP, enabled, lowest *Node) *Nod
 	})
 }
 
-// when is f(value) where pred holds, else value, for an f that returns value where pred does not hold: the branch only
-// saves time. GoMLX's own backend (v0.1.3) goes without, because it frees values that a branch captures twice.
+// when is f(value) where pred holds, else value, for an f that returns value where pred does not hold: the branch only saves time.
 func when(pred, value *Node, f func(*Node) *Node) *Node {
-	if value.Graph().Backend().Name() == "Go Backend" {
-		return f(value)
-	}
 	return control.If(pred, func() *Node { return f(value) }, func() *Node { return value })
 }
 

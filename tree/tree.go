@@ -7,6 +7,7 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -43,7 +44,7 @@ func Rebuild[T any](like T, nodes []*graph.Node) T {
 	out := reflect.New(reflect.TypeFor[T]()).Elem()
 	rest := rebuild(out, reflect.ValueOf(&like).Elem(), nodes)
 	if len(rest) != 0 {
-		panic(fmt.Sprintf("tree.Rebuild: %T has %d leaves, got %d nodes", like, len(nodes)-len(rest), len(nodes)))
+		panic(fmt.Errorf("tree.Rebuild: %T has %d leaves, got %d nodes", like, len(nodes)-len(rest), len(nodes)))
 	}
 	return out.Interface().(T)
 }
@@ -90,7 +91,7 @@ func rebuild(out, like reflect.Value, nodes []*graph.Node) []*graph.Node {
 			return nodes
 		}
 		if len(nodes) == 0 {
-			panic("tree.Rebuild: fewer nodes than leaves")
+			panic(errors.New("tree.Rebuild: fewer nodes than leaves"))
 		}
 		out.Set(reflect.ValueOf(nodes[0]))
 		return nodes[1:]
