@@ -42,7 +42,7 @@ func contractRequests() []*engine.Request {
 const contractFamily = "smollm2-like"
 
 func contractEngine(t testing.TB, change func(*engine.Config)) *engine.Engine {
-	cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8}
+	cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, Debug: true}
 	if change != nil {
 		change(&cfg)
 	}

@@ -21,7 +21,6 @@ func newEngine(t testing.TB, family string, cfg engine.Config) *engine.Engine {
 	if cfg.KVMemory == 0 {
 		cfg.KVMemory = 8 << 20
 	}
-	cfg.Debug = true
 	e, err := engine.New(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -43,7 +43,10 @@ func TestRandomOperations(t *testing.T) {
 }
 
 func randomOperations(t *testing.T, backend compute.Backend, z sizes, operations int) *machine {
-	const cases = 100 // As many as rapid makes.
+	cases := 100 // As many as rapid makes, which is a fifth with -short.
+	if testing.Short() {
+		cases = 20
+	}
 	m := newMachine(t, backend, z)
 	rapid.Check(t, func(rt *rapid.T) {
 		m.reset(rt)
