@@ -1,0 +1,45 @@
+package engine_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/setup"
+	"github.com/quire/quire/xla"
+)
+
+// From the start of a process to the first completion, compiling included, SmolLM2 takes no more memory than its weights, its cache and
+// 1 GiB. Another process does it, so that the peak is its own.
+func TestPeakMemory(t *testing.T) {
+	testenv.Slow(t)
+	const kvMemory = 64 << 20
+	if os.Getenv("QUIRE_TEST_PEAK_MEMORY") != "" {
+		backend, err := xla.Open("xla:cpu", xla.OpenOptions{FindPlugin: setup.FindPlugin})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := engine.New(context.Background(), engine.Config{Model: testenv.SmolLM2(t), Backend: backend, MaxSeqs: 16, MaxModelLen: 256, KVMemory: kvMemory})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		collect(t, e, sampled("a", []int32{504, 3575, 282}, 2, 4, 1))
+		return
+	}
+	child := exec.Command(os.Args[0], "-test.run", "^TestPeakMemory$")
+	child.Env = append(os.Environ(), "QUIRE_TEST_PEAK_MEMORY=1")
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	peak := child.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+	weights := testenv.SmolLM2(t).NumParameters() * 4
+	t.Logf("peak %d MiB, weights %d MiB, cache %d MiB", peak>>20, weights>>20, kvMemory>>20)
+	if limit := weights + kvMemory + 1<<30; peak > limit {
+		t.Errorf("the peak is %d MiB, want at most %d MiB", peak>>20, limit>>20)
+	}
+}
