@@ -32,8 +32,7 @@ type sequence struct {
 	family     *family
 	generation int
 	row        int
-	start      int // tokens of the prompt that the row has from the holder
-	fed        int // tokens of the prompt given to the device
+	fed        int // tokens of the prompt given to the device, by the row itself or its holder
 	pages      int // reserved for this completion alone
 	maxLen     int
 
@@ -207,7 +206,7 @@ func (s *scheduler) admitClone(f *family) bool {
 func (s *scheduler) open(f *family, pages, source, start int) {
 	seq := &sequence{
 		family: f, generation: f.req.FirstGeneration + f.next, row: pop(&s.freeSlots),
-		start: start, fed: start, pages: pages, maxLen: s.e.maxLen(f.req),
+		fed: start, pages: pages, maxLen: s.e.maxLen(f.req),
 	}
 	seq.drain.init(s.e, f.req)
 	s.freePages -= pages

@@ -190,7 +190,7 @@ func loneSurrogate(b []byte) bool {
 func readJSONL(ctx context.Context, name string, base, rows int64, yield func(*Row) bool) bool {
 	var at int64
 	give := func(line int64, err error, object []member) bool {
-		row := &Row{Index: base + at, File: name, FileRow: at, object: object}
+		row := &Row{Index: base + at, File: name, FileRow: at, Line: line, object: object}
 		var given []string
 		if err != nil {
 			row.fail("%v", err)
@@ -198,10 +198,6 @@ func readJSONL(ctx context.Context, name string, base, rows int64, yield func(*R
 			given = row.decodeJSON()
 		}
 		row.finish(given)
-		var bad *RowError
-		if errors.As(row.Err, &bad) {
-			bad.Line = line
-		}
 		at++
 		return ctx.Err() == nil && yield(row)
 	}

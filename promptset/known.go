@@ -141,7 +141,7 @@ func messageLeaves(n *node) (role, content *node) {
 // fail records the first thing wrong with a row.
 func (r *Row) fail(format string, args ...any) {
 	if r.Err == nil {
-		r.Err = &RowError{File: r.File, Row: r.FileRow, What: fmt.Sprintf(format, args...)}
+		r.Err = r.Error(fmt.Sprintf(format, args...))
 	}
 }
 

@@ -80,6 +80,7 @@ type Row struct {
 	Index     int64  // place among all rows of the job, from 0, in the order of the files
 	File      string // the file it comes from
 	FileRow   int64  // place in that file, from 0
+	Line      int64  // its line in a JSONL file, from 1; 0 in a Parquet file
 	ID        string // the id column as text, else Index in decimal; ids may repeat
 	Kind      Kind
 	Prompt    string
@@ -108,6 +109,11 @@ func (e *RowError) Error() string {
 		return fmt.Sprintf("%s line %d: %s", e.File, e.Line, e.What)
 	}
 	return fmt.Sprintf("%s row %d: %s", e.File, e.Row, e.What)
+}
+
+// Error returns an error about the row that names it as the package's own errors do.
+func (r *Row) Error(what string) *RowError {
+	return &RowError{File: r.File, Row: r.FileRow, Line: r.Line, What: what}
 }
 
 // FileError says why a whole file cannot be used.

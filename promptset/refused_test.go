@@ -45,3 +45,11 @@ func TestParametersNotSupportedAreRefused(t *testing.T) {
 		check(t, open(t, path))
 	})
 }
+
+// Others name a row by the line of its file as the reader does.
+func TestRowsAreNamedByLine(t *testing.T) {
+	got := rows(t, open(t, write(t, "p.jsonl", "{\"prompt\": \"a\"}\n\n{\"prompt\": \"b\"}\n")))
+	if err := got[1].Error("odd"); !strings.HasSuffix(err.Error(), "p.jsonl line 3: odd") {
+		t.Errorf("got %q", err)
+	}
+}

@@ -49,15 +49,14 @@ func TestMain(m *testing.M) {
 // index is a package index on loopback with one wheel, which can be told to misbehave.
 type index struct {
 	*httptest.Server
-	wheel     []byte
-	html      bool         // answer in HTML rather than JSON
-	cut       atomic.Int64 // break this many answers off half-way
-	noRanges  bool
-	fetches   atomic.Int64 // answers that began at byte 0
-	resumes   atomic.Int64 // answers that began later
-	slow      time.Duration
-	status    int
-	bytesSent atomic.Int64
+	wheel    []byte
+	html     bool         // answer in HTML rather than JSON
+	cut      atomic.Int64 // break this many answers off half-way
+	noRanges bool
+	fetches  atomic.Int64 // answers that began at byte 0
+	resumes  atomic.Int64 // answers that began later
+	slow     time.Duration
+	status   int
 }
 
 // newIndex serves a wheel with one random file of the given size, points pip's settings at itself and the cache at an

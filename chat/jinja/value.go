@@ -118,8 +118,7 @@ type namespace struct{ vars *Dict }
 // undefined is the value of what does not exist. It prints as nothing, is false
 // and empty; anything else done with it fails with why.
 type undefined struct {
-	why    string
-	unsafe bool // calling it is refused as unsafe
+	why string
 }
 
 func (u undefined) err() error { return fmt.Errorf("%s", u.why) }

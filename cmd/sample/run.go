@@ -192,7 +192,7 @@ func rowError(row *promptset.Row, failure string) string {
 	if row.Err != nil && row.Err.Error() == failure {
 		return failure
 	}
-	return fmt.Sprintf("%s row %d (id %s): %s", row.File, row.FileRow, row.ID, failure)
+	return row.Error(fmt.Sprintf("(id %s) %s", row.ID, failure)).Error()
 }
 
 // footer is what the output files say of how they were made.
