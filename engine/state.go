@@ -122,7 +122,7 @@ func (gr *graphs) step(st deviceState, w llama.Weights, packed tokenqueue.Packed
 
 	caches := append([]*Node(nil), st.Caches...)
 	layout := gr.plan.layout
-	hidden := llama.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, func(layer int, q, k, v *Node) *Node {
+	hidden := llama.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, func(layer int, q, k, v *Node) *Node {
 		caches[layer] = layout.Update(caches[layer], batch, k, v)
 		return layout.RaggedPagedAttention(q, caches[layer], batch, gr.attention(layer, !prefill))
 	})
@@ -163,15 +163,17 @@ func (gr *graphs) promptEnds(st deviceState, packed tokenqueue.Packed, batch tok
 func (gr *graphs) sample(st deviceState, w llama.Weights, hidden *Node, packed tokenqueue.Packed, slots, at *Node) drawn {
 	g := hidden.Graph()
 	p := st.Rows.Sampling
+	// Rows that sample may stand anywhere among the slots.
+	count := integer(g, slots.Shape().Dimensions[0])
 	positions := AddScalar(take(packed.PosIDs, at), 1)
 	type picked struct{ Tokens, Logprobs, Processed *Node }
 	got := control.If(GreaterOrEqual(ReduceAllMax(slots), integer(g, 0)),
 		func() picked {
-			logits := llama.Logits(gr.model, w, take(hidden, at))
+			logits := llama.Logits(gr.model, w, take(hidden, at), count)
 			tokens, logprobs, processed := sampling.Sample(logits, sampling.Params{
 				Temperature: take(p.Temperature, slots), TopP: take(p.TopP, slots), MinP: take(p.MinP, slots),
 				TopK: take(p.TopK, slots), Key: take(p.Key, slots),
-			}, positions)
+			}, positions, count)
 			return picked{tokens, logprobs, processed}
 		},
 		func() picked {

@@ -32,7 +32,7 @@ func rounds(in []*Node) *Node {
 		func(s benchState) benchState {
 			place := Iota(g, shapes.Make(dtypes.Int32, in[0].Shape().Dimensions...), 1)
 			logits := Where(Equal(place, s.Round), AddScalar(in[0], 1), in[0])
-			tokens, _, _ := sampling.Sample(logits, params(in[1:6]), Add(in[6], s.Round))
+			tokens, _, _ := sampling.Sample(logits, params(in[1:6]), Add(in[6], s.Round), allRows(logits))
 			return benchState{AddScalar(s.Round, 1), Add(s.Tokens, tokens)}
 		}).Tokens
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -33,7 +34,7 @@ type sampler struct{ exec *Exec }
 func newSampler(t testing.TB, backend compute.Backend) sampler {
 	t.Helper()
 	exec, err := NewExec(backend, func(in []*Node) (tokens, logprobs, processed *Node) {
-		return sampling.Sample(in[0], params(in[1:6]), in[6])
+		return sampling.Sample(in[0], params(in[1:6]), in[6], allRows(in[0]))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -114,3 +115,8 @@ func languageLike(r *rand.Rand, size int) []float32 {
 }
 
 var negativeInfinity = float32(math.Inf(-1))
+
+// allRows asks for all rows of logits.
+func allRows(logits *Node) *Node {
+	return Scalar(logits.Graph(), dtypes.Int32, logits.Shape().Dimensions[0])
+}

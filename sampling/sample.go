@@ -44,7 +44,8 @@ type Params struct {
 //
 // logits [S, V] are of any float dtype (computed in float32); -Inf excludes a token. positions i32[S] are the counters
 // of the random numbers: the same key and position give the same random number, so use the position of the token to be
-// drawn within its own sequence.
+// drawn within its own sequence. rows i32[] says how many of the S rows, the first ones, are wanted: the results of
+// the others may be anything.
 //
 // It returns tokens i32[S]; logprobs f32[S], log softmax(logits)[token]; and processed f32[S], the log-probability of
 // the token among those that temperature and filters left (0 for greedy rows). A row with a NaN, a +Inf, or nothing but
@@ -52,7 +53,7 @@ type Params struct {
 //
 // The results of a row depend on nothing but that row. Batches of another number of rows give the same tokens; there
 // logprobs, a float32 sum, may differ by rounding. The package documentation has the formulas.
-func Sample(logits *Node, p Params, positions *Node) (tokens, logprobs, processed *Node) {
+func Sample(logits *Node, p Params, positions, rows *Node) (tokens, logprobs, processed *Node) {
 	checkShapes(logits, p, positions)
 	v := newVocabulary(logits)
 	rawSum := v.rawSum()

@@ -247,7 +247,7 @@ func TestLargeBatch(t *testing.T) {
 
 func TestRefusesWrongShapes(t *testing.T) {
 	exec, err := NewExec(testenv.Go(t), func(in []*Node) (tokens, logprobs, processed *Node) {
-		return sampling.Sample(in[0], params(in[1:6]), in[6])
+		return sampling.Sample(in[0], params(in[1:6]), in[6], allRows(in[0]))
 	})
 	if err != nil {
 		t.Fatal(err)

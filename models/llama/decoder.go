@@ -17,8 +17,9 @@ type AttentionFunc func(layer int, q, k, v *Node) *Node
 // Hidden runs T tokens through the decoder and returns its last hidden states [T, hidden], normalized, of the weights' dtype.
 //
 // tokens and positions are i32[T]. A row's result depends on that row and on what attention returns for it. Padding may hold any
-// token id: ids outside the vocabulary read some row of it.
-func Hidden(cfg models.Config, w Weights, tokens, positions *Node, attention AttentionFunc) *Node {
+// token id: ids outside the vocabulary read some row of it. rows, i32[], says how many of the T tokens, the first ones, are wanted: the
+// results of the others may be anything.
+func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, attention AttentionFunc) *Node {
 	g := tokens.Graph()
 	embed := w.get("embed")
 	dtype := embed.DType()
@@ -45,8 +46,8 @@ func Hidden(cfg models.Config, w Weights, tokens, positions *Node, attention Att
 	return rmsNorm(x, w.get("norm"), cfg.RMSNormEps)
 }
 
-// Logits returns the scores f32[N, vocab] of the next token for hidden states [N, hidden].
-func Logits(cfg models.Config, w Weights, hidden *Node) *Node {
+// Logits returns the scores f32[N, vocab] of the next token for hidden states [N, hidden]; rows, i32[], as in [Hidden].
+func Logits(cfg models.Config, w Weights, hidden, rows *Node) *Node {
 	head := "lm_head"
 	if cfg.TieEmbeddings {
 		head = "embed"

@@ -52,8 +52,8 @@ func scorer(t *testing.T, b compute.Backend, ckpt *models.Checkpoint) func(promp
 	}
 	exec, err := NewExec(b, func(in []*Node) *Node {
 		tokens, last := in[0], in[1]
-		hidden := llama.Hidden(ckpt.Config, llama.NewWeights(arrays, in[2:]), tokens, Iota(tokens.Graph(), tokens.Shape(), 0), dense(ckpt.Config))
-		return llama.Logits(ckpt.Config, llama.NewWeights(arrays, in[2:]), Gather(hidden, Reshape(last, 1, 1)))
+		hidden := llama.Hidden(ckpt.Config, llama.NewWeights(arrays, in[2:]), tokens, Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded), dense(ckpt.Config))
+		return llama.Logits(ckpt.Config, llama.NewWeights(arrays, in[2:]), Gather(hidden, Reshape(last, 1, 1)), Scalar(last.Graph(), dtypes.Int32, 1))
 	})
 	if err != nil {
 		t.Fatal(err)
