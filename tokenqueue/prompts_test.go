@@ -1,0 +1,58 @@
+package tokenqueue_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"pgregory.net/rapid"
+
+	"github.com/quire/quire/tokenqueue"
+)
+
+// Prompts are packed as the plain-Go twin does it: with slots that have none, that share tokens, and whose first part is gone.
+func TestPromptsAgainstHost(t *testing.T) {
+	const slots, limit, capacity = 5, 7, 40
+	onBackends(t, func(t *testing.T, backend compute.Backend) {
+		exec, err := NewExec(backend, func(tokens, starts, done, lens *Node) []*Node {
+			p := tokenqueue.Prompts{Tokens: tokens, Starts: starts, Done: done, Lens: lens}.PackNext(limit)
+			return []*Node{p.Tokens, p.SlotIDs, p.PosIDs, p.NumTokens}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rapid.Check(t, func(t *rapid.T) {
+			arena := rapid.SliceOfN(rapid.Int32Range(0, 1000), capacity, capacity).Draw(t, "tokens")
+			starts, done, lens := make([]int32, slots), make([]int32, slots), make([]int32, slots)
+			prompts := make([]tokenqueue.HostPrompt, slots)
+			for i := range slots {
+				n := rapid.IntRange(0, 12).Draw(t, "length")
+				ran := rapid.IntRange(0, n+3).Draw(t, "done") // slots that decode are past their prompts
+				at := rapid.IntRange(0, capacity-12).Draw(t, "at")
+				starts[i], done[i], lens[i] = int32(at-min(ran, n)), int32(ran), int32(n)
+				prompt := append(make([]int32, min(ran, n)), arena[at:at+n-min(ran, n)]...)
+				prompts[i] = tokenqueue.HostPrompt{Tokens: prompt, Done: ran}
+			}
+			want := tokenqueue.PackPrompts(prompts, limit)
+			out, err := exec.Call(arena, starts, done, lens)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []tokenqueue.Entry
+			tokens, ids, pos := tensors.MustCopyFlatData[int32](out[0]), tensors.MustCopyFlatData[int32](out[1]), tensors.MustCopyFlatData[int32](out[2])
+			n := int(tensors.ToScalar[int32](out[3]))
+			for i := range tokens {
+				if i < n {
+					got = append(got, tokenqueue.Entry{Token: tokens[i], Slot: ids[i], Pos: pos[i]})
+				} else if tokens[i] != -1 || ids[i] != -1 || pos[i] != -1 {
+					t.Fatalf("padding %d is %d, %d, %d", i, tokens[i], ids[i], pos[i])
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("got %v, want %v", got, want)
+			}
+		})
+	})
+}
