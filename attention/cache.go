@@ -56,11 +56,22 @@ func ContiguousLayout(rows, maxLen, kvHeads, headDim int, dtype dtypes.DType) La
 // k and v are [T, KVH, D] of any float dtype; token t goes where batch.NewTokenDests[t] says (contiguous: to its slot and position); a
 // destination out of range is dropped.
 func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) *Node {
-	t := k.Shape().Dimensions[0]
-	kv := ConvertDType(Reshape(Stack([]*Node{k, v}, 2), t, 2*l.KVHeads, l.HeadDim), l.DType)
-	flat := Reshape(cache, l.Pages*l.PageSize, 2*l.KVHeads, l.HeadDim)
-	flat = control.ScatterSet(flat, l.destinations(batch), kv)
-	return Reshape(flat, l.Shape().Dimensions...)
+	plain := func(in []*Node) []*Node {
+		cache, k, v, dests := in[0], in[1], in[2], in[3]
+		kv := ConvertDType(Reshape(Stack([]*Node{k, v}, 2), k.Shape().Dimensions[0], 2*l.KVHeads, l.HeadDim), l.DType)
+		flat := Reshape(cache, l.Pages*l.PageSize, 2*l.KVHeads, l.HeadDim)
+		return []*Node{Reshape(control.ScatterSet(flat, dests, kv), l.Shape().Dimensions...)}
+	}
+	return l.composite("kv_update", struct{}{}, []*Node{cache, k, v, l.destinations(batch)}, l.Shape(), plain)
+}
+
+// composite applies an operation on the cache that a backend may have of its own, for the dtypes that such forms take.
+func (l Layout) composite(op string, attrs any, in []*Node, result shapes.Shape, plain func(in []*Node) []*Node) *Node {
+	switch l.DType {
+	case dtypes.Float32, dtypes.BFloat16, dtypes.Float16:
+		return control.Composite(op, attrs, in, []shapes.Shape{result}, plain)[0]
+	}
+	return plain(in)[0]
 }
 
 // destinations returns the place i32[T] of each new token among the Pages*PageSize of the cache.
@@ -74,19 +85,24 @@ func (l Layout) destinations(batch tokenqueue.PageBatchInfo) *Node {
 	return Where(valid, Add(MulScalar(slots, float64(l.PageSize)), batch.PosIDs), FillScalar(g, slots.Shape(), float64(l.Pages*l.PageSize)))
 }
 
-// CopyPages copies whole pages src[i] to dst[i], i32[C]; -1 in either copies nothing.
+// CopyPages copies whole pages src[i] to dst[i], i32[C]; -1 in either copies nothing. No page may be both a source and a destination.
 func (l Layout) CopyPages(cache, src, dst *Node) *Node {
 	if !l.Paged {
 		panic(fmt.Errorf("attention: a contiguous cache shares no pages, so that there is nothing to copy"))
 	}
-	g := cache.Graph()
-	dst = Where(LessThan(src, zero(g)), FillScalar(g, dst.Shape(), -1), dst)
-	return control.ScatterSet(cache, dst, takeRows(cache, src))
+	return l.composite("copy_pages", struct{}{}, []*Node{cache, src, dst}, l.Shape(), func(in []*Node) []*Node {
+		cache, src, dst := in[0], in[1], in[2]
+		dst = Where(LessThan(src, zero(cache.Graph())), FillScalar(cache.Graph(), dst.Shape(), -1), dst)
+		return []*Node{control.ScatterSet(cache, dst, takeRows(cache, src))}
+	})
 }
 
 // ZeroPages clears the pages where mask, bool[P], holds: for tenants who must not share memory; nothing else needs it.
 func (l Layout) ZeroPages(cache, mask *Node) *Node {
-	return Where(BroadcastToDims(Reshape(mask, l.Pages, 1, 1, 1), l.Shape().Dimensions...), ZerosLike(cache), cache)
+	return l.composite("zero_pages", struct{}{}, []*Node{cache, mask}, l.Shape(), func(in []*Node) []*Node {
+		mask := BroadcastToDims(Reshape(in[1], l.Pages, 1, 1, 1), l.Shape().Dimensions...)
+		return []*Node{Where(mask, ZerosLike(in[0]), in[0])}
+	})
 }
 
 // block reads the keys and values, [B, KVH, blockSize, D] each, of blockSize tokens of context from position block*blockSize on for B

@@ -15,9 +15,10 @@ import (
 type OpenOptions struct {
 	// FindPlugin returns the path of the plugin of a platform: "cpu", "cuda" or "tpu".
 	FindPlugin func(platform string) (string, error)
-	// ClientOptions and CacheDir are those of [Options]; the pure-Go backend has no use for them.
+	// ClientOptions, CacheDir and Kernels are those of [Options]; the pure-Go backend has no use for them.
 	ClientOptions map[string]any
 	CacheDir      string
+	Kernels       string
 }
 
 // Open returns the backend that spec names:
@@ -35,7 +36,7 @@ func Open(spec string, o OpenOptions) (compute.Backend, error) {
 		return nested.Wrap(b), nil
 	}
 	where, ok := strings.CutPrefix(spec, "xla:")
-	options := Options{ClientOptions: o.ClientOptions, CacheDir: o.CacheDir}
+	options := Options{ClientOptions: o.ClientOptions, CacheDir: o.CacheDir, Kernels: o.Kernels}
 	switch {
 	case ok && filepath.IsAbs(where):
 		options.Plugin = where

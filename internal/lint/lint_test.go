@@ -35,7 +35,7 @@ var tiers = map[string]int{
 
 	"xla": 1,
 
-	"bench": hostTier, "chat": hostTier, "cpukernel": hostTier, "models": hostTier, "nested": hostTier, "promptset": hostTier, "setup": hostTier, "tokenizer": hostTier,
+	"chat": hostTier, "cpukernel": hostTier, "models": hostTier, "nested": hostTier, "promptset": hostTier, "setup": hostTier, "tokenizer": hostTier,
 }
 
 const (

@@ -1,0 +1,130 @@
+// Kernels that write a cache of keys and values in place: [pages, page_size, 2*kv_heads, head_dim], k0, v0, k1, v1, ... Their result
+// is their operand.
+#include "attention.h"
+
+#include <string.h>
+
+#include "convert.h"
+#include "ffi.h"
+
+static float load(const void *data, int dtype, int64_t i) {
+	switch (dtype) {
+	case Q_BF16: return q_from_bf16(((const uint16_t *)data)[i]);
+	case Q_F16: return q_from_f16(((const uint16_t *)data)[i]);
+	default: return ((const float *)data)[i];
+	}
+}
+
+static void store(void *data, int dtype, int64_t i, float x) {
+	switch (dtype) {
+	case Q_BF16: ((uint16_t *)data)[i] = q_to_bf16(x); break;
+	case Q_F16: ((uint16_t *)data)[i] = q_to_f16(x); break;
+	default: ((float *)data)[i] = x; break;
+	}
+}
+
+static int is_float(int dtype) { return dtype == Q_F32 || dtype == Q_BF16 || dtype == Q_F16; }
+
+// q_in_place checks that the result is the operand's own storage: XLA copies an operand that it can't alias, and then it is not.
+static q_error *in_place(q_frame *f, const q_array *operand, const q_array *result) {
+	if (operand->data == result->data) return NULL;
+	return q_fail(f, "the cache is not updated in place");
+}
+
+struct update {
+	char *cache;
+	const char *k, *v;
+	const int32_t *dests;
+	int64_t tokens, places, heads, dim;
+	int cache_type, type;
+};
+
+// update_token writes one new token.
+static void update_token(const struct update *u, int64_t t) {
+	int64_t dest = u->dests[t];
+	if (dest < 0 || dest >= u->places) return;
+	size_t size = q_size(u->type), cache_size = q_size(u->cache_type);
+	for (int64_t h = 0; h < u->heads; h++) {
+		int64_t from = (t * u->heads + h) * u->dim, to = (dest * u->heads + h) * 2 * u->dim;
+		if (u->type == u->cache_type) {
+			memcpy(u->cache + to * size, u->k + from * size, u->dim * size);
+			memcpy(u->cache + (to + u->dim) * size, u->v + from * size, u->dim * size);
+			continue;
+		}
+		char *place = u->cache + to * cache_size;
+		for (int64_t d = 0; d < u->dim; d++) {
+			store(place, u->cache_type, d, load(u->k, u->type, from + d));
+			store(place, u->cache_type, u->dim + d, load(u->v, u->type, from + d));
+		}
+	}
+}
+
+enum { UPDATE_TOKENS = 64 };
+
+static void update_tokens(void *args, int64_t task) {
+	const struct update *u = args;
+	int64_t end = (task + 1) * UPDATE_TOKENS;
+	for (int64_t t = task * UPDATE_TOKENS; t < end && t < u->tokens; t++) update_token(u, t);
+}
+
+q_error *quire_kv_update(q_frame *f) {
+	if (q_skip(f)) return NULL;
+	q_error *e;
+	if ((e = q_count(f, 4, 1))) return e;
+	const q_array *cache = q_arg(f, 0), *k = q_arg(f, 1), *v = q_arg(f, 2), *dests = q_arg(f, 3);
+	if ((e = in_place(f, cache, q_result(f, 0))) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, -1)) ||
+		(e = q_shape(f, k, "k", 0, -1, cache->dims[2] / 2, cache->dims[3])) || (e = q_shape(f, v, "v", k->dtype, k->dims[0], k->dims[1], k->dims[2])) ||
+		(e = q_shape(f, dests, "dests", Q_S32, k->dims[0]))) return e;
+	if (!is_float(cache->dtype) || !is_float(k->dtype)) return q_fail(f, "element types %d and %d: f32, bf16 and f16 are supported", cache->dtype, k->dtype);
+	struct update u = {
+		.cache = cache->data, .k = k->data, .v = v->data, .dests = dests->data, .tokens = k->dims[0], .places = cache->dims[0] * cache->dims[1],
+		.heads = k->dims[1], .dim = k->dims[2], .cache_type = cache->dtype, .type = k->dtype,
+	};
+	q_parallel(f, (u.tokens + UPDATE_TOKENS - 1) / UPDATE_TOKENS, update_tokens, &u);
+	return NULL;
+}
+
+struct copy {
+	char *cache;
+	const int32_t *from, *to;
+	int64_t pages;
+	size_t bytes;
+};
+
+static void copy_page(void *args, int64_t i) {
+	const struct copy *c = args;
+	int64_t from = c->from[i], to = c->to[i];
+	if (from < 0 || to < 0 || from >= c->pages || to >= c->pages || from == to) return;
+	memcpy(c->cache + to * c->bytes, c->cache + from * c->bytes, c->bytes);
+}
+
+static int64_t page_bytes(const q_array *cache) { return cache->dims[1] * cache->dims[2] * cache->dims[3] * q_size(cache->dtype); }
+
+q_error *quire_copy_pages(q_frame *f) {
+	if (q_skip(f)) return NULL;
+	q_error *e;
+	if ((e = q_count(f, 3, 1))) return e;
+	const q_array *cache = q_arg(f, 0), *from = q_arg(f, 1), *to = q_arg(f, 2);
+	if ((e = in_place(f, cache, q_result(f, 0))) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, -1)) || (e = q_shape(f, from, "src", Q_S32, -1)) ||
+		(e = q_shape(f, to, "dst", Q_S32, from->dims[0]))) return e;
+	struct copy c = {cache->data, from->data, to->data, cache->dims[0], page_bytes(cache)};
+	int64_t copies = 0;
+	for (int64_t i = 0; i < from->dims[0]; i++) copies += c.from[i] >= 0 && c.to[i] >= 0;
+	// Few pages are copied without waking anyone.
+	q_parallel(copies * c.bytes < 1 << 18 ? NULL : f, copies ? from->dims[0] : 0, copy_page, &c);
+	return NULL;
+}
+
+q_error *quire_zero_pages(q_frame *f) {
+	if (q_skip(f)) return NULL;
+	q_error *e;
+	if ((e = q_count(f, 2, 1))) return e;
+	const q_array *cache = q_arg(f, 0), *mask = q_arg(f, 1);
+	if ((e = in_place(f, cache, q_result(f, 0))) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, -1)) ||
+		(e = q_shape(f, mask, "mask", Q_PRED, cache->dims[0]))) return e;
+	size_t bytes = page_bytes(cache);
+	for (int64_t p = 0; p < cache->dims[0]; p++) {
+		if (((const uint8_t *)mask->data)[p]) memset((char *)cache->data + p * bytes, 0, bytes);
+	}
+	return NULL;
+}

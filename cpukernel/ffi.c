@@ -1,0 +1,267 @@
+#include "ffi.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EXTENSION_METADATA = 1, STAGE_EXECUTE = 3, INVALID_ARGUMENT = 3, VERSION_MAJOR = 0, VERSION_MINOR = 3 };
+enum { ATTRIBUTE_SCALAR = 3, ATTRIBUTE_STRING = 4 };
+
+typedef struct extension {
+	size_t struct_size;
+	int type;
+	struct extension *next;
+} extension;
+
+typedef struct { size_t struct_size; void *extension; int major, minor; } version;
+
+typedef struct { size_t struct_size; version api_version; uint32_t traits; } metadata;
+
+typedef struct { extension base; metadata *metadata; } metadata_extension;
+
+typedef struct { const char *data; size_t size; } span;
+
+typedef struct { int dtype; void *value; } scalar;
+
+typedef struct { size_t struct_size; void *extension; int64_t size; int *types; void **arrays; } arrays;
+
+typedef struct { size_t struct_size; void *extension; int64_t size; int *types; span **names; void **values; } attributes;
+
+typedef struct { size_t struct_size; void *extension; const char *message; int code; } error_create_args;
+
+typedef struct { size_t struct_size; void *extension; q_error *error; } error_destroy_args;
+
+typedef struct { size_t struct_size; void *extension; void *context; void (*task)(void *); void *data; } schedule_args;
+
+typedef struct { size_t struct_size; void *extension; void *context; int64_t *threads; } threads_args;
+
+typedef struct {
+	size_t struct_size;
+	void *extension;
+	version api_version;
+	void *internal;
+	q_error *(*error_create)(error_create_args *);
+	void *error_get_message;
+	void (*error_destroy)(error_destroy_args *);
+	void *between[8]; // Handler_Register, Stream_Get, Type_Register, ExecutionContext_Get, State_Set, State_Get, DeviceMemory_*
+	q_error *(*schedule)(schedule_args *);
+	q_error *(*threads)(threads_args *);
+} api;
+
+struct q_frame {
+	size_t struct_size;
+	extension *extensions;
+	const api *api;
+	void *context;
+	int stage;
+	arrays args, results;
+	attributes attributes;
+};
+
+// The layout of XLA FFI 0.3 on 64 bits.
+_Static_assert(sizeof(void *) == 8, "64 bits");
+_Static_assert(sizeof(q_array) == 48 && offsetof(q_array, data) == 24 && offsetof(q_array, dims) == 40, "Buffer");
+_Static_assert(sizeof(arrays) == 40 && sizeof(attributes) == 48, "Args, Rets, Attrs");
+_Static_assert(offsetof(q_frame, args) == 40 && offsetof(q_frame, results) == 80 && offsetof(q_frame, attributes) == 120, "CallFrame");
+_Static_assert(sizeof(q_frame) == 168, "CallFrame up to attrs");
+_Static_assert(offsetof(metadata, traits) == 32 && offsetof(metadata_extension, metadata) == 24, "Metadata");
+_Static_assert(offsetof(api, error_create) == 48 && offsetof(api, schedule) == 136 && offsetof(api, threads) == 144, "Api");
+
+int q_skip(q_frame *f) {
+	for (extension *e = f->extensions; e; e = e->next) {
+		if (e->type != EXTENSION_METADATA) continue;
+		metadata *m = ((metadata_extension *)e)->metadata;
+		m->api_version.major = VERSION_MAJOR;
+		m->api_version.minor = VERSION_MINOR;
+		m->traits = 0;
+		return 1;
+	}
+	return f->stage != STAGE_EXECUTE;
+}
+
+q_error *q_fail(q_frame *f, const char *format, ...) {
+	char message[512];
+	va_list list;
+	va_start(list, format);
+	vsnprintf(message, sizeof message, format, list);
+	va_end(list);
+	error_create_args a = {sizeof a, NULL, message, INVALID_ARGUMENT};
+	return f->api->error_create(&a);
+}
+
+q_error *q_count(q_frame *f, int64_t args, int64_t results) {
+	if (f->struct_size < sizeof *f) {
+		return q_fail(f, "the call frame has %zu bytes, this kernel is built for %zu: the plugin's FFI is another version", f->struct_size, sizeof *f);
+	}
+	if (f->args.size != args || f->results.size != results) {
+		return q_fail(f, "%lld operands and %lld results, the kernel takes %lld and %lld", (long long)f->args.size, (long long)f->results.size,
+			(long long)args, (long long)results);
+	}
+	return NULL;
+}
+
+const q_array *q_arg(const q_frame *f, int i) { return f->args.arrays[i]; }
+
+const q_array *q_result(const q_frame *f, int i) { return f->results.arrays[i]; }
+
+q_error *q_check_shape(q_frame *f, const q_array *a, const char *name, int dtype, int64_t rank, const int64_t *dims) {
+	if (dtype && a->dtype != dtype) return q_fail(f, "%s has element type %d, want %d", name, a->dtype, dtype);
+	if (a->rank != rank) return q_fail(f, "%s has %lld dimensions, want %lld", name, (long long)a->rank, (long long)rank);
+	for (int64_t i = 0; i < rank; i++) {
+		if (dims[i] < 0 || a->dims[i] == dims[i]) continue;
+		return q_fail(f, "dimension %lld of %s is %lld, want %lld", (long long)i, name, (long long)a->dims[i], (long long)dims[i]);
+	}
+	return NULL;
+}
+
+int64_t q_elements(const q_array *a) {
+	int64_t n = 1;
+	for (int64_t i = 0; i < a->rank; i++) n *= a->dims[i];
+	return n;
+}
+
+size_t q_size(int dtype) {
+	switch (dtype) {
+	case Q_PRED: case Q_S8: case Q_U8: return 1;
+	case Q_S16: case Q_U16: case Q_F16: case Q_BF16: return 2;
+	case Q_S32: case Q_U32: case Q_F32: return 4;
+	case Q_S64: case Q_U64: case Q_F64: return 8;
+	}
+	return 0;
+}
+
+// attribute returns the attribute of a name and kind, or NULL.
+static void *attribute(const q_frame *f, const char *name, int type) {
+	size_t size = strlen(name);
+	for (int64_t i = 0; i < f->attributes.size; i++) {
+		const span *n = f->attributes.names[i];
+		if (n->size == size && memcmp(n->data, name, size) == 0) {
+			return f->attributes.types[i] == type ? f->attributes.values[i] : NULL;
+		}
+	}
+	return NULL;
+}
+
+static q_error *missing(q_frame *f, const char *kind, const char *name) { return q_fail(f, "there is no %s attribute %s", kind, name); }
+
+q_error *q_int(q_frame *f, const char *name, int64_t *out) {
+	const scalar *s = attribute(f, name, ATTRIBUTE_SCALAR);
+	if (s && s->dtype == Q_S64) *out = *(int64_t *)s->value;
+	else if (s && s->dtype == Q_S32) *out = *(int32_t *)s->value;
+	else return missing(f, "integer", name);
+	return NULL;
+}
+
+q_error *q_float(q_frame *f, const char *name, double *out) {
+	const scalar *s = attribute(f, name, ATTRIBUTE_SCALAR);
+	if (s && s->dtype == Q_F64) *out = *(double *)s->value;
+	else if (s && s->dtype == Q_F32) *out = *(float *)s->value;
+	else return missing(f, "float", name);
+	return NULL;
+}
+
+q_error *q_bool(q_frame *f, const char *name, int *out) {
+	const scalar *s = attribute(f, name, ATTRIBUTE_SCALAR);
+	if (!s || s->dtype != Q_PRED) return missing(f, "bool", name);
+	*out = *(uint8_t *)s->value != 0;
+	return NULL;
+}
+
+q_error *q_string(q_frame *f, const char *name, const char **out, size_t *size) {
+	const span *s = attribute(f, name, ATTRIBUTE_STRING);
+	if (!s) return missing(f, "string", name);
+	*out = s->data;
+	*size = s->size;
+	return NULL;
+}
+
+// job is the work of one q_parallel. It lives until the last thread that was asked to help has looked at it, which may be long after
+// q_parallel has returned; args does not, but is only used for a task that was claimed, and q_parallel waits for those.
+typedef struct {
+	void (*task)(void *, int64_t);
+	void *args;
+	int64_t tasks;
+	_Atomic int64_t next;   // the first task not claimed
+	_Atomic int64_t done;   // tasks that are through
+	_Atomic int64_t owners; // threads that may still look at the job
+	_Atomic int waiting;
+	pthread_mutex_t lock;
+	pthread_cond_t all_done;
+} job;
+
+static void release(job *j) {
+	if (atomic_fetch_sub_explicit(&j->owners, 1, memory_order_acq_rel) != 1) return;
+	pthread_cond_destroy(&j->all_done);
+	pthread_mutex_destroy(&j->lock);
+	free(j);
+}
+
+static void work(job *j) {
+	int64_t mine = 0;
+	for (int64_t i; (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->tasks; mine++) j->task(j->args, i);
+	if (!mine) return;
+	if (atomic_fetch_add(&j->done, mine) + mine == j->tasks && atomic_load(&j->waiting)) {
+		pthread_mutex_lock(&j->lock);
+		pthread_cond_signal(&j->all_done);
+		pthread_mutex_unlock(&j->lock);
+	}
+}
+
+static void help(void *data) {
+	work(data);
+	release(data);
+}
+
+static void pause_briefly(void) {
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+int64_t q_threads(q_frame *f) {
+	if (!f || !f->api->threads || !f->api->schedule) return 1;
+	int64_t threads = 1;
+	threads_args a = {sizeof a, NULL, f->context, &threads};
+	q_error *e = f->api->threads(&a);
+	if (!e) return threads < 1 ? 1 : threads;
+	error_destroy_args d = {sizeof d, NULL, e};
+	f->api->error_destroy(&d);
+	return 1;
+}
+
+void q_parallel(q_frame *f, int64_t tasks, void (*task)(void *, int64_t), void *args) {
+	int64_t helpers = tasks > 1 ? q_threads(f) - 1 : 0;
+	if (helpers > tasks - 1) helpers = tasks - 1;
+	job *j = helpers > 0 ? calloc(1, sizeof *j) : NULL;
+	if (!j) {
+		for (int64_t i = 0; i < tasks; i++) task(args, i);
+		return;
+	}
+	j->task = task;
+	j->args = args;
+	j->tasks = tasks;
+	atomic_store_explicit(&j->owners, helpers + 1, memory_order_relaxed);
+	pthread_mutex_init(&j->lock, NULL);
+	pthread_cond_init(&j->all_done, NULL);
+	for (int64_t i = 0; i < helpers; i++) {
+		schedule_args a = {sizeof a, NULL, f->context, help, j};
+		q_error *e = f->api->schedule(&a);
+		if (!e) continue;
+		error_destroy_args d = {sizeof d, NULL, e};
+		f->api->error_destroy(&d);
+		release(j);
+	}
+	work(j);
+	// The others are at their last tasks: mostly it is not worth sleeping.
+	for (int i = 0; i < 4096 && atomic_load_explicit(&j->done, memory_order_acquire) < tasks; i++) pause_briefly();
+	if (atomic_load_explicit(&j->done, memory_order_acquire) < tasks) {
+		pthread_mutex_lock(&j->lock);
+		atomic_store(&j->waiting, 1);
+		while (atomic_load(&j->done) < tasks) pthread_cond_wait(&j->all_done, &j->lock);
+		pthread_mutex_unlock(&j->lock);
+	}
+	release(j);
+}
