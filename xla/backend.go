@@ -34,20 +34,17 @@ type Options struct {
 	ClientOptions map[string]any
 	// CacheDir is the folder compiled programs are kept in, made if missing; "" keeps none.
 	CacheDir string
-	// Kernels says whether composites become kernels in C where the plugin can call them, which is on XLA:CPU: [KernelsAuto], also if
-	// empty, or [KernelsOff].
-	Kernels string
 }
 
 // Backend is a PJRT client with the devices it reaches. It implements [compute.Backend] and may be used by many goroutines at once.
 type Backend struct {
 	plugin     *pjrt.Plugin
-	client     *pjrt.Client
+	client     *pjrt.Client // nil where topology is set
+	topology   *topology    // not nil for a backend that only compiles
 	pluginPath string
 	platform   string
 	cache      *executableCache
 	composites map[string]emitter
-	kernels    string // instruction set of the kernels, "" if there are none
 
 	compiles, cacheLoads atomic.Int64
 	finalize             sync.Once
@@ -86,10 +83,6 @@ func New(o Options) (*Backend, error) {
 	if o.Platform != "" && !strings.EqualFold(b.platform, o.Platform) {
 		_ = client.Destroy()
 		return nil, fmt.Errorf("xla: %s is a plugin for %q, not for %q: give the path of the right plugin", o.Plugin, b.platform, o.Platform)
-	}
-	if err := b.addKernels(o.Kernels); err != nil {
-		_ = client.Destroy()
-		return nil, err
 	}
 	if o.CacheDir != "" {
 		if b.cache, err = openCache(o.CacheDir, b); err != nil {
@@ -137,13 +130,20 @@ func (b *Backend) Description() string {
 		return "xla: finalized"
 	}
 	major, minor := b.plugin.Version()
-	return fmt.Sprintf("xla:%s, %d devices, PJRT API %d.%d, kernels %s, %s", b.platform, b.client.NumDevices(), major, minor, b.Kernels(), b.pluginPath)
+	if b.topology != nil {
+		return fmt.Sprintf("xla:%s ahead of time for %s, %d x %s, PJRT API %d.%d, %s", b.platform, b.topology.Name, b.topology.NumDevices,
+			b.topology.DeviceKind, major, minor, b.pluginPath)
+	}
+	return fmt.Sprintf("xla:%s, %d devices, PJRT API %d.%d, %s", b.platform, b.client.NumDevices(), major, minor, b.pluginPath)
 }
 
 // NumDevices implements [compute.Backend].
 func (b *Backend) NumDevices() int {
 	if b.valid() != nil {
 		return 0
+	}
+	if b.topology != nil {
+		return b.topology.NumDevices
 	}
 	return b.client.NumDevices()
 }
@@ -164,6 +164,9 @@ func (b *Backend) DeviceDescription(device compute.DeviceNum) string {
 func (b *Backend) device(device compute.DeviceNum) (*pjrt.Device, error) {
 	if err := b.valid(); err != nil {
 		return nil, err
+	}
+	if b.topology != nil {
+		return nil, b.topology.noDevice()
 	}
 	devices := b.client.AddressableDevices()
 	if device < 0 || int(device) >= len(devices) {
@@ -188,6 +191,10 @@ func (b *Backend) CacheLoads() int { return int(b.cacheLoads.Load()) }
 func (b *Backend) Finalize() {
 	b.finalize.Do(func() {
 		b.finalized.Store(true)
+		if b.topology != nil {
+			b.topology.described.Close()
+			return
+		}
 		_ = b.client.Destroy()
 	})
 }

@@ -41,11 +41,27 @@ func openCache(dir string, b *Backend) (*executableCache, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("xla: the folder for compiled programs: %w: give another, or none", err)
 	}
+	key, err := b.machineKey()
+	if err != nil {
+		return nil, err
+	}
+	c := &executableCache{dir: dir, machine: key}
+	c.prune(time.Now())
+	return c, nil
+}
+
+// machineKey is what programs depend on beside their text.
+func (b *Backend) machineKey() ([]byte, error) {
+	var key bytes.Buffer
+	if b.platform == "tpu" {
+		// A TPU's programs may be compiled elsewhere: see topology.go.
+		b.tpuKey(&key)
+		return key.Bytes(), nil
+	}
 	plugin, err := os.Stat(b.pluginPath)
 	if err != nil {
 		return nil, fmt.Errorf("xla: the plugin: %w", err)
 	}
-	var key bytes.Buffer
 	major, minor := b.plugin.Version()
 	fmt.Fprintf(&key, "plugin %s %d %d api %d.%d\n", b.pluginPath, plugin.Size(), plugin.ModTime().UnixNano(), major, minor)
 	attributes := b.plugin.Attributes()
@@ -57,9 +73,7 @@ func openCache(dir string, b *Backend) (*executableCache, error) {
 	for _, name := range []string{"XLA_FLAGS", pjrt.EnvXlaDebugOptions} {
 		fmt.Fprintf(&key, "%s %q\n", name, os.Getenv(name))
 	}
-	c := &executableCache{dir: dir, machine: key.Bytes()}
-	c.prune(time.Now())
-	return c, nil
+	return key.Bytes(), nil
 }
 
 // cpuFeatures returns what the processor can do, which decides the code that XLA:CPU generates.
@@ -118,7 +132,11 @@ func (c *executableCache) load(key string, b *Backend, portable bool) *pjrt.Load
 
 // store keeps a program. It is written beside its place and then renamed, so that no reader sees a part of it.
 func (c *executableCache) store(key string, e *pjrt.LoadedExecutable) {
-	serialized, err := pjrtc.Serialize(e)
+	c.storeBytes(key, func() ([]byte, error) { return pjrtc.Serialize(e) })
+}
+
+func (c *executableCache) storeBytes(key string, serialize func() ([]byte, error)) {
+	serialized, err := serialize()
 	if err != nil {
 		slog.Info("compiled program is not kept: the plugin can't serialize it", "err", err)
 		return

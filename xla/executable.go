@@ -19,7 +19,8 @@ type Executable struct {
 	FromCache bool
 
 	backend     *Backend
-	loaded      *pjrt.LoadedExecutable
+	loaded      *pjrt.LoadedExecutable // nil where ahead is set
+	ahead       *pjrtc.Compiled        // compiled for a topology, on no device
 	name        string
 	text        []byte
 	params      []string
@@ -38,6 +39,9 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	start := time.Now()
 	defer func() { e.CompileTime = time.Since(start) }()
 	var key string
+	if b.topology != nil {
+		return b.loadAhead(e)
+	}
 	if b.cache != nil {
 		key = b.cache.key(text, p.device)
 		if e.loaded = b.cache.load(key, b, e.portable); e.loaded != nil {
@@ -52,7 +56,7 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	}
 	var err error
 	if e.loaded, err = config.Done(); err != nil {
-		return nil, fmt.Errorf("xla: compiling program %q: %w", p.name, err)
+		return nil, compileError(p.name, err)
 	}
 	b.compiles.Add(1)
 	if b.cache != nil {
@@ -66,7 +70,7 @@ func (e *Executable) valid() error {
 	if err := e.backend.valid(); err != nil {
 		return err
 	}
-	if e.loaded == nil {
+	if e.loaded == nil && e.ahead == nil {
 		return fmt.Errorf("xla: program %q was finalized", e.name)
 	}
 	return nil
@@ -84,15 +88,23 @@ func (e *Executable) MemoryStats() (pjrt.ExecutableMemoryUsageStats, error) {
 	if err := e.valid(); err != nil {
 		return pjrt.ExecutableMemoryUsageStats{}, err
 	}
+	if e.ahead != nil {
+		m, err := e.ahead.Memory()
+		return pjrt.ExecutableMemoryUsageStats{GeneratedCode: m.Code, Inputs: m.Arguments, Outputs: m.Outputs, Aliases: m.Aliased, Temporary: m.Temporary}, err
+	}
 	return e.loaded.OnDeviceMemoryUsageStats, nil
 }
 
 // Finalize implements [compute.Executable].
 func (e *Executable) Finalize() {
 	if e.valid() == nil {
-		_ = e.loaded.Destroy()
+		if e.ahead != nil {
+			e.ahead.Close()
+		} else {
+			_ = e.loaded.Destroy()
+		}
 	}
-	e.loaded = nil
+	e.loaded, e.ahead = nil, nil
 }
 
 // Inputs implements [compute.Executable].
@@ -106,6 +118,9 @@ func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
 func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device compute.DeviceNum) ([]compute.Buffer, error) {
 	if err := e.valid(); err != nil {
 		return nil, err
+	}
+	if e.ahead != nil {
+		return nil, fmt.Errorf("xla: executing program %q: %w", e.name, e.backend.topology.noDevice())
 	}
 	if len(inputs) != len(e.params) {
 		return nil, fmt.Errorf("xla: program %q takes %d inputs, got %d", e.name, len(e.params), len(inputs))

@@ -16,7 +16,11 @@ func (e *Executable) OptimizedHLO() (string, error) {
 	if err := e.valid(); err != nil {
 		return "", err
 	}
-	program, format, err := pjrtc.OptimizedProgram(e.loaded)
+	optimized := func() ([]byte, string, error) { return pjrtc.OptimizedProgram(e.loaded) }
+	if e.ahead != nil {
+		optimized = e.ahead.OptimizedProgram
+	}
+	program, format, err := optimized()
 	if err != nil {
 		return "", fmt.Errorf("xla: the optimized form of program %q: %w", e.name, err)
 	}

@@ -14,8 +14,14 @@ import (
 )
 
 // FreeMemory returns how many bytes can still be allocated on a device. On the CPU that is the host's memory: what the system says is
-// available, within the limit of the process's control group.
+// available, within the limit of the process's control group. Of a backend for a topology it is all that a device has.
 func (b *Backend) FreeMemory(device compute.DeviceNum) (int64, error) {
+	if b.topology != nil {
+		if b.topology.MemoryBytes == 0 {
+			return 0, fmt.Errorf("xla: the plugin does not say how much memory a device of %s has", b.topology.Name)
+		}
+		return b.topology.MemoryBytes, b.valid()
+	}
 	d, err := b.device(device)
 	if err != nil {
 		return 0, err

@@ -1,5 +1,5 @@
 // Package pjrtc makes the few calls of the PJRT C API that go-xla's pjrt package does not: serializing and loading executables,
-// reading the optimized program, and asking a device for its memory.
+// reading the optimized program, asking a device for its memory, and compiling for a topology without a device.
 //
 // The structs below repeat the part of the C API that these calls use. The API only ever grows at the end of its structs, and says how
 // large the plugin's are; a function that the plugin's table is too short for, or has no pointer for, is an error.
@@ -227,9 +227,17 @@ func Serialize(e *pjrt.LoadedExecutable) ([]byte, error) {
 		return nil, err
 	}
 	defer runtime.KeepAlive(e)
+	return serialize(unsafe.Pointer(a), executable)
+}
+
+func serialize(api, executable unsafe.Pointer) ([]byte, error) {
+	a := (*C.quire_api)(api)
+	if C.quire_function(a, C.EXECUTABLE_SERIALIZE) == nil {
+		return nil, errors.New("pjrtc: the plugin can't serialize programs")
+	}
 	args := (*C.serialize_args)(C.calloc(1, C.sizeof_serialize_args))
 	defer C.free(unsafe.Pointer(args))
-	if err := failure(a, call, C.quire_serialize(a, executable, args)); err != nil {
+	if err := failure(a, "PJRT_Executable_Serialize", C.quire_serialize(a, executable, args)); err != nil {
 		return nil, err
 	}
 	defer C.quire_free_serialized(args)
@@ -312,6 +320,15 @@ func OptimizedProgram(e *pjrt.LoadedExecutable) (code []byte, format string, err
 		return nil, "", err
 	}
 	defer runtime.KeepAlive(e)
+	return optimized(unsafe.Pointer(a), executable)
+}
+
+func optimized(api, executable unsafe.Pointer) (code []byte, format string, err error) {
+	const call = "PJRT_Executable_OptimizedProgram"
+	a := (*C.quire_api)(api)
+	if C.quire_function(a, C.EXECUTABLE_OPTIMIZED_PROGRAM) == nil {
+		return nil, "", errors.New("pjrtc: the plugin does not show optimized programs")
+	}
 	var size, formatSize C.size_t
 	var cFormat *C.char
 	if err := failure(a, call, C.quire_optimized(a, executable, nil, &size, &cFormat, &formatSize)); err != nil {

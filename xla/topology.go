@@ -1,0 +1,228 @@
+package xla
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/gomlx/go-xla/pjrt"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/quire/quire/xla/internal/pjrtc"
+)
+
+// Topology is a kind and an arrangement of devices that programs can be compiled for with none of them there.
+type Topology struct {
+	// Name is as the plugin takes it; of a TPU the chip and the chips along each axis: "v5e:2x4", "v5p:2x2x1".
+	Name string
+	// DeviceKind is the plugin's name of the device: "TPU v5 lite".
+	DeviceKind string
+	// NumDevices is how many devices there are on all hosts together.
+	NumDevices int
+	// MemoryBytes is how much memory of one device programs can use; 0 where the plugin does not say.
+	MemoryBytes int64
+}
+
+// TopologyOptions are the options of [OpenTopology].
+type TopologyOptions struct {
+	// Plugin is the absolute path of the PJRT plugin, a shared library.
+	Plugin string
+	// Name is the topology's, see [Topology].
+	Name string
+	// Options are the plugin's own; libtpu takes chips_per_host_bounds ([]int64 of 3) and num_slices (int).
+	Options map[string]any
+	// CacheDir is the folder compiled programs are kept in, as in [Options]: a backend on such devices then finds them there.
+	CacheDir string
+}
+
+var (
+	// ErrUnknownTopology is wrapped by OpenTopology's error for a name that the plugin does not know.
+	ErrUnknownTopology = errors.New("xla: unknown topology")
+	// ErrNoDevice is wrapped by the errors of a backend that only compiles, where a device would be needed.
+	ErrNoDevice = errors.New("xla: programs are only compiled here, there is no device")
+)
+
+// OutOfMemoryError says that a program was not compiled because it needs more memory than a device has.
+type OutOfMemoryError struct {
+	Program string
+	// Needed and Available are bytes of one device, as exact as the compiler's text, which rounds to 1/100 of the unit; 0 where it does not say.
+	Needed, Available int64
+	Cause             error
+}
+
+// Error implements error.
+func (e *OutOfMemoryError) Error() string {
+	if e.Needed == 0 {
+		return fmt.Sprintf("xla: program %q does not fit into the device's memory: %v", e.Program, e.Cause)
+	}
+	return fmt.Sprintf("xla: program %q needs %.2f GiB of the device's memory, which has %.2f GiB", e.Program,
+		float64(e.Needed)/(1<<30), float64(e.Available)/(1<<30))
+}
+
+// Unwrap returns the plugin's error.
+func (e *OutOfMemoryError) Unwrap() error { return e.Cause }
+
+const topologyNames = "TPU topologies are named like v5e:2x4, v6e:4x4, v5p:2x2x1, v4:2x2x1 and tpu7x:2x2x1: a chip, then chips along each axis"
+
+// tpuWithoutTPU is the environment in which libtpu compiles on a machine without a TPU. Without the first it waits minutes for a server of
+// Google Cloud; the second lets processes that only compile run side by side; the others keep it from asking for what it would need to
+// run, and quiet. A variable that is set already stays as it is.
+var tpuWithoutTPU = [][2]string{
+	{"TPU_SKIP_MDS_QUERY", "1"},
+	{"ALLOW_MULTIPLE_LIBTPU_LOAD", "1"},
+	{"TPU_ACCELERATOR_TYPE", "v5litepod-4"},
+	{"TPU_WORKER_HOSTNAMES", "localhost"},
+	{"TPU_WORKER_ID", "0"},
+	{"TPU_LOG_DIR", "disabled"},
+}
+
+// OpenTopology loads the plugin and makes a backend that builds and compiles programs for a topology, and has no devices: buffers and
+// executions answer [ErrNoDevice]. It needs neither the devices nor the network.
+//
+// It sets environment variables of the process that libtpu reads when it is loaded: TPU_SKIP_MDS_QUERY, ALLOW_MULTIPLE_LIBTPU_LOAD,
+// TPU_ACCELERATOR_TYPE, TPU_WORKER_HOSTNAMES, TPU_WORKER_ID and TPU_LOG_DIR, each where it is not set. So a process that has opened a topology
+// is not one to run on a TPU.
+func OpenTopology(o TopologyOptions) (*Backend, error) {
+	if o.Plugin == "" {
+		return nil, errors.New("xla: no PJRT plugin given: set TopologyOptions.Plugin to the path of one")
+	}
+	for _, v := range append(tpuWithoutTPU, [2]string{logLevel, "1"}) {
+		if os.Getenv(v[0]) == "" {
+			_ = os.Setenv(v[0], v[1])
+		}
+	}
+	if o.Name == "" {
+		return nil, fmt.Errorf("%w: it has no name; %s", ErrUnknownTopology, topologyNames)
+	}
+	plugin, err := pjrt.GetPlugin(o.Plugin)
+	if err != nil {
+		return nil, fmt.Errorf("xla: loading the PJRT plugin %s: %w", o.Plugin, err)
+	}
+	options, err := clientOptions(o.Options)
+	if err != nil {
+		return nil, err
+	}
+	described, err := pjrtc.NewTopology(plugin, o.Name, options)
+	var refused *pjrtc.Error
+	if errors.As(err, &refused) && refused.Code == pjrtc.CodeInvalidArgument {
+		return nil, fmt.Errorf("%w %q: %s; %s", ErrUnknownTopology, o.Name, refused.Message, topologyNames)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("xla: topology %q of %s: %w", o.Name, o.Plugin, err)
+	}
+	if len(described.Devices) == 0 {
+		described.Close()
+		return nil, fmt.Errorf("%w %q: it has no devices", ErrUnknownTopology, o.Name)
+	}
+	first := described.Devices[0]
+	t := &topology{described: described, Topology: Topology{Name: o.Name, DeviceKind: first.Kind, NumDevices: len(described.Devices)}}
+	t.MemoryBytes, _ = first.Attributes["device_memory_bytes_limit"].(int64)
+	b := &Backend{plugin: plugin, topology: t, pluginPath: o.Plugin, platform: strings.ToLower(described.Platform)}
+	b.composites = nativeComposites()
+	if o.CacheDir != "" {
+		if b.cache, err = openCache(o.CacheDir, b); err != nil {
+			described.Close()
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// topology is what a backend has in place of a client when it only compiles.
+type topology struct {
+	Topology
+	described *pjrtc.Topology
+}
+
+// Topology returns what the backend compiles for, and whether it only compiles.
+func (b *Backend) Topology() (Topology, bool) {
+	if b.topology == nil {
+		return Topology{}, false
+	}
+	return b.topology.Topology, true
+}
+
+func (t *topology) noDevice() error {
+	return fmt.Errorf("%w: it was opened for the topology %s", ErrNoDevice, t.Name)
+}
+
+// compileOptions is a serialized xla.CompileOptionsProto for a program on one device, whichever the caller names. The numbers are those of
+// xla/pjrt/proto/compile_options.proto.
+func compileOptions() []byte {
+	var build []byte
+	for _, f := range []struct {
+		number protowire.Number
+		value  int64
+	}{{1, -1}, {4, 1}, {5, 1}} { // device_ordinal, num_replicas, num_partitions
+		build = protowire.AppendVarint(protowire.AppendTag(build, f.number, protowire.VarintType), uint64(f.value))
+	}
+	out := protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType), build) // executable_build_options
+	return protowire.AppendVarint(protowire.AppendTag(out, 4, protowire.VarintType), 1)   // compile_portable_executable
+}
+
+// compileError names the program in an error of the compiler, and makes one that is about memory an [*OutOfMemoryError].
+func compileError(program string, err error) error {
+	var e *pjrtc.Error
+	exhausted := errors.As(err, &e) && e.Code == pjrtc.CodeResourceExhausted
+	text := err.Error()
+	if !exhausted && !strings.Contains(text, "CompileTimeHbmOom") && !strings.Contains(text, "RESOURCE_EXHAUSTED") {
+		return fmt.Errorf("xla: compiling program %q: %w", program, err)
+	}
+	oom := &OutOfMemoryError{Program: program, Cause: err}
+	if m := hbmNeeds.FindStringSubmatch(text); m != nil {
+		oom.Needed, oom.Available = compilerBytes(m[1]), compilerBytes(m[2])
+	}
+	return oom
+}
+
+// hbmNeeds finds the sizes in libtpu's error E1000.
+var hbmNeeds = regexp.MustCompile(`total memory required[^(]*\(([0-9.]+[KMGT]?)\) exceeds available HBM \(([0-9.]+[KMGT]?)\)`)
+
+// compilerBytes reads a size as XLA writes it, "15.75G" for instance, with units of 1024.
+func compilerBytes(text string) int64 {
+	unit := 1.0
+	if i := strings.IndexByte("KMGT", text[len(text)-1]); i >= 0 {
+		unit = float64(int64(1) << (10 * (i + 1)))
+		text = text[:len(text)-1]
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0
+	}
+	return int64(n * unit)
+}
+
+// loadAhead compiles the program for the topology, and keeps it in the cache for those who have the devices. It is compiled each time:
+// what a program needs can't be read from a serialized one without a device.
+func (b *Backend) loadAhead(e *Executable) (*Executable, error) {
+	compiled, err := b.topology.described.Compile(e.text, compileOptions())
+	if err != nil {
+		return nil, compileError(e.name, err)
+	}
+	e.ahead = compiled
+	b.compiles.Add(1)
+	if b.cache != nil {
+		b.cache.storeBytes(b.cache.key(e.text, -1), compiled.Serialize)
+	}
+	pjrtc.Trim()
+	return e, nil
+}
+
+// tpuKey writes what the programs of a TPU depend on beside their text. Host, path of the plugin and so on are left out, so that a machine
+// with the devices finds what one without them has compiled: the version tells libtpu's build and the chip.
+func (b *Backend) tpuKey(key io.Writer) {
+	var version string
+	if b.topology != nil {
+		version = b.topology.described.Version
+	} else {
+		version = b.client.PlatformVersion()
+	}
+	fmt.Fprintf(key, "tpu %q devices %d\n", version, b.NumDevices())
+	for _, name := range []string{"LIBTPU_INIT_ARGS", "XLA_FLAGS", pjrt.EnvXlaDebugOptions} {
+		fmt.Fprintf(key, "%s %q\n", name, os.Getenv(name))
+	}
+}
