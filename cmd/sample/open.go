@@ -45,7 +45,7 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 	if err != nil {
 		return fail(err)
 	}
-	backend, err := openBackend(ctx, env, o.backend)
+	backend, err := openBackend(ctx, env, o.backend, o.kernels)
 	if err != nil {
 		return fail(err)
 	}
@@ -123,8 +123,8 @@ func (s *session) openText(o *runOptions, model *models.Checkpoint) (*tokenizer.
 	return tok, nil
 }
 
-// openBackend makes the backend that --backend names, fetching its plugin if need be.
-func openBackend(ctx context.Context, env *environment, name string) (compute.Backend, error) {
+// openBackend makes the backend that --backend names, with the kernels that --kernels asks for, fetching its plugin if need be.
+func openBackend(ctx context.Context, env *environment, name, kernels string) (compute.Backend, error) {
 	spec, err := parseBackend(name)
 	if err != nil {
 		return nil, err
@@ -138,6 +138,7 @@ func openBackend(ctx context.Context, env *environment, name string) (compute.Ba
 			return setup.EnsurePlugin(ctx, platform, fetchProgress(env.stderr))
 		},
 		CacheDir: filepath.Join(cache, "programs"),
+		Kernels:  kernels,
 	})
 }
 
