@@ -34,6 +34,9 @@ type Options struct {
 	ClientOptions map[string]any
 	// CacheDir is the folder compiled programs are kept in, made if missing; "" keeps none.
 	CacheDir string
+	// Kernels says whether composites become kernels in C where the plugin can call them, which is on XLA:CPU: [KernelsAuto], also if
+	// empty, or [KernelsOff].
+	Kernels string
 }
 
 // Backend is a PJRT client with the devices it reaches. It implements [compute.Backend] and may be used by many goroutines at once.
@@ -45,6 +48,7 @@ type Backend struct {
 	platform   string
 	cache      *executableCache
 	composites map[string]emitter
+	kernels    string // instruction set of the kernels, "" if there are none
 
 	compiles, cacheLoads atomic.Int64
 	finalize             sync.Once
@@ -83,6 +87,10 @@ func New(o Options) (*Backend, error) {
 	if o.Platform != "" && !strings.EqualFold(b.platform, o.Platform) {
 		_ = client.Destroy()
 		return nil, fmt.Errorf("xla: %s is a plugin for %q, not for %q: give the path of the right plugin", o.Plugin, b.platform, o.Platform)
+	}
+	if err := b.addKernels(o.Kernels); err != nil {
+		_ = client.Destroy()
+		return nil, err
 	}
 	if o.CacheDir != "" {
 		if b.cache, err = openCache(o.CacheDir, b); err != nil {
@@ -134,7 +142,7 @@ func (b *Backend) Description() string {
 		return fmt.Sprintf("xla:%s ahead of time for %s, %d x %s, PJRT API %d.%d, %s", b.platform, b.topology.Name, b.topology.NumDevices,
 			b.topology.DeviceKind, major, minor, b.pluginPath)
 	}
-	return fmt.Sprintf("xla:%s, %d devices, PJRT API %d.%d, %s", b.platform, b.client.NumDevices(), major, minor, b.pluginPath)
+	return fmt.Sprintf("xla:%s, %d devices, PJRT API %d.%d, kernels %s, %s", b.platform, b.client.NumDevices(), major, minor, b.Kernels(), b.pluginPath)
 }
 
 // NumDevices implements [compute.Backend].
