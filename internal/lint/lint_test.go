@@ -35,10 +35,13 @@ var tiers = map[string]int{
 
 	"xla": 1,
 
-	"chat": hostTier, "cpukernel": hostTier, "models": hostTier, "nested": hostTier, "promptset": hostTier, "setup": hostTier, "tokenizer": hostTier,
+	"bench": hostTier, "chat": hostTier, "cpukernel": hostTier, "models": hostTier, "nested": hostTier, "promptset": hostTier, "setup": hostTier, "tokenizer": hostTier,
+
+	"vfs": fileTier,
 }
 
 const (
+	fileTier  = -1
 	hostTier  = 0 // knows nothing of graphs, nor of each other
 	basisTier = 2
 	graphTier = 3

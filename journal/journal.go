@@ -1,0 +1,362 @@
+// Package journal keeps records so that a crash costs the last of them at most.
+//
+// A journal is a folder of segment files, written one after the other. Each record belongs to a row, a number of the
+// caller's, and carries bytes that mean nothing here; a segment is removed when all of its rows are done with. A record is
+// handed to the operating system when [Journal.Append] returns, so that the death of the process costs none; it is on disk
+// after at most [Options.SyncEvery] and the time of an fsync, and never more than four times [Options.SyncBytes] of them
+// are not, so that a loss of power costs no more than those.
+//
+// # Format
+//
+// A segment is journal-NNNNNN.log: a header of 52 bytes, then records. Numbers are little-endian.
+//
+//	header: "QUIREJ1\n", the journal's key (32 bytes), the segment's number (u64), CRC of these 48 bytes (u32)
+//	record: length of its bytes (u32), CRC of all that follows and of the length (u32), row (u64), bytes
+//
+// The CRC is CRC-32C, begun with that of the header, so that a record of another segment is none of this one. Reading ends
+// at the first record that is not whole; what follows is dropped and reported as [Damage]. A process that goes on begins a
+// segment of its own, so that nothing ever stands behind a torn record.
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/quire/quire/vfs"
+)
+
+// Key ties a journal to what its records are of; segments with another key are not read.
+type Key [32]byte
+
+// Options bound what a crash costs and how large files become. Zero values stand for the defaults, but for SyncEvery.
+type Options struct {
+	// SyncEvery is the longest that a record waits for an fsync; 0 means no clock: an fsync in Append at every SyncBytes.
+	SyncEvery time.Duration
+	// SyncBytes is how many bytes wait at most before an fsync begins; default 4 MiB. Append waits when four times as many do.
+	SyncBytes int64
+	// SegmentBytes is where the next segment begins; default 64 MiB.
+	SegmentBytes int64
+}
+
+const (
+	headerSize = 52
+	recordHead = 16
+	// maxRecord bounds the bytes of a record.
+	maxRecord = 1 << 30
+
+	defaultSyncBytes    = 4 << 20
+	defaultSegmentBytes = 64 << 20
+)
+
+var (
+	magic = []byte("QUIREJ1\n")
+	table = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// Position is where a record is.
+type Position struct {
+	segment uint32
+	length  uint32 // of its bytes
+	offset  int64  // of its head
+}
+
+// Damage is the end of a segment that could not be read.
+type Damage struct {
+	File   string
+	Offset int64 // where reading ended, in bytes
+	Bytes  int64 // that were dropped
+	What   string
+}
+
+func (d Damage) String() string {
+	return fmt.Sprintf("%s: %s at byte %d; %d bytes are dropped", d.File, d.What, d.Offset, d.Bytes)
+}
+
+// Journal is open for writing; one process at a time may have it so. Its methods may be called from several goroutines.
+type Journal struct {
+	fs      vfs.FS
+	dir     string
+	key     Key
+	options Options
+
+	mu       sync.Mutex
+	synced   sync.Cond
+	segments []*segment // in order; the last one is written to if file is set
+	file     vfs.File   // nil before the first record
+	seed     uint32     // CRC of the header of file
+	size     int64      // of file
+	unsynced int64      // bytes
+	syncing  bool
+	named    bool // the file's name lasts
+	next     uint32
+	buffer   []byte
+	err      error // the first failure; nothing is written after it
+
+	kick, stop chan struct{}
+	stopped    sync.WaitGroup
+
+	reading     sync.Mutex
+	readFile    vfs.File // of a segment that was found at Open
+	readSegment uint32
+}
+
+type segment struct {
+	number  uint32
+	lastRow int64 // the highest of its records; -1 without any
+}
+
+func segmentName(number uint32) string { return fmt.Sprintf("journal-%06d.log", number) }
+
+// Append adds a record of a row. It returns when the operating system has it.
+func (j *Journal) Append(row int64, b []byte) error {
+	if int64(len(b)) > maxRecord {
+		return fmt.Errorf("a record of %d bytes is too long for the journal, which takes %d", len(b), maxRecord)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for j.err == nil && j.unsynced >= 4*j.options.SyncBytes {
+		j.synced.Wait() // the disk is slower than the device
+	}
+	if j.err != nil {
+		return j.err
+	}
+	if j.file == nil || j.size >= j.options.SegmentBytes {
+		if err := j.rotate(); err != nil {
+			return j.fail(err)
+		}
+	}
+	j.buffer = binary.LittleEndian.AppendUint32(j.buffer[:0], uint32(len(b)))
+	j.buffer = binary.LittleEndian.AppendUint32(j.buffer, 0)
+	j.buffer = binary.LittleEndian.AppendUint64(j.buffer, uint64(row))
+	j.buffer = append(j.buffer, b...)
+	binary.LittleEndian.PutUint32(j.buffer[4:], checksum(j.seed, j.buffer))
+	if err := j.write(j.buffer); err != nil {
+		return j.fail(err)
+	}
+	s := j.segments[len(j.segments)-1]
+	s.lastRow = max(s.lastRow, row)
+	if j.unsynced >= j.options.SyncBytes {
+		if j.kick == nil {
+			return j.fail(j.syncLocked())
+		}
+		select {
+		case j.kick <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// checksum is the CRC of a record, whose own four bytes are left out.
+func checksum(seed uint32, record []byte) uint32 {
+	return crc32.Update(crc32.Update(seed, table, record[:4]), table, record[8:])
+}
+
+// fail notes the first failure. After one nothing is written any more: what an fsync that failed left is anyone's guess.
+func (j *Journal) fail(err error) error {
+	if err != nil && j.err == nil {
+		j.err = fmt.Errorf("cannot write the journal: %w", err)
+		j.synced.Broadcast()
+	}
+	return j.err
+}
+
+func (j *Journal) write(b []byte) error {
+	n, err := j.file.Write(b)
+	j.size += int64(n)
+	j.unsynced += int64(n)
+	return err
+}
+
+// rotate ends the current segment and begins the next one.
+func (j *Journal) rotate() error {
+	for j.syncing {
+		j.synced.Wait()
+	}
+	if j.err != nil {
+		return j.err
+	}
+	if err := j.endSegment(); err != nil {
+		return err
+	}
+	number := j.next
+	j.next++
+	file, err := j.fs.Create(filepath.Join(j.dir, segmentName(number)))
+	if err != nil {
+		return err
+	}
+	j.file, j.size, j.named = file, 0, false
+	j.segments = append(j.segments, &segment{number: number, lastRow: -1})
+	header := appendHeader(nil, j.key, number)
+	j.seed = crc32.Checksum(header, table)
+	return j.write(header)
+}
+
+func appendHeader(b []byte, key Key, number uint32) []byte {
+	b = append(append(b, magic...), key[:]...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(number))
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, table))
+}
+
+func (j *Journal) endSegment() error {
+	if j.file == nil {
+		return nil
+	}
+	err := j.syncLocked()
+	if cerr := j.file.Close(); err == nil {
+		err = cerr
+	}
+	j.file = nil
+	return err
+}
+
+// syncLocked makes all records last, with j.mu held throughout.
+func (j *Journal) syncLocked() error {
+	if j.unsynced == 0 {
+		return nil
+	}
+	err := j.file.Sync()
+	if err == nil && !j.named {
+		err = j.fs.SyncDir(j.dir)
+	}
+	if err == nil {
+		j.named, j.unsynced = true, 0
+	}
+	return err
+}
+
+// Sync makes all records last that were appended before.
+func (j *Journal) Sync() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for j.syncing {
+		j.synced.Wait()
+	}
+	if j.err != nil || j.file == nil {
+		return j.err
+	}
+	return j.fail(j.syncLocked())
+}
+
+// background makes records last while others are appended.
+func (j *Journal) background() {
+	defer j.stopped.Done()
+	ticker := time.NewTicker(j.options.SyncEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-j.stop:
+			return
+		case <-ticker.C:
+		case <-j.kick:
+		}
+		j.mu.Lock()
+		if j.err != nil || j.unsynced == 0 {
+			j.mu.Unlock()
+			continue
+		}
+		file, named, bytes := j.file, j.named, j.unsynced
+		j.syncing = true
+		j.mu.Unlock()
+		err := file.Sync()
+		if err == nil && !named {
+			err = j.fs.SyncDir(j.dir)
+		}
+		j.mu.Lock()
+		j.syncing = false
+		if err != nil {
+			j.fail(err)
+		} else {
+			j.named = true
+			j.unsynced -= bytes
+		}
+		j.synced.Broadcast()
+		j.mu.Unlock()
+	}
+}
+
+// Drop removes the segments whose records are all of rows below the given one. The one that is written to is ended for it.
+func (j *Journal) Drop(below int64) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for j.syncing {
+		j.synced.Wait()
+	}
+	if j.err != nil {
+		return j.err
+	}
+	kept := j.segments[:0]
+	for i, s := range j.segments {
+		if s.lastRow >= below {
+			kept = append(kept, s)
+			continue
+		}
+		if j.file != nil && i == len(j.segments)-1 {
+			// Nobody needs it any more, on disk or not.
+			j.unsynced = 0
+			if err := j.file.Close(); err != nil {
+				return j.fail(err)
+			}
+			j.file = nil
+		}
+		if err := j.remove(s.number); err != nil {
+			return j.fail(err)
+		}
+	}
+	clear(j.segments[len(kept):])
+	j.segments = kept
+	// A segment with rows of both sides ends here, so that it can go as soon as the later ones are done with.
+	if j.file != nil && below > 0 {
+		return j.fail(j.endSegment())
+	}
+	return nil
+}
+
+func (j *Journal) remove(number uint32) error {
+	j.reading.Lock()
+	defer j.reading.Unlock()
+	if j.readFile != nil && j.readSegment == number {
+		j.readFile.Close()
+		j.readFile = nil
+	}
+	return j.fs.Remove(filepath.Join(j.dir, segmentName(number)))
+}
+
+// Close makes all records last and ends the journal, which stays on disk. It returns the first failure there was.
+func (j *Journal) Close() error {
+	if j.stop != nil {
+		close(j.stop)
+		j.stopped.Wait()
+		j.stop = nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.file != nil {
+		var err error
+		if j.err == nil {
+			err = j.endSegment()
+		} else {
+			err = j.file.Close()
+			j.file = nil
+		}
+		j.fail(err)
+	}
+	j.reading.Lock()
+	defer j.reading.Unlock()
+	if j.readFile != nil {
+		j.readFile.Close()
+		j.readFile = nil
+	}
+	if j.err != nil && !errors.Is(j.err, errClosed) {
+		return j.err
+	}
+	j.err = errClosed
+	return nil
+}
+
+var errClosed = errors.New("the journal is closed")

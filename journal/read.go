@@ -1,0 +1,227 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"github.com/quire/quire/vfs"
+)
+
+var segmentPattern = regexp.MustCompile(`^journal-(\d{6,9})\.log$`)
+
+// ErrDamaged says that a record is not what was written.
+var ErrDamaged = errors.New("a record of the journal is damaged")
+
+// Open reads what is in a folder, which it makes if need be, calling each with every record in the order in which they were written, and returns the
+// journal for writing. The bytes are valid during the call; what each returns ends the reading. Segments of another key are
+// reported as damaged as a whole.
+func Open(fs vfs.FS, dir string, key Key, options Options, each func(row int64, b []byte, at Position) error) (*Journal, []Damage, error) {
+	if options.SyncBytes == 0 {
+		options.SyncBytes = defaultSyncBytes
+	}
+	if options.SegmentBytes == 0 {
+		options.SegmentBytes = defaultSegmentBytes
+	}
+	j := &Journal{fs: fs, dir: dir, key: key, options: options, next: 1}
+	j.synced.L = &j.mu
+	if err := fs.MkdirAll(dir); err != nil {
+		return nil, nil, fmt.Errorf("cannot make the journal's folder: %w", err)
+	}
+	numbers, err := list(fs, dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot list the journal: %w", err)
+	}
+	var damages []Damage
+	for _, n := range numbers {
+		s := &segment{number: n, lastRow: -1}
+		damage, err := j.scan(s, each)
+		if err != nil {
+			return nil, nil, err
+		}
+		if damage != nil {
+			damages = append(damages, *damage)
+		}
+		j.segments = append(j.segments, s)
+		j.next = n + 1
+	}
+	if options.SyncEvery > 0 {
+		j.kick, j.stop = make(chan struct{}, 1), make(chan struct{})
+		j.stopped.Add(1)
+		go j.background()
+	}
+	return j, damages, nil
+}
+
+// list returns the numbers of the segments in a folder, in order.
+func list(fs vfs.FS, dir string) ([]uint32, error) {
+	names, err := fs.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	var numbers []uint32
+	for _, name := range names {
+		if m := segmentPattern.FindStringSubmatch(name); m != nil {
+			if n, err := strconv.ParseUint(m[1], 10, 31); err == nil && segmentName(uint32(n)) == name {
+				numbers = append(numbers, uint32(n)) // names sort as their numbers do, up to 999999
+			}
+		}
+	}
+	return numbers, nil
+}
+
+// Clear removes all segments in a folder, whatever they hold.
+func Clear(fs vfs.FS, dir string) error {
+	numbers, err := list(fs, dir)
+	if err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		if err := fs.Remove(filepath.Join(dir, segmentName(n))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scan reads a segment.
+func (j *Journal) scan(s *segment, each func(row int64, b []byte, at Position) error) (*Damage, error) {
+	name := filepath.Join(j.dir, segmentName(s.number))
+	f, err := j.fs.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the journal: %w", err)
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the journal: %w", err)
+	}
+	end, what, err := readSegment(io.NewSectionReader(f, 0, size), size, j.key, s.number, func(row int64, b []byte, offset int64) error {
+		s.lastRow = max(s.lastRow, row)
+		return each(row, b, Position{s.number, uint32(len(b)), offset})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if what == "" {
+		return nil, nil
+	}
+	return &Damage{File: name, Offset: end, Bytes: size - end, What: what}, nil
+}
+
+// readSegment reads the records of a segment of size bytes up to the first that is not whole. It returns where that is and
+// what is wrong with it, which is "" at the end. An error is each's, or one of reading that says nothing of the bytes.
+func readSegment(r io.Reader, size int64, key Key, number uint32, each func(row int64, b []byte, offset int64) error) (end int64, what string, err error) {
+	in := newPeeker(r)
+	header, err := in.take(min(headerSize, size))
+	if err != nil {
+		return 0, "", err
+	}
+	switch want := appendHeader(nil, key, number); {
+	case len(header) < headerSize:
+		return 0, "the header is cut off", nil
+	case !bytes.Equal(header[:len(magic)], magic) || binary.LittleEndian.Uint32(header[headerSize-4:]) != crc32.Checksum(header[:headerSize-4], table):
+		return 0, "the header is not one", nil
+	case !bytes.Equal(header, want):
+		return 0, "it is of another job or segment", nil
+	}
+	seed := crc32.Checksum(header, table)
+	for at := int64(headerSize); ; {
+		left := size - at
+		switch {
+		case left == 0:
+			return at, "", nil
+		case left < recordHead:
+			return at, "a record is cut off", nil
+		}
+		head, err := in.take(recordHead)
+		if err != nil {
+			return at, "", err
+		}
+		length := int64(binary.LittleEndian.Uint32(head))
+		if length > maxRecord || length > left-recordHead {
+			return at, "a record is cut off or has a wrong length", nil
+		}
+		// Both lie together, since more is never read than the file has.
+		record, err := in.more(length)
+		if err != nil {
+			return at, "", err
+		}
+		row := int64(binary.LittleEndian.Uint64(record[8:]))
+		if binary.LittleEndian.Uint32(record[4:]) != checksum(seed, record) || row < 0 {
+			return at, "a record has a wrong checksum", nil
+		}
+		if err := each(row, record[recordHead:], at); err != nil {
+			return at, "", err
+		}
+		at += int64(len(record))
+	}
+}
+
+// peeker reads pieces whose lengths are known to be there.
+type peeker struct {
+	r      io.Reader
+	buffer []byte // of bytes read ahead
+	from   int
+	piece  int
+}
+
+func newPeeker(r io.Reader) *peeker { return &peeker{r: r, buffer: make([]byte, 0, 256<<10)} }
+
+// take returns the next n bytes, valid until the next call of take.
+func (p *peeker) take(n int64) ([]byte, error) {
+	p.from += p.piece
+	p.piece = 0
+	return p.more(n)
+}
+
+// more returns the last piece with n bytes more behind it.
+func (p *peeker) more(n int64) ([]byte, error) {
+	p.piece += int(n)
+	if p.from+p.piece > len(p.buffer) {
+		have := copy(p.buffer[:cap(p.buffer)], p.buffer[p.from:])
+		p.from = 0
+		if p.piece > cap(p.buffer) {
+			grown := make([]byte, p.piece)
+			copy(grown, p.buffer[:have])
+			p.buffer = grown
+		}
+		got, err := io.ReadAtLeast(p.r, p.buffer[have:cap(p.buffer)], p.piece-have)
+		p.buffer = p.buffer[:have+got]
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p.buffer[p.from : p.from+p.piece], nil
+}
+
+// Read returns the bytes of a record that Open found. It may be called while others are appended.
+func (j *Journal) Read(at Position) ([]byte, error) {
+	j.reading.Lock()
+	defer j.reading.Unlock()
+	if j.readFile == nil || j.readSegment != at.segment {
+		f, err := j.fs.Open(filepath.Join(j.dir, segmentName(at.segment)))
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the journal: %w", err)
+		}
+		if j.readFile != nil {
+			j.readFile.Close()
+		}
+		j.readFile, j.readSegment = f, at.segment
+	}
+	record := make([]byte, recordHead+int64(at.length))
+	if n, err := j.readFile.ReadAt(record, at.offset); n < len(record) {
+		return nil, fmt.Errorf("cannot read the journal: %w", err)
+	}
+	seed := crc32.Checksum(appendHeader(nil, j.key, at.segment), table)
+	if binary.LittleEndian.Uint32(record[4:]) != checksum(seed, record) {
+		return nil, fmt.Errorf("%s, byte %d: %w", filepath.Join(j.dir, segmentName(at.segment)), at.offset, ErrDamaged)
+	}
+	return record[recordHead:], nil
+}

@@ -1,0 +1,304 @@
+package vfs
+
+import (
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+// Mem is a file system in memory that knows what of it would last. It may be used from several goroutines. Folders need not
+// be made.
+type Mem struct {
+	mu     sync.Mutex
+	dirs   map[string]*memDir
+	locked map[string]bool
+}
+
+// memDir is a folder: its names now, and how they came to differ from those that last.
+type memDir struct {
+	names   map[string]*memData
+	lasting map[string]*memData
+	changes []func(names map[string]*memData) // since the last sync, in order
+}
+
+// memData is the content of a file.
+type memData struct {
+	bytes  []byte
+	synced int // how many of them last
+}
+
+// NewMem returns an empty file system.
+func NewMem() *Mem { return &Mem{dirs: map[string]*memDir{}, locked: map[string]bool{}} }
+
+func (m *Mem) dir(name string) *memDir {
+	d := m.dirs[name]
+	if d == nil {
+		d = &memDir{names: map[string]*memData{}, lasting: map[string]*memData{}}
+		m.dirs[name] = d
+	}
+	return d
+}
+
+func (d *memDir) change(do func(names map[string]*memData)) {
+	do(d.names)
+	d.changes = append(d.changes, do)
+}
+
+func notExist(op, name string) error {
+	return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+}
+
+// Create makes an empty file.
+func (m *Mem) Create(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.create(name), nil
+}
+
+func (m *Mem) create(name string) *memFile {
+	data := &memData{}
+	m.dir(filepath.Dir(name)).change(func(names map[string]*memData) { names[filepath.Base(name)] = data })
+	return &memFile{m: m, data: data, writable: true}
+}
+
+// Append opens a file for writing at its end.
+func (m *Mem) Append(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if data := m.dir(filepath.Dir(name)).names[filepath.Base(name)]; data != nil {
+		return &memFile{m: m, data: data, writable: true}, nil
+	}
+	return m.create(name), nil
+}
+
+// Open opens a file for reading.
+func (m *Mem) Open(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	data := m.dir(filepath.Dir(name)).names[filepath.Base(name)]
+	if data == nil {
+		return nil, notExist("open", name)
+	}
+	return &memFile{m: m, data: data}, nil
+}
+
+// Rename gives a file another name in its folder.
+func (m *Mem) Rename(from, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.dir(filepath.Dir(from))
+	if filepath.Dir(to) != filepath.Dir(from) {
+		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrInvalid}
+	}
+	data := d.names[filepath.Base(from)]
+	if data == nil {
+		return notExist("rename", from)
+	}
+	d.change(func(names map[string]*memData) {
+		delete(names, filepath.Base(from))
+		names[filepath.Base(to)] = data
+	})
+	return nil
+}
+
+// Remove removes a file.
+func (m *Mem) Remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.dir(filepath.Dir(name))
+	if d.names[filepath.Base(name)] == nil {
+		return notExist("remove", name)
+	}
+	d.change(func(names map[string]*memData) { delete(names, filepath.Base(name)) })
+	return nil
+}
+
+// MkdirAll makes a folder.
+func (m *Mem) MkdirAll(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dir(filepath.Clean(dir))
+	return nil
+}
+
+// List returns the names in a folder.
+func (m *Mem) List(dir string) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.dirs[filepath.Clean(dir)]
+	if d == nil {
+		return nil, notExist("list", dir)
+	}
+	var names []string
+	for name := range d.names {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// SyncDir makes the names in a folder last.
+func (m *Mem) SyncDir(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.dir(filepath.Clean(dir))
+	for _, do := range d.changes {
+		do(d.lasting)
+	}
+	d.changes = nil
+	return nil
+}
+
+// Lock takes a lock.
+func (m *Mem) Lock(name string) (io.Closer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.locked[name] {
+		return nil, ErrLocked
+	}
+	m.locked[name] = true
+	return memLock{m, name}, nil
+}
+
+type memLock struct {
+	m    *Mem
+	name string
+}
+
+func (l memLock) Close() error {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	delete(l.m.locked, l.name)
+	return nil
+}
+
+// Killed returns the file system as a process finds it that starts after this one was killed: all writes are there, locks
+// are free. Files that are open in m no longer have to do with it.
+func (m *Mem) Killed() *Mem {
+	return m.after(func(d *memDir) map[string]*memData { return d.names }, func(f *memData) []byte { return f.bytes })
+}
+
+// PowerLost returns the file system after the power went. Of what was not synced, some is there, as disks have it: of the
+// changes of a folder the first ones up to any; of a file's bytes none, some, or bytes in their place that nobody wrote.
+func (m *Mem) PowerLost(random *rand.Rand) *Mem {
+	return m.after(func(d *memDir) map[string]*memData {
+		names := map[string]*memData{}
+		for name, data := range d.lasting {
+			names[name] = data
+		}
+		if len(d.changes) > 0 {
+			for _, do := range d.changes[:random.IntN(len(d.changes)+1)] {
+				do(names)
+			}
+		}
+		return names
+	}, func(f *memData) []byte {
+		lost := len(f.bytes) - f.synced
+		if lost == 0 {
+			return f.bytes
+		}
+		kept := f.bytes[:f.synced+random.IntN(lost+1)]
+		switch rest := len(f.bytes) - len(kept); random.IntN(4) {
+		case 0:
+			return f.bytes[:f.synced]
+		case 1:
+			return append(slices.Clone(kept), make([]byte, rest)...)
+		case 2:
+			noise := make([]byte, rest)
+			for i := range noise {
+				noise[i] = byte(random.Uint32())
+			}
+			return append(slices.Clone(kept), noise...)
+		}
+		return kept
+	})
+}
+
+func (m *Mem) after(names func(*memDir) map[string]*memData, bytes func(*memData) []byte) *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := NewMem()
+	for _, dir := range sortedKeys(m.dirs) {
+		d := next.dir(dir)
+		kept := names(m.dirs[dir])
+		for _, name := range sortedKeys(kept) {
+			b := slices.Clone(bytes(kept[name]))
+			data := &memData{bytes: b, synced: len(b)}
+			d.names[name], d.lasting[name] = data, data
+		}
+	}
+	return next
+}
+
+// sortedKeys keeps the draws of random numbers in one order.
+func sortedKeys[V any](m map[string]V) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// memFile is an open file of a Mem.
+type memFile struct {
+	m        *Mem
+	data     *memData
+	writable bool
+	closed   bool
+}
+
+func (f *memFile) Write(b []byte) (int, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if f.closed || !f.writable {
+		return 0, fs.ErrClosed
+	}
+	f.data.bytes = append(f.data.bytes, b...)
+	return len(b), nil
+}
+
+func (f *memFile) ReadAt(b []byte, at int64) (int, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if f.closed {
+		return 0, fs.ErrClosed
+	}
+	if at < 0 || at > int64(len(f.data.bytes)) {
+		return 0, io.EOF
+	}
+	n := copy(b, f.data.bytes[at:])
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *memFile) Sync() error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if f.closed {
+		return fs.ErrClosed
+	}
+	f.data.synced = len(f.data.bytes)
+	return nil
+}
+
+func (f *memFile) Size() (int64, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	return int64(len(f.data.bytes)), nil
+}
+
+func (f *memFile) Close() error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if f.closed {
+		return fs.ErrClosed
+	}
+	f.closed = true
+	return nil
+}
