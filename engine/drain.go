@@ -26,35 +26,25 @@ func (d *drainState) init(e *Engine, r *Request) {
 	d.completion = Completion{Request: r, PromptTokens: len(r.Tokens)}
 }
 
-// drawnCall is what a call drew, copied from the device: for each slot, the sequence that held it during the call.
-type drawnCall struct {
-	rows                     []*sequence
-	columns                  int
-	counts, finish, tokens   []int32
-	logprobs, processedProbs []float32
-}
-
 // drain appends what a call drew to its completions and passes on those that ended.
-func (e *Engine) drain(c *drawnCall, emit func(*Completion) bool) bool {
-	for slot, seq := range c.rows {
-		if seq == nil || seq.drain.ended {
+func (e *Engine) drain(r *result, emit func(*Completion) bool) bool {
+	owners, finish, tokens := r.got.ints("Owners"), r.got.ints("Finish"), r.got.ints("Tokens")
+	logprobs, processed := r.got.floats("Logprobs"), r.got.floats("Processed")
+	for at, id := range owners {
+		if id < 0 || r.owners[id].drain.ended {
 			continue
 		}
+		seq := r.owners[id]
 		d := &seq.drain
-		for i := range int(c.counts[slot]) {
-			at := slot*c.columns + i
-			if c.tokens[at] < 0 {
-				break // scores that were not numbers: there is no token
-			}
-			d.completion.Tokens = append(d.completion.Tokens, c.tokens[at])
-			d.completion.Logprobs = append(d.completion.Logprobs, c.logprobs[at])
-			d.completion.ProcessedLogprobs = append(d.completion.ProcessedLogprobs, c.processedProbs[at])
-			if d.stream != nil && d.push(d.stream.Push(c.tokens[at])) {
+		if tokens[at] >= 0 { // else the scores were not numbers: there is no token
+			d.completion.Tokens = append(d.completion.Tokens, tokens[at])
+			d.completion.Logprobs = append(d.completion.Logprobs, logprobs[at])
+			d.completion.ProcessedLogprobs = append(d.completion.ProcessedLogprobs, processed[at])
+			if d.stream != nil && d.push(d.stream.Push(tokens[at])) {
 				seq.cancelled.Store(true)
-				break
 			}
 		}
-		switch code := c.finish[slot]; {
+		switch code := finish[at]; {
 		case d.ended:
 		case code == running:
 			continue

@@ -11,141 +11,109 @@ import (
 
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/models/llama"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/seqtable"
-	"github.com/quire/quire/tokenqueue"
 	"github.com/quire/quire/tree"
 )
 
-// program is one jitted computation: what it is called, what it takes beside the state and the weights, and what it does.
+// program is one jitted computation: what it is called and what it does with the state, the weights and the host's input.
 type program struct {
 	name string
-	// inputs are the host's arrays for a call, by name, in order.
-	inputs []input
-	// columns is how many tokens a slot may draw in a call; 0 for the program that makes the state.
-	columns int
-	build   func(st deviceState, w llama.Weights, in map[string]*Node, out output) (deviceState, output)
-}
-
-type input struct {
-	name  string
-	shape shapes.Shape
+	// build is nil for the program that makes the state.
+	build func(st deviceState, w llama.Weights, in input, out output) (deviceState, output)
 }
 
 // programs lists every program that the engine runs.
 func (gr *graphs) programs() []program {
-	rows, queue := gr.plan.rows(), gr.plan.promptQueue()
-	i32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
-	f32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
-	return []program{
-		{name: "init"},
-		{name: "prefill", columns: 1, build: gr.prefill, inputs: []input{
-			{"release", shapes.Make(dtypes.Bool, rows)},
-			{"open", shapes.Make(dtypes.Bool, rows)}, {"source", i32(rows)}, {"source_len", i32(rows)},
-			{"temperature", f32(rows)}, {"top_p", f32(rows)}, {"min_p", f32(rows)}, {"top_k", i32(rows)}, {"key", shapes.Make(dtypes.Uint32, rows, 2)},
-			{"prompt_len", i32(rows)}, {"max_len", i32(rows)}, {"stop_tokens", i32(rows, maxStopTokens)},
-			{"tokens", i32(queue)}, {"slots", i32(queue)}, {"positions", i32(queue)}, {"num_tokens", i32()},
-		}},
-		{name: "decode", columns: gr.plan.MaxRounds, build: gr.decode, inputs: []input{
-			{"release", shapes.Make(dtypes.Bool, rows)}, {"enough_finished", i32()},
-		}},
-	}
+	return []program{{name: "init"}, {name: "run", build: gr.run}}
 }
 
-// promptQueue is how many prompt tokens one call of the prefill program takes.
-func (p Plan) promptQueue() int { return 4 * p.PrefillTokens }
+// Sizes of a call's input.
 
-// loop is the state of a program's loop.
+// lineLen is A, the completions that a call may admit.
+func (p Plan) lineLen() int { return p.slots }
+
+// aheadLen is H, the prompts that a call may run ahead.
+func (p Plan) aheadLen() int { return max(1, p.Holders) }
+
+// promptTokens is Q, the prompt tokens that a call may bring; the longest prompt fits.
+func (p Plan) promptTokens() int { return max(p.MaxModelLen, minPromptTokens) }
+
+const (
+	minPromptTokens = 8192
+	// stepsPerColumn bounds the steps of a call, where many of them draw nothing.
+	stepsPerColumn = 4
+)
+
+// loop is the state of the program's loop.
 type loop struct {
 	State  deviceState
-	Prompt tokenqueue.Queue
+	Starts *Node // i32[R]: of the rows' prompts among the tokens of the input
+	Owners *Node // i32[R]: see output.Owners
 	Out    output
 }
 
-// prefill admits rows, clones those that share a prompt, and runs all prompt tokens it is given, a fixed number a step.
-func (gr *graphs) prefill(st deviceState, w llama.Weights, in map[string]*Node, out output) (deviceState, output) {
-	g := out.Steps.Graph()
-	st, released := gr.release(st, in["release"])
-	out.Status = out.Status.Then(released)
-	st, admitted := gr.admit(st, in)
-	out.Status = out.Status.Then(admitted)
-	end := control.While(
-		loop{State: st, Prompt: tokenqueue.Queue{Tokens: in["tokens"], SlotIDs: in["slots"], PosIDs: in["positions"], NumQueued: in["num_tokens"]}, Out: out},
-		func(l loop) *Node {
-			return LogicalAnd(GreaterThan(l.Prompt.NumQueued, integer(g, 0)), LogicalNot(l.Out.Status.Failed()))
-		},
+// run frees the rows that the host names; then it admits, runs prompts and decodes, and admits again where sequences end, until there is
+// nothing to do, the output is full, or slots are free that only the host can fill.
+//
+// Loops that run no time or once stand where a branch would: they keep the state in place.
+func (gr *graphs) run(st deviceState, w llama.Weights, in input, out output) (deviceState, output) {
+	g := in.Columns.Graph()
+	st, released := gr.release(st, in.Release)
+	l := loop{
+		State: st, Starts: in.Starts, Owners: AddScalar(Iota(g, in.Starts.Shape(), 0), float64(gr.plan.lineLen())), Out: out,
+	}
+	l.Out.Status = out.Status.Then(released)
+	admits := func(l loop) *Node { return LogicalAnd(gr.goesOn(l, in), gr.admissible(l, in).Any) }
+	prefills := func(l loop) *Node { return LogicalAnd(gr.goesOn(l, in), gr.wantsPrefill(l, in)) }
+	decodes := func(l loop) *Node { return LogicalAnd(gr.goesOn(l, in), gr.wantsDecode(l, in)) }
+	end := control.While(l,
+		func(l loop) *Node { return LogicalOr(admits(l), LogicalOr(prefills(l), decodes(l))) },
 		func(l loop) loop {
-			var packed tokenqueue.Packed
-			l.Prompt, packed = l.Prompt.PackNext(gr.plan.PrefillTokens)
-			st, drawn, allocated := gr.step(l.State, w, packed, true)
-			st, out, released := gr.record(st, l.Out, drawn)
-			return loop{State: st, Prompt: l.Prompt, Out: gr.observe(st, out, allocated, released)}
+			l = control.While(l, admits, func(l loop) loop { return gr.admit(l, in) })
+			l = control.While(l, prefills, func(l loop) loop { return gr.prefillStep(l, w, in) })
+			return control.While(l,
+				func(l loop) *Node {
+					return LogicalAnd(decodes(l), LogicalNot(LogicalOr(gr.admissible(l, in).Any, gr.wantsPrefill(l, in))))
+				},
+				func(l loop) loop { return gr.decodeStep(l, w) })
 		})
-	return end.State, end.Out
+	out = end.Out
+	out.SeqLens, out.EndFree = end.State.Sequences.SeqLens, end.State.Pages.NumFree()
+	return end.State, out
 }
 
-// admit opens the rows of in["open"]: empty ones, or clones of in["source"] where that is not negative.
-func (gr *graphs) admit(st deviceState, in map[string]*Node) (deviceState, seqtable.Status) {
-	open, source := in["open"], in["source"]
-	g := open.Graph()
-	isClone := LogicalAnd(open, GreaterOrEqual(source, integer(g, 0)))
-	pick := func(new, old *Node) *Node {
-		mask := open
-		for mask.Rank() < new.Rank() {
-			mask = InsertAxes(mask, -1)
-		}
-		return Where(BroadcastToDims(mask, new.Shape().Dimensions...), new, old)
-	}
-	r := st.Rows
-	st.Rows = rowParams{
-		Sampling: sampling.Params{
-			Temperature: pick(in["temperature"], r.Sampling.Temperature), TopP: pick(in["top_p"], r.Sampling.TopP),
-			MinP: pick(in["min_p"], r.Sampling.MinP), TopK: pick(in["top_k"], r.Sampling.TopK), Key: pick(in["key"], r.Sampling.Key),
-		},
-		PromptLens: pick(in["prompt_len"], r.PromptLens), MaxLens: pick(in["max_len"], r.MaxLens), StopTokens: pick(in["stop_tokens"], r.StopTokens),
-	}
-	var opened seqtable.Status
-	st.Sequences, opened = st.Sequences.Open(LogicalAnd(open, LogicalNot(isClone)))
-	if !gr.plan.layout.Paged {
-		return st, opened
-	}
-	none := FillScalar(g, source.Shape(), -1)
-	self := Iota(g, source.Shape(), 0)
-	var from, to *Node
-	var status seqtable.Status
-	st.Sequences, st.Pages, from, to, status = st.Sequences.Clone(st.Pages, Where(isClone, source, none), Where(isClone, self, none), in["source_len"])
-	st.Caches = append([]*Node(nil), st.Caches...)
-	for i, cache := range st.Caches {
-		st.Caches[i] = gr.plan.layout.CopyPages(cache, from, to)
-	}
-	return st, opened.Then(status)
+// goesOn says that there is room for another step's output, and no fault.
+func (gr *graphs) goesOn(l loop, in input) *Node {
+	steps := Add(l.Out.PrefillSteps, l.Out.DecodeSteps)
+	return LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, in.Columns), LessThan(steps, MulScalar(in.Columns, stepsPerColumn))))
 }
 
-// decode runs steps of one token a sequence until the queue is empty, MaxRounds steps are done, or in["enough_finished"] sequences
-// have ended, so that the host can admit others.
-func (gr *graphs) decode(st deviceState, w llama.Weights, in map[string]*Node, out output) (deviceState, output) {
-	g := out.Steps.Graph()
-	st, released := gr.release(st, in["release"])
-	out.Status = out.Status.Then(released)
-	type decodeLoop struct {
-		State deviceState
-		Out   output
-	}
-	end := control.While(decodeLoop{st, out},
-		func(l decodeLoop) *Node {
-			finished := ReduceAllSum(ConvertDType(GreaterThan(l.Out.Finish, integer(g, running)), dtypes.Int32))
-			more := LogicalAnd(GreaterThan(l.State.Queue.NumQueued, integer(g, 0)), LessThan(l.Out.Steps, integer(g, gr.plan.MaxRounds)))
-			return LogicalAnd(LogicalAnd(more, LessThan(finished, in["enough_finished"])), LogicalNot(l.Out.Status.Failed()))
-		},
-		func(l decodeLoop) decodeLoop {
-			var packed tokenqueue.Packed
-			st := l.State
-			st.Queue, packed = st.Queue.PackNext(gr.plan.slots)
-			st, drawn, allocated := gr.step(st, w, packed, false)
-			st, out, released := gr.record(st, l.Out, drawn)
-			return decodeLoop{st, gr.observe(st, out, allocated, released)}
-		})
-	return end.State, end.Out
+// wantsPrefill says that prompts go before decoding: they do where a slot waits for its own. Those that run ahead of their clones wait
+// until a slot is free for these, or until they fill a step.
+func (gr *graphs) wantsPrefill(l loop, in input) *Node {
+	g := l.Out.Columns.Graph()
+	slots := gr.plan.slots
+	remaining := l.prompts(in).Remaining()
+	ofSlots := ReduceAllSum(SliceAxis(remaining, 0, AxisRangeFromStart(slots)))
+	all := ReduceAllSum(remaining)
+	return LogicalOr(GreaterThan(ofSlots, integer(g, 0)),
+		LogicalAnd(GreaterThan(all, integer(g, 0)), LogicalOr(GreaterThan(gr.numFreeSlots(l), integer(g, 0)), GreaterOrEqual(all, integer(g, gr.plan.PrefillTokens)))))
+}
+
+// wantsDecode says that sequences run, and, after the call's first step, not so few that the host should bring others.
+func (gr *graphs) wantsDecode(l loop, in input) *Node {
+	g := l.Out.Columns.Graph()
+	placed := ReduceAllSum(ConvertDType(GreaterOrEqual(l.Out.Placed, integer(g, 0)), dtypes.Int32))
+	opened := ReduceAllSum(l.Out.Opened)
+	waits := LogicalOr(LessThan(placed, in.Line.Count), LessThan(opened, in.Ahead.Count))
+	enough := GreaterOrEqual(gr.numFreeSlots(l), in.EnoughFree)
+	early := LogicalAnd(LogicalAnd(enough, LogicalNot(waits)), GreaterThan(l.Out.Columns, integer(g, 0)))
+	return LogicalAnd(GreaterThan(l.State.Queue.NumQueued, integer(g, 0)), LogicalNot(early))
+}
+
+func (gr *graphs) numFreeSlots(l loop) *Node {
+	g := l.Out.Columns.Graph()
+	used := ReduceAllSum(ConvertDType(SliceAxis(l.State.Sequences.Used, 0, AxisRangeFromStart(gr.plan.slots)), dtypes.Int32))
+	return Sub(integer(g, gr.plan.MaxSeqs), used)
 }
 
 // compiled is a program ready to run.
@@ -153,6 +121,7 @@ type compiled struct {
 	program
 	executable compute.Executable
 	numState   int
+	input      []leaf
 	output     []leaf
 }
 
@@ -184,30 +153,47 @@ func (gr *graphs) compile(backend compute.Backend, dtype dtypes.DType, p program
 	if d, ok := backend.(donor); ok {
 		alias := make(map[string]int, len(names))
 		for i, name := range names {
-			alias[parameterName(name)] = i
+			alias[parameterName("st", name)] = i
 		}
 		backend = d.Donating(alias)
 	}
+	inputLike := gr.newInput(scratch)
+	inputLeaves := leavesOf(inputLike)
 	g := NewGraph(backend, p.name)
 	nodes := make([]*Node, len(leaves))
 	for i, leaf := range leaves {
-		nodes[i] = Parameter(g, parameterName(names[i]), leaf.Shape())
+		nodes[i] = Parameter(g, parameterName("st", names[i]), leaf.Shape())
 	}
 	st := tree.Rebuild(like, nodes)
-	in := make(map[string]*Node, len(p.inputs))
-	for _, i := range p.inputs {
-		in[i.name] = Parameter(g, "in_"+i.name, i.shape)
+	nodes = make([]*Node, len(inputLeaves))
+	for i, leaf := range inputLeaves {
+		nodes[i] = Parameter(g, parameterName("in", leaf.name), leaf.shape)
 	}
+	in := tree.Rebuild(inputLike, nodes)
 	weights := make([]*Node, len(gr.arrays))
 	for i, param := range gr.arrays {
-		weights[i] = Parameter(g, "w_"+strings.ReplaceAll(param.Name, ".", "_"), shapes.Make(dtype, param.Shape...))
+		weights[i] = Parameter(g, parameterName("w", param.Name), shapes.Make(dtype, param.Shape...))
 	}
-	st, out := p.build(st, llama.NewWeights(gr.arrays, weights), in, gr.newOutput(g, p.columns))
-	out.EndFree = st.Pages.NumFree()
+	st, out := p.build(st, llama.NewWeights(gr.arrays, weights), in, gr.newOutput(g))
 	if err := g.Compile(append(tree.Leaves(st), tree.Leaves(out)...)...); err != nil {
 		return nil, fmt.Errorf("compiling program %s: %w", p.name, err)
 	}
-	return &compiled{program: p, executable: g.Executable(), numState: len(leaves), output: outputLeaves(out)}, nil
+	return &compiled{program: p, executable: g.Executable(), numState: len(leaves), input: inputLeaves, output: leavesOf(out)}, nil
 }
 
-func parameterName(leaf string) string { return "st_" + strings.ReplaceAll(leaf, ".", "_") }
+func parameterName(of, leaf string) string { return of + "_" + strings.ReplaceAll(leaf, ".", "_") }
+
+// leaf is the name and shape of one array of an input or output.
+type leaf struct {
+	name  string
+	shape shapes.Shape
+}
+
+func leavesOf(v any) []leaf {
+	names, nodes := tree.Names(v), tree.Leaves(v)
+	leaves := make([]leaf, len(names))
+	for i, n := range nodes {
+		leaves[i] = leaf{names[i], n.Shape()}
+	}
+	return leaves
+}

@@ -25,7 +25,7 @@ func TestStateIsUpdatedInPlace(t *testing.T) {
 		state += int64(shape.Size()) * int64(shape.DType.Size())
 	}
 	layer := e.plan.KVBytes / int64(e.graphs.model.NumLayers)
-	for _, name := range []string{"prefill", "decode"} {
+	for _, name := range []string{"run"} {
 		stats, err := e.programs[name].executable.(*xla.Executable).MemoryStats()
 		if err != nil {
 			t.Fatal(err)

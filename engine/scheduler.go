@@ -1,10 +1,10 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
-
-	"github.com/quire/quire/sampling"
 )
 
 // family is a request on its way: the completions of one prompt.
@@ -15,14 +15,10 @@ import (
 type family struct {
 	req    *Request
 	next   int // completions admitted so far
-	live   int // completions that run
-	holder int // its row; none if the completions run the prompt themselves
-	fed    int // prompt tokens of the holder given to the device
-	ready  bool
-
-	// Pages reserved: for the prompt's full pages until the whole family ended; for its partial page until the holder is released; and
-	// for the first clone, so that a prompt which took pages can always go on.
-	shared, partial, first int
+	held   int // tokens of the prompt that a holder runs for the clones; 0 = each completion runs the prompt itself
+	holder int // its row; none if it has none now
+	opened bool
+	done   int // tokens that the holder has run
 }
 
 const none = -1
@@ -32,42 +28,30 @@ type sequence struct {
 	family     *family
 	generation int
 	row        int
-	fed        int // tokens of the prompt given to the device, by the row itself or its holder
-	pages      int // reserved for this completion alone
-	maxLen     int
+	done       int // tokens of it in the cache, as the last call left it
 
 	cancelled atomic.Bool // set by the drain at a stop string, read by the scheduler
 	drain     drainState
 }
 
-// scheduler keeps the host's account of slots and pages, and decides what runs next. Pages are reserved for the most that a sequence
-// may come to: the device, which takes them one by one, never finds itself without.
+// scheduler is the host's account of rows. Which completion gets which slot and when is decided on the device, call by call, from the
+// line that the scheduler gives it.
 type scheduler struct {
-	e                      *Engine
-	freeSlots, freeHolders []int
-	freePages              int
-	waiting                []*family // not all of their completions are admitted
-	rows                   []*sequence
-	feedHolders            []*family   // in order of admission, as feedSlots
-	feedSlots              []*sequence // rows whose prompt is not all given to the device
-	opened                 []opening
-	release                []bool // rows to free at the start of the next call
-	leaving                []*family
-	active                 int
+	e           *Engine
+	freeHolders []int
+	waiting     []*family // not all of their completions are admitted, in order
+	holders     []*family // by row, from the slots on
+	rows        []*sequence
+	release     []bool // rows to free at the start of the next call
+	active      int    // completions that run
 }
 
-// opening is a row that the next prefill call opens.
-type opening struct {
-	row, source, sourceLen int
-	seq                    *sequence // nil for a holder
-}
+// ErrStalled says that a call had work and did none of it: a fault of the engine.
+var ErrStalled = errors.New("the engine makes no progress, please report this")
 
 func newScheduler(e *Engine) *scheduler {
 	p := e.plan
-	s := &scheduler{e: e, freePages: p.Pages, rows: make([]*sequence, p.slots), release: make([]bool, p.rows())}
-	for row := p.MaxSeqs - 1; row >= 0; row-- {
-		s.freeSlots = append(s.freeSlots, row)
-	}
+	s := &scheduler{e: e, rows: make([]*sequence, p.slots), release: make([]bool, p.rows()), holders: make([]*family, p.Holders)}
 	for row := p.rows() - 1; row >= p.slots; row-- {
 		s.freeHolders = append(s.freeHolders, row)
 	}
@@ -77,224 +61,175 @@ func newScheduler(e *Engine) *scheduler {
 // add takes in a request that was checked.
 func (s *scheduler) add(r *Request) {
 	f := &family{req: r, holder: none}
-	held := len(r.Tokens) - 1
-	pageSize := s.e.plan.PageSize
-	if r.N > 1 && held > 0 && s.e.plan.layout.Paged {
-		f.shared = held / pageSize
-		f.partial = ceilDiv(held, pageSize) - f.shared
-		f.first = s.e.pagesFor(s.e.maxLen(r)) - f.shared
-		if f.shared+f.partial+f.first > s.e.plan.Pages {
-			f.shared, f.partial, f.first = 0, 0, 0
-		}
+	p := s.e.plan
+	if held := len(r.Tokens) - 1; r.N > 1 && held > 0 && p.layout.Paged && s.e.pagesAhead(r, held) <= p.Pages {
+		f.held = held
 	}
 	s.waiting = append(s.waiting, f)
 }
 
-// clones says whether the completions of f start as clones of its holder.
-func (f *family) clones() bool { return f.first > 0 }
+// pagesAhead is the pages for a holder of held tokens and its first clone: the clone shares full pages only.
+func (e *Engine) pagesAhead(r *Request, held int) int {
+	return ceilDiv(held, e.plan.PageSize) + e.pagesFor(e.maxLen(r)) - held/e.plan.PageSize
+}
 
 // wants says how many more requests the scheduler should look at.
 func (s *scheduler) wants() int { return 2*s.e.plan.MaxSeqs - len(s.waiting) }
 
+// idle says that nothing waits, nothing runs, and nothing is left to be freed.
+func (s *scheduler) idle() bool {
+	return len(s.waiting) == 0 && s.active == 0 && !slices.Contains(s.release, true)
+}
+
 // settle frees what the last calls left behind: completions that met a stop string, and holders whose clones have all started. Their
 // rows are released on the device when the next call begins.
 func (s *scheduler) settle() {
-	for _, seq := range s.rows {
+	for row, seq := range s.rows {
 		if seq != nil && seq.cancelled.Load() {
-			s.release[seq.row] = true
-			s.end(seq)
+			s.release[row] = true
+			s.rows[row] = nil
+			s.active--
 		}
 	}
-	for _, f := range s.leaving {
-		s.release[f.holder] = true
-		s.freeHolders = append(s.freeHolders, f.holder)
-		s.freePages += f.partial
-		f.holder = none
-		s.endFamily(f)
-	}
-	s.leaving = s.leaving[:0]
-}
-
-// end gives back what a completion held. Its row is free on the device, or will be when the next call begins.
-func (s *scheduler) end(seq *sequence) {
-	s.rows[seq.row] = nil
-	s.freeSlots = append(s.freeSlots, seq.row)
-	s.freePages += seq.pages
-	s.active--
-	seq.family.live--
-	s.endFamily(seq.family)
-}
-
-func (s *scheduler) endFamily(f *family) {
-	if f.clones() && f.live == 0 && f.next == f.req.N && f.holder == none {
-		s.freePages += f.shared
-		f.shared = 0
-	}
-}
-
-// admit gives rows and pages to what waits, first come, first served. Prompts with several completions are run ahead, so that
-// their clones find them ready.
-func (s *scheduler) admit() {
-	for i := 0; i < len(s.waiting); i++ {
-		f := s.waiting[i]
-		switch {
-		case !f.clones():
-			for f.next < f.req.N && s.admitAlone(f) {
-			}
-		case f.holder == none:
-			if !s.admitHolder(f) {
-				return
-			}
-			continue
-		case !f.ready:
-			continue
-		default:
-			for f.next < f.req.N && s.admitClone(f) {
-			}
-			if f.next == f.req.N {
-				s.leaving = append(s.leaving, f)
-			}
+	for i, f := range s.holders {
+		if f != nil && f.next == f.req.N {
+			s.release[f.holder] = true
+			s.freeHolders = append(s.freeHolders, f.holder)
+			s.holders[i], f.holder = nil, none
 		}
-		if f.next < f.req.N {
-			if f.clones() {
-				continue // prompts behind it may run ahead
-			}
-			return
-		}
-		s.waiting = slices.Delete(s.waiting, i, i+1)
-		i--
 	}
 }
 
-func (s *scheduler) admitAlone(f *family) bool {
-	pages := s.e.pagesFor(s.e.maxLen(f.req))
-	if len(s.freeSlots) == 0 || pages > s.freePages {
-		return false
-	}
-	s.open(f, pages, none, 0)
-	return true
+// callPlan is what the host offers in one call.
+type callPlan struct {
+	tokens []int32
+	starts []int32     // of the prompts of rows
+	line   []*sequence // completions that wait, in order
+	begins []int32     // of their prompts
+	ahead  []*family   // prompts to run ahead
+	heads  []int32     // of these
+	behind []int32
+	before []*sequence // the rows as they stand before the call
 }
 
-func (s *scheduler) admitHolder(f *family) bool {
-	need := f.shared + f.partial + f.first
-	if len(s.freeHolders) == 0 || need > s.freePages {
-		return false
-	}
-	s.freePages -= need
-	f.holder = pop(&s.freeHolders)
-	s.opened = append(s.opened, opening{row: f.holder, source: none})
-	s.feedHolders = append(s.feedHolders, f)
-	return true
-}
-
-func (s *scheduler) admitClone(f *family) bool {
-	need := f.first
-	if f.next == 0 {
-		s.freePages += need // what was reserved with the holder
-	}
-	if len(s.freeSlots) == 0 || need > s.freePages {
-		if f.next == 0 {
-			s.freePages -= need
-		}
-		return false
-	}
-	s.open(f, need, f.holder, len(f.req.Tokens)-1)
-	return true
-}
-
-// open starts the next completion of f in a free slot.
-func (s *scheduler) open(f *family, pages, source, start int) {
-	seq := &sequence{
-		family: f, generation: f.req.FirstGeneration + f.next, row: pop(&s.freeSlots),
-		fed: start, pages: pages, maxLen: s.e.maxLen(f.req),
-	}
-	seq.drain.init(s.e, f.req)
-	s.freePages -= pages
-	f.next++
-	f.live++
-	s.active++
-	s.rows[seq.row] = seq
-	s.opened = append(s.opened, opening{row: seq.row, source: source, sourceLen: start, seq: seq})
-	s.feedSlots = append(s.feedSlots, seq)
-}
-
-// shouldPrefill says whether prompts go before decoding: they do where a slot waits for one, but prompts that only run ahead of their
-// clones wait until they can ride along.
-func (s *scheduler) shouldPrefill() bool {
-	return len(s.feedSlots) > 0 || len(s.feedHolders) > 0 && len(s.freeSlots) > 0
-}
-
-// enoughFinished is after how many endings a decode call should return, so that the waiting can take their places.
-func (s *scheduler) enoughFinished(more bool) int32 {
-	if len(s.waiting) == 0 && !more {
-		return int32(s.e.plan.slots) + 1
-	}
-	return int32(max(1, s.e.plan.MaxSeqs/8-len(s.freeSlots)))
-}
-
-// takeRelease returns the rows to free in the call that is made now.
-func (s *scheduler) takeRelease() []bool {
-	mask := s.release
-	s.release = make([]bool, len(mask))
-	return mask
-}
-
-// prefillCall fills the inputs of the prefill program: rows to open, and as many prompt tokens as it takes. Completions come
-// before prompts that run ahead.
-func (s *scheduler) prefillCall() (in map[string]any, tokens int) {
+// plan lays out the next call: the rest of prompts that are being run, then as many of the waiting completions and prompts as it takes.
+func (s *scheduler) plan() *callPlan {
 	p := s.e.plan
-	rows, room := p.rows(), p.promptQueue()
-	open, source, sourceLen := make([]bool, rows), make([]int32, rows), make([]int32, rows)
-	temperature, topP, minP, topK := make([]float32, rows), make([]float32, rows), make([]float32, rows), make([]int32, rows)
-	key, promptLen, maxLen := make([]uint32, 2*rows), make([]int32, rows), make([]int32, rows)
-	stops := slices.Repeat([]int32{none}, rows*maxStopTokens)
-	for _, o := range s.opened {
-		open[o.row], source[o.row], sourceLen[o.row] = true, int32(o.source), int32(o.sourceLen)
-		if o.seq == nil {
+	c := &callPlan{starts: make([]int32, p.rows()), before: slices.Clone(s.rows)}
+	shared := map[*family]int32{} // where a prompt's tokens from the given position on lie, for all who read them
+	place := func(tokens []int32, from int) (start int32, ok bool) {
+		if len(c.tokens)+len(tokens)-from > p.promptTokens() {
+			return 0, false
+		}
+		start = int32(len(c.tokens) - from)
+		c.tokens = append(c.tokens, tokens[from:]...)
+		return start, true
+	}
+	for row, seq := range s.rows {
+		if seq != nil && seq.done < len(seq.family.req.Tokens) {
+			c.starts[row], _ = place(seq.family.req.Tokens, seq.done) // what an earlier call brought fits
+		}
+	}
+	for _, f := range s.holders {
+		if f != nil && f.opened && f.done < f.held {
+			c.starts[f.holder], _ = place(f.req.Tokens[:f.held], f.done)
+		}
+	}
+	for _, f := range s.waiting {
+		if f.held > 0 && !f.opened {
+			if f.holder == none && len(s.freeHolders) > 0 {
+				f.holder = pop(&s.freeHolders)
+				s.holders[f.holder-p.slots] = f
+			}
+			if f.holder == none || len(c.ahead) == p.aheadLen() {
+				break
+			}
+			start, ok := place(f.req.Tokens[:f.held], 0)
+			if !ok {
+				break
+			}
+			c.ahead, c.heads, c.behind = append(c.ahead, f), append(c.heads, start), append(c.behind, int32(len(c.line)))
+		}
+		for k := f.next; k < f.req.N && len(c.line) < p.lineLen(); k++ {
+			start, there := shared[f]
+			if !there {
+				if start, there = place(f.req.Tokens, f.held); !there {
+					break
+				}
+				shared[f] = start
+			}
+			seq := &sequence{family: f, generation: f.req.FirstGeneration + k, row: none}
+			c.line, c.begins = append(c.line, seq), append(c.begins, start)
+		}
+		if len(c.line) == p.lineLen() && f.held == 0 {
+			break // only prompts for clones may still run ahead
+		}
+	}
+	return c
+}
+
+// result is what a call did, as the host reads it.
+type result struct {
+	owners []*sequence // by the ids of output.Owners
+	got    hostOutput
+}
+
+// apply takes over what the device did with the plan. Completions that it ended have left their rows.
+func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
+	p := s.e.plan
+	r := &result{got: got, owners: make([]*sequence, p.lineLen()+p.slots)}
+	copy(r.owners[p.lineLen():], c.before)
+	placed, opened, lens := got.ints("Placed"), got.ints("Opened"), got.ints("SeqLens")
+	moved := false
+	for i, f := range c.ahead {
+		if opened[i] != 0 {
+			f.opened, moved = true, true
+		}
+	}
+	for i, seq := range c.line {
+		if placed[i] < 0 {
 			continue
 		}
-		r := o.seq.family.req
-		temperature[o.row], topP[o.row], minP[o.row], topK[o.row] =
-			float32(r.Sampling.Temperature), float32(r.Sampling.TopP), float32(r.Sampling.MinP), int32(r.Sampling.TopK)
-		k := sampling.RequestKey(r.Sampling.Seed, sampling.HashID(r.ID), uint32(o.seq.generation))
-		key[2*o.row], key[2*o.row+1] = k[0], k[1]
-		promptLen[o.row], maxLen[o.row] = int32(len(r.Tokens)), int32(o.seq.maxLen)
-		copy(stops[o.row*maxStopTokens:], s.e.stopTokens(r))
-	}
-	s.opened = s.opened[:0]
-
-	ids, slots, positions := make([]int32, 0, room), make([]int32, 0, room), make([]int32, 0, room)
-	feed := func(row int, prompt []int32, fed int) int {
-		upTo := min(len(prompt), fed+room-len(ids))
-		for pos := fed; pos < upTo; pos++ {
-			ids, slots, positions = append(ids, prompt[pos]), append(slots, int32(row)), append(positions, int32(pos))
+		f := seq.family
+		if seq.generation != f.req.FirstGeneration+f.next {
+			return nil, fmt.Errorf("%w: completion %d of request %q started before completion %d", ErrStalled, seq.generation, f.req.ID, f.req.FirstGeneration+f.next)
 		}
-		return upTo
+		f.next++
+		s.active++
+		moved = true
+		seq.row = int(placed[i])
+		seq.drain.init(s.e, f.req)
+		r.owners[i] = seq
 	}
-	for len(s.feedSlots) > 0 {
-		seq := s.feedSlots[0]
-		if seq.fed = feed(seq.row, seq.family.req.Tokens, seq.fed); seq.fed < len(seq.family.req.Tokens) {
-			break
+	ended := map[*sequence]bool{}
+	owners, finish := got.ints("Owners"), got.ints("Finish")
+	for i, id := range owners {
+		if id >= 0 && finish[i] != running {
+			ended[r.owners[id]] = true
+			s.active--
 		}
-		s.feedSlots = s.feedSlots[1:]
 	}
-	for len(s.feedHolders) > 0 && len(ids) < room {
-		f := s.feedHolders[0]
-		held := f.req.Tokens[:len(f.req.Tokens)-1]
-		if f.fed = feed(f.holder, held, f.fed); f.fed < len(held) {
-			break
+	for i := range s.rows {
+		s.rows[i] = nil
+	}
+	for _, seq := range r.owners {
+		if seq != nil && !ended[seq] {
+			s.rows[seq.row] = seq
+			seq.done = int(lens[seq.row])
 		}
-		f.ready = true
-		s.feedHolders = s.feedHolders[1:]
 	}
-	tokens = len(ids)
-	pad := func(x []int32) []int32 { return append(x, slices.Repeat([]int32{none}, room-len(x))...) }
-	return map[string]any{
-		"open": open, "source": source, "source_len": sourceLen,
-		"temperature": temperature, "top_p": topP, "min_p": minP, "top_k": topK, "key": key,
-		"prompt_len": promptLen, "max_len": maxLen, "stop_tokens": stops,
-		"tokens": pad(ids), "slots": pad(slots), "positions": pad(positions), "num_tokens": []int32{int32(tokens)},
-	}, tokens
+	for _, f := range s.holders {
+		if f != nil && f.opened {
+			f.done = int(lens[f.holder])
+		}
+	}
+	s.waiting = slices.DeleteFunc(s.waiting, func(f *family) bool { return f.next == f.req.N })
+	steps := got.ints("PrefillSteps")[0] + got.ints("DecodeSteps")[0]
+	if steps == 0 && !moved && !slices.Contains(s.release, true) && (len(c.line) > 0 || s.active > 0) {
+		return nil, fmt.Errorf("%w: %d completions run and %d requests wait", ErrStalled, s.active, len(s.waiting))
+	}
+	clear(s.release)
+	return r, nil
 }
 
 func pop(list *[]int) int {

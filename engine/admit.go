@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/scan"
+	"github.com/quire/quire/seqtable"
+)
+
+// admission is what may be admitted now.
+type admission struct {
+	Entries *Node // bool[A]: entries of the line
+	Rows    *Node // i32[A]: the slots they get
+	Ahead   *Node // bool[H]: prompts to run ahead
+	Any     *Node // bool[]
+}
+
+// admissible finds what of the line and of the prompts ahead has a row and pages now.
+//
+// A row's pages are reserved when it is admitted, to the most it may come to, so that the pool never runs out half-way. In order, an entry
+// is admitted if the pages not reserved cover it and all before it that could start: no small one passes a large one for ever. A clone can
+// start once its prompt has run; where clones wait for theirs, those behind may pass. Where nothing runs and the first is too large, the
+// first that fits goes: prompts that wait for their clones hold the rest, and those end only if their clones run.
+func (gr *graphs) admissible(l loop, in input) admission {
+	g := l.Out.Columns.Graph()
+	st := l.State
+	lens, used := st.Sequences.SeqLens, st.Sequences.Used
+	slots, pageSize := gr.plan.slots, gr.plan.PageSize
+	zero := integer(g, 0)
+
+	held := pagesOf(lens, pageSize)
+	reserved := Where(used, Max(Sub(st.Rows.MaxPages, held), ZerosLike(held)), ZerosLike(held))
+	avail := Sub(st.Pages.NumFree(), ReduceAllSum(reserved))
+	isSlot := LessThan(Iota(g, lens.Shape(), 0), integer(g, gr.plan.MaxSeqs))
+	free := LogicalAnd(LogicalNot(used), isSlot)
+	freeRows, numFree := scan.Positions(free, slots)
+	idle := Equal(numFree, integer(g, gr.plan.MaxSeqs))
+
+	index := Iota(g, in.Line.Holders.Shape(), 0)
+	pending := LogicalAnd(LessThan(index, in.Line.Count), LessThan(l.Out.Placed, zero))
+	isClone := GreaterOrEqual(in.Line.Holders, zero)
+	// The holder's row has run all that the clone takes over; a row not opened yet has run nothing.
+	ready := LogicalOr(LogicalNot(isClone), LogicalAnd(GreaterThan(takeMask(used, in.Line.Holders), zero),
+		GreaterOrEqual(take(lens, in.Line.Holders), in.Line.Held)))
+	eligible := LogicalAnd(pending, ready)
+	shared := DivScalar(in.Line.Held, float64(pageSize))
+	need := Where(Equal(in.Line.First, integer(g, 1)), ZerosLike(index), Sub(in.Line.MaxPages, Where(isClone, shared, ZerosLike(shared))))
+	wanted := Where(eligible, need, ZerosLike(need))
+	sums := scan.Sum(wanted)
+	fits := LogicalAnd(eligible, LogicalOr(LessOrEqual(sums, avail), Equal(need, zero)))
+	firstFitting := ReduceAllMin(Where(LogicalAnd(eligible, LessOrEqual(need, avail)), index, FillScalar(g, index.Shape(), float64(index.Shape().Size()))))
+	stuck := LogicalAnd(idle, LogicalNot(anyTrue(fits)))
+	fits = LogicalOr(fits, LogicalAnd(stuck, Equal(index, firstFitting)))
+	rank := SubScalar(scan.Sum(ConvertDType(fits, dtypes.Int32)), 1)
+	entries := LogicalAnd(fits, LessThan(rank, numFree))
+	rows := Where(entries, take(freeRows, Min(rank, integer(g, slots-1))), FillScalar(g, index.Shape(), -1))
+
+	// A prompt runs ahead when what came before it and runs alone is admitted, and pages are left beside those for what could start.
+	h := Iota(g, in.Ahead.Rows.Shape(), 0)
+	alone := scan.Sum(ConvertDType(LogicalAnd(pending, LogicalNot(isClone)), dtypes.Int32))
+	before := Where(GreaterThan(in.Ahead.Behind, zero), take(alone, SubScalar(in.Ahead.Behind, 1)), ZerosLike(h))
+	waits := LogicalAnd(LogicalAnd(LessThan(h, in.Ahead.Count), Equal(l.Out.Opened, zero)), Equal(before, zero))
+	total := scan.Sum(Where(waits, in.Ahead.MaxPages, ZerosLike(h)))
+	aheadFits := LogicalAnd(waits, LessOrEqual(Add(total, ReduceAllSum(wanted)), avail))
+	return admission{Entries: entries, Rows: rows, Ahead: aheadFits, Any: LogicalOr(anyTrue(entries), anyTrue(aheadFits))}
+}
+
+// admit gives rows to what is admissible: empty ones, or clones of a holder.
+func (gr *graphs) admit(l loop, in input) loop {
+	g := l.Out.Columns.Graph()
+	a := gr.admissible(l, in)
+	rows, zero := gr.plan.rows(), integer(g, 0)
+	ids := func(n int) *Node { return Iota(g, shapes.Make(dtypes.Int32, n), 0) }
+	none := FillScalar(g, shapes.Make(dtypes.Int32, rows), -1)
+	nowhere := func(n int) *Node { return FillScalar(g, shapes.Make(dtypes.Int32, n), float64(rows)) }
+	numLine, numAhead := in.Line.Holders.Shape().Size(), in.Ahead.Rows.Shape().Size()
+	// For each row, the entry and the prompt that it is given to.
+	entry := control.ScatterSet(none, Where(a.Entries, a.Rows, nowhere(numLine)), ids(numLine))
+	prompt := control.ScatterSet(none, Where(a.Ahead, in.Ahead.Rows, nowhere(numAhead)), ids(numAhead))
+	isEntry, isPrompt := GreaterOrEqual(entry, zero), GreaterOrEqual(prompt, zero)
+	pick := func(ofEntry, old *Node) *Node {
+		mask := isEntry
+		for mask.Rank() < old.Rank() {
+			mask = InsertAxes(mask, -1)
+		}
+		return Where(BroadcastToDims(mask, old.Shape().Dimensions...), take(ofEntry, entry), old)
+	}
+	pickBoth := func(ofEntry, ofPrompt, old *Node) *Node {
+		return Where(isPrompt, take(ofPrompt, prompt), pick(ofEntry, old))
+	}
+
+	st, r := l.State, l.State.Rows
+	st.Rows = rowParams{
+		Sampling: sampling.Params{
+			Temperature: pick(in.Line.Sampling.Temperature, r.Sampling.Temperature), TopP: pick(in.Line.Sampling.TopP, r.Sampling.TopP),
+			MinP: pick(in.Line.Sampling.MinP, r.Sampling.MinP), TopK: pick(in.Line.Sampling.TopK, r.Sampling.TopK), Key: pick(in.Line.Sampling.Key, r.Sampling.Key),
+		},
+		PromptLens: pickBoth(in.Line.PromptLens, in.Ahead.PromptLens, r.PromptLens), MaxLens: pick(in.Line.MaxLens, r.MaxLens),
+		MaxPages: pickBoth(in.Line.MaxPages, in.Ahead.MaxPages, r.MaxPages), StopTokens: pick(in.Line.StopTokens, r.StopTokens),
+	}
+	l.Starts = pickBoth(in.Line.Starts, in.Ahead.Starts, l.Starts)
+	l.Owners = Where(isEntry, entry, l.Owners)
+	l.Out.Placed = Max(l.Out.Placed, a.Rows)
+	l.Out.Opened = Max(l.Out.Opened, ConvertDType(a.Ahead, dtypes.Int32))
+
+	source := Where(isEntry, take(in.Line.Holders, entry), none)
+	isClone := GreaterOrEqual(source, zero)
+	var opened seqtable.Status
+	st.Sequences, opened = st.Sequences.Open(LogicalOr(isPrompt, LogicalAnd(isEntry, LogicalNot(isClone))))
+	l.Out.Status = l.Out.Status.Then(opened)
+	if gr.plan.layout.Paged {
+		// With its first clone the holder's reservation for it goes: it holds its prompt and no more.
+		first := LogicalAnd(a.Entries, Equal(in.Line.First, integer(g, 1)))
+		st.Rows.MaxPages = control.ScatterSet(st.Rows.MaxPages, Where(first, in.Line.Holders, nowhere(numLine)), pagesOf(in.Line.Held, gr.plan.PageSize))
+
+		slots := gr.plan.slots
+		ofSlots := func(x *Node) *Node { return SliceAxis(x, 0, AxisRangeFromStart(slots)) }
+		var from, to *Node
+		var cloned seqtable.Status
+		clone := ofSlots(isClone)
+		st.Sequences, st.Pages, from, to, cloned = st.Sequences.Clone(st.Pages, ofSlots(source),
+			Where(clone, ids(slots), ofSlots(none)), Where(clone, take(in.Line.Held, ofSlots(entry)), ZerosLike(ids(slots))))
+		l.Out.Status = l.Out.Status.Then(cloned)
+		st.Caches = append([]*Node(nil), st.Caches...)
+		for i, cache := range st.Caches {
+			st.Caches[i] = gr.plan.layout.CopyPages(cache, from, to)
+		}
+	}
+	l.State = st
+	return l
+}
+
+// pagesOf is how many pages hold lens tokens.
+func pagesOf(lens *Node, pageSize int) *Node {
+	return DivScalar(AddScalar(lens, float64(pageSize-1)), float64(pageSize))
+}
+
+func anyTrue(mask *Node) *Node {
+	return GreaterThan(ReduceAllSum(ConvertDType(mask, dtypes.Int32)), integer(mask.Graph(), 0))
+}
+
+// takeMask is take for a mask: 1 where it is set.
+func takeMask(mask, indices *Node) *Node { return take(ConvertDType(mask, dtypes.Int32), indices) }

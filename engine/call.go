@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/seqtable"
+)
+
+// hostInput is a call's input on the host, by the names of its leaves.
+type hostInput map[string]any
+
+func newHostInput(leaves []leaf) hostInput {
+	in := make(hostInput, len(leaves))
+	for _, l := range leaves {
+		in[l.name] = reflect.MakeSlice(reflect.SliceOf(l.shape.DType.GoType()), l.shape.Size(), l.shape.Size()).Interface()
+	}
+	return in
+}
+
+func (h hostInput) ints(name string) []int32     { return h[name].([]int32) }
+func (h hostInput) floats(name string) []float32 { return h[name].([]float32) }
+
+// input fills in what the plan says.
+func (s *scheduler) input(c *callPlan, leaves []leaf, columns, enoughFree int) hostInput {
+	e, p := s.e, s.e.plan
+	in := newHostInput(leaves)
+	copy(in["Release"].([]bool), s.release)
+	copy(in.ints("Tokens"), c.tokens)
+	copy(in.ints("Starts"), c.starts)
+	in.ints("Columns")[0], in.ints("EnoughFree")[0] = int32(columns), int32(enoughFree)
+
+	in.ints("Line.Count")[0] = int32(len(c.line))
+	key, stops := in["Line.Sampling.Key"].([]uint32), in.ints("Line.StopTokens")
+	for i := range stops {
+		stops[i] = none
+	}
+	for i, seq := range c.line {
+		f, r := seq.family, seq.family.req
+		in.floats("Line.Sampling.Temperature")[i] = float32(r.Sampling.Temperature)
+		in.floats("Line.Sampling.TopP")[i], in.floats("Line.Sampling.MinP")[i] = float32(r.Sampling.TopP), float32(r.Sampling.MinP)
+		in.ints("Line.Sampling.TopK")[i] = int32(r.Sampling.TopK)
+		k := sampling.RequestKey(r.Sampling.Seed, sampling.HashID(r.ID), uint32(seq.generation))
+		key[2*i], key[2*i+1] = k[0], k[1]
+		maxLen := e.maxLen(r)
+		in.ints("Line.Starts")[i], in.ints("Line.PromptLens")[i], in.ints("Line.MaxLens")[i] = c.begins[i], int32(len(r.Tokens)), int32(maxLen)
+		in.ints("Line.MaxPages")[i] = int32(e.pagesFor(maxLen))
+		copy(stops[i*maxStopTokens:(i+1)*maxStopTokens], e.stopTokens(r))
+		in.ints("Line.Holders")[i] = none
+		if f.held > 0 {
+			in.ints("Line.Holders")[i], in.ints("Line.Held")[i] = int32(f.holder), int32(f.held)
+			if seq.generation == r.FirstGeneration {
+				in.ints("Line.First")[i] = 1
+			}
+		}
+	}
+	in.ints("Ahead.Count")[0] = int32(len(c.ahead))
+	for i, f := range c.ahead {
+		in.ints("Ahead.Rows")[i], in.ints("Ahead.Starts")[i], in.ints("Ahead.Behind")[i] = int32(f.holder), c.heads[i], c.behind[i]
+		in.ints("Ahead.PromptLens")[i], in.ints("Ahead.MaxPages")[i] = int32(f.held), int32(e.pagesAhead(f.req, f.held))
+	}
+	for i := len(c.ahead); i < p.aheadLen(); i++ {
+		in.ints("Ahead.Rows")[i] = none
+	}
+	return in
+}
+
+// hostOutput is a call's output on the host, by the names of its leaves.
+type hostOutput map[string]any
+
+func (h hostOutput) ints(name string) []int32     { return h[name].([]int32) }
+func (h hostOutput) floats(name string) []float32 { return h[name].([]float32) }
+func (h hostOutput) int(name string) int          { return int(h.ints(name)[0]) }
+
+func readOutput(leaves []leaf, buffers []compute.Buffer) (hostOutput, error) {
+	h := make(hostOutput, len(leaves))
+	for i, l := range leaves {
+		flat := reflect.MakeSlice(reflect.SliceOf(l.shape.DType.GoType()), l.shape.Size(), l.shape.Size()).Interface()
+		if err := buffers[i].ToFlatData(flat); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", l.name, err)
+		}
+		h[l.name] = flat
+	}
+	return h, nil
+}
+
+// check turns what the device noted into errors.
+func (h hostOutput) check() error {
+	status := make([]int32, 0, 4)
+	for _, name := range []string{"Status.Code", "Status.Need", "Status.Have", "Status.Slot"} {
+		status = append(status, h.ints(name)[0])
+	}
+	if err := seqtable.StatusError(status); err != nil {
+		return err
+	}
+	if counts, ok := h["Rules"]; ok {
+		return seqtable.CheckError(counts.([]int32))
+	}
+	return nil
+}
+
+// execute runs the program once: the input up, the state in place, the output down.
+func (e *Engine) execute(p *compiled, in hostInput) (hostOutput, error) {
+	args := append([]compute.Buffer(nil), e.state...)
+	var own []compute.Buffer
+	defer func() { finalize(own) }()
+	for _, l := range p.input {
+		b, err := e.cfg.Backend.BufferFromFlatData(0, in[l.name], l.shape)
+		if err != nil {
+			return nil, fmt.Errorf("program %s, input %s: %w", p.name, l.name, err)
+		}
+		own = append(own, b)
+	}
+	args = append(append(args, own...), e.weights...)
+	donate := make([]bool, len(args))
+	for i := range p.numState {
+		donate[i] = true
+	}
+	results, err := p.executable.Execute(args, donate, 0)
+	e.state = nil // donated
+	if err != nil {
+		return nil, fmt.Errorf("program %s: %w", p.name, err)
+	}
+	e.state = results[:p.numState]
+	own = append(own, results[p.numState:]...)
+	got, err := readOutput(p.output, results[p.numState:])
+	if err != nil {
+		return nil, fmt.Errorf("program %s: %w", p.name, err)
+	}
+	return got, nil
+}
