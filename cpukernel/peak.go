@@ -1,0 +1,112 @@
+package cpukernel
+
+/*
+#include "peak.h"
+
+static float run(q_peak p, int64_t n) { return p.run(n); }
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Peak is what the cores do together when nothing holds them up: the limits that kernels are measured by.
+type Peak struct {
+	Level   string `json:"level"` // of [Levels]
+	Threads int    `json:"threads"`
+	// Float32 and BFloat16 are floating point operations a second of multiply-adds on registers, with sums in float32. Where the level has
+	// no instruction for bfloat16 its rate is that of float32.
+	Float32  float64 `json:"float32_flops"`
+	BFloat16 float64 `json:"bfloat16_flops"`
+	// Read is bytes a second from memory that no cache holds.
+	Read float64 `json:"read_bytes_per_second"`
+}
+
+const (
+	peakTime   = 100 * time.Millisecond // of one measurement; the best of peakTries counts
+	peakTries  = 5
+	peakRounds = 1 << 16  // of a loop between looks at the clock: its sums stay exact
+	peakBytes  = 96 << 20 // that each thread reads
+)
+
+// MeasurePeak measures on so many threads for about two seconds. Whatever else runs makes it come out lower.
+func MeasurePeak(threads int) (Peak, error) {
+	level, err := Features()
+	if err != nil {
+		return Peak{}, err
+	}
+	p := Peak{Level: level, Threads: threads}
+	if p.Float32, err = peakFlops(C.q_peak_f32(), threads); err != nil {
+		return Peak{}, err
+	}
+	if p.BFloat16, err = peakFlops(C.q_peak_bf16(), threads); err != nil {
+		return Peak{}, err
+	}
+	words := make([][]uint64, threads)
+	for t := range words {
+		words[t] = make([]uint64, peakBytes/8)
+		for i := range words[t] {
+			words[t][i] = 1
+		}
+	}
+	p.Read, err = peakRate(threads, peakBytes, func(thread int) error {
+		w := words[thread]
+		if sum := C.q_peak_read((*C.uint64_t)(&w[0]), C.int64_t(len(w))); int(sum) != len(w) {
+			return fmt.Errorf("cpukernel: reading at level %s gave the sum %d, not %d", level, sum, len(w))
+		}
+		return nil
+	})
+	return p, err
+}
+
+func peakFlops(loop C.q_peak, threads int) (float64, error) {
+	if loop.run == nil {
+		return 0, fmt.Errorf("cpukernel: this build has no loop for the level of this processor")
+	}
+	want := float64(loop.sum) * peakRounds
+	return peakRate(threads, float64(loop.flops)*peakRounds, func(int) error {
+		// A sum of float32 numbers is rounded; what is looked for is code that did something else.
+		if sum := float64(C.run(loop, peakRounds)); sum < 0.999*want || sum > 1.001*want {
+			return fmt.Errorf("cpukernel: the loop that measures the processor gave %g, not %g", sum, want)
+		}
+		return nil
+	})
+}
+
+// peakRate calls do on all threads at once, over and over, and returns the work done a second in the best of a few tries.
+func peakRate(threads int, work float64, do func(thread int) error) (best float64, err error) {
+	for range peakTries {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		rate := 0.0
+		for t := range threads {
+			wg.Go(func() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				failed := do(t) // wakes the core up
+				calls, begin := 0, time.Now()
+				for failed == nil && time.Since(begin) < peakTime {
+					failed = do(t)
+					calls++
+				}
+				seconds := time.Since(begin).Seconds()
+				mu.Lock()
+				defer mu.Unlock()
+				rate += float64(calls) * work / seconds
+				if failed != nil {
+					err = failed
+				}
+			})
+		}
+		wg.Wait()
+		if err != nil {
+			return 0, err
+		}
+		best = max(best, rate)
+	}
+	return best, nil
+}
