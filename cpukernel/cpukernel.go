@@ -59,7 +59,7 @@ func Handlers() map[string]unsafe.Pointer {
 	all := map[string]unsafe.Pointer{}
 	for _, group := range []map[string]unsafe.Pointer{attentionHandlers()} {
 		for name, handler := range group {
-			all[name] = handler
+			all[name] = clocked(name, handler)
 		}
 	}
 	return all
