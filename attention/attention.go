@@ -50,10 +50,30 @@ func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchI
 	if heads%l.KVHeads != 0 {
 		panic(fmt.Errorf("attention: %d heads are no multiple of %d KV heads", heads, l.KVHeads))
 	}
-	if opts.OneTokenPerSeq {
-		return l.decode(q, cache, batch, opts)
+	plain := func(in []*Node) []*Node {
+		q, cache := in[0], in[1]
+		batch := batch
+		batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs, batch.TokenSeqs, batch.PosIDs = in[2], in[3], in[4], in[5], in[6], in[7], in[8]
+		if opts.OneTokenPerSeq {
+			return []*Node{l.decode(q, cache, batch, opts)}
+		}
+		return []*Node{l.prefill(q, cache, batch, opts)}
 	}
-	return l.prefill(q, cache, batch, opts)
+	inputs := []*Node{q, cache, batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs, batch.TokenSeqs, batch.PosIDs}
+	if q.DType() == dtypes.Float64 {
+		return plain(inputs)[0]
+	}
+	attrs := kernelOptions{Scale: opts.Scale, SoftCap: opts.SoftCap, Window: opts.Window, Paged: l.Paged}
+	return l.composite("ragged_paged_attention", attrs, inputs, q.Shape(), plain)
+}
+
+// kernelOptions are the attributes of composite "ragged_paged_attention". Decode and prefill are one there: a backend's form finds from the
+// batch which it is.
+type kernelOptions struct {
+	Scale   float64 `json:"scale"`
+	SoftCap float64 `json:"soft_cap"`
+	Window  int     `json:"window"`
+	Paged   bool    `json:"paged"`
 }
 
 // decode attends with one token a sequence, all sequences at once, block by block to the end of the longest.

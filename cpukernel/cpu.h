@@ -3,14 +3,11 @@
 #ifndef QUIRE_CPU_H
 #define QUIRE_CPU_H
 
-enum {
-	Q_PLAIN,      // what the compiler takes for granted: SSE2 on x86-64
-	Q_AVX2,       // AVX2, FMA, F16C
-	Q_AVX512,     // AVX-512 F, BW, DQ, VL
-	Q_AVX512BF16, // AVX-512 BF16 and VNNI
-	Q_AMX,        // AMX tiles of BF16 and INT8, allowed to this process
-	Q_LEVELS,
-};
+#define Q_PLAIN 0      // what the compiler takes for granted: SSE2 on x86-64
+#define Q_AVX2 1       // AVX2, FMA, F16C
+#define Q_AVX512 2     // AVX-512 F, BW, DQ, VL
+#define Q_AVX512BF16 3 // AVX-512 BF16 and VNNI
+#define Q_AMX 4        // AMX tiles of BF16 and INT8, allowed to this process
 
 // q_processor_level asks the processor and the operating system.
 int q_processor_level(void);

@@ -199,9 +199,28 @@ static void release(job *j) {
 	free(j);
 }
 
+// Kernels run with subnormal numbers flushed to zero, as XLA's own code does, on whatever thread: a result must not depend on it.
+#if defined(__x86_64__)
+enum { FLUSH = 0x8040 }; // FTZ and DAZ of MXCSR
+
+static unsigned begin_flush(void) {
+	unsigned before = __builtin_ia32_stmxcsr();
+	__builtin_ia32_ldmxcsr(before | FLUSH);
+	return before;
+}
+
+static void end_flush(unsigned before) { __builtin_ia32_ldmxcsr(before); }
+#else
+static unsigned begin_flush(void) { return 0; }
+
+static void end_flush(unsigned before) { (void)before; }
+#endif
+
 static void work(job *j) {
 	int64_t mine = 0;
+	unsigned mode = begin_flush();
 	for (int64_t i; (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->tasks; mine++) j->task(j->args, i);
+	end_flush(mode);
 	if (!mine) return;
 	if (atomic_fetch_add(&j->done, mine) + mine == j->tasks && atomic_load(&j->waiting)) {
 		pthread_mutex_lock(&j->lock);
@@ -237,7 +256,9 @@ void q_parallel(q_frame *f, int64_t tasks, void (*task)(void *, int64_t), void *
 	if (helpers > tasks - 1) helpers = tasks - 1;
 	job *j = helpers > 0 ? calloc(1, sizeof *j) : NULL;
 	if (!j) {
+		unsigned mode = begin_flush();
 		for (int64_t i = 0; i < tasks; i++) task(args, i);
+		end_flush(mode);
 		return;
 	}
 	j->task = task;

@@ -66,7 +66,7 @@ q_error *q_string(q_frame *f, const char *name, const char **out, size_t *size);
 q_error *q_fail(q_frame *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // q_parallel calls task(args, i) for each i in [0, tasks), in any order, on the calling thread and on idle ones of XLA's pool, and
-// returns when all are done. A task must not wait for another. f may be NULL: then the calling thread does all, in order.
+// returns when all are done. A task must not wait for another. On x86-64 subnormal numbers are zero to it. f may be NULL: then the calling thread does all, in order.
 void q_parallel(q_frame *f, int64_t tasks, void (*task)(void *args, int64_t i), void *args);
 
 // q_threads is how many threads q_parallel may use, the calling one included. No result may depend on it.

@@ -1,0 +1,361 @@
+// Ragged paged attention for one instruction set: see attention.h for what it computes. Included by attention_plain.c and the like.
+//
+// A task is some consecutive tokens of one sequence with one or more KV heads. It goes through the sequence's context in blocks of
+// BLOCK tokens at absolute positions. Of a block it packs a head's keys transposed and its values, both as float32, multiplies them with the
+// queries of the head as two small matrix products, and keeps for each row, a query of one head, the running maximum, sum and weighted
+// sum of values.
+//
+// What a row gets depends on its query, its position and its sequence's keys and values alone: scores add over the dimensions in order,
+// weighted sums over the positions in order, sums of weights by a fixed tree. Blocks that a row does not see leave its sums as they are.
+#include "simd.h"
+
+#ifndef Q_SIMD_MISSING
+#include <math.h>
+#include <stdlib.h>
+
+#include "attention_task.h"
+
+enum { BLOCK = Q_ATTENTION_BLOCK, BLOCK_VECTORS = BLOCK / Q_WIDTH };
+
+// scratch is the memory of one task; rows are per head.
+struct scratch {
+	float *query;  // [heads][rows][dim], scaled
+	float *sum;    // [heads][rows][padded]
+	float *max;    // [heads][rows]
+	float *total;  // [heads][rows]
+	float *scores; // [rows][BLOCK]
+	float *keep;   // [rows]
+	float *keys;   // [dim][BLOCK]
+	float *values; // [BLOCK][padded]
+	float *row;    // [8][padded]
+	int64_t padded;
+};
+
+static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+static int allocate(struct scratch *s, const struct q_attention *a, int64_t heads, int64_t rows) {
+	int64_t padded = up(a->dim, 16), all = heads * rows;
+	int64_t sizes[] = {all * a->dim, all * padded, all, all, rows * BLOCK, rows, a->dim * BLOCK, BLOCK * padded, 8 * padded};
+	float **parts[] = {&s->query, &s->sum, &s->max, &s->total, &s->scores, &s->keep, &s->keys, &s->values, &s->row};
+	int64_t size = 0;
+	for (int i = 0; i < 9; i++) size += up(sizes[i], 16);
+	float *memory = aligned_alloc(64, size * sizeof(float));
+	if (!memory) return 0;
+	for (int i = 0; i < 9; i++) {
+		*parts[i] = memory;
+		memory += up(sizes[i], 16);
+	}
+	s->padded = padded;
+	return 1;
+}
+
+#if Q_SIMD >= Q_AVX2
+// transpose8 stores the transposed 8 x 8 matrix of rows r with rows of stride floats.
+Q_INLINE void transpose8(const __m256 r[8], float *to, int64_t stride) {
+	__m256 t[8], u[8];
+	for (int i = 0; i < 4; i++) {
+		t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+		t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+	}
+	for (int i = 0; i < 2; i++) {
+		u[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
+		u[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xee);
+		u[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
+		u[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
+	}
+	for (int i = 0; i < 4; i++) {
+		_mm256_storeu_ps(to + i * stride, _mm256_permute2f128_ps(u[i], u[i + 4], 0x20));
+		_mm256_storeu_ps(to + (i + 4) * stride, _mm256_permute2f128_ps(u[i], u[i + 4], 0x31));
+	}
+}
+
+// transpose8_bf16 does the same for 8 rows of 16 bf16, which are taken as 8 pairs: 16 rows of 8 float32.
+Q_INLINE void transpose8_bf16(const __m256 r[8], float *to, int64_t stride) {
+	float pairs[64] __attribute__((aligned(32)));
+	transpose8(r, pairs, 8);
+	const __m256i high = _mm256_set1_epi32((int)0xffff0000);
+	for (int i = 0; i < 8; i++) {
+		__m256i p = _mm256_load_si256((const __m256i *)(pairs + 8 * i));
+		_mm256_storeu_ps(to + 2 * i * stride, _mm256_castsi256_ps(_mm256_slli_epi32(p, 16)));
+		_mm256_storeu_ps(to + (2 * i + 1) * stride, _mm256_castsi256_ps(_mm256_and_si256(p, high)));
+	}
+}
+#endif
+
+static float element(const void *p, int dtype, int64_t i) {
+	switch (dtype) {
+	case Q_BF16: return q_from_bf16(((const uint16_t *)p)[i]);
+	case Q_F16: return q_from_f16(((const uint16_t *)p)[i]);
+	default: return ((const float *)p)[i];
+	}
+}
+
+// unpack converts a row of dim elements to float32, with zeros up to padded.
+Q_INLINE void unpack(const char *p, int dtype, int64_t dim, int64_t padded, float *to) {
+	int64_t d = 0;
+	for (; d + Q_WIDTH <= dim; d += Q_WIDTH) vstore(to + d, vread(p, dtype, d));
+	for (; d < dim; d++) to[d] = element(p, dtype, d);
+	for (; d < padded; d++) to[d] = 0;
+}
+
+// prefetch asks for size bytes from p on.
+Q_INLINE void prefetch(const char *p, int64_t size) {
+	for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(p + i, 0, 2);
+}
+
+// pack reads a block's keys and values of one head: tokens[j] for j < n are the places of its tokens, next[j] those of the block after,
+// and offset is that of the head's keys.
+Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scratch *s, const char **tokens, int64_t n, const char **next, int64_t next_n, int64_t offset) {
+	int64_t dim = a->dim, row = dim * (dtype == Q_F32 ? 4 : 2);
+	for (int64_t j = 0; j < BLOCK; j += 8) {
+		for (int64_t i = j; i < j + 8 && i < next_n; i++) prefetch(next[i] + offset, 2 * row);
+		int64_t d = 0;
+#if Q_SIMD >= Q_AVX2
+		if (j + 8 <= n && dtype == Q_F32) {
+			for (; d + 8 <= dim; d += 8) {
+				__m256 r[8];
+				for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps((const float *)(tokens[j + i] + offset) + d);
+				transpose8(r, s->keys + d * BLOCK + j, BLOCK);
+			}
+		}
+		if (j + 8 <= n && dtype == Q_BF16) {
+			for (; d + 16 <= dim; d += 16) {
+				__m256 r[8];
+				for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps((const float *)((const uint16_t *)(tokens[j + i] + offset) + d));
+				transpose8_bf16(r, s->keys + d * BLOCK + j, BLOCK);
+			}
+		}
+#endif
+		if (d < dim) {
+			for (int64_t i = 0; i < 8; i++) {
+				if (j + i < n) unpack(tokens[j + i] + offset, dtype, dim, s->padded, s->row + i * s->padded);
+				else memset(s->row + i * s->padded, 0, s->padded * sizeof(float));
+			}
+#if Q_SIMD >= Q_AVX2
+			for (; d + 8 <= dim; d += 8) {
+				__m256 r[8];
+				for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(s->row + i * s->padded + d);
+				transpose8(r, s->keys + d * BLOCK + j, BLOCK);
+			}
+#endif
+			for (; d < dim; d++) {
+				for (int64_t i = 0; i < 8; i++) s->keys[d * BLOCK + j + i] = s->row[i * s->padded + d];
+			}
+		}
+		for (int64_t i = j; i < j + 8 && i < n; i++) unpack(tokens[i] + offset + row, dtype, dim, s->padded, s->values + i * s->padded);
+	}
+}
+
+static void pack(const struct q_attention *a, const struct scratch *s, const char **tokens, int64_t n, const char **next, int64_t next_n, int64_t offset) {
+	switch (a->cache_type) {
+	case Q_BF16: pack_as(a, Q_BF16, s, tokens, n, next, next_n, offset); break;
+	case Q_F16: pack_as(a, Q_F16, s, tokens, n, next, next_n, offset); break;
+	default: pack_as(a, Q_F32, s, tokens, n, next, next_n, offset); break;
+	}
+}
+
+// score_tile multiplies rows queries with columns*Q_WIDTH keys.
+Q_INLINE void score_tile(const int rows, const int columns, int64_t dim, const float *query, const float *keys, float *scores) {
+	vf sum[rows][columns];
+	for (int r = 0; r < rows; r++) for (int c = 0; c < columns; c++) sum[r][c] = (vf){};
+	for (int64_t d = 0; d < dim; d++) {
+		vf k[columns];
+		for (int c = 0; c < columns; c++) k[c] = vload(keys + d * BLOCK + c * Q_WIDTH);
+		for (int r = 0; r < rows; r++) {
+			vf x = vset(query[r * dim + d]);
+			for (int c = 0; c < columns; c++) sum[r][c] = vfma(x, k[c], sum[r][c]);
+		}
+	}
+	for (int r = 0; r < rows; r++) for (int c = 0; c < columns; c++) vstore(scores + r * BLOCK + c * Q_WIDTH, sum[r][c]);
+}
+
+// value_tile scales columns*Q_WIDTH dimensions of rows sums and adds n values, weighted.
+Q_INLINE void value_tile(const int rows, const int columns, int64_t n, int64_t padded, const float *weights, const float *keep, const float *values, float *sums) {
+	vf sum[rows][columns];
+	for (int r = 0; r < rows; r++) for (int c = 0; c < columns; c++) sum[r][c] = vload(sums + r * padded + c * Q_WIDTH) * vset(keep[r]);
+	for (int64_t j = 0; j < n; j++) {
+		vf v[columns];
+		for (int c = 0; c < columns; c++) v[c] = vload(values + j * padded + c * Q_WIDTH);
+		for (int r = 0; r < rows; r++) {
+			vf x = vset(weights[r * BLOCK + j]);
+			for (int c = 0; c < columns; c++) sum[r][c] = vfma(x, v[c], sum[r][c]);
+		}
+	}
+	for (int r = 0; r < rows; r++) for (int c = 0; c < columns; c++) vstore(sums + r * padded + c * Q_WIDTH, sum[r][c]);
+}
+
+Q_INLINE void score_rows(const int rows, int64_t dim, const float *query, const float *keys, float *scores) {
+	enum { WIDE = BLOCK_VECTORS < 4 ? BLOCK_VECTORS : 4 };
+	const int columns = rows <= 3 ? WIDE : 2;
+	for (int c = 0; c < BLOCK_VECTORS; c += columns) score_tile(rows, columns, dim, query, keys + c * Q_WIDTH, scores + c * Q_WIDTH);
+}
+
+Q_INLINE void value_rows(const int rows, int64_t n, int64_t padded, const float *weights, const float *keep, const float *values, float *sums) {
+	const int columns = rows <= 3 ? 4 : 2;
+	int64_t c = 0;
+	for (; c + columns * Q_WIDTH <= padded; c += columns * Q_WIDTH) value_tile(rows, columns, n, padded, weights, keep, values + c, sums + c);
+	for (; c < padded; c += Q_WIDTH) value_tile(rows, 1, n, padded, weights, keep, values + c, sums + c);
+}
+
+// by_rows runs call, which uses the row number r and the constant R, for all rows in tiles of 6 and the rest.
+#define BY_ROWS(rows, call) \
+	do { \
+		int64_t r = 0; \
+		for (; r + 6 <= (rows); r += 6) { enum { R = 6 }; call; } \
+		switch ((rows) - r) { \
+		case 5: { enum { R = 5 }; call; break; } \
+		case 4: { enum { R = 4 }; call; break; } \
+		case 3: { enum { R = 3 }; call; break; } \
+		case 2: { enum { R = 2 }; call; break; } \
+		case 1: { enum { R = 1 }; call; break; } \
+		} \
+	} while (0)
+
+static void score_all(int64_t rows, int64_t dim, const float *query, const float *keys, float *scores) {
+	BY_ROWS(rows, score_rows(R, dim, query + r * dim, keys, scores + r * BLOCK));
+}
+
+static void value_all(int64_t rows, int64_t n, int64_t padded, const float *weights, const float *keep, const float *values, float *sums) {
+	BY_ROWS(rows, value_rows(R, n, padded, weights + r * BLOCK, keep + r, values, sums + r * padded));
+}
+
+typedef float v4 __attribute__((vector_size(16)));
+typedef int32_t i4 __attribute__((vector_size(16)));
+
+// tree adds the numbers of a block, always in the same order.
+Q_INLINE float tree(const float *x) {
+	v4 part[BLOCK / 4];
+	memcpy(part, x, sizeof part);
+	for (int n = BLOCK / 8; n >= 1; n /= 2) {
+		for (int i = 0; i < n; i++) part[i] += part[i + n];
+	}
+	v4 pair = part[0] + __builtin_shuffle(part[0], (i4){2, 3, 0, 1});
+	return pair[0] + pair[1];
+}
+
+// soften turns the scores of a row into weights and returns by how much its sums shrink. The row sees the keys [low, high) of the block.
+Q_INLINE float soften(float *scores, int64_t low, int64_t high, float soft_cap, float *max, float *total) {
+	vf s[BLOCK_VECTORS];
+	vi iota;
+	for (int i = 0; i < Q_WIDTH; i++) iota[i] = i;
+	for (int c = 0; c < BLOCK_VECTORS; c++) s[c] = vload(scores + c * Q_WIDTH);
+	if (soft_cap > 0) {
+		for (int c = 0; c < BLOCK_VECTORS; c++) s[c] = vtanh(s[c] / vset(soft_cap)) * vset(soft_cap);
+	}
+	if (low > 0 || high < BLOCK) {
+		for (int c = 0; c < BLOCK_VECTORS; c++) {
+			vi at = iota + viset(c * Q_WIDTH);
+			s[c] = vselect((vi)(at >= viset(low)) & (vi)(at < viset(high)), s[c], vset(-INFINITY));
+		}
+	}
+	vf top = s[0];
+	for (int c = 1; c < BLOCK_VECTORS; c++) top = vmax(top, s[c]);
+	float highest = *max;
+	for (int i = 0; i < Q_WIDTH; i++) highest = top[i] > highest ? top[i] : highest;
+	for (int c = 0; c < BLOCK_VECTORS; c++) vstore(scores + c * Q_WIDTH, vexp(s[c] - vset(highest)));
+	float keep = *max == highest ? 1 : vexp(vset(*max - highest))[0];
+	*max = highest;
+	*total = *total * keep + tree(scores);
+	return keep;
+}
+
+// locate finds the places of up to BLOCK tokens of a sequence from position base on, and returns how many there are before last.
+static int64_t locate(const struct q_attention *a, int64_t seq, int64_t base, int64_t last, const char **tokens) {
+	int64_t n = last - base < BLOCK ? last - base : BLOCK;
+	int64_t column = base / a->page_size, in_page = base % a->page_size;
+	for (int64_t j = 0; j < n; j++) {
+		int64_t page = a->slots[seq];
+		if (a->paged) page = a->pages[seq * a->per_seq + (column < a->per_seq ? column : a->per_seq - 1)];
+		if (page < 0 || page >= a->page_count) page = 0;
+		tokens[j] = a->cache + (page * a->page_size + in_page) * a->token_bytes;
+		if (++in_page == a->page_size) in_page = 0, column++;
+	}
+	return n < 0 ? 0 : n;
+}
+
+// finish writes the results of a head.
+static void finish(const struct q_attention *a, const struct q_attention_task *t, int64_t head, int64_t rows, const float *sum, const float *total, int64_t padded) {
+	int64_t group = a->heads / a->kv_heads;
+	for (int64_t r = 0; r < rows; r++) {
+		float *row = (float *)sum + r * padded;
+		float by = total[r] > 0 ? total[r] : 1;
+		// Adding 0 makes a negative zero positive: it depends on blocks that the row does not see.
+		for (int64_t d = 0; d < padded; d += Q_WIDTH) vstore(row + d, vload(row + d) / vset(by) + vset(0));
+		char *to = a->out + ((t->token + r / group) * a->heads + head * group + r % group) * a->dim * q_size(a->type);
+		int64_t d = 0;
+		for (; d + Q_WIDTH <= a->dim; d += Q_WIDTH) vwrite(to, a->type, d, vload(row + d));
+		for (; d < a->dim; d++) {
+			switch (a->type) {
+			case Q_BF16: ((uint16_t *)to)[d] = q_to_bf16(row[d]); break;
+			case Q_F16: ((uint16_t *)to)[d] = q_to_f16(row[d]); break;
+			default: ((float *)to)[d] = row[d]; break;
+			}
+		}
+	}
+}
+
+void Q_NAME(q_attend)(void *args, int64_t index) {
+	struct q_attention *a = args;
+	const struct q_attention_task *t = a->tasks + index;
+	const int32_t *positions = a->positions + t->token;
+	int64_t group = a->heads / a->kv_heads, rows = t->count * group, dim = a->dim, seq = a->token_seqs[t->token];
+	struct scratch s;
+	if (!allocate(&s, a, t->heads, rows)) {
+		atomic_store(&a->failed, 1);
+		return;
+	}
+	for (int64_t h = 0; h < t->heads; h++) {
+		for (int64_t r = 0; r < rows; r++) {
+			const char *from = a->q + ((t->token + r / group) * a->heads + (t->head + h) * group + r % group) * dim * q_size(a->type);
+			float *to = s.query + (h * rows + r) * dim;
+			unpack(from, a->type, dim, dim, to);
+			for (int64_t d = 0; d < dim; d++) to[d] *= a->scale;
+			s.max[h * rows + r] = -INFINITY;
+			s.total[h * rows + r] = 0;
+		}
+	}
+	memset(s.sum, 0, t->heads * rows * s.padded * sizeof(float));
+	int64_t first = INT64_MAX, last = 0;
+	for (int64_t i = 0; i < t->count; i++) {
+		int64_t end = (int64_t)positions[i] + 1, start = a->window > 0 && end > a->window ? end - a->window : 0;
+		if (end > last) last = end;
+		if (start < first) first = start;
+	}
+	const char *places[2][BLOCK];
+	int64_t base = first / BLOCK * BLOCK, n = locate(a, seq, base, last, places[0]);
+	for (int turn = 0; base < last; base += BLOCK, turn ^= 1) {
+		const char **tokens = places[turn], **next = places[turn ^ 1];
+		int64_t next_n = base + BLOCK < last ? locate(a, seq, base + BLOCK, last, next) : 0;
+		// The tokens of the task that see some of the block.
+		int64_t from = t->count, to = 0;
+		for (int64_t i = 0; i < t->count; i++) {
+			int64_t end = (int64_t)positions[i] + 1;
+			if (end <= base || (a->window > 0 && end - a->window >= base + n)) continue;
+			if (i < from) from = i;
+			to = i + 1;
+		}
+		for (int64_t h = 0; h < t->heads && from < to; h++) {
+			pack(a, &s, tokens, n, next, next_n, (t->head + h) * 2 * dim * q_size(a->cache_type));
+			int64_t row = h * rows + from * group, count = (to - from) * group;
+			score_all(count, dim, s.query + row * dim, s.keys, s.scores);
+			for (int64_t r = 0; r < count; r++) {
+				int64_t end = (int64_t)positions[from + r / group] + 1 - base, start = a->window > 0 ? end - a->window : 0;
+				float *scores = s.scores + r * BLOCK;
+				if (start < 0) start = 0;
+				if (end > n) end = n;
+				s.keep[r] = 1;
+				if (start < end) s.keep[r] = soften(scores, start, end, a->soft_cap, s.max + row + r, s.total + row + r);
+				else memset(scores, 0, BLOCK * sizeof(float));
+			}
+			value_all(count, n, s.padded, s.scores, s.keep, s.values, s.sum + row * s.padded);
+		}
+		n = next_n;
+	}
+	for (int64_t h = 0; h < t->heads; h++) finish(a, t, t->head + h, rows, s.sum + h * rows * s.padded, s.total + h * rows, s.padded);
+	free(s.query);
+}
+#else
+#include "attention_task.h"
+
+void Q_NAME(q_attend)(void *args, int64_t i) { q_attend_plain(args, i); }
+#endif
