@@ -28,8 +28,9 @@ static inline uint16_t q_to_bf16(float x) {
 static inline float q_from_f16(uint16_t x) {
 	uint32_t sign = (uint32_t)(x & 0x8000) << 16, rest = x & 0x7fff;
 	if (rest >= 0x7c00) return q_from_bits(sign | 0x7f800000 | (rest & 0x3ff) << 13);
-	// The exponent is rebased by a multiplication, which makes subnormal numbers right too.
-	return q_from_bits(sign | q_bits(q_from_bits(rest << 13) * 0x1p112f));
+	// Subnormal numbers are made from integers: the processor may be set to take subnormal float32 for zero.
+	if (rest < 0x400) return q_from_bits(sign | q_bits(rest * 0x1p-24f));
+	return q_from_bits(sign | ((rest << 13) + (112 << 23)));
 }
 
 static inline uint16_t q_to_f16(float x) {

@@ -96,10 +96,15 @@ func (s sampler) draw(t tester, rows []row) []drawn {
 	return results
 }
 
-// onBackends runs a test on GoMLX's own backend and on XLA:CPU.
+// onBackends runs a test on GoMLX's own backend and on XLA:CPU, there with the kernel and without.
 func onBackends(t *testing.T, test func(t *testing.T, s sampler)) {
 	t.Run("go", func(t *testing.T) { test(t, newSampler(t, testenv.Go(t))) })
-	t.Run("xla", func(t *testing.T) { test(t, newSampler(t, testenv.XLA(t))) })
+	onXLA(t, test)
+}
+
+func onXLA(t *testing.T, test func(t *testing.T, s sampler)) {
+	t.Run("xla", func(t *testing.T) { test(t, newSampler(t, testenv.XLAWithoutKernels(t))) })
+	t.Run("kernel", func(t *testing.T) { test(t, newSampler(t, testenv.XLA(t))) })
 }
 
 // languageLike returns logits as a language model's: a few likely tokens and a long tail.

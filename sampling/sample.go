@@ -8,6 +8,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
 )
 
 // A weight has 2 * pieceBits fraction bits: the most likely token weighs 2^weightBits. Block sums of the upper and of
@@ -54,7 +56,24 @@ type Params struct {
 // The results of a row depend on nothing but that row. Batches of another number of rows give the same tokens; there
 // logprobs, a float32 sum, may differ by rounding. The package documentation has the formulas.
 func Sample(logits *Node, p Params, positions, rows *Node) (tokens, logprobs, processed *Node) {
-	checkShapes(logits, p, positions)
+	checkShapes(logits, p, positions, rows)
+	switch logits.DType() {
+	case dtypes.Float32, dtypes.BFloat16, dtypes.Float16:
+	default:
+		logits = ConvertDType(logits, dtypes.Float32)
+	}
+	size := logits.Shape().Dimensions[0]
+	scores := shapes.Make(dtypes.Float32, size)
+	out := control.Composite("sample", struct{}{}, []*Node{logits, p.Temperature, p.TopP, p.MinP, p.TopK, p.Key, positions, rows},
+		[]shapes.Shape{shapes.Make(dtypes.Int32, size), scores, scores},
+		func(in []*Node) []*Node {
+			tokens, logprobs, processed := samplePlain(in[0], Params{Temperature: in[1], TopP: in[2], MinP: in[3], TopK: in[4], Key: in[5]}, in[6])
+			return []*Node{tokens, logprobs, processed}
+		})
+	return out[0], out[1], out[2]
+}
+
+func samplePlain(logits *Node, p Params, positions *Node) (tokens, logprobs, processed *Node) {
 	v := newVocabulary(logits)
 	rawSum := v.rawSum()
 	valid := GreaterThan(rawSum, v.float32(0))
@@ -86,11 +105,11 @@ func Sample(logits *Node, p Params, positions, rows *Node) (tokens, logprobs, pr
 // largestVocabulary keeps the sums of weights within 62 bits, and counts of tokens exact in float32.
 const largestVocabulary = 1 << 22
 
-func checkShapes(logits *Node, p Params, positions *Node) {
+func checkShapes(logits *Node, p Params, positions, rows *Node) {
 	if logits.Rank() != 2 || !logits.DType().IsFloat() {
 		panic(fmt.Errorf("sampling.Sample: logits must be float [rows, vocabulary], got %s", logits.Shape()))
 	}
-	rows, size := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]
+	n, size := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]
 	if size > largestVocabulary {
 		panic(fmt.Errorf("sampling.Sample: a vocabulary of %d tokens is more than the %d that weights are exact for", size, largestVocabulary))
 	}
@@ -99,12 +118,13 @@ func checkShapes(logits *Node, p Params, positions *Node) {
 		node *Node
 		want shapes.Shape
 	}{
-		{"temperature", p.Temperature, shapes.Make(dtypes.Float32, rows)},
-		{"top_p", p.TopP, shapes.Make(dtypes.Float32, rows)},
-		{"min_p", p.MinP, shapes.Make(dtypes.Float32, rows)},
-		{"top_k", p.TopK, shapes.Make(dtypes.Int32, rows)},
-		{"key", p.Key, shapes.Make(dtypes.Uint32, rows, 2)},
-		{"positions", positions, shapes.Make(dtypes.Int32, rows)},
+		{"temperature", p.Temperature, shapes.Make(dtypes.Float32, n)},
+		{"top_p", p.TopP, shapes.Make(dtypes.Float32, n)},
+		{"min_p", p.MinP, shapes.Make(dtypes.Float32, n)},
+		{"top_k", p.TopK, shapes.Make(dtypes.Int32, n)},
+		{"key", p.Key, shapes.Make(dtypes.Uint32, n, 2)},
+		{"positions", positions, shapes.Make(dtypes.Int32, n)},
+		{"rows", rows, shapes.Make(dtypes.Int32)},
 	} {
 		if !x.node.Shape().Equal(x.want) {
 			panic(fmt.Errorf("sampling.Sample: %s must be %s for logits %s, got %s", x.name, x.want, logits.Shape(), x.node.Shape()))

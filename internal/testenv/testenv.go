@@ -17,7 +17,12 @@ import (
 	"github.com/quire/quire/xla"
 )
 
-var sharedXLA = sync.OnceValues(func() (*xla.Backend, error) {
+var (
+	sharedXLA   = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsAuto) })
+	sharedPlain = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsOff) })
+)
+
+func newXLA(kernels string) (*xla.Backend, error) {
 	plugin, err := setup.FindPlugin("cpu")
 	if err != nil {
 		return nil, err
@@ -27,14 +32,22 @@ var sharedXLA = sync.OnceValues(func() (*xla.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return xla.New(xla.Options{Plugin: plugin, Platform: "cpu", ClientOptions: map[string]any{"cpu_device_count": 1}, CacheDir: filepath.Join(cache, "test-executables")})
-})
+	return xla.New(xla.Options{
+		Plugin: plugin, Platform: "cpu", ClientOptions: map[string]any{"cpu_device_count": 1},
+		CacheDir: filepath.Join(cache, "test-executables"), Kernels: kernels,
+	})
+}
 
 // XLA returns the serving backend on the CPU plugin, one for all tests of a process. It fails the test if the plugin is not
 // installed: `make test` installs it.
-func XLA(t testing.TB) *xla.Backend {
+func XLA(t testing.TB) *xla.Backend { return backend(t, sharedXLA) }
+
+// XLAWithoutKernels is XLA with the plain forms of all composites.
+func XLAWithoutKernels(t testing.TB) *xla.Backend { return backend(t, sharedPlain) }
+
+func backend(t testing.TB, open func() (*xla.Backend, error)) *xla.Backend {
 	t.Helper()
-	b, err := sharedXLA()
+	b, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,47 @@
+#include "sampling.h"
+#include "cpu.h"
+
+void q_sample_row(void *args, int64_t i) {
+#if defined(__x86_64__)
+	if (q_level() >= Q_AVX512) return q_sample_row_avx512(args, i);
+	if (q_level() >= Q_AVX2) return q_sample_row_avx2(args, i);
+#endif
+	q_sample_row_plain(args, i);
+}
+
+q_error *quire_sample(q_frame *f) {
+	if (q_skip(f)) return NULL;
+	q_error *e = q_count(f, 8, 3);
+	if (e) return e;
+	const q_array *logits = q_arg(f, 0);
+	if ((e = q_shape(f, logits, "logits", 0, -1, -1))) return e;
+	if (logits->dtype != Q_F32 && logits->dtype != Q_BF16 && logits->dtype != Q_F16) {
+		return q_fail(f, "logits have element type %d, want f32, bf16 or f16", logits->dtype);
+	}
+	int64_t rows = logits->dims[0], vocabulary = logits->dims[1];
+	if (vocabulary < 1 || vocabulary > Q_LARGEST_VOCABULARY) {
+		return q_fail(f, "a vocabulary of %lld tokens, want 1 to %d", (long long)vocabulary, Q_LARGEST_VOCABULARY);
+	}
+	if ((e = q_shape(f, q_arg(f, 1), "temperature", Q_F32, rows)) || (e = q_shape(f, q_arg(f, 2), "top_p", Q_F32, rows)) ||
+		(e = q_shape(f, q_arg(f, 3), "min_p", Q_F32, rows)) || (e = q_shape(f, q_arg(f, 4), "top_k", Q_S32, rows)) ||
+		(e = q_shape(f, q_arg(f, 5), "key", Q_U32, rows, 2)) || (e = q_shape(f, q_arg(f, 6), "positions", Q_S32, rows)) ||
+		(e = q_check_shape(f, q_arg(f, 7), "rows", Q_S32, 0, NULL)) || (e = q_shape(f, q_result(f, 0), "tokens", Q_S32, rows)) ||
+		(e = q_shape(f, q_result(f, 1), "logprobs", Q_F32, rows)) || (e = q_shape(f, q_result(f, 2), "processed", Q_F32, rows))) {
+		return e;
+	}
+	q_sample_args a = {
+		.logits = logits->data, .dtype = logits->dtype, .vocabulary = vocabulary,
+		.temperature = q_arg(f, 1)->data, .top_p = q_arg(f, 2)->data, .min_p = q_arg(f, 3)->data, .top_k = q_arg(f, 4)->data,
+		.key = q_arg(f, 5)->data, .position = q_arg(f, 6)->data,
+		.token = q_result(f, 0)->data, .logprob = q_result(f, 1)->data, .processed = q_result(f, 2)->data,
+	};
+	int64_t wanted = *(const int32_t *)q_arg(f, 7)->data;
+	if (wanted > rows) wanted = rows;
+	if (wanted < 0) wanted = 0;
+	for (int64_t i = wanted; i < rows; i++) {
+		a.token[i] = -1;
+		a.logprob[i] = a.processed[i] = 0;
+	}
+	q_parallel(f, wanted, q_sample_row, &a);
+	return NULL;
+}

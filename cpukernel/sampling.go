@@ -1,0 +1,13 @@
+package cpukernel
+
+/*
+#include "sampling.h"
+*/
+import "C"
+
+import "unsafe"
+
+// samplingHandlers are the kernels of sampling.h.
+func samplingHandlers() map[string]unsafe.Pointer {
+	return map[string]unsafe.Pointer{"quire_sample": unsafe.Pointer(C.quire_sample)}
+}

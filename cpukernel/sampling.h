@@ -1,0 +1,34 @@
+// Sampling of one token a row; see package sampling for the formulas, which sampling_row.h repeats.
+#ifndef QUIRE_SAMPLING_H
+#define QUIRE_SAMPLING_H
+
+#include "ffi.h"
+
+// quire_sample: logits [S, V] of f32, bf16 or f16; temperature, top_p, min_p f32[S]; top_k s32[S]; key u32[S, 2]; positions s32[S];
+// rows s32[] -> tokens s32[S]; logprobs, processed f32[S] of the first `rows` rows; the other tokens are -1.
+q_error *quire_sample(q_frame *f);
+
+// The rows of a batch, row-major.
+typedef struct {
+	const void *logits; // [rows, vocabulary]
+	int dtype;          // of the logits: Q_F32, Q_BF16 or Q_F16
+	int64_t vocabulary; // at least 1, at most Q_LARGEST_VOCABULARY
+	const float *temperature, *top_p, *min_p;
+	const int32_t *top_k;
+	const uint32_t *key; // [rows, 2]
+	const int32_t *position;
+	int32_t *token;
+	float *logprob, *processed;
+} q_sample_args;
+
+enum { Q_LARGEST_VOCABULARY = 1 << 22 };
+
+// q_sample_row samples row i of q_sample_args, at the level in use.
+void q_sample_row(void *args, int64_t i);
+
+// The same, for a task of q_parallel, at one level.
+void q_sample_row_plain(void *args, int64_t i);
+void q_sample_row_avx2(void *args, int64_t i);
+void q_sample_row_avx512(void *args, int64_t i);
+
+#endif

@@ -1,0 +1,6 @@
+#if defined(__x86_64__)
+#pragma GCC target("avx2,fma,f16c")
+#define Q_V16 256
+#define Q_SAMPLE_ROW q_sample_row_avx2
+#include "sampling_row.h"
+#endif

@@ -1,0 +1,3 @@
+#define Q_V16 0
+#define Q_SAMPLE_ROW q_sample_row_plain
+#include "sampling_row.h"

@@ -1,0 +1,428 @@
+// Sampling of one row; the source of sampling_plain.c, sampling_avx2.c and sampling_avx512.c, which define Q_SAMPLE_ROW.
+//
+// The row is cut into chunks of `size` numbers. A first pass, which alone reads memory outside the cache, finds the largest logit, the
+// sum of exponentials, and of each chunk the largest number in each of the 16 lanes. A filter keeps few tokens of most rows: the
+// largest lanes give a bound above which there are enough of them, and the logits above it, the candidates, are all that the rest
+// looks at. Rows that keep more find their threshold from histograms, in passes over all chunks.
+#include "sampling.h"
+#include "v16.h"
+
+#include <float.h>
+#include <math.h>
+
+enum {
+	MAX_CHUNKS = 512,
+	MIN_SIZE = 512,
+	MAX_SIZE = Q_LARGEST_VOCABULARY / MAX_CHUNKS,
+	MAX_CANDIDATES = 2048,
+	PIECE_BITS = 18,
+	LEAST = 0x2d800000,   // bits of 2^-36: any e below weighs nothing
+	ONE = 0x3f800000,     // bits of 1, the largest e
+	COARSE = 18, FINE = 9, // shifts of bit patterns that make the histograms' buckets
+	BUCKETS = ((ONE - LEAST) >> COARSE) + 1,
+};
+
+typedef struct {
+	const q_sample_args *args;
+	int64_t row;
+	int64_t vocabulary, size, chunks;
+	float max, temperature;
+	v16_heat heat;
+	float lanes[MAX_CHUNKS * 16]; // the largest logits
+	float largest[MAX_CHUNKS];    // of each chunk
+	uint64_t weights[MAX_CHUNKS]; // of each chunk, what weigh kept
+	float buffer[MAX_SIZE];       // a chunk that is shorter, or of another type than float32
+
+	int candidates;
+	int32_t id[MAX_CANDIDATES + 16];
+	float e[MAX_CANDIDATES + 16];
+	uint64_t weight[MAX_CANDIDATES + 16];
+} sampled;
+
+// chunk returns the logits of chunk c and their number, rounded up to a multiple of 16 with -Inf.
+static const float *chunk(sampled *s, int64_t c, int64_t *n) {
+	int64_t from = c * s->size, count = s->vocabulary - from < s->size ? s->vocabulary - from : s->size;
+	int64_t start = s->row * s->vocabulary + from, i = 0;
+	*n = (count + 15) & ~15;
+	if (s->args->dtype == Q_F32) {
+		const float *p = (const float *)s->args->logits + start;
+		if (count == *n) return p;
+		memcpy(s->buffer, p, count * sizeof *p);
+		i = count;
+	} else {
+		const uint16_t *p = (const uint16_t *)s->args->logits + start;
+		int bf16 = s->args->dtype == Q_BF16;
+		for (; i + 16 <= count; i += 16) v16_store(s->buffer + i, bf16 ? v16_load_bf16(p + i) : v16_load_f16(p + i));
+		if (i < count) {
+			uint16_t rest[16] = {0};
+			memcpy(rest, p + i, (count - i) * sizeof *p);
+			v16_store(s->buffer + i, bf16 ? v16_load_bf16(rest) : v16_load_f16(rest));
+			i = count;
+		}
+	}
+	for (; i < *n; i++) s->buffer[i] = -INFINITY;
+	return s->buffer;
+}
+
+// scan is the first pass: it sets max, lanes and largest, and returns the sum of exp(l - max), NaN for a row without a distribution.
+static float scan(sampled *s) {
+	float sums[MAX_CHUNKS];
+	s->max = -INFINITY;
+	for (int64_t c = 0; c < s->chunks; c++) {
+		int64_t n;
+		const float *p = chunk(s, c, &n);
+		v16 a = v16_set(-INFINITY), b = a;
+		int64_t i = 0;
+		for (; i + 32 <= n; i += 32) {
+			a = v16_max(v16_load(p + i), a);
+			b = v16_max(v16_load(p + i + 16), b);
+		}
+		if (i < n) a = v16_max(v16_load(p + i), a);
+		a = v16_max(a, b);
+		v16_store(s->lanes + 16 * c, a);
+		float top = v16_largest(a);
+		s->largest[c] = top;
+		if (top > s->max) s->max = top;
+		// The exponentials are relative to the chunk's largest number, and keep its NaN.
+		v16 centre = v16_set(top == -INFINITY ? 0 : top);
+		a = b = v16_set(0);
+		for (i = 0; i + 32 <= n; i += 32) {
+			a = v16_add(a, v16_exp(v16_sub(v16_load(p + i), centre)));
+			b = v16_add(b, v16_exp(v16_sub(v16_load(p + i + 16), centre)));
+		}
+		if (i < n) a = v16_add(a, v16_exp(v16_sub(v16_load(p + i), centre)));
+		sums[c] = v16_sum(v16_add(a, b));
+	}
+	if (s->max == -INFINITY) return NAN;
+	v16 sum = v16_set(0);
+	for (int64_t c = s->chunks; c & 15; c++) sums[c] = 0, s->largest[c] = -INFINITY;
+	for (int64_t c = 0; c < s->chunks; c += 16) {
+		v16 scale = v16_exp(v16_sub(v16_load(s->largest + c), v16_set(s->max)));
+		sum = v16_fma(scale, v16_load(sums + c), sum);
+	}
+	return v16_sum(sum);
+}
+
+// exponential is e of sixteen logits.
+static inline v16 exponential(const sampled *s, v16 logits) {
+	return v16_exp_heated(v16_sub(logits, v16_set(s->max)), &s->heat);
+}
+
+// pieces are the upper and the lower bits of the weights of e.
+static inline void pieces(v16 e, v16i *upper, v16i *lower) {
+	const v16 scale = v16_set(1 << PIECE_BITS);
+	v16 scaled = v16_mul(e, scale);
+	*upper = v16_int(scaled);
+	*lower = v16_int(v16_mul(v16_sub(scaled, v16i_float(*upper)), scale));
+}
+
+static inline void store_weights(uint64_t *weight, v16 e) {
+	v16i upper, lower;
+	int32_t u[16], l[16];
+	pieces(e, &upper, &lower);
+	v16i_store(u, upper);
+	v16i_store(l, lower);
+	for (int i = 0; i < 16; i++) weight[i] = ((uint64_t)u[i] << PIECE_BITS) + l[i];
+}
+
+// logit_below is a logit below that of any token with this e or more; logit_above one above that of any with this e or less.
+static float logit_below(const sampled *s, float e) {
+	float l = s->max + s->temperature * (logf(e) - 1e-3f);
+	return l - fabsf(l) * 1e-6f;
+}
+
+static float logit_above(const sampled *s, float e) {
+	float l = s->max + s->temperature * (logf(e) + 1e-3f);
+	return l + fabsf(l) * 1e-6f;
+}
+
+// weigh sums the weights of the tokens with at least this e, chunk by chunk.
+static uint64_t weigh(sampled *s, float least) {
+	uint64_t total = 0;
+	float bound = logit_below(s, least);
+	for (int64_t c = 0; c < s->chunks; c++) {
+		s->weights[c] = 0;
+		if (s->largest[c] < bound) continue;
+		int64_t n;
+		const float *p = chunk(s, c, &n);
+		v16i upper = v16i_zero(), lower = upper, u, l;
+		for (int64_t i = 0; i < n; i += 16) {
+			pieces(v16_keep(exponential(s, v16_load(p + i)), v16_set(least)), &u, &l);
+			upper = v16i_add(upper, u);
+			lower = v16i_add(lower, l);
+		}
+		s->weights[c] = ((uint64_t)v16i_sum(upper) << PIECE_BITS) + v16i_sum(lower);
+		total += s->weights[c];
+	}
+	return total;
+}
+
+// bound returns a logit that at least `lanes` lanes reach, and no more than twice as many where they differ enough; -FLT_MAX where so
+// many do not exist.
+static float bound(const sampled *s, int64_t lanes) {
+	float low = s->max, high = s->max, step = 4;
+	for (int known = 0, round = 0; round < 256; round++) {
+		float middle = known ? low / 2 + high / 2 : s->max - step;
+		if (middle <= -FLT_MAX) return -FLT_MAX;
+		int64_t above = 0;
+		for (int64_t c = 0; c < s->chunks; c++) above += __builtin_popcount(v16_ge(v16_load(s->lanes + 16 * c), v16_set(middle)));
+		if (above >= lanes && (above <= 2 * lanes || middle == low || round >= 32)) return middle;
+		if (above >= lanes) known = 1, low = middle;
+		else if (middle == high) return low;
+		else high = middle, step *= 2;
+	}
+	return -FLT_MAX;
+}
+
+// gather makes candidates of the tokens with logits in [low, high], in their order. It returns 0 where they are too many.
+static int gather(sampled *s, float low, float high) {
+	float logits[MAX_CANDIDATES + 16];
+	int n = 0;
+	s->candidates = 0;
+	for (int64_t c = 0; c < s->chunks; c++) {
+		if (s->largest[c] < low) continue;
+		int64_t size;
+		const float *p = chunk(s, c, &size);
+		for (int64_t i = 0; i < size; i += 16) {
+			v16 l = v16_load(p + i);
+			unsigned lanes = v16_ge(l, v16_set(low)) & v16_ge(v16_set(high), l);
+			if (n + 16 > MAX_CANDIDATES) return 0;
+			for (; lanes; lanes &= lanes - 1) {
+				int lane = __builtin_ctz(lanes);
+				s->id[n] = c * s->size + i + lane;
+				logits[n++] = p[i + lane];
+			}
+		}
+	}
+	s->candidates = n;
+	for (; n & 15; n++) logits[n] = -INFINITY;
+	for (int i = 0; i < n; i += 16) {
+		v16 e = v16_keep(exponential(s, v16_load(logits + i)), v16_set(q_from_bits(LEAST)));
+		v16_store(s->e + i, e);
+		store_weights(s->weight + i, e);
+	}
+	return 1;
+}
+
+// gather_above makes candidates of the tokens with logits at or above a bound, and of those a little below, which rounding may have
+// given the same e.
+static int gather_above(sampled *s, float bound) { return gather(s, bound - s->temperature * 1e-5f, s->max); }
+
+// amount is the number of candidates, or their weight, at or above a bit pattern of e.
+static uint64_t amount(const sampled *s, int by_weight, int32_t least) {
+	uint64_t sum = 0;
+	if (!by_weight) {
+		for (int i = 0; i < s->candidates; i += 16) sum += __builtin_popcount(v16_ge(v16_load(s->e + i), v16_set(q_from_bits(least))));
+		return sum;
+	}
+	float bound = q_from_bits(least);
+	for (int i = 0; i < s->candidates; i++) sum += s->e[i] >= bound ? s->weight[i] : 0;
+	return sum;
+}
+
+// narrow finds the largest bit pattern below high at or above which the candidates have the needed amount, or one that keeps the same of
+// them; lowest where there is none. What is at or above high does not count.
+static int32_t narrow(const sampled *s, int by_weight, uint64_t need, int32_t lowest, int32_t high) {
+	int32_t low = lowest;
+	uint64_t at_high = amount(s, by_weight, high), at_low = amount(s, by_weight, low);
+	need += at_high;
+	if (at_low < need) return lowest;
+	while (high - low > 1 && at_low != need) {
+		uint64_t one = by_weight ? (uint64_t)ldexp(q_from_bits(low), 2 * PIECE_BITS) : 1;
+		if (at_low - at_high < 2 * one) break; // a single token is left between them
+		int32_t middle = low + (high - low) / 2;
+		uint64_t at_middle = amount(s, by_weight, middle);
+		if (at_middle >= need) low = middle, at_low = at_middle;
+		else high = middle, at_high = at_middle;
+	}
+	return low;
+}
+
+// count adds the tokens whose e has a bit pattern in [low, low + (buckets << shift)), and is at least lowest, to a histogram.
+static void count(sampled *s, int by_weight, int32_t lowest, int32_t low, int shift, int buckets, uint64_t *histogram) {
+	int32_t from = low > lowest ? low : lowest;
+	float least = q_from_bits(from), bound = logit_below(s, least);
+	memset(histogram, 0, buckets * sizeof *histogram);
+	for (int64_t c = 0; c < s->chunks; c++) {
+		if (s->largest[c] < bound) continue;
+		int64_t n;
+		const float *p = chunk(s, c, &n);
+		for (int64_t i = 0; i < n; i += 16) {
+			float e[16];
+			uint64_t weight[16];
+			v16 x = exponential(s, v16_load(p + i));
+			unsigned lanes = v16_ge(x, v16_set(least)) & ~v16_ge(x, v16_set(q_from_bits(low + (buckets << shift))));
+			if (!lanes) continue;
+			v16_store(e, x);
+			if (by_weight) store_weights(weight, v16_keep(x, v16_set(least)));
+			for (; lanes; lanes &= lanes - 1) {
+				int lane = __builtin_ctz(lanes);
+				histogram[(q_bits(e[lane]) - low) >> shift] += by_weight ? weight[lane] : 1;
+			}
+		}
+	}
+}
+
+// search is narrow for all tokens of the row: a histogram of all, then the tokens of one bucket or, if those are too many, finer ones.
+static int32_t search(sampled *s, int by_weight, uint64_t need, int32_t lowest) {
+	uint64_t histogram[BUCKETS], above = 0;
+	int32_t low = LEAST;
+	for (int shift = COARSE; shift >= 0; shift -= FINE) {
+		int buckets = shift == COARSE ? BUCKETS : 1 << FINE, b = buckets - 1;
+		count(s, by_weight, lowest, low, shift, buckets, histogram);
+		for (; b >= 0 && above + histogram[b] < need; b--) above += histogram[b];
+		if (b < 0) return lowest;
+		low += b << shift;
+		int32_t high = low + (1 << shift), from = low > lowest ? low : lowest;
+		if (shift && gather(s, logit_below(s, q_from_bits(from)), logit_above(s, q_from_bits(high)))) {
+			low = narrow(s, by_weight, need - above, from, high);
+			shift = 0;
+		}
+	}
+	s->candidates = 0;
+	return low;
+}
+
+// threefry is Threefry-2x32 with 20 rounds of the counter (position, 0): 64 random bits.
+static uint64_t threefry(const uint32_t *key, uint32_t position) {
+	static const int rotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
+	uint32_t schedule[3] = {key[0], key[1], 0x1bd11bda ^ key[0] ^ key[1]};
+	uint32_t x0 = position + schedule[0], x1 = schedule[1];
+	for (int round = 0; round < 20; round++) {
+		int r = rotations[round % 8];
+		x0 += x1;
+		x1 = (x1 << r | x1 >> (32 - r)) ^ x0;
+		if (round % 4 == 3) {
+			int n = round / 4 + 1;
+			x0 += schedule[n % 3];
+			x1 += schedule[(n + 1) % 3] + n;
+		}
+	}
+	return (uint64_t)x0 << 32 | x1;
+}
+
+// part is floor(u * total / 2^64).
+static uint64_t part(uint64_t u, uint64_t total) { return (unsigned __int128)u * total >> 64; }
+
+// draw_all returns the token at target among those that weigh kept, which have at least this e.
+static int32_t draw_all(sampled *s, uint64_t target, float least) {
+	int64_t c = 0, n;
+	for (; c < s->chunks - 1 && target >= s->weights[c]; c++) target -= s->weights[c];
+	const float *p = chunk(s, c, &n);
+	for (int64_t i = 0; i < n; i += 16) {
+		uint64_t weight[16];
+		store_weights(weight, v16_keep(exponential(s, v16_load(p + i)), v16_set(least)));
+		for (int lane = 0; lane < 16; lane++) {
+			if (target < weight[lane]) return c * s->size + i + lane;
+			target -= weight[lane];
+		}
+	}
+	return -1; // not reached: target is below the sum of the weights
+}
+
+// draw_candidate returns the token at target among the candidates with at least this e.
+static int32_t draw_candidate(const sampled *s, uint64_t target, float least) {
+	for (int i = 0; i < s->candidates; i++) {
+		if (s->e[i] < least) continue;
+		if (target < s->weight[i]) return s->id[i];
+		target -= s->weight[i];
+	}
+	return -1; // not reached
+}
+
+// first returns the first token with the largest logit.
+static int32_t first(sampled *s) {
+	int64_t c = 0, n;
+	while (c < s->chunks - 1 && s->largest[c] != s->max) c++;
+	const float *p = chunk(s, c, &n);
+	for (int64_t i = 0; i < n; i += 16) {
+		unsigned lanes = v16_ge(v16_load(p + i), v16_set(s->max));
+		if (lanes) return c * s->size + i + __builtin_ctz(lanes);
+	}
+	return -1; // not reached
+}
+
+// nucleus finds the candidates that hold the top_p of the weight of the tokens with at least lowest, and returns their least e. It
+// returns 0 where they are too many, and tells the needed weight.
+static int32_t nucleus(sampled *s, float top_p, int32_t lowest, uint64_t *need) {
+	uint64_t fraction = top_p > 0 ? (uint64_t)(top_p * 0x1p32f) : 0;
+	int gathered = s->candidates > 0;
+	uint64_t whole = gathered ? amount(s, 1, lowest) : weigh(s, q_from_bits(lowest));
+	*need = (unsigned __int128)fraction * whole >> 32;
+	if (*need < 1) *need = 1;
+	for (int64_t lanes = 64; !gathered && lanes <= MAX_CANDIDATES / 4; lanes *= 8) {
+		float logit = bound(s, lanes), e[16];
+		if (!gather_above(s, logit)) break;
+		v16_store(e, exponential(s, v16_set(logit)));
+		int32_t complete = q_bits(e[0]); // at or above it, there are no other tokens
+		gathered = amount(s, 1, complete > lowest ? complete : lowest) >= *need;
+	}
+	if (gathered) return narrow(s, 1, *need, lowest, ONE + 1);
+	s->candidates = 0;
+	return 0;
+}
+
+// sample draws the token of a row that has a distribution; *kept is the weight of the tokens that it was drawn from.
+static int32_t sample(sampled *s, uint64_t *kept) {
+	const q_sample_args *a = s->args;
+	int64_t k = a->top_k[s->row];
+	int32_t lowest = LEAST;
+	s->candidates = 0;
+	if (k > 0 && k < s->vocabulary) {
+		if (k <= MAX_CANDIDATES / 4 && gather_above(s, bound(s, k))) lowest = narrow(s, 0, k, lowest, ONE + 1);
+		else lowest = search(s, 0, k, lowest);
+	}
+	if (a->top_p[s->row] < 1) {
+		uint64_t need;
+		int32_t found = nucleus(s, a->top_p[s->row], lowest, &need);
+		lowest = found ? found : search(s, 1, need, lowest);
+	}
+	float least = q_from_bits(lowest), min_p = a->min_p[s->row];
+	if (min_p > least) least = min_p < 1 ? min_p : 1;
+	uint64_t u = threefry(a->key + 2 * s->row, a->position[s->row]);
+	if (s->candidates) {
+		*kept = amount(s, 1, (int32_t)q_bits(least));
+		return draw_candidate(s, part(u, *kept), least);
+	}
+	*kept = weigh(s, least);
+	return draw_all(s, part(u, *kept), least);
+}
+
+static float logit_of(const sampled *s, int32_t token) {
+	int64_t i = s->row * s->vocabulary + token;
+	if (s->args->dtype == Q_F32) return ((const float *)s->args->logits)[i];
+	uint16_t h[16] = {((const uint16_t *)s->args->logits)[i]};
+	float x[16];
+	v16_store(x, s->args->dtype == Q_BF16 ? v16_load_bf16(h) : v16_load_f16(h));
+	return x[0];
+}
+
+void Q_SAMPLE_ROW(void *args, int64_t i) {
+	const q_sample_args *a = args;
+	sampled s;
+	s.args = a;
+	s.row = i;
+	s.vocabulary = a->vocabulary;
+	s.size = MIN_SIZE;
+	while (s.size * MAX_CHUNKS < s.vocabulary) s.size *= 2;
+	s.chunks = (s.vocabulary + s.size - 1) / s.size;
+	float sum = scan(&s);
+	a->token[i] = -1;
+	a->logprob[i] = a->processed[i] = 0;
+	if (!(sum > 0 && s.max < INFINITY)) return;
+	s.temperature = a->temperature[i];
+	if (!(s.temperature >= FLT_MIN)) { // greedy; the device may flush what is below to zero
+		a->token[i] = first(&s);
+		a->logprob[i] = -logf(sum);
+		return;
+	}
+	if (s.temperature < 0x1p-100f) s.temperature = 0x1p-100f; // hot enough for its multiples to be normal numbers, and as cold
+	s.heat = v16_heated(s.temperature);
+	uint64_t kept;
+	int32_t token = sample(&s, &kept);
+	if (token < 0) return; // not reached
+	float centred = logit_of(&s, token) - s.max;
+	a->token[i] = token;
+	a->logprob[i] = centred - logf(sum);
+	a->processed[i] = centred / s.temperature - logf((float)kept * 0x1p-36f);
+}
