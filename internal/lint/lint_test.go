@@ -29,13 +29,13 @@ var tiers = map[string]int{
 	"cmd":    5,
 	"engine": 4,
 
-	"attention": graphTier, "models/llama": graphTier, "pagetable": graphTier, "sampling": graphTier, "seqtable": graphTier, "tokenqueue": graphTier,
+	"attention": graphTier, "linear": graphTier, "models/llama": graphTier, "pagetable": graphTier, "sampling": graphTier, "seqtable": graphTier, "tokenqueue": graphTier,
 
 	"control": basisTier, "scan": basisTier, "tree": basisTier,
 
 	"xla": 1,
 
-	"bench": hostTier, "chat": hostTier, "cpukernel": hostTier, "models": hostTier, "nested": hostTier, "promptset": hostTier, "setup": hostTier, "tokenizer": hostTier,
+	"bench": hostTier, "chat": hostTier, "cpukernel": hostTier, "models": hostTier, "nested": hostTier, "prefix": hostTier, "promptset": hostTier, "setup": hostTier, "tokenizer": hostTier,
 
 	"vfs": fileTier,
 }

@@ -1,0 +1,80 @@
+package cpukernel
+
+/*
+#include "gemm.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// gemmHandlers are the kernels of gemm.h.
+func gemmHandlers() map[string]unsafe.Pointer {
+	return map[string]unsafe.Pointer{
+		"quire_linear":      unsafe.Pointer(C.quire_linear),
+		"quire_linear_rows": unsafe.Pointer(C.quire_linear_rows),
+	}
+}
+
+// DType is the type of a packed matrix's elements, numbered as XLA does.
+type DType int
+
+// The element types that matrices are packed in.
+const (
+	F32  DType = C.Q_F32
+	BF16 DType = C.Q_BF16
+	F16  DType = C.Q_F16
+)
+
+// Layout says how the kernels of this machine want a matrix [out, in]: [panels][in/Group][Panel][Group], where a panel is Panel rows of
+// the matrix, the columns of a product, and in is padded with zeros to a multiple of Multiple. See gemm.h.
+type Layout struct {
+	Panel, Group, Multiple int
+}
+
+// LinearLayout returns the layout of matrices of a dtype.
+func LinearLayout(d DType) Layout {
+	l := C.q_linear_layout(C.int(d))
+	return Layout{Panel: int(l.panel), Group: int(l.group), Multiple: int(l.multiple)}
+}
+
+// Shape is the packed shape of a matrix [out, in]; of a matrix of gates and ups if gateUp.
+func (l Layout) Shape(out, in int, gateUp bool) []int {
+	c := C.q_layout{panel: C.int64_t(l.Panel), group: C.int64_t(l.Group), multiple: C.int64_t(l.Multiple)}
+	return []int{int(C.q_panels(C.int64_t(out), flag(gateUp), c)), int(C.q_padded_in(C.int64_t(in), c)) / l.Group, l.Panel, l.Group}
+}
+
+// Pack packs a matrix [out, in], row-major, into packed, an array of Shape, on all processors. Both are slices of the dtype's bytes.
+func Pack(packed, matrix []byte, d DType, out, in int, gateUp bool) error {
+	l := LinearLayout(d)
+	size := int(C.q_size(C.int(d)))
+	shape := l.Shape(out, in, gateUp)
+	if len(matrix) != out*in*size || len(packed) != shape[0]*shape[1]*shape[2]*shape[3]*size {
+		return fmt.Errorf("cpukernel: packing a matrix of %d bytes into %d, which do not fit [%d, %d] and %v", len(matrix), len(packed), out, in, shape)
+	}
+	if len(matrix) == 0 {
+		return nil
+	}
+	layout := C.q_layout{panel: C.int64_t(l.Panel), group: C.int64_t(l.Group), multiple: C.int64_t(l.Multiple)}
+	workers := min(runtime.GOMAXPROCS(0), shape[0])
+	var wg sync.WaitGroup
+	for i := range workers {
+		wg.Go(func() {
+			C.q_pack(unsafe.Pointer(&packed[0]), unsafe.Pointer(&matrix[0]), C.int(d), C.int64_t(out), C.int64_t(in), flag(gateUp), layout,
+				C.int64_t(shape[0]*i/workers), C.int64_t(shape[0]*(i+1)/workers))
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+func flag(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}

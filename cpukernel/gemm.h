@@ -1,0 +1,87 @@
+// Linear layers: rows of activations times a matrix that was packed when it was loaded.
+//
+// A matrix [out, in] is packed into panels of as many output columns as a kernel computes at once, each panel being read from its
+// begin to its end: [ceil(out/panel)][padded in/group][panel][group], with zeros for what is past the ends; inputs are padded to a
+// multiple. group is how many consecutive inputs an instruction takes at once. Gate and up projections, stacked in one matrix, are packed in turns of Q_TURN
+// columns, so that a pair lies in one panel or in two neighbours.
+//
+// Every output is one sum over the inputs in their order, in float32 by fused multiply-adds (plain code: multiplications and additions),
+// whatever the number of rows, their places, the threads and the blocks: the same bits. 16-bit numbers are widened exactly, and the
+// result is rounded once. Weights of 8 bits are times activations that are rounded to 8 bits, each row by its own scale; those sums
+// are integers, and exact.
+#ifndef QUIRE_GEMM_H
+#define QUIRE_GEMM_H
+
+#include "ffi.h"
+
+enum { Q_TURN = 16 };
+
+// The kernel's own shape of a packed matrix at the level in use, by its element type (Q_F32, Q_BF16, Q_F16, Q_S8).
+typedef struct {
+	int64_t panel, group, multiple;
+} q_layout;
+
+q_layout q_linear_layout(int dtype);
+
+typedef struct {
+	int weights_dtype; // of weights
+	int dtype;         // of x, bias and residual
+	int result_dtype;  // of y: dtype or Q_F32
+	int gate_up;       // y[:, i] = silu(gate[i]) * up[i], where out = 2 * columns of y
+	int64_t rows, in, out;
+	const void *x;        // [rows, in]
+	const void *weights;  // packed
+	const float *scales;  // [out] in the matrix's own order, where weights are Q_S8
+	const void *bias;     // [out], or NULL
+	const void *residual; // [rows, columns of y], or NULL
+	void *y;
+	void *scratch; // of q_linear_scratch bytes, aligned to 64
+} q_linear;
+
+// q_linear_scratch is the bytes that rows of activations need in the form the kernels read.
+size_t q_linear_scratch(int64_t rows, int64_t in);
+
+// q_linear_run computes y on the threads of a frame, or on the calling one where f is NULL.
+void q_linear_run(q_frame *f, const q_linear *l);
+
+// A level's code: how many rows it takes at once, and the two steps.
+typedef struct {
+	int64_t tile_rows;
+	void (*pack_tile)(void *job, int64_t tile);
+	void (*panels)(void *job, int64_t task);
+} q_linear_code;
+
+typedef struct {
+	const q_linear *l;
+	const q_linear_code *code;
+	int64_t padded_in, tiles, panels, panels_a_task;
+	float *row_scales; // [rows], where weights are Q_S8
+} q_linear_job;
+
+extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512;
+
+// q_pack packs panels [from, to) of a matrix [out, in] of dtype, row-major. gate_up packs in turns.
+void q_pack(void *packed, const void *matrix, int dtype, int64_t out, int64_t in, int gate_up, q_layout layout, int64_t from, int64_t to);
+
+// q_panels is the number of panels, q_padded_in the inputs of each.
+static inline int64_t q_panels(int64_t out, int gate_up, q_layout l) {
+	int64_t columns = gate_up ? (out / 2 + Q_TURN - 1) / Q_TURN * 2 * Q_TURN : out;
+	return (columns + l.panel - 1) / l.panel;
+}
+static inline int64_t q_padded_in(int64_t in, q_layout l) { return (in + l.multiple - 1) / l.multiple * l.multiple; }
+
+// q_packed_column is where column c of a matrix is among those of the panels.
+static inline int64_t q_packed_column(int64_t c, int64_t out, int gate_up) {
+	if (!gate_up) return c;
+	int64_t half = out / 2, i = c < half ? c : c - half;
+	return i / Q_TURN * 2 * Q_TURN + i % Q_TURN + (c < half ? 0 : Q_TURN);
+}
+
+// quire_linear: x [T, in], packed weights, rows s32[], then bias [out] and residual [T, columns] where the attributes of these names
+// hold -> y [T, columns], scratch. Attributes: in, out, gate_up, bias, residual.
+q_error *quire_linear(q_frame *f);
+
+// quire_linear_rows: ids s32[T], packed weights, rows s32[] -> y [T, in]: the matrix's rows ids[t]. Attributes: in, out, gate_up.
+q_error *quire_linear_rows(q_frame *f);
+
+#endif

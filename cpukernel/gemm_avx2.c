@@ -1,0 +1,8 @@
+#if defined(__x86_64__)
+#pragma GCC target("avx2,fma,f16c")
+#define Q_V16 256
+#define Q_CODE q_linear_avx2
+#define Q_WIDE 1
+#define Q_ROWS 6
+#include "gemm_kernel.h"
+#endif

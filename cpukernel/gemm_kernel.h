@@ -1,0 +1,255 @@
+// The code of linear layers for one level. A file that includes this defines, beside Q_V16: Q_CODE, the name of its q_linear_code;
+// Q_WIDE, the panel's width in v16; and Q_ROWS, the rows of a tile, so that a tile's sums stay in registers.
+//
+// The activations lie packed in tiles of up to Q_ROWS rows, each [in][rows of the tile]. A task computes some panels for all rows: for
+// each block of inputs, and each panel, the block of the panel (made float32 first) stays in the first cache while the tiles pass.
+#include "convert.h"
+#include "gemm.h"
+#include "v16.h"
+
+enum {
+	BLOCK_IN = Q_WIDE == 1 ? 320 : 256, // inputs a block: 20 or 32 kB of a panel
+	BLOCK_TILES = 96 / Q_ROWS,         // tiles whose sums are kept at a time
+	MAX_ROWS = BLOCK_TILES * Q_ROWS,   // their rows
+	PANEL = 16 * Q_WIDE,
+	MAX_PANELS = 8 / Q_WIDE,           // panels a task
+	SUMS = MAX_ROWS * PANEL,           // sums of a panel
+	AHEAD = 4096,                      // bytes by which a stream of weights is read ahead
+};
+
+#define ALWAYS static inline __attribute__((always_inline))
+#define EACH(variable, n) _Pragma("GCC unroll 32") for (int variable = 0; variable < (n); variable++)
+
+// vec is one register of LANES float32 numbers. A bf16 panel has pairs of inputs: the first in the low halves of 32 bits.
+#if Q_V16 == 512
+typedef __m512 vec;
+enum { LANES = 16 };
+ALWAYS vec vec_set(float x) { return _mm512_set1_ps(x); }
+ALWAYS vec vec_load(const float *p) { return _mm512_loadu_ps(p); }
+ALWAYS void vec_store(float *p, vec x) { _mm512_storeu_ps(p, x); }
+ALWAYS vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
+ALWAYS vec vec_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+ALWAYS vec vec_bf16_first(const uint16_t *p) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16)); }
+ALWAYS vec vec_bf16_second(const uint16_t *p) {
+	return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(0xffff0000)));
+}
+#elif Q_V16 == 256
+typedef __m256 vec;
+enum { LANES = 8 };
+ALWAYS vec vec_set(float x) { return _mm256_set1_ps(x); }
+ALWAYS vec vec_load(const float *p) { return _mm256_loadu_ps(p); }
+ALWAYS void vec_store(float *p, vec x) { _mm256_storeu_ps(p, x); }
+ALWAYS vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
+ALWAYS vec vec_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+ALWAYS vec vec_bf16_first(const uint16_t *p) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256((const __m256i *)p), 16)); }
+ALWAYS vec vec_bf16_second(const uint16_t *p) {
+	return _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_set1_epi32(0xffff0000)));
+}
+#else
+typedef float vec __attribute__((vector_size(16)));
+enum { LANES = 4 };
+ALWAYS vec vec_set(float x) { return (vec){x, x, x, x}; }
+ALWAYS vec vec_load(const float *p) { vec x; memcpy(&x, p, sizeof x); return x; }
+ALWAYS void vec_store(float *p, vec x) { memcpy(p, &x, sizeof x); }
+ALWAYS vec vec_fma(vec a, vec b, vec c) { return a * b + c; }
+ALWAYS vec vec_f16(const uint16_t *p) { return (vec){q_from_f16(p[0]), q_from_f16(p[1]), q_from_f16(p[2]), q_from_f16(p[3])}; }
+ALWAYS vec vec_bf16_first(const uint16_t *p) { return (vec){q_from_bf16(p[0]), q_from_bf16(p[2]), q_from_bf16(p[4]), q_from_bf16(p[6])}; }
+ALWAYS vec vec_bf16_second(const uint16_t *p) { return vec_bf16_first(p + 1); }
+#endif
+
+enum { WIDE = PANEL / LANES };
+
+// weights loads LANES of a panel's numbers for one of four inputs, from column on.
+ALWAYS vec weights4(const char *b, const int input, const int column, const int dtype) {
+	if (dtype == Q_F32) return vec_load((const float *)b + input * PANEL + column);
+	if (dtype == Q_F16) return vec_f16((const uint16_t *)b + input * PANEL + column);
+	const uint16_t *pairs = (const uint16_t *)b + input / 2 * 2 * PANEL + 2 * column;
+	return input % 2 ? vec_bf16_second(pairs) : vec_bf16_first(pairs);
+}
+
+// widen makes a block of a panel, of 16-bit numbers, [in][PANEL] in float32.
+ALWAYS void widen(float *to, const char *b, int64_t in, const int dtype) {
+	for (; in > 0; in -= 4, to += 4 * PANEL, b += 8 * PANEL) {
+		EACH(i, 4) EACH(j, WIDE) vec_store(to + i * PANEL + j * LANES, weights4(b, i, j * LANES, dtype));
+	}
+}
+
+// tile adds the products of `in` inputs, a multiple of four, to the sums of n rows. a is [in][n], b a block of a panel of the dtype, sums
+// [MAX_ROWS][PANEL] at the first row. ahead is what to have in the cache soon: a line every four inputs, step bytes apart.
+ALWAYS void tile(const int n, const int dtype, const float *a, const char *b, int64_t in, float *sums, int first, const char *ahead, int64_t step) {
+	vec s[Q_ROWS][WIDE];
+	EACH(r, n) EACH(j, WIDE) s[r][j] = vec_set(0);
+	if (!first) {
+		EACH(r, n) EACH(j, WIDE) s[r][j] = vec_load(sums + r * PANEL + j * LANES);
+	}
+	for (; in > 0; in -= 4) {
+		EACH(i, 4) {
+			vec w[WIDE];
+			EACH(j, WIDE) w[j] = weights4(b, i, j * LANES, dtype);
+			EACH(r, n) {
+				vec x = vec_set(a[i * n + r]);
+				EACH(j, WIDE) s[r][j] = vec_fma(x, w[j], s[r][j]);
+			}
+		}
+		a += 4 * n;
+		b += 4 * PANEL * (dtype == Q_F32 ? 4 : 2);
+		__builtin_prefetch(ahead, 0, 2);
+		ahead += step;
+	}
+	EACH(r, n) EACH(j, WIDE) vec_store(sums + r * PANEL + j * LANES, s[r][j]);
+}
+
+// tiles by rows and dtype, so that each has its loops unrolled.
+typedef void (*tile_code)(const float *, const char *, int64_t, float *, int, const char *, int64_t);
+
+#define TILE(name, n, dtype) \
+	static __attribute__((noinline)) void name(const float *a, const char *b, int64_t in, float *sums, int first, const char *ahead, int64_t step) { \
+		tile(n, dtype, a, b, in, sums, first, ahead, step); \
+	}
+#define TILES(n) TILE(f32_##n, n, Q_F32) TILE(bf16_##n, n, Q_BF16) TILE(f16_##n, n, Q_F16)
+#define ROW(n) {f32_##n, bf16_##n, f16_##n}
+TILES(1) TILES(2) TILES(3)
+#if Q_ROWS > 3
+TILES(4) TILES(5) TILES(6)
+#endif
+#if Q_ROWS > 6
+TILES(7) TILES(8) TILES(9) TILES(10) TILES(11) TILES(12)
+#endif
+static const tile_code codes[Q_ROWS][3] = {
+	ROW(1), ROW(2), ROW(3),
+#if Q_ROWS > 3
+	ROW(4), ROW(5), ROW(6),
+#endif
+#if Q_ROWS > 6
+	ROW(7), ROW(8), ROW(9), ROW(10), ROW(11), ROW(12),
+#endif
+};
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t tile_begin(const q_linear_job *j, int64_t tile) { return j->l->rows * tile / j->tiles; }
+
+// load16 reads n <= 16 numbers of a dtype as float32; the rest is zero.
+ALWAYS v16 load16(const void *p, int64_t at, int dtype, int64_t n) {
+	const char *from = (const char *)p + at * (dtype == Q_F32 ? 4 : 2);
+	union { float f[16]; uint16_t h[16]; } part = {{0}};
+	if (n < 16) from = memcpy(&part, from, n * (dtype == Q_F32 ? 4 : 2));
+	if (dtype == Q_F32) return v16_load((const float *)from);
+	return dtype == Q_BF16 ? v16_load_bf16((const uint16_t *)from) : v16_load_f16((const uint16_t *)from);
+}
+
+ALWAYS void store16(void *p, int64_t at, int dtype, int64_t n, v16 x) {
+	char *to = (char *)p + at * (dtype == Q_F32 ? 4 : 2);
+	union { float f[16]; uint16_t h[16]; } part;
+	void *whole = n < 16 ? (void *)&part : to;
+	if (dtype == Q_F32) v16_store(whole, x);
+	else if (dtype == Q_BF16) v16_store_bf16(whole, x);
+	else v16_store_f16(whole, x);
+	if (n < 16) memcpy(to, &part, n * (dtype == Q_F32 ? 4 : 2));
+}
+
+// silu is x / (1 + exp(-x)), from the exponential of -|x|.
+ALWAYS v16 silu(v16 x) {
+	const v16 zero = v16_set(0), one = v16_set(1);
+	v16 positive = v16_keep(x, zero), negative = v16_sub(x, positive);
+	v16 e = v16_exp(v16_sub(negative, positive));
+	return v16_div(v16_fma(negative, e, positive), v16_add(one, e));
+}
+
+// finish makes results of the sums of a block of rows: 16 columns of the panels, from the places at of a row's sums, are the results from
+// column on.
+ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns, int gate_up) {
+	const q_linear *l = j->l;
+	int64_t n = least(16, columns - column), up = Q_WIDE > 1 ? 16 : SUMS; // where the sums of the up projection are
+	v16 bias[2] = {v16_set(0), v16_set(0)};
+	if (l->bias) {
+		bias[0] = load16(l->bias, column, l->dtype, n);
+		if (gate_up) bias[1] = load16(l->bias, columns + column, l->dtype, n);
+	}
+	for (int64_t r = 0; r < rows; r++, sums += PANEL) {
+		v16 y = v16_load(sums);
+		if (l->bias) y = v16_add(y, bias[0]);
+		if (gate_up) {
+			v16 u = v16_load(sums + up);
+			if (l->bias) u = v16_add(u, bias[1]);
+			y = v16_mul(silu(y), u);
+		}
+		int64_t at = (row + r) * columns + column;
+		if (l->residual) y = v16_add(y, load16(l->residual, at, l->dtype, n));
+		store16(l->y, at, l->result_dtype, n, y);
+	}
+}
+
+// pack_tile puts the activations of a tile side by side: [in][rows of the tile], with zeros behind the last input.
+static void pack_tile(void *job, int64_t t) {
+	const q_linear_job *j = job;
+	const q_linear *l = j->l;
+	int64_t begin = tile_begin(j, t), n = tile_begin(j, t + 1) - begin;
+	float *to = (float *)l->scratch + begin * j->padded_in;
+	for (int64_t r = 0; r < n; r++) {
+		for (int64_t i = 0; i < j->padded_in; i += 16) {
+			float x[16];
+			int64_t some = least(16, j->padded_in - i), there = least(16, l->in - i);
+			v16_store(x, load16(l->x, (begin + r) * l->in + i, l->dtype, there < 0 ? 0 : there));
+			for (int64_t k = 0; k < some; k++) to[(i + k) * n + r] = x[k];
+		}
+	}
+}
+
+static void panels(void *job, int64_t task) {
+	const q_linear_job *j = job;
+	const q_linear *l = j->l;
+	const int64_t in = j->padded_in, size = l->weights_dtype == Q_F32 ? 4 : 2;
+	const int64_t from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
+	const int direct = l->weights_dtype == Q_F32 || j->tiles == 1; // else a block is widened once for all tiles
+	const int dtype = !direct || l->weights_dtype == Q_F32 ? 0 : l->weights_dtype == Q_BF16 ? 1 : 2;
+	const int64_t blocks = j->tiles == 1 ? 1 : (in + BLOCK_IN - 1) / BLOCK_IN, a_block = ((in + blocks - 1) / blocks + 3) / 4 * 4;
+	const char *weights = (const char *)l->weights + from * in * PANEL * size;
+	const char *end = (const char *)l->weights + j->panels * in * PANEL * size;
+	const int64_t columns = l->gate_up ? l->out / 2 : l->out;
+	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));
+	float wide[BLOCK_IN * PANEL] __attribute__((aligned(64)));
+	for (int64_t t0 = 0; t0 < j->tiles; t0 += BLOCK_TILES) {
+		const int64_t t1 = least(t0 + BLOCK_TILES, j->tiles), row = tile_begin(j, t0);
+		for (int64_t k = 0; k < in; k += a_block) {
+			const int64_t some = least(a_block, in - k), lines = some / 4;
+			for (int64_t p = 0; p < n; p++) {
+				const char *b = weights + (p * in + k) * PANEL * size;
+				// What follows: the same block of the next panel, or the next block of the first, or the next task's begin.
+				const char *next = p + 1 < n ? b + in * PANEL * size : k + some < in ? weights + (k + some) * PANEL * size : weights + n * in * PANEL * size;
+				int64_t left = next + some * PANEL * size <= end ? some * PANEL * size / 64 : 0; // lines of it to read ahead
+				const char *block = b;
+				if (!direct) {
+					if (l->weights_dtype == Q_BF16) widen(wide, b, some, Q_BF16);
+					else widen(wide, b, some, Q_F16);
+					block = (const char *)wide;
+				}
+				for (int64_t t = t0; t < t1; t++) {
+					const int64_t begin = tile_begin(j, t), rows = tile_begin(j, t + 1) - begin;
+					const char *ahead = next;
+					int64_t step = 0;
+					if (j->tiles == 1) {
+						ahead = b + AHEAD; // one pass: the stream itself is ahead
+						step = PANEL * size * 4;
+					} else if (left > 0) {
+						step = 64;
+						next += lines * 64;
+						left -= lines;
+					}
+					codes[rows - 1][dtype]((const float *)l->scratch + begin * in + k * rows, block, some, sums + p * SUMS + (begin - row) * PANEL, k == 0, ahead, step);
+				}
+			}
+		}
+		const int64_t rows = tile_begin(j, t1) - row;
+		for (int64_t c = 0; c < n * PANEL; c += l->gate_up ? 32 : 16) {
+			const float *s = sums + c / PANEL * SUMS + c % PANEL;
+			int64_t column = from * PANEL + c;
+			if (l->gate_up) column /= 2;
+			if (column >= columns) break;
+			if (l->gate_up) finish(j, s, row, rows, column, columns, 1);
+			else finish(j, s, row, rows, column, columns, 0);
+		}
+	}
+}
+
+const q_linear_code Q_CODE = {Q_ROWS, pack_tile, panels};

@@ -1,0 +1,92 @@
+package linear
+
+import (
+	"fmt"
+	"reflect"
+	"unsafe"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+)
+
+// Packer is what a backend implements whose native forms of "linear" and "linear_rows" read packed matrices.
+type Packer interface {
+	// LinearLayout returns how the backend wants matrices of a dtype: [panels, in/group, panel, group], where panel is how many rows
+	// of the matrix lie together, and in is padded with zeros to a multiple. ok is false where it takes them as they are.
+	LinearLayout(dtype dtypes.DType) (panel, group, multiple int, ok bool)
+	// PackLinear packs a row-major matrix [out, in], both given as their bytes. Gates and ups are packed in turns of [Turn] rows.
+	PackLinear(packed, matrix []byte, dtype dtypes.DType, out, in int, gateUp bool) error
+}
+
+// Turn is how many gates, then ups, lie together in a packed matrix of both.
+const Turn = 16
+
+// Format says how a matrix [Out, In] of a linear layer is held.
+type Format struct {
+	Out, In int
+	// GateUp says that the rows are those of two matrices, of gates and of ups, one behind the other.
+	GateUp bool
+	// DType is of the matrix's elements: a float, or Int8 with scales.
+	DType dtypes.DType
+	// Panel, Group and Multiple are what [Packer] says of packed matrices; they are 0 where the matrix is [Out, In].
+	Panel, Group, Multiple int
+}
+
+// NewFormat returns the form that a backend wants a matrix in.
+func NewFormat(backend compute.Backend, dtype dtypes.DType, out, in int, gateUp bool) Format {
+	f := Format{Out: out, In: in, GateUp: gateUp, DType: dtype}
+	if p, ok := backend.(Packer); ok {
+		if panel, group, multiple, packs := p.LinearLayout(dtype); packs {
+			f.Panel, f.Group, f.Multiple = panel, group, multiple
+		}
+	}
+	return f
+}
+
+// Packed reports whether the matrix is held in panels.
+func (f Format) Packed() bool { return f.Panel > 0 }
+
+// Columns is how many outputs a layer has: half of Out for gates and ups.
+func (f Format) Columns() int {
+	if f.GateUp {
+		return f.Out / 2
+	}
+	return f.Out
+}
+
+// Shape is the shape of the array that holds the matrix.
+func (f Format) Shape() shapes.Shape {
+	if !f.Packed() {
+		return shapes.Make(f.DType, f.Out, f.In)
+	}
+	rows := f.Out
+	if f.GateUp {
+		rows = ceil(f.Out/2, Turn) * 2 * Turn
+	}
+	return shapes.Make(f.DType, ceil(rows, f.Panel), ceil(f.In, f.Multiple)*f.Multiple/f.Group, f.Panel, f.Group)
+}
+
+// ScalesShape is the shape of the scales of an Int8 matrix.
+func (f Format) ScalesShape() shapes.Shape { return shapes.Make(dtypes.Float32, f.Out) }
+
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+// Pack writes a matrix, a flat slice of Out*In elements row-major, to packed, a flat slice of the size of [Format.Shape]. Both are of the
+// dtype's Go type.
+func (f Format) Pack(backend compute.Backend, packed, matrix any) error {
+	to, from := reflect.ValueOf(packed), reflect.ValueOf(matrix)
+	element := reflect.SliceOf(f.DType.GoType())
+	if to.Type() != element || from.Type() != element || to.Len() != f.Shape().Size() || from.Len() != f.Out*f.In {
+		return fmt.Errorf("linear: a matrix of %d %s can't be packed from a %s of %d to a %s of %d", f.Out*f.In, f.DType, from.Type(), from.Len(), to.Type(), to.Len())
+	}
+	if !f.Packed() {
+		reflect.Copy(to, from)
+		return nil
+	}
+	return backend.(Packer).PackLinear(bytesOf(to), bytesOf(from), f.DType, f.Out, f.In, f.GateUp)
+}
+
+func bytesOf(slice reflect.Value) []byte {
+	return unsafe.Slice((*byte)(slice.UnsafePointer()), slice.Len()*int(slice.Type().Elem().Size()))
+}

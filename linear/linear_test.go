@@ -1,0 +1,190 @@
+package linear_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/linear"
+)
+
+var floats = []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Float16}
+
+// layers are fixed and random ones, with every option in each dtype.
+func layers(random *rand.Rand, rows int) []layer {
+	var all []layer
+	for _, dtype := range floats {
+		all = append(all,
+			layer{dtype: dtype, out: 1, in: 1},
+			layer{dtype: dtype, out: 33, in: 63, bias: true},
+			layer{dtype: dtype, out: 96, in: 576, residual: true},
+			layer{dtype: dtype, out: 2 * 50, in: 65, gateUp: true, bias: true, residual: true},
+			layer{dtype: dtype, out: 17, in: 1536 + 7, float32: true},
+		)
+		for range 3 {
+			is := func() bool { return random.IntN(2) == 1 }
+			l := layer{dtype: dtype, out: 1 + random.IntN(300), in: 1 + random.IntN(900), gateUp: is(), bias: is(), residual: is(), float32: is()}
+			if l.gateUp {
+				l.out *= 2
+			}
+			all = append(all, l)
+		}
+	}
+	for i := range all {
+		all[i].rows = rows
+		all[i] = all[i].filled(uint64(i))
+	}
+	return all
+}
+
+// epsilon is half the distance between neighbours, relative to a number.
+func (l layer) epsilon() float64 {
+	switch {
+	case l.float32 || l.dtype == dtypes.Float32:
+		return 0x1p-24
+	case l.dtype == dtypes.BFloat16:
+		return 0x1p-8
+	}
+	return 0x1p-11
+}
+
+// check compares rows with those computed in float64.
+func (l layer) check(t *testing.T, got, x, residual []float32) {
+	t.Helper()
+	columns := l.columns()
+	for row := range len(x) / l.in {
+		want, magnitude := l.want(x[row*l.in:][:l.in], residual[row*columns:][:columns])
+		for i := range want {
+			// Rounding of the result, and of the sum's terms on their way.
+			within := math.Abs(want[i])*l.epsilon()*1.01 + magnitude[i]*0x1p-24*8 + 1e-7
+			if v := float64(got[row*columns+i]); !(math.Abs(v-want[i]) <= within) {
+				t.Fatalf("row %d, column %d is %g, want %g within %g", row, i, v, want[i], within)
+			}
+		}
+	}
+}
+
+// Results are those of float64 within rounding, with kernels and by the plain form of packed and of plain matrices.
+func TestApply(t *testing.T) {
+	const rows = 21
+	random := rand.New(rand.NewPCG(7, 7))
+	backend := testenv.XLA(t)
+	for _, l := range layers(random, rows) {
+		t.Run(l.String(), func(t *testing.T) {
+			format := linear.NewFormat(backend, l.weights, l.out, l.in, l.gateUp)
+			if !format.Packed() {
+				t.Fatal("the kernels want no packed matrix")
+			}
+			for _, n := range []int{rows, 1, 7} {
+				x, r := l.x[:n*l.in], l.r[:n*l.columns()]
+				l.check(t, l.compile(t, backend, format)(x, r), x, r)
+			}
+		})
+	}
+}
+
+// The plain form does the same on backends without kernels, whether the matrix is packed or not.
+func TestPlainForm(t *testing.T) {
+	const rows = 5
+	packs := testenv.XLA(t)
+	for _, backend := range []compute.Backend{testenv.XLAWithoutKernels(t), testenv.Go(t)} {
+		for i, l := range layers(rand.New(rand.NewPCG(8, 8)), rows) {
+			if i%4 == 0 && testing.Short() {
+				continue
+			}
+			plain := linear.NewFormat(backend, l.weights, l.out, l.in, l.gateUp)
+			if plain.Packed() {
+				t.Fatalf("%s wants packed matrices", backend.Name())
+			}
+			l.check(t, l.compile(t, backend, plain)(l.x, l.r), l.x, l.r)
+			if backend.Name() == "xla" {
+				held := packedBy{backend, packs}
+				l.check(t, l.compile(t, held, linear.NewFormat(packs, l.weights, l.out, l.in, l.gateUp))(l.x, l.r), l.x, l.r)
+			}
+		}
+	}
+}
+
+// packedBy is a backend that packs as another does, and has no kernels.
+type packedBy struct {
+	compute.Backend
+	linear.Packer
+}
+
+// A row's results are the same bits whatever the number of rows and its place among them.
+func TestRowsAreIndependent(t *testing.T) {
+	const rows = 513
+	backend := testenv.XLA(t)
+	for i, dtype := range floats {
+		for _, l := range []layer{
+			{dtype: dtype, out: 160, in: 1537, residual: true},
+			{dtype: dtype, out: 2 * 40, in: 577, gateUp: true, bias: true},
+		} {
+			l.rows = rows
+			l = l.filled(uint64(i))
+			run := l.compile(t, backend, linear.NewFormat(backend, l.weights, l.out, l.in, l.gateUp))
+			columns := l.columns()
+			all := run(l.x, l.r)
+			for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 18, 24, 25, 64, 95, 96, 97, 100, 128, 192, 193, 255, 256, 257, 300, 511, 512} {
+				if got := run(l.x[:n*l.in], l.r[:n*columns]); !slices.Equal(got, all[:n*columns]) {
+					t.Fatalf("%s: %d rows are other bits than among %d", l, n, rows)
+				}
+				// The same rows at another place.
+				from := rows - n
+				if got := run(l.x[from*l.in:], l.r[from*columns:]); !slices.Equal(got, all[from*columns:]) {
+					t.Fatalf("%s: the last %d rows are other bits alone", l, n)
+				}
+			}
+		}
+	}
+}
+
+// Rows are the matrix's own, of packed and plain matrices.
+func TestRows(t *testing.T) {
+	for _, backend := range []compute.Backend{testenv.XLA(t), testenv.XLAWithoutKernels(t), testenv.Go(t)} {
+		for _, dtype := range floats {
+			l := layer{dtype: dtype, out: 99, in: 75}.filled(3)
+			g := NewGraph(backend, "rows")
+			w, buffers := l.weight(t, backend, g, linear.NewFormat(backend, dtype, l.out, l.in, false))
+			ids := []int32{0, 98, 15, 16, 17, 31, 32, 33, 5, 5, -1, 99}
+			y := linear.Rows(w, Const(g, ids), nil, dtype)
+			if err := g.Compile(ConvertDType(y, dtypes.Float32)); err != nil {
+				t.Fatal(err)
+			}
+			out, err := g.Executable().Execute(buffers, make([]bool, len(buffers)), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make([]float32, len(ids)*l.in)
+			if err := out[0].ToFlatData(got); err != nil {
+				t.Fatal(err)
+			}
+			for i, id := range ids {
+				id = max(0, min(98, id))
+				if !slices.Equal(got[i*l.in:][:l.in], l.w[int(id)*l.in:][:l.in]) {
+					t.Errorf("%s, %s: row %d is not the matrix's", backend.Name(), dtype, id)
+				}
+			}
+			g.Finalize()
+		}
+	}
+}
+
+func TestShapesMustFit(t *testing.T) {
+	backend := testenv.Go(t)
+	g := NewGraph(backend, "wrong")
+	defer func() {
+		if recover() == nil {
+			t.Error("rows of 5 for a matrix of 6 inputs were taken")
+		}
+	}()
+	format := linear.NewFormat(backend, dtypes.Float32, 3, 6, false)
+	linear.Apply(Zeros(g, shapes.Make(dtypes.Float32, 2, 5)), linear.Weight{Format: format, Data: Zeros(g, format.Shape())}, linear.Options{})
+}
