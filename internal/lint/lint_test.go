@@ -37,7 +37,7 @@ var tiers = map[string]int{
 
 	"bench": hostTier, "chat": hostTier, "cpukernel": hostTier, "models": hostTier, "nested": hostTier, "prefix": hostTier, "promptset": hostTier, "setup": hostTier, "tokenizer": hostTier,
 
-	"vfs": fileTier,
+	"storage": fileTier, "vfs": fileTier,
 }
 
 const (

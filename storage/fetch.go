@@ -1,0 +1,204 @@
+package storage
+
+import (
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// Progress is told how much of a file is there; it may be nil.
+type Progress func(name string, done, total int64)
+
+const (
+	fetchChunk = 8 << 20
+	fetchAhead = 3
+)
+
+// Fetch brings an object into the folder cache and returns its path there, at once if this very version is there already. What
+// an earlier call left unfinished is gone on with; processes that fetch the same object wait for each other. The file is
+// checked against the provider's MD5 or CRC-32C where there is one, and always against its size and version. A local name is
+// returned as it is.
+func Fetch(ctx context.Context, name, cache string, progress Progress) (string, error) {
+	l, err := parse(name)
+	if err != nil {
+		return "", failed("fetch", name, err)
+	}
+	if l.scheme == "" {
+		return l.key, nil
+	}
+	o, info, err := l.lookUp(ctx)
+	if err != nil {
+		return "", failed("fetch", name, err)
+	}
+	file, err := o.fetch(ctx, l, info, cache, progress)
+	return file, failed("fetch", name, err)
+}
+
+// FetchFolder brings the objects below folder whose paths in it want chooses into the folder cache, and returns a local folder
+// that has them, and only them, under these paths. Objects of the same version are shared between such folders.
+func FetchFolder(ctx context.Context, folder, cache string, want func(file string) bool, progress Progress) (string, error) {
+	files, err := List(ctx, folder)
+	if err != nil {
+		return "", err
+	}
+	l, err := parse(folder)
+	if err != nil {
+		return "", failed("fetch", folder, err)
+	}
+	identity := sha256.New()
+	fmt.Fprintln(identity, l.scheme, l.bucket, l.folderPrefix())
+	paths := map[string]string{}
+	var order []string
+	for _, f := range files {
+		file := strings.TrimPrefix(Path(f.Name), l.folderPrefix())
+		if !want(file) {
+			continue
+		}
+		if !filepath.IsLocal(filepath.FromSlash(file)) {
+			return "", failed("fetch", folder, fmt.Errorf("it has a file named %q", file))
+		}
+		if paths[file], err = Fetch(ctx, f.Name, cache, progress); err != nil {
+			return "", err
+		}
+		order = append(order, file)
+		fmt.Fprintln(identity, file, paths[file])
+	}
+	dir := filepath.Join(cache, "folder-"+short(identity))
+	for _, file := range order {
+		if err := linkTo(paths[file], filepath.Join(dir, filepath.FromSlash(file))); err != nil {
+			return "", failed("fetch", folder, err)
+		}
+	}
+	if len(order) == 0 {
+		err = failed("fetch", folder, errNoSuch)
+	}
+	return dir, err
+}
+
+func short(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil))[:24] }
+
+// linkTo makes a link that stays right when the cache is moved.
+func linkTo(target, link string) error {
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(filepath.Dir(link), target)
+	if err != nil {
+		return err
+	}
+	if have, err := os.Readlink(link); err == nil && have == rel {
+		return nil
+	}
+	temp := fmt.Sprintf("%s.tmp-%d", link, os.Getpid())
+	if err := os.Symlink(rel, temp); err != nil {
+		return err
+	}
+	return os.Rename(temp, link)
+}
+
+// fetch brings one version of an object to CACHE/object-ID/NAME.
+func (o *object) fetch(ctx context.Context, l location, info Info, cache string, progress Progress) (string, error) {
+	identity := sha256.New()
+	fmt.Fprintln(identity, l.scheme, l.bucket, l.key, info.ETag, o.version.generation, info.Size, info.ModTime.UTC().Format(time.RFC3339))
+	dir := filepath.Join(cache, "object-"+short(identity))
+	final := filepath.Join(dir, path.Base(l.key))
+	if path.Base(l.key) != filepath.Base(final) || !filepath.IsLocal(path.Base(l.key)) {
+		return "", errors.New("its name is none that a local file can have")
+	}
+	if _, err := os.Stat(final); err == nil {
+		return final, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	lock := flock.New(filepath.Join(dir, ".lock"))
+	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
+		return "", err
+	}
+	defer lock.Unlock()
+	if _, err := os.Stat(final); err == nil { // another process did it meanwhile
+		return final, nil
+	}
+	partial := filepath.Join(dir, ".partial")
+	if err := o.download(ctx, partial, progress); err != nil {
+		return "", err
+	}
+	if err := os.Rename(partial, final); err != nil {
+		return "", err
+	}
+	return final, syncFolder(dir)
+}
+
+// errWrongSum says that what came is not what is stored. What came is thrown away.
+var errWrongSum = errors.New("what was fetched differs from what the provider's checksum says")
+
+// download appends to the file at partial what it lacks, and checks the whole.
+func (o *object) download(ctx context.Context, partial string, progress Progress) (err error) {
+	f, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	sum, right := o.checksum()
+	have, err := io.Copy(sum, io.LimitReader(f, o.version.size))
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(have); err != nil {
+		return err
+	}
+	body := newStream(ctx, o, have, fetchChunk, fetchAhead)
+	defer body.Close()
+	report := func() {
+		if progress != nil {
+			progress(Redact(o.name), have, o.version.size)
+		}
+	}
+	report()
+	for buffer := make([]byte, 1<<20); ; {
+		n, readErr := body.Read(buffer)
+		if _, err := f.Write(buffer[:n]); err != nil {
+			return err
+		}
+		sum.Write(buffer[:n])
+		if have += int64(n); n > 0 {
+			report()
+		}
+		if readErr == io.EOF {
+			break
+		}
+		if readErr != nil {
+			return readErr
+		}
+	}
+	if have != o.version.size || !right() {
+		return errors.Join(errWrongSum, f.Truncate(0))
+	}
+	return f.Sync()
+}
+
+// checksum returns what to write the content to, and whether it was the right content then.
+func (o *object) checksum() (io.Writer, func() bool) {
+	switch {
+	case len(o.md5) == md5.Size:
+		h := md5.New()
+		return h, func() bool { return string(h.Sum(nil)) == string(o.md5) }
+	case o.crc32c != nil:
+		h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+		return h, func() bool { return h.Sum32() == *o.crc32c }
+	}
+	return io.Discard, func() bool { return true }
+}

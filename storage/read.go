@@ -1,0 +1,264 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	gcs "cloud.google.com/go/storage"
+	"gocloud.dev/blob"
+)
+
+// File is an open file. It is safe for concurrent use.
+type File struct {
+	info   Info
+	ctx    context.Context
+	local  *os.File
+	object *object
+	blocks *blocks
+}
+
+// object is one version of an object.
+type object struct {
+	name    string
+	key     string
+	bucket  *blob.Bucket
+	version pinned
+	md5     []byte // of the whole; nil where the provider has none
+	crc32c  *uint32
+	encoded string // Content-Encoding
+}
+
+// Open opens a file for reading. ctx bounds all reading of it.
+func Open(ctx context.Context, name string) (*File, error) {
+	l, err := parse(name)
+	if err != nil {
+		return nil, failed("open", name, err)
+	}
+	if l.scheme == "" {
+		return openLocal(ctx, name, l.key)
+	}
+	o, info, err := l.lookUp(ctx)
+	if err != nil {
+		return nil, failed("open", name, err)
+	}
+	// Bytes that are stored compressed and named as if they were not would be read as they are.
+	if o.encoded != "" && o.encoded != "identity" && o.encoded != "aws-chunked" && !compressedName(l.key) {
+		return nil, failed("open", name, fmt.Errorf("it is stored with Content-Encoding %s; name it with the extension of that compression, or store it plain", o.encoded))
+	}
+	return &File{info: info, ctx: ctx, object: o, blocks: newBlocks(o)}, nil
+}
+
+func compressedName(key string) bool {
+	return strings.HasSuffix(key, ".gz") || strings.HasSuffix(key, ".zst")
+}
+
+func openLocal(ctx context.Context, name, path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, failed("open", name, pathless(err))
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file")
+	}
+	if err != nil {
+		f.Close()
+		return nil, failed("open", name, pathless(err))
+	}
+	return &File{info: Info{Name: name, Size: info.Size(), ModTime: info.ModTime()}, ctx: ctx, local: f}, nil
+}
+
+// pathless takes the name out of an error of package os, which our own has too.
+func pathless(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		if errors.Is(p.Err, fs.ErrNotExist) {
+			return errNoSuch
+		}
+		return p.Err
+	}
+	return err
+}
+
+// lookUp finds the object of a location.
+func (l location) lookUp(ctx context.Context) (*object, Info, error) {
+	if l.key == "" || strings.HasSuffix(l.key, "/") {
+		return nil, Info{}, errors.New("it is a folder, not an object")
+	}
+	bucket, err := l.open(ctx)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	var attrs *blob.Attributes
+	err = again(ctx, func(a attempt) (err error) {
+		attrs, err = bucket.Attributes(a.ctx, l.key)
+		return err
+	})
+	if err != nil {
+		return nil, Info{}, reason(err)
+	}
+	o := &object{name: l.String(), key: l.key, bucket: bucket, version: pin(attrs, l.scheme), md5: attrs.MD5, encoded: attrs.ContentEncoding}
+	var google gcs.ObjectAttrs
+	if attrs.As(&google) {
+		o.crc32c = &google.CRC32C
+	}
+	return o, Info{Name: l.String(), Size: attrs.Size, ModTime: attrs.ModTime, ETag: attrs.ETag}, nil
+}
+
+// Info describes the file as it was when it was opened.
+func (f *File) Info() Info { return f.info }
+
+// Size is the file's length in bytes.
+func (f *File) Size() int64 { return f.info.Size }
+
+// ReadAt reads len(p) bytes from offset, less at the end of the file, with io.EOF then. Small reads of an object are served
+// from blocks that were asked for together; reads that go on where earlier ones stopped make it ask for more at once.
+func (f *File) ReadAt(p []byte, offset int64) (int, error) {
+	if f.local != nil {
+		return f.local.ReadAt(p, offset)
+	}
+	if offset < 0 {
+		return 0, failed("read", f.info.Name, fmt.Errorf("offset %d is negative", offset))
+	}
+	n, err := f.blocks.readAt(f.ctx, p, offset)
+	if err != nil && err != io.EOF {
+		err = failed("read", f.info.Name, err)
+	}
+	return n, err
+}
+
+// Reader returns a reader of the whole file from its start that asks for what comes next ahead of time: at most 12 MiB.
+// Several readers of a file do not disturb each other.
+func (f *File) Reader() io.ReadCloser {
+	if f.local != nil {
+		return io.NopCloser(io.NewSectionReader(f.local, 0, f.info.Size))
+	}
+	return newStream(f.ctx, f.object, 0, streamChunk, streamAhead)
+}
+
+// Close ends all use of the file.
+func (f *File) Close() error {
+	if f.local != nil {
+		return f.local.Close()
+	}
+	f.blocks.drop()
+	return nil
+}
+
+// fill reads exactly len(p) bytes from offset on.
+func (o *object) fill(ctx context.Context, p []byte, offset int64) error {
+	err := again(ctx, func(a attempt) error {
+		r, err := o.bucket.NewRangeReader(a.ctx, o.key, offset, int64(len(p)), &blob.ReaderOptions{BeforeRead: o.version.ask})
+		if err != nil {
+			return changed(err)
+		}
+		defer r.Close()
+		if err := o.version.check(r, offset); err != nil {
+			return err
+		}
+		for len(p) > 0 {
+			n, err := r.Read(p)
+			p, offset = p[n:], offset+int64(n)
+			if n > 0 {
+				a.progress()
+			}
+			if err == io.EOF && len(p) > 0 {
+				return io.ErrUnexpectedEOF // a body cut short by whoever stands between
+			}
+			if err != nil && err != io.EOF {
+				return err
+			}
+		}
+		return nil
+	})
+	return reason(err)
+}
+
+const (
+	streamChunk = 4 << 20
+	streamAhead = 2
+)
+
+// stream reads an object from an offset to its end, chunks ahead of what was taken being on their way.
+type stream struct {
+	o      *object
+	ctx    context.Context
+	cancel context.CancelFunc
+	chunk  int64
+	ahead  int
+	next   int64 // offset of the first byte not asked for
+	coming []*part
+	rest   []byte // of the chunk that is being taken
+	err    error
+}
+
+type part struct {
+	data []byte
+	err  error
+	done chan struct{}
+}
+
+func newStream(ctx context.Context, o *object, offset, chunk int64, ahead int) *stream {
+	s := &stream{o: o, chunk: chunk, ahead: ahead, next: offset}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	return s
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	for len(s.rest) == 0 {
+		if s.err != nil {
+			return 0, s.err
+		}
+		if len(p) == 0 {
+			return 0, nil
+		}
+		if s.err = s.ctx.Err(); s.err != nil {
+			continue
+		}
+		for s.next < s.o.version.size && len(s.coming) <= s.ahead {
+			s.start()
+		}
+		if len(s.coming) == 0 {
+			s.err = io.EOF
+			continue
+		}
+		first := s.coming[0]
+		s.coming = s.coming[1:]
+		<-first.done
+		if s.rest, s.err = first.data, failed("read", s.o.name, first.err); s.err != nil {
+			s.rest = nil
+		}
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+func (s *stream) start() {
+	c := &part{data: make([]byte, min(s.chunk, s.o.version.size-s.next)), done: make(chan struct{})}
+	offset := s.next
+	s.next += int64(len(c.data))
+	s.coming = append(s.coming, c)
+	go func() {
+		defer close(c.done)
+		c.err = s.o.fill(s.ctx, c.data, offset)
+	}()
+}
+
+// Close stops what is on its way and waits for it.
+func (s *stream) Close() error {
+	s.cancel()
+	for _, c := range s.coming {
+		<-c.done
+	}
+	s.coming, s.rest = nil, nil
+	if s.err == nil {
+		s.err = fs.ErrClosed
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+// Package storage reads and writes whole files wherever they are: local paths, and objects of S3, Google Cloud Storage and
+// Azure Blob Storage by URL.
+//
+// # Names
+//
+//	/path/to/file, file:///path/to/file
+//	s3://BUCKET/KEY        credentials, region and endpoint from the environment and files that all AWS tools use
+//	gs://BUCKET/KEY        application default credentials; STORAGE_EMULATOR_HOST for a local server
+//	azblob://CONTAINER/KEY AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or the default credentials
+//	mem://BUCKET/KEY       objects in the memory of this process, for tests
+//
+// A key is taken as it is written, without escapes. Parameters of the driver may follow it, such as
+// s3://bucket/key?region=eu-central-1&endpoint=https://minio.local:9000&use_path_style=true; Go CDK's packages s3blob, gcsblob
+// and azureblob list them. What has no scheme of the list is a local path.
+//
+// # Reading
+//
+// [Open] looks an object up once and pins it: every later read is of those bytes, and fails with [ErrChanged] when they are
+// replaced. Ranges are asked for with bounded read-ahead; what breaks off, stalls, comes short or is answered by a server's
+// error is asked for again from where it stopped, with growing pauses.
+//
+// # Writing
+//
+// [Put] makes an object appear whole or not at all, and only where there is none of that name.
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ErrChanged says that an object was replaced or removed after Open.
+var ErrChanged = errors.New("it was replaced or removed while it was being read; do not change files during a job")
+
+// Error is what this package returns for what it cannot do with a file. It is fs.ErrNotExist, fs.ErrExist, fs.ErrPermission or
+// ErrChanged for errors.Is where that is the reason.
+type Error struct {
+	Op   string // "open", "read", "list", "write", "remove", "fetch"
+	Name string // the file, as Redact gives it
+	Err  error
+}
+
+// Error names the file and the reason. Text that could hold credentials is left out.
+func (e *Error) Error() string {
+	return fmt.Sprintf("cannot %s %s: %s", e.Op, e.Name, scrub(e.Err.Error()))
+}
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Info describes a file.
+type Info struct {
+	Name    string // as it can be opened
+	Size    int64
+	ModTime time.Time
+	ETag    string // changes with the content; "" for local files
+	Folder  bool   // a local folder, or the common start of objects' keys; nothing else is set then
+}
+
+// schemes are those of URLs that are objects.
+var schemes = []string{"s3", "gs", "azblob", "mem"}
+
+// IsRemote reports whether name is the URL of an object or of a folder of them.
+func IsRemote(name string) bool {
+	scheme, _, ok := strings.Cut(name, "://")
+	return ok && slices.Contains(schemes, scheme)
+}
+
+// location is a parsed name.
+type location struct {
+	scheme string // "" for a local path
+	bucket string
+	key    string // or the path
+	query  string // parameters of the driver
+}
+
+var parameters = regexp.MustCompile(`\?[A-Za-z_]+=[^?]*$`)
+
+// parse splits a name. A bucket without a key is allowed; Open refuses it.
+func parse(name string) (location, error) {
+	if path, ok := strings.CutPrefix(name, "file://"); ok {
+		if !strings.HasPrefix(path, "/") {
+			return location{}, errors.New("a file URL is file:///absolute/path")
+		}
+		return location{key: path}, nil
+	}
+	if !IsRemote(name) {
+		return location{key: name}, nil
+	}
+	var l location
+	l.scheme, name, _ = strings.Cut(name, "://")
+	if at := parameters.FindStringIndex(name); at != nil {
+		name, l.query = name[:at[0]], name[at[0]+1:]
+	}
+	l.bucket, l.key, _ = strings.Cut(name, "/")
+	if strings.Contains(l.bucket, "@") {
+		return location{}, errors.New("credentials do not belong in a URL; give them by the provider's environment variables")
+	}
+	if l.bucket == "" {
+		return location{}, fmt.Errorf("the URL names no bucket; write %s://BUCKET/KEY", l.scheme)
+	}
+	return l, nil
+}
+
+// String writes the location as a name that parse reads.
+func (l location) String() string {
+	if l.scheme == "" {
+		return l.key
+	}
+	name := l.scheme + "://" + l.bucket + "/" + l.key
+	if l.query != "" {
+		name += "?" + l.query
+	}
+	return name
+}
+
+func (l location) at(key string) location {
+	l.key = key
+	return l
+}
+
+// Join returns the name of a file below a folder; the folder's parameters stay.
+func Join(folder, file string) string {
+	if !IsRemote(folder) {
+		return filepath.Join(strings.TrimPrefix(folder, "file://"), filepath.FromSlash(file))
+	}
+	l, err := parse(folder)
+	if err != nil {
+		return folder + "/" + file
+	}
+	if l.key != "" && !strings.HasSuffix(l.key, "/") {
+		l.key += "/"
+	}
+	return l.at(l.key + file).String()
+}
+
+// Path returns the path part of a name, for its extension and last element: a local path, or the key.
+func Path(name string) string {
+	if l, err := parse(name); err == nil {
+		return l.key
+	}
+	return name
+}
+
+// Redact returns a name that may be shown and logged: a URL without its user, password and parameters. What is no URL is
+// returned as it is.
+func Redact(name string) string {
+	if IsRemote(name) {
+		if l, err := parse(name); err == nil {
+			l.query = ""
+			return l.String()
+		}
+	}
+	scheme, rest, ok := strings.Cut(name, "://")
+	if !ok || scheme == "" || strings.ContainsAny(scheme, "/ ") {
+		return name
+	}
+	if u, err := url.Parse(name); err == nil {
+		u.User, u.RawQuery, u.Fragment = nil, "", ""
+		return u.String()
+	}
+	authority, path, _ := strings.Cut(rest, "/")
+	if i := strings.LastIndex(authority, "@"); i >= 0 {
+		authority = authority[i+1:]
+	}
+	path, _, _ = strings.Cut(path, "?")
+	return strings.TrimSuffix(scheme+"://"+authority+"/"+path, "/")
+}
+
+var (
+	inURL       = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>]+`)
+	secretPairs = regexp.MustCompile(`(?i)\b([\w.-]*(?:signature|sig|token|secret|password|passwd|credential|accesskey|access_key|apikey|api_key|authorization)[\w.-]*)(=|:\s*)((?:bearer |basic |aws4-hmac-sha256 )?[^\s&"',;]+)`)
+)
+
+// scrub takes credentials out of a text that may quote URLs and headers.
+func scrub(text string) string {
+	text = inURL.ReplaceAllStringFunc(text, Redact)
+	return secretPairs.ReplaceAllString(text, "$1$2[redacted]")
+}
+
+// Scrub returns a text, such as an error's of another library, without the credentials that URLs and headers quoted in it hold.
+func Scrub(text string) string { return scrub(text) }
+
+// failed wraps an error of one file, once.
+func failed(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var done *Error
+	if errors.As(err, &done) {
+		return err
+	}
+	return &Error{Op: op, Name: Redact(name), Err: err}
+}
+
+// as gives an error the identity of one of package fs's, and the text of the reason.
+type as struct {
+	is     error
+	reason error
+	text   string
+}
+
+func (e *as) Error() string {
+	if e.text != "" {
+		return e.text
+	}
+	return e.reason.Error()
+}
+func (e *as) Unwrap() []error { return []error{e.is, e.reason} }
+
+var errNoSuch = &as{is: fs.ErrNotExist, reason: fs.ErrNotExist, text: "there is no such file or folder"}
