@@ -40,15 +40,19 @@ func (gr *graphs) admissible(l loop, in input) admission {
 	freeRows, numFree := scan.Positions(free, slots)
 	idle := Equal(numFree, integer(g, gr.plan.MaxSeqs))
 
-	index := Iota(g, in.Line.Holders.Shape(), 0)
+	index := Iota(g, in.Line.Sources.Shape(), 0)
 	pending := LogicalAnd(LessThan(index, in.Line.Count), LessThan(l.Out.Placed, zero))
-	isClone := GreaterOrEqual(in.Line.Holders, zero)
-	// The holder's row has run all that the clone takes over; a row not opened yet has run nothing.
-	ready := LogicalOr(LogicalNot(isClone), LogicalAnd(GreaterThan(takeMask(used, in.Line.Holders), zero),
-		GreaterOrEqual(take(lens, in.Line.Holders), in.Line.Held)))
-	eligible := LogicalAnd(pending, ready)
-	shared := DivScalar(in.Line.Held, float64(pageSize))
-	need := Where(Equal(in.Line.First, integer(g, 1)), ZerosLike(index), Sub(in.Line.MaxPages, Where(isClone, shared, ZerosLike(shared))))
+	isClone := GreaterOrEqual(in.Line.Sources, zero)
+	// The source has run all that a clone takes over; a row not opened yet has run nothing.
+	ready := func(sources, held *Node) *Node {
+		ran := LogicalAnd(GreaterThan(takeMask(used, sources), zero), GreaterOrEqual(take(lens, sources), held))
+		return LogicalOr(LessThan(sources, zero), ran)
+	}
+	needed := func(maxPages, sources, held *Node) *Node {
+		return Sub(maxPages, Where(GreaterOrEqual(sources, zero), DivScalar(held, float64(pageSize)), ZerosLike(held)))
+	}
+	eligible := LogicalAnd(pending, ready(in.Line.Sources, in.Line.Held))
+	need := Where(Equal(in.Line.First, integer(g, 1)), ZerosLike(index), needed(in.Line.MaxPages, in.Line.Sources, in.Line.Held))
 	wanted := Where(eligible, need, ZerosLike(need))
 	sums := scan.Sum(wanted)
 	fits := LogicalAnd(eligible, LogicalOr(LessOrEqual(sums, avail), Equal(need, zero)))
@@ -64,7 +68,8 @@ func (gr *graphs) admissible(l loop, in input) admission {
 	alone := scan.Sum(ConvertDType(LogicalAnd(pending, LogicalNot(isClone)), dtypes.Int32))
 	before := Where(GreaterThan(in.Ahead.Behind, zero), take(alone, SubScalar(in.Ahead.Behind, 1)), ZerosLike(h))
 	waits := LogicalAnd(LogicalAnd(LessThan(h, in.Ahead.Count), Equal(l.Out.Opened, zero)), Equal(before, zero))
-	total := scan.Sum(Where(waits, in.Ahead.MaxPages, ZerosLike(h)))
+	waits = LogicalAnd(waits, ready(in.Ahead.Sources, in.Ahead.Held))
+	total := scan.Sum(Where(waits, needed(in.Ahead.MaxPages, in.Ahead.Sources, in.Ahead.Held), ZerosLike(h)))
 	aheadFits := LogicalAnd(waits, LessOrEqual(Add(total, ReduceAllSum(wanted)), avail))
 	return admission{Entries: entries, Rows: rows, Ahead: aheadFits, Any: LogicalOr(anyTrue(entries), anyTrue(aheadFits))}
 }
@@ -77,7 +82,7 @@ func (gr *graphs) admit(l loop, in input) loop {
 	ids := func(n int) *Node { return Iota(g, shapes.Make(dtypes.Int32, n), 0) }
 	none := FillScalar(g, shapes.Make(dtypes.Int32, rows), -1)
 	nowhere := func(n int) *Node { return FillScalar(g, shapes.Make(dtypes.Int32, n), float64(rows)) }
-	numLine, numAhead := in.Line.Holders.Shape().Size(), in.Ahead.Rows.Shape().Size()
+	numLine, numAhead := in.Line.Sources.Shape().Size(), in.Ahead.Rows.Shape().Size()
 	// For each row, the entry and the prompt that it is given to.
 	entry := control.ScatterSet(none, Where(a.Entries, a.Rows, nowhere(numLine)), ids(numLine))
 	prompt := control.ScatterSet(none, Where(a.Ahead, in.Ahead.Rows, nowhere(numAhead)), ids(numAhead))
@@ -107,23 +112,20 @@ func (gr *graphs) admit(l loop, in input) loop {
 	l.Out.Placed = Max(l.Out.Placed, a.Rows)
 	l.Out.Opened = Max(l.Out.Opened, ConvertDType(a.Ahead, dtypes.Int32))
 
-	source := Where(isEntry, take(in.Line.Holders, entry), none)
+	source := Where(isPrompt, take(in.Ahead.Sources, prompt), Where(isEntry, take(in.Line.Sources, entry), none))
+	held := Where(isPrompt, take(in.Ahead.Held, prompt), take(in.Line.Held, entry))
 	isClone := GreaterOrEqual(source, zero)
 	var opened seqtable.Status
-	st.Sequences, opened = st.Sequences.Open(LogicalOr(isPrompt, LogicalAnd(isEntry, LogicalNot(isClone))))
+	st.Sequences, opened = st.Sequences.Open(LogicalAnd(LogicalOr(isPrompt, isEntry), LogicalNot(isClone)))
 	l.Out.Status = l.Out.Status.Then(opened)
 	if gr.plan.layout.Paged {
 		// With its first clone the holder's reservation for it goes: it holds its prompt and no more.
 		first := LogicalAnd(a.Entries, Equal(in.Line.First, integer(g, 1)))
-		st.Rows.MaxPages = control.ScatterSet(st.Rows.MaxPages, Where(first, in.Line.Holders, nowhere(numLine)), pagesOf(in.Line.Held, gr.plan.PageSize))
+		st.Rows.MaxPages = control.ScatterSet(st.Rows.MaxPages, Where(first, in.Line.Sources, nowhere(numLine)), pagesOf(in.Line.Held, gr.plan.PageSize))
 
-		slots := gr.plan.slots
-		ofSlots := func(x *Node) *Node { return SliceAxis(x, 0, AxisRangeFromStart(slots)) }
 		var from, to *Node
 		var cloned seqtable.Status
-		clone := ofSlots(isClone)
-		st.Sequences, st.Pages, from, to, cloned = st.Sequences.Clone(st.Pages, ofSlots(source),
-			Where(clone, ids(slots), ofSlots(none)), Where(clone, take(in.Line.Held, ofSlots(entry)), ZerosLike(ids(slots))))
+		st.Sequences, st.Pages, from, to, cloned = st.Sequences.Clone(st.Pages, source, Where(isClone, ids(rows), none), Where(isClone, held, ZerosLike(held)))
 		l.Out.Status = l.Out.Status.Then(cloned)
 		st.Caches = append([]*Node(nil), st.Caches...)
 		for i, cache := range st.Caches {

@@ -49,21 +49,24 @@ func (s *scheduler) input(c *callPlan, leaves []leaf, columns, enoughFree int) h
 		in.ints("Line.Starts")[i], in.ints("Line.PromptLens")[i], in.ints("Line.MaxLens")[i] = c.begins[i], int32(len(r.Tokens)), int32(maxLen)
 		in.ints("Line.MaxPages")[i] = int32(e.pagesFor(maxLen))
 		copy(stops[i*maxStopTokens:(i+1)*maxStopTokens], e.stopTokens(r))
-		in.ints("Line.Holders")[i] = none
-		if f.held > 0 {
-			in.ints("Line.Holders")[i], in.ints("Line.Held")[i] = int32(f.holder), int32(f.held)
-			if seq.generation == r.FirstGeneration {
+		in.ints("Line.Sources")[i] = none
+		if f.source != nil {
+			in.ints("Line.Sources")[i], in.ints("Line.Held")[i] = int32(f.source.row), int32(f.held)
+			if f.source.first == f && seq.generation == r.FirstGeneration+f.begin {
 				in.ints("Line.First")[i] = 1
 			}
 		}
 	}
 	in.ints("Ahead.Count")[0] = int32(len(c.ahead))
-	for i, f := range c.ahead {
-		in.ints("Ahead.Rows")[i], in.ints("Ahead.Starts")[i], in.ints("Ahead.Behind")[i] = int32(f.holder), c.heads[i], c.behind[i]
-		in.ints("Ahead.PromptLens")[i], in.ints("Ahead.MaxPages")[i] = int32(f.held), int32(e.pagesAhead(f.req, f.held))
+	for i := range p.aheadLen() {
+		in.ints("Ahead.Rows")[i], in.ints("Ahead.Sources")[i] = none, none
 	}
-	for i := len(c.ahead); i < p.aheadLen(); i++ {
-		in.ints("Ahead.Rows")[i] = none
+	for i, h := range c.ahead {
+		in.ints("Ahead.Rows")[i], in.ints("Ahead.Starts")[i], in.ints("Ahead.Behind")[i] = int32(h.row), c.heads[i], c.behind[i]
+		in.ints("Ahead.PromptLens")[i], in.ints("Ahead.MaxPages")[i] = int32(len(h.tokens)), int32(s.maxPages(h))
+		if h.source != nil {
+			in.ints("Ahead.Sources")[i], in.ints("Ahead.Held")[i] = int32(h.source.row), int32(h.held)
+		}
 	}
 	return in
 }

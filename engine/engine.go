@@ -47,6 +47,8 @@ type Config struct {
 	KVMemory int64
 	// KV is "paged" or "basic", the contiguous cache that serves as oracle.
 	KV string
+	// NoPrefixCache turns off that prefixes of prompts are kept for other requests.
+	NoPrefixCache bool
 	// DType is of weights and activations, KVDType of the cache: Float32 (default), BFloat16 or Float16.
 	DType, KVDType dtypes.DType
 	// ZeroPages clears pages when they are freed, for tenants who must not share memory. Without it pages are cleared logically.

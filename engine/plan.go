@@ -31,6 +31,8 @@ type Plan struct {
 	MaxModelLen   int `json:"max_model_len"`
 	PrefillTokens int `json:"prefill_tokens"`
 	MaxRounds     int `json:"max_rounds"`
+	// PrefixCache says that prefixes which several prompts have in common are run once.
+	PrefixCache bool `json:"prefix_cache"`
 	// Programs are the names of the programs that the engine compiles.
 	Programs []string `json:"programs"`
 
@@ -82,6 +84,7 @@ func (c Config) plan() (Plan, error) {
 	p := Plan{
 		Backend: c.Backend.Description(), Model: model.Architecture, DType: weights.String(), KVDType: kv.String(),
 		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens, MaxRounds: c.MaxRounds,
+		PrefixCache: !c.NoPrefixCache,
 	}
 	for _, param := range llama.Arrays(model) {
 		p.Parameters += int64(param.Size())
@@ -122,7 +125,7 @@ func (c Config) plan() (Plan, error) {
 	}
 	switch p.KV {
 	case "paged":
-		p.Holders = max(1, p.MaxSeqs/2)
+		p.Holders = max(8, p.MaxSeqs/2)
 		p.PagesPerSeq = ceilDiv(p.MaxModelLen, p.PageSize)
 		page := p.KVBytesPerToken * int64(p.PageSize)
 		// More than every slot at its longest is never used.
@@ -139,7 +142,7 @@ func (c Config) plan() (Plan, error) {
 				p.slots, p.MaxModelLen, bytesText(need), bytesText(budget))
 		}
 		// The sequence table still counts pages, one a slot, so that admission is the same code.
-		p.PageSize, p.PagesPerSeq, p.Pages = p.MaxModelLen, 1, p.slots
+		p.PageSize, p.PagesPerSeq, p.Pages, p.PrefixCache = p.MaxModelLen, 1, p.slots, false
 		p.KVBytes = row * int64(p.slots)
 		p.layout = attention.ContiguousLayout(p.slots, p.MaxModelLen, model.NumKVHeads, model.HeadDim, kv)
 	default:

@@ -125,8 +125,9 @@ func (j *job) loop(ctx context.Context) error {
 // ErrPagesLost says that pages were not free at the end of a run, when nothing holds them: a fault of the engine.
 var ErrPagesLost = errors.New("pages were lost, please report this")
 
-// finish checks that all pages are free when nothing runs.
+// finish gives up the prefixes that are kept, and checks that all pages are free then.
 func (j *job) finish() error {
+	j.sched.dropAll()
 	free, err := j.call(j.sched.plan())
 	if err == nil && free != j.e.plan.Pages {
 		err = fmt.Errorf("%w: %d of %d are free on the device", ErrPagesLost, free, j.e.plan.Pages)

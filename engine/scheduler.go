@@ -5,20 +5,35 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+
+	"github.com/quire/quire/prefix"
 )
 
 // family is a request on its way: the completions of one prompt.
 //
-// Where there are several, the prompt but for its last token is run once, in a row of its own (the holder). Each completion then starts
-// as a clone of it: full pages are shared, the partial one is copied, and the last token of the prompt is run for each, which is
-// what its first token is drawn from. So clones can start at any time while the holder stands, and there may be more of them than slots.
+// A completion runs its prompt from the beginning, or starts as a clone of a holder that has run a part of it: full pages are shared, a
+// partial one is copied, and the rest is run by the clone, the last token at least, which is what its first token is drawn from.
 type family struct {
-	req    *Request
-	next   int // completions admitted so far
-	held   int // tokens of the prompt that a holder runs for the clones; 0 = each completion runs the prompt itself
-	holder int // its row; none if it has none now
+	req      *Request
+	chain    []prefix.Hash // the pages of the prompt that others may share
+	next     int           // completions admitted so far
+	begin    int           // next when source was decided
+	assigned bool          // source is decided
+	source   *holder       // nil: from the beginning
+	held     int           // tokens taken over from it
+}
+
+// holder is a row that runs a prompt, or a part that several have in common, for completions that start as its clones. It stays when they
+// are through, for others with the same prefix, until its row or its pages are wanted.
+type holder struct {
+	row    int
+	tokens []int32
+	chain  []prefix.Hash // of its full pages
+	source *holder       // itself a clone, until it is opened
+	held   int
 	opened bool
-	done   int // tokens that the holder has run
+	done   int     // tokens that it has run
+	first  *family // the next of whose completions has its pages reserved with the holder, until it is admitted
 }
 
 const none = -1
@@ -38,12 +53,17 @@ type sequence struct {
 // line that the scheduler gives it.
 type scheduler struct {
 	e           *Engine
+	seed        prefix.Hash
 	freeHolders []int
-	waiting     []*family // not all of their completions are admitted, in order
-	holders     []*family // by row, from the slots on
+	waiting     []*family     // not all of their completions are admitted, in order
+	counts      prefix.Counts // of the chains of those that wait
+	cache       *prefix.Cache // of holders, by row
+	holders     []*holder     // by row, from the slots on
 	rows        []*sequence
 	release     []bool // rows to free at the start of the next call
 	active      int    // completions that run
+	freePages   int    // on the device, after the last call
+	careful     bool   // after a call that could do nothing: the first in line alone, without a holder that others need
 }
 
 // ErrStalled says that a call had work and did none of it: a fault of the engine.
@@ -51,7 +71,10 @@ var ErrStalled = errors.New("the engine makes no progress, please report this")
 
 func newScheduler(e *Engine) *scheduler {
 	p := e.plan
-	s := &scheduler{e: e, rows: make([]*sequence, p.slots), release: make([]bool, p.rows()), holders: make([]*family, p.Holders)}
+	s := &scheduler{
+		e: e, seed: prefix.Seed(p.Model, p.DType, p.KVDType, fmt.Sprint(p.PageSize)), rows: make([]*sequence, p.slots), release: make([]bool, p.rows()), holders: make([]*holder, p.Holders),
+		counts: prefix.Counts{}, cache: prefix.NewCache(), freePages: p.Pages,
+	}
 	for row := p.rows() - 1; row >= p.slots; row-- {
 		s.freeHolders = append(s.freeHolders, row)
 	}
@@ -60,17 +83,12 @@ func newScheduler(e *Engine) *scheduler {
 
 // add takes in a request that was checked.
 func (s *scheduler) add(r *Request) {
-	f := &family{req: r, holder: none}
-	p := s.e.plan
-	if held := len(r.Tokens) - 1; r.N > 1 && held > 0 && p.layout.Paged && s.e.pagesAhead(r, held) <= p.Pages {
-		f.held = held
+	f := &family{req: r}
+	if s.e.plan.layout.Paged && s.e.plan.PrefixCache {
+		f.chain = prefix.Chain(s.seed, r.Tokens[:len(r.Tokens)-1], s.e.plan.PageSize)
+		s.counts.Add(f.chain, 1)
 	}
 	s.waiting = append(s.waiting, f)
-}
-
-// pagesAhead is the pages for a holder of held tokens and its first clone: the clone shares full pages only.
-func (e *Engine) pagesAhead(r *Request, held int) int {
-	return ceilDiv(held, e.plan.PageSize) + e.pagesFor(e.maxLen(r)) - held/e.plan.PageSize
 }
 
 // wants says how many more requests the scheduler should look at.
@@ -81,8 +99,7 @@ func (s *scheduler) idle() bool {
 	return len(s.waiting) == 0 && s.active == 0 && !slices.Contains(s.release, true)
 }
 
-// settle frees what the last calls left behind: completions that met a stop string, and holders whose clones have all started. Their
-// rows are released on the device when the next call begins.
+// settle notes the rows of completions that met a stop string: they are released on the device when the next call begins.
 func (s *scheduler) settle() {
 	for row, seq := range s.rows {
 		if seq != nil && seq.cancelled.Load() {
@@ -91,13 +108,152 @@ func (s *scheduler) settle() {
 			s.active--
 		}
 	}
-	for i, f := range s.holders {
-		if f != nil && f.next == f.req.N {
-			s.release[f.holder] = true
-			s.freeHolders = append(s.freeHolders, f.holder)
-			s.holders[i], f.holder = nil, none
+}
+
+// drop gives up a holder's row.
+func (s *scheduler) drop(h *holder) {
+	if h.opened {
+		s.release[h.row] = true
+	}
+	s.freeHolders = append(s.freeHolders, h.row)
+	s.holders[h.row-s.e.plan.slots] = nil
+}
+
+// evict gives up the holder that was used longest ago, if one is not in use.
+func (s *scheduler) evict() (*holder, bool) {
+	row, ok := s.cache.Evict()
+	if !ok {
+		return nil, false
+	}
+	h := s.holders[row-s.e.plan.slots]
+	s.drop(h)
+	return h, true
+}
+
+// dropAll gives up all holders, and lets those who wait for them decide anew.
+func (s *scheduler) dropAll() {
+	for _, f := range s.waiting {
+		f.assigned, f.source, f.held = false, nil, 0
+	}
+	for _, h := range s.holders {
+		if h != nil {
+			s.cache.Remove(h.row)
+			s.drop(h)
 		}
 	}
+}
+
+// newHolder makes a holder of the first size tokens of f's prompt, a clone of source if that is not nil. With first, the pages of f's
+// next completion are reserved with it. There is none where all rows are in use.
+func (s *scheduler) newHolder(f *family, size int, first bool, source *holder, held int) *holder {
+	if source != nil {
+		s.cache.Use(source.row) // until the holder is opened; and making room must not evict it
+	}
+	if len(s.freeHolders) == 0 {
+		if _, ok := s.evict(); !ok {
+			if source != nil {
+				s.cache.Unuse(source.row)
+			}
+			return nil
+		}
+	}
+	h := &holder{row: pop(&s.freeHolders), tokens: f.req.Tokens[:size], source: source, held: held}
+	if first {
+		h.first = f
+	}
+	h.chain = f.chain[:min(len(f.chain), size/s.e.plan.PageSize)]
+	s.holders[h.row-s.e.plan.slots] = h
+	s.cache.Insert(h.row, h.chain)
+	s.cache.Unuse(h.row) // those who use it say so
+	return h
+}
+
+// assign decides what the completions of f start from. It returns false where f has to wait for a holder's row.
+func (s *scheduler) assign(f *family) bool {
+	p := s.e.plan
+	var source *holder
+	held := 0
+	if row, pages := s.cache.Longest(f.chain); pages > 0 {
+		source, held = s.holders[row-p.slots], pages*p.PageSize
+	}
+	whole := len(f.req.Tokens) - 1
+	clones := f.req.N-f.next > 1 && whole > 0 && p.layout.Paged && s.e.pagesAhead(f.req, whole) <= p.Pages
+	// A prefix that others in line have too is run once for all.
+	if shared := s.counts.Shared(f.chain) * p.PageSize; shared > held && !s.careful {
+		if h := s.newHolder(f, shared, !clones || shared == whole, source, held); h != nil {
+			source, held = h, shared
+		}
+	}
+	// So is what the completions of one prompt have in common: all but its last token.
+	if clones && whole > held {
+		h := s.newHolder(f, whole, true, source, held)
+		if h == nil {
+			return false
+		}
+		source, held = h, whole
+	}
+	f.assigned, f.begin, f.source, f.held = true, f.next, source, held
+	if source != nil {
+		s.cache.Use(source.row)
+	}
+	return true
+}
+
+// maxPages is the most pages that a holder may come to hold, with those reserved for its first clone.
+func (s *scheduler) maxPages(h *holder) int {
+	if h.first == nil {
+		return ceilDiv(len(h.tokens), s.e.plan.PageSize)
+	}
+	return s.e.pagesAhead(h.first.req, len(h.tokens))
+}
+
+// pagesAhead is the pages for a holder of held tokens and its first clone, a completion of r: the clone shares full pages only.
+func (e *Engine) pagesAhead(r *Request, held int) int {
+	return ceilDiv(held, e.plan.PageSize) + e.pagesFor(e.maxLen(r)) - held/e.plan.PageSize
+}
+
+// makeRoom gives up holders that are not in use while the pages that no row has or may come to need do not cover what is first in line.
+func (s *scheduler) makeRoom(c *callPlan) {
+	p := s.e.plan
+	if s.cache.Len() == 0 {
+		return
+	}
+	room := s.freePages
+	slots := p.MaxSeqs
+	for row, seq := range s.rows {
+		if seq != nil {
+			room -= max(0, s.e.pagesFor(s.e.maxLen(seq.family.req))-ceilDiv(seq.done, p.PageSize))
+			slots--
+		} else if s.release[row] {
+			slots-- // its pages are not counted as free yet
+		}
+	}
+	for _, h := range s.holders {
+		if h != nil && h.opened {
+			room -= max(0, s.maxPages(h)-ceilDiv(h.done, p.PageSize))
+		}
+	}
+	need := 0
+	for _, seq := range c.line[:min(len(c.line), max(slots, 1)+p.MaxSeqs/4)] {
+		need += s.e.pagesFor(s.e.maxLen(seq.family.req)) - seq.family.held/p.PageSize
+	}
+	for _, h := range c.ahead {
+		need += s.maxPages(h) - h.held/p.PageSize
+	}
+	for room < need {
+		h, ok := s.evict()
+		if !ok {
+			return
+		}
+		room += ceilDiv(h.done, p.PageSize) - h.held/p.PageSize
+	}
+}
+
+func pop(list *[]int) int {
+	last := len(*list) - 1
+	v := (*list)[last]
+	*list = (*list)[:last]
+	return v
 }
 
 // callPlan is what the host offers in one call.
@@ -106,66 +262,75 @@ type callPlan struct {
 	starts []int32     // of the prompts of rows
 	line   []*sequence // completions that wait, in order
 	begins []int32     // of their prompts
-	ahead  []*family   // prompts to run ahead
+	ahead  []*holder   // prompts and prefixes to run ahead
 	heads  []int32     // of these
 	behind []int32
 	before []*sequence // the rows as they stand before the call
 }
 
+// place puts a prompt's tokens from a position on among those of the call.
+func (c *callPlan) place(tokens []int32, from, limit int) (start int32, ok bool) {
+	if len(c.tokens)+len(tokens)-from > limit {
+		return 0, false
+	}
+	start = int32(len(c.tokens) - from)
+	c.tokens = append(c.tokens, tokens[from:]...)
+	return start, true
+}
+
 // plan lays out the next call: the rest of prompts that are being run, then as many of the waiting completions and prompts as it takes.
 func (s *scheduler) plan() *callPlan {
 	p := s.e.plan
+	limit := p.promptTokens()
 	c := &callPlan{starts: make([]int32, p.rows()), before: slices.Clone(s.rows)}
-	shared := map[*family]int32{} // where a prompt's tokens from the given position on lie, for all who read them
-	place := func(tokens []int32, from int) (start int32, ok bool) {
-		if len(c.tokens)+len(tokens)-from > p.promptTokens() {
-			return 0, false
-		}
-		start = int32(len(c.tokens) - from)
-		c.tokens = append(c.tokens, tokens[from:]...)
-		return start, true
-	}
 	for row, seq := range s.rows {
 		if seq != nil && seq.done < len(seq.family.req.Tokens) {
-			c.starts[row], _ = place(seq.family.req.Tokens, seq.done) // what an earlier call brought fits
+			c.starts[row], _ = c.place(seq.family.req.Tokens, seq.done, limit) // what an earlier call brought fits
 		}
 	}
-	for _, f := range s.holders {
-		if f != nil && f.opened && f.done < f.held {
-			c.starts[f.holder], _ = place(f.req.Tokens[:f.held], f.done)
+	for _, h := range s.holders {
+		if h != nil && h.opened && h.done < len(h.tokens) {
+			c.starts[h.row], _ = c.place(h.tokens, h.done, limit)
 		}
 	}
 	for _, f := range s.waiting {
-		if f.held > 0 && !f.opened {
-			if f.holder == none && len(s.freeHolders) > 0 {
-				f.holder = pop(&s.freeHolders)
-				s.holders[f.holder-p.slots] = f
-			}
-			if f.holder == none || len(c.ahead) == p.aheadLen() {
-				break
-			}
-			start, ok := place(f.req.Tokens[:f.held], 0)
-			if !ok {
-				break
-			}
-			c.ahead, c.heads, c.behind = append(c.ahead, f), append(c.heads, start), append(c.behind, int32(len(c.line)))
+		if !f.assigned && (len(c.line) == p.lineLen() || !s.assign(f)) {
+			break
 		}
+		if !s.listAhead(c, f.source, limit) {
+			break
+		}
+		start, placed := int32(0), false
 		for k := f.next; k < f.req.N && len(c.line) < p.lineLen(); k++ {
-			start, there := shared[f]
-			if !there {
-				if start, there = place(f.req.Tokens, f.held); !there {
+			if !placed {
+				if start, placed = c.place(f.req.Tokens, f.held, limit); !placed {
 					break
 				}
-				shared[f] = start
 			}
 			seq := &sequence{family: f, generation: f.req.FirstGeneration + k, row: none}
 			c.line, c.begins = append(c.line, seq), append(c.begins, start)
 		}
-		if len(c.line) == p.lineLen() && f.held == 0 {
-			break // only prompts for clones may still run ahead
+		if s.careful && len(c.line) > 0 {
+			break
 		}
 	}
+	s.makeRoom(c)
 	return c
+}
+
+// listAhead lists a holder that is not opened, behind its own source. It returns false where the call has no room for it.
+func (s *scheduler) listAhead(c *callPlan, h *holder, limit int) bool {
+	if h == nil || h.opened || slices.Contains(c.ahead, h) {
+		return true
+	}
+	if !s.listAhead(c, h.source, limit) || len(c.ahead) == s.e.plan.aheadLen() {
+		return false
+	}
+	start, ok := c.place(h.tokens, h.held, limit)
+	if ok {
+		c.ahead, c.heads, c.behind = append(c.ahead, h), append(c.heads, start), append(c.behind, int32(len(c.line)))
+	}
+	return ok
 }
 
 // result is what a call did, as the host reads it.
@@ -180,10 +345,16 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 	r := &result{got: got, owners: make([]*sequence, p.lineLen()+p.slots)}
 	copy(r.owners[p.lineLen():], c.before)
 	placed, opened, lens := got.ints("Placed"), got.ints("Opened"), got.ints("SeqLens")
-	moved := false
-	for i, f := range c.ahead {
-		if opened[i] != 0 {
-			f.opened, moved = true, true
+	moved := got.int("PrefillSteps")+got.int("DecodeSteps") > 0 || slices.Contains(s.release, true)
+	for i, h := range c.ahead {
+		if opened[i] == 0 {
+			continue
+		}
+		h.opened, moved = true, true
+		s.e.stats.HitTokens += h.held
+		if h.source != nil {
+			s.cache.Unuse(h.source.row)
+			h.source = nil
 		}
 	}
 	for i, seq := range c.line {
@@ -196,10 +367,20 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 		}
 		f.next++
 		s.active++
-		moved = true
+		moved, s.careful = true, false
 		seq.row = int(placed[i])
 		seq.drain.init(s.e, f.req)
 		r.owners[i] = seq
+		s.e.stats.HitTokens += f.held
+		if f.source != nil && f.source.first == f {
+			f.source.first = nil
+		}
+		if f.next == f.req.N {
+			s.counts.Add(f.chain, -1)
+			if f.source != nil {
+				s.cache.Unuse(f.source.row)
+			}
+		}
 	}
 	ended := map[*sequence]bool{}
 	owners, finish := got.ints("Owners"), got.ints("Finish")
@@ -209,32 +390,29 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 			s.active--
 		}
 	}
-	for i := range s.rows {
-		s.rows[i] = nil
-	}
+	clear(s.rows)
 	for _, seq := range r.owners {
 		if seq != nil && !ended[seq] {
 			s.rows[seq.row] = seq
 			seq.done = int(lens[seq.row])
 		}
 	}
-	for _, f := range s.holders {
-		if f != nil && f.opened {
-			f.done = int(lens[f.holder])
+	for _, h := range s.holders {
+		if h != nil && h.opened {
+			h.done = int(lens[h.row])
 		}
 	}
 	s.waiting = slices.DeleteFunc(s.waiting, func(f *family) bool { return f.next == f.req.N })
-	steps := got.ints("PrefillSteps")[0] + got.ints("DecodeSteps")[0]
-	if steps == 0 && !moved && !slices.Contains(s.release, true) && (len(c.line) > 0 || s.active > 0) {
+	s.freePages = got.int("EndFree")
+	clear(s.release)
+	if moved || s.active == 0 && len(s.waiting) == 0 {
+		return r, nil
+	}
+	// Holders that wait for each other's pages: the first in line goes alone.
+	if s.careful {
 		return nil, fmt.Errorf("%w: %d completions run and %d requests wait", ErrStalled, s.active, len(s.waiting))
 	}
-	clear(s.release)
+	s.careful = true
+	s.dropAll()
 	return r, nil
-}
-
-func pop(list *[]int) int {
-	last := len(*list) - 1
-	v := (*list)[last]
-	*list = (*list)[:last]
-	return v
 }

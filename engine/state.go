@@ -53,12 +53,12 @@ type line struct {
 	Starts   *Node // i32[A]: of the prompt
 	// Rows of the following are as rowParams has them.
 	PromptLens, MaxLens, MaxPages, StopTokens *Node
-	Holders                                   *Node // i32[A]: the row of which it is a clone; -1 = none
+	Sources                                   *Node // i32[A]: the row of which it is a clone; -1 = none
 	Held                                      *Node // i32[A]: tokens it takes over from there
 	First                                     *Node // i32[A]: 1 where its pages are reserved with the holder
 }
 
-// ahead is the prompts to be run for clones: H entries, in order.
+// ahead is the prompts, or prefixes of prompts, to be run for clones: H entries, in order.
 type ahead struct {
 	Count      *Node // i32[]
 	Rows       *Node // i32[H]: the row that the host chose
@@ -66,6 +66,8 @@ type ahead struct {
 	PromptLens *Node // i32[H]: tokens to run
 	MaxPages   *Node // i32[H]: pages for these and for the first clone
 	Behind     *Node // i32[H]: how many entries of the line came before it
+	// Sources and Held, i32[H], are as those of the line: a prefix may begin as another's clone.
+	Sources, Held *Node
 }
 
 // output is what one call tells the host. What a step draws is a column: C in all.
@@ -126,7 +128,7 @@ func (gr *graphs) newState(g *Graph) deviceState {
 	return st
 }
 
-// inputShapes is the shapes of the input's leaves, as a tree of nodes that only carry them: made in a graph of their own.
+// newInput makes a tree of nodes that carry the shapes of the input's leaves, and nothing else.
 func (gr *graphs) newInput(g *Graph) input {
 	p := gr.plan
 	rows, a, h := p.rows(), p.lineLen(), p.aheadLen()
@@ -137,9 +139,9 @@ func (gr *graphs) newInput(g *Graph) input {
 		Line: line{
 			Count: i32(), Sampling: sampling.Params{Temperature: f32(a), TopP: f32(a), MinP: f32(a), TopK: i32(a), Key: Zeros(g, shapes.Make(dtypes.Uint32, a, 2))},
 			Starts: i32(a), PromptLens: i32(a), MaxLens: i32(a), MaxPages: i32(a), StopTokens: i32(a, maxStopTokens),
-			Holders: i32(a), Held: i32(a), First: i32(a),
+			Sources: i32(a), Held: i32(a), First: i32(a),
 		},
-		Ahead:   ahead{Count: i32(), Rows: i32(h), Starts: i32(h), PromptLens: i32(h), MaxPages: i32(h), Behind: i32(h)},
+		Ahead:   ahead{Count: i32(), Rows: i32(h), Starts: i32(h), PromptLens: i32(h), MaxPages: i32(h), Behind: i32(h), Sources: i32(h), Held: i32(h)},
 		Columns: i32(), EnoughFree: i32(),
 	}
 }

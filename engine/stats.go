@@ -18,7 +18,9 @@ type Stats struct {
 	Requests     int `json:"requests"`
 	PromptTokens int `json:"prompt_tokens"` // of the requests, each counted once
 	// PrefillTokens are the prompt tokens that were run: for n completions of a prompt, all of it once and its last token n times.
-	PrefillTokens   int `json:"prefill_tokens"`
+	PrefillTokens int `json:"prefill_tokens"`
+	// HitTokens are the prompt tokens that completions and prefixes took over from a prefix that was there already.
+	HitTokens       int `json:"hit_tokens"`
 	GeneratedTokens int `json:"generated_tokens"`
 	DecodeTokens    int `json:"decode_tokens"` // drawn tokens that were run to draw the next
 	Calls           int `json:"calls"`
