@@ -164,8 +164,7 @@ func (h hubRef) textFiles(all []string) ([]string, error) {
 		if filepath.Ext(name) == ".gguf" {
 			ggufs = append(ggufs, name)
 		}
-		if slices.Contains([]string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile, weightsIndex,
-			"special_tokens_map.json", "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json"}, name) {
+		if slices.Contains(folderTexts, name) {
 			texts = append(texts, name)
 		}
 	}

@@ -1,0 +1,43 @@
+package models
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// folderFile reports whether Open reads a file of a Hugging Face folder, or a tokenizer may: weights apart, or with them.
+func folderFile(name string, weights bool) bool {
+	if name == weightsFile || filepath.Ext(name) == ".safetensors" && !strings.Contains(name, "/") {
+		return weights
+	}
+	return slices.Contains(folderTexts, name)
+}
+
+// folderTexts are the files of a folder that Open reads or that tokenizers may need, beside the weights.
+var folderTexts = []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile, weightsIndex,
+	"special_tokens_map.json", "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json"}
+
+// FetchFolder has the files of a Hugging Face folder that is elsewhere brought here, and returns the local folder, which Open
+// takes. fetch brings the files that want chooses by their paths in the folder and returns the local folder that has them; it
+// is called twice, so that a model that is not supported is refused before its weights are fetched.
+func FetchFolder(fetch func(want func(file string) bool) (dir string, err error)) (dir string, err error) {
+	if dir, err = fetch(func(file string) bool { return folderFile(file, false) }); err != nil {
+		return "", err
+	}
+	if _, err := readFolderConfig(dir); err != nil {
+		return "", err
+	}
+	weights := func(file string) bool { return folderFile(file, true) }
+	if shards, _, err := readIndex(dir); err == nil { // other weights may lie beside those of the index
+		weights = func(file string) bool { return slices.Contains(shards, file) || folderFile(file, false) }
+	}
+	if dir, err = fetch(weights); err != nil {
+		return "", err
+	}
+	if _, _, err := weightShards(dir); err != nil {
+		return "", fmt.Errorf("the folder has no weights that can be read: %w", err)
+	}
+	return dir, nil
+}

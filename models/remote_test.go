@@ -1,0 +1,102 @@
+package models
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// copyOf is a fetch that copies from a folder here and notes what it was asked for.
+func copyOf(t *testing.T, from string, asked *[][]string) func(want func(string) bool) (string, error) {
+	return func(want func(string) bool) (string, error) {
+		dir := t.TempDir()
+		entries, err := os.ReadDir(from)
+		if err != nil {
+			return "", err
+		}
+		var names []string
+		for _, e := range entries {
+			if !want(e.Name()) {
+				continue
+			}
+			names = append(names, e.Name())
+			data, err := os.ReadFile(filepath.Join(from, e.Name()))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, e.Name()), data, 0o600)
+			}
+			if err != nil {
+				return "", err
+			}
+		}
+		*asked = append(*asked, names)
+		return dir, nil
+	}
+}
+
+func TestFetchFolder(t *testing.T) {
+	found, err := filepath.Glob(filepath.Join("..", "testdata", "models", "*", "config.json"))
+	if err != nil || len(found) == 0 {
+		t.Fatal(found, err)
+	}
+	for _, config := range found {
+		from := filepath.Dir(config)
+		var asked [][]string
+		dir, err := FetchFolder(copyOf(t, from, &asked))
+		if err != nil {
+			t.Errorf("%s: %v", from, err)
+			continue
+		}
+		a, err := Open(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Open(dir)
+		if err != nil {
+			t.Fatalf("%s: what was fetched cannot be opened: %v", from, err)
+		}
+		if a.FingerPrint() != b.FingerPrint() {
+			t.Errorf("%s: what was fetched is another model", from)
+		}
+		if weights := func(s string) bool { return strings.HasSuffix(s, ".safetensors") }; slices.ContainsFunc(asked[0], weights) {
+			t.Errorf("%s: weights were fetched before the config was looked at: %v", from, asked)
+		}
+		a.Close()
+		b.Close()
+	}
+}
+
+// A model that is not supported is refused before its weights come; one without weights is no model.
+func TestFetchFolderRefuses(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("config.json", `{"architectures":["GPT2LMHeadModel"],"model_type":"gpt2"}`)
+	write("model.safetensors", "x")
+	var asked [][]string
+	if _, err := FetchFolder(copyOf(t, dir, &asked)); err == nil || !strings.Contains(err.Error(), "GPT2") || len(asked) != 1 {
+		t.Error(err, asked)
+	}
+	config, err := os.ReadFile(filepath.Join("..", "testdata", "models", testModel(t), "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("config.json", string(config))
+	os.Remove(filepath.Join(dir, "model.safetensors"))
+	write("pytorch_model.bin", "x")
+	if _, err := FetchFolder(copyOf(t, dir, &asked)); err == nil || !strings.Contains(err.Error(), "model.safetensors") {
+		t.Error(err)
+	}
+}
+
+func testModel(t *testing.T) string {
+	entries, err := os.ReadDir(filepath.Join("..", "testdata", "models"))
+	if err != nil || len(entries) == 0 {
+		t.Fatal(err)
+	}
+	return entries[0].Name()
+}
