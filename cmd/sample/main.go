@@ -85,7 +85,7 @@ func sampleMain(args []string, env *environment) int {
 }
 
 func subcommands() []*subcommand {
-	return []*subcommand{newRun(), newShow(), newSetup(), newVersion()}
+	return []*subcommand{newRun(), newBench(), newShow(), newSetup(), newVersion()}
 }
 
 func dispatch(ctx context.Context, env *environment, args []string) error {

@@ -40,7 +40,7 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 		closeAll()
 		return nil, err
 	}
-	s := &session{model: o.model, fingerprint: model.FingerPrint(), vocab: model.Config.VocabSize, close: closeAll}
+	s := &session{model: o.model, fingerprint: model.FingerPrint(), vocab: model.Config.VocabSize, config: model.Config, close: closeAll}
 	tok, err := s.openText(o, model)
 	if err != nil {
 		return fail(err)
@@ -59,6 +59,9 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 		return fail(err)
 	}
 	closers = append(closers, e.Close)
+	if err := o.diagnostics.dump(e); err != nil {
+		return fail(err)
+	}
 	s.sampler = e
 	return s, nil
 }

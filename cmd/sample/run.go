@@ -48,7 +48,11 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 			if err := o.check(); err != nil {
 				return &exitError{exitUsage, fmt.Errorf("run: %w", err)}
 			}
-			return runJob(ctx, env, &o)
+			stop, err := o.diagnostics.profile()
+			if err != nil {
+				return err
+			}
+			return errors.Join(runJob(ctx, env, &o), stop())
 		},
 	}
 }

@@ -33,6 +33,7 @@ type runOptions struct {
 	zeroPages, debug                                         bool
 
 	config, progress, report string
+	diagnostics              diagnostics
 
 	// Parsed from the texts above by check.
 	kvBytes             int64
@@ -84,6 +85,7 @@ func (o *runOptions) define(f *flags) {
 		s.StringVar(&o.progress, "progress", "auto", "`HOW` progress as bar, plain lines, none, or auto: a bar on a terminal and lines elsewhere")
 		s.StringVar(&o.report, "report", "", "`FILE` write the final report and the plan here as JSON")
 	})
+	f.group(diagnosticsTitle, o.diagnostics.define)
 }
 
 // check validates what does not need the model. Its errors name the flag.

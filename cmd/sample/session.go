@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models"
 	"github.com/quire/quire/promptset"
 )
 
@@ -22,6 +23,7 @@ type session struct {
 	model       string // the reference it was opened by
 	fingerprint string // of the weights
 	vocab       int
+	config      models.Config // of the model; zero where it has none
 	// encode turns text into token ids, with the tokens that begin a text if special is true.
 	encode func(text string, special bool) ([]int32, error)
 	// render writes messages as one text, with the opening of the answer. It is nil where there is no template, and then

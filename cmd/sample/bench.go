@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/bench/workload"
+	"github.com/quire/quire/cpukernel"
+)
+
+// benchOptions are the flags of "sample bench": the model's and the engine's of "sample run", and its own.
+type benchOptions struct {
+	run            runOptions
+	workload, rows string
+	repeat, warmUp int
+	limit          int
+	json           bool
+	seed           uint64
+	began          time.Time
+	commandLine    []string
+}
+
+func newBench() *subcommand {
+	o := benchOptions{began: time.Now()}
+	return &subcommand{
+		name:    "bench",
+		summary: "measure the engine on a fixed job",
+		about: `
+Runs a workload some times over and reports apart: the start (programs, weights), the runs to warm up, and the runs that count.
+Figures come from a whole job or not at all: a row with an error, a completion that is missing or too short is a failure.
+
+Tokens/s are over a run from its begin until the last completion, prompts and all. The time of each kind of kernel is
+measured around its calls; what the processor can do at most (multiply-adds on registers, reading memory) is measured in the
+same process, after the runs.
+
+Workloads: ` + strings.Join(workload.Names(), ", ") + `; or a YAML file like those in bench/workload.`,
+		example: `
+sample bench --model smollm2 --dtype bf16
+sample bench --model smollm2 --workload gsm-n4 --repeat 5 --json > n4.json
+sample bench --model smollm2 --workload gsm --write-rows gsm.jsonl`,
+		flags: o.define,
+		run: func(ctx context.Context, env *environment, args []string) error {
+			if len(args) > 0 {
+				return usagef("bench takes no arguments, but was given %q", args)
+			}
+			if err := o.check(); err != nil {
+				return &exitError{exitUsage, fmt.Errorf("bench: %w", err)}
+			}
+			o.commandLine = os.Args
+			return runBench(ctx, env, &o)
+		},
+	}
+}
+
+func (o *benchOptions) define(f *flags) {
+	f.group("Workload", func(s *pflag.FlagSet) {
+		s.StringVarP(&o.workload, "workload", "w", "gsm", "`NAME` the job: a name from above, or a file")
+		s.IntVar(&o.limit, "limit", 0, "`ROWS` take this many rows of it; 0 takes all")
+		s.IntVar(&o.repeat, "repeat", 3, "`N` runs that count; the one in the middle is shown")
+		s.IntVar(&o.warmUp, "warmup", 1, "`N` runs before those")
+		s.Uint64Var(&o.seed, "seed", 1, "`SEED` seed of the random numbers")
+		s.BoolVar(&o.json, "json", false, "print one JSON object with all figures instead of a table")
+		s.StringVar(&o.rows, "write-rows", "", "`FILE` write the workload's rows with their token ids as JSONL, for other engines or sample run, and run nothing")
+	})
+	run := newFlags("run")
+	o.run.define(run)
+	for _, g := range run.groups {
+		if strings.HasPrefix(g.title, "Model") || strings.HasPrefix(g.title, "Engine") || g.title == diagnosticsTitle {
+			f.group(g.title, func(s *pflag.FlagSet) { s.AddFlagSet(g.set) })
+		}
+	}
+}
+
+func (o *benchOptions) check() error {
+	switch {
+	case o.repeat < 1 || o.warmUp < 0 || o.limit < 0:
+		return errors.New("--repeat must be 1 or more, --warmup and --limit 0 or more")
+	}
+	o.run.inputs, o.run.output = []string{o.workload}, os.DevNull // run's other options are checked with them
+	return o.run.check()
+}
+
+// runBench does the whole measurement.
+func runBench(ctx context.Context, env *environment, o *benchOptions) error {
+	w, err := workload.Open(o.workload)
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("--workload: %w", err)}
+	}
+	stop, err := o.run.diagnostics.profile()
+	if err != nil {
+		return err
+	}
+	o.progress(env, "opening %s on %s", o.run.model, o.run.backend)
+	s, err := env.open(ctx, env, &o.run)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	opened := time.Since(o.began)
+	b := &bench{options: o, session: s, workload: w}
+	if err := b.prepare(); err != nil {
+		return err
+	}
+	if o.rows != "" {
+		return b.writeRows(o.rows)
+	}
+	report := b.report(opened)
+	for i := range o.warmUp + o.repeat {
+		o.progress(env, "run %d of %d: %d prompts, %d tokens to draw", i+1, o.warmUp+o.repeat, len(b.requests), b.tokens)
+		f, err := b.pass(ctx)
+		if err != nil {
+			return err
+		}
+		if i < o.warmUp {
+			report.WarmUp = append(report.WarmUp, f)
+		} else {
+			report.Runs = append(report.Runs, f)
+		}
+	}
+	if err := stop(); err != nil {
+		return err
+	}
+	if strings.HasPrefix(s.Plan().Backend, "xla:cpu") {
+		peak, err := cpukernel.MeasurePeak(report.Machine.Threads)
+		if err != nil {
+			return err
+		}
+		report.compare(peak)
+	}
+	report.finish()
+	if o.json {
+		e := json.NewEncoder(env.stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(report)
+	}
+	report.print(env.stdout)
+	return nil
+}
+
+// progress tells what is going on, on standard error.
+func (o *benchOptions) progress(env *environment, format string, args ...any) {
+	fmt.Fprintf(env.stderr, "bench: "+format+"\n", args...)
+}

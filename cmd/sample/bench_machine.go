@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// machine is where figures were taken, and with what.
+type machine struct {
+	CPU       string            `json:"cpu"`
+	Threads   int               `json:"threads"` // that this process may use
+	CPUs      int               `json:"cpus"`    // of the machine, as the kernel lists them
+	Memory    int64             `json:"memory_bytes"`
+	Kernel    string            `json:"kernel"`
+	Load      string            `json:"load_average"` // before the runs: figures of a busy machine are low
+	Go        string            `json:"go"`
+	Version   string            `json:"version"`
+	Libraries map[string]string `json:"libraries"`
+	Date      string            `json:"date"`
+}
+
+func thisMachine() machine {
+	m := machine{
+		CPU: "unknown", Threads: runtime.NumCPU(), Memory: procBytes("/proc/meminfo", "MemTotal"), Go: runtime.Version(), Version: quireVersion(),
+		Libraries: map[string]string{}, Date: time.Now().UTC().Format(time.RFC3339),
+	}
+	for line := range procLines("/proc/cpuinfo") {
+		name, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(name) {
+		case "model name":
+			m.CPU = strings.TrimSpace(value)
+		case "processor":
+			m.CPUs++
+		}
+	}
+	for line := range procLines("/proc/sys/kernel/osrelease") {
+		m.Kernel = line
+	}
+	for line := range procLines("/proc/loadavg") {
+		m.Load, _, _ = strings.Cut(line, " ")
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if strings.HasPrefix(dep.Path, "github.com/gomlx/") {
+				m.Libraries[dep.Path] = dep.Version
+			}
+		}
+	}
+	return m
+}
+
+// procLines yields the lines of a file of /proc; none where there is no such file.
+func procLines(path string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		f, err := os.Open(path)
+		if err != nil {
+			return
+		}
+		defer f.Close()
+		for s := bufio.NewScanner(f); s.Scan(); {
+			if !yield(s.Text()) {
+				return
+			}
+		}
+	}
+}
+
+// procBytes returns a number that a file of /proc gives in kB; 0 where it does not.
+func procBytes(path, name string) int64 {
+	for line := range procLines(path) {
+		var kb int64
+		if n, _ := fmt.Sscanf(line, name+": %d kB", &kb); n == 1 {
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+const self = "/proc/self/status"
+
+func residentMemory() int64 { return procBytes(self, "VmRSS") }
+func peakMemory() int64     { return procBytes(self, "VmHWM") }
+
+// resetPeakMemory lets the high-water mark begin anew where the system allows it; elsewhere it is of the whole process.
+func resetPeakMemory() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
+
+func memoryText(n int64) string { return humanize.IBytes(uint64(max(0, n))) }

@@ -1,0 +1,27 @@
+package cpukernel
+
+import (
+	"testing"
+	"unsafe"
+)
+
+func TestClocked(t *testing.T) {
+	handlers := Handlers()
+	if len(handlers) == 0 {
+		t.Fatal("no kernels")
+	}
+	again := Handlers()
+	seen := map[unsafe.Pointer]string{}
+	for name, handler := range handlers {
+		if again[name] != handler {
+			t.Errorf("%s: another handler at the second call", name)
+		}
+		if other, taken := seen[handler]; taken {
+			t.Errorf("%s and %s have one handler", name, other)
+		}
+		seen[handler] = name
+		if _, ok := Times()[name]; !ok {
+			t.Errorf("%s has no clock", name)
+		}
+	}
+}
