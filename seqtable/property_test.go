@@ -68,7 +68,7 @@ type machine struct {
 	failed  map[string]int
 	counter int32 // Next token.
 
-	open, openFree, enqueue, step, clone, release, purge, check program
+	open, openFree, enqueue, step, clone, release, purge, truncate, grow, check program
 }
 
 func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
@@ -107,6 +107,16 @@ func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
 		s.Queue = s.Queue.PurgeSlots(args[0])
 		return s, nil
 	})
+	m.truncate = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		seqs, pages, from, to, status := s.Seqs.Truncate(s.Pages, args[0])
+		s.Seqs, s.Pages = seqs, pages
+		return s, []*graph.Node{from, to, status.Vector()}
+	})
+	m.grow = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		seqs, pages, taken, status := s.Seqs.Grow(s.Pages, args[0], args[1], growLimit)
+		s.Seqs, s.Pages = seqs, pages
+		return s, []*graph.Node{taken, status.Vector()}
+	})
 	m.check = compile(t, backend, z, func(s state, _ []*graph.Node) (state, []*graph.Node) {
 		return s, []*graph.Node{s.Seqs.Check(seqtable.CheckInput{Pages: s.Pages, Queue: s.Queue})}
 	})
@@ -121,7 +131,7 @@ func (m *machine) reset(t *rapid.T) {
 // operation draws one and runs it on both sides.
 func (m *machine) operation(t *rapid.T) {
 	// A step and new tokens are the most frequent, so that sequences grow.
-	switch op := rapid.SampledFrom([]string{"step", "enqueue", "step", "enqueue", "open", "openFree", "clone", "finish", "release", "purge"}).Draw(t, "op"); op {
+	switch op := rapid.SampledFrom([]string{"step", "enqueue", "step", "enqueue", "open", "openFree", "clone", "finish", "release", "purge", "truncate", "grow"}).Draw(t, "op"); op {
 	case "open":
 		mask := m.mask("open", 2)
 		err := m.seqs.Open(mask)
@@ -147,6 +157,16 @@ func (m *machine) operation(t *rapid.T) {
 	case "release":
 		mask := m.mask("release", 1)
 		m.run(op, m.release, m.seqs.Release(m.pages, mask), nil, mask)
+	case "truncate":
+		m.drawTruncate()
+	case "grow":
+		slot := rapid.Int32Range(-1, int32(m.z.slots)).Draw(t, "slot")
+		length := rapid.IntRange(0, m.z.pagesPerSeq*m.z.pageSize+1).Draw(t, "length")
+		if slot >= 0 && int(slot) < m.z.slots {
+			length = min(length, m.seqs.Rows[slot].Len+rapid.IntRange(0, (growLimit+1)*m.z.pageSize).Draw(t, "longer by"))
+		}
+		taken, err := m.seqs.Grow(m.pages, slot, length, growLimit)
+		m.run(op, m.grow, err, pad(taken, growLimit, -1), slot, int32(length))
 	case "purge":
 		mask := m.mask("purge", 2)
 		m.queue.PurgeSlots(mask)
@@ -228,6 +248,21 @@ func (m *machine) drawClone() {
 	}
 	from, to, err := m.seqs.Clone(m.pages, src, dst, lens)
 	m.run("clone", m.clone, err, join(from, to), src, dst, lens)
+}
+
+// growLimit is the most pages that a sequence is given at once.
+const growLimit = 3
+
+// drawTruncate shortens a few sequences; tokens of theirs that are queued may then not join up any more.
+func (m *machine) drawTruncate() {
+	lens := make([]int32, m.z.slots)
+	for s := range lens {
+		if lens[s] = -1; rapid.IntRange(0, 2).Draw(m.t, "truncate") == 0 {
+			lens[s] = rapid.Int32Range(-1, int32(m.seqs.Rows[s].Len)+1).Draw(m.t, "length")
+		}
+	}
+	from, to, err := m.seqs.Truncate(m.pages, lens)
+	m.run("truncate", m.truncate, err, join(from, to), lens)
 }
 
 // errNoStatus marks a verb that returns no status.

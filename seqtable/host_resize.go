@@ -1,0 +1,74 @@
+package seqtable
+
+import "github.com/quire/quire/pagetable"
+
+// Truncate shortens sequences: see [Table.Truncate].
+func (h *Host) Truncate(pages *pagetable.Host, lens []int32) (srcPages, dstPages []int32, err error) {
+	cut := make([]bool, len(h.Rows))
+	doubleFree, invalid := 0, 0
+	for s := range h.Rows {
+		row := &h.Rows[s]
+		if n := int(lens[s]); row.Used && n >= 0 && n < row.Len {
+			cut[s] = true
+			keep := (n + h.PageSize - 1) / h.PageSize
+			d, i := pages.Release(row.Pages[keep:])
+			doubleFree, invalid = doubleFree+d, invalid+i
+			row.Pages, row.Len = row.Pages[:keep:keep], n
+		}
+	}
+	srcPages, dstPages = make([]int32, len(h.Rows)), make([]int32, len(h.Rows))
+	shared := make([]bool, len(h.Rows))
+	var old []int32
+	for s, row := range h.Rows {
+		srcPages[s], dstPages[s] = -1, -1
+		if cut[s] && row.Len%h.PageSize != 0 && pages.RefCounts[row.Pages[len(row.Pages)-1]] > 1 {
+			shared[s] = true
+			old = append(old, row.Pages[len(row.Pages)-1])
+		}
+	}
+	need, have := len(old), pages.NumFree()
+	fresh, short := pages.Allocate(shared)
+	for s := range h.Rows {
+		row := &h.Rows[s]
+		if !shared[s] {
+			continue
+		}
+		last := len(row.Pages) - 1
+		if fresh[s] < 0 {
+			row.Pages, row.Len = row.Pages[:last], last*h.PageSize
+			continue
+		}
+		srcPages[s], dstPages[s] = row.Pages[last], fresh[s]
+		row.Pages[last] = fresh[s]
+	}
+	pages.Release(old)
+	switch {
+	case short > 0:
+		err = pagetable.ErrOutOfPages{Need: need, Have: have}
+	case doubleFree > 0:
+		err = pagetable.ErrDoubleFree{Count: doubleFree}
+	case invalid > 0:
+		err = pagetable.ErrInvalidPage{Slot: -1, Count: invalid, Pages: len(pages.RefCounts)}
+	}
+	return srcPages, dstPages, err
+}
+
+// Grow makes a sequence longer: see [Table.Grow].
+func (h *Host) Grow(pages *pagetable.Host, slot int32, length, limit int) (taken []int32, err error) {
+	if !h.used(slot) {
+		return nil, ErrInvalidSlot{Slot: int(slot)}
+	}
+	row := &h.Rows[slot]
+	if reach := min(h.PagesPerSeq, len(row.Pages)+limit) * h.PageSize; length > reach {
+		return nil, ErrSequenceTooLong{Slot: int(slot), Need: length, Have: reach}
+	}
+	need := max(0, (length+h.PageSize-1)/h.PageSize-len(row.Pages))
+	if have := pages.NumFree(); need > have {
+		return nil, pagetable.ErrOutOfPages{Need: need, Have: have}
+	}
+	for range need {
+		taken = append(taken, pages.Take())
+	}
+	row.Pages, row.Len = append(row.Pages, taken...), max(row.Len, length)
+	return taken, nil
+}
