@@ -57,7 +57,7 @@ func Features() (string, error) { return features() }
 // the first of them runs: until then they run plain code.
 func Handlers() map[string]unsafe.Pointer {
 	all := map[string]unsafe.Pointer{}
-	for _, group := range []map[string]unsafe.Pointer{attentionHandlers(), samplingHandlers(), gemmHandlers()} {
+	for _, group := range []map[string]unsafe.Pointer{attentionHandlers(), samplingHandlers(), normHandlers(), gemmHandlers()} {
 		for name, handler := range group {
 			all[name] = clocked(name, handler)
 		}

@@ -41,7 +41,12 @@ var cpuKernels = map[string]kernel{
 	"kv_update":  {target: "quire_kv_update", alias: map[int]int{0: 0}},
 	"copy_pages": {target: "quire_copy_pages", alias: map[int]int{0: 0}},
 	"zero_pages": {target: "quire_zero_pages", alias: map[int]int{0: 0}},
-	"sample":     {target: "quire_sample"},
+	"rms_norm":   {target: "quire_rms_norm", attrs: map[string]attribute{"eps": float}},
+	"rope": {
+		target: "quire_rope",
+		attrs:  map[string]attribute{"heads": integer, "kv_heads": integer, "rotate": boolean, "norm": boolean, "eps": float},
+	},
+	"sample": {target: "quire_sample"},
 	"ragged_paged_attention": {
 		target: "quire_ragged_paged_attention",
 		attrs:  map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean},

@@ -24,25 +24,30 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, attenti
 	dtype := embed.DType()
 	ids := Min(Max(tokens, ScalarZero(g, dtypes.Int32)), Scalar(g, dtypes.Int32, float64(cfg.VocabSize-1)))
 	x := Gather(embed, InsertAxes(ids, -1))
-	cos, sin := rotary(cfg, positions)
+	turn := rotary(cfg, positions)
 	for i := range cfg.NumLayers {
 		p := fmt.Sprintf("layers.%d.", i)
-		h := rmsNorm(x, w.get(p+"attention_norm"), cfg.RMSNormEps)
-		q, k, v := projectQKV(cfg, w, p, h)
-		if !noRope(cfg, i) {
-			q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+		h := rmsNorm(x, w.get(p+"attention_norm"), cfg.RMSNormEps, rows)
+		var qNorm, kNorm *Node
+		if cfg.QKNorm {
+			qNorm, kNorm = w.get(p+"q_norm"), w.get(p+"k_norm")
 		}
+		layerTurn := turn
+		if noRope(cfg, i) {
+			layerTurn = nil
+		}
+		q, k, v := splitHeads(cfg, linear(w, p+"qkv", cfg.QKVBias, h), qNorm, kNorm, layerTurn, rows)
 		a := attention(i, q, k, v)
 		a = Reshape(a, a.Shape().Dimensions[0], cfg.NumHeads*cfg.HeadDim)
 		x = Add(x, linear(w, p+"o", cfg.OBias, a))
 
-		h = rmsNorm(x, w.get(p+"mlp_norm"), cfg.RMSNormEps)
+		h = rmsNorm(x, w.get(p+"mlp_norm"), cfg.RMSNormEps, rows)
 		gateUp := linear(w, p+"gate_up", cfg.MLPBias, h)
 		gate := SliceAxis(gateUp, 1, AxisRange(0, cfg.IntermediateSize))
 		up := SliceAxis(gateUp, 1, AxisRange(cfg.IntermediateSize, 2*cfg.IntermediateSize))
 		x = Add(x, linear(w, p+"down", cfg.MLPBias, ConvertDType(Mul(silu(gate), up), dtype)))
 	}
-	return rmsNorm(x, w.get("norm"), cfg.RMSNormEps)
+	return rmsNorm(x, w.get("norm"), cfg.RMSNormEps, rows)
 }
 
 // Logits returns the scores f32[N, vocab] of the next token for hidden states [N, hidden]; rows, i32[], as in [Hidden].
@@ -52,22 +57,6 @@ func Logits(cfg models.Config, w Weights, hidden, rows *Node) *Node {
 		head = "embed"
 	}
 	return ConvertDType(matmul(hidden, w.get(head)), dtypes.Float32)
-}
-
-func projectQKV(cfg models.Config, w Weights, prefix string, x *Node) (q, k, v *Node) {
-	t, head := x.Shape().Dimensions[0], cfg.HeadDim
-	qkv := linear(w, prefix+"qkv", cfg.QKVBias, x)
-	part := func(from, heads int) *Node {
-		return Reshape(SliceAxis(qkv, 1, AxisRange(from*head, (from+heads)*head)), t, heads, head)
-	}
-	q = part(0, cfg.NumHeads)
-	k = part(cfg.NumHeads, cfg.NumKVHeads)
-	v = part(cfg.NumHeads+cfg.NumKVHeads, cfg.NumKVHeads)
-	if cfg.QKNorm {
-		q = rmsNorm(q, w.get(prefix+"q_norm"), cfg.RMSNormEps)
-		k = rmsNorm(k, w.get(prefix+"k_norm"), cfg.RMSNormEps)
-	}
-	return q, k, v
 }
 
 func linear(w Weights, name string, bias bool, x *Node) *Node {

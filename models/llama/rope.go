@@ -5,19 +5,60 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/control"
 	"github.com/quire/quire/models"
 )
 
-// rotary returns the cosines and sines f32[T, 1, D/2] of the rotary embedding at positions i32[T].
-func rotary(cfg models.Config, positions *Node) (cos, sin *Node) {
+// rotation holds the cosines and sines f32[T, D/2] of the rotary embedding's angles.
+type rotation struct{ cos, sin *Node }
+
+// rotary returns the rotation of tokens at positions i32[T].
+func rotary(cfg models.Config, positions *Node) *rotation {
 	g := positions.Graph()
 	frequencies, factor := cfg.RopeFrequencies()
 	t, half := positions.Shape().Dimensions[0], len(frequencies)
 	angles := Mul(
 		BroadcastToDims(InsertAxes(ConvertDType(positions, dtypes.Float32), -1), t, half),
 		BroadcastToDims(InsertAxes(Const(g, frequencies), 0), t, half))
-	scale := func(x *Node) *Node { return InsertAxes(MulScalar(x, factor), 1) }
-	return scale(Cos(angles)), scale(Sin(angles))
+	return &rotation{MulScalar(Cos(angles), factor), MulScalar(Sin(angles), factor)}
+}
+
+// splitHeads cuts the fused projection qkv [T, (H+2*KVH)*D] into queries [T, H, D], keys and values [T, KVH, D]. Queries and keys are
+// normalized with the weights qNorm and kNorm [D], where those are not nil, then rotated, where turn is not nil. rows, i32[], as in
+// [Hidden].
+func splitHeads(cfg models.Config, qkv, qNorm, kNorm *Node, turn *rotation, rows *Node) (q, k, v *Node) {
+	t, dtype := qkv.Shape().Dimensions[0], qkv.DType()
+	inputs := []*Node{qkv}
+	if turn != nil {
+		inputs = append(inputs, turn.cos, turn.sin)
+	}
+	if qNorm != nil {
+		inputs = append(inputs, ConvertDType(qNorm, dtype), ConvertDType(kNorm, dtype))
+	}
+	attrs := map[string]any{"heads": cfg.NumHeads, "kv_heads": cfg.NumKVHeads, "rotate": turn != nil, "norm": qNorm != nil, "eps": cfg.RMSNormEps}
+	kv := shapes.Make(dtype, t, cfg.NumKVHeads, cfg.HeadDim)
+	out := control.Composite("rope", attrs, append(inputs, rows), []shapes.Shape{shapes.Make(dtype, t, cfg.NumHeads, cfg.HeadDim), kv, kv},
+		func(in []*Node) []*Node {
+			q, k, v := splitPlain(cfg, in[0])
+			rest := in[1:]
+			if qNorm != nil {
+				norms := rest[len(rest)-3:]
+				q, k = rmsNormPlain(q, norms[0], cfg.RMSNormEps), rmsNormPlain(k, norms[1], cfg.RMSNormEps)
+			}
+			if turn != nil {
+				q, k = rotate(q, rest[0], rest[1]), rotate(k, rest[0], rest[1])
+			}
+			return []*Node{q, k, v}
+		})
+	return out[0], out[1], out[2]
+}
+
+func splitPlain(cfg models.Config, qkv *Node) (q, k, v *Node) {
+	t, head := qkv.Shape().Dimensions[0], cfg.HeadDim
+	part := func(from, heads int) *Node {
+		return Reshape(SliceAxis(qkv, 1, AxisRange(from*head, (from+heads)*head)), t, heads, head)
+	}
+	return part(0, cfg.NumHeads), part(cfg.NumHeads, cfg.NumKVHeads), part(cfg.NumHeads+cfg.NumKVHeads, cfg.NumKVHeads)
 }
 
 // rotate turns the pairs (x[i], x[i+D/2]) of [T, heads, D] by their angles, in float32.
@@ -26,7 +67,7 @@ func rotate(x, cos, sin *Node) *Node {
 	half := dims[2] / 2
 	x32 := ConvertDType(x, dtypes.Float32)
 	a, b := SliceAxis(x32, 2, AxisRange(0, half)), SliceAxis(x32, 2, AxisRange(half))
-	wide := shapes.Make(dtypes.Float32, dims[0], dims[1], half).Dimensions
-	c, s := BroadcastToDims(cos, wide...), BroadcastToDims(sin, wide...)
+	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 1), dims[0], dims[1], half) }
+	c, s := wide(cos), wide(sin)
 	return ConvertDType(Concatenate([]*Node{Sub(Mul(a, c), Mul(b, s)), Add(Mul(b, c), Mul(a, s))}, 2), x.DType())
 }

@@ -1,0 +1,104 @@
+#include "norm.h"
+#include "cpu.h"
+
+static void norm_rows(void *args, int64_t i) {
+#if defined(__x86_64__)
+	if (q_level() >= Q_AVX512) return q_norm_rows_avx512(args, i);
+	if (q_level() >= Q_AVX2) return q_norm_rows_avx2(args, i);
+#endif
+	q_norm_rows_plain(args, i);
+}
+
+static void rope_rows(void *args, int64_t i) {
+#if defined(__x86_64__)
+	if (q_level() >= Q_AVX512) return q_rope_rows_avx512(args, i);
+	if (q_level() >= Q_AVX2) return q_rope_rows_avx2(args, i);
+#endif
+	q_rope_rows_plain(args, i);
+}
+
+// A task takes so many bytes: fewer cost less than waking another thread for them.
+enum { TASK_BYTES = 128 << 10 };
+
+// step is the number of rows of a task, where a row has this many bytes.
+static int64_t step(int64_t bytes) { return bytes < TASK_BYTES ? TASK_BYTES / (bytes ? bytes : 1) : 1; }
+
+// wanted reads how many of the rows are to be made.
+static int64_t wanted(const q_array *rows, int64_t all) {
+	int64_t n = *(const int32_t *)rows->data;
+	return n < 0 ? 0 : n > all ? all : n;
+}
+
+static q_error *check_float(q_frame *f, const q_array *a, const char *name) {
+	if (a->dtype == Q_F32 || a->dtype == Q_BF16 || a->dtype == Q_F16) return NULL;
+	return q_fail(f, "%s has element type %d, want f32, bf16 or f16", name, a->dtype);
+}
+
+q_error *quire_rms_norm(q_frame *f) {
+	if (q_skip(f)) return NULL;
+	q_error *e = q_count(f, 3, 1);
+	if (e) return e;
+	const q_array *x = q_arg(f, 0);
+	double eps;
+	if ((e = check_float(f, x, "x")) || (e = q_float(f, "eps", &eps))) return e;
+	if (x->rank < 2) return q_fail(f, "x has %lld dimensions, want 2 or more", (long long)x->rank);
+	int64_t rows = x->dims[0], width = x->dims[x->rank - 1];
+	if ((e = q_shape(f, q_arg(f, 1), "weight", x->dtype, width)) || (e = q_check_shape(f, q_arg(f, 2), "rows", Q_S32, 0, NULL)) ||
+		(e = q_check_shape(f, q_result(f, 0), "y", x->dtype, x->rank, x->dims))) {
+		return e;
+	}
+	if (q_elements(x) == 0) return NULL;
+	q_norm_args a = {
+		.x = x->data, .weight = q_arg(f, 1)->data, .y = q_result(f, 0)->data, .dtype = x->dtype,
+		.groups = q_elements(x) / rows / width, .width = width, .eps = eps, .rows = wanted(q_arg(f, 2), rows),
+	};
+	a.step = step(a.groups * width * q_size(x->dtype));
+	q_parallel(f, (a.rows + a.step - 1) / a.step, norm_rows, &a);
+	return NULL;
+}
+
+q_error *quire_rope(q_frame *f) {
+	if (q_skip(f)) return NULL;
+	int rotate, norm, next = 1;
+	double eps;
+	q_rope_args a = {0};
+	q_error *e;
+	if ((e = q_bool(f, "rotate", &rotate)) || (e = q_bool(f, "norm", &norm)) || (e = q_float(f, "eps", &eps)) ||
+		(e = q_int(f, "heads", &a.heads)) || (e = q_int(f, "kv_heads", &a.kv_heads)) || (e = q_count(f, 2 + 2 * !!rotate + 2 * !!norm, 3))) {
+		return e;
+	}
+	const q_array *qkv = q_arg(f, 0), *q = q_result(f, 0);
+	if ((e = check_float(f, qkv, "qkv")) || (e = q_shape(f, q, "q", qkv->dtype, -1, a.heads, -1))) return e;
+	int64_t rows = q->dims[0];
+	a.dim = q->dims[2];
+	if ((e = q_shape(f, qkv, "qkv", 0, rows, (a.heads + 2 * a.kv_heads) * a.dim)) ||
+		(e = q_shape(f, q_result(f, 1), "k", qkv->dtype, rows, a.kv_heads, a.dim)) ||
+		(e = q_shape(f, q_result(f, 2), "v", qkv->dtype, rows, a.kv_heads, a.dim))) {
+		return e;
+	}
+	if (rotate) {
+		const q_array *cos = q_arg(f, next++), *sin = q_arg(f, next++);
+		if (a.dim % 2) return q_fail(f, "heads of %lld numbers cannot be rotated in pairs", (long long)a.dim);
+		if ((e = q_shape(f, cos, "cos", Q_F32, rows, a.dim / 2)) || (e = q_shape(f, sin, "sin", Q_F32, rows, a.dim / 2))) return e;
+		a.cos = cos->data;
+		a.sin = sin->data;
+	}
+	if (norm) {
+		const q_array *q_norm = q_arg(f, next++), *k_norm = q_arg(f, next++);
+		if ((e = q_shape(f, q_norm, "q_norm", qkv->dtype, a.dim)) || (e = q_shape(f, k_norm, "k_norm", qkv->dtype, a.dim))) return e;
+		a.q_norm = q_norm->data;
+		a.k_norm = k_norm->data;
+	}
+	if ((e = q_check_shape(f, q_arg(f, next), "rows", Q_S32, 0, NULL))) return e;
+	if (q_elements(qkv) == 0) return NULL;
+	a.qkv = qkv->data;
+	a.q = q->data;
+	a.k = q_result(f, 1)->data;
+	a.v = q_result(f, 2)->data;
+	a.dtype = qkv->dtype;
+	a.eps = eps;
+	a.rows = wanted(q_arg(f, next), rows);
+	a.step = step(qkv->dims[1] * q_size(qkv->dtype));
+	q_parallel(f, (a.rows + a.step - 1) / a.step, rope_rows, &a);
+	return NULL;
+}

@@ -1,0 +1,127 @@
+// The rows of quire_rms_norm and quire_rope; the source of norm_plain.c, norm_avx2.c and norm_avx512.c, which define Q_NORM_ROWS and
+// Q_ROPE_ROWS.
+#include "norm.h"
+#include "v16.h"
+
+#include <math.h>
+
+// A row's numbers are converted to float32 and computed there; what ends within sixteen numbers goes through a buffer.
+
+static inline v16 load(const void *p, int dtype, int64_t i) {
+	if (dtype == Q_F32) return v16_load((const float *)p + i);
+	return dtype == Q_BF16 ? v16_load_bf16((const uint16_t *)p + i) : v16_load_f16((const uint16_t *)p + i);
+}
+
+static inline void store(void *p, int dtype, int64_t i, v16 x) {
+	if (dtype == Q_F32) v16_store((float *)p + i, x);
+	else if (dtype == Q_BF16) v16_store_bf16((uint16_t *)p + i, x);
+	else v16_store_f16((uint16_t *)p + i, x);
+}
+
+static inline size_t size_of(int dtype) { return dtype == Q_F32 ? 4 : 2; }
+
+// load_part loads the first n < 16 numbers from p[i] on, and zeros.
+static v16 load_part(const void *p, int dtype, int64_t i, int64_t n) {
+	char part[64] = {0};
+	memcpy(part, (const char *)p + i * size_of(dtype), n * size_of(dtype));
+	return load(part, dtype, 0);
+}
+
+static void store_part(void *p, int dtype, int64_t i, int64_t n, v16 x) {
+	char part[64];
+	store(part, dtype, 0, x);
+	memcpy((char *)p + i * size_of(dtype), part, n * size_of(dtype));
+}
+
+// rounded is x as the element type holds it.
+static inline v16 rounded(v16 x, int dtype) {
+	uint16_t half[16];
+	if (dtype == Q_F32) return x;
+	store(half, dtype, 0, x);
+	return load(half, dtype, 0);
+}
+
+// normalize writes x / sqrt(mean(x^2) + eps), rounded, times weight to y, which may be x.
+static inline __attribute__((always_inline)) void normalize(const void *x, const void *weight, void *y, int dtype, int64_t width, float eps) {
+	v16 a = v16_set(0), b = a;
+	int64_t i = 0, whole = width & ~15;
+	for (; i + 32 <= whole; i += 32) {
+		v16 p = load(x, dtype, i), q = load(x, dtype, i + 16);
+		a = v16_fma(p, p, a);
+		b = v16_fma(q, q, b);
+	}
+	if (i < whole) {
+		v16 p = load(x, dtype, i);
+		a = v16_fma(p, p, a);
+	}
+	if (whole < width) {
+		v16 p = load_part(x, dtype, whole, width - whole);
+		b = v16_fma(p, p, b);
+	}
+	v16 scale = v16_set(1 / sqrtf(v16_sum(v16_add(a, b)) / width + eps));
+	for (i = 0; i < whole; i += 16) {
+		store(y, dtype, i, v16_mul(rounded(v16_mul(load(x, dtype, i), scale), dtype), load(weight, dtype, i)));
+	}
+	if (whole < width) {
+		v16 p = rounded(v16_mul(load_part(x, dtype, whole, width - whole), scale), dtype);
+		store_part(y, dtype, whole, width - whole, v16_mul(p, load_part(weight, dtype, whole, width - whole)));
+	}
+}
+
+static inline __attribute__((always_inline)) void norm_rows(const q_norm_args *a, int64_t from, int64_t to, int dtype) {
+	size_t bytes = a->width * size_of(dtype);
+	for (int64_t i = from * a->groups; i < to * a->groups; i++) {
+		normalize((const char *)a->x + i * bytes, a->weight, (char *)a->y + i * bytes, dtype, a->width, a->eps);
+	}
+}
+
+void Q_NORM_ROWS(void *args, int64_t i) {
+	const q_norm_args *a = args;
+	int64_t from = i * a->step, to = from + a->step < a->rows ? from + a->step : a->rows;
+	if (a->dtype == Q_F32) norm_rows(a, from, to, Q_F32);
+	else if (a->dtype == Q_BF16) norm_rows(a, from, to, Q_BF16);
+	else norm_rows(a, from, to, Q_F16);
+}
+
+// rotate turns the pairs (x[i], x[i + half]) by the angles of cos and sin.
+static inline __attribute__((always_inline)) void rotate(const void *x, const float *cos, const float *sin, void *y, int dtype, int64_t half) {
+	for (int64_t i = 0; i < half; i += 16) {
+		int64_t n = half - i < 16 ? half - i : 16;
+		v16 c, s, p, q;
+		if (n == 16) c = v16_load(cos + i), s = v16_load(sin + i), p = load(x, dtype, i), q = load(x, dtype, half + i);
+		else c = load_part(cos, Q_F32, i, n), s = load_part(sin, Q_F32, i, n), p = load_part(x, dtype, i, n), q = load_part(x, dtype, half + i, n);
+		v16 u = v16_sub(v16_mul(p, c), v16_mul(q, s)), v = v16_add(v16_mul(q, c), v16_mul(p, s));
+		if (n == 16) store(y, dtype, i, u), store(y, dtype, half + i, v);
+		else store_part(y, dtype, i, n, u), store_part(y, dtype, half + i, n, v);
+	}
+}
+
+// turn makes the heads of a row from x.
+static inline __attribute__((always_inline)) void turn(const q_rope_args *a, int64_t row, const char *x, const void *weight, char *y,
+	int64_t heads, int dtype) {
+	size_t bytes = a->dim * size_of(dtype);
+	for (; heads--; x += bytes, y += bytes) {
+		const void *from = x;
+		if (weight) normalize(x, weight, y, dtype, a->dim, a->eps), from = y;
+		if (a->cos) rotate(from, a->cos + row * (a->dim / 2), a->sin + row * (a->dim / 2), y, dtype, a->dim / 2);
+		else if (!weight) memcpy(y, x, bytes);
+	}
+}
+
+static inline __attribute__((always_inline)) void rope_rows(const q_rope_args *a, int64_t from, int64_t to, int dtype) {
+	size_t bytes = a->dim * size_of(dtype), q = a->heads * bytes, kv = a->kv_heads * bytes;
+	for (int64_t i = from; i < to; i++) {
+		const char *x = (const char *)a->qkv + i * (q + 2 * kv);
+		turn(a, i, x, a->q_norm, (char *)a->q + i * q, a->heads, dtype);
+		turn(a, i, x + q, a->k_norm, (char *)a->k + i * kv, a->kv_heads, dtype);
+		memcpy((char *)a->v + i * kv, x + q + kv, kv);
+	}
+}
+
+void Q_ROPE_ROWS(void *args, int64_t i) {
+	const q_rope_args *a = args;
+	int64_t from = i * a->step, to = from + a->step < a->rows ? from + a->step : a->rows;
+	if (a->dtype == Q_F32) rope_rows(a, from, to, Q_F32);
+	else if (a->dtype == Q_BF16) rope_rows(a, from, to, Q_BF16);
+	else rope_rows(a, from, to, Q_F16);
+}
