@@ -48,15 +48,17 @@ func (l Layout) Shape(out, in int, gateUp bool) []int {
 	return []int{int(C.q_panels(C.int64_t(out), flag(gateUp), c)), int(C.q_padded_in(C.int64_t(in), c)) / l.Group, l.Panel, l.Group}
 }
 
-// Pack packs a matrix [out, in], row-major, into packed, an array of Shape, on all processors. Both are slices of the dtype's bytes.
-func Pack(packed, matrix []byte, d DType, out, in int, gateUp bool) error {
+// Pack packs rows of a matrix [out, in], those from the given one on, into packed, an array of [Layout.Shape] that begins as zeros, on all
+// processors. Both are slices of the dtype's bytes, row-major.
+func Pack(packed, rows []byte, d DType, out, in int, gateUp bool, from int) error {
 	l := LinearLayout(d)
 	size := int(C.q_size(C.int(d)))
 	shape := l.Shape(out, in, gateUp)
-	if len(matrix) != out*in*size || len(packed) != shape[0]*shape[1]*shape[2]*shape[3]*size {
-		return fmt.Errorf("cpukernel: packing a matrix of %d bytes into %d, which do not fit [%d, %d] and %v", len(matrix), len(packed), out, in, shape)
+	n := len(rows) / max(1, in*size)
+	if n*in*size != len(rows) || from < 0 || from+n > out || len(packed) != shape[0]*shape[1]*shape[2]*shape[3]*size {
+		return fmt.Errorf("cpukernel: packing %d bytes as rows from %d on of a matrix [%d, %d] into %d bytes, the packed shape is %v", len(rows), from, out, in, len(packed), shape)
 	}
-	if len(matrix) == 0 {
+	if n == 0 {
 		return nil
 	}
 	layout := C.q_layout{panel: C.int64_t(l.Panel), group: C.int64_t(l.Group), multiple: C.int64_t(l.Multiple)}
@@ -64,8 +66,8 @@ func Pack(packed, matrix []byte, d DType, out, in int, gateUp bool) error {
 	var wg sync.WaitGroup
 	for i := range workers {
 		wg.Go(func() {
-			C.q_pack(unsafe.Pointer(&packed[0]), unsafe.Pointer(&matrix[0]), C.int(d), C.int64_t(out), C.int64_t(in), flag(gateUp), layout,
-				C.int64_t(shape[0]*i/workers), C.int64_t(shape[0]*(i+1)/workers))
+			C.q_pack(unsafe.Pointer(&packed[0]), unsafe.Pointer(&rows[0]), C.int(d), C.int64_t(out), C.int64_t(in), flag(gateUp), layout,
+				C.int64_t(from), C.int64_t(n), C.int64_t(shape[0]*i/workers), C.int64_t(shape[0]*(i+1)/workers))
 		})
 	}
 	wg.Wait()

@@ -60,8 +60,9 @@ typedef struct {
 
 extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512;
 
-// q_pack packs panels [from, to) of a matrix [out, in] of dtype, row-major. gate_up packs in turns.
-void q_pack(void *packed, const void *matrix, int dtype, int64_t out, int64_t in, int gate_up, q_layout layout, int64_t from, int64_t to);
+// q_pack packs n rows, from the first on, of a matrix [out, in] of dtype, row-major, as far as they are in panels [from, to). packed begins
+// as zeros. gate_up packs in turns.
+void q_pack(void *packed, const void *rows, int dtype, int64_t out, int64_t in, int gate_up, q_layout layout, int64_t first, int64_t n, int64_t from, int64_t to);
 
 // q_panels is the number of panels, q_padded_in the inputs of each.
 static inline int64_t q_panels(int64_t out, int gate_up, q_layout l) {

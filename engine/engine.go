@@ -19,7 +19,6 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/llama"
@@ -51,6 +50,9 @@ type Config struct {
 	NoPrefixCache bool
 	// DType is of weights and activations, KVDType of the cache: Float32 (default), BFloat16 or Float16.
 	DType, KVDType dtypes.DType
+	// Weights is how matrices are held: "" in DType, or "int8" as 8-bit numbers, each row with a scale; activations are rounded to 8 bits
+	// before their products, too.
+	Weights string
 	// ZeroPages clears pages when they are freed, for tenants who must not share memory. Without it pages are cleared logically.
 	ZeroPages bool
 	// Debug checks every rule of the device state after each step, and logs the free pages.
@@ -84,10 +86,6 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	weights, _, err := cfg.dtypes()
-	if err != nil {
-		return nil, err
-	}
 	e := &Engine{cfg: cfg, log: cfg.Log, programs: map[string]*compiled{}}
 	if e.log == nil {
 		e.log = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -95,7 +93,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	for _, name := range unused {
 		e.log.Warn("the model has no use for a tensor", "name", name)
 	}
-	e.graphs = &graphs{plan: plan, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
+	e.graphs = &graphs{plan: plan, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
 	programs := e.graphs.programs()
 	for _, p := range programs {
 		plan.Programs = append(plan.Programs, p.name)
@@ -109,7 +107,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	failures := make([]error, len(programs))
 	for i, p := range programs {
 		wg.Go(func() {
-			built[i], failures[i] = e.graphs.compile(cfg.Backend, weights, p)
+			built[i], failures[i] = e.graphs.compile(cfg.Backend, p)
 			e.log.Debug("compiled", "program", p.name, "seconds", time.Since(start).Seconds())
 		})
 	}
@@ -119,7 +117,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	err = errors.Join(failures...)
 	if err == nil {
-		err = e.loadWeights(ctx, weights)
+		err = e.loadWeights(ctx)
 	}
 	if err != nil {
 		e.Close()
@@ -130,21 +128,14 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 }
 
 // loadWeights puts the model's arrays on the device, one at a time, so that the host holds no second copy of the model.
-func (e *Engine) loadWeights(ctx context.Context, dtype dtypes.DType) error {
+func (e *Engine) loadWeights(ctx context.Context) error {
 	for _, a := range e.graphs.arrays {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		flat, err := a.Read(e.cfg.Model, dtype)
+		buffer, err := a.Load(e.cfg.Backend, 0, e.cfg.Model)
 		if err != nil {
-			return fmt.Errorf("loading %s: %w", a.Name, err)
-		}
-		buffer, err := e.cfg.Backend.BufferFromFlatData(0, flat, shapes.Make(dtype, a.Shape...))
-		if err != nil {
-			return fmt.Errorf("loading %s: %w", a.Name, err)
-		}
-		for _, source := range a.Sources {
-			e.cfg.Model.Release(source)
+			return err
 		}
 		e.weights = append(e.weights, buffer)
 	}

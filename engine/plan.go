@@ -71,7 +71,16 @@ func (c Config) dtypes() (weights, kv dtypes.DType, err error) {
 			return 0, 0, fmt.Errorf("dtype %s is not supported: choose float32, bfloat16 or float16", d)
 		}
 	}
+	if c.Weights != "" && c.Weights != "int8" {
+		return 0, 0, fmt.Errorf("weights %q are not supported: choose int8, or leave it to dtype", c.Weights)
+	}
 	return weights, kv, nil
+}
+
+// storage is how the engine holds the model's arrays.
+func (c Config) storage() llama.Storage {
+	weights, _, _ := c.dtypes() // plan has checked them
+	return llama.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8"}
 }
 
 // plan settles the sizes of the engine from the model, the memory and what the config asks for.
@@ -86,10 +95,10 @@ func (c Config) plan() (Plan, error) {
 		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens, MaxRounds: c.MaxRounds,
 		PrefixCache: !c.NoPrefixCache,
 	}
-	for _, param := range llama.Arrays(model) {
-		p.Parameters += int64(param.Size())
+	p.Parameters = c.Model.NumParameters()
+	for _, a := range llama.Arrays(model, c.storage()) {
+		p.WeightBytes += int64(a.Shape.Memory())
 	}
-	p.WeightBytes = p.Parameters * int64(weights.Size())
 	orDefault(&p.KV, "paged")
 	orDefault(&p.MaxSeqs, defaultMaxSeqs)
 	orDefault(&p.PageSize, defaultPageSize)

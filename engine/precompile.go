@@ -48,11 +48,7 @@ func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, 
 	if err != nil {
 		return nil, fmt.Errorf("planning the engine: %w", err)
 	}
-	weights, _, err := cfg.dtypes()
-	if err != nil {
-		return nil, err
-	}
-	gr := &graphs{plan: plan, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
+	gr := &graphs{plan: plan, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
 	out := &Precompiled{Plan: plan}
 	for _, p := range gr.programs() {
 		if err := ctx.Err(); err != nil {
@@ -60,7 +56,7 @@ func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, 
 			return nil, err
 		}
 		start := time.Now()
-		c, err := gr.compile(cfg.Backend, weights, p)
+		c, err := gr.compile(cfg.Backend, p)
 		if err != nil {
 			out.Close()
 			return nil, err

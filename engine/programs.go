@@ -131,7 +131,7 @@ type donor interface {
 }
 
 // compile builds and compiles a program. Panics of graph building become errors here.
-func (gr *graphs) compile(backend compute.Backend, dtype dtypes.DType, p program) (c *compiled, err error) {
+func (gr *graphs) compile(backend compute.Backend, p program) (c *compiled, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			cause, ok := r.(error)
@@ -172,7 +172,7 @@ func (gr *graphs) compile(backend compute.Backend, dtype dtypes.DType, p program
 	in := tree.Rebuild(inputLike, nodes)
 	weights := make([]*Node, len(gr.arrays))
 	for i, param := range gr.arrays {
-		weights[i] = Parameter(g, parameterName("w", param.Name), shapes.Make(dtype, param.Shape...))
+		weights[i] = Parameter(g, parameterName("w", param.Name), param.Shape)
 	}
 	st, out := p.build(st, llama.NewWeights(gr.arrays, weights), in, gr.newOutput(g))
 	if err := g.Compile(append(tree.Leaves(st), tree.Leaves(out)...)...); err != nil {

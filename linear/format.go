@@ -15,8 +15,9 @@ type Packer interface {
 	// LinearLayout returns how the backend wants matrices of a dtype: [panels, in/group, panel, group], where panel is how many rows
 	// of the matrix lie together, and in is padded with zeros to a multiple. ok is false where it takes them as they are.
 	LinearLayout(dtype dtypes.DType) (panel, group, multiple int, ok bool)
-	// PackLinear packs a row-major matrix [out, in], both given as their bytes. Gates and ups are packed in turns of [Turn] rows.
-	PackLinear(packed, matrix []byte, dtype dtypes.DType, out, in int, gateUp bool) error
+	// PackLinear packs rows of a row-major matrix [out, in], those from the given one on, into packed, which begins as zeros. Both are
+	// given as their bytes. Gates and ups are packed in turns of [Turn] rows.
+	PackLinear(packed, rows []byte, dtype dtypes.DType, out, in int, gateUp bool, from int) error
 }
 
 // Turn is how many gates, then ups, lie together in a packed matrix of both.
@@ -72,19 +73,20 @@ func (f Format) ScalesShape() shapes.Shape { return shapes.Make(dtypes.Float32, 
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// Pack writes a matrix, a flat slice of Out*In elements row-major, to packed, a flat slice of the size of [Format.Shape]. Both are of the
-// dtype's Go type.
-func (f Format) Pack(backend compute.Backend, packed, matrix any) error {
-	to, from := reflect.ValueOf(packed), reflect.ValueOf(matrix)
+// Pack writes rows of the matrix, from the given one on, to packed, a flat slice of the size of [Format.Shape] that begins as zeros. rows
+// is a flat slice too, row-major; both are of the dtype's Go type.
+func (f Format) Pack(backend compute.Backend, packed, rows any, from int) error {
+	to, of := reflect.ValueOf(packed), reflect.ValueOf(rows)
 	element := reflect.SliceOf(f.DType.GoType())
-	if to.Type() != element || from.Type() != element || to.Len() != f.Shape().Size() || from.Len() != f.Out*f.In {
-		return fmt.Errorf("linear: a matrix of %d %s can't be packed from a %s of %d to a %s of %d", f.Out*f.In, f.DType, from.Type(), from.Len(), to.Type(), to.Len())
+	if to.Type() != element || of.Type() != element || to.Len() != f.Shape().Size() || of.Len()%f.In != 0 || from < 0 || from+of.Len()/f.In > f.Out {
+		return fmt.Errorf("linear: a %s of %d can't be packed to a %s of %d as rows from %d on of a %s matrix [%d, %d]", of.Type(), of.Len(), to.Type(), to.Len(),
+			from, f.DType, f.Out, f.In)
 	}
 	if !f.Packed() {
-		reflect.Copy(to, from)
+		reflect.Copy(to.Slice(from*f.In, to.Len()), of)
 		return nil
 	}
-	return backend.(Packer).PackLinear(bytesOf(to), bytesOf(from), f.DType, f.Out, f.In, f.GateUp)
+	return backend.(Packer).PackLinear(bytesOf(to), bytesOf(of), f.DType, f.Out, f.In, f.GateUp, from)
 }
 
 func bytesOf(slice reflect.Value) []byte {

@@ -166,13 +166,22 @@ func (l layer) want(x, residual []float32) (y, magnitude []float64) {
 	return sums, sizes
 }
 
+// pack packs the layer's matrix in two parts.
+func pack(l layer, format linear.Format, backend compute.Backend, packed any) error {
+	rows := l.out / 3
+	if err := format.Pack(backend, packed, flat(l.w[:rows*l.in], l.weights), 0); err != nil {
+		return err
+	}
+	return format.Pack(backend, packed, flat(l.w[rows*l.in:], l.weights), rows)
+}
+
 // weight declares the layer's matrix in a graph and returns it with its buffers.
 func (l layer) weight(t testing.TB, backend compute.Backend, g *Graph, format linear.Format) (linear.Weight, []compute.Buffer) {
 	t.Helper()
 	shape := format.Shape()
 	packed := make([]float32, shape.Size())
 	data := flat(packed, l.weights)
-	if err := format.Pack(backend, data, flat(l.w, l.weights)); err != nil {
+	if err := pack(l, format, backend, data); err != nil {
 		t.Fatal(err)
 	}
 	w := linear.Weight{Format: format, Data: Parameter(g, "w", shape)}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 
 	"github.com/quire/quire/cpukernel"
 )
@@ -30,11 +32,37 @@ func (b *Backend) LinearLayout(dtype dtypes.DType) (panel, group, multiple int, 
 	return l.Panel, l.Group, l.Multiple, true
 }
 
-// PackLinear packs a matrix for the kernels: see package linear.
-func (b *Backend) PackLinear(packedBytes, matrix []byte, dtype dtypes.DType, out, in int, gateUp bool) error {
+// PackLinear packs rows of a matrix for the kernels: see package linear.
+func (b *Backend) PackLinear(packedBytes, rows []byte, dtype dtypes.DType, out, in int, gateUp bool, from int) error {
 	d, ok := packed[dtype]
 	if !ok {
 		return fmt.Errorf("xla: matrices of %s are not packed", dtype)
 	}
-	return cpukernel.Pack(packedBytes, matrix, d, out, in, gateUp)
+	return cpukernel.Pack(packedBytes, rows, d, out, in, gateUp, from)
 }
+
+// NewZeros returns an array of zeros, and a slice of its dtype's Go type over its storage, which the host may write until the array is first
+// used. It can't be donated. Where the host does not reach the device's memory, it is an error.
+func (b *Backend) NewZeros(device compute.DeviceNum, shape shapes.Shape) (compute.Buffer, any, error) {
+	d, err := b.device(device)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !b.HostWritable() || shape.Size() == 0 {
+		return nil, nil, fmt.Errorf("xla: an array %s that the host writes: %w on %s", shape, compute.ErrNotImplemented, b.platform)
+	}
+	buffer, flat, err := b.client.NewSharedBuffer(shape.DType, shape.Dimensions, d)
+	if err != nil {
+		return nil, nil, fmt.Errorf("xla: making %s on device %d: %w", shape, device, err)
+	}
+	bytes, err := bytesOf(flat, shape)
+	if err != nil {
+		_ = buffer.Destroy()
+		return nil, nil, err
+	}
+	hugePages(bytes)
+	return &Buffer{backend: b, buffer: buffer, shape: shape.Clone()}, flat, nil
+}
+
+// HostWritable reports whether [Backend.NewZeros] works.
+func (b *Backend) HostWritable() bool { return b.platform == "cpu" }

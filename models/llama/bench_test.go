@@ -1,6 +1,8 @@
 package llama_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,58 +12,97 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/linear"
+	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/xla"
 )
 
-// BenchmarkMatmuls runs just the matrix products of a decode step of SmolLM2 with 64 rows in float32: what a step can't be faster than
-// as long as XLA computes them. Hold it beside seconds_a_step of bench/decode_vs_llama.sh.
+// BenchmarkMatmuls runs just the linear layers of a decode step of SmolLM2, with kernels and as XLA does them itself.
 func BenchmarkMatmuls(b *testing.B) {
-	const rows = 64
-	backend, ckpt := testenv.XLA(b), testenv.SmolLM2(b)
-	var weights []compute.Buffer
-	var arrays []llama.Array
-	for _, a := range llama.Arrays(ckpt.Config) {
-		if len(a.Shape) != 2 {
+	ckpt := testenv.SmolLM2(b)
+	for _, backend := range []*xla.Backend{testenv.XLA(b), testenv.XLAWithoutKernels(b)} {
+		for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
+			s := llama.Storage{Backend: backend, DType: dtype}
+			weights, flops := load(b, ckpt, s)
+			for _, rows := range []int{1, 16, 64, 256} {
+				b.Run(fmt.Sprintf("kernels=%s/%s/rows=%d", backend.Kernels(), dtype, rows), func(b *testing.B) {
+					run := products(b, ckpt.Config, s, rows)
+					run(weights)
+					for b.Loop() {
+						run(weights)
+					}
+					b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "tokens/s")
+					b.ReportMetric(float64(rows)*flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+				})
+			}
+			for _, w := range weights {
+				_ = w.Finalize()
+			}
+		}
+	}
+}
+
+// load returns the arrays on the backend, and how many operations the products of one row are.
+func load(b *testing.B, ckpt *models.Checkpoint, s llama.Storage) (weights []compute.Buffer, flops float64) {
+	for _, a := range llama.Arrays(ckpt.Config, s) {
+		buffer, err := a.Load(s.Backend, 0, ckpt)
+		if err != nil {
+			b.Fatal(err)
+		}
+		weights = append(weights, buffer)
+		if f, ok := a.Matrix(); ok {
+			flops += 2 * float64(f.Out) * float64(f.In)
+		}
+	}
+	return weights, flops
+}
+
+// products compiles the linear layers of a step: each waits for the one before, as in the model.
+func products(b *testing.B, cfg models.Config, s llama.Storage, rows int) func(weights []compute.Buffer) {
+	g := NewGraph(s.Backend, "products")
+	b.Cleanup(g.Finalize)
+	x := map[int]*Node{} // what a layer of this many inputs takes
+	for _, width := range []int{cfg.HiddenSize, cfg.NumHeads * cfg.HeadDim, cfg.IntermediateSize} {
+		x[width] = ConvertDType(DivScalar(OnesLike(Iota(g, shapes.Make(dtypes.Float32, rows, width), 0)), 10), s.DType)
+	}
+	arrays := llama.Arrays(cfg, s)
+	nodes := make([]*Node, len(arrays))
+	for i, a := range arrays {
+		nodes[i] = Parameter(g, strings.ReplaceAll(a.Name, ".", "_"), a.Shape)
+	}
+	order := make([]int, 0, len(arrays)) // the embedding is the last product, the logits
+	for i := range arrays {
+		order = append(order, (i+1)%len(arrays))
+	}
+	var last *Node
+	for _, i := range order {
+		f, ok := arrays[i].Matrix()
+		if !ok {
 			continue
 		}
-		flat, err := a.Read(ckpt, dtypes.Float32)
-		if err != nil {
-			b.Fatal(err)
+		o := linear.Options{Float32: i == 0}
+		if !o.Float32 && !f.GateUp && f.Out == cfg.HiddenSize {
+			o.Residual = x[cfg.HiddenSize]
 		}
-		buffer, err := backend.BufferFromFlatData(0, flat, shapes.Make(dtypes.Float32, a.Shape...))
-		if err != nil {
-			b.Fatal(err)
+		last = linear.Apply(x[f.In], linear.Weight{Format: f, Data: nodes[i]}, o)
+		for width := range x {
+			part := SliceAxis(last, 1, AxisRange(0, 1))
+			x[width] = Add(x[width], MulScalar(ConvertDType(part, s.DType), 1e-9))
 		}
-		arrays, weights = append(arrays, a), append(weights, buffer)
 	}
-	g := NewGraph(backend, "matmuls")
-	byWidth := map[int]*Node{} // an input of each width that the products take
-	var params, results []*Node
-	for _, a := range arrays {
-		params = append(params, Parameter(g, strings.ReplaceAll(a.Name, ".", "_"), shapes.Make(dtypes.Float32, a.Shape...)))
-	}
-	for i, w := range append(params[1:len(params):len(params)], params[0]) { // the embedding is the last product, the logits
-		in := w.Shape().Dimensions[1]
-		if byWidth[in] == nil {
-			byWidth[in] = DivScalar(OnesLike(Iota(g, shapes.Make(dtypes.Float32, rows, in), 0)), float64(i+1))
-		}
-		y := Dot(byWidth[in], w).General([]int{1}, nil, []int{1}, nil)
-		results = append(results, ReduceAllSum(y))
-		// The next product of this width waits for this one, as in the model.
-		byWidth[in] = Add(byWidth[in], MulScalar(SliceAxis(y, 1, AxisRange(0, 1)), 1e-9))
-	}
-	if err := g.Compile(results...); err != nil {
+	if err := g.Compile(ReduceAllSum(ConvertDType(last, dtypes.Float32))); err != nil {
 		b.Fatal(err)
 	}
-	defer g.Finalize()
-	for b.Loop() {
-		out, err := g.Executable().Execute(weights, make([]bool, len(weights)), 0)
+	return func(weights []compute.Buffer) {
+		out, err := g.Executable().Execute(slices.Clone(weights), make([]bool, len(weights)), 0)
 		if err != nil {
 			b.Fatal(err)
 		}
-		for _, o := range out {
-			_ = o.Finalize()
+		sum := make([]float32, 1)
+		if err := out[0].ToFlatData(sum); err != nil {
+			b.Fatal(err)
 		}
+		_ = out[0].Finalize()
 	}
-	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "tokens/s")
 }

@@ -3,9 +3,9 @@ package llama
 import (
 	"fmt"
 
-	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models"
 )
 
@@ -19,11 +19,7 @@ type AttentionFunc func(layer int, q, k, v *Node) *Node
 // token id: ids outside the vocabulary read some row of it. rows, i32[], says how many of the T tokens, the first ones, are wanted: the
 // results of the others may be anything.
 func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, attention AttentionFunc) *Node {
-	g := tokens.Graph()
-	embed := w.get("embed")
-	dtype := embed.DType()
-	ids := Min(Max(tokens, ScalarZero(g, dtypes.Int32)), Scalar(g, dtypes.Int32, float64(cfg.VocabSize-1)))
-	x := Gather(embed, InsertAxes(ids, -1))
+	x := linear.Rows(w.matrix("embed"), tokens, rows, w.dtype)
 	turn := rotary(cfg, positions)
 	for i := range cfg.NumLayers {
 		p := fmt.Sprintf("layers.%d.", i)
@@ -36,16 +32,14 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, attenti
 		if noRope(cfg, i) {
 			layerTurn = nil
 		}
-		q, k, v := splitHeads(cfg, linear(w, p+"qkv", cfg.QKVBias, h), qNorm, kNorm, layerTurn, rows)
+		q, k, v := splitHeads(cfg, apply(w, p+"qkv", cfg.QKVBias, h, nil, rows), qNorm, kNorm, layerTurn, rows)
 		a := attention(i, q, k, v)
 		a = Reshape(a, a.Shape().Dimensions[0], cfg.NumHeads*cfg.HeadDim)
-		x = Add(x, linear(w, p+"o", cfg.OBias, a))
+		x = apply(w, p+"o", cfg.OBias, a, x, rows)
 
 		h = rmsNorm(x, w.get(p+"mlp_norm"), cfg.RMSNormEps, rows)
-		gateUp := linear(w, p+"gate_up", cfg.MLPBias, h)
-		gate := SliceAxis(gateUp, 1, AxisRange(0, cfg.IntermediateSize))
-		up := SliceAxis(gateUp, 1, AxisRange(cfg.IntermediateSize, 2*cfg.IntermediateSize))
-		x = Add(x, linear(w, p+"down", cfg.MLPBias, ConvertDType(Mul(silu(gate), up), dtype)))
+		h = apply(w, p+"gate_up", cfg.MLPBias, h, nil, rows) // silu(gate) * up
+		x = apply(w, p+"down", cfg.MLPBias, h, x, rows)
 	}
 	return rmsNorm(x, w.get("norm"), cfg.RMSNormEps, rows)
 }
@@ -56,27 +50,16 @@ func Logits(cfg models.Config, w Weights, hidden, rows *Node) *Node {
 	if cfg.TieEmbeddings {
 		head = "embed"
 	}
-	return ConvertDType(matmul(hidden, w.get(head)), dtypes.Float32)
+	return linear.Apply(hidden, w.matrix(head), linear.Options{Rows: rows, Float32: true})
 }
 
-func linear(w Weights, name string, bias bool, x *Node) *Node {
-	y := matmul(x, w.get(name+".weight"))
+// apply is the linear layer of a name, with its bias if the model has one, plus residual if that is not nil.
+func apply(w Weights, name string, bias bool, x, residual, rows *Node) *Node {
+	o := linear.Options{Rows: rows, Residual: residual}
 	if bias {
-		b := ConvertDType(w.get(name+".bias"), y.DType())
-		y = Add(y, BroadcastToDims(InsertAxes(b, 0), y.Shape().Dimensions...))
+		o.Bias = w.get(name + ".bias")
 	}
-	return ConvertDType(y, x.DType())
-}
-
-// matmul is x [N, in] times w [out, in] transposed; products of half precision are summed and returned in float32.
-func matmul(x, w *Node) *Node {
-	return Dot(x, w).General([]int{1}, nil, []int{1}, nil)
-}
-
-// silu is x * sigmoid(x), in float32.
-func silu(x *Node) *Node {
-	x32 := ConvertDType(x, dtypes.Float32)
-	return ConvertDType(Mul(x32, Sigmoid(x32)), x.DType())
+	return linear.Apply(x, w.matrix(name+".weight"), o)
 }
 
 func noRope(cfg models.Config, layer int) bool {

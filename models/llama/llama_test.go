@@ -41,14 +41,18 @@ const padded = 128
 // scorer returns a function that runs the decoder over a prompt and returns the scores behind its last token.
 func scorer(t *testing.T, b compute.Backend, ckpt *models.Checkpoint) func(prompt []int32) []float32 {
 	t.Helper()
-	arrays := llama.Arrays(ckpt.Config)
+	arrays := llama.Arrays(ckpt.Config, llama.Storage{Backend: b, DType: dtypes.Float32})
 	args := []any{nil, nil}
 	for _, a := range arrays {
-		flat, err := a.Read(ckpt, dtypes.Float32)
+		buffer, err := a.Load(b, 0, ckpt)
 		if err != nil {
 			t.Fatal(err)
 		}
-		args = append(args, tensors.FromFlatDataAndDimensions(flat.([]float32), a.Shape...))
+		weight, err := tensors.FromBuffer(buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, weight)
 	}
 	exec, err := NewExec(b, func(in []*Node) *Node {
 		tokens, last := in[0], in[1]
@@ -75,15 +79,17 @@ func TestLogitsEqualTransformers(t *testing.T) {
 			ckpt := testenv.Model(t, family)
 			var golden testenv.Golden
 			testenv.ReadGolden(t, family, &golden)
-			score := scorer(t, testenv.XLA(t), ckpt)
-			for _, c := range golden.Cases {
-				got := score(c.Prompt)
-				worst := 0.0
-				for i := range c.Logits {
-					worst = max(worst, math.Abs(float64(got[i]-c.Logits[i])))
-				}
-				if worst > 1e-4 || math.IsNaN(worst) {
-					t.Errorf("prompt of %d tokens: logits differ by up to %g, want 1e-4", len(c.Prompt), worst)
+			for name, backend := range map[string]compute.Backend{"kernels": testenv.XLA(t), "plain": testenv.XLAWithoutKernels(t)} {
+				score := scorer(t, backend, ckpt)
+				for _, c := range golden.Cases {
+					got := score(c.Prompt)
+					worst := 0.0
+					for i := range c.Logits {
+						worst = max(worst, math.Abs(float64(got[i]-c.Logits[i])))
+					}
+					if worst > 1e-4 || math.IsNaN(worst) {
+						t.Errorf("%s, prompt of %d tokens: logits differ by up to %g, want 1e-4", name, len(c.Prompt), worst)
+					}
 				}
 			}
 		})
