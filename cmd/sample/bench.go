@@ -97,6 +97,7 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 	if err != nil {
 		return err
 	}
+	o.run.textOnly = o.rows != ""
 	o.progress(env, "opening %s on %s", o.run.model, o.run.backend)
 	s, err := env.open(ctx, env, &o.run)
 	if err != nil {

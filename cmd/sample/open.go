@@ -45,6 +45,9 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 	if err != nil {
 		return fail(err)
 	}
+	if o.textOnly {
+		return s, nil
+	}
 	backend, err := openBackend(ctx, env, o.backend, o.kernels)
 	if err != nil {
 		return fail(err)

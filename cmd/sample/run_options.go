@@ -34,6 +34,7 @@ type runOptions struct {
 
 	config, progress, report string
 	diagnostics              diagnostics
+	textOnly                 bool // open no engine: "sample bench --write-rows" needs the tokens only
 
 	// Parsed from the texts above by check.
 	kvBytes             int64
