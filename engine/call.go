@@ -105,7 +105,7 @@ func (h hostOutput) check() error {
 	return nil
 }
 
-// execute runs the program once: the input up, the state in place, the output down.
+// execute runs a program once: the input up, the state in place, the output down.
 func (e *Engine) execute(p *compiled, in hostInput) (hostOutput, error) {
 	args := append([]compute.Buffer(nil), e.state...)
 	var own []compute.Buffer
@@ -117,19 +117,24 @@ func (e *Engine) execute(p *compiled, in hostInput) (hostOutput, error) {
 		}
 		own = append(own, b)
 	}
-	args = append(append(args, own...), e.weights...)
+	args = append(args, own...)
+	if p.weights {
+		args = append(args, e.weights...)
+	}
 	donate := make([]bool, len(args))
 	for i := range p.numState {
-		donate[i] = true
+		donate[i] = !p.reads
 	}
 	results, err := p.executable.Execute(args, donate, 0)
-	e.state = nil // donated
 	if err != nil {
+		e.state = nil // donated
 		return nil, fmt.Errorf("program %s: %w", p.name, err)
 	}
-	e.state = results[:p.numState]
-	own = append(own, results[p.numState:]...)
-	got, err := readOutput(p.output, results[p.numState:])
+	if !p.reads {
+		e.state, results = results[:p.numState], results[p.numState:]
+	}
+	own = append(own, results...)
+	got, err := readOutput(p.output, results)
 	if err != nil {
 		return nil, fmt.Errorf("program %s: %w", p.name, err)
 	}

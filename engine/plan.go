@@ -33,6 +33,8 @@ type Plan struct {
 	MaxRounds     int `json:"max_rounds"`
 	// PrefixCache says that prefixes which several prompts have in common are run once.
 	PrefixCache bool `json:"prefix_cache"`
+	// Transfers says that pages can be moved to the host and back, which takes two more programs.
+	Transfers bool `json:"transfers"`
 	// Programs are the names of the programs that the engine compiles.
 	Programs []string `json:"programs"`
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gomlx/compute"
@@ -11,35 +12,45 @@ import (
 	"github.com/quire/quire/models/llama"
 )
 
-// Precompiled are the programs that an engine would run, compiled and not loaded with anything.
+// Precompiled are the programs of an engine, compiled and nothing more: no weights, no state.
 type Precompiled struct {
-	Plan Plan
-	// StateBytes is the device state's size, KVBytes of it the caches': what the programs update in place.
+	Plan     Plan
+	Programs []PrecompiledProgram
+	// StateBytes is the size of the device state, caches and tables, which the programs update in place; 0 where the program that makes
+	// it was not asked for.
 	StateBytes int64
-	Programs   []PrecompiledProgram
 }
 
 // PrecompiledProgram is one of them.
 type PrecompiledProgram struct {
 	Name string
-	// Executable is the backend's own; the plan of a job asks it for its memory.
-	Executable compute.Executable
-	// UpdatesState says that the program takes the state and gives it back.
+	// UpdatesState says that the program takes the state and gives it back in place; the one that makes it does not.
 	UpdatesState bool
-	Seconds      float64
+	// Executable is the backend's own, which can be asked for its memory and cost.
+	Executable compute.Executable
+	// Seconds is how long it took to build and to compile.
+	Seconds float64
 }
 
 // Close frees the programs.
 func (p *Precompiled) Close() {
 	for _, program := range p.Programs {
-		if program.Executable != nil {
-			program.Executable.Finalize()
-		}
+		program.Executable.Finalize()
 	}
+	p.Programs = nil
 }
 
-// Precompile compiles every program that an engine of this config would run, one after the other, and puts nothing on a device: weights
-// are not read, so that cfg.Model may be models.Dummy. only names the programs wanted; none means all.
+// ProgramNames are the names of an engine's programs, in the order in which Precompile compiles them.
+func ProgramNames() []string {
+	var names []string
+	for _, p := range (&graphs{}).programs() {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// Precompile compiles programs of an engine of this config, one after the other, those named by only or all. It reads no weights and puts
+// nothing on a device: cfg.Model may be of models.Dummy, and the backend one that can only compile.
 func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, error) {
 	if cfg.Model == nil || cfg.Backend == nil {
 		return nil, errors.New("engine: Config.Model and Config.Backend are needed")
@@ -51,6 +62,10 @@ func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, 
 	gr := &graphs{plan: plan, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
 	out := &Precompiled{Plan: plan}
 	for _, p := range gr.programs() {
+		out.Plan.Programs = append(out.Plan.Programs, p.name)
+		if len(only) > 0 && !slices.Contains(only, p.name) {
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			out.Close()
 			return nil, err
@@ -61,7 +76,14 @@ func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, 
 			out.Close()
 			return nil, err
 		}
-		out.Programs = append(out.Programs, PrecompiledProgram{Name: p.name, Executable: c.executable, UpdatesState: p.build != nil, Seconds: time.Since(start).Seconds()})
+		if p.build == nil {
+			for _, s := range c.executable.Outputs() {
+				out.StateBytes += int64(s.Size()) * int64(s.DType.Size())
+			}
+		}
+		out.Programs = append(out.Programs, PrecompiledProgram{
+			Name: p.name, UpdatesState: p.build != nil, Executable: c.executable, Seconds: time.Since(start).Seconds(),
+		})
 	}
 	return out, nil
 }

@@ -1,12 +1,7 @@
 package engine
 
 import (
-	"fmt"
-	"strings"
-
-	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
@@ -17,13 +12,30 @@ import (
 // program is one jitted computation: what it is called and what it does with the state, the weights and the host's input.
 type program struct {
 	name string
-	// build is nil for the program that makes the state.
-	build func(st deviceState, w llama.Weights, in input, out output) (deviceState, output)
+	// input makes nodes of the shapes of what the host gives, as a tree; nil for none.
+	input func(g *Graph) any
+	// build takes the leaves of the input and returns the state and, as a tree, what the host gets. It is nil for the program that makes
+	// the state.
+	build func(st deviceState, w llama.Weights, in []*Node) (deviceState, any)
+	// weights says that the program takes the weights.
+	weights bool
+	// reads says that the program leaves the state as it is: it is not donated, and not returned.
+	reads bool
 }
 
 // programs lists every program that the engine runs.
 func (gr *graphs) programs() []program {
-	return []program{{name: "init"}, {name: "run", build: gr.run}}
+	all := []program{{name: "init"}, {
+		name: "run", weights: true, input: func(g *Graph) any { return gr.newInput(g) },
+		build: func(st deviceState, w llama.Weights, in []*Node) (deviceState, any) {
+			g := in[0].Graph()
+			return gr.run(st, w, tree.Rebuild(gr.newInput(g), in), gr.newOutput(g))
+		},
+	}}
+	if gr.plan.Transfers {
+		all = append(all, gr.transfers()...)
+	}
+	return all
 }
 
 // Sizes of a call's input.
@@ -114,86 +126,4 @@ func (gr *graphs) numFreeSlots(l loop) *Node {
 	g := l.Out.Columns.Graph()
 	used := ReduceAllSum(ConvertDType(SliceAxis(l.State.Sequences.Used, 0, AxisRangeFromStart(gr.plan.slots)), dtypes.Int32))
 	return Sub(integer(g, gr.plan.MaxSeqs), used)
-}
-
-// compiled is a program ready to run.
-type compiled struct {
-	program
-	executable compute.Executable
-	numState   int
-	input      []leaf
-	output     []leaf
-}
-
-// donor is a backend that updates arguments in place: parameter name to the index of the result that takes its memory.
-type donor interface {
-	Donating(alias map[string]int) compute.Backend
-}
-
-// compile builds and compiles a program. Panics of graph building become errors here.
-func (gr *graphs) compile(backend compute.Backend, p program) (c *compiled, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			cause, ok := r.(error)
-			if !ok {
-				cause = fmt.Errorf("%v", r)
-			}
-			err = fmt.Errorf("building program %s: %w", p.name, cause)
-		}
-	}()
-	scratch := NewGraph(backend, p.name+" state")
-	like := gr.newState(scratch)
-	names, leaves := tree.Names(like), tree.Leaves(like)
-	if p.build == nil {
-		if err := scratch.Compile(leaves...); err != nil {
-			return nil, fmt.Errorf("compiling program %s: %w", p.name, err)
-		}
-		return &compiled{program: p, executable: scratch.Executable(), numState: len(leaves)}, nil
-	}
-	if d, ok := backend.(donor); ok {
-		alias := make(map[string]int, len(names))
-		for i, name := range names {
-			alias[parameterName("st", name)] = i
-		}
-		backend = d.Donating(alias)
-	}
-	inputLike := gr.newInput(scratch)
-	inputLeaves := leavesOf(inputLike)
-	g := NewGraph(backend, p.name)
-	nodes := make([]*Node, len(leaves))
-	for i, leaf := range leaves {
-		nodes[i] = Parameter(g, parameterName("st", names[i]), leaf.Shape())
-	}
-	st := tree.Rebuild(like, nodes)
-	nodes = make([]*Node, len(inputLeaves))
-	for i, leaf := range inputLeaves {
-		nodes[i] = Parameter(g, parameterName("in", leaf.name), leaf.shape)
-	}
-	in := tree.Rebuild(inputLike, nodes)
-	weights := make([]*Node, len(gr.arrays))
-	for i, param := range gr.arrays {
-		weights[i] = Parameter(g, parameterName("w", param.Name), param.Shape)
-	}
-	st, out := p.build(st, llama.NewWeights(gr.arrays, weights), in, gr.newOutput(g))
-	if err := g.Compile(append(tree.Leaves(st), tree.Leaves(out)...)...); err != nil {
-		return nil, fmt.Errorf("compiling program %s: %w", p.name, err)
-	}
-	return &compiled{program: p, executable: g.Executable(), numState: len(leaves), input: inputLeaves, output: leavesOf(out)}, nil
-}
-
-func parameterName(of, leaf string) string { return of + "_" + strings.ReplaceAll(leaf, ".", "_") }
-
-// leaf is the name and shape of one array of an input or output.
-type leaf struct {
-	name  string
-	shape shapes.Shape
-}
-
-func leavesOf(v any) []leaf {
-	names, nodes := tree.Names(v), tree.Leaves(v)
-	leaves := make([]leaf, len(names))
-	for i, n := range nodes {
-		leaves[i] = leaf{names[i], n.Shape()}
-	}
-	return leaves
 }
