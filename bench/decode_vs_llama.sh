@@ -17,7 +17,7 @@ awk 'BEGIN { for (r = 0; r < 64; r++) { printf "{\"id\": \"%d\", \"prompt_token_
 	print "]}" } }' >"$work/prompts.jsonl"
 
 for round in $(seq "${ROUNDS:-3}"); do
-	bin/sample run --model "$model" --input "$work/prompts.jsonl" --output "$work/out" --overwrite --format jsonl \
+	bin/sample run --model "$model" --input "$work/prompts.jsonl" --output "$work/out" --new --format jsonl \
 		--temperature 0 --ignore-eos --max-tokens 64 --max-seqs 64 --max-model-len 256 --kv-memory 512MiB \
 		--progress none --report "$work/report.json" >/dev/null 2>"$work/log" || { cat "$work/log" >&2; exit 1; }
 	python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); e = r["engine"]; print(json.dumps({"engine": "quire", "round": int(sys.argv[2]), "decode_tokens_per_second": r["decode_tokens_per_second"], "prefill_tokens_per_second": r["prefill_tokens_per_second"], "decode_steps": e["decode_steps"], "seconds_a_step": e["decode_seconds"] / e["decode_steps"], "host_share": r["host_share"]}))' \

@@ -3,128 +3,134 @@ package promptset
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"regexp"
 	"strconv"
 
-	"github.com/gofrs/flock"
+	"github.com/quire/quire/vfs"
 )
 
-const lockName = ".writing.lock"
-
-var (
-	partName = regexp.MustCompile(`^part-\d+\.(parquet|jsonl)$`)
-	tempName = regexp.MustCompile(`^\.(part-\d+\.(parquet|jsonl)|_meta\.json)\.tmp-\d+$`)
-)
-
-// folderLock is an output folder that this process alone writes to.
-type folderLock struct {
-	dir  string
-	lock *flock.Flock
+// Destination is where whole parts go: a [Folder], or an object store.
+type Destination interface {
+	// Names returns the names of what was published.
+	Names() ([]string, error)
+	// Create starts a file that nobody sees before it is published.
+	Create(name string) (Unpublished, error)
 }
 
-// lockFolder makes the folder if need be, keeps other writers out and clears temporary files of writers that died.
-func lockFolder(dir string, overwrite bool) (*folderLock, error) {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+// Unpublished is a file that is written and not visible.
+type Unpublished interface {
+	io.Writer
+	// Publish makes the file last under its name, whole or not at all.
+	Publish() error
+	// Discard gives the file up.
+	Discard()
+}
+
+// metaName is the file with the metadata of JSONL parts.
+const metaName = "_meta.json"
+
+var (
+	partPattern = regexp.MustCompile(`^part-(\d{5,9})\.(parquet|jsonl)$`)
+	tempPattern = regexp.MustCompile(`^\.(part-\d+\.(parquet|jsonl)|_meta\.json)\.tmp(-\d+)?$`)
+)
+
+// PartName is the name of a part of the output.
+func PartName(part int, format string) string { return fmt.Sprintf("part-%05d.%s", part, format) }
+
+// ParsePartName is the inverse of [PartName]; ok says whether name is one of a part.
+func ParsePartName(name string) (part int, format string, ok bool) {
+	m := partPattern.FindStringSubmatch(name)
+	if m == nil {
+		return 0, "", false
+	}
+	part, err := strconv.Atoi(m[1])
+	return part, m[2], err == nil && PartName(part, m[2]) == name
+}
+
+// Folder is an output folder. One process at a time may write to it.
+type Folder struct {
+	fs  vfs.FS
+	dir string
+}
+
+// NewFolder makes a folder if need be, and removes files that a writer which died left unpublished.
+func NewFolder(fs vfs.FS, dir string) (*Folder, error) {
+	if err := fs.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("cannot make the output folder: %w", err)
 	}
-	path := filepath.Join(dir, lockName)
-	f := &folderLock{dir: dir}
-	for {
-		f.lock = flock.New(path)
-		ok, err := f.lock.TryLock()
-		if err != nil {
-			return nil, fmt.Errorf("cannot lock the output folder %s: %w", dir, err)
-		}
-		if !ok {
-			return nil, fmt.Errorf("another process is writing to %s; wait for it, or choose another output folder", dir)
-		}
-		// The holder before us may have removed the file between our opening and locking it.
-		if _, err := os.Stat(path); err == nil {
-			break
-		}
-		f.lock.Unlock()
-	}
-	if err := f.clean(overwrite); err != nil {
-		f.unlock()
+	f := &Folder{fs, dir}
+	names, err := f.Names()
+	if err != nil {
 		return nil, err
+	}
+	for _, name := range names {
+		if tempPattern.MatchString(name) {
+			if err := fs.Remove(filepath.Join(dir, name)); err != nil {
+				return nil, fmt.Errorf("cannot clear the output folder: %w", err)
+			}
+		}
+	}
+	// Whoever goes on from what is published there must not lose it any more: its writer may have died before this.
+	if err := fs.SyncDir(dir); err != nil {
+		return nil, fmt.Errorf("cannot sync the output folder: %w", err)
 	}
 	return f, nil
 }
 
-func (f *folderLock) clean(overwrite bool) error {
-	entries, err := os.ReadDir(f.dir)
+// Names returns the names in the folder.
+func (f *Folder) Names() ([]string, error) {
+	names, err := f.fs.List(f.dir)
 	if err != nil {
-		return fmt.Errorf("cannot list the output folder: %w", err)
+		return nil, fmt.Errorf("cannot list the output folder: %w", err)
 	}
-	removed := false
-	for _, e := range entries {
-		switch name := e.Name(); {
-		case tempName.MatchString(name):
-		case partName.MatchString(name) && overwrite, name == "_meta.json" && overwrite:
-		case partName.MatchString(name):
-			return fmt.Errorf("%s: %w (%s); choose another folder, remove them, or ask to overwrite", f.dir, ErrOutputExists, name)
-		default:
-			continue
-		}
-		if err := os.Remove(filepath.Join(f.dir, e.Name())); err != nil {
-			return fmt.Errorf("cannot clear the output folder: %w", err)
-		}
-		removed = true
-	}
-	if removed {
-		return f.sync()
-	}
-	return nil
+	return names, nil
 }
 
-func (f *folderLock) unlock() error {
-	// Removed before it is unlocked, so that nobody who waits for it keeps a file that is gone without noticing.
-	err := os.Remove(f.lock.Path())
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
-	return errors.Join(err, f.lock.Unlock())
-}
-
-// sync makes renames and removals in the folder last.
-func (f *folderLock) sync() error {
-	d, err := os.Open(f.dir)
+// Clear removes all that writers have published there.
+func (f *Folder) Clear() error {
+	names, err := f.Names()
 	if err != nil {
 		return err
 	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("cannot sync the output folder: %w", err)
+	for _, name := range names {
+		if _, _, part := ParsePartName(name); !part && name != metaName {
+			continue
+		}
+		if err := f.fs.Remove(filepath.Join(f.dir, name)); err != nil {
+			return fmt.Errorf("cannot clear the output folder: %w", err)
+		}
+	}
+	if err := f.fs.SyncDir(f.dir); err != nil {
+		return fmt.Errorf("cannot clear the output folder: %w", err)
 	}
 	return nil
 }
 
-// partFile is a file that appears under its name when it is whole.
-type partFile struct {
-	folder *folderLock
-	final  string
-	file   *os.File
-	buffer *bufio.Writer
+// folderFile is a file that appears in a folder when it is whole.
+type folderFile struct {
+	folder      *Folder
+	temp, final string
+	file        vfs.File
+	*bufio.Writer
 }
 
-func (f *folderLock) create(name string) (*partFile, error) {
-	p := &partFile{folder: f, final: filepath.Join(f.dir, name)}
-	temp := filepath.Join(f.dir, "."+name+".tmp-"+strconv.Itoa(os.Getpid()))
+// Create starts a file under a hidden name.
+func (f *Folder) Create(name string) (Unpublished, error) {
+	p := &folderFile{folder: f, temp: filepath.Join(f.dir, "."+name+".tmp"), final: filepath.Join(f.dir, name)}
 	var err error
-	if p.file, err = os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666); err != nil {
+	if p.file, err = f.fs.Create(p.temp); err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", p.final, err)
 	}
-	p.buffer = bufio.NewWriterSize(p.file, 256<<10)
+	p.Writer = bufio.NewWriterSize(p.file, 256<<10)
 	return p, nil
 }
 
-// commit puts the file on disk and under its name.
-func (p *partFile) commit() error {
-	err := p.buffer.Flush()
+// Publish puts the file on disk, then under its name, then the name on disk.
+func (p *folderFile) Publish() error {
+	err := p.Flush()
 	if err == nil {
 		err = p.file.Sync()
 	}
@@ -132,10 +138,10 @@ func (p *partFile) commit() error {
 		err = cerr
 	}
 	if err == nil {
-		err = os.Rename(p.file.Name(), p.final)
+		err = p.folder.fs.Rename(p.temp, p.final)
 	}
 	if err == nil {
-		err = p.folder.sync()
+		err = p.folder.fs.SyncDir(p.folder.dir)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", p.final, err)
@@ -143,23 +149,25 @@ func (p *partFile) commit() error {
 	return nil
 }
 
-func (p *partFile) discard() {
+// Discard removes the file.
+func (p *folderFile) Discard() {
 	p.file.Close()
-	os.Remove(p.file.Name())
+	p.folder.fs.Remove(p.temp)
 }
 
-func (f *folderLock) writeMeta(meta map[string]string) error {
-	p, err := f.create("_meta.json")
+// writeMeta publishes the metadata of JSONL parts.
+func writeMeta(d Destination, meta map[string]string) error {
+	p, err := d.Create(metaName)
 	if err != nil {
 		return err
 	}
 	b, err := json.MarshalIndent(meta, "", "  ") // keys in order
 	if err == nil {
-		_, err = p.buffer.Write(append(b, '\n'))
+		_, err = p.Write(append(b, '\n'))
 	}
 	if err != nil {
-		p.discard()
+		p.Discard()
 		return err
 	}
-	return p.commit()
+	return p.Publish()
 }

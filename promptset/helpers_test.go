@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
+	"pgregory.net/rapid"
+
+	"github.com/quire/quire/vfs"
 )
 
 // write makes a file in a folder of its own and returns its path.
@@ -50,11 +53,7 @@ func rows(t testing.TB, r *Reader) []*Row {
 func complete(t testing.TB, r *Reader, o WriterOptions, n int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
-	o.Schema = r.Schema()
-	w, err := Create(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := create(t, dir, r, o)
 	for row := range r.Rows(context.Background()) {
 		if err := w.Add(row, results(row, n)); err != nil {
 			t.Fatal(err)
@@ -64,6 +63,28 @@ func complete(t testing.TB, r *Reader, o WriterOptions, n int) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// create starts an output folder for all rows of r.
+func create(t rapid.TB, dir string, r *Reader, o WriterOptions) *Writer {
+	t.Helper()
+	folder, err := NewFolder(vfs.OS, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Schema = r.Schema()
+	o.Parts.Rows = r.NumRows()
+	if o.Parts.PartRows == 0 {
+		o.Parts.PartRows = 1_000_000
+	}
+	if o.Write == nil {
+		o.Write = o.Parts.All()
+	}
+	w, err := NewWriter(folder, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 func results(row *Row, n int) []Result {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,46 +34,42 @@ type member struct {
 type lines struct {
 	buf    *bufio.Reader
 	number int64 // of the last line, from 1
+	offset int64 // bytes of text up to its end
 	line   []byte
-	close  []func() error
+	close  func()
 }
 
-func openLines(name string) (*lines, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, &FileError{File: name, What: "cannot open it", Err: errors.Unwrap(err)}
-	}
-	l := &lines{close: []func() error{f.Close}}
-	var r io.Reader = f
+func compressed(name string) bool {
+	return strings.HasSuffix(name, ".gz") || strings.HasSuffix(name, ".zst")
+}
+
+// openLines reads the lines of a file from its start.
+func openLines(name string, r io.Reader) (*lines, error) {
+	l := &lines{close: func() {}}
 	switch {
 	case strings.HasSuffix(name, ".gz"):
-		z, err := gzip.NewReader(bufio.NewReaderSize(f, 64<<10))
+		z, err := gzip.NewReader(bufio.NewReaderSize(r, 64<<10))
 		if err != nil {
-			l.Close()
 			return nil, &FileError{File: name, What: "not a readable gzip file", Err: err}
 		}
 		r = z
 	case strings.HasSuffix(name, ".zst"):
-		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 		if err != nil {
-			l.Close()
 			return nil, &FileError{File: name, What: "not a readable zstd file", Err: err}
 		}
-		l.close = append(l.close, func() error { z.Close(); return nil })
+		l.close = z.Close
 		r = z
 	}
 	l.buf = bufio.NewReaderSize(r, 64<<10)
 	if head, _ := l.buf.Peek(3); bytes.Equal(head, []byte("\xef\xbb\xbf")) {
 		l.buf.Discard(3)
+		l.offset = 3
 	}
 	return l, nil
 }
 
-func (l *lines) Close() {
-	for _, c := range slices.Backward(l.close) {
-		c()
-	}
-}
+func (l *lines) Close() { l.close() }
 
 // next returns the next line that is not blank, valid until the next call; errLineTooLong leaves the reader after the line.
 func (l *lines) next() ([]byte, error) {
@@ -84,6 +79,7 @@ func (l *lines) next() ([]byte, error) {
 		tooLong := false
 		for {
 			part, err := l.buf.ReadSlice('\n')
+			l.offset += int64(len(part))
 			if len(l.line)+len(part) > maxLine {
 				tooLong = true
 				l.line = l.line[:0]
@@ -185,51 +181,45 @@ func loneSurrogate(b []byte) bool {
 	return false
 }
 
-// readJSONL gives the rows of a file to yield; base is the job's index of the first, rows their number as found by Open.
-// It returns false when yield did.
-func readJSONL(ctx context.Context, name string, base, rows int64, yield func(*Row) bool) bool {
+// readJSONL gives rows of a file, numbered there, to yield. It returns false when yield did.
+func readJSONL(ctx context.Context, s *Source, f File, from, to int64, yield func(*Row) bool) (more bool, err error) {
+	var l *lines
 	var at int64
-	give := func(line int64, err error, object []member) bool {
-		row := &Row{Index: base + at, File: name, FileRow: at, Line: line, object: object}
+	if m := from / markEvery; m > 0 && m < int64(len(s.marks)) {
+		at = m * markEvery
+		start := s.marks[m]
+		l = &lines{buf: bufio.NewReaderSize(io.NewSectionReader(f, start.offset, f.Size()-start.offset), 64<<10), number: start.line, close: func() {}}
+	} else if l, err = openLines(s.Name, io.NewSectionReader(f, 0, f.Size())); err != nil {
+		return false, err
+	}
+	defer l.Close()
+	for ; at < to; at++ {
+		line, err := l.next()
+		if err != nil && err != errLineTooLong {
+			if err == io.EOF {
+				err = fmt.Errorf("it had %d rows when the job started and has %d now", s.Rows, at)
+			}
+			return false, &FileError{File: s.Name, What: fmt.Sprintf("cannot read it after line %d", l.number-1), Err: fmt.Errorf("%w; do not change inputs during a job", err)}
+		}
+		if at < from {
+			continue
+		}
+		row := &Row{Index: s.base + at, File: s.Name, FileRow: at, Line: l.number}
 		var given []string
+		if err == nil {
+			row.object, err = members(line)
+		}
 		if err != nil {
 			row.fail("%v", err)
 		} else {
 			given = row.decodeJSON()
 		}
 		row.finish(given)
-		at++
-		return ctx.Err() == nil && yield(row)
-	}
-	l, err := openLines(name)
-	if err == nil {
-		defer l.Close()
-		for at < rows {
-			var line []byte
-			if line, err = l.next(); err == errLineTooLong {
-				if !give(l.number, err, nil) {
-					return false
-				}
-				continue
-			} else if err != nil {
-				break
-			}
-			object, bad := members(line)
-			if !give(l.number, bad, object) {
-				return false
-			}
+		if ctx.Err() != nil || !yield(row) {
+			return false, nil
 		}
 	}
-	for at < rows {
-		var number int64
-		if l != nil {
-			number = l.number
-		}
-		if !give(number, fmt.Errorf("it cannot be read from here on: %w; do not change inputs during a job", err), nil) {
-			return false
-		}
-	}
-	return true
+	return true, nil
 }
 
 func isNullJSON(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n' }

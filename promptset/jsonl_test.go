@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -184,14 +185,32 @@ func TestCompressedAndFolders(t *testing.T) {
 }
 
 func TestFilesThatChange(t *testing.T) {
-	path := write(t, "x.jsonl", "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n{\"prompt\":\"c\"}\n")
+	const three = "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n{\"prompt\":\"c\"}\n"
+	path := write(t, "x.jsonl", three)
 	r := open(t, path)
-	if err := os.WriteFile(path, []byte(`{"prompt":"a"}`), 0o666); err != nil {
+	for content, problem := range map[string]string{
+		`{"prompt":"a"}`: "it had 45 bytes when the job started and has 14 now; do not change inputs during a job",
+		strings.Replace(three, "}\n", "} ", 1) + "": "it had 3 rows when the job started and has 2 now; do not change inputs during a job",
+		"": "no such file",
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if content == "" {
+			os.Remove(path)
+		}
+		for row := range r.Rows(context.Background()) {
+			if row.Index == 2 {
+				t.Errorf("%s: read to the end", content)
+			}
+		}
+		if fe := (*FileError)(nil); !errors.As(r.Err(), &fe) || fe.File != path || !strings.Contains(fe.Error(), problem) {
+			t.Errorf("%q: %v", content, r.Err())
+		}
+	}
+	if err := os.WriteFile(path, []byte(three), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	got := rows(t, r)
-	want(t, "there", got[0].Prompt, "a")
-	want(t, "gone", strings.Contains(got[2].Err.Error(), "do not change inputs during a job"), true)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	n := 0

@@ -2,6 +2,8 @@ package promptset
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -147,18 +149,23 @@ func knownNode(name string) *node {
 	return nil
 }
 
-// scanJSONL reads a file once for its number of rows and its columns.
-func scanJSONL(ctx context.Context, name string) (rows int64, columns []*node, err error) {
-	l, err := openLines(name)
+// scanJSONL reads a file once, for its number of rows, its digest and marks, which it sets, and its columns.
+func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err error) {
+	name, digest := s.Name, sha256.New()
+	raw := io.TeeReader(io.NewSectionReader(f, 0, f.Size()), digest)
+	l, err := openLines(name, raw)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	defer l.Close()
 	var keys []string
 	types := map[string]jsonType{}
-	for ; ; rows++ {
+	for ; ; s.Rows++ {
 		if err := ctx.Err(); err != nil {
-			return 0, nil, err
+			return nil, err
+		}
+		if s.Rows%markEvery == 0 && !compressed(name) {
+			s.marks = append(s.marks, mark{l.offset, l.number})
 		}
 		line, err := l.next()
 		if err == errLineTooLong {
@@ -168,7 +175,7 @@ func scanJSONL(ctx context.Context, name string) (rows int64, columns []*node, e
 			if err == io.EOF {
 				break
 			}
-			return 0, nil, &FileError{File: name, What: fmt.Sprintf("cannot read it after line %d", l.number-1), Err: err}
+			return nil, &FileError{File: name, What: fmt.Sprintf("cannot read it after line %d", l.number-1), Err: err}
 		}
 		object, err := members(line)
 		if err != nil {
@@ -178,7 +185,7 @@ func scanJSONL(ctx context.Context, name string) (rows int64, columns []*node, e
 			t, ok := types[m.key]
 			if !ok {
 				if keys = append(keys, m.key); len(keys) > maxKeys {
-					return 0, nil, &FileError{File: name, What: fmt.Sprintf("more than %d different keys; nest them in one object", maxKeys)}
+					return nil, &FileError{File: name, What: fmt.Sprintf("more than %d different keys; nest them in one object", maxKeys)}
 				}
 			}
 			if t != jsonAny {
@@ -188,7 +195,7 @@ func scanJSONL(ctx context.Context, name string) (rows int64, columns []*node, e
 		}
 	}
 	if len(keys) > 0 && !slices.ContainsFunc(promptNames, func(p string) bool { return slices.Contains(keys, p) }) {
-		return 0, nil, &FileError{File: name, What: fmt.Sprintf("no prompt key: its rows need one of %s and have %s", strings.Join(promptNames, ", "), list(keys))}
+		return nil, &FileError{File: name, What: fmt.Sprintf("no prompt key: its rows need one of %s and have %s", strings.Join(promptNames, ", "), list(keys))}
 	}
 	for _, key := range keys {
 		c := knownNode(key)
@@ -198,7 +205,12 @@ func scanJSONL(ctx context.Context, name string) (rows int64, columns []*node, e
 		columns = append(columns, c)
 	}
 	number(groupNode("row", required, columns...))
-	return rows, columns, nil
+	// A decompressor may leave bytes behind what it takes for the end.
+	if _, err := io.Copy(io.Discard, raw); err != nil {
+		return nil, &FileError{File: name, What: "cannot read it", Err: err}
+	}
+	s.Digest = hex.EncodeToString(digest.Sum(nil))
+	return columns, nil
 }
 
 // shredder turns JSON values into the values of Parquet columns.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,7 @@ import (
 // parquetFile is an open Parquet file of prompts.
 type parquetFile struct {
 	name    string
-	os      *os.File
+	input   io.ReaderAt
 	file    *parquet.File
 	root    *node // its columns, numbered as in the file
 	known   map[string]*node
@@ -31,32 +30,13 @@ func guard(err *error) {
 	}
 }
 
-// openParquet opens a file and finds its known columns. The caller closes it.
-func openParquet(name string) (pf *parquetFile, err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, &FileError{File: name, What: "cannot open it", Err: errors.Unwrap(err)}
-	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, &FileError{File: name, What: "cannot read it", Err: err}
-	}
-	pf, err = parseParquet(name, f, info.Size())
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	pf.os = f
-	return pf, nil
-}
-
+// parseParquet reads a file's footer and finds its known columns.
 func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) {
 	file, root, err := openFooter(r, size)
 	if err != nil {
 		return nil, &FileError{File: name, What: "not a readable Parquet file", Err: err}
 	}
-	pf := &parquetFile{name: name, file: file, root: root, known: map[string]*node{}}
+	pf := &parquetFile{name: name, input: r, file: file, root: root, known: map[string]*node{}}
 	var names []string
 	for _, c := range root.fields {
 		names = append(names, c.name)
@@ -128,33 +108,42 @@ func openFooter(r io.ReaderAt, size int64) (file *parquet.File, root *node, err 
 	return file, root, nil
 }
 
-// rows gives the rows of the file to yield; base is the job's index of the first. It returns false when yield did.
-func (pf *parquetFile) rows(ctx context.Context, base int64, l *layout, yield func(*Row) bool) bool {
-	var at int64
+// rows gives rows of the file, numbered there, to yield; base is the job's index of its first. It returns false when yield
+// did. An error is ctx's.
+func (pf *parquetFile) rows(ctx context.Context, base, from, to int64, l *layout, yield func(*Row) bool) (bool, error) {
+	var start int64
 	for i, group := range pf.file.RowGroups() {
-		end := at + group.NumRows()
-		r := groupReader{pf: pf, base: base, at: at, end: end, layout: l}
+		first := start
+		start += group.NumRows()
+		if start <= from || first >= to {
+			continue
+		}
+		r := groupReader{pf: pf, base: base, first: first, at: max(first, from), end: min(start, to), layout: l}
 		err := r.read(ctx, group, yield)
 		if r.stopped {
-			return false
+			return false, nil
 		}
 		// What could not be read is still there as rows, each with the reason.
-		for at = r.at; at < end; at++ {
+		for at := r.at; at < r.end; at++ {
+			if w, ok := pf.input.(*watched); ok && w.err != nil {
+				return false, w.err
+			}
 			row := &Row{Index: base + at, File: pf.name, FileRow: at, layout: l}
 			row.fail("row group %d cannot be read from here on: %v; write the file anew", i, err)
 			row.finish(nil)
 			if ctx.Err() != nil || !yield(row) {
-				return false
+				return false, nil
 			}
 		}
 	}
-	return true
+	return true, nil
 }
 
 type groupReader struct {
 	pf      *parquetFile
 	base    int64
-	at, end int64 // next row of the file, first row of the next group
+	first   int64 // row of the group
+	at, end int64 // next row, and the first not wanted
 	layout  *layout
 	stopped bool
 	columns [][]parquet.Value // of the current row, by leaf
@@ -163,7 +152,7 @@ type groupReader struct {
 // read gives the rows of a group to yield up to its end or the first error, which it returns.
 func (r *groupReader) read(ctx context.Context, group parquet.RowGroup, yield func(*Row) bool) (err error) {
 	var rows parquet.Rows
-	if rows, err = openRows(group); err != nil {
+	if rows, err = openRows(group, r.at-r.first); err != nil {
 		return err
 	}
 	defer rows.Close()
@@ -201,9 +190,16 @@ func (r *groupReader) read(ctx context.Context, group parquet.RowGroup, yield fu
 	return nil
 }
 
-func openRows(group parquet.RowGroup) (rows parquet.Rows, err error) {
+func openRows(group parquet.RowGroup, skip int64) (rows parquet.Rows, err error) {
 	defer guard(&err)
-	return group.Rows(), nil
+	rows = group.Rows()
+	if skip > 0 {
+		if err := rows.SeekToRow(skip); err != nil {
+			rows.Close()
+			return nil, err
+		}
+	}
+	return rows, nil
 }
 
 func readRows(rows parquet.Rows, buffer []parquet.Row) (n int, err error) {

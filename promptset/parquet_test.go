@@ -316,7 +316,7 @@ func FuzzParquetOpen(f *testing.F) {
 			t.Fatal("a schema does not take its only file:", err)
 		}
 		n := 0
-		pf.rows(context.Background(), 0, l, func(row *Row) bool {
+		pf.rows(context.Background(), 0, 0, pf.file.NumRows(), l, func(row *Row) bool {
 			n++
 			return n < 1000
 		})
@@ -347,7 +347,7 @@ func TestDamagedFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pf.rows(context.Background(), 0, l, func(row *Row) bool {
+			pf.rows(context.Background(), 0, 0, pf.file.NumRows(), l, func(row *Row) bool {
 				if row.Err != nil {
 					badRows++
 				}

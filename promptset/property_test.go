@@ -124,10 +124,7 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := Create(filepath.Join(dir, "out"), WriterOptions{Schema: r.Schema()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := create(t, filepath.Join(dir, "out"), r, WriterOptions{})
 		for row := range r.Rows(context.Background()) {
 			if row.Err != nil || row.Prompt != in[row.Index].Prompt {
 				t.Fatalf("row %d: %q, want %q (%v)", row.Index, row.Prompt, in[row.Index].Prompt, row.Err)
@@ -199,10 +196,7 @@ func TestBoundedMemory(t *testing.T) {
 	}
 	before := inUse()
 	r := open(t, path)
-	out, err := Create(filepath.Join(t.TempDir(), "out"), WriterOptions{Schema: r.Schema()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := create(t, filepath.Join(t.TempDir(), "out"), r, WriterOptions{})
 	answer, ids := strings.Repeat("an answer of some length ", 20), make([]int32, 128)
 	logprobs := make([]float32, 128)
 	for i := range ids {

@@ -19,24 +19,59 @@ var OutputColumns = []string{
 	"id", "generation", "text", "token_ids", "logprobs", "finish_reason", "prompt_tokens", "completion_tokens", "error",
 }
 
-// WriterOptions say how [Create] writes.
+// Parts says how the rows of a job are cut into parts: part i has the rows with Index from i*PartRows on, PartRows of them or
+// what is left. So a part depends on its own rows only, whoever writes it and after whatever else. A job without rows has
+// one part without rows.
+type Parts struct {
+	Rows     int64 // of the job
+	PartRows int64 // at least 1
+}
+
+// Count is the number of parts.
+func (p Parts) Count() int { return int(max(1, (p.Rows+p.PartRows-1)/p.PartRows)) }
+
+// Range returns the rows of a part: from is the first, to the one after the last.
+func (p Parts) Range(part int) (from, to int64) {
+	from = int64(part) * p.PartRows
+	return from, min(from+p.PartRows, p.Rows)
+}
+
+// Of returns the part that a row is in.
+func (p Parts) Of(row int64) int { return int(row / p.PartRows) }
+
+// All lists the parts.
+func (p Parts) All() []int {
+	all := make([]int, p.Count())
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// PartSummary is what a part came to.
+type PartSummary struct {
+	Part             int   `json:"part"`
+	Rows             int64 `json:"rows"` // of the input
+	RowsWithErrors   int64 `json:"rows_with_errors"`
+	Completions      int64 `json:"completions"`       // good ones
+	PromptTokens     int64 `json:"prompt_tokens"`     // of each row once
+	CompletionTokens int64 `json:"completion_tokens"` // of all completions
+}
+
+// WriterOptions say how [NewWriter] writes.
 type WriterOptions struct {
 	Format string  // FormatParquet (also when empty) or FormatJSONL
 	Schema *Schema // of the input, from [Reader.Schema]; its columns are passed through
 	// Meta is kept with the output: in the footer of every Parquet part, in the file _meta.json beside JSONL parts.
 	Meta map[string]string
-	// MaxPartRows and MaxPartBytes are where the next part starts, in output rows and uncompressed bytes; 0 means
-	// 1,000,000 rows and 1 GiB. The completions of one input row are never split.
-	MaxPartRows  int64
-	MaxPartBytes int64
-	// Overwrite removes the parts that the folder already holds, at once.
-	Overwrite bool
+	// Parts cuts the rows of the job into parts; Write lists those to be written, ascending.
+	Parts Parts
+	Write []int
+	// Publishing, where set, is called when a part is whole, before it is published; its error is the writer's. Published is
+	// called when it is, with the first row that still has to be written to a part, or the number of the job's rows.
+	Publishing func(PartSummary) error
+	Published  func(part int, next int64) error
 }
-
-const (
-	defaultPartRows  = 1_000_000
-	defaultPartBytes = 1 << 30
-)
 
 // encoder writes one part.
 type encoder interface {
@@ -46,25 +81,26 @@ type encoder interface {
 	finish() error
 }
 
-// Writer writes completions to the parts of an output folder. Its methods may be called from several goroutines.
+// Writer writes completions to the parts of an output. Its methods may be called from several goroutines.
 type Writer struct {
-	mu      sync.Mutex
-	folder  *folderLock
-	options WriterOptions
-	columns *outputColumns
+	mu          sync.Mutex
+	destination Destination
+	options     WriterOptions
+	columns     *outputColumns
 
+	left  []int // parts not published
 	next  int64 // index of the row that is written next
+	end   int64 // of the current part's rows
 	held  map[int64]finished
 	bytes int64 // held, estimated
 
-	encoder   encoder
-	part      *partFile
-	parts     int
-	partRows  int64
-	partBytes int64
-	total     int64
-	err       error // first failure; nothing is written after it
-	closed    bool
+	encoder encoder
+	name    string // of the part
+	part    Unpublished
+	summary PartSummary
+	total   int64
+	err     error // first failure; nothing is written after it
+	closed  bool
 }
 
 type finished struct {
@@ -72,23 +108,8 @@ type finished struct {
 	results []Result
 }
 
-// ErrOutputExists says that the output folder already holds parts.
-var ErrOutputExists = errors.New("the output folder already holds part files")
-
-// MissingRowsError is returned by [Writer.Close] when rows before the last one added were never added. The output is whole
-// but for them.
-type MissingRowsError struct {
-	First int64 // index of the first missing row
-	Count int64
-}
-
-func (e *MissingRowsError) Error() string {
-	return fmt.Sprintf("%d rows were never finished, the first of index %d; the output lacks them", e.Count, e.First)
-}
-
-// Create starts an output folder, making it if need be. It removes what an earlier writer that died left behind, fails with
-// [ErrOutputExists] if there are parts already and Overwrite is not set, and keeps other writers out until Close or Abort.
-func Create(dir string, options WriterOptions) (*Writer, error) {
+// NewWriter starts to write parts.
+func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
 	switch options.Format {
 	case "":
 		options.Format = FormatParquet
@@ -96,23 +117,39 @@ func Create(dir string, options WriterOptions) (*Writer, error) {
 	default:
 		return nil, fmt.Errorf("output format %q is unknown; use %s or %s", options.Format, FormatParquet, FormatJSONL)
 	}
-	if options.MaxPartRows < 0 || options.MaxPartBytes < 0 {
-		return nil, fmt.Errorf("the bounds of a part, %d rows and %d bytes, must not be negative", options.MaxPartRows, options.MaxPartBytes)
-	}
-	if options.MaxPartRows == 0 {
-		options.MaxPartRows = defaultPartRows
-	}
-	if options.MaxPartBytes == 0 {
-		options.MaxPartBytes = defaultPartBytes
+	if options.Parts.Rows < 0 || options.Parts.PartRows < 1 {
+		return nil, fmt.Errorf("%d rows in parts of %d are not possible", options.Parts.Rows, options.Parts.PartRows)
 	}
 	if options.Schema == nil {
 		options.Schema = newSchema()
 	}
-	folder, err := lockFolder(dir, options.Overwrite)
-	if err != nil {
-		return nil, err
+	w := &Writer{destination: d, options: options, columns: newOutputColumns(options.Schema), left: options.Write, held: map[int64]finished{}}
+	if options.Format == FormatJSONL && len(options.Meta) > 0 {
+		names, err := d.Names()
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(names, metaName) {
+			if err := writeMeta(d, options.Meta); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return &Writer{folder: folder, options: options, columns: newOutputColumns(options.Schema), held: map[int64]finished{}}, nil
+	w.begin()
+	if options.Parts.Rows == 0 && len(w.left) > 0 {
+		if w.err = w.open(); w.err == nil {
+			w.err = w.publish()
+		}
+	}
+	return w, w.err
+}
+
+// begin sets the rows that are written next.
+func (w *Writer) begin() {
+	w.next, w.end = w.options.Parts.Rows, w.options.Parts.Rows
+	if len(w.left) > 0 {
+		w.next, w.end = w.options.Parts.Range(w.left[0])
+	}
 }
 
 // Add takes the completions of one row, in any order of rows, and writes what is next in the order of [Row.Index]. A row
@@ -126,8 +163,8 @@ func (w *Writer) Add(row *Row, results []Result) error {
 	if w.err != nil {
 		return w.err
 	}
-	if _, again := w.held[row.Index]; again || row.Index < w.next {
-		return fmt.Errorf("row %d was added twice", row.Index)
+	if _, again := w.held[row.Index]; again || row.Index < w.next || row.Index >= w.options.Parts.Rows {
+		return fmt.Errorf("row %d was added twice, or is not in a part to be written", row.Index)
 	}
 	f := finished{row, results}
 	w.held[row.Index] = f
@@ -141,6 +178,7 @@ func (w *Writer) Add(row *Row, results []Result) error {
 		w.bytes -= f.size()
 		w.next++
 		if w.err = w.write(f); w.err != nil {
+			w.drop()
 			return w.err
 		}
 	}
@@ -160,89 +198,33 @@ func (w *Writer) Rows() int64 {
 	return w.total
 }
 
-// Close writes rows that still wait, in order, and publishes the last part; a job without rows gets one part without rows.
-// It returns a [*MissingRowsError] if there were gaps, and the first error of the writer if there was one: parts that were
-// published before stay, the current one is dropped.
+// Unpublished returns the parts that are still to be published.
+func (w *Writer) Unpublished() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.left)
+}
+
+// Close ends the writer. A part that is not whole is dropped, with the rows that were added to it; those that are published
+// stay. It returns the first error of the writer, if there was one.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
-		return w.err
-	}
-	w.closed = true
-	var missing *MissingRowsError
-	if w.err == nil {
-		missing, w.err = w.drain()
-	}
-	if w.err == nil && w.part == nil && w.parts == 0 {
-		w.err = w.open()
-	}
-	if w.err == nil && w.part != nil {
-		w.err = w.publish()
-	}
-	if w.err == nil && w.options.Format == FormatJSONL && len(w.options.Meta) > 0 {
-		w.err = w.folder.writeMeta(w.options.Meta)
-	}
-	if w.err != nil {
-		w.drop()
-	}
-	if err := w.folder.unlock(); w.err == nil {
-		w.err = err
-	}
-	if w.err == nil && missing != nil {
-		return missing
-	}
-	return w.err
-}
-
-// Abort gives up: the current part is dropped, parts published before stay. It does nothing after Close.
-func (w *Writer) Abort() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return
-	}
 	w.closed = true
 	w.drop()
-	w.folder.unlock()
+	return w.err
 }
 
 func (w *Writer) drop() {
 	if w.part != nil {
-		w.part.discard()
+		w.part.Discard()
 		w.part, w.encoder = nil, nil
 	}
 	clear(w.held)
 	w.bytes = 0
 }
 
-// drain writes the held rows.
-func (w *Writer) drain() (*MissingRowsError, error) {
-	if len(w.held) == 0 {
-		return nil, nil
-	}
-	indices := make([]int64, 0, len(w.held))
-	for i := range w.held {
-		indices = append(indices, i)
-	}
-	slices.Sort(indices)
-	missing := &MissingRowsError{First: w.next, Count: indices[len(indices)-1] - w.next + 1 - int64(len(indices))}
-	for _, i := range indices {
-		if err := w.write(w.held[i]); err != nil {
-			return nil, err
-		}
-	}
-	clear(w.held)
-	w.bytes = 0
-	return missing, nil
-}
-
 func (w *Writer) write(f finished) error {
-	if w.part != nil && (w.partRows >= w.options.MaxPartRows || w.partBytes >= w.options.MaxPartBytes) {
-		if err := w.publish(); err != nil {
-			return err
-		}
-	}
 	if w.part == nil {
 		if err := w.open(); err != nil {
 			return err
@@ -258,41 +240,71 @@ func (w *Writer) write(f finished) error {
 			f.results[0].Generation = *g
 		}
 	}
-	rows, bytes, err := w.encoder.add(f.row, f.results)
+	rows, _, err := w.encoder.add(f.row, f.results)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", w.part.final, err)
+		return fmt.Errorf("writing %s: %w", w.name, err)
 	}
-	w.partRows += rows
-	w.partBytes += bytes
 	w.total += rows
-	return nil
+	w.summary.add(f.results)
+	if w.next < w.end {
+		return nil
+	}
+	return w.publish()
+}
+
+// add counts a row.
+func (s *PartSummary) add(results []Result) {
+	s.Rows++
+	s.PromptTokens += int64(results[0].PromptTokens)
+	failed := false
+	for _, r := range results {
+		s.CompletionTokens += int64(r.CompletionTokens)
+		if r.Err == "" {
+			s.Completions++
+		} else {
+			failed = true
+		}
+	}
+	if failed {
+		s.RowsWithErrors++
+	}
 }
 
 // open starts the next part.
 func (w *Writer) open() (err error) {
-	w.part, err = w.folder.create(fmt.Sprintf("part-%05d.%s", w.parts, w.options.Format))
-	if err != nil {
+	w.summary = PartSummary{Part: w.left[0]}
+	w.name = PartName(w.left[0], w.options.Format)
+	if w.part, err = w.destination.Create(w.name); err != nil {
 		return err
 	}
-	w.partRows, w.partBytes = 0, 0
 	if w.options.Format == FormatJSONL {
-		w.encoder = newJSONLEncoder(w.part.buffer, w.columns)
+		w.encoder = newJSONLEncoder(w.part, w.columns)
 		return nil
 	}
-	w.encoder, err = newParquetEncoder(w.part.buffer, w.columns, w.options.Meta)
+	w.encoder, err = newParquetEncoder(w.part, w.columns, w.options.Meta)
 	return err
 }
 
 // publish makes the current part visible under its name.
 func (w *Writer) publish() error {
 	if err := w.encoder.finish(); err != nil {
-		return fmt.Errorf("writing %s: %w", w.part.final, err)
+		return fmt.Errorf("writing %s: %w", w.name, err)
 	}
-	if err := w.part.commit(); err != nil {
+	if w.options.Publishing != nil {
+		if err := w.options.Publishing(w.summary); err != nil {
+			return err
+		}
+	}
+	if err := w.part.Publish(); err != nil {
 		return err
 	}
 	w.part, w.encoder = nil, nil
-	w.parts++
+	part := w.left[0]
+	w.left = w.left[1:]
+	w.begin()
+	if w.options.Published != nil {
+		return w.options.Published(part, w.next)
+	}
 	return nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quire/quire/vfs"
 )
 
 func listing(t *testing.T, dir string) string {
@@ -41,11 +43,8 @@ func TestOutputDoesNotDependOnOrder(t *testing.T) {
 		var first map[string]string
 		for run := range 4 {
 			dir := t.TempDir()
-			w, err := Create(dir, WriterOptions{Format: format, Schema: r.Schema(), MaxPartRows: 600,
+			w := create(t, dir, r, WriterOptions{Format: format, Parts: Parts{PartRows: 200},
 				Meta: map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}})
-			if err != nil {
-				t.Fatal(err)
-			}
 			order := rand.New(rand.NewPCG(1, uint64(run))).Perm(len(in))
 			if run == 0 {
 				slices.Sort(order)
@@ -81,23 +80,58 @@ func TestOutputDoesNotDependOnOrder(t *testing.T) {
 	}
 }
 
-func TestPartsByBytesAndFooter(t *testing.T) {
+// A part has the rows of its range, is the same alone as among the others, and is published as soon as it is whole.
+func TestParts(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", manyLines(300)))
-	dir := complete(t, r, WriterOptions{MaxPartBytes: 10_000, Meta: map[string]string{"model": "m", "seed": "7"}}, 2)
-	parts := strings.Fields(listing(t, dir))
-	if len(parts) < 3 {
-		t.Fatal("parts", parts)
+	in := rows(t, r)
+	o := WriterOptions{Parts: Parts{PartRows: 77}, Meta: map[string]string{"model": "m", "seed": "7"}}
+	whole := complete(t, r, o, 2)
+	var published []string
+	dir := t.TempDir()
+	o.Write = []int{1, 3}
+	o.Publishing = func(s PartSummary) error { published = append(published, fmt.Sprint(s)); return nil }
+	o.Published = func(part int, next int64) error { published = append(published, fmt.Sprint(part, next)); return nil }
+	w := create(t, dir, r, o)
+	for _, part := range o.Write {
+		from, to := Parts{Rows: 300, PartRows: 77}.Range(part)
+		for _, row := range in[from:to] {
+			if err := w.Add(row, results(row, 2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want(t, "there", strings.Contains(listing(t, dir), PartName(part, FormatParquet)), true)
 	}
+	want(t, "left", len(w.Unpublished()), 0)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "parts", listing(t, whole), "part-00000.parquet part-00001.parquet part-00002.parquet part-00003.parquet")
+	want(t, "these parts", listing(t, dir), "part-00001.parquet part-00003.parquet")
+	want(t, "calls", strings.Join(published, " "), "{1 77 0 154 231 308} 1 231 {3 69 0 138 207 276} 3 300")
 	total := 0
-	for _, name := range parts {
-		file, root, out := parsed(t, filepath.Join(dir, name))
+	for part, name := range strings.Fields(listing(t, whole)) {
+		file, root, out := parsed(t, filepath.Join(whole, name))
 		total += len(out)
 		model, _ := file.Lookup("model")
 		want(t, "footer", model, "m")
-		generation := column(root, out, "generation")
-		want(t, "whole rows", generation[0]+generation[len(generation)-1], "01")
+		want(t, "first row", column(root, out, "k")[0], fmt.Sprint(77*part))
+		if slices.Contains(o.Write, part) {
+			want(t, "alone", text(t, filepath.Join(dir, name)) == text(t, filepath.Join(whole, name)), true)
+		}
 	}
 	want(t, "rows", total, 600)
+}
+
+func TestPartNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"part-00000.parquet": "0 parquet true", "part-00042.jsonl": "42 jsonl true", "part-123456.jsonl": "123456 jsonl true",
+		"part-000001.jsonl": "1 jsonl false", "part-1.jsonl": "0  false", "part-00000.csv": "0  false", ".part-00000.jsonl": "0  false",
+	} {
+		part, format, ok := ParsePartName(name)
+		if got := fmt.Sprint(part, " ", format, " ", ok); got != want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
 }
 
 func TestRowGroups(t *testing.T) {
@@ -138,10 +172,7 @@ func TestNoRowsAndInvalidText(t *testing.T) {
 	r = open(t, write(t, "x.jsonl", `{"prompt":"a"}`))
 	for _, format := range []string{FormatParquet, FormatJSONL} {
 		dir := t.TempDir()
-		w, err := Create(dir, WriterOptions{Format: format, Schema: r.Schema()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := create(t, dir, r, WriterOptions{Format: format})
 		row := rows(t, r)[0]
 		// A completion that failed half way keeps what it has.
 		if err := w.Add(row, []Result{{Text: "a\xffb", TokenIDs: []int32{}, Logprobs: []float32{}, FinishReason: "error", Err: "out of luck"}}); err != nil {
@@ -164,94 +195,148 @@ func TestOutputFolder(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", manyLines(3)))
 	in := rows(t, r)
 	dir := filepath.Join(t.TempDir(), "new", "out")
-	o := WriterOptions{Schema: r.Schema()}
-	create := func(o WriterOptions) *Writer {
-		t.Helper()
-		w, err := Create(dir, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return w
+	w := create(t, dir, r, WriterOptions{})
+	if err := w.Add(in[0], results(in[0], 1)); err != nil {
+		t.Fatal(err)
 	}
-	add := func(w *Writer, i int) {
-		t.Helper()
-		if err := w.Add(in[i], results(in[i], 1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	w := create(o)
-	add(w, 0)
 	for _, name := range strings.Fields(listing(t, dir)) {
 		want(t, "hidden while it is written: "+name, name[0], '.')
 	}
-	if _, err := Create(dir, o); err == nil || !strings.Contains(err.Error(), "another process is writing to "+dir) {
-		t.Errorf("two writers: %v", err)
+	for _, row := range []*Row{in[0], {Index: 3}} {
+		if err := w.Add(row, nil); err == nil || !strings.Contains(err.Error(), "was added twice, or is not in a part") {
+			t.Errorf("row %d: %v", row.Index, err)
+		}
 	}
-	if err := w.Add(in[0], nil); err == nil || !strings.Contains(err.Error(), "row 0 was added twice") {
-		t.Errorf("twice: %v", err)
+	want(t, "close", w.Close(), nil)
+	want(t, "a part that is not whole", listing(t, dir), "")
+	if err := w.Add(in[1], nil); err == nil {
+		t.Error("added to a closed output")
 	}
-	w.Abort()
-	want(t, "after abort", listing(t, dir), "")
 
 	// What a writer that died leaves behind.
-	for _, name := range []string{".part-00000.parquet.tmp-123", "._meta.json.tmp-9", "notes.txt", ".writing.lock"} {
+	for _, name := range []string{".part-00000.parquet.tmp-123", ".part-00007.jsonl.tmp", "._meta.json.tmp-9", "notes.txt"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w = create(o)
-	add(w, 2)
-	err := w.Close()
-	var missing *MissingRowsError
-	if !errors.As(err, &missing) || *missing != (MissingRowsError{First: 0, Count: 2}) {
-		t.Errorf("missing rows: %v", err)
+	w = create(t, dir, r, WriterOptions{Format: FormatJSONL, Meta: map[string]string{"a": "b"}})
+	for _, i := range []int{2, 0, 1} {
+		if err := w.Add(in[i], results(in[i], 1)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	want(t, "after close", listing(t, dir), "notes.txt part-00000.parquet")
-	_, root, out := parsed(t, filepath.Join(dir, "part-00000.parquet"))
-	want(t, "held row", column(root, out, "id")[0], `"2"`)
-	if err := w.Add(in[1], nil); err == nil {
-		t.Error("added to a closed output")
+	want(t, "close", w.Close(), nil)
+	want(t, "after close", listing(t, dir), "_meta.json notes.txt part-00000.jsonl")
+	folder, err := NewFolder(vfs.OS, dir)
+	if err == nil {
+		err = folder.Clear()
 	}
-	w.Abort() // nothing
-	want(t, "closed again", w.Close(), nil)
-
-	_, err = Create(dir, o)
-	if !errors.Is(err, ErrOutputExists) || !strings.Contains(err.Error(), "choose another folder, remove them, or ask to overwrite") {
-		t.Errorf("exists: %v", err)
-	}
-	w = create(WriterOptions{Schema: r.Schema(), Overwrite: true, Format: FormatJSONL})
-	add(w, 0)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	want(t, "overwritten", listing(t, dir), "notes.txt part-00000.jsonl")
-	if _, err := Create(dir, WriterOptions{Format: "csv"}); err == nil || !strings.Contains(err.Error(), `output format "csv" is unknown; use parquet or jsonl`) {
+	want(t, "clear", err, nil)
+	want(t, "cleared", listing(t, dir), "notes.txt")
+	if _, err := NewWriter(folder, WriterOptions{Format: "csv"}); err == nil || !strings.Contains(err.Error(), `output format "csv" is unknown; use parquet or jsonl`) {
 		t.Errorf("format: %v", err)
 	}
 }
 
-// A disk that fails leaves no part behind and every later call says why.
+// Whatever operation fails, no part is there that is not whole, every later call says why, and another writer gets through.
 func TestFailedWrites(t *testing.T) {
-	r := open(t, write(t, "x.jsonl", manyLines(2)))
+	r := open(t, write(t, "x.jsonl", manyLines(6)))
 	in := rows(t, r)
-	dir := t.TempDir()
-	w, err := Create(dir, WriterOptions{Schema: r.Schema(), MaxPartRows: 1})
-	if err != nil {
-		t.Fatal(err)
+	full := errors.New("disk full")
+	for _, format := range []string{FormatParquet, FormatJSONL} {
+		o := WriterOptions{Format: format, Parts: Parts{Rows: 6, PartRows: 2}, Schema: r.Schema(), Meta: map[string]string{"a": "b"}}
+		write := func(fs vfs.FS, o WriterOptions) error {
+			folder, err := NewFolder(fs, "out")
+			if err != nil {
+				return err
+			}
+			names, err := folder.Names()
+			if err != nil {
+				return err
+			}
+			for _, part := range o.Parts.All() {
+				if !slices.Contains(names, PartName(part, format)) {
+					o.Write = append(o.Write, part)
+				}
+			}
+			w, err := NewWriter(folder, o)
+			if err != nil {
+				return err
+			}
+			defer w.Close()
+			for _, part := range o.Write {
+				from, to := o.Parts.Range(part)
+				for _, row := range in[from:to] {
+					if err := w.Add(row, results(row, 2)); err != nil {
+						if again := w.Add(in[5], results(in[5], 1)); again != err {
+							t.Errorf("after %v: %v", err, again)
+						}
+						return err
+					}
+				}
+			}
+			return w.Close()
+		}
+		content := func(m *vfs.Mem) map[string]string {
+			names, err := m.List("out")
+			if err != nil {
+				return nil
+			}
+			out := map[string]string{}
+			for _, name := range names {
+				if name[0] == '.' {
+					continue
+				}
+				f, err := m.Open(filepath.Join("out", name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				size, _ := f.Size()
+				b := make([]byte, size)
+				f.ReadAt(b, 0)
+				out[name] = string(b)
+			}
+			return out
+		}
+		undisturbed := vfs.NewMem()
+		operations := 0
+		if err := write(vfs.Inject(undisturbed, func(vfs.Op) error { operations++; return nil }), o); err != nil {
+			t.Fatal(err)
+		}
+		whole := content(undisturbed)
+		for fail := range operations {
+			for _, after := range []string{"error", "kill", "power"} {
+				m := vfs.NewMem()
+				count := 0
+				err := write(vfs.Inject(m, func(op vfs.Op) error {
+					if count++; count == fail+1 || count > fail && after != "error" {
+						return &vfs.ShortWrite{N: op.Len / 2, Err: full}
+					}
+					return nil
+				}), o)
+				if !errors.Is(err, full) {
+					t.Fatalf("operation %d fails, and: %v", fail, err)
+				}
+				switch after {
+				case "kill":
+					m = m.Killed()
+				case "power":
+					m = m.PowerLost(rand.New(rand.NewPCG(uint64(fail), 0)))
+				}
+				for name, text := range content(m) {
+					if text != whole[name] {
+						t.Fatalf("operation %d, %s: %s is wrong", fail, after, name)
+					}
+				}
+				if err := write(m, o); err != nil {
+					t.Fatal(err)
+				}
+				if got := content(m); fmt.Sprint(got) != fmt.Sprint(whole) {
+					t.Fatalf("operation %d, %s: there are %d files of %d, or they differ", fail, after, len(got), len(whole))
+				}
+			}
+		}
 	}
-	if err := w.Add(in[0], results(in[0], 1)); err != nil {
-		t.Fatal(err)
-	}
-	w.part.file.Close()
-	err = w.Add(in[1], results(in[1], 1))
-	if err == nil || !strings.Contains(err.Error(), "writing "+filepath.Join(dir, "part-00000.parquet")+": ") {
-		t.Errorf("add: %v", err)
-	}
-	if err2 := w.Close(); !errors.Is(err2, err) {
-		t.Errorf("close: %v", err2)
-	}
-	want(t, "left", listing(t, dir), "")
 }
 
 func TestCanceledOpen(t *testing.T) {

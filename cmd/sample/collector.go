@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -24,37 +25,48 @@ type rowWriter interface {
 	Pending() (rows int, bytes int64)
 }
 
+// recorder keeps completions of rows that are not written for good; *journal.Journal is the real one.
+type recorder interface {
+	Append(row int64, b []byte) error
+}
+
 // collector gathers the completions of each row and hands rows that are finished to the writer. One goroutine begins rows
 // and another one adds completions.
 type collector struct {
 	w        rowWriter
+	journal  recorder
 	inFlight int // bound of rows
 
 	mu            sync.Mutex
 	room          sync.Cond
-	begun         int64
-	waiting       int   // rows that the writer holds back
-	waitingBytes  int64 // about how much they take
-	tally         tally
+	running       map[*pendingRow]struct{} // begun and not finished
+	waiting       int                      // rows that the writer holds back
+	waitingBytes  int64                    // about how much they take
+	tally         tally                    // of the whole job, with what earlier processes did
+	drawn         tally                    // of this process: completions and their tokens
 	finishReasons map[string]int64
 	errors        []string // the first few
-	err           error    // of the writer; nothing is written after it
+	err           error    // of the writer or the journal; nothing is written after it
+	record        []byte
 }
 
 // pendingRow is a row whose completions are not all there.
 type pendingRow struct {
 	row     *promptset.Row
+	request *engine.Request // of all its completions; nil for one that has none to come
 	results []promptset.Result
 	left    int
+	ended   bool
 }
 
-func newCollector(w rowWriter, inFlight int) *collector {
-	c := &collector{w: w, inFlight: inFlight, finishReasons: map[string]int64{}}
+func newCollector(w rowWriter, j recorder, inFlight int) *collector {
+	c := &collector{w: w, journal: j, inFlight: inFlight, finishReasons: map[string]int64{}, running: map[*pendingRow]struct{}{}}
 	c.room.L = &c.mu
 	return c
 }
 
-// begin takes the next row, of which n completions will come. It waits while too much is in flight.
+// begin takes the next row, of which n completions will come. It waits while too much is in flight; when ctx ends that, the
+// row is not begun.
 func (c *collector) begin(ctx context.Context, row *promptset.Row, n int) (*pendingRow, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,14 +76,18 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int) (*pend
 		c.room.Broadcast()
 	})()
 	// With nothing running no completion would ever make room.
-	for running := c.begun - c.tally.Rows; running > 0 && ctx.Err() == nil; running = c.begun - c.tally.Rows {
-		if int(running)+c.waiting < c.inFlight && c.waitingBytes < bytesWaiting {
+	for len(c.running) > 0 && ctx.Err() == nil {
+		if len(c.running)+c.waiting < c.inFlight && c.waitingBytes < bytesWaiting {
 			break
 		}
 		c.room.Wait()
 	}
-	c.begun++
-	return &pendingRow{row: row, left: n}, ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p := &pendingRow{row: row, left: n}
+	c.running[p] = struct{}{}
+	return p, nil
 }
 
 // fail takes the next row, which has one result: an error.
@@ -82,9 +98,19 @@ func (c *collector) fail(ctx context.Context, row *promptset.Row, err error) err
 	}
 	r := promptset.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
 	override(&r.Generation, row.Overrides.Generation)
-	p.results = []promptset.Result{r}
+	return c.restore(p, []promptset.Result{r})
+}
+
+// restore adds completions to a row that were drawn before.
+func (c *collector) restore(p *pendingRow, results []promptset.Result) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for i := range results {
+		c.count(p, &results[i])
+	}
+	if p.left > 0 {
+		return c.err
+	}
 	return c.finish(p)
 }
 
@@ -99,16 +125,26 @@ func (c *collector) add(done *engine.Completion) error {
 	if done.Err != nil {
 		r.Err = done.Err.Error()
 	}
-	p.results = append(p.results, r)
-	p.left--
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if done.Err == nil {
-		c.tally.Completions++
-	}
-	c.tally.CompletionTokens += int64(len(done.Tokens))
-	if p.left > 0 && !refused(done.Err) {
+	if p.ended || c.err != nil {
 		return c.err
+	}
+	whole := refused(done.Err)
+	// A refusal costs nothing to have again, and what it says may depend on the memory there is.
+	if !whole {
+		c.record, _ = r.AppendBinary(c.record[:0])
+		if c.err = c.journal.Append(p.row.Index, c.record); c.err != nil {
+			return c.err
+		}
+	}
+	c.count(p, &r)
+	c.drawn.CompletionTokens += int64(len(done.Tokens))
+	if done.Err == nil {
+		c.drawn.Completions++
+	}
+	if p.left > 0 && !whole {
+		return nil
 	}
 	return c.finish(p)
 }
@@ -117,12 +153,24 @@ func refused(err error) bool {
 	return errors.Is(err, engine.ErrEmptyPrompt) || errors.Is(err, engine.ErrPromptTooLong) || errors.Is(err, engine.ErrInvalidRequest)
 }
 
+// count adds a completion to its row.
+func (c *collector) count(p *pendingRow, r *promptset.Result) {
+	p.results = append(p.results, *r)
+	p.left--
+	c.tally.CompletionTokens += int64(r.CompletionTokens)
+	if r.Err == "" {
+		c.tally.Completions++
+	}
+}
+
 // finish hands a row to the writer and counts it.
 func (c *collector) finish(p *pendingRow) error {
 	if c.err != nil {
 		return c.err
 	}
-	slices.SortFunc(p.results, func(a, b promptset.Result) int { return a.Generation - b.Generation })
+	p.ended = true
+	delete(c.running, p)
+	slices.SortFunc(p.results, func(a, b promptset.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	failure := ""
 	for _, r := range p.results {
 		c.finishReasons[r.FinishReason]++
@@ -131,6 +179,7 @@ func (c *collector) finish(p *pendingRow) error {
 		}
 	}
 	c.tally.Rows++
+	c.drawn.Rows++
 	c.tally.PromptTokens += int64(p.results[0].PromptTokens)
 	if failure != "" {
 		c.tally.RowsWithErrors++
@@ -144,9 +193,50 @@ func (c *collector) finish(p *pendingRow) error {
 	return c.err
 }
 
-// counts returns what is done so far, and how many rows were begun and are not finished.
-func (c *collector) counts() (done tally, running int64) {
+// unfinished returns the rows that were begun and are not finished, in order.
+func (c *collector) unfinished() []*pendingRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.tally, c.begun - c.tally.Rows
+	var all []*pendingRow
+	for p := range c.running {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b *pendingRow) int { return cmp.Compare(a.row.Index, b.row.Index) })
+	return all
+}
+
+// requests returns what draws the completions that the row lacks: one request for each run of them.
+func (c *collector) requests(p *pendingRow) []*engine.Request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	have := make([]int, len(p.results))
+	for i, r := range p.results {
+		have[i] = r.Generation
+	}
+	slices.Sort(have)
+	var all []*engine.Request
+	next, end := p.request.FirstGeneration, p.request.FirstGeneration+p.request.N
+	for _, g := range append(have, end) {
+		if g > next {
+			r := *p.request
+			r.FirstGeneration, r.N, r.Tag = next, g-next, p
+			all = append(all, &r)
+		}
+		next = g + 1
+	}
+	return all
+}
+
+// failed returns why nothing can be written any more; nil while it can.
+func (c *collector) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// counts returns what is done of the job so far, what of it this process drew, and how many rows are begun and not finished.
+func (c *collector) counts() (done, drawn tally, running int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tally, c.drawn, int64(len(c.running))
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// recorder notes the rows that are added; it fails at row failAt and says that waiting rows wait.
-type recorder struct {
+// writtenRows notes the rows that are added; it fails at row failAt and says that waiting rows wait.
+type writtenRows struct {
 	rows    map[string]string
 	failAt  string
 	waiting int
 }
 
-func (r *recorder) Add(row *promptset.Row, results []promptset.Result) error {
+func (r *writtenRows) Add(row *promptset.Row, results []promptset.Result) error {
 	text := ""
 	for _, res := range results {
 		text += fmt.Sprintf("%d%s ", res.Generation, res.FinishReason)
@@ -32,16 +32,27 @@ func (r *recorder) Add(row *promptset.Row, results []promptset.Result) error {
 	return nil
 }
 
-func (r *recorder) Pending() (int, int64) { return r.waiting, 0 }
+func (r *writtenRows) Pending() (int, int64) { return r.waiting, 0 }
 
-func newRecorder() *recorder { return &recorder{rows: map[string]string{}} }
+func newWrittenRows() *writtenRows { return &writtenRows{rows: map[string]string{}} }
+
+// notes is a journal that counts.
+type notes struct {
+	rows []int64
+	err  error
+}
+
+func (n *notes) Append(row int64, _ []byte) error {
+	n.rows = append(n.rows, row)
+	return n.err
+}
 
 // Whatever the order of the completions, each row is written once with all of its own, in order of generation.
 func TestCollectorGathersRows(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		w := newRecorder()
-		c := newCollector(w, 100)
+		w := newWrittenRows()
+		c := newCollector(w, &notes{}, 100)
 		want := map[string]string{}
 		var completions []*engine.Completion
 		for i := range 20 {
@@ -74,7 +85,7 @@ func TestCollectorGathersRows(t *testing.T) {
 		if fmt.Sprint(w.rows) != fmt.Sprint(want) {
 			t.Fatalf("seed %d: wrote %v; want %v", seed, w.rows, want)
 		}
-		if counts, running := c.counts(); counts.Rows != 20 || running != 0 || counts.Completions != int64(len(completions)) {
+		if counts, _, running := c.counts(); counts.Rows != 20 || running != 0 || counts.Completions != int64(len(completions)) {
 			t.Fatalf("seed %d: counts %+v, %d running", seed, counts, running)
 		}
 	}
@@ -82,8 +93,8 @@ func TestCollectorGathersRows(t *testing.T) {
 
 // A request that is refused as a whole ends its row with one result; one bad completion of several does not.
 func TestCollectorErrors(t *testing.T) {
-	w := newRecorder()
-	c := newCollector(w, 10)
+	w := newWrittenRows()
+	c := newCollector(w, &notes{}, 10)
 	add := func(p *pendingRow, g int, err error) {
 		t.Helper()
 		reason := engine.FinishStop
@@ -102,15 +113,75 @@ func TestCollectorErrors(t *testing.T) {
 	if w.rows["a"] != "0error" || w.rows["b"] != "0stop 1error" {
 		t.Errorf("wrote %v", w.rows)
 	}
-	if counts, _ := c.counts(); counts.Rows != 2 || counts.RowsWithErrors != 2 || counts.Completions != 1 || len(c.errors) != 2 {
+	if counts, _, _ := c.counts(); counts.Rows != 2 || counts.RowsWithErrors != 2 || counts.Completions != 1 || len(c.errors) != 2 {
 		t.Errorf("counts %+v, errors %q", counts, c.errors)
+	}
+}
+
+// What is missing of a row is asked for in as few requests as there are gaps.
+func TestCollectorRequestsWhatIsMissing(t *testing.T) {
+	for _, c := range []struct {
+		have []int
+		want string
+	}{
+		{nil, "10+6"}, {[]int{10}, "11+5"}, {[]int{15}, "10+5"}, {[]int{12, 11}, "10+1 13+3"}, {[]int{10, 12, 14}, "11+1 13+1 15+1"},
+		{[]int{10, 11, 12, 13, 14}, "15+1"},
+	} {
+		w := newWrittenRows()
+		n := &notes{}
+		col := newCollector(w, n, 10)
+		p, err := col.begin(t.Context(), &promptset.Row{ID: "a", Index: 7}, 6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.request = &engine.Request{ID: "a", FirstGeneration: 10, N: 6}
+		var done []promptset.Result
+		for _, g := range c.have {
+			done = append(done, promptset.Result{Generation: g, FinishReason: "stop"})
+		}
+		if err := col.restore(p, done); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, r := range col.requests(p) {
+			got += fmt.Sprintf(" %d+%d", r.FirstGeneration, r.N)
+			if r.Tag != p || r.ID != "a" {
+				t.Errorf("request %+v", r)
+			}
+			for g := r.FirstGeneration; g < r.FirstGeneration+r.N; g++ {
+				if err := col.add(&engine.Completion{Request: r, Generation: g, FinishReason: "stop"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if strings.TrimSpace(got) != c.want || w.rows["a"] != "10stop 11stop 12stop 13stop 14stop 15stop" || len(n.rows) != 6-len(c.have) {
+			t.Errorf("with %v asked for %s, wrote %s, journaled %v", c.have, got, w.rows["a"], n.rows)
+		}
+	}
+}
+
+// A completion is in the journal before its row is written, and one that can't be is not written either. Refusals are not kept.
+func TestCollectorJournals(t *testing.T) {
+	w := newWrittenRows()
+	n := &notes{}
+	c := newCollector(w, n, 10)
+	p, _ := c.begin(t.Context(), &promptset.Row{ID: "a", Index: 3}, 4)
+	if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}, Err: engine.ErrEmptyPrompt}); err != nil || len(n.rows) != 0 || len(w.rows) != 1 {
+		t.Errorf("refused: %v, journaled %v, wrote %v", err, n.rows, w.rows)
+	}
+	n.err = errors.New("disk full")
+	p, _ = c.begin(t.Context(), &promptset.Row{ID: "b", Index: 4}, 1)
+	for range 2 {
+		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}}); err != n.err || len(n.rows) != 1 || len(w.rows) != 1 || c.failed() != n.err {
+			t.Errorf("%v, journaled %v, wrote %v", err, n.rows, w.rows)
+		}
 	}
 }
 
 // Reading waits while too much is in flight, but never for nothing, and the context lets it go.
 func TestCollectorBoundsRowsInFlight(t *testing.T) {
-	w := newRecorder()
-	c := newCollector(w, 2)
+	w := newWrittenRows()
+	c := newCollector(w, &notes{}, 2)
 	first, _ := c.begin(t.Context(), &promptset.Row{ID: "0"}, 1)
 	second, _ := c.begin(t.Context(), &promptset.Row{ID: "1"}, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -143,7 +214,7 @@ func TestCollectorBoundsRowsInFlight(t *testing.T) {
 	if _, err := c.begin(ctx, &promptset.Row{ID: "4"}, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	full := newCollector(&recorder{rows: map[string]string{}, waiting: 100}, 2)
+	full := newCollector(&writtenRows{rows: map[string]string{}, waiting: 100}, &notes{}, 2)
 	full.waiting = 100
 	if _, err := full.begin(t.Context(), &promptset.Row{ID: "0"}, 1); err != nil { // would hang
 		t.Error(err)
@@ -151,9 +222,9 @@ func TestCollectorBoundsRowsInFlight(t *testing.T) {
 }
 
 func TestCollectorStopsAtWriteError(t *testing.T) {
-	w := newRecorder()
+	w := newWrittenRows()
 	w.failAt = "0"
-	c := newCollector(w, 4)
+	c := newCollector(w, &notes{}, 4)
 	if err := c.fail(t.Context(), &promptset.Row{ID: "0"}, errors.New("bad")); err == nil {
 		t.Error("the writer's error is lost")
 	}

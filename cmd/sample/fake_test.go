@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -20,9 +22,12 @@ func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error
 	if _, err := os.Stat(o.model); err != nil {
 		return nil, fmt.Errorf("model %s: %w", o.model, err)
 	}
-	delay, _ := time.ParseDuration(os.Getenv("QUIRE_FAKE_DELAY"))
+	e := &fakeEngine{maxSeqs: 4, count: os.Getenv("QUIRE_FAKE_COUNT")}
+	e.delay, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_DELAY"))
+	e.stall, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_STALL"))
+	fmt.Sscanf(os.Getenv("QUIRE_FAKE_FAIL"), "%d,%d", &e.failAfter, &e.failTimes)
 	s := &session{
-		sampler: &fakeEngine{delay: delay, maxSeqs: 4}, model: o.model, fingerprint: "fake", vocab: 257,
+		sampler: e, model: o.model, fingerprint: "fake", vocab: 257,
 		encode: func(text string, special bool) ([]int32, error) {
 			var ids []int32
 			if special {
@@ -49,11 +54,30 @@ func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error
 	return s, nil
 }
 
+// identifyFake is the content of the model's file.
+func identifyFake(_ context.Context, _ *environment, o *runOptions) (string, error) {
+	b, err := os.ReadFile(o.model)
+	if err != nil {
+		return "", fmt.Errorf("model %s: %w", o.model, err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(b)), nil
+}
+
+// fakeFailures is how often fake engines of this process failed.
+var fakeFailures int
+
+// errFakeDevice is how they do.
+var errFakeDevice = errors.New("the fake device is out of memory")
+
 // fakeEngine echoes. It takes requests in groups of maxSeqs and gives a group's completions in the opposite order.
 type fakeEngine struct {
 	delay   time.Duration // before each completion
+	stall   time.Duration // before the first one
+	count   string        // file that gets a byte for each completion that was drawn, if set
 	maxSeqs int
 	stats   engine.Stats
+	// The device fails failTimes, each time after so many completions.
+	failAfter, failTimes int
 }
 
 func (f *fakeEngine) Plan() engine.Plan {
@@ -68,6 +92,8 @@ func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]
 		defer func() { f.stats.WallSeconds = time.Since(start).Seconds() }()
 		next, stop := iter.Pull(requests)
 		defer stop()
+		time.Sleep(f.stall)
+		given := 0
 		for more := true; more; {
 			var group []*engine.Completion
 			for len(group) < f.maxSeqs {
@@ -84,6 +110,11 @@ func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]
 					return
 				case <-time.After(f.delay):
 				}
+				if given++; fakeFailures < f.failTimes && given > f.failAfter {
+					fakeFailures++
+					yield(nil, errFakeDevice)
+					return
+				}
 				if !yield(group[i], nil) {
 					return
 				}
@@ -99,6 +130,16 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 	if len(r.Tokens) > fakeLen {
 		return []*engine.Completion{{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens), FinishReason: engine.FinishError,
 			Err: fmt.Errorf("%w: %d tokens, at most %d", engine.ErrPromptTooLong, len(r.Tokens), fakeLen)}}
+	}
+	if f.count != "" {
+		file, err := os.OpenFile(f.count, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+		if err == nil {
+			_, err = file.Write(make([]byte, r.N))
+			file.Close()
+		}
+		if err != nil {
+			panic(err)
+		}
 	}
 	for g := r.FirstGeneration; g < r.FirstGeneration+r.N; g++ {
 		c := &engine.Completion{Request: r, Generation: g, PromptTokens: len(r.Tokens), FinishReason: engine.FinishStop}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/vfs"
 )
 
 // Exit codes, the same for every subcommand; the help documents them.
@@ -28,8 +30,11 @@ const (
 // environment is what a subcommand sees of the world outside.
 type environment struct {
 	stdout, stderr io.Writer
-	// open makes the engine and what belongs to it. Tests put one without a model in its place.
-	open openFunc
+	// open makes the engine and what belongs to it, identify tells models apart. Tests put ones without a model in their place.
+	open     openFunc
+	identify identifyFunc
+	// fs has the output.
+	fs vfs.FS
 }
 
 // subcommand is one word after "sample".
@@ -59,7 +64,7 @@ func usagef(format string, args ...any) error {
 }
 
 func main() {
-	os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openEngine}))
+	os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openEngine, identify: identifyModel, fs: vfs.OS}))
 }
 
 // sampleMain runs one command line and returns its exit code.

@@ -14,14 +14,18 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/quire/quire/setup"
+	"github.com/quire/quire/vfs"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		// The whole command, but for the model: see fakeSession.
 		"sample": func() {
-			plainEvery = 50 * time.Millisecond
-			os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openFake}))
+			plainEvery, restartPause = 50*time.Millisecond, time.Millisecond
+			if os.Getenv("QUIRE_FAKE_STALL") != "" {
+				stallAfter = 80 * time.Millisecond
+			}
+			os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openFake, identify: identifyFake, fs: vfs.OS}))
 		},
 		// The whole command.
 		"real-sample": main,

@@ -27,7 +27,8 @@ type tally struct {
 // meter shows how far a run is.
 type meter struct {
 	w       io.Writer
-	total   int64 // rows; -1 where it is not known
+	total   int64 // rows
+	before  int64 // rows that earlier processes did
 	started time.Time
 	last    time.Time
 	bar     *progressbar.ProgressBar
@@ -35,8 +36,8 @@ type meter struct {
 }
 
 // newMeter makes a meter in the mode that --progress gives: auto, bar, plain or none.
-func newMeter(w io.Writer, mode string, total int64) *meter {
-	m := &meter{w: w, total: total, started: time.Now(), last: time.Now(), off: mode == "none"}
+func newMeter(w io.Writer, mode string, total, before int64) *meter {
+	m := &meter{w: w, total: total, before: before, started: time.Now(), last: time.Now(), off: mode == "none"}
 	if mode == "bar" || mode == "auto" && isTerminal(w) {
 		m.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("rows"),
 			progressbar.OptionShowCount(), progressbar.OptionFullWidth(), progressbar.OptionSetPredictTime(true),
@@ -46,36 +47,36 @@ func newMeter(w io.Writer, mode string, total int64) *meter {
 	return m
 }
 
-// update shows the counts if the last time was long enough ago.
-func (m *meter) update(t tally) {
+// update shows the counts if the last time was long enough ago: of the whole job, and of what this process drew.
+func (m *meter) update(t, drawn tally) {
 	now := time.Now()
 	switch {
 	case m.off:
 	case m.bar != nil:
 		if now.Sub(m.last) >= barEvery {
 			m.last = now
-			m.draw(t)
+			m.draw(t, drawn)
 		}
 	case now.Sub(m.last) >= plainEvery:
 		m.last = now
-		fmt.Fprintln(m.w, m.line(t))
+		fmt.Fprintln(m.w, m.line(t, drawn))
 	}
 }
 
 // finish shows the last counts.
-func (m *meter) finish(t tally) {
+func (m *meter) finish(t, drawn tally) {
 	switch {
 	case m.off:
 	case m.bar != nil:
-		m.draw(t)
+		m.draw(t, drawn)
 		fmt.Fprintln(m.w)
 	default:
-		fmt.Fprintln(m.w, m.line(t))
+		fmt.Fprintln(m.w, m.line(t, drawn))
 	}
 }
 
-func (m *meter) draw(t tally) {
-	text := fmt.Sprintf("%.0f tok/s", m.rate(t.CompletionTokens))
+func (m *meter) draw(t, drawn tally) {
+	text := fmt.Sprintf("%.0f tok/s", m.rate(drawn.CompletionTokens))
 	if t.RowsWithErrors > 0 {
 		text += fmt.Sprintf(", %d with errors", t.RowsWithErrors)
 	}
@@ -84,18 +85,15 @@ func (m *meter) draw(t tally) {
 }
 
 // line is one plain progress line.
-func (m *meter) line(t tally) string {
-	parts := []string{fmt.Sprintf("%d rows", t.Rows)}
-	if m.total >= 0 {
-		parts[0] = fmt.Sprintf("%d/%d rows", t.Rows, m.total)
-	}
-	parts = append(parts, fmt.Sprintf("%d completions", t.Completions), fmt.Sprintf("%.0f tok/s", m.rate(t.CompletionTokens)),
+func (m *meter) line(t, drawn tally) string {
+	parts := []string{fmt.Sprintf("%d/%d rows", t.Rows, m.total)}
+	parts = append(parts, fmt.Sprintf("%d completions", t.Completions), fmt.Sprintf("%.0f tok/s", m.rate(drawn.CompletionTokens)),
 		time.Since(m.started).Round(time.Second).String())
 	if t.RowsWithErrors > 0 {
 		parts = append(parts, fmt.Sprintf("%d with errors", t.RowsWithErrors))
 	}
-	if left := m.total - t.Rows; left > 0 && t.Rows > 0 {
-		eta := time.Duration(float64(time.Since(m.started)) / float64(t.Rows) * float64(left))
+	if left, done := m.total-t.Rows, t.Rows-m.before; left > 0 && done > 0 {
+		eta := time.Duration(float64(time.Since(m.started)) / float64(done) * float64(left))
 		parts = append(parts, "ETA "+eta.Round(time.Second).String())
 	}
 	return "progress: " + strings.Join(parts, ", ")

@@ -22,8 +22,10 @@ type runReport struct {
 	Parameters  map[string]any `json:"parameters"`
 	Plan        engine.Plan    `json:"plan"`
 
-	tally
-	RowsUnfinished int64            `json:"rows_unfinished"` // begun, but not in the output
+	tally                           // of the whole job
+	RowsBefore     int64            `json:"rows_before"`     // of these, in parts that earlier runs published
+	RowsUnfinished int64            `json:"rows_unfinished"` // begun and not finished
+	Restarts       int              `json:"restarts"`        // of the engine, after the device failed
 	FinishReasons  map[string]int64 `json:"finish_reasons"`
 	Errors         []string         `json:"errors,omitempty"` // the first few
 	Interrupted    bool             `json:"interrupted"`
@@ -42,11 +44,11 @@ type runReport struct {
 // report gathers the figures after a run.
 func (j *job) report(s *session, started time.Time, interrupted bool) *runReport {
 	st := s.Stats()
-	done, running := j.out.counts()
+	done, _, running := j.out.counts()
 	return &runReport{
 		Version: quireVersion(), Model: s.model, Fingerprint: s.fingerprint, Inputs: j.options.inputs, Output: j.options.output,
 		Parameters: j.options.parameters(), Plan: s.Plan(),
-		tally: done, RowsUnfinished: running, FinishReasons: j.out.finishReasons, Errors: j.out.errors, Interrupted: interrupted,
+		tally: done, RowsBefore: j.saved.before.Rows, RowsUnfinished: running, Restarts: j.restarts, FinishReasons: j.out.finishReasons, Errors: j.out.errors, Interrupted: interrupted,
 		TotalSeconds: time.Since(started).Seconds(), TimeToFirstToken: st.FirstTokenSeconds,
 		PrefillTokensPerSec:   perSecond(st.PrefillTokens, st.PrefillSeconds),
 		DecodeTokensPerSec:    perSecond(st.DecodeTokens, st.DecodeSeconds),
@@ -80,6 +82,9 @@ func (r *runReport) print(w io.Writer) {
 	if r.RowsWithErrors > 0 {
 		rows += fmt.Sprintf(", %d with errors", r.RowsWithErrors)
 	}
+	if r.RowsBefore > 0 {
+		rows += fmt.Sprintf("; %d of them by earlier runs", r.RowsBefore)
+	}
 	if r.RowsUnfinished > 0 {
 		rows += fmt.Sprintf("; %d begun and not finished", r.RowsUnfinished)
 	}
@@ -91,6 +96,9 @@ func (r *runReport) print(w io.Writer) {
 	row("prefill", "%.0f tokens/s (%d in %s)", r.PrefillTokensPerSec, r.Engine.PrefillTokens, seconds(r.Engine.PrefillSeconds))
 	row("decode", "%.0f tokens/s (%d in %s)", r.DecodeTokensPerSec, r.Engine.DecodeTokens, seconds(r.Engine.DecodeSeconds))
 	row("overall", "%.0f tokens/s in %s, host share %.1f %%", r.GeneratedTokensPerSec, seconds(r.Engine.WallSeconds), 100*r.HostShare)
+	if r.Restarts > 0 {
+		row("restarts", "%d of the engine", r.Restarts)
+	}
 	row("peak pages", "%d of %d", r.PeakPages, r.Pages)
 	row("total time", "%s", seconds(r.TotalSeconds))
 	row("output", "%s", r.Output)

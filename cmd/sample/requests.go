@@ -19,6 +19,14 @@ type requestBuilder struct {
 	session *session
 }
 
+// generations returns the number of a row's first completion, and how many it is to have; neither is checked.
+func (b *requestBuilder) generations(row *promptset.Row) (first, n int) {
+	n = b.options.n
+	override(&n, row.Overrides.N)
+	override(&first, row.Overrides.Generation)
+	return first, n
+}
+
 // request returns the request of a row, or what is wrong with the row.
 func (b *requestBuilder) request(row *promptset.Row) (*engine.Request, error) {
 	if row.Err != nil {
@@ -30,11 +38,10 @@ func (b *requestBuilder) request(row *promptset.Row) (*engine.Request, error) {
 	}
 	o, over := b.options, row.Overrides
 	r := &engine.Request{
-		ID: row.ID, Tokens: tokens, N: o.n, MaxTokens: o.maxTokens,
+		ID: row.ID, Tokens: tokens, MaxTokens: o.maxTokens,
 		Sampling: o.sampling, Stop: o.stop, IgnoreEOS: o.ignoreEOS,
 	}
-	override(&r.N, over.N)
-	override(&r.FirstGeneration, over.Generation)
+	r.FirstGeneration, r.N = b.generations(row)
 	override(&r.MaxTokens, over.MaxTokens)
 	override(&r.Sampling.Temperature, over.Temperature)
 	override(&r.Sampling.TopP, over.TopP)

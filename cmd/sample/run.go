@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -30,8 +30,14 @@ Output rows, n for each input row and in its order, have the input's columns, an
 logprobs, finish_reason (stop, length or error), prompt_tokens, completion_tokens and error. A row that can't be run
 becomes one row with an error, the job goes on, and the exit code is 3.
 
-A completion depends on the model, the row's id, the generation and the seed, not on what else runs. SIGINT or SIGTERM ends
-the run after writing the rows that are finished; the exit code is then 4.`,
+A completion depends on the model, the row's id, the generation and the seed, not on what else runs.
+
+The same command goes on where an earlier run ended, whatever ended it, and gives the files that one run would have given.
+Finished completions are kept in the journal, OUTPUT/_job, until the part of the output that they belong to is whole; parts
+appear whole or not at all. The death of the process costs no finished completion, a loss of power those of the last second.
+A folder that holds another job (other model files, parameters, inputs) is refused; --new removes what is there. SIGINT or
+SIGTERM ends the run when the device's call under way is through; the exit code is then 4. A device that fails is started
+again, with what was in flight.`,
 		example: `
 sample run --model smollm2 --input prompts.parquet --output out
 sample run -m ./Llama-3.2-1B -i 'data/*.parquet' -o out -n 8 --temperature 0.8 --top-p 0.95 --seed 1
@@ -57,163 +63,129 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 	}
 }
 
-// runJob does the whole job: read, draw, write, report.
-func runJob(ctx context.Context, env *environment, o *runOptions) error {
+// runJob does the whole job: read, draw, write, report. Where the output folder has a part of it done, it does the rest.
+func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	started := time.Now()
 	// What is wrong with the files comes out before the model takes its time.
 	reader, err := promptset.Open(ctx, o.inputs)
 	if err != nil {
 		return err
 	}
-	if err := checkOutput(o); err != nil {
+	fingerprint, err := env.identify(ctx, env, o)
+	if err != nil {
 		return err
+	}
+	parts := o.parts(reader.NumRows())
+	description, err := o.describe(reader, parts, fingerprint)
+	if err != nil {
+		return err
+	}
+	saved, err := openSaved(env.fs, o, parts, description)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := saved.close(); err == nil {
+			err = cerr
+		}
+	}()
+	if len(saved.missing) == 0 {
+		return finished(env, o, saved, started)
 	}
 	if o.progress != "none" {
 		fmt.Fprintf(env.stderr, "opening %s on %s; a first run compiles its programs, later ones find them in the cache\n", o.model, o.backend)
 	}
-	s, err := env.open(ctx, env, o)
+	j := &job{options: o, reader: reader, saved: saved, stderr: env.stderr}
+	var s *session
+	closeSession := func() {
+		if s != nil {
+			s.close()
+		}
+		s = nil
+	}
+	defer closeSession()
+	open := func() (*session, error) {
+		closeSession()
+		opened, err := env.open(ctx, env, o)
+		s = opened
+		return opened, err
+	}
+	first, err := open()
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	plan := first.Plan()
+	description.Settled, description.Device, description.Meta = settled(plan), plan.Backend, o.footer(first)
+	if err := saved.begin(env.fs, description, env.stderr); err != nil {
+		return err
+	}
 	if o.progress != "none" {
-		fmt.Fprintf(env.stderr, "%s\n", s.Plan())
+		fmt.Fprintf(env.stderr, "%s\n", plan)
 	}
-	writer, err := promptset.Create(o.output, promptset.WriterOptions{
-		Format: o.format, Schema: reader.Schema(), Meta: o.footer(s), Overwrite: o.overwrite,
-	})
+	saved.announce(env.stderr, o, plan)
+	writer, err := saved.writer(o, reader.Schema())
 	if err != nil {
 		return err
 	}
-	j := &job{options: o, reader: reader, out: newCollector(writer, rowsInFlight), builder: requestBuilder{o, s}}
-	runErr := j.run(ctx, s, newMeter(env.stderr, o.progress, j.total()))
+	j.builder, j.out = requestBuilder{o, first}, newCollector(writer, saved.journal, rowsInFlight)
+	j.out.tally = saved.before
+	journaled, _ := saved.journaled()
+	last, runErr := j.run(ctx, first, open, newMeter(env.stderr, o.progress, parts.Rows, saved.before.Rows+int64(journaled)))
 	interrupted := ctx.Err() != nil
-	counts, unfinished := j.out.counts()
-	if (interrupted || runErr != nil) && counts.Rows == 0 {
-		writer.Abort()
-	} else if err := writer.Close(); err != nil && !errors.As(err, new(*promptset.MissingRowsError)) {
-		return err
+	// The writer's error has been that of the run.
+	if err := writer.Close(); runErr == nil {
+		runErr = err
 	}
-	report := j.report(s, started, interrupted)
+	if err := saved.journal.Close(); err != nil && (runErr == nil || interrupted) {
+		runErr, interrupted = err, false
+	}
+	report := j.report(last, started, interrupted)
 	report.print(env.stdout)
 	if o.report != "" {
 		if err := writeReport(o.report, report); err != nil {
 			return err
 		}
 	}
+	kept := fmt.Sprintf("%d of %d rows are finished and kept in %s; run the same command again to go on", report.Rows, parts.Rows, o.output)
 	switch {
 	case interrupted:
-		return &exitError{exitInterrupted, fmt.Errorf("interrupted: %d rows are in %s, %d were begun and are not", counts.Rows, o.output, unfinished)}
+		return &exitError{exitInterrupted, fmt.Errorf("interrupted: %s", kept)}
 	case runErr != nil:
-		return fmt.Errorf("%w (%d finished rows are in %s)", runErr, counts.Rows, o.output)
-	case counts.RowsWithErrors > 0:
-		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s", counts.RowsWithErrors, counts.Rows, o.output)}
+		return fmt.Errorf("%w (%s)", runErr, kept)
+	case len(writer.Unpublished()) > 0:
+		return fmt.Errorf("%d parts were not finished, and nothing says why: this is a fault, please report it (%s)", len(writer.Unpublished()), kept)
+	case report.RowsWithErrors > 0:
+		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s", report.RowsWithErrors, report.Rows, o.output)}
 	}
 	return nil
 }
 
-// checkOutput refuses an output folder with part files early; promptset.Create does so for good.
-func checkOutput(o *runOptions) error {
-	if o.overwrite {
+// finished says that there is nothing to do.
+func finished(env *environment, o *runOptions, saved *savedJob, started time.Time) error {
+	t := saved.before
+	fmt.Fprintf(env.stdout, "%s is finished: %d rows in %d parts, %d completions, %d rows with errors; --new draws them again\n",
+		o.output, saved.parts.Rows, saved.parts.Count(), t.Completions, t.RowsWithErrors)
+	if o.report == "" {
 		return nil
 	}
-	if parts, err := filepath.Glob(filepath.Join(escapeGlob(o.output), "part-*")); err == nil && len(parts) > 0 {
-		return fmt.Errorf("%s: %w: choose another --output, or give --overwrite", o.output, promptset.ErrOutputExists)
-	}
-	return nil
+	return writeReport(o.report, &runReport{
+		Version: quireVersion(), Model: o.model, Fingerprint: saved.state.Job().Model, Inputs: o.inputs, Output: o.output,
+		Parameters: o.parameters(), tally: t, RowsBefore: t.Rows, TotalSeconds: time.Since(started).Seconds(),
+	})
 }
 
-// job is one run over a prompt set.
-type job struct {
-	options *runOptions
-	reader  *promptset.Reader
-	builder requestBuilder
-	out     *collector
-}
-
-// total is the number of rows to come.
-func (j *job) total() int64 {
-	if limit := j.options.limit; limit > 0 {
-		return min(limit, j.reader.NumRows())
+// announce says what an earlier process did of the job.
+func (s *savedJob) announce(w io.Writer, o *runOptions, plan engine.Plan) {
+	if !s.resumed {
+		return
 	}
-	return j.reader.NumRows()
-}
-
-// run draws the completions of all rows. Its error is what ended it early.
-func (j *job) run(ctx context.Context, s sampler, m *meter) error {
-	ctx, cancel := context.WithCancel(ctx) // lets go of the reading goroutine when the loop is left early
-	defer cancel()
-	var runErr error
-	for c, err := range s.Run(ctx, j.requests(ctx)) {
-		if err == nil {
-			err = j.out.add(c)
-		}
-		if err != nil {
-			runErr = err
-			cancel()
-			break
-		}
-		done, _ := j.out.counts()
-		m.update(done)
+	rows, completions := s.journaled()
+	if o.progress != "none" {
+		fmt.Fprintf(w, "going on with the job in %s: %d of %d parts are published, and the journal has %d completions of %d more rows\n",
+			o.output, s.parts.Count()-len(s.missing), s.parts.Count(), completions, rows)
 	}
-	done, _ := j.out.counts()
-	m.finish(done)
-	if runErr == nil {
-		runErr = j.out.err // of a row that never reached the engine
-	}
-	return runErr
-}
-
-// requests yields a request for each good row; bad rows go straight to the output.
-func (j *job) requests(ctx context.Context) iter.Seq[*engine.Request] {
-	return func(yield func(*engine.Request) bool) {
-		left := j.total()
-		for row := range j.reader.Rows(ctx) {
-			if left--; left < 0 {
-				return
-			}
-			r, err := j.builder.request(row)
-			if err != nil {
-				if j.out.fail(ctx, row, err) != nil {
-					return
-				}
-				continue
-			}
-			p, err := j.out.begin(ctx, row, r.N)
-			if err != nil {
-				return
-			}
-			r.Tag = p
-			if !yield(r) {
-				return
-			}
-		}
-	}
-}
-
-// rowError names a row and what is wrong with it; the row's own errors do both.
-func rowError(row *promptset.Row, failure string) string {
-	if row.Err != nil && row.Err.Error() == failure {
-		return failure
-	}
-	return row.Error(fmt.Sprintf("(id %s) %s", row.ID, failure)).Error()
-}
-
-// footer is what the output files say of how they were made.
-func (o *runOptions) footer(s *session) map[string]string {
-	parameters, _ := json.Marshal(o.parameters())
-	return map[string]string{
-		"quire.version": quireVersion(), "quire.model": s.model, "quire.model_fingerprint": s.fingerprint,
-		"quire.parameters": string(parameters),
-	}
-}
-
-// parameters are the settings that the completions depend on.
-func (o *runOptions) parameters() map[string]any {
-	return map[string]any{
-		"n": o.n, "max_tokens": o.maxTokens, "temperature": o.sampling.Temperature, "top_k": o.sampling.TopK, "top_p": o.sampling.TopP,
-		"min_p": o.sampling.MinP, "seed": o.sampling.Seed, "stop": o.stop, "ignore_eos": o.ignoreEOS, "chat_template": o.chatTemplate,
-		"dtype": o.dtype, "kv_dtype": o.kvDType,
+	if was := s.state.Job().Device; was != plan.Backend {
+		fmt.Fprintf(w, "warning: the job was begun on %q and goes on with %q: completions may differ in their last digits from those of a single run\n", was, plan.Backend)
 	}
 }
 

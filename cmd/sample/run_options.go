@@ -20,8 +20,9 @@ import (
 type runOptions struct {
 	model, output, format, chatTemplate string
 	inputs                              []string
-	limit                               int64
-	overwrite                           bool
+	limit, partRows                     int64
+	anew                                bool
+	maxRestarts                         int
 
 	n, maxTokens int
 	sampling     sampling.Settings
@@ -55,7 +56,8 @@ func (o *runOptions) define(f *flags) {
 		s.StringVarP(&o.output, "output", "o", "", "`FOLDER` where the completions go: part-00000.parquet and so on")
 		s.StringVar(&o.format, "format", "parquet", "`FORMAT` format of the output: parquet or jsonl")
 		s.Int64Var(&o.limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
-		s.BoolVar(&o.overwrite, "overwrite", false, "replace the part files of an earlier run in the output folder")
+		s.Int64Var(&o.partRows, "part-rows", 0, "`ROWS` input rows of a part of the output; 0 takes as many as make about 16,384 completions")
+		s.BoolVar(&o.anew, "new", false, "begin anew: remove the parts and the journal that the output folder has, of this job or another")
 	})
 	f.group("Sampling (a row's own columns n, max_tokens, temperature, ... come before these)", func(s *pflag.FlagSet) {
 		s.IntVarP(&o.n, "n-generations", "n", 1, "`N` completions of each prompt")
@@ -78,6 +80,7 @@ func (o *runOptions) define(f *flags) {
 		s.IntVar(&o.pageSize, "page-size", 0, "`TOKENS` tokens of a page of the KV cache")
 		s.IntVar(&o.prefillTokens, "prefill-tokens", 0, "`TOKENS` prompt tokens in one step")
 		s.IntVar(&o.maxRounds, "max-rounds", 0, "`STEPS` most steps on the device between two looks of the host")
+		s.IntVar(&o.maxRestarts, "max-restarts", 5, "`N` how often a device that fails is started again without a completion in between")
 		s.BoolVar(&o.zeroPages, "zero-pages", false, "overwrite freed pages with zeros, for tenants that share a process")
 		s.BoolVar(&o.debug, "debug", false, "check the device's tables after every step and log each call; slow")
 	})
@@ -104,6 +107,10 @@ func (o *runOptions) check() error {
 		return fmt.Errorf("--max-tokens is %d, but must be at least 1", o.maxTokens)
 	case o.limit < 0:
 		return fmt.Errorf("--limit is %d, but must be 0 (all rows) or more", o.limit)
+	case o.partRows < 0:
+		return fmt.Errorf("--part-rows is %d, but must be 0 (found automatically) or more", o.partRows)
+	case o.maxRestarts < 0:
+		return fmt.Errorf("--max-restarts is %d, but must be 0 or more", o.maxRestarts)
 	}
 	if slices.Contains(o.stop, "") {
 		return fmt.Errorf("--stop is empty: it would end every completion at once")

@@ -35,3 +35,6 @@ type session struct {
 
 // openFunc opens what the options name.
 type openFunc func(ctx context.Context, env *environment, o *runOptions) (*session, error)
+
+// identifyFunc returns the fingerprint of the model that the options name, without loading it.
+type identifyFunc func(ctx context.Context, env *environment, o *runOptions) (string, error)

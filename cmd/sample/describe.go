@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/promptset"
+)
+
+// outputVersion grows with every change of Quire after which the same job gives other bytes: other completions, other
+// columns, another cut into parts.
+const outputVersion = 1
+
+const (
+	// partCompletions is about how many completions a part has, unless --part-rows says how many rows.
+	partCompletions = 16_384
+	// maxParts keeps the names of parts in order; parts of larger jobs are larger.
+	maxParts = 50_000
+)
+
+// identifyModel returns the fingerprint of the model's files. It reads a few kilobytes of each tensor.
+func identifyModel(ctx context.Context, env *environment, o *runOptions) (string, error) {
+	ref, err := modelRef(ctx, env, o.model)
+	if err != nil {
+		return "", err
+	}
+	model, err := models.Open(ref)
+	if err != nil {
+		return "", err
+	}
+	fingerprint := model.FingerPrint()
+	return fingerprint, model.Close()
+}
+
+// parts cuts the job into parts: what is asked for, or about as many rows as make partCompletions.
+func (o *runOptions) parts(rows int64) promptset.Parts {
+	if o.limit > 0 {
+		rows = min(o.limit, rows)
+	}
+	size := o.partRows
+	if size == 0 {
+		size = max(1, int64(partCompletions/o.n), (rows+maxParts-1)/maxParts)
+	}
+	return promptset.Parts{Rows: rows, PartRows: size}
+}
+
+// describe says what the job is, before its model is opened.
+func (o *runOptions) describe(r *promptset.Reader, parts promptset.Parts, fingerprint string) (*jobstate.Description, error) {
+	d := &jobstate.Description{OutputVersion: outputVersion, Model: fingerprint, Settings: o.parameters()}
+	maps.Copy(d.Settings, map[string]any{
+		"format": o.format, "rows": parts.Rows, "part_rows": parts.PartRows, "backend": o.backend, "kernels": o.kernels, "kv": o.kv,
+	})
+	// These two come under "settled" as what they turned out to be.
+	delete(d.Settings, "dtype")
+	delete(d.Settings, "kv_dtype")
+	if o.chatTemplate != "model" && o.chatTemplate != "none" {
+		text, err := os.ReadFile(o.chatTemplate)
+		if err != nil {
+			return nil, fmt.Errorf("--chat-template is neither model nor none nor a file that can be read: %w", err)
+		}
+		sum := sha256.Sum256(text)
+		d.Settings["chat_template"] = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	for _, s := range r.Sources() {
+		d.Inputs = append(d.Inputs, jobstate.Input{Name: s.Name, Bytes: s.Bytes, Rows: s.Rows, Digest: s.Digest})
+	}
+	return d, nil
+}
+
+// settings is a view of the options that a job leaves to the engine where they are not given, by their names in job.json.
+// Completions may depend on each in their last digits.
+func (o *runOptions) open() map[string]*int {
+	return map[string]*int{
+		"max_seqs": &o.maxSeqs, "page_size": &o.pageSize, "max_model_len": &o.maxModelLen, "prefill_tokens": &o.prefillTokens,
+	}
+}
+
+// settled is what the engine settled on, for whoever goes on with the job.
+func settled(p engine.Plan) map[string]any {
+	all := map[string]any{
+		"max_seqs": p.MaxSeqs, "page_size": p.PageSize, "max_model_len": p.MaxModelLen, "prefill_tokens": p.PrefillTokens,
+		"dtype": strings.ToLower(p.DType), "kv_dtype": strings.ToLower(p.KVDType), "kv_bytes": p.KVBytes,
+	}
+	maps.DeleteFunc(all, func(_ string, v any) bool { return v == 0 || v == int64(0) || v == "" })
+	return all
+}
+
+// settle takes what is left open from a job that was begun, and returns how what is given differs from it.
+func (o *runOptions) settle(was map[string]any) (differences []string, err error) {
+	number := func(name string) int64 {
+		n, _ := was[name].(json.Number)
+		i, _ := n.Int64()
+		return i
+	}
+	open := o.open()
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		switch field, then := open[name], int(number(name)); {
+		case then == 0:
+		case *field == 0:
+			*field = then
+		case *field != then:
+			differences = append(differences, fmt.Sprintf("%s is %d, was %d", name, *field, then))
+		}
+	}
+	// The memory for the cache moves with the machine: what is given holds, and what is not is as before.
+	if o.kvBytes == 0 {
+		o.kvBytes = number("kv_bytes")
+	}
+	for name, field := range map[string]*string{"dtype": &o.dtype, "kv_dtype": &o.kvDType} {
+		then, _ := was[name].(string)
+		if then == "" {
+			continue
+		}
+		if *field == "auto" {
+			*field = then
+			continue
+		}
+		now, err := parseDType(name, *field)
+		if err != nil {
+			return nil, err
+		}
+		if before, err := parseDType(name, then); err != nil || now != before {
+			differences = append(differences, fmt.Sprintf("%s is %s, was %s", name, *field, then))
+		}
+	}
+	if o.weightsType, err = parseDType("dtype", o.dtype); err != nil {
+		return nil, err
+	}
+	o.kvType, err = parseDType("kv-dtype", o.kvDType)
+	slices.Sort(differences)
+	return differences, err
+}
+
+// footer is what the output files say of how they were made.
+func (o *runOptions) footer(s *session) map[string]string {
+	parameters, _ := json.Marshal(o.parameters())
+	return map[string]string{
+		"quire.version": quireVersion(), "quire.model": s.model, "quire.model_fingerprint": s.fingerprint,
+		"quire.parameters": string(parameters),
+	}
+}
+
+// parameters are the settings that the completions depend on.
+func (o *runOptions) parameters() map[string]any {
+	return map[string]any{
+		"n": o.n, "max_tokens": o.maxTokens, "temperature": o.sampling.Temperature, "top_k": o.sampling.TopK, "top_p": o.sampling.TopP,
+		"min_p": o.sampling.MinP, "seed": o.sampling.Seed, "stop": o.stop, "ignore_eos": o.ignoreEOS, "chat_template": o.chatTemplate,
+		"dtype": o.dtype, "kv_dtype": o.kvDType,
+	}
+}
+
+// different is the error for a folder with another job.
+func different(output string, differences []string) error {
+	return fmt.Errorf("%w. Give it the settings it was begun with to go on, choose another --output, or give --new to remove what is there",
+		&jobstate.DifferentJobError{Output: output, Differences: differences})
+}
+
+var errForeignParts = errors.New("there are part files and nothing that says which job wrote them: choose another --output, or give --new to remove them")

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/journal"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/vfs"
+)
+
+// syncEvery is the longest that a finished completion waits to be on disk.
+const syncEvery = time.Second
+
+// savedJob is what an output folder has of the job: parts that are published, and completions in the journal.
+type savedJob struct {
+	state   *jobstate.State
+	folder  *promptset.Folder
+	parts   promptset.Parts
+	missing []int // parts that are not published, ascending
+	before  tally // of those that are
+	journal *journal.Journal
+	entries []entry // of the journal, by row and generation
+	resumed bool    // an earlier process began the job
+}
+
+// entry is where the journal has a completion.
+type entry struct {
+	row        int64
+	generation int
+	at         journal.Position
+}
+
+// openSaved locks the output folder and finds what job is in it, which must be the one that is described, or none. The
+// options take what that job settled on. With anew, what is there is removed.
+func openSaved(fs vfs.FS, o *runOptions, parts promptset.Parts, d *jobstate.Description) (saved *savedJob, err error) {
+	s := &savedJob{parts: parts}
+	if s.state, err = jobstate.Open(fs, o.output); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.state.Close()
+		}
+	}()
+	if s.folder, err = promptset.NewFolder(fs, o.output); err != nil {
+		return nil, err
+	}
+	if o.anew {
+		if err := errors.Join(s.folder.Clear(), journal.Clear(fs, s.state.Dir())); err != nil {
+			return nil, err
+		}
+		if err := s.state.Clear(); err != nil {
+			return nil, err
+		}
+	}
+	names, err := s.folder.Names()
+	if err != nil {
+		return nil, err
+	}
+	published := map[int]bool{}
+	for _, name := range names {
+		if part, format, ok := promptset.ParsePartName(name); ok && (format == o.format || s.state.Job() == nil) {
+			published[part] = true
+		}
+	}
+	if was := s.state.Job(); was != nil {
+		s.resumed = true
+		differences := d.Differences(was)
+		more, err := o.settle(was.Settled)
+		if err != nil {
+			return nil, err
+		}
+		if differences = append(differences, more...); len(differences) > 0 {
+			return nil, different(o.output, differences)
+		}
+	} else if len(published) > 0 {
+		return nil, fmt.Errorf("%s: %w", o.output, errForeignParts)
+	}
+	for _, part := range parts.All() {
+		if !published[part] {
+			s.missing = append(s.missing, part)
+		}
+	}
+	return s, s.count(published)
+}
+
+// count adds up what the published parts came to.
+func (s *savedJob) count(published map[int]bool) error {
+	last := map[int]promptset.PartSummary{}
+	err := s.state.Parts(func(b []byte) {
+		var p promptset.PartSummary
+		if json.Unmarshal(b, &p) == nil && published[p.Part] {
+			last[p.Part] = p
+		}
+	})
+	for _, p := range last {
+		s.before.Rows += p.Rows
+		s.before.RowsWithErrors += p.RowsWithErrors
+		s.before.Completions += p.Completions
+		s.before.PromptTokens += p.PromptTokens
+		s.before.CompletionTokens += p.CompletionTokens
+	}
+	return err
+}
+
+// begin makes the description the folder's job, if there is none yet, and opens the journal. Damage in it is told to w.
+func (s *savedJob) begin(fs vfs.FS, d *jobstate.Description, w io.Writer) error {
+	if s.state.Job() == nil {
+		// What an older job left whose description is gone.
+		if err := journal.Clear(fs, s.state.Dir()); err != nil {
+			return fmt.Errorf("cannot clear the journal: %w", err)
+		}
+		if err := s.state.Begin(d); err != nil {
+			return err
+		}
+	}
+	missing := map[int]bool{}
+	for _, part := range s.missing {
+		missing[part] = true
+	}
+	var damages []journal.Damage
+	var err error
+	s.journal, damages, err = journal.Open(fs, s.state.Dir(), s.state.Key(), journal.Options{SyncEvery: journalClock},
+		func(row int64, b []byte, at journal.Position) error {
+			generation, err := promptset.GenerationOf(b)
+			if err == nil && row < s.parts.Rows && missing[s.parts.Of(row)] {
+				s.entries = append(s.entries, entry{row, generation, at})
+			}
+			return nil
+		})
+	if err != nil {
+		return err
+	}
+	for _, damage := range damages {
+		fmt.Fprintf(w, "warning: %s; the completions in them are drawn again\n", damage)
+	}
+	slices.SortFunc(s.entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.row, b.row), cmp.Compare(a.generation, b.generation))
+	})
+	// Drawn twice, a completion is the same.
+	s.entries = slices.CompactFunc(s.entries, func(a, b entry) bool { return a.row == b.row && a.generation == b.generation })
+	return nil
+}
+
+// journalClock is syncEvery; tests of crashes do without the clock.
+var journalClock = syncEvery
+
+// of returns the completions that the journal has of a row.
+func (s *savedJob) of(row int64) ([]promptset.Result, error) {
+	i := sort.Search(len(s.entries), func(i int) bool { return s.entries[i].row >= row })
+	var results []promptset.Result
+	for ; i < len(s.entries) && s.entries[i].row == row; i++ {
+		b, err := s.journal.Read(s.entries[i].at)
+		if err != nil {
+			return nil, err
+		}
+		var r promptset.Result
+		if err := r.UnmarshalBinary(b); err != nil {
+			return nil, fmt.Errorf("the journal's completion of row %d: %w", row, err)
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// writer starts to write the parts that are missing.
+func (s *savedJob) writer(o *runOptions, schema *promptset.Schema) (*promptset.Writer, error) {
+	return promptset.NewWriter(s.folder, promptset.WriterOptions{
+		Format: o.format, Schema: schema, Meta: s.state.Job().Meta, Parts: s.parts, Write: s.missing,
+		Publishing: func(p promptset.PartSummary) error { return s.state.AddPart(p) },
+		Published:  func(_ int, next int64) error { return s.journal.Drop(next) },
+	})
+}
+
+// close ends the journal and gives the folder back. Without a part missing the journal has nothing left.
+func (s *savedJob) close() error {
+	var err error
+	if s.journal != nil {
+		err = s.journal.Close()
+	}
+	return errors.Join(err, s.state.Close())
+}
+
+// rows returns how many rows the journal has completions of, and how many those are.
+func (s *savedJob) journaled() (rows, completions int) {
+	for i, e := range s.entries {
+		if i == 0 || e.row != s.entries[i-1].row {
+			rows++
+		}
+	}
+	return rows, len(s.entries)
+}

@@ -1,0 +1,129 @@
+package jobstate
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Description is what a job is: all that its output depends on.
+type Description struct {
+	// OutputVersion grows when the same job would give other bytes.
+	OutputVersion int    `json:"output_version"`
+	Model         string `json:"model_fingerprint"`
+	// Settings were given by the user, or follow from what was.
+	Settings map[string]any `json:"settings"`
+	Inputs   []Input        `json:"inputs"`
+	// Settled was found when the job began, from the model and the machine, where the user left it open; whoever goes on
+	// with the job takes it from here. It does not tell jobs apart.
+	Settled map[string]any `json:"settled,omitempty"`
+	// Device is what the job began on, and Meta what its parts carry. They do not tell jobs apart either.
+	Device string            `json:"device,omitempty"`
+	Meta   map[string]string `json:"meta,omitempty"`
+}
+
+// Input is a file that the job reads.
+type Input struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	Rows   int64  `json:"rows"`
+	Digest string `json:"digest"`
+}
+
+// DifferentJobError says that an output folder holds another job than the one that is to go on there.
+type DifferentJobError struct {
+	Output      string
+	Differences []string // each names one thing, how it is and how it was
+}
+
+func (e *DifferentJobError) Error() string {
+	return fmt.Sprintf("%s holds another job: %s", e.Output, strings.Join(e.Differences, "; "))
+}
+
+// manyInputs is how many inputs that differ are named one by one.
+const manyInputs = 5
+
+// Differences names what tells d from the job that was begun, was; none means that they are one job.
+func (d *Description) Differences(was *Description) []string {
+	var out []string
+	differ := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if d.OutputVersion != was.OutputVersion {
+		differ("this version of the program writes output version %d, and the job was begun with %d", d.OutputVersion, was.OutputVersion)
+	}
+	if d.Model != was.Model {
+		differ("the model's files are not the same (fingerprint %.12s, was %.12s)", d.Model, was.Model)
+	}
+	now, then := normal(d.Settings), normal(was.Settings)
+	for _, name := range slices.Sorted(maps.Keys(union(now, then))) {
+		if now[name] != then[name] {
+			differ("%s is %s, was %s", name, orNothing(now[name]), orNothing(then[name]))
+		}
+	}
+	inputs := d.inputDifferences(was)
+	if more := len(inputs) - manyInputs; more > 0 {
+		inputs = append(inputs[:manyInputs], fmt.Sprintf("%d more inputs differ", more))
+	}
+	return append(out, inputs...)
+}
+
+func (d *Description) inputDifferences(was *Description) (out []string) {
+	differ := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	before := map[string]Input{}
+	for _, in := range was.Inputs {
+		before[in.Name] = in
+	}
+	names := map[string]bool{}
+	for _, in := range d.Inputs {
+		names[in.Name] = true
+		switch b, ok := before[in.Name]; {
+		case !ok:
+			differ("input %s was not there", in.Name)
+		case in.Rows != b.Rows:
+			differ("input %s has %d rows, had %d", in.Name, in.Rows, b.Rows)
+		case in.Bytes != b.Bytes:
+			differ("input %s has %d bytes, had %d", in.Name, in.Bytes, b.Bytes)
+		case in.Digest != b.Digest:
+			differ("input %s has other content", in.Name)
+		}
+	}
+	for _, in := range was.Inputs {
+		if !names[in.Name] {
+			differ("input %s is missing", in.Name)
+		}
+	}
+	if len(out) == 0 {
+		same := slices.EqualFunc(d.Inputs, was.Inputs, func(a, b Input) bool { return a.Name == b.Name })
+		if !same {
+			differ("the inputs are in another order")
+		}
+	}
+	return out
+}
+
+// normal writes each setting as JSON, which tells them apart however they were made.
+func normal(settings map[string]any) map[string]string {
+	out := map[string]string{}
+	for name, v := range settings {
+		b, err := json.Marshal(v)
+		if err != nil {
+			b = fmt.Appendf(nil, "%v", v)
+		}
+		out[name] = string(b)
+	}
+	return out
+}
+
+func union(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "not given"
+	}
+	return s
+}

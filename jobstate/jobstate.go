@@ -1,0 +1,212 @@
+// Package jobstate keeps in a job's output folder what another process needs to go on with the job: what the job is, so that
+// no other one is taken for it, what its published parts came to, and a lock that one process holds at a time.
+//
+// All of it is in the folder [Folder] below the output, whose name begins with an underscore so that readers of data sets pass
+// over it:
+//
+//	_job/lock        held while a process works on the job; the file stays
+//	_job/job.json    the job's [Description], written once, before anything is drawn
+//	_job/parts.log   a line for each part, on disk before the part is visible
+//	_job/journal-*   the journal of what is not in a published part; see package journal
+package jobstate
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/quire/quire/vfs"
+)
+
+// Folder is the name of the folder below the output.
+const Folder = "_job"
+
+const (
+	lockName  = "lock"
+	jobName   = "job.json"
+	partsName = "parts.log"
+	// maxJob bounds what is read of a job.json.
+	maxJob = 1 << 30
+)
+
+// ErrBusy says that another process works on the job.
+var ErrBusy = errors.New("another process is working on this job")
+
+// State is the state of the job in one output folder, locked for this process.
+type State struct {
+	fs   vfs.FS
+	dir  string // of the state
+	out  string
+	lock io.Closer
+	job  *Description
+	key  [sha256.Size]byte
+}
+
+// Open locks the output folder, making it if need be, and reads what job is in it. The error is [ErrBusy] while another
+// process has the lock.
+func Open(fs vfs.FS, output string) (*State, error) {
+	s := &State{fs: fs, dir: filepath.Join(output, Folder), out: output}
+	if err := fs.MkdirAll(s.dir); err != nil {
+		return nil, fmt.Errorf("cannot make the output folder: %w", err)
+	}
+	var err error
+	if s.lock, err = fs.Lock(filepath.Join(s.dir, lockName)); errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("%s: %w; wait for it, or choose another output folder", output, ErrBusy)
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot lock the output folder %s: %w", output, err)
+	}
+	if err := s.read(); err != nil {
+		s.lock.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close gives the lock back.
+func (s *State) Close() error { return s.lock.Close() }
+
+// Dir is the folder of the state, where the journal is too.
+func (s *State) Dir() string { return s.dir }
+
+// Job is the job that the folder holds; nil if there is none. It must not be changed.
+func (s *State) Job() *Description { return s.job }
+
+// Key tells the job from all others: a hash of its description.
+func (s *State) Key() [sha256.Size]byte { return s.key }
+
+func (s *State) read() error {
+	b, err := readFile(s.fs, filepath.Join(s.dir, jobName), maxJob)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read what job is in %s: %w", s.out, err)
+	}
+	var d Description
+	decoder := json.NewDecoder(bytes.NewReader(b))
+	decoder.UseNumber()
+	if err := decoder.Decode(&d); err != nil {
+		return fmt.Errorf("%s is damaged (%w): start anew, or choose another output folder", filepath.Join(s.dir, jobName), err)
+	}
+	s.job, s.key = &d, sha256.Sum256(b)
+	return nil
+}
+
+func readFile(files vfs.FS, name string, most int64) ([]byte, error) {
+	f, err := files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if size > most {
+		return nil, fmt.Errorf("%s has %d bytes, more than the %d that it may have", name, size, most)
+	}
+	b := make([]byte, size)
+	if n, err := f.ReadAt(b, 0); n < len(b) {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Begin makes d the job of the folder.
+func (s *State) Begin(d *Description) error {
+	b, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(s.dir, jobName)
+	if err := s.write(name+".tmp", append(b, '\n')); err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	if err := s.fs.Rename(name+".tmp", name); err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	return s.read()
+}
+
+func (s *State) write(name string, b []byte) error {
+	f, err := s.fs.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Clear forgets the job. What it published and journaled must be gone before: without its description nobody knows whose it is.
+func (s *State) Clear() error {
+	for _, name := range []string{partsName, jobName + ".tmp", jobName} {
+		if err := s.fs.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot clear the output folder: %w", err)
+		}
+	}
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return fmt.Errorf("cannot clear the output folder: %w", err)
+	}
+	s.job = nil
+	return nil
+}
+
+var table = crc32.MakeTable(crc32.Castagnoli)
+
+// AddPart notes what a part came to, as JSON, and makes it last. A later note on the same part is the one that holds.
+func (s *State) AddPart(summary any) error {
+	b, err := json.Marshal(summary)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(s.dir, partsName)
+	f, err := s.fs.Append(name)
+	if err == nil {
+		// The newline before ends what an earlier process may have left torn.
+		_, err = f.Write(fmt.Appendf(nil, "\n%08x %s\n", crc32.Checksum(b, table), b))
+		if err == nil {
+			err = f.Sync()
+		}
+		err = errors.Join(err, f.Close())
+	}
+	if err == nil {
+		err = s.fs.SyncDir(s.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	return nil
+}
+
+// Parts calls each with every note of AddPart, in order. Lines that are not whole are passed over.
+func (s *State) Parts(each func(summary []byte)) error {
+	b, err := readFile(s.fs, filepath.Join(s.dir, partsName), maxJob)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read what parts there are: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		sum, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		want, err := strconv.ParseUint(sum, 16, 32)
+		if ok && err == nil && strings.HasSuffix(line, "\n") && crc32.Checksum([]byte(text), table) == uint32(want) {
+			each([]byte(text))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package promptset
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/quire/quire/storage"
+)
+
+// anywhere are local files and objects of the stores that package storage knows.
+type anywhere struct {
+	mu   sync.Mutex
+	urls map[string]string // by the name that is shown: the URL with its parameters
+}
+
+// Anywhere returns files that are local paths or URLs of objects, globs and folders of both. Rows and errors name an object by
+// its URL without the parameters, which may hold what is nobody's business.
+func Anywhere() Files { return &anywhere{urls: map[string]string{}} }
+
+func (a *anywhere) Open(ctx context.Context, name string) (File, error) {
+	a.mu.Lock()
+	url, ok := a.urls[name]
+	a.mu.Unlock()
+	if !ok {
+		return LocalFiles.Open(ctx, name)
+	}
+	f, err := storage.Open(ctx, url)
+	if err != nil {
+		return nil, fileError(name, "cannot open it", err)
+	}
+	return f, nil
+}
+
+// fileError makes an error of package storage one of this package, which has the name already.
+func fileError(name, what string, err error) error {
+	var s *storage.Error
+	if errors.As(err, &s) && s.Name == storage.Redact(name) {
+		err = s.Err
+	}
+	return &FileError{File: storage.Redact(name), What: what, Err: errors.New(storage.Scrub(err.Error()))}
+}
+
+func (a *anywhere) Expand(ctx context.Context, name string) ([]string, error) {
+	if local, ok := strings.CutPrefix(name, "file://"); ok {
+		return LocalFiles.Expand(ctx, local)
+	}
+	if !storage.IsRemote(name) {
+		return LocalFiles.Expand(ctx, name)
+	}
+	urls, err := expandRemote(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	names := make([]string, len(urls))
+	for i, url := range urls {
+		names[i] = storage.Redact(url)
+		a.urls[names[i]] = url
+	}
+	return names, nil
+}
+
+func expandRemote(ctx context.Context, name string) (files []string, err error) {
+	info, err := storage.Stat(ctx, name)
+	if err == nil && !info.Folder {
+		return []string{info.Name}, nil
+	}
+	matches := []string{name}
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, fileError(name, "cannot read it", err)
+		}
+		if !storage.HasGlob(name) {
+			return nil, &FileError{File: storage.Redact(name), What: "there is no such file or folder"}
+		}
+		matches, err = storage.Glob(ctx, name)
+		if errors.Is(err, path.ErrBadPattern) {
+			return nil, &FileError{File: storage.Redact(name), What: "not a well-formed glob", Err: path.ErrBadPattern}
+		}
+		if err != nil {
+			return nil, fileError(name, "cannot list it", err)
+		}
+		if len(matches) == 0 {
+			return nil, &FileError{File: storage.Redact(name), What: "no file matches"}
+		}
+	}
+	for _, match := range matches {
+		if info, err := storage.Stat(ctx, match); err != nil {
+			return nil, fileError(match, "cannot read it", err)
+		} else if !info.Folder {
+			files = append(files, info.Name)
+			continue
+		}
+		below, err := remoteFolder(ctx, match)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, below...)
+	}
+	return files, nil
+}
+
+// remoteFolder returns the prompt files below a folder, as those of a local folder are chosen.
+func remoteFolder(ctx context.Context, folder string) (files []string, err error) {
+	below, err := storage.List(ctx, folder)
+	if err != nil {
+		return nil, fileError(folder, "cannot list it", err)
+	}
+	root := strings.TrimSuffix(storage.Path(folder), "/") + "/"
+	for _, info := range below {
+		rel := strings.TrimPrefix(storage.Path(info.Name), strings.TrimPrefix(root, "/"))
+		hidden := slices.ContainsFunc(strings.Split(rel, "/"), func(element string) bool {
+			return element != "" && (element[0] == '.' || element[0] == '_')
+		})
+		if !hidden && hasExtension(rel) {
+			files = append(files, info.Name)
+		}
+	}
+	if len(files) == 0 {
+		return nil, &FileError{File: storage.Redact(folder), What: "the folder has no files named " + strings.Join(extensions, ", ")}
+	}
+	return files, nil
+}

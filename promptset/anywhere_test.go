@@ -1,0 +1,110 @@
+package promptset
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/quire/quire/storage"
+)
+
+// upload puts the files below a folder under the same paths into a bucket.
+func upload(t *testing.T, dir, bucket string) {
+	t.Helper()
+	files, err := storage.List(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(f.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := storage.Put(t.Context(), storage.Join(bucket, strings.TrimPrefix(f.Name, dir+"/")), bytes.NewReader(data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Objects give the rows that local files of the same content give, in the same order, from the start and from the middle.
+func TestObjectsAreReadAsFilesAre(t *testing.T) {
+	paths := manyRows(t)
+	dir := paths[0]
+	for _, name := range []string{"_hidden.jsonl", "sub/.x/y.jsonl", "notes.txt"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{\"prompt\":\"no\"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const bucket = "mem://promptset/data?unused=1"
+	upload(t, dir, bucket)
+	for _, pattern := range []string{"", "*.parquet", "[a-c].*", "*", "?.*"} {
+		local, err := Open(t.Context(), []string{filepath.Join(dir, pattern)})
+		if err != nil && pattern != "*" {
+			t.Fatal(pattern, err)
+		}
+		remote, remoteErr := OpenFrom(t.Context(), Anywhere(), []string{storage.Join(bucket, pattern)})
+		if (err == nil) != (remoteErr == nil) {
+			t.Fatalf("%q: %v, want %v", pattern, remoteErr, err)
+		}
+		if err != nil {
+			continue // a file that is none of prompts is as wrong there as here
+		}
+		if a, b := local.NumRows(), remote.NumRows(); a != b || a == 0 || local.Schema().String() != remote.Schema().String() {
+			t.Fatalf("%q: %d rows, want %d", pattern, b, a)
+		}
+		for _, from := range []int64{0, local.NumRows() / 2} {
+			want := []*Row{}
+			for row := range local.Range(t.Context(), from, local.NumRows()) {
+				want = append(want, row)
+			}
+			i := 0
+			for row := range remote.Range(t.Context(), from, remote.NumRows()) {
+				w := want[i]
+				if strings.TrimPrefix(row.File, "mem://promptset/data/") != strings.TrimPrefix(w.File, dir+"/") {
+					t.Fatalf("row %d is of %s, want %s", i, row.File, w.File)
+				}
+				row.File = w.File
+				if row.Err != nil && w.Err != nil {
+					row.Err = w.Err
+				}
+				row.layout, w.layout = nil, nil
+				if !reflect.DeepEqual(row, w) {
+					t.Fatalf("row %d is %+v, want %+v", i, row, w)
+				}
+				i++
+			}
+			if remote.Err() != nil || i != len(want) {
+				t.Fatal(i, len(want), remote.Err())
+			}
+		}
+		for i, s := range remote.Sources() {
+			if w := local.Sources()[i]; s.Digest != w.Digest || s.Bytes != w.Bytes || strings.Contains(s.Name, "unused") {
+				t.Errorf("%+v, want %+v", s, w)
+			}
+		}
+	}
+}
+
+func TestObjectsThatAreNotThere(t *testing.T) {
+	upload(t, filepath.Dir(write(t, "a.txt", "x")), "mem://promptset2")
+	for name, want := range map[string]string{
+		"mem://promptset2/no.jsonl?sig=SECRET":  "mem://promptset2/no.jsonl: there is no such file or folder",
+		"mem://promptset2/*.jsonl?sig=SECRET":   "mem://promptset2/*.jsonl: no file matches",
+		"mem://promptset2/[.jsonl?sig=SECRET":   "mem://promptset2/[.jsonl: not a well-formed glob",
+		"mem://promptset2/?sig=SECRET":          "mem://promptset2/: the folder has no files named",
+		"mem://promptset2/a.txt?sig=SECRET":     "mem://promptset2/a.txt: neither a Parquet file nor",
+		"s3://user:SECRET@b/x.jsonl?sig=SECRET": "credentials do not belong",
+	} {
+		_, err := OpenFrom(context.Background(), Anywhere(), []string{name})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
