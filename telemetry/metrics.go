@@ -1,0 +1,169 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics are the run's figures as Prometheus wants them. Rates are the reader's business: rate(quire_tokens_total[1m]).
+type metrics struct {
+	registry                        *prometheus.Registry
+	rows, completions, steps        *prometheus.CounterVec
+	promptTokens, tokens, restarts  prometheus.Counter
+	callSeconds, rowSeconds         prometheus.Histogram
+	info                            *prometheus.GaugeVec
+	slots, pages, jobRows, jobsDone prometheus.Gauge
+}
+
+func newMetrics(r *Run) *metrics {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		m.registry.MustRegister(c)
+		return c
+	}
+	vector := func(name, help, label string, values ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		m.registry.MustRegister(c)
+		for _, v := range values { // there from the start, so that rates of them are
+			c.WithLabelValues(v)
+		}
+		return c
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		m.registry.MustRegister(g)
+		return g
+	}
+	histogram := func(name, help string, first float64, n int) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(first, 2, n)})
+		m.registry.MustRegister(h)
+		return h
+	}
+	m.rows = vector("quire_rows_total", "Rows finished by this process.", "result", "good", "error")
+	m.completions = vector("quire_completions_total", "Completions finished by this process.", "finish_reason", "stop", "length", "error")
+	m.promptTokens = counter("quire_prompt_tokens_total", "Prompt tokens of finished rows, each row's once.")
+	m.tokens = counter("quire_tokens_total", "Tokens drawn.")
+	m.steps = vector("quire_steps_total", "Steps of the model on the device.", "kind", "prefill", "decode")
+	m.restarts = counter("quire_device_failures_total", "Failures of the device after which it was started again.")
+	m.callSeconds = histogram("quire_call_seconds", "Duration of the device's calls, transfers included.", 0.001, 18)
+	m.rowSeconds = histogram("quire_row_seconds", "Time from a row's being taken up to its last completion.", 0.01, 20)
+	m.slots = gauge("quire_slots", "Sequences that can decode at once.")
+	m.pages = gauge("quire_pages", "Pages of the KV cache.")
+	m.jobRows = gauge("quire_job_rows", "Rows of the job.")
+	m.jobsDone = gauge("quire_job_rows_before", "Rows of the job that earlier processes finished.")
+	m.info = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "quire_info", Help: "What runs; always 1."}, []string{"version", "model", "backend"})
+	m.registry.MustRegister(m.info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	live := func(name, help string, of func() float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return of()
+		}))
+	}
+	live("quire_slots_active", "Sequences that decode, as of the last call.", func() float64 { return float64(r.now.Active) })
+	live("quire_requests_waiting", "Requests that wait for a slot, as of the last call.", func() float64 { return float64(r.now.Waiting) })
+	live("quire_pages_used", "Pages of the KV cache in use, as of the last call.", func() float64 { return float64(r.now.Pages) })
+	live("quire_seconds_since_last_call", "Time since a call of the device ended.", func() float64 {
+		if r.lastCall.IsZero() {
+			return 0
+		}
+		return time.Since(r.lastCall).Seconds()
+	})
+	return m
+}
+
+func (m *metrics) started(s Start) {
+	m.slots.Set(float64(s.Slots))
+	m.pages.Set(float64(s.Pages))
+	m.jobRows.Set(float64(s.Rows))
+	m.jobsDone.Set(float64(s.Before))
+	m.info.WithLabelValues(s.Version, s.Model, s.Backend).Set(1)
+}
+
+// stalled is how long no call may end before the run is not healthy.
+const stalled = 5 * time.Minute
+
+// health says what is wrong; nil means nothing.
+func (r *Run) health() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch quiet := time.Since(r.lastCall); {
+	case r.err != "":
+		return fmt.Errorf("the device failed and is being started again: %s", r.err)
+	case !r.ready:
+		return errNotReady
+	case quiet > stalled:
+		return fmt.Errorf("no call of the device has ended for %s", quiet.Round(time.Second))
+	}
+	return nil
+}
+
+var errNotReady = errors.New("the model is being opened")
+
+// Mux serves /metrics in Prometheus' format, /healthz (200 while the process does its work, 503 with the reason where the device
+// failed or stands still; a model that is being opened is no fault) and /readyz (503 before the first call can be made, too).
+func (r *Run) Mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}))
+	answer := func(w http.ResponseWriter, err error) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, err)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		err := r.health()
+		if errors.Is(err, errNotReady) {
+			err = nil
+		}
+		answer(w, err)
+	})
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, r.health()) })
+	return mux
+}
+
+// Serve serves the Mux at an address until stop is called. A host that is left out is this machine only; others must be
+// written, such as 0.0.0.0:9090.
+func (r *Run) Serve(address string, log *slog.Logger) (at string, stop func(), err error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", nil, fmt.Errorf("%q is no address: write HOST:PORT, such as 127.0.0.1:9090", address)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return "", nil, err
+	}
+	server := &http.Server{Handler: r.Mux(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("metrics are no longer served", "err", err)
+		}
+	}()
+	return listener.Addr().String(), func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			server.Close()
+		}
+		<-done
+	}, nil
+}

@@ -1,0 +1,181 @@
+package telemetry
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+)
+
+// event is a line of the file.
+type event struct {
+	Start   *Start `json:"start,omitempty"`
+	Point   *Point `json:"point,omitempty"`
+	Slowest []Row  `json:"slowest,omitempty"`
+	End     *End   `json:"end,omitempty"`
+}
+
+// End says how a run ended.
+type End struct {
+	Time   time.Time `json:"time"`
+	Result string    `json:"result"` // "finished", "interrupted", or an error
+}
+
+// The first points are a second apart; after each further thousand the distance doubles. So a file of a day has some 8,000 lines
+// and 1.5 MB, and one of a month 5,000 more.
+const (
+	firstInterval = time.Second
+	pointsAtOnce  = 1000
+)
+
+// Series is a file of points.
+type Series struct {
+	run    *Run
+	file   *os.File
+	first  time.Duration
+	end    chan End
+	done   chan struct{}
+	err    error
+	writer *bufio.Writer
+}
+
+// Keep begins to write the run's time series to the end of a file. Nothing is written before Started.
+func (r *Run) Keep(path string) (*Series, error) { return r.keep(path, firstInterval) }
+
+func (r *Run) keep(path string, first time.Duration) (*Series, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	s := &Series{run: r, file: f, first: first, end: make(chan End, 1), done: make(chan struct{}), writer: bufio.NewWriter(f)}
+	// A process that died may have left half a line.
+	s.writer.WriteString("\n")
+	go s.loop()
+	return s, nil
+}
+
+func (s *Series) loop() {
+	defer close(s.done)
+	interval, points := s.first, 0
+	started := false
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	for {
+		var end *End
+		select {
+		case e := <-s.end:
+			end = &e
+		case <-timer.C:
+		}
+		s.run.mu.Lock()
+		start, ready := s.run.start, !s.run.start.Time.IsZero()
+		slowest := slices.Clone(s.run.slowest)
+		s.run.mu.Unlock()
+		if ready {
+			if !started {
+				started = true
+				s.write(event{Start: &start})
+			}
+			p := s.run.point()
+			s.write(event{Point: &p})
+		}
+		if end != nil {
+			if started {
+				s.write(event{Slowest: slowest, End: end})
+			}
+			s.note(s.writer.Flush())
+			return
+		}
+		s.note(s.writer.Flush())
+		if points++; points%pointsAtOnce == 0 {
+			interval *= 2
+		}
+		timer.Reset(interval)
+	}
+}
+
+func (s *Series) write(e event) {
+	text, err := json.Marshal(e)
+	if err == nil {
+		_, err = s.writer.Write(append(text, '\n'))
+	}
+	s.note(err)
+}
+
+func (s *Series) note(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// Close writes how the run ended, and the slowest rows. Its error is the first of writing: a file that cannot be written does not
+// end a run.
+func (s *Series) Close(result string) error {
+	s.end <- End{Time: time.Now(), Result: result}
+	<-s.done
+	return errors.Join(s.err, s.file.Close())
+}
+
+// Process is what one process of a job has in a file of points.
+type Process struct {
+	Start   Start
+	Points  []Point
+	Slowest []Row
+	End     *End // nil where it was killed
+}
+
+// Bounds of what is read: a file is written by whoever has the folder.
+const (
+	maxLine   = 1 << 20
+	maxPoints = 1 << 20
+)
+
+// Read reads a file of points. Lines that are not whole are passed over.
+func Read(path string) ([]Process, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return read(f)
+}
+
+func read(r io.Reader) ([]Process, error) {
+	var all []Process
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 64<<10), maxLine)
+	points := 0
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			continue
+		}
+		if e.Start != nil {
+			all = append(all, Process{Start: *e.Start})
+		}
+		if len(all) == 0 {
+			continue
+		}
+		p := &all[len(all)-1]
+		if e.Point != nil {
+			if points++; points > maxPoints {
+				return nil, fmt.Errorf("it has more than %d points", maxPoints)
+			}
+			p.Points = append(p.Points, *e.Point)
+		}
+		if e.Slowest != nil {
+			p.Slowest = e.Slowest[:min(len(e.Slowest), slowestRows)]
+		}
+		if e.End != nil {
+			p.End = e.End
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("it is no file of points: %w", err)
+	}
+	return all, nil
+}

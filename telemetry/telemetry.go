@@ -1,0 +1,216 @@
+// Package telemetry watches a run: what it knows is served as Prometheus metrics and health, and kept as a small time series
+// in a file, from which a report is made when the run is over.
+//
+// A [Run] is told of rows by its methods, and of the device's calls by the engine's log, for which [Run.Handler] is a handler.
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Row is a row that is finished.
+type Row struct {
+	ID            string   `json:"id"`
+	Seconds       float64  `json:"seconds"` // from being taken up to its last completion
+	PromptTokens  int      `json:"prompt_tokens"`
+	Tokens        int      `json:"tokens"` // of all completions
+	Completions   int      `json:"completions"`
+	FinishReasons []string `json:"-"` // of each completion
+	Err           string   `json:"error,omitempty"`
+}
+
+// Point is what a run had come to at one time. Counts are of this process.
+type Point struct {
+	Seconds      float64 `json:"s"` // since the start
+	Rows         int64   `json:"rows"`
+	Errors       int64   `json:"errors"` // rows with errors
+	Completions  int64   `json:"completions"`
+	PromptTokens int64   `json:"prompt_tokens"` // of finished rows
+	Tokens       int64   `json:"tokens"`        // drawn
+	Calls        int64   `json:"calls"`
+	CallSeconds  float64 `json:"call_seconds"` // spent in calls
+	Active       int     `json:"active"`       // slots in use, as of the last call
+	Waiting      int     `json:"waiting"`      // requests that wait for a slot
+	Pages        int     `json:"pages"`        // pages in use, the most since the last point
+	Restarts     int     `json:"restarts,omitempty"`
+}
+
+// Start describes a run.
+type Start struct {
+	Time    time.Time `json:"time"`
+	Version string    `json:"version"`
+	Model   string    `json:"model"`
+	Backend string    `json:"backend"`
+	Rows    int64     `json:"rows"`   // to be done
+	Before  int64     `json:"before"` // of them were done by earlier processes
+	Slots   int       `json:"slots"`
+	Pages   int       `json:"pages"`
+}
+
+// slowestRows is how many of the slowest rows are kept.
+const slowestRows = 20
+
+// Run watches one run. Its methods may be called from several goroutines.
+type Run struct {
+	began   time.Time
+	metrics *metrics
+
+	mu       sync.Mutex
+	start    Start
+	now      Point
+	peak     int // pages in use, the most since the last point was taken
+	slowest  []Row
+	ready    bool
+	lastCall time.Time
+	err      string
+}
+
+// NewRun begins to watch.
+func NewRun() *Run {
+	r := &Run{began: time.Now()}
+	r.metrics = newMetrics(r)
+	return r
+}
+
+// Started says that the engine is ready, for the first time or again.
+func (r *Run) Started(s Start) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.Time = r.start.Time; s.Time.IsZero() {
+		s.Time = time.Now()
+	}
+	r.start, r.ready, r.lastCall, r.err = s, true, time.Now(), ""
+	r.metrics.started(s)
+}
+
+// Failed says that the device failed; the run waits for it to be started again.
+func (r *Run) Failed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ready, r.err = false, err.Error()
+	r.now.Restarts++
+	r.metrics.restarts.Inc()
+}
+
+// Finished takes a row that is finished.
+func (r *Run) Finished(row Row) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result := "good"
+	r.now.Rows++
+	r.now.PromptTokens += int64(row.PromptTokens)
+	if row.Err != "" {
+		result = "error"
+		r.now.Errors++
+	}
+	r.now.Completions += int64(row.Completions)
+	m := r.metrics
+	m.rows.WithLabelValues(result).Inc()
+	m.promptTokens.Add(float64(row.PromptTokens))
+	m.rowSeconds.Observe(row.Seconds)
+	for _, reason := range row.FinishReasons {
+		m.completions.WithLabelValues(reason).Inc()
+	}
+	r.keepSlow(row)
+}
+
+// keepSlow keeps the slowest rows, the slowest first.
+func (r *Run) keepSlow(row Row) {
+	at, _ := slices.BinarySearchFunc(r.slowest, row, func(a, b Row) int {
+		if a.Seconds >= b.Seconds {
+			return -1
+		}
+		return 1
+	})
+	if at == slowestRows {
+		return
+	}
+	r.slowest = slices.Insert(r.slowest, at, row)
+	r.slowest = r.slowest[:min(len(r.slowest), slowestRows)]
+}
+
+// call takes a call of the device.
+func (r *Run) call(c call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastCall = time.Now()
+	r.now.Calls++
+	r.now.CallSeconds += c.seconds
+	r.now.Tokens += c.tokens
+	r.now.Active, r.now.Waiting = int(c.active), int(c.waiting)
+	m := r.metrics
+	m.tokens.Add(float64(c.tokens))
+	m.steps.WithLabelValues("prefill").Add(float64(c.prefillSteps))
+	m.steps.WithLabelValues("decode").Add(float64(c.decodeSteps))
+	m.callSeconds.Observe(c.seconds)
+	if c.hasPages {
+		r.now.Pages = r.start.Pages - int(c.freePages)
+		r.peak = max(r.peak, r.start.Pages-int(c.fewestFree))
+	}
+}
+
+// point is how the run stands.
+func (r *Run) point() Point {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.now
+	p.Seconds = time.Since(r.began).Seconds()
+	p.Pages = max(p.Pages, r.peak)
+	r.peak = 0
+	return p
+}
+
+// call is what the engine's log says of one.
+type call struct {
+	prefillSteps, decodeSteps, tokens, active, waiting int64
+	seconds                                            float64
+	freePages, fewestFree                              int64
+	hasPages                                           bool
+}
+
+// Handler returns a handler for the engine's log that takes its calls, and hands on to next what next is enabled for.
+func (r *Run) Handler(next slog.Handler) slog.Handler { return &tap{run: r, next: next} }
+
+type tap struct {
+	run  *Run
+	next slog.Handler
+}
+
+func (t *tap) Enabled(context.Context, slog.Level) bool { return true }
+
+func (t *tap) Handle(ctx context.Context, record slog.Record) error {
+	if record.Message == "call" {
+		var c call
+		record.Attrs(func(a slog.Attr) bool {
+			c.set(a)
+			return true
+		})
+		t.run.call(c)
+	}
+	if t.next.Enabled(ctx, record.Level) {
+		return t.next.Handle(ctx, record)
+	}
+	return nil
+}
+
+func (t *tap) WithAttrs(attrs []slog.Attr) slog.Handler { return &tap{t.run, t.next.WithAttrs(attrs)} }
+func (t *tap) WithGroup(name string) slog.Handler       { return &tap{t.run, t.next.WithGroup(name)} }
+
+func (c *call) set(a slog.Attr) {
+	v := a.Value.Resolve()
+	number := map[string]*int64{"prefill_steps": &c.prefillSteps, "decode_steps": &c.decodeSteps, "tokens": &c.tokens, "active": &c.active, "waiting": &c.waiting}
+	switch {
+	case number[a.Key] != nil && v.Kind() == slog.KindInt64:
+		*number[a.Key] = v.Int64()
+	case a.Key == "seconds" && v.Kind() == slog.KindFloat64:
+		c.seconds = v.Float64()
+	case a.Key == "free_pages": // after each step of the call
+		if free, ok := v.Any().([]int32); ok && len(free) > 0 {
+			c.freePages, c.fewestFree, c.hasPages = int64(free[len(free)-1]), int64(slices.Min(free)), true
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package telemetry
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+var start = Start{Version: "v1", Model: "m", Backend: "b", Rows: 100, Before: 10, Slots: 16, Pages: 64}
+
+func calls(r *Run, log *slog.Logger, n int) {
+	for range n {
+		log.Debug("call", "prefill_steps", 1, "decode_steps", 8, "tokens", 50, "seconds", 0.25, "active", 12, "waiting", 3, "free_pages", []int32{20, 4, 9})
+	}
+}
+
+func get(t *testing.T, r *Run, path string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r.Mux().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+func TestMetrics(t *testing.T) {
+	r := NewRun()
+	log := slog.New(r.Handler(slog.DiscardHandler))
+	r.Started(start)
+	calls(r, log, 4)
+	r.Finished(Row{ID: "a", Seconds: 2, PromptTokens: 7, Tokens: 20, Completions: 2, FinishReasons: []string{"stop", "length"}})
+	r.Finished(Row{ID: "b", Seconds: 1, Err: "no prompt", FinishReasons: []string{"error"}})
+	r.Failed(errors.New("out of memory"))
+	_, text := get(t, r, "/metrics")
+	for _, want := range []string{
+		`quire_rows_total{result="good"} 1`, `quire_rows_total{result="error"} 1`, `quire_completions_total{finish_reason="stop"} 1`,
+		`quire_completions_total{finish_reason="error"} 1`, "quire_tokens_total 200", "quire_prompt_tokens_total 7",
+		`quire_steps_total{kind="prefill"} 4`, `quire_steps_total{kind="decode"} 32`, "quire_call_seconds_sum 1", "quire_call_seconds_count 4",
+		"quire_slots 16", "quire_slots_active 12", "quire_requests_waiting 3", "quire_pages 64", "quire_pages_used 55", "quire_device_failures_total 1",
+		"quire_job_rows 100", "quire_job_rows_before 10", `quire_info{backend="b",model="m",version="v1"} 1`, "quire_row_seconds_sum 3", "go_goroutines", "process_resident_memory_bytes",
+	} {
+		if !strings.Contains(text, want+"\n") && !strings.Contains(text, want+" ") {
+			t.Errorf("%s is not there", want)
+		}
+	}
+	if problems, err := testutil.GatherAndLint(r.metrics.registry); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	r := NewRun()
+	check := func(when string, healthy, ready int, text string) {
+		t.Helper()
+		h, _ := get(t, r, "/healthz")
+		code, body := get(t, r, "/readyz")
+		if h != healthy || code != ready || !strings.Contains(body, text) {
+			t.Errorf("%s: %d %d %q", when, h, code, body)
+		}
+	}
+	check("at first", 200, 503, "being opened")
+	r.Started(start)
+	check("when it runs", 200, 200, "ok")
+	r.Failed(errors.New("out of memory"))
+	check("when it failed", 503, 503, "out of memory")
+	r.Started(start)
+	check("when it runs again", 200, 200, "ok")
+	r.lastCall = time.Now().Add(-2 * stalled)
+	check("when it stands still", 503, 503, "no call")
+}
+
+// Without a host only this machine can ask.
+func TestServesThisMachineOnly(t *testing.T) {
+	r := NewRun()
+	at, stop, err := r.Serve(":0", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	host, _, _ := net.SplitHostPort(at)
+	if !net.ParseIP(host).IsLoopback() {
+		t.Errorf("it listens at %s", at)
+	}
+	answer, err := http.Get("http://" + at + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, _ := io.ReadAll(answer.Body); string(text) != "ok\n" {
+		t.Errorf("%q", text)
+	}
+	if _, _, err := r.Serve(at, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("an address was served twice")
+	}
+	if _, _, err := r.Serve("nonsense", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "127.0.0.1:9090") {
+		t.Error(err)
+	}
+}
+
+// The log that a user asked for is what it was without us.
+func TestHandlerHandsOn(t *testing.T) {
+	var with, without bytes.Buffer
+	options := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}
+	r := NewRun()
+	for w, wrap := range map[*bytes.Buffer]func(slog.Handler) slog.Handler{&with: r.Handler, &without: func(h slog.Handler) slog.Handler { return h }} {
+		log := slog.New(wrap(slog.NewTextHandler(w, options)))
+		calls(r, log, 1)
+		log.Info("hello", "a", 1)
+		log.With("k", "v").WithGroup("g").Warn("there", "b", 2)
+	}
+	if with.String() != without.String() || with.Len() == 0 {
+		t.Errorf("%q, want %q", with.String(), without.String())
+	}
+	if r.now.Calls != 1 {
+		t.Errorf("%d calls", r.now.Calls)
+	}
+}
+
+func TestSlowest(t *testing.T) {
+	r := NewRun()
+	for i := range 200 {
+		r.Finished(Row{ID: fmt.Sprint(i), Seconds: float64(i * 7 % 200)})
+	}
+	if len(r.slowest) != slowestRows {
+		t.Fatal(len(r.slowest))
+	}
+	for i, row := range r.slowest {
+		if row.Seconds != float64(199-i) {
+			t.Errorf("number %d took %g", i, row.Seconds)
+		}
+	}
+}
+
+// What was written is read; processes follow one another in one file; half a line is passed over.
+func TestSeries(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	for i := range 2 {
+		r := NewRun()
+		log := slog.New(r.Handler(slog.DiscardHandler))
+		s, err := r.keep(path, time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond) // nothing before the engine is ready
+		r.Started(start)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				for range 20 {
+					calls(r, log, 1)
+					r.Finished(Row{ID: "x", Seconds: 1, Completions: 1, PromptTokens: 5})
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		wg.Wait()
+		if err := s.Close([]string{"interrupted", "finished"}[i]); err != nil {
+			t.Fatal(err)
+		}
+		f, _ := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+		f.WriteString(`{"point":{"s":`)
+		f.Close()
+	}
+	all, err := Read(path)
+	if err != nil || len(all) != 2 {
+		t.Fatal(len(all), err)
+	}
+	for i, p := range all {
+		last := p.Points[len(p.Points)-1]
+		if p.Start.Slots != 16 || p.End == nil || p.End.Result != []string{"interrupted", "finished"}[i] || len(p.Slowest) != slowestRows {
+			t.Errorf("%+v %+v", p.Start, p.End)
+		}
+		if last.Rows != 60 || last.Tokens != 3000 || last.Calls != 60 || last.PromptTokens != 300 || math.Abs(last.CallSeconds-15) > 1e-9 {
+			t.Errorf("%+v", last)
+		}
+		most := 0
+		for j, point := range p.Points {
+			most = max(most, point.Pages)
+			if j > 0 && (point.Seconds < p.Points[j-1].Seconds || point.Rows < p.Points[j-1].Rows) {
+				t.Error("points go back")
+			}
+		}
+		if most != 60 { // the fewest free pages within a call were 4
+			t.Errorf("%d pages at most", most)
+		}
+	}
+}
+
+// A file stays small however long the run.
+func TestSeriesIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	r := NewRun()
+	r.Started(start)
+	s, err := r.keep(path, 10*time.Microsecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ran = 700 * time.Millisecond // 70,000 intervals
+	time.Sleep(ran)
+	s.Close("finished")
+	all, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(all[0].Points); n > 9*pointsAtOnce || n < 100 {
+		t.Errorf("%d points", n)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"start":{"slots":1}}` + "\n" + `{"point":{"s":1}}` + "\n" + `{"slowest":[{"id":"a"}],"end":{"result":"finished"}}`))
+	f.Add([]byte(`{"point":{}}`))
+	f.Add([]byte("{\"start\":{}}\n{\"point\":"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		all, _ := read(bytes.NewReader(data))
+		for _, p := range all {
+			if len(p.Slowest) > slowestRows {
+				t.Error(len(p.Slowest))
+			}
+		}
+	})
+}
