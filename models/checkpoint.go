@@ -75,7 +75,7 @@ func Open(ref string) (*Checkpoint, error) {
 func open(ref string) (*Checkpoint, error) {
 	switch {
 	case strings.HasPrefix(ref, hubScheme):
-		path, err := fetchFromHub(ref)
+		path, err := fetchFromHub(ref, false)
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,11 @@ const hubScheme = "hf://"
 var ErrNotFetched = errors.New("the model is not in the hub's cache and cannot be fetched")
 
 // hubRef is org/name with a revision, and a file for GGUF repositories.
-type hubRef struct{ repo, revision, file string }
+type hubRef struct {
+	repo, revision, file string
+	// configOnly is for those who want no weights.
+	configOnly bool
+}
 
 var isCommit = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
@@ -41,11 +45,12 @@ func parseHubRef(ref string) (hubRef, error) {
 // fetchFromHub brings the repository's files into the hub's cache and returns the folder, or the GGUF file in it. The
 // cache is the one that Hugging Face's own tools use. Environment: HF_TOKEN for gated models, HF_HUB_CACHE or HF_HOME for
 // the cache's place, HF_ENDPOINT for another hub, HF_HUB_OFFLINE=1 to use only the cache.
-func fetchFromHub(ref string) (path string, err error) {
+func fetchFromHub(ref string, configOnly bool) (path string, err error) {
 	h, err := parseHubRef(ref)
 	if err != nil {
 		return "", err
 	}
+	h.configOnly = configOnly && h.file == ""
 	cache := hubCacheDir()
 	commits := h.commits(cache) // before the download, which starts by deleting go-huggingface's record of it
 	if isCommit.MatchString(h.revision) {
@@ -131,6 +136,9 @@ func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 	if _, err := readFolderConfig(dir); err != nil { // an unsupported model is refused before gigabytes are fetched
 		return "", err, nil
 	}
+	if h.configOnly {
+		return dir, nil, nil
+	}
 	weights := []string{weightsFile}
 	if slices.Contains(all, weightsIndex) {
 		if weights, _, err = readIndex(dir); err != nil {
@@ -200,6 +208,12 @@ func (h hubRef) cached(cache string, commits []string) (path string, ok bool) {
 		if h.file != "" {
 			if path := filepath.Join(dir, h.file); exists(path) {
 				return path, true
+			}
+			continue
+		}
+		if h.configOnly {
+			if exists(filepath.Join(dir, configFile)) {
+				return dir, true
 			}
 			continue
 		}

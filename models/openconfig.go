@@ -1,0 +1,39 @@
+package models
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// OpenConfig opens a model for its shapes: the checkpoint has the config of ref and the weights of [Dummy]. ref is as in [Open], or a
+// config.json by any name that ends in .json. Weights of a folder or a hub repository are neither read nor fetched, and need not exist.
+func OpenConfig(ref string) (*Checkpoint, error) {
+	c, err := openConfig(ref)
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", ref, err)
+	}
+	c.Ref = ref
+	return c, nil
+}
+
+func openConfig(ref string) (*Checkpoint, error) {
+	path := strings.TrimPrefix(ref, dummyScheme)
+	if strings.HasPrefix(ref, hubScheme) {
+		var err error
+		if path, err = fetchFromHub(ref, true); err != nil {
+			return nil, err
+		}
+	}
+	info, err := os.Stat(path)
+	if err == nil && (info.IsDir() || filepath.Ext(path) == ".json") {
+		return openDummy(path)
+	}
+	c, err := openPath(path) // a GGUF file, or the error
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return Dummy(c.Config, 0), nil
+}
