@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -21,17 +22,40 @@ type Replacer interface {
 	ReplacesComposite(op string) bool
 }
 
+// ShapedReplacer is what a Replacer implements whose native forms are made for certain shapes.
+type ShapedReplacer interface {
+	Replacer
+	// ReplacesCompositeFor reports whether the backend emits the operation itself with these attributes, as JSON, and for inputs and
+	// results of these shapes. It is asked in place of ReplacesComposite.
+	ReplacesCompositeFor(op string, attrs json.RawMessage, inputs, results []shapes.Shape) bool
+}
+
+// replaces asks the backend for its native form.
+func replaces(backend compute.Backend, op string, attrs json.RawMessage, inputs []*graph.Node, results []shapes.Shape) bool {
+	switch r := backend.(type) {
+	case ShapedReplacer:
+		in := make([]shapes.Shape, len(inputs))
+		for i, n := range inputs {
+			in[i] = n.Shape()
+		}
+		return r.ReplacesCompositeFor(op, attrs, in, results)
+	case Replacer:
+		return r.ReplacesComposite(op)
+	}
+	return false
+}
+
 // Composite applies the operation op to inputs. Where the backend has a native form, one call of it is emitted, with attrs (any
 // JSON value) and results of the given shapes; elsewhere plain builds the same from ordinary operations. The plain form defines
 // what the operation means and is the oracle of every native form.
 func Composite(op string, attrs any, inputs []*graph.Node, results []shapes.Shape, plain func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
 	g := inputs[0].Graph()
-	if r, ok := g.Backend().(Replacer); !ok || !r.ReplacesComposite(op) {
-		return plain(inputs)
-	}
 	encoded, err := json.Marshal(attrs)
 	if err != nil {
 		panic(fmt.Errorf("attributes of composite %q: %w", op, err))
+	}
+	if !replaces(g.Backend(), op, encoded, inputs, results) {
+		return plain(inputs)
 	}
 	restore := scopeScalars(g, false)
 	fn := graph.NewFunction(g, g.UniqueName(CompositePrefix+op+"/"+string(encoded)+"/"), func(g *graph.Graph) []*graph.Node {

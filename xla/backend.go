@@ -34,9 +34,11 @@ type Options struct {
 	ClientOptions map[string]any
 	// CacheDir is the folder compiled programs are kept in, made if missing; "" keeps none.
 	CacheDir string
-	// Kernels says whether composites become kernels in C where the plugin can call them, which is on XLA:CPU: [KernelsAuto], also if
-	// empty, or [KernelsOff].
+	// Kernels says whether composites become kernels where the platform has some, in C on XLA:CPU, of package mosaic on TPU:
+	// [KernelsAuto], also if empty, or [KernelsOff].
 	Kernels string
+	// KernelDir is a folder of kernels for TPU beside those that come with the program; "" for none.
+	KernelDir string
 }
 
 // Backend is a PJRT client with the devices it reaches. It implements [compute.Backend] and may be used by many goroutines at once.
@@ -48,7 +50,8 @@ type Backend struct {
 	platform   string
 	cache      *executableCache
 	composites map[string]emitter
-	kernels    string // instruction set of the kernels, "" if there are none
+	kernels    string         // instruction set of the kernels, "" if there are none
+	mosaic     *mosaicKernels // on TPU with kernels on
 
 	compiles, cacheLoads atomic.Int64
 	finalize             sync.Once
@@ -88,7 +91,7 @@ func New(o Options) (*Backend, error) {
 		_ = client.Destroy()
 		return nil, fmt.Errorf("xla: %s is a plugin for %q, not for %q: give the path of the right plugin", o.Plugin, b.platform, o.Platform)
 	}
-	if err := b.addKernels(o.Kernels); err != nil {
+	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir)); err != nil {
 		_ = client.Destroy()
 		return nil, err
 	}

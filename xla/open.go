@@ -15,10 +15,11 @@ import (
 type OpenOptions struct {
 	// FindPlugin returns the path of the plugin of a platform: "cpu", "cuda" or "tpu".
 	FindPlugin func(platform string) (string, error)
-	// ClientOptions, CacheDir and Kernels are those of [Options]; the pure-Go backend has no use for them.
+	// ClientOptions, CacheDir, Kernels and KernelDir are those of [Options]; the pure-Go backend has no use for them.
 	ClientOptions map[string]any
 	CacheDir      string
 	Kernels       string
+	KernelDir     string
 }
 
 // Open returns the backend that spec names:
@@ -36,7 +37,7 @@ func Open(spec string, o OpenOptions) (compute.Backend, error) {
 		return nested.Wrap(b), nil
 	}
 	where, ok := strings.CutPrefix(spec, "xla:")
-	options := Options{ClientOptions: o.ClientOptions, CacheDir: o.CacheDir, Kernels: o.Kernels}
+	options := Options{ClientOptions: o.ClientOptions, CacheDir: o.CacheDir, Kernels: o.Kernels, KernelDir: o.KernelDir}
 	switch {
 	case ok && filepath.IsAbs(where):
 		options.Plugin = where

@@ -37,6 +37,9 @@ type TopologyOptions struct {
 	Options map[string]any
 	// CacheDir is the folder compiled programs are kept in, as in [Options]: a backend on such devices then finds them there.
 	CacheDir string
+	// Kernels and KernelDir are as in [Options].
+	Kernels   string
+	KernelDir string
 }
 
 var (
@@ -123,6 +126,10 @@ func OpenTopology(o TopologyOptions) (*Backend, error) {
 	t.MemoryBytes, _ = first.Attributes["device_memory_bytes_limit"].(int64)
 	b := &Backend{plugin: plugin, topology: t, pluginPath: o.Plugin, platform: strings.ToLower(described.Platform)}
 	b.composites = nativeComposites()
+	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir)); err != nil {
+		described.Close()
+		return nil, err
+	}
 	if o.CacheDir != "" {
 		if b.cache, err = openCache(o.CacheDir, b); err != nil {
 			described.Close()

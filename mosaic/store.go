@@ -1,0 +1,162 @@
+package mosaic
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Suffix ends the names of payload files in a folder.
+const Suffix = ".payload"
+
+// SMEM of a TPU core, of which a kernel's page table and lengths must leave a little.
+const (
+	smemBytes    = 1 << 20
+	smemReserved = 16 << 10
+)
+
+//go:embed payloads/common.zst
+var common []byte
+
+// Embedded returns the payloads that come with the program.
+var Embedded = sync.OnceValues(func() ([]*Payload, error) {
+	d, err := zstd.NewReader(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	data, err := d.DecodeAll(common, nil)
+	if err != nil {
+		return nil, fmt.Errorf("mosaic: the embedded payloads: %w", err)
+	}
+	return Parse(data)
+})
+
+// Entry is a payload and the file that it is in, "" for an embedded one.
+type Entry struct {
+	*Payload
+	File string
+}
+
+// Store is the embedded payloads and those in a folder of the user's.
+type Store struct {
+	entries []Entry
+}
+
+// Open reads the payloads of dir, if there is such a folder, and those that come with the program. dir may be "".
+func Open(dir string) (*Store, error) {
+	embedded, err := Embedded()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{}
+	if dir != "" {
+		files, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("mosaic: %w", err)
+		}
+		for _, f := range files {
+			if !strings.HasSuffix(f.Name(), Suffix) {
+				continue
+			}
+			path := filepath.Join(dir, f.Name())
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return nil, fmt.Errorf("mosaic: %w", err)
+			}
+			payloads, err := Parse(data)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w: remove it", path, err)
+			}
+			for _, p := range payloads {
+				s.entries = append(s.entries, Entry{p, path})
+			}
+		}
+	}
+	for _, p := range embedded {
+		s.entries = append(s.entries, Entry{Payload: p})
+	}
+	return s, nil
+}
+
+// Entries lists all payloads, the folder's first.
+func (s *Store) Entries() []Entry { return slices.Clone(s.entries) }
+
+// Request asks for a kernel.
+type Request struct {
+	Kernel string
+	Config Config
+	Sizes  Sizes
+	// OneTokenPerSeq says that each sequence has one query at most; a kernel with small blocks of queries is then preferred.
+	OneTokenPerSeq bool
+}
+
+// NoKernelError says that there is no kernel for a request, so that its plain form is to be built.
+type NoKernelError struct {
+	Request Request
+	// Reason says why in a sentence, Remedy what to do about it.
+	Reason, Remedy string
+}
+
+// Error implements error.
+func (e *NoKernelError) Error() string {
+	return fmt.Sprintf("mosaic: no kernel %s for %s: %s: %s", e.Request.Kernel, e.Request.Config, e.Reason, e.Remedy)
+}
+
+// Find returns the call of the kernel made for exactly what is asked for, or a [*NoKernelError]. A folder's payload is preferred to
+// an embedded one.
+func (s *Store) Find(r Request) (*Call, error) {
+	var best *Payload
+	for _, e := range s.entries {
+		if e.Kernel != r.Kernel || !e.Config.same(r.Config) {
+			continue
+		}
+		if best == nil || r.OneTokenPerSeq && e.Blocks.Queries < best.Blocks.Queries || !r.OneTokenPerSeq && e.Blocks.Queries > best.Blocks.Queries {
+			best = e.Payload
+		}
+	}
+	if best == nil {
+		return nil, &NoKernelError{r, "no payload was captured for it", "`" + r.Config.captureCommand() + "` makes one where Python and JAX are installed"}
+	}
+	if need := smem(r.Sizes, best.Blocks); need > smemBytes-smemReserved {
+		return nil, &NoKernelError{r, fmt.Sprintf("a page table of %d x %d takes %d KiB of %d KiB of SMEM", r.Sizes.Seqs, r.Sizes.PagesPerSeq, need>>10, smemBytes>>10),
+			"raise the page size, or lower the sequences or their length"}
+	}
+	call, err := best.Call(r.Sizes)
+	if err != nil {
+		return nil, &NoKernelError{r, err.Error(), "lower it"}
+	}
+	return call, nil
+}
+
+// captureCommand is what makes the payload.
+func (c Config) captureCommand() string {
+	s := fmt.Sprintf("sample kernels capture --heads %d --kv-heads %d --head-dim %d --page-size %d --scale %.9g", c.Heads, c.KVHeads, c.HeadDim, c.PageSize, c.Scale)
+	if c.DType != "bfloat16" {
+		s += " --dtype " + c.DType
+	}
+	if c.KVDType != c.DType {
+		s += " --kv-dtype " + c.KVDType
+	}
+	if c.Window > 0 {
+		s += fmt.Sprintf(" --window %d", c.Window)
+	}
+	if c.SoftCap > 0 {
+		s += fmt.Sprintf(" --soft-cap %g", c.SoftCap)
+	}
+	return s
+}
+
+// smem is what a call takes of SMEM, in bytes: the page table with rows padded to 128, lengths and starts.
+func smem(s Sizes, b Blocks) int {
+	columns := (max(s.PagesPerSeq, b.Pages) + 127) / 128 * 128
+	return 4 * (s.Seqs*columns + 2*((s.Seqs+128)/128*128))
+}

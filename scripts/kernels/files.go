@@ -1,0 +1,10 @@
+// Package kernels holds the Python scripts that lower Pallas kernels into payloads, for the command that runs them where there is no
+// checkout of the repository.
+package kernels
+
+import "embed"
+
+// Files are the scripts, and requirements.txt with the versions of what they import.
+//
+//go:embed *.py requirements.txt
+var Files embed.FS

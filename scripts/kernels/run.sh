@@ -1,0 +1,10 @@
+#!/bin/sh
+# Makes the embedded payloads and the goldens anew: run.sh PYTHON. Takes ten minutes on one core.
+set -eu
+cd "$(dirname "$0")"
+python=$1
+common=$(mktemp)
+trap 'rm -f "$common"' EXIT
+"$python" common.py >"$common"
+zstd -q --ultra -22 --long=23 -f "$common" -o ../../mosaic/payloads/common.zst
+"$python" goldens.py

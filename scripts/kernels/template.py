@@ -1,0 +1,150 @@
+"""Turns a Pallas kernel lowered for a TPU into a payload whose sizes are left open.
+
+The body of a Mosaic kernel is MLIR bytecode. It holds the sizes of its operands (pages, sequences, pages a sequence, blocks of
+tokens) in a few places, as integers of the bytecode. `make` finds these places: it lowers the kernel for large distinctive sizes,
+then for others, one size at a time, and looks where the bytes differ. A payload is then the body, and a list of places with what
+belongs there. It is checked before it is written: for sizes drawn at random the filled-in body must parse to the very text
+of a body that was lowered for those sizes.
+
+File: one line of JSON (see `make`), a newline, and the body. Files may be put one behind another.
+"""
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import re
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import jaxlib
+from jax._src.interpreters import mlir
+from jax._src.lib import tpu
+from jax._src.mesh import AbstractDevice
+from jaxlib.mlir import ir
+
+FORMAT = 1
+
+# Sizes that occur nowhere else in a body, and how many bytes the bytecode spends on integers as large.
+BASE = {"P": 300007, "S": 400009, "PP": 500009, "Q": 600011}
+OTHER = {"P": 310019, "S": 410009, "PP": 510007, "Q": 610031}
+VARINT_BYTES = 3
+LARGEST = (1 << (7 * VARINT_BYTES - 1)) - 1
+
+
+@contextlib.contextmanager
+def tpu_target():
+    """Lowers for a TPU on a machine that has none. The body is the same for v4, v5e, v5p, v6e and 7x."""
+    device = AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), (), abstract_device=device)):
+        yield
+
+
+def lower(fn, operands):
+    """Returns the custom call of fn's only kernel: backend config without the body, body, operand and result types."""
+    with tpu_target():
+        jax.clear_caches()
+        text = jax.jit(fn).trace(*operands).lower(lowering_platforms=("tpu",)).as_text()
+    calls = [line for line in text.splitlines() if "@tpu_custom_call" in line]
+    if len(calls) != 1:
+        raise SystemExit(f"one kernel was expected and {len(calls)} were lowered")
+    quoted = re.search(r'backend_config = "((?:[^"\\]|\\.)*)"', calls[0]).group(1)
+    config = json.loads(re.sub(r"\\([0-9A-Fa-f]{2})", lambda m: chr(int(m.group(1), 16)), quoted))
+    body = base64.b64decode(config["custom_call_config"].pop("body"))
+    return {"config": config, "body": body, "call": calls[0]}
+
+
+def text_of(body):
+    ctx = mlir.make_ir_context()
+    tpu.register_dialect(ctx)
+    ctx.allow_unregistered_dialects = True
+    with ctx:
+        return str(ir.Module.parse(body))
+
+
+def varint(value):
+    """MLIR bytecode's signed integer, always in VARINT_BYTES bytes: readers take the long form of a small one too."""
+    zigzag = value << 1
+    if zigzag >> (7 * VARINT_BYTES):
+        raise ValueError(f"{value} is too large for {VARINT_BYTES} bytes")
+    return ((zigzag << VARINT_BYTES) | (1 << (VARINT_BYTES - 1))).to_bytes(VARINT_BYTES, "little")
+
+
+def fixed(value):
+    return value.to_bytes(8, "little")
+
+
+ENCODINGS = {"varint": varint, "int64": fixed}
+
+
+def places(symbol, base, other):
+    """Lists where a size stands, as {at, encoding, symbol, plus}, and fails if bytes differ elsewhere."""
+    if len(base) != len(other):
+        raise SystemExit(f"the body's length depends on {symbol}")
+    found, explained = [], set()
+    for encoding, encode in ENCODINGS.items():
+        for plus in (0, 1):
+            was, now = encode(BASE[symbol] + plus), encode(OTHER[symbol] + plus)
+            at = base.find(was)
+            while at >= 0:
+                if other[at:at + len(now)] == now:
+                    found.append({"at": at, "encoding": encoding, "symbol": symbol, "plus": plus})
+                    explained.update(range(at, at + len(now)))
+                at = base.find(was, at + 1)
+    unexplained = [i for i in range(len(base)) if base[i] != other[i] and i not in explained]
+    if unexplained or not found:
+        raise SystemExit(f"the body depends on {symbol} in a way that is not understood, at bytes {unexplained[:10]}")
+    return found
+
+
+def fill(body, patches, sizes):
+    out = bytearray(body)
+    for p in patches:
+        value = ENCODINGS[p["encoding"]](sizes[p["symbol"]] + p["plus"])
+        out[p["at"]:p["at"] + len(value)] = value
+    return bytes(out)
+
+
+def make(header, lower_for, samples):
+    """Makes a payload. lower_for(sizes) lowers the kernel for {P, S, PP, Q}; samples are sizes that it is checked with.
+
+    header: kernel, source, config (what the payload is for), blocks, operands, results (all sizes symbolic).
+    """
+    base = lower_for(BASE)
+    patches = []
+    for symbol in BASE:
+        patches += places(symbol, base["body"], lower_for({**BASE, symbol: OTHER[symbol]})["body"])
+    checks = []
+    for sizes in samples:
+        real = lower_for(sizes)
+        filled = fill(base["body"], patches, sizes)
+        if text_of(filled) != text_of(real["body"]) or base["config"] != real["config"]:
+            raise SystemExit(f"the payload filled in for {sizes} is not what the kernel lowers to")
+        checks.append({"sizes": sizes, "sha256": hashlib.sha256(filled).hexdigest()})
+    version = re.search(r"stable_mosaic.version = (\d+)", text_of(base["body"])).group(1)
+    return {
+        "format": FORMAT, **header, "largest": LARGEST,
+        "versions": {"jax": jax.__version__, "jaxlib": jaxlib.__version__, "mosaic": version},
+        "backend_config": base["config"], "patches": patches, "checks": checks, "body_bytes": len(base["body"]),
+        "body_sha256": hashlib.sha256(base["body"]).hexdigest(),
+    }, base["body"]
+
+
+def encode(header, body):
+    line = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
+    return line + b"\n" + body
+
+
+def name_of(header):
+    c, b = header["config"], header["blocks"]
+    parts = [header["kernel"], f"h{c['heads']}x{c['kv_heads']}x{c['head_dim']}", f"p{c['page_size']}", c["dtype"]]
+    if c["kv_dtype"] != c["dtype"]:
+        parts.append(c["kv_dtype"])
+    if c["window"]:
+        parts.append(f"w{c['window']}")
+    if c["soft_cap"]:
+        parts.append(f"c{c['soft_cap']:g}")
+    parts += [f"q{b['queries']}", f"k{b['pages']}"]
+    key = hashlib.sha256(json.dumps([c, b], sort_keys=True).encode()).hexdigest()[:8]
+    return "-".join(parts + [key]) + ".payload"

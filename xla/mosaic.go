@@ -1,0 +1,281 @@
+package xla
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types"
+	xlashapes "github.com/gomlx/go-xla/types/shapes"
+
+	"github.com/quire/quire/mosaic"
+)
+
+// TPUKernel tells what became of a composite in a program for TPU.
+type TPUKernel struct {
+	// Composite is the operation, For what it was asked for.
+	Composite string `json:"composite"`
+	For       string `json:"for"`
+	// Kernel says which kernel is called, by source and block sizes; "" where the plain form was built, and Reason says why.
+	Kernel string `json:"kernel,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// mosaicKernels are a TPU backend's payloads, and what they were used for.
+type mosaicKernels struct {
+	store *mosaic.Store
+	mu    sync.Mutex
+	used  []TPUKernel
+}
+
+// addMosaic makes the kernels of package mosaic the native form of their composites, for the shapes that there is one for.
+func (b *Backend) addMosaic(mode, folder string) error {
+	if mode == KernelsOff || b.platform != "tpu" {
+		return nil
+	}
+	store, err := mosaic.Open(folder)
+	if err != nil {
+		return err
+	}
+	b.mosaic = &mosaicKernels{store: store}
+	b.composites[mosaic.RaggedPagedAttention] = b.mosaic.emitAttention
+	return nil
+}
+
+// TPUKernels returns what became of each composite with a kernel for TPU in the programs built so far, each case once; nil on other
+// platforms and with kernels off.
+func (b *Backend) TPUKernels() []TPUKernel {
+	if b.mosaic == nil {
+		return nil
+	}
+	b.mosaic.mu.Lock()
+	defer b.mosaic.mu.Unlock()
+	return slices.Clone(b.mosaic.used)
+}
+
+// ReplacesCompositeFor reports whether the backend has a native form of the composite op for inputs and results of these shapes. It asks
+// for more than ReplacesComposite where a kernel has fixed shapes, as on TPU.
+func (b *Backend) ReplacesCompositeFor(op string, attrs json.RawMessage, inputs, results []shapes.Shape) bool {
+	if !b.ReplacesComposite(op) {
+		return false
+	}
+	if b.mosaic == nil || op != mosaic.RaggedPagedAttention {
+		return true
+	}
+	_, err := b.mosaic.attention(attrs, inputs)
+	return err == nil
+}
+
+// attention finds the kernel for a call of the composite.
+func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) (*mosaic.Call, error) {
+	var a struct {
+		Scale   float64 `json:"scale"`
+		SoftCap float64 `json:"soft_cap"`
+		Window  int     `json:"window"`
+		Paged   bool    `json:"paged"`
+	}
+	if err := json.Unmarshal(attrs, &a); err != nil {
+		return nil, fmt.Errorf("attributes %s: %w", attrs, err)
+	}
+	if len(inputs) != attentionInputs {
+		return nil, fmt.Errorf("it takes %d inputs, not %d", attentionInputs, len(inputs))
+	}
+	q, cache, table := inputs[inputQ].Dimensions, inputs[inputCache].Dimensions, inputs[inputPageIndices].Dimensions
+	if len(q) != 3 || len(cache) != 4 || len(table) != 2 {
+		return nil, fmt.Errorf("queries %s, cache %s and page table %s are not of 3, 4 and 2 axes", inputs[inputQ], inputs[inputCache], inputs[inputPageIndices])
+	}
+	r := mosaic.Request{
+		Kernel: mosaic.RaggedPagedAttention,
+		Config: mosaic.Config{
+			Heads: q[1], KVHeads: cache[2] / 2, HeadDim: q[2], PageSize: cache[1], DType: mosaic.DTypeName(inputs[inputQ].DType), KVDType: mosaic.DTypeName(inputs[inputCache].DType),
+			Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap,
+		},
+		Sizes:          mosaic.Sizes{Pages: cache[0], Seqs: table[0], PagesPerSeq: table[1], Tokens: q[0]},
+		OneTokenPerSeq: q[0] <= table[0],
+	}
+	var call *mosaic.Call
+	err := error(&mosaic.NoKernelError{Request: r, Reason: "the cache is contiguous", Remedy: "use --kv paged"})
+	if a.Paged {
+		call, err = m.store.Find(r)
+	}
+	use := TPUKernel{Composite: r.Kernel, For: fmt.Sprintf("%s; %d tokens, page table %d x %d", r.Config, r.Sizes.Tokens, r.Sizes.Seqs, r.Sizes.PagesPerSeq)}
+	var none *mosaic.NoKernelError
+	switch {
+	case errors.As(err, &none):
+		use.Reason = none.Reason + ": " + none.Remedy
+	case err != nil:
+		return nil, err
+	default:
+		p := call.Payload
+		use.Kernel = fmt.Sprintf("%s of jax %s, blocks of %d queries and %d pages", p.Source[strings.LastIndex(p.Source, ".")+1:], p.Versions["jax"], p.Blocks.Queries, p.Blocks.Pages)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !slices.Contains(m.used, use) {
+		m.used = append(m.used, use)
+	}
+	return call, err
+}
+
+// Inputs of composite "ragged_paged_attention", see package attention.
+const (
+	inputQ = iota
+	inputCache
+	_ // slots
+	inputPageIndices
+	inputSeqLens
+	inputCuQLens
+	inputNumSeqs
+	inputTokenSeqs
+	_ // positions
+	attentionInputs
+)
+
+// emitAttention is the emitter of "ragged_paged_attention".
+//
+// The kernel wants other things of its operands than the composite does. It reads page 0 of a row's list before it knows whether there is
+// a row, so that pages of -1 become 0. With no sequence at all it would leave a copy running behind its end, so that it always gets one,
+// of at least one token. What it leaves in rows of padding is arbitrary: they are made 0.
+func (m *mosaicKernels) emitAttention(f *function, attrs json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value, error) {
+	in := make([]shapes.Shape, len(inputs))
+	for i, v := range inputs {
+		in[i] = fromXLA(v.Shape())
+	}
+	call, err := m.attention(attrs, in)
+	if err != nil {
+		return nil, err
+	}
+	s := steps{f: f}
+	table := s.atLeast(inputs[inputPageIndices], 0)
+	if columns := call.Operands[1].Shape.Dimensions[1]; columns > in[inputPageIndices].Dimensions[1] {
+		table = s.padColumns(table, columns)
+	}
+	seqs := in[inputSeqLens].Dimensions[0]
+	firstOf := make([]int32, seqs)
+	firstOf[0] = 1
+	others := slices.Repeat([]int32{1}, seqs+1)
+	others[0] = 0
+	operands := []*stablehlo.Value{
+		s.max(inputs[inputSeqLens], s.ints(firstOf...)),
+		table,
+		s.max(inputs[inputCuQLens], s.ints(others...)),
+		s.ints(0, 0),
+		s.reshape(s.atLeast(inputs[inputNumSeqs], 1), 1),
+		inputs[inputQ],
+		inputs[inputCache],
+	}
+	out := s.mosaicCall(call, operands)
+	padding := s.less(inputs[inputTokenSeqs], 0)
+	return []*stablehlo.Value{s.zeroRows(out, padding)}, s.err
+}
+
+// steps emits operations one after another, and none after the first error.
+type steps struct {
+	f   *function
+	err error
+}
+
+func (s *steps) do(emit func() (*stablehlo.Value, error)) *stablehlo.Value {
+	if s.err != nil {
+		return nil
+	}
+	v, err := emit()
+	s.err = err
+	return v
+}
+
+func (s *steps) ints(values ...int32) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) { return s.f.constant(values, shapes.Make(dtypes.Int32, len(values))) })
+}
+
+func (s *steps) max(x, y *stablehlo.Value) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) { return stablehlo.Maximum(x, y) })
+}
+
+func (s *steps) reshape(x *stablehlo.Value, dims ...int) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) {
+		return stablehlo.Reshape(x, xlashapes.Make(x.Shape().DType, dims...))
+	})
+}
+
+// filled emits an array of x's shape with one value.
+func (s *steps) filled(x *stablehlo.Value, value int32) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) {
+		v, err := s.f.scalar(value)
+		if err != nil {
+			return nil, err
+		}
+		return stablehlo.BroadcastInDim(v, x.Shape(), nil)
+	})
+}
+
+func (s *steps) atLeast(x *stablehlo.Value, least int32) *stablehlo.Value {
+	return s.max(x, s.filled(x, least))
+}
+
+func (s *steps) less(x *stablehlo.Value, than int32) *stablehlo.Value {
+	bound := s.filled(x, than)
+	return s.do(func() (*stablehlo.Value, error) {
+		return stablehlo.Compare(x, bound, types.CompareLT, types.CompareSigned)
+	})
+}
+
+// padColumns widens a table with columns of zeros.
+func (s *steps) padColumns(x *stablehlo.Value, columns int) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) {
+		zero, err := s.f.scalar(int32(0))
+		if err != nil {
+			return nil, err
+		}
+		return stablehlo.Pad(x, zero, []int{0, 0}, []int{0, columns - x.Shape().Dimensions[1]}, []int{0, 0})
+	})
+}
+
+// zeroRows makes the rows of x zero where mask, bool[T], holds.
+func (s *steps) zeroRows(x, mask *stablehlo.Value) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) {
+		shape := x.Shape()
+		wide, err := stablehlo.BroadcastInDim(mask, xlashapes.Make(dtypes.Bool, shape.Dimensions...), []int{0})
+		if err != nil {
+			return nil, err
+		}
+		zero, err := s.f.scalar(int32(0))
+		if err != nil {
+			return nil, err
+		}
+		if zero, err = stablehlo.Convert(zero, shape.DType); err != nil {
+			return nil, err
+		}
+		if zero, err = stablehlo.BroadcastInDim(zero, shape, nil); err != nil {
+			return nil, err
+		}
+		return stablehlo.Select(wide, zero, x)
+	})
+}
+
+// mosaicCall emits the custom call. Operands must be exactly what the kernel was made for: the compiler does not check.
+func (s *steps) mosaicCall(call *mosaic.Call, operands []*stablehlo.Value) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) {
+		for i, v := range operands {
+			if got, want := fromXLA(v.Shape()), call.Operands[i]; !got.Equal(want.Shape) {
+				return nil, fmt.Errorf("operand %s of the kernel is %s, but it was made for %s", want.Name, got, want.Shape)
+			}
+		}
+		result := call.Results[0].Shape
+		out, err := stablehlo.CustomCallV2(mosaic.Target, call.BackendConfig, operands, make([][]int, len(operands)), []xlashapes.Shape{toXLA(result)}, make([][]int, 1))
+		if err != nil {
+			return nil, err
+		}
+		// The builder writes version 2; libtpu's kernels are of version 1, the original one.
+		attributes := s.f.fn.Statements[len(s.f.fn.Statements)-1].Attributes
+		attributes["api_version"] = int32(1)
+		attributes["kernel_name"] = call.Payload.Kernel
+		return out[0], nil
+	})
+}
