@@ -7,20 +7,22 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"
 )
 
 // The frequencies of 51,200 draws against the exact probabilities, for each filter and for all together. The seeds are
 // fixed; a right sampler fails one case in a thousand for a random seed.
 func TestDistributionByChiSquare(t *testing.T) {
-	const rows, calls = 1024, 50
 	logits := make([]float32, 150)
 	r := rand.New(rand.NewPCG(11, 12))
 	for i := range logits {
 		logits[i] = float32(r.NormFloat64() * 1.5)
 	}
-	s := newSampler(t, testenv.XLA(t))
+	onXLA(t, func(t *testing.T, s sampler) { checkDistribution(t, s, logits) })
+}
+
+func checkDistribution(t *testing.T, s sampler, logits []float32) {
+	const rows, calls = 1024, 50
 	for n, settings := range []sampling.Settings{
 		{Temperature: 1, TopP: 1},
 		{Temperature: 0.6, TopP: 1},

@@ -99,12 +99,17 @@ func (s sampler) draw(t tester, rows []row) []drawn {
 // onBackends runs a test on GoMLX's own backend and on XLA:CPU, there with the kernel and without.
 func onBackends(t *testing.T, test func(t *testing.T, s sampler)) {
 	t.Run("go", func(t *testing.T) { test(t, newSampler(t, testenv.Go(t))) })
-	onXLA(t, test)
-}
-
-func onXLA(t *testing.T, test func(t *testing.T, s sampler)) {
 	t.Run("xla", func(t *testing.T) { test(t, newSampler(t, testenv.XLAWithoutKernels(t))) })
 	t.Run("kernel", func(t *testing.T) { test(t, newSampler(t, testenv.XLA(t))) })
+}
+
+// onXLA runs a test of many rows with the kernel, and leaves the plain form to the slow tests.
+func onXLA(t *testing.T, test func(t *testing.T, s sampler)) {
+	t.Run("kernel", func(t *testing.T) { test(t, newSampler(t, testenv.XLA(t))) })
+	t.Run("xla", func(t *testing.T) {
+		testenv.Slow(t)
+		test(t, newSampler(t, testenv.XLAWithoutKernels(t)))
+	})
 }
 
 // languageLike returns logits as a language model's: a few likely tokens and a long tail.
