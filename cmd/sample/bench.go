@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/bench/workload"
+	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/cpukernel"
 )
 
@@ -40,7 +40,7 @@ Tokens/s are over a run from its begin until the last completion, prompts and al
 measured around its calls; what the processor can do at most (multiply-adds on registers, reading memory) is measured in the
 same process, after the runs.
 
-Workloads: ` + strings.Join(workload.Names(), ", ") + `; or a YAML file like those in bench/workload.`,
+Workloads: ` + strings.Join(workloads.Names(), ", ") + `; or a YAML file like those in bench/workload.`,
 		example: `
 sample bench --model smollm2 --dtype bf16
 sample bench --model smollm2 --workload gsm-n4 --repeat 5 --json > n4.json
@@ -89,7 +89,7 @@ func (o *benchOptions) check() error {
 
 // runBench does the whole measurement.
 func runBench(ctx context.Context, env *environment, o *benchOptions) error {
-	w, err := workload.Open(o.workload)
+	w, err := workloads.Open(o.workload)
 	if err != nil {
 		return &exitError{exitUsage, fmt.Errorf("--workload: %w", err)}
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quire/quire/bench/workload"
+	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/cpukernel"
 	"github.com/quire/quire/engine"
 )
@@ -20,8 +20,8 @@ import (
 type bench struct {
 	options  *benchOptions
 	session  *session
-	workload *workload.Workload
-	rows     []workload.Row
+	workload *workloads.Workload
+	rows     []workloads.Row
 	hash     string // of the rows as the workload has them
 	requests []*engine.Request
 	// Totals of a run.
@@ -36,7 +36,7 @@ func (b *bench) prepare() error {
 	if b.rows, err = b.workload.Rows(b.session.vocab); err != nil {
 		return err
 	}
-	b.hash = workload.Hash(b.rows)
+	b.hash = workloads.Hash(b.rows)
 	if limit := b.options.limit; limit > 0 && limit < len(b.rows) {
 		b.rows = b.rows[:limit]
 	}
@@ -126,7 +126,7 @@ func (b *bench) pass(ctx context.Context) (*runFigures, error) {
 		if f.FirstCompletion == 0 {
 			f.FirstCompletion = time.Since(begin).Seconds()
 		}
-		row := c.Request.Tag.(*workload.Row)
+		row := c.Request.Tag.(*workloads.Row)
 		if err := whole(row, c); err != nil {
 			return nil, fmt.Errorf("%w: %s, completion %d: %w", errPartial, row.ID, c.Generation, err)
 		}
@@ -149,7 +149,7 @@ func (b *bench) pass(ctx context.Context) (*runFigures, error) {
 }
 
 // whole says what a completion lacks.
-func whole(row *workload.Row, c *engine.Completion) error {
+func whole(row *workloads.Row, c *engine.Completion) error {
 	switch {
 	case c.Err != nil:
 		return c.Err

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/quire/quire/bench/workload"
+	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/cpukernel"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/xla"
@@ -17,17 +17,17 @@ import (
 
 // benchReport is all that "sample bench" measured; --json prints it.
 type benchReport struct {
-	CommandLine []string           `json:"command_line"`
-	Machine     machine            `json:"machine"`
-	Model       string             `json:"model"`
-	Fingerprint string             `json:"model_fingerprint"`
-	Kernels     string             `json:"kernels"`
-	Plan        engine.Plan        `json:"plan"`
-	Workload    *workload.Workload `json:"workload"`
-	Job         jobSize            `json:"job"`
-	Start       startFigures       `json:"start"`
-	WarmUp      []*runFigures      `json:"warm_up"`
-	Runs        []*runFigures      `json:"runs"`
+	CommandLine []string            `json:"command_line"`
+	Machine     machine             `json:"machine"`
+	Model       string              `json:"model"`
+	Fingerprint string              `json:"model_fingerprint"`
+	Kernels     string              `json:"kernels"`
+	Plan        engine.Plan         `json:"plan"`
+	Workload    *workloads.Workload `json:"workload"`
+	Job         jobSize             `json:"job"`
+	Start       startFigures        `json:"start"`
+	WarmUp      []*runFigures       `json:"warm_up"`
+	Runs        []*runFigures       `json:"runs"`
 	// Median is the run with the middle tokens/s.
 	Median *runFigures     `json:"median"`
 	Peak   *cpukernel.Peak `json:"peak,omitempty"`

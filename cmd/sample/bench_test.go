@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quire/quire/bench/workload"
+	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/engine"
 )
 
@@ -96,7 +96,7 @@ func smokeBench(t *testing.T, s sampler) *bench {
 		t.Fatal(err)
 	}
 	session.sampler = s
-	w, err := workload.Open("smoke")
+	w, err := workloads.Open("smoke")
 	if err != nil {
 		t.Fatal(err)
 	}
