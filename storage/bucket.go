@@ -35,7 +35,7 @@ var buckets struct {
 // open returns the location's bucket.
 func (l location) open(ctx context.Context) (*blob.Bucket, error) {
 	address := l.scheme + "://" + l.bucket
-	if l.query != "" {
+	if l.query != "" && l.scheme != "mem" {
 		address += "?" + l.query
 	}
 	buckets.Lock()

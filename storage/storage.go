@@ -33,6 +33,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -100,6 +101,9 @@ func parse(name string) (location, error) {
 		name, l.query = name[:at[0]], name[at[0]+1:]
 	}
 	l.bucket, l.key, _ = strings.Cut(name, "/")
+	if l.query == "" {
+		l.query = hidden.of(l.scheme + "://" + l.bucket)
+	}
 	if strings.Contains(l.bucket, "@") {
 		return location{}, errors.New("credentials do not belong in a URL; give them by the provider's environment variables")
 	}
@@ -124,6 +128,47 @@ func (l location) String() string {
 func (l location) at(key string) location {
 	l.key = key
 	return l
+}
+
+// hidden are the parameters that Hide has taken from URLs, by scheme and bucket.
+var hidden hiddenParameters
+
+type hiddenParameters struct {
+	sync.Mutex
+	byBucket map[string]string
+}
+
+func (h *hiddenParameters) of(bucket string) string {
+	h.Lock()
+	defer h.Unlock()
+	return h.byBucket[bucket]
+}
+
+// Hide returns a URL without its parameters, to be shown, logged and kept. For the rest of the process names of that bucket without
+// parameters mean those. It is an error to hide different ones for a bucket. Other names are returned as they are.
+func Hide(name string) (string, error) {
+	if !IsRemote(name) {
+		return name, nil
+	}
+	l, err := parse(name)
+	if err != nil {
+		return "", failed("open", name, err)
+	}
+	if l.query == "" {
+		return name, nil
+	}
+	hidden.Lock()
+	defer hidden.Unlock()
+	bucket := l.scheme + "://" + l.bucket
+	if was, there := hidden.byBucket[bucket]; there && was != l.query {
+		return "", failed("open", name, errors.New("URLs of one bucket are given with different parameters; give the same ones"))
+	}
+	if hidden.byBucket == nil {
+		hidden.byBucket = map[string]string{}
+	}
+	hidden.byBucket[bucket] = l.query
+	l.query = ""
+	return l.String(), nil
 }
 
 // Join returns the name of a file below a folder; the folder's parameters stay.

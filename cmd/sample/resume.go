@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,16 +14,19 @@ import (
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
 	"github.com/quire/quire/vfs"
 )
 
-// syncEvery is the longest that a finished completion waits to be on disk.
-const syncEvery = time.Second
+// journalOptions bound what a crash costs: what is finished waits a second at most to be on disk, and never more than 16 MiB
+// of it do.
+var journalOptions = journal.Options{SyncEvery: time.Second, SyncBytes: 4 << 20}
 
 // savedJob is what an output folder has of the job: parts that are published, and completions in the journal.
 type savedJob struct {
 	state   *jobstate.State
-	folder  *promptset.Folder
+	folder  outputFolder
+	remote  *objectFolder // the folder, where it is in an object store
 	parts   promptset.Parts
 	missing []int // parts that are not published, ascending
 	before  tally // of those that are
@@ -40,9 +44,13 @@ type entry struct {
 
 // openSaved locks the output folder and finds what job is in it, which must be the one that is described, or none. The
 // options take what that job settled on. With anew, what is there is removed.
-func openSaved(fs vfs.FS, o *runOptions, parts promptset.Parts, d *jobstate.Description) (saved *savedJob, err error) {
+func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Parts, d *jobstate.Description) (saved *savedJob, err error) {
 	s := &savedJob{parts: parts}
-	if s.state, err = jobstate.Open(fs, o.output); err != nil {
+	work, err := o.workFolder()
+	if err != nil {
+		return nil, err
+	}
+	if s.state, err = jobstate.Open(fs, work); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -50,7 +58,12 @@ func openSaved(fs vfs.FS, o *runOptions, parts promptset.Parts, d *jobstate.Desc
 			s.state.Close()
 		}
 	}()
-	if s.folder, err = promptset.NewFolder(fs, o.output); err != nil {
+	if storage.IsRemote(o.output) {
+		if s.remote, err = newObjectFolder(ctx, o.output, s.state.Dir()); err != nil {
+			return nil, err
+		}
+		s.folder = s.remote
+	} else if s.folder, err = promptset.NewFolder(fs, o.output); err != nil {
 		return nil, err
 	}
 	if o.anew {
@@ -58,6 +71,11 @@ func openSaved(fs vfs.FS, o *runOptions, parts promptset.Parts, d *jobstate.Desc
 			return nil, err
 		}
 		if err := s.state.Clear(); err != nil {
+			return nil, err
+		}
+	}
+	if s.remote != nil {
+		if err := s.remote.adopt(s.state); err != nil {
 			return nil, err
 		}
 	}
@@ -118,6 +136,11 @@ func (s *savedJob) begin(fs vfs.FS, d *jobstate.Description, w io.Writer) error 
 		if err := journal.Clear(fs, s.state.Dir()); err != nil {
 			return fmt.Errorf("cannot clear the journal: %w", err)
 		}
+		if s.remote != nil {
+			if err := s.remote.begin(d); err != nil {
+				return err
+			}
+		}
 		if err := s.state.Begin(d); err != nil {
 			return err
 		}
@@ -128,7 +151,7 @@ func (s *savedJob) begin(fs vfs.FS, d *jobstate.Description, w io.Writer) error 
 	}
 	var damages []journal.Damage
 	var err error
-	s.journal, damages, err = journal.Open(fs, s.state.Dir(), s.state.Key(), journal.Options{SyncEvery: journalClock},
+	s.journal, damages, err = journal.Open(fs, s.state.Dir(), s.state.Key(), journalOptions,
 		func(row int64, b []byte, at journal.Position) error {
 			generation, err := promptset.GenerationOf(b)
 			if err == nil && row < s.parts.Rows && missing[s.parts.Of(row)] {
@@ -149,9 +172,6 @@ func (s *savedJob) begin(fs vfs.FS, d *jobstate.Description, w io.Writer) error 
 	s.entries = slices.CompactFunc(s.entries, func(a, b entry) bool { return a.row == b.row && a.generation == b.generation })
 	return nil
 }
-
-// journalClock is syncEvery; tests of crashes do without the clock.
-var journalClock = syncEvery
 
 // of returns the completions that the journal has of a row.
 func (s *savedJob) of(row int64) ([]promptset.Result, error) {
@@ -175,7 +195,14 @@ func (s *savedJob) of(row int64) ([]promptset.Result, error) {
 func (s *savedJob) writer(o *runOptions, schema *promptset.Schema) (*promptset.Writer, error) {
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
 		Format: o.format, Schema: schema, Meta: s.state.Job().Meta, Parts: s.parts, Write: s.missing,
-		Publishing: func(p promptset.PartSummary) error { return s.state.AddPart(p) },
+		Publishing: func(p promptset.PartSummary) error {
+			if s.remote != nil {
+				if err := s.remote.addPart(p); err != nil {
+					return err
+				}
+			}
+			return s.state.AddPart(p)
+		},
 		Published:  func(_ int, next int64) error { return s.journal.Drop(next) },
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset"
 )
 
@@ -54,6 +55,9 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 			if err := o.check(); err != nil {
 				return &exitError{exitUsage, fmt.Errorf("run: %w", err)}
 			}
+			if err := o.hideParameters(); err != nil {
+				return &exitError{exitUsage, fmt.Errorf("run: %w", err)}
+			}
 			stop, err := o.diagnostics.profile()
 			if err != nil {
 				return err
@@ -67,7 +71,7 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	started := time.Now()
 	// What is wrong with the files comes out before the model takes its time.
-	reader, err := promptset.Open(ctx, o.inputs)
+	reader, err := promptset.OpenFrom(ctx, promptset.Anywhere(), o.inputs)
 	if err != nil {
 		return err
 	}
@@ -80,7 +84,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	saved, err := openSaved(env.fs, o, parts, description)
+	saved, err := openSaved(ctx, env.fs, o, parts, description)
 	if err != nil {
 		return err
 	}
@@ -162,6 +166,10 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 
 // finished says that there is nothing to do.
 func finished(env *environment, o *runOptions, saved *savedJob, started time.Time) error {
+	// The last process may have died between the last part and this.
+	if err := journal.Clear(env.fs, saved.state.Dir()); err != nil {
+		return fmt.Errorf("cannot clear the journal: %w", err)
+	}
 	t := saved.before
 	fmt.Fprintf(env.stdout, "%s is finished: %d rows in %d parts, %d completions, %d rows with errors; --new draws them again\n",
 		o.output, saved.parts.Rows, saved.parts.Count(), t.Completions, t.RowsWithErrors)

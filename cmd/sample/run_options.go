@@ -19,6 +19,7 @@ import (
 // runOptions are the flags of "sample run", which config files set too.
 type runOptions struct {
 	model, output, format, chatTemplate string
+	workDir                             string
 	inputs                              []string
 	limit, partRows                     int64
 	anew                                bool
@@ -46,14 +47,15 @@ type runOptions struct {
 func (o *runOptions) define(f *flags) {
 	o.sampling = sampling.DefaultSettings()
 	f.group("Model", func(s *pflag.FlagSet) {
-		s.StringVarP(&o.model, "model", "m", "", "`MODEL` a Hugging Face folder, a GGUF file, hf://org/name, or smollm2, the demo model, which is fetched if need be")
+		s.StringVarP(&o.model, "model", "m", "", "`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or smollm2, the demo model, which is fetched if need be")
 		s.StringVar(&o.chatTemplate, "chat-template", "model", "`TEMPLATE` how rows with messages become text: model (the model's own template), none (such rows are errors), or a file with a Jinja template. A prompt is raw text in any case")
 		s.StringVar(&o.dtype, "dtype", "auto", "`TYPE` type of the weights on the device: f32, bf16, f16, or auto, which is f32")
 		s.IntVar(&o.maxModelLen, "max-model-len", 0, "`TOKENS` most tokens of a prompt and its completion together (default: what the model was made for)")
 	})
 	f.group("Input and output", func(s *pflag.FlagSet) {
-		s.StringArrayVarP(&o.inputs, "input", "i", nil, "`FILE` prompts in Parquet or JSONL: a file, a glob or a folder; repeatable, and arguments after the flags are inputs too")
-		s.StringVarP(&o.output, "output", "o", "", "`FOLDER` where the completions go: part-00000.parquet and so on")
+		s.StringArrayVarP(&o.inputs, "input", "i", nil, "`FILE` prompts in Parquet or JSONL: a file, a glob or a folder, here or at s3://, gs:// or azblob://; repeatable, and arguments after the flags are inputs too")
+		s.StringVarP(&o.output, "output", "o", "", "`FOLDER` where the completions go, here or at s3://, gs:// or azblob://: part-00000.parquet and so on")
+		s.StringVar(&o.workDir, "work-dir", "", "`FOLDER` where the journal is (default: in the output folder, and for an output elsewhere in the cache)")
 		s.StringVar(&o.format, "format", "parquet", "`FORMAT` format of the output: parquet or jsonl")
 		s.Int64Var(&o.limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
 		s.Int64Var(&o.partRows, "part-rows", 0, "`ROWS` input rows of a part of the output; 0 takes as many as make about 16,384 completions")

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/setup"
+	"github.com/quire/quire/storage"
+)
+
+// hideParameters takes the parameters off URLs of objects, which may hold what does not belong into logs and outputs.
+func (o *runOptions) hideParameters() (err error) {
+	if o.model, err = storage.Hide(o.model); err != nil {
+		return err
+	}
+	if o.output, err = storage.Hide(o.output); err != nil {
+		return err
+	}
+	for i := range o.inputs {
+		if o.inputs[i], err = storage.Hide(o.inputs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetchRemoteModel brings a model folder or GGUF file that is the URL of objects into the cache and returns its path there.
+func fetchRemoteModel(ctx context.Context, env *environment, ref string) (string, error) {
+	cache, err := setup.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "remote")
+	show := fetchedLines(env.stderr)
+	if strings.HasSuffix(storage.Path(ref), ".gguf") {
+		return storage.Fetch(ctx, ref, cache, show)
+	}
+	dir, err := models.FetchFolder(func(want func(file string) bool) (string, error) {
+		return storage.FetchFolder(ctx, ref, cache, want, show)
+	})
+	if err != nil {
+		return "", fmt.Errorf("model %s: %w", storage.Redact(ref), err)
+	}
+	return dir, nil
+}
+
+// fetchedEvery is the time between lines about one download.
+const fetchedEvery = 5 * time.Second
+
+func fetchedLines(w io.Writer) storage.Progress {
+	last := time.Now()
+	return func(name string, done, total int64) {
+		if done > 0 && time.Since(last) >= fetchedEvery {
+			last = time.Now()
+			fmt.Fprintf(w, "fetching %s: %d of %d MB\n", name, done>>20, total>>20)
+		}
+	}
+}
+
+// workFolder is where the state and the journal of a job are: the output folder, or for an output elsewhere a local folder of its
+// own.
+func (o *runOptions) workFolder() (string, error) {
+	if o.workDir != "" {
+		return o.workDir, nil
+	}
+	if !storage.IsRemote(o.output) {
+		return o.output, nil
+	}
+	cache, err := setup.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(strings.TrimSuffix(storage.Redact(o.output), "/")))
+	return filepath.Join(cache, "jobs", hex.EncodeToString(sum[:8])), nil
+}
+
+// outputFolder is where the parts of a job are.
+type outputFolder interface {
+	promptset.Destination
+	Clear() error
+}
+
+// objectFolder is an output folder in an object store. Parts are written to a local file, and put there whole where there is
+// none of their name: of two processes that do the same job, one writes a part and the other finds that it is there.
+//
+// Beside the parts it keeps, under _job, what another machine needs to go on when this one is gone for good: the job's
+// description and what the parts came to. The journal stays here.
+type objectFolder struct {
+	ctx  context.Context
+	url  string
+	work string // for files that are not published
+}
+
+func newObjectFolder(ctx context.Context, url, work string) (*objectFolder, error) {
+	f := &objectFolder{ctx: context.WithoutCancel(ctx), url: url, work: filepath.Join(work, "unpublished")}
+	if err := os.RemoveAll(f.work); err != nil {
+		return nil, fmt.Errorf("cannot clear what an earlier process left: %w", err)
+	}
+	if err := os.MkdirAll(f.work, 0o777); err != nil {
+		return nil, fmt.Errorf("cannot make the work folder: %w", err)
+	}
+	return f, nil
+}
+
+// Names lists what is in the folder itself.
+func (f *objectFolder) Names() ([]string, error) {
+	files, err := storage.List(f.ctx, f.url)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, info := range files {
+		if name := f.relative(info.Name); !strings.Contains(name, "/") {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func (f *objectFolder) relative(name string) string {
+	root := strings.TrimSuffix(storage.Path(f.url), "/")
+	return strings.TrimPrefix(strings.TrimPrefix(storage.Path(name), root), "/")
+}
+
+// Create starts a part.
+func (f *objectFolder) Create(name string) (promptset.Unpublished, error) {
+	file, err := os.Create(filepath.Join(f.work, name))
+	if err != nil {
+		return nil, fmt.Errorf("cannot start %s: %w", name, err)
+	}
+	return &objectFile{folder: f, name: name, File: file}, nil
+}
+
+type objectFile struct {
+	folder *objectFolder
+	name   string
+	*os.File
+}
+
+// Publish puts the object, whole.
+func (p *objectFile) Publish() error {
+	err := storage.Put(p.folder.ctx, storage.Join(p.folder.url, p.name), p.File)
+	p.Discard()
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: another job writes to this folder; choose another --output", err)
+	}
+	return err
+}
+
+// Discard removes the local file.
+func (p *objectFile) Discard() {
+	p.Close()
+	os.Remove(p.File.Name())
+}
+
+// Names of what is kept for other machines.
+const (
+	remoteJob   = jobstate.Folder + "/job.json"
+	remoteParts = jobstate.Folder + "/parts/"
+	// maxRemoteState bounds what is read of one such file.
+	maxRemoteState = 1 << 30
+)
+
+// Clear removes all that a job has put there. The description goes last: without it nobody knows whose the parts are.
+func (f *objectFolder) Clear() error {
+	files, err := storage.List(f.ctx, f.url)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(files, func(a, b storage.Info) int {
+		last := func(i storage.Info) int {
+			if f.relative(i.Name) == remoteJob {
+				return 1
+			}
+			return 0
+		}
+		return last(a) - last(b)
+	})
+	for _, info := range files {
+		name := f.relative(info.Name)
+		_, _, part := promptset.ParsePartName(name)
+		if part || name == "_meta.json" || strings.HasPrefix(name, jobstate.Folder+"/") {
+			if err := storage.Remove(f.ctx, info.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// adopt gives the local state what another machine knew of the job, where this one knows nothing of it.
+func (f *objectFolder) adopt(state *jobstate.State) error {
+	text, err := f.read(remoteJob)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var there jobstate.Description
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&there); err != nil {
+		return fmt.Errorf("%s is damaged (%w): start anew with --new, or choose another --output", storage.Redact(storage.Join(f.url, remoteJob)), err)
+	}
+	if here := state.Job(); here != nil {
+		if differences := there.Differences(here); len(differences) > 0 {
+			return fmt.Errorf("the work folder %s is of another job than the one in %s: %s; give another --work-dir, or --new to begin anew",
+				state.Dir(), storage.Redact(f.url), strings.Join(differences, "; "))
+		}
+		return nil
+	}
+	if err := state.Begin(&there); err != nil {
+		return err
+	}
+	summaries, err := storage.List(f.ctx, storage.Join(f.url, remoteParts))
+	if err != nil {
+		return err
+	}
+	for _, info := range summaries {
+		text, err := f.read(f.relative(info.Name))
+		if err != nil {
+			return err
+		}
+		if err := state.AddPart(json.RawMessage(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *objectFolder) read(name string) ([]byte, error) {
+	file, err := storage.Open(f.ctx, storage.Join(f.url, name))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if file.Size() > maxRemoteState {
+		return nil, fmt.Errorf("%s has %d bytes, which is too much", storage.Redact(storage.Join(f.url, name)), file.Size())
+	}
+	return io.ReadAll(file.Reader())
+}
+
+// begin puts the job's description where other machines find it.
+func (f *objectFolder) begin(d *jobstate.Description) error {
+	return f.put(remoteJob, d)
+}
+
+// addPart puts what a part came to beside it, before it is there.
+func (f *objectFolder) addPart(p promptset.PartSummary) error {
+	return f.put(fmt.Sprintf("%spart-%05d.json", remoteParts, p.Part), p)
+}
+
+func (f *objectFolder) put(name string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return storage.Put(f.ctx, storage.Join(f.url, name), bytes.NewReader(append(text, '\n')))
+}
