@@ -16,6 +16,7 @@ import (
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/setup"
+	"github.com/quire/quire/storage"
 	"github.com/quire/quire/tokenizer"
 	"github.com/quire/quire/xla"
 )
@@ -72,6 +73,9 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 // modelRef turns the names of models that setup knows into paths, fetching them if need be; all else is left as it is. A
 // file or folder of such a name comes first.
 func modelRef(ctx context.Context, env *environment, name string) (string, error) {
+	if storage.IsRemote(name) {
+		return fetchRemoteModel(ctx, env, name)
+	}
 	if _, err := os.Stat(name); err == nil || !slices.Contains(setup.Models(), name) {
 		return name, nil
 	}
