@@ -14,7 +14,7 @@ enum {
 	MAX_CHUNKS = 512,
 	MIN_SIZE = 512,
 	MAX_SIZE = Q_LARGEST_VOCABULARY / MAX_CHUNKS,
-	MAX_CANDIDATES = 2048,
+	MAX_CANDIDATES = 4096,
 	PIECE_BITS = 18,
 	LEAST = 0x2d800000,   // bits of 2^-36: any e below weighs nothing
 	ONE = 0x3f800000,     // bits of 1, the largest e
@@ -183,14 +183,21 @@ static int gather(sampled *s, float low, float high) {
 		if (s->largest[c] < low) continue;
 		int64_t size;
 		const float *p = chunk(s, c, &size);
-		for (int64_t i = 0; i < size; i += 16) {
-			v16 l = v16_load(p + i);
-			unsigned lanes = v16_ge(l, v16_set(low)) & v16_ge(v16_set(high), l);
-			if (n + 16 > MAX_CANDIDATES) return 0;
-			for (; lanes; lanes &= lanes - 1) {
-				int lane = __builtin_ctz(lanes);
-				s->id[n] = c * s->size + i + lane;
-				logits[n++] = p[i + lane];
+		for (int64_t i = 0; i < size;) {
+			for (; i + 64 <= size; i += 64) { // mostly there are none among many
+				v16 a = v16_max(v16_load(p + i), v16_load(p + i + 16)), b = v16_max(v16_load(p + i + 32), v16_load(p + i + 48));
+				if (v16_ge(v16_max(a, b), v16_set(low))) break;
+			}
+			int64_t end = i + 64 < size ? i + 64 : size;
+			for (; i < end; i += 16) {
+				v16 l = v16_load(p + i);
+				unsigned lanes = v16_ge(l, v16_set(low)) & v16_ge(v16_set(high), l);
+				if (n + 16 > MAX_CANDIDATES) return 0;
+				for (; lanes; lanes &= lanes - 1) {
+					int lane = __builtin_ctz(lanes);
+					s->id[n] = c * s->size + i + lane;
+					logits[n++] = p[i + lane];
+				}
 			}
 		}
 	}
@@ -208,32 +215,39 @@ static int gather(sampled *s, float low, float high) {
 // given the same e.
 static int gather_above(sampled *s, float bound) { return gather(s, bound - s->temperature * 1e-5f, s->max); }
 
-// amount is the number of candidates, or their weight, at or above a bit pattern of e.
-static uint64_t amount(const sampled *s, int by_weight, int32_t least) {
+// weight_above is the weight of the candidates with at least this e.
+static uint64_t weight_above(const sampled *s, float least) {
 	uint64_t sum = 0;
-	if (!by_weight) {
-		for (int i = 0; i < s->candidates; i += 16) sum += __builtin_popcount(v16_ge(v16_load(s->e + i), v16_set(q_from_bits(least))));
-		return sum;
-	}
-	float bound = q_from_bits(least);
-	for (int i = 0; i < s->candidates; i++) sum += s->e[i] >= bound ? s->weight[i] : 0;
+	for (int i = 0; i < s->candidates; i++) sum += s->e[i] >= least ? s->weight[i] : 0;
 	return sum;
 }
 
-// narrow finds the largest bit pattern below high at or above which the candidates have the needed amount, or one that keeps the same of
-// them; lowest where there is none. What is at or above high does not count.
+// narrow finds the largest bit pattern in [lowest, high) at or above which the candidates below high have the needed number or weight;
+// lowest where there is none. A histogram tells the bucket, whose candidates are then looked at alone.
 static int32_t narrow(const sampled *s, int by_weight, uint64_t need, int32_t lowest, int32_t high) {
-	int32_t low = lowest;
-	uint64_t at_high = amount(s, by_weight, high), at_low = amount(s, by_weight, low);
-	need += at_high;
-	if (at_low < need) return lowest;
-	while (high - low > 1 && at_low != need) {
-		uint64_t one = by_weight ? (uint64_t)ldexp(q_from_bits(low), 2 * PIECE_BITS) : 1;
-		if (at_low - at_high < 2 * one) break; // a single token is left between them
-		int32_t middle = low + (high - low) / 2;
-		uint64_t at_middle = amount(s, by_weight, middle);
-		if (at_middle >= need) low = middle, at_low = at_middle;
-		else high = middle, at_high = at_middle;
+	uint64_t histogram[BUCKETS] = {0}, amounts[MAX_CANDIDATES];
+	int32_t bits[MAX_CANDIDATES];
+	for (int i = 0; i < s->candidates; i++) {
+		int32_t e = q_bits(s->e[i]);
+		if (e >= lowest && e < high) histogram[(e - LEAST) >> COARSE] += by_weight ? s->weight[i] : 1;
+	}
+	int b = BUCKETS - 1, n = 0;
+	for (; b >= 0 && histogram[b] < need; b--) need -= histogram[b];
+	if (b < 0) return lowest;
+	int32_t low = LEAST + (b << COARSE), above = low + (1 << COARSE);
+	if (low < lowest) low = lowest;
+	if (above > high) above = high;
+	for (int i = 0; i < s->candidates; i++) {
+		bits[n] = q_bits(s->e[i]);
+		amounts[n] = by_weight ? s->weight[i] : 1;
+		n += bits[n] >= low && bits[n] < above;
+	}
+	while (above - low > 1) { // at or above low there is enough, at or above `above` too little
+		int32_t middle = low + (above - low) / 2;
+		uint64_t sum = 0;
+		for (int i = 0; i < n; i++) sum += bits[i] >= middle ? amounts[i] : 0;
+		if (sum >= need) low = middle;
+		else above = middle;
 	}
 	return low;
 }
@@ -347,15 +361,15 @@ static int32_t first(sampled *s) {
 static int32_t nucleus(sampled *s, float top_p, int32_t lowest, uint64_t *need) {
 	uint64_t fraction = top_p > 0 ? (uint64_t)(top_p * 0x1p32f) : 0;
 	int gathered = s->candidates > 0;
-	uint64_t whole = gathered ? amount(s, 1, lowest) : weigh(s, q_from_bits(lowest));
+	uint64_t whole = gathered ? weight_above(s, q_from_bits(lowest)) : weigh(s, q_from_bits(lowest));
 	*need = (unsigned __int128)fraction * whole >> 32;
 	if (*need < 1) *need = 1;
-	for (int64_t lanes = 64; !gathered && lanes <= MAX_CANDIDATES / 4; lanes *= 8) {
+	for (int64_t lanes = 64; !gathered && lanes <= MAX_CANDIDATES / 4; lanes *= 4) {
 		float logit = bound(s, lanes), e[16];
 		if (!gather_above(s, logit)) break;
 		v16_store(e, exponential(s, v16_set(logit)));
 		int32_t complete = q_bits(e[0]); // at or above it, there are no other tokens
-		gathered = amount(s, 1, complete > lowest ? complete : lowest) >= *need;
+		gathered = weight_above(s, q_from_bits(complete > lowest ? complete : lowest)) >= *need;
 	}
 	if (gathered) return narrow(s, 1, *need, lowest, ONE + 1);
 	s->candidates = 0;
@@ -381,7 +395,7 @@ static int32_t sample(sampled *s, uint64_t *kept) {
 	if (min_p > least) least = min_p < 1 ? min_p : 1;
 	uint64_t u = threefry(a->key + 2 * s->row, a->position[s->row]);
 	if (s->candidates) {
-		*kept = amount(s, 1, (int32_t)q_bits(least));
+		*kept = weight_above(s, least);
 		return draw_candidate(s, part(u, *kept), least);
 	}
 	*kept = weigh(s, least);
