@@ -40,29 +40,16 @@ func (p *Precompiled) Close() {
 	p.Programs = nil
 }
 
-// ProgramNames are the names of an engine's programs, in the order in which Precompile compiles them.
-func ProgramNames() []string {
-	var names []string
-	for _, p := range (&graphs{}).programs() {
-		names = append(names, p.name)
-	}
-	return names
-}
-
 // Precompile compiles programs of an engine of this config, one after the other, those named by only or all. It reads no weights and puts
 // nothing on a device: cfg.Model may be of models.Dummy, and the backend one that can only compile.
 func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, error) {
-	if cfg.Model == nil || cfg.Backend == nil {
-		return nil, errors.New("engine: Config.Model and Config.Backend are needed")
-	}
-	plan, err := cfg.plan()
+	plan, err := cfg.Plan()
 	if err != nil {
-		return nil, fmt.Errorf("planning the engine: %w", err)
+		return nil, err
 	}
 	gr := &graphs{plan: plan, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
 	out := &Precompiled{Plan: plan}
 	for _, p := range gr.programs() {
-		out.Plan.Programs = append(out.Plan.Programs, p.name)
 		if len(only) > 0 && !slices.Contains(only, p.name) {
 			continue
 		}
@@ -86,4 +73,19 @@ func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, 
 		})
 	}
 	return out, nil
+}
+
+// Plan returns what an engine of this config would settle on. It compiles nothing.
+func (c Config) Plan() (Plan, error) {
+	if c.Model == nil || c.Backend == nil {
+		return Plan{}, errors.New("engine: Config.Model and Config.Backend are needed")
+	}
+	plan, err := c.plan()
+	if err != nil {
+		return Plan{}, fmt.Errorf("planning the engine: %w", err)
+	}
+	for _, p := range (&graphs{}).programs() {
+		plan.Programs = append(plan.Programs, p.name)
+	}
+	return plan, nil
 }
