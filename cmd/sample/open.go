@@ -147,8 +147,9 @@ func openBackend(ctx context.Context, env *environment, name, kernels string) (c
 		FindPlugin: func(platform string) (string, error) {
 			return setup.EnsurePlugin(ctx, platform, fetchProgress(env.stderr))
 		},
-		CacheDir: filepath.Join(cache, "programs"),
-		Kernels:  kernels,
+		CacheDir:  filepath.Join(cache, "programs"),
+		Kernels:   kernels,
+		KernelDir: filepath.Join(cache, kernelFolder),
 	})
 }
 
