@@ -98,17 +98,30 @@ Q_INLINE void unpack(const char *p, int dtype, int64_t dim, int64_t padded, floa
 	for (; d < padded; d++) to[d] = 0;
 }
 
-// prefetch asks for size bytes from p on.
-Q_INLINE void prefetch(const char *p, int64_t size) {
-	for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(p + i, 0, 2);
+// ahead walks over the keys and values of one head in the next block, to have them in the cache in time: a few lines at a time, since
+// the processor waits when it is asked for more than it can keep in mind.
+struct ahead {
+	const char **tokens;
+	int64_t n, bytes, offset, at; // tokens left, bytes of each and where they begin, how far the first token is
+};
+
+enum { LINE = 64, BURST = 8 };
+
+Q_INLINE void prefetch(struct ahead *a, int64_t lines) {
+	for (; lines > 0 && a->n > 0; lines--) {
+		__builtin_prefetch(*a->tokens + a->offset + a->at);
+		if ((a->at += LINE) < a->bytes) continue;
+		a->at = 0;
+		a->tokens++;
+		a->n--;
+	}
 }
 
-// pack reads a block's keys and values of one head: tokens[j] for j < n are the places of its tokens, next[j] those of the block after,
-// and offset is that of the head's keys.
-Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scratch *s, const char **tokens, int64_t n, const char **next, int64_t next_n, int64_t offset) {
-	int64_t dim = a->dim, row = dim * (dtype == Q_F32 ? 4 : 2);
+// pack reads a block's keys and values of one head: tokens[j] for j < n are the places of its tokens, offset is that of the head's keys.
+Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scratch *s, const char **tokens, int64_t n, int64_t offset, struct ahead *ahead) {
+	int64_t dim = a->dim, row = dim * (dtype == Q_F32 ? 4 : 2), step = dtype == Q_BF16 ? 16 : 8;
+	int64_t lines = (8 * 2 * row / LINE) / (dim / step + 8) / 2 + 1; // about half of all; the rest comes later
 	for (int64_t j = 0; j < BLOCK; j += 8) {
-		for (int64_t i = j; i < j + 8 && i < next_n; i++) prefetch(next[i] + offset, 2 * row);
 		int64_t d = 0;
 #if Q_SIMD >= Q_AVX2
 		if (j + 8 <= n && dtype == Q_F32) {
@@ -116,6 +129,7 @@ Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scrat
 				__m256 r[8];
 				for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps((const float *)(tokens[j + i] + offset) + d);
 				transpose8(r, s->keys + d * BLOCK + j, BLOCK);
+				prefetch(ahead, lines);
 			}
 		}
 		if (j + 8 <= n && dtype == Q_BF16) {
@@ -123,6 +137,7 @@ Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scrat
 				__m256 r[8];
 				for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps((const float *)((const uint16_t *)(tokens[j + i] + offset) + d));
 				transpose8_bf16(r, s->keys + d * BLOCK + j, BLOCK);
+				prefetch(ahead, lines);
 			}
 		}
 #endif
@@ -142,58 +157,72 @@ Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scrat
 				for (int64_t i = 0; i < 8; i++) s->keys[d * BLOCK + j + i] = s->row[i * s->padded + d];
 			}
 		}
-		for (int64_t i = j; i < j + 8 && i < n; i++) unpack(tokens[i] + offset + row, dtype, dim, s->padded, s->values + i * s->padded);
+		for (int64_t i = j; i < j + 8 && i < n; i++) {
+			unpack(tokens[i] + offset + row, dtype, dim, s->padded, s->values + i * s->padded);
+			prefetch(ahead, lines);
+		}
 	}
 }
 
-static void pack(const struct q_attention *a, const struct scratch *s, const char **tokens, int64_t n, const char **next, int64_t next_n, int64_t offset) {
+static void pack(const struct q_attention *a, const struct scratch *s, const char **tokens, int64_t n, int64_t offset, struct ahead *ahead) {
 	switch (a->cache_type) {
-	case Q_BF16: pack_as(a, Q_BF16, s, tokens, n, next, next_n, offset); break;
-	case Q_F16: pack_as(a, Q_F16, s, tokens, n, next, next_n, offset); break;
-	default: pack_as(a, Q_F32, s, tokens, n, next, next_n, offset); break;
+	case Q_BF16: pack_as(a, Q_BF16, s, tokens, n, offset, ahead); break;
+	case Q_F16: pack_as(a, Q_F16, s, tokens, n, offset, ahead); break;
+	default: pack_as(a, Q_F32, s, tokens, n, offset, ahead); break;
 	}
 }
+
+// Tiles are at most 6 rows by 4 vectors; the bounds of their loops are constants where they are called, so that sums live in registers.
+enum { TILE_ROWS = 6, TILE_VECTORS = 4 };
+#define EACH_ROW _Pragma("GCC unroll 6") for (int r = 0; r < rows; r++)
+#define EACH_VECTOR _Pragma("GCC unroll 4") for (int c = 0; c < columns; c++)
 
 // score_tile multiplies rows queries with columns*Q_WIDTH keys.
 Q_INLINE void score_tile(const int rows, const int columns, int64_t dim, const float *query, const float *keys, float *scores) {
-	vf sum[rows][columns];
-	for (int r = 0; r < rows; r++) for (int c = 0; c < columns; c++) sum[r][c] = (vf){};
+	vf sum[TILE_ROWS][TILE_VECTORS];
+	EACH_ROW EACH_VECTOR sum[r][c] = (vf){};
 	for (int64_t d = 0; d < dim; d++) {
-		vf k[columns];
-		for (int c = 0; c < columns; c++) k[c] = vload(keys + d * BLOCK + c * Q_WIDTH);
-		for (int r = 0; r < rows; r++) {
+		vf k[TILE_VECTORS];
+		EACH_VECTOR k[c] = vload(keys + d * BLOCK + c * Q_WIDTH);
+		EACH_ROW {
 			vf x = vset(query[r * dim + d]);
-			for (int c = 0; c < columns; c++) sum[r][c] = vfma(x, k[c], sum[r][c]);
+			EACH_VECTOR sum[r][c] = vfma(x, k[c], sum[r][c]);
 		}
 	}
-	for (int r = 0; r < rows; r++) for (int c = 0; c < columns; c++) vstore(scores + r * BLOCK + c * Q_WIDTH, sum[r][c]);
+	EACH_ROW EACH_VECTOR vstore(scores + r * BLOCK + c * Q_WIDTH, sum[r][c]);
 }
 
 // value_tile scales columns*Q_WIDTH dimensions of rows sums and adds n values, weighted.
 Q_INLINE void value_tile(const int rows, const int columns, int64_t n, int64_t padded, const float *weights, const float *keep, const float *values, float *sums) {
-	vf sum[rows][columns];
-	for (int r = 0; r < rows; r++) for (int c = 0; c < columns; c++) sum[r][c] = vload(sums + r * padded + c * Q_WIDTH) * vset(keep[r]);
+	vf sum[TILE_ROWS][TILE_VECTORS];
+	EACH_ROW EACH_VECTOR sum[r][c] = vload(sums + r * padded + c * Q_WIDTH) * vset(keep[r]);
 	for (int64_t j = 0; j < n; j++) {
-		vf v[columns];
-		for (int c = 0; c < columns; c++) v[c] = vload(values + j * padded + c * Q_WIDTH);
-		for (int r = 0; r < rows; r++) {
+		vf v[TILE_VECTORS];
+		EACH_VECTOR v[c] = vload(values + j * padded + c * Q_WIDTH);
+		EACH_ROW {
 			vf x = vset(weights[r * BLOCK + j]);
-			for (int c = 0; c < columns; c++) sum[r][c] = vfma(x, v[c], sum[r][c]);
+			EACH_VECTOR sum[r][c] = vfma(x, v[c], sum[r][c]);
 		}
 	}
-	for (int r = 0; r < rows; r++) for (int c = 0; c < columns; c++) vstore(sums + r * padded + c * Q_WIDTH, sum[r][c]);
+	EACH_ROW EACH_VECTOR vstore(sums + r * padded + c * Q_WIDTH, sum[r][c]);
 }
 
-Q_INLINE void score_rows(const int rows, int64_t dim, const float *query, const float *keys, float *scores) {
+Q_INLINE void score_rows(const int rows, int64_t dim, const float *query, const float *keys, float *scores, struct ahead *ahead) {
 	enum { WIDE = BLOCK_VECTORS < 4 ? BLOCK_VECTORS : 4 };
 	const int columns = rows <= 3 ? WIDE : 2;
-	for (int c = 0; c < BLOCK_VECTORS; c += columns) score_tile(rows, columns, dim, query, keys + c * Q_WIDTH, scores + c * Q_WIDTH);
+	for (int c = 0; c < BLOCK_VECTORS; c += columns) {
+		prefetch(ahead, 2 * BURST);
+		score_tile(rows, columns, dim, query, keys + c * Q_WIDTH, scores + c * Q_WIDTH);
+	}
 }
 
-Q_INLINE void value_rows(const int rows, int64_t n, int64_t padded, const float *weights, const float *keep, const float *values, float *sums) {
+Q_INLINE void value_rows(const int rows, int64_t n, int64_t padded, const float *weights, const float *keep, const float *values, float *sums, struct ahead *ahead) {
 	const int columns = rows <= 3 ? 4 : 2;
 	int64_t c = 0;
-	for (; c + columns * Q_WIDTH <= padded; c += columns * Q_WIDTH) value_tile(rows, columns, n, padded, weights, keep, values + c, sums + c);
+	for (; c + columns * Q_WIDTH <= padded; c += columns * Q_WIDTH) {
+		prefetch(ahead, 2 * BURST);
+		value_tile(rows, columns, n, padded, weights, keep, values + c, sums + c);
+	}
 	for (; c < padded; c += Q_WIDTH) value_tile(rows, 1, n, padded, weights, keep, values + c, sums + c);
 }
 
@@ -211,12 +240,12 @@ Q_INLINE void value_rows(const int rows, int64_t n, int64_t padded, const float 
 		} \
 	} while (0)
 
-static void score_all(int64_t rows, int64_t dim, const float *query, const float *keys, float *scores) {
-	BY_ROWS(rows, score_rows(R, dim, query + r * dim, keys, scores + r * BLOCK));
+static void score_all(int64_t rows, int64_t dim, const float *query, const float *keys, float *scores, struct ahead *ahead) {
+	BY_ROWS(rows, score_rows(R, dim, query + r * dim, keys, scores + r * BLOCK, ahead));
 }
 
-static void value_all(int64_t rows, int64_t n, int64_t padded, const float *weights, const float *keep, const float *values, float *sums) {
-	BY_ROWS(rows, value_rows(R, n, padded, weights + r * BLOCK, keep + r, values, sums + r * padded));
+static void value_all(int64_t rows, int64_t n, int64_t padded, const float *weights, const float *keep, const float *values, float *sums, struct ahead *ahead) {
+	BY_ROWS(rows, value_rows(R, n, padded, weights + r * BLOCK, keep + r, values, sums + r * padded, ahead));
 }
 
 typedef float v4 __attribute__((vector_size(16)));
@@ -335,19 +364,22 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			to = i + 1;
 		}
 		for (int64_t h = 0; h < t->heads && from < to; h++) {
-			pack(a, &s, tokens, n, next, next_n, (t->head + h) * 2 * dim * q_size(a->cache_type));
+			int64_t bytes = 2 * dim * q_size(a->cache_type), offset = (t->head + h) * bytes;
+			struct ahead ahead = {next, next_n, bytes, offset, 0};
+			pack(a, &s, tokens, n, offset, &ahead);
 			int64_t row = h * rows + from * group, count = (to - from) * group;
-			score_all(count, dim, s.query + row * dim, s.keys, s.scores);
+			score_all(count, dim, s.query + row * dim, s.keys, s.scores, &ahead);
 			for (int64_t r = 0; r < count; r++) {
 				int64_t end = (int64_t)positions[from + r / group] + 1 - base, start = a->window > 0 ? end - a->window : 0;
 				float *scores = s.scores + r * BLOCK;
+				prefetch(&ahead, BURST);
 				if (start < 0) start = 0;
 				if (end > n) end = n;
 				s.keep[r] = 1;
 				if (start < end) s.keep[r] = soften(scores, start, end, a->soft_cap, s.max + row + r, s.total + row + r);
 				else memset(scores, 0, BLOCK * sizeof(float));
 			}
-			value_all(count, n, s.padded, s.scores, s.keep, s.values, s.sum + row * s.padded);
+			value_all(count, n, s.padded, s.scores, s.keep, s.values, s.sum + row * s.padded, &ahead);
 		}
 		n = next_n;
 	}

@@ -35,6 +35,9 @@
 #endif
 
 #if !defined(Q_SIMD_MISSING)
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-tree-loop-distribute-patterns") // or loops over a few vectors become calls of memcpy
+#endif
 #if Q_SIMD != Q_PLAIN
 #include <immintrin.h>
 #endif
@@ -57,7 +60,8 @@ Q_INLINE vf vload(const float *p) {
 
 Q_INLINE void vstore(float *p, vf v) { memcpy(p, &v, sizeof v); }
 
-Q_INLINE vf vset(float x) { return (vf){} + x; }
+// Nothing is computed: x - 0 is x, also for -0, which x + 0 is not.
+Q_INLINE vf vset(float x) { return x - (vf){}; }
 
 Q_INLINE vi viset(int32_t x) { return (vi){} + x; }
 
@@ -91,9 +95,15 @@ Q_INLINE void vto_f16(uint16_t *p, vf v) {
 #endif
 
 Q_INLINE vf vfrom_bf16(const uint16_t *p) {
+#if Q_SIMD == Q_AVX512
+	return (vf)((vu)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)) << 16);
+#elif Q_SIMD == Q_AVX2
+	return (vf)((vu)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)) << 16);
+#else
 	vh v;
 	memcpy(&v, p, sizeof v);
 	return (vf)(__builtin_convertvector(v, vu) << 16);
+#endif
 }
 
 Q_INLINE void vto_bf16(uint16_t *p, vf v) {
