@@ -1,0 +1,227 @@
+// Package report makes one self-contained HTML page of what a job did: from its output rows and its time series. The page needs
+// no network and runs no scripts; all that comes from models and files is escaped.
+package report
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/quire/quire/telemetry"
+)
+
+// Bounds of what the page shows.
+const (
+	sampleRows   = 12   // rows shown with their completions
+	sampleTexts  = 4    // completions of each
+	textRunes    = 1500 // of each text
+	errorKinds   = 20
+	errorRows    = 3 // ids of each kind
+	reasonsShown = 20
+)
+
+// Completion is one row of the output.
+type Completion struct {
+	ID               string
+	Generation       int
+	Prompt, Text     string
+	FinishReason     string
+	PromptTokens     int
+	CompletionTokens int
+	Err              string
+}
+
+// Page gathers what is shown. Add every row of the output, in order.
+type Page struct {
+	// Output is the job's output folder; Facts are shown first, as name and value.
+	Output string
+	Facts  [][2]string
+	// Processes are those of the job, in order of time.
+	Processes []telemetry.Process
+
+	prompts     int64
+	completions int64
+	tokens      int64
+	lastID      string
+	promptLens  lengths
+	textLens    lengths
+	reasons     map[string]int64
+	errors      map[string]*failure
+	samples     []*sample
+	current     *sample // the row that is being added, if it is shown
+	random      uint64
+}
+
+type failure struct {
+	What  string
+	Count int64
+	IDs   []string
+}
+
+type sample struct {
+	ID, Prompt string
+	Texts      []Completion
+	More       int
+	place      int64
+}
+
+// Add takes the next row of the output.
+func (p *Page) Add(c Completion) {
+	if p.reasons == nil {
+		p.reasons, p.errors = map[string]int64{}, map[string]*failure{}
+	}
+	p.completions++
+	p.tokens += int64(c.CompletionTokens)
+	if p.completions == 1 || c.ID != p.lastID || c.Generation == 0 && p.completions > 1 {
+		p.lastID = c.ID
+		p.prompts++
+		p.promptLens.add(c.PromptTokens)
+		p.choose(c)
+	}
+	reason := c.FinishReason
+	if _, known := p.reasons[reason]; !known && len(p.reasons) >= reasonsShown {
+		reason = "others"
+	}
+	p.reasons[reason]++
+	if c.Err != "" {
+		p.fail(c)
+	} else {
+		p.textLens.add(c.CompletionTokens)
+	}
+	if p.current != nil {
+		if len(p.current.Texts) == sampleTexts {
+			p.current.More++
+		} else {
+			c.Text, c.Err = cut(c.Text), cut(c.Err)
+			p.current.Texts = append(p.current.Texts, c)
+		}
+	}
+}
+
+// choose decides whether a row is shown: of all rows each is with the same chance, by reservoir sampling with numbers that are the
+// same every time.
+func (p *Page) choose(c Completion) {
+	p.current = nil
+	s := &sample{ID: c.ID, Prompt: cut(c.Prompt), place: p.prompts}
+	if len(p.samples) < sampleRows {
+		p.samples = append(p.samples, s)
+		p.current = s
+		return
+	}
+	p.random = p.random*6364136223846793005 + 1442695040888963407
+	if at := (p.random >> 33) % uint64(p.prompts); at < sampleRows {
+		p.samples[at] = s
+		p.current = s
+	}
+}
+
+func (p *Page) fail(c Completion) {
+	what := cut(c.Err)
+	f := p.errors[what]
+	if f == nil {
+		if len(p.errors) >= errorKinds {
+			what = "other errors"
+			f = p.errors[what]
+		}
+		if f == nil {
+			f = &failure{What: what}
+			p.errors[what] = f
+		}
+	}
+	f.Count++
+	if len(f.IDs) < errorRows {
+		f.IDs = append(f.IDs, cut(c.ID))
+	}
+}
+
+func cut(s string) string {
+	if len(s) <= textRunes {
+		return s
+	}
+	n := 0
+	for i := range s {
+		if n++; n > textRunes {
+			return s[:i] + " …"
+		}
+	}
+	return s
+}
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"count":   func(n int64) string { return humanize.Comma(n) },
+	"percent": func(n, of int64) string { return fmt.Sprintf("%.1f", 100*float64(n)/float64(max(of, 1))) },
+	"seconds": func(s float64) string {
+		return time.Duration(s * float64(time.Second)).Round(10 * time.Millisecond).String()
+	},
+	"valid": func(s string) string {
+		if utf8.ValidString(s) {
+			return s
+		}
+		return fmt.Sprintf("%q", s)
+	},
+}).Parse(pageText))
+
+type named struct {
+	Name  string
+	Count int64
+}
+
+type process struct {
+	Start   telemetry.Start
+	Seconds float64
+	Rows    int64
+	Tokens  int64
+	Result  string
+}
+
+// Write writes the page.
+func (p *Page) Write(w io.Writer) error {
+	charts, err := p.charts()
+	if err != nil {
+		return err
+	}
+	var reasons []named
+	for _, name := range slices.Sorted(maps.Keys(p.reasons)) {
+		reasons = append(reasons, named{name, p.reasons[name]})
+	}
+	failures := slices.Collect(maps.Values(p.errors))
+	slices.SortFunc(failures, func(a, b *failure) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.What, b.What))
+	})
+	samples := slices.Clone(p.samples)
+	slices.SortFunc(samples, func(a, b *sample) int { return int(a.place - b.place) })
+	var processes []process
+	var slowest []telemetry.Row
+	for _, run := range p.Processes {
+		one := process{Start: run.Start, Result: "killed"}
+		if run.End != nil {
+			one.Result = run.End.Result
+		}
+		if n := len(run.Points); n > 0 {
+			last := run.Points[n-1]
+			one.Seconds, one.Rows, one.Tokens = last.Seconds, last.Rows, last.Tokens
+		}
+		processes = append(processes, one)
+		slowest = append(slowest, run.Slowest...)
+	}
+	slices.SortStableFunc(slowest, func(a, b telemetry.Row) int {
+		return cmp.Compare(b.Seconds, a.Seconds)
+	})
+	return pageTemplate.Execute(w, map[string]any{
+		"Output": p.Output, "Facts": p.Facts, "Prompts": p.prompts, "Completions": p.completions, "Tokens": p.tokens,
+		"Reasons": reasons, "Errors": failures, "Samples": samples, "Processes": processes, "Charts": charts,
+		"Slowest": slowest[:min(len(slowest), sampleRows)],
+		"Lengths": []summary{p.promptLens.summary("prompt tokens"), p.textLens.summary("completion tokens")},
+	})
+}

@@ -1,0 +1,236 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/quire/quire/telemetry"
+)
+
+// evil is what a model or a file may say.
+const evil = `</pre><script>window.pwned = 1</script><img src="https://tracker.example/x.png" onerror="window.pwned = 2"> & "quotes" 🙂`
+
+// full is a page with everything on it: two processes, errors, texts that try to be more than text.
+func full() *Page {
+	p := &Page{Output: "out/" + evil, Facts: [][2]string{{"model", evil}, {"seed", "7"}}}
+	began := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	for i := range 2 {
+		run := telemetry.Process{Start: telemetry.Start{Time: began.Add(time.Duration(i) * 20 * time.Minute), Model: evil, Backend: "xla:cpu", Slots: 64, Pages: 1000}}
+		for s := range 600 {
+			run.Points = append(run.Points, telemetry.Point{Seconds: float64(s), Rows: int64(s / 2), Tokens: int64(100 * s), Completions: int64(s), Calls: int64(s),
+				CallSeconds: 0.3 * float64(s), Active: 40 + s%20, Pages: 500 + s%300})
+		}
+		run.Slowest = []telemetry.Row{{ID: "slow " + evil, Seconds: float64(90 - i), Tokens: 5, Err: evil}, {ID: "b", Seconds: 3}}
+		if i == 1 {
+			run.End = &telemetry.End{Result: "finished"}
+		}
+		p.Processes = append(p.Processes, run)
+	}
+	for row := range 1000 {
+		for g := range 3 {
+			c := Completion{ID: fmt.Sprint("row ", row), Generation: g, Prompt: fmt.Sprint("prompt ", row), Text: "text " + evil, FinishReason: "stop", PromptTokens: 5 + row%50, CompletionTokens: row % 200}
+			if row%100 == 3 {
+				c.FinishReason, c.Err, c.Text = "error", evil, ""
+			}
+			p.Add(c)
+		}
+	}
+	return p
+}
+
+func write(t testing.TB, p *Page) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestPage(t *testing.T) {
+	text := write(t, full())
+	for _, bad := range []string{"<script", "<img", "onerror=\"", "<link", "@import", "url("} {
+		if strings.Contains(text, bad) {
+			t.Errorf("the page has %s", bad)
+		}
+	}
+	for _, want := range []string{"Tokens per second", "Slots in use", "Pages in use", "Length of completions", "1,000", "3,000", "killed", "finished", "&lt;script&gt;"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if len(text) > 1<<20 {
+		t.Errorf("the page has %d bytes", len(text))
+	}
+}
+
+// A page of a large output stays small, and is the same every time.
+func TestPageIsBounded(t *testing.T) {
+	make := func() string {
+		p := &Page{Output: "out"}
+		for i := range 50_000 {
+			p.Add(Completion{ID: fmt.Sprint(i), Prompt: strings.Repeat("x", 3000), Text: strings.Repeat("y", 3000), FinishReason: fmt.Sprint("reason ", i%100),
+				CompletionTokens: i, Err: map[bool]string{true: fmt.Sprint("error ", i)}[i%3 == 0]})
+		}
+		return write(t, p)
+	}
+	a := make()
+	if len(a) > 1<<20 || a != make() {
+		t.Errorf("%d bytes", len(a))
+	}
+	if strings.Count(a, `<tr><td class="n">`) > errorKinds+1 || !strings.Contains(a, "other errors") {
+		t.Error("not all kinds of errors can be shown")
+	}
+}
+
+// An output without anything, and a series of one point, make a page too.
+func TestPageOfLittle(t *testing.T) {
+	for _, p := range []*Page{
+		{Output: "empty"},
+		{Output: "one", Processes: []telemetry.Process{{Points: []telemetry.Point{{Seconds: 1}}}}},
+		{Output: "still", Processes: []telemetry.Process{{Points: []telemetry.Point{{Seconds: 1}, {Seconds: 1}, {Seconds: 1}}}}},
+		{Output: "bad", Processes: []telemetry.Process{{Points: []telemetry.Point{{Seconds: -1e300}, {Seconds: 1e300, Tokens: -1 << 63}, {Seconds: 2, Active: 1 << 60}}}}},
+	} {
+		write(t, p)
+	}
+	p := &Page{Output: "o"}
+	p.Add(Completion{ID: "a", Text: "\xff\xfe", FinishReason: "stop"})
+	if text := write(t, p); !strings.Contains(text, `\xff\xfe`) {
+		t.Error("bytes that are no text are not shown as such")
+	}
+}
+
+// Samples are drawn from all rows alike.
+func TestSamplesAreOfAllRows(t *testing.T) {
+	late := 0
+	for n := 1000; n < 1100; n++ {
+		p := &Page{}
+		for i := range n {
+			p.Add(Completion{ID: fmt.Sprint(i), FinishReason: "stop"})
+		}
+		if len(p.samples) != sampleRows {
+			t.Fatal(len(p.samples))
+		}
+		for _, s := range p.samples {
+			if s.place > int64(n/2) {
+				late++
+			}
+		}
+	}
+	if share := float64(late) / (100 * sampleRows); share < 0.3 || share > 0.7 {
+		t.Errorf("%.2f of the samples are of the second half", share)
+	}
+}
+
+// Charts are well-formed XML.
+func TestChartsAreWellFormed(t *testing.T) {
+	charts, err := full().charts()
+	if err != nil || len(charts) != 7 {
+		t.Fatal(len(charts), err)
+	}
+	for _, c := range charts {
+		d := xml.NewDecoder(strings.NewReader(string(c.SVG)))
+		for {
+			if _, err := d.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", c.Title, err)
+			}
+		}
+	}
+}
+
+func browser(t *testing.T) string {
+	for _, name := range []string{"chromium-headless-shell", "headless-shell", "chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skip("no Chromium is installed: apt-get install chromium-headless-shell")
+	return ""
+}
+
+// In a browser the page shows what it should, runs nothing, and asks nobody for anything.
+func TestInBrowser(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(path, []byte(write(t, full())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser(t)), chromedp.NoSandbox)...)
+	defer cancel()
+	ctx, cancel = chromedp.NewContext(ctx)
+	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, 90*time.Second)
+	defer cancel()
+	var asked, said []string
+	err := chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *network.EventRequestWillBeSent:
+			asked = append(asked, e.Request.URL)
+		case *runtime.EventExceptionThrown:
+			said = append(said, e.ExceptionDetails.Text)
+		case *runtime.EventConsoleAPICalled:
+			said = append(said, fmt.Sprint(e.Type))
+		case *page.EventJavascriptDialogOpening:
+			said = append(said, e.Message)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := chromedp.Do(ctx, chromedp.Navigate("file://"+path), chromedp.WaitVisible("#samples")); err != nil {
+		t.Fatal(err)
+	}
+	text := func(selector string) string {
+		got, err := chromedp.Run(ctx, chromedp.Text(selector))
+		if err != nil {
+			t.Fatal(selector, err)
+		}
+		return got
+	}
+	facts, samples, errorText := text("#facts"), text("#samples pre:not(.prompt)"), text("#errors")
+	pwned, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String(window.pwned)"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := chromedp.Run(ctx, chromedp.Evaluate[map[string]float64](`({
+		charts: [...document.querySelectorAll("svg")].filter(s => s.getBoundingClientRect().width > 300 && s.getBoundingClientRect().height > 100).length,
+		lines: document.querySelectorAll("svg path").length,
+		scripts: document.scripts.length, images: document.images.length,
+		processes: document.querySelectorAll("#processes tr").length, slowest: document.querySelectorAll("#slowest tr").length,
+		samples: document.querySelectorAll("#samples details").length,
+		wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+	})`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pwned != "undefined" || counts["scripts"] != 0 || counts["images"] != 0 || len(said) != 0 {
+		t.Errorf("something ran: %s %v %v", pwned, counts, said)
+	}
+	if len(asked) != 1 || asked[0] != "file://"+path {
+		t.Errorf("it asked for %v", asked)
+	}
+	if !strings.Contains(facts, evil) || !strings.Contains(samples, evil) || !strings.Contains(errorText, evil) {
+		t.Errorf("texts are not shown as they are: %q %q %q", facts, samples, errorText)
+	}
+	if counts["charts"] != 7 || counts["lines"] < 50 || counts["processes"] != 3 || counts["slowest"] != 5 || counts["samples"] != sampleRows {
+		t.Errorf("%v", counts)
+	}
+	if counts["wide"] > 0 {
+		t.Errorf("the page is %g pixels too wide", counts["wide"])
+	}
+}
