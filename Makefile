@@ -8,7 +8,7 @@ LDFLAGS := -X main.version=$(VERSION)
 # Tests that take long skip themselves under -short; make test-slow runs all.
 TESTS   ?= ./...
 
-.PHONY: build fetch demo test test-slow bench lint clean
+.PHONY: build fetch demo test test-slow bench bench-peers lint clean
 
 build:
 	$(GO) build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/sample ./cmd/sample
@@ -32,6 +32,15 @@ test-slow: fetch
 BENCHTIME ?= 1x
 bench: fetch
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) $(TESTS)
+
+# Quire and other engines on the same jobs, in turns, within BUDGET seconds, on an idle machine; bench/peers/setup.sh gets the engines
+# first. Writes bench/results and docs/benchmarks.md.
+BUDGET    ?= 700
+WORKLOADS ?= gsm,gsm-n4,gsm-fewshot
+peers_python = $(firstword $(wildcard $(or $(QUIRE_CACHE),$(HOME)/.cache/quire)/peers/python/bin/python) python3)
+bench-peers: build
+	python3 bench/peers/run.py --budget $(BUDGET) --workloads $(WORKLOADS)
+	$(peers_python) bench/peers/report.py
 
 lint:
 	$(GO) vet ./...

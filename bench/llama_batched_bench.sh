@@ -16,7 +16,6 @@
 set -eu
 
 version=0.3.36
-sha256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 threads=${THREADS:-2}
 repeat=${REPEAT:-3}
 wait=${WAIT:-600}
@@ -34,23 +33,7 @@ if [ ! -f "$model" ]; then
 fi
 mkdir -p "$peers"
 
-if [ ! -x "$build/bin/llama-quantize" ] || [ ! -x "$build/bin/llama-batched-bench" ]; then
-	if [ ! -f "$source.tar.gz" ]; then
-		say "fetching the source of llama-cpp-python $version (77 MB)"
-		# pip asks the package for its metadata, which needs its build tool.
-		python3 -m venv "$peers/venv"
-		"$peers/venv/bin/pip" install -q scikit-build-core >&2
-		"$peers/venv/bin/pip" download -q --no-deps --no-binary :all: --no-build-isolation \
-			-d "$peers" "llama-cpp-python==$version" >&2
-	fi
-	echo "$sha256  $source.tar.gz" | sha256sum -c - >&2
-	tar -xzf "$source.tar.gz" -C "$peers"
-	say "building"
-	cmake -S "$source/vendor/llama.cpp" -B "$build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
-		-DGGML_NATIVE=ON -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
-		-DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF >&2
-	nice -n 19 cmake --build "$build" -j "${JOBS:-1}" --target llama-batched-bench llama-quantize >&2
-fi
+"$(dirname "$0")/peers/setup.sh" llama
 
 f32=$peers/$(basename "$model" .gguf)-F32.gguf
 if [ ! -f "$f32" ]; then

