@@ -153,6 +153,22 @@ func (b *Backend) Topology() (Topology, bool) {
 	return b.topology.Topology, true
 }
 
+// DeviceKind returns the plugin's name for the kind of its devices: "TPU v5 lite", "NVIDIA H200", "cpu".
+func (b *Backend) DeviceKind() (string, error) {
+	if b.topology != nil {
+		return b.topology.DeviceKind, b.valid()
+	}
+	d, err := b.device(0)
+	if err != nil {
+		return "", err
+	}
+	described, err := pjrtc.DescribeDevice(d)
+	if err != nil {
+		return "", fmt.Errorf("xla: the kind of device 0: %w", err)
+	}
+	return described.Kind, nil
+}
+
 func (t *topology) noDevice() error {
 	return fmt.Errorf("%w: it was opened for the topology %s", ErrNoDevice, t.Name)
 }

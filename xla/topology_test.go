@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -123,7 +122,10 @@ func TestMemoryAndCostOnTheCPU(t *testing.T) {
 	if _, err := e.Cost(); !errors.Is(err, xla.ErrNoCost) {
 		t.Errorf("the cost on the CPU gives %v", err)
 	}
-	if _, ok := any(compute.Backend(view.Backend)).(*xla.Backend).Topology(); ok {
+	if kind, err := view.DeviceKind(); err != nil || kind != "cpu" {
+		t.Errorf("the device is a %q (%v)", kind, err)
+	}
+	if _, ok := view.Topology(); ok {
 		t.Error("a backend with devices has a topology")
 	}
 }

@@ -118,14 +118,11 @@ func (t *Topology) describe() error {
 		return err
 	}
 	for _, d := range unsafe.Slice(devices, int(num)) {
-		var out C.quire_device
-		if err := t.failure("PJRT_DeviceDescription", C.quire_topology_device(t.api, d, &out)); err != nil {
+		out, err := describeDevice(t.api, d)
+		if err != nil {
 			return err
 		}
-		t.Devices = append(t.Devices, Device{
-			ID: int(out.id), Process: int(out.process), Kind: C.GoStringN(out.kind, C.int(out.kind_size)), Debug: C.GoStringN(out.debug, C.int(out.debug_size)),
-			Attributes: goValues(out.attributes, out.num_attributes),
-		})
+		t.Devices = append(t.Devices, out)
 	}
 	return nil
 }
@@ -355,4 +352,36 @@ func (a *arena) named(options map[string]any) (*C.quire_named, error) {
 		}
 	}
 	return list, nil
+}
+
+// DescribeDevice returns what the plugin says of a device that is there.
+func DescribeDevice(d *pjrt.Device) (Device, error) {
+	api, err := pointer(d, "plugin", "api")
+	if err != nil {
+		return Device{}, err
+	}
+	if missing := C.quire_topology_missing(api); missing != nil {
+		return Device{}, fmt.Errorf("pjrtc: the plugin does not describe devices: it has no %s", C.GoString(missing))
+	}
+	description, err := d.GetDescription()
+	if err != nil {
+		return Device{}, err
+	}
+	handle, err := pointer(description, "deviceDescription")
+	if err != nil {
+		return Device{}, err
+	}
+	defer runtime.KeepAlive(d)
+	return describeDevice(api, handle)
+}
+
+func describeDevice(api, handle unsafe.Pointer) (Device, error) {
+	var out C.quire_device
+	if err := typedFailure(api, "PJRT_DeviceDescription", C.quire_topology_device(api, handle, &out)); err != nil {
+		return Device{}, err
+	}
+	return Device{
+		ID: int(out.id), Process: int(out.process), Kind: C.GoStringN(out.kind, C.int(out.kind_size)), Debug: C.GoStringN(out.debug, C.int(out.debug_size)),
+		Attributes: goValues(out.attributes, out.num_attributes),
+	}, nil
 }
