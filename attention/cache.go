@@ -2,7 +2,8 @@
 //
 // A cache holds one layer: K and V of each KV head, interleaved k0,v0,k1,v1,... as [.., 2*KVH, D]. It comes in two layouts with the
 // same verbs. The paged one is a pool of pages [P, page_size, 2*KVH, D] that sequences own by their page lists. The contiguous one is
-// [R, max_len, 2*KVH, D], one row a slot; it shares nothing and is the simple oracle of the paged one.
+// [R, max_len, 2*KVH, D], one row a slot; it shares nothing and is the simple oracle of the paged one. On TPU the last two axes may be
+// one: [Layout.ForTPU].
 //
 // Attention is the plain blocked form: an online softmax over blocks of the context at absolute positions, as far as the longest
 // sequence that is alive. It never holds [tokens, context], and what a token gets does not depend on the other tokens of the batch.
@@ -29,10 +30,25 @@ type Layout struct {
 	KVHeads         int
 	HeadDim         int
 	DType           dtypes.DType
+	// Flat puts a token's heads into one axis: [Pages, PageSize, 2*KVHeads*HeadDim], the same numbers in the same order. See [Layout.ForTPU].
+	Flat bool
+}
+
+// tpuLanes is how many numbers a TPU's vector registers have in the last axis.
+const tpuLanes = 128
+
+// ForTPU returns the layout as programs for TPU should have it. A last axis that is no multiple of 128 is padded to one there, or the
+// compiler turns the whole cache around and back; so such caches are flat.
+func (l Layout) ForTPU() Layout {
+	l.Flat = l.HeadDim%tpuLanes != 0
+	return l
 }
 
 // Shape returns the shape of one layer's cache.
 func (l Layout) Shape() shapes.Shape {
+	if l.Flat {
+		return shapes.Make(l.DType, l.Pages, l.PageSize, 2*l.KVHeads*l.HeadDim)
+	}
 	return shapes.Make(l.DType, l.Pages, l.PageSize, 2*l.KVHeads, l.HeadDim)
 }
 
@@ -58,8 +74,9 @@ func ContiguousLayout(rows, maxLen, kvHeads, headDim int, dtype dtypes.DType) La
 func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) *Node {
 	plain := func(in []*Node) []*Node {
 		cache, k, v, dests := in[0], in[1], in[2], in[3]
-		kv := ConvertDType(Reshape(Stack([]*Node{k, v}, 2), k.Shape().Dimensions[0], 2*l.KVHeads, l.HeadDim), l.DType)
-		flat := Reshape(cache, l.Pages*l.PageSize, 2*l.KVHeads, l.HeadDim)
+		token := l.Shape().Dimensions[2:]
+		kv := ConvertDType(Reshape(Stack([]*Node{k, v}, 2), append([]int{k.Shape().Dimensions[0]}, token...)...), l.DType)
+		flat := Reshape(cache, append([]int{l.Pages * l.PageSize}, token...)...)
 		return []*Node{Reshape(control.ScatterSet(flat, dests, kv), l.Shape().Dimensions...)}
 	}
 	return l.composite("kv_update", struct{}{}, []*Node{cache, k, v, l.destinations(batch)}, l.Shape(), plain)
@@ -100,7 +117,11 @@ func (l Layout) CopyPages(cache, src, dst *Node) *Node {
 // ZeroPages clears the pages where mask, bool[P], holds: for tenants who must not share memory; nothing else needs it.
 func (l Layout) ZeroPages(cache, mask *Node) *Node {
 	return l.composite("zero_pages", struct{}{}, []*Node{cache, mask}, l.Shape(), func(in []*Node) []*Node {
-		mask := BroadcastToDims(Reshape(in[1], l.Pages, 1, 1, 1), l.Shape().Dimensions...)
+		mask := in[1]
+		for mask.Rank() < l.Shape().Rank() {
+			mask = InsertAxes(mask, -1)
+		}
+		mask = BroadcastToDims(mask, l.Shape().Dimensions...)
 		return []*Node{Where(mask, ZerosLike(in[0]), in[0])}
 	})
 }
@@ -123,6 +144,12 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 	} else {
 		rows := InsertAxes(Max(slots, zero(g)), 1)
 		tokens = Add(MulScalar(rows, float64(l.PageSize)), Min(positions, scalar(g, l.PageSize-1)))
+	}
+	if l.Flat {
+		flat := Reshape(cache, l.Pages*l.PageSize, 2*l.KVHeads*l.HeadDim)
+		kv := TransposeAllAxes(Reshape(takeRows(flat, tokens), b, blockSize, l.KVHeads, 2, l.HeadDim), 3, 0, 2, 1, 4)
+		part := func(i int) *Node { return Squeeze(Slice(kv, AxisRange(i, i+1)), 0) }
+		return part(0), part(1)
 	}
 	heads := Iota(g, shapes.Make(dtypes.Int32, 1, l.KVHeads, 1), 1)
 	vectors := Add(MulScalar(InsertAxes(tokens, 1), float64(2*l.KVHeads)), MulScalar(heads, 2))

@@ -63,15 +63,17 @@ func TestGoldensOfTPUKernel(t *testing.T) {
 		decode := !slices.ContainsFunc(c.Seqs, func(s [2]int) bool { return s[1] != 1 }) && len(c.Seqs) <= c.Slots
 		for _, backend := range []compute.Backend{testenv.XLA(t), testenv.Go(t)} {
 			for _, oneToken := range []bool{false, true}[:map[bool]int{false: 1, true: 2}[decode]] {
-				t.Run(fmt.Sprintf("%s/%s/decode=%v", c.Name, backend.Name(), oneToken), func(t *testing.T) {
-					c.check(t, backend, golden.Keep, oneToken)
-				})
+				for _, flat := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s/%s/decode=%v/flat=%v", c.Name, backend.Name(), oneToken, flat), func(t *testing.T) {
+						c.check(t, backend, golden.Keep, oneToken, flat)
+					})
+				}
 			}
 		}
 	}
 }
 
-func (c pallasCase) check(t *testing.T, backend compute.Backend, keep int, oneToken bool) {
+func (c pallasCase) check(t *testing.T, backend compute.Backend, keep int, oneToken, flat bool) {
 	dtype, tolerance := dtypes.Float32, 3e-6
 	if c.DType == "bfloat16" {
 		dtype, tolerance = dtypes.BFloat16, 1.6e-2
@@ -80,6 +82,7 @@ func (c pallasCase) check(t *testing.T, backend compute.Backend, keep int, oneTo
 		c.Tokens = c.Slots
 	}
 	layout := attention.PagedLayout(c.Pages, c.PageSize, c.KVHeads, c.HeadDim, dtype)
+	layout.Flat = flat
 	opts := attention.Options{Scale: c.Scale, Window: c.Window, SoftCap: c.SoftCap, OneTokenPerSeq: oneToken}
 	none := func(n int) []int32 { return slices.Repeat([]int32{-1}, n) }
 	slots, lens, cu, pages := none(c.Slots), make([]int32, c.Slots), make([]int32, c.Slots+1), none(c.Slots*c.PerSeq)
@@ -107,7 +110,7 @@ func (c pallasCase) check(t *testing.T, backend compute.Backend, keep int, oneTo
 			NewTokenDests: in[7], TokenSeqs: in[8], PosIDs: in[9], PageSize: c.PageSize}
 		return ConvertDType(layout.RaggedPagedAttention(ConvertDType(in[0], dtype), ConvertDType(in[1], dtype), info, opts), dtypes.Float32)
 	}, tensors.FromFlatDataAndDimensions(q, c.Tokens, c.Heads, c.HeadDim),
-		tensors.FromFlatDataAndDimensions(cache, c.Pages, c.PageSize, 2*c.KVHeads, c.HeadDim),
+		tensors.FromFlatDataAndDimensions(cache, layout.Shape().Dimensions...),
 		slots, tensors.FromFlatDataAndDimensions(pages, c.Slots, c.PerSeq), lens, cu, int32(len(c.Seqs)), dests, seqs, positions)
 	if err != nil {
 		t.Fatal(err)

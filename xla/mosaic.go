@@ -65,11 +65,29 @@ func (b *Backend) ReplacesCompositeFor(op string, attrs json.RawMessage, inputs,
 	if !b.ReplacesComposite(op) {
 		return false
 	}
-	if b.mosaic == nil || op != mosaic.RaggedPagedAttention {
+	if b.mosaic == nil {
+		// The kernels in C read caches with an axis for heads.
+		return !slices.Contains(cacheOps, op) || cacheAxes(op, inputs) == 4
+	}
+	if op != mosaic.RaggedPagedAttention {
 		return true
 	}
 	_, err := b.mosaic.attention(attrs, inputs)
 	return err == nil
+}
+
+// cacheOps are the composites on a cache of package attention, which is their first input, but the second of attention.
+var cacheOps = []string{mosaic.RaggedPagedAttention, "kv_update", "copy_pages", "zero_pages"}
+
+func cacheAxes(op string, inputs []shapes.Shape) int {
+	at := 0
+	if op == mosaic.RaggedPagedAttention {
+		at = inputCache
+	}
+	if len(inputs) <= at {
+		return 0
+	}
+	return inputs[at].Rank()
 }
 
 // attention finds the kernel for a call of the composite.
@@ -87,6 +105,9 @@ func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 		return nil, fmt.Errorf("it takes %d inputs, not %d", attentionInputs, len(inputs))
 	}
 	q, cache, table := inputs[inputQ].Dimensions, inputs[inputCache].Dimensions, inputs[inputPageIndices].Dimensions
+	if len(q) == 3 && len(cache) == 3 { // flat: see attention.Layout.ForTPU
+		cache = []int{cache[0], cache[1], cache[2] / q[2], q[2]}
+	}
 	if len(q) != 3 || len(cache) != 4 || len(table) != 2 {
 		return nil, fmt.Errorf("queries %s, cache %s and page table %s are not of 3, 4 and 2 axes", inputs[inputQ], inputs[inputCache], inputs[inputPageIndices])
 	}
@@ -101,7 +122,11 @@ func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 	}
 	var call *mosaic.Call
 	err := error(&mosaic.NoKernelError{Request: r, Reason: "the cache is contiguous", Remedy: "use --kv paged"})
-	if a.Paged {
+	switch {
+	case !a.Paged:
+	case r.Config.HeadDim%128 != 0:
+		err = &mosaic.NoKernelError{Request: r, Reason: fmt.Sprintf("the kernel takes head dims that are multiples of 128, and the model's is %d", r.Config.HeadDim), Remedy: "ordinary operations are used"}
+	default:
 		call, err = m.store.Find(r)
 	}
 	use := TPUKernel{Composite: r.Kernel, For: fmt.Sprintf("%s; %d tokens, page table %d x %d", r.Config, r.Sizes.Tokens, r.Sizes.Seqs, r.Sizes.PagesPerSeq)}
