@@ -159,6 +159,9 @@ func (c Config) plan() (Plan, error) {
 	default:
 		return Plan{}, fmt.Errorf("kv is %q: paged or basic is needed", p.KV)
 	}
+	if on, ok := c.Backend.(interface{ Platform() string }); ok && on.Platform() == "tpu" {
+		p.layout = p.layout.ForTPU()
+	}
 	return p, nil
 }
 
