@@ -32,9 +32,7 @@ func (gr *graphs) admissible(l loop, in input) admission {
 	slots, pageSize := gr.plan.slots, gr.plan.PageSize
 	zero := integer(g, 0)
 
-	held := pagesOf(lens, pageSize)
-	reserved := Where(used, Max(Sub(st.Rows.MaxPages, held), ZerosLike(held)), ZerosLike(held))
-	avail := Sub(st.Pages.NumFree(), ReduceAllSum(reserved))
+	avail := gr.unreserved(st)
 	isSlot := LessThan(Iota(g, lens.Shape(), 0), integer(g, gr.plan.MaxSeqs))
 	free := LogicalAnd(LogicalNot(used), isSlot)
 	freeRows, numFree := scan.Positions(free, slots)
@@ -72,6 +70,24 @@ func (gr *graphs) admissible(l loop, in input) admission {
 	total := scan.Sum(Where(waits, needed(in.Ahead.MaxPages, in.Ahead.Sources, in.Ahead.Held), ZerosLike(h)))
 	aheadFits := LogicalAnd(waits, LessOrEqual(Add(total, ReduceAllSum(wanted)), avail))
 	return admission{Entries: entries, Rows: rows, Ahead: aheadFits, Any: LogicalOr(anyTrue(entries), anyTrue(aheadFits))}
+}
+
+// unreserved is how many free pages no row has a right to, i32[].
+func (gr *graphs) unreserved(st deviceState) *Node {
+	held := pagesOf(st.Sequences.SeqLens, gr.plan.PageSize)
+	reserved := Where(st.Sequences.Used, Max(Sub(st.Rows.MaxPages, held), ZerosLike(held)), ZerosLike(held))
+	return Sub(st.Pages.NumFree(), ReduceAllSum(reserved))
+}
+
+// short is how many pages are missing for the next step of all that decode, i32[]: none where every row's pages are reserved.
+func (gr *graphs) short(st deviceState) *Node {
+	lens := st.Sequences.SeqLens
+	g := lens.Graph()
+	held := pagesOf(lens, gr.plan.PageSize)
+	full := Equal(MulScalar(held, float64(gr.plan.PageSize)), lens)
+	decodes := LogicalAnd(LessThan(Iota(g, lens.Shape(), 0), integer(g, gr.plan.slots)), GreaterOrEqual(lens, st.Rows.PromptLens))
+	needs := LogicalAnd(LogicalAnd(st.Sequences.Used, decodes), LogicalAnd(full, GreaterOrEqual(held, st.Rows.MaxPages)))
+	return Max(Sub(ReduceAllSum(ConvertDType(needs, dtypes.Int32)), gr.unreserved(st)), integer(g, 0))
 }
 
 // admit gives rows to what is admissible: empty ones, or clones of a holder.
@@ -132,6 +148,10 @@ func (gr *graphs) admit(l loop, in input) loop {
 			st.Caches[i] = gr.plan.layout.CopyPages(cache, from, to)
 		}
 	}
+	// A sequence that was moved out goes on with the token it drew last.
+	resumes := LogicalAnd(a.Entries, Equal(in.Line.Resume, integer(g, 1)))
+	last := take(in.Tokens, Add(in.Line.Starts, in.Line.Held))
+	st.Queue, _ = st.Queue.Enqueue(last, a.Rows, in.Line.Held, resumes)
 	l.State = st
 	return l
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/gomlx/compute"
 
@@ -47,9 +48,15 @@ func (s *scheduler) input(c *callPlan, leaves []leaf, columns, enoughFree int) h
 		key[2*i], key[2*i+1] = k[0], k[1]
 		maxLen := e.maxLen(r)
 		in.ints("Line.Starts")[i], in.ints("Line.PromptLens")[i], in.ints("Line.MaxLens")[i] = c.begins[i], int32(len(r.Tokens)), int32(maxLen)
-		in.ints("Line.MaxPages")[i] = int32(e.pagesFor(maxLen))
+		in.ints("Line.MaxPages")[i] = int32(e.surePages(r))
 		copy(stops[i*maxStopTokens:(i+1)*maxStopTokens], e.stopTokens(r))
 		in.ints("Line.Sources")[i] = none
+		if i < c.resumed {
+			// The row's source is named here, not by the family, whose own may be gone.
+			in.ints("Line.Resume")[i], in.ints("Line.Held")[i], in.ints("Line.PromptLens")[i] = 1, int32(seq.done), int32(seq.done)
+			in.ints("Line.Sources")[i] = int32(s.out[slices.IndexFunc(s.out, func(m *moved) bool { return m.seq == seq })].back.row)
+			continue
+		}
 		if f.source != nil {
 			in.ints("Line.Sources")[i], in.ints("Line.Held")[i] = int32(f.source.row), int32(f.held)
 			if f.source.first == f && seq.generation == r.FirstGeneration+f.begin {

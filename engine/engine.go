@@ -22,6 +22,7 @@ import (
 
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/prefix"
 	"github.com/quire/quire/tokenizer"
 )
 
@@ -46,6 +47,10 @@ type Config struct {
 	KVMemory int64
 	// KV is "paged" or "basic", the contiguous cache that serves as oracle.
 	KV string
+	// Admission is Reserve (default) or Overcommit.
+	Admission Admission
+	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device, and for snapshots; 0 for none.
+	HostKVMemory int64
 	// NoPrefixCache turns off that prefixes of prompts are kept for other requests.
 	NoPrefixCache bool
 	// DType is of weights and activations, KVDType of the cache: Float32 (default), BFloat16 or Float16.
@@ -69,6 +74,8 @@ type Engine struct {
 	weights  []compute.Buffer
 	state    []compute.Buffer
 	log      *slog.Logger
+	tier     *tier         // nil without HostKVMemory
+	keep     []prefix.Hash // what the run leaves with the host
 	stats    Stats
 	running  sync.Mutex
 }
@@ -99,6 +106,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		plan.Programs = append(plan.Programs, p.name)
 	}
 	e.plan = plan
+	if plan.Transfers && cfg.HostKVMemory > 0 {
+		e.tier = newTier(cfg.HostKVMemory)
+	}
 
 	// The weights come after the programs: the compiler takes as much memory as they do, and gives it back.
 	start := time.Now()

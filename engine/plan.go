@@ -9,6 +9,7 @@ import (
 
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/prefix"
 )
 
 // Plan is what an engine settled on before it took its memory. Sizes are in bytes.
@@ -32,7 +33,8 @@ type Plan struct {
 	PrefillTokens int `json:"prefill_tokens"`
 	MaxRounds     int `json:"max_rounds"`
 	// PrefixCache says that prefixes which several prompts have in common are run once.
-	PrefixCache bool `json:"prefix_cache"`
+	PrefixCache bool      `json:"prefix_cache"`
+	Admission   Admission `json:"admission"`
 	// Transfers says that pages can be moved to the host and back, which takes two more programs.
 	Transfers bool `json:"transfers"`
 	// Programs are the names of the programs that the engine compiles.
@@ -95,7 +97,7 @@ func (c Config) plan() (Plan, error) {
 	p := Plan{
 		Backend: c.Backend.Description(), Model: model.Architecture, DType: weights.String(), KVDType: kv.String(),
 		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens, MaxRounds: c.MaxRounds,
-		PrefixCache: !c.NoPrefixCache,
+		PrefixCache: !c.NoPrefixCache, Admission: c.Admission,
 	}
 	p.Parameters = c.Model.NumParameters()
 	for _, a := range llama.Arrays(model, c.storage()) {
@@ -106,6 +108,11 @@ func (c Config) plan() (Plan, error) {
 	orDefault(&p.PageSize, defaultPageSize)
 	orDefault(&p.PrefillTokens, defaultPrefillTokens)
 	orDefault(&p.MaxRounds, defaultMaxRounds)
+	orDefault(&p.Admission, Reserve)
+	if p.Admission != Reserve && p.Admission != Overcommit {
+		return Plan{}, fmt.Errorf("admission is %q: reserve or overcommit is needed", p.Admission)
+	}
+	p.Transfers = p.Admission == Overcommit || c.HostKVMemory > 0
 	orDefault(&p.MaxModelLen, model.MaxPositions)
 	for _, f := range []struct {
 		name  string
@@ -154,6 +161,7 @@ func (c Config) plan() (Plan, error) {
 		}
 		// The sequence table still counts pages, one a slot, so that admission is the same code.
 		p.PageSize, p.PagesPerSeq, p.Pages, p.PrefixCache = p.MaxModelLen, 1, p.slots, false
+		p.Admission, p.Transfers = Reserve, false // a slot has its row, and nothing is shared
 		p.KVBytes = row * int64(p.slots)
 		p.layout = attention.ContiguousLayout(p.slots, p.MaxModelLen, model.NumKVHeads, model.HeadDim, kv)
 	default:
@@ -163,6 +171,11 @@ func (c Config) plan() (Plan, error) {
 		p.layout = p.layout.ForTPU()
 	}
 	return p, nil
+}
+
+// prefixSeed begins the names of pages: two engines with the same have the same contents for the same tokens.
+func (e *Engine) prefixSeed() prefix.Hash {
+	return prefix.Seed(e.plan.Model, e.plan.DType, e.plan.KVDType, fmt.Sprint(e.plan.PageSize))
 }
 
 // rows is how many rows the sequence table has: the slots, then the waiting prompts.

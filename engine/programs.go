@@ -89,7 +89,7 @@ func (gr *graphs) run(st deviceState, w llama.Weights, in input, out output) (de
 				func(l loop) loop { return gr.decodeStep(l, w) })
 		})
 	out = end.Out
-	out.SeqLens, out.EndFree = end.State.Sequences.SeqLens, end.State.Pages.NumFree()
+	out.SeqLens, out.EndFree, out.Short = end.State.Sequences.SeqLens, end.State.Pages.NumFree(), gr.short(end.State)
 	return end.State, out
 }
 
@@ -111,7 +111,7 @@ func (gr *graphs) wantsPrefill(l loop, in input) *Node {
 		LogicalAnd(GreaterThan(all, integer(g, 0)), LogicalOr(GreaterThan(gr.numFreeSlots(l), integer(g, 0)), GreaterOrEqual(all, integer(g, gr.plan.PrefillTokens)))))
 }
 
-// wantsDecode says that sequences run, and, after the call's first step, not so few that the host should bring others.
+// wantsDecode says that sequences run, have pages for the next step, and, after the call's first step, not so few that the host should bring others.
 func (gr *graphs) wantsDecode(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
 	placed := ReduceAllSum(ConvertDType(GreaterOrEqual(l.Out.Placed, integer(g, 0)), dtypes.Int32))
@@ -119,7 +119,8 @@ func (gr *graphs) wantsDecode(l loop, in input) *Node {
 	waits := LogicalOr(LessThan(placed, in.Line.Count), LessThan(opened, in.Ahead.Count))
 	enough := GreaterOrEqual(gr.numFreeSlots(l), in.EnoughFree)
 	early := LogicalAnd(LogicalAnd(enough, LogicalNot(waits)), GreaterThan(l.Out.Columns, integer(g, 0)))
-	return LogicalAnd(GreaterThan(l.State.Queue.NumQueued, integer(g, 0)), LogicalNot(early))
+	able := Equal(gr.short(l.State), integer(g, 0))
+	return LogicalAnd(LogicalAnd(GreaterThan(l.State.Queue.NumQueued, integer(g, 0)), able), LogicalNot(early))
 }
 
 func (gr *graphs) numFreeSlots(l loop) *Node {

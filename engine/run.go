@@ -116,7 +116,11 @@ func (j *job) loop(ctx context.Context) error {
 		if !j.open && s.idle() {
 			return j.finish()
 		}
-		if _, err := j.call(s.plan()); err != nil {
+		c, err := s.plan()
+		if err == nil {
+			_, err = j.call(c)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -127,8 +131,15 @@ var ErrPagesLost = errors.New("pages were lost, please report this")
 
 // finish gives up the prefixes that are kept, and checks that all pages are free then.
 func (j *job) finish() error {
+	if err := j.sched.keepOnHost(j.e.keep); err != nil {
+		return err
+	}
 	j.sched.dropAll()
-	free, err := j.call(j.sched.plan())
+	c, err := j.sched.plan()
+	if err != nil {
+		return err
+	}
+	free, err := j.call(c)
 	if err == nil && free != j.e.plan.Pages {
 		err = fmt.Errorf("%w: %d of %d are free on the device", ErrPagesLost, free, j.e.plan.Pages)
 	}
@@ -196,6 +207,9 @@ func (j *job) call(c *callPlan) (freePages int, err error) {
 
 // enoughFree is at how many free slots a call should return where its line is empty, so that the host can bring others.
 func (j *job) enoughFree() int {
+	if len(j.sched.out) > 0 { // come back when there may be room for those
+		return j.e.plan.MaxSeqs - j.sched.active + max(1, j.sched.active/8)
+	}
 	if !j.open && len(j.sched.waiting) == 0 {
 		return j.e.plan.slots + 1
 	}

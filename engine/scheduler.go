@@ -43,7 +43,9 @@ type sequence struct {
 	family     *family
 	generation int
 	row        int
-	done       int // tokens of it in the cache, as the last call left it
+	done       int   // tokens of it in the cache, as the last call left it
+	last       int32 // the token drawn last, which is not in the cache yet
+	born       int   // counts admissions
 
 	cancelled atomic.Bool // set by the drain at a stop string, read by the scheduler
 	drain     drainState
@@ -53,17 +55,19 @@ type sequence struct {
 // line that the scheduler gives it.
 type scheduler struct {
 	e           *Engine
-	seed        prefix.Hash
 	freeHolders []int
 	waiting     []*family     // not all of their completions are admitted, in order
 	counts      prefix.Counts // of the chains of those that wait
 	cache       *prefix.Cache // of holders, by row
 	holders     []*holder     // by row, from the slots on
 	rows        []*sequence
-	release     []bool // rows to free at the start of the next call
-	active      int    // completions that run
-	freePages   int    // on the device, after the last call
-	careful     bool   // after a call that could do nothing: the first in line alone, without a holder that others need
+	release     []bool   // rows to free at the start of the next call
+	active      int      // completions that run
+	freePages   int      // on the device, after the last call
+	out         []*moved // sequences on the host, in order of admission
+	born        int
+	err         error // of a transfer: it ends the run
+	careful     bool  // after a call that could do nothing: the first in line alone, without a holder that others need
 }
 
 // ErrStalled says that a call had work and did none of it: a fault of the engine.
@@ -72,7 +76,7 @@ var ErrStalled = errors.New("the engine makes no progress, please report this")
 func newScheduler(e *Engine) *scheduler {
 	p := e.plan
 	s := &scheduler{
-		e: e, seed: prefix.Seed(p.Model, p.DType, p.KVDType, fmt.Sprint(p.PageSize)), rows: make([]*sequence, p.slots), release: make([]bool, p.rows()), holders: make([]*holder, p.Holders),
+		e: e, rows: make([]*sequence, p.slots), release: make([]bool, p.rows()), holders: make([]*holder, p.Holders),
 		counts: prefix.Counts{}, cache: prefix.NewCache(), freePages: p.Pages,
 	}
 	for row := p.rows() - 1; row >= p.slots; row-- {
@@ -85,7 +89,7 @@ func newScheduler(e *Engine) *scheduler {
 func (s *scheduler) add(r *Request) {
 	f := &family{req: r}
 	if s.e.plan.layout.Paged && s.e.plan.PrefixCache {
-		f.chain = prefix.Chain(s.seed, r.Tokens[:len(r.Tokens)-1], s.e.plan.PageSize)
+		f.chain = prefix.Chain(s.e.prefixSeed(), r.Tokens[:len(r.Tokens)-1], s.e.plan.PageSize)
 		s.counts.Add(f.chain, 1)
 	}
 	s.waiting = append(s.waiting, f)
@@ -96,7 +100,7 @@ func (s *scheduler) wants() int { return 2*s.e.plan.MaxSeqs - len(s.waiting) }
 
 // idle says that nothing waits, nothing runs, and nothing is left to be freed.
 func (s *scheduler) idle() bool {
-	return len(s.waiting) == 0 && s.active == 0 && !slices.Contains(s.release, true)
+	return len(s.waiting) == 0 && s.active == 0 && len(s.out) == 0 && !slices.Contains(s.release, true)
 }
 
 // settle notes the rows of completions that met a stop string: they are released on the device when the next call begins.
@@ -108,6 +112,14 @@ func (s *scheduler) settle() {
 			s.active--
 		}
 	}
+	s.out = slices.DeleteFunc(s.out, func(m *moved) bool {
+		stopped := m.seq.cancelled.Load()
+		if stopped && m.back != nil {
+			s.cache.Remove(m.back.row)
+			s.drop(m.back)
+		}
+		return stopped
+	})
 }
 
 // drop gives up a holder's row.
@@ -126,14 +138,26 @@ func (s *scheduler) evict() (*holder, bool) {
 		return nil, false
 	}
 	h := s.holders[row-s.e.plan.slots]
+	s.demote(h)
 	s.drop(h)
 	return h, true
+}
+
+// keepOnHost leaves the holder of a chain with the host.
+func (s *scheduler) keepOnHost(chain []prefix.Hash) error {
+	if row, pages := s.cache.Longest(chain); pages == len(chain) && pages > 0 {
+		s.demote(s.holders[row-s.e.plan.slots])
+	}
+	return s.err
 }
 
 // dropAll gives up all holders, and lets those who wait for them decide anew.
 func (s *scheduler) dropAll() {
 	for _, f := range s.waiting {
 		f.assigned, f.source, f.held = false, nil, 0
+	}
+	for _, m := range s.out {
+		m.back = nil // what is on the host is loaded again
 	}
 	for _, h := range s.holders {
 		if h != nil {
@@ -176,6 +200,13 @@ func (s *scheduler) assign(f *family) bool {
 	if row, pages := s.cache.Longest(f.chain); pages > 0 {
 		source, held = s.holders[row-p.slots], pages*p.PageSize
 	}
+	if s.e.tier != nil {
+		if k, pages := s.e.tier.longest(f.chain); pages*p.PageSize > held {
+			if h := s.promote(k); h != nil {
+				source, held = h, pages*p.PageSize
+			}
+		}
+	}
 	whole := len(f.req.Tokens) - 1
 	clones := f.req.N-f.next > 1 && whole > 0 && p.layout.Paged && s.e.pagesAhead(f.req, whole) <= p.Pages
 	// A prefix that others in line have too is run once for all.
@@ -209,7 +240,24 @@ func (s *scheduler) maxPages(h *holder) int {
 
 // pagesAhead is the pages for a holder of held tokens and its first clone, a completion of r: the clone shares full pages only.
 func (e *Engine) pagesAhead(r *Request, held int) int {
-	return ceilDiv(held, e.plan.PageSize) + e.pagesFor(e.maxLen(r)) - held/e.plan.PageSize
+	return ceilDiv(held, e.plan.PageSize) + e.surePages(r) - held/e.plan.PageSize
+}
+
+// room is how many pages are free and promised to no row.
+func (s *scheduler) room() int {
+	p := s.e.plan
+	room := s.freePages
+	for _, seq := range s.rows {
+		if seq != nil {
+			room -= max(0, s.e.surePages(seq.family.req)-ceilDiv(seq.done, p.PageSize))
+		}
+	}
+	for _, h := range s.holders {
+		if h != nil && h.opened {
+			room -= max(0, s.maxPages(h)-ceilDiv(h.done, p.PageSize))
+		}
+	}
+	return room
 }
 
 // makeRoom gives up holders that are not in use while the pages that no row has or may come to need do not cover what is first in line.
@@ -218,24 +266,9 @@ func (s *scheduler) makeRoom(c *callPlan) {
 	if s.cache.Len() == 0 {
 		return
 	}
-	room := s.freePages
-	slots := p.MaxSeqs
-	for row, seq := range s.rows {
-		if seq != nil {
-			room -= max(0, s.e.pagesFor(s.e.maxLen(seq.family.req))-ceilDiv(seq.done, p.PageSize))
-			slots--
-		} else if s.release[row] {
-			slots-- // its pages are not counted as free yet
-		}
-	}
-	for _, h := range s.holders {
-		if h != nil && h.opened {
-			room -= max(0, s.maxPages(h)-ceilDiv(h.done, p.PageSize))
-		}
-	}
-	need := 0
-	for _, seq := range c.line[:min(len(c.line), max(slots, 1)+p.MaxSeqs/4)] {
-		need += s.e.pagesFor(s.e.maxLen(seq.family.req)) - seq.family.held/p.PageSize
+	room, need := s.room(), 0
+	for _, seq := range c.line[c.resumed:min(len(c.line), max(p.MaxSeqs-s.active, 1, c.resumed)+p.MaxSeqs/4)] {
+		need += s.e.surePages(seq.family.req) - seq.family.held/p.PageSize
 	}
 	for _, h := range c.ahead {
 		need += s.maxPages(h) - h.held/p.PageSize
@@ -266,6 +299,8 @@ type callPlan struct {
 	heads  []int32     // of these
 	behind []int32
 	before []*sequence // the rows as they stand before the call
+
+	resumed int // how many of the line, the first ones, were moved out and go on
 }
 
 // place puts a prompt's tokens from a position on among those of the call.
@@ -279,7 +314,7 @@ func (c *callPlan) place(tokens []int32, from, limit int) (start int32, ok bool)
 }
 
 // plan lays out the next call: the rest of prompts that are being run, then as many of the waiting completions and prompts as it takes.
-func (s *scheduler) plan() *callPlan {
+func (s *scheduler) plan() (*callPlan, error) {
 	p := s.e.plan
 	limit := p.promptTokens()
 	c := &callPlan{starts: make([]int32, p.rows()), before: slices.Clone(s.rows)}
@@ -293,7 +328,13 @@ func (s *scheduler) plan() *callPlan {
 			c.starts[h.row], _ = c.place(h.tokens, h.done, limit)
 		}
 	}
+	if err := s.bringBack(c, limit); err != nil {
+		return nil, err
+	}
 	for _, f := range s.waiting {
+		if len(s.out) > 0 {
+			break // nothing new before those that ran already
+		}
 		if !f.assigned && (len(c.line) == p.lineLen() || !s.assign(f)) {
 			break
 		}
@@ -315,7 +356,7 @@ func (s *scheduler) plan() *callPlan {
 		}
 	}
 	s.makeRoom(c)
-	return c
+	return c, s.err
 }
 
 // listAhead lists a holder that is not opened, behind its own source. It returns false where the call has no room for it.
@@ -346,6 +387,7 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 	copy(r.owners[p.lineLen():], c.before)
 	placed, opened, lens := got.ints("Placed"), got.ints("Opened"), got.ints("SeqLens")
 	moved := got.int("PrefillSteps")+got.int("DecodeSteps") > 0 || slices.Contains(s.release, true)
+	clear(s.release)
 	for i, h := range c.ahead {
 		if opened[i] == 0 {
 			continue
@@ -361,6 +403,10 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 		if placed[i] < 0 {
 			continue
 		}
+		r.owners[i] = seq
+		if i < c.resumed {
+			continue
+		}
 		f := seq.family
 		if seq.generation != f.req.FirstGeneration+f.next {
 			return nil, fmt.Errorf("%w: completion %d of request %q started before completion %d", ErrStalled, seq.generation, f.req.ID, f.req.FirstGeneration+f.next)
@@ -368,9 +414,9 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 		f.next++
 		s.active++
 		moved, s.careful = true, false
-		seq.row = int(placed[i])
+		s.born++
+		seq.row, seq.born = int(placed[i]), s.born
 		seq.drain.init(s.e, f.req)
-		r.owners[i] = seq
 		s.e.stats.HitTokens += f.held
 		if f.source != nil && f.source.first == f {
 			f.source.first = nil
@@ -382,10 +428,17 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 			}
 		}
 	}
+	if s.settleMoved(c, placed) {
+		moved = true
+	}
 	ended := map[*sequence]bool{}
-	owners, finish := got.ints("Owners"), got.ints("Finish")
+	owners, finish, tokens := got.ints("Owners"), got.ints("Finish"), got.ints("Tokens")
 	for i, id := range owners {
-		if id >= 0 && finish[i] != running {
+		if id < 0 {
+			continue
+		}
+		r.owners[id].last = tokens[i]
+		if finish[i] != running {
 			ended[r.owners[id]] = true
 			s.active--
 		}
@@ -404,8 +457,12 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 	}
 	s.waiting = slices.DeleteFunc(s.waiting, func(f *family) bool { return f.next == f.req.N })
 	s.freePages = got.int("EndFree")
-	clear(s.release)
-	if moved || s.active == 0 && len(s.waiting) == 0 {
+	if short := got.int("Short"); short > 0 {
+		if err := s.makeWay(short); err != nil {
+			return nil, err
+		}
+	}
+	if moved || s.active == 0 && len(s.waiting) == 0 && len(s.out) == 0 {
 		return r, nil
 	}
 	// Holders that wait for each other's pages: the first in line goes alone.

@@ -29,7 +29,7 @@ type rowParams struct {
 	Sampling   sampling.Params // of R rows
 	PromptLens *Node           // i32[R]: prompt tokens to run in this row; a slot samples from the last of them on
 	MaxLens    *Node           // i32[R]: prompt and completion together end here
-	MaxPages   *Node           // i32[R]: the most pages that the row may come to hold; what it does not hold yet is reserved for it
+	MaxPages   *Node           // i32[R]: the pages that are sure for the row; what it does not hold yet of them is reserved for it
 	StopTokens *Node           // i32[R, maxStopTokens], padded with -1
 }
 
@@ -56,6 +56,9 @@ type line struct {
 	Sources                                   *Node // i32[A]: the row of which it is a clone; -1 = none
 	Held                                      *Node // i32[A]: tokens it takes over from there
 	First                                     *Node // i32[A]: 1 where its pages are reserved with the holder
+	// Resume, i32[A], is 1 where the sequence goes on after it was moved out: its source holds all of it but the token drawn last, which
+	// is the one at place Held, and which is decoded, as it would have been.
+	Resume *Node
 }
 
 // ahead is the prompts, or prefixes of prompts, to be run for clones: H entries, in order.
@@ -88,6 +91,7 @@ type output struct {
 	FreePages                   *Node // i32[C]: free pages after the step that drew a column
 	MinFree                     *Node // i32[]: the fewest free pages after any step
 	EndFree                     *Node // i32[]: free pages when the call ends
+	Short                       *Node // i32[]: pages without which the sequences that run can not take their next step
 	Rules                       *Node // i32[K]: violations of each rule, in debug mode; else nil
 }
 
@@ -139,7 +143,7 @@ func (gr *graphs) newInput(g *Graph) input {
 		Line: line{
 			Count: i32(), Sampling: sampling.Params{Temperature: f32(a), TopP: f32(a), MinP: f32(a), TopK: i32(a), Key: Zeros(g, shapes.Make(dtypes.Uint32, a, 2))},
 			Starts: i32(a), PromptLens: i32(a), MaxLens: i32(a), MaxPages: i32(a), StopTokens: i32(a, maxStopTokens),
-			Sources: i32(a), Held: i32(a), First: i32(a),
+			Sources: i32(a), Held: i32(a), First: i32(a), Resume: i32(a),
 		},
 		Ahead:   ahead{Count: i32(), Rows: i32(h), Starts: i32(h), PromptLens: i32(h), MaxPages: i32(h), Behind: i32(h), Sources: i32(h), Held: i32(h)},
 		Columns: i32(), EnoughFree: i32(),
@@ -155,7 +159,7 @@ func (gr *graphs) newOutput(g *Graph) output {
 		Tokens: i32(columns, s), Logprobs: f32(columns, s), Processed: f32(columns, s), Owners: none(columns, s), Finish: i32(columns, s),
 		Columns: integer(g, 0), Placed: none(gr.plan.lineLen()), Opened: i32(gr.plan.aheadLen()), SeqLens: i32(gr.plan.rows()),
 		PrefillSteps: integer(g, 0), DecodeSteps: integer(g, 0), PrefillTokens: integer(g, 0), DecodeTokens: integer(g, 0),
-		Status: seqtable.NewStatus(g), FreePages: i32(columns), MinFree: integer(g, gr.plan.Pages), EndFree: integer(g, 0),
+		Status: seqtable.NewStatus(g), FreePages: i32(columns), MinFree: integer(g, gr.plan.Pages), EndFree: integer(g, 0), Short: integer(g, 0),
 	}
 	if gr.debug {
 		out.Rules = Zeros(g, shapes.Make(dtypes.Int32, len(seqtable.Rules)))

@@ -27,7 +27,10 @@ type Stats struct {
 	PrefillSteps    int `json:"prefill_steps"`
 	DecodeSteps     int `json:"decode_steps"`
 	Pages           int `json:"pages"`
-	PeakPages       int `json:"peak_pages"`
+	// Preemptions counts sequences that moved to the host; MovedBytes are the keys and values moved, there and back.
+	Preemptions int   `json:"preemptions"`
+	MovedBytes  int64 `json:"moved_bytes"`
+	PeakPages   int   `json:"peak_pages"`
 }
 
 // Stats returns the figures of the last run, or of the one under way as far as it came when it ends.

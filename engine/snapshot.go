@@ -1,0 +1,218 @@
+package engine
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/sampling"
+)
+
+// A snapshot is the keys and values of a prefix in a file, so that another process need not run it. All numbers are little-endian:
+//
+//	"QUIREKV1"; uint32 length and JSON of snapshotHeader; int32 token ids; the pages, 16 at a time, layer by layer, as on the device;
+//	SHA-256 of all before it.
+const snapshotMagic = "QUIREKV1"
+
+// snapshotHeader says what the contents depend on. A file is refused where any of it differs.
+type snapshotHeader struct {
+	Model    string `json:"model"` // its fingerprint
+	DType    string `json:"dtype"`
+	Weights  string `json:"weights,omitempty"`
+	KVDType  string `json:"kv_dtype"`
+	PageSize int    `json:"page_size"`
+	Layers   int    `json:"layers"`
+	KVHeads  int    `json:"kv_heads"`
+	HeadDim  int    `json:"head_dim"`
+	Computed string `json:"computed"` // platform and kernels: others round otherwise
+	Tokens   int    `json:"tokens"`
+}
+
+// Errors of snapshots, to be told apart by errors.Is.
+var (
+	// ErrSnapshotMismatch: the file is of another model, dtype, page size, platform or kernels; the text names what differs.
+	ErrSnapshotMismatch = errors.New("the snapshot does not fit")
+	// ErrSnapshotCorrupt: the file is no snapshot, is cut short, or its checksum is wrong.
+	ErrSnapshotCorrupt = errors.New("the snapshot is damaged")
+	// ErrNoHostMemory: Config.HostKVMemory is 0, or too small for the prefix.
+	ErrNoHostMemory = errors.New("there is no host memory for keys and values")
+)
+
+// maxSnapshotHeader bounds what is read on a file's word.
+const maxSnapshotHeader = 1 << 16
+
+func (e *Engine) snapshotHeader(tokens int) snapshotHeader {
+	cfg := e.cfg.Model.Config
+	h := snapshotHeader{Model: e.cfg.Model.FingerPrint(), DType: e.plan.DType, Weights: e.cfg.Weights, KVDType: e.plan.KVDType, PageSize: e.plan.PageSize,
+		Layers: cfg.NumLayers, KVHeads: cfg.NumKVHeads, HeadDim: cfg.HeadDim, Tokens: tokens, Computed: e.cfg.Backend.Name()}
+	if b, ok := e.cfg.Backend.(interface {
+		Platform() string
+		Kernels() string
+	}); ok {
+		h.Computed = b.Platform() + " " + b.Kernels()
+	}
+	return h
+}
+
+// difference names the first field in which two headers differ, but for the number of tokens.
+func (h snapshotHeader) difference(file snapshotHeader) string {
+	want, got := reflect.ValueOf(h), reflect.ValueOf(file)
+	for i := range want.NumField() {
+		name, _, _ := strings.Cut(want.Type().Field(i).Tag.Get("json"), ",")
+		if name != "tokens" && !want.Field(i).Equal(got.Field(i)) {
+			return fmt.Sprintf("%s is %v in the file and %v here", name, got.Field(i), want.Field(i))
+		}
+	}
+	return ""
+}
+
+// SavePrefix runs the tokens, if they are not there already, and writes the keys and values of their full pages to w. It returns how
+// many tokens these are. It needs Config.HostKVMemory and may not be called while Run is under way.
+func (e *Engine) SavePrefix(ctx context.Context, tokens []int32, w io.Writer) (saved int, err error) {
+	if e.tier == nil {
+		return 0, fmt.Errorf("%w: give the engine some to save a prefix", ErrNoHostMemory)
+	}
+	n := len(tokens) / e.plan.PageSize * e.plan.PageSize
+	if n == 0 {
+		return 0, fmt.Errorf("%w: %d tokens are less than a page of %d", ErrInvalidRequest, len(tokens), e.plan.PageSize)
+	}
+	chain := prefix.Chain(e.prefixSeed(), tokens[:n], e.plan.PageSize)
+	if _, pages := e.tier.longest(chain); pages < len(chain) {
+		// Two completions of one token: what they have in common is the prefix, which the run leaves with the host.
+		e.keep = chain
+		defer func() { e.keep = nil }()
+		r := &Request{ID: "prefix", Tokens: append(slices.Clone(tokens[:n]), tokens[n-1]), N: 2, MaxTokens: 1, Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true}
+		for c, err := range e.Run(ctx, slices.Values([]*Request{r})) {
+			if err != nil {
+				return 0, err
+			}
+			if c.Err != nil {
+				return 0, c.Err
+			}
+		}
+	}
+	k, pages := e.tier.longest(chain)
+	if pages < len(chain) {
+		return 0, fmt.Errorf("%w: %d bytes are needed for a prefix of %d tokens", ErrNoHostMemory, e.bytesOnHost(n), n)
+	}
+	text, err := json.Marshal(e.snapshotHeader(n))
+	if err != nil {
+		return 0, err
+	}
+	sum := sha256.New()
+	buffered := bufio.NewWriterSize(w, 1<<20)
+	out := io.MultiWriter(buffered, sum)
+	if _, err := io.WriteString(out, snapshotMagic); err != nil {
+		return 0, err
+	}
+	parts := []any{uint32(len(text)), text, k.tokens[:n]}
+	for _, block := range k.pages.blocks[:ceilDiv(len(chain), transferPages)] {
+		parts = append(parts, block...)
+	}
+	for _, part := range parts {
+		if err := binary.Write(out, binary.LittleEndian, part); err != nil {
+			return 0, err
+		}
+	}
+	if _, err := buffered.Write(sum.Sum(nil)); err != nil {
+		return 0, err
+	}
+	return n, buffered.Flush()
+}
+
+// LoadPrefix reads what SavePrefix wrote. Every prompt that begins with these tokens takes them over from then on; they are never given
+// up. It needs Config.HostKVMemory and may not be called while Run is under way.
+func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
+	if e.tier == nil {
+		return nil, fmt.Errorf("%w: give the engine some to load a prefix", ErrNoHostMemory)
+	}
+	in := &checked{r: bufio.NewReaderSize(r, 1<<20), sum: sha256.New()}
+	magic := make([]byte, len(snapshotMagic))
+	var size uint32
+	in.read(magic)
+	if in.err == nil && string(magic) != snapshotMagic {
+		return nil, fmt.Errorf("%w: it does not begin with %s", ErrSnapshotCorrupt, snapshotMagic)
+	}
+	in.read(&size)
+	if size > maxSnapshotHeader {
+		return nil, fmt.Errorf("%w: a header of %d bytes", ErrSnapshotCorrupt, size)
+	}
+	text := make([]byte, size)
+	in.read(text)
+	if in.err != nil {
+		return nil, in.err
+	}
+	var header snapshotHeader
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&header); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSnapshotCorrupt, err)
+	}
+	if d := e.snapshotHeader(0).difference(header); d != "" {
+		return nil, fmt.Errorf("%w: %s", ErrSnapshotMismatch, d)
+	}
+	n := header.Tokens
+	switch {
+	case n < 1 || n%e.plan.PageSize != 0 || n > e.plan.PagesPerSeq*e.plan.PageSize:
+		return nil, fmt.Errorf("%w: %d tokens are not whole pages of a sequence of up to %d tokens: see MaxModelLen", ErrSnapshotMismatch, n, e.plan.MaxModelLen)
+	case e.bytesOnHost(n) > e.tier.limit:
+		return nil, fmt.Errorf("%w: %d bytes are needed for a prefix of %d tokens, the limit is %d", ErrNoHostMemory, e.bytesOnHost(n), n, e.tier.limit)
+	}
+	tokens = make([]int32, n)
+	in.read(tokens)
+	pages := &pagesOnHost{length: n}
+	layout := e.plan.layout
+	elements := transferPages * layout.PageSize * 2 * layout.KVHeads * layout.HeadDim
+	for range ceilDiv(n/e.plan.PageSize, transferPages) {
+		block := make([]any, header.Layers)
+		for i := range block {
+			block[i] = reflect.MakeSlice(reflect.SliceOf(layout.DType.GoType()), elements, elements).Interface()
+			in.read(block[i])
+		}
+		if in.err != nil {
+			return nil, in.err
+		}
+		pages.blocks = append(pages.blocks, block)
+	}
+	want256 := in.sum.Sum(nil)
+	got256 := make([]byte, sha256.Size)
+	in.read(got256)
+	if in.err != nil {
+		return nil, in.err
+	}
+	if !bytes.Equal(want256, got256) {
+		return nil, fmt.Errorf("%w: the checksum is wrong", ErrSnapshotCorrupt)
+	}
+	e.tier.add(&kept{tokens: tokens, chain: prefix.Chain(e.prefixSeed(), tokens, e.plan.PageSize), pages: pages, bytes: e.bytesOnHost(n)}, true)
+	return tokens, nil
+}
+
+// checked reads and adds up a checksum; after an error it does nothing.
+type checked struct {
+	r   io.Reader
+	sum hash.Hash
+	err error
+}
+
+func (c *checked) read(into any) {
+	if c.err != nil {
+		return
+	}
+	if err := binary.Read(io.TeeReader(c.r, c.sum), binary.LittleEndian, into); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("%w: it is cut short", ErrSnapshotCorrupt)
+		}
+		c.err = err
+	}
+}

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/quire/quire/prefix"
+)
+
+// tier is the prefixes that are kept in the host's memory: those that had to leave the device, and those loaded from files. It outlives
+// a run.
+type tier struct {
+	limit, bytes int64
+	cache        *prefix.Cache
+	kept         map[int]*kept
+	next         int
+}
+
+// kept is one of them.
+type kept struct {
+	tokens []int32 // whole pages
+	chain  []prefix.Hash
+	pages  *pagesOnHost
+	bytes  int64
+}
+
+func newTier(limit int64) *tier {
+	return &tier{limit: limit, cache: prefix.NewCache(), kept: map[int]*kept{}}
+}
+
+// add keeps a prefix, and gives up those used longest ago while there are more bytes than the limit. A pinned one is never given up.
+func (t *tier) add(k *kept, pinned bool) {
+	t.next++
+	t.kept[t.next] = k
+	t.bytes += k.bytes
+	t.cache.Insert(t.next, k.chain)
+	if !pinned {
+		t.cache.Unuse(t.next)
+	}
+	for t.bytes > t.limit {
+		id, ok := t.cache.Evict()
+		if !ok {
+			return
+		}
+		t.bytes -= t.kept[id].bytes
+		delete(t.kept, id)
+	}
+}
+
+// longest returns the longest prefix of chain that is kept, and how many pages of it chain has.
+func (t *tier) longest(chain []prefix.Hash) (k *kept, pages int) {
+	id, pages := t.cache.Longest(chain)
+	if pages == 0 {
+		return nil, 0
+	}
+	t.cache.Use(id) // and so it is the one used last
+	t.cache.Unuse(id)
+	return t.kept[id], pages
+}
+
+// demote copies a holder's full pages to the host before the device forgets them.
+func (s *scheduler) demote(h *holder) {
+	t := s.e.tier
+	n := len(h.chain)
+	if t == nil || n == 0 || !h.opened || h.done < len(h.tokens) || s.err != nil {
+		return
+	}
+	length := n * s.e.plan.PageSize
+	bytes := s.e.bytesOnHost(length)
+	if _, pages := t.longest(h.chain); pages == n || bytes > t.limit {
+		return
+	}
+	pages, err := s.e.save(h.row, length)
+	if err != nil {
+		s.err = fmt.Errorf("moving a prefix to the host: %w", err)
+		return
+	}
+	s.e.stats.MovedBytes += bytes
+	t.add(&kept{tokens: h.tokens[:length], chain: h.chain, pages: pages, bytes: bytes}, false)
+}
+
+// promote loads a prefix from the host into a holder's row, if there is room for it.
+func (s *scheduler) promote(k *kept) *holder {
+	p := s.e.plan
+	pages := len(k.tokens) / p.PageSize
+	if s.err != nil || s.room() < pages+1 {
+		return nil
+	}
+	row, ok := s.unusedRow()
+	if !ok {
+		return nil
+	}
+	if err := s.e.load(row, k.pages); err != nil {
+		s.err = fmt.Errorf("moving a prefix back from the host: %w", err)
+		return nil
+	}
+	s.freePages -= pages
+	s.e.stats.MovedBytes += k.bytes
+	h := &holder{row: row, tokens: k.tokens, chain: k.chain, opened: true, done: len(k.tokens)}
+	s.holders[row-p.slots] = h
+	s.cache.Insert(row, h.chain)
+	s.cache.Unuse(row)
+	return h
+}
