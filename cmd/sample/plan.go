@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/setup"
+	"github.com/quire/quire/xla"
+)
+
+// planOptions are the flags of "sample plan": the model's and the engine's of "sample run", and its own.
+type planOptions struct {
+	run           runOptions
+	topology      string
+	context       int
+	trials        int
+	json, compile bool
+}
+
+func newPlan() *subcommand {
+	var o planOptions
+	var f *flags
+	return &subcommand{
+		name:    "plan",
+		summary: "compile a job for devices that need not be there, and tell what fits and how fast it could be",
+		about: `
+Compiles every program that "sample run" with the same flags would run, and prints what they need of one device's memory:
+weights, KV cache, tables, temporaries, code. Unless --kv-memory is given, the largest KV cache that truly compiles is
+searched, by compiling with some sizes.
+
+With --topology it needs neither the devices nor weights nor the network (after "sample setup tpu"): --model may be the
+config.json alone. Without it, --backend says for which of this machine's devices.
+
+A program runs on one device so far: of a topology with N devices, N processes are planned, each with the whole model.
+
+Speeds are a roofline: what the chip could do at most if it only multiplied with and read what the model needs, by the
+figures of its maker. Nothing is measured.
+
+A job's --config file works as it is; what plan has no use for in it is not read.`,
+		example: `
+sample plan --model configs/models/llama-3.1-8b.json --dtype bf16 --topology v6e:1x1 --max-model-len 8192
+sample plan --model hf://Qwen/Qwen3-8B --dtype bf16 --topology v5p:2x2x1 --json
+sample plan --model smollm2 --backend xla:cpu --kv-memory 1GB
+sample plan --config job.yaml --topology v5e:2x4 --compile-only   # a pod finds the programs in QUIRE_CACHE/programs`,
+		flags: func(fl *flags) { f = fl; o.define(f) },
+		run: func(ctx context.Context, env *environment, args []string) error {
+			if len(args) > 0 {
+				return usagef("plan takes no arguments, but was given %q", args)
+			}
+			if o.run.config != "" {
+				if err := applyConfig(o.run.config, f, "config"); err != nil {
+					return &exitError{exitUsage, err}
+				}
+			}
+			if err := o.check(); err != nil {
+				return &exitError{exitUsage, fmt.Errorf("plan: %w", err)}
+			}
+			return runPlan(ctx, env, &o)
+		},
+	}
+}
+
+func (o *planOptions) define(f *flags) {
+	f.group("Plan", func(s *pflag.FlagSet) {
+		s.StringVar(&o.topology, "topology", "", "`NAME` devices to compile for, which need not be there: a TPU chip and the chips along each axis, such as v5e:2x4, v6e:1x1, v5p:2x2x1. Without it the devices of --backend")
+		s.IntVar(&o.context, "context", 0, "`TOKENS` of each sequence, prompt and completion together, that sequences and speeds are told for (default: 2048, or max-model-len if that is less)")
+		s.IntVar(&o.trials, "max-compiles", 6, "`N` compile this often at most to find the largest KV cache")
+		s.BoolVar(&o.compile, "compile-only", false, "keep the programs in the cache of compiled programs, and end with the flags with which sample run finds them")
+		s.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")
+	})
+	run := newFlags("run")
+	o.run.define(run)
+	for _, g := range run.groups {
+		if strings.HasPrefix(g.title, "Model") || strings.HasPrefix(g.title, "Engine") {
+			f.group(g.title, func(s *pflag.FlagSet) { s.AddFlagSet(g.set) })
+		}
+	}
+	f.set.AddFlagSet(run.set)
+}
+
+func (o *planOptions) check() error {
+	switch {
+	case o.context < 0:
+		return fmt.Errorf("--context is %d, but must be 0 (found automatically) or more", o.context)
+	case o.trials < 1:
+		return fmt.Errorf("--max-compiles is %d, but must be at least 1", o.trials)
+	}
+	o.run.inputs, o.run.output = []string{"-"}, os.DevNull // run's other options are checked with them
+	if err := o.run.check(); err != nil {
+		return err
+	}
+	switch {
+	case o.run.backend == "go":
+		return errors.New("--backend is go, which compiles nothing: use xla:cpu, xla:cuda or a --topology")
+	case o.topology == "" && o.run.backend == "xla:tpu" && len(setup.Accelerators()) == 0:
+		return errors.New("--backend is xla:tpu, and this machine has no TPU: say which one with --topology, such as v5e:2x4")
+	}
+	return nil
+}
+
+// runPlan does the whole plan.
+func runPlan(ctx context.Context, env *environment, o *planOptions) error {
+	model, err := planModel(ctx, env, o.run.model)
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	backend, err := o.openBackend(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer backend.Finalize()
+	p := &planner{o: o, note: func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }, backend: backend, config: engine.Config{
+		Model: model, Backend: backend, MaxSeqs: o.run.maxSeqs, PageSize: o.run.pageSize, MaxModelLen: o.run.maxModelLen,
+		PrefillTokens: o.run.prefillTokens, MaxRounds: o.run.maxRounds, KVMemory: o.run.kvBytes, KV: o.run.kv,
+		DType: o.run.weightsType, KVDType: o.run.kvType, ZeroPages: o.run.zeroPages, Debug: o.run.debug,
+	}}
+	report, err := p.plan(ctx)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		out := json.NewEncoder(env.stdout)
+		out.SetIndent("", "  ")
+		return out.Encode(report)
+	}
+	report.print(env.stdout)
+	return nil
+}
+
+// planModel opens a model for its shapes: weights are neither needed nor read.
+func planModel(ctx context.Context, env *environment, name string) (*models.Checkpoint, error) {
+	ref, err := modelRef(ctx, env, name)
+	if err != nil {
+		return nil, err
+	}
+	return models.OpenConfig(ref)
+}
+
+// openBackend opens what the programs are compiled for.
+func (o *planOptions) openBackend(ctx context.Context, env *environment) (*xla.Backend, error) {
+	if o.topology == "" {
+		b, err := openBackend(ctx, env, o.run.backend, o.run.kernels)
+		if err != nil {
+			return nil, err
+		}
+		x, ok := b.(*xla.Backend)
+		if !ok {
+			return nil, fmt.Errorf("--backend %s compiles nothing", o.run.backend)
+		}
+		return x, nil
+	}
+	plugin, err := setup.EnsurePlugin(ctx, "tpu", fetchProgress(env.stderr))
+	if err != nil {
+		return nil, err
+	}
+	options := xla.TopologyOptions{Plugin: plugin, Name: o.topology, Kernels: o.run.kernels}
+	cache, err := setup.CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	options.KernelDir = filepath.Join(cache, kernelFolder)
+	if o.compile {
+		options.CacheDir = filepath.Join(cache, "programs")
+	}
+	b, err := xla.OpenTopology(options)
+	if errors.Is(err, xla.ErrUnknownTopology) {
+		return nil, &exitError{exitUsage, fmt.Errorf("--topology: %w", err)}
+	}
+	return b, err
+}

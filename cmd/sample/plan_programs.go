@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/xla"
+)
+
+// planner compiles the programs of one job.
+type planner struct {
+	o       *planOptions
+	backend *xla.Backend
+	config  engine.Config
+	note    func(format string, args ...any)
+	// available is the device's memory in bytes.
+	available int64
+}
+
+// firstPages is the guess of the first trial: the memory that weights leave, less this share for temporaries and code.
+const firstPages = 0.9
+
+// largestProgram is the one that holds weights, state and temporaries at once; the others need far less.
+const largestProgram = "run"
+
+// doesNotFitError says that a model has no room on a device.
+type doesNotFitError struct {
+	device                     string
+	weights, needed, available int64
+	pages, pageSize            int
+	cause                      error
+}
+
+func (e *doesNotFitError) Error() string {
+	const remedy = "take a smaller --dtype or --max-seqs, or a device with more memory; a model over several devices is not supported yet"
+	if e.needed == 0 {
+		return fmt.Sprintf("the model does not fit: its weights are %s, and a device of %s has %s; %s", size(e.weights), e.device, size(e.available), remedy)
+	}
+	return fmt.Sprintf("the model does not fit: with weights of %s and %d KV pages of %d tokens, which is what one sequence takes, its program needs %s, and a device of %s has %s; %s",
+		size(e.weights), e.pages, e.pageSize, size(e.needed), e.device, size(e.available), remedy)
+}
+
+func (e *doesNotFitError) Unwrap() error { return e.cause }
+
+// plan finds the sizes, compiles all programs with them, and describes what came out.
+func (p *planner) plan(ctx context.Context) (*planReport, error) {
+	var err error
+	if p.available, err = p.backend.FreeMemory(0); err != nil {
+		return nil, err
+	}
+	sketch, err := p.sketch()
+	if err != nil {
+		return nil, err
+	}
+	if sketch.WeightBytes >= p.available {
+		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available}
+	}
+	r := &planReport{Model: p.o.run.model, Device: p.device(), Devices: p.backend.NumDevices(), DeviceMemory: p.available}
+	if t, ok := p.backend.Topology(); ok {
+		r.Topology = t.Name
+	}
+	if p.config.KVMemory == 0 && sketch.KV == "paged" {
+		if err := p.search(ctx, sketch, r); err != nil {
+			return nil, err
+		}
+	}
+	p.note("compiling the programs")
+	done, err := engine.Precompile(ctx, p.config)
+	var oom *xla.OutOfMemoryError
+	if errors.As(err, &oom) {
+		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available, needed: oom.Needed,
+			pages: sketch.Pages, pageSize: sketch.PageSize, cause: err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer done.Close()
+	return r, r.describe(p, done)
+}
+
+// device names what one device is.
+func (p *planner) device() string {
+	if t, ok := p.backend.Topology(); ok {
+		return fmt.Sprintf("%s (%s)", t.Name, t.DeviceKind)
+	}
+	return p.backend.Platform()
+}
+
+// sketch is the plan with the memory that the flags give, or with all of the device's: what it takes no compiler for.
+func (p *planner) sketch() (engine.Plan, error) {
+	c := p.config
+	if c.KVMemory == 0 {
+		c.KVMemory = p.available
+	}
+	return c.Plan()
+}
+
+// search sets the config's KV memory to the most that compiles and fits.
+func (p *planner) search(ctx context.Context, sketch engine.Plan, r *planReport) error {
+	page := sketch.KVBytesPerToken * int64(sketch.PageSize)
+	everything := (sketch.MaxSeqs + sketch.Holders) * sketch.PagesPerSeq // more is never used
+	s := pageSearch{
+		atLeast: sketch.PagesPerSeq, atMost: everything, pageBytes: page, available: p.available, maxTrials: p.o.trials,
+		try: func(pages int) (trial, error) { return p.try(ctx, pages, page) },
+	}
+	guess := int(firstPages * float64(p.available-sketch.WeightBytes) / float64(page))
+	best, trials, err := s.run(guess)
+	r.Trials = trials
+	if err != nil {
+		return err
+	}
+	if best == 0 {
+		last := trials[len(trials)-1]
+		return &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, needed: last.Bytes, available: p.available, pages: last.Pages, pageSize: sketch.PageSize}
+	}
+	p.config.KVMemory = int64(best) * page
+	r.AllUsable = best == everything
+	return nil
+}
+
+// try compiles the largest program with a number of pages.
+func (p *planner) try(ctx context.Context, pages int, pageBytes int64) (trial, error) {
+	c := p.config
+	c.KVMemory = int64(pages) * pageBytes
+	p.note("compiling with %d pages, %s of KV cache", pages, size(c.KVMemory))
+	start := time.Now()
+	done, err := engine.Precompile(ctx, c, largestProgram)
+	t := trial{Pages: pages, Seconds: time.Since(start).Seconds()}
+	var oom *xla.OutOfMemoryError
+	if errors.As(err, &oom) {
+		t.Bytes = oom.Needed
+		p.note("  needs %s of %s: does not fit (%.0f s)", size(oom.Needed), size(p.available), t.Seconds)
+		return t, nil
+	}
+	if err != nil {
+		return t, err
+	}
+	defer done.Close()
+	m, err := memoryOf(done.Programs[0])
+	if err != nil {
+		return t, err
+	}
+	t.Bytes, t.Fits = m.Total, m.Total <= p.available
+	p.note("  needs %s of %s (%.0f s)", size(m.Total), size(p.available), t.Seconds)
+	return t, nil
+}
+
+func memoryOf(program engine.PrecompiledProgram) (xla.Memory, error) {
+	e, ok := program.Executable.(*xla.Executable)
+	if !ok {
+		return xla.Memory{}, fmt.Errorf("program %s is a %T, which does not tell its memory", program.Name, program.Executable)
+	}
+	return e.Memory()
+}
+
+// work is what the roofline needs to know of the model.
+func (p *planner) work(plan engine.Plan, sequences, context int) modelWork {
+	c := p.config.Model.Config
+	vocabulary := float64(c.VocabSize) * float64(c.HiddenSize)
+	embeddings := 2 * vocabulary
+	if c.TieEmbeddings {
+		embeddings = vocabulary
+	}
+	return modelWork{
+		layerParams: float64(plan.Parameters) - embeddings, headParams: vocabulary, weightSize: float64(plan.WeightBytes) / float64(plan.Parameters),
+		layers: float64(c.NumLayers), heads: float64(c.NumHeads), headDim: float64(c.HeadDim), kvBytesPerToken: float64(plan.KVBytesPerToken),
+		sequences: sequences, context: context, step: plan.PrefillTokens,
+	}
+}

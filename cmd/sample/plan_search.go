@@ -1,0 +1,71 @@
+package main
+
+import "fmt"
+
+// trial is one compilation of the search for the most pages.
+type trial struct {
+	Pages int `json:"pages"`
+	// Bytes is what the program needs in all, or what the compiler said it would need; 0 where it did not say.
+	Bytes   int64   `json:"bytes"`
+	Fits    bool    `json:"fits"`
+	Seconds float64 `json:"seconds"`
+}
+
+// pageSearch looks for the most pages with which a program compiles and fits.
+type pageSearch struct {
+	atLeast, atMost int   // pages that are of use
+	pageBytes       int64 // of all layers
+	available       int64 // bytes of the device
+	maxTrials       int
+	try             func(pages int) (trial, error)
+}
+
+// tolerance is the share of the pages up to which the largest count is searched.
+const tolerance = 128
+
+// run returns the largest count found to fit, 0 if there is none, and all trials. Each trial compiles, so that there should be few: the next
+// count is where the last one's bytes say that the memory ends, halfway where they don't, and the search ends when a count fits and one
+// larger by at most 1/128 does not.
+func (s pageSearch) run(guess int) (best int, trials []trial, err error) {
+	fits, fails := s.atLeast-1, s.atMost+1
+	perPage, last := s.pageBytes, trial{} // what a page was seen to take: layouts may pad it
+	for len(trials) < s.maxTrials && fails-fits > 1 && (best == 0 || fails-fits > best/tolerance) {
+		guess = min(max(guess, fits+1), fails-1)
+		t, err := s.try(guess)
+		if err != nil {
+			return 0, trials, err
+		}
+		trials = append(trials, t)
+		halfway := func() int { return fits + (fails-fits)/2 }
+		if t.Bytes > 0 && last.Bytes > 0 && t.Pages != last.Pages {
+			perPage = max(s.pageBytes, (t.Bytes-last.Bytes)/int64(t.Pages-last.Pages))
+		}
+		last = t
+		room := int((s.available - t.Bytes) / perPage) // pages beyond this count, less than 0 where it has too many
+		switch {
+		case t.Fits:
+			fits, best = guess, guess
+			guess += max(room, 1, guess/tolerance)
+			if guess >= fails {
+				guess = max(halfway(), fails-max(1, best/tolerance))
+			}
+		case t.Bytes > 0 && room <= 0:
+			fails = guess
+			if guess += room - 1; guess <= fits && best > 0 {
+				guess = halfway()
+			}
+		default:
+			fails = guess
+			guess = halfway()
+		}
+	}
+	return best, trials, nil
+}
+
+func (t trial) String() string {
+	verdict := "does not fit"
+	if t.Fits {
+		verdict = "fits"
+	}
+	return fmt.Sprintf("%d pages %s", t.Pages, verdict)
+}

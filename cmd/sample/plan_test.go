@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/setup"
+)
+
+// runPlanCommand runs "sample plan" and returns its report, or its exit code and what it wrote to standard error.
+func runPlanCommand(t *testing.T, args ...string) (r planReport, code int, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = sampleMain(append([]string{"plan", "--json"}, args...), &environment{stdout: &out, stderr: &errs})
+	if code == exitOK {
+		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r, code, errs.String()
+}
+
+func needLibtpu(t *testing.T) {
+	t.Helper()
+	if _, err := setup.FindPlugin("tpu"); err != nil {
+		t.Skip(`libtpu is not installed ("sample setup tpu" fetches it): nothing is planned for TPU`)
+	}
+}
+
+// smallLlama writes the config of a model of head dimension 128 with two layers.
+func smallLlama(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "small.json")
+	config := `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "vocab_size": 2048, "hidden_size": 512,
+"intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 128,
+"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2}`
+	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestPlanOnTheCPU(t *testing.T) {
+	testenv.Slow(t)
+	r, code, stderr := runPlanCommand(t, "--model", testenv.Path("testdata", "models", "llama32-tied"), "--backend", "xla:cpu", "--kv-memory", "1MB", "--max-seqs", "4")
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	if r.Total < r.Weights+r.KV || r.Pages != r.Plan.Pages || r.Pages == 0 || len(r.Programs) != len(r.Plan.Programs) || r.Estimate != nil || len(r.Trials) != 0 {
+		t.Errorf("the plan is %+v", r)
+	}
+}
+
+// The search ends with a count that fits, and the table adds up.
+func TestPlanForTPU(t *testing.T) {
+	testenv.Slow(t)
+	needLibtpu(t)
+	r, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--dtype", "bf16", "--topology", "v5e:2x4", "--max-seqs", "2048", "--page-size", "32", "--max-compiles", "4")
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	if r.Devices != 8 || r.DeviceMemory != 16909332480 || r.Total > r.DeviceMemory || r.Total < r.Weights+r.KV {
+		t.Errorf("the plan is %+v", r)
+	}
+	if sum := r.Weights + r.KV + r.Tables + r.Temporary + r.Code + r.Rest; sum != r.Total {
+		t.Errorf("the parts are %d bytes, the total %d", sum, r.Total)
+	}
+	if len(r.Trials) == 0 || r.Pages == 0 || r.TokensOfContext != r.Pages*32 {
+		t.Errorf("%d pages after the trials %v", r.Pages, r.Trials)
+	}
+	if r.Estimate == nil || r.Estimate.Chip.Name != "TPU v5e" || r.Estimate.DecodeBound != "memory" {
+		t.Errorf("the estimate is %+v", r.Estimate)
+	}
+}
+
+func TestPlanOfAModelThatDoesNotFit(t *testing.T) {
+	needLibtpu(t)
+	_, code, stderr := runPlanCommand(t, "--model", testenv.Path("configs", "models", "llama-3.1-70b.json"), "--dtype", "bf16", "--topology", "v6e:2x4")
+	if code != exitFailure || !strings.Contains(stderr, "does not fit: its weights are 131 GiB") || !strings.Contains(stderr, "v6e:2x4 (TPU v6 lite) has 31 GiB") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if _, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--topology", "v9z:1x1"); code != exitUsage || !strings.Contains(stderr, "unknown topology") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// The roofline of Llama-3.1-8B, worked out by hand: 6.98e9 weights in layers, 0.525e9 in the output matrix, 131,072 bytes a token.
+func TestRoofline(t *testing.T) {
+	w := modelWork{layerParams: 6.98e9, headParams: 0.525e9, weightSize: 2, layers: 32, heads: 32, headDim: 128, kvBytesPerToken: 131072,
+		sequences: 64, context: 2048, step: 4096}
+	v6e, ok := findChip("TPU v6 lite")
+	if !ok {
+		t.Fatal("TPU v6e is not known")
+	}
+	e := w.roofline(v6e)
+	near := func(name string, got, want float64) {
+		if math.Abs(got-want) > want/100 {
+			t.Errorf("%s is %g, want %g", name, got, want)
+		}
+	}
+	near("bytes of a decode step", e.DecodeBytes, 15.01e9+17.18e9)
+	near("operations of a decode step", e.DecodeFLOPs, 64*(15.01e9+1.0737e9))
+	near("decode", e.DecodeTokensPerSecond, 64/(32.19e9/1640e9))
+	near("prefill", e.PrefillTokensPerSecond, 918e12/(13.96e9+0.537e9))
+	if e.DecodeBound != "memory" || e.PrefillBound != "compute" {
+		t.Errorf("decode is %s bound, prefill %s bound", e.DecodeBound, e.PrefillBound)
+	}
+	for kind, want := range map[string]string{"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p", "NVIDIA H200": "H200 SXM", "TPU7x": "TPU7x, half a chip"} {
+		if c, ok := findChip(kind); !ok || c.Name != want {
+			t.Errorf("%q is taken for a %q", kind, c.Name)
+		}
+	}
+	if _, ok := findChip("cpu"); ok {
+		t.Error("a CPU is taken for a chip")
+	}
+}
