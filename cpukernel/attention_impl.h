@@ -50,8 +50,8 @@ static int allocate(struct scratch *s, const struct q_attention *a, int64_t head
 }
 
 #if Q_SIMD >= Q_AVX2
-// transpose8 stores the transposed 8 x 8 matrix of rows r with rows of stride floats.
-Q_INLINE void transpose8(const __m256 r[8], float *to, int64_t stride) {
+// transpose8 transposes the 8 x 8 matrix of rows r.
+Q_INLINE void transpose8(__m256 r[8]) {
 	__m256 t[8], u[8];
 	for (int i = 0; i < 4; i++) {
 		t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
@@ -64,20 +64,24 @@ Q_INLINE void transpose8(const __m256 r[8], float *to, int64_t stride) {
 		u[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
 	}
 	for (int i = 0; i < 4; i++) {
-		_mm256_storeu_ps(to + i * stride, _mm256_permute2f128_ps(u[i], u[i + 4], 0x20));
-		_mm256_storeu_ps(to + (i + 4) * stride, _mm256_permute2f128_ps(u[i], u[i + 4], 0x31));
+		r[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
+		r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
 	}
 }
 
-// transpose8_bf16 does the same for 8 rows of 16 bf16, which are taken as 8 pairs: 16 rows of 8 float32.
-Q_INLINE void transpose8_bf16(const __m256 r[8], float *to, int64_t stride) {
-	float pairs[64] __attribute__((aligned(32)));
-	transpose8(r, pairs, 8);
-	const __m256i high = _mm256_set1_epi32((int)0xffff0000);
+// put_keys stores 8 dimensions of 8 keys.
+Q_INLINE void put_keys(__m256 r[8], float *to) {
+	transpose8(r);
+	for (int i = 0; i < 8; i++) _mm256_storeu_ps(to + i * BLOCK, r[i]);
+}
+
+// put_keys_bf16 stores 16 dimensions of 8 keys in bf16: pairs of them are transposed, then parted.
+Q_INLINE void put_keys_bf16(__m256 r[8], float *to) {
+	transpose8(r);
+	const __m256 high = _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffff0000));
 	for (int i = 0; i < 8; i++) {
-		__m256i p = _mm256_load_si256((const __m256i *)(pairs + 8 * i));
-		_mm256_storeu_ps(to + 2 * i * stride, _mm256_castsi256_ps(_mm256_slli_epi32(p, 16)));
-		_mm256_storeu_ps(to + (2 * i + 1) * stride, _mm256_castsi256_ps(_mm256_and_si256(p, high)));
+		_mm256_storeu_ps(to + 2 * i * BLOCK, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(r[i]), 16)));
+		_mm256_storeu_ps(to + (2 * i + 1) * BLOCK, _mm256_and_ps(r[i], high));
 	}
 }
 #endif
@@ -117,10 +121,11 @@ Q_INLINE void prefetch(struct ahead *a, int64_t lines) {
 	}
 }
 
-// pack reads a block's keys and values of one head: tokens[j] for j < n are the places of its tokens, offset is that of the head's keys.
-Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scratch *s, const char **tokens, int64_t n, int64_t offset, struct ahead *ahead) {
+// pack reads a block's keys, and its values where asked to, of one head: tokens[j] for j < n are the places of its tokens, offset is that of
+// the head's keys.
+Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scratch *s, const char **tokens, int64_t n, int64_t offset, int values, struct ahead *ahead) {
 	int64_t dim = a->dim, row = dim * (dtype == Q_F32 ? 4 : 2), step = dtype == Q_BF16 ? 16 : 8;
-	int64_t lines = (8 * 2 * row / LINE) / (dim / step + 8) / 2 + 1; // about half of all; the rest comes later
+	int64_t lines = (8 * 2 * row / LINE) * 5 / 8 / (dim / step + (values ? 8 : 0)) + 1; // more than half of all; the rest comes later
 	for (int64_t j = 0; j < BLOCK; j += 8) {
 		int64_t d = 0;
 #if Q_SIMD >= Q_AVX2
@@ -128,7 +133,7 @@ Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scrat
 			for (; d + 8 <= dim; d += 8) {
 				__m256 r[8];
 				for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps((const float *)(tokens[j + i] + offset) + d);
-				transpose8(r, s->keys + d * BLOCK + j, BLOCK);
+				put_keys(r, s->keys + d * BLOCK + j);
 				prefetch(ahead, lines);
 			}
 		}
@@ -136,7 +141,7 @@ Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scrat
 			for (; d + 16 <= dim; d += 16) {
 				__m256 r[8];
 				for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps((const float *)((const uint16_t *)(tokens[j + i] + offset) + d));
-				transpose8_bf16(r, s->keys + d * BLOCK + j, BLOCK);
+				put_keys_bf16(r, s->keys + d * BLOCK + j);
 				prefetch(ahead, lines);
 			}
 		}
@@ -150,13 +155,14 @@ Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scrat
 			for (; d + 8 <= dim; d += 8) {
 				__m256 r[8];
 				for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(s->row + i * s->padded + d);
-				transpose8(r, s->keys + d * BLOCK + j, BLOCK);
+				put_keys(r, s->keys + d * BLOCK + j);
 			}
 #endif
 			for (; d < dim; d++) {
 				for (int64_t i = 0; i < 8; i++) s->keys[d * BLOCK + j + i] = s->row[i * s->padded + d];
 			}
 		}
+		if (!values) continue;
 		for (int64_t i = j; i < j + 8 && i < n; i++) {
 			unpack(tokens[i] + offset + row, dtype, dim, s->padded, s->values + i * s->padded);
 			prefetch(ahead, lines);
@@ -164,11 +170,11 @@ Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scrat
 	}
 }
 
-static void pack(const struct q_attention *a, const struct scratch *s, const char **tokens, int64_t n, int64_t offset, struct ahead *ahead) {
+static void pack(const struct q_attention *a, const struct scratch *s, const char **tokens, int64_t n, int64_t offset, int values, struct ahead *ahead) {
 	switch (a->cache_type) {
-	case Q_BF16: pack_as(a, Q_BF16, s, tokens, n, offset, ahead); break;
-	case Q_F16: pack_as(a, Q_F16, s, tokens, n, offset, ahead); break;
-	default: pack_as(a, Q_F32, s, tokens, n, offset, ahead); break;
+	case Q_BF16: pack_as(a, Q_BF16, s, tokens, n, offset, values, ahead); break;
+	case Q_F16: pack_as(a, Q_F16, s, tokens, n, offset, values, ahead); break;
+	default: pack_as(a, Q_F32, s, tokens, n, offset, values, ahead); break;
 	}
 }
 
@@ -192,19 +198,27 @@ Q_INLINE void score_tile(const int rows, const int columns, int64_t dim, const f
 	EACH_ROW EACH_VECTOR vstore(scores + r * BLOCK + c * Q_WIDTH, sum[r][c]);
 }
 
-// value_tile scales columns*Q_WIDTH dimensions of rows sums and adds n values, weighted.
-Q_INLINE void value_tile(const int rows, const int columns, int64_t n, int64_t padded, const float *weights, const float *keep, const float *values, float *sums) {
+// values_of is where a block's values of one head are: those of token j at tokens[j] + offset bytes, of element type dtype.
+struct values_of {
+	const char **tokens;
+	int64_t offset;
+};
+
+// value_tile scales columns*Q_WIDTH dimensions of rows sums, from dimension d on, and adds n values, weighted.
+Q_INLINE void value_tile(const int rows, const int columns, const int dtype, int64_t d, int64_t n, int64_t padded, const float *weights, const float *keep,
+	struct values_of values, float *sums) {
 	vf sum[TILE_ROWS][TILE_VECTORS];
-	EACH_ROW EACH_VECTOR sum[r][c] = vload(sums + r * padded + c * Q_WIDTH) * vset(keep[r]);
+	EACH_ROW EACH_VECTOR sum[r][c] = vload(sums + r * padded + d + c * Q_WIDTH) * vset(keep[r]);
 	for (int64_t j = 0; j < n; j++) {
+		const char *value = values.tokens[j] + values.offset;
 		vf v[TILE_VECTORS];
-		EACH_VECTOR v[c] = vload(values + j * padded + c * Q_WIDTH);
+		EACH_VECTOR v[c] = vread(value, dtype, d + c * Q_WIDTH);
 		EACH_ROW {
 			vf x = vset(weights[r * BLOCK + j]);
 			EACH_VECTOR sum[r][c] = vfma(x, v[c], sum[r][c]);
 		}
 	}
-	EACH_ROW EACH_VECTOR vstore(sums + r * padded + c * Q_WIDTH, sum[r][c]);
+	EACH_ROW EACH_VECTOR vstore(sums + r * padded + d + c * Q_WIDTH, sum[r][c]);
 }
 
 Q_INLINE void score_rows(const int rows, int64_t dim, const float *query, const float *keys, float *scores, struct ahead *ahead) {
@@ -216,14 +230,15 @@ Q_INLINE void score_rows(const int rows, int64_t dim, const float *query, const 
 	}
 }
 
-Q_INLINE void value_rows(const int rows, int64_t n, int64_t padded, const float *weights, const float *keep, const float *values, float *sums, struct ahead *ahead) {
+Q_INLINE void value_rows(const int rows, const int dtype, int64_t n, int64_t padded, const float *weights, const float *keep, struct values_of values, float *sums,
+	struct ahead *ahead) {
 	const int columns = rows <= 3 ? 4 : 2;
-	int64_t c = 0;
-	for (; c + columns * Q_WIDTH <= padded; c += columns * Q_WIDTH) {
+	int64_t d = 0;
+	for (; d + columns * Q_WIDTH <= padded; d += columns * Q_WIDTH) {
 		prefetch(ahead, 2 * BURST);
-		value_tile(rows, columns, n, padded, weights, keep, values + c, sums + c);
+		value_tile(rows, columns, dtype, d, n, padded, weights, keep, values, sums);
 	}
-	for (; c < padded; c += Q_WIDTH) value_tile(rows, 1, n, padded, weights, keep, values + c, sums + c);
+	for (; d < padded; d += Q_WIDTH) value_tile(rows, 1, dtype, d, n, padded, weights, keep, values, sums);
 }
 
 // by_rows runs call, which uses the row number r and the constant R, for all rows in tiles of 6 and the rest.
@@ -244,8 +259,17 @@ static void score_all(int64_t rows, int64_t dim, const float *query, const float
 	BY_ROWS(rows, score_rows(R, dim, query + r * dim, keys, scores + r * BLOCK, ahead));
 }
 
-static void value_all(int64_t rows, int64_t n, int64_t padded, const float *weights, const float *keep, const float *values, float *sums, struct ahead *ahead) {
-	BY_ROWS(rows, value_rows(R, n, padded, weights + r * BLOCK, keep + r, values, sums + r * padded, ahead));
+Q_INLINE void value_all_as(const int dtype, int64_t rows, int64_t n, int64_t padded, const float *weights, const float *keep, struct values_of values, float *sums,
+	struct ahead *ahead) {
+	BY_ROWS(rows, value_rows(R, dtype, n, padded, weights + r * BLOCK, keep + r, values, sums + r * padded, ahead));
+}
+
+static void value_all(int dtype, int64_t rows, int64_t n, int64_t padded, const float *weights, const float *keep, struct values_of values, float *sums, struct ahead *ahead) {
+	switch (dtype) {
+	case Q_BF16: value_all_as(Q_BF16, rows, n, padded, weights, keep, values, sums, ahead); break;
+	case Q_F16: value_all_as(Q_F16, rows, n, padded, weights, keep, values, sums, ahead); break;
+	default: value_all_as(Q_F32, rows, n, padded, weights, keep, values, sums, ahead); break;
+	}
 }
 
 typedef float v4 __attribute__((vector_size(16)));
@@ -350,7 +374,8 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 		if (end > last) last = end;
 		if (start < first) first = start;
 	}
-	const char *places[2][BLOCK];
+	const char *places[2][BLOCK], *unpacked[BLOCK];
+	for (int64_t j = 0; j < BLOCK; j++) unpacked[j] = (const char *)(s.values + j * s.padded);
 	int64_t base = first / BLOCK * BLOCK, n = locate(a, seq, base, last, places[0]);
 	for (int turn = 0; base < last; base += BLOCK, turn ^= 1) {
 		const char **tokens = places[turn], **next = places[turn ^ 1];
@@ -365,9 +390,14 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 		}
 		for (int64_t h = 0; h < t->heads && from < to; h++) {
 			int64_t bytes = 2 * dim * q_size(a->cache_type), offset = (t->head + h) * bytes;
-			struct ahead ahead = {next, next_n, bytes, offset, 0};
-			pack(a, &s, tokens, n, offset, &ahead);
+			int64_t part = next_n * h / t->heads;
+			struct ahead ahead = {next + part, next_n * (h + 1) / t->heads - part, t->heads * bytes, t->head * bytes, 0};
 			int64_t row = h * rows + from * group, count = (to - from) * group;
+			// Values are used as they lie, but for those that would be converted over and over.
+			int packed = dim % 16 || (count > TILE_ROWS && a->cache_type != Q_F32);
+			struct values_of values = {tokens, offset + bytes / 2};
+			if (packed) values = (struct values_of){unpacked, 0};
+			pack(a, &s, tokens, n, offset, packed, &ahead);
 			score_all(count, dim, s.query + row * dim, s.keys, s.scores, &ahead);
 			for (int64_t r = 0; r < count; r++) {
 				int64_t end = (int64_t)positions[from + r / group] + 1 - base, start = a->window > 0 ? end - a->window : 0;
@@ -379,7 +409,8 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 				if (start < end) s.keep[r] = soften(scores, start, end, a->soft_cap, s.max + row + r, s.total + row + r);
 				else memset(scores, 0, BLOCK * sizeof(float));
 			}
-			value_all(count, n, s.padded, s.scores, s.keep, s.values, s.sum + row * s.padded, &ahead);
+			value_all(packed ? Q_F32 : a->cache_type, count, n, s.padded, s.scores, s.keep, values, s.sum + row * s.padded, &ahead);
+			prefetch(&ahead, INT64_MAX);
 		}
 		n = next_n;
 	}
