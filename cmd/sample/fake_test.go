@@ -74,6 +74,8 @@ type fakeEngine struct {
 	delay   time.Duration // before each completion
 	stall   time.Duration // before the first one
 	count   string        // file that gets a byte for each completion that was drawn, if set
+	drawn   *int          // counts completions, if set; given those that were taken
+	given   *int
 	maxSeqs int
 	stats   engine.Stats
 	// The device fails failTimes, each time after so many completions.
@@ -104,16 +106,20 @@ func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]
 				group = append(group, f.complete(r)...)
 			}
 			for i := len(group) - 1; i >= 0; i-- {
-				select {
-				case <-ctx.Done():
-					yield(nil, ctx.Err())
+				if f.delay > 0 {
+					time.Sleep(f.delay)
+				}
+				if err := ctx.Err(); err != nil {
+					yield(nil, err)
 					return
-				case <-time.After(f.delay):
 				}
 				if given++; fakeFailures < f.failTimes && given > f.failAfter {
 					fakeFailures++
 					yield(nil, errFakeDevice)
 					return
+				}
+				if f.given != nil {
+					*f.given++
 				}
 				if !yield(group[i], nil) {
 					return
@@ -130,6 +136,9 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 	if len(r.Tokens) > fakeLen {
 		return []*engine.Completion{{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens), FinishReason: engine.FinishError,
 			Err: fmt.Errorf("%w: %d tokens, at most %d", engine.ErrPromptTooLong, len(r.Tokens), fakeLen)}}
+	}
+	if f.drawn != nil {
+		*f.drawn += r.N
 	}
 	if f.count != "" {
 		file, err := os.OpenFile(f.count, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)

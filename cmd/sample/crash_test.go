@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// crashJob is a job whose process is killed.
+type crashJob struct {
+	dir   string
+	count string // file with a byte for each completion that was drawn
+	args  []string
+}
+
+const (
+	crashRows = 2000
+	crashN    = 4
+	// crashFlight is what the fake engine draws before it gives any of it: the requests of its four slots.
+	crashFlight = 4 * crashN
+)
+
+// newCrashJob makes a job of 2,000 short rows, four completions each.
+func newCrashJob(t *testing.T, extra ...string) *crashJob {
+	t.Helper()
+	dir := t.TempDir()
+	j := &crashJob{dir: dir, count: filepath.Join(dir, "drawn")}
+	var rows strings.Builder
+	for i := range crashRows {
+		fmt.Fprintf(&rows, "{\"prompt\":\"row %d\",\"topic\":\"%d\"}\n", i, i%7)
+	}
+	for name, text := range map[string]string{"m.fake": "", "in.jsonl": rows.String()} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.args = append([]string{"run", "-m", "m.fake", "-i", "in.jsonl", "-n", fmt.Sprint(crashN), "--progress", "none"}, extra...)
+	return j
+}
+
+func (j *crashJob) command(t *testing.T, output string, delay time.Duration) *exec.Cmd {
+	t.Helper()
+	path, err := exec.LookPath("sample") // the command of the scripts: the whole one, but for the model
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, append(j.args, "-o", output)...)
+	cmd.Dir = j.dir
+	cmd.Env = append(os.Environ(), "QUIRE_FAKE_COUNT="+j.count, "QUIRE_FAKE_DELAY="+delay.String())
+	return cmd
+}
+
+// drawn is how many completions were drawn so far, over all processes.
+func (j *crashJob) drawn() int {
+	info, err := os.Stat(j.count)
+	if err != nil {
+		return 0
+	}
+	return int(info.Size())
+}
+
+// killed starts the job and kills it when stop says so. It returns true where the job ended first.
+func (j *crashJob) killed(t *testing.T, stop func(since time.Duration) bool) (done bool) {
+	t.Helper()
+	cmd := j.command(t, "out", time.Microsecond)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	start := time.Now()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatalf("%v: %s", err, out.String())
+			}
+			return true
+		case <-time.After(time.Millisecond):
+			if stop(time.Since(start)) {
+				cmd.Process.Kill()
+				<-ended
+				return false
+			}
+		}
+	}
+}
+
+// files are the files of an output, without the lock and the notes on parts.
+func (j *crashJob) files(t *testing.T, output string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pattern := range []string{"*", "_job/job.json", "_job/journal-*"} {
+		names, err := filepath.Glob(filepath.Join(j.dir, output, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if filepath.Base(name) == "_job" {
+				continue
+			}
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[strings.TrimPrefix(name, filepath.Join(j.dir, output))] = string(b)
+		}
+	}
+	return all
+}
+
+// same finishes the job and compares its files with those of a run that nothing disturbed.
+func (j *crashJob) same(t *testing.T) {
+	t.Helper()
+	for _, output := range []string{"out", "whole"} {
+		cmd := j.command(t, output, 0)
+		if output == "whole" {
+			cmd.Env = append(cmd.Env, "QUIRE_FAKE_COUNT="+os.DevNull)
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	got, want := j.files(t, "out"), j.files(t, "whole")
+	for name, text := range want {
+		if got[name] != text {
+			t.Errorf("%s is not that of a run without disturbance", name)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("there are %d files, want %d", len(got), len(want))
+	}
+}
+
+// Jobs are killed at random moments, 200 times in all, each until it is through: their files are those of runs that nothing
+// disturbed, and each kill costs no more than what was in flight.
+func TestKilledAtRandom(t *testing.T) {
+	kills := 200
+	if testing.Short() {
+		kills = 6
+	}
+	random := rand.New(rand.NewPCG(2026, 11))
+	kinds := [][]string{{"--part-rows", "150"}, {"--format", "jsonl"}, {"--part-rows", "37", "--format", "jsonl"}, {}}
+	for jobs := 0; kills > 0; jobs++ {
+		j := newCrashJob(t, kinds[jobs%len(kinds)]...)
+		mine := 0
+		for done := false; !done && kills > 0 && mine < 60; {
+			// One in four while it starts, the others once it draws.
+			moment, more := time.Duration(random.IntN(int(250*time.Millisecond))), j.drawn()+random.IntN(700)
+			starting := random.IntN(4) == 0
+			stop := func(since time.Duration) bool { return starting && since > moment || !starting && j.drawn() > more }
+			if done = j.killed(t, stop); !done {
+				mine++
+				kills--
+			}
+		}
+		before := j.drawn()
+		j.same(t)
+		drawn := j.drawn()
+		t.Logf("job %d: %d kills, %d completions drawn up to the last, %d in all: %d again", jobs, mine, before, drawn, drawn-crashRows*crashN)
+		if again := drawn - crashRows*crashN; again < 0 || again > mine*crashFlight {
+			t.Errorf("%d completions were drawn again over %d kills; %d may be", again, mine, mine*crashFlight)
+		}
+	}
+}
+
+// Killed at half way and run again, a job does no more than 1.05 of the work.
+func TestKilledAtHalfWay(t *testing.T) {
+	j := newCrashJob(t)
+	const whole = crashRows * crashN
+	if j.killed(t, func(time.Duration) bool { return j.drawn() > whole/2 }) {
+		t.Fatal("the job was through before it could be killed")
+	}
+	half := j.drawn()
+	j.same(t)
+	work := float64(j.drawn()) / whole
+	t.Logf("killed after %d completions of %d; all in all %.4f of a pass", half, whole, work)
+	if work > 1.05 {
+		t.Errorf("%.3f of a pass was done", work)
+	}
+}
+
+// Two processes cannot work on one job.
+func TestOneProcessAJob(t *testing.T) {
+	j := newCrashJob(t)
+	first := j.command(t, "out", time.Millisecond)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		first.Process.Kill()
+		first.Wait()
+	}()
+	for deadline := time.Now().Add(time.Minute); j.drawn() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was drawn")
+		}
+	}
+	for _, extra := range [][]string{nil, {"--new"}} {
+		second := j.command(t, "out", 0)
+		second.Args = append(second.Args, extra...)
+		out, err := second.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "another process is working on this job") {
+			t.Errorf("%v: %v: %s", extra, err, out)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/quire/quire/journal"
+	"github.com/quire/quire/vfs"
+)
+
+// lives is a job that is run again and again on files in memory, with faults in its way.
+type lives struct {
+	args      []string
+	mem       *vfs.Mem
+	drawn     int // completions, in all lives
+	given     int // of these, to the job
+	failAfter int // of the device, -1 for never
+}
+
+// run runs the job once; hook may be nil.
+func (l *lives) run(hook vfs.Hook) (stdout string, err error) {
+	var fs vfs.FS = l.mem
+	if hook != nil {
+		fs = vfs.Inject(l.mem, hook)
+	}
+	fakeFailures = 0
+	var out strings.Builder
+	env := &environment{stdout: &out, stderr: io.Discard, fs: fs, identify: identifyFake}
+	env.open = func(ctx context.Context, env *environment, o *runOptions) (*session, error) {
+		s, err := openFake(ctx, env, o)
+		if err == nil {
+			e := s.sampler.(*fakeEngine)
+			e.drawn, e.given = &l.drawn, &l.given
+			if l.failAfter >= 0 {
+				e.failAfter, e.failTimes = l.failAfter, 3
+			}
+		}
+		return s, err
+	}
+	err = dispatch(context.Background(), env, l.args)
+	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.code == exitPartial {
+		err = nil // some rows are wrong, on purpose
+	}
+	return out.String(), err
+}
+
+// visible is what others see of the output.
+func (l *lives) visible(t rapid.TB) map[string]string {
+	t.Helper()
+	names, err := l.mem.List("out")
+	if err != nil {
+		return nil
+	}
+	all := map[string]string{}
+	for _, name := range names {
+		if name[0] == '.' || name[0] == '_' && name != "_meta.json" {
+			continue
+		}
+		f, err := l.mem.Open(filepath.Join("out", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, _ := f.Size()
+		b := make([]byte, size)
+		f.ReadAt(b, 0)
+		all[name] = string(b)
+	}
+	return all
+}
+
+// Whatever fails, dies or loses what was not synced, at whichever operation: a part that can be seen is the one of a run
+// without disturbance, no more is drawn again than the stated bound, and in the end all is there.
+func TestFaultsOfFiles(t *testing.T) {
+	const recordBytes = 150 // a completion of the fake takes more in the journal
+	defer func(o journal.Options) { journalOptions = o }(journalOptions)
+	defer func(d time.Duration) { restartPause = d }(restartPause)
+	restartPause = time.Microsecond
+	dir := t.TempDir()
+	model, input := filepath.Join(dir, "m.fake"), filepath.Join(dir, "in.jsonl")
+	var rows strings.Builder
+	for i := range 40 {
+		switch {
+		case i%11 == 5:
+			rows.WriteString("{\"id\": \"no prompt\"}\n")
+		case i%7 == 3:
+			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\", \"n\": %d, \"generation\": 2}\n", i, 1+i%5)
+		default:
+			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\"}\n", i)
+		}
+	}
+	if err := errors.Join(os.WriteFile(model, nil, 0o666), os.WriteFile(input, []byte(rows.String()), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		number := func(name string, from, to int) int { return rapid.IntRange(from, to).Draw(t, name) }
+		n := number("n", 1, 4)
+		args := []string{"run", "-m", model, "-i", input, "-o", "out", "--progress", "none", "-n", strconv.Itoa(n),
+			"--limit", strconv.Itoa(number("rows", 1, 40)), "--part-rows", strconv.Itoa(number("part rows", 1, 15)),
+			"--format", rapid.SampledFrom([]string{"jsonl", "jsonl", "parquet"}).Draw(t, "format")}
+		journalOptions = journal.Options{SyncBytes: int64(number("sync bytes", 1, 500)), SegmentBytes: int64(number("segment bytes", 100, 5000))}
+		undisturbed := &lives{args: args, mem: vfs.NewMem(), failAfter: -1}
+		operations := 0
+		if _, err := undisturbed.run(func(vfs.Op) error { operations++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		whole := undisturbed.visible(t)
+
+		l := &lives{args: args, mem: vfs.NewMem()}
+		lost := 0 // completions that may have to be drawn again, besides those that were in flight
+		for range number("lives", 1, 6) {
+			fault := errors.New("a fault")
+			at, count := number("operation", 0, operations), 0
+			how := rapid.SampledFrom([]string{"error", "kill", "power", "power"}).Draw(t, "how")
+			l.failAfter = number("device", -3, 5)
+			_, err := l.run(func(op vfs.Op) error {
+				if count++; count-1 == at || count > at && how != "error" {
+					return &vfs.ShortWrite{N: op.Len / 3, Err: fault}
+				}
+				return nil
+			})
+			if err != nil && !errors.Is(err, fault) {
+				t.Fatalf("the fault is lost in: %v", err)
+			}
+			if how == "error" {
+				lost += 5 // a row of the journal that could not be read
+			} else if err != nil {
+				lost++ // the completion whose record met the fault
+			}
+			switch how {
+			case "kill":
+				l.mem = l.mem.Killed()
+			case "power":
+				l.mem = l.mem.PowerLost(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
+				lost += int(journalOptions.SyncBytes)/recordBytes + 1
+			}
+			for name, text := range l.visible(t) {
+				if whole[name] != text {
+					t.Fatalf("after %s at operation %d, %s is wrong", how, at, name)
+				}
+			}
+		}
+		l.failAfter = -1
+		if _, err := l.run(nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.visible(t); !maps.Equal(got, whole) {
+			t.Fatalf("in the end there are %v of %v, or they differ", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(whole)))
+		}
+		if inFlight := l.drawn - l.given; l.drawn > undisturbed.drawn+inFlight+lost {
+			t.Fatalf("drawn %d completions, once would be %d, %d were in flight, and %d may be lost", l.drawn, undisturbed.drawn, inFlight, lost)
+		}
+		names, _ := l.mem.List(filepath.Join("out", "_job"))
+		if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "journal") }) {
+			t.Fatalf("the job is done, and there is %v", names)
+		}
+		l.mem = l.mem.PowerLost(rand.New(rand.NewPCG(1, 1)))
+		if got := l.visible(t); !maps.Equal(got, whole) {
+			t.Fatalf("after the power went there are %v of %v, or they differ", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(whole)))
+		}
+		before := l.drawn
+		if out, err := l.run(nil); err != nil || !strings.Contains(out, "is finished") || l.drawn != before {
+			t.Fatalf("run again: %q, %v", out, err)
+		}
+	})
+}
