@@ -19,6 +19,14 @@ type admission struct {
 	Any     *Node // bool[]
 }
 
+// noAdmission admits nothing.
+func noAdmission(in input) admission {
+	none := func(like *Node) *Node { return LessThan(ZerosLike(like), ZerosLike(like)) }
+	return admission{
+		Entries: none(in.Line.Sources), Rows: FillScalar(in.Columns.Graph(), in.Line.Sources.Shape(), -1), Ahead: none(in.Ahead.Rows), Any: none(in.Columns),
+	}
+}
+
 // admissible finds what of the line and of the prompts ahead has a row and pages now.
 //
 // A row's pages are reserved when it is admitted, to the most it may come to, so that the pool never runs out half-way. In order, an entry
@@ -93,7 +101,7 @@ func (gr *graphs) short(st deviceState) *Node {
 // admit gives rows to what is admissible: empty ones, or clones of a holder.
 func (gr *graphs) admit(l loop, in input) loop {
 	g := l.Out.Columns.Graph()
-	a := gr.admissible(l, in)
+	a := l.Admit
 	rows, zero := gr.plan.rows(), integer(g, 0)
 	ids := func(n int) *Node { return Iota(g, shapes.Make(dtypes.Int32, n), 0) }
 	none := FillScalar(g, shapes.Make(dtypes.Int32, rows), -1)

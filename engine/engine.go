@@ -100,7 +100,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	for _, name := range unused {
 		e.log.Warn("the model has no use for a tensor", "name", name)
 	}
-	e.graphs = &graphs{plan: plan, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
+	e.graphs = &graphs{plan: plan, dtype: plan.activations, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
 	programs := e.graphs.programs()
 	for _, p := range programs {
 		plan.Programs = append(plan.Programs, p.name)

@@ -42,6 +42,8 @@ type Plan struct {
 
 	slots  int // MaxSeqs rounded up to whole registers of rows; the surplus is never used
 	layout attention.Layout
+
+	activations dtypes.DType
 }
 
 // String shows the plan as a table.
@@ -97,7 +99,7 @@ func (c Config) plan() (Plan, error) {
 	p := Plan{
 		Backend: c.Backend.Description(), Model: model.Architecture, DType: weights.String(), KVDType: kv.String(),
 		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens, MaxRounds: c.MaxRounds,
-		PrefixCache: !c.NoPrefixCache, Admission: c.Admission,
+		PrefixCache: !c.NoPrefixCache, Admission: c.Admission, activations: weights,
 	}
 	p.Parameters = c.Model.NumParameters()
 	for _, a := range llama.Arrays(model, c.storage()) {

@@ -47,7 +47,7 @@ func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, 
 	if err != nil {
 		return nil, err
 	}
-	gr := &graphs{plan: plan, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
+	gr := &graphs{plan: plan, dtype: plan.activations, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
 	out := &Precompiled{Plan: plan}
 	for _, p := range gr.programs() {
 		if len(only) > 0 && !slices.Contains(only, p.name) {

@@ -61,7 +61,18 @@ type loop struct {
 	Starts *Node // i32[R]: of the rows' prompts among the tokens of the input
 	Owners *Node // i32[R]: see output.Owners
 	Out    output
+	Todo   *Node // i32[]: what the next round does
+	Admit  admission
 }
+
+// What a round does.
+const (
+	look = iota - 1 // for what to do
+	stop
+	admit
+	prefill
+	decode
+)
 
 // run frees the rows that the host names; then it admits, runs prompts and decodes, and admits again where sequences end, until there is
 // nothing to do, the output is full, or slots are free that only the host can fill.
@@ -72,25 +83,38 @@ func (gr *graphs) run(st deviceState, w llama.Weights, in input, out output) (de
 	st, released := gr.release(st, in.Release)
 	l := loop{
 		State: st, Starts: in.Starts, Owners: AddScalar(Iota(g, in.Starts.Shape(), 0), float64(gr.plan.lineLen())), Out: out,
+		Todo: integer(g, look), Admit: noAdmission(in),
 	}
 	l.Out.Status = out.Status.Then(released)
-	admits := func(l loop) *Node { return LogicalAnd(gr.goesOn(l, in), gr.admissible(l, in).Any) }
-	prefills := func(l loop) *Node { return LogicalAnd(gr.goesOn(l, in), gr.wantsPrefill(l, in)) }
-	decodes := func(l loop) *Node { return LogicalAnd(gr.goesOn(l, in), gr.wantsDecode(l, in)) }
+	does := func(what int) func(l loop) *Node {
+		return func(l loop) *Node { return Equal(l.Todo, integer(g, what)) }
+	}
+	done := func(l loop) loop {
+		l.Todo = integer(g, stop)
+		return l
+	}
 	end := control.While(l,
-		func(l loop) *Node { return LogicalOr(admits(l), LogicalOr(prefills(l), decodes(l))) },
+		func(l loop) *Node { return NotEqual(l.Todo, integer(g, stop)) },
 		func(l loop) loop {
-			l = control.While(l, admits, func(l loop) loop { return gr.admit(l, in) })
-			l = control.While(l, prefills, func(l loop) loop { return gr.prefillStep(l, w, in) })
-			return control.While(l,
-				func(l loop) *Node {
-					return LogicalAnd(decodes(l), LogicalNot(LogicalOr(gr.admissible(l, in).Any, gr.wantsPrefill(l, in))))
-				},
-				func(l loop) loop { return gr.decodeStep(l, w) })
+			isPrefill := Equal(l.Todo, integer(g, prefill))
+			l = control.While(l, does(admit), func(l loop) loop { return done(gr.admit(l, in)) })
+			l = control.While(l, func(l loop) *Node { return GreaterOrEqual(l.Todo, integer(g, prefill)) },
+				func(l loop) loop { return done(gr.step(l, w, in, isPrefill)) })
+			return gr.decide(l, in)
 		})
 	out = end.Out
 	out.SeqLens, out.EndFree, out.Short = end.State.Sequences.SeqLens, end.State.Pages.NumFree(), gr.short(end.State)
 	return end.State, out
+}
+
+// decide sets what the next round does: it admits what it can, then runs prompts, then decodes.
+func (gr *graphs) decide(l loop, in input) loop {
+	g := l.Todo.Graph()
+	l.Admit = gr.admissible(l, in)
+	todo := Where(l.Admit.Any, integer(g, admit), Where(gr.wantsPrefill(l, in), integer(g, prefill),
+		Where(gr.wantsDecode(l, in), integer(g, decode), integer(g, stop))))
+	l.Todo = Where(gr.goesOn(l, in), todo, integer(g, stop))
+	return l
 }
 
 // goesOn says that there is room for another step's output, and no fault.

@@ -108,6 +108,7 @@ type graphs struct {
 	plan      Plan
 	model     models.Config
 	arrays    []llama.Array
+	dtype     dtypes.DType // of the hidden states
 	zeroPages bool
 	debug     bool
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/scan"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
+	"github.com/quire/quire/tree"
 )
 
 // prompts is what the rows have yet to run of their prompts.
@@ -23,56 +24,108 @@ func (l loop) prompts(in input) tokenqueue.Prompts {
 	return tokenqueue.Prompts{Tokens: in.Tokens, Starts: l.Starts, Done: s.SeqLens, Lens: lens}
 }
 
-// prefillStep runs the next prompt tokens: those of slots, then those of holders.
-func (gr *graphs) prefillStep(l loop, w llama.Weights, in input) loop {
-	packed := l.prompts(in).PackNext(gr.plan.PrefillTokens)
-	hidden, l, allocated := gr.forward(l, w, packed, min(gr.plan.rows(), gr.plan.PrefillTokens), false)
+// stepTokens is T, the most tokens of a step.
+func (p Plan) stepTokens() int { return max(p.PrefillTokens, p.slots) }
 
-	// A slot whose prompt ends in this step samples from its last token; most steps of a long prompt end none.
-	slotOf, promptLens := packed.SlotIDs, take(l.State.Rows.PromptLens, packed.SlotIDs)
-	g := slotOf.Graph()
-	isSlot := LogicalAnd(GreaterOrEqual(slotOf, integer(g, 0)), LessThan(slotOf, integer(g, gr.plan.slots)))
-	at, count := scan.Positions(LogicalAnd(isSlot, Equal(AddScalar(packed.PosIDs, 1), promptLens)), gr.plan.slots)
-	isRow := LessThan(Iota(g, at.Shape(), 0), BroadcastToDims(count, gr.plan.slots))
-	at = Min(at, integer(g, gr.plan.PrefillTokens-1))
-	rows := samplers{Slots: Where(isRow, take(slotOf, at), FillScalar(g, at.Shape(), -1)), Positions: AddScalar(take(packed.PosIDs, at), 1), Count: count}
+// step runs tokens through the model and draws where a sequence's last one is among them: the next prompt tokens, those of slots before
+// those of holders; or, to decode, the token that each slot drew last. prefill is bool[].
+//
+// The tables are the same work for both kinds; the model is there once for each, as a loop that runs no time or once.
+func (gr *graphs) step(l loop, w llama.Weights, in input, prefill *Node) loop {
+	g := prefill.Graph()
+	t, slots := gr.plan.stepTokens(), gr.plan.slots
+	prompts := l.prompts(in).PackNext(t)
+	queue, queued := l.State.Queue.PackNext(slots)
+	choose := func(ofPrompts, ofQueue *Node) *Node {
+		if n := ofQueue.Shape().Size(); ofQueue.Rank() == 1 && n < t {
+			ofQueue = Concatenate([]*Node{ofQueue, FillScalar(g, shapes.Make(dtypes.Int32, t-n), -1)}, 0)
+		}
+		return Where(prefill, ofPrompts, ofQueue)
+	}
+	limit := Where(prefill, integer(g, gr.plan.PrefillTokens), integer(g, slots))
+	fits := LessThan(Iota(g, shapes.Make(dtypes.Int32, t), 0), BroadcastToDims(limit, t))
+	cut := func(x *Node) *Node { return Where(fits, x, FillScalar(g, x.Shape(), -1)) }
+	packed := tokenqueue.Packed{
+		Tokens: cut(choose(prompts.Tokens, queued.Tokens)), SlotIDs: cut(choose(prompts.SlotIDs, queued.SlotIDs)),
+		PosIDs: cut(choose(prompts.PosIDs, queued.PosIDs)), NumTokens: Min(limit, choose(prompts.NumTokens, queued.NumTokens)),
+	}
+	l.State.Queue = tree.Rebuild(queue, choices(prefill, tree.Leaves(l.State.Queue), tree.Leaves(queue)))
+
+	var batch tokenqueue.PageBatchInfo
+	var allocated seqtable.Status
+	l.State.Sequences, l.State.Pages, batch, allocated = l.State.Sequences.Allocate(l.State.Pages, packed, min(gr.plan.rows(), t))
+	hidden := gr.forward(&l, w, packed, batch, prefill)
+
+	isSlot := LogicalAnd(GreaterOrEqual(packed.SlotIDs, integer(g, 0)), LessThan(packed.SlotIDs, integer(g, slots)))
+	next := AddScalar(packed.PosIDs, 1)
+	at, count := scan.Positions(LogicalAnd(isSlot, GreaterOrEqual(next, take(l.State.Rows.PromptLens, packed.SlotIDs))), slots)
+	isRow := LessThan(Iota(g, at.Shape(), 0), BroadcastToDims(count, slots))
+	at = Min(at, integer(g, t-1))
+	rows := samplers{Slots: Where(isRow, take(packed.SlotIDs, at), FillScalar(g, at.Shape(), -1)), Positions: take(next, at), Count: count}
+	// Most steps of a long prompt draw nothing.
 	type tokens struct{ Tokens, Logprobs, Processed *Node }
 	got := control.If(GreaterThan(count, integer(g, 0)),
 		func() tokens { return tokens(gr.sample(l.State, w, take(hidden, at), rows)) },
 		func() tokens {
-			none := Zeros(g, shapes.Make(dtypes.Float32, gr.plan.slots))
+			none := Zeros(g, shapes.Make(dtypes.Float32, slots))
 			return tokens{ZerosLike(at), none, none}
 		})
-	l.Out.PrefillSteps, l.Out.PrefillTokens = AddScalar(l.Out.PrefillSteps, 1), Add(l.Out.PrefillTokens, packed.NumTokens)
+	one := ConvertDType(prefill, dtypes.Int32)
+	l.Out.PrefillSteps, l.Out.PrefillTokens = Add(l.Out.PrefillSteps, one), Add(l.Out.PrefillTokens, Mul(one, packed.NumTokens))
+	other := Sub(integer(g, 1), one)
+	l.Out.DecodeSteps, l.Out.DecodeTokens = Add(l.Out.DecodeSteps, other), Add(l.Out.DecodeTokens, Mul(other, packed.NumTokens))
 	return gr.record(l, rows, drawn(got), allocated)
 }
 
-// decodeStep runs the token that each slot drew last.
-func (gr *graphs) decodeStep(l loop, w llama.Weights) loop {
-	var packed tokenqueue.Packed
-	l.State.Queue, packed = l.State.Queue.PackNext(gr.plan.slots)
-	hidden, l, allocated := gr.forward(l, w, packed, gr.plan.slots, true)
-	rows := samplers{Slots: packed.SlotIDs, Positions: AddScalar(packed.PosIDs, 1), Count: packed.NumTokens}
-	l.Out.DecodeSteps, l.Out.DecodeTokens = AddScalar(l.Out.DecodeSteps, 1), Add(l.Out.DecodeTokens, packed.NumTokens)
-	return gr.record(l, rows, gr.sample(l.State, w, hidden, rows), allocated)
+// choices picks one of two lists of nodes by a condition, bool[].
+func choices(condition *Node, then, otherwise []*Node) []*Node {
+	picked := make([]*Node, len(then))
+	for i := range then {
+		picked[i] = Where(condition, then[i], otherwise[i])
+	}
+	return picked
 }
 
-// forward runs the packed tokens through the model: pages for them, keys and values into the cache, attention. It returns the hidden
-// states [T, hidden].
-func (gr *graphs) forward(l loop, w llama.Weights, packed tokenqueue.Packed, maxSeqs int, oneToken bool) (*Node, loop, seqtable.Status) {
-	st := l.State
-	var batch tokenqueue.PageBatchInfo
-	var status seqtable.Status
-	st.Sequences, st.Pages, batch, status = st.Sequences.Allocate(st.Pages, packed, maxSeqs)
-	caches := append([]*Node(nil), st.Caches...)
-	layout := gr.plan.layout
-	hidden := llama.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, func(layer int, q, k, v *Node) *Node {
-		caches[layer] = layout.Update(caches[layer], batch, k, v)
-		return layout.RaggedPagedAttention(q, caches[layer], batch, gr.attention(layer, oneToken))
+// forward runs the packed tokens through the model, whose layers write keys and values into the caches of l and attend to them, and
+// returns the hidden states [T, hidden].
+func (gr *graphs) forward(l *loop, w llama.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo, prefill *Node) *Node {
+	g := prefill.Graph()
+	t, slots := gr.plan.stepTokens(), gr.plan.slots
+	type model struct {
+		Caches []*Node
+		Hidden *Node // [T, hidden]
+		Todo   *Node // bool[]: this kind of step is to be run
+	}
+	run := func(caches []*Node, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo, oneToken bool) ([]*Node, *Node) {
+		caches = append([]*Node(nil), caches...)
+		layout := gr.plan.layout
+		hidden := llama.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, func(layer int, q, k, v *Node) *Node {
+			caches[layer] = layout.Update(caches[layer], batch, k, v)
+			return layout.RaggedPagedAttention(q, caches[layer], batch, gr.attention(layer, oneToken))
+		})
+		return caches, hidden
+	}
+	todo := func(m model) *Node { return m.Todo }
+	m := model{Caches: l.State.Caches, Hidden: Zeros(g, shapes.Make(gr.dtype, t, gr.model.HiddenSize)), Todo: prefill}
+	m = control.While(m, todo, func(m model) model {
+		caches, hidden := run(m.Caches, packed, batch, false)
+		return model{caches, hidden, LogicalNot(m.Todo)}
 	})
-	st.Caches = caches
-	l.State = st
-	return hidden, l, status
+	m.Todo = LogicalNot(prefill)
+	first := func(x *Node, n int) *Node { return SliceAxis(x, 0, AxisRangeFromStart(n)) }
+	m = control.While(m, todo, func(m model) model {
+		one := tokenqueue.Packed{Tokens: first(packed.Tokens, slots), SlotIDs: first(packed.SlotIDs, slots), PosIDs: first(packed.PosIDs, slots), NumTokens: packed.NumTokens}
+		b := batch
+		b.SlotIDs, b.PageIndices, b.SeqLens, b.CuQLens = first(b.SlotIDs, slots), first(b.PageIndices, slots), first(b.SeqLens, slots), first(b.CuQLens, slots+1)
+		b.NewTokenDests, b.TokenSeqs, b.PosIDs = first(b.NewTokenDests, slots), first(b.TokenSeqs, slots), first(b.PosIDs, slots)
+		caches, hidden := run(m.Caches, one, b, true)
+		if slots < t {
+			hidden = Concatenate([]*Node{hidden, Zeros(g, shapes.Make(gr.dtype, t-slots, gr.model.HiddenSize))}, 0)
+		}
+		return model{caches, hidden, LogicalNot(m.Todo)}
+	})
+	l.State.Caches = m.Caches
+	return m.Hidden
 }
 
 func (gr *graphs) attention(layer int, oneToken bool) attention.Options {
