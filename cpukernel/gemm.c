@@ -1,27 +1,54 @@
 #include "gemm.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "convert.h"
 #include "cpu.h"
 
-static const q_linear_code *code(void) {
+// The level of this file's code: q_level(), unless q_linear_choose found that level's results wrong. A test build pretends a level.
+static _Atomic int chosen = -1;
+
+static int level(void) {
+#ifdef Q_EMULATE
+	return Q_EMULATE;
+#endif
+	int l = atomic_load_explicit(&chosen, memory_order_relaxed);
+	return l < 0 ? q_level() : l;
+}
+
+static int is_float(int dtype) { return dtype == Q_F32 || dtype == Q_BF16 || dtype == Q_F16; }
+
+// by_tiles says that AMX computes a layer.
+static int by_tiles(int level, int weights_dtype, int dtype) {
+	return level >= Q_AMX && (weights_dtype == Q_S8 || (weights_dtype == Q_BF16 && dtype == Q_BF16));
+}
+
+static const q_linear_code *code(int level, int weights_dtype, int dtype) {
 #if defined(__x86_64__)
-	if (q_level() >= Q_AVX512) return &q_linear_avx512;
-	if (q_level() >= Q_AVX2) return &q_linear_avx2;
+	if (by_tiles(level, weights_dtype, dtype)) return &q_linear_amx;
+	if (level >= Q_AVX512) return &q_linear_avx512;
+	if (level >= Q_AVX2) return &q_linear_avx2;
 #endif
 	return &q_linear_plain;
 }
 
-q_layout q_linear_layout(int dtype) {
-	return (q_layout){q_level() >= Q_AVX512 ? 32 : 16, dtype == Q_BF16 ? 2 : 1, 4};
+static q_layout layout_at(int level, int dtype) {
+	q_layout l = {level >= Q_AVX512 ? 32 : 16, 1, 4};
+	if (dtype == Q_BF16 || dtype == Q_S8) l.group = 2;
+	if (by_tiles(level, dtype, dtype)) {
+		l.multiple = dtype == Q_S8 ? 64 : 32;
+		l.group = dtype == Q_S8 ? 4 : 2;
+	}
+	return l;
 }
 
-size_t q_linear_scratch(int64_t rows, int64_t in) { return (size_t)rows * ((in + 3) / 4 * 4) * 4; }
+q_layout q_linear_layout(int dtype) { return layout_at(level(), dtype); }
 
-// panels_a_task shares panels out: about equal numbers for each thread, in several tasks each where there are enough, and at most 8 a
-// task.
+size_t q_linear_scratch(int64_t rows, int64_t in) { return (size_t)((rows + 15) / 16 * 16) * ((in + 63) / 64 * 64 + 16) * 4; }
+
+// panels_a_task shares panels out: about equal numbers for each thread, in several tasks each where there are enough.
 static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int64_t unit) {
 	int64_t best = unit, best_load = 0;
 	for (int64_t n = unit; n <= most; n += unit) {
@@ -33,10 +60,10 @@ static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int6
 	return best;
 }
 
-void q_linear_run(q_frame *f, const q_linear *l) {
+static void run_at(int level, q_frame *f, const q_linear *l) {
 	if (l->rows <= 0 || l->out <= 0) return;
-	q_layout layout = q_linear_layout(l->weights_dtype);
-	q_linear_job j = {l, code(), q_padded_in(l->in, layout)};
+	q_layout layout = layout_at(level, l->weights_dtype);
+	q_linear_job j = {l, code(level, l->weights_dtype, l->dtype), q_padded_in(l->in, layout)};
 	j.tiles = (l->rows + j.code->tile_rows - 1) / j.code->tile_rows;
 	j.panels = q_panels(l->out, l->gate_up, layout);
 	j.panels_a_task = panels_a_task(j.panels, q_threads(f), 128 / layout.panel, l->gate_up && layout.panel == Q_TURN ? 2 : 1);
@@ -44,7 +71,59 @@ void q_linear_run(q_frame *f, const q_linear *l) {
 	q_parallel(f, (j.panels + j.panels_a_task - 1) / j.panels_a_task, j.code->panels, &j);
 }
 
-static int is_float(int dtype) { return dtype == Q_F32 || dtype == Q_BF16 || dtype == Q_F16; }
+void q_linear_run(q_frame *f, const q_linear *l) { run_at(level(), f, l); }
+
+// same_at says that a level's code does what plain code does, within rounding.
+static int same_at(int level, int weights_dtype, int dtype) {
+	enum { ROWS = 37, IN = 150, OUT = 2 * 45, SIZE = 4 * 4 * (ROWS + OUT) * (IN + 70) };
+	static float numbers[OUT * IN], x[ROWS * IN], scales[OUT];
+	uint32_t random = 1;
+	for (int i = 0; i < OUT * IN; i++) numbers[i] = (float)((random = random * 1664525 + 1013904223) >> 24) / 128 - 1;
+	for (int i = 0; i < ROWS * IN; i++) x[i] = (float)((random = random * 1664525 + 1013904223) >> 24) / 128 - 1;
+	for (int i = 0; i < OUT; i++) scales[i] = 1.0f / 64;
+	char *memory = aligned_alloc(64, 5 * SIZE / 64 * 64);
+	if (!memory) return 0;
+	char *parts[5];
+	for (int i = 0; i < 5; i++) parts[i] = memory + i * (SIZE / 64 * 64);
+	for (int i = 0; i < OUT * IN; i++) {
+		if (weights_dtype == Q_F32) ((float *)parts[0])[i] = numbers[i];
+		else if (weights_dtype == Q_S8) parts[0][i] = (char)(numbers[i] * 127);
+		else ((uint16_t *)parts[0])[i] = weights_dtype == Q_BF16 ? q_to_bf16(numbers[i]) : q_to_f16(numbers[i]);
+	}
+	for (int i = 0; i < ROWS * IN; i++) {
+		if (dtype == Q_F32) ((float *)parts[1])[i] = x[i];
+		else ((uint16_t *)parts[1])[i] = dtype == Q_BF16 ? q_to_bf16(x[i]) : q_to_f16(x[i]);
+	}
+	static float y[2][ROWS * OUT / 2];
+	q_linear l = {.weights_dtype = weights_dtype, .dtype = dtype, .result_dtype = Q_F32, .gate_up = 1, .rows = ROWS, .in = IN, .out = OUT};
+	l.x = parts[1];
+	l.weights = parts[2];
+	l.scales = weights_dtype == Q_S8 ? scales : NULL;
+	l.scratch = parts[3];
+	for (int i = 0; i < 2; i++) {
+		int at = i ? level : Q_PLAIN;
+		q_layout layout = layout_at(at, weights_dtype);
+		memset(parts[2], 0, SIZE / 64 * 64);
+		q_pack(parts[2], parts[0], weights_dtype, OUT, IN, 1, layout, 0, OUT, 0, q_panels(OUT, 1, layout));
+		l.y = y[i];
+		run_at(at, NULL, &l);
+	}
+	free(memory);
+	for (int i = 0; i < ROWS * OUT / 2; i++) {
+		float difference = y[0][i] - y[1][i], size = y[0][i] < 0 ? -y[0][i] : y[0][i];
+		if (!(difference <= 1e-4f * (1 + size) && -difference <= 1e-4f * (1 + size))) return 0;
+	}
+	return 1;
+}
+
+int q_linear_choose(void) {
+	int l = q_level();
+	for (; l > Q_AVX2; l--) {
+		if (same_at(l, Q_F32, Q_F32) && same_at(l, Q_F16, Q_F16) && same_at(l, Q_BF16, Q_BF16) && same_at(l, Q_BF16, Q_F32) && same_at(l, Q_S8, Q_F32)) break;
+	}
+	atomic_store(&chosen, l);
+	return l;
+}
 
 // matrix is what both kernels know of a packed matrix.
 typedef struct {
@@ -53,10 +132,11 @@ typedef struct {
 	q_layout layout;
 } matrix;
 
-static q_error *read_matrix(q_frame *f, const q_array *weights, matrix *m) {
+static q_error *read_matrix(q_frame *f, const q_array *weights, matrix *m, int scales) {
 	q_error *e;
 	if ((e = q_int(f, "in", &m->in)) || (e = q_int(f, "out", &m->out)) || (e = q_bool(f, "gate_up", &m->gate_up))) return e;
-	if (!is_float(weights->dtype)) return q_fail(f, "weights of element type %d are not supported", weights->dtype);
+	if (!is_float(weights->dtype) && weights->dtype != Q_S8) return q_fail(f, "weights of element type %d are not supported", weights->dtype);
+	if (scales != (weights->dtype == Q_S8)) return q_fail(f, "scales belong to weights of 8 bits");
 	m->layout = q_linear_layout(weights->dtype);
 	return q_shape(f, weights, "weights", 0, q_panels(m->out, m->gate_up, m->layout), q_padded_in(m->in, m->layout) / m->layout.group, m->layout.panel, m->layout.group);
 }
@@ -77,7 +157,8 @@ q_error *quire_linear(q_frame *f) {
 	matrix m;
 	int bias, residual;
 	if ((e = q_bool(f, "bias", &bias)) || (e = q_bool(f, "residual", &residual))) return e;
-	if ((e = q_count(f, 3 + bias + residual, 2)) || (e = read_matrix(f, q_arg(f, 1), &m))) return e;
+	int scales;
+	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales + bias + residual, 2)) || (e = read_matrix(f, q_arg(f, 1), &m, scales))) return e;
 	const q_array *x = q_arg(f, 0), *y = q_result(f, 0), *scratch = q_result(f, 1);
 	if (!is_float(x->dtype) || (y->dtype != x->dtype && y->dtype != Q_F32)) return q_fail(f, "element types %d of x and %d of the result are not supported", x->dtype, y->dtype);
 	if ((e = q_shape(f, x, "x", 0, (int64_t)-1, m.in))) return e;
@@ -85,6 +166,11 @@ q_error *quire_linear(q_frame *f) {
 	q_linear l = {.weights_dtype = q_arg(f, 1)->dtype, .dtype = x->dtype, .result_dtype = y->dtype, .gate_up = m.gate_up, .in = m.in, .out = m.out};
 	if ((e = read_rows(f, q_arg(f, 2), most, &l.rows)) || (e = q_shape(f, y, "the result", 0, most, columns))) return e;
 	int next = 3;
+	if (scales) {
+		const q_array *a = q_arg(f, next++);
+		if ((e = q_shape(f, a, "scales", Q_F32, m.out))) return e;
+		l.scales = a->data;
+	}
 	if (bias) {
 		const q_array *a = q_arg(f, next++);
 		if ((e = q_shape(f, a, "bias", x->dtype, m.out))) return e;
@@ -107,11 +193,14 @@ q_error *quire_linear(q_frame *f) {
 struct gather {
 	const int32_t *ids;
 	const char *weights;
-	char *y;
+	const float *scales;
+	void *y;
 	matrix m;
 	size_t size;
+	int dtype;
 };
 
+// gather_row copies a row of the matrix, or widens it if it is of 8 bits.
 static void gather_row(void *args, int64_t t) {
 	const struct gather *g = args;
 	const q_layout l = g->m.layout;
@@ -120,26 +209,41 @@ static void gather_row(void *args, int64_t t) {
 	if (id >= g->m.out) id = g->m.out - 1;
 	int64_t c = q_packed_column(id, g->m.out, g->m.gate_up);
 	const char *from = g->weights + (c / l.panel * in * l.panel + c % l.panel * l.group) * g->size;
-	char *to = g->y + t * g->m.in * g->size;
-	size_t part = l.group * g->size;
-	for (int64_t i = 0; i < g->m.in; i += l.group, from += l.panel * part, to += part) {
-		memcpy(to, from, i + l.group <= g->m.in ? part : (g->m.in - i) * g->size);
+	for (int64_t i = 0; i < g->m.in; i++) {
+		const char *element = from + (i / l.group * l.panel * l.group + i % l.group) * g->size;
+		int64_t at = t * g->m.in + i;
+		if (g->scales) {
+			float x = *(const int8_t *)element * g->scales[id];
+			if (g->dtype == Q_F32) ((float *)g->y)[at] = x;
+			else ((uint16_t *)g->y)[at] = g->dtype == Q_BF16 ? q_to_bf16(x) : q_to_f16(x);
+		} else if (g->size == 4) {
+			((uint32_t *)g->y)[at] = *(const uint32_t *)element;
+		} else {
+			((uint16_t *)g->y)[at] = *(const uint16_t *)element;
+		}
 	}
 }
 
 q_error *quire_linear_rows(q_frame *f) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
-	struct gather g;
-	if ((e = q_count(f, 3, 1)) || (e = read_matrix(f, q_arg(f, 1), &g.m))) return e;
+	int scales;
+	struct gather g = {0};
+	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales, 1)) || (e = read_matrix(f, q_arg(f, 1), &g.m, scales))) return e;
 	const q_array *ids = q_arg(f, 0), *weights = q_arg(f, 1), *y = q_result(f, 0);
-	if ((e = q_shape(f, ids, "ids", Q_S32, (int64_t)-1)) || (e = q_shape(f, y, "the result", weights->dtype, ids->dims[0], g.m.in))) return e;
+	if ((e = q_shape(f, ids, "ids", Q_S32, -1)) || (e = q_shape(f, y, "the result", scales ? 0 : weights->dtype, ids->dims[0], g.m.in))) return e;
+	if (!is_float(y->dtype)) return q_fail(f, "a result of element type %d is not supported", y->dtype);
 	int64_t rows;
 	if ((e = read_rows(f, q_arg(f, 2), ids->dims[0], &rows))) return e;
+	if (scales) {
+		if ((e = q_shape(f, q_arg(f, 3), "scales", Q_F32, g.m.out))) return e;
+		g.scales = q_arg(f, 3)->data;
+	}
 	g.ids = ids->data;
 	g.weights = weights->data;
 	g.y = y->data;
 	g.size = q_size(weights->dtype);
+	g.dtype = y->dtype;
 	q_parallel(rows > 16 ? f : NULL, rows, gather_row, &g);
 	return NULL;
 }

@@ -1,12 +1,14 @@
 package cpukernel
 
 /*
+#include "cpu.h"
 #include "gemm.h"
 */
 import "C"
 
 import (
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -28,6 +30,7 @@ const (
 	F32  DType = C.Q_F32
 	BF16 DType = C.Q_BF16
 	F16  DType = C.Q_F16
+	S8   DType = C.Q_S8
 )
 
 // Layout says how the kernels of this machine want a matrix [out, in]: [panels][in/Group][Panel][Group], where a panel is Panel rows of
@@ -36,8 +39,20 @@ type Layout struct {
 	Panel, Group, Multiple int
 }
 
+// chooseLinear settles the level of linear layers. Code for what this machine has may have run on few machines so far: it is held to plain
+// code's results first.
+var chooseLinear = sync.OnceFunc(func() {
+	if _, err := Features(); err != nil {
+		return // who registers the kernels reports it
+	}
+	if wanted, got := int(C.q_level()), int(C.q_linear_choose()); got < wanted {
+		slog.Warn("linear layers are wrong with what this processor has, and run with less", "has", Levels[wanted], "runs", Levels[got])
+	}
+})
+
 // LinearLayout returns the layout of matrices of a dtype.
 func LinearLayout(d DType) Layout {
+	chooseLinear()
 	l := C.q_linear_layout(C.int(d))
 	return Layout{Panel: int(l.panel), Group: int(l.group), Multiple: int(l.multiple)}
 }

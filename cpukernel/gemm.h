@@ -38,6 +38,10 @@ typedef struct {
 	void *scratch; // of q_linear_scratch bytes, aligned to 64
 } q_linear;
 
+// q_linear_choose runs code beyond AVX2 once beside plain code, and settles for the highest level, of those up to q_level(), whose results
+// are the same. It returns that level. Call it before the first matrix is packed.
+int q_linear_choose(void);
+
 // q_linear_scratch is the bytes that rows of activations need in the form the kernels read.
 size_t q_linear_scratch(int64_t rows, int64_t in);
 
@@ -55,10 +59,9 @@ typedef struct {
 	const q_linear *l;
 	const q_linear_code *code;
 	int64_t padded_in, tiles, panels, panels_a_task;
-	float *row_scales; // [rows], where weights are Q_S8
 } q_linear_job;
 
-extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512;
+extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512, q_linear_amx;
 
 // q_pack packs n rows, from the first on, of a matrix [out, in] of dtype, row-major, as far as they are in panels [from, to). packed begins
 // as zeros. gate_up packs in turns.
@@ -78,11 +81,12 @@ static inline int64_t q_packed_column(int64_t c, int64_t out, int gate_up) {
 	return i / Q_TURN * 2 * Q_TURN + i % Q_TURN + (c < half ? 0 : Q_TURN);
 }
 
-// quire_linear: x [T, in], packed weights, rows s32[], then bias [out] and residual [T, columns] where the attributes of these names
-// hold -> y [T, columns], scratch. Attributes: in, out, gate_up, bias, residual.
+// quire_linear: x [T, in], packed weights, rows s32[], then scales f32[out], bias [out] and residual [T, columns] where the attributes of
+// these names hold -> y [T, columns], scratch. Attributes: in, out, gate_up, scales, bias, residual.
 q_error *quire_linear(q_frame *f);
 
-// quire_linear_rows: ids s32[T], packed weights, rows s32[] -> y [T, in]: the matrix's rows ids[t]. Attributes: in, out, gate_up.
+// quire_linear_rows: ids s32[T], packed weights, rows s32[], then scales f32[out] where that attribute holds -> y [T, in]: the matrix's rows
+// ids[t], times their scales. Attributes: in, out, gate_up, scales.
 q_error *quire_linear_rows(q_frame *f);
 
 #endif

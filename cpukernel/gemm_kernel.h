@@ -5,7 +5,6 @@
 // each block of inputs, and each panel, the block of the panel (made float32 first) stays in the first cache while the tiles pass.
 #include "convert.h"
 #include "gemm.h"
-#include "v16.h"
 
 enum {
 	BLOCK_IN = Q_WIDE == 1 ? 320 : 256, // inputs a block: 20 or 32 kB of a panel
@@ -17,8 +16,7 @@ enum {
 	AHEAD = 4096,                      // bytes by which a stream of weights is read ahead
 };
 
-#define ALWAYS static inline __attribute__((always_inline))
-#define EACH(variable, n) _Pragma("GCC unroll 32") for (int variable = 0; variable < (n); variable++)
+#include "gemm_finish.h"
 
 // vec is one register of LANES float32 numbers. A bf16 panel has pairs of inputs: the first in the low halves of 32 bits.
 #if Q_V16 == 512
@@ -106,85 +104,32 @@ typedef void (*tile_code)(const float *, const char *, int64_t, float *, int, co
 	static __attribute__((noinline)) void name(const float *a, const char *b, int64_t in, float *sums, int first, const char *ahead, int64_t step) { \
 		tile(n, dtype, a, b, in, sums, first, ahead, step); \
 	}
+#define COMMA ,
+#if Q_ROWS == 3
+#define FOR_ROWS(f, _) f(1) _ f(2) _ f(3)
+#elif Q_ROWS == 6
+#define FOR_ROWS(f, _) f(1) _ f(2) _ f(3) _ f(4) _ f(5) _ f(6)
+#else
+#define FOR_ROWS(f, _) f(1) _ f(2) _ f(3) _ f(4) _ f(5) _ f(6) _ f(7) _ f(8) _ f(9) _ f(10) _ f(11) _ f(12)
+#endif
 #define TILES(n) TILE(f32_##n, n, Q_F32) TILE(bf16_##n, n, Q_BF16) TILE(f16_##n, n, Q_F16)
 #define ROW(n) {f32_##n, bf16_##n, f16_##n}
-TILES(1) TILES(2) TILES(3)
-#if Q_ROWS > 3
-TILES(4) TILES(5) TILES(6)
-#endif
-#if Q_ROWS > 6
-TILES(7) TILES(8) TILES(9) TILES(10) TILES(11) TILES(12)
-#endif
-static const tile_code codes[Q_ROWS][3] = {
-	ROW(1), ROW(2), ROW(3),
-#if Q_ROWS > 3
-	ROW(4), ROW(5), ROW(6),
-#endif
-#if Q_ROWS > 6
-	ROW(7), ROW(8), ROW(9), ROW(10), ROW(11), ROW(12),
-#endif
-};
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+FOR_ROWS(TILES, )
+static const tile_code codes[Q_ROWS][3] = {FOR_ROWS(ROW, COMMA)};
 
 static int64_t tile_begin(const q_linear_job *j, int64_t tile) { return j->l->rows * tile / j->tiles; }
 
-// load16 reads n <= 16 numbers of a dtype as float32; the rest is zero.
-ALWAYS v16 load16(const void *p, int64_t at, int dtype, int64_t n) {
-	const char *from = (const char *)p + at * (dtype == Q_F32 ? 4 : 2);
-	union { float f[16]; uint16_t h[16]; } part = {{0}};
-	if (n < 16) from = memcpy(&part, from, n * (dtype == Q_F32 ? 4 : 2));
-	if (dtype == Q_F32) return v16_load((const float *)from);
-	return dtype == Q_BF16 ? v16_load_bf16((const uint16_t *)from) : v16_load_f16((const uint16_t *)from);
-}
-
-ALWAYS void store16(void *p, int64_t at, int dtype, int64_t n, v16 x) {
-	char *to = (char *)p + at * (dtype == Q_F32 ? 4 : 2);
-	union { float f[16]; uint16_t h[16]; } part;
-	void *whole = n < 16 ? (void *)&part : to;
-	if (dtype == Q_F32) v16_store(whole, x);
-	else if (dtype == Q_BF16) v16_store_bf16(whole, x);
-	else v16_store_f16(whole, x);
-	if (n < 16) memcpy(to, &part, n * (dtype == Q_F32 ? 4 : 2));
-}
-
-// silu is x / (1 + exp(-x)), from the exponential of -|x|.
-ALWAYS v16 silu(v16 x) {
-	const v16 zero = v16_set(0), one = v16_set(1);
-	v16 positive = v16_keep(x, zero), negative = v16_sub(x, positive);
-	v16 e = v16_exp(v16_sub(negative, positive));
-	return v16_div(v16_fma(negative, e, positive), v16_add(one, e));
-}
-
-// finish makes results of the sums of a block of rows: 16 columns of the panels, from the places at of a row's sums, are the results from
-// column on.
-ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns, int gate_up) {
-	const q_linear *l = j->l;
-	int64_t n = least(16, columns - column), up = Q_WIDE > 1 ? 16 : SUMS; // where the sums of the up projection are
-	v16 bias[2] = {v16_set(0), v16_set(0)};
-	if (l->bias) {
-		bias[0] = load16(l->bias, column, l->dtype, n);
-		if (gate_up) bias[1] = load16(l->bias, columns + column, l->dtype, n);
-	}
-	for (int64_t r = 0; r < rows; r++, sums += PANEL) {
-		v16 y = v16_load(sums);
-		if (l->bias) y = v16_add(y, bias[0]);
-		if (gate_up) {
-			v16 u = v16_load(sums + up);
-			if (l->bias) u = v16_add(u, bias[1]);
-			y = v16_mul(silu(y), u);
-		}
-		int64_t at = (row + r) * columns + column;
-		if (l->residual) y = v16_add(y, load16(l->residual, at, l->dtype, n));
-		store16(l->y, at, l->result_dtype, n, y);
-	}
-}
+#include "gemm_int8.h"
 
 // pack_tile puts the activations of a tile side by side: [in][rows of the tile], with zeros behind the last input.
 static void pack_tile(void *job, int64_t t) {
 	const q_linear_job *j = job;
 	const q_linear *l = j->l;
 	int64_t begin = tile_begin(j, t), n = tile_begin(j, t + 1) - begin;
+	if (l->weights_dtype == Q_S8) {
+		pack_tile_s8(j, begin, n);
+		return;
+	}
 	float *to = (float *)l->scratch + begin * j->padded_in;
 	for (int64_t r = 0; r < n; r++) {
 		for (int64_t i = 0; i < j->padded_in; i += 16) {
@@ -199,14 +144,13 @@ static void pack_tile(void *job, int64_t t) {
 static void panels(void *job, int64_t task) {
 	const q_linear_job *j = job;
 	const q_linear *l = j->l;
-	const int64_t in = j->padded_in, size = l->weights_dtype == Q_F32 ? 4 : 2;
+	const int64_t in = j->padded_in, size = q_size(l->weights_dtype);
 	const int64_t from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
 	const int direct = l->weights_dtype == Q_F32 || j->tiles == 1; // else a block is widened once for all tiles
 	const int dtype = !direct || l->weights_dtype == Q_F32 ? 0 : l->weights_dtype == Q_BF16 ? 1 : 2;
 	const int64_t blocks = j->tiles == 1 ? 1 : (in + BLOCK_IN - 1) / BLOCK_IN, a_block = ((in + blocks - 1) / blocks + 3) / 4 * 4;
 	const char *weights = (const char *)l->weights + from * in * PANEL * size;
 	const char *end = (const char *)l->weights + j->panels * in * PANEL * size;
-	const int64_t columns = l->gate_up ? l->out / 2 : l->out;
 	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));
 	float wide[BLOCK_IN * PANEL] __attribute__((aligned(64)));
 	for (int64_t t0 = 0; t0 < j->tiles; t0 += BLOCK_TILES) {
@@ -220,7 +164,8 @@ static void panels(void *job, int64_t task) {
 				int64_t left = next + some * PANEL * size <= end ? some * PANEL * size / 64 : 0; // lines of it to read ahead
 				const char *block = b;
 				if (!direct) {
-					if (l->weights_dtype == Q_BF16) widen(wide, b, some, Q_BF16);
+					if (l->weights_dtype == Q_S8) widen_s8((int16_t *)wide, (const int8_t *)b, some);
+					else if (l->weights_dtype == Q_BF16) widen(wide, b, some, Q_BF16);
 					else widen(wide, b, some, Q_F16);
 					block = (const char *)wide;
 				}
@@ -236,19 +181,17 @@ static void panels(void *job, int64_t task) {
 						next += lines * 64;
 						left -= lines;
 					}
-					codes[rows - 1][dtype]((const float *)l->scratch + begin * in + k * rows, block, some, sums + p * SUMS + (begin - row) * PANEL, k == 0, ahead, step);
+					float *sum = sums + p * SUMS + (begin - row) * PANEL;
+					if (l->weights_dtype == Q_S8) {
+						const float *last = k + some == in ? row_scales(j) + begin : NULL;
+						codes_s8[rows - 1][direct](packed_s8(j, begin) + k * rows, block, some, sum, k == 0, last, ahead, step);
+					} else {
+						codes[rows - 1][dtype]((const float *)l->scratch + begin * in + k * rows, block, some, sum, k == 0, ahead, step);
+					}
 				}
 			}
 		}
-		const int64_t rows = tile_begin(j, t1) - row;
-		for (int64_t c = 0; c < n * PANEL; c += l->gate_up ? 32 : 16) {
-			const float *s = sums + c / PANEL * SUMS + c % PANEL;
-			int64_t column = from * PANEL + c;
-			if (l->gate_up) column /= 2;
-			if (column >= columns) break;
-			if (l->gate_up) finish(j, s, row, rows, column, columns, 1);
-			else finish(j, s, row, rows, column, columns, 0);
-		}
+		finish_panels(j, sums, row, tile_begin(j, t1) - row, from, n);
 	}
 }
 

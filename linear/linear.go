@@ -75,8 +75,8 @@ func Apply(x *Node, w Weight, o Options) *Node {
 	if !w.Packed() {
 		return plain(inputs)[0]
 	}
-	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp, "bias": bias > 0, "residual": residual > 0}
-	scratch := shapes.Make(dtypes.Float32, t, ceil(w.In, 64)*64)
+	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp, "scales": scales > 0, "bias": bias > 0, "residual": residual > 0}
+	scratch := shapes.Make(dtypes.Float32, ceil(t, 16)*16, ceil(w.In, 64)*64+16)
 	return control.Composite("linear", attrs, inputs, []shapes.Shape{result, scratch}, plain)[0]
 }
 
@@ -112,7 +112,9 @@ func product(x *Node, w Weight) *Node {
 	inverse := Where(zero, largest, Div(MulScalar(OnesLike(largest), 127), largest))
 	rounded := ConvertDType(Round(Mul(x32, BroadcastToDims(inverse, x32.Shape().Dimensions...))), dtypes.Int32)
 	y := ConvertDType(times(rounded, ConvertDType(matrix, dtypes.Int32), dtypes.Int32), dtypes.Float32)
-	y = Mul(y, BroadcastToDims(MulScalar(largest, 1.0/127), y.Shape().Dimensions...))
+	// A row with what is not a number has no scale.
+	scale := Add(MulScalar(largest, 1.0/127), ReduceAndKeep(Sub(x32, x32), ReduceSum, 1))
+	y = Mul(y, BroadcastToDims(scale, y.Shape().Dimensions...))
 	return Mul(y, BroadcastToDims(InsertAxes(w.Scales, 0), y.Shape().Dimensions...))
 }
 
@@ -157,6 +159,6 @@ func Rows(w Weight, ids, rows *Node, dtype dtypes.DType) *Node {
 	if !w.Packed() {
 		return plain(inputs)[0]
 	}
-	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp}
+	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp, "scales": w.Scales != nil}
 	return control.Composite("linear_rows", attrs, inputs, []shapes.Shape{shapes.Make(dtype, t, w.In)}, plain)[0]
 }

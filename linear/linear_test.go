@@ -37,6 +37,14 @@ func layers(random *rand.Rand, rows int) []layer {
 			all = append(all, l)
 		}
 	}
+	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
+		all = append(all,
+			layer{dtype: dtype, weights: dtypes.Int8, out: 1, in: 1},
+			layer{dtype: dtype, weights: dtypes.Int8, out: 70, in: 577, bias: true, residual: true},
+			layer{dtype: dtype, weights: dtypes.Int8, out: 2 * 50, in: 1536, gateUp: true, bias: true},
+			layer{dtype: dtype, weights: dtypes.Int8, out: 1 + random.IntN(300), in: 1 + random.IntN(900), float32: true},
+		)
+	}
 	for i := range all {
 		all[i].rows = rows
 		all[i] = all[i].filled(uint64(i))
@@ -126,6 +134,7 @@ func TestRowsAreIndependent(t *testing.T) {
 		for _, l := range []layer{
 			{dtype: dtype, out: 160, in: 1537, residual: true},
 			{dtype: dtype, out: 2 * 40, in: 577, gateUp: true, bias: true},
+			{dtype: dtype, weights: dtypes.Int8, out: 130, in: 701, residual: true},
 		} {
 			l.rows = rows
 			l = l.filled(uint64(i))
@@ -146,13 +155,36 @@ func TestRowsAreIndependent(t *testing.T) {
 	}
 }
 
+// A row with what is not a number gives such results, and leaves the others alone.
+func TestNotANumber(t *testing.T) {
+	for _, weights := range []dtypes.DType{dtypes.Float32, dtypes.Int8} {
+		for _, backend := range []compute.Backend{testenv.XLA(t), testenv.XLAWithoutKernels(t)} {
+			l := layer{dtype: dtypes.Float32, weights: weights, out: 20, in: 33, rows: 9}.filled(5)
+			l.x[4*l.in+7] = float32(math.NaN())
+			l.x[6*l.in+32] = float32(math.Inf(1))
+			got := l.compile(t, backend, linear.NewFormat(backend, weights, l.out, l.in, false))(l.x, l.r)
+			for row := range l.rows {
+				for _, y := range got[row*l.out:][:l.out] {
+					if bad := y-y != 0; bad != (row == 4 || row == 6) {
+						t.Fatalf("%s on %s: row %d has %g", weights, backend.Name(), row, y)
+					}
+				}
+			}
+		}
+	}
+}
+
 // Rows are the matrix's own, of packed and plain matrices.
 func TestRows(t *testing.T) {
 	for _, backend := range []compute.Backend{testenv.XLA(t), testenv.XLAWithoutKernels(t), testenv.Go(t)} {
-		for _, dtype := range floats {
-			l := layer{dtype: dtype, out: 99, in: 75}.filled(3)
+		for _, weights := range append(slices.Clone(floats), dtypes.Int8) {
+			dtype := weights
+			if weights == dtypes.Int8 {
+				dtype = dtypes.Float32
+			}
+			l := layer{dtype: dtype, weights: weights, out: 99, in: 75}.filled(3)
 			g := NewGraph(backend, "rows")
-			w, buffers := l.weight(t, backend, g, linear.NewFormat(backend, dtype, l.out, l.in, false))
+			w, buffers := l.weight(t, backend, g, linear.NewFormat(backend, weights, l.out, l.in, false))
 			ids := []int32{0, 98, 15, 16, 17, 31, 32, 33, 5, 5, -1, 99}
 			y := linear.Rows(w, Const(g, ids), nil, dtype)
 			if err := g.Compile(ConvertDType(y, dtypes.Float32)); err != nil {
@@ -168,8 +200,14 @@ func TestRows(t *testing.T) {
 			}
 			for i, id := range ids {
 				id = max(0, min(98, id))
-				if !slices.Equal(got[i*l.in:][:l.in], l.w[int(id)*l.in:][:l.in]) {
-					t.Errorf("%s, %s: row %d is not the matrix's", backend.Name(), dtype, id)
+				want := slices.Clone(l.w[int(id)*l.in:][:l.in])
+				if weights == dtypes.Int8 {
+					for k := range want {
+						want[k] *= l.scales[id]
+					}
+				}
+				if !slices.Equal(got[i*l.in:][:l.in], want) {
+					t.Errorf("%s, %s: row %d is not the matrix's", backend.Name(), weights, id)
 				}
 			}
 			g.Finalize()

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	matrix := map[string]attribute{"in": integer, "out": integer, "gate_up": boolean}
+	matrix := map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean}
 	cpuKernels["linear_rows"] = kernel{target: "quire_linear_rows", attrs: matrix}
 	product := maps.Clone(matrix)
 	product["bias"], product["residual"] = boolean, boolean
@@ -20,7 +20,7 @@ func init() {
 }
 
 // packed are the dtypes of matrices that kernels read in panels.
-var packed = map[dtypes.DType]cpukernel.DType{dtypes.Float32: cpukernel.F32, dtypes.BFloat16: cpukernel.BF16, dtypes.Float16: cpukernel.F16}
+var packed = map[dtypes.DType]cpukernel.DType{dtypes.Float32: cpukernel.F32, dtypes.BFloat16: cpukernel.BF16, dtypes.Float16: cpukernel.F16, dtypes.Int8: cpukernel.S8}
 
 // LinearLayout says how matrices of a dtype are packed for the kernels, where there are kernels: see package linear.
 func (b *Backend) LinearLayout(dtype dtypes.DType) (panel, group, multiple int, ok bool) {

@@ -1,0 +1,9 @@
+//go:build emulate_amx
+
+package cpukernel
+
+// With the build tag emulate_amx, for tests, linear layers run the code for AMX and AVX-512 on any processor with AVX2: tiles lie in memory,
+// and registers are pairs of AVX2's.
+
+// #cgo CFLAGS: -DQ_EMULATE=4
+import "C"
