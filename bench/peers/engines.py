@@ -5,8 +5,10 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -99,7 +101,7 @@ def run(engine: str, job: Job, dtype: str, slots: int, limit_seconds: float, wor
     log = work / "log"
     begin = time.perf_counter()
     with open(log, "w") as errors:
-        process = subprocess.Popen(line, env=os.environ | env, stdout=subprocess.PIPE, stderr=errors, text=True)
+        process = subprocess.Popen(line, env=os.environ | env, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
         watch = _watch(process, limit_seconds)
         out = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
@@ -138,10 +140,9 @@ def own_figures(workload: str, limit: int, dtype: str, slots: int, limit_seconds
     to.write_text(done.stdout)
 
 
-def _watch(process: subprocess.Popen, seconds: float):
-    import threading
-
-    timer = threading.Timer(seconds, process.kill)
+def _watch(process: subprocess.Popen, seconds: float) -> threading.Timer:
+    """Ends the process and those that it started, compilers for instance, when the time is up."""
+    timer = threading.Timer(seconds, lambda: os.killpg(process.pid, signal.SIGKILL))
     timer.start()
     return timer
 
