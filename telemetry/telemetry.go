@@ -153,7 +153,16 @@ func (r *Run) call(c call) {
 	}
 }
 
-// point is how the run stands.
+// Now is how the run stands.
+func (r *Run) Now() Point {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.now
+	p.Seconds = time.Since(r.began).Seconds()
+	return p
+}
+
+// point is how the run stands, for the series.
 func (r *Run) point() Point {
 	r.mu.Lock()
 	defer r.mu.Unlock()

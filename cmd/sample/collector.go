@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/promptset"
@@ -46,7 +47,8 @@ type collector struct {
 	drawn         tally                    // of this process: completions and their tokens
 	finishReasons map[string]int64
 	errors        []string // the first few
-	err           error    // of the writer or the journal; nothing is written after it
+	observer      *observer
+	err           error // of the writer or the journal; nothing is written after it
 	record        []byte
 }
 
@@ -57,6 +59,7 @@ type pendingRow struct {
 	results []promptset.Result
 	left    int
 	ended   bool
+	begun   time.Time
 }
 
 func newCollector(w rowWriter, j recorder, inFlight int) *collector {
@@ -85,7 +88,7 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int) (*pend
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p := &pendingRow{row: row, left: n}
+	p := &pendingRow{row: row, left: n, begun: time.Now()}
 	c.running[p] = struct{}{}
 	return p, nil
 }
@@ -186,6 +189,9 @@ func (c *collector) finish(p *pendingRow) error {
 		if len(c.errors) < errorExamples {
 			c.errors = append(c.errors, rowError(p.row, failure))
 		}
+	}
+	if c.observer != nil {
+		c.observer.finished(p, failure)
 	}
 	c.err = c.w.Add(p.row, p.results)
 	c.waiting, c.waitingBytes = c.w.Pending()

@@ -26,6 +26,8 @@ type job struct {
 	out     *collector
 	stderr  io.Writer
 
+	observer *observer
+
 	restarts int
 
 	// The rows that are not in a published part and were not begun, read across restarts.
@@ -74,6 +76,7 @@ func (j *job) run(ctx context.Context, s *session, reopen func() (*session, erro
 			failures = 0
 		}
 		for {
+			j.observer.failed(err)
 			if failures++; failures > j.options.maxRestarts {
 				m.finish(done, drawn)
 				return s, j.giveUp(failures, err)
@@ -91,6 +94,7 @@ func (j *job) run(ctx context.Context, s *session, reopen func() (*session, erro
 			again, openErr := reopen()
 			if openErr == nil {
 				s, j.builder.session = again, again
+				j.observer.again()
 				break
 			}
 			err = openErr

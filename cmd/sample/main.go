@@ -90,7 +90,7 @@ func sampleMain(args []string, env *environment) int {
 }
 
 func subcommands() []*subcommand {
-	return []*subcommand{newRun(), newBench(), newShow(), newSetup(), newKernels(), newPlan(), newVersion()}
+	return []*subcommand{newRun(), newBench(), newShow(), newHTMLReport(), newSetup(), newKernels(), newPlan(), newVersion()}
 }
 
 func dispatch(ctx context.Context, env *environment, args []string) error {

@@ -153,10 +153,7 @@ func openBackend(ctx context.Context, env *environment, name, kernels string) (c
 	})
 }
 
-// logger writes the engine's log to standard error under --debug.
+// logger is for the log of a run, which goes to standard error.
 func (o *runOptions) logger(env *environment) *slog.Logger {
-	if !o.debug {
-		return slog.New(slog.DiscardHandler)
-	}
-	return slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(o.observing.handler(env.stderr, o.debug))
 }

@@ -33,6 +33,8 @@ type savedJob struct {
 	journal *journal.Journal
 	entries []entry // of the journal, by row and generation
 	resumed bool    // an earlier process began the job
+
+	observer *observer
 }
 
 // entry is where the journal has a completion.
@@ -201,9 +203,12 @@ func (s *savedJob) writer(o *runOptions, schema *promptset.Schema) (*promptset.W
 					return err
 				}
 			}
+			if s.observer != nil {
+				s.observer.published(p)
+			}
 			return s.state.AddPart(p)
 		},
-		Published:  func(_ int, next int64) error { return s.journal.Drop(next) },
+		Published: func(_ int, next int64) error { return s.journal.Drop(next) },
 	})
 }
 

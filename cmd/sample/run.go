@@ -70,6 +70,11 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 // runJob does the whole job: read, draw, write, report. Where the output folder has a part of it done, it does the rest.
 func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	started := time.Now()
+	watch, err := o.observe(env)
+	if err != nil {
+		return err
+	}
+	defer func() { watch.close(resultOf(err)) }()
 	// What is wrong with the files comes out before the model takes its time.
 	reader, err := promptset.OpenFrom(ctx, promptset.Anywhere(), o.inputs)
 	if err != nil {
@@ -99,7 +104,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	if o.progress != "none" {
 		fmt.Fprintf(env.stderr, "opening %s on %s; a first run compiles its programs, later ones find them in the cache\n", o.model, o.backend)
 	}
-	j := &job{options: o, reader: reader, saved: saved, stderr: env.stderr}
+	j := &job{options: o, reader: reader, saved: saved, stderr: env.stderr, observer: watch}
 	var s *session
 	closeSession := func() {
 		if s != nil {
@@ -127,14 +132,18 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 		fmt.Fprintf(env.stderr, "%s\n", plan)
 	}
 	saved.announce(env.stderr, o, plan)
+	journaled, _ := saved.journaled()
+	before := saved.before.Rows + int64(journaled)
+	watch.keep(env, saved.state.Dir(), o.anew)
+	watch.started(plan, parts.Rows, before)
+	saved.observer = watch
 	writer, err := saved.writer(o, reader.Schema())
 	if err != nil {
 		return err
 	}
 	j.builder, j.out = requestBuilder{o, first}, newCollector(writer, saved.journal, rowsInFlight)
-	j.out.tally = saved.before
-	journaled, _ := saved.journaled()
-	last, runErr := j.run(ctx, first, open, newMeter(env.stderr, o.progress, parts.Rows, saved.before.Rows+int64(journaled)))
+	j.out.tally, j.out.observer = saved.before, watch
+	last, runErr := j.run(ctx, first, open, newMeter(env.stderr, o.progress, parts.Rows, before))
 	interrupted := ctx.Err() != nil
 	// The writer's error has been that of the run.
 	if err := writer.Close(); runErr == nil {

@@ -36,6 +36,7 @@ type runOptions struct {
 
 	config, progress, report string
 	diagnostics              diagnostics
+	observing                observing
 	textOnly                 bool // open no engine: "sample bench --write-rows" needs the tokens only
 
 	// Parsed from the texts above by check.
@@ -91,7 +92,10 @@ func (o *runOptions) define(f *flags) {
 		s.StringVar(&o.progress, "progress", "auto", "`HOW` progress as bar, plain lines, none, or auto: a bar on a terminal and lines elsewhere")
 		s.StringVar(&o.report, "report", "", "`FILE` write the final report and the plan here as JSON")
 	})
-	f.group(diagnosticsTitle, o.diagnostics.define)
+	f.group(diagnosticsTitle, func(s *pflag.FlagSet) {
+		o.diagnostics.define(s)
+		o.observing.define(s)
+	})
 }
 
 // check validates what does not need the model. Its errors name the flag.
@@ -113,6 +117,9 @@ func (o *runOptions) check() error {
 		return fmt.Errorf("--part-rows is %d, but must be 0 (found automatically) or more", o.partRows)
 	case o.maxRestarts < 0:
 		return fmt.Errorf("--max-restarts is %d, but must be 0 or more", o.maxRestarts)
+	}
+	if err := o.observing.check(); err != nil {
+		return err
 	}
 	if slices.Contains(o.stop, "") {
 		return fmt.Errorf("--stop is empty: it would end every completion at once")

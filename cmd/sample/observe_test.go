@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quire/quire/vfs"
+)
+
+// shared is a buffer that is read while it is written to.
+type shared struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *shared) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// A run that is under way tells how it stands.
+func TestMetricsOfARun(t *testing.T) {
+	t.Setenv("QUIRE_FAKE_DELAY", "20ms")
+	dir := t.TempDir()
+	var rows strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&rows, "{\"prompt\": \"row %d\"}\n", i)
+	}
+	rows.WriteString("{\"id\": \"nothing\"}\n")
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "m.fake"), nil, 0o666), os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(rows.String()), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	var out shared
+	done := make(chan int)
+	go func() {
+		done <- sampleMain([]string{"run", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o", filepath.Join(dir, "out"), "--metrics", ":0"},
+			&environment{stdout: io.Discard, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS})
+	}()
+	address := ""
+	for range 500 {
+		if m := regexp.MustCompile(`metrics are at (http://127\.0\.0\.1:\d+)/metrics`).FindStringSubmatch(out.String()); m != nil {
+			address = m[1]
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	get := func(path string) (int, string) {
+		answer, err := http.Get(address + path)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer answer.Body.Close()
+		text, _ := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(text)
+	}
+	seen := false
+	for range 300 {
+		if _, text := get("/metrics"); regexp.MustCompile(`quire_rows_total\{result="good"\} [1-9]`).MatchString(text) && strings.Contains(text, "quire_job_rows 101\n") {
+			seen = true
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if code, text := get("/readyz"); !seen || code != 200 || text != "ok\n" {
+		t.Errorf("%v %d %q\n%s", seen, code, text, out.String())
+	}
+	if code := <-done; code != exitPartial {
+		t.Errorf("exit code %d", code)
+	}
+	if code, _ := get("/healthz"); code != 0 {
+		t.Error("metrics are served after the run")
+	}
+}
+
+// What is secret does not come into the log, whoever logs it.
+func TestLogHasNoSecrets(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		var out bytes.Buffer
+		o := observing{logFormat: format, logLevel: "debug"}
+		log := slog.New(o.handler(&out, false))
+		log.Info("fetching", "url", "https://user:SECRET@h/p?sig=SECRET", "nats", "nats://u:SECRET@h:4222")
+		log.Warn("failed", "err", fmt.Errorf("Get %q: no route", "https://h/p?X-Amz-Signature=SECRET&token=SECRET"))
+		log.With("url", "s3://b/k?token=SECRET").Error("x", slog.Group("g", "header", "Authorization: Bearer SECRET"))
+		if strings.Contains(out.String(), "SECRET") || !strings.Contains(out.String(), "nats://h:4222") {
+			t.Error(out.String())
+		}
+	}
+}
