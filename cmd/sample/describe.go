@@ -151,12 +151,20 @@ func (o *runOptions) footer(s *session) map[string]string {
 	}
 }
 
+// heldWeights is --weights as the engine has it.
+func (o *runOptions) heldWeights() string {
+	if o.weights == "auto" {
+		return ""
+	}
+	return o.weights
+}
+
 // parameters are the settings that the completions depend on.
 func (o *runOptions) parameters() map[string]any {
 	return map[string]any{
 		"n": o.n, "max_tokens": o.maxTokens, "temperature": o.sampling.Temperature, "top_k": o.sampling.TopK, "top_p": o.sampling.TopP,
 		"min_p": o.sampling.MinP, "seed": o.sampling.Seed, "stop": o.stop, "ignore_eos": o.ignoreEOS, "chat_template": o.chatTemplate,
-		"dtype": o.dtype, "kv_dtype": o.kvDType,
+		"dtype": o.dtype, "kv_dtype": o.kvDType, "weights": o.weights,
 	}
 }
 

@@ -57,7 +57,7 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 	e, err := engine.New(ctx, engine.Config{
 		Model: model, Tokenizer: tok, Backend: backend, MaxSeqs: o.maxSeqs, PageSize: o.pageSize, MaxModelLen: o.maxModelLen,
 		PrefillTokens: o.prefillTokens, MaxRounds: o.maxRounds, KVMemory: o.kvBytes, KV: o.kv, DType: o.weightsType, KVDType: o.kvType,
-		ZeroPages: o.zeroPages, Debug: o.debug, Log: o.logger(env),
+		Weights: o.heldWeights(), ZeroPages: o.zeroPages, Debug: o.debug, Log: o.logger(env),
 	})
 	if err != nil {
 		return fail(err)

@@ -30,7 +30,7 @@ type runOptions struct {
 	stop         []string
 	ignoreEOS    bool
 
-	backend, kernels, kv, kvMemory, dtype, kvDType           string
+	backend, kernels, kv, kvMemory, dtype, weights, kvDType  string
 	maxSeqs, pageSize, maxModelLen, prefillTokens, maxRounds int
 	zeroPages, debug                                         bool
 
@@ -76,6 +76,7 @@ func (o *runOptions) define(f *flags) {
 	f.group("Engine (0: found from the model and the memory, and shown in the plan)", func(s *pflag.FlagSet) {
 		s.StringVar(&o.backend, "backend", "xla:cpu", "`BACKEND` xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so, or go, which is slow and needs no plugin")
 		s.StringVar(&o.kernels, "kernels", xla.KernelsAuto, "`HOW` kernels in C for what XLA is slow at on the CPU: auto, where there are any, or off")
+		s.StringVar(&o.weights, "weights", "auto", "`HOW` the matrices are held: auto, in the dtype, or int8, of 8 bits, each row with a scale: less memory and time, other tokens")
 		s.IntVar(&o.maxSeqs, "max-seqs", 0, "`SLOTS` sequences that decode at once")
 		s.StringVar(&o.kv, "kv", "paged", "`KIND` kind of KV cache: paged, or basic, one row of max-model-len for each slot")
 		s.StringVar(&o.kvMemory, "kv-memory", "", "`BYTES` memory for the KV cache, such as 2GB or 512MiB (default: half of what is free, 4 GiB at most)")
@@ -133,6 +134,7 @@ func (o *runOptions) check() error {
 	}{
 		{"format", o.format, []string{"parquet", "jsonl"}},
 		{"kernels", o.kernels, []string{xla.KernelsAuto, xla.KernelsOff}},
+		{"weights", o.weights, []string{"auto", "int8"}},
 		{"kv", o.kv, []string{"paged", "basic"}},
 		{"progress", o.progress, []string{"auto", "bar", "plain", "none"}},
 	} {
