@@ -14,6 +14,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/dtypes/float16"
+	"github.com/quire/quire/models/internal/mapped"
 )
 
 // ErrNoTensor is wrapped by Read's error for a name that the checkpoint does not hold.
@@ -180,17 +181,27 @@ func (c *Checkpoint) Read(name string, dtype dtypes.DType) (flat any, err error)
 			unsupported("F32, BF16 and F16 are", "dtype %s", t.stored))
 	}
 	if view := t.view(dtype); view != nil {
-		return view, nil
+		return view, t.named(name, mapped.Touch(t.data))
 	}
 	switch dtype {
 	case dtypes.Float32:
-		return read(t, func(dst, src []float32) { copy(dst, src) }), nil
+		flat, err = read(t, func(dst, src []float32) { copy(dst, src) })
+		return flat, t.named(name, err)
 	case dtypes.BFloat16:
-		return read(t, toBFloat16), nil
+		flat, err = read(t, toBFloat16)
+		return flat, t.named(name, err)
 	case dtypes.Float16:
-		return read(t, toFloat16), nil
+		flat, err = read(t, toFloat16)
+		return flat, t.named(name, err)
 	}
 	return nil, fmt.Errorf("tensor %s in %s cannot be read as %s; Float32, BFloat16 and Float16 are possible", name, t.file, dtype)
+}
+
+func (t *tensor) named(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("tensor %s in %s: %w", name, t.file, err)
 }
 
 // Release gives the memory of a tensor's mapped pages back to the operating system. Views of it stay valid, at the price of
@@ -233,20 +244,21 @@ const (
 )
 
 // read decodes a whole tensor, split between goroutines at multiples of its unit.
-func read[T any](t *tensor, narrow func(dst []T, src []float32)) []T {
+func read[T any](t *tensor, narrow func(dst []T, src []float32)) ([]T, error) {
 	out := make([]T, t.elements())
 	units := len(out) / t.unit
 	readers := max(1, min(runtime.GOMAXPROCS(0), maxReaders, len(out)/chunkElements, units))
 	chunk := max(chunkElements/t.unit, 1) * t.unit
 	var wg sync.WaitGroup
+	errs := make([]error, readers)
 	for i := range readers {
 		first, end := units*i/readers*t.unit, units*(i+1)/readers*t.unit
-		wg.Go(func() {
+		decode := func() error {
 			if direct, ok := any(out).([]float32); ok { // no narrowing, no scratch
 				for ; first < end; first += chunk {
 					t.decode(direct[first:min(first+chunk, end)], first)
 				}
-				return
+				return nil
 			}
 			scratch := make([]float32, min(chunk, end-first))
 			for ; first < end; first += chunk {
@@ -254,11 +266,16 @@ func read[T any](t *tensor, narrow func(dst []T, src []float32)) []T {
 				t.decode(part, first)
 				narrow(out[first:first+len(part)], part)
 			}
-		})
+			return nil
+		}
+		wg.Go(func() { errs[i] = mapped.Guard(decode) })
 	}
 	wg.Wait()
 	if t.release != nil {
 		t.release()
 	}
-	return out
+	if failed := slices.IndexFunc(errs, func(err error) bool { return err != nil }); failed >= 0 {
+		return nil, errs[failed]
+	}
+	return out, nil
 }

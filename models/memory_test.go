@@ -113,3 +113,48 @@ func TestMemoryOfViews(t *testing.T) {
 		}
 	})
 }
+
+// A weight file that is shortened while it is open gives an error that names it, whichever way it is read.
+func TestShortenedWhileOpen(t *testing.T) {
+	from, err := filepath.Glob(filepath.Join("..", "testdata", "models", "*", "model.safetensors"))
+	if err != nil || len(from) == 0 {
+		t.Fatal(from, err)
+	}
+	dir := t.TempDir()
+	entries, err := os.ReadDir(filepath.Dir(from[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(from[0]), e.Name()))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, e.Name()), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := os.Truncate(filepath.Join(dir, "model.safetensors"), 100); err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for _, name := range c.Names() {
+		for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
+			if _, err := c.Read(name, dtype); err != nil {
+				failed++
+				if !strings.Contains(err.Error(), "model.safetensors") || !strings.Contains(err.Error(), "shortened") || !strings.Contains(err.Error(), name) {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	if failed == 0 {
+		t.Error("all tensors were read from a file that is gone")
+	}
+	_ = c.FingerPrint()
+}

@@ -48,8 +48,8 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := Parse(path, m.Bytes())
-	if err != nil {
+	var f *File
+	if err := mapped.Guard(func() (err error) { f, err = Parse(path, m.Bytes()); return err }); err != nil {
 		m.Close()
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // File is a read-only mapping of one whole file. The file must not be shortened while it is mapped: reading a page
-// beyond the new end kills the process, as with every mapping.
+// beyond the new end kills the process, as with every mapping, unless it is read within Guard.
 type File struct {
 	mapping mmap.MMap // nil for an empty file
 }
