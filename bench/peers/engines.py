@@ -101,7 +101,7 @@ def run(engine: str, job: Job, dtype: str, slots: int, limit_seconds: float, wor
     log = work / "log"
     begin = time.perf_counter()
     with open(log, "w") as errors:
-        process = subprocess.Popen(line, env=os.environ | env, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
+        process = subprocess.Popen(line, env=os.environ | env, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=os.setpgrp)
         watch = _watch(process, limit_seconds)
         out = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
