@@ -125,15 +125,33 @@ func TestSameBytesWhateverTheCache(t *testing.T) {
 	}
 }
 
-// Other numbers of slots are other programs, whose products may round otherwise: tokens are equal, logprobs close.
-func TestSameTokensWhateverTheSlots(t *testing.T) {
+// With kernels a row's results do not depend on how many rows there are.
+func TestSameBytesWhateverTheSlots(t *testing.T) {
 	want := collect(t, contractEngine(t, nil), contractRequests()...)
-	for _, slots := range []int{1, 7, 64} {
+	for _, slots := range []int{1, 7, 64, 256} {
 		t.Run(fmt.Sprint(slots), func(t *testing.T) {
 			if slots != 64 {
 				testenv.Slow(t)
 			}
-			got := collect(t, contractEngine(t, func(c *engine.Config) { c.MaxSeqs = slots }), contractRequests()...)
+			sameBytes(t, want, collect(t, contractEngine(t, func(c *engine.Config) { c.MaxSeqs = slots }), contractRequests()...), true)
+		})
+	}
+	t.Run("other prefill steps", func(t *testing.T) {
+		testenv.Slow(t)
+		sameBytes(t, want, collect(t, contractEngine(t, func(c *engine.Config) { c.PrefillTokens = 16 }), contractRequests()...), true)
+	})
+}
+
+// Without kernels other numbers of slots are other programs, whose products may round otherwise: tokens are equal, logprobs close. So are
+// those with kernels.
+func TestSameTokensWithoutKernels(t *testing.T) {
+	want := collect(t, contractEngine(t, nil), contractRequests()...)
+	for _, slots := range []int{8, 1, 64} {
+		t.Run(fmt.Sprint(slots), func(t *testing.T) {
+			if slots != 8 {
+				testenv.Slow(t)
+			}
+			got := collect(t, contractEngine(t, func(c *engine.Config) { c.MaxSeqs, c.Backend = slots, testenv.XLAWithoutKernels(t) }), contractRequests()...)
 			for key, w := range want {
 				g := got[key]
 				if g == nil || !slices.Equal(g.Tokens, w.Tokens) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gomlx/compute"
+
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"
@@ -58,23 +60,29 @@ func sampled(id string, prompt []int32, n, tokens int, seed uint64) *engine.Requ
 // Greedy tokens are transformers', for every family, with prompts around the page size and longer than a prefill step.
 func TestGreedyEqualsTransformers(t *testing.T) {
 	for _, family := range testenv.Families(t) {
-		t.Run(family, func(t *testing.T) {
-			var golden testenv.Golden
-			testenv.ReadGolden(t, family, &golden)
-			e := newEngine(t, family, engine.Config{MaxSeqs: 8, PageSize: 8, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8})
-			var requests []*engine.Request
-			for i, c := range golden.Cases {
-				requests = append(requests, greedy(fmt.Sprint(i), c.Prompt, len(c.Tokens)))
-			}
-			got := collect(t, e, requests...)
-			for i, c := range golden.Cases {
-				d := got[fmt.Sprintf("%d/0", i)]
-				if d == nil || d.Err != nil {
-					t.Errorf("prompt %d: %+v", i, d)
-				} else if !slices.Equal(d.Tokens, c.Tokens) {
-					t.Errorf("prompt of %d tokens: got %v, want %v", len(c.Prompt), d.Tokens, c.Tokens)
-				}
-			}
+		t.Run(family, func(t *testing.T) { greedyEqualsTransformers(t, family, testenv.XLA(t)) })
+		t.Run(family+" without kernels", func(t *testing.T) {
+			testenv.Slow(t)
+			greedyEqualsTransformers(t, family, testenv.XLAWithoutKernels(t))
 		})
+	}
+}
+
+func greedyEqualsTransformers(t *testing.T, family string, backend compute.Backend) {
+	var golden testenv.Golden
+	testenv.ReadGolden(t, family, &golden)
+	e := newEngine(t, family, engine.Config{Backend: backend, MaxSeqs: 8, PageSize: 8, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8})
+	var requests []*engine.Request
+	for i, c := range golden.Cases {
+		requests = append(requests, greedy(fmt.Sprint(i), c.Prompt, len(c.Tokens)))
+	}
+	got := collect(t, e, requests...)
+	for i, c := range golden.Cases {
+		d := got[fmt.Sprintf("%d/0", i)]
+		if d == nil || d.Err != nil {
+			t.Errorf("prompt %d: %+v", i, d)
+		} else if !slices.Equal(d.Tokens, c.Tokens) {
+			t.Errorf("prompt of %d tokens: got %v, want %v", len(c.Prompt), d.Tokens, c.Tokens)
+		}
 	}
 }
