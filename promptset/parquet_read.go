@@ -17,6 +17,7 @@ import (
 type parquetFile struct {
 	name    string
 	input   io.ReaderAt
+	size    int64 // bytes
 	file    *parquet.File
 	root    *node // its columns, numbered as in the file
 	known   map[string]*node
@@ -36,7 +37,7 @@ func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) 
 	if err != nil {
 		return nil, &FileError{File: name, What: "not a readable Parquet file", Err: err}
 	}
-	pf := &parquetFile{name: name, input: r, file: file, root: root, known: map[string]*node{}}
+	pf := &parquetFile{name: name, input: r, size: size, file: file, root: root, known: map[string]*node{}}
 	var names []string
 	for _, c := range root.fields {
 		names = append(names, c.name)
@@ -118,7 +119,7 @@ func (pf *parquetFile) rows(ctx context.Context, base, from, to int64, l *layout
 		if start <= from || first >= to {
 			continue
 		}
-		r := groupReader{pf: pf, base: base, first: first, at: max(first, from), end: min(start, to), layout: l}
+		r := groupReader{pf: pf, base: base, group: i, first: first, at: max(first, from), end: min(start, to), layout: l}
 		err := r.read(ctx, group, yield)
 		if r.stopped {
 			return false, nil
@@ -142,6 +143,7 @@ func (pf *parquetFile) rows(ctx context.Context, base, from, to int64, l *layout
 type groupReader struct {
 	pf      *parquetFile
 	base    int64
+	group   int
 	first   int64 // row of the group
 	at, end int64 // next row, and the first not wanted
 	layout  *layout
@@ -151,6 +153,9 @@ type groupReader struct {
 
 // read gives the rows of a group to yield up to its end or the first error, which it returns.
 func (r *groupReader) read(ctx context.Context, group parquet.RowGroup, yield func(*Row) bool) (err error) {
+	if err := checkPages(r.pf.input, r.pf.size, &r.pf.file.Metadata().RowGroups[r.group]); err != nil {
+		return err
+	}
 	var rows parquet.Rows
 	if rows, err = openRows(group, r.at-r.first); err != nil {
 		return err
