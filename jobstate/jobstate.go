@@ -48,6 +48,8 @@ type State struct {
 	lock io.Closer
 	job  *Description
 	key  [sha256.Size]byte
+
+	noted bool // the name of the parts' notes lasts
 }
 
 // Open locks the output folder, making it if need be, and reads what job is in it. The error is [ErrBusy] while another
@@ -161,7 +163,7 @@ func (s *State) Clear() error {
 	if err := s.fs.SyncDir(s.dir); err != nil {
 		return fmt.Errorf("cannot clear the output folder: %w", err)
 	}
-	s.job = nil
+	s.job, s.noted = nil, false
 	return nil
 }
 
@@ -183,8 +185,9 @@ func (s *State) AddPart(summary any) error {
 		}
 		err = errors.Join(err, f.Close())
 	}
-	if err == nil {
-		err = s.fs.SyncDir(s.dir)
+	if err == nil && !s.noted {
+		err = s.fs.SyncDir(s.dir) // the file's name may be new
+		s.noted = err == nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)
