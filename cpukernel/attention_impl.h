@@ -113,7 +113,7 @@ enum { LINE = 64, BURST = 8 };
 
 Q_INLINE void prefetch(struct ahead *a, int64_t lines) {
 	for (; lines > 0 && a->n > 0; lines--) {
-		__builtin_prefetch(*a->tokens + a->offset + a->at);
+		__builtin_prefetch(*a->tokens + a->offset + a->at, 0, 2);
 		if ((a->at += LINE) < a->bytes) continue;
 		a->at = 0;
 		a->tokens++;
