@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quire/quire/engine"
@@ -18,6 +19,8 @@ type planner struct {
 	note    func(format string, args ...any)
 	// available is the device's memory in bytes.
 	available int64
+	// kept is the largest program of the best trial.
+	kept *engine.Precompiled
 }
 
 // firstPages is the guess of the first trial: the memory that weights leave, less this share for temporaries and code.
@@ -67,8 +70,13 @@ func (p *planner) plan(ctx context.Context) (*planReport, error) {
 			return nil, err
 		}
 	}
+	defer p.keep(nil)
+	var others []string // all, if none is compiled yet
+	if p.kept != nil {
+		others = slices.DeleteFunc(slices.Clone(sketch.Programs), func(name string) bool { return name == largestProgram })
+	}
 	p.note("compiling the programs")
-	done, err := engine.Precompile(ctx, p.config)
+	done, err := engine.Precompile(ctx, p.config, others...)
 	var oom *xla.OutOfMemoryError
 	if errors.As(err, &oom) {
 		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available, needed: oom.Needed,
@@ -79,6 +87,14 @@ func (p *planner) plan(ctx context.Context) (*planReport, error) {
 	}
 	defer done.Close()
 	return r, r.describe(p, done)
+}
+
+// keep holds on to the programs of the best trial, in place of those held before.
+func (p *planner) keep(programs *engine.Precompiled) {
+	if p.kept != nil {
+		p.kept.Close()
+	}
+	p.kept = programs
 }
 
 // device names what one device is.
@@ -138,12 +154,16 @@ func (p *planner) try(ctx context.Context, pages int, pageBytes int64) (trial, e
 	if err != nil {
 		return t, err
 	}
-	defer done.Close()
 	m, err := memoryOf(done.Programs[0])
 	if err != nil {
+		done.Close()
 		return t, err
 	}
-	t.Bytes, t.Fits = m.Total, m.Total <= p.available
+	if t.Bytes, t.Fits = m.Total, m.Total <= p.available; t.Fits {
+		p.keep(done) // a trial that fits has more pages than those before
+	} else {
+		done.Close()
+	}
 	p.note("  needs %s of %s (%.0f s)", size(m.Total), size(p.available), t.Seconds)
 	return t, nil
 }

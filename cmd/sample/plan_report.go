@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -59,7 +60,11 @@ const defaultContext = 2048
 // describe fills in the report from the programs.
 func (r *planReport) describe(p *planner, done *engine.Precompiled) error {
 	r.Plan = done.Plan
-	for _, program := range done.Programs {
+	programs := done.Programs
+	if p.kept != nil {
+		programs = append(slices.Clone(programs), p.kept.Programs...)
+	}
+	for _, program := range programs {
 		m, err := memoryOf(program)
 		if err != nil {
 			return err
