@@ -54,15 +54,20 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 		return fail(err)
 	}
 	closers = append(closers, backend.Finalize)
-	e, err := engine.New(ctx, engine.Config{
+	cfg := engine.Config{
 		Model: model, Tokenizer: tok, Backend: backend, MaxSeqs: o.maxSeqs, PageSize: o.pageSize, MaxModelLen: o.maxModelLen,
 		PrefillTokens: o.prefillTokens, MaxRounds: o.maxRounds, KVMemory: o.kvBytes, KV: o.kv, DType: o.weightsType, KVDType: o.kvType,
 		Weights: o.heldWeights(), ZeroPages: o.zeroPages, Debug: o.debug, Log: o.logger(env),
-	})
+	}
+	o.pages.configure(&cfg)
+	e, err := engine.New(ctx, cfg)
 	if err != nil {
 		return fail(err)
 	}
 	closers = append(closers, e.Close)
+	if err := o.pages.load(e); err != nil {
+		return fail(err)
+	}
 	if err := o.diagnostics.dump(e); err != nil {
 		return fail(err)
 	}

@@ -17,6 +17,7 @@ const maxGenerations = 1 << 20
 type requestBuilder struct {
 	options *runOptions
 	session *session
+	common  *commonPrefix
 }
 
 // generations returns the number of a row's first completion, and how many it is to have; neither is checked.
@@ -36,6 +37,7 @@ func (b *requestBuilder) request(row *promptset.Row) (*engine.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.common.add(tokens)
 	o, over := b.options, row.Overrides
 	r := &engine.Request{
 		ID: row.ID, Tokens: tokens, MaxTokens: o.maxTokens,

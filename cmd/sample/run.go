@@ -141,7 +141,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	j.builder, j.out = requestBuilder{o, first}, newCollector(writer, saved.journal, rowsInFlight)
+	j.builder, j.out = requestBuilder{o, first, &commonPrefix{}}, newCollector(writer, saved.journal, rowsInFlight)
 	j.out.tally, j.out.observer = saved.before, watch
 	last, runErr := j.run(ctx, first, open, newMeter(env.stderr, o.progress, parts.Rows, before))
 	interrupted := ctx.Err() != nil
@@ -151,6 +151,9 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	}
 	if err := saved.journal.Close(); err != nil && (runErr == nil || interrupted) {
 		runErr, interrupted = err, false
+	}
+	if runErr == nil && !interrupted {
+		runErr = o.pages.save(ctx, last, j.builder.common.tokens)
 	}
 	report := j.report(last, started, interrupted)
 	report.print(env.stdout)

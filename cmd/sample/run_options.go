@@ -35,6 +35,7 @@ type runOptions struct {
 	zeroPages, debug                                         bool
 
 	config, progress, report string
+	pages                    pageOptions
 	diagnostics              diagnostics
 	observing                observing
 	textOnly                 bool // open no engine: "sample bench --write-rows" needs the tokens only
@@ -82,6 +83,7 @@ func (o *runOptions) define(f *flags) {
 		s.StringVar(&o.kvMemory, "kv-memory", "", "`BYTES` memory for the KV cache, such as 2GB or 512MiB (default: half of what is free, 4 GiB at most)")
 		s.StringVar(&o.kvDType, "kv-dtype", "auto", "`TYPE` type of keys and values: f32, bf16, f16, or auto, that of the weights")
 		s.IntVar(&o.pageSize, "page-size", 0, "`TOKENS` tokens of a page of the KV cache")
+		o.pages.define(s)
 		s.IntVar(&o.prefillTokens, "prefill-tokens", 0, "`TOKENS` prompt tokens in one step")
 		s.IntVar(&o.maxRounds, "max-rounds", 0, "`STEPS` most steps on the device between two looks of the host")
 		s.IntVar(&o.maxRestarts, "max-restarts", 5, "`N` how often a device that fails is started again without a completion in between")
@@ -120,6 +122,9 @@ func (o *runOptions) check() error {
 		return fmt.Errorf("--max-restarts is %d, but must be 0 or more", o.maxRestarts)
 	}
 	if err := o.observing.check(); err != nil {
+		return err
+	}
+	if err := o.pages.check(); err != nil {
 		return err
 	}
 	if slices.Contains(o.stop, "") {
