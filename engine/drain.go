@@ -27,7 +27,7 @@ func (d *drainState) init(e *Engine, r *Request) {
 }
 
 // drain appends what a call drew to its completions and passes on those that ended.
-func (e *Engine) drain(r *result, emit func(*Completion) bool) bool {
+func (e *Engine) drain(r *result, emit func(*Completion)) {
 	owners, finish, tokens := r.got.ints("Owners"), r.got.ints("Finish"), r.got.ints("Tokens")
 	logprobs, processed := r.got.floats("Logprobs"), r.got.floats("Processed")
 	for at, id := range owners {
@@ -63,11 +63,8 @@ func (e *Engine) drain(r *result, emit func(*Completion) bool) bool {
 		d.ended = true
 		d.completion.Generation = seq.generation
 		d.completion.Text = d.text.String()
-		if !emit(&d.completion) {
-			return false
-		}
+		emit(&d.completion)
 	}
-	return true
 }
 
 // push appends text, and says whether a stop string ended the completion.

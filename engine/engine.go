@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomlx/compute"
@@ -77,6 +78,7 @@ type Engine struct {
 	tier     *tier         // nil without HostKVMemory
 	keep     []prefix.Hash // what the run leaves with the host
 	stats    Stats
+	calls    atomic.Int64
 	running  sync.Mutex
 }
 

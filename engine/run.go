@@ -72,12 +72,13 @@ func (e *Engine) run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 		}
 	}
 	j := &job{e: e, sched: newScheduler(e), intake: intake, open: true, out: out, drawn: make(chan *result, 2), columns: 1, start: time.Now()}
+	e.calls.Store(0)
 	e.stats = Stats{StartSeconds: e.stats.StartSeconds, Pages: e.plan.Pages}
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
 		for r := range j.drawn {
-			e.drain(r, func(done *Completion) bool { return j.emit(ctx, done) })
+			e.drain(r, func(done *Completion) { out <- done })
 		}
 	}()
 	err := j.loop(ctx)
@@ -90,15 +91,6 @@ func (e *Engine) run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 		e.state = nil
 	}
 	return err
-}
-
-func (j *job) emit(ctx context.Context, c *Completion) bool {
-	select {
-	case j.out <- c:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // loop offers what waits and makes a call, until nothing is left. While a call runs, the drain turns the last one's tokens into
@@ -168,9 +160,7 @@ func (j *job) fill(ctx context.Context) error {
 		}
 		j.e.stats.Requests++
 		if err := j.e.check(r); err != nil {
-			if !j.emit(ctx, &Completion{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens), FinishReason: FinishError, Err: err}) {
-				return ctx.Err()
-			}
+			j.out <- &Completion{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens), FinishReason: FinishError, Err: err}
 			continue
 		}
 		j.e.stats.PromptTokens += len(r.Tokens)
@@ -192,6 +182,7 @@ func (j *job) call(c *callPlan) (freePages int, err error) {
 		return 0, err
 	}
 	j.ended = time.Now()
+	e.calls.Add(1)
 	j.account(got, j.ended.Sub(begin).Seconds())
 	if err := got.check(); err != nil {
 		return 0, fmt.Errorf("program %s: %w", p.name, err)

@@ -33,6 +33,9 @@ type Stats struct {
 	PeakPages   int   `json:"peak_pages"`
 }
 
+// Calls is how many calls of the device have ended in this run: a sign of life that may be asked for at any time.
+func (e *Engine) Calls() int64 { return e.calls.Load() }
+
 // Stats returns the figures of the last run, or of the one under way as far as it came when it ends.
 func (e *Engine) Stats() Stats { return e.stats }
 
