@@ -54,6 +54,22 @@ func backend(t testing.TB, open func() (*xla.Backend, error)) *xla.Backend {
 	return b
 }
 
+// Topology returns a backend that compiles for a TPU topology, such as "v5e:1x1", with no TPU. It skips the test where libtpu is not
+// installed, which `sample setup tpu` does.
+func Topology(t testing.TB, name string) *xla.Backend {
+	t.Helper()
+	plugin, err := setup.FindPlugin("tpu")
+	if err != nil {
+		t.Skip(`libtpu is not installed ("sample setup tpu" fetches it): nothing is compiled for TPU`)
+	}
+	b, err := xla.OpenTopology(xla.TopologyOptions{Plugin: plugin, Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Finalize)
+	return b
+}
+
 // Slow leaves a test to `make test-slow`.
 func Slow(t testing.TB) {
 	t.Helper()

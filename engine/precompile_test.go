@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/xla"
+)
+
+// writtenAnew finds instructions that write their result anew, with its dtype and dimensions.
+var writtenAnew = regexp.MustCompile(`= \w+\[([0-9,]+)\]\S* (copy|transpose|convert|gather|reshape)\(`)
+
+// checkPrograms holds for a job's programs what no plan may lack: few of them, all of the state updated in place, and nothing as large as a
+// layer's cache written anew.
+func checkPrograms(t *testing.T, cfg Config) {
+	t.Helper()
+	done, err := Precompile(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done.Close()
+	if len(done.Programs) > 2 {
+		t.Errorf("an engine has %d programs, 2 are enough", len(done.Programs))
+	}
+	layer := done.Plan.KVBytes / int64(cfg.Model.Config.NumLayers)
+	elements := int(layer) / done.Plan.layout.DType.Size()
+	for _, program := range done.Programs {
+		if !program.UpdatesState {
+			continue
+		}
+		e := program.Executable.(*xla.Executable)
+		m, err := e.Memory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// TPUs pad small tables.
+		if m.Aliased < done.StateBytes || m.Aliased > done.StateBytes+done.StateBytes/100 {
+			t.Errorf("%s updates %d bytes in place, the state has %d", program.Name, m.Aliased, done.StateBytes)
+		}
+		if m.Temporary >= layer {
+			t.Errorf("%s takes %d bytes of temporaries, a layer's cache is %d", program.Name, m.Temporary, layer)
+		}
+		hlo, err := e.OptimizedHLO()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(hlo) {
+			found := writtenAnew.FindStringSubmatch(line)
+			if found == nil {
+				continue
+			}
+			size := 1
+			for d := range strings.SplitSeq(found[1], ",") {
+				n, _ := strconv.Atoi(d)
+				size *= n
+			}
+			if size >= elements {
+				t.Errorf("%s moves a layer's cache: %s", program.Name, strings.TrimSpace(line))
+			}
+		}
+		t.Logf("%s: %d bytes in place, %d temporary; a layer's cache %d; %.0f s", program.Name, m.Aliased, m.Temporary, layer, program.Seconds)
+	}
+}
+
+func TestProgramsForTPU(t *testing.T) {
+	testenv.Slow(t)
+	for _, name := range []string{"v5e:1x1", "v6e:1x1"} {
+		for _, model := range []models.Config{
+			{HiddenSize: 512, IntermediateSize: 1024, NumHeads: 8, NumKVHeads: 4, HeadDim: 128},
+			{HiddenSize: 576, IntermediateSize: 1536, NumHeads: 9, NumKVHeads: 3, HeadDim: 64}, // SmolLM2's
+		} {
+			model.Architecture, model.ModelType, model.VocabSize, model.NumLayers, model.MaxPositions = "LlamaForCausalLM", "llama", 1024, 2, 4096
+			model.RMSNormEps, model.RopeTheta, model.EOS, model.DType = 1e-5, 5e5, []int32{2}, dtypes.BFloat16
+			t.Run(fmt.Sprintf("%s head_dim %d", name, model.HeadDim), func(t *testing.T) {
+				checkPrograms(t, Config{Model: models.Dummy(model, 0), Backend: testenv.Topology(t, name), DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 256 << 20})
+			})
+		}
+	}
+}
+
+func TestProgramsForTheCPU(t *testing.T) {
+	checkPrograms(t, Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, KVMemory: 64 << 20})
+}
