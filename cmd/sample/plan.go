@@ -119,11 +119,13 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 		return err
 	}
 	defer backend.Finalize()
-	p := &planner{o: o, note: func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }, backend: backend, config: engine.Config{
+	p := &planner{o: o, backend: backend, config: engine.Config{
 		Model: model, Backend: backend, MaxSeqs: o.run.maxSeqs, PageSize: o.run.pageSize, MaxModelLen: o.run.maxModelLen,
 		PrefillTokens: o.run.prefillTokens, MaxRounds: o.run.maxRounds, KVMemory: o.run.kvBytes, KV: o.run.kv,
 		DType: o.run.weightsType, KVDType: o.run.kvType, Weights: o.run.heldWeights(), ZeroPages: o.run.zeroPages, Debug: o.run.debug,
 	}}
+	p.note = func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }
+	o.run.pages.configure(&p.config)
 	report, err := p.plan(ctx)
 	if err != nil {
 		return err
