@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/quire/quire/engine"
 )
 
@@ -96,6 +98,15 @@ func (r *runReport) print(w io.Writer) {
 	row("prefill", "%.0f tokens/s (%d in %s)", r.PrefillTokensPerSec, r.Engine.PrefillTokens, seconds(r.Engine.PrefillSeconds))
 	row("decode", "%.0f tokens/s (%d in %s)", r.DecodeTokensPerSec, r.Engine.DecodeTokens, seconds(r.Engine.DecodeSeconds))
 	row("overall", "%.0f tokens/s in %s, host share %.1f %%", r.GeneratedTokensPerSec, seconds(r.Engine.WallSeconds), 100*r.HostShare)
+	if hits := r.Engine.HitTokens; hits > 0 {
+		row("prefixes", "%d prompt tokens taken over from prefixes that were there, %d run", hits, r.Engine.PrefillTokens)
+	}
+	if r.Engine.Preemptions > 0 {
+		row("moved out", "%d sequences, for want of pages", r.Engine.Preemptions)
+	}
+	if r.Engine.MovedBytes > 0 {
+		row("moved", "%s of keys and values to the host and back", humanize.IBytes(uint64(r.Engine.MovedBytes)))
+	}
 	if r.Restarts > 0 {
 		row("restarts", "%d of the engine", r.Restarts)
 	}
