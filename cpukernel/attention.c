@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "attention_task.h"
-#include "cpu.h"
+#include "code.h"
 
 // QUERY_ROWS is about how many rows, queries times heads of a group, share one reading of the context.
 enum { QUERY_ROWS = 96 };
@@ -86,8 +86,7 @@ q_error *quire_ragged_paged_attention(q_frame *f) {
 	}
 	qsort(tasks, whole, sizeof *tasks, by_cost);
 	a.tasks = tasks;
-	int level = q_level();
-	q_parallel(f, whole, level >= Q_AVX512 ? q_attend_avx512 : level >= Q_AVX2 ? q_attend_avx2 : q_attend_plain, &a);
+	q_parallel(f, whole, q_code_in_use()->attend, &a);
 	free(tasks);
 	if (a.failed) return q_fail(f, "no memory for the sums of a task");
 	return NULL;

@@ -273,7 +273,6 @@ static void value_all(int dtype, int64_t rows, int64_t n, int64_t padded, const 
 }
 
 typedef float v4 __attribute__((vector_size(16)));
-typedef int32_t i4 __attribute__((vector_size(16)));
 
 // tree adds the numbers of a block, always in the same order.
 Q_INLINE float tree(const float *x) {
@@ -282,8 +281,7 @@ Q_INLINE float tree(const float *x) {
 	for (int n = BLOCK / 8; n >= 1; n /= 2) {
 		for (int i = 0; i < n; i++) part[i] += part[i + n];
 	}
-	v4 pair = part[0] + __builtin_shuffle(part[0], (i4){2, 3, 0, 1});
-	return pair[0] + pair[1];
+	return (part[0][0] + part[0][2]) + (part[0][1] + part[0][3]);
 }
 
 // soften turns the scores of a row into weights and returns by how much its sums shrink. The row sees the keys [low, high) of the block.

@@ -3,6 +3,14 @@
 #ifndef QUIRE_CPU_H
 #define QUIRE_CPU_H
 
+// Q_X86 says that the code beyond plain is compiled. Other compilers than gcc have other ways to allow a file more instructions.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define Q_X86
+#if __GNUC__ < 11
+#error "gcc 11 or later is needed: earlier ones do not know AMX"
+#endif
+#endif
+
 #define Q_PLAIN 0      // what the compiler takes for granted: SSE2 on x86-64
 #define Q_AVX2 1       // AVX2, FMA, F16C
 #define Q_AVX512 2     // AVX-512 F, BW, DQ, VL

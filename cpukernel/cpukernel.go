@@ -46,11 +46,13 @@ var features = sync.OnceValues(func() (string, error) {
 		level = wanted
 	}
 	C.q_set_level(C.int(level))
+	useCode(level, func() bool { return sameAsAVX2(levels{level, level, level, level}) })
 	return Levels[level], nil
 })
 
 // Features returns the level of [Levels] that kernels run at: what the processor and the operating system offer, at most what
-// QUIRE_KERNELS says. Another value of that variable, or a level that the processor lacks, is an error. It is found once.
+// QUIRE_KERNELS says. Another value of that variable, or a level that the processor lacks, is an error. It is found once. Kernels beyond
+// avx2 are held to lower levels' results first; those that are wrong run with less, which the log tells.
 func Features() (string, error) { return features() }
 
 // Handlers returns the kernels by the names that custom calls give as their target. Each is an XLA_FFI_Handler. Call [Features] before

@@ -26,7 +26,7 @@ static int by_tiles(int level, int weights_dtype, int dtype) {
 }
 
 static const q_linear_code *code(int level, int weights_dtype, int dtype) {
-#if defined(__x86_64__)
+#if defined(Q_X86)
 	if (by_tiles(level, weights_dtype, dtype)) return &q_linear_amx;
 	if (level >= Q_AVX512) return &q_linear_avx512;
 	if (level >= Q_AVX2) return &q_linear_avx2;

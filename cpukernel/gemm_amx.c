@@ -1,6 +1,8 @@
 // Linear layers by tiles of AMX: sixteen rows of activations times sixteen columns of a panel, 64 bytes of each row at a time. Activations are
 // packed as the tiles read them, [in/step][16][step], with zeros behind the last row and input.
-#if defined(__x86_64__)
+#include "cpu.h"
+
+#if defined(Q_X86)
 #ifdef Q_EMULATE
 #pragma GCC target("avx2,fma,f16c")
 #define Q_V16 256

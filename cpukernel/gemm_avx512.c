@@ -1,4 +1,6 @@
-#if defined(__x86_64__)
+#include "cpu.h"
+
+#if defined(Q_X86)
 #ifdef Q_EMULATE
 // The same tiles, in pairs of registers of AVX2.
 #pragma GCC target("avx2,fma,f16c")

@@ -1,21 +1,5 @@
 #include "norm.h"
-#include "cpu.h"
-
-static void norm_rows(void *args, int64_t i) {
-#if defined(__x86_64__)
-	if (q_level() >= Q_AVX512) return q_norm_rows_avx512(args, i);
-	if (q_level() >= Q_AVX2) return q_norm_rows_avx2(args, i);
-#endif
-	q_norm_rows_plain(args, i);
-}
-
-static void rope_rows(void *args, int64_t i) {
-#if defined(__x86_64__)
-	if (q_level() >= Q_AVX512) return q_rope_rows_avx512(args, i);
-	if (q_level() >= Q_AVX2) return q_rope_rows_avx2(args, i);
-#endif
-	q_rope_rows_plain(args, i);
-}
+#include "code.h"
 
 // A task takes so many bytes: fewer cost less than waking another thread for them.
 enum { TASK_BYTES = 128 << 10 };
@@ -53,7 +37,7 @@ q_error *quire_rms_norm(q_frame *f) {
 		.groups = q_elements(x) / rows / width, .width = width, .eps = eps, .rows = wanted(q_arg(f, 2), rows),
 	};
 	a.step = step(a.groups * width * q_size(x->dtype));
-	q_parallel(f, (a.rows + a.step - 1) / a.step, norm_rows, &a);
+	q_parallel(f, (a.rows + a.step - 1) / a.step, q_code_in_use()->norm_rows, &a);
 	return NULL;
 }
 
@@ -99,6 +83,6 @@ q_error *quire_rope(q_frame *f) {
 	a.eps = eps;
 	a.rows = wanted(q_arg(f, next), rows);
 	a.step = step(qkv->dims[1] * q_size(qkv->dtype));
-	q_parallel(f, (a.rows + a.step - 1) / a.step, rope_rows, &a);
+	q_parallel(f, (a.rows + a.step - 1) / a.step, q_code_in_use()->rope_rows, &a);
 	return NULL;
 }

@@ -1,5 +1,6 @@
+#include "cpu.h"
 #include "peak.h"
-#if defined(__x86_64__)
+#if defined(Q_X86)
 #pragma GCC target("avx2,fma")
 #include <immintrin.h>
 #define LANES 8

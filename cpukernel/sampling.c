@@ -1,13 +1,5 @@
 #include "sampling.h"
-#include "cpu.h"
-
-void q_sample_row(void *args, int64_t i) {
-#if defined(__x86_64__)
-	if (q_level() >= Q_AVX512) return q_sample_row_avx512(args, i);
-	if (q_level() >= Q_AVX2) return q_sample_row_avx2(args, i);
-#endif
-	q_sample_row_plain(args, i);
-}
+#include "code.h"
 
 q_error *quire_sample(q_frame *f) {
 	if (q_skip(f)) return NULL;
@@ -42,6 +34,6 @@ q_error *quire_sample(q_frame *f) {
 		a.token[i] = -1;
 		a.logprob[i] = a.processed[i] = 0;
 	}
-	q_parallel(f, wanted, q_sample_row, &a);
+	q_parallel(f, wanted, q_code_in_use()->sample_row, &a);
 	return NULL;
 }

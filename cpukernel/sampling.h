@@ -23,10 +23,7 @@ typedef struct {
 
 enum { Q_LARGEST_VOCABULARY = 1 << 22 };
 
-// q_sample_row samples row i of q_sample_args, at the level in use.
-void q_sample_row(void *args, int64_t i);
-
-// The same, for a task of q_parallel, at one level.
+// q_sample_row_LEVEL samples row i of args, q_sample_args, as a task of q_parallel.
 void q_sample_row_plain(void *args, int64_t i);
 void q_sample_row_avx2(void *args, int64_t i);
 void q_sample_row_avx512(void *args, int64_t i);

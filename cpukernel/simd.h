@@ -20,7 +20,7 @@
 #error "define Q_SIMD"
 #endif
 
-#if Q_SIMD != Q_PLAIN && (!defined(__x86_64__) || !defined(__GNUC__) || defined(__clang__))
+#if Q_SIMD != Q_PLAIN && !defined(Q_X86)
 #define Q_SIMD_MISSING
 #endif
 

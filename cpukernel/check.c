@@ -1,0 +1,173 @@
+// Code for processors that few tests have run on, held to AVX2's results when a process begins.
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention_task.h"
+#include "code.h"
+#include "convert.h"
+#include "cpu.h"
+#include "norm.h"
+#include "sampling.h"
+
+enum { INPUT = 1 << 20, OUTPUT = 1 << 17 };
+
+// The memory of all cases, one after another: what they read, in parts, and what each of the two codes writes, whatever lies behind it included.
+typedef struct {
+	const q_code *code;
+	char *input, *output[2];
+	int64_t used;
+	uint32_t random;
+	int same;
+} check;
+
+static float number(check *c) { return (float)((c->random = c->random * 1664525 + 1013904223) >> 8) * 0x1p-23f - 1; }
+
+// part returns the next n bytes of the input.
+static void *part(check *c, int64_t n) {
+	if (c->used + n > INPUT) return c->same = 0, c->input; // a mistake in the sizes below
+	void *p = c->input + c->used;
+	c->used += (n + 63) / 64 * 64;
+	return p;
+}
+
+// numbers are n of a dtype, below size.
+static void *numbers(check *c, int dtype, int64_t n, float size) {
+	void *p = part(c, n * q_size(dtype));
+	for (int64_t i = 0; c->same && i < n; i++) {
+		float x = number(c) * size;
+		if (dtype == Q_F32) ((float *)p)[i] = x;
+		else ((uint16_t *)p)[i] = dtype == Q_BF16 ? q_to_bf16(x) : q_to_f16(x);
+	}
+	return p;
+}
+
+static void begin(check *c) {
+	c->used = 0;
+	for (int i = 0; i < 2; i++) memset(c->output[i], 0x5a, OUTPUT);
+}
+
+static void compare(check *c) { c->same = c->same && memcmp(c->output[0], c->output[1], OUTPUT) == 0; }
+
+static void attention(check *c, int type, int64_t kv_heads, int64_t group, int64_t dim, int64_t count, int64_t context, int64_t window, float soft_cap) {
+	enum { PAGE = 24, PAGES = 4 };
+	begin(c);
+	int64_t heads = kv_heads * group;
+	int32_t *token_seqs = part(c, count * 4), *positions = part(c, count * 4), *slots = part(c, 4), *pages = part(c, PAGES * 4);
+	struct q_attention a = {
+		.q = numbers(c, type, count * heads * dim, 2), .cache = numbers(c, type, PAGES * PAGE * 2 * kv_heads * dim, 2), .slots = slots, .pages = pages,
+		.token_seqs = token_seqs, .positions = positions, .tokens = count, .heads = heads, .kv_heads = kv_heads, .dim = dim, .page_count = PAGES,
+		.page_size = PAGE, .per_seq = PAGES, .token_bytes = 2 * kv_heads * dim * q_size(type), .type = type, .cache_type = type, .paged = 1,
+		.window = window, .scale = 0.25f, .soft_cap = soft_cap,
+	};
+	const struct q_attention_task task = {.token = 0, .count = count, .head = 0, .heads = kv_heads};
+	a.tasks = &task;
+	if (!c->same) return;
+	for (int i = 0; i < PAGES; i++) pages[i] = PAGES - 1 - i;
+	for (int64_t t = 0; t < count; t++) token_seqs[t] = 0, positions[t] = context - count + t;
+	*slots = 0;
+	for (int i = 0; i < 2; i++) {
+		a.out = c->output[i];
+		q_parallel(NULL, 1, i ? c->code->attend : q_code_at(Q_AVX2)->attend, &a);
+		if (a.failed) c->same = 0;
+	}
+	compare(c);
+}
+
+static void norm(check *c, int dtype, int64_t groups, int64_t width) {
+	enum { ROWS = 3 };
+	begin(c);
+	q_norm_args a = {
+		.x = numbers(c, dtype, ROWS * groups * width, 30), .weight = numbers(c, dtype, width, 2), .dtype = dtype, .groups = groups, .width = width,
+		.eps = 1e-5f, .rows = ROWS, .step = 2,
+	};
+	for (int i = 0; c->same && i < 2; i++) {
+		a.y = c->output[i];
+		q_parallel(NULL, 2, i ? c->code->norm_rows : q_code_at(Q_AVX2)->norm_rows, &a);
+	}
+	compare(c);
+}
+
+static void rope(check *c, int dtype, int64_t dim, int rotate, int weights) {
+	enum { ROWS = 3, HEADS = 3, KV_HEADS = 2, THIRD = OUTPUT / 192 * 64 };
+	begin(c);
+	q_rope_args a = {
+		.qkv = numbers(c, dtype, ROWS * (HEADS + 2 * KV_HEADS) * dim, 8), .dtype = dtype, .heads = HEADS, .kv_heads = KV_HEADS, .dim = dim, .eps = 1e-6f,
+		.rows = ROWS, .step = 2,
+	};
+	if (rotate) a.cos = numbers(c, Q_F32, ROWS * dim / 2, 1), a.sin = numbers(c, Q_F32, ROWS * dim / 2, 1);
+	if (weights) a.q_norm = numbers(c, dtype, dim, 2), a.k_norm = numbers(c, dtype, dim, 2);
+	for (int i = 0; c->same && i < 2; i++) {
+		a.q = c->output[i];
+		a.k = c->output[i] + THIRD;
+		a.v = c->output[i] + 2 * THIRD;
+		q_parallel(NULL, 2, i ? c->code->rope_rows : q_code_at(Q_AVX2)->rope_rows, &a);
+	}
+	compare(c);
+}
+
+static void sampling(check *c, int dtype, int64_t vocabulary, float size) {
+	// Each takes another way to its threshold: candidates, all tokens, histograms; and a row that has no distribution.
+	static const struct { float temperature, top_p, min_p; int32_t top_k; } settings[] = {
+		{0, 1, 0, 0}, {0.8f, 1, 0, 0}, {0.8f, 1, 0, 50}, {1.1f, 1, 0, 3000}, {1, 0.95f, 0, 0}, {0.8f, 0.9f, 0, 40}, {50, 0.9f, 0, 0}, {1, 1, 0.05f, 0}, {1, 1, 0, 7},
+	};
+	enum { ROWS = sizeof settings / sizeof *settings };
+	begin(c);
+	void *logits = numbers(c, dtype, vocabulary, size);
+	float *temperature = part(c, 4 * ROWS), *top_p = part(c, 4 * ROWS), *min_p = part(c, 4 * ROWS);
+	int32_t *top_k = part(c, 4 * ROWS), *position = part(c, 4 * ROWS);
+	uint32_t *key = part(c, 8 * ROWS);
+	if (!c->same) return;
+	q_sample_args a = {
+		.dtype = dtype, .vocabulary = vocabulary, .temperature = temperature, .top_p = top_p, .min_p = min_p, .top_k = top_k, .key = key, .position = position,
+	};
+	for (int r = 0; r < ROWS; r++) {
+		temperature[r] = settings[r].temperature, top_p[r] = settings[r].top_p, min_p[r] = settings[r].min_p, top_k[r] = settings[r].top_k;
+		position[r] = 40 + r, key[2 * r] = c->random + r, key[2 * r + 1] = 7;
+	}
+	for (int r = 0; r < ROWS; r++) {
+		// All rows read the same logits, but for the last, which has a NaN.
+		a.logits = (char *)logits - r * vocabulary * q_size(dtype);
+		if (r == ROWS - 1) memset((char *)logits + (vocabulary - 3) * q_size(dtype), 0xff, q_size(dtype));
+		for (int i = 0; i < 2; i++) {
+			a.token = (int32_t *)c->output[i];
+			a.logprob = (float *)c->output[i] + ROWS;
+			a.processed = (float *)c->output[i] + 2 * ROWS;
+			(i ? c->code->sample_row : q_code_at(Q_AVX2)->sample_row)(&a, r);
+		}
+	}
+	compare(c);
+}
+
+static void all(void *args, int64_t task) {
+	check *c = args;
+	static const int types[] = {Q_F32, Q_BF16, Q_F16};
+	for (int t = 0; t < 3; t++) {
+		const int type = types[t];
+		for (int64_t group = 1; group <= 6; group++) attention(c, type, 2, group, 64, 1, 70, 0, 0); // a token of a decode step
+		attention(c, type, 1, 3, 64, 5, 33, 0, 0);
+		attention(c, type, 2, 1, 40, 7, 66, 21, 0);
+		attention(c, type, 1, 2, 128, 8, 64, 0, 3);
+		attention(c, type, 1, 1, 13, 1, 96, 0, 0);
+		norm(c, type, 1, 576);
+		norm(c, type, 3, 64 + 16 + 5);
+		norm(c, type, 2, 7);
+		for (int rotate = 0; rotate < 2; rotate++) {
+			for (int weights = 0; weights < 2; weights++) {
+				rope(c, type, 64, rotate, weights);
+				rope(c, type, 74, rotate, weights);
+			}
+		}
+		sampling(c, type, type == Q_F32 ? 9001 : 1500, 12);
+		for (int64_t vocabulary = 3; vocabulary < 20; vocabulary += 7) sampling(c, type, vocabulary, 1.5f); // whose results show single roundings
+	}
+	(void)task;
+}
+
+int q_code_same(const q_code *code) {
+	char *memory = aligned_alloc(64, INPUT + 2 * OUTPUT);
+	if (!memory) return 0;
+	check c = {.code = code, .input = memory, .output = {memory + INPUT, memory + INPUT + OUTPUT}, .random = 1, .same = 1};
+	q_parallel(NULL, 1, all, &c); // for the mode that kernels compute in
+	free(memory);
+	return c.same;
+}
