@@ -16,14 +16,14 @@ type drainState struct {
 	ended      bool
 }
 
-func (d *drainState) init(e *Engine, r *Request) {
+func (d *drainState) init(e *Engine, f *family) {
 	if e.cfg.Tokenizer != nil {
 		d.stream = e.cfg.Tokenizer.NewStream()
 	}
-	for _, s := range r.Stop {
+	for _, s := range f.req.Stop {
 		d.longest = max(d.longest, len(s))
 	}
-	d.completion = Completion{Request: r, PromptTokens: len(r.Tokens)}
+	d.completion = Completion{Request: f.asked, PromptTokens: len(f.req.Tokens)}
 }
 
 // drain appends what a call drew to its completions and passes on those that ended.

@@ -52,6 +52,8 @@ type Config struct {
 	Admission Admission
 	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device, and for snapshots; 0 for none.
 	HostKVMemory int64
+	// Contexts is how many contexts may be open at once: see NewContext. 0 leaves out their programs.
+	Contexts int
 	// NoPrefixCache turns off that prefixes of prompts are kept for other requests.
 	NoPrefixCache bool
 	// DType is of weights and activations, KVDType of the cache: Float32 (default), BFloat16 or Float16.
@@ -80,6 +82,7 @@ type Engine struct {
 	stats    Stats
 	calls    atomic.Int64
 	running  sync.Mutex
+	contexts contexts
 }
 
 // New plans the engine's sizes, compiles its programs and puts the weights on the device.
@@ -108,6 +111,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		plan.Programs = append(plan.Programs, p.name)
 	}
 	e.plan = plan
+	e.contexts.rows = make([]*contextRow, plan.Contexts)
 	if plan.Transfers && cfg.HostKVMemory > 0 {
 		e.tier = newTier(cfg.HostKVMemory)
 	}
@@ -168,8 +172,11 @@ func (e *Engine) reset() error {
 // Plan returns what the engine settled on.
 func (e *Engine) Plan() Plan { return e.plan }
 
-// Close frees the engine's device memory. The model and the backend stay the caller's.
+// Close frees the engine's device memory, and with it what contexts hold. The model and the backend stay the caller's.
 func (e *Engine) Close() {
+	e.contexts.mu.Lock()
+	e.contexts.closed = true
+	e.contexts.mu.Unlock()
 	finalize(e.state)
 	finalize(e.weights)
 	e.state, e.weights = nil, nil

@@ -26,6 +26,7 @@ type Plan struct {
 	// MaxSeqs is how many sequences decode at once, the slots; Holders is how many prompts wait beside them for their clones.
 	MaxSeqs       int `json:"max_seqs"`
 	Holders       int `json:"holders"`
+	Contexts      int `json:"contexts,omitempty"` // that may be open at once
 	Pages         int `json:"pages"`
 	PageSize      int `json:"page_size"`
 	PagesPerSeq   int `json:"pages_per_seq"`
@@ -59,6 +60,9 @@ func (p Plan) String() string {
 		row("pages", "%d of %d tokens: %d tokens of context; up to %d pages a sequence", p.Pages, p.PageSize, p.Pages*p.PageSize, p.PagesPerSeq)
 	}
 	row("sequences", "%d slots, up to %d tokens each; %d waiting prompts", p.MaxSeqs, p.MaxModelLen, p.Holders)
+	if p.Contexts > 0 {
+		row("contexts", "up to %d", p.Contexts)
+	}
 	row("steps", "prefill %d tokens, decode %d rows, up to %d steps a call", p.PrefillTokens, p.slots, p.MaxRounds)
 	row("programs", "%s", strings.Join(p.Programs, ", "))
 	return b.String()
@@ -114,7 +118,10 @@ func (c Config) plan() (Plan, error) {
 	if p.Admission != Reserve && p.Admission != Overcommit {
 		return Plan{}, fmt.Errorf("admission is %q: reserve or overcommit is needed", p.Admission)
 	}
-	p.Transfers = p.Admission == Overcommit || c.HostKVMemory > 0
+	p.Transfers = p.Admission == Overcommit || c.HostKVMemory > 0 || c.Contexts > 0
+	if p.Contexts = c.Contexts; p.Contexts < 0 {
+		return Plan{}, fmt.Errorf("contexts is %d, which is negative", p.Contexts)
+	}
 	orDefault(&p.MaxModelLen, model.MaxPositions)
 	for _, f := range []struct {
 		name  string
@@ -149,13 +156,16 @@ func (c Config) plan() (Plan, error) {
 		p.PagesPerSeq = ceilDiv(p.MaxModelLen, p.PageSize)
 		page := p.KVBytesPerToken * int64(p.PageSize)
 		// More than every slot at its longest is never used.
-		p.Pages = int(min(budget/page, int64(p.MaxSeqs+p.Holders)*int64(p.PagesPerSeq)))
+		p.Pages = int(min(budget/page, int64(p.MaxSeqs+p.Holders+p.Contexts)*int64(p.PagesPerSeq)))
 		if p.Pages < 1 {
 			return Plan{}, fmt.Errorf("a KV memory of %s does not hold one page of %s: raise kv-memory", bytesText(budget), bytesText(page))
 		}
 		p.KVBytes = int64(p.Pages) * page
 		p.layout = attention.PagedLayout(p.Pages, p.PageSize, model.NumKVHeads, model.HeadDim, kv)
 	case "basic":
+		if p.Contexts > 0 {
+			return Plan{}, fmt.Errorf("contexts share pages, which kv basic has none of: use kv paged")
+		}
 		row := p.KVBytesPerToken * int64(p.MaxModelLen)
 		if need := row * int64(p.slots); need > budget {
 			return Plan{}, fmt.Errorf("kv basic keeps %d rows of %d tokens, %s, and the KV memory is %s: lower max-seqs or max-model-len, raise kv-memory, or use kv paged",
@@ -180,8 +190,8 @@ func (e *Engine) prefixSeed() prefix.Hash {
 	return prefix.Seed(e.plan.Model, e.plan.DType, e.plan.KVDType, fmt.Sprint(e.plan.PageSize))
 }
 
-// rows is how many rows the sequence table has: the slots, then the waiting prompts.
-func (p Plan) rows() int { return p.slots + p.Holders }
+// rows is how many rows the sequence table has: the slots, then the waiting prompts, then the contexts.
+func (p Plan) rows() int { return p.slots + p.Holders + p.Contexts }
 
 const (
 	defaultMaxSeqs       = 64

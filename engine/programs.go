@@ -35,6 +35,9 @@ func (gr *graphs) programs() []program {
 	if gr.plan.Transfers {
 		all = append(all, gr.transfers()...)
 	}
+	if gr.plan.Contexts > 0 {
+		all = append(all, gr.contextPrograms()...)
+	}
 	return all
 }
 

@@ -11,8 +11,11 @@ import (
 type Request struct {
 	// ID names the request. Together with the seed and the generation it is all that the random numbers of a completion depend on.
 	ID string
-	// Tokens is the prompt, at least one token.
+	// Tokens is the prompt, at least one token; where there is a Context, what comes after its tokens, if anything.
 	Tokens []int32
+	// Context, if not nil, is what the prompt begins with: a context of the engine that runs the request, which stays as it is. The
+	// completions are those of a request with all these tokens.
+	Context *Context
 	// N is how many completions to draw, numbered FirstGeneration, FirstGeneration+1, ...
 	N, FirstGeneration int
 	// MaxTokens bounds the tokens of a completion. The engine's MaxModelLen bounds prompt and completion together.
@@ -73,7 +76,6 @@ const maxStopTokens = 8
 
 // check says what is wrong with a request before it takes any room.
 func (e *Engine) check(r *Request) error {
-	vocab := int32(e.cfg.Model.Config.VocabSize)
 	switch {
 	case len(r.Tokens) == 0:
 		return ErrEmptyPrompt
@@ -87,10 +89,8 @@ func (e *Engine) check(r *Request) error {
 	case r.MaxTokens < 1:
 		return fmt.Errorf("%w: max_tokens is %d, at least 1 is needed", ErrInvalidRequest, r.MaxTokens)
 	}
-	for i, t := range r.Tokens {
-		if t < 0 || t >= vocab {
-			return fmt.Errorf("%w: token %d of the prompt is %d, the vocabulary has 0 to %d", ErrInvalidRequest, i, t, vocab-1)
-		}
+	if err := e.checkTokens(r.Tokens); err != nil {
+		return err
 	}
 	if err := r.Sampling.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidRequest, err)
@@ -101,6 +101,17 @@ func (e *Engine) check(r *Request) error {
 	if need := e.pagesFor(e.maxLen(r)); need > e.plan.Pages {
 		return fmt.Errorf("%w: prompt and completion need %d pages of the pool's %d (see --kv-memory, or lower max_tokens)",
 			ErrPromptTooLong, need, e.plan.Pages)
+	}
+	return nil
+}
+
+// checkTokens says that tokens are of the vocabulary.
+func (e *Engine) checkTokens(tokens []int32) error {
+	vocab := int32(e.cfg.Model.Config.VocabSize)
+	for i, t := range tokens {
+		if t < 0 || t >= vocab {
+			return fmt.Errorf("%w: token %d of the prompt is %d, the vocabulary has 0 to %d", ErrInvalidRequest, i, t, vocab-1)
+		}
 	}
 	return nil
 }

@@ -71,6 +71,12 @@ func (e *Engine) run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 			return err
 		}
 	}
+	e.contexts.mu.Lock()
+	err := e.sweep()
+	e.contexts.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	j := &job{e: e, sched: newScheduler(e), intake: intake, open: true, out: out, drawn: make(chan *result, 2), columns: 1, start: time.Now()}
 	e.calls.Store(0)
 	e.stats = Stats{StartSeconds: e.stats.StartSeconds, Pages: e.plan.Pages}
@@ -81,14 +87,12 @@ func (e *Engine) run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 			e.drain(r, func(done *Completion) { out <- done })
 		}
 	}()
-	err := j.loop(ctx)
+	err = j.loop(ctx)
 	close(j.drawn)
 	<-drained
 	e.stats.WallSeconds = time.Since(j.start).Seconds()
 	if err != nil {
-		// The state is in the middle of something: the next run starts with an empty one.
-		finalize(e.state)
-		e.state = nil
+		e.clearRows() // the state is in the middle of something
 	}
 	return err
 }
@@ -132,8 +136,8 @@ func (j *job) finish() error {
 		return err
 	}
 	free, err := j.call(c)
-	if err == nil && free != j.e.plan.Pages {
-		err = fmt.Errorf("%w: %d of %d are free on the device", ErrPagesLost, free, j.e.plan.Pages)
+	if want := j.e.plan.Pages - j.e.contexts.used; err == nil && free != want {
+		err = fmt.Errorf("%w: %d of %d are free on the device", ErrPagesLost, free, want)
 	}
 	return err
 }
@@ -159,12 +163,20 @@ func (j *job) fill(ctx context.Context) error {
 			break
 		}
 		j.e.stats.Requests++
-		if err := j.e.check(r); err != nil {
+		f := &family{asked: r}
+		var err error
+		if f.req, f.context, err = j.e.resolve(r); err == nil {
+			err = j.e.check(f.req)
+		}
+		if err == nil {
+			err = j.sched.fits(f)
+		}
+		if err != nil {
 			j.out <- &Completion{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens), FinishReason: FinishError, Err: err}
 			continue
 		}
-		j.e.stats.PromptTokens += len(r.Tokens)
-		j.sched.add(r)
+		j.e.stats.PromptTokens += len(f.req.Tokens)
+		j.sched.add(f)
 	}
 	return nil
 }

@@ -21,19 +21,23 @@ type family struct {
 	assigned bool          // source is decided
 	source   *holder       // nil: from the beginning
 	held     int           // tokens taken over from it
+
+	asked   *Request    // what the caller gave; req has the context's tokens too
+	context *contextRow // which the prompt begins with; nil = none
 }
 
 // holder is a row that runs a prompt, or a part that several have in common, for completions that start as its clones. It stays when they
 // are through, for others with the same prefix, until its row or its pages are wanted.
 type holder struct {
-	row    int
-	tokens []int32
-	chain  []prefix.Hash // of its full pages
-	source *holder       // itself a clone, until it is opened
-	held   int
-	opened bool
-	done   int     // tokens that it has run
-	first  *family // the next of whose completions has its pages reserved with the holder, until it is admitted
+	row     int
+	tokens  []int32
+	chain   []prefix.Hash // of its full pages
+	source  *holder       // itself a clone, until it is opened
+	held    int
+	opened  bool
+	done    int         // tokens that it has run
+	context *contextRow // of which it is the row; nil = none
+	first   *family     // the next of whose completions has its pages reserved with the holder, until it is admitted
 }
 
 const none = -1
@@ -64,6 +68,7 @@ type scheduler struct {
 	release     []bool   // rows to free at the start of the next call
 	active      int      // completions that run
 	freePages   int      // on the device, after the last call
+	pool        int      // pages that the run may use: contexts hold the others
 	out         []*moved // sequences on the host, in order of admission
 	born        int
 	err         error // of a transfer: it ends the run
@@ -76,18 +81,19 @@ var ErrStalled = errors.New("the engine makes no progress, please report this")
 func newScheduler(e *Engine) *scheduler {
 	p := e.plan
 	s := &scheduler{
-		e: e, rows: make([]*sequence, p.slots), release: make([]bool, p.rows()), holders: make([]*holder, p.Holders),
-		counts: prefix.Counts{}, cache: prefix.NewCache(), freePages: p.Pages,
+		e: e, rows: make([]*sequence, p.slots), release: make([]bool, p.rows()), holders: make([]*holder, p.Holders+p.Contexts),
+		counts: prefix.Counts{}, cache: prefix.NewCache(),
 	}
-	for row := p.rows() - 1; row >= p.slots; row-- {
+	for row := p.firstContext() - 1; row >= p.slots; row-- {
 		s.freeHolders = append(s.freeHolders, row)
 	}
+	s.addContexts()
 	return s
 }
 
 // add takes in a request that was checked.
-func (s *scheduler) add(r *Request) {
-	f := &family{req: r}
+func (s *scheduler) add(f *family) {
+	r := f.req
 	if s.e.plan.layout.Paged && s.e.plan.PrefixCache {
 		f.chain = prefix.Chain(s.e.prefixSeed(), r.Tokens[:len(r.Tokens)-1], s.e.plan.PageSize)
 		s.counts.Add(f.chain, 1)
@@ -151,7 +157,7 @@ func (s *scheduler) keepOnHost(chain []prefix.Hash) error {
 	return s.err
 }
 
-// dropAll gives up all holders, and lets those who wait for them decide anew.
+// dropAll gives up all holders but contexts, and lets those who wait for them decide anew.
 func (s *scheduler) dropAll() {
 	for _, f := range s.waiting {
 		f.assigned, f.source, f.held = false, nil, 0
@@ -160,7 +166,7 @@ func (s *scheduler) dropAll() {
 		m.back = nil // what is on the host is loaded again
 	}
 	for _, h := range s.holders {
-		if h != nil {
+		if h != nil && h.context == nil {
 			s.cache.Remove(h.row)
 			s.drop(h)
 		}
@@ -207,8 +213,12 @@ func (s *scheduler) assign(f *family) bool {
 			}
 		}
 	}
+	ofContext := s.heldByContext(f)
+	if ofContext > 0 && ofContext >= held {
+		source, held = s.holders[f.context.row-p.slots], ofContext
+	}
 	whole := len(f.req.Tokens) - 1
-	clones := f.req.N-f.next > 1 && whole > 0 && p.layout.Paged && s.e.pagesAhead(f.req, whole) <= p.Pages
+	clones := f.req.N-f.next > 1 && whole > 0 && p.layout.Paged && s.e.pagesAhead(f.req, whole)-ofContext/p.PageSize <= s.pool
 	// A prefix that others in line have too is run once for all.
 	if shared := s.counts.Shared(f.chain) * p.PageSize; shared > held && !s.careful {
 		if h := s.newHolder(f, shared, !clones || shared == whole, source, held); h != nil {
@@ -228,58 +238,6 @@ func (s *scheduler) assign(f *family) bool {
 		s.cache.Use(source.row)
 	}
 	return true
-}
-
-// maxPages is the most pages that a holder may come to hold, with those reserved for its first clone.
-func (s *scheduler) maxPages(h *holder) int {
-	if h.first == nil {
-		return ceilDiv(len(h.tokens), s.e.plan.PageSize)
-	}
-	return s.e.pagesAhead(h.first.req, len(h.tokens))
-}
-
-// pagesAhead is the pages for a holder of held tokens and its first clone, a completion of r: the clone shares full pages only.
-func (e *Engine) pagesAhead(r *Request, held int) int {
-	return ceilDiv(held, e.plan.PageSize) + e.surePages(r) - held/e.plan.PageSize
-}
-
-// room is how many pages are free and promised to no row.
-func (s *scheduler) room() int {
-	p := s.e.plan
-	room := s.freePages
-	for _, seq := range s.rows {
-		if seq != nil {
-			room -= max(0, s.e.surePages(seq.family.req)-ceilDiv(seq.done, p.PageSize))
-		}
-	}
-	for _, h := range s.holders {
-		if h != nil && h.opened {
-			room -= max(0, s.maxPages(h)-ceilDiv(h.done, p.PageSize))
-		}
-	}
-	return room
-}
-
-// makeRoom gives up holders that are not in use while the pages that no row has or may come to need do not cover what is first in line.
-func (s *scheduler) makeRoom(c *callPlan) {
-	p := s.e.plan
-	if s.cache.Len() == 0 {
-		return
-	}
-	room, need := s.room(), 0
-	for _, seq := range c.line[c.resumed:min(len(c.line), max(p.MaxSeqs-s.active, 1, c.resumed)+p.MaxSeqs/4)] {
-		need += s.e.surePages(seq.family.req) - seq.family.held/p.PageSize
-	}
-	for _, h := range c.ahead {
-		need += s.maxPages(h) - h.held/p.PageSize
-	}
-	for room < need {
-		h, ok := s.evict()
-		if !ok {
-			return
-		}
-		room += ceilDiv(h.done, p.PageSize) - h.held/p.PageSize
-	}
 }
 
 func pop(list *[]int) int {
@@ -416,7 +374,7 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 		moved, s.careful = true, false
 		s.born++
 		seq.row, seq.born = int(placed[i]), s.born
-		seq.drain.init(s.e, f.req)
+		seq.drain.init(s.e, f)
 		s.e.stats.HitTokens += f.held
 		if f.source != nil && f.source.first == f {
 			f.source.first = nil

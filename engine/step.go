@@ -96,19 +96,10 @@ func (gr *graphs) forward(l *loop, w llama.Weights, packed tokenqueue.Packed, ba
 		Hidden *Node // [T, hidden]
 		Todo   *Node // bool[]: this kind of step is to be run
 	}
-	run := func(caches []*Node, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo, oneToken bool) ([]*Node, *Node) {
-		caches = append([]*Node(nil), caches...)
-		layout := gr.plan.layout
-		hidden := llama.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, func(layer int, q, k, v *Node) *Node {
-			caches[layer] = layout.Update(caches[layer], batch, k, v)
-			return layout.RaggedPagedAttention(q, caches[layer], batch, gr.attention(layer, oneToken))
-		})
-		return caches, hidden
-	}
 	todo := func(m model) *Node { return m.Todo }
 	m := model{Caches: l.State.Caches, Hidden: Zeros(g, shapes.Make(gr.dtype, t, gr.model.HiddenSize)), Todo: prefill}
 	m = control.While(m, todo, func(m model) model {
-		caches, hidden := run(m.Caches, packed, batch, false)
+		caches, hidden := gr.hidden(m.Caches, w, packed, batch, false)
 		return model{caches, hidden, LogicalNot(m.Todo)}
 	})
 	m.Todo = LogicalNot(prefill)
@@ -118,7 +109,7 @@ func (gr *graphs) forward(l *loop, w llama.Weights, packed tokenqueue.Packed, ba
 		b := batch
 		b.SlotIDs, b.PageIndices, b.SeqLens, b.CuQLens = first(b.SlotIDs, slots), first(b.PageIndices, slots), first(b.SeqLens, slots), first(b.CuQLens, slots+1)
 		b.NewTokenDests, b.TokenSeqs, b.PosIDs = first(b.NewTokenDests, slots), first(b.TokenSeqs, slots), first(b.PosIDs, slots)
-		caches, hidden := run(m.Caches, one, b, true)
+		caches, hidden := gr.hidden(m.Caches, w, one, b, true)
 		if slots < t {
 			hidden = Concatenate([]*Node{hidden, Zeros(g, shapes.Make(gr.dtype, t-slots, gr.model.HiddenSize))}, 0)
 		}
@@ -126,6 +117,17 @@ func (gr *graphs) forward(l *loop, w llama.Weights, packed tokenqueue.Packed, ba
 	})
 	l.State.Caches = m.Caches
 	return m.Hidden
+}
+
+// hidden is one form of forward: that of prompts, or that of one token a sequence.
+func (gr *graphs) hidden(caches []*Node, w llama.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo, oneToken bool) ([]*Node, *Node) {
+	caches = append([]*Node(nil), caches...)
+	layout := gr.plan.layout
+	hidden := llama.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, func(layer int, q, k, v *Node) *Node {
+		caches[layer] = layout.Update(caches[layer], batch, k, v)
+		return layout.RaggedPagedAttention(q, caches[layer], batch, gr.attention(layer, oneToken))
+	})
+	return caches, hidden
 }
 
 func (gr *graphs) attention(layer int, oneToken bool) attention.Options {

@@ -36,7 +36,12 @@ func (t *tier) add(k *kept, pinned bool) {
 	if !pinned {
 		t.cache.Unuse(t.next)
 	}
-	for t.bytes > t.limit {
+	t.shrink(t.limit)
+}
+
+// shrink gives up prefixes until there are no more bytes than limit, if they can be given up.
+func (t *tier) shrink(limit int64) {
+	for t.bytes > limit {
 		id, ok := t.cache.Evict()
 		if !ok {
 			return
@@ -44,6 +49,16 @@ func (t *tier) add(k *kept, pinned bool) {
 		t.bytes -= t.kept[id].bytes
 		delete(t.kept, id)
 	}
+}
+
+// take takes bytes for something else, if there are as many beside what can't be given up.
+func (t *tier) take(bytes int64) bool {
+	t.shrink(t.limit - bytes)
+	if t.bytes+bytes > t.limit {
+		return false
+	}
+	t.bytes += bytes
+	return true
 }
 
 // longest returns the longest prefix of chain that is kept, and how many pages of it chain has.

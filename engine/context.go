@@ -1,0 +1,377 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+
+	"github.com/quire/quire/prefix"
+)
+
+// Context is a sequence that a program owns: for trees, agents and scoring, where what comes next depends on what was drawn.
+//
+// Its keys and values are in pages of the engine's page size. Committed pages are full and stay as they are; working pages come after
+// them, and the last of these may be partly filled. Forks share pages: what was run once is never run again.
+//
+// Contexts are for the time between runs. While Run is under way all methods but the counters and Close return [ErrRunning]; requests
+// name the contexts that they start from. Methods may be called from several goroutines, and work one after the other. The engine holds
+// Config.Contexts of them at most.
+//
+// A context that can't go on, because a run or an operation failed on the device, says [ErrContextLost] from then on.
+type Context struct {
+	e       *Engine
+	row     *contextRow
+	cleanup runtime.Cleanup
+}
+
+// NewContext begins an empty context. It returns [ErrNoContexts] without Config.Contexts, and [ErrOutOfContexts] where all are open.
+func (e *Engine) NewContext() (*Context, error) {
+	return e.openContext(func(r *contextRow) error {
+		return e.contextVerbs(func(in hostInput) {
+			in["Open"].([]bool)[r.row] = true
+			in.ints("PromptLens")[r.row], in.ints("MaxPages")[r.row] = 0, 0
+		})
+	})
+}
+
+// openContext makes a context in a free row, which begin fills.
+func (e *Engine) openContext(begin func(r *contextRow) error) (c *Context, err error) {
+	err = e.between(func() error { c, err = e.beginContext(begin); return err })
+	return c, err
+}
+
+// beginContext is openContext in the midst of an operation.
+func (e *Engine) beginContext(begin func(r *contextRow) error) (*Context, error) {
+	at, err := e.freeRow()
+	if err != nil {
+		return nil, err
+	}
+	r := &contextRow{row: at}
+	if err := begin(r); err != nil {
+		return nil, err
+	}
+	e.contexts.rows[at-e.plan.firstContext()] = r
+	c := &Context{e: e, row: r}
+	c.cleanup = runtime.AddCleanup(c, e.abandon, r)
+	return c, nil
+}
+
+// abandon notes that nobody can reach a context any more that was not closed.
+func (e *Engine) abandon(r *contextRow) {
+	e.log.Warn("a context was never closed: its pages are given back now", "row", r.row)
+	e.contexts.abandonedMu.Lock()
+	defer e.contexts.abandonedMu.Unlock()
+	e.contexts.abandoned = append(e.contexts.abandoned, r)
+}
+
+// do is an operation on the context between runs.
+func (c *Context) do(f func(r *contextRow) error) error {
+	return c.e.between(func() error {
+		if err := c.row.usable(); err != nil {
+			return err
+		}
+		return f(c.row)
+	})
+}
+
+// Close gives back what the context holds. Closed while Run is under way, it does so afterwards. Closing again does nothing.
+func (c *Context) Close() error {
+	e, r := c.e, c.row
+	c.cleanup.Stop()
+	e.contexts.mu.Lock()
+	defer e.contexts.mu.Unlock()
+	if r.closed || r.lost || e.contexts.closed {
+		r.closed = true
+		return nil
+	}
+	if !e.running.TryLock() {
+		r.closed = true
+		e.contexts.abandonedMu.Lock()
+		defer e.contexts.abandonedMu.Unlock()
+		e.contexts.abandoned = append(e.contexts.abandoned, r)
+		return nil
+	}
+	defer e.running.Unlock()
+	return e.releaseContexts(r)
+}
+
+// Append adds tokens to the end. They wait, and take no pages, until Flush or an operation that needs their keys and values.
+//
+// It returns [ErrInvalidRequest] for a token out of the vocabulary, and [ErrPromptTooLong] beyond MaxModelLen.
+func (c *Context) Append(tokens ...int32) error {
+	return c.do(func(r *contextRow) error {
+		if err := c.e.checkTokens(tokens); err != nil {
+			return err
+		}
+		if err := c.e.checkLen(len(r.tokens) + len(tokens)); err != nil {
+			return err
+		}
+		r.tokens = append(r.tokens, tokens...)
+		return nil
+	})
+}
+
+// checkLen says that a context may be as long.
+func (e *Engine) checkLen(n int) error {
+	if n > e.plan.MaxModelLen {
+		return fmt.Errorf("%w: a context of %d tokens, and it may have %d (see MaxModelLen)", ErrPromptTooLong, n, e.plan.MaxModelLen)
+	}
+	return nil
+}
+
+// Flush runs the tokens that wait. Their pages are working pages until Commit. It returns pagetable.ErrOutOfPages, and changes nothing,
+// where pages are short; cancelled, it leaves the tokens that were not run waiting.
+func (c *Context) Flush(ctx context.Context) error {
+	return c.do(func(r *contextRow) error { return c.e.flush(ctx, []*contextRow{r}) })
+}
+
+// Flush runs the tokens that wait of several contexts in the same steps: faster than one context after the other.
+func (e *Engine) Flush(ctx context.Context, contexts ...*Context) error {
+	return e.between(func() error {
+		var list []*contextRow
+		for _, c := range contexts {
+			if c.e != e {
+				return fmt.Errorf("%w: the context is another engine's", ErrInvalidRequest)
+			}
+			if err := c.row.usable(); err != nil {
+				return err
+			}
+			if !slices.Contains(list, c.row) {
+				list = append(list, c.row)
+			}
+		}
+		return e.flush(ctx, list)
+	})
+}
+
+// Fork runs what waits, and begins another context with the same tokens. Full pages are shared, whether committed or working, so one page
+// at most is copied: the partial one. What was reserved stays with c.
+func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
+	e := c.e
+	err = c.do(func(r *contextRow) error {
+		if _, err := e.freeRow(); err != nil {
+			return err
+		}
+		if err := e.flush(ctx, []*contextRow{r}); err != nil {
+			return err
+		}
+		fork, err = e.beginContext(func(n *contextRow) error { return e.fork(r, n, r.done) })
+		return err
+	})
+	return fork, err
+}
+
+// fork begins the row n with the first held tokens of r.
+func (e *Engine) fork(r, n *contextRow, held int) error {
+	full, all := held/e.plan.PageSize, ceilDiv(held, e.plan.PageSize)
+	if err := enough(all-full, e.freePages(), "copying the partial page of a context"); err != nil {
+		return err
+	}
+	e.contexts.share(n, r, full)
+	e.contexts.grow(n, all)
+	n.tokens, n.done, n.committed = slices.Clone(r.tokens[:held]), held, min(r.committed, full)
+	return e.contextVerbs(func(in hostInput) {
+		in.ints("Sources")[n.row], in.ints("Held")[n.row] = int32(r.row), int32(held)
+		in.ints("PromptLens")[n.row], in.ints("MaxPages")[n.row] = int32(held), 0
+	})
+}
+
+// Truncate drops the last n tokens, those that wait first. Committed ones can't be: [ErrAlreadyCommitted]. Pages behind the new end go
+// back to the pool, or stay reserved if they were. What is left of a page that a fork holds too is copied, for which a page is needed:
+// pagetable.ErrOutOfPages.
+func (c *Context) Truncate(n int) error {
+	return c.do(func(r *contextRow) error {
+		if n < 0 {
+			return fmt.Errorf("%w: %d tokens to truncate", ErrInvalidRequest, n)
+		}
+		if working := len(r.tokens) - r.committed*c.e.plan.PageSize; n > working {
+			return ErrAlreadyCommitted{Unit: "tokens", Need: n, Have: working}
+		}
+		return c.e.cutContext(r, len(r.tokens)-n, r.reserved)
+	})
+}
+
+// cutContext makes a context shorter, and sets the pages that are sure for it.
+func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
+	done := min(r.done, length)
+	keep := ceilDiv(done, e.plan.PageSize)
+	copies := done < r.done && done%e.plan.PageSize != 0 && *r.pages[keep-1] > 1
+	if copies {
+		freed := 0
+		for _, page := range r.pages[keep:] {
+			if *page == 1 {
+				freed++
+			}
+		}
+		have := e.freePages() + r.unheld() + freed - max(0, reserved-keep)
+		if err := enough(1, have, "copying what is left of a shared page"); err != nil {
+			return err
+		}
+	}
+	cut, promised := done < r.done, reserved != r.reserved
+	r.tokens, r.done, r.reserved = r.tokens[:length], done, reserved
+	if !cut && !promised {
+		return nil
+	}
+	e.contexts.cut(r, keep)
+	if copies {
+		e.contexts.cut(r, keep-1)
+		e.contexts.grow(r, keep)
+	}
+	return e.contextVerbs(func(in hostInput) {
+		if cut {
+			in.ints("Lens")[r.row], in.ints("PromptLens")[r.row] = int32(done), int32(done)
+		}
+		in.ints("MaxPages")[r.row] = int32(reserved)
+	})
+}
+
+// Commit makes the next n working pages committed: they stay as they are, and requests of a run whose prompts begin with the same tokens
+// take them over. A page that is not full is [ErrPartialPage], one that is not there [ErrInvalidPage]; nothing is committed then. Tokens
+// that wait have no page: Flush first.
+func (c *Context) Commit(n int) error {
+	return c.do(func(r *contextRow) error {
+		pageSize := c.e.plan.PageSize
+		switch last := r.committed + n - 1; {
+		case n < 0:
+			return fmt.Errorf("%w: %d pages to commit", ErrInvalidRequest, n)
+		case last >= len(r.pages):
+			return ErrInvalidPage{Page: last, Pages: len(r.pages)}
+		case (last+1)*pageSize > r.done:
+			return ErrPartialPage{Page: last, Tokens: r.done - last*pageSize, PageSize: pageSize}
+		}
+		r.committed += n
+		return nil
+	})
+}
+
+// Reserve makes n working pages more sure for the context, so that what it appends can't run out of pages. Too few are
+// pagetable.ErrOutOfPages, and more than a sequence may have [ErrPromptTooLong].
+func (c *Context) Reserve(n int) error {
+	e := c.e
+	return c.do(func(r *contextRow) error {
+		all := max(r.reserved, len(r.pages)) + n
+		switch {
+		case n < 0:
+			return fmt.Errorf("%w: %d pages to reserve", ErrInvalidRequest, n)
+		case all > e.plan.PagesPerSeq:
+			return fmt.Errorf("%w: %d pages, a context may have %d", ErrPromptTooLong, all, e.plan.PagesPerSeq)
+		}
+		if err := enough(n, e.freePages(), "reserving pages"); err != nil {
+			return err
+		}
+		return e.cutContext(r, len(r.tokens), all)
+	})
+}
+
+// Release gives up the last n working pages: reserved ones that are not used yet, then those with tokens, and the tokens with them. It
+// returns [ErrAlreadyCommitted] where there are fewer.
+func (c *Context) Release(n int) error {
+	return c.do(func(r *contextRow) error {
+		if n < 0 {
+			return fmt.Errorf("%w: %d pages to release", ErrInvalidRequest, n)
+		}
+		all := max(r.reserved, len(r.pages))
+		if working := all - r.committed; n > working {
+			return ErrAlreadyCommitted{Unit: "pages", Need: n, Have: working}
+		}
+		length := len(r.tokens)
+		if all -= n; all < len(r.pages) {
+			length = all * c.e.plan.PageSize
+		}
+		return c.e.cutContext(r, length, min(r.reserved, all))
+	})
+}
+
+// PageCounts says which pages a context has.
+type PageCounts struct {
+	Committed     int
+	Working       int // with tokens
+	Reserved      int // sure for it, and not used yet
+	Shared        int // of the committed and working ones, those that another context holds too
+	WorkingTokens int // in the working pages
+	Waiting       int // tokens that were not run yet
+}
+
+// Counts returns the counts of now. A context that is closed or lost has none.
+func (c *Context) Counts() PageCounts {
+	c.e.contexts.mu.Lock()
+	defer c.e.contexts.mu.Unlock()
+	r := c.row
+	if r.usable() != nil {
+		return PageCounts{}
+	}
+	counts := PageCounts{
+		Committed: r.committed, Working: len(r.pages) - r.committed, Reserved: r.unheld(),
+		WorkingTokens: r.done - r.committed*c.e.plan.PageSize, Waiting: len(r.tokens) - r.done,
+	}
+	for _, page := range r.pages {
+		if *page > 1 {
+			counts.Shared++
+		}
+	}
+	return counts
+}
+
+// Len is how many tokens the context has, with those that wait.
+func (c *Context) Len() int { return len(c.Tokens()) }
+
+// Tokens returns a copy of the tokens, with those that wait.
+func (c *Context) Tokens() []int32 {
+	c.e.contexts.mu.Lock()
+	defer c.e.contexts.mu.Unlock()
+	return slices.Clone(c.row.tokens)
+}
+
+// PageHash returns the name of a committed page, which is equal for equal tokens up to its end: see package prefix. A working page has
+// none yet, [ErrNotCommitted], and one that is not there neither, [ErrInvalidPage].
+func (c *Context) PageHash(page int) (hash prefix.Hash, err error) {
+	err = c.do(func(r *contextRow) error {
+		switch {
+		case page < 0 || page >= len(r.pages):
+			return ErrInvalidPage{Page: page, Pages: len(r.pages)}
+		case page >= r.committed:
+			return ErrNotCommitted{Page: page, Committed: r.committed}
+		}
+		hash = c.e.chain(r, page+1)[page]
+		return nil
+	})
+	return hash, err
+}
+
+// FreePages is how many pages no context holds or was promised: what runs may use.
+func (e *Engine) FreePages() int {
+	e.contexts.mu.Lock()
+	defer e.contexts.mu.Unlock()
+	return e.freePages()
+}
+
+// Generate runs what waits, and draws completions of the context, with the request's tokens behind its own. The completions, in order of
+// their generations, are those of a request whose prompt is all of these tokens. The context stays as it is: append what shall stay. For
+// many contexts at once give Run requests with Request.Context. What is wrong with the request is an error here, and not a completion's.
+func (c *Context) Generate(ctx context.Context, r *Request) ([]*Completion, error) {
+	if r.Context != nil && r.Context != c {
+		return nil, fmt.Errorf("%w: the request has another context", ErrInvalidRequest)
+	}
+	if err := c.Flush(ctx); err != nil {
+		return nil, err
+	}
+	one := *r
+	one.Context = c
+	var all []*Completion
+	var requests iter.Seq[*Request] = slices.Values([]*Request{&one})
+	for completion, err := range c.e.Run(ctx, requests) {
+		if err != nil {
+			return nil, err
+		}
+		if completion.Err != nil {
+			return nil, completion.Err
+		}
+		completion.Request = r
+		all = append(all, completion)
+	}
+	slices.SortFunc(all, func(a, b *Completion) int { return a.Generation - b.Generation })
+	return all, nil
+}

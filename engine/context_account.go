@@ -1,0 +1,355 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/prefix"
+)
+
+// contexts is the host's account of them.
+type contexts struct {
+	// mu guards all but the abandoned; an operation holds it from its begin to its end. Run changes nothing here but under mu too.
+	mu     sync.Mutex
+	rows   []*contextRow // by row, from the first one of contexts on; nil = free
+	used   int           // pages that they hold, each counted once
+	saved  map[string]*savedContext
+	closed bool // the engine was
+
+	abandonedMu sync.Mutex
+	abandoned   []*contextRow // closed during a run, or never: their rows are given back by the next operation
+}
+
+// contextRow is what a context is on the host. The handle that a user has is Context.
+type contextRow struct {
+	row       int
+	tokens    []int32 // those that were run, then those that wait
+	done      int     // tokens that were run
+	committed int     // pages
+	pages     []*int  // for each page held, how many contexts hold it
+	reserved  int     // pages that are sure for it, with those it holds
+	closed    bool
+	lost      bool
+}
+
+// unheld is the pages that are promised to the context and that it does not hold yet.
+func (r *contextRow) unheld() int { return max(0, r.reserved-len(r.pages)) }
+
+// open are the rows in use.
+func (c *contexts) open() []*contextRow {
+	return slices.DeleteFunc(slices.Clone(c.rows), func(r *contextRow) bool { return r == nil })
+}
+
+// free is how many pages nobody holds, and nobody was promised.
+func (e *Engine) freePages() int {
+	free := e.plan.Pages - e.contexts.used
+	for _, r := range e.contexts.open() {
+		free -= r.unheld()
+	}
+	return free
+}
+
+// give takes pages away from the context, from place keep on.
+func (c *contexts) cut(r *contextRow, keep int) {
+	for _, page := range r.pages[keep:] {
+		if *page--; *page == 0 {
+			c.used--
+		}
+	}
+	r.pages = r.pages[:keep:keep]
+}
+
+// grow gives the context pages of its own, until it has n.
+func (c *contexts) grow(r *contextRow, n int) {
+	for len(r.pages) < n {
+		one := 1
+		r.pages = append(r.pages, &one)
+		c.used++
+	}
+}
+
+// share gives the context the first n pages of another.
+func (c *contexts) share(r, of *contextRow, n int) {
+	for _, page := range of.pages[:n] {
+		*page++
+		r.pages = append(r.pages, page)
+	}
+}
+
+// between does an operation between runs.
+func (e *Engine) between(do func() error) error {
+	c := &e.contexts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	if len(c.rows) == 0 {
+		return ErrNoContexts
+	}
+	if !e.running.TryLock() {
+		return ErrRunning
+	}
+	defer e.running.Unlock()
+	if e.state == nil { // a run failed
+		if err := e.reset(); err != nil {
+			return err
+		}
+	}
+	if err := e.sweep(); err != nil {
+		return err
+	}
+	return do()
+}
+
+// sweep gives back the rows of contexts that were closed during a run, or abandoned.
+func (e *Engine) sweep() error {
+	c := &e.contexts
+	c.abandonedMu.Lock()
+	list := c.abandoned
+	c.abandoned = nil
+	c.abandonedMu.Unlock()
+	list = slices.DeleteFunc(list, func(r *contextRow) bool { return r.lost })
+	if len(list) == 0 {
+		return nil
+	}
+	return e.releaseContexts(list...)
+}
+
+func (e *Engine) releaseContexts(list ...*contextRow) error {
+	for _, r := range list {
+		e.contexts.cut(r, 0)
+		e.contexts.rows[r.row-e.plan.firstContext()] = nil
+		r.closed, r.tokens, r.reserved = true, nil, 0
+	}
+	return e.contextVerbs(func(in hostInput) {
+		for _, r := range list {
+			in["Release"].([]bool)[r.row] = true
+		}
+	})
+}
+
+// firstContext is the first row of contexts.
+func (p Plan) firstContext() int { return p.slots + p.Holders }
+
+// scratchRow is a row that is free between runs.
+func (p Plan) scratchRow() int { return p.slots }
+
+// contextVerbs runs the context program. What the verbs do to pages is in the account already: the device must come to the same.
+func (e *Engine) contextVerbs(fill func(in hostInput)) error {
+	p := e.programs["context"]
+	in := newHostInput(p.input)
+	for _, name := range []string{"Sources", "Lens", "PromptLens", "MaxPages"} {
+		for i := range in.ints(name) {
+			in.ints(name)[i] = none
+		}
+	}
+	fill(in)
+	got, err := e.execute(p, in)
+	return e.settleContexts(p, got, err)
+}
+
+// settleContexts checks what a program did. Where it failed, the state on the device can't be trusted any more.
+func (e *Engine) settleContexts(p *compiled, got hostOutput, err error) error {
+	if err == nil {
+		err = got.check()
+	}
+	if err == nil {
+		if free, want := got.int("EndFree"), e.plan.Pages-e.contexts.used; free != want {
+			err = fmt.Errorf("%w: %d are free on the device, and %d should be", ErrPagesLost, free, want)
+		}
+	}
+	if err != nil {
+		e.dropState()
+		return fmt.Errorf("program %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// dropState gives up the device state: the next run or operation starts with an empty one, and contexts are lost.
+func (e *Engine) dropState() {
+	finalize(e.state)
+	e.state = nil
+	for _, r := range e.contexts.open() {
+		r.lost, r.pages, r.reserved = true, nil, 0
+		e.contexts.rows[r.row-e.plan.firstContext()] = nil
+	}
+	e.contexts.used = 0
+}
+
+// clearRows frees all rows but those of contexts, after a run that did not come to its end. Without contexts it is not worth while: the
+// next run starts with an empty state then.
+func (e *Engine) clearRows() {
+	e.contexts.mu.Lock()
+	defer e.contexts.mu.Unlock()
+	if len(e.contexts.open()) == 0 || e.state == nil {
+		e.dropState()
+		return
+	}
+	err := e.contextVerbs(func(in hostInput) {
+		for row := range e.plan.firstContext() {
+			in["Release"].([]bool)[row] = true
+		}
+	})
+	if err != nil {
+		e.log.Warn("contexts were lost with a run that failed", "error", err)
+	}
+}
+
+// freeRow finds a row for a context.
+func (e *Engine) freeRow() (int, error) {
+	at := slices.Index(e.contexts.rows, nil)
+	if at < 0 {
+		return 0, fmt.Errorf("%w: all %d are open", ErrOutOfContexts, len(e.contexts.rows))
+	}
+	return e.plan.firstContext() + at, nil
+}
+
+// enough says that pages are there.
+func enough(need, have int, what string) error {
+	if need <= have {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, pagetable.ErrOutOfPages{Need: need, Have: have})
+}
+
+// flush runs the tokens of contexts that wait, together.
+func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
+	pageSize := e.plan.PageSize
+	list = slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool { return r.done == len(r.tokens) })
+	need, own := 0, 0
+	for _, r := range list {
+		more := ceilDiv(len(r.tokens), pageSize) - len(r.pages)
+		need, own = need+more, own+min(more, r.unheld())
+	}
+	if err := enough(need, e.freePages()+own, "running the tokens of contexts"); err != nil {
+		return err
+	}
+	for len(list) > 0 {
+		c := &callPlan{starts: make([]int32, e.plan.rows())}
+		n := 0
+		for _, r := range list {
+			start, ok := c.place(r.tokens, r.done, e.plan.promptTokens())
+			if !ok {
+				break
+			}
+			c.starts[r.row] = start
+			n++
+		}
+		if err := e.runPrompts(ctx, c, list[:n]); err != nil {
+			return err
+		}
+		list = list[n:]
+	}
+	return nil
+}
+
+// runPrompts runs the tokens of some contexts, which are those of the call, by the program that runs those of requests: so keys and values
+// are the same bytes.
+func (e *Engine) runPrompts(ctx context.Context, c *callPlan, list []*contextRow) error {
+	promise := func(lens func(r *contextRow) int) error {
+		return e.contextVerbs(func(in hostInput) {
+			for _, r := range list {
+				in.ints("PromptLens")[r.row] = int32(lens(r))
+			}
+		})
+	}
+	if err := promise(func(r *contextRow) int { return len(r.tokens) }); err != nil {
+		return err
+	}
+	s := newScheduler(e)
+	p := e.programs["run"]
+	for {
+		got, err := e.execute(p, s.input(c, p.input, e.plan.MaxRounds, e.plan.slots+1))
+		moved := false
+		if err == nil {
+			lens := got.ints("SeqLens")
+			for _, r := range list {
+				moved = moved || int(lens[r.row]) > r.done
+				r.done = int(lens[r.row])
+				e.contexts.grow(r, ceilDiv(r.done, e.plan.PageSize))
+			}
+			if !moved {
+				err = ErrStalled
+			}
+		}
+		if err := e.settleContexts(p, got, err); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(list, func(r *contextRow) bool { return r.done < len(r.tokens) }) {
+			return nil
+		}
+		if err := ctx.Err(); err != nil { // what was run stays; the rest waits
+			return errors.Join(err, promise(func(r *contextRow) int { return r.done }))
+		}
+	}
+}
+
+// chain is the names of the context's first pages.
+func (e *Engine) chain(r *contextRow, pages int) []prefix.Hash {
+	return prefix.Chain(e.prefixSeed(), r.tokens[:pages*e.plan.PageSize], e.plan.PageSize)
+}
+
+// holders are the contexts as a run sees them: rows that keep what they have, and which requests may start from.
+func (s *scheduler) addContexts() {
+	p := s.e.plan
+	for _, r := range s.e.contexts.open() {
+		h := &holder{row: r.row, tokens: r.tokens[:r.done:r.done], opened: true, done: r.done, context: r}
+		if p.PrefixCache {
+			h.chain = s.e.chain(r, r.committed)
+		}
+		s.holders[r.row-p.slots] = h
+		s.cache.Insert(r.row, h.chain) // in use, as long as the run goes
+	}
+	s.freePages, s.pool = p.Pages-s.e.contexts.used, s.e.freePages()
+}
+
+// resolve returns the request with its whole prompt, and the context that it begins with.
+func (e *Engine) resolve(r *Request) (*Request, *contextRow, error) {
+	if r.Context == nil {
+		return r, nil, nil
+	}
+	if r.Context.e != e {
+		return nil, nil, fmt.Errorf("%w: the context is another engine's", ErrInvalidRequest)
+	}
+	e.contexts.mu.Lock()
+	defer e.contexts.mu.Unlock()
+	row := r.Context.row
+	if err := row.usable(); err != nil {
+		return nil, nil, err
+	}
+	whole := *r
+	whole.Tokens = slices.Concat(row.tokens, r.Tokens)
+	return &whole, row, nil
+}
+
+// fits says that the pool has the pages for a completion, now that contexts hold some.
+func (s *scheduler) fits(f *family) error {
+	need := s.e.pagesFor(s.e.maxLen(f.req))
+	if s.e.plan.Admission == Reserve { // a sequence that moved to the host comes back with pages of its own
+		need -= s.heldByContext(f) / s.e.plan.PageSize
+	}
+	return enough(need, s.pool, "contexts hold pages")
+}
+
+// heldByContext is how many tokens of f's prompt its context holds, of those that a clone may take over.
+func (s *scheduler) heldByContext(f *family) int {
+	if f.context == nil {
+		return 0
+	}
+	return min(f.context.done, len(f.req.Tokens)-1)
+}
+
+func (r *contextRow) usable() error {
+	switch {
+	case r.closed:
+		return ErrClosed
+	case r.lost:
+		return ErrContextLost
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of contexts, to be told apart by errors.Is. Too few pages are pagetable.ErrOutOfPages, with the pages needed and there.
+var (
+	// ErrNoContexts: the engine was made without Config.Contexts.
+	ErrNoContexts = errors.New("the engine has no contexts: set Config.Contexts")
+	// ErrOutOfContexts: as many contexts are open as Config.Contexts allows.
+	ErrOutOfContexts = errors.New("out of contexts: close one, or raise Config.Contexts")
+	// ErrClosed: the context, or its engine, was closed.
+	ErrClosed = errors.New("the context is closed")
+	// ErrContextLost: the device failed, and with its state what the context held. Close it.
+	ErrContextLost = errors.New("the context was lost when the device failed: close it and begin anew")
+	// ErrRunning: a Run is under way, and contexts are for the time between runs.
+	ErrRunning = errors.New("contexts can not be used while Run is under way")
+	// ErrNoSnapshot: no snapshot has this name.
+	ErrNoSnapshot = errors.New("there is no snapshot of this name")
+	// ErrSnapshotExists: another snapshot has this name.
+	ErrSnapshotExists = errors.New("there is a snapshot of this name: delete it, or choose another")
+)
+
+// ErrAlreadyCommitted says that tokens or pages to be given up reach into committed pages. errors.Is matches any ErrAlreadyCommitted.
+type ErrAlreadyCommitted struct {
+	Unit string // "tokens" or "pages"
+	Need int    // as many should go
+	Have int    // as many are not committed
+}
+
+func (e ErrAlreadyCommitted) Error() string {
+	return fmt.Sprintf("%d %s can not be given up: %d are not committed yet; fork before a commit that may have to be undone", e.Need, e.Unit, e.Have)
+}
+
+// Is reports whether target is an ErrAlreadyCommitted.
+func (e ErrAlreadyCommitted) Is(target error) bool { _, ok := target.(ErrAlreadyCommitted); return ok }
+
+// ErrNotCommitted says that a page has no name yet, for it may still change. errors.Is matches any ErrNotCommitted.
+type ErrNotCommitted struct {
+	Page      int // of the context, from 0
+	Committed int // pages that are
+}
+
+func (e ErrNotCommitted) Error() string {
+	return fmt.Sprintf("page %d is not committed, the first %d are", e.Page, e.Committed)
+}
+
+// Is reports whether target is an ErrNotCommitted.
+func (e ErrNotCommitted) Is(target error) bool { _, ok := target.(ErrNotCommitted); return ok }
+
+// ErrPartialPage says that a page is not full, and so can't be committed. errors.Is matches any ErrPartialPage.
+type ErrPartialPage struct {
+	Page     int // of the context, from 0
+	Tokens   int // in it
+	PageSize int
+}
+
+func (e ErrPartialPage) Error() string {
+	return fmt.Sprintf("page %d can not be committed: %d of its %d tokens are there", e.Page, e.Tokens, e.PageSize)
+}
+
+// Is reports whether target is an ErrPartialPage.
+func (e ErrPartialPage) Is(target error) bool { _, ok := target.(ErrPartialPage); return ok }
+
+// ErrInvalidPage says that a context has no such page. errors.Is matches any ErrInvalidPage.
+type ErrInvalidPage struct {
+	Page  int
+	Pages int // that it has
+}
+
+func (e ErrInvalidPage) Error() string {
+	return fmt.Sprintf("there is no page %d: the context has %d with tokens that were run", e.Page, e.Pages)
+}
+
+// Is reports whether target is an ErrInvalidPage.
+func (e ErrInvalidPage) Is(target error) bool { _, ok := target.(ErrInvalidPage); return ok }

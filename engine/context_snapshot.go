@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// savedContext is a context that was saved by name.
+type savedContext struct {
+	tokens    []int32
+	committed int
+	pages     *pagesOnHost
+	bytes     int64
+}
+
+// Save runs nothing: it copies the tokens, with those that wait, and the keys and values of those that were run, to the host's memory,
+// where they stay until DeleteSnapshot or the engine's Close. It returns [ErrSnapshotExists], and [ErrNoHostMemory] where
+// Config.HostKVMemory is too little; prefixes that were kept there make way.
+func (c *Context) Save(name string) error {
+	e := c.e
+	return c.do(func(r *contextRow) error {
+		if e.contexts.saved[name] != nil {
+			return fmt.Errorf("%w: %q", ErrSnapshotExists, name)
+		}
+		bytes := e.bytesOnHost(r.done)
+		if e.tier == nil || !e.tier.take(bytes) {
+			return fmt.Errorf("%w: %d bytes are needed for a context of %d tokens (see HostKVMemory)", ErrNoHostMemory, bytes, r.done)
+		}
+		pages, err := e.save(r.row, r.done)
+		if err != nil {
+			e.tier.bytes -= bytes
+			e.dropState()
+			return err
+		}
+		if e.contexts.saved == nil {
+			e.contexts.saved = map[string]*savedContext{}
+		}
+		e.contexts.saved[name] = &savedContext{tokens: slices.Clone(r.tokens), committed: r.committed, pages: pages, bytes: bytes}
+		return nil
+	})
+}
+
+// OpenSnapshot begins a context with what was saved, bit for bit, in pages of its own. It returns [ErrNoSnapshot], [ErrOutOfContexts] and
+// pagetable.ErrOutOfPages. The snapshot stays.
+func (e *Engine) OpenSnapshot(name string) (*Context, error) {
+	return e.openContext(func(r *contextRow) error {
+		saved := e.contexts.saved[name]
+		if saved == nil {
+			return fmt.Errorf("%w: %q", ErrNoSnapshot, name)
+		}
+		need := ceilDiv(saved.pages.length, e.plan.PageSize)
+		if err := enough(need, e.freePages(), "opening a snapshot"); err != nil {
+			return err
+		}
+		if err := e.load(r.row, saved.pages); err != nil {
+			e.dropState()
+			return err
+		}
+		r.tokens, r.done, r.committed = slices.Clone(saved.tokens), saved.pages.length, saved.committed
+		e.contexts.grow(r, need)
+		return e.contextVerbs(func(in hostInput) {
+			in["Open"].([]bool)[r.row] = r.done == 0 // else it was opened with its first pages
+			in.ints("PromptLens")[r.row], in.ints("MaxPages")[r.row] = int32(r.done), 0
+		})
+	})
+}
+
+// DeleteSnapshot forgets what was saved; contexts opened from it stay. It returns [ErrNoSnapshot].
+func (e *Engine) DeleteSnapshot(name string) error {
+	e.contexts.mu.Lock()
+	defer e.contexts.mu.Unlock()
+	saved := e.contexts.saved[name]
+	if saved == nil {
+		return fmt.Errorf("%w: %q", ErrNoSnapshot, name)
+	}
+	if !e.running.TryLock() { // a run keeps prefixes in the same memory
+		return ErrRunning
+	}
+	defer e.running.Unlock()
+	e.tier.bytes -= saved.bytes
+	delete(e.contexts.saved, name)
+	return nil
+}
+
+// Snapshots are the names of what was saved, sorted.
+func (e *Engine) Snapshots() []string {
+	e.contexts.mu.Lock()
+	defer e.contexts.mu.Unlock()
+	return slices.Sorted(maps.Keys(e.contexts.saved))
+}

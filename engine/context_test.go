@@ -1,0 +1,362 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/pagetable"
+)
+
+func contextEngine(t testing.TB, change func(*engine.Config)) *engine.Engine {
+	return contractEngine(t, func(c *engine.Config) {
+		c.Contexts, c.HostKVMemory = 8, 1<<20
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+func open(t testing.TB, e *engine.Engine, tokens ...int32) *engine.Context {
+	t.Helper()
+	c, err := e.NewContext()
+	if err == nil {
+		err = c.Append(tokens...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// fork fails the test where it can't.
+func fork(t testing.TB, c *engine.Context) *engine.Context {
+	t.Helper()
+	f, err := c.Fork(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func closeTo(a, b []float32, within float64) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Abs(float64(x-y)) <= within })
+}
+
+// A completion of a context is the one of a request with the same tokens, bit for bit, however the context came to its tokens; and its
+// tokens score as they were drawn.
+func TestContextGeneratesTheSame(t *testing.T) {
+	want := collect(t, contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true }), contractRequests()...)
+	e := contextEngine(t, nil)
+	free := e.FreePages()
+	for i, r := range contractRequests() {
+		got := map[string]*engine.Completion{}
+		tokens := r.Tokens
+		cut := len(tokens) * (i % 4) / 4
+		parent := open(t, e, tokens[:cut]...)
+		c := fork(t, parent)
+		rest := *r
+		switch i % 3 {
+		case 0: // the rest is the request's
+			rest.Tokens = tokens[cut:]
+		case 1: // or waits
+			rest.Tokens = nil
+			if err := c.Append(tokens[cut:]...); err != nil {
+				t.Fatal(err)
+			}
+		case 2: // or comes after something else was cut off, all full pages of it committed
+			rest.Tokens = nil
+			err := errors.Join(c.Append(1, 2, 3, 4, 5, 6, 7, 8, 9), c.Flush(t.Context()), c.Truncate(9), c.Append(tokens[cut:]...), c.Flush(t.Context()), c.Commit(len(tokens)/16))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		completions, err := c.Generate(t.Context(), &rest)
+		if err != nil {
+			t.Fatalf("%s: %v", r.ID, err)
+		}
+		for _, d := range completions {
+			got[fmt.Sprintf("%s/%d", d.Request.ID, d.Generation)] = d
+		}
+		if len(got) != r.N {
+			t.Errorf("%s: %d completions, want %d", r.ID, len(got), r.N)
+		}
+		sameBytes(t, want, got, false)
+
+		d := completions[0]
+		if err := c.Append(rest.Tokens...); err != nil {
+			t.Fatal(err)
+		}
+		logprobs, err := c.Score(t.Context(), d.Tokens)
+		if err != nil || !closeTo(logprobs, d.Logprobs, 1e-5) {
+			t.Errorf("%s: score %v, drawn with %v: %v", r.ID, logprobs, d.Logprobs, err)
+		}
+		if err := errors.Join(c.Close(), parent.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if e.FreePages() != free {
+			t.Fatalf("%s: %d pages are free, %d were", r.ID, e.FreePages(), free)
+		}
+	}
+}
+
+// Requests of many contexts run together, beside others that begin with what a context committed.
+func TestRunFromContexts(t *testing.T) {
+	want := collect(t, contractEngine(t, nil), contractRequests()...)
+	e := contextEngine(t, nil)
+	var requests []*engine.Request
+	var contexts []*engine.Context
+	left := 0 // tokens that no context has, and the last token of each completion's prompt
+	for i, r := range contractRequests() {
+		if i%2 == 0 && len(contexts) < 7 {
+			c := open(t, e, r.Tokens...)
+			contexts = append(contexts, c)
+			r.Context, r.Tokens = c, nil
+		}
+		left += len(r.Tokens) + r.N
+		requests = append(requests, r)
+	}
+	last := contractRequests()[13].Tokens // 100 tokens
+	c := open(t, e, last...)
+	contexts = append(contexts, c)
+	if err := errors.Join(e.Flush(t.Context(), contexts...), c.Commit(6)); err != nil {
+		t.Fatal(err)
+	}
+	sameBytes(t, want, collect(t, e, requests...), true)
+	s := e.Stats()
+	if s.HitTokens < 96 || s.PrefillTokens > left-96 {
+		t.Errorf("%d tokens were run and %d taken over: the contexts' were not", s.PrefillTokens, s.HitTokens)
+	}
+}
+
+func TestContextErrors(t *testing.T) {
+	ctx := t.Context()
+	e := contextEngine(t, func(c *engine.Config) { c.KVMemory, c.Contexts = pagesOf(8), 3 })
+	c := open(t, e, make([]int32, 40)...)
+	if err := c.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	is := func(what string, err, target error) {
+		t.Helper()
+		if !errors.Is(err, target) {
+			t.Errorf("%s: %v, want %v", what, err, target)
+		}
+	}
+	is("a partial page", c.Commit(3), engine.ErrPartialPage{})
+	var partial engine.ErrPartialPage
+	if errors.As(c.Commit(3), &partial); partial != (engine.ErrPartialPage{Page: 2, Tokens: 8, PageSize: 16}) {
+		t.Errorf("%+v", partial)
+	}
+	is("no page", c.Commit(4), engine.ErrInvalidPage{})
+	if err := c.Commit(2); err != nil {
+		t.Fatal(err)
+	}
+	var committed engine.ErrAlreadyCommitted
+	if err := c.Truncate(9); !errors.As(err, &committed) || committed.Have != 8 {
+		t.Errorf("committed tokens: %v", err)
+	}
+	is("committed pages", c.Release(2), engine.ErrAlreadyCommitted{})
+	_, err := c.PageHash(2)
+	is("the name of a working page", err, engine.ErrNotCommitted{})
+	_, err = c.PageHash(3)
+	is("the name of no page", err, engine.ErrInvalidPage{})
+	if counts := c.Counts(); counts != (engine.PageCounts{Committed: 2, Working: 1, WorkingTokens: 8}) {
+		t.Errorf("counts %+v", counts)
+	}
+	var pages pagetable.ErrOutOfPages
+	if err := c.Reserve(6); !errors.As(err, &pages) || pages != (pagetable.ErrOutOfPages{Need: 6, Have: 5}) {
+		t.Errorf("reserving too much: %v", err)
+	}
+	if err := c.Reserve(5); err != nil || e.FreePages() != 0 || c.Counts().Reserved != 5 {
+		t.Errorf("reserving the rest: %v, %d free, %+v", err, e.FreePages(), c.Counts())
+	}
+	d := open(t, e, 1)
+	is("flushing where all is reserved", d.Flush(ctx), pagetable.ErrOutOfPages{})
+	_, err = d.Generate(ctx, greedy("d", nil, 1))
+	is("generating there", err, pagetable.ErrOutOfPages{})
+	got := collect(t, e, greedy("plain", []int32{1, 2, 3}, 2))
+	is("a request beside it", got["plain/0"].Err, pagetable.ErrOutOfPages{})
+	if err := errors.Join(c.Append(make([]int32, 80)...), c.Flush(ctx)); err != nil || c.Counts().Reserved != 0 {
+		t.Errorf("what is reserved is there: %v, %+v", err, c.Counts())
+	}
+	if err := c.Truncate(80); err != nil || e.FreePages() != 0 {
+		t.Errorf("reserved pages stay so: %v, %d free", err, e.FreePages())
+	}
+	if err := c.Release(5); err != nil || e.FreePages() != 5 {
+		t.Errorf("released: %v, %d free", err, e.FreePages())
+	}
+	is("a token", c.Append(256), engine.ErrInvalidRequest)
+	is("too long", c.Append(make([]int32, 121)...), engine.ErrPromptTooLong)
+	is("scoring after nothing", func() error { _, err := open(t, e).Score(ctx, []int32{1}); return err }(), engine.ErrEmptyPrompt)
+	_, err = e.NewContext()
+	is("a fourth", err, engine.ErrOutOfContexts)
+	_, err = contractEngine(t, nil).NewContext()
+	is("an engine without", err, engine.ErrNoContexts)
+
+	for completion, err := range e.Run(ctx, slices.Values([]*engine.Request{greedy("r", []int32{1, 2}, 2)})) {
+		if err != nil || completion.Err != nil {
+			t.Fatal(err, completion)
+		}
+		is("while Run is under way", c.Flush(ctx), engine.ErrRunning)
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	is("after Close", d.Append(1), engine.ErrClosed)
+	if err := c.Close(); err != nil || e.FreePages() != 8 {
+		t.Errorf("closed: %v, %d free", err, e.FreePages())
+	}
+}
+
+// A run that is given up leaves contexts as they are.
+func TestContextsOutliveACancelledRun(t *testing.T) {
+	e := contextEngine(t, nil)
+	r := contractRequests()[13]
+	want := collect(t, e, r)
+	c := open(t, e, r.Tokens...)
+	if err := c.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	free := e.FreePages()
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, err := range e.Run(ctx, slices.Values(longRequests(20))) {
+		cancel()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	if e.FreePages() != free {
+		t.Errorf("%d pages are free, %d were", e.FreePages(), free)
+	}
+	none := *r
+	none.Tokens = nil
+	completions, err := c.Generate(t.Context(), &none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]*engine.Completion{}
+	for _, d := range completions {
+		got[fmt.Sprintf("%s/%d", r.ID, d.Generation)] = d
+	}
+	sameBytes(t, want, got, true)
+}
+
+func TestContextSnapshots(t *testing.T) {
+	ctx := t.Context()
+	e := contextEngine(t, func(c *engine.Config) { c.HostKVMemory = 100 << 10 })
+	r := contractRequests()[13]
+	want := collect(t, e, r)
+	free := e.FreePages()
+	c := open(t, e, r.Tokens[:90]...)
+	if err := errors.Join(c.Flush(ctx), c.Commit(5), c.Append(r.Tokens[90:]...), c.Save("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Save("a"); !errors.Is(err, engine.ErrSnapshotExists) {
+		t.Error(err)
+	}
+	if err := c.Save("b"); !errors.Is(err, engine.ErrNoHostMemory) {
+		t.Error(err)
+	}
+	counts := c.Counts()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.OpenSnapshot("b"); !errors.Is(err, engine.ErrNoSnapshot) {
+		t.Error(err)
+	}
+	for range 2 {
+		back, err := e.OpenSnapshot("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back.Counts() != counts || !slices.Equal(back.Tokens(), r.Tokens) {
+			t.Errorf("came back with %+v, saved with %+v", back.Counts(), counts)
+		}
+		rest := *r
+		rest.Tokens = nil
+		completions, err := back.Generate(ctx, &rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]*engine.Completion{}
+		for _, d := range completions {
+			got[fmt.Sprintf("%s/%d", r.ID, d.Generation)] = d
+		}
+		sameBytes(t, want, got, true)
+		if err := back.Close(); err != nil || e.FreePages() != free {
+			t.Errorf("%v, %d pages are free, %d were", err, e.FreePages(), free)
+		}
+	}
+	if err := e.DeleteSnapshot("a"); err != nil || len(e.Snapshots()) != 0 {
+		t.Error(err, e.Snapshots())
+	}
+	if err := e.DeleteSnapshot("a"); !errors.Is(err, engine.ErrNoSnapshot) {
+		t.Error(err)
+	}
+}
+
+// logged is a log that tests may read while it is written.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logged) contains(s string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.buf.String(), s)
+}
+
+// A context that was forgotten gives its pages back, with a warning.
+func TestForgottenContext(t *testing.T) {
+	var log logged
+	e := contextEngine(t, func(c *engine.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	free := e.FreePages()
+	func() {
+		if err := open(t, e, 1, 2, 3).Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	for end := time.Now().Add(20 * time.Second); !log.contains("never closed") && time.Now().Before(end); {
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !log.contains("never closed") {
+		t.Fatal("no warning")
+	}
+	c := open(t, e)
+	if e.FreePages() != free {
+		t.Errorf("%d pages are free, %d were", e.FreePages(), free)
+	}
+	if err := c.Close(); err != nil || log.buf.Len() > 200 {
+		t.Errorf("%v; one closed by hand warns: %s", err, log.buf.String())
+	}
+}
+
+// treeLength is how many tokens a leaf of the tree test may come to.
+const treeLength = 70
+
+func randomTokens(rng *rand.Rand, n int) []int32 {
+	tokens := make([]int32, n)
+	for i := range tokens {
+		tokens[i] = int32(rng.IntN(256))
+	}
+	return tokens
+}

@@ -1,0 +1,290 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/pagetable"
+)
+
+// treeModel is a tree of contexts in plain Go: pages are numbers, and a page is there while a leaf lists it.
+type treeModel struct {
+	pageSize, pages, contexts int
+	next                      int
+	leaves                    []*treeLeaf
+}
+
+type treeLeaf struct {
+	c                         *engine.Context
+	tokens                    []int32
+	done, committed, reserved int
+	pages                     []int
+}
+
+func (m *treeModel) free() int {
+	held := map[int]bool{}
+	free := m.pages
+	for _, l := range m.leaves {
+		for _, page := range l.pages {
+			held[page] = true
+		}
+		free -= max(0, l.reserved-len(l.pages))
+	}
+	return free - len(held)
+}
+
+func (m *treeModel) grow(l *treeLeaf, tokens int) {
+	for len(l.pages)*m.pageSize < tokens {
+		m.next++
+		l.pages = append(l.pages, m.next)
+	}
+}
+
+func (m *treeModel) shared(page int) bool {
+	n := 0
+	for _, l := range m.leaves {
+		if slices.Contains(l.pages, page) {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// flush runs what waits, or says that there are no pages for it.
+func (m *treeModel) flush(l *treeLeaf) error {
+	need := (len(l.tokens)+m.pageSize-1)/m.pageSize - len(l.pages)
+	if have := m.free() + min(need, max(0, l.reserved-len(l.pages))); need > have {
+		return pagetable.ErrOutOfPages{Need: need, Have: have}
+	}
+	m.grow(l, len(l.tokens))
+	l.done = len(l.tokens)
+	return nil
+}
+
+func (m *treeModel) fork(l *treeLeaf) (*treeLeaf, error) {
+	if len(m.leaves) == m.contexts {
+		return nil, engine.ErrOutOfContexts
+	}
+	if err := m.flush(l); err != nil {
+		return nil, err
+	}
+	full := l.done / m.pageSize
+	n := &treeLeaf{tokens: slices.Clone(l.tokens), done: l.done, committed: l.committed, pages: slices.Clone(l.pages[:full])}
+	if l.done%m.pageSize > 0 && m.free() < 1 {
+		return nil, pagetable.ErrOutOfPages{Need: 1, Have: m.free()}
+	}
+	m.grow(n, n.done)
+	m.leaves = append(m.leaves, n)
+	return n, nil
+}
+
+func (m *treeModel) truncate(l *treeLeaf, n int) error {
+	if working := len(l.tokens) - l.committed*m.pageSize; n > working {
+		return engine.ErrAlreadyCommitted{Unit: "tokens", Need: n, Have: working}
+	}
+	before := *l
+	l.tokens = l.tokens[:len(l.tokens)-n]
+	if l.done = min(l.done, len(l.tokens)); l.done == before.done {
+		return nil
+	}
+	keep := (l.done + m.pageSize - 1) / m.pageSize
+	last := l.done % m.pageSize
+	l.pages = slices.Clone(l.pages[:keep])
+	if last > 0 && m.shared(l.pages[keep-1]) {
+		if have := m.free(); have < 1 {
+			*l = before
+			return pagetable.ErrOutOfPages{Need: 1, Have: have}
+		}
+		l.pages = l.pages[:keep-1]
+		m.grow(l, l.done)
+	}
+	return nil
+}
+
+func (m *treeModel) commit(l *treeLeaf, n int) error {
+	switch last := l.committed + n - 1; {
+	case last >= len(l.pages):
+		return engine.ErrInvalidPage{Page: last, Pages: len(l.pages)}
+	case (last+1)*m.pageSize > l.done:
+		return engine.ErrPartialPage{Page: last, Tokens: l.done - last*m.pageSize, PageSize: m.pageSize}
+	}
+	l.committed += n
+	return nil
+}
+
+// A tree of contexts, worked on at random, is what a plain model of it is, after each of 1,000 operations: tokens, pages of each kind, free
+// pages, errors and their numbers. What its leaves go on with is what a request with their tokens draws, bit for bit.
+func TestTreeOfContexts(t *testing.T) {
+	operations := 1000
+	if testing.Short() {
+		operations = 150
+	}
+	plain := contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true })
+	e := contextEngine(t, func(c *engine.Config) { c.PageSize, c.KVMemory, c.Contexts = 8, pagesOf(16), 10 })
+	m := &treeModel{pageSize: 8, pages: e.Plan().Pages, contexts: 10}
+	ctx := t.Context()
+	rng := rand.New(rand.NewPCG(12, 34))
+	did, refused, checked := map[string]int{}, map[string]int{}, 0
+	for i := range operations {
+		what := []string{"append", "append", "append", "flush", "fork", "fork", "truncate", "commit", "close", "reserve", "release", "score"}[rng.IntN(12)]
+		if len(m.leaves) == 0 || rng.IntN(20) == 0 {
+			what = "open"
+		}
+		var l *treeLeaf
+		if len(m.leaves) > 0 {
+			l = m.leaves[rng.IntN(len(m.leaves))]
+		}
+		var want, got error
+		switch what {
+		case "open":
+			var c *engine.Context
+			if c, got = e.NewContext(); len(m.leaves) == m.contexts {
+				want = engine.ErrOutOfContexts
+			} else {
+				m.leaves = append(m.leaves, &treeLeaf{c: c})
+			}
+		case "append":
+			tokens := randomTokens(rng, rng.IntN(min(20, treeLength-len(l.tokens)+1)))
+			l.tokens = append(l.tokens, tokens...)
+			got = l.c.Append(tokens...)
+			if rng.IntN(2) == 0 && got == nil {
+				want, got = m.flush(l), l.c.Flush(ctx)
+			}
+		case "flush":
+			want, got = m.flush(l), l.c.Flush(ctx)
+		case "fork":
+			var n *treeLeaf
+			var c *engine.Context
+			if n, want = m.fork(l); true {
+				c, got = l.c.Fork(ctx)
+			}
+			if n != nil {
+				n.c = c
+			}
+		case "truncate":
+			n := rng.IntN(len(l.tokens) + 2)
+			want, got = m.truncate(l, n), l.c.Truncate(n)
+		case "commit":
+			n := rng.IntN(3)
+			want, got = m.commit(l, n), l.c.Commit(n)
+		case "close":
+			got = l.c.Close()
+			m.leaves = slices.DeleteFunc(m.leaves, func(o *treeLeaf) bool { return o == l })
+		case "reserve":
+			n := rng.IntN(4)
+			if have := m.free(); n > have {
+				want = pagetable.ErrOutOfPages{Need: n, Have: have}
+			} else if all := max(l.reserved, len(l.pages)) + n; all <= e.Plan().PagesPerSeq {
+				l.reserved = all
+			} else {
+				want = engine.ErrPromptTooLong
+			}
+			if got = l.c.Reserve(n); errors.Is(got, engine.ErrPromptTooLong) {
+				want = engine.ErrPromptTooLong
+			}
+		case "release":
+			n := rng.IntN(4)
+			if all := max(l.reserved, len(l.pages)); n > all-l.committed {
+				want = engine.ErrAlreadyCommitted{Unit: "pages", Need: n, Have: all - l.committed}
+			} else {
+				all -= n
+				l.reserved = min(l.reserved, all)
+				if all < len(l.pages) {
+					l.pages = slices.Clone(l.pages[:all])
+					l.tokens, l.done = l.tokens[:all*8], all*8
+				}
+			}
+			got = l.c.Release(n)
+		case "score":
+			if len(l.tokens) == 0 {
+				want = engine.ErrEmptyPrompt
+			} else if want = m.flush(l); want == nil {
+				if need, have := (l.done+7)/8-(l.done-1)/8, m.free(); need > have { // its last token, and one more
+					want = pagetable.ErrOutOfPages{Need: need, Have: have}
+				}
+			}
+			_, got = l.c.Score(ctx, []int32{7})
+		}
+		did[what]++
+		if want != nil {
+			refused[what]++
+		}
+		if !errors.Is(got, want) || (want == nil) != (got == nil) {
+			t.Fatalf("operation %d, %s: %v, want %v", i, what, got, want)
+		}
+		var gotPages, wantPages pagetable.ErrOutOfPages
+		if errors.As(want, &wantPages) && (!errors.As(got, &gotPages) || gotPages != wantPages) {
+			t.Fatalf("operation %d, %s: %v, want %v", i, what, got, want)
+		}
+		if free := e.FreePages(); free != m.free() {
+			t.Fatalf("operation %d, %s: %d pages are free, want %d", i, what, free, m.free())
+		}
+		for _, l := range m.leaves {
+			want := engine.PageCounts{Committed: l.committed, Working: len(l.pages) - l.committed, Reserved: max(0, l.reserved-len(l.pages)),
+				WorkingTokens: l.done - 8*l.committed, Waiting: len(l.tokens) - l.done}
+			for _, page := range l.pages {
+				if m.shared(page) {
+					want.Shared++
+				}
+			}
+			if got := l.c.Counts(); got != want || !slices.Equal(l.c.Tokens(), l.tokens) {
+				t.Fatalf("operation %d, %s: %+v, want %+v", i, what, got, want)
+			}
+		}
+		if i%25 == 24 || i == operations-1 {
+			checked += m.checkLeaves(t, e, plain)
+		}
+	}
+	t.Logf("did %v, of which were refused %v; %d leaves computed from scratch", did, refused, checked)
+	for what, n := range did {
+		if n > 30 && refused[what] == 0 && what != "append" && what != "close" {
+			t.Errorf("no %s was refused: the test does not reach what it is for", what)
+		}
+	}
+	for _, l := range m.leaves {
+		if err := l.c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if e.FreePages() != e.Plan().Pages || checked < operations/10 {
+		t.Errorf("%d pages of %d are free; %d leaves were checked", e.FreePages(), e.Plan().Pages, checked)
+	}
+}
+
+// checkLeaves compares what leaves go on with, where there are pages for it, with an engine that knows nothing of contexts.
+func (m *treeModel) checkLeaves(t *testing.T, e, plain *engine.Engine) (checked int) {
+	var of, scratch []*engine.Request
+	leaves := map[string]*treeLeaf{}
+	for i, l := range m.leaves {
+		if len(l.tokens) > 0 {
+			key := fmt.Sprintf("leaf %d", i)
+			r := sampled(key, nil, 1, 3, uint64(len(l.tokens)))
+			r.Context = l.c
+			of, scratch = append(of, r), append(scratch, sampled(key, l.tokens, 1, 3, uint64(len(l.tokens))))
+			leaves[key+"/0"] = l
+		}
+	}
+	if len(of) == 0 {
+		return 0
+	}
+	got, want := collect(t, e, of...), collect(t, plain, scratch...)
+	for key, c := range got {
+		if errors.Is(c.Err, pagetable.ErrOutOfPages{}) {
+			delete(got, key)
+			continue
+		}
+		l := leaves[key]
+		if need := 2; l.done == len(l.tokens) && m.free() >= need {
+			logprobs, err := l.c.Score(t.Context(), c.Tokens)
+			if err != nil || !closeTo(logprobs, want[key].Logprobs, 1e-4) {
+				t.Errorf("%s: score %v, from scratch %v: %v", key, logprobs, want[key].Logprobs, err)
+			}
+		}
+	}
+	sameBytes(t, want, got, false)
+	return len(got)
+}
