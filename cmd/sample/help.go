@@ -29,7 +29,7 @@ Exit codes:
   1  failure: a message on standard error says what and how to mend it
   2  the command line or a config file is wrong
   3  partial: the output is whole, but some of its rows carry an error (column "error")
-  4  interrupted: rows that were finished are in the output
+  4  interrupted: what was finished is kept, and the same command goes on from there
 
 Environment:
   QUIRE_CACHE                       folder of fetched plugins and models and of compiled programs
