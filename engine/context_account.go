@@ -44,7 +44,7 @@ func (c *contexts) open() []*contextRow {
 	return slices.DeleteFunc(slices.Clone(c.rows), func(r *contextRow) bool { return r == nil })
 }
 
-// free is how many pages nobody holds, and nobody was promised.
+// freePages is how many pages nobody holds, and nobody was promised.
 func (e *Engine) freePages() int {
 	free := e.plan.Pages - e.contexts.used
 	for _, r := range e.contexts.open() {
@@ -53,7 +53,7 @@ func (e *Engine) freePages() int {
 	return free
 }
 
-// give takes pages away from the context, from place keep on.
+// cut takes pages away from the context, from place keep on.
 func (c *contexts) cut(r *contextRow, keep int) {
 	for _, page := range r.pages[keep:] {
 		if *page--; *page == 0 {
@@ -294,7 +294,7 @@ func (e *Engine) chain(r *contextRow, pages int) []prefix.Hash {
 	return prefix.Chain(e.prefixSeed(), r.tokens[:pages*e.plan.PageSize], e.plan.PageSize)
 }
 
-// holders are the contexts as a run sees them: rows that keep what they have, and which requests may start from.
+// addContexts makes contexts holders of the run: rows that keep what they have, and which requests may start from.
 func (s *scheduler) addContexts() {
 	p := s.e.plan
 	for _, r := range s.e.contexts.open() {

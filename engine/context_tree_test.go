@@ -119,10 +119,7 @@ func (m *treeModel) commit(l *treeLeaf, n int) error {
 // A tree of contexts, worked on at random, is what a plain model of it is, after each of 1,000 operations: tokens, pages of each kind, free
 // pages, errors and their numbers. What its leaves go on with is what a request with their tokens draws, bit for bit.
 func TestTreeOfContexts(t *testing.T) {
-	operations := 1000
-	if testing.Short() {
-		operations = 150
-	}
+	const operations = 1000
 	plain := contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true })
 	e := contextEngine(t, func(c *engine.Config) { c.PageSize, c.KVMemory, c.Contexts = 8, pagesOf(16), 10 })
 	m := &treeModel{pageSize: 8, pages: e.Plan().Pages, contexts: 10}

@@ -11,7 +11,7 @@ import (
 // Every program updates all of the device state in place, and has no temporary as large as a layer's cache.
 func TestStateIsUpdatedInPlace(t *testing.T) {
 	e, err := New(context.Background(), Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t),
-		MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 64 << 20})
+		MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 64 << 20, Contexts: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestStateIsUpdatedInPlace(t *testing.T) {
 		state += int64(shape.Size()) * int64(shape.DType.Size())
 	}
 	layer := e.plan.KVBytes / int64(e.graphs.model.NumLayers)
-	for _, name := range []string{"run"} {
+	for _, name := range []string{"run", "context", "score"} {
 		stats, err := e.programs[name].executable.(*xla.Executable).MemoryStats()
 		if err != nil {
 			t.Fatal(err)
