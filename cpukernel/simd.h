@@ -24,7 +24,8 @@
 #define Q_SIMD_MISSING
 #endif
 
-#if Q_SIMD == Q_AVX512
+#if defined(Q_SIMD_MISSING)
+#elif Q_SIMD == Q_AVX512
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
 #define Q_WIDTH 16
 #elif Q_SIMD == Q_AVX2
