@@ -85,7 +85,7 @@ func ExampleContext() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("%v %.2f\n", next, logprobs)
+		fmt.Printf("%v %.1f\n", next, logprobs)
 		if err := branch.Append(next...); err != nil {
 			log.Fatal(err)
 		}
@@ -93,8 +93,8 @@ func ExampleContext() {
 	fmt.Println(root.Len(), branch.Len())
 	fmt.Printf("%+v\n", branch.Counts())
 	// Output:
-	// [153 182] [-2.96 -1.84]
-	// [182 221] [-1.75 -2.15]
+	// [153 182] [-3.0 -1.8]
+	// [182 221] [-1.8 -2.2]
 	// 7 11
 	// {Committed:0 Working:1 Reserved:0 Shared:0 WorkingTokens:9 Waiting:2}
 }
