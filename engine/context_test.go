@@ -140,6 +140,27 @@ func TestRunFromContexts(t *testing.T) {
 	}
 }
 
+// Sequences that begin with contexts move to the host and back where pages are over-committed, and draw the same; the contexts stay.
+func TestOvercommitBesideContexts(t *testing.T) {
+	want := collect(t, contractEngine(t, nil), longRequests(16)...)
+	e := contextEngine(t, func(c *engine.Config) { c.KVMemory, c.Admission = pagesOf(24), engine.Overcommit })
+	requests := longRequests(16)
+	for _, r := range requests[:6] {
+		c := open(t, e, r.Tokens...)
+		if err := c.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.Context, r.Tokens = c, nil
+	}
+	free := e.FreePages()
+	sameBytes(t, want, collect(t, e, requests...), true)
+	s := e.Stats()
+	t.Logf("%d pages were left: %d moves of %d bytes", free, s.Preemptions, s.MovedBytes)
+	if s.Preemptions == 0 || e.FreePages() != free {
+		t.Errorf("%d sequences were moved, %d pages are free, %d were", s.Preemptions, e.FreePages(), free)
+	}
+}
+
 func TestContextErrors(t *testing.T) {
 	ctx := t.Context()
 	e := contextEngine(t, func(c *engine.Config) { c.KVMemory, c.Contexts = pagesOf(8), 3 })

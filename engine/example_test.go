@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"path/filepath"
 	"slices"
 
 	"github.com/quire/quire/engine"
@@ -47,7 +48,11 @@ func Example() {
 // A context is read once; what may follow is scored, and drawn from a fork.
 func ExampleContext() {
 	ctx := context.Background()
-	backend, err := xla.Open("xla:cpu", xla.OpenOptions{FindPlugin: setup.FindPlugin})
+	cache, err := setup.CacheDir() // where compiled programs are kept for the next time
+	if err != nil {
+		log.Fatal(err)
+	}
+	backend, err := xla.Open("xla:cpu", xla.OpenOptions{FindPlugin: setup.FindPlugin, CacheDir: filepath.Join(cache, "test-executables")})
 	if err != nil {
 		log.Fatal(err)
 	}
