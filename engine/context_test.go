@@ -251,6 +251,7 @@ func TestContextsOutliveACancelledRun(t *testing.T) {
 	}
 	free := e.FreePages()
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	for _, err := range e.Run(ctx, slices.Values(longRequests(20))) {
 		cancel()
 		if err != nil && !errors.Is(err, context.Canceled) {
