@@ -66,7 +66,8 @@ func (gr *graphs) admissible(l loop, in input) admission {
 	stuck := LogicalAnd(idle, LogicalNot(anyTrue(fits)))
 	fits = LogicalOr(fits, LogicalAnd(stuck, Equal(index, firstFitting)))
 	rank := SubScalar(scan.Sum(ConvertDType(fits, dtypes.Int32)), 1)
-	entries := LogicalAnd(fits, LessThan(rank, numFree))
+	// A prompt step reads all weights for however few tokens: slots are filled several at a time.
+	entries := LogicalAnd(LogicalAnd(fits, LessThan(rank, numFree)), GreaterOrEqual(numFree, integer(g, gr.plan.fillTogether())))
 	rows := Where(entries, take(freeRows, Min(rank, integer(g, slots-1))), FillScalar(g, index.Shape(), -1))
 
 	// A prompt runs ahead when what came before it and runs alone is admitted, and pages are left beside those for what could start.

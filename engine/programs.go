@@ -49,6 +49,9 @@ func (p Plan) lineLen() int { return p.slots }
 // aheadLen is H, the prompts that a call may run ahead.
 func (p Plan) aheadLen() int { return max(1, p.Holders) }
 
+// fillTogether is how many slots must be free for the waiting to get them.
+func (p Plan) fillTogether() int { return max(1, p.MaxSeqs/16) }
+
 // promptTokens is Q, the prompt tokens that a call may bring; the longest prompt fits.
 func (p Plan) promptTokens() int { return max(p.MaxModelLen, minPromptTokens) }
 
@@ -127,7 +130,7 @@ func (gr *graphs) goesOn(l loop, in input) *Node {
 }
 
 // wantsPrefill says that prompts go before decoding: they do where a slot waits for its own. Those that run ahead of their clones wait
-// until a slot is free for these, or until they fill a step.
+// until slots are free for these, or until they fill a step.
 func (gr *graphs) wantsPrefill(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
 	slots := gr.plan.slots
@@ -135,7 +138,7 @@ func (gr *graphs) wantsPrefill(l loop, in input) *Node {
 	ofSlots := ReduceAllSum(SliceAxis(remaining, 0, AxisRangeFromStart(slots)))
 	all := ReduceAllSum(remaining)
 	return LogicalOr(GreaterThan(ofSlots, integer(g, 0)),
-		LogicalAnd(GreaterThan(all, integer(g, 0)), LogicalOr(GreaterThan(gr.numFreeSlots(l), integer(g, 0)), GreaterOrEqual(all, integer(g, gr.plan.PrefillTokens)))))
+		LogicalAnd(GreaterThan(all, integer(g, 0)), LogicalOr(GreaterOrEqual(gr.numFreeSlots(l), integer(g, gr.plan.fillTogether())), GreaterOrEqual(all, integer(g, gr.plan.PrefillTokens)))))
 }
 
 // wantsDecode says that sequences run, have pages for the next step, and, after the call's first step, not so few that the host should bring others.
