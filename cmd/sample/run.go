@@ -185,13 +185,18 @@ func finished(env *environment, o *runOptions, saved *savedJob, started time.Tim
 	t := saved.before
 	fmt.Fprintf(env.stdout, "%s is finished: %d rows in %d parts, %d completions, %d rows with errors; --new draws them again\n",
 		o.output, saved.parts.Rows, saved.parts.Count(), t.Completions, t.RowsWithErrors)
-	if o.report == "" {
-		return nil
+	if o.report != "" {
+		if err := writeReport(o.report, &runReport{
+			Version: quireVersion(), Model: o.model, Fingerprint: saved.state.Job().Model, Inputs: o.inputs, Output: o.output,
+			Parameters: o.parameters(), tally: t, RowsBefore: t.Rows, TotalSeconds: time.Since(started).Seconds(),
+		}); err != nil {
+			return err
+		}
 	}
-	return writeReport(o.report, &runReport{
-		Version: quireVersion(), Model: o.model, Fingerprint: saved.state.Job().Model, Inputs: o.inputs, Output: o.output,
-		Parameters: o.parameters(), tally: t, RowsBefore: t.Rows, TotalSeconds: time.Since(started).Seconds(),
-	})
+	if t.RowsWithErrors > 0 { // as for the run that finished it, whose exit code may have been lost with it
+		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s", t.RowsWithErrors, t.Rows, o.output)}
+	}
+	return nil
 }
 
 // announce says what an earlier process did of the job.
