@@ -114,17 +114,36 @@ func (h hostOutput) check() error {
 
 // execute runs a program once: the input up, the state in place, the output down.
 func (e *Engine) execute(p *compiled, in hostInput) (hostOutput, error) {
-	args := append([]compute.Buffer(nil), e.state...)
-	var own []compute.Buffer
-	defer func() { finalize(own) }()
-	for _, l := range p.input {
+	input, err := e.upload(p, in, 0, len(p.input))
+	if err != nil {
+		return nil, err
+	}
+	defer finalize(input)
+	results, err := e.dispatch(p, input)
+	if err != nil {
+		return nil, err
+	}
+	defer finalize(results)
+	return p.read(results)
+}
+
+// upload copies some arrays of a program's input to the device, from place from on and before place to.
+func (e *Engine) upload(p *compiled, in hostInput, from, to int) ([]compute.Buffer, error) {
+	buffers := make([]compute.Buffer, 0, to-from)
+	for _, l := range p.input[from:to] {
 		b, err := e.cfg.Backend.BufferFromFlatData(0, in[l.name], l.shape)
 		if err != nil {
+			finalize(buffers)
 			return nil, fmt.Errorf("program %s, input %s: %w", p.name, l.name, err)
 		}
-		own = append(own, b)
+		buffers = append(buffers, b)
 	}
-	args = append(args, own...)
+	return buffers, nil
+}
+
+// dispatch runs a program on input that is on the device, and returns what the host gets, still on the device. Both are the caller's.
+func (e *Engine) dispatch(p *compiled, input []compute.Buffer) ([]compute.Buffer, error) {
+	args := slices.Concat(e.state, input)
 	if p.weights {
 		args = append(args, e.weights...)
 	}
@@ -137,10 +156,15 @@ func (e *Engine) execute(p *compiled, in hostInput) (hostOutput, error) {
 		e.state = nil // donated
 		return nil, fmt.Errorf("program %s: %w", p.name, err)
 	}
-	if !p.reads {
-		e.state, results = results[:p.numState], results[p.numState:]
+	if p.reads {
+		return results, nil
 	}
-	own = append(own, results...)
+	e.state = results[:p.numState:p.numState]
+	return results[p.numState:], nil
+}
+
+// read copies what the host gets to the host.
+func (p *compiled) read(results []compute.Buffer) (hostOutput, error) {
 	got, err := readOutput(p.output, results)
 	if err != nil {
 		return nil, fmt.Errorf("program %s: %w", p.name, err)
