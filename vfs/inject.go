@@ -110,6 +110,13 @@ func (i *injected) Lock(name string) (io.Closer, error) {
 	return i.base.Lock(name)
 }
 
+func (i *injected) LockShared(name string) (io.Closer, error) {
+	if err := i.hook(Op{Kind: OpLock, Name: name}); err != nil {
+		return nil, err
+	}
+	return i.base.LockShared(name)
+}
+
 func (f *injectedFile) Write(b []byte) (int, error) {
 	if err := f.fs.hook(Op{Kind: OpWrite, Name: f.name, Len: len(b)}); err != nil {
 		n := 0

@@ -14,7 +14,7 @@ import (
 type Mem struct {
 	mu     sync.Mutex
 	dirs   map[string]*memDir
-	locked map[string]bool
+	locked map[string]int // how many hold a lock; -1 for one that nobody else may have
 }
 
 // memDir is a folder: its names now, and how they came to differ from those that last.
@@ -31,7 +31,7 @@ type memData struct {
 }
 
 // NewMem returns an empty file system.
-func NewMem() *Mem { return &Mem{dirs: map[string]*memDir{}, locked: map[string]bool{}} }
+func NewMem() *Mem { return &Mem{dirs: map[string]*memDir{}, locked: map[string]int{}} }
 
 func (m *Mem) dir(name string) *memDir {
 	d := m.dirs[name]
@@ -124,17 +124,23 @@ func (m *Mem) MkdirAll(dir string) error {
 	return nil
 }
 
-// List returns the names in a folder.
+// List returns the names in a folder, of files and folders.
 func (m *Mem) List(dir string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d := m.dirs[filepath.Clean(dir)]
+	parent := filepath.Clean(dir)
+	d := m.dirs[parent]
 	if d == nil {
 		return nil, notExist("list", dir)
 	}
 	var names []string
 	for name := range d.names {
 		names = append(names, name)
+	}
+	for dir := range m.dirs {
+		if dir != parent && filepath.Dir(dir) == parent {
+			names = append(names, filepath.Base(dir))
+		}
 	}
 	slices.Sort(names)
 	return names, nil
@@ -156,22 +162,41 @@ func (m *Mem) SyncDir(dir string) error {
 func (m *Mem) Lock(name string) (io.Closer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.locked[name] {
+	if m.locked[name] != 0 {
 		return nil, ErrLocked
 	}
-	m.locked[name] = true
-	return memLock{m, name}, nil
+	m.locked[name] = -1
+	return &memLock{m: m, name: name}, nil
+}
+
+// LockShared takes a lock that others may have too.
+func (m *Mem) LockShared(name string) (io.Closer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.locked[name] < 0 {
+		return nil, ErrLocked
+	}
+	m.locked[name]++
+	return &memLock{m: m, name: name}, nil
 }
 
 type memLock struct {
-	m    *Mem
-	name string
+	m      *Mem
+	name   string
+	closed bool
 }
 
-func (l memLock) Close() error {
+func (l *memLock) Close() error {
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
-	delete(l.m.locked, l.name)
+	switch {
+	case l.closed:
+	case l.m.locked[l.name] <= 1:
+		delete(l.m.locked, l.name)
+	default:
+		l.m.locked[l.name]--
+	}
+	l.closed = true
 	return nil
 }
 

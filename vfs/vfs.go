@@ -48,6 +48,8 @@ type FS interface {
 	// Lock takes a lock that one process has at a time, until it closes it or dies; the file of that name stays. The error is
 	// [ErrLocked] while another one has it.
 	Lock(name string) (io.Closer, error)
+	// LockShared takes a lock that any number of processes have at a time, while none has it by Lock; else the error is [ErrLocked].
+	LockShared(name string) (io.Closer, error)
 }
 
 // OS is the file system of the machine.
@@ -123,11 +125,15 @@ func (machine) SyncDir(dir string) error {
 	return d.Sync()
 }
 
-func (machine) Lock(name string) (io.Closer, error) {
+func (machine) Lock(name string) (io.Closer, error) { return lock(name, (*flock.Flock).TryLock) }
+
+func (machine) LockShared(name string) (io.Closer, error) { return lock(name, (*flock.Flock).TryRLock) }
+
+func lock(name string, try func(*flock.Flock) (bool, error)) (io.Closer, error) {
 	// The file stays when the lock is given back: if it were removed, one process could hold the lock of the file that is
 	// gone and another one that of the new file.
-	lock := flock.New(name)
-	switch ok, err := lock.TryLock(); {
+	lock := flock.New(name, flock.SetFlag(os.O_CREATE|os.O_RDWR)) // NFS has locks by fcntl, which want an open mode to match
+	switch ok, err := try(lock); {
 	case err != nil:
 		return nil, err
 	case !ok:

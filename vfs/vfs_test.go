@@ -95,9 +95,25 @@ func TestSameOnBoth(t *testing.T) {
 			if lock, err = f.Lock(filepath.Join(dir, "lock")); err != nil {
 				t.Errorf("locked again: %v", err)
 			}
+			if _, err := f.LockShared(filepath.Join(dir, "lock")); !errors.Is(err, ErrLocked) {
+				t.Errorf("shared what one has alone: %v", err)
+			}
 			lock.Close()
+			for range 2 {
+				if lock, err = f.LockShared(filepath.Join(dir, "lock")); err != nil {
+					t.Fatal(err)
+				}
+				defer lock.Close()
+			}
+			lock.Close()
+			if _, err := f.Lock(filepath.Join(dir, "lock")); !errors.Is(err, ErrLocked) {
+				t.Errorf("locked what another one shares: %v", err)
+			}
+			if err := f.MkdirAll(filepath.Join(dir, "z")); err != nil {
+				t.Fatal(err)
+			}
 			names, err := f.List(dir)
-			if want := map[string]string{"OS": "[lock y]", "Mem": "[y]"}[name]; err != nil || fmt.Sprint(names) != want {
+			if want := map[string]string{"OS": "[lock y z]", "Mem": "[y z]"}[name]; err != nil || fmt.Sprint(names) != want {
 				t.Errorf("names %v, %v; want %s", names, err, want)
 			}
 		})
