@@ -8,6 +8,9 @@
 //	_job/job.json    the job's [Description], written once, before anything is drawn
 //	_job/parts.log   a line for each part, on disk before the part is visible
 //	_job/journal-*   the journal of what is not in a published part; see package journal
+//
+// Several processes may do a job together, each a [Shard] of it. They share job.json; lock, notes and journal of each are in a
+// folder of its own, such as _job/shard-00003-of-00008.
 package jobstate
 
 import (
@@ -20,6 +23,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,6 +37,7 @@ const (
 	lockName  = "lock"
 	jobName   = "job.json"
 	partsName = "parts.log"
+	beginName = "begin" // locked by the shard that writes job.json
 	// maxJob bounds what is read of a job.json.
 	maxJob = 1 << 30
 )
@@ -40,42 +45,61 @@ const (
 // ErrBusy says that another process works on the job.
 var ErrBusy = errors.New("another process is working on this job")
 
-// State is the state of the job in one output folder, locked for this process.
+// State is the state of the job in one output folder, or of a shard of it, locked for this process.
 type State struct {
-	fs   vfs.FS
-	dir  string // of the state
-	out  string
-	lock io.Closer
-	job  *Description
-	key  [sha256.Size]byte
+	fs    vfs.FS
+	root  string // of the job's state
+	dir   string // of this shard's; root for a run of the whole job
+	out   string
+	locks []io.Closer
+	job   *Description
+	key   [sha256.Size]byte
 
 	noted bool // the name of the parts' notes lasts
 }
 
 // Open locks the output folder, making it if need be, and reads what job is in it. The error is [ErrBusy] while another
 // process has the lock.
-func Open(fs vfs.FS, output string) (*State, error) {
-	s := &State{fs: fs, dir: filepath.Join(output, Folder), out: output}
-	if err := fs.MkdirAll(s.dir); err != nil {
+func Open(files vfs.FS, output string) (*State, error) {
+	dir := filepath.Join(output, Folder)
+	s := &State{fs: files, root: dir, dir: dir, out: output}
+	if err := files.MkdirAll(s.dir); err != nil {
 		return nil, fmt.Errorf("cannot make the output folder: %w", err)
 	}
-	var err error
-	if s.lock, err = fs.Lock(filepath.Join(s.dir, lockName)); errors.Is(err, vfs.ErrLocked) {
-		return nil, fmt.Errorf("%s: %w; wait for it, or choose another output folder", output, ErrBusy)
-	} else if err != nil {
-		return nil, fmt.Errorf("cannot lock the output folder %s: %w", output, err)
+	if err := s.take(files.Lock, filepath.Join(s.dir, lockName), output+": %w; wait for it, or choose another output folder"); err != nil {
+		return nil, err
 	}
 	if err := s.read(); err != nil {
-		s.lock.Close()
+		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// Close gives the lock back.
-func (s *State) Close() error { return s.lock.Close() }
+// take takes a lock; busy is the format of the error while another process has it.
+func (s *State) take(lock func(string) (io.Closer, error), name, busy string) error {
+	l, err := lock(name)
+	switch {
+	case errors.Is(err, vfs.ErrLocked):
+		return fmt.Errorf(busy, ErrBusy)
+	case err != nil:
+		return fmt.Errorf("cannot lock the output folder %s: %w", s.out, err)
+	}
+	s.locks = append(s.locks, l)
+	return nil
+}
 
-// Dir is the folder of the state, where the journal is too.
+// Close gives the locks back.
+func (s *State) Close() error {
+	var err error
+	for _, l := range slices.Backward(s.locks) {
+		err = errors.Join(err, l.Close())
+	}
+	s.locks = nil
+	return err
+}
+
+// Dir is the folder of this process' own state, where the journal is too.
 func (s *State) Dir() string { return s.dir }
 
 // Job is the job that the folder holds; nil if there is none. It must not be changed.
@@ -85,7 +109,7 @@ func (s *State) Job() *Description { return s.job }
 func (s *State) Key() [sha256.Size]byte { return s.key }
 
 func (s *State) read() error {
-	b, err := readFile(s.fs, filepath.Join(s.dir, jobName), maxJob)
+	b, err := readFile(s.fs, filepath.Join(s.root, jobName), maxJob)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -96,7 +120,7 @@ func (s *State) read() error {
 	decoder := json.NewDecoder(bytes.NewReader(b))
 	decoder.UseNumber()
 	if err := decoder.Decode(&d); err != nil {
-		return fmt.Errorf("%s is damaged (%w): start anew, or choose another output folder", filepath.Join(s.dir, jobName), err)
+		return fmt.Errorf("%s is damaged (%w): start anew, or choose another output folder", filepath.Join(s.root, jobName), err)
 	}
 	s.job, s.key = &d, sha256.Sum256(b)
 	return nil
@@ -122,23 +146,34 @@ func readFile(files vfs.FS, name string, most int64) ([]byte, error) {
 	return b, nil
 }
 
-// Begin makes d the job of the folder.
+// Begin makes d the job of the folder. Where another shard has begun a job meanwhile, the error is [ErrBegun], and [State.Job] is that
+// one.
 func (s *State) Begin(d *Description) error {
 	b, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(s.dir, jobName)
-	if err := s.write(name+".tmp", append(b, '\n')); err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
-	}
-	if err := s.fs.Rename(name+".tmp", name); err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
-	}
-	if err := s.fs.SyncDir(s.dir); err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
-	}
-	return s.read()
+	return s.alone(func() error {
+		if s.dir != s.root {
+			if err := s.read(); err != nil {
+				return err
+			}
+			if s.job != nil {
+				return ErrBegun
+			}
+		}
+		name := filepath.Join(s.root, jobName)
+		if err := s.write(name+".tmp", append(b, '\n')); err != nil {
+			return fmt.Errorf("cannot write %s: %w", name, err)
+		}
+		if err := s.fs.Rename(name+".tmp", name); err != nil {
+			return fmt.Errorf("cannot write %s: %w", name, err)
+		}
+		if err := s.fs.SyncDir(s.root); err != nil {
+			return fmt.Errorf("cannot write %s: %w", name, err)
+		}
+		return s.read()
+	})
 }
 
 func (s *State) write(name string, b []byte) error {
@@ -153,15 +188,35 @@ func (s *State) write(name string, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Clear forgets the job. What it published and journaled must be gone before: without its description nobody knows whose it is.
+// Dirs lists the folders that may have a journal: that of runs of the whole job, and those of shards.
+func (s *State) Dirs() ([]string, error) {
+	shards, err := Shards(s.fs, s.root)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for shards: %w", err)
+	}
+	dirs := []string{s.root}
+	for _, shard := range shards {
+		dirs = append(dirs, filepath.Join(s.root, shard.Name()))
+	}
+	return dirs, nil
+}
+
+// Clear forgets the job. What it published and journaled must be gone before: without its description nobody knows whose it is. A
+// shard must not do it.
 func (s *State) Clear() error {
-	for _, name := range []string{partsName, jobName + ".tmp", jobName} {
-		if err := s.fs.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dirs, err := s.Dirs()
+	if err != nil {
+		return err
+	}
+	for _, dir := range slices.Backward(dirs) { // the description last
+		for _, name := range []string{partsName, jobName + ".tmp", jobName} {
+			if err := s.fs.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("cannot clear the output folder: %w", err)
+			}
+		}
+		if err := s.fs.SyncDir(dir); err != nil {
 			return fmt.Errorf("cannot clear the output folder: %w", err)
 		}
-	}
-	if err := s.fs.SyncDir(s.dir); err != nil {
-		return fmt.Errorf("cannot clear the output folder: %w", err)
 	}
 	s.job, s.noted = nil, false
 	return nil
@@ -195,20 +250,27 @@ func (s *State) AddPart(summary any) error {
 	return nil
 }
 
-// Parts calls each with every note of AddPart, in order. Lines that are not whole are passed over.
+// Parts calls each with every note of AddPart, of this process and of those that worked on the job before or do so now, those of one
+// process in order. Lines that are not whole are passed over.
 func (s *State) Parts(each func(summary []byte)) error {
-	b, err := readFile(s.fs, filepath.Join(s.dir, partsName), maxJob)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	dirs, err := s.Dirs()
 	if err != nil {
-		return fmt.Errorf("cannot read what parts there are: %w", err)
+		return err
 	}
-	for line := range strings.Lines(string(b)) {
-		sum, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		want, err := strconv.ParseUint(sum, 16, 32)
-		if ok && err == nil && strings.HasSuffix(line, "\n") && crc32.Checksum([]byte(text), table) == uint32(want) {
-			each([]byte(text))
+	for _, dir := range dirs {
+		b, err := readFile(s.fs, filepath.Join(dir, partsName), maxJob)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read what parts there are: %w", err)
+		}
+		for line := range strings.Lines(string(b)) {
+			sum, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+			want, err := strconv.ParseUint(sum, 16, 32)
+			if ok && err == nil && strings.HasSuffix(line, "\n") && crc32.Checksum([]byte(text), table) == uint32(want) {
+				each([]byte(text))
+			}
 		}
 	}
 	return nil

@@ -116,12 +116,15 @@ func (m *Mem) Remove(name string) error {
 	return nil
 }
 
-// MkdirAll makes a folder.
+// MkdirAll makes a folder, and those above it.
 func (m *Mem) MkdirAll(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.dir(filepath.Clean(dir))
-	return nil
+	for dir = filepath.Clean(dir); ; dir = filepath.Dir(dir) {
+		if m.dir(dir); dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
 }
 
 // List returns the names in a folder, of files and folders.
