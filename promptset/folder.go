@@ -34,7 +34,7 @@ const metaName = "_meta.json"
 
 var (
 	partPattern = regexp.MustCompile(`^part-(\d{5,9})\.(parquet|jsonl)$`)
-	tempPattern = regexp.MustCompile(`^\.(part-\d+\.(parquet|jsonl)|_meta\.json)\.tmp(-\d+)?$`)
+	tempPattern = regexp.MustCompile(`^\.(part-\d+\.(parquet|jsonl)|_meta\.json)\.tmp(-[\w-]+)?$`)
 )
 
 // PartName is the name of a part of the output.
@@ -50,24 +50,30 @@ func ParsePartName(name string) (part int, format string, ok bool) {
 	return part, m[2], err == nil && PartName(part, m[2]) == name
 }
 
-// Folder is an output folder. One process at a time may write to it.
+// Folder is an output folder. One process at a time may write to it, or several, each with an owner's name of its own and parts that
+// are no other's.
 type Folder struct {
-	fs  vfs.FS
-	dir string
+	fs    vfs.FS
+	dir   string
+	owner string
 }
 
 // NewFolder makes a folder if need be, and removes files that a writer which died left unpublished.
-func NewFolder(fs vfs.FS, dir string) (*Folder, error) {
+func NewFolder(fs vfs.FS, dir string) (*Folder, error) { return NewSharedFolder(fs, dir, "") }
+
+// NewSharedFolder is [NewFolder] for one of several writers. What others have not published stays. Owners are names of letters, digits,
+// "-" and "_".
+func NewSharedFolder(fs vfs.FS, dir, owner string) (*Folder, error) {
 	if err := fs.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("cannot make the output folder: %w", err)
 	}
-	f := &Folder{fs, dir}
+	f := &Folder{fs, dir, owner}
 	names, err := f.Names()
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		if tempPattern.MatchString(name) {
+		if m := tempPattern.FindStringSubmatch(name); m != nil && (owner == "" || m[3] == "-"+owner) {
 			if err := fs.Remove(filepath.Join(dir, name)); err != nil {
 				return nil, fmt.Errorf("cannot clear the output folder: %w", err)
 			}
@@ -119,7 +125,11 @@ type folderFile struct {
 
 // Create starts a file under a hidden name.
 func (f *Folder) Create(name string) (Unpublished, error) {
-	p := &folderFile{folder: f, temp: filepath.Join(f.dir, "."+name+".tmp"), final: filepath.Join(f.dir, name)}
+	temp := "." + name + ".tmp"
+	if f.owner != "" {
+		temp += "-" + f.owner
+	}
+	p := &folderFile{folder: f, temp: filepath.Join(f.dir, temp), final: filepath.Join(f.dir, name)}
 	var err error
 	if p.file, err = f.fs.Create(p.temp); err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", p.final, err)
