@@ -52,6 +52,8 @@ type Backend struct {
 	composites map[string]emitter
 	kernels    string         // instruction set of the kernels, "" if there are none
 	mosaic     *mosaicKernels // on TPU with kernels on
+	owner      *Backend       // of the client, where this is a group of its devices
+	group      []int          // the devices of a group, by their numbers; nil for all, one at a time
 
 	compiles, cacheLoads atomic.Int64
 	finalize             sync.Once
@@ -120,7 +122,7 @@ func clientOptions(options map[string]any) (pjrt.NamedValuesMap, error) {
 }
 
 func (b *Backend) valid() error {
-	if b.finalized.Load() {
+	if b.finalized.Load() || b.owner != nil && b.owner.finalized.Load() {
 		return errFinalized
 	}
 	return nil
@@ -142,16 +144,19 @@ func (b *Backend) Description() string {
 	}
 	major, minor := b.plugin.Version()
 	if b.topology != nil {
-		return fmt.Sprintf("xla:%s ahead of time for %s, %d x %s, PJRT API %d.%d, %s", b.platform, b.topology.Name, b.topology.NumDevices,
+		return fmt.Sprintf("xla:%s ahead of time for %s, %d x %s, PJRT API %d.%d, %s", b.platform, b.topology.Name, b.NumDevices(),
 			b.topology.DeviceKind, major, minor, b.pluginPath)
 	}
-	return fmt.Sprintf("xla:%s, %d devices, PJRT API %d.%d, kernels %s, %s", b.platform, b.client.NumDevices(), major, minor, b.Kernels(), b.pluginPath)
+	return fmt.Sprintf("xla:%s, %d devices, PJRT API %d.%d, kernels %s, %s", b.platform, b.NumDevices(), major, minor, b.Kernels(), b.pluginPath)
 }
 
 // NumDevices implements [compute.Backend].
 func (b *Backend) NumDevices() int {
 	if b.valid() != nil {
 		return 0
+	}
+	if b.group != nil {
+		return len(b.group)
 	}
 	if b.topology != nil {
 		return b.topology.NumDevices
@@ -179,9 +184,15 @@ func (b *Backend) device(device compute.DeviceNum) (*pjrt.Device, error) {
 	if b.topology != nil {
 		return nil, b.topology.noDevice()
 	}
+	if device < 0 || int(device) >= b.NumDevices() {
+		return nil, fmt.Errorf("xla: there is no device %d: the %s backend has devices 0 to %d", device, b.platform, b.NumDevices()-1)
+	}
+	if b.group != nil {
+		device = compute.DeviceNum(b.group[device])
+	}
 	devices := b.client.AddressableDevices()
-	if device < 0 || int(device) >= len(devices) {
-		return nil, fmt.Errorf("xla: there is no device %d: the %s backend has devices 0 to %d", device, b.platform, len(devices)-1)
+	if int(device) >= len(devices) {
+		return nil, fmt.Errorf("xla: device %d is another process's", device)
 	}
 	return devices[device], nil
 }
@@ -202,6 +213,9 @@ func (b *Backend) CacheLoads() int { return int(b.cacheLoads.Load()) }
 func (b *Backend) Finalize() {
 	b.finalize.Do(func() {
 		b.finalized.Store(true)
+		if b.owner != nil {
+			return // the rest is the owner's
+		}
 		if b.topology != nil {
 			b.topology.described.Close()
 			return

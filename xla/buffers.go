@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/gomlx/compute"
@@ -12,11 +13,11 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 )
 
-// Buffer is an array on a device. It implements [compute.Buffer].
+// Buffer is an array on a device, or one on each device of a group. It implements [compute.Buffer].
 type Buffer struct {
 	backend *Backend
-	buffer  *pjrt.Buffer
-	shape   shapes.Shape
+	parts   []*pjrt.Buffer // one, or one for each device of the group
+	shape   shapes.Shape   // of each part
 }
 
 var _ compute.Buffer = (*Buffer)(nil)
@@ -30,10 +31,10 @@ func bytesOf(flat any, shape shapes.Shape) ([]byte, error) {
 	return unsafe.Slice((*byte)(v.UnsafePointer()), uintptr(v.Len())*v.Type().Elem().Size()), nil
 }
 
-// BufferFromFlatData implements [compute.Backend]: it copies flat, a slice of shape's Go type, to the device.
+// BufferFromFlatData implements [compute.Backend]: it copies flat, a slice of shape's Go type, to the device; for a group, whose device is 0, to
+// each of its devices.
 func (b *Backend) BufferFromFlatData(device compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
-	d, err := b.device(device)
-	if err != nil {
+	if _, err := b.device(device); err != nil {
 		return nil, err
 	}
 	data, err := bytesOf(flat, shape)
@@ -43,20 +44,31 @@ func (b *Backend) BufferFromFlatData(device compute.DeviceNum, flat any, shape s
 	if len(data) == 0 {
 		data = make([]byte, 1) // the plugin wants an address even of an empty array
 	}
-	buffer, err := b.client.BufferFromHost().FromRawData(data, shape.DType, shape.Dimensions).ToDevice(d).Done()
-	runtime.KeepAlive(flat)
-	if err != nil {
-		return nil, fmt.Errorf("xla: copying %s to device %d: %w", shape, device, err)
+	out := &Buffer{backend: b, shape: shape.Clone()}
+	for i := range b.Partitions() {
+		d, err := b.device(device + compute.DeviceNum(i))
+		var part *pjrt.Buffer
+		if err == nil {
+			part, err = b.client.BufferFromHost().FromRawData(data, shape.DType, shape.Dimensions).ToDevice(d).Done()
+		}
+		if err != nil {
+			_ = out.Finalize()
+			return nil, fmt.Errorf("xla: copying %s to device %d: %w", shape, int(device)+i, err)
+		}
+		out.parts = append(out.parts, part)
 	}
-	return &Buffer{backend: b, buffer: buffer, shape: shape.Clone()}, nil
+	runtime.KeepAlive(flat)
+	return out, nil
 }
 
 func (b *Buffer) valid() error {
 	if err := b.backend.valid(); err != nil {
 		return err
 	}
-	if b.buffer.Check() != nil {
-		return errors.New("xla: the buffer was finalized or donated")
+	for _, part := range b.parts {
+		if part.Check() != nil {
+			return errors.New("xla: the buffer was finalized or donated")
+		}
 	}
 	return nil
 }
@@ -69,25 +81,34 @@ func (b *Buffer) Finalize() error {
 	if b.backend.valid() != nil {
 		return nil // the client's end freed it
 	}
-	return b.buffer.Destroy()
+	var failures []error
+	for _, part := range b.parts {
+		failures = append(failures, part.Destroy())
+	}
+	return errors.Join(failures...)
 }
 
 // Shape implements [compute.Buffer].
 func (b *Buffer) Shape() (shapes.Shape, error) { return b.shape, b.valid() }
 
-// DeviceNum implements [compute.Buffer].
+// DeviceNum implements [compute.Buffer]: the number of the device, of the first one for a group.
 func (b *Buffer) DeviceNum() (compute.DeviceNum, error) {
 	if err := b.valid(); err != nil {
 		return 0, err
 	}
-	d, err := b.buffer.Device()
+	d, err := b.parts[0].Device()
 	if err != nil {
 		return 0, err
 	}
-	return compute.DeviceNum(b.backend.client.NumForDevice(d)), nil
+	num := b.backend.client.NumForDevice(d)
+	if b.backend.group != nil {
+		num = slices.Index(b.backend.group, num)
+	}
+	return compute.DeviceNum(num), nil
 }
 
-// ToFlatData implements [compute.Buffer]: it copies the array to flat, a slice of the shape's Go type and size.
+// ToFlatData implements [compute.Buffer]: it copies the array to flat, a slice of the shape's Go type and size. For a group it
+// is the first device's: see [Buffer.Part].
 func (b *Buffer) ToFlatData(flat any) error {
 	if err := b.valid(); err != nil {
 		return err
@@ -96,7 +117,7 @@ func (b *Buffer) ToFlatData(flat any) error {
 	if err != nil || len(data) == 0 {
 		return err
 	}
-	if err := b.buffer.ToHost(data); err != nil {
+	if err := b.parts[0].ToHost(data); err != nil {
 		return fmt.Errorf("xla: copying %s to the host: %w", b.shape, err)
 	}
 	runtime.KeepAlive(flat)
@@ -111,7 +132,7 @@ func (b *Buffer) Data() (any, error) {
 	if b.backend.platform != "cpu" {
 		return nil, fmt.Errorf("xla: the storage of a buffer is not readable on %s: copy it with ToFlatData", b.backend.platform)
 	}
-	return b.buffer.Data()
+	return b.parts[0].Data()
 }
 
 // CopyToDevice implements [compute.Buffer].
@@ -123,9 +144,12 @@ func (b *Buffer) CopyToDevice(device compute.DeviceNum) (compute.Buffer, error) 
 	if err != nil {
 		return nil, err
 	}
-	buffer, err := b.buffer.CopyToDevice(d)
+	if len(b.parts) > 1 {
+		return nil, fmt.Errorf("xla: copying an array of %d devices to one: %w", len(b.parts), compute.ErrNotImplemented)
+	}
+	buffer, err := b.parts[0].CopyToDevice(d)
 	if err != nil {
 		return nil, fmt.Errorf("xla: copying %s to device %d: %w", b.shape, device, err)
 	}
-	return &Buffer{backend: b.backend, buffer: buffer, shape: b.shape}, nil
+	return &Buffer{backend: b.backend, parts: []*pjrt.Buffer{buffer}, shape: b.shape}, nil
 }

@@ -25,6 +25,7 @@ type builder struct {
 	open     []*function // functions not yet returned, outermost first
 	inputs   int         // inputs of all functions so far; makes their names unique
 	alias    map[string]int
+	channels int // of collectives so far
 	device   int // -1 for a program that runs on any device
 	compiled func(*Executable)
 	done     bool
@@ -46,6 +47,9 @@ func (b *builder) Name() string { return b.name }
 func (b *builder) Main() compute.Function {
 	if b.main == nil {
 		b.main = b.newFunction(b.module.Main(), compute.MainName, nil)
+		if b.backend.Partitions() > 1 {
+			b.main.fn.Name = bodyName
+		}
 	}
 	return b.main
 }
@@ -113,8 +117,8 @@ func (b *builder) node(x compute.Value) (*node, error) {
 
 // DeviceAssignment implements [compute.Builder]: the one device the program runs on. Without it, Execute says.
 func (b *builder) DeviceAssignment(devices ...compute.DeviceNum) error {
-	if len(devices) != 1 {
-		return fmt.Errorf("xla: %d devices are assigned to program %q; programs over several devices: %w", len(devices), b.name, compute.ErrNotImplemented)
+	if len(devices) != 1 || b.backend.Partitions() > 1 {
+		return fmt.Errorf("xla: %d devices are assigned to program %q; a program over several devices is one of a group's backend: %w", len(devices), b.name, compute.ErrNotImplemented)
 	}
 	if _, err := b.backend.device(devices[0]); err != nil {
 		return err
@@ -170,6 +174,9 @@ func (b *builder) text() ([]byte, error) {
 	var out bytes.Buffer
 	if err := b.module.Write(&out); err != nil {
 		return nil, err
+	}
+	if b.backend.Partitions() > 1 {
+		return []byte(b.groupText(out.String())), nil
 	}
 	return out.Bytes(), nil
 }

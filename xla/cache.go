@@ -95,11 +95,18 @@ func cpuFeatures(file string) string {
 	return strings.Join(features, "; ")
 }
 
-// key names the entry of a program for a device; -1 is any device.
-func (c *executableCache) key(text []byte, device int) string {
+// key names the entry of a program for devices, none for any one device.
+func (c *executableCache) key(text []byte, devices []int) string {
 	h := sha256.New()
 	h.Write(c.machine)
-	fmt.Fprintf(h, "device %d\n", device)
+	switch len(devices) {
+	case 0:
+		fmt.Fprintln(h, "device -1")
+	case 1:
+		fmt.Fprintf(h, "device %d\n", devices[0])
+	default:
+		fmt.Fprintf(h, "devices %v\n", devices)
+	}
 	h.Write(text)
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -116,7 +123,7 @@ func (c *executableCache) load(key string, b *Backend, portable bool) *pjrt.Load
 	body, ok := bytes.CutPrefix(entry, []byte(cacheMagic))
 	if ok && len(body) > sha256.Size {
 		if sum := sha256.Sum256(body[sha256.Size:]); bytes.Equal(sum[:], body[:sha256.Size]) {
-			loaded, err := pjrtc.Load(b.client, body[sha256.Size:], portable)
+			loaded, err := pjrtc.Load(b.client, body[sha256.Size:], portable, b.Partitions())
 			if err == nil {
 				now := time.Now()
 				_ = os.Chtimes(path, now, now) // for prune

@@ -2,6 +2,7 @@ package xla
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gomlx/compute"
@@ -34,7 +35,8 @@ var _ compute.Executable = (*Executable)(nil)
 // load compiles the program, or takes it from the cache.
 func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	e := &Executable{
-		backend: b, name: p.name, text: text, params: p.main.params, paramShapes: p.main.paramShapes, outputs: p.main.outputs, portable: p.device < 0,
+		backend: b, name: p.name, text: text, params: p.main.params, paramShapes: p.main.paramShapes, outputs: p.main.outputs,
+		portable: p.device < 0 && b.Partitions() == 1,
 	}
 	start := time.Now()
 	defer func() { e.CompileTime = time.Since(start) }()
@@ -43,7 +45,7 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 		return b.loadAhead(e)
 	}
 	if b.cache != nil {
-		key = b.cache.key(text, p.device)
+		key = b.cache.key(text, b.assigned(p.device))
 		if e.loaded = b.cache.load(key, b, e.portable); e.loaded != nil {
 			e.FromCache = true
 			b.cacheLoads.Add(1)
@@ -51,8 +53,11 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 		}
 	}
 	config := b.client.Compile().WithStableHLO(text)
-	if p.device >= 0 {
-		config = config.WithDeviceAssignment([]int{p.device})
+	switch on := b.assigned(p.device); {
+	case len(on) > 1:
+		config = config.WithShardy(len(on)).WithDeviceAssignment(on)
+	case len(on) == 1:
+		config = config.WithDeviceAssignment(on)
 	}
 	var err error
 	if e.loaded, err = config.Done(); err != nil {
@@ -64,6 +69,20 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	}
 	pjrtc.Trim()
 	return e, nil
+}
+
+// assigned is the devices that a program is compiled for, by their numbers; none for one that runs on whichever device Execute names. device
+// is the one that the program names, by its place in a group, or -1.
+func (b *Backend) assigned(device int) []int {
+	switch {
+	case b.Partitions() > 1:
+		return b.group
+	case device < 0:
+		return nil
+	case b.group != nil:
+		return []int{b.group[device]}
+	}
+	return []int{device}
 }
 
 func (e *Executable) valid() error {
@@ -128,10 +147,12 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 	if len(donate) != 0 && len(donate) != len(inputs) {
 		return nil, fmt.Errorf("xla: program %q has %d inputs, but %d flags say which are donated", e.name, len(inputs), len(donate))
 	}
-	buffers := make([]*pjrt.Buffer, len(inputs))
+	// What PJRT takes and gives is the first device's buffers, then the second's and so on.
+	devices := e.backend.Partitions()
+	buffers := make([]*pjrt.Buffer, devices*len(inputs))
 	for i, input := range inputs {
 		b, ok := input.(*Buffer)
-		if !ok || b.backend != e.backend {
+		if !ok || !b.backend.sameDevices(e.backend) {
 			return nil, fmt.Errorf("xla: input %q of program %q is a buffer of another backend", e.params[i], e.name)
 		}
 		if err := b.valid(); err != nil {
@@ -140,11 +161,13 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 		if !b.shape.Equal(e.paramShapes[i]) {
 			return nil, fmt.Errorf("xla: input %q of program %q is %s, not %s", e.params[i], e.name, b.shape, e.paramShapes[i])
 		}
-		buffers[i] = b.buffer
+		for d, part := range b.parts {
+			buffers[d*len(inputs)+i] = part
+		}
 	}
 	run := e.loaded.Execute(buffers...)
 	if len(donate) != 0 {
-		run = run.SetDonate(donate)
+		run = run.SetDonate(slices.Repeat(donate, devices))
 	}
 	if e.portable {
 		d, err := e.backend.device(device)
@@ -157,9 +180,13 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 	if err != nil {
 		return nil, fmt.Errorf("xla: executing program %q: %w", e.name, err)
 	}
-	out := make([]compute.Buffer, len(results))
-	for i, r := range results {
-		out[i] = &Buffer{backend: e.backend, buffer: r, shape: e.outputs[i]}
+	out := make([]compute.Buffer, len(e.outputs))
+	for i := range out {
+		b := &Buffer{backend: e.backend, shape: e.outputs[i]}
+		for d := range devices {
+			b.parts = append(b.parts, results[d*len(out)+i])
+		}
+		out[i] = b
 	}
 	return out, nil
 }

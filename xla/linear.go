@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/pjrt"
 
 	"github.com/quire/quire/cpukernel"
 )
@@ -42,13 +43,13 @@ func (b *Backend) PackLinear(packedBytes, rows []byte, dtype dtypes.DType, out, 
 }
 
 // NewZeros returns an array of zeros, and a slice of its dtype's Go type over its storage, which the host may write until the array is first
-// used. It can't be donated. Where the host does not reach the device's memory, it is an error.
+// used. It can't be donated. Where the host does not reach the device's memory, and for a group, it is an error.
 func (b *Backend) NewZeros(device compute.DeviceNum, shape shapes.Shape) (compute.Buffer, any, error) {
 	d, err := b.device(device)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !b.HostWritable() || shape.Size() == 0 {
+	if !b.HostWritable() || shape.Size() == 0 || b.Partitions() > 1 {
 		return nil, nil, fmt.Errorf("xla: an array %s that the host writes: %w on %s", shape, compute.ErrNotImplemented, b.platform)
 	}
 	buffer, flat, err := b.client.NewSharedBuffer(shape.DType, shape.Dimensions, d)
@@ -61,8 +62,8 @@ func (b *Backend) NewZeros(device compute.DeviceNum, shape shapes.Shape) (comput
 		return nil, nil, err
 	}
 	hugePages(bytes)
-	return &Buffer{backend: b, buffer: buffer, shape: shape.Clone()}, flat, nil
+	return &Buffer{backend: b, parts: []*pjrt.Buffer{buffer}, shape: shape.Clone()}, flat, nil
 }
 
 // HostWritable reports whether [Backend.NewZeros] works.
-func (b *Backend) HostWritable() bool { return b.platform == "cpu" }
+func (b *Backend) HostWritable() bool { return b.platform == "cpu" && b.Partitions() == 1 }

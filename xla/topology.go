@@ -173,18 +173,35 @@ func (t *topology) noDevice() error {
 	return fmt.Errorf("%w: it was opened for the topology %s", ErrNoDevice, t.Name)
 }
 
-// compileOptions is a serialized xla.CompileOptionsProto for a program on one device, whichever the caller names. The numbers are those of
-// xla/pjrt/proto/compile_options.proto.
-func compileOptions() []byte {
-	var build []byte
-	for _, f := range []struct {
-		number protowire.Number
-		value  int64
-	}{{1, -1}, {4, 1}, {5, 1}} { // device_ordinal, num_replicas, num_partitions
-		build = protowire.AppendVarint(protowire.AppendTag(build, f.number, protowire.VarintType), uint64(f.value))
+// compileOptions is a serialized xla.CompileOptionsProto for a program on these devices together, or, if there are none, on one device,
+// whichever the caller names. The numbers are those of xla/pjrt/proto/compile_options.proto and xla/xla_data.proto.
+func compileOptions(devices []int) []byte {
+	number := func(to []byte, field protowire.Number, value int) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(to, field, protowire.VarintType), uint64(value))
 	}
-	out := protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType), build) // executable_build_options
-	return protowire.AppendVarint(protowire.AppendTag(out, 4, protowire.VarintType), 1)   // compile_portable_executable
+	message := func(to []byte, field protowire.Number, value []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(to, field, protowire.BytesType), value)
+	}
+	partitions := max(1, len(devices))
+	build := number(nil, 1, -1)          // device_ordinal
+	build = number(build, 4, 1)          // num_replicas
+	build = number(build, 5, partitions) // num_partitions
+	if len(devices) == 0 {
+		return number(message(nil, 3, build), 4, 1) // executable_build_options, compile_portable_executable
+	}
+	if partitions > 1 {
+		build = number(build, 6, 1) // use_spmd_partitioning
+	}
+	assignment := number(number(nil, 1, 1), 2, partitions) // replica_count, computation_count
+	for _, d := range devices {
+		replicas := protowire.AppendVarint(nil, uint64(d))
+		assignment = message(assignment, 3, message(nil, 1, replicas)) // computation_devices, replica_device_ids
+	}
+	build = message(build, 9, assignment) // device_assignment
+	if partitions > 1 {
+		build = number(build, 19, 1) // use_shardy_partitioner
+	}
+	return message(nil, 3, build)
 }
 
 // compileError names the program in an error of the compiler, and makes one that is about memory an [*OutOfMemoryError].
@@ -222,14 +239,14 @@ func compilerBytes(text string) int64 {
 // loadAhead compiles the program for the topology, and keeps it in the cache for those who have the devices. It is compiled each time:
 // what a program needs can't be read from a serialized one without a device.
 func (b *Backend) loadAhead(e *Executable) (*Executable, error) {
-	compiled, err := b.topology.described.Compile(e.text, compileOptions())
+	compiled, err := b.topology.described.Compile(e.text, compileOptions(b.assigned(-1)))
 	if err != nil {
 		return nil, compileError(e.name, err)
 	}
 	e.ahead = compiled
 	b.compiles.Add(1)
 	if b.cache != nil {
-		b.cache.storeBytes(b.cache.key(e.text, -1), compiled.Serialize)
+		b.cache.storeBytes(b.cache.key(e.text, b.assigned(-1)), compiled.Serialize)
 	}
 	pjrtc.Trim()
 	return e, nil

@@ -31,7 +31,7 @@ var tiers = map[string]int{
 
 	"attention": graphTier, "linear": graphTier, "models/llama": graphTier, "pagetable": graphTier, "sampling": graphTier, "seqtable": graphTier, "tokenqueue": graphTier,
 
-	"control": basisTier, "scan": basisTier, "tree": basisTier,
+	"collective": basisTier, "control": basisTier, "scan": basisTier, "tree": basisTier,
 
 	"xla": 1,
 

@@ -249,9 +249,9 @@ func serialize(api, executable unsafe.Pointer) ([]byte, error) {
 //go:linkname newLoadedExecutable github.com/gomlx/go-xla/pjrt.newLoadedExecutable
 func newLoadedExecutable(*pjrt.Plugin, *pjrt.Client, unsafe.Pointer) (*pjrt.LoadedExecutable, error)
 
-// Load makes an executable of what [Serialize] returned. portable says that it was compiled to run on any device. The plugin refuses
-// bytes of another version or for another processor.
-func Load(client *pjrt.Client, serialized []byte, portable bool) (*pjrt.LoadedExecutable, error) {
+// Load makes an executable of what [Serialize] returned. portable says that it was compiled to run on any device; partitions is how
+// many devices it was compiled for. The plugin refuses bytes of another version or for another processor.
+func Load(client *pjrt.Client, serialized []byte, portable bool, partitions int) (*pjrt.LoadedExecutable, error) {
 	const call = "PJRT_Executable_DeserializeAndLoad"
 	if len(serialized) == 0 {
 		return nil, errors.New("pjrtc: a serialized executable has no bytes")
@@ -280,7 +280,13 @@ func Load(client *pjrt.Client, serialized []byte, portable bool) (*pjrt.LoadedEx
 		_ = e.Destroy()
 		return nil, err
 	}
+	number, err := field(e, reflect.Int, "numPartitions")
+	if err != nil {
+		_ = e.Destroy()
+		return nil, err
+	}
 	*(*bool)(unsafe.Pointer(flag.UnsafeAddr())) = portable
+	*(*int)(unsafe.Pointer(number.UnsafeAddr())) = partitions
 	return e, nil
 }
 
