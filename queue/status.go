@@ -1,0 +1,107 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Status is how far a job is.
+type Status struct {
+	Job     Job  `json:"-"`
+	Waiting int  `json:"units_waiting"`
+	Running int  `json:"units_running"`
+	Done    int  `json:"units_done"`
+	Parked  int  `json:"units_parked"`
+	Over    bool `json:"over"` // no unit waits or runs
+	// Lost counts units of a job that is over which are neither done nor parked: the server lost them.
+	Lost int `json:"units_lost"`
+	// Figures are of all that is done, with what was done before; of units that run, as far as is known, their rows and tokens.
+	Figures     Figures      `json:"figures"`
+	Workers     []LifeSign   `json:"workers"`
+	ParkedUnits []ParkedUnit `json:"parked"`
+}
+
+// LifeSign is what a worker said of itself, and how long ago.
+type LifeSign struct {
+	Life
+	SecondsAgo float64 `json:"seconds_ago"` // by the server's clock
+}
+
+// ParkedUnit is a unit that was given up.
+type ParkedUnit struct {
+	Unit
+	Error string `json:"error"`
+}
+
+// Status looks at a job.
+func (q *Queue) Status(ctx context.Context, id string) (*Status, error) {
+	job, err := q.Job(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	s := &Status{Job: job, Figures: job.Before}
+	// The queue first: what leaves it meanwhile is in its record already.
+	waiting, held, err := q.left(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	now, err := q.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = q.each(ctx, id+".>", func(entry jetstream.KeyValueEntry) error {
+		switch kind, _ := kindOf(entry.Key()); kind {
+		case "unit":
+			var r record
+			if err := json.Unmarshal(entry.Value(), &r); err != nil {
+				return err
+			}
+			s.count(r)
+		case "worker":
+			sign := LifeSign{SecondsAgo: max(0, now.Sub(entry.Created()).Seconds())}
+			if err := json.Unmarshal(entry.Value(), &sign.Life); err != nil {
+				return err
+			}
+			s.Workers = append(s.Workers, sign)
+		}
+		return nil
+	})
+	slices.SortFunc(s.ParkedUnits, func(a, b ParkedUnit) int { return a.Number - b.Number })
+	rest := max(0, job.Units-s.Done-s.Parked-s.Running)
+	if s.Over = job.Ready && waiting+held == 0; s.Over {
+		s.Lost, s.Running = rest+s.Running, 0
+	} else {
+		s.Waiting = rest
+	}
+	return s, err
+}
+
+func (s *Status) count(r record) {
+	switch r.State {
+	case Done:
+		s.Done++
+		s.Figures.add(r.Figures)
+	case Parked:
+		s.Parked++
+		s.ParkedUnits = append(s.ParkedUnits, ParkedUnit{r.Unit, r.Error})
+	case Running:
+		s.Running++
+		s.Figures.add(r.Figures)
+	}
+}
+
+// now is the server's time.
+func (q *Queue) now(ctx context.Context) (now time.Time, err error) {
+	err = q.again(ctx, func(ctx context.Context) error {
+		info, err := q.stream.Info(ctx)
+		if err == nil {
+			now = info.TimeStamp
+		}
+		return err
+	})
+	return now, err
+}

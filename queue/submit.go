@@ -1,0 +1,276 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Submission says what came of [Queue.Submit].
+type Submission string
+
+// What came of submitting a job.
+const (
+	Submitted Submission = "submitted" // its units are in the queue now
+	Going     Submission = "going"     // they were, and some are not done
+	Over      Submission = "over"      // nothing is left to do, but what is parked
+)
+
+// publishAhead is how many units are published before the server has said that it has the first.
+const publishAhead = 512
+
+// Submit puts a job into the queue; units are those that are to be done. The same job again is no other one: while it is in the queue
+// nothing happens, and when it is over units that are not done, nor parked, are queued again. A submitter that died is finished.
+func (q *Queue) Submit(ctx context.Context, job Job, units []Unit) (Submission, error) {
+	if job.ID == "" || job.ID != CleanName(job.ID) {
+		return "", fmt.Errorf("%q can't be a job's name", job.ID)
+	}
+	if job.AckWait == 0 {
+		job.AckWait = DefaultAckWait
+	}
+	if job.MaxTries == 0 {
+		job.MaxTries = DefaultMaxTries
+	}
+	for {
+		done, err := q.submit(ctx, job, units)
+		if !errors.Is(err, errChanged) { // by another submitter
+			return done, err
+		}
+	}
+}
+
+func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, error) {
+	var was Job
+	revision, err := q.get(ctx, jobKey(job.ID), &was)
+	if err != nil {
+		return "", err
+	}
+	if revision > 0 && was.Ready {
+		if waiting, held, err := q.left(ctx, was); err != nil || waiting+held > 0 {
+			return Going, err
+		}
+	}
+	parked := map[int]bool{}
+	err = q.each(ctx, job.ID+".unit.*", func(entry jetstream.KeyValueEntry) error {
+		var r record
+		if err := json.Unmarshal(entry.Value(), &r); err == nil && r.State == Parked {
+			parked[r.Unit.Number] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	left := 0
+	for _, u := range units {
+		if !parked[u.Number] {
+			left++
+		}
+	}
+	if revision > 0 && was.Ready && left == 0 {
+		return Over, nil
+	}
+	job.Units, job.Ready, job.Epoch = len(units), false, was.Epoch
+	if revision == 0 || was.Ready {
+		job.Epoch++
+	}
+	if revision, err = q.swap(ctx, jobKey(job.ID), job, revision); err != nil {
+		return "", err
+	}
+	// What records say of units that are to be done is no longer so.
+	err = q.each(ctx, job.ID+".unit.*", func(entry jetstream.KeyValueEntry) error {
+		var r record
+		if err := json.Unmarshal(entry.Value(), &r); err == nil && r.State == Parked {
+			return nil
+		}
+		return q.again(ctx, func(ctx context.Context) error { return q.kv.Purge(ctx, entry.Key()) })
+	})
+	if err != nil {
+		return "", err
+	}
+	if _, err := q.consumer(ctx, job); err != nil {
+		return "", err
+	}
+	for at := 0; at < len(units); at += publishAhead {
+		chunk := units[at:min(at+publishAhead, len(units))]
+		if err := q.publish(ctx, job, chunk, parked, fmt.Sprint(job.Epoch)); err != nil {
+			return "", err
+		}
+	}
+	job.Ready = true
+	_, err = q.swap(ctx, jobKey(job.ID), job, revision)
+	return Submitted, err
+}
+
+// publish puts units into the stream, each once however often it is tried.
+func (q *Queue) publish(ctx context.Context, job Job, units []Unit, except map[int]bool, epoch string) error {
+	return q.again(ctx, func(ctx context.Context) error {
+		var acks []jetstream.PubAckFuture
+		for _, u := range units {
+			if except[u.Number] {
+				continue
+			}
+			text, err := json.Marshal(u)
+			if err != nil {
+				return err
+			}
+			ack, err := q.js.PublishAsync(subject(job.ID, u.Number), text, jetstream.WithMsgID(fmt.Sprintf("%s.%s.%d", job.ID, epoch, u.Number)))
+			if err != nil {
+				return err
+			}
+			acks = append(acks, ack)
+		}
+		for _, ack := range acks {
+			select {
+			case <-ack.Ok():
+			case err := <-ack.Err():
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+}
+
+// consumer makes the job's consumer, if there is none.
+func (q *Queue) consumer(ctx context.Context, job Job) (c jetstream.Consumer, err error) {
+	err = q.again(ctx, func(ctx context.Context) error {
+		c, err = q.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+			Durable: job.ID, FilterSubject: subjects + job.ID + ".>", AckPolicy: jetstream.AckExplicitPolicy,
+			// How often is counted here: a unit that is given back in good order did not fail.
+			AckWait: job.AckWait, MaxDeliver: -1, MaxAckPending: 100_000,
+		})
+		return err
+	})
+	return c, err
+}
+
+// left counts the units that wait, and those that workers hold.
+func (q *Queue) left(ctx context.Context, job Job) (waiting, held int, err error) {
+	c, err := q.consumer(ctx, job)
+	if err != nil {
+		return 0, 0, err
+	}
+	var info *jetstream.ConsumerInfo
+	err = q.again(ctx, func(ctx context.Context) error {
+		info, err = c.Info(ctx)
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return int(info.NumPending), info.NumAckPending, nil
+}
+
+// Retry queues the units again that are parked, and returns how many those are.
+func (q *Queue) Retry(ctx context.Context, id string) (n int, err error) {
+	job, err := q.Job(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	err = q.each(ctx, id+".unit.*", func(entry jetstream.KeyValueEntry) error {
+		var r record
+		if err := json.Unmarshal(entry.Value(), &r); err != nil || r.State != Parked {
+			return err
+		}
+		// A process that dies behind this leaves a unit that Submit queues.
+		r.State, r.Tries, r.Worker, r.Life = Waiting, 0, "", ""
+		revision, err := q.swap(ctx, entry.Key(), r, entry.Revision())
+		if errors.Is(err, errChanged) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		n++
+		return q.publish(ctx, job, []Unit{r.Unit}, nil, fmt.Sprintf("%d-%d", job.Epoch, revision))
+	})
+	return n, err
+}
+
+// Remove takes a job out of the queue, with all that is known of it. Workers that have units of it end them in vain.
+func (q *Queue) Remove(ctx context.Context, id string) error {
+	if _, err := q.Job(ctx, id); err != nil {
+		return err
+	}
+	return q.againWithin(ctx, listTimeout, func(ctx context.Context) error {
+		// The job goes first: no worker begins it any more.
+		if err := q.kv.Purge(ctx, jobKey(id)); err != nil {
+			return err
+		}
+		if err := q.stream.DeleteConsumer(ctx, id); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return err
+		}
+		if err := q.stream.Purge(ctx, jetstream.WithPurgeSubject(subjects+id+".>")); err != nil {
+			return err
+		}
+		return q.each(ctx, id+".>", func(entry jetstream.KeyValueEntry) error { return q.kv.Purge(ctx, entry.Key()) })
+	})
+}
+
+// each calls f with every value of the bucket whose key matches.
+func (q *Queue) each(ctx context.Context, keys string, f func(jetstream.KeyValueEntry) error) error {
+	var all []jetstream.KeyValueEntry
+	err := q.againWithin(ctx, listTimeout, func(ctx context.Context) error {
+		all = nil
+		w, err := q.kv.Watch(ctx, keys, jetstream.IgnoreDeletes())
+		if err != nil {
+			return err
+		}
+		defer w.Stop()
+		for {
+			select {
+			case entry := <-w.Updates():
+				if entry == nil { // all that was there
+					return nil
+				}
+				all = append(all, entry)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+	for _, entry := range all {
+		if err != nil {
+			break
+		}
+		err = f(entry)
+	}
+	return err
+}
+
+// Job returns a job of the queue, or ErrNoJob.
+func (q *Queue) Job(ctx context.Context, id string) (Job, error) {
+	var job Job
+	if id != CleanName(id) || id == "" {
+		return job, fmt.Errorf("%q: %w", id, ErrNoJob)
+	}
+	revision, err := q.get(ctx, jobKey(id), &job)
+	if err == nil && revision == 0 {
+		err = fmt.Errorf("%q: %w", id, ErrNoJob)
+	}
+	return job, err
+}
+
+// Jobs returns all jobs of the queue, the one that was submitted first before the others.
+func (q *Queue) Jobs(ctx context.Context) (all []Job, err error) {
+	err = q.each(ctx, "*.job", func(entry jetstream.KeyValueEntry) error {
+		var job Job
+		if err := json.Unmarshal(entry.Value(), &job); err != nil {
+			return err
+		}
+		all = append(all, job)
+		return nil
+	})
+	return all, err
+}
+
+// retryPause is how long a unit waits that failed so many times.
+func retryPause(ackWait time.Duration, tries int) time.Duration {
+	return min(ackWait/16<<min(tries, 10), time.Minute)
+}
