@@ -18,11 +18,16 @@ import (
 )
 
 var (
-	sharedXLA   = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsAuto) })
-	sharedPlain = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsOff) })
+	sharedXLA   = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsAuto, 1) })
+	sharedPlain = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsOff, 1) })
+	// Backends of 8 virtual devices, for groups.
+	sharedDevices      = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsAuto, virtualDevices) })
+	sharedDevicesPlain = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsOff, virtualDevices) })
 )
 
-func newXLA(kernels string) (*xla.Backend, error) {
+const virtualDevices = 8
+
+func newXLA(kernels string, devices int) (*xla.Backend, error) {
 	plugin, err := setup.FindPlugin("cpu")
 	if err != nil {
 		return nil, err
@@ -33,7 +38,7 @@ func newXLA(kernels string) (*xla.Backend, error) {
 		return nil, err
 	}
 	return xla.New(xla.Options{
-		Plugin: plugin, Platform: "cpu", ClientOptions: map[string]any{"cpu_device_count": 1},
+		Plugin: plugin, Platform: "cpu", ClientOptions: map[string]any{"cpu_device_count": devices},
 		CacheDir: filepath.Join(cache, "test-executables"), Kernels: kernels,
 	})
 }
@@ -44,6 +49,20 @@ func XLA(t testing.TB) *xla.Backend { return backend(t, sharedXLA) }
 
 // XLAWithoutKernels is XLA with the plain forms of all composites.
 func XLAWithoutKernels(t testing.TB) *xla.Backend { return backend(t, sharedPlain) }
+
+// Group returns a backend on some of 8 virtual devices of the CPU, which run programs together; kernels is as in xla.Options.
+func Group(t testing.TB, kernels string, devices ...int) *xla.Backend {
+	t.Helper()
+	open := sharedDevices
+	if kernels == xla.KernelsOff {
+		open = sharedDevicesPlain
+	}
+	g, err := backend(t, open).Group(devices...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
 
 func backend(t testing.TB, open func() (*xla.Backend, error)) *xla.Backend {
 	t.Helper()

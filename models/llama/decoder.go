@@ -3,8 +3,10 @@ package llama
 import (
 	"fmt"
 
+	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/collective"
 	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models"
 )
@@ -18,8 +20,13 @@ type AttentionFunc func(layer int, q, k, v *Node) *Node
 // tokens and positions are i32[T]. A row's result depends on that row and on what attention returns for it. Padding may hold any
 // token id: ids outside the vocabulary read some row of it. rows, i32[], says how many of the T tokens, the first ones, are wanted: the
 // results of the others may be anything.
+//
+// Where a group of devices runs it, each does it with its part of the weights, and heads are those of one device: see [Partition]. The results
+// are the same on all.
 func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, attention AttentionFunc) *Node {
-	x := linear.Rows(w.matrix("embed"), tokens, rows, w.dtype)
+	split := splitOf(cfg, tokens)
+	cfg = split.Local(cfg)
+	x := embed(split, w, tokens, rows)
 	turn := rotary(cfg, positions)
 	for i := range cfg.NumLayers {
 		p := fmt.Sprintf("layers.%d.", i)
@@ -35,11 +42,11 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, attenti
 		q, k, v := splitHeads(cfg, apply(w, p+"qkv", cfg.QKVBias, h, nil, rows), qNorm, kNorm, layerTurn, rows)
 		a := attention(i, q, k, v)
 		a = Reshape(a, a.Shape().Dimensions[0], cfg.NumHeads*cfg.HeadDim)
-		x = apply(w, p+"o", cfg.OBias, a, x, rows)
+		x = add(split, w, p+"o", cfg.OBias, a, x, rows)
 
 		h = rmsNorm(x, w.get(p+"mlp_norm"), cfg.RMSNormEps, rows)
 		h = apply(w, p+"gate_up", cfg.MLPBias, h, nil, rows) // silu(gate) * up
-		x = apply(w, p+"down", cfg.MLPBias, h, x, rows)
+		x = add(split, w, p+"down", cfg.MLPBias, h, x, rows)
 	}
 	return rmsNorm(x, w.get("norm"), cfg.RMSNormEps, rows)
 }
@@ -50,7 +57,41 @@ func Logits(cfg models.Config, w Weights, hidden, rows *Node) *Node {
 	if cfg.TieEmbeddings {
 		head = "embed"
 	}
-	return linear.Apply(hidden, w.matrix(head), linear.Options{Rows: rows, Float32: true})
+	logits := linear.Apply(hidden, w.matrix(head), linear.Options{Rows: rows, Float32: true})
+	if split := splitOf(cfg, hidden); split.Devices > 1 {
+		logits = SliceAxis(collective.Concatenate(logits, 1), 1, AxisRangeFromStart(cfg.VocabSize))
+	}
+	return logits
+}
+
+// splitOf is how the model is cut for the devices that run the graph.
+func splitOf(cfg models.Config, x *Node) Partition {
+	return NewPartition(cfg, collective.Devices(x.Graph().Backend()))
+}
+
+// embed returns the embeddings of tokens [T, hidden]. A device gives those of its part of the vocabulary, and zeros for the others.
+func embed(split Partition, w Weights, tokens, rows *Node) *Node {
+	if split.Devices == 1 {
+		return linear.Rows(w.matrix("embed"), tokens, rows, w.dtype)
+	}
+	at := Sub(tokens, BroadcastToDims(w.get(firstRowName), tokens.Shape().Dimensions...))
+	x := linear.Rows(w.matrix("embed"), at, rows, w.dtype)
+	g := tokens.Graph()
+	here := LogicalAnd(GreaterOrEqual(at, ScalarZero(g, dtypes.Int32)), LessThan(at, Scalar(g, dtypes.Int32, float64(split.Vocab))))
+	here = BroadcastToDims(InsertAxes(here, -1), x.Shape().Dimensions...)
+	return collective.Sum(Where(here, x, ZerosLike(x)))
+}
+
+// add is the linear layer of a name plus residual, where each device has some of its inputs. Their parts are added up before they are rounded.
+func add(split Partition, w Weights, name string, bias bool, x, residual, rows *Node) *Node {
+	if split.Devices == 1 {
+		return apply(w, name, bias, x, residual, rows)
+	}
+	y := collective.Sum(linear.Apply(x, w.matrix(name+".weight"), linear.Options{Rows: rows, Float32: true}))
+	if bias {
+		y = Add(y, BroadcastToDims(InsertAxes(ConvertDType(w.get(name+".bias"), dtypes.Float32), 0), y.Shape().Dimensions...))
+	}
+	return ConvertDType(Add(y, ConvertDType(residual, dtypes.Float32)), w.dtype)
 }
 
 // apply is the linear layer of a name, with its bias if the model has one, plus residual if that is not nil.

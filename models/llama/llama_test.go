@@ -11,6 +11,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/quire/quire/collective"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/llama"
@@ -56,7 +57,8 @@ func scorer(t *testing.T, b compute.Backend, ckpt *models.Checkpoint) func(promp
 	}
 	exec, err := NewExec(b, func(in []*Node) *Node {
 		tokens, last := in[0], in[1]
-		hidden := llama.Hidden(ckpt.Config, llama.NewWeights(arrays, in[2:]), tokens, Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded), dense(ckpt.Config))
+		local := llama.NewPartition(ckpt.Config, collective.Devices(b)).Local(ckpt.Config)
+		hidden := llama.Hidden(ckpt.Config, llama.NewWeights(arrays, in[2:]), tokens, Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded), dense(local))
 		return llama.Logits(ckpt.Config, llama.NewWeights(arrays, in[2:]), Gather(hidden, Reshape(last, 1, 1)), Scalar(last.Graph(), dtypes.Int32, 1))
 	})
 	if err != nil {

@@ -6,11 +6,13 @@ import (
 	"reflect"
 	"runtime"
 	"sync"
+	"unsafe"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/quire/quire/collective"
 	"github.com/quire/quire/models"
 )
 
@@ -21,71 +23,141 @@ type placer interface {
 	HostWritable() bool
 }
 
-// Load reads an array from a checkpoint to a device of the backend that [Arrays] was told. A matrix goes from the mapped file to where it
-// stays, packed on the way; the pages of the file are given back.
+// Load reads an array from a checkpoint to a device of the backend that [Arrays] was told; for a group, whose device is 0, to each device its
+// part. A matrix goes from the mapped file to where it stays, packed on the way; the pages of the file are given back.
 func (a Array) Load(backend compute.Backend, device compute.DeviceNum, from *models.Checkpoint) (compute.Buffer, error) {
-	var buffer compute.Buffer
-	var flat any
-	var err error
-	p, inPlace := backend.(placer)
-	if inPlace = inPlace && p.HostWritable(); inPlace {
-		buffer, flat, err = p.NewZeros(device, a.Shape)
-	} else {
-		flat = reflect.MakeSlice(reflect.SliceOf(a.Shape.DType.GoType()), a.Shape.Size(), a.Shape.Size()).Interface()
-	}
-	if err == nil {
-		err = a.fill(backend, flat, from)
-	}
-	if err == nil && !inPlace {
-		buffer, err = backend.BufferFromFlatData(device, flat, a.Shape)
-	}
+	buffer, err := a.load(backend, device, from)
 	if err != nil {
-		if buffer != nil {
-			_ = buffer.Finalize()
-		}
 		return nil, fmt.Errorf("loading %s: %w", a.Name, err)
 	}
 	return buffer, nil
 }
 
-// fill writes the array's elements to flat, which holds zeros.
-func (a Array) fill(backend compute.Backend, flat any, from *models.Checkpoint) error {
-	row, rows := 0, a.Shape.Dimensions[0] // of the matrix, or elements of a vector
-	width := 1
-	if a.part != vector {
-		rows, width = a.format.Out, a.format.In
+func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *models.Checkpoint) (whole compute.Buffer, err error) {
+	members := []compute.Backend{backend}
+	group, isGroup := backend.(collective.Group)
+	if isGroup = isGroup && group.Partitions() > 1; isGroup {
+		members, device = make([]compute.Backend, group.Partitions()), 0
+		for i := range members {
+			if members[i], err = group.Member(i); err != nil {
+				return nil, err
+			}
+		}
 	}
-	for _, source := range a.Sources {
-		tensor, err := from.Read(source, a.read)
+	buffers := make([]compute.Buffer, len(members))
+	defer func() {
+		if err != nil {
+			for _, b := range buffers {
+				if b != nil {
+					_ = b.Finalize()
+				}
+			}
+		}
+	}()
+	flats := make([]any, len(members))
+	p, inPlace := members[0].(placer)
+	inPlace = inPlace && p.HostWritable() && a.part != firstRow
+	for i, member := range members {
+		if inPlace {
+			if buffers[i], flats[i], err = member.(placer).NewZeros(device, a.Shape); err != nil {
+				return nil, err
+			}
+		} else {
+			flats[i] = reflect.MakeSlice(reflect.SliceOf(a.Shape.DType.GoType()), a.Shape.Size(), a.Shape.Size()).Interface()
+		}
+	}
+	if err := a.fill(backend, flats, from); err != nil {
+		return nil, err
+	}
+	for i, member := range members {
+		if !inPlace {
+			if buffers[i], err = member.BufferFromFlatData(device, flats[i], a.Shape); err != nil {
+				return nil, err
+			}
+			flats[i] = nil
+		}
+	}
+	if !isGroup {
+		return buffers[0], nil
+	}
+	return group.Join(buffers)
+}
+
+// fill writes each device's elements of the array to its slice, which holds zeros.
+func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoint) error {
+	if a.part == firstRow {
+		for device, flat := range flats {
+			flat.([]int32)[0] = int32(device * a.share)
+		}
+		return nil
+	}
+	for _, s := range a.sources {
+		tensor, err := from.Read(s.name, a.read)
 		if err != nil {
 			return err
 		}
-		n := reflect.ValueOf(tensor).Len() / width
-		if n*width != reflect.ValueOf(tensor).Len() || row+n > rows {
-			return fmt.Errorf("tensor %s has %d values, which is no number of rows of %d that fits [%d, %d]", source, reflect.ValueOf(tensor).Len(), width, rows, width)
+		if n := reflect.ValueOf(tensor).Len(); n != s.rows*s.width {
+			return fmt.Errorf("tensor %s has %d values, not %d rows of %d", s.name, n, s.rows, s.width)
 		}
-		switch {
-		case a.part == vector:
-			reflect.Copy(reflect.ValueOf(flat).Slice(row, row+n), reflect.ValueOf(tensor))
-		case a.part == scales:
-			eachRow(tensor.([]float32), width, func(i int, x []float32) { flat.([]float32)[row+i] = scaleOf(x) })
-		case a.format.DType == dtypes.Int8:
-			quantized := make([]int8, n*width)
-			eachRow(tensor.([]float32), width, func(i int, x []float32) { quantize(quantized[i*width:], x) })
-			err = a.format.Pack(backend, flat, quantized, row)
-		default:
-			err = a.format.Pack(backend, flat, tensor, row)
+		for device, flat := range flats {
+			if err := a.put(backend, flat, s, s.spans(device), tensor); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
-		from.Release(source)
-		row += n
-	}
-	if row != rows {
-		return fmt.Errorf("its tensors have %d rows, %d are needed", row, rows)
+		from.Release(s.name)
 	}
 	return nil
+}
+
+// put writes spans of a tensor to a device's slice.
+func (a Array) put(backend compute.Backend, flat any, s source, spans []span, tensor any) error {
+	if s.columns {
+		if len(spans) == 1 && spans[0].n == s.width && a.format.In == s.width {
+			return a.putRows(backend, flat, tensor, 0)
+		}
+		return a.putRows(backend, flat, cutColumns(tensor, s, spans, a.format.In), 0)
+	}
+	for _, part := range spans {
+		rows := reflect.ValueOf(tensor).Slice(part.from*s.width, (part.from+part.n)*s.width).Interface()
+		if err := a.putRows(backend, flat, rows, part.to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putRows writes whole rows of the array, from the given one on.
+func (a Array) putRows(backend compute.Backend, flat, rows any, at int) error {
+	width := a.format.In
+	switch {
+	case a.part == vector:
+		reflect.Copy(reflect.ValueOf(flat).Slice(at, reflect.ValueOf(flat).Len()), reflect.ValueOf(rows))
+	case a.part == scales:
+		eachRow(rows.([]float32), width, func(i int, x []float32) { flat.([]float32)[at+i] = scaleOf(x) })
+	case a.format.DType == dtypes.Int8:
+		x := rows.([]float32)
+		quantized := make([]int8, len(x))
+		eachRow(x, width, func(i int, x []float32) { quantize(quantized[i*width:], x) })
+		return a.format.Pack(backend, flat, quantized, at)
+	default:
+		return a.format.Pack(backend, flat, rows, at)
+	}
+	return nil
+}
+
+// cutColumns copies spans of a tensor's columns to rows of the given width, which holds zeros elsewhere.
+func cutColumns(tensor any, s source, spans []span, width int) any {
+	of := reflect.ValueOf(tensor)
+	out := reflect.MakeSlice(of.Type(), s.rows*width, s.rows*width)
+	size := int(of.Type().Elem().Size())
+	bytes := func(x reflect.Value) []byte { return unsafe.Slice((*byte)(x.UnsafePointer()), x.Len()*size) }
+	to, in := bytes(out), bytes(of)
+	for row := range s.rows {
+		for _, part := range spans {
+			copy(to[(row*width+part.to)*size:][:part.n*size], in[(row*s.width+part.from)*size:])
+		}
+	}
+	return out.Interface()
 }
 
 // eachRow calls f for each row of a matrix, on all processors.

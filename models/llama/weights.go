@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/collective"
 	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models"
 )
@@ -30,14 +31,24 @@ type Storage struct {
 type Array struct {
 	// Name is the array's; "layers.3.qkv.weight" for instance.
 	Name string
-	// Shape is [out] of a bias or a norm. Matrices [out, in] are as package linear holds them.
+	// Shape is [out] of a bias or a norm. Matrices [out, in] are as package linear holds them. Where several devices run the model together,
+	// it is that of each device's array.
 	Shape shapes.Shape
-	// Sources are the checkpoint's tensors, by their Hugging Face names, stacked on the first axis to make it.
-	Sources []string
 
-	part   part
-	format linear.Format // of the matrix
-	read   dtypes.DType  // what the sources are read as
+	part    part
+	sources []source      // stacked on the first axis to make it
+	format  linear.Format // of the matrix
+	read    dtypes.DType  // what the sources are read as
+	share   int           // of firstRow
+}
+
+// source is a tensor of the checkpoint, [rows, width] or, with width 1, [rows].
+type source struct {
+	name        string // its Hugging Face name
+	rows, width int
+	// columns says that spans are of columns, not of rows; spans are what a device has of the tensor.
+	columns bool
+	spans   func(device int) []span
 }
 
 // Matrix returns how the array holds a matrix; ok is false for other arrays.
@@ -50,21 +61,23 @@ const (
 	vector part = iota
 	matrix
 	scales
+	firstRow // the number of the first row of the vocabulary that the device has
 )
 
 // Arrays lists the arrays of a model, in the order that programs take them. Projections that read the same input are one
-// array: q, k and v; gate and up.
+// array: q, k and v; gate and up. Where the backend is a group of devices, the arrays are those of one device: see [Partition].
 func Arrays(cfg models.Config, s Storage) []Array {
+	split := NewPartition(cfg, collective.Devices(s.Backend))
 	var list []Array
-	addVector := func(name string, size int, sources ...string) {
-		list = append(list, Array{Name: name, Shape: shapes.Make(s.DType, size), Sources: sources, read: s.DType})
+	addVector := func(name string, size int, sources ...source) {
+		list = append(list, Array{Name: name, Shape: shapes.Make(s.DType, size), sources: sources, read: s.DType})
 	}
-	addMatrix := func(name string, gateUp bool, out, in int, sources ...string) {
+	addMatrix := func(name string, gateUp bool, out, in int, sources ...source) {
 		dtype := s.DType
 		if s.Int8 {
 			dtype = dtypes.Int8
 		}
-		a := Array{Name: name, Sources: sources, part: matrix, read: s.DType, format: linear.NewFormat(s.Backend, dtype, out, in, gateUp)}
+		a := Array{Name: name, sources: sources, part: matrix, read: s.DType, format: linear.NewFormat(s.Backend, dtype, out, in, gateUp)}
 		a.Shape = a.format.Shape()
 		if s.Int8 {
 			a.read = dtypes.Float32
@@ -76,39 +89,80 @@ func Arrays(cfg models.Config, s Storage) []Array {
 		}
 	}
 	hidden, head := cfg.HiddenSize, cfg.HeadDim
-	addMatrix("embed", false, cfg.VocabSize, hidden, "model.embed_tokens.weight")
+	whole := func(size int) func(int) []span { return func(int) []span { return []span{{0, 0, size}} } }
+	norm := func(name string, size int) source {
+		return source{name: name, rows: size, width: 1, spans: whole(size)}
+	}
+	words := func(name string) source {
+		return source{name: name, rows: cfg.VocabSize, width: hidden, spans: func(d int) []span { return block(d, split.Vocab, cfg.VocabSize) }}
+	}
+	queries := func(d int) []span { return split.queries(d, head) }
+	keys := func(d int) []span { return split.keys(d, head) }
+	columns := func(d int) []span { return block(d, split.Intermediate, cfg.IntermediateSize) }
+
+	addMatrix("embed", false, split.Vocab, hidden, words("model.embed_tokens.weight"))
+	if split.Devices > 1 {
+		list = append(list, Array{Name: firstRowName, Shape: shapes.Make(dtypes.Int32), part: firstRow, share: split.Vocab})
+	}
 	for i := range cfg.NumLayers {
 		to, from := fmt.Sprintf("layers.%d.", i), fmt.Sprintf("model.layers.%d.", i)
-		layer := func(name string, bias bool, out, in int, sources ...string) {
-			full := func(suffix string) []string {
-				names := make([]string, len(sources))
+		// A layer whose outputs are shared out: the rows of its tensors stand one behind the other.
+		outputs := func(name string, bias bool, out int, sources ...source) {
+			of := func(suffix string, width int) []source {
+				list := make([]source, len(sources))
 				for j, s := range sources {
-					names[j] = from + s + suffix
+					s.name, s.width = from+s.name+suffix, width
+					list[j] = s
 				}
-				return names
+				return list
 			}
-			addMatrix(to+name+".weight", name == "gate_up", out, in, full(".weight")...)
+			addMatrix(to+name+".weight", name == "gate_up", out, hidden, of(".weight", hidden)...)
 			if bias {
-				addVector(to+name+".bias", out, full(".bias")...)
+				addVector(to+name+".bias", out, of(".bias", 1)...)
 			}
 		}
-		addVector(to+"attention_norm", hidden, from+"input_layernorm.weight")
-		layer("qkv", cfg.QKVBias, (cfg.NumHeads+2*cfg.NumKVHeads)*head, hidden, "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-		if cfg.QKNorm {
-			addVector(to+"q_norm", head, from+"self_attn.q_norm.weight")
-			addVector(to+"k_norm", head, from+"self_attn.k_norm.weight")
+		// A layer whose inputs are shared out: what the devices get of its outputs is to be added up, and then the bias.
+		inputs := func(name string, bias bool, in, all int, tensor string, spans func(int) []span) {
+			addMatrix(to+name+".weight", false, hidden, in, source{name: from + tensor + ".weight", rows: hidden, width: all, columns: true, spans: spans})
+			if bias {
+				addVector(to+name+".bias", hidden, norm(from+tensor+".bias", hidden))
+			}
 		}
-		layer("o", cfg.OBias, hidden, cfg.NumHeads*head, "self_attn.o_proj")
-		addVector(to+"mlp_norm", hidden, from+"post_attention_layernorm.weight")
-		layer("gate_up", cfg.MLPBias, 2*cfg.IntermediateSize, hidden, "mlp.gate_proj", "mlp.up_proj")
-		layer("down", cfg.MLPBias, hidden, cfg.IntermediateSize, "mlp.down_proj")
+		addVector(to+"attention_norm", hidden, norm(from+"input_layernorm.weight", hidden))
+		outputs("qkv", cfg.QKVBias, (split.Heads()+2*split.KVHeads)*head,
+			source{name: "self_attn.q_proj", rows: cfg.NumHeads * head, spans: queries},
+			source{name: "self_attn.k_proj", rows: cfg.NumKVHeads * head, spans: behind(split.Heads()*head, keys)},
+			source{name: "self_attn.v_proj", rows: cfg.NumKVHeads * head, spans: behind((split.Heads()+split.KVHeads)*head, keys)})
+		if cfg.QKNorm {
+			addVector(to+"q_norm", head, norm(from+"self_attn.q_norm.weight", head))
+			addVector(to+"k_norm", head, norm(from+"self_attn.k_norm.weight", head))
+		}
+		inputs("o", cfg.OBias, split.Heads()*head, cfg.NumHeads*head, "self_attn.o_proj", queries)
+		addVector(to+"mlp_norm", hidden, norm(from+"post_attention_layernorm.weight", hidden))
+		outputs("gate_up", cfg.MLPBias, 2*split.Intermediate,
+			source{name: "mlp.gate_proj", rows: cfg.IntermediateSize, spans: columns},
+			source{name: "mlp.up_proj", rows: cfg.IntermediateSize, spans: behind(split.Intermediate, columns)})
+		inputs("down", cfg.MLPBias, split.Intermediate, cfg.IntermediateSize, "mlp.down_proj", columns)
 	}
-	addVector("norm", hidden, "model.norm.weight")
+	addVector("norm", hidden, norm("model.norm.weight", hidden))
 	if !cfg.TieEmbeddings {
-		addMatrix("lm_head", false, cfg.VocabSize, hidden, "lm_head.weight")
+		addMatrix("lm_head", false, split.Vocab, hidden, words("lm_head.weight"))
 	}
 	return list
 }
+
+// behind moves the places of spans back.
+func behind(rows int, spans func(device int) []span) func(device int) []span {
+	return func(device int) []span {
+		moved := spans(device)
+		for i := range moved {
+			moved[i].to += rows
+		}
+		return moved
+	}
+}
+
+const firstRowName = "embed.first"
 
 const scalesSuffix = ".scales"
 

@@ -1,0 +1,85 @@
+package llama
+
+import "github.com/quire/quire/models"
+
+// Partition says what of a model each of several devices holds that run it together: some of the heads of attention, columns of the MLP, and
+// rows of the vocabulary. What does not divide is padded with zeros, which add nothing to any sum.
+//
+// A KV slot is a KV head with some of the query heads that read it. Where the devices are more than the KV heads, or no divisor of them,
+// heads stand in several slots, each with other queries, and some slots may be empty.
+type Partition struct {
+	Devices int
+	// KVHeads is the KV slots of a device, and QueriesPerKV the query heads of each.
+	KVHeads, QueriesPerKV int
+	// Intermediate is the MLP's columns of a device, and Vocab the rows of the vocabulary.
+	Intermediate, Vocab int
+
+	heads, perHead int // query heads of the model, and those of each of its KV heads
+}
+
+// NewPartition cuts a model for a number of devices. Of all ways to share out the heads it takes the one with the fewest KV slots a device, and
+// then with the fewest query heads.
+func NewPartition(cfg models.Config, devices int) Partition {
+	s := Partition{
+		Devices: devices, Intermediate: ceilDiv(cfg.IntermediateSize, devices), Vocab: ceilDiv(cfg.VocabSize, devices),
+		heads: cfg.NumHeads, perHead: cfg.NumHeads / cfg.NumKVHeads,
+	}
+	for queries := s.perHead; queries >= 1; queries-- {
+		slots := ceilDiv(cfg.NumKVHeads*ceilDiv(s.perHead, queries), devices)
+		if s.KVHeads == 0 || slots < s.KVHeads || slots == s.KVHeads && queries < s.QueriesPerKV {
+			s.KVHeads, s.QueriesPerKV = slots, queries
+		}
+	}
+	return s
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
+
+// Heads is the query heads of a device.
+func (s Partition) Heads() int { return s.KVHeads * s.QueriesPerKV }
+
+// Local returns the config of the model that one device has. Its vocabulary is the whole one.
+func (s Partition) Local(cfg models.Config) models.Config {
+	cfg.NumHeads, cfg.NumKVHeads, cfg.IntermediateSize = s.Heads(), s.KVHeads, s.Intermediate
+	return cfg
+}
+
+// span is a run of rows, or of columns, of a tensor: n from one place on, which an array holds from another on.
+type span struct{ from, to, n int }
+
+// slot returns the KV head of a device's slot, and its query heads; there are none in an empty slot.
+func (s Partition) slot(device, slot int) (kv, firstQuery, queries int) {
+	parts := ceilDiv(s.perHead, s.QueriesPerKV) // slots of each KV head
+	at := device*s.KVHeads + slot
+	kv = at / parts
+	firstQuery = kv*s.perHead + at%parts*s.QueriesPerKV
+	return kv, firstQuery, max(0, min(s.QueriesPerKV, (kv+1)*s.perHead-firstQuery, s.heads-firstQuery))
+}
+
+// queries and keys are the places of a device's query and KV heads, each size wide.
+func (s Partition) queries(device, size int) (spans []span) {
+	for slot := range s.KVHeads {
+		if _, first, n := s.slot(device, slot); n > 0 {
+			spans = append(spans, span{first * size, slot * s.QueriesPerKV * size, n * size})
+		}
+	}
+	return spans
+}
+
+func (s Partition) keys(device, size int) (spans []span) {
+	for slot := range s.KVHeads {
+		if kv, _, n := s.slot(device, slot); n > 0 {
+			spans = append(spans, span{kv * size, slot * size, size})
+		}
+	}
+	return spans
+}
+
+// block is the device's part of size things, of which each device has share, but the last ones less.
+func block(device, share, size int) []span {
+	from := device * share
+	if n := min(share, size-from); n > 0 {
+		return []span{{from, 0, n}}
+	}
+	return nil
+}
