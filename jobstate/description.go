@@ -1,6 +1,7 @@
 package jobstate
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -22,6 +23,17 @@ type Description struct {
 	// Device is what the job began on, and Meta what its parts carry. They do not tell jobs apart either.
 	Device string            `json:"device,omitempty"`
 	Meta   map[string]string `json:"meta,omitempty"`
+}
+
+// Parse reads a description as job.json has it.
+func Parse(b []byte) (*Description, error) {
+	var d Description
+	decoder := json.NewDecoder(bytes.NewReader(b))
+	decoder.UseNumber() // seeds need all 64 bits
+	if err := decoder.Decode(&d); err != nil {
+		return nil, err
+	}
+	return &d, nil
 }
 
 // Input is a file that the job reads.

@@ -14,7 +14,6 @@
 package jobstate
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -116,14 +115,20 @@ func (s *State) read() error {
 	if err != nil {
 		return fmt.Errorf("cannot read what job is in %s: %w", s.out, err)
 	}
-	var d Description
-	decoder := json.NewDecoder(bytes.NewReader(b))
-	decoder.UseNumber()
-	if err := decoder.Decode(&d); err != nil {
+	d, err := Parse(b)
+	if err != nil {
 		return fmt.Errorf("%s is damaged (%w): start anew, or choose another output folder", filepath.Join(s.root, jobName), err)
 	}
-	s.job, s.key = &d, sha256.Sum256(b)
+	s.job, s.key = d, sha256.Sum256(b)
 	return nil
+}
+
+// Refresh reads what job the folder has now, where a shard found none before.
+func (s *State) Refresh() error {
+	if s.job != nil {
+		return nil
+	}
+	return s.read()
 }
 
 func readFile(files vfs.FS, name string, most int64) ([]byte, error) {

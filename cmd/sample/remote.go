@@ -172,6 +172,7 @@ func (p *objectFile) Discard() {
 const (
 	remoteJob   = jobstate.Folder + "/job.json"
 	remoteParts = jobstate.Folder + "/parts/"
+	remotePart  = "part-%05d.json"
 	// maxRemoteState bounds what is read of one such file.
 	maxRemoteState = 1 << 30
 )
@@ -203,29 +204,34 @@ func (f *objectFolder) Clear() error {
 	return nil
 }
 
-// adopt gives the local state what another machine knew of the job, where this one knows nothing of it.
-func (f *objectFolder) adopt(state *jobstate.State) error {
-	text, err := f.read(remoteJob)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+// adopt gives the local state what other machines know of the job, where this one does not: what it is, and what those of the parts came
+// to that mine says are this process'.
+func (f *objectFolder) adopt(state *jobstate.State, mine func(part int) bool) error {
+	there, err := f.job()
+	if err != nil || there == nil {
 		return err
 	}
-	var there jobstate.Description
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	if err := decoder.Decode(&there); err != nil {
-		return fmt.Errorf("%s is damaged (%w): start anew with --new, or choose another --output", storage.Redact(storage.Join(f.url, remoteJob)), err)
-	}
-	if here := state.Job(); here != nil {
-		if differences := there.Differences(here); len(differences) > 0 {
-			return fmt.Errorf("the work folder %s is of another job than the one in %s: %s; give another --work-dir, or --new to begin anew",
-				state.Dir(), storage.Redact(f.url), strings.Join(differences, "; "))
+	if here := state.Job(); here == nil {
+		if err := state.Begin(there); err != nil && !errors.Is(err, jobstate.ErrBegun) {
+			return err
 		}
-		return nil
 	}
-	if err := state.Begin(&there); err != nil {
+	if differences := there.Differences(state.Job()); len(differences) > 0 {
+		return fmt.Errorf("the work folder %s is of another job than the one in %s: %s; give another --work-dir, or --new to begin anew",
+			state.Dir(), storage.Redact(f.url), strings.Join(differences, "; "))
+	}
+	noted := map[int]bool{}
+	note := func(b []byte) (part int, ok bool) {
+		var p promptset.PartSummary
+		ok = json.Unmarshal(b, &p) == nil
+		return p.Part, ok
+	}
+	err = state.Parts(func(b []byte) {
+		if part, ok := note(b); ok {
+			noted[part] = true
+		}
+	})
+	if err != nil {
 		return err
 	}
 	summaries, err := storage.List(f.ctx, storage.Join(f.url, remoteParts))
@@ -233,6 +239,10 @@ func (f *objectFolder) adopt(state *jobstate.State) error {
 		return err
 	}
 	for _, info := range summaries {
+		var part int
+		if n, err := fmt.Sscanf(filepath.Base(f.relative(info.Name)), remotePart, &part); n != 1 || err != nil || noted[part] || !mine(part) {
+			continue
+		}
 		text, err := f.read(f.relative(info.Name))
 		if err != nil {
 			return err
@@ -242,6 +252,22 @@ func (f *objectFolder) adopt(state *jobstate.State) error {
 		}
 	}
 	return nil
+}
+
+// job reads what job is there; nil is none.
+func (f *objectFolder) job() (*jobstate.Description, error) {
+	text, err := f.read(remoteJob)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	there, err := jobstate.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s is damaged (%w): start anew with --new, or choose another --output", storage.Redact(storage.Join(f.url, remoteJob)), err)
+	}
+	return there, nil
 }
 
 func (f *objectFolder) read(name string) ([]byte, error) {
@@ -256,14 +282,23 @@ func (f *objectFolder) read(name string) ([]byte, error) {
 	return io.ReadAll(file.Reader())
 }
 
-// begin puts the job's description where other machines find it.
-func (f *objectFolder) begin(d *jobstate.Description) error {
-	return f.put(remoteJob, d)
+// begin puts the job's description where other machines find it. It returns the job that is there then: d, or that of a machine that was
+// faster.
+func (f *objectFolder) begin(d *jobstate.Description) (*jobstate.Description, error) {
+	err := f.put(remoteJob, d)
+	if !errors.Is(err, fs.ErrExist) {
+		return d, err
+	}
+	there, readErr := f.job()
+	if there == nil {
+		return nil, errors.Join(err, readErr)
+	}
+	return there, nil
 }
 
 // addPart puts what a part came to beside it, before it is there.
 func (f *objectFolder) addPart(p promptset.PartSummary) error {
-	return f.put(fmt.Sprintf("%spart-%05d.json", remoteParts, p.Part), p)
+	return f.put(fmt.Sprintf(remoteParts+remotePart, p.Part), p)
 }
 
 func (f *objectFolder) put(name string, v any) error {

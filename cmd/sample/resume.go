@@ -28,7 +28,11 @@ type savedJob struct {
 	folder  outputFolder
 	remote  *objectFolder // the folder, where it is in an object store
 	parts   promptset.Parts
-	missing []int // parts that are not published, ascending
+	shard   jobstate.Shard
+	format  string
+	rows    int64 // of this process' parts: of all, or of those of its shard
+	mine    int   // how many parts those are
+	missing []int // of its parts that are not published, ascending
 	before  tally // of those that are
 	journal *journal.Journal
 	entries []entry // of the journal, by row and generation
@@ -44,15 +48,15 @@ type entry struct {
 	at         journal.Position
 }
 
-// openSaved locks the output folder and finds what job is in it, which must be the one that is described, or none. The
-// options take what that job settled on. With anew, what is there is removed.
+// openSaved locks the output folder, or the shard's part of it, and finds what job is in it, which must be the one that is described, or
+// none. The options take what that job settled on. With anew, what is there is removed.
 func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Parts, d *jobstate.Description) (saved *savedJob, err error) {
-	s := &savedJob{parts: parts}
+	s := &savedJob{parts: parts, shard: o.shard, format: o.format}
 	work, err := o.workFolder()
 	if err != nil {
 		return nil, err
 	}
-	if s.state, err = jobstate.Open(fs, work); err != nil {
+	if s.state, err = jobstate.OpenShard(fs, work, o.shard); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -65,19 +69,14 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 			return nil, err
 		}
 		s.folder = s.remote
-	} else if s.folder, err = promptset.NewFolder(fs, o.output); err != nil {
+	} else if s.folder, err = promptset.NewSharedFolder(fs, o.output, o.shard.Name()); err != nil {
 		return nil, err
 	}
 	if o.anew {
-		if err := errors.Join(s.folder.Clear(), journal.Clear(fs, s.state.Dir())); err != nil {
+		if err := errors.Join(s.folder.Clear(), s.clearJournals(fs)); err != nil {
 			return nil, err
 		}
 		if err := s.state.Clear(); err != nil {
-			return nil, err
-		}
-	}
-	if s.remote != nil {
-		if err := s.remote.adopt(s.state); err != nil {
 			return nil, err
 		}
 	}
@@ -85,31 +84,72 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 	if err != nil {
 		return nil, err
 	}
+	// After the names: a part that another process published is not there before its job is.
+	if s.remote != nil {
+		err = s.remote.adopt(s.state, o.shard.Has)
+	} else {
+		err = s.state.Refresh()
+	}
+	if err != nil {
+		return nil, err
+	}
 	published := map[int]bool{}
 	for _, name := range names {
-		if part, format, ok := promptset.ParsePartName(name); ok && (format == o.format || s.state.Job() == nil) {
+		if part, format, ok := promptset.ParsePartName(name); ok && (format == o.format || s.state.Job() == nil) && o.shard.Has(part) {
 			published[part] = true
 		}
 	}
-	if was := s.state.Job(); was != nil {
+	if s.state.Job() != nil {
 		s.resumed = true
-		differences := d.Differences(was)
-		more, err := o.settle(was.Settled)
-		if err != nil {
+		if err := s.agree(o, d); err != nil {
 			return nil, err
-		}
-		if differences = append(differences, more...); len(differences) > 0 {
-			return nil, different(o.output, differences)
 		}
 	} else if len(published) > 0 {
 		return nil, fmt.Errorf("%s: %w", o.output, errForeignParts)
 	}
 	for _, part := range parts.All() {
+		if !o.shard.Has(part) {
+			continue
+		}
+		from, to := parts.Range(part)
+		s.rows += to - from
+		s.mine++
 		if !published[part] {
 			s.missing = append(s.missing, part)
 		}
 	}
 	return s, s.count(published)
+}
+
+// agree refuses a job that is not the one of the folder, and takes what that one settled on.
+func (s *savedJob) agree(o *runOptions, d *jobstate.Description) error {
+	was := s.state.Job()
+	differences := d.Differences(was)
+	more, err := o.settle(was.Settled)
+	if err != nil {
+		return err
+	}
+	if differences = append(differences, more...); len(differences) > 0 {
+		return different(o.output, differences)
+	}
+	return nil
+}
+
+// clearJournals removes the journals that this process has to itself: its own, or for a run of the whole job all of them.
+func (s *savedJob) clearJournals(fs vfs.FS) error {
+	dirs := []string{s.state.Dir()}
+	if s.shard.Whole() {
+		var err error
+		if dirs, err = s.state.Dirs(); err != nil {
+			return err
+		}
+	}
+	for _, dir := range dirs {
+		if err := journal.Clear(fs, dir); err != nil {
+			return fmt.Errorf("cannot clear the journal: %w", err)
+		}
+	}
+	return nil
 }
 
 // count adds up what the published parts came to.
@@ -131,22 +171,31 @@ func (s *savedJob) count(published map[int]bool) error {
 	return err
 }
 
-// begin makes the description the folder's job, if there is none yet, and opens the journal. Damage in it is told to w.
-func (s *savedJob) begin(fs vfs.FS, d *jobstate.Description, w io.Writer) error {
-	if s.state.Job() == nil {
-		// What an older job left whose description is gone.
-		if err := journal.Clear(fs, s.state.Dir()); err != nil {
-			return fmt.Errorf("cannot clear the journal: %w", err)
-		}
-		if s.remote != nil {
-			if err := s.remote.begin(d); err != nil {
-				return err
-			}
-		}
-		if err := s.state.Begin(d); err != nil {
-			return err
+// claim makes the description the folder's job, if there is none yet. Where another process was faster, which may be one on another
+// machine, its job must be the same, and the options take what that one settled on: others is true.
+func (s *savedJob) claim(fs vfs.FS, o *runOptions, d *jobstate.Description) (others bool, err error) {
+	if s.state.Job() != nil {
+		return false, nil
+	}
+	// What an older job left whose description is gone.
+	if err := journal.Clear(fs, s.state.Dir()); err != nil {
+		return false, fmt.Errorf("cannot clear the journal: %w", err)
+	}
+	mine := d
+	if s.remote != nil {
+		if d, err = s.remote.begin(d); err != nil {
+			return false, err
 		}
 	}
+	err = s.state.Begin(d)
+	if others = d != mine || errors.Is(err, jobstate.ErrBegun); !others || err != nil && !errors.Is(err, jobstate.ErrBegun) {
+		return others, err
+	}
+	return others, s.agree(o, mine)
+}
+
+// open opens the journal, and takes what it has of parts that are missing. Damage in it is told to w.
+func (s *savedJob) open(fs vfs.FS, w io.Writer) error {
 	missing := map[int]bool{}
 	for _, part := range s.missing {
 		missing[part] = true

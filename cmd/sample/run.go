@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset"
 )
 
@@ -99,7 +98,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 		}
 	}()
 	if len(saved.missing) == 0 {
-		return finished(env, o, saved, started)
+		return finished(env, o, saved, fingerprint, started)
 	}
 	if o.progress != "none" {
 		fmt.Fprintf(env.stderr, "opening %s on %s; a first run compiles its programs, later ones find them in the cache\n", o.model, o.backend)
@@ -125,7 +124,17 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	}
 	plan := first.Plan()
 	description.Settled, description.Device, description.Meta = settled(plan), plan.Backend, o.footer(first)
-	if err := saved.begin(env.fs, description, env.stderr); err != nil {
+	others, err := saved.claim(env.fs, o, description)
+	if err != nil {
+		return err
+	}
+	if others && !sameSettled(settled(plan), saved.state.Job().Settled) {
+		if first, err = open(); err != nil { // with what the faster process settled on
+			return err
+		}
+		plan = first.Plan()
+	}
+	if err := saved.open(env.fs, env.stderr); err != nil {
 		return err
 	}
 	if o.progress != "none" {
@@ -135,7 +144,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	journaled, _ := saved.journaled()
 	before := saved.before.Rows + int64(journaled)
 	watch.keep(env, saved.state.Dir(), o.anew)
-	watch.started(plan, parts.Rows, before)
+	watch.started(plan, saved.rows, before)
 	saved.observer = watch
 	writer, err := saved.writer(o, reader.Schema())
 	if err != nil {
@@ -143,7 +152,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	}
 	j.builder, j.out = requestBuilder{o, first, &commonPrefix{}}, newCollector(writer, saved.journal, rowsInFlight)
 	j.out.tally, j.out.observer = saved.before, watch
-	last, runErr := j.run(ctx, first, open, newMeter(env.stderr, o.progress, parts.Rows, before))
+	last, runErr := j.run(ctx, first, open, newMeter(env.stderr, o.progress, saved.rows, before))
 	interrupted := ctx.Err() != nil
 	// The writer's error has been that of the run.
 	if err := writer.Close(); runErr == nil {
@@ -155,14 +164,18 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	if runErr == nil && !interrupted {
 		runErr = o.pages.save(ctx, last, j.builder.common.tokens)
 	}
+	if runErr == nil && !interrupted && len(writer.Unpublished()) == 0 {
+		runErr = saved.clearJournals(env.fs) // of shards too, whose parts a run of the whole job has done
+	}
 	report := j.report(last, started, interrupted)
 	report.print(env.stdout)
+	saved.tellStanding(env.stdout)
 	if o.report != "" {
 		if err := writeReport(o.report, report); err != nil {
 			return err
 		}
 	}
-	kept := fmt.Sprintf("%d of %d rows are finished and kept in %s; run the same command again to go on", report.Rows, parts.Rows, o.output)
+	kept := fmt.Sprintf("%d of %d rows are finished and kept in %s; run the same command again to go on", report.Rows, saved.rows, o.output)
 	switch {
 	case interrupted:
 		return &exitError{exitInterrupted, fmt.Errorf("interrupted: %s", kept)}
@@ -177,17 +190,25 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 }
 
 // finished says that there is nothing to do.
-func finished(env *environment, o *runOptions, saved *savedJob, started time.Time) error {
+func finished(env *environment, o *runOptions, saved *savedJob, fingerprint string, started time.Time) error {
 	// The last process may have died between the last part and this.
-	if err := journal.Clear(env.fs, saved.state.Dir()); err != nil {
-		return fmt.Errorf("cannot clear the journal: %w", err)
+	if err := saved.clearJournals(env.fs); err != nil {
+		return err
 	}
 	t := saved.before
-	fmt.Fprintf(env.stdout, "%s is finished: %d rows in %d parts, %d completions, %d rows with errors; --new draws them again\n",
-		o.output, saved.parts.Rows, saved.parts.Count(), t.Completions, t.RowsWithErrors)
+	what, hint := o.output, "; --new draws them again"
+	if !o.shard.Whole() {
+		what, hint = fmt.Sprintf("shard %s of %s", o.shard, o.output), ""
+	}
+	fmt.Fprintf(env.stdout, "%s is finished: %d rows in %d parts, %d completions, %d rows with errors%s\n",
+		what, saved.rows, saved.mine, t.Completions, t.RowsWithErrors, hint)
+	saved.tellStanding(env.stdout)
+	if saved.mine == 0 {
+		fmt.Fprintf(env.stdout, "shard %s has no part: the job has %d, and a smaller --part-rows makes more of a new job\n", o.shard, saved.parts.Count())
+	}
 	if o.report != "" {
 		if err := writeReport(o.report, &runReport{
-			Version: quireVersion(), Model: o.model, Fingerprint: saved.state.Job().Model, Inputs: o.inputs, Output: o.output,
+			Version: quireVersion(), Model: o.model, Fingerprint: fingerprint, Inputs: o.inputs, Output: o.output,
 			Parameters: o.parameters(), tally: t, RowsBefore: t.Rows, TotalSeconds: time.Since(started).Seconds(),
 		}); err != nil {
 			return err
@@ -205,9 +226,14 @@ func (s *savedJob) announce(w io.Writer, o *runOptions, plan engine.Plan) {
 		return
 	}
 	rows, completions := s.journaled()
-	if o.progress != "none" {
-		fmt.Fprintf(w, "going on with the job in %s: %d of %d parts are published, and the journal has %d completions of %d more rows\n",
-			o.output, s.parts.Count()-len(s.missing), s.parts.Count(), completions, rows)
+	what := "the job in " + o.output
+	if !s.shard.Whole() {
+		what = fmt.Sprintf("shard %s of %s", s.shard, what)
+	}
+	// Other shards may have begun the job, and this one nothing yet.
+	if published := s.mine - len(s.missing); o.progress != "none" && (s.shard.Whole() || published+completions > 0) {
+		fmt.Fprintf(w, "going on with %s: %d of %d parts are published, and the journal has %d completions of %d more rows\n",
+			what, published, s.mine, completions, rows)
 	}
 	if was := s.state.Job().Device; was != plan.Backend {
 		fmt.Fprintf(w, "warning: the job was begun on %q and goes on with %q: completions may differ in their last digits from those of a single run\n", was, plan.Backend)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,15 +12,17 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/setup"
+	"github.com/quire/quire/storage"
 	"github.com/quire/quire/xla"
 )
 
 // runOptions are the flags of "sample run", which config files set too.
 type runOptions struct {
 	model, output, format, chatTemplate string
-	workDir                             string
+	workDir, shardText                  string
 	inputs                              []string
 	limit, partRows                     int64
 	anew                                bool
@@ -43,6 +46,7 @@ type runOptions struct {
 	// Parsed from the texts above by check.
 	kvBytes             int64
 	weightsType, kvType dtypes.DType
+	shard               jobstate.Shard
 }
 
 // define defines the flags, with the defaults in o.
@@ -61,6 +65,7 @@ func (o *runOptions) define(f *flags) {
 		s.StringVar(&o.format, "format", "parquet", "`FORMAT` format of the output: parquet or jsonl")
 		s.Int64Var(&o.limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
 		s.Int64Var(&o.partRows, "part-rows", 0, "`ROWS` input rows of a part of the output; 0 takes as many as make about 16,384 completions")
+		s.StringVar(&o.shardText, "shard", "", "`I/N` do the parts of shard I of N, from 0/N to N-1/N, beside other processes with the same --output; auto takes it from the variables of Kubernetes, Slurm, GKE TPU or torchrun")
 		s.BoolVar(&o.anew, "new", false, "begin anew: remove the parts and the journal that the output folder has, of this job or another")
 	})
 	f.group("Sampling (a row's own columns n, max_tokens, temperature, ... come before these)", func(s *pflag.FlagSet) {
@@ -122,6 +127,9 @@ func (o *runOptions) check() error {
 		return fmt.Errorf("--max-restarts is %d, but must be 0 or more", o.maxRestarts)
 	}
 	if err := o.observing.check(); err != nil {
+		return err
+	}
+	if err := o.checkShard(os.Getenv, storage.IsRemote(o.output)); err != nil {
 		return err
 	}
 	if err := o.pages.check(); err != nil {
