@@ -27,7 +27,7 @@ func (c *Context) Save(name string) error {
 		if e.tier == nil || !e.tier.take(bytes) {
 			return fmt.Errorf("%w: %d bytes are needed for a context of %d tokens (see HostKVMemory)", ErrNoHostMemory, bytes, r.done)
 		}
-		pages, err := e.save(r.row, r.done)
+		pages, err := e.moves.save(r.row, r.done)
 		if err != nil {
 			e.tier.bytes -= bytes
 			e.dropState()
@@ -53,7 +53,7 @@ func (e *Engine) OpenSnapshot(name string) (*Context, error) {
 		if err := enough(need, e.freePages(), "opening a snapshot"); err != nil {
 			return err
 		}
-		if err := e.load(r.row, saved.pages); err != nil {
+		if err := e.moves.load(r.row, saved.pages, origin{row: none}); err != nil {
 			e.dropState()
 			return err
 		}

@@ -77,6 +77,7 @@ type Engine struct {
 	weights  []compute.Buffer
 	state    []compute.Buffer
 	log      *slog.Logger
+	moves    *moves        // of pages between device and host
 	tier     *tier         // nil without HostKVMemory
 	keep     []prefix.Hash // what the run leaves with the host
 	stats    Stats
@@ -111,6 +112,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		plan.Programs = append(plan.Programs, p.name)
 	}
 	e.plan = plan
+	e.moves = newMoves(e)
 	e.contexts.rows = make([]*contextRow, plan.Contexts)
 	if plan.Transfers && cfg.HostKVMemory > 0 {
 		e.tier = newTier(cfg.HostKVMemory)
@@ -177,6 +179,7 @@ func (e *Engine) Close() {
 	e.contexts.mu.Lock()
 	e.contexts.closed = true
 	e.contexts.mu.Unlock()
+	e.moves.wait()
 	finalize(e.state)
 	finalize(e.weights)
 	e.state, e.weights = nil, nil

@@ -68,7 +68,7 @@ func (s *scheduler) makeWay(short int) error {
 
 // moveOut copies a sequence to the host and gives up its row.
 func (s *scheduler) moveOut(q *sequence) error {
-	pages, err := s.e.save(q.row, q.done)
+	pages, err := s.e.moves.save(q.row, q.done)
 	if err != nil {
 		return fmt.Errorf("moving a sequence to the host: %w", err)
 	}
@@ -89,23 +89,25 @@ func (s *scheduler) bringBack(c *callPlan, limit int) error {
 	for _, m := range s.out {
 		q := m.seq
 		if m.back == nil {
-			need := ceilDiv(q.done, p.PageSize) + 2 // its partial page is held twice for a moment, and it will want the next
+			of := s.origin(q.family.chain)
+			pages := ceilDiv(q.done, p.PageSize) - of.pages
+			need := pages + 2 // its partial page is held twice for a moment, and it will want the next
 			if s.active > 0 && s.room() < need+s.active+len(c.line) || s.room() < need {
 				break
 			}
-			row, ok := s.unusedRow()
+			row, ok := s.rowBeside(of)
 			if !ok {
 				break
 			}
 			h := &holder{row: row, opened: true, done: q.done, tokens: make([]int32, q.done)}
-			if err := s.e.load(h.row, m.pages); err != nil {
+			if err := s.e.moves.load(h.row, m.pages, of); err != nil {
 				return fmt.Errorf("moving a sequence back from the host: %w", err)
 			}
-			s.freePages -= ceilDiv(q.done, p.PageSize)
+			s.freePages -= pages
 			s.holders[h.row-p.slots] = h
 			s.cache.Insert(h.row, nil)
 			m.back = h
-			s.e.stats.MovedBytes += s.e.bytesOnHost(q.done)
+			s.e.stats.MovedBytes += s.e.bytesMoved(m.pages, of)
 		}
 		start, ok := c.place([]int32{q.last}, 0, limit)
 		if !ok {
@@ -115,6 +117,15 @@ func (s *scheduler) bringBack(c *callPlan, limit int) error {
 		c.resumed++
 	}
 	return nil
+}
+
+// rowBeside is unusedRow that does not give up the holder that of names.
+func (s *scheduler) rowBeside(of origin) (row int, ok bool) {
+	if of.pages > 0 {
+		s.cache.Use(of.row)
+		defer s.cache.Unuse(of.row)
+	}
+	return s.unusedRow()
 }
 
 // unusedRow takes a holder's row that is free now, and not only from the next call on: where there is none it makes one free for then.

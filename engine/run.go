@@ -90,6 +90,8 @@ func (e *Engine) run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 	err = j.loop(ctx)
 	close(j.drawn)
 	<-drained
+	e.moves.stage(nil)
+	e.stats.TransferSeconds, e.stats.TransferWaitSeconds = e.moves.seconds()
 	e.stats.WallSeconds = time.Since(j.start).Seconds()
 	if err != nil {
 		e.clearRows() // the state is in the middle of something
@@ -189,7 +191,10 @@ func (j *job) call(c *callPlan) (freePages int, err error) {
 	if !j.ended.IsZero() {
 		e.stats.HostSeconds += begin.Sub(j.ended).Seconds()
 	}
+	s.stage()
+	e.moves.note("run begins")
 	got, err := e.execute(p, s.input(c, p.input, j.columns, j.enoughFree()))
+	e.moves.note("run ends")
 	if err != nil {
 		return 0, err
 	}

@@ -198,8 +198,9 @@ func (s *scheduler) newHolder(f *family, size int, first bool, source *holder, h
 	return h
 }
 
-// assign decides what the completions of f start from. It returns false where f has to wait for a holder's row.
-func (s *scheduler) assign(f *family) bool {
+// assign decides what the completions of f start from. It returns false where f has to wait for a holder's row; or, while all slots are
+// busy anyway, for a prefix to come from the host beside the next call.
+func (s *scheduler) assign(f *family, busy bool) bool {
 	p := s.e.plan
 	var source *holder
 	held := 0
@@ -208,6 +209,9 @@ func (s *scheduler) assign(f *family) bool {
 	}
 	if s.e.tier != nil {
 		if k, pages := s.e.tier.longest(f.chain); pages*p.PageSize > held {
+			if busy && !s.e.moves.isStaged(s.missing(k.pages, k.chain)) {
+				return false
+			}
 			if h := s.promote(k); h != nil {
 				source, held = h, pages*p.PageSize
 			}
@@ -293,7 +297,7 @@ func (s *scheduler) plan() (*callPlan, error) {
 		if len(s.out) > 0 {
 			break // nothing new before those that ran already
 		}
-		if !f.assigned && (len(c.line) == p.lineLen() || !s.assign(f)) {
+		if !f.assigned && (len(c.line) == p.lineLen() || !s.assign(f, s.active+len(c.line) >= p.MaxSeqs)) {
 			break
 		}
 		if !s.listAhead(c, f.source, limit) {

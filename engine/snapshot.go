@@ -117,11 +117,24 @@ func (e *Engine) SavePrefix(ctx context.Context, tokens []int32, w io.Writer) (s
 		return 0, err
 	}
 	parts := []any{uint32(len(text)), text, k.tokens[:n]}
-	for _, block := range k.pages.blocks[:ceilDiv(len(chain), transferPages)] {
-		parts = append(parts, block...)
+	write := func(parts []any) error {
+		for _, part := range parts {
+			if err := binary.Write(out, binary.LittleEndian, part); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	for _, part := range parts {
-		if err := binary.Write(out, binary.LittleEndian, part); err != nil {
+	if err := write(parts); err != nil {
+		return 0, err
+	}
+	for _, b := range k.pages.blocks[:ceilDiv(len(chain), transferPages)] {
+		layers, err := b.wait() // the blocks behind it come while this one is written
+		if err != nil {
+			e.tier.remove(k)
+			return 0, err
+		}
+		if err := write(layers); err != nil {
 			return 0, err
 		}
 	}
@@ -175,15 +188,15 @@ func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
 	layout := e.plan.layout
 	elements := transferPages * layout.PageSize * 2 * layout.KVHeads * layout.HeadDim
 	for range ceilDiv(n/e.plan.PageSize, transferPages) {
-		block := make([]any, header.Layers)
-		for i := range block {
-			block[i] = reflect.MakeSlice(reflect.SliceOf(layout.DType.GoType()), elements, elements).Interface()
-			in.read(block[i])
+		layers := make([]any, header.Layers)
+		for i := range layers {
+			layers[i] = reflect.MakeSlice(reflect.SliceOf(layout.DType.GoType()), elements, elements).Interface()
+			in.read(layers[i])
 		}
 		if in.err != nil {
 			return nil, in.err
 		}
-		pages.blocks = append(pages.blocks, block)
+		pages.blocks = append(pages.blocks, &block{layers: layers})
 	}
 	want256 := in.sum.Sum(nil)
 	got256 := make([]byte, sha256.Size)

@@ -31,6 +31,10 @@ type Stats struct {
 	Preemptions int   `json:"preemptions"`
 	MovedBytes  int64 `json:"moved_bytes"`
 	PeakPages   int   `json:"peak_pages"`
+	// TransferSeconds is how long copies between device and host took, most of them while calls ran; TransferWaitSeconds, a part of
+	// HostSeconds, is what they kept the device waiting: to gather and to place pages, and for copies that had not come to their end.
+	TransferSeconds     float64 `json:"transfer_seconds"`
+	TransferWaitSeconds float64 `json:"transfer_wait_seconds"`
 }
 
 // Calls is how many calls of the device have ended in this run: a sign of life that may be asked for at any time.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/quire/quire/prefix"
 )
@@ -17,6 +18,7 @@ type tier struct {
 
 // kept is one of them.
 type kept struct {
+	id     int
 	tokens []int32 // whole pages
 	chain  []prefix.Hash
 	pages  *pagesOnHost
@@ -30,7 +32,7 @@ func newTier(limit int64) *tier {
 // add keeps a prefix, and gives up those used longest ago while there are more bytes than the limit. A pinned one is never given up.
 func (t *tier) add(k *kept, pinned bool) {
 	t.next++
-	t.kept[t.next] = k
+	t.kept[t.next], k.id = k, t.next
 	t.bytes += k.bytes
 	t.cache.Insert(t.next, k.chain)
 	if !pinned {
@@ -46,9 +48,20 @@ func (t *tier) shrink(limit int64) {
 		if !ok {
 			return
 		}
-		t.bytes -= t.kept[id].bytes
-		delete(t.kept, id)
+		t.forget(id)
 	}
+}
+
+// remove gives up a prefix.
+func (t *tier) remove(k *kept) {
+	t.cache.Remove(k.id)
+	t.forget(k.id)
+}
+
+// forget drops what the cache has forgotten.
+func (t *tier) forget(id int) {
+	t.bytes -= t.kept[id].bytes
+	delete(t.kept, id)
 }
 
 // take takes bytes for something else, if there are as many beside what can't be given up.
@@ -72,6 +85,52 @@ func (t *tier) longest(chain []prefix.Hash) (k *kept, pages int) {
 	return t.kept[id], pages
 }
 
+// origin finds a row that has the first pages of a chain on the device now.
+func (s *scheduler) origin(chain []prefix.Hash) origin {
+	row, pages := s.cache.Longest(chain)
+	if pages > 0 {
+		if h := s.holders[row-s.e.plan.slots]; h.opened && h.done >= pages*s.e.plan.PageSize {
+			return origin{row: row, pages: pages}
+		}
+	}
+	return origin{row: none}
+}
+
+// missing is the blocks that have pages which are not on the device.
+func (s *scheduler) missing(pages *pagesOnHost, chain []prefix.Hash) []*block {
+	return pages.blocks[s.origin(chain).pages/transferPages:]
+}
+
+// stage begins to copy to the device what will probably be wanted from the host by the next call: the sequences that moved out, first
+// admitted first; without any, prefixes of the first requests in line.
+func (s *scheduler) stage() {
+	var want []*block
+	add := func(pages *pagesOnHost, chain []prefix.Hash) bool {
+		want = append(want, s.missing(pages, chain)...)
+		return len(want) < blocksInFlight
+	}
+	for _, m := range s.out {
+		if m.back == nil && !add(m.pages, m.seq.family.chain) {
+			break
+		}
+	}
+	if t := s.e.tier; t != nil && len(s.out) == 0 {
+		for _, f := range s.waiting[:min(len(s.waiting), s.e.plan.MaxSeqs)] {
+			if f.assigned {
+				continue
+			}
+			id, pages := t.cache.Longest(f.chain)
+			if _, here := s.cache.Longest(f.chain); pages <= here {
+				continue
+			}
+			if k := t.kept[id]; !slices.Contains(want, k.pages.blocks[len(k.pages.blocks)-1]) && !add(k.pages, k.chain) {
+				break
+			}
+		}
+	}
+	s.e.moves.stage(want)
+}
+
 // demote copies a holder's full pages to the host before the device forgets them.
 func (s *scheduler) demote(h *holder) {
 	t := s.e.tier
@@ -84,7 +143,7 @@ func (s *scheduler) demote(h *holder) {
 	if _, pages := t.longest(h.chain); pages == n || bytes > t.limit {
 		return
 	}
-	pages, err := s.e.save(h.row, length)
+	pages, err := s.e.moves.save(h.row, length)
 	if err != nil {
 		s.err = fmt.Errorf("moving a prefix to the host: %w", err)
 		return
@@ -93,10 +152,15 @@ func (s *scheduler) demote(h *holder) {
 	t.add(&kept{tokens: h.tokens[:length], chain: h.chain, pages: pages, bytes: bytes}, false)
 }
 
-// promote loads a prefix from the host into a holder's row, if there is room for it.
+// promote loads a prefix from the host into a holder's row, if there is room for it. Pages of it that are on the device are shared.
 func (s *scheduler) promote(k *kept) *holder {
 	p := s.e.plan
-	pages := len(k.tokens) / p.PageSize
+	if keeper, pages := s.cache.Longest(k.chain); pages > 0 { // making room must not evict it
+		s.cache.Use(keeper)
+		defer s.cache.Unuse(keeper)
+	}
+	of := s.origin(k.chain)
+	pages := len(k.tokens)/p.PageSize - of.pages
 	if s.err != nil || s.room() < pages+1 {
 		return nil
 	}
@@ -104,12 +168,13 @@ func (s *scheduler) promote(k *kept) *holder {
 	if !ok {
 		return nil
 	}
-	if err := s.e.load(row, k.pages); err != nil {
+	if err := s.e.moves.load(row, k.pages, of); err != nil {
+		s.e.tier.remove(k)
 		s.err = fmt.Errorf("moving a prefix back from the host: %w", err)
 		return nil
 	}
 	s.freePages -= pages
-	s.e.stats.MovedBytes += k.bytes
+	s.e.stats.MovedBytes += s.e.bytesMoved(k.pages, of)
 	h := &holder{row: row, tokens: k.tokens, chain: k.chain, opened: true, done: len(k.tokens)}
 	s.holders[row-p.slots] = h
 	s.cache.Insert(row, h.chain)

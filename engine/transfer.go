@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"fmt"
-
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/gomlx/compute/dtypes"
@@ -19,10 +17,15 @@ const transferPages = 16
 
 // loadInput is what the load program takes.
 type loadInput struct {
-	Row    *Node   // i32[]: the row that gets the pages
-	Open   *Node   // i32[]: 1 to begin an empty sequence there
-	Length *Node   // i32[]: the tokens of the sequence with these pages
-	Layers []*Node // one a layer: K pages [K, page_size, 2*KVH, D], in order of position; those beyond Length are not read
+	Row    *Node // i32[]: the row that gets the pages
+	Open   *Node // i32[]: 1 to begin a sequence there
+	Source *Node // i32[]: the row whose first pages it shares; -1 = it begins empty
+	Held   *Node // i32[]: tokens that it has of there, whole pages
+	From   *Node // i32[]: the place of the first page of Layers in the sequence
+	Length *Node // i32[]: the tokens of the sequence with these pages
+	// Layers, one a layer, are K pages [K, page_size, 2*KVH, D] in order of position. Those that the sequence has, and those beyond Length,
+	// are not read.
+	Layers []*Node
 }
 
 // loadOutput is what it returns.
@@ -47,7 +50,7 @@ func (gr *graphs) transfers() []program {
 	pages := shapes.Make(layout.DType, transferPages, layout.PageSize, 2*layout.KVHeads, layout.HeadDim)
 	scalar := func(g *Graph) *Node { return integer(g, 0) }
 	newLoad := func(g *Graph) loadInput {
-		in := loadInput{Row: scalar(g), Open: scalar(g), Length: scalar(g)}
+		in := loadInput{Row: scalar(g), Open: scalar(g), Source: scalar(g), Held: scalar(g), From: scalar(g), Length: scalar(g)}
 		for range gr.model.NumLayers {
 			in.Layers = append(in.Layers, Zeros(g, pages))
 		}
@@ -87,11 +90,19 @@ func (gr *graphs) save(st deviceState, in saveInput) saveOutput {
 func (gr *graphs) load(st deviceState, in loadInput) (deviceState, loadOutput) {
 	g := in.Row.Graph()
 	rows := gr.plan.rows()
-	mask := LogicalAnd(Equal(Iota(g, shapes.Make(dtypes.Int32, rows), 0), in.Row), Equal(in.Open, integer(g, 1)))
-	var opened, grown seqtable.Status
+	opens := Equal(in.Open, integer(g, 1))
+	isClone := LogicalAnd(opens, GreaterOrEqual(in.Source, integer(g, 0)))
+	mask := LogicalAnd(Equal(Iota(g, shapes.Make(dtypes.Int32, rows), 0), in.Row), LogicalAnd(opens, LogicalNot(isClone)))
+	var opened, cloned, grown seqtable.Status
 	st.Sequences, opened = st.Sequences.Open(mask)
-	var pages *Node
-	st.Sequences, st.Pages, pages, grown = st.Sequences.Grow(st.Pages, in.Row, in.Length, transferPages)
+	// Whole pages: nothing is to be copied.
+	st.Sequences, st.Pages, _, _, cloned = st.Sequences.Clone(st.Pages, Reshape(in.Source, 1), Reshape(Where(isClone, in.Row, integer(g, -1)), 1), Reshape(in.Held, 1))
+	has := pagesOf(Reshape(take(st.Sequences.SeqLens, Reshape(in.Row, 1))), gr.plan.PageSize)
+	var fresh *Node
+	st.Sequences, st.Pages, fresh, grown = st.Sequences.Grow(st.Pages, in.Row, in.Length, transferPages)
+	// The k-th fresh page is at place has + k of the sequence, the k-th of the input at place From + k.
+	rank := Add(Iota(g, shapes.Make(dtypes.Int32, transferPages), 0), Sub(in.From, has))
+	pages := Where(GreaterOrEqual(rank, integer(g, 0)), take(fresh, rank), FillScalar(g, rank.Shape(), -1))
 	set := func(x, value *Node) *Node {
 		return control.ScatterSet(x, Reshape(in.Row, 1), Reshape(value, 1))
 	}
@@ -101,59 +112,11 @@ func (gr *graphs) load(st deviceState, in loadInput) (deviceState, loadOutput) {
 	for i, cache := range st.Caches {
 		st.Caches[i] = control.ScatterSet(cache, pages, in.Layers[i])
 	}
-	return st, loadOutput{opened.Then(grown)}
+	return st, loadOutput{opened.Then(cloned).Then(grown)}
 }
 
-// pagesOnHost is the keys and values of the first tokens of a sequence, moved off the device.
-type pagesOnHost struct {
-	length int
-	// blocks are the arrays of one transfer each, by layer, flat slices of the cache's dtype.
-	blocks [][]any
-}
-
-// bytes is the memory that the pages take on the host.
+// bytesOnHost is the memory that the pages of length tokens take on the host.
 func (e *Engine) bytesOnHost(length int) int64 {
 	blocks := ceilDiv(ceilDiv(length, e.plan.PageSize), transferPages)
 	return int64(blocks) * transferPages * int64(e.plan.PageSize) * e.plan.KVBytesPerToken
-}
-
-// save copies the first length tokens of a row to the host. The row stays as it is.
-func (e *Engine) save(row, length int) (*pagesOnHost, error) {
-	p := e.programs["save"]
-	out := &pagesOnHost{length: length}
-	for from := 0; from*e.plan.PageSize < length; from += transferPages {
-		got, err := e.execute(p, hostInput{"Row": []int32{int32(row)}, "From": []int32{int32(from)}})
-		if err != nil {
-			return nil, err
-		}
-		block := make([]any, e.graphs.model.NumLayers)
-		for i := range block {
-			block[i] = got[fmt.Sprintf("Layers.%d", i)]
-		}
-		out.blocks = append(out.blocks, block)
-	}
-	return out, nil
-}
-
-// load begins a sequence in an unused row with what was saved, bit for bit.
-func (e *Engine) load(row int, pages *pagesOnHost) error {
-	p := e.programs["load"]
-	for i, block := range pages.blocks {
-		length := min(pages.length, (i+1)*transferPages*e.plan.PageSize)
-		in := hostInput{"Row": []int32{int32(row)}, "Open": []int32{0}, "Length": []int32{int32(length)}}
-		if i == 0 {
-			in["Open"] = []int32{1}
-		}
-		for j, layer := range block {
-			in[fmt.Sprintf("Layers.%d", j)] = layer
-		}
-		got, err := e.execute(p, in)
-		if err != nil {
-			return err
-		}
-		if err := got.check(); err != nil {
-			return fmt.Errorf("program %s: %w", p.name, err)
-		}
-	}
-	return nil
 }

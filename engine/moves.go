@@ -1,0 +1,282 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomlx/compute"
+)
+
+// moves are the copies between device and host that go on while the program runs. What the device has to do for them, gathering pages into
+// arrays of their own and placing such arrays, is between two calls and short; the copies themselves are made by other goroutines:
+//
+//   - down: the arrays that program save returned are copied to the host while the next calls run. Nobody waits for that but who needs the
+//     contents.
+//   - up: blocks that will probably be wanted by the next call are copied to the device while this one runs, so that program load finds
+//     its input there.
+//
+// Both are bounded, since the arrays are beside the pool in the device's memory.
+type moves struct {
+	e *Engine
+	// Each direction makes one copy at a time, in the order asked for.
+	downLane, upLane chan struct{}
+	room             chan struct{} // holds as many as blocks are on the device on their way down
+	pending          sync.WaitGroup
+	copying          atomic.Int64 // nanoseconds that copies took
+	waiting          atomic.Int64 // nanoseconds that the engine's own goroutine spent on transfers
+	staged           map[*block]*stagedBlock
+	// observe, if not nil, is told what happens: for tests of the order.
+	observe func(event string)
+}
+
+// blocksInFlight is how many blocks of transferPages pages are beside the pool at most, in each direction.
+const blocksInFlight = 4
+
+func newMoves(e *Engine) *moves {
+	return &moves{e: e, downLane: make(chan struct{}, 1), upLane: make(chan struct{}, 1), room: make(chan struct{}, blocksInFlight), staged: map[*block]*stagedBlock{}}
+}
+
+// pagesOnHost is the keys and values of the first tokens of a sequence, moved off the device.
+type pagesOnHost struct {
+	length int
+	blocks []*block
+}
+
+// block is transferPages pages on the host, or on their way there.
+type block struct {
+	there  chan struct{} // closed when layers or err is set; nil where layers always were
+	layers []any         // by layer, flat slices of the cache's dtype
+	err    error
+}
+
+// wait returns the arrays, once they are there.
+func (b *block) wait() ([]any, error) {
+	if b.there != nil {
+		<-b.there
+	}
+	return b.layers, b.err
+}
+
+// stagedBlock is a block that is on the device, or on its way there.
+type stagedBlock struct {
+	there   chan struct{}
+	buffers []compute.Buffer
+	err     error
+}
+
+func (m *moves) note(event string) {
+	if m.observe != nil {
+		m.observe(event)
+	}
+}
+
+// timed adds what f takes to the time that the engine spends on transfers.
+func (m *moves) timed(f func() error) error {
+	begin := time.Now()
+	defer func() { m.waiting.Add(int64(time.Since(begin))) }()
+	return f()
+}
+
+// copy runs f in a lane, as soon as that is free.
+func (m *moves) copy(lane chan struct{}, event string, f func()) {
+	lane <- struct{}{}
+	defer func() { <-lane }()
+	m.note(event + " begins")
+	begin := time.Now()
+	f()
+	m.copying.Add(int64(time.Since(begin)))
+	m.note(event + " ends")
+}
+
+// save begins to move the first length tokens of a row to the host. The row stays as it is, and may go as soon as save returns.
+func (m *moves) save(row, length int) (out *pagesOnHost, err error) {
+	out = &pagesOnHost{length: length}
+	err = m.timed(func() error {
+		for from := 0; from*m.e.plan.PageSize < length; from += transferPages {
+			b, err := m.down(row, from)
+			if err != nil {
+				return err
+			}
+			out.blocks = append(out.blocks, b)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// down gathers a block on the device, and copies it from there meanwhile.
+func (m *moves) down(row, from int) (*block, error) {
+	p := m.e.programs["save"]
+	input, err := m.e.upload(p, hostInput{"Row": []int32{int32(row)}, "From": []int32{int32(from)}}, 0, len(p.input))
+	if err != nil {
+		return nil, err
+	}
+	defer finalize(input)
+	m.room <- struct{}{}
+	m.note("gather")
+	results, err := m.e.dispatch(p, input)
+	if err != nil {
+		<-m.room
+		return nil, err
+	}
+	b := &block{there: make(chan struct{})}
+	m.pending.Go(func() {
+		defer close(b.there)
+		defer func() { <-m.room }()
+		defer finalize(results)
+		m.copy(m.downLane, "down", func() {
+			var got hostOutput
+			if got, b.err = p.read(results); b.err == nil {
+				b.layers = make([]any, m.e.graphs.model.NumLayers)
+				for i := range b.layers {
+					b.layers[i] = got[fmt.Sprintf("Layers.%d", i)]
+				}
+			}
+		})
+	})
+	return b, nil
+}
+
+// stage begins to copy blocks to the device, as many of the first as may be there, and gives up others that were staged.
+func (m *moves) stage(want []*block) {
+	want = want[:min(len(want), blocksInFlight)]
+	for b := range m.staged {
+		if !slices.Contains(want, b) {
+			m.unstage(b)
+		}
+	}
+	for _, b := range want {
+		if m.staged[b] == nil {
+			m.staged[b] = m.up(b)
+		}
+	}
+}
+
+// isStaged says that the first of blocks are on the device, or on their way: as many as may be there.
+func (m *moves) isStaged(blocks []*block) bool {
+	return !slices.ContainsFunc(blocks[:min(len(blocks), blocksInFlight)], func(b *block) bool { return m.staged[b] == nil })
+}
+
+// up copies a block to the device meanwhile.
+func (m *moves) up(b *block) *stagedBlock {
+	s := &stagedBlock{there: make(chan struct{})}
+	m.pending.Go(func() {
+		defer close(s.there)
+		if _, s.err = b.wait(); s.err == nil {
+			m.copy(m.upLane, "up", func() { s.buffers, s.err = m.e.uploadBlock(b) })
+		}
+	})
+	return s
+}
+
+// uploadBlock copies the arrays of a block that is on the host to the device.
+func (e *Engine) uploadBlock(b *block) ([]compute.Buffer, error) {
+	p := e.programs["load"]
+	in := hostInput{}
+	for i, layer := range b.layers {
+		in[fmt.Sprintf("Layers.%d", i)] = layer
+	}
+	return e.upload(p, in, len(p.input)-len(b.layers), len(p.input))
+}
+
+// unstage gives up a staged block.
+func (m *moves) unstage(b *block) {
+	s := m.staged[b]
+	delete(m.staged, b)
+	m.pending.Go(func() {
+		<-s.there
+		finalize(s.buffers)
+	})
+}
+
+// take returns a block on the device: as it was staged, or copied now, together with those behind it.
+func (m *moves) take(behind []*block) ([]compute.Buffer, error) {
+	b := behind[0]
+	if m.staged[b] == nil {
+		m.note("not staged")
+	}
+	for _, next := range behind[:min(len(behind), blocksInFlight)] {
+		if m.staged[next] == nil && (next == b || len(m.staged) < blocksInFlight) {
+			m.staged[next] = m.up(next)
+		}
+	}
+	s := m.staged[b]
+	<-s.there
+	delete(m.staged, b)
+	return s.buffers, s.err
+}
+
+// origin is where a sequence that comes from the host begins, if it shares its first pages with one that is on the device.
+type origin struct {
+	row   int // none: nowhere
+	pages int // whole pages that it shares
+}
+
+// bytesMoved is what load copies.
+func (e *Engine) bytesMoved(pages *pagesOnHost, of origin) int64 {
+	return e.bytesOnHost(pages.length) - e.bytesOnHost(of.pages/transferPages*transferPages*e.plan.PageSize)
+}
+
+// load begins a sequence in an unused row with what was saved, bit for bit.
+func (m *moves) load(row int, pages *pagesOnHost, of origin) error {
+	return m.timed(func() error {
+		pageSize := m.e.plan.PageSize
+		open := int32(1)
+		first := of.pages / transferPages
+		for i := first; i < len(pages.blocks); i++ {
+			length := min(pages.length, (i+1)*transferPages*pageSize)
+			in := hostInput{
+				"Row": []int32{int32(row)}, "Open": []int32{open}, "Source": []int32{int32(of.row)}, "Held": []int32{int32(of.pages * pageSize)},
+				"From": []int32{int32(i * transferPages)}, "Length": []int32{int32(length)},
+			}
+			if err := m.place(in, pages.blocks[i:]); err != nil {
+				return err
+			}
+			open = 0
+		}
+		return nil
+	})
+}
+
+// place gives the row of in the first of blocks.
+func (m *moves) place(in hostInput, blocks []*block) error {
+	p := m.e.programs["load"]
+	arrays, err := m.take(blocks)
+	defer func() { finalize(arrays) }()
+	if err != nil {
+		return err
+	}
+	scalars, err := m.e.upload(p, in, 0, len(p.input)-len(arrays))
+	if err != nil {
+		return err
+	}
+	defer finalize(scalars)
+	m.note("place")
+	results, err := m.e.dispatch(p, slices.Concat(scalars, arrays))
+	if err != nil {
+		return err
+	}
+	defer finalize(results)
+	got, err := p.read(results)
+	if err != nil {
+		return err
+	}
+	if err := got.check(); err != nil {
+		return fmt.Errorf("program %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// wait waits for all copies, after which nothing is on its way or staged.
+func (m *moves) wait() {
+	m.stage(nil)
+	m.pending.Wait()
+}
+
+// seconds returns, since the last call of it, what copies took, and the engine's own goroutine for transfers; and begins anew.
+func (m *moves) seconds() (copying, waiting float64) {
+	return time.Duration(m.copying.Swap(0)).Seconds(), time.Duration(m.waiting.Swap(0)).Seconds()
+}
