@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/collective"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/seqtable"
 )
@@ -88,13 +89,25 @@ func (h hostOutput) int(name string) int          { return int(h.ints(name)[0]) 
 func readOutput(leaves []leaf, buffers []compute.Buffer) (hostOutput, error) {
 	h := make(hostOutput, len(leaves))
 	for i, l := range leaves {
-		flat := reflect.MakeSlice(reflect.SliceOf(l.shape.DType.GoType()), l.shape.Size(), l.shape.Size()).Interface()
-		if err := buffers[i].ToFlatData(flat); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", l.name, err)
+		parts := []compute.Buffer{buffers[i]}
+		if of, ok := buffers[i].(parted); ok && l.own {
+			parts = of.Parts()
 		}
-		h[l.name] = flat
+		flat := reflect.MakeSlice(reflect.SliceOf(l.shape.DType.GoType()), l.size(len(parts)), l.size(len(parts)))
+		for j, part := range parts {
+			if err := part.ToFlatData(flat.Slice(j*l.shape.Size(), (j+1)*l.shape.Size()).Interface()); err != nil {
+				return nil, fmt.Errorf("reading %s: %w", l.name, err)
+			}
+		}
+		h[l.name] = flat.Interface()
 	}
 	return h, nil
+}
+
+// parted is a buffer that may be of several devices.
+type parted interface {
+	// Parts are what each of them has.
+	Parts() []compute.Buffer
 }
 
 // check turns what the device noted into errors.
@@ -131,7 +144,7 @@ func (e *Engine) execute(p *compiled, in hostInput) (hostOutput, error) {
 func (e *Engine) upload(p *compiled, in hostInput, from, to int) ([]compute.Buffer, error) {
 	buffers := make([]compute.Buffer, 0, to-from)
 	for _, l := range p.input[from:to] {
-		b, err := e.cfg.Backend.BufferFromFlatData(0, in[l.name], l.shape)
+		b, err := toDevices(e.cfg.Backend, l, in[l.name])
 		if err != nil {
 			finalize(buffers)
 			return nil, fmt.Errorf("program %s, input %s: %w", p.name, l.name, err)
@@ -139,6 +152,28 @@ func (e *Engine) upload(p *compiled, in hostInput, from, to int) ([]compute.Buff
 		buffers = append(buffers, b)
 	}
 	return buffers, nil
+}
+
+// toDevices copies one array of an input to the backend's device, or to each of them its own.
+func toDevices(backend compute.Backend, l leaf, flat any) (compute.Buffer, error) {
+	group, ok := backend.(collective.Group)
+	if !ok || !l.own || group.Partitions() == 1 {
+		return backend.BufferFromFlatData(0, flat, l.shape)
+	}
+	var parts []compute.Buffer
+	for i := range group.Partitions() {
+		member, err := group.Member(i)
+		var part compute.Buffer
+		if err == nil {
+			part, err = member.BufferFromFlatData(0, reflect.ValueOf(flat).Slice(i*l.shape.Size(), (i+1)*l.shape.Size()).Interface(), l.shape)
+		}
+		if err != nil {
+			finalize(parts)
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return group.Join(parts)
 }
 
 // dispatch runs a program on input that is on the device, and returns what the host gets, still on the device. Both are the caller's.

@@ -92,13 +92,26 @@ func parameterName(of, leaf string) string { return of + "_" + strings.ReplaceAl
 type leaf struct {
 	name  string
 	shape shapes.Shape
+	// own says that each device of a group has an array of its own: on the host they are one behind the other. All else is the same on all.
+	own bool
+}
+
+// pagesLeaf begins the names of leaves that are pages of a cache.
+const pagesLeaf = "Layers."
+
+// size is how many elements the leaf has on the host.
+func (l leaf) size(devices int) int {
+	if l.own {
+		return devices * l.shape.Size()
+	}
+	return l.shape.Size()
 }
 
 func leavesOf(v any) []leaf {
 	names, nodes := tree.Names(v), tree.Leaves(v)
 	leaves := make([]leaf, len(names))
 	for i, n := range nodes {
-		leaves[i] = leaf{names[i], n.Shape()}
+		leaves[i] = leaf{names[i], n.Shape(), strings.HasPrefix(names[i], pagesLeaf)}
 	}
 	return leaves
 }

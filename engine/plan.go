@@ -8,13 +8,16 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/attention"
+	"github.com/quire/quire/collective"
 	"github.com/quire/quire/models/llama"
 	"github.com/quire/quire/prefix"
 )
 
-// Plan is what an engine settled on before it took its memory. Sizes are in bytes.
+// Plan is what an engine settled on before it took its memory. Sizes are in bytes; where several devices run the model together, of one of them.
 type Plan struct {
-	Backend         string `json:"backend"`
+	Backend string `json:"backend"`
+	// Devices is how many run the model together, each with a part of it: see docs/parallel.md.
+	Devices         int    `json:"devices"`
 	Model           string `json:"model"`
 	Parameters      int64  `json:"parameters"`
 	DType           string `json:"dtype"`
@@ -54,6 +57,9 @@ func (p Plan) String() string {
 		fmt.Fprintf(&b, "%-14s "+format+"\n", append([]any{name}, args...)...)
 	}
 	row("backend", "%s", p.Backend)
+	if p.Devices > 1 {
+		row("devices", "%d run the model together; sizes are those of one", p.Devices)
+	}
 	row("model", "%s, %s parameters in %s, %s", p.Model, count(p.Parameters), p.DType, bytesText(p.WeightBytes))
 	row("KV cache", "%s, %s a token (2 x layers x KV heads x head dim x %s), %s in all", p.KV, bytesText(p.KVBytesPerToken), p.KVDType, bytesText(p.KVBytes))
 	if p.layout.Paged {
@@ -103,7 +109,7 @@ func (c Config) plan() (Plan, error) {
 	p := Plan{
 		Backend: c.Backend.Description(), Model: model.Architecture, DType: weights.String(), KVDType: kv.String(),
 		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens, MaxRounds: c.MaxRounds,
-		PrefixCache: !c.NoPrefixCache, Admission: c.Admission, activations: weights,
+		Devices: collective.Devices(c.Backend), PrefixCache: !c.NoPrefixCache, Admission: c.Admission, activations: weights,
 	}
 	p.Parameters = c.Model.NumParameters()
 	for _, a := range llama.Arrays(model, c.storage()) {
@@ -142,7 +148,8 @@ func (c Config) plan() (Plan, error) {
 	p.slots = ceilDiv(p.MaxSeqs, rowMultiple) * rowMultiple
 	p.PrefillTokens = ceilDiv(p.PrefillTokens, rowMultiple) * rowMultiple
 
-	perLayer := attention.Layout{KVHeads: model.NumKVHeads, HeadDim: model.HeadDim, DType: kv}.BytesPerToken()
+	kvHeads := llama.NewPartition(model, p.Devices).KVHeads
+	perLayer := attention.Layout{KVHeads: kvHeads, HeadDim: model.HeadDim, DType: kv}.BytesPerToken()
 	p.KVBytesPerToken = perLayer * int64(model.NumLayers)
 	budget := c.KVMemory
 	if budget == 0 {
@@ -161,7 +168,7 @@ func (c Config) plan() (Plan, error) {
 			return Plan{}, fmt.Errorf("a KV memory of %s does not hold one page of %s: raise kv-memory", bytesText(budget), bytesText(page))
 		}
 		p.KVBytes = int64(p.Pages) * page
-		p.layout = attention.PagedLayout(p.Pages, p.PageSize, model.NumKVHeads, model.HeadDim, kv)
+		p.layout = attention.PagedLayout(p.Pages, p.PageSize, kvHeads, model.HeadDim, kv)
 	case "basic":
 		if p.Contexts > 0 {
 			return Plan{}, fmt.Errorf("contexts share pages, which kv basic has none of: use kv paged")
@@ -175,7 +182,7 @@ func (c Config) plan() (Plan, error) {
 		p.PageSize, p.PagesPerSeq, p.Pages, p.PrefixCache = p.MaxModelLen, 1, p.slots, false
 		p.Admission, p.Transfers = Reserve, false // a slot has its row, and nothing is shared
 		p.KVBytes = row * int64(p.slots)
-		p.layout = attention.ContiguousLayout(p.slots, p.MaxModelLen, model.NumKVHeads, model.HeadDim, kv)
+		p.layout = attention.ContiguousLayout(p.slots, p.MaxModelLen, kvHeads, model.HeadDim, kv)
 	default:
 		return Plan{}, fmt.Errorf("kv is %q: paged or basic is needed", p.KV)
 	}

@@ -108,7 +108,7 @@ func (b *Buffer) DeviceNum() (compute.DeviceNum, error) {
 }
 
 // ToFlatData implements [compute.Buffer]: it copies the array to flat, a slice of the shape's Go type and size. For a group it
-// is the first device's: see [Buffer.Part].
+// is the first device's: see [Buffer.Parts].
 func (b *Buffer) ToFlatData(flat any) error {
 	if err := b.valid(); err != nil {
 		return err

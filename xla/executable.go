@@ -152,7 +152,7 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 	buffers := make([]*pjrt.Buffer, devices*len(inputs))
 	for i, input := range inputs {
 		b, ok := input.(*Buffer)
-		if !ok || !b.backend.sameDevices(e.backend) {
+		if !ok || !b.backend.sameDevices(e.backend) || len(b.parts) != devices {
 			return nil, fmt.Errorf("xla: input %q of program %q is a buffer of another backend", e.params[i], e.name)
 		}
 		if err := b.valid(); err != nil {

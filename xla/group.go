@@ -20,7 +20,7 @@ import (
 // [Backend.Join] makes one of arrays that differ. Composites "all_reduce" and "all_gather" move numbers between the devices; nothing else does.
 // Where a program branches or loops on a value, that must be the same on all devices.
 //
-// The outputs' ToFlatData reads the first device's; [Buffer.Part] has the others.
+// The outputs' ToFlatData reads the first device's; [Buffer.Parts] has the others.
 func (b *Backend) Group(devices ...int) (*Backend, error) {
 	if err := b.valid(); err != nil {
 		return nil, err
@@ -106,20 +106,13 @@ func (b *Backend) sameDevices(other *Backend) bool {
 	return b == other || b.client == other.client && b.client != nil && b.owner != nil && other.owner != nil && slices.Equal(b.group, other.group)
 }
 
-// Part returns a view of what one device of the group has of the buffer, by its place in the group. It is valid as long as the buffer is, and
-// is not to be finalized.
-func (b *Buffer) Part(place int) (compute.Buffer, error) {
-	if err := b.valid(); err != nil {
-		return nil, err
+// Parts returns views of what each device of the group has of the buffer. They are valid as long as the buffer is, and not to be finalized.
+func (b *Buffer) Parts() []compute.Buffer {
+	views := make([]compute.Buffer, len(b.parts))
+	for i, part := range b.parts {
+		views[i] = &Buffer{backend: b.backend, parts: []*pjrt.Buffer{part}, shape: b.shape}
 	}
-	if place < 0 || place >= len(b.parts) {
-		return nil, fmt.Errorf("xla: a buffer of %d devices has no part %d", len(b.parts), place)
-	}
-	member, err := b.backend.Member(place)
-	if err != nil {
-		return nil, err
-	}
-	return &Buffer{backend: member.(*Backend), parts: []*pjrt.Buffer{b.parts[place]}, shape: b.shape}, nil
+	return views
 }
 
 // Names in the text of a group's program.

@@ -14,7 +14,7 @@ import (
 )
 
 // FreeMemory returns how many bytes can still be allocated on a device. On the CPU that is the host's memory: what the system says is
-// available, within the limit of the process's control group. Of a backend for a topology it is all that a device has.
+// available, within the limit of the process's control group, and of a device in a group its share of that. Of a backend for a topology it is all that a device has.
 func (b *Backend) FreeMemory(device compute.DeviceNum) (int64, error) {
 	if b.topology != nil {
 		if b.topology.MemoryBytes == 0 {
@@ -27,7 +27,11 @@ func (b *Backend) FreeMemory(device compute.DeviceNum) (int64, error) {
 		return 0, err
 	}
 	if b.platform == "cpu" {
-		return hostMemory("/proc/meminfo", "/sys/fs/cgroup")
+		free, err := hostMemory("/proc/meminfo", "/sys/fs/cgroup")
+		if b.group != nil {
+			free /= int64(b.client.NumDevices()) // they all have the same memory
+		}
+		return free, err
 	}
 	inUse, limit, err := pjrtc.MemoryStats(d)
 	if err != nil {
