@@ -108,19 +108,32 @@ func (s *State) Job() *Description { return s.job }
 func (s *State) Key() [sha256.Size]byte { return s.key }
 
 func (s *State) read() error {
-	b, err := readFile(s.fs, filepath.Join(s.root, jobName), maxJob)
+	d, key, err := readJob(s.fs, s.out)
+	if d != nil && err == nil {
+		s.job, s.key = d, key
+	}
+	return err
+}
+
+// Read reads what job an output folder holds, without a lock; nil if there is none.
+func Read(files vfs.FS, output string) (*Description, error) {
+	d, _, err := readJob(files, output)
+	return d, err
+}
+
+func readJob(files vfs.FS, output string) (d *Description, key [sha256.Size]byte, err error) {
+	name := filepath.Join(output, Folder, jobName)
+	b, err := readFile(files, name, maxJob)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, key, nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read what job is in %s: %w", s.out, err)
+		return nil, key, fmt.Errorf("cannot read what job is in %s: %w", output, err)
 	}
-	d, err := Parse(b)
-	if err != nil {
-		return fmt.Errorf("%s is damaged (%w): start anew, or choose another output folder", filepath.Join(s.root, jobName), err)
+	if d, err = Parse(b); err != nil {
+		return nil, key, fmt.Errorf("%s is damaged (%w): start anew, or choose another output folder", name, err)
 	}
-	s.job, s.key = d, sha256.Sum256(b)
-	return nil
+	return d, sha256.Sum256(b), nil
 }
 
 // Refresh reads what job the folder has now, where a shard found none before.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
@@ -20,6 +21,7 @@ import (
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/telemetry"
 	"github.com/quire/quire/telemetry/report"
+	"github.com/quire/quire/vfs"
 )
 
 func newHTMLReport() *subcommand {
@@ -83,8 +85,11 @@ func makeReport(ctx context.Context, env *environment, o *runOptions, path strin
 	if err != nil {
 		return err
 	}
-	if page.Processes, err = telemetry.Read(filepath.Join(work, jobstate.Folder, seriesName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w", filepath.Join(work, jobstate.Folder, seriesName), err)
+	if all, ok := standingOf(ctx, env.fs, o.output, work); ok {
+		page.Facts = append(page.Facts, [2]string{"parts", all.String()})
+	}
+	if page.Processes, err = processes(env.fs, filepath.Join(work, jobstate.Folder)); err != nil {
+		return err
 	}
 	for _, part := range parts {
 		err := eachRecord(ctx, part, func(record map[string]any) error {
@@ -104,6 +109,24 @@ func makeReport(ctx context.Context, env *environment, o *runOptions, path strin
 	}
 	fmt.Fprintf(env.stdout, "%s\n", path)
 	return nil
+}
+
+// processes reads the time series of runs of the whole job and of shards, in order of time.
+func processes(files vfs.FS, state string) (all []telemetry.Process, err error) {
+	shards, err := jobstate.Shards(files, state)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, shard := range append([]jobstate.Shard{{}}, shards...) {
+		path := filepath.Join(state, shard.Name(), seriesName)
+		some, err := telemetry.Read(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		all = append(all, some...)
+	}
+	slices.SortStableFunc(all, func(a, b telemetry.Process) int { return a.Start.Time.Compare(b.Start.Time) })
+	return all, nil
 }
 
 // completionOf takes what the page shows out of a row of the output.

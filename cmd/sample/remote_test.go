@@ -31,6 +31,9 @@ func fakeBucket(t *testing.T, every int64) (url func(key string) string) {
 		t.Fatal(err)
 	}
 	fake := gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
+	if testing.Short() { // each error is waited for
+		every *= 8
+	}
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := asked.Add(1); every > 0 && n%every == 0 {

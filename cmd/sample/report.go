@@ -21,6 +21,7 @@ type runReport struct {
 	Fingerprint string         `json:"model_fingerprint"`
 	Inputs      []string       `json:"inputs"`
 	Output      string         `json:"output"`
+	Shard       string         `json:"shard,omitempty"` // of which all figures are
 	Parameters  map[string]any `json:"parameters"`
 	Plan        engine.Plan    `json:"plan"`
 
@@ -48,7 +49,7 @@ func (j *job) report(s *session, started time.Time, interrupted bool) *runReport
 	st := s.Stats()
 	done, _, running := j.out.counts()
 	return &runReport{
-		Version: quireVersion(), Model: s.model, Fingerprint: s.fingerprint, Inputs: j.options.inputs, Output: j.options.output,
+		Version: quireVersion(), Model: s.model, Fingerprint: s.fingerprint, Inputs: j.options.inputs, Output: j.options.output, Shard: shardText(j.options.shard),
 		Parameters: j.options.parameters(), Plan: s.Plan(),
 		tally: done, RowsBefore: j.saved.before.Rows, RowsUnfinished: running, Restarts: j.restarts, FinishReasons: j.out.finishReasons, Errors: j.out.errors, Interrupted: interrupted,
 		TotalSeconds: time.Since(started).Seconds(), TimeToFirstToken: st.FirstTokenSeconds,
@@ -112,6 +113,9 @@ func (r *runReport) print(w io.Writer) {
 	}
 	row("peak pages", "%d of %d", r.PeakPages, r.Pages)
 	row("total time", "%s", seconds(r.TotalSeconds))
+	if r.Shard != "" {
+		row("shard", "%s", r.Shard)
+	}
 	row("output", "%s", r.Output)
 	table.Flush()
 	for _, e := range r.Errors {

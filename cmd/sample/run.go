@@ -208,7 +208,7 @@ func finished(env *environment, o *runOptions, saved *savedJob, fingerprint stri
 	}
 	if o.report != "" {
 		if err := writeReport(o.report, &runReport{
-			Version: quireVersion(), Model: o.model, Fingerprint: fingerprint, Inputs: o.inputs, Output: o.output,
+			Version: quireVersion(), Model: o.model, Fingerprint: fingerprint, Inputs: o.inputs, Output: o.output, Shard: shardText(o.shard),
 			Parameters: o.parameters(), tally: t, RowsBefore: t.Rows, TotalSeconds: time.Since(started).Seconds(),
 		}); err != nil {
 			return err

@@ -1,15 +1,21 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
+	"github.com/quire/quire/vfs"
 )
 
 // shardAuto is the --shard that takes the shard from the environment.
@@ -203,6 +209,14 @@ func (o *runOptions) checkShard(getenv func(string) string, remote bool) (err er
 	return nil
 }
 
+// shardText is a shard in reports; that of the whole job is empty.
+func shardText(shard jobstate.Shard) string {
+	if shard.Whole() {
+		return ""
+	}
+	return shard.String()
+}
+
 // standing is how much of a job is there.
 type standing struct {
 	parts   promptset.Parts
@@ -255,6 +269,52 @@ func missingParts(parts promptset.Parts, names []string, format string) (missing
 		}
 	}
 	return missing
+}
+
+// standingOf looks how much of the job is there whose output folder that is. Its work folder has the state. ok is false where it isn't known.
+func standingOf(ctx context.Context, files vfs.FS, output, work string) (all standing, ok bool) {
+	var job *jobstate.Description
+	var names []string
+	var shards []jobstate.Shard
+	var err error
+	if storage.IsRemote(output) {
+		folder := &objectFolder{ctx: ctx, url: output}
+		if job, err = folder.job(); job == nil || err != nil {
+			return all, false
+		}
+		names, err = folder.Names()
+	} else {
+		if job, err = jobstate.Read(files, work); job == nil || err != nil {
+			return all, false
+		}
+		names, err = files.List(output)
+	}
+	if err != nil {
+		return all, false
+	}
+	// Of a job in an object store this machine knows what ran here.
+	if shards, err = jobstate.Shards(files, filepath.Join(work, jobstate.Folder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return all, false
+	}
+	number := func(name string) int64 {
+		n, _ := job.Settings[name].(json.Number)
+		i, _ := n.Int64()
+		return i
+	}
+	format, _ := job.Settings["format"].(string)
+	all.parts = promptset.Parts{Rows: number("rows"), PartRows: number("part_rows")}
+	if all.parts.Rows < 0 || all.parts.PartRows < 1 {
+		return all, false
+	}
+	all.missing = missingParts(all.parts, names, format)
+	for i, shard := range shards {
+		if i > 0 && shard.Count != all.count {
+			all.count = 0 // of several counts none says whose the missing parts are
+			break
+		}
+		all.count = shard.Count
+	}
+	return all, true
 }
 
 // sameSettled says that an engine is what the job settled on, but for the memory that it takes.

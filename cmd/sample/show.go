@@ -56,6 +56,9 @@ sample show out/part-00003.parquet`,
 			if p.prompts == 0 {
 				fmt.Fprintf(out, "%s has no rows\n", args[0])
 			}
+			if all, ok := standingOf(ctx, env.fs, args[0], args[0]); ok && len(all.missing) > 0 {
+				fmt.Fprintln(env.stderr, all)
+			}
 			return out.Flush()
 		},
 	}
