@@ -20,6 +20,9 @@ type Description struct {
 	// Settled was found when the job began, from the model and the machine, where the user left it open; whoever goes on
 	// with the job takes it from here. It does not tell jobs apart.
 	Settled map[string]any `json:"settled,omitempty"`
+	// Arithmetic names what computes the completions, and so their last bits: the kernels' instruction set, the kind of device. Who goes
+	// on with the job must compute in the same way; its name is not known before the device is.
+	Arithmetic string `json:"arithmetic,omitempty"`
 	// Device is what the job began on, and Meta what its parts carry. They do not tell jobs apart either.
 	Device string            `json:"device,omitempty"`
 	Meta   map[string]string `json:"meta,omitempty"`

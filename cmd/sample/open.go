@@ -54,6 +54,11 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 		return fail(err)
 	}
 	closers = append(closers, backend.Finalize)
+	if plugin, ok := backend.(interface{ DeviceKind() (string, error) }); ok {
+		if s.device, err = plugin.DeviceKind(); err != nil {
+			return fail(err)
+		}
+	}
 	cfg := engine.Config{
 		Model: model, Tokenizer: tok, Backend: backend, MaxSeqs: o.maxSeqs, PageSize: o.pageSize, MaxModelLen: o.maxModelLen,
 		PrefillTokens: o.prefillTokens, MaxRounds: o.maxRounds, KVMemory: o.kvBytes, KV: o.kv, DType: o.weightsType, KVDType: o.kvType,

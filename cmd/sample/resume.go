@@ -69,7 +69,7 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 			return nil, err
 		}
 		s.folder = s.remote
-	} else if s.folder, err = promptset.NewSharedFolder(fs, o.output, o.shard.Name()); err != nil {
+	} else if s.folder, err = promptset.NewSharedFolder(fs, o.output, cmp.Or(o.writer, o.shard.Name())); err != nil {
 		return nil, err
 	}
 	if o.anew {
@@ -132,7 +132,11 @@ func (s *savedJob) agree(o *runOptions, d *jobstate.Description) error {
 	if differences = append(differences, more...); len(differences) > 0 {
 		return different(o.output, differences)
 	}
-	return nil
+	now, err := o.arithmetic("") // with the settled dtype
+	if err != nil {
+		return err
+	}
+	return s.computes(o, now)
 }
 
 // clearJournals removes the journals that this process has to itself: its own, or for a run of the whole job all of them.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/quire/quire/engine"
@@ -45,21 +46,15 @@ sample run -m model.gguf -i chats.jsonl -o out --format jsonl --stop 'User:' --m
 sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 		flags: func(fl *flags) { f = fl; o.define(f) },
 		run: func(ctx context.Context, env *environment, args []string) error {
-			if o.config != "" {
-				if err := applyConfig(o.config, f, "config"); err != nil {
-					return &exitError{exitUsage, err}
-				}
-			}
-			o.inputs = append(o.inputs, args...)
-			if err := o.check(); err != nil {
-				return &exitError{exitUsage, fmt.Errorf("run: %w", err)}
-			}
-			if err := o.hideParameters(); err != nil {
-				return &exitError{exitUsage, fmt.Errorf("run: %w", err)}
+			if err := o.prepare(f, args); err != nil {
+				return err
 			}
 			stop, err := o.diagnostics.profile()
 			if err != nil {
 				return err
+			}
+			if o.units.workers > 0 {
+				return errors.Join(runWorkers(ctx, env, &o, f), stop())
 			}
 			return errors.Join(runJob(ctx, env, &o), stop())
 		},
@@ -124,6 +119,9 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	}
 	plan := first.Plan()
 	description.Settled, description.Device, description.Meta = settled(plan), plan.Backend, o.footer(first)
+	if description.Arithmetic, err = o.arithmetic(first.device); err != nil {
+		return err
+	}
 	others, err := saved.claim(env.fs, o, description)
 	if err != nil {
 		return err
@@ -133,6 +131,9 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 			return err
 		}
 		plan = first.Plan()
+	}
+	if err := saved.computes(o, description.Arithmetic); err != nil {
+		return err
 	}
 	if err := saved.open(env.fs, env.stderr); err != nil {
 		return err
@@ -220,6 +221,9 @@ func finished(env *environment, o *runOptions, saved *savedJob, fingerprint stri
 	return nil
 }
 
+// kernelLevel is in the description of a backend; what of it decides bytes is in the job's arithmetic.
+var kernelLevel = regexp.MustCompile(`kernels \w+, `)
+
 // announce says what an earlier process did of the job.
 func (s *savedJob) announce(w io.Writer, o *runOptions, plan engine.Plan) {
 	if !s.resumed {
@@ -235,7 +239,7 @@ func (s *savedJob) announce(w io.Writer, o *runOptions, plan engine.Plan) {
 		fmt.Fprintf(w, "going on with %s: %d of %d parts are published, and the journal has %d completions of %d more rows\n",
 			what, published, s.mine, completions, rows)
 	}
-	if was := s.state.Job().Device; was != plan.Backend {
+	if was := s.state.Job().Device; kernelLevel.ReplaceAllString(was, "") != kernelLevel.ReplaceAllString(plan.Backend, "") {
 		fmt.Fprintf(w, "warning: the job was begun on %q and goes on with %q: completions may differ in their last digits from those of a single run\n", was, plan.Backend)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -41,12 +42,15 @@ type runOptions struct {
 	pages                    pageOptions
 	diagnostics              diagnostics
 	observing                observing
+	units                    unitOptions
 	textOnly                 bool // open no engine: "sample bench --write-rows" needs the tokens only
 
 	// Parsed from the texts above by check.
 	kvBytes             int64
 	weightsType, kvType dtypes.DType
 	shard               jobstate.Shard
+	secrets             []string // URLs with their parameters
+	writer              string   // a name of its own for what is not published, where a shard may have several writers
 }
 
 // define defines the flags, with the defaults in o.
@@ -68,6 +72,7 @@ func (o *runOptions) define(f *flags) {
 		s.StringVar(&o.shardText, "shard", "", "`I/N` do the parts of shard I of N, from 0/N to N-1/N, beside other processes with the same --output; auto takes it from the variables of Kubernetes, Slurm, GKE TPU or torchrun")
 		s.BoolVar(&o.anew, "new", false, "begin anew: remove the parts and the journal that the output folder has, of this job or another")
 	})
+	f.group("Workers", func(s *pflag.FlagSet) { o.units.define(s) })
 	f.group("Sampling (a row's own columns n, max_tokens, temperature, ... come before these)", func(s *pflag.FlagSet) {
 		s.IntVarP(&o.n, "n-generations", "n", 1, "`N` completions of each prompt")
 		s.IntVar(&o.maxTokens, "max-tokens", 256, "`TOKENS` most tokens of a completion")
@@ -126,7 +131,7 @@ func (o *runOptions) check() error {
 	case o.maxRestarts < 0:
 		return fmt.Errorf("--max-restarts is %d, but must be 0 or more", o.maxRestarts)
 	}
-	if err := o.observing.check(); err != nil {
+	if err := errors.Join(o.observing.check(), o.units.check()); err != nil {
 		return err
 	}
 	if err := o.checkShard(os.Getenv, storage.IsRemote(o.output)); err != nil {

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// Only what gives the same bytes has the same name, and the remedy fits the machine.
+func TestArithmetic(t *testing.T) {
+	for _, c := range []struct {
+		level string
+		tiles bool
+		want  string
+	}{{"avx2", false, "kernels avx2"}, {"avx512", false, "kernels avx2"}, {"avx512bf16", false, "kernels avx2"}, {"amx", false, "kernels avx2"}, {"amx", true, "kernels amx"}} {
+		if got := kernelClass(c.level, c.tiles); got != c.want {
+			t.Errorf("%s, tiles %v: %q, want %q", c.level, c.tiles, got, c.want)
+		}
+	}
+	if got := kernelClass("plain", false); !strings.HasPrefix(got, "kernels plain, XLA for ") {
+		t.Error(got)
+	}
+	for _, c := range []struct{ backend, device, want string }{
+		{"xla:cuda", "", ""}, {"xla:cuda", "NVIDIA H200", "NVIDIA H200"}, {"xla:tpu", "TPU v5 lite", "TPU v5 lite"}, {"go", "", "go on " + runtime.GOARCH},
+	} {
+		o := &runOptions{backend: c.backend}
+		if got, err := o.arithmetic(c.device); err != nil || got != c.want {
+			t.Errorf("%s on %q: %q, %v; want %q", c.backend, c.device, got, err, c.want)
+		}
+	}
+	here, err := (&runOptions{backend: "xla:cpu", weights: "auto"}).arithmetic("")
+	plugin, pluginErr := (&runOptions{backend: "xla:/a/plugin.so", weights: "auto"}).arithmetic("cpu")
+	if err != nil || pluginErr != nil || here != plugin || here == "" {
+		t.Errorf("%q, %v; by the plugin's path %q, %v", here, err, plugin, pluginErr)
+	}
+	for _, c := range []struct{ now, was, want string }{
+		{"NVIDIA H200", "NVIDIA H100", "on a machine like that"},
+		{"kernels avx2", "NVIDIA H100", "on a machine like that"},
+		{"NVIDIA H100", "kernels avx2", "on a machine like that"},
+		{"XLA for AVX512", "XLA for AVX2", "XLA_FLAGS=--xla_cpu_max_isa=AVX2"},
+		{"XLA for AVX2", "XLA for AVX512", "on a machine like that"},
+	} {
+		if got := arithmeticRemedy(c.now, c.was); !strings.Contains(got, c.want) {
+			t.Errorf("%s, was %s: %s", c.now, c.was, got)
+		}
+	}
+}
