@@ -55,24 +55,6 @@ func (h *Host) Open(mask []bool) error {
 	return err
 }
 
-// OpenFree begins n empty sequences in the first free slots: see [Table.OpenFree].
-func (h *Host) OpenFree(n int) (slots []int32, err error) {
-	free := 0
-	for s := range h.Rows {
-		if h.Rows[s].Used {
-			continue
-		}
-		if free++; len(slots) < n {
-			h.Rows[s].Used = true
-			slots = append(slots, int32(s))
-		}
-	}
-	if n > free {
-		err = ErrOutOfSlots{Need: n, Have: free}
-	}
-	return slots, err
-}
-
 // Release ends the sequences of mask: see [Table.Release].
 func (h *Host) Release(pages *pagetable.Host, mask []bool) error {
 	doubleFree, invalid := 0, 0

@@ -23,7 +23,7 @@ func TestRandomOperations(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend compute.Backend) {
 		// Few pages and slots, so that both run out; sequences of a few pages, so that positions fall on every side of a boundary.
 		t.Run("small", func(t *testing.T) {
-			z := sizes{slots: 6, pagesPerSeq: 4, pageSize: 4, pages: 9, queue: 24, tokens: 9, maxSeqs: 4, clones: 3}
+			z := sizes{slots: 6, pagesPerSeq: 4, pageSize: 4, pages: 9, queue: 24, tokens: 9, maxSeqs: 3, clones: 3}
 			m := randomOperations(t, backend, z, 10_000)
 			// Else the test does not reach what it is for.
 			for _, kind := range []error{
@@ -68,7 +68,7 @@ type machine struct {
 	failed  map[string]int
 	counter int32 // Next token.
 
-	open, openFree, enqueue, step, clone, release, purge, truncate, grow, check program
+	open, adopt, enqueue, step, clone, release, purge, truncate, grow, check program
 }
 
 func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
@@ -78,10 +78,10 @@ func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
 		s.Seqs, status = s.Seqs.Open(args[0])
 		return s, []*graph.Node{status.Vector()}
 	})
-	m.openFree = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
-		seqs, slots, status := s.Seqs.OpenFree(args[0], z.slots)
-		s.Seqs = seqs
-		return s, []*graph.Node{slots, status.Vector()}
+	m.adopt = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		var status seqtable.Status
+		s.Seqs, s.Pages, status = s.Seqs.Adopt(s.Pages, args[0], args[1], args[2])
+		return s, []*graph.Node{status.Vector()}
 	})
 	m.enqueue = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
 		queue, dropped := s.Queue.Enqueue(args[0], args[1], args[2], args[3])
@@ -131,15 +131,13 @@ func (m *machine) reset(t *rapid.T) {
 // operation draws one and runs it on both sides.
 func (m *machine) operation(t *rapid.T) {
 	// A step and new tokens are the most frequent, so that sequences grow.
-	switch op := rapid.SampledFrom([]string{"step", "enqueue", "step", "enqueue", "open", "openFree", "clone", "finish", "release", "purge", "truncate", "grow"}).Draw(t, "op"); op {
+	switch op := rapid.SampledFrom([]string{"step", "enqueue", "step", "enqueue", "open", "open", "adopt", "clone", "finish", "release", "purge", "truncate", "grow"}).Draw(t, "op"); op {
 	case "open":
 		mask := m.mask("open", 2)
 		err := m.seqs.Open(mask)
 		m.run(op, m.open, err, nil, mask)
-	case "openFree":
-		n := rapid.IntRange(0, m.z.slots/3).Draw(t, "n")
-		slots, err := m.seqs.OpenFree(n)
-		m.run(op, m.openFree, err, pad(slots, m.z.slots, -1), int32(n))
+	case "adopt":
+		m.drawAdopt()
 	case "enqueue":
 		m.drawEnqueue()
 	case "step":
@@ -263,6 +261,29 @@ func (m *machine) drawTruncate() {
 	}
 	from, to, err := m.seqs.Truncate(m.pages, lens)
 	m.run("truncate", m.truncate, err, join(from, to), lens)
+}
+
+// drawAdopt lets a few sequences take over pages of others. The tables know nothing of contents.
+func (m *machine) drawAdopt() {
+	sources, from, to := make([]int32, m.z.slots), make([]int32, m.z.slots), make([]int32, m.z.slots)
+	for s := range sources {
+		if sources[s] = -1; rapid.IntRange(0, 2).Draw(m.t, "adopt") > 0 {
+			continue
+		}
+		sources[s] = rapid.Int32Range(0, int32(m.z.slots)-1).Draw(m.t, "source")
+		n := min(m.seqs.Rows[s].Len, m.seqs.Rows[sources[s]].Len) / m.z.pageSize
+		from[s] = rapid.Int32Range(0, int32(n)).Draw(m.t, "from")
+		to[s] = int32(n) - rapid.Int32Range(0, int32(n)).Draw(m.t, "fewer")
+		switch rapid.IntRange(0, 19).Draw(m.t, "wrong") {
+		case 0:
+			sources[s] = rapid.Int32Range(-2, int32(m.z.slots)).Draw(m.t, "any source")
+		case 1:
+			to[s]++
+		case 2:
+			from[s] = -1
+		}
+	}
+	m.run("adopt", m.adopt, m.seqs.Adopt(m.pages, sources, from, to), nil, sources, from, to)
 }
 
 // errNoStatus marks a verb that returns no status.

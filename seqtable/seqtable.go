@@ -65,17 +65,6 @@ func (t Table) Open(mask *Node) (Table, Status) {
 	return t, status
 }
 
-// OpenFree begins n empty sequences in the first free slots: n is an int32 scalar of at most the static bound limit. slots, int32
-// [limit], says which, -1 from the n-th on. With fewer slots free it opens those, and reports [CodeOutOfSlots].
-func (t Table) OpenFree(n *Node, limit int) (after Table, slots *Node, status Status) {
-	g := n.Graph()
-	free, have := scan.Positions(LogicalNot(t.Used), limit)
-	given := LessThan(iota32(g, limit), broadcast(Min(n, have), limit))
-	slots = Where(given, free, full(g, -1, limit))
-	t.Used = LogicalOr(t.Used, t.marked(slots))
-	return t, slots, Status{Code: scalar(g, CodeOutOfSlots), Need: n, Have: have, Slot: scalar(g, -1)}.when(GreaterThan(n, have))
-}
-
 // Release ends the sequence of each slot for which mask, bool [R], holds: the slot becomes all clear, and each of its pages loses one
 // reference. Slots that are not used stay as they are. Faults are [CodeDoubleFree] and [CodeInvalidPage].
 func (t Table) Release(pages pagetable.Table, mask *Node) (Table, pagetable.Table, Status) {

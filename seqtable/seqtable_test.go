@@ -191,7 +191,7 @@ func TestErrors(t *testing.T) {
 		mention []string
 	}{
 		{[]int32{seqtable.CodeInvalidSlot, 0, 0, 9}, seqtable.ErrInvalidSlot{}, []string{"slot 9"}},
-		{[]int32{seqtable.CodeOutOfSlots, 7, 4, -1}, seqtable.ErrOutOfSlots{}, []string{"7", "4", "--max-seqs"}},
+		{[]int32{seqtable.CodeOutOfSlots, 7, 4, -1}, seqtable.ErrOutOfSlots{}, []string{"7", "4 rows"}},
 		{[]int32{seqtable.CodeInvalidPosition, 12, 8, 2}, seqtable.ErrInvalidPosition{}, []string{"12", "slot 2", "8 tokens"}},
 		{[]int32{seqtable.CodeSequenceTooLong, 65, 64, 3}, seqtable.ErrSequenceTooLong{}, []string{"slot 3", "65", "64"}},
 		{[]int32{seqtable.CodeInvalidPage, 2, 100, 1}, pagetable.ErrInvalidPage{}, []string{"slot 1", "2", "99"}},

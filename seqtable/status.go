@@ -125,14 +125,14 @@ func (e ErrInvalidSlot) Error() string {
 // Is reports whether target is an ErrInvalidSlot.
 func (e ErrInvalidSlot) Is(target error) bool { _, ok := target.(ErrInvalidSlot); return ok }
 
-// ErrOutOfSlots says that more sequences were to run than there are slots, or rows in a step. errors.Is matches any ErrOutOfSlots.
+// ErrOutOfSlots says that more sequences were to run than a step has rows. errors.Is matches any ErrOutOfSlots.
 type ErrOutOfSlots struct {
 	Need int // Sequences.
-	Have int // Free slots, or rows.
+	Have int // Rows.
 }
 
 func (e ErrOutOfSlots) Error() string {
-	return fmt.Sprintf("out of slots: %d sequences for %d; raise --max-seqs or admit fewer at a time", e.Need, e.Have)
+	return fmt.Sprintf("out of slots: %d sequences for the %d rows of a step; please report this with the output of a run with --debug", e.Need, e.Have)
 }
 
 // Is reports whether target is an ErrOutOfSlots.
