@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
@@ -20,7 +21,7 @@ type likelyBlocks struct {
 
 func (v *vocabulary) likelyBlocks(e *Node) likelyBlocks {
 	blocks := e.Shape().Dimensions[1]
-	if blocks <= searchedBlocks {
+	if blocks <= searchedBlocks || sortsSlowly(v.g.Backend()) {
 		return likelyBlocks{all: e, e: e}
 	}
 	// The largest e of each block and the block's number, in one integer.
@@ -38,6 +39,13 @@ func (v *vocabulary) likelyBlocks(e *Node) likelyBlocks {
 		e:      Gather(flat, InsertAxes(Add(likely, row), -1)),
 		border: Reshape(Slice(best, AxisRange(), AxisElem(searchedBlocks)), v.rows),
 	}
+}
+
+// sortsSlowly tells of backends on which finding the likely blocks costs more than it spares. On a TPU a pass over the whole vocabulary is
+// a few microseconds, while sorts take long, and libtpu 20 seconds to compile.
+func sortsSlowly(b compute.Backend) bool {
+	x, ok := b.(interface{ Platform() string })
+	return ok && x.Platform() == "tpu"
 }
 
 // searchFor says which threshold is searched for: the largest one at or above which there is at least the needed amount.
