@@ -1,9 +1,16 @@
 package engine_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/xla"
 )
@@ -33,3 +40,98 @@ func TestGreedyOfDevicesTogether(t *testing.T) {
 	}
 }
 
+// sameTokens fails unless got has the completions of want: the same tokens, with logprobs that differ by 1e-4 at most.
+func sameTokens(t *testing.T, want, got map[string]*engine.Completion) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("got %d completions, want %d", len(got), len(want))
+	}
+	for key, w := range want {
+		g := got[key]
+		if g == nil || !slices.Equal(g.Tokens, w.Tokens) {
+			t.Errorf("%s: got %+v, want %v", key, g, w.Tokens)
+			continue
+		}
+		for i := range w.Logprobs {
+			if d := math.Abs(float64(g.Logprobs[i] - w.Logprobs[i])); d > 1e-4 || math.IsNaN(d) {
+				t.Errorf("%s: logprob %d differs by %g", key, i, d)
+			}
+		}
+	}
+}
+
+// together is the contract's engine on two devices together.
+func together(t *testing.T, change func(*engine.Config)) *engine.Engine {
+	return contractEngine(t, func(c *engine.Config) {
+		c.Backend = testenv.Group(t, xla.KernelsAuto, 0, 1)
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+// Devices together draw what one draws, sampled too.
+func TestDevicesTogetherDrawTheSame(t *testing.T) {
+	e := together(t, nil)
+	sameTokens(t, collect(t, contractEngine(t, nil), contractRequests()...), collect(t, e, contractRequests()...))
+	if p := e.Plan(); p.Devices != 2 || p.KVBytesPerToken != 2*2*2*8*4 {
+		t.Errorf("%d devices with %d bytes a token", p.Devices, p.KVBytesPerToken) // 2 layers, K and V, 2 of 3 KV heads
+	}
+}
+
+// What devices together draw does not depend on what becomes of pages: moved to the host and back, shared, over-committed, in contexts and
+// snapshots.
+func TestPagesOfDevicesTogether(t *testing.T) {
+	testenv.Slow(t)
+	plain := together(t, nil)
+	want := collect(t, plain, contractRequests()...)
+	small := func(c *engine.Config) { // 16 pages
+		c.KVMemory, c.HostKVMemory, c.Admission, c.Contexts = 16*16*2*2*2*8*4, 64<<20, engine.Overcommit, 4
+	}
+	e := together(t, small)
+	sameBytes(t, collect(t, plain, longRequests(12)...), collect(t, e, longRequests(12)...), true)
+	if e.Stats().Preemptions == 0 {
+		t.Error("no sequence was moved: the test does not reach what it is for")
+	}
+	sameBytes(t, want, collect(t, e, contractRequests()...), true)
+
+	r := contractRequests()[13]
+	c, err := e.NewContext()
+	if err == nil {
+		err = c.Append(r.Tokens[:60]...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := *r
+	rest.Tokens = r.Tokens[60:]
+	completions, err := c.Generate(t.Context(), &rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]*engine.Completion{}
+	for _, d := range completions {
+		got[fmt.Sprintf("%s/%d", d.Request.ID, d.Generation)] = d
+	}
+	sameBytes(t, want, got, false)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	var file bytes.Buffer
+	if n, err := e.SavePrefix(context.Background(), r.Tokens, &file); err != nil || n != 96 {
+		t.Fatalf("saved %d tokens: %v", n, err)
+	}
+	other := together(t, small)
+	if _, err := other.LoadPrefix(bytes.NewReader(file.Bytes())); err != nil {
+		t.Fatal(err)
+	}
+	sameBytes(t, want, collect(t, other, r), false)
+	if hit := other.Stats().HitTokens; hit < 96 {
+		t.Errorf("%d tokens were taken over from the snapshot", hit)
+	}
+	single := contractEngine(t, func(c *engine.Config) { c.HostKVMemory = 64 << 20 })
+	if _, err := single.LoadPrefix(bytes.NewReader(file.Bytes())); !errors.Is(err, engine.ErrSnapshotMismatch) || !strings.Contains(err.Error(), "devices is 2 in the file and 0 here") {
+		t.Error(err)
+	}
+}

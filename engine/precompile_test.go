@@ -18,8 +18,11 @@ import (
 // writtenAnew finds instructions that write their result anew, with its dtype and dimensions.
 var writtenAnew = regexp.MustCompile(`= \w+\[([0-9,]+)\]\S* (copy|transpose|convert|gather|reshape)\(`)
 
+// gathered finds what devices get of each other, with its dtype and dimensions.
+var gathered = regexp.MustCompile(`= \(?\w+\[([0-9,]+)\].* all-gather(-start)?\(`)
+
 // checkPrograms holds for a job's programs what no plan may lack: few of them, all of the state updated in place, and nothing as large as a
-// layer's cache written anew.
+// layer's cache written anew. Of several devices no more is gathered than the scores of tokens.
 func checkPrograms(t *testing.T, cfg Config) {
 	t.Helper()
 	done, err := Precompile(context.Background(), cfg)
@@ -52,22 +55,37 @@ func checkPrograms(t *testing.T, cfg Config) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		gathers := 0
 		for line := range strings.Lines(hlo) {
+			if found := gathered.FindStringSubmatch(line); found != nil {
+				gathers++
+				if size := elementsOf(found[1]); size > done.Plan.slots*(cfg.Model.Config.VocabSize+done.Plan.Devices) {
+					t.Errorf("%s gathers more than scores: %s", program.Name, strings.TrimSpace(line))
+				}
+			}
 			found := writtenAnew.FindStringSubmatch(line)
 			if found == nil {
 				continue
 			}
-			size := 1
-			for d := range strings.SplitSeq(found[1], ",") {
-				n, _ := strconv.Atoi(d)
-				size *= n
-			}
-			if size >= elements {
+			if elementsOf(found[1]) >= elements {
 				t.Errorf("%s moves a layer's cache: %s", program.Name, strings.TrimSpace(line))
 			}
 		}
+		if want := min(1, done.Plan.Devices-1); gathers != want {
+			t.Errorf("%s gathers %d times, want %d", program.Name, gathers, want)
+		}
 		t.Logf("%s: %d bytes in place, %d temporary; a layer's cache %d; %.0f s", program.Name, m.Aliased, m.Temporary, layer, program.Seconds)
 	}
+}
+
+// elementsOf is how many elements an array of these dimensions has.
+func elementsOf(dimensions string) int {
+	size := 1
+	for d := range strings.SplitSeq(dimensions, ",") {
+		n, _ := strconv.Atoi(d)
+		size *= n
+	}
+	return size
 }
 
 func TestProgramsForTPU(t *testing.T) {
@@ -88,4 +106,8 @@ func TestProgramsForTPU(t *testing.T) {
 
 func TestProgramsForTheCPU(t *testing.T) {
 	checkPrograms(t, Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, KVMemory: 64 << 20})
+}
+
+func TestProgramsOfDevicesTogether(t *testing.T) {
+	checkPrograms(t, Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.Group(t, xla.KernelsAuto, 0, 1, 2, 3), MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, KVMemory: 64 << 20})
 }

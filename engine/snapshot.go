@@ -35,7 +35,8 @@ type snapshotHeader struct {
 	Layers   int    `json:"layers"`
 	KVHeads  int    `json:"kv_heads"`
 	HeadDim  int    `json:"head_dim"`
-	Computed string `json:"computed"` // platform and kernels: others round otherwise
+	Devices  int    `json:"devices,omitempty"` // that run the model together, if there are several: each has its own part of a page
+	Computed string `json:"computed"`          // platform and kernels: others round otherwise
 	Tokens   int    `json:"tokens"`
 }
 
@@ -56,6 +57,9 @@ func (e *Engine) snapshotHeader(tokens int) snapshotHeader {
 	cfg := e.cfg.Model.Config
 	h := snapshotHeader{Model: e.cfg.Model.FingerPrint(), DType: e.plan.DType, Weights: e.cfg.Weights, KVDType: e.plan.KVDType, PageSize: e.plan.PageSize,
 		Layers: cfg.NumLayers, KVHeads: cfg.NumKVHeads, HeadDim: cfg.HeadDim, Tokens: tokens, Computed: e.cfg.Backend.Name()}
+	if e.plan.Devices > 1 {
+		h.Devices = e.plan.Devices
+	}
 	if b, ok := e.cfg.Backend.(interface {
 		Platform() string
 		Kernels() string
@@ -186,7 +190,7 @@ func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
 	in.read(tokens)
 	pages := &pagesOnHost{length: n}
 	layout := e.plan.layout
-	elements := transferPages * layout.PageSize * 2 * layout.KVHeads * layout.HeadDim
+	elements := e.plan.Devices * transferPages * layout.PageSize * 2 * layout.KVHeads * layout.HeadDim
 	for range ceilDiv(n/e.plan.PageSize, transferPages) {
 		layers := make([]any, header.Layers)
 		for i := range layers {

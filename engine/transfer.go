@@ -46,8 +46,8 @@ type saveOutput struct {
 
 // transfers are the programs that move a row's pages to the host and back.
 func (gr *graphs) transfers() []program {
-	layout := gr.plan.layout
-	pages := shapes.Make(layout.DType, transferPages, layout.PageSize, 2*layout.KVHeads, layout.HeadDim)
+	pages := gr.plan.layout.Shape()
+	pages.Dimensions[0] = transferPages
 	scalar := func(g *Graph) *Node { return integer(g, 0) }
 	newLoad := func(g *Graph) loadInput {
 		in := loadInput{Row: scalar(g), Open: scalar(g), Source: scalar(g), Held: scalar(g), From: scalar(g), Length: scalar(g)}
@@ -115,8 +115,8 @@ func (gr *graphs) load(st deviceState, in loadInput) (deviceState, loadOutput) {
 	return st, loadOutput{opened.Then(cloned).Then(grown)}
 }
 
-// bytesOnHost is the memory that the pages of length tokens take on the host.
+// bytesOnHost is the memory that the pages of length tokens, of all devices, take on the host.
 func (e *Engine) bytesOnHost(length int) int64 {
 	blocks := ceilDiv(ceilDiv(length, e.plan.PageSize), transferPages)
-	return int64(blocks) * transferPages * int64(e.plan.PageSize) * e.plan.KVBytesPerToken
+	return int64(blocks) * transferPages * int64(e.plan.PageSize) * e.plan.KVBytesPerToken * int64(e.plan.Devices)
 }
