@@ -150,21 +150,27 @@ func (q *Queue) consumer(ctx context.Context, job Job) (c jetstream.Consumer, er
 	return c, err
 }
 
+// Left says that units of a job wait, or are held by workers.
+func (q *Queue) Left(ctx context.Context, job Job) (bool, error) {
+	waiting, held, err := q.left(ctx, job)
+	return waiting+held > 0, err
+}
+
 // left counts the units that wait, and those that workers hold.
 func (q *Queue) left(ctx context.Context, job Job) (waiting, held int, err error) {
-	c, err := q.consumer(ctx, job)
-	if err != nil {
-		return 0, 0, err
-	}
-	var info *jetstream.ConsumerInfo
 	err = q.again(ctx, func(ctx context.Context) error {
-		info, err = c.Info(ctx)
+		c, err := q.stream.Consumer(ctx, job.ID)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			waiting, held = 0, 0
+			return nil
+		}
+		if err == nil {
+			info := c.CachedInfo() // of this moment
+			waiting, held = int(info.NumPending), info.NumAckPending
+		}
 		return err
 	})
-	if err != nil {
-		return 0, 0, err
-	}
-	return int(info.NumPending), info.NumAckPending, nil
+	return waiting, held, err
 }
 
 // Retry queues the units again that are parked, and returns how many those are.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -97,7 +98,7 @@ type Lease struct {
 func (w *Worker) Next(ctx context.Context, wait time.Duration) (*Lease, error) {
 	var msg jetstream.Msg
 	start := time.Now()
-	err := w.q.againWithin(ctx, wait+callTimeout, func(context.Context) error {
+	err := w.q.againWithin(ctx, wait+callTimeout, func(ctx context.Context) error {
 		// Not with ctx: a unit that comes when it is over would be lost for AckWait.
 		left := wait - time.Since(start)
 		batch, err := w.consumer.Fetch(1, jetstream.FetchMaxWait(max(left, 10*time.Millisecond)))
@@ -106,10 +107,13 @@ func (w *Worker) Next(ctx context.Context, wait time.Duration) (*Lease, error) {
 		}
 		for msg = range batch.Messages() {
 		}
-		if err := batch.Error(); msg == nil && err != nil && !errors.Is(err, jetstream.ErrNoMessages) {
-			return err
+		if err = batch.Error(); msg != nil || err == nil || errors.Is(err, jetstream.ErrNoMessages) {
+			return nil
 		}
-		return nil
+		if _, gone := w.q.stream.Consumer(ctx, w.job.ID); errors.Is(gone, jetstream.ErrConsumerNotFound) {
+			return fmt.Errorf("%s: %w", w.job.ID, ErrNoJob)
+		}
+		return err
 	})
 	if err != nil || msg == nil {
 		return nil, err

@@ -54,6 +54,7 @@ type collector struct {
 
 // pendingRow is a row whose completions are not all there.
 type pendingRow struct {
+	of      *collector
 	row     *promptset.Row
 	request *engine.Request // of all its completions; nil for one that has none to come
 	results []promptset.Result
@@ -88,7 +89,7 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int) (*pend
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p := &pendingRow{row: row, left: n, begun: time.Now()}
+	p := &pendingRow{of: c, row: row, left: n, begun: time.Now()}
 	c.running[p] = struct{}{}
 	return p, nil
 }

@@ -90,7 +90,7 @@ func sampleMain(args []string, env *environment) int {
 }
 
 func subcommands() []*subcommand {
-	return []*subcommand{newRun(), newBench(), newShow(), newHTMLReport(), newSetup(), newKernels(), newPlan(), newVersion()}
+	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newNATS(), newBench(), newShow(), newHTMLReport(), newSetup(), newKernels(), newPlan(), newVersion()}
 }
 
 func dispatch(ctx context.Context, env *environment, args []string) error {
@@ -155,7 +155,9 @@ func interruptible(stderr io.Writer) (context.Context, func()) {
 		if _, ok := <-signals; !ok {
 			return
 		}
-		fmt.Fprintln(stderr, "\nsample: stopping; once more to stop at once, whatever is under way")
+		if !supervised() {
+			fmt.Fprintln(stderr, "\nsample: stopping; once more to stop at once, whatever is under way")
+		}
 		cancel()
 		first := time.Now()
 		for range signals {

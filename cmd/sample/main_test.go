@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 		// The whole command, but for the model: see fakeSession.
 		"sample": func() {
 			plainEvery, restartPause = 50*time.Millisecond, time.Millisecond
+			pollUnits, pollStatus = 100*time.Millisecond, 30*time.Millisecond
 			if os.Getenv("QUIRE_FAKE_STALL") != "" {
 				stallAfter = 80 * time.Millisecond
 			}

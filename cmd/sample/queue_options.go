@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/queue"
+	"github.com/quire/quire/queue/local"
+)
+
+// queueOptions are the flags that say which NATS server has the jobs, and how it is reached. Where a flag is not given the variable counts
+// that NATS' own tools take.
+type queueOptions struct {
+	url, ca, cert, key, credentials, user, passwordFile string
+	patience                                            time.Duration
+}
+
+// variables of the environment.
+const (
+	natsURL      = "NATS_URL"
+	natsUser     = "NATS_USER"
+	natsPassword = "NATS_PASSWORD"
+)
+
+func (o *queueOptions) define(s *pflag.FlagSet, patience time.Duration) {
+	s.StringVar(&o.url, "nats", "", "`URL` the NATS server, such as tls://nats.example.com:4222 (default: $NATS_URL, or nats://127.0.0.1:4222)")
+	s.StringVar(&o.ca, "nats-ca", "", "`FILE` certificates of who may have signed the server's, in PEM (default: $NATS_CA, or the system's)")
+	s.StringVar(&o.cert, "nats-cert", "", "`FILE` certificate to show to the server (default: $NATS_CERT)")
+	s.StringVar(&o.key, "nats-key", "", "`FILE` its key (default: $NATS_KEY)")
+	s.StringVar(&o.credentials, "nats-creds", "", "`FILE` credentials of a user, with a JWT and a seed (default: $NATS_CREDS)")
+	s.StringVar(&o.user, "nats-user", "", "`USER` user with a password (default: $NATS_USER)")
+	s.StringVar(&o.passwordFile, "nats-password-file", "", "`FILE` whose first line is the password (default: the password is in $NATS_PASSWORD)")
+	s.DurationVar(&o.patience, "nats-wait", patience, "`TIME` how long the server may be away before this command gives up")
+}
+
+// connect connects to the server. The warning is for a password that everybody on the way can read.
+func (o *queueOptions) connect(ctx context.Context, env *environment, log *slog.Logger) (*queue.Queue, error) {
+	of := func(flag, variable string) string { return cmp.Or(flag, os.Getenv(variable)) }
+	host, _ := os.Hostname()
+	options := queue.Options{
+		URL: cmp.Or(of(o.url, natsURL), "nats://127.0.0.1:4222"), CA: of(o.ca, "NATS_CA"), Cert: of(o.cert, "NATS_CERT"), Key: of(o.key, "NATS_KEY"),
+		Credentials: of(o.credentials, "NATS_CREDS"), User: of(o.user, natsUser), Password: os.Getenv(natsPassword),
+		Name: fmt.Sprintf("sample on %s, process %d", host, os.Getpid()), Patience: o.patience, Log: log,
+	}
+	if o.patience <= 0 {
+		return nil, usagef("--nats-wait is %s, but must be more than nothing", o.patience)
+	}
+	if o.passwordFile != "" {
+		text, err := os.ReadFile(o.passwordFile)
+		if err != nil {
+			return nil, fmt.Errorf("--nats-password-file: %w", err)
+		}
+		options.Password, _, _ = strings.Cut(string(text), "\n")
+		options.Password = strings.TrimSuffix(options.Password, "\r")
+	}
+	if options.User == "" {
+		options.Password = ""
+	}
+	if server, open := inTheOpen(options); open {
+		fmt.Fprintf(env.stderr, "warning: the password goes to %s without TLS; give tls:// and --nats-ca\n", server)
+	}
+	return queue.Connect(ctx, options)
+}
+
+// inTheOpen says that a password goes over the network as it is.
+func inTheOpen(o queue.Options) (server string, open bool) {
+	for _, s := range strings.Split(o.URL, ",") {
+		u, err := url.Parse(strings.TrimSpace(s))
+		if err != nil || u.Scheme == "tls" || o.CA != "" || o.Cert != "" || o.User == "" && u.User == nil {
+			continue
+		}
+		if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return u.Host, true
+		}
+	}
+	return "", false
+}
+
+func newNATS() *subcommand {
+	var listen, store, cert, key, ca string
+	return &subcommand{
+		name:    "nats",
+		summary: "run a NATS server for the queue, where none is at hand",
+		about: `
+The server is the one of the NATS project, inside this program, with JetStream, one of its kind, in the foreground until SIGINT or
+SIGTERM. "sample run --workers" starts one of its own and needs none of this.
+
+It listens to this machine alone unless --listen has another host, and then wants a user and a password, $NATS_USER and
+$NATS_PASSWORD, and should have a certificate. What it keeps is written to the disk with the system's own pace: give jobs that
+matter to a cluster of nats-server.`,
+		example: `
+sample nats --store /var/lib/quire-nats
+NATS_USER=quire NATS_PASSWORD=$(cat secret) sample nats --store /data --listen 0.0.0.0:4222 --tls-cert server.pem --tls-key server.key`,
+		flags: func(f *flags) {
+			f.group("Server", func(s *pflag.FlagSet) {
+				s.StringVar(&listen, "listen", "127.0.0.1:4222", "`ADDRESS` where to listen; port 0 takes a free one")
+				s.StringVar(&store, "store", "", "`FOLDER` where jobs and units are kept")
+				s.StringVar(&cert, "tls-cert", "", "`FILE` the server's certificate, in PEM")
+				s.StringVar(&key, "tls-key", "", "`FILE` its key")
+				s.StringVar(&ca, "tls-ca", "", "`FILE` clients need a certificate that one of these signed")
+			})
+		},
+		run: func(ctx context.Context, env *environment, args []string) error {
+			if store == "" || len(args) > 0 {
+				return usagef("nats: --store is missing, or there is an argument too many")
+			}
+			endWithParent(env)
+			s, err := local.Start(local.Options{
+				Address: listen, Dir: store, User: os.Getenv(natsUser), Password: os.Getenv(natsPassword), Cert: cert, Key: key, CA: ca,
+			})
+			if errors.Is(err, local.ErrOpen) {
+				return usagef("nats: --listen %w: $%s and $%s", err, natsUser, natsPassword)
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(env.stdout, "%s%s\n", listeningAt, s.Address())
+			<-ctx.Done()
+			s.Stop()
+			return nil
+		},
+	}
+}
+
+// listeningAt begins the line that says where a server is.
+const listeningAt = "listening at "

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/queue"
+)
+
+// aliveWithin is how long ago a worker may have told how it is to count as living.
+const aliveWithin = 4 * beatEvery
+
+// jobStatus is what "sample status --json" prints of a job.
+type jobStatus struct {
+	Job    string `json:"job"`
+	Output string `json:"output"`
+	Rows   int64  `json:"rows_total"`
+	Units  int    `json:"units_total"`
+	*queue.Status
+	// Of the workers that live, over their last minute.
+	RowsPerSecond   float64  `json:"rows_per_second"`
+	TokensPerSecond float64  `json:"tokens_per_second"`
+	ETASeconds      *float64 `json:"eta_seconds"` // null: not known
+}
+
+func newStatus() *subcommand {
+	var o queueOptions
+	var asJSON, wait bool
+	return &subcommand{
+		name:    "status",
+		args:    "[JOB]",
+		summary: "show the jobs of a queue, or how far one is",
+		about: `
+Shows the jobs of a queue, or of one job its rows, units and tokens, its workers and how fast they are, when it will be through, and
+the units that are parked, with the last error of each.
+
+With --wait it shows that until nothing of the job waits or runs, and ends with 0, with 3 if rows carry errors, with 1 if units are
+parked.`,
+		example: `
+sample status
+sample status 3f2a90c41b7d --nats tls://nats.example.com:4222
+sample status 3f2a90c41b7d --json | jq .eta_seconds`,
+		flags: func(f *flags) {
+			f.group("Output", func(s *pflag.FlagSet) {
+				s.BoolVar(&asJSON, "json", false, "print JSON")
+				s.BoolVar(&wait, "wait", false, "wait for the end of the job")
+			})
+			f.group("NATS", func(s *pflag.FlagSet) { o.define(s, 15*time.Second) })
+		},
+		run: func(ctx context.Context, env *environment, args []string) error {
+			if len(args) > 1 || wait && len(args) == 0 {
+				return usagef("status: one job, please")
+			}
+			q, err := o.connect(ctx, env, nil)
+			if err != nil {
+				return err
+			}
+			defer q.Close()
+			if len(args) == 0 {
+				return listJobs(ctx, q, env.stdout, asJSON)
+			}
+			for last := ""; ; {
+				s, err := q.Status(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				v := summarize(s)
+				if !wait || s.Over {
+					if err := v.print(env.stdout, asJSON); err != nil || !wait {
+						return err
+					}
+					return over(s)
+				}
+				if line := v.line(); line != last {
+					last = line
+					fmt.Fprintln(env.stderr, line)
+				}
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(time.Second):
+				}
+			}
+		},
+	}
+}
+
+// summarize adds up what the workers say.
+func summarize(s *queue.Status) *jobStatus {
+	v := &jobStatus{Job: s.Job.ID, Output: s.Job.Name, Rows: s.Job.Rows, Units: s.Job.Units, Status: s}
+	for _, w := range s.Workers {
+		if w.SecondsAgo < aliveWithin.Seconds() {
+			v.RowsPerSecond += w.RowsPerSecond
+			v.TokensPerSecond += w.TokensPerSecond
+		}
+	}
+	if left := float64(s.Job.Rows - s.Figures.Rows); s.Over {
+		v.ETASeconds = new(float64)
+	} else if v.RowsPerSecond > 0 {
+		eta := max(0, left) / v.RowsPerSecond
+		v.ETASeconds = &eta
+	}
+	return v
+}
+
+// state says in a word how the job is.
+func (v *jobStatus) state() string {
+	switch {
+	case !v.Status.Job.Ready:
+		return "being submitted"
+	case v.Over && v.Status.Parked > 0:
+		return "over, not whole"
+	case v.Over && v.Lost > 0:
+		return "over, units were lost"
+	case v.Over:
+		return "finished"
+	case v.Running > 0:
+		return "running"
+	}
+	return "waiting"
+}
+
+// line is the status in a line.
+func (v *jobStatus) line() string {
+	eta := ""
+	if v.ETASeconds != nil && !v.Over {
+		eta = ", ETA " + time.Duration(*v.ETASeconds*float64(time.Second)).Round(time.Second).String()
+	}
+	return fmt.Sprintf("%s: %s, %d/%d rows, %d/%d units, %d parked, %.1f rows/s%s", v.Job, v.state(), v.Figures.Rows, v.Rows, v.Done, v.Units, v.Parked, v.RowsPerSecond, eta)
+}
+
+func (v *jobStatus) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, v)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(table, "%s\t"+format+"\n", append([]any{name}, args...)...)
+	}
+	row("job", "%s, %s", v.Job, v.state())
+	row("output", "%s", v.Output)
+	rows := fmt.Sprintf("%d of %d", v.Figures.Rows, v.Rows)
+	if v.Figures.RowsWithErrors > 0 {
+		rows += fmt.Sprintf(", %d with errors", v.Figures.RowsWithErrors)
+	}
+	if before := v.Status.Job.Before.Rows; before > 0 {
+		rows += fmt.Sprintf("; %d of them before it was submitted", before)
+	}
+	row("rows", "%s", rows)
+	row("units", "%d: %d done, %d running, %d waiting, %d parked", v.Units, v.Done, v.Running, v.Waiting, v.Parked)
+	row("tokens", "%d of prompts, %d generated", v.Figures.PromptTokens, v.Figures.CompletionTokens)
+	if !v.Over {
+		row("rate", "%.1f rows/s, %.0f tokens/s", v.RowsPerSecond, v.TokensPerSecond)
+		eta := "not known"
+		if v.ETASeconds != nil {
+			eta = time.Duration(*v.ETASeconds * float64(time.Second)).Round(time.Second).String()
+		}
+		row("ETA", "%s", eta)
+	}
+	for _, l := range v.Workers {
+		row("worker", "%s on %s (process %d): %d units, %.1f rows/s, %.0f tokens/s, heard of %s ago", l.Name, l.Host, l.PID, l.Units, l.RowsPerSecond,
+			l.TokensPerSecond, time.Duration(l.SecondsAgo*float64(time.Second)).Round(time.Second))
+	}
+	for _, u := range v.ParkedUnits {
+		row("parked", "%s: %s", u.Unit, u.Error)
+	}
+	return table.Flush()
+}
+
+func printJSON(w io.Writer, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", text)
+	}
+	return err
+}
+
+func listJobs(ctx context.Context, q *queue.Queue, w io.Writer, asJSON bool) error {
+	jobs, err := q.Jobs(ctx)
+	if err != nil {
+		return err
+	}
+	all := []*jobStatus{}
+	for _, job := range jobs {
+		s, err := q.Status(ctx, job.ID)
+		if err != nil {
+			return err
+		}
+		all = append(all, summarize(s))
+	}
+	if asJSON {
+		return printJSON(w, all)
+	}
+	for _, v := range all {
+		fmt.Fprintf(w, "%s, to %s\n", v.line(), v.Output)
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(w, "the queue has no jobs")
+	}
+	return nil
+}
