@@ -17,7 +17,9 @@ import (
 type Plan struct {
 	Backend string `json:"backend"`
 	// Devices is how many run the model together, each with a part of it: see docs/parallel.md.
-	Devices         int    `json:"devices"`
+	Devices int `json:"devices"`
+	// Replicas is how many engines like this draw from one queue; 0 for one alone.
+	Replicas        int    `json:"replicas,omitempty"`
 	Model           string `json:"model"`
 	Parameters      int64  `json:"parameters"`
 	DType           string `json:"dtype"`
@@ -59,6 +61,9 @@ func (p Plan) String() string {
 	row("backend", "%s", p.Backend)
 	if p.Devices > 1 {
 		row("devices", "%d run the model together; sizes are those of one", p.Devices)
+	}
+	if p.Replicas > 1 {
+		row("replicas", "%d with a queue in common; sizes are those of one", p.Replicas)
 	}
 	row("model", "%s, %s parameters in %s, %s", p.Model, count(p.Parameters), p.DType, bytesText(p.WeightBytes))
 	row("KV cache", "%s, %s a token (2 x layers x KV heads x head dim x %s), %s in all", p.KV, bytesText(p.KVBytesPerToken), p.KVDType, bytesText(p.KVBytes))

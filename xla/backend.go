@@ -54,6 +54,7 @@ type Backend struct {
 	mosaic     *mosaicKernels // on TPU with kernels on
 	owner      *Backend       // of the client, where this is a group of its devices
 	group      []int          // the devices of a group, by their numbers; nil for all, one at a time
+	ids        []int          // the plugin's own numbers for them
 
 	compiles, cacheLoads atomic.Int64
 	finalize             sync.Once

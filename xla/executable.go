@@ -76,11 +76,11 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 func (b *Backend) assigned(device int) []int {
 	switch {
 	case b.Partitions() > 1:
-		return b.group
+		return b.ids
 	case device < 0:
 		return nil
 	case b.group != nil:
-		return []int{b.group[device]}
+		return []int{b.ids[device]}
 	}
 	return []int{device}
 }

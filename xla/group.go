@@ -10,6 +10,8 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/pjrt"
+
+	"github.com/quire/quire/xla/internal/pjrtc"
 )
 
 // Group returns a backend on some of the devices of b, given by their numbers. It shares b's client, kernels and cache, and must not be used
@@ -46,10 +48,37 @@ func (b *Backend) Group(devices ...int) (*Backend, error) {
 		}
 		g.group = append(g.group, d)
 	}
+	if err := g.identify(); err != nil {
+		return nil, err
+	}
 	if len(g.group) > 1 {
 		maps.Copy(g.composites, collectives)
 	}
 	return g, nil
+}
+
+// ErrOtherHost is wrapped by the error of a group with devices that another process of a slice of several hosts reaches.
+var ErrOtherHost = errors.New("xla: the device belongs to another host: a program on devices of several hosts is not supported; take devices of this " +
+	"host, and run a process with the same job on each host")
+
+// identify finds the names by which the plugin knows the devices of a group.
+func (b *Backend) identify() error {
+	b.ids = slices.Clone(b.group)
+	if b.topology != nil {
+		return nil
+	}
+	here := b.client.AddressableDevices()
+	for i, d := range b.group {
+		if d >= len(here) {
+			return fmt.Errorf("%w: device %d, of which %d are here", ErrOtherHost, d, len(here))
+		}
+		described, err := pjrtc.DescribeDevice(here[d])
+		if err != nil {
+			return fmt.Errorf("xla: device %d: %w", d, err)
+		}
+		b.ids[i] = described.ID
+	}
+	return nil
 }
 
 // Partitions is how many devices run each program together: see [Backend.Group]. It is 1 for a backend that is no group.

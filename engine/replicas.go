@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gomlx/compute"
+)
+
+// Replicas are engines with the same model and sizes, each on devices of its own, that draw from one queue of requests. What a completion is
+// does not depend on which of them draws it.
+//
+// Prefixes are shared by the requests that come to the same engine.
+type Replicas struct {
+	engines []*Engine
+}
+
+// NewReplicas makes an engine on each of the backends. cfg.Backend is not read. Where cfg leaves the KV memory open, all take what the first
+// one found.
+func NewReplicas(ctx context.Context, cfg Config, backends []compute.Backend) (*Replicas, error) {
+	if len(backends) == 0 {
+		return nil, errors.New("engine: replicas need at least one backend")
+	}
+	r := &Replicas{}
+	for i, backend := range backends {
+		cfg.Backend = backend
+		e, err := New(ctx, cfg)
+		if err != nil {
+			r.Close()
+			return nil, fmt.Errorf("replica %d of %d: %w", i+1, len(backends), err)
+		}
+		cfg.KVMemory = e.plan.KVBytes
+		r.engines = append(r.engines, e)
+	}
+	return r, nil
+}
+
+// Engines returns the replicas.
+func (r *Replicas) Engines() []*Engine { return slices.Clone(r.engines) }
+
+// Plan returns what each of the replicas settled on.
+func (r *Replicas) Plan() Plan {
+	p := r.engines[0].Plan()
+	p.Replicas = len(r.engines)
+	return p
+}
+
+// Executables returns the programs of the first replica; those of the others differ by their devices only.
+func (r *Replicas) Executables() map[string]compute.Executable { return r.engines[0].Executables() }
+
+// Calls is how many calls of the devices have ended in this run.
+func (r *Replicas) Calls() (n int64) {
+	for _, e := range r.engines {
+		n += e.Calls()
+	}
+	return n
+}
+
+// Close frees the replicas.
+func (r *Replicas) Close() {
+	for _, e := range r.engines {
+		e.Close()
+	}
+}
+
+// Run is as [Engine.Run]. The replica that has the fewest completions to draw gets the next request. Where one fails, the run ends.
+func (r *Replicas) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
+	return func(yield func(*Completion, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		q := newSharedQueue(ctx, len(r.engines))
+		var running sync.WaitGroup
+		running.Go(func() { q.fill(ctx, requests) })
+		type drawn struct {
+			completion *Completion
+			err        error
+		}
+		out := make(chan drawn)
+		var engines sync.WaitGroup
+		for i, e := range r.engines {
+			engines.Go(func() {
+				for c, err := range e.Run(ctx, q.of(ctx, i)) {
+					if err == nil {
+						q.done(i)
+					}
+					out <- drawn{c, err}
+				}
+			})
+		}
+		running.Go(func() {
+			engines.Wait()
+			cancel() // if none is left to take requests
+			close(out)
+		})
+		stopped := false
+		for d := range out {
+			if stopped {
+				continue // what the others say of having been stopped
+			}
+			if !yield(d.completion, d.err) || d.err != nil {
+				stopped = true
+				cancel()
+			}
+		}
+		running.Wait()
+	}
+}
+
+// sharedQueue hands out requests to several engines.
+type sharedQueue struct {
+	next chan *Request
+
+	mu    sync.Mutex
+	turn  *sync.Cond
+	to    []int // completions that each has yet to draw
+	ended bool
+}
+
+func newSharedQueue(ctx context.Context, engines int) *sharedQueue {
+	q := &sharedQueue{next: make(chan *Request), to: make([]int, engines)}
+	q.turn = sync.NewCond(&q.mu)
+	context.AfterFunc(ctx, q.end)
+	return q
+}
+
+// end lets all go that wait for their turn.
+func (q *sharedQueue) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
+	q.turn.Broadcast()
+}
+
+func (q *sharedQueue) fill(ctx context.Context, requests iter.Seq[*Request]) {
+	defer close(q.next)
+	for r := range requests {
+		select {
+		case q.next <- r:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// of yields the requests that an engine gets.
+func (q *sharedQueue) of(ctx context.Context, engine int) iter.Seq[*Request] {
+	return func(yield func(*Request) bool) {
+		for q.await(engine) {
+			select {
+			case r, ok := <-q.next:
+				if !ok {
+					return
+				}
+				q.add(engine, r.N)
+				if !yield(r) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// await waits until no other engine has less to do.
+func (q *sharedQueue) await(engine int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.ended && q.to[engine] > slices.Min(q.to) {
+		q.turn.Wait()
+	}
+	return !q.ended
+}
+
+func (q *sharedQueue) add(engine, completions int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.to[engine] += max(1, completions)
+	q.turn.Broadcast()
+}
+
+func (q *sharedQueue) done(engine int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.to[engine]--
+	q.turn.Broadcast()
+}
+
+// Stats returns the figures of the last run: sums over the replicas, but the longest wall clock, the first token of any, and the mean of other
+// times.
+func (r *Replicas) Stats() Stats {
+	var all []Stats
+	for _, e := range r.engines {
+		all = append(all, e.Stats())
+	}
+	return sumStats(all)
+}
+
+func sumStats(all []Stats) Stats {
+	var sum Stats
+	to := reflect.ValueOf(&sum).Elem()
+	for i := range to.NumField() {
+		name := to.Type().Field(i).Name
+		for k, s := range all {
+			x, field := reflect.ValueOf(s).Field(i), to.Field(i)
+			switch {
+			case x.CanInt():
+				field.SetInt(field.Int() + x.Int())
+			case name == "FirstTokenSeconds":
+				if first := x.Float(); first > 0 && (k == 0 || field.Float() == 0 || first < field.Float()) {
+					field.SetFloat(first)
+				}
+			case name == "WallSeconds":
+				field.SetFloat(max(field.Float(), x.Float()))
+			case name == "StartSeconds": // one after the other
+				field.SetFloat(field.Float() + x.Float())
+			case strings.HasSuffix(name, "Seconds"):
+				field.SetFloat(field.Float() + x.Float()/float64(len(all)))
+			}
+		}
+	}
+	return sum
+}

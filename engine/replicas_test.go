@@ -1,0 +1,96 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/xla"
+)
+
+func replicas(t *testing.T, groups ...[]int) *engine.Replicas {
+	t.Helper()
+	var backends []compute.Backend
+	for _, devices := range groups {
+		backends = append(backends, testenv.Group(t, xla.KernelsAuto, devices...))
+	}
+	cfg := engine.Config{Model: testenv.Model(t, contractFamily), MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, Debug: true, KVMemory: 8 << 20}
+	r, err := engine.NewReplicas(t.Context(), cfg, backends)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+func collectReplicas(t *testing.T, r *engine.Replicas, requests ...*engine.Request) map[string]*engine.Completion {
+	t.Helper()
+	got := map[string]*engine.Completion{}
+	for c, err := range r.Run(context.Background(), slices.Values(requests)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[fmt.Sprintf("%s/%d", c.Request.ID, c.Generation)] = c
+	}
+	return got
+}
+
+// Replicas with one queue draw, together, what one engine draws, byte for byte; all of them take part.
+func TestReplicasDrawTheSame(t *testing.T) {
+	want := collect(t, contractEngine(t, nil), contractRequests()...)
+	r := replicas(t, []int{0}, []int{1}, []int{5})
+	for range 2 {
+		sameBytes(t, want, collectReplicas(t, r, contractRequests()...), true)
+		sum := 0
+		for i, e := range r.Engines() {
+			s := e.Stats()
+			if s.GeneratedTokens == 0 {
+				t.Errorf("replica %d drew nothing", i)
+			}
+			sum += s.GeneratedTokens
+		}
+		if s := r.Stats(); s.GeneratedTokens != sum || s.Pages != 3*r.Plan().Pages || s.WallSeconds <= 0 || s.FirstTokenSeconds <= 0 {
+			t.Errorf("%d tokens in all, %d added up: %+v", s.GeneratedTokens, sum, s)
+		}
+	}
+	if p := r.Plan(); p.Replicas != 3 || p.Devices != 1 {
+		t.Errorf("%d replicas of %d devices", p.Replicas, p.Devices)
+	}
+}
+
+// So do replicas of several devices each.
+func TestReplicasOfDevicesTogether(t *testing.T) {
+	testenv.Slow(t)
+	want := collect(t, together(t, nil), contractRequests()...)
+	sameBytes(t, want, collectReplicas(t, replicas(t, []int{0, 1}, []int{2, 3}), contractRequests()...), true)
+}
+
+// A consumer that has enough ends the run of all; a cancelled run ends with its error, once.
+func TestReplicasStop(t *testing.T) {
+	r := replicas(t, []int{0}, []int{1})
+	for range r.Run(context.Background(), slices.Values(contractRequests())) {
+		break
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	failures := 0
+	for c, err := range r.Run(ctx, slices.Values(contractRequests())) {
+		if c != nil {
+			cancel()
+		}
+		if err != nil {
+			failures++
+		}
+	}
+	if failures != 1 {
+		t.Errorf("a cancelled run has %d errors", failures)
+	}
+	cancel()
+	if got := collectReplicas(t, r, contractRequests()...); len(got) == 0 {
+		t.Error("the replicas draw nothing any more")
+	}
+}
