@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/collective"
+	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/seqtable"
 )
@@ -110,13 +112,18 @@ type parted interface {
 	Parts() []compute.Buffer
 }
 
-// check turns what the device noted into errors.
-func (h hostOutput) check() error {
+// check turns what the device noted into errors; pinned is as ErrOutOfPages has it, which the device does not know.
+func (h hostOutput) check(pinned int) error {
 	status := make([]int32, 0, 4)
 	for _, name := range []string{"Status.Code", "Status.Need", "Status.Have", "Status.Slot"} {
 		status = append(status, h.ints(name)[0])
 	}
 	if err := seqtable.StatusError(status); err != nil {
+		var short pagetable.ErrOutOfPages
+		if errors.As(err, &short) {
+			short.Pinned = pinned
+			return short
+		}
 		return err
 	}
 	if counts, ok := h["Rules"]; ok {

@@ -166,12 +166,12 @@ func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 // fork begins the row n with the first held tokens of r.
 func (e *Engine) fork(r, n *contextRow, held int) error {
 	full, all := held/e.plan.PageSize, ceilDiv(held, e.plan.PageSize)
-	if err := enough(all-full, e.freePages(), "copying the partial page of a context"); err != nil {
+	if err := e.enough(all-full, e.freePages(), "copying the partial page of a context"); err != nil {
 		return err
 	}
 	e.contexts.share(n, r, full)
 	e.contexts.grow(n, all)
-	n.tokens, n.done, n.committed = slices.Clone(r.tokens[:held]), held, min(r.committed, full)
+	n.tokens, n.done, n.names = slices.Clone(r.tokens[:held]), held, slices.Clone(r.names[:min(r.committed(), full)])
 	return e.contextVerbs(func(in hostInput) {
 		in.ints("Sources")[n.row], in.ints("Held")[n.row] = int32(r.row), int32(held)
 		in.ints("PromptLens")[n.row], in.ints("MaxPages")[n.row] = int32(held), 0
@@ -186,7 +186,7 @@ func (c *Context) Truncate(n int) error {
 		if n < 0 {
 			return fmt.Errorf("%w: %d tokens to truncate", ErrInvalidRequest, n)
 		}
-		if working := len(r.tokens) - r.committed*c.e.plan.PageSize; n > working {
+		if working := len(r.tokens) - r.committed()*c.e.plan.PageSize; n > working {
 			return ErrAlreadyCommitted{Unit: "tokens", Need: n, Have: working}
 		}
 		return c.e.cutContext(r, len(r.tokens)-n, r.reserved)
@@ -206,7 +206,7 @@ func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 			}
 		}
 		have := e.freePages() + r.unheld() + freed - max(0, reserved-keep)
-		if err := enough(1, have, "copying what is left of a shared page"); err != nil {
+		if err := e.enough(1, have, "copying what is left of a shared page"); err != nil {
 			return err
 		}
 	}
@@ -230,11 +230,12 @@ func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 
 // Commit makes the next n working pages committed: they stay as they are, and requests of a run whose prompts begin with the same tokens
 // take them over. A page that is not full is [ErrPartialPage], one that is not there [ErrInvalidPage]; nothing is committed then. Tokens
-// that wait have no page: Flush first.
+// that wait have no page: Flush first. Where another context has committed equal pages, its pages take the place of these, which go back to
+// the pool.
 func (c *Context) Commit(n int) error {
 	return c.do(func(r *contextRow) error {
 		pageSize := c.e.plan.PageSize
-		switch last := r.committed + n - 1; {
+		switch last := r.committed() + n - 1; {
 		case n < 0:
 			return fmt.Errorf("%w: %d pages to commit", ErrInvalidRequest, n)
 		case last >= len(r.pages):
@@ -242,8 +243,7 @@ func (c *Context) Commit(n int) error {
 		case (last+1)*pageSize > r.done:
 			return ErrPartialPage{Page: last, Tokens: r.done - last*pageSize, PageSize: pageSize}
 		}
-		r.committed += n
-		return nil
+		return c.e.commit(r, n)
 	})
 }
 
@@ -259,7 +259,7 @@ func (c *Context) Reserve(n int) error {
 		case all > e.plan.PagesPerSeq:
 			return fmt.Errorf("%w: %d pages, a context may have %d", ErrPromptTooLong, all, e.plan.PagesPerSeq)
 		}
-		if err := enough(n, e.freePages(), "reserving pages"); err != nil {
+		if err := e.enough(n, e.freePages(), "reserving pages"); err != nil {
 			return err
 		}
 		return e.cutContext(r, len(r.tokens), all)
@@ -274,7 +274,7 @@ func (c *Context) Release(n int) error {
 			return fmt.Errorf("%w: %d pages to release", ErrInvalidRequest, n)
 		}
 		all := max(r.reserved, len(r.pages))
-		if working := all - r.committed; n > working {
+		if working := all - r.committed(); n > working {
 			return ErrAlreadyCommitted{Unit: "pages", Need: n, Have: working}
 		}
 		length := len(r.tokens)
@@ -304,8 +304,8 @@ func (c *Context) Counts() PageCounts {
 		return PageCounts{}
 	}
 	counts := PageCounts{
-		Committed: r.committed, Working: len(r.pages) - r.committed, Reserved: r.unheld(),
-		WorkingTokens: r.done - r.committed*c.e.plan.PageSize, Waiting: len(r.tokens) - r.done,
+		Committed: r.committed(), Working: len(r.pages) - r.committed(), Reserved: r.unheld(),
+		WorkingTokens: r.done - r.committed()*c.e.plan.PageSize, Waiting: len(r.tokens) - r.done,
 	}
 	for _, page := range r.pages {
 		if *page > 1 {
@@ -332,10 +332,10 @@ func (c *Context) PageHash(page int) (hash prefix.Hash, err error) {
 		switch {
 		case page < 0 || page >= len(r.pages):
 			return ErrInvalidPage{Page: page, Pages: len(r.pages)}
-		case page >= r.committed:
-			return ErrNotCommitted{Page: page, Committed: r.committed}
+		case page >= r.committed():
+			return ErrNotCommitted{Page: page, Committed: r.committed()}
 		}
-		hash = c.e.chain(r, page+1)[page]
+		hash = r.names[page]
 		return nil
 	})
 	return hash, err

@@ -26,18 +26,21 @@ type contexts struct {
 
 // contextRow is what a context is on the host. The handle that a user has is Context.
 type contextRow struct {
-	row       int
-	tokens    []int32 // those that were run, then those that wait
-	done      int     // tokens that were run
-	committed int     // pages
-	pages     []*int  // for each page held, how many contexts hold it
-	reserved  int     // pages that are sure for it, with those it holds
-	closed    bool
-	lost      bool
+	row      int
+	tokens   []int32       // those that were run, then those that wait
+	done     int           // tokens that were run
+	names    []prefix.Hash // of the committed pages, the first ones
+	pages    []*int        // for each page held, how many contexts hold it
+	reserved int           // pages that are sure for it, with those it holds
+	closed   bool
+	lost     bool
 }
 
 // unheld is the pages that are promised to the context and that it does not hold yet.
 func (r *contextRow) unheld() int { return max(0, r.reserved-len(r.pages)) }
+
+// committed is how many of the pages are.
+func (r *contextRow) committed() int { return len(r.names) }
 
 // open are the rows in use.
 func (c *contexts) open() []*contextRow {
@@ -143,7 +146,7 @@ func (p Plan) scratchRow() int { return p.slots }
 func (e *Engine) contextVerbs(fill func(in hostInput)) error {
 	p := e.programs["context"]
 	in := newHostInput(p.input)
-	for _, name := range []string{"Sources", "Lens", "PromptLens", "MaxPages"} {
+	for _, name := range []string{"Sources", "Lens", "Twins", "PromptLens", "MaxPages"} {
 		for i := range in.ints(name) {
 			in.ints(name)[i] = none
 		}
@@ -156,7 +159,7 @@ func (e *Engine) contextVerbs(fill func(in hostInput)) error {
 // settleContexts checks what a program did. Where it failed, the state on the device can't be trusted any more.
 func (e *Engine) settleContexts(p *compiled, got hostOutput, err error) error {
 	if err == nil {
-		err = got.check()
+		err = got.check(e.pinnedPages())
 	}
 	if err == nil {
 		if free, want := got.int("EndFree"), e.plan.Pages-e.contexts.used; free != want {
@@ -210,12 +213,15 @@ func (e *Engine) freeRow() (int, error) {
 }
 
 // enough says that pages are there.
-func enough(need, have int, what string) error {
+func (e *Engine) enough(need, have int, what string) error {
 	if need <= have {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", what, pagetable.ErrOutOfPages{Need: need, Have: have})
+	return fmt.Errorf("%s: %w", what, pagetable.ErrOutOfPages{Need: need, Have: have, Pinned: e.pinnedPages()})
 }
+
+// pinnedPages is how many pages contexts hold or were promised: those that make way for nobody.
+func (e *Engine) pinnedPages() int { return e.plan.Pages - e.freePages() }
 
 // flush runs the tokens of contexts that wait, together.
 func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
@@ -226,7 +232,7 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 		more := ceilDiv(len(r.tokens), pageSize) - len(r.pages)
 		need, own = need+more, own+min(more, r.unheld())
 	}
-	if err := enough(need, e.freePages()+own, "running the tokens of contexts"); err != nil {
+	if err := e.enough(need, e.freePages()+own, "running the tokens of contexts"); err != nil {
 		return err
 	}
 	for len(list) > 0 {
@@ -289,18 +295,13 @@ func (e *Engine) runPrompts(ctx context.Context, c *callPlan, list []*contextRow
 	}
 }
 
-// chain is the names of the context's first pages.
-func (e *Engine) chain(r *contextRow, pages int) []prefix.Hash {
-	return prefix.Chain(e.prefixSeed(), r.tokens[:pages*e.plan.PageSize], e.plan.PageSize)
-}
-
 // addContexts makes contexts holders of the run: rows that keep what they have, and which requests may start from.
 func (s *scheduler) addContexts() {
 	p := s.e.plan
 	for _, r := range s.e.contexts.open() {
 		h := &holder{row: r.row, tokens: r.tokens[:r.done:r.done], opened: true, done: r.done, context: r}
 		if p.PrefixCache {
-			h.chain = s.e.chain(r, r.committed)
+			h.chain = slices.Clone(r.names)
 		}
 		s.holders[r.row-p.slots] = h
 		s.cache.Insert(r.row, h.chain) // in use, as long as the run goes
@@ -333,7 +334,7 @@ func (s *scheduler) fits(f *family) error {
 	if s.e.plan.Admission == Reserve { // a sequence that moved to the host comes back with pages of its own
 		need -= s.heldByContext(f) / s.e.plan.PageSize
 	}
-	return enough(need, s.pool, "contexts hold pages")
+	return s.e.enough(need, s.pool, "contexts hold pages")
 }
 
 // heldByContext is how many tokens of f's prompt its context holds, of those that a clone may take over.

@@ -19,6 +19,8 @@ type contextInput struct {
 	// Sources and Held, i32[R]: the row begins with the first Held tokens of another; -1 = it does not.
 	Sources, Held *Node
 	Lens          *Node // i32[R]: to cut the sequence to; -1 = as it is
+	// Twins, i32[R], is the row whose pages at places TwinFrom to TwinTo-1 it takes over instead of its own, which are equal; -1 = none.
+	Twins, TwinFrom, TwinTo *Node
 	// PromptLens and MaxPages, i32[R], are set as in rowParams; -1 = as they are.
 	PromptLens, MaxPages *Node
 }
@@ -52,7 +54,7 @@ func (gr *graphs) contextPrograms() []program {
 	newVerbs := func(g *Graph) contextInput {
 		i32 := func() *Node { return Zeros(g, shapes.Make(dtypes.Int32, rows)) }
 		mask := func() *Node { return Zeros(g, shapes.Make(dtypes.Bool, rows)) }
-		return contextInput{Release: mask(), Open: mask(), Sources: i32(), Held: i32(), Lens: i32(), PromptLens: i32(), MaxPages: i32()}
+		return contextInput{Release: mask(), Open: mask(), Sources: i32(), Held: i32(), Lens: i32(), Twins: i32(), TwinFrom: i32(), TwinTo: i32(), PromptLens: i32(), MaxPages: i32()}
 	}
 	newScore := func(g *Graph) scoreInput {
 		i32 := func() *Node { return Zeros(g, shapes.Make(dtypes.Int32, t)) }
@@ -97,6 +99,8 @@ func (gr *graphs) contextVerbs(st deviceState, in contextInput) (deviceState, co
 	st.Sequences, st.Pages, from, to, done = st.Sequences.Clone(st.Pages, in.Sources, Where(isClone, ids, none), Where(isClone, in.Held, ZerosLike(ids)))
 	then(done)
 	copyPages(from, to)
+	st.Sequences, st.Pages, done = st.Sequences.Adopt(st.Pages, in.Twins, in.TwinFrom, in.TwinTo)
+	then(done)
 	set := func(old, new *Node) *Node { return Where(GreaterOrEqual(new, integer(g, 0)), new, old) }
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, in.PromptLens), set(st.Rows.MaxPages, in.MaxPages)
 	out := contextOutput{Status: status, EndFree: st.Pages.NumFree()}

@@ -36,7 +36,7 @@ func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32)
 	p, pageSize := e.programs["score"], e.plan.PageSize
 	base := r.done - 1
 	end := ceilDiv(base+len(tokens), pageSize)
-	if err := enough(end-base/pageSize, e.freePages(), "scoring tokens"); err != nil {
+	if err := e.enough(end-base/pageSize, e.freePages(), "scoring tokens"); err != nil {
 		return nil, err
 	}
 	scratch := &contextRow{row: e.plan.scratchRow()}

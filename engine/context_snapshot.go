@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/quire/quire/prefix"
 )
 
 // savedContext is a context that was saved by name.
 type savedContext struct {
-	tokens    []int32
-	committed int
-	pages     *pagesOnHost
-	bytes     int64
+	tokens []int32
+	names  []prefix.Hash // of the committed pages
+	pages  *pagesOnHost
+	bytes  int64
 }
 
 // Save runs nothing: it copies the tokens, with those that wait, and the keys and values of those that were run, to the host's memory,
@@ -36,12 +38,12 @@ func (c *Context) Save(name string) error {
 		if e.contexts.saved == nil {
 			e.contexts.saved = map[string]*savedContext{}
 		}
-		e.contexts.saved[name] = &savedContext{tokens: slices.Clone(r.tokens), committed: r.committed, pages: pages, bytes: bytes}
+		e.contexts.saved[name] = &savedContext{tokens: slices.Clone(r.tokens), names: slices.Clone(r.names), pages: pages, bytes: bytes}
 		return nil
 	})
 }
 
-// OpenSnapshot begins a context with what was saved, bit for bit, in pages of its own. It returns [ErrNoSnapshot], [ErrOutOfContexts] and
+// OpenSnapshot begins a context with what was saved, bit for bit. Committed pages that another context has committed too are shared. It returns [ErrNoSnapshot], [ErrOutOfContexts] and
 // pagetable.ErrOutOfPages. The snapshot stays.
 func (e *Engine) OpenSnapshot(name string) (*Context, error) {
 	return e.openContext(func(r *contextRow) error {
@@ -49,18 +51,31 @@ func (e *Engine) OpenSnapshot(name string) (*Context, error) {
 		if saved == nil {
 			return fmt.Errorf("%w: %q", ErrNoSnapshot, name)
 		}
-		need := ceilDiv(saved.pages.length, e.plan.PageSize)
-		if err := enough(need, e.freePages(), "opening a snapshot"); err != nil {
+		all := ceilDiv(saved.pages.length, e.plan.PageSize)
+		of, shared := e.contexts.twin(nil, saved.names)
+		if err := e.enough(all-shared, e.freePages(), "opening a snapshot"); err != nil {
 			return err
 		}
-		if err := e.moves.load(r.row, saved.pages, origin{row: none}); err != nil {
-			e.dropState()
-			return err
+		begin := origin{row: none}
+		if shared > 0 {
+			begin = origin{row: of.row, pages: shared}
+			e.contexts.share(r, of, shared)
 		}
-		r.tokens, r.done, r.committed = slices.Clone(saved.tokens), saved.pages.length, saved.committed
-		e.contexts.grow(r, need)
+		if shared < all {
+			if err := e.moves.load(r.row, saved.pages, begin); err != nil {
+				e.dropState()
+				return err
+			}
+		}
+		r.tokens, r.done, r.names = slices.Clone(saved.tokens), saved.pages.length, slices.Clone(saved.names)
+		e.contexts.grow(r, all)
 		return e.contextVerbs(func(in hostInput) {
-			in["Open"].([]bool)[r.row] = r.done == 0 // else it was opened with its first pages
+			switch {
+			case all == 0:
+				in["Open"].([]bool)[r.row] = true
+			case shared == all: // nothing was loaded
+				in.ints("Sources")[r.row], in.ints("Held")[r.row] = int32(of.row), int32(r.done)
+			}
 			in.ints("PromptLens")[r.row], in.ints("MaxPages")[r.row] = int32(r.done), 0
 		})
 	})

@@ -264,7 +264,7 @@ func (m *moves) place(in hostInput, blocks []*block) error {
 	if err != nil {
 		return err
 	}
-	if err := got.check(); err != nil {
+	if err := got.check(m.e.pinnedPages()); err != nil {
 		return fmt.Errorf("program %s: %w", p.name, err)
 	}
 	return nil

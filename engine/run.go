@@ -201,7 +201,7 @@ func (j *job) call(c *callPlan) (freePages int, err error) {
 	j.ended = time.Now()
 	e.calls.Add(1)
 	j.account(got, j.ended.Sub(begin).Seconds())
-	if err := got.check(); err != nil {
+	if err := got.check(e.plan.Pages - s.pool); err != nil {
 		return 0, fmt.Errorf("program %s: %w", p.name, err)
 	}
 	r, err := s.apply(c, got)

@@ -4,11 +4,15 @@ import "fmt"
 
 // ErrOutOfPages says that more pages were needed than were free. errors.Is matches any ErrOutOfPages, whatever its numbers.
 type ErrOutOfPages struct {
-	Need int // Pages needed.
-	Have int // Pages free.
+	Need   int // Pages needed.
+	Have   int // Pages free.
+	Pinned int // Pages that make way for nobody: contexts of the engine hold them, or were promised them.
 }
 
 func (e ErrOutOfPages) Error() string {
+	if e.Pinned > 0 {
+		return fmt.Sprintf("out of KV pages: %d needed, %d free, and contexts have %d; close or cut some of these, or raise --kv-memory", e.Need, e.Have, e.Pinned)
+	}
 	return fmt.Sprintf("out of KV pages: %d needed, %d free; lower --max-seqs or the tokens a request may take, or raise --kv-memory", e.Need, e.Have)
 }
 
