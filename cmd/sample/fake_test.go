@@ -25,6 +25,10 @@ func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error
 	e := &fakeEngine{maxSeqs: 4, count: os.Getenv("QUIRE_FAKE_COUNT")}
 	e.delay, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_DELAY"))
 	e.stall, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_STALL"))
+	e.deadly = os.Getenv("QUIRE_FAKE_DEADLY")
+	if name := os.Getenv("QUIRE_FAKE_REMOVE"); name != "" { // an input that is lost while the job runs
+		_ = os.Remove(name)
+	}
 	fmt.Sscanf(os.Getenv("QUIRE_FAKE_FAIL"), "%d,%d", &e.failAfter, &e.failTimes)
 	s := &session{
 		sampler: e, model: o.model, fingerprint: "fake", vocab: 257,
@@ -76,6 +80,7 @@ type fakeEngine struct {
 	count   string        // file that gets a byte for each completion that was drawn, if set
 	drawn   *int          // counts completions, if set; given those that were taken
 	given   *int
+	deadly  string // a prompt that has it kills the process, if set
 	maxSeqs int
 	stats   engine.Stats
 	// The device fails failTimes, each time after so many completions.
@@ -157,6 +162,11 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 			if id < 256 {
 				text += string([]byte{byte(id)})
 			}
+		}
+		if f.deadly != "" && strings.Contains(text, f.deadly) {
+			self, _ := os.FindProcess(os.Getpid())
+			_ = self.Kill()
+			select {}
 		}
 		text = fmt.Sprintf("%d:%s (seed %d, t %g)", g, text, r.Sampling.Seed, r.Sampling.Temperature)
 		if len(text) > r.MaxTokens {

@@ -64,7 +64,7 @@ func runScripts(t *testing.T, dir string) {
 			env.Setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple") // nothing listens there: no script reaches the network
 			return writeParquetInput(filepath.Join(env.WorkDir, "prompts.parquet"))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupted": interrupted},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupted": interrupted, "nats": natsServer, "name": name},
 	})
 }
 
