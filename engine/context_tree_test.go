@@ -46,7 +46,7 @@ func (m *treeModel) short(need, have int) error {
 func (m *treeModel) tokens(rng *rand.Rand, from, n int) []int32 {
 	tokens := make([]int32, n)
 	for i := range tokens {
-		if tokens[i] = int32((from + i) * 37 % 256); rng.IntN(100) == 0 {
+		if tokens[i] = int32((from + i) * 37 % 256); rng.IntN(40) == 0 {
 			tokens[i] = int32(rng.IntN(256))
 		}
 	}

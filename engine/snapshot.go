@@ -12,11 +12,9 @@ import (
 	"hash"
 	"io"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/quire/quire/prefix"
-	"github.com/quire/quire/sampling"
 )
 
 // A snapshot is the keys and values of a prefix in a file, so that another process need not run it. All numbers are little-endian:
@@ -84,32 +82,11 @@ func (h snapshotHeader) difference(file snapshotHeader) string {
 // SavePrefix runs the tokens, if they are not there already, and writes the keys and values of their full pages to w. It returns how
 // many tokens these are. It needs Config.HostKVMemory and may not be called while Run is under way.
 func (e *Engine) SavePrefix(ctx context.Context, tokens []int32, w io.Writer) (saved int, err error) {
-	if e.tier == nil {
-		return 0, fmt.Errorf("%w: give the engine some to save a prefix", ErrNoHostMemory)
+	k, chain, err := e.keepPrefix(ctx, tokens)
+	if err != nil {
+		return 0, err
 	}
-	n := len(tokens) / e.plan.PageSize * e.plan.PageSize
-	if n == 0 {
-		return 0, fmt.Errorf("%w: %d tokens are less than a page of %d", ErrInvalidRequest, len(tokens), e.plan.PageSize)
-	}
-	chain := prefix.Chain(e.prefixSeed(), tokens[:n], e.plan.PageSize)
-	if _, pages := e.tier.longest(chain); pages < len(chain) {
-		// Two completions of one token: what they have in common is the prefix, which the run leaves with the host.
-		e.keep = chain
-		defer func() { e.keep = nil }()
-		r := &Request{ID: "prefix", Tokens: append(slices.Clone(tokens[:n]), tokens[n-1]), N: 2, MaxTokens: 1, Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true}
-		for c, err := range e.Run(ctx, slices.Values([]*Request{r})) {
-			if err != nil {
-				return 0, err
-			}
-			if c.Err != nil {
-				return 0, c.Err
-			}
-		}
-	}
-	k, pages := e.tier.longest(chain)
-	if pages < len(chain) {
-		return 0, fmt.Errorf("%w: %d bytes are needed for a prefix of %d tokens", ErrNoHostMemory, e.bytesOnHost(n), n)
-	}
+	n := len(chain) * e.plan.PageSize
 	text, err := json.Marshal(e.snapshotHeader(n))
 	if err != nil {
 		return 0, err
@@ -148,8 +125,8 @@ func (e *Engine) SavePrefix(ctx context.Context, tokens []int32, w io.Writer) (s
 	return n, buffered.Flush()
 }
 
-// LoadPrefix reads what SavePrefix wrote. Every prompt that begins with these tokens takes them over from then on; they are never given
-// up. It needs Config.HostKVMemory and may not be called while Run is under way.
+// LoadPrefix reads what SavePrefix wrote, and pins it: every prompt that begins with these tokens takes them over, until UnpinPrefix. It needs
+// Config.HostKVMemory and may not be called while Run is under way.
 func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
 	if e.tier == nil {
 		return nil, fmt.Errorf("%w: give the engine some to load a prefix", ErrNoHostMemory)
@@ -211,7 +188,17 @@ func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
 	if !bytes.Equal(want256, got256) {
 		return nil, fmt.Errorf("%w: the checksum is wrong", ErrSnapshotCorrupt)
 	}
-	e.tier.add(&kept{tokens: tokens, chain: prefix.Chain(e.prefixSeed(), tokens, e.plan.PageSize), pages: pages, bytes: e.bytesOnHost(n)}, true)
+	k := &kept{tokens: tokens, chain: prefix.Chain(e.prefixSeed(), tokens, e.plan.PageSize), pages: pages, bytes: e.bytesOnHost(n)}
+	name := k.chain[len(k.chain)-1]
+	if same, pages := e.tier.longest(k.chain); pages == len(k.chain) {
+		e.tier.pin(name, same)
+		return tokens, nil
+	}
+	if !e.tier.take(k.bytes) {
+		return nil, fmt.Errorf("%w: %d bytes are needed for a prefix of %d tokens, and of %d there are %d beside what is pinned or saved", ErrNoHostMemory, k.bytes, n, e.tier.limit, e.tier.left())
+	}
+	e.tier.add(k)
+	e.tier.pin(name, k)
 	return tokens, nil
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/quire/quire/prefix"
@@ -13,6 +14,7 @@ type tier struct {
 	limit, bytes int64
 	cache        *prefix.Cache
 	kept         map[int]*kept
+	pinned       map[prefix.Hash]*kept // by the names of their last pages
 	next         int
 }
 
@@ -26,19 +28,45 @@ type kept struct {
 }
 
 func newTier(limit int64) *tier {
-	return &tier{limit: limit, cache: prefix.NewCache(), kept: map[int]*kept{}}
+	return &tier{limit: limit, cache: prefix.NewCache(), kept: map[int]*kept{}, pinned: map[prefix.Hash]*kept{}}
 }
 
-// add keeps a prefix, and gives up those used longest ago while there are more bytes than the limit. A pinned one is never given up.
-func (t *tier) add(k *kept, pinned bool) {
+// add keeps a prefix, whose bytes were taken.
+func (t *tier) add(k *kept) {
 	t.next++
 	t.kept[t.next], k.id = k, t.next
-	t.bytes += k.bytes
-	t.cache.Insert(t.next, k.chain)
-	if !pinned {
-		t.cache.Unuse(t.next)
+	t.cache.Insert(k.id, k.chain)
+	t.cache.Unuse(k.id)
+}
+
+// pin keeps a prefix, by the name of its last page, until unpin. It is pinned once, however often that is asked for.
+func (t *tier) pin(name prefix.Hash, k *kept) {
+	if t.pinned[name] == nil {
+		t.pinned[name] = k
+		t.cache.Use(k.id)
 	}
-	t.shrink(t.limit)
+}
+
+// unpin lets a prefix go, if it is pinned.
+func (t *tier) unpin(name prefix.Hash) bool {
+	k := t.pinned[name]
+	if k == nil {
+		return false
+	}
+	delete(t.pinned, name)
+	t.cache.Unuse(k.id)
+	return true
+}
+
+// left is the bytes that there are beside what can't be given up.
+func (t *tier) left() int64 {
+	left := t.limit - t.bytes
+	for id, k := range t.kept {
+		if t.cache.Users(id) == 0 {
+			left += k.bytes
+		}
+	}
+	return left
 }
 
 // shrink gives up prefixes until there are no more bytes than limit, if they can be given up.
@@ -55,6 +83,7 @@ func (t *tier) shrink(limit int64) {
 // remove gives up a prefix.
 func (t *tier) remove(k *kept) {
 	t.cache.Remove(k.id)
+	maps.DeleteFunc(t.pinned, func(_ prefix.Hash, p *kept) bool { return p == k })
 	t.forget(k.id)
 }
 
@@ -140,16 +169,17 @@ func (s *scheduler) demote(h *holder) {
 	}
 	length := n * s.e.plan.PageSize
 	bytes := s.e.bytesOnHost(length)
-	if _, pages := t.longest(h.chain); pages == n || bytes > t.limit {
+	if _, pages := t.longest(h.chain); pages == n || !t.take(bytes) {
 		return
 	}
 	pages, err := s.e.moves.save(h.row, length)
 	if err != nil {
+		t.bytes -= bytes
 		s.err = fmt.Errorf("moving a prefix to the host: %w", err)
 		return
 	}
 	s.e.stats.MovedBytes += bytes
-	t.add(&kept{tokens: h.tokens[:length], chain: h.chain, pages: pages, bytes: bytes}, false)
+	t.add(&kept{tokens: h.tokens[:length], chain: h.chain, pages: pages, bytes: bytes})
 }
 
 // promote loads a prefix from the host into a holder's row, if there is room for it. Pages of it that are on the device are shared.

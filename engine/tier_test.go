@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -70,4 +71,76 @@ func TestSnapshot(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// What is pinned stays with the host, however much comes after it, until it is unpinned.
+func TestPinnedPrefix(t *testing.T) {
+	ctx := t.Context()
+	const block = 16 * 16 * 384 // bytes of the host's memory that any of these prefixes takes
+	e := contractEngine(t, func(c *engine.Config) { c.HostKVMemory = 2 * block })
+	prompt := func(seed uint64) []int32 { return sharing(seed, 64) }
+	isThere := func(what string, tokens []int32, want bool) {
+		t.Helper()
+		r := greedy("r", append(tokens, 1), 1)
+		collect(t, e, r)
+		if there := e.Stats().HitTokens == 64; there != want {
+			t.Errorf("%s: it is there is %v, want %v", what, there, want)
+		}
+	}
+	pin := func(seed uint64) error {
+		n, err := e.PinPrefix(ctx, append(prompt(seed), 1, 2, 3))
+		if err == nil && n != 64 {
+			t.Errorf("%d tokens are pinned, want 64", n)
+		}
+		return err
+	}
+	if err := pin(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := pin(1); err != nil { // once is enough
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	for seed := range uint64(4) {
+		if _, err := e.SavePrefix(ctx, prompt(10+seed), &file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	isThere("pinned", prompt(1), true)
+	isThere("the last that was kept", prompt(13), true)
+	isThere("one before", prompt(12), false)
+	if err := pin(2); err != nil {
+		t.Fatal(err)
+	}
+	if err := pin(3); !errors.Is(err, engine.ErrNoHostMemory) {
+		t.Errorf("a third where two are pinned: %v", err)
+	}
+	if _, err := e.LoadPrefix(&file); !errors.Is(err, engine.ErrNoHostMemory) {
+		t.Errorf("a third from a file: %v", err)
+	}
+	if err := e.UnpinPrefix(prompt(1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tokens := range [][]int32{prompt(1), prompt(3), {1}} {
+		if err := e.UnpinPrefix(tokens); !errors.Is(err, engine.ErrNotPinned) {
+			t.Errorf("unpinned what is not pinned: %v", err)
+		}
+	}
+	isThere("not pinned any more, and nothing came since", prompt(1), true)
+	if err := pin(3); err != nil {
+		t.Fatal(err)
+	}
+	isThere("its room was wanted", prompt(1), false)
+	isThere("pinned", prompt(2), true)
+	isThere("pinned", prompt(3), true)
+}
+
+// sharing draws a prompt.
+func sharing(seed uint64, n int) []int32 {
+	rng := rand.New(rand.NewPCG(3, seed))
+	tokens := make([]int32, n, n+8)
+	for i := range tokens {
+		tokens[i] = int32(rng.IntN(256))
+	}
+	return tokens
 }
