@@ -1,6 +1,7 @@
 package jobstate
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -165,4 +166,38 @@ func TestShardsBegin(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzParse reads any job.json: an error, or a job that does not differ from itself.
+func FuzzParse(f *testing.F) {
+	b, err := json.Marshal(description())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`{"settings": {"a": [{"b": 1e999}]}, "inputs": [{"name": "x"}, {"name": "x", "rows": -1}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := Parse(b)
+		if err != nil {
+			return
+		}
+		text, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		names := map[string]bool{}
+		for _, in := range d.Inputs {
+			if names[in.Name] {
+				return // no job has an input twice
+			}
+			names[in.Name] = true
+		}
+		if differences := again.Differences(d); len(differences) > 0 {
+			t.Fatalf("%s differs from itself: %v", b, differences)
+		}
+	})
 }

@@ -89,6 +89,9 @@ func TestFindsAsTheFileSystemDoes(t *testing.T) {
 
 // More objects than a page of answers holds are all found.
 func TestListsManyPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("puts thousands of objects; make test-slow runs it")
+	}
 	providers(t, func(t *testing.T, p *provider) {
 		const files = listPage + 150
 		for i := range files {
