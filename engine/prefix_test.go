@@ -58,6 +58,23 @@ func TestSameBytesWithPrefixCache(t *testing.T) {
 	})
 }
 
+// Prompts of many groups come mixed, and there is room for few prefixes: those with the same one run together, so that each is run once.
+func TestSharedPrefixesRunTogether(t *testing.T) {
+	const groups, each, common = 20, 8, 64
+	var requests []*engine.Request
+	for i := range groups * each {
+		requests = append(requests, greedy(fmt.Sprint(i), append(sharing(uint64(i%groups), common), int32(i/groups), 7, 7), 4))
+	}
+	want := collect(t, contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true }), requests...)
+	e := contractEngine(t, func(c *engine.Config) { c.KVMemory = pagesOf(30) })
+	sameBytes(t, want, collect(t, e, requests...), true)
+	s := e.Stats()
+	t.Logf("%d prompt tokens were run, %d are there", s.PrefillTokens, s.PromptTokens)
+	if least := groups*common + groups*each*3; s.PrefillTokens > least+2*common {
+		t.Errorf("%d prompt tokens were run, %d would do", s.PrefillTokens, least)
+	}
+}
+
 // Two hundred prompts with the same few-shot prefix: the prefix is run once.
 func TestSharedPrefixIsRunOnce(t *testing.T) {
 	e := contractEngine(t, nil)

@@ -18,7 +18,7 @@ func (e *Engine) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2
 		e.running.Lock()
 		defer e.running.Unlock()
 		ctx, cancel := context.WithCancel(ctx)
-		intake := make(chan *Request, e.plan.MaxSeqs)
+		intake := make(chan *Request, lookAhead/4)
 		out := make(chan *Completion, 4*e.plan.MaxSeqs)
 		go func() {
 			defer close(intake)

@@ -21,6 +21,7 @@ type family struct {
 	assigned bool          // source is decided
 	source   *holder       // nil: from the beginning
 	held     int           // tokens taken over from it
+	passed   int           // others that came later and were put before it in line
 
 	asked   *Request    // what the caller gave; req has the context's tokens too
 	context *contextRow // which the prompt begins with; nil = none
@@ -90,19 +91,6 @@ func newScheduler(e *Engine) *scheduler {
 	s.addContexts()
 	return s
 }
-
-// add takes in a request that was checked.
-func (s *scheduler) add(f *family) {
-	r := f.req
-	if s.e.plan.layout.Paged && s.e.plan.PrefixCache {
-		f.chain = prefix.Chain(s.e.prefixSeed(), r.Tokens[:len(r.Tokens)-1], s.e.plan.PageSize)
-		s.counts.Add(f.chain, 1)
-	}
-	s.waiting = append(s.waiting, f)
-}
-
-// wants says how many more requests the scheduler should look at.
-func (s *scheduler) wants() int { return 2*s.e.plan.MaxSeqs - len(s.waiting) }
 
 // idle says that nothing waits, nothing runs, and nothing is left to be freed.
 func (s *scheduler) idle() bool {
