@@ -61,6 +61,9 @@ func (o *runOptions) describe(r *promptset.Reader, parts promptset.Parts, finger
 	maps.Copy(d.Settings, map[string]any{
 		"format": o.format, "rows": parts.Rows, "part_rows": parts.PartRows, "backend": o.backend, "kernels": o.kernels, "kv": o.kv,
 	})
+	if o.parallel.tp > 1 { // sums over devices have another order; replicas change nothing
+		d.Settings["tp"] = o.parallel.tp
+	}
 	// These two come under "settled" as what they turned out to be.
 	delete(d.Settings, "dtype")
 	delete(d.Settings, "kv_dtype")

@@ -49,7 +49,7 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 	if o.textOnly {
 		return s, nil
 	}
-	backend, err := openBackend(ctx, env, o.backend, o.kernels)
+	backend, err := openDevices(ctx, env, o.backend, o.kernels, o.parallel.clientOptions(o.backend))
 	if err != nil {
 		return fail(err)
 	}
@@ -59,25 +59,36 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 			return fail(err)
 		}
 	}
+	groups, err := o.parallel.groups(backend)
+	if err != nil {
+		return fail(err)
+	}
 	cfg := engine.Config{
-		Model: model, Tokenizer: tok, Backend: backend, MaxSeqs: o.maxSeqs, PageSize: o.pageSize, MaxModelLen: o.maxModelLen,
+		Model: model, Tokenizer: tok, MaxSeqs: o.maxSeqs, PageSize: o.pageSize, MaxModelLen: o.maxModelLen,
 		PrefillTokens: o.prefillTokens, MaxRounds: o.maxRounds, KVMemory: o.kvBytes, KV: o.kv, DType: o.weightsType, KVDType: o.kvType,
 		Weights: o.heldWeights(), ZeroPages: o.zeroPages, Debug: o.debug, Log: o.logger(env),
 	}
 	o.pages.configure(&cfg)
-	e, err := engine.New(ctx, cfg)
-	if err != nil {
+	if s.sampler, err = newSampler(ctx, cfg, groups); err != nil {
 		return fail(err)
 	}
-	closers = append(closers, e.Close)
-	if err := o.pages.load(e); err != nil {
+	closers = append(closers, s.sampler.Close)
+	if err := o.pages.load(s.engines()...); err != nil {
 		return fail(err)
 	}
-	if err := o.diagnostics.dump(e); err != nil {
+	if err := o.diagnostics.dump(s.sampler); err != nil {
 		return fail(err)
 	}
-	s.sampler = e
 	return s, nil
+}
+
+// newSampler makes the engine, or one on each of several backends.
+func newSampler(ctx context.Context, cfg engine.Config, backends []compute.Backend) (sampler, error) {
+	if len(backends) > 1 {
+		return engine.NewReplicas(ctx, cfg, backends)
+	}
+	cfg.Backend = backends[0]
+	return engine.New(ctx, cfg)
 }
 
 // modelRef turns the names of models that setup knows into paths, fetching them if need be; all else is left as it is. A
@@ -145,6 +156,11 @@ func (s *session) openText(o *runOptions, model *models.Checkpoint) (*tokenizer.
 
 // openBackend makes the backend that --backend names, with the kernels that --kernels asks for, fetching its plugin if need be.
 func openBackend(ctx context.Context, env *environment, name, kernels string) (compute.Backend, error) {
+	return openDevices(ctx, env, name, kernels, nil)
+}
+
+// openDevices is openBackend with options for the plugin's client.
+func openDevices(ctx context.Context, env *environment, name, kernels string, client map[string]any) (compute.Backend, error) {
 	spec, err := parseBackend(name)
 	if err != nil {
 		return nil, err
@@ -157,9 +173,10 @@ func openBackend(ctx context.Context, env *environment, name, kernels string) (c
 		FindPlugin: func(platform string) (string, error) {
 			return setup.EnsurePlugin(ctx, platform, fetchProgress(env.stderr))
 		},
-		CacheDir:  filepath.Join(cache, "programs"),
-		Kernels:   kernels,
-		KernelDir: filepath.Join(cache, kernelFolder),
+		ClientOptions: client,
+		CacheDir:      filepath.Join(cache, "programs"),
+		Kernels:       kernels,
+		KernelDir:     filepath.Join(cache, kernelFolder),
 	})
 }
 

@@ -60,11 +60,20 @@ func (o *pageOptions) configure(cfg *engine.Config) {
 	cfg.NoPrefixCache, cfg.Admission, cfg.HostKVMemory = o.prefixCache == "off", engine.Admission(o.admission), o.hostBytes
 }
 
-// load reads the file of --load-prefix.
-func (o *pageOptions) load(e *engine.Engine) error {
+// load reads the file of --load-prefix, once for each engine.
+func (o *pageOptions) load(engines ...*engine.Engine) error {
 	if o.loadPrefix == "" {
 		return nil
 	}
+	for _, e := range engines {
+		if err := o.loadInto(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *pageOptions) loadInto(e *engine.Engine) error {
 	f, err := os.Open(o.loadPrefix)
 	if err != nil {
 		return fmt.Errorf("--load-prefix: %w", err)
@@ -81,8 +90,8 @@ func (o *pageOptions) save(ctx context.Context, s *session, tokens []int32) (err
 	if o.savePrefix == "" {
 		return nil
 	}
-	e, ok := s.sampler.(*engine.Engine)
-	if !ok {
+	engines := s.engines()
+	if len(engines) == 0 {
 		return errors.New("--save-prefix: this engine keeps no keys and values")
 	}
 	temporary := o.savePrefix + ".part"
@@ -96,7 +105,7 @@ func (o *pageOptions) save(ctx context.Context, s *session, tokens []int32) (err
 			err = fmt.Errorf("--save-prefix %s: %w", o.savePrefix, err)
 		}
 	}()
-	_, err = e.SavePrefix(ctx, tokens, f)
+	_, err = engines[0].SavePrefix(ctx, tokens, f)
 	if serr := f.Sync(); err == nil {
 		err = serr
 	}

@@ -40,6 +40,7 @@ type runOptions struct {
 
 	config, progress, report string
 	pages                    pageOptions
+	parallel                 parallel
 	diagnostics              diagnostics
 	observing                observing
 	units                    unitOptions
@@ -94,6 +95,7 @@ func (o *runOptions) define(f *flags) {
 		s.StringVar(&o.kvDType, "kv-dtype", "auto", "`TYPE` type of keys and values: f32, bf16, f16, or auto, that of the weights")
 		s.IntVar(&o.pageSize, "page-size", 0, "`TOKENS` tokens of a page of the KV cache")
 		o.pages.define(s)
+		o.parallel.define(s)
 		s.IntVar(&o.prefillTokens, "prefill-tokens", 0, "`TOKENS` prompt tokens in one step")
 		s.IntVar(&o.maxRounds, "max-rounds", 0, "`STEPS` most steps on the device between two looks of the host")
 		s.IntVar(&o.maxRestarts, "max-restarts", 5, "`N` how often a device that fails is started again without a completion in between")
@@ -182,8 +184,10 @@ func (o *runOptions) check() error {
 	if o.kvType, err = parseDType("kv-dtype", o.kvDType); err != nil {
 		return err
 	}
-	_, err = parseBackend(o.backend)
-	return err
+	if _, err = parseBackend(o.backend); err != nil {
+		return err
+	}
+	return o.parallel.check(o.backend)
 }
 
 // flagError names the flag rather than the column in a range error of package sampling.

@@ -9,7 +9,7 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// sampler draws completions; *engine.Engine is the real one.
+// sampler draws completions; *engine.Engine and *engine.Replicas are the real ones.
 type sampler interface {
 	Plan() engine.Plan
 	Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion, error]
@@ -32,6 +32,17 @@ type session struct {
 	render     func(messages []promptset.Message) (string, error)
 	noTemplate error
 	close      func()
+}
+
+// engines are the session's, all of the same model.
+func (s *session) engines() []*engine.Engine {
+	switch e := s.sampler.(type) {
+	case *engine.Engine:
+		return []*engine.Engine{e}
+	case *engine.Replicas:
+		return e.Engines()
+	}
+	return nil
 }
 
 // openFunc opens what the options name.

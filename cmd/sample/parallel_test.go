@@ -1,0 +1,57 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParallelFlags(t *testing.T) {
+	for _, c := range []struct {
+		tp, dp        int
+		mesh, backend string
+		wantTP        int
+		wantDP        int
+		fails         string
+	}{
+		{1, 1, "", "xla:cpu", 1, 1, ""},
+		{4, 2, "", "xla:cpu", 4, 2, ""},
+		{1, 1, "tp=4,dp=2", "xla:tpu", 4, 2, ""},
+		{1, 1, "dp=3", "xla:cuda", 1, 3, ""},
+		{4, 1, "tp=4", "xla:cpu", 4, 1, ""},
+		{2, 1, "tp=4", "xla:cpu", 0, 0, `--mesh is "tp=4", but --tp is 2`},
+		{1, 1, "tp=4,tp=4", "xla:cpu", 0, 0, "each once"},
+		{1, 1, "pp=4", "xla:cpu", 0, 0, "such as tp=4,dp=2"},
+		{1, 1, "tp", "xla:cpu", 0, 0, "such as tp=4,dp=2"},
+		{1, 1, "tp=0", "xla:cpu", 0, 0, "such as tp=4,dp=2"},
+		{0, 1, "", "xla:cpu", 0, 0, "--tp is 0"},
+		{1, -1, "", "xla:cpu", 0, 0, "--dp is -1"},
+		{2, 1, "", "go", 0, 0, "--backend go has one"},
+	} {
+		p := parallel{c.tp, c.dp, c.mesh}
+		err := p.check(c.backend)
+		if again := p.check(c.backend); (err == nil) != (again == nil) {
+			t.Errorf("%+v: checked twice: %v, then %v", c, err, again)
+		}
+		switch {
+		case c.fails != "":
+			if err == nil || !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		case err != nil || p.tp != c.wantTP || p.dp != c.wantDP:
+			t.Errorf("%+v: %d, %d, %v", c, p.tp, p.dp, err)
+		}
+	}
+}
+
+func TestDevicesOfTheCPU(t *testing.T) {
+	p := parallel{tp: 4, dp: 2}
+	if o := p.clientOptions("xla:cpu"); o["cpu_device_count"] != 8 {
+		t.Errorf("options %v", o)
+	}
+	if o := p.clientOptions("xla:tpu"); o != nil {
+		t.Errorf("options %v", o)
+	}
+	if o := (&parallel{tp: 1, dp: 1}).clientOptions("xla:cpu"); o != nil {
+		t.Errorf("options %v", o)
+	}
+}
