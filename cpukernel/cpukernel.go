@@ -13,12 +13,14 @@ package cpukernel
 #cgo CFLAGS: -std=c11 -O3 -Wall
 #cgo LDFLAGS: -lm -pthread
 #include "cpu.h"
+#include "ffi.h"
 */
 import "C"
 
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -46,6 +48,7 @@ var features = sync.OnceValues(func() (string, error) {
 		level = wanted
 	}
 	C.q_set_level(C.int(level))
+	SetThreads(0)
 	useCode(level, func() bool { return sameAsAVX2(levels{level, level, level, level}) })
 	return Levels[level], nil
 })
@@ -54,6 +57,15 @@ var features = sync.OnceValues(func() (string, error) {
 // QUIRE_KERNELS says. Another value of that variable, or a level that the processor lacks, is an error. It is found once. Kernels beyond
 // avx2 are held to lower levels' results first; those that are wrong run with less, which the log tells.
 func Features() (string, error) { return features() }
+
+// SetThreads bounds the threads that a kernel runs on, the calling one included; 0 is as many as Go code runs on at once
+// (runtime.GOMAXPROCS: the processors of this process, or what its control group allows). No result depends on it.
+func SetThreads(n int) {
+	if n <= 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	C.q_set_threads(C.int64_t(n))
+}
 
 // Handlers returns the kernels by the names that custom calls give as their target. Each is an XLA_FFI_Handler. Call [Features] before
 // the first of them runs: until then they run plain code.

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { EXTENSION_METADATA = 1, STAGE_EXECUTE = 3, INVALID_ARGUMENT = 3, VERSION_MAJOR = 0, VERSION_MINOR = 3 };
 enum { ATTRIBUTE_SCALAR = 3, ATTRIBUTE_STRING = 4 };
@@ -229,23 +230,71 @@ static void work(job *j) {
 	}
 }
 
-static void help(void *data) {
-	work(data);
-	release(data);
-}
-
 static void pause_briefly(void) {
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
 #endif
 }
 
+// A thread that has helped stays for a moment in a seat, where the next job finds it at once: kernels follow each other by microseconds,
+// and waking a thread takes tens of them. A seat is empty (NULL), taken (&nobody), or holds the job that its thread is to help with.
+enum { SEATS = 128, STAY_NS = 100000 };
+static _Atomic(job *) seats[SEATS];
+static _Atomic int seated; // at least the seats that are taken
+static job nobody;
+
+static int64_t now_ns(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
+}
+
+// next_job waits for a job in a seat; NULL says that none came.
+static job *next_job(void) {
+	atomic_fetch_add(&seated, 1);
+	job *j = NULL;
+	for (int i = 0; i < SEATS; i++) {
+		job *empty = NULL;
+		if (!atomic_compare_exchange_strong(&seats[i], &empty, &nobody)) continue;
+		for (int64_t until = now_ns() + STAY_NS; atomic_load_explicit(&seats[i], memory_order_relaxed) == &nobody && now_ns() < until;) {
+			for (int k = 0; k < 8; k++) pause_briefly();
+		}
+		j = atomic_exchange(&seats[i], NULL);
+		if (j == &nobody) j = NULL;
+		break;
+	}
+	atomic_fetch_sub(&seated, 1);
+	return j;
+}
+
+// seat gives the job, one owner of which is not yet named, to a thread that waits for one.
+static int seat(job *j) {
+	if (atomic_load(&seated) == 0) return 0;
+	for (int i = 0; i < SEATS; i++) {
+		job *waiting = &nobody;
+		if (atomic_load_explicit(&seats[i], memory_order_relaxed) == &nobody && atomic_compare_exchange_strong(&seats[i], &waiting, j)) return 1;
+	}
+	return 0;
+}
+
+static void help(void *data) {
+	for (job *j = data; j; j = next_job()) {
+		work(j);
+		release(j);
+	}
+}
+
+static _Atomic int64_t most_threads = INT64_MAX;
+
+void q_set_threads(int64_t most) { atomic_store(&most_threads, most); }
+
 int64_t q_threads(q_frame *f) {
-	if (!f || !f->api->threads || !f->api->schedule) return 1;
+	int64_t most = atomic_load_explicit(&most_threads, memory_order_relaxed);
+	if (most <= 1 || !f || !f->api->threads || !f->api->schedule) return 1;
 	int64_t threads = 1;
 	threads_args a = {sizeof a, NULL, f->context, &threads};
 	q_error *e = f->api->threads(&a);
-	if (!e) return threads < 1 ? 1 : threads;
+	if (!e) return threads < 1 ? 1 : threads < most ? threads : most;
 	error_destroy_args d = {sizeof d, NULL, e};
 	f->api->error_destroy(&d);
 	return 1;
@@ -268,6 +317,7 @@ void q_parallel(q_frame *f, int64_t tasks, void (*task)(void *, int64_t), void *
 	pthread_mutex_init(&j->lock, NULL);
 	pthread_cond_init(&j->all_done, NULL);
 	for (int64_t i = 0; i < helpers; i++) {
+		if (seat(j)) continue;
 		schedule_args a = {sizeof a, NULL, f->context, help, j};
 		q_error *e = f->api->schedule(&a);
 		if (!e) continue;

@@ -72,4 +72,8 @@ void q_parallel(q_frame *f, int64_t tasks, void (*task)(void *args, int64_t i), 
 // q_threads is how many threads q_parallel may use, the calling one included. No result may depend on it.
 int64_t q_threads(q_frame *f);
 
+// q_set_threads bounds the threads of each q_parallel from now on. XLA's pool may have more threads than the process has processors: its
+// size goes with the number of devices as well, and threads that take turns on a processor keep the others waiting.
+void q_set_threads(int64_t most);
+
 #endif
