@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/quire/quire/jobstate"
+)
+
+// FuzzConfig reads any text as a --config file: an error that names the file, or flags that are set.
+func FuzzConfig(f *testing.F) {
+	configs, err := filepath.Glob("../../configs/*.yaml")
+	if err != nil || len(configs) == 0 {
+		f.Fatal(configs, err)
+	}
+	for _, path := range configs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add("model: a\nstop: [\"a\", 'b']\nseed: 18446744073709551615\ntemperature: 1e-3\nnew: true\n")
+	f.Add("a: &x [*x, *x]\n---\n? [a]\n: b\n")
+	f.Add("input: {a: b}\nmodel:\n  - a\n  - b\nlimit: ~\n")
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text string) {
+		path := filepath.Join(dir, "job.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var o runOptions
+		flags := newFlags("run")
+		o.define(flags)
+		if err := applyConfig(path, flags, "config"); err != nil {
+			if !strings.Contains(err.Error(), path) {
+				t.Fatalf("%v does not name the file", err)
+			}
+			return
+		}
+		if o.config != "" {
+			t.Fatal("a file names another one")
+		}
+	})
+}
+
+// FuzzSettled goes on with any job.json: options are taken from it or differ, never by a panic.
+func FuzzSettled(f *testing.F) {
+	f.Add([]byte(`{"settings": {"rows": 5, "part_rows": 2, "format": "jsonl"}, "settled": {"max_seqs": 4, "dtype": "float32", "kv_bytes": 1000}}`))
+	f.Add([]byte(`{"settled": {"max_seqs": "x", "page_size": -1e99, "dtype": "f8", "kv_dtype": ["a"]}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := jobstate.Parse(b)
+		if err != nil {
+			return
+		}
+		o := runOptions{dtype: "auto", kvDType: "auto"}
+		if _, err := o.settle(d.Settled); err != nil {
+			return
+		}
+		if o.dtype == "" || o.kvDType == "" {
+			t.Fatalf("%s makes %+v", b, o)
+		}
+		sameSettled(map[string]any{"max_seqs": 1, "dtype": "float32"}, d.Settled)
+	})
+}
