@@ -85,7 +85,11 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 				return err
 			}
 			endWithParent(env)
-			return errors.Join(o.work(ctx, env, job), stop())
+			err = o.work(ctx, env, job)
+			if supervised() && ctx.Err() != nil { // it was told to end, wherever it was
+				err = nil
+			}
+			return errors.Join(err, stop())
 		},
 	}
 }

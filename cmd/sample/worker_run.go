@@ -78,9 +78,6 @@ func (w *worker) run(ctx context.Context) (err error) {
 			}
 		}
 		if ctx.Err() != nil {
-			if supervised() {
-				return nil
-			}
 			return &exitError{exitInterrupted, fmt.Errorf("interrupted: the units of %s go to other workers", w.name)}
 		}
 		if w.first != nil {
