@@ -48,7 +48,7 @@ type Config struct {
 	KVMemory int64
 	// KV is "paged" or "basic", the contiguous cache that serves as oracle.
 	KV string
-	// Admission is Reserve (default) or Overcommit.
+	// Admission is Overcommit (default) or Reserve. Where the pool has room for every sequence at its longest, it is Reserve.
 	Admission Admission
 	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device, and for snapshots; 0 for none.
 	HostKVMemory int64

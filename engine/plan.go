@@ -125,11 +125,10 @@ func (c Config) plan() (Plan, error) {
 	orDefault(&p.PageSize, defaultPageSize)
 	orDefault(&p.PrefillTokens, defaultPrefillTokens)
 	orDefault(&p.MaxRounds, defaultMaxRounds)
-	orDefault(&p.Admission, Reserve)
+	orDefault(&p.Admission, Overcommit)
 	if p.Admission != Reserve && p.Admission != Overcommit {
 		return Plan{}, fmt.Errorf("admission is %q: reserve or overcommit is needed", p.Admission)
 	}
-	p.Transfers = p.Admission == Overcommit || c.HostKVMemory > 0 || c.Contexts > 0
 	if p.Contexts = c.Contexts; p.Contexts < 0 {
 		return Plan{}, fmt.Errorf("contexts is %d, which is negative", p.Contexts)
 	}
@@ -167,8 +166,12 @@ func (c Config) plan() (Plan, error) {
 		p.Holders = max(8, p.MaxSeqs/2)
 		p.PagesPerSeq = ceilDiv(p.MaxModelLen, p.PageSize)
 		page := p.KVBytesPerToken * int64(p.PageSize)
-		// More than every slot at its longest is never used.
-		p.Pages = int(min(budget/page, int64(p.MaxSeqs+p.Holders+p.Contexts)*int64(p.PagesPerSeq)))
+		// More than every row at its longest is never used, and then there is nothing to over-commit.
+		most := int64(p.MaxSeqs+p.Holders+p.Contexts) * int64(p.PagesPerSeq)
+		if p.Pages = int(min(budget/page, most)); int64(p.Pages) == most {
+			p.Admission = Reserve
+		}
+		p.Transfers = p.Admission == Overcommit || c.HostKVMemory > 0 || c.Contexts > 0
 		if p.Pages < 1 {
 			return Plan{}, fmt.Errorf("a KV memory of %s does not hold one page of %s: raise kv-memory", bytesText(budget), bytesText(page))
 		}

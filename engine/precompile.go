@@ -24,7 +24,7 @@ type Precompiled struct {
 // PrecompiledProgram is one of them.
 type PrecompiledProgram struct {
 	Name string
-	// UpdatesState says that the program takes the state and gives it back in place; the one that makes it does not.
+	// UpdatesState says that the program takes the state and gives it back in place; the one that makes it does not, nor one that reads it.
 	UpdatesState bool
 	// Executable is the backend's own, which can be asked for its memory and cost.
 	Executable compute.Executable
@@ -69,7 +69,7 @@ func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, 
 			}
 		}
 		out.Programs = append(out.Programs, PrecompiledProgram{
-			Name: p.name, UpdatesState: p.build != nil, Executable: c.executable, Seconds: time.Since(start).Seconds(),
+			Name: p.name, UpdatesState: p.build != nil && !p.reads, Executable: c.executable, Seconds: time.Since(start).Seconds(),
 		})
 	}
 	return out, nil
@@ -84,7 +84,7 @@ func (c Config) Plan() (Plan, error) {
 	if err != nil {
 		return Plan{}, fmt.Errorf("planning the engine: %w", err)
 	}
-	for _, p := range (&graphs{}).programs() {
+	for _, p := range (&graphs{plan: plan}).programs() {
 		plan.Programs = append(plan.Programs, p.name)
 	}
 	return plan, nil
