@@ -69,6 +69,10 @@ func findShard(getenv func(string) string) (jobstate.Shard, error) {
 		return jobstate.Shard{}, errors.New("nothing says which shard this is: neither JOB_COMPLETION_INDEX (Kubernetes) nor SLURM_PROCID, SLURM_ARRAY_TASK_ID " +
 			"nor TPU_WORKER_ID nor RANK is set; give --shard I/N")
 	}
+	// One of one says nothing where others say more: a slice of TPUs of one host is that, whatever the Job that it is in.
+	if several := slices.DeleteFunc(slices.Clone(e.claims), func(c shardClaim) bool { return c.count == 1 }); len(several) > 0 {
+		e.claims = several
+	}
 	count := given
 	for _, c := range e.claims {
 		if count == 0 {
