@@ -8,7 +8,7 @@ LDFLAGS := -X main.version=$(VERSION)
 # Tests that take long skip themselves under -short; make test-slow runs all.
 TESTS   ?= ./...
 
-.PHONY: build fetch demo test test-slow bench bench-peers lint clean
+.PHONY: build fetch demo test test-slow bench bench-peers lint fuzz vulnerabilities clean
 
 build:
 	$(GO) build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/sample ./cmd/sample
@@ -45,6 +45,16 @@ bench-peers: build
 lint:
 	$(GO) vet ./...
 	$(GO) test ./internal/lint
+
+# Every fuzz target for FUZZTIME, two at a time; FUZZ=FuzzParse runs those that have this in their name or package.
+FUZZTIME ?= 60s
+fuzz: fetch
+	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh $(FUZZ)
+
+# Known vulnerabilities that the code calls; a warning where their database can't be reached.
+vulnerabilities:
+	scripts/govulncheck.sh
+	scripts/govulncheck.sh deploy/validate
 
 clean:
 	rm -rf bin out
