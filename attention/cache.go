@@ -11,6 +11,7 @@ package attention
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -110,7 +111,25 @@ func (l Layout) CopyPages(cache, src, dst *Node) *Node {
 	return l.composite("copy_pages", struct{}{}, []*Node{cache, src, dst}, l.Shape(), func(in []*Node) []*Node {
 		cache, src, dst := in[0], in[1], in[2]
 		dst = Where(LessThan(src, zero(cache.Graph())), FillScalar(cache.Graph(), dst.Shape(), -1), dst)
-		return []*Node{control.ScatterSet(cache, dst, takeRows(cache, src))}
+		// With two heads in the last axis but one a TPU's compiler would turn the whole cache around for this, and back; so pages are moved as
+		// rows of one head.
+		pages := Reshape(cache, l.Pages, -1, l.Shape().Dim(-1))
+		return []*Node{Reshape(control.ScatterSet(pages, dst, takeRows(pages, src)), l.Shape().Dimensions...)}
+	})
+}
+
+// New returns n empty caches in g: one operation for all, as the compiler makes equal ones once, and copies the result.
+func (l Layout) New(g *Graph, n int) []*Node {
+	zero := Scalar(g, l.Shape().DType, 0)
+	results := slices.Repeat([]shapes.Shape{l.Shape()}, n)
+	return control.Composite("zeros", struct {
+		Results int `json:"results"`
+	}{n}, []*Node{zero}, results, func(in []*Node) []*Node {
+		caches := make([]*Node, n)
+		for i := range caches {
+			caches[i] = BroadcastToDims(in[0], l.Shape().Dimensions...)
+		}
+		return caches
 	})
 }
 
