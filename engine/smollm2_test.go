@@ -6,14 +6,30 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gomlx/compute"
+
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/xla"
 )
 
-// SmolLM2's greedy tokens are transformers': 20 prompts of 1 to 600 tokens, 64 tokens each, in float32.
+// SmolLM2's greedy tokens are transformers': 20 prompts of 1 to 600 tokens, 64 tokens each, in float32; on one device, and on several
+// together, for which 9 heads and 3 KV heads do not divide.
 func TestSmolLM2GreedyEqualsTransformers(t *testing.T) {
 	testenv.Slow(t)
+	for _, n := range []int{1, 2, 4, 8} {
+		t.Run(fmt.Sprintf("%d devices", n), func(t *testing.T) {
+			backend := testenv.XLA(t)
+			if n > 1 {
+				backend = testenv.Group(t, xla.KernelsAuto, firstDevices(n)...)
+			}
+			smolLM2GreedyEqualsTransformers(t, backend, 1<<30/int64(n))
+		})
+	}
+}
+
+func smolLM2GreedyEqualsTransformers(t *testing.T, backend compute.Backend, kvMemory int64) {
 	var golden struct {
 		Cases []struct {
 			Prompt []int32 `json:"prompt"`
@@ -22,7 +38,7 @@ func TestSmolLM2GreedyEqualsTransformers(t *testing.T) {
 	}
 	testenv.ReadGolden(t, "smollm2", &golden)
 	e, err := engine.New(context.Background(), engine.Config{
-		Model: testenv.SmolLM2(t), Backend: testenv.XLA(t), MaxSeqs: 32, MaxModelLen: 1024, KVMemory: 1 << 30,
+		Model: testenv.SmolLM2(t), Backend: backend, MaxSeqs: 32, MaxModelLen: 1024, KVMemory: kvMemory,
 	})
 	if err != nil {
 		t.Fatal(err)
