@@ -98,8 +98,13 @@ func Open(ref string) (*Workload, error) {
 }
 
 // Parse reads the YAML of a workload and checks it.
-func Parse(src []byte) (*Workload, error) {
-	w := &Workload{N: 1}
+func Parse(src []byte) (w *Workload, err error) {
+	defer func() { // the YAML library's decoder has its own view of tags
+		if p := recover(); p != nil {
+			w, err = nil, fmt.Errorf("it can't be read as YAML: %v", p)
+		}
+	}()
+	w = &Workload{N: 1}
 	if err := yaml.NewDecoder(bytes.NewReader(src), yaml.Strict()).Decode(w); err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, false))
 	}

@@ -12,7 +12,12 @@ import (
 
 // applyConfig sets every flag that a YAML file gives and the command line does not. The file's keys are the flags' names;
 // lists give flags that may be repeated. Keys in except make no sense there.
-func applyConfig(path string, f *flags, except ...string) error {
+func applyConfig(path string, f *flags, except ...string) (err error) {
+	defer func() { // no text may end the process by what the YAML library panics at
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s can't be read as YAML: %v", path, p)
+		}
+	}()
 	src, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
