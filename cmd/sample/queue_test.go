@@ -89,6 +89,27 @@ func TestQueuedFlags(t *testing.T) {
 	}
 }
 
+// What is in a queue is from whoever may write there.
+func FuzzQueuedJob(f *testing.F) {
+	f.Add(`{"dir":"/","flags":{"model":["m"],"output":["o"],"stop":["a","b"],"n-generations":["2"]},"description":{"inputs":[{"name":"in.jsonl"}]}}`)
+	f.Add(`{"flags":{"pprof":["x"]}}`)
+	f.Add(`{"flags":{"n-generations":[]},"description":{}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var c queuedJob
+		if json.Unmarshal([]byte(text), &c) != nil {
+			return
+		}
+		o, err := c.options()
+		if err != nil {
+			return
+		}
+		c.local()
+		if o.config != "" || o.anew || o.diagnostics != (diagnostics{}) || o.units.workers != 0 {
+			t.Errorf("%s sets what is of one process: %+v", text, o)
+		}
+	})
+}
+
 func TestInTheOpen(t *testing.T) {
 	for url, open := range map[string]bool{
 		"nats://u:p@example.com:4222": true, "tls://u:p@example.com:4222": false, "nats://example.com:4222": false, "nats://u:p@127.0.0.1:4222": false,

@@ -170,6 +170,9 @@ func (c *queuedJob) options() (*runOptions, error) {
 			}
 		}
 	}
+	if c.Description == nil {
+		return nil, errors.New("the job has no description")
+	}
 	for _, in := range c.Description.Inputs {
 		o.inputs = append(o.inputs, in.Name)
 	}

@@ -27,7 +27,7 @@ type workerOptions struct {
 	progress                 string
 	storage                  []string
 	maxRestarts              int
-	debug                    bool
+	debug, plugins           bool
 	observing                observing
 	diagnostics              diagnostics
 	kvBytes                  int64
@@ -65,6 +65,7 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 				s.StringVar(&o.kvMemory, "kv-memory", "", "`BYTES` memory for the KV cache of this machine, such as 2GB (default: the job's)")
 				s.IntVar(&o.maxRestarts, "max-restarts", 5, "`N` how often a device that fails is started again without a completion in between")
 				s.StringVar(&o.progress, "progress", "plain", "`HOW` plain, a line for each unit, or none")
+				s.BoolVar(&o.plugins, "plugins", false, "take jobs whose --backend is a plugin's file, too: it is code, and whoever may write to the queue chooses it")
 				s.BoolVar(&o.debug, "debug", false, "check the device's tables after every step and log each call; slow")
 			})
 			f.group(diagnosticsTitle, func(s *pflag.FlagSet) {
@@ -204,17 +205,20 @@ func (o *workerOptions) workOnAny(ctx context.Context, env *environment, q *queu
 // workOn works on one job until nothing of it is left.
 func (o *workerOptions) workOn(ctx context.Context, env *environment, q *queue.Queue, j queue.Job, watch *observer) (err error) {
 	var c queuedJob
-	if err := json.Unmarshal(j.Config, &c); err != nil || c.Description == nil {
-		return fmt.Errorf("job %s: its description is not that of this program: %v", j.ID, err)
+	if err := json.Unmarshal(j.Config, &c); err != nil {
+		return fmt.Errorf("job %s is none of this program: %w", j.ID, err)
+	}
+	ro, err := c.options()
+	if err != nil {
+		return fmt.Errorf("job %s: %w", j.ID, err)
 	}
 	if c.local() {
 		if err := os.Chdir(c.Dir); err != nil {
 			return fmt.Errorf("job %s has names relative to %s, which is not here: %w; submit it with absolute paths or URLs", j.ID, c.Dir, err)
 		}
 	}
-	ro, err := c.options()
-	if err != nil {
-		return fmt.Errorf("job %s: %w", j.ID, err)
+	if strings.ContainsRune(ro.backend, filepath.Separator) && !o.plugins {
+		return fmt.Errorf("job %s wants the plugin %s, and this worker was not told that it may load what a job names: give it --plugins", j.ID, ro.backend)
 	}
 	ro.maxRestarts, ro.debug, ro.progress, ro.observing, ro.diagnostics = o.maxRestarts, o.debug, o.progress, o.observing, o.diagnostics
 	if o.workDir != "" && storage.IsRemote(ro.output) {

@@ -318,7 +318,7 @@ func (c *crew) keep(ctx context.Context, server *member, workers []*member, job 
 			}
 			o := c.options.observing
 			args := []string{"worker", job, "--name", name, "--progress", "none", "--max-restarts", fmt.Sprint(c.options.maxRestarts), "--log-format", o.logFormat,
-				"--log-level", o.logLevel, "--nats-wait", localPatience.String()}
+				"--log-level", o.logLevel, "--nats-wait", localPatience.String(), "--plugins"}
 			if c.options.debug {
 				args = append(args, "--debug")
 			}
