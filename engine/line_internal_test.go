@@ -10,7 +10,9 @@ import (
 // Whoever is in line gets to its front, however many come after it that have a prefix in common with those before it; and as long as nobody
 // has waited for too long, those with the same prefix stand together.
 func TestPlaceInLine(t *testing.T) {
-	chain := func(group int) []prefix.Hash { return prefix.Chain(prefix.Seed(), []int32{int32(group), int32(group)}, 1) }
+	chain := func(group int) []prefix.Hash {
+		return prefix.Chain(prefix.Seed(), []int32{int32(group), int32(group)}, 1)
+	}
 	s := &scheduler{e: &Engine{}, counts: prefix.Counts{}}
 	add := func(group int) *family {
 		f := &family{req: &Request{N: 1}, chain: chain(group)}

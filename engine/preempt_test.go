@@ -26,9 +26,13 @@ func longRequests(n int) []*engine.Request {
 	return requests
 }
 
-// Sequences that are moved to the host and back draw the very same tokens, and all of them end.
+// Sequences that are moved to the host and back draw the very same tokens, and all of them end: with pages for a tenth of what they want.
 func TestOvercommitDrawsTheSame(t *testing.T) {
 	want := collect(t, contractEngine(t, nil), longRequests(16)...)
+	demand := int64(0)
+	for _, r := range longRequests(16) {
+		demand += int64(r.N * (len(r.Tokens) + r.MaxTokens + 15) / 16)
+	}
 	for name, c := range map[string]struct {
 		pages int64
 		slow  bool
@@ -40,7 +44,10 @@ func TestOvercommitDrawsTheSame(t *testing.T) {
 			e := contractEngine(t, func(cfg *engine.Config) { cfg.KVMemory, cfg.Admission = pagesOf(c.pages), engine.Overcommit })
 			sameBytes(t, want, collect(t, e, longRequests(16)...), true)
 			s := e.Stats()
-			t.Logf("%d pages: %d moves of %d bytes, %d calls", s.Pages, s.Preemptions, s.MovedBytes, s.Calls)
+			if c.pages*10 > demand {
+				t.Errorf("%d pages are more than a tenth of the %d wanted", c.pages, demand)
+			}
+			t.Logf("%d pages of %d wanted: %d moves of %d bytes, %d calls", s.Pages, demand, s.Preemptions, s.MovedBytes, s.Calls)
 			if s.Preemptions == 0 {
 				t.Error("no sequence was moved: the test does not reach what it is for")
 			}
