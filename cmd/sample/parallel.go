@@ -56,9 +56,16 @@ func (p *parallel) check(backend string) error {
 
 func (p *parallel) devices() int { return max(1, p.tp) * max(1, p.dp) }
 
+// logLevel names the environment variable of XLA's log: 2 leaves errors.
+const logLevel = "TF_CPP_MIN_LOG_LEVEL"
+
 // clientOptions are what the plugin is to be started with: the CPU is cut into as many devices as are needed.
 func (p *parallel) clientOptions(backend string) map[string]any {
 	if backend == "xla:cpu" && p.devices() > 1 {
+		if p.tp > 1 && os.Getenv(logLevel) == "" {
+			// For each program of several devices XLA:CPU warns of a form that it has put the program into itself.
+			_ = os.Setenv(logLevel, "2")
+		}
 		return map[string]any{"cpu_device_count": p.devices()}
 	}
 	return nil

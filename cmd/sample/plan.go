@@ -40,7 +40,8 @@ searched, by compiling with some sizes.
 With --topology it needs neither the devices nor weights nor the network (after "sample setup tpu"): --model may be the
 config.json alone. Without it, --backend says for which of this machine's devices.
 
-A program runs on one device so far: of a topology with N devices, N processes are planned, each with the whole model.
+With --tp N devices run the model together, and what is printed is of one of them. Of a topology with more devices, so many
+replicas are planned: run them with --dp, or as processes.
 
 Speeds are a roofline: what the chip could do at most if it only multiplied with and read what the model needs, by the
 figures of its maker. Nothing is measured.
@@ -49,6 +50,7 @@ A job's --config file works as it is; what plan has no use for in it is not read
 		example: `
 sample plan --model configs/models/llama-3.1-8b.json --dtype bf16 --topology v6e:1x1 --max-model-len 8192
 sample plan --model hf://Qwen/Qwen3-8B --dtype bf16 --topology v5p:2x2x1 --json
+sample plan --model configs/models/llama-3.1-70b.json --dtype bf16 --topology v6e:2x4 --tp 8
 sample plan --model smollm2 --backend xla:cpu --kv-memory 1GB
 sample plan --config job.yaml --topology v5e:2x4 --compile-only   # a pod finds the programs in QUIRE_CACHE/programs`,
 		flags: func(fl *flags) { f = fl; o.define(f) },
@@ -119,7 +121,13 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 		return err
 	}
 	defer backend.Finalize()
-	p := &planner{o: o, backend: backend, config: engine.Config{
+	devices := backend.NumDevices()
+	groups, err := o.run.parallel.groups(backend)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	backend = groups[0].(*xla.Backend) // the other replicas' programs differ by their devices only
+	p := &planner{o: o, backend: backend, devices: devices, config: engine.Config{
 		Model: model, Backend: backend, MaxSeqs: o.run.maxSeqs, PageSize: o.run.pageSize, MaxModelLen: o.run.maxModelLen,
 		PrefillTokens: o.run.prefillTokens, MaxRounds: o.run.maxRounds, KVMemory: o.run.kvBytes, KV: o.run.kv,
 		DType: o.run.weightsType, KVDType: o.run.kvType, Weights: o.run.heldWeights(), ZeroPages: o.run.zeroPages, Debug: o.run.debug,
@@ -151,7 +159,7 @@ func planModel(ctx context.Context, env *environment, name string) (*models.Chec
 // openBackend opens what the programs are compiled for.
 func (o *planOptions) openBackend(ctx context.Context, env *environment) (*xla.Backend, error) {
 	if o.topology == "" {
-		b, err := openBackend(ctx, env, o.run.backend, o.run.kernels)
+		b, err := openDevices(ctx, env, o.run.backend, o.run.kernels, o.run.parallel.clientOptions(o.run.backend))
 		if err != nil {
 			return nil, err
 		}

@@ -14,7 +14,8 @@ import (
 // planner compiles the programs of one job.
 type planner struct {
 	o       *planOptions
-	backend *xla.Backend
+	backend *xla.Backend // of the devices that run a program together
+	devices int          // in all
 	config  engine.Config
 	note    func(format string, args ...any)
 	// available is the device's memory in bytes.
@@ -38,7 +39,7 @@ type doesNotFitError struct {
 }
 
 func (e *doesNotFitError) Error() string {
-	const remedy = "take a smaller --dtype or --max-seqs, or a device with more memory; a model over several devices is not supported yet"
+	const remedy = "take a smaller --dtype or --max-seqs, a device with more memory, or more devices that run the model together (--tp)"
 	if e.needed == 0 {
 		return fmt.Sprintf("the model does not fit: its weights are %s, and a device of %s has %s; %s", size(e.weights), e.device, size(e.available), remedy)
 	}
@@ -61,7 +62,7 @@ func (p *planner) plan(ctx context.Context) (*planReport, error) {
 	if sketch.WeightBytes >= p.available {
 		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available}
 	}
-	r := &planReport{Model: p.o.run.model, Device: p.device(), Devices: p.backend.NumDevices(), DeviceMemory: p.available}
+	r := &planReport{Model: p.o.run.model, Device: p.device(), Devices: p.devices, DeviceMemory: p.available}
 	if t, ok := p.backend.Topology(); ok {
 		r.Topology = t.Name
 	}
@@ -184,9 +185,10 @@ func (p *planner) work(plan engine.Plan, sequences, context int) modelWork {
 	if c.TieEmbeddings {
 		embeddings = vocabulary
 	}
+	together := float64(plan.Devices) // each does its share
 	return modelWork{
-		layerParams: float64(plan.Parameters) - embeddings, headParams: vocabulary, weightSize: float64(plan.WeightBytes) / float64(plan.Parameters),
-		layers: float64(c.NumLayers), heads: float64(c.NumHeads), headDim: float64(c.HeadDim), kvBytesPerToken: float64(plan.KVBytesPerToken),
+		layerParams: (float64(plan.Parameters) - embeddings) / together, headParams: vocabulary / together, weightSize: float64(plan.WeightBytes) * together / float64(plan.Parameters),
+		layers: float64(c.NumLayers), heads: float64(c.NumHeads) / together, headDim: float64(c.HeadDim), kvBytesPerToken: float64(plan.KVBytesPerToken),
 		sequences: sequences, context: context, step: plan.PrefillTokens,
 	}
 }

@@ -117,8 +117,12 @@ func (r *planReport) print(w io.Writer) {
 	plan := r.Plan
 	row("model", "%s: %s, %.2f B parameters in %s", r.Model, plan.Model, float64(plan.Parameters)/1e9, plan.DType)
 	row("device", "%s, %s of memory", r.Device, size(r.DeviceMemory))
-	if r.Devices > 1 {
-		row("devices", "%d, each with the whole model: planned for one, and %d run side by side; nothing is split over devices yet", r.Devices, r.Devices)
+	if together := max(1, plan.Devices); r.Devices > 1 {
+		if together == 1 {
+			row("devices", "%d, each with the whole model: planned for one, and %d run side by side", r.Devices, r.Devices)
+		} else {
+			row("devices", "%d: %d run the model together, with %d places for replicas; memory is that of one device, speed that of one replica", r.Devices, together, r.Devices/together)
+		}
 	}
 	t.Flush()
 	fmt.Fprintln(t, "\nmemory of one device")
@@ -163,7 +167,7 @@ func (r *planReport) printEstimate(row func(name, format string, args ...any)) {
 		row("speed", "no estimate: the peaks of this device are not known")
 		return
 	}
-	row("speed", "at most, by the roofline of %s (%.0f TFLOP/s, %.0f GB/s); an estimate, nothing was measured", e.Chip.Name, e.Chip.FLOPs/1e12, e.Chip.Bandwidth/1e9)
+	row("speed", "at most, by the roofline of %s (%.0f TFLOP/s, %.0f GB/s), without the time that devices spend on each other; an estimate, nothing was measured", e.Chip.Name, e.Chip.FLOPs/1e12, e.Chip.Bandwidth/1e9)
 	row("  decode", "%s tokens/s with %d sequences of %d tokens: %s bound, %.1f GFLOP and %s a step", humanize.Comma(int64(e.DecodeTokensPerSecond)),
 		e.Sequences, e.Context, e.DecodeBound, e.DecodeFLOPs/1e9, humanize.Bytes(uint64(e.DecodeBytes)))
 	row("  prefill", "%s tokens/s in steps of %d tokens: %s bound, %.1f GFLOP and %s a step", humanize.Comma(int64(e.PrefillTokensPerSecond)),
