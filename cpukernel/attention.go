@@ -13,6 +13,7 @@ func attentionHandlers() map[string]unsafe.Pointer {
 		"quire_kv_update":              unsafe.Pointer(C.quire_kv_update),
 		"quire_copy_pages":             unsafe.Pointer(C.quire_copy_pages),
 		"quire_zero_pages":             unsafe.Pointer(C.quire_zero_pages),
+		"quire_zeros":                  unsafe.Pointer(C.quire_zeros),
 		"quire_ragged_paged_attention": unsafe.Pointer(C.quire_ragged_paged_attention),
 	}
 }

@@ -15,6 +15,9 @@ q_error *quire_copy_pages(q_frame *f);
 // quire_zero_pages: cache, mask pred[P] -> cache, in place: zeros in the pages where mask holds.
 q_error *quire_zero_pages(q_frame *f);
 
+// quire_zeros: zero [] -> results of any shapes, all zeros. Memory is taken when it is first written. Attribute: results, their number.
+q_error *quire_zeros(q_frame *f);
+
 // quire_ragged_paged_attention: q [T, H, D], cache [P, page, 2*KVH, D], slots s32[B], pages s32[B, PP], lens s32[B], starts s32[B+1],
 // seqs s32[], token_seqs s32[T], positions s32[T] -> [T, H, D] of q's type; attributes scale and soft_cap (floats, 0 for no cap), window (integer,
 // 0 for none), paged (bool).

@@ -1,8 +1,12 @@
+#define _GNU_SOURCE // madvise
 // Kernels that write a cache of keys and values in place: [pages, page_size, 2*kv_heads, head_dim], k0, v0, k1, v1, ... Their result
 // is their operand.
 #include "attention.h"
 
 #include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include "convert.h"
 #include "ffi.h"
@@ -125,6 +129,34 @@ q_error *quire_zero_pages(q_frame *f) {
 	size_t bytes = page_bytes(cache);
 	for (int64_t p = 0; p < cache->dims[0]; p++) {
 		if (((const uint8_t *)mask->data)[p]) memset((char *)cache->data + p * bytes, 0, bytes);
+	}
+	return NULL;
+}
+
+// zeros clears memory without touching what it can give back to the system: pages of an anonymous mapping that are given back read as
+// zeros, and take memory once they are written. A cache is as large as the memory allows, and most jobs use little of it.
+static void zeros(char *to, size_t bytes) {
+#if defined(__linux__)
+	enum { LARGE = 1 << 21 };
+	char *begin = (char *)(((uintptr_t)to + LARGE - 1) / LARGE * LARGE), *end = (char *)(((uintptr_t)to + bytes) / LARGE * LARGE);
+	if (begin < end && madvise(begin, end - begin, MADV_DONTNEED) == 0) {
+		madvise(begin, end - begin, MADV_HUGEPAGE); // fewer faults; advice
+		memset(to, 0, begin - to);
+		memset(end, 0, to + bytes - end);
+		return;
+	}
+#endif
+	memset(to, 0, bytes);
+}
+
+q_error *quire_zeros(q_frame *f) {
+	if (q_skip(f)) return NULL;
+	int64_t n;
+	q_error *e;
+	if ((e = q_int(f, "results", &n)) || (e = q_count(f, 1, n)) || (e = q_shape(f, q_arg(f, 0), "zero", 0))) return e;
+	for (int64_t i = 0; i < n; i++) {
+		const q_array *y = q_result(f, i);
+		zeros(y->data, (size_t)q_elements(y) * q_size(y->dtype));
 	}
 	return NULL;
 }

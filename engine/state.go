@@ -127,9 +127,7 @@ func (gr *graphs) newState(g *Graph) deviceState {
 			PromptLens: i32(rows), MaxLens: i32(rows), MaxPages: i32(rows), StopTokens: i32(rows, maxStopTokens),
 		},
 	}
-	for range gr.model.NumLayers {
-		st.Caches = append(st.Caches, Zeros(g, gr.plan.layout.Shape()))
-	}
+	st.Caches = gr.plan.layout.New(g, gr.model.NumLayers)
 	return st
 }
 

@@ -41,6 +41,7 @@ var cpuKernels = map[string]kernel{
 	"kv_update":  {target: "quire_kv_update", alias: map[int]int{0: 0}},
 	"copy_pages": {target: "quire_copy_pages", alias: map[int]int{0: 0}},
 	"zero_pages": {target: "quire_zero_pages", alias: map[int]int{0: 0}},
+	"zeros":      {target: "quire_zeros", attrs: map[string]attribute{"results": integer}},
 	"rms_norm":   {target: "quire_rms_norm", attrs: map[string]attribute{"eps": float}},
 	"rope": {
 		target: "quire_rope",
