@@ -34,7 +34,7 @@ done
 fuzz() { # package target
 	local log=$FUZZDIR/${1//\//_}.$2.log code=0
 	# Without a bound all of the time may go into making one input that is new shorter.
-	(cd "$1" && "$FUZZDIR/${1//\//_}.test" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$FUZZTIME" -test.parallel 1 -test.fuzzminimizetime 1s \
+	(cd "$1" && "$FUZZDIR/${1//\//_}.test" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$FUZZTIME" -test.parallel 1 -test.fuzzminimizetime 20x \
 		-test.fuzzcachedir "$FUZZCACHE/$1" -test.timeout 0) >"$log" 2>&1 || code=$?
 	# At the end of its time a worker may be cut off in the middle of a call, which Go reports as a failure.
 	if [ $code != 0 ] && grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input written' "$log"; then code=0; fi
