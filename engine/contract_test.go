@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/quire/quire/cpukernel"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"
@@ -140,6 +141,22 @@ func TestSameBytesWhateverTheSlots(t *testing.T) {
 		testenv.Slow(t)
 		sameBytes(t, want, collect(t, contractEngine(t, func(c *engine.Config) { c.PrefillTokens = 16 }), contractRequests()...), true)
 	})
+}
+
+// Nor does it matter how many threads share a kernel's work. XLA's pool here has at least four, whatever the processors.
+func TestSameBytesWhateverTheThreads(t *testing.T) {
+	want := collect(t, contractEngine(t, nil), contractRequests()...)
+	t.Cleanup(func() { cpukernel.SetThreads(0) })
+	for _, threads := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(threads), func(t *testing.T) {
+			if threads == 3 {
+				testenv.Slow(t)
+			}
+			e := contractEngine(t, nil)
+			cpukernel.SetThreads(threads)
+			sameBytes(t, want, collect(t, e, contractRequests()...), true)
+		})
+	}
 }
 
 // Without kernels other numbers of slots are other programs, whose products may round otherwise: tokens are equal, logprobs close. So are
