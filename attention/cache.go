@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -33,29 +34,33 @@ type Layout struct {
 	DType           dtypes.DType
 	// Flat puts a token's heads into one axis: [Pages, PageSize, 2*KVHeads*HeadDim], the same numbers in the same order. See [Layout.ForTPU].
 	Flat bool
+	// Packed, if not 0, is how many numbers a register of 32 bits holds, and the cache is
+	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for heads that are too few.
+	Packed int
 }
 
-// tpuLanes is how many numbers a TPU's vector registers have in the last axis.
-const tpuLanes = 128
-
-// ForTPU returns the layout as programs for TPU should have it. A last axis that is no multiple of 128 is padded to one there, or the
-// compiler turns the whole cache around and back; so such caches are flat.
-func (l Layout) ForTPU() Layout {
-	l.Flat = l.HeadDim%tpuLanes != 0
-	return l
+// heads is KVHeads, rounded up to what the cache has.
+func (l Layout) heads() int {
+	if l.Packed == 0 {
+		return l.KVHeads
+	}
+	return (l.KVHeads + l.Packed - 1) / l.Packed * l.Packed
 }
 
 // Shape returns the shape of one layer's cache.
 func (l Layout) Shape() shapes.Shape {
+	if l.Packed > 0 {
+		return shapes.Make(l.DType, l.Pages, l.PageSize, l.heads()/l.Packed, l.Packed, 2*l.HeadDim)
+	}
 	if l.Flat {
 		return shapes.Make(l.DType, l.Pages, l.PageSize, 2*l.KVHeads*l.HeadDim)
 	}
 	return shapes.Make(l.DType, l.Pages, l.PageSize, 2*l.KVHeads, l.HeadDim)
 }
 
-// BytesPerToken returns the bytes that a token takes in one layer: 2 * KVH * D * sizeof(dtype).
+// BytesPerToken returns the bytes that a token takes in one layer: 2 * KVH * D * sizeof(dtype), where a packed cache has KVH rounded up.
 func (l Layout) BytesPerToken() int64 {
-	return 2 * int64(l.KVHeads) * int64(l.HeadDim) * int64(l.DType.Size())
+	return 2 * int64(l.heads()) * int64(l.HeadDim) * int64(l.DType.Size())
 }
 
 // PagedLayout and ContiguousLayout describe the two kinds.
@@ -76,7 +81,11 @@ func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) 
 	plain := func(in []*Node) []*Node {
 		cache, k, v, dests := in[0], in[1], in[2], in[3]
 		token := l.Shape().Dimensions[2:]
-		kv := ConvertDType(Reshape(Stack([]*Node{k, v}, 2), append([]int{k.Shape().Dimensions[0]}, token...)...), l.DType)
+		kv := Stack([]*Node{k, v}, 2)
+		if missing := l.heads() - l.KVHeads; missing > 0 {
+			kv = Pad(kv, ScalarZero(k.Graph(), k.DType()), compute.PadAxis{}, compute.PadAxis{End: missing})
+		}
+		kv = ConvertDType(Reshape(kv, append([]int{k.Shape().Dimensions[0]}, token...)...), l.DType)
 		flat := Reshape(cache, append([]int{l.Pages * l.PageSize}, token...)...)
 		return []*Node{Reshape(control.ScatterSet(flat, dests, kv), l.Shape().Dimensions...)}
 	}
@@ -111,6 +120,9 @@ func (l Layout) CopyPages(cache, src, dst *Node) *Node {
 	return l.composite("copy_pages", struct{}{}, []*Node{cache, src, dst}, l.Shape(), func(in []*Node) []*Node {
 		cache, src, dst := in[0], in[1], in[2]
 		dst = Where(LessThan(src, zero(cache.Graph())), FillScalar(cache.Graph(), dst.Shape(), -1), dst)
+		if l.Packed > 0 {
+			return []*Node{l.WritePages(cache, dst, l.ReadPages(cache, src))}
+		}
 		// With two heads in the last axis but one a TPU's compiler would turn the whole cache around for this, and back; so pages are moved as
 		// rows of one head.
 		pages := Reshape(cache, l.Pages, -1, l.Shape().Dim(-1))
@@ -131,6 +143,69 @@ func (l Layout) New(g *Graph, n int) []*Node {
 		}
 		return caches
 	})
+}
+
+// ReadPages returns the pages ids, i32[C], of a cache: [C, ...], as [Layout.Shape] has them. A negative one reads page 0.
+//
+// Of a packed cache they are read one by one, as are those of WritePages written: for a gather or a scatter the compiler turns it around.
+func (l Layout) ReadPages(cache, ids *Node) *Node {
+	if l.Packed == 0 {
+		return takeRows(cache, ids)
+	}
+	g := cache.Graph()
+	n := ids.Shape().Size()
+	type reading struct{ At, Cache, Pages *Node }
+	end := control.While(reading{zero(g), cache, Zeros(g, l.pages(n))},
+		func(r reading) *Node { return LessThan(r.At, scalar(g, n)) },
+		func(r reading) reading {
+			r.Pages = DynamicUpdateSlice(r.Pages, l.page(r.Cache, takeRows(ids, r.At)), l.startOf(r.At))
+			r.At = AddScalar(r.At, 1)
+			return r
+		})
+	return end.Pages
+}
+
+// WritePages replaces the pages ids, i32[C], of a cache by pages, [C, ...], and returns it. An id that is negative or too large writes nothing.
+func (l Layout) WritePages(cache, ids, pages *Node) *Node {
+	if l.Packed == 0 {
+		return control.ScatterSet(cache, ids, pages)
+	}
+	g := cache.Graph()
+	valid := LogicalAnd(GreaterOrEqual(ids, zero(g)), LessThan(ids, scalar(g, l.Pages)))
+	last := ReduceAllMax(Where(valid, AddScalar(Iota(g, ids.Shape(), 0), 1), ZerosLike(ids)))
+	type writing struct{ At, Cache *Node }
+	end := control.While(writing{zero(g), cache},
+		func(w writing) *Node { return LessThan(w.At, last) },
+		func(w writing) writing {
+			isValid := takeRows(valid, w.At)
+			id := Where(isValid, takeRows(ids, w.At), zero(g))
+			fresh := DynamicSlice(pages, l.startOf(w.At), l.pages(1).Dimensions)
+			page := Where(BroadcastToDims(isValid, l.pages(1).Dimensions...), fresh, l.page(w.Cache, id))
+			w.Cache = DynamicUpdateSlice(w.Cache, page, l.startOf(id))
+			w.At = AddScalar(w.At, 1)
+			return w
+		})
+	return end.Cache
+}
+
+// pages is the shape of n pages.
+func (l Layout) pages(n int) shapes.Shape {
+	l.Pages = n
+	return l.Shape()
+}
+
+// startOf is where page at of a cache begins.
+func (l Layout) startOf(at *Node) []*Node {
+	start := []*Node{at}
+	for len(start) < l.Shape().Rank() {
+		start = append(start, zero(at.Graph()))
+	}
+	return start
+}
+
+// page is page id, i32[], of a cache: [1, ...].
+func (l Layout) page(cache, id *Node) *Node {
+	return DynamicSlice(cache, l.startOf(Max(id, zero(id.Graph()))), l.pages(1).Dimensions)
 }
 
 // ZeroPages clears the pages where mask, bool[P], holds: for tenants who must not share memory; nothing else needs it.
@@ -164,10 +239,12 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 		rows := InsertAxes(Max(slots, zero(g)), 1)
 		tokens = Add(MulScalar(rows, float64(l.PageSize)), Min(positions, scalar(g, l.PageSize-1)))
 	}
-	if l.Flat {
-		flat := Reshape(cache, l.Pages*l.PageSize, 2*l.KVHeads*l.HeadDim)
-		kv := TransposeAllAxes(Reshape(takeRows(flat, tokens), b, blockSize, l.KVHeads, 2, l.HeadDim), 3, 0, 2, 1, 4)
-		part := func(i int) *Node { return Squeeze(Slice(kv, AxisRange(i, i+1)), 0) }
+	if l.Flat || l.Packed > 0 {
+		flat := Reshape(cache, l.Pages*l.PageSize, 2*l.heads()*l.HeadDim)
+		kv := TransposeAllAxes(Reshape(takeRows(flat, tokens), b, blockSize, l.heads(), 2, l.HeadDim), 3, 0, 2, 1, 4)
+		part := func(i int) *Node {
+			return Squeeze(Slice(kv, AxisRange(i, i+1), AxisRange(), AxisRange(0, l.KVHeads)), 0)
+		}
 		return part(0), part(1)
 	}
 	heads := Iota(g, shapes.Make(dtypes.Int32, 1, l.KVHeads, 1), 1)

@@ -31,18 +31,20 @@ type ShapedReplacer interface {
 }
 
 // replaces asks the backend for its native form.
-func replaces(backend compute.Backend, op string, attrs json.RawMessage, inputs []*graph.Node, results []shapes.Shape) bool {
+func replaces(backend compute.Backend, op string, attrs json.RawMessage, inputs, results []shapes.Shape) bool {
 	switch r := backend.(type) {
 	case ShapedReplacer:
-		in := make([]shapes.Shape, len(inputs))
-		for i, n := range inputs {
-			in[i] = n.Shape()
-		}
-		return r.ReplacesCompositeFor(op, attrs, in, results)
+		return r.ReplacesCompositeFor(op, attrs, inputs, results)
 	case Replacer:
 		return r.ReplacesComposite(op)
 	}
 	return false
+}
+
+// Replaces tells whether [Composite] would emit a native form of op with attrs, for inputs and results of these shapes.
+func Replaces(backend compute.Backend, op string, attrs any, inputs, results []shapes.Shape) bool {
+	encoded, err := json.Marshal(attrs)
+	return err == nil && replaces(backend, op, encoded, inputs, results)
 }
 
 // Composite applies the operation op to inputs. Where the backend has a native form, one call of it is emitted, with attrs (any
@@ -54,7 +56,11 @@ func Composite(op string, attrs any, inputs []*graph.Node, results []shapes.Shap
 	if err != nil {
 		panic(fmt.Errorf("attributes of composite %q: %w", op, err))
 	}
-	if !replaces(g.Backend(), op, encoded, inputs, results) {
+	in := make([]shapes.Shape, len(inputs))
+	for i, n := range inputs {
+		in[i] = n.Shape()
+	}
+	if !replaces(g.Backend(), op, encoded, in, results) {
 		return plain(inputs)
 	}
 	restore := scopeScalars(g, false)

@@ -152,9 +152,19 @@ func (c Config) plan() (Plan, error) {
 	p.slots = ceilDiv(p.MaxSeqs, rowMultiple) * rowMultiple
 	p.PrefillTokens = ceilDiv(p.PrefillTokens, rowMultiple) * rowMultiple
 
-	kvHeads := llama.NewPartition(model, p.Devices).KVHeads
-	perLayer := attention.Layout{KVHeads: kvHeads, HeadDim: model.HeadDim, DType: kv}.BytesPerToken()
-	p.KVBytesPerToken = perLayer * int64(model.NumLayers)
+	switch p.KV {
+	case "paged":
+		p.Holders = max(8, p.MaxSeqs/2)
+		p.PagesPerSeq = ceilDiv(p.MaxModelLen, p.PageSize)
+	case "basic":
+		// The sequence table still counts pages, one a slot, so that admission is the same code.
+		p.PageSize, p.PagesPerSeq, p.PrefixCache = p.MaxModelLen, 1, false
+		p.Admission, p.Transfers = Reserve, false // a slot has its row, and nothing is shared
+	default:
+		return Plan{}, fmt.Errorf("kv is %q: paged or basic is needed", p.KV)
+	}
+	p.layout = c.layout(p, kv)
+	p.KVBytesPerToken = p.layout.BytesPerToken() * int64(model.NumLayers)
 	budget := c.KVMemory
 	if budget == 0 {
 		if budget, err = c.defaultKVMemory(p.WeightBytes); err != nil {
@@ -163,8 +173,6 @@ func (c Config) plan() (Plan, error) {
 	}
 	switch p.KV {
 	case "paged":
-		p.Holders = max(8, p.MaxSeqs/2)
-		p.PagesPerSeq = ceilDiv(p.MaxModelLen, p.PageSize)
 		page := p.KVBytesPerToken * int64(p.PageSize)
 		// More than every row at its longest is never used, and then there is nothing to over-commit.
 		most := int64(p.MaxSeqs+p.Holders+p.Contexts) * int64(p.PagesPerSeq)
@@ -176,7 +184,6 @@ func (c Config) plan() (Plan, error) {
 			return Plan{}, fmt.Errorf("a KV memory of %s does not hold one page of %s: raise kv-memory", bytesText(budget), bytesText(page))
 		}
 		p.KVBytes = int64(p.Pages) * page
-		p.layout = attention.PagedLayout(p.Pages, p.PageSize, kvHeads, model.HeadDim, kv)
 	case "basic":
 		if p.Contexts > 0 {
 			return Plan{}, fmt.Errorf("contexts share pages, which kv basic has none of: use kv paged")
@@ -186,18 +193,36 @@ func (c Config) plan() (Plan, error) {
 			return Plan{}, fmt.Errorf("kv basic keeps %d rows of %d tokens, %s, and the KV memory is %s: lower max-seqs or max-model-len, raise kv-memory, or use kv paged",
 				p.slots, p.MaxModelLen, bytesText(need), bytesText(budget))
 		}
-		// The sequence table still counts pages, one a slot, so that admission is the same code.
-		p.PageSize, p.PagesPerSeq, p.Pages, p.PrefixCache = p.MaxModelLen, 1, p.slots, false
-		p.Admission, p.Transfers = Reserve, false // a slot has its row, and nothing is shared
-		p.KVBytes = row * int64(p.slots)
-		p.layout = attention.ContiguousLayout(p.slots, p.MaxModelLen, kvHeads, model.HeadDim, kv)
-	default:
-		return Plan{}, fmt.Errorf("kv is %q: paged or basic is needed", p.KV)
+		p.Pages, p.KVBytes = p.slots, row*int64(p.slots)
 	}
-	if on, ok := c.Backend.(interface{ Platform() string }); ok && on.Platform() == "tpu" {
-		p.layout = p.layout.ForTPU()
-	}
+	p.layout.Pages = p.Pages
 	return p, nil
+}
+
+// layout is the caches', but for the number of pages.
+func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
+	model := c.Model.Config
+	part := llama.NewPartition(model, p.Devices)
+	l := attention.ContiguousLayout(1, p.PageSize, part.KVHeads, model.HeadDim, kv)
+	l.Paged = p.KV == "paged"
+	if on, ok := c.Backend.(interface{ Platform() string }); !ok || on.Platform() != "tpu" {
+		return l
+	}
+	var steps []attention.Step
+	for layer := range model.NumLayers {
+		if layer > 0 && len(model.SlidingWindow) == 0 {
+			break // all are alike
+		}
+		for _, oneToken := range []bool{false, true} {
+			s := attention.Step{Tokens: p.stepTokens(), PagesPerSeq: p.PagesPerSeq, Heads: part.KVHeads * part.QueriesPerKV, DType: p.activations, Options: attentionOf(model, layer, oneToken)}
+			if oneToken {
+				s.Tokens = p.slots
+			}
+			s.Seqs = min(p.rows(), s.Tokens)
+			steps = append(steps, s)
+		}
+	}
+	return l.ForTPU(c.Backend, steps...)
 }
 
 // prefixSeed begins the names of pages: two engines with the same have the same contents for the same tokens.

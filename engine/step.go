@@ -9,6 +9,7 @@ import (
 
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/control"
+	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/llama"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/scan"
@@ -124,16 +125,17 @@ func (gr *graphs) hidden(caches []*Node, w llama.Weights, packed tokenqueue.Pack
 	caches = append([]*Node(nil), caches...)
 	layout := gr.plan.layout
 	hidden := llama.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, func(layer int, q, k, v *Node) *Node {
-		caches[layer] = layout.Update(caches[layer], batch, k, v)
-		return layout.RaggedPagedAttention(q, caches[layer], batch, gr.attention(layer, oneToken))
+		var out *Node
+		out, caches[layer] = layout.Attend(q, k, v, caches[layer], batch, attentionOf(gr.model, layer, oneToken))
+		return out
 	})
 	return caches, hidden
 }
 
-func (gr *graphs) attention(layer int, oneToken bool) attention.Options {
-	opts := attention.Options{Scale: 1 / math.Sqrt(float64(gr.model.HeadDim)), OneTokenPerSeq: oneToken}
-	if layer < len(gr.model.SlidingWindow) {
-		opts.Window = gr.model.SlidingWindow[layer]
+func attentionOf(model models.Config, layer int, oneToken bool) attention.Options {
+	opts := attention.Options{Scale: 1 / math.Sqrt(float64(model.HeadDim)), OneTokenPerSeq: oneToken}
+	if layer < len(model.SlidingWindow) {
+		opts.Window = model.SlidingWindow[layer]
 	}
 	return opts
 }

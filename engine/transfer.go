@@ -81,7 +81,7 @@ func (gr *graphs) save(st deviceState, in saveInput) saveOutput {
 	ids = take(row, Min(ids, integer(g, gr.plan.PagesPerSeq-1)))
 	var out saveOutput
 	for _, cache := range st.Caches {
-		out.Layers = append(out.Layers, take(cache, ids))
+		out.Layers = append(out.Layers, gr.plan.layout.ReadPages(cache, ids))
 	}
 	return out
 }
@@ -110,7 +110,7 @@ func (gr *graphs) load(st deviceState, in loadInput) (deviceState, loadOutput) {
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, integer(g, 0)), set(st.Rows.MaxPages, integer(g, 0))
 	st.Caches = append([]*Node(nil), st.Caches...)
 	for i, cache := range st.Caches {
-		st.Caches[i] = control.ScatterSet(cache, pages, in.Layers[i])
+		st.Caches[i] = gr.plan.layout.WritePages(cache, pages, in.Layers[i])
 	}
 	return st, loadOutput{opened.Then(cloned).Then(grown)}
 }

@@ -78,6 +78,31 @@ func TestEmbedded(t *testing.T) {
 	}
 }
 
+// The kernel for a head dim of 64 gives its cache back in the memory that it got, and takes the page table in one axis.
+func TestEmbeddedForHeadDim64(t *testing.T) {
+	s := open(t, "")
+	for _, heads := range [][2]int{{32, 8}, {16, 4}, {8, 2}, {9, 3}, {15, 5}, {14, 2}} {
+		for _, page := range []int{16, 32, 64, 128} {
+			c := mosaic.Config{Heads: heads[0], KVHeads: heads[1], HeadDim: 64, PageSize: page, DType: "bfloat16", KVDType: "bfloat16", Scale: 0.125}
+			call, err := s.Find(mosaic.Request{Kernel: mosaic.PagedAttentionUpdate, Config: c, Sizes: mosaic.Sizes{Pages: 70000, Seqs: 96, PagesPerSeq: 512, Tokens: 128}})
+			if err != nil {
+				t.Errorf("%v: %v", c, err)
+				continue
+			}
+			cache := shapes.Make(dtypes.BFloat16, 70000, page, (heads[1]+1)/2, 2, 128)
+			if !call.Operands[10].Shape.Equal(cache) || !call.Results[1].Shape.Equal(cache) || !call.Operands[2].Shape.Equal(shapes.Make(dtypes.Int32, 96*512)) {
+				t.Errorf("%v: operands are %v, results %v", c, call.Operands, call.Results)
+			}
+			if len(call.Payload.Aliases) != 2 || call.Payload.Aliases[1] != [2]int{10, 1} {
+				t.Errorf("%v: aliases are %v", c, call.Payload.Aliases)
+			}
+			if _, err := call.Payload.Call(mosaic.Sizes{Pages: 100, Seqs: 9000, PagesPerSeq: 20, Tokens: 16}); err == nil || !strings.Contains(err.Error(), "too large") {
+				t.Errorf("9,000 sequences give %v", err)
+			}
+		}
+	}
+}
+
 func TestCall(t *testing.T) {
 	call, err := open(t, "").Find(request(llama, mosaic.Sizes{Pages: 5000, Seqs: 48, PagesPerSeq: 100, Tokens: 200}))
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -27,6 +28,9 @@ import (
 
 // RaggedPagedAttention is the kernel that attends to a paged cache, named like the composite that it stands for.
 const RaggedPagedAttention = "ragged_paged_attention"
+
+// PagedAttentionUpdate is the kernel that writes new keys and values into a paged cache and attends to it, named like its composite.
+const PagedAttentionUpdate = "paged_attention_update"
 
 // Config is what a kernel is made for. All of it is fixed in the body.
 type Config struct {
@@ -88,6 +92,7 @@ type Payload struct {
 	Format        int                        `json:"format"`
 	Operands      []operand                  `json:"operands"`
 	Results       []operand                  `json:"results"`
+	Aliases       [][2]int                   `json:"aliases,omitempty"` // operand and result that are the same memory
 	Largest       int                        `json:"largest"`
 	BackendConfig map[string]json.RawMessage `json:"backend_config"`
 	Patches       []patch                    `json:"patches"`
@@ -122,6 +127,7 @@ type patch struct {
 	At       int    `json:"at"`
 	Encoding string `json:"encoding"`
 	Symbol   string `json:"symbol"`
+	Times    int    `json:"times,omitempty"` // 0 is 1
 	Plus     int    `json:"plus"`
 }
 
@@ -140,9 +146,9 @@ const (
 	maxBody   = 64 << 20
 )
 
-// Symbols of sizes in a payload; blocks is T in blocks of queries, rounded up.
+// Symbols of sizes in a payload; blocks is T in blocks of queries, rounded up, and entries those of the page table, S*PP.
 const (
-	symbolPages, symbolSeqs, symbolPagesPerSeq, symbolTokens, symbolBlocks = "P", "S", "PP", "T", "Q"
+	symbolPages, symbolSeqs, symbolPagesPerSeq, symbolTokens, symbolBlocks, symbolEntries = "P", "S", "PP", "T", "Q", "N"
 )
 
 // UnmarshalJSON reads 128, "S" or "S+1".
@@ -156,7 +162,7 @@ func (d *dim) UnmarshalJSON(data []byte) error {
 	}
 	symbol, plus, found := strings.Cut(text, "+")
 	switch symbol {
-	case symbolPages, symbolSeqs, symbolPagesPerSeq, symbolTokens:
+	case symbolPages, symbolSeqs, symbolPagesPerSeq, symbolTokens, symbolEntries:
 	default:
 		return fmt.Errorf("%q is no size", text)
 	}
@@ -228,11 +234,16 @@ func (p *Payload) validate() error {
 		}
 	}
 	for _, at := range p.Patches {
-		if at.Plus < 0 {
-			return fmt.Errorf("patch at %d adds %d", at.At, at.Plus)
+		if at.Plus < -1 || at.Times < 0 {
+			return fmt.Errorf("patch at %d takes a size %d times and adds %d", at.At, at.Times, at.Plus)
 		}
-		if err := at.write(append([]byte(nil), p.body...), map[string]int{at.Symbol: 1}); err != nil {
+		if err := at.write(append([]byte(nil), p.body...), map[string]int{at.Symbol: 2}); err != nil {
 			return err
+		}
+	}
+	for _, a := range p.Aliases {
+		if a[0] < 0 || a[0] >= len(p.Operands) || a[1] < 0 || a[1] >= len(p.Results) {
+			return fmt.Errorf("operand %d and result %d can't be the same memory: there are %d and %d", a[0], a[1], len(p.Operands), len(p.Results))
 		}
 	}
 	for _, c := range p.Checks {
@@ -250,6 +261,11 @@ func (p *Payload) validate() error {
 // fill returns the body for sizes by symbol.
 func (p *Payload) fill(sizes map[string]int) ([]byte, error) {
 	body := bytes.Clone(p.body)
+	sizes = maps.Clone(sizes)
+	if sizes[symbolSeqs] > 0 && sizes[symbolPagesPerSeq] > math.MaxInt32/sizes[symbolSeqs] {
+		return nil, fmt.Errorf("a page table of %d x %d is too large", sizes[symbolSeqs], sizes[symbolPagesPerSeq])
+	}
+	sizes[symbolEntries] = sizes[symbolSeqs] * sizes[symbolPagesPerSeq]
 	for _, at := range p.Patches {
 		if err := at.write(body, sizes); err != nil {
 			return nil, err
@@ -258,39 +274,47 @@ func (p *Payload) fill(sizes map[string]int) ([]byte, error) {
 	return body, nil
 }
 
-const varintBytes = 3
+// varints are the encodings as a signed integer of MLIR's bytecode, by their bytes. They always have as many: readers take the long form of
+// a small number too.
+var varints = map[string]int{"varint2": 2, "varint": 3, "varint4": 4}
 
-// write puts a size where it stands: as a signed integer of MLIR's bytecode, always in 3 bytes, which readers take for small values
-// too, or as 8 bytes.
+// write puts a size where it stands: as a varint, or as 8 bytes.
 func (at patch) write(body []byte, sizes map[string]int) error {
 	value, ok := sizes[at.Symbol]
 	if !ok || value < 1 {
 		return fmt.Errorf("there is no size %q to fill in", at.Symbol)
 	}
-	value += at.Plus
-	width := varintBytes
-	if at.Encoding == "int64" {
+	if value > math.MaxInt32 {
+		return fmt.Errorf("size %s is %d, too large for the payload", at.Symbol, value)
+	}
+	value = value*max(at.Times, 1) + at.Plus
+	width, isVarint := varints[at.Encoding]
+	switch {
+	case isVarint:
+	case at.Encoding == "int64":
 		width = 8
+	default:
+		return fmt.Errorf("patch at %d has the encoding %q", at.At, at.Encoding)
 	}
 	if at.At < 0 || at.At > len(body)-width {
 		return fmt.Errorf("patch at %d is outside of the body", at.At)
 	}
 	place := body[at.At : at.At+width]
-	switch at.Encoding {
-	case "int64":
+	if !isVarint {
 		binary.LittleEndian.PutUint64(place, uint64(value))
-	case "varint":
-		if place[0]&7 != 4 {
-			return fmt.Errorf("patch at %d: there is no integer of %d bytes in the body", at.At, varintBytes)
-		}
-		zigzag := uint64(value) << 1
-		if value > math.MaxInt32 || zigzag>>(7*varintBytes) != 0 {
-			return fmt.Errorf("size %s is %d, too large for the payload", at.Symbol, value)
-		}
-		coded := zigzag<<varintBytes | 1<<(varintBytes-1)
-		place[0], place[1], place[2] = byte(coded), byte(coded>>8), byte(coded>>16)
-	default:
-		return fmt.Errorf("patch at %d has the encoding %q", at.At, at.Encoding)
+		return nil
+	}
+	mark := byte(1) << (width - 1)
+	if place[0]&(mark<<1-1) != mark {
+		return fmt.Errorf("patch at %d: there is no integer of %d bytes in the body", at.At, width)
+	}
+	zigzag := uint64(value) << 1
+	if value > math.MaxInt32 || zigzag>>(7*width) != 0 {
+		return fmt.Errorf("size %s is %d, too large for the payload", at.Symbol, sizes[at.Symbol])
+	}
+	coded := zigzag<<width | uint64(mark)
+	for i := range place {
+		place[i] = byte(coded >> (8 * i))
 	}
 	return nil
 }
@@ -349,6 +373,7 @@ func (p *Payload) Call(s Sizes) (*Call, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mosaic: backend_config: %w", err)
 	}
+	sizes[symbolEntries] = s.Seqs * s.PagesPerSeq
 	c := &Call{Payload: p, BackendConfig: string(text)}
 	c.Operands, c.Results = tensors(p.Operands, sizes), tensors(p.Results, sizes)
 	return c, nil

@@ -126,7 +126,7 @@ func (s *Store) Find(r Request) (*Call, error) {
 	if best == nil {
 		return nil, &NoKernelError{r, "no payload was captured for it", "`" + r.Config.captureCommand() + "` makes one where Python and JAX are installed"}
 	}
-	if need := smem(r.Sizes, best.Blocks); need > smemBytes-smemReserved {
+	if need := best.smem(r.Sizes); need > smemBytes-smemReserved {
 		return nil, &NoKernelError{r, fmt.Sprintf("a page table of %d x %d takes %d KiB of %d KiB of SMEM", r.Sizes.Seqs, r.Sizes.PagesPerSeq, need>>10, smemBytes>>10),
 			"raise the page size, or lower the sequences or their length"}
 	}
@@ -155,8 +155,12 @@ func (c Config) captureCommand() string {
 	return s
 }
 
-// smem is what a call takes of SMEM, in bytes: the page table with rows padded to 128, lengths and starts.
-func smem(s Sizes, b Blocks) int {
-	columns := (max(s.PagesPerSeq, b.Pages) + 127) / 128 * 128
-	return 4 * (s.Seqs*columns + 2*((s.Seqs+128)/128*128))
+// smem is what a call takes of SMEM, in bytes: the page table, with rows padded to 128 where it has rows, lengths and starts.
+func (p *Payload) smem(s Sizes) int {
+	padded := func(n int) int { return (n + 127) / 128 * 128 }
+	columns := max(s.PagesPerSeq, p.Blocks.Pages)
+	if p.Kernel == PagedAttentionUpdate { // its table has one axis, and it keeps notes in four more arrays
+		return 4 * (padded(s.Seqs*columns) + 2*padded(s.Seqs+1) + 4*128)
+	}
+	return 4 * (s.Seqs*padded(columns) + 2*padded(s.Seqs+1))
 }

@@ -45,6 +45,7 @@ func (b *Backend) addMosaic(mode, folder string) error {
 	}
 	b.mosaic = &mosaicKernels{store: store}
 	b.composites[mosaic.RaggedPagedAttention] = b.mosaic.emitAttention
+	b.composites[mosaic.PagedAttentionUpdate] = b.mosaic.emitUpdate
 	return nil
 }
 
@@ -69,10 +70,13 @@ func (b *Backend) ReplacesCompositeFor(op string, attrs json.RawMessage, inputs,
 		// The kernels in C read caches with an axis for heads.
 		return !slices.Contains(cacheOps, op) || cacheAxes(op, inputs) == 4
 	}
-	if op != mosaic.RaggedPagedAttention {
-		return true
+	var err error
+	switch op {
+	case mosaic.RaggedPagedAttention:
+		_, err = b.mosaic.attention(attrs, inputs)
+	case mosaic.PagedAttentionUpdate:
+		_, err = b.mosaic.update(attrs, inputs)
 	}
-	_, err := b.mosaic.attention(attrs, inputs)
 	return err == nil
 }
 
@@ -90,14 +94,18 @@ func cacheAxes(op string, inputs []shapes.Shape) int {
 	return inputs[at].Rank()
 }
 
+// attentionAttributes are those of the composites.
+type attentionAttributes struct {
+	Scale    float64 `json:"scale"`
+	SoftCap  float64 `json:"soft_cap"`
+	Window   int     `json:"window"`
+	Paged    bool    `json:"paged"`
+	OneToken bool    `json:"one_token"`
+}
+
 // attention finds the kernel for a call of the composite.
 func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) (*mosaic.Call, error) {
-	var a struct {
-		Scale   float64 `json:"scale"`
-		SoftCap float64 `json:"soft_cap"`
-		Window  int     `json:"window"`
-		Paged   bool    `json:"paged"`
-	}
+	var a attentionAttributes
 	if err := json.Unmarshal(attrs, &a); err != nil {
 		return nil, fmt.Errorf("attributes %s: %w", attrs, err)
 	}
@@ -120,11 +128,16 @@ func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 		Sizes:          mosaic.Sizes{Pages: cache[0], Seqs: table[0], PagesPerSeq: table[1], Tokens: q[0]},
 		OneTokenPerSeq: q[0] <= table[0],
 	}
+	return m.find(r, a)
+}
+
+// find looks for a payload, and notes what came of it.
+func (m *mosaicKernels) find(r mosaic.Request, a attentionAttributes) (*mosaic.Call, error) {
 	var call *mosaic.Call
 	err := error(&mosaic.NoKernelError{Request: r, Reason: "the cache is contiguous", Remedy: "use --kv paged"})
 	switch {
 	case !a.Paged:
-	case r.Config.HeadDim%128 != 0:
+	case r.Kernel == mosaic.RaggedPagedAttention && r.Config.HeadDim%128 != 0:
 		err = &mosaic.NoKernelError{Request: r, Reason: fmt.Sprintf("the kernel takes head dims that are multiples of 128, and the model's is %d", r.Config.HeadDim), Remedy: "ordinary operations are used"}
 	default:
 		call, err = m.store.Find(r)
@@ -138,7 +151,11 @@ func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 		return nil, err
 	default:
 		p := call.Payload
-		use.Kernel = fmt.Sprintf("%s of jax %s, blocks of %d queries and %d pages", p.Source[strings.LastIndex(p.Source, ".")+1:], p.Versions["jax"], p.Blocks.Queries, p.Blocks.Pages)
+		from := "jax " + p.Versions["jax"]
+		if v, ok := p.Versions["tpu-inference"]; ok {
+			from = "tpu-inference " + v
+		}
+		use.Kernel = fmt.Sprintf("%s of %s, blocks of %d queries and %d pages", p.Source[strings.LastIndex(p.Source, ".")+1:], from, p.Blocks.Queries, p.Blocks.Pages)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -197,7 +214,7 @@ func (m *mosaicKernels) emitAttention(f *function, attrs json.RawMessage, inputs
 	}
 	out := s.mosaicCall(call, operands)
 	padding := s.less(inputs[inputTokenSeqs], 0)
-	return []*stablehlo.Value{s.zeroRows(out, padding)}, s.err
+	return []*stablehlo.Value{s.zeroRows(out[0], padding)}, s.err
 }
 
 // steps emits operations one after another, and none after the first error.
@@ -285,15 +302,22 @@ func (s *steps) zeroRows(x, mask *stablehlo.Value) *stablehlo.Value {
 }
 
 // mosaicCall emits the custom call. Operands must be exactly what the kernel was made for: the compiler does not check.
-func (s *steps) mosaicCall(call *mosaic.Call, operands []*stablehlo.Value) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value, error) {
+func (s *steps) mosaicCall(call *mosaic.Call, operands []*stablehlo.Value) []*stablehlo.Value {
+	results := make([]*stablehlo.Value, len(call.Results))
+	s.do(func() (*stablehlo.Value, error) {
+		if len(operands) != len(call.Operands) {
+			return nil, fmt.Errorf("the kernel was made for %d operands, and is given %d", len(call.Operands), len(operands))
+		}
 		for i, v := range operands {
 			if got, want := fromXLA(v.Shape()), call.Operands[i]; !got.Equal(want.Shape) {
 				return nil, fmt.Errorf("operand %s of the kernel is %s, but it was made for %s", want.Name, got, want.Shape)
 			}
 		}
-		result := call.Results[0].Shape
-		out, err := stablehlo.CustomCallV2(mosaic.Target, call.BackendConfig, operands, make([][]int, len(operands)), []xlashapes.Shape{toXLA(result)}, make([][]int, 1))
+		shapes := make([]xlashapes.Shape, len(results))
+		for i, r := range call.Results {
+			shapes[i] = toXLA(r.Shape)
+		}
+		out, err := stablehlo.CustomCallV2(mosaic.Target, call.BackendConfig, operands, make([][]int, len(operands)), shapes, make([][]int, len(results)))
 		if err != nil {
 			return nil, err
 		}
@@ -301,6 +325,15 @@ func (s *steps) mosaicCall(call *mosaic.Call, operands []*stablehlo.Value) *stab
 		attributes := s.f.fn.Statements[len(s.f.fn.Statements)-1].Attributes
 		attributes["api_version"] = int32(1)
 		attributes["kernel_name"] = call.Payload.Kernel
-		return out[0], nil
+		var aliases []string
+		for _, a := range call.Payload.Aliases {
+			aliases = append(aliases, fmt.Sprintf("#stablehlo.output_operand_alias<output_tuple_indices = [%d], operand_index = %d, operand_tuple_indices = []>", a[1], a[0]))
+		}
+		if len(aliases) > 0 {
+			attributes["output_operand_aliases"] = mlir("[" + strings.Join(aliases, ", ") + "]")
+		}
+		copy(results, out)
+		return nil, nil
 	})
+	return results
 }

@@ -44,8 +44,9 @@ On a TPU attention runs as a kernel where there is one for exactly the model's h
 elsewhere it is built of ordinary operations, which is slower ("sample plan" tells). The kernels of common models come with the
 program. A kernel holds for any number of pages, sequences and tokens.
 
-"capture" lowers JAX's ragged paged attention for another shape and keeps it under QUIRE_CACHE. It needs a Python with the
-packages jax and numpy in the versions that it names when they are missing, and no TPU. head_dim must be a multiple of 128.`,
+"capture" lowers a published kernel for another shape and keeps it under QUIRE_CACHE: JAX's ragged paged attention where head_dim is a
+multiple of 128, tpu-inference's where it is 64. It needs a Python with their packages in the versions that it names when they are
+missing, and no TPU.`,
 		example: `
 sample kernels list
 sample kernels capture --heads 28 --kv-heads 4 --head-dim 128 --page-size 64
@@ -63,7 +64,7 @@ sample kernels capture --heads 32 --kv-heads 8 --head-dim 128 --window 4096 --py
 				s.Float64Var(&o.softCap, "soft-cap", 0, "bound of the scores, 0 for none")
 			})
 			f.group("How", func(s *pflag.FlagSet) {
-				s.IntVar(&o.queries, "queries", 0, "queries a block; 8 and 32 if not given, a kernel for decode and one for prompts")
+				s.IntVar(&o.queries, "queries", 0, "queries a block; 8 and 32 if not given, a kernel for decode and one for prompts; 32 for a head_dim of 64")
 				s.IntVar(&o.pages, "pages", 0, "pages a block, chosen if not given")
 				s.IntVar(&o.vmemLimit, "vmem-limit", 0, "bytes of VMEM that the kernel may take, 16 MiB if not given")
 				s.StringVar(&o.python, "python", "", "`FILE` the Python that has JAX; python3 or python on PATH if not given")
@@ -124,8 +125,8 @@ func (o *captureOptions) capture(ctx context.Context, env *environment, folder s
 	if o.heads < 1 || o.kvHeads < 1 {
 		return usagef("kernels capture needs --heads and --kv-heads")
 	}
-	if o.headDim < 1 || o.headDim%128 != 0 {
-		return usagef("--head-dim is %d, but the kernel takes multiples of 128: a model of head_dim 64 runs without a kernel", o.headDim)
+	if o.headDim < 1 || o.headDim%128 != 0 && o.headDim != 64 {
+		return usagef("--head-dim is %d, but the kernels take 64 and multiples of 128: other models run without a kernel", o.headDim)
 	}
 	if o.heads%o.kvHeads != 0 {
 		return usagef("--heads %d is no multiple of --kv-heads %d", o.heads, o.kvHeads)

@@ -24,7 +24,7 @@ def main():
     p.add_argument("--scale", type=float, default=0, help="of the scores; 1/sqrt(head_dim) if not given")
     p.add_argument("--window", type=int, default=0)
     p.add_argument("--soft-cap", type=float, default=0)
-    p.add_argument("--queries", type=int, nargs="+", default=[8, 32], help="queries a block: a payload for each")
+    p.add_argument("--queries", type=int, nargs="+", default=[], help="queries a block: a payload for each; 8 and 32, with a head_dim of 64 just 32, if not given")
     p.add_argument("--pages", type=int, default=0, help="pages a block; chosen if not given")
     p.add_argument("--vmem-limit", type=int, default=0, help="bytes; 16 MiB if not given")
     p.add_argument("--out", type=pathlib.Path, required=True)
@@ -37,14 +37,23 @@ def main():
         print(path)
 
 
-def write(config, queries_wanted, pages, vmem_limit, out):
+def module_for(config):
+    """The module that lowers the kernel for a head dim, and the blocks of queries that there should be payloads for."""
+    if config["head_dim"] == 64:
+        import tpu_inference_rpa
+        return tpu_inference_rpa, [32]  # one kernel has both ways, for one query a sequence and for many
     if config["head_dim"] % 128:
-        raise SystemExit(f"head_dim is {config['head_dim']}: the kernel needs a multiple of 128")
+        raise SystemExit(f"head_dim is {config['head_dim']}: the kernels take 64 and multiples of 128")
+    return jax_rpa, [8, 32]
+
+
+def write(config, queries_wanted, pages, vmem_limit, out):
+    source, usual = module_for(config)
     out.mkdir(parents=True, exist_ok=True)
-    for queries in queries_wanted:
-        chosen_queries, chosen = jax_rpa.blocks(config, queries)
+    for queries in queries_wanted or usual:
+        chosen_queries, chosen = source.blocks(config, queries)
         try:
-            header, body = jax_rpa.capture(config, chosen_queries, pages or chosen, vmem_limit)
+            header, body = source.capture(config, chosen_queries, pages or chosen, vmem_limit)
         except (ValueError, AssertionError, NotImplementedError) as e:
             raise SystemExit(f"the kernel refuses {config}: {e}")
         path = out / template.name_of(header)

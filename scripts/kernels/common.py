@@ -1,6 +1,6 @@
 """Writes the payloads that come with Quire, one behind another, to standard output; run.sh compresses them.
 
-All are of head_dim 128 in bfloat16 with a scale of 1/sqrt(128), with no window, for pages of 16, 32, 64 and 128 tokens.
+All are in bfloat16 with a scale of 1/sqrt(head_dim), with no window, for pages of 16, 32, 64 and 128 tokens.
 """
 import pathlib
 import sys
@@ -20,20 +20,33 @@ HEADS = [
     (20, 4), (10, 2), (5, 1),  # of 40, 8
     (8, 4),  # of 16, 8
 ]
+# The same with a head_dim of 64.
+HEADS_64 = [
+    (32, 8),  # Llama-3.2-1B
+    (16, 4), (8, 2),  # parts of it
+    (9, 3),  # SmolLM2-135M
+    (15, 5),  # SmolLM2-360M
+    (14, 2),  # Qwen2-0.5B, Qwen2.5-0.5B
+]
 PAGES = [16, 32, 64, 128]
+
+
+def configs():
+    for head_dim, shapes in ((128, HEADS), (64, HEADS_64)):
+        for heads, kv_heads in shapes:
+            for page_size in PAGES:
+                yield {
+                    "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "page_size": page_size, "dtype": "bfloat16", "kv_dtype": "bfloat16",
+                    "scale": head_dim ** -0.5, "window": 0, "soft_cap": 0.0,
+                }
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for heads, kv_heads in HEADS:
-            for page_size in PAGES:
-                config = {
-                    "heads": heads, "kv_heads": kv_heads, "head_dim": 128, "page_size": page_size, "dtype": "bfloat16", "kv_dtype": "bfloat16",
-                    "scale": 128 ** -0.5, "window": 0, "soft_cap": 0.0,
-                }
-                for path in capture.write(config, [8, 32], 0, 0, pathlib.Path(folder)):
-                    sys.stdout.buffer.write(path.read_bytes())
-                    print(path.name, file=sys.stderr)
+        for config in configs():
+            for path in capture.write(config, [], 0, 0, pathlib.Path(folder)):
+                sys.stdout.buffer.write(path.read_bytes())
+                print(path.name, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Runs Pallas TPU kernels on a CPU in JAX's TPU interpret mode, which simulates memories, copies and semaphores.
 
-JAX 0.10.2's interpreter reads no reference that was reshaped or bitcast, which paged attention does with its buffers: `get` is
-wrapped so that it reads what lies under the first such change and makes the change in NumPy. Nor does it store under a mask of more
-than one axis rightly (it looks at the first axis only): `swap` is wrapped to read, merge and write.
+JAX 0.10.2's interpreter reads and writes no reference that was reshaped or bitcast, which paged attention does with its buffers: `get`,
+`swap` and `store` are wrapped so that they take what lies under the first such change and make the change in NumPy. Nor does it store under a
+mask of more than one axis rightly (it looks at the first axis only): `swap` reads, merges and writes.
 """
 import contextlib
 
@@ -12,7 +12,8 @@ from jax._src.pallas.mosaic.interpret import interpret_pallas_call as interprete
 from jax._src.state import indexing
 from jax.experimental.pallas import tpu as pltpu
 
-_get, _swap = interpreter.get, interpreter.swap
+_originals = {name: getattr(interpreter, name) for name in ("get", "swap", "store")}
+_get, _swap, _store = (f.__wrapped__ for f in _originals.values())
 
 
 def _index(transform):
@@ -33,24 +34,56 @@ def _bitcast(x, dtype):
     return (bits[..., 0::2, :] | bits[..., 1::2, :] << 16).view(dtype)
 
 
+def _unbitcast(x, dtype):
+    """The inverse of _bitcast."""
+    ratio = x.dtype.itemsize // np.dtype(dtype).itemsize
+    if ratio == 1:
+        return x.view(dtype)
+    bits = x.view(np.uint32)
+    halves = np.stack([bits & 0xffff, bits >> 16], axis=-2).astype(np.uint16)
+    return halves.reshape(x.shape[:-2] + (2 * x.shape[-2], x.shape[-1])).view(dtype)
+
+
+def _forward(x, t):
+    if isinstance(t, indexing.NDIndexer):
+        return x[_index(t)]
+    return x.reshape(t.shape) if hasattr(t, "shape") else _bitcast(x, t.dtype)
+
+
+def _first_change(transforms):
+    """The place of the first transform that is no indexing, or None."""
+    return next((i for i, t in enumerate(transforms) if not isinstance(t, indexing.NDIndexer)), None)
+
+
 def _get_any(token, device, core, space, buffer, transforms, *args, **kwargs):
-    plain = [isinstance(t, indexing.NDIndexer) for t in transforms]
-    if all(plain):
+    first = _first_change(transforms)
+    if first is None:
         return _get(token, device, core, space, buffer, transforms, *args, **kwargs)
-    first = plain.index(False)
     token, x = _get(token, device, core, space, buffer, transforms[:first], *args, **kwargs)
     x = np.asarray(x)
     for t in transforms[first:]:
-        if isinstance(t, indexing.NDIndexer):
-            x = x[_index(t)]
-        elif hasattr(t, "shape"):
-            x = x.reshape(t.shape)
-        else:
-            x = _bitcast(x, t.dtype)
+        x = _forward(x, t)
     return token, x
 
 
 def _swap_any(token, device, core, space, buffer, transforms, val, mask, **kwargs):
+    first = _first_change(transforms)
+    if first is not None:
+        token, x = _get(token, device, core, space, buffer, transforms[:first])
+        views = [np.array(x)]
+        for t in transforms[first:]:
+            views.append(_forward(views[-1], t))
+        old, new = views[-1], np.asarray(val).reshape(views[-1].shape)
+        new = new if mask is None else np.where(np.asarray(mask), new, old)
+        for t, before in zip(reversed(transforms[first:]), reversed(views[:-1])):
+            if isinstance(t, indexing.NDIndexer):
+                before = before.copy()
+                before[_index(t)] = new
+                new = before
+            else:
+                new = new.reshape(before.shape) if hasattr(t, "shape") else _unbitcast(new, before.dtype)
+        token, _ = _swap(token, device, core, space, buffer, transforms[:first], new, None, **kwargs)
+        return token, old if mask is None else np.where(np.asarray(mask), old, np.asarray(val))
     if mask is None:
         return _swap(token, device, core, space, buffer, transforms, val, mask, **kwargs)
     token, old = _get(token, device, core, space, buffer, transforms)
@@ -59,17 +92,25 @@ def _swap_any(token, device, core, space, buffer, transforms, val, mask, **kwarg
     return token, np.where(mask, old, val)
 
 
-_get_any.__wrapped__ = _get.__wrapped__  # which copies call
+def _store_any(token, device, core, space, buffer, transforms, val, *args, **kwargs):
+    if _first_change(transforms) is None:
+        return _store(token, device, core, space, buffer, transforms, val, *args, **kwargs)
+    return _swap_any(token, device, core, space, buffer, transforms, val, None)[0]
+
+
+for _f in (_get_any, _swap_any, _store_any):
+    _f.__wrapped__ = _f  # which copies call
 
 
 @contextlib.contextmanager
 def interpreted(**params):
     """Within it Pallas TPU kernels are interpreted. Memory that was not written holds NaNs."""
-    interpreter.get, interpreter.swap = _get_any, _swap_any
+    interpreter.get, interpreter.swap, interpreter.store = _get_any, _swap_any, _store_any
     jax.clear_caches()
     try:
         with pltpu.force_tpu_interpret_mode(pltpu.InterpretParams(uninitialized_memory="nan", **params)):
             yield
     finally:
-        interpreter.get, interpreter.swap = _get, _swap
+        for name, f in _originals.items():
+            setattr(interpreter, name, f)
         jax.clear_caches()

@@ -26,11 +26,14 @@ from jaxlib.mlir import ir
 
 FORMAT = 1
 
-# Sizes that occur nowhere else in a body, and how many bytes the bytecode spends on integers as large.
+# Sizes that occur nowhere else in a body, another of each, and how many bytes the bytecode spends on integers as large.
 BASE = {"P": 300007, "S": 400009, "PP": 500009, "Q": 600011}
 OTHER = {"P": 310019, "S": 410009, "PP": 510007, "Q": 610031}
 VARINT_BYTES = 3
 LARGEST = (1 << (7 * VARINT_BYTES - 1)) - 1
+
+# How a body holds sizes: (symbol, times, plus). N is S * PP, of a page table in one axis.
+EXPRESSIONS = [(symbol, 1, plus) for symbol in BASE for plus in (0, 1)]
 
 
 @contextlib.contextmanager
@@ -63,33 +66,48 @@ def text_of(body):
         return str(ir.Module.parse(body))
 
 
-def varint(value):
-    """MLIR bytecode's signed integer, always in VARINT_BYTES bytes: readers take the long form of a small one too."""
+def varint(value, width=VARINT_BYTES):
+    """MLIR bytecode's signed integer, always in width bytes: readers take the long form of a small one too."""
     zigzag = value << 1
-    if zigzag >> (7 * VARINT_BYTES):
-        raise ValueError(f"{value} is too large for {VARINT_BYTES} bytes")
-    return ((zigzag << VARINT_BYTES) | (1 << (VARINT_BYTES - 1))).to_bytes(VARINT_BYTES, "little")
+    if zigzag >> (7 * width):
+        raise ValueError(f"{value} is too large for {width} bytes")
+    return ((zigzag << width) | (1 << (width - 1))).to_bytes(width, "little")
 
 
 def fixed(value):
     return value.to_bytes(8, "little")
 
 
-ENCODINGS = {"varint": varint, "int64": fixed}
+ENCODINGS = {"varint": varint, "varint2": lambda v: varint(v, 2), "varint4": lambda v: varint(v, 4), "int64": fixed}
 
 
-def places(symbol, base, other):
-    """Lists where a size stands, as {at, encoding, symbol, plus}, and fails if bytes differ elsewhere."""
+def value_of(expression, sizes):
+    symbol, times, plus = expression
+    return (sizes["S"] * sizes["PP"] if symbol == "N" else sizes[symbol]) * times + plus
+
+
+def places(symbol, expressions, base, other, base_sizes, other_sizes):
+    """Lists where a size stands, as {at: patch}, and fails if bytes differ elsewhere."""
     if len(base) != len(other):
         raise SystemExit(f"the body's length depends on {symbol}")
-    found, explained = [], set()
+    found, explained = {}, set()
     for encoding, encode in ENCODINGS.items():
-        for plus in (0, 1):
-            was, now = encode(BASE[symbol] + plus), encode(OTHER[symbol] + plus)
+        for expression in expressions:
+            was, now = value_of(expression, base_sizes), value_of(expression, other_sizes)
+            if was == now:
+                continue
+            try:
+                was, now = encode(was), encode(now)
+            except ValueError:
+                continue
             at = base.find(was)
             while at >= 0:
                 if other[at:at + len(now)] == now:
-                    found.append({"at": at, "encoding": encoding, "symbol": symbol, "plus": plus})
+                    patch = {"at": at, "encoding": encoding, "symbol": expression[0], "plus": expression[2]}
+                    if expression[1] != 1:
+                        patch["times"] = expression[1]
+                    if found.setdefault(at, patch) != patch:
+                        raise SystemExit(f"the place {at} may hold {found[at]} or {patch}")
                     explained.update(range(at, at + len(now)))
                 at = base.find(was, at + 1)
     unexplained = [i for i in range(len(base)) if base[i] != other[i] and i not in explained]
@@ -101,20 +119,24 @@ def places(symbol, base, other):
 def fill(body, patches, sizes):
     out = bytearray(body)
     for p in patches:
-        value = ENCODINGS[p["encoding"]](sizes[p["symbol"]] + p["plus"])
+        value = ENCODINGS[p["encoding"]](value_of((p["symbol"], p.get("times", 1), p["plus"]), sizes))
         out[p["at"]:p["at"] + len(value)] = value
     return bytes(out)
 
 
-def make(header, lower_for, samples):
-    """Makes a payload. lower_for(sizes) lowers the kernel for {P, S, PP, Q}; samples are sizes that it is checked with.
+def make(header, lower_for, samples, base_sizes=BASE, other_sizes=OTHER, expressions=EXPRESSIONS):
+    """Makes a payload. lower_for(sizes) lowers the kernel for sizes like base_sizes; samples are sizes that it is checked with.
 
     header: kernel, source, config (what the payload is for), blocks, operands, results (all sizes symbolic).
     """
-    base = lower_for(BASE)
-    patches = []
-    for symbol in BASE:
-        patches += places(symbol, base["body"], lower_for({**BASE, symbol: OTHER[symbol]})["body"])
+    base = lower_for(base_sizes)
+    found = {}
+    for symbol in base_sizes:
+        sizes = {**base_sizes, symbol: other_sizes[symbol]}
+        for at, patch in places(symbol, expressions, base["body"], lower_for(sizes)["body"], base_sizes, sizes).items():
+            if found.setdefault(at, patch) != patch:
+                raise SystemExit(f"the place {at} may hold {found[at]} or {patch}")
+    patches = list(found.values())
     checks = []
     for sizes in samples:
         real = lower_for(sizes)

@@ -1,0 +1,138 @@
+package attention_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/quire/quire/attention"
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/tokenqueue"
+)
+
+// updateCase is a case of the kernel that also stores what is new; Cache is the digest of its cache afterwards.
+type updateCase struct {
+	pallasCase
+	Alone bool
+	Cache string
+}
+
+// The plain form of Attend gives and stores what the kernel for head_dim 64 does, on a cache laid out for it and on others.
+func TestGoldensOfTPUKernelThatUpdates(t *testing.T) {
+	var golden struct {
+		Keep  int
+		Cases []updateCase
+	}
+	testenv.ReadGolden(t, "paged_attention_update", &golden)
+	for _, c := range golden.Cases {
+		for _, backend := range []compute.Backend{testenv.XLA(t), testenv.Go(t)} {
+			for _, kind := range []string{"packed", "flat", "heads"} {
+				t.Run(fmt.Sprintf("%s/%s/%s", c.Name, backend.Name(), kind), func(t *testing.T) { c.check(t, backend, golden.Keep, kind) })
+			}
+		}
+	}
+}
+
+func (c updateCase) check(t *testing.T, backend compute.Backend, keep int, kind string) {
+	dtype, tolerance := dtypes.Float32, 3e-6
+	if c.DType == "bfloat16" {
+		dtype, tolerance = dtypes.BFloat16, 1.6e-2
+	}
+	layout := attention.PagedLayout(c.Pages, c.PageSize, c.KVHeads, c.HeadDim, dtype)
+	heads := c.KVHeads // of the cache
+	switch kind {
+	case "packed":
+		layout.Packed = 4 / dtype.Size()
+		heads = (heads + layout.Packed - 1) / layout.Packed * layout.Packed
+	case "flat":
+		layout.Flat = true
+	}
+	none := func(n int) []int32 { return slices.Repeat([]int32{-1}, n) }
+	slots, lens, cu, pages := none(c.Slots), make([]int32, c.Slots), make([]int32, c.Slots+1), none(c.Slots*c.PerSeq)
+	dests, seqs, positions := none(c.Tokens), none(c.Tokens), none(c.Tokens)
+	at := 0
+	for i, s := range c.Seqs {
+		slots[i], lens[i] = int32(i), int32(s[0])
+		copy(pages[i*c.PerSeq:], c.Table[i][:(s[0]+c.PageSize-1)/c.PageSize])
+		for pos := s[0] - s[1]; pos < s[0]; pos++ {
+			seqs[at], positions[at] = int32(i), int32(pos)
+			dests[at] = c.Table[i][pos/c.PageSize]*int32(c.PageSize) + int32(pos%c.PageSize)
+			at++
+		}
+		cu[i+1] = int32(at)
+	}
+	for i := len(c.Seqs); i <= c.Slots; i++ {
+		cu[i] = int32(at)
+	}
+	q := pallasValues(c.Tokens*c.Heads*c.HeadDim, 1)
+	for i := range q {
+		q[i] *= 4
+	}
+	width := 2 * c.HeadDim
+	given := pallasValues(c.Pages*c.PageSize*c.KVHeads*width, 2)
+	cache := make([]float32, c.Pages*c.PageSize*heads*width)
+	for i := range c.Pages * c.PageSize {
+		copy(cache[i*heads*width:], given[i*c.KVHeads*width:][:c.KVHeads*width])
+	}
+	kv := func(seed uint32) *tensors.Tensor {
+		return tensors.FromFlatDataAndDimensions(pallasValues(c.Tokens*c.KVHeads*c.HeadDim, seed), c.Tokens, c.KVHeads, c.HeadDim)
+	}
+	opts := attention.Options{Scale: c.Scale, Window: c.Window, SoftCap: c.SoftCap, OneTokenPerSeq: c.Alone}
+	exec, err := NewExec(backend, func(in []*Node) (*Node, *Node) {
+		info := tokenqueue.PageBatchInfo{SlotIDs: in[4], PageIndices: in[5], SeqLens: in[6], CuQLens: in[7], NumSeqs: in[8],
+			NewTokenDests: in[9], TokenSeqs: in[10], PosIDs: in[11], PageSize: c.PageSize}
+		for i := range 4 {
+			in[i] = ConvertDType(in[i], dtype)
+		}
+		out, updated := layout.Attend(in[0], in[1], in[2], in[3], info, opts)
+		return ConvertDType(out, dtypes.Float32), ConvertDType(updated, dtypes.Float32)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exec.Finalize()
+	results, err := exec.Exec(tensors.FromFlatDataAndDimensions(q, c.Tokens, c.Heads, c.HeadDim), kv(4), kv(5),
+		tensors.FromFlatDataAndDimensions(cache, layout.Shape().Dimensions...),
+		slots, tensors.FromFlatDataAndDimensions(pages, c.Slots, c.PerSeq), lens, cu, int32(len(c.Seqs)), dests, seqs, positions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := tensors.MustCopyFlatData[float32](results[0])
+	raw, err := base64.StdEncoding.DecodeString(c.Want)
+	if err != nil || len(raw) != at*c.Heads*c.HeadDim/keep*4 {
+		t.Fatalf("the golden has %d bytes (%v)", len(raw), err)
+	}
+	for i := range len(raw) / 4 {
+		want := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+		if d := math.Abs(float64(got[i*keep]) - want); !(d <= tolerance) {
+			t.Fatalf("token %d of %d: got %g, want %g", i*keep/c.Heads/c.HeadDim, at, got[i*keep], want)
+		}
+	}
+	for i := at * c.Heads * c.HeadDim; i < len(got); i++ {
+		if got[i] != 0 {
+			t.Fatalf("row %d is padding, but not 0", i/c.Heads/c.HeadDim)
+		}
+	}
+	var stored bytes.Buffer
+	for i, x := range tensors.MustCopyFlatData[float32](results[1]) {
+		if i%(heads*width) < c.KVHeads*width {
+			_ = binary.Write(&stored, binary.LittleEndian, x)
+		} else if x != 0 {
+			t.Fatal("a head that only fills a register is not 0")
+		}
+	}
+	if sum := sha256.Sum256(stored.Bytes()); hex.EncodeToString(sum[:]) != c.Cache {
+		t.Error("the cache is another than the kernel's")
+	}
+}
