@@ -65,8 +65,13 @@ func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) (*kept, []prefi
 	}
 	k, pages := e.tier.longest(chain)
 	if pages < len(chain) {
-		return nil, nil, fmt.Errorf("%w: %d bytes are needed for a prefix of %d tokens, and of %d there are %d beside what is pinned or saved",
-			ErrNoHostMemory, e.bytesOnHost(n), n, e.tier.limit, e.tier.left())
+		return nil, nil, e.noHostMemory(n)
 	}
 	return k, chain, nil
+}
+
+// noHostMemory says that a prefix of n tokens finds no room.
+func (e *Engine) noHostMemory(n int) error {
+	return fmt.Errorf("%w: %d bytes are needed for a prefix of %d tokens, and of %d there are %d beside what is pinned or saved",
+		ErrNoHostMemory, e.bytesOnHost(n), n, e.tier.limit, e.tier.left())
 }

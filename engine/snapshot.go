@@ -161,7 +161,7 @@ func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
 	case n < 1 || n%e.plan.PageSize != 0 || n > e.plan.PagesPerSeq*e.plan.PageSize:
 		return nil, fmt.Errorf("%w: %d tokens are not whole pages of a sequence of up to %d tokens: see MaxModelLen", ErrSnapshotMismatch, n, e.plan.MaxModelLen)
 	case e.bytesOnHost(n) > e.tier.limit:
-		return nil, fmt.Errorf("%w: %d bytes are needed for a prefix of %d tokens, the limit is %d", ErrNoHostMemory, e.bytesOnHost(n), n, e.tier.limit)
+		return nil, e.noHostMemory(n)
 	}
 	tokens = make([]int32, n)
 	in.read(tokens)
@@ -195,7 +195,7 @@ func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
 		return tokens, nil
 	}
 	if !e.tier.take(k.bytes) {
-		return nil, fmt.Errorf("%w: %d bytes are needed for a prefix of %d tokens, and of %d there are %d beside what is pinned or saved", ErrNoHostMemory, k.bytes, n, e.tier.limit, e.tier.left())
+		return nil, e.noHostMemory(n)
 	}
 	e.tier.add(k)
 	e.tier.pin(name, k)
