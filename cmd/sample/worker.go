@@ -22,17 +22,16 @@ import (
 
 // workerOptions are the flags of "sample worker": what is of this process and not of the job.
 type workerOptions struct {
-	queue                    queueOptions
-	name, workDir, kvMemory  string
-	progress                 string
-	storage                  []string
-	maxRestarts              int
-	debug, plugins           bool
-	observing                observing
-	diagnostics              diagnostics
-	kvBytes                  int64
-	log                      *slog.Logger
-	finishedUnits, otherJobs int
+	queue                   queueOptions
+	name, workDir, kvMemory string
+	progress                string
+	storage                 []string
+	maxRestarts             int
+	debug, plugins          bool
+	observing               observing
+	diagnostics             diagnostics
+	kvBytes                 int64
+	log                     *slog.Logger
 }
 
 // storageVariable has what --storage has, a line each, for what must not be on a command line.

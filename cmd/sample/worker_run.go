@@ -27,9 +27,8 @@ type worker struct {
 	opened   *openedJob
 	name     string
 
-	session  *session
-	builder  requestBuilder
-	restarts int
+	session *session
+	builder requestBuilder
 
 	mu      sync.Mutex
 	units   map[*collector]*workUnit // begun and not ended
@@ -170,7 +169,6 @@ func (w *worker) draw(ctx context.Context) error {
 			return ctx.Err()
 		case <-time.After(pause):
 		}
-		w.restarts++
 		if w.session != nil {
 			w.session.close()
 			w.session = nil
