@@ -112,17 +112,20 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 		requests []*Request
 	}{
 		"sequences": {func(c *Config) { c.Admission = Overcommit }, long},
-		"prefixes":  {func(c *Config) { c.HostKVMemory = 4 * 16 * page }, sharing},
+		"prefixes":  {func(c *Config) { c.HostKVMemory = 8 * 16 * page }, sharing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 4, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 18 * page, Debug: true}
 			c.change(&cfg)
-			e, err := New(context.Background(), cfg)
-			if err != nil {
-				t.Fatal(err)
+			begin := func() *Engine {
+				e, err := New(context.Background(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(e.Close)
+				return e
 			}
-			defer e.Close()
-			run := func() map[string][]int32 {
+			run := func(e *Engine) map[string][]int32 {
 				got := map[string][]int32{}
 				for done, err := range e.Run(t.Context(), slices.Values(c.requests)) {
 					if err != nil || done.Err != nil {
@@ -132,10 +135,13 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 				}
 				return got
 			}
-			want := run()
+			want := run(begin())
+			e := begin()
 			o := watch(t, e)
-			if got := run(); !reflect.DeepEqual(got, want) {
-				t.Error("other tokens are drawn when copies take longer")
+			for range 2 { // what the first run leaves with the host comes back in the second
+				if got := run(e); !reflect.DeepEqual(got, want) {
+					t.Error("other tokens are drawn when copies take longer")
+				}
 			}
 			e.moves.pending.Wait()
 			s := e.Stats()
@@ -144,7 +150,7 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 			if o.late {
 				t.Error("a call waited for a copy to the host")
 			}
-			if o.down == 0 || o.up == 0 || o.places == 0 || 4*o.unstaged > o.places {
+			if o.down == 0 || o.up == 0 || o.places == 0 || o.unstaged == o.places {
 				t.Error("copies are not beside the calls")
 			}
 			if s.TransferSeconds <= 0 || s.TransferWaitSeconds <= 0 {

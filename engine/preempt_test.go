@@ -36,7 +36,7 @@ func TestOvercommitDrawsTheSame(t *testing.T) {
 	for name, c := range map[string]struct {
 		pages int64
 		slow  bool
-	}{"tight": {pages: 24}, "one at its longest": {pages: 11, slow: true}} {
+	}{"tight": {pages: 22}, "one at its longest": {pages: 11, slow: true}} {
 		t.Run(name, func(t *testing.T) {
 			if c.slow {
 				testenv.Slow(t)
