@@ -24,8 +24,15 @@ type planner struct {
 	kept *engine.Precompiled
 }
 
-// firstPages is the guess of the first trial: the memory that weights leave, less this share for temporaries and code.
-const firstPages = 0.9
+// firstPages is the share of the memory that weights leave which the first trial takes. All of it is too much; but a program that does not
+// fit is compiled in a quarter of the time, as the compiler finds out early, and says how much too large it is. Where there are to be few
+// trials the first is one that should fit.
+func firstPages(trials int) float64 {
+	if trials < 3 {
+		return 0.9
+	}
+	return 1
+}
 
 // largestProgram is the one that holds weights, state and temporaries at once; the others need far less.
 const largestProgram = "run"
@@ -123,11 +130,15 @@ func (p *planner) search(ctx context.Context, sketch engine.Plan, r *planReport)
 		atLeast: sketch.PagesPerSeq, atMost: everything, pageBytes: page, available: p.available, maxTrials: p.o.trials,
 		try: func(pages int) (trial, error) { return p.try(ctx, pages, page) },
 	}
-	guess := int(firstPages * float64(p.available-sketch.WeightBytes) / float64(page))
+	guess := int(firstPages(p.o.trials) * float64(p.available-sketch.WeightBytes) / float64(page))
 	best, trials, err := s.run(guess)
 	r.Trials = trials
 	if err != nil {
 		return err
+	}
+	r.Complete = s.complete(best, trials)
+	if best == 0 && !r.Complete {
+		return fmt.Errorf("--max-compiles %d is too few: no number of pages was found to fit yet (%s)", p.o.trials, r.trials())
 	}
 	if best == 0 {
 		last := trials[len(trials)-1]

@@ -32,7 +32,10 @@ type planReport struct {
 	Total int64 `json:"total"`
 
 	// AllUsable says that the pages are as many as the job can use, and not bounded by memory.
-	AllUsable       bool            `json:"all_usable"`
+	AllUsable bool `json:"all_usable"`
+	// Complete says that the search for the most pages came to its end: 1/128 more were seen not to fit, or are of no use. It is false if
+	// --max-compiles ended it, or nothing was searched.
+	Complete        bool            `json:"search_complete"`
 	Pages           int             `json:"pages"`
 	TokensOfContext int             `json:"tokens_of_context"`
 	Context         int             `json:"context"`
@@ -138,8 +141,10 @@ func (r *planReport) print(w io.Writer) {
 	switch {
 	case r.AllUsable:
 		row("context", "%s tokens: all that %d sequences and %d waiting prompts of %s tokens can use", humanize.Comma(int64(r.TokensOfContext)), plan.MaxSeqs, plan.Holders, humanize.Comma(int64(plan.MaxModelLen)))
+	case len(r.Trials) > 0 && !r.Complete:
+		row("context", "%s tokens fit; more may, as the search ended with --max-compiles (%s)", humanize.Comma(int64(r.TokensOfContext)), r.trials())
 	case len(r.Trials) > 0:
-		row("context", "%s tokens: the most found to compile (%s)", humanize.Comma(int64(r.TokensOfContext)), r.trials())
+		row("context", "%s tokens: the most that compile and fit, to within 1/128 (%s)", humanize.Comma(int64(r.TokensOfContext)), r.trials())
 	default:
 		row("context", "%s tokens, as --kv-memory says", humanize.Comma(int64(r.TokensOfContext)))
 	}

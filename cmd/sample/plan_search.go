@@ -23,6 +23,20 @@ type pageSearch struct {
 // tolerance is the share of the pages up to which the largest count is searched.
 const tolerance = 128
 
+// complete tells whether what run found is the largest count, to within the tolerance, or that there is none; else the trials were too few.
+func (s pageSearch) complete(best int, trials []trial) bool {
+	fails := s.atMost + 1
+	for _, t := range trials {
+		if !t.Fits {
+			fails = min(fails, t.Pages)
+		}
+	}
+	if best == 0 {
+		return fails <= s.atLeast
+	}
+	return fails-best <= max(1, best/tolerance)
+}
+
 // run returns the largest count found to fit, 0 if there is none, and all trials. Each trial compiles, so that there should be few: the next
 // count is where the last one's bytes say that the memory ends, halfway where they don't, and the search ends when a count fits and one
 // larger by at most 1/128 does not.
@@ -51,7 +65,8 @@ func (s pageSearch) run(guess int) (best int, trials []trial, err error) {
 			}
 		case t.Bytes > 0 && room <= 0:
 			fails = guess
-			if guess += room - 1; guess <= fits && best > 0 {
+			// The compiler's bytes of what does not fit are rounded.
+			if guess += room - 1 - guess/(4*tolerance); guess <= fits && best > 0 {
 				guess = halfway()
 			}
 		default:

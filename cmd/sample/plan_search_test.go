@@ -33,6 +33,12 @@ func TestPageSearch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if !s.complete(best, trials) {
+			t.Fatalf("the search ended with %d pages, but is not complete: %v", best, trials)
+		}
+		if len(trials) > 1 && s.complete(0, trials[:1]) && best > 0 {
+			t.Fatalf("a search of one trial is complete: %v", trials)
+		}
 		want := min(largest, atMost)
 		switch {
 		case want < atLeast:
