@@ -1,0 +1,198 @@
+package lockstep
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Fact is something that must be the same on all processes.
+type Fact struct {
+	Name, Value string
+}
+
+// Agree compares facts on all processes: it returns the same on each, nil or a [DifferentError] for the first process that has others than
+// process 0. what says in errors what they are facts of.
+func (g *Group) Agree(what string, facts []Fact) error {
+	text, err := json.Marshal(facts)
+	if err != nil {
+		return err
+	}
+	all, err := g.Gather(text)
+	if err != nil {
+		return err
+	}
+	for id, other := range all {
+		if bytes.Equal(other, all[0]) {
+			continue
+		}
+		var first, theirs []Fact
+		if err := errors.Join(json.Unmarshal(all[0], &first), json.Unmarshal(other, &theirs)); err != nil {
+			return err
+		}
+		different := &DifferentError{Process: id, Name: g.name(id), When: what, Differences: differences(first, theirs)}
+		g.fail(different)
+		return different
+	}
+	return nil
+}
+
+// differences lists what is not in theirs as it is in first.
+func differences(first, theirs []Fact) []string {
+	var list []string
+	have := map[string]string{}
+	for _, f := range theirs {
+		have[f.Name] = f.Value
+	}
+	for _, f := range first {
+		value, ok := have[f.Name]
+		delete(have, f.Name)
+		switch {
+		case !ok:
+			list = append(list, fmt.Sprintf("it has no %s, which is %s", f.Name, f.Value))
+		case value != f.Value:
+			list = append(list, fmt.Sprintf("%s is %s, not %s", f.Name, value, f.Value))
+		}
+	}
+	for _, f := range theirs {
+		if _, extra := have[f.Name]; extra {
+			list = append(list, fmt.Sprintf("it has %s, which is %s", f.Name, f.Value))
+		}
+	}
+	if len(list) == 0 {
+		list = append(list, "the order of its facts")
+	}
+	return list
+}
+
+// Gather returns the data of all processes, by process, on each of them.
+func (g *Group) Gather(data []byte) ([][]byte, error) { return g.exchange(agreement, 0, data) }
+
+// Share returns process 0's data on all processes; what the others give is not looked at. Process 0 does not wait for them.
+func (g *Group) Share(data []byte) ([]byte, error) {
+	if g.Leads() {
+		return data, g.tell(message{Kind: kindStream, Stream: agreement, Data: [][]byte{data}})
+	}
+	m, err := g.receive(0, agreement)
+	if err != nil {
+		return nil, err
+	}
+	return m.first(), nil
+}
+
+// Announce tells the others what is to be done next. Process 0 only.
+func (g *Group) Announce(call ...[]byte) error {
+	return g.tell(message{Kind: kindStream, Stream: calls, Data: call})
+}
+
+// Next waits for what process 0 announces. It answers io.EOF when process 0 is through.
+func (g *Group) Next() ([][]byte, error) {
+	m, err := g.receive(0, calls)
+	if errors.Is(err, errEnded) {
+		return nil, io.EOF
+	}
+	return m.Data, err
+}
+
+// Confirm compares what a call came to, by its number, on all processes. Process 0 waits for the others, and where one differs all stop with
+// a [DifferentError]; the others go on, and hear of it by Next.
+func (g *Group) Confirm(number int, what string, facts []Fact) error {
+	text, err := json.Marshal(facts)
+	if err != nil {
+		return err
+	}
+	m := message{Kind: kindStream, Stream: results, Tag: uint64(number), Data: [][]byte{text}}
+	if !g.Leads() {
+		return g.send(0, m)
+	}
+	for id, p := range g.peers {
+		if p == nil {
+			continue
+		}
+		got, err := g.receive(id, results)
+		if err != nil {
+			return err
+		}
+		different := &DifferentError{Process: id, Name: g.name(id), When: fmt.Sprintf("call %d (%s)", number, what)}
+		var theirs []Fact
+		switch {
+		case got.Tag != m.Tag:
+			different.Differences = []string{fmt.Sprintf("it has come to call %d", got.Tag)}
+		case bytes.Equal(got.first(), text):
+			continue
+		default:
+			if err := json.Unmarshal(got.first(), &theirs); err != nil {
+				return err
+			}
+			different.Differences = differences(facts, theirs)
+		}
+		g.fail(different)
+		return different
+	}
+	return nil
+}
+
+// Exchange returns what all processes give on the same occasion, by process, on each of them. Occasions of one device, below [MaxExchanges],
+// come in the same order on all; tag tells what an occasion is for, and where that differs all stop with a [DifferentError].
+func (g *Group) Exchange(device int, tag uint64, data []byte) ([][]byte, error) {
+	if device < 0 || device >= MaxExchanges {
+		return nil, fmt.Errorf("lockstep: device %d can't exchange numbers: they are 0 to %d", device, MaxExchanges-1)
+	}
+	return g.exchange(exchanges+stream(device), tag, data)
+}
+
+func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
+	m := message{Kind: kindStream, Stream: s, Tag: tag, Data: [][]byte{data}}
+	if !g.Leads() {
+		if err := g.send(0, m); err != nil {
+			return nil, err
+		}
+		all, err := g.receive(0, s)
+		if err == nil && len(all.Data) != g.NumProcesses() {
+			err = fmt.Errorf("lockstep: process 0 gave the data of %d processes, not of %d", len(all.Data), g.NumProcesses())
+		}
+		return all.Data, err
+	}
+	all := make([][]byte, len(g.peers))
+	all[0] = data
+	for id, p := range g.peers {
+		if p == nil {
+			continue
+		}
+		got, err := g.receive(id, s)
+		if err != nil {
+			return nil, err
+		}
+		if got.Tag != tag || s != agreement && len(got.first()) != len(data) {
+			different := &DifferentError{Process: id, Name: g.name(id), When: "an exchange of numbers", Differences: []string{
+				fmt.Sprintf("it is at number %d with %d bytes, not at number %d with %d", got.Tag, len(got.first()), tag, len(data))}}
+			g.fail(different)
+			return nil, different
+		}
+		all[id] = got.first()
+	}
+	m.Data = all
+	return all, g.tell(m)
+}
+
+// tell sends a message to all others.
+func (g *Group) tell(m message) error {
+	for id, p := range g.peers {
+		if p != nil {
+			if err := g.send(id, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// first is the data of a message that has one piece.
+func (m message) first() []byte {
+	if len(m.Data) == 0 {
+		return nil
+	}
+	return m.Data[0]
+}

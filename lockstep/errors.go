@@ -1,0 +1,52 @@
+package lockstep
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// LostError says that a process is gone: its connection ended, or nothing came from it for too long.
+type LostError struct {
+	Process int
+	Name    string // of the process, with its host
+	Silent  time.Duration
+	Cause   error
+}
+
+func (e *LostError) Error() string {
+	if e.Silent > 0 {
+		return fmt.Sprintf("%s is lost: nothing came from it for %s", e.Name, e.Silent)
+	}
+	return fmt.Sprintf("%s is lost: %v", e.Name, e.Cause)
+}
+
+func (e *LostError) Unwrap() error    { return e.Cause }
+func (e *LostError) everywhere() bool { return true }
+
+// StoppedError says that another process failed, and with what.
+type StoppedError struct {
+	Text string
+}
+
+func (e *StoppedError) Error() string    { return "stopped with the other processes: " + e.Text }
+func (e *StoppedError) everywhere() bool { return true }
+
+// DifferentError says that a process does not do what process 0 does.
+type DifferentError struct {
+	Process     int
+	Name        string // of the process, with its host
+	When        string // what was compared
+	Differences []string
+}
+
+func (e *DifferentError) Error() string {
+	const most = 5
+	list := e.Differences
+	if more := len(list) - most; more > 0 {
+		list = append(list[:most:most], fmt.Sprintf("%d more differences", more))
+	}
+	return fmt.Sprintf("%s differs from process 0 in %s: %s", e.Name, e.When, strings.Join(list, "; "))
+}
+
+func (e *DifferentError) everywhere() bool { return true }
