@@ -27,6 +27,8 @@ test: fetch
 
 test-slow: fetch
 	$(GO) test -timeout 60m $(TESTS)
+	$(GO) test -tags emulate_amx ./linear
+	$(GO) test -tags emulate_dot ./linear
 
 # Every benchmark once, to see that it runs; BENCHTIME=2s to measure.
 BENCHTIME ?= 1x

@@ -20,14 +20,14 @@ static int level(void) {
 
 static int is_float(int dtype) { return dtype == Q_F32 || dtype == Q_BF16 || dtype == Q_F16; }
 
-// by_tiles says that AMX computes a layer.
-static int by_tiles(int level, int weights_dtype, int dtype) {
-	return level >= Q_AMX && (weights_dtype == Q_S8 || (weights_dtype == Q_BF16 && dtype == Q_BF16));
+// by_dots says that instructions for several inputs at once compute a layer: AMX's tiles, or AVX-512's dot products.
+static int by_dots(int level, int weights_dtype, int dtype) {
+	return level >= Q_AVX512BF16 && (weights_dtype == Q_S8 || (weights_dtype == Q_BF16 && dtype == Q_BF16));
 }
 
 static const q_linear_code *code(int level, int weights_dtype, int dtype) {
 #if defined(Q_X86)
-	if (by_tiles(level, weights_dtype, dtype)) return &q_linear_amx;
+	if (by_dots(level, weights_dtype, dtype)) return level >= Q_AMX ? &q_linear_amx : &q_linear_dot;
 	if (level >= Q_AVX512) return &q_linear_avx512;
 	if (level >= Q_AVX2) return &q_linear_avx2;
 #endif
@@ -37,9 +37,9 @@ static const q_linear_code *code(int level, int weights_dtype, int dtype) {
 static q_layout layout_at(int level, int dtype) {
 	q_layout l = {level >= Q_AVX512 ? 32 : 16, 1, 4};
 	if (dtype == Q_BF16 || dtype == Q_S8) l.group = 2;
-	if (by_tiles(level, dtype, dtype)) {
-		l.multiple = dtype == Q_S8 ? 64 : 32;
+	if (by_dots(level, dtype, dtype)) {
 		l.group = dtype == Q_S8 ? 4 : 2;
+		if (level >= Q_AMX) l.multiple = 32 * l.group / 2;
 	}
 	return l;
 }

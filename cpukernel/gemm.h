@@ -61,7 +61,7 @@ typedef struct {
 	int64_t padded_in, tiles, panels, panels_a_task;
 } q_linear_job;
 
-extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512, q_linear_amx;
+extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512, q_linear_dot, q_linear_amx;
 
 // q_pack packs n rows, from the first on, of a matrix [out, in] of dtype, row-major, as far as they are in panels [from, to). packed begins
 // as zeros. gate_up packs in turns.

@@ -1,0 +1,6 @@
+//go:build emulate_dot
+
+package cpukernel
+
+// #cgo CFLAGS: -DQ_EMULATE=3
+import "C"

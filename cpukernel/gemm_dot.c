@@ -1,0 +1,213 @@
+// Linear layers by AVX-512's dot products: of pairs of bf16 numbers, and (VNNI) of four numbers of 8 bits. A step is 32 bits of each row of
+// activations and of each column of a panel. Activations are packed in tiles of up to ROWS rows, [steps][rows of the tile], and behind them
+// lie the rows' scales and first sums, where weights are of 8 bits.
+#include "cpu.h"
+
+#if defined(Q_X86)
+#ifdef Q_EMULATE
+#pragma GCC target("avx2,fma,f16c")
+#define Q_V16 256
+#else
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,avx2,fma,f16c")
+#define Q_V16 512
+#endif
+#include <immintrin.h>
+
+#include "convert.h"
+
+enum {
+	Q_WIDE = 2,
+	PANEL = 32,
+	ROWS = 12,                 // of a tile, so that its sums stay in registers
+	BLOCK_STEPS = 256,         // steps a block: 32 kB of a panel
+	BLOCK_TILES = 8,           // tiles whose sums are kept at a time
+	MAX_PANELS = 4,            // a task's
+	SUMS = BLOCK_TILES * ROWS * PANEL,
+	STEP = PANEL * 4,          // bytes of a panel
+	AHEAD = 4096,              // bytes by which a stream of weights is read ahead
+};
+#include "gemm_finish.h"
+
+// lanes is a register of sixteen sums, float32 or int32.
+#ifdef Q_EMULATE
+typedef struct { uint32_t x[16]; } lanes;
+ALWAYS lanes lanes_set(uint32_t x) { lanes y; for (int i = 0; i < 16; i++) y.x[i] = x; return y; }
+ALWAYS lanes lanes_load(const void *p) { lanes y; memcpy(&y, p, 64); return y; }
+ALWAYS void lanes_store(void *p, lanes x) { memcpy(p, &x, 64); }
+ALWAYS lanes lanes_flip(lanes x) { for (int i = 0; i < 16; i++) x.x[i] ^= 0x80808080; return x; }
+// As Intel's manual has them: the second of a pair is added first.
+static __attribute__((noinline)) lanes lanes_bf16(lanes sum, lanes w, lanes x) {
+	for (int i = 0; i < 16; i++) {
+		float s;
+		memcpy(&s, &sum.x[i], 4);
+		s = __builtin_fmaf(q_from_bf16(w.x[i] >> 16), q_from_bf16(x.x[i] >> 16), s);
+		s = __builtin_fmaf(q_from_bf16(w.x[i] & 0xffff), q_from_bf16(x.x[i] & 0xffff), s);
+		memcpy(&sum.x[i], &s, 4);
+	}
+	return sum;
+}
+static __attribute__((noinline)) lanes lanes_u8s8(lanes sum, lanes w, lanes x) {
+	for (int i = 0; i < 16; i++) {
+		for (int k = 0; k < 32; k += 8) sum.x[i] += (uint32_t)((int32_t)(uint8_t)(w.x[i] >> k) * (int8_t)(x.x[i] >> k));
+	}
+	return sum;
+}
+#else
+typedef __m512i lanes;
+ALWAYS lanes lanes_set(uint32_t x) { return _mm512_set1_epi32((int)x); }
+ALWAYS lanes lanes_load(const void *p) { return _mm512_loadu_si512(p); }
+ALWAYS void lanes_store(void *p, lanes x) { _mm512_storeu_si512(p, x); }
+ALWAYS lanes lanes_flip(lanes x) { return _mm512_xor_si512(x, _mm512_set1_epi8((char)0x80)); }
+ALWAYS lanes lanes_bf16(lanes sum, lanes w, lanes x) {
+	return _mm512_castps_si512(_mm512_dpbf16_ps(_mm512_castsi512_ps(sum), (__m512bh)w, (__m512bh)x));
+}
+ALWAYS lanes lanes_u8s8(lanes sum, lanes w, lanes x) { return _mm512_dpbusd_epi32(sum, w, x); }
+#endif
+
+static int64_t steps_of(const q_linear_job *j) { return j->padded_in / (j->l->weights_dtype == Q_S8 ? 4 : 2); }
+static int64_t tile_begin(const q_linear_job *j, int64_t tile) { return j->l->rows * tile / j->tiles; }
+static uint32_t *packed(const q_linear_job *j, int64_t row) { return (uint32_t *)j->l->scratch + row * steps_of(j); }
+static float *row_scales(const q_linear_job *j) { return (float *)packed(j, j->l->rows); }
+static int32_t *first_sums(const q_linear_job *j) { return (int32_t *)row_scales(j) + j->l->rows; }
+
+// pack_tile_s8 rounds the rows of a tile, as pack_tile_s8 of gemm_int8.h does. The instruction takes its first factor without a sign: weights
+// are read as w + 128, and a row's sums begin at -128 times the sum of its activations. They wrap around in between, and are exact in the end.
+static void pack_tile_s8(const q_linear_job *j, int64_t begin, int64_t n) {
+	const q_linear *l = j->l;
+	const v16 magic = v16_set(0x1.8p23f); // added and taken away, it rounds to the nearest integer
+	uint32_t *to = packed(j, begin);
+	for (int64_t r = 0; r < n; r++) {
+		const int64_t at = (begin + r) * l->in;
+		v16 largest = v16_set(0), wrong = v16_set(0);
+		for (int64_t i = 0; i < l->in; i += 16) {
+			v16 x = load16(l->x, at + i, l->dtype, least(16, l->in - i));
+			largest = v16_max(largest, v16_max(x, v16_sub(v16_set(0), x)));
+			wrong = v16_add(wrong, v16_sub(x, x));
+		}
+		float most = v16_largest(largest), inverse = most > 0 ? 127 / most : 0;
+		row_scales(j)[begin + r] = most * (1.0f / 127) + v16_sum(wrong);
+		int32_t sum = 0;
+		for (int64_t i = 0; i < j->padded_in; i += 16) {
+			float q[16];
+			const int64_t there = least(16, l->in - i);
+			v16 x = v16_mul(load16(l->x, at + i, l->dtype, there < 0 ? 0 : there), v16_set(inverse));
+			v16_store(q, v16_sub(v16_add(x, magic), magic));
+			for (int64_t k = 0; k < least(16, j->padded_in - i); k += 4) {
+				uint32_t four = 0;
+				for (int b = 0; b < 4; b++) {
+					int8_t x8 = q[k + b] >= -127 && q[k + b] <= 127 ? (int8_t)q[k + b] : 0;
+					four |= (uint32_t)(uint8_t)x8 << 8 * b;
+					sum += x8;
+				}
+				to[(i + k) / 4 * n + r] = four;
+			}
+		}
+		first_sums(j)[begin + r] = -128 * sum;
+	}
+}
+
+static void pack_tile(void *job, int64_t t) {
+	const q_linear_job *j = job;
+	const q_linear *l = j->l;
+	const int64_t begin = tile_begin(j, t), n = tile_begin(j, t + 1) - begin, steps = steps_of(j);
+	if (l->weights_dtype == Q_S8) {
+		pack_tile_s8(j, begin, n);
+		return;
+	}
+	uint32_t *to = packed(j, begin);
+	for (int64_t r = 0; r < n; r++) {
+		const uint16_t *from = (const uint16_t *)l->x + (begin + r) * l->in;
+		for (int64_t s = 0; s < steps; s++) {
+			uint32_t pair = 2 * s < l->in ? from[2 * s] : 0;
+			if (2 * s + 1 < l->in) pair |= (uint32_t)from[2 * s + 1] << 16;
+			to[s * n + r] = pair;
+		}
+	}
+}
+
+// tile adds steps to the sums of n rows. a is [steps][n], b a block of a panel, sums [rows][PANEL] at the first row. first, if there, is what
+// the rows' sums begin at. ahead is what to have in the cache soon: a line every step, `far` bytes apart.
+ALWAYS void tile(const int n, const int s8, const uint32_t *a, const char *b, int64_t steps, float *sums, const int32_t *first, const char *ahead, int64_t far) {
+	lanes s[ROWS][Q_WIDE];
+	if (first) {
+		EACH(r, n) EACH(j, Q_WIDE) s[r][j] = lanes_set(s8 ? (uint32_t)first[r] : 0);
+	} else {
+		EACH(r, n) EACH(j, Q_WIDE) s[r][j] = lanes_load(sums + r * PANEL + j * 16);
+	}
+	for (; steps > 0; steps--, a += n, b += STEP) {
+		lanes w[Q_WIDE];
+		EACH(j, Q_WIDE) {
+			w[j] = lanes_load(b + j * 64);
+			if (s8) w[j] = lanes_flip(w[j]);
+		}
+		EACH(r, n) {
+			lanes x = lanes_set(a[r]);
+			EACH(j, Q_WIDE) s[r][j] = s8 ? lanes_u8s8(s[r][j], w[j], x) : lanes_bf16(s[r][j], w[j], x);
+		}
+		__builtin_prefetch(ahead, 0, 2);
+		ahead += far;
+	}
+	EACH(r, n) EACH(j, Q_WIDE) lanes_store(sums + r * PANEL + j * 16, s[r][j]);
+}
+
+typedef void (*tile_code)(const uint32_t *, const char *, int64_t, float *, const int32_t *, const char *, int64_t);
+#define TILE(name, n, s8) \
+	static __attribute__((noinline)) void name(const uint32_t *a, const char *b, int64_t steps, float *sums, const int32_t *first, const char *ahead, int64_t far) { \
+		tile(n, s8, a, b, steps, sums, first, ahead, far); \
+	}
+#define TILES(n) TILE(bf16_##n, n, 0) TILE(s8_##n, n, 1)
+TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6) TILES(7) TILES(8) TILES(9) TILES(10) TILES(11) TILES(12)
+#define CODES(n) {bf16_##n, s8_##n}
+static const tile_code codes[ROWS][2] = {CODES(1), CODES(2), CODES(3), CODES(4), CODES(5), CODES(6), CODES(7), CODES(8), CODES(9), CODES(10), CODES(11), CODES(12)};
+
+static void panels(void *job, int64_t task) {
+	const q_linear_job *j = job;
+	const q_linear *l = j->l;
+	const int s8 = l->weights_dtype == Q_S8;
+	const int64_t steps = steps_of(j), panel = steps * STEP, from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
+	const int64_t a_block = j->tiles == 1 ? steps : BLOCK_STEPS;
+	const char *weights = (const char *)l->weights + from * panel, *end = (const char *)l->weights + j->panels * panel;
+	static const int32_t zeros[ROWS];
+	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));
+	for (int64_t t0 = 0; t0 < j->tiles; t0 += BLOCK_TILES) {
+		const int64_t t1 = least(t0 + BLOCK_TILES, j->tiles), row = tile_begin(j, t0), rows = tile_begin(j, t1) - row;
+		for (int64_t k = 0; k < steps; k += a_block) {
+			const int64_t some = least(a_block, steps - k);
+			for (int64_t p = 0; p < n; p++) {
+				const char *b = weights + p * panel + k * STEP;
+				// What follows: the same block of the next panel, or the next block of the first, or the next task's begin.
+				const char *next = p + 1 < n ? b + panel : k + some < steps ? weights + (k + some) * STEP : weights + n * panel;
+				int64_t left = next + some * STEP <= end ? some * STEP / 64 : 0; // lines of it to read ahead
+				for (int64_t t = t0; t < t1; t++) {
+					const int64_t begin = tile_begin(j, t), count = tile_begin(j, t + 1) - begin;
+					const char *ahead = next;
+					int64_t far = 0;
+					if (j->tiles == 1) {
+						ahead = b + AHEAD; // one pass: the stream itself is ahead
+						far = STEP;
+					} else if (left > 0) {
+						far = 64;
+						next += some * 64;
+						left -= some;
+					}
+					const int32_t *first = k > 0 ? NULL : s8 ? first_sums(j) + begin : zeros;
+					codes[count - 1][s8](packed(j, begin) + k * count, b, some, sums + p * SUMS + (begin - row) * PANEL, first, ahead, far);
+				}
+			}
+		}
+		for (int64_t p = 0; s8 && p < n; p++) {
+			for (int64_t r = 0; r < rows; r++) {
+				float *sum = sums + p * SUMS + r * PANEL, scale = row_scales(j)[row + r];
+				for (int c = 0; c < PANEL; c++) {
+					int32_t whole;
+					memcpy(&whole, sum + c, 4);
+					sum[c] = (float)whole * scale;
+				}
+			}
+		}
+		finish_panels(j, sums, row, rows, from, n);
+	}
+}
+
+const q_linear_code q_linear_dot = {ROWS, pack_tile, panels};
+#endif
