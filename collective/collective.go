@@ -17,9 +17,11 @@ import (
 type Group interface {
 	// Partitions is how many devices run each program.
 	Partitions() int
-	// Member is a backend on one of them alone, by its place.
-	Member(place int) (compute.Backend, error)
-	// Join makes one buffer of arrays of the same shape that members hold, in their order, which it takes over.
+	// Places are those of this process' devices among them, ascending: all, unless other processes have some.
+	Places() []int
+	// Member is a backend on one of this process' devices alone, the i-th.
+	Member(i int) (compute.Backend, error)
+	// Join makes one buffer of arrays of the same shape that the members hold, in their order, which it takes over.
 	Join(parts []compute.Buffer) (compute.Buffer, error)
 }
 
@@ -29,6 +31,14 @@ func Devices(backend compute.Backend) int {
 		return g.Partitions()
 	}
 	return 1
+}
+
+// Places returns those of this process' devices among all that run the backend's programs together.
+func Places(backend compute.Backend) []int {
+	if g, ok := backend.(Group); ok {
+		return g.Places()
+	}
+	return []int{0}
 }
 
 // Sum returns the sum of the devices' arrays x, all of one shape, on each of them: bit for bit the same on all.

@@ -39,6 +39,8 @@ typedef struct { size_t struct_size; void *extension; void *context; void (*task
 
 typedef struct { size_t struct_size; void *extension; void *context; int64_t *threads; } threads_args;
 
+typedef struct { size_t struct_size; void *extension; void *context; int32_t device; } device_args;
+
 typedef struct {
 	size_t struct_size;
 	void *extension;
@@ -50,6 +52,8 @@ typedef struct {
 	void *between[8]; // Handler_Register, Stream_Get, Type_Register, ExecutionContext_Get, State_Set, State_Get, DeviceMemory_*
 	q_error *(*schedule)(schedule_args *);
 	q_error *(*threads)(threads_args *);
+	void *futures[4]; // Future_Create, Future_SetAvailable, Future_SetError, RunId_Get
+	q_error *(*device)(device_args *); // not in every plugin
 } api;
 
 struct q_frame {
@@ -69,7 +73,7 @@ _Static_assert(sizeof(arrays) == 40 && sizeof(attributes) == 48, "Args, Rets, At
 _Static_assert(offsetof(q_frame, args) == 40 && offsetof(q_frame, results) == 80 && offsetof(q_frame, attributes) == 120, "CallFrame");
 _Static_assert(sizeof(q_frame) == 168, "CallFrame up to attrs");
 _Static_assert(offsetof(metadata, traits) == 32 && offsetof(metadata_extension, metadata) == 24, "Metadata");
-_Static_assert(offsetof(api, error_create) == 48 && offsetof(api, schedule) == 136 && offsetof(api, threads) == 144, "Api");
+_Static_assert(offsetof(api, error_create) == 48 && offsetof(api, schedule) == 136 && offsetof(api, threads) == 144 && offsetof(api, device) == 184, "Api");
 
 int q_skip(q_frame *f) {
 	for (extension *e = f->extensions; e; e = e->next) {
@@ -91,6 +95,14 @@ q_error *q_fail(q_frame *f, const char *format, ...) {
 	va_end(list);
 	error_create_args a = {sizeof a, NULL, message, INVALID_ARGUMENT};
 	return f->api->error_create(&a);
+}
+
+q_error *q_device(q_frame *f, int *device) {
+	if (f->api->struct_size < sizeof *f->api || !f->api->device) return q_fail(f, "the plugin does not tell a kernel its device: it is too old");
+	device_args a = {sizeof a, NULL, f->context, 0};
+	q_error *e = f->api->device(&a);
+	*device = a.device;
+	return e;
 }
 
 q_error *q_count(q_frame *f, int64_t args, int64_t results) {

@@ -62,6 +62,9 @@ q_error *q_float(q_frame *f, const char *name, double *out);
 q_error *q_bool(q_frame *f, const char *name, int *out);
 q_error *q_string(q_frame *f, const char *name, const char **out, size_t *size);
 
+// q_device tells the number of the device that the call runs on.
+q_error *q_device(q_frame *f, int *device);
+
 // q_fail makes an error, whose message is printed as printf does. A handler returns it.
 q_error *q_fail(q_frame *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

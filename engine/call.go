@@ -168,7 +168,7 @@ func toDevices(backend compute.Backend, l leaf, flat any) (compute.Buffer, error
 		return backend.BufferFromFlatData(0, flat, l.shape)
 	}
 	var parts []compute.Buffer
-	for i := range group.Partitions() {
+	for i := range group.Places() {
 		member, err := group.Member(i)
 		var part compute.Buffer
 		if err == nil {

@@ -54,7 +54,8 @@ type Backend struct {
 	mosaic     *mosaicKernels // on TPU with kernels on
 	owner      *Backend       // of the client, where this is a group of its devices
 	group      []int          // the devices of a group, by their numbers; nil for all, one at a time
-	ids        []int          // the plugin's own numbers for them
+	ids        []int          // the plugin's own numbers for them, or for those of all hosts
+	hosts      *hosts         // where the group has devices of other processes too
 
 	compiles, cacheLoads atomic.Int64
 	finalize             sync.Once
@@ -214,6 +215,7 @@ func (b *Backend) CacheLoads() int { return int(b.cacheLoads.Load()) }
 func (b *Backend) Finalize() {
 	b.finalize.Do(func() {
 		b.finalized.Store(true)
+		b.hosts.disconnect()
 		if b.owner != nil {
 			return // the rest is the owner's
 		}

@@ -32,7 +32,7 @@ func bytesOf(flat any, shape shapes.Shape) ([]byte, error) {
 }
 
 // BufferFromFlatData implements [compute.Backend]: it copies flat, a slice of shape's Go type, to the device; for a group, whose device is 0, to
-// each of its devices.
+// each of its devices that this process has.
 func (b *Backend) BufferFromFlatData(device compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
 	if _, err := b.device(device); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (b *Backend) BufferFromFlatData(device compute.DeviceNum, flat any, shape s
 		data = make([]byte, 1) // the plugin wants an address even of an empty array
 	}
 	out := &Buffer{backend: b, shape: shape.Clone()}
-	for i := range b.Partitions() {
+	for i := range b.here() {
 		d, err := b.device(device + compute.DeviceNum(i))
 		var part *pjrt.Buffer
 		if err == nil {

@@ -47,7 +47,7 @@ func (b *builder) Name() string { return b.name }
 func (b *builder) Main() compute.Function {
 	if b.main == nil {
 		b.main = b.newFunction(b.module.Main(), compute.MainName, nil)
-		if b.backend.Partitions() > 1 {
+		if b.backend.spmd() > 1 {
 			b.main.fn.Name = bodyName
 		}
 	}
@@ -175,7 +175,7 @@ func (b *builder) text() ([]byte, error) {
 	if err := b.module.Write(&out); err != nil {
 		return nil, err
 	}
-	if b.backend.Partitions() > 1 {
+	if b.backend.spmd() > 1 {
 		return []byte(b.groupText(out.String())), nil
 	}
 	return out.Bytes(), nil

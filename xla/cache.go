@@ -123,7 +123,7 @@ func (c *executableCache) load(key string, b *Backend, portable bool) *pjrt.Load
 	body, ok := bytes.CutPrefix(entry, []byte(cacheMagic))
 	if ok && len(body) > sha256.Size {
 		if sum := sha256.Sum256(body[sha256.Size:]); bytes.Equal(sum[:], body[:sha256.Size]) {
-			loaded, err := pjrtc.Load(b.client, body[sha256.Size:], portable, b.Partitions())
+			loaded, err := pjrtc.Load(b.client, body[sha256.Size:], portable, b.here())
 			if err == nil {
 				now := time.Now()
 				_ = os.Chtimes(path, now, now) // for prune

@@ -21,7 +21,7 @@ var collectives = map[string]emitter{
 
 // across are the arguments that make a collective one over all devices of a group. Each has a channel of its own.
 func (f *function) across() (groups [][]int, config *types.CollectiveConfig) {
-	all := make([]int, f.b.backend.Partitions())
+	all := make([]int, f.b.backend.spmd())
 	for i := range all {
 		all[i] = i
 	}
@@ -39,6 +39,9 @@ func (f *function) global() {
 func emitAllReduce(f *function, _ json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value, error) {
 	if len(inputs) != 1 {
 		return nil, fmt.Errorf("it takes one array, not %d", len(inputs))
+	}
+	if f.b.backend.exchanges() {
+		return f.sumOver(inputs[0])
 	}
 	sum, err := f.combiner(reducer{compute.OpTypeReduceSum, inputs[0].Shape().DType})
 	if err != nil {
@@ -61,11 +64,20 @@ func emitAllGather(f *function, attrs json.RawMessage, inputs []*stablehlo.Value
 	if len(inputs) != 1 {
 		return nil, fmt.Errorf("it takes one array, not %d", len(inputs))
 	}
+	if f.b.backend.exchanges() {
+		return f.concatenateOver(inputs[0], a.Axis)
+	}
+	out, err := f.gather(inputs[0], a.Axis)
+	return []*stablehlo.Value{out}, err
+}
+
+// gather is what the devices that run the program have, one behind the other on an axis.
+func (f *function) gather(x *stablehlo.Value, axis int) (*stablehlo.Value, error) {
 	groups, config := f.across()
-	out, err := stablehlo.AllGather(inputs[0], groups, a.Axis, config)
+	out, err := stablehlo.AllGather(x, groups, axis, config)
 	if err != nil {
 		return nil, err
 	}
 	f.global()
-	return []*stablehlo.Value{out}, nil
+	return out, nil
 }

@@ -36,7 +36,7 @@ var _ compute.Executable = (*Executable)(nil)
 func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	e := &Executable{
 		backend: b, name: p.name, text: text, params: p.main.params, paramShapes: p.main.paramShapes, outputs: p.main.outputs,
-		portable: p.device < 0 && b.Partitions() == 1,
+		portable: p.device < 0 && b.spmd() == 1,
 	}
 	start := time.Now()
 	defer func() { e.CompileTime = time.Since(start) }()
@@ -63,6 +63,9 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	if e.loaded, err = config.Done(); err != nil {
 		return nil, compileError(p.name, err)
 	}
+	if err := pjrtc.SetPartitions(e.loaded, b.here()); err != nil {
+		return nil, err
+	}
 	b.compiles.Add(1)
 	if b.cache != nil {
 		b.cache.store(key, e.loaded)
@@ -75,7 +78,7 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 // is the one that the program names, by its place in a group, or -1.
 func (b *Backend) assigned(device int) []int {
 	switch {
-	case b.Partitions() > 1:
+	case b.spmd() > 1:
 		return b.ids
 	case device < 0:
 		return nil
@@ -148,7 +151,7 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 		return nil, fmt.Errorf("xla: program %q has %d inputs, but %d flags say which are donated", e.name, len(inputs), len(donate))
 	}
 	// What PJRT takes and gives is the first device's buffers, then the second's and so on.
-	devices := e.backend.Partitions()
+	devices := e.backend.here()
 	buffers := make([]*pjrt.Buffer, devices*len(inputs))
 	for i, input := range inputs {
 		b, ok := input.(*Buffer)

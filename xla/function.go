@@ -221,7 +221,7 @@ func (f *function) Parameter(name string, shape shapes.Shape, sharding *compute.
 		return nil, f.fail(op, fmt.Errorf("there are two parameters %q", name))
 	}
 	var attributes map[string]any
-	if output, ok := f.b.alias[name]; ok && f == f.b.main && f.b.backend.Partitions() == 1 {
+	if output, ok := f.b.alias[name]; ok && f == f.b.main && f.b.backend.spmd() == 1 {
 		attributes = map[string]any{"tf.aliasing_output": int32(output)}
 	}
 	// Nested regions share one name space with the functions around them, so every input gets a number.

@@ -57,9 +57,9 @@ func (b *Backend) Group(devices ...int) (*Backend, error) {
 	return g, nil
 }
 
-// ErrOtherHost is wrapped by the error of a group with devices that another process of a slice of several hosts reaches.
-var ErrOtherHost = errors.New("xla: the device belongs to another host: a program on devices of several hosts is not supported; take devices of this " +
-	"host, and run a process with the same job on each host")
+// ErrOtherHost is wrapped by the error of a group with devices that another process of a slice of several hosts reaches: that is one of
+// [Backend.GroupOver].
+var ErrOtherHost = errors.New("xla: the device belongs to another host")
 
 // identify finds the names by which the plugin knows the devices of a group.
 func (b *Backend) identify() error {
@@ -82,24 +82,42 @@ func (b *Backend) identify() error {
 }
 
 // Partitions is how many devices run each program together: see [Backend.Group]. It is 1 for a backend that is no group.
-func (b *Backend) Partitions() int { return max(1, len(b.group)) }
-
-// Member returns a backend on one device of a group alone, by its place in the group: what it puts there can be an array of the group's by
-// [Backend.Join].
-func (b *Backend) Member(place int) (compute.Backend, error) {
-	if b.group == nil && place == 0 {
-		return b.Group(0)
+func (b *Backend) Partitions() int {
+	if b.hosts != nil {
+		return b.hosts.partitions
 	}
-	return b.Group(place)
+	return b.here()
 }
 
-// Join makes one buffer of the group from arrays of the same shape, one on each of its devices in their order, which it takes over.
+// Places are those of this process' devices in the group, ascending: all, unless the group is one of [Backend.GroupOver].
+func (b *Backend) Places() []int {
+	if b.hosts != nil {
+		return slices.Clone(b.hosts.places)
+	}
+	places := make([]int, b.here())
+	for i := range places {
+		places[i] = i
+	}
+	return places
+}
+
+// here is how many devices of this process run each program together.
+func (b *Backend) here() int { return max(1, len(b.group)) }
+
+// Member returns a backend on one device of a group alone, the i-th of this process: what it puts there can be an array of the group's by
+// [Backend.Join].
+func (b *Backend) Member(i int) (compute.Backend, error) {
+	return b.Group(i)
+}
+
+// Join makes one buffer of the group from arrays of the same shape, one on each of its devices of this process in their order, which it takes
+// over.
 func (b *Backend) Join(parts []compute.Buffer) (compute.Buffer, error) {
 	if err := b.valid(); err != nil {
 		return nil, err
 	}
-	if len(parts) != b.Partitions() {
-		return nil, fmt.Errorf("xla: %d arrays are joined for a group of %d devices", len(parts), b.Partitions())
+	if len(parts) != b.here() {
+		return nil, fmt.Errorf("xla: %d arrays are joined for a group of %d devices", len(parts), b.here())
 	}
 	out := &Buffer{backend: b}
 	for i, p := range parts {
@@ -155,7 +173,7 @@ const (
 // are the devices' side by side on their first axes, with one manual computation, in which each device sees its own. So Shardy has nothing
 // to decide, and no operation of the body is partitioned. A scalar is the same on all devices.
 func (b *builder) groupText(body string) string {
-	devices := b.backend.Partitions()
+	devices := b.backend.spmd()
 	sharding := func(s shapes.Shape) string {
 		if s.Rank() == 0 {
 			return "<@" + meshName + ", []>"

@@ -121,23 +121,36 @@ func (k kernel) emit(f *function, attrs json.RawMessage, inputs []*stablehlo.Val
 		}
 		aliases = append(aliases, fmt.Sprintf("#stablehlo.output_operand_alias<output_tuple_indices = %s, operand_index = %d, operand_tuple_indices = []>", place, input))
 	}
+	out, err := f.ffiCall(k.target, config, inputs, results)
+	if err != nil {
+		return nil, err
+	}
+	if len(aliases) > 0 {
+		f.lastStatement().Attributes["output_operand_aliases"] = mlir("[" + strings.Join(aliases, ", ") + "]")
+	}
+	return out, nil
+}
+
+// ffiCall emits a custom call of the typed FFI; config is a dictionary of its attributes.
+func (f *function) ffiCall(target, config string, inputs []*stablehlo.Value, results []shapes.Shape) ([]*stablehlo.Value, error) {
 	outputs := make([]xlashapes.Shape, len(results))
 	for i, s := range results {
 		outputs[i] = toXLA(s)
 	}
 	row := func(n int) [][]int { return make([][]int, n) } // row-major
-	out, err := stablehlo.CustomCallV2(k.target, "", inputs, row(len(inputs)), outputs, row(len(results)))
+	out, err := stablehlo.CustomCallV2(target, "", inputs, row(len(inputs)), outputs, row(len(results)))
 	if err != nil {
 		return nil, err
 	}
 	// The builder writes version 2; version 4 is the typed FFI, whose configuration is a dictionary.
-	statement := f.fn.Statements[len(f.fn.Statements)-1]
+	statement := f.lastStatement()
 	statement.Attributes["api_version"] = int32(4)
 	statement.Attributes["backend_config"] = mlir(config)
-	if len(aliases) > 0 {
-		statement.Attributes["output_operand_aliases"] = mlir("[" + strings.Join(aliases, ", ") + "]")
-	}
 	return out, nil
+}
+
+func (f *function) lastStatement() *stablehlo.Statement {
+	return f.fn.Statements[len(f.fn.Statements)-1]
 }
 
 // config prints the attributes of a composite as the dictionary of the call.

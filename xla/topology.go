@@ -261,7 +261,7 @@ func (b *Backend) tpuKey(key io.Writer) {
 	} else {
 		version = b.client.PlatformVersion()
 	}
-	fmt.Fprintf(key, "tpu %q devices %d\n", version, b.NumDevices())
+	fmt.Fprintf(key, "tpu %q devices %d\n", version, b.devicesOfAll())
 	for _, name := range []string{"LIBTPU_INIT_ARGS", "XLA_FLAGS", pjrt.EnvXlaDebugOptions} {
 		fmt.Fprintf(key, "%s %q\n", name, os.Getenv(name))
 	}

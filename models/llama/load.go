@@ -23,8 +23,8 @@ type placer interface {
 	HostWritable() bool
 }
 
-// Load reads an array from a checkpoint to a device of the backend that [Arrays] was told; for a group, whose device is 0, to each device its
-// part. A matrix goes from the mapped file to where it stays, packed on the way; the pages of the file are given back.
+// Load reads an array from a checkpoint to a device of the backend that [Arrays] was told; for a group, whose device is 0, to each of its devices that this
+// process has its part. A matrix goes from the mapped file to where it stays, packed on the way; the pages of the file are given back.
 func (a Array) Load(backend compute.Backend, device compute.DeviceNum, from *models.Checkpoint) (compute.Buffer, error) {
 	buffer, err := a.load(backend, device, from)
 	if err != nil {
@@ -37,7 +37,7 @@ func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *mod
 	members := []compute.Backend{backend}
 	group, isGroup := backend.(collective.Group)
 	if isGroup = isGroup && group.Partitions() > 1; isGroup {
-		members, device = make([]compute.Backend, group.Partitions()), 0
+		members, device = make([]compute.Backend, len(group.Places())), 0
 		for i := range members {
 			if members[i], err = group.Member(i); err != nil {
 				return nil, err
@@ -83,11 +83,12 @@ func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *mod
 	return group.Join(buffers)
 }
 
-// fill writes each device's elements of the array to its slice, which holds zeros.
+// fill writes the elements of the array that each device of this process has to its slice, which holds zeros.
 func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoint) error {
+	places := collective.Places(backend)
 	if a.part == firstRow {
-		for device, flat := range flats {
-			flat.([]int32)[0] = int32(device * a.share)
+		for i, flat := range flats {
+			flat.([]int32)[0] = int32(places[i] * a.share)
 		}
 		return nil
 	}
@@ -99,8 +100,8 @@ func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoin
 		if n := reflect.ValueOf(tensor).Len(); n != s.rows*s.width {
 			return fmt.Errorf("tensor %s has %d values, not %d rows of %d", s.name, n, s.rows, s.width)
 		}
-		for device, flat := range flats {
-			if err := a.put(backend, flat, s, s.spans(device), tensor); err != nil {
+		for i, flat := range flats {
+			if err := a.put(backend, flat, s, s.spans(places[i]), tensor); err != nil {
 				return err
 			}
 		}

@@ -250,7 +250,7 @@ func serialize(api, executable unsafe.Pointer) ([]byte, error) {
 func newLoadedExecutable(*pjrt.Plugin, *pjrt.Client, unsafe.Pointer) (*pjrt.LoadedExecutable, error)
 
 // Load makes an executable of what [Serialize] returned. portable says that it was compiled to run on any device; partitions is how
-// many devices it was compiled for. The plugin refuses bytes of another version or for another processor.
+// many devices of this process it was compiled for. The plugin refuses bytes of another version or for another processor.
 func Load(client *pjrt.Client, serialized []byte, portable bool, partitions int) (*pjrt.LoadedExecutable, error) {
 	const call = "PJRT_Executable_DeserializeAndLoad"
 	if len(serialized) == 0 {
@@ -276,18 +276,24 @@ func Load(client *pjrt.Client, serialized []byte, portable bool, partitions int)
 		return nil, err
 	}
 	flag, err := field(e, reflect.Bool, "isPortable")
-	if err != nil {
-		_ = e.Destroy()
-		return nil, err
+	if err == nil {
+		err = SetPartitions(e, partitions)
 	}
-	number, err := field(e, reflect.Int, "numPartitions")
 	if err != nil {
 		_ = e.Destroy()
 		return nil, err
 	}
 	*(*bool)(unsafe.Pointer(flag.UnsafeAddr())) = portable
-	*(*int)(unsafe.Pointer(number.UnsafeAddr())) = partitions
 	return e, nil
+}
+
+// SetPartitions says how many devices of this process run the executable together: go-xla takes them to be all that it was compiled for.
+func SetPartitions(e *pjrt.LoadedExecutable, partitions int) error {
+	number, err := field(e, reflect.Int, "numPartitions")
+	if err == nil {
+		*(*int)(unsafe.Pointer(number.UnsafeAddr())) = partitions
+	}
+	return err
 }
 
 // MemoryStats returns the bytes in use on a device, and how many there are in all; limit is 0 where the plugin does not say.
