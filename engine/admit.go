@@ -152,10 +152,7 @@ func (gr *graphs) admit(l loop, in input) loop {
 		var cloned seqtable.Status
 		st.Sequences, st.Pages, from, to, cloned = st.Sequences.Clone(st.Pages, source, Where(isClone, ids(rows), none), Where(isClone, held, ZerosLike(held)))
 		l.Out.Status = l.Out.Status.Then(cloned)
-		st.Caches = append([]*Node(nil), st.Caches...)
-		for i, cache := range st.Caches {
-			st.Caches[i] = gr.plan.layout.CopyPages(cache, from, to)
-		}
+		st.Caches = gr.copyPages(st.Caches, from, to)
 	}
 	// A sequence that was moved out goes on with the token it drew last.
 	resumes := LogicalAnd(a.Entries, Equal(in.Line.Resume, integer(g, 1)))

@@ -81,10 +81,7 @@ func (gr *graphs) contextVerbs(st deviceState, in contextInput) (deviceState, co
 	st, status := gr.release(st, in.Release)
 	then := func(next seqtable.Status) { status = status.Then(next) }
 	copyPages := func(from, to *Node) {
-		st.Caches = append([]*Node(nil), st.Caches...)
-		for i, cache := range st.Caches {
-			st.Caches[i] = gr.plan.layout.CopyPages(cache, from, to)
-		}
+		st.Caches = gr.copyPages(st.Caches, from, to)
 	}
 	var from, to *Node
 	var done seqtable.Status

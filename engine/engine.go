@@ -58,6 +58,8 @@ type Config struct {
 	NoPrefixCache bool
 	// DType is of weights and activations, KVDType of the cache: Float32 (default), BFloat16 or Float16.
 	DType, KVDType dtypes.DType
+	// Layers is LayersUnrolled (default) or LayersLoop: how the model's layers stand in the programs, and so how weights and caches lie.
+	Layers string
 	// Weights is how matrices are held: "" in DType, or "int8" as 8-bit numbers, each row with a scale; activations are rounded to 8 bits
 	// before their products, too.
 	Weights string

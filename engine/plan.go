@@ -38,6 +38,8 @@ type Plan struct {
 	MaxModelLen   int `json:"max_model_len"`
 	PrefillTokens int `json:"prefill_tokens"`
 	MaxRounds     int `json:"max_rounds"`
+	// Layers is how the model's layers stand in the programs: LayersUnrolled or LayersLoop.
+	Layers string `json:"layers"`
 	// PrefixCache says that prefixes which several prompts have in common are run once.
 	PrefixCache bool      `json:"prefix_cache"`
 	Admission   Admission `json:"admission"`
@@ -101,7 +103,7 @@ func (c Config) dtypes() (weights, kv dtypes.DType, err error) {
 // storage is how the engine holds the model's arrays.
 func (c Config) storage() llama.Storage {
 	weights, _, _ := c.dtypes() // plan has checked them
-	return llama.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8"}
+	return llama.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8", LayerLoop: c.Layers == LayersLoop}
 }
 
 // plan settles the sizes of the engine from the model, the memory and what the config asks for.
@@ -114,7 +116,7 @@ func (c Config) plan() (Plan, error) {
 	p := Plan{
 		Backend: c.Backend.Description(), Model: model.Architecture, DType: weights.String(), KVDType: kv.String(),
 		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens, MaxRounds: c.MaxRounds,
-		Devices: collective.Devices(c.Backend), PrefixCache: !c.NoPrefixCache, Admission: c.Admission, activations: weights,
+		Devices: collective.Devices(c.Backend), PrefixCache: !c.NoPrefixCache, Admission: c.Admission, Layers: c.Layers, activations: weights,
 	}
 	p.Parameters = c.Model.NumParameters()
 	for _, a := range llama.Arrays(model, c.storage()) {
@@ -126,8 +128,12 @@ func (c Config) plan() (Plan, error) {
 	orDefault(&p.PrefillTokens, defaultPrefillTokens)
 	orDefault(&p.MaxRounds, defaultMaxRounds)
 	orDefault(&p.Admission, Overcommit)
+	orDefault(&p.Layers, LayersUnrolled)
 	if p.Admission != Reserve && p.Admission != Overcommit {
 		return Plan{}, fmt.Errorf("admission is %q: reserve or overcommit is needed", p.Admission)
+	}
+	if err := p.checkLayers(model); err != nil {
+		return Plan{}, err
 	}
 	if p.Contexts = c.Contexts; p.Contexts < 0 {
 		return Plan{}, fmt.Errorf("contexts is %d, which is negative", p.Contexts)

@@ -127,7 +127,7 @@ func (gr *graphs) newState(g *Graph) deviceState {
 			PromptLens: i32(rows), MaxLens: i32(rows), MaxPages: i32(rows), StopTokens: i32(rows, maxStopTokens),
 		},
 	}
-	st.Caches = gr.plan.layout.New(g, gr.model.NumLayers)
+	st.Caches = gr.newCaches(g)
 	return st
 }
 

@@ -122,13 +122,7 @@ func (gr *graphs) forward(l *loop, w llama.Weights, packed tokenqueue.Packed, ba
 
 // hidden is one form of forward: that of prompts, or that of one token a sequence.
 func (gr *graphs) hidden(caches []*Node, w llama.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo, oneToken bool) ([]*Node, *Node) {
-	caches = append([]*Node(nil), caches...)
-	layout := gr.plan.layout
-	hidden := llama.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, func(layer int, q, k, v *Node) *Node {
-		var out *Node
-		out, caches[layer] = layout.Attend(q, k, v, caches[layer], batch, attentionOf(gr.model, layer, oneToken))
-		return out
-	})
+	hidden, caches := llama.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, caches, gr.attend(batch, oneToken))
 	return caches, hidden
 }
 
@@ -213,10 +207,7 @@ func (gr *graphs) release(st deviceState, mask *Node) (deviceState, seqtable.Sta
 	if gr.zeroPages {
 		g := mask.Graph()
 		freed := LogicalAnd(GreaterThan(before.RefCounts, integer(g, 0)), Equal(st.Pages.RefCounts, integer(g, 0)))
-		st.Caches = append([]*Node(nil), st.Caches...)
-		for i, cache := range st.Caches {
-			st.Caches[i] = gr.plan.layout.ZeroPages(cache, freed)
-		}
+		st.Caches = gr.zero(st.Caches, freed)
 	}
 	return st, status
 }

@@ -79,11 +79,7 @@ func (gr *graphs) save(st deviceState, in saveInput) saveOutput {
 	ids := Add(Iota(g, shapes.Make(dtypes.Int32, transferPages), 0), in.From)
 	row := Reshape(take(st.Sequences.PageIndices, Reshape(in.Row, 1)), gr.plan.PagesPerSeq)
 	ids = take(row, Min(ids, integer(g, gr.plan.PagesPerSeq-1)))
-	var out saveOutput
-	for _, cache := range st.Caches {
-		out.Layers = append(out.Layers, gr.plan.layout.ReadPages(cache, ids))
-	}
-	return out
+	return saveOutput{Layers: gr.readPages(st.Caches, ids)}
 }
 
 // load gives a row pages, and these their contents.
@@ -108,10 +104,7 @@ func (gr *graphs) load(st deviceState, in loadInput) (deviceState, loadOutput) {
 	}
 	// The row runs nothing, and needs no more pages than those it gets.
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, integer(g, 0)), set(st.Rows.MaxPages, integer(g, 0))
-	st.Caches = append([]*Node(nil), st.Caches...)
-	for i, cache := range st.Caches {
-		st.Caches[i] = gr.plan.layout.WritePages(cache, pages, in.Layers[i])
-	}
+	st.Caches = gr.writePages(st.Caches, pages, in.Layers)
 	return st, loadOutput{opened.Then(cloned).Then(grown)}
 }
 

@@ -64,6 +64,9 @@ func (o *runOptions) describe(r *promptset.Reader, parts promptset.Parts, finger
 	if o.parallel.tp > 1 { // sums over devices have another order; replicas change nothing
 		d.Settings["tp"] = o.parallel.tp
 	}
+	if o.layers == engine.LayersLoop { // compilers join operations in other ways
+		d.Settings["layers"] = o.layers
+	}
 	// These two come under "settled" as what they turned out to be.
 	delete(d.Settings, "dtype")
 	delete(d.Settings, "kv_dtype")

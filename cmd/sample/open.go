@@ -66,7 +66,7 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 	cfg := engine.Config{
 		Model: model, Tokenizer: tok, MaxSeqs: o.maxSeqs, PageSize: o.pageSize, MaxModelLen: o.maxModelLen,
 		PrefillTokens: o.prefillTokens, MaxRounds: o.maxRounds, KVMemory: o.kvBytes, KV: o.kv, DType: o.weightsType, KVDType: o.kvType,
-		Weights: o.heldWeights(), ZeroPages: o.zeroPages, Debug: o.debug, Log: o.logger(env),
+		Layers: o.layers, Weights: o.heldWeights(), ZeroPages: o.zeroPages, Debug: o.debug, Log: o.logger(env),
 	}
 	o.pages.configure(&cfg)
 	if s.sampler, err = newSampler(ctx, cfg, groups); err != nil {

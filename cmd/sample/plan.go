@@ -130,7 +130,7 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	p := &planner{o: o, backend: backend, devices: devices, config: engine.Config{
 		Model: model, Backend: backend, MaxSeqs: o.run.maxSeqs, PageSize: o.run.pageSize, MaxModelLen: o.run.maxModelLen,
 		PrefillTokens: o.run.prefillTokens, MaxRounds: o.run.maxRounds, KVMemory: o.run.kvBytes, KV: o.run.kv,
-		DType: o.run.weightsType, KVDType: o.run.kvType, Weights: o.run.heldWeights(), ZeroPages: o.run.zeroPages, Debug: o.run.debug,
+		DType: o.run.weightsType, KVDType: o.run.kvType, Layers: o.run.layers, Weights: o.run.heldWeights(), ZeroPages: o.run.zeroPages, Debug: o.run.debug,
 	}}
 	p.note = func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }
 	o.run.pages.configure(&p.config)

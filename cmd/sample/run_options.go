@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/setup"
@@ -34,9 +35,9 @@ type runOptions struct {
 	stop         []string
 	ignoreEOS    bool
 
-	backend, kernels, kv, kvMemory, dtype, weights, kvDType  string
-	maxSeqs, pageSize, maxModelLen, prefillTokens, maxRounds int
-	zeroPages, debug                                         bool
+	backend, kernels, layers, kv, kvMemory, dtype, weights, kvDType string
+	maxSeqs, pageSize, maxModelLen, prefillTokens, maxRounds        int
+	zeroPages, debug                                                bool
 
 	config, progress, report string
 	pages                    pageOptions
@@ -88,6 +89,7 @@ func (o *runOptions) define(f *flags) {
 	f.group("Engine (0: found from the model and the memory, and shown in the plan)", func(s *pflag.FlagSet) {
 		s.StringVar(&o.backend, "backend", "xla:cpu", "`BACKEND` xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so, or go, which is slow and needs no plugin")
 		s.StringVar(&o.kernels, "kernels", xla.KernelsAuto, "`HOW` kernels in C for what XLA is slow at on the CPU: auto, where there are any, or off")
+		s.StringVar(&o.layers, "layers", engine.LayersUnrolled, "`HOW` the model's layers stand in the programs: unrolled, or loop, one as the body of a loop, which compiles sooner")
 		s.StringVar(&o.weights, "weights", "auto", "`HOW` the matrices are held: auto, in the dtype, or int8, of 8 bits, each row with a scale: less memory and time, other tokens")
 		s.IntVar(&o.maxSeqs, "max-seqs", 0, "`SLOTS` sequences that decode at once")
 		s.StringVar(&o.kv, "kv", "paged", "`KIND` kind of KV cache: paged, or basic, one row of max-model-len for each slot")
@@ -154,6 +156,7 @@ func (o *runOptions) check() error {
 	}{
 		{"format", o.format, []string{"parquet", "jsonl"}},
 		{"kernels", o.kernels, []string{xla.KernelsAuto, xla.KernelsOff}},
+		{"layers", o.layers, []string{engine.LayersUnrolled, engine.LayersLoop}},
 		{"weights", o.weights, []string{"auto", "int8"}},
 		{"kv", o.kv, []string{"paged", "basic"}},
 		{"progress", o.progress, []string{"auto", "bar", "plain", "none"}},

@@ -1,8 +1,6 @@
 package llama
 
 import (
-	"fmt"
-
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
@@ -11,11 +9,18 @@ import (
 	"github.com/quire/quire/models"
 )
 
-// AttentionFunc stores the new keys and values of a layer and attends to all of its sequence: q is [T, H, D], k and v are
-// [T, KVH, D], the result [T, H, D], all of the weights' dtype.
-type AttentionFunc func(layer int, q, k, v *Node) *Node
+// Layer is the number of a layer: At, i32[], where the layers are run as a loop, else Number.
+type Layer struct {
+	Number int
+	At     *Node
+}
 
-// Hidden runs T tokens through the decoder and returns its last hidden states [T, hidden], normalized, of the weights' dtype.
+// AttentionFunc stores the new keys and values of a layer and attends to all of its sequence: q is [T, H, D], k and v are
+// [T, KVH, D], the result [T, H, D], all of the weights' dtype. state is what it keeps of all layers, the caches; it returns what becomes of it.
+type AttentionFunc func(layer Layer, state []*Node, q, k, v *Node) (out *Node, after []*Node)
+
+// Hidden runs T tokens through the decoder and returns its last hidden states [T, hidden], normalized, of the weights' dtype, and what attention
+// made of the state.
 //
 // tokens and positions are i32[T]. A row's result depends on that row and on what attention returns for it. Padding may hold any
 // token id: ids outside the vocabulary read some row of it. rows, i32[], says how many of the T tokens, the first ones, are wanted: the
@@ -23,32 +28,31 @@ type AttentionFunc func(layer int, q, k, v *Node) *Node
 //
 // Where a group of devices runs it, each does it with its part of the weights, and heads are those of one device: see [Partition]. The results
 // are the same on all.
-func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, attention AttentionFunc) *Node {
+func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state []*Node, attention AttentionFunc) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, tokens)
 	cfg = split.Local(cfg)
 	x := embed(split, w, tokens, rows)
 	turn := rotary(cfg, positions)
-	for i := range cfg.NumLayers {
-		p := fmt.Sprintf("layers.%d.", i)
-		h := rmsNorm(x, w.get(p+"attention_norm"), cfg.RMSNormEps, rows)
+	x, state = eachLayer(cfg.NumLayers, w, x, state, func(layer Layer, w Weights, x *Node, state []*Node) (*Node, []*Node) {
+		h := rmsNorm(x, w.get("attention_norm"), cfg.RMSNormEps, rows)
 		var qNorm, kNorm *Node
 		if cfg.QKNorm {
-			qNorm, kNorm = w.get(p+"q_norm"), w.get(p+"k_norm")
+			qNorm, kNorm = w.get("q_norm"), w.get("k_norm")
 		}
 		layerTurn := turn
-		if noRope(cfg, i) {
+		if noRope(cfg, layer.Number) {
 			layerTurn = nil
 		}
-		q, k, v := splitHeads(cfg, apply(w, p+"qkv", cfg.QKVBias, h, nil, rows), qNorm, kNorm, layerTurn, rows)
-		a := attention(i, q, k, v)
+		q, k, v := splitHeads(cfg, apply(w, "qkv", cfg.QKVBias, h, nil, rows), qNorm, kNorm, layerTurn, rows)
+		a, state := attention(layer, state, q, k, v)
 		a = Reshape(a, a.Shape().Dimensions[0], cfg.NumHeads*cfg.HeadDim)
-		x = add(split, w, p+"o", cfg.OBias, a, x, rows)
+		x = add(split, w, "o", cfg.OBias, a, x, rows)
 
-		h = rmsNorm(x, w.get(p+"mlp_norm"), cfg.RMSNormEps, rows)
-		h = apply(w, p+"gate_up", cfg.MLPBias, h, nil, rows) // silu(gate) * up
-		x = add(split, w, p+"down", cfg.MLPBias, h, x, rows)
-	}
-	return rmsNorm(x, w.get("norm"), cfg.RMSNormEps, rows)
+		h = rmsNorm(x, w.get("mlp_norm"), cfg.RMSNormEps, rows)
+		h = apply(w, "gate_up", cfg.MLPBias, h, nil, rows) // silu(gate) * up
+		return add(split, w, "down", cfg.MLPBias, h, x, rows), state
+	})
+	return rmsNorm(x, w.get("norm"), cfg.RMSNormEps, rows), state
 }
 
 // Logits returns the scores f32[N, vocab] of the next token for hidden states [N, hidden]; rows, i32[], as in [Hidden].

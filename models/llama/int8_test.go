@@ -73,7 +73,7 @@ func lossOf(t *testing.T, ckpt *models.Checkpoint, s llama.Storage) func(ids []i
 		tokens, next := in[0], in[1]
 		g, w := tokens.Graph(), llama.NewWeights(arrays, in[2:])
 		rows := Scalar(g, dtypes.Int32, window)
-		hidden := llama.Hidden(ckpt.Config, w, tokens, Iota(g, tokens.Shape(), 0), rows, dense(ckpt.Config))
+		hidden, _ := llama.Hidden(ckpt.Config, w, tokens, Iota(g, tokens.Shape(), 0), rows, nil, dense(ckpt.Config))
 		logits := llama.Logits(ckpt.Config, w, hidden, rows)
 		chosen := Equal(Iota(g, shapes.Make(dtypes.Int32, window, ckpt.Config.VocabSize), 1), BroadcastToDims(InsertAxes(next, -1), window, ckpt.Config.VocabSize))
 		logProbabilities := LogSoftmax(logits)

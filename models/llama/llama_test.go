@@ -19,7 +19,7 @@ import (
 
 // dense is attention over one whole sequence at once: the textbook form.
 func dense(cfg models.Config) llama.AttentionFunc {
-	return func(layer int, q, k, v *Node) *Node {
+	return func(layer llama.Layer, state []*Node, q, k, v *Node) (*Node, []*Node) {
 		g := q.Graph()
 		t, group := q.Shape().Dimensions[0], cfg.NumHeads/cfg.NumKVHeads
 		q = Reshape(q, t, cfg.NumKVHeads, group, cfg.HeadDim)
@@ -27,12 +27,12 @@ func dense(cfg models.Config) llama.AttentionFunc {
 		square := shapes.Make(dtypes.Int32, t, t)
 		from, to := Iota(g, square, 0), Iota(g, square, 1)
 		seen := LessOrEqual(to, from)
-		if w := cfg.SlidingWindow[layer]; w > 0 {
+		if w := cfg.SlidingWindow[layer.Number]; w > 0 {
 			seen = LogicalAnd(seen, GreaterThan(to, SubScalar(from, float64(w))))
 		}
 		mask := BroadcastToDims(InsertAxes(seen, 0, 0), scores.Shape().Dimensions...)
 		scores = Where(mask, scores, FillScalar(g, scores.Shape(), -1e30))
-		return Reshape(Einsum("kgst,tkd->skgd", Softmax(scores), v), t, cfg.NumHeads, cfg.HeadDim)
+		return Reshape(Einsum("kgst,tkd->skgd", Softmax(scores), v), t, cfg.NumHeads, cfg.HeadDim), state
 	}
 }
 
@@ -58,7 +58,7 @@ func scorer(t *testing.T, b compute.Backend, ckpt *models.Checkpoint) func(promp
 	exec, err := NewExec(b, func(in []*Node) *Node {
 		tokens, last := in[0], in[1]
 		local := llama.NewPartition(ckpt.Config, collective.Devices(b)).Local(ckpt.Config)
-		hidden := llama.Hidden(ckpt.Config, llama.NewWeights(arrays, in[2:]), tokens, Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded), dense(local))
+		hidden, _ := llama.Hidden(ckpt.Config, llama.NewWeights(arrays, in[2:]), tokens, Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded), nil, dense(local))
 		return llama.Logits(ckpt.Config, llama.NewWeights(arrays, in[2:]), Gather(hidden, Reshape(last, 1, 1)), Scalar(last.Graph(), dtypes.Int32, 1))
 	})
 	if err != nil {

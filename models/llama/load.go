@@ -86,6 +86,9 @@ func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *mod
 // fill writes the elements of the array that each device of this process has to its slice, which holds zeros.
 func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoint) error {
 	places := collective.Places(backend)
+	if a.layers != nil {
+		return a.fillLayers(backend, flats, from)
+	}
 	if a.part == firstRow {
 		for i, flat := range flats {
 			flat.([]int32)[0] = int32(places[i] * a.share)

@@ -25,11 +25,14 @@ type Storage struct {
 	DType dtypes.DType
 	// Int8 holds matrices as 8-bit numbers, each row with a scale.
 	Int8 bool
+	// LayerLoop holds the arrays of all layers as one, [layers, ...], and makes [Hidden] run them as a loop: a program is smaller by the number of
+	// layers. Not every model can be: see [CheckLayerLoop].
+	LayerLoop bool
 }
 
 // Array is one array of the model on the device.
 type Array struct {
-	// Name is the array's; "layers.3.qkv.weight" for instance.
+	// Name is the array's: "layers.3.qkv.weight" for instance, or "layers.qkv.weight" of all layers.
 	Name string
 	// Shape is [out] of a bias or a norm. Matrices [out, in] are as package linear holds them. Where several devices run the model together,
 	// it is that of each device's array.
@@ -40,6 +43,7 @@ type Array struct {
 	format  linear.Format // of the matrix
 	read    dtypes.DType  // what the sources are read as
 	share   int           // of firstRow
+	layers  []Array       // what a stack is made of
 }
 
 // source is a tensor of the checkpoint, [rows, width] or, with width 1, [rows].
@@ -148,6 +152,9 @@ func Arrays(cfg models.Config, s Storage) []Array {
 	if !cfg.TieEmbeddings {
 		addMatrix("lm_head", false, split.Vocab, hidden, words("lm_head.weight"))
 	}
+	if s.LayerLoop {
+		return stack(list)
+	}
 	return list
 }
 
@@ -171,6 +178,8 @@ type Weights struct {
 	nodes    map[string]*graph.Node
 	matrices map[string]linear.Format
 	dtype    dtypes.DType // of activations
+	stacked  bool         // the arrays of layers are [layers, ...]
+	prefix   string       // before the names of one layer's arrays
 }
 
 // NewWeights names nodes in the order of [Arrays].
@@ -178,6 +187,7 @@ func NewWeights(arrays []Array, nodes []*graph.Node) Weights {
 	w := Weights{nodes: make(map[string]*graph.Node, len(arrays)), matrices: map[string]linear.Format{}}
 	for i, a := range arrays {
 		w.nodes[a.Name] = nodes[i]
+		w.stacked = w.stacked || a.layers != nil
 		switch a.part {
 		case matrix:
 			w.matrices[a.Name] = a.format
@@ -189,13 +199,13 @@ func NewWeights(arrays []Array, nodes []*graph.Node) Weights {
 }
 
 func (w Weights) get(name string) *graph.Node {
-	n, ok := w.nodes[name]
+	n, ok := w.nodes[w.prefix+name]
 	if !ok {
-		panic(fmt.Errorf("llama: the model has no array %q", name))
+		panic(fmt.Errorf("llama: the model has no array %q", w.prefix+name))
 	}
 	return n
 }
 
 func (w Weights) matrix(name string) linear.Weight {
-	return linear.Weight{Format: w.matrices[name], Data: w.get(name), Scales: w.nodes[name+scalesSuffix]}
+	return linear.Weight{Format: w.matrices[w.prefix+name], Data: w.get(name), Scales: w.nodes[w.prefix+name+scalesSuffix]}
 }

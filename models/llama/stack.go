@@ -1,0 +1,120 @@
+package llama
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/models"
+)
+
+// ErrLayersDiffer is what [CheckLayerLoop] wraps.
+var ErrLayersDiffer = errors.New("the layers of the model are not alike")
+
+// CheckLayerLoop tells whether the layers can be run as a loop: all of them compute the same with other numbers.
+func CheckLayerLoop(cfg models.Config) error {
+	for i := range cfg.NumLayers {
+		if noRope(cfg, i) != noRope(cfg, 0) {
+			return fmt.Errorf("%w: layer %d turns queries and keys otherwise than layer 0", ErrLayersDiffer, i)
+		}
+		if w := cfg.SlidingWindow; i < len(w) && w[i] != w[0] {
+			return fmt.Errorf("%w: layer %d has a window of %d tokens, layer 0 of %d", ErrLayersDiffer, i, w[i], w[0])
+		}
+	}
+	return nil
+}
+
+const layerPrefix = "layers."
+
+// stack makes one array, [layers, ...], of each array that all layers have: "layers.qkv.weight" of "layers.0.qkv.weight" and so on.
+func stack(list []Array) []Array {
+	var out []Array
+	at := map[string]int{}
+	for _, a := range list {
+		number, name, ok := strings.Cut(strings.TrimPrefix(a.Name, layerPrefix), ".")
+		if !ok || !strings.HasPrefix(a.Name, layerPrefix) {
+			out = append(out, a)
+			continue
+		}
+		if number == "0" {
+			at[name] = len(out)
+			whole := a
+			whole.Name, whole.sources = layerPrefix+name, nil
+			out = append(out, whole)
+		}
+		whole := &out[at[name]]
+		whole.layers = append(whole.layers, a)
+		whole.Shape = shapes.Make(a.Shape.DType, slices.Insert(slices.Clone(a.Shape.Dimensions), 0, len(whole.layers))...)
+	}
+	return out
+}
+
+// fillLayers is fill of a stack.
+func (a Array) fillLayers(backend compute.Backend, flats []any, from *models.Checkpoint) error {
+	for i, layer := range a.layers {
+		size := layer.Shape.Size()
+		parts := make([]any, len(flats))
+		for device, flat := range flats {
+			parts[device] = reflect.ValueOf(flat).Slice(i*size, (i+1)*size).Interface()
+		}
+		if err := layer.fill(backend, parts, from); err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// layer returns the arrays of one layer, by their names without it. Those of a stack are cut from it at a number on the device, i32[].
+func (w Weights) layer(number int, at *Node) Weights {
+	one := w
+	one.nodes = map[string]*Node{}
+	one.matrices = w.matrices
+	if !w.stacked {
+		one.prefix = fmt.Sprintf("%s%d.", layerPrefix, number)
+		one.nodes = w.nodes
+		return one
+	}
+	one.prefix = layerPrefix
+	for name, n := range w.nodes {
+		if !strings.HasPrefix(name, layerPrefix) {
+			continue
+		}
+		dims := n.Shape().Dimensions
+		start := []*Node{at}
+		for len(start) < len(dims) {
+			start = append(start, ScalarZero(at.Graph(), dtypes.Int32))
+		}
+		one.nodes[name] = Reshape(DynamicSlice(n, start, append([]int{1}, dims[1:]...)), dims[1:]...)
+	}
+	return one
+}
+
+// eachLayer runs the layers one after the other on hidden states and what attention keeps: as a loop where the weights are stacked.
+func eachLayer(layers int, w Weights, x *Node, state []*Node, run func(layer Layer, w Weights, x *Node, state []*Node) (*Node, []*Node)) (*Node, []*Node) {
+	if !w.stacked {
+		for i := range layers {
+			x, state = run(Layer{Number: i}, w.layer(i, nil), x, state)
+		}
+		return x, state
+	}
+	type progress struct {
+		At, X *Node
+		State []*Node
+	}
+	g := x.Graph()
+	end := control.While(progress{ScalarZero(g, dtypes.Int32), x, state},
+		func(p progress) *Node { return LessThan(p.At, Scalar(p.At.Graph(), dtypes.Int32, float64(layers))) },
+		func(p progress) progress {
+			x, state := run(Layer{At: p.At}, w.layer(0, p.At), p.X, p.State)
+			return progress{AddScalar(p.At, 1), x, state}
+		})
+	return end.X, end.State
+}
