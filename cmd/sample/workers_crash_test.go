@@ -139,3 +139,33 @@ func names(files map[string]string) (all []string) {
 	}
 	return all
 }
+
+// A server that is killed before it listens is started again, as one that listened is.
+func TestServerKilledAsItStarts(t *testing.T) {
+	j := newCrashJob(t, "--part-rows", "700", "--max-restarts", "100", "--workers", "2")
+	cmd := j.command(t, "out", 0)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	killed := map[int]bool{}
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("%v: %s", err, out.String())
+			}
+			if len(killed) < 5 {
+				t.Errorf("%d servers were killed", len(killed))
+			}
+			return
+		case <-time.After(time.Millisecond):
+		}
+		if _, servers := crewOf(cmd.Process.Pid); len(servers) > 0 && len(killed) < 5 && syscall.Kill(servers[0], syscall.SIGKILL) == nil {
+			killed[servers[0]] = true
+		}
+	}
+}

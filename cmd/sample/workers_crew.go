@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -86,10 +85,10 @@ func (c *crew) start(name string, stdout io.Writer, args ...string) (*process, e
 	return p, nil
 }
 
-// stop asks a process to end, and ends it when it does not within some time; 0 waits for ever.
-func (p *process) stop(within time.Duration) {
+// stop asks a process to end, and ends it when it does not within some time; 0 waits for ever. It returns how the process ended.
+func (p *process) stop(within time.Duration) (err error) {
 	if p == nil {
-		return
+		return nil
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	var late <-chan time.Time
@@ -97,12 +96,13 @@ func (p *process) stop(within time.Duration) {
 		late = time.After(within)
 	}
 	select {
-	case <-p.ended:
+	case err = <-p.ended:
 	case <-late:
 		_ = p.cmd.Process.Kill()
-		<-p.ended
+		err = <-p.ended
 	}
 	p.stdin.Close()
+	return err
 }
 
 // prefixed writes the lines of a process with its name before each, and remembers the last one.
@@ -139,42 +139,6 @@ func (w *prefixed) lastLine() string {
 	return w.last
 }
 
-// serve starts the server, on the port that it had if it ran before, and waits until it listens.
-func (c *crew) serve(ctx context.Context) (*process, error) {
-	address := c.address
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	p, err := c.start("nats", w, "nats", "--listen", address, "--store", c.store)
-	w.Close()
-	if err != nil {
-		return nil, err
-	}
-	line := make(chan string, 1)
-	go func() {
-		text, _ := bufio.NewReader(r).ReadString('\n')
-		line <- text
-	}()
-	select {
-	case text := <-line:
-		at, ok := strings.CutPrefix(strings.TrimSpace(text), listeningAt)
-		if !ok {
-			p.stop(time.Second)
-			return nil, fmt.Errorf("the queue's server did not start: %s", p.lines.lastLine())
-		}
-		c.address = at
-		return p, nil
-	case <-ctx.Done():
-		p.stop(time.Second)
-		return nil, ctx.Err()
-	}
-}
-
 // member is a worker, or the server, that is started again when it dies.
 type member struct {
 	*process
@@ -197,10 +161,14 @@ func (m *member) died(rows int64, most int) bool {
 
 // work does the job, and returns how far it came.
 func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *meter) (s *queue.Status, err error) {
-	server := &member{}
-	defer func() { server.stop(5 * time.Second) }()
-	if server.process, err = c.serve(ctx); err != nil {
+	server := c.keepServer()
+	defer server.stop()
+	select {
+	case <-server.listens:
+	case err := <-server.failed:
 		return nil, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	q, err := queue.Connect(ctx, queue.Options{
 		URL: "nats://" + c.address, User: "quire", Password: c.password, Name: "sample run", Patience: localPatience, Log: c.log,
@@ -242,6 +210,7 @@ func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *m
 				return s, errors.New("the queue's server can't be asked any more")
 			}
 			s = seen
+			server.rows.Store(s.Figures.Rows)
 			t := tallyOf(s.Figures)
 			drawn := t
 			drawn.CompletionTokens -= job.Before.CompletionTokens
@@ -251,7 +220,13 @@ func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *m
 			}
 		case <-ticker.C:
 		}
-		if err := c.keep(ctx, server, workers, job.ID, s.Figures.Rows); err != nil {
+		var err error
+		select {
+		case err = <-server.failed:
+		default:
+			err = c.keep(workers, job.ID, s.Figures.Rows)
+		}
+		if err != nil {
 			// The last death may have parked the last unit.
 			if last, statusErr := q.Status(ctx, job.ID); statusErr == nil && last.Over {
 				return last, over(last)
@@ -288,28 +263,8 @@ func (c *crew) watch(ctx context.Context, q *queue.Queue, job string) <-chan *qu
 	return statuses
 }
 
-// keep starts what does not run: at first, and after a death.
-func (c *crew) keep(ctx context.Context, server *member, workers []*member, job string, rows int64) (err error) {
-	if server.process != nil {
-		select {
-		case err := <-server.ended:
-			fmt.Fprintf(c.env.stderr, "warning: the queue's server died (%v) and is started again\n", err)
-			server.stdin.Close()
-			if !server.died(rows, c.options.maxRestarts) {
-				return fmt.Errorf("the queue's server died %d times without a row being done in between, the last time with: %w", server.failures, err)
-			}
-		default:
-		}
-	} else if !time.Now().Before(server.again) {
-		if server.process, err = c.serve(ctx); err != nil {
-			if ctx.Err() == nil {
-				fmt.Fprintf(c.env.stderr, "warning: %v\n", err)
-			}
-			if server.process = nil; !server.died(rows, c.options.maxRestarts) {
-				return err
-			}
-		}
-	}
+// keep starts the workers that do not run: at first, and after a death.
+func (c *crew) keep(workers []*member, job string, rows int64) (err error) {
 	for i, w := range workers {
 		name := fmt.Sprintf("worker-%d", i)
 		if w.process == nil {
