@@ -132,7 +132,7 @@ func (s *Store) Find(r Request) (*Call, error) {
 	}
 	call, err := best.Call(r.Sizes)
 	if err != nil {
-		return nil, &NoKernelError{r, err.Error(), "lower it"}
+		return nil, &NoKernelError{r, err.Error(), "lower it; of a loop of layers the pages of all count, and larger ones are fewer"}
 	}
 	return call, nil
 }

@@ -215,12 +215,18 @@ func compileError(program string, err error) error {
 	oom := &OutOfMemoryError{Program: program, Cause: err}
 	if m := hbmNeeds.FindStringSubmatch(text); m != nil {
 		oom.Needed, oom.Available = compilerBytes(m[1]), compilerBytes(m[2])
+	} else if m := hbmExceeded.FindStringSubmatch(text); m != nil {
+		oom.Available = compilerBytes(m[1])
+		oom.Needed = oom.Available + compilerBytes(m[2])
 	}
 	return oom
 }
 
 // hbmNeeds finds the sizes in libtpu's error E1000.
 var hbmNeeds = regexp.MustCompile(`total memory required[^(]*\(([0-9.]+[KMGT]?)\) exceeds available HBM \(([0-9.]+[KMGT]?)\)`)
+
+// hbmExceeded finds them in what it says where all but the code has room.
+var hbmExceeded = regexp.MustCompile(`Used [0-9.]+[KMGT]? of ([0-9.]+[KMGT]?) hbm. Exceeded hbm capacity by ([0-9.]+[KMGT]?)\.(?:\s|$)`)
 
 // compilerBytes reads a size as XLA writes it, "15.75G" for instance, with units of 1024.
 func compilerBytes(text string) int64 {

@@ -33,7 +33,7 @@ type planReport struct {
 
 	// AllUsable says that the pages are as many as the job can use, and not bounded by memory.
 	AllUsable bool `json:"all_usable"`
-	// Complete says that the search for the most pages came to its end: 1/128 more were seen not to fit, or are of no use. It is false if
+	// Complete says that the search for the most pages came to its end: 1/128 more, or pages of 1/512 of the memory, were seen not to fit, or are of no use. It is false if
 	// --max-compiles ended it, or nothing was searched.
 	Complete        bool            `json:"search_complete"`
 	Pages           int             `json:"pages"`
@@ -144,7 +144,7 @@ func (r *planReport) print(w io.Writer) {
 	case len(r.Trials) > 0 && !r.Complete:
 		row("context", "%s tokens fit; more may, as the search ended with --max-compiles (%s)", humanize.Comma(int64(r.TokensOfContext)), r.trials())
 	case len(r.Trials) > 0:
-		row("context", "%s tokens: the most that compile and fit, to within 1/128 (%s)", humanize.Comma(int64(r.TokensOfContext)), r.trials())
+		row("context", "%s tokens: the most that compile and fit, to within 1/128, or 1/512 of the memory (%s)", humanize.Comma(int64(r.TokensOfContext)), r.trials())
 	default:
 		row("context", "%s tokens, as --kv-memory says", humanize.Comma(int64(r.TokensOfContext)))
 	}

@@ -20,8 +20,17 @@ type pageSearch struct {
 	try             func(pages int) (trial, error)
 }
 
-// tolerance is the share of the pages up to which the largest count is searched.
-const tolerance = 128
+// The largest count is searched to within 1/tolerance of the pages, or of pages that take 1/memoryTolerance of the device's memory: a compiler
+// tells early what is too large by that much, and late what is too large by less.
+const (
+	tolerance       = 128
+	memoryTolerance = 512
+)
+
+// slack is how many pages more than n are not searched for.
+func (s pageSearch) slack(n int) int {
+	return max(1, n/tolerance, int(s.available/memoryTolerance/s.pageBytes))
+}
 
 // complete tells whether what run found is the largest count, to within the tolerance, or that there is none; else the trials were too few.
 func (s pageSearch) complete(best int, trials []trial) bool {
@@ -34,16 +43,16 @@ func (s pageSearch) complete(best int, trials []trial) bool {
 	if best == 0 {
 		return fails <= s.atLeast
 	}
-	return fails-best <= max(1, best/tolerance)
+	return fails-best <= s.slack(best)
 }
 
 // run returns the largest count found to fit, 0 if there is none, and all trials. Each trial compiles, so that there should be few: the next
 // count is where the last one's bytes say that the memory ends, halfway where they don't, and the search ends when a count fits and one
-// larger by at most 1/128 does not.
+// larger by at most the slack does not.
 func (s pageSearch) run(guess int) (best int, trials []trial, err error) {
 	fits, fails := s.atLeast-1, s.atMost+1
 	perPage, last := s.pageBytes, trial{} // what a page was seen to take: layouts may pad it
-	for len(trials) < s.maxTrials && fails-fits > 1 && (best == 0 || fails-fits > best/tolerance) {
+	for len(trials) < s.maxTrials && fails-fits > 1 && (best == 0 || fails-fits > s.slack(best)) {
 		guess = min(max(guess, fits+1), fails-1)
 		t, err := s.try(guess)
 		if err != nil {
@@ -59,14 +68,14 @@ func (s pageSearch) run(guess int) (best int, trials []trial, err error) {
 		switch {
 		case t.Fits:
 			fits, best = guess, guess
-			guess += max(room, 1, guess/tolerance)
+			guess += max(room, s.slack(guess))
 			if guess >= fails {
-				guess = max(halfway(), fails-max(1, best/tolerance))
+				guess = max(halfway(), fails-s.slack(best))
 			}
 		case t.Bytes > 0 && room <= 0:
 			fails = guess
-			// The compiler's bytes of what does not fit are rounded.
-			if guess += room - 1 - guess/(4*tolerance); guess <= fits && best > 0 {
+			// The compiler's bytes of what does not fit are rounded, and without its code.
+			if guess += room - 1 - max(guess/(4*tolerance), s.slack(1)/2); guess <= fits && best > 0 {
 				guess = halfway()
 			}
 		default:

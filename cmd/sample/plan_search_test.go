@@ -45,7 +45,7 @@ func TestPageSearch(t *testing.T) {
 			if best != 0 {
 				t.Fatalf("%d pages are found, nothing fits", best)
 			}
-		case best > want || best < want-max(1, best/tolerance):
+		case best > want || best < want-s.slack(best):
 			t.Fatalf("%d pages are found, %d fit; tried %v", best, want, trials)
 		}
 		if !silent && len(trials) > 5 {
