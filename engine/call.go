@@ -139,12 +139,19 @@ func (e *Engine) execute(p *compiled, in hostInput) (hostOutput, error) {
 		return nil, err
 	}
 	defer finalize(input)
+	if err := e.inStep.announce(p, in, nil); err != nil {
+		return nil, err
+	}
 	results, err := e.dispatch(p, input)
 	if err != nil {
 		return nil, err
 	}
 	defer finalize(results)
-	return p.read(results)
+	got, err := p.read(results)
+	if err == nil {
+		err = e.inStep.confirm(p, got)
+	}
+	return got, err
 }
 
 // upload copies some arrays of a program's input to the device, from place from on and before place to.
@@ -193,7 +200,13 @@ func (e *Engine) dispatch(p *compiled, input []compute.Buffer) ([]compute.Buffer
 	for i := range p.numState {
 		donate[i] = !p.reads
 	}
-	results, err := p.executable.Execute(args, donate, 0)
+	run := func(_ *compiled, args []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
+		return p.executable.Execute(args, donate, 0)
+	}
+	if e.inStep != nil {
+		run = e.inStep.execute
+	}
+	results, err := run(p, args, donate)
 	if err != nil {
 		e.state = nil // donated
 		return nil, fmt.Errorf("program %s: %w", p.name, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/lockstep"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/llama"
 	"github.com/quire/quire/prefix"
@@ -33,6 +34,9 @@ type Config struct {
 	// Tokenizer turns tokens into text and is what stop strings need; nil leaves Completion.Text empty.
 	Tokenizer *tokenizer.Tokenizer
 	Backend   compute.Backend
+	// Hosts are the processes whose devices run the model together: Backend is then a group over them, and there is an engine with the same
+	// config in each. That of process 0 draws completions, the others [Engine.Follow] it. nil for this process alone.
+	Hosts *lockstep.Group
 
 	// MaxSeqs is how many sequences decode at once.
 	MaxSeqs int
@@ -86,10 +90,18 @@ type Engine struct {
 	calls    atomic.Int64
 	running  sync.Mutex
 	contexts contexts
+	inStep   *inStep // nil without other processes
 }
 
 // New plans the engine's sizes, compiles its programs and puts the weights on the device.
-func New(ctx context.Context, cfg Config) (*Engine, error) {
+func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
+	if cfg.Hosts != nil {
+		defer func() {
+			if err != nil {
+				cfg.Hosts.Fail(err) // or the others would wait
+			}
+		}()
+	}
 	if cfg.Model == nil || cfg.Backend == nil {
 		return nil, errors.New("engine: Config.Model and Config.Backend are needed")
 	}
@@ -97,11 +109,18 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planning the engine: %w", err)
 	}
+	together, err := newInStep(cfg)
+	if err == nil && together != nil {
+		plan, err = together.sameMemory(&cfg, plan)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("planning the engine: %w", err)
+	}
 	unused, err := cfg.Model.Validate()
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, log: cfg.Log, programs: map[string]*compiled{}}
+	e := &Engine{cfg: cfg, inStep: together, log: cfg.Log, programs: map[string]*compiled{}}
 	if e.log == nil {
 		e.log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -136,6 +155,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		e.programs[p.name] = built[i]
 	}
 	err = errors.Join(failures...)
+	if err == nil && e.inStep != nil {
+		err = e.inStep.agree(e)
+	}
 	if err == nil {
 		err = e.loadWeights(ctx)
 	}
@@ -181,6 +203,9 @@ func (e *Engine) Close() {
 	e.contexts.mu.Lock()
 	e.contexts.closed = true
 	e.contexts.mu.Unlock()
+	if e.inStep.over() {
+		return // a device may wait for those of another process for ever
+	}
 	e.moves.wait()
 	finalize(e.state)
 	finalize(e.weights)

@@ -47,6 +47,7 @@ type pagesOnHost struct {
 
 // block is transferPages pages on the host, or on their way there.
 type block struct {
+	number uint64        // among several processes
 	there  chan struct{} // closed when layers or err is set; nil where layers always were
 	layers []any         // by layer, flat slices of the cache's dtype
 	err    error
@@ -110,19 +111,22 @@ func (m *moves) save(row, length int) (out *pagesOnHost, err error) {
 // down gathers a block on the device, and copies it from there meanwhile.
 func (m *moves) down(row, from int) (*block, error) {
 	p := m.e.programs["save"]
-	input, err := m.e.upload(p, hostInput{"Row": []int32{int32(row)}, "From": []int32{int32(from)}}, 0, len(p.input))
+	in, b := hostInput{"Row": []int32{int32(row)}, "From": []int32{int32(from)}}, &block{there: make(chan struct{})}
+	input, err := m.e.upload(p, in, 0, len(p.input))
 	if err != nil {
 		return nil, err
 	}
 	defer finalize(input)
 	m.room <- struct{}{}
 	m.note("gather")
-	results, err := m.e.dispatch(p, input)
+	var results []compute.Buffer
+	if err = m.e.inStep.announce(p, in, b); err == nil {
+		results, err = m.e.dispatch(p, input)
+	}
 	if err != nil {
 		<-m.room
 		return nil, err
 	}
-	b := &block{there: make(chan struct{})}
 	m.pending.Go(func() {
 		defer close(b.there)
 		defer func() { <-m.room }()
@@ -255,12 +259,18 @@ func (m *moves) place(in hostInput, blocks []*block) error {
 	}
 	defer finalize(scalars)
 	m.note("place")
+	if err := m.e.inStep.announce(p, in, blocks[0]); err != nil {
+		return err
+	}
 	results, err := m.e.dispatch(p, slices.Concat(scalars, arrays))
 	if err != nil {
 		return err
 	}
 	defer finalize(results)
 	got, err := p.read(results)
+	if err == nil {
+		err = m.e.inStep.confirm(p, got)
+	}
 	if err != nil {
 		return err
 	}

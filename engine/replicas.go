@@ -27,6 +27,9 @@ func NewReplicas(ctx context.Context, cfg Config, backends []compute.Backend) (*
 	if len(backends) == 0 {
 		return nil, errors.New("engine: replicas need at least one backend")
 	}
+	if cfg.Hosts != nil && len(backends) > 1 {
+		return nil, fmt.Errorf("%w: it is one replica", ErrSeveralHosts)
+	}
 	r := &Replicas{}
 	for i, backend := range backends {
 		cfg.Backend = backend

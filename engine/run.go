@@ -66,8 +66,15 @@ type job struct {
 }
 
 func (e *Engine) run(ctx context.Context, intake <-chan *Request, out chan<- *Completion) error {
+	if e.inStep != nil && !e.inStep.leads() {
+		return fmt.Errorf("%w: process 0 runs, and this one follows", ErrSeveralHosts)
+	}
 	if e.state == nil {
-		if err := e.reset(); err != nil {
+		err := e.inStep.announce(e.programs["init"], nil, nil)
+		if err == nil {
+			err = e.reset()
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -88,6 +95,7 @@ func (e *Engine) run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 		}
 	}()
 	err = j.loop(ctx)
+	e.inStep.fail(ctx, err)
 	close(j.drawn)
 	<-drained
 	e.moves.stage(nil)

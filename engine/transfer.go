@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/quire/quire/collective"
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/models/llama"
 	"github.com/quire/quire/seqtable"
@@ -108,8 +109,8 @@ func (gr *graphs) load(st deviceState, in loadInput) (deviceState, loadOutput) {
 	return st, loadOutput{opened.Then(cloned).Then(grown)}
 }
 
-// bytesOnHost is the memory that the pages of length tokens, of all devices, take on the host.
+// bytesOnHost is the memory that the pages of length tokens, of all devices of this process, take on the host.
 func (e *Engine) bytesOnHost(length int) int64 {
 	blocks := ceilDiv(ceilDiv(length, e.plan.PageSize), transferPages)
-	return int64(blocks) * transferPages * int64(e.plan.PageSize) * e.plan.KVBytesPerToken * int64(e.plan.Devices)
+	return int64(blocks) * transferPages * int64(e.plan.PageSize) * e.plan.KVBytesPerToken * int64(len(collective.Places(e.cfg.Backend)))
 }

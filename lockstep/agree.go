@@ -112,12 +112,13 @@ func (g *Group) Confirm(number int, what string, facts []Fact) error {
 			continue
 		}
 		got, err := g.receive(id, results)
-		if err != nil {
-			return err
-		}
 		different := &DifferentError{Process: id, Name: g.name(id), When: fmt.Sprintf("call %d (%s)", number, what)}
 		var theirs []Fact
 		switch {
+		case errors.Is(err, errAstray):
+			different.Differences = []string{"it is still in the middle of it"}
+		case err != nil:
+			return err
 		case got.Tag != m.Tag:
 			different.Differences = []string{fmt.Sprintf("it has come to call %d", got.Tag)}
 		case bytes.Equal(got.first(), text):
@@ -162,6 +163,11 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 			continue
 		}
 		got, err := g.receive(id, s)
+		if errors.Is(err, errAstray) {
+			different := &DifferentError{Process: id, Name: g.name(id), When: "the call under way", Differences: []string{"it has come to the end of it"}}
+			g.fail(different)
+			return nil, different
+		}
 		if err != nil {
 			return nil, err
 		}

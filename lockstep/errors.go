@@ -21,7 +21,7 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("%s is lost: %v", e.Name, e.Cause)
 }
 
-func (e *LostError) Unwrap() error    { return e.Cause }
+// There is no Unwrap: a cause may be io.EOF, which for whoever reads calls is an end in peace.
 func (e *LostError) everywhere() bool { return true }
 
 // StoppedError says that another process failed, and with what.

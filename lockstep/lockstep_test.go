@@ -170,6 +170,28 @@ func TestDifferences(t *testing.T) {
 			_, err := g.Next()
 			return err
 		}, "process 2 (host-c) differs from process 0 in call 12 (run): it has come to call 11"},
+		"who is through with a call": {func(g *Group, odd bool) error {
+			if !odd {
+				_, err := g.Exchange(0, 3, []byte("12345678"))
+				return err
+			}
+			if err := g.Confirm(1, "run", nil); err != nil {
+				return err
+			}
+			_, err := g.Next()
+			return err
+		}, "process 2 (host-c) differs from process 0 in the call under way: it has come to the end of it"},
+		"who is not through with a call": {func(g *Group, odd bool) error {
+			if odd {
+				_, err := g.Exchange(0, 3, []byte("12345678"))
+				return err
+			}
+			if err := g.Confirm(1, "run", nil); err != nil || g.Leads() {
+				return err
+			}
+			_, err := g.Next()
+			return err
+		}, "process 2 (host-c) differs from process 0 in call 1 (run): it is still in the middle of it"},
 		"what is exchanged": {func(g *Group, odd bool) error {
 			tag := uint64(3)
 			if odd {

@@ -199,12 +199,16 @@ func (g *Group) read(id int, p *peer) {
 	}
 }
 
-// receive waits for the next message of a stream from a process.
+// receive waits for the next message of a stream from a process. At process 0, a process that came to the end of a call while an exchange of
+// the call is waited for, or the other way round, is errAstray: it would be waited for in vain.
 func (g *Group) receive(from int, s stream) (message, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := box{from, s}
 	for {
+		if len(g.boxes[at]) == 0 && g.Leads() && g.astray(from, s) {
+			return message{}, errAstray
+		}
 		if waiting := g.boxes[at]; len(waiting) > 0 {
 			g.boxes[at] = waiting[1:]
 			return waiting[0], nil
@@ -219,6 +223,21 @@ func (g *Group) receive(from int, s stream) (message, error) {
 		}
 		g.changed.Wait()
 	}
+}
+
+// astray says that messages of a process wait which have no business to be there before one of the stream.
+func (g *Group) astray(from int, s stream) bool {
+	switch {
+	case s >= exchanges:
+		return len(g.boxes[box{from, results}]) > 0
+	case s == results:
+		for at, waiting := range g.boxes {
+			if at.from == from && at.stream >= exchanges && len(waiting) > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // send sends a message to a process; where that fails, the group is over.
@@ -236,6 +255,8 @@ func (g *Group) send(to int, m message) error {
 var (
 	errEnded  = errors.New("lockstep: process 0 is through")
 	errClosed = errors.New("lockstep: this process is through")
+
+	errAstray = errors.New("lockstep: a process does something else")
 
 	errTooMuch = errors.New("lockstep: an introduction is too long")
 )

@@ -3,13 +3,10 @@ package xla_test
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,62 +19,17 @@ import (
 	"github.com/quire/quire/xla"
 )
 
-// hostVariable makes a process of these tests one of several that run a program together: address, number of processes, number, devices.
-const hostVariable = "QUIRE_TEST_XLA_HOST"
-
-// runHosts runs this test binary's test of a name in several processes, and returns what they answered.
-func runHosts(t *testing.T, test string, processes int, devices int) (output []string, failures []error) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
-	output, failures = make([]string, processes), make([]error, processes)
-	var wg sync.WaitGroup
-	for id := range processes {
-		wg.Go(func() {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.count=1", "-test.timeout=5m")
-			cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %d %d", hostVariable, address, processes, id, devices))
-			text, err := cmd.CombinedOutput()
-			output[id], failures[id] = string(text), err
-		})
-	}
-	wg.Wait()
-	return output, failures
-}
-
-// asHost joins the others where this process is one of several, and makes a group over the devices of all.
+// asHost makes a group over the devices of several processes, where this is one of them.
 func asHost(t *testing.T) (group *lockstep.Group, backend *xla.Backend, devices int, ok bool) {
-	fields := strings.Fields(os.Getenv(hostVariable))
-	if len(fields) == 0 {
+	group, argument, ok := testenv.AsHost(t)
+	if !ok {
 		return nil, nil, 0, false
 	}
-	var numbers []int
-	for _, f := range fields[1:] {
-		n, err := strconv.Atoi(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		numbers = append(numbers, n)
-	}
-	group, err := lockstep.Join(t.Context(), lockstep.Options{CoordinatorAddress: fields[0], NumProcesses: numbers[0], ProcessID: numbers[1], HeartbeatTimeout: time.Minute})
+	devices, err := strconv.Atoi(argument)
 	if err != nil {
 		t.Fatal(err)
 	}
-	devices = numbers[2]
-	b := newBackend(t, xla.Options{ClientOptions: map[string]any{"cpu_device_count": devices}})
-	list := make([]int, devices)
-	for i := range list {
-		list[i] = i
-	}
-	over, err := b.GroupOver(group, list...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(over.Finalize)
-	return group, over, devices, true
+	return group, testenv.GroupOver(t, group, devices), devices, true
 }
 
 // Devices of several processes run one program on arrays of their own, in a loop that exchanges numbers, with state updated in place.
@@ -85,7 +37,7 @@ func TestGroupOverHosts(t *testing.T) {
 	group, b, devices, ok := asHost(t)
 	if !ok {
 		for _, c := range []struct{ processes, devices int }{{2, 1}, {2, 2}, {3, 1}} {
-			output, failures := runHosts(t, "TestGroupOverHosts", c.processes, c.devices)
+			output, failures := testenv.RunHosts(t, c.processes, fmt.Sprint(c.devices))
 			if err := errors.Join(failures...); err != nil {
 				t.Errorf("%d processes of %d devices: %v\n%s", c.processes, c.devices, err, strings.Join(output, "\n"))
 			}
@@ -161,7 +113,7 @@ func TestGroupOverHosts(t *testing.T) {
 func TestHostDies(t *testing.T) {
 	group, b, _, ok := asHost(t)
 	if !ok {
-		output, failures := runHosts(t, "TestHostDies", 2, 1)
+		output, failures := testenv.RunHosts(t, 2, "1")
 		if failures[0] != nil || failures[1] == nil || !strings.Contains(output[1], "dies") {
 			t.Errorf("%v\n%s", failures, strings.Join(output, "\n"))
 		}

@@ -1,0 +1,194 @@
+package engine_test
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/lockstep"
+	"github.com/quire/quire/xla"
+)
+
+// overHosts is the contract's engine on the devices of several processes, of which this is one.
+func overHosts(t *testing.T, group *lockstep.Group, devices int, change func(*engine.Config)) *engine.Engine {
+	return contractEngine(t, func(c *engine.Config) {
+		c.Backend, c.Hosts = testenv.GroupOver(t, group, devices), group
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+// fewPages makes sequences move to the host and back.
+func fewPages(c *engine.Config) {
+	c.KVMemory, c.HostKVMemory, c.Admission = 16*16*2*2*2*8*4, 64<<20, engine.Overcommit
+}
+
+// drawn is what one process tells another of a completion.
+type drawn struct {
+	Tokens                      []int32
+	Logprobs, ProcessedLogprobs []float32
+	FinishReason                engine.FinishReason
+}
+
+func plain(all []map[string]*engine.Completion) (list []map[string]drawn) {
+	for _, of := range all {
+		list = append(list, map[string]drawn{})
+		for key, c := range of {
+			list[len(list)-1][key] = drawn{c.Tokens, c.Logprobs, c.ProcessedLogprobs, c.FinishReason}
+		}
+	}
+	return list
+}
+
+func completions(of map[string]drawn) map[string]*engine.Completion {
+	all := map[string]*engine.Completion{}
+	for key, d := range of {
+		all[key] = &engine.Completion{Tokens: d.Tokens, Logprobs: d.Logprobs, ProcessedLogprobs: d.ProcessedLogprobs, FinishReason: d.FinishReason}
+	}
+	return all
+}
+
+// Processes with a part of the model each draw what one process does with the same number of devices, byte for byte: also where pages move to
+// the hosts, and in a second run.
+func TestHostsDrawTheSame(t *testing.T) {
+	group, argument, ok := testenv.AsHost(t)
+	if ok {
+		var devices int
+		var file string
+		if _, err := fmt.Sscan(argument, &devices, &file); err != nil {
+			t.Fatal(err)
+		}
+		e := overHosts(t, group, devices, fewPages)
+		if !group.Leads() {
+			if err := e.Follow(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if e.Calls() == 0 {
+				t.Error("nothing was done")
+			}
+			return
+		}
+		all := []map[string]*engine.Completion{collect(t, e, longRequests(12)...)}
+		if e.Stats().Preemptions == 0 {
+			t.Error("no sequence was moved: the test does not reach what it is for")
+		}
+		if _, err := e.SavePrefix(t.Context(), make([]int32, 32), nil); !errors.Is(err, engine.ErrSeveralHosts) {
+			t.Error(err)
+		}
+		all = append(all, collect(t, e, contractRequests()...))
+		group.End(0)
+		f, err := os.Create(file)
+		if err == nil {
+			err = errors.Join(gob.NewEncoder(f).Encode(plain(all)), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	for _, devices := range []int{1, 2} {
+		if devices > 1 && testing.Short() {
+			break // part of make test-slow
+		}
+		file := filepath.Join(t.TempDir(), "drawn")
+		output, failures := testenv.RunHosts(t, 2, fmt.Sprintf("%d %s", devices, file))
+		if err := errors.Join(failures...); err != nil {
+			t.Fatalf("%v\n%s", err, strings.Join(output, "\n"))
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		var got []map[string]drawn
+		if err := gob.NewDecoder(f).Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		e := contractEngine(t, func(c *engine.Config) {
+			c.Backend = testenv.Group(t, xla.KernelsAuto, firstDevices(2*devices)...)
+			fewPages(c)
+		})
+		sameBytes(t, collect(t, e, longRequests(12)...), completions(got[0]), true)
+		sameBytes(t, collect(t, e, contractRequests()...), completions(got[1]), true)
+	}
+}
+
+// A process that comes to something else, that dies, or whose engine is another one ends all of them with an error that says so.
+func TestHostsThatDiffer(t *testing.T) {
+	group, argument, ok := testenv.AsHost(t)
+	if !ok {
+		for _, c := range []struct{ what, want string }{
+			{"tokens", "(program run): Tokens is"},
+			{"steps", "process 1 differs from process 0 in "},
+			{"engine", `process 1 differs from process 0 in the engine: prefill_tokens is 32, not 64; program run is`},
+			{"dies", "process 1 is lost"},
+			{"fails", "planning the engine: kv is \"none\""},
+			{"leader dies", "process 0 is lost"},
+		} {
+			if testing.Short() && c.what != "tokens" && c.what != "dies" {
+				continue // part of make test-slow
+			}
+			begin := time.Now()
+			output, failures := testenv.RunHosts(t, 2, c.what)
+			for id := range failures {
+				dies := c.what == "dies" && id == 1 || c.what == "leader dies" && id == 0
+				if !dies && (failures[id] == nil || !strings.Contains(output[id], "the end: ") || !strings.Contains(output[id], c.want)) {
+					t.Errorf("%s, process %d: %v\n%s", c.what, id, failures[id], output[id])
+				}
+			}
+			if took := time.Since(begin); took > 50*time.Second { // the heartbeat's minute was not waited for
+				t.Errorf("%s: it took %s", c.what, took)
+			}
+		}
+		return
+	}
+	odd := !group.Leads()
+	cfg := engine.Config{MaxSeqs: 8, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, Model: testenv.Model(t, contractFamily), Hosts: group, KVMemory: 1 << 20}
+	switch {
+	case odd && argument == "engine":
+		cfg.PrefillTokens = 32
+	case odd && argument == "fails":
+		cfg.KV = "none"
+	}
+	cfg.Backend = testenv.GroupOver(t, group, 1)
+	e, err := engine.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal("the end: ", err)
+	}
+	if !group.Leads() {
+		calls := 0
+		e.Followed(func(in map[string]any) {
+			switch calls++; {
+			case calls < 3:
+			case argument == "dies":
+				os.Exit(1)
+			case argument == "tokens":
+				for i := range in["Line.Sampling.Key"].([]uint32) {
+					in["Line.Sampling.Key"].([]uint32)[i]++
+				}
+			case argument == "steps":
+				in["Columns"].([]int32)[0] = 1
+			}
+		})
+		t.Fatal("the end: ", e.Follow(t.Context()))
+	}
+	drawn := 0
+	for _, err := range e.Run(t.Context(), slices.Values(longRequests(40))) {
+		if err != nil {
+			t.Fatal("the end: ", err)
+		}
+		if drawn++; drawn > 2 && argument == "leader dies" {
+			os.Exit(1)
+		}
+	}
+	group.End(0)
+}

@@ -1,0 +1,99 @@
+package testenv
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quire/quire/lockstep"
+	"github.com/quire/quire/setup"
+	"github.com/quire/quire/xla"
+)
+
+// hostVariable makes a process of the tests one of several: address, number of processes, number of this one, argument.
+const hostVariable = "QUIRE_TEST_HOST"
+
+// FreeAddress returns one of this machine's at which nobody listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// RunHosts runs the calling test, which must be no subtest, in several processes, where [AsHost] says so. It returns what each wrote, and how it
+// ended.
+func RunHosts(t *testing.T, processes int, argument string) (output []string, failures []error) {
+	t.Helper()
+	address := FreeAddress(t)
+	output, failures = make([]string, processes), make([]error, processes)
+	var wg sync.WaitGroup
+	for id := range processes {
+		wg.Go(func() {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.timeout=5m")
+			cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%d|%d|%s", hostVariable, address, processes, id, argument))
+			text, err := cmd.CombinedOutput()
+			output[id], failures[id] = string(text), err
+		})
+	}
+	wg.Wait()
+	return output, failures
+}
+
+// AsHost joins the other processes of [RunHosts], where this is one of them.
+func AsHost(t *testing.T) (group *lockstep.Group, argument string, ok bool) {
+	t.Helper()
+	fields := strings.SplitN(os.Getenv(hostVariable), "|", 4)
+	if len(fields) < 4 {
+		return nil, "", false
+	}
+	o := lockstep.Options{CoordinatorAddress: fields[0], HeartbeatTimeout: time.Minute}
+	var err error
+	for i, field := range []*int{&o.NumProcesses, &o.ProcessID} {
+		if *field, err = strconv.Atoi(fields[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if group, err = lockstep.Join(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	return group, fields[3], true
+}
+
+// GroupOver returns a backend on as many virtual devices of the CPU of each process together.
+func GroupOver(t *testing.T, group *lockstep.Group, devices int) *xla.Backend {
+	t.Helper()
+	plugin, err := setup.FindPlugin("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := setup.CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := xla.New(xla.Options{Plugin: plugin, ClientOptions: map[string]any{"cpu_device_count": devices}, CacheDir: filepath.Join(cache, "test-executables")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Finalize)
+	list := make([]int, devices)
+	for i := range list {
+		list[i] = i
+	}
+	over, err := b.GroupOver(group, list...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(over.Finalize)
+	return over
+}
