@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -229,13 +230,19 @@ func (q *Queue) each(ctx context.Context, keys string, f func(jetstream.KeyValue
 			return err
 		}
 		defer w.Stop()
+		// A watch outlives the server, but what a server that died had yet to send may never come.
+		silence := time.NewTimer(callTimeout)
+		defer silence.Stop()
 		for {
 			select {
 			case entry := <-w.Updates():
+				silence.Reset(callTimeout)
 				if entry == nil { // all that was there
 					return nil
 				}
 				all = append(all, entry)
+			case <-silence.C:
+				return nats.ErrTimeout
 			case <-ctx.Done():
 				return ctx.Err()
 			}
