@@ -168,7 +168,9 @@ func (l Layout) ReadPages(cache, ids *Node) *Node {
 // WritePages replaces the pages ids, i32[C], of a cache by pages, [C, ...], and returns it. An id that is negative or too large writes nothing.
 func (l Layout) WritePages(cache, ids, pages *Node) *Node {
 	if l.Packed == 0 {
-		return control.ScatterSet(cache, ids, pages)
+		last := l.Shape().Dim(-1) // rows of one head, as CopyPages has them
+		written := control.ScatterSet(Reshape(cache, l.Pages, -1, last), ids, Reshape(pages, ids.Shape().Size(), -1, last))
+		return Reshape(written, l.Shape().Dimensions...)
 	}
 	g := cache.Graph()
 	valid := LogicalAnd(GreaterOrEqual(ids, zero(g)), LessThan(ids, scalar(g, l.Pages)))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,14 +16,58 @@ import (
 	"github.com/quire/quire/xla"
 )
 
-// writtenAnew finds instructions that write their result anew, with its dtype and dimensions.
-var writtenAnew = regexp.MustCompile(`= \w+\[([0-9,]+)\]\S* (copy|transpose|convert|gather|reshape)\(`)
+// An instruction of the optimized form: its result, of one array or several, and its name.
+var (
+	instruction = regexp.MustCompile(`^\s*(?:ROOT )?%\S+ = (\(.*?\)|\S+) ([a-z][a-z0-9-]*)\(`)
+	arrayOf     = regexp.MustCompile(`\w+\[([0-9,]*)\]`)
+	updated     = regexp.MustCompile(`alias\{output [0-9,]+ = parameter [0-9]+\}`)
+)
 
-// gathered finds what devices get of each other, with its dtype and dimensions.
-var gathered = regexp.MustCompile(`= \(?\w+\[([0-9,]+)\].* all-gather(-start)?\(`)
+// Instructions that write their result anew, and those by which devices get parts of each other's arrays.
+var (
+	writesAnew = []string{"copy", "copy-start", "transpose", "convert", "gather", "reshape", "dynamic-slice", "slice", "concatenate", "pad", "bitcast-convert"}
+	exchanges  = []string{"all-gather", "all-gather-start", "all-to-all", "collective-permute", "collective-permute-start", "reduce-scatter"}
+)
+
+// programLimits are what an optimized program may do.
+type programLimits struct {
+	cache    int // elements of a layer's cache: nothing as large is written anew
+	gathered int // elements of the scores of all sequences: no more is gathered
+	gathers  int // how often
+}
+
+// violations lists where the optimized form of a program breaks the limits.
+func (l programLimits) violations(hlo string) (found []string) {
+	gathers := 0
+	for line := range strings.Lines(hlo) {
+		m := instruction.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		largest := 0
+		for _, a := range arrayOf.FindAllStringSubmatch(m[1], -1) {
+			largest = max(largest, elementsOf(a[1]))
+		}
+		line = strings.TrimSpace(line)
+		switch name := m[2]; {
+		case slices.Contains(writesAnew, name) && largest >= l.cache:
+			found = append(found, "moves a layer's cache: "+line)
+		case slices.Contains(exchanges, name) && !strings.HasPrefix(name, "all-gather"):
+			found = append(found, "exchanges what is no sum: "+line)
+		case slices.Contains(exchanges, name):
+			if gathers++; largest > l.gathered {
+				found = append(found, "gathers more than scores: "+line)
+			}
+		}
+	}
+	if gathers != l.gathers {
+		found = append(found, fmt.Sprintf("gathers %d times, want %d", gathers, l.gathers))
+	}
+	return found
+}
 
 // checkPrograms holds for a job's programs what no plan may lack: few of them, all of the state updated in place, and nothing as large as a
-// layer's cache written anew. Of several devices no more is gathered than the scores of tokens.
+// layer's cache written anew or kept as a temporary. Of several devices no more is gathered than the scores of tokens, once a step.
 func checkPrograms(t *testing.T, cfg Config) {
 	t.Helper()
 	done, err := Precompile(context.Background(), cfg)
@@ -32,53 +77,53 @@ func checkPrograms(t *testing.T, cfg Config) {
 	defer done.Close()
 	enough := 2
 	if done.Plan.Transfers {
-		enough = 4
+		enough += 2
+	}
+	if done.Plan.Contexts > 0 {
+		enough += 2
 	}
 	if len(done.Programs) > enough {
 		t.Errorf("an engine has %d programs, %d are enough", len(done.Programs), enough)
 	}
 	layer := done.Plan.KVBytes / int64(cfg.Model.Config.NumLayers)
-	elements := int(layer) / done.Plan.layout.DType.Size()
+	limits := programLimits{cache: int(layer) / done.Plan.layout.DType.Size(), gathered: done.Plan.slots * (cfg.Model.Config.VocabSize + done.Plan.Devices)}
+	leaves := 0
 	for _, program := range done.Programs {
-		if !program.UpdatesState {
-			continue
-		}
 		e := program.Executable.(*xla.Executable)
+		if program.Name == "init" {
+			leaves = len(e.Outputs())
+		}
 		m, err := e.Memory()
 		if err != nil {
 			t.Fatal(err)
-		}
-		// TPUs pad small tables.
-		if m.Aliased < done.StateBytes || m.Aliased > done.StateBytes+done.StateBytes/100 {
-			t.Errorf("%s updates %d bytes in place, the state has %d", program.Name, m.Aliased, done.StateBytes)
-		}
-		if m.Temporary >= layer {
-			t.Errorf("%s takes %d bytes of temporaries, a layer's cache is %d", program.Name, m.Temporary, layer)
 		}
 		hlo, err := e.OptimizedHLO()
 		if err != nil {
 			t.Fatal(err)
 		}
-		gathers := 0
-		for line := range strings.Lines(hlo) {
-			if found := gathered.FindStringSubmatch(line); found != nil {
-				gathers++
-				if size := elementsOf(found[1]); size > done.Plan.slots*(cfg.Model.Config.VocabSize+done.Plan.Devices) {
-					t.Errorf("%s gathers more than scores: %s", program.Name, strings.TrimSpace(line))
-				}
+		inPlace := len(updated.FindAllString(hlo, -1))
+		switch {
+		case !program.UpdatesState:
+			if m.Aliased != 0 {
+				t.Errorf("%s leaves the state as it is, and updates %d bytes in place", program.Name, m.Aliased)
 			}
-			found := writtenAnew.FindStringSubmatch(line)
-			if found == nil {
-				continue
-			}
-			if elementsOf(found[1]) >= elements {
-				t.Errorf("%s moves a layer's cache: %s", program.Name, strings.TrimSpace(line))
-			}
+		// TPUs pad small tables.
+		case m.Aliased < done.StateBytes, m.Aliased > done.StateBytes+done.StateBytes/100:
+			t.Errorf("%s updates %d bytes in place, the state has %d", program.Name, m.Aliased, done.StateBytes)
+		case inPlace != leaves:
+			t.Errorf("%s updates %d arrays in place, the state has %d", program.Name, inPlace, leaves)
 		}
-		if want := min(1, done.Plan.Devices-1); program.Name == "run" && gathers != want {
-			t.Errorf("%s gathers %d times, want %d", program.Name, gathers, want)
+		if m.Temporary >= layer/2 {
+			t.Errorf("%s takes %d bytes of temporaries, a layer's cache is %d", program.Name, m.Temporary, layer)
 		}
-		t.Logf("%s: %d bytes in place, %d temporary; a layer's cache %d; %.0f s", program.Name, m.Aliased, m.Temporary, layer, program.Seconds)
+		limits.gathers = 0
+		if program.Name == "run" || program.Name == "score" {
+			limits.gathers = min(1, done.Plan.Devices-1)
+		}
+		for _, v := range limits.violations(hlo) {
+			t.Errorf("%s %s", program.Name, v)
+		}
+		t.Logf("%s: %d bytes and %d arrays in place, %d temporary; a layer's cache %d; %.0f s", program.Name, m.Aliased, inPlace, m.Temporary, layer, program.Seconds)
 	}
 }
 
@@ -86,51 +131,116 @@ func checkPrograms(t *testing.T, cfg Config) {
 func elementsOf(dimensions string) int {
 	size := 1
 	for d := range strings.SplitSeq(dimensions, ",") {
-		n, _ := strconv.Atoi(d)
-		size *= n
+		if n, err := strconv.Atoi(d); err == nil {
+			size *= n
+		}
 	}
 	return size
 }
 
-func TestProgramsForTPU(t *testing.T) {
-	testenv.Slow(t)
-	for _, name := range []string{"v5e:1x1", "v6e:1x1"} {
-		for _, model := range []models.Config{
-			{HiddenSize: 512, IntermediateSize: 1024, NumHeads: 8, NumKVHeads: 4, HeadDim: 128},
-			{HiddenSize: 576, IntermediateSize: 1536, NumHeads: 9, NumKVHeads: 3, HeadDim: 64}, // SmolLM2's
-		} {
-			model.Architecture, model.ModelType, model.VocabSize, model.NumLayers, model.MaxPositions = "LlamaForCausalLM", "llama", 1024, 2, 4096
-			model.RMSNormEps, model.RopeTheta, model.EOS, model.DType = 1e-5, 5e5, []int32{2}, dtypes.BFloat16
-			t.Run(fmt.Sprintf("%s head_dim %d", name, model.HeadDim), func(t *testing.T) {
-				checkPrograms(t, Config{Model: models.Dummy(model, 0), Backend: testenv.Topology(t, name), DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 256 << 20})
-			})
+// The checks see each kind of thing that they are for, in the text of a program.
+func TestViolations(t *testing.T) {
+	l := programLimits{cache: 4096 * 16 * 8 * 128, gathered: 64 * 1024, gathers: 1}
+	const scores = "  %g.1 = f32[64,1024]{1,0} all-gather(%x), custom_call_target=\"\"\n"
+	for line, want := range map[string]string{
+		"": "",
+		"  %u = bf16[4096,16,8,128]{3,2,1,0} dynamic-update-slice(%c, %x, %i)\n":                                  "",
+		"  %s = bf16[65536,8,128]{2,1,0} scatter(%c, %i, %x), calls=%f\n":                                         "",
+		"  %c.1 = bf16[4095,16,8,128]{3,2,1,0} copy(%x)\n":                                                        "",
+		"  %c.2 = bf16[4096,16,8,128]{3,2,1,0} copy(%x)\n":                                                        "moves",
+		"  ROOT %c.3 = f32[4096,16,8,128]{3,2,1,0} convert(%x)\n":                                                 "moves",
+		"  %c.4 = (bf16[4096,16,1024]{2,1,0}, bf16[4096,16,1024]{2,1,0}, u32[]) copy-start(%x)\n":                 "moves",
+		"  %c.5 = bf16[1,4096,16,8,128]{4,3,2,1,0} dynamic-slice(%x, %i)\n":                                       "moves",
+		"  %c.6 = bf16[16,8,128,4096]{3,2,1,0} transpose(%x)\n":                                                   "moves",
+		"  %c.7 = bf16[4096,16,8,128]{3,2,1,0} gather(%x, %i)\n":                                                  "moves",
+		"  %g.2 = bf16[1024,4096]{1,0} all-gather(%w)\n":                                                          "gathers more",
+		"  %g.3 = (bf16[512,4096]{1,0}, bf16[1024,4096]{1,0}) all-gather-start(%w)\n":                             "gathers more",
+		"  %g.4 = f32[64,8]{1,0} all-gather(%w)\n":                                                                "gathers 2 times",
+		"  %p = bf16[64,8]{1,0} collective-permute(%w)\n":                                                         "exchanges",
+		"  %a = f32[64,4096]{1,0} all-reduce(%w), calls=%sum\n  %b = bf16[4096,16,8,128]{3,2,1,0} parameter(0)\n": "",
+	} {
+		found := strings.Join(l.violations("HloModule run\n\nENTRY %main {\n"+scores+line+"}\n"), "; ")
+		if (want == "") != (found == "") || !strings.Contains(found, want) {
+			t.Errorf("%q gives %q, want %q", line, found, want)
 		}
 	}
 }
 
+// checkedModel is a small model with the heads of others.
+func checkedModel(model models.Config, vocabulary int) *models.Checkpoint {
+	model.Architecture, model.ModelType, model.VocabSize, model.NumLayers, model.MaxPositions = "LlamaForCausalLM", "llama", vocabulary, 2, 4096
+	model.RMSNormEps, model.RopeTheta, model.EOS, model.DType = 1e-5, 5e5, []int32{2}, dtypes.BFloat16
+	return models.Dummy(model, 0)
+}
+
+var (
+	heads128 = models.Config{HiddenSize: 512, IntermediateSize: 1024, NumHeads: 8, NumKVHeads: 4, HeadDim: 128}
+	heads64  = models.Config{HiddenSize: 576, IntermediateSize: 1536, NumHeads: 9, NumKVHeads: 3, HeadDim: 64} // SmolLM2's
+)
+
+func TestProgramsForTPU(t *testing.T) {
+	testenv.Slow(t)
+	for _, c := range []struct {
+		topology, layers string
+		model            models.Config
+		contexts         int
+	}{
+		{"v5e:1x1", LayersUnrolled, heads128, 0},
+		{"v5e:1x1", LayersUnrolled, heads64, 0},
+		{"v5e:1x1", LayersLoop, heads64, 0},
+		{"v6e:1x1", LayersUnrolled, heads128, 4},
+		{"v6e:1x1", LayersUnrolled, heads64, 0},
+		{"v6e:1x1", LayersLoop, heads128, 0},
+		{"v5p:1x1x1", LayersUnrolled, heads128, 0},
+	} {
+		t.Run(fmt.Sprintf("%s head_dim %d %s", c.topology, c.model.HeadDim, c.layers), func(t *testing.T) {
+			checkPrograms(t, Config{Model: checkedModel(c.model, 1024), Backend: testenv.Topology(t, c.topology), DType: dtypes.BFloat16, MaxSeqs: 64,
+				KVMemory: 256 << 20, Layers: c.layers, Contexts: c.contexts})
+		})
+	}
+}
+
 func TestProgramsForTheCPU(t *testing.T) {
-	checkPrograms(t, Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, KVMemory: 64 << 20})
+	for _, layers := range []string{LayersUnrolled, LayersLoop} {
+		t.Run(layers, func(t *testing.T) {
+			if layers != LayersUnrolled {
+				testenv.Slow(t)
+			}
+			// The programs are those of TestStateIsUpdatedInPlace, compiled once.
+			checkPrograms(t, Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8,
+				KVMemory: 64 << 20, Layers: layers, Contexts: 8})
+		})
+	}
 }
 
 func TestProgramsOfDevicesTogether(t *testing.T) {
 	checkPrograms(t, Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.Group(t, xla.KernelsAuto, 0, 1, 2, 3), MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, KVMemory: 64 << 20})
 }
 
-// Eight devices of a topology run a model together: KV heads that divide, with the kernel, and that do not.
+// All devices of a topology run a model together: KV heads that divide, with the kernel, and that do not.
 func TestProgramsForTPUsTogether(t *testing.T) {
 	testenv.Slow(t)
-	for _, model := range []models.Config{
-		{HiddenSize: 1024, IntermediateSize: 2048, NumHeads: 32, NumKVHeads: 8, HeadDim: 128},
-		{HiddenSize: 576, IntermediateSize: 1536, NumHeads: 9, NumKVHeads: 3, HeadDim: 64}, // SmolLM2's
+	wide := models.Config{HiddenSize: 1024, IntermediateSize: 2048, NumHeads: 32, NumKVHeads: 8, HeadDim: 128}
+	for _, c := range []struct {
+		topology, layers string
+		model            models.Config
+	}{
+		{"v5e:2x4", LayersUnrolled, wide},
+		{"v5e:2x4", LayersUnrolled, heads64},
+		{"v6e:2x4", LayersLoop, wide},
+		{"v5p:2x2x1", LayersUnrolled, heads64},
 	} {
-		model.Architecture, model.ModelType, model.VocabSize, model.NumLayers, model.MaxPositions = "LlamaForCausalLM", "llama", 1027, 2, 4096
-		model.RMSNormEps, model.RopeTheta, model.EOS, model.DType = 1e-5, 5e5, []int32{2}, dtypes.BFloat16
-		t.Run(fmt.Sprintf("head_dim %d", model.HeadDim), func(t *testing.T) {
-			group, err := testenv.Topology(t, "v5e:2x4").Group(0, 1, 2, 3, 4, 5, 6, 7)
+		t.Run(fmt.Sprintf("%s head_dim %d %s", c.topology, c.model.HeadDim, c.layers), func(t *testing.T) {
+			topology := testenv.Topology(t, c.topology)
+			devices := make([]int, topology.NumDevices())
+			for i := range devices {
+				devices[i] = i
+			}
+			group, err := topology.Group(devices...)
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkPrograms(t, Config{Model: models.Dummy(model, 0), Backend: group, DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 256 << 20})
+			checkPrograms(t, Config{Model: checkedModel(c.model, 1027), Backend: group, DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 256 << 20, Layers: c.layers})
 			for _, k := range group.TPUKernels() {
 				t.Logf("%+v", k)
 			}
