@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 )
 
 // Fact is something that must be the same on all processes.
@@ -70,7 +69,8 @@ func differences(first, theirs []Fact) []string {
 // Gather returns the data of all processes, by process, on each of them.
 func (g *Group) Gather(data []byte) ([][]byte, error) { return g.exchange(agreement, 0, data) }
 
-// Share returns process 0's data on all processes; what the others give is not looked at. Process 0 does not wait for them.
+// Share returns process 0's data on all processes; what the others give is not looked at. Process 0 does not wait for them. It
+// answers io.EOF when process 0 is through.
 func (g *Group) Share(data []byte) ([]byte, error) {
 	if g.Leads() {
 		return data, g.tell(message{Kind: kindStream, Stream: agreement, Data: [][]byte{data}})
@@ -90,9 +90,6 @@ func (g *Group) Announce(call ...[]byte) error {
 // Next waits for what process 0 announces. It answers io.EOF when process 0 is through.
 func (g *Group) Next() ([][]byte, error) {
 	m, err := g.receive(0, calls)
-	if errors.Is(err, errEnded) {
-		return nil, io.EOF
-	}
 	return m.Data, err
 }
 

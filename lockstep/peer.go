@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/gob"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -217,7 +218,7 @@ func (g *Group) receive(from int, s stream) (message, error) {
 		case g.err != nil:
 			return message{}, g.err
 		case g.ended:
-			return message{}, errEnded
+			return message{}, io.EOF
 		case g.closing:
 			return message{}, errClosed
 		}
@@ -253,7 +254,6 @@ func (g *Group) send(to int, m message) error {
 }
 
 var (
-	errEnded  = errors.New("lockstep: process 0 is through")
 	errClosed = errors.New("lockstep: this process is through")
 
 	errAstray = errors.New("lockstep: a process does something else")

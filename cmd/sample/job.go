@@ -68,7 +68,8 @@ func (j *job) run(ctx context.Context, s *session, reopen func() (*session, erro
 		_, before, _ := j.out.counts()
 		err := j.attempt(ctx, s, m)
 		done, drawn, _ := j.out.counts()
-		if err == nil || ctx.Err() != nil || j.out.failed() != nil || j.reader.Err() != nil {
+		// What several processes do together they begin together, too: the job is started again, not the engine.
+		if err == nil || ctx.Err() != nil || j.options.hosts.several() || j.out.failed() != nil || j.reader.Err() != nil {
 			m.finish(done, drawn)
 			return s, errors.Join(err, j.reader.Err())
 		}

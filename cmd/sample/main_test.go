@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,11 +62,25 @@ func runScripts(t *testing.T, dir string) {
 			env.Setenv("REAL_CACHE", cache)
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("COLUMNS", "100")
+			address, err := freeAddress()
+			if err != nil {
+				return err
+			}
+			env.Setenv("ADDRESS", address)
 			env.Setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple") // nothing listens there: no script reaches the network
 			return writeParquetInput(filepath.Join(env.WorkDir, "prompts.parquet"))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupted": interrupted, "nats": natsServer, "name": name},
 	})
+}
+
+// freeAddress is one of this machine's at which nobody listens.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
 }
 
 // exits runs a command and wants an exit code: "exits 3 sample run ...".

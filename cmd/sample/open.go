@@ -53,13 +53,17 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 	if err != nil {
 		return fail(err)
 	}
-	closers = append(closers, backend.Finalize)
+	closers = append(closers, func() {
+		if !o.hosts.lost() { // or its devices may wait for ever for those of another process
+			backend.Finalize()
+		}
+	})
 	if plugin, ok := backend.(interface{ DeviceKind() (string, error) }); ok {
 		if s.device, err = plugin.DeviceKind(); err != nil {
 			return fail(err)
 		}
 	}
-	groups, err := o.parallel.groups(backend)
+	groups, err := o.parallel.groups(backend, o.hosts.group)
 	if err != nil {
 		return fail(err)
 	}
@@ -69,6 +73,7 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 		Layers: o.layers, Weights: o.heldWeights(), ZeroPages: o.zeroPages, Debug: o.debug, Log: o.logger(env),
 	}
 	o.pages.configure(&cfg)
+	cfg.Hosts = o.hosts.group
 	if s.sampler, err = newSampler(ctx, cfg, groups); err != nil {
 		return fail(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/lockstep"
 	"github.com/quire/quire/xla"
 )
 
@@ -17,6 +18,8 @@ import (
 type parallel struct {
 	tp, dp int
 	mesh   string
+
+	processes int // of several hosts, each of which has as many of the devices; 0 for this one alone
 }
 
 func (p *parallel) define(s *pflag.FlagSet) {
@@ -48,6 +51,12 @@ func (p *parallel) check(backend string) error {
 		return fmt.Errorf("--tp is %d, but must be at least 1", p.tp)
 	case p.dp < 1:
 		return fmt.Errorf("--dp is %d, but must be at least 1", p.dp)
+	case p.processes > 1 && p.dp > 1:
+		return errors.New("--dp and --num-processes may not come together: one replica of the model is on all hosts; --shard shares rows out to others")
+	case p.processes > 1 && (p.tp%p.processes != 0 || p.tp == 0):
+		return fmt.Errorf("--tp is %d, and there are %d processes: it counts the devices of all, and each has as many of them", p.tp, p.processes)
+	case p.processes > 1 && backend == "xla:cuda":
+		return errors.New("--num-processes is for xla:tpu and xla:cpu: one model on GPUs of several hosts is not supported; use --tp with one host's, and --shard for the others")
 	case p.devices() > 1 && backend == "go":
 		return errors.New("--tp and --dp need several devices, and --backend go has one: use a backend of xla")
 	}
@@ -55,6 +64,9 @@ func (p *parallel) check(backend string) error {
 }
 
 func (p *parallel) devices() int { return max(1, p.tp) * max(1, p.dp) }
+
+// here is how many of the devices are this process'.
+func (p *parallel) here() int { return p.devices() / max(1, p.processes) }
 
 // logLevel names the environment variable of XLA's log: 2 leaves errors.
 const logLevel = "TF_CPP_MIN_LOG_LEVEL"
@@ -66,13 +78,13 @@ func (p *parallel) clientOptions(backend string) map[string]any {
 			// For each program of several devices XLA:CPU warns of a form that it has put the program into itself.
 			_ = os.Setenv(logLevel, "2")
 		}
-		return map[string]any{"cpu_device_count": p.devices()}
+		return map[string]any{"cpu_device_count": p.here()}
 	}
 	return nil
 }
 
-// groups returns a backend for each replica.
-func (p *parallel) groups(backend compute.Backend) ([]compute.Backend, error) {
+// groups returns a backend for each replica; over is not nil where the devices are those of several processes.
+func (p *parallel) groups(backend compute.Backend, over *lockstep.Group) ([]compute.Backend, error) {
 	if p.devices() == 1 {
 		return []compute.Backend{backend}, nil
 	}
@@ -80,7 +92,17 @@ func (p *parallel) groups(backend compute.Backend) ([]compute.Backend, error) {
 	if !ok {
 		return nil, fmt.Errorf("--tp and --dp: backend %s has one device", backend.Name())
 	}
-	if there := b.NumDevices(); there < p.devices() {
+	if there := b.NumDevices(); over != nil {
+		if there < p.here() {
+			return nil, fmt.Errorf("--tp %d on %d hosts needs %d devices of each, and %s has %d here", p.tp, p.processes, p.here(), b.Platform(), there)
+		}
+		devices := make([]int, p.here())
+		for i := range devices {
+			devices[i] = i
+		}
+		g, err := b.GroupOver(over, devices...)
+		return []compute.Backend{g}, err
+	} else if there < p.devices() {
 		return nil, fmt.Errorf("--tp %d and --dp %d need %d devices, and %s has %d%s", p.tp, p.dp, p.devices(), b.Platform(), there, otherHosts())
 	}
 	var groups []compute.Backend
@@ -91,7 +113,7 @@ func (p *parallel) groups(backend compute.Backend) ([]compute.Backend, error) {
 		}
 		g, err := b.Group(devices...)
 		if errors.Is(err, xla.ErrOtherHost) {
-			return nil, fmt.Errorf("--tp %d and --dp %d: %w; --shard shares the rows out", p.tp, p.dp, err)
+			return nil, fmt.Errorf("--tp %d and --dp %d: %w: --num-processes puts a model on several hosts, and --shard shares rows out to them", p.tp, p.dp, err)
 		}
 		if err != nil {
 			return nil, err
@@ -104,7 +126,7 @@ func (p *parallel) groups(backend compute.Backend) ([]compute.Backend, error) {
 // otherHosts says what a slice of several hosts can do.
 func otherHosts() string {
 	if hosts := strings.Split(os.Getenv("TPU_WORKER_HOSTNAMES"), ","); len(hosts) > 1 {
-		return fmt.Sprintf(": those of this host. A model over several of the %d hosts is not supported; run a process on each, which --shard shares the rows out to", len(hosts))
+		return fmt.Sprintf(": those of this host. --num-processes auto puts a model on all %d hosts, with a process on each; --shard auto shares the rows out to them", len(hosts))
 	}
 	return ""
 }

@@ -29,7 +29,7 @@ func TestParallelFlags(t *testing.T) {
 		{1, -1, "", "xla:cpu", 0, 0, "--dp is -1"},
 		{2, 1, "", "go", 0, 0, "--backend go has one"},
 	} {
-		p := parallel{c.tp, c.dp, c.mesh}
+		p := parallel{tp: c.tp, dp: c.dp, mesh: c.mesh}
 		err := p.check(c.backend)
 		if again := p.check(c.backend); (err == nil) != (again == nil) {
 			t.Errorf("%+v: checked twice: %v, then %v", c, err, again)

@@ -122,7 +122,7 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	}
 	defer backend.Finalize()
 	devices := backend.NumDevices()
-	groups, err := o.run.parallel.groups(backend)
+	groups, err := o.run.parallel.groups(backend, nil)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}

@@ -44,7 +44,11 @@ sample run --model smollm2 --input prompts.parquet --output out
 sample run -m ./Llama-3.2-1B -i 'data/*.parquet' -o out -n 8 --temperature 0.8 --top-p 0.95 --seed 1
 sample run -m model.gguf -i chats.jsonl -o out --format jsonl --stop 'User:' --max-tokens 64
 sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
-		flags: func(fl *flags) { f = fl; o.define(f) },
+		flags: func(fl *flags) {
+			f = fl
+			o.define(f)
+			f.group("One model on several hosts, a process on each, with the same command (docs/parallel.md)", o.hosts.define)
+		},
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if err := o.prepare(f, args); err != nil {
 				return err
@@ -69,6 +73,11 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 		return err
 	}
 	defer func() { watch.close(resultOf(err)) }()
+	ctx, leave, err := o.hosts.join(ctx, env, o.logger(env))
+	if err != nil {
+		return err
+	}
+	defer func() { err = leave(err) }()
 	// What is wrong with the files comes out before the model takes its time.
 	reader, err := promptset.OpenFrom(ctx, promptset.Anywhere(), o.inputs)
 	if err != nil {
@@ -83,6 +92,12 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := o.agree(description); err != nil {
+		return err
+	}
+	if o.hosts.follows() {
+		return o.follow(ctx, env)
+	}
 	saved, err := openSaved(ctx, env.fs, o, parts, description)
 	if err != nil {
 		return err
@@ -94,6 +109,9 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	}()
 	if len(saved.missing) == 0 {
 		return finished(env, o, saved, fingerprint, started)
+	}
+	if err := o.lead(saved); err != nil {
+		return err
 	}
 	if o.progress != "none" {
 		fmt.Fprintf(env.stderr, "opening %s on %s; a first run compiles its programs, later ones find them in the cache\n", o.model, o.backend)
@@ -127,6 +145,9 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 		return err
 	}
 	if others && !sameSettled(settled(plan), saved.state.Job().Settled) {
+		if o.hosts.several() {
+			return errors.New("another shard was faster and settled on other sizes: start all processes of this shard again, which then take those")
+		}
 		if first, err = open(); err != nil { // with what the faster process settled on
 			return err
 		}
@@ -154,7 +175,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	j.builder, j.out = requestBuilder{o, first, &commonPrefix{}}, newCollector(writer, saved.journal, rowsInFlight)
 	j.out.tally, j.out.observer = saved.before, watch
 	last, runErr := j.run(ctx, first, open, newMeter(env.stderr, o.progress, saved.rows, before))
-	interrupted := ctx.Err() != nil
+	interrupted := ctx.Err() != nil && !o.hosts.lost()
 	// The writer's error has been that of the run.
 	if err := writer.Close(); runErr == nil {
 		runErr = err

@@ -42,6 +42,7 @@ type runOptions struct {
 	config, progress, report string
 	pages                    pageOptions
 	parallel                 parallel
+	hosts                    hostOptions
 	diagnostics              diagnostics
 	observing                observing
 	units                    unitOptions
@@ -138,7 +139,10 @@ func (o *runOptions) check() error {
 	if err := errors.Join(o.observing.check(), o.units.check()); err != nil {
 		return err
 	}
-	if err := o.checkShard(os.Getenv, storage.IsRemote(o.output)); err != nil {
+	if err := o.checkHosts(os.Getenv); err != nil {
+		return err
+	}
+	if err := o.checkShard(o.hosts.shardEnvironment(os.Getenv), storage.IsRemote(o.output)); err != nil {
 		return err
 	}
 	if err := o.pages.check(); err != nil {

@@ -56,7 +56,7 @@ func (c shardClaim) String() string {
 
 // findShard takes the shard from what schedulers tell their processes. All that is there must agree.
 func findShard(getenv func(string) string) (jobstate.Shard, error) {
-	e := &shardEnv{getenv: getenv}
+	e := &shardEnv{getenv: getenv, flags: "--shard I/N"}
 	given, _ := e.number(shardCount)
 	e.kubernetes()
 	e.slurm()
@@ -105,7 +105,8 @@ func findShard(getenv func(string) string) (jobstate.Shard, error) {
 type shardEnv struct {
 	getenv func(string) string
 	claims []shardClaim
-	err    error // the first
+	err    error  // the first
+	flags  string // what may be given in place of the variables
 }
 
 // number reads a variable; ok says whether it is set.
@@ -162,10 +163,10 @@ func (e *shardEnv) slurm() {
 		step = max(step, 1)
 		switch {
 		case !counted:
-			e.fail(errors.New("SLURM_ARRAY_TASK_ID is set, and SLURM_ARRAY_TASK_COUNT is not; give --shard I/N"))
+			e.fail(fmt.Errorf("SLURM_ARRAY_TASK_ID is set, and SLURM_ARRAY_TASK_COUNT is not; give %s", e.flags))
 			return
 		case id < first || (id-first)%step != 0 || (id-first)/step >= n:
-			e.fail(fmt.Errorf("SLURM_ARRAY_TASK_ID is %d, which is not one of %d from %d on, %d apart: give --shard I/N for an array with gaps", id, n, first, step))
+			e.fail(fmt.Errorf("SLURM_ARRAY_TASK_ID is %d, which is not one of %d from %d on, %d apart: give %s for an array with gaps", id, n, first, step, e.flags))
 			return
 		}
 		index, count = (id-first)/step, n
@@ -178,7 +179,7 @@ func (e *shardEnv) slurm() {
 	if n, ok := e.number(tasks); ok && (n > 1 || len(names) == 0) {
 		i, ranked := e.number("SLURM_PROCID")
 		if n > 1 && (!ranked || e.getenv("SLURM_STEP_ID") == "") { // the script itself is task 0 of as many
-			e.fail(fmt.Errorf("%s is %d, and this is the batch script and none of the tasks: start it with srun, or give --shard I/N", tasks, n))
+			e.fail(fmt.Errorf("%s is %d, and this is the batch script and none of the tasks: start it with srun, or give %s", tasks, n, e.flags))
 			return
 		}
 		index, count = index*n+i, count*n

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/setup"
+)
+
+func TestFindProcess(t *testing.T) {
+	tpu := map[string]string{"TPU_WORKER_ID": "2", "TPU_WORKER_HOSTNAMES": "w0.job,w1.job,w2.job,w3.job"}
+	for _, c := range []struct {
+		flags       hostOptions
+		env         map[string]string
+		count, id   int
+		coordinator string
+		fails       string
+	}{
+		{flags: hostOptions{processes: "4", id: 1, coordinator: "h:1"}, count: 4, id: 1, coordinator: "h:1"},
+		{flags: hostOptions{processes: "1", id: -1}, count: 1, id: -1},
+		{flags: hostOptions{processes: "auto", id: -1}, env: tpu, count: 4, id: 2, coordinator: "w0.job:8476"},
+		{flags: hostOptions{processes: "auto", id: -1, coordinator: "h:1"}, env: tpu, count: 4, id: 2, coordinator: "h:1"},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"}, count: 1, id: 0},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "c:9"}, count: 2, id: 1, coordinator: "c:9"},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "m", "MASTER_PORT": "29500"}, count: 2, id: 1, coordinator: "m:29500"},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "::1"}, count: 2, id: 1, coordinator: "[::1]:8476"},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0"}, fails: "give --coordinator-address"},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2", "TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "a,b"}, fails: "contradicts itself"},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "x", "WORLD_SIZE": "2"}, fails: `RANK is "x"`},
+		{flags: hostOptions{processes: "auto", id: -1}, fails: "nothing says which process this is"},
+		{flags: hostOptions{processes: "auto", id: 1}, env: tpu, fails: "may not come together"},
+		{flags: hostOptions{processes: "two"}, fails: `--num-processes is "two"`},
+		{flags: hostOptions{processes: "2", id: 2, coordinator: "h:1"}, fails: "not one of 0 to 1"},
+		{flags: hostOptions{processes: "2", id: 0, coordinator: "h"}, fails: "must be HOST:PORT"},
+		{flags: hostOptions{processes: "2", id: 0, coordinator: ":1"}, fails: "must be HOST:PORT"},
+	} {
+		h := c.flags
+		err := h.find(func(name string) string { return c.env[name] })
+		switch {
+		case c.fails != "":
+			if err == nil || !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("%+v, %v: %v", c.flags, c.env, err)
+			}
+		case err != nil || h.count != c.count || h.id != c.id || h.coordinator != c.coordinator:
+			t.Errorf("%+v, %v: %+v, %v", c.flags, c.env, h, err)
+		default:
+			if err := h.find(func(name string) string { return c.env[name] }); err != nil {
+				t.Errorf("%+v, found twice: %v", c.flags, err)
+			}
+		}
+	}
+}
+
+// Slices of TPUs each have a model, and share the rows out.
+func TestSlicesAreShards(t *testing.T) {
+	env := map[string]string{
+		"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "a,b", "MEGASCALE_NUM_SLICES": "3", "MEGASCALE_SLICE_ID": "2", "JOB_COMPLETION_INDEX": "1",
+	}
+	getenv := func(name string) string { return env[name] }
+	o := runOptions{hosts: hostOptions{processes: "auto", id: -1, initialization: 1, heartbeat: 1}}
+	if err := o.checkHosts(getenv); err == nil || !strings.Contains(err.Error(), "--shard auto shares the rows out to the slices") {
+		t.Error(err)
+	}
+	o.shardText = "auto"
+	if err := o.checkHosts(getenv); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.checkShard(o.hosts.shardEnvironment(getenv), false); err != nil || o.shard.String() != "2/3" {
+		t.Errorf("%s, %v", o.shard, err)
+	}
+}
+
+// A process that is killed ends the other one, with an error that names it; the same commands go on, and write what one process does.
+func TestHostKilled(t *testing.T) {
+	testenv.Slow(t)
+	path, err := exec.LookPath("real-sample")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := setup.CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, address := t.TempDir(), testenv.FreeAddress(t)
+	var rows bytes.Buffer
+	for i := range 400 {
+		fmt.Fprintf(&rows, "{\"prompt_token_ids\": [%d, 2, %d]}\n", 1+i%200, 1+i/200)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "in.jsonl"), rows.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	start := func(out string, more ...string) (*exec.Cmd, *bytes.Buffer) {
+		args := []string{"run", "-m", testenv.Path("testdata", "models", "smollm2-like"), "-i", "in.jsonl", "-o", out, "--format", "jsonl", "-t", "1", "--ignore-eos",
+			"--max-tokens", "24", "--max-seqs", "4", "--max-model-len", "32", "--max-rounds", "4", "--kv-memory", "1MiB", "--part-rows", "10", "--tp", "2", "--progress", "none"}
+		cmd, text := exec.Command(path, append(args, more...)...), &bytes.Buffer{}
+		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, text, text
+		cmd.Env = append(os.Environ(), "QUIRE_CACHE="+cache)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd, text
+	}
+	both := func() (cmds [2]*exec.Cmd, texts [2]*bytes.Buffer) {
+		for id := range cmds {
+			cmds[id], texts[id] = start("two", "--num-processes", "2", "--process-id", fmt.Sprint(id), "--coordinator-address", address)
+		}
+		return cmds, texts
+	}
+	parts := func() int {
+		names, err := filepath.Glob(filepath.Join(dir, "two", "part-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	for victim := range 2 {
+		before := parts()
+		cmds, texts := both()
+		for deadline := time.Now().Add(5 * time.Minute); parts() <= before; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("no part appears: %s%s", texts[0], texts[1])
+			}
+		}
+		killed := time.Now()
+		if err := cmds[victim].Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmds[victim].Wait()
+		other := 1 - victim
+		err := cmds[other].Wait()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != exitFailure || !strings.Contains(texts[other].String(), fmt.Sprintf("process %d", victim)) || !strings.Contains(texts[other].String(), "is lost") {
+			t.Errorf("process %d was killed: %v: %s", victim, err, texts[other])
+		}
+		if took := time.Since(killed); took > 60*time.Second { // the heartbeat's 100 s were not waited for
+			t.Errorf("process %d noticed after %s", other, took)
+		}
+		if parts() == 40 {
+			t.Error("all was done before: the test does not reach what it is for")
+		}
+	}
+	cmds, texts := both()
+	for id := range cmds {
+		if err := cmds[id].Wait(); err != nil {
+			t.Fatalf("process %d: %v: %s", id, err, texts[id])
+		}
+	}
+	one, text := start("one")
+	if err := one.Wait(); err != nil {
+		t.Fatal(text)
+	}
+	sameParts(t, filepath.Join(dir, "one"), filepath.Join(dir, "two"), 40)
+}
+
+// sameParts fails unless two folders have the same parts, so many of them.
+func sameParts(t *testing.T, one, two string, number int) {
+	t.Helper()
+	names, err := fs.Glob(os.DirFS(one), "part-*")
+	if err != nil || len(names) != number {
+		t.Fatalf("%d parts, want %d: %v", len(names), number, err)
+	}
+	for _, name := range names {
+		a, err := os.ReadFile(filepath.Join(one, name))
+		b, err2 := os.ReadFile(filepath.Join(two, name))
+		if err := errors.Join(err, err2); err != nil || !bytes.Equal(a, b) {
+			t.Errorf("%s differs: %v", name, err)
+		}
+	}
+}
