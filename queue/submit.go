@@ -225,26 +225,30 @@ func (q *Queue) each(ctx context.Context, keys string, f func(jetstream.KeyValue
 	var all []jetstream.KeyValueEntry
 	err := q.againWithin(ctx, listTimeout, func(ctx context.Context) error {
 		all = nil
+		// A watch outlives the server, but the answer of one that died never comes: not to the request for a watch, and maybe not what it
+		// had yet to send.
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		silence := time.AfterFunc(callTimeout, cancel)
+		defer silence.Stop()
 		w, err := q.kv.Watch(ctx, keys, jetstream.IgnoreDeletes())
 		if err != nil {
-			return err
+			return unanswered(ctx, err)
 		}
 		defer w.Stop()
-		// A watch outlives the server, but what a server that died had yet to send may never come.
-		silence := time.NewTimer(callTimeout)
-		defer silence.Stop()
 		for {
 			select {
-			case entry := <-w.Updates():
+			case entry, ok := <-w.Updates():
+				if !ok {
+					return nats.ErrTimeout
+				}
 				silence.Reset(callTimeout)
 				if entry == nil { // all that was there
 					return nil
 				}
 				all = append(all, entry)
-			case <-silence.C:
-				return nats.ErrTimeout
 			case <-ctx.Done():
-				return ctx.Err()
+				return unanswered(ctx, ctx.Err())
 			}
 		}
 	})
@@ -253,6 +257,14 @@ func (q *Queue) each(ctx context.Context, keys string, f func(jetstream.KeyValue
 			break
 		}
 		err = f(entry)
+	}
+	return err
+}
+
+// unanswered is the error of a call whose context was cancelled since no answer came.
+func unanswered(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nats.ErrTimeout
 	}
 	return err
 }
