@@ -204,23 +204,29 @@ func TestGroupErrors(t *testing.T) {
 	}
 }
 
-// The same program compiles for a TPU's topology.
+// The same program compiles for a TPU's topology, also for one of several hosts.
 func TestGroupForTPU(t *testing.T) {
-	topology := testenv.Topology(t, "v5e:2x4")
-	g, err := topology.Group(0, 1, 2, 3, 4, 5, 6, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := groupProgram(t, g.Donating(map[string]int{"state": 0}), 8)
-	m, err := e.Memory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	hlo, err := e.OptimizedHLO()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.Aliased < 4*8*4 || !strings.Contains(hlo, "all-reduce") {
-		t.Errorf("%+v\n%s", m, hlo)
+	for name, devices := range map[string]int{"v5e:2x4": 8, "v5e:4x4": 16} {
+		topology := testenv.Topology(t, name)
+		list := make([]int, devices)
+		for i := range list {
+			list[i] = i
+		}
+		g, err := topology.Group(list...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := groupProgram(t, g.Donating(map[string]int{"state": 0}), devices)
+		m, err := e.Memory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		hlo, err := e.OptimizedHLO()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Aliased < 4*8*4 || !strings.Contains(hlo, "all-reduce") {
+			t.Errorf("%s: %+v\n%s", name, m, hlo)
+		}
 	}
 }

@@ -81,35 +81,45 @@ func (b *Backend) ofSlice(h *hosts) error {
 	if err != nil {
 		return fmt.Errorf("xla: the devices of the slice: %w", err)
 	}
-	var ids []int
-	processes := map[int]int{}
-	for _, d := range all {
-		described, err := pjrtc.DescribeDevice(d)
-		if err != nil {
+	devices := make([]pjrtc.Device, len(all))
+	for i, d := range all {
+		if devices[i], err = pjrtc.DescribeDevice(d); err != nil {
 			return fmt.Errorf("xla: the devices of the slice: %w", err)
 		}
-		ids = append(ids, described.ID)
-		processes[described.Process]++
 	}
-	if len(processes) != h.count || len(ids) != h.partitions || len(b.group) != b.client.NumDevices() {
-		return fmt.Errorf("%w: %d processes with %d devices each were told of, and libtpu knows %d devices of %d hosts: there must be a process for each host of the slice, "+
-			"and a model on all devices", ErrHosts, h.count, len(b.group), len(ids), len(processes))
+	ids, order, err := h.arrange(devices, b.ids)
+	if err != nil {
+		return err
 	}
-	// The order is that of the plugin's numbers, which a program compiled ahead for the topology has too.
-	slices.Sort(ids)
-	here := b.ids
-	order := make([]int, len(b.group))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(here[i], here[j]) })
 	group := make([]int, len(order))
 	for to, from := range order {
 		group[to] = b.group[from]
-		h.places = append(h.places, slices.Index(ids, here[from]))
 	}
 	b.group, b.ids = group, ids
 	return nil
+}
+
+// arrange orders all devices of a slice by the plugin's numbers for them, as a program compiled ahead for the topology has them, and notes the
+// places of those of this process, whose numbers are here. order is in which of the latter come.
+func (h *hosts) arrange(all []pjrtc.Device, here []int) (ids, order []int, err error) {
+	processes := map[int]int{}
+	for _, d := range all {
+		ids = append(ids, d.ID)
+		processes[d.Process]++
+	}
+	if len(processes) != h.count || len(ids) != h.partitions {
+		return nil, nil, fmt.Errorf("%w: there are %d processes with %d devices each, and the slice has %d devices of %d hosts: all of it runs one model, with a process on each host",
+			ErrHosts, h.count, len(here), len(ids), len(processes))
+	}
+	slices.Sort(ids)
+	for i := range here {
+		order = append(order, i)
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(here[i], here[j]) })
+	for _, i := range order {
+		h.places = append(h.places, slices.Index(ids, here[i]))
+	}
+	return ids, order, nil
 }
 
 // disconnect ends what a group has of the other processes.
