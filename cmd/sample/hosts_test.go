@@ -122,14 +122,19 @@ func TestHostKilled(t *testing.T) {
 		}
 		return len(names)
 	}
-	for victim := range 2 {
+	// underWay starts both, and returns when they have made a part.
+	underWay := func() (cmds [2]*exec.Cmd, texts [2]*bytes.Buffer) {
 		before := parts()
-		cmds, texts := both()
+		cmds, texts = both()
 		for deadline := time.Now().Add(5 * time.Minute); parts() <= before; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("no part appears: %s%s", texts[0], texts[1])
+				t.Fatal("no part appears")
 			}
 		}
+		return cmds, texts
+	}
+	for victim := range 2 {
+		cmds, texts := underWay()
 		killed := time.Now()
 		if err := cmds[victim].Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -141,6 +146,7 @@ func TestHostKilled(t *testing.T) {
 		if !errors.As(err, &exit) || exit.ExitCode() != exitFailure || !strings.Contains(texts[other].String(), fmt.Sprintf("process %d", victim)) || !strings.Contains(texts[other].String(), "is lost") {
 			t.Errorf("process %d was killed: %v: %s", victim, err, texts[other])
 		}
+		t.Logf("process %d noticed the death of process %d after %s", other, victim, time.Since(killed))
 		if took := time.Since(killed); took > 60*time.Second { // the heartbeat's 100 s were not waited for
 			t.Errorf("process %d noticed after %s", other, took)
 		}
@@ -148,7 +154,18 @@ func TestHostKilled(t *testing.T) {
 			t.Error("all was done before: the test does not reach what it is for")
 		}
 	}
-	cmds, texts := both()
+	// One that is told to end ends both, in peace.
+	cmds, texts := underWay()
+	if err := cmds[1].Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for id := range cmds {
+		var exit *exec.ExitError
+		if err := cmds[id].Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
+			t.Errorf("process %d: %v: %s", id, err, texts[id])
+		}
+	}
+	cmds, texts = both()
 	for id := range cmds {
 		if err := cmds[id].Wait(); err != nil {
 			t.Fatalf("process %d: %v: %s", id, err, texts[id])
