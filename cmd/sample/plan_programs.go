@@ -42,6 +42,8 @@ type doesNotFitError struct {
 	device                     string
 	weights, needed, available int64
 	pages, pageSize            int
+	program                    string // that needs so much
+	least                      bool   // with fewer pages there is no room for a sequence
 	cause                      error
 }
 
@@ -50,8 +52,15 @@ func (e *doesNotFitError) Error() string {
 	if e.needed == 0 {
 		return fmt.Sprintf("the model does not fit: its weights are %s, and a device of %s has %s; %s", size(e.weights), e.device, size(e.available), remedy)
 	}
-	return fmt.Sprintf("the model does not fit: with weights of %s and %d KV pages of %d tokens, which is what one sequence takes, its program needs %s, and a device of %s has %s; %s",
-		size(e.weights), e.pages, e.pageSize, size(e.needed), e.device, size(e.available), remedy)
+	what, or := "the model", ""
+	why := fmt.Sprintf("%d KV pages of %d tokens", e.pages, e.pageSize)
+	if e.least {
+		why += ", which is what one sequence takes"
+	} else {
+		what, or = "the job", "lower --kv-memory, or "
+	}
+	return fmt.Sprintf("%s does not fit: with weights of %s and %s, program %s needs %s, and a device of %s has %s; %s%s",
+		what, size(e.weights), why, e.program, size(e.needed), e.device, size(e.available), or, remedy)
 }
 
 func (e *doesNotFitError) Unwrap() error { return e.cause }
@@ -87,8 +96,9 @@ func (p *planner) plan(ctx context.Context) (*planReport, error) {
 	done, err := engine.Precompile(ctx, p.config, others...)
 	var oom *xla.OutOfMemoryError
 	if errors.As(err, &oom) {
+		pages := int(p.config.KVMemory / (sketch.KVBytesPerToken * int64(sketch.PageSize)))
 		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available, needed: oom.Needed,
-			pages: sketch.Pages, pageSize: sketch.PageSize, cause: err}
+			pages: pages, pageSize: sketch.PageSize, program: oom.Program, cause: err}
 	}
 	if err != nil {
 		return nil, err
@@ -142,7 +152,8 @@ func (p *planner) search(ctx context.Context, sketch engine.Plan, r *planReport)
 	}
 	if best == 0 {
 		last := trials[len(trials)-1]
-		return &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, needed: last.Bytes, available: p.available, pages: last.Pages, pageSize: sketch.PageSize}
+		return &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, needed: last.Bytes, available: p.available, pages: last.Pages, pageSize: sketch.PageSize,
+			program: largestProgram, least: true}
 	}
 	p.config.KVMemory = int64(best) * page
 	r.AllUsable = best == everything
