@@ -8,7 +8,7 @@ LDFLAGS := -X main.version=$(VERSION)
 # Tests that take long skip themselves under -short; make test-slow runs all.
 TESTS   ?= ./...
 
-.PHONY: build fetch demo test test-slow bench bench-peers lint fuzz vulnerabilities clean
+.PHONY: build fetch demo test test-slow bench bench-peers lint race fuzz vulnerabilities clean
 
 build:
 	$(GO) build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/sample ./cmd/sample
@@ -47,6 +47,11 @@ bench-peers: build
 lint:
 	$(GO) vet ./...
 	$(GO) test ./internal/lint
+
+# What several goroutines share, under the race detector: contexts and moves of pages, the journal, the queue.
+race: fetch
+	$(GO) test -race -short ./engine -run 'TestTreeOfContexts|TestForgottenContext|TestEqualPages|TestTransfers|TestReplicas'
+	$(GO) test -race -short ./jobstate ./journal ./lockstep ./queue/... ./telemetry ./vfs
 
 # Every fuzz target for FUZZTIME, two at a time; FUZZ=FuzzParse runs those that have this in their name or package.
 FUZZTIME ?= 60s
