@@ -34,7 +34,7 @@ func joinAll(t testing.TB, n int, change func(id int, o *Options)) ([]*Group, []
 	for id := range n {
 		wg.Go(func() {
 			o := Options{CoordinatorAddress: address, NumProcesses: n, ProcessID: id, Version: "test", Host: fmt.Sprintf("host-%c", 'a'+id),
-				InitializationTimeout: time.Minute, HeartbeatTimeout: time.Minute}
+				InitializationTimeout: time.Minute, HeartbeatTimeout: time.Hour}
 			if change != nil {
 				change(id, &o)
 			}
@@ -245,7 +245,6 @@ func TestOneIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			groups := join(t, 3)
-			begin := time.Now()
 			for id, err := range each(groups, func(g *Group) error {
 				if g.ProcessID() == c.gone {
 					c.go_(g)
@@ -257,9 +256,6 @@ func TestOneIsGone(t *testing.T) {
 				if id != c.gone && (err == nil || !strings.Contains(err.Error(), c.want)) {
 					t.Errorf("process %d: %v", id, err)
 				}
-			}
-			if took := time.Since(begin); took > 30*time.Second { // the heartbeat's minute was not waited for
-				t.Errorf("it took %s", took)
 			}
 		})
 	}
@@ -290,7 +286,11 @@ func TestSilence(t *testing.T) {
 		t.Error(err)
 	}
 
-	groups, failures := joinAll(t, 2, func(_ int, o *Options) { o.HeartbeatTimeout = timeout })
+	if testing.Short() {
+		return // what follows takes long enough for a machine that stands still now and then; part of make test-slow
+	}
+	const long = 8 * time.Second
+	groups, failures := joinAll(t, 2, func(_ int, o *Options) { o.HeartbeatTimeout = long })
 	if err := errors.Join(failures...); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestSilence(t *testing.T) {
 		t.Error(groups[0].Err())
 	case <-groups[1].Done():
 		t.Error(groups[1].Err())
-	case <-time.After(3 * timeout):
+	case <-time.After(long + long/2):
 	}
 }
 

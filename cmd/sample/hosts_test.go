@@ -111,7 +111,7 @@ func TestHostKilled(t *testing.T) {
 	}
 	both := func() (cmds [2]*exec.Cmd, texts [2]*bytes.Buffer) {
 		for id := range cmds {
-			cmds[id], texts[id] = start("two", "--num-processes", "2", "--process-id", fmt.Sprint(id), "--coordinator-address", address)
+			cmds[id], texts[id] = start("two", "--num-processes", "2", "--process-id", fmt.Sprint(id), "--coordinator-address", address, "--heartbeat-timeout", "1h")
 		}
 		return cmds, texts
 	}
@@ -147,9 +147,6 @@ func TestHostKilled(t *testing.T) {
 			t.Errorf("process %d was killed: %v: %s", victim, err, texts[other])
 		}
 		t.Logf("process %d noticed the death of process %d after %s", other, victim, time.Since(killed))
-		if took := time.Since(killed); took > 60*time.Second { // the heartbeat's 100 s were not waited for
-			t.Errorf("process %d noticed after %s", other, took)
-		}
 		if parts() == 40 {
 			t.Error("all was done before: the test does not reach what it is for")
 		}

@@ -57,7 +57,7 @@ func AsHost(t *testing.T) (group *lockstep.Group, argument string, ok bool) {
 	if len(fields) < 4 {
 		return nil, "", false
 	}
-	o := lockstep.Options{CoordinatorAddress: fields[0], HeartbeatTimeout: time.Minute}
+	o := lockstep.Options{CoordinatorAddress: fields[0], HeartbeatTimeout: time.Hour} // a process that is gone is noticed before, or the test hangs
 	var err error
 	for i, field := range []*int{&o.NumProcesses, &o.ProcessID} {
 		if *field, err = strconv.Atoi(fields[i+1]); err != nil {
