@@ -97,7 +97,6 @@ func (o *planOptions) check() error {
 		return fmt.Errorf("--max-compiles is %d, but must be at least 1", o.trials)
 	}
 	o.run.inputs, o.run.output = []string{"-"}, os.DevNull // run's other options are checked with them
-	o.run.hosts.id = -1                                    // plan has none of the flags of several hosts
 	if err := o.run.check(); err != nil {
 		return err
 	}

@@ -59,6 +59,7 @@ type runOptions struct {
 // define defines the flags, with the defaults in o.
 func (o *runOptions) define(f *flags) {
 	o.sampling = sampling.DefaultSettings()
+	o.hosts.id = -1 // for subcommands without the flags of several hosts
 	f.group("Model", func(s *pflag.FlagSet) {
 		s.StringVarP(&o.model, "model", "m", "", "`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or smollm2, the demo model, which is fetched if need be")
 		s.StringVar(&o.chatTemplate, "chat-template", "model", "`TEMPLATE` how rows with messages become text: model (the model's own template), none (such rows are errors), or a file with a Jinja template. A prompt is raw text in any case")
