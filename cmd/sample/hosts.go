@@ -36,11 +36,14 @@ type hostOptions struct {
 // processesAuto is the --num-processes that takes all from the environment.
 const processesAuto = "auto"
 
+// lostGrace is how long a process has to come to its end when another is lost.
+var lostGrace = 30 * time.Second
+
 // coordinatorPort is where process 0 is met where only its host is known: jax.distributed's on TPUs.
 const coordinatorPort = "8476"
 
 func (o *hostOptions) define(s *pflag.FlagSet) {
-	s.StringVar(&o.processes, "num-processes", "", "`N` of processes, each with as many of --tp's devices; auto takes this and the next two from the variables of TPU VMs, GKE, JAX, Slurm or torchrun")
+	s.StringVar(&o.processes, "num-processes", "", "`N` of processes, each with as many of --tp's devices; auto takes this and the next two from the variables of GKE TPU, JAX, Slurm or torchrun")
 	s.IntVar(&o.id, "process-id", -1, "`I` which of them this is, from 0 on; process 0 writes the output")
 	s.StringVar(&o.coordinator, "coordinator-address", "", "`HOST:PORT` where process 0 listens, and the others find it. Whoever reaches it could take part: use a network that is trusted")
 	s.StringVar(&o.bind, "coordinator-bind-address", "", "`HOST:PORT` where process 0 listens instead, such as 0.0.0.0:8476")
@@ -197,18 +200,35 @@ func (h *hostOptions) join(ctx context.Context, env *environment, log *slog.Logg
 	}
 	group := h.group
 	inner, cancel := context.WithCancel(ctx)
+	left := make(chan struct{})
 	go func() {
 		select {
 		case <-group.Leaving():
 			cancel()
 		case <-group.Done():
-			if group.Err() != nil {
-				cancel()
-			}
-		case <-inner.Done():
+		case <-left:
+			return
+		}
+		select {
+		case <-group.Done():
+		case <-left:
+			return
+		}
+		lost := group.Err()
+		if lost == nil {
+			return
+		}
+		cancel()
+		// What is under way may not end: a call of a device that waits for another's, or hours of compiling for nothing.
+		select {
+		case <-left:
+		case <-time.After(lostGrace):
+			fmt.Fprintf(env.stderr, "sample: %v (and this process did not come to its end within %s)\n", lost, lostGrace)
+			os.Exit(exitFailure)
 		}
 	}()
 	return inner, func(err error) error {
+		defer close(left)
 		defer cancel()
 		if lost := group.Err(); lost != nil {
 			group.Close()

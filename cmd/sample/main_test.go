@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 			plainEvery, restartPause = 50*time.Millisecond, time.Millisecond
 			pollUnits, pollStatus = 100*time.Millisecond, 30*time.Millisecond
 			if os.Getenv("QUIRE_FAKE_STALL") != "" {
-				stallAfter = 80 * time.Millisecond
+				stallAfter, lostGrace = 80*time.Millisecond, 300*time.Millisecond
 			}
 			os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openFake, identify: identifyFake, fs: vfs.OS}))
 		},
