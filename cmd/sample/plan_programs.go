@@ -90,7 +90,7 @@ func (p *planner) plan(ctx context.Context) (*planReport, error) {
 	defer p.keep(nil)
 	var others []string // all, if none is compiled yet
 	if p.kept != nil {
-		others = slices.DeleteFunc(slices.Clone(sketch.Programs), func(name string) bool { return name == largestProgram })
+		others = slices.DeleteFunc(slices.Clone(p.kept.Plan.Programs), func(name string) bool { return name == largestProgram })
 	}
 	p.note("compiling the programs")
 	done, err := engine.Precompile(ctx, p.config, others...)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
 )
@@ -61,7 +62,7 @@ func TestPlanOnTheCPU(t *testing.T) {
 func TestPlanForTPU(t *testing.T) {
 	testenv.Slow(t)
 	needLibtpu(t)
-	r, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--dtype", "bf16", "--topology", "v5e:2x4", "--max-seqs", "2048", "--page-size", "32", "--max-compiles", "4")
+	r, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--dtype", "bf16", "--topology", "v5e:2x4", "--max-seqs", "2048", "--page-size", "32", "--max-compiles", "4", "--layers", "loop")
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -71,7 +72,7 @@ func TestPlanForTPU(t *testing.T) {
 	if sum := r.Weights + r.KV + r.Tables + r.Temporary + r.Code + r.Rest; sum != r.Total {
 		t.Errorf("the parts are %d bytes, the total %d", sum, r.Total)
 	}
-	if len(r.Trials) == 0 || r.Pages == 0 || r.TokensOfContext != r.Pages*32 {
+	if len(r.Trials) == 0 || r.Pages == 0 || r.TokensOfContext != r.Pages*32 || r.Plan.Layers != engine.LayersLoop {
 		t.Errorf("%d pages after the trials %v", r.Pages, r.Trials)
 	}
 	if r.Estimate == nil || r.Estimate.Chip.Name != "TPU v5e" || r.Estimate.DecodeBound != "memory" {
