@@ -34,23 +34,15 @@ typedef struct {
 
 static float *row_scales(const q_linear_job *j) { return (float *)((char *)j->l->scratch + j->tiles * 16 * j->padded_in); }
 
-// round_row sets int8 numbers to a row's: x = q * scale, where the row's largest magnitude is 127.
+// round_row sets int8 numbers to a row's.
 static void round_row(const q_linear_job *j, int64_t row, int8_t *to) {
-	const q_linear *l = j->l;
-	const v16 magic = v16_set(0x1.8p23f); // added and taken away, it rounds to the nearest integer
-	v16 largest = v16_set(0), wrong = v16_set(0);
-	for (int64_t i = 0; i < l->in; i += 16) {
-		v16 x = load16(l->x, row * l->in + i, l->dtype, least(16, l->in - i));
-		largest = v16_max(largest, v16_max(x, v16_sub(v16_set(0), x)));
-		wrong = v16_add(wrong, v16_sub(x, x));
-	}
-	float most = v16_largest(largest), inverse = most > 0 ? 127 / most : 0;
-	row_scales(j)[row] = most * (1.0f / 127) + v16_sum(wrong);
-	for (int64_t i = 0; i < l->in; i += 16) {
-		float q[16];
-		int64_t n = least(16, l->in - i);
-		v16_store(q, v16_sub(v16_add(v16_mul(load16(l->x, row * l->in + i, l->dtype, n), v16_set(inverse)), magic), magic));
-		for (int64_t k = 0; k < n; k++) to[(i + k) / 64 * 1024 + (i + k) % 64] = q[k] >= -127 && q[k] <= 127 ? (int8_t)q[k] : 0;
+	float inverse;
+	row_scales(j)[row] = row_scale(j->l, row, &inverse);
+	for (int64_t i = 0; i < j->l->in; i += 16) {
+		int8_t q[16];
+		const int64_t n = least(16, j->l->in - i);
+		round16(j->l, row, i, n, inverse, q);
+		memcpy(to + i / 64 * 1024 + i % 64, q, n);
 	}
 }
 
@@ -138,16 +130,7 @@ static void panels(void *job, int64_t task) {
 			}
 		}
 		const int64_t row = t0 * 16, rows = least(t1 * 16, l->rows) - row;
-		for (int64_t p = 0; s8 && p < n; p++) {
-			for (int64_t r = 0; r < rows; r++) {
-				float *sum = sums + p * SUMS + r * PANEL, scale = row_scales(j)[row + r];
-				for (int c = 0; c < PANEL; c++) {
-					int32_t whole;
-					memcpy(&whole, sum + c, 4);
-					sum[c] = (float)whole * scale;
-				}
-			}
-		}
+		for (int64_t p = 0; s8 && p < n; p++) float_sums(sums + p * SUMS, rows, row_scales(j) + row);
 		finish_panels(j, sums, row, rows, from, n);
 	}
 	_tile_release();

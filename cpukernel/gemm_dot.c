@@ -70,37 +70,19 @@ static uint32_t *packed(const q_linear_job *j, int64_t row) { return (uint32_t *
 static float *row_scales(const q_linear_job *j) { return (float *)packed(j, j->l->rows); }
 static int32_t *first_sums(const q_linear_job *j) { return (int32_t *)row_scales(j) + j->l->rows; }
 
-// pack_tile_s8 rounds the rows of a tile, as pack_tile_s8 of gemm_int8.h does. The instruction takes its first factor without a sign: weights
-// are read as w + 128, and a row's sums begin at -128 times the sum of its activations. They wrap around in between, and are exact in the end.
+// pack_tile_s8 rounds the rows of a tile. The instruction takes its first factor without a sign: weights are read as w + 128, and a row's sums
+// begin at -128 times the sum of its activations. They wrap around in between, and are exact in the end.
 static void pack_tile_s8(const q_linear_job *j, int64_t begin, int64_t n) {
-	const q_linear *l = j->l;
-	const v16 magic = v16_set(0x1.8p23f); // added and taken away, it rounds to the nearest integer
 	uint32_t *to = packed(j, begin);
 	for (int64_t r = 0; r < n; r++) {
-		const int64_t at = (begin + r) * l->in;
-		v16 largest = v16_set(0), wrong = v16_set(0);
-		for (int64_t i = 0; i < l->in; i += 16) {
-			v16 x = load16(l->x, at + i, l->dtype, least(16, l->in - i));
-			largest = v16_max(largest, v16_max(x, v16_sub(v16_set(0), x)));
-			wrong = v16_add(wrong, v16_sub(x, x));
-		}
-		float most = v16_largest(largest), inverse = most > 0 ? 127 / most : 0;
-		row_scales(j)[begin + r] = most * (1.0f / 127) + v16_sum(wrong);
+		float inverse;
+		row_scales(j)[begin + r] = row_scale(j->l, begin + r, &inverse);
 		int32_t sum = 0;
 		for (int64_t i = 0; i < j->padded_in; i += 16) {
-			float q[16];
-			const int64_t there = least(16, l->in - i);
-			v16 x = v16_mul(load16(l->x, at + i, l->dtype, there < 0 ? 0 : there), v16_set(inverse));
-			v16_store(q, v16_sub(v16_add(x, magic), magic));
-			for (int64_t k = 0; k < least(16, j->padded_in - i); k += 4) {
-				uint32_t four = 0;
-				for (int b = 0; b < 4; b++) {
-					int8_t x8 = q[k + b] >= -127 && q[k + b] <= 127 ? (int8_t)q[k + b] : 0;
-					four |= (uint32_t)(uint8_t)x8 << 8 * b;
-					sum += x8;
-				}
-				to[(i + k) / 4 * n + r] = four;
-			}
+			int8_t q[16];
+			round16(j->l, begin + r, i, least(16, j->l->in - i), inverse, q);
+			for (int k = 0; k < 16; k++) sum += q[k];
+			for (int64_t k = 0; k < least(16, j->padded_in - i); k += 4) memcpy(&to[(i + k) / 4 * n + r], q + k, 4);
 		}
 		first_sums(j)[begin + r] = -128 * sum;
 	}
@@ -195,16 +177,7 @@ static void panels(void *job, int64_t task) {
 				}
 			}
 		}
-		for (int64_t p = 0; s8 && p < n; p++) {
-			for (int64_t r = 0; r < rows; r++) {
-				float *sum = sums + p * SUMS + r * PANEL, scale = row_scales(j)[row + r];
-				for (int c = 0; c < PANEL; c++) {
-					int32_t whole;
-					memcpy(&whole, sum + c, 4);
-					sum[c] = (float)whole * scale;
-				}
-			}
-		}
+		for (int64_t p = 0; s8 && p < n; p++) float_sums(sums + p * SUMS, rows, row_scales(j) + row);
 		finish_panels(j, sums, row, rows, from, n);
 	}
 }

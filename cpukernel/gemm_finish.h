@@ -27,6 +27,40 @@ ALWAYS void store16(void *p, int64_t at, int dtype, int64_t n, v16 x) {
 	if (n < 16) memcpy(to, &part, n * (dtype == Q_F32 ? 4 : 2));
 }
 
+// row_scale is that of a row of activations rounded to 8 bits: x = q * scale, where the row's largest magnitude is 127. A row that has what is
+// not a number gets such a scale, and so do its results.
+static inline float row_scale(const q_linear *l, int64_t row, float *inverse) {
+	v16 largest = v16_set(0), wrong = v16_set(0);
+	for (int64_t i = 0; i < l->in; i += 16) {
+		v16 x = load16(l->x, row * l->in + i, l->dtype, least(16, l->in - i));
+		largest = v16_max(largest, v16_max(x, v16_sub(v16_set(0), x)));
+		wrong = v16_add(wrong, v16_sub(x, x));
+	}
+	float most = v16_largest(largest);
+	*inverse = most > 0 ? 127 / most : 0;
+	return most * (1.0f / 127) + v16_sum(wrong);
+}
+
+// round16 rounds a row's numbers from i on, up to n of them, to 8 bits; the rest is zero.
+ALWAYS void round16(const q_linear *l, int64_t row, int64_t i, int64_t n, float inverse, int8_t q[16]) {
+	const v16 magic = v16_set(0x1.8p23f); // added and taken away, it rounds to the nearest integer
+	float whole[16];
+	v16 x = v16_mul(load16(l->x, row * l->in + i, l->dtype, n < 0 ? 0 : n), v16_set(inverse));
+	v16_store(whole, v16_sub(v16_add(x, magic), magic));
+	for (int k = 0; k < 16; k++) q[k] = whole[k] >= -127 && whole[k] <= 127 ? (int8_t)whole[k] : 0;
+}
+
+// float_sums makes float32 sums of int32 ones, [rows][PANEL], times their rows' scales.
+static inline void float_sums(float *sums, int64_t rows, const float *scales) {
+	for (int64_t r = 0; r < rows; r++, sums += PANEL) {
+		for (int c = 0; c < PANEL; c++) {
+			int32_t whole;
+			memcpy(&whole, sums + c, 4);
+			sums[c] = (float)whole * scales[r];
+		}
+	}
+}
+
 // silu is x / (1 + exp(-x)), from the exponential of -|x|.
 ALWAYS v16 silu(v16 x) {
 	const v16 zero = v16_set(0), one = v16_set(1);

@@ -98,30 +98,16 @@ static float *row_scales(const q_linear_job *j) {
 	return (float *)((char *)j->l->scratch + (j->l->rows * j->padded_in * 2 + 63) / 64 * 64);
 }
 
-// pack_tile_s8 rounds the rows of a tile: x = q * scale, where the row's largest magnitude is 127. A row that has what is not a number gets
-// such a scale, and so do its results.
+// pack_tile_s8 rounds the rows of a tile.
 static void pack_tile_s8(const q_linear_job *j, int64_t begin, int64_t n) {
-	const q_linear *l = j->l;
-	const v16 magic = v16_set(0x1.8p23f); // added and taken away, it rounds to the nearest integer
 	int16_t *to = packed_s8(j, begin);
 	for (int64_t r = 0; r < n; r++) {
-		int64_t at = (begin + r) * l->in;
-		v16 largest = v16_set(0), wrong = v16_set(0);
-		for (int64_t i = 0; i < l->in; i += 16) {
-			v16 x = load16(l->x, at + i, l->dtype, least(16, l->in - i));
-			largest = v16_max(largest, v16_max(x, v16_sub(v16_set(0), x)));
-			wrong = v16_add(wrong, v16_sub(x, x));
-		}
-		float most = v16_largest(largest), inverse = most > 0 ? 127 / most : 0;
-		row_scales(j)[begin + r] = most * (1.0f / 127) + v16_sum(wrong);
+		float inverse;
+		row_scales(j)[begin + r] = row_scale(j->l, begin + r, &inverse);
 		for (int64_t i = 0; i < j->padded_in; i += 16) {
-			float q[16];
-			int64_t there = least(16, l->in - i);
-			v16 x = v16_mul(load16(l->x, at + i, l->dtype, there < 0 ? 0 : there), v16_set(inverse));
-			v16_store(q, v16_sub(v16_add(x, magic), magic));
-			for (int64_t k = 0; k < least(16, j->padded_in - i); k++) {
-				to[((i + k) / 2 * n + r) * 2 + (i + k) % 2] = q[k] >= -127 && q[k] <= 127 ? (int16_t)q[k] : 0;
-			}
+			int8_t q[16];
+			round16(j->l, begin + r, i, least(16, j->l->in - i), inverse, q);
+			for (int64_t k = 0; k < least(16, j->padded_in - i); k++) to[((i + k) / 2 * n + r) * 2 + (i + k) % 2] = q[k];
 		}
 	}
 }
