@@ -1,12 +1,13 @@
 // Ragged paged attention for one instruction set: see attention.h for what it computes. Included by attention_plain.c and the like.
 //
 // A task is some consecutive tokens of one sequence with one or more KV heads. It goes through the sequence's context in blocks of
-// BLOCK tokens at absolute positions. Of a block it packs a head's keys transposed and its values, both as float32, multiplies them with the
-// queries of the head as two small matrix products, and keeps for each row, a query of one head, the running maximum, sum and weighted
-// sum of values.
+// BLOCK tokens at absolute positions. Of a block it multiplies a head's keys with the queries of the head, makes the scores weights and
+// adds the values so weighted, and keeps for each row, a query of one head, the running maximum, sum and weighted sum of values. A
+// single token's rows read keys and values as they lie in the cache; many rows share one conversion of them to float32.
 //
-// What a row gets depends on its query, its position and its sequence's keys and values alone: scores add over the dimensions in order,
-// weighted sums over the positions in order, sums of weights by a fixed tree. Blocks that a row does not see leave its sums as they are.
+// What a row gets depends on its query, its position and its sequence's keys and values alone: a score is LANES sums over every
+// LANES-th dimension in order, added by a fixed tree; weighted sums add over the positions in order, sums of weights by a fixed tree.
+// Blocks that a row does not see leave its sums as they are.
 #include "simd.h"
 
 #ifndef Q_SIMD_MISSING
@@ -17,17 +18,19 @@
 
 enum { BLOCK = Q_ATTENTION_BLOCK, BLOCK_VECTORS = BLOCK / Q_WIDTH };
 
+// A vector multiplies LANES dimensions of KEYS keys.
+enum { LANES = Q_WIDTH < 8 ? Q_WIDTH : 8, KEYS = Q_WIDTH / LANES };
+
 // scratch is the memory of one task; rows are per head.
 struct scratch {
-	float *query;  // [heads][rows][dim], scaled
+	float *query;  // [heads][rows][padded], scaled
 	float *sum;    // [heads][rows][padded]
 	float *max;    // [heads][rows]
 	float *total;  // [heads][rows]
 	float *scores; // [rows][BLOCK]
 	float *keep;   // [rows]
-	float *keys;   // [dim][BLOCK]
+	float *keys;   // [BLOCK][padded]
 	float *values; // [BLOCK][padded]
-	float *row;    // [8][padded]
 	int64_t padded;
 };
 
@@ -35,56 +38,20 @@ static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 static int allocate(struct scratch *s, const struct q_attention *a, int64_t heads, int64_t rows) {
 	int64_t padded = up(a->dim, 16), all = heads * rows;
-	int64_t sizes[] = {all * a->dim, all * padded, all, all, rows * BLOCK, rows, a->dim * BLOCK, BLOCK * padded, 8 * padded};
-	float **parts[] = {&s->query, &s->sum, &s->max, &s->total, &s->scores, &s->keep, &s->keys, &s->values, &s->row};
+	int64_t sizes[] = {all * padded, all * padded, all, all, rows * BLOCK, rows, BLOCK * padded, BLOCK * padded};
+	float **parts[] = {&s->query, &s->sum, &s->max, &s->total, &s->scores, &s->keep, &s->keys, &s->values};
+	enum { PARTS = sizeof sizes / sizeof *sizes };
 	int64_t size = 0;
-	for (int i = 0; i < 9; i++) size += up(sizes[i], 16);
+	for (int i = 0; i < PARTS; i++) size += up(sizes[i], 16);
 	float *memory = aligned_alloc(64, size * sizeof(float));
 	if (!memory) return 0;
-	for (int i = 0; i < 9; i++) {
+	for (int i = 0; i < PARTS; i++) {
 		*parts[i] = memory;
 		memory += up(sizes[i], 16);
 	}
 	s->padded = padded;
 	return 1;
 }
-
-#if Q_SIMD >= Q_AVX2
-// transpose8 transposes the 8 x 8 matrix of rows r.
-Q_INLINE void transpose8(__m256 r[8]) {
-	__m256 t[8], u[8];
-	for (int i = 0; i < 4; i++) {
-		t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
-		t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
-	}
-	for (int i = 0; i < 2; i++) {
-		u[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
-		u[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xee);
-		u[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
-		u[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
-	}
-	for (int i = 0; i < 4; i++) {
-		r[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
-		r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
-	}
-}
-
-// put_keys stores 8 dimensions of 8 keys.
-Q_INLINE void put_keys(__m256 r[8], float *to) {
-	transpose8(r);
-	for (int i = 0; i < 8; i++) _mm256_storeu_ps(to + i * BLOCK, r[i]);
-}
-
-// put_keys_bf16 stores 16 dimensions of 8 keys in bf16: pairs of them are transposed, then parted.
-Q_INLINE void put_keys_bf16(__m256 r[8], float *to) {
-	transpose8(r);
-	const __m256 high = _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffff0000));
-	for (int i = 0; i < 8; i++) {
-		_mm256_storeu_ps(to + 2 * i * BLOCK, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(r[i]), 16)));
-		_mm256_storeu_ps(to + (2 * i + 1) * BLOCK, _mm256_and_ps(r[i], high));
-	}
-}
-#endif
 
 static float element(const void *p, int dtype, int64_t i) {
 	switch (dtype) {
@@ -102,143 +69,171 @@ Q_INLINE void unpack(const char *p, int dtype, int64_t dim, int64_t padded, floa
 	for (; d < padded; d++) to[d] = 0;
 }
 
-// ahead walks over the keys and values of one head in the next block, to have them in the cache in time: a few lines at a time, since
-// the processor waits when it is asked for more than it can keep in mind.
-struct ahead {
-	const char **tokens;
-	int64_t n, bytes, offset, at; // tokens left, bytes of each and where they begin, how far the first token is
-};
-
-enum { LINE = 64, BURST = 8 };
-
-Q_INLINE void prefetch(struct ahead *a, int64_t lines) {
-	for (; lines > 0 && a->n > 0; lines--) {
-		__builtin_prefetch(*a->tokens + a->offset + a->at, 0, 2);
-		if ((a->at += LINE) < a->bytes) continue;
-		a->at = 0;
-		a->tokens++;
-		a->n--;
-	}
-}
-
-// pack reads a block's keys, and its values where asked to, of one head: tokens[j] for j < n are the places of its tokens, offset is that of
-// the head's keys.
-Q_INLINE void pack_as(const struct q_attention *a, int dtype, const struct scratch *s, const char **tokens, int64_t n, int64_t offset, int values, struct ahead *ahead) {
-	int64_t dim = a->dim, row = dim * (dtype == Q_F32 ? 4 : 2), step = dtype == Q_BF16 ? 16 : 8;
-	int64_t lines = (8 * 2 * row / LINE) * 5 / 8 / (dim / step + (values ? 8 : 0)) + 1; // more than half of all; the rest comes later
-	for (int64_t j = 0; j < BLOCK; j += 8) {
-		int64_t d = 0;
-#if Q_SIMD >= Q_AVX2
-		if (j + 8 <= n && dtype == Q_F32) {
-			for (; d + 8 <= dim; d += 8) {
-				__m256 r[8];
-				for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps((const float *)(tokens[j + i] + offset) + d);
-				put_keys(r, s->keys + d * BLOCK + j);
-				prefetch(ahead, lines);
-			}
-		}
-		if (j + 8 <= n && dtype == Q_BF16) {
-			for (; d + 16 <= dim; d += 16) {
-				__m256 r[8];
-				for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps((const float *)((const uint16_t *)(tokens[j + i] + offset) + d));
-				put_keys_bf16(r, s->keys + d * BLOCK + j);
-				prefetch(ahead, lines);
-			}
-		}
-#endif
-		if (d < dim) {
-			for (int64_t i = 0; i < 8; i++) {
-				if (j + i < n) unpack(tokens[j + i] + offset, dtype, dim, s->padded, s->row + i * s->padded);
-				else memset(s->row + i * s->padded, 0, s->padded * sizeof(float));
-			}
-#if Q_SIMD >= Q_AVX2
-			for (; d + 8 <= dim; d += 8) {
-				__m256 r[8];
-				for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(s->row + i * s->padded + d);
-				put_keys(r, s->keys + d * BLOCK + j);
-			}
-#endif
-			for (; d < dim; d++) {
-				for (int64_t i = 0; i < 8; i++) s->keys[d * BLOCK + j + i] = s->row[i * s->padded + d];
-			}
-		}
-		if (!values) continue;
-		for (int64_t i = j; i < j + 8 && i < n; i++) {
-			unpack(tokens[i] + offset + row, dtype, dim, s->padded, s->values + i * s->padded);
-			prefetch(ahead, lines);
-		}
-	}
-}
-
-static void pack(const struct q_attention *a, const struct scratch *s, const char **tokens, int64_t n, int64_t offset, int values, struct ahead *ahead) {
-	switch (a->cache_type) {
-	case Q_BF16: pack_as(a, Q_BF16, s, tokens, n, offset, values, ahead); break;
-	case Q_F16: pack_as(a, Q_F16, s, tokens, n, offset, values, ahead); break;
-	default: pack_as(a, Q_F32, s, tokens, n, offset, values, ahead); break;
-	}
-}
-
-// Tiles are at most 6 rows by 4 vectors; the bounds of their loops are constants where they are called, so that sums live in registers.
-enum { TILE_ROWS = 6, TILE_VECTORS = 4 };
-#define EACH_ROW _Pragma("GCC unroll 6") for (int r = 0; r < rows; r++)
-#define EACH_VECTOR _Pragma("GCC unroll 4") for (int c = 0; c < columns; c++)
-
-// score_tile multiplies rows queries with columns*Q_WIDTH keys.
-Q_INLINE void score_tile(const int rows, const int columns, int64_t dim, const float *query, const float *keys, float *scores) {
-	vf sum[TILE_ROWS][TILE_VECTORS];
-	EACH_ROW EACH_VECTOR sum[r][c] = (vf){};
-	for (int64_t d = 0; d < dim; d++) {
-		vf k[TILE_VECTORS];
-		EACH_VECTOR k[c] = vload(keys + d * BLOCK + c * Q_WIDTH);
-		EACH_ROW {
-			vf x = vset(query[r * dim + d]);
-			EACH_VECTOR sum[r][c] = vfma(x, k[c], sum[r][c]);
-		}
-	}
-	EACH_ROW EACH_VECTOR vstore(scores + r * BLOCK + c * Q_WIDTH, sum[r][c]);
-}
-
-// values_of is where a block's values of one head are: those of token j at tokens[j] + offset bytes, of element type dtype.
-struct values_of {
-	const char **tokens;
+// tokens_of is where a block's keys or values of one head are: those of token j at tokens[j] + offset.
+struct tokens_of {
+	const char *const *tokens;
 	int64_t offset;
 };
 
+// ahead is what to have in the cache when the next block begins, in the order of addresses: pieces of so many bytes, or none.
+struct ahead {
+	const char *const *pieces;
+	int64_t bytes;
+};
+
+Q_INLINE void prefetch(struct ahead a, int64_t piece) {
+	enum { LINE = 64 };
+	const char *p = a.pieces[piece];
+	for (int64_t i = 0; i < a.bytes; i += LINE) __builtin_prefetch(p + i, 0, 2);
+}
+
+// pack converts n keys or values to float32, [n][padded], with zeros up to padded.
+static void pack(const struct q_attention *a, struct tokens_of from, int64_t n, int64_t padded, float *to) {
+	for (int64_t j = 0; j < n; j++) {
+		const char *p = from.tokens[j] + from.offset;
+		switch (a->cache_type) {
+		case Q_BF16: unpack(p, Q_BF16, a->dim, padded, to + j * padded); break;
+		case Q_F16: unpack(p, Q_F16, a->dim, padded, to + j * padded); break;
+		default: unpack(p, Q_F32, a->dim, padded, to + j * padded); break;
+		}
+	}
+}
+
+// Tiles are at most 6 rows by 8 vectors, 12 together; the bounds of their loops are constants where they are called, so that sums live in
+// registers.
+enum { TILE_ROWS = 6, TILE_VECTORS = 8 };
+#define EACH_ROW _Pragma("GCC unroll 6") for (int r = 0; r < rows; r++)
+#define EACH_VECTOR _Pragma("GCC unroll 8") for (int c = 0; c < columns; c++)
+
+// read_keys reads LANES dimensions, from d on, of the keys of token j and, where KEYS is 2, of token j + other.
+Q_INLINE vf read_keys(struct tokens_of keys, int64_t j, int64_t other, const int dtype, int64_t d) {
+	const char *p = keys.tokens[j] + keys.offset + d * (dtype == Q_F32 ? 4 : 2);
+#if Q_SIMD == Q_AVX512
+	const char *q = keys.tokens[j + other] + keys.offset + d * (dtype == Q_F32 ? 4 : 2);
+	if (dtype == Q_F32) return (vf)_mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps((const float *)p)), _mm256_loadu_ps((const float *)q), 1);
+	__m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)p)), _mm_loadu_si128((const __m128i *)q), 1);
+	if (dtype == Q_F16) return (vf)_mm512_cvtph_ps(both);
+	return (vf)((vu)_mm512_cvtepu16_epi32(both) << 16);
+#else
+	(void)other;
+	return vread(p, dtype, 0);
+#endif
+}
+
+// read_query reads LANES dimensions of a query, for each of KEYS keys.
+Q_INLINE vf read_query(const float *p) {
+#if Q_SIMD == Q_AVX512
+	return (vf)_mm512_broadcast_f32x8(_mm256_loadu_ps(p));
+#else
+	return vload(p);
+#endif
+}
+
+typedef float v4 __attribute__((vector_size(16)));
+
+// lanes4 adds the LANES products of four queries and keys: of the first of KEYS keys in a vector, or of the second.
+Q_INLINE v4 lanes4(vf a, vf b, vf c, vf d, const int second) {
+#if Q_SIMD == Q_PLAIN
+	(void)second;
+	return (v4){(a[0] + a[2]) + (a[1] + a[3]), (b[0] + b[2]) + (b[1] + b[3]), (c[0] + c[2]) + (c[1] + c[3]), (d[0] + d[2]) + (d[1] + d[3])};
+#else
+#if Q_SIMD == Q_AVX512
+#define Q_PART(x) (second ? _mm512_extractf32x8_ps((__m512)(x), 1) : _mm512_castps512_ps256((__m512)(x)))
+#else
+#define Q_PART(x) ((__m256)(x))
+	(void)second;
+#endif
+	__m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(Q_PART(a), Q_PART(b)), _mm256_unpackhi_ps(Q_PART(a), Q_PART(b)));
+	__m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(Q_PART(c), Q_PART(d)), _mm256_unpackhi_ps(Q_PART(c), Q_PART(d)));
+#undef Q_PART
+	__m256 sums = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+	return (v4)_mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
+#endif
+}
+
+// score_tile multiplies rows queries with columns*KEYS keys, those of token j and behind.
+Q_INLINE void score_tile(const int rows, const int columns, const int dtype, int64_t dim, int64_t padded, const float *query, struct tokens_of keys, int64_t j,
+	float *scores) {
+	vf sum[TILE_ROWS][TILE_VECTORS];
+	EACH_ROW EACH_VECTOR sum[r][c] = (vf){};
+	for (int64_t d = 0; d < dim; d += LANES) {
+		vf q[TILE_ROWS], k[TILE_VECTORS];
+		if (rows < columns) {
+			EACH_ROW q[r] = read_query(query + r * padded + d);
+			EACH_VECTOR {
+				vf one = read_keys(keys, j + c, columns, dtype, d);
+				EACH_ROW sum[r][c] = vfma(q[r], one, sum[r][c]);
+			}
+		} else {
+			EACH_VECTOR k[c] = read_keys(keys, j + c, columns, dtype, d);
+			EACH_ROW {
+				vf one = read_query(query + r * padded + d);
+				EACH_VECTOR sum[r][c] = vfma(one, k[c], sum[r][c]);
+			}
+		}
+	}
+	for (int half = 0; half < KEYS; half++) {
+		float *to = scores + j + half * columns;
+		if (columns % 4 == 0) {
+			EACH_ROW _Pragma("GCC unroll 2") for (int c = 0; c < columns; c += 4) {
+				v4 s = lanes4(sum[r][c], sum[r][c + 1], sum[r][c + 2], sum[r][c + 3], half);
+				memcpy(to + r * BLOCK + c, &s, sizeof s);
+			}
+		} else {
+			_Pragma("GCC unroll 3") for (int r = 0; r < rows; r += 2) {
+				int next = r + 1 < rows ? r + 1 : r;
+				v4 s = lanes4(sum[r][0], sum[r][1], sum[next][0], sum[next][1], half);
+				memcpy(to + r * BLOCK, &s, 8);
+				memcpy(to + next * BLOCK, (const char *)&s + (next > r ? 8 : 0), 8);
+			}
+		}
+	}
+}
+
 // value_tile scales columns*Q_WIDTH dimensions of rows sums, from dimension d on, and adds n values, weighted.
 Q_INLINE void value_tile(const int rows, const int columns, const int dtype, int64_t d, int64_t n, int64_t padded, const float *weights, const float *keep,
-	struct values_of values, float *sums) {
+	struct tokens_of values, struct ahead ahead, float *sums) {
 	vf sum[TILE_ROWS][TILE_VECTORS];
 	EACH_ROW EACH_VECTOR sum[r][c] = vload(sums + r * padded + d + c * Q_WIDTH) * vset(keep[r]);
 	for (int64_t j = 0; j < n; j++) {
 		const char *value = values.tokens[j] + values.offset;
-		vf v[TILE_VECTORS];
-		EACH_VECTOR v[c] = vread(value, dtype, d + c * Q_WIDTH);
-		EACH_ROW {
-			vf x = vset(weights[r * BLOCK + j]);
-			EACH_VECTOR sum[r][c] = vfma(x, v[c], sum[r][c]);
+		if (j % 2 == 0) prefetch(ahead, j / 2);
+		vf x[TILE_ROWS], v[TILE_VECTORS];
+		if (rows < columns) {
+			EACH_ROW x[r] = vset(weights[r * BLOCK + j]);
+			EACH_VECTOR {
+				vf one = vread(value, dtype, d + c * Q_WIDTH);
+				EACH_ROW sum[r][c] = vfma(x[r], one, sum[r][c]);
+			}
+		} else {
+			EACH_VECTOR v[c] = vread(value, dtype, d + c * Q_WIDTH);
+			EACH_ROW {
+				vf one = vset(weights[r * BLOCK + j]);
+				EACH_VECTOR sum[r][c] = vfma(one, v[c], sum[r][c]);
+			}
 		}
 	}
 	EACH_ROW EACH_VECTOR vstore(sums + r * padded + d + c * Q_WIDTH, sum[r][c]);
 }
 
-Q_INLINE void score_rows(const int rows, int64_t dim, const float *query, const float *keys, float *scores, struct ahead *ahead) {
-	enum { WIDE = BLOCK_VECTORS < 4 ? BLOCK_VECTORS : 4 };
-	const int columns = rows <= 3 ? WIDE : 2;
-	for (int c = 0; c < BLOCK_VECTORS; c += columns) {
-		prefetch(ahead, 2 * BURST);
-		score_tile(rows, columns, dim, query, keys + c * Q_WIDTH, scores + c * Q_WIDTH);
+// score_rows multiplies rows queries with n keys, and up to a tile more: tokens[j] behind the last are some token.
+Q_INLINE void score_rows(const int rows, const int dtype, int64_t dim, int64_t n, int64_t padded, const float *query, struct tokens_of keys, struct ahead ahead,
+	float *scores) {
+	const int columns = rows == 1 ? 8 : rows <= 3 ? 4 : 2;
+	for (int64_t j = 0; j < n; j += columns * KEYS) {
+		for (int i = 0; i < columns * KEYS / 2; i++) prefetch(ahead, j / 2 + i);
+		score_tile(rows, columns, dtype, dim, padded, query, keys, j, scores);
 	}
 }
 
-Q_INLINE void value_rows(const int rows, const int dtype, int64_t n, int64_t padded, const float *weights, const float *keep, struct values_of values, float *sums,
-	struct ahead *ahead) {
+Q_INLINE void value_rows(const int rows, const int dtype, int64_t n, int64_t padded, const float *weights, const float *keep, struct tokens_of values,
+	struct ahead ahead, float *sums) {
 	const int columns = rows <= 3 ? 4 : 2;
 	int64_t d = 0;
-	for (; d + columns * Q_WIDTH <= padded; d += columns * Q_WIDTH) {
-		prefetch(ahead, 2 * BURST);
-		value_tile(rows, columns, dtype, d, n, padded, weights, keep, values, sums);
+	for (; d + columns * Q_WIDTH <= padded; d += columns * Q_WIDTH, ahead.bytes = 0) {
+		value_tile(rows, columns, dtype, d, n, padded, weights, keep, values, ahead, sums);
 	}
-	for (; d < padded; d += Q_WIDTH) value_tile(rows, 1, dtype, d, n, padded, weights, keep, values, sums);
+	for (; d < padded; d += Q_WIDTH, ahead.bytes = 0) value_tile(rows, 1, dtype, d, n, padded, weights, keep, values, ahead, sums);
 }
 
 // by_rows runs call, which uses the row number r and the constant R, for all rows in tiles of 6 and the rest.
@@ -255,24 +250,35 @@ Q_INLINE void value_rows(const int rows, const int dtype, int64_t n, int64_t pad
 		} \
 	} while (0)
 
-static void score_all(int64_t rows, int64_t dim, const float *query, const float *keys, float *scores, struct ahead *ahead) {
-	BY_ROWS(rows, score_rows(R, dim, query + r * dim, keys, scores + r * BLOCK, ahead));
+// Only the first rows have to read ahead.
+#define NONE_BEHIND(ahead, r) ((struct ahead){(ahead).pieces, (r) ? 0 : (ahead).bytes})
+
+Q_INLINE void score_all_as(const int dtype, int64_t rows, int64_t dim, int64_t n, int64_t padded, const float *query, struct tokens_of keys, struct ahead ahead,
+	float *scores) {
+	BY_ROWS(rows, score_rows(R, dtype, dim, n, padded, query + r * padded, keys, NONE_BEHIND(ahead, r), scores + r * BLOCK));
 }
 
-Q_INLINE void value_all_as(const int dtype, int64_t rows, int64_t n, int64_t padded, const float *weights, const float *keep, struct values_of values, float *sums,
-	struct ahead *ahead) {
-	BY_ROWS(rows, value_rows(R, dtype, n, padded, weights + r * BLOCK, keep + r, values, sums + r * padded, ahead));
-}
-
-static void value_all(int dtype, int64_t rows, int64_t n, int64_t padded, const float *weights, const float *keep, struct values_of values, float *sums, struct ahead *ahead) {
+static void score_all(int dtype, int64_t rows, int64_t dim, int64_t n, int64_t padded, const float *query, struct tokens_of keys, struct ahead ahead, float *scores) {
 	switch (dtype) {
-	case Q_BF16: value_all_as(Q_BF16, rows, n, padded, weights, keep, values, sums, ahead); break;
-	case Q_F16: value_all_as(Q_F16, rows, n, padded, weights, keep, values, sums, ahead); break;
-	default: value_all_as(Q_F32, rows, n, padded, weights, keep, values, sums, ahead); break;
+	case Q_BF16: score_all_as(Q_BF16, rows, dim, n, padded, query, keys, ahead, scores); break;
+	case Q_F16: score_all_as(Q_F16, rows, dim, n, padded, query, keys, ahead, scores); break;
+	default: score_all_as(Q_F32, rows, dim, n, padded, query, keys, ahead, scores); break;
 	}
 }
 
-typedef float v4 __attribute__((vector_size(16)));
+Q_INLINE void value_all_as(const int dtype, int64_t rows, int64_t n, int64_t padded, const float *weights, const float *keep, struct tokens_of values,
+	struct ahead ahead, float *sums) {
+	BY_ROWS(rows, value_rows(R, dtype, n, padded, weights + r * BLOCK, keep + r, values, NONE_BEHIND(ahead, r), sums + r * padded));
+}
+
+static void value_all(int dtype, int64_t rows, int64_t n, int64_t padded, const float *weights, const float *keep, struct tokens_of values, struct ahead ahead,
+	float *sums) {
+	switch (dtype) {
+	case Q_BF16: value_all_as(Q_BF16, rows, n, padded, weights, keep, values, ahead, sums); break;
+	case Q_F16: value_all_as(Q_F16, rows, n, padded, weights, keep, values, ahead, sums); break;
+	default: value_all_as(Q_F32, rows, n, padded, weights, keep, values, ahead, sums); break;
+	}
+}
 
 // tree adds the numbers of a block, always in the same order.
 Q_INLINE float tree(const float *x) {
@@ -310,7 +316,8 @@ Q_INLINE float soften(float *scores, int64_t low, int64_t high, float soft_cap, 
 	return keep;
 }
 
-// locate finds the places of up to BLOCK tokens of a sequence from position base on, and returns how many there are before last.
+// locate finds the places of up to BLOCK tokens of a sequence from position base on, and returns how many there are before last. The places
+// behind them are the last one's.
 static int64_t locate(const struct q_attention *a, int64_t seq, int64_t base, int64_t last, const char **tokens) {
 	int64_t n = last - base < BLOCK ? last - base : BLOCK;
 	int64_t column = base / a->page_size, in_page = base % a->page_size;
@@ -321,6 +328,7 @@ static int64_t locate(const struct q_attention *a, int64_t seq, int64_t base, in
 		tokens[j] = a->cache + (page * a->page_size + in_page) * a->token_bytes;
 		if (++in_page == a->page_size) in_page = 0, column++;
 	}
+	for (int64_t j = n; j > 0 && j < BLOCK; j++) tokens[j] = tokens[n - 1];
 	return n < 0 ? 0 : n;
 }
 
@@ -355,12 +363,13 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 		atomic_store(&a->failed, 1);
 		return;
 	}
+	const int64_t padded = s.padded;
 	for (int64_t h = 0; h < t->heads; h++) {
 		for (int64_t r = 0; r < rows; r++) {
 			const char *from = a->q + ((t->token + r / group) * a->heads + (t->head + h) * group + r % group) * dim * q_size(a->type);
-			float *to = s.query + (h * rows + r) * dim;
-			unpack(from, a->type, dim, dim, to);
-			for (int64_t d = 0; d < dim; d++) to[d] *= a->scale;
+			float *to = s.query + (h * rows + r) * padded;
+			unpack(from, a->type, dim, padded, to);
+			for (int64_t d = 0; d < padded; d++) to[d] *= a->scale;
 			s.max[h * rows + r] = -INFINITY;
 			s.total[h * rows + r] = 0;
 		}
@@ -372,12 +381,16 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 		if (end > last) last = end;
 		if (start < first) first = start;
 	}
-	const char *places[2][BLOCK], *unpacked[BLOCK];
-	for (int64_t j = 0; j < BLOCK; j++) unpacked[j] = (const char *)(s.values + j * s.padded);
+	const char *places[2][BLOCK], *packed_keys[BLOCK], *packed_values[BLOCK], *pieces[BLOCK];
+	for (int64_t j = 0; j < BLOCK; j++) {
+		packed_keys[j] = (const char *)(s.keys + j * padded);
+		packed_values[j] = (const char *)(s.values + j * padded);
+	}
 	int64_t base = first / BLOCK * BLOCK, n = locate(a, seq, base, last, places[0]);
 	for (int turn = 0; base < last; base += BLOCK, turn ^= 1) {
 		const char **tokens = places[turn], **next = places[turn ^ 1];
 		int64_t next_n = base + BLOCK < last ? locate(a, seq, base + BLOCK, last, next) : 0;
+		if (!next_n) memcpy(next, tokens, sizeof places[0]);
 		// The tokens of the task that see some of the block.
 		int64_t from = t->count, to = 0;
 		for (int64_t i = 0; i < t->count; i++) {
@@ -387,32 +400,38 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			to = i + 1;
 		}
 		for (int64_t h = 0; h < t->heads && from < to; h++) {
-			int64_t bytes = 2 * dim * q_size(a->cache_type), offset = (t->head + h) * bytes;
-			int64_t part = next_n * h / t->heads;
-			struct ahead ahead = {next + part, next_n * (h + 1) / t->heads - part, t->heads * bytes, t->head * bytes, 0};
+			int64_t bytes = dim * q_size(a->cache_type), offset = (t->head + h) * 2 * bytes;
 			int64_t row = h * rows + from * group, count = (to - from) * group;
-			// Values are used as they lie, but for those that would be converted over and over.
-			int packed = dim % 16 || (count > TILE_ROWS && a->cache_type != Q_F32);
-			struct values_of values = {tokens, offset + bytes / 2};
-			if (packed) values = (struct values_of){unpacked, 0};
-			pack(a, &s, tokens, n, offset, packed, &ahead);
-			score_all(count, dim, s.query + row * dim, s.keys, s.scores, &ahead);
+			struct tokens_of keys = {tokens, offset}, values = {tokens, offset + bytes};
+			for (int64_t i = 0, token = h * BLOCK / t->heads, head = h * BLOCK % t->heads; i < BLOCK; i++) {
+				pieces[i] = next[token] + (t->head + head) * 2 * bytes;
+				if (++head == t->heads) head = 0, token++;
+			}
+			struct ahead half = {pieces, next_n ? 2 * bytes : 0}, rest = {pieces + BLOCK / 2, half.bytes};
+			int dtype = a->cache_type;
+			// Keys and values are used as they lie, but for those that would be converted over and over.
+			if (dim % 16 || (count > TILE_ROWS && dtype != Q_F32)) {
+				pack(a, keys, n, padded, s.keys);
+				pack(a, values, n, padded, s.values);
+				keys = (struct tokens_of){packed_keys, 0};
+				values = (struct tokens_of){packed_values, 0};
+				dtype = Q_F32;
+			}
+			score_all(dtype, count, up(dim, LANES), n, padded, s.query + row * padded, keys, half, s.scores);
 			for (int64_t r = 0; r < count; r++) {
 				int64_t end = (int64_t)positions[from + r / group] + 1 - base, start = a->window > 0 ? end - a->window : 0;
 				float *scores = s.scores + r * BLOCK;
-				prefetch(&ahead, BURST);
 				if (start < 0) start = 0;
 				if (end > n) end = n;
 				s.keep[r] = 1;
 				if (start < end) s.keep[r] = soften(scores, start, end, a->soft_cap, s.max + row + r, s.total + row + r);
 				else memset(scores, 0, BLOCK * sizeof(float));
 			}
-			value_all(packed ? Q_F32 : a->cache_type, count, n, s.padded, s.scores, s.keep, values, s.sum + row * s.padded, &ahead);
-			prefetch(&ahead, INT64_MAX);
+			value_all(dtype, count, n, padded, s.scores, s.keep, values, rest, s.sum + row * padded);
 		}
 		n = next_n;
 	}
-	for (int64_t h = 0; h < t->heads; h++) finish(a, t, t->head + h, rows, s.sum + h * rows * s.padded, s.total + h * rows, s.padded);
+	for (int64_t h = 0; h < t->heads; h++) finish(a, t, t->head + h, rows, s.sum + h * rows * padded, s.total + h * rows, padded);
 	free(s.query);
 }
 #else
