@@ -105,8 +105,9 @@ type Job struct {
 	AckWait  time.Duration `json:"ack_wait_ns"`
 	MaxTries int           `json:"max_tries"`
 
-	Epoch int  `json:"epoch"` // how often units were published
-	Ready bool `json:"ready"` // all of them are
+	Born  string `json:"born"`  // tells the job from one of its name that was removed
+	Epoch int    `json:"epoch"` // how often units were published
+	Ready bool   `json:"ready"` // all of them are
 }
 
 // States of a unit. One without a record waits.

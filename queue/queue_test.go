@@ -149,6 +149,11 @@ func TestUnitsAreDoneOnce(t *testing.T) {
 	if _, err := q.Job(t.Context(), "job"); !errors.Is(err, ErrNoJob) {
 		t.Error(err)
 	}
+	// A job of a name that was removed is a new one.
+	job = submit(t, q, testJob("job", 5), testUnits(5), Submitted)
+	if waiting, held, err := q.left(t.Context(), job); waiting != 5 || held != 0 || err != nil {
+		t.Errorf("submitted again behind its removal: %d waiting, %d held, %v", waiting, held, err)
+	}
 }
 
 // A unit that takes longer than the server waits stays with its worker, as that says that it is at it.

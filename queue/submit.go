@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,7 +76,10 @@ func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, 
 	if revision > 0 && was.Ready && left == 0 {
 		return Over, nil
 	}
-	job.Units, job.Ready, job.Epoch = len(units), false, was.Epoch
+	job.Units, job.Ready, job.Born, job.Epoch = len(units), false, was.Born, was.Epoch
+	if revision == 0 {
+		job.Born = rand.Text()
+	}
 	if revision == 0 || was.Ready {
 		job.Epoch++
 	}
@@ -107,7 +111,8 @@ func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, 
 	return Submitted, err
 }
 
-// publish puts units into the stream, each once however often it is tried.
+// publish puts units into the stream, each once however often it is tried: the server remembers ids for an hour, whatever became of the
+// messages.
 func (q *Queue) publish(ctx context.Context, job Job, units []Unit, except map[int]bool, epoch string) error {
 	return q.again(ctx, func(ctx context.Context) error {
 		var acks []jetstream.PubAckFuture
@@ -119,7 +124,7 @@ func (q *Queue) publish(ctx context.Context, job Job, units []Unit, except map[i
 			if err != nil {
 				return err
 			}
-			ack, err := q.js.PublishAsync(subject(job.ID, u.Number), text, jetstream.WithMsgID(fmt.Sprintf("%s.%s.%d", job.ID, epoch, u.Number)))
+			ack, err := q.js.PublishAsync(subject(job.ID, u.Number), text, jetstream.WithMsgID(fmt.Sprintf("%s.%s.%s.%d", job.ID, job.Born, epoch, u.Number)))
 			if err != nil {
 				return err
 			}
