@@ -127,7 +127,7 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 		return &exitError{exitUsage, err}
 	}
 	backend = groups[0].(*xla.Backend) // the other replicas' programs differ by their devices only
-	p := &planner{o: o, backend: backend, devices: devices, config: engine.Config{
+	p := &planner{o: o, backend: backend, replicas: groups, devices: devices, config: engine.Config{
 		Model: model, Backend: backend, MaxSeqs: o.run.maxSeqs, PageSize: o.run.pageSize, MaxModelLen: o.run.maxModelLen,
 		PrefillTokens: o.run.prefillTokens, MaxRounds: o.run.maxRounds, KVMemory: o.run.kvBytes, KV: o.run.kv,
 		DType: o.run.weightsType, KVDType: o.run.kvType, Layers: o.run.layers, Weights: o.run.heldWeights(), ZeroPages: o.run.zeroPages, Debug: o.run.debug,
@@ -137,6 +137,11 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	report, err := p.plan(ctx)
 	if err != nil {
 		return err
+	}
+	if o.compile {
+		if err := p.compileReplicas(ctx); err != nil {
+			return err
+		}
 	}
 	if o.json {
 		out := json.NewEncoder(env.stdout)

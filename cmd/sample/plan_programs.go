@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gomlx/compute"
+
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/xla"
 )
@@ -15,9 +17,11 @@ import (
 type planner struct {
 	o       *planOptions
 	backend *xla.Backend // of the devices that run a program together
-	devices int          // in all
-	config  engine.Config
-	note    func(format string, args ...any)
+	// replicas are all that --dp asks for: backend is the first.
+	replicas []compute.Backend
+	devices  int // in all
+	config   engine.Config
+	note     func(format string, args ...any)
 	// available is the device's memory in bytes.
 	available int64
 	// kept is the largest program of the best trial.
@@ -105,6 +109,25 @@ func (p *planner) plan(ctx context.Context) (*planReport, error) {
 	}
 	defer done.Close()
 	return r, r.describe(p, done)
+}
+
+// compileReplicas compiles the programs of the replicas behind the first, for the cache. Where a program runs on one device, it is the same
+// for all; one of several devices names them.
+func (p *planner) compileReplicas(ctx context.Context) error {
+	if p.backend.Partitions() == 1 {
+		return nil
+	}
+	for i, backend := range p.replicas[1:] {
+		p.note("compiling the programs of replica %d of %d", i+2, len(p.replicas))
+		c := p.config
+		c.Backend = backend
+		done, err := engine.Precompile(ctx, c)
+		if err != nil {
+			return fmt.Errorf("replica %d: %w", i+2, err)
+		}
+		done.Close()
+	}
+	return nil
 }
 
 // keep holds on to the programs of the best trial, in place of those held before.
