@@ -73,11 +73,17 @@ func newMetrics(r *Run) *metrics {
 	live("quire_slots_active", "Sequences that decode, as of the last call.", func() float64 { return float64(r.now.Active) })
 	live("quire_requests_waiting", "Requests that wait for a slot, as of the last call.", func() float64 { return float64(r.now.Waiting) })
 	live("quire_pages_used", "Pages of the KV cache in use, as of the last call.", func() float64 { return float64(r.now.Pages) })
-	live("quire_seconds_since_last_call", "Time since a call of the device ended.", func() float64 {
-		if r.lastCall.IsZero() {
+	live("quire_seconds_since_last_call", "Time since a call of the device ended; 0 while there is nothing to do.", func() float64 {
+		if r.lastCall.IsZero() || r.waiting {
 			return 0
 		}
 		return time.Since(r.lastCall).Seconds()
+	})
+	live("quire_waiting", "1 while there is nothing to do: a worker waits for a unit.", func() float64 {
+		if r.waiting {
+			return 1
+		}
+		return 0
 	})
 	return m
 }
@@ -90,16 +96,24 @@ func (m *metrics) started(s Start) {
 	m.info.WithLabelValues(s.Version, s.Model, s.Backend).Set(1)
 }
 
-// stalled is how long no call may end before the run is not healthy.
-const stalled = 5 * time.Minute
+// stalled is how long no call may end before the run is not healthy, and openStalled how long an engine may be opened: it may be
+// compiled meanwhile, its inputs read and its model fetched.
+const (
+	stalled     = 5 * time.Minute
+	openStalled = 6 * time.Hour
+)
 
-// health says what is wrong; nil means nothing.
+// health says what is wrong; nil means nothing. Who waits for work is healthy, with an engine or without.
 func (r *Run) health() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch quiet := time.Since(r.lastCall); {
+	switch quiet, opening := time.Since(r.lastCall), time.Since(r.opening); {
 	case r.err != "":
 		return fmt.Errorf("the device failed and is being started again: %s", r.err)
+	case r.waiting:
+		return nil
+	case !r.ready && opening > openStalled:
+		return fmt.Errorf("the model has been being opened for %s", opening.Round(time.Second))
 	case !r.ready:
 		return errNotReady
 	case quiet > stalled:
@@ -111,7 +125,8 @@ func (r *Run) health() error {
 var errNotReady = errors.New("the model is being opened")
 
 // Mux serves /metrics in Prometheus' format, /healthz (200 while the process does its work, 503 with the reason where the device
-// failed or stands still; a model that is being opened is no fault) and /readyz (503 before the first call can be made, too).
+// failed or stands still; a model that is being opened is no fault for six hours) and /readyz (503 before the first call can be
+// made, too, unless there is nothing to do).
 func (r *Run) Mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}))

@@ -64,16 +64,41 @@ type Run struct {
 	now      Point
 	peak     int // pages in use, the most since the last point was taken
 	slowest  []Row
-	ready    bool
+	ready    bool      // a call can be made
+	opening  time.Time // since when none can be
+	waiting  bool      // there is nothing to do
 	lastCall time.Time
 	err      string
 }
 
 // NewRun begins to watch.
 func NewRun() *Run {
-	r := &Run{began: time.Now()}
+	r := &Run{began: time.Now(), opening: time.Now()}
 	r.metrics = newMetrics(r)
 	return r
+}
+
+// Opening says that an engine is being opened: no call can be made until Started.
+func (r *Run) Opening() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ready, r.waiting, r.opening = false, false, time.Now()
+}
+
+// Waiting says that there is nothing to do, as when a worker waits for a unit: until Working, no call is expected.
+func (r *Run) Waiting() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = true
+}
+
+// Working says that there is something to do again.
+func (r *Run) Working() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting {
+		r.waiting, r.opening, r.lastCall = false, time.Now(), time.Now()
+	}
 }
 
 // Started says that the engine is ready, for the first time or again.
@@ -83,7 +108,7 @@ func (r *Run) Started(s Start) {
 	if s.Time = r.start.Time; s.Time.IsZero() {
 		s.Time = time.Now()
 	}
-	r.start, r.ready, r.lastCall, r.err = s, true, time.Now(), ""
+	r.start, r.ready, r.waiting, r.lastCall, r.err = s, true, false, time.Now(), ""
 	r.metrics.started(s)
 }
 

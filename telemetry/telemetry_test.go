@@ -43,9 +43,13 @@ func TestMetrics(t *testing.T) {
 	r.Finished(Row{ID: "a", Seconds: 2, PromptTokens: 7, Tokens: 20, Completions: 2, FinishReasons: []string{"stop", "length"}})
 	r.Finished(Row{ID: "b", Seconds: 1, Err: "no prompt", FinishReasons: []string{"error"}})
 	r.Failed(errors.New("out of memory"))
+	if _, text := get(t, r, "/metrics"); !strings.Contains(text, "quire_waiting 0\n") {
+		t.Error("it waits")
+	}
+	r.Waiting()
 	_, text := get(t, r, "/metrics")
 	for _, want := range []string{
-		`quire_rows_total{result="good"} 1`, `quire_rows_total{result="error"} 1`, `quire_completions_total{finish_reason="stop"} 1`,
+		`quire_rows_total{result="good"} 1`, "quire_waiting 1", "quire_seconds_since_last_call 0", `quire_rows_total{result="error"} 1`, `quire_completions_total{finish_reason="stop"} 1`,
 		`quire_completions_total{finish_reason="error"} 1`, "quire_tokens_total 200", "quire_prompt_tokens_total 7",
 		`quire_steps_total{kind="prefill"} 4`, `quire_steps_total{kind="decode"} 32`, "quire_call_seconds_sum 1", "quire_call_seconds_count 4",
 		"quire_slots 16", "quire_slots_active 12", "quire_requests_waiting 3", "quire_pages 64", "quire_pages_used 55", "quire_device_failures_total 1",
@@ -79,6 +83,23 @@ func TestHealth(t *testing.T) {
 	check("when it runs again", 200, 200, "ok")
 	r.lastCall = time.Now().Add(-2 * stalled)
 	check("when it stands still", 503, 503, "no call")
+	r.Waiting()
+	check("when there is nothing to do", 200, 200, "ok")
+	r.Working()
+	check("when there is something again", 200, 200, "ok")
+	r.lastCall = time.Now().Add(-2 * stalled)
+	check("when it stands still at that", 503, 503, "no call")
+	r.Opening()
+	check("when another is opened", 200, 503, "being opened")
+	r.opening = time.Now().Add(-2 * openStalled)
+	check("when that takes too long", 503, 503, "being opened for 12h0m")
+	r.Waiting()
+	check("when it waits without an engine", 200, 200, "ok")
+	r.Working()
+	check("when it goes on to open one", 200, 503, "being opened")
+	r.Failed(errors.New("out of memory"))
+	r.Waiting()
+	check("when it waits after a failure", 503, 503, "out of memory")
 }
 
 // Without a host only this machine can ask.

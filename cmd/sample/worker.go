@@ -168,6 +168,7 @@ var (
 func (o *workerOptions) workOnAny(ctx context.Context, env *environment, q *queue.Queue, watch *observer) error {
 	aside := map[string]time.Time{}
 	for ctx.Err() == nil {
+		watch.run.Waiting()
 		jobs, err := q.Jobs(ctx)
 		if err != nil {
 			return err
@@ -185,6 +186,7 @@ func (o *workerOptions) workOnAny(ctx context.Context, env *environment, q *queu
 			}
 			worked = true
 			err := o.workOn(ctx, env, q, j, watch)
+			watch.run.Waiting()
 			var exit *exitError
 			if err != nil && !errors.As(err, &exit) && ctx.Err() == nil {
 				watch.log.Error("this worker can't do a job, and leaves it for a while", "job", j.ID, "err", err.Error())
@@ -203,6 +205,7 @@ func (o *workerOptions) workOnAny(ctx context.Context, env *environment, q *queu
 
 // workOn works on one job until nothing of it is left.
 func (o *workerOptions) workOn(ctx context.Context, env *environment, q *queue.Queue, j queue.Job, watch *observer) (err error) {
+	watch.run.Opening()
 	var c queuedJob
 	if err := json.Unmarshal(j.Config, &c); err != nil {
 		return fmt.Errorf("job %s is none of this program: %w", j.ID, err)

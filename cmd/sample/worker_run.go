@@ -72,6 +72,7 @@ func (w *worker) run(ctx context.Context) (err error) {
 	}()
 	for {
 		if w.first == nil {
+			w.observer.run.Waiting()
 			if w.first, err = w.leases.Next(ctx, pollUnits); err != nil && ctx.Err() == nil {
 				return err
 			}
@@ -114,6 +115,7 @@ func (w *worker) open(ctx context.Context) error {
 	if w.options.progress != "none" {
 		fmt.Fprintf(w.env.stderr, "opening %s on %s\n", w.options.model, w.options.backend)
 	}
+	w.observer.run.Opening()
 	s, err := w.env.open(ctx, w.env, w.options)
 	if err != nil {
 		return err
@@ -133,6 +135,7 @@ func (w *worker) open(ctx context.Context) error {
 // draw draws the first unit and those that come while it does. Where the engine fails, another one goes on with what was in flight.
 func (w *worker) draw(ctx context.Context) error {
 	failures := 0
+	w.observer.run.Working()
 	for {
 		var err error
 		before := w.drawn()
@@ -278,10 +281,14 @@ func (w *worker) next(ctx context.Context) (*workUnit, error) {
 		w.first = nil
 		if lease == nil {
 			var err error
+			if rows == 0 {
+				w.observer.run.Waiting()
+			}
 			if lease, err = w.leases.Next(ctx, pollUnits); err != nil || lease == nil {
 				return nil, err
 			}
 		}
+		w.observer.run.Working()
 		// Its worker died, more than once: perhaps of this unit. Others should not die with it.
 		if lease.Suspect && rows > 0 {
 			w.first = lease

@@ -75,6 +75,7 @@ func (w *worker) begin(ctx context.Context, lease *queue.Lease) (u *workUnit, er
 	u.begun = w.begun
 	w.begun++
 	w.units[u.job.out] = u
+	w.observer.run.Working()
 	w.mu.Unlock()
 	rows, completions := saved.journaled()
 	w.log.Info("unit begun", "unit", lease.Number, "from", lease.From, "to", lease.To, "journaled_completions", completions)
@@ -154,7 +155,9 @@ func (w *worker) end(u *workUnit) bool {
 		return false
 	}
 	u.ended = true
-	delete(w.units, u.job.out)
+	if delete(w.units, u.job.out); len(w.units) == 0 {
+		w.observer.run.Waiting()
+	}
 	return true
 }
 

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quire/quire/queue/local"
+	"github.com/quire/quire/vfs"
+)
+
+// A worker that has nothing to do is healthy, before its first job and after it.
+func TestWaitingWorkerIsHealthy(t *testing.T) {
+	dir := t.TempDir()
+	server, err := local.Start(local.Options{Address: ":0", Dir: filepath.Join(dir, "nats")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "m.fake"), nil, 0o666), os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(`{"prompt":"a"}`), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	var out shared
+	env := &environment{stdout: io.Discard, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS}
+	o := workerOptions{queue: queueOptions{url: "nats://" + server.Address(), patience: time.Minute}, name: "w", progress: "plain", observing: observing{metrics: ":0", logFormat: "text"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- o.work(ctx, env, "") }()
+	// until asks until the answer is what is wanted.
+	until := func(path string, code int, text string) {
+		t.Helper()
+		last := ""
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			m := regexp.MustCompile(`metrics are at (http://127\.0\.0\.1:\d+)/metrics`).FindStringSubmatch(out.String())
+			if m == nil {
+				continue
+			}
+			answer, err := http.Get(m[1] + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			if last = string(body); answer.StatusCode == code && strings.Contains(last, text) {
+				return
+			}
+		}
+		t.Fatalf("%s is not %d with %q: %s\n%s", path, code, text, last, out.String())
+	}
+	until("/readyz", http.StatusOK, "ok") // without a model
+	until("/metrics", http.StatusOK, "quire_waiting 1\n")
+	submit := []string{"submit", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o", filepath.Join(dir, "out"), "--nats", "nats://" + server.Address()}
+	if code := sampleMain(submit, env); code != exitOK {
+		t.Fatal(code, out.String())
+	}
+	until("/metrics", http.StatusOK, `quire_rows_total{result="good"} 1`)
+	until("/metrics", http.StatusOK, "quire_waiting 1\n")
+	until("/healthz", http.StatusOK, "ok")
+	cancel()
+	var exit *exitError
+	if err := <-done; !errors.As(err, &exit) || exit.code != exitInterrupted {
+		t.Error(err)
+	}
+}
