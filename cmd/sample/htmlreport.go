@@ -32,7 +32,7 @@ func newHTMLReport() *subcommand {
 		args:    "FOLDER",
 		summary: "make an HTML page of what a run did",
 		about: `
-FOLDER is the --output of a run, finished or not. The page shows throughput, slots and pages in use over time, lengths, finish
+FOLDER is the --output of a run, finished or not, from when its model is open. The page shows throughput, slots and pages in use over time, lengths, finish
 reasons, errors, the slowest rows, and some completions. It is one file that needs no network and runs no scripts. Open it in a
 browser.`,
 		example: `
@@ -66,21 +66,33 @@ func makeReport(ctx context.Context, env *environment, o *runOptions, path strin
 			return err
 		}
 		part := func(file string) bool { _, _, ok := promptset.ParsePartName(file); return ok || file == "_meta.json" }
-		if folder, err = storage.FetchFolder(ctx, folder, filepath.Join(cache, "remote"), part, fetchedLines(env.stderr)); err != nil {
+		if folder, err = storage.FetchFolder(ctx, folder, filepath.Join(cache, "remote"), part, fetchedLines(env.stderr)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
+		}
+		if err != nil {
+			folder = ""
 		}
 		if path == "" {
 			path = "report.html"
 		}
 	}
-	parts, err := partFiles(folder)
+	parts, err := reportedParts(folder)
 	if err != nil {
 		return err
 	}
 	if path == "" {
 		path = filepath.Join(folder, "_report.html")
 	}
-	page := &report.Page{Output: o.output, Facts: facts(folder, parts)}
+	page := &report.Page{Output: o.output}
+	if len(parts) > 0 {
+		page.Facts = factsOf(metaOf(folder, parts))
+	} else if job, err := begunJob(ctx, env, o); err != nil {
+		return err
+	} else if job == nil {
+		return noParts(o.output)
+	} else { // it runs, or ended before its first part
+		page.Facts = factsOf(job.Meta)
+	}
 	work, err := o.workFolder()
 	if err != nil {
 		return err
@@ -109,6 +121,18 @@ func makeReport(ctx context.Context, env *environment, o *runOptions, path strin
 	}
 	fmt.Fprintf(env.stdout, "%s\n", path)
 	return nil
+}
+
+// reportedParts lists the part files of a folder; there may be none.
+func reportedParts(folder string) ([]string, error) {
+	if folder == "" {
+		return nil, nil
+	}
+	parts, err := partFiles(folder)
+	if errors.Is(err, errNoParts) {
+		return nil, nil
+	}
+	return parts, err
 }
 
 // processes reads the time series of runs of the whole job and of shards, in order of time.
@@ -149,8 +173,8 @@ func completionOf(record map[string]any) report.Completion {
 	}
 }
 
-// facts says how the output was made, as its parts say.
-func facts(folder string, parts []string) [][2]string {
+// metaOf is what parts say of how they were made.
+func metaOf(folder string, parts []string) map[string]string {
 	meta := map[string]string{}
 	if text, err := os.ReadFile(filepath.Join(folder, "_meta.json")); err == nil {
 		_ = json.Unmarshal(text, &meta)
@@ -165,7 +189,11 @@ func facts(folder string, parts []string) [][2]string {
 			}
 		}
 	}
-	var out [][2]string
+	return meta
+}
+
+// factsOf says how the output was made.
+func factsOf(meta map[string]string) (out [][2]string) {
 	for _, name := range []string{"quire.model", "quire.model_fingerprint", "quire.version", "quire.parameters"} {
 		if meta[name] != "" {
 			out = append(out, [2]string{strings.ReplaceAll(strings.TrimPrefix(name, "quire."), "_", " "), meta[name]})

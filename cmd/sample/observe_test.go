@@ -104,3 +104,32 @@ func TestLogHasNoSecrets(t *testing.T) {
 		}
 	}
 }
+
+// A report is made of a job in an object store that has no part yet, and of no folder that has no job.
+func TestReportBeforeAPart(t *testing.T) {
+	url := fakeBucket(t, 0)
+	dir := t.TempDir()
+	t.Setenv("QUIRE_CACHE", filepath.Join(dir, "cache"))
+	model, page := filepath.Join(dir, "m.fake"), filepath.Join(dir, "page.html")
+	put(t, url("in.jsonl"), "{\"prompt\": \"a\"}\n")
+	if err := os.WriteFile(model, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := sampleFake("run", "-m", model, "-i", url("in.jsonl"), "-o", filepath.Join(dir, "out"), "--progress", "none"); code != exitOK {
+		t.Fatal(out)
+	}
+	job, err := os.ReadFile(filepath.Join(dir, "out", "_job", "job.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, url("begun/_job/job.json"), string(job))
+	if code, out := sampleFake("report", url("begun"), "-o", page); code != exitOK {
+		t.Fatal(out)
+	}
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "0 of 1 parts of the job are there") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if code, out := sampleFake("report", url("none"), "-o", page); code != exitFailure || !strings.Contains(out, "holds no part files") {
+		t.Errorf("%d %s", code, out)
+	}
+}

@@ -78,10 +78,15 @@ func partFiles(path string) ([]string, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s holds no part files: is it the --output of a sample run?", path)
+		return nil, noParts(path)
 	}
 	return files, nil
 }
+
+// errNoParts says that a folder has no part of a job.
+var errNoParts = errors.New("holds no part files: is it the --output of a sample run?")
+
+func noParts(path string) error { return fmt.Errorf("%s %w", path, errNoParts) }
 
 func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)

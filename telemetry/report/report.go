@@ -204,7 +204,7 @@ func (p *Page) Write(w io.Writer) error {
 	var processes []process
 	var slowest []telemetry.Row
 	for _, run := range p.Processes {
-		one := process{Start: run.Start, Result: "killed"}
+		one := process{Start: run.Start, Result: "still runs, or was killed"}
 		if run.End != nil {
 			one.Result = run.End.Result
 		}
