@@ -156,7 +156,17 @@ func fakeS3(t *testing.T) *provider {
 	if err := backend.CreateBucket("bucket"); err != nil {
 		t.Fatal(err)
 	}
-	tr, address := serve(t, gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
+	fake := gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
+	tr, address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// S3 looks at the condition of the request that ends an upload of several parts; this server does so for one of one part only.
+		if r.Method == http.MethodPost && r.URL.Query().Has("uploadId") && r.Header.Get("If-None-Match") == "*" {
+			if _, err := backend.HeadObject("bucket", strings.TrimPrefix(r.URL.Path, "/bucket/")); err == nil {
+				http.Error(w, "<Error><Code>PreconditionFailed</Code></Error>", http.StatusPreconditionFailed)
+				return
+			}
+		}
+		fake.ServeHTTP(w, r)
+	}))
 	return &provider{
 		name: "s3", trouble: tr,
 		url: func(key string) string {
