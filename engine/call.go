@@ -208,7 +208,9 @@ func (e *Engine) dispatch(p *compiled, input []compute.Buffer) ([]compute.Buffer
 	}
 	results, err := run(p, args, donate)
 	if err != nil {
-		e.state = nil // donated
+		if !p.reads {
+			e.state = nil // donated
+		}
 		return nil, fmt.Errorf("program %s: %w", p.name, err)
 	}
 	if p.reads {

@@ -187,7 +187,16 @@ func TestContextErrors(t *testing.T) {
 		t.Errorf("committed tokens: %v", err)
 	}
 	is("committed pages", c.Release(2), engine.ErrAlreadyCommitted{})
-	_, err := c.PageHash(2)
+	other := open(t, contextEngine(t, func(c *engine.Config) { c.Weights = "int8" }), make([]int32, 40)...)
+	if err := errors.Join(other.Flush(ctx), other.Commit(2)); err != nil {
+		t.Fatal(err)
+	}
+	one, err := c.PageHash(0)
+	two, err2 := other.PageHash(0)
+	if err != nil || err2 != nil || one == two {
+		t.Errorf("pages of other weights have the same name, or none: %v, %v", err, err2)
+	}
+	_, err = c.PageHash(2)
 	is("the name of a working page", err, engine.ErrNotCommitted{})
 	_, err = c.PageHash(3)
 	is("the name of no page", err, engine.ErrInvalidPage{})

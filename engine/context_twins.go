@@ -28,7 +28,7 @@ func (c *contexts) twin(r *contextRow, names []prefix.Hash) (of *contextRow, pag
 // commit names the next n pages of a context, and takes over those that another has under these names.
 func (e *Engine) commit(r *contextRow, n int) error {
 	from, pageSize := r.committed(), e.plan.PageSize
-	last := e.prefixSeed()
+	last := e.prefixSeed
 	if from > 0 {
 		last = r.names[from-1]
 	}

@@ -76,21 +76,22 @@ type Config struct {
 
 // Engine runs one model on one backend. Run may be called again after it ended, not at the same time.
 type Engine struct {
-	cfg      Config
-	plan     Plan
-	graphs   *graphs
-	programs map[string]*compiled
-	weights  []compute.Buffer
-	state    []compute.Buffer
-	log      *slog.Logger
-	moves    *moves        // of pages between device and host
-	tier     *tier         // nil without HostKVMemory
-	keep     []prefix.Hash // what the run leaves with the host
-	stats    Stats
-	calls    atomic.Int64
-	running  sync.Mutex
-	contexts contexts
-	inStep   *inStep // nil without other processes
+	cfg        Config
+	plan       Plan
+	graphs     *graphs
+	programs   map[string]*compiled
+	weights    []compute.Buffer
+	state      []compute.Buffer
+	log        *slog.Logger
+	moves      *moves        // of pages between device and host
+	tier       *tier         // nil without HostKVMemory
+	keep       []prefix.Hash // what the run leaves with the host
+	prefixSeed prefix.Hash   // begins the names of pages
+	stats      Stats
+	calls      atomic.Int64
+	running    sync.Mutex
+	contexts   contexts
+	inStep     *inStep // nil without other processes
 }
 
 // New plans the engine's sizes, compiles its programs and puts the weights on the device.
@@ -132,7 +133,7 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	for _, p := range programs {
 		plan.Programs = append(plan.Programs, p.name)
 	}
-	e.plan = plan
+	e.plan, e.prefixSeed = plan, newPrefixSeed(cfg, plan)
 	e.moves = newMoves(e)
 	e.contexts.rows = make([]*contextRow, plan.Contexts)
 	if plan.Transfers && cfg.HostKVMemory > 0 {

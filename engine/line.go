@@ -10,7 +10,7 @@ import (
 func (s *scheduler) add(f *family) {
 	r := f.req
 	if s.e.plan.layout.Paged && s.e.plan.PrefixCache {
-		f.chain = prefix.Chain(s.e.prefixSeed(), r.Tokens[:len(r.Tokens)-1], s.e.plan.PageSize)
+		f.chain = prefix.Chain(s.e.prefixSeed, r.Tokens[:len(r.Tokens)-1], s.e.plan.PageSize)
 		s.counts.Add(f.chain, 1)
 	}
 	s.enqueue(f)

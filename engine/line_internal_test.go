@@ -54,3 +54,23 @@ func TestPlaceInLine(t *testing.T) {
 		}
 	}
 }
+
+// A holder that is given up before it was opened lets the one that it was to be a clone of go.
+func TestGivingUpAnUnopenedHolder(t *testing.T) {
+	s := &scheduler{
+		e: &Engine{plan: Plan{slots: 1, PageSize: 1}}, freeHolders: []int{2, 1}, holders: make([]*holder, 2), release: make([]bool, 3), cache: prefix.NewCache(),
+	}
+	tokens := []int32{1, 2, 3, 4}
+	f := &family{req: &Request{Tokens: tokens}, chain: prefix.Chain(prefix.Seed(), tokens, 1)}
+	source := s.newHolder(f, 2, false, nil, 0)
+	source.opened = true
+	clone := s.newHolder(f, 4, false, source, 2)
+	for _, want := range []*holder{clone, source} {
+		if h, ok := s.evict(); !ok || h != want {
+			t.Fatalf("gave up %+v, %v; want %+v", h, ok, want)
+		}
+	}
+	if _, ok := s.evict(); ok || len(s.freeHolders) != 2 {
+		t.Errorf("%d rows are free", len(s.freeHolders))
+	}
+}

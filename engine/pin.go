@@ -31,7 +31,7 @@ func (e *Engine) PinPrefix(ctx context.Context, tokens []int32) (pinned int, err
 // UnpinPrefix lets a prefix go that PinPrefix or LoadPrefix keep, once its room is wanted: tokens are those given to the one, or returned by
 // the other. It returns [ErrNotPinned]. It may not be called while Run is under way.
 func (e *Engine) UnpinPrefix(tokens []int32) error {
-	chain := prefix.Chain(e.prefixSeed(), tokens, e.plan.PageSize)
+	chain := prefix.Chain(e.prefixSeed, tokens, e.plan.PageSize)
 	if e.tier == nil || len(chain) == 0 || !e.tier.unpin(chain[len(chain)-1]) {
 		return fmt.Errorf("%w: %d tokens", ErrNotPinned, len(tokens))
 	}
@@ -47,7 +47,7 @@ func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) (*kept, []prefi
 	if n == 0 {
 		return nil, nil, fmt.Errorf("%w: %d tokens are less than a page of %d", ErrInvalidRequest, len(tokens), e.plan.PageSize)
 	}
-	chain := prefix.Chain(e.prefixSeed(), tokens[:n], e.plan.PageSize)
+	chain := prefix.Chain(e.prefixSeed, tokens[:n], e.plan.PageSize)
 	if k, pages := e.tier.longest(chain); pages == len(chain) {
 		return k, chain, nil
 	}

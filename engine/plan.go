@@ -231,9 +231,10 @@ func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
 	return l.ForTPU(c.Backend, steps...)
 }
 
-// prefixSeed begins the names of pages: two engines with the same have the same contents for the same tokens.
-func (e *Engine) prefixSeed() prefix.Hash {
-	return prefix.Seed(e.plan.Model, e.plan.DType, e.plan.KVDType, fmt.Sprint(e.plan.PageSize))
+// newPrefixSeed begins the names of pages: two engines with the same have the same contents for the same tokens, but for rounding, which is a
+// matter of devices and kernels.
+func newPrefixSeed(cfg Config, p Plan) prefix.Hash {
+	return prefix.Seed(cfg.Model.FingerPrint(), p.DType, cfg.Weights, p.KVDType, fmt.Sprint(p.PageSize))
 }
 
 // rows is how many rows the sequence table has: the slots, then the waiting prompts, then the contexts.

@@ -89,8 +89,12 @@ func (r *Replicas) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Se
 		for i, e := range r.engines {
 			engines.Go(func() {
 				for c, err := range e.Run(ctx, q.of(ctx, i)) {
-					if err == nil {
-						q.done(i)
+					switch {
+					case err != nil:
+					case c.refused:
+						q.add(i, -completions(c.Request))
+					default:
+						q.add(i, -1)
 					}
 					out <- drawn{c, err}
 				}
@@ -160,7 +164,7 @@ func (q *sharedQueue) of(ctx context.Context, engine int) iter.Seq[*Request] {
 				if !ok {
 					return
 				}
-				q.add(engine, r.N)
+				q.add(engine, completions(r))
 				if !yield(r) {
 					return
 				}
@@ -181,17 +185,14 @@ func (q *sharedQueue) await(engine int) bool {
 	return !q.ended
 }
 
+// completions is how many a request counts for.
+func completions(r *Request) int { return max(1, r.N) }
+
+// add gives an engine more completions to draw, or fewer.
 func (q *sharedQueue) add(engine, completions int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.to[engine] += max(1, completions)
-	q.turn.Broadcast()
-}
-
-func (q *sharedQueue) done(engine int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.to[engine]--
+	q.to[engine] += completions
 	q.turn.Broadcast()
 }
 

@@ -2,9 +2,11 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/gomlx/compute"
 
@@ -92,5 +94,41 @@ func TestReplicasStop(t *testing.T) {
 	cancel()
 	if got := collectReplicas(t, r, contractRequests()...); len(got) == 0 {
 		t.Error("the replicas draw nothing any more")
+	}
+}
+
+// A request that is refused counts for none, however many completions it asked for.
+func TestReplicasRefuse(t *testing.T) {
+	r := replicas(t, []int{0}, []int{1})
+	refused := sampled("refused", nil, 4, 3, 1)
+	drawn := make(chan struct{}, 9)
+	requests := func(yield func(*engine.Request) bool) {
+		// Nothing comes behind what is drawn already: a replica that is thought to have some left would wait for the other for ever.
+		if yield(refused) && yield(sampled("a", []int32{1, 2, 3}, 4, 3, 1)) && yield(sampled("b", []int32{4, 5, 6}, 4, 3, 1)) {
+			for range cap(drawn) {
+				<-drawn
+			}
+		}
+	}
+	var got []*engine.Completion
+	done := make(chan error, 1)
+	go func() {
+		for c, err := range r.Run(context.Background(), requests) {
+			if err != nil {
+				done <- err
+				return
+			}
+			got = append(got, c)
+			drawn <- struct{}{}
+		}
+		done <- nil
+	}()
+	select {
+	case err := <-done:
+		if err != nil || len(got) != 9 || !slices.ContainsFunc(got, func(c *engine.Completion) bool { return errors.Is(c.Err, engine.ErrEmptyPrompt) }) {
+			t.Errorf("%d completions, %v", len(got), err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the replicas wait for each other")
 	}
 }

@@ -57,6 +57,8 @@ type Completion struct {
 	PromptTokens                int
 	// Err is why the request could not be run, or did not end well. The job goes on.
 	Err error
+
+	refused bool // it stands for all completions of the request
 }
 
 // Reasons for which a single request fails, to be told apart by errors.Is.

@@ -182,7 +182,7 @@ func (j *job) fill(ctx context.Context) error {
 			err = j.sched.fits(f)
 		}
 		if err != nil {
-			j.out <- &Completion{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens), FinishReason: FinishError, Err: err}
+			j.out <- &Completion{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens), FinishReason: FinishError, Err: err, refused: true}
 			continue
 		}
 		j.e.stats.PromptTokens += len(f.req.Tokens)

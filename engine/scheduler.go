@@ -133,6 +133,9 @@ func (s *scheduler) evict() (*holder, bool) {
 	}
 	h := s.holders[row-s.e.plan.slots]
 	s.demote(h)
+	if h.source != nil { // it was never opened
+		s.cache.Unuse(h.source.row)
+	}
 	s.drop(h)
 	return h, true
 }

@@ -173,7 +173,7 @@ func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
 	in.read(tokens)
 	pages := &pagesOnHost{length: n}
 	layout := e.plan.layout
-	elements := e.plan.Devices * transferPages * layout.PageSize * 2 * layout.KVHeads * layout.HeadDim
+	elements := e.plan.Devices * transferPages * layout.PageSize * int(layout.BytesPerToken()) / layout.DType.Size()
 	for range ceilDiv(n/e.plan.PageSize, transferPages) {
 		layers := make([]any, header.Layers)
 		for i := range layers {
@@ -194,7 +194,7 @@ func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
 	if !bytes.Equal(want256, got256) {
 		return nil, fmt.Errorf("%w: the checksum is wrong", ErrSnapshotCorrupt)
 	}
-	k := &kept{tokens: tokens, chain: prefix.Chain(e.prefixSeed(), tokens, e.plan.PageSize), pages: pages, bytes: e.bytesOnHost(n)}
+	k := &kept{tokens: tokens, chain: prefix.Chain(e.prefixSeed, tokens, e.plan.PageSize), pages: pages, bytes: e.bytesOnHost(n)}
 	name := k.chain[len(k.chain)-1]
 	if same, pages := e.tier.longest(k.chain); pages == len(k.chain) {
 		e.tier.pin(name, same)

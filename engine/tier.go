@@ -95,10 +95,10 @@ func (t *tier) forget(id int) {
 
 // take takes bytes for something else, if there are as many beside what can't be given up.
 func (t *tier) take(bytes int64) bool {
-	t.shrink(t.limit - bytes)
-	if t.bytes+bytes > t.limit {
+	if bytes > t.left() {
 		return false
 	}
+	t.shrink(t.limit - bytes)
 	t.bytes += bytes
 	return true
 }
