@@ -108,3 +108,32 @@ func TestObjectsThatAreNotThere(t *testing.T) {
 		}
 	}
 }
+
+// An object that was put anew is not what the job began with, though it be of the same size and rows.
+func TestObjectsThatChange(t *testing.T) {
+	const name = "mem://promptset3/a.jsonl"
+	put := func(text string) {
+		t.Helper()
+		if err := storage.Put(t.Context(), name, strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("{\"prompt\":\"a\"}\n")
+	r, err := OpenFrom(t.Context(), Anywhere(), []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, problem := range []string{"", "it was written again since the job started"} {
+		n := 0
+		for range r.Rows(t.Context()) {
+			n++
+		}
+		if i == 0 && (n != 1 || r.Err() != nil) || i == 1 && (n != 0 || r.Err() == nil || !strings.Contains(r.Err().Error(), problem)) {
+			t.Errorf("time %d: %d rows, %v", i, n, r.Err())
+		}
+		if err := storage.Remove(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		put("{\"prompt\":\"b\"}\n")
+	}
+}

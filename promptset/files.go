@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Files is where inputs are: [LocalFiles], or an object store.
@@ -25,6 +26,8 @@ type File interface {
 	io.ReaderAt
 	io.Closer
 	Size() int64 // bytes
+	// Version is another one when the file was written again: an object's ETag, or the time at which a local file was last written.
+	Version() string
 }
 
 // LocalFiles are the files of the machine. A folder stands for the .parquet, .jsonl, .jsonl.gz and .jsonl.zst files in it
@@ -35,10 +38,11 @@ type localFiles struct{}
 
 type localFile struct {
 	*os.File
-	size int64
+	info os.FileInfo
 }
 
-func (f localFile) Size() int64 { return f.size }
+func (f localFile) Size() int64     { return f.info.Size() }
+func (f localFile) Version() string { return f.info.ModTime().UTC().Format(time.RFC3339Nano) }
 
 func (localFiles) Open(_ context.Context, name string) (File, error) {
 	f, err := os.Open(name)
@@ -50,7 +54,7 @@ func (localFiles) Open(_ context.Context, name string) (File, error) {
 		f.Close()
 		return nil, &FileError{File: name, What: "cannot read it", Err: err}
 	}
-	return localFile{f, info.Size()}, nil
+	return localFile{f, info}, nil
 }
 
 var extensions = []string{".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst"}

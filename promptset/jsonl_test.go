@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -188,16 +189,30 @@ func TestFilesThatChange(t *testing.T) {
 	const three = "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n{\"prompt\":\"c\"}\n"
 	path := write(t, "x.jsonl", three)
 	r := open(t, path)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for content, problem := range map[string]string{
-		`{"prompt":"a"}`: "it had 45 bytes when the job started and has 14 now; do not change inputs during a job",
+		strings.ToUpper(three):                      "it was written again since the job started; do not change inputs during a job",
+		`{"prompt":"a"}`:                            "it had 45 bytes when the job started and has 14 now; do not change inputs during a job",
 		strings.Replace(three, "}\n", "} ", 1) + "": "it had 3 rows when the job started and has 2 now; do not change inputs during a job",
 		"": "no such file",
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if content == "" {
+		switch content {
+		case "":
 			os.Remove(path)
+		case strings.ToUpper(three): // of the same size
+			if err := os.Chtimes(path, time.Time{}, info.ModTime().Add(time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			if err := os.Chtimes(path, time.Time{}, info.ModTime()); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for row := range r.Rows(context.Background()) {
 			if row.Index == 2 {
@@ -208,7 +223,7 @@ func TestFilesThatChange(t *testing.T) {
 			t.Errorf("%q: %v", content, r.Err())
 		}
 	}
-	if err := os.WriteFile(path, []byte(three), 0o666); err != nil {
+	if err := errors.Join(os.WriteFile(path, []byte(three), 0o666), os.Chtimes(path, time.Time{}, info.ModTime())); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -22,6 +22,7 @@ type Source struct {
 	Digest string
 
 	parquet bool
+	version string // the file's
 	base    int64  // index of its first row
 	marks   []mark // of an uncompressed JSONL file: where every markEvery-th row begins
 }
@@ -90,7 +91,7 @@ func (r *Reader) look(ctx context.Context, name string) error {
 		return err
 	}
 	defer f.Close()
-	s := Source{Name: name, Bytes: f.Size(), base: r.rows}
+	s := Source{Name: name, Bytes: f.Size(), version: f.Version(), base: r.rows}
 	if s.parquet, err = isParquet(name, f); err != nil {
 		return err
 	}
@@ -168,6 +169,9 @@ func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func
 	}
 	if f.Size() != s.Bytes {
 		return false, changed("it had %d bytes when the job started and has %d now", s.Bytes, f.Size())
+	}
+	if f.Version() != s.version {
+		return false, changed("it was written again since the job started")
 	}
 	if !s.parquet {
 		more, err = readJSONL(ctx, s, f, from, to, yield)

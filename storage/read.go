@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	gcs "cloud.google.com/go/storage"
 	"gocloud.dev/blob"
@@ -115,6 +116,15 @@ func (f *File) Info() Info { return f.info }
 
 // Size is the file's length in bytes.
 func (f *File) Size() int64 { return f.info.Size }
+
+// Version is another one when the file was written again: an object's ETag, and where there is none, as for local files, the time at which
+// it was last written.
+func (f *File) Version() string {
+	if f.info.ETag != "" {
+		return f.info.ETag
+	}
+	return f.info.ModTime.UTC().Format(time.RFC3339Nano)
+}
 
 // ReadAt reads len(p) bytes from offset, less at the end of the file, with io.EOF then. Small reads of an object are served
 // from blocks that were asked for together; reads that go on where earlier ones stopped make it ask for more at once.
