@@ -18,7 +18,7 @@ type Shard struct {
 	Index, Count int
 }
 
-// MaxShards is the largest Count.
+// MaxShards is the largest Count that [ParseShard] takes. Units of a queue may be more.
 const MaxShards = 99_999
 
 // ErrShard says that a text names no shard.
@@ -55,7 +55,7 @@ func (s Shard) Whole() bool { return s.Count <= 1 }
 // Has says that a part is one of the shard's.
 func (s Shard) Has(part int) bool { return s.Whole() || part%s.Count == s.Index }
 
-// Name is the shard's in names of files, such as shard-00003-of-00008; it is empty for the whole job.
+// Name is the shard's in names of files, such as shard-00003-of-00008, with more digits where there must be; it is empty for the whole job.
 func (s Shard) Name() string {
 	if s.Whole() {
 		return ""
@@ -63,7 +63,7 @@ func (s Shard) Name() string {
 	return fmt.Sprintf("shard-%05d-of-%05d", s.Index, s.Count)
 }
 
-var shardPattern = regexp.MustCompile(`^shard-(\d{5})-of-(\d{5})$`)
+var shardPattern = regexp.MustCompile(`^shard-(\d{5,9})-of-(\d{5,9})$`)
 
 // parseName is the inverse of Name.
 func parseName(name string) (s Shard, ok bool) {
@@ -72,7 +72,7 @@ func parseName(name string) (s Shard, ok bool) {
 		return s, false
 	}
 	s = Shard{digits(m[1]), digits(m[2])}
-	return s, s.Index < s.Count && !s.Whole()
+	return s, s.Index < s.Count && !s.Whole() && s.Name() == name
 }
 
 // ErrOtherShards says that shards of another count work on the job.

@@ -37,6 +37,43 @@ func TestShardsHaveAllParts(t *testing.T) {
 	})
 }
 
+// Names are read back however many digits they have, and what is no name is none.
+func TestShardNames(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		count := rapid.OneOf(rapid.IntRange(2, 20), rapid.IntRange(99_990, 100_010), rapid.IntRange(2, 999_999_999)).Draw(t, "count")
+		s := Shard{rapid.IntRange(0, count-1).Draw(t, "index"), count}
+		if got, ok := parseName(s.Name()); !ok || got != s {
+			t.Fatalf("%s is named %q, which is %v", s, s.Name(), got)
+		}
+	})
+	for _, name := range []string{"shard-000003-of-00008", "shard-00003-of-000008", "shard-0003-of-0008", "shard-00008-of-00008", "shard-00000-of-00001", "shard-00000-of-1000000000"} {
+		if got, ok := parseName(name); ok {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+}
+
+// State of a unit is found whose number has six digits.
+func TestManyShards(t *testing.T) {
+	for name, make := range files(t) {
+		t.Run(name, func(t *testing.T) {
+			fs, dir := make()
+			want := Shard{123_456, 200_000}
+			s, err := OpenShard(fs, dir, want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if all, err := Shards(fs, filepath.Join(dir, Folder)); err != nil || len(all) != 1 || all[0] != want {
+				t.Error(all, err)
+			}
+			if _, err := OpenShard(fs, dir, Shard{0, 100_000}); !errors.Is(err, ErrOtherShards) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func FuzzParseShard(f *testing.F) {
 	for _, text := range []string{"0/8", "7/8", "8/8", "-1/8", "1/0", "1", "1/2/3", "+1/2", " 0/1", "0/99999999999999999999", "0x1/2", "00/1"} {
 		f.Add(text)

@@ -177,6 +177,14 @@ const (
 	maxRemoteState = 1 << 30
 )
 
+// parseRemotePart is the number of the part whose figures a file has: the name is that of a JSONL part but for its last letter.
+func parseRemotePart(name string) (part int, ok bool) {
+	if part, _, ok = promptset.ParsePartName(name + "l"); ok {
+		ok = name == fmt.Sprintf(remotePart, part)
+	}
+	return part, ok
+}
+
 // Clear removes all that a job has put there. The description goes last: without it nobody knows whose the parts are.
 func (f *objectFolder) Clear() error {
 	files, err := storage.List(f.ctx, f.url)
@@ -239,8 +247,8 @@ func (f *objectFolder) adopt(state *jobstate.State, mine func(part int) bool) er
 		return err
 	}
 	for _, info := range summaries {
-		var part int
-		if n, err := fmt.Sscanf(filepath.Base(f.relative(info.Name)), remotePart, &part); n != 1 || err != nil || noted[part] || !mine(part) {
+		part, ok := parseRemotePart(filepath.Base(f.relative(info.Name)))
+		if !ok || noted[part] || !mine(part) {
 			continue
 		}
 		text, err := f.read(f.relative(info.Name))
