@@ -1,0 +1,40 @@
+package engine_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/testenv"
+)
+
+// A snapshot is refused by an engine of another model or of other dtypes, with what differs.
+func TestSnapshotOfAnother(t *testing.T) {
+	memory := func(c *engine.Config) { c.HostKVMemory, c.Backend = 64 << 20, testenv.Go(t) }
+	var file bytes.Buffer
+	if n, err := contractEngine(t, memory).SavePrefix(t.Context(), sharing(1, 32), &file); err != nil || n != 32 {
+		t.Fatalf("saved %d tokens: %v", n, err)
+	}
+	model := func(family string) string { return testenv.Model(t, family).FingerPrint() }
+	for _, c := range []struct {
+		name, family string
+		dtype, kv    dtypes.DType
+		differs      string
+	}{
+		{"model", "llama32-tied", dtypes.InvalidDType, dtypes.InvalidDType, fmt.Sprintf("model is %s in the file and %s here", model(contractFamily), model("llama32-tied"))},
+		{"dtype", contractFamily, dtypes.BFloat16, dtypes.Float32, "dtype is Float32 in the file and BFloat16 here"},
+		{"dtype of the KV cache", contractFamily, dtypes.Float32, dtypes.BFloat16, "kv_dtype is Float32 in the file and BFloat16 here"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEngine(t, c.family, engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, HostKVMemory: 64 << 20, Backend: testenv.Go(t), DType: c.dtype, KVDType: c.kv})
+			_, err := e.LoadPrefix(bytes.NewReader(file.Bytes()))
+			if want := engine.ErrSnapshotMismatch.Error() + ": " + c.differs; !errors.Is(err, engine.ErrSnapshotMismatch) || err.Error() != want {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		})
+	}
+}
