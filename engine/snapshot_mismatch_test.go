@@ -14,7 +14,7 @@ import (
 
 // A snapshot is refused by an engine of another model or of other dtypes, with what differs.
 func TestSnapshotOfAnother(t *testing.T) {
-	memory := func(c *engine.Config) { c.HostKVMemory, c.Backend = 64 << 20, testenv.Go(t) }
+	memory := func(c *engine.Config) { c.HostKVMemory, c.Backend = 64<<20, testenv.Go(t) }
 	var file bytes.Buffer
 	if n, err := contractEngine(t, memory).SavePrefix(t.Context(), sharing(1, 32), &file); err != nil || n != 32 {
 		t.Fatalf("saved %d tokens: %v", n, err)
