@@ -15,8 +15,10 @@
 // # Guarantees
 //
 // A unit is handed to one worker at a time, for as long as that worker says every quarter of Job.AckWait that it is at it, and to
-// another one when it does not: the time is the server's, so that changed clocks do not matter. So a unit is done at least once.
-// Whoever publishes what a unit came to must take it that another worker, thought dead, did so too.
+// another one when it does not. The time is the server's alone, by its clock: when that is set back, the units of a worker that is
+// dead wait for as long more; when it is set forward by AckWait or so, units are handed out whose workers live. Who finds that out
+// says so by [Lease.Busy]; otherwise it counts as a try. So a unit is done at least once. Whoever publishes what a unit came to must
+// take it that another worker, thought dead, did so too.
 //
 // A unit that fails, or whose worker dies, is handed out again. After Job.MaxTries times without a row more being done than ever
 // before it is parked, with the last error. What is given back in good order does not count.

@@ -219,6 +219,52 @@ func TestDeadWorkers(t *testing.T) {
 	}
 }
 
+// A worker that lives and was not heard of for a while, or whose server's clock was set forward, gets its unit back, and nothing counts
+// as failed, however often.
+func TestBusy(t *testing.T) {
+	q := connect(t, newServer(t, local.Options{}))
+	job := submit(t, q, testJob("job", 1), testUnits(1), Submitted)
+	a, b := newWorker(t, q, job, "a"), newWorker(t, q, job, "b")
+	l := next(t, a, 5*time.Second)
+	for i := range int64(job.MaxTries + 1) {
+		l.end() // it is silent
+		other := next(t, b, 10*time.Second)
+		if other == nil || other.record.Tries != 1 {
+			t.Fatalf("%d: %+v", i, other)
+		}
+		if err := other.Busy(t.Context(), 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		l.Note(t.Context()) // it did no more, and nobody's tries go
+		var r record
+		if _, err := q.get(t.Context(), unitKey(job.ID, 0), &r); err != nil || r.Tries != 0 || r.Error != "" || r.Worker != "a" || r.State != Running {
+			t.Fatalf("%d: %+v, %v", i, r, err)
+		}
+	}
+	l.Progress(3, 30)
+	l.Note(t.Context()) // finds the unit its own again
+	l.Note(t.Context())
+	if s, err := q.Status(t.Context(), "job"); err != nil || s.Running != 1 || s.Figures.Rows != 3 || l.revision == 0 {
+		t.Errorf("it does not note how far it is: %+v, %v", s, err)
+	}
+	l.end()
+	if err := next(t, b, 10*time.Second).Busy(t.Context(), 10*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.GiveBack(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if l = next(t, b, 10*time.Second); l == nil || l.record.Tries != 0 {
+		t.Fatalf("what was given back did not come, or counts as failed: %+v", l)
+	}
+	if err := l.Done(t.Context(), ten()); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := q.Status(t.Context(), "job"); err != nil || !s.Over || s.Parked != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 func TestParked(t *testing.T) {
 	q := connect(t, newServer(t, local.Options{}))
 	job := submit(t, q, testJob("job", 2), testUnits(2), Submitted)

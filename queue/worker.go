@@ -88,6 +88,7 @@ type Lease struct {
 	mu       sync.Mutex
 	msg      jetstream.Msg
 	record   record
+	before   record // what it was when the unit was handed out
 	revision uint64 // of the record; 0 when another worker has the unit now
 	rows     int64  // done
 	tokens   int64
@@ -147,6 +148,7 @@ func (w *Worker) take(ctx context.Context, msg jetstream.Msg) (*Lease, error) {
 		if err != nil {
 			return nil, err
 		}
+		l.before = r
 		switch r.State {
 		case Done:
 			return nil, l.ack(ctx)
@@ -331,6 +333,21 @@ func (l *Lease) GiveBack(ctx context.Context, pause time.Duration) error {
 	})
 }
 
+// Busy says that the unit's last worker lives and is at it, though the queue gave it up. The unit is that worker's again, nothing
+// counts as failed, and it is handed out again when the pause is over and nothing is heard of that worker.
+func (l *Lease) Busy(ctx context.Context, pause time.Duration) error {
+	defer l.finish()
+	_, _, err := l.leave(ctx, func(r *record) {
+		if *r = l.before; r.State == "" {
+			r.Unit, r.State = l.Unit, Waiting
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return l.w.q.again(ctx, func(context.Context) error { return l.message().NakWithDelay(pause) })
+}
+
 // leave changes the record of a unit that the worker no longer has.
 func (l *Lease) leave(ctx context.Context, change func(r *record)) (r record, parked bool, err error) {
 	l.mu.Lock()
@@ -340,14 +357,21 @@ func (l *Lease) leave(ctx context.Context, change func(r *record)) (r record, pa
 	if revision == 0 {
 		return r, false, nil // another worker has it
 	}
-	if rows > r.Best {
-		r.Best, r.Tries = rows, 0
+	for {
+		if rows > r.Best {
+			r.Best, r.Tries = rows, 0
+		}
+		r.Reply, r.Figures = "", Figures{}
+		change(&r)
+		_, err = l.w.q.swap(ctx, unitKey(l.w.job.ID, l.Number), r, revision)
+		if !errors.Is(err, errChanged) {
+			return r, r.State == Parked, err
+		}
+		// By another worker, or by us, and the answer was lost; or another one had the unit and gave it back to us.
+		var now record
+		if revision, err = l.w.q.get(ctx, unitKey(l.w.job.ID, l.Number), &now); err != nil || now.Life != l.w.life || now.State != Running {
+			return r, false, err
+		}
+		r = now
 	}
-	r.Reply, r.Figures = "", Figures{}
-	change(&r)
-	_, err = l.w.q.swap(ctx, unitKey(l.w.job.ID, l.Number), r, revision)
-	if errors.Is(err, errChanged) { // by another worker, or by us, and the answer was lost
-		return r, false, nil
-	}
-	return r, r.State == Parked, err
 }

@@ -12,9 +12,81 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/queue"
 	"github.com/quire/quire/queue/local"
 	"github.com/quire/quire/vfs"
 )
+
+// A unit whose worker is silent and lives, as its lock says, stays that worker's, and does not count as failed.
+func TestUnitOfAWorkerThatLives(t *testing.T) {
+	dir := t.TempDir()
+	server, err := local.Start(local.Options{Address: ":0", Dir: filepath.Join(dir, "nats")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "m.fake"), nil, 0o666), os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(`{"prompt":"a"}`), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	var out, id shared
+	env := &environment{stdout: &id, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS}
+	nats, output := "nats://"+server.Address(), filepath.Join(dir, "out")
+	submit := []string{"submit", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o", output, "--part-rows", "1", "--nats", nats, "--ack-wait", "1s", "--max-tries", "2"}
+	if code := sampleMain(submit, env); code != exitOK {
+		t.Fatal(code, out.String())
+	}
+	connect := func() (*queue.Queue, queue.Job) {
+		q, err := queue.Connect(t.Context(), queue.Options{URL: nats})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := q.Job(t.Context(), strings.TrimSpace(id.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q, j
+	}
+	silent, job := connect()
+	w, err := silent.Worker(t.Context(), job, "silent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lease *queue.Lease
+	for range 100 {
+		if lease, err = w.Next(t.Context(), 100*time.Millisecond); err != nil || lease != nil {
+			break
+		}
+	}
+	if lease == nil {
+		t.Fatal("no unit", err)
+	}
+	lock, err := jobstate.OpenShard(vfs.OS, output, jobstate.Shard{Index: lease.Number, Count: job.Units})
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent.Close() // its heartbeats do not come any more
+	q, _ := connect()
+	defer q.Close()
+	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, name: "w", progress: "plain", maxRestarts: 1, observing: observing{logFormat: "text", logLevel: "info"}}
+	done := make(chan error)
+	go func() { done <- o.work(t.Context(), env, job.ID) }()
+	for deadline := time.Now().Add(20 * time.Second); strings.Count(out.String(), "a unit is worked on elsewhere") < 3; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(out.String())
+		}
+	}
+	for range 20 {
+		if s, err := q.Status(t.Context(), job.ID); err != nil || s.Waiting+s.Parked > 0 {
+			t.Fatalf("%d wait, %d are parked, %v", s.Waiting, s.Parked, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	lock.Close() // it died
+	if err := <-done; err != nil {
+		t.Error(err, out.String())
+	}
+}
 
 // A worker that has nothing to do is healthy, before its first job and after it.
 func TestWaitingWorkerIsHealthy(t *testing.T) {

@@ -44,7 +44,7 @@ func (w *worker) begin(ctx context.Context, lease *queue.Lease) (u *workUnit, er
 	case errors.Is(err, jobstate.ErrBusy), errors.Is(err, jobstate.ErrOtherShards):
 		// Its last worker lives, though the queue gave it up; or a run of the whole job does.
 		w.log.Info("a unit is worked on elsewhere, and given back", "unit", lease.Number, "err", err.Error())
-		return nil, lease.GiveBack(ctx, w.job.AckWait/4)
+		return nil, lease.Busy(ctx, w.job.AckWait/4)
 	case err != nil:
 		return nil, errors.Join(err, lease.GiveBack(ctx, 0))
 	}
