@@ -236,6 +236,9 @@ func finished(env *environment, o *runOptions, saved *savedJob, fingerprint stri
 			return err
 		}
 	}
+	if _, err := os.Stat(o.pages.savePrefix); o.pages.savePrefix != "" && err != nil {
+		return fmt.Errorf("--save-prefix %s was not written: the job is finished and nothing was run; --new draws it again", o.pages.savePrefix)
+	}
 	if t.RowsWithErrors > 0 { // as for the run that finished it, whose exit code may have been lost with it
 		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s", t.RowsWithErrors, t.Rows, o.output)}
 	}
