@@ -19,9 +19,9 @@ import (
 
 // A snapshot is the keys and values of a prefix in a file, so that another process need not run it. All numbers are little-endian:
 //
-//	"QUIREKV1"; uint32 length and JSON of snapshotHeader; int32 token ids; the pages, 16 at a time, layer by layer, as on the device;
+//	"QUIREKV2"; uint32 length and JSON of snapshotHeader; int32 token ids; the pages, 16 at a time, layer by layer, as on the device;
 //	SHA-256 of all before it.
-const snapshotMagic = "QUIREKV1"
+const snapshotMagic = "QUIREKV2"
 
 // snapshotHeader says what the contents depend on. A file is refused where any of it differs.
 type snapshotHeader struct {
