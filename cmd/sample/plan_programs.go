@@ -179,7 +179,6 @@ func (p *planner) search(ctx context.Context, sketch engine.Plan, r *planReport)
 			program: largestProgram, least: true}
 	}
 	p.config.KVMemory = int64(best) * page
-	r.AllUsable = best == everything
 	return nil
 }
 
