@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -106,10 +107,14 @@ func wantCode(ts *testscript.TestScript, err error, want int) {
 }
 
 // interrupted runs a command, interrupts it when it says that rows are finished, and wants exit code 4. What it prints goes
-// to interrupted.out.
+// to interrupted.out. The signal is SIGINT, or with -TERM as the first argument the one that schedulers send.
 func interrupted(ts *testscript.TestScript, neg bool, args []string) {
+	stop := os.Interrupt
+	if len(args) > 0 && args[0] == "-TERM" {
+		stop, args = syscall.SIGTERM, args[1:]
+	}
 	if neg || len(args) < 1 {
-		ts.Fatalf("usage: interrupted COMMAND [ARGUMENT...]")
+		ts.Fatalf("usage: interrupted [-TERM] COMMAND [ARGUMENT...]")
 	}
 	path, err := exec.LookPath(args[0])
 	ts.Check(err)
@@ -133,7 +138,7 @@ func interrupted(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("no row was finished: %s", text)
 		}
 	}
-	ts.Check(cmd.Process.Signal(os.Interrupt))
+	ts.Check(cmd.Process.Signal(stop))
 	wantCode(ts, cmd.Wait(), exitInterrupted)
 }
 
