@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	questions = 128
+	questions = 200
 	shots     = 4
+	// shotsAfter is how many questions come before the worked ones, which are drawn from the same random numbers.
+	shotsAfter = 128
 	// Characters of a question are drawn log-normally: exp(medianLog) is the median, sigmaLog the spread, between the bounds.
 	medianLog         = 5.33
 	sigmaLog          = 0.42
@@ -164,7 +166,12 @@ func run() error {
 	var rows bytes.Buffer
 	e := json.NewEncoder(&rows)
 	e.SetEscapeHTML(false)
+	var prefix strings.Builder
 	for i := range questions {
+		for shot := 0; i == shotsAfter && shot < shots; shot++ {
+			s := tell(r, fewshotCharacters)
+			fmt.Fprintf(&prefix, "Question: %s\nAnswer: %s\n#### %d\n\n", s.question(), strings.Join(s.steps, " "), s.total)
+		}
 		characters := min(max(math.Exp(medianLog+sigmaLog*r.NormFloat64()), shortest), longest)
 		s := tell(r, int(characters))
 		err := e.Encode(struct {
@@ -178,11 +185,6 @@ func run() error {
 	}
 	if err := os.WriteFile(questionsFile, rows.Bytes(), 0o644); err != nil {
 		return err
-	}
-	var prefix strings.Builder
-	for range shots {
-		s := tell(r, fewshotCharacters)
-		fmt.Fprintf(&prefix, "Question: %s\nAnswer: %s\n#### %d\n\n", s.question(), strings.Join(s.steps, " "), s.total)
 	}
 	return os.WriteFile(fewshotFile, []byte(prefix.String()), 0o644)
 }
