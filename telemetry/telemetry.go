@@ -78,6 +78,15 @@ func NewRun() *Run {
 	return r
 }
 
+// Begin says that the process begins a job, perhaps after another one: points, the slowest rows and the start are that job's alone from
+// now on, while the metrics go on counting.
+func (r *Run) Begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.began, r.start, r.now, r.peak, r.slowest = time.Now(), Start{}, Point{}, 0, nil
+	r.ready, r.waiting, r.opening = false, false, time.Now()
+}
+
 // Opening says that an engine is being opened: no call can be made until Started.
 func (r *Run) Opening() {
 	r.mu.Lock()

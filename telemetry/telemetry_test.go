@@ -224,6 +224,36 @@ func TestSeries(t *testing.T) {
 	}
 }
 
+// Of a process that does one job after the other each has a series of its own, and the metrics are of all.
+func TestSeriesOfJobs(t *testing.T) {
+	r := NewRun()
+	log := slog.New(r.Handler(slog.DiscardHandler))
+	for i, id := range []string{"a", "b"} {
+		r.Begin()
+		path := filepath.Join(t.TempDir(), "events.jsonl")
+		s, err := r.keep(path, time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Started(start)
+		calls(r, log, 2)
+		r.Finished(Row{ID: id, Seconds: 1})
+		if err := s.Close("finished"); err != nil {
+			t.Fatal(err)
+		}
+		all, err := Read(path)
+		if err != nil || len(all) != 1 || len(all[0].Slowest) != 1 || all[0].Slowest[0].ID != id {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		if last := all[0].Points[len(all[0].Points)-1]; last.Rows != 1 || last.Calls != 2 || last.Tokens != 100 {
+			t.Errorf("%+v", last)
+		}
+		if _, text := get(t, r, "/metrics"); !strings.Contains(text, fmt.Sprintf("quire_tokens_total %d\n", 100*(i+1))) {
+			t.Error(text)
+		}
+	}
+}
+
 // A file stays small however long the run.
 func TestSeriesIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")

@@ -135,14 +135,17 @@ func reportedParts(folder string) ([]string, error) {
 	return parts, err
 }
 
-// processes reads the time series of runs of the whole job and of shards, in order of time.
+// processes reads the time series of runs of the whole job, of shards and of workers, in order of time.
 func processes(files vfs.FS, state string) (all []telemetry.Process, err error) {
 	shards, err := jobstate.Shards(files, state)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	var paths []string
 	for _, shard := range append([]jobstate.Shard{{}}, shards...) {
-		path := filepath.Join(state, shard.Name(), seriesName)
+		paths = append(paths, filepath.Join(state, shard.Name(), seriesName))
+	}
+	for _, path := range append(paths, workerSeries(state)...) {
 		some, err := telemetry.Read(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s: %w", path, err)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -125,7 +126,30 @@ func (w *observer) keep(env *environment, dir string, anew bool) {
 	path := filepath.Join(dir, seriesName)
 	if anew {
 		_ = os.Remove(path)
+		for _, worker := range workerSeries(dir) {
+			_ = os.Remove(worker)
+		}
 	}
+	w.keepIn(path)
+}
+
+// workerPattern is the names of time series of workers, each of which has one for all of its units of a job.
+const workerPattern = "events-*.jsonl"
+
+// workerSeries lists the time series of workers in the folder of a job's state.
+func workerSeries(dir string) []string {
+	files, _ := filepath.Glob(filepath.Join(escapeGlob(dir), workerPattern)) // its only error is of the pattern
+	return files
+}
+
+// keepWorker is keep for a worker, once a unit has made the folder.
+func (w *observer) keepWorker(env *environment, dir, name string) {
+	if env.fs == vfs.OS && w.series == nil {
+		w.keepIn(filepath.Join(dir, strings.Replace(workerPattern, "*", name, 1)))
+	}
+}
+
+func (w *observer) keepIn(path string) {
 	var err error
 	if w.series, err = w.run.Keep(path); err != nil {
 		w.log.Warn("there will be no time series", "err", err)
@@ -193,13 +217,20 @@ func (w *observer) logProgress() {
 	w.stops = append(w.stops, func() { cancel(); <-done })
 }
 
+// endSeries ends the time series, if there is one.
+func (w *observer) endSeries(result string) {
+	if w.series == nil {
+		return
+	}
+	if err := w.series.Close(result); err != nil {
+		w.log.Warn("the time series is not whole", "err", err)
+	}
+	w.series = nil
+}
+
 // close ends the watching; result says how the run ended.
 func (w *observer) close(result string) {
-	if w.series != nil {
-		if err := w.series.Close(result); err != nil {
-			w.log.Warn("the time series is not whole", "err", err)
-		}
-	}
+	w.endSeries(result)
 	if result != "" {
 		p := w.run.Now()
 		w.log.Info("run ended", "result", result, "rows", p.Rows, "rows_with_errors", p.Errors, "tokens", p.Tokens)

@@ -205,7 +205,8 @@ func (o *workerOptions) workOnAny(ctx context.Context, env *environment, q *queu
 
 // workOn works on one job until nothing of it is left.
 func (o *workerOptions) workOn(ctx context.Context, env *environment, q *queue.Queue, j queue.Job, watch *observer) (err error) {
-	watch.run.Opening()
+	watch.run.Begin()
+	defer func() { watch.endSeries(resultOf(err)) }()
 	var c queuedJob
 	if err := json.Unmarshal(j.Config, &c); err != nil {
 		return fmt.Errorf("job %s is none of this program: %w", j.ID, err)

@@ -78,6 +78,9 @@ func (w *worker) run(ctx context.Context) (err error) {
 			}
 		}
 		if ctx.Err() != nil {
+			if _, units := w.sum(); units == 0 && w.first == nil && supervised() { // the job is done
+				return nil
+			}
 			return &exitError{exitInterrupted, fmt.Errorf("interrupted: the units of %s go to other workers", w.name)}
 		}
 		if w.first != nil {

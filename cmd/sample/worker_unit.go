@@ -67,6 +67,9 @@ func (w *worker) begin(ctx context.Context, lease *queue.Lease) (u *workUnit, er
 	case err != nil:
 		return nil, errors.Join(err, lease.GiveBack(ctx, 0))
 	}
+	if dir, err := o.workFolder(); err == nil {
+		w.observer.keepWorker(w.env, filepath.Join(dir, jobstate.Folder), w.name)
+	}
 	// From here on what goes wrong may be the unit's fault.
 	if u, err = w.openUnit(ctx, &o, saved, lease); err != nil {
 		return nil, errors.Join(err, lease.Fail(ctx, err))
