@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -80,6 +82,8 @@ func partFiles(path string) ([]string, error) {
 	if len(files) == 0 {
 		return nil, noParts(path)
 	}
+	// Part 100000 comes after part 99999.
+	slices.SortStableFunc(files, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	return files, nil
 }
 
