@@ -155,12 +155,14 @@ func (p *planner) sketch() (engine.Plan, error) {
 	return c.Plan()
 }
 
+// usablePages is how many pages a job can use: more are never taken.
+func usablePages(p engine.Plan) int { return (p.MaxSeqs + p.Holders) * p.PagesPerSeq }
+
 // search sets the config's KV memory to the most that compiles and fits.
 func (p *planner) search(ctx context.Context, sketch engine.Plan, r *planReport) error {
 	page := sketch.KVBytesPerToken * int64(sketch.PageSize)
-	everything := (sketch.MaxSeqs + sketch.Holders) * sketch.PagesPerSeq // more is never used
 	s := pageSearch{
-		atLeast: sketch.PagesPerSeq, atMost: everything, pageBytes: page, available: p.available, maxTrials: p.o.trials,
+		atLeast: sketch.PagesPerSeq, atMost: usablePages(sketch), pageBytes: page, available: p.available, maxTrials: p.o.trials,
 		try: func(pages int) (trial, error) { return p.try(ctx, pages, page) },
 	}
 	guess := int(firstPages(p.o.trials) * float64(p.available-sketch.WeightBytes) / float64(page))

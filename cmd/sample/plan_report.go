@@ -92,7 +92,7 @@ func (r *planReport) describe(p *planner, done *engine.Precompiled) error {
 	r.Weights, r.KV, r.Tables = plan.WeightBytes, plan.KVBytes, done.StateBytes-plan.KVBytes
 	r.Rest = r.Total - r.Weights - r.KV - r.Tables - r.Temporary - r.Code
 	r.Pages, r.TokensOfContext = plan.Pages, plan.Pages*plan.PageSize
-	r.AllUsable = plan.KV == "paged" && plan.Pages >= (plan.MaxSeqs+plan.Holders)*plan.PagesPerSeq
+	r.AllUsable = plan.KV == "paged" && plan.Pages >= usablePages(plan)
 	r.KVMemoryFlag = fmt.Sprint(plan.KVBytes)
 	r.Context = p.o.context
 	if r.Context == 0 {

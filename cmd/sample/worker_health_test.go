@@ -18,20 +18,27 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// A unit whose worker is silent and lives, as its lock says, stays that worker's, and does not count as failed.
-func TestUnitOfAWorkerThatLives(t *testing.T) {
-	dir := t.TempDir()
+// queueAndRow starts a queue's server, and makes a folder with a model, m.fake, and an input of one row, in.jsonl.
+func queueAndRow(t *testing.T) (dir, nats string) {
+	t.Helper()
+	dir = t.TempDir()
 	server, err := local.Start(local.Options{Address: ":0", Dir: filepath.Join(dir, "nats")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Stop()
+	t.Cleanup(func() { server.Stop() })
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "m.fake"), nil, 0o666), os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(`{"prompt":"a"}`), 0o666)); err != nil {
 		t.Fatal(err)
 	}
+	return dir, "nats://" + server.Address()
+}
+
+// A unit whose worker is silent and lives, as its lock says, stays that worker's, and does not count as failed.
+func TestUnitOfAWorkerThatLives(t *testing.T) {
+	dir, nats := queueAndRow(t)
 	var out, id shared
 	env := &environment{stdout: &id, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS}
-	nats, output := "nats://"+server.Address(), filepath.Join(dir, "out")
+	output := filepath.Join(dir, "out")
 	submit := []string{"submit", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o", output, "--part-rows", "1", "--nats", nats, "--ack-wait", "1s", "--max-tries", "2"}
 	if code := sampleMain(submit, env); code != exitOK {
 		t.Fatal(code, out.String())
@@ -90,18 +97,10 @@ func TestUnitOfAWorkerThatLives(t *testing.T) {
 
 // A worker that has nothing to do is healthy, before its first job and after it.
 func TestWaitingWorkerIsHealthy(t *testing.T) {
-	dir := t.TempDir()
-	server, err := local.Start(local.Options{Address: ":0", Dir: filepath.Join(dir, "nats")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Stop()
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "m.fake"), nil, 0o666), os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(`{"prompt":"a"}`), 0o666)); err != nil {
-		t.Fatal(err)
-	}
+	dir, nats := queueAndRow(t)
 	var out shared
 	env := &environment{stdout: io.Discard, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS}
-	o := workerOptions{queue: queueOptions{url: "nats://" + server.Address(), patience: time.Minute}, name: "w", progress: "plain", observing: observing{metrics: ":0", logFormat: "text"}}
+	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, name: "w", progress: "plain", observing: observing{metrics: ":0", logFormat: "text"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- o.work(ctx, env, "") }()
@@ -128,7 +127,7 @@ func TestWaitingWorkerIsHealthy(t *testing.T) {
 	}
 	until("/readyz", http.StatusOK, "ok") // without a model
 	until("/metrics", http.StatusOK, "quire_waiting 1\n")
-	submit := []string{"submit", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o", filepath.Join(dir, "out"), "--nats", "nats://" + server.Address()}
+	submit := []string{"submit", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o", filepath.Join(dir, "out"), "--nats", nats}
 	if code := sampleMain(submit, env); code != exitOK {
 		t.Fatal(code, out.String())
 	}
