@@ -48,6 +48,21 @@ type entry struct {
 	at         journal.Position
 }
 
+// lockPatience is how long a run waits for the lock of a job. A process that was killed holds it until the system has taken its memory
+// apart, and whoever starts it again at once should not have to know.
+const lockPatience = 2 * time.Second
+
+// patiently calls lock until it does something else than to say that the lock is taken, or there is no patience any more.
+func patiently(ctx context.Context, taken error, lock func() error) error {
+	until := time.Now().Add(lockPatience)
+	for {
+		if err := lock(); !errors.Is(err, taken) || ctx.Err() != nil || time.Now().After(until) {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // openSaved locks the output folder, or the shard's part of it, and finds what job is in it, which must be the one that is described, or
 // none. The options take what that job settled on. With anew, what is there is removed.
 func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Parts, d *jobstate.Description) (saved *savedJob, err error) {

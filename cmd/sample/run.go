@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 )
 
@@ -98,7 +99,11 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	if o.hosts.follows() {
 		return o.follow(ctx, env)
 	}
-	saved, err := openSaved(ctx, env.fs, o, parts, description)
+	var saved *savedJob
+	err = patiently(ctx, jobstate.ErrBusy, func() (err error) {
+		saved, err = openSaved(ctx, env.fs, o, parts, description)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,7 +70,11 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	if err := env.fs.MkdirAll(dir); err != nil {
 		return fmt.Errorf("cannot make the work folder: %w", err)
 	}
-	lock, err := env.fs.Lock(filepath.Join(dir, "lock"))
+	var lock io.Closer
+	err = patiently(ctx, vfs.ErrLocked, func() (err error) {
+		lock, err = env.fs.Lock(filepath.Join(dir, "lock"))
+		return err
+	})
 	if errors.Is(err, vfs.ErrLocked) {
 		return fmt.Errorf("%s: %w, with workers; wait for it, or choose another output folder", o.output, jobstate.ErrBusy)
 	} else if err != nil {
