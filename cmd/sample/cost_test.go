@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -51,13 +50,10 @@ func TestMillionRows(t *testing.T) {
 		cmd := exec.Command(path, "run", "-m", "m.fake", "-i", input, "-o", fmt.Sprint("out", rows), "--max-tokens", "1", "--progress", "none")
 		cmd.Dir = dir
 		start := time.Now()
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+		_, peak := runForPeak(t, cmd)
 		cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-		t.Logf("%d rows: %s a row of the clock, %s of the CPU, %d MB at most", rows, time.Since(start)/time.Duration(rows), cpu/time.Duration(rows), usage.Maxrss>>10)
-		return usage.Maxrss >> 10, time.Since(start) / time.Duration(rows)
+		t.Logf("%d rows: %s a row of the clock, %s of the CPU, %d MB at most", rows, time.Since(start)/time.Duration(rows), cpu/time.Duration(rows), peak>>20)
+		return peak >> 20, time.Since(start) / time.Duration(rows)
 	}
 	few, _ := run(100_000)
 	many, aRow := run(1_000_000)
