@@ -146,8 +146,9 @@ func (e *Engine) Flush(ctx context.Context, contexts ...*Context) error {
 	})
 }
 
-// Fork runs what waits, and begins another context with the same tokens. Full pages are shared, whether committed or working, so one page
-// at most is copied: the partial one. What was reserved stays with c.
+// Fork runs what waits, and begins another context with the same tokens. All pages are shared, whether committed or working: no page is
+// taken. The partial one is copied when one of the two first writes to it, and then a page is needed. What was reserved stays with c, and
+// stays sure: with pages reserved, the partial page is copied at once.
 func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 	e := c.e
 	err = c.do(func(r *contextRow) error {
@@ -157,30 +158,34 @@ func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 		if err := e.flush(ctx, []*contextRow{r}); err != nil {
 			return err
 		}
-		fork, err = e.beginContext(func(n *contextRow) error { return e.fork(r, n, r.done) })
+		fork, err = e.beginContext(func(n *contextRow) error { return e.fork(r, n, r.done, !r.isSure()) })
 		return err
 	})
 	return fork, err
 }
 
-// fork begins the row n with the first held tokens of r.
-func (e *Engine) fork(r, n *contextRow, held int) error {
+// fork begins the row n with the first held tokens of r, sharing the partial page or with a copy of it.
+func (e *Engine) fork(r, n *contextRow, held int, lazy bool) error {
 	full, all := held/e.plan.PageSize, ceilDiv(held, e.plan.PageSize)
-	if err := e.enough(all-full, e.freePages(), "copying the partial page of a context"); err != nil {
+	shared := full
+	if lazy {
+		shared = all
+	}
+	if err := e.enough(all-shared, e.freePages(), "copying the partial page of a context"); err != nil {
 		return err
 	}
-	e.contexts.share(n, r, full)
+	e.contexts.share(n, r, shared)
 	e.contexts.grow(n, all)
 	n.tokens, n.done, n.names = slices.Clone(r.tokens[:held]), held, slices.Clone(r.names[:min(r.committed(), full)])
 	return e.contextVerbs(func(in hostInput) {
-		in.ints("Sources")[n.row], in.ints("Held")[n.row] = int32(r.row), int32(held)
+		in.ints("Sources")[n.row], in.ints("Held")[n.row], in["Lazy"].([]bool)[n.row] = int32(r.row), int32(held), lazy
 		in.ints("PromptLens")[n.row], in.ints("MaxPages")[n.row] = int32(held), 0
 	})
 }
 
 // Truncate drops the last n tokens, those that wait first. Committed ones can't be: [ErrAlreadyCommitted]. Pages behind the new end go
-// back to the pool, or stay reserved if they were. What is left of a page that a fork holds too is copied, for which a page is needed:
-// pagetable.ErrOutOfPages.
+// back to the pool, or stay reserved if they were. What is left of a page that a fork holds too is copied when it is next written to; at
+// once, for which a page is needed, where pages are reserved: pagetable.ErrOutOfPages.
 func (c *Context) Truncate(n int) error {
 	return c.do(func(r *contextRow) error {
 		if n < 0 {
@@ -193,11 +198,12 @@ func (c *Context) Truncate(n int) error {
 	})
 }
 
-// cutContext makes a context shorter, and sets the pages that are sure for it.
+// cutContext makes a context shorter, and sets the pages that are sure for it. Where any are, it gets its partial page alone.
 func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 	done := min(r.done, length)
 	keep := ceilDiv(done, e.plan.PageSize)
-	copies := done < r.done && done%e.plan.PageSize != 0 && *r.pages[keep-1] > 1
+	sure := reserved > 0 && reserved >= keep
+	copies := sure && done%e.plan.PageSize != 0 && *r.pages[keep-1] > 1
 	if copies {
 		freed := 0
 		for _, page := range r.pages[keep:] {
@@ -212,19 +218,18 @@ func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 	}
 	cut, promised := done < r.done, reserved != r.reserved
 	r.tokens, r.done, r.reserved = r.tokens[:length], done, reserved
-	if !cut && !promised {
+	if !cut && !promised && !copies {
 		return nil
 	}
 	e.contexts.cut(r, keep)
 	if copies {
-		e.contexts.cut(r, keep-1)
-		e.contexts.grow(r, keep)
+		e.contexts.own(r)
 	}
 	return e.contextVerbs(func(in hostInput) {
 		if cut {
 			in.ints("Lens")[r.row], in.ints("PromptLens")[r.row] = int32(done), int32(done)
 		}
-		in.ints("MaxPages")[r.row] = int32(reserved)
+		in.ints("MaxPages")[r.row], in["Own"].([]bool)[r.row] = int32(reserved), copies
 	})
 }
 
@@ -247,8 +252,8 @@ func (c *Context) Commit(n int) error {
 	})
 }
 
-// Reserve makes n working pages more sure for the context, so that what it appends can't run out of pages. Too few are
-// pagetable.ErrOutOfPages, and more than a sequence may have [ErrPromptTooLong].
+// Reserve makes n working pages more sure for the context, so that what it appends can't run out of pages; a partial page that it shares
+// with a fork is copied now. Too few pages are pagetable.ErrOutOfPages, and more than a sequence may have [ErrPromptTooLong].
 func (c *Context) Reserve(n int) error {
 	e := c.e
 	return c.do(func(r *contextRow) error {
@@ -259,7 +264,11 @@ func (c *Context) Reserve(n int) error {
 		case all > e.plan.PagesPerSeq:
 			return fmt.Errorf("%w: %d pages, a context may have %d", ErrPromptTooLong, all, e.plan.PagesPerSeq)
 		}
-		if err := e.enough(n, e.freePages(), "reserving pages"); err != nil {
+		need := n
+		if r.borrows(e.plan.PageSize) {
+			need++
+		}
+		if err := e.enough(need, e.freePages(), "reserving pages"); err != nil {
 			return err
 		}
 		return e.cutContext(r, len(r.tokens), all)

@@ -36,6 +36,14 @@ type contextRow struct {
 	lost     bool
 }
 
+// borrows says that the partial page of the context is others' too: it needs one of its own before it is written to.
+func (r *contextRow) borrows(pageSize int) bool {
+	return r.done%pageSize != 0 && *r.pages[len(r.pages)-1] > 1
+}
+
+// isSure says that pages were promised to the context: then it has its partial page alone, so that they suffice.
+func (r *contextRow) isSure() bool { return r.reserved > 0 && r.reserved >= len(r.pages) }
+
 // unheld is the pages that are promised to the context and that it does not hold yet.
 func (r *contextRow) unheld() int { return max(0, r.reserved-len(r.pages)) }
 
@@ -72,6 +80,15 @@ func (c *contexts) grow(r *contextRow, n int) {
 		one := 1
 		r.pages = append(r.pages, &one)
 		c.used++
+	}
+}
+
+// own gives contexts pages of their own in place of the partial ones that they borrow. Of two that share one both get another.
+func (c *contexts) own(list ...*contextRow) {
+	for _, r := range list {
+		last := len(r.pages)
+		c.cut(r, last-1)
+		c.grow(r, last)
 	}
 }
 
@@ -228,12 +245,27 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 	pageSize := e.plan.PageSize
 	list = slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool { return r.done == len(r.tokens) })
 	need, own := 0, 0
+	var borrowers []*contextRow
 	for _, r := range list {
 		more := ceilDiv(len(r.tokens), pageSize) - len(r.pages)
 		need, own = need+more, own+min(more, r.unheld())
+		if r.borrows(pageSize) {
+			borrowers = append(borrowers, r)
+		}
 	}
-	if err := e.enough(need, e.freePages()+own, "running the tokens of contexts"); err != nil {
+	if err := e.enough(need+len(borrowers), e.freePages()+own, "running the tokens of contexts"); err != nil {
 		return err
+	}
+	if len(borrowers) > 0 {
+		e.contexts.own(borrowers...)
+		err := e.contextVerbs(func(in hostInput) {
+			for _, r := range borrowers {
+				in["Own"].([]bool)[r.row] = true
+			}
+		})
+		if err != nil {
+			return err
+		}
 	}
 	for len(list) > 0 {
 		c := &callPlan{starts: make([]int32, e.plan.rows())}

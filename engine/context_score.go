@@ -40,7 +40,7 @@ func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32)
 		return nil, err
 	}
 	scratch := &contextRow{row: e.plan.scratchRow()}
-	if err := e.fork(r, scratch, base); err != nil {
+	if err := e.fork(r, scratch, base, false); err != nil {
 		return nil, err
 	}
 	run := append([]int32{r.tokens[base]}, tokens...)

@@ -193,9 +193,15 @@ func (gr *graphs) record(l loop, rows samplers, d drawn, allocated seqtable.Stat
 	l.Out.MinFree = Min(l.Out.MinFree, free)
 	l.Out.Columns = Add(l.Out.Columns, ConvertDType(drew, dtypes.Int32))
 	if gr.debug {
-		l.Out.Rules = Add(l.Out.Rules, st.Sequences.Check(seqtable.CheckInput{Pages: st.Pages, Queue: st.Queue}))
+		l.Out.Rules = Add(l.Out.Rules, st.Sequences.Check(gr.checkInput(st)))
 	}
 	return l
+}
+
+// checkInput is what the rules are checked with: contexts may share partial pages.
+func (gr *graphs) checkInput(st deviceState) seqtable.CheckInput {
+	rows := Iota(st.Sequences.SeqLens.Graph(), st.Sequences.SeqLens.Shape(), 0)
+	return seqtable.CheckInput{Pages: st.Pages, Queue: st.Queue, Lazy: GreaterOrEqual(rows, FillScalar(rows.Graph(), rows.Shape(), float64(gr.plan.firstContext())))}
 }
 
 // release frees the rows where mask, bool[R], holds: their pages lose a reference, and nothing of them stays queued.

@@ -20,7 +20,7 @@ var Rules = []string{
 	"page ids in a row are those of pages",
 	"a used slot's pages cover its length",
 	"the pages of a row stand first in it, each once",
-	"a page that is not full is held by one sequence alone",
+	"a page that is not full is held by one sequence alone, but for those that may share it",
 	"a slot that is not used is all clear",
 	"the source of a clone is a used slot",
 	"the queue is clear behind its tokens",
@@ -33,6 +33,7 @@ type CheckInput struct {
 	Pages    pagetable.Table
 	Queue    tokenqueue.Queue // Its zero value stands for no queue.
 	Finished *Node            // bool [R]: sequences that are to get no more tokens; nil = none.
+	Lazy     *Node            // bool [R]: sequences that may share a page that is not full; nil = none.
 	Pins     *Node            // int32 [P]: references to pages other than by sequences; nil = none.
 }
 
@@ -70,6 +71,9 @@ func (t Table) Check(in CheckInput) *Node {
 	filling := LogicalAnd(t.Used, NotEqual(MulScalar(fullPages, t.PageSize), t.SeqLens))
 	last := ReduceMax(Where(Equal(place, column(fullPages, pp)), rows, none), 1)
 	sharedLast := LogicalAnd(filling, GreaterThan(gather(refs, last), fillLike(last, 1)))
+	if in.Lazy != nil {
+		sharedLast = LogicalAnd(sharedLast, LogicalNot(in.Lazy))
+	}
 	clear := LogicalAnd(
 		LogicalAnd(Equal(t.SeqLens, ZerosLike(t.SeqLens)), Equal(t.CloneSources, full(g, -1, slots))),
 		LogicalNot(ReduceLogicalOr(set, 1)))

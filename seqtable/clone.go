@@ -20,6 +20,12 @@ import (
 // range or named before; [CodeInvalidPosition] where the source has fewer than lens[i] tokens; [CodeOutOfPages] where there is no
 // page for the partial one; [CodeInvalidPage].
 func (t Table) Clone(pages pagetable.Table, src, dst, lens *Node) (after Table, afterPages pagetable.Table, srcPages, dstPages *Node, status Status) {
+	return t.Fork(pages, src, dst, lens, ConvertDType(ZerosLike(src), dtypes.Bool))
+}
+
+// Fork is [Table.Clone], but that a clone for which lazy, bool [C], holds shares the partial page too, and takes none. Before either of
+// the two writes to it, that one must [Table.Own] it.
+func (t Table) Fork(pages pagetable.Table, src, dst, lens, lazy *Node) (after Table, afterPages pagetable.Table, srcPages, dstPages *Node, status Status) {
 	g := src.Graph()
 	clones, slots, pp := src.Shape().Dimensions[0], t.NumSlots(), t.PagesPerSeq()
 	none, zero := full(g, -1, clones), full(g, 0, clones)
@@ -40,7 +46,8 @@ func (t Table) Clone(pages pagetable.Table, src, dst, lens *Node) (after Table, 
 		set(LogicalAnd(claims, LogicalNot(valid)), CodeInvalidSlot, zero, zero))
 
 	fullPages := DivScalar(MaxScalar(lens, 0), t.PageSize)
-	partial := LogicalAnd(valid, NotEqual(lens, MulScalar(fullPages, t.PageSize)))
+	partial := LogicalAnd(LogicalAnd(valid, LogicalNot(lazy)), NotEqual(lens, MulScalar(fullPages, t.PageSize)))
+	sharedPages := Where(lazy, t.pagesFor(MaxScalar(lens, 0)), fullPages)
 	have := pages.NumFree()
 	pages, fresh, short := pages.Allocate(partial)
 	copies := LogicalAnd(partial, GreaterOrEqual(fresh, zero))
@@ -50,10 +57,10 @@ func (t Table) Clone(pages pagetable.Table, src, dst, lens *Node) (after Table, 
 
 	place := Iota(g, shapes.Make(dtypes.Int32, clones, pp), 1)
 	sourceRows := gather(t.PageIndices, src)
-	isFull := LessThan(place, column(fullPages, pp))
+	isShared := LessThan(place, column(sharedPages, pp))
 	isPartial := LogicalAnd(Equal(place, column(fullPages, pp)), column(copies, pp))
 	empty := full(g, -1, clones, pp)
-	shared := Where(LogicalAnd(isFull, column(done, pp)), sourceRows, empty)
+	shared := Where(LogicalAnd(isShared, column(done, pp)), sourceRows, empty)
 	order := iota32(g, clones)
 	lastDone := ReduceAllMax(Where(done, AddScalar(order, 1), zero))
 	pages, invalid := pages.ShareAll(tallyRows(pages, shared, order, lastDone))

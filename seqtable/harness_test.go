@@ -146,9 +146,15 @@ func (m model) vector() []int32 {
 	return append(v, int32(len(m.queue.Entries)))
 }
 
-// counts is what Check must find: nothing but the tokens that a test left in the queue for sequences that are gone.
+// counts is what Check must find: nothing but the tokens that a test left in the queue for sequences that are gone, and partial pages
+// that lazy forks share.
 func (m model) counts() []int32 {
 	counts := make([]int32, len(seqtable.Rules))
+	for _, r := range m.seqs.Rows {
+		if r.Len%m.seqs.PageSize != 0 && m.pages.RefCounts[r.Pages[len(r.Pages)-1]] > 1 {
+			counts[6]++
+		}
+	}
 	for _, e := range m.queue.Entries {
 		if e.Slot < 0 || int(e.Slot) >= len(m.seqs.Rows) || !m.seqs.Rows[e.Slot].Used {
 			counts[10]++

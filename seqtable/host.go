@@ -151,6 +151,11 @@ func (h *Host) Allocate(pages *pagetable.Host, packed []tokenqueue.Entry, maxSeq
 
 // Clone begins sequences with the first tokens of others: see [Table.Clone].
 func (h *Host) Clone(pages *pagetable.Host, src, dst, lens []int32) (srcPages, dstPages []int32, err error) {
+	return h.Fork(pages, src, dst, lens, make([]bool, len(src)))
+}
+
+// Fork begins sequences with the first tokens of others, sharing partial pages where lazy holds: see [Table.Fork].
+func (h *Host) Fork(pages *pagetable.Host, src, dst, lens []int32, lazy []bool) (srcPages, dstPages []int32, err error) {
 	var outOfPages error
 	free, need := pages.NumFree(), 0
 	sources := append([]Row(nil), h.Rows...) // As they were: a clone of this call is no source in it.
@@ -178,8 +183,11 @@ func (h *Host) Clone(pages *pagetable.Host, src, dst, lens []int32) (srcPages, d
 		}
 		claimed[to] = true
 		full := n / h.PageSize
+		if lazy[i] {
+			full = (n + h.PageSize - 1) / h.PageSize
+		}
 		row := Row{Used: true, Len: n, Source: from, Pages: append([]int32(nil), sources[from].Pages[:full]...)}
-		if n%h.PageSize != 0 {
+		if n > full*h.PageSize {
 			need++
 			page := pages.Take()
 			if page < 0 {

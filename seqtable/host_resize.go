@@ -3,52 +3,51 @@ package seqtable
 import "github.com/quire/quire/pagetable"
 
 // Truncate shortens sequences: see [Table.Truncate].
-func (h *Host) Truncate(pages *pagetable.Host, lens []int32) (srcPages, dstPages []int32, err error) {
-	cut := make([]bool, len(h.Rows))
+func (h *Host) Truncate(pages *pagetable.Host, lens []int32) error {
 	doubleFree, invalid := 0, 0
 	for s := range h.Rows {
 		row := &h.Rows[s]
 		if n := int(lens[s]); row.Used && n >= 0 && n < row.Len {
-			cut[s] = true
 			keep := (n + h.PageSize - 1) / h.PageSize
 			d, i := pages.Release(row.Pages[keep:])
 			doubleFree, invalid = doubleFree+d, invalid+i
 			row.Pages, row.Len = row.Pages[:keep:keep], n
 		}
 	}
+	switch {
+	case doubleFree > 0:
+		return pagetable.ErrDoubleFree{Count: doubleFree}
+	case invalid > 0:
+		return pagetable.ErrInvalidPage{Slot: -1, Count: invalid, Pages: len(pages.RefCounts)}
+	}
+	return nil
+}
+
+// Own gives sequences pages of their own: see [Table.Own].
+func (h *Host) Own(pages *pagetable.Host, mask []bool) (srcPages, dstPages []int32, err error) {
 	srcPages, dstPages = make([]int32, len(h.Rows)), make([]int32, len(h.Rows))
 	shared := make([]bool, len(h.Rows))
-	var old []int32
+	need, have := 0, pages.NumFree()
 	for s, row := range h.Rows {
 		srcPages[s], dstPages[s] = -1, -1
-		if cut[s] && row.Len%h.PageSize != 0 && pages.RefCounts[row.Pages[len(row.Pages)-1]] > 1 {
+		if mask[s] && row.Len%h.PageSize != 0 && pages.RefCounts[row.Pages[len(row.Pages)-1]] > 1 {
 			shared[s] = true
-			old = append(old, row.Pages[len(row.Pages)-1])
+			need++
 		}
 	}
-	need, have := len(old), pages.NumFree()
 	fresh, short := pages.Allocate(shared)
+	var old []int32
 	for s := range h.Rows {
-		row := &h.Rows[s]
-		if !shared[s] {
-			continue
+		if row := &h.Rows[s]; shared[s] && fresh[s] >= 0 {
+			last := len(row.Pages) - 1
+			srcPages[s], dstPages[s] = row.Pages[last], fresh[s]
+			old = append(old, row.Pages[last])
+			row.Pages[last] = fresh[s]
 		}
-		last := len(row.Pages) - 1
-		if fresh[s] < 0 {
-			row.Pages, row.Len = row.Pages[:last], last*h.PageSize
-			continue
-		}
-		srcPages[s], dstPages[s] = row.Pages[last], fresh[s]
-		row.Pages[last] = fresh[s]
 	}
 	pages.Release(old)
-	switch {
-	case short > 0:
+	if short > 0 {
 		err = pagetable.ErrOutOfPages{Need: need, Have: have}
-	case doubleFree > 0:
-		err = pagetable.ErrDoubleFree{Count: doubleFree}
-	case invalid > 0:
-		err = pagetable.ErrInvalidPage{Slot: -1, Count: invalid, Pages: len(pages.RefCounts)}
 	}
 	return srcPages, dstPages, err
 }

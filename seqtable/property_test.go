@@ -68,7 +68,7 @@ type machine struct {
 	failed  map[string]int
 	counter int32 // Next token.
 
-	open, adopt, enqueue, step, clone, release, purge, truncate, grow, check program
+	open, adopt, enqueue, step, clone, own, release, purge, truncate, grow, check program
 }
 
 func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
@@ -94,7 +94,7 @@ func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
 		return state{Seqs: seqs, Pages: pages, Queue: queue}, slices.Concat(tree.Leaves(packed), tree.Leaves(batch), []*graph.Node{status.Vector()})
 	})
 	m.clone = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
-		seqs, pages, from, to, status := s.Seqs.Clone(s.Pages, args[0], args[1], args[2])
+		seqs, pages, from, to, status := s.Seqs.Fork(s.Pages, args[0], args[1], args[2], args[3])
 		s.Seqs, s.Pages = seqs, pages
 		return s, []*graph.Node{from, to, status.Vector()}
 	})
@@ -108,7 +108,12 @@ func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
 		return s, nil
 	})
 	m.truncate = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
-		seqs, pages, from, to, status := s.Seqs.Truncate(s.Pages, args[0])
+		seqs, pages, status := s.Seqs.Truncate(s.Pages, args[0])
+		s.Seqs, s.Pages = seqs, pages
+		return s, []*graph.Node{status.Vector()}
+	})
+	m.own = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		seqs, pages, from, to, status := s.Seqs.Own(s.Pages, args[0])
 		s.Seqs, s.Pages = seqs, pages
 		return s, []*graph.Node{from, to, status.Vector()}
 	})
@@ -131,7 +136,7 @@ func (m *machine) reset(t *rapid.T) {
 // operation draws one and runs it on both sides.
 func (m *machine) operation(t *rapid.T) {
 	// A step and new tokens are the most frequent, so that sequences grow.
-	switch op := rapid.SampledFrom([]string{"step", "enqueue", "step", "enqueue", "open", "open", "adopt", "clone", "finish", "release", "purge", "truncate", "grow"}).Draw(t, "op"); op {
+	switch op := rapid.SampledFrom([]string{"step", "enqueue", "step", "enqueue", "open", "open", "adopt", "clone", "own", "own", "finish", "release", "purge", "truncate", "grow"}).Draw(t, "op"); op {
 	case "open":
 		mask := m.mask("open", 2)
 		err := m.seqs.Open(mask)
@@ -157,6 +162,10 @@ func (m *machine) operation(t *rapid.T) {
 		m.run(op, m.release, m.seqs.Release(m.pages, mask), nil, mask)
 	case "truncate":
 		m.drawTruncate()
+	case "own":
+		mask := m.mask("own", 4)
+		from, to, err := m.seqs.Own(m.pages, mask)
+		m.run(op, m.own, err, join(from, to), mask)
 	case "grow":
 		slot := rapid.Int32Range(-1, int32(m.z.slots)).Draw(t, "slot")
 		length := rapid.IntRange(0, m.z.pagesPerSeq*m.z.pageSize+1).Draw(t, "length")
@@ -219,7 +228,7 @@ func (m *machine) drawEnqueue() {
 }
 
 func (m *machine) drawClone() {
-	src, dst, lens := make([]int32, m.z.clones), make([]int32, m.z.clones), make([]int32, m.z.clones)
+	src, dst, lens, lazy := make([]int32, m.z.clones), make([]int32, m.z.clones), make([]int32, m.z.clones), make([]bool, m.z.clones)
 	var used, free []int32
 	for s, r := range m.seqs.Rows {
 		if r.Used {
@@ -229,7 +238,7 @@ func (m *machine) drawClone() {
 		}
 	}
 	for i := range src {
-		src[i], dst[i], lens[i] = -1, -1, 0
+		src[i], dst[i], lens[i], lazy[i] = -1, -1, 0, rapid.Bool().Draw(m.t, "lazy")
 		if i >= rapid.IntRange(0, m.z.clones).Draw(m.t, "clones") {
 			continue
 		}
@@ -244,8 +253,8 @@ func (m *machine) drawClone() {
 		n := int32(m.seqs.Rows[src[i]].Len)
 		lens[i] = n - min(n, rapid.Int32Range(-1, 5).Draw(m.t, "shorter by"))
 	}
-	from, to, err := m.seqs.Clone(m.pages, src, dst, lens)
-	m.run("clone", m.clone, err, join(from, to), src, dst, lens)
+	from, to, err := m.seqs.Fork(m.pages, src, dst, lens, lazy)
+	m.run("clone", m.clone, err, join(from, to), src, dst, lens, lazy)
 }
 
 // growLimit is the most pages that a sequence is given at once.
@@ -259,8 +268,7 @@ func (m *machine) drawTruncate() {
 			lens[s] = rapid.Int32Range(-1, int32(m.seqs.Rows[s].Len)+1).Draw(m.t, "length")
 		}
 	}
-	from, to, err := m.seqs.Truncate(m.pages, lens)
-	m.run("truncate", m.truncate, err, join(from, to), lens)
+	m.run("truncate", m.truncate, m.seqs.Truncate(m.pages, lens), nil, lens)
 }
 
 // drawAdopt lets a few sequences take over pages of others. The tables know nothing of contents.

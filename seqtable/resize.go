@@ -11,41 +11,44 @@ import (
 )
 
 // Truncate shortens the sequence of each slot to lens, int32 [R]; -1, or a length that it does not reach, leaves it as it is. Pages
-// behind the new end lose a reference.
-//
-// What is left of a page that others hold too is not for this sequence to write to: it gets a fresh one, and the caller must copy the
-// contents of page srcPages[i] to dstPages[i], int32 [R], -1 where there is nothing to copy. Where no page is left for that, the
-// sequence ends before the partial page, and [CodeOutOfPages] is reported. Other faults are those of [Table.Release].
-func (t Table) Truncate(pages pagetable.Table, lens *Node) (after Table, afterPages pagetable.Table, srcPages, dstPages *Node, status Status) {
+// behind the new end lose a reference. What is left of a page that others hold too is not for this sequence to write to, until it
+// has its [Table.Own]. Faults are those of [Table.Release].
+func (t Table) Truncate(pages pagetable.Table, lens *Node) (after Table, afterPages pagetable.Table, status Status) {
 	g := lens.Graph()
 	slots, pp := t.NumSlots(), t.PagesPerSeq()
-	zero, none := full(g, 0, slots), full(g, -1, slots)
-	cut := LogicalAnd(t.Used, LogicalAnd(GreaterOrEqual(lens, zero), LessThan(lens, t.SeqLens)))
+	cut := LogicalAnd(t.Used, LogicalAnd(GreaterOrEqual(lens, full(g, 0, slots)), LessThan(lens, t.SeqLens)))
 	place := Iota(g, shapes.Make(dtypes.Int32, slots, pp), 1)
 	empty := full(g, -1, slots, pp)
-	keep := t.pagesFor(lens)
-	behind := LogicalAnd(column(cut, pp), GreaterOrEqual(place, column(keep, pp)))
+	behind := LogicalAnd(column(cut, pp), GreaterOrEqual(place, column(t.pagesFor(lens), pp)))
 	order, count := scan.Positions(cut, slots)
 	pages, doubleFree, invalid := pages.ReleaseAll(tallyRows(pages, Where(behind, t.PageIndices, empty), order, count))
 	t.PageIndices = Where(behind, empty, t.PageIndices)
-
-	fullPages := DivScalar(MaxScalar(lens, 0), t.PageSize)
-	isLast := Equal(place, column(fullPages, pp))
-	last := ReduceMax(Where(LogicalAnd(isLast, column(cut, pp)), t.PageIndices, empty), 1)
-	shared := LogicalAnd(GreaterOrEqual(last, zero), GreaterThan(gather(pages.RefCounts, last), full(g, 1, slots)))
-	have := pages.NumFree()
-	pages, fresh, short := pages.Allocate(shared)
-	copies := LogicalAnd(shared, GreaterOrEqual(fresh, zero))
-	given := pages.NewTally().Add(Where(shared, last, none))
-	pages, _, _ = pages.ReleaseAll(given)
-	t.PageIndices = Where(LogicalAnd(isLast, column(shared, pp)), column(fresh, pp), t.PageIndices)
-	lens = Where(LogicalAnd(shared, LogicalNot(copies)), MulScalar(fullPages, t.PageSize), lens)
 	t.SeqLens = Where(cut, lens, t.SeqLens)
 
-	scalarZero, anywhere := scalar(g, 0), scalar(g, -1)
-	status = Status{Code: scalar(g, CodeOutOfPages), Need: ReduceAllSum(ConvertDType(shared, dtypes.Int32)), Have: have, Slot: anywhere}.when(GreaterThan(short, scalarZero)).
-		Then(Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: scalarZero, Slot: anywhere}.when(GreaterThan(doubleFree, scalarZero))).
-		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()), Slot: anywhere}.when(GreaterThan(invalid, scalarZero)))
+	zero, anywhere := scalar(g, 0), scalar(g, -1)
+	status = Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: zero, Slot: anywhere}.when(GreaterThan(doubleFree, zero)).
+		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()), Slot: anywhere}.when(GreaterThan(invalid, zero)))
+	return t, pages, status
+}
+
+// Own gives the sequence of each slot for which mask, bool [R], holds a page of its own in place of a partial one that others hold too,
+// so that it may write there. The caller must copy the contents of page srcPages[i] to dstPages[i], int32 [R], -1 where there is
+// nothing to copy. All slots are looked at as the table was before: two that share a page both get another.
+//
+// Where no page is left the sequence stays as it is, and [CodeOutOfPages] is reported.
+func (t Table) Own(pages pagetable.Table, mask *Node) (after Table, afterPages pagetable.Table, srcPages, dstPages *Node, status Status) {
+	g := mask.Graph()
+	slots, pp := t.NumSlots(), t.PagesPerSeq()
+	none := full(g, -1, slots)
+	isLast := LogicalAnd(Equal(Iota(g, shapes.Make(dtypes.Int32, slots, pp), 1), column(DivScalar(t.SeqLens, t.PageSize), pp)), column(LogicalAnd(mask, t.Used), pp))
+	last := ReduceMax(Where(isLast, t.PageIndices, full(g, -1, slots, pp)), 1)
+	shared := LogicalAnd(GreaterOrEqual(last, full(g, 0, slots)), GreaterThan(gather(pages.RefCounts, last), full(g, 1, slots)))
+	have := pages.NumFree()
+	pages, fresh, short := pages.Allocate(shared)
+	copies := LogicalAnd(shared, GreaterOrEqual(fresh, full(g, 0, slots)))
+	pages, _, _ = pages.ReleaseAll(pages.NewTally().Add(Where(copies, last, none)))
+	t.PageIndices = Where(LogicalAnd(isLast, column(copies, pp)), column(fresh, pp), t.PageIndices)
+	status = Status{Code: scalar(g, CodeOutOfPages), Need: countTrue(shared), Have: have, Slot: scalar(g, -1)}.when(GreaterThan(short, scalar(g, 0)))
 	return t, pages, Where(copies, last, none), Where(copies, fresh, none), status
 }
 

@@ -43,11 +43,28 @@ func (m *machine) testBoundaries(t *testing.T) {
 		}
 		for length := 0; length <= prompt+1; length++ {
 			src, dst, lens := []int32{-1, 1, -1, -1}, []int32{-1, 2, -1, -1}, []int32{0, int32(length), 0, 0}
-			free := m.pages.NumFree()
+			free, partial := m.pages.NumFree(), length%pageSize != 0
 			from, to, err := m.seqs.Clone(m.pages, src, dst, lens)
-			m.apply(t, m.clone, err, join(from, to), src, dst, lens)
-			if partial := length%pageSize != 0; partial != (to[1] >= 0) || partial != (m.pages.NumFree() == free-1) {
+			m.apply(t, m.clone, err, join(from, to), src, dst, lens, make([]bool, 4))
+			if partial != (to[1] >= 0) || partial != (m.pages.NumFree() == free-1) {
 				t.Errorf("a clone of %d tokens copies page %d to %d", length, from[1], to[1])
+			}
+			m.releaseSlots(t, func(s int) bool { return s == 2 })
+
+			// A lazy one takes the page when it is to write there.
+			lazy, mask := []bool{false, true, false, false}, make([]bool, m.z.slots)
+			from, to, err = m.seqs.Fork(m.pages, src, dst, lens, lazy)
+			m.apply(t, m.clone, err, join(from, to), src, dst, lens, lazy)
+			if to[1] >= 0 || m.pages.NumFree() != free {
+				t.Errorf("a lazy fork of %d tokens copies page %d to %d", length, from[1], to[1])
+			}
+			mask[2] = true
+			for again := range 2 {
+				from, to, err = m.seqs.Own(m.pages, mask)
+				m.apply(t, m.own, err, join(from, to), mask)
+				if partial && again == 0 != (to[2] >= 0) || partial != (m.pages.NumFree() == free-1) {
+					t.Errorf("with %d tokens page %d is copied to %d", length, from[2], to[2])
+				}
 			}
 			m.releaseSlots(t, func(s int) bool { return s == 2 })
 		}
@@ -68,7 +85,7 @@ func (m *machine) testLeaks(t *testing.T) {
 				src[i], dst[i], lens[i] = i, 4+group*4+i, int32(m.seqs.Rows[i].Len)
 			}
 			from, to, err := m.seqs.Clone(m.pages, src, dst, lens)
-			m.apply(t, m.clone, err, join(from, to), src, dst, lens)
+			m.apply(t, m.clone, err, join(from, to), src, dst, lens, make([]bool, 4))
 		}
 		for s := range m.z.slots { // Clones diverge.
 			m.feed(t, int32(s), m.seqs.Rows[s].Len, 1+(round+s)%2)
@@ -141,8 +158,8 @@ func (m *machine) apply(t *testing.T, p program, err error, results []int32, arg
 		}
 	}
 	_, _, counts := m.check.run(t, m.state)
-	if err := seqtable.CheckError(counts[:len(seqtable.Rules)]); err != nil {
-		t.Fatal(err)
+	if got, want := counts[:len(seqtable.Rules)], m.counts(); !slices.Equal(got, want) {
+		t.Fatalf("broken rules %v, want %v", got, want)
 	}
 }
 
