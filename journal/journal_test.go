@@ -116,7 +116,7 @@ func TestCrashes(t *testing.T) {
 				}
 			}
 			// What is gone now is gone: the next life goes on behind what was found.
-			written, durable = got, 0
+			written, durable = got, len(got)
 			if err := j.Close(); err != nil {
 				t.Fatal(err)
 			}

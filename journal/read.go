@@ -51,12 +51,31 @@ func Open(fs vfs.FS, dir string, key Key, options Options, each func(row int64, 
 		j.segments = append(j.segments, s)
 		j.next = n + 1
 	}
+	if len(numbers) > 0 {
+		if err := j.settle(numbers[len(numbers)-1]); err != nil {
+			return nil, nil, fmt.Errorf("cannot sync the journal: %w", err)
+		}
+	}
 	if options.SyncEvery > 0 {
 		j.kick, j.stop = make(chan struct{}, 1), make(chan struct{})
 		j.stopped.Add(1)
 		go j.background()
 	}
 	return j, damages, nil
+}
+
+// settle makes the last segment last: whoever wrote it may have been killed before it did, and what is read of it counts as done. Those
+// before it were synced before the next was begun.
+func (j *Journal) settle(number uint32) error {
+	f, err := j.fs.Append(filepath.Join(j.dir, segmentName(number)))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return j.fs.SyncDir(j.dir)
 }
 
 // list returns the numbers of the segments in a folder, in order.

@@ -3,6 +3,7 @@ package vfs
 import (
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,18 @@ type Mem struct {
 type memDir struct {
 	names   map[string]*memData
 	lasting map[string]*memData
-	changes []func(names map[string]*memData) // since the last sync, in order
+	changes []change // since the last sync, in order
+}
+
+// change is the files that names stand for from then on; nil = a name is gone.
+type change map[string]*memData
+
+func (c change) do(names map[string]*memData) {
+	for name, data := range c {
+		if names[name] = data; data == nil {
+			delete(names, name)
+		}
+	}
 }
 
 // memData is the content of a file.
@@ -42,9 +54,9 @@ func (m *Mem) dir(name string) *memDir {
 	return d
 }
 
-func (d *memDir) change(do func(names map[string]*memData)) {
-	do(d.names)
-	d.changes = append(d.changes, do)
+func (d *memDir) change(c change) {
+	c.do(d.names)
+	d.changes = append(d.changes, c)
 }
 
 func notExist(op, name string) error {
@@ -60,7 +72,7 @@ func (m *Mem) Create(name string) (File, error) {
 
 func (m *Mem) create(name string) *memFile {
 	data := &memData{}
-	m.dir(filepath.Dir(name)).change(func(names map[string]*memData) { names[filepath.Base(name)] = data })
+	m.dir(filepath.Dir(name)).change(change{filepath.Base(name): data})
 	return &memFile{m: m, data: data, writable: true}
 }
 
@@ -97,10 +109,9 @@ func (m *Mem) Rename(from, to string) error {
 	if data == nil {
 		return notExist("rename", from)
 	}
-	d.change(func(names map[string]*memData) {
-		delete(names, filepath.Base(from))
-		names[filepath.Base(to)] = data
-	})
+	c := change{filepath.Base(from): nil}
+	c[filepath.Base(to)] = data // which may be the same name
+	d.change(c)
 	return nil
 }
 
@@ -112,7 +123,7 @@ func (m *Mem) Remove(name string) error {
 	if d.names[filepath.Base(name)] == nil {
 		return notExist("remove", name)
 	}
-	d.change(func(names map[string]*memData) { delete(names, filepath.Base(name)) })
+	d.change(change{filepath.Base(name): nil})
 	return nil
 }
 
@@ -154,8 +165,8 @@ func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d := m.dir(filepath.Clean(dir))
-	for _, do := range d.changes {
-		do(d.lasting)
+	for _, c := range d.changes {
+		c.do(d.lasting)
 	}
 	d.changes = nil
 	return nil
@@ -204,26 +215,44 @@ func (l *memLock) Close() error {
 }
 
 // Killed returns the file system as a process finds it that starts after this one was killed: all writes are there, locks
-// are free. Files that are open in m no longer have to do with it.
+// are free. What was not synced is still to be. Files that are open in m no longer have to do with it.
 func (m *Mem) Killed() *Mem {
-	return m.after(func(d *memDir) map[string]*memData { return d.names }, func(f *memData) []byte { return f.bytes })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next, copied := NewMem(), map[*memData]*memData{nil: nil}
+	all := func(names map[string]*memData) map[string]*memData {
+		c := map[string]*memData{}
+		for name, data := range names {
+			if _, ok := copied[data]; !ok {
+				copied[data] = &memData{bytes: slices.Clone(data.bytes), synced: data.synced}
+			}
+			c[name] = copied[data]
+		}
+		return c
+	}
+	for name, d := range m.dirs {
+		n := next.dir(name)
+		n.names, n.lasting = all(d.names), all(d.lasting)
+		for _, c := range d.changes {
+			n.changes = append(n.changes, all(c))
+		}
+	}
+	return next
 }
 
 // PowerLost returns the file system after the power went. Of what was not synced, some is there, as disks have it: of the
 // changes of a folder the first ones up to any; of a file's bytes none, some, or bytes in their place that nobody wrote.
 func (m *Mem) PowerLost(random *rand.Rand) *Mem {
-	return m.after(func(d *memDir) map[string]*memData {
-		names := map[string]*memData{}
-		for name, data := range d.lasting {
-			names[name] = data
-		}
+	names := func(d *memDir) map[string]*memData {
+		names := maps.Clone(d.lasting)
 		if len(d.changes) > 0 {
-			for _, do := range d.changes[:random.IntN(len(d.changes)+1)] {
-				do(names)
+			for _, c := range d.changes[:random.IntN(len(d.changes)+1)] {
+				c.do(names)
 			}
 		}
 		return names
-	}, func(f *memData) []byte {
+	}
+	bytes := func(f *memData) []byte {
 		lost := len(f.bytes) - f.synced
 		if lost == 0 {
 			return f.bytes
@@ -242,10 +271,7 @@ func (m *Mem) PowerLost(random *rand.Rand) *Mem {
 			return append(slices.Clone(kept), noise...)
 		}
 		return kept
-	})
-}
-
-func (m *Mem) after(names func(*memDir) map[string]*memData, bytes func(*memData) []byte) *Mem {
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next := NewMem()

@@ -155,6 +155,9 @@ func TestPowerLost(t *testing.T) {
 				t.Fatalf("after a kill %s has %d bytes of %d", name, size, len(want))
 			}
 		}
+		if rapid.Bool().Draw(t, "killed before") { // which makes nothing last
+			m = m.Killed()
+		}
 		after := m.PowerLost(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
 		for name, want := range texts {
 			f, err := after.Open(name)
