@@ -15,8 +15,8 @@ var (
 	ErrClosed = errors.New("the context is closed")
 	// ErrContextLost: the device failed, and with its state what the context held. Close it.
 	ErrContextLost = errors.New("the context was lost when the device failed: close it and begin anew")
-	// ErrRunning: a Run is under way, and contexts are for the time between runs.
-	ErrRunning = errors.New("contexts can not be used while Run is under way")
+	// ErrRunning: a Run is under way; contexts and pinned prefixes are for the time between runs.
+	ErrRunning = errors.New("not while Run is under way")
 	// ErrNoSnapshot: no snapshot has this name.
 	ErrNoSnapshot = errors.New("there is no snapshot of this name")
 	// ErrSnapshotExists: another snapshot has this name.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"runtime"
@@ -238,6 +239,13 @@ func TestContextErrors(t *testing.T) {
 			t.Fatal(err, completion)
 		}
 		is("while Run is under way", c.Flush(ctx), engine.ErrRunning)
+		_, err = e.PinPrefix(ctx, make([]int32, 16))
+		is("pinning meanwhile", err, engine.ErrRunning)
+		is("unpinning meanwhile", e.UnpinPrefix(make([]int32, 16)), engine.ErrRunning)
+		_, err = e.SavePrefix(ctx, make([]int32, 16), io.Discard)
+		is("saving meanwhile", err, engine.ErrRunning)
+		_, err = e.LoadPrefix(strings.NewReader(""))
+		is("loading meanwhile", err, engine.ErrRunning)
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}

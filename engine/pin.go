@@ -18,24 +18,29 @@ var ErrNotPinned = errors.New("the prefix is not pinned")
 // memory, which it comes back from, it stays until UnpinPrefix. To keep one on the device, commit it in a context.
 //
 // It returns [ErrNoHostMemory] where Config.HostKVMemory does not hold it beside what is pinned and saved, and [ErrInvalidRequest] for
-// less than a page. It may not be called while Run is under way.
+// less than a page. While Run is under way it returns [ErrRunning].
 func (e *Engine) PinPrefix(ctx context.Context, tokens []int32) (pinned int, err error) {
-	k, chain, err := e.keepPrefix(ctx, tokens)
-	if err != nil {
-		return 0, err
-	}
-	e.tier.pin(chain[len(chain)-1], k)
-	return len(chain) * e.plan.PageSize, nil
+	err = e.alone(func() error {
+		k, chain, err := e.keepPrefix(ctx, tokens)
+		if err == nil {
+			e.tier.pin(chain[len(chain)-1], k)
+			pinned = len(chain) * e.plan.PageSize
+		}
+		return err
+	})
+	return pinned, err
 }
 
 // UnpinPrefix lets a prefix go that PinPrefix or LoadPrefix keep, once its room is wanted: tokens are those given to the one, or returned by
-// the other. It returns [ErrNotPinned]. It may not be called while Run is under way.
+// the other. It returns [ErrNotPinned], and while Run is under way [ErrRunning].
 func (e *Engine) UnpinPrefix(tokens []int32) error {
-	chain := prefix.Chain(e.prefixSeed, tokens, e.plan.PageSize)
-	if e.tier == nil || len(chain) == 0 || !e.tier.unpin(chain[len(chain)-1]) {
-		return fmt.Errorf("%w: %d tokens", ErrNotPinned, len(tokens))
-	}
-	return nil
+	return e.alone(func() error {
+		chain := prefix.Chain(e.prefixSeed, tokens, e.plan.PageSize)
+		if e.tier == nil || len(chain) == 0 || !e.tier.unpin(chain[len(chain)-1]) {
+			return fmt.Errorf("%w: %d tokens", ErrNotPinned, len(tokens))
+		}
+		return nil
+	})
 }
 
 // keepPrefix leaves the full pages of tokens with the host, and returns what holds them, and more perhaps, and their names.
@@ -55,7 +60,7 @@ func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) (*kept, []prefi
 	e.keep = chain
 	defer func() { e.keep = nil }()
 	r := &Request{ID: "prefix", Tokens: append(slices.Clone(tokens[:n]), tokens[n-1]), N: 2, MaxTokens: 1, Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true}
-	for c, err := range e.Run(ctx, slices.Values([]*Request{r})) {
+	for c, err := range e.runAlone(ctx, slices.Values([]*Request{r})) {
 		if err == nil {
 			err = c.Err
 		}

@@ -17,6 +17,22 @@ func (e *Engine) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2
 	return func(yield func(*Completion, error) bool) {
 		e.running.Lock()
 		defer e.running.Unlock()
+		e.runAlone(ctx, requests)(yield)
+	}
+}
+
+// alone does what has no place beside a run.
+func (e *Engine) alone(do func() error) error {
+	if !e.running.TryLock() {
+		return ErrRunning
+	}
+	defer e.running.Unlock()
+	return do()
+}
+
+// runAlone is Run for those who hold e.running.
+func (e *Engine) runAlone(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
+	return func(yield func(*Completion, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		intake := make(chan *Request, lookAhead/4)
 		out := make(chan *Completion, 4*e.plan.MaxSeqs)
