@@ -58,7 +58,8 @@ func body(t testing.TB, c *mosaic.Call) []byte {
 // Embedded payloads have what the common models need; Parse has held each to the digests of bodies that were lowered for certain sizes.
 func TestEmbedded(t *testing.T) {
 	s := open(t, "")
-	for _, heads := range [][2]int{{32, 8}, {64, 8}, {40, 8}, {24, 8}, {16, 8}, {16, 4}, {8, 2}, {4, 1}, {32, 4}, {16, 2}, {8, 1}, {20, 4}, {10, 2}, {5, 1}, {8, 4}} {
+	for _, heads := range [][2]int{{32, 8}, {64, 8}, {40, 8}, {24, 8}, {16, 8}, {16, 4}, {8, 2}, {4, 1}, {32, 4}, {16, 2}, {8, 1}, {20, 4}, {10, 2}, {5, 1}, {8, 4},
+		{12, 4}, {6, 2}, {3, 1}, {28, 4}, {14, 2}, {7, 1}, {12, 2}, {6, 1}, {32, 32}, {40, 40}} {
 		for _, page := range []int{16, 32, 64, 128} {
 			c := llama
 			c.Heads, c.KVHeads, c.PageSize = heads[0], heads[1], page
@@ -81,7 +82,7 @@ func TestEmbedded(t *testing.T) {
 // The kernel for a head dim of 64 gives its cache back in the memory that it got, and takes the page table in one axis.
 func TestEmbeddedForHeadDim64(t *testing.T) {
 	s := open(t, "")
-	for _, heads := range [][2]int{{32, 8}, {16, 4}, {8, 2}, {9, 3}, {15, 5}, {14, 2}} {
+	for _, heads := range [][2]int{{32, 8}, {16, 4}, {8, 2}, {4, 1}, {32, 32}, {32, 4}, {9, 3}, {15, 5}, {14, 2}} {
 		for _, page := range []int{16, 32, 64, 128} {
 			c := mosaic.Config{Heads: heads[0], KVHeads: heads[1], HeadDim: 64, PageSize: page, DType: "bfloat16", KVDType: "bfloat16", Scale: 0.125}
 			call, err := s.Find(mosaic.Request{Kernel: mosaic.PagedAttentionUpdate, Config: c, Sizes: mosaic.Sizes{Pages: 70000, Seqs: 96, PagesPerSeq: 512, Tokens: 128}})

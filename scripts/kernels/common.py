@@ -19,11 +19,17 @@ HEADS = [
     (32, 4), (16, 2), (8, 1),  # of 64, 8
     (20, 4), (10, 2), (5, 1),  # of 40, 8
     (8, 4),  # of 16, 8
+    (12, 4), (6, 2), (3, 1),  # of 24, 8
+    (28, 4), (14, 2), (7, 1),  # Qwen2.5-7B, and parts of it
+    (12, 2), (6, 1),  # Qwen2.5-1.5B, and a part of it
+    (32, 32), (40, 40),  # Llama-2-7B and 13B
 ]
 # The same with a head_dim of 64.
 HEADS_64 = [
     (32, 8),  # Llama-3.2-1B
-    (16, 4), (8, 2),  # parts of it
+    (16, 4), (8, 2), (4, 1),  # parts of it
+    (32, 32),  # SmolLM2-1.7B
+    (32, 4),  # TinyLlama-1.1B
     (9, 3),  # SmolLM2-135M
     (15, 5),  # SmolLM2-360M
     (14, 2),  # Qwen2-0.5B, Qwen2.5-0.5B

@@ -24,6 +24,9 @@ from jax._src.lib import tpu
 from jax._src.mesh import AbstractDevice
 from jaxlib.mlir import ir
 
+# A body names the source files that it comes from: by their packages, so that it is the same wherever these are installed.
+jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=(jax|tpu_inference)/)")
+
 FORMAT = 1
 
 # Sizes that occur nowhere else in a body, another of each, and how many bytes the bytecode spends on integers as large.
