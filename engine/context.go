@@ -80,20 +80,23 @@ func (c *Context) do(f func(r *contextRow) error) error {
 func (c *Context) Close() error {
 	e, r := c.e, c.row
 	c.cleanup.Stop()
+	inRun := e.turn.take(false) != nil
+	if !inRun {
+		defer e.turn.give()
+	}
 	e.contexts.mu.Lock()
 	defer e.contexts.mu.Unlock()
 	if r.closed || r.lost || e.contexts.closed {
 		r.closed = true
 		return nil
 	}
-	if !e.running.TryLock() {
+	if inRun {
 		r.closed = true
 		e.contexts.abandonedMu.Lock()
 		defer e.contexts.abandonedMu.Unlock()
 		e.contexts.abandoned = append(e.contexts.abandoned, r)
 		return nil
 	}
-	defer e.running.Unlock()
 	return e.releaseContexts(r)
 }
 
@@ -184,8 +187,8 @@ func (e *Engine) fork(r, n *contextRow, held int, lazy bool) error {
 }
 
 // Truncate drops the last n tokens, those that wait first. Committed ones can't be: [ErrAlreadyCommitted]. Pages behind the new end go
-// back to the pool, or stay reserved if they were. What is left of a page that a fork holds too is copied when it is next written to; at
-// once, for which a page is needed, where pages are reserved: pagetable.ErrOutOfPages.
+// back to the pool, or stay reserved if they were. What is left of a page that a fork holds too is copied when it is next written to, or at
+// once where pages are reserved. Then there may be pagetable.ErrOutOfPages: a page that a fork holds too does not come back.
 func (c *Context) Truncate(n int) error {
 	return c.do(func(r *contextRow) error {
 		if n < 0 {
@@ -204,17 +207,18 @@ func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 	keep := ceilDiv(done, e.plan.PageSize)
 	sure := reserved > 0 && reserved >= keep
 	copies := sure && done%e.plan.PageSize != 0 && *r.pages[keep-1] > 1
+	// Pages that stay promised, or are promised now, come from what was promised and what the cut frees, which others may hold too.
+	need, spare := 0, r.unheld()-max(0, reserved-keep)
+	for _, page := range r.pages[keep:] {
+		if *page == 1 {
+			spare++
+		}
+	}
 	if copies {
-		freed := 0
-		for _, page := range r.pages[keep:] {
-			if *page == 1 {
-				freed++
-			}
-		}
-		have := e.freePages() + r.unheld() + freed - max(0, reserved-keep)
-		if err := e.enough(1, have, "copying what is left of a shared page"); err != nil {
-			return err
-		}
+		need++
+	}
+	if err := e.enough(need+max(0, -spare), e.freePages()+max(0, spare), "reserving pages"); err != nil {
+		return err
 	}
 	cut, promised := done < r.done, reserved != r.reserved
 	r.tokens, r.done, r.reserved = r.tokens[:length], done, reserved
@@ -263,13 +267,6 @@ func (c *Context) Reserve(n int) error {
 			return fmt.Errorf("%w: %d pages to reserve", ErrInvalidRequest, n)
 		case all > e.plan.PagesPerSeq:
 			return fmt.Errorf("%w: %d pages, a context may have %d", ErrPromptTooLong, all, e.plan.PagesPerSeq)
-		}
-		need := n
-		if r.borrows(e.plan.PageSize) {
-			need++
-		}
-		if err := e.enough(need, e.freePages(), "reserving pages"); err != nil {
-			return err
 		}
 		return e.cutContext(r, len(r.tokens), all)
 	})

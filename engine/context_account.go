@@ -102,28 +102,26 @@ func (c *contexts) share(r, of *contextRow, n int) {
 
 // between does an operation between runs.
 func (e *Engine) between(do func() error) error {
-	c := &e.contexts
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return ErrClosed
-	}
-	if len(c.rows) == 0 {
-		return ErrNoContexts
-	}
-	if !e.running.TryLock() {
-		return ErrRunning
-	}
-	defer e.running.Unlock()
-	if e.state == nil { // a run failed
-		if err := e.reset(); err != nil {
+	return e.alone(func() error {
+		c := &e.contexts
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.closed {
+			return ErrClosed
+		}
+		if len(c.rows) == 0 {
+			return ErrNoContexts
+		}
+		if e.state == nil { // a run failed
+			if err := e.reset(); err != nil {
+				return err
+			}
+		}
+		if err := e.sweep(); err != nil {
 			return err
 		}
-	}
-	if err := e.sweep(); err != nil {
-		return err
-	}
-	return do()
+		return do()
+	})
 }
 
 // sweep gives back the rows of contexts that were closed during a run, or abandoned.
@@ -246,11 +244,15 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 	list = slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool { return r.done == len(r.tokens) })
 	need, own := 0, 0
 	var borrowers []*contextRow
+	sharers := map[*int]int{} // of a partial page, so far
 	for _, r := range list {
 		more := ceilDiv(len(r.tokens), pageSize) - len(r.pages)
 		need, own = need+more, own+min(more, r.unheld())
 		if r.borrows(pageSize) {
-			borrowers = append(borrowers, r)
+			page := r.pages[len(r.pages)-1]
+			if sharers[page]++; sharers[page] < *page { // else all others get another page
+				borrowers = append(borrowers, r)
+			}
 		}
 	}
 	if err := e.enough(need+len(borrowers), e.freePages()+own, "running the tokens of contexts"); err != nil {

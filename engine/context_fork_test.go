@@ -82,14 +82,7 @@ func TestForkCopiesAtTheFirstWrite(t *testing.T) {
 	b := fork(t, a)
 	held("7, 2 reserved and the copy", 10)
 	c := fork(t, b) // shares b's: b has nothing reserved
-	var rest []*engine.Context
-	for e.FreePages() > 0 {
-		more := open(t, e)
-		if err := more.Reserve(min(e.FreePages(), e.Plan().PagesPerSeq)); err != nil {
-			t.Fatal(err)
-		}
-		rest = append(rest, more)
-	}
+	rest := reserveAllBut(t, e, 0)
 	var short pagetable.ErrOutOfPages
 	if err := errors.Join(b.Append(1), b.Flush(ctx)); !errors.As(err, &short) || short.Need != 1 || short.Have != 0 {
 		t.Errorf("a write to a shared page without a free one: %v", err)
@@ -109,5 +102,64 @@ func TestForkCopiesAtTheFirstWrite(t *testing.T) {
 	check("beside a full pool", c)
 	if err := errors.Join(b.Close(), c.Close()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// reserveAllBut opens contexts that reserve all free pages but some.
+func reserveAllBut(t *testing.T, e *engine.Engine, free int) (with []*engine.Context) {
+	t.Helper()
+	for e.FreePages() > free {
+		c := open(t, e)
+		if err := c.Reserve(min(e.FreePages()-free, e.Plan().PagesPerSeq)); err != nil {
+			t.Fatal(err)
+		}
+		with = append(with, c)
+	}
+	return with
+}
+
+// What is reserved stays sure when a context is cut: pages that a fork holds too do not come back, so the cut is refused where they would be
+// promised twice. Contexts that share a partial page and write in the same steps take one page less than they are.
+func TestCutsAndWritesWithForks(t *testing.T) {
+	ctx := t.Context()
+	for _, by := range []int{32, 28} { // to the end of a page, and into one
+		e := contextEngine(t, func(c *engine.Config) { c.KVMemory = pagesOf(24) })
+		c := open(t, e, make([]int32, 48)...)
+		if err := errors.Join(c.Flush(ctx), c.Reserve(1)); err != nil {
+			t.Fatal(err)
+		}
+		f := fork(t, c)
+		d := reserveAllBut(t, e, 0)[0]
+		copies := 0
+		if by%16 != 0 {
+			copies = 1
+		}
+		var short pagetable.ErrOutOfPages
+		if err := c.Truncate(by); !errors.As(err, &short) || short.Need != by/16+copies || short.Have != 0 {
+			t.Errorf("cutting %d tokens of pages that a fork holds: %v", by, err)
+		}
+		if e.FreePages() != 0 || c.Len() != 48 {
+			t.Errorf("%d pages are free, the context has %d tokens", e.FreePages(), c.Len())
+		}
+		if err := errors.Join(f.Close(), c.Truncate(by), c.Append(make([]int32, by+16)...), c.Flush(ctx), d.Append(1), d.Flush(ctx)); err != nil {
+			t.Errorf("without the fork: %v", err)
+		}
+	}
+
+	e := contextEngine(t, func(c *engine.Config) { c.KVMemory = pagesOf(24) })
+	a := open(t, e, make([]int32, 20)...)
+	b := fork(t, a)
+	c := fork(t, a)
+	reserveAllBut(t, e, 2)
+	for i, x := range []*engine.Context{a, b, c} {
+		if err := x.Append(int32(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Flush(ctx, a, b, c); err != nil {
+		t.Errorf("three sharers of a page, and two pages are free: %v", err)
+	}
+	if e.FreePages() != 0 {
+		t.Errorf("%d pages are free", e.FreePages())
 	}
 }

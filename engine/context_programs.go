@@ -81,6 +81,7 @@ func (gr *graphs) contextPrograms() []program {
 func (gr *graphs) contextVerbs(st deviceState, in contextInput) (deviceState, contextOutput) {
 	g := in.Lens.Graph()
 	st, status := gr.release(st, in.Release)
+	before := st.Pages.RefCounts
 	then := func(next seqtable.Status) { status = status.Then(next) }
 	copyPages := func(from, to *Node) {
 		st.Caches = gr.copyPages(st.Caches, from, to)
@@ -102,6 +103,9 @@ func (gr *graphs) contextVerbs(st deviceState, in contextInput) (deviceState, co
 	copyPages(from, to)
 	st.Sequences, st.Pages, done = st.Sequences.Adopt(st.Pages, in.Twins, in.TwinFrom, in.TwinTo)
 	then(done)
+	if gr.zeroPages {
+		st.Caches = gr.zero(st.Caches, LogicalAnd(GreaterThan(before, integer(g, 0)), Equal(st.Pages.RefCounts, integer(g, 0))))
+	}
 	set := func(old, new *Node) *Node { return Where(GreaterOrEqual(new, integer(g, 0)), new, old) }
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, in.PromptLens), set(st.Rows.MaxPages, in.MaxPages)
 	out := contextOutput{Status: status, EndFree: st.Pages.NumFree()}

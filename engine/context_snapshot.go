@@ -83,19 +83,17 @@ func (e *Engine) OpenSnapshot(name string) (*Context, error) {
 
 // DeleteSnapshot forgets what was saved; contexts opened from it stay. It returns [ErrNoSnapshot].
 func (e *Engine) DeleteSnapshot(name string) error {
-	e.contexts.mu.Lock()
-	defer e.contexts.mu.Unlock()
-	saved := e.contexts.saved[name]
-	if saved == nil {
-		return fmt.Errorf("%w: %q", ErrNoSnapshot, name)
-	}
-	if !e.running.TryLock() { // a run keeps prefixes in the same memory
-		return ErrRunning
-	}
-	defer e.running.Unlock()
-	e.tier.bytes -= saved.bytes
-	delete(e.contexts.saved, name)
-	return nil
+	return e.alone(func() error { // a run keeps prefixes in the same memory
+		e.contexts.mu.Lock()
+		defer e.contexts.mu.Unlock()
+		saved := e.contexts.saved[name]
+		if saved == nil {
+			return fmt.Errorf("%w: %q", ErrNoSnapshot, name)
+		}
+		e.tier.bytes -= saved.bytes
+		delete(e.contexts.saved, name)
+		return nil
+	})
 }
 
 // Snapshots are the names of what was saved, sorted.

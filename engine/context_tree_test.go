@@ -129,16 +129,21 @@ func (m *treeModel) truncate(l *treeLeaf, n int) error {
 	if working := len(l.tokens) - l.committed*m.pageSize; n > working {
 		return engine.ErrAlreadyCommitted{Unit: "tokens", Need: n, Have: working}
 	}
-	before := *l
+	before, free := *l, m.free()
 	l.tokens = l.tokens[:len(l.tokens)-n]
 	l.done = min(l.done, len(l.tokens))
 	keep := (l.done + m.pageSize - 1) / m.pageSize
 	l.pages = slices.Clone(l.pages[:keep])
-	if l.sure() && m.borrows(l) {
-		if have := m.free(); have < 1 {
-			*l = before
-			return m.short(1, have)
-		}
+	copies := l.sure() && m.borrows(l)
+	need, spare := max(0, free-m.free()), max(0, m.free()-free)
+	if copies {
+		need++
+	}
+	if need > free+spare {
+		*l = before
+		return m.short(need, free+spare)
+	}
+	if copies {
 		m.own(l)
 	}
 	return nil

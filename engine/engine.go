@@ -89,7 +89,7 @@ type Engine struct {
 	prefixSeed prefix.Hash   // begins the names of pages
 	stats      Stats
 	calls      atomic.Int64
-	running    sync.Mutex
+	turn       turn
 	contexts   contexts
 	inStep     *inStep // nil without other processes
 }

@@ -229,8 +229,10 @@ func (e *Engine) Follow(ctx context.Context) error {
 	if s == nil || s.leads() {
 		return errors.New("engine: only the engine of a process other than 0 follows")
 	}
-	e.running.Lock()
-	defer e.running.Unlock()
+	if err := e.turn.take(true); err != nil {
+		return err
+	}
+	defer e.turn.give()
 	defer context.AfterFunc(ctx, s.group.Leave)()
 	start := time.Now()
 	for {

@@ -15,22 +15,16 @@ import (
 // Stopping the iteration stops the engine's work on it.
 func (e *Engine) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
-		e.running.Lock()
-		defer e.running.Unlock()
+		if err := e.turn.take(true); err != nil {
+			yield(nil, err)
+			return
+		}
+		defer e.turn.give()
 		e.runAlone(ctx, requests)(yield)
 	}
 }
 
-// alone does what has no place beside a run.
-func (e *Engine) alone(do func() error) error {
-	if !e.running.TryLock() {
-		return ErrRunning
-	}
-	defer e.running.Unlock()
-	return do()
-}
-
-// runAlone is Run for those who hold e.running.
+// runAlone is Run for those whose turn it is.
 func (e *Engine) runAlone(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -51,6 +45,14 @@ func (e *Engine) runAlone(ctx context.Context, requests iter.Seq[*Request]) iter
 			defer close(out)
 			failed <- e.run(ctx, intake, out)
 		}()
+		end := func() { // what was begun here ends before Run does
+			cancel()
+			for range out {
+			}
+			for range intake {
+			}
+		}
+		defer end() // should yield panic
 		stopped := false
 		for c := range out {
 			if !stopped && !yield(c, nil) {
@@ -58,9 +60,7 @@ func (e *Engine) runAlone(ctx context.Context, requests iter.Seq[*Request]) iter
 				cancel()
 			}
 		}
-		cancel()
-		for range intake { // the requests' goroutine ends before Run does
-		}
+		end()
 		if err := <-failed; err != nil && !stopped {
 			yield(nil, err)
 		}

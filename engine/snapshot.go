@@ -82,14 +82,14 @@ func (h snapshotHeader) difference(file snapshotHeader) string {
 // SavePrefix runs the tokens, if they are not there already, and writes the keys and values of their full pages to w. It returns how
 // many tokens these are. It needs Config.HostKVMemory. While Run is under way it returns [ErrRunning].
 func (e *Engine) SavePrefix(ctx context.Context, tokens []int32, w io.Writer) (saved int, err error) {
+	if e.inStep != nil {
+		return 0, fmt.Errorf("%w: each has a part of a prefix, and a file has all", ErrSeveralHosts)
+	}
 	err = e.alone(func() error { saved, err = e.savePrefix(ctx, tokens, w); return err })
 	return saved, err
 }
 
 func (e *Engine) savePrefix(ctx context.Context, tokens []int32, w io.Writer) (saved int, err error) {
-	if e.inStep != nil {
-		return 0, fmt.Errorf("%w: each has a part of a prefix, and a file has all", ErrSeveralHosts)
-	}
 	k, chain, err := e.keepPrefix(ctx, tokens)
 	if err != nil {
 		return 0, err
@@ -136,17 +136,17 @@ func (e *Engine) savePrefix(ctx context.Context, tokens []int32, w io.Writer) (s
 // LoadPrefix reads what SavePrefix wrote, and pins it: every prompt that begins with these tokens takes them over, until UnpinPrefix. It needs
 // Config.HostKVMemory. While Run is under way it returns [ErrRunning].
 func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
-	err = e.alone(func() error { tokens, err = e.loadPrefix(r); return err })
-	return tokens, err
-}
-
-func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	switch {
 	case e.inStep != nil:
 		return nil, fmt.Errorf("%w: each has a part of a prefix, and a file has all", ErrSeveralHosts)
 	case e.tier == nil:
 		return nil, fmt.Errorf("%w: give the engine some to load a prefix", ErrNoHostMemory)
 	}
+	err = e.alone(func() error { tokens, err = e.loadPrefix(r); return err })
+	return tokens, err
+}
+
+func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	in := &checked{r: bufio.NewReaderSize(r, 1<<20), sum: sha256.New()}
 	magic := make([]byte, len(snapshotMagic))
 	var size uint32

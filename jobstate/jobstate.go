@@ -109,10 +109,14 @@ func (s *State) Key() [sha256.Size]byte { return s.key }
 
 func (s *State) read() error {
 	d, key, err := readJob(s.fs, s.out)
-	if d != nil && err == nil {
-		s.job, s.key = d, key
+	if d == nil || err != nil {
+		return err
 	}
-	return err
+	s.job, s.key = d, key
+	if err := s.fs.SyncDir(s.root); err != nil { // whoever gave it its name may have been killed before that was sure to last
+		return fmt.Errorf("cannot sync %s: %w", s.root, err)
+	}
+	return nil
 }
 
 // Read reads what job an output folder holds, without a lock; nil if there is none.
