@@ -87,6 +87,7 @@ func TestKernelInTPUProgram(t *testing.T) {
 			{32, 8, 128, 16, 100, 5, 16, 16, bf16},      // fewer pages a sequence than a block has
 			{32, 8, 64, 16, 4001, 128, 64, 64, bf16},    // Llama-3.2-1B, decode
 			{14, 2, 64, 64, 1000, 32, 96, 128, bf16},    // Qwen2.5-0.5B, prefill
+			{28, 4, 128, 64, 1000, 32, 64, 64, bf16},    // Qwen2.5-7B
 			{9, 3, 64, 16, 4001, 128, 64, 64, bf16},     // SmolLM2-135M, whose KV heads are rounded up
 		} {
 			t.Run(topology+"/"+s.String(), func(t *testing.T) {
@@ -176,7 +177,7 @@ func TestNoKernelForTPU(t *testing.T) {
 		shape      tpuShape
 		options    xla.TopologyOptions
 	}{
-		{"odd heads", "sample kernels capture --heads 6 --kv-heads 2", tpuShape{6, 2, 128, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{}},
+		{"odd heads", "sample kernels capture --heads 18 --kv-heads 2", tpuShape{18, 2, 128, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{}},
 		{"head_dim 64", "sample kernels capture --heads 6 --kv-heads 2 --head-dim 64", tpuShape{6, 2, 64, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{}},
 		{"float32", "no payload was captured", tpuShape{8, 2, 128, 16, 40, 8, 4, 4, dtypes.Float32}, xla.TopologyOptions{}},
 		{"head_dim 80", "multiples of 128, and the model's is 80", tpuShape{8, 2, 80, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{}},
