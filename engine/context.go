@@ -161,7 +161,7 @@ func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 		if err := e.flush(ctx, []*contextRow{r}); err != nil {
 			return err
 		}
-		fork, err = e.beginContext(func(n *contextRow) error { return e.fork(r, n, r.done, !r.isSure()) })
+		fork, err = e.beginContext(func(n *contextRow) error { return e.fork(r, n, r.done, !sure(r.reserved, len(r.pages))) })
 		return err
 	})
 	return fork, err
@@ -205,8 +205,7 @@ func (c *Context) Truncate(n int) error {
 func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 	done := min(r.done, length)
 	keep := ceilDiv(done, e.plan.PageSize)
-	sure := reserved > 0 && reserved >= keep
-	copies := sure && done%e.plan.PageSize != 0 && *r.pages[keep-1] > 1
+	copies := sure(reserved, keep) && done%e.plan.PageSize != 0 && *r.pages[keep-1] > 1
 	// Pages that stay promised, or are promised now, come from what was promised and what the cut frees, which others may hold too.
 	need, spare := 0, r.unheld()-max(0, reserved-keep)
 	for _, page := range r.pages[keep:] {

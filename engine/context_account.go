@@ -41,8 +41,9 @@ func (r *contextRow) borrows(pageSize int) bool {
 	return r.done%pageSize != 0 && *r.pages[len(r.pages)-1] > 1
 }
 
-// isSure says that pages were promised to the context: then it has its partial page alone, so that they suffice.
-func (r *contextRow) isSure() bool { return r.reserved > 0 && r.reserved >= len(r.pages) }
+// sure says that a context with so many pages reserved, and so many in use, may count on them: then it has its partial page alone, so that
+// they suffice.
+func sure(reserved, pages int) bool { return reserved > 0 && reserved >= pages }
 
 // unheld is the pages that are promised to the context and that it does not hold yet.
 func (r *contextRow) unheld() int { return max(0, r.reserved-len(r.pages)) }

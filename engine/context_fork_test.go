@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/quire/quire/engine"
@@ -26,17 +25,7 @@ func TestForkCopiesAtTheFirstWrite(t *testing.T) {
 	}
 	check := func(what string, c *engine.Context) {
 		t.Helper()
-		rest := *r
-		rest.Tokens = nil
-		completions, err := c.Generate(ctx, &rest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range completions {
-			if w := want[key(d)]; !slices.Equal(d.Tokens, w.Tokens) || !slices.Equal(bits(d.Logprobs), bits(w.Logprobs)) {
-				t.Errorf("%s: %s: %v, want %v", what, key(d), d.Tokens, w.Tokens)
-			}
-		}
+		drawsTheSame(t, what, c, r, want)
 	}
 	write := func(c *engine.Context) {
 		t.Helper()

@@ -71,23 +71,28 @@ func TestEqualPagesEndAsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []*engine.Context{b, f, back, whole} {
-		rest := *r
-		rest.Tokens = nil
-		completions, err := c.Generate(ctx, &rest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range completions {
-			w := want[key(d)]
-			if !slices.Equal(d.Tokens, w.Tokens) || !slices.Equal(bits(d.Logprobs), bits(w.Logprobs)) {
-				t.Errorf("%s: %v, want %v", key(d), d.Tokens, w.Tokens)
-			}
-		}
+		drawsTheSame(t, "with pages of others", c, r, want)
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	}
 	free("all closed", 0)
+}
+
+// drawsTheSame compares what a context draws that has all the tokens of a request with what the request drew.
+func drawsTheSame(t *testing.T, what string, c *engine.Context, r *engine.Request, want map[string]*engine.Completion) {
+	t.Helper()
+	rest := *r
+	rest.Tokens = nil
+	completions, err := c.Generate(t.Context(), &rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range completions {
+		if w := want[key(d)]; !slices.Equal(d.Tokens, w.Tokens) || !slices.Equal(bits(d.Logprobs), bits(w.Logprobs)) {
+			t.Errorf("%s: %s: %v, want %v", what, key(d), d.Tokens, w.Tokens)
+		}
+	}
 }
 
 func key(c *engine.Completion) string { return fmt.Sprintf("%s/%d", c.Request.ID, c.Generation) }

@@ -191,10 +191,7 @@ func (s *State) Begin(d *Description) error {
 		if err := s.fs.Rename(name+".tmp", name); err != nil {
 			return fmt.Errorf("cannot write %s: %w", name, err)
 		}
-		if err := s.fs.SyncDir(s.root); err != nil {
-			return fmt.Errorf("cannot write %s: %w", name, err)
-		}
-		return s.read()
+		return s.read() // which makes the name last
 	})
 }
 

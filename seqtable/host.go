@@ -73,6 +73,11 @@ func (h *Host) Release(pages *pagetable.Host, mask []bool) error {
 			h.Rows[s].Source = -1
 		}
 	}
+	return releaseError(pages, doubleFree, invalid)
+}
+
+// releaseError says what went wrong where rows gave pages back.
+func releaseError(pages *pagetable.Host, doubleFree, invalid int) error {
 	switch {
 	case doubleFree > 0:
 		return pagetable.ErrDoubleFree{Count: doubleFree}

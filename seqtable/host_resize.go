@@ -14,13 +14,7 @@ func (h *Host) Truncate(pages *pagetable.Host, lens []int32) error {
 			row.Pages, row.Len = row.Pages[:keep:keep], n
 		}
 	}
-	switch {
-	case doubleFree > 0:
-		return pagetable.ErrDoubleFree{Count: doubleFree}
-	case invalid > 0:
-		return pagetable.ErrInvalidPage{Slot: -1, Count: invalid, Pages: len(pages.RefCounts)}
-	}
-	return nil
+	return releaseError(pages, doubleFree, invalid)
 }
 
 // Own gives sequences pages of their own: see [Table.Own].
