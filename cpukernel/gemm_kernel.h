@@ -1,8 +1,8 @@
 // The code of linear layers for one level. A file that includes this defines, beside Q_V16: Q_CODE, the name of its q_linear_code;
 // Q_WIDE, the panel's width in v16; and Q_ROWS, the rows of a tile, so that a tile's sums stay in registers.
 //
-// The activations lie packed in tiles of up to Q_ROWS rows, each [in][rows of the tile]. A task computes some panels for all rows: for
-// each block of inputs, and each panel, the block of the panel (made float32 first) stays in the first cache while the tiles pass.
+// The activations lie packed in tiles of up to Q_ROWS rows, each [in/4][rows of the tile][4]. A task computes some panels for all rows: for
+// each block of inputs, and each panel, the block of the panel stays in the first cache while the tiles pass, in float32 from the first on.
 #include "convert.h"
 #include "gemm.h"
 
@@ -65,16 +65,10 @@ ALWAYS vec weights4(const char *b, const int input, const int column, const int 
 	return input % 2 ? vec_bf16_second(pairs) : vec_bf16_first(pairs);
 }
 
-// widen makes a block of a panel, of 16-bit numbers, [in][PANEL] in float32.
-ALWAYS void widen(float *to, const char *b, int64_t in, const int dtype) {
-	for (; in > 0; in -= 4, to += 4 * PANEL, b += 8 * PANEL) {
-		EACH(i, 4) EACH(j, WIDE) vec_store(to + i * PANEL + j * LANES, weights4(b, i, j * LANES, dtype));
-	}
-}
-
-// tile adds the products of `in` inputs, a multiple of four, to the sums of n rows. a is [in][n], b a block of a panel of the dtype, sums
-// [MAX_ROWS][PANEL] at the first row. ahead is what to have in the cache soon: a line every four inputs, step bytes apart.
-ALWAYS void tile(const int n, const int dtype, const float *a, const char *b, int64_t in, float *sums, int first, const char *ahead, int64_t step) {
+// tile adds the products of `in` inputs, a multiple of four, to the sums of n rows. a is [in/4][n][4], b a block of a panel of the dtype, sums
+// [MAX_ROWS][PANEL] at the first row. With keep, the block is also written to wide in float32, [in][PANEL]. ahead is what to have in the
+// cache soon: a line every four inputs, step bytes apart.
+ALWAYS void tile(const int n, const int dtype, const int keep, const float *a, const char *b, float *wide, int64_t in, float *sums, int first, const char *ahead, int64_t step) {
 	vec s[Q_ROWS][WIDE];
 	EACH(r, n) EACH(j, WIDE) s[r][j] = vec_set(0);
 	if (!first) {
@@ -84,25 +78,28 @@ ALWAYS void tile(const int n, const int dtype, const float *a, const char *b, in
 		EACH(i, 4) {
 			vec w[WIDE];
 			EACH(j, WIDE) w[j] = weights4(b, i, j * LANES, dtype);
+			if (keep) EACH(j, WIDE) vec_store(wide + i * PANEL + j * LANES, w[j]);
 			EACH(r, n) {
-				vec x = vec_set(a[i * n + r]);
+				vec x = vec_set(a[r * 4 + i]);
 				EACH(j, WIDE) s[r][j] = vec_fma(x, w[j], s[r][j]);
 			}
 		}
 		a += 4 * n;
 		b += 4 * PANEL * (dtype == Q_F32 ? 4 : 2);
+		if (keep) wide += 4 * PANEL;
 		__builtin_prefetch(ahead, 0, 2);
 		ahead += step;
 	}
 	EACH(r, n) EACH(j, WIDE) vec_store(sums + r * PANEL + j * LANES, s[r][j]);
 }
 
-// tiles by rows and dtype, so that each has its loops unrolled.
-typedef void (*tile_code)(const float *, const char *, int64_t, float *, int, const char *, int64_t);
+// tiles by rows and kind, so that each has its loops unrolled.
+typedef void (*tile_code)(const float *, const char *, float *, int64_t, float *, int, const char *, int64_t);
+enum { FLOATS, BF16, F16, KEEP }; // kinds of tiles; KEEP is added where the block is to be kept in float32
 
-#define TILE(name, n, dtype) \
-	static __attribute__((noinline)) void name(const float *a, const char *b, int64_t in, float *sums, int first, const char *ahead, int64_t step) { \
-		tile(n, dtype, a, b, in, sums, first, ahead, step); \
+#define TILE(name, n, dtype, keep) \
+	static __attribute__((noinline)) void name(const float *a, const char *b, float *wide, int64_t in, float *sums, int first, const char *ahead, int64_t step) { \
+		tile(n, dtype, keep, a, b, wide, in, sums, first, ahead, step); \
 	}
 #define COMMA ,
 #if Q_ROWS == 3
@@ -112,16 +109,17 @@ typedef void (*tile_code)(const float *, const char *, int64_t, float *, int, co
 #else
 #define FOR_ROWS(f, _) f(1) _ f(2) _ f(3) _ f(4) _ f(5) _ f(6) _ f(7) _ f(8) _ f(9) _ f(10) _ f(11) _ f(12)
 #endif
-#define TILES(n) TILE(f32_##n, n, Q_F32) TILE(bf16_##n, n, Q_BF16) TILE(f16_##n, n, Q_F16)
-#define ROW(n) {f32_##n, bf16_##n, f16_##n}
+#define TILES(n) \
+	TILE(f32_##n, n, Q_F32, 0) TILE(bf16_##n, n, Q_BF16, 0) TILE(f16_##n, n, Q_F16, 0) TILE(keep_bf16_##n, n, Q_BF16, 1) TILE(keep_f16_##n, n, Q_F16, 1)
+#define ROW(n) {f32_##n, bf16_##n, f16_##n, NULL, keep_bf16_##n, keep_f16_##n}
 FOR_ROWS(TILES, )
-static const tile_code codes[Q_ROWS][3] = {FOR_ROWS(ROW, COMMA)};
+static const tile_code codes[Q_ROWS][6] = {FOR_ROWS(ROW, COMMA)};
 
 static int64_t tile_begin(const q_linear_job *j, int64_t tile) { return j->l->rows * tile / j->tiles; }
 
 #include "gemm_int8.h"
 
-// pack_tile puts the activations of a tile side by side: [in][rows of the tile], with zeros behind the last input.
+// pack_tile puts the activations of a tile side by side: [in/4][rows of the tile][4], with zeros behind the last input.
 static void pack_tile(void *job, int64_t t) {
 	const q_linear_job *j = job;
 	const q_linear *l = j->l;
@@ -136,7 +134,7 @@ static void pack_tile(void *job, int64_t t) {
 			float x[16];
 			int64_t some = least(16, j->padded_in - i), there = least(16, l->in - i);
 			v16_store(x, load16(l->x, (begin + r) * l->in + i, l->dtype, there < 0 ? 0 : there));
-			for (int64_t k = 0; k < some; k++) to[(i + k) * n + r] = x[k];
+			for (int64_t k = 0; k < some; k += 4) memcpy(to + (i + k) * n + r * 4, x + k, 16);
 		}
 	}
 }
@@ -146,15 +144,17 @@ static void panels(void *job, int64_t task) {
 	const q_linear *l = j->l;
 	const int64_t in = j->padded_in, size = q_size(l->weights_dtype);
 	const int64_t from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
-	const int direct = l->weights_dtype == Q_F32 || j->tiles == 1; // else a block is widened once for all tiles
-	const int dtype = !direct || l->weights_dtype == Q_F32 ? 0 : l->weights_dtype == Q_BF16 ? 1 : 2;
+	const int kind = l->weights_dtype == Q_F32 ? FLOATS : l->weights_dtype == Q_BF16 ? BF16 : F16;
 	const int64_t blocks = j->tiles == 1 ? 1 : (in + BLOCK_IN - 1) / BLOCK_IN, a_block = ((in + blocks - 1) / blocks + 3) / 4 * 4;
+	const int64_t passes = (j->tiles + BLOCK_TILES - 1) / BLOCK_TILES, a_pass = (j->tiles + passes - 1) / passes; // of tiles
 	const char *weights = (const char *)l->weights + from * in * PANEL * size;
 	const char *end = (const char *)l->weights + j->panels * in * PANEL * size;
 	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));
 	float wide[BLOCK_IN * PANEL] __attribute__((aligned(64)));
-	for (int64_t t0 = 0; t0 < j->tiles; t0 += BLOCK_TILES) {
-		const int64_t t1 = least(t0 + BLOCK_TILES, j->tiles), row = tile_begin(j, t0);
+	int64_t begins[BLOCK_TILES + 1]; // of tiles: their first rows
+	for (int64_t t0 = 0; t0 < j->tiles; t0 += a_pass) {
+		const int64_t tiles = least(a_pass, j->tiles - t0);
+		for (int64_t t = 0; t <= tiles; t++) begins[t] = tile_begin(j, t0 + t);
 		for (int64_t k = 0; k < in; k += a_block) {
 			const int64_t some = least(a_block, in - k), lines = some / 4;
 			for (int64_t p = 0; p < n; p++) {
@@ -162,15 +162,9 @@ static void panels(void *job, int64_t task) {
 				// What follows: the same block of the next panel, or the next block of the first, or the next task's begin.
 				const char *next = p + 1 < n ? b + in * PANEL * size : k + some < in ? weights + (k + some) * PANEL * size : weights + n * in * PANEL * size;
 				int64_t left = next + some * PANEL * size <= end ? some * PANEL * size / 64 : 0; // lines of it to read ahead
-				const char *block = b;
-				if (!direct) {
-					if (l->weights_dtype == Q_S8) widen_s8((int16_t *)wide, (const int8_t *)b, some);
-					else if (l->weights_dtype == Q_BF16) widen(wide, b, some, Q_BF16);
-					else widen(wide, b, some, Q_F16);
-					block = (const char *)wide;
-				}
-				for (int64_t t = t0; t < t1; t++) {
-					const int64_t begin = tile_begin(j, t), rows = tile_begin(j, t + 1) - begin;
+				if (l->weights_dtype == Q_S8 && j->tiles > 1) widen_s8((int16_t *)wide, (const int8_t *)b, some);
+				for (int64_t t = 0; t < tiles; t++) {
+					const int64_t begin = begins[t], rows = begins[t + 1] - begin;
 					const char *ahead = next;
 					int64_t step = 0;
 					if (j->tiles == 1) {
@@ -181,17 +175,21 @@ static void panels(void *job, int64_t task) {
 						next += lines * 64;
 						left -= lines;
 					}
-					float *sum = sums + p * SUMS + (begin - row) * PANEL;
+					float *sum = sums + p * SUMS + (begin - begins[0]) * PANEL;
 					if (l->weights_dtype == Q_S8) {
+						const int direct = j->tiles == 1;
 						const float *last = k + some == in ? row_scales(j) + begin : NULL;
-						codes_s8[rows - 1][direct](packed_s8(j, begin) + k * rows, block, some, sum, k == 0, last, ahead, step);
-					} else {
-						codes[rows - 1][dtype]((const float *)l->scratch + begin * in + k * rows, block, some, sum, k == 0, ahead, step);
+						codes_s8[rows - 1][direct](packed_s8(j, begin) + k * rows, direct ? b : (const char *)wide, some, sum, k == 0, last, ahead, step);
+						continue;
 					}
+					// The first of several tiles keeps the block for the others.
+					const int kept = kind != FLOATS && t > 0, keep = kind != FLOATS && t == 0 && tiles > 1;
+					const tile_code code = codes[rows - 1][kept ? FLOATS : keep ? KEEP + kind : kind];
+					code((const float *)l->scratch + begin * in + k * rows, kept ? (const char *)wide : b, wide, some, sum, k == 0, ahead, step);
 				}
 			}
 		}
-		finish_panels(j, sums, row, tile_begin(j, t1) - row, from, n);
+		finish_panels(j, sums, begins[0], begins[tiles] - begins[0], from, n);
 	}
 }
 
