@@ -61,7 +61,7 @@ func TestLimits(t *testing.T) {
 		if err == nil {
 			t.Errorf("%.120q renders %d bytes", source, len(text))
 		}
-		if d := time.Since(start); d > 3*time.Second {
+		if d := time.Since(start); d > time.Minute {
 			t.Errorf("%.120q took %v", source, d)
 		}
 	}

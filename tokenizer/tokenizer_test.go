@@ -89,7 +89,7 @@ func TestHostileTexts(t *testing.T) {
 			if _, err := tok.Encode(strings.Repeat(unit, 200_000/len(unit)), true); err != nil {
 				t.Errorf("%s, %q: %v", family, unit, err)
 			}
-			if d := time.Since(start); d > 5*time.Second {
+			if d := time.Since(start); d > 30*time.Second {
 				t.Errorf("%s: 200 kB of %q took %v", family, unit, d)
 			}
 		}

@@ -35,7 +35,7 @@ func FuzzParse(f *testing.F) {
 		}
 		start := time.Now()
 		text, err := template.Render(vars(), small)
-		if took := time.Since(start); took > 5*time.Second {
+		if took := time.Since(start); took > 30*time.Second {
 			t.Fatalf("it took %s", took)
 		}
 		if len(text) > small.Output {
