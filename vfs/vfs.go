@@ -89,10 +89,11 @@ func (machine) Remove(name string) error { return os.Remove(name) }
 
 func (m machine) MkdirAll(dir string) error {
 	dir = filepath.Clean(dir)
+	above := filepath.Dir(dir)
 	if _, err := os.Stat(dir); err == nil {
+		_ = m.SyncDir(above)           // whoever made it may have died before; what is above an old folder need not be ours to sync
 		return os.MkdirAll(dir, 0o777) // an error where it is no folder
 	}
-	above := filepath.Dir(dir)
 	if above != dir {
 		if err := m.MkdirAll(above); err != nil {
 			return err
