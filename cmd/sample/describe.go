@@ -14,7 +14,6 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/models"
 	"github.com/quire/quire/promptset"
 )
 
@@ -31,11 +30,7 @@ const (
 
 // identifyModel returns the fingerprint of the model's files. It reads a few kilobytes of each tensor.
 func identifyModel(ctx context.Context, env *environment, o *runOptions) (string, error) {
-	ref, err := modelRef(ctx, env, o.model)
-	if err != nil {
-		return "", err
-	}
-	model, err := models.Open(ref)
+	model, err := openModel(ctx, env, o)
 	if err != nil {
 		return "", err
 	}

@@ -23,11 +23,7 @@ import (
 
 // openEngine opens the model, its tokenizer and chat template, the backend, and the engine on them.
 func openEngine(ctx context.Context, env *environment, o *runOptions) (*session, error) {
-	ref, err := modelRef(ctx, env, o.model)
-	if err != nil {
-		return nil, err
-	}
-	model, err := models.Open(ref)
+	model, err := openModel(ctx, env, o)
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +90,24 @@ func newSampler(ctx context.Context, cfg engine.Config, backends []compute.Backe
 	}
 	cfg.Backend = backends[0]
 	return engine.New(ctx, cfg)
+}
+
+// Ways to have a model's weights.
+const (
+	loadAuto  = "auto"  // from its files
+	loadDummy = "dummy" // random ones of the shapes in its config
+)
+
+// openModel opens the model of the options, whose weights are not read yet.
+func openModel(ctx context.Context, env *environment, o *runOptions) (*models.Checkpoint, error) {
+	ref, err := modelRef(ctx, env, o.model)
+	if err != nil {
+		return nil, err
+	}
+	if o.loadFormat == loadDummy {
+		return models.OpenConfig(ref)
+	}
+	return models.Open(ref)
 }
 
 // modelRef turns the names of models that setup knows into paths, fetching them if need be; all else is left as it is. A

@@ -23,12 +23,12 @@ import (
 
 // runOptions are the flags of "sample run", which config files set too.
 type runOptions struct {
-	model, output, format, chatTemplate string
-	workDir, shardText                  string
-	inputs                              []string
-	limit, partRows                     int64
-	anew                                bool
-	maxRestarts                         int
+	model, loadFormat, output, format, chatTemplate string
+	workDir, shardText                              string
+	inputs                                          []string
+	limit, partRows                                 int64
+	anew                                            bool
+	maxRestarts                                     int
 
 	n, maxTokens int
 	sampling     sampling.Settings
@@ -62,6 +62,7 @@ func (o *runOptions) define(f *flags) {
 	o.hosts.id = -1 // for subcommands without the flags of several hosts
 	f.group("Model", func(s *pflag.FlagSet) {
 		s.StringVarP(&o.model, "model", "m", "", "`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or smollm2, the demo model, which is fetched if need be")
+		s.StringVar(&o.loadFormat, "load-format", loadAuto, "`HOW` weights are had: auto, from the model's files, or dummy, random ones of the shapes in its config, to measure a model without them")
 		s.StringVar(&o.chatTemplate, "chat-template", "model", "`TEMPLATE` how rows with messages become text: model (the model's own template), none (such rows are errors), or a file with a Jinja template. A prompt is raw text in any case")
 		s.StringVar(&o.dtype, "dtype", "auto", "`TYPE` type of the weights on the device: f32, bf16, f16, or auto, which is f32")
 		s.IntVar(&o.maxModelLen, "max-model-len", 0, "`TOKENS` most tokens of a prompt and its completion together (default: what the model was made for)")
@@ -160,6 +161,7 @@ func (o *runOptions) check() error {
 		allowed     []string
 	}{
 		{"format", o.format, []string{"parquet", "jsonl"}},
+		{"load-format", o.loadFormat, []string{loadAuto, loadDummy}},
 		{"kernels", o.kernels, []string{xla.KernelsAuto, xla.KernelsOff}},
 		{"layers", o.layers, []string{engine.LayersUnrolled, engine.LayersLoop}},
 		{"weights", o.weights, []string{"auto", "int8"}},
