@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a device draws beside the CPU, and how fast it does: bench/accelerator.py --backend xla:cuda --bandwidth 4800 --peak 790
+"""What a device draws beside the CPU, and how fast it does: bench/accelerator.py --backend xla:cuda --bandwidth 4800 --peak 790 (an H200)
 
 Tokens: greedy completions of --model in float32, on xla:cpu and on the backend. It says how many are the same, and where the first others
 part. Speed: --config with random weights in bf16, one `sample bench` for each point. A decode step reads at least the weights
@@ -44,12 +44,12 @@ def completions(folder: pathlib.Path) -> list[list[int]]:
 def tokens(o: argparse.Namespace, work: pathlib.Path) -> dict:
     rows = work / "rows.jsonl"
     run("bench", "--model", o.model, "--workload", "gsm-greedy", "--limit", str(o.rows), "--write-rows", str(rows), limit=o.limit)
-    drawn = {}
+    drawn = []
     for backend in ("xla:cpu", o.backend):
         folder = work / f"out-{len(drawn)}"
         run("run", "--model", o.model, "--input", str(rows), "--output", str(folder), "--format", "jsonl", "--backend", backend, "--dtype", "f32",
             "--temperature", "0", "--max-model-len", "512", "--progress", "none", limit=o.limit)  # fmt: skip
-        drawn[len(drawn)] = completions(folder)
+        drawn.append(completions(folder))
     parted = [next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b))) for a, b in zip(drawn[0], drawn[1], strict=True) if a != b]
     return {"completions": len(drawn[0]), "same": len(drawn[0]) - len(parted), "others_part_at_token": sorted(parted)}
 

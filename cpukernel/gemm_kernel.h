@@ -183,9 +183,9 @@ static void panels(void *job, int64_t task) {
 						continue;
 					}
 					// The first of several tiles keeps the block for the others.
-					const int kept = kind != FLOATS && t > 0, keep = kind != FLOATS && t == 0 && tiles > 1;
-					const tile_code code = codes[rows - 1][kept ? FLOATS : keep ? KEEP + kind : kind];
-					code((const float *)l->scratch + begin * in + k * rows, kept ? (const char *)wide : b, wide, some, sum, k == 0, ahead, step);
+					const int reuse = kind != FLOATS && t > 0, keep = kind != FLOATS && t == 0 && tiles > 1;
+					const tile_code code = codes[rows - 1][reuse ? FLOATS : keep ? KEEP + kind : kind];
+					code((const float *)l->scratch + begin * in + k * rows, reuse ? (const char *)wide : b, wide, some, sum, k == 0, ahead, step);
 				}
 			}
 		}

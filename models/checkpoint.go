@@ -60,7 +60,6 @@ func (t *tensor) elements() int {
 //	FILE.gguf                        GGUF file
 //	hf://org/name[@rev]              hub repository, downloaded into the hub's cache
 //	hf://org/name[@rev]/FILE.gguf    one GGUF file of a hub repository
-//	dummy:PATH/config.json           random weights of that config's shapes, see Dummy
 //
 // The error of a model with an unsupported feature wraps *UnsupportedError. Weights are neither read nor checked here: see
 // Validate and Read.
@@ -74,15 +73,12 @@ func Open(ref string) (*Checkpoint, error) {
 }
 
 func open(ref string) (*Checkpoint, error) {
-	switch {
-	case strings.HasPrefix(ref, hubScheme):
+	if strings.HasPrefix(ref, hubScheme) {
 		path, err := fetchFromHub(ref, false)
 		if err != nil {
 			return nil, err
 		}
 		return openPath(path)
-	case strings.HasPrefix(ref, dummyScheme):
-		return openDummy(strings.TrimPrefix(ref, dummyScheme))
 	}
 	return openPath(ref)
 }
@@ -100,7 +96,7 @@ func openPath(path string) (*Checkpoint, error) {
 	}
 	switch {
 	case filepath.Base(path) == configFile:
-		return nil, fmt.Errorf("this is a config without weights; give its folder, or dummy:%s for random weights", path)
+		return nil, errors.New("this is a config without weights: give its folder, or --load-format dummy for random weights")
 	case filepath.Ext(path) == ".safetensors":
 		return nil, fmt.Errorf("this is a weight file without its config; give its folder %s", filepath.Dir(path))
 	}

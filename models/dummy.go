@@ -9,8 +9,6 @@ import (
 	"strings"
 )
 
-const dummyScheme = "dummy:"
-
 // dummyStd is the standard deviation of dummy weights, the usual initializer_range.
 const dummyStd = 0.02
 

@@ -11,7 +11,10 @@ import (
 )
 
 func TestDummy(t *testing.T) {
-	c := openTest(t, "dummy:"+filepath.Join(tinyModels, "llama-bias", configFile))
+	c, err := OpenConfig(filepath.Join(tinyModels, "llama-bias"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if warnings, err := c.Validate(); err != nil || len(warnings) > 0 {
 		t.Fatalf("warnings %v, error %v", warnings, err)
 	}

@@ -19,7 +19,7 @@ func OpenConfig(ref string) (*Checkpoint, error) {
 }
 
 func openConfig(ref string) (*Checkpoint, error) {
-	path := strings.TrimPrefix(ref, dummyScheme)
+	path := ref
 	if strings.HasPrefix(ref, hubScheme) {
 		var err error
 		if path, err = fetchFromHub(ref, true); err != nil {

@@ -25,7 +25,7 @@ func TestRandomOperations(t *testing.T) {
 		t.Run("small", func(t *testing.T) {
 			z := sizes{slots: 6, pagesPerSeq: 4, pageSize: 4, pages: 7, queue: 24, tokens: 9, maxSeqs: 2, clones: 3}
 			m := randomOperations(t, backend, z, 10_000)
-			// Each is met some 25 times or more, whatever the draw: else the test does not reach what it is for.
+			// Each was met 25 times or more in every run that was looked at: without any the test does not reach what it is for.
 			for _, kind := range []error{
 				seqtable.ErrInvalidSlot{}, seqtable.ErrOutOfSlots{}, seqtable.ErrInvalidPosition{}, seqtable.ErrSequenceTooLong{}, pagetable.ErrOutOfPages{},
 			} {

@@ -30,7 +30,7 @@ const (
 
 // identifyModel returns the fingerprint of the model's files. It reads a few kilobytes of each tensor.
 func identifyModel(ctx context.Context, env *environment, o *runOptions) (string, error) {
-	model, err := openModel(ctx, env, o)
+	model, err := openModel(ctx, env, o.model, o.loadFormat)
 	if err != nil {
 		return "", err
 	}

@@ -23,7 +23,7 @@ import (
 
 // openEngine opens the model, its tokenizer and chat template, the backend, and the engine on them.
 func openEngine(ctx context.Context, env *environment, o *runOptions) (*session, error) {
-	model, err := openModel(ctx, env, o)
+	model, err := openModel(ctx, env, o.model, o.loadFormat)
 	if err != nil {
 		return nil, err
 	}
@@ -98,13 +98,13 @@ const (
 	loadDummy = "dummy" // random ones of the shapes in its config
 )
 
-// openModel opens the model of the options, whose weights are not read yet.
-func openModel(ctx context.Context, env *environment, o *runOptions) (*models.Checkpoint, error) {
-	ref, err := modelRef(ctx, env, o.model)
+// openModel opens a model, whose weights are not read yet.
+func openModel(ctx context.Context, env *environment, name, loadFormat string) (*models.Checkpoint, error) {
+	ref, err := modelRef(ctx, env, name)
 	if err != nil {
 		return nil, err
 	}
-	if o.loadFormat == loadDummy {
+	if loadFormat == loadDummy {
 		return models.OpenConfig(ref)
 	}
 	return models.Open(ref)

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/models"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/xla"
 )
@@ -111,7 +110,7 @@ func (o *planOptions) check() error {
 
 // runPlan does the whole plan.
 func runPlan(ctx context.Context, env *environment, o *planOptions) error {
-	model, err := planModel(ctx, env, o.run.model)
+	model, err := openModel(ctx, env, o.run.model, loadDummy)
 	if err != nil {
 		return err
 	}
@@ -150,15 +149,6 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	}
 	report.print(env.stdout)
 	return nil
-}
-
-// planModel opens a model for its shapes: weights are neither needed nor read.
-func planModel(ctx context.Context, env *environment, name string) (*models.Checkpoint, error) {
-	ref, err := modelRef(ctx, env, name)
-	if err != nil {
-		return nil, err
-	}
-	return models.OpenConfig(ref)
 }
 
 // openBackend opens what the programs are compiled for.
