@@ -126,7 +126,7 @@ func (l Layout) CopyPages(cache, src, dst *Node) *Node {
 		// With two heads in the last axis but one a TPU's compiler would turn the whole cache around for this, and back; so pages are moved as
 		// rows of one head.
 		pages := Reshape(cache, l.Pages, -1, l.Shape().Dim(-1))
-		return []*Node{Reshape(control.ScatterSet(pages, dst, takeRows(pages, src)), l.Shape().Dimensions...)}
+		return []*Node{Reshape(control.ScatterSet(pages, dst, control.Barrier(takeRows(pages, src))), l.Shape().Dimensions...)}
 	})
 }
 

@@ -97,7 +97,7 @@ func TestKernelInTPUProgram(t *testing.T) {
 				}
 				defer b.Finalize()
 				e := tpuProgram(t, b, s)
-				if used := b.TPUKernels(); len(used) != 1 || used[0].Kernel == "" {
+				if used := b.KernelUses(); len(used) != 1 || used[0].Kernel == "" {
 					t.Errorf("the kernels are %+v", used)
 				}
 				checkInPlace(t, e, s, s.layout(b))
@@ -196,7 +196,7 @@ func TestNoKernelForTPU(t *testing.T) {
 			if err != nil || strings.Contains(hlo, "tpu_custom_call") {
 				t.Errorf("the program has a kernel (%v)", err)
 			}
-			used := b.TPUKernels()
+			used := b.KernelUses()
 			if c.want == "" {
 				if used != nil {
 					t.Errorf("kernels are off, but these are used: %+v", used)

@@ -131,3 +131,8 @@ func bitPattern(dtype dtypes.DType) (to, from func(*graph.Node) *graph.Node) {
 		panic(fmt.Errorf("control.ScatterSet: dtype %s is not supported", dtype))
 	}
 }
+
+// Barrier returns x, and keeps what computes it from being merged with what uses it, on backends where that would cost a copy; elsewhere it is x.
+func Barrier(x *graph.Node) *graph.Node {
+	return Composite("barrier", struct{}{}, []*graph.Node{x}, []shapes.Shape{x.Shape()}, func(in []*graph.Node) []*graph.Node { return in })[0]
+}

@@ -125,7 +125,7 @@ func (c Config) plan() (Plan, error) {
 	orDefault(&p.KV, "paged")
 	orDefault(&p.MaxSeqs, defaultMaxSeqs)
 	orDefault(&p.PageSize, defaultPageSize)
-	orDefault(&p.PrefillTokens, defaultPrefillTokens)
+	orDefault(&p.PrefillTokens, c.defaultPrefillTokens())
 	orDefault(&p.MaxRounds, defaultMaxRounds)
 	orDefault(&p.Admission, Overcommit)
 	orDefault(&p.Layers, LayersUnrolled)
@@ -241,16 +241,25 @@ func newPrefixSeed(cfg Config, p Plan) prefix.Hash {
 func (p Plan) rows() int { return p.slots + p.Holders + p.Contexts }
 
 const (
-	defaultMaxSeqs       = 64
-	defaultPageSize      = 16
-	defaultPrefillTokens = 128
-	defaultMaxRounds     = 16
-	maxCPUKVMemory       = 4 << 30
-	unknownKVMemory      = 1 << 30 // where the backend does not say
+	defaultMaxSeqs    = 64
+	defaultPageSize   = 16
+	fewPrefillTokens  = 128  // where a step is bound by its arithmetic from few tokens on
+	manyPrefillTokens = 1024 // on GPUs, whose steps of less than some 200 tokens are bound by the weights' way from memory
+	defaultMaxRounds  = 16
+	maxCPUKVMemory    = 4 << 30
+	unknownKVMemory   = 1 << 30 // where the backend does not say
 	// rowMultiple is what rows of a matmul are rounded up to: a backend computes the rows that are left over after whole registers in
 	// another order of sums, and then a row's result would depend on where it stands.
 	rowMultiple = 16
 )
+
+// defaultPrefillTokens are the tokens of a prompt step where nothing else is asked for.
+func (c Config) defaultPrefillTokens() int {
+	if on, ok := c.Backend.(interface{ Platform() string }); ok && on.Platform() == "cuda" {
+		return manyPrefillTokens
+	}
+	return fewPrefillTokens
+}
 
 // memoryReporter is a backend that knows how much memory is left where it computes.
 type memoryReporter interface {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -87,7 +88,7 @@ func checkPrograms(t *testing.T, cfg Config) {
 	}
 	layer := done.Plan.KVBytes / int64(cfg.Model.Config.NumLayers)
 	limits := programLimits{cache: int(layer) / done.Plan.layout.DType.Size(), gathered: done.Plan.slots * (cfg.Model.Config.VocabSize + done.Plan.Devices)}
-	leaves := 0
+	leaves, on := 0, cfg.Backend.(interface{ Platform() string })
 	for _, program := range done.Programs {
 		e := program.Executable.(*xla.Executable)
 		if program.Name == "init" {
@@ -121,6 +122,9 @@ func checkPrograms(t *testing.T, cfg Config) {
 			limits.gathers = min(1, done.Plan.Devices-1)
 		}
 		for _, v := range limits.violations(hlo) {
+			if program.Name == "init" && on.Platform() == "cuda" && strings.Contains(v, " copy(") {
+				continue // of two empty caches one is written as a copy of the other, which is no more to write
+			}
 			t.Errorf("%s %s", program.Name, v)
 		}
 		t.Logf("%s: %d bytes and %d arrays in place, %d temporary; a layer's cache %d; %.0f s", program.Name, m.Aliased, inPlace, m.Temporary, layer, program.Seconds)
@@ -200,6 +204,44 @@ func TestProgramsForTPU(t *testing.T) {
 	}
 }
 
+// On GPUs attention has its kernels in both forms, and the scatter and gather of copied pages stay two operations.
+func TestProgramsForGPU(t *testing.T) {
+	testenv.Slow(t)
+	for _, c := range []struct {
+		topology, layers string
+		model            models.Config
+		contexts         int
+	}{
+		{"h200:1", LayersUnrolled, heads128, 4},
+		{"h200:1", LayersLoop, heads128, 0},
+		{"a100:1", LayersUnrolled, heads64, 0},
+		{"b200:1", LayersLoop, heads64, 0},
+	} {
+		t.Run(fmt.Sprintf("%s head_dim %d %s", c.topology, c.model.HeadDim, c.layers), func(t *testing.T) {
+			topology := testenv.Topology(t, c.topology)
+			checkPrograms(t, Config{Model: checkedModel(c.model, 1024), Backend: topology, DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 256 << 20, Layers: c.layers, Contexts: c.contexts})
+			forms := map[string]bool{}
+			for _, use := range topology.KernelUses() {
+				t.Logf("%+v", use)
+				forms[strings.Split(use.Kernel, ",")[0]] = true
+			}
+			if want := map[string]bool{"Triton prefill": true, "Triton decode": true}; !maps.Equal(forms, want) {
+				t.Errorf("attention has the forms %v, want %v", forms, want)
+			}
+		})
+	}
+}
+
+func TestProgramsForGPUsTogether(t *testing.T) {
+	testenv.Slow(t)
+	topology := testenv.Topology(t, "h100:4")
+	group, err := topology.Group(0, 1, 2, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPrograms(t, Config{Model: checkedModel(heads128, 1027), Backend: group, DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 256 << 20})
+}
+
 func TestProgramsForTheCPU(t *testing.T) {
 	for _, layers := range []string{LayersUnrolled, LayersLoop} {
 		t.Run(layers, func(t *testing.T) {
@@ -241,7 +283,7 @@ func TestProgramsForTPUsTogether(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkPrograms(t, Config{Model: checkedModel(c.model, 1027), Backend: group, DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 256 << 20, Layers: c.layers})
-			for _, k := range group.TPUKernels() {
+			for _, k := range group.KernelUses() {
 				t.Logf("%+v", k)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 
 	xlainstaller "github.com/gomlx/go-xla/installer"
@@ -21,13 +22,20 @@ type accelerator struct {
 	version  string
 	inside   string // path of the plugin in the wheel
 	target   string // slash path of the plugin under the accelerator's folder
+	// libraries are the packages, by the beginning of their names, among the dependencies of [cudaLibraries] that it needs.
+	libraries []string
 }
 
 // accelerators by platform. The CUDA one is of the same XLA as [cpuPlugin].
 var accelerators = map[string]accelerator{
-	"cuda": {"cuda", "XLA:CUDA plugin (CUDA 13)", "jax-cuda13-pjrt", "0.11.2", "jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so"},
-	"tpu":  {"tpu", "TPU plugin (libtpu)", "libtpu", "0.0.51", "libtpu/libtpu.so", "pjrt_c_api_tpu_plugin.so"},
+	"cuda":      {"cuda", "XLA:CUDA plugin (CUDA 13)", "jax-cuda13-pjrt", "0.11.2", "jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so", []string{"nvidia"}},
+	CUDACompile: {CUDACompile, "XLA:CUDA plugin and assembler, to compile without a GPU", "jax-cuda13-pjrt", "0.11.2", "jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so", []string{"nvidia-cuda-nvcc", "nvidia-nvvm"}},
+	"tpu":       {"tpu", "TPU plugin (libtpu)", "libtpu", "0.0.51", "libtpu/libtpu.so", "pjrt_c_api_tpu_plugin.so", nil},
 }
+
+// CUDACompile is the platform of which there is what compiles programs for GPUs that are not there, a tenth of what "cuda" takes. Where that is
+// installed, it is this too.
+const CUDACompile = "cuda-compile"
 
 // cudaLibraries is the package whose dependencies are the libraries that the CUDA plugin needs.
 const cudaLibraries = "jax-cuda13-plugin"
@@ -37,7 +45,7 @@ func (a accelerator) folder(root string) string {
 	return filepath.Join(root, "plugins", a.platform+"-"+a.version, "go-xla")
 }
 
-// ensureAccelerator fetches the plugin of platform, and for cuda the libraries it needs (2 GB to fetch, 4 GB on disk). What was fetched before an
+// ensureAccelerator fetches the plugin of platform, and for cuda the libraries it needs. What was fetched before an
 // interruption is not fetched again.
 func (in *installer) ensureAccelerator(ctx context.Context, platform string) (string, error) {
 	a := accelerators[platform]
@@ -48,7 +56,7 @@ func (in *installer) ensureAccelerator(ctx context.Context, platform string) (st
 		if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 			return errors.New("it is made for linux on x86-64 only")
 		}
-		if platform == "cuda" {
+		if len(a.libraries) > 0 {
 			if err := in.fetchCUDALibraries(ctx, a); err != nil {
 				return err
 			}
@@ -115,7 +123,7 @@ func (in *installer) fetchCUDALibraries(ctx context.Context, a accelerator) erro
 		return err
 	}
 	for _, d := range dependencies {
-		if !strings.HasPrefix(d.Package, "nvidia") {
+		if !slices.ContainsFunc(a.libraries, func(prefix string) bool { return strings.HasPrefix(d.Package, prefix) }) {
 			continue
 		}
 		if err := in.fetchCUDALibrary(ctx, a, d, nvidia, done); err != nil {

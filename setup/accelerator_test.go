@@ -124,6 +124,10 @@ func TestFetchCUDA(t *testing.T) {
 	nvidia := filepath.Dir(path)
 	wantFile(t, filepath.Join(nvidia, "bin", "ptxas"), "ptxas 13.0")
 	wantFile(t, filepath.Join(nvidia, "..", "..", "libcublas.so.13"), "blas 13.2")
+	// What compiles only is all there then.
+	if again, err := EnsurePlugin(t.Context(), CUDACompile, nil); err != nil || again != path {
+		t.Errorf("to compile: %q, %v", again, err)
+	}
 	for file, n := range ix.fetched {
 		if n != 1 {
 			t.Errorf("%s was fetched %d times", file, n)
@@ -131,5 +135,35 @@ func TestFetchCUDA(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(in.root, "downloads", "*")); len(ix.fetched) != 3 || len(left) > 0 {
 		t.Errorf("fetched %v, left %v", ix.fetched, left)
+	}
+}
+
+// To compile it takes the plugin and two of the libraries.
+func TestFetchCUDACompile(t *testing.T) {
+	ix, in := newPythonIndex(t)
+	ix.add("jax-cuda13-plugin", []string{"nvidia-cublas>=13.0", "nvidia-cuda-nvcc>=13.0; extra == 'with-cuda'", "nvidia-nvvm>=13.0"}, map[string]string{"x": ""}, "0.11.2")
+	ix.add("nvidia-cuda-nvcc", nil, map[string]string{"nvidia/cu13/bin/ptxas": "ptxas "}, "13.0")
+	ix.add("nvidia-nvvm", nil, map[string]string{"nvidia/cu13/nvvm/libdevice/libdevice.10.bc": "device "}, "13.0")
+	ix.add("jax-cuda13-pjrt", nil, map[string]string{"jax_plugins/xla_cuda13/xla_cuda_plugin.so": "cuda "}, "0.11.2")
+	path, err := in.ensureAccelerator(t.Context(), CUDACompile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, path, "cuda 0.11.2")
+	wantFile(t, filepath.Join(filepath.Dir(path), "bin", "ptxas"), "ptxas 13.0")
+	wantFile(t, filepath.Join(filepath.Dir(path), "cu13", "nvvm", "libdevice", "libdevice.10.bc"), "device 13.0")
+	if found, err := FindPlugin(CUDACompile); err != nil || found != path {
+		t.Errorf("found %q, %v", found, err)
+	}
+	if _, err := FindPlugin("cuda"); !isMissing(err) {
+		t.Errorf("it is no plugin to run with: %v", err)
+	}
+	root, err := CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := touch(t, filepath.Join(root, "plugins", "cuda-local", "mine.so"))
+	if found, err := FindPlugin(CUDACompile); err != nil || found != own {
+		t.Errorf("one to run with is better: found %q, %v", found, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 // MissingError says that a plugin or model is not on this machine and, where fetching was tried, why that failed. Its
 // text tells what to put where.
 type MissingError struct {
-	Item   string   // "cpu", "cuda", "tpu" or a model name
+	Item   string   // one of [Platforms], or a model name
 	Title  string   // for people
 	Looked []string // the places looked in
 	Remedy []string // ways to mend it, one a line

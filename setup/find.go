@@ -17,9 +17,11 @@ type place struct {
 
 // EnvPlugin returns the name of the environment variable that overrides the plugin of platform: QUIRE_PLUGIN_CPU and
 // so on.
-func EnvPlugin(platform string) string { return "QUIRE_PLUGIN_" + strings.ToUpper(platform) }
+func EnvPlugin(platform string) string {
+	return "QUIRE_PLUGIN_" + strings.ToUpper(strings.ReplaceAll(platform, "-", "_"))
+}
 
-// FindPlugin returns the absolute path of the PJRT plugin of platform ("cpu", "cuda" or "tpu") without touching the
+// FindPlugin returns the absolute path of the PJRT plugin of one of the [Platforms] without touching the
 // network. It looks, in this order, at the variable [EnvPlugin], plugins of the user's own and fetched ones in the
 // cache, the folders of go-xla's installer, and for cuda and tpu the site-packages of Python and the system's libtpu.
 // If there is none it returns a [*MissingError] that says what to put where.
@@ -38,6 +40,11 @@ func findPlugin(platform string) (path, source string, err error) {
 		}
 		path, err = filepath.Abs(own)
 		return path, EnvPlugin(platform), err
+	}
+	if platform == CUDACompile {
+		if path, source, err = findPlugin("cuda"); err == nil || !isMissing(err) {
+			return path, source, err
+		}
 	}
 	root, err := CacheDir()
 	if err != nil {
@@ -108,6 +115,9 @@ func pluginPlaces(root, platform string) []place {
 	case "cuda":
 		name = filepath.Join("nvidia", "pjrt_c_api_cuda_plugin.so")
 		add("cache", filepath.Join(accelerators[platform].folder(root), name))
+	case CUDACompile:
+		add("cache", filepath.Join(accelerators[platform].folder(root), filepath.FromSlash(accelerators[platform].target)))
+		return places
 	case "tpu":
 		name = "pjrt_c_api_tpu_plugin.so"
 		add("cache", filepath.Join(accelerators[platform].folder(root), name))

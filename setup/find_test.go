@@ -16,7 +16,7 @@ func isolate(t *testing.T) (cache string) {
 	t.Setenv(EnvCache, cache)
 	t.Setenv("HOME", t.TempDir())
 	for _, v := range []string{"PJRT_PLUGIN_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "TPU_LIBRARY_PATH",
-		EnvPlugin("cpu"), EnvPlugin("cuda"), EnvPlugin("tpu")} {
+		EnvPlugin("cpu"), EnvPlugin("cuda"), EnvPlugin(CUDACompile), EnvPlugin("tpu")} {
 		t.Setenv(v, "")
 	}
 	return cache
@@ -106,7 +106,7 @@ func TestMissingErrorTellsAll(t *testing.T) {
 
 func TestUnknownNames(t *testing.T) {
 	isolate(t)
-	if _, err := EnsurePlugin(t.Context(), "rocm", nil); err == nil || !strings.Contains(err.Error(), "cpu, cuda, tpu") {
+	if _, err := EnsurePlugin(t.Context(), "rocm", nil); err == nil || !strings.Contains(err.Error(), "cpu, cuda, cuda-compile, tpu") {
 		t.Errorf("platform: %v", err)
 	}
 	if _, err := EnsureModel(t.Context(), "gpt5", nil); err == nil || !strings.Contains(err.Error(), "smollm2") {
@@ -142,7 +142,7 @@ func TestListChecksDigests(t *testing.T) {
 	for _, e := range entries {
 		states[e.Name] = e.State
 	}
-	if states["smollm2"] != Damaged || states["cpu"] != Missing || states["cuda"] != Missing || len(states) != 4 {
+	if states["smollm2"] != Damaged || states["cpu"] != Missing || states["cuda"] != Missing || len(states) != 5 {
 		t.Errorf("states %v", states)
 	}
 }

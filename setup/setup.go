@@ -13,7 +13,7 @@ const EnvCache = "QUIRE_CACHE"
 
 // Step is one report of progress. Done and Total are bytes; Total is 0 where it is not known.
 type Step struct {
-	Item  string // "cpu", "cuda", "tpu" or a model name
+	Item  string // one of [Platforms], or a model name
 	Stage Stage
 	File  string // the file being worked on
 	Done  int64
@@ -42,7 +42,7 @@ func (p Progress) report(s Step) {
 }
 
 // Platforms lists the plugin platforms that [FindPlugin] and [EnsurePlugin] know.
-func Platforms() []string { return []string{"cpu", "cuda", "tpu"} }
+func Platforms() []string { return []string{"cpu", "cuda", CUDACompile, "tpu"} }
 
 // Models lists the model names that [FindModel] and [EnsureModel] know.
 func Models() []string { return []string{demoModel.Name} }
@@ -64,7 +64,7 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "quire"), nil
 }
 
-// EnsurePlugin returns the absolute path of the PJRT plugin of platform ("cpu", "cuda" or "tpu"), fetching it first if
+// EnsurePlugin returns the absolute path of the PJRT plugin of one of the [Platforms], fetching it first if
 // [FindPlugin] finds none. Without network it returns a [*MissingError] that says what to put where.
 func EnsurePlugin(ctx context.Context, platform string, progress Progress) (string, error) {
 	path, err := FindPlugin(platform)

@@ -34,7 +34,7 @@ type Options struct {
 	ClientOptions map[string]any
 	// CacheDir is the folder compiled programs are kept in, made if missing; "" keeps none.
 	CacheDir string
-	// Kernels says whether composites become kernels where the platform has some, in C on XLA:CPU, of package mosaic on TPU:
+	// Kernels says whether composites become kernels where the platform has some, in C on XLA:CPU, of package mosaic on TPU, of package triton on GPUs:
 	// [KernelsAuto], also if empty, or [KernelsOff].
 	Kernels string
 	// KernelDir is a folder of kernels for TPU beside those that come with the program; "" for none.
@@ -52,6 +52,8 @@ type Backend struct {
 	composites map[string]emitter
 	kernels    string         // instruction set of the kernels, "" if there are none
 	mosaic     *mosaicKernels // on TPU with kernels on
+	triton     *tritonKernels // on GPUs with kernels on
+	uses       *kernelUses    // where one of them is
 	owner      *Backend       // of the client, where this is a group of its devices
 	group      []int          // the devices of a group, by their numbers; nil for all, one at a time
 	ids        []int          // the plugin's own numbers for them, or for those of all hosts
@@ -82,7 +84,12 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("xla: loading the PJRT plugin %s: %w", o.Plugin, err)
 	}
-	named, err := clientOptions(o.ClientOptions)
+	given := o.ClientOptions
+	if o.Platform == "cuda" {
+		given = maps.Clone(gpuClient)
+		maps.Copy(given, o.ClientOptions)
+	}
+	named, err := clientOptions(given)
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +97,13 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("xla: starting a client of %s with options %v: %w", o.Plugin, o.ClientOptions, err)
 	}
-	b := &Backend{plugin: plugin, client: client, pluginPath: o.Plugin, platform: strings.ToLower(client.Platform()), composites: nativeComposites()}
+	b := &Backend{plugin: plugin, client: client, pluginPath: o.Plugin, platform: strings.ToLower(client.Platform())}
+	b.composites = nativeComposites(b.platform)
 	if o.Platform != "" && !strings.EqualFold(b.platform, o.Platform) {
 		_ = client.Destroy()
 		return nil, fmt.Errorf("xla: %s is a plugin for %q, not for %q: give the path of the right plugin", o.Plugin, b.platform, o.Platform)
 	}
-	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir)); err != nil {
+	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir), b.addTriton(o.Kernels)); err != nil {
 		_ = client.Destroy()
 		return nil, err
 	}

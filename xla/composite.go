@@ -29,7 +29,19 @@ var composites = map[string]emitter{
 	"scatter_set": emitScatterSet,
 }
 
-func nativeComposites() map[string]emitter { return maps.Clone(composites) }
+func nativeComposites(platform string) map[string]emitter {
+	native := maps.Clone(composites)
+	if platform == "cuda" {
+		native["barrier"] = emitBarrier
+	}
+	return native
+}
+
+// emitBarrier is "barrier": its one input, and the compiler may not move operations across it, nor merge those before with those behind. XLA:GPU
+// merges a gather from an array with the scatter into the same one, and then has to copy the array.
+func emitBarrier(_ *function, _ json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value, error) {
+	return stablehlo.OptimizationBarrier(inputs...)
+}
 
 // ReplacesComposite reports whether the backend has a native form of the composite op: the call of a function named
 // "quire.composite/<op>/<json attributes>/<unique>" is then replaced by it, and the function's body only declares shapes.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -15,23 +14,13 @@ import (
 	xlashapes "github.com/gomlx/go-xla/types/shapes"
 
 	"github.com/quire/quire/mosaic"
+	"github.com/quire/quire/triton"
 )
-
-// TPUKernel tells what became of a composite in a program for TPU.
-type TPUKernel struct {
-	// Composite is the operation, For what it was asked for.
-	Composite string `json:"composite"`
-	For       string `json:"for"`
-	// Kernel says which kernel is called, by source and block sizes; "" where the plain form was built, and Reason says why.
-	Kernel string `json:"kernel,omitempty"`
-	Reason string `json:"reason,omitempty"`
-}
 
 // mosaicKernels are a TPU backend's payloads, and what they were used for.
 type mosaicKernels struct {
 	store *mosaic.Store
-	mu    sync.Mutex
-	used  []TPUKernel
+	uses  *kernelUses
 }
 
 // addMosaic makes the kernels of package mosaic the native form of their composites, for the shapes that there is one for.
@@ -43,34 +32,30 @@ func (b *Backend) addMosaic(mode, folder string) error {
 	if err != nil {
 		return err
 	}
-	b.mosaic = &mosaicKernels{store: store}
+	b.uses = &kernelUses{}
+	b.mosaic = &mosaicKernels{store: store, uses: b.uses}
 	b.composites[mosaic.RaggedPagedAttention] = b.mosaic.emitAttention
 	b.composites[mosaic.PagedAttentionUpdate] = b.mosaic.emitUpdate
 	return nil
 }
 
-// TPUKernels returns what became of each composite with a kernel for TPU in the programs built so far, each case once; nil on other
-// platforms and with kernels off.
-func (b *Backend) TPUKernels() []TPUKernel {
-	if b.mosaic == nil {
-		return nil
-	}
-	b.mosaic.mu.Lock()
-	defer b.mosaic.mu.Unlock()
-	return slices.Clone(b.mosaic.used)
-}
-
 // ReplacesCompositeFor reports whether the backend has a native form of the composite op for inputs and results of these shapes. It asks
-// for more than ReplacesComposite where a kernel has fixed shapes, as on TPU.
+// for more than ReplacesComposite where kernels are made for certain shapes, as on TPU and GPU.
 func (b *Backend) ReplacesCompositeFor(op string, attrs json.RawMessage, inputs, results []shapes.Shape) bool {
 	if !b.ReplacesComposite(op) {
 		return false
 	}
-	if b.mosaic == nil {
+	var err error
+	switch {
+	case b.triton != nil:
+		if op == triton.RaggedPagedAttention {
+			_, err = b.triton.attention(attrs, inputs)
+		}
+		return err == nil
+	case b.mosaic == nil:
 		// The kernels in C read caches with an axis for heads.
 		return !slices.Contains(cacheOps, op) || cacheAxes(op, inputs) == 4
 	}
-	var err error
 	switch op {
 	case mosaic.RaggedPagedAttention:
 		_, err = b.mosaic.attention(attrs, inputs)
@@ -103,14 +88,22 @@ type attentionAttributes struct {
 	OneToken bool    `json:"one_token"`
 }
 
-// attention finds the kernel for a call of the composite.
-func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) (*mosaic.Call, error) {
-	var a attentionAttributes
+// attentionOf reads the attributes of composite "ragged_paged_attention", called with inputs.
+func attentionOf(attrs json.RawMessage, inputs []shapes.Shape) (a attentionAttributes, err error) {
 	if err := json.Unmarshal(attrs, &a); err != nil {
-		return nil, fmt.Errorf("attributes %s: %w", attrs, err)
+		return a, fmt.Errorf("attributes %s: %w", attrs, err)
 	}
 	if len(inputs) != attentionInputs {
-		return nil, fmt.Errorf("it takes %d inputs, not %d", attentionInputs, len(inputs))
+		return a, fmt.Errorf("it takes %d inputs, not %d", attentionInputs, len(inputs))
+	}
+	return a, nil
+}
+
+// attention finds the kernel for a call of the composite.
+func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) (*mosaic.Call, error) {
+	a, err := attentionOf(attrs, inputs)
+	if err != nil {
+		return nil, err
 	}
 	q, cache, table := inputs[inputQ].Dimensions, inputs[inputCache].Dimensions, inputs[inputPageIndices].Dimensions
 	if len(q) == 3 && len(cache) == 3 { // flat: see attention.Layout.ForTPU
@@ -142,7 +135,7 @@ func (m *mosaicKernels) find(r mosaic.Request, a attentionAttributes) (*mosaic.C
 	default:
 		call, err = m.store.Find(r)
 	}
-	use := TPUKernel{Composite: r.Kernel, For: fmt.Sprintf("%s; %d tokens, page table %d x %d", r.Config, r.Sizes.Tokens, r.Sizes.Seqs, r.Sizes.PagesPerSeq)}
+	use := KernelUse{Composite: r.Kernel, For: fmt.Sprintf("%s; %d tokens, page table %d x %d", r.Config, r.Sizes.Tokens, r.Sizes.Seqs, r.Sizes.PagesPerSeq)}
 	var none *mosaic.NoKernelError
 	switch {
 	case errors.As(err, &none):
@@ -157,11 +150,7 @@ func (m *mosaicKernels) find(r mosaic.Request, a attentionAttributes) (*mosaic.C
 		}
 		use.Kernel = fmt.Sprintf("%s of %s, blocks of %d queries and %d pages", p.Source[strings.LastIndex(p.Source, ".")+1:], from, p.Blocks.Queries, p.Blocks.Pages)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !slices.Contains(m.used, use) {
-		m.used = append(m.used, use)
-	}
+	m.uses.note(use)
 	return call, err
 }
 
@@ -175,7 +164,7 @@ const (
 	inputCuQLens
 	inputNumSeqs
 	inputTokenSeqs
-	_ // positions
+	inputPosIDs
 	attentionInputs
 )
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
 	"strconv"
@@ -17,7 +18,8 @@ import (
 
 // Topology is a kind and an arrangement of devices that programs can be compiled for with none of them there.
 type Topology struct {
-	// Name is as the plugin takes it; of a TPU the chip and the chips along each axis: "v5e:2x4", "v5p:2x2x1".
+	// Name is, of a TPU, as the plugin takes it: the chip and the chips along each axis, "v5e:2x4", "v5p:2x2x1"; of a GPU the model and how
+	// many there are in one host: "h200:1".
 	Name string
 	// DeviceKind is the plugin's name of the device: "TPU v5 lite".
 	DeviceKind string
@@ -69,7 +71,11 @@ func (e *OutOfMemoryError) Error() string {
 // Unwrap returns the plugin's error.
 func (e *OutOfMemoryError) Unwrap() error { return e.Cause }
 
-const topologyNames = "TPU topologies are named like v5e:2x4, v6e:4x4, v5p:2x2x1, v4:2x2x1 and tpu7x:2x2x1: a chip, then chips along each axis"
+// topologyNames says what names there are.
+func topologyNames() string {
+	return "TPU topologies are named like v5e:2x4, v6e:4x4, v5p:2x2x1, v4:2x2x1 and tpu7x:2x2x1: a chip, then chips along each axis; GPUs like h200:1, by model, " +
+		gpuNames() + ", and number"
+}
 
 // tpuWithoutTPU is the environment in which libtpu compiles on a machine without a TPU. Without the first it waits minutes for a server of
 // Google Cloud; the second lets processes that only compile run side by side; the others keep it from asking for what it would need to
@@ -86,33 +92,40 @@ var tpuWithoutTPU = [][2]string{
 // OpenTopology loads the plugin and makes a backend that builds and compiles programs for a topology, and has no devices: buffers and
 // executions answer [ErrNoDevice]. It needs neither the devices nor the network.
 //
-// It sets environment variables of the process that libtpu reads when it is loaded: TPU_SKIP_MDS_QUERY, ALLOW_MULTIPLE_LIBTPU_LOAD,
+// For TPUs it sets environment variables of the process that libtpu reads when it is loaded: TPU_SKIP_MDS_QUERY, ALLOW_MULTIPLE_LIBTPU_LOAD,
 // TPU_ACCELERATOR_TYPE, TPU_WORKER_HOSTNAMES, TPU_WORKER_ID and TPU_LOG_DIR, each where it is not set. So a process that has opened a topology
 // is not one to run on a TPU.
 func OpenTopology(o TopologyOptions) (*Backend, error) {
 	if o.Plugin == "" {
 		return nil, errors.New("xla: no PJRT plugin given: set TopologyOptions.Plugin to the path of one")
 	}
-	for _, v := range append(tpuWithoutTPU, [2]string{logLevel, "1"}) {
+	environment, ownOptions := [][2]string{{logLevel, "1"}}, o.Options
+	if TopologyPlatform(o.Name) == "cuda" {
+		ownOptions = gpuOptions(o.Name)
+		maps.Copy(ownOptions, o.Options)
+	} else {
+		environment = append(environment, tpuWithoutTPU...)
+	}
+	for _, v := range environment {
 		if os.Getenv(v[0]) == "" {
 			_ = os.Setenv(v[0], v[1])
 		}
 	}
 	if o.Name == "" {
-		return nil, fmt.Errorf("%w: it has no name; %s", ErrUnknownTopology, topologyNames)
+		return nil, fmt.Errorf("%w: it has no name; %s", ErrUnknownTopology, topologyNames())
 	}
 	plugin, err := pjrt.GetPlugin(o.Plugin)
 	if err != nil {
 		return nil, fmt.Errorf("xla: loading the PJRT plugin %s: %w", o.Plugin, err)
 	}
-	options, err := clientOptions(o.Options)
+	options, err := clientOptions(ownOptions)
 	if err != nil {
 		return nil, err
 	}
 	described, err := pjrtc.NewTopology(plugin, o.Name, options)
 	var refused *pjrtc.Error
 	if errors.As(err, &refused) && refused.Code == pjrtc.CodeInvalidArgument {
-		return nil, fmt.Errorf("%w %q: %s; %s", ErrUnknownTopology, o.Name, refused.Message, topologyNames)
+		return nil, fmt.Errorf("%w %q: %s; %s", ErrUnknownTopology, o.Name, refused.Message, topologyNames())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("xla: topology %q of %s: %w", o.Name, o.Plugin, err)
@@ -124,9 +137,12 @@ func OpenTopology(o TopologyOptions) (*Backend, error) {
 	first := described.Devices[0]
 	t := &topology{described: described, Topology: Topology{Name: o.Name, DeviceKind: first.Kind, NumDevices: len(described.Devices)}}
 	t.MemoryBytes, _ = first.Attributes["device_memory_bytes_limit"].(int64)
+	if described.Platform == "cuda" {
+		t.MemoryBytes = int64(gpuMemoryFraction * float64(t.MemoryBytes))
+	}
 	b := &Backend{plugin: plugin, topology: t, pluginPath: o.Plugin, platform: strings.ToLower(described.Platform)}
-	b.composites = nativeComposites()
-	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir)); err != nil {
+	b.composites = nativeComposites(b.platform)
+	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir), b.addTriton(o.Kernels)); err != nil {
 		described.Close()
 		return nil, err
 	}
@@ -155,18 +171,24 @@ func (b *Backend) Topology() (Topology, bool) {
 
 // DeviceKind returns the plugin's name for the kind of its devices: "TPU v5 lite", "NVIDIA H200", "cpu".
 func (b *Backend) DeviceKind() (string, error) {
+	d, err := b.describeDevice()
+	return d.Kind, err
+}
+
+// describeDevice returns what the plugin says of the first device.
+func (b *Backend) describeDevice() (pjrtc.Device, error) {
 	if b.topology != nil {
-		return b.topology.DeviceKind, b.valid()
+		return b.topology.described.Devices[0], b.valid()
 	}
 	d, err := b.device(0)
 	if err != nil {
-		return "", err
+		return pjrtc.Device{}, err
 	}
 	described, err := pjrtc.DescribeDevice(d)
 	if err != nil {
-		return "", fmt.Errorf("xla: the kind of device 0: %w", err)
+		return pjrtc.Device{}, fmt.Errorf("xla: the kind of device 0: %w", err)
 	}
-	return described.Kind, nil
+	return described, nil
 }
 
 func (t *topology) noDevice() error {

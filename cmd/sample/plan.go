@@ -72,7 +72,7 @@ sample plan --config job.yaml --topology v5e:2x4 --compile-only   # a pod finds 
 
 func (o *planOptions) define(f *flags) {
 	f.group("Plan", func(s *pflag.FlagSet) {
-		s.StringVar(&o.topology, "topology", "", "`NAME` devices to compile for, which need not be there: a TPU chip and the chips along each axis, such as v5e:2x4, v6e:1x1, v5p:2x2x1. Without it the devices of --backend")
+		s.StringVar(&o.topology, "topology", "", "`NAME` devices to compile for, which need not be there: a TPU chip and the chips along each axis, such as v5e:2x4, v6e:1x1, v5p:2x2x1; or GPUs of one host, such as h200:1. Without it the devices of --backend")
 		s.IntVar(&o.context, "context", 0, "`TOKENS` of each sequence, prompt and completion together, that sequences and speeds are told for (default: 2048, or max-model-len if that is less)")
 		s.IntVar(&o.trials, "max-compiles", 6, "`N` compile this often at most to find the largest KV cache")
 		s.BoolVar(&o.compile, "compile-only", false, "keep the programs in the cache of compiled programs, and end with the flags with which sample run finds them")
@@ -164,7 +164,14 @@ func (o *planOptions) openBackend(ctx context.Context, env *environment) (*xla.B
 		}
 		return x, nil
 	}
-	plugin, err := setup.EnsurePlugin(ctx, "tpu", fetchProgress(env.stderr))
+	platform := xla.TopologyPlatform(o.topology)
+	if o.compile && platform == "cuda" {
+		return nil, &exitError{exitUsage, errors.New("--compile-only is for TPUs: a GPU's programs are tuned on the GPU while they are compiled")}
+	}
+	if platform == "cuda" {
+		platform = setup.CUDACompile
+	}
+	plugin, err := setup.EnsurePlugin(ctx, platform, fetchProgress(env.stderr))
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ type planReport struct {
 	KVMemoryFlag    string          `json:"kv_memory_flag"`
 	Trials          []trial         `json:"trials,omitempty"`
 	Programs        []planProgram   `json:"programs"`
-	Kernels         []xla.TPUKernel `json:"kernels,omitempty"`
+	Kernels         []xla.KernelUse `json:"kernels,omitempty"`
 	Estimate        *estimate       `json:"estimate,omitempty"`
 	Plan            engine.Plan     `json:"plan"`
 }
@@ -99,7 +99,7 @@ func (r *planReport) describe(p *planner, done *engine.Precompiled) error {
 		r.Context = min(defaultContext, plan.MaxModelLen)
 	}
 	r.Sequences = plan.Pages / ((r.Context + plan.PageSize - 1) / plan.PageSize)
-	r.Kernels = p.backend.TPUKernels()
+	r.Kernels = p.backend.KernelUses()
 	kind, err := p.backend.DeviceKind()
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ func TestPlanTable(t *testing.T) {
 		Pages: 1000, TokensOfContext: 64000, Context: 2048, Sequences: 31, KVMemoryFlag: "8589934592", Complete: true,
 		Trials:   []trial{{Pages: 1200, Bytes: 40 << 30}, {Pages: 1000, Bytes: 25 << 30, Fits: true}},
 		Programs: []planProgram{{Name: "run", Seconds: 12.34, Memory: xla.Memory{Temporary: 1 << 30, Code: 1 << 20, Aliased: 8 << 30}}},
-		Kernels:  []xla.TPUKernel{{Composite: "attention", For: "32 heads", Kernel: "ragged.payload"}, {Composite: "attention", For: "9 heads", Reason: "no kernel has them"}},
+		Kernels:  []xla.KernelUse{{Composite: "attention", For: "32 heads", Kernel: "ragged.payload"}, {Composite: "attention", For: "9 heads", Reason: "no kernel has them"}},
 		Estimate: &estimate{Chip: chip{"TPU v6e", 918e12, 1640e9}, Sequences: 31, Context: 2048, DecodeFLOPs: 2e12, DecodeBytes: 4e10, DecodeTokensPerSecond: 1234, DecodeBound: "memory",
 			PrefillFLOPs: 5e12, PrefillBytes: 3e10, PrefillTokensPerSecond: 56789, PrefillBound: "compute"},
 		Plan: engine.Plan{Model: "Qwen3", Parameters: 8_190_000_000, DType: "BFloat16", KVDType: "BFloat16", PageSize: 64, KVBytesPerToken: 1 << 17, MaxSeqs: 64, PrefillTokens: 128, Devices: 1},

