@@ -11,7 +11,7 @@ type chip struct {
 }
 
 // chips by the device kind that PJRT plugins name, in lower case. Sources: "TPU v4", "TPU v5e", "TPU v5p", "TPU v6e" and "TPU7x (Ironwood)" of
-// Google Cloud's TPU documentation, key chip specifications; NVIDIA's data sheets of A100, H100, H200 and L4, dense BF16 Tensor Core.
+// Google Cloud's TPU documentation, key chip specifications; NVIDIA's data sheets of A100, H100, H200, B200, L4, L40 and L40S, dense BF16 Tensor Core.
 // What the plugin calls a device is a chip, but of TPU7x half of one, and of v4 half where its two cores are not joined.
 var chips = []struct {
 	kind string
@@ -25,6 +25,9 @@ var chips = []struct {
 	{"nvidia a100", chip{"A100 80 GB", 312e12, 2039e9}},
 	{"nvidia h100", chip{"H100 SXM", 989e12, 3350e9}},
 	{"nvidia h200", chip{"H200 SXM", 989e12, 4800e9}},
+	{"nvidia b200", chip{"B200", 2250e12, 8000e9}},
+	{"nvidia l40s", chip{"L40S", 362e12, 864e9}},
+	{"nvidia l40", chip{"L40", 181e12, 864e9}},
 	{"nvidia l4", chip{"L4", 121e12, 300e9}},
 }
 

@@ -80,6 +80,28 @@ func TestPlanForTPU(t *testing.T) {
 	}
 }
 
+func TestPlanForGPU(t *testing.T) {
+	testenv.Slow(t)
+	testenv.Topology(t, "h200:1") // skips where its compiler is not
+	args := []string{"--model", smallLlama(t), "--dtype", "bf16", "--topology", "h200:1", "--page-size", "32", "--layers", "loop", "--kv-memory", "1GiB"}
+	r, code, stderr := runPlanCommand(t, args...)
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	if r.Devices != 1 || r.DeviceMemory < 135e9 || r.Total < r.Weights+r.KV || r.Plan.PrefillTokens != 1024 {
+		t.Errorf("the plan is %+v", r)
+	}
+	if len(r.Kernels) != 2 || !strings.HasPrefix(r.Kernels[0].Kernel, "Triton") || !strings.HasPrefix(r.Kernels[1].Kernel, "Triton") {
+		t.Errorf("the kernels are %+v", r.Kernels)
+	}
+	if r.Estimate == nil || r.Estimate.Chip.Name != "H200 SXM" {
+		t.Errorf("the estimate is %+v", r.Estimate)
+	}
+	if _, code, stderr := runPlanCommand(t, append(args, "--compile-only")...); code != exitUsage || !strings.Contains(stderr, "--compile-only is for TPUs") {
+		t.Errorf("--compile-only: exit code %d: %s", code, stderr)
+	}
+}
+
 func TestPlanOfAModelThatDoesNotFit(t *testing.T) {
 	needLibtpu(t)
 	_, code, stderr := runPlanCommand(t, "--model", testenv.Path("configs", "models", "llama-3.1-70b.json"), "--dtype", "bf16", "--topology", "v6e:2x4")
@@ -112,7 +134,7 @@ func TestRoofline(t *testing.T) {
 	if e.DecodeBound != "memory" || e.PrefillBound != "compute" {
 		t.Errorf("decode is %s bound, prefill %s bound", e.DecodeBound, e.PrefillBound)
 	}
-	for kind, want := range map[string]string{"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p", "NVIDIA H200": "H200 SXM", "TPU7x": "TPU7x, half a chip"} {
+	for kind, want := range map[string]string{"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p", "NVIDIA H200": "H200 SXM", "NVIDIA L4": "L4", "NVIDIA L40S": "L40S", "TPU7x": "TPU7x, half a chip"} {
 		if c, ok := findChip(kind); !ok || c.Name != want {
 			t.Errorf("%q is taken for a %q", kind, c.Name)
 		}
