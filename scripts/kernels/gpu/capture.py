@@ -3,8 +3,8 @@
     python capture.py --ptxas PATH | zstd --ultra -22 --long=23 -o ../../../triton/kernels.zst
 
 Neither a GPU nor CUDA is needed, but for the assembler, with which each kernel is assembled for A100 and H100: one that spills more than a few
-registers, or takes more shared memory than a GPU has, ends the script. A kernel is a line of JSON, then its lines of IR. What is not the shape of a block is an argument of the kernel there; Quire puts
-constants in the arguments' place.
+registers, or takes more shared memory than a GPU has, ends the script. A kernel is a line of JSON, then its lines of IR. What is not the shape
+of a block is an argument of the kernel there; Quire puts constants in the arguments' place.
 """
 import argparse
 import json
