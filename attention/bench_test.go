@@ -21,9 +21,8 @@ import (
 
 var peak = sync.OnceValues(func() (cpukernel.Peak, error) { return cpukernel.MeasurePeak(runtime.NumCPU()) })
 
-// benchAttention runs attention alone: seqs sequences whose last fresh tokens, up to position length, are new.
-func benchAttention(b *testing.B, heads, kvHeads, headDim, seqs, length, fresh int, dtype dtypes.DType) {
-	const page = 16
+// benchAttention runs attention alone: seqs sequences whose last fresh tokens, up to position length, are new, in pages of page tokens.
+func benchAttention(b *testing.B, heads, kvHeads, headDim, seqs, length, fresh, page int, dtype dtypes.DType) {
 	perSeq := (length + page - 1) / page
 	layout := attention.PagedLayout(seqs*perSeq, page, kvHeads, headDim, dtype)
 	backend := testenv.XLA(b)
@@ -117,18 +116,23 @@ func BenchmarkDecode(b *testing.B) {
 	} {
 		for _, context := range []int{128, 1024, 4096} {
 			b.Run(fmt.Sprintf("%s/context%d", c.name, context), func(b *testing.B) {
-				benchAttention(b, c.heads, c.kvHeads, c.headDim, 64, context, 1, c.dtype)
+				benchAttention(b, c.heads, c.kvHeads, c.headDim, 64, context, 1, 16, c.dtype)
 			})
 		}
 	}
-	b.Run("SmolLM2/bf16/1sequence/context4096", func(b *testing.B) { benchAttention(b, 9, 3, 64, 1, 4096, 1, dtypes.BFloat16) })
+	b.Run("SmolLM2/bf16/1sequence/context4096", func(b *testing.B) { benchAttention(b, 9, 3, 64, 1, 4096, 1, 16, dtypes.BFloat16) })
+	for _, page := range []int{32, 64, 128} {
+		for _, context := range []int{128, 4096} {
+			b.Run(fmt.Sprintf("SmolLM2/bf16/pages%d/context%d", page, context), func(b *testing.B) { benchAttention(b, 9, 3, 64, 64, context, 1, page, dtypes.BFloat16) })
+		}
+	}
 }
 
 // 512 tokens of prompt, alone or behind others.
 func BenchmarkPrefill(b *testing.B) {
 	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
-		b.Run(fmt.Sprintf("SmolLM2/%s/512", dtype), func(b *testing.B) { benchAttention(b, 9, 3, 64, 1, 512, 512, dtype) })
-		b.Run(fmt.Sprintf("Llama-8B/%s/512", dtype), func(b *testing.B) { benchAttention(b, 32, 8, 128, 1, 512, 512, dtype) })
-		b.Run(fmt.Sprintf("Llama-8B/%s/512behind1536", dtype), func(b *testing.B) { benchAttention(b, 32, 8, 128, 1, 2048, 512, dtype) })
+		b.Run(fmt.Sprintf("SmolLM2/%s/512", dtype), func(b *testing.B) { benchAttention(b, 9, 3, 64, 1, 512, 512, 16, dtype) })
+		b.Run(fmt.Sprintf("Llama-8B/%s/512", dtype), func(b *testing.B) { benchAttention(b, 32, 8, 128, 1, 512, 512, 16, dtype) })
+		b.Run(fmt.Sprintf("Llama-8B/%s/512behind1536", dtype), func(b *testing.B) { benchAttention(b, 32, 8, 128, 1, 2048, 512, 16, dtype) })
 	}
 }

@@ -84,16 +84,7 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("xla: loading the PJRT plugin %s: %w", o.Plugin, err)
 	}
-	given := o.ClientOptions
-	if o.Platform == "cuda" {
-		given = maps.Clone(gpuClient)
-		maps.Copy(given, o.ClientOptions)
-	}
-	named, err := clientOptions(given)
-	if err != nil {
-		return nil, err
-	}
-	client, err := plugin.NewClient(named)
+	client, err := newClient(plugin, o)
 	if err != nil {
 		return nil, fmt.Errorf("xla: starting a client of %s with options %v: %w", o.Plugin, o.ClientOptions, err)
 	}
@@ -114,6 +105,26 @@ func New(o Options) (*Backend, error) {
 		}
 	}
 	return b, nil
+}
+
+// newClient makes a client with the options given and, on GPUs, ours, which a plugin of the user's own may not know.
+func newClient(plugin *pjrt.Plugin, o Options) (*pjrt.Client, error) {
+	named, err := clientOptions(o.ClientOptions)
+	if err != nil {
+		return nil, err
+	}
+	if o.Platform == "cuda" {
+		more, err := clientOptions(gpuClient)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(more, named)
+		client, err := plugin.NewClient(more)
+		if err == nil || !strings.Contains(err.Error(), "Unexpected option") {
+			return client, err
+		}
+	}
+	return plugin.NewClient(named)
 }
 
 func clientOptions(options map[string]any) (pjrt.NamedValuesMap, error) {
