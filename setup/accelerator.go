@@ -37,6 +37,14 @@ var accelerators = map[string]accelerator{
 // installed, it is this too.
 const CUDACompile = "cuda-compile"
 
+// Compiler returns the one of [Platforms] that compiles for a platform's devices where none is there.
+func Compiler(platform string) string {
+	if platform == "cuda" {
+		return CUDACompile
+	}
+	return platform
+}
+
 // cudaLibraries is the package whose dependencies are the libraries that the CUDA plugin needs.
 const cudaLibraries = "jax-cuda13-plugin"
 

@@ -168,10 +168,7 @@ func (o *planOptions) openBackend(ctx context.Context, env *environment) (*xla.B
 	if o.compile && platform == "cuda" {
 		return nil, &exitError{exitUsage, errors.New("--compile-only is for TPUs: a GPU's programs are tuned on the GPU while they are compiled")}
 	}
-	if platform == "cuda" {
-		platform = setup.CUDACompile
-	}
-	plugin, err := setup.EnsurePlugin(ctx, platform, fetchProgress(env.stderr))
+	plugin, err := setup.EnsurePlugin(ctx, setup.Compiler(platform), fetchProgress(env.stderr))
 	if err != nil {
 		return nil, err
 	}

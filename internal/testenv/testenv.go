@@ -77,10 +77,7 @@ func backend(t testing.TB, open func() (*xla.Backend, error)) *xla.Backend {
 // the plugin is not installed, which `sample setup tpu` and `sample setup cuda-compile` do.
 func Topology(t testing.TB, name string) *xla.Backend {
 	t.Helper()
-	platform := xla.TopologyPlatform(name)
-	if platform == "cuda" {
-		platform = setup.CUDACompile
-	}
+	platform := setup.Compiler(xla.TopologyPlatform(name))
 	plugin, err := setup.FindPlugin(platform)
 	if err != nil {
 		t.Skipf("the plugin is not installed (\"sample setup %s\" fetches it): nothing is compiled for %s", platform, name)
