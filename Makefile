@@ -1,14 +1,15 @@
 # make          build bin/sample
 # make demo     fetch what is needed, draw 4 completions of each of the demo prompts, show some
-# make test     what every change must pass, a few minutes; make test-slow is the rest
+# make test     what every change must pass, a few minutes
+# make nightly  the long suites, about an hour; writes docs/nightly.md
 
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -X main.version=$(VERSION)
-# Tests that take long skip themselves under -short; make test-slow runs all.
+# Tests that take long skip themselves under -short; make test-slow runs all, and make nightly runs that and more.
 TESTS   ?= ./...
 
-.PHONY: build fetch demo test test-slow bench bench-peers lint race fuzz vulnerabilities clean
+.PHONY: build fetch demo test test-slow nightly bench bench-peers lint race fuzz vulnerabilities clean
 
 build:
 	$(GO) build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/sample ./cmd/sample
@@ -26,9 +27,13 @@ test: fetch
 	$(GO) test -short -timeout 15m $(TESTS)
 
 test-slow: fetch
-	$(GO) test -timeout 60m $(TESTS)
+	$(GO) test -timeout 80m $(TESTS)
 	$(GO) test -tags emulate_amx ./linear
 	$(GO) test -tags emulate_dot ./linear
+
+# All that takes long: every test, race, a minute of each fuzz target, compiling for TPU and GPU.
+nightly: fetch
+	GO=$(GO) scripts/nightly.sh
 
 # Every benchmark once, to see that it runs; BENCHTIME=2s to measure.
 BENCHTIME ?= 1x
@@ -53,10 +58,11 @@ race: fetch
 	$(GO) test -race -short ./engine -run 'TestTreeOfContexts|TestForgottenContext|TestEqualPages|TestTransfers|TestReplicas'
 	$(GO) test -race -short ./jobstate ./journal ./lockstep ./queue/... ./telemetry ./vfs
 
-# Every fuzz target for FUZZTIME, two at a time; FUZZ=FuzzParse runs those that have this in their name or package.
+# Every fuzz target for FUZZTIME, FUZZJOBS at a time; FUZZ=FuzzParse runs those that have this in their name or package.
 FUZZTIME ?= 60s
+FUZZJOBS ?= 2
 fuzz: fetch
-	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh $(FUZZ)
+	FUZZTIME=$(FUZZTIME) FUZZJOBS=$(FUZZJOBS) scripts/fuzz.sh $(FUZZ)
 
 # Known vulnerabilities that the code calls; a warning where their database can't be reached.
 vulnerabilities:

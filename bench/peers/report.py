@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Write docs/benchmarks.md and docs/benchmarks.svg from bench/results/peers.json and the JSON of sample bench beside it (bench-*.json).
+"""Write docs/benchmarks.md and docs/benchmarks-*.svg from bench/results/peers-*.json, one of each
+processor, and the JSON of sample bench beside them (bench-*.json).
 
 The plot needs matplotlib, which bench/peers/setup.sh python installs; without it the page is written and the plot is left as it is.
 """
@@ -63,7 +64,7 @@ def workload_section(name: str, by: dict) -> list[str]:
 
 
 def commands_section(by: dict) -> list[str]:
-    lines = ["## Commands", "", "One of each, as they were run (WORK is a temporary folder):", ""]
+    lines = ["### Commands", "", "One of each, as they were run (WORK is a temporary folder):", ""]
     seen = set()
     for (_, engine, dtype), runs in by.items():
         if (engine, dtype) not in seen:
@@ -80,7 +81,7 @@ def bench_section(files: list[str]) -> list[str]:
         m, peak = r["median"], r.get("peak")
         share = ", ".join(f"{k} {100 * v:.1f} %" for k, v in m["shares"].items())
         command = " ".join(["bin/sample"] + [a if "/" not in a else f".../{pathlib.Path(a).name}" for a in r["command_line"][1:]])
-        lines += [f"### {r['workload']['name']}, {r['plan']['dtype']}", "", f"    {command}", ""]
+        lines += [f"#### {r['workload']['name']}, {r['plan']['dtype']}", "", f"    {command}", ""]
         rows = [
             ("tokens/s (runs)", f"{m['generated_tokens_per_second']:.0f} ({', '.join(format(x['generated_tokens_per_second'], '.0f') for x in r['runs'])})"),
             ("decode step", f"{1000 * m['decode_step_seconds']:.1f} ms"),
@@ -129,46 +130,61 @@ def plot(by: dict, machine: dict, path: pathlib.Path) -> bool:
     return True
 
 
-def main(peers: pathlib.Path, page: pathlib.Path) -> None:
+def machine_section(peers: pathlib.Path, page: pathlib.Path) -> list[str]:
+    """What was measured on one machine."""
     result = json.loads(peers.read_text())
     m, by = result["machine"], groups(result["runs"])
     if not by:
         sys.exit(f"report: {peers} has no runs")
-    image = page.with_suffix(".svg")
-    drawn = plot(by, m, image)
-    if not drawn:
-        print("report: no matplotlib, so the plot stays as it is: run this with the Python of bench/peers/setup.sh", file=sys.stderr)
+    level = peers.stem.removeprefix("peers-")
+    image = page.with_name(f"{page.stem}-{level}.svg")
+    if not plot(by, m, image):
+        print(f"report: no matplotlib, so {image} stays as it is: run this with the Python of bench/peers/setup.sh", file=sys.stderr)
     versions = ", ".join(f"{k} {v}" for k, v in m["versions"].items())
     lines = [
-        "# Benchmarks", "",
-        f"{m['date']}, {m['cpu']}, {m['threads']} threads ({', '.join(m['features'])}), {m['memory_bytes'] / 2**30:.0f} GiB. {versions}.", "",
-        "All engines get the same token ids and draw the same number of tokens; the end of a sequence is ignored. Each turn is a process of its own, in",
-        "turns as `bench/results/peers.json` lists them. Medians; each turn's figure is in the last column. Sampling is at temperature 1 from the whole",
-        "vocabulary. The model is SmolLM2-135M-Instruct, dequantized to bfloat16 and given to every engine; each runs in the type of weights that it is",
-        "fastest in on this processor. transformers is measured on one batch of 64.", "",
-        "    bench/peers/setup.sh", f"    {result['command']}", "    bench/peers/report.py", "",
+        f"## {m['cpu']} ({level})", "",
+        f"{m['date']}, {m['threads']} threads ({', '.join(m['features'])}), {m['memory_bytes'] / 2**30:.0f} GiB. {versions}.", "",
+        f"    {result['command']}", "",
     ]  # fmt: skip
     busy = [r for r in result["runs"] if r["load_average_before"] > 2.5 * m["threads"]]
     if busy:
         lines += [f"**{len(busy)} of {len(result['runs'])} turns began on a busy machine**: only ratios of neighbours mean something.", ""]
     if image.exists():
         lines += [f"![Generated tokens a second by engine and workload]({image.name})", ""]
-    lines += ["## Whole jobs", ""]
     for name in dict.fromkeys(w for w, _, _ in by):
         lines += workload_section(name, by)
-    left_out = [f"- {x['engine']}{' on ' + x['workload'] if 'workload' in x else ''}{', round ' + str(x['round']) if 'round' in x else ''}: {x['why']}"
-                for x in result["left_out"]]  # fmt: skip
+    measured = {(e, w) for (w, e, _) in by}
+    why = {(x["engine"], x.get("workload", "")): x["why"] for x in reversed(result["left_out"])}  # the first reason of each
+    left_out = [f"- {e}{' on ' + w if w else ''}: {text}" for (e, w), text in why.items() if (e, w) not in measured]
     if left_out:
-        lines += ["Left out:", "", *left_out, ""]
-    own = sorted(glob.glob(str(peers.parent / "bench-*.json")))
+        lines += ["Not measured:", "", *left_out, ""]
+    own = sorted(glob.glob(str(peers.with_name(f"bench-{level}-*.json"))))
     if own:
-        lines += ["## Where Quire's time goes", "", "Shares of the wall-clock time of a run, by clocks around the kernels' calls."]
+        lines += ["### Where Quire's time goes", "", "Shares of the wall-clock time of a run, by clocks around the kernels' calls."]
         lines += ["\"other\" is what XLA itself does, and the device's calls.", ""] + bench_section(own)
-    lines += commands_section(by)
+    return lines + commands_section(by)
+
+
+def main(results: pathlib.Path, page: pathlib.Path) -> None:
+    files = sorted(results.glob("peers-*.json"))
+    if not files:
+        sys.exit(f"report: {results} has no peers-*.json: bench/peers/run.py writes one for the processor that it runs on")
+    lines = [
+        "# Benchmarks", "",
+        "One section for each processor. Compare figures within a section only.", "",
+        "All engines get the same token ids and draw the same number of tokens; the end of a sequence is ignored. Each turn is a",
+        "process of its own. Engines take turns, in the order of `bench/results/peers-*.json`. Figures are medians; the last column",
+        "has each turn's. Sampling is at temperature 1 from the whole vocabulary. The model is SmolLM2-135M-Instruct, dequantized",
+        "to bfloat16 and given to every engine. Each engine runs in the weight type that is fastest for it on that processor.",
+        "transformers is measured on one batch of 64.", "",
+        "    bench/peers/setup.sh", "    make bench-peers", "",
+    ]  # fmt: skip
+    for file in files:
+        lines += machine_section(file, page)
     page.write_text("\n".join(lines).rstrip() + "\n")
-    print(f"report: {page}" + (f", {image}" if drawn else ""), file=sys.stderr)
+    print(f"report: {page}", file=sys.stderr)
 
 
 if __name__ == "__main__":
     arguments = [pathlib.Path(a) for a in sys.argv[1:]]
-    main(*(arguments or [RESULTS / "peers.json", ROOT / "docs" / "benchmarks.md"]))
+    main(*(arguments or [RESULTS, ROOT / "docs" / "benchmarks.md"]))

@@ -5,7 +5,8 @@ Every engine gets the same token ids and draws the same number of tokens, whatev
 is one process, from its start to its end. Turns come in an order that gives the most important figures first, and one that would not
 end within the budget is left out, and said to be. A peer that is missing is left out too: bench/peers/setup.sh gets them.
 
-Writes bench/results/peers.json (--out), after every turn. bench/peers/report.py makes docs/benchmarks.md of it.
+Writes bench/results/peers-PROCESSOR.json (--out) after every turn, with PROCESSOR one of amx, avx512bf16, avx512 and avx2: the best that
+this one has. bench/peers/report.py makes docs/benchmarks.md of all of them.
 """
 
 import argparse
@@ -51,6 +52,15 @@ def best_dtypes() -> dict[str, str]:
     return {"quire": "bf16", "llama.cpp": "bf16" if fast else "f32", "vllm-cpu": "bf16" if fast else "f32", "transformers": "bf16" if fast else "f32"}
 
 
+def level() -> str:
+    """The best instruction set of this processor that the engines have kernels for. It names the file of the results."""
+    features = engines.cpu_features()
+    for feature, name in (("amx_bf16", "amx"), ("avx512_bf16", "avx512bf16"), ("avx512f", "avx512"), ("avx2", "avx2")):
+        if feature in features:
+            return name
+    return "plain"
+
+
 def machine() -> dict:
     with open("/proc/cpuinfo") as f:
         models = re.findall(r"^model name\s*: (.*)$", f.read(), re.M)
@@ -61,9 +71,9 @@ def machine() -> dict:
         versions |= json.loads(got.stdout) if got.returncode == 0 else {}
     quire = subprocess.run([str(engines.ROOT / "bin" / "sample"), "version", "--short"], capture_output=True, text=True)
     versions["quire"] = quire.stdout.split()[-1] if quire.returncode == 0 and quire.stdout else "not built"
-    level = sorted({"avx2", "avx512f", "avx512_bf16", "avx_vnni", "amx_bf16"} & engines.cpu_features())
+    known = sorted({"avx2", "avx512f", "avx512_bf16", "avx_vnni", "amx_bf16"} & engines.cpu_features())
     return {
-        "cpu": models[0] if models else "unknown", "cpus": os.cpu_count(), "threads": engines.THREADS, "features": level,
+        "cpu": models[0] if models else "unknown", "cpus": os.cpu_count(), "threads": engines.THREADS, "features": known,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "versions": versions,
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }  # fmt: skip
@@ -78,7 +88,7 @@ def main() -> None:
     p.add_argument("--slots", type=int, default=64, help="sequences at once (64)")
     p.add_argument("--engines", default=f"quire,vllm-cpu,llama.cpp,transformers,{OWN}")
     p.add_argument("--dtype", default="", help="f32 or bf16 for all, instead of what each engine is fastest in on this processor")
-    p.add_argument("--out", default=str(engines.ROOT / "bench" / "results" / "peers.json"))
+    p.add_argument("--out", default=str(engines.ROOT / "bench" / "results" / f"peers-{level()}.json"))
     o = p.parse_args()
     deadline = time.monotonic() + o.budget
     wanted = o.engines.split(",")
@@ -118,7 +128,7 @@ def main() -> None:
                 try:
                     if engine == OWN:
                         print(f"peers: {workload}: {OWN}", file=sys.stderr)
-                        engines.own_figures(workload, o.limit, dtype, o.slots, left, pathlib.Path(o.out).with_name(f"bench-{workload}.json"))
+                        engines.own_figures(workload, o.limit, dtype, o.slots, left, own_file(o.out, workload))
                         continue
                     run = engines.run(engine, job, dtype, o.slots, min(left, max(120.0, 3 * estimate)), work)
                     run["round"] = number
@@ -133,6 +143,12 @@ def main() -> None:
                     print(f"peers: {name}: failed: {failure}", file=sys.stderr)
                     result["left_out"].append({"engine": engine, "workload": workload, "round": number, "dtype": dtype, "why": str(failure)})
             save(result, o.out)
+
+
+def own_file(results: str, workload: str) -> pathlib.Path:
+    """Where sample bench's figures go: bench-amx-gsm.json beside peers-amx.json."""
+    path = pathlib.Path(results)
+    return path.with_name(f"{path.stem.replace('peers', 'bench', 1)}-{workload}.json")
 
 
 def rate_of(run: dict) -> float:

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Runs the long suites, one after the other, and writes how each ended to docs/nightly.md: make nightly.
+#
+# A step that fails does not keep the others from running; the script fails at the end. STEPS="all-tests fuzz" runs only these, and then
+# docs/nightly.md stays as it is. Logs are in out/nightly.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+GO=${GO:-go}
+logs=out/nightly
+mkdir -p "$logs"
+
+plugins() { # what compiles for TPUs and GPUs that are not there, and a browser for one test
+	bin/sample setup tpu && bin/sample setup cuda-compile || return 1
+	command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
+		{ apt-get update -qq && apt-get install -y -qq chromium-headless-shell; } || echo "warning: no Chromium: a test is left out"
+}
+all_tests() { make test-slow; } # with 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers
+levels() { # the kernels of each instruction set that this processor has
+	local level
+	for level in plain avx2 avx512 avx512bf16 amx; do
+		[ "$level" != "$best" ] || break # what the other steps run
+		echo "QUIRE_KERNELS=$level"
+		QUIRE_KERNELS=$level $GO test -short -timeout 30m -count=1 ./cpukernel ./linear ./attention ./sampling ./models/llama || return 1
+	done
+}
+processors() { # Go's own threads
+	GOMAXPROCS=1 $GO test -short -count=1 ./cmd/sample ./engine ./journal ./jobstate ./promptset ./queue/... &&
+		GOMAXPROCS=16 $GO test -short -count=1 ./cmd/sample ./engine ./journal ./jobstate ./promptset ./queue/...
+}
+race() { make race; }
+fuzz() { make fuzz FUZZTIME=60s; }
+vulnerabilities() { make vulnerabilities; }
+benchmarks() { make bench; }
+manifests() { $GO -C deploy/validate test -count=1 ./...; }
+
+# The best of the levels of package cpukernel that this processor has.
+best=plain
+for pair in avx2:avx2 avx512vl:avx512 avx512_bf16:avx512bf16 amx_bf16:amx; do
+	! grep -qw "${pair%:*}" /proc/cpuinfo || best=${pair#*:}
+done
+
+every="plugins all_tests levels processors race fuzz vulnerabilities benchmarks manifests"
+failed=0
+table=""
+begun=$(date +%s)
+for step in ${STEPS:-$every}; do
+	step=${step//-/_}
+	started=$(date +%s)
+	echo "nightly: $step"
+	if "$step" >"$logs/$step.log" 2>&1; then result=passed; else result=FAILED failed=1; fi
+	seconds=$(($(date +%s) - started))
+	tests=$(grep -cE '^ok ' "$logs/$step.log")
+	echo "nightly: $step $result after $seconds s"
+	[ $result = passed ] || grep -nE -- '--- FAIL|^FAIL|panic:|warning:' "$logs/$step.log" | head -40
+	note="" # what a reader should know of it
+	[ "$tests" = 0 ] || note="$tests packages"
+	! grep -q '^warning:' "$logs/$step.log" || note="${note:+$note; }$(grep -m1 '^warning:' "$logs/$step.log")"
+	table+="| \`$step\` | $result | $seconds | $note |"$'\n'
+done
+echo "nightly: $(($(date +%s) - begun)) s, logs in $logs"
+if [ -z "${STEPS:-}" ]; then
+	cat >docs/nightly.md <<END
+# The last nightly run
+
+\`make nightly\` runs the long suites and writes this page. [scripts/nightly.sh](../scripts/nightly.sh) says what each step is.
+
+- Commit: $(git rev-parse HEAD)$(git diff --quiet HEAD -- ':!docs/nightly.md' || echo ", with changes that are not committed")
+- Date: $(date -u '+%Y-%m-%d %H:%M UTC')
+- Machine: $(sed -n 's/^model name\t: //p' /proc/cpuinfo | head -1), $(nproc) processors, $best, $(free -g | awk '/^Mem/{print $2}') GiB
+- In all: $(($(date +%s) - begun)) s, $([ $failed = 0 ] && echo "all steps passed" || echo "some steps FAILED")
+
+| step | result | seconds | notes |
+| --- | --- | --- | --- |
+$table
+END
+fi
+exit $failed
