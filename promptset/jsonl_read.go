@@ -239,17 +239,17 @@ func (r *Row) decodeJSON() (given []string) {
 			r.fail("%s is %s; it must be %s", name, kindJSON(raw), wanted(name))
 		}
 	}
+	var values []foreign
 	for _, m := range r.object {
-		if slices.Contains(refusedNames, m.key) && !isNullJSON(m.raw) {
-			r.refuse(m.key)
+		if isNullJSON(m.raw) {
+			continue
+		}
+		for _, p := range foreignNames(m.key) {
+			values = append(values, foreign{p, m.raw})
 		}
 	}
+	r.apply(values, given)
 	return given
-}
-
-// refuse notes a parameter that is not supported.
-func (r *Row) refuse(name string) {
-	r.fail("parameter %s is not supported; leave it out, or rename the column if it is not meant for the sampler", name)
 }
 
 // decodeKnown sets one known field; false means that its type is wrong.
@@ -281,31 +281,8 @@ func (r *Row) decodeKnown(name string, raw json.RawMessage) bool {
 			return false
 		}
 		r.ID = v.String()
-	case "stop":
-		if raw[0] == '"' {
-			r.Overrides.Stop = make([]string, 1)
-			return json.Unmarshal(raw, &r.Overrides.Stop[0]) == nil
-		}
-		var items []*string
-		if json.Unmarshal(raw, &items) != nil {
-			return false
-		}
-		r.Overrides.Stop = make([]string, len(items))
-		for i, s := range items {
-			if s == nil {
-				r.fail("stop[%d] is null; give text", i)
-				return true
-			}
-			r.Overrides.Stop[i] = *s
-		}
-	case "ignore_eos":
-		return json.Unmarshal(raw, &r.Overrides.IgnoreEOS) == nil
 	default:
-		v, ok := parseNumber(raw)
-		if !ok {
-			return false
-		}
-		r.override(name, v)
+		return r.decodeParameter(&r.Overrides, name, name, raw)
 	}
 	return true
 }

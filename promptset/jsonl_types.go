@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/parameter"
 )
 
 // maxKeys bounds the columns that a JSONL file can make.
@@ -127,23 +129,26 @@ func (t jsonType) node(name string) *node {
 	return listNode(name, optional, element.node(""))
 }
 
-// knownNode is the column of a known key, whose type does not depend on its values; values that do not fit are errors of
-// their rows, and null in the output. It is nil for other keys and for messages, which may hold more than role and content.
+// knownNode is the column of a known key, and of another name of a parameter. Its type does not depend on its values; those
+// that do not fit are errors of their rows, and null in the output. It is nil for other keys and for messages, which may hold
+// more than role and content.
 func knownNode(name string) *node {
 	switch name {
 	case "prompt", "id":
 		return jsonText.node(name)
 	case "prompt_token_ids":
 		return listNode(name, optional, leafNode("", optional, parquet.Int32Type))
-	case "temperature", "top_p", "min_p":
+	}
+	switch parameter.TypeOf(name) {
+	case parameter.Number:
 		return jsonDouble.node(name)
-	case "n", "max_tokens", "top_k", "generation":
+	case parameter.Integer:
 		return jsonInt.node(name)
-	case "seed":
+	case parameter.Seed:
 		return leafNode(name, optional, parquet.Uint(64).Type())
-	case "stop":
+	case parameter.TextList:
 		return listNode(name, optional, jsonText.node(""))
-	case "ignore_eos":
+	case parameter.Boolean:
 		return jsonBool.node(name)
 	}
 	return nil
@@ -291,7 +296,7 @@ func holds(n *node, raw json.RawMessage) bool {
 		_, ok := leafValue(n, raw)
 		return ok
 	case n.isList():
-		return raw[0] == '[' || raw[0] == '"' && n.name == "stop"
+		return raw[0] == '[' || raw[0] == '"' && parameter.TypeOf(n.name) == parameter.TextList
 	}
 	return raw[0] == '{'
 }

@@ -10,23 +10,14 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/quire/quire/parameter"
 )
 
 // knownNames are the columns that this package reads itself, in the order of the documentation.
-var knownNames = []string{
-	"prompt", "messages", "prompt_token_ids", "id",
-	"n", "max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "generation", "stop", "ignore_eos",
-}
+var knownNames = append([]string{"prompt", "messages", "prompt_token_ids", "id"}, parameter.OwnNames()...)
 
 var promptNames = knownNames[:3]
-
-// refusedNames are parameters that other engines have and this one does not: a row that gives one is in error, since a completion that
-// silently left it out would be another one than was asked for. Anything else that is not known is the user's own column.
-var refusedNames = []string{
-	"best_of", "use_beam_search", "num_beams", "length_penalty", "presence_penalty", "frequency_penalty", "repetition_penalty",
-	"logit_bias", "min_tokens", "stop_token_ids", "bad_words", "allowed_token_ids", "typical_p", "tfs_z", "mirostat", "dry_multiplier",
-	"xtc_probability", "response_format", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "grammar",
-}
 
 // wanted says which types a known column may have.
 func wanted(name string) string {
@@ -39,14 +30,8 @@ func wanted(name string) string {
 		return "list of integers"
 	case "id":
 		return "text or an integer"
-	case "temperature", "top_p", "min_p":
-		return "a number"
-	case "stop":
-		return "text or list of text"
-	case "ignore_eos":
-		return "boolean"
 	}
-	return "an integer"
+	return parameter.TypeOf(name).String()
 }
 
 // roles are the roles that a message may have: those that chat templates know.
@@ -70,14 +55,13 @@ func fits(name string, n *node) bool {
 	case "id":
 		_, ok := integer(typeOf(n))
 		return ok || textual(n)
-	case "stop":
+	}
+	switch parameter.TypeOf(name) {
+	case parameter.TextList:
 		e := n.element()
 		return textual(n) || e != nil && e.leaf && e.maxRep == 1 && textualLeaf(e)
-	case "ignore_eos":
+	case parameter.Boolean:
 		return n.leaf && n.rep != repeated && n.typ.Kind() == parquet.Boolean
-	case "temperature", "top_p", "min_p":
-		_, ok := integer(typeOf(n))
-		return ok || float(n)
 	}
 	_, ok := integer(typeOf(n))
 	return ok || float(n) // data frames turn integers with nulls into floats; values must be whole
@@ -202,82 +186,4 @@ func (r *Row) token(id int64) {
 		return
 	}
 	r.TokenIDs = append(r.TokenIDs, int32(id))
-}
-
-// number is a numeric override in the widest form of its kind.
-type numeric struct {
-	kind parquet.Kind // Int64, or Double
-	i    int64
-	u    uint64 // the same as i; for unsigned values above its range, big is set
-	big  bool
-	f    float64
-}
-
-func (v numeric) String() string {
-	switch {
-	case v.kind == parquet.Double:
-		return strconv.FormatFloat(v.f, 'g', -1, 64)
-	case v.big:
-		return strconv.FormatUint(v.u, 10)
-	}
-	return strconv.FormatInt(v.i, 10)
-}
-
-// whole turns a float that is a whole number into that integer.
-func (v numeric) whole() (numeric, bool) {
-	if v.kind != parquet.Double {
-		return v, true
-	}
-	if v.f != math.Trunc(v.f) || math.Abs(v.f) > 1<<53 {
-		return v, false
-	}
-	return numeric{kind: parquet.Int64, i: int64(v.f), u: uint64(int64(v.f))}, true
-}
-
-// override sets the numeric override called name.
-func (r *Row) override(name string, v numeric) {
-	o := &r.Overrides
-	switch name {
-	case "temperature", "top_p", "min_p":
-		f := v.f
-		if v.kind != parquet.Double {
-			f = float64(v.i)
-			if v.big {
-				f = float64(v.u)
-			}
-		}
-		switch name {
-		case "temperature":
-			o.Temperature = &f
-		case "top_p":
-			o.TopP = &f
-		case "min_p":
-			o.MinP = &f
-		}
-		return
-	}
-	v, ok := v.whole()
-	if !ok {
-		r.fail("%s is %v; give a whole number", name, v)
-		return
-	}
-	if name == "seed" {
-		o.Seed = &v.u
-		return
-	}
-	i := int(v.i)
-	if v.big || int64(i) != v.i {
-		r.fail("%s is %v; it must fit a signed %d-bit integer", name, v, strconv.IntSize)
-		return
-	}
-	switch name {
-	case "n":
-		o.N = &i
-	case "max_tokens":
-		o.MaxTokens = &i
-	case "top_k":
-		o.TopK = &i
-	case "generation":
-		o.Generation = &i
-	}
 }

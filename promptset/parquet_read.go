@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/parameter"
 )
 
 // parquetFile is an open Parquet file of prompts.
@@ -21,7 +23,7 @@ type parquetFile struct {
 	file    *parquet.File
 	root    *node // its columns, numbered as in the file
 	known   map[string]*node
-	refused []*node // columns of refusedNames
+	foreign []*node // columns whose values the table of parameters judges
 }
 
 // guard turns a panic of the Parquet library, which a corrupt file can cause, into an error.
@@ -41,8 +43,11 @@ func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) 
 	var names []string
 	for _, c := range root.fields {
 		names = append(names, c.name)
-		if slices.Contains(refusedNames, c.name) && !c.isNull() {
-			pf.refused = append(pf.refused, c)
+		if len(foreignNames(c.name)) > 0 && !c.isNull() {
+			pf.foreign = append(pf.foreign, c)
+			if parameter.TypeOf(c.name) == parameter.TextList {
+				c.readAsText()
+			}
 		}
 		if !slices.Contains(knownNames, c.name) || c.isNull() {
 			continue
@@ -302,13 +307,8 @@ func (r *groupReader) decode(row *Row) (given []string) {
 			}
 		default:
 			if !first.IsNull() {
-				row.override(name, numberOf(first, c.typ))
+				row.override(&row.Overrides, name, name, numberOf(first, c.typ))
 			}
-		}
-	}
-	for _, c := range r.pf.refused {
-		if r.present(c) {
-			row.refuse(c.name)
 		}
 	}
 	for _, name := range promptNames {
@@ -316,7 +316,31 @@ func (r *groupReader) decode(row *Row) (given []string) {
 			given = append(given, name)
 		}
 	}
+	row.apply(r.foreign(row), given)
 	return given
+}
+
+// foreign returns the values that the table of parameters judges, as JSON: so they mean the same in both formats.
+func (r *groupReader) foreign(row *Row) (values []foreign) {
+	var a *assembler
+	for _, c := range r.pf.foreign {
+		if !r.present(c) {
+			continue
+		}
+		if a == nil {
+			a = &assembler{values: row.values}
+			a.index()
+		}
+		raw := a.column(nil, c)
+		if isNullJSON(raw) {
+			row.fail("%s is no finite number; give one, or null", c.name)
+			continue
+		}
+		for _, p := range foreignNames(c.name) {
+			values = append(values, foreign{p, raw})
+		}
+	}
+	return values
 }
 
 // present says whether a column is not null in the current row. A bare repeated field cannot be null: empty, it is not given.

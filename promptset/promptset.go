@@ -10,8 +10,9 @@
 //   - prompt_token_ids: a list of integers
 //
 // and a row may have an id (text or integer) and overrides of the job's settings: n, max_tokens, temperature, top_k, top_p,
-// min_p, seed, generation, stop (text or a list of it) and ignore_eos. Null means not given. Every other column is passed
-// through to the output untouched.
+// min_p, seed, generation, stop (text or a list of it) and ignore_eos. Null means not given. Names that other engines have
+// for these, and parameters that Quire does not have, are judged as package parameter says. Every column is passed through to
+// the output, whatever it means.
 //
 // A file that cannot be used at all makes [Open] fail: not readable, no prompt column, a column above with a type that can
 // never fit, passed-through columns whose types differ between files. A bad row (no prompt, invalid UTF-8, a JSON syntax
@@ -69,7 +70,7 @@ type Overrides struct {
 	TopK        *int     //
 	TopP        *float64 //
 	MinP        *float64 //
-	Seed        *uint64  // signed columns are taken modulo 2^64
+	Seed        *uint64  //
 	Generation  *int     // index of the row's first generation
 	Stop        []string // nil: not given
 	IgnoreEOS   *bool    //
@@ -94,6 +95,8 @@ type Row struct {
 	values []parquet.Value
 	layout *layout
 	object []member
+
+	aliases []alias
 }
 
 // RowError says what is wrong with one row and what to do about it.

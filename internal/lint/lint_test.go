@@ -37,12 +37,12 @@ var tiers = map[string]int{
 
 	"bench": hostTier, "chat": hostTier, "cpukernel": hostTier, "jobstate": hostTier, "journal": hostTier, "lockstep": hostTier, "models": hostTier, "mosaic": hostTier, "nested": hostTier, "prefix": hostTier, "promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier, "setup": hostTier, "telemetry": hostTier, "tokenizer": hostTier, "triton": hostTier,
 
-	"storage": fileTier, "vfs": fileTier,
+	"parameter": fileTier, "storage": fileTier, "vfs": fileTier,
 }
 
 const (
-	fileTier  = -1
-	hostTier  = 0 // knows nothing of graphs, nor of each other
+	fileTier  = -1 // what host packages may share
+	hostTier  = 0  // knows nothing of graphs, nor of each other
 	basisTier = 2
 	graphTier = 3
 )

@@ -1,0 +1,100 @@
+package parameter
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agext/levenshtein"
+)
+
+// Near returns the parameter that a column was probably meant for, where the name is that of none: a name that differs by
+// capitals or separators, or a misspelling. Words of data ("topic", "step", "generations") are near to nothing.
+func Near(column string) (name string, ok bool) {
+	if len(byName[column]) > 0 || len(column) > 2*longestName {
+		return "", false
+	}
+	words := split(column)
+	best := 0
+	for i := range table {
+		p := &table[i]
+		if p.passes {
+			continue
+		}
+		if d := distance(words, split(p.Name)); d >= 0 && (name == "" || d < best) {
+			name, best = p.Name, d
+		}
+	}
+	return name, name != ""
+}
+
+const longestName = 40
+
+// split takes a name apart at separators, and before capitals behind small letters.
+func split(name string) []string {
+	var b strings.Builder
+	small := false
+	for _, r := range name {
+		if small && r >= 'A' && r <= 'Z' {
+			b.WriteByte(' ')
+		}
+		small = r >= 'a' && r <= 'z'
+		b.WriteRune(r)
+	}
+	return strings.FieldsFunc(strings.ToLower(b.String()), func(r rune) bool { return strings.ContainsRune("_-. ", r) })
+}
+
+// distance returns the number of slips that make column of name, or -1 where it is more likely another word.
+func distance(column, name []string) int {
+	all, want := strings.Join(column, ""), strings.Join(name, "")
+	if all == want && len(want) >= 4 {
+		return 0
+	}
+	if len(column) != len(name) {
+		return -1
+	}
+	sum := 0
+	for i, word := range name {
+		if column[i] == word {
+			continue
+		}
+		d := slips(column[i], word)
+		if d > allowed(word, len(name) == 1) || column[i][0] != word[0] {
+			return -1
+		}
+		// "documents" and "document" are two words of data.
+		if len(name) == 1 && (column[i]+"s" == word || column[i] == word+"s") {
+			return -1
+		}
+		sum += d
+	}
+	if sum == 0 || sum > 2 {
+		return -1
+	}
+	return sum
+}
+
+// allowed is how many slips a word may have. One that is the whole name must be longer: nothing else tells what it is.
+func allowed(word string, alone bool) int {
+	switch n := len(word); {
+	case alone && n >= 11, !alone && n >= 9:
+		return 2
+	case alone && n >= 9, !alone && n >= 4:
+		return 1
+	}
+	return 0
+}
+
+// slips counts the letters that are missing, too many or wrong; two letters in each other's place are one slip.
+func slips(a, b string) int {
+	d := levenshtein.Distance(a, b, nil)
+	if d == 2 && sorted(a) == sorted(b) {
+		return 1
+	}
+	return d
+}
+
+func sorted(word string) string {
+	letters := []byte(word)
+	slices.Sort(letters)
+	return string(letters)
+}

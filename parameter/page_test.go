@@ -1,0 +1,123 @@
+package parameter
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var write = flag.Bool("write", false, "write docs/parameters.md anew")
+
+const introduction = `# Parameters of a row
+
+This page is made from the table in package ` + "`parameter`" + ` by ` + "`go test ./parameter -run TestPage -write`" + `.
+
+A row of the input may give parameters of its own, which come before the flags. The table knows the names that the APIs of
+OpenAI (chat and completions), vLLM, llama.cpp's server and transformers' ` + "`GenerationConfig`" + ` use. It holds for keys of JSONL
+and for columns of Parquet files, and a value means the same in both. For each row and name:
+
+- A value that is null is not given.
+- A value that Quire applies sets one of its own parameters. The completion has the same bytes under either name.
+- Two names of one parameter in one row must have equal values, else the row is an error that names both.
+- A value that asks for what Quire does anyway has no effect.
+- Any other value makes the row an error that names the column, its value and what to do.
+
+All these columns are also passed through to the output, as every column of the input is.
+
+A column with another name is the user's own. Where its name is near to one of these, such as ` + "`temprature`" + `, the job says so once.
+The names of OpenAI's Responses API that are common names of data (` + "`input`, `instructions`, `reasoning`, `text`, ..." + `) are not
+in the table: Quire reads no such requests.
+`
+
+func (e Engine) String() string {
+	var names []string
+	for i, name := range []string{"OpenAI", "vLLM", "llama.cpp", "transformers"} {
+		if e&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// page writes the table as Markdown.
+func page() string {
+	var b strings.Builder
+	b.WriteString(introduction)
+	section := func(title, head string, row func(*Parameter) string) {
+		columns := strings.Count(head, "|") + 1
+		fmt.Fprintf(&b, "\n## %s\n\n| name | %s | APIs | notes |\n|%s\n", title, head, strings.Repeat(" --- |", columns+3))
+		for p := range All() {
+			if cell := row(p); cell != "" {
+				fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Name, cell, p.From, note(p))
+			}
+		}
+	}
+	section("Quire's own", "type", func(p *Parameter) string {
+		if !p.Own() {
+			return ""
+		}
+		return p.Type.String()
+	})
+	section("Other names of these", "sets", func(p *Parameter) string {
+		if p.Own() || p.Sets == "" {
+			return ""
+		}
+		return "`" + p.Sets + "`"
+	})
+	section("Not supported: errors, but for values without effect", "no effect, beside null", func(p *Parameter) string {
+		if p.Sets != "" || p.passes {
+			return ""
+		}
+		var values []string
+		for _, v := range p.neutral {
+			values = append(values, "`"+v+"`")
+		}
+		if !p.strict {
+			values = append(values, "empty")
+		}
+		return strings.Join(append(values, slices.Repeat([]string{"nothing"}, 1-min(1, len(values)))...), ", ")
+	})
+	b.WriteString("\nEmpty is `\"\"`, `[]`, `{}`, or an object whose members are all null.\n")
+	section("Passed through, whatever the value", "why", func(p *Parameter) string {
+		if !p.passes {
+			return ""
+		}
+		return p.Note
+	})
+	return strings.ReplaceAll(b.String(), " |  |", " | |")
+}
+
+func note(p *Parameter) string {
+	var notes []string
+	if p.rows != "" {
+		notes = append(notes, fmt.Sprintf("in rows with `%s`", p.rows))
+	}
+	if p.dataList {
+		notes = append(notes, "a list is data, as of an earlier output")
+	}
+	if p.Note != "" && !p.passes {
+		notes = append(notes, p.Note)
+	}
+	return strings.Join(notes, "; ")
+}
+
+// The page of the documentation is the table.
+func TestPage(t *testing.T) {
+	path := filepath.Join("..", "docs", "parameters.md")
+	if *write {
+		if err := os.WriteFile(path, []byte(page()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != page() {
+		t.Errorf("%s is not the table; write it anew: go test ./parameter -run TestPage -write", path)
+	}
+}

@@ -1,0 +1,278 @@
+package parameter
+
+import (
+	"slices"
+	"strings"
+)
+
+// Sets of APIs.
+const (
+	servers = OpenAI | VLLM | LlamaCpp
+	all     = servers | Transformers
+)
+
+// What is said of parameters that pass.
+const (
+	bookkeeping = "bookkeeping or transport; it cannot change a completion"
+	placement   = "how an engine does its work, not what it draws"
+	response    = "what of a response is sent, or in which form"
+	speculation = "speculative decoding; it changes the speed alone"
+)
+
+// only is said of a parameter of one that is refused.
+func only(with string) string { return "it matters only with " + with + ", which Quire refuses" }
+
+// Remedies.
+const (
+	membersAsColumns = "write its members as columns of their own"
+	inTheTemplate    = "give --chat-template a template with the values in it, or a rendered prompt"
+	fillIn           = "give a prompt with the model's own tokens for filling in"
+	renderedPrompt   = "give the rendered text as prompt"
+	chosenOnly       = "the column logprobs of the output has the log-probability of each drawn token, and no others"
+)
+
+// Neutral values.
+var (
+	zero    = []string{"0"}
+	one     = []string{"1"}
+	isFalse = []string{"false"}
+	isTrue  = []string{"true"}
+)
+
+// table is in the order of the documentation: Quire's own, other names of these, what has values without effect, what passes.
+var table = func() []Parameter {
+	all := slices.Clone(judged)
+	for _, group := range passing {
+		for name := range strings.FieldsSeq(group.names) {
+			all = append(all, Parameter{Name: name, From: group.from, passes: true, Note: group.note})
+		}
+	}
+	return all
+}()
+
+var judged = []Parameter{
+	{Name: "n", Sets: "n", Type: Integer, From: servers, Note: "completions of the row"},
+	{Name: "max_tokens", Sets: "max_tokens", Type: Integer, From: servers, Note: "most tokens of a completion"},
+	{Name: "temperature", Sets: "temperature", Type: Number, From: all, Note: "0 is greedy"},
+	{Name: "top_k", Sets: "top_k", Type: Integer, From: VLLM | LlamaCpp | Transformers, Note: "0 and -1 keep all tokens"},
+	{Name: "top_p", Sets: "top_p", Type: Number, From: all, Note: "1 keeps all tokens"},
+	{Name: "min_p", Sets: "min_p", Type: Number, From: VLLM | LlamaCpp | Transformers, Note: "0 keeps all tokens"},
+	{Name: "seed", Sets: "seed", Type: Seed, From: servers, Note: SeedRange},
+	{Name: "generation", Sets: "generation", Type: Integer, Note: "number of the row's first completion"},
+	{Name: "stop", Sets: "stop", Type: TextList, From: servers, Note: "ends a completion before this text"},
+	{Name: "ignore_eos", Sets: "ignore_eos", Type: Boolean, From: VLLM | LlamaCpp, Note: "go on past the end of sequence"},
+
+	{Name: "n_generations", Sets: "n", Note: "as the flag is called"},
+	{Name: "n_cmpl", Sets: "n", From: LlamaCpp},
+	{Name: "num_return_sequences", Sets: "n", From: Transformers},
+	{Name: "max_completion_tokens", Sets: "max_tokens", From: servers},
+	{Name: "max_output_tokens", Sets: "max_tokens", From: OpenAI, Note: "the Responses API"},
+	{Name: "max_new_tokens", Sets: "max_tokens", From: Transformers},
+	{Name: "n_predict", Sets: "max_tokens", From: LlamaCpp, Note: "-1, for no limit, is refused: give a number"},
+	{Name: "stop_sequences", Sets: "stop"},
+	{Name: "stop_strings", Sets: "stop", From: Transformers},
+	{Name: "do_sample", Sets: "temperature", From: Transformers, values: map[string]string{"false": "0"}, neutral: isTrue,
+		clash: map[string]string{"true": "0"}, Note: "false is temperature 0"},
+
+	// Penalties and biases.
+	{Name: "frequency_penalty", From: servers, neutral: zero},
+	{Name: "presence_penalty", From: servers, neutral: zero},
+	{Name: "repetition_penalty", From: VLLM | Transformers, neutral: one},
+	{Name: "repeat_penalty", From: LlamaCpp, neutral: one},
+	{Name: "encoder_repetition_penalty", From: Transformers, neutral: one},
+	{Name: "length_penalty", From: VLLM | Transformers, neutral: one},
+	{Name: "exponential_decay_length_penalty", From: Transformers},
+	{Name: "diversity_penalty", From: Transformers, neutral: zero},
+	{Name: "no_repeat_ngram_size", From: Transformers, neutral: zero},
+	{Name: "encoder_no_repeat_ngram_size", From: Transformers, neutral: zero},
+	{Name: "repetition_detection", From: VLLM},
+	{Name: "dry_multiplier", From: LlamaCpp, neutral: zero},
+	{Name: "logit_bias", From: servers},
+	{Name: "sequence_bias", From: Transformers},
+	{Name: "bad_words", From: VLLM},
+	{Name: "bad_words_ids", From: Transformers},
+	{Name: "allowed_token_ids", From: VLLM, strict: true},
+	{Name: "suppress_tokens", From: Transformers},
+	{Name: "begin_suppress_tokens", From: Transformers},
+	{Name: "forced_bos_token_id", From: Transformers},
+	{Name: "forced_eos_token_id", From: Transformers},
+	{Name: "forced_decoder_ids", From: Transformers},
+	{Name: "force_words_ids", From: Transformers},
+	{Name: "trace_decode_token_ids", From: VLLM},
+	{Name: "watermarking", From: VLLM, neutral: isFalse},
+	{Name: "watermarking_config", From: Transformers},
+	{Name: "remove_invalid_values", From: Transformers, neutral: isFalse},
+
+	// Ways to choose tokens and completions.
+	{Name: "best_of", From: OpenAI | VLLM, neutral: one, equal: "n", Note: "no effect also where it equals the row's n"},
+	{Name: "use_beam_search", From: VLLM, neutral: isFalse},
+	{Name: "num_beams", From: Transformers, neutral: one},
+	{Name: "num_beam_groups", From: Transformers, neutral: one},
+	{Name: "penalty_alpha", From: Transformers, neutral: zero},
+	{Name: "dola_layers", From: Transformers},
+	{Name: "guidance_scale", From: Transformers, neutral: one},
+	{Name: "token_healing", From: Transformers, neutral: isFalse},
+	{Name: "typical_p", From: LlamaCpp | Transformers, neutral: one},
+	{Name: "top_h", From: Transformers},
+	{Name: "top_n_sigma", From: LlamaCpp, neutral: []string{"-1", "0"}},
+	{Name: "tfs_z", From: LlamaCpp, neutral: one},
+	{Name: "epsilon_cutoff", From: Transformers, neutral: zero},
+	{Name: "eta_cutoff", From: Transformers, neutral: zero},
+	{Name: "min_keep", From: LlamaCpp, neutral: []string{"0", "1"}},
+	{Name: "dynatemp_range", From: LlamaCpp, neutral: zero},
+	{Name: "xtc_probability", From: LlamaCpp, neutral: zero},
+	{Name: "mirostat", From: LlamaCpp, neutral: zero},
+	{Name: "adaptive_target", From: LlamaCpp, neutral: []string{"-1"}},
+	{Name: "samplers", From: LlamaCpp, strict: true},
+	{Name: "logits_processors", From: VLLM},
+	{Name: "lora", From: LlamaCpp},
+
+	// Structured output.
+	{Name: "response_format", From: servers, neutral: []string{`{"type":"text"}`}},
+	{Name: "structured_outputs", From: VLLM},
+	{Name: "guided_decoding", From: VLLM},
+	{Name: "guided_json", From: VLLM, strict: true},
+	{Name: "guided_regex", From: VLLM},
+	{Name: "guided_choice", From: VLLM},
+	{Name: "guided_grammar", From: VLLM},
+	{Name: "guided_json_object", From: VLLM, neutral: isFalse},
+	{Name: "structural_tag", From: VLLM},
+	{Name: "grammar", From: LlamaCpp},
+	{Name: "grammar_lazy", From: LlamaCpp, neutral: isFalse},
+	{Name: "grammar_triggers", From: LlamaCpp},
+	{Name: "json_schema", From: LlamaCpp, strict: true},
+	{Name: "n_indent", From: LlamaCpp, neutral: zero},
+
+	// Where a completion ends.
+	{Name: "min_tokens", From: VLLM, neutral: zero},
+	{Name: "min_new_tokens", From: Transformers, neutral: zero},
+	{Name: "min_length", From: Transformers, neutral: zero},
+	{Name: "max_length", From: Transformers, Note: "it counts the prompt too: give max_tokens"},
+	{Name: "max_time", From: Transformers},
+	{Name: "t_max_predict_ms", From: LlamaCpp, neutral: zero},
+	{Name: "stop_token_ids", From: VLLM, Note: "give the text of the tokens as stop"},
+	{Name: "eos_token_id", From: Transformers, Note: "the model's files have it"},
+	{Name: "include_stop_str_in_output", From: VLLM, neutral: isFalse},
+	{Name: "thinking_token_budget", From: VLLM, neutral: []string{"-1"}},
+	{Name: "reasoning_budget_tokens", From: LlamaCpp, neutral: []string{"-1"}},
+
+	// What is made of the prompt.
+	{Name: "tools", From: servers, Note: renderedPrompt},
+	{Name: "tool_choice", From: servers, neutral: []string{`"none"`, `"auto"`}, Note: renderedPrompt},
+	{Name: "functions", From: OpenAI, Note: renderedPrompt},
+	{Name: "function_call", From: OpenAI, neutral: []string{`"none"`, `"auto"`}, Note: renderedPrompt},
+	{Name: "chat_template", From: VLLM, Note: "give --chat-template"},
+	{Name: "chat_template_kwargs", From: VLLM | LlamaCpp, Note: inTheTemplate},
+	{Name: "documents", From: VLLM, rows: "messages", Note: inTheTemplate},
+	{Name: "add_generation_prompt", From: VLLM | LlamaCpp, neutral: isTrue, Note: renderedPrompt},
+	{Name: "continue_final_message", From: VLLM, neutral: isFalse, Note: renderedPrompt},
+	{Name: "add_special_tokens", From: VLLM, rows: "prompt", neutral: isTrue, Note: "give prompt_token_ids"},
+	{Name: "add_special_tokens", From: VLLM, rows: "messages", neutral: isFalse, Note: "give prompt_token_ids"},
+	{Name: "echo", From: OpenAI | VLLM, neutral: isFalse, Note: "the output has the prompt in the input's columns"},
+	{Name: "suffix", From: OpenAI | VLLM, rows: "prompt", Note: fillIn},
+	{Name: "input_prefix", From: LlamaCpp, rows: "prompt", Note: fillIn},
+	{Name: "input_suffix", From: LlamaCpp, rows: "prompt", Note: fillIn},
+	{Name: "input_extra", From: LlamaCpp, rows: "prompt", Note: fillIn},
+	{Name: "truncate_prompt_tokens", From: VLLM, Note: "give a shorter prompt"},
+	{Name: "prompt_embeds", From: VLLM},
+	{Name: "image_data", From: LlamaCpp},
+	{Name: "multi_modal_data", From: VLLM},
+	{Name: "mm_processor_kwargs", From: VLLM},
+	{Name: "modalities", From: OpenAI, neutral: []string{`["text"]`}},
+	{Name: "reasoning_effort", From: servers, Note: inTheTemplate},
+	{Name: "verbosity", From: OpenAI, neutral: []string{`"medium"`}, Note: "say it in the prompt"},
+	{Name: "web_search_options", From: OpenAI},
+	{Name: "previous_response_id", From: OpenAI, Note: "give the whole conversation as messages"},
+
+	// What of a completion is wanted.
+	{Name: "logprobs", From: servers, neutral: []string{"false", "true", "0"}, dataList: true, Note: chosenOnly},
+	{Name: "top_logprobs", From: servers, neutral: zero, Note: chosenOnly},
+	{Name: "n_probs", From: LlamaCpp, neutral: zero, Note: chosenOnly},
+	{Name: "logprob_token_ids", From: VLLM, Note: chosenOnly},
+	{Name: "prompt_logprobs", From: VLLM, neutral: isFalse, Note: chosenOnly},
+	{Name: "prompt_logprob_token_ids", From: VLLM, Note: chosenOnly},
+	{Name: "post_sampling_probs", From: LlamaCpp, neutral: isFalse, Note: "log-probabilities are before temperature"},
+	{Name: "output_scores", From: Transformers, neutral: isFalse, Note: chosenOnly},
+	{Name: "output_logits", From: Transformers, neutral: isFalse, Note: chosenOnly},
+	{Name: "output_attentions", From: Transformers, neutral: isFalse},
+	{Name: "output_hidden_states", From: Transformers, neutral: isFalse},
+	{Name: "detokenize", From: VLLM, neutral: isTrue},
+	{Name: "skip_special_tokens", From: VLLM, neutral: isTrue, Note: "the column token_ids of the output has them"},
+	{Name: "include_reasoning", From: VLLM, neutral: isTrue, Note: "the text is not taken apart"},
+	{Name: "reasoning_format", From: LlamaCpp, neutral: []string{`"none"`}, Note: "the text is not taken apart"},
+	{Name: "parse_tool_calls", From: LlamaCpp, neutral: isFalse, Note: "the text is not taken apart"},
+
+	// Parameters within a parameter.
+	{Name: "sampling_params", From: VLLM, Note: membersAsColumns},
+	{Name: "generation_config", From: Transformers, Note: membersAsColumns},
+	{Name: "generation_kwargs", From: Transformers, Note: membersAsColumns},
+	{Name: "extra_body", From: OpenAI, Note: membersAsColumns},
+	{Name: "extra_args", From: VLLM, Note: membersAsColumns},
+	{Name: "vllm_xargs", From: VLLM, Note: membersAsColumns},
+}
+
+// passing are parameters that cannot change a completion of Quire's: columns of these names are the user's own.
+var passing = []struct {
+	note  string
+	from  Engine
+	names string
+}{
+	{"every row is drawn from the model of --model", servers, "model"},
+	{bookkeeping, OpenAI | VLLM, "user"},
+	{bookkeeping, OpenAI, "metadata store service_tier safety_identifier"},
+	{bookkeeping, VLLM, "request_id session_id stream_interval output_kind output_text_buffer_length skip_clone"},
+	{bookkeeping, Transformers, "transformers_version"},
+	{bookkeeping, servers, "stream stream_options"},
+	{bookkeeping, LlamaCpp, "sse_ping_interval"},
+	{placement, VLLM, `
+		kv_transfer_params ec_transfer_params priority cache_salt skip_reading_prefix_cache
+		guided_decoding_backend`},
+	{placement, OpenAI, "prompt_cache_key prompt_cache_retention"},
+	{placement, LlamaCpp, "cache_prompt n_cache_reuse id_slot slot_id backend_sampling"},
+	{placement, Transformers, `
+		use_cache cache_implementation cache_config return_legacy_cache prefill_chunk_size compile_config
+		disable_compile low_memory`},
+	{"Quire drops no tokens of a context: a row that does not fit is an error", LlamaCpp, "n_keep n_discard"},
+	{speculation, OpenAI, "prediction"},
+	{speculation, LlamaCpp, `
+		speculative.n_max speculative.n_min speculative.p_min speculative.type speculative.ngram_size_n
+		speculative.ngram_size_m speculative.ngram_m_hits`},
+	{speculation, Transformers, `
+		is_assistant num_assistant_tokens num_assistant_tokens_schedule assistant_confidence_threshold
+		assistant_early_exit assistant_lookbehind target_lookbehind prompt_lookup_num_tokens
+		max_matching_ngram_size`},
+	{"the column token_ids of the output has them", LlamaCpp, "return_tokens"},
+	{"the column token_ids of the output has them", VLLM, "return_token_ids"},
+	{response, VLLM, `
+		return_tokens_as_token_ids return_token_offsets return_prompt_text return_mm_kwargs flat_logprobs
+		routed_experts_prompt_start`},
+	{response, LlamaCpp, "return_progress response_fields timings_per_token"},
+	{response, Transformers, "return_dict_in_generate"},
+	{"special tokens are not in the text", VLLM, "spaces_between_special_tokens"},
+	{only("prompt_logprobs"), VLLM, "prompt_logprob_start"},
+	{only("beam search"), VLLM | Transformers, "early_stopping"},
+	{only("beam search"), Transformers, "renormalize_logits"},
+	{"objects of Python, which no row can hold", Transformers, "constraints"},
+	{only("tools"), OpenAI | VLLM | LlamaCpp, "parallel_tool_calls"},
+	{only("tools"), OpenAI, "max_tool_calls"},
+	{only("modalities other than text"), OpenAI, "audio"},
+	{"prompts are text", VLLM, "media_io_kwargs"},
+	{only("truncate_prompt_tokens"), VLLM, "truncation_side"},
+	{only("guided_json"), VLLM, "guided_whitespace_pattern"},
+	{only("a penalty"), LlamaCpp, "repeat_last_n"},
+	{only("repeat_penalty"), LlamaCpp, "penalize_nl penalty_prompt"},
+	{only("dry_multiplier"), LlamaCpp, "dry_base dry_allowed_length dry_penalty_last_n dry_sequence_breakers"},
+	{only("xtc_probability"), LlamaCpp, "xtc_threshold"},
+	{only("dynatemp_range"), LlamaCpp, "dynatemp_exponent"},
+	{only("mirostat"), LlamaCpp, "mirostat_tau mirostat_eta"},
+	{only("adaptive_target"), LlamaCpp, "adaptive_decay"},
+	{only("grammar_triggers"), LlamaCpp, "preserved_tokens"},
+	{only("reasoning_budget_tokens"), LlamaCpp, `
+		reasoning_budget_start_tag reasoning_budget_end_tag reasoning_budget_message
+		reasoning_budget_arm_immediately`},
+	{only("parse_tool_calls"), LlamaCpp, "chat_format"},
+	{only("reasoning_format"), LlamaCpp, "thinking_forced_open"},
+	{"prompts are not padded", Transformers, "pad_token_id"},
+	{"the model's files have it", Transformers, "bos_token_id"},
+	{"for models with an encoder alone, which are refused", Transformers, "decoder_start_token_id"},
+}

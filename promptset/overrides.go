@@ -1,0 +1,255 @@
+package promptset
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/parameter"
+)
+
+// alias notes under which name of other engines a row gives a parameter.
+type alias struct{ own, key string }
+
+// ParameterName returns the key or column under which the row gives one of Quire's parameters, which may be the name that other
+// engines have for it, so that messages about the value name what the user wrote.
+func (r *Row) ParameterName(own string) string {
+	for _, a := range r.aliases {
+		if a.own == own {
+			return a.key
+		}
+	}
+	return own
+}
+
+// foreign is a value of a row under a name of other engines, or a parameter that Quire does not have.
+type foreign struct {
+	parameter *parameter.Parameter
+	raw       json.RawMessage // not null
+}
+
+// foreignNames returns what the table of parameters has to say of a column beyond reading it as one of Quire's own.
+func foreignNames(column string) []*parameter.Parameter {
+	var found []*parameter.Parameter
+	for _, p := range parameter.Lookup(column) {
+		if !p.Own() && !p.Passes() {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// apply judges the values of a row, whose own parameters are set. given names its prompt columns.
+func (r *Row) apply(values []foreign, given []string) {
+	values = slices.DeleteFunc(values, func(v foreign) bool { return !slices.ContainsFunc(given, v.parameter.Concerns) })
+	// What becomes of the others depends on what the row gives under any name.
+	values = slices.DeleteFunc(values, func(v foreign) bool {
+		verdict, set := v.parameter.Judge(v.raw, r.Overrides.text)
+		if verdict == parameter.Applied {
+			r.alias(v, set)
+		}
+		return verdict == parameter.Applied
+	})
+	for _, v := range values {
+		p := v.parameter
+		switch verdict, _ := p.Judge(v.raw, r.Overrides.text); verdict {
+		case parameter.Refused:
+			r.refuse(v)
+		case parameter.Contradicts:
+			r.fail("%s is %s and %s is %s, which contradict each other; keep one",
+				p.Name, v.raw, r.ParameterName(p.Sets), r.Overrides.text(p.Sets))
+		}
+	}
+}
+
+// refuse notes a parameter with a value that is not supported.
+func (r *Row) refuse(v foreign) {
+	p, note, leave := v.parameter, "", "leave it out"
+	if p.Note != "" {
+		note = "; " + p.Note
+	}
+	if instead := p.Instead(); instead != "" {
+		leave += ", give " + instead + ", which has no effect,"
+	}
+	r.fail("parameter %s is not supported as %s%s; %s or rename the column if it is not meant for the sampler",
+		p.Name, abbreviate(v.raw), note, leave)
+}
+
+// alias sets one of Quire's own parameters to a value that the row gives under another name.
+func (r *Row) alias(v foreign, set json.RawMessage) {
+	own, key := v.parameter.Sets, v.parameter.Name
+	before := r.Overrides.text(own)
+	o := r.Overrides
+	if !r.decodeParameter(&o, own, key, set) {
+		r.fail("%s is %s; it must be %s", key, kindJSON(v.raw), parameter.TypeOf(own))
+		return
+	}
+	if before != "" && !reflect.DeepEqual(o, r.Overrides) {
+		r.fail("%s is %s and %s is %s, and both set %s; keep one",
+			key, abbreviate(v.raw), r.ParameterName(own), abbreviate([]byte(before)), own)
+		return
+	}
+	if r.Overrides = o; before == "" {
+		r.aliases = append(r.aliases, alias{own, key})
+	}
+}
+
+// text returns a parameter's value as JSON, or "" where it is not given.
+func (o *Overrides) text(own string) string {
+	var v any
+	switch own {
+	case "n":
+		v = o.N
+	case "max_tokens":
+		v = o.MaxTokens
+	case "temperature":
+		v = o.Temperature
+	case "top_k":
+		v = o.TopK
+	case "top_p":
+		v = o.TopP
+	case "min_p":
+		v = o.MinP
+	case "seed":
+		v = o.Seed
+	case "generation":
+		v = o.Generation
+	case "stop":
+		v = o.Stop
+	case "ignore_eos":
+		v = o.IgnoreEOS
+	}
+	b, err := json.Marshal(v)
+	if err != nil || isNullJSON(b) {
+		return ""
+	}
+	return string(b)
+}
+
+// decodeParameter sets the parameter own to a JSON value that the row gives under key; false means that its type is wrong.
+func (r *Row) decodeParameter(o *Overrides, own, key string, raw json.RawMessage) bool {
+	switch parameter.TypeOf(own) {
+	case parameter.TextList:
+		return r.decodeStop(o, key, raw)
+	case parameter.Boolean:
+		var b *bool
+		if json.Unmarshal(raw, &b) != nil {
+			return false
+		}
+		o.IgnoreEOS = b
+		return true
+	}
+	v, ok := parseNumber(raw)
+	if ok {
+		r.override(o, own, key, v)
+	}
+	return ok
+}
+
+func (r *Row) decodeStop(o *Overrides, key string, raw json.RawMessage) bool {
+	if raw[0] == '"' {
+		o.Stop = make([]string, 1)
+		return json.Unmarshal(raw, &o.Stop[0]) == nil
+	}
+	var items []*string
+	if json.Unmarshal(raw, &items) != nil {
+		return false
+	}
+	o.Stop = make([]string, len(items))
+	for i, s := range items {
+		if s == nil {
+			r.fail("%s[%d] is null; give text", key, i)
+			return true
+		}
+		o.Stop[i] = *s
+	}
+	return true
+}
+
+// numeric is a number in the widest form of its kind.
+type numeric struct {
+	kind parquet.Kind // Int64, or Double
+	i    int64
+	u    uint64 // the same as i; for unsigned values above its range, big is set
+	big  bool
+	f    float64
+}
+
+func (v numeric) String() string {
+	switch {
+	case v.kind == parquet.Double:
+		return strconv.FormatFloat(v.f, 'g', -1, 64)
+	case v.big:
+		return strconv.FormatUint(v.u, 10)
+	}
+	return strconv.FormatInt(v.i, 10)
+}
+
+// whole turns a float that is a whole number into that integer.
+func (v numeric) whole() (numeric, bool) {
+	if v.kind != parquet.Double {
+		return v, true
+	}
+	if v.f != math.Trunc(v.f) || math.Abs(v.f) > 1<<53 {
+		return v, false
+	}
+	return numeric{kind: parquet.Int64, i: int64(v.f), u: uint64(int64(v.f))}, true
+}
+
+func (v numeric) float() float64 {
+	switch {
+	case v.kind == parquet.Double:
+		return v.f
+	case v.big:
+		return float64(v.u)
+	}
+	return float64(v.i)
+}
+
+// override sets the numeric parameter own, which the row gives under key.
+func (r *Row) override(o *Overrides, own, key string, v numeric) {
+	f := v.float()
+	switch own {
+	case "temperature":
+		o.Temperature = &f
+		return
+	case "top_p":
+		o.TopP = &f
+		return
+	case "min_p":
+		o.MinP = &f
+		return
+	}
+	w, ok := v.whole()
+	if own == "seed" && (f < 0 || f >= 1<<64 && !w.big) {
+		r.fail("%s is %v, but must be %s", key, v, parameter.SeedRange)
+		return
+	}
+	if v = w; !ok {
+		r.fail("%s is %v; give a whole number", key, v)
+		return
+	}
+	if own == "seed" {
+		o.Seed = &v.u
+		return
+	}
+	i := int(v.i)
+	if v.big || int64(i) != v.i {
+		r.fail("%s is %v; it must fit a signed %d-bit integer", key, v, strconv.IntSize)
+		return
+	}
+	switch own {
+	case "n":
+		o.N = &i
+	case "max_tokens":
+		o.MaxTokens = &i
+	case "top_k":
+		o.TopK = &i
+	case "generation":
+		o.Generation = &i
+	}
+}
