@@ -88,7 +88,7 @@ func page() string {
 		}
 		return p.Note
 	})
-	return strings.ReplaceAll(b.String(), " |  |", " | |")
+	return strings.ReplaceAll(b.String(), "|  |", "| |")
 }
 
 func note(p *Parameter) string {

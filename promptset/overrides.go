@@ -70,7 +70,7 @@ func (r *Row) apply(values []foreign, given []string) {
 func (r *Row) refuse(v foreign) {
 	p, note, leave := v.parameter, "", "leave it out"
 	if p.Note != "" {
-		note = "; " + p.Note
+		note = " (" + p.Note + ")"
 	}
 	if instead := p.Instead(); instead != "" {
 		leave += ", give " + instead + ", which has no effect,"

@@ -13,6 +13,7 @@ import (
 
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/cpukernel"
+	"github.com/quire/quire/parameter"
 )
 
 // benchOptions are the flags of "sample bench": the model's and the engine's of "sample run", and its own.
@@ -65,7 +66,8 @@ func (o *benchOptions) define(f *flags) {
 		s.IntVar(&o.limit, "limit", 0, "`ROWS` take this many rows of it; 0 takes all")
 		s.IntVar(&o.repeat, "repeat", 3, "`N` runs that count; the one in the middle is shown")
 		s.IntVar(&o.warmUp, "warmup", 1, "`N` runs before those")
-		s.Uint64Var(&o.seed, "seed", 1, "`SEED` seed of the random numbers")
+		o.seed = 1
+		s.Var((*seedValue)(&o.seed), "seed", "`SEED` seed of the random numbers, "+parameter.SeedRange)
 		s.BoolVar(&o.json, "json", false, "print one JSON object with all figures instead of a table")
 		s.StringVar(&o.rows, "write-rows", "", "`FILE` write the workload's rows with their token ids as JSONL, for other engines or sample run, and run nothing")
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -50,7 +51,10 @@ func applyConfig(path string, f *flags, except ...string) (err error) {
 				return fmt.Errorf("%s: %s takes one value, not %d", at, name, len(values))
 			}
 			for _, v := range values {
-				if err := flag.Value.Set(v); err != nil {
+				var out *rangeError
+				if err := flag.Value.Set(v); errors.As(err, &out) {
+					return fmt.Errorf("%s: %s is %w", at, name, out)
+				} else if err != nil {
 					return fmt.Errorf("%s: %s: %w", at, name, err)
 				}
 			}

@@ -9,6 +9,8 @@ import (
 	"github.com/agext/levenshtein"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"github.com/quire/quire/parameter"
 )
 
 // flags is a flag set whose help is in groups.
@@ -41,11 +43,37 @@ func (f *flags) group(title string, define func(set *pflag.FlagSet)) {
 // parse parses the arguments; an unknown flag's error names the nearest known one.
 func (f *flags) parse(args []string) error {
 	err := f.set.Parse(args)
+	var invalid *pflag.InvalidValueError
+	var out *rangeError
+	if errors.As(err, &invalid) && errors.As(err, &out) {
+		return fmt.Errorf("--%s is %w", invalid.GetFlag().Name, out)
+	}
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
 		return fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), f.names()))
 	}
 	return err
+}
+
+// rangeError says that a flag's value is not one that it may have.
+type rangeError struct{ value, allowed string }
+
+func (e *rangeError) Error() string { return fmt.Sprintf("%q, but must be %s", e.value, e.allowed) }
+
+// seedValue is a flag for a seed.
+type seedValue uint64
+
+func (s *seedValue) String() string { return strconv.FormatUint(uint64(*s), 10) }
+
+func (s *seedValue) Type() string { return "uint64" }
+
+func (s *seedValue) Set(text string) error {
+	v, err := strconv.ParseUint(text, 0, 64)
+	if err != nil {
+		return &rangeError{text, parameter.SeedRange}
+	}
+	*s = seedValue(v)
+	return nil
 }
 
 // names lists the names of all flags.

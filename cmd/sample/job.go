@@ -202,6 +202,9 @@ func (j *job) begin(ctx context.Context, row *promptset.Row) (*pendingRow, error
 		return nil, err
 	}
 	p.request = request
+	if request != nil {
+		j.builder.equal.look(row, request)
+	}
 	if len(done) > 0 {
 		if err := j.out.restore(p, done); err != nil {
 			return nil, err

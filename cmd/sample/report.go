@@ -30,7 +30,9 @@ type runReport struct {
 	RowsUnfinished int64            `json:"rows_unfinished"` // begun and not finished
 	Restarts       int              `json:"restarts"`        // of the engine, after the device failed
 	FinishReasons  map[string]int64 `json:"finish_reasons"`
-	Errors         []string         `json:"errors,omitempty"` // the first few
+	RowsGreedy     int64            `json:"rows_greedy_with_several_completions,omitempty"` // drawn by this process, n above 1 at temperature 0
+	RowsRepeated   int64            `json:"rows_repeated,omitempty"`                        // drawn by this process, equal to an earlier one
+	Errors         []string         `json:"errors,omitempty"`                               // the first few
 	Interrupted    bool             `json:"interrupted"`
 
 	TotalSeconds          float64      `json:"total_seconds"` // with opening the model and writing
@@ -48,10 +50,12 @@ type runReport struct {
 func (j *job) report(s *session, started time.Time, interrupted bool) *runReport {
 	st := s.Stats()
 	done, _, running := j.out.counts()
+	greedy, repeated := j.builder.equal.counts()
 	return &runReport{
 		Version: quireVersion(), Model: s.model, Fingerprint: s.fingerprint, Inputs: j.options.inputs, Output: j.options.output, Shard: shardText(j.options.shard),
 		Parameters: j.options.parameters(), Plan: s.Plan(),
 		tally: done, RowsBefore: j.saved.before.Rows, RowsUnfinished: running, Restarts: j.restarts, FinishReasons: j.out.finishReasons, Errors: j.out.errors, Interrupted: interrupted,
+		RowsGreedy: greedy, RowsRepeated: repeated,
 		TotalSeconds: time.Since(started).Seconds(), TimeToFirstToken: st.FirstTokenSeconds,
 		PrefillTokensPerSec:   perSecond(st.PrefillTokens, st.PrefillSeconds),
 		DecodeTokensPerSec:    perSecond(st.DecodeTokens, st.DecodeSeconds),
@@ -92,6 +96,12 @@ func (r *runReport) print(w io.Writer) {
 		rows += fmt.Sprintf("; %d begun and not finished", r.RowsUnfinished)
 	}
 	row("rows", "%s", rows)
+	if r.RowsGreedy > 0 {
+		row("equal", "%d rows have n above 1 at temperature 0, and equal completions", r.RowsGreedy)
+	}
+	if r.RowsRepeated > 0 {
+		row("repeated", "%d rows have the id, prompt and parameters of an earlier row, and its completions", r.RowsRepeated)
+	}
 	row("completions", "%d (%s)", r.Completions, r.reasons())
 	row("tokens", "%d of prompts, %d generated", r.PromptTokens, r.CompletionTokens)
 	row("start", "%s until programs and weights were ready", seconds(r.Engine.StartSeconds))

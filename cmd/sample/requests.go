@@ -18,6 +18,7 @@ type requestBuilder struct {
 	options *runOptions
 	session *session
 	common  *commonPrefix
+	equal   *equalRows
 }
 
 // generations returns the number of a row's first completion, and how many it is to have; neither is checked.
@@ -54,20 +55,30 @@ func (b *requestBuilder) request(row *promptset.Row) (*engine.Request, error) {
 	if over.Stop != nil {
 		r.Stop = over.Stop
 	}
+	r.Sampling.TopK = keepAll(r.Sampling.TopK)
+	name := row.ParameterName
 	switch {
 	case r.N < 1 || r.N > maxGenerations:
-		return nil, fmt.Errorf("n is %d, but must be 1 to %d", r.N, maxGenerations)
+		return nil, fmt.Errorf("%s is %d, but must be 1 to %d", name("n"), r.N, maxGenerations)
 	case r.FirstGeneration < 0 || r.FirstGeneration > math.MaxInt32-r.N:
 		return nil, fmt.Errorf("generation is %d, but must be 0 to %d", r.FirstGeneration, math.MaxInt32-r.N)
 	case r.MaxTokens < 1 || r.MaxTokens > math.MaxInt32:
-		return nil, fmt.Errorf("max_tokens is %d, but must be at least 1", r.MaxTokens)
+		return nil, fmt.Errorf("%s is %d, but must be at least 1", name("max_tokens"), r.MaxTokens)
 	}
 	for _, stop := range r.Stop {
 		if stop == "" || !utf8.ValidString(stop) {
-			return nil, fmt.Errorf("stop %q is empty or not UTF-8", stop)
+			return nil, fmt.Errorf("%s %q is empty or not UTF-8", name("stop"), stop)
 		}
 	}
 	return r, r.Sampling.Validate()
+}
+
+// keepAll turns the -1 by which other engines say that top_k keeps all tokens into 0.
+func keepAll(topK int) int {
+	if topK == -1 {
+		return 0
+	}
+	return topK
 }
 
 func override[T any](field *T, by *T) {

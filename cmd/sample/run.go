@@ -118,6 +118,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	if err := o.lead(saved); err != nil {
 		return err
 	}
+	warnOfNearColumns(env.stderr, reader.Schema().Columns())
 	if o.progress != "none" {
 		fmt.Fprintf(env.stderr, "opening %s on %s; a first run compiles its programs, later ones find them in the cache\n", o.model, o.backend)
 	}
@@ -177,7 +178,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	j.builder, j.out = requestBuilder{o, first, &commonPrefix{}}, newCollector(writer, saved.journal, rowsInFlight)
+	j.builder, j.out = requestBuilder{o, first, &commonPrefix{}, newEqualRows(env.stderr)}, newCollector(writer, saved.journal, rowsInFlight)
 	j.out.tally, j.out.observer = saved.before, watch
 	last, runErr := j.run(ctx, first, open, newMeter(env.stderr, o.progress, saved.rows, before))
 	interrupted := ctx.Err() != nil && !o.hosts.lost()

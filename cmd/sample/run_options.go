@@ -15,6 +15,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/storage"
@@ -82,10 +83,10 @@ func (o *runOptions) define(f *flags) {
 		s.IntVarP(&o.n, "n-generations", "n", 1, "`N` completions of each prompt")
 		s.IntVar(&o.maxTokens, "max-tokens", 256, "`TOKENS` most tokens of a completion")
 		s.Float64VarP(&o.sampling.Temperature, "temperature", "t", o.sampling.Temperature, "`T` divides the logits; 0 takes the likeliest token always")
-		s.IntVar(&o.sampling.TopK, "top-k", o.sampling.TopK, "`K` keeps this many of the likeliest tokens; 0 keeps all")
+		s.IntVar(&o.sampling.TopK, "top-k", o.sampling.TopK, "`K` keeps this many of the likeliest tokens; 0 or -1 keeps all")
 		s.Float64Var(&o.sampling.TopP, "top-p", o.sampling.TopP, "`P` keeps the likeliest tokens that have together this probability")
 		s.Float64Var(&o.sampling.MinP, "min-p", o.sampling.MinP, "`P` drops tokens less likely than this times the likeliest one")
-		s.Uint64Var(&o.sampling.Seed, "seed", o.sampling.Seed, "`SEED` seed of the random numbers")
+		s.Var((*seedValue)(&o.sampling.Seed), "seed", "`SEED` seed of the random numbers, "+parameter.SeedRange)
 		s.StringArrayVar(&o.stop, "stop", nil, "`TEXT` ends a completion before this text; repeatable")
 		s.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on past the model's end-of-sequence token, up to max-tokens")
 	})
@@ -153,6 +154,7 @@ func (o *runOptions) check() error {
 	if slices.Contains(o.stop, "") {
 		return fmt.Errorf("--stop is empty: it would end every completion at once")
 	}
+	o.sampling.TopK = keepAll(o.sampling.TopK)
 	if err := o.sampling.Validate(); err != nil {
 		return fmt.Errorf("--%w", flagError(err))
 	}

@@ -303,6 +303,9 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 			return err
 		}
 	}
+	if done == queue.Submitted {
+		warnOfNearColumns(env.stderr, j.reader.Schema().Columns())
+	}
 	retried := 0
 	if retry {
 		if retried, err = q.Retry(ctx, job.ID); err != nil {

@@ -126,7 +126,7 @@ func (w *worker) open(ctx context.Context) error {
 	w.session = s
 	w.observer.started(s.Plan(), w.job.Rows, 0)
 	if w.builder.options == nil {
-		w.builder = requestBuilder{w.options, s, &commonPrefix{}}
+		w.builder = requestBuilder{w.options, s, &commonPrefix{}, newEqualRows(w.env.stderr)}
 	}
 	w.builder.session = s
 	for _, u := range byNumber(w.units) {

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+)
+
+// maxDistinctRows bounds the rows that later ones are compared with, to about 30 MB of hashes and places. In a larger job
+// the rows that come after so many distinct ones are compared with these alone.
+const maxDistinctRows = 1 << 20
+
+// equalRows finds rows of which completions are equal to one another, which their author hardly wanted: several completions at
+// temperature 0, and rows that repeat another one. It says so once, with the first of them, and counts them for the report. It
+// lasts for a process, through restarts of the engine.
+type equalRows struct {
+	stderr io.Writer
+
+	mu       sync.Mutex
+	seed     maphash.Seed
+	first    map[uint64]rowPlace // rows by the hash of their requests
+	files    []rowFile
+	scratch  []byte
+	greedy   int64 // rows with several completions at temperature 0
+	repeated int64 // rows that repeat another one
+}
+
+// rowPlace is where a row is: the number of its file among those seen, and its line there, or its number in a Parquet file.
+type rowPlace struct{ file, at uint32 }
+
+// rowFile is a file of rows; those of JSONL files are named by their lines.
+type rowFile struct {
+	name  string
+	lines bool
+}
+
+func newEqualRows(stderr io.Writer) *equalRows {
+	return &equalRows{stderr: stderr, seed: maphash.MakeSeed(), first: map[uint64]rowPlace{}}
+}
+
+// look takes a row with its request.
+func (e *equalRows) look(row *promptset.Row, r *engine.Request) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key, place := e.hash(r), e.place(row)
+	first, known := e.first[key]
+	if known && first == place { // begun again
+		return
+	}
+	if r.N > 1 && r.Sampling.Greedy() {
+		if e.greedy++; e.greedy == 1 {
+			fmt.Fprintf(e.stderr, "warning: %v: all completions of such a row are equal; give n 1, or a temperature above 0\n",
+				row.Error(fmt.Sprintf("(id %q) n is %d at temperature 0", row.ID, r.N)))
+		}
+	}
+	switch {
+	case known:
+		if e.repeated++; e.repeated == 1 {
+			f, at := e.files[first.file], "row"
+			if f.lines {
+				at = "line"
+			}
+			fmt.Fprintf(e.stderr, "warning: %v; both have the same completions: give each row an id of its own, or none\n",
+				row.Error(fmt.Sprintf("(id %q) the id, prompt and parameters are those of %s %s %d", row.ID, f.name, at, first.at)))
+		}
+	case len(e.first) < maxDistinctRows:
+		e.first[key] = place
+	}
+}
+
+// place numbers the file of a row. Rows come file by file, so that the last one is looked at first.
+func (e *equalRows) place(row *promptset.Row) rowPlace {
+	file, at := rowFile{row.File, row.Line > 0}, row.FileRow
+	if file.lines {
+		at = row.Line
+	}
+	i := len(e.files) - 1
+	for i >= 0 && e.files[i] != file {
+		i--
+	}
+	if i < 0 {
+		i, e.files = len(e.files), append(e.files, file)
+	}
+	return rowPlace{uint32(i), uint32(at)}
+}
+
+// hash is of all that a request's completions depend on.
+func (e *equalRows) hash(r *engine.Request) uint64 {
+	b := e.scratch[:0]
+	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
+	text(r.ID)
+	for _, n := range []uint64{uint64(r.N), uint64(r.FirstGeneration), uint64(r.MaxTokens), uint64(r.Sampling.TopK), r.Sampling.Seed,
+		math.Float64bits(r.Sampling.Temperature), math.Float64bits(r.Sampling.TopP), math.Float64bits(r.Sampling.MinP)} {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	b = binary.AppendUvarint(b, uint64(len(r.Stop)))
+	for _, s := range r.Stop {
+		text(s)
+	}
+	if r.IgnoreEOS {
+		b = append(b, 1)
+	}
+	for _, id := range r.Tokens {
+		b = binary.LittleEndian.AppendUint32(b, uint32(id))
+	}
+	e.scratch = b
+	return maphash.Bytes(e.seed, b)
+}
+
+// counts returns how many rows have several completions at temperature 0, and how many repeat another one.
+func (e *equalRows) counts() (greedy, repeated int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.greedy, e.repeated
+}
+
+// maxNearColumns bounds the misspelt columns that are named.
+const maxNearColumns = 8
+
+// warnOfNearColumns names columns of the input that were probably meant to be parameters.
+func warnOfNearColumns(w io.Writer, columns []string) {
+	said := 0
+	for _, column := range slices.Sorted(slices.Values(columns)) {
+		near, ok := parameter.Near(column)
+		if !ok {
+			continue
+		}
+		if said++; said > maxNearColumns {
+			fmt.Fprintln(w, "warning: more columns have names that are near to those of parameters")
+			return
+		}
+		fmt.Fprintf(w, "warning: column %q is not a parameter of Quire: did you mean %q? It is passed through\n", column, near)
+	}
+}
