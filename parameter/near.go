@@ -7,25 +7,37 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// Near returns the parameter that a column was probably meant for, where the name is that of none: a name that differs by
-// capitals or separators, or a misspelling. Words of data ("topic", "step", "generations") are near to nothing.
+// Near returns the parameter that a column was probably meant for, where the name is that of none: a name that
+// differs by capitals or separators, or a misspelling. Words of data ("topic", "step", "generations") are near to
+// nothing.
 func Near(column string) (name string, ok bool) {
 	if len(byName[column]) > 0 || len(column) > 2*longestName {
 		return "", false
 	}
 	words := split(column)
 	best := 0
-	for i := range table {
-		p := &table[i]
-		if p.passes {
-			continue
-		}
-		if d := distance(words, split(p.Name)); d >= 0 && (name == "" || d < best) {
-			name, best = p.Name, d
+	for _, c := range candidates {
+		if d := distance(words, c.words); d >= 0 && (name == "" || d < best) {
+			name, best = c.name, d
 		}
 	}
 	return name, name != ""
 }
+
+type candidate struct {
+	name  string
+	words []string
+}
+
+// candidates are the names of which a misspelling matters.
+var candidates = func() (all []candidate) {
+	for p := range All() {
+		if !p.passes {
+			all = append(all, candidate{p.Name, split(p.Name)})
+		}
+	}
+	return all
+}()
 
 const longestName = 40
 

@@ -14,11 +14,11 @@ var write = flag.Bool("write", false, "write docs/parameters.md anew")
 
 const introduction = `# Parameters of a row
 
-This page is made from the table in package ` + "`parameter`" + ` by ` + "`go test ./parameter -run TestPage -write`" + `.
+This page is made from the table in package parameter, by "go test ./parameter -run TestPage -write".
 
-A row of the input may give parameters of its own, which come before the flags. The table knows the names that the APIs of
-OpenAI (chat and completions), vLLM, llama.cpp's server and transformers' ` + "`GenerationConfig`" + ` use. It holds for keys of JSONL
-and for columns of Parquet files, and a value means the same in both. For each row and name:
+A row of the input may give parameters of its own, which come before the flags. The table has the names that the APIs of
+OpenAI (chat and completions), vLLM, llama.cpp's server and transformers (GenerationConfig) use. It holds for keys of
+JSONL and for columns of Parquet files, and a value means the same in both. For each row and name:
 
 - A value that is null is not given.
 - A value that Quire applies sets one of its own parameters. The completion has the same bytes under either name.
@@ -28,9 +28,9 @@ and for columns of Parquet files, and a value means the same in both. For each r
 
 All these columns are also passed through to the output, as every column of the input is.
 
-A column with another name is the user's own. Where its name is near to one of these, such as ` + "`temprature`" + `, the job says so once.
-The names of OpenAI's Responses API that are common names of data (` + "`input`, `instructions`, `reasoning`, `text`, ..." + `) are not
-in the table: Quire reads no such requests.
+A column with another name is the user's own. Where its name is near to one of these ("temprature"), the job says so once.
+The names of OpenAI's Responses API that are common names of data ("input", "instructions", "reasoning", "text") are not in
+the table: Quire reads no such requests.
 `
 
 func (e Engine) String() string {
@@ -49,7 +49,8 @@ func page() string {
 	b.WriteString(introduction)
 	section := func(title, head string, row func(*Parameter) string) {
 		columns := strings.Count(head, "|") + 1
-		fmt.Fprintf(&b, "\n## %s\n\n| name | %s | APIs | notes |\n|%s\n", title, head, strings.Repeat(" --- |", columns+3))
+		fmt.Fprintf(&b, "\n## %s\n\n| name | %s | APIs | notes |\n|", title, head)
+		fmt.Fprintln(&b, strings.Repeat(" --- |", columns+3))
 		for p := range All() {
 			if cell := row(p); cell != "" {
 				fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Name, cell, p.From, note(p))
@@ -68,7 +69,7 @@ func page() string {
 		}
 		return "`" + p.Sets + "`"
 	})
-	section("Not supported: errors, but for values without effect", "no effect, beside null", func(p *Parameter) string {
+	section("Errors, but for values without effect", "no effect, beside null", func(p *Parameter) string {
 		if p.Sets != "" || p.passes {
 			return ""
 		}

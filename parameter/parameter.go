@@ -1,6 +1,6 @@
-// Package parameter is the one table of the names under which requests to language models give their parameters, in the
-// APIs of OpenAI, vLLM, llama.cpp and transformers: which of them Quire applies, which values have no effect, and what it
-// must refuse.
+// Package parameter is the one table of the names under which requests to language models give their parameters, in
+// the APIs of OpenAI, vLLM, llama.cpp and transformers: which of them Quire applies, which values have no effect, and
+// what it must refuse.
 package parameter
 
 import (
@@ -89,8 +89,8 @@ const (
 	Contradicts                // it asks for another value of Quire's own parameter than the row gives
 )
 
-// Judge says what becomes of a JSON value. Where it is applied, set is the JSON value that Quire's own parameter gets. given
-// returns the JSON value of one of Quire's own parameters that the row has, or "".
+// Judge says what becomes of a JSON value. Where it is applied, set is the JSON value that Quire's own parameter
+// gets. given returns the JSON value of one of Quire's own parameters that the row has, or "".
 func (p *Parameter) Judge(value []byte, given func(own string) string) (verdict Verdict, set []byte) {
 	v, ok := decode(value)
 	switch {
@@ -138,8 +138,8 @@ func decode(value []byte) (v any, ok bool) {
 	return v, d.Decode(&v) == nil
 }
 
-// is compares a decoded JSON value with another one. Null members of objects do not count: in a Parquet file every struct
-// of a column has all members.
+// is compares a decoded JSON value with another one. Null members of objects do not count: in a Parquet file every
+// struct of a column has all members.
 func is(v any, text string) bool {
 	want, ok := decode([]byte(text))
 	return ok && same(v, want)
@@ -201,8 +201,8 @@ var byName = func() map[string][]*Parameter {
 	return all
 }()
 
-// Lookup returns what the table has of a name: nothing for a column of the user's own, and several entries where the name
-// means different things beside different prompt columns.
+// Lookup returns what the table has of a name: nothing for a column of the user's own, and several entries where the
+// name means different things beside different prompt columns.
 func Lookup(name string) []*Parameter { return byName[name] }
 
 // All gives the whole table.

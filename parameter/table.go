@@ -39,7 +39,8 @@ var (
 	isTrue  = []string{"true"}
 )
 
-// table is in the order of the documentation: Quire's own, other names of these, what has values without effect, what passes.
+// table is in the order of the documentation: Quire's own, other names of these, what has values without effect, what
+// passes.
 var table = func() []Parameter {
 	all := slices.Clone(judged)
 	for _, group := range passing {
@@ -71,8 +72,8 @@ var judged = []Parameter{
 	{Name: "n_predict", Sets: "max_tokens", From: LlamaCpp, Note: "-1, for no limit, is refused: give a number"},
 	{Name: "stop_sequences", Sets: "stop"},
 	{Name: "stop_strings", Sets: "stop", From: Transformers},
-	{Name: "do_sample", Sets: "temperature", From: Transformers, values: map[string]string{"false": "0"}, neutral: isTrue,
-		clash: map[string]string{"true": "0"}, Note: "false is temperature 0"},
+	{Name: "do_sample", Sets: "temperature", From: Transformers, values: map[string]string{"false": "0"},
+		neutral: isTrue, clash: map[string]string{"true": "0"}, Note: "false is temperature 0"},
 
 	// Penalties and biases.
 	{Name: "frequency_penalty", From: servers, neutral: zero},

@@ -147,7 +147,7 @@ func (r *Row) finish(given []string) {
 	default:
 		r.fail("more than one prompt (%s); keep one and leave the others null", strings.Join(given, ", "))
 	}
-	if r.ID == "" {
+	if r.givenID = r.ID != ""; !r.givenID {
 		r.ID = strconv.FormatInt(r.Index, 10)
 	}
 	if r.Err != nil {

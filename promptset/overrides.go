@@ -15,8 +15,8 @@ import (
 // alias notes under which name of other engines a row gives a parameter.
 type alias struct{ own, key string }
 
-// ParameterName returns the key or column under which the row gives one of Quire's parameters, which may be the name that other
-// engines have for it, so that messages about the value name what the user wrote.
+// ParameterName returns the key or column under which the row gives one of Quire's parameters. It may be the name
+// that other engines have for it, so that messages about the value name what the user wrote.
 func (r *Row) ParameterName(own string) string {
 	for _, a := range r.aliases {
 		if a.own == own {
@@ -45,7 +45,9 @@ func foreignNames(column string) []*parameter.Parameter {
 
 // apply judges the values of a row, whose own parameters are set. given names its prompt columns.
 func (r *Row) apply(values []foreign, given []string) {
-	values = slices.DeleteFunc(values, func(v foreign) bool { return !slices.ContainsFunc(given, v.parameter.Concerns) })
+	values = slices.DeleteFunc(values, func(v foreign) bool {
+		return !slices.ContainsFunc(given, v.parameter.Concerns)
+	})
 	// What becomes of the others depends on what the row gives under any name.
 	values = slices.DeleteFunc(values, func(v foreign) bool {
 		verdict, set := v.parameter.Judge(v.raw, r.Overrides.text)
@@ -130,7 +132,8 @@ func (o *Overrides) text(own string) string {
 	return string(b)
 }
 
-// decodeParameter sets the parameter own to a JSON value that the row gives under key; false means that its type is wrong.
+// decodeParameter sets the parameter own to a JSON value that the row gives under key; false means that its type is
+// wrong.
 func (r *Row) decodeParameter(o *Overrides, own, key string, raw json.RawMessage) bool {
 	switch parameter.TypeOf(own) {
 	case parameter.TextList:

@@ -97,7 +97,11 @@ type Row struct {
 	object []member
 
 	aliases []alias
+	givenID bool
 }
+
+// HasID says whether the row gave its id, which others may give too.
+func (r *Row) HasID() bool { return r.givenID }
 
 // RowError says what is wrong with one row and what to do about it.
 type RowError struct {

@@ -14,13 +14,13 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// maxDistinctRows bounds the rows that later ones are compared with, to about 30 MB of hashes and places. In a larger job
-// the rows that come after so many distinct ones are compared with these alone.
+// maxDistinctRows bounds the rows that later ones are compared with, to about 30 MB of hashes and places. In a larger
+// job the rows that come after so many distinct ones are compared with these alone.
 const maxDistinctRows = 1 << 20
 
-// equalRows finds rows of which completions are equal to one another, which their author hardly wanted: several completions at
-// temperature 0, and rows that repeat another one. It says so once, with the first of them, and counts them for the report. It
-// lasts for a process, through restarts of the engine.
+// equalRows finds rows of which completions are equal to one another, which their author hardly wanted: several
+// completions at temperature 0, and rows that repeat another one. It says so once, with the first of them, and counts
+// them for the report. It lasts for a process, through restarts of the engine.
 type equalRows struct {
 	stderr io.Writer
 
@@ -33,7 +33,8 @@ type equalRows struct {
 	repeated int64 // rows that repeat another one
 }
 
-// rowPlace is where a row is: the number of its file among those seen, and its line there, or its number in a Parquet file.
+// rowPlace is where a row is: the number of its file among those seen, and its line there, or its number in a Parquet
+// file.
 type rowPlace struct{ file, at uint32 }
 
 // rowFile is a file of rows; those of JSONL files are named by their lines.
@@ -50,26 +51,30 @@ func newEqualRows(stderr io.Writer) *equalRows {
 func (e *equalRows) look(row *promptset.Row, r *engine.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	key, place := e.hash(r), e.place(row)
-	first, known := e.first[key]
-	if known && first == place { // begun again
-		return
-	}
 	if r.N > 1 && r.Sampling.Greedy() {
 		if e.greedy++; e.greedy == 1 {
-			fmt.Fprintf(e.stderr, "warning: %v: all completions of such a row are equal; give n 1, or a temperature above 0\n",
-				row.Error(fmt.Sprintf("(id %q) n is %d at temperature 0", row.ID, r.N)))
+			what := row.Error(fmt.Sprintf("(id %q) n is %d at temperature 0", row.ID, r.N))
+			fmt.Fprintf(e.stderr, "warning: %v: all completions of such a row are equal; "+
+				"give n 1, or a temperature above 0\n", what)
 		}
 	}
+	if !row.HasID() { // its id is its number, which no other row has
+		return
+	}
+	key, place := e.hash(r), e.place(row)
+	first, known := e.first[key]
 	switch {
+	case known && first == place: // begun again
 	case known:
 		if e.repeated++; e.repeated == 1 {
 			f, at := e.files[first.file], "row"
 			if f.lines {
 				at = "line"
 			}
-			fmt.Fprintf(e.stderr, "warning: %v; both have the same completions: give each row an id of its own, or none\n",
-				row.Error(fmt.Sprintf("(id %q) the id, prompt and parameters are those of %s %s %d", row.ID, f.name, at, first.at)))
+			what := row.Error(fmt.Sprintf("(id %q) the id, prompt and parameters are those of %s %s %d",
+				row.ID, f.name, at, first.at))
+			fmt.Fprintf(e.stderr, "warning: %v; both have the same completions: "+
+				"give each row an id of its own, or none\n", what)
 		}
 	case len(e.first) < maxDistinctRows:
 		e.first[key] = place
@@ -97,8 +102,11 @@ func (e *equalRows) hash(r *engine.Request) uint64 {
 	b := e.scratch[:0]
 	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 	text(r.ID)
-	for _, n := range []uint64{uint64(r.N), uint64(r.FirstGeneration), uint64(r.MaxTokens), uint64(r.Sampling.TopK), r.Sampling.Seed,
-		math.Float64bits(r.Sampling.Temperature), math.Float64bits(r.Sampling.TopP), math.Float64bits(r.Sampling.MinP)} {
+	s := &r.Sampling
+	for _, n := range []uint64{
+		uint64(r.N), uint64(r.FirstGeneration), uint64(r.MaxTokens), uint64(s.TopK), s.Seed,
+		math.Float64bits(s.Temperature), math.Float64bits(s.TopP), math.Float64bits(s.MinP),
+	} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
 	b = binary.AppendUvarint(b, uint64(len(r.Stop)))
@@ -137,6 +145,7 @@ func warnOfNearColumns(w io.Writer, columns []string) {
 			fmt.Fprintln(w, "warning: more columns have names that are near to those of parameters")
 			return
 		}
-		fmt.Fprintf(w, "warning: column %q is not a parameter of Quire: did you mean %q? It is passed through\n", column, near)
+		fmt.Fprintf(w, "warning: column %q is not a parameter of Quire: did you mean %q? It is passed through\n",
+			column, near)
 	}
 }

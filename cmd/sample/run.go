@@ -26,7 +26,8 @@ func newRun() *subcommand {
 		about: `
 Input rows have a column "prompt" (text), "messages" (a list of role and content) or "prompt_token_ids". Optional columns:
 "id", and parameters of the row's own that come before the flags: n, max_tokens, temperature, top_k, top_p, min_p, seed,
-stop, ignore_eos, generation (the number of the first one).
+stop, ignore_eos, generation (the number of the first one). Names that OpenAI, vLLM, llama.cpp and transformers have for
+these are known too; what Quire does not do makes the row an error that names the column (docs/parameters.md).
 
 Output rows, n for each input row and in its order, have the input's columns, and id, generation, text, token_ids,
 logprobs, finish_reason (stop, length or error), prompt_tokens, completion_tokens and error. A row that can't be run

@@ -1,0 +1,120 @@
+package promptset
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+	"pgregory.net/rapid"
+
+	"github.com/quire/quire/parameter"
+)
+
+// A parameter under the name that other engines have for it is read as under Quire's own, and errors name what was
+// written.
+func TestOtherNamesOfParameters(t *testing.T) {
+	dir := t.TempDir()
+	read := func(t *rapid.T, object string) (Overrides, string) {
+		path := filepath.Join(dir, "x.jsonl")
+		if err := os.WriteFile(path, []byte(object), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Open(t.Context(), []string{path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for row := range r.Rows(t.Context()) {
+			if row.Err != nil {
+				return Overrides{}, row.Err.(*RowError).What
+			}
+			return row.Overrides, ""
+		}
+		t.Fatal("no row")
+		return Overrides{}, ""
+	}
+	var names []*parameter.Parameter
+	for p := range parameter.All() {
+		if !p.Own() && parameter.TypeOf(p.Name) != 0 {
+			names = append(names, p)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.SampledFrom(names).Draw(t, "name")
+		value := rapid.SampledFrom([]string{"1", "2.0", "-1", "2.5", "1e3", "9223372036854775808", `"x"`,
+			`["a","b"]`, `[null]`, "[]", "true", "null", "{}"}).Draw(t, "value")
+		own, ownErr := read(t, fmt.Sprintf(`{"prompt": "a", %q: %s}`, p.Sets, value))
+		got, err := read(t, fmt.Sprintf(`{"prompt": "a", %q: %s}`, p.Name, value))
+		if want := strings.Replace(ownErr, p.Sets, p.Name, 1); err != want || !reflect.DeepEqual(got, own) {
+			t.Fatalf("%s %s: %+v %q, want %+v %q", p.Name, value, got, err, own, want)
+		}
+		both, err := read(t, fmt.Sprintf(`{"prompt": "a", %q: %s, %q: %s}`, p.Name, value, p.Sets, value))
+		if (err == "") != (ownErr == "") || !reflect.DeepEqual(both, own) {
+			t.Fatalf("%s and %s %s: %+v %q, want %+v %q", p.Name, p.Sets, value, both, err, own, ownErr)
+		}
+	})
+}
+
+// The columns of a Parquet file mean what the same values of a JSONL file do, whatever their types.
+func TestParametersOfParquet(t *testing.T) {
+	type format struct {
+		Type   *string `parquet:"type,optional"`
+		Schema *string `parquet:"json_schema,optional"`
+	}
+	type row struct {
+		Prompt   string           `parquet:"prompt"`
+		Tokens   *float64         `parquet:"max_new_tokens,optional"`
+		Max      *int32           `parquet:"max_tokens,optional"`
+		Stop     [][]byte         `parquet:"stop_strings,list"`
+		Penalty  *float32         `parquet:"frequency_penalty,optional"`
+		Format   *format          `parquet:"response_format,optional"`
+		Bias     map[string]int32 `parquet:"logit_bias"`
+		Tools    []format         `parquet:"tools,list"`
+		Sample   *bool            `parquet:"do_sample,optional"`
+		Seed     *int64           `parquet:"seed,optional"`
+		Logprobs []float32        `parquet:"logprobs,list"`
+	}
+	text, two, half, nan, three, minus, no := "text", 2.0, float32(0.5), math.NaN(), int32(3), int64(-1), false
+	object, zero, broken := "json_object", float32(0), 2.5
+	for _, c := range []struct {
+		row  row
+		want string // of the error, or the overrides
+	}{
+		{row{Tokens: &two, Stop: [][]byte{[]byte("x"), []byte("y")}}, `max_tokens 2 stop ["x","y"]`},
+		{row{Tokens: &two, Penalty: &zero, Format: &format{Type: &text}, Sample: &no}, `max_tokens 2 temperature 0`},
+		{row{Bias: map[string]int32{}, Tools: []format{}, Format: &format{}, Logprobs: []float32{-1}}, ``},
+		{row{Tokens: &broken}, `max_new_tokens is 2.5; give a whole number`},
+		{row{Tokens: &nan}, `max_new_tokens is no finite number; give one, or null`},
+		{row{Tokens: &two, Max: &three}, `max_new_tokens is 2 and max_tokens is 3, and both set max_tokens; keep one`},
+		{row{Penalty: &half}, `parameter frequency_penalty is not supported as 0.5; leave it out, give 0, which`},
+		{row{Format: &format{Type: &object}}, `parameter response_format is not supported as {"type":"json_object","json_schema":null...`},
+		{row{Bias: map[string]int32{"5": -100}}, `parameter logit_bias is not supported as {"5":-100}`},
+		{row{Tools: []format{{Type: &text}}}, `parameter tools is not supported as [{"type":"text","json_schema":null}]`},
+		{row{Seed: &minus}, `seed is -1, but must be 0 to 18446744073709551615`},
+	} {
+		c.row.Prompt = "a"
+		path := filepath.Join(t.TempDir(), "x.parquet")
+		if err := parquet.WriteFile(path, []row{c.row}); err != nil {
+			t.Fatal(err)
+		}
+		got := rows(t, open(t, path))[0]
+		var set []string
+		for _, own := range parameter.OwnNames() {
+			// An empty list is what the library writes for none.
+			if v := got.Overrides.text(own); v != "" && v != "[]" {
+				set = append(set, own+" "+v)
+			}
+		}
+		text := strings.Join(set, " ")
+		if got.Err != nil {
+			text = strings.TrimPrefix(got.Err.Error(), path+" row 0: ")
+		}
+		if !strings.HasPrefix(text, c.want) || c.want == "" && text != "" {
+			t.Errorf("got  %s\nwant %s", text, c.want)
+		}
+	}
+}
