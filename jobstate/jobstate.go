@@ -125,6 +125,11 @@ func Read(files vfs.FS, output string) (*Description, error) {
 	return d, err
 }
 
+// ReadKey is [Read] with the job's key, which is [State.Key].
+func ReadKey(files vfs.FS, output string) (*Description, [sha256.Size]byte, error) {
+	return readJob(files, output)
+}
+
 func readJob(files vfs.FS, output string) (d *Description, key [sha256.Size]byte, err error) {
 	name := filepath.Join(output, Folder, jobName)
 	b, err := readFile(files, name, maxJob)
@@ -208,14 +213,18 @@ func (s *State) write(name string, b []byte) error {
 }
 
 // Dirs lists the folders that may have a journal: that of runs of the whole job, and those of shards.
-func (s *State) Dirs() ([]string, error) {
-	shards, err := Shards(s.fs, s.root)
-	if err != nil {
+func (s *State) Dirs() ([]string, error) { return Dirs(s.fs, s.out) }
+
+// Dirs lists the folders below an output that may have notes and a journal: that of runs of the whole job, and those of shards.
+func Dirs(files vfs.FS, output string) ([]string, error) {
+	root := filepath.Join(output, Folder)
+	shards, err := Shards(files, root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot look for shards: %w", err)
 	}
-	dirs := []string{s.root}
+	dirs := []string{root}
 	for _, shard := range shards {
-		dirs = append(dirs, filepath.Join(s.root, shard.Name()))
+		dirs = append(dirs, filepath.Join(root, shard.Name()))
 	}
 	return dirs, nil
 }
@@ -272,25 +281,38 @@ func (s *State) AddPart(summary any) error {
 // Parts calls each with every note of AddPart, of this process and of those that worked on the job before or do so now, those of one
 // process in order. Lines that are not whole are passed over.
 func (s *State) Parts(each func(summary []byte)) error {
-	dirs, err := s.Dirs()
+	_, err := Parts(s.fs, s.out, each)
+	return err
+}
+
+// Parts is [State.Parts] without a lock. It also returns which lines are not whole, each as "FILE line N": the death of a process leaves
+// such ones, of parts that were not published.
+func Parts(files vfs.FS, output string, each func(summary []byte)) (torn []string, err error) {
+	dirs, err := Dirs(files, output)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, dir := range dirs {
-		b, err := readFile(s.fs, filepath.Join(dir, partsName), maxJob)
+		name := filepath.Join(dir, partsName)
+		b, err := readFile(files, name, maxJob)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("cannot read what parts there are: %w", err)
+			return torn, fmt.Errorf("cannot read what parts there are: %w", err)
 		}
+		number := 0
 		for line := range strings.Lines(string(b)) {
+			number++
 			sum, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 			want, err := strconv.ParseUint(sum, 16, 32)
-			if ok && err == nil && strings.HasSuffix(line, "\n") && crc32.Checksum([]byte(text), table) == uint32(want) {
+			switch {
+			case ok && err == nil && strings.HasSuffix(line, "\n") && crc32.Checksum([]byte(text), table) == uint32(want):
 				each([]byte(text))
+			case line != "\n":
+				torn = append(torn, fmt.Sprintf("%s line %d", name, number))
 			}
 		}
 	}
-	return nil
+	return torn, nil
 }

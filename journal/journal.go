@@ -71,6 +71,7 @@ type Damage struct {
 	Offset int64 // where reading ended, in bytes
 	Bytes  int64 // that were dropped
 	What   string
+	Torn   bool // as the death of a process or a loss of power leaves it; else something changed what was written
 }
 
 func (d Damage) String() string {

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/quire/quire/vfs"
@@ -18,6 +20,15 @@ var segmentPattern = regexp.MustCompile(`^journal-(\d{6,9})\.log$`)
 
 // ErrDamaged says that a record is not what was written.
 var ErrDamaged = errors.New("a record of the journal is damaged")
+
+// What a segment ends with whose writer died.
+const (
+	headerCut   = "the header is cut off"
+	recordCut   = "a record is cut off"
+	recordShort = "a record is cut off or has a wrong length"
+)
+
+var tornEnds = []string{headerCut, recordCut, recordShort}
 
 // Open reads what is in a folder, which it makes if need be, calling each with every record in the order in which they were written, and returns the
 // journal for writing. The bytes are valid during the call; what each returns ends the reading. Segments of another key are
@@ -109,6 +120,33 @@ func Clear(fs vfs.FS, dir string) error {
 	return nil
 }
 
+// Check reads what is in a folder as [Open] does, and changes nothing: it may be done while a journal is open there, and then what is
+// being written may be reported as torn. A folder that is not there has nothing.
+func Check(files vfs.FS, dir string, key Key, each func(row int64, b []byte) error) ([]Damage, error) {
+	numbers, err := list(files, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the journal: %w", err)
+	}
+	j := &Journal{fs: files, dir: dir, key: key}
+	var damages []Damage
+	for _, n := range numbers {
+		damage, err := j.scan(&segment{number: n}, func(row int64, b []byte, _ Position) error { return each(row, b) })
+		if errors.Is(err, fs.ErrNotExist) { // its rows are in parts since
+			continue
+		}
+		if err != nil {
+			return damages, err
+		}
+		if damage != nil {
+			damages = append(damages, *damage)
+		}
+	}
+	return damages, nil
+}
+
 // scan reads a segment.
 func (j *Journal) scan(s *segment, each func(row int64, b []byte, at Position) error) (*Damage, error) {
 	name := filepath.Join(j.dir, segmentName(s.number))
@@ -131,7 +169,7 @@ func (j *Journal) scan(s *segment, each func(row int64, b []byte, at Position) e
 	if what == "" {
 		return nil, nil
 	}
-	return &Damage{File: name, Offset: end, Bytes: size - end, What: what}, nil
+	return &Damage{File: name, Offset: end, Bytes: size - end, What: what, Torn: slices.Contains(tornEnds, what)}, nil
 }
 
 // readSegment reads the records of a segment of size bytes up to the first that is not whole. It returns where that is and
@@ -144,7 +182,7 @@ func readSegment(r io.Reader, size int64, key Key, number uint32, each func(row 
 	}
 	switch want := appendHeader(nil, key, number); {
 	case len(header) < headerSize:
-		return 0, "the header is cut off", nil
+		return 0, headerCut, nil
 	case !bytes.Equal(header[:len(magic)], magic) || binary.LittleEndian.Uint32(header[headerSize-4:]) != crc32.Checksum(header[:headerSize-4], table):
 		return 0, "the header is not one", nil
 	case !bytes.Equal(header, want):
@@ -157,7 +195,7 @@ func readSegment(r io.Reader, size int64, key Key, number uint32, each func(row 
 		case left == 0:
 			return at, "", nil
 		case left < recordHead:
-			return at, "a record is cut off", nil
+			return at, recordCut, nil
 		}
 		head, err := in.take(recordHead)
 		if err != nil {
@@ -165,7 +203,7 @@ func readSegment(r io.Reader, size int64, key Key, number uint32, each func(row 
 		}
 		length := int64(binary.LittleEndian.Uint32(head))
 		if length > maxRecord || length > left-recordHead {
-			return at, "a record is cut off or has a wrong length", nil
+			return at, recordShort, nil
 		}
 		// Both lie together, since more is never read than the file has.
 		record, err := in.more(length)

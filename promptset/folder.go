@@ -14,10 +14,17 @@ import (
 
 // Destination is where whole parts go: a [Folder], or an object store.
 type Destination interface {
-	// Names returns the names of what was published.
-	Names() ([]string, error)
+	Published
 	// Create starts a file that nobody sees before it is published.
 	Create(name string) (Unpublished, error)
+}
+
+// Published is where whole parts are read back from: every [Destination] is.
+type Published interface {
+	// Names returns the names of what was published.
+	Names() ([]string, error)
+	// Open opens what was published under a name.
+	Open(name string) (File, error)
 }
 
 // Unpublished is a file that is written and not visible.
@@ -29,8 +36,8 @@ type Unpublished interface {
 	Discard()
 }
 
-// metaName is the file with the metadata of JSONL parts.
-const metaName = "_meta.json"
+// MetaName is the file with the metadata of JSONL parts.
+const MetaName = "_meta.json"
 
 var (
 	partPattern = regexp.MustCompile(`^part-(\d{5,9})\.(parquet|jsonl)$`)
@@ -95,6 +102,33 @@ func (f *Folder) Names() ([]string, error) {
 	return names, nil
 }
 
+// OpenFolder returns a folder for reading: it makes, changes and removes nothing.
+func OpenFolder(fs vfs.FS, dir string) Published { return &Folder{fs: fs, dir: dir} }
+
+// Open opens a file of the folder.
+func (f *Folder) Open(name string) (File, error) {
+	file, err := f.fs.Open(filepath.Join(f.dir, name))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open a file of the output folder: %w", err)
+	}
+	size, err := file.Size()
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(f.dir, name), err)
+	}
+	return publishedFile{file, file, size}, nil
+}
+
+// publishedFile is an open file of a folder. It is not written again under its name: another one takes its place.
+type publishedFile struct {
+	io.ReaderAt
+	io.Closer
+	size int64
+}
+
+func (f publishedFile) Size() int64     { return f.size }
+func (f publishedFile) Version() string { return "" }
+
 // Clear removes all that writers have published there.
 func (f *Folder) Clear() error {
 	names, err := f.Names()
@@ -102,7 +136,7 @@ func (f *Folder) Clear() error {
 		return err
 	}
 	for _, name := range names {
-		if _, _, part := ParsePartName(name); !part && name != metaName {
+		if _, _, part := ParsePartName(name); !part && name != MetaName {
 			continue
 		}
 		if err := f.fs.Remove(filepath.Join(f.dir, name)); err != nil {
@@ -165,17 +199,23 @@ func (p *folderFile) Discard() {
 	p.folder.fs.Remove(p.temp)
 }
 
-// writeMeta publishes the metadata of JSONL parts.
-func writeMeta(d Destination, meta map[string]string) error {
-	p, err := d.Create(metaName)
+// MetaText is the content of the file [MetaName].
+func MetaText(meta map[string]string) ([]byte, error) {
+	b, err := json.MarshalIndent(meta, "", "  ") // keys in order
+	return append(b, '\n'), err
+}
+
+// WriteMeta publishes the metadata of JSONL parts.
+func WriteMeta(d Destination, meta map[string]string) error {
+	b, err := MetaText(meta)
 	if err != nil {
 		return err
 	}
-	b, err := json.MarshalIndent(meta, "", "  ") // keys in order
-	if err == nil {
-		_, err = p.Write(append(b, '\n'))
-	}
+	p, err := d.Create(MetaName)
 	if err != nil {
+		return err
+	}
+	if _, err := p.Write(b); err != nil {
 		p.Discard()
 		return err
 	}

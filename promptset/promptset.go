@@ -23,6 +23,11 @@
 // [Create] starts an output folder of numbered parts with one row a completion: the input's columns, then [OutputColumns].
 // Rows may be added in any order; they are written in the order of the input, so the bytes of the output do not depend on
 // which row finished first. A part appears in the folder when it is whole and on disk, never before.
+//
+// # Reading back
+//
+// [OpenOutput] finds the parts of an output, and [Output.Read] reads one whole, with its digest. A [PartSummary] notes what a part
+// came to; [SealOf] tells a part from another one by a small read. [RowCheck] compares rows of the output with those of the input.
 package promptset
 
 import (

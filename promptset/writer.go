@@ -48,16 +48,6 @@ func (p Parts) All() []int {
 	return all
 }
 
-// PartSummary is what a part came to.
-type PartSummary struct {
-	Part             int   `json:"part"`
-	Rows             int64 `json:"rows"` // of the input
-	RowsWithErrors   int64 `json:"rows_with_errors"`
-	Completions      int64 `json:"completions"`       // good ones
-	PromptTokens     int64 `json:"prompt_tokens"`     // of each row once
-	CompletionTokens int64 `json:"completion_tokens"` // of all completions
-}
-
 // WriterOptions say how [NewWriter] writes.
 type WriterOptions struct {
 	Format string  // FormatParquet (also when empty) or FormatJSONL
@@ -97,6 +87,7 @@ type Writer struct {
 	encoder encoder
 	name    string // of the part
 	part    Unpublished
+	written *measured // to the part
 	summary PartSummary
 	total   int64
 	err     error // first failure; nothing is written after it
@@ -129,8 +120,8 @@ func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Contains(names, metaName) {
-			if err := writeMeta(d, options.Meta); err != nil {
+		if !slices.Contains(names, MetaName) {
+			if err := WriteMeta(d, options.Meta); err != nil {
 				return nil, err
 			}
 		}
@@ -218,7 +209,7 @@ func (w *Writer) Close() error {
 func (w *Writer) drop() {
 	if w.part != nil {
 		w.part.Discard()
-		w.part, w.encoder = nil, nil
+		w.part, w.encoder, w.written = nil, nil, nil
 	}
 	clear(w.held)
 	w.bytes = 0
@@ -277,11 +268,12 @@ func (w *Writer) open() (err error) {
 	if w.part, err = w.destination.Create(w.name); err != nil {
 		return err
 	}
+	w.written = newMeasured(w.part)
 	if w.options.Format == FormatJSONL {
-		w.encoder = newJSONLEncoder(w.part, w.columns)
+		w.encoder = newJSONLEncoder(w.written, w.columns)
 		return nil
 	}
-	w.encoder, err = newParquetEncoder(w.part, w.columns, w.options.Meta)
+	w.encoder, err = newParquetEncoder(w.written, w.columns, w.options.Meta)
 	return err
 }
 
@@ -290,6 +282,7 @@ func (w *Writer) publish() error {
 	if err := w.encoder.finish(); err != nil {
 		return fmt.Errorf("writing %s: %w", w.name, err)
 	}
+	w.summary.SHA256, w.summary.Seal = w.written.sums()
 	if w.options.Publishing != nil {
 		if err := w.options.Publishing(w.summary); err != nil {
 			return err
@@ -298,7 +291,7 @@ func (w *Writer) publish() error {
 	if err := w.part.Publish(); err != nil {
 		return err
 	}
-	w.part, w.encoder = nil, nil
+	w.part, w.encoder, w.written = nil, nil, nil
 	part := w.left[0]
 	w.left = w.left[1:]
 	w.begin()

@@ -89,7 +89,11 @@ func TestParts(t *testing.T) {
 	var published []string
 	dir := t.TempDir()
 	o.Write = []int{1, 3}
-	o.Publishing = func(s PartSummary) error { published = append(published, fmt.Sprint(s)); return nil }
+	o.Publishing = func(s PartSummary) error {
+		figures := []int64{int64(s.Part), s.Rows, s.RowsWithErrors, s.Completions, s.PromptTokens, s.CompletionTokens}
+		published = append(published, fmt.Sprint(figures))
+		return nil
+	}
 	o.Published = func(part int, next int64) error { published = append(published, fmt.Sprint(part, next)); return nil }
 	w := create(t, dir, r, o)
 	for _, part := range o.Write {
@@ -107,7 +111,7 @@ func TestParts(t *testing.T) {
 	}
 	want(t, "parts", listing(t, whole), "part-00000.parquet part-00001.parquet part-00002.parquet part-00003.parquet")
 	want(t, "these parts", listing(t, dir), "part-00001.parquet part-00003.parquet")
-	want(t, "calls", strings.Join(published, " "), "{1 77 0 154 231 308} 1 231 {3 69 0 138 207 276} 3 300")
+	want(t, "calls", strings.Join(published, " "), "[1 77 0 154 231 308] 1 231 [3 69 0 138 207 276] 3 300")
 	total := 0
 	for part, name := range strings.Fields(listing(t, whole)) {
 		file, root, out := parsed(t, filepath.Join(whole, name))

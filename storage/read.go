@@ -142,6 +142,24 @@ func (f *File) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
+// ReadRange reads exactly len(p) bytes from offset, of an object by a request of its own: nothing is read ahead or kept.
+func (f *File) ReadRange(p []byte, offset int64) error {
+	if f.local != nil {
+		n, err := f.local.ReadAt(p, offset)
+		if n == len(p) {
+			return nil
+		}
+		return failed("read", f.info.Name, pathless(err))
+	}
+	if offset < 0 || int64(len(p)) > f.info.Size-offset {
+		return failed("read", f.info.Name, fmt.Errorf("it has %d bytes, and %d from byte %d on were asked for", f.info.Size, len(p), offset))
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	return failed("read", f.info.Name, f.object.fill(f.ctx, p, offset))
+}
+
 // Reader returns a reader of the whole file from its start that asks for what comes next ahead of time: at most 12 MiB.
 // Several readers of a file do not disturb each other.
 func (f *File) Reader() io.ReadCloser {

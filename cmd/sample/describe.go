@@ -73,10 +73,16 @@ func (o *runOptions) describe(r *promptset.Reader, parts promptset.Parts, finger
 		sum := sha256.Sum256(text)
 		d.Settings["chat_template"] = "sha256:" + hex.EncodeToString(sum[:])
 	}
-	for _, s := range r.Sources() {
-		d.Inputs = append(d.Inputs, jobstate.Input{Name: s.Name, Bytes: s.Bytes, Rows: s.Rows, Digest: s.Digest})
-	}
+	d.Inputs = inputsOf(r)
 	return d, nil
+}
+
+// inputsOf names the files that a job reads.
+func inputsOf(r *promptset.Reader) (inputs []jobstate.Input) {
+	for _, s := range r.Sources() {
+		inputs = append(inputs, jobstate.Input{Name: s.Name, Bytes: s.Bytes, Rows: s.Rows, Digest: s.Digest})
+	}
+	return inputs
 }
 
 // settings is a view of the options that a job leaves to the engine where they are not given, by their names in job.json.

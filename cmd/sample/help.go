@@ -30,6 +30,7 @@ Exit codes:
   2  the command line or a config file is wrong
   3  partial: the output is whole, but some of its rows carry an error (column "error")
   4  interrupted: what was finished is kept, and the same command goes on from there
+  5  damaged: sample verify found something wrong with an output
 
 Environment:
   QUIRE_CACHE                       folder of fetched plugins and models and of compiled programs

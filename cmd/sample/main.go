@@ -25,6 +25,7 @@ const (
 	exitUsage       = 2
 	exitPartial     = 3
 	exitInterrupted = 4
+	exitDamaged     = 5
 )
 
 // environment is what a subcommand sees of the world outside.
@@ -90,7 +91,7 @@ func sampleMain(args []string, env *environment) int {
 }
 
 func subcommands() []*subcommand {
-	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newNATS(), newBench(), newShow(), newHTMLReport(), newSetup(), newKernels(), newPlan(), newVersion()}
+	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newNATS(), newBench(), newShow(), newVerify(), newHTMLReport(), newSetup(), newKernels(), newPlan(), newVersion()}
 }
 
 func dispatch(ctx context.Context, env *environment, args []string) error {

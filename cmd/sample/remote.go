@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/quire/quire/jobstate"
@@ -104,6 +105,9 @@ type objectFolder struct {
 	ctx  context.Context
 	url  string
 	work string // for files that are not published
+
+	mu        sync.Mutex
+	condemned map[string]string // damaged objects by name: their versions
 }
 
 func newObjectFolder(ctx context.Context, url, work string) (*objectFolder, error) {
@@ -137,6 +141,11 @@ func (f *objectFolder) relative(name string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(storage.Path(name), root), "/")
 }
 
+// Open opens an object of the folder.
+func (f *objectFolder) Open(name string) (promptset.File, error) {
+	return storage.Open(f.ctx, storage.Join(f.url, name))
+}
+
 // Create starts a part.
 func (f *objectFolder) Create(name string) (promptset.Unpublished, error) {
 	file, err := os.Create(filepath.Join(f.work, name))
@@ -154,7 +163,10 @@ type objectFile struct {
 
 // Publish puts the object, whole.
 func (p *objectFile) Publish() error {
-	err := storage.Put(p.folder.ctx, storage.Join(p.folder.url, p.name), p.File)
+	err := p.folder.clearTheWay(p.name)
+	if err == nil {
+		err = storage.Put(p.folder.ctx, storage.Join(p.folder.url, p.name), p.File)
+	}
 	p.Discard()
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%w: another job writes to this folder; choose another --output", err)
@@ -203,7 +215,7 @@ func (f *objectFolder) Clear() error {
 	for _, info := range files {
 		name := f.relative(info.Name)
 		_, _, part := promptset.ParsePartName(name)
-		if part || name == "_meta.json" || strings.HasPrefix(name, jobstate.Folder+"/") {
+		if part || name == promptset.MetaName || strings.HasPrefix(name, jobstate.Folder+"/") {
 			if err := storage.Remove(f.ctx, info.Name); err != nil {
 				return err
 			}
@@ -230,9 +242,8 @@ func (f *objectFolder) adopt(state *jobstate.State, mine func(part int) bool) er
 	}
 	noted := map[int]bool{}
 	note := func(b []byte) (part int, ok bool) {
-		var p promptset.PartSummary
-		ok = json.Unmarshal(b, &p) == nil
-		return p.Part, ok
+		p, err := promptset.ParsePartSummary(b)
+		return p.Part, err == nil
 	}
 	err = state.Parts(func(b []byte) {
 		if part, ok := note(b); ok {
@@ -302,11 +313,6 @@ func (f *objectFolder) begin(d *jobstate.Description) (*jobstate.Description, er
 		return nil, errors.Join(err, readErr)
 	}
 	return there, nil
-}
-
-// addPart puts what a part came to beside it, before it is there.
-func (f *objectFolder) addPart(p promptset.PartSummary) error {
-	return f.put(fmt.Sprintf(remoteParts+remotePart, p.Part), p)
 }
 
 func (f *objectFolder) put(name string, v any) error {

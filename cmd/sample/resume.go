@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +33,10 @@ type savedJob struct {
 	mine    int   // how many parts those are
 	missing []int // of its parts that are not published, ascending
 	before  tally // of those that are
+
+	damaged   []damagedPart // of those that are missing
+	wroteMeta string        // why the metadata of JSONL parts was written again
+
 	journal *journal.Journal
 	entries []entry // of the journal, by row and generation
 	resumed bool    // an earlier process began the job
@@ -122,6 +125,9 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 	} else if len(published) > 0 {
 		return nil, fmt.Errorf("%s: %w", o.output, errForeignParts)
 	}
+	if err := s.inspect(published); err != nil {
+		return nil, err
+	}
 	for _, part := range parts.All() {
 		if !o.shard.Has(part) {
 			continue
@@ -175,8 +181,7 @@ func (s *savedJob) clearJournals(fs vfs.FS) error {
 func (s *savedJob) count(published map[int]bool) error {
 	last := map[int]promptset.PartSummary{}
 	err := s.state.Parts(func(b []byte) {
-		var p promptset.PartSummary
-		if json.Unmarshal(b, &p) == nil && published[p.Part] {
+		if p, err := promptset.ParsePartSummary(b); err == nil && published[p.Part] {
 			last[p.Part] = p
 		}
 	})
@@ -267,7 +272,7 @@ func (s *savedJob) writer(o *runOptions, schema *promptset.Schema) (*promptset.W
 		Format: o.format, Schema: schema, Meta: s.state.Job().Meta, Parts: s.parts, Write: s.missing,
 		Publishing: func(p promptset.PartSummary) error {
 			if s.remote != nil {
-				if err := s.remote.addPart(p); err != nil {
+				if err := s.remote.addPart(p, o.format); err != nil {
 					return err
 				}
 			}

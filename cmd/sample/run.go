@@ -113,6 +113,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 			err = cerr
 		}
 	}()
+	saved.tellDamaged(env.stderr)
 	if len(saved.missing) == 0 {
 		return finished(env, o, saved, fingerprint, started)
 	}

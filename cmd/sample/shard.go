@@ -301,14 +301,8 @@ func standingOf(ctx context.Context, files vfs.FS, output, work string) (all sta
 	if shards, err = jobstate.Shards(files, filepath.Join(work, jobstate.Folder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return all, false
 	}
-	number := func(name string) int64 {
-		n, _ := job.Settings[name].(json.Number)
-		i, _ := n.Int64()
-		return i
-	}
-	format, _ := job.Settings["format"].(string)
-	all.parts = promptset.Parts{Rows: number("rows"), PartRows: number("part_rows")}
-	if all.parts.Rows < 0 || all.parts.PartRows < 1 {
+	var format string
+	if all.parts, format, ok = partsOf(job); !ok {
 		return all, false
 	}
 	all.missing = missingParts(all.parts, names, format)
@@ -320,6 +314,18 @@ func standingOf(ctx context.Context, files vfs.FS, output, work string) (all sta
 		all.count = shard.Count
 	}
 	return all, true
+}
+
+// partsOf is how a job cuts its rows into parts, and in which format it writes them; ok is false where it does not say.
+func partsOf(job *jobstate.Description) (parts promptset.Parts, format string, ok bool) {
+	number := func(name string) int64 {
+		n, _ := job.Settings[name].(json.Number)
+		i, _ := n.Int64()
+		return i
+	}
+	format, ok = job.Settings["format"].(string)
+	parts = promptset.Parts{Rows: number("rows"), PartRows: number("part_rows")}
+	return parts, format, ok && parts.Rows >= 0 && parts.PartRows >= 1
 }
 
 // sameSettled says that an engine is what the job settled on, but for the memory that it takes.

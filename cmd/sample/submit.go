@@ -294,6 +294,7 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 	case err != nil:
 		return err
 	default:
+		saved.tellDamaged(env.stderr)
 		missing := saved.missing
 		job.Before = figures(saved.before)
 		if err := saved.close(); err != nil {

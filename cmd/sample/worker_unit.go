@@ -53,6 +53,9 @@ func (w *worker) begin(ctx context.Context, lease *queue.Lease) (u *workUnit, er
 			err = errors.Join(err, saved.close())
 		}
 	}()
+	for _, d := range saved.damaged {
+		w.log.Warn("the part of a unit is damaged, and drawn again", "unit", lease.Number, "part", d.name, "what", d.what)
+	}
 	if len(saved.missing) == 0 {
 		w.log.Info("the part of a unit is there", "unit", lease.Number)
 		if err := w.sweep(lease.Number); err != nil {

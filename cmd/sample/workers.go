@@ -89,6 +89,7 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	if err != nil {
 		return err
 	}
+	saved.tellDamaged(env.stderr)
 	if len(saved.missing) == 0 {
 		return errors.Join(finished(env, o, saved, j.fingerprint, started), saved.close())
 	}

@@ -1,0 +1,418 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/journal"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
+	"github.com/quire/quire/vfs"
+)
+
+func newVerify() *subcommand {
+	var o runOptions
+	var asJSON bool
+	return &subcommand{
+		name:    "verify",
+		args:    "FOLDER",
+		summary: "read a whole output and say what is damaged",
+		about: `
+Reads every part of the output of "sample run" and compares it with what was noted when it was written: size and SHA-256, Parquet
+footers, rows. Each generation of each input row must be there once, in the order of the input; ids and numbers of completions are
+compared with the input files, where these can be read and are unchanged. It also reads job.json, the notes on parts and the journal.
+
+It changes nothing and takes no lock, so it may be used while the job runs: it looks at the parts that are there when it begins.
+Each problem is one line, with its remedy. A part that is missing because the job is not finished is no problem.
+
+Exit codes: 0 nothing is wrong, 5 something is damaged or missing, 1 it could not be checked, 4 interrupted.`,
+		example: `
+sample verify out
+sample verify s3://bucket/out --json | jq .problems`,
+		flags: func(f *flags) {
+			f.group("Flags", func(s *pflag.FlagSet) {
+				s.BoolVar(&asJSON, "json", false, "print JSON")
+				s.StringVar(&o.workDir, "work-dir", "", "`FOLDER` the --work-dir of the run, if it had one")
+			})
+		},
+		run: func(ctx context.Context, env *environment, args []string) error {
+			if len(args) != 1 {
+				return usagef("verify: give one folder, the --output of a run")
+			}
+			var err error
+			if o.output, err = storage.Hide(args[0]); err != nil {
+				return err
+			}
+			v := &verifier{ctx: ctx, files: env.fs, output: storage.Redact(o.output)}
+			if err := v.open(&o); err != nil {
+				return err
+			}
+			v.bar = newByteBar(env.stderr)
+			err = v.verify()
+			v.bar.finish()
+			if err != nil {
+				return err
+			}
+			v.report.settle()
+			if err := v.report.print(env.stdout, asJSON); err != nil {
+				return err
+			}
+			if n := len(v.report.Problems); n > 0 {
+				return &exitError{exitDamaged, fmt.Errorf("%s is damaged: %s", v.output, counted(n, "problem"))}
+			}
+			return nil
+		},
+	}
+}
+
+// verifier reads an output and what is kept of its job.
+type verifier struct {
+	ctx    context.Context
+	files  vfs.FS
+	output string // as it is shown
+	work   string // folder of the job's state
+	remote *objectFolder
+	place  promptset.Published
+	bar    *byteBar
+	report verifyReport
+
+	out    *promptset.Output
+	job    *jobstate.Description // nil where it can't be read
+	parts  promptset.Parts
+	format string
+	key    journal.Key
+	notes  map[int][]promptset.PartSummary
+	seals  map[promptset.Seal]int
+	reader *promptset.Reader // nil where inputs are not compared
+
+	journaled map[int]bool // parts that the journal has completions of
+}
+
+// open finds the output and its job.
+func (v *verifier) open(o *runOptions) (err error) {
+	v.report.Output = v.output
+	v.notes, v.seals, v.journaled = map[int][]promptset.PartSummary{}, map[promptset.Seal]int{}, map[int]bool{}
+	if v.work, err = o.workFolder(); err != nil {
+		return err
+	}
+	v.place = promptset.OpenFolder(v.files, o.output)
+	if storage.IsRemote(o.output) {
+		v.remote = &objectFolder{ctx: v.ctx, url: o.output}
+		v.place = v.remote
+	}
+	// Parts before notes: a note is there before its part is.
+	if v.out, err = promptset.OpenOutput(v.place); err != nil {
+		return err
+	}
+	var jobErr error
+	if v.remote != nil {
+		v.job, jobErr = v.remote.job()
+		var here *jobstate.Description
+		if here, v.key, err = jobstate.ReadKey(v.files, v.work); here == nil {
+			v.key = journal.Key{}
+		}
+		if err != nil {
+			v.report.note(fmt.Sprintf("the journal on this machine was not read: %v", err))
+		}
+	} else {
+		v.job, v.key, jobErr = jobstate.ReadKey(v.files, v.work)
+	}
+	switch known := false; {
+	case jobErr != nil:
+		v.report.problem(remoteJob, jobErr.Error(), "give the run --new to begin anew, or bring job.json back")
+	case v.job == nil && len(v.out.Parts) == 0:
+		return fmt.Errorf("%s holds no job: is it the --output of a sample run?", v.output)
+	case v.job == nil:
+		v.report.problem(remoteJob, "it is missing, and nothing says which job wrote the parts", "give the run --new to begin anew, or bring job.json back")
+	default:
+		if v.parts, v.format, known = partsOf(v.job); !known {
+			v.report.problem(remoteJob, "its settings do not say how many rows and parts the job has", "give the run --new to begin anew, or bring job.json back")
+			v.job = nil
+		}
+	}
+	return nil
+}
+
+// verify checks everything.
+func (v *verifier) verify() error {
+	if err := v.readNotes(); err != nil {
+		return err
+	}
+	if err := v.readJournal(); err != nil {
+		return err
+	}
+	v.openInputs()
+	if err := v.ctx.Err(); err != nil {
+		return err
+	}
+	present := map[int]bool{}
+	for _, part := range v.out.Parts {
+		if v.job != nil && (part.Format != v.format || part.Number >= v.parts.Count()) {
+			v.report.problem(part.Name, "it is no part of this job", "remove it: readers of the folder would take it for one")
+			continue
+		}
+		if err := v.part(part); err != nil {
+			return err
+		}
+		present[part.Number] = true
+	}
+	if v.job == nil {
+		return nil
+	}
+	if err := v.missing(present); err != nil {
+		return err
+	}
+	return v.meta(len(v.out.Parts) > 0)
+}
+
+// readNotes reads what was noted of the parts.
+func (v *verifier) readNotes() error {
+	take := func(b []byte) bool {
+		p, err := promptset.ParsePartSummary(b)
+		if err != nil {
+			return false
+		}
+		v.notes[p.Part] = append(v.notes[p.Part], p)
+		if p.Sealed() {
+			v.seals[p.Seal] = p.Part
+		}
+		return true
+	}
+	if v.remote == nil {
+		torn, err := jobstate.Parts(v.files, v.work, func(b []byte) { take(b) })
+		for _, line := range torn {
+			v.report.note(line + " is not whole, as the death of a process leaves it")
+		}
+		return err
+	}
+	all, err := storage.List(v.ctx, storage.Join(v.remote.url, remoteParts))
+	if err != nil {
+		return err
+	}
+	texts := make([][]byte, len(all))
+	err = inParallel(lookElsewhere, len(all), func(i int) (err error) {
+		if err = v.ctx.Err(); err == nil {
+			texts[i], err = v.remote.read(v.remote.relative(all[i].Name))
+		}
+		if errors.Is(err, fs.ErrNotExist) { // a run replaces it
+			err = nil
+		}
+		return err
+	})
+	for i, text := range texts {
+		if err == nil && text != nil && !take(text) {
+			v.report.problem(v.remote.relative(all[i].Name), "it is not the note of a part", "the same sample run command draws the part again")
+		}
+	}
+	return err
+}
+
+// readJournal reads the journals of runs of the whole job and of shards.
+func (v *verifier) readJournal() error {
+	if v.job == nil || v.key == (journal.Key{}) {
+		return nil
+	}
+	dirs, err := jobstate.Dirs(v.files, v.work)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		bad := 0
+		damages, err := journal.Check(v.files, dir, v.key, func(row int64, b []byte) error {
+			var r promptset.Result
+			if row >= v.parts.Rows || r.UnmarshalBinary(b) != nil {
+				bad++
+				return nil
+			}
+			v.journaled[v.parts.Of(row)] = true
+			v.report.Journaled++
+			return v.ctx.Err()
+		})
+		if err != nil {
+			return err
+		}
+		for _, d := range damages {
+			if d.Torn {
+				v.report.note(fmt.Sprintf("%s ends within a record, as the death of a process leaves it; the completion in it is drawn again", v.relative(d.File)))
+				continue
+			}
+			v.report.problem(v.relative(d.File), fmt.Sprintf("%s at byte %d; %s after it cannot be read", d.What, d.Offset, counted(int(d.Bytes), "byte")),
+				"the same sample run command draws the completions in it again")
+		}
+		if bad > 0 {
+			v.report.problem(v.relative(dir), fmt.Sprintf("its journal has %s that are no completions of this job", counted(bad, "record")), "the same sample run command passes over them")
+		}
+	}
+	return nil
+}
+
+func (v *verifier) relative(name string) string {
+	if rel, err := filepath.Rel(v.work, name); err == nil {
+		return rel
+	}
+	return name
+}
+
+// openInputs opens the job's inputs, if they can be read and are what they were.
+func (v *verifier) openInputs() {
+	if v.job == nil || v.ctx.Err() != nil {
+		v.report.Inputs = "not compared: the job is not known"
+		return
+	}
+	names := make([]string, len(v.job.Inputs))
+	for i, in := range v.job.Inputs {
+		names[i] = in.Name
+	}
+	reader, err := promptset.OpenFrom(v.ctx, promptset.Anywhere(), names)
+	if err != nil {
+		v.report.Inputs = fmt.Sprintf("not compared: %v", err)
+		return
+	}
+	now := *v.job
+	now.Inputs = inputsOf(reader)
+	if differences := now.Differences(v.job); len(differences) > 0 {
+		v.report.Inputs = "not compared: " + strings.Join(differences, "; ")
+		return
+	}
+	v.report.Inputs = "compared"
+	v.reader = reader
+}
+
+// part checks a part.
+func (v *verifier) part(part promptset.Part) error {
+	from, to := v.parts.Range(part.Number)
+	due := to - from
+	if v.job == nil {
+		from, to, due = 0, 0, 1<<62
+	}
+	var next func() (promptset.WantedRow, bool)
+	if v.reader != nil {
+		pull, stop := iter.Pull(v.wanted(from, to))
+		defer stop()
+		next = pull
+	}
+	check := promptset.NewRowCheck(part.Number, due, next)
+	v.bar.describe(part.Name)
+	content, err := v.out.Read(v.ctx, part, func(id string, r *promptset.Result) error {
+		check.Add(id, r)
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		v.report.note(part.Name + " was removed while it was to be checked")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	v.bar.add(content.Bytes)
+	v.report.read(content, check.Summary)
+	what, remedy := v.compare(part, content)
+	if what == "" && content.Damage != "" {
+		what, remedy = "it can't be read: "+content.Damage, removeAndRun
+	}
+	if rows := check.Finish(); what == "" && rows != "" {
+		what, remedy = rows, removeAndRun
+	}
+	if v.reader != nil && v.reader.Err() != nil {
+		return v.reader.Err()
+	}
+	if notes := v.notes[part.Number]; what == "" && len(notes) > 0 {
+		if what = check.Differs(notes[len(notes)-1]); what != "" {
+			remedy = removeAndRun
+		}
+	}
+	if what == "" {
+		v.report.Whole++
+		return nil
+	}
+	v.report.problem(part.Name, what, remedy)
+	return nil
+}
+
+// Remedies of a damaged part: a run looks at sizes and ends of parts, and not at what is within.
+const (
+	runAgain     = "the same sample run command draws it again"
+	removeAndRun = "remove it: the same sample run command then draws it again"
+)
+
+// compare compares a part as a whole with what was noted of it, and its footer with the job.
+func (v *verifier) compare(part promptset.Part, c promptset.PartContent) (what, remedy string) {
+	notes := v.notes[part.Number]
+	switch {
+	case !canCheck(notes, v.seals):
+		v.report.unchecked++
+	case unlike(part.Number, c.Seal, notes, v.seals, part.Format) != "":
+		return unlike(part.Number, c.Seal, notes, v.seals, part.Format), runAgain
+	case !slices.ContainsFunc(notes, func(p promptset.PartSummary) bool { return p.SHA256 == c.SHA256 }):
+		return "its SHA-256 is not that of what was written", removeAndRun
+	}
+	if v.job != nil && c.Meta != nil && !sameMeta(c.Meta, v.job.Meta) {
+		return "the metadata in its footer are not the job's", removeAndRun
+	}
+	return "", ""
+}
+
+// wanted is what the output is to have of rows of the input.
+func (v *verifier) wanted(from, to int64) iter.Seq[promptset.WantedRow] {
+	number, _ := v.job.Settings["n"].(json.Number)
+	n, _ := number.Int64()
+	return func(yield func(promptset.WantedRow) bool) {
+		for row := range v.reader.Range(v.ctx, from, to) {
+			w := promptset.WantedRow{Row: row, N: int(n)}
+			override(&w.N, row.Overrides.N)
+			override(&w.First, row.Overrides.Generation)
+			if !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+// missing names the parts that are not there: those of a job that is not finished, and those that were there before.
+func (v *verifier) missing(present map[int]bool) error {
+	v.report.Parts = v.parts.Count()
+	v.report.Missing = []string{}
+	for _, number := range v.parts.All() {
+		name := promptset.PartName(number, v.format)
+		if present[number] {
+			continue
+		}
+		// Noted, and neither there nor in the journal: a note is made just before its part is there, and the journal kept until it is.
+		if notes := v.notes[number]; len(notes) > 0 && !v.journaled[number] {
+			file, err := v.out.Open(name)
+			if err == nil { // it came meanwhile
+				v.report.Later++
+				file.Close()
+				continue
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			v.report.problem(name, fmt.Sprintf("it is missing, and was written with %s", counted(int(notes[len(notes)-1].Rows), "row")), runAgain)
+		}
+		v.report.Missing = append(v.report.Missing, name)
+	}
+	return nil
+}
+
+// meta checks the file with the metadata of JSONL parts.
+func (v *verifier) meta(parts bool) error {
+	if v.format != promptset.FormatJSONL || !parts || len(v.job.Meta) == 0 {
+		return nil
+	}
+	what, err := metaDamage(v.place, v.job.Meta)
+	if what != "" {
+		v.report.problem(promptset.MetaName, "it "+what, "the same sample run command writes it again")
+	}
+	return err
+}

@@ -1,0 +1,305 @@
+package promptset
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// Output is what writers published in one place, read back.
+type Output struct {
+	// Parts are the part files there, by number, whatever job they belong to.
+	Parts []Part
+	place Published
+}
+
+// Part is a part file of an output.
+type Part struct {
+	Number       int
+	Format, Name string
+}
+
+// OpenOutput looks what parts are in a place.
+func OpenOutput(place Published) (*Output, error) {
+	names, err := place.Names()
+	if err != nil {
+		return nil, err
+	}
+	o := &Output{place: place}
+	for _, name := range names {
+		if number, format, ok := ParsePartName(name); ok {
+			o.Parts = append(o.Parts, Part{number, format, name})
+		}
+	}
+	slices.SortFunc(o.Parts, func(a, b Part) int { return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Format, b.Format)) })
+	return o, nil
+}
+
+// Open opens a file of the output.
+func (o *Output) Open(name string) (File, error) { return o.place.Open(name) }
+
+// PartContent is what a whole part turned out to be.
+type PartContent struct {
+	SHA256 string // of the file, in hex
+	Seal
+	Rows int64             // output rows that could be read
+	Meta map[string]string // of a Parquet part's footer; nil for JSONL
+	// Damage says why the part could not be read to its end; it is empty for one that could.
+	Damage string
+}
+
+// wholeBytes is the size up to which a part is read into memory, once; a larger one is read for its digest, then for its rows.
+const wholeBytes = 64 << 20
+
+// Read reads all of a part, and gives each of its rows to each, whose error ends the reading and is returned as it is.
+// Another error is ctx's or one of reading; what is wrong with the part itself is [PartContent.Damage].
+func (o *Output) Read(ctx context.Context, part Part, each func(id string, r *Result) error) (c PartContent, err error) {
+	file, err := o.place.Open(part.Name)
+	if err != nil {
+		return c, err
+	}
+	in := &watched{File: file}
+	defer in.Close()
+	sums := newMeasured(io.Discard)
+	var whole bytes.Buffer
+	to := io.Writer(sums)
+	if in.Size() <= wholeBytes {
+		to = io.MultiWriter(sums, &whole)
+	}
+	if _, err := io.Copy(to, &interruptible{ctx, io.NewSectionReader(in, 0, in.Size())}); err != nil {
+		return c, err
+	}
+	c.SHA256, c.Seal = sums.sums()
+	var bytesOf io.ReaderAt = in
+	if in.Size() <= wholeBytes {
+		bytesOf = bytes.NewReader(whole.Bytes())
+	}
+	var own error // of each
+	give := func(id string, r *Result) error {
+		c.Rows++
+		if own = ctx.Err(); own == nil {
+			own = each(id, r)
+		}
+		return own
+	}
+	if part.Format == FormatJSONL {
+		err = readJSONLPart(bytesOf, in.Size(), give)
+	} else {
+		c.Meta, err = readParquetPart(bytesOf, in.Size(), give)
+	}
+	switch {
+	case own != nil:
+		return c, own
+	case in.err != nil:
+		return c, fmt.Errorf("cannot read %s: %w", part.Name, in.err)
+	case err != nil:
+		c.Damage = err.Error()
+	}
+	return c, nil
+}
+
+// interruptible is a reader that ends with its context.
+type interruptible struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r *interruptible) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(b)
+}
+
+// readJSONLPart gives the rows of a JSONL part to each.
+func readJSONLPart(in io.ReaderAt, size int64, each func(id string, r *Result) error) error {
+	var last [1]byte
+	if size > 0 {
+		if _, err := in.ReadAt(last[:], size-1); err == nil && last[0] != '\n' {
+			return errors.New("its last line is cut off")
+		}
+	}
+	l, err := openLines("", io.NewSectionReader(in, 0, size))
+	if err != nil {
+		return err
+	}
+	for {
+		line, err := l.next()
+		if err == io.EOF {
+			return nil
+		}
+		var all []member
+		if err == nil {
+			all, err = members(line)
+		}
+		var id string
+		var r *Result
+		if err == nil {
+			id, r, err = resultOf(all)
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", l.number, err)
+		}
+		if err := each(id, r); err != nil {
+			return err
+		}
+	}
+}
+
+// resultOf takes what the writer added out of a row.
+func resultOf(all []member) (id string, r *Result, err error) {
+	r = &Result{}
+	var text, failure *string
+	places := map[string]any{
+		"id": &id, "generation": &r.Generation, "text": &text, "token_ids": &r.TokenIDs, "logprobs": &r.Logprobs,
+		"finish_reason": &r.FinishReason, "prompt_tokens": &r.PromptTokens, "completion_tokens": &r.CompletionTokens, "error": &failure,
+	}
+	found := 0
+	for _, m := range all {
+		place, ok := places[m.key]
+		if !ok {
+			continue
+		}
+		found++
+		if m.key == "logprobs" && bytes.Contains(m.raw, []byte("null")) {
+			// Infinities are written as null.
+			m.raw = bytes.ReplaceAll(m.raw, []byte("null"), []byte("0"))
+			if bytes.Equal(m.raw, []byte("0")) {
+				continue
+			}
+		}
+		if json.Unmarshal(m.raw, place) != nil {
+			return "", nil, fmt.Errorf("%s is %s", m.key, kindJSON(m.raw))
+		}
+	}
+	if found < len(places) {
+		for _, name := range OutputColumns {
+			if !slices.ContainsFunc(all, func(m member) bool { return m.key == name }) {
+				return "", nil, fmt.Errorf("%s is missing", name)
+			}
+		}
+	}
+	if text != nil {
+		r.Text = *text
+	}
+	if failure != nil {
+		r.Err = *failure
+	}
+	return id, r, nil
+}
+
+// readParquetPart gives the rows of a Parquet part to each, and returns the footer's metadata.
+func readParquetPart(in io.ReaderAt, size int64, each func(id string, r *Result) error) (meta map[string]string, err error) {
+	file, root, err := openFooter(in, size)
+	if err != nil {
+		return nil, err
+	}
+	meta = map[string]string{}
+	for _, kv := range file.Metadata().KeyValueMetadata {
+		meta[kv.Key] = kv.Value
+	}
+	columns, err := resultColumns(root)
+	if err != nil {
+		return meta, err
+	}
+	for i, group := range file.RowGroups() {
+		err := checkPages(in, size, &file.Metadata().RowGroups[i])
+		if err == nil {
+			err = readGroup(group, columns, each)
+		}
+		if err != nil {
+			return meta, fmt.Errorf("row group %d: %w", i, err)
+		}
+	}
+	return meta, nil
+}
+
+// resultColumns finds the leaves of OutputColumns, in their order.
+func resultColumns(root *node) (columns []int, err error) {
+	kinds := []parquet.Kind{parquet.ByteArray, parquet.Int32, parquet.ByteArray, parquet.Int32, parquet.Float, parquet.ByteArray, parquet.Int32, parquet.Int32, parquet.ByteArray}
+	for i, name := range OutputColumns {
+		n := root.field(name)
+		if n == nil {
+			return nil, fmt.Errorf("it has no column %s", name)
+		}
+		list := name == "token_ids" || name == "logprobs"
+		leaf := n
+		if list {
+			leaf = n.element()
+		}
+		if leaf == nil || !leaf.leaf || leaf.typ.Kind() != kinds[i] || (leaf.maxRep > 0) != list {
+			return nil, fmt.Errorf("its column %s is %s", name, n.describe())
+		}
+		columns = append(columns, n.column)
+	}
+	return columns, nil
+}
+
+// readGroup gives the rows of a row group to each.
+func readGroup(group parquet.RowGroup, columns []int, each func(id string, r *Result) error) (err error) {
+	rows, err := openRows(group, 0)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	buffer := make([]parquet.Row, 16)
+	for left := group.NumRows(); left > 0; {
+		n, err := readRows(rows, buffer)
+		for _, values := range buffer[:min(int64(n), left)] {
+			id, r := resultOfRow(values, columns)
+			if err := each(id, r); err != nil {
+				return err
+			}
+			left--
+		}
+		if left > 0 && n == 0 && err == nil {
+			err = io.ErrNoProgress
+		}
+		if left > 0 && err != nil {
+			return fmt.Errorf("it ends %d rows early: %w", left, err)
+		}
+	}
+	return nil
+}
+
+// resultOfRow takes what the writer added out of the values of a row.
+func resultOfRow(values parquet.Row, columns []int) (id string, r *Result) {
+	r = &Result{}
+	for _, v := range values {
+		i := slices.Index(columns, v.Column())
+		if i < 0 || v.IsNull() {
+			if i == 3 && v.DefinitionLevel() > 0 {
+				r.TokenIDs = []int32{}
+			}
+			continue
+		}
+		switch i {
+		case 0:
+			id = string(v.ByteArray())
+		case 1:
+			r.Generation = int(v.Int32())
+		case 2:
+			r.Text = string(v.ByteArray())
+		case 3:
+			r.TokenIDs = append(r.TokenIDs, v.Int32())
+		case 4:
+			r.Logprobs = append(r.Logprobs, v.Float())
+		case 5:
+			r.FinishReason = string(v.ByteArray())
+		case 6:
+			r.PromptTokens = int(v.Int32())
+		case 7:
+			r.CompletionTokens = int(v.Int32())
+		case 8:
+			r.Err = string(v.ByteArray())
+		}
+	}
+	return id, r
+}

@@ -1,0 +1,194 @@
+package promptset
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/quire/quire/vfs"
+)
+
+// drawResults draws what an engine may give for a row.
+func drawResults(t *rapid.T, n int) (all []Result) {
+	for g := range n {
+		r := Result{Generation: g, FinishReason: "stop", PromptTokens: rapid.IntRange(0, 9).Draw(t, "prompt tokens")}
+		if rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
+			r.FinishReason, r.Err = "error", "out of luck"
+			all = append(all, r)
+			continue
+		}
+		r.Text = rapid.String().Draw(t, "text")
+		r.TokenIDs = rapid.SliceOfN(rapid.Int32Min(0), 0, 4).Draw(t, "tokens")
+		r.Logprobs = slices.Repeat([]float32{-0.25}, len(r.TokenIDs))
+		r.CompletionTokens = len(r.TokenIDs)
+		all = append(all, r)
+	}
+	return all
+}
+
+// What was written is read back: ids, results, digests, the metadata.
+func TestOutputReadsBack(t *testing.T) {
+	r := open(t, write(t, "x.jsonl", strings.Repeat(`{"prompt":"a","logprobs":1,"deep":{"x":[1,2]}}`+"\n", 7)))
+	in := rows(t, r)
+	meta := map[string]string{"a": "b", "c": ""}
+	rapid.Check(t, func(t *rapid.T) {
+		format := rapid.SampledFrom([]string{FormatParquet, FormatJSONL}).Draw(t, "format")
+		files := vfs.NewMem()
+		folder, err := NewFolder(files, "out")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var notes []PartSummary
+		o := WriterOptions{Format: format, Schema: r.Schema(), Meta: meta, Parts: Parts{Rows: 7, PartRows: 3}, Write: []int{0, 1, 2},
+			Publishing: func(p PartSummary) error { notes = append(notes, p); return nil }}
+		w, err := NewWriter(folder, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for _, row := range in {
+			all := drawResults(t, rapid.IntRange(1, 3).Draw(t, "n"))
+			for _, r := range all {
+				want = append(want, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", row.ID, r.Generation, r.Text, r.TokenIDs, r.Logprobs, r.FinishReason, r.PromptTokens, r.CompletionTokens, r.Err))
+			}
+			if err := w.Add(row, all); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		out, err := OpenOutput(OpenFolder(files, "out"))
+		if err != nil || len(out.Parts) != 3 {
+			t.Fatal(out, err)
+		}
+		var got []string
+		for i, part := range out.Parts {
+			c, err := out.Read(context.Background(), part, func(id string, r *Result) error {
+				got = append(got, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", id, r.Generation, r.Text, r.TokenIDs, r.Logprobs, r.FinishReason, r.PromptTokens, r.CompletionTokens, r.Err))
+				return nil
+			})
+			if err != nil || c.Damage != "" || c.SHA256 != notes[i].SHA256 || c.Seal != notes[i].Seal || part.Number != i {
+				t.Fatalf("%+v: %+v, %v, want %+v", part, c, err, notes[i])
+			}
+			if format == FormatParquet && !reflect.DeepEqual(c.Meta, meta) {
+				t.Fatalf("metadata %v", c.Meta)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("read %q\nwritten %q", got, want)
+		}
+	})
+}
+
+// Whatever a file of an output has, reading it says what is wrong and does not fail.
+func FuzzReadPart(f *testing.F) {
+	r := open(f, write(f, "x.jsonl", `{"prompt":"a"}`))
+	for _, format := range []string{FormatParquet, FormatJSONL} {
+		dir := complete(f, r, WriterOptions{Format: format, Meta: map[string]string{"a": "b"}}, 2)
+		f.Add([]byte(text(f, filepath.Join(dir, PartName(0, format)))), format == FormatParquet)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, parquet bool) {
+		files := vfs.NewMem()
+		part := Part{Format: FormatJSONL, Name: PartName(0, FormatJSONL)}
+		if parquet {
+			part = Part{Format: FormatParquet, Name: PartName(0, FormatParquet)}
+		}
+		file, _ := files.Create(filepath.Join("out", part.Name))
+		file.Write(b)
+		out, err := OpenOutput(OpenFolder(files, "out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := NewRowCheck(0, 1, nil)
+		c, err := out.Read(context.Background(), part, func(id string, r *Result) error {
+			check.Add(id, r)
+			return nil
+		})
+		check.Finish()
+		if err != nil || c.Bytes != int64(len(b)) {
+			t.Fatal(c, err)
+		}
+	})
+}
+
+// Rows as they are to be are right; with one lost, doubled, moved or renamed they are not.
+func TestRowCheck(t *testing.T) {
+	type line struct {
+		id string
+		r  Result
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var due []WantedRow
+		var lines []line
+		for i := range rapid.IntRange(1, 5).Draw(t, "rows") {
+			row := &Row{Index: int64(i), ID: fmt.Sprint("id", i/rapid.IntRange(1, 2).Draw(t, "ids"))}
+			w := WantedRow{Row: row, First: rapid.IntRange(0, 3).Draw(t, "first"), N: rapid.IntRange(1, 4).Draw(t, "n")}
+			if rapid.IntRange(0, 4).Draw(t, "bad") == 0 {
+				row.Err, w.First, w.N = row.Error("bad"), 0, 2
+				lines = append(lines, line{row.ID, Result{FinishReason: "error", Err: "bad"}})
+			} else {
+				for g := range w.N {
+					lines = append(lines, line{row.ID, Result{Generation: w.First + g, FinishReason: "stop", PromptTokens: 5}})
+				}
+			}
+			due = append(due, w)
+		}
+		check := func(lines []line, known bool) (string, *RowCheck) {
+			left := due
+			next := func() (w WantedRow, ok bool) {
+				if len(left) == 0 {
+					return w, false
+				}
+				w, left = left[0], left[1:]
+				return w, true
+			}
+			if !known {
+				next = nil
+			}
+			c := NewRowCheck(0, int64(len(due)), next)
+			for _, l := range lines {
+				r := l.r
+				c.Add(l.id, &r)
+			}
+			return c.Finish(), c
+		}
+		for _, known := range []bool{true, false} {
+			if what, _ := check(lines, known); what != "" {
+				t.Fatalf("known %v: %s", known, what)
+			}
+		}
+		_, c := check(lines, true)
+		if c.Summary.Rows != int64(len(due)) || c.Differs(c.Summary) != "" {
+			t.Fatalf("%d rows of %d: %s", c.Summary.Rows, len(due), c.Differs(c.Summary))
+		}
+		broken := slices.Clone(lines)
+		i := rapid.IntRange(0, len(lines)-1).Draw(t, "line")
+		switch what := rapid.SampledFrom([]string{"lost", "doubled", "id", "generation", "reason", "tokens"}).Draw(t, "fault"); what {
+		case "lost":
+			broken = slices.Delete(broken, i, i+1)
+		case "doubled":
+			broken = slices.Insert(broken, i, broken[i])
+		case "id":
+			broken[i].id += "x"
+		case "generation":
+			if broken[i].r.Err != "" {
+				return // of a row that can't be run it means nothing
+			}
+			broken[i].r.Generation += 100
+		case "reason":
+			broken[i].r.FinishReason = "enough"
+		case "tokens":
+			broken[i].r.CompletionTokens++
+		}
+		if what, _ := check(broken, true); what == "" {
+			t.Fatalf("nothing is wrong with %v of %v", broken, due)
+		}
+	})
+}
