@@ -215,7 +215,8 @@ func (s *State) write(name string, b []byte) error {
 // Dirs lists the folders that may have a journal: that of runs of the whole job, and those of shards.
 func (s *State) Dirs() ([]string, error) { return Dirs(s.fs, s.out) }
 
-// Dirs lists the folders below an output that may have notes and a journal: that of runs of the whole job, and those of shards.
+// Dirs lists the folders below an output that may have notes and a journal: that of runs of the whole job, and those
+// of shards.
 func Dirs(files vfs.FS, output string) ([]string, error) {
 	root := filepath.Join(output, Folder)
 	shards, err := Shards(files, root)
@@ -285,8 +286,8 @@ func (s *State) Parts(each func(summary []byte)) error {
 	return err
 }
 
-// Parts is [State.Parts] without a lock. It also returns which lines are not whole, each as "FILE line N": the death of a process leaves
-// such ones, of parts that were not published.
+// Parts is [State.Parts] without a lock. It also returns which lines are not whole, each as "FILE line N": the death
+// of a process leaves such ones, of parts that were not published.
 func Parts(files vfs.FS, output string, each func(summary []byte)) (torn []string, err error) {
 	dirs, err := Dirs(files, output)
 	if err != nil {

@@ -120,8 +120,8 @@ func Clear(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// Check reads what is in a folder as [Open] does, and changes nothing: it may be done while a journal is open there, and then what is
-// being written may be reported as torn. A folder that is not there has nothing.
+// Check reads what is in a folder as [Open] does, and changes nothing: it may be done while a journal is open there,
+// and then what is being written may be reported as torn. A folder that is not there has nothing.
 func Check(files vfs.FS, dir string, key Key, each func(row int64, b []byte) error) ([]Damage, error) {
 	numbers, err := list(files, dir)
 	if errors.Is(err, fs.ErrNotExist) {

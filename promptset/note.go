@@ -23,8 +23,8 @@ type PartSummary struct {
 	Seal
 }
 
-// Seal tells a part from others, and from itself cut off, by a look at its end: in a Parquet file, the sizes and places of
-// its columns and the bounds of its ids; in JSONL, the last rows.
+// Seal tells a part from others, and from itself cut off, by a look at its end: in a Parquet file, the sizes and
+// places of its columns and the bounds of its ids; in JSONL, the last rows.
 type Seal struct {
 	Bytes int64  `json:"bytes,omitempty"` // of the file
 	Tail  string `json:"tail,omitempty"`  // the first half of the SHA-256 of its last sealBytes, in hex
@@ -47,7 +47,8 @@ func ParsePartSummary(b []byte) (s PartSummary, err error) {
 	if min(int64(s.Part), s.Rows, s.RowsWithErrors, s.Completions, s.PromptTokens, s.CompletionTokens, s.Bytes) < 0 {
 		return PartSummary{}, fmt.Errorf("%w: it has a negative number", ErrNote)
 	}
-	if isDigest(s.SHA256, sha256.Size) != isDigest(s.Tail, sha256.Size/2) || s.SHA256 != "" && !isDigest(s.SHA256, sha256.Size) {
+	if isDigest(s.SHA256, sha256.Size) != isDigest(s.Tail, sha256.Size/2) || s.SHA256 != "" && !isDigest(s.SHA256,
+		sha256.Size) {
 		return PartSummary{}, fmt.Errorf("%w: its digests are not well formed", ErrNote)
 	}
 	return s, nil

@@ -16,7 +16,8 @@ import (
 // Sizes and digests that are taken while a part is written are those of the file, however it was written.
 func TestSeals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.SampledFrom([]int{0, 1, 100, sealBytes - 1, sealBytes, sealBytes + 1, 5*sealBytes + 7, 300_000}).Draw(t, "size")
+		size := rapid.SampledFrom([]int{0, 1, 100, sealBytes - 1, sealBytes, sealBytes + 1, 5*sealBytes + 7,
+			300_000}).Draw(t, "size")
 		content := make([]byte, size)
 		for i := range content {
 			content[i] = byte(i * i >> 3)
@@ -61,7 +62,8 @@ func TestSeals(t *testing.T) {
 
 // Notes of versions before sizes and digests are read, and say that they have none.
 func TestNotesWithoutDigests(t *testing.T) {
-	got, err := ParsePartSummary([]byte(`{"part":1,"rows":2,"rows_with_errors":0,"completions":4,"prompt_tokens":5,"completion_tokens":6}`))
+	got, err := ParsePartSummary([]byte(`{"part":1,"rows":2,"rows_with_errors":0,"completions":4,` +
+		`"prompt_tokens":5,"completion_tokens":6}`))
 	want(t, "note", got, PartSummary{Part: 1, Rows: 2, Completions: 4, PromptTokens: 5, CompletionTokens: 6})
 	want(t, "error", err, nil)
 	want(t, "sealed", got.Sealed(), false)
@@ -70,7 +72,8 @@ func TestNotesWithoutDigests(t *testing.T) {
 func FuzzPartSummary(f *testing.F) {
 	for _, text := range []string{
 		`{"part":1,"rows":2}`, `{"part":-1}`, `{"part":1,"bytes":5,"sha256":"00","tail":""}`, `{`, `null`, `[]`, `"x"`,
-		`{"part":0,"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","tail":"e3b0c44298fc1c149afbf4c8996fb924","bytes":0}`,
+		`{"part":0,"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",` +
+			`"tail":"e3b0c44298fc1c149afbf4c8996fb924","bytes":0}`,
 	} {
 		f.Add([]byte(text))
 	}

@@ -38,7 +38,10 @@ func OpenOutput(place Published) (*Output, error) {
 			o.Parts = append(o.Parts, Part{number, format, name})
 		}
 	}
-	slices.SortFunc(o.Parts, func(a, b Part) int { return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Format, b.Format)) })
+	slices.SortFunc(o.Parts, func(a, b Part) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Format,
+			b.Format))
+	})
 	return o, nil
 }
 
@@ -55,12 +58,14 @@ type PartContent struct {
 	Damage string
 }
 
-// wholeBytes is the size up to which a part is read into memory, once; a larger one is read for its digest, then for its rows.
+// wholeBytes is the size up to which a part is read into memory, once; a larger one is read for its digest, then for
+// its rows.
 const wholeBytes = 64 << 20
 
 // Read reads all of a part, and gives each of its rows to each, whose error ends the reading and is returned as it is.
 // Another error is ctx's or one of reading; what is wrong with the part itself is [PartContent.Damage].
-func (o *Output) Read(ctx context.Context, part Part, each func(id string, r *Result) error) (c PartContent, err error) {
+func (o *Output) Read(ctx context.Context, part Part, each func(id string, r *Result) error) (c PartContent,
+	err error) {
 	file, err := o.place.Open(part.Name)
 	if err != nil {
 		return c, err
@@ -159,7 +164,8 @@ func resultOf(all []member) (id string, r *Result, err error) {
 	var text, failure *string
 	places := map[string]any{
 		"id": &id, "generation": &r.Generation, "text": &text, "token_ids": &r.TokenIDs, "logprobs": &r.Logprobs,
-		"finish_reason": &r.FinishReason, "prompt_tokens": &r.PromptTokens, "completion_tokens": &r.CompletionTokens, "error": &failure,
+		"finish_reason": &r.FinishReason, "prompt_tokens": &r.PromptTokens, "completion_tokens": &r.CompletionTokens,
+		"error": &failure,
 	}
 	found := 0
 	for _, m := range all {
@@ -196,7 +202,8 @@ func resultOf(all []member) (id string, r *Result, err error) {
 }
 
 // readParquetPart gives the rows of a Parquet part to each, and returns the footer's metadata.
-func readParquetPart(in io.ReaderAt, size int64, each func(id string, r *Result) error) (meta map[string]string, err error) {
+func readParquetPart(in io.ReaderAt, size int64, each func(id string, r *Result) error) (meta map[string]string,
+	err error) {
 	file, root, err := openFooter(in, size)
 	if err != nil {
 		return nil, err
@@ -223,7 +230,8 @@ func readParquetPart(in io.ReaderAt, size int64, each func(id string, r *Result)
 
 // resultColumns finds the leaves of OutputColumns, in their order.
 func resultColumns(root *node) (columns []int, err error) {
-	kinds := []parquet.Kind{parquet.ByteArray, parquet.Int32, parquet.ByteArray, parquet.Int32, parquet.Float, parquet.ByteArray, parquet.Int32, parquet.Int32, parquet.ByteArray}
+	text, integer, float := parquet.ByteArray, parquet.Int32, parquet.Float
+	kinds := []parquet.Kind{text, integer, text, integer, float, text, integer, integer, text}
 	for i, name := range OutputColumns {
 		n := root.field(name)
 		if n == nil {

@@ -45,7 +45,8 @@ func TestOutputReadsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		var notes []PartSummary
-		o := WriterOptions{Format: format, Schema: r.Schema(), Meta: meta, Parts: Parts{Rows: 7, PartRows: 3}, Write: []int{0, 1, 2},
+		o := WriterOptions{Format: format, Schema: r.Schema(), Meta: meta, Parts: Parts{Rows: 7, PartRows: 3},
+			Write:      []int{0, 1, 2},
 			Publishing: func(p PartSummary) error { notes = append(notes, p); return nil }}
 		w, err := NewWriter(folder, o)
 		if err != nil {
@@ -55,7 +56,8 @@ func TestOutputReadsBack(t *testing.T) {
 		for _, row := range in {
 			all := drawResults(t, rapid.IntRange(1, 3).Draw(t, "n"))
 			for _, r := range all {
-				want = append(want, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", row.ID, r.Generation, r.Text, r.TokenIDs, r.Logprobs, r.FinishReason, r.PromptTokens, r.CompletionTokens, r.Err))
+				want = append(want, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", row.ID, r.Generation, r.Text, r.TokenIDs, r.Logprobs,
+					r.FinishReason, r.PromptTokens, r.CompletionTokens, r.Err))
 			}
 			if err := w.Add(row, all); err != nil {
 				t.Fatal(err)
@@ -71,7 +73,8 @@ func TestOutputReadsBack(t *testing.T) {
 		var got []string
 		for i, part := range out.Parts {
 			c, err := out.Read(context.Background(), part, func(id string, r *Result) error {
-				got = append(got, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", id, r.Generation, r.Text, r.TokenIDs, r.Logprobs, r.FinishReason, r.PromptTokens, r.CompletionTokens, r.Err))
+				got = append(got, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", id, r.Generation, r.Text, r.TokenIDs, r.Logprobs,
+					r.FinishReason, r.PromptTokens, r.CompletionTokens, r.Err))
 				return nil
 			})
 			if err != nil || c.Damage != "" || c.SHA256 != notes[i].SHA256 || c.Seal != notes[i].Seal || part.Number != i {
@@ -170,7 +173,8 @@ func TestRowCheck(t *testing.T) {
 		}
 		broken := slices.Clone(lines)
 		i := rapid.IntRange(0, len(lines)-1).Draw(t, "line")
-		switch what := rapid.SampledFrom([]string{"lost", "doubled", "id", "generation", "reason", "tokens"}).Draw(t, "fault"); what {
+		switch what := rapid.SampledFrom([]string{"lost", "doubled", "id", "generation", "reason", "tokens"}).Draw(t,
+			"fault"); what {
 		case "lost":
 			broken = slices.Delete(broken, i, i+1)
 		case "doubled":

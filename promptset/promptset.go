@@ -26,8 +26,9 @@
 //
 // # Reading back
 //
-// [OpenOutput] finds the parts of an output, and [Output.Read] reads one whole, with its digest. A [PartSummary] notes what a part
-// came to; [SealOf] tells a part from another one by a small read. [RowCheck] compares rows of the output with those of the input.
+// [OpenOutput] finds the parts of an output, and [Output.Read] reads one whole, with its digest. A [PartSummary]
+// notes what a part came to; [SealOf] tells a part from another one by a small read. [RowCheck] compares rows of the
+// output with those of the input.
 package promptset
 
 import (

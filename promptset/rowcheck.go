@@ -6,20 +6,22 @@ import (
 	"strings"
 )
 
-// WantedRow is what the output is to have of a row of the input: generations First to First+N-1, or one row with an error.
+// WantedRow is what the output is to have of a row of the input: generations First to First+N-1, or one row with an
+// error.
 type WantedRow struct {
 	Row      *Row
 	First, N int
 }
 
-// RowCheck checks the rows of a part as [Output.Read] gives them: that there is each generation of each row of the input once, in the
-// order of the input. Without the input it checks what it can: that generations of a row ascend by one, and that rows are no more than
-// those due.
+// RowCheck checks the rows of a part as [Output.Read] gives them: that there is each generation of each row of the
+// input once, in the order of the input. Without the input it checks what it can: that generations of a row ascend
+// by one, and that rows are no more than those due.
 type RowCheck struct {
 	next func() (WantedRow, bool)
 	rows int64 // due in the part
 
-	// Summary is what the part came to. Without the input, the figures of rows are those that the order of generations tells.
+	// Summary is what the part came to. Without the input, the figures of rows are those that the order of generations
+	// tells.
 	Summary PartSummary
 	problem string
 
@@ -31,8 +33,8 @@ type RowCheck struct {
 	of     []Result // the row's results, without texts
 }
 
-// NewRowCheck checks a part of so many rows of the input. next gives the rows of the input in order; nil stands for an input that is
-// not known.
+// NewRowCheck checks a part of so many rows of the input. next gives the rows of the input in order; nil stands for
+// an input that is not known.
 func NewRowCheck(part int, rows int64, next func() (WantedRow, bool)) *RowCheck {
 	return &RowCheck{next: next, rows: rows, Summary: PartSummary{Part: part}}
 }
@@ -92,20 +94,23 @@ func (c *RowCheck) begin(id string, r *Result) {
 	}
 	if !c.Known() {
 		if c.Summary.Rows >= c.rows {
-			c.fail("it has more than the %d rows of the input that are due: generation %d of id %q is one too many", c.rows, r.Generation, id)
+			c.fail("it has more than the %d rows of the input that are due: generation %d of id %q is one too many", c.rows,
+				r.Generation, id)
 		}
 		return
 	}
 	w, ok := c.next()
 	if !ok {
-		c.fail("it has generation %d of id %q after the last of the %d rows of the input that are due", r.Generation, id, c.rows)
+		c.fail("it has generation %d of id %q after the last of the %d rows of the input that are due", r.Generation, id,
+			c.rows)
 		return
 	}
 	c.wanted = w
 	want := strings.ToValidUTF8(w.Row.ID, "\uFFFD")
 	switch {
 	case id != want:
-		c.fail("it has generation %d of id %q where row %d of the input is due, with id %q", r.Generation, id, w.Row.Index, want)
+		c.fail("it has generation %d of id %q where row %d of the input is due, with id %q", r.Generation, id, w.Row.Index,
+			want)
 	case r.Err == "" && w.Row.Err != nil:
 		c.fail("it has a completion of id %q, row %d of the input, which can't be run: %v", id, w.Row.Index, w.Row.Err)
 	case r.Err == "" && r.Generation != w.First:
@@ -123,7 +128,8 @@ func (c *RowCheck) end() {
 	// A row that can't be run has one result, whatever its n.
 	refused := c.count == 1 && c.of[0].Err != ""
 	if c.Known() && c.problem == "" && c.count != c.wanted.N && !refused {
-		c.fail("id %q, row %d of the input, has %d completions, and %d are due", c.id, c.wanted.Row.Index, c.count, c.wanted.N)
+		c.fail("id %q, row %d of the input, has %d completions, and %d are due", c.id, c.wanted.Row.Index, c.count,
+			c.wanted.N)
 	}
 	c.of = c.of[:0]
 }
@@ -149,8 +155,10 @@ func (c *RowCheck) Differs(note PartSummary) string {
 		name      string
 		got, want int64
 	}{
-		{"rows of the input", got.Rows, note.Rows}, {"rows with errors", got.RowsWithErrors, note.RowsWithErrors}, {"completions", got.Completions, note.Completions},
-		{"tokens of prompts", got.PromptTokens, note.PromptTokens}, {"tokens of completions", got.CompletionTokens, note.CompletionTokens},
+		{"rows of the input", got.Rows, note.Rows}, {"rows with errors", got.RowsWithErrors, note.RowsWithErrors},
+		{"completions", got.Completions, note.Completions},
+		{"tokens of prompts", got.PromptTokens, note.PromptTokens}, {"tokens of completions", got.CompletionTokens,
+			note.CompletionTokens},
 	} {
 		if f.got != f.want {
 			return fmt.Sprintf("it has %d %s, and %d were noted", f.got, f.name, f.want)

@@ -142,7 +142,8 @@ func (f *File) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// ReadRange reads exactly len(p) bytes from offset, of an object by a request of its own: nothing is read ahead or kept.
+// ReadRange reads exactly len(p) bytes from offset, of an object by a request of its own: nothing is read ahead or
+// kept.
 func (f *File) ReadRange(p []byte, offset int64) error {
 	if f.local != nil {
 		n, err := f.local.ReadAt(p, offset)
@@ -152,7 +153,8 @@ func (f *File) ReadRange(p []byte, offset int64) error {
 		return failed("read", f.info.Name, pathless(err))
 	}
 	if offset < 0 || int64(len(p)) > f.info.Size-offset {
-		return failed("read", f.info.Name, fmt.Errorf("it has %d bytes, and %d from byte %d on were asked for", f.info.Size, len(p), offset))
+		return failed("read", f.info.Name, fmt.Errorf("it has %d bytes, and %d from byte %d on were asked for", f.info.Size,
+			len(p), offset))
 	}
 	if len(p) == 0 {
 		return nil

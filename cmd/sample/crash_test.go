@@ -139,6 +139,22 @@ func (j *crashJob) same(t *testing.T) {
 	}
 }
 
+// undamaged wants sample verify to find nothing wrong: a job that was killed is whole as far as it came.
+func (j *crashJob) undamaged(t *testing.T) {
+	t.Helper()
+	path, err := exec.LookPath("sample")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "verify", "out")
+	cmd.Dir = j.dir
+	out, err := cmd.CombinedOutput()
+	none := strings.Contains(string(out), "holds no job") || strings.Contains(string(out), "cannot list the output folder")
+	if err != nil && !none { // killed before it began
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // Jobs are killed at random moments, 200 times in all, each until it is through: their files are those of runs that nothing
 // disturbed, and each kill costs no more than what was in flight.
 func TestKilledAtRandom(t *testing.T) {
@@ -159,10 +175,12 @@ func TestKilledAtRandom(t *testing.T) {
 			if done = j.killed(t, stop); !done {
 				mine++
 				kills--
+				j.undamaged(t)
 			}
 		}
 		before := j.drawn()
 		j.same(t)
+		j.undamaged(t)
 		drawn := j.drawn()
 		t.Logf("job %d: %d kills, %d completions drawn up to the last, %d in all: %d again", jobs, mine, before, drawn, drawn-crashRows*crashN)
 		if again := drawn - crashRows*crashN; again < 0 || again > mine*crashFlight {

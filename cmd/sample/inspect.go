@@ -11,7 +11,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/storage"
 )
@@ -24,17 +23,21 @@ type damagedPart struct {
 	note *promptset.PartSummary // of another machine, which this one lacks; the part is not damaged
 }
 
+// sealedParts tells which part has a seal.
+type sealedParts map[promptset.Seal]int
+
 // Parts that are looked at together: each costs a small read here, and two requests of an object store.
 const (
 	lookHere      = 8
 	lookElsewhere = 32
 )
 
-// inspect looks at the size and the last bytes of each published part, and takes those that are not what was noted out of published:
-// they are missing, and drawn again. Older versions noted neither; their parts are taken as they are.
+// inspect looks at the size and the last bytes of each published part, and takes those that are not what was noted
+// out of published: they are missing, and drawn again. Older versions noted neither; their parts are taken as they
+// are.
 func (s *savedJob) inspect(published map[int]bool) error {
 	notes := map[int][]promptset.PartSummary{}
-	parts := map[promptset.Seal]int{}
+	parts := sealedParts{}
 	err := s.state.Parts(func(b []byte) {
 		if p, err := promptset.ParsePartSummary(b); err == nil {
 			notes[p.Part] = append(notes[p.Part], p)
@@ -82,8 +85,8 @@ func (s *savedJob) inspect(published map[int]bool) error {
 // goneSince is what is wrong with a part that was removed after it was listed: nothing to tell.
 const goneSince = "it is gone"
 
-// look compares a part with its notes. parts tells which part has a seal.
-func (s *savedJob) look(part int, notes []promptset.PartSummary, parts map[promptset.Seal]int) (d damagedPart, err error) {
+// look compares a part with its notes.
+func (s *savedJob) look(part int, notes []promptset.PartSummary, parts sealedParts) (d damagedPart, err error) {
 	d = damagedPart{part: part, name: promptset.PartName(part, s.format)}
 	if !canCheck(notes, parts) {
 		return d, nil
@@ -115,9 +118,9 @@ func (s *savedJob) look(part int, notes []promptset.PartSummary, parts map[promp
 	return d, nil
 }
 
-// canCheck says whether there is something to compare a part with: its notes of this version, or that other parts have such ones and it
-// has none at all.
-func canCheck(notes []promptset.PartSummary, parts map[promptset.Seal]int) bool {
+// canCheck says whether there is something to compare a part with: its notes of this version, or that other parts
+// have such ones and it has none at all.
+func canCheck(notes []promptset.PartSummary, parts sealedParts) bool {
 	if len(notes) == 0 {
 		return len(parts) > 0
 	}
@@ -125,7 +128,7 @@ func canCheck(notes []promptset.PartSummary, parts map[promptset.Seal]int) bool 
 }
 
 // unlike says what tells a part from what was noted of it; "" is nothing.
-func unlike(part int, seal promptset.Seal, notes []promptset.PartSummary, parts map[promptset.Seal]int, format string) string {
+func unlike(part int, seal promptset.Seal, notes []promptset.PartSummary, parts sealedParts, format string) string {
 	if slices.ContainsFunc(notes, func(p promptset.PartSummary) bool { return p.Seal == seal }) {
 		return ""
 	}
@@ -268,8 +271,9 @@ func (f *objectFolder) clearTheWay(name string) error {
 	return storage.Remove(f.ctx, url)
 }
 
-// addPart puts what a part came to beside it, before it is there. A note that is there and says something else is of an older version of
-// the program, or of a part that is damaged or gone, and gives way; of a part that is whole it is another process' and does not.
+// addPart puts what a part came to beside it, before it is there. A note that is there and says something else is of
+// an older version of the program, or of a part that is damaged or gone, and gives way; of a part that is whole it
+// is another process' and does not.
 func (f *objectFolder) addPart(p promptset.PartSummary, format string) error {
 	name := fmt.Sprintf(remoteParts+remotePart, p.Part)
 	err := f.put(name, p)
@@ -292,7 +296,7 @@ func (f *objectFolder) addPart(p promptset.PartSummary, format string) error {
 			return errors.Join(err, openErr)
 		}
 	}
-	if err := storage.Remove(f.ctx, storage.Join(f.url, jobstate.Folder+"/parts/"+fmt.Sprintf(remotePart, p.Part))); err != nil {
+	if err := storage.Remove(f.ctx, storage.Join(f.url, name)); err != nil {
 		return err
 	}
 	return f.put(name, p)

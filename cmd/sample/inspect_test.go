@@ -21,11 +21,13 @@ import (
 func TestPartsOfOlderVersions(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(os.WriteFile(at("m.fake"), nil, 0o666), os.WriteFile(at("in.jsonl"), []byte(strings.Repeat("{\"prompt\":\"a\"}\n", 6)), 0o666)); err != nil {
+	if err := errors.Join(os.WriteFile(at("m.fake"), nil, 0o666), os.WriteFile(at("in.jsonl"),
+		[]byte(strings.Repeat("{\"prompt\":\"a\"}\n", 6)), 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	run := func() (int, string) {
-		return sampleFake("run", "-m", at("m.fake"), "-i", at("in.jsonl"), "-o", at("out"), "--part-rows", "2", "--progress", "none")
+		return sampleFake("run", "-m", at("m.fake"), "-i", at("in.jsonl"), "-o", at("out"), "--part-rows", "2", "--progress",
+			"none")
 	}
 	if code, text := run(); code != 0 {
 		t.Fatal(text)
@@ -65,7 +67,8 @@ func TestPartsOfOlderVersions(t *testing.T) {
 	if code, text := run(); code != 0 || strings.Contains(text, "damaged") {
 		t.Fatal(code, text)
 	}
-	if code, text := sampleFake("verify", at("out")); code != 0 || !strings.Contains(text, "note: 2 parts were written by a version that noted no size") {
+	if code, text := sampleFake("verify", at("out")); code != 0 || !strings.Contains(text,
+		"note: 2 parts were written by a version that noted no size") {
 		t.Error(code, text)
 	}
 	if code, text := run(); code != 0 || !strings.Contains(text, "is finished") {
@@ -82,7 +85,8 @@ func TestPartsOfOlderVersions(t *testing.T) {
 	}
 }
 
-// Damaged objects are found and drawn again, here and by a machine that knows nothing of the job, and verify tells of them.
+// Damaged objects are found and drawn again, here and by a machine that knows nothing of the job, and verify tells
+// of them.
 func TestDamagedObjects(t *testing.T) {
 	url := fakeBucket(t, 0)
 	dir := t.TempDir()
@@ -100,7 +104,8 @@ func TestDamagedObjects(t *testing.T) {
 		name := func(part int) string { return promptset.PartName(part, format) }
 		at := func(file string) string { return url("out-" + format + "/" + file) }
 		run := func(more ...string) string {
-			code, text := sampleFake(append([]string{"run", "-m", model, "-i", input, "-o", out, "--format", format, "--part-rows", "4", "--progress", "none"}, more...)...)
+			code, text := sampleFake(append([]string{"run", "-m", model, "-i", input, "-o", out, "--format", format,
+				"--part-rows", "4", "--progress", "none"}, more...)...)
 			if code != 0 {
 				t.Fatal(code, text)
 			}
@@ -173,10 +178,12 @@ func TestDamagedObjects(t *testing.T) {
 func TestVerifyInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(os.WriteFile(at("m.fake"), nil, 0o666), os.WriteFile(at("in.jsonl"), []byte("{\"prompt\":\"a\"}\n"), 0o666)); err != nil {
+	if err := errors.Join(os.WriteFile(at("m.fake"), nil, 0o666), os.WriteFile(at("in.jsonl"),
+		[]byte("{\"prompt\":\"a\"}\n"), 0o666)); err != nil {
 		t.Fatal(err)
 	}
-	if code, text := sampleFake("run", "-m", at("m.fake"), "-i", at("in.jsonl"), "-o", at("out"), "--progress", "none"); code != 0 {
+	if code, text := sampleFake("run", "-m", at("m.fake"), "-i", at("in.jsonl"), "-o", at("out"), "--progress",
+		"none"); code != 0 {
 		t.Fatal(text)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -28,12 +28,13 @@ func newVerify() *subcommand {
 		args:    "FOLDER",
 		summary: "read a whole output and say what is damaged",
 		about: `
-Reads every part of the output of "sample run" and compares it with what was noted when it was written: size and SHA-256, Parquet
-footers, rows. Each generation of each input row must be there once, in the order of the input; ids and numbers of completions are
-compared with the input files, where these can be read and are unchanged. It also reads job.json, the notes on parts and the journal.
+Reads every part of the output of "sample run" and compares it with what was noted when it was written: size and
+SHA-256, Parquet footers, rows. Each generation of each input row must be there once, in the order of the input; ids and
+numbers of completions are compared with the input files, where these can be read and are unchanged. It also reads
+job.json, the notes on parts and the journal.
 
-It changes nothing and takes no lock, so it may be used while the job runs: it looks at the parts that are there when it begins.
-Each problem is one line, with its remedy. A part that is missing because the job is not finished is no problem.
+It changes nothing and takes no lock, so it may be used while the job runs: it looks at the parts that are there when it
+begins. Each problem is one line, with its remedy. A part that is missing because the job is not finished is no problem.
 
 Exit codes: 0 nothing is wrong, 5 something is damaged or missing, 1 it could not be checked, 4 interrupted.`,
 		example: `
@@ -92,7 +93,7 @@ type verifier struct {
 	format string
 	key    journal.Key
 	notes  map[int][]promptset.PartSummary
-	seals  map[promptset.Seal]int
+	seals  sealedParts
 	reader *promptset.Reader // nil where inputs are not compared
 
 	journaled map[int]bool // parts that the journal has completions of
@@ -101,7 +102,7 @@ type verifier struct {
 // open finds the output and its job.
 func (v *verifier) open(o *runOptions) (err error) {
 	v.report.Output = v.output
-	v.notes, v.seals, v.journaled = map[int][]promptset.PartSummary{}, map[promptset.Seal]int{}, map[int]bool{}
+	v.notes, v.seals, v.journaled = map[int][]promptset.PartSummary{}, sealedParts{}, map[int]bool{}
 	if v.work, err = o.workFolder(); err != nil {
 		return err
 	}
@@ -129,14 +130,14 @@ func (v *verifier) open(o *runOptions) (err error) {
 	}
 	switch known := false; {
 	case jobErr != nil:
-		v.report.problem(remoteJob, jobErr.Error(), "give the run --new to begin anew, or bring job.json back")
+		v.report.problem(remoteJob, jobErr.Error(), bringBack)
 	case v.job == nil && len(v.out.Parts) == 0:
 		return fmt.Errorf("%s holds no job: is it the --output of a sample run?", v.output)
 	case v.job == nil:
-		v.report.problem(remoteJob, "it is missing, and nothing says which job wrote the parts", "give the run --new to begin anew, or bring job.json back")
+		v.report.problem(remoteJob, "it is missing, and nothing says which job wrote the parts", bringBack)
 	default:
 		if v.parts, v.format, known = partsOf(v.job); !known {
-			v.report.problem(remoteJob, "its settings do not say how many rows and parts the job has", "give the run --new to begin anew, or bring job.json back")
+			v.report.problem(remoteJob, "its settings do not say how many rows and parts the job has", bringBack)
 			v.job = nil
 		}
 	}
@@ -211,7 +212,7 @@ func (v *verifier) readNotes() error {
 	})
 	for i, text := range texts {
 		if err == nil && text != nil && !take(text) {
-			v.report.problem(v.remote.relative(all[i].Name), "it is not the note of a part", "the same sample run command draws the part again")
+			v.report.problem(v.remote.relative(all[i].Name), "it is not the note of a part", runAgain)
 		}
 	}
 	return err
@@ -243,14 +244,17 @@ func (v *verifier) readJournal() error {
 		}
 		for _, d := range damages {
 			if d.Torn {
-				v.report.note(fmt.Sprintf("%s ends within a record, as the death of a process leaves it; the completion in it is drawn again", v.relative(d.File)))
+				v.report.note(fmt.Sprintf("%s ends within a record, as the death of a process leaves it; it is drawn again",
+					v.relative(d.File)))
 				continue
 			}
-			v.report.problem(v.relative(d.File), fmt.Sprintf("%s at byte %d; %s after it cannot be read", d.What, d.Offset, counted(int(d.Bytes), "byte")),
+			v.report.problem(v.relative(d.File), fmt.Sprintf("%s at byte %d; %s after it cannot be read", d.What, d.Offset,
+				counted(int(d.Bytes), "byte")),
 				"the same sample run command draws the completions in it again")
 		}
 		if bad > 0 {
-			v.report.problem(v.relative(dir), fmt.Sprintf("its journal has %s that are no completions of this job", counted(bad, "record")), "the same sample run command passes over them")
+			v.report.problem(v.relative(dir), fmt.Sprintf("its journal has %s of another job", counted(bad, "record")),
+				"the same sample run command passes over them")
 		}
 	}
 	return nil
@@ -341,6 +345,7 @@ func (v *verifier) part(part promptset.Part) error {
 
 // Remedies of a damaged part: a run looks at sizes and ends of parts, and not at what is within.
 const (
+	bringBack    = "bring job.json back, or give the run --new to begin anew"
 	runAgain     = "the same sample run command draws it again"
 	removeAndRun = "remove it: the same sample run command then draws it again"
 )
@@ -387,7 +392,8 @@ func (v *verifier) missing(present map[int]bool) error {
 		if present[number] {
 			continue
 		}
-		// Noted, and neither there nor in the journal: a note is made just before its part is there, and the journal kept until it is.
+		// Noted, and neither there nor in the journal: a note is made just before its part is there, and the journal
+		// kept until it is.
 		if notes := v.notes[number]; len(notes) > 0 && !v.journaled[number] {
 			file, err := v.out.Open(name)
 			if err == nil { // it came meanwhile
@@ -398,7 +404,8 @@ func (v *verifier) missing(present map[int]bool) error {
 			if !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			v.report.problem(name, fmt.Sprintf("it is missing, and was written with %s", counted(int(notes[len(notes)-1].Rows), "row")), runAgain)
+			rows := counted(int(notes[len(notes)-1].Rows), "row")
+			v.report.problem(name, "it is missing, and was written with "+rows, runAgain)
 		}
 		v.report.Missing = append(v.report.Missing, name)
 	}

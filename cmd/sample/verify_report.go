@@ -56,7 +56,8 @@ func (r *verifyReport) read(c promptset.PartContent, s promptset.PartSummary) {
 func (r *verifyReport) settle() {
 	if r.unchecked > 0 {
 		r.Unchecked = true
-		r.note(fmt.Sprintf("%s written by a version that noted no size and no digest: rows and footers were checked, the bytes were not", countedAre(r.unchecked, "part")))
+		r.note(countedAre(r.unchecked, "part") +
+			" written by a version that noted no size and no digest: rows and footers were checked, the bytes were not")
 	}
 	switch {
 	case len(r.Problems) > 0:
@@ -98,13 +99,15 @@ func (r *verifyReport) print(w io.Writer, asJSON bool) error {
 		if n > missingNamed {
 			names += fmt.Sprintf(" and %d more", n-missingNamed)
 		}
-		lines = append(lines, fmt.Sprintf("missing: %s; the journal here has %s; the same sample run command goes on", names, counted(int(r.Journaled), "completion")))
+		lines = append(lines, fmt.Sprintf("missing: %s; the journal here has %s; the same sample run command goes on", names,
+			counted(int(r.Journaled), "completion")))
 	}
 	of := ""
 	if r.Parts > 0 {
 		of = fmt.Sprintf(" of %d", r.Parts)
 	}
-	lines = append(lines, fmt.Sprintf("%s is %s: %d%s parts are whole; %s and %s were read", r.Output, r.Status, r.Whole, of, counted(int(r.Rows), "row"), humanize.IBytes(uint64(r.Bytes))))
+	lines = append(lines, fmt.Sprintf("%s is %s: %d%s parts are whole; %s and %s were read", r.Output, r.Status, r.Whole,
+		of, counted(int(r.Rows), "row"), humanize.IBytes(uint64(r.Bytes))))
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
 }
@@ -133,7 +136,8 @@ func newByteBar(w io.Writer) *byteBar {
 	if !isTerminal(w) {
 		return &byteBar{}
 	}
-	return &byteBar{progressbar.NewOptions64(-1, progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true), progressbar.OptionThrottle(barEvery), progressbar.OptionClearOnFinish())}
+	return &byteBar{progressbar.NewOptions64(-1, progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true),
+		progressbar.OptionThrottle(barEvery), progressbar.OptionClearOnFinish())}
 }
 
 func (b *byteBar) describe(text string) {
