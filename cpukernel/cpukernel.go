@@ -71,7 +71,7 @@ func SetThreads(n int) {
 // the first of them runs: until then they run plain code.
 func Handlers() map[string]unsafe.Pointer {
 	all := map[string]unsafe.Pointer{}
-	for _, group := range []map[string]unsafe.Pointer{attentionHandlers(), samplingHandlers(), normHandlers(), gemmHandlers()} {
+	for _, group := range []map[string]unsafe.Pointer{attentionHandlers(), samplingHandlers(), normHandlers(), gemmHandlers(), stepClockHandlers()} {
 		for name, handler := range group {
 			all[name] = clocked(name, handler)
 		}

@@ -190,7 +190,8 @@ func toDevices(backend compute.Backend, l leaf, flat any) (compute.Buffer, error
 	return group.Join(parts)
 }
 
-// dispatch runs a program on input that is on the device, and returns what the host gets, still on the device. Both are the caller's.
+// dispatch runs a program on input that is on the device, and returns what the host gets, still on the device, when the program is through.
+// Both are the caller's.
 func (e *Engine) dispatch(p *compiled, input []compute.Buffer) ([]compute.Buffer, error) {
 	args := slices.Concat(e.state, input)
 	if p.weights {
@@ -206,7 +207,9 @@ func (e *Engine) dispatch(p *compiled, input []compute.Buffer) ([]compute.Buffer
 	if e.inStep != nil {
 		run = e.inStep.execute
 	}
+	begin := e.now()
 	results, err := run(p, args, donate)
+	e.ran = e.now().Sub(begin)
 	if err != nil {
 		if !p.reads {
 			e.state = nil // donated

@@ -111,7 +111,7 @@ func leavesOf(v any) []leaf {
 	names, nodes := tree.Names(v), tree.Leaves(v)
 	leaves := make([]leaf, len(names))
 	for i, n := range nodes {
-		leaves[i] = leaf{names[i], n.Shape(), strings.HasPrefix(names[i], pagesLeaf)}
+		leaves[i] = leaf{names[i], n.Shape(), names[i] == clockLeaf || strings.HasPrefix(names[i], pagesLeaf)}
 	}
 	return leaves
 }

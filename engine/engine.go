@@ -89,6 +89,8 @@ type Engine struct {
 	prefixSeed prefix.Hash   // begins the names of pages
 	stats      Stats
 	calls      atomic.Int64
+	now        func() time.Time // for the account of time
+	ran        time.Duration    // how long the device ran the program that it ran last
 	turn       turn
 	contexts   contexts
 	inStep     *inStep // nil without other processes
@@ -121,7 +123,7 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, inStep: together, log: cfg.Log, programs: map[string]*compiled{}}
+	e := &Engine{cfg: cfg, inStep: together, log: cfg.Log, programs: map[string]*compiled{}, now: time.Now}
 	if e.log == nil {
 		e.log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}

@@ -136,7 +136,15 @@ func TestStops(t *testing.T) {
 		r := sampled("r", prompt, 1, 40, 11)
 		r.Stop = []string{"never there", stop}
 		others := sampled("others", prompt, 5, 60, 4)
-		c := collect(t, e, r, others)["r/0"]
+		all := collect(t, e, r, others)
+		kept := 0
+		for _, c := range all {
+			kept += len(c.Tokens)
+		}
+		if s := e.Stats(); s.GeneratedTokens != kept || s.DrawnTokens < kept {
+			t.Errorf("%d tokens are in completions; counted are %d of %d drawn", kept, s.GeneratedTokens, s.DrawnTokens)
+		}
+		c := all["r/0"]
 		if c.Text != free.Text[:at] || c.FinishReason != engine.FinishStop {
 			t.Errorf("got text %q (%s), want %q", c.Text, c.FinishReason, free.Text[:at])
 		}

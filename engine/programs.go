@@ -102,6 +102,7 @@ func (gr *graphs) run(st deviceState, w llama.Weights, in input, out output) (de
 	end := control.While(l,
 		func(l loop) *Node { return NotEqual(l.Todo, integer(g, stop)) },
 		func(l loop) loop {
+			l.Out.Clock, l.Todo = tick(l.Out.Clock, l.Todo)
 			isPrefill := Equal(l.Todo, integer(g, prefill))
 			l = control.While(l, does(admit), func(l loop) loop { return done(gr.admit(l, in)) })
 			l = control.While(l, func(l loop) *Node { return GreaterOrEqual(l.Todo, integer(g, prefill)) },
@@ -109,6 +110,7 @@ func (gr *graphs) run(st deviceState, w llama.Weights, in input, out output) (de
 			return gr.decide(l, in)
 		})
 	out = end.Out
+	out.Clock, _ = tick(out.Clock, end.Todo)
 	out.SeqLens, out.EndFree, out.Short = end.State.Sequences.SeqLens, end.State.Pages.NumFree(), gr.short(end.State)
 	return end.State, out
 }

@@ -229,5 +229,6 @@ func sumStats(all []Stats) Stats {
 			}
 		}
 	}
+	sum.HostSeconds = max(0, sum.WallSeconds-sum.DeviceSeconds) // the time that those who end first wait for the last, too
 	return sum
 }

@@ -75,10 +75,8 @@ type job struct {
 	open    bool // intake may have more
 	out     chan<- *Completion
 	drawn   chan *result
-	columns int       // of the next call
-	ended   time.Time // of the last call
+	columns int // of the next call
 	start   time.Time
-	cost    stepCost
 }
 
 func (e *Engine) run(ctx context.Context, intake <-chan *Request, out chan<- *Completion) error {
@@ -100,23 +98,28 @@ func (e *Engine) run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 	if err != nil {
 		return err
 	}
-	j := &job{e: e, sched: newScheduler(e), intake: intake, open: true, out: out, drawn: make(chan *result, 2), columns: 1, start: time.Now()}
+	j := &job{e: e, sched: newScheduler(e), intake: intake, open: true, out: out, drawn: make(chan *result, 2), columns: 1, start: e.now()}
 	e.calls.Store(0)
 	e.stats = Stats{StartSeconds: e.stats.StartSeconds, Pages: e.plan.Pages}
-	drained := make(chan struct{})
+	kept := make(chan int, 1)
 	go func() {
-		defer close(drained)
+		tokens := 0
 		for r := range j.drawn {
-			e.drain(r, func(done *Completion) { out <- done })
+			e.drain(r, func(done *Completion) {
+				tokens += len(done.Tokens)
+				out <- done
+			})
 		}
+		kept <- tokens
 	}()
 	err = j.loop(ctx)
 	e.inStep.fail(ctx, err)
 	close(j.drawn)
-	<-drained
+	e.stats.GeneratedTokens = <-kept
 	e.moves.stage(nil)
 	e.stats.TransferSeconds, e.stats.TransferWaitSeconds = e.moves.seconds()
-	e.stats.WallSeconds = time.Since(j.start).Seconds()
+	e.stats.WallSeconds = e.now().Sub(j.start).Seconds()
+	e.stats.HostSeconds = max(0, e.stats.WallSeconds-e.stats.DeviceSeconds)
 	if err != nil {
 		e.clearRows() // the state is in the middle of something
 	}
@@ -211,10 +214,6 @@ func (j *job) fill(ctx context.Context) error {
 func (j *job) call(c *callPlan) (freePages int, err error) {
 	e, s := j.e, j.sched
 	p := e.programs["run"]
-	begin := time.Now()
-	if !j.ended.IsZero() {
-		e.stats.HostSeconds += begin.Sub(j.ended).Seconds()
-	}
 	s.stage()
 	e.moves.note("run begins")
 	got, err := e.execute(p, s.input(c, p.input, j.columns, j.enoughFree()))
@@ -222,9 +221,8 @@ func (j *job) call(c *callPlan) (freePages int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	j.ended = time.Now()
 	e.calls.Add(1)
-	j.account(got, j.ended.Sub(begin).Seconds())
+	j.account(got, e.ran.Seconds())
 	if err := got.check(e.plan.Pages - s.pool); err != nil {
 		return 0, fmt.Errorf("program %s: %w", p.name, err)
 	}
@@ -248,6 +246,7 @@ func (j *job) enoughFree() int {
 	return max(1, j.e.plan.MaxSeqs/8)
 }
 
+// account adds what a call came to, for which the device ran so long.
 func (j *job) account(got hostOutput, seconds float64) {
 	st := &j.e.stats
 	tokens := 0
@@ -257,18 +256,18 @@ func (j *job) account(got hostOutput, seconds float64) {
 		}
 	}
 	if tokens > 0 && st.FirstTokenSeconds == 0 {
-		st.FirstTokenSeconds = time.Since(j.start).Seconds()
+		st.FirstTokenSeconds = j.e.now().Sub(j.start).Seconds()
 	}
 	prefillSteps, decodeSteps := got.int("PrefillSteps"), got.int("DecodeSteps")
 	st.Calls++
-	st.GeneratedTokens += tokens
+	st.DrawnTokens += tokens
 	st.PrefillSteps += prefillSteps
 	st.DecodeSteps += decodeSteps
 	st.PrefillTokens += got.int("PrefillTokens")
 	st.DecodeTokens += got.int("DecodeTokens")
 	st.DeviceSeconds += seconds
-	j.cost.add(prefillSteps, decodeSteps, seconds)
-	st.PrefillSeconds, st.DecodeSeconds = j.cost.split(st.PrefillSteps, st.DecodeSteps, st.DeviceSeconds)
+	st.PrefillSeconds += got.clocked(prefill).Seconds()
+	st.DecodeSeconds += got.clocked(decode).Seconds()
 	st.PeakPages = max(st.PeakPages, j.e.plan.Pages-got.int("MinFree"))
 	j.e.log.Debug("call", "prefill_steps", prefillSteps, "decode_steps", decodeSteps, "tokens", tokens, "seconds", seconds,
 		"active", j.sched.active, "waiting", len(j.sched.waiting), "free_pages", got.ints("FreePages")[:got.int("Columns")])

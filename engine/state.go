@@ -93,6 +93,7 @@ type output struct {
 	EndFree                     *Node // i32[]: free pages when the call ends
 	Short                       *Node // i32[]: pages without which the sequences that run can not take their next step
 	Rules                       *Node // i32[K]: violations of each rule, in debug mode; else nil
+	Clock                       *Node // i64[6]: see newClock; nil where there is none
 }
 
 // Finish codes of a token.
@@ -160,6 +161,7 @@ func (gr *graphs) newOutput(g *Graph) output {
 		PrefillSteps: integer(g, 0), DecodeSteps: integer(g, 0), PrefillTokens: integer(g, 0), DecodeTokens: integer(g, 0),
 		Status: seqtable.NewStatus(g), FreePages: i32(columns), MinFree: integer(g, gr.plan.Pages), EndFree: integer(g, 0), Short: integer(g, 0),
 	}
+	out.Clock = newClock(g)
 	if gr.debug {
 		out.Rules = Zeros(g, shapes.Make(dtypes.Int32, len(seqtable.Rules)))
 	}

@@ -1,5 +1,7 @@
 package engine
 
+import "reflect"
+
 // Stats says what a run did. Seconds are wall-clock.
 type Stats struct {
 	// StartSeconds is from New's begin until the programs are compiled and the weights are on the device.
@@ -7,21 +9,26 @@ type Stats struct {
 	WallSeconds  float64 `json:"wall_seconds"`
 	// FirstTokenSeconds is from the run's begin until the first token was drawn.
 	FirstTokenSeconds float64 `json:"first_token_seconds"`
-	// DeviceSeconds are spent in calls, the transfers for them included; HostSeconds between calls, while the device waits.
+	// DeviceSeconds are those in which the device ran the program, HostSeconds all others of WallSeconds: what the host takes to schedule,
+	// to build inputs, to copy them to the device and outputs from it, to agree with other processes and to end completions, while nothing
+	// runs, and what it waits for requests.
 	DeviceSeconds float64 `json:"device_seconds"`
 	HostSeconds   float64 `json:"host_seconds"`
-	// PrefillSeconds and DecodeSeconds split DeviceSeconds by the kind of step. Calls mix both, so they are an estimate: least squares over
-	// the calls, as if every step of a kind took the same time.
-	PrefillSeconds float64 `json:"prefill_seconds"`
-	DecodeSeconds  float64 `json:"decode_seconds"`
+	// PrefillSeconds and DecodeSeconds are those of DeviceSeconds in which steps of that kind ran, by a clock within the program; the rest
+	// is admission. They are 0 where the device has no clock: see newClock.
+	PrefillSeconds float64 `json:"prefill_seconds,omitempty"`
+	DecodeSeconds  float64 `json:"decode_seconds,omitempty"`
 
 	Requests     int `json:"requests"`
 	PromptTokens int `json:"prompt_tokens"` // of the requests, each counted once
 	// PrefillTokens are the prompt tokens that were run: for n completions of a prompt, all of it once and its last token n times.
 	PrefillTokens int `json:"prefill_tokens"`
 	// HitTokens are the prompt tokens that completions and prefixes took over from a prefix that was there already.
-	HitTokens       int `json:"hit_tokens"`
+	HitTokens int `json:"hit_tokens"`
+	// GeneratedTokens are those of the completions that came out. DrawnTokens are all that the device drew: also those behind a stop string,
+	// and those of completions that were not finished.
 	GeneratedTokens int `json:"generated_tokens"`
+	DrawnTokens     int `json:"drawn_tokens"`
 	DecodeTokens    int `json:"decode_tokens"` // drawn tokens that were run to draw the next
 	Calls           int `json:"calls"`
 	PrefillSteps    int `json:"prefill_steps"`
@@ -37,38 +44,34 @@ type Stats struct {
 	TransferWaitSeconds float64 `json:"transfer_wait_seconds"`
 }
 
+// Then adds the figures of a run that followed, on an engine that was made in place of this one.
+func (s Stats) Then(next Stats) Stats {
+	sum := next
+	to, from := reflect.ValueOf(&sum).Elem(), reflect.ValueOf(s)
+	for i := range to.NumField() {
+		switch field := to.Field(i); to.Type().Field(i).Name {
+		case "Pages":
+		case "PeakPages":
+			sum.PeakPages = max(s.PeakPages, next.PeakPages)
+		case "FirstTokenSeconds":
+			if s.FirstTokenSeconds > 0 {
+				sum.FirstTokenSeconds = s.FirstTokenSeconds
+			} else if next.FirstTokenSeconds > 0 {
+				sum.FirstTokenSeconds += s.WallSeconds
+			}
+		default:
+			if field.CanInt() {
+				field.SetInt(field.Int() + from.Field(i).Int())
+			} else {
+				field.SetFloat(field.Float() + from.Field(i).Float())
+			}
+		}
+	}
+	return sum
+}
+
 // Calls is how many calls of the device have ended in this run: a sign of life that may be asked for at any time.
 func (e *Engine) Calls() int64 { return e.calls.Load() }
 
 // Stats returns the figures of the last run, or of the one under way as far as it came when it ends.
 func (e *Engine) Stats() Stats { return e.stats }
-
-// stepCost fits seconds = prefill steps * a + decode steps * b over calls.
-type stepCost struct {
-	pp, pd, dd, ps, ds float64 // sums of products of the two counts and the seconds
-}
-
-func (c *stepCost) add(prefillSteps, decodeSteps int, seconds float64) {
-	p, d := float64(prefillSteps), float64(decodeSteps)
-	c.pp += p * p
-	c.pd += p * d
-	c.dd += d * d
-	c.ps += p * seconds
-	c.ds += d * seconds
-}
-
-// split shares out the seconds of all calls.
-func (c *stepCost) split(prefillSteps, decodeSteps int, seconds float64) (prefill, decode float64) {
-	p, d := float64(prefillSteps), float64(decodeSteps)
-	if p+d == 0 {
-		return 0, 0
-	}
-	prefill = p / (p + d) // where the calls do not tell them apart: all steps alike
-	if det := c.pp*c.dd - c.pd*c.pd; det > 1e-9*c.pp*c.dd {
-		a, b := max(0, (c.ps*c.dd-c.ds*c.pd)/det), max(0, (c.ds*c.pp-c.ps*c.pd)/det)
-		if total := a*p + b*d; total > 0 {
-			prefill = a * p / total
-		}
-	}
-	return prefill * seconds, (1 - prefill) * seconds
-}

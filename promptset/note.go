@@ -8,16 +8,14 @@ import (
 	"fmt"
 	"hash"
 	"io"
+
+	"github.com/quire/quire/tally"
 )
 
 // PartSummary is what a part came to: the note that is kept of it. Those of older versions have no size and no digests.
 type PartSummary struct {
-	Part             int   `json:"part"`
-	Rows             int64 `json:"rows"` // of the input
-	RowsWithErrors   int64 `json:"rows_with_errors"`
-	Completions      int64 `json:"completions"`       // good ones
-	PromptTokens     int64 `json:"prompt_tokens"`     // of each row once
-	CompletionTokens int64 `json:"completion_tokens"` // of all completions
+	Part int `json:"part"`
+	tally.Counts
 
 	SHA256 string `json:"sha256,omitempty"` // of the file, in hex
 	Seal
@@ -44,7 +42,9 @@ func ParsePartSummary(b []byte) (s PartSummary, err error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return PartSummary{}, fmt.Errorf("%w: %v", ErrNote, err)
 	}
-	if min(int64(s.Part), s.Rows, s.RowsWithErrors, s.Completions, s.PromptTokens, s.CompletionTokens, s.Bytes) < 0 {
+	r := s.FinishReasons
+	if min(int64(s.Part), s.Rows, s.RowsWithErrors, s.Completions, s.PromptTokens, s.CompletionTokens, s.Bytes,
+		r.Stop, r.Length, r.Error, r.Unknown) < 0 {
 		return PartSummary{}, fmt.Errorf("%w: it has a negative number", ErrNote)
 	}
 	if isDigest(s.SHA256, sha256.Size) != isDigest(s.Tail, sha256.Size/2) || s.SHA256 != "" && !isDigest(s.SHA256,

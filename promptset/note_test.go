@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/tally"
 	"github.com/quire/quire/vfs"
 )
 
@@ -49,7 +50,7 @@ func TestSeals(t *testing.T) {
 		if got, err := SealOf(file); got != seal || err != nil || seal.Bytes != int64(size) {
 			t.Fatalf("the seal is %v, %v, want %v", got, err, seal)
 		}
-		note := PartSummary{Part: 3, Rows: 2, SHA256: digest, Seal: seal}
+		note := PartSummary{Part: 3, Counts: tally.Counts{Rows: 2}, SHA256: digest, Seal: seal}
 		text, err := json.Marshal(note)
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +65,7 @@ func TestSeals(t *testing.T) {
 func TestNotesWithoutDigests(t *testing.T) {
 	got, err := ParsePartSummary([]byte(`{"part":1,"rows":2,"rows_with_errors":0,"completions":4,` +
 		`"prompt_tokens":5,"completion_tokens":6}`))
-	want(t, "note", got, PartSummary{Part: 1, Rows: 2, Completions: 4, PromptTokens: 5, CompletionTokens: 6})
+	want(t, "note", got, PartSummary{Part: 1, Counts: tally.Counts{Rows: 2, Completions: 4, PromptTokens: 5, CompletionTokens: 6}})
 	want(t, "error", err, nil)
 	want(t, "sealed", got.Sealed(), false)
 }

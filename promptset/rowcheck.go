@@ -60,7 +60,9 @@ func (c *RowCheck) Add(id string, r *Result) {
 		c.end()
 		c.begin(id, r)
 	}
-	c.of = append(c.of, Result{PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, Err: r.Err})
+	c.of = append(c.of, Result{
+		PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, FinishReason: r.FinishReason, Err: r.Err,
+	})
 }
 
 // wrong says what cannot be in a result.
@@ -151,6 +153,9 @@ func (c *RowCheck) Differs(note PartSummary) string {
 	if !c.Known() { // where one row ends and the next begins is not sure
 		note.Rows, note.RowsWithErrors, note.PromptTokens = got.Rows, got.RowsWithErrors, got.PromptTokens
 	}
+	if note.Noted().FinishReasons.Unknown > 0 { // noted by a version that did not count them
+		note.FinishReasons = got.FinishReasons
+	}
 	for _, f := range []struct {
 		name      string
 		got, want int64
@@ -159,6 +164,9 @@ func (c *RowCheck) Differs(note PartSummary) string {
 		{"completions", got.Completions, note.Completions},
 		{"tokens of prompts", got.PromptTokens, note.PromptTokens}, {"tokens of completions", got.CompletionTokens,
 			note.CompletionTokens},
+		{"completions with finish_reason stop", got.FinishReasons.Stop, note.FinishReasons.Stop},
+		{"completions with finish_reason length", got.FinishReasons.Length, note.FinishReasons.Length},
+		{"completions with finish_reason error", got.FinishReasons.Error, note.FinishReasons.Error},
 	} {
 		if f.got != f.want {
 			return fmt.Sprintf("it has %d %s, and %d were noted", f.got, f.name, f.want)

@@ -245,20 +245,12 @@ func (w *Writer) write(f finished) error {
 
 // add counts a row.
 func (s *PartSummary) add(results []Result) {
-	s.Rows++
-	s.PromptTokens += int64(results[0].PromptTokens)
 	failed := false
 	for _, r := range results {
-		s.CompletionTokens += int64(r.CompletionTokens)
-		if r.Err == "" {
-			s.Completions++
-		} else {
-			failed = true
-		}
+		s.Completion(r.FinishReason, r.CompletionTokens, r.Err != "")
+		failed = failed || r.Err != ""
 	}
-	if failed {
-		s.RowsWithErrors++
-	}
+	s.Row(results[0].PromptTokens, failed)
 }
 
 // open starts the next part.

@@ -90,8 +90,7 @@ func TestParts(t *testing.T) {
 	dir := t.TempDir()
 	o.Write = []int{1, 3}
 	o.Publishing = func(s PartSummary) error {
-		figures := []int64{int64(s.Part), s.Rows, s.RowsWithErrors, s.Completions, s.PromptTokens, s.CompletionTokens}
-		published = append(published, fmt.Sprint(figures))
+		published = append(published, fmt.Sprint(s.Part, s.Counts))
 		return nil
 	}
 	o.Published = func(part int, next int64) error { published = append(published, fmt.Sprint(part, next)); return nil }
@@ -111,7 +110,7 @@ func TestParts(t *testing.T) {
 	}
 	want(t, "parts", listing(t, whole), "part-00000.parquet part-00001.parquet part-00002.parquet part-00003.parquet")
 	want(t, "these parts", listing(t, dir), "part-00001.parquet part-00003.parquet")
-	want(t, "calls", strings.Join(published, " "), "[1 77 0 154 231 308] 1 231 [3 69 0 138 207 276] 3 300")
+	want(t, "calls", strings.Join(published, " "), "1 {77 0 154 231 308 154 stop} 1 231 3 {69 0 138 207 276 138 stop} 3 300")
 	total := 0
 	for part, name := range strings.Fields(listing(t, whole)) {
 		file, root, out := parsed(t, filepath.Join(whole, name))

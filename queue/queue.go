@@ -36,6 +36,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/quire/quire/tally"
 )
 
 const (
@@ -64,23 +66,6 @@ var (
 	ErrTooLong = errors.New("the job's description is longer than the NATS server takes")
 )
 
-// Figures add up what units came to.
-type Figures struct {
-	Rows             int64 `json:"rows"`
-	RowsWithErrors   int64 `json:"rows_with_errors"`
-	Completions      int64 `json:"completions"`
-	PromptTokens     int64 `json:"prompt_tokens"`
-	CompletionTokens int64 `json:"completion_tokens"`
-}
-
-func (f *Figures) add(g Figures) {
-	f.Rows += g.Rows
-	f.RowsWithErrors += g.RowsWithErrors
-	f.Completions += g.Completions
-	f.PromptTokens += g.PromptTokens
-	f.CompletionTokens += g.CompletionTokens
-}
-
 // Unit is a piece of a job.
 type Unit struct {
 	Number int   `json:"unit"`
@@ -102,7 +87,7 @@ type Job struct {
 	Config json.RawMessage `json:"config"` // for workers
 	Units  int             `json:"units"`
 	Rows   int64           `json:"rows"`   // of the whole job, with what was done before
-	Before Figures         `json:"before"` // of what was done before it was submitted
+	Before tally.Counts    `json:"before"` // of what was done before it was submitted
 	// AckWait is how long a worker may be silent about a unit.
 	AckWait  time.Duration `json:"ack_wait_ns"`
 	MaxTries int           `json:"max_tries"`
@@ -128,10 +113,10 @@ type record struct {
 	Life   string `json:"life,omitempty"`  // of that worker: it may be started again under its name
 	Reply  string `json:"reply,omitempty"` // where an ack of the running delivery goes
 	// Tries counts what failed and what was lost since Best, the most rows that were ever done, grew.
-	Tries   int     `json:"tries,omitempty"`
-	Best    int64   `json:"best,omitempty"`
-	Error   string  `json:"error,omitempty"`
-	Figures Figures `json:"figures"`
+	Tries   int          `json:"tries,omitempty"`
+	Best    int64        `json:"best,omitempty"`
+	Error   string       `json:"error,omitempty"`
+	Figures tally.Counts `json:"figures"`
 }
 
 func jobKey(job string) string             { return job + ".job" }

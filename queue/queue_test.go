@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/queue/local"
+	"github.com/quire/quire/tally"
 )
 
 // newServer starts a server on a free port of this machine.
@@ -94,8 +95,8 @@ func (l *Lease) die() {
 	l.w.mu.Unlock()
 }
 
-func ten() Figures {
-	return Figures{Rows: 10, RowsWithErrors: 1, Completions: 9, PromptTokens: 20, CompletionTokens: 30}
+func ten() tally.Counts {
+	return tally.Counts{Rows: 10, RowsWithErrors: 1, Completions: 9, PromptTokens: 20, CompletionTokens: 30, FinishReasons: tally.Reasons{Stop: 4, Length: 5, Error: 1}}
 }
 
 func TestUnitsAreDoneOnce(t *testing.T) {
@@ -129,7 +130,7 @@ func TestUnitsAreDoneOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Figures{60, 6, 54, 120, 180}
+	want := tally.Counts{Rows: 60, RowsWithErrors: 6, Completions: 54, PromptTokens: 120, CompletionTokens: 180, FinishReasons: tally.Reasons{Stop: 24, Length: 30, Error: 6}}
 	if !s.Over || s.Done != 5 || s.Waiting+s.Running+s.Parked+s.Lost != 0 || s.Figures != want {
 		t.Errorf("%+v", s)
 	}
@@ -162,7 +163,7 @@ func TestHeartbeats(t *testing.T) {
 	job := submit(t, q, testJob("job", 1), testUnits(1), Submitted)
 	a, b := newWorker(t, q, job, "a"), newWorker(t, q, job, "b")
 	l := next(t, a, 5*time.Second)
-	l.Progress(4, 40)
+	l.Progress(tally.Counts{Rows: 4, CompletionTokens: 40})
 	if other := next(t, b, 4*job.AckWait); other != nil {
 		t.Fatal("the unit went to another worker")
 	}
@@ -206,7 +207,7 @@ func TestDeadWorkers(t *testing.T) {
 	if err := dead.Done(t.Context(), ten()); err != nil {
 		t.Fatal(err)
 	}
-	l.Progress(1, 1)
+	l.Progress(tally.Counts{Rows: 1, CompletionTokens: 1})
 	l.Note(t.Context())
 	if l.revision != 0 {
 		t.Error("a worker does not see that its unit is another's")
@@ -241,7 +242,7 @@ func TestBusy(t *testing.T) {
 			t.Fatalf("%d: %+v, %v", i, r, err)
 		}
 	}
-	l.Progress(3, 30)
+	l.Progress(tally.Counts{Rows: 3, CompletionTokens: 30})
 	l.Note(t.Context()) // finds the unit its own again
 	l.Note(t.Context())
 	if s, err := q.Status(t.Context(), "job"); err != nil || s.Running != 1 || s.Figures.Rows != 3 || l.revision == 0 {
@@ -322,7 +323,7 @@ func TestProgressIsNoFailure(t *testing.T) {
 		if l == nil {
 			t.Fatalf("parked after %d lives", i)
 		}
-		l.Progress(i+1, i+1)
+		l.Progress(tally.Counts{Rows: i + 1, CompletionTokens: i + 1})
 		l.Note(t.Context())
 		l.die()
 	}

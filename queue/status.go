@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/quire/quire/tally"
 )
 
 // Status is how far a job is.
@@ -19,8 +21,8 @@ type Status struct {
 	Over    bool `json:"over"` // no unit waits or runs
 	// Lost counts units of a job that is over which are neither done nor parked: the server lost them.
 	Lost int `json:"units_lost"`
-	// Figures are of all that is done, with what was done before; of units that run, as far as is known, their rows and tokens.
-	Figures     Figures      `json:"figures"`
+	// Figures are of all that is done, with what was done before, and of units that run as far as is known.
+	Figures     tally.Counts `json:"figures"`
 	Workers     []LifeSign   `json:"workers"`
 	ParkedUnits []ParkedUnit `json:"parked"`
 }
@@ -43,7 +45,7 @@ func (q *Queue) Status(ctx context.Context, id string) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{Job: job, Figures: job.Before}
+	s := &Status{Job: job, Figures: job.Before.Noted()}
 	// The queue first: what leaves it meanwhile is in its record already.
 	waiting, held, err := q.left(ctx, job)
 	if err != nil {
@@ -84,13 +86,13 @@ func (s *Status) count(r record) {
 	switch r.State {
 	case Done:
 		s.Done++
-		s.Figures.add(r.Figures)
+		s.Figures = s.Figures.Plus(r.Figures.Noted())
 	case Parked:
 		s.Parked++
 		s.ParkedUnits = append(s.ParkedUnits, ParkedUnit{r.Unit, r.Error})
 	case Running:
 		s.Running++
-		s.Figures.add(r.Figures)
+		s.Figures = s.Figures.Plus(r.Figures.Noted())
 	}
 }
 

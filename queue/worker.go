@@ -10,15 +10,17 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"github.com/quire/quire/tally"
 )
 
 // Life is what a worker says of itself.
 type Life struct {
-	Name    string  `json:"name"`
-	Host    string  `json:"host"`
-	PID     int     `json:"pid"`
-	Units   int     `json:"units"` // that it has
-	Figures Figures `json:"figures"`
+	Name    string       `json:"name"`
+	Host    string       `json:"host"`
+	PID     int          `json:"pid"`
+	Units   int          `json:"units"` // that it has
+	Figures tally.Counts `json:"figures"`
 	// RowsPerSecond and TokensPerSecond are of its last minute.
 	RowsPerSecond   float64 `json:"rows_per_second"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
@@ -88,10 +90,9 @@ type Lease struct {
 	mu       sync.Mutex
 	msg      jetstream.Msg
 	record   record
-	before   record // what it was when the unit was handed out
-	revision uint64 // of the record; 0 when another worker has the unit now
-	rows     int64  // done
-	tokens   int64
+	before   record       // what it was when the unit was handed out
+	revision uint64       // of the record; 0 when another worker has the unit now
+	figures  tally.Counts // of what is done
 	over     bool
 }
 
@@ -217,12 +218,12 @@ func (l *Lease) Note(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.record
-	r.Figures.Rows, r.Figures.CompletionTokens = l.rows, l.tokens
+	r.Figures = l.figures
 	if l.over || l.revision == 0 || r.Figures == l.record.Figures {
 		return
 	}
-	if l.rows > r.Best {
-		r.Best, r.Tries, r.Error = l.rows, 0, ""
+	if l.figures.Rows > r.Best {
+		r.Best, r.Tries, r.Error = l.figures.Rows, 0, ""
 	}
 	one, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -248,11 +249,11 @@ func (l *Lease) Note(ctx context.Context) {
 	}
 }
 
-// Progress tells how many rows of the unit are done, and their tokens; the server hears of it with the next heartbeat.
-func (l *Lease) Progress(rows, tokens int64) {
+// Progress tells what of the unit is done; the server hears of it with the next heartbeat.
+func (l *Lease) Progress(f tally.Counts) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.rows, l.tokens = rows, tokens
+	l.figures = f
 }
 
 // finish ends the heartbeats.
@@ -284,7 +285,7 @@ func (l *Lease) message() jetstream.Msg {
 }
 
 // Done says that the unit is done, and what it came to. Its output must last by then. The heartbeats end when the server knows.
-func (l *Lease) Done(ctx context.Context, f Figures) error {
+func (l *Lease) Done(ctx context.Context, f tally.Counts) error {
 	l.mu.Lock()
 	r := l.record
 	l.over = true
@@ -352,7 +353,7 @@ func (l *Lease) Busy(ctx context.Context, pause time.Duration) error {
 func (l *Lease) leave(ctx context.Context, change func(r *record)) (r record, parked bool, err error) {
 	l.mu.Lock()
 	l.over = true
-	r, revision, rows := l.record, l.revision, l.rows
+	r, revision, rows := l.record, l.revision, l.figures.Rows
 	l.mu.Unlock()
 	if revision == 0 {
 		return r, false, nil // another worker has it
@@ -361,7 +362,7 @@ func (l *Lease) leave(ctx context.Context, change func(r *record)) (r record, pa
 		if rows > r.Best {
 			r.Best, r.Tries = rows, 0
 		}
-		r.Reply, r.Figures = "", Figures{}
+		r.Reply, r.Figures = "", tally.Counts{}
 		change(&r)
 		_, err = l.w.q.swap(ctx, unitKey(l.w.job.ID, l.Number), r, revision)
 		if !errors.Is(err, errChanged) {

@@ -14,11 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are the run's figures as Prometheus wants them. Rates are the reader's business: rate(quire_tokens_total[1m]).
+// metrics are the run's figures as Prometheus wants them. Rates are the reader's business: rate(quire_completion_tokens_total[1m]).
 type metrics struct {
 	registry                        *prometheus.Registry
 	rows, completions, steps        *prometheus.CounterVec
 	promptTokens, tokens, restarts  prometheus.Counter
+	kept                            prometheus.Counter
 	callSeconds, rowSeconds         prometheus.Histogram
 	info                            *prometheus.GaugeVec
 	slots, pages, jobRows, jobsDone prometheus.Gauge
@@ -52,10 +53,11 @@ func newMetrics(r *Run) *metrics {
 	m.rows = vector("quire_rows_total", "Rows finished by this process.", "result", "good", "error")
 	m.completions = vector("quire_completions_total", "Completions finished by this process.", "finish_reason", "stop", "length", "error")
 	m.promptTokens = counter("quire_prompt_tokens_total", "Prompt tokens of finished rows, each row's once.")
-	m.tokens = counter("quire_tokens_total", "Tokens drawn.")
+	m.tokens = counter("quire_tokens_total", "Tokens drawn, those that no completion has included.")
+	m.kept = counter("quire_completion_tokens_total", "Tokens of completions finished by this process.")
 	m.steps = vector("quire_steps_total", "Steps of the model on the device.", "kind", "prefill", "decode")
 	m.restarts = counter("quire_device_failures_total", "Failures of the device after which it was started again.")
-	m.callSeconds = histogram("quire_call_seconds", "Duration of the device's calls, transfers included.", 0.001, 18)
+	m.callSeconds = histogram("quire_call_seconds", "Time that the device ran the program in each call, transfers left out.", 0.001, 18)
 	m.rowSeconds = histogram("quire_row_seconds", "Time from a row's being taken up to its last completion.", 0.01, 20)
 	m.slots = gauge("quire_slots", "Sequences that can decode at once.")
 	m.pages = gauge("quire_pages", "Pages of the KV cache.")
@@ -88,11 +90,11 @@ func newMetrics(r *Run) *metrics {
 	return m
 }
 
-func (m *metrics) started(s Start) {
+func (m *metrics) started(s Start, before int64) {
 	m.slots.Set(float64(s.Slots))
 	m.pages.Set(float64(s.Pages))
 	m.jobRows.Set(float64(s.Rows))
-	m.jobsDone.Set(float64(s.Before))
+	m.jobsDone.Set(float64(before))
 	m.info.WithLabelValues(s.Version, s.Model, s.Backend).Set(1)
 }
 

@@ -10,29 +10,28 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/quire/quire/tally"
 )
 
 // Row is a row that is finished.
 type Row struct {
-	ID            string   `json:"id"`
-	Seconds       float64  `json:"seconds"` // from being taken up to its last completion
-	PromptTokens  int      `json:"prompt_tokens"`
-	Tokens        int      `json:"tokens"` // of all completions
-	Completions   int      `json:"completions"`
-	FinishReasons []string `json:"-"` // of each completion
-	Err           string   `json:"error,omitempty"`
+	ID           string  `json:"id"`
+	Seconds      float64 `json:"seconds"` // from being taken up to its last completion
+	PromptTokens int     `json:"prompt_tokens"`
+	Tokens       int     `json:"tokens"` // of all completions
+	Completions  int     `json:"completions"`
+	Err          string  `json:"error,omitempty"`
 }
 
-// Point is what a run had come to at one time. Counts are of this process.
+// Point is what a run had come to at one time.
 type Point struct {
 	Seconds      float64 `json:"s"` // since the start
-	Rows         int64   `json:"rows"`
-	Errors       int64   `json:"errors"` // rows with errors
-	Completions  int64   `json:"completions"`
-	PromptTokens int64   `json:"prompt_tokens"` // of finished rows
-	Tokens       int64   `json:"tokens"`        // drawn
+	tally.Counts         // of this process
+	Before       int64   `json:"before,omitempty"` // rows that earlier processes finished, as far as they were found
+	Tokens       int64   `json:"tokens"`           // drawn, those that no completion has included
 	Calls        int64   `json:"calls"`
-	CallSeconds  float64 `json:"call_seconds"` // spent in calls
+	CallSeconds  float64 `json:"call_seconds"` // in which the device ran the program
 	Active       int     `json:"active"`       // slots in use, as of the last call
 	Waiting      int     `json:"waiting"`      // requests that wait for a slot
 	Pages        int     `json:"pages"`        // pages in use, the most since the last point
@@ -46,7 +45,7 @@ type Start struct {
 	Model   string    `json:"model"`
 	Backend string    `json:"backend"`
 	Rows    int64     `json:"rows"`   // to be done
-	Before  int64     `json:"before"` // of them were done by earlier processes
+	Before  int64     `json:"before"` // of them are in parts of earlier processes
 	Slots   int       `json:"slots"`
 	Pages   int       `json:"pages"`
 }
@@ -118,7 +117,25 @@ func (r *Run) Started(s Start) {
 		s.Time = time.Now()
 	}
 	r.start, r.ready, r.waiting, r.lastCall, r.err = s, true, false, time.Now(), ""
-	r.metrics.started(s)
+	r.now.Before = max(r.now.Before, s.Before)
+	r.metrics.started(s, r.now.Before)
+}
+
+// Restored takes a row of which the journal had all completions.
+func (r *Run) Restored() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now.Before++
+	r.metrics.jobsDone.Inc()
+}
+
+// Completed takes a completion of this process.
+func (r *Run) Completed(reason string, tokens int, failed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now.Completion(reason, tokens, failed)
+	r.metrics.completions.WithLabelValues(reason).Inc()
+	r.metrics.kept.Add(float64(tokens))
 }
 
 // Failed says that the device failed; the run waits for it to be started again.
@@ -130,25 +147,19 @@ func (r *Run) Failed(err error) {
 	r.metrics.restarts.Inc()
 }
 
-// Finished takes a row that is finished.
+// Finished takes a row that is finished, after its completions.
 func (r *Run) Finished(row Row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	result := "good"
-	r.now.Rows++
-	r.now.PromptTokens += int64(row.PromptTokens)
 	if row.Err != "" {
 		result = "error"
-		r.now.Errors++
 	}
-	r.now.Completions += int64(row.Completions)
+	r.now.Row(row.PromptTokens, row.Err != "")
 	m := r.metrics
 	m.rows.WithLabelValues(result).Inc()
 	m.promptTokens.Add(float64(row.PromptTokens))
 	m.rowSeconds.Observe(row.Seconds)
-	for _, reason := range row.FinishReasons {
-		m.completions.WithLabelValues(reason).Inc()
-	}
 	r.keepSlow(row)
 }
 

@@ -40,8 +40,11 @@ func TestMetrics(t *testing.T) {
 	log := slog.New(r.Handler(slog.DiscardHandler))
 	r.Started(start)
 	calls(r, log, 4)
-	r.Finished(Row{ID: "a", Seconds: 2, PromptTokens: 7, Tokens: 20, Completions: 2, FinishReasons: []string{"stop", "length"}})
-	r.Finished(Row{ID: "b", Seconds: 1, Err: "no prompt", FinishReasons: []string{"error"}})
+	r.Completed("stop", 8, false)
+	r.Completed("length", 12, false)
+	r.Finished(Row{ID: "a", Seconds: 2, PromptTokens: 7, Tokens: 20, Completions: 2})
+	r.Completed("error", 0, true)
+	r.Finished(Row{ID: "b", Seconds: 1, Err: "no prompt"})
 	r.Failed(errors.New("out of memory"))
 	if _, text := get(t, r, "/metrics"); !strings.Contains(text, "quire_waiting 0\n") {
 		t.Error("it waits")

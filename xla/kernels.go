@@ -47,7 +47,8 @@ var cpuKernels = map[string]kernel{
 		target: "quire_rope",
 		attrs:  map[string]attribute{"heads": integer, "kv_heads": integer, "rotate": boolean, "norm": boolean, "eps": float},
 	},
-	"sample": {target: "quire_sample"},
+	"sample":     {target: "quire_sample"},
+	"step_clock": {target: "quire_step_clock", alias: map[int]int{0: 0}},
 	"ragged_paged_attention": {
 		target: "quire_ragged_paged_attention",
 		attrs:  map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean},

@@ -82,14 +82,15 @@ func (b *bench) writeRows(path string) error {
 
 // runFigures are of one run of the workload. Rates are a second of wall-clock time.
 type runFigures struct {
-	Seconds           float64 `json:"seconds"` // until the last completion
-	InputPerSecond    float64 `json:"prompt_tokens_per_second"`
-	OutputPerSecond   float64 `json:"generated_tokens_per_second"`
-	FirstToken        float64 `json:"first_token_seconds"`
-	FirstCompletion   float64 `json:"first_completion_seconds"`
-	DecodeStepSeconds float64 `json:"decode_step_seconds"`
-	PrefillStep       float64 `json:"prefill_step_seconds"`
-	// Idle is the share of the run in which no call was on the device; Shares are the kinds of kernels' shares of the run, with "other" for
+	Seconds         float64 `json:"seconds"` // until the last completion
+	InputPerSecond  float64 `json:"prompt_tokens_per_second"`
+	OutputPerSecond float64 `json:"generated_tokens_per_second"`
+	FirstToken      float64 `json:"first_token_seconds"`
+	FirstCompletion float64 `json:"first_completion_seconds"`
+	// Means of the steps of one kind, absent where the device has no clock to measure them.
+	DecodeStepSeconds float64 `json:"decode_step_seconds,omitempty"`
+	PrefillStep       float64 `json:"prefill_step_seconds,omitempty"`
+	// Idle is the share of the run in which the device did not run the program; Shares are the kinds of kernels' shares of the run, with "other" for
 	// the rest of the device's time and "host" for Idle. There are none but host where kernels do not run.
 	Idle    float64            `json:"device_idle_share"`
 	Shares  map[string]float64 `json:"shares"`

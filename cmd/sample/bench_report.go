@@ -148,7 +148,7 @@ func (r *benchReport) print(w io.Writer) {
 	row("generated", "%.0f tokens/s (runs: %s)", m.OutputPerSecond, strings.Join(rates, ", "))
 	row("prompts", "%.0f tokens/s", m.InputPerSecond)
 	row("run", "%s; first token after %s, first completion after %s", seconds(m.Seconds), seconds(m.FirstToken), seconds(m.FirstCompletion))
-	row("step", "decode %s (%d), prefill %s (%d)", seconds(m.DecodeStepSeconds), m.Engine.DecodeSteps, seconds(m.PrefillStep), m.Engine.PrefillSteps)
+	row("steps", "%s, %s", steps("decode", m.Engine.DecodeSteps, m.DecodeStepSeconds), steps("prefill", m.Engine.PrefillSteps, m.PrefillStep))
 	row("time", "%s", m.shares())
 	if r.Peak != nil {
 		if m.Matmul > 0 {
@@ -163,6 +163,14 @@ func (r *benchReport) print(w io.Writer) {
 	}
 	row("memory", "peak %s, %s before the run, %s after it", memoryText(m.MemoryPeak), memoryText(m.MemoryBegin), memoryText(m.MemoryEnd))
 	table.Flush()
+}
+
+// steps counts the steps of one kind, with their mean time where that was measured.
+func steps(kind string, n int, each float64) string {
+	if each == 0 {
+		return fmt.Sprintf("%d %s", n, kind)
+	}
+	return fmt.Sprintf("%d %s of %s", n, kind, seconds(each))
 }
 
 // kernels names what the kernels in C run with.

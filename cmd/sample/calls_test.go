@@ -45,8 +45,8 @@ func TestMetricsOfTheEngine(t *testing.T) {
 		active, waiting = max(active, now.Active), max(waiting, now.Waiting)
 	}
 	s, p := e.Stats(), run.Now()
-	if p.Calls == 0 || int(p.Calls) != s.Calls || int(p.Tokens) != s.GeneratedTokens || p.CallSeconds != s.DeviceSeconds || p.Pages != others || active == 0 || waiting == 0 {
-		t.Errorf("the engine counted %d calls of %v s and %d tokens, the metrics have %+v, and %d slots and %d waiting at most", s.Calls, s.DeviceSeconds, s.GeneratedTokens, p, active, waiting)
+	if p.Calls == 0 || int(p.Calls) != s.Calls || int(p.Tokens) != s.DrawnTokens || p.CallSeconds != s.DeviceSeconds || p.Pages != others || active == 0 || waiting == 0 {
+		t.Errorf("the engine counted %d calls of %v s and %d tokens, the metrics have %+v, and %d slots and %d waiting at most", s.Calls, s.DeviceSeconds, s.DrawnTokens, p, active, waiting)
 	}
 	at, stop, err := run.Serve("127.0.0.1:0", slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -64,7 +64,7 @@ func TestMetricsOfTheEngine(t *testing.T) {
 	}
 	for _, want := range []string{
 		fmt.Sprintf("quire_steps_total{kind=\"prefill\"} %d\n", s.PrefillSteps), fmt.Sprintf("quire_steps_total{kind=\"decode\"} %d\n", s.DecodeSteps),
-		fmt.Sprintf("quire_tokens_total %d\n", s.GeneratedTokens),
+		fmt.Sprintf("quire_tokens_total %d\n", s.DrawnTokens),
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/tally"
 )
 
 const (
@@ -38,18 +39,17 @@ type collector struct {
 	journal  recorder
 	inFlight int // bound of rows
 
-	mu            sync.Mutex
-	room          sync.Cond
-	running       map[*pendingRow]struct{} // begun and not finished
-	waiting       int                      // rows that the writer holds back
-	waitingBytes  int64                    // about how much they take
-	tally         tally                    // of the whole job, with what earlier processes did
-	drawn         tally                    // of this process: completions and their tokens
-	finishReasons map[string]int64
-	errors        []string // the first few
-	observer      *observer
-	err           error // of the writer or the journal; nothing is written after it
-	record        []byte
+	mu           sync.Mutex
+	room         sync.Cond
+	running      map[*pendingRow]struct{} // begun and not finished
+	waiting      int                      // rows that the writer holds back
+	waitingBytes int64                    // about how much they take
+	before       tally.Counts             // what earlier processes did: parts, completions restored, and rows of nothing else
+	drawn        tally.Counts             // what this process did; with before it is what the job has come to
+	errors       []string                 // the first few
+	observer     *observer
+	err          error // of the writer or the journal; nothing is written after it
+	record       []byte
 }
 
 // pendingRow is a row whose completions are not all there.
@@ -59,12 +59,13 @@ type pendingRow struct {
 	request *engine.Request // of all its completions; nil for one that has none to come
 	results []promptset.Result
 	left    int
+	drawn   int // of the results by this process
 	ended   bool
 	begun   time.Time
 }
 
 func newCollector(w rowWriter, j recorder, inFlight int) *collector {
-	c := &collector{w: w, journal: j, inFlight: inFlight, finishReasons: map[string]int64{}, running: map[*pendingRow]struct{}{}}
+	c := &collector{w: w, journal: j, inFlight: inFlight, running: map[*pendingRow]struct{}{}}
 	c.room.L = &c.mu
 	return c
 }
@@ -102,7 +103,10 @@ func (c *collector) fail(ctx context.Context, row *promptset.Row, err error) err
 	}
 	r := promptset.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
 	override(&r.Generation, row.Overrides.Generation)
-	return c.restore(p, []promptset.Result{r})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count(p, &r, true)
+	return c.finish(p)
 }
 
 // restore adds completions to a row that were drawn before.
@@ -110,7 +114,7 @@ func (c *collector) restore(p *pendingRow, results []promptset.Result) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range results {
-		c.count(p, &results[i])
+		c.count(p, &results[i], false)
 	}
 	if p.left > 0 {
 		return c.err
@@ -142,11 +146,7 @@ func (c *collector) add(done *engine.Completion) error {
 			return c.err
 		}
 	}
-	c.count(p, &r)
-	c.drawn.CompletionTokens += int64(len(done.Tokens))
-	if done.Err == nil {
-		c.drawn.Completions++
-	}
+	c.count(p, &r, true)
 	if p.left > 0 && !whole {
 		return nil
 	}
@@ -157,14 +157,19 @@ func refused(err error) bool {
 	return errors.Is(err, engine.ErrEmptyPrompt) || errors.Is(err, engine.ErrPromptTooLong) || errors.Is(err, engine.ErrInvalidRequest)
 }
 
-// count adds a completion to its row.
-func (c *collector) count(p *pendingRow, r *promptset.Result) {
+// count adds a completion to its row, which this process drew or an earlier one.
+func (c *collector) count(p *pendingRow, r *promptset.Result, drawn bool) {
 	p.results = append(p.results, *r)
 	p.left--
-	c.tally.CompletionTokens += int64(r.CompletionTokens)
-	if r.Err == "" {
-		c.tally.Completions++
+	to := &c.before
+	if drawn {
+		to = &c.drawn
+		p.drawn++
+		if c.observer != nil {
+			c.observer.run.Completed(r.FinishReason, r.CompletionTokens, r.Err != "")
+		}
 	}
+	to.Completion(r.FinishReason, r.CompletionTokens, r.Err != "")
 }
 
 // finish hands a row to the writer and counts it.
@@ -177,21 +182,23 @@ func (c *collector) finish(p *pendingRow) error {
 	slices.SortFunc(p.results, func(a, b promptset.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	failure := ""
 	for _, r := range p.results {
-		c.finishReasons[r.FinishReason]++
 		if failure == "" {
 			failure = r.Err
 		}
 	}
-	c.tally.Rows++
-	c.drawn.Rows++
-	c.tally.PromptTokens += int64(p.results[0].PromptTokens)
-	if failure != "" {
-		c.tally.RowsWithErrors++
-		if len(c.errors) < errorExamples {
-			c.errors = append(c.errors, rowError(p.row, failure))
-		}
+	of := &c.drawn
+	if p.drawn == 0 { // all of it was in the journal
+		of = &c.before
 	}
-	if c.observer != nil {
+	of.Row(p.results[0].PromptTokens, failure != "")
+	if failure != "" && len(c.errors) < errorExamples {
+		c.errors = append(c.errors, rowError(p.row, failure))
+	}
+	switch {
+	case c.observer == nil:
+	case p.drawn == 0:
+		c.observer.run.Restored()
+	default:
 		c.observer.finished(p, failure)
 	}
 	c.err = c.w.Add(p.row, p.results)
@@ -241,9 +248,22 @@ func (c *collector) failed() error {
 	return c.err
 }
 
-// counts returns what is done of the job so far, what of it this process drew, and how many rows are begun and not finished.
-func (c *collector) counts() (done, drawn tally, running int64) {
+// counts returns what is done of the job so far, what of it this process did, and how many rows are begun and not finished: most of these
+// wait for a slot.
+func (c *collector) counts() (done, drawn tally.Counts, running int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.tally, c.drawn, int64(len(c.running))
+	return c.before.Plus(c.drawn), c.drawn, int64(len(c.running))
+}
+
+// inPart is how many rows have some of their completions, and not all.
+func (c *collector) inPart() (rows int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := range c.running {
+		if len(p.results) > 0 {
+			rows++
+		}
+	}
+	return rows
 }

@@ -183,6 +183,7 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 		}
 		c.Text = strings.ToValidUTF8(text, "�")
 		f.stats.GeneratedTokens += len(c.Tokens)
+		f.stats.DrawnTokens += len(c.Tokens)
 		all = append(all, c)
 	}
 	return all

@@ -29,10 +29,12 @@ type job struct {
 	observer *observer
 
 	restarts int
+	engines  engine.Stats // of all engines of this run
 
 	// The rows that are not in a published part and were not begun, read across restarts.
 	next  func() (*promptset.Row, bool)
 	stash *promptset.Row // read, and not begun
+	begun int64          // all rows to be done before this one were begun
 }
 
 // rows gives the rows of the parts that are missing.
@@ -67,6 +69,7 @@ func (j *job) run(ctx context.Context, s *session, reopen func() (*session, erro
 	for {
 		_, before, _ := j.out.counts()
 		err := j.attempt(ctx, s, m)
+		j.engines = j.engines.Then(s.Stats())
 		done, drawn, _ := j.out.counts()
 		// What several processes do together they begin together, too: the job is started again, not the engine.
 		if err == nil || ctx.Err() != nil || j.options.hosts.several() || j.out.failed() != nil || j.reader.Err() != nil {
@@ -170,6 +173,7 @@ func (j *job) requests(ctx context.Context) iter.Seq[*engine.Request] {
 			if err != nil {
 				return
 			}
+			j.begun = j.stash.Index + 1
 			j.stash = nil
 			if p != nil && !all(p) {
 				return

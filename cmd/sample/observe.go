@@ -180,7 +180,6 @@ func (w *observer) finished(p *pendingRow, failure string) {
 	row := telemetry.Row{ID: p.row.ID, Seconds: time.Since(p.begun).Seconds(), PromptTokens: p.results[0].PromptTokens, Err: failure}
 	for _, r := range p.results {
 		row.Tokens += r.CompletionTokens
-		row.FinishReasons = append(row.FinishReasons, r.FinishReason)
 		if r.Err == "" {
 			row.Completions++
 		}
@@ -210,7 +209,7 @@ func (w *observer) logProgress() {
 				return
 			case <-ticker.C:
 				p := w.run.Now()
-				w.log.Info("progress", "rows", p.Rows, "rows_with_errors", p.Errors, "completions", p.Completions, "tokens", p.Tokens, "slots_active", p.Active, "waiting", p.Waiting)
+				w.log.Info("progress", "rows", p.Rows, "rows_with_errors", p.RowsWithErrors, "rows_before", p.Before, "completions", p.Completions, "tokens", p.CompletionTokens, "slots_active", p.Active, "waiting", p.Waiting)
 			}
 		}
 	}()
@@ -233,7 +232,7 @@ func (w *observer) close(result string) {
 	w.endSeries(result)
 	if result != "" {
 		p := w.run.Now()
-		w.log.Info("run ended", "result", result, "rows", p.Rows, "rows_with_errors", p.Errors, "tokens", p.Tokens)
+		w.log.Info("run ended", "result", result, "rows", p.Rows, "rows_with_errors", p.RowsWithErrors, "rows_before", p.Before, "tokens", p.CompletionTokens)
 	}
 	for _, stop := range slices.Backward(w.stops) {
 		stop()

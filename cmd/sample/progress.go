@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+
+	"github.com/quire/quire/tally"
 )
 
 // plainEvery is the time between plain progress lines.
@@ -15,20 +17,10 @@ var plainEvery = 5 * time.Second
 // barEvery is the time between redraws of a bar.
 const barEvery = 100 * time.Millisecond
 
-// tally counts what a run has done so far.
-type tally struct {
-	Rows             int64 `json:"rows"`
-	RowsWithErrors   int64 `json:"rows_with_errors"`
-	Completions      int64 `json:"completions"`
-	PromptTokens     int64 `json:"prompt_tokens"`     // of each row once
-	CompletionTokens int64 `json:"completion_tokens"` // of all completions
-}
-
 // meter shows how far a run is.
 type meter struct {
 	w       io.Writer
 	total   int64 // rows
-	before  int64 // rows that earlier processes did
 	started time.Time
 	last    time.Time
 	bar     *progressbar.ProgressBar
@@ -36,8 +28,8 @@ type meter struct {
 }
 
 // newMeter makes a meter in the mode that --progress gives: auto, bar, plain or none.
-func newMeter(w io.Writer, mode string, total, before int64) *meter {
-	m := &meter{w: w, total: total, before: before, started: time.Now(), last: time.Now(), off: mode == "none"}
+func newMeter(w io.Writer, mode string, total int64) *meter {
+	m := &meter{w: w, total: total, started: time.Now(), last: time.Now(), off: mode == "none"}
 	if mode == "bar" || mode == "auto" && isTerminal(w) {
 		m.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("rows"),
 			progressbar.OptionShowCount(), progressbar.OptionFullWidth(), progressbar.OptionSetPredictTime(true),
@@ -48,7 +40,7 @@ func newMeter(w io.Writer, mode string, total, before int64) *meter {
 }
 
 // update shows the counts if the last time was long enough ago: of the whole job, and of what this process drew.
-func (m *meter) update(t, drawn tally) {
+func (m *meter) update(t, drawn tally.Counts) {
 	now := time.Now()
 	switch {
 	case m.off:
@@ -64,7 +56,7 @@ func (m *meter) update(t, drawn tally) {
 }
 
 // finish shows the last counts.
-func (m *meter) finish(t, drawn tally) {
+func (m *meter) finish(t, drawn tally.Counts) {
 	switch {
 	case m.off:
 	case m.bar != nil:
@@ -75,7 +67,7 @@ func (m *meter) finish(t, drawn tally) {
 	}
 }
 
-func (m *meter) draw(t, drawn tally) {
+func (m *meter) draw(t, drawn tally.Counts) {
 	text := fmt.Sprintf("%.0f tok/s", m.rate(drawn.CompletionTokens))
 	if t.RowsWithErrors > 0 {
 		text += fmt.Sprintf(", %d with errors", t.RowsWithErrors)
@@ -85,14 +77,14 @@ func (m *meter) draw(t, drawn tally) {
 }
 
 // line is one plain progress line.
-func (m *meter) line(t, drawn tally) string {
+func (m *meter) line(t, drawn tally.Counts) string {
 	parts := []string{fmt.Sprintf("%d/%d rows", t.Rows, m.total)}
 	parts = append(parts, fmt.Sprintf("%d completions", t.Completions), fmt.Sprintf("%.0f tok/s", m.rate(drawn.CompletionTokens)),
 		time.Since(m.started).Round(time.Second).String())
 	if t.RowsWithErrors > 0 {
 		parts = append(parts, fmt.Sprintf("%d with errors", t.RowsWithErrors))
 	}
-	if left, done := m.total-t.Rows, t.Rows-m.before; left > 0 && done > 0 {
+	if left, done := m.total-t.Rows, drawn.Rows; left > 0 && done > 0 {
 		eta := time.Duration(float64(time.Since(m.started)) / float64(done) * float64(left))
 		parts = append(parts, "ETA "+eta.Round(time.Second).String())
 	}

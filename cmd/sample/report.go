@@ -3,15 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
+	"sort"
 	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/tally"
 )
 
 // runReport is the final report of a run; --report writes it as JSON. Seconds are wall-clock.
@@ -25,22 +24,24 @@ type runReport struct {
 	Parameters  map[string]any `json:"parameters"`
 	Plan        engine.Plan    `json:"plan"`
 
-	tally                           // of the whole job
-	RowsBefore     int64            `json:"rows_before"`     // of these, in parts that earlier runs published
-	RowsUnfinished int64            `json:"rows_unfinished"` // begun and not finished
-	Restarts       int              `json:"restarts"`        // of the engine, after the device failed
-	FinishReasons  map[string]int64 `json:"finish_reasons"`
-	RowsGreedy     int64            `json:"rows_greedy_with_several_completions,omitempty"` // drawn by this process, n above 1 at temperature 0
-	RowsRepeated   int64            `json:"rows_repeated,omitempty"`                        // drawn by this process, equal to an earlier one
-	Errors         []string         `json:"errors,omitempty"`                               // the first few
-	Interrupted    bool             `json:"interrupted"`
+	tally.Counts            // of the whole job: of earlier runs and of this one
+	RowsBefore     int64    `json:"rows_before"`                                    // of these, finished by earlier runs: in their parts, or whole in the journal
+	RowsHere       int64    `json:"rows_here"`                                      // the others, finished by this run
+	RowsUnfinished int64    `json:"rows_unfinished"`                                // all other rows of the job
+	RowsInPart     int64    `json:"rows_in_part"`                                   // of these, with some of their completions kept
+	Restarts       int      `json:"restarts"`                                       // of the engine, after the device failed
+	RowsGreedy     int64    `json:"rows_greedy_with_several_completions,omitempty"` // drawn by this process, n above 1 at temperature 0
+	RowsRepeated   int64    `json:"rows_repeated,omitempty"`                        // drawn by this process, equal to an earlier one
+	Errors         []string `json:"errors,omitempty"`                               // the first few
+	Interrupted    bool     `json:"interrupted"`
 
-	TotalSeconds          float64      `json:"total_seconds"` // with opening the model and writing
-	TimeToFirstToken      float64      `json:"time_to_first_token_seconds"`
-	PrefillTokensPerSec   float64      `json:"prefill_tokens_per_second"`   // while the prefill program ran
-	DecodeTokensPerSec    float64      `json:"decode_tokens_per_second"`    // while the decode program ran
-	GeneratedTokensPerSec float64      `json:"generated_tokens_per_second"` // over the whole of the engine's run
-	HostShare             float64      `json:"host_share"`                  // of the engine's run, in which the device waited
+	TotalSeconds     float64 `json:"total_seconds"` // with opening the model and writing
+	TimeToFirstToken float64 `json:"time_to_first_token_seconds"`
+	// The device's time in steps of one kind is measured where it has a clock (xla:cpu with kernels); elsewhere these are absent.
+	PrefillTokensPerSec   float64      `json:"prefill_tokens_per_second,omitempty"` // prompt tokens that were run, while steps of prompts ran
+	DecodeTokensPerSec    float64      `json:"decode_tokens_per_second,omitempty"`  // tokens that were run to draw the next, while those steps ran
+	GeneratedTokensPerSec float64      `json:"generated_tokens_per_second"`         // of completions that came out, over the whole of the engine's run
+	HostShare             float64      `json:"host_share"`                          // of the engine's run, in which the device ran nothing
 	PeakPages             int          `json:"peak_pages"`
 	Pages                 int          `json:"pages"`
 	Engine                engine.Stats `json:"engine"`
@@ -48,14 +49,14 @@ type runReport struct {
 
 // report gathers the figures after a run.
 func (j *job) report(s *session, started time.Time, interrupted bool) *runReport {
-	st := s.Stats()
-	done, _, running := j.out.counts()
+	st := j.engines
+	done, drawn, _ := j.out.counts()
 	greedy, repeated := j.builder.equal.counts()
 	return &runReport{
 		Version: quireVersion(), Model: s.model, Fingerprint: s.fingerprint, Inputs: j.options.inputs, Output: j.options.output, Shard: shardText(j.options.shard),
 		Parameters: j.options.parameters(), Plan: s.Plan(),
-		tally: done, RowsBefore: j.saved.before.Rows, RowsUnfinished: running, Restarts: j.restarts, FinishReasons: j.out.finishReasons, Errors: j.out.errors, Interrupted: interrupted,
-		RowsGreedy: greedy, RowsRepeated: repeated,
+		Counts: done, RowsBefore: done.Rows - drawn.Rows, RowsHere: drawn.Rows, RowsUnfinished: j.saved.rows - done.Rows, RowsInPart: j.rowsInPart(),
+		Restarts: j.restarts, RowsGreedy: greedy, RowsRepeated: repeated, Errors: j.out.errors, Interrupted: interrupted,
 		TotalSeconds: time.Since(started).Seconds(), TimeToFirstToken: st.FirstTokenSeconds,
 		PrefillTokensPerSec:   perSecond(st.PrefillTokens, st.PrefillSeconds),
 		DecodeTokensPerSec:    perSecond(st.DecodeTokens, st.DecodeSeconds),
@@ -63,6 +64,19 @@ func (j *job) report(s *session, started time.Time, interrupted bool) *runReport
 		HostShare:             share(st.HostSeconds, st.WallSeconds),
 		PeakPages:             st.PeakPages, Pages: st.Pages, Engine: st,
 	}
+}
+
+// rowsInPart is how many rows are not finished of which completions are kept: rows in flight, and those that only the journal knows yet.
+func (j *job) rowsInPart() int64 {
+	rows := j.out.inPart()
+	entries := j.saved.entries
+	at := sort.Search(len(entries), func(i int) bool { return entries[i].row >= j.begun })
+	for i := at; i < len(entries); i++ {
+		if i == at || entries[i].row != entries[i-1].row {
+			rows++
+		}
+	}
+	return rows
 }
 
 func perSecond(n int, seconds float64) float64 {
@@ -90,10 +104,10 @@ func (r *runReport) print(w io.Writer) {
 		rows += fmt.Sprintf(", %d with errors", r.RowsWithErrors)
 	}
 	if r.RowsBefore > 0 {
-		rows += fmt.Sprintf("; %d of them by earlier runs", r.RowsBefore)
+		rows += fmt.Sprintf("; %d of them by earlier runs, %d by this one", r.RowsBefore, r.RowsHere)
 	}
 	if r.RowsUnfinished > 0 {
-		rows += fmt.Sprintf("; %d begun and not finished", r.RowsUnfinished)
+		rows += fmt.Sprintf("; %d not finished", r.RowsUnfinished)
 	}
 	row("rows", "%s", rows)
 	if r.RowsGreedy > 0 {
@@ -102,13 +116,16 @@ func (r *runReport) print(w io.Writer) {
 	if r.RowsRepeated > 0 {
 		row("repeated", "%d rows have the id, prompt and parameters of an earlier row, and its completions", r.RowsRepeated)
 	}
-	row("completions", "%d (%s)", r.Completions, r.reasons())
+	row("completions", "%d (%s)", r.Completions, r.FinishReasons)
 	row("tokens", "%d of prompts, %d generated", r.PromptTokens, r.CompletionTokens)
 	row("start", "%s until programs and weights were ready", seconds(r.Engine.StartSeconds))
 	row("first token", "%s after that", seconds(r.TimeToFirstToken))
-	row("prefill", "%.0f tokens/s (%d in %s)", r.PrefillTokensPerSec, r.Engine.PrefillTokens, seconds(r.Engine.PrefillSeconds))
-	row("decode", "%.0f tokens/s (%d in %s)", r.DecodeTokensPerSec, r.Engine.DecodeTokens, seconds(r.Engine.DecodeSeconds))
+	row("prefill", "%s", ran(r.Engine.PrefillTokens, r.Engine.PrefillSteps, r.Engine.PrefillSeconds))
+	row("decode", "%s", ran(r.Engine.DecodeTokens, r.Engine.DecodeSteps, r.Engine.DecodeSeconds))
 	row("overall", "%.0f tokens/s in %s, host share %.1f %%", r.GeneratedTokensPerSec, seconds(r.Engine.WallSeconds), 100*r.HostShare)
+	if dropped := r.Engine.DrawnTokens - r.Engine.GeneratedTokens; dropped > 0 {
+		row("dropped", "%d tokens of %d drawn: behind a stop string, or of completions that did not end", dropped, r.Engine.DrawnTokens)
+	}
 	if hits := r.Engine.HitTokens; hits > 0 {
 		row("prefixes", "%d prompt tokens taken over from prefixes that were there, %d run", hits, r.Engine.PrefillTokens)
 	}
@@ -136,15 +153,21 @@ func (r *runReport) print(w io.Writer) {
 	}
 }
 
-func (r *runReport) reasons() string {
-	var parts []string
-	for _, reason := range slices.Sorted(maps.Keys(r.FinishReasons)) {
-		parts = append(parts, fmt.Sprintf("%d %s", r.FinishReasons[reason], reason))
+// partly says how many rows have completions and are not finished.
+func (r *runReport) partly() string {
+	if r.RowsInPart == 0 {
+		return ""
 	}
-	if len(parts) == 0 {
-		return "none"
+	return fmt.Sprintf(", with completions of %d more", r.RowsInPart)
+}
+
+// ran shows steps of one kind, with their rate where their time was measured.
+func ran(tokens, steps int, took float64) string {
+	text := fmt.Sprintf("%d tokens in %d steps", tokens, steps)
+	if took == 0 {
+		return text
 	}
-	return strings.Join(parts, ", ")
+	return fmt.Sprintf("%.0f tokens/s (%s, %s)", perSecond(tokens, took), text, seconds(took))
 }
 
 func seconds(s float64) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/storage"
+	"github.com/quire/quire/tally"
 	"github.com/quire/quire/vfs"
 )
 
@@ -29,10 +30,10 @@ type savedJob struct {
 	parts   promptset.Parts
 	shard   jobstate.Shard
 	format  string
-	rows    int64 // of this process' parts: of all, or of those of its shard
-	mine    int   // how many parts those are
-	missing []int // of its parts that are not published, ascending
-	before  tally // of those that are
+	rows    int64        // of this process' parts: of all, or of those of its shard
+	mine    int          // how many parts those are
+	missing []int        // of its parts that are not published, ascending
+	before  tally.Counts // of those that are
 
 	damaged   []damagedPart // of those that are missing
 	wroteMeta string        // why the metadata of JSONL parts was written again
@@ -186,11 +187,7 @@ func (s *savedJob) count(published map[int]bool) error {
 		}
 	})
 	for _, p := range last {
-		s.before.Rows += p.Rows
-		s.before.RowsWithErrors += p.RowsWithErrors
-		s.before.Completions += p.Completions
-		s.before.PromptTokens += p.PromptTokens
-		s.before.CompletionTokens += p.CompletionTokens
+		s.before = s.before.Plus(p.Noted())
 	}
 	return err
 }

@@ -171,18 +171,16 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 		fmt.Fprintf(env.stderr, "%s\n", plan)
 	}
 	saved.announce(env.stderr, o, plan)
-	journaled, _ := saved.journaled()
-	before := saved.before.Rows + int64(journaled)
 	watch.keep(env, saved.state.Dir(), o.anew)
-	watch.started(plan, saved.rows, before)
+	watch.started(plan, saved.rows, saved.before.Rows)
 	saved.observer = watch
 	writer, err := saved.writer(o, reader.Schema())
 	if err != nil {
 		return err
 	}
 	j.builder, j.out = requestBuilder{o, first, &commonPrefix{}, newEqualRows(env.stderr)}, newCollector(writer, saved.journal, rowsInFlight)
-	j.out.tally, j.out.observer = saved.before, watch
-	last, runErr := j.run(ctx, first, open, newMeter(env.stderr, o.progress, saved.rows, before))
+	j.out.before, j.out.observer = saved.before, watch
+	last, runErr := j.run(ctx, first, open, newMeter(env.stderr, o.progress, saved.rows))
 	interrupted := ctx.Err() != nil && !o.hosts.lost()
 	// The writer's error has been that of the run.
 	if err := writer.Close(); runErr == nil {
@@ -205,7 +203,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 			return err
 		}
 	}
-	kept := fmt.Sprintf("%d of %d rows are finished and kept in %s; run the same command again to go on", report.Rows, saved.rows, o.output)
+	kept := fmt.Sprintf("%d of %d rows are finished and kept in %s%s; run the same command again to go on", report.Rows, saved.rows, o.output, report.partly())
 	switch {
 	case interrupted:
 		return &exitError{exitInterrupted, fmt.Errorf("interrupted: %s", kept)}
@@ -239,7 +237,7 @@ func finished(env *environment, o *runOptions, saved *savedJob, fingerprint stri
 	if o.report != "" {
 		if err := writeReport(o.report, &runReport{
 			Version: quireVersion(), Model: o.model, Fingerprint: fingerprint, Inputs: o.inputs, Output: o.output, Shard: shardText(o.shard),
-			Parameters: o.parameters(), tally: t, RowsBefore: t.Rows, TotalSeconds: time.Since(started).Seconds(),
+			Parameters: o.parameters(), Counts: t, RowsBefore: t.Rows, TotalSeconds: time.Since(started).Seconds(),
 		}); err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/storage"
+	"github.com/quire/quire/tally"
 )
 
 // queuedJob is what a job in the queue tells its workers.
@@ -245,19 +246,15 @@ func (j *openedJob) units(missing []int) []queue.Unit {
 }
 
 // queueJob makes the queue's job. The description must be without what an engine settled.
-func (j *openedJob) queueJob(o *runOptions, f *flags, before tally) (queue.Job, error) {
+func (j *openedJob) queueJob(o *runOptions, f *flags, before tally.Counts) (queue.Job, error) {
 	id, err := jobName(o, j.description)
 	if err != nil {
 		return queue.Job{}, err
 	}
 	config, err := o.queued(f, j.description)
 	return queue.Job{
-		ID: id, Name: storage.Redact(o.output), Config: config, Rows: j.parts.Rows, Before: figures(before), AckWait: o.units.ackWait, MaxTries: o.units.maxTries,
+		ID: id, Name: storage.Redact(o.output), Config: config, Rows: j.parts.Rows, Before: before, AckWait: o.units.ackWait, MaxTries: o.units.maxTries,
 	}, err
-}
-
-func figures(t tally) queue.Figures {
-	return queue.Figures{Rows: t.Rows, RowsWithErrors: t.RowsWithErrors, Completions: t.Completions, PromptTokens: t.PromptTokens, CompletionTokens: t.CompletionTokens}
 }
 
 func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, qo *queueOptions, retry, remove bool) error {
@@ -270,7 +267,7 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 		return err
 	}
 	defer q.Close()
-	job, err := j.queueJob(o, f, tally{})
+	job, err := j.queueJob(o, f, tally.Counts{})
 	if err != nil {
 		return err
 	}
@@ -296,7 +293,7 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 	default:
 		saved.tellDamaged(env.stderr)
 		missing := saved.missing
-		job.Before = figures(saved.before)
+		job.Before = saved.before
 		if err := saved.close(); err != nil {
 			return err
 		}

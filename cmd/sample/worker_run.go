@@ -12,6 +12,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/queue"
+	"github.com/quire/quire/tally"
 )
 
 // worker does units of one job with one engine. The goroutine of the engine's intake begins units, the one of its completions ends
@@ -33,7 +34,7 @@ type worker struct {
 	mu      sync.Mutex
 	units   map[*collector]*workUnit // begun and not ended
 	begun   int                      // units
-	total   queue.Figures            // of units that are done
+	total   tally.Counts             // of units that are done
 	done    int                      // how many those are
 	fatal   error                    // what ends the worker
 	changed chan struct{}            // has a value when something ended
@@ -331,15 +332,13 @@ func (w *worker) drawn() int64 {
 }
 
 // sum adds up what the worker drew, and counts its units.
-func (w *worker) sum() (f queue.Figures, units int) {
+func (w *worker) sum() (f tally.Counts, units int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f = w.total
 	for _, u := range w.units {
 		_, drawn, _ := u.job.out.counts()
-		f.Rows += drawn.Rows
-		f.Completions += drawn.Completions
-		f.CompletionTokens += drawn.CompletionTokens
+		f = f.Plus(drawn)
 	}
 	return f, len(w.units)
 }
@@ -351,7 +350,7 @@ func (w *worker) beat(ctx context.Context) {
 	host, _ := os.Hostname()
 	type sample struct {
 		at      time.Time
-		figures queue.Figures
+		figures tally.Counts
 	}
 	var minute []sample
 	ticker := time.NewTicker(beatEvery)

@@ -16,6 +16,7 @@ import (
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/storage"
+	"github.com/quire/quire/tally"
 )
 
 // workUnit is a unit that the worker has begun: a job of one part.
@@ -61,7 +62,7 @@ func (w *worker) begin(ctx context.Context, lease *queue.Lease) (u *workUnit, er
 		if err := w.sweep(lease.Number); err != nil {
 			return nil, errors.Join(err, lease.GiveBack(ctx, 0))
 		}
-		return nil, lease.Done(ctx, figures(saved.before))
+		return nil, lease.Done(ctx, saved.before)
 	}
 	switch err := w.claim(&o, saved); {
 	case errors.Is(err, errSettled):
@@ -86,7 +87,7 @@ func (w *worker) begin(ctx context.Context, lease *queue.Lease) (u *workUnit, er
 	rows, completions := saved.journaled()
 	w.log.Info("unit begun", "unit", lease.Number, "from", lease.From, "to", lease.To, "journaled_completions", completions)
 	if rows > 0 {
-		lease.Progress(int64(rows), 0)
+		lease.Progress(tally.Counts{Rows: int64(rows)})
 		lease.Note(ctx)
 	}
 	return u, nil
@@ -170,15 +171,13 @@ func (w *worker) end(u *workUnit) bool {
 // look tells the queue how far a unit is, and ends it when its part is published.
 func (w *worker) look(ctx context.Context, u *workUnit) {
 	t, _, _ := u.job.out.counts()
-	u.lease.Progress(t.Rows, t.CompletionTokens)
+	u.lease.Progress(t)
 	if len(u.writer.Unpublished()) > 0 || !w.end(u) {
 		return
 	}
 	_, drawn, _ := u.job.out.counts()
 	w.mu.Lock()
-	w.total.Rows += drawn.Rows
-	w.total.Completions += drawn.Completions
-	w.total.CompletionTokens += drawn.CompletionTokens
+	w.total = w.total.Plus(drawn)
 	w.done++
 	done := w.done
 	w.mu.Unlock()
@@ -189,7 +188,7 @@ func (w *worker) look(ctx context.Context, u *workUnit) {
 	w.telling.Go(func() {
 		err := w.close(u)
 		if err == nil {
-			err = u.lease.Done(context.WithoutCancel(ctx), figures(t))
+			err = u.lease.Done(context.WithoutCancel(ctx), t)
 		}
 		w.told(err)
 	})

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/queue"
 	"github.com/quire/quire/storage"
+	"github.com/quire/quire/tally"
 	"github.com/quire/quire/vfs"
 )
 
@@ -39,8 +39,9 @@ type workersReport struct {
 	Output      string         `json:"output"`
 	Parameters  map[string]any `json:"parameters"`
 
-	tally                 // of the whole job
+	tally.Counts          // of the parts that are there
 	RowsBefore   int64    `json:"rows_before"` // of these, in parts that earlier runs published
+	RowsHere     int64    `json:"rows_here"`   // the others
 	Workers      int      `json:"workers"`
 	Restarts     int      `json:"worker_restarts"`
 	Parked       []string `json:"parked,omitempty"`
@@ -81,7 +82,7 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 		return fmt.Errorf("cannot lock the output folder %s: %w", o.output, err)
 	}
 	defer lock.Close()
-	job, err := j.queueJob(o, f, tally{})
+	job, err := j.queueJob(o, f, tally.Counts{})
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	}
 	warnOfNearColumns(env.stderr, j.reader.Schema().Columns())
 	before := saved.before
-	job.Before = figures(before)
+	job.Before = before
 	if o.progress != "none" && before.Rows > 0 {
 		fmt.Fprintf(env.stderr, "going on with the job in %s: %d of %d parts are published\n", o.output, j.parts.Count()-len(saved.missing), j.parts.Count())
 	}
@@ -108,7 +109,7 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 		return fmt.Errorf("cannot clear the queue of an earlier process: %w", err)
 	}
 	c := &crew{options: o, env: env, log: o.logger(env), store: store, secrets: o.secrets, password: rand.Text()}
-	s, workErr := c.work(ctx, job, j.units(missing), newMeter(env.stderr, o.progress, j.parts.Rows, before.Rows))
+	s, workErr := c.work(ctx, job, j.units(missing), newMeter(env.stderr, o.progress, j.parts.Rows))
 	interrupted := ctx.Err() != nil
 	// The folder is asked what is done, not the queue.
 	one := context.WithoutCancel(ctx)
@@ -125,7 +126,7 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	}
 	report := &workersReport{
 		Version: quireVersion(), Model: o.model, Fingerprint: j.fingerprint, Inputs: o.inputs, Output: o.output, Parameters: o.parameters(),
-		tally: saved.before, RowsBefore: before.Rows, Workers: o.units.workers, Restarts: c.restarts, Interrupted: interrupted, TotalSeconds: time.Since(started).Seconds(),
+		Counts: saved.before, RowsBefore: before.Rows, RowsHere: saved.before.Rows - before.Rows, Workers: o.units.workers, Restarts: c.restarts, Interrupted: interrupted, TotalSeconds: time.Since(started).Seconds(),
 	}
 	if s != nil {
 		for _, u := range s.ParkedUnits {
@@ -160,10 +161,10 @@ func (r *workersReport) print(env *environment) {
 		rows += fmt.Sprintf(", %d with errors", r.RowsWithErrors)
 	}
 	if r.RowsBefore > 0 {
-		rows += fmt.Sprintf("; %d of them by earlier runs", r.RowsBefore)
+		rows += fmt.Sprintf("; %d of them in parts of earlier runs, %d in parts of this one", r.RowsBefore, r.RowsHere)
 	}
-	fmt.Fprintf(env.stdout, "rows         %s\ncompletions  %d\ntokens       %d of prompts, %d generated\nworkers      %d, started again %d times\ntotal time   %s\noutput       %s\n",
-		rows, r.Completions, r.PromptTokens, r.CompletionTokens, r.Workers, r.Restarts, seconds(r.TotalSeconds), r.Output)
+	fmt.Fprintf(env.stdout, "rows         %s\ncompletions  %d (%s)\ntokens       %d of prompts, %d generated\nworkers      %d, started again %d times\ntotal time   %s\noutput       %s\n",
+		rows, r.Completions, r.FinishReasons, r.PromptTokens, r.CompletionTokens, r.Workers, r.Restarts, seconds(r.TotalSeconds), r.Output)
 	for _, p := range r.Parked {
 		fmt.Fprintf(env.stdout, "parked       %s\n", p)
 	}
@@ -178,9 +179,4 @@ func (o *runOptions) withSecrets() (urls []string) {
 		}
 	}
 	return urls
-}
-
-// tallyOf is what the queue knows, as the meter takes it.
-func tallyOf(f queue.Figures) tally {
-	return tally{Rows: f.Rows, RowsWithErrors: f.RowsWithErrors, Completions: f.Completions, PromptTokens: f.PromptTokens, CompletionTokens: f.CompletionTokens}
 }

@@ -211,9 +211,8 @@ func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *m
 			}
 			s = seen
 			server.rows.Store(s.Figures.Rows)
-			t := tallyOf(s.Figures)
-			drawn := t
-			drawn.CompletionTokens -= job.Before.CompletionTokens
+			t := s.Figures
+			drawn := t.Minus(job.Before)
 			if m.update(t, drawn); s.Over {
 				m.finish(t, drawn)
 				return s, over(s)

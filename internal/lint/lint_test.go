@@ -37,7 +37,7 @@ var tiers = map[string]int{
 
 	"bench": hostTier, "chat": hostTier, "cpukernel": hostTier, "jobstate": hostTier, "journal": hostTier, "lockstep": hostTier, "models": hostTier, "mosaic": hostTier, "nested": hostTier, "prefix": hostTier, "promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier, "setup": hostTier, "telemetry": hostTier, "tokenizer": hostTier, "triton": hostTier,
 
-	"parameter": fileTier, "storage": fileTier, "vfs": fileTier,
+	"parameter": fileTier, "storage": fileTier, "tally": fileTier, "vfs": fileTier,
 }
 
 const (

@@ -104,7 +104,7 @@ func (p *Page) charts() ([]chart, error) {
 		}
 		if points > 1 {
 			line, err := p.overTime("tokens/s", rate(func(q telemetry.Point) float64 { return float64(q.Tokens) }), nil)
-			add("Tokens per second", line, err)
+			add("Tokens drawn per second", line, err)
 			line, err = p.overTime("rows/s", rate(func(q telemetry.Point) float64 { return float64(q.Rows) }), nil)
 			add("Rows per second", line, err)
 			line, err = p.overTime("slots", func(_, b telemetry.Point) float64 { return float64(b.Active) }, func(s telemetry.Start) int { return s.Slots })

@@ -15,17 +15,17 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/quire/quire/tally"
 	"github.com/quire/quire/telemetry"
 )
 
 // Bounds of what the page shows.
 const (
-	sampleRows   = 12   // rows shown with their completions
-	sampleTexts  = 4    // completions of each
-	textRunes    = 1500 // of each text
-	errorKinds   = 20
-	errorRows    = 3 // ids of each kind
-	reasonsShown = 20
+	sampleRows  = 12   // rows shown with their completions
+	sampleTexts = 4    // completions of each
+	textRunes   = 1500 // of each text
+	errorKinds  = 20
+	errorRows   = 3 // ids of each kind
 )
 
 // Completion is one row of the output.
@@ -47,17 +47,16 @@ type Page struct {
 	// Processes are those of the job, in order of time.
 	Processes []telemetry.Process
 
-	prompts     int64
-	completions int64
-	tokens      int64
-	lastID      string
-	promptLens  lengths
-	textLens    lengths
-	reasons     map[string]int64
-	errors      map[string]*failure
-	samples     []*sample
-	current     *sample // the row that is being added, if it is shown
-	random      uint64
+	counts     tally.Counts
+	rowFailed  bool // one of the completions of the row that is being added
+	lastID     string
+	lastNumber int // generation of the last completion
+	promptLens lengths
+	textLens   lengths
+	errors     map[string]*failure
+	samples    []*sample
+	current    *sample // the row that is being added, if it is shown
+	random     uint64
 }
 
 type failure struct {
@@ -75,23 +74,24 @@ type sample struct {
 
 // Add takes the next row of the output.
 func (p *Page) Add(c Completion) {
-	if p.reasons == nil {
-		p.reasons, p.errors = map[string]int64{}, map[string]*failure{}
+	if p.errors == nil {
+		p.errors = map[string]*failure{}
 	}
-	p.completions++
-	p.tokens += int64(c.CompletionTokens)
-	if p.completions == 1 || c.ID != p.lastID || c.Generation == 0 && p.completions > 1 {
-		p.lastID = c.ID
-		p.prompts++
-		p.promptLens.add(c.PromptTokens)
+	if p.counts.Rows == 0 || c.ID != p.lastID || c.Generation <= p.lastNumber {
+		p.lastID, p.rowFailed = c.ID, false
+		p.counts.Row(c.PromptTokens, false)
+		if c.Err == "" || c.CompletionTokens > 0 { // else the row was refused, and its prompt not run
+			p.promptLens.add(c.PromptTokens)
+		}
 		p.choose(c)
 	}
-	reason := c.FinishReason
-	if _, known := p.reasons[reason]; !known && len(p.reasons) >= reasonsShown {
-		reason = "others"
-	}
-	p.reasons[reason]++
+	p.lastNumber = c.Generation
+	p.counts.Completion(c.FinishReason, c.CompletionTokens, c.Err != "")
 	if c.Err != "" {
+		if !p.rowFailed {
+			p.rowFailed = true
+			p.counts.RowsWithErrors++
+		}
 		p.fail(c)
 	} else {
 		p.textLens.add(c.CompletionTokens)
@@ -110,14 +110,14 @@ func (p *Page) Add(c Completion) {
 // same every time.
 func (p *Page) choose(c Completion) {
 	p.current = nil
-	s := &sample{ID: c.ID, Prompt: cut(c.Prompt), place: p.prompts}
+	s := &sample{ID: c.ID, Prompt: cut(c.Prompt), place: p.counts.Rows}
 	if len(p.samples) < sampleRows {
 		p.samples = append(p.samples, s)
 		p.current = s
 		return
 	}
 	p.random = p.random*6364136223846793005 + 1442695040888963407
-	if at := (p.random >> 33) % uint64(p.prompts); at < sampleRows {
+	if at := (p.random >> 33) % uint64(p.counts.Rows); at < sampleRows {
 		p.samples[at] = s
 		p.current = s
 	}
@@ -192,9 +192,11 @@ func (p *Page) Write(w io.Writer) error {
 		return err
 	}
 	var reasons []named
-	for _, name := range slices.Sorted(maps.Keys(p.reasons)) {
-		reasons = append(reasons, named{name, p.reasons[name]})
-	}
+	p.counts.FinishReasons.Each(func(name string, n int64) {
+		if n > 0 {
+			reasons = append(reasons, named{name, n})
+		}
+	})
 	failures := slices.Collect(maps.Values(p.errors))
 	slices.SortFunc(failures, func(a, b *failure) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.What, b.What))
@@ -210,7 +212,7 @@ func (p *Page) Write(w io.Writer) error {
 		}
 		if n := len(run.Points); n > 0 {
 			last := run.Points[n-1]
-			one.Seconds, one.Rows, one.Tokens = last.Seconds, last.Rows, last.Tokens
+			one.Seconds, one.Rows, one.Tokens = last.Seconds, last.Rows, last.CompletionTokens
 		}
 		processes = append(processes, one)
 		slowest = append(slowest, run.Slowest...)
@@ -219,7 +221,7 @@ func (p *Page) Write(w io.Writer) error {
 		return cmp.Compare(b.Seconds, a.Seconds)
 	})
 	return pageTemplate.Execute(w, map[string]any{
-		"Output": p.Output, "Facts": p.Facts, "Prompts": p.prompts, "Completions": p.completions, "Tokens": p.tokens,
+		"Output": p.Output, "Facts": p.Facts, "Counts": p.counts, "Outputs": p.counts.FinishReasons.Sum(),
 		"Reasons": reasons, "Errors": failures, "Samples": samples, "Processes": processes, "Charts": charts,
 		"Slowest": slowest[:min(len(slowest), sampleRows)],
 		"Lengths": []summary{p.promptLens.summary("prompt tokens"), p.textLens.summary("completion tokens")},

@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/quire/quire/tally"
 	"github.com/quire/quire/telemetry"
 )
 
@@ -31,7 +32,7 @@ func full() *Page {
 	for i := range 2 {
 		run := telemetry.Process{Start: telemetry.Start{Time: began.Add(time.Duration(i) * 20 * time.Minute), Model: evil, Backend: "xla:cpu", Slots: 64, Pages: 1000}}
 		for s := range 600 {
-			run.Points = append(run.Points, telemetry.Point{Seconds: float64(s), Rows: int64(s / 2), Tokens: int64(100 * s), Completions: int64(s), Calls: int64(s),
+			run.Points = append(run.Points, telemetry.Point{Seconds: float64(s), Counts: tally.Counts{Rows: int64(s / 2), Completions: int64(s)}, Tokens: int64(100 * s), Calls: int64(s),
 				CallSeconds: 0.3 * float64(s), Active: 40 + s%20, Pages: 500 + s%300})
 		}
 		run.Slowest = []telemetry.Row{{ID: "slow " + evil, Seconds: float64(90 - i), Tokens: 5, Err: evil}, {ID: "b", Seconds: 3}}
@@ -68,7 +69,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page has %s", bad)
 		}
 	}
-	for _, want := range []string{"Tokens per second", "Slots in use", "Pages in use", "Length of completions", "1,000", "3,000", "killed", "finished", "&lt;script&gt;"} {
+	for _, want := range []string{"Tokens drawn per second", "Slots in use", "Pages in use", "Length of completions", "1,000, 10 with errors", "2,970", ">30</td>", "killed", "finished", "&lt;script&gt;"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %s", want)
 		}
@@ -232,5 +233,29 @@ func TestInBrowser(t *testing.T) {
 	}
 	if counts["wide"] > 0 {
 		t.Errorf("the page is %g pixels too wide", counts["wide"])
+	}
+}
+
+// The page's figures are the table's: what has an error is no completion, and a refused row's prompt was not run.
+func TestPageCounts(t *testing.T) {
+	p := &Page{}
+	for i := range 2998 {
+		p.Add(Completion{ID: fmt.Sprint(i), FinishReason: "stop", PromptTokens: 7, CompletionTokens: 2})
+	}
+	for i := range 2 {
+		p.Add(Completion{ID: fmt.Sprint("bad ", i), FinishReason: "error", Err: "no prompt"})
+	}
+	if err := p.counts.Check(); err != nil {
+		t.Error(err)
+	}
+	want := tally.Counts{Rows: 3000, RowsWithErrors: 2, Completions: 2998, PromptTokens: 7 * 2998, CompletionTokens: 2 * 2998, FinishReasons: tally.Reasons{Stop: 2998, Error: 2}}
+	if p.counts != want {
+		t.Errorf("counted %+v, want %+v", p.counts, want)
+	}
+	if s := p.promptLens.summary("prompts"); s.Least != 7 {
+		t.Errorf("the shortest prompt has %d tokens", s.Least)
+	}
+	if text := write(t, p); !strings.Contains(text, "<tr><th>completions</th><td>2,998</td></tr>") {
+		t.Error("the page shows another number of completions")
 	}
 }

@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+)
+
+// clockLeaf is the name of the output that the clock is. Each device has its own.
+const clockLeaf = "Clock"
+
+// clockSums is the place of the first sum in a clock: that of the rounds that did what is number 0.
+const clockSums = 2
+
+var clockShape = shapes.Make(dtypes.Int64, clockSums+decode+1)
+
+// newClock makes a clock of the rounds of the program's loop: see quire_step_clock in package cpukernel. It is nil where the backend has
+// none: nothing is measured there.
+func newClock(g *Graph) *Node {
+	kind := shapes.Make(dtypes.Int32)
+	shapes := []shapes.Shape{clockShape, kind}
+	if !control.Replaces(g.Backend(), "step_clock", struct{}{}, shapes, shapes) {
+		return nil
+	}
+	return Zeros(g, clockShape)
+}
+
+// tick says that what is done from now on is todo, which is returned: what depends on it comes after the tick.
+func tick(clock, todo *Node) (after, same *Node) {
+	if clock == nil {
+		return nil, todo
+	}
+	in := []*Node{clock, todo}
+	out := control.Composite("step_clock", struct{}{}, in, []shapes.Shape{clock.Shape(), todo.Shape()}, func(in []*Node) []*Node { return in })
+	return out[0], out[1]
+}
+
+// clocked is how long the rounds of a call took that did what; 0 where no clock ran.
+func (h hostOutput) clocked(what int) time.Duration {
+	clock, ok := h[clockLeaf].([]int64) // of several devices the first one's comes first
+	if !ok {
+		return 0
+	}
+	return time.Duration(clock[clockSums+what])
+}
