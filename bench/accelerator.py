@@ -2,7 +2,8 @@
 """What a device draws beside the CPU, and how fast it does: bench/accelerator.py --backend xla:cuda --bandwidth 4800 --peak 790 (an H200)
 
 Tokens: greedy completions of --model in float32, on xla:cpu and on the backend. It says how many are the same, and where the first others
-part. Speed: --config with random weights in bf16, one `sample bench` for each point. A decode step reads at least the weights
+part. Speed: --config with random weights in bf16, two `sample bench` for each point: of one token a
+sequence, whose time is that of the prompts, and of 64, whose time beyond that is that of 63 steps. A decode step reads at least the weights
 and the keys and values of all slots once: decode_share is that by the time of a step and --bandwidth (GB/s). A prompt token takes at least two
 operations a parameter: prefill_share is that by --peak (TFLOP/s of bf16). Give the chip's own figures.
 
@@ -56,19 +57,24 @@ def tokens(o: argparse.Namespace, work: pathlib.Path) -> dict:
 
 def speed(o: argparse.Namespace, slots: int, context: int, work: pathlib.Path) -> dict:
     drawn = 64
+    prompts, whole = (_bench(o, slots, context, n, context + drawn, work) for n in (1, drawn))
+    plan, median = whole["plan"], whole["median"]
+    step = (median["seconds"] - prompts["median"]["seconds"]) / (drawn - 1)
+    prefill = prompts["median"]["engine"]["prefill_tokens"] / prompts["median"]["seconds"]
+    step_bytes = plan["weight_bytes"] + slots * (context + drawn / 2) * plan["kv_bytes_per_token"]
+    return {
+        "slots": slots, "context": context, "device": plan["backend"], "decode_step_seconds": step,
+        "decode_tokens_per_second": slots / step, "prefill_tokens_per_second": prefill,
+        "decode_share": step_bytes / step / (o.bandwidth * 1e9), "prefill_share": 2 * plan["parameters"] * prefill / (o.peak * 1e12),
+        "generated_tokens_per_second": median["generated_tokens_per_second"], "start_seconds": whole["start"]["ready_seconds"], "command": whole["command_line"],
+    }  # fmt: skip
+
+
+def _bench(o: argparse.Namespace, slots: int, context: int, drawn: int, longest: int, work: pathlib.Path) -> dict:
     job = work / "job.yaml"
     job.write_text(f"about: {slots} sequences\nprompts: tokens\nprompt_tokens: {context}\nrows: {slots}\nmax_tokens: {drawn}\ntemperature: 1\n")
-    r = json.loads(run("bench", "--model", o.config, "--load-format", "dummy", "--backend", o.backend, "--dtype", "bf16", "--layers", o.layers, "--workload", str(job),
-        "--max-seqs", str(slots), "--max-model-len", str(context + drawn), "--kv-memory", str(slots * (context + drawn + 64) * token_bytes(o.config)), "--prefix-cache", "off", "--warmup", "1", "--repeat", "1", "--json", limit=o.limit))  # fmt: skip
-    plan, median = r["plan"], r["median"]
-    step_bytes = plan["weight_bytes"] + slots * (context + drawn / 2) * plan["kv_bytes_per_token"]
-    prefill = median["engine"]["prefill_tokens"] / median["engine"]["prefill_seconds"]
-    return {
-        "slots": slots, "context": context, "device": plan["backend"], "decode_step_seconds": median["decode_step_seconds"],
-        "decode_tokens_per_second": slots / median["decode_step_seconds"], "prefill_tokens_per_second": prefill,
-        "decode_share": step_bytes / median["decode_step_seconds"] / (o.bandwidth * 1e9), "prefill_share": 2 * plan["parameters"] * prefill / (o.peak * 1e12),
-        "generated_tokens_per_second": median["generated_tokens_per_second"], "start_seconds": r["start"]["ready_seconds"], "command": r["command_line"],
-    }  # fmt: skip
+    return json.loads(run("bench", "--model", o.config, "--load-format", "dummy", "--backend", o.backend, "--dtype", "bf16", "--layers", o.layers, "--workload", str(job),
+        "--max-seqs", str(slots), "--max-model-len", str(longest), "--kv-memory", str(slots * (longest + 64) * token_bytes(o.config)), "--prefix-cache", "off", "--warmup", "1", "--repeat", "1", "--json", limit=o.limit))  # fmt: skip
 
 
 def main() -> None:

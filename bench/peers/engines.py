@@ -150,7 +150,7 @@ def _watch(process: subprocess.Popen, seconds: float) -> threading.Timer:
 def _quire(report: pathlib.Path) -> dict:
     r = json.loads(report.read_text())
     if r.get("rows_with_errors") or r.get("rows_unfinished"):
-        raise Failed("rows carry errors")
+        raise Failed("rows carry errors, or are not finished")
     e = r["engine"]
     return {
         "load_seconds": r["total_seconds"] - e["wall_seconds"], "generate_seconds": e["wall_seconds"], "first_token_seconds": e["first_token_seconds"],

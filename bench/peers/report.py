@@ -84,7 +84,7 @@ def bench_section(files: list[str]) -> list[str]:
         lines += [f"#### {r['workload']['name']}, {r['plan']['dtype']}", "", f"    {command}", ""]
         rows = [
             ("tokens/s (runs)", f"{m['generated_tokens_per_second']:.0f} ({', '.join(format(x['generated_tokens_per_second'], '.0f') for x in r['runs'])})"),
-            ("decode step", f"{1000 * m['decode_step_seconds']:.1f} ms"),
+            *([("decode step", f"{1000 * m['decode_step_seconds']:.1f} ms")] if m.get("decode_step_seconds") else []),
             ("first token, from the run's begin", f"{m['first_token_seconds']:.2f} s"),
             ("start: until ready, until the first token", f"{r['start']['ready_seconds']:.1f} s, {r['start']['first_token_seconds']:.1f} s"),
             ("programs compiled, from the cache", f"{r['start']['programs_compiled']}, {r['start']['programs_from_cache']}"),

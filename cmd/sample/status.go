@@ -154,6 +154,7 @@ func (v *jobStatus) print(w io.Writer, asJSON bool) error {
 	}
 	row("rows", "%s", rows)
 	row("units", "%d: %d done, %d running, %d waiting, %d parked", v.Units, v.Done, v.Running, v.Waiting, v.Parked)
+	row("completions", "%d (%s)", v.Figures.Completions, v.Figures.FinishReasons)
 	row("tokens", "%d of prompts, %d generated", v.Figures.PromptTokens, v.Figures.CompletionTokens)
 	if !v.Over {
 		row("rate", "%.1f rows/s, %.0f tokens/s", v.RowsPerSecond, v.TokensPerSecond)
