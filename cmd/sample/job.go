@@ -113,9 +113,9 @@ func (j *job) giveUp(failures int, err error) error {
 	for _, p := range rows[:min(len(rows), errorExamples)] {
 		names = append(names, p.row.Error(fmt.Sprintf("(id %s)", p.row.ID)).Error())
 	}
-	at := "no row was in flight"
+	at := "no row was begun"
 	if len(names) > 0 {
-		at = fmt.Sprintf("%d rows were in flight, the first: %s", len(rows), strings.Join(names, ", "))
+		at = fmt.Sprintf("%d rows were in slots or waited for one, the first: %s", len(rows), strings.Join(names, ", "))
 	}
 	return fmt.Errorf("the device failed %d times without finishing a completion in between, the last time with: %w (%s)", failures, err, at)
 }
