@@ -186,6 +186,7 @@ func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err err
 		if err != nil {
 			continue // the row's error, when it is read
 		}
+		s.noteText(object)
 		for _, m := range object {
 			t, ok := types[m.key]
 			if !ok {

@@ -25,6 +25,7 @@ type Source struct {
 	version string // the file's
 	base    int64  // index of its first row
 	marks   []mark // of an uncompressed JSONL file: where every markEvery-th row begins
+	texts   []span // rows among which all are whose prompt is text or messages
 }
 
 // mark is a place in a JSONL file where a row begins.
@@ -101,7 +102,7 @@ func (r *Reader) look(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		s.Rows, columns = pf.file.NumRows(), pf.root.fields
+		s.Rows, columns, s.texts = pf.file.NumRows(), pf.root.fields, pf.texts()
 		s.Digest, err = footerDigest(f)
 		if err != nil {
 			return &FileError{File: name, What: "cannot read it", Err: err}

@@ -24,13 +24,14 @@ type accelerator struct {
 	target   string // slash path of the plugin under the accelerator's folder
 	// libraries are the packages, by the beginning of their names, among the dependencies of [cudaLibraries] that it needs.
 	libraries []string
+	cost      string // what installing it takes, for people
 }
 
 // accelerators by platform. The CUDA one is of the same XLA as [cpuPlugin].
 var accelerators = map[string]accelerator{
-	"cuda":      {"cuda", "XLA:CUDA plugin (CUDA 13)", "jax-cuda13-pjrt", "0.11.2", "jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so", []string{"nvidia"}},
-	CUDACompile: {CUDACompile, "XLA:CUDA plugin and assembler, to compile without a GPU", "jax-cuda13-pjrt", "0.11.2", "jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so", []string{"nvidia-cuda-nvcc", "nvidia-nvvm"}},
-	"tpu":       {"tpu", "TPU plugin (libtpu)", "libtpu", "0.0.51", "libtpu/libtpu.so", "pjrt_c_api_tpu_plugin.so", nil},
+	"cuda":      {"cuda", "XLA:CUDA plugin (CUDA 13)", "jax-cuda13-pjrt", "0.11.2", "jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so", []string{"nvidia"}, "2 GB to fetch, 4 GB on disk"},
+	CUDACompile: {CUDACompile, "XLA:CUDA plugin and assembler, to compile without a GPU", "jax-cuda13-pjrt", "0.11.2", "jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so", []string{"nvidia-cuda-nvcc", "nvidia-nvvm"}, "0.3 GB to fetch, 0.7 GB on disk"},
+	"tpu":       {"tpu", "TPU plugin (libtpu)", "libtpu", "0.0.51", "libtpu/libtpu.so", "pjrt_c_api_tpu_plugin.so", nil, "205 MB to fetch"},
 }
 
 // CUDACompile is the platform of which there is what compiles programs for GPUs that are not there, a tenth of what "cuda" takes. Where that is

@@ -105,14 +105,3 @@ func unknownPlatform(platform string) error {
 func unknownModel(name string) error {
 	return fmt.Errorf("setup: unknown model name %q: the known ones are %s", name, strings.Join(Models(), ", "))
 }
-
-// Accelerators lists the plugin platforms, beside "cpu", whose device this machine shows.
-func Accelerators() []string {
-	var found []string
-	for _, device := range []struct{ platform, pattern string }{{"cuda", "/dev/nvidia[0-9]*"}, {"tpu", "/dev/accel[0-9]*"}} {
-		if matches, _ := filepath.Glob(device.pattern); len(matches) > 0 {
-			found = append(found, device.platform)
-		}
-	}
-	return found
-}

@@ -111,6 +111,9 @@ func Parse(src []byte) (w *Workload, err error) {
 	return w, w.check()
 }
 
+// Text says that the prompts are texts, which need a tokenizer.
+func (w *Workload) Text() bool { return w.Prompts != "tokens" }
+
 const (
 	mostRows   = 1 << 20
 	mostTokens = 1 << 20

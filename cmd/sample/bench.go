@@ -100,6 +100,9 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 		return err
 	}
 	o.run.textOnly = o.rows != ""
+	if err := o.lacks(ctx, env, w); err != nil {
+		return err
+	}
 	o.progress(env, "opening %s on %s", o.run.model, o.run.backend)
 	s, err := env.open(ctx, env, &o.run)
 	if err != nil {
@@ -145,6 +148,24 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 	}
 	report.print(env.stdout)
 	return nil
+}
+
+// lacks says what the workload needs and is not there, before the model is loaded.
+func (o *benchOptions) lacks(ctx context.Context, env *environment, w *workloads.Workload) error {
+	if env.lacks != nil && !o.run.textOnly {
+		if err := env.lacks(o.run.backend); err != nil {
+			return err
+		}
+	}
+	if !w.Text() {
+		return nil
+	}
+	model, err := env.identify(ctx, env, &o.run)
+	if err != nil || model.tokenizer {
+		return err
+	}
+	const remedy = "take a folder with a tokenizer.json, or a workload whose prompts are tokens"
+	return fmt.Errorf("the model %s has no tokenizer, and the prompts of --workload %s are text: %s", o.run.model, o.workload, remedy)
 }
 
 // progress tells what is going on, on standard error.

@@ -28,14 +28,39 @@ const (
 	maxParts = 50_000
 )
 
-// identifyModel returns the fingerprint of the model's files. It reads a few kilobytes of each tensor.
-func identifyModel(ctx context.Context, env *environment, o *runOptions) (string, error) {
+// identifyModel returns what is known of the model by its files. It reads a few kilobytes of each tensor.
+func identifyModel(ctx context.Context, env *environment, o *runOptions) (identity, error) {
 	model, err := openModel(ctx, env, o.model, o.loadFormat)
 	if err != nil {
-		return "", err
+		return identity{}, err
 	}
-	fingerprint := model.FingerPrint()
-	return fingerprint, model.Close()
+	known := identity{fingerprint: model.FingerPrint(), tokenizer: model.TokenizerSource() != ""}
+	return known, model.Close()
+}
+
+// needTokenizer refuses rows of text for a model without a tokenizer, before it is loaded: each row would be an error.
+func (o *runOptions) needTokenizer(ctx context.Context, model identity, r *promptset.Reader) error {
+	if model.tokenizer {
+		return nil
+	}
+	row, err := r.FirstText(ctx, o.parts(r.NumRows()).Rows)
+	if err != nil || row == nil {
+		return err
+	}
+	const remedy = "take a folder with a tokenizer.json, or rows with prompt_token_ids"
+	return row.Error(fmt.Sprintf("the column %s has text, and the model %s has no tokenizer: %s", row.Kind, o.model, remedy))
+}
+
+// needDevice looks for the backend's device and plugin, before the model is fetched. A job that was begun may be finished, and need neither:
+// there it is told when the model is opened.
+func (o *runOptions) needDevice(ctx context.Context, env *environment) error {
+	if env.lacks == nil {
+		return nil
+	}
+	if begun, err := begunJob(ctx, o); err != nil || begun != nil && !o.anew {
+		return nil // what is wrong with the output is told when it is opened
+	}
+	return env.lacks(o.backend)
 }
 
 // parts cuts the job into parts: what is asked for, or about as many rows as make partCompletions.

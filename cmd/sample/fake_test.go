@@ -22,6 +22,9 @@ func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error
 	if _, err := os.Stat(o.model); err != nil {
 		return nil, fmt.Errorf("model %s: %w", o.model, err)
 	}
+	if opened := os.Getenv("QUIRE_FAKE_OPENED"); opened != "" { // a file that says that a model was loaded
+		_ = os.WriteFile(opened, nil, 0o666)
+	}
 	e := &fakeEngine{maxSeqs: 4, count: os.Getenv("QUIRE_FAKE_COUNT")}
 	e.delay, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_DELAY"))
 	e.stall, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_STALL"))
@@ -58,13 +61,13 @@ func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error
 	return s, nil
 }
 
-// identifyFake is the content of the model's file.
-func identifyFake(_ context.Context, _ *environment, o *runOptions) (string, error) {
+// identifyFake takes the content of the model's file for the model. With the word "tokenless" in it the model has no tokenizer.
+func identifyFake(_ context.Context, _ *environment, o *runOptions) (identity, error) {
 	b, err := os.ReadFile(o.model)
 	if err != nil {
-		return "", fmt.Errorf("model %s: %w", o.model, err)
+		return identity{}, fmt.Errorf("model %s: %w", o.model, err)
 	}
-	return fmt.Sprintf("%x", sha256.Sum256(b)), nil
+	return identity{fmt.Sprintf("%x", sha256.Sum256(b)), !strings.Contains(string(b), "tokenless")}, nil
 }
 
 // fakeFailures is how often fake engines of this process failed.

@@ -86,7 +86,7 @@ func makeReport(ctx context.Context, env *environment, o *runOptions, path strin
 	page := &report.Page{Output: o.output}
 	if len(parts) > 0 {
 		page.Facts = factsOf(metaOf(folder, parts))
-	} else if job, err := begunJob(ctx, env, o); err != nil {
+	} else if job, err := begunJob(ctx, o); err != nil {
 		return err
 	} else if job == nil {
 		return noParts(o.output)

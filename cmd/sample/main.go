@@ -34,6 +34,8 @@ type environment struct {
 	// open makes the engine and what belongs to it, identify tells models apart. Tests put ones without a model in their place.
 	open     openFunc
 	identify identifyFunc
+	// lacks says what a backend lacks on this machine; nil asks nothing.
+	lacks func(backend string) error
 	// fs has the output.
 	fs vfs.FS
 }
@@ -65,7 +67,7 @@ func usagef(format string, args ...any) error {
 }
 
 func main() {
-	os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openEngine, identify: identifyModel, fs: vfs.OS}))
+	os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openEngine, identify: identifyModel, lacks: lookForDevice, fs: vfs.OS}))
 }
 
 // sampleMain runs one command line and returns its exit code.

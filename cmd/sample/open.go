@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/compute"
 
@@ -134,9 +135,9 @@ func (s *session) openText(o *runOptions, model *models.Checkpoint) (*tokenizer.
 	}
 	source := model.TokenizerSource()
 	if source == "" {
-		noTokenizer := fmt.Errorf("the model %s has no tokenizer: only prompt_token_ids can be run", o.model)
-		s.encode = func(string, bool) ([]int32, error) { return nil, noTokenizer }
-		s.noTemplate = noTokenizer
+		none := fmt.Errorf("the model %s has no tokenizer: only prompt_token_ids can be run", o.model)
+		s.encode = func(string, bool) ([]int32, error) { return nil, none }
+		s.noTemplate = none
 		return nil, nil
 	}
 	tok, err := tokenizer.Open(source)
@@ -173,7 +174,16 @@ func (s *session) openText(o *runOptions, model *models.Checkpoint) (*tokenizer.
 	return tok, nil
 }
 
-// openBackend makes the backend that --backend names, with the kernels that --kernels asks for, fetching its plugin if need be.
+// lookForDevice says what a backend lacks on this machine, before anything is fetched or opened for it: the plugin of an accelerator, and
+// perhaps the accelerator. A plugin that is installed, or named by its path, is used whatever is found here.
+func lookForDevice(backend string) error {
+	if err := setup.Usable(strings.TrimPrefix(backend, "xla:"), true); err != nil {
+		return fmt.Errorf("--backend is %s: %w", backend, err)
+	}
+	return nil
+}
+
+// openBackend makes the backend that --backend names, with the kernels that --kernels asks for, fetching the CPU's plugin if need be.
 func openBackend(ctx context.Context, env *environment, name, kernels string) (compute.Backend, error) {
 	return openDevices(ctx, env, name, kernels, nil)
 }
@@ -188,15 +198,25 @@ func openDevices(ctx context.Context, env *environment, name, kernels string, cl
 	if err != nil {
 		return nil, err
 	}
-	return xla.Open(spec, xla.OpenOptions{
+	if err := lookForDevice(name); err != nil {
+		return nil, err
+	}
+	backend, err := xla.Open(spec, xla.OpenOptions{
 		FindPlugin: func(platform string) (string, error) {
-			return setup.EnsurePlugin(ctx, platform, fetchProgress(env.stderr))
+			return setup.UsePlugin(ctx, platform, true, fetchProgress(env.stderr))
 		},
 		ClientOptions: client,
 		CacheDir:      filepath.Join(cache, "programs"),
 		Kernels:       kernels,
 		KernelDir:     filepath.Join(cache, kernelFolder),
 	})
+	if err != nil {
+		if none := setup.NoDevice(strings.TrimPrefix(name, "xla:")); none != "" {
+			err = fmt.Errorf("%w; %s", err, none)
+		}
+		return nil, fmt.Errorf("--backend is %s: %w", name, err)
+	}
+	return backend, nil
 }
 
 // logger is for the log of a run, which goes to standard error.

@@ -102,14 +102,15 @@ func (o *planOptions) check() error {
 	switch {
 	case o.run.backend == "go":
 		return errors.New("--backend is go, which compiles nothing: use xla:cpu, xla:cuda or a --topology")
-	case o.topology == "" && o.run.backend == "xla:tpu" && len(setup.Accelerators()) == 0:
-		return errors.New("--backend is xla:tpu, and this machine has no TPU: say which one with --topology, such as v5e:2x4")
 	}
 	return nil
 }
 
 // runPlan does the whole plan.
 func runPlan(ctx context.Context, env *environment, o *planOptions) error {
+	if err := o.lacks(); err != nil {
+		return err
+	}
 	model, err := openModel(ctx, env, o.run.model, loadDummy)
 	if err != nil {
 		return err
@@ -151,6 +152,25 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	return nil
 }
 
+// lacks says which plugin is wanted and not installed, before the model is fetched or opened.
+func (o *planOptions) lacks() error {
+	if o.topology != "" {
+		platform := xla.TopologyPlatform(o.topology)
+		if o.compile && platform == "cuda" {
+			return &exitError{exitUsage, errors.New("--compile-only is for TPUs: a GPU's programs are tuned on the GPU while they are compiled")}
+		}
+		if err := setup.Usable(setup.Compiler(platform), false); err != nil {
+			return fmt.Errorf("--topology is %s: %w", o.topology, err)
+		}
+		return nil
+	}
+	err := lookForDevice(o.run.backend)
+	if missing := (*setup.NotFetchedError)(nil); errors.As(err, &missing) && missing.NoDevice != "" {
+		return fmt.Errorf("%w; --topology, such as v5e:2x4 or h200:1, plans for devices that are not here", err)
+	}
+	return err
+}
+
 // openBackend opens what the programs are compiled for.
 func (o *planOptions) openBackend(ctx context.Context, env *environment) (*xla.Backend, error) {
 	if o.topology == "" {
@@ -164,11 +184,7 @@ func (o *planOptions) openBackend(ctx context.Context, env *environment) (*xla.B
 		}
 		return x, nil
 	}
-	platform := xla.TopologyPlatform(o.topology)
-	if o.compile && platform == "cuda" {
-		return nil, &exitError{exitUsage, errors.New("--compile-only is for TPUs: a GPU's programs are tuned on the GPU while they are compiled")}
-	}
-	plugin, err := setup.EnsurePlugin(ctx, setup.Compiler(platform), fetchProgress(env.stderr))
+	plugin, err := setup.UsePlugin(ctx, setup.Compiler(xla.TopologyPlatform(o.topology)), false, fetchProgress(env.stderr))
 	if err != nil {
 		return nil, err
 	}

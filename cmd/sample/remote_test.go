@@ -212,7 +212,7 @@ func TestModelFromObjects(t *testing.T) {
 	}
 	remote, err := identifyModel(t.Context(), env, &runOptions{model: url("m/")})
 	if err != nil || remote != local {
-		t.Errorf("the model from objects is %s, want %s: %v", remote, local, err)
+		t.Errorf("the model from objects is %v, want %v: %v", remote, local, err)
 	}
 	if _, err := identifyModel(t.Context(), env, &runOptions{model: url("nothing")}); err == nil || strings.Contains(err.Error(), "endpoint") {
 		t.Error(err)

@@ -80,17 +80,23 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 		return err
 	}
 	defer func() { err = leave(err) }()
+	if err := o.needDevice(ctx, env); err != nil {
+		return err
+	}
 	// What is wrong with the files comes out before the model takes its time.
 	reader, err := promptset.OpenFrom(ctx, promptset.Anywhere(), o.inputs)
 	if err != nil {
 		return err
 	}
-	fingerprint, err := env.identify(ctx, env, o)
+	model, err := env.identify(ctx, env, o)
 	if err != nil {
 		return err
 	}
+	if err := o.needTokenizer(ctx, model, reader); err != nil {
+		return err
+	}
 	parts := o.parts(reader.NumRows())
-	description, err := o.describe(reader, parts, fingerprint)
+	description, err := o.describe(reader, parts, model.fingerprint)
 	if err != nil {
 		return err
 	}
@@ -115,7 +121,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	}()
 	saved.tellDamaged(env.stderr)
 	if len(saved.missing) == 0 {
-		return finished(env, o, saved, fingerprint, started)
+		return finished(env, o, saved, model.fingerprint, started)
 	}
 	if err := o.lead(saved); err != nil {
 		return err

@@ -48,5 +48,11 @@ func (s *session) engines() []*engine.Engine {
 // openFunc opens what the options name.
 type openFunc func(ctx context.Context, env *environment, o *runOptions) (*session, error)
 
-// identifyFunc returns the fingerprint of the model that the options name, without loading it.
-type identifyFunc func(ctx context.Context, env *environment, o *runOptions) (string, error)
+// identity is what is known of a model before it is loaded.
+type identity struct {
+	fingerprint string // of its files
+	tokenizer   bool   // it has one; without, it takes prompt_token_ids only
+}
+
+// identifyFunc returns what is known of the model that the options name, without loading it.
+type identifyFunc func(ctx context.Context, env *environment, o *runOptions) (identity, error)

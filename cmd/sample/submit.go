@@ -221,9 +221,14 @@ func openJob(ctx context.Context, env *environment, o *runOptions) (*openedJob, 
 	if j.reader, err = promptset.OpenFrom(ctx, promptset.Anywhere(), o.inputs); err != nil {
 		return nil, err
 	}
-	if j.fingerprint, err = env.identify(ctx, env, o); err != nil {
+	model, err := env.identify(ctx, env, o)
+	if err != nil {
 		return nil, err
 	}
+	if err := o.needTokenizer(ctx, model, j.reader); err != nil {
+		return nil, err
+	}
+	j.fingerprint = model.fingerprint
 	j.parts = o.parts(j.reader.NumRows())
 	j.description, err = o.describe(j.reader, j.parts, j.fingerprint)
 	return j, err

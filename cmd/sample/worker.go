@@ -230,6 +230,11 @@ func (o *workerOptions) workOn(ctx context.Context, env *environment, q *queue.Q
 	if o.kvBytes != 0 {
 		ro.kvBytes = o.kvBytes
 	}
+	if env.lacks != nil {
+		if err := env.lacks(ro.backend); err != nil {
+			return fmt.Errorf("job %s: %w", j.ID, err)
+		}
+	}
 	opened, err := openJob(ctx, env, ro)
 	if err != nil {
 		return fmt.Errorf("job %s: %w", j.ID, err)
@@ -237,7 +242,7 @@ func (o *workerOptions) workOn(ctx context.Context, env *environment, q *queue.Q
 	if differences := opened.description.Differences(c.Description); len(differences) > 0 {
 		return fmt.Errorf("job %s is another one here: %s", j.ID, strings.Join(differences, "; "))
 	}
-	begun, err := begunJob(ctx, env, ro)
+	begun, err := begunJob(ctx, ro)
 	if err != nil {
 		return err
 	}
@@ -259,7 +264,7 @@ func (o *workerOptions) workOn(ctx context.Context, env *environment, q *queue.Q
 }
 
 // begunJob reads what job the output folder has; nil is none.
-func begunJob(ctx context.Context, env *environment, o *runOptions) (*jobstate.Description, error) {
+func begunJob(ctx context.Context, o *runOptions) (*jobstate.Description, error) {
 	if storage.IsRemote(o.output) {
 		return (&objectFolder{ctx: ctx, url: o.output}).job()
 	}

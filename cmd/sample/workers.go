@@ -59,6 +59,9 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	if o.units.ackWait == 0 {
 		o.units.ackWait = localAckWait
 	}
+	if err := o.needDevice(ctx, env); err != nil {
+		return err
+	}
 	j, err := openJob(ctx, env, o)
 	if err != nil {
 		return err

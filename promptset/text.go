@@ -1,0 +1,74 @@
+package promptset
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// textNames are the columns that a model without a tokenizer can't take.
+var textNames = promptNames[:2]
+
+// span is a range of a file's rows.
+type span struct{ from, to int64 }
+
+// FirstText returns the first row with an Index below limit whose prompt is text or messages, nil if there is none. It reads no rows that the
+// look at the files, in [OpenFrom], showed to be without: lines of a JSONL file before the first with such a key, row groups of a Parquet
+// file whose columns hold nothing but nulls. A row with an error has no prompt.
+func (r *Reader) FirstText(ctx context.Context, limit int64) (*Row, error) {
+	for i := range r.sources {
+		s := &r.sources[i]
+		for _, texts := range s.texts {
+			for row := range r.Range(ctx, s.base+texts.from, min(s.base+min(texts.to, s.Rows), limit)) {
+				if row.Kind == KindText || row.Kind == KindMessages {
+					return row, nil
+				}
+			}
+			if r.err != nil {
+				return nil, r.err
+			}
+		}
+	}
+	return nil, nil
+}
+
+// noteText notes, of a row that the scan of a JSONL file has come to, whether it is the first with a key of text.
+func (s *Source) noteText(object []member) {
+	if s.texts == nil && slices.ContainsFunc(object, func(m member) bool { return slices.Contains(textNames, m.key) && !isNullJSON(m.raw) }) {
+		s.texts = []span{{s.Rows, math.MaxInt64}}
+	}
+}
+
+// texts are the row groups that may hold text.
+func (pf *parquetFile) texts() (all []span) {
+	var start int64
+	for i, group := range pf.file.RowGroups() {
+		end := start + group.NumRows()
+		columns := pf.file.Metadata().RowGroups[i].Columns
+		for _, name := range textNames {
+			c := pf.known[name]
+			if c == nil || c.column+c.leaves <= len(columns) && allNull(columns[c.column:c.column+c.leaves]) {
+				continue
+			}
+			if n := len(all); n > 0 && all[n-1].to == start {
+				all[n-1].to = end
+			} else if n == 0 || all[n-1].to < end {
+				all = append(all, span{start, end})
+			}
+		}
+		start = end
+	}
+	return all
+}
+
+// allNull says that chunks hold nothing but nulls, by what the writer says of them. Where it says nothing they may hold more.
+func allNull(chunks []format.ColumnChunk) bool {
+	for _, c := range chunks {
+		if m := &c.MetaData; m.NumValues == 0 || m.Statistics.NullCount != m.NumValues {
+			return false
+		}
+	}
+	return true
+}

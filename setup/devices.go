@@ -1,0 +1,114 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// deviceKind says how the devices of a platform show on a machine.
+type deviceKind struct {
+	platform string
+	name     string   // for people
+	files    []string // globs of device files, any of which is enough
+	// vendor and ids are those of the devices on the PCI bus, where the files have no names of their own.
+	vendor string
+	ids    []string
+	looked string // for people: where
+}
+
+// deviceKinds are those of the platforms beside "cpu". The PCI ids of TPUs are those by which JAX finds them (hardware_utils.py): v2 and v3,
+// one without a name, v4, v5p, v5e, v6e, TPU7x.
+var deviceKinds = []deviceKind{
+	{platform: "cuda", name: "NVIDIA GPU", files: []string{"dev/nvidia[0-9]*", "usr/lib/wsl/lib/libcuda.so.1"}, looked: "/dev/nvidia*, and libcuda of WSL"},
+	{platform: "tpu", name: "TPU", files: []string{"dev/accel[0-9]*"}, looked: "/dev/accel*, and Google's chips in /sys/bus/pci/devices",
+		vendor: "0x1ae0", ids: []string{"0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"}},
+}
+
+// system is the root of the file system in which devices are looked for; tests have one of their own.
+var system = "/"
+
+// Accelerators lists the plugin platforms, beside "cpu", whose device this machine shows.
+func Accelerators() []string {
+	var found []string
+	for _, d := range deviceKinds {
+		if d.here() {
+			found = append(found, d.platform)
+		}
+	}
+	return found
+}
+
+func (d deviceKind) here() bool {
+	for _, pattern := range d.files {
+		if matches, _ := filepath.Glob(filepath.Join(system, pattern)); len(matches) > 0 {
+			return true
+		}
+	}
+	if d.vendor == "" {
+		return false
+	}
+	devices, _ := filepath.Glob(filepath.Join(system, "sys/bus/pci/devices/*"))
+	return slices.ContainsFunc(devices, func(dir string) bool {
+		vendor, _ := os.ReadFile(filepath.Join(dir, "vendor"))
+		id, _ := os.ReadFile(filepath.Join(dir, "device"))
+		return strings.TrimSpace(string(vendor)) == d.vendor && slices.Contains(d.ids, strings.TrimSpace(string(id)))
+	})
+}
+
+// NoDevice says that this machine shows no device of a platform, and where was looked; it is empty where there is one, and for platforms
+// that need none.
+func NoDevice(platform string) string {
+	for _, d := range deviceKinds {
+		if d.platform == platform && !d.here() {
+			return fmt.Sprintf("no %s was found on this machine (looked for %s)", d.name, d.looked)
+		}
+	}
+	return ""
+}
+
+// NotFetchedError says that a plugin is not on this machine, and that it is too large to be fetched unasked.
+type NotFetchedError struct {
+	Platform string
+	NoDevice string // what [NoDevice] says of it, where a device is wanted
+}
+
+// Error is one sentence with the size and the command.
+func (e *NotFetchedError) Error() string {
+	a := accelerators[e.Platform]
+	remedy := fmt.Sprintf(`"sample setup %s" installs it (%s), or %s=FILE names a plugin of your own`, e.Platform, a.cost, EnvPlugin(e.Platform))
+	if e.NoDevice != "" {
+		return fmt.Sprintf("%s, and the %s is not installed; if the device is there all the same, %s", e.NoDevice, a.title, remedy)
+	}
+	return fmt.Sprintf("the %s is not installed: %s", a.title, remedy)
+}
+
+// Usable returns a [*NotFetchedError] where the plugin of one of the [Platforms] is not installed and [UsePlugin] would not fetch it. A plugin
+// that is installed is usable whatever devices are found. With device the plugin is to run on a device of this machine.
+func Usable(platform string, device bool) error {
+	if _, large := accelerators[platform]; !large {
+		return nil
+	}
+	if _, err := FindPlugin(platform); err == nil || !isMissing(err) {
+		return err
+	}
+	e := &NotFetchedError{Platform: platform}
+	if device {
+		e.NoDevice = NoDevice(platform)
+	}
+	return e
+}
+
+// UsePlugin is [EnsurePlugin] for who did not ask for a download: the CPU plugin is fetched, a larger one is not; see [Usable].
+func UsePlugin(ctx context.Context, platform string, device bool, progress Progress) (string, error) {
+	if err := Usable(platform, device); err != nil {
+		return "", err
+	}
+	return EnsurePlugin(ctx, platform, progress)
+}
+
+// Cost is what it takes to install one of the [Platforms], for people; it is empty for what is fetched unasked.
+func Cost(platform string) string { return accelerators[platform].cost }
