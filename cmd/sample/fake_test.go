@@ -70,6 +70,14 @@ func identifyFake(_ context.Context, _ *environment, o *runOptions) (identity, e
 	return identity{fmt.Sprintf("%x", sha256.Sum256(b)), !strings.Contains(string(b), "tokenless")}, nil
 }
 
+// lacksFake says that there is no device, if it is told to.
+func lacksFake(string) error {
+	if os.Getenv("QUIRE_FAKE_LACKS") != "" {
+		return errors.New("no fake device was found")
+	}
+	return nil
+}
+
 // fakeFailures is how often fake engines of this process failed.
 var fakeFailures int
 

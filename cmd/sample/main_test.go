@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 			if os.Getenv("QUIRE_FAKE_STALL") != "" {
 				stallAfter, lostGrace = 80*time.Millisecond, 300*time.Millisecond
 			}
-			os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openFake, identify: identifyFake, fs: vfs.OS}))
+			os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openFake, identify: identifyFake, lacks: lacksFake, fs: vfs.OS}))
 		},
 		// The whole command.
 		"real-sample": main,
@@ -70,6 +71,9 @@ func runScripts(t *testing.T, dir string) {
 			env.Setenv("ADDRESS", address)
 			env.Setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple") // nothing listens there: no script reaches the network
 			return writeParquetInput(filepath.Join(env.WorkDir, "prompts.parquet"))
+		},
+		Condition: func(condition string) (bool, error) { // [cuda], [tpu]: this machine shows such a device
+			return slices.Contains(setup.Accelerators(), condition), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupted": interrupted, "nats": natsServer, "name": name},
 	})

