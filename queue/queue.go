@@ -11,6 +11,8 @@
 //	bucket QUIRE_JOBS: JOB.job                                 the Job
 //	                   JOB.unit.NUMBER                         how far a unit is, and what it came to
 //	                   JOB.worker.NAME                         a worker that lives, and how fast it is
+//	                   JOB.refused.NAME                        a worker that can't work on the job, and why
+//	                   output/HASH                             whose an output is
 //
 // # Guarantees
 //
@@ -92,9 +94,14 @@ type Job struct {
 	AckWait  time.Duration `json:"ack_wait_ns"`
 	MaxTries int           `json:"max_tries"`
 
+	// Output names what the job writes to: no two jobs that are not over have the same. Empty is a job without.
+	Output string `json:"output,omitempty"`
+
 	Born  string `json:"born"`  // tells the job from one of its name that was removed
 	Epoch int    `json:"epoch"` // how often units were published
 	Ready bool   `json:"ready"` // all of them are
+	// Cancelled says that no more is to be done of it until it is submitted again.
+	Cancelled bool `json:"cancelled,omitempty"`
 }
 
 // States of a unit. One without a record waits.
@@ -112,6 +119,8 @@ type record struct {
 	Worker string `json:"worker,omitempty"`
 	Life   string `json:"life,omitempty"`  // of that worker: it may be started again under its name
 	Reply  string `json:"reply,omitempty"` // where an ack of the running delivery goes
+	// Since is when that worker got it, by its clock.
+	Since time.Time `json:"since,omitzero"`
 	// Tries counts what failed and what was lost since Best, the most rows that were ever done, grew.
 	Tries   int          `json:"tries,omitempty"`
 	Best    int64        `json:"best,omitempty"`

@@ -19,12 +19,28 @@ type Status struct {
 	Done    int  `json:"units_done"`
 	Parked  int  `json:"units_parked"`
 	Over    bool `json:"over"` // no unit waits or runs
+	// Cancelled counts units of a job that was cancelled which are neither done nor parked, and that no worker is known to be at.
+	Cancelled int `json:"units_cancelled"`
 	// Lost counts units of a job that is over which are neither done nor parked: the server lost them.
 	Lost int `json:"units_lost"`
 	// Figures are of all that is done, with what was done before, and of units that run as far as is known.
 	Figures     tally.Counts `json:"figures"`
 	Workers     []LifeSign   `json:"workers"`
 	ParkedUnits []ParkedUnit `json:"parked"`
+	// Units are those that workers are at, and those that wait after a failure.
+	Units    []UnitState `json:"units"`
+	Refusals []Refusal   `json:"refusals"` // workers that can't work on the job
+}
+
+// UnitState is where a unit is that is not done.
+type UnitState struct {
+	Unit
+	State  string    `json:"state"`
+	Worker string    `json:"worker"` // that has it, or had it last
+	Since  time.Time `json:"since"`  // by that worker's clock
+	// Tries is how often it failed without a row more being done, and Error the last failure.
+	Tries int    `json:"tries"`
+	Error string `json:"error,omitempty"`
 }
 
 // LifeSign is what a worker said of itself, and how long ago.
@@ -69,11 +85,23 @@ func (q *Queue) Status(ctx context.Context, id string) (*Status, error) {
 				return err
 			}
 			s.Workers = append(s.Workers, sign)
+		case "refused":
+			r := Refusal{}
+			if err := json.Unmarshal(entry.Value(), &r); err != nil {
+				return err
+			}
+			r.SecondsAgo = max(0, now.Sub(entry.Created()).Seconds())
+			s.Refusals = append(s.Refusals, r)
 		}
 		return nil
 	})
 	slices.SortFunc(s.ParkedUnits, func(a, b ParkedUnit) int { return a.Number - b.Number })
 	rest := max(0, job.Units-s.Done-s.Parked-s.Running)
+	slices.SortFunc(s.Units, func(a, b UnitState) int { return a.Number - b.Number })
+	if job.Cancelled {
+		s.Over, s.Cancelled = true, rest
+		return s, err
+	}
 	if s.Over = job.Ready && waiting+held == 0; s.Over {
 		s.Lost, s.Running = rest+s.Running, 0
 	} else {
@@ -93,6 +121,9 @@ func (s *Status) count(r record) {
 	case Running:
 		s.Running++
 		s.Figures = s.Figures.Plus(r.Figures.Noted())
+	}
+	if r.State == Running || r.State == Waiting && r.Tries > 0 {
+		s.Units = append(s.Units, UnitState{r.Unit, r.State, r.Worker, r.Since, r.Tries, r.Error})
 	}
 }
 

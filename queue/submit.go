@@ -26,7 +26,9 @@ const (
 const publishAhead = 512
 
 // Submit puts a job into the queue; units are those that are to be done. The same job again is no other one: while it is in the queue
-// nothing happens, and when it is over units that are not done, nor parked, are queued again. A submitter that died is finished.
+// nothing happens, and when it is over, or was cancelled, units that are not done, nor parked, are queued again. A submitter that died is
+// finished. The error is an [*OutputTakenError] where another job that is not over has the job's output, and ErrCancelled where the job was
+// cancelled meanwhile.
 func (q *Queue) Submit(ctx context.Context, job Job, units []Unit) (Submission, error) {
 	if job.ID == "" || job.ID != CleanName(job.ID) {
 		return "", fmt.Errorf("%q can't be a job's name", job.ID)
@@ -51,8 +53,15 @@ func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, 
 	if err != nil {
 		return "", err
 	}
-	if revision > 0 && was.Ready {
+	claimed, ours, err := q.owner(ctx, job)
+	if err != nil {
+		return "", err
+	}
+	if revision > 0 && was.Ready && !was.Cancelled {
 		if waiting, held, err := q.left(ctx, was); err != nil || waiting+held > 0 {
+			if err == nil && !ours { // it was submitted by a version that knew of no claims
+				err = q.claim(ctx, job, claimed)
+			}
 			return Going, err
 		}
 	}
@@ -73,20 +82,31 @@ func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, 
 			left++
 		}
 	}
-	if revision > 0 && was.Ready && left == 0 {
+	if revision > 0 && was.Ready && !was.Cancelled && left == 0 {
 		return Over, nil
 	}
-	job.Units, job.Ready, job.Born, job.Epoch = len(units), false, was.Born, was.Epoch
+	job.Units, job.Ready, job.Cancelled, job.Born, job.Epoch = len(units), false, false, was.Born, was.Epoch
 	if revision == 0 {
 		job.Born = rand.Text()
 	}
-	if revision == 0 || was.Ready {
+	if revision == 0 || was.Ready || was.Cancelled {
 		job.Epoch++
 	}
+	existed := revision > 0
 	if revision, err = q.swap(ctx, jobKey(job.ID), job, revision); err != nil {
 		return "", err
 	}
-	// What records say of units that are to be done is no longer so.
+	if err := q.claim(ctx, job, claimed); err != nil {
+		was.ID = job.ID
+		return "", errors.Join(err, q.withdraw(ctx, was, existed, revision))
+	}
+	// What records say of units that are to be done is no longer so, nor why workers could not.
+	err = q.each(ctx, job.ID+".refused.*", func(entry jetstream.KeyValueEntry) error {
+		return q.again(ctx, func(ctx context.Context) error { return q.kv.Purge(ctx, entry.Key()) })
+	})
+	if err != nil {
+		return "", err
+	}
 	err = q.each(ctx, job.ID+".unit.*", func(entry jetstream.KeyValueEntry) error {
 		var r record
 		if err := json.Unmarshal(entry.Value(), &r); err == nil && r.State == Parked {
@@ -107,7 +127,11 @@ func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, 
 		}
 	}
 	job.Ready = true
-	_, err = q.swap(ctx, jobKey(job.ID), job, revision)
+	if _, err = q.swap(ctx, jobKey(job.ID), job, revision); errors.Is(err, errChanged) {
+		if now, jobErr := q.Job(ctx, job.ID); jobErr == nil && now.Cancelled {
+			return "", errors.Join(fmt.Errorf("%s: %w while it was submitted", job.ID, ErrCancelled), q.purgeUnits(ctx, job.ID))
+		}
+	}
 	return Submitted, err
 }
 
@@ -185,6 +209,16 @@ func (q *Queue) Retry(ctx context.Context, id string) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	claimed, _, err := q.owner(ctx, job)
+	if err == nil {
+		err = q.claim(ctx, job, claimed)
+	}
+	if errors.Is(err, errChanged) { // by another job, which is not over
+		return 0, q.Free(ctx, job)
+	}
+	if err != nil {
+		return 0, err
+	}
 	err = q.each(ctx, id+".unit.*", func(entry jetstream.KeyValueEntry) error {
 		var r record
 		if err := json.Unmarshal(entry.Value(), &r); err != nil || r.State != Parked {
@@ -207,13 +241,19 @@ func (q *Queue) Retry(ctx context.Context, id string) (n int, err error) {
 
 // Remove takes a job out of the queue, with all that is known of it. Workers that have units of it end them in vain.
 func (q *Queue) Remove(ctx context.Context, id string) error {
-	if _, err := q.Job(ctx, id); err != nil {
+	job, err := q.Job(ctx, id)
+	if err != nil {
 		return err
 	}
+	claimed, ours, _ := q.owner(ctx, job)
 	return q.againWithin(ctx, listTimeout, func(ctx context.Context) error {
 		// The job goes first: no worker begins it any more.
 		if err := q.kv.Purge(ctx, jobKey(id)); err != nil {
 			return err
+		}
+		if ours && claimed > 0 {
+			// Another job that has the output meanwhile keeps it.
+			_ = q.kv.Purge(ctx, outputKey(job.Output), jetstream.LastRevision(claimed))
 		}
 		if err := q.stream.DeleteConsumer(ctx, id); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return err

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,11 +55,18 @@ func (q *Queue) Worker(ctx context.Context, job Job, name string) (*Worker, erro
 		// An answer to a delivery is a message; the protocol has it in plain words. Who takes the unit counts it as lost.
 		return q.again(ctx, func(context.Context) error { return q.nc.Publish(r.Reply, []byte("-NAK")) })
 	})
+	if err == nil { // if it could not before, it can now
+		err = q.again(ctx, func(ctx context.Context) error { return q.kv.Purge(ctx, refusalKey(job.ID, name)) })
+	}
 	return w, err
 }
 
-// Beat tells how the worker is. It is forgotten when the worker ends with Close.
+// Beat tells how the worker is. It is forgotten when the worker ends with Close. The error is ErrCancelled or ErrNoJob when the worker should
+// stop: the job was cancelled, or taken out of the queue.
 func (w *Worker) Beat(ctx context.Context, l Life) error {
+	if job, err := w.q.Job(ctx, w.job.ID); err != nil || job.Cancelled {
+		return cmp.Or(err, ErrCancelled)
+	}
 	l.Name = w.name
 	return w.q.put(ctx, workerKey(w.job.ID, w.name), l)
 }
@@ -165,7 +173,7 @@ func (w *Worker) take(ctx context.Context, msg jetstream.Msg) (*Lease, error) {
 			}
 		}
 		parked := r.Tries >= w.job.MaxTries
-		r.Unit, r.Worker, r.Life, r.Reply = l.Unit, w.name, w.life, msg.Reply()
+		r.Unit, r.Worker, r.Life, r.Reply, r.Since = l.Unit, w.name, w.life, msg.Reply(), time.Now().UTC().Truncate(time.Second)
 		if r.State = Running; parked {
 			r.State, r.Reply = Parked, ""
 		}
