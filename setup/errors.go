@@ -72,7 +72,7 @@ func (a asset) missing(root string, looked []string, cause error) *MissingError 
 	if a.EnvPath != "" {
 		e.Remedy = append(e.Remedy, fmt.Sprintf("set %s=/path/to/plugin.so to a PJRT plugin of your own", a.EnvPath))
 	} else {
-		e.Remedy = append(e.Remedy, "give --model the path of a model of your own")
+		e.Remedy = append(e.Remedy, "take a model of your own: sample run --model PATH")
 	}
 	return e
 }

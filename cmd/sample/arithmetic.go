@@ -104,8 +104,8 @@ func (s *savedJob) computes(o *runOptions, now string) error {
 	if now == "" || was == "" || now == was { // jobs of older versions do not have it
 		return nil
 	}
-	return fmt.Errorf("%w. The last digits of completions would not be those of a single run: %s; or choose another --output, or give --new to remove what is there",
-		&jobstate.DifferentJobError{Output: o.output, Differences: []string{fmt.Sprintf("the completions are computed by %s, were by %s", now, was)}}, arithmeticRemedy(now, was))
+	return fmt.Errorf("%w. The last digits of completions would not be those of a single run: %s; or %s",
+		&jobstate.DifferentJobError{Output: o.output, Differences: []string{fmt.Sprintf("the completions are computed by %s, were by %s", now, was)}}, arithmeticRemedy(now, was), o.elsewhere())
 }
 
 // arithmeticRemedy says how this machine may compute as another one did; now and was are names of arithmetic.

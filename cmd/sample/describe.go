@@ -201,9 +201,21 @@ func (o *runOptions) parameters() map[string]any {
 }
 
 // different is the error for a folder with another job.
-func different(output string, differences []string) error {
-	return fmt.Errorf("%w. Give it the settings it was begun with to go on, choose another --output, or give --new to remove what is there",
-		&jobstate.DifferentJobError{Output: output, Differences: differences})
+func (o *runOptions) different(differences []string) error {
+	return fmt.Errorf("%w. Give it the settings it was begun with to go on, or %s",
+		&jobstate.DifferentJobError{Output: o.output, Differences: differences}, o.elsewhere())
 }
 
-var errForeignParts = errors.New("there are part files and nothing that says which job wrote them: choose another --output, or give --new to remove them")
+// errForeignParts is the error for parts of no job that is known.
+var errForeignParts = errors.New("there are part files and nothing that says which job wrote them")
+
+// elsewhere is the remedy for an output that has something else, in the words of who can do something about it.
+func (o *runOptions) elsewhere() string {
+	switch {
+	case o.job != "":
+		return fmt.Sprintf(`cancel this job ("sample cancel %s") and submit it with another output, or with "sample submit --new", which removes what is there`, o.job)
+	case !o.shard.Whole():
+		return "choose another --output, or remove what is there"
+	}
+	return "choose another --output, or give --new to remove what is there"
+}

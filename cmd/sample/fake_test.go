@@ -28,7 +28,7 @@ func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error
 	e := &fakeEngine{maxSeqs: 4, count: os.Getenv("QUIRE_FAKE_COUNT")}
 	e.delay, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_DELAY"))
 	e.stall, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_STALL"))
-	e.deadly = os.Getenv("QUIRE_FAKE_DEADLY")
+	e.deadly, e.held = os.Getenv("QUIRE_FAKE_DEADLY"), os.Getenv("QUIRE_FAKE_HELD")
 	if name := os.Getenv("QUIRE_FAKE_REMOVE"); name != "" { // an input that is lost while the job runs
 		_ = os.Remove(name)
 	}
@@ -92,6 +92,7 @@ type fakeEngine struct {
 	drawn   *int          // counts completions, if set; given those that were taken
 	given   *int
 	deadly  string // a prompt that has it kills the process, if set
+	held    string // a completion that has it takes until the run is told to end, if set
 	maxSeqs int
 	stats   engine.Stats
 	// The device fails failTimes, each time after so many completions.
@@ -124,6 +125,9 @@ func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]
 			for i := len(group) - 1; i >= 0; i-- {
 				if f.delay > 0 {
 					time.Sleep(f.delay)
+				}
+				if f.held != "" && strings.Contains(group[i].Text, f.held) {
+					<-ctx.Done()
 				}
 				if err := ctx.Err(); err != nil {
 					yield(nil, err)

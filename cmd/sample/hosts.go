@@ -342,7 +342,7 @@ func (o *runOptions) followOn(ctx context.Context, env *environment) error {
 		return err
 	}
 	if len(differences) > 0 {
-		return different(o.output, differences)
+		return o.different(differences)
 	}
 	s, err := env.open(ctx, env, o)
 	if err != nil {

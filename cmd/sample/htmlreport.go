@@ -46,7 +46,7 @@ sample report out -o report.html`,
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if len(args) != 1 {
-				return usagef("report: give one folder, the --output of a run")
+				return usagef("report: give one folder, the output of a run")
 			}
 			var err error
 			if o.output, err = storage.Hide(args[0]); err != nil {

@@ -93,8 +93,8 @@ func sampleMain(args []string, env *environment) int {
 }
 
 func subcommands() []*subcommand {
-	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newNATS(), newBench(), newShow(), newVerify(),
-		newHTMLReport(), newSetup(), newKernels(), newPlan(), newVersion()}
+	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newBench(), newShow(),
+		newVerify(), newHTMLReport(), newSetup(), newKernels(), newPlan(), newVersion()}
 }
 
 func dispatch(ctx context.Context, env *environment, args []string) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -25,11 +26,17 @@ func TestMain(m *testing.M) {
 		// The whole command, but for the model: see fakeSession.
 		"sample": func() {
 			plainEvery, restartPause = 50*time.Millisecond, time.Millisecond
-			pollUnits, pollStatus = 100*time.Millisecond, 30*time.Millisecond
+			pollUnits, pollStatus, beatEvery = 100*time.Millisecond, 30*time.Millisecond, 100*time.Millisecond
 			if os.Getenv("QUIRE_FAKE_STALL") != "" {
 				stallAfter, lostGrace = 80*time.Millisecond, 300*time.Millisecond
 			}
-			os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openFake, identify: identifyFake, lacks: lacksFake, fs: vfs.OS}))
+			checked := &flagChecker{Writer: os.Stderr}
+			code := sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: checked, open: openFake, identify: identifyFake, lacks: lacksFake, fs: vfs.OS})
+			if lacked := checked.lacked(os.Args[1:]); lacked != nil {
+				fmt.Fprintf(os.Stderr, "the error names flags that the subcommand lacks: %q\n", lacked)
+				code = 99
+			}
+			os.Exit(code)
 		},
 		// The whole command.
 		"real-sample": main,

@@ -113,7 +113,7 @@ func (p *parallel) groups(backend compute.Backend, over *lockstep.Group) ([]comp
 		}
 		g, err := b.Group(devices...)
 		if errors.Is(err, xla.ErrOtherHost) {
-			return nil, fmt.Errorf("--tp %d and --dp %d: %w: --num-processes puts a model on several hosts, and --shard shares rows out to them", p.tp, p.dp, err)
+			return nil, fmt.Errorf("--tp %d and --dp %d: %w: \"sample run --num-processes\" puts a model on several hosts, and \"sample run --shard\" shares rows out to them", p.tp, p.dp, err)
 		}
 		if err != nil {
 			return nil, err
@@ -126,7 +126,7 @@ func (p *parallel) groups(backend compute.Backend, over *lockstep.Group) ([]comp
 // otherHosts says what a slice of several hosts can do.
 func otherHosts() string {
 	if hosts := strings.Split(os.Getenv("TPU_WORKER_HOSTNAMES"), ","); len(hosts) > 1 {
-		return fmt.Sprintf(": those of this host. --num-processes auto puts a model on all %d hosts, with a process on each; --shard auto shares the rows out to them", len(hosts))
+		return fmt.Sprintf(": those of this host. \"sample run --num-processes auto\" puts a model on all %d hosts, with a process on each; \"sample run --shard auto\" shares the rows out to them", len(hosts))
 	}
 	return ""
 }

@@ -169,7 +169,7 @@ func (p *objectFile) Publish() error {
 	}
 	p.Discard()
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: another job writes to this folder; choose another --output", err)
+		return fmt.Errorf("%w: another job writes to this folder; choose another output", err)
 	}
 	return err
 }
@@ -237,7 +237,7 @@ func (f *objectFolder) adopt(state *jobstate.State, mine func(part int) bool) er
 		}
 	}
 	if differences := there.Differences(state.Job()); len(differences) > 0 {
-		return fmt.Errorf("the work folder %s is of another job than the one in %s: %s; give another --work-dir, or --new to begin anew",
+		return fmt.Errorf("the work folder %s is of another job than the one in %s: %s; remove it to begin anew",
 			state.Dir(), storage.Redact(f.url), strings.Join(differences, "; "))
 	}
 	noted := map[int]bool{}
@@ -284,7 +284,7 @@ func (f *objectFolder) job() (*jobstate.Description, error) {
 	}
 	there, err := jobstate.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s is damaged (%w): start anew with --new, or choose another --output", storage.Redact(storage.Join(f.url, remoteJob)), err)
+		return nil, fmt.Errorf("%s is damaged (%w): remove what is there to begin anew, or choose another output", storage.Redact(storage.Join(f.url, remoteJob)), err)
 	}
 	return there, nil
 }

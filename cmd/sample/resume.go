@@ -124,7 +124,7 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 			return nil, err
 		}
 	} else if len(published) > 0 {
-		return nil, fmt.Errorf("%s: %w", o.output, errForeignParts)
+		return nil, fmt.Errorf("%s: %w: %s", o.output, errForeignParts, o.elsewhere())
 	}
 	if err := s.inspect(published); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (s *savedJob) agree(o *runOptions, d *jobstate.Description) error {
 		return err
 	}
 	if differences = append(differences, more...); len(differences) > 0 {
-		return different(o.output, differences)
+		return o.different(differences)
 	}
 	now, err := o.arithmetic("") // with the settled dtype
 	if err != nil {

@@ -24,6 +24,8 @@ import (
 
 // runOptions are the flags of "sample run", which config files set too.
 type runOptions struct {
+	job string // in a queue, of which a worker does units; empty elsewhere
+
 	model, loadFormat, output, format, chatTemplate string
 	workDir, shardText                              string
 	inputs                                          []string

@@ -88,7 +88,7 @@ func partFiles(path string) ([]string, error) {
 }
 
 // errNoParts says that a folder has no part of a job.
-var errNoParts = errors.New("holds no part files: is it the --output of a sample run?")
+var errNoParts = errors.New("holds no part files: is it the output folder of a run?")
 
 func noParts(path string) error { return fmt.Errorf("%s %w", path, errNoParts) }
 

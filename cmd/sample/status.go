@@ -14,7 +14,7 @@ import (
 )
 
 // aliveWithin is how long ago a worker may have told how it is to count as living.
-const aliveWithin = 4 * beatEvery
+const aliveWithin = 20 * time.Second
 
 // jobStatus is what "sample status --json" prints of a job.
 type jobStatus struct {
@@ -27,6 +27,7 @@ type jobStatus struct {
 	RowsPerSecond   float64  `json:"rows_per_second"`
 	TokensPerSecond float64  `json:"tokens_per_second"`
 	ETASeconds      *float64 `json:"eta_seconds"` // null: not known
+	Why             []string `json:"why"`         // what is not done waits for
 }
 
 func newStatus() *subcommand {
@@ -37,11 +38,12 @@ func newStatus() *subcommand {
 		args:    "[JOB]",
 		summary: "show the jobs of a queue, or how far one is",
 		about: `
-Shows the jobs of a queue, or of one job its rows, units and tokens, its workers and how fast they are, when it will be through, and
-the units that are parked, with the last error of each.
+Shows the jobs of a queue, or of one job its rows, units and tokens, its workers and how fast they are, when it will be through, what
+the units that are not done wait for, and those that are parked, with the last error of each.
 
-With --wait it shows that until nothing of the job waits or runs, and ends with 0, with 3 if rows carry errors, with 1 if units are
-parked.`,
+With --wait it shows that until nothing of the job can go on by itself, and ends with 0 if all is done, with 3 if rows carry errors, with 1
+if what is left is parked, was cancelled, or was lost by the server. Where no worker is connected, or one can't do the job, it says so and goes
+on waiting: a worker may come.`,
 		example: `
 sample status
 sample status 3f2a90c41b7d --nats tls://nats.example.com:4222
@@ -65,10 +67,11 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 			if len(args) == 0 {
 				return listJobs(ctx, q, env.stdout, asJSON)
 			}
+			said := map[string]bool{}
 			for last := ""; ; {
 				s, err := q.Status(ctx, args[0])
 				if err != nil {
-					return err
+					return noJobHint(err)
 				}
 				v := summarize(s)
 				if !wait || s.Over {
@@ -80,6 +83,12 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 				if line := v.line(); line != last {
 					last = line
 					fmt.Fprintln(env.stderr, line)
+				}
+				for _, line := range v.obstacles() {
+					if !said[line] {
+						said[line] = true
+						fmt.Fprintln(env.stderr, line)
+					}
 				}
 				select {
 				case <-ctx.Done():
@@ -106,12 +115,15 @@ func summarize(s *queue.Status) *jobStatus {
 		eta := max(0, left) / v.RowsPerSecond
 		v.ETASeconds = &eta
 	}
+	v.Why = v.why()
 	return v
 }
 
 // state says in a word how the job is.
 func (v *jobStatus) state() string {
 	switch {
+	case v.Status.Job.Cancelled:
+		return "cancelled"
 	case !v.Status.Job.Ready:
 		return "being submitted"
 	case v.Over && v.Status.Parked > 0:
@@ -153,7 +165,11 @@ func (v *jobStatus) print(w io.Writer, asJSON bool) error {
 		rows += fmt.Sprintf("; %d of them before it was submitted", before)
 	}
 	row("rows", "%s", rows)
-	row("units", "%d: %d done, %d running, %d waiting, %d parked", v.Units, v.Done, v.Running, v.Waiting, v.Parked)
+	units := fmt.Sprintf("%d: %d done, %d running, %d waiting, %d parked", v.Units, v.Done, v.Running, v.Waiting, v.Parked)
+	if v.Status.Cancelled > 0 {
+		units += fmt.Sprintf(", %d cancelled", v.Status.Cancelled)
+	}
+	row("units", "%s", units)
 	row("completions", "%d (%s)", v.Figures.Completions, v.Figures.FinishReasons)
 	row("tokens", "%d of prompts, %d generated", v.Figures.PromptTokens, v.Figures.CompletionTokens)
 	if !v.Over {
@@ -167,6 +183,9 @@ func (v *jobStatus) print(w io.Writer, asJSON bool) error {
 	for _, l := range v.Workers {
 		row("worker", "%s on %s (process %d): %d units, %.1f rows/s, %.0f tokens/s, heard of %s ago", l.Name, l.Host, l.PID, l.Units, l.RowsPerSecond,
 			l.TokensPerSecond, time.Duration(l.SecondsAgo*float64(time.Second)).Round(time.Second))
+	}
+	for _, line := range v.Why {
+		row("why", "%s", line)
 	}
 	for _, u := range v.ParkedUnits {
 		row("parked", "%s: %s", u.Unit, u.Error)

@@ -78,8 +78,9 @@ part of the output (--part-rows says how long those are), and goes to NATS JetSt
 
 Workers need the model, the inputs and the output under the same names: URLs, or paths on a file system that they share.
 
-The same job again is no other one: nothing happens while its units are in the queue, and when it is over units whose parts are not
-there are queued again. Units that are parked stay so without --retry.`,
+The same job again is no other one: nothing happens while its units are in the queue, and when it is over, or was cancelled ("sample
+cancel"), units whose parts are not there are queued again. Units that are parked stay so without --retry. While the queue has a job, no
+other one with its output is taken.`,
 		example: `
 sample submit --model hf://org/name -i s3://bucket/prompts/ -o s3://bucket/out -n 8 --nats tls://nats.example.com:4222
 sample submit --config job.yaml --retry
@@ -163,11 +164,11 @@ func (c *queuedJob) options() (*runOptions, error) {
 	o.define(f)
 	for name, values := range c.Flags {
 		if slices.Contains(ofAProcess, name) {
-			return nil, fmt.Errorf("the job has the flag --%s, which is no job's", name)
+			return nil, fmt.Errorf("it has the flag %s, which is no job's", name)
 		}
 		for _, v := range values {
 			if err := f.set.Set(name, v); err != nil {
-				return nil, fmt.Errorf("the job has --%s %s, which this version does not take: %w", name, v, err)
+				return nil, fmt.Errorf("the job's --%s is %q, which this version does not take: %w", name, v, err)
 			}
 		}
 	}
@@ -189,12 +190,20 @@ func (c *queuedJob) local() bool {
 	return slices.ContainsFunc(names, func(name string) bool { return !storage.IsRemote(name) && !filepath.IsAbs(name) })
 }
 
+// outputPlace is one name for an output, however it was written.
+func outputPlace(output string) (string, error) {
+	if storage.IsRemote(output) {
+		return strings.TrimRight(storage.Redact(output), "/"), nil
+	}
+	return filepath.Abs(output)
+}
+
 // jobName names the job: the same one for the same description and output.
 func jobName(o *runOptions, d *jobstate.Description) (string, error) {
 	output := storage.Redact(o.output)
 	if !storage.IsRemote(o.output) {
 		var err error
-		if output, err = filepath.Abs(o.output); err != nil {
+		if output, err = outputPlace(o.output); err != nil {
 			return "", err
 		}
 	}
@@ -256,10 +265,35 @@ func (j *openedJob) queueJob(o *runOptions, f *flags, before tally.Counts) (queu
 	if err != nil {
 		return queue.Job{}, err
 	}
+	place, err := outputPlace(o.output)
+	if err != nil {
+		return queue.Job{}, err
+	}
 	config, err := o.queued(f, j.description)
 	return queue.Job{
-		ID: id, Name: storage.Redact(o.output), Config: config, Rows: j.parts.Rows, Before: before, AckWait: o.units.ackWait, MaxTries: o.units.maxTries,
+		ID: id, Name: storage.Redact(o.output), Output: place, Config: config, Rows: j.parts.Rows, Before: before,
+		AckWait: o.units.ackWait, MaxTries: o.units.maxTries,
 	}, err
+}
+
+// errAtWork says that workers have the job's output open.
+var errAtWork = errors.New("workers are at the job")
+
+// taken words the error for an output that another job in the queue has.
+func (j *openedJob) taken(o *runOptions, err error) error {
+	var taken *queue.OutputTakenError
+	if !errors.As(err, &taken) {
+		return err
+	}
+	what := ""
+	var other queuedJob
+	if json.Unmarshal(taken.Other.Config, &other) == nil && other.Description != nil {
+		if differences := j.description.Differences(other.Description); len(differences) > 0 {
+			what = fmt.Sprintf(" (%s)", strings.Join(differences, "; "))
+		}
+	}
+	return fmt.Errorf("%s is the output of job %s, which is in the queue and another job%s: wait for its end, choose another --output, or cancel it: \"sample cancel %s\"",
+		o.output, taken.Other.ID, what, taken.Other.ID)
 }
 
 func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, qo *queueOptions, retry, remove bool) error {
@@ -276,6 +310,9 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 	if err != nil {
 		return err
 	}
+	if err := q.Free(ctx, job); err != nil && !remove { // before --new removes what the other job wrote
+		return j.taken(o, err)
+	}
 	if remove || o.anew {
 		if err := q.Remove(ctx, job.ID); err != nil && !errors.Is(err, queue.ErrNoJob) {
 			return err
@@ -286,13 +323,22 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 		return nil
 	}
 	done := queue.Going
-	saved, err := openSaved(ctx, env.fs, o, j.parts, j.description)
-	switch {
-	case errors.Is(err, jobstate.ErrBusy):
-		// By workers, if the queue has the job.
-		if _, known := q.Job(ctx, job.ID); known != nil {
-			return errors.Join(err, known)
+	var saved *savedJob
+	err = patiently(ctx, jobstate.ErrBusy, func() (err error) {
+		if saved, err = openSaved(ctx, env.fs, o, j.parts, j.description); errors.Is(err, jobstate.ErrBusy) {
+			// By workers, if the queue has the job: only those of one that was cancelled are waited for.
+			if was, known := q.Job(ctx, job.ID); known != nil {
+				return fmt.Errorf("%v: %w", err, known)
+			} else if !was.Cancelled {
+				return errAtWork
+			}
 		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errAtWork):
+	case errors.Is(err, jobstate.ErrBusy):
+		return fmt.Errorf("job %s was cancelled, and workers of it have not stopped yet: submit it again in some seconds", job.ID)
 	case err != nil:
 		return err
 	default:
@@ -303,7 +349,7 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 			return err
 		}
 		if done, err = q.Submit(ctx, job, j.units(missing)); err != nil {
-			return err
+			return j.taken(o, err)
 		}
 	}
 	if done == queue.Submitted {
@@ -312,7 +358,7 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 	retried := 0
 	if retry {
 		if retried, err = q.Retry(ctx, job.ID); err != nil {
-			return err
+			return j.taken(o, err)
 		}
 	}
 	s, err := q.Status(ctx, job.ID)

@@ -50,7 +50,8 @@ fill it. Each unit makes one part of the output. Any number of workers may come 
 Of completions that were finished and journaled none is drawn twice by workers that share the output's file system, or the folder
 of --work-dir where the output is in an object store. Other workers begin the dead one's units anew.
 
-With a JOB the command ends when nothing of the job waits or runs: with 0, with 3 if rows carry errors, with 1 if units are parked.
+With a JOB the command ends when nothing of the job waits or runs: with 0, with 3 if rows carry errors, with 1 if units are parked, or the
+job was cancelled ("sample cancel"); what was finished of it is kept then.
 SIGINT or SIGTERM ends it when the device's call under way is through, and gives its units back; the exit code is then 4.`,
 		example: `
 sample worker 3f2a90c41b7d --nats tls://nats.example.com:4222 --nats-creds worker.creds
@@ -152,7 +153,7 @@ func (o *workerOptions) work(ctx context.Context, env *environment, job string) 
 	if job != "" {
 		j, err := q.Job(ctx, job)
 		if err != nil {
-			return fmt.Errorf("%w: \"sample status\" lists those that there are", err)
+			return noJobHint(err)
 		}
 		return o.workOn(ctx, env, q, j, watch)
 	}
@@ -207,21 +208,45 @@ func (o *workerOptions) workOnAny(ctx context.Context, env *environment, q *queu
 func (o *workerOptions) workOn(ctx context.Context, env *environment, q *queue.Queue, j queue.Job, watch *observer) (err error) {
 	watch.run.Begin()
 	defer func() { watch.endSeries(resultOf(err)) }()
+	if j.Cancelled {
+		s, err := q.Status(ctx, j.ID)
+		if err != nil {
+			return err
+		}
+		return cancelled(s)
+	}
+	w, err := o.prepare(ctx, env, q, j, watch)
+	if err != nil {
+		err = ofJob(err)
+		host, _ := os.Hostname()
+		if ctx.Err() == nil {
+			if noteErr := q.Refuse(ctx, j.ID, queue.Refusal{Worker: o.name, Host: host, Error: err.Error()}); noteErr != nil {
+				watch.log.Debug("the queue was not told why this worker can't do a job", "err", noteErr.Error())
+			}
+		}
+		return err
+	}
+	return ofJob(w.run(ctx))
+}
+
+// prepare looks whether the job is what was submitted, and whether this worker can do it, before it takes a unit.
+func (o *workerOptions) prepare(ctx context.Context, env *environment, q *queue.Queue, j queue.Job, watch *observer) (*worker, error) {
 	var c queuedJob
 	if err := json.Unmarshal(j.Config, &c); err != nil {
-		return fmt.Errorf("job %s is none of this program: %w", j.ID, err)
+		return nil, fmt.Errorf("job %s is none of this program: %w", j.ID, err)
 	}
 	ro, err := c.options()
 	if err != nil {
-		return fmt.Errorf("job %s: %w", j.ID, err)
+		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
+	ro.job = j.ID
 	if c.local() {
 		if err := os.Chdir(c.Dir); err != nil {
-			return fmt.Errorf("job %s has names relative to %s, which is not here: %w; submit it with absolute paths or URLs", j.ID, c.Dir, err)
+			return nil, fmt.Errorf("job %s has names relative to %s, which is not here: %w; submit it with absolute paths or URLs", j.ID, c.Dir, err)
 		}
 	}
 	if strings.ContainsRune(ro.backend, filepath.Separator) && !o.plugins {
-		return fmt.Errorf("job %s wants the plugin %s, and this worker was not told that it may load what a job names: give it --plugins", j.ID, ro.backend)
+		return nil, fmt.Errorf("job %s wants the plugin %s, and this worker was not told that it may load what a job names: give it --plugins", j.ID, ro.backend)
 	}
 	ro.maxRestarts, ro.debug, ro.progress, ro.observing, ro.diagnostics = o.maxRestarts, o.debug, o.progress, o.observing, o.diagnostics
 	if o.workDir != "" && storage.IsRemote(ro.output) {
@@ -232,35 +257,35 @@ func (o *workerOptions) workOn(ctx context.Context, env *environment, q *queue.Q
 	}
 	if env.lacks != nil {
 		if err := env.lacks(ro.backend); err != nil {
-			return fmt.Errorf("job %s: %w", j.ID, err)
+			return nil, fmt.Errorf("job %s: %w", j.ID, err)
 		}
 	}
 	opened, err := openJob(ctx, env, ro)
 	if err != nil {
-		return fmt.Errorf("job %s: %w", j.ID, err)
+		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
 	if differences := opened.description.Differences(c.Description); len(differences) > 0 {
-		return fmt.Errorf("job %s is another one here: %s", j.ID, strings.Join(differences, "; "))
+		return nil, fmt.Errorf("job %s is another one here: %s", j.ID, strings.Join(differences, "; "))
 	}
 	begun, err := begunJob(ctx, ro)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if begun != nil {
 		differences, err := ro.settle(begun.Settled)
 		if differences = append(begun.Differences(opened.description), differences...); err != nil || len(differences) > 0 {
-			return errors.Join(err, different(ro.output, differences))
+			return nil, errors.Join(err, ro.different(differences))
 		}
 	}
 	lease, err := q.Worker(ctx, j, o.name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	w := &worker{
 		options: ro, env: env, observer: watch, log: watch.log.With("job", j.ID), queue: q, job: j, leases: lease, opened: opened,
 		units: map[*collector]*workUnit{}, changed: make(chan struct{}, 1), name: o.name,
 	}
-	return w.run(ctx)
+	return w, nil
 }
 
 // begunJob reads what job the output folder has; nil is none.
@@ -294,14 +319,22 @@ func over(s *queue.Status) error {
 		what = append(what, fmt.Sprintf("%s: %s", u.Unit, u.Error))
 	}
 	switch {
+	case s.Job.Cancelled:
+		return cancelled(s)
 	case s.Parked > 0:
-		return fmt.Errorf("%d units of %s are parked, and their parts are missing: %s; mend what is wrong and submit the job again with --retry", s.Parked, s.Job.Name, strings.Join(what, "; "))
+		return fmt.Errorf("%d units of %s are parked, and their parts are missing: %s; mend what is wrong and submit the job again: \"sample submit --retry\"", s.Parked, s.Job.Name, strings.Join(what, "; "))
 	case s.Lost > 0:
 		return fmt.Errorf("%d units of %s are neither done nor in the queue: its server lost them; submit the job again", s.Lost, s.Job.Name)
 	case s.Figures.RowsWithErrors > 0:
 		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s", s.Figures.RowsWithErrors, s.Figures.Rows, s.Job.Name)}
 	}
 	return nil
+}
+
+// cancelled is the error for a job that was cancelled.
+func cancelled(s *queue.Status) error {
+	return &exitError{exitFailure, fmt.Errorf("job %s was cancelled: %d of %d rows are finished and kept in %s; submit it again to go on",
+		s.Job.ID, s.Figures.Rows, s.Job.Rows, s.Job.Name)}
 }
 
 // byNumber sorts units.

@@ -56,9 +56,11 @@ func (w *worker) run(ctx context.Context) (err error) {
 			w.session.close()
 		}
 	}()
+	ctx, end := context.WithCancelCause(ctx) // which the job's cancelling does, too
+	defer end(nil)
 	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var beating sync.WaitGroup
-	beating.Go(func() { w.beat(beats) })
+	beating.Go(func() { w.beat(beats, end) })
 	defer func() {
 		w.telling.Wait()
 		stop()
@@ -77,6 +79,9 @@ func (w *worker) run(ctx context.Context) (err error) {
 			if w.first, err = w.leases.Next(ctx, pollUnits); err != nil && ctx.Err() == nil {
 				return err
 			}
+		}
+		if cause := context.Cause(ctx); errors.Is(cause, queue.ErrCancelled) || errors.Is(cause, queue.ErrNoJob) {
+			return w.cancelled(context.WithoutCancel(ctx))
 		}
 		if ctx.Err() != nil {
 			if _, units := w.sum(); units == 0 && w.first == nil && supervised() { // the job is done
@@ -105,9 +110,21 @@ func (w *worker) run(ctx context.Context) (err error) {
 			return over(s)
 		}
 		if errors.Is(err, queue.ErrNoJob) {
-			return fmt.Errorf("job %s was taken out of the queue", w.job.ID)
+			return w.cancelled(ctx)
 		}
 	}
+}
+
+// cancelled is the error for a job that was cancelled, or taken out of the queue.
+func (w *worker) cancelled(ctx context.Context) error {
+	s, err := w.queue.Status(ctx, w.job.ID)
+	if errors.Is(err, queue.ErrNoJob) {
+		return &exitError{exitFailure, fmt.Errorf("job %s was taken out of the queue", w.job.ID)}
+	}
+	if err != nil {
+		return err
+	}
+	return cancelled(s)
 }
 
 // open makes the engine, in place of one that is there.
@@ -185,7 +202,7 @@ func (w *worker) draw(ctx context.Context) error {
 
 // giveUp says to the queue what was in flight when the device failed once too often.
 func (w *worker) giveUp(ctx context.Context, failures int, err error) error {
-	err = fmt.Errorf("the device failed %d times without finishing a completion in between, the last time with: %w", failures, err)
+	err = ofJob(fmt.Errorf("the device failed %d times without finishing a completion in between, the last time with: %w", failures, err))
 	units := byNumber(w.units)
 	for _, u := range units {
 		w.fail(ctx, u, err)
@@ -344,9 +361,10 @@ func (w *worker) sum() (f tally.Counts, units int) {
 }
 
 // beatEvery is how often a worker tells how it is.
-const beatEvery = 5 * time.Second
+var beatEvery = 5 * time.Second
 
-func (w *worker) beat(ctx context.Context) {
+// beat tells how the worker is, and ends its work when the job is no more to be done.
+func (w *worker) beat(ctx context.Context, end context.CancelCauseFunc) {
 	host, _ := os.Hostname()
 	type sample struct {
 		at      time.Time
@@ -367,7 +385,9 @@ func (w *worker) beat(ctx context.Context) {
 			life.RowsPerSecond = float64(f.Rows-minute[0].figures.Rows) / seconds
 			life.TokensPerSecond = float64(f.CompletionTokens-minute[0].figures.CompletionTokens) / seconds
 		}
-		if err := w.leases.Beat(ctx, life); err != nil && ctx.Err() == nil {
+		if err := w.leases.Beat(ctx, life); errors.Is(err, queue.ErrCancelled) || errors.Is(err, queue.ErrNoJob) {
+			end(err)
+		} else if err != nil && ctx.Err() == nil {
 			w.log.Debug("no sign of life", "err", err.Error())
 		}
 		select {

@@ -76,7 +76,7 @@ func (w *worker) begin(ctx context.Context, lease *queue.Lease) (u *workUnit, er
 	}
 	// From here on what goes wrong may be the unit's fault.
 	if u, err = w.openUnit(ctx, &o, saved, lease); err != nil {
-		return nil, errors.Join(err, lease.Fail(ctx, err))
+		return nil, errors.Join(err, lease.Fail(ctx, ofJob(err)))
 	}
 	w.mu.Lock()
 	u.begun = w.begun
@@ -108,7 +108,7 @@ func (w *worker) claim(o *runOptions, saved *savedJob) (err error) {
 	if others && !sameSettled(settled(plan), saved.state.Job().Settled) {
 		differences, err := w.options.settle(saved.state.Job().Settled)
 		if err == nil && len(differences) > 0 {
-			err = different(o.output, differences)
+			err = o.different(differences)
 		}
 		return cmp.Or(err, errSettled)
 	}
@@ -232,7 +232,7 @@ func (w *worker) fail(ctx context.Context, u *workUnit, cause error) {
 			w.told(u.lease.GiveBack(context.WithoutCancel(ctx), time.Second))
 			return
 		}
-		w.told(u.lease.Fail(context.WithoutCancel(ctx), cause))
+		w.told(u.lease.Fail(context.WithoutCancel(ctx), ofJob(cause)))
 	})
 }
 

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+func newCancel() *subcommand {
+	var o queueOptions
+	return &subcommand{
+		name:    "cancel",
+		args:    "JOB",
+		summary: "stop a job of a queue, and keep what is finished of it",
+		about: `
+Takes the units of the job out of the queue. Workers that are at some of them stop when the device's call under way is through, and a sign of
+life, every 5 s, has told them. Parts that are finished stay, and so do journals: submitting the same job again goes on where it ended.
+
+The output is free for another job from then on. Cancelling again changes nothing, and neither does cancelling a job that is over; the
+exit code is 0 then, too, and 1 if the queue has no such job. "sample submit --remove" takes a job out of the queue with all that the queue
+knows of it.`,
+		example: `
+sample cancel 3f2a90c41b7d --nats tls://nats.example.com:4222`,
+		flags: func(f *flags) {
+			f.group("NATS", func(s *pflag.FlagSet) { o.define(s, 15*time.Second) })
+		},
+		run: func(ctx context.Context, env *environment, args []string) error {
+			if len(args) != 1 {
+				return usagef(`cancel: name one job; "sample status" lists those that there are`)
+			}
+			q, err := o.connect(ctx, env, nil)
+			if err != nil {
+				return err
+			}
+			defer q.Close()
+			cancelled, err := q.Cancel(ctx, args[0])
+			if err != nil {
+				return noJobHint(err)
+			}
+			s, err := q.Status(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if !cancelled {
+				fmt.Fprintf(env.stdout, "%s is over already: %d of %d rows are finished in %s\n", s.Job.ID, s.Figures.Rows, s.Job.Rows, s.Job.Name)
+				return nil
+			}
+			fmt.Fprintf(env.stdout, "%s is cancelled: %s; what is finished is kept in %s, and submitting the same job again goes on with it\n",
+				s.Job.ID, unitsAt(s.Running), s.Job.Name)
+			return nil
+		},
+	}
+}
+
+// unitsAt says how many units workers are at when their job is cancelled.
+func unitsAt(running int) string {
+	switch running {
+	case 0:
+		return "no worker was at a unit of it"
+	case 1:
+		return "the worker of 1 unit stops"
+	}
+	return fmt.Sprintf("the workers of %d units stop", running)
+}

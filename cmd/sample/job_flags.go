@@ -1,0 +1,69 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+)
+
+// A worker did not give the flags of its job: whoever submitted it did. So that no error tells somebody to give a flag that their subcommand
+// lacks, errors of a job say "the job's --flag" there, and remedies that are another subcommand's are written as its command line.
+
+// commandLine is a mention of a command with its flags.
+var commandLine = regexp.MustCompile(`\bsample [a-z]+[^\n"';,()]*`)
+
+// flagMention is a mention of a flag.
+var flagMention = regexp.MustCompile(`(?:the job's )?--([a-z][a-z0-9-]*)`)
+
+// lackedFlags lists the flags that a text names and a subcommand does not have, but for those of command lines and of jobs.
+func lackedFlags(text string, has func(flag string) bool) (lacked []string) {
+	for _, m := range flagMention.FindAllStringSubmatch(commandLine.ReplaceAllString(text, ""), -1) {
+		if !strings.HasPrefix(m[0], "the job's ") && !has(m[1]) {
+			lacked = append(lacked, m[1])
+		}
+	}
+	return lacked
+}
+
+// jobError words an error of a job for a worker.
+type jobError struct {
+	err  error
+	text string
+}
+
+func (e *jobError) Error() string { return e.text }
+func (e *jobError) Unwrap() error { return e.err }
+
+// ofJob names the flags that are the job's as such.
+func ofJob(err error) error {
+	if err == nil {
+		return nil
+	}
+	mine, jobs := flagsOf(newWorker()), flagsOf(newRun())
+	text := err.Error()
+	var out strings.Builder
+	reword := func(part string) {
+		out.WriteString(flagMention.ReplaceAllStringFunc(part, func(mention string) string {
+			if name := strings.TrimPrefix(mention, "--"); name != mention && jobs(name) && !mine(name) {
+				return "the job's " + mention
+			}
+			return mention
+		}))
+	}
+	at := 0
+	for _, command := range commandLine.FindAllStringIndex(text, -1) {
+		reword(text[at:command[0]])
+		out.WriteString(text[command[0]:command[1]])
+		at = command[1]
+	}
+	if reword(text[at:]); out.String() == text {
+		return err
+	}
+	return &jobError{err, out.String()}
+}
+
+// flagsOf says which flags a subcommand has.
+func flagsOf(sub *subcommand) func(flag string) bool {
+	f := newFlags(sub.name)
+	sub.flags(f)
+	return func(flag string) bool { return flag == "help" || f.set.Lookup(flag) != nil }
+}

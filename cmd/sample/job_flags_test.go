@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// flagChecker remembers what a command says, to tell which flags its error names that the subcommand lacks.
+type flagChecker struct {
+	io.Writer
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+func (c *flagChecker) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	c.said.Write(b)
+	c.mu.Unlock()
+	return c.Writer.Write(b)
+}
+
+// lacked is what is wrong with the error of a command line. Every script of TestScripts is so checked.
+func (c *flagChecker) lacked(args []string) (lacked []string) {
+	if len(args) == 0 {
+		return nil
+	}
+	sub, err := findSubcommand(args[0])
+	if err != nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, text, ok := strings.Cut("\n"+c.said.String(), "\nsample: ")
+	if !ok || strings.Contains(text, "unknown flag: ") {
+		return nil
+	}
+	return lackedFlags(text, flagsOf(sub))
+}
+
+func TestOfJob(t *testing.T) {
+	cause := &exitError{exitPartial, errors.New("lower --max-seqs or --kv-memory, or give --dtype bf16: \"sample submit --max-seqs 4\"; the job's --tp is 2")}
+	err := ofJob(fmt.Errorf("job a: %w", cause))
+	const want = `job a: lower the job's --max-seqs or --kv-memory, or give the job's --dtype bf16: "sample submit --max-seqs 4"; the job's --tp is 2`
+	if err.Error() != want {
+		t.Errorf("%s, want\n%s", err, want)
+	}
+	var exit *exitError
+	if !errors.As(err, &exit) || exit.code != exitPartial {
+		t.Errorf("the exit code is lost: %v", err)
+	}
+	worker := flagsOf(newWorker())
+	if lacked := lackedFlags(err.Error(), worker); lacked != nil {
+		t.Error(lacked)
+	}
+	if lacked := lackedFlags(cause.Error(), worker); !slices.Equal(lacked, []string{"max-seqs", "dtype"}) {
+		t.Error(lacked)
+	}
+	if ofJob(nil) != nil {
+		t.Error("no error has become one")
+	}
+}
+
+// Remedies for an output that has another job are those that the reader has.
+func TestElsewhere(t *testing.T) {
+	shard := runOptions{}
+	shard.shard.Count = 2
+	for name, c := range map[string]struct {
+		options runOptions
+		sub     *subcommand
+	}{"run": {runOptions{}, newRun()}, "submit": {runOptions{}, newSubmit()}, "shard": {shard, newRun()}, "worker": {runOptions{job: "a"}, newWorker()}} {
+		text := c.options.different([]string{"n is 2, was 1"}).Error()
+		if lacked := lackedFlags(text, flagsOf(c.sub)); lacked != nil {
+			t.Errorf("%s lacks %v: %s", name, lacked, text)
+		}
+	}
+	if text := shard.elsewhere(); strings.Contains(text, "--new") { // which may not come with --shard
+		t.Error(text)
+	}
+}

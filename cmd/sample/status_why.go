@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quire/quire/queue"
+)
+
+// whyExamples is how many units of a kind are named.
+const whyExamples = 8
+
+// why says, a line each, what the units that are not done wait for. Parked ones are told apart.
+func (v *jobStatus) why() (lines []string) {
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	job := v.Status.Job
+	if v.Status.Cancelled > 0 {
+		add(`%d units were cancelled: submit the job again to go on`, v.Status.Cancelled)
+	}
+	if !job.Ready && !job.Cancelled {
+		add("the job is being submitted; if the process that did so died, submit it again")
+	}
+	failed, named := 0, 0
+	for _, u := range v.Status.Units {
+		if u.State == queue.Waiting {
+			failed++
+		}
+		if named++; named > whyExamples {
+			continue
+		}
+		switch {
+		case u.State == queue.Running:
+			add("%s is with worker %s since %s%s", u.Unit, u.Worker, u.Since.Format(time.DateTime+" MST"), v.heardOf(u.Worker))
+		case !job.Cancelled:
+			add("%s failed %d of %d times and is handed out again: %s", u.Unit, u.Tries, job.MaxTries, u.Error)
+		}
+	}
+	if named > whyExamples {
+		add("%d more units are with workers, or failed and are handed out again", named-whyExamples)
+	}
+	if rest := v.Waiting - failed; rest > 0 && v.alive() > 0 {
+		add("%d units wait for one of %d workers to be through with others", rest, v.alive())
+	} else if rest > 0 {
+		add(`%d units wait for a worker, and none is connected: "sample worker %s" starts one`, rest, job.ID)
+	}
+	for _, r := range v.Refusals {
+		add("worker %s on %s could not work on the job %s ago: %s", r.Worker, r.Host, ago(r.SecondsAgo), r.Error)
+	}
+	return lines
+}
+
+// obstacles are reasons for which nothing may happen at all, for who waits; each is said once.
+func (v *jobStatus) obstacles() (lines []string) {
+	if v.Status.Job.Ready && v.alive() == 0 {
+		lines = append(lines, fmt.Sprintf(`no worker is connected: "sample worker %s" starts one`, v.Job))
+	}
+	for _, r := range v.Refusals {
+		lines = append(lines, fmt.Sprintf("worker %s on %s could not work on the job: %s", r.Worker, r.Host, r.Error))
+	}
+	return lines
+}
+
+// heardOf says when a worker told how it is.
+func (v *jobStatus) heardOf(worker string) string {
+	for _, l := range v.Workers {
+		switch {
+		case l.Name != worker:
+		case l.SecondsAgo < aliveWithin.Seconds():
+			return fmt.Sprintf(", heard of %s ago", ago(l.SecondsAgo))
+		case v.Status.Job.Cancelled:
+			return fmt.Sprintf(", not heard of for %s: it is taken for dead", ago(l.SecondsAgo))
+		default:
+			return fmt.Sprintf(", not heard of for %s: it is taken for dead, and another one gets the unit %s after its last heartbeat",
+				ago(l.SecondsAgo), v.Status.Job.AckWait)
+		}
+	}
+	return ", which has ended, or has not told yet how it is"
+}
+
+// alive counts the workers that told how they are not long ago.
+func (v *jobStatus) alive() (n int) {
+	for _, l := range v.Workers {
+		if l.SecondsAgo < aliveWithin.Seconds() {
+			n++
+		}
+	}
+	return n
+}
+
+func ago(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}
+
+// noJobHint says where the names of jobs are.
+func noJobHint(err error) error {
+	if errors.Is(err, queue.ErrNoJob) {
+		return fmt.Errorf("%w: \"sample status\" lists those that there are", err)
+	}
+	return err
+}
