@@ -273,7 +273,7 @@ func (o *workerOptions) prepare(ctx context.Context, env *environment, q *queue.
 	}
 	if begun != nil {
 		differences, err := ro.settle(begun.Settled)
-		if differences = append(begun.Differences(opened.description), differences...); err != nil || len(differences) > 0 {
+		if differences = append(opened.description.Differences(begun), differences...); err != nil || len(differences) > 0 {
 			return nil, errors.Join(err, ro.different(differences))
 		}
 	}
