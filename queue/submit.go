@@ -198,6 +198,15 @@ func (q *Queue) left(ctx context.Context, job Job) (waiting, held int, err error
 			info := c.CachedInfo() // of this moment
 			waiting, held = int(info.NumPending), info.NumAckPending
 		}
+		if err != nil || waiting+held > 0 {
+			return err
+		}
+		// The server counts for a consumer what was published a moment ago a moment later.
+		_, err = q.stream.GetLastMsgForSubject(ctx, subjects+job.ID+".>")
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		waiting = 1
 		return err
 	})
 	return waiting, held, err
