@@ -14,9 +14,10 @@ var textNames = promptNames[:2]
 // span is a range of a file's rows.
 type span struct{ from, to int64 }
 
-// FirstText returns the first row with an Index below limit whose prompt is text or messages, nil if there is none. It reads no rows that the
-// look at the files, in [OpenFrom], showed to be without: lines of a JSONL file before the first with such a key, row groups of a Parquet
-// file whose columns hold nothing but nulls. A row with an error has no prompt.
+// FirstText returns the first row with an Index below limit whose prompt is text or messages, nil if there is none.
+// It reads no rows that the look at the files, in [OpenFrom], showed to be without: lines of a JSONL file before the
+// first with such a key, row groups of a Parquet file whose columns hold nothing but nulls. A row with an error has
+// no prompt.
 func (r *Reader) FirstText(ctx context.Context, limit int64) (*Row, error) {
 	for i := range r.sources {
 		s := &r.sources[i]
@@ -63,7 +64,8 @@ func (pf *parquetFile) texts() (all []span) {
 	return all
 }
 
-// allNull says that chunks hold nothing but nulls, by what the writer says of them. Where it says nothing they may hold more.
+// allNull says that chunks hold nothing but nulls, by what the writer says of them. Where it says nothing they may
+// hold more.
 func allNull(chunks []format.ColumnChunk) bool {
 	for _, c := range chunks {
 		if m := &c.MetaData; m.NumValues == 0 || m.Statistics.NullCount != m.NumValues {

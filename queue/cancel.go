@@ -10,9 +10,9 @@ import (
 // ErrCancelled says that a job was cancelled.
 var ErrCancelled = errors.New("the job was cancelled")
 
-// Cancel takes the units of a job out of the queue, and has workers stop at those that they are at, within a sign of life of theirs
-// ([Worker.Beat]). What is known of the job stays, and submitting it again goes on with it. It returns false for a job that was over before:
-// there is nothing to cancel. Cancelling again changes nothing.
+// Cancel takes the units of a job out of the queue, and has workers stop at those that they are at, within a sign of
+// life of theirs ([Worker.Beat]). What is known of the job stays, and submitting it again goes on with it. It returns
+// false for a job that was over before: there is nothing to cancel. Cancelling again changes nothing.
 func (q *Queue) Cancel(ctx context.Context, id string) (bool, error) {
 	for {
 		var job Job
@@ -56,7 +56,8 @@ type Refusal struct {
 
 func refusalKey(job, name string) string { return job + ".refused." + name }
 
-// Refuse notes that a worker can't work on a job, for [Queue.Status]. The note goes when the worker begins to, or the job is submitted again.
+// Refuse notes that a worker can't work on a job, for [Queue.Status]. The note goes when the worker begins to, or the
+// job is submitted again.
 func (q *Queue) Refuse(ctx context.Context, id string, r Refusal) error {
 	if _, err := q.Job(ctx, id); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/quire/quire/queue/local"
 )
 
-// A cancelled job has no units in the queue; who has one is told with the next sign of life, and may end it in either way. Submitted again it
-// goes on with what is left.
+// A cancelled job has no units in the queue; who has one is told with the next sign of life, and may end it in either
+// way. Submitted again it goes on with what is left.
 func TestCancel(t *testing.T) {
 	q := connect(t, newServer(t, local.Options{}))
 	job := submit(t, q, testJob("a", 4), testUnits(4), Submitted)
@@ -75,8 +75,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Of jobs with one output one at a time is in the queue, however many are submitted at once. One that is over, cancelled or removed lets the
-// next one in.
+// Of jobs with one output one at a time is in the queue, however many are submitted at once. One that is over,
+// cancelled or removed lets the next one in.
 func TestOneJobAnOutput(t *testing.T) {
 	server := newServer(t, local.Options{})
 	q := connect(t, server)

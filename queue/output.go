@@ -21,8 +21,9 @@ func (e *OutputTakenError) Error() string {
 	return fmt.Sprintf("%s is the output of job %s, which is not over", e.Output, e.Other.ID)
 }
 
-// claim is whose an output is. A job has an output from the time its record says that it is not over, and its claim was written after that: a
-// submitter that wrote its claim on what it read before another job's record changed finds the claim changed, too.
+// claim is whose an output is. A job has an output from the time its record says that it is not over, and its claim
+// was written after that: a submitter that wrote its claim on what it read before another job's record changed finds
+// the claim changed, too.
 type claim struct {
 	Job string `json:"job"`
 }

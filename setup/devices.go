@@ -20,8 +20,8 @@ type deviceKind struct {
 	looked string // for people: where
 }
 
-// deviceKinds are those of the platforms beside "cpu". The PCI ids of TPUs are those by which JAX finds them (hardware_utils.py): v2 and v3,
-// one without a name, v4, v5p, v5e, v6e, TPU7x.
+// deviceKinds are those of the platforms beside "cpu". The PCI ids of TPUs are those by which JAX finds them
+// (hardware_utils.py): v2 and v3, one without a name, v4, v5p, v5e, v6e, TPU7x.
 var deviceKinds = []deviceKind{
 	{platform: "cuda", name: "NVIDIA GPU", files: []string{"dev/nvidia[0-9]*", "usr/lib/wsl/lib/libcuda.so.1"}, looked: "/dev/nvidia*, and libcuda of WSL"},
 	{platform: "tpu", name: "TPU", files: []string{"dev/accel[0-9]*"}, looked: "/dev/accel*, and Google's chips in /sys/bus/pci/devices",
@@ -59,8 +59,8 @@ func (d deviceKind) here() bool {
 	})
 }
 
-// NoDevice says that this machine shows no device of a platform, and where was looked; it is empty where there is one, and for platforms
-// that need none.
+// NoDevice says that this machine shows no device of a platform, and where was looked; it is empty where there is
+// one, and for platforms that need none.
 func NoDevice(platform string) string {
 	for _, d := range deviceKinds {
 		if d.platform == platform && !d.here() {
@@ -86,8 +86,9 @@ func (e *NotFetchedError) Error() string {
 	return fmt.Sprintf("the %s is not installed: %s", a.title, remedy)
 }
 
-// Usable returns a [*NotFetchedError] where the plugin of one of the [Platforms] is not installed and [UsePlugin] would not fetch it. A plugin
-// that is installed is usable whatever devices are found. With device the plugin is to run on a device of this machine.
+// Usable returns a [*NotFetchedError] where the plugin of one of the [Platforms] is not installed and [UsePlugin]
+// would not fetch it. A plugin that is installed is usable whatever devices are found. With device the plugin is to
+// run on a device of this machine.
 func Usable(platform string, device bool) error {
 	if _, large := accelerators[platform]; !large {
 		return nil
@@ -102,7 +103,8 @@ func Usable(platform string, device bool) error {
 	return e
 }
 
-// UsePlugin is [EnsurePlugin] for who did not ask for a download: the CPU plugin is fetched, a larger one is not; see [Usable].
+// UsePlugin is [EnsurePlugin] for who did not ask for a download: the CPU plugin is fetched, a larger one is not; see
+// [Usable].
 func UsePlugin(ctx context.Context, platform string, device bool, progress Progress) (string, error) {
 	if err := Usable(platform, device); err != nil {
 		return "", err

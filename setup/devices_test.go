@@ -47,8 +47,8 @@ func withSystem(t *testing.T, root string) {
 	t.Cleanup(func() { system = was })
 }
 
-// A large plugin that is not there is not fetched unasked; the error says whether there is a device, what it costs and the command. One that
-// is there is used, device or not.
+// A large plugin that is not there is not fetched unasked; the error says whether there is a device, what it costs
+// and the command. One that is there is used, device or not.
 func TestUsable(t *testing.T) {
 	isolate(t)
 	withSystem(t, t.TempDir())

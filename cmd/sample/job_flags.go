@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// A worker did not give the flags of its job: whoever submitted it did. So that no error tells somebody to give a flag that their subcommand
-// lacks, errors of a job say "the job's --flag" there, and remedies that are another subcommand's are written as its command line.
+// A worker did not give the flags of its job: whoever submitted it did. So that no error tells somebody to give a
+// flag that their subcommand lacks, errors of a job say "the job's --flag" there, and remedies that are another
+// subcommand's are written as its command line.
 
 // commandLine is a mention of a command with its flags: of this program, or of the one that installs packages.
 var commandLine = regexp.MustCompile(`\b(?:sample|pip) [a-z]+[^\n"';,()]*`)
@@ -14,7 +15,8 @@ var commandLine = regexp.MustCompile(`\b(?:sample|pip) [a-z]+[^\n"';,()]*`)
 // flagMention is a mention of a flag. Behind an equals sign it is part of a variable's value, and none of ours.
 var flagMention = regexp.MustCompile(`(?:the job's |=)?--([a-z][a-z0-9-]*)`)
 
-// lackedFlags lists the flags that a text names and a subcommand does not have, but for those of command lines and of jobs.
+// lackedFlags lists the flags that a text names and a subcommand does not have, but for those of command lines and of
+// jobs.
 func lackedFlags(text string, has func(flag string) bool) (lacked []string) {
 	for _, m := range flagMention.FindAllStringSubmatch(commandLine.ReplaceAllString(text, ""), -1) {
 		if strings.HasPrefix(m[0], "--") && !has(m[1]) {
