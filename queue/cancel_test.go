@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/queue/local"
+	"github.com/quire/quire/tally"
 )
 
 // A cancelled job has no units in the queue; who has one is told with the next sign of life, and may end it in either
@@ -31,7 +32,7 @@ func TestCancel(t *testing.T) {
 	}
 	ended := make(chan error)
 	go func() {
-		ended <- errors.Join(first.Done(context.Background(), Figures{Rows: 10}), second.GiveBack(context.Background(), 0))
+		ended <- errors.Join(first.Done(context.Background(), tally.Counts{Rows: 10}), second.GiveBack(context.Background(), 0))
 	}()
 	select {
 	case err := <-ended:
@@ -54,7 +55,7 @@ func TestCancel(t *testing.T) {
 		if l == nil {
 			t.Fatal("no unit after the job was submitted again")
 		}
-		if err := l.Done(t.Context(), Figures{Rows: 10}); err != nil {
+		if err := l.Done(t.Context(), tally.Counts{Rows: 10}); err != nil {
 			t.Fatal(err)
 		}
 	}
