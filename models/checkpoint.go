@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"unsafe"
 
@@ -73,7 +72,7 @@ func Open(ref string) (*Checkpoint, error) {
 }
 
 func open(ref string) (*Checkpoint, error) {
-	if strings.HasPrefix(ref, hubScheme) {
+	if OnHub(ref) {
 		path, err := fetchFromHub(ref, false)
 		if err != nil {
 			return nil, err

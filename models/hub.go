@@ -16,6 +16,9 @@ import (
 
 const hubScheme = "hf://"
 
+// OnHub says that ref names a repository of the hub.
+func OnHub(ref string) bool { return strings.HasPrefix(ref, hubScheme) }
+
 // ErrNotFetched is wrapped by Open's error for a hub reference that is not in the hub's cache and cannot be fetched.
 var ErrNotFetched = errors.New("the model is not in the hub's cache and cannot be fetched")
 

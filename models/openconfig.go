@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // OpenConfig opens a model for its shapes: the checkpoint has the config of ref and the weights of [Dummy]. ref is as in [Open], or a
@@ -20,7 +19,7 @@ func OpenConfig(ref string) (*Checkpoint, error) {
 
 func openConfig(ref string) (*Checkpoint, error) {
 	path := ref
-	if strings.HasPrefix(ref, hubScheme) {
+	if OnHub(ref) {
 		var err error
 		if path, err = fetchFromHub(ref, true); err != nil {
 			return nil, err

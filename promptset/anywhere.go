@@ -46,8 +46,9 @@ func fileError(name, what string, err error) error {
 }
 
 func (a *anywhere) Expand(ctx context.Context, name string) ([]string, error) {
-	if local, ok := strings.CutPrefix(name, "file://"); ok {
-		return LocalFiles.Expand(ctx, local)
+	name, err := storage.Resolve(name)
+	if err != nil {
+		return nil, &FileError{File: storage.Redact(name), What: "cannot read it", Err: err}
 	}
 	if !storage.IsRemote(name) {
 		return LocalFiles.Expand(ctx, name)

@@ -30,7 +30,7 @@ const (
 	jsonText
 	jsonMessages // list of {role, content}, both text
 	jsonAny
-	jsonList // plus the type of the elements, null to text
+	jsonList // plus the type of the elements; null where all lists are empty
 )
 
 func unify(a, b jsonType) jsonType {
@@ -113,7 +113,7 @@ func (t jsonType) node(name string) *node {
 		return leafNode(name, optional, parquet.Int64Type)
 	case jsonDouble:
 		return leafNode(name, optional, parquet.DoubleType)
-	case jsonText, jsonList: // of an empty list's elements
+	case jsonText:
 		return leafNode(name, optional, parquet.String().Type())
 	case jsonMessages:
 		return listNode(name, optional, groupNode("", optional, jsonText.node("role"), jsonText.node("content")))
@@ -122,11 +122,10 @@ func (t jsonType) node(name string) *node {
 	case jsonNull:
 		return leafNode(name, optional, nullType)
 	}
-	element := t - jsonList
-	if element == jsonNull {
-		element = jsonText
+	if t == jsonList {
+		return listNode(name, optional, leafNode("", optional, emptyType))
 	}
-	return listNode(name, optional, element.node(""))
+	return listNode(name, optional, (t - jsonList).node(""))
 }
 
 // knownNode is the column of a known key, and of another name of a parameter. Its type does not depend on its values; those
@@ -308,7 +307,7 @@ func leafValue(n *node, raw json.RawMessage) (parquet.Value, bool) {
 	case parquet.Boolean:
 		return parquet.BooleanValue(raw[0] == 't'), raw[0] == 't' || raw[0] == 'f'
 	case parquet.ByteArray:
-		if parquet.EqualTypes(n.typ, parquet.JSON().Type()) {
+		if n.isJSON() {
 			return parquet.ByteArrayValue(compactJSON(raw)), true
 		}
 		var text string

@@ -61,7 +61,7 @@ func (s *Schema) add(file string, columns []*node) error {
 			return &FileError{File: file, What: fmt.Sprintf("column %q is %s here and %s in %s; give it one type, or run the files as separate jobs",
 				c.name, c.describe(), s.root.fields[i].describe(), s.from[c.name])}
 		}
-		if s.root.fields[i].isNull() {
+		if s.root.fields[i].isNull() || s.root.fields[i].isEmptyList() {
 			s.from[c.name] = file
 		}
 		s.root.fields[i] = merged
@@ -76,6 +76,10 @@ func merge(a, b *node) *node {
 	case a.isNull() && a.rep != repeated:
 		return asOptional(b)
 	case b.isNull() && b.rep != repeated:
+		return asOptional(a)
+	case a.isEmptyList() && b.isJSON():
+		return asOptional(b)
+	case b.isEmptyList() && a.isJSON():
 		return asOptional(a)
 	case a.leaf != b.leaf, (a.rep == repeated) != (b.rep == repeated):
 		return nil

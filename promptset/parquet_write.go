@@ -39,6 +39,7 @@ func newOutputColumns(s *Schema) *outputColumns {
 			c.name = "input_" + c.name
 		}
 		taken = append(taken, c.name)
+		emptyAsText(c)
 		dictionaries(c)
 		o.rename[f.name] = len(o.input)
 		o.input = append(o.input, c)
@@ -73,6 +74,16 @@ func newOutputColumns(s *Schema) *outputColumns {
 		}
 	}
 	return o
+}
+
+// emptyAsText gives lists that are empty in all files elements of a type that readers know.
+func emptyAsText(n *node) {
+	for _, f := range n.fields {
+		emptyAsText(f)
+	}
+	if n.isEmpty() {
+		n.typ = parquet.String().Type()
+	}
 }
 
 // dictionaries asks for dictionaries below n: an input row's values repeat with each of its completions.

@@ -41,7 +41,10 @@ type node struct {
 var (
 	_ parquet.Field = (*node)(nil)
 
-	nullType   = annotated{Type: parquet.Int32Type, logical: &format.LogicalType{Value: new(format.NullType)}}
+	nullType = annotated{Type: parquet.Int32Type, logical: &format.LogicalType{Value: new(format.NullType)}}
+	// emptyType is of the elements of lists that are all empty, so that any list of another file goes with them. It is written as text:
+	// many readers know no list of nulls.
+	emptyType  = annotated{Type: parquet.Int32Type, logical: &format.LogicalType{Value: new(format.NullType)}}
 	plainGroup = parquet.Group{}.Type()
 	listGroup  = parquet.List(parquet.String()).Type()
 )
@@ -204,6 +207,20 @@ func (n *node) isNull() bool {
 	_, ok := lt.Value.(*format.NullType)
 	return ok
 }
+
+// isEmptyList says that the column holds nothing but empty lists of a JSONL file, and nulls.
+func (n *node) isEmptyList() bool {
+	return n.isList() && n.element().isEmpty()
+}
+
+// isEmpty says that n is the element of a list that is always empty.
+func (n *node) isEmpty() bool {
+	t, ok := n.typ.(annotated)
+	return n.leaf && ok && t.logical == emptyType.logical
+}
+
+// isJSON says that values are text holding JSON.
+func (n *node) isJSON() bool { return n.leaf && parquet.EqualTypes(n.typ, parquet.JSON().Type()) }
 
 // isText says that values are UTF-8 by their type, so that readers may refuse anything else.
 func (n *node) isText() bool {

@@ -11,7 +11,7 @@
 //
 // A key is taken as it is written, without escapes. Parameters of the driver may follow it, such as
 // s3://bucket/key?region=eu-central-1&endpoint=https://minio.local:9000&use_path_style=true; Go CDK's packages s3blob, gcsblob
-// and azureblob list them. What has no scheme of the list is a local path.
+// and azureblob list them. What has no scheme is a local path; other schemes are errors.
 //
 // # Reading
 //
@@ -86,14 +86,9 @@ var parameters = regexp.MustCompile(`\?[A-Za-z_]+=[^?]*$`)
 
 // parse splits a name. A bucket without a key is allowed; Open refuses it.
 func parse(name string) (location, error) {
-	if path, ok := strings.CutPrefix(name, "file://"); ok {
-		if !strings.HasPrefix(path, "/") {
-			return location{}, errors.New("a file URL is file:///absolute/path")
-		}
-		return location{key: path}, nil
-	}
-	if !IsRemote(name) {
-		return location{key: name}, nil
+	name, err := Resolve(name)
+	if err != nil || !IsRemote(name) {
+		return location{key: name}, err
 	}
 	var l location
 	l.scheme, name, _ = strings.Cut(name, "://")
@@ -174,7 +169,7 @@ func Hide(name string) (string, error) {
 // Join returns the name of a file below a folder; the folder's parameters stay.
 func Join(folder, file string) string {
 	if !IsRemote(folder) {
-		return filepath.Join(strings.TrimPrefix(folder, "file://"), filepath.FromSlash(file))
+		return filepath.Join(Path(folder), filepath.FromSlash(file))
 	}
 	l, err := parse(folder)
 	if err != nil {

@@ -62,14 +62,15 @@ sample bench --model smollm2 --workload gsm --write-rows gsm.jsonl`,
 
 func (o *benchOptions) define(f *flags) {
 	f.group("Workload", func(s *pflag.FlagSet) {
-		s.StringVarP(&o.workload, "workload", "w", "gsm", "`NAME` the job: a name from above, or a file")
+		o.workload = "gsm"
+		placeVar(s, &o.workload, onThisMachine, "workload", "w", "`NAME` the job: a name from above, or a file")
 		s.IntVar(&o.limit, "limit", 0, "`ROWS` take this many rows of it; 0 takes all")
 		s.IntVar(&o.repeat, "repeat", 3, "`N` runs that count; the one in the middle is shown")
 		s.IntVar(&o.warmUp, "warmup", 1, "`N` runs before those")
 		o.seed = 1
 		s.Var((*seedValue)(&o.seed), "seed", "`SEED` seed of the random numbers, "+parameter.SeedRange)
 		s.BoolVar(&o.json, "json", false, "print one JSON object with all figures instead of a table")
-		s.StringVar(&o.rows, "write-rows", "", "`FILE` write the workload's rows with their token ids as JSONL, for other engines or sample run, and run nothing")
+		placeVar(s, &o.rows, onThisMachine, "write-rows", "", "`FILE` write the workload's rows with their token ids as JSONL, for other engines or sample run, and run nothing")
 	})
 	run := newFlags("run")
 	o.run.define(run)

@@ -37,7 +37,7 @@ func applyConfig(path string, f *flags, except ...string) (err error) {
 			name := entry.Key.GetToken().Value
 			at := fmt.Sprintf("%s:%d", path, entry.Key.GetToken().Position.Line)
 			if !slices.Contains(known, name) {
-				return fmt.Errorf("%s: unknown key %q%s", at, name, didYouMean(name, known))
+				return fmt.Errorf("%s: unknown key %q%s", at, name, didYouMean(name, known, ""))
 			}
 			flag := f.set.Lookup(name)
 			if flag.Changed {

@@ -29,8 +29,8 @@ type diagnostics struct {
 const diagnosticsTitle = "Looking inside"
 
 func (d *diagnostics) define(s *pflag.FlagSet) {
-	s.StringVar(&d.pprof, "pprof", "", "`WHERE` a file for a CPU profile of the host's part, or an address on this machine such as localhost:6060, where the profiles of Go's pprof are served meanwhile")
-	s.StringVar(&d.dumpHLO, "dump-hlo", "", "`FOLDER` write the engine's programs here: as built (StableHLO), as the device runs them (optimized HLO), and their memory")
+	placeVar(s, &d.pprof, onThisMachine, "pprof", "", "`WHERE` a file for a CPU profile of the host's part, or an address on this machine such as localhost:6060, where the profiles of Go's pprof are served meanwhile")
+	placeVar(s, &d.dumpHLO, onThisMachine, "dump-hlo", "", "`FOLDER` write the engine's programs here: as built (StableHLO), as the device runs them (optimized HLO), and their memory")
 }
 
 // profile begins what --pprof asks for; the function that it returns ends it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/agext/levenshtein"
 	"github.com/spf13/pflag"
@@ -50,7 +51,11 @@ func (f *flags) parse(args []string) error {
 	}
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
-		return fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), f.names()))
+		return fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), f.names(), "--"))
+	}
+	var value *pflag.InvalidValueError
+	if wrong := (*placeError)(nil); errors.As(err, &value) && errors.As(err, &wrong) { // pflag's own text has the name as it was given
+		return fmt.Errorf("--%s %w", value.GetFlag().Name, wrong)
 	}
 	return err
 }
@@ -83,19 +88,40 @@ func (f *flags) names() []string {
 	return names
 }
 
-// didYouMean returns "; did you mean X?" for the nearest of the known words, or "" if none is near.
-func didYouMean(word string, known []string) string {
-	best, bestDistance := "", len(word)/2+2
+// didYouMean returns "; did you mean X?" for the nearest of the known words, or "" if none is near. prefix is what people
+// write before the word, such as the dashes of a flag.
+func didYouMean(word string, known []string, prefix string) string {
+	best, bestDistance := "", near(word)+1
 	for _, k := range known {
-		if d := levenshtein.Distance(word, k, nil); d < bestDistance {
+		d := misspelt(word, k)
+		if len(word) > 2 && strings.HasPrefix(k, word+"-") { // the rest was left off
+			d = min(d, near(word))
+		}
+		if d < bestDistance {
 			best, bestDistance = k, d
 		}
 	}
-	if best == "" {
+	switch {
+	case best == "":
 		return ""
+	case prefix != "":
+		return fmt.Sprintf("; did you mean %s%s?", prefix, best)
 	}
 	return fmt.Sprintf("; did you mean %q?", best)
 }
+
+// misspelt is by how many letters a word differs from the one that may be meant; two that changed places are one.
+func misspelt(word, meant string) int {
+	d := levenshtein.Distance(word, meant, nil)
+	for i := 1; i < len(word); i++ {
+		swapped := word[:i-1] + word[i:i+1] + word[i-1:i] + word[i+1:]
+		d = min(d, 1+levenshtein.Distance(swapped, meant, nil))
+	}
+	return d
+}
+
+// near is how many letters a word may be off from one that is likely to be meant: one in three, 3 at most.
+func near(word string) int { return min((len(word)+1)/3, 3) }
 
 // isTerminal reports whether w is a terminal.
 func isTerminal(w any) bool {

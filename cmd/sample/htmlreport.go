@@ -40,8 +40,8 @@ sample report out
 sample report out -o report.html`,
 		flags: func(fl *flags) {
 			fl.group("Output", func(s *pflag.FlagSet) {
-				s.StringVarP(&page, "output", "o", "", "`FILE` where the page goes (default: FOLDER/_report.html, or report.html for a folder of objects)")
-				s.StringVar(&o.workDir, "work-dir", "", "`FOLDER` the --work-dir of the run, if it had one")
+				placeVar(s, &page, onThisMachine, "output", "o", "`FILE` where the page goes (default: FOLDER/_report.html, or report.html for a folder of objects)")
+				placeVar(s, &o.workDir, onThisMachine, "work-dir", "", "`FOLDER` the --work-dir of the run, if it had one")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
@@ -49,7 +49,13 @@ sample report out -o report.html`,
 				return usagef("report: give one folder, the output of a run")
 			}
 			var err error
-			if o.output, err = storage.Hide(args[0]); err != nil {
+			if o.output, err = anywhere.resolve(args[0]); err != nil {
+				return &exitError{exitUsage, fmt.Errorf("report: %w", err)}
+			}
+			if o.output, err = storage.Hide(o.output); err != nil {
+				return err
+			}
+			if err := writable("output", page); err != nil {
 				return err
 			}
 			return makeReport(ctx, env, &o, page)

@@ -67,7 +67,7 @@ sample kernels capture --heads 32 --kv-heads 8 --head-dim 128 --window 4096 --py
 				s.IntVar(&o.queries, "queries", 0, "queries a block; 8 and 32 if not given, a kernel for decode and one for prompts; 32 for a head_dim of 64")
 				s.IntVar(&o.pages, "pages", 0, "pages a block, chosen if not given")
 				s.IntVar(&o.vmemLimit, "vmem-limit", 0, "bytes of VMEM that the kernel may take, 16 MiB if not given")
-				s.StringVar(&o.python, "python", "", "`FILE` the Python that has JAX; python3 or python on PATH if not given")
+				placeVar(s, &o.python, onThisMachine, "python", "", "`FILE` the Python that has JAX; python3 or python on PATH if not given")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
@@ -85,7 +85,7 @@ sample kernels capture --heads 32 --kv-heads 8 --head-dim 128 --window 4096 --py
 			case "capture":
 				return o.capture(ctx, env, folder)
 			}
-			return usagef("kernels knows no %q%s: list and capture are known", args[0], didYouMean(args[0], []string{"list", "capture"}))
+			return usagef("kernels knows no %q%s: list and capture are known", args[0], didYouMean(args[0], []string{"list", "capture"}, ""))
 		},
 	}
 }

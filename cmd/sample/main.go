@@ -144,7 +144,7 @@ func findSubcommand(name string) (*subcommand, error) {
 		}
 		names = append(names, sub.name)
 	}
-	return nil, usagef("%q is no subcommand%s", name, didYouMean(name, names))
+	return nil, usagef("%q is no subcommand%s", name, didYouMean(name, names, ""))
 }
 
 // sameSignal is how close two signals are that mean the same: some parents send one to the process and to its group.

@@ -34,12 +34,12 @@ const (
 
 func (o *queueOptions) define(s *pflag.FlagSet, patience time.Duration) {
 	s.StringVar(&o.url, "nats", "", "`URL` the NATS server, such as tls://nats.example.com:4222 (default: $NATS_URL, or nats://127.0.0.1:4222)")
-	s.StringVar(&o.ca, "nats-ca", "", "`FILE` certificates of who may have signed the server's, in PEM (default: $NATS_CA, or the system's)")
-	s.StringVar(&o.cert, "nats-cert", "", "`FILE` certificate to show to the server (default: $NATS_CERT)")
-	s.StringVar(&o.key, "nats-key", "", "`FILE` its key (default: $NATS_KEY)")
-	s.StringVar(&o.credentials, "nats-creds", "", "`FILE` credentials of a user, with a JWT and a seed (default: $NATS_CREDS)")
+	placeVar(s, &o.ca, onThisMachine, "nats-ca", "", "`FILE` certificates of who may have signed the server's, in PEM (default: $NATS_CA, or the system's)")
+	placeVar(s, &o.cert, onThisMachine, "nats-cert", "", "`FILE` certificate to show to the server (default: $NATS_CERT)")
+	placeVar(s, &o.key, onThisMachine, "nats-key", "", "`FILE` its key (default: $NATS_KEY)")
+	placeVar(s, &o.credentials, onThisMachine, "nats-creds", "", "`FILE` credentials of a user, with a JWT and a seed (default: $NATS_CREDS)")
 	s.StringVar(&o.user, "nats-user", "", "`USER` user with a password (default: $NATS_USER)")
-	s.StringVar(&o.passwordFile, "nats-password-file", "", "`FILE` whose first line is the password (default: the password is in $NATS_PASSWORD)")
+	placeVar(s, &o.passwordFile, onThisMachine, "nats-password-file", "", "`FILE` whose first line is the password (default: the password is in $NATS_PASSWORD)")
 	s.DurationVar(&o.patience, "nats-wait", patience, "`TIME` how long the server may be away before this command gives up")
 }
 
@@ -104,10 +104,10 @@ NATS_USER=quire NATS_PASSWORD=$(cat secret) sample nats --store /data --listen 0
 		flags: func(f *flags) {
 			f.group("Server", func(s *pflag.FlagSet) {
 				s.StringVar(&listen, "listen", "127.0.0.1:4222", "`ADDRESS` where to listen; port 0 takes a free one")
-				s.StringVar(&store, "store", "", "`FOLDER` where jobs and units are kept")
-				s.StringVar(&cert, "tls-cert", "", "`FILE` the server's certificate, in PEM")
-				s.StringVar(&key, "tls-key", "", "`FILE` its key")
-				s.StringVar(&ca, "tls-ca", "", "`FILE` clients need a certificate that one of these signed")
+				placeVar(s, &store, onThisMachine, "store", "", "`FOLDER` where jobs and units are kept")
+				placeVar(s, &cert, onThisMachine, "tls-cert", "", "`FILE` the server's certificate, in PEM")
+				placeVar(s, &key, onThisMachine, "tls-key", "", "`FILE` its key")
+				placeVar(s, &ca, onThisMachine, "tls-ca", "", "`FILE` clients need a certificate that one of these signed")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {

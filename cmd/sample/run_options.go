@@ -64,16 +64,17 @@ func (o *runOptions) define(f *flags) {
 	o.sampling = sampling.DefaultSettings()
 	o.hosts.id = -1 // for subcommands without the flags of several hosts
 	f.group("Model", func(s *pflag.FlagSet) {
-		s.StringVarP(&o.model, "model", "m", "", "`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or smollm2, the demo model, which is fetched if need be")
+		placeVar(s, &o.model, modelPlace, "model", "m", "`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or smollm2, the demo model, which is fetched if need be")
 		s.StringVar(&o.loadFormat, "load-format", loadAuto, "`HOW` weights are had: auto, from the model's files, or dummy, random ones of the shapes in its config, to measure a model without them")
-		s.StringVar(&o.chatTemplate, "chat-template", "model", "`TEMPLATE` how rows with messages become text: model (the model's own template), none (such rows are errors), or a file with a Jinja template. A prompt is raw text in any case")
+		o.chatTemplate = "model"
+		placeVar(s, &o.chatTemplate, onThisMachine, "chat-template", "", "`TEMPLATE` how rows with messages become text: model (the model's own template), none (such rows are errors), or a file with a Jinja template. A prompt is raw text in any case")
 		s.StringVar(&o.dtype, "dtype", "auto", "`TYPE` type of the weights on the device: f32, bf16, f16, or auto, which is f32")
 		s.IntVar(&o.maxModelLen, "max-model-len", 0, "`TOKENS` most tokens of a prompt and its completion together (default: what the model was made for)")
 	})
 	f.group("Input and output", func(s *pflag.FlagSet) {
-		s.StringArrayVarP(&o.inputs, "input", "i", nil, "`FILE` prompts in Parquet or JSONL: a file, a glob or a folder, here or at s3://, gs:// or azblob://; repeatable, and arguments after the flags are inputs too")
-		s.StringVarP(&o.output, "output", "o", "", "`FOLDER` where the completions go, here or at s3://, gs:// or azblob://: part-00000.parquet and so on")
-		s.StringVar(&o.workDir, "work-dir", "", "`FOLDER` where the journal is (default: in the output folder, and for an output elsewhere in the cache)")
+		placesVar(s, &o.inputs, anywhere, "input", "i", "`FILE` prompts in Parquet or JSONL: a file, a glob or a folder, here or at s3://, gs:// or azblob://; repeatable, and arguments after the flags are inputs too; any of them take the place of those in a config file")
+		placeVar(s, &o.output, anywhere, "output", "o", "`FOLDER` where the completions go, here or at s3://, gs:// or azblob://: part-00000.parquet and so on")
+		placeVar(s, &o.workDir, onThisMachine, "work-dir", "", "`FOLDER` where the journal is (default: in the output folder, and for an output elsewhere in the cache)")
 		s.StringVar(&o.format, "format", "parquet", "`FORMAT` format of the output: parquet or jsonl")
 		s.Int64Var(&o.limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
 		s.Int64Var(&o.partRows, "part-rows", 0, "`ROWS` input rows of a part of the output; 0 takes as many as make about 16,384 completions")
@@ -111,9 +112,9 @@ func (o *runOptions) define(f *flags) {
 		s.BoolVar(&o.debug, "debug", false, "check the device's tables after every step and log each call; slow")
 	})
 	f.group("Reporting", func(s *pflag.FlagSet) {
-		s.StringVarP(&o.config, "config", "c", "", "`FILE` YAML file with any of these flags as keys; flags on the command line win")
+		placeVar(s, &o.config, onThisMachine, "config", "c", "`FILE` YAML file with any of these flags as keys; flags on the command line win")
 		s.StringVar(&o.progress, "progress", "auto", "`HOW` progress as bar, plain lines, none, or auto: a bar on a terminal and lines elsewhere")
-		s.StringVar(&o.report, "report", "", "`FILE` write the final report and the plan here as JSON")
+		placeVar(s, &o.report, onThisMachine, "report", "", "`FILE` write the final report and the plan here as JSON")
 	})
 	f.group(diagnosticsTitle, func(s *pflag.FlagSet) {
 		o.diagnostics.define(s)

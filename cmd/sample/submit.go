@@ -106,14 +106,18 @@ sample submit --config job.yaml --remove`,
 	}
 }
 
-// prepare reads the config file and checks the flags.
+// prepare reads the config file and checks the flags. Arguments are inputs, as those of --input are.
 func (o *runOptions) prepare(f *flags, args []string) error {
+	for _, name := range args {
+		if err := f.set.Set("input", name); err != nil {
+			return &exitError{exitUsage, fmt.Errorf("%s: %w", f.set.Name(), placeOr(err))}
+		}
+	}
 	if o.config != "" {
 		if err := applyConfig(o.config, f, "config"); err != nil {
 			return &exitError{exitUsage, err}
 		}
 	}
-	o.inputs = append(o.inputs, args...)
 	err := o.check()
 	if err == nil {
 		o.secrets = o.withSecrets()

@@ -60,7 +60,7 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 			f.group("NATS", func(s *pflag.FlagSet) { o.queue.define(s, 10*time.Minute) })
 			f.group("This worker", func(s *pflag.FlagSet) {
 				s.StringVar(&o.name, "name", "", "`NAME` that no other worker has; one that is started again under its name gets its units back at once (default: the machine's, the process' and some chance)")
-				s.StringVar(&o.workDir, "work-dir", "", "`FOLDER` where journals are, for an output in an object store (default: in the cache)")
+				placeVar(s, &o.workDir, onThisMachine, "work-dir", "", "`FOLDER` where journals are, for an output in an object store (default: in the cache)")
 				s.StringArrayVar(&o.storage, "storage", nil, "`URL` with parameters that hold for all names of that bucket, such as s3://bucket?region=eu-central-1; repeatable, and $QUIRE_STORAGE has such lines too")
 				s.StringVar(&o.kvMemory, "kv-memory", "", "`BYTES` memory for the KV cache of this machine, such as 2GB (default: the job's)")
 				s.IntVar(&o.maxRestarts, "max-restarts", 5, "`N` how often a device that fails is started again without a completion in between")
@@ -114,6 +114,9 @@ func (o *workerOptions) check(args []string) error {
 		o.kvBytes = int64(bytes)
 	}
 	for _, url := range append(strings.Fields(os.Getenv(storageVariable)), o.storage...) {
+		if !storage.IsRemote(url) {
+			return fmt.Errorf("--storage is %q, but must be s3://BUCKET, gs://BUCKET or azblob://CONTAINER", storage.Redact(url))
+		}
 		if _, err := storage.Hide(url); err != nil {
 			return fmt.Errorf("--storage: %w", err)
 		}

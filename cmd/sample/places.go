@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/storage"
+)
+
+// placeKind says where a file or folder of the command line may be.
+type placeKind int
+
+const (
+	onThisMachine placeKind = iota
+	anywhere                // here or in an object store
+	modelPlace              // anywhere, or on the hub
+)
+
+// placeError says what is wrong with the name of a file or folder. The name is without what may be secret in it.
+type placeError struct {
+	name string
+	err  error
+}
+
+func (e *placeError) Error() string { return fmt.Sprintf("%s: %v", e.name, e.err) }
+func (e *placeError) Unwrap() error { return e.err }
+
+// resolve returns the name that the program uses for a file or folder of the command line: URLs of local files become paths. A
+// URL that cannot be there is an error.
+func (k placeKind) resolve(name string) (string, error) {
+	resolve := storage.Resolve
+	switch {
+	case k == onThisMachine:
+		resolve = storage.ResolveLocal
+	case k == modelPlace && models.OnHub(name):
+		return name, nil
+	}
+	place, err := resolve(name)
+	if err != nil && k == modelPlace {
+		err = fmt.Errorf("%w, or hf://org/name", err)
+	}
+	if err != nil {
+		return "", &placeError{storage.Redact(name), err}
+	}
+	return place, nil
+}
+
+// placeOr returns the placeError in err, whose text has no more of a name than it may, or err itself.
+func placeOr(err error) error {
+	if wrong := (*placeError)(nil); errors.As(err, &wrong) {
+		return wrong
+	}
+	return err
+}
+
+// place is a flag whose value is the name of a file or folder.
+type place struct {
+	to   *string
+	kind placeKind
+}
+
+func (p place) String() string { return *p.to }
+func (p place) Type() string   { return "string" }
+func (p place) Set(name string) (err error) {
+	*p.to, err = p.kind.resolve(name)
+	return err
+}
+
+// placeVar defines a flag for a file or folder.
+func placeVar(s *pflag.FlagSet, to *string, kind placeKind, name, shorthand, usage string) {
+	s.VarP(place{to, kind}, name, shorthand, usage)
+}
+
+// places is a flag for several files or folders. pflag's own type splits nothing and joins nothing; this one looks at each name.
+type places struct {
+	pflag.Value
+	pflag.SliceValue
+	kind placeKind
+}
+
+func (p places) Set(name string) error {
+	name, err := p.kind.resolve(name)
+	if err != nil {
+		return err
+	}
+	return p.Value.Set(name)
+}
+
+// placesVar defines a flag for files or folders that may be repeated.
+func placesVar(s *pflag.FlagSet, to *[]string, kind placeKind, name, shorthand, usage string) {
+	own := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	own.StringArrayVar(to, name, nil, "")
+	value := own.Lookup(name).Value
+	s.VarP(places{value, value.(pflag.SliceValue), kind}, name, shorthand, usage)
+}
+
+// writable makes sure, before a job begins, that the file of a flag can be written when the job is over. It makes the folder, as writing does.
+func writable(flag, path string) error {
+	if path == "" {
+		return nil
+	}
+	wrong := func(err error) error {
+		var p *os.PathError
+		if errors.As(err, &p) {
+			err = fmt.Errorf("%s: %w", p.Path, p.Err)
+		}
+		return &exitError{exitUsage, fmt.Errorf("--%s cannot be written: %w; choose another place", flag, err)}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return wrong(err)
+	}
+	_, before := os.Stat(path)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return wrong(err)
+	}
+	err = f.Close()
+	if errors.Is(before, os.ErrNotExist) {
+		err = errors.Join(err, os.Remove(path))
+	}
+	if err != nil {
+		return wrong(err)
+	}
+	return nil
+}
+
+// writableFolder makes the folder of a flag, and makes sure that a file can be written there.
+func writableFolder(flag, path string) error {
+	if path == "" {
+		return nil
+	}
+	if strings.HasSuffix(path, "/") {
+		path = filepath.Clean(path)
+	}
+	return writable(flag, filepath.Join(path, ".sample-writes-here"))
+}

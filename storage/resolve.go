@@ -1,0 +1,47 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Schemes describes the names that Resolve takes, for help texts and errors.
+const Schemes = "a path, file:///PATH, s3://BUCKET/KEY, gs://BUCKET/KEY or azblob://CONTAINER/KEY"
+
+// schemeOf finds the scheme that a name begins with. A path that looks like one is written ./NAME.
+var schemeOf = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://`)
+
+// Resolve returns a name as the rest of this package, and of the program, takes it: the URL of a local file becomes its path, and a URL
+// whose scheme is not known is an error that lists the known ones. Paths and URLs of objects stay as they are.
+func Resolve(name string) (string, error) {
+	match := schemeOf.FindStringSubmatch(name)
+	if match == nil {
+		return name, nil
+	}
+	switch scheme := strings.ToLower(match[1]); {
+	case scheme == "file":
+		path := strings.TrimPrefix(name[len(match[0]):], "localhost")
+		if !strings.HasPrefix(path, "/") {
+			return "", errors.New("a file URL is file:///absolute/path")
+		}
+		return path, nil
+	case slices.Contains(schemes, match[1]):
+		return name, nil
+	default:
+		return "", fmt.Errorf("the scheme %s:// is not known; give %s", match[1], Schemes)
+	}
+}
+
+// ResolveLocal is Resolve for what can only be on this machine.
+func ResolveLocal(name string) (string, error) {
+	if path, err := Resolve(name); err == nil && !IsRemote(path) {
+		return path, nil
+	} else if match := schemeOf.FindStringSubmatch(name); err == nil || !strings.EqualFold(match[1], "file") {
+		return "", fmt.Errorf("%s:// cannot be here; give a path of this machine or file:///PATH", match[1])
+	} else {
+		return "", err
+	}
+}
