@@ -78,7 +78,7 @@ func expandRemote(ctx context.Context, name string) (files []string, err error) 
 			return nil, fileError(name, "cannot read it", err)
 		}
 		if !storage.HasGlob(name) {
-			return nil, &FileError{File: storage.Redact(name), What: "there is no such file or folder"}
+			return nil, &FileError{File: storage.Redact(name), What: "there is no such file or folder", Missing: true}
 		}
 		matches, err = storage.Glob(ctx, name)
 		if errors.Is(err, path.ErrBadPattern) {
@@ -88,7 +88,7 @@ func expandRemote(ctx context.Context, name string) (files []string, err error) 
 			return nil, fileError(name, "cannot list it", err)
 		}
 		if len(matches) == 0 {
-			return nil, &FileError{File: storage.Redact(name), What: "no file matches"}
+			return nil, &FileError{File: storage.Redact(name), What: "no file matches", Missing: true}
 		}
 	}
 	for _, match := range matches {
@@ -124,7 +124,7 @@ func remoteFolder(ctx context.Context, folder string) (files []string, err error
 		}
 	}
 	if len(files) == 0 {
-		return nil, &FileError{File: storage.Redact(folder), What: "the folder has no files named " + strings.Join(extensions, ", ")}
+		return nil, &FileError{File: storage.Redact(folder), What: "the folder has no files named " + strings.Join(extensions, ", "), Missing: true}
 	}
 	return files, nil
 }

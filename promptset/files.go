@@ -78,7 +78,7 @@ func (localFiles) Expand(_ context.Context, path string) (files []string, err er
 			if strings.ContainsAny(path, "*?[") {
 				what = "no file matches"
 			}
-			return nil, &FileError{File: path, What: what}
+			return nil, &FileError{File: path, What: what, Missing: true}
 		}
 	}
 	for _, match := range matches {
@@ -126,7 +126,7 @@ func folder(root string, add func(string)) error {
 		return &FileError{File: root, What: "cannot list it", Err: err}
 	}
 	if !found {
-		return &FileError{File: root, What: "the folder has no files named " + strings.Join(extensions, ", ")}
+		return &FileError{File: root, What: "the folder has no files named " + strings.Join(extensions, ", "), Missing: true}
 	}
 	return nil
 }

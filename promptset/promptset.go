@@ -134,6 +134,8 @@ type FileError struct {
 	File string
 	What string
 	Err  error // cause, may be nil
+	// Missing says that no file has the name: it is the name that is wrong.
+	Missing bool
 }
 
 func (e *FileError) Error() string {

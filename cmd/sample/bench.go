@@ -96,6 +96,9 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 	if err != nil {
 		return &exitError{exitUsage, fmt.Errorf("--workload: %w", err)}
 	}
+	if err := writable("write-rows", o.rows); err != nil {
+		return err
+	}
 	stop, err := o.run.diagnostics.profile()
 	if err != nil {
 		return err

@@ -33,8 +33,11 @@ func (d *diagnostics) define(s *pflag.FlagSet) {
 	placeVar(s, &d.dumpHLO, onThisMachine, "dump-hlo", "", "`FOLDER` write the engine's programs here: as built (StableHLO), as the device runs them (optimized HLO), and their memory")
 }
 
-// profile begins what --pprof asks for; the function that it returns ends it.
+// profile begins what --pprof asks for; the function that it returns ends it. It also makes sure that --dump-hlo can be written.
 func (d *diagnostics) profile() (stop func() error, err error) {
+	if err := writableFolder("dump-hlo", d.dumpHLO); err != nil {
+		return nil, err
+	}
 	if d.pprof == "" {
 		return func() error { return nil }, nil
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -124,14 +125,14 @@ func misspelt(word, meant string) int {
 func near(word string) int { return min((len(word)+1)/3, 3) }
 
 // isTerminal reports whether w is a terminal.
-func isTerminal(w any) bool {
-	f, ok := w.(*os.File)
+func isTerminal(w io.Writer) bool {
+	f, ok := fileOf(w)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // terminalWidth returns the columns of w, or $COLUMNS, or 100.
-func terminalWidth(w any) int {
-	if f, ok := w.(*os.File); ok {
+func terminalWidth(w io.Writer) int {
+	if f, ok := fileOf(w); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			return width
 		}

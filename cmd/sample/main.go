@@ -71,19 +71,39 @@ func main() {
 }
 
 // sampleMain runs one command line and returns its exit code.
-func sampleMain(args []string, env *environment) int {
+func sampleMain(args []string, world *environment) int {
+	env := *world
+	stdout, stderr := newScreen(world.stdout), newScreen(world.stderr)
+	env.stdout, env.stderr = stdout, stderr
 	ctx, stop := interruptible(env.stderr)
 	defer stop()
-	err := dispatch(ctx, env, args)
+	err := dispatch(ctx, &env, args)
+	lost := stdout.failure("standard output")
+	if lost != nil && errors.Is(err, stdout.err) { // said once
+		err = nil
+	}
+	code := exitCode(ctx, env.stderr, err)
+	if lost != nil {
+		fmt.Fprintf(env.stderr, "sample: %v\n", lost)
+		if code == exitOK || code == exitPartial {
+			code = exitFailure
+		}
+	}
+	_ = stderr.failure("standard error") // which nobody could be told
+	return code
+}
+
+// exitCode tells what went wrong, and returns the code for it.
+func exitCode(ctx context.Context, stderr io.Writer, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(env.stderr, "sample: %v\n", err)
+	fmt.Fprintf(stderr, "sample: %v\n", err)
 	var exit *exitError
 	switch {
 	case errors.As(err, &exit):
 		if exit.code == exitUsage {
-			fmt.Fprintln(env.stderr, `Run "sample help" or "sample help SUBCOMMAND" for the usage.`)
+			fmt.Fprintln(stderr, `Run "sample help" or "sample help SUBCOMMAND" for the usage.`)
 		}
 		return exit.code
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):

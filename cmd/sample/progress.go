@@ -31,7 +31,7 @@ type meter struct {
 func newMeter(w io.Writer, mode string, total int64) *meter {
 	m := &meter{w: w, total: total, started: time.Now(), last: time.Now(), off: mode == "none"}
 	if mode == "bar" || mode == "auto" && isTerminal(w) {
-		m.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("rows"),
+		m.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(terminalOf(w)), progressbar.OptionSetDescription("rows"),
 			progressbar.OptionShowCount(), progressbar.OptionFullWidth(), progressbar.OptionSetPredictTime(true),
 			progressbar.OptionThrottle(barEvery), progressbar.OptionShowIts(), progressbar.OptionSetItsString("rows"))
 		m.bar.RenderBlank()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
 )
 
 func newRun() *subcommand {
@@ -55,6 +54,9 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 			if err := o.prepare(f, args); err != nil {
 				return err
 			}
+			if err := errors.Join(writable("report", o.report), writable("save-prefix", o.pages.savePrefix)); err != nil {
+				return err
+			}
 			stop, err := o.diagnostics.profile()
 			if err != nil {
 				return err
@@ -84,7 +86,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 		return err
 	}
 	// What is wrong with the files comes out before the model takes its time.
-	reader, err := promptset.OpenFrom(ctx, promptset.Anywhere(), o.inputs)
+	reader, err := o.openInputs(ctx)
 	if err != nil {
 		return err
 	}

@@ -163,7 +163,7 @@ func fetchProgress(w io.Writer) setup.Progress {
 		}
 		if bars {
 			if bar == nil {
-				bar = progressbar.NewOptions64(s.Total, progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true),
+				bar = progressbar.NewOptions64(s.Total, progressbar.OptionSetWriter(terminalOf(w)), progressbar.OptionShowBytes(true),
 					progressbar.OptionSetDescription(s.Item), progressbar.OptionFullWidth(), progressbar.OptionShowCount())
 			}
 			bar.Set64(s.Done)

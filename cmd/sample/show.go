@@ -16,6 +16,10 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/internal/visible"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
 )
 
 func newShow() *subcommand {
@@ -28,7 +32,8 @@ func newShow() *subcommand {
 		example: `
 sample show out
 sample show out --rows 20 --full
-sample show out/part-00003.parquet`,
+sample show out/part-00003.parquet
+sample show prompts.jsonl             # an input: its prompts`,
 		flags: func(f *flags) {
 			f.group("Flags", func(s *pflag.FlagSet) {
 				s.IntVarP(&rows, "rows", "r", 5, "`PROMPTS` print this many prompts, each with all its completions; 0 prints all")
@@ -37,33 +42,79 @@ sample show out/part-00003.parquet`,
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if len(args) != 1 {
-				return usagef("show needs one output folder or part file, but was given %d arguments", len(args))
+				return usagef("show needs one output folder or part file, but was given %s", counted(len(args), "argument"))
 			}
 			if rows < 0 {
 				return usagef("--rows is %d, but must be 0 (all) or more", rows)
 			}
-			files, err := partFiles(args[0])
+			path, err := anywhere.resolve(args[0])
+			if err == nil {
+				path, err = storage.Hide(path)
+			}
+			if err != nil {
+				return &exitError{exitUsage, fmt.Errorf("show: %w", err)}
+			}
+			files, err := shownFiles(ctx, path)
 			if err != nil {
 				return err
 			}
 			out := bufio.NewWriter(env.stdout)
 			p := &printer{w: out, rows: rows, full: full, width: min(terminalWidth(env.stdout), 120)}
 			for _, file := range files {
-				if err := eachRecord(ctx, file, p.print); errors.Is(err, errEnough) {
+				err := eachRecord(ctx, file, p.print)
+				if errors.Is(err, errNoCompletions) {
+					if err = p.printPrompts(ctx, file); err != nil {
+						return err
+					}
+				} else if errors.Is(err, errEnough) {
 					break
 				} else if err != nil {
 					return fmt.Errorf("%s: %w", file, err)
 				}
 			}
 			if p.prompts == 0 {
-				fmt.Fprintf(out, "%s has no rows\n", args[0])
+				fmt.Fprintf(out, "%s has no rows\n", path)
 			}
-			if all, ok := standingOf(ctx, env.fs, args[0], args[0]); ok && len(all.missing) > 0 {
+			work, err := (&runOptions{output: path}).workFolder()
+			if err != nil {
+				return err
+			}
+			if all, ok := standingOf(ctx, env.fs, path, work); ok && len(all.missing) > 0 {
 				fmt.Fprintln(env.stderr, all)
 			}
 			return out.Flush()
 		},
 	}
+}
+
+// shownFiles lists the files that show reads: those of partFiles, wherever they are.
+func shownFiles(ctx context.Context, path string) (files []string, err error) {
+	if !storage.IsRemote(path) {
+		return partFiles(path)
+	}
+	if info, err := storage.Stat(ctx, path); err != nil || !info.Folder {
+		return []string{path}, err
+	}
+	all, err := storage.List(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	folder := &objectFolder{ctx: ctx, url: path}
+	for _, info := range all {
+		if _, _, ok := promptset.ParsePartName(folder.relative(info.Name)); ok {
+			files = append(files, info.Name)
+		}
+	}
+	if len(files) == 0 {
+		return nil, noParts(path)
+	}
+	inOrder(files)
+	return files, nil
+}
+
+// inOrder sorts parts by number: part 100000 comes after part 99999.
+func inOrder(files []string) {
+	slices.SortStableFunc(files, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 }
 
 // partFiles lists the part files of an output folder in order, or the file itself.
@@ -82,8 +133,7 @@ func partFiles(path string) ([]string, error) {
 	if len(files) == 0 {
 		return nil, noParts(path)
 	}
-	// Part 100000 comes after part 99999.
-	slices.SortStableFunc(files, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	inOrder(files)
 	return files, nil
 }
 
@@ -101,13 +151,17 @@ var errEnough = errors.New("enough")
 
 // eachRecord calls do for each row of a part file, as a map of its columns.
 func eachRecord(ctx context.Context, path string, do func(map[string]any) error) error {
-	f, err := os.Open(path)
+	f, err := storage.Open(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if filepath.Ext(path) != ".parquet" {
-		d := json.NewDecoder(bufio.NewReader(f))
+	if ext := filepath.Ext(storage.Path(path)); ext == ".gz" || ext == ".zst" { // no part is
+		return errNoCompletions
+	} else if ext != ".parquet" {
+		text := f.Reader()
+		defer text.Close()
+		d := json.NewDecoder(bufio.NewReader(text))
 		for ctx.Err() == nil {
 			var record map[string]any
 			if err := d.Decode(&record); err == io.EOF {
@@ -121,11 +175,7 @@ func eachRecord(ctx context.Context, path string, do func(map[string]any) error)
 		}
 		return ctx.Err()
 	}
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	file, err := parquet.OpenFile(f, st.Size())
+	file, err := parquet.OpenFile(f, f.Size())
 	if err != nil {
 		return err
 	}
@@ -159,14 +209,16 @@ type printer struct {
 }
 
 func (p *printer) print(record map[string]any) error {
+	if _, ok := record["finish_reason"]; !ok && p.prompts == 0 {
+		return errNoCompletions
+	}
 	heading := fmt.Sprintf("%v\x00%s", record["id"], promptText(record))
 	if p.prompts == 0 || heading != p.last {
 		if p.rows > 0 && p.prompts == p.rows {
 			return errEnough
 		}
-		p.prompts++
 		p.last = heading
-		fmt.Fprintf(p.w, "%s\n%s\n", rule(fmt.Sprintf("── %v ", record["id"]), p.width), indent(p.cut(promptText(record), 600)))
+		p.head(fmt.Sprint(record["id"]), promptText(record))
 	}
 	if failure, _ := record["error"].(string); failure != "" {
 		fmt.Fprintf(p.w, "  ▸ %v: error: %s\n", record["generation"], failure)
@@ -175,8 +227,53 @@ func (p *printer) print(record map[string]any) error {
 	text, _ := record["text"].(string)
 	text = strings.TrimSpace(text)
 	body := strings.ReplaceAll(p.cut(text, 400), "\n", "\n    ")
-	_, err := fmt.Fprintf(p.w, "  ▸ %v (%v, %v tokens)\n    %s\n", record["generation"], record["finish_reason"], record["completion_tokens"], body)
+	_, err := fmt.Fprintf(p.w, "  ▸ %v (%v, %s)\n    %s\n", record["generation"], record["finish_reason"], countedAny(record["completion_tokens"], "token"), body)
 	return err
+}
+
+// head prints the heading of a prompt.
+func (p *printer) head(id, prompt string) {
+	p.prompts++
+	fmt.Fprintf(p.w, "%s\n%s\n", rule(fmt.Sprintf("── %s ", visible.Line(id)), p.width), indent(p.cut(prompt, 600)))
+}
+
+// errNoCompletions says that a file is not one that sample run wrote.
+var errNoCompletions = errors.New("it has no completions")
+
+// printPrompts prints a file that is no output but an input.
+func (p *printer) printPrompts(ctx context.Context, file string) error {
+	reader, err := promptset.OpenFrom(ctx, promptset.Anywhere(), []string{file})
+	if err != nil {
+		return fmt.Errorf("%s is neither an output of sample run nor an input for it: %w", file, err)
+	}
+	for row := range reader.Rows(ctx) {
+		if p.rows > 0 && p.prompts == p.rows {
+			break
+		}
+		text := row.Prompt
+		switch row.Kind {
+		case promptset.KindMessages:
+			text = strings.Join(messageLines(row.Messages), "\n")
+		case promptset.KindTokens:
+			text = fmt.Sprintf("%s: %v", counted(len(row.TokenIDs), "token"), row.TokenIDs)
+		}
+		if row.Err != nil {
+			text = "error: " + row.Err.Error()
+		}
+		p.head(row.ID, text)
+	}
+	if err := reader.Err(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.w, "%s has %s and no completions: it is an input, and sample run --input %s draws some\n", file, counted(reader.NumRows(), "prompt"), file)
+	return err
+}
+
+func messageLines(messages []promptset.Message) (lines []string) {
+	for _, m := range messages {
+		lines = append(lines, m.Role+": "+m.Content)
+	}
+	return lines
 }
 
 // promptText is the prompt of a record as text, whatever column holds it.
@@ -194,7 +291,7 @@ func promptText(record map[string]any) string {
 		return strings.Join(lines, "\n")
 	}
 	if ids, ok := record["prompt_token_ids"].([]any); ok {
-		return fmt.Sprintf("%d tokens: %v", len(ids), ids)
+		return fmt.Sprintf("%s: %v", counted(len(ids), "token"), ids)
 	}
 	return "(no prompt)"
 }

@@ -227,11 +227,20 @@ type openedJob struct {
 	parts       promptset.Parts
 }
 
+// openInputs looks into the inputs. Names that no file has are an error of usage.
+func (o *runOptions) openInputs(ctx context.Context) (*promptset.Reader, error) {
+	reader, err := promptset.OpenFrom(ctx, promptset.Anywhere(), o.inputs)
+	if wrong := (*promptset.FileError)(nil); errors.As(err, &wrong) && wrong.Missing {
+		return nil, &exitError{exitUsage, fmt.Errorf("--input %w", err)}
+	}
+	return reader, err
+}
+
 // openJob looks into the inputs and the model's files.
 func openJob(ctx context.Context, env *environment, o *runOptions) (*openedJob, error) {
 	j := &openedJob{}
 	var err error
-	if j.reader, err = promptset.OpenFrom(ctx, promptset.Anywhere(), o.inputs); err != nil {
+	if j.reader, err = o.openInputs(ctx); err != nil {
 		return nil, err
 	}
 	model, err := env.identify(ctx, env, o)
