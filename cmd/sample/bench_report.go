@@ -12,6 +12,7 @@ import (
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/cpukernel"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/xla"
 )
 
@@ -122,7 +123,7 @@ func (r *benchReport) finish() {
 func (r *benchReport) print(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(table, "%s\t"+format+"\n", append([]any{name}, args...)...)
+		fmt.Fprintf(table, "%s\t%s\n", name, visible.Line(fmt.Sprintf(format, args...)))
 	}
 	row("machine", "%s, %d threads of %d, %s", r.Machine.CPU, r.Machine.Threads, r.Machine.CPUs, memoryText(r.Machine.Memory))
 	row("engine", "sample %s, %s in %s, %d slots, kernels %s", r.Machine.Version, r.Plan.Model, r.Plan.DType, r.Plan.MaxSeqs, r.kernels())

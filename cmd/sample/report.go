@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/tally"
 )
 
@@ -97,7 +98,7 @@ func share(part, whole float64) float64 {
 func (r *runReport) print(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(table, "%s\t"+format+"\n", append([]any{name}, args...)...)
+		fmt.Fprintf(table, "%s\t%s\n", name, visible.Line(fmt.Sprintf(format, args...)))
 	}
 	rows := fmt.Sprintf("%d", r.Rows)
 	if r.RowsWithErrors > 0 {
@@ -146,7 +147,7 @@ func (r *runReport) print(w io.Writer) {
 	row("output", "%s", r.Output)
 	table.Flush()
 	for _, e := range r.Errors {
-		fmt.Fprintf(w, "error: %s\n", e)
+		fmt.Fprintf(w, "error: %s\n", visible.Line(e))
 	}
 	if more := r.RowsWithErrors - int64(len(r.Errors)); more > 0 {
 		fmt.Fprintf(w, "error: %d more rows have errors\n", more)

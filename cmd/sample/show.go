@@ -221,7 +221,7 @@ func (p *printer) print(record map[string]any) error {
 		p.head(fmt.Sprint(record["id"]), promptText(record))
 	}
 	if failure, _ := record["error"].(string); failure != "" {
-		fmt.Fprintf(p.w, "  ▸ %v: error: %s\n", record["generation"], failure)
+		fmt.Fprintf(p.w, "  ▸ %v: error: %s\n", record["generation"], visible.Line(failure))
 		return nil
 	}
 	text, _ := record["text"].(string)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/queue"
 )
 
@@ -153,7 +154,7 @@ func (v *jobStatus) print(w io.Writer, asJSON bool) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(table, "%s\t"+format+"\n", append([]any{name}, args...)...)
+		fmt.Fprintf(table, "%s\t%s\n", name, visible.Line(fmt.Sprintf(format, args...)))
 	}
 	row("job", "%s, %s", v.Job, v.state())
 	row("output", "%s", v.Output)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/tally"
@@ -169,7 +170,7 @@ func (r *workersReport) print(env *environment) {
 	fmt.Fprintf(env.stdout, "rows         %s\ncompletions  %d (%s)\ntokens       %d of prompts, %d generated\nworkers      %d, started again %d times\ntotal time   %s\noutput       %s\n",
 		rows, r.Completions, r.FinishReasons, r.PromptTokens, r.CompletionTokens, r.Workers, r.Restarts, seconds(r.TotalSeconds), r.Output)
 	for _, p := range r.Parked {
-		fmt.Fprintf(env.stdout, "parked       %s\n", p)
+		fmt.Fprintf(env.stdout, "parked       %s\n", visible.Line(p))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/tally"
 	"github.com/quire/quire/telemetry"
 )
@@ -220,10 +221,15 @@ func (p *Page) Write(w io.Writer) error {
 	slices.SortStableFunc(slowest, func(a, b telemetry.Row) int {
 		return cmp.Compare(b.Seconds, a.Seconds)
 	})
-	return pageTemplate.Execute(w, map[string]any{
+	shown := visible.NewWriter(w) // a browser obeys marks that turn text around
+	err = pageTemplate.Execute(shown, map[string]any{
 		"Output": p.Output, "Facts": p.Facts, "Counts": p.counts, "Outputs": p.counts.FinishReasons.Sum(),
 		"Reasons": reasons, "Errors": failures, "Samples": samples, "Processes": processes, "Charts": charts,
 		"Slowest": slowest[:min(len(slowest), sampleRows)],
 		"Lengths": []summary{p.promptLens.summary("prompt tokens"), p.textLens.summary("completion tokens")},
 	})
+	if err != nil {
+		return err
+	}
+	return shown.Flush()
 }
