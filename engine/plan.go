@@ -195,6 +195,11 @@ func (c Config) plan() (Plan, error) {
 			return Plan{}, fmt.Errorf("contexts share pages, which kv basic has none of: use kv paged")
 		}
 		row := p.KVBytesPerToken * int64(p.MaxModelLen)
+		if c.MaxSeqs == 0 { // as many slots as fit
+			fit := max(int(min(budget/row, int64(p.slots)))/rowMultiple, 1) * rowMultiple
+			p.slots, p.MaxSeqs = fit, min(p.MaxSeqs, fit)
+			p.layout = c.layout(p, kv)
+		}
 		if need := row * int64(p.slots); need > budget {
 			return Plan{}, fmt.Errorf("kv basic keeps %d rows of %d tokens, %s, and the KV memory is %s: lower max-seqs or max-model-len, raise kv-memory, or use kv paged",
 				p.slots, p.MaxModelLen, bytesText(need), bytesText(budget))

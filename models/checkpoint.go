@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -82,11 +83,19 @@ func open(ref string) (*Checkpoint, error) {
 	return openPath(ref)
 }
 
+// noModel is the error of a path where nothing is. What looks like a repository of the hub may have been meant as one.
+func noModel(path string) error {
+	if hubPattern.MatchString(path) && !strings.HasPrefix(path, ".") && strings.Count(path, "/") == 1 && filepath.Ext(path) != ".gguf" {
+		return fmt.Errorf("there is no such file or folder; did you mean %s%s, the model of the hub? (%w)", hubScheme, path, os.ErrNotExist)
+	}
+	return fmt.Errorf("there is no such file or folder; give a Hugging Face folder, a .gguf file or hf://org/name: %w", os.ErrNotExist)
+}
+
 func openPath(path string) (*Checkpoint, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("there is no such file or folder; give a Hugging Face folder, a .gguf file or hf://org/name: %w", os.ErrNotExist)
+			return nil, noModel(path)
 		}
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	azblob "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
 	"gocloud.dev/blob"
 	_ "gocloud.dev/blob/azureblob" // azblob://
@@ -85,6 +86,9 @@ func transient(err error) bool {
 	if errors.Is(err, errStalled) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return true
 	}
+	if hopeless(err) {
+		return false
+	}
 	switch code := status(err); {
 	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
 		return code != http.StatusNotImplemented
@@ -99,14 +103,31 @@ func transient(err error) bool {
 	return true // a connection that broke, a name that was not resolved
 }
 
+// noBucket says that it is the bucket that is not there.
+func noBucket(err error) bool {
+	var s3Error smithy.APIError
+	var azureError *azcore.ResponseError
+	return errors.As(err, &s3Error) && s3Error.ErrorCode() == "NoSuchBucket" ||
+		errors.As(err, &azureError) && azureError.ErrorCode == "ContainerNotFound"
+}
+
 // reason gives a provider's error an identity of package fs and a text for people.
 func reason(err error) error {
+	if err == nil {
+		return nil
+	}
 	code, st := gcerrors.Code(err), status(err)
 	switch {
 	case errors.Is(err, ErrChanged), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrExist):
 		return err
 	case st == http.StatusUnauthorized, st == http.StatusForbidden, code == gcerrors.PermissionDenied:
 		return &as{is: fs.ErrPermission, reason: err, text: fmt.Sprintf("access is denied; give credentials that may (%v)", err)}
+	case badCertificate(err):
+		return &as{is: err, reason: err, text: fmt.Sprintf("the server's certificate is not one to trust; mend the address, or name its authority in SSL_CERT_FILE (%v)", err)}
+	case unsent(err), badCredentials(err):
+		return &as{is: err, reason: err, text: fmt.Sprintf("the request could not be made; give the region and credentials, as other tools of the provider take them (%v)", err)}
+	case noBucket(err):
+		return &as{is: fs.ErrNotExist, reason: err, text: "there is no such bucket"}
 	case code == gcerrors.NotFound, st == http.StatusNotFound:
 		return &as{is: fs.ErrNotExist, reason: err, text: errNoSuch.text}
 	}

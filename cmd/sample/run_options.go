@@ -99,7 +99,7 @@ func (o *runOptions) define(f *flags) {
 		s.StringVar(&o.layers, "layers", engine.LayersUnrolled, "`HOW` the model's layers stand in the programs: unrolled, or loop, one as the body of a loop, which compiles sooner")
 		s.StringVar(&o.weights, "weights", "auto", "`HOW` the matrices are held: auto, in the dtype, or int8, of 8 bits, each row with a scale: less memory and time, other tokens")
 		s.IntVar(&o.maxSeqs, "max-seqs", 0, "`SLOTS` sequences that decode at once")
-		s.StringVar(&o.kv, "kv", "paged", "`KIND` kind of KV cache: paged, or basic, one row of max-model-len for each slot")
+		s.StringVar(&o.kv, "kv", "paged", "`KIND` kind of KV cache: paged, or basic, one row of max-model-len for each slot, and as many slots as fit unless --max-seqs is given")
 		s.StringVar(&o.kvMemory, "kv-memory", "", "`BYTES` memory for the KV cache, such as 2GB or 512MiB (default: half of what is free, 4 GiB at most)")
 		s.StringVar(&o.kvDType, "kv-dtype", "auto", "`TYPE` type of keys and values: f32, bf16, f16, or auto, that of the weights")
 		s.IntVar(&o.pageSize, "page-size", 0, "`TOKENS` tokens of a page of the KV cache")
