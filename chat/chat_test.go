@@ -56,13 +56,8 @@ func TestLimits(t *testing.T) {
 		"{{ " + strings.Repeat("-", 100000) + "1 }}",
 		strings.Repeat("{% if 1 %}", 100000),
 	} {
-		start := time.Now()
-		text, err := render(source)
-		if err == nil {
+		if text, err := render(source); err == nil {
 			t.Errorf("%.120q renders %d bytes", source, len(text))
-		}
-		if d := time.Since(start); d > time.Minute {
-			t.Errorf("%.120q took %v", source, d)
 		}
 	}
 	if _, err := render("{% for a in range(100000) %}{{ 'a' * 100 }}{% endfor %}"); !errors.Is(err, ErrLimit) {

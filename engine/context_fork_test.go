@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/quire/quire/engine"
@@ -12,7 +13,7 @@ import (
 // reserved the copy is made at once, so that what is reserved suffices though nothing else is free.
 func TestForkCopiesAtTheFirstWrite(t *testing.T) {
 	ctx := t.Context()
-	e := contextEngine(t, func(c *engine.Config) { c.KVMemory = pagesOf(24) })
+	e := contextEngine(t, nil)
 	r := contractRequests()[13] // 100 tokens: 6 full pages and 4 tokens of the seventh
 	r.Tokens = r.Tokens[:100]
 	want := collect(t, e, r)
@@ -104,6 +105,7 @@ func reserveAllBut(t *testing.T, e *engine.Engine, free int) (with []*engine.Con
 		}
 		with = append(with, c)
 	}
+	t.Cleanup(func() { runtime.KeepAlive(with) }) // one that is forgotten gives its pages back
 	return with
 }
 
@@ -112,7 +114,7 @@ func reserveAllBut(t *testing.T, e *engine.Engine, free int) (with []*engine.Con
 func TestCutsAndWritesWithForks(t *testing.T) {
 	ctx := t.Context()
 	for _, by := range []int{32, 28} { // to the end of a page, and into one
-		e := contextEngine(t, func(c *engine.Config) { c.KVMemory = pagesOf(24) })
+		e := contextEngine(t, nil)
 		c := open(t, e, make([]int32, 48)...)
 		if err := errors.Join(c.Flush(ctx), c.Reserve(1)); err != nil {
 			t.Fatal(err)
@@ -135,7 +137,7 @@ func TestCutsAndWritesWithForks(t *testing.T) {
 		}
 	}
 
-	e := contextEngine(t, func(c *engine.Config) { c.KVMemory = pagesOf(24) })
+	e := contextEngine(t, nil)
 	a := open(t, e, make([]int32, 20)...)
 	b := fork(t, a)
 	c := fork(t, a)

@@ -16,12 +16,16 @@ import (
 	"time"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/pagetable"
 )
 
+// contextPages are enough for the contexts of most tests, and few enough for sequences to wait for one another: so all have the same programs.
+const contextPages = 32
+
 func contextEngine(t testing.TB, change func(*engine.Config)) *engine.Engine {
 	return contractEngine(t, func(c *engine.Config) {
-		c.Contexts, c.HostKVMemory = 8, 1<<20
+		c.Contexts, c.HostKVMemory, c.KVMemory = 8, 1<<20, pagesOf(contextPages)
 		if change != nil {
 			change(c)
 		}
@@ -113,7 +117,7 @@ func TestContextGeneratesTheSame(t *testing.T) {
 
 // Requests of many contexts run together, beside others that begin with what a context committed.
 func TestRunFromContexts(t *testing.T) {
-	want := collect(t, contractEngine(t, nil), contractRequests()...)
+	want := wantOfContract(t)
 	e := contextEngine(t, nil)
 	var requests []*engine.Request
 	var contexts []*engine.Context
@@ -133,7 +137,7 @@ func TestRunFromContexts(t *testing.T) {
 	if err := errors.Join(e.Flush(t.Context(), contexts...), c.Commit(6)); err != nil {
 		t.Fatal(err)
 	}
-	sameBytes(t, want, collect(t, e, requests...), true)
+	sameBytes(t, want, collectInOrder(t, e, requests...), true)
 	s := e.Stats()
 	if s.HitTokens < 96 || s.PrefillTokens > left-96 {
 		t.Errorf("%d tokens were run and %d taken over: the contexts' were not", s.PrefillTokens, s.HitTokens)
@@ -142,8 +146,8 @@ func TestRunFromContexts(t *testing.T) {
 
 // Sequences that begin with contexts move to the host and back where pages are over-committed, and draw the same; the contexts stay.
 func TestOvercommitBesideContexts(t *testing.T) {
-	want := collect(t, contractEngine(t, nil), longRequests(16)...)
-	e := contextEngine(t, func(c *engine.Config) { c.KVMemory, c.Admission = pagesOf(24), engine.Overcommit })
+	want := wantOfLong(t)
+	e := contextEngine(t, nil)
 	requests := longRequests(16)
 	for _, r := range requests[:6] {
 		c := open(t, e, r.Tokens...)
@@ -153,7 +157,7 @@ func TestOvercommitBesideContexts(t *testing.T) {
 		r.Context, r.Tokens = c, nil
 	}
 	free := e.FreePages()
-	sameBytes(t, want, collect(t, e, requests...), true)
+	sameBytes(t, want, collectInOrder(t, e, requests...), true)
 	s := e.Stats()
 	t.Logf("%d pages were left: %d moves of %d bytes", free, s.Preemptions, s.MovedBytes)
 	if s.Preemptions == 0 || e.FreePages() != free {
@@ -163,7 +167,13 @@ func TestOvercommitBesideContexts(t *testing.T) {
 
 func TestContextErrors(t *testing.T) {
 	ctx := t.Context()
-	e := contextEngine(t, func(c *engine.Config) { c.KVMemory, c.Contexts = pagesOf(8), 3 })
+	e := contextEngine(t, nil)
+	// 8 pages and 3 contexts are left.
+	others := reserveAllBut(t, e, 8)
+	for len(others) < e.Plan().Contexts-3 {
+		others = append(others, open(t, e))
+	}
+	defer runtime.KeepAlive(others) // one that is forgotten gives its place back
 	c := open(t, e, make([]int32, 40)...)
 	if err := c.Flush(ctx); err != nil {
 		t.Fatal(err)
@@ -188,7 +198,7 @@ func TestContextErrors(t *testing.T) {
 		t.Errorf("committed tokens: %v", err)
 	}
 	is("committed pages", c.Release(2), engine.ErrAlreadyCommitted{})
-	other := open(t, contextEngine(t, func(c *engine.Config) { c.Weights = "int8" }), make([]int32, 40)...)
+	other := open(t, contextEngine(t, func(c *engine.Config) { c.Weights, c.Backend = "int8", testenv.Go(t) }), make([]int32, 40)...)
 	if err := errors.Join(other.Flush(ctx), other.Commit(2)); err != nil {
 		t.Fatal(err)
 	}
@@ -389,4 +399,4 @@ func TestForgottenContext(t *testing.T) {
 }
 
 // treeLength is how many tokens a leaf of the tree test may come to.
-const treeLength = 70
+const treeLength = 140

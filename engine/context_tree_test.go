@@ -175,8 +175,8 @@ func (m *treeModel) commit(l *treeLeaf, n int) error {
 func TestTreeOfContexts(t *testing.T) {
 	const operations = 1000
 	plain := contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true })
-	e := contextEngine(t, func(c *engine.Config) { c.PageSize, c.KVMemory, c.Contexts = 8, pagesOf(16), 10 })
-	m := &treeModel{pageSize: 8, pages: e.Plan().Pages, contexts: 10}
+	e := contextEngine(t, nil)
+	m := &treeModel{pageSize: e.Plan().PageSize, pages: e.Plan().Pages, contexts: e.Plan().Contexts}
 	ctx := t.Context()
 	rng := rand.New(rand.NewPCG(12, 34))
 	did, refused, checked := map[string]int{}, map[string]int{}, 0
@@ -199,7 +199,7 @@ func TestTreeOfContexts(t *testing.T) {
 				m.leaves = append(m.leaves, &treeLeaf{c: c})
 			}
 		case "append":
-			tokens := m.tokens(rng, len(l.tokens), rng.IntN(min(20, treeLength-len(l.tokens)+1)))
+			tokens := m.tokens(rng, len(l.tokens), rng.IntN(min(40, treeLength-len(l.tokens)+1)))
 			l.tokens = append(l.tokens, tokens...)
 			got = l.c.Append(tokens...)
 			if rng.IntN(2) == 0 && got == nil {
@@ -252,7 +252,7 @@ func TestTreeOfContexts(t *testing.T) {
 				l.reserved = min(l.reserved, all)
 				if all < len(l.pages) {
 					l.pages = slices.Clone(l.pages[:all])
-					l.tokens, l.done = l.tokens[:all*8], all*8
+					l.tokens, l.done = l.tokens[:all*m.pageSize], all*m.pageSize
 				}
 			}
 			got = l.c.Release(n)
@@ -260,7 +260,7 @@ func TestTreeOfContexts(t *testing.T) {
 			if len(l.tokens) == 0 {
 				want = engine.ErrEmptyPrompt
 			} else if want = m.flush(l); want == nil {
-				if need, have := (l.done+7)/8-(l.done-1)/8, m.free(); need > have { // its last token, and one more
+				if need, have := (l.done+m.pageSize-1)/m.pageSize-(l.done-1)/m.pageSize, m.free(); need > have { // its last token, and one more
 					want = m.short(need, have)
 				}
 			}
@@ -282,7 +282,7 @@ func TestTreeOfContexts(t *testing.T) {
 		}
 		for _, l := range m.leaves {
 			want := engine.PageCounts{Committed: l.committed, Working: len(l.pages) - l.committed, Reserved: max(0, l.reserved-len(l.pages)),
-				WorkingTokens: l.done - 8*l.committed, Waiting: len(l.tokens) - l.done}
+				WorkingTokens: l.done - m.pageSize*l.committed, Waiting: len(l.tokens) - l.done}
 			for _, page := range l.pages {
 				if m.shared(page) {
 					want.Shared++

@@ -42,12 +42,19 @@ func contractRequests() []*engine.Request {
 
 const contractFamily = "smollm2-like"
 
+// contractConfig is what the contract's tests vary.
+func contractConfig() engine.Config {
+	return engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, Debug: true}
+}
+
+// contractEngine is an engine of that configuration, changed, which other tests may have used.
 func contractEngine(t testing.TB, change func(*engine.Config)) *engine.Engine {
-	cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, Debug: true}
+	t.Helper()
+	cfg := contractConfig()
 	if change != nil {
 		change(&cfg)
 	}
-	return newEngine(t, contractFamily, cfg)
+	return sharedEngine(t, contractFamily, cfg)
 }
 
 func bits(x []float32) []uint32 {
@@ -80,9 +87,11 @@ func sameBytes(t *testing.T, want, got map[string]*engine.Completion, all bool) 
 }
 
 func TestSameBytesWhateverElseRuns(t *testing.T) {
-	e := contractEngine(t, nil)
-	want := collect(t, e, contractRequests()...)
+	e, want := contractEngine(t, nil), wantOfContract(t)
 	t.Run("again", func(t *testing.T) { sameBytes(t, want, collect(t, e, contractRequests()...), true) })
+	t.Run("another engine", func(t *testing.T) {
+		sameBytes(t, want, collect(t, newEngine(t, contractFamily, contractConfig()), contractRequests()...), true)
+	})
 	t.Run("shuffled", func(t *testing.T) {
 		r := contractRequests()
 		rand.New(rand.NewPCG(1, 2)).Shuffle(len(r), func(i, j int) { r[i], r[j] = r[j], r[i] })
@@ -107,7 +116,7 @@ func TestSameBytesWhateverElseRuns(t *testing.T) {
 }
 
 func TestSameBytesWhateverTheCache(t *testing.T) {
-	want := collect(t, contractEngine(t, nil), contractRequests()...)
+	want := wantOfContract(t)
 	for name, change := range map[string]func(*engine.Config){
 		"page size 8":    func(c *engine.Config) { c.PageSize = 8 },
 		"page size 32":   func(c *engine.Config) { c.PageSize = 32 },
@@ -128,7 +137,7 @@ func TestSameBytesWhateverTheCache(t *testing.T) {
 
 // With kernels a row's results do not depend on how many rows there are.
 func TestSameBytesWhateverTheSlots(t *testing.T) {
-	want := collect(t, contractEngine(t, nil), contractRequests()...)
+	want := wantOfContract(t)
 	for _, slots := range []int{1, 7, 64, 256} {
 		t.Run(fmt.Sprint(slots), func(t *testing.T) {
 			if slots != 64 {
@@ -145,7 +154,7 @@ func TestSameBytesWhateverTheSlots(t *testing.T) {
 
 // Nor does it matter how many threads share a kernel's work. XLA's pool here has at least four, whatever the processors.
 func TestSameBytesWhateverTheThreads(t *testing.T) {
-	want := collect(t, contractEngine(t, nil), contractRequests()...)
+	want := wantOfContract(t)
 	t.Cleanup(func() { cpukernel.SetThreads(0) })
 	for _, threads := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(threads), func(t *testing.T) {
@@ -162,7 +171,7 @@ func TestSameBytesWhateverTheThreads(t *testing.T) {
 // Without kernels other numbers of slots are other programs, whose products may round otherwise: tokens are equal, logprobs close. So are
 // those with kernels.
 func TestSameTokensWithoutKernels(t *testing.T) {
-	want := collect(t, contractEngine(t, nil), contractRequests()...)
+	want := wantOfContract(t)
 	for _, slots := range []int{8, 1, 64} {
 		t.Run(fmt.Sprint(slots), func(t *testing.T) {
 			if slots != 8 {
@@ -187,7 +196,7 @@ func TestSameTokensWithoutKernels(t *testing.T) {
 
 // n may exceed the slots, and the pool may be so small that completions wait for each other.
 func TestMoreCompletionsThanSlots(t *testing.T) {
-	e := contractEngine(t, func(c *engine.Config) { c.MaxSeqs = 3 })
+	e := contractEngine(t, func(c *engine.Config) { c.KVMemory = smallPool })
 	prompt := contractRequests()[9].Tokens
 	want := map[string]*engine.Completion{}
 	for g := range 20 {

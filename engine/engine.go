@@ -94,6 +94,7 @@ type Engine struct {
 	turn       turn
 	contexts   contexts
 	inStep     *inStep // nil without other processes
+	inOrder    bool    // each call waits until it has all the requests that there is room for; for tests, whose figures it makes the same each time
 }
 
 // New plans the engine's sizes, compiles its programs and puts the weights on the device.

@@ -18,7 +18,11 @@ import (
 // Two completions of one prompt from a checkpoint in the Hugging Face format.
 func Example() {
 	ctx := context.Background()
-	backend, err := xla.Open("xla:cpu", xla.OpenOptions{FindPlugin: setup.FindPlugin})
+	cache, err := setup.CacheDir() // where compiled programs are kept for the next time
+	if err != nil {
+		log.Fatal(err)
+	}
+	backend, err := xla.Open("xla:cpu", xla.OpenOptions{FindPlugin: setup.FindPlugin, CacheDir: filepath.Join(cache, "test-executables")})
 	if err != nil {
 		log.Fatal(err)
 	}

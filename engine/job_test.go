@@ -19,10 +19,10 @@ import (
 	"github.com/quire/quire/tokenizer"
 )
 
-// A thousand requests of all lengths through 16 slots end with all pages free: Run fails with ErrPagesLost otherwise, and in debug mode
+// A thousand requests of all lengths through 8 slots end with all pages free: Run fails with ErrPagesLost otherwise, and in debug mode
 // every rule of the tables is checked after each step.
 func TestNoPageIsLost(t *testing.T) {
-	e := contractEngine(t, func(c *engine.Config) { c.MaxSeqs = 16 })
+	e := contractEngine(t, nil)
 	rng := rand.New(rand.NewPCG(3, 3))
 	var requests []*engine.Request
 	total := 0

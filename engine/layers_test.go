@@ -24,7 +24,7 @@ func TestLayerLoopDrawsTheSame(t *testing.T) {
 				testenv.Slow(t)
 			}
 			cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, Debug: true}
-			want := collect(t, newEngine(t, family, cfg), contractRequests()...)
+			want := collect(t, sharedEngine(t, family, cfg), contractRequests()...)
 			looped(&cfg)
 			e := newEngine(t, family, cfg)
 			sameBytes(t, want, collect(t, e, contractRequests()...), true)
@@ -38,13 +38,13 @@ func TestLayerLoopDrawsTheSame(t *testing.T) {
 // What becomes of pages is the same too: moved to the host and back, cleared, copied for clones and contexts, saved by one form for the other.
 func TestPagesOfTheLayerLoop(t *testing.T) {
 	testenv.Slow(t)
-	want := collect(t, contractEngine(t, nil), contractRequests()...)
+	want := wantOfContract(t)
 	small := func(c *engine.Config) { // 16 pages
 		looped(c)
 		c.KVMemory, c.HostKVMemory, c.Admission, c.Contexts, c.ZeroPages = 16*16*2*2*3*8*4, 64<<20, engine.Overcommit, 4, true
 	}
 	e := contractEngine(t, small)
-	sameBytes(t, collect(t, contractEngine(t, nil), longRequests(12)...), collect(t, e, longRequests(12)...), true)
+	sameBytes(t, collect(t, contractEngine(t, nil), longRequests(12)...), collectInOrder(t, e, longRequests(12)...), true)
 	if e.Stats().Preemptions == 0 {
 		t.Error("no sequence was moved: the test does not reach what it is for")
 	}

@@ -99,8 +99,8 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 	for i := range 16 {
 		long = append(long, &Request{ID: fmt.Sprint(i), Tokens: tokens(3 + rng.IntN(40)), N: 1, MaxTokens: 60 + rng.IntN(50), Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true})
 	}
-	for i := range 24 { // prefixes that come again after others took their room
-		of := rand.New(rand.NewPCG(5, uint64(i%6)))
+	for i := range 60 { // prefixes that come again after others took their room
+		of := rand.New(rand.NewPCG(5, uint64(i%15)))
 		prompt := make([]int32, 80, 90)
 		for j := range prompt {
 			prompt[j] = int32(of.IntN(256))
@@ -112,10 +112,11 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 		requests []*Request
 	}{
 		"sequences": {func(c *Config) { c.Admission = Overcommit }, long},
-		"prefixes":  {func(c *Config) { c.HostKVMemory = 8 * 16 * page }, sharing},
+		"prefixes":  {func(c *Config) { c.HostKVMemory = 32 * 16 * page }, sharing},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 4, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 18 * page, Debug: true}
+			cfg := Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8,
+				KVMemory: 22 * page, Debug: true} // smallPool of the other tests, whose programs these are
 			c.change(&cfg)
 			begin := func() *Engine {
 				e, err := New(context.Background(), cfg)
@@ -123,6 +124,7 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(e.Close)
+				e.inOrder = true
 				return e
 			}
 			run := func(e *Engine) map[string][]int32 {

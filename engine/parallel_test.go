@@ -30,7 +30,7 @@ func TestGreedyOfDevicesTogether(t *testing.T) {
 		for _, family := range testenv.Families(t) {
 			for _, kernels := range []string{xla.KernelsAuto, xla.KernelsOff} {
 				t.Run(fmt.Sprintf("%s on %d, kernels %s", family, n, kernels), func(t *testing.T) {
-					if family != "smollm2-like" || n == 8 || n == 2 && kernels == xla.KernelsAuto {
+					if quick := n == 2 && kernels == xla.KernelsOff || n == 4 && kernels == xla.KernelsAuto; family != "smollm2-like" || !quick {
 						testenv.Slow(t)
 					}
 					greedyEqualsTransformers(t, family, testenv.Group(t, kernels, firstDevices(n)...))
@@ -73,7 +73,7 @@ func together(t *testing.T, change func(*engine.Config)) *engine.Engine {
 // Devices together draw what one draws, sampled too.
 func TestDevicesTogetherDrawTheSame(t *testing.T) {
 	e := together(t, nil)
-	sameTokens(t, collect(t, contractEngine(t, nil), contractRequests()...), collect(t, e, contractRequests()...))
+	sameTokens(t, wantOfContract(t), collect(t, e, contractRequests()...))
 	if p := e.Plan(); p.Devices != 2 || p.KVBytesPerToken != 2*2*2*8*4 {
 		t.Errorf("%d devices with %d bytes a token", p.Devices, p.KVBytesPerToken) // 2 layers, K and V, 2 of 3 KV heads
 	}
@@ -89,7 +89,7 @@ func TestPagesOfDevicesTogether(t *testing.T) {
 		c.KVMemory, c.HostKVMemory, c.Admission, c.Contexts = 16*16*2*2*2*8*4, 64<<20, engine.Overcommit, 4
 	}
 	e := together(t, small)
-	sameBytes(t, collect(t, plain, longRequests(12)...), collect(t, e, longRequests(12)...), true)
+	sameBytes(t, collect(t, plain, longRequests(12)...), collectInOrder(t, e, longRequests(12)...), true)
 	if e.Stats().Preemptions == 0 {
 		t.Error("no sequence was moved: the test does not reach what it is for")
 	}

@@ -12,6 +12,9 @@ import (
 // pagesOf is the KV memory of n pages of 16 tokens of the contract family in float32.
 func pagesOf(n int64) int64 { return n * 16 * 2 * 2 * 3 * 8 * 4 }
 
+// smallPool is the KV memory of tests in which pages run out: one number of pages, and so the same programs.
+var smallPool = pagesOf(22)
+
 // longRequests each come to most of the pool if they can.
 func longRequests(n int) []*engine.Request {
 	rng := rand.New(rand.NewPCG(11, 11))
@@ -28,7 +31,7 @@ func longRequests(n int) []*engine.Request {
 
 // Sequences that are moved to the host and back draw the very same tokens, and all of them end: with pages for a tenth of what they want.
 func TestOvercommitDrawsTheSame(t *testing.T) {
-	want := collect(t, contractEngine(t, nil), longRequests(16)...)
+	want := wantOfLong(t)
 	demand := int64(0)
 	for _, r := range longRequests(16) {
 		demand += int64(r.N * (len(r.Tokens) + r.MaxTokens + 15) / 16)
@@ -42,7 +45,7 @@ func TestOvercommitDrawsTheSame(t *testing.T) {
 				testenv.Slow(t)
 			}
 			e := contractEngine(t, func(cfg *engine.Config) { cfg.KVMemory, cfg.Admission = pagesOf(c.pages), engine.Overcommit })
-			sameBytes(t, want, collect(t, e, longRequests(16)...), true)
+			sameBytes(t, want, collectInOrder(t, e, longRequests(16)...), true)
 			s := e.Stats()
 			if c.pages*10 > demand {
 				t.Errorf("%d pages are more than a tenth of the %d wanted", c.pages, demand)

@@ -34,11 +34,11 @@ func sharingRequests() []*engine.Request {
 // Whether a prefix is there already, is run for others too, or was given up for room, does not change a bit of what is drawn.
 func TestSameBytesWithPrefixCache(t *testing.T) {
 	cold := contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true })
-	want := collect(t, cold, sharingRequests()...)
+	want := collectInOrder(t, cold, sharingRequests()...)
 	without := cold.Stats()
 	t.Run("on", func(t *testing.T) {
 		e := contractEngine(t, nil)
-		sameBytes(t, want, collect(t, e, sharingRequests()...), true)
+		sameBytes(t, want, collectInOrder(t, e, sharingRequests()...), true)
 		s := e.Stats()
 		t.Logf("prefill tokens %d, %d without the cache; %d hits", s.PrefillTokens, without.PrefillTokens, s.HitTokens)
 		if s.PrefillTokens >= without.PrefillTokens*3/4 {
@@ -66,11 +66,10 @@ func TestSharedPrefixesRunTogether(t *testing.T) {
 		requests = append(requests, greedy(fmt.Sprint(i), append(sharing(uint64(i%groups), common), int32(i/groups), 7, 7), 4))
 	}
 	want := collect(t, contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true }), requests...)
-	e := contractEngine(t, func(c *engine.Config) { c.KVMemory = pagesOf(30) })
-	sameBytes(t, want, collect(t, e, requests...), true)
+	e := contractEngine(t, func(c *engine.Config) { c.KVMemory = smallPool })
+	sameBytes(t, want, collectInOrder(t, e, requests...), true)
 	s := e.Stats()
 	t.Logf("%d prompt tokens were run, %d are there", s.PrefillTokens, s.PromptTokens)
-	// The prefixes of requests that came before the first call may be run twice, and on a busy machine that may be a few dozen.
 	if least := groups*common + groups*each*3; s.PrefillTokens > s.PromptTokens/3 {
 		t.Errorf("%d prompt tokens of %d were run, %d would do", s.PrefillTokens, s.PromptTokens, least)
 	}
@@ -84,7 +83,7 @@ func TestSharedPrefixIsRunOnce(t *testing.T) {
 	for i := range 200 {
 		requests = append(requests, greedy(fmt.Sprint(i), append(append([]int32{}, base...), int32(i), 7), 4))
 	}
-	collect(t, e, requests...)
+	collectInOrder(t, e, requests...)
 	if s := e.Stats(); s.PrefillTokens > 200*(102-96)+100 {
 		t.Errorf("%d prompt tokens of %d were run", s.PrefillTokens, s.PromptTokens)
 	}
@@ -92,7 +91,7 @@ func TestSharedPrefixIsRunOnce(t *testing.T) {
 
 // Sequences that end give their slots to others inside a call: lengths of 4 to 60 take hardly more steps than if all were alike.
 func TestSlotsAreRefilledInTheLoop(t *testing.T) {
-	e := contractEngine(t, func(c *engine.Config) { c.MaxRounds = 64 })
+	e := contractEngine(t, nil)
 	rng := rand.New(rand.NewPCG(9, 9))
 	var requests []*engine.Request
 	total := 0
@@ -101,13 +100,13 @@ func TestSlotsAreRefilledInTheLoop(t *testing.T) {
 		total += n - 1 // the first is drawn by prefill
 		requests = append(requests, greedy(fmt.Sprint(i), []int32{int32(i), 2, 3}, n))
 	}
-	collect(t, e, requests...)
+	collectInOrder(t, e, requests...)
 	s := e.Stats()
 	t.Logf("%d calls, %d decode steps for %d tokens", s.Calls, s.DecodeSteps, total)
 	if ideal := total / 8; s.DecodeSteps > ideal*105/100+60 {
 		t.Errorf("%d decode steps, %d would do if no slot was ever empty", s.DecodeSteps, ideal)
 	}
-	if s.Calls > s.DecodeSteps/20 {
+	if full := s.DecodeSteps / 8; s.Calls > full*5/4+8 { // those of MaxRounds steps each
 		t.Errorf("%d calls for %d decode steps: the host came between", s.Calls, s.DecodeSteps)
 	}
 }

@@ -44,8 +44,8 @@ func collectReplicas(t *testing.T, r *engine.Replicas, requests ...*engine.Reque
 
 // Replicas with one queue draw, together, what one engine draws, byte for byte; all of them take part.
 func TestReplicasDrawTheSame(t *testing.T) {
-	want := collect(t, contractEngine(t, nil), contractRequests()...)
-	r := replicas(t, []int{0}, []int{1}, []int{5})
+	want := wantOfContract(t)
+	r := replicas(t, []int{0}, []int{5})
 	for range 2 {
 		sameBytes(t, want, collectReplicas(t, r, contractRequests()...), true)
 		sum := 0
@@ -56,11 +56,11 @@ func TestReplicasDrawTheSame(t *testing.T) {
 			}
 			sum += s.GeneratedTokens
 		}
-		if s := r.Stats(); s.GeneratedTokens != sum || s.Pages != 3*r.Plan().Pages || s.WallSeconds <= 0 || s.FirstTokenSeconds <= 0 {
+		if s := r.Stats(); s.GeneratedTokens != sum || s.Pages != 2*r.Plan().Pages || s.WallSeconds <= 0 || s.FirstTokenSeconds <= 0 {
 			t.Errorf("%d tokens in all, %d added up: %+v", s.GeneratedTokens, sum, s)
 		}
 	}
-	if p := r.Plan(); p.Replicas != 3 || p.Devices != 1 {
+	if p := r.Plan(); p.Replicas != 2 || p.Devices != 1 {
 		t.Errorf("%d replicas of %d devices", p.Replicas, p.Devices)
 	}
 }
@@ -74,7 +74,7 @@ func TestReplicasOfDevicesTogether(t *testing.T) {
 
 // A consumer that has enough ends the run of all; a cancelled run ends with its error, once.
 func TestReplicasStop(t *testing.T) {
-	r := replicas(t, []int{0}, []int{1})
+	r := replicas(t, []int{0}, []int{5})
 	for range r.Run(context.Background(), slices.Values(contractRequests())) {
 		break
 	}
@@ -99,7 +99,7 @@ func TestReplicasStop(t *testing.T) {
 
 // A request that is refused counts for none, however many completions it asked for.
 func TestReplicasRefuse(t *testing.T) {
-	r := replicas(t, []int{0}, []int{1})
+	r := replicas(t, []int{0}, []int{5})
 	refused := sampled("refused", nil, 4, 3, 1)
 	drawn := make(chan struct{}, 9)
 	requests := func(yield func(*engine.Request) bool) {

@@ -175,7 +175,7 @@ func (j *job) finish() error {
 func (j *job) fill(ctx context.Context) error {
 	for j.open && j.sched.wants() > 0 {
 		var r *Request
-		if j.sched.idle() {
+		if j.sched.idle() || j.e.inOrder {
 			select {
 			case r, j.open = <-j.intake:
 			case <-ctx.Done():

@@ -11,7 +11,7 @@ import (
 
 // FuzzLoadPrefix loads any bytes as a snapshot of a prefix: an error that says what is wrong, or tokens.
 func FuzzLoadPrefix(f *testing.F) {
-	e := contractEngine(f, func(c *engine.Config) { c.HostKVMemory = 64 << 20 }) // as TestSnapshot has it
+	e := contractEngine(f, func(c *engine.Config) { c.KVMemory, c.HostKVMemory = smallPool, 64<<20 }) // as TestSnapshot has it
 	tokens := contractRequests()[13].Tokens
 	var file bytes.Buffer
 	if _, err := e.SavePrefix(context.Background(), tokens[:16], &file); err != nil {

@@ -9,14 +9,15 @@ import (
 	"testing"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/testenv"
 )
 
 // Prefixes that move to the host and come back change no bit of what is drawn.
 func TestSameBytesWithHostMemory(t *testing.T) {
 	want := collect(t, contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true }), sharingRequests()...)
-	e := contractEngine(t, func(c *engine.Config) { c.KVMemory, c.HostKVMemory = pagesOf(24), 64<<20 })
+	e := contractEngine(t, func(c *engine.Config) { c.KVMemory, c.HostKVMemory = smallPool, 64<<20 })
 	for range 2 { // the second run finds what the first left
-		sameBytes(t, want, collect(t, e, sharingRequests()...), true)
+		sameBytes(t, want, collectInOrder(t, e, sharingRequests()...), true)
 		s := e.Stats()
 		t.Logf("%d bytes moved, %d tokens run, %d taken over", s.MovedBytes, s.PrefillTokens, s.HitTokens)
 		if s.MovedBytes == 0 {
@@ -28,7 +29,7 @@ func TestSameBytesWithHostMemory(t *testing.T) {
 // What one engine saved another takes over, and draws the same.
 func TestSnapshot(t *testing.T) {
 	ctx := context.Background()
-	withMemory := func(c *engine.Config) { c.HostKVMemory = 64 << 20 }
+	withMemory := func(c *engine.Config) { c.KVMemory, c.HostKVMemory = smallPool, 64<<20 }
 	e := contractEngine(t, withMemory)
 	requests := func() []*engine.Request { return []*engine.Request{contractRequests()[13]} } // 100 tokens, 6 full pages
 	want := collect(t, e, requests()...)
@@ -61,7 +62,7 @@ func TestSnapshot(t *testing.T) {
 		}
 	})
 	t.Run("another page size", func(t *testing.T) {
-		third := contractEngine(t, func(c *engine.Config) { c.HostKVMemory, c.PageSize = 64<<20, 8 })
+		third := contractEngine(t, func(c *engine.Config) { c.HostKVMemory, c.PageSize, c.Backend = 64<<20, 8, testenv.Go(t) })
 		if _, err := third.LoadPrefix(bytes.NewReader(file.Bytes())); !errors.Is(err, engine.ErrSnapshotMismatch) || !strings.Contains(err.Error(), "page_size is 16 in the file and 8 here") {
 			t.Error(err)
 		}
@@ -77,7 +78,7 @@ func TestSnapshot(t *testing.T) {
 func TestPinnedPrefix(t *testing.T) {
 	ctx := t.Context()
 	const block = 16 * 16 * 384 // bytes of the host's memory that any of these prefixes takes
-	e := contractEngine(t, func(c *engine.Config) { c.HostKVMemory = 2 * block })
+	e := contractEngine(t, func(c *engine.Config) { c.KVMemory, c.HostKVMemory = smallPool, 2*block })
 	prompt := func(seed uint64) []int32 { return sharing(seed, 64) }
 	isThere := func(what string, tokens []int32, want bool) {
 		t.Helper()

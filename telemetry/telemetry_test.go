@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -260,15 +261,18 @@ func TestSeriesOfJobs(t *testing.T) {
 // A file stays small however long the run.
 func TestSeriesIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	r := NewRun()
-	r.Started(start)
-	s, err := r.keep(path, 10*time.Microsecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const ran = 700 * time.Millisecond // 70,000 intervals
-	time.Sleep(ran)
-	s.Close("finished")
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRun()
+		r.Started(start)
+		s, err := r.keep(path, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(70_000 * time.Second) // of a clock that does not wait
+		if err := s.Close("finished"); err != nil {
+			t.Error(err)
+		}
+	})
 	all, err := Read(path)
 	if err != nil {
 		t.Fatal(err)

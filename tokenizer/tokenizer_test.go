@@ -80,17 +80,14 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
-// TestHostileTexts bounds the time of texts made to be slow.
+// Texts made to be slow are not: at a cost that grows with the square of the length, these would take hours.
 func TestHostileTexts(t *testing.T) {
+	const hostile = 2_000_000 // bytes
 	for _, family := range families {
 		tok := open(t, "testdata/"+family)
 		for _, unit := range []string{"a", " ", "\n", "ab", "'", "日", "<", "<|im_start|>", "A", "1", "!"} {
-			start := time.Now()
-			if _, err := tok.Encode(strings.Repeat(unit, 200_000/len(unit)), true); err != nil {
+			if _, err := tok.Encode(strings.Repeat(unit, hostile/len(unit)), true); err != nil {
 				t.Errorf("%s, %q: %v", family, unit, err)
-			}
-			if d := time.Since(start); d > 30*time.Second {
-				t.Errorf("%s: 200 kB of %q took %v", family, unit, d)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // The language itself is compared with Python's in package chat, on the cases
 // of its testdata/goldens.json.
 
-var limits = jinja.Limits{Output: 1 << 20, Memory: 1 << 24, Time: time.Second}
+var limits = jinja.Limits{Output: 1 << 20, Memory: 1 << 24, Time: time.Minute}
 
 func ExampleTemplate_Render() {
 	t, err := jinja.Parse("{% for p in people %}{{ p.name | upper }}{{ ', ' if not loop.last }}{% endfor %}")
