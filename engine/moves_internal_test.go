@@ -52,7 +52,7 @@ func (o *order) event(what string) {
 				select {
 				case <-s.there:
 					o.up++
-				case <-time.After(20 * time.Second):
+				case <-time.After(time.Minute):
 					o.t.Error("a block was not copied to the device while the program ran")
 				}
 				o.mu.Lock()
@@ -67,7 +67,7 @@ func (o *order) event(what string) {
 	case "down begins":
 		// Where as many blocks as may be under way wait for this one, it has to go.
 		runs := o.runs
-		timer := time.AfterFunc(20*time.Second, func() {
+		timer := time.AfterFunc(time.Minute, func() {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.late = true

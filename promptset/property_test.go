@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
-	"runtime/debug"
-	"runtime/metrics"
 	"strings"
 	"testing"
 	"time"
@@ -163,7 +161,7 @@ func TestRoundTrip(t *testing.T) {
 
 // 100,000 rows through reader and writer stay far below the 300 MB that a job may take beyond its engine.
 func TestBoundedMemory(t *testing.T) {
-	const count, most = 100_000, 300 << 20
+	const count, most = 100_000, 300 << 20 / 2 // the collector lets the heap grow to twice what is in use
 	type row struct {
 		Prompt string   `parquet:"prompt"`
 		Topic  string   `parquet:"topic"`
@@ -188,11 +186,12 @@ func TestBoundedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	w = nil
-	debug.FreeOSMemory()
-	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	// What is in use, not what waits for the collector: that depends on how fast this goes on beside the rest.
 	inUse := func() uint64 {
-		metrics.Read(sample)
-		return sample[0].Value.Uint64() - sample[1].Value.Uint64()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
 	}
 	before := inUse()
 	r := open(t, path)
@@ -214,7 +213,9 @@ func TestBoundedMemory(t *testing.T) {
 				}
 			}
 			window = window[:0]
-			peak = max(peak, inUse())
+			if row.Index/512%8 == 0 {
+				peak = max(peak, inUse())
+			}
 		}
 	}
 	for _, row := range window {
@@ -227,7 +228,7 @@ func TestBoundedMemory(t *testing.T) {
 	}
 	peak = max(peak, inUse())
 	runtime.KeepAlive(r)
-	t.Logf("%d rows: peak %d MB of Go memory, %d MB before", out.Rows(), peak>>20, before>>20)
+	t.Logf("%d rows: peak %d MB of Go memory in use, %d MB before", out.Rows(), peak>>20, before>>20)
 	if peak > most {
 		t.Errorf("%d MB in use at the peak, want at most %d", peak>>20, most>>20)
 	}

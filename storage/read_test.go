@@ -263,7 +263,7 @@ func TestStreamIsBounded(t *testing.T) {
 		// what was left of the first chunk is gone with it
 		t.Error("read after Close")
 	}
-	for range 100 {
+	for range 3000 {
 		stacks := make([]byte, 1<<20)
 		if stacks = stacks[:runtime.Stack(stacks, true)]; !bytes.Contains(stacks, []byte("storage.(*stream)")) {
 			return

@@ -17,6 +17,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/quire/quire/cpukernel"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/vfs"
 )
@@ -131,7 +132,7 @@ func interrupted(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	cmd := exec.Command(path, args[1:]...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "QUIRE_FAKE_DELAY=20ms")
+	cmd.Env = append(os.Environ(), "QUIRE_FAKE_DELAY=20ms", cpukernel.EnvKernels+"="+ts.Getenv(cpukernel.EnvKernels))
 	out := ts.MkAbs("interrupted.out")
 	file, err := os.Create(out)
 	ts.Check(err)

@@ -55,7 +55,7 @@ func TestMetricsOfARun(t *testing.T) {
 			&environment{stdout: io.Discard, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS})
 	}()
 	address := ""
-	for range 500 {
+	for range 6000 {
 		if m := regexp.MustCompile(`metrics are at (http://127\.0\.0\.1:\d+)/metrics`).FindStringSubmatch(out.String()); m != nil {
 			address = m[1]
 			break
@@ -72,7 +72,7 @@ func TestMetricsOfARun(t *testing.T) {
 		return answer.StatusCode, string(text)
 	}
 	seen := false
-	for range 300 {
+	for range 12000 {
 		if _, text := get("/metrics"); regexp.MustCompile(`quire_rows_total\{result="good"\} [1-9]`).MatchString(text) && strings.Contains(text, "quire_job_rows 101\n") {
 			seen = true
 			break

@@ -78,7 +78,7 @@ func TestUnitOfAWorkerThatLives(t *testing.T) {
 	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, name: "w", progress: "plain", maxRestarts: 1, observing: observing{logFormat: "text", logLevel: "info"}}
 	done := make(chan error)
 	go func() { done <- o.work(t.Context(), env, job.ID) }()
-	for deadline := time.Now().Add(20 * time.Second); strings.Count(out.String(), "a unit is worked on elsewhere") < 3; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); strings.Count(out.String(), "a unit is worked on elsewhere") < 3; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(out.String())
 		}
@@ -108,7 +108,7 @@ func TestWaitingWorkerIsHealthy(t *testing.T) {
 	until := func(path string, code int, text string) {
 		t.Helper()
 		last := ""
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			m := regexp.MustCompile(`metrics are at (http://127\.0\.0\.1:\d+)/metrics`).FindStringSubmatch(out.String())
 			if m == nil {
 				continue
