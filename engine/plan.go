@@ -9,6 +9,7 @@ import (
 
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/collective"
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/models/llama"
 	"github.com/quire/quire/prefix"
 )
@@ -62,7 +63,11 @@ func (p Plan) String() string {
 	}
 	row("backend", "%s", p.Backend)
 	if p.Devices > 1 {
-		row("devices", "%d run the model together; sizes are those of one", p.Devices)
+		virtual := ""
+		if strings.HasPrefix(p.Backend, "xla:cpu") {
+			virtual = " virtual ones of the CPU"
+		}
+		row("devices", "%d%s run the model together; sizes are those of one", p.Devices, virtual)
 	}
 	if p.Replicas > 1 {
 		row("replicas", "%d with a queue in common; sizes are those of one", p.Replicas)
@@ -70,13 +75,13 @@ func (p Plan) String() string {
 	row("model", "%s, %s parameters in %s, %s", p.Model, count(p.Parameters), p.DType, bytesText(p.WeightBytes))
 	row("KV cache", "%s, %s a token (2 x layers x KV heads x head dim x %s), %s in all", p.KV, bytesText(p.KVBytesPerToken), p.KVDType, bytesText(p.KVBytes))
 	if p.layout.Paged {
-		row("pages", "%d of %d tokens: %d tokens of context; up to %d pages a sequence", p.Pages, p.PageSize, p.Pages*p.PageSize, p.PagesPerSeq)
+		row("pages", "%d of %s: %d tokens of context; up to %s a sequence", p.Pages, plural.Count(p.PageSize, "token"), p.Pages*p.PageSize, plural.Count(p.PagesPerSeq, "page"))
 	}
-	row("sequences", "%d slots, up to %d tokens each; %d waiting prompts", p.MaxSeqs, p.MaxModelLen, p.Holders)
+	row("sequences", "%s, up to %d tokens each; %s", plural.Count(p.MaxSeqs, "slot"), p.MaxModelLen, plural.Count(p.Holders, "waiting prompt"))
 	if p.Contexts > 0 {
 		row("contexts", "up to %d", p.Contexts)
 	}
-	row("steps", "prefill %d tokens, decode %d rows, up to %d steps a call", p.PrefillTokens, p.slots, p.MaxRounds)
+	row("steps", "prefill %d tokens, decode %d rows, up to %s a call", p.PrefillTokens, p.slots, plural.Count(p.MaxRounds, "step"))
 	row("programs", "%s", strings.Join(p.Programs, ", "))
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/sampling"
 )
 
@@ -82,8 +83,8 @@ func (e *Engine) check(r *Request) error {
 	case len(r.Tokens) == 0:
 		return ErrEmptyPrompt
 	case len(r.Tokens) >= e.plan.MaxModelLen:
-		return fmt.Errorf("%w: %d tokens, and prompt and completion together may have %d (see --max-model-len)",
-			ErrPromptTooLong, len(r.Tokens), e.plan.MaxModelLen)
+		return fmt.Errorf("%w: %s, and prompt and completion together may have %d (see --max-model-len)",
+			ErrPromptTooLong, plural.Count(len(r.Tokens), "token"), e.plan.MaxModelLen)
 	case r.N < 1:
 		return fmt.Errorf("%w: n is %d, at least 1 is needed", ErrInvalidRequest, r.N)
 	case r.FirstGeneration < 0:
@@ -101,8 +102,8 @@ func (e *Engine) check(r *Request) error {
 		return fmt.Errorf("%w: %d stop tokens with the model's own, at most %d are supported", ErrInvalidRequest, n, maxStopTokens)
 	}
 	if need := e.pagesFor(e.maxLen(r)); need > e.plan.Pages {
-		return fmt.Errorf("%w: prompt and completion need %d pages of the pool's %d (see --kv-memory, or lower max_tokens)",
-			ErrPromptTooLong, need, e.plan.Pages)
+		return fmt.Errorf("%w: prompt and completion need %s of the pool's %d (see --kv-memory, or lower max_tokens)",
+			ErrPromptTooLong, plural.Count(need, "page"), e.plan.Pages)
 	}
 	return nil
 }

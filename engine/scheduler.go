@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/prefix"
 )
 
@@ -420,7 +421,7 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 	}
 	// Holders that wait for each other's pages: the first in line goes alone.
 	if s.careful {
-		return nil, fmt.Errorf("%w: %d completions run and %d requests wait", ErrStalled, s.active, len(s.waiting))
+		return nil, fmt.Errorf("%w: %s run and %s wait", ErrStalled, plural.Count(s.active, "completion"), plural.Count(len(s.waiting), "request"))
 	}
 	s.careful = true
 	s.dropAll()

@@ -17,6 +17,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/internal/plural"
 )
 
 // maxLine is the longest line of a JSONL file, in bytes.
@@ -197,7 +199,7 @@ func readJSONL(ctx context.Context, s *Source, f File, from, to int64, yield fun
 		line, err := l.next()
 		if err != nil && err != errLineTooLong {
 			if err == io.EOF {
-				err = fmt.Errorf("it had %d rows when the job started and has %d now", s.Rows, at)
+				err = fmt.Errorf("it had %s when the job started and has %d now", plural.Count(s.Rows, "row"), at)
 			}
 			return false, &FileError{File: s.Name, What: fmt.Sprintf("cannot read it after line %d", l.number-1), Err: fmt.Errorf("%w; do not change inputs during a job", err)}
 		}

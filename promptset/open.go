@@ -10,6 +10,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/quire/quire/internal/plural"
 )
 
 // Source is one input file, as [Open] found it.
@@ -169,7 +171,7 @@ func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func
 		return &FileError{File: s.Name, What: fmt.Sprintf(format, args...) + "; do not change inputs during a job"}
 	}
 	if f.Size() != s.Bytes {
-		return false, changed("it had %d bytes when the job started and has %d now", s.Bytes, f.Size())
+		return false, changed("it had %s when the job started and has %d now", plural.Count(s.Bytes, "byte"), f.Size())
 	}
 	if f.Version() != s.version {
 		return false, changed("it was written again since the job started")
@@ -179,7 +181,7 @@ func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func
 	} else {
 		var pf *parquetFile
 		if pf, err = parseParquet(s.Name, f, f.Size()); err == nil && pf.file.NumRows() != s.Rows {
-			return false, changed("it had %d rows when the job started and has %d now", s.Rows, pf.file.NumRows())
+			return false, changed("it had %s when the job started and has %d now", plural.Count(s.Rows, "row"), pf.file.NumRows())
 		} else if err == nil {
 			var l *layout
 			if l, err = r.schema.place(pf.root); err != nil {

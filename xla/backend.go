@@ -20,6 +20,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/pjrt"
+
+	"github.com/quire/quire/internal/plural"
 )
 
 // Options say which plugin a backend runs on, and how.
@@ -168,7 +170,15 @@ func (b *Backend) Description() string {
 		return fmt.Sprintf("xla:%s ahead of time for %s, %d x %s, PJRT API %d.%d, %s", b.platform, b.topology.Name, b.NumDevices(),
 			b.topology.DeviceKind, major, minor, b.pluginPath)
 	}
-	return fmt.Sprintf("xla:%s, %d devices, PJRT API %d.%d, kernels %s, %s", b.platform, b.NumDevices(), major, minor, b.Kernels(), b.pluginPath)
+	return fmt.Sprintf("xla:%s, %s, PJRT API %d.%d, kernels %s, %s", b.platform, b.devicesText(), major, minor, b.Kernels(), b.pluginPath)
+}
+
+// devicesText is how many devices there are; a CPU has one, or is cut into several that are no more than one.
+func (b *Backend) devicesText() string {
+	if n := b.NumDevices(); b.platform == "cpu" && n > 1 {
+		return fmt.Sprintf("%d virtual devices", n)
+	}
+	return plural.Count(b.NumDevices(), "device")
 }
 
 // NumDevices implements [compute.Backend].

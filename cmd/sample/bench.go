@@ -13,6 +13,7 @@ import (
 
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/cpukernel"
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/parameter"
 )
 
@@ -123,7 +124,7 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 	}
 	report := b.report(opened)
 	for i := range o.warmUp + o.repeat {
-		o.progress(env, "run %d of %d: %d prompts, %d tokens to draw", i+1, o.warmUp+o.repeat, len(b.requests), b.tokens)
+		o.progress(env, "run %d of %d: %s, %s to draw", i+1, o.warmUp+o.repeat, plural.Count(len(b.requests), "prompt"), plural.Count(b.tokens, "token"))
 		f, err := b.pass(ctx)
 		if err != nil {
 			return err

@@ -27,10 +27,11 @@ A first run, on a fresh machine:
 Exit codes:
   0  all done
   1  failure: a message on standard error says what and how to mend it
-  2  the command line or a config file is wrong
+  2  the command line or a config file is wrong, or names inputs that are not there or a file that cannot be written
   3  partial: the output is whole, but some of its rows carry an error (column "error")
   4  interrupted: what was finished is kept, and the same command goes on from there
   5  damaged: sample verify found something wrong with an output
+Standard output that is lost (a full disk) is a failure too. When its reader has left, as with "| head", SIGPIPE ends the command.
 
 Environment:
   QUIRE_CACHE                       folder of fetched plugins and models and of compiled programs

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/promptset"
 )
 
@@ -115,9 +116,9 @@ func (j *job) giveUp(failures int, err error) error {
 	}
 	at := "no row was begun"
 	if len(names) > 0 {
-		at = fmt.Sprintf("%d rows were in slots or waited for one, the first: %s", len(rows), strings.Join(names, ", "))
+		at = fmt.Sprintf("%s in slots or waiting for one, the first: %s", plural.Count(len(rows), "row")+plural.Of(len(rows), " was", " were"), strings.Join(names, ", "))
 	}
-	return fmt.Errorf("the device failed %d times without finishing a completion in between, the last time with: %w (%s)", failures, err, at)
+	return fmt.Errorf("the device failed %s without finishing a completion in between, the last time with: %w (%s)", plural.Count(failures, "time"), err, at)
 }
 
 // attempt runs one engine until the rows are through or it fails.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/tally"
 )
 
@@ -78,8 +79,8 @@ func (m *meter) draw(t, drawn tally.Counts) {
 
 // line is one plain progress line.
 func (m *meter) line(t, drawn tally.Counts) string {
-	parts := []string{fmt.Sprintf("%d/%d rows", t.Rows, m.total)}
-	parts = append(parts, fmt.Sprintf("%d completions", t.Completions), fmt.Sprintf("%.0f tok/s", m.rate(drawn.CompletionTokens)),
+	parts := []string{fmt.Sprintf("%d/%d %s", t.Rows, m.total, plural.Noun(m.total, "row"))}
+	parts = append(parts, plural.Count(t.Completions, "completion"), fmt.Sprintf("%.0f tok/s", m.rate(drawn.CompletionTokens)),
 		time.Since(m.started).Round(time.Second).String())
 	if t.RowsWithErrors > 0 {
 		parts = append(parts, fmt.Sprintf("%d with errors", t.RowsWithErrors))

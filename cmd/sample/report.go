@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/tally"
 )
@@ -131,7 +132,7 @@ func (r *runReport) print(w io.Writer) {
 		row("prefixes", "%d prompt tokens taken over from prefixes that were there, %d run", hits, r.Engine.PrefillTokens)
 	}
 	if r.Engine.Preemptions > 0 {
-		row("moved out", "%d sequences, for want of pages", r.Engine.Preemptions)
+		row("moved out", "%s, for want of pages", plural.Count(r.Engine.Preemptions, "sequence"))
 	}
 	if r.Engine.MovedBytes > 0 {
 		row("moved", "%s of keys and values to the host and back", humanize.IBytes(uint64(r.Engine.MovedBytes)))
@@ -150,7 +151,7 @@ func (r *runReport) print(w io.Writer) {
 		fmt.Fprintf(w, "error: %s\n", visible.Line(e))
 	}
 	if more := r.RowsWithErrors - int64(len(r.Errors)); more > 0 {
-		fmt.Fprintf(w, "error: %d more rows have errors\n", more)
+		fmt.Fprintf(w, "error: %s\n", plural.Count(more, "more row")+plural.Of(more, " has", " have")+" errors")
 	}
 }
 

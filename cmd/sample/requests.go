@@ -93,7 +93,7 @@ func (b *requestBuilder) tokens(row *promptset.Row) ([]int32, error) {
 	case promptset.KindTokens:
 		for i, id := range row.TokenIDs {
 			if id < 0 || int(id) >= b.session.vocab {
-				return nil, fmt.Errorf("prompt_token_ids: number %d is %d, but the model's vocabulary is 0 to %d", i, id, b.session.vocab-1)
+				return nil, fmt.Errorf("prompt_token_ids[%d] is %d, but the model's vocabulary is 0 to %d", i, id, b.session.vocab-1)
 			}
 		}
 		return row.TokenIDs, nil
@@ -103,7 +103,7 @@ func (b *requestBuilder) tokens(row *promptset.Row) ([]int32, error) {
 		}
 		for i, m := range row.Messages {
 			if !utf8.ValidString(m.Content) || !utf8.ValidString(m.Role) {
-				return nil, fmt.Errorf("messages: number %d is not UTF-8", i)
+				return nil, fmt.Errorf("messages[%d] is not UTF-8", i)
 			}
 		}
 		text, err := b.session.render(row.Messages)

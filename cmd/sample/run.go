@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 )
 
@@ -218,7 +219,8 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	case runErr != nil:
 		return fmt.Errorf("%w (%s)", runErr, kept)
 	case len(writer.Unpublished()) > 0:
-		return fmt.Errorf("%d parts were not finished, and nothing says why: this is a fault, please report it (%s)", len(writer.Unpublished()), kept)
+		return fmt.Errorf("%s not finished, and nothing says why: this is a fault, please report it (%s)",
+			plural.Count(len(writer.Unpublished()), "part")+plural.Of(len(writer.Unpublished()), " was", " were"), kept)
 	case report.RowsWithErrors > 0:
 		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s", report.RowsWithErrors, report.Rows, o.output)}
 	}
@@ -236,8 +238,8 @@ func finished(env *environment, o *runOptions, saved *savedJob, fingerprint stri
 	if !o.shard.Whole() {
 		what, hint = fmt.Sprintf("shard %s of %s", o.shard, o.output), ""
 	}
-	fmt.Fprintf(env.stdout, "%s is finished: %d rows in %d parts, %d completions, %d rows with errors%s\n",
-		what, saved.rows, saved.mine, t.Completions, t.RowsWithErrors, hint)
+	fmt.Fprintf(env.stdout, "%s is finished: %s in %s, %s, %s%s\n", what, plural.Count(saved.rows, "row"),
+		plural.Count(saved.mine, "part"), plural.Count(t.Completions, "completion"), plural.Count(t.RowsWithErrors, "row with errors"), hint)
 	saved.tellStanding(env.stdout)
 	if saved.mine == 0 {
 		fmt.Fprintf(env.stdout, "shard %s has no part: the job has %d, and a smaller --part-rows makes more of a new job\n", o.shard, saved.parts.Count())
@@ -274,8 +276,8 @@ func (s *savedJob) announce(w io.Writer, o *runOptions, plan engine.Plan) {
 	}
 	// Other shards may have begun the job, and this one nothing yet.
 	if published := s.mine - len(s.missing); o.progress != "none" && (s.shard.Whole() || published+completions > 0) {
-		fmt.Fprintf(w, "going on with %s: %d of %d parts are published, and the journal has %d completions of %d more rows\n",
-			what, published, s.mine, completions, rows)
+		fmt.Fprintf(w, "going on with %s: %d of %d parts are published, and the journal has %s of %s\n",
+			what, published, s.mine, plural.Count(completions, "completion"), plural.Count(rows, "more row"))
 	}
 	if was := s.state.Job().Device; kernelLevel.ReplaceAllString(was, "") != kernelLevel.ReplaceAllString(plan.Backend, "") {
 		fmt.Fprintf(w, "warning: the job was begun on %q and goes on with %q: completions may differ in their last digits from those of a single run\n", was, plan.Backend)

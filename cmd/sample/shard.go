@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/storage"
@@ -231,7 +232,7 @@ type standing struct {
 
 func (s standing) String() string {
 	if len(s.missing) == 0 {
-		return fmt.Sprintf("all %d parts of the job are there", s.parts.Count())
+		return plural.Of(s.parts.Count(), "the one part of the job is there", fmt.Sprintf("all %d parts of the job are there", s.parts.Count()))
 	}
 	text := fmt.Sprintf("%d of %d parts of the job are there", s.parts.Count()-len(s.missing), s.parts.Count())
 	if s.count < 2 {

@@ -17,6 +17,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/storage"
@@ -42,7 +43,7 @@ sample show prompts.jsonl             # an input: its prompts`,
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if len(args) != 1 {
-				return usagef("show needs one output folder or part file, but was given %s", counted(len(args), "argument"))
+				return usagef("show needs one output folder or part file, but was given %s", plural.Count(len(args), "argument"))
 			}
 			if rows < 0 {
 				return usagef("--rows is %d, but must be 0 (all) or more", rows)
@@ -227,8 +228,19 @@ func (p *printer) print(record map[string]any) error {
 	text, _ := record["text"].(string)
 	text = strings.TrimSpace(text)
 	body := strings.ReplaceAll(p.cut(text, 400), "\n", "\n    ")
-	_, err := fmt.Fprintf(p.w, "  ▸ %v (%v, %s)\n    %s\n", record["generation"], record["finish_reason"], countedAny(record["completion_tokens"], "token"), body)
+	_, err := fmt.Fprintf(p.w, "  ▸ %v (%v, %s)\n    %s\n", record["generation"], record["finish_reason"], tokensOf(record["completion_tokens"]), body)
 	return err
+}
+
+// tokensOf is a number of tokens, as a file has it.
+func tokensOf(n any) string {
+	switch n := n.(type) {
+	case int32:
+		return plural.Count(n, "token")
+	case float64:
+		return plural.Count(int64(n), "token")
+	}
+	return visible.Line(fmt.Sprint(n)) + " tokens"
 }
 
 // head prints the heading of a prompt.
@@ -255,7 +267,7 @@ func (p *printer) printPrompts(ctx context.Context, file string) error {
 		case promptset.KindMessages:
 			text = strings.Join(messageLines(row.Messages), "\n")
 		case promptset.KindTokens:
-			text = fmt.Sprintf("%s: %v", counted(len(row.TokenIDs), "token"), row.TokenIDs)
+			text = fmt.Sprintf("%s: %v", plural.Count(len(row.TokenIDs), "token"), row.TokenIDs)
 		}
 		if row.Err != nil {
 			text = "error: " + row.Err.Error()
@@ -265,7 +277,7 @@ func (p *printer) printPrompts(ctx context.Context, file string) error {
 	if err := reader.Err(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.w, "%s has %s and no completions: it is an input, and sample run --input %s draws some\n", file, counted(reader.NumRows(), "prompt"), file)
+	_, err = fmt.Fprintf(p.w, "%s has %s and no completions: it is an input, and sample run --input %s draws some\n", file, plural.Count(reader.NumRows(), "prompt"), file)
 	return err
 }
 
@@ -291,7 +303,7 @@ func promptText(record map[string]any) string {
 		return strings.Join(lines, "\n")
 	}
 	if ids, ok := record["prompt_token_ids"].([]any); ok {
-		return fmt.Sprintf("%s: %v", counted(len(ids), "token"), ids)
+		return fmt.Sprintf("%s: %v", plural.Count(len(ids), "token"), ids)
 	}
 	return "(no prompt)"
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/queue"
@@ -382,17 +383,17 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 	var notes []string
 	switch {
 	case done == queue.Submitted:
-		notes = append(notes, fmt.Sprintf("%d units of %d rows are in the queue", s.Waiting, j.parts.Rows-s.Job.Before.Rows))
+		notes = append(notes, fmt.Sprintf("%s of %s %s in the queue", plural.Count(s.Waiting, "unit"), plural.Count(j.parts.Rows-s.Job.Before.Rows, "row"), plural.Of(s.Waiting, "is", "are")))
 	case done == queue.Going:
 		notes = append(notes, "it is in the queue already")
 	default:
 		notes = append(notes, "nothing of it is left to do")
 	}
 	if retried > 0 {
-		notes = append(notes, fmt.Sprintf("%d units that were parked are queued again", retried))
+		notes = append(notes, fmt.Sprintf("%s that %s parked %s queued again", plural.Count(retried, "unit"), plural.Of(retried, "was", "were"), plural.Of(retried, "is", "are")))
 	}
 	if s.Parked > 0 {
-		notes = append(notes, fmt.Sprintf("%d units are parked; --retry queues them again", s.Parked))
+		notes = append(notes, fmt.Sprintf("%s %s parked; --retry queues %s again", plural.Count(s.Parked, "unit"), plural.Of(s.Parked, "is", "are"), plural.Of(s.Parked, "it", "them")))
 	}
 	fmt.Fprintf(env.stderr, "%s: %s\n", job.ID, strings.Join(notes, "; "))
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/storage"
@@ -98,7 +99,7 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 func (o *workerOptions) check(args []string) error {
 	switch {
 	case len(args) > 1:
-		return fmt.Errorf("one job, or none for any; there are %d arguments", len(args))
+		return fmt.Errorf("one job, or none for any; there are %s", plural.Count(len(args), "argument"))
 	case o.name != "" && o.name != queue.CleanName(o.name):
 		return fmt.Errorf("--name is %q, but must be of letters, digits, - and _", o.name)
 	case o.maxRestarts < 0:
@@ -325,9 +326,11 @@ func over(s *queue.Status) error {
 	case s.Job.Cancelled:
 		return cancelled(s)
 	case s.Parked > 0:
-		return fmt.Errorf("%d units of %s are parked, and their parts are missing: %s; mend what is wrong and submit the job again: \"sample submit --retry\"", s.Parked, s.Job.Name, strings.Join(what, "; "))
+		return fmt.Errorf("%s of %s %s parked, and %s missing: %s; mend what is wrong and submit the job again: \"sample submit --retry\"",
+			plural.Count(s.Parked, "unit"), s.Job.Name, plural.Of(s.Parked, "is", "are"), plural.Of(s.Parked, "its part is", "their parts are"), strings.Join(what, "; "))
 	case s.Lost > 0:
-		return fmt.Errorf("%d units of %s are neither done nor in the queue: its server lost them; submit the job again", s.Lost, s.Job.Name)
+		return fmt.Errorf("%s of %s %s neither done nor in the queue: its server lost %s; submit the job again",
+			plural.Count(s.Lost, "unit"), s.Job.Name, plural.Of(s.Lost, "is", "are"), plural.Of(s.Lost, "it", "them"))
 	case s.Figures.RowsWithErrors > 0:
 		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s", s.Figures.RowsWithErrors, s.Figures.Rows, s.Job.Name)}
 	}

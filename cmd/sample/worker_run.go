@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/tally"
 )
@@ -202,7 +203,8 @@ func (w *worker) draw(ctx context.Context) error {
 
 // giveUp says to the queue what was in flight when the device failed once too often.
 func (w *worker) giveUp(ctx context.Context, failures int, err error) error {
-	err = ofJob(fmt.Errorf("the device failed %d times without finishing a completion in between, the last time with: %w", failures, err))
+	err = ofJob(fmt.Errorf("the device failed %s without finishing a completion in between, the last time with: %w",
+		plural.Count(failures, "time"), err))
 	units := byNumber(w.units)
 	for _, u := range units {
 		w.fail(ctx, u, err)
@@ -211,7 +213,7 @@ func (w *worker) giveUp(ctx context.Context, failures int, err error) error {
 		w.first = nil
 		w.telling.Go(func() { w.told(first.Fail(context.WithoutCancel(ctx), err)) })
 	}
-	return fmt.Errorf("%w (%d units were in flight)", err, len(units))
+	return fmt.Errorf("%w (%s in flight)", err, plural.Count(len(units), "unit")+plural.Of(len(units), " was", " were"))
 }
 
 // attempt runs one engine until no unit comes any more, or one that can't be begun, whose error is ended, or the engine fails.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/queue"
@@ -182,8 +183,8 @@ func (w *worker) look(ctx context.Context, u *workUnit) {
 	done := w.done
 	w.mu.Unlock()
 	if w.options.progress != "none" {
-		fmt.Fprintf(w.env.stderr, "unit %d is done: rows %d to %d, %d completions, %d rows with errors; %d units by this worker\n",
-			u.lease.Number, u.lease.From, u.lease.To-1, t.Completions, t.RowsWithErrors, done)
+		fmt.Fprintf(w.env.stderr, "unit %d is done: rows %d to %d, %s, %s; %s by this worker\n",
+			u.lease.Number, u.lease.From, u.lease.To-1, plural.Count(t.Completions, "completion"), plural.Count(t.RowsWithErrors, "row with errors"), plural.Count(done, "unit"))
 	}
 	w.telling.Go(func() {
 		err := w.close(u)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/storage"
@@ -148,11 +149,13 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	case interrupted:
 		return &exitError{exitInterrupted, fmt.Errorf("interrupted: %s", kept)}
 	case len(report.Parked) > 0:
-		return fmt.Errorf("%d units are parked, and their parts are missing: %s (%s)", len(report.Parked), strings.Join(report.Parked[:min(len(report.Parked), errorExamples)], "; "), kept)
+		return fmt.Errorf("%s %s parked, and %s missing: %s (%s)", plural.Count(len(report.Parked), "unit"),
+			plural.Of(len(report.Parked), "is", "are"), plural.Of(len(report.Parked), "its part is", "their parts are"), strings.Join(report.Parked[:min(len(report.Parked), errorExamples)], "; "), kept)
 	case workErr != nil:
 		return fmt.Errorf("%w (%s)", workErr, kept)
 	case len(saved.missing) > 0:
-		return fmt.Errorf("%d parts were not finished, and nothing says why: this is a fault, please report it (%s)", len(saved.missing), kept)
+		return fmt.Errorf("%s not finished, and nothing says why: this is a fault, please report it (%s)",
+			plural.Count(len(saved.missing), "part")+plural.Of(len(saved.missing), " was", " were"), kept)
 	case report.RowsWithErrors > 0:
 		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s", report.RowsWithErrors, report.Rows, o.output)}
 	}
@@ -167,8 +170,8 @@ func (r *workersReport) print(env *environment) {
 	if r.RowsBefore > 0 {
 		rows += fmt.Sprintf("; %d of them in parts of earlier runs, %d in parts of this one", r.RowsBefore, r.RowsHere)
 	}
-	fmt.Fprintf(env.stdout, "rows         %s\ncompletions  %d (%s)\ntokens       %d of prompts, %d generated\nworkers      %d, started again %d times\ntotal time   %s\noutput       %s\n",
-		rows, r.Completions, r.FinishReasons, r.PromptTokens, r.CompletionTokens, r.Workers, r.Restarts, seconds(r.TotalSeconds), r.Output)
+	fmt.Fprintf(env.stdout, "rows         %s\ncompletions  %d (%s)\ntokens       %d of prompts, %d generated\nworkers      %d, started again %s\ntotal time   %s\noutput       %s\n",
+		rows, r.Completions, r.FinishReasons, r.PromptTokens, r.CompletionTokens, r.Workers, plural.Count(r.Restarts, "time"), seconds(r.TotalSeconds), r.Output)
 	for _, p := range r.Parked {
 		fmt.Fprintf(env.stdout, "parked       %s\n", visible.Line(p))
 	}

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/queue"
 )
 
@@ -294,7 +295,7 @@ func (c *crew) keep(workers []*member, job string, rows int64) (err error) {
 			}
 			last := w.lines.lastLine()
 			if !w.died(rows, c.options.maxRestarts) {
-				return fmt.Errorf("%s ended %d times without a row being done in between, the last time with %w: %s", name, w.failures, err, last)
+				return fmt.Errorf("%s ended %s without a row being done in between, the last time with %w: %s", name, plural.Count(w.failures, "time"), err, last)
 			}
 			c.restarts++
 			fmt.Fprintf(c.env.stderr, "warning: %s ended (%v) and is started again\n", name, err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/quire/quire/internal/plural"
 )
 
 // keptServer is the queue's server of a crew, which is started again when it dies.
@@ -62,7 +64,7 @@ func (k *keptServer) run(ctx context.Context, c *crew) error {
 			fmt.Fprintf(c.env.stderr, "warning: %v\n", err)
 		}
 		if !m.died(k.rows.Load(), c.options.maxRestarts) {
-			return fmt.Errorf("the queue's server died %d times without a row being done in between, the last time with: %w", m.failures, err)
+			return fmt.Errorf("the queue's server died %s without a row being done in between, the last time with: %w", plural.Count(m.failures, "time"), err)
 		}
 		select {
 		case <-time.After(time.Until(m.again)):
