@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset"
@@ -69,7 +70,7 @@ sample verify s3://bucket/out --json | jq .problems`,
 				return err
 			}
 			if n := len(v.report.Problems); n > 0 {
-				return &exitError{exitDamaged, fmt.Errorf("%s is damaged: %s", v.output, counted(n, "problem"))}
+				return &exitError{exitDamaged, fmt.Errorf("%s is damaged: %s", v.output, plural.Count(n, "problem"))}
 			}
 			return nil
 		},
@@ -249,11 +250,11 @@ func (v *verifier) readJournal() error {
 				continue
 			}
 			v.report.problem(v.relative(d.File), fmt.Sprintf("%s at byte %d; %s after it cannot be read", d.What, d.Offset,
-				counted(int(d.Bytes), "byte")),
+				plural.Count(d.Bytes, "byte")),
 				"the same sample run command draws the completions in it again")
 		}
 		if bad > 0 {
-			v.report.problem(v.relative(dir), fmt.Sprintf("its journal has %s of another job", counted(bad, "record")),
+			v.report.problem(v.relative(dir), fmt.Sprintf("its journal has %s of another job", plural.Count(bad, "record")),
 				"the same sample run command passes over them")
 		}
 	}
@@ -404,7 +405,7 @@ func (v *verifier) missing(present map[int]bool) error {
 			if !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			rows := counted(int(notes[len(notes)-1].Rows), "row")
+			rows := plural.Count(notes[len(notes)-1].Rows, "row")
 			v.report.problem(name, "it is missing, and was written with "+rows, runAgain)
 		}
 		v.report.Missing = append(v.report.Missing, name)

@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/promptset"
 )
 
@@ -100,31 +101,20 @@ func (r *verifyReport) print(w io.Writer, asJSON bool) error {
 			names += fmt.Sprintf(" and %d more", n-missingNamed)
 		}
 		lines = append(lines, fmt.Sprintf("missing: %s; the journal here has %s; the same sample run command goes on", names,
-			counted(int(r.Journaled), "completion")))
+			plural.Count(r.Journaled, "completion")))
 	}
 	of := ""
 	if r.Parts > 0 {
 		of = fmt.Sprintf(" of %d", r.Parts)
 	}
 	lines = append(lines, fmt.Sprintf("%s is %s: %d%s parts are whole; %s and %s were read", r.Output, r.Status, r.Whole,
-		of, counted(int(r.Rows), "row"), humanize.IBytes(uint64(r.Bytes))))
+		of, plural.Count(r.Rows, "row"), humanize.IBytes(uint64(r.Bytes))))
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
 }
 
-// counted is a number of things, such as "1 part" or "1,234 parts".
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return humanize.Comma(int64(n)) + " " + thing + "s"
-}
-
 func countedAre(n int, thing string) string {
-	if n == 1 {
-		return counted(n, thing) + " was"
-	}
-	return counted(n, thing) + " were"
+	return plural.Count(n, thing) + plural.Of(n, " was", " were")
 }
 
 func sameMeta(got, want map[string]string) bool { return maps.Equal(got, want) }
