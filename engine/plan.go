@@ -77,7 +77,7 @@ func (p Plan) String() string {
 	if p.layout.Paged {
 		row("pages", "%d of %s: %d tokens of context; up to %s a sequence", p.Pages, plural.Count(p.PageSize, "token"), p.Pages*p.PageSize, plural.Count(p.PagesPerSeq, "page"))
 	}
-	row("sequences", "%s, up to %d tokens each; %s", plural.Count(p.MaxSeqs, "slot"), p.MaxModelLen, plural.Count(p.Holders, "waiting prompt"))
+	row("sequences", "%s, up to %d tokens each; %s", plural.Count(p.MaxSeqs, "slot"), p.MaxModelLen, fmt.Sprintf("%d waiting %s", p.Holders, plural.Noun(p.Holders, "prompt")))
 	if p.Contexts > 0 {
 		row("contexts", "up to %d", p.Contexts)
 	}

@@ -151,7 +151,7 @@ func (r *runReport) print(w io.Writer) {
 		fmt.Fprintf(w, "error: %s\n", visible.Line(e))
 	}
 	if more := r.RowsWithErrors - int64(len(r.Errors)); more > 0 {
-		fmt.Fprintf(w, "error: %s\n", plural.Count(more, "more row")+plural.Of(more, " has", " have")+" errors")
+		fmt.Fprintf(w, "error: %s\n", fmt.Sprintf("%d more %s", more, plural.Noun(more, "row"))+plural.Of(more, " has", " have")+" errors")
 	}
 }
 

@@ -276,8 +276,8 @@ func (s *savedJob) announce(w io.Writer, o *runOptions, plan engine.Plan) {
 	}
 	// Other shards may have begun the job, and this one nothing yet.
 	if published := s.mine - len(s.missing); o.progress != "none" && (s.shard.Whole() || published+completions > 0) {
-		fmt.Fprintf(w, "going on with %s: %d of %d parts are published, and the journal has %s of %s\n",
-			what, published, s.mine, plural.Count(completions, "completion"), plural.Count(rows, "more row"))
+		fmt.Fprintf(w, "going on with %s: %d of %d parts are published, and the journal has %s of %d more %s\n",
+			what, published, s.mine, plural.Count(completions, "completion"), rows, plural.Noun(rows, "row"))
 	}
 	if was := s.state.Job().Device; kernelLevel.ReplaceAllString(was, "") != kernelLevel.ReplaceAllString(plan.Backend, "") {
 		fmt.Fprintf(w, "warning: the job was begun on %q and goes on with %q: completions may differ in their last digits from those of a single run\n", was, plan.Backend)

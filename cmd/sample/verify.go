@@ -49,7 +49,7 @@ sample verify s3://bucket/out --json | jq .problems`,
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if len(args) != 1 {
-				return usagef("verify: give one folder, the --output of a run")
+				return usagef("verify: give one folder: the output of a run")
 			}
 			var err error
 			if o.output, err = storage.Hide(args[0]); err != nil {
@@ -133,7 +133,7 @@ func (v *verifier) open(o *runOptions) (err error) {
 	case jobErr != nil:
 		v.report.problem(remoteJob, jobErr.Error(), bringBack)
 	case v.job == nil && len(v.out.Parts) == 0:
-		return fmt.Errorf("%s holds no job: is it the --output of a sample run?", v.output)
+		return fmt.Errorf("%s holds no job: give the output folder of a sample run", v.output)
 	case v.job == nil:
 		v.report.problem(remoteJob, "it is missing, and nothing says which job wrote the parts", bringBack)
 	default:

@@ -11,7 +11,7 @@ type Number interface {
 	~int | ~int32 | ~int64 | ~uint64
 }
 
-// Count is a number with its noun. The noun is that of one; a phrase may follow it, as in "row with errors".
+// Count is a number with its noun. The noun is that of one and comes first; a phrase may follow it, as in "row with errors".
 func Count[N Number](n N, noun string) string { return fmt.Sprintf("%d %s", n, Noun(n, noun)) }
 
 // Noun is the noun of Count without the number.
