@@ -101,6 +101,31 @@ func same(a, b map[string]string) error {
 	return nil
 }
 
+// show prints objects as it prints files: parts of a folder, one of them, and an input.
+func TestShowObjects(t *testing.T) {
+	url := fakeBucket(t, 0)
+	dir := t.TempDir()
+	t.Setenv("QUIRE_CACHE", filepath.Join(dir, "cache"))
+	model := filepath.Join(dir, "m.fake")
+	if err := os.WriteFile(model, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	put(t, url("in.jsonl"), "{\"prompt\": \"one\"}\n{\"prompt\": \"two\"}\n")
+	for _, format := range []string{"jsonl", "parquet"} {
+		if code, text := sampleFake("run", "-m", model, "-i", url("in.jsonl"), "-o", url("out"), "--format", format, "--part-rows", "1", "--new"); code != 0 {
+			t.Fatal(text)
+		}
+		for name, want := range map[string]string{
+			"out": "0:two", "out/part-00000." + format: "0:one", "in.jsonl": "in.jsonl has 2 prompts and no completions", "none": "there is no such file or folder",
+		} {
+			_, text := sampleFake("show", url(name))
+			if !strings.Contains(text, want) || strings.Contains(text, "endpoint") {
+				t.Errorf("show %s: %s", name, text)
+			}
+		}
+	}
+}
+
 // A job whose input and output are objects gives the files that it gives here, through errors of the server; a machine that comes
 // after another one does what is left; nothing shows the URL's parameters.
 func TestObjectsInAndOut(t *testing.T) {

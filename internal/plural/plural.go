@@ -11,7 +11,8 @@ type Number interface {
 	~int | ~int32 | ~int64 | ~uint64
 }
 
-// Count is a number with its noun. The noun is that of one and comes first; a phrase may follow it, as in "row with errors".
+// Count is a number with its noun. The noun is that of one; adjectives may come before it, and "with" and what is with it after it: "more
+// row", "row with errors".
 func Count[N Number](n N, noun string) string { return fmt.Sprintf("%d %s", n, Noun(n, noun)) }
 
 // Noun is the noun of Count without the number.
@@ -19,20 +20,20 @@ func Noun[N Number](n N, noun string) string {
 	if n == 1 {
 		return noun
 	}
-	first, rest, phrase := strings.Cut(noun, " ")
-	stem, y := strings.CutSuffix(first, "y")
+	noun, rest, phrase := strings.Cut(noun, " with ")
+	stem, y := strings.CutSuffix(noun, "y")
 	switch {
-	case strings.HasSuffix(first, "s"), strings.HasSuffix(first, "x"), strings.HasSuffix(first, "ch"):
-		first += "es"
+	case strings.HasSuffix(noun, "s"), strings.HasSuffix(noun, "x"), strings.HasSuffix(noun, "ch"):
+		noun += "es"
 	case y && stem != "" && !strings.ContainsAny(stem[len(stem)-1:], "aeiou"):
-		first = stem + "ies"
+		noun = stem + "ies"
 	default:
-		first += "s"
+		noun += "s"
 	}
 	if phrase {
-		first += " " + rest
+		noun += " with " + rest
 	}
-	return first
+	return noun
 }
 
 // Of is one of two words, for one and for any other number: Of(n, "is", "are").
