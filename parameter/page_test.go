@@ -3,6 +3,7 @@ package parameter
 import (
 	"flag"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,15 @@ The names of OpenAI's Responses API that are common names of data ("input", "ins
 the table: Quire reads no such requests.
 `
 
+const messages = `
+## Members of a message
+
+A chat template gets role and content of each message, both text, and nothing else. A member below that has a value makes
+the row an error that names it. A member with another name ("id", "weight", "timestamp") is the user's own: it is passed
+through to the output in the column messages, no template gets it, and the job says so once. A key that is there twice, in
+a row or in a message, makes the row an error.
+`
+
 func (e Engine) String() string {
 	var names []string
 	for i, name := range []string{"OpenAI", "vLLM", "llama.cpp", "transformers"} {
@@ -47,15 +57,19 @@ func (e Engine) String() string {
 func page() string {
 	var b strings.Builder
 	b.WriteString(introduction)
-	section := func(title, head string, row func(*Parameter) string) {
+	table := func(of iter.Seq[*Parameter], head string, row func(*Parameter) string) {
 		columns := strings.Count(head, "|") + 1
-		fmt.Fprintf(&b, "\n## %s\n\n| name | %s | APIs | notes |\n|", title, head)
+		fmt.Fprintf(&b, "\n| name | %s | APIs | notes |\n|", head)
 		fmt.Fprintln(&b, strings.Repeat(" --- |", columns+3))
-		for p := range All() {
+		for p := range of {
 			if cell := row(p); cell != "" {
 				fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Name, cell, p.From, note(p))
 			}
 		}
+	}
+	section := func(title, head string, row func(*Parameter) string) {
+		fmt.Fprintf(&b, "\n## %s\n", title)
+		table(All(), head, row)
 	}
 	section("Quire's own", "type", func(p *Parameter) string {
 		if !p.Own() {
@@ -73,14 +87,7 @@ func page() string {
 		if p.Sets != "" || p.passes {
 			return ""
 		}
-		var values []string
-		for _, v := range p.neutral {
-			values = append(values, "`"+v+"`")
-		}
-		if !p.strict {
-			values = append(values, "empty")
-		}
-		return strings.Join(append(values, slices.Repeat([]string{"nothing"}, 1-min(1, len(values)))...), ", ")
+		return withoutEffect(p)
 	})
 	b.WriteString("\nEmpty is `\"\"`, `[]`, `{}`, or an object whose members are all null.\n")
 	section("Passed through, whatever the value", "why", func(p *Parameter) string {
@@ -89,7 +96,21 @@ func page() string {
 		}
 		return p.Note
 	})
+	b.WriteString(messages)
+	table(Members(), "no effect, beside null", withoutEffect)
 	return strings.ReplaceAll(b.String(), "|  |", "| |")
+}
+
+// withoutEffect lists the values of a refused name that pass.
+func withoutEffect(p *Parameter) string {
+	var values []string
+	for _, v := range p.neutral {
+		values = append(values, "`"+v+"`")
+	}
+	if !p.strict {
+		values = append(values, "empty")
+	}
+	return strings.Join(append(values, slices.Repeat([]string{"nothing"}, 1-min(1, len(values)))...), ", ")
 }
 
 func note(p *Parameter) string {

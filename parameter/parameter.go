@@ -1,6 +1,6 @@
 // Package parameter is the one table of the names under which requests to language models give their parameters, in
 // the APIs of OpenAI, vLLM, llama.cpp and transformers: which of them Quire applies, which values have no effect, and
-// what it must refuse.
+// what it must refuse. It has the members of messages, too.
 package parameter
 
 import (

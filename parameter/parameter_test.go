@@ -38,6 +38,32 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// Members of messages have names of their own, and no effect where they are empty or null.
+func TestMembers(t *testing.T) {
+	seen := map[string]bool{"role": true, "content": true}
+	for p := range Members() {
+		if seen[p.Name] || LookupMember(p.Name) != p || p.Sets != "" || p.passes {
+			t.Errorf("%s is there twice, or is more than a member", p.Name)
+		}
+		seen[p.Name] = true
+		for _, v := range append([]string{"null", `""`, "[]", "{}", `{"a":null}`}, p.neutral...) {
+			if verdict, _ := p.Judge([]byte(v), nothing); verdict != NoEffect {
+				t.Errorf("%s: %s is judged %d", p.Name, v, verdict)
+			}
+		}
+		for _, v := range []string{`"x"`, "1", "true", `["x"]`, `{"a":1}`} {
+			if verdict, _ := p.Judge([]byte(v), nothing); verdict != Refused {
+				t.Errorf("%s: %s is judged %d", p.Name, v, verdict)
+			}
+		}
+	}
+	for _, name := range []string{"role", "content", "weight", "id", "timestamp"} {
+		if LookupMember(name) != nil {
+			t.Errorf("%s is refused", name)
+		}
+	}
+}
+
 func nothing(string) string { return "" }
 
 func TestJudge(t *testing.T) {

@@ -133,19 +133,24 @@ func members(line []byte) ([]member, error) {
 	if line[0] != '{' {
 		return nil, errors.New("the line is not a JSON object; write {\"prompt\": ...}")
 	}
-	d := json.NewDecoder(bytes.NewReader(line))
+	return membersOf(line)
+}
+
+// membersOf splits a valid JSON object into its keys and values.
+func membersOf(object json.RawMessage) ([]member, error) {
+	d := json.NewDecoder(bytes.NewReader(object))
 	if _, err := d.Token(); err != nil {
-		return nil, bad(err)
+		return nil, err
 	}
 	var out []member
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
-			return nil, bad(err)
+			return nil, err
 		}
 		m := member{key: t.(string)}
 		if err := d.Decode(&m.raw); err != nil {
-			return nil, bad(err)
+			return nil, err
 		}
 		if slices.ContainsFunc(out, func(o member) bool { return o.key == m.key }) {
 			return nil, fmt.Errorf("the key %q is there twice; keep one", m.key)
@@ -285,32 +290,6 @@ func (r *Row) decodeKnown(name string, raw json.RawMessage) bool {
 		r.ID = v.String()
 	default:
 		return r.decodeParameter(&r.Overrides, name, name, raw)
-	}
-	return true
-}
-
-func (r *Row) decodeMessages(raw json.RawMessage) bool {
-	var items []map[string]json.RawMessage
-	if json.Unmarshal(raw, &items) != nil {
-		return false
-	}
-	r.Messages = make([]Message, len(items))
-	for i, item := range items {
-		for key, field := range map[string]*string{"role": &r.Messages[i].Role, "content": &r.Messages[i].Content} {
-			v := item[key]
-			if !isNullJSON(v) && json.Unmarshal(v, field) == nil {
-				continue
-			}
-			// Both may be wrong; the role is named, whichever came first.
-			if key == "content" && (isNullJSON(item["role"]) || item["role"][0] != '"') {
-				continue
-			}
-			if isNullJSON(v) {
-				r.fail("messages[%d] has no %s; give it text", i, key)
-			} else {
-				r.fail("messages[%d].%s is %s; it must be text", i, key, kindJSON(v))
-			}
-		}
 	}
 	return true
 }

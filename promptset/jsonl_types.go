@@ -153,7 +153,8 @@ func knownNode(name string) *node {
 	return nil
 }
 
-// scanJSONL reads a file once, for its number of rows, its digest and marks, which it sets, and its columns.
+// scanJSONL reads a file once, for its number of rows, its digest, marks and passed members, which it sets, and its
+// columns.
 func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err error) {
 	name, digest := s.Name, sha256.New()
 	raw := io.TeeReader(io.NewSectionReader(f, 0, f.Size()), digest)
@@ -197,6 +198,9 @@ func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err err
 				t = unify(t, typeOfJSON(m.raw))
 			}
 			types[m.key] = t
+			if m.key == "messages" && t == jsonAny {
+				s.noteMembers(m.raw)
+			}
 		}
 	}
 	if len(keys) > 0 && !slices.ContainsFunc(promptNames, func(p string) bool { return slices.Contains(keys, p) }) {

@@ -106,22 +106,6 @@ func integer(t parquet.Type) (signed, ok bool) {
 	return ok && i.IsSigned, ok
 }
 
-// messageLeaves finds the role and content leaves of a messages column: a list of structs, or the struct of two lists that
-// some tools make of it. They are nil if n is something else.
-func messageLeaves(n *node) (role, content *node) {
-	if e := n.element(); e != nil && !e.leaf {
-		role, content = e.field("role"), e.field("content")
-	} else if !n.leaf && n.rep != repeated {
-		if r, c := n.field("role"), n.field("content"); r != nil && c != nil {
-			role, content = r.element(), c.element()
-		}
-	}
-	if role == nil || content == nil || !textualLeaf(role) || !textualLeaf(content) || role.maxRep != 1 || content.maxRep != 1 {
-		return nil, nil
-	}
-	return role, content
-}
-
 // fail records the first thing wrong with a row.
 func (r *Row) fail(format string, args ...any) {
 	if r.Err == nil {

@@ -24,6 +24,7 @@ type parquetFile struct {
 	root    *node // its columns, numbered as in the file
 	known   map[string]*node
 	foreign []*node // columns whose values the table of parameters judges
+	members []*node // fields of the column messages that it judges
 }
 
 // guard turns a panic of the Parquet library, which a corrupt file can cause, into an error.
@@ -57,6 +58,9 @@ func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) 
 		}
 		pf.known[c.name] = c
 		c.readAsText()
+		if c.name == "messages" {
+			pf.members = judgedFields(c)
+		}
 	}
 	if pf.known["prompt"] == nil && pf.known["messages"] == nil && pf.known["prompt_token_ids"] == nil {
 		return nil, &FileError{File: name, What: fmt.Sprintf("no prompt column: it needs one of %s and has %s", strings.Join(promptNames, ", "), list(names))}
@@ -385,35 +389,6 @@ func (r *groupReader) elements(list, leaf *node, do func(v parquet.Value, null b
 		if v.DefinitionLevel() >= rep.maxDef {
 			do(v, v.IsNull())
 		}
-	}
-}
-
-func (r *groupReader) messages(row *Row, c *node) {
-	role, content := messageLeaves(c)
-	roleList, contentList := c, c
-	if e := c.element(); e == nil || e.leaf {
-		roleList, contentList = c.field("role"), c.field("content")
-	}
-	r.elements(roleList, role, func(v parquet.Value, null bool) {
-		m := Message{}
-		if null {
-			row.fail("messages[%d] has no role; use one of %s", len(row.Messages), strings.Join(roles, ", "))
-		} else {
-			m.Role = row.text(fmt.Sprintf("messages[%d].role", len(row.Messages)), v.ByteArray())
-		}
-		row.Messages = append(row.Messages, m)
-	})
-	i := 0
-	r.elements(contentList, content, func(v parquet.Value, null bool) {
-		if null {
-			row.fail("messages[%d] has no content; give it text", i)
-		} else if i < len(row.Messages) {
-			row.Messages[i].Content = row.text(fmt.Sprintf("messages[%d].content", i), v.ByteArray())
-		}
-		i++
-	})
-	if i != len(row.Messages) {
-		row.fail("messages has %d roles and %d contents; give each message both", len(row.Messages), i)
 	}
 }
 

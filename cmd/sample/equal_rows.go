@@ -6,11 +6,9 @@ import (
 	"hash/maphash"
 	"io"
 	"math"
-	"slices"
 	"sync"
 
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 )
 
@@ -128,24 +126,4 @@ func (e *equalRows) counts() (greedy, repeated int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.greedy, e.repeated
-}
-
-// maxNearColumns bounds the misspelt columns that are named.
-const maxNearColumns = 8
-
-// warnOfNearColumns names columns of the input that were probably meant to be parameters.
-func warnOfNearColumns(w io.Writer, columns []string) {
-	said := 0
-	for _, column := range slices.Sorted(slices.Values(columns)) {
-		near, ok := parameter.Near(column)
-		if !ok {
-			continue
-		}
-		if said++; said > maxNearColumns {
-			fmt.Fprintln(w, "warning: more columns have names that are near to those of parameters")
-			return
-		}
-		fmt.Fprintf(w, "warning: column %q is not a parameter of Quire: did you mean %q? It is passed through\n",
-			column, near)
-	}
 }

@@ -129,7 +129,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	if err := o.lead(saved); err != nil {
 		return err
 	}
-	warnOfNearColumns(env.stderr, reader.Schema().Columns())
+	warnOfColumns(env.stderr, reader)
 	if o.progress != "none" {
 		fmt.Fprintf(env.stderr, "opening %s on %s; a first run compiles its programs, later ones find them in the cache\n", o.model, o.backend)
 	}

@@ -367,7 +367,7 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 		}
 	}
 	if done == queue.Submitted {
-		warnOfNearColumns(env.stderr, j.reader.Schema().Columns())
+		warnOfColumns(env.stderr, j.reader)
 	}
 	retried := 0
 	if retry {

@@ -99,7 +99,7 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	if len(saved.missing) == 0 {
 		return errors.Join(finished(env, o, saved, j.fingerprint, started), saved.close())
 	}
-	warnOfNearColumns(env.stderr, j.reader.Schema().Columns())
+	warnOfColumns(env.stderr, j.reader)
 	before := saved.before
 	job.Before = before
 	if o.progress != "none" && before.Rows > 0 {

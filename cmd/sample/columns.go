@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+)
+
+// maxNamed bounds the names in warnings about the input.
+const maxNamed = 8
+
+// warnOfColumns says once what of the input is only passed through, and was perhaps meant to change completions.
+func warnOfColumns(w io.Writer, input *promptset.Reader) {
+	warnOfNearColumns(w, input.Schema().Columns())
+	warnOfMembers(w, input.PassedMembers())
+}
+
+// warnOfNearColumns names columns of the input that were probably meant to be parameters.
+func warnOfNearColumns(w io.Writer, columns []string) {
+	said := 0
+	for _, column := range slices.Sorted(slices.Values(columns)) {
+		near, ok := parameter.Near(column)
+		if !ok {
+			continue
+		}
+		if said++; said > maxNamed {
+			fmt.Fprintln(w, "warning: more columns have names that are near to those of parameters")
+			return
+		}
+		fmt.Fprintf(w, "warning: column %q is not a parameter of Quire: did you mean %q? It is passed through\n",
+			column, near)
+	}
+}
+
+// warnOfMembers names members of messages that no chat template gets.
+func warnOfMembers(w io.Writer, members []string) {
+	if len(members) == 0 {
+		return
+	}
+	var named []string
+	for _, m := range members[:min(len(members), maxNamed)] {
+		named = append(named, fmt.Sprintf("%q", m))
+	}
+	more := ""
+	if len(members) > maxNamed {
+		more = " and more"
+	}
+	fmt.Fprintf(w, "warning: a chat template gets role and content of messages alone; passed through without effect: %s%s\n",
+		strings.Join(named, ", "), more)
+}
