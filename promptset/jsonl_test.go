@@ -243,6 +243,7 @@ func TestFilesThatChange(t *testing.T) {
 func FuzzJSONL(f *testing.F) {
 	f.Add([]byte(mixed))
 	f.Add([]byte(`{"messages":[{"role":"user","content":"hi"}],"stop":["a"],"seed":1e3}`))
+	f.Add([]byte(`{"messages":[{"role":"user","content":"a","content":"b"},null,{"name":"x","role":"user"}],"id":1}`))
 	f.Add([]byte(`{"prompt_token_ids":[1],"x":[{"role":"a","content":"b"}],"y":[[]],"z":[1,2.5]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		path := write(t, "fuzz.jsonl", string(b))

@@ -138,7 +138,7 @@ func twice(nodes []*node) bool {
 	return false
 }
 
-// messageLeaves finds the role and content leaves of a messages column: a list of structs, or the struct of two lists that
+// messageLeaves finds the role and content leaves of a messages column: a list of structs, or the struct of lists that
 // some tools make of it. They are nil if n is something else, or has two fields of one name.
 func messageLeaves(n *node) (role, content *node) {
 	if twice(messageFields(n)) {
@@ -151,7 +151,8 @@ func messageLeaves(n *node) (role, content *node) {
 			role, content = r.element(), c.element()
 		}
 	}
-	if role == nil || content == nil || !textualLeaf(role) || !textualLeaf(content) || role.maxRep != 1 || content.maxRep != 1 {
+	if role == nil || content == nil || !textualLeaf(role) || !textualLeaf(content) ||
+		role.maxRep != 1 || content.maxRep != 1 {
 		return nil, nil
 	}
 	return role, content

@@ -49,10 +49,14 @@ func TestReadsMessagesInEveryForm(t *testing.T) {
 	}
 	for _, name := range []string{"messages", "messages_item", "messages_wide"} {
 		for i, row := range rows(t, open(t, "testdata/"+name+".parquet")) {
-			if what, ok := bad[i]; ok {
+			if what, ok := bad[i]; ok && (name != "messages_wide" || i != 5 && i != 6) {
 				if row.Err == nil || !strings.Contains(row.Err.Error(), what) {
 					t.Errorf("%s row %d: error %v, want %s", name, i, row.Err, what)
 				}
+				continue
+			}
+			if name == "messages_wide" { // its messages have names
+				want(t, name, what(row), `messages[0].name is not supported as "x"; leave it out or put it into content`)
 				continue
 			}
 			expect := []Message{{"system", "Be brief."}, {"user", fmt.Sprintf("Question %d", i)}}

@@ -6,7 +6,7 @@
 // bounded memory. A row's prompt is in one of the columns (keys, in JSONL)
 //
 //   - prompt: text
-//   - messages: a list of {role, content}, both text
+//   - messages: a list of {role, content}, both text; package parameter says which other members are refused
 //   - prompt_token_ids: a list of integers
 //
 // and a row may have an id (text or integer) and overrides of the job's settings: n, max_tokens, temperature, top_k, top_p,

@@ -49,6 +49,6 @@ func warnOfMembers(w io.Writer, members []string) {
 	if len(members) > maxNamed {
 		more = " and more"
 	}
-	fmt.Fprintf(w, "warning: a chat template gets role and content of messages alone; passed through without effect: %s%s\n",
-		strings.Join(named, ", "), more)
+	fmt.Fprintf(w, "warning: messages have members beside role and content that no chat template gets: %s%s; they are "+
+		"passed through\n", strings.Join(named, ", "), more)
 }
