@@ -118,7 +118,6 @@ func TestNames(t *testing.T) {
 	for name, want := range map[string]location{
 		"a/b?c=d":                {key: "a/b?c=d"},
 		"file:///a/b":            {key: "/a/b"},
-		"hf://org/name":          {key: "hf://org/name"},
 		"s3://b/k":               {scheme: "s3", bucket: "b", key: "k"},
 		"s3://b":                 {scheme: "s3", bucket: "b"},
 		"gs://b/a b/%20?x":       {scheme: "gs", bucket: "b", key: "a b/%20?x"},
@@ -134,7 +133,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s becomes %s", name, got)
 		}
 	}
-	for _, bad := range []string{"s3:///key", "s3://user:pass@b/k", "file://x"} {
+	for _, bad := range []string{"s3:///key", "s3://user:pass@b/k", "file://x", "hf://org/name"} {
 		if _, err := Open(t.Context(), bad); err == nil || strings.Contains(err.Error(), "pass@") {
 			t.Errorf("%s: %v", bad, err)
 		}
