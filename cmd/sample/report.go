@@ -113,10 +113,12 @@ func (r *runReport) print(w io.Writer) {
 	}
 	row("rows", "%s", rows)
 	if r.RowsGreedy > 0 {
-		row("equal", "%d rows have n above 1 at temperature 0, and equal completions", r.RowsGreedy)
+		row("equal", "%s with n above 1 at temperature 0: the completions of each are equal",
+			plural.Count(r.RowsGreedy, "row"))
 	}
 	if r.RowsRepeated > 0 {
-		row("repeated", "%d rows have the id, prompt and parameters of an earlier row, and its completions", r.RowsRepeated)
+		row("repeated", "%s with the id, prompt and parameters of an earlier row, and so with its completions",
+			plural.Count(r.RowsRepeated, "row"))
 	}
 	row("completions", "%d (%s)", r.Completions, r.FinishReasons)
 	row("tokens", "%d of prompts, %d generated", r.PromptTokens, r.CompletionTokens)
@@ -165,7 +167,7 @@ func (r *runReport) partly() string {
 
 // ran shows steps of one kind, with their rate where their time was measured.
 func ran(tokens, steps int, took float64) string {
-	text := fmt.Sprintf("%d tokens in %d steps", tokens, steps)
+	text := fmt.Sprintf("%s in %s", plural.Count(tokens, "token"), plural.Count(steps, "step"))
 	if took == 0 {
 		return text
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/queue"
 )
@@ -182,7 +183,7 @@ func (v *jobStatus) print(w io.Writer, asJSON bool) error {
 		row("ETA", "%s", eta)
 	}
 	for _, l := range v.Workers {
-		row("worker", "%s on %s (process %d): %d units, %.1f rows/s, %.0f tokens/s, heard of %s ago", l.Name, l.Host, l.PID, l.Units, l.RowsPerSecond,
+		row("worker", "%s on %s (process %d): %s, %.1f rows/s, %.0f tokens/s, heard of %s ago", l.Name, l.Host, l.PID, plural.Count(l.Units, "unit"), l.RowsPerSecond,
 			l.TokensPerSecond, time.Duration(l.SecondsAgo*float64(time.Second)).Round(time.Second))
 	}
 	for _, line := range v.Why {

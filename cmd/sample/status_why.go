@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/queue"
 )
 
@@ -16,7 +17,8 @@ func (v *jobStatus) why() (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	job := v.Status.Job
 	if v.Status.Cancelled > 0 {
-		add(`%d units were cancelled: submit the job again to go on`, v.Status.Cancelled)
+		add("%s: submit the job again to go on",
+			plural.Count(v.Status.Cancelled, "unit")+plural.Of(v.Status.Cancelled, " was", " were")+" cancelled")
 	}
 	if !job.Ready && !job.Cancelled {
 		add("the job is being submitted; if the process that did so died, submit it again")
@@ -37,12 +39,14 @@ func (v *jobStatus) why() (lines []string) {
 		}
 	}
 	if named > whyExamples {
-		add("%d more units are with workers, or failed and are handed out again", named-whyExamples)
+		add("%d more: with workers, or failed and handed out again", named-whyExamples)
 	}
-	if rest := v.Waiting - failed; rest > 0 && v.alive() > 0 {
-		add("%d units wait for one of %d workers to be through with others", rest, v.alive())
+	rest := v.Waiting - failed
+	waiting := plural.Count(rest, "unit") + plural.Of(rest, " waits", " wait")
+	if rest > 0 && v.alive() > 0 {
+		add("%s for one of %s to be through with others", waiting, plural.Count(v.alive(), "worker"))
 	} else if rest > 0 {
-		add(`%d units wait for a worker, and none is connected: "sample worker %s" starts one`, rest, job.ID)
+		add(`%s for a worker, and none is connected: "sample worker %s" starts one`, waiting, job.ID)
 	}
 	for _, r := range v.Refusals {
 		add("worker %s on %s could not work on the job %s ago: %s", r.Worker, r.Host, ago(r.SecondsAgo), r.Error)
