@@ -17,14 +17,48 @@ import (
 
 var shared = struct {
 	mu      sync.Mutex
-	engines map[string]*engine.Engine
+	engines map[string]*kept
 	models  map[string]*models.Checkpoint
-}{engines: map[string]*engine.Engine{}, models: map[string]*models.Checkpoint{}}
+	uses    int
+}{engines: map[string]*kept{}, models: map[string]*models.Checkpoint{}}
+
+// kept is an engine that tests share.
+type kept struct {
+	*engine.Engine
+	tests int // that have it now
+	last  int // when a test last took it, counted in uses
+}
+
+// mostKept bounds the engines that no test has. Compiled programs take thousands of memory mappings, of which a process has 65,530.
+const mostKept = 12
+
+// release gives an engine back, and closes those used longest ago where too many are kept.
+func (k *kept) release() {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	k.tests--
+	for {
+		idle, oldest := 0, ""
+		for key, other := range shared.engines {
+			if other.tests > 0 {
+				continue
+			}
+			if idle++; oldest == "" || other.last < shared.engines[oldest].last {
+				oldest = key
+			}
+		}
+		if idle <= mostKept {
+			return
+		}
+		shared.engines[oldest].Close()
+		delete(shared.engines, oldest)
+	}
+}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, e := range shared.engines {
-		e.Close()
+	for _, k := range shared.engines {
+		k.Close()
 	}
 	for _, c := range shared.models {
 		_ = c.Close()
@@ -48,8 +82,14 @@ func sharedEngine(t testing.TB, family string, cfg engine.Config) *engine.Engine
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	key := fmt.Sprintf("%s on %p: %+v", family, cfg.Backend, sizesOf(cfg))
-	if e := shared.engines[key]; e != nil {
-		return e
+	take := func(k *kept) *engine.Engine {
+		shared.uses++
+		k.tests, k.last = k.tests+1, shared.uses
+		t.Cleanup(k.release)
+		return k.Engine
+	}
+	if k := shared.engines[key]; k != nil {
+		return take(k)
 	}
 	if shared.models[family] == nil {
 		model, err := models.Open(testenv.Path("testdata", "models", family))
@@ -63,8 +103,9 @@ func sharedEngine(t testing.TB, family string, cfg engine.Config) *engine.Engine
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared.engines[key] = e
-	return e
+	k := &kept{Engine: e}
+	shared.engines[key] = k
+	return take(k)
 }
 
 // sizesOf is the configuration without what it points to.

@@ -89,7 +89,7 @@ func page() string {
 		}
 		return withoutEffect(p)
 	})
-	b.WriteString("\nEmpty is `\"\"`, `[]`, `{}`, or an object whose members are all null.\n")
+	b.WriteString("\nEmpty is `\"\"`, `[]`, `{}`, an object whose members are all null, or a list of such objects.\n")
 	section("Passed through, whatever the value", "why", func(p *Parameter) string {
 		if !p.passes {
 			return ""

@@ -174,13 +174,17 @@ func same(a, b any) bool {
 	return a == b
 }
 
-// empty says whether a decoded JSON value is empty text, an empty list, or an object whose members are all null.
+// empty says whether a decoded JSON value is empty text, an object whose members are all null, or a list of nothing but such
+// objects and nulls. A Parquet column can't tell these apart.
 func empty(v any) bool {
 	switch v := v.(type) {
 	case string:
 		return v == ""
 	case []any:
-		return len(v) == 0
+		return !slices.ContainsFunc(v, func(e any) bool {
+			_, text := e.(string)
+			return e != nil && (text || !empty(e))
+		})
 	case map[string]any:
 		for _, m := range v {
 			if m != nil {
