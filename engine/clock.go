@@ -18,8 +18,8 @@ const clockSums = 2
 
 var clockShape = shapes.Make(dtypes.Int64, clockSums+decode+1)
 
-// newClock makes a clock of the rounds of the program's loop: see quire_step_clock in package cpukernel. It is nil where the backend has
-// none: nothing is measured there.
+// newClock makes a clock of the rounds of the program's loop: see quire_step_clock in package cpukernel. It is nil
+// where the backend has none: nothing is measured there.
 func newClock(g *Graph) *Node {
 	kind := shapes.Make(dtypes.Int32)
 	shapes := []shapes.Shape{clockShape, kind}

@@ -12,8 +12,8 @@ import (
 	"github.com/quire/quire/models"
 )
 
-// Most of a test's time goes into making an engine: tests share those of the same configuration, where a run leaves nothing behind for the
-// next one.
+// Most of a test's time goes into making an engine: tests share those of the same configuration, where a run leaves
+// nothing behind for the next one.
 
 var shared = struct {
 	mu      sync.Mutex
@@ -29,7 +29,8 @@ type kept struct {
 	last  int // when a test last took it, counted in uses
 }
 
-// mostKept bounds the engines that no test has. Compiled programs take thousands of memory mappings, of which a process has 65,530.
+// mostKept bounds the engines that no test has. Compiled programs take thousands of memory mappings, of which a process
+// has 65,530.
 const mostKept = 12
 
 // release gives an engine back, and closes those used longest ago where too many are kept.
@@ -66,8 +67,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leavesNothing says that an engine of the configuration is after a run as it was before: contexts and what is kept with the host stay, and what
-// a test gave is the test's.
+// leavesNothing says that an engine of the configuration is after a run as it was before: contexts and what is kept
+// with the host stay, and what a test gave is the test's.
 func leavesNothing(c engine.Config) bool {
 	return c.Contexts == 0 && c.HostKVMemory == 0 && c.Log == nil && c.Tokenizer == nil && c.Hosts == nil
 }
@@ -114,7 +115,8 @@ func sizesOf(c engine.Config) engine.Config {
 	return c
 }
 
-// contractWant and longWant are what the contract's engine draws for contractRequests and for longRequests(16), which most tests compare with.
+// contractWant and longWant are what the contract's engine draws for contractRequests and for longRequests(16), which
+// most tests compare with.
 var contractWant, longWant drawnOnce
 
 // drawnOnce are completions that are drawn when a test first wants them.

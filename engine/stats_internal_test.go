@@ -44,7 +44,8 @@ func (p slowProgram) Execute(inputs []compute.Buffer, donate []bool, device comp
 	return p.Executable.Execute(inputs, donate, device)
 }
 
-// All the time of a run is the device's or the host's: the device's is what the program takes, and copying inputs is the host's.
+// All the time of a run is the device's or the host's: the device's is what the program takes, and copying inputs is
+// the host's.
 func TestTimeIsTheDevicesOrTheHosts(t *testing.T) {
 	clock := &hands{}
 	backend := &slowUploads{Backend: testenv.XLA(t), clock: clock}

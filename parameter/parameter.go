@@ -174,8 +174,8 @@ func same(a, b any) bool {
 	return a == b
 }
 
-// empty says whether a decoded JSON value is empty text, an object whose members are all null, or a list of nothing but such
-// objects and nulls. A Parquet column can't tell these apart.
+// empty says whether a decoded JSON value is empty text, an object whose members are all null, or a list of nothing but
+// such objects and nulls. A Parquet column can't tell these apart.
 func empty(v any) bool {
 	switch v := v.(type) {
 	case string:

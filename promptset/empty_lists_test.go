@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestEmptyLists writes lists that are empty in every row as lists, and takes other files' elements where they have some.
+// TestEmptyLists writes lists that are empty in every row as lists, and takes other files' elements where they have
+// some.
 func TestEmptyLists(t *testing.T) {
 	const empty = `{"prompt":"a","tags":[],"m":{"k":[]}}` + "\n" + `{"prompt":"b","tags":null}` + "\n" + `{"prompt":"c","tags":[null]}` + "\n"
 	for _, c := range []struct{ other, tags, values, schema string }{

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// hopeless reports whether an error without an answer of the store stays what it is however often one asks: the settings are wrong, or the
-// server is not who it should be.
+// hopeless reports whether an error without an answer of the store stays what it is however often one asks: the
+// settings are wrong, or the server is not who it should be.
 func hopeless(err error) bool {
 	return badCertificate(err) || unsent(err) || badCredentials(err)
 }
@@ -31,7 +31,8 @@ func badCertificate(err error) bool {
 		errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// unsent says that AWS's library made no request of what it was given: without a region, for one, or without credentials.
+// unsent says that AWS's library made no request of what it was given: without a region, for one, or without
+// credentials.
 func unsent(err error) bool {
 	var operation *smithy.OperationError
 	var sent *smithyhttp.RequestSendError

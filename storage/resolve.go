@@ -14,8 +14,9 @@ const Schemes = "a path, file:///PATH, s3://BUCKET/KEY, gs://BUCKET/KEY or azblo
 // schemeOf finds the scheme that a name begins with. A path that looks like one is written ./NAME.
 var schemeOf = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://`)
 
-// Resolve returns a name as the rest of this package, and of the program, takes it: the URL of a local file becomes its path, and a URL
-// whose scheme is not known is an error that lists the known ones. Paths and URLs of objects stay as they are.
+// Resolve returns a name as the rest of this package, and of the program, takes it: the URL of a local file becomes its
+// path, and a URL whose scheme is not known is an error that lists the known ones. Paths and URLs of objects stay as
+// they are.
 func Resolve(name string) (string, error) {
 	match := schemeOf.FindStringSubmatch(name)
 	if match == nil {

@@ -1,5 +1,6 @@
-// Package tally counts what a job has come to: rows, completions, tokens. Whatever shows such figures (the table and the report of a run,
-// progress, metrics, notes of parts, units in a queue, the HTML page) has them from here, so that they mean the same everywhere.
+// Package tally counts what a job has come to: rows, completions, tokens. Whatever shows such figures (the table and
+// the report of a run, progress, metrics, notes of parts, units in a queue, the HTML page) has them from here, so that
+// they mean the same everywhere.
 package tally
 
 import (
@@ -27,15 +28,16 @@ type Reasons struct {
 	Stop   int64 `json:"stop"`
 	Length int64 `json:"length"`
 	Error  int64 `json:"error"` // each is a row of the output, with the error
-	// Unknown are good completions of parts that were noted by a version which did not note reasons. Of such parts Error has one for each
-	// row with errors.
+	// Unknown are good completions of parts that were noted by a version which did not note reasons. Of such parts
+	// Error has one for each row with errors.
 	Unknown int64 `json:"unknown,omitempty"`
 }
 
 // Sum is the number of completions, those with errors included.
 func (r Reasons) Sum() int64 { return r.Stop + r.Length + r.Error + r.Unknown }
 
-// Each calls f for the reasons that an output can have, in the order in which they are shown, and for the unknown ones if there are any.
+// Each calls f for the reasons that an output can have, in the order in which they are shown, and for the unknown ones
+// if there are any.
 func (r Reasons) Each(f func(reason string, n int64)) {
 	f("error", r.Error)
 	f("length", r.Length)
@@ -113,7 +115,8 @@ func (c Counts) Minus(d Counts) Counts {
 	})
 }
 
-// Noted returns counts that were read from a note: completions of an older note, which has no finish reasons, are unknown ones.
+// Noted returns counts that were read from a note: completions of an older note, which has no finish reasons, are
+// unknown ones.
 func (c Counts) Noted() Counts {
 	r := &c.FinishReasons
 	if missing := c.Completions - r.Stop - r.Length - r.Unknown; missing > 0 {

@@ -193,7 +193,8 @@ func (j *crashJob) points(t *testing.T, r runReport) {
 	}
 }
 
-// Whatever ends the runs of a job, and whoever goes on with it, all figures add up, and in the end are those of the output.
+// Whatever ends the runs of a job, and whoever goes on with it, all figures add up, and in the end are those of the
+// output.
 func TestFiguresAddUp(t *testing.T) {
 	kill, interrupt := os.Kill, os.Interrupt
 	fails := []string{"QUIRE_FAKE_FAIL=20,3"}
@@ -250,8 +251,8 @@ func TestFiguresAddUp(t *testing.T) {
 	}
 }
 
-// With one completion a row, the rows that a run finished are the completions that were drawn in it, however many of the others were in parts
-// or in the journal alone.
+// With one completion a row, the rows that a run finished are the completions that were drawn in it, however many of
+// the others were in parts or in the journal alone.
 func TestRowsOfEarlierRuns(t *testing.T) {
 	j := newCrashJob(t, "--part-rows", "750", "--report", "report.json")
 	j.args[slices.Index(j.args, "-n")+1] = "1"

@@ -107,7 +107,8 @@ func (s *savedJob) look(part int, notes []promptset.PartSummary, parts sealedPar
 	if d.what = unlike(part, seal, notes, parts, s.format); d.what == "" || s.remote == nil {
 		return d, nil
 	}
-	// Another machine may have written it, after --new there: its note counts, not what this machine has of an older part.
+	// Another machine may have written it, after --new there: its note counts, not what this machine has of an older
+	// part.
 	if there, err := s.remote.note(part); err != nil {
 		return d, err
 	} else if there != nil && (!there.Sealed() || there.Seal == seal) {

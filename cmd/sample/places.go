@@ -31,8 +31,8 @@ type placeError struct {
 func (e *placeError) Error() string { return fmt.Sprintf("%s: %v", e.name, e.err) }
 func (e *placeError) Unwrap() error { return e.err }
 
-// resolve returns the name that the program uses for a file or folder of the command line: URLs of local files become paths. A
-// URL that cannot be there is an error.
+// resolve returns the name that the program uses for a file or folder of the command line: URLs of local files become
+// paths. A URL that cannot be there is an error.
 func (k placeKind) resolve(name string) (string, error) {
 	resolve := storage.Resolve
 	switch {
@@ -77,7 +77,8 @@ func placeVar(s *pflag.FlagSet, to *string, kind placeKind, name, shorthand, usa
 	s.VarP(place{to, kind}, name, shorthand, usage)
 }
 
-// places is a flag for several files or folders. pflag's own type splits nothing and joins nothing; this one looks at each name.
+// places is a flag for several files or folders. pflag's own type splits nothing and joins nothing; this one looks at
+// each name.
 type places struct {
 	pflag.Value
 	pflag.SliceValue
@@ -100,7 +101,8 @@ func placesVar(s *pflag.FlagSet, to *[]string, kind placeKind, name, shorthand, 
 	s.VarP(places{value, value.(pflag.SliceValue), kind}, name, shorthand, usage)
 }
 
-// writable makes sure, before a job begins, that the file of a flag can be written when the job is over. It makes the folder, as writing does.
+// writable makes sure, before a job begins, that the file of a flag can be written when the job is over. It makes the
+// folder, as writing does.
 func writable(flag, path string) error {
 	if path == "" {
 		return nil

@@ -24,7 +24,8 @@ func harmless(t *testing.T, what, text string) {
 // hostile are texts that were printed as they are: they set colors and the title, ring, go up, turn text around.
 var hostile = []string{"\x1b[31m", "\x1b]0;owned\x07", "a\rb\bc", "\u009b2J\u0085", "\u202egpj.exe\u202c", "\u2066x\u2069\u2028", "\x7f\x00", "\xff\xc3(", "\xed\xa0\x80"}
 
-// FuzzPrinters has all that prints meet a text, as an id, prompt, role, column, completion, error, file name, model and argument.
+// FuzzPrinters has all that prints meet a text, as an id, prompt, role, column, completion, error, file name, model and
+// argument.
 func FuzzPrinters(f *testing.F) {
 	for _, text := range hostile {
 		f.Add(text)

@@ -11,12 +11,12 @@ import (
 	"github.com/quire/quire/internal/visible"
 )
 
-// screen is standard output or standard error. What is written there has its control characters made visible, whoever wrote it: names,
-// prompts, ids, completions and errors come from files, models and networks. The first error of a write is remembered, so that no command
-// succeeds whose output was lost.
+// screen is standard output or standard error. What is written there has its control characters made visible, whoever
+// wrote it: names, prompts, ids, completions and errors come from files, models and networks. The first error of a
+// write is remembered, so that no command succeeds whose output was lost.
 //
-// A pipe that nobody reads any more, as in "sample show out | head", ends the process by SIGPIPE without a word, as it ends other tools:
-// the Go runtime does so for writes to standard output and standard error.
+// A pipe that nobody reads any more, as in "sample show out | head", ends the process by SIGPIPE without a word, as it
+// ends other tools: the Go runtime does so for writes to standard output and standard error.
 type screen struct {
 	to io.Writer
 
@@ -60,7 +60,8 @@ func (s *screen) failure(stream string) error {
 	return fmt.Errorf("cannot write to %s: %w; some of what was to be printed is lost", stream, err)
 }
 
-// terminalOf returns what w writes to in the end, for those who draw on a terminal with control characters of their own.
+// terminalOf returns what w writes to in the end, for those who draw on a terminal with control characters of their
+// own.
 func terminalOf(w io.Writer) io.Writer {
 	if s, ok := w.(*screen); ok {
 		return s.to

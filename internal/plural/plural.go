@@ -11,8 +11,8 @@ type Number interface {
 	~int | ~int32 | ~int64 | ~uint64
 }
 
-// Count is a number with its noun. The noun is that of one; adjectives may come before it, and "with" and what is with it after it: "more
-// row", "row with errors".
+// Count is a number with its noun. The noun is that of one; adjectives may come before it, and "with" and what is with
+// it after it: "more row", "row with errors".
 func Count[N Number](n N, noun string) string { return fmt.Sprintf("%d %s", n, Noun(n, noun)) }
 
 // Noun is the noun of Count without the number.

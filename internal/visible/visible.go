@@ -1,7 +1,9 @@
-// Package visible prints text that came from files, models and networks without letting it steer a terminal: control characters,
-// the marks that turn the direction of text around, and bytes that are no UTF-8 are written as escapes, such as \x1b and \u202e.
+// Package visible prints text that came from files, models and networks without letting it steer a terminal: control
+// characters, the marks that turn the direction of text around, and bytes that are no UTF-8 are written as escapes,
+// such as \x1b and \u202e.
 //
-// JSON stays what it is: of these characters it has those from U+007F on, inside of strings, where \u007f means the same.
+// JSON stays what it is: of these characters it has those from U+007F on, inside of strings, where \u007f means the
+// same.
 package visible
 
 import (
@@ -46,7 +48,8 @@ func Line(s string) string { return lines.Replace(Text(s)) }
 
 var lines = strings.NewReplacer("\n", `\x0a`, "\t", `\x09`)
 
-// escape appends b to out, as it may be printed. Unless it is the end, the bytes of a character that is cut off are left over.
+// escape appends b to out, as it may be printed. Unless it is the end, the bytes of a character that is cut off are
+// left over.
 func escape(out, b []byte, end bool) (printed, left []byte) {
 	for len(b) > 0 {
 		r, size := utf8.DecodeRune(b)
