@@ -119,6 +119,17 @@ func (p *Parameter) Judge(value []byte, given func(own string) string) (verdict 
 	return Refused, nil
 }
 
+// Excludes returns the JSON value of Sets that a value without effect contradicts, or "": do_sample true excludes temperature 0.
+func (p *Parameter) Excludes(value []byte) string {
+	v, ok := decode(value)
+	for from, of := range p.clash {
+		if ok && is(v, from) {
+			return of
+		}
+	}
+	return ""
+}
+
 // Neutral says whether value is one of the JSON values that the table lists as without effect.
 func (p *Parameter) Neutral(value []byte) bool {
 	v, ok := decode(value)

@@ -118,6 +118,16 @@ func (a *assembler) present(b []byte, n *node) []byte {
 	return append(b, '}')
 }
 
+// isDecimal says whether values are decimal numbers, which [appendValue] writes as text to keep all of their digits.
+func isDecimal(t parquet.Type) bool {
+	lt := t.LogicalType()
+	if lt == nil {
+		return false
+	}
+	_, ok := lt.Value.(*format.DecimalType)
+	return ok
+}
+
 // appendValue writes one value.
 func appendValue(b []byte, v parquet.Value, t parquet.Type) []byte {
 	var logical any

@@ -79,7 +79,7 @@ func (r *Row) judgeMember(i int, m member) {
 // noteMembers notes the user's own members of the messages of a JSONL row.
 func (s *Source) noteMembers(raw json.RawMessage) {
 	var items []map[string]json.RawMessage
-	if json.Unmarshal(raw, &items) != nil {
+	if len(s.passed) >= maxPassed || json.Unmarshal(raw, &items) != nil {
 		return
 	}
 	for _, item := range items {

@@ -64,6 +64,10 @@ func (r *Row) apply(values []foreign, given []string) {
 		case parameter.Contradicts:
 			r.fail("%s is %s and %s is %s, which contradict each other; keep one",
 				p.Name, v.raw, r.ParameterName(p.Sets), r.Overrides.text(p.Sets))
+		case parameter.NoEffect:
+			if p.Sets == "temperature" && p.Excludes(v.raw) != "" {
+				r.Overrides.Sampled = &p.Name
+			}
 		}
 	}
 }
@@ -233,6 +237,10 @@ func (r *Row) override(o *Overrides, own, key string, v numeric) {
 		return
 	}
 	if v = w; !ok {
+		if f == math.Trunc(f) {
+			r.fail("%s is %v, which a floating-point column holds only about; give an integer", key, v)
+			return
+		}
 		r.fail("%s is %v; give a whole number", key, v)
 		return
 	}

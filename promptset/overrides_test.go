@@ -77,9 +77,11 @@ func TestParametersOfParquet(t *testing.T) {
 		Sample   *bool            `parquet:"do_sample,optional"`
 		Seed     *int64           `parquet:"seed,optional"`
 		Logprobs []float32        `parquet:"logprobs,list"`
+		Repeat   *int64           `parquet:"repetition_penalty,optional,decimal(1:18)"` // of tenths
 	}
 	text, two, half, nan, three, minus, no := "text", 2.0, float32(0.5), math.NaN(), int32(3), int64(-1), false
 	object, zero, broken := "json_object", float32(0), 2.5
+	whole, more := int64(10), int64(15)
 	for _, c := range []struct {
 		row  row
 		want string // of the error, or the overrides
@@ -87,6 +89,8 @@ func TestParametersOfParquet(t *testing.T) {
 		{row{Tokens: &two, Stop: [][]byte{[]byte("x"), []byte("y")}}, `max_tokens 2 stop ["x","y"]`},
 		{row{Tokens: &two, Penalty: &zero, Format: &format{Type: &text}, Sample: &no}, `max_tokens 2 temperature 0`},
 		{row{Bias: map[string]int32{}, Tools: []format{}, Format: &format{}, Logprobs: []float32{-1}}, ``},
+		{row{Repeat: &whole}, ``},
+		{row{Repeat: &more}, `parameter repetition_penalty is not supported as 1.5; leave it out, give 1, which`},
 		{row{Tokens: &broken}, `max_new_tokens is 2.5; give a whole number`},
 		{row{Tokens: &nan}, `max_new_tokens is no finite number; give one, or null`},
 		{row{Tokens: &two, Max: &three}, `max_new_tokens is 2 and max_tokens is 3, and both set max_tokens; keep one`},

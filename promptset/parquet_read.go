@@ -1,6 +1,7 @@
 package promptset
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -336,6 +337,9 @@ func (r *groupReader) foreign(row *Row) (values []foreign) {
 			a.index()
 		}
 		raw := a.column(nil, c)
+		if c.leaf && isDecimal(c.typ) {
+			raw = bytes.Trim(raw, `"`)
+		}
 		if isNullJSON(raw) {
 			row.fail("%s is no finite number; give one, or null", c.name)
 			continue

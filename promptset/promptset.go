@@ -80,6 +80,7 @@ type Overrides struct {
 	Generation  *int     // index of the row's first generation
 	Stop        []string // nil: not given
 	IgnoreEOS   *bool    //
+	Sampled     *string  // the column that asks for sampling: a temperature of 0 contradicts it
 }
 
 // Row is one prompt. A Row stays valid after the iteration that gave it has gone on.

@@ -19,6 +19,10 @@ func (q *Queue) Cancel(ctx context.Context, id string) (bool, error) {
 		if _, err := q.Job(ctx, id); err != nil {
 			return false, err
 		}
+		last, err := q.lastUnit(ctx) // before the record: units of a later submission come after it
+		if err != nil {
+			return false, err
+		}
 		revision, err := q.get(ctx, jobKey(id), &job)
 		if err != nil {
 			return false, err
@@ -35,14 +39,26 @@ func (q *Queue) Cancel(ctx context.Context, id string) (bool, error) {
 				return false, err
 			}
 		}
-		return true, q.purgeUnits(ctx, id)
+		return true, q.purgeUnits(ctx, id, last)
 	}
 }
 
-// purgeUnits takes all units of a job out of the queue.
-func (q *Queue) purgeUnits(ctx context.Context, id string) error {
+// lastUnit is the place in the stream of the unit that was published last, of any job.
+func (q *Queue) lastUnit(ctx context.Context) (last uint64, err error) {
+	err = q.again(ctx, func(ctx context.Context) error {
+		info, err := q.stream.Info(ctx)
+		if err == nil {
+			last = info.State.LastSeq
+		}
+		return err
+	})
+	return last, err
+}
+
+// purgeUnits takes the units of a job out of the queue that were published up to last.
+func (q *Queue) purgeUnits(ctx context.Context, id string, last uint64) error {
 	return q.againWithin(ctx, listTimeout, func(ctx context.Context) error {
-		return q.stream.Purge(ctx, jetstream.WithPurgeSubject(subjects+id+".>"))
+		return q.stream.Purge(ctx, jetstream.WithPurgeSubject(subjects+id+".>"), jetstream.WithPurgeSequence(last+1))
 	})
 }
 

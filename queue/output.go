@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -57,6 +58,9 @@ func (q *Queue) owner(ctx context.Context, job Job) (revision uint64, ours bool,
 		return revision, false, err
 	}
 	over, err := q.over(ctx, other)
+	if err == nil && other.Cancelled {
+		over, err = q.leftByWorkers(ctx, other.ID)
+	}
 	if err == nil && !over {
 		err = &OutputTakenError{Output: job.Output, Other: other}
 	}
@@ -73,6 +77,23 @@ func (q *Queue) over(ctx context.Context, job Job) (bool, error) {
 	}
 	left, err := q.Left(ctx, job)
 	return !left, err
+}
+
+// AliveWithin is how old a worker's sign of life may be for the worker to be taken for alive.
+const AliveWithin = 20 * time.Second
+
+// leftByWorkers says that no worker is at a job: one that has not heard yet that the job was cancelled may still write to its output.
+func (q *Queue) leftByWorkers(ctx context.Context, id string) (bool, error) {
+	now, err := q.now(ctx)
+	if err != nil {
+		return false, err
+	}
+	left := true
+	err = q.each(ctx, id+".worker.*", func(entry jetstream.KeyValueEntry) error {
+		left = left && now.Sub(entry.Created()) > AliveWithin
+		return nil
+	})
+	return left, err
 }
 
 // claim makes the output the job's, in place of the claim that was read; errChanged says that it is another one now.

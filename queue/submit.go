@@ -128,8 +128,9 @@ func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, 
 	}
 	job.Ready = true
 	if _, err = q.swap(ctx, jobKey(job.ID), job, revision); errors.Is(err, errChanged) {
-		if now, jobErr := q.Job(ctx, job.ID); jobErr == nil && now.Cancelled {
-			return "", errors.Join(fmt.Errorf("%s: %w while it was submitted", job.ID, ErrCancelled), q.purgeUnits(ctx, job.ID))
+		last, lastErr := q.lastUnit(ctx)
+		if now, jobErr := q.Job(ctx, job.ID); lastErr == nil && jobErr == nil && now.Cancelled {
+			return "", errors.Join(fmt.Errorf("%s: %w while it was submitted", job.ID, ErrCancelled), q.purgeUnits(ctx, job.ID, last))
 		}
 	}
 	return Submitted, err
@@ -217,6 +218,9 @@ func (q *Queue) Retry(ctx context.Context, id string) (n int, err error) {
 	job, err := q.Job(ctx, id)
 	if err != nil {
 		return 0, err
+	}
+	if job.Cancelled {
+		return 0, fmt.Errorf("%s: %w: submit it again first", id, ErrCancelled)
 	}
 	claimed, _, err := q.owner(ctx, job)
 	if err == nil {

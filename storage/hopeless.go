@@ -1,10 +1,12 @@
 package storage
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/aws/smithy-go"
@@ -15,7 +17,14 @@ import (
 // hopeless reports whether an error without an answer of the store stays what it is however often one asks: the
 // settings are wrong, or the server is not who it should be.
 func hopeless(err error) bool {
-	return badCertificate(err) || unsent(err) || badCredentials(err)
+	return badCertificate(err) || !busy(err) && (unsent(err) || badCredentials(err))
+}
+
+// busy says that a server, which may be the one that gives out credentials, could not answer just now.
+func busy(err error) bool {
+	code := status(err)
+	return code >= 500 || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // badCertificate says that the other end cannot be trusted, or speaks no TLS.

@@ -36,6 +36,9 @@ const (
 // out of published: they are missing, and drawn again. Older versions noted neither; their parts are taken as they
 // are.
 func (s *savedJob) inspect(published map[int]bool) error {
+	if len(published) == 0 { // as for most units of a queue: the notes of all others need not be read
+		return nil
+	}
 	notes := map[int][]promptset.PartSummary{}
 	parts := sealedParts{}
 	err := s.state.Parts(func(b []byte) {

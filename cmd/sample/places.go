@@ -117,14 +117,19 @@ func writable(flag, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return wrong(err)
 	}
-	_, before := os.Stat(path)
+	info, before := os.Lstat(path)
+	if before == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSymlink) != 0 {
+		return nil // a pipe waits for its reader, and a link may lead to nothing yet
+	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
 		return wrong(err)
 	}
 	err = f.Close()
 	if errors.Is(before, os.ErrNotExist) {
-		err = errors.Join(err, os.Remove(path))
+		if removed := os.Remove(path); !errors.Is(removed, os.ErrNotExist) { // by another process that tries the same
+			err = errors.Join(err, removed)
+		}
 	}
 	if err != nil {
 		return wrong(err)

@@ -58,6 +58,8 @@ func (b *requestBuilder) request(row *promptset.Row) (*engine.Request, error) {
 	r.Sampling.TopK = keepAll(r.Sampling.TopK)
 	name := row.ParameterName
 	switch {
+	case over.Sampled != nil && r.Sampling.Temperature == 0:
+		return nil, fmt.Errorf("%s is true and the job's temperature is 0, which contradict each other; give the row a temperature", *over.Sampled)
 	case r.N < 1 || r.N > maxGenerations:
 		return nil, fmt.Errorf("%s is %d, but must be 1 to %d", name("n"), r.N, maxGenerations)
 	case r.FirstGeneration < 0 || r.FirstGeneration > math.MaxInt32-r.N:

@@ -180,6 +180,9 @@ func (s *savedJob) clearJournals(fs vfs.FS) error {
 
 // count adds up what the published parts came to.
 func (s *savedJob) count(published map[int]bool) error {
+	if len(published) == 0 {
+		return nil
+	}
 	last := map[int]promptset.PartSummary{}
 	err := s.state.Parts(func(b []byte) {
 		if p, err := promptset.ParsePartSummary(b); err == nil && published[p.Part] {

@@ -15,9 +15,6 @@ import (
 	"github.com/quire/quire/queue"
 )
 
-// aliveWithin is how long ago a worker may have told how it is to count as living.
-const aliveWithin = 20 * time.Second
-
 // jobStatus is what "sample status --json" prints of a job.
 type jobStatus struct {
 	Job    string `json:"job"`
@@ -106,7 +103,7 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 func summarize(s *queue.Status) *jobStatus {
 	v := &jobStatus{Job: s.Job.ID, Output: s.Job.Name, Rows: s.Job.Rows, Units: s.Job.Units, Status: s}
 	for _, w := range s.Workers {
-		if w.SecondsAgo < aliveWithin.Seconds() {
+		if w.SecondsAgo < queue.AliveWithin.Seconds() {
 			v.RowsPerSecond += w.RowsPerSecond
 			v.TokensPerSecond += w.TokensPerSecond
 		}

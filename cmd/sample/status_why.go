@@ -70,7 +70,7 @@ func (v *jobStatus) heardOf(worker string) string {
 	for _, l := range v.Workers {
 		switch {
 		case l.Name != worker:
-		case l.SecondsAgo < aliveWithin.Seconds():
+		case l.SecondsAgo < queue.AliveWithin.Seconds():
 			return fmt.Sprintf(", heard of %s ago", ago(l.SecondsAgo))
 		case v.Status.Job.Cancelled:
 			return fmt.Sprintf(", not heard of for %s: it is taken for dead", ago(l.SecondsAgo))
@@ -85,7 +85,7 @@ func (v *jobStatus) heardOf(worker string) string {
 // alive counts the workers that told how they are not long ago.
 func (v *jobStatus) alive() (n int) {
 	for _, l := range v.Workers {
-		if l.SecondsAgo < aliveWithin.Seconds() {
+		if l.SecondsAgo < queue.AliveWithin.Seconds() {
 			n++
 		}
 	}

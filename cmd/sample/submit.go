@@ -306,6 +306,10 @@ func (j *openedJob) taken(o *runOptions, err error) error {
 			what = fmt.Sprintf(" (%s)", strings.Join(differences, "; "))
 		}
 	}
+	if taken.Other.Cancelled {
+		return fmt.Errorf("%s is the output of job %s, which was cancelled and which workers have not left yet: submit again in a few seconds",
+			o.output, taken.Other.ID)
+	}
 	return fmt.Errorf("%s is the output of job %s, which is in the queue and another job%s: wait for its end, choose another --output, or cancel it: \"sample cancel %s\"",
 		o.output, taken.Other.ID, what, taken.Other.ID)
 }

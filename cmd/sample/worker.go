@@ -180,7 +180,7 @@ func (o *workerOptions) workOnAny(ctx context.Context, env *environment, q *queu
 		}
 		worked := false
 		for _, j := range jobs {
-			if t, ok := aside[j.ID]; ok && time.Since(t) < setAside || ctx.Err() != nil {
+			if t, ok := aside[j.ID]; ok && time.Since(t) < setAside || ctx.Err() != nil || j.Cancelled {
 				continue
 			}
 			if left, err := q.Left(ctx, j); err != nil || !left {
@@ -192,8 +192,8 @@ func (o *workerOptions) workOnAny(ctx context.Context, env *environment, q *queu
 			worked = true
 			err := o.workOn(ctx, env, q, j, watch)
 			watch.run.Waiting()
-			var exit *exitError
-			if err != nil && !errors.As(err, &exit) && ctx.Err() == nil {
+			var exit *exitError // how a job may end; wrong inputs or flags are no end
+			if err != nil && (!errors.As(err, &exit) || exit.code == exitUsage) && ctx.Err() == nil {
 				watch.log.Error("this worker can't do a job, and leaves it for a while", "job", j.ID, "err", err.Error())
 				aside[j.ID] = time.Now()
 			}
