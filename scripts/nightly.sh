@@ -53,7 +53,7 @@ for step in ${STEPS:-$every}; do
 	echo "nightly: $step $result after $seconds s"
 	[ $result = passed ] || grep -nE -- '--- FAIL|^FAIL|panic:|warning:' "$logs/$step.log" | head -40
 	note="" # what a reader should know of it
-	[ "$tests" = 0 ] || note="$tests packages"
+	[ "$tests" = 0 ] || note="ok: $tests"
 	! grep -q '^warning:' "$logs/$step.log" || note="${note:+$note; }$(grep -m1 '^warning:' "$logs/$step.log")"
 	table+="| \`$step\` | $result | $seconds | $note |"$'\n'
 done
