@@ -73,7 +73,7 @@ var judged = []Parameter{
 	{Name: "stop_sequences", Sets: "stop"},
 	{Name: "stop_strings", Sets: "stop", From: Transformers},
 	{Name: "do_sample", Sets: "temperature", From: Transformers, values: map[string]string{"false": "0"},
-		neutral: isTrue, clash: map[string]string{"true": "0"}, Note: "false is temperature 0"},
+		neutral: isTrue, clash: map[string]string{"true": "0"}, Note: "false is temperature 0; true is an error at temperature 0"},
 
 	// Penalties and biases.
 	{Name: "frequency_penalty", From: servers, neutral: zero},

@@ -18,7 +18,7 @@ func newCancel() *subcommand {
 Takes the units of the job out of the queue. Workers that are at some of them stop when the device's call under way is through, and a sign of
 life, every 5 s, has told them. Parts that are finished stay, and so do journals: submitting the same job again goes on where it ended.
 
-The output is free for another job from then on. Cancelling again changes nothing, and neither does cancelling a job that is over; the
+The output is free for another job once these workers have stopped. Cancelling again changes nothing, and neither does cancelling a job that is over; the
 exit code is 0 then, too, and 1 if the queue has no such job. "sample submit --remove" takes a job out of the queue with all that the queue
 knows of it.`,
 		example: `
