@@ -20,12 +20,13 @@ type Options struct {
 	Window int
 	// SoftCap squashes scores to cap*tanh(score/cap); 0 for none.
 	SoftCap float64
-	// OneTokenPerSeq says that token t is the only one of sequence t of the batch: the decode form, batched over sequences.
+	// OneTokenPerSeq says that token t is the only one of sequence t of the batch: the decode form, batched over
+	// sequences.
 	OneTokenPerSeq bool
 }
 
-// Sizes of the blocks of context and of queries. They are part of what a token's result depends on, so that they are the same for all
-// page sizes up to 32; a larger page is a block of its own.
+// Sizes of the blocks of context and of queries. They are part of what a token's result depends on, so that they are
+// the same for all page sizes up to 32; a larger page is a block of its own.
 const (
 	decodeBlock  = 32
 	prefillBlock = 64
@@ -42,9 +43,9 @@ func (l Layout) blockSize(want int) int {
 
 // RaggedPagedAttention lets each new token attend to its sequence up to and with its own position.
 //
-// q is [T, H, D], tokens sorted by sequence as in batch; the keys and values of the new tokens are in cache already (see
-// [Layout.Update]). The result is [T, H, D] of q's dtype; rows of padding are 0. H is a multiple of KVH. Scores, softmax and sums are
-// in float32.
+// q is [T, H, D], tokens sorted by sequence as in batch; the keys and values of the new tokens are in cache already
+// (see [Layout.Update]). The result is [T, H, D] of q's dtype; rows of padding are 0. H is a multiple of KVH. Scores,
+// softmax and sums are in float32.
 func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Options) *Node {
 	heads := q.Shape().Dimensions[1]
 	if heads%l.KVHeads != 0 {
@@ -53,13 +54,15 @@ func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchI
 	plain := func(in []*Node) []*Node {
 		q, cache := in[0], in[1]
 		batch := batch
-		batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs, batch.TokenSeqs, batch.PosIDs = in[2], in[3], in[4], in[5], in[6], in[7], in[8]
+		batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs, batch.TokenSeqs,
+			batch.PosIDs = in[2], in[3], in[4], in[5], in[6], in[7], in[8]
 		if opts.OneTokenPerSeq {
 			return []*Node{l.decode(q, cache, batch, opts)}
 		}
 		return []*Node{l.prefill(q, cache, batch, opts)}
 	}
-	inputs := []*Node{q, cache, batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs, batch.TokenSeqs, batch.PosIDs}
+	inputs := []*Node{q, cache, batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs,
+		batch.TokenSeqs, batch.PosIDs}
 	if q.DType() == dtypes.Float64 {
 		return plain(inputs)[0]
 	}
@@ -67,8 +70,8 @@ func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchI
 	return l.composite("ragged_paged_attention", attrs, inputs, q.Shape(), plain)
 }
 
-// kernelOptions are the attributes of composite "ragged_paged_attention". Decode and prefill are one there: a backend's form finds from the
-// batch which it is.
+// kernelOptions are the attributes of composite "ragged_paged_attention". Decode and prefill are one there: a backend's
+// form finds from the batch which it is.
 type kernelOptions struct {
 	Scale   float64 `json:"scale"`
 	SoftCap float64 `json:"soft_cap"`
@@ -91,12 +94,14 @@ func (l Layout) decode(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opti
 		start := ReduceAllMin(Where(live, Max(SubScalar(ends, float64(opts.Window)), zero(g)), far))
 		first = div(Min(start, last), size)
 	}
-	out := l.online(Reshape(q, t, l.KVHeads, group, l.HeadDim), InsertAxes(ends, 1), first, ceilDiv(last, size), size, opts,
+	out := l.online(Reshape(q, t, l.KVHeads, group, l.HeadDim), InsertAxes(ends, 1), first, ceilDiv(last, size), size,
+		opts,
 		func(block *Node) (k, v *Node) { return l.block(cache, batch.SlotIDs, batch.PageIndices, block, size) })
 	return ConvertDType(Reshape(out, dims...), q.DType())
 }
 
-// prefill attends with many tokens of few sequences: for each sequence, for each block of its queries, block by block of its context.
+// prefill attends with many tokens of few sequences: for each sequence, for each block of its queries, block by block
+// of its context.
 func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Options) *Node {
 	g := q.Graph()
 	dims := q.Shape().Dimensions
@@ -119,7 +124,8 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 			last := ReduceAllMax(ends)
 			first := zero(g)
 			if opts.Window > 0 {
-				first = div(Max(SubScalar(AddScalar(takeRows(batch.PosIDs, Min(start, scalar(g, t-1))), 1), float64(opts.Window)), zero(g)), size)
+				first = div(Max(SubScalar(AddScalar(takeRows(batch.PosIDs, Min(start, scalar(g, t-1))), 1),
+					float64(opts.Window)), zero(g)), size)
 			}
 			slot := Reshape(takeRows(batch.SlotIDs, w.Seq), 1)
 			pages := Reshape(takeRows(batch.PageIndices, w.Seq), 1, perSeq)
@@ -143,8 +149,8 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 
 // online is the softmax over blocks of context [first, last) for B sequences with M rows of queries for each KV head.
 //
-// q is [B, KVH, M, D]; ends i32[B, M] or [B, 1] is how many positions a row sees (0: none, and its result is 0); read gives a block's
-// keys and values, [B, KVH, size, D] each. The result is f32 [B, KVH, M, D].
+// q is [B, KVH, M, D]; ends i32[B, M] or [B, 1] is how many positions a row sees (0: none, and its result is 0); read
+// gives a block's keys and values, [B, KVH, size, D] each. The result is f32 [B, KVH, M, D].
 //
 // A block behind a row's end leaves the row's sums as they are, bit for bit, so that other rows' lengths do not matter.
 func (l Layout) online(q, ends, first, last *Node, size int, opts Options, read func(block *Node) (k, v *Node)) *Node {
@@ -180,7 +186,8 @@ func (l Layout) online(q, ends, first, last *Node, size int, opts Options, read 
 			top := Max(s.Max, ReduceMax(scores, 3))
 			weights := Where(seen, Exp(Sub(scores, InsertAxes(top, -1))), ZerosLike(scores))
 			keep := Exp(Sub(s.Max, top))
-			part := toFloat32(Dot(ConvertDType(weights, l.DType), v).General([]int{3}, []int{0, 1}, []int{2}, []int{0, 1}))
+			part := toFloat32(Dot(ConvertDType(weights, l.DType), v).General([]int{3}, []int{0, 1}, []int{2},
+				[]int{0, 1}))
 			return sums{
 				Block: AddScalar(s.Block, 1),
 				Max:   top,

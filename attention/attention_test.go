@@ -12,7 +12,8 @@ import (
 	"github.com/quire/quire/attention"
 )
 
-var base = shape{heads: 6, kvHeads: 2, headDim: 8, tokens: 48, seqs: 6, pageSize: 8, perSeq: 12, pages: 80, opts: attention.Options{Scale: 0.35}}
+var base = shape{heads: 6, kvHeads: 2, headDim: 8, tokens: 48, seqs: 6, pageSize: 8, perSeq: 12, pages: 80,
+	opts: attention.Options{Scale: 0.35}}
 
 func TestPrefill(t *testing.T) {
 	for _, f := range forms(t) {
@@ -21,9 +22,11 @@ func TestPrefill(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/page%d/contiguous=%v", f.name, pageSize, contiguous), func(t *testing.T) {
 					s := base.withPages(pageSize)
 					s.contiguous = contiguous
-					check(t, f, s, dtypes.Float32, 2e-6, []ragged{{1, 1}}, []ragged{{48, 48}}, []ragged{{7, 7}, {8, 8}, {9, 9}},
+					check(t, f, s, dtypes.Float32, 2e-6, []ragged{{1, 1}}, []ragged{{48, 48}},
+						[]ragged{{7, 7}, {8, 8}, {9, 9}},
 						[]ragged{{96, 40}, {3, 1}, {17, 7}}, []ragged{{33, 1}, {64, 1}, {65, 1}, {90, 33}},
-						[]ragged{{pageSize - 1, 3}, {pageSize, 3}, {pageSize + 1, 3}, {2*pageSize - 1, 1}, {2 * pageSize, 1}, {2*pageSize + 1, 1}})
+						[]ragged{{pageSize - 1, 3}, {pageSize, 3}, {pageSize + 1, 3}, {2*pageSize - 1, 1},
+							{2 * pageSize, 1}, {2*pageSize + 1, 1}})
 				})
 			}
 		}
@@ -37,7 +40,8 @@ func TestDecode(t *testing.T) {
 				s := base.decode()
 				s.contiguous = contiguous
 				check(t, f, s, dtypes.Float32, 2e-6,
-					[]ragged{{1, 1}}, []ragged{{7, 1}, {8, 1}, {9, 1}, {31, 1}, {32, 1}, {33, 1}}, []ragged{{96, 1}, {1, 1}, {64, 1}})
+					[]ragged{{1, 1}}, []ragged{{7, 1}, {8, 1}, {9, 1}, {31, 1}, {32, 1}, {33, 1}},
+					[]ragged{{96, 1}, {1, 1}, {64, 1}})
 			})
 		}
 	}
@@ -46,7 +50,8 @@ func TestDecode(t *testing.T) {
 func TestWindowSoftCapAndRatios(t *testing.T) {
 	batches := [][]ragged{{{20, 20}, {70, 12}, {90, 3}}, {{96, 1}, {40, 1}, {16, 1}, {17, 1}}}
 	for _, f := range forms(t)[:2] {
-		for i, opts := range []attention.Options{{Scale: 0.5, Window: 16}, {Scale: 0.5, Window: 1}, {Scale: 2, SoftCap: 3}, {Scale: 1, Window: 40, SoftCap: 2}} {
+		for i, opts := range []attention.Options{{Scale: 0.5, Window: 16}, {Scale: 0.5, Window: 1},
+			{Scale: 2, SoftCap: 3}, {Scale: 1, Window: 40, SoftCap: 2}} {
 			heads := [][2]int{{4, 4}, {5, 1}, {9, 3}}[i%3]
 			for _, decode := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%+v/%v/decode=%v", f.name, opts, heads, decode), func(t *testing.T) {
@@ -114,21 +119,25 @@ func TestCopyAndZeroPages(t *testing.T) {
 		out, err := ExecOnceN(f.backend, func(cache, src, dst, mask *Node) []*Node {
 			copied := layout.CopyPages(cache, src, dst)
 			return []*Node{copied, layout.ZeroPages(copied, mask)}
-		}, tensors.FromFlatDataAndDimensions([]float32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 4, 2, 2, 1),
+		}, tensors.FromFlatDataAndDimensions([]float32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 4, 2, 2,
+			1),
 			[]int32{3, -1, 0}, []int32{0, 1, -1}, []bool{false, true, false, false})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := tensors.MustCopyFlatData[float32](out[0]), []float32{12, 13, 14, 15, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; !slices.Equal(got, want) {
+		if got, want := tensors.MustCopyFlatData[float32](out[0]), []float32{12, 13, 14, 15, 4, 5, 6, 7, 8, 9, 10, 11,
+			12, 13, 14, 15}; !slices.Equal(got, want) {
 			t.Errorf("%s: CopyPages gave %v, want %v", f.name, got, want)
 		}
-		if got, want := tensors.MustCopyFlatData[float32](out[1]), []float32{12, 13, 14, 15, 0, 0, 0, 0, 8, 9, 10, 11, 12, 13, 14, 15}; !slices.Equal(got, want) {
+		if got, want := tensors.MustCopyFlatData[float32](out[1]), []float32{12, 13, 14, 15, 0, 0, 0, 0, 8, 9, 10, 11,
+			12, 13, 14, 15}; !slices.Equal(got, want) {
 			t.Errorf("%s: ZeroPages gave %v, want %v", f.name, got, want)
 		}
 	}
 }
 
-// The keys and values of new tokens are converted to the cache's dtype as the plain form does, and what is out of range is dropped.
+// The keys and values of new tokens are converted to the cache's dtype as the plain form does, and what is out of range
+// is dropped.
 func TestUpdateConverts(t *testing.T) {
 	const tokens, kvHeads, dim = 40, 2, 19
 	values := make([]float32, tokens*kvHeads*dim)

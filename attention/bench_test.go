@@ -21,7 +21,8 @@ import (
 
 var peak = sync.OnceValues(func() (cpukernel.Peak, error) { return cpukernel.MeasurePeak(runtime.NumCPU()) })
 
-// benchAttention runs attention alone: seqs sequences whose last fresh tokens, up to position length, are new, in pages of page tokens.
+// benchAttention runs attention alone: seqs sequences whose last fresh tokens, up to position length, are new, in pages
+// of page tokens.
 func benchAttention(b *testing.B, heads, kvHeads, headDim, seqs, length, fresh, page int, dtype dtypes.DType) {
 	perSeq := (length + page - 1) / page
 	layout := attention.PagedLayout(seqs*perSeq, page, kvHeads, headDim, dtype)
@@ -31,16 +32,20 @@ func benchAttention(b *testing.B, heads, kvHeads, headDim, seqs, length, fresh, 
 	tokens := seqs * fresh
 	i32 := func(name string, dims ...int) *Node { return Parameter(g, name, shapes.Make(dtypes.Int32, dims...)) }
 	cache, q := Parameter(g, "cache", layout.Shape()), Parameter(g, "q", shapes.Make(dtype, tokens, heads, headDim))
-	batch := tokenqueue.PageBatchInfo{SlotIDs: i32("slots", seqs), PageIndices: i32("pages", seqs, perSeq), SeqLens: i32("lens", seqs),
-		CuQLens: i32("starts", seqs+1), NumSeqs: i32("seqs"), TokenSeqs: i32("token_seqs", tokens), PosIDs: i32("positions", tokens), PageSize: page}
-	if err := g.Compile(layout.RaggedPagedAttention(q, cache, batch, attention.Options{Scale: 0.125, OneTokenPerSeq: fresh == 1})); err != nil {
+	batch := tokenqueue.PageBatchInfo{SlotIDs: i32("slots", seqs), PageIndices: i32("pages", seqs, perSeq),
+		SeqLens: i32("lens", seqs),
+		CuQLens: i32("starts", seqs+1), NumSeqs: i32("seqs"), TokenSeqs: i32("token_seqs", tokens),
+		PosIDs: i32("positions", tokens), PageSize: page}
+	if err := g.Compile(layout.RaggedPagedAttention(q, cache, batch,
+		attention.Options{Scale: 0.125, OneTokenPerSeq: fresh == 1})); err != nil {
 		b.Fatal(err)
 	}
 	exec := view.Executables()[0]
 
 	values := make([][]int32, 7)
 	for i := range seqs {
-		values[0], values[2], values[3] = append(values[0], int32(i)), append(values[2], int32(length)), append(values[3], int32(i*fresh))
+		values[0], values[2], values[3] = append(values[0], int32(i)), append(values[2], int32(length)),
+			append(values[3], int32(i*fresh))
 		for t := range fresh {
 			values[5], values[6] = append(values[5], int32(i)), append(values[6], int32(length-fresh+t))
 		}
@@ -50,7 +55,8 @@ func benchAttention(b *testing.B, heads, kvHeads, headDim, seqs, length, fresh, 
 	}
 	values[3], values[4] = append(values[3], int32(tokens)), []int32{int32(seqs)}
 	inputs := []compute.Buffer{random(b, backend, layout.Shape()), random(b, backend, q.Shape())}
-	for i, n := range []*Node{batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs, batch.TokenSeqs, batch.PosIDs} {
+	for i, n := range []*Node{batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs,
+		batch.TokenSeqs, batch.PosIDs} {
 		buffer, err := backend.BufferFromFlatData(0, values[i], n.Shape())
 		if err != nil {
 			b.Fatal(err)
@@ -105,14 +111,16 @@ func random(b *testing.B, backend *xla.Backend, shape shapes.Shape) compute.Buff
 	return buffer
 }
 
-// One token for each of 64 sequences; 4,096 tokens of context should take at most twice the time of reading their keys and values.
+// One token for each of 64 sequences; 4,096 tokens of context should take at most twice the time of reading their keys
+// and values.
 func BenchmarkDecode(b *testing.B) {
 	for _, c := range []struct {
 		name                    string
 		heads, kvHeads, headDim int
 		dtype                   dtypes.DType
 	}{
-		{"SmolLM2/f32", 9, 3, 64, dtypes.Float32}, {"SmolLM2/bf16", 9, 3, 64, dtypes.BFloat16}, {"Llama-8B/bf16", 32, 8, 128, dtypes.BFloat16},
+		{"SmolLM2/f32", 9, 3, 64, dtypes.Float32}, {"SmolLM2/bf16", 9, 3, 64, dtypes.BFloat16},
+		{"Llama-8B/bf16", 32, 8, 128, dtypes.BFloat16},
 	} {
 		for _, context := range []int{128, 1024, 4096} {
 			b.Run(fmt.Sprintf("%s/context%d", c.name, context), func(b *testing.B) {
@@ -120,10 +128,12 @@ func BenchmarkDecode(b *testing.B) {
 			})
 		}
 	}
-	b.Run("SmolLM2/bf16/1sequence/context4096", func(b *testing.B) { benchAttention(b, 9, 3, 64, 1, 4096, 1, 16, dtypes.BFloat16) })
+	b.Run("SmolLM2/bf16/1sequence/context4096",
+		func(b *testing.B) { benchAttention(b, 9, 3, 64, 1, 4096, 1, 16, dtypes.BFloat16) })
 	for _, page := range []int{32, 64, 128} {
 		for _, context := range []int{128, 4096} {
-			b.Run(fmt.Sprintf("SmolLM2/bf16/pages%d/context%d", page, context), func(b *testing.B) { benchAttention(b, 9, 3, 64, 64, context, 1, page, dtypes.BFloat16) })
+			b.Run(fmt.Sprintf("SmolLM2/bf16/pages%d/context%d", page, context),
+				func(b *testing.B) { benchAttention(b, 9, 3, 64, 64, context, 1, page, dtypes.BFloat16) })
 		}
 	}
 }
@@ -131,8 +141,11 @@ func BenchmarkDecode(b *testing.B) {
 // 512 tokens of prompt, alone or behind others.
 func BenchmarkPrefill(b *testing.B) {
 	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
-		b.Run(fmt.Sprintf("SmolLM2/%s/512", dtype), func(b *testing.B) { benchAttention(b, 9, 3, 64, 1, 512, 512, 16, dtype) })
-		b.Run(fmt.Sprintf("Llama-8B/%s/512", dtype), func(b *testing.B) { benchAttention(b, 32, 8, 128, 1, 512, 512, 16, dtype) })
-		b.Run(fmt.Sprintf("Llama-8B/%s/512behind1536", dtype), func(b *testing.B) { benchAttention(b, 32, 8, 128, 1, 2048, 512, 16, dtype) })
+		b.Run(fmt.Sprintf("SmolLM2/%s/512", dtype),
+			func(b *testing.B) { benchAttention(b, 9, 3, 64, 1, 512, 512, 16, dtype) })
+		b.Run(fmt.Sprintf("Llama-8B/%s/512", dtype),
+			func(b *testing.B) { benchAttention(b, 32, 8, 128, 1, 512, 512, 16, dtype) })
+		b.Run(fmt.Sprintf("Llama-8B/%s/512behind1536", dtype),
+			func(b *testing.B) { benchAttention(b, 32, 8, 128, 1, 2048, 512, 16, dtype) })
 	}
 }

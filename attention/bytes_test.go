@@ -30,7 +30,8 @@ func oneThread(t *testing.T) compute.Backend {
 		t.Fatal(err)
 	}
 	t.Setenv("NPROC", "1") // the plugin's, read when a client is made
-	b, err := xla.New(xla.Options{Plugin: plugin, Platform: "cpu", ClientOptions: map[string]any{"cpu_device_count": 1}})
+	b, err := xla.New(xla.Options{Plugin: plugin, Platform: "cpu",
+		ClientOptions: map[string]any{"cpu_device_count": 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +39,8 @@ func oneThread(t *testing.T) compute.Backend {
 	return b
 }
 
-// The kernels give a token the same bytes alone and beside others, in a prompt of one chunk or several, as a part of a prompt or in a decode
-// step, with any pages and sizes of them, in a contiguous cache, and on one thread or more.
+// The kernels give a token the same bytes alone and beside others, in a prompt of one chunk or several, as a part of a
+// prompt or in a decode step, with any pages and sizes of them, in a contiguous cache, and on one thread or more.
 func TestSameBytes(t *testing.T) {
 	for i, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Float16} {
 		opts := []attention.Options{{Scale: 0.3}, {Scale: 0.3, Window: 41}, {Scale: 0.3, SoftCap: 4}}[i]
@@ -70,7 +71,8 @@ func TestSameBytes(t *testing.T) {
 			rapid.Check(t, func(r *rapid.T) {
 				var seqs []ragged
 				for range rapid.IntRange(1, first.seqs).Draw(r, "sequences") {
-					n := rapid.OneOf(rapid.IntRange(1, 96), rapid.SampledFrom([]int{31, 32, 33, 64, 96})).Draw(r, "length")
+					n := rapid.OneOf(rapid.IntRange(1, 96), rapid.SampledFrom([]int{31, 32, 33, 64, 96})).Draw(r,
+						"length")
 					seqs = append(seqs, ragged{n, n})
 				}
 				name := rapid.SampledFrom(names).Draw(r, "variant")
@@ -120,7 +122,8 @@ func TestSameBytes(t *testing.T) {
 				for i := range seqs {
 					for pos := range end[i] {
 						if !slices.Equal(got[i][pos*row:(pos+1)*row], want[i][pos*row:(pos+1)*row]) {
-							r.Fatalf("%s: token %d of sequence %d of %v has other bytes than alone in one chunk", name, pos, i, seqs)
+							r.Fatalf("%s: token %d of sequence %d of %v has other bytes than alone in one chunk", name,
+								pos, i, seqs)
 						}
 					}
 				}

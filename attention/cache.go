@@ -1,12 +1,13 @@
 // Package attention keeps the keys and values of the tokens seen so far and attends to them.
 //
-// A cache holds one layer: K and V of each KV head, interleaved k0,v0,k1,v1,... as [.., 2*KVH, D]. It comes in two layouts with the
-// same verbs. The paged one is a pool of pages [P, page_size, 2*KVH, D] that sequences own by their page lists. The contiguous one is
-// [R, max_len, 2*KVH, D], one row a slot; it shares nothing and is the simple oracle of the paged one. On TPU the last two axes may be
-// one: [Layout.ForTPU].
+// A cache holds one layer: K and V of each KV head, interleaved k0,v0,k1,v1,... as [.., 2*KVH, D]. It comes in two
+// layouts with the same verbs. The paged one is a pool of pages [P, page_size, 2*KVH, D] that sequences own by their
+// page lists. The contiguous one is [R, max_len, 2*KVH, D], one row a slot; it shares nothing and is the simple oracle
+// of the paged one. On TPU the last two axes may be one: [Layout.ForTPU].
 //
-// Attention is the plain blocked form: an online softmax over blocks of the context at absolute positions, as far as the longest
-// sequence that is alive. It never holds [tokens, context], and what a token gets does not depend on the other tokens of the batch.
+// Attention is the plain blocked form: an online softmax over blocks of the context at absolute positions, as far as
+// the longest sequence that is alive. It never holds [tokens, context], and what a token gets does not depend on the
+// other tokens of the batch.
 package attention
 
 import (
@@ -26,16 +27,18 @@ import (
 type Layout struct {
 	// Paged tells the two layouts apart.
 	Paged bool
-	// Pages and PageSize are the pool's: [Pages, PageSize, 2*KVHeads, HeadDim]. The contiguous layout has a page for each row of the
-	// sequence table, as long as the longest sequence.
+	// Pages and PageSize are the pool's: [Pages, PageSize, 2*KVHeads, HeadDim]. The contiguous layout has a page for
+	// each row of the sequence table, as long as the longest sequence.
 	Pages, PageSize int
 	KVHeads         int
 	HeadDim         int
 	DType           dtypes.DType
-	// Flat puts a token's heads into one axis: [Pages, PageSize, 2*KVHeads*HeadDim], the same numbers in the same order. See [Layout.ForTPU].
+	// Flat puts a token's heads into one axis: [Pages, PageSize, 2*KVHeads*HeadDim], the same numbers in the same
+	// order. See [Layout.ForTPU].
 	Flat bool
 	// Packed, if not 0, is how many numbers a register of 32 bits holds, and the cache is
-	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for heads that are too few.
+	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for
+	// heads that are too few.
 	Packed int
 }
 
@@ -58,7 +61,8 @@ func (l Layout) Shape() shapes.Shape {
 	return shapes.Make(l.DType, l.Pages, l.PageSize, 2*l.KVHeads, l.HeadDim)
 }
 
-// BytesPerToken returns the bytes that a token takes in one layer: 2 * KVH * D * sizeof(dtype), where a packed cache has KVH rounded up.
+// BytesPerToken returns the bytes that a token takes in one layer: 2 * KVH * D * sizeof(dtype), where a packed cache
+// has KVH rounded up.
 func (l Layout) BytesPerToken() int64 {
 	return 2 * int64(l.heads()) * int64(l.HeadDim) * int64(l.DType.Size())
 }
@@ -75,8 +79,8 @@ func ContiguousLayout(rows, maxLen, kvHeads, headDim int, dtype dtypes.DType) La
 
 // Update writes the keys and values of new tokens into cache, in place where the caller donated it, and returns it.
 //
-// k and v are [T, KVH, D] of any float dtype; token t goes where batch.NewTokenDests[t] says (contiguous: to its slot and position); a
-// destination out of range is dropped.
+// k and v are [T, KVH, D] of any float dtype; token t goes where batch.NewTokenDests[t] says (contiguous: to its slot
+// and position); a destination out of range is dropped.
 func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) *Node {
 	plain := func(in []*Node) []*Node {
 		cache, k, v, dests := in[0], in[1], in[2], in[3]
@@ -109,10 +113,12 @@ func (l Layout) destinations(batch tokenqueue.PageBatchInfo) *Node {
 	g := batch.TokenSeqs.Graph()
 	slots := takeRows(batch.SlotIDs, batch.TokenSeqs)
 	valid := LogicalAnd(GreaterOrEqual(batch.TokenSeqs, zero(g)), LessThan(batch.PosIDs, scalar(g, l.PageSize)))
-	return Where(valid, Add(MulScalar(slots, float64(l.PageSize)), batch.PosIDs), FillScalar(g, slots.Shape(), float64(l.Pages*l.PageSize)))
+	return Where(valid, Add(MulScalar(slots, float64(l.PageSize)), batch.PosIDs),
+		FillScalar(g, slots.Shape(), float64(l.Pages*l.PageSize)))
 }
 
-// CopyPages copies whole pages src[i] to dst[i], i32[C]; -1 in either copies nothing. No page may be both a source and a destination.
+// CopyPages copies whole pages src[i] to dst[i], i32[C]; -1 in either copies nothing. No page may be both a source and
+// a destination.
 func (l Layout) CopyPages(cache, src, dst *Node) *Node {
 	if !l.Paged {
 		panic(fmt.Errorf("attention: a contiguous cache shares no pages, so that there is nothing to copy"))
@@ -123,10 +129,11 @@ func (l Layout) CopyPages(cache, src, dst *Node) *Node {
 		if l.Packed > 0 {
 			return []*Node{l.WritePages(cache, dst, l.ReadPages(cache, src))}
 		}
-		// With two heads in the last axis but one a TPU's compiler would turn the whole cache around for this, and back; so pages are moved as
-		// rows of one head.
+		// With two heads in the last axis but one a TPU's compiler would turn the whole cache around for this, and
+		// back; so pages are moved as rows of one head.
 		pages := Reshape(cache, l.Pages, -1, l.Shape().Dim(-1))
-		return []*Node{Reshape(control.ScatterSet(pages, dst, control.Barrier(takeRows(pages, src))), l.Shape().Dimensions...)}
+		return []*Node{Reshape(control.ScatterSet(pages, dst, control.Barrier(takeRows(pages, src))),
+			l.Shape().Dimensions...)}
 	})
 }
 
@@ -145,9 +152,11 @@ func (l Layout) New(g *Graph, n int) []*Node {
 	})
 }
 
-// ReadPages returns the pages ids, i32[C], of a cache: [C, ...], as [Layout.Shape] has them. A negative one reads page 0.
+// ReadPages returns the pages ids, i32[C], of a cache: [C, ...], as [Layout.Shape] has them. A negative one reads page
+// 0.
 //
-// Of a packed cache they are read one by one, as are those of WritePages written: for a gather or a scatter the compiler turns it around.
+// Of a packed cache they are read one by one, as are those of WritePages written: for a gather or a scatter the
+// compiler turns it around.
 func (l Layout) ReadPages(cache, ids *Node) *Node {
 	if l.Packed == 0 {
 		return takeRows(cache, ids)
@@ -165,11 +174,13 @@ func (l Layout) ReadPages(cache, ids *Node) *Node {
 	return end.Pages
 }
 
-// WritePages replaces the pages ids, i32[C], of a cache by pages, [C, ...], and returns it. An id that is negative or too large writes nothing.
+// WritePages replaces the pages ids, i32[C], of a cache by pages, [C, ...], and returns it. An id that is negative or
+// too large writes nothing.
 func (l Layout) WritePages(cache, ids, pages *Node) *Node {
 	if l.Packed == 0 {
 		last := l.Shape().Dim(-1) // rows of one head, as CopyPages has them
-		written := control.ScatterSet(Reshape(cache, l.Pages, -1, last), ids, Reshape(pages, ids.Shape().Size(), -1, last))
+		written := control.ScatterSet(Reshape(cache, l.Pages, -1, last), ids,
+			Reshape(pages, ids.Shape().Size(), -1, last))
 		return Reshape(written, l.Shape().Dimensions...)
 	}
 	g := cache.Graph()
@@ -222,10 +233,11 @@ func (l Layout) ZeroPages(cache, mask *Node) *Node {
 	})
 }
 
-// block reads the keys and values, [B, KVH, blockSize, D] each, of blockSize tokens of context from position block*blockSize on for B
-// sequences. What lies behind a sequence's end is arbitrary but finite.
+// block reads the keys and values, [B, KVH, blockSize, D] each, of blockSize tokens of context from position
+// block*blockSize on for B sequences. What lies behind a sequence's end is arbitrary but finite.
 //
-// The vectors are gathered one by one into the order that the products want: gathering whole pages would need a transposition after.
+// The vectors are gathered one by one into the order that the products want: gathering whole pages would need a
+// transposition after.
 func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize int) (k, v *Node) {
 	g := cache.Graph()
 	b := slots.Shape().Dimensions[0]

@@ -64,9 +64,10 @@ func TestGoldensOfTPUKernel(t *testing.T) {
 		for _, backend := range []compute.Backend{testenv.XLA(t), testenv.Go(t)} {
 			for _, oneToken := range []bool{false, true}[:map[bool]int{false: 1, true: 2}[decode]] {
 				for _, flat := range []bool{false, true} {
-					t.Run(fmt.Sprintf("%s/%s/decode=%v/flat=%v", c.Name, backend.Name(), oneToken, flat), func(t *testing.T) {
-						c.check(t, backend, golden.Keep, oneToken, flat)
-					})
+					t.Run(fmt.Sprintf("%s/%s/decode=%v/flat=%v", c.Name, backend.Name(), oneToken, flat),
+						func(t *testing.T) {
+							c.check(t, backend, golden.Keep, oneToken, flat)
+						})
 				}
 			}
 		}
@@ -106,12 +107,15 @@ func (c pallasCase) check(t *testing.T, backend compute.Backend, keep int, oneTo
 	}
 	cache := pallasValues(c.Pages*c.PageSize*2*c.KVHeads*c.HeadDim, 2)
 	out, err := ExecOnce(backend, func(in []*Node) *Node {
-		info := tokenqueue.PageBatchInfo{SlotIDs: in[2], PageIndices: in[3], SeqLens: in[4], CuQLens: in[5], NumSeqs: in[6],
+		info := tokenqueue.PageBatchInfo{SlotIDs: in[2], PageIndices: in[3], SeqLens: in[4], CuQLens: in[5],
+			NumSeqs:       in[6],
 			NewTokenDests: in[7], TokenSeqs: in[8], PosIDs: in[9], PageSize: c.PageSize}
-		return ConvertDType(layout.RaggedPagedAttention(ConvertDType(in[0], dtype), ConvertDType(in[1], dtype), info, opts), dtypes.Float32)
+		return ConvertDType(layout.RaggedPagedAttention(ConvertDType(in[0], dtype), ConvertDType(in[1], dtype), info,
+			opts), dtypes.Float32)
 	}, tensors.FromFlatDataAndDimensions(q, c.Tokens, c.Heads, c.HeadDim),
 		tensors.FromFlatDataAndDimensions(cache, layout.Shape().Dimensions...),
-		slots, tensors.FromFlatDataAndDimensions(pages, c.Slots, c.PerSeq), lens, cu, int32(len(c.Seqs)), dests, seqs, positions)
+		slots, tensors.FromFlatDataAndDimensions(pages, c.Slots, c.PerSeq), lens, cu, int32(len(c.Seqs)), dests, seqs,
+		positions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +130,8 @@ func (c pallasCase) check(t *testing.T, backend compute.Backend, keep int, oneTo
 	for i := range len(raw) / 4 {
 		want := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
 		if d := math.Abs(float64(got[i*keep]) - want); !(d <= tolerance) {
-			t.Fatalf("token %d of %d, number %d: got %g, want %g", i*keep/c.Heads/c.HeadDim, at, i*keep%(c.Heads*c.HeadDim), got[i*keep], want)
+			t.Fatalf("token %d of %d, number %d: got %g, want %g", i*keep/c.Heads/c.HeadDim, at,
+				i*keep%(c.Heads*c.HeadDim), got[i*keep], want)
 		}
 	}
 	for i := at * c.Heads * c.HeadDim; i < len(got); i++ {

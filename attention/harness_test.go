@@ -54,9 +54,11 @@ func (s shape) emptyCache(dtype dtypes.DType, nan bool) *tensors.Tensor {
 	}
 	switch dims, n := shape.Dimensions, float32(math.NaN()); dtype {
 	case dtypes.BFloat16:
-		return tensors.FromFlatDataAndDimensions(slices.Repeat([]bfloat16.BFloat16{bfloat16.FromFloat32(n)}, shape.Size()), dims...)
+		return tensors.FromFlatDataAndDimensions(slices.Repeat([]bfloat16.BFloat16{bfloat16.FromFloat32(n)},
+			shape.Size()), dims...)
 	case dtypes.Float16:
-		return tensors.FromFlatDataAndDimensions(slices.Repeat([]float16.Float16{float16.FromFloat32(n)}, shape.Size()), dims...)
+		return tensors.FromFlatDataAndDimensions(slices.Repeat([]float16.Float16{float16.FromFloat32(n)}, shape.Size()),
+			dims...)
 	default:
 		return tensors.FromFlatDataAndDimensions(slices.Repeat([]float32{n}, shape.Size()), dims...)
 	}
@@ -67,8 +69,8 @@ type ragged struct{ length, fresh int }
 
 func (r ragged) old() int { return r.length - r.fresh }
 
-// batch lays sequences out in random pages, and all of their tokens at once: first the old ones, which a first call writes to the cache,
-// then the new ones, which attend.
+// batch lays sequences out in random pages, and all of their tokens at once: first the old ones, which a first call
+// writes to the cache, then the new ones, which attend.
 type batch struct {
 	shape
 	seqs        []ragged
@@ -143,7 +145,8 @@ func (b *batch) want() []float64 {
 				for t := from; t <= pos; t++ {
 					dot := 0.0
 					for d := range b.headDim {
-						dot += float64(b.q[i][(pos*b.heads+h)*b.headDim+d]) * float64(b.k[i][(t*b.kvHeads+kvHead)*b.headDim+d])
+						dot += float64(b.q[i][(pos*b.heads+h)*b.headDim+
+							d]) * float64(b.k[i][(t*b.kvHeads+kvHead)*b.headDim+d])
 					}
 					dot *= b.opts.Scale
 					if b.opts.SoftCap > 0 {
@@ -170,8 +173,9 @@ func (b *batch) want() []float64 {
 	return out
 }
 
-// program writes some tokens of a batch to the cache and lets them attend: those from position from[i] up to to[i] of sequence i. It
-// returns the cache and the tokens' heads, flat, in the order of the batch, with the rows of padding behind.
+// program writes some tokens of a batch to the cache and lets them attend: those from position from[i] up to to[i] of
+// sequence i. It returns the cache and the tokens' heads, flat, in the order of the batch, with the rows of padding
+// behind.
 type program func(t testing.TB, cache *tensors.Tensor, b *batch, from, to []int) (*tensors.Tensor, []float32)
 
 // compile compiles the program of a shape.
@@ -179,7 +183,8 @@ func compile(t testing.TB, backend compute.Backend, s shape, dtype dtypes.DType)
 	t.Helper()
 	layout := s.layout(dtype)
 	exec, err := NewExec(backend, func(in []*Node) []*Node {
-		info := tokenqueue.PageBatchInfo{SlotIDs: in[4], PageIndices: in[5], SeqLens: in[6], CuQLens: in[7], NumSeqs: in[8],
+		info := tokenqueue.PageBatchInfo{SlotIDs: in[4], PageIndices: in[5], SeqLens: in[6], CuQLens: in[7],
+			NumSeqs:       in[8],
 			NewTokenDests: in[9], TokenSeqs: in[10], PosIDs: in[11], PageSize: s.pageSize}
 		cache := layout.Update(in[0], info, in[2], in[3])
 		out := layout.RaggedPagedAttention(ConvertDType(in[1], dtype), cache, info, s.opts)
@@ -204,7 +209,8 @@ func (s shape) inputs(cache *tensors.Tensor, b *batch, from, to []int) []any {
 	var q, k, v []float32
 	slots, lens, cu := none(s.seqs), make([]int32, s.seqs), make([]int32, s.seqs+1)
 	pages := slices.Repeat([]int32{-1}, s.seqs*s.perSeq)
-	dests, seqs, positions := slices.Repeat([]int32{int32(s.pages * s.pageSize)}, s.tokens), none(s.tokens), none(s.tokens)
+	dests, seqs, positions := slices.Repeat([]int32{int32(s.pages * s.pageSize)}, s.tokens), none(s.tokens),
+		none(s.tokens)
 	at, row := 0, 0
 	for i := range b.seqs {
 		if from[i] == to[i] {
@@ -250,7 +256,8 @@ type form struct {
 }
 
 func forms(t testing.TB) []form {
-	return []form{{"kernels", testenv.XLA(t), true}, {"plain", testenv.XLAWithoutKernels(t), false}, {"go", testenv.Go(t), false}}
+	return []form{{"kernels", testenv.XLA(t), true}, {"plain", testenv.XLAWithoutKernels(t), false},
+		{"go", testenv.Go(t), false}}
 }
 
 // check fills the cache in one call and attends in the next, and compares with the textbook.
@@ -272,7 +279,8 @@ func check(t *testing.T, f form, s shape, dtype dtypes.DType, tolerance float64,
 				expected = want[j]
 			}
 			if d := math.Abs(float64(got[j]) - expected); d > tolerance || math.IsNaN(d) {
-				t.Errorf("batch %v: token %d (of %d): got %g, want %g", seqs, j/s.heads/s.headDim, len(want)/s.heads/s.headDim, got[j], expected)
+				t.Errorf("batch %v: token %d (of %d): got %g, want %g", seqs, j/s.heads/s.headDim,
+					len(want)/s.heads/s.headDim, got[j], expected)
 				break
 			}
 		}

@@ -21,9 +21,9 @@ type Step struct {
 	Options                   Options
 }
 
-// ForTPU returns the layout as programs for TPU should have it. A last axis that is no multiple of 128 is padded to one there, or the
-// compiler turns the whole cache around and back. So caches of head dim 64 are packed if the backend has kernels for all of the steps, which
-// then also write the new keys and values, and other such caches are flat.
+// ForTPU returns the layout as programs for TPU should have it. A last axis that is no multiple of 128 is padded to one
+// there, or the compiler turns the whole cache around and back. So caches of head dim 64 are packed if the backend has
+// kernels for all of the steps, which then also write the new keys and values, and other such caches are flat.
 func (l Layout) ForTPU(backend compute.Backend, steps ...Step) Layout {
 	if l.HeadDim%tpuLanes == 0 {
 		return l
@@ -45,36 +45,42 @@ func (l Layout) ForTPU(backend compute.Backend, steps ...Step) Layout {
 // updateOp is the composite of [Layout.Attend] on a packed cache.
 const updateOp = "paged_attention_update"
 
-// updateOptions are its attributes. A kernel can't tell from the batch which kind of step it is, as it may have as few tokens as sequences.
+// updateOptions are its attributes. A kernel can't tell from the batch which kind of step it is, as it may have as few
+// tokens as sequences.
 type updateOptions struct {
 	kernelOptions
 	OneToken bool `json:"one_token"`
 }
 
 func (l Layout) updateOptions(o Options) updateOptions {
-	return updateOptions{kernelOptions{Scale: o.Scale, SoftCap: o.SoftCap, Window: o.Window, Paged: l.Paged}, o.OneTokenPerSeq}
+	return updateOptions{kernelOptions{Scale: o.Scale, SoftCap: o.SoftCap, Window: o.Window, Paged: l.Paged},
+		o.OneTokenPerSeq}
 }
 
 func (l Layout) hasKernel(backend compute.Backend, s Step) bool {
 	i32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
 	q, kv := shapes.Make(s.DType, s.Tokens, s.Heads, l.HeadDim), shapes.Make(s.DType, s.Tokens, l.KVHeads, l.HeadDim)
-	inputs := []shapes.Shape{q, kv, kv, l.Shape(), i32(s.Seqs), i32(s.Seqs, s.PagesPerSeq), i32(s.Seqs), i32(s.Seqs + 1), i32(), i32(s.Tokens), i32(s.Tokens), i32(s.Tokens)}
+	inputs := []shapes.Shape{q, kv, kv, l.Shape(), i32(s.Seqs), i32(s.Seqs, s.PagesPerSeq), i32(s.Seqs),
+		i32(s.Seqs + 1), i32(), i32(s.Tokens), i32(s.Tokens), i32(s.Tokens)}
 	return control.Replaces(backend, updateOp, l.updateOptions(s.Options), inputs, []shapes.Shape{q, l.Shape()})
 }
 
-// Attend is [Layout.Update] and then [Layout.RaggedPagedAttention]: the new keys k and values v, [T, KVH, D], are stored, and each query of q,
-// [T, H, D], attends to its sequence. It returns the result, [T, H, D], and the cache.
+// Attend is [Layout.Update] and then [Layout.RaggedPagedAttention]: the new keys k and values v, [T, KVH, D], are
+// stored, and each query of q, [T, H, D], attends to its sequence. It returns the result, [T, H, D], and the cache.
 func (l Layout) Attend(q, k, v, cache *Node, batch tokenqueue.PageBatchInfo, opts Options) (out, updated *Node) {
 	plain := func(in []*Node) []*Node {
 		b := batch
-		b.SlotIDs, b.PageIndices, b.SeqLens, b.CuQLens, b.NumSeqs, b.TokenSeqs, b.PosIDs, b.NewTokenDests = in[4], in[5], in[6], in[7], in[8], in[9], in[10], in[11]
+		b.SlotIDs, b.PageIndices, b.SeqLens, b.CuQLens, b.NumSeqs, b.TokenSeqs, b.PosIDs, b.NewTokenDests = in[4],
+			in[5], in[6], in[7], in[8], in[9], in[10], in[11]
 		cache := l.Update(in[3], b, in[1], in[2])
 		return []*Node{l.RaggedPagedAttention(in[0], cache, b, opts), cache}
 	}
-	inputs := []*Node{q, k, v, cache, batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs, batch.TokenSeqs, batch.PosIDs, batch.NewTokenDests}
+	inputs := []*Node{q, k, v, cache, batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs,
+		batch.TokenSeqs, batch.PosIDs, batch.NewTokenDests}
 	var results []*Node
 	if l.Packed > 0 {
-		results = control.Composite(updateOp, l.updateOptions(opts), inputs, []shapes.Shape{q.Shape(), l.Shape()}, plain)
+		results = control.Composite(updateOp, l.updateOptions(opts), inputs, []shapes.Shape{q.Shape(), l.Shape()},
+			plain)
 	} else {
 		results = plain(inputs)
 	}

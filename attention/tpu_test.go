@@ -29,7 +29,8 @@ type tpuShape struct {
 }
 
 func (s tpuShape) String() string {
-	return fmt.Sprintf("%dx%dx%d,page%dx%d,%dx%d,T%d", s.heads, s.kvHeads, s.headDim, s.pageSize, s.pages, s.seqs, s.perSeq, s.tokens)
+	return fmt.Sprintf("%dx%dx%d,page%dx%d,%dx%d,T%d", s.heads, s.kvHeads, s.headDim, s.pageSize, s.pages, s.seqs,
+		s.perSeq, s.tokens)
 }
 
 // layout is the cache's on a TPU.
@@ -52,8 +53,10 @@ func tpuProgram(t *testing.T, b *xla.Backend, s tpuShape) *xla.Executable {
 	k := Parameter(g, "k", shapes.Make(s.dtype, s.tokens, s.kvHeads, s.headDim))
 	v := Parameter(g, "v", shapes.Make(s.dtype, s.tokens, s.kvHeads, s.headDim))
 	batch := tokenqueue.PageBatchInfo{
-		SlotIDs: i32("slots", s.seqs), PageIndices: i32("pages", s.seqs, s.perSeq), SeqLens: i32("lens", s.seqs), CuQLens: i32("cu", s.seqs+1),
-		NumSeqs: i32("n"), NewTokenDests: i32("dests", s.tokens), TokenSeqs: i32("seqs", s.tokens), PosIDs: i32("positions", s.tokens), PageSize: s.pageSize,
+		SlotIDs: i32("slots", s.seqs), PageIndices: i32("pages", s.seqs, s.perSeq), SeqLens: i32("lens", s.seqs),
+		CuQLens: i32("cu", s.seqs+1),
+		NumSeqs: i32("n"), NewTokenDests: i32("dests", s.tokens), TokenSeqs: i32("seqs", s.tokens),
+		PosIDs: i32("positions", s.tokens), PageSize: s.pageSize,
 	}
 	type loop struct{ Round, Cache, Q *Node }
 	end := control.While(loop{Scalar(g, dtypes.Int32, 0), cache, q},
@@ -70,7 +73,8 @@ func tpuProgram(t *testing.T, b *xla.Backend, s tpuShape) *xla.Executable {
 	return view.Executables()[0]
 }
 
-// The kernel is in the program for a TPU, the cache is updated in place, and nothing of its size is copied, converted or moved.
+// The kernel is in the program for a TPU, the cache is updated in place, and nothing of its size is copied, converted
+// or moved.
 func TestKernelInTPUProgram(t *testing.T) {
 	testenv.Slow(t)
 	plugin, err := setup.FindPlugin("tpu")
@@ -163,7 +167,8 @@ func checkInPlace(t *testing.T, e *xla.Executable, s tpuShape, layout attention.
 }
 
 // largeMove is an instruction that makes an array anew: its dimensions, and its name.
-var largeMove = regexp.MustCompile(`= \w+\[([\d,]+)\]\S* (copy|copy-start|transpose|convert|gather|pad|concatenate|all-gather)\(`)
+var largeMove = regexp.MustCompile(
+	`= \w+\[([\d,]+)\]\S* (copy|copy-start|transpose|convert|gather|pad|concatenate|all-gather)\(`)
 
 // Where there is no kernel the plain form is built, and the backend says why; a payload of the user's is taken.
 func TestNoKernelForTPU(t *testing.T) {
@@ -177,13 +182,19 @@ func TestNoKernelForTPU(t *testing.T) {
 		shape      tpuShape
 		options    xla.TopologyOptions
 	}{
-		{"odd heads", "sample kernels capture --heads 18 --kv-heads 2", tpuShape{18, 2, 128, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{}},
-		{"head_dim 64", "sample kernels capture --heads 6 --kv-heads 2 --head-dim 64", tpuShape{6, 2, 64, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{}},
-		{"float32", "no payload was captured", tpuShape{8, 2, 128, 16, 40, 8, 4, 4, dtypes.Float32}, xla.TopologyOptions{}},
-		{"head_dim 80", "multiples of 128, and the model's is 80", tpuShape{8, 2, 80, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{}},
+		{"odd heads", "sample kernels capture --heads 18 --kv-heads 2",
+			tpuShape{18, 2, 128, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{}},
+		{"head_dim 64", "sample kernels capture --heads 6 --kv-heads 2 --head-dim 64",
+			tpuShape{6, 2, 64, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{}},
+		{"float32", "no payload was captured", tpuShape{8, 2, 128, 16, 40, 8, 4, 4, dtypes.Float32},
+			xla.TopologyOptions{}},
+		{"head_dim 80", "multiples of 128, and the model's is 80", tpuShape{8, 2, 80, 16, 40, 8, 4, 4, dtypes.BFloat16},
+			xla.TopologyOptions{}},
 		{"page table", "SMEM", tpuShape{8, 2, 128, 16, 40, 1024, 256, 256, dtypes.BFloat16}, xla.TopologyOptions{}},
-		{"off", "", tpuShape{8, 2, 128, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{Kernels: xla.KernelsOff}},
-		{"no folder", "", tpuShape{8, 2, 128, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{Kernels: xla.KernelsOff, KernelDir: filepath.Join(t.TempDir(), "none")}},
+		{"off", "", tpuShape{8, 2, 128, 16, 40, 8, 4, 4, dtypes.BFloat16},
+			xla.TopologyOptions{Kernels: xla.KernelsOff}},
+		{"no folder", "", tpuShape{8, 2, 128, 16, 40, 8, 4, 4, dtypes.BFloat16},
+			xla.TopologyOptions{Kernels: xla.KernelsOff, KernelDir: filepath.Join(t.TempDir(), "none")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.options.Plugin, c.options.Name = plugin, "v5e:1x1"

@@ -28,7 +28,8 @@ type updateCase struct {
 	Cache string
 }
 
-// The plain form of Attend gives and stores what the kernel for head_dim 64 does, on a cache laid out for it and on others.
+// The plain form of Attend gives and stores what the kernel for head_dim 64 does, on a cache laid out for it and on
+// others.
 func TestGoldensOfTPUKernelThatUpdates(t *testing.T) {
 	var golden struct {
 		Keep  int
@@ -38,7 +39,8 @@ func TestGoldensOfTPUKernelThatUpdates(t *testing.T) {
 	for _, c := range golden.Cases {
 		for _, backend := range []compute.Backend{testenv.XLA(t), testenv.Go(t)} {
 			for _, kind := range []string{"packed", "flat", "heads"} {
-				t.Run(fmt.Sprintf("%s/%s/%s", c.Name, backend.Name(), kind), func(t *testing.T) { c.check(t, backend, golden.Keep, kind) })
+				t.Run(fmt.Sprintf("%s/%s/%s", c.Name, backend.Name(), kind),
+					func(t *testing.T) { c.check(t, backend, golden.Keep, kind) })
 			}
 		}
 	}
@@ -86,11 +88,13 @@ func (c updateCase) check(t *testing.T, backend compute.Backend, keep int, kind 
 		copy(cache[i*heads*width:], given[i*c.KVHeads*width:][:c.KVHeads*width])
 	}
 	kv := func(seed uint32) *tensors.Tensor {
-		return tensors.FromFlatDataAndDimensions(pallasValues(c.Tokens*c.KVHeads*c.HeadDim, seed), c.Tokens, c.KVHeads, c.HeadDim)
+		return tensors.FromFlatDataAndDimensions(pallasValues(c.Tokens*c.KVHeads*c.HeadDim, seed), c.Tokens, c.KVHeads,
+			c.HeadDim)
 	}
 	opts := attention.Options{Scale: c.Scale, Window: c.Window, SoftCap: c.SoftCap, OneTokenPerSeq: c.Alone}
 	exec, err := NewExec(backend, func(in []*Node) (*Node, *Node) {
-		info := tokenqueue.PageBatchInfo{SlotIDs: in[4], PageIndices: in[5], SeqLens: in[6], CuQLens: in[7], NumSeqs: in[8],
+		info := tokenqueue.PageBatchInfo{SlotIDs: in[4], PageIndices: in[5], SeqLens: in[6], CuQLens: in[7],
+			NumSeqs:       in[8],
 			NewTokenDests: in[9], TokenSeqs: in[10], PosIDs: in[11], PageSize: c.PageSize}
 		for i := range 4 {
 			in[i] = ConvertDType(in[i], dtype)
@@ -104,7 +108,8 @@ func (c updateCase) check(t *testing.T, backend compute.Backend, keep int, kind 
 	defer exec.Finalize()
 	results, err := exec.Exec(tensors.FromFlatDataAndDimensions(q, c.Tokens, c.Heads, c.HeadDim), kv(4), kv(5),
 		tensors.FromFlatDataAndDimensions(cache, layout.Shape().Dimensions...),
-		slots, tensors.FromFlatDataAndDimensions(pages, c.Slots, c.PerSeq), lens, cu, int32(len(c.Seqs)), dests, seqs, positions)
+		slots, tensors.FromFlatDataAndDimensions(pages, c.Slots, c.PerSeq), lens, cu, int32(len(c.Seqs)), dests, seqs,
+		positions)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,8 @@ func (t *Template) Render(messages []Message, o Options) (string, error) {
 	for i, m := range messages {
 		list.Items[i] = jinja.NewDict("role", m.Role, "content", m.Content)
 	}
-	vars := map[string]any{"messages": list, "tools": nil, "documents": nil, "add_generation_prompt": o.AddGenerationPrompt}
+	vars := map[string]any{"messages": list, "tools": nil, "documents": nil,
+		"add_generation_prompt": o.AddGenerationPrompt}
 	for name, f := range functions {
 		vars[name] = f
 	}

@@ -27,7 +27,8 @@ func TestLimits(t *testing.T) {
 	limits = jinja.Limits{Output: 1 << 20, Memory: 16 << 20, Time: 300 * time.Millisecond}
 	defer func() { limits = saved }()
 	for _, source := range []string{
-		"{% for a in range(100000) %}{% for b in range(100000) %}{% for c in range(100000) %}{% endfor %}{% endfor %}{% endfor %}",
+		"{% for a in range(100000) %}{% for b in range(100000) %}{% for c in range(100000) %}{% endfor %}{% endfor " +
+			"%}{% endfor %}",
 		"{% for a in range(100000) %}{% for b in range(100000) %}{% set x = 1 %}{% endfor %}{% endfor %}",
 		"{% for a in range(100000) %}{{ 'a' * 100 }}{% endfor %}",
 		"{% for a in range(100000) if range(100000) | select('odd') | list %}{% endfor %}",
@@ -36,12 +37,16 @@ func TestLimits(t *testing.T) {
 		"{{ [0] * 10 ** 12 }}",
 		"{{ 'a' * 9223372036854775807 }}",
 		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
-		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s.replace('a', ns.s) %}{% endfor %}",
-		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s.join(ns.s | list) %}{% endfor %}",
+		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s.replace('a', ns.s) %}{% " +
+			"endfor %}",
+		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s.join(ns.s | list) %}{% " +
+			"endfor %}",
 		"{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-		"{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s | tojson | length }}",
+		"{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s | " +
+			"tojson | length }}",
 		"{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
-		"{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{% set ns.t = [1] %}{% for i in range(40) %}{% set ns.t = [ns.t, ns.t] %}{% endfor %}{{ ns.s == ns.t }}",
+		"{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{% set ns.t " +
+			"= [1] %}{% for i in range(40) %}{% set ns.t = [ns.t, ns.t] %}{% endfor %}{{ ns.s == ns.t }}",
 		"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
 		"{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
 		"{{ 'x' | center(10 ** 12) }}",
@@ -67,7 +72,8 @@ func TestLimits(t *testing.T) {
 
 // TestNoFiles keeps templates from loading anything.
 func TestNoFiles(t *testing.T) {
-	for _, tag := range []string{"include 'go.mod'", "import 'x' as y", "extends 'x'", "from 'x' import y", "autoescape true", "block x"} {
+	for _, tag := range []string{"include 'go.mod'", "import 'x' as y", "extends 'x'", "from 'x' import y",
+		"autoescape true", "block x"} {
 		if text, err := render("{% " + tag + " %}"); err == nil {
 			t.Errorf("{%% %s %%} renders %q", tag, text)
 		}
@@ -101,7 +107,8 @@ func TestMessagesAreData(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	messages := []Message{{"user", "a"}, {"assistant", "b"}}
-	if _, err := render("{% set messages = messages[1:] %}{% set m = messages[0] %}{% set m = 1 %}", messages...); err != nil || messages[0].Content != "a" || len(messages) != 2 {
+	if _, err := render("{% set messages = messages[1:] %}{% set m = messages[0] %}{% set m = 1 %}",
+		messages...); err != nil || messages[0].Content != "a" || len(messages) != 2 {
 		t.Errorf("%v, %v", messages, err)
 	}
 }
@@ -124,7 +131,8 @@ func TestConcurrentRender(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 50 {
-				if got, err := template.Render(messages, Options{AddGenerationPrompt: true}); err != nil || got != want {
+				if got, err := template.Render(messages, Options{AddGenerationPrompt: true}); err != nil ||
+					got != want {
 					t.Errorf("%q, %v", got, err)
 				}
 			}

@@ -7,7 +7,10 @@ import (
 )
 
 func Example() {
-	t, err := chat.Parse("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+	t,
+		err := chat.Parse(
+		"{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if " +
+			"add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -88,7 +88,8 @@ func TestJinja(t *testing.T) {
 			t.Errorf("%q:\n got %q, %v\nwant %q", g.Source, got, err, *g.Text)
 		case !same:
 			t.Errorf("%q: no error but %q, want %s", g.Source, got, g.Error)
-		case err != nil && (len(err.Error()) > 400 || !strings.HasPrefix(err.Error(), "chat template") && !strings.Contains(err.Error(), "refuses")):
+		case err != nil && (len(err.Error()) > 400 || !strings.HasPrefix(err.Error(), "chat template") &&
+			!strings.Contains(err.Error(), "refuses")):
 			t.Errorf("%q: unclear error %v", g.Source, err)
 		}
 	}

@@ -1,4 +1,5 @@
-// Package collective moves numbers between the devices that run a program together, one program on arrays of its own each.
+// Package collective moves numbers between the devices that run a program together, one program on arrays of its own
+// each.
 //
 // Every device must come to each operation, in the same order. On one device all of them leave their operand as it is.
 package collective
@@ -49,7 +50,8 @@ func Sum(x *graph.Node) *graph.Node {
 	return exchange("all_reduce", struct{}{}, x, x.Shape())
 }
 
-// Concatenate returns the devices' arrays x, all of one shape, one behind the other on an axis, in the order of the group, on each of them.
+// Concatenate returns the devices' arrays x, all of one shape, one behind the other on an axis, in the order of the
+// group, on each of them.
 func Concatenate(x *graph.Node, axis int) *graph.Node {
 	devices := Devices(x.Graph().Backend())
 	if devices == 1 {

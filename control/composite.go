@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// CompositePrefix begins the name of a function that stands for a native operation. The rest is the operation's name, its
-// attributes as JSON and a number that makes it unique, with slashes between. The body of such a function only
+// CompositePrefix begins the name of a function that stands for a native operation. The rest is the operation's name,
+// its attributes as JSON and a number that makes it unique, with slashes between. The body of such a function only
 // declares shapes: it is never run.
 const CompositePrefix = "quire.composite/"
 
@@ -25,8 +25,8 @@ type Replacer interface {
 // ShapedReplacer is what a Replacer implements whose native forms are made for certain shapes.
 type ShapedReplacer interface {
 	Replacer
-	// ReplacesCompositeFor reports whether the backend emits the operation itself with these attributes, as JSON, and for inputs and
-	// results of these shapes. It is asked in place of ReplacesComposite.
+	// ReplacesCompositeFor reports whether the backend emits the operation itself with these attributes, as JSON, and
+	// for inputs and results of these shapes. It is asked in place of ReplacesComposite.
 	ReplacesCompositeFor(op string, attrs json.RawMessage, inputs, results []shapes.Shape) bool
 }
 
@@ -47,10 +47,11 @@ func Replaces(backend compute.Backend, op string, attrs any, inputs, results []s
 	return err == nil && replaces(backend, op, encoded, inputs, results)
 }
 
-// Composite applies the operation op to inputs. Where the backend has a native form, one call of it is emitted, with attrs (any
-// JSON value) and results of the given shapes; elsewhere plain builds the same from ordinary operations. The plain form defines
-// what the operation means and is the oracle of every native form.
-func Composite(op string, attrs any, inputs []*graph.Node, results []shapes.Shape, plain func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
+// Composite applies the operation op to inputs. Where the backend has a native form, one call of it is emitted, with
+// attrs (any JSON value) and results of the given shapes; elsewhere plain builds the same from ordinary operations. The
+// plain form defines what the operation means and is the oracle of every native form.
+func Composite(op string, attrs any, inputs []*graph.Node, results []shapes.Shape,
+	plain func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
 	g := inputs[0].Graph()
 	encoded, err := json.Marshal(attrs)
 	if err != nil {
@@ -64,28 +65,30 @@ func Composite(op string, attrs any, inputs []*graph.Node, results []shapes.Shap
 		return plain(inputs)
 	}
 	restore := scopeScalars(g, false)
-	fn := graph.NewFunction(g, g.UniqueName(CompositePrefix+op+"/"+string(encoded)+"/"), func(g *graph.Graph) []*graph.Node {
-		for i, input := range inputs {
-			graph.Parameter(g, fmt.Sprintf("%d", i), input.Shape())
-		}
-		placeholders := make([]*graph.Node, len(results))
-		for i, shape := range results {
-			placeholders[i] = graph.Zeros(g, shape)
-		}
-		return placeholders
-	})
+	fn := graph.NewFunction(g, g.UniqueName(CompositePrefix+op+"/"+string(encoded)+"/"),
+		func(g *graph.Graph) []*graph.Node {
+			for i, input := range inputs {
+				graph.Parameter(g, fmt.Sprintf("%d", i), input.Shape())
+			}
+			placeholders := make([]*graph.Node, len(results))
+			for i, shape := range results {
+				placeholders[i] = graph.Zeros(g, shape)
+			}
+			return placeholders
+		})
 	restore()
 	return fn.Call(inputs...)
 }
 
 // ScatterSet returns operand with rows replaced: row indices[i] of its first axis becomes updates[i].
 //
-// operand is [A, ...], indices int32 [N], updates [N, ...] of operand's dtype. An index outside [0, A) is dropped. Indices within
-// the range must not repeat. The plain form is exact too: it adds the wrapping integer difference of the bit patterns, since GoMLX
-// has scatters that add, but none that set.
+// operand is [A, ...], indices int32 [N], updates [N, ...] of operand's dtype. An index outside [0, A) is dropped.
+// Indices within the range must not repeat. The plain form is exact too: it adds the wrapping integer difference of the
+// bit patterns, since GoMLX has scatters that add, but none that set.
 func ScatterSet(operand, indices, updates *graph.Node) *graph.Node {
 	indices = graph.InsertAxes(indices, -1)
-	return Composite("scatter_set", map[string]int{"axes": 1}, []*graph.Node{operand, indices, updates}, []shapes.Shape{operand.Shape()},
+	return Composite("scatter_set", map[string]int{"axes": 1}, []*graph.Node{operand, indices, updates},
+		[]shapes.Shape{operand.Shape()},
 		func(in []*graph.Node) []*graph.Node { return []*graph.Node{scatterSetPlain(in[0], in[1], in[2])} })[0]
 }
 
@@ -93,7 +96,8 @@ func scatterSetPlain(operand, indices, updates *graph.Node) *graph.Node {
 	g := operand.Graph()
 	dtype := operand.DType()
 	rows := operand.Shape().Dimensions[0]
-	inRange := graph.LogicalAnd(graph.GreaterOrEqual(indices, graph.ScalarZero(g, dtypes.Int32)), graph.LessThan(indices, graph.Scalar(g, dtypes.Int32, float64(rows))))
+	inRange := graph.LogicalAnd(graph.GreaterOrEqual(indices, graph.ScalarZero(g, dtypes.Int32)),
+		graph.LessThan(indices, graph.Scalar(g, dtypes.Int32, float64(rows))))
 	safe := graph.Where(inRange, indices, graph.ZerosLike(indices))
 	toBits, fromBits := bitPattern(dtype)
 	bits := toBits(operand)
@@ -132,7 +136,9 @@ func bitPattern(dtype dtypes.DType) (to, from func(*graph.Node) *graph.Node) {
 	}
 }
 
-// Barrier returns x, and keeps what computes it from being merged with what uses it, on backends where that would cost a copy; elsewhere it is x.
+// Barrier returns x, and keeps what computes it from being merged with what uses it, on backends where that would cost
+// a copy; elsewhere it is x.
 func Barrier(x *graph.Node) *graph.Node {
-	return Composite("barrier", struct{}{}, []*graph.Node{x}, []shapes.Shape{x.Shape()}, func(in []*graph.Node) []*graph.Node { return in })[0]
+	return Composite("barrier", struct{}{}, []*graph.Node{x}, []shapes.Shape{x.Shape()},
+		func(in []*graph.Node) []*graph.Node { return in })[0]
 }

@@ -20,8 +20,8 @@ import (
 
 // While runs body on state as long as cond holds, and returns the last state.
 //
-// cond gets the state and returns a scalar bool. body gets the state and returns the next one, with the same leaves, shapes
-// and dtypes. Both may use nodes of the enclosing functions.
+// cond gets the state and returns a scalar bool. body gets the state and returns the next one, with the same leaves,
+// shapes and dtypes. Both may use nodes of the enclosing functions.
 func While[T any](state T, cond func(T) *graph.Node, body func(T) T) T {
 	leaves := tree.Leaves(state)
 	if len(leaves) == 0 {
@@ -38,7 +38,8 @@ func While[T any](state T, cond func(T) *graph.Node, body func(T) T) T {
 		}
 		for i, n := range next {
 			if !n.Shape().Equal(leaves[i].Shape()) {
-				panic(fmt.Errorf("control.While: the body turns %s from %s into %s", tree.Names(state)[i], leaves[i].Shape(), n.Shape()))
+				panic(fmt.Errorf("control.While: the body turns %s from %s into %s", tree.Names(state)[i],
+					leaves[i].Shape(), n.Shape()))
 			}
 		}
 		return next
@@ -46,8 +47,8 @@ func While[T any](state T, cond func(T) *graph.Node, body func(T) T) T {
 	return tree.Rebuild(state, graph.While(condFn, bodyFn, leaves...))
 }
 
-// If returns the result of then where pred (a scalar bool) holds, else that of otherwise. Both must return the same leaves, shapes
-// and dtypes; both may use nodes of the enclosing functions.
+// If returns the result of then where pred (a scalar bool) holds, else that of otherwise. Both must return the same
+// leaves, shapes and dtypes; both may use nodes of the enclosing functions.
 func If[T any](pred *graph.Node, then, otherwise func() T) T {
 	g := pred.Graph()
 	var like T
@@ -77,14 +78,15 @@ func closure(g *graph.Graph, build func() []*graph.Node) *graph.Function {
 // scalarsField is GoMLX's cache of scalar constants, graph.Graph.scalars: map[dtype]map[float64]*graph.Node.
 var scalarsField = func() reflect.StructField {
 	f, ok := reflect.TypeFor[graph.Graph]().FieldByName("scalars")
-	if !ok || f.Type.Kind() != reflect.Map || f.Type.Elem().Kind() != reflect.Map || f.Type.Elem().Elem() != reflect.TypeFor[*graph.Node]() {
+	if !ok || f.Type.Kind() != reflect.Map || f.Type.Elem().Kind() != reflect.Map ||
+		f.Type.Elem().Elem() != reflect.TypeFor[*graph.Node]() {
 		panic("control: this version of GoMLX keeps its scalar constants elsewhere; Quire is built for gomlx v0.28.2")
 	}
 	return f
 }()
 
-// scopeScalars gives the graph a scalar cache for one function body: a copy of the current one (inherit), or an empty one. The
-// function it returns puts the former cache back.
+// scopeScalars gives the graph a scalar cache for one function body: a copy of the current one (inherit), or an empty
+// one. The function it returns puts the former cache back.
 func scopeScalars(g *graph.Graph, inherit bool) (restore func()) {
 	field := reflect.NewAt(scalarsField.Type, unsafe.Add(unsafe.Pointer(g), scalarsField.Offset)).Elem()
 	former := reflect.ValueOf(field.Interface())

@@ -62,11 +62,14 @@ func TestIf(t *testing.T) {
 // The native form of the serving backend and the plain one set the same rows, and drop the same.
 func TestScatterSet(t *testing.T) {
 	for _, backend := range []compute.Backend{testenv.Go(t), testenv.XLA(t)} {
-		for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Int32, dtypes.Bool, dtypes.Uint32} {
+		for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Int32, dtypes.Bool,
+			dtypes.Uint32} {
 			t.Run(backend.Name()+"/"+dtype.String(), func(t *testing.T) {
 				out, err := ExecOnce(backend, func(x, i, u *Node) *Node {
-					return ConvertDType(control.ScatterSet(ConvertDType(x, dtype), i, ConvertDType(u, dtype)), dtypes.Float32)
-				}, [][]float32{{1, 0}, {3, 4}, {0, 6}}, []int32{2, -1, 3, 0}, [][]float32{{0, 8}, {9, 9}, {7, 7}, {0, 1}})
+					return ConvertDType(control.ScatterSet(ConvertDType(x, dtype), i, ConvertDType(u, dtype)),
+						dtypes.Float32)
+				}, [][]float32{{1, 0}, {3, 4}, {0, 6}}, []int32{2, -1, 3, 0},
+					[][]float32{{0, 8}, {9, 9}, {7, 7}, {0, 1}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -16,8 +16,8 @@ var clocks = struct {
 	index map[string]C.int
 }{index: map[string]C.int{}}
 
-// clocked returns a handler that calls the given one and takes the time: the same one for the same name. It costs some 50 ns a call.
-// Handlers beyond the last clock stay as they are.
+// clocked returns a handler that calls the given one and takes the time: the same one for the same name. It costs some
+// 50 ns a call. Handlers beyond the last clock stay as they are.
 func clocked(name string, handler unsafe.Pointer) unsafe.Pointer {
 	clocks.Lock()
 	defer clocks.Unlock()
@@ -31,8 +31,8 @@ func clocked(name string, handler unsafe.Pointer) unsafe.Pointer {
 	return unsafe.Pointer(C.q_clock(i, C.q_handler(handler)))
 }
 
-// Times returns how long calls of each of the [Handlers] have taken so far in this process, in wall-clock time from a call's begin until
-// its last thread is done. It only grows: take differences.
+// Times returns how long calls of each of the [Handlers] have taken so far in this process, in wall-clock time from a
+// call's begin until its last thread is done. It only grows: take differences.
 func Times() map[string]time.Duration {
 	clocks.Lock()
 	defer clocks.Unlock()

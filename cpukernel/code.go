@@ -11,7 +11,8 @@ import "log/slog"
 // levels is the level of each kernel's code, of those in code.h.
 type levels struct{ attend, normRows, ropeRows, sampleRow int }
 
-// sameAsAVX2 says that the code of these levels computes what AVX2's does, bit by bit, for some inputs that are always the same.
+// sameAsAVX2 says that the code of these levels computes what AVX2's does, bit by bit, for some inputs that are always
+// the same.
 func sameAsAVX2(l levels) bool {
 	code := C.q_code{
 		attend:     C.q_code_at(C.int(l.attend)).attend,
@@ -22,11 +23,12 @@ func sameAsAVX2(l levels) bool {
 	return C.q_code_same(&code) != 0
 }
 
-// useCode settles the level of attention, normalization, rotation and sampling: the one given, or AVX2 where there is code for more and it
-// isn't right on this machine. Tests run on few processors that have more. It returns the level.
+// useCode settles the level of attention, normalization, rotation and sampling: the one given, or AVX2 where there is
+// code for more and it isn't right on this machine. Tests run on few processors that have more. It returns the level.
 func useCode(level int, right func() bool) int {
 	if level > C.Q_AVX2 && !right() {
-		slog.Warn("attention, norms and sampling are wrong with what this processor has, and run with less", "has", Levels[level], "runs", Levels[C.Q_AVX2])
+		slog.Warn("attention, norms and sampling are wrong with what this processor has, and run with less", "has",
+			Levels[level], "runs", Levels[C.Q_AVX2])
 		level = C.Q_AVX2
 	}
 	C.q_code_use(C.int(level))

@@ -26,7 +26,8 @@ func TestWrongCodeIsNotUsed(t *testing.T) {
 	beyond := avx2 + 1 // which this processor may lack: it is not run
 	defer useCode(highest, func() bool { return sameAsAVX2(levels{highest, highest, highest, highest}) })
 	for name, wrong := range map[string]levels{
-		"attend": {plain, avx2, avx2, avx2}, "norm": {avx2, plain, avx2, avx2}, "rope": {avx2, avx2, plain, avx2}, "sample": {avx2, avx2, avx2, plain},
+		"attend": {plain, avx2, avx2, avx2}, "norm": {avx2, plain, avx2, avx2}, "rope": {avx2, avx2, plain, avx2},
+		"sample": {avx2, avx2, avx2, plain},
 	} {
 		if got := useCode(beyond, func() bool { return sameAsAVX2(wrong) }); got != avx2 {
 			t.Errorf("wrong code for %s: it runs with %s", name, Levels[got])
@@ -40,7 +41,8 @@ func TestCodeIsTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if level := slices.Index(Levels, name); level > slices.Index(Levels, "avx2") && !sameAsAVX2(levels{level, level, level, level}) {
+	if level := slices.Index(Levels, name); level > slices.Index(Levels, "avx2") &&
+		!sameAsAVX2(levels{level, level, level, level}) {
 		t.Errorf("the code for %s does not give AVX2's bytes", name)
 	}
 }

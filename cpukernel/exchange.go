@@ -12,14 +12,14 @@ import (
 	"unsafe"
 )
 
-// Exchange returns what the same device of each process gives on the same occasion, by process. channel is the number of the occasion's place
-// in the program. data is valid until it returns.
+// Exchange returns what the same device of each process gives on the same occasion, by process. channel is the number
+// of the occasion's place in the program. data is valid until it returns.
 type Exchange func(device int, channel uint64, data []byte) ([][]byte, error)
 
 var exchange atomic.Pointer[Exchange]
 
-// SetExchange says how numbers go to the other processes: the programs of a process have one way, and another one is refused until nil
-// ends the first.
+// SetExchange says how numbers go to the other processes: the programs of a process have one way, and another one is
+// refused until nil ends the first.
 func SetExchange(f Exchange) error {
 	if f == nil {
 		exchange.Store(nil)
@@ -39,7 +39,8 @@ func ExchangeHandler() (target string, handler unsafe.Pointer) {
 // quireExchange returns the text of an error for C to free, or nil.
 //
 //export quireExchange
-func quireExchange(device C.int, channel C.int64_t, data unsafe.Pointer, size C.size_t, into unsafe.Pointer, processes C.int64_t) *C.char {
+func quireExchange(device C.int, channel C.int64_t, data unsafe.Pointer, size C.size_t, into unsafe.Pointer,
+	processes C.int64_t) *C.char {
 	f := exchange.Load()
 	if f == nil {
 		return C.CString("nothing connects this process to others")

@@ -33,20 +33,22 @@ const (
 	S8   DType = C.Q_S8
 )
 
-// Layout says how the kernels of this machine want a matrix [out, in]: [panels][in/Group][Panel][Group], where a panel is Panel rows of
-// the matrix, the columns of a product, and in is padded with zeros to a multiple of Multiple. See gemm.h.
+// Layout says how the kernels of this machine want a matrix [out, in]: [panels][in/Group][Panel][Group], where a panel
+// is Panel rows of the matrix, the columns of a product, and in is padded with zeros to a multiple of Multiple. See
+// gemm.h.
 type Layout struct {
 	Panel, Group, Multiple int
 }
 
-// chooseLinear settles the level of linear layers. Code for what this machine has may have run on few machines so far: it is held to plain
-// code's results first.
+// chooseLinear settles the level of linear layers. Code for what this machine has may have run on few machines so far:
+// it is held to plain code's results first.
 var chooseLinear = sync.OnceFunc(func() {
 	if _, err := Features(); err != nil {
 		return // who registers the kernels reports it
 	}
 	if wanted, got := int(C.q_level()), int(C.q_linear_choose()); got < wanted {
-		slog.Warn("linear layers are wrong with what this processor has, and run with less", "has", Levels[wanted], "runs", Levels[got])
+		slog.Warn("linear layers are wrong with what this processor has, and run with less", "has", Levels[wanted],
+			"runs", Levels[got])
 	}
 })
 
@@ -60,18 +62,21 @@ func LinearLayout(d DType) Layout {
 // Shape is the packed shape of a matrix [out, in]; of a matrix of gates and ups if gateUp.
 func (l Layout) Shape(out, in int, gateUp bool) []int {
 	c := C.q_layout{panel: C.int64_t(l.Panel), group: C.int64_t(l.Group), multiple: C.int64_t(l.Multiple)}
-	return []int{int(C.q_panels(C.int64_t(out), flag(gateUp), c)), int(C.q_padded_in(C.int64_t(in), c)) / l.Group, l.Panel, l.Group}
+	return []int{int(C.q_panels(C.int64_t(out), flag(gateUp), c)), int(C.q_padded_in(C.int64_t(in), c)) / l.Group,
+		l.Panel, l.Group}
 }
 
-// Pack packs rows of a matrix [out, in], those from the given one on, into packed, an array of [Layout.Shape] that begins as zeros, on all
-// processors. Both are slices of the dtype's bytes, row-major.
+// Pack packs rows of a matrix [out, in], those from the given one on, into packed, an array of [Layout.Shape] that
+// begins as zeros, on all processors. Both are slices of the dtype's bytes, row-major.
 func Pack(packed, rows []byte, d DType, out, in int, gateUp bool, from int) error {
 	l := LinearLayout(d)
 	size := int(C.q_size(C.int(d)))
 	shape := l.Shape(out, in, gateUp)
 	n := len(rows) / max(1, in*size)
 	if n*in*size != len(rows) || from < 0 || from+n > out || len(packed) != shape[0]*shape[1]*shape[2]*shape[3]*size {
-		return fmt.Errorf("cpukernel: packing %d bytes as rows from %d on of a matrix [%d, %d] into %d bytes, the packed shape is %v", len(rows), from, out, in, len(packed), shape)
+		return fmt.Errorf(
+			"cpukernel: packing %d bytes as rows from %d on of a matrix [%d, %d] into %d bytes, the packed shape is %v",
+			len(rows), from, out, in, len(packed), shape)
 	}
 	if n == 0 {
 		return nil
@@ -81,7 +86,8 @@ func Pack(packed, rows []byte, d DType, out, in int, gateUp bool, from int) erro
 	var wg sync.WaitGroup
 	for i := range workers {
 		wg.Go(func() {
-			C.q_pack(unsafe.Pointer(&packed[0]), unsafe.Pointer(&rows[0]), C.int(d), C.int64_t(out), C.int64_t(in), flag(gateUp), layout,
+			C.q_pack(unsafe.Pointer(&packed[0]), unsafe.Pointer(&rows[0]), C.int(d), C.int64_t(out), C.int64_t(in),
+				flag(gateUp), layout,
 				C.int64_t(from), C.int64_t(n), C.int64_t(shape[0]*i/workers), C.int64_t(shape[0]*(i+1)/workers))
 		})
 	}

@@ -18,8 +18,8 @@ import (
 type Peak struct {
 	Level   string `json:"level"` // of [Levels]
 	Threads int    `json:"threads"`
-	// Float32 and BFloat16 are floating point operations a second of multiply-adds on registers, with sums in float32. Where the level has
-	// no instruction for bfloat16 its rate is that of float32.
+	// Float32 and BFloat16 are floating point operations a second of multiply-adds on registers, with sums in float32.
+	// Where the level has no instruction for bfloat16 its rate is that of float32.
 	Float32  float64 `json:"float32_flops"`
 	BFloat16 float64 `json:"bfloat16_flops"`
 	// Read is bytes a second from memory that no cache holds.
@@ -77,7 +77,8 @@ func peakFlops(loop C.q_peak, threads int) (float64, error) {
 	})
 }
 
-// peakRate calls do on all threads at once, over and over, and returns the work done a second in the best of a few tries.
+// peakRate calls do on all threads at once, over and over, and returns the work done a second in the best of a few
+// tries.
 func peakRate(threads int, work float64, do func(thread int) error) (best float64, err error) {
 	for range peakTries {
 		var wg sync.WaitGroup

@@ -23,16 +23,18 @@ type admission struct {
 func noAdmission(in input) admission {
 	none := func(like *Node) *Node { return LessThan(ZerosLike(like), ZerosLike(like)) }
 	return admission{
-		Entries: none(in.Line.Sources), Rows: FillScalar(in.Columns.Graph(), in.Line.Sources.Shape(), -1), Ahead: none(in.Ahead.Rows), Any: none(in.Columns),
+		Entries: none(in.Line.Sources), Rows: FillScalar(in.Columns.Graph(), in.Line.Sources.Shape(), -1),
+		Ahead: none(in.Ahead.Rows), Any: none(in.Columns),
 	}
 }
 
 // admissible finds what of the line and of the prompts ahead has a row and pages now.
 //
-// A row's pages are reserved when it is admitted, to the most it may come to, so that the pool never runs out half-way. In order, an entry
-// is admitted if the pages not reserved cover it and all before it that could start: no small one passes a large one for ever. A clone can
-// start once its prompt has run; where clones wait for theirs, those behind may pass. Where nothing runs and the first is too large, the
-// first that fits goes: prompts that wait for their clones hold the rest, and those end only if their clones run.
+// A row's pages are reserved when it is admitted, to the most it may come to, so that the pool never runs out half-way.
+// In order, an entry is admitted if the pages not reserved cover it and all before it that could start: no small one
+// passes a large one for ever. A clone can start once its prompt has run; where clones wait for theirs, those behind
+// may pass. Where nothing runs and the first is too large, the first that fits goes: prompts that wait for their clones
+// hold the rest, and those end only if their clones run.
 func (gr *graphs) admissible(l loop, in input) admission {
 	g := l.Out.Columns.Graph()
 	st := l.State
@@ -58,19 +60,23 @@ func (gr *graphs) admissible(l loop, in input) admission {
 		return Sub(maxPages, Where(GreaterOrEqual(sources, zero), DivScalar(held, float64(pageSize)), ZerosLike(held)))
 	}
 	eligible := LogicalAnd(pending, ready(in.Line.Sources, in.Line.Held))
-	need := Where(Equal(in.Line.First, integer(g, 1)), ZerosLike(index), needed(in.Line.MaxPages, in.Line.Sources, in.Line.Held))
+	need := Where(Equal(in.Line.First, integer(g, 1)), ZerosLike(index),
+		needed(in.Line.MaxPages, in.Line.Sources, in.Line.Held))
 	wanted := Where(eligible, need, ZerosLike(need))
 	sums := scan.Sum(wanted)
 	fits := LogicalAnd(eligible, LogicalOr(LessOrEqual(sums, avail), Equal(need, zero)))
-	firstFitting := ReduceAllMin(Where(LogicalAnd(eligible, LessOrEqual(need, avail)), index, FillScalar(g, index.Shape(), float64(index.Shape().Size()))))
+	firstFitting := ReduceAllMin(Where(LogicalAnd(eligible, LessOrEqual(need, avail)), index,
+		FillScalar(g, index.Shape(), float64(index.Shape().Size()))))
 	stuck := LogicalAnd(idle, LogicalNot(anyTrue(fits)))
 	fits = LogicalOr(fits, LogicalAnd(stuck, Equal(index, firstFitting)))
 	rank := SubScalar(scan.Sum(ConvertDType(fits, dtypes.Int32)), 1)
 	// A prompt step reads all weights for however few tokens: slots are filled several at a time.
-	entries := LogicalAnd(LogicalAnd(fits, LessThan(rank, numFree)), GreaterOrEqual(numFree, integer(g, gr.plan.fillTogether())))
+	entries := LogicalAnd(LogicalAnd(fits, LessThan(rank, numFree)),
+		GreaterOrEqual(numFree, integer(g, gr.plan.fillTogether())))
 	rows := Where(entries, take(freeRows, Min(rank, integer(g, slots-1))), FillScalar(g, index.Shape(), -1))
 
-	// A prompt runs ahead when what came before it and runs alone is admitted, and pages are left beside those for what could start.
+	// A prompt runs ahead when what came before it and runs alone is admitted, and pages are left beside those for what
+	// could start.
 	h := Iota(g, in.Ahead.Rows.Shape(), 0)
 	alone := scan.Sum(ConvertDType(LogicalAnd(pending, LogicalNot(isClone)), dtypes.Int32))
 	before := Where(GreaterThan(in.Ahead.Behind, zero), take(alone, SubScalar(in.Ahead.Behind, 1)), ZerosLike(h))
@@ -78,7 +84,8 @@ func (gr *graphs) admissible(l loop, in input) admission {
 	waits = LogicalAnd(waits, ready(in.Ahead.Sources, in.Ahead.Held))
 	total := scan.Sum(Where(waits, needed(in.Ahead.MaxPages, in.Ahead.Sources, in.Ahead.Held), ZerosLike(h)))
 	aheadFits := LogicalAnd(waits, LessOrEqual(Add(total, ReduceAllSum(wanted)), avail))
-	return admission{Entries: entries, Rows: rows, Ahead: aheadFits, Any: LogicalOr(anyTrue(entries), anyTrue(aheadFits))}
+	return admission{Entries: entries, Rows: rows, Ahead: aheadFits,
+		Any: LogicalOr(anyTrue(entries), anyTrue(aheadFits))}
 }
 
 // unreserved is how many free pages no row has a right to, i32[].
@@ -88,14 +95,17 @@ func (gr *graphs) unreserved(st deviceState) *Node {
 	return Sub(st.Pages.NumFree(), ReduceAllSum(reserved))
 }
 
-// short is how many pages are missing for the next step of all that decode, i32[]: none where every row's pages are reserved.
+// short is how many pages are missing for the next step of all that decode, i32[]: none where every row's pages are
+// reserved.
 func (gr *graphs) short(st deviceState) *Node {
 	lens := st.Sequences.SeqLens
 	g := lens.Graph()
 	held := pagesOf(lens, gr.plan.PageSize)
 	full := Equal(MulScalar(held, float64(gr.plan.PageSize)), lens)
-	decodes := LogicalAnd(LessThan(Iota(g, lens.Shape(), 0), integer(g, gr.plan.slots)), GreaterOrEqual(lens, st.Rows.PromptLens))
-	needs := LogicalAnd(LogicalAnd(st.Sequences.Used, decodes), LogicalAnd(full, GreaterOrEqual(held, st.Rows.MaxPages)))
+	decodes := LogicalAnd(LessThan(Iota(g, lens.Shape(), 0), integer(g, gr.plan.slots)),
+		GreaterOrEqual(lens, st.Rows.PromptLens))
+	needs := LogicalAnd(LogicalAnd(st.Sequences.Used, decodes),
+		LogicalAnd(full, GreaterOrEqual(held, st.Rows.MaxPages)))
 	return Max(Sub(ReduceAllSum(ConvertDType(needs, dtypes.Int32)), gr.unreserved(st)), integer(g, 0))
 }
 
@@ -126,11 +136,15 @@ func (gr *graphs) admit(l loop, in input) loop {
 	st, r := l.State, l.State.Rows
 	st.Rows = rowParams{
 		Sampling: sampling.Params{
-			Temperature: pick(in.Line.Sampling.Temperature, r.Sampling.Temperature), TopP: pick(in.Line.Sampling.TopP, r.Sampling.TopP),
-			MinP: pick(in.Line.Sampling.MinP, r.Sampling.MinP), TopK: pick(in.Line.Sampling.TopK, r.Sampling.TopK), Key: pick(in.Line.Sampling.Key, r.Sampling.Key),
+			Temperature: pick(in.Line.Sampling.Temperature, r.Sampling.Temperature),
+			TopP:        pick(in.Line.Sampling.TopP, r.Sampling.TopP),
+			MinP:        pick(in.Line.Sampling.MinP, r.Sampling.MinP),
+			TopK:        pick(in.Line.Sampling.TopK, r.Sampling.TopK), Key: pick(in.Line.Sampling.Key, r.Sampling.Key),
 		},
-		PromptLens: pickBoth(in.Line.PromptLens, in.Ahead.PromptLens, r.PromptLens), MaxLens: pick(in.Line.MaxLens, r.MaxLens),
-		MaxPages: pickBoth(in.Line.MaxPages, in.Ahead.MaxPages, r.MaxPages), StopTokens: pick(in.Line.StopTokens, r.StopTokens),
+		PromptLens: pickBoth(in.Line.PromptLens, in.Ahead.PromptLens, r.PromptLens),
+		MaxLens:    pick(in.Line.MaxLens, r.MaxLens),
+		MaxPages:   pickBoth(in.Line.MaxPages, in.Ahead.MaxPages, r.MaxPages),
+		StopTokens: pick(in.Line.StopTokens, r.StopTokens),
 	}
 	l.Starts = pickBoth(in.Line.Starts, in.Ahead.Starts, l.Starts)
 	l.Owners = Where(isEntry, entry, l.Owners)
@@ -146,11 +160,13 @@ func (gr *graphs) admit(l loop, in input) loop {
 	if gr.plan.layout.Paged {
 		// With its first clone the holder's reservation for it goes: it holds its prompt and no more.
 		first := LogicalAnd(a.Entries, Equal(in.Line.First, integer(g, 1)))
-		st.Rows.MaxPages = control.ScatterSet(st.Rows.MaxPages, Where(first, in.Line.Sources, nowhere(numLine)), pagesOf(in.Line.Held, gr.plan.PageSize))
+		st.Rows.MaxPages = control.ScatterSet(st.Rows.MaxPages, Where(first, in.Line.Sources, nowhere(numLine)),
+			pagesOf(in.Line.Held, gr.plan.PageSize))
 
 		var from, to *Node
 		var cloned seqtable.Status
-		st.Sequences, st.Pages, from, to, cloned = st.Sequences.Clone(st.Pages, source, Where(isClone, ids(rows), none), Where(isClone, held, ZerosLike(held)))
+		st.Sequences, st.Pages, from, to, cloned = st.Sequences.Clone(st.Pages, source, Where(isClone, ids(rows), none),
+			Where(isClone, held, ZerosLike(held)))
 		l.Out.Status = l.Out.Status.Then(cloned)
 		st.Caches = gr.copyPages(st.Caches, from, to)
 	}

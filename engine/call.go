@@ -20,7 +20,8 @@ type hostInput map[string]any
 func newHostInput(leaves []leaf) hostInput {
 	in := make(hostInput, len(leaves))
 	for _, l := range leaves {
-		in[l.name] = reflect.MakeSlice(reflect.SliceOf(l.shape.DType.GoType()), l.shape.Size(), l.shape.Size()).Interface()
+		in[l.name] = reflect.MakeSlice(reflect.SliceOf(l.shape.DType.GoType()), l.shape.Size(),
+			l.shape.Size()).Interface()
 	}
 	return in
 }
@@ -45,19 +46,23 @@ func (s *scheduler) input(c *callPlan, leaves []leaf, columns, enoughFree int) h
 	for i, seq := range c.line {
 		f, r := seq.family, seq.family.req
 		in.floats("Line.Sampling.Temperature")[i] = float32(r.Sampling.Temperature)
-		in.floats("Line.Sampling.TopP")[i], in.floats("Line.Sampling.MinP")[i] = float32(r.Sampling.TopP), float32(r.Sampling.MinP)
+		in.floats("Line.Sampling.TopP")[i], in.floats("Line.Sampling.MinP")[i] = float32(r.Sampling.TopP),
+			float32(r.Sampling.MinP)
 		in.ints("Line.Sampling.TopK")[i] = int32(r.Sampling.TopK)
 		k := sampling.RequestKey(r.Sampling.Seed, sampling.HashID(r.ID), uint32(seq.generation))
 		key[2*i], key[2*i+1] = k[0], k[1]
 		maxLen := e.maxLen(r)
-		in.ints("Line.Starts")[i], in.ints("Line.PromptLens")[i], in.ints("Line.MaxLens")[i] = c.begins[i], int32(len(r.Tokens)), int32(maxLen)
+		in.ints("Line.Starts")[i], in.ints("Line.PromptLens")[i], in.ints("Line.MaxLens")[i] = c.begins[i],
+			int32(len(r.Tokens)), int32(maxLen)
 		in.ints("Line.MaxPages")[i] = int32(e.surePages(r))
 		copy(stops[i*maxStopTokens:(i+1)*maxStopTokens], e.stopTokens(r))
 		in.ints("Line.Sources")[i] = none
 		if i < c.resumed {
 			// The row's source is named here, not by the family, whose own may be gone.
-			in.ints("Line.Resume")[i], in.ints("Line.Held")[i], in.ints("Line.PromptLens")[i] = 1, int32(seq.done), int32(seq.done)
-			in.ints("Line.Sources")[i] = int32(s.out[slices.IndexFunc(s.out, func(m *moved) bool { return m.seq == seq })].back.row)
+			in.ints("Line.Resume")[i], in.ints("Line.Held")[i], in.ints("Line.PromptLens")[i] = 1, int32(seq.done),
+				int32(seq.done)
+			in.ints("Line.Sources")[i] = int32(s.out[slices.IndexFunc(s.out,
+				func(m *moved) bool { return m.seq == seq })].back.row)
 			continue
 		}
 		if f.source != nil {
@@ -72,7 +77,8 @@ func (s *scheduler) input(c *callPlan, leaves []leaf, columns, enoughFree int) h
 		in.ints("Ahead.Rows")[i], in.ints("Ahead.Sources")[i] = none, none
 	}
 	for i, h := range c.ahead {
-		in.ints("Ahead.Rows")[i], in.ints("Ahead.Starts")[i], in.ints("Ahead.Behind")[i] = int32(h.row), c.heads[i], c.behind[i]
+		in.ints("Ahead.Rows")[i], in.ints("Ahead.Starts")[i], in.ints("Ahead.Behind")[i] = int32(h.row), c.heads[i],
+			c.behind[i]
 		in.ints("Ahead.PromptLens")[i], in.ints("Ahead.MaxPages")[i] = int32(len(h.tokens)), int32(s.maxPages(h))
 		if h.source != nil {
 			in.ints("Ahead.Sources")[i], in.ints("Ahead.Held")[i] = int32(h.source.row), int32(h.held)
@@ -179,7 +185,8 @@ func toDevices(backend compute.Backend, l leaf, flat any) (compute.Buffer, error
 		member, err := group.Member(i)
 		var part compute.Buffer
 		if err == nil {
-			part, err = member.BufferFromFlatData(0, reflect.ValueOf(flat).Slice(i*l.shape.Size(), (i+1)*l.shape.Size()).Interface(), l.shape)
+			part, err = member.BufferFromFlatData(0, reflect.ValueOf(flat).Slice(i*l.shape.Size(),
+				(i+1)*l.shape.Size()).Interface(), l.shape)
 		}
 		if err != nil {
 			finalize(parts)
@@ -190,8 +197,8 @@ func toDevices(backend compute.Backend, l leaf, flat any) (compute.Buffer, error
 	return group.Join(parts)
 }
 
-// dispatch runs a program on input that is on the device, and returns what the host gets, still on the device, when the program is through.
-// Both are the caller's.
+// dispatch runs a program on input that is on the device, and returns what the host gets, still on the device, when the
+// program is through. Both are the caller's.
 func (e *Engine) dispatch(p *compiled, input []compute.Buffer) ([]compute.Buffer, error) {
 	args := slices.Concat(e.state, input)
 	if p.weights {

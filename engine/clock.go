@@ -35,7 +35,8 @@ func tick(clock, todo *Node) (after, same *Node) {
 		return nil, todo
 	}
 	in := []*Node{clock, todo}
-	out := control.Composite("step_clock", struct{}{}, in, []shapes.Shape{clock.Shape(), todo.Shape()}, func(in []*Node) []*Node { return in })
+	out := control.Composite("step_clock", struct{}{}, in, []shapes.Shape{clock.Shape(), todo.Shape()},
+		func(in []*Node) []*Node { return in })
 	return out[0], out[1]
 }
 

@@ -83,7 +83,8 @@ func (gr *graphs) compile(backend compute.Backend, p program) (c *compiled, err 
 	if err := g.Compile(results...); err != nil {
 		return nil, fmt.Errorf("compiling program %s: %w", p.name, err)
 	}
-	return &compiled{program: p, executable: g.Executable(), numState: len(leaves), input: inputLeaves, output: leavesOf(out)}, nil
+	return &compiled{program: p, executable: g.Executable(), numState: len(leaves), input: inputLeaves,
+		output: leavesOf(out)}, nil
 }
 
 func parameterName(of, leaf string) string { return of + "_" + strings.ReplaceAll(leaf, ".", "_") }
@@ -92,7 +93,8 @@ func parameterName(of, leaf string) string { return of + "_" + strings.ReplaceAl
 type leaf struct {
 	name  string
 	shape shapes.Shape
-	// own says that each device of a group has an array of its own: on the host they are one behind the other. All else is the same on all.
+	// own says that each device of a group has an array of its own: on the host they are one behind the other. All else
+	// is the same on all.
 	own bool
 }
 

@@ -10,14 +10,16 @@ import (
 	"github.com/quire/quire/prefix"
 )
 
-// Context is a sequence that a program owns: for trees, agents and scoring, where what comes next depends on what was drawn.
+// Context is a sequence that a program owns: for trees, agents and scoring, where what comes next depends on what was
+// drawn.
 //
-// Its keys and values are in pages of the engine's page size. Committed pages are full and stay as they are; working pages come after
-// them, and the last of these may be partly filled. Forks share pages: what was run once is never run again.
+// Its keys and values are in pages of the engine's page size. Committed pages are full and stay as they are; working
+// pages come after them, and the last of these may be partly filled. Forks share pages: what was run once is never run
+// again.
 //
-// Contexts are for the time between runs. While Run is under way all methods but the counters and Close return [ErrRunning]; requests
-// name the contexts that they start from. Methods may be called from several goroutines, and work one after the other. The engine holds
-// Config.Contexts of them at most.
+// Contexts are for the time between runs. While Run is under way all methods but the counters and Close return
+// [ErrRunning]; requests name the contexts that they start from. Methods may be called from several goroutines, and
+// work one after the other. The engine holds Config.Contexts of them at most.
 //
 // A context that can't go on, because a run or an operation failed on the device, says [ErrContextLost] from then on.
 type Context struct {
@@ -26,7 +28,8 @@ type Context struct {
 	cleanup runtime.Cleanup
 }
 
-// NewContext begins an empty context. It returns [ErrNoContexts] without Config.Contexts, and [ErrOutOfContexts] where all are open.
+// NewContext begins an empty context. It returns [ErrNoContexts] without Config.Contexts, and [ErrOutOfContexts] where
+// all are open.
 func (e *Engine) NewContext() (*Context, error) {
 	return e.openContext(func(r *contextRow) error {
 		return e.contextVerbs(func(in hostInput) {
@@ -76,7 +79,8 @@ func (c *Context) do(f func(r *contextRow) error) error {
 	})
 }
 
-// Close gives back what the context holds. Closed while Run is under way, it does so afterwards. Closing again does nothing.
+// Close gives back what the context holds. Closed while Run is under way, it does so afterwards. Closing again does
+// nothing.
 func (c *Context) Close() error {
 	e, r := c.e, c.row
 	c.cleanup.Stop()
@@ -100,7 +104,8 @@ func (c *Context) Close() error {
 	return e.releaseContexts(r)
 }
 
-// Append adds tokens to the end. They wait, and take no pages, until Flush or an operation that needs their keys and values.
+// Append adds tokens to the end. They wait, and take no pages, until Flush or an operation that needs their keys and
+// values.
 //
 // It returns [ErrInvalidRequest] for a token out of the vocabulary, and [ErrPromptTooLong] beyond MaxModelLen.
 func (c *Context) Append(tokens ...int32) error {
@@ -119,13 +124,14 @@ func (c *Context) Append(tokens ...int32) error {
 // checkLen says that a context may be as long.
 func (e *Engine) checkLen(n int) error {
 	if n > e.plan.MaxModelLen {
-		return fmt.Errorf("%w: a context of %d tokens, and it may have %d (see MaxModelLen)", ErrPromptTooLong, n, e.plan.MaxModelLen)
+		return fmt.Errorf("%w: a context of %d tokens, and it may have %d (see MaxModelLen)", ErrPromptTooLong, n,
+			e.plan.MaxModelLen)
 	}
 	return nil
 }
 
-// Flush runs the tokens that wait. Their pages are working pages until Commit. It returns pagetable.ErrOutOfPages, and changes nothing,
-// where pages are short; cancelled, it leaves the tokens that were not run waiting.
+// Flush runs the tokens that wait. Their pages are working pages until Commit. It returns pagetable.ErrOutOfPages, and
+// changes nothing, where pages are short; cancelled, it leaves the tokens that were not run waiting.
 func (c *Context) Flush(ctx context.Context) error {
 	return c.do(func(r *contextRow) error { return c.e.flush(ctx, []*contextRow{r}) })
 }
@@ -149,9 +155,9 @@ func (e *Engine) Flush(ctx context.Context, contexts ...*Context) error {
 	})
 }
 
-// Fork runs what waits, and begins another context with the same tokens. All pages are shared, whether committed or working: no page is
-// taken. The partial one is copied when one of the two first writes to it, and then a page is needed. What was reserved stays with c, and
-// stays sure: with pages reserved, the partial page is copied at once.
+// Fork runs what waits, and begins another context with the same tokens. All pages are shared, whether committed or
+// working: no page is taken. The partial one is copied when one of the two first writes to it, and then a page is
+// needed. What was reserved stays with c, and stays sure: with pages reserved, the partial page is copied at once.
 func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 	e := c.e
 	err = c.do(func(r *contextRow) error {
@@ -161,7 +167,9 @@ func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 		if err := e.flush(ctx, []*contextRow{r}); err != nil {
 			return err
 		}
-		fork, err = e.beginContext(func(n *contextRow) error { return e.fork(r, n, r.done, !sure(r.reserved, len(r.pages))) })
+		fork, err = e.beginContext(func(n *contextRow) error {
+			return e.fork(r, n, r.done, !sure(r.reserved, len(r.pages)))
+		})
 		return err
 	})
 	return fork, err
@@ -186,9 +194,10 @@ func (e *Engine) fork(r, n *contextRow, held int, lazy bool) error {
 	})
 }
 
-// Truncate drops the last n tokens, those that wait first. Committed ones can't be: [ErrAlreadyCommitted]. Pages behind the new end go
-// back to the pool, or stay reserved if they were. What is left of a page that a fork holds too is copied when it is next written to, or at
-// once where pages are reserved. Then there may be pagetable.ErrOutOfPages: a page that a fork holds too does not come back.
+// Truncate drops the last n tokens, those that wait first. Committed ones can't be: [ErrAlreadyCommitted]. Pages behind
+// the new end go back to the pool, or stay reserved if they were. What is left of a page that a fork holds too is
+// copied when it is next written to, or at once where pages are reserved. Then there may be pagetable.ErrOutOfPages: a
+// page that a fork holds too does not come back.
 func (c *Context) Truncate(n int) error {
 	return c.do(func(r *contextRow) error {
 		if n < 0 {
@@ -201,12 +210,14 @@ func (c *Context) Truncate(n int) error {
 	})
 }
 
-// cutContext makes a context shorter, and sets the pages that are sure for it. Where any are, it gets its partial page alone.
+// cutContext makes a context shorter, and sets the pages that are sure for it. Where any are, it gets its partial page
+// alone.
 func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 	done := min(r.done, length)
 	keep := ceilDiv(done, e.plan.PageSize)
 	copies := sure(reserved, keep) && done%e.plan.PageSize != 0 && *r.pages[keep-1] > 1
-	// Pages that stay promised, or are promised now, come from what was promised and what the cut frees, which others may hold too.
+	// Pages that stay promised, or are promised now, come from what was promised and what the cut frees, which others
+	// may hold too.
 	need, spare := 0, r.unheld()-max(0, reserved-keep)
 	for _, page := range r.pages[keep:] {
 		if *page == 1 {
@@ -236,10 +247,10 @@ func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 	})
 }
 
-// Commit makes the next n working pages committed: they stay as they are, and requests of a run whose prompts begin with the same tokens
-// take them over. A page that is not full is [ErrPartialPage], one that is not there [ErrInvalidPage]; nothing is committed then. Tokens
-// that wait have no page: Flush first. Where another context has committed equal pages, its pages take the place of these, which go back to
-// the pool.
+// Commit makes the next n working pages committed: they stay as they are, and requests of a run whose prompts begin
+// with the same tokens take them over. A page that is not full is [ErrPartialPage], one that is not there
+// [ErrInvalidPage]; nothing is committed then. Tokens that wait have no page: Flush first. Where another context has
+// committed equal pages, its pages take the place of these, which go back to the pool.
 func (c *Context) Commit(n int) error {
 	return c.do(func(r *contextRow) error {
 		pageSize := c.e.plan.PageSize
@@ -255,8 +266,9 @@ func (c *Context) Commit(n int) error {
 	})
 }
 
-// Reserve makes n working pages more sure for the context, so that what it appends can't run out of pages; a partial page that it shares
-// with a fork is copied now. Too few pages are pagetable.ErrOutOfPages, and more than a sequence may have [ErrPromptTooLong].
+// Reserve makes n working pages more sure for the context, so that what it appends can't run out of pages; a partial
+// page that it shares with a fork is copied now. Too few pages are pagetable.ErrOutOfPages, and more than a sequence
+// may have [ErrPromptTooLong].
 func (c *Context) Reserve(n int) error {
 	e := c.e
 	return c.do(func(r *contextRow) error {
@@ -271,8 +283,8 @@ func (c *Context) Reserve(n int) error {
 	})
 }
 
-// Release gives up the last n working pages: reserved ones that are not used yet, then those with tokens, and the tokens with them. It
-// returns [ErrAlreadyCommitted] where there are fewer.
+// Release gives up the last n working pages: reserved ones that are not used yet, then those with tokens, and the
+// tokens with them. It returns [ErrAlreadyCommitted] where there are fewer.
 func (c *Context) Release(n int) error {
 	return c.do(func(r *contextRow) error {
 		if n < 0 {
@@ -330,8 +342,8 @@ func (c *Context) Tokens() []int32 {
 	return slices.Clone(c.row.tokens)
 }
 
-// PageHash returns the name of a committed page, which is equal for equal tokens up to its end: see package prefix. A working page has
-// none yet, [ErrNotCommitted], and one that is not there neither, [ErrInvalidPage].
+// PageHash returns the name of a committed page, which is equal for equal tokens up to its end: see package prefix. A
+// working page has none yet, [ErrNotCommitted], and one that is not there neither, [ErrInvalidPage].
 func (c *Context) PageHash(page int) (hash prefix.Hash, err error) {
 	err = c.do(func(r *contextRow) error {
 		switch {
@@ -353,9 +365,10 @@ func (e *Engine) FreePages() int {
 	return e.freePages()
 }
 
-// Generate runs what waits, and draws completions of the context, with the request's tokens behind its own. The completions, in order of
-// their generations, are those of a request whose prompt is all of these tokens. The context stays as it is: append what shall stay. For
-// many contexts at once give Run requests with Request.Context. What is wrong with the request is an error here, and not a completion's.
+// Generate runs what waits, and draws completions of the context, with the request's tokens behind its own. The
+// completions, in order of their generations, are those of a request whose prompt is all of these tokens. The context
+// stays as it is: append what shall stay. For many contexts at once give Run requests with Request.Context. What is
+// wrong with the request is an error here, and not a completion's.
 func (c *Context) Generate(ctx context.Context, r *Request) ([]*Completion, error) {
 	if r.Context != nil && r.Context != c {
 		return nil, fmt.Errorf("%w: the request has another context", ErrInvalidRequest)

@@ -13,7 +13,8 @@ import (
 
 // contexts is the host's account of them.
 type contexts struct {
-	// mu guards all but the abandoned; an operation holds it from its begin to its end. Run changes nothing here but under mu too.
+	// mu guards all but the abandoned; an operation holds it from its begin to its end. Run changes nothing here but
+	// under mu too.
 	mu     sync.Mutex
 	rows   []*contextRow // by row, from the first one of contexts on; nil = free
 	used   int           // pages that they hold, each counted once
@@ -41,8 +42,8 @@ func (r *contextRow) borrows(pageSize int) bool {
 	return r.done%pageSize != 0 && *r.pages[len(r.pages)-1] > 1
 }
 
-// sure says that a context with so many pages reserved, and so many in use, may count on them: then it has its partial page alone, so that
-// they suffice.
+// sure says that a context with so many pages reserved, and so many in use, may count on them: then it has its partial
+// page alone, so that they suffice.
 func sure(reserved, pages int) bool { return reserved > 0 && reserved >= pages }
 
 // unheld is the pages that are promised to the context and that it does not hold yet.
@@ -84,7 +85,8 @@ func (c *contexts) grow(r *contextRow, n int) {
 	}
 }
 
-// own gives contexts pages of their own in place of the partial ones that they borrow. Of two that share one both get another.
+// own gives contexts pages of their own in place of the partial ones that they borrow. Of two that share one both get
+// another.
 func (c *contexts) own(list ...*contextRow) {
 	for _, r := range list {
 		last := len(r.pages)
@@ -158,7 +160,8 @@ func (p Plan) firstContext() int { return p.slots + p.Holders }
 // scratchRow is a row that is free between runs.
 func (p Plan) scratchRow() int { return p.slots }
 
-// contextVerbs runs the context program. What the verbs do to pages is in the account already: the device must come to the same.
+// contextVerbs runs the context program. What the verbs do to pages is in the account already: the device must come to
+// the same.
 func (e *Engine) contextVerbs(fill func(in hostInput)) error {
 	p := e.programs["context"]
 	in := newHostInput(p.input)
@@ -200,8 +203,8 @@ func (e *Engine) dropState() {
 	e.contexts.used = 0
 }
 
-// clearRows frees all rows but those of contexts, after a run that did not come to its end. Without contexts it is not worth while: the
-// next run starts with an empty state then.
+// clearRows frees all rows but those of contexts, after a run that did not come to its end. Without contexts it is not
+// worth while: the next run starts with an empty state then.
 func (e *Engine) clearRows() {
 	e.contexts.mu.Lock()
 	defer e.contexts.mu.Unlock()
@@ -289,8 +292,8 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 	return nil
 }
 
-// runPrompts runs the tokens of some contexts, which are those of the call, by the program that runs those of requests: so keys and values
-// are the same bytes.
+// runPrompts runs the tokens of some contexts, which are those of the call, by the program that runs those of requests:
+// so keys and values are the same bytes.
 func (e *Engine) runPrompts(ctx context.Context, c *callPlan, list []*contextRow) error {
 	promise := func(lens func(r *contextRow) int) error {
 		return e.contextVerbs(func(in hostInput) {

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// Errors of contexts, to be told apart by errors.Is. Too few pages are pagetable.ErrOutOfPages, with the pages needed and there.
+// Errors of contexts, to be told apart by errors.Is. Too few pages are pagetable.ErrOutOfPages, with the pages needed
+// and there.
 var (
 	// ErrNoContexts: the engine was made without Config.Contexts.
 	ErrNoContexts = errors.New("the engine has no contexts: set Config.Contexts")
@@ -23,7 +24,8 @@ var (
 	ErrSnapshotExists = errors.New("there is a snapshot of this name: delete it, or choose another")
 )
 
-// ErrAlreadyCommitted says that tokens or pages to be given up reach into committed pages. errors.Is matches any ErrAlreadyCommitted.
+// ErrAlreadyCommitted says that tokens or pages to be given up reach into committed pages. errors.Is matches any
+// ErrAlreadyCommitted.
 type ErrAlreadyCommitted struct {
 	Unit string // "tokens" or "pages"
 	Need int    // as many should go
@@ -31,7 +33,9 @@ type ErrAlreadyCommitted struct {
 }
 
 func (e ErrAlreadyCommitted) Error() string {
-	return fmt.Sprintf("%d %s can not be given up: %d are not committed yet; fork before a commit that may have to be undone", e.Need, e.Unit, e.Have)
+	return fmt.Sprintf(
+		"%d %s can not be given up: %d are not committed yet; fork before a commit that may have to be undone", e.Need,
+		e.Unit, e.Have)
 }
 
 // Is reports whether target is an ErrAlreadyCommitted.

@@ -9,8 +9,9 @@ import (
 	"github.com/quire/quire/pagetable"
 )
 
-// A fork takes no page until one of the two writes to the partial one, whichever does; what the other goes on with is as it was. With pages
-// reserved the copy is made at once, so that what is reserved suffices though nothing else is free.
+// A fork takes no page until one of the two writes to the partial one, whichever does; what the other goes on with is
+// as it was. With pages reserved the copy is made at once, so that what is reserved suffices though nothing else is
+// free.
 func TestForkCopiesAtTheFirstWrite(t *testing.T) {
 	ctx := t.Context()
 	e := contextEngine(t, nil)
@@ -109,8 +110,9 @@ func reserveAllBut(t *testing.T, e *engine.Engine, free int) (with []*engine.Con
 	return with
 }
 
-// What is reserved stays sure when a context is cut: pages that a fork holds too do not come back, so the cut is refused where they would be
-// promised twice. Contexts that share a partial page and write in the same steps take one page less than they are.
+// What is reserved stays sure when a context is cut: pages that a fork holds too do not come back, so the cut is
+// refused where they would be promised twice. Contexts that share a partial page and write in the same steps take one
+// page less than they are.
 func TestCutsAndWritesWithForks(t *testing.T) {
 	ctx := t.Context()
 	for _, by := range []int{32, 28} { // to the end of a page, and into one
@@ -132,7 +134,8 @@ func TestCutsAndWritesWithForks(t *testing.T) {
 		if e.FreePages() != 0 || c.Len() != 48 {
 			t.Errorf("%d pages are free, the context has %d tokens", e.FreePages(), c.Len())
 		}
-		if err := errors.Join(f.Close(), c.Truncate(by), c.Append(make([]int32, by+16)...), c.Flush(ctx), d.Append(1), d.Flush(ctx)); err != nil {
+		if err := errors.Join(f.Close(), c.Truncate(by), c.Append(make([]int32, by+16)...), c.Flush(ctx), d.Append(1),
+			d.Flush(ctx)); err != nil {
 			t.Errorf("without the fork: %v", err)
 		}
 	}

@@ -16,12 +16,13 @@ import (
 type contextInput struct {
 	Release *Node // bool[R]
 	Open    *Node // bool[R]: to begin an empty sequence
-	// Sources and Held, i32[R]: the row begins with the first Held tokens of another; -1 = it does not. Lazy, bool[R]: it shares the
-	// partial page too.
+	// Sources and Held, i32[R]: the row begins with the first Held tokens of another; -1 = it does not. Lazy, bool[R]:
+	// it shares the partial page too.
 	Sources, Held, Lazy *Node
 	Lens                *Node // i32[R]: to cut the sequence to; -1 = as it is
 	Own                 *Node // bool[R]: to have its partial page alone, so that it can be written to
-	// Twins, i32[R], is the row whose pages at places TwinFrom to TwinTo-1 it takes over instead of its own, which are equal; -1 = none.
+	// Twins, i32[R], is the row whose pages at places TwinFrom to TwinTo-1 it takes over instead of its own, which are
+	// equal; -1 = none.
 	Twins, TwinFrom, TwinTo *Node
 	// PromptLens and MaxPages, i32[R], are set as in rowParams; -1 = as they are.
 	PromptLens, MaxPages *Node
@@ -56,7 +57,8 @@ func (gr *graphs) contextPrograms() []program {
 	newVerbs := func(g *Graph) contextInput {
 		i32 := func() *Node { return Zeros(g, shapes.Make(dtypes.Int32, rows)) }
 		mask := func() *Node { return Zeros(g, shapes.Make(dtypes.Bool, rows)) }
-		return contextInput{Release: mask(), Open: mask(), Sources: i32(), Held: i32(), Lazy: mask(), Lens: i32(), Own: mask(), Twins: i32(), TwinFrom: i32(), TwinTo: i32(), PromptLens: i32(), MaxPages: i32()}
+		return contextInput{Release: mask(), Open: mask(), Sources: i32(), Held: i32(), Lazy: mask(), Lens: i32(),
+			Own: mask(), Twins: i32(), TwinFrom: i32(), TwinTo: i32(), PromptLens: i32(), MaxPages: i32()}
 	}
 	newScore := func(g *Graph) scoreInput {
 		i32 := func() *Node { return Zeros(g, shapes.Make(dtypes.Int32, t)) }
@@ -98,13 +100,15 @@ func (gr *graphs) contextVerbs(st deviceState, in contextInput) (deviceState, co
 	isClone := GreaterOrEqual(in.Sources, integer(g, 0))
 	ids := Iota(g, in.Sources.Shape(), 0)
 	none := FillScalar(g, in.Sources.Shape(), -1)
-	st.Sequences, st.Pages, from, to, done = st.Sequences.Fork(st.Pages, in.Sources, Where(isClone, ids, none), Where(isClone, in.Held, ZerosLike(ids)), in.Lazy)
+	st.Sequences, st.Pages, from, to, done = st.Sequences.Fork(st.Pages, in.Sources, Where(isClone, ids, none),
+		Where(isClone, in.Held, ZerosLike(ids)), in.Lazy)
 	then(done)
 	copyPages(from, to)
 	st.Sequences, st.Pages, done = st.Sequences.Adopt(st.Pages, in.Twins, in.TwinFrom, in.TwinTo)
 	then(done)
 	if gr.zeroPages {
-		st.Caches = gr.zero(st.Caches, LogicalAnd(GreaterThan(before, integer(g, 0)), Equal(st.Pages.RefCounts, integer(g, 0))))
+		st.Caches = gr.zero(st.Caches, LogicalAnd(GreaterThan(before, integer(g, 0)),
+			Equal(st.Pages.RefCounts, integer(g, 0))))
 	}
 	set := func(old, new *Node) *Node { return Where(GreaterOrEqual(new, integer(g, 0)), new, old) }
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, in.PromptLens), set(st.Rows.MaxPages, in.MaxPages)

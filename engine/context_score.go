@@ -6,11 +6,11 @@ import (
 	"math"
 )
 
-// Score runs what waits, and returns how likely the tokens are to come next: log softmax(logits)[token], natural logarithms, the first
-// given the context, each other given those before it too. The context stays as it is.
+// Score runs what waits, and returns how likely the tokens are to come next: log softmax(logits)[token], natural
+// logarithms, the first given the context, each other given those before it too. The context stays as it is.
 //
-// It returns [ErrEmptyPrompt] for an empty context, whose next token nothing is said about, [ErrPromptTooLong], [ErrInvalidRequest],
-// pagetable.ErrOutOfPages, and [ErrNotANumber].
+// It returns [ErrEmptyPrompt] for an empty context, whose next token nothing is said about, [ErrPromptTooLong],
+// [ErrInvalidRequest], pagetable.ErrOutOfPages, and [ErrNotANumber].
 func (c *Context) Score(ctx context.Context, tokens []int32) (logprobs []float32, err error) {
 	err = c.do(func(r *contextRow) error {
 		if err := c.e.checkTokens(tokens); err != nil {

@@ -16,9 +16,9 @@ type savedContext struct {
 	bytes  int64
 }
 
-// Save runs nothing: it copies the tokens, with those that wait, and the keys and values of those that were run, to the host's memory,
-// where they stay until DeleteSnapshot or the engine's Close. It returns [ErrSnapshotExists], and [ErrNoHostMemory] where
-// Config.HostKVMemory is too little; prefixes that were kept there make way.
+// Save runs nothing: it copies the tokens, with those that wait, and the keys and values of those that were run, to the
+// host's memory, where they stay until DeleteSnapshot or the engine's Close. It returns [ErrSnapshotExists], and
+// [ErrNoHostMemory] where Config.HostKVMemory is too little; prefixes that were kept there make way.
 func (c *Context) Save(name string) error {
 	e := c.e
 	return c.do(func(r *contextRow) error {
@@ -27,7 +27,8 @@ func (c *Context) Save(name string) error {
 		}
 		bytes := e.bytesOnHost(r.done)
 		if e.tier == nil || !e.tier.take(bytes) {
-			return fmt.Errorf("%w: %d bytes are needed for a context of %d tokens (see HostKVMemory)", ErrNoHostMemory, bytes, r.done)
+			return fmt.Errorf("%w: %d bytes are needed for a context of %d tokens (see HostKVMemory)", ErrNoHostMemory,
+				bytes, r.done)
 		}
 		pages, err := e.moves.save(r.row, r.done)
 		if err != nil {
@@ -38,13 +39,14 @@ func (c *Context) Save(name string) error {
 		if e.contexts.saved == nil {
 			e.contexts.saved = map[string]*savedContext{}
 		}
-		e.contexts.saved[name] = &savedContext{tokens: slices.Clone(r.tokens), names: slices.Clone(r.names), pages: pages, bytes: bytes}
+		e.contexts.saved[name] = &savedContext{tokens: slices.Clone(r.tokens), names: slices.Clone(r.names),
+			pages: pages, bytes: bytes}
 		return nil
 	})
 }
 
-// OpenSnapshot begins a context with what was saved, bit for bit. Committed pages that another context has committed too are shared. It returns [ErrNoSnapshot], [ErrOutOfContexts] and
-// pagetable.ErrOutOfPages. The snapshot stays.
+// OpenSnapshot begins a context with what was saved, bit for bit. Committed pages that another context has committed
+// too are shared. It returns [ErrNoSnapshot], [ErrOutOfContexts] and pagetable.ErrOutOfPages. The snapshot stays.
 func (e *Engine) OpenSnapshot(name string) (*Context, error) {
 	return e.openContext(func(r *contextRow) error {
 		saved := e.contexts.saved[name]

@@ -20,7 +20,8 @@ import (
 	"github.com/quire/quire/pagetable"
 )
 
-// contextPages are enough for the contexts of most tests, and few enough for sequences to wait for one another: so all have the same programs.
+// contextPages are enough for the contexts of most tests, and few enough for sequences to wait for one another: so all
+// have the same programs.
 const contextPages = 32
 
 func contextEngine(t testing.TB, change func(*engine.Config)) *engine.Engine {
@@ -58,8 +59,8 @@ func closeTo(a, b []float32, within float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Abs(float64(x-y)) <= within })
 }
 
-// A completion of a context is the one of a request with the same tokens, bit for bit, however the context came to its tokens; and its
-// tokens score as they were drawn.
+// A completion of a context is the one of a request with the same tokens, bit for bit, however the context came to its
+// tokens; and its tokens score as they were drawn.
 func TestContextGeneratesTheSame(t *testing.T) {
 	want := collect(t, contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true }), contractRequests()...)
 	e := contextEngine(t, nil)
@@ -81,7 +82,8 @@ func TestContextGeneratesTheSame(t *testing.T) {
 			}
 		case 2: // or comes after something else was cut off, all full pages of it committed
 			rest.Tokens = nil
-			err := errors.Join(c.Append(1, 2, 3, 4, 5, 6, 7, 8, 9), c.Flush(t.Context()), c.Truncate(9), c.Append(tokens[cut:]...), c.Flush(t.Context()), c.Commit(len(tokens)/16))
+			err := errors.Join(c.Append(1, 2, 3, 4, 5, 6, 7, 8, 9), c.Flush(t.Context()), c.Truncate(9),
+				c.Append(tokens[cut:]...), c.Flush(t.Context()), c.Commit(len(tokens)/16))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +146,8 @@ func TestRunFromContexts(t *testing.T) {
 	}
 }
 
-// Sequences that begin with contexts move to the host and back where pages are over-committed, and draw the same; the contexts stay.
+// Sequences that begin with contexts move to the host and back where pages are over-committed, and draw the same; the
+// contexts stay.
 func TestOvercommitBesideContexts(t *testing.T) {
 	want := wantOfLong(t)
 	e := contextEngine(t, nil)
@@ -198,7 +201,8 @@ func TestContextErrors(t *testing.T) {
 		t.Errorf("committed tokens: %v", err)
 	}
 	is("committed pages", c.Release(2), engine.ErrAlreadyCommitted{})
-	other := open(t, contextEngine(t, func(c *engine.Config) { c.Weights, c.Backend = "int8", testenv.Go(t) }), make([]int32, 40)...)
+	other := open(t, contextEngine(t, func(c *engine.Config) { c.Weights, c.Backend = "int8", testenv.Go(t) }),
+		make([]int32, 40)...)
 	if err := errors.Join(other.Flush(ctx), other.Commit(2)); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +219,8 @@ func TestContextErrors(t *testing.T) {
 		t.Errorf("counts %+v", counts)
 	}
 	var pages pagetable.ErrOutOfPages
-	if err := c.Reserve(6); !errors.As(err, &pages) || pages != (pagetable.ErrOutOfPages{Need: 6, Have: 5, Pinned: e.Plan().Pages - 5}) {
+	if err := c.Reserve(6); !errors.As(err, &pages) ||
+		pages != (pagetable.ErrOutOfPages{Need: 6, Have: 5, Pinned: e.Plan().Pages - 5}) {
 		t.Errorf("reserving too much: %v", err)
 	}
 	if err := c.Reserve(5); err != nil || e.FreePages() != 0 || c.Counts().Reserved != 5 {
@@ -238,7 +243,8 @@ func TestContextErrors(t *testing.T) {
 	}
 	is("a token", c.Append(256), engine.ErrInvalidRequest)
 	is("too long", c.Append(make([]int32, 121)...), engine.ErrPromptTooLong)
-	is("scoring after nothing", func() error { _, err := open(t, e).Score(ctx, []int32{1}); return err }(), engine.ErrEmptyPrompt)
+	is("scoring after nothing", func() error { _, err := open(t, e).Score(ctx, []int32{1}); return err }(),
+		engine.ErrEmptyPrompt)
 	_, err = e.NewContext()
 	is("a fourth", err, engine.ErrOutOfContexts)
 	_, err = contractEngine(t, nil).NewContext()

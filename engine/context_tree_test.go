@@ -159,7 +159,8 @@ func (m *treeModel) commit(l *treeLeaf, n int) error {
 	for page := l.committed; page < l.committed+n; page++ {
 		for _, other := range m.leaves {
 			end := (page + 1) * m.pageSize
-			if other != l && other.committed > page && slices.Equal(other.tokens[:end], l.tokens[:end]) && l.pages[page] != other.pages[page] {
+			if other != l && other.committed > page && slices.Equal(other.tokens[:end], l.tokens[:end]) &&
+				l.pages[page] != other.pages[page] {
 				l.pages[page] = other.pages[page]
 				m.adopted++
 				break
@@ -170,8 +171,9 @@ func (m *treeModel) commit(l *treeLeaf, n int) error {
 	return nil
 }
 
-// A tree of contexts, worked on at random, is what a plain model of it is, after each of 1,000 operations: tokens, pages of each kind, free
-// pages, errors and their numbers. What its leaves go on with is what a request with their tokens draws, bit for bit.
+// A tree of contexts, worked on at random, is what a plain model of it is, after each of 1,000 operations: tokens,
+// pages of each kind, free pages, errors and their numbers. What its leaves go on with is what a request with their
+// tokens draws, bit for bit.
 func TestTreeOfContexts(t *testing.T) {
 	const operations = 1000
 	plain := contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true })
@@ -181,7 +183,8 @@ func TestTreeOfContexts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(12, 34))
 	did, refused, checked := map[string]int{}, map[string]int{}, 0
 	for i := range operations {
-		what := []string{"append", "append", "append", "flush", "fork", "fork", "truncate", "commit", "close", "reserve", "release", "score"}[rng.IntN(12)]
+		what := []string{"append", "append", "append", "flush", "fork", "fork", "truncate", "commit", "close",
+			"reserve", "release", "score"}[rng.IntN(12)]
 		if len(m.leaves) == 0 || rng.IntN(20) == 0 {
 			what = "open"
 		}
@@ -260,7 +263,8 @@ func TestTreeOfContexts(t *testing.T) {
 			if len(l.tokens) == 0 {
 				want = engine.ErrEmptyPrompt
 			} else if want = m.flush(l); want == nil {
-				if need, have := (l.done+m.pageSize-1)/m.pageSize-(l.done-1)/m.pageSize, m.free(); need > have { // its last token, and one more
+				// its last token, and one more
+				if need, have := (l.done+m.pageSize-1)/m.pageSize-(l.done-1)/m.pageSize, m.free(); need > have {
 					want = m.short(need, have)
 				}
 			}
@@ -281,7 +285,8 @@ func TestTreeOfContexts(t *testing.T) {
 			t.Fatalf("operation %d, %s: %d pages are free, want %d", i, what, free, m.free())
 		}
 		for _, l := range m.leaves {
-			want := engine.PageCounts{Committed: l.committed, Working: len(l.pages) - l.committed, Reserved: max(0, l.reserved-len(l.pages)),
+			want := engine.PageCounts{Committed: l.committed, Working: len(l.pages) - l.committed,
+				Reserved:      max(0, l.reserved-len(l.pages)),
 				WorkingTokens: l.done - m.pageSize*l.committed, Waiting: len(l.tokens) - l.done}
 			for _, page := range l.pages {
 				if m.shared(page) {
@@ -296,7 +301,9 @@ func TestTreeOfContexts(t *testing.T) {
 			checked += m.checkLeaves(t, e, plain)
 		}
 	}
-	t.Logf("did %v, of which were refused %v; %d pages were given up for equal ones, %d partial ones copied; %d leaves computed from scratch", did, refused, m.adopted, m.copied, checked)
+	t.Logf(
+		"did %v, of which were refused %v; %d pages were given up for equal ones, %d partial ones copied; %d leaves "+
+			"computed from scratch", did, refused, m.adopted, m.copied, checked)
 	if m.adopted < 10 || m.copied < 10 {
 		t.Error("hardly a page was given up for an equal one, or copied: the test does not reach what it is for")
 	}
@@ -315,7 +322,8 @@ func TestTreeOfContexts(t *testing.T) {
 	}
 }
 
-// checkLeaves compares what leaves go on with, where there are pages for it, with an engine that knows nothing of contexts.
+// checkLeaves compares what leaves go on with, where there are pages for it, with an engine that knows nothing of
+// contexts.
 func (m *treeModel) checkLeaves(t *testing.T, e, plain *engine.Engine) (checked int) {
 	var of, scratch []*engine.Request
 	leaves := map[string]*treeLeaf{}

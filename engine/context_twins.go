@@ -8,7 +8,8 @@ import (
 
 // Of committed pages of the same name there is one: whoever commits another gives it up for the one that is there.
 
-// twin finds the context, other than r, that has committed the most of the pages that names names, and how many of them.
+// twin finds the context, other than r, that has committed the most of the pages that names names, and how many of
+// them.
 func (c *contexts) twin(r *contextRow, names []prefix.Hash) (of *contextRow, pages int) {
 	for _, other := range c.open() {
 		if other == r {
@@ -38,7 +39,8 @@ func (e *Engine) commit(r *contextRow, n int) error {
 		return nil
 	}
 	return e.contextVerbs(func(in hostInput) {
-		in.ints("Twins")[r.row], in.ints("TwinFrom")[r.row], in.ints("TwinTo")[r.row] = int32(of.row), int32(from), int32(pages)
+		in.ints("Twins")[r.row], in.ints("TwinFrom")[r.row], in.ints("TwinTo")[r.row] = int32(of.row), int32(from),
+			int32(pages)
 	})
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/quire/quire/engine"
 )
 
-// Equal pages that two contexts computed at once are one when both have committed them, whoever goes first, and also where a snapshot is
-// opened beside its original; what they draw is the same, and what a fork holds stays.
+// Equal pages that two contexts computed at once are one when both have committed them, whoever goes first, and also
+// where a snapshot is opened beside its original; what they draw is the same, and what a fork holds stays.
 func TestEqualPagesEndAsOne(t *testing.T) {
 	ctx := t.Context()
 	e := contextEngine(t, nil)

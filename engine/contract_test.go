@@ -13,7 +13,8 @@ import (
 	"github.com/quire/quire/sampling"
 )
 
-// The reproducibility contract: a completion depends on the model, the request, its generation and its seed, and on nothing else.
+// The reproducibility contract: a completion depends on the model, the request, its generation and its seed, and on
+// nothing else.
 
 // contractRequests are of all kinds: greedy and sampled, with each filter, short and long, with clones and without.
 func contractRequests() []*engine.Request {
@@ -78,7 +79,8 @@ func sameBytes(t *testing.T, want, got map[string]*engine.Completion, all bool) 
 			t.Errorf("%s: got %+v, want %+v", key, g, w)
 		case !slices.Equal(g.Tokens, w.Tokens):
 			t.Errorf("%s: tokens %v, want %v", key, g.Tokens, w.Tokens)
-		case !slices.Equal(bits(g.Logprobs), bits(w.Logprobs)) || !slices.Equal(bits(g.ProcessedLogprobs), bits(w.ProcessedLogprobs)):
+		case !slices.Equal(bits(g.Logprobs), bits(w.Logprobs)) ||
+			!slices.Equal(bits(g.ProcessedLogprobs), bits(w.ProcessedLogprobs)):
 			t.Errorf("%s: the same tokens, but other bits of logprobs", key)
 		case g.FinishReason != w.FinishReason:
 			t.Errorf("%s: finish reason %s, want %s", key, g.FinishReason, w.FinishReason)
@@ -143,16 +145,19 @@ func TestSameBytesWhateverTheSlots(t *testing.T) {
 			if slots != 64 {
 				testenv.Slow(t)
 			}
-			sameBytes(t, want, collect(t, contractEngine(t, func(c *engine.Config) { c.MaxSeqs = slots }), contractRequests()...), true)
+			sameBytes(t, want, collect(t, contractEngine(t, func(c *engine.Config) { c.MaxSeqs = slots }),
+				contractRequests()...), true)
 		})
 	}
 	t.Run("other prefill steps", func(t *testing.T) {
 		testenv.Slow(t)
-		sameBytes(t, want, collect(t, contractEngine(t, func(c *engine.Config) { c.PrefillTokens = 16 }), contractRequests()...), true)
+		sameBytes(t, want, collect(t, contractEngine(t, func(c *engine.Config) { c.PrefillTokens = 16 }),
+			contractRequests()...), true)
 	})
 }
 
-// Nor does it matter how many threads share a kernel's work. XLA's pool here has at least four, whatever the processors.
+// Nor does it matter how many threads share a kernel's work. XLA's pool here has at least four, whatever the
+// processors.
 func TestSameBytesWhateverTheThreads(t *testing.T) {
 	want := wantOfContract(t)
 	t.Cleanup(func() { cpukernel.SetThreads(0) })
@@ -168,8 +173,8 @@ func TestSameBytesWhateverTheThreads(t *testing.T) {
 	}
 }
 
-// Without kernels other numbers of slots are other programs, whose products may round otherwise: tokens are equal, logprobs close. So are
-// those with kernels.
+// Without kernels other numbers of slots are other programs, whose products may round otherwise: tokens are equal,
+// logprobs close. So are those with kernels.
 func TestSameTokensWithoutKernels(t *testing.T) {
 	want := wantOfContract(t)
 	for _, slots := range []int{8, 1, 64} {
@@ -177,7 +182,10 @@ func TestSameTokensWithoutKernels(t *testing.T) {
 			if slots != 8 {
 				testenv.Slow(t)
 			}
-			got := collect(t, contractEngine(t, func(c *engine.Config) { c.MaxSeqs, c.Backend = slots, testenv.XLAWithoutKernels(t) }), contractRequests()...)
+			got := collect(t, contractEngine(t, func(c *engine.Config) {
+				c.MaxSeqs, c.Backend = slots,
+					testenv.XLAWithoutKernels(t)
+			}), contractRequests()...)
 			for key, w := range want {
 				g := got[key]
 				if g == nil || !slices.Equal(g.Tokens, w.Tokens) {
@@ -220,7 +228,8 @@ func TestMoreCompletionsThanSlots(t *testing.T) {
 // The engine's graphs on GoMLX's backend in pure Go give the same tokens.
 func TestSameTokensOnTheGoBackend(t *testing.T) {
 	want := collect(t, contractEngine(t, nil), contractRequests()[:6]...)
-	got := collect(t, contractEngine(t, func(c *engine.Config) { c.Backend = testenv.Go(t) }), contractRequests()[:6]...)
+	got := collect(t, contractEngine(t, func(c *engine.Config) { c.Backend = testenv.Go(t) }),
+		contractRequests()[:6]...)
 	for key, w := range want {
 		if g := got[key]; g == nil || !slices.Equal(g.Tokens, w.Tokens) {
 			t.Errorf("%s: got %+v, want %v", key, g, w.Tokens)

@@ -50,7 +50,8 @@ func (e *Engine) drain(r *result, emit func(*Completion)) {
 			continue
 		case code == finishedNaN:
 			d.completion.FinishReason = FinishError
-			d.completion.Err = fmt.Errorf("%w after %d tokens: the weights may not fit the dtype, try --dtype float32", ErrNotANumber, len(d.completion.Tokens))
+			d.completion.Err = fmt.Errorf("%w after %d tokens: the weights may not fit the dtype, try --dtype float32",
+				ErrNotANumber, len(d.completion.Tokens))
 		default:
 			d.completion.FinishReason = FinishLength
 			if code == finishedStop {

@@ -1,8 +1,8 @@
 // Package engine draws completions: requests go in, completions come out as they finish.
 //
-// The engine owns the device state (tables, caches, parameters of the sequences that run) and the programs that advance it. The host
-// admits requests, and reads what was drawn; between two calls of a program the device needs nothing from it, and inside a call,
-// which is many steps long, it has no part.
+// The engine owns the device state (tables, caches, parameters of the sequences that run) and the programs that advance
+// it. The host admits requests, and reads what was drawn; between two calls of a program the device needs nothing from
+// it, and inside a call, which is many steps long, it has no part.
 //
 // What a completion is depends on the model, the request, its generation and its seed, and not on what else runs: see
 // docs/architecture.md, "Reproducibility".
@@ -34,8 +34,9 @@ type Config struct {
 	// Tokenizer turns tokens into text and is what stop strings need; nil leaves Completion.Text empty.
 	Tokenizer *tokenizer.Tokenizer
 	Backend   compute.Backend
-	// Hosts are the processes whose devices run the model together: Backend is then a group over them, and there is an engine with the same
-	// config in each. That of process 0 draws completions, the others [Engine.Follow] it. nil for this process alone.
+	// Hosts are the processes whose devices run the model together: Backend is then a group over them, and there is an
+	// engine with the same config in each. That of process 0 draws completions, the others [Engine.Follow] it. nil for
+	// this process alone.
 	Hosts *lockstep.Group
 
 	// MaxSeqs is how many sequences decode at once.
@@ -48,13 +49,16 @@ type Config struct {
 	PrefillTokens int
 	// MaxRounds bounds the decode steps of a call.
 	MaxRounds int
-	// KVMemory is the bytes for keys and values; by default most of what an accelerator has free, or half of a CPU's memory, 4 GiB at most.
+	// KVMemory is the bytes for keys and values; by default most of what an accelerator has free, or half of a CPU's
+	// memory, 4 GiB at most.
 	KVMemory int64
 	// KV is "paged" or "basic", the contiguous cache that serves as oracle.
 	KV string
-	// Admission is Overcommit (default) or Reserve. Where the pool has room for every sequence at its longest, it is Reserve.
+	// Admission is Overcommit (default) or Reserve. Where the pool has room for every sequence at its longest, it is
+	// Reserve.
 	Admission Admission
-	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device, and for snapshots; 0 for none.
+	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device, and for snapshots; 0
+	// for none.
 	HostKVMemory int64
 	// Contexts is how many contexts may be open at once: see NewContext. 0 leaves out their programs.
 	Contexts int
@@ -62,12 +66,14 @@ type Config struct {
 	NoPrefixCache bool
 	// DType is of weights and activations, KVDType of the cache: Float32 (default), BFloat16 or Float16.
 	DType, KVDType dtypes.DType
-	// Layers is LayersUnrolled (default) or LayersLoop: how the model's layers stand in the programs, and so how weights and caches lie.
+	// Layers is LayersUnrolled (default) or LayersLoop: how the model's layers stand in the programs, and so how
+	// weights and caches lie.
 	Layers string
-	// Weights is how matrices are held: "" in DType, or "int8" as 8-bit numbers, each row with a scale; activations are rounded to 8 bits
-	// before their products, too.
+	// Weights is how matrices are held: "" in DType, or "int8" as 8-bit numbers, each row with a scale; activations are
+	// rounded to 8 bits before their products, too.
 	Weights string
-	// ZeroPages clears pages when they are freed, for tenants who must not share memory. Without it pages are cleared logically.
+	// ZeroPages clears pages when they are freed, for tenants who must not share memory. Without it pages are cleared
+	// logically.
 	ZeroPages bool
 	// Debug checks every rule of the device state after each step, and logs the free pages.
 	Debug bool
@@ -94,7 +100,9 @@ type Engine struct {
 	turn       turn
 	contexts   contexts
 	inStep     *inStep // nil without other processes
-	inOrder    bool    // each call waits until it has all the requests that there is room for; for tests, whose figures it makes the same each time
+	// each call waits until it has all the requests that there is room for; for tests, whose figures it makes the same
+	// each time
+	inOrder bool
 }
 
 // New plans the engine's sizes, compiles its programs and puts the weights on the device.
@@ -131,7 +139,8 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	for _, name := range unused {
 		e.log.Warn("the model has no use for a tensor", "name", name)
 	}
-	e.graphs = &graphs{plan: plan, dtype: plan.activations, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
+	e.graphs = &graphs{plan: plan, dtype: plan.activations, model: cfg.Model.Config,
+		arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
 	programs := e.graphs.programs()
 	for _, p := range programs {
 		plan.Programs = append(plan.Programs, p.name)

@@ -63,7 +63,8 @@ func collectInOrder(t testing.TB, e *engine.Engine, requests ...*engine.Request)
 }
 
 func greedy(id string, prompt []int32, tokens int) *engine.Request {
-	return &engine.Request{ID: id, Tokens: prompt, N: 1, MaxTokens: tokens, IgnoreEOS: true, Sampling: sampling.Settings{TopP: 1}}
+	return &engine.Request{ID: id, Tokens: prompt, N: 1, MaxTokens: tokens, IgnoreEOS: true,
+		Sampling: sampling.Settings{TopP: 1}}
 }
 
 func sampled(id string, prompt []int32, n, tokens int, seed uint64) *engine.Request {
@@ -71,8 +72,9 @@ func sampled(id string, prompt []int32, n, tokens int, seed uint64) *engine.Requ
 		Sampling: sampling.Settings{Temperature: 1, TopP: 1, Seed: seed}}
 }
 
-// features are the families of which each has something of its own in its programs: several heads a KV head, biases, windows of all layers and
-// of some, norms of queries and keys, layers without rotation. The others differ by numbers, and models/llama compares their logits.
+// features are the families of which each has something of its own in its programs: several heads a KV head, biases,
+// windows of all layers and of some, norms of queries and keys, layers without rotation. The others differ by numbers,
+// and models/llama compares their logits.
 var features = []string{"smollm2-like", "llama-bias", "mistral", "qwen2-sliding", "qwen3", "smollm3"}
 
 // Greedy tokens are transformers', for every family, with prompts around the page size and longer than a prefill step.
@@ -94,7 +96,8 @@ func TestGreedyEqualsTransformers(t *testing.T) {
 func greedyEqualsTransformers(t *testing.T, family string, backend compute.Backend) {
 	var golden testenv.Golden
 	testenv.ReadGolden(t, family, &golden)
-	e := sharedEngine(t, family, engine.Config{Backend: backend, MaxSeqs: 8, PageSize: 8, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8})
+	e := sharedEngine(t, family, engine.Config{Backend: backend, MaxSeqs: 8, PageSize: 8, PrefillTokens: 64,
+		MaxModelLen: 160, MaxRounds: 8})
 	var requests []*engine.Request
 	for i, c := range golden.Cases {
 		requests = append(requests, greedy(fmt.Sprint(i), c.Prompt, len(c.Tokens)))

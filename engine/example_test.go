@@ -22,7 +22,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	backend, err := xla.Open("xla:cpu", xla.OpenOptions{FindPlugin: setup.FindPlugin, CacheDir: filepath.Join(cache, "test-executables")})
+	backend, err := xla.Open("xla:cpu", xla.OpenOptions{FindPlugin: setup.FindPlugin,
+		CacheDir: filepath.Join(cache, "test-executables")})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -56,7 +57,8 @@ func ExampleContext() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	backend, err := xla.Open("xla:cpu", xla.OpenOptions{FindPlugin: setup.FindPlugin, CacheDir: filepath.Join(cache, "test-executables")})
+	backend, err := xla.Open("xla:cpu", xla.OpenOptions{FindPlugin: setup.FindPlugin,
+		CacheDir: filepath.Join(cache, "test-executables")})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/quire/quire/internal/testenv"
 )
 
-// Ten thousand requests take no more memory, of the host and of the device, which is the process's on the CPU, than the first thousand
-// did, and nothing is compiled for them.
+// Ten thousand requests take no more memory, of the host and of the device, which is the process's on the CPU, than the
+// first thousand did, and nothing is compiled for them.
 func TestMemoryIsFlat(t *testing.T) {
 	testenv.Slow(t)
 	const requests, settled = 10_000, 2_000
@@ -58,7 +58,8 @@ func TestMemoryIsFlat(t *testing.T) {
 		t.Errorf("%d requests took %d MiB more than %d", requests, grown>>20, settled)
 	}
 	if b.Compiles() != compiles || b.CacheLoads() != loads {
-		t.Errorf("%d programs were compiled and %d loaded while the engine ran", b.Compiles()-compiles, b.CacheLoads()-loads)
+		t.Errorf("%d programs were compiled and %d loaded while the engine ran", b.Compiles()-compiles,
+			b.CacheLoads()-loads)
 	}
 	if s := e.Stats(); s.PeakPages > s.Pages {
 		t.Errorf("peak of %d pages of %d", s.PeakPages, s.Pages)

@@ -22,9 +22,10 @@ import (
 
 // inStep is what an engine has whose devices are those of several processes, one engine in each.
 //
-// Process 0's engine is the one that takes requests, schedules and yields completions. Each time it runs a program it first tells the others
-// which one, with the whole input; they run it on theirs. So they decide nothing, and when a request comes or a text is matched makes no
-// difference to them. After each call whose output the host reads, the outputs are compared.
+// Process 0's engine is the one that takes requests, schedules and yields completions. Each time it runs a program it
+// first tells the others which one, with the whole input; they run it on theirs. So they decide nothing, and when a
+// request comes or a text is matched makes no difference to them. After each call whose output the host reads, the
+// outputs are compared.
 type inStep struct {
 	group *lockstep.Group
 	calls int
@@ -184,8 +185,8 @@ func bytesOf(flat any) []byte {
 // deviceGrace is how long a call may take to notice that another process is gone, before it is left to itself.
 const deviceGrace = 5 * time.Second
 
-// execute runs a program on the devices of all. Where another process is gone, it does not wait for a device that waits for that one: then
-// nothing of the device may be used or freed any more.
+// execute runs a program on the devices of all. Where another process is gone, it does not wait for a device that waits
+// for that one: then nothing of the device may be used or freed any more.
 func (s *inStep) execute(p *compiled, args []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
 	type done struct {
 		results []compute.Buffer
@@ -215,15 +216,16 @@ func (s *inStep) execute(p *compiled, args []compute.Buffer, donate []bool) ([]c
 // over says that the processes are no longer in step: what the devices have is lost.
 func (s *inStep) over() bool { return s != nil && s.group.Err() != nil }
 
-// fail ends the other processes where this one failed. A run that was cancelled is no failure: process 0 says when all is over.
+// fail ends the other processes where this one failed. A run that was cancelled is no failure: process 0 says when all
+// is over.
 func (s *inStep) fail(ctx context.Context, err error) {
 	if s != nil && err != nil && ctx.Err() == nil {
 		s.group.Fail(err)
 	}
 }
 
-// Follow does what the engine of process 0 does, until that is through: then it returns nil. It is for an engine with Config.Hosts of another
-// process, in place of Run. When ctx is cancelled, process 0 is asked to end.
+// Follow does what the engine of process 0 does, until that is through: then it returns nil. It is for an engine with
+// Config.Hosts of another process, in place of Run. When ctx is cancelled, process 0 is asked to end.
 func (e *Engine) Follow(ctx context.Context) error {
 	s := e.inStep
 	if s == nil || s.leads() {

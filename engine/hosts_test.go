@@ -51,13 +51,14 @@ func plain(all []map[string]*engine.Completion) (list []map[string]drawn) {
 func completions(of map[string]drawn) map[string]*engine.Completion {
 	all := map[string]*engine.Completion{}
 	for key, d := range of {
-		all[key] = &engine.Completion{Tokens: d.Tokens, Logprobs: d.Logprobs, ProcessedLogprobs: d.ProcessedLogprobs, FinishReason: d.FinishReason}
+		all[key] = &engine.Completion{Tokens: d.Tokens, Logprobs: d.Logprobs, ProcessedLogprobs: d.ProcessedLogprobs,
+			FinishReason: d.FinishReason}
 	}
 	return all
 }
 
-// Processes with a part of the model each draw what one process does with the same number of devices, byte for byte: also where pages move to
-// the hosts, and in a second run.
+// Processes with a part of the model each draw what one process does with the same number of devices, byte for byte:
+// also where pages move to the hosts, and in a second run.
 func TestHostsDrawTheSame(t *testing.T) {
 	group, argument, ok := testenv.AsHost(t)
 	if ok {
@@ -121,7 +122,8 @@ func TestHostsDrawTheSame(t *testing.T) {
 	}
 }
 
-// A process that comes to something else, that dies, or whose engine is another one ends all of them with an error that says so.
+// A process that comes to something else, that dies, or whose engine is another one ends all of them with an error that
+// says so.
 func TestHostsThatDiffer(t *testing.T) {
 	group, argument, ok := testenv.AsHost(t)
 	if !ok {
@@ -139,7 +141,8 @@ func TestHostsThatDiffer(t *testing.T) {
 			output, failures := testenv.RunHosts(t, 2, c.what)
 			for id := range failures {
 				dies := c.what == "dies" && id == 1 || c.what == "leader dies" && id == 0
-				if !dies && (failures[id] == nil || !strings.Contains(output[id], "the end: ") || !strings.Contains(output[id], c.want)) {
+				if !dies && (failures[id] == nil || !strings.Contains(output[id], "the end: ") ||
+					!strings.Contains(output[id], c.want)) {
 					t.Errorf("%s, process %d: %v\n%s", c.what, id, failures[id], output[id])
 				}
 			}

@@ -19,8 +19,8 @@ import (
 	"github.com/quire/quire/tokenizer"
 )
 
-// A thousand requests of all lengths through 8 slots end with all pages free: Run fails with ErrPagesLost otherwise, and in debug mode
-// every rule of the tables is checked after each step.
+// A thousand requests of all lengths through 8 slots end with all pages free: Run fails with ErrPagesLost otherwise,
+// and in debug mode every rule of the tables is checked after each step.
 func TestNoPageIsLost(t *testing.T) {
 	e := contractEngine(t, nil)
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -58,14 +58,19 @@ func TestBadRequests(t *testing.T) {
 		is     error
 		says   string
 	}{
-		"empty":       {func(r *engine.Request) { r.Tokens = nil }, engine.ErrEmptyPrompt, "no tokens"},
-		"long":        {func(r *engine.Request) { r.Tokens = make([]int32, 160) }, engine.ErrPromptTooLong, "160 tokens"},
-		"n":           {func(r *engine.Request) { r.N = 0 }, engine.ErrInvalidRequest, "n is 0"},
-		"generation":  {func(r *engine.Request) { r.FirstGeneration = -1 }, engine.ErrInvalidRequest, "generation is -1"},
-		"max tokens":  {func(r *engine.Request) { r.MaxTokens = 0 }, engine.ErrInvalidRequest, "max_tokens is 0"},
-		"token":       {func(r *engine.Request) { r.Tokens = []int32{1, 256} }, engine.ErrInvalidRequest, "token 1 of the prompt is 256"},
-		"temperature": {func(r *engine.Request) { r.Sampling.Temperature = -1 }, engine.ErrInvalidRequest, "temperature"},
-		"stop tokens": {func(r *engine.Request) { r.StopTokens = make([]int32, 9) }, engine.ErrInvalidRequest, "9 stop tokens"},
+		"empty": {func(r *engine.Request) { r.Tokens = nil }, engine.ErrEmptyPrompt, "no tokens"},
+		"long": {func(r *engine.Request) { r.Tokens = make([]int32, 160) }, engine.ErrPromptTooLong,
+			"160 tokens"},
+		"n": {func(r *engine.Request) { r.N = 0 }, engine.ErrInvalidRequest, "n is 0"},
+		"generation": {func(r *engine.Request) { r.FirstGeneration = -1 }, engine.ErrInvalidRequest,
+			"generation is -1"},
+		"max tokens": {func(r *engine.Request) { r.MaxTokens = 0 }, engine.ErrInvalidRequest, "max_tokens is 0"},
+		"token": {func(r *engine.Request) { r.Tokens = []int32{1, 256} }, engine.ErrInvalidRequest,
+			"token 1 of the prompt is 256"},
+		"temperature": {func(r *engine.Request) { r.Sampling.Temperature = -1 }, engine.ErrInvalidRequest,
+			"temperature"},
+		"stop tokens": {func(r *engine.Request) { r.StopTokens = make([]int32, 9) }, engine.ErrInvalidRequest,
+			"9 stop tokens"},
 	}
 	requests := []*engine.Request{good}
 	for name, c := range bad {
@@ -85,7 +90,8 @@ func TestBadRequests(t *testing.T) {
 				d = g
 			}
 		}
-		if d == nil || !errors.Is(d.Err, c.is) || !strings.Contains(d.Err.Error(), c.says) || d.FinishReason != engine.FinishError {
+		if d == nil || !errors.Is(d.Err, c.is) || !strings.Contains(d.Err.Error(), c.says) ||
+			d.FinishReason != engine.FinishError {
 			t.Errorf("%s: got %+v, want an error with %q", name, d, c.says)
 		}
 	}
@@ -197,10 +203,12 @@ func TestNoCompilationAfterWarmUp(t *testing.T) {
 	b := testenv.XLA(t)
 	compiles, loads := b.Compiles(), b.CacheLoads()
 	collect(t, e, contractRequests()...)
-	collect(t, e, &engine.Request{ID: "all", Tokens: []int32{1, 2}, N: 9, MaxTokens: 50, Stop: []string{"x"}, StopTokens: []int32{3},
-		Sampling: sampling.Settings{Temperature: 2, TopP: 0.5, TopK: 3, MinP: 0.1, Seed: 9}})
+	collect(t, e, &engine.Request{ID: "all", Tokens: []int32{1, 2}, N: 9, MaxTokens: 50, Stop: []string{"x"},
+		StopTokens: []int32{3},
+		Sampling:   sampling.Settings{Temperature: 2, TopP: 0.5, TopK: 3, MinP: 0.1, Seed: 9}})
 	if b.Compiles() != compiles || b.CacheLoads() != loads {
-		t.Errorf("%d programs were compiled and %d loaded while the engine ran", b.Compiles()-compiles, b.CacheLoads()-loads)
+		t.Errorf("%d programs were compiled and %d loaded while the engine ran", b.Compiles()-compiles,
+			b.CacheLoads()-loads)
 	}
 }
 
@@ -215,7 +223,8 @@ func TestPlanRefuses(t *testing.T) {
 		"kv basic keeps 16 rows":     func(c *engine.Config) { c.KV, c.KVMemory = "basic", 1<<10 },
 		"Config.Model and Config.Ba": func(c *engine.Config) { c.Model = nil },
 	} {
-		cfg := engine.Config{Model: testenv.Model(t, contractFamily), Backend: testenv.XLA(t), MaxSeqs: 8, PageSize: 16, MaxModelLen: 160, KVMemory: 8 << 20}
+		cfg := engine.Config{Model: testenv.Model(t, contractFamily), Backend: testenv.XLA(t), MaxSeqs: 8, PageSize: 16,
+			MaxModelLen: 160, KVMemory: 8 << 20}
 		change(&cfg)
 		e, err := engine.New(context.Background(), cfg)
 		if err == nil || !strings.Contains(err.Error(), says) {
@@ -227,8 +236,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// Half precision gives the same distribution, nearly: first tokens under the f32 model's logprobs, within what rounding to 8 (bf16) or 11
-// (f16) bits does to a small model.
+// Half precision gives the same distribution, nearly: first tokens under the f32 model's logprobs, within what rounding
+// to 8 (bf16) or 11 (f16) bits does to a small model.
 func TestHalfPrecision(t *testing.T) {
 	testenv.Slow(t)
 	want := collect(t, contractEngine(t, nil), contractRequests()...)

@@ -16,8 +16,8 @@ import (
 const (
 	// LayersUnrolled has each layer in the program, with a cache of its own.
 	LayersUnrolled = "unrolled"
-	// LayersLoop has one layer in the program, as the body of a loop. The weights of all layers are one array each, [layers, ...], and so are the
-	// caches: page p of layer l is page l*P + p.
+	// LayersLoop has one layer in the program, as the body of a loop. The weights of all layers are one array each,
+	// [layers, ...], and so are the caches: page p of layer l is page l*P + p.
 	LayersLoop = "loop"
 )
 
@@ -62,12 +62,14 @@ func (gr *graphs) copyPages(caches []*Node, from, to *Node) []*Node {
 		func(p progress) *Node { return LessThan(p.At, integer(p.At.Graph(), gr.model.NumLayers)) },
 		func(p progress) progress {
 			layer := llama.Layer{At: p.At}
-			return progress{AddScalar(p.At, 1), layout.CopyPages(p.Cache, gr.pagesOfLayer(layer, from), gr.pagesOfLayer(layer, to))}
+			return progress{AddScalar(p.At, 1), layout.CopyPages(p.Cache, gr.pagesOfLayer(layer, from),
+				gr.pagesOfLayer(layer, to))}
 		})
 	return []*Node{end.Cache}
 }
 
-// pagesOfLayer are ids of pages, i32[...], as they are in the array that has the layer; -1 and what is too large become -1.
+// pagesOfLayer are ids of pages, i32[...], as they are in the array that has the layer; -1 and what is too large become
+// -1.
 func (gr *graphs) pagesOfLayer(layer llama.Layer, ids *Node) *Node {
 	if gr.plan.Layers != LayersLoop {
 		return ids
@@ -123,7 +125,8 @@ func (gr *graphs) readPages(caches []*Node, ids *Node) []*Node {
 	_, layout := gr.plan.layerCaches(gr.model.NumLayers)
 	var pages []*Node
 	for i := range gr.model.NumLayers {
-		pages = append(pages, layout.ReadPages(caches[min(i, len(caches)-1)], gr.pagesOfLayer(llama.Layer{Number: i}, ids)))
+		pages = append(pages, layout.ReadPages(caches[min(i, len(caches)-1)],
+			gr.pagesOfLayer(llama.Layer{Number: i}, ids)))
 	}
 	return pages
 }

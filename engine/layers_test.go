@@ -16,14 +16,16 @@ import (
 
 func looped(c *engine.Config) { c.Layers = engine.LayersLoop }
 
-// Layers in a loop draw what layers one after the other draw, bit for bit: with biases, norms of queries and keys, windows.
+// Layers in a loop draw what layers one after the other draw, bit for bit: with biases, norms of queries and keys,
+// windows.
 func TestLayerLoopDrawsTheSame(t *testing.T) {
 	for _, family := range []string{contractFamily, "llama-bias", "qwen3", "mistral"} {
 		t.Run(family, func(t *testing.T) {
 			if family != contractFamily {
 				testenv.Slow(t)
 			}
-			cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, Debug: true}
+			cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8,
+				Debug: true}
 			want := collect(t, sharedEngine(t, family, cfg), contractRequests()...)
 			looped(&cfg)
 			e := newEngine(t, family, cfg)
@@ -35,16 +37,19 @@ func TestLayerLoopDrawsTheSame(t *testing.T) {
 	}
 }
 
-// What becomes of pages is the same too: moved to the host and back, cleared, copied for clones and contexts, saved by one form for the other.
+// What becomes of pages is the same too: moved to the host and back, cleared, copied for clones and contexts, saved by
+// one form for the other.
 func TestPagesOfTheLayerLoop(t *testing.T) {
 	testenv.Slow(t)
 	want := wantOfContract(t)
 	small := func(c *engine.Config) { // 16 pages
 		looped(c)
-		c.KVMemory, c.HostKVMemory, c.Admission, c.Contexts, c.ZeroPages = 16*16*2*2*3*8*4, 64<<20, engine.Overcommit, 4, true
+		c.KVMemory, c.HostKVMemory, c.Admission, c.Contexts, c.ZeroPages = 16*16*2*2*3*8*4, 64<<20, engine.Overcommit,
+			4, true
 	}
 	e := contractEngine(t, small)
-	sameBytes(t, collect(t, contractEngine(t, nil), longRequests(12)...), collectInOrder(t, e, longRequests(12)...), true)
+	sameBytes(t, collect(t, contractEngine(t, nil), longRequests(12)...), collectInOrder(t, e, longRequests(12)...),
+		true)
 	if e.Stats().Preemptions == 0 {
 		t.Error("no sequence was moved: the test does not reach what it is for")
 	}
@@ -88,12 +93,14 @@ func TestLayerLoopOfDevicesTogether(t *testing.T) {
 	testenv.Slow(t)
 	eights := func(c *engine.Config) { c.Backend, c.Weights = testenv.Group(t, xla.KernelsAuto, 0, 1), "int8" }
 	want := collect(t, contractEngine(t, eights), contractRequests()...)
-	sameBytes(t, want, collect(t, contractEngine(t, func(c *engine.Config) { eights(c); looped(c) }), contractRequests()...), true)
+	sameBytes(t, want, collect(t, contractEngine(t, func(c *engine.Config) { eights(c); looped(c) }),
+		contractRequests()...), true)
 }
 
 func TestLayersThatAreNoLoop(t *testing.T) {
 	for _, family := range []string{"smollm3", "qwen2-sliding"} {
-		_, err := engine.Config{Model: testenv.Model(t, family), Backend: testenv.XLA(t), Layers: engine.LayersLoop}.Plan()
+		_, err := engine.Config{Model: testenv.Model(t, family), Backend: testenv.XLA(t),
+			Layers: engine.LayersLoop}.Plan()
 		if !errors.Is(err, llama.ErrLayersDiffer) || !strings.Contains(err.Error(), "use layers unrolled") {
 			t.Errorf("%s: %v", family, err)
 		}

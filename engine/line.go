@@ -25,11 +25,12 @@ func (s *scheduler) enqueue(f *family) {
 	s.waiting = slices.Insert(s.waiting, at, f)
 }
 
-// lookAhead is how many requests wait in line at least, if there are as many: those among them with the same prefix run together.
+// lookAhead is how many requests wait in line at least, if there are as many: those among them with the same prefix run
+// together.
 const lookAhead = 1024
 
-// placeFor finds the place in line behind the last of those that have the most pages in common with f; the end, where none has any. Nobody
-// is passed by more than lookAhead others.
+// placeFor finds the place in line behind the last of those that have the most pages in common with f; the end, where
+// none has any. Nobody is passed by more than lookAhead others.
 func (s *scheduler) placeFor(f *family) int {
 	at, most := len(s.waiting), 1
 	for i, w := range s.waiting {

@@ -7,8 +7,8 @@ import (
 	"github.com/quire/quire/prefix"
 )
 
-// Whoever is in line gets to its front, however many come after it that have a prefix in common with those before it; and as long as nobody
-// has waited for too long, those with the same prefix stand together.
+// Whoever is in line gets to its front, however many come after it that have a prefix in common with those before it;
+// and as long as nobody has waited for too long, those with the same prefix stand together.
 func TestPlaceInLine(t *testing.T) {
 	chain := func(group int) []prefix.Hash {
 		return prefix.Chain(prefix.Seed(), []int32{int32(group), int32(group)}, 1)
@@ -58,7 +58,8 @@ func TestPlaceInLine(t *testing.T) {
 // A holder that is given up before it was opened lets the one that it was to be a clone of go.
 func TestGivingUpAnUnopenedHolder(t *testing.T) {
 	s := &scheduler{
-		e: &Engine{plan: Plan{slots: 1, PageSize: 1}}, freeHolders: []int{2, 1}, holders: make([]*holder, 2), release: make([]bool, 3), cache: prefix.NewCache(),
+		e: &Engine{plan: Plan{slots: 1, PageSize: 1}}, freeHolders: []int{2, 1}, holders: make([]*holder, 2),
+		release: make([]bool, 3), cache: prefix.NewCache(),
 	}
 	tokens := []int32{1, 2, 3, 4}
 	f := &family{req: &Request{Tokens: tokens}, chain: prefix.Chain(prefix.Seed(), tokens, 1)}

@@ -14,8 +14,8 @@ import (
 	"github.com/quire/quire/xla"
 )
 
-// From the start of a process to the first completion, compiling included, SmolLM2 takes no more memory than its weights, its cache and
-// 1 GiB. Another process does it, so that the peak is its own.
+// From the start of a process to the first completion, compiling included, SmolLM2 takes no more memory than its
+// weights, its cache and 1 GiB. Another process does it, so that the peak is its own.
 func TestPeakMemory(t *testing.T) {
 	testenv.Slow(t)
 	const kvMemory = 64 << 20
@@ -24,7 +24,8 @@ func TestPeakMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := engine.New(context.Background(), engine.Config{Model: testenv.SmolLM2(t), Backend: backend, MaxSeqs: 16, MaxModelLen: 256, KVMemory: kvMemory})
+		e, err := engine.New(context.Background(), engine.Config{Model: testenv.SmolLM2(t), Backend: backend,
+			MaxSeqs: 16, MaxModelLen: 256, KVMemory: kvMemory})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,13 +10,14 @@ import (
 	"github.com/gomlx/compute"
 )
 
-// moves are the copies between device and host that go on while the program runs. What the device has to do for them, gathering pages into
-// arrays of their own and placing such arrays, is between two calls and short; the copies themselves are made by other goroutines:
+// moves are the copies between device and host that go on while the program runs. What the device has to do for them,
+// gathering pages into arrays of their own and placing such arrays, is between two calls and short; the copies
+// themselves are made by other goroutines:
 //
-//   - down: the arrays that program save returned are copied to the host while the next calls run. Nobody waits for that but who needs the
-//     contents.
-//   - up: blocks that will probably be wanted by the next call are copied to the device while this one runs, so that program load finds
-//     its input there.
+//   - down: the arrays that program save returned are copied to the host while the next calls run. Nobody waits for
+//     that but who needs the contents.
+//   - up: blocks that will probably be wanted by the next call are copied to the device while this one runs, so that
+//     program load finds its input there.
 //
 // Both are bounded, since the arrays are beside the pool in the device's memory.
 type moves struct {
@@ -36,7 +37,8 @@ type moves struct {
 const blocksInFlight = 4
 
 func newMoves(e *Engine) *moves {
-	return &moves{e: e, downLane: make(chan struct{}, 1), upLane: make(chan struct{}, 1), room: make(chan struct{}, blocksInFlight), staged: map[*block]*stagedBlock{}}
+	return &moves{e: e, downLane: make(chan struct{}, 1), upLane: make(chan struct{}, 1),
+		room: make(chan struct{}, blocksInFlight), staged: map[*block]*stagedBlock{}}
 }
 
 // pagesOnHost is the keys and values of the first tokens of a sequence, moved off the device.
@@ -92,7 +94,8 @@ func (m *moves) copy(lane chan struct{}, event string, f func()) {
 	m.note(event + " ends")
 }
 
-// save begins to move the first length tokens of a row to the host. The row stays as it is, and may go as soon as save returns.
+// save begins to move the first length tokens of a row to the host. The row stays as it is, and may go as soon as save
+// returns.
 func (m *moves) save(row, length int) (out *pagesOnHost, err error) {
 	out = &pagesOnHost{length: length}
 	err = m.timed(func() error {
@@ -144,7 +147,8 @@ func (m *moves) down(row, from int) (*block, error) {
 	return b, nil
 }
 
-// stage begins to copy blocks to the device, as many of the first as may be there, and gives up others that were staged.
+// stage begins to copy blocks to the device, as many of the first as may be there, and gives up others that were
+// staged.
 func (m *moves) stage(want []*block) {
 	want = want[:min(len(want), blocksInFlight)]
 	for b := range m.staged {
@@ -161,7 +165,8 @@ func (m *moves) stage(want []*block) {
 
 // isStaged says that the first of blocks are on the device, or on their way: as many as may be there.
 func (m *moves) isStaged(blocks []*block) bool {
-	return !slices.ContainsFunc(blocks[:min(len(blocks), blocksInFlight)], func(b *block) bool { return m.staged[b] == nil })
+	return !slices.ContainsFunc(blocks[:min(len(blocks), blocksInFlight)],
+		func(b *block) bool { return m.staged[b] == nil })
 }
 
 // up copies a block to the device meanwhile.
@@ -213,7 +218,8 @@ func (m *moves) take(behind []*block) ([]compute.Buffer, error) {
 	return s.buffers, s.err
 }
 
-// origin is where a sequence that comes from the host begins, if it shares its first pages with one that is on the device.
+// origin is where a sequence that comes from the host begins, if it shares its first pages with one that is on the
+// device.
 type origin struct {
 	row   int // none: nowhere
 	pages int // whole pages that it shares
@@ -233,7 +239,8 @@ func (m *moves) load(row int, pages *pagesOnHost, of origin) error {
 		for i := first; i < len(pages.blocks); i++ {
 			length := min(pages.length, (i+1)*transferPages*pageSize)
 			in := hostInput{
-				"Row": []int32{int32(row)}, "Open": []int32{open}, "Source": []int32{int32(of.row)}, "Held": []int32{int32(of.pages * pageSize)},
+				"Row": []int32{int32(row)}, "Open": []int32{open}, "Source": []int32{int32(of.row)},
+				"Held": []int32{int32(of.pages * pageSize)},
 				"From": []int32{int32(i * transferPages)}, "Length": []int32{int32(length)},
 			}
 			if err := m.place(in, pages.blocks[i:]); err != nil {
@@ -286,7 +293,8 @@ func (m *moves) wait() {
 	m.pending.Wait()
 }
 
-// seconds returns, since the last call of it, what copies took, and the engine's own goroutine for transfers; and begins anew.
+// seconds returns, since the last call of it, what copies took, and the engine's own goroutine for transfers; and
+// begins anew.
 func (m *moves) seconds() (copying, waiting float64) {
 	return time.Duration(m.copying.Swap(0)).Seconds(), time.Duration(m.waiting.Swap(0)).Seconds()
 }

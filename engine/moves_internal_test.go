@@ -14,8 +14,9 @@ import (
 	"github.com/quire/quire/sampling"
 )
 
-// order watches in which order calls and copies come, and holds some of them up: a copy to the host until the next call has begun, and the
-// end of a call until what was staged is on the device. An engine that waited for its copies between the calls could not go on.
+// order watches in which order calls and copies come, and holds some of them up: a copy to the host until the next call
+// has begun, and the end of a call until what was staged is on the device. An engine that waited for its copies between
+// the calls could not go on.
 type order struct {
 	t *testing.T
 	m *moves
@@ -25,7 +26,8 @@ type order struct {
 	runs int // begun
 	gaps int // blocks gathered since the last run began
 	late bool
-	// down and up count copies that had a call beside them; places the blocks that were placed, unstaged those that were not there by then.
+	// down and up count copies that had a call beside them; places the blocks that were placed, unstaged those that
+	// were not there by then.
 	down, up, places, unstaged int
 }
 
@@ -97,7 +99,8 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 	}
 	var long, sharing []*Request
 	for i := range 16 {
-		long = append(long, &Request{ID: fmt.Sprint(i), Tokens: tokens(3 + rng.IntN(40)), N: 1, MaxTokens: 60 + rng.IntN(50), Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true})
+		long = append(long, &Request{ID: fmt.Sprint(i), Tokens: tokens(3 + rng.IntN(40)), N: 1,
+			MaxTokens: 60 + rng.IntN(50), Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true})
 	}
 	for i := range 60 { // prefixes that come again after others took their room
 		of := rand.New(rand.NewPCG(5, uint64(i%15)))
@@ -105,7 +108,8 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 		for j := range prompt {
 			prompt[j] = int32(of.IntN(256))
 		}
-		sharing = append(sharing, &Request{ID: fmt.Sprint("s", i), Tokens: append(prompt, tokens(4)...), N: 2, MaxTokens: 5, Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true})
+		sharing = append(sharing, &Request{ID: fmt.Sprint("s", i), Tokens: append(prompt, tokens(4)...), N: 2,
+			MaxTokens: 5, Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true})
 	}
 	for name, c := range map[string]struct {
 		change   func(c *Config)
@@ -115,7 +119,8 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 		"prefixes":  {func(c *Config) { c.HostKVMemory = 32 * 16 * page }, sharing},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8,
+			cfg := Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 8, PageSize: 16,
+				PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8,
 				KVMemory: 22 * page, Debug: true} // smallPool of the other tests, whose programs these are
 			c.change(&cfg)
 			begin := func() *Engine {
@@ -147,7 +152,9 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 			}
 			e.moves.pending.Wait()
 			s := e.Stats()
-			t.Logf("%d calls; copies beside them: %d to the host, %d to the device; %d blocks placed, %d not staged; %.4f s of copies, %.4f s waited",
+			t.Logf(
+				"%d calls; copies beside them: %d to the host, %d to the device; %d blocks placed, %d not staged; "+
+					"%.4f s of copies, %.4f s waited",
 				s.Calls, o.down, o.up, o.places, o.unstaged, s.TransferSeconds, s.TransferWaitSeconds)
 			if o.late {
 				t.Error("a call waited for a copy to the host")

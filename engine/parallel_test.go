@@ -23,14 +23,15 @@ func firstDevices(n int) []int {
 	return devices
 }
 
-// Greedy tokens of 2, 4 and 8 devices together are transformers', as those of one device, for every family: also where heads, MLP and
-// vocabulary do not divide.
+// Greedy tokens of 2, 4 and 8 devices together are transformers', as those of one device, for every family: also where
+// heads, MLP and vocabulary do not divide.
 func TestGreedyOfDevicesTogether(t *testing.T) {
 	for _, n := range []int{2, 4, 8} {
 		for _, family := range testenv.Families(t) {
 			for _, kernels := range []string{xla.KernelsAuto, xla.KernelsOff} {
 				t.Run(fmt.Sprintf("%s on %d, kernels %s", family, n, kernels), func(t *testing.T) {
-					if quick := n == 2 && kernels == xla.KernelsOff || n == 4 && kernels == xla.KernelsAuto; family != "smollm2-like" || !quick {
+					if quick := n == 2 && kernels == xla.KernelsOff || n == 4 &&
+						kernels == xla.KernelsAuto; family != "smollm2-like" || !quick {
 						testenv.Slow(t)
 					}
 					greedyEqualsTransformers(t, family, testenv.Group(t, kernels, firstDevices(n)...))
@@ -79,8 +80,8 @@ func TestDevicesTogetherDrawTheSame(t *testing.T) {
 	}
 }
 
-// What devices together draw does not depend on what becomes of pages: moved to the host and back, shared, over-committed, in contexts and
-// snapshots.
+// What devices together draw does not depend on what becomes of pages: moved to the host and back, shared,
+// over-committed, in contexts and snapshots.
 func TestPagesOfDevicesTogether(t *testing.T) {
 	testenv.Slow(t)
 	plain := together(t, nil)
@@ -131,7 +132,8 @@ func TestPagesOfDevicesTogether(t *testing.T) {
 		t.Errorf("%d tokens were taken over from the snapshot", hit)
 	}
 	single := contractEngine(t, func(c *engine.Config) { c.HostKVMemory = 64 << 20 })
-	if _, err := single.LoadPrefix(bytes.NewReader(file.Bytes())); !errors.Is(err, engine.ErrSnapshotMismatch) || !strings.Contains(err.Error(), "devices is 2 in the file and 0 here") {
+	if _, err := single.LoadPrefix(bytes.NewReader(file.Bytes())); !errors.Is(err, engine.ErrSnapshotMismatch) ||
+		!strings.Contains(err.Error(), "devices is 2 in the file and 0 here") {
 		t.Error(err)
 	}
 }

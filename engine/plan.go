@@ -14,7 +14,8 @@ import (
 	"github.com/quire/quire/prefix"
 )
 
-// Plan is what an engine settled on before it took its memory. Sizes are in bytes; where several devices run the model together, of one of them.
+// Plan is what an engine settled on before it took its memory. Sizes are in bytes; where several devices run the model
+// together, of one of them.
 type Plan struct {
 	Backend string `json:"backend"`
 	// Devices is how many run the model together, each with a part of it: see docs/parallel.md.
@@ -29,7 +30,8 @@ type Plan struct {
 	WeightBytes     int64  `json:"weight_bytes"`
 	KVBytesPerToken int64  `json:"kv_bytes_per_token"`
 	KVBytes         int64  `json:"kv_bytes"`
-	// MaxSeqs is how many sequences decode at once, the slots; Holders is how many prompts wait beside them for their clones.
+	// MaxSeqs is how many sequences decode at once, the slots; Holders is how many prompts wait beside them for their
+	// clones.
 	MaxSeqs       int `json:"max_seqs"`
 	Holders       int `json:"holders"`
 	Contexts      int `json:"contexts,omitempty"` // that may be open at once
@@ -73,15 +75,19 @@ func (p Plan) String() string {
 		row("replicas", "%d with a queue in common; sizes are those of one", p.Replicas)
 	}
 	row("model", "%s, %s parameters in %s, %s", p.Model, count(p.Parameters), p.DType, bytesText(p.WeightBytes))
-	row("KV cache", "%s, %s a token (2 x layers x KV heads x head dim x %s), %s in all", p.KV, bytesText(p.KVBytesPerToken), p.KVDType, bytesText(p.KVBytes))
+	row("KV cache", "%s, %s a token (2 x layers x KV heads x head dim x %s), %s in all", p.KV,
+		bytesText(p.KVBytesPerToken), p.KVDType, bytesText(p.KVBytes))
 	if p.layout.Paged {
-		row("pages", "%d of %s: %d tokens of context; up to %s a sequence", p.Pages, plural.Count(p.PageSize, "token"), p.Pages*p.PageSize, plural.Count(p.PagesPerSeq, "page"))
+		row("pages", "%d of %s: %d tokens of context; up to %s a sequence", p.Pages, plural.Count(p.PageSize, "token"),
+			p.Pages*p.PageSize, plural.Count(p.PagesPerSeq, "page"))
 	}
-	row("sequences", "%s, up to %d tokens each; %s", plural.Count(p.MaxSeqs, "slot"), p.MaxModelLen, fmt.Sprintf("%d waiting %s", p.Holders, plural.Noun(p.Holders, "prompt")))
+	row("sequences", "%s, up to %d tokens each; %s", plural.Count(p.MaxSeqs, "slot"), p.MaxModelLen,
+		fmt.Sprintf("%d waiting %s", p.Holders, plural.Noun(p.Holders, "prompt")))
 	if p.Contexts > 0 {
 		row("contexts", "up to %d", p.Contexts)
 	}
-	row("steps", "prefill %d tokens, decode %d rows, up to %s a call", p.PrefillTokens, p.slots, plural.Count(p.MaxRounds, "step"))
+	row("steps", "prefill %d tokens, decode %d rows, up to %s a call", p.PrefillTokens, p.slots,
+		plural.Count(p.MaxRounds, "step"))
 	row("programs", "%s", strings.Join(p.Programs, ", "))
 	return b.String()
 }
@@ -108,7 +114,8 @@ func (c Config) dtypes() (weights, kv dtypes.DType, err error) {
 // storage is how the engine holds the model's arrays.
 func (c Config) storage() llama.Storage {
 	weights, _, _ := c.dtypes() // plan has checked them
-	return llama.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8", LayerLoop: c.Layers == LayersLoop}
+	return llama.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8",
+		LayerLoop: c.Layers == LayersLoop}
 }
 
 // plan settles the sizes of the engine from the model, the memory and what the config asks for.
@@ -120,8 +127,10 @@ func (c Config) plan() (Plan, error) {
 	}
 	p := Plan{
 		Backend: c.Backend.Description(), Model: model.Architecture, DType: weights.String(), KVDType: kv.String(),
-		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens, MaxRounds: c.MaxRounds,
-		Devices: collective.Devices(c.Backend), PrefixCache: !c.NoPrefixCache, Admission: c.Admission, Layers: c.Layers, activations: weights,
+		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens,
+		MaxRounds: c.MaxRounds,
+		Devices:   collective.Devices(c.Backend), PrefixCache: !c.NoPrefixCache, Admission: c.Admission,
+		Layers: c.Layers, activations: weights,
 	}
 	p.Parameters = c.Model.NumParameters()
 	for _, a := range llama.Arrays(model, c.storage()) {
@@ -147,18 +156,22 @@ func (c Config) plan() (Plan, error) {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"max-seqs", p.MaxSeqs}, {"page-size", p.PageSize}, {"prefill-tokens", p.PrefillTokens}, {"max-rounds", p.MaxRounds}, {"max-model-len", p.MaxModelLen}} {
+	}{{"max-seqs", p.MaxSeqs}, {"page-size", p.PageSize}, {"prefill-tokens", p.PrefillTokens},
+		{"max-rounds", p.MaxRounds}, {"max-model-len", p.MaxModelLen}} {
 		if f.value < 1 {
 			return Plan{}, fmt.Errorf("%s is %d, at least 1 is needed", f.name, f.value)
 		}
 	}
 	switch {
 	case p.MaxModelLen < 2:
-		return Plan{}, fmt.Errorf("max-model-len is %d: there must be room for a prompt and a token, 2 at least", p.MaxModelLen)
+		return Plan{}, fmt.Errorf("max-model-len is %d: there must be room for a prompt and a token, 2 at least",
+			p.MaxModelLen)
 	case p.MaxModelLen > model.MaxPositions:
-		return Plan{}, fmt.Errorf("max-model-len is %d, but the model has %d positions", p.MaxModelLen, model.MaxPositions)
+		return Plan{}, fmt.Errorf("max-model-len is %d, but the model has %d positions", p.MaxModelLen,
+			model.MaxPositions)
 	case p.PageSize > 32 && p.PageSize%32 != 0 || p.PageSize < 32 && 32%p.PageSize != 0:
-		return Plan{}, fmt.Errorf("page-size is %d: a power of two up to 32, or a multiple of 32, is needed", p.PageSize)
+		return Plan{}, fmt.Errorf("page-size is %d: a power of two up to 32, or a multiple of 32, is needed",
+			p.PageSize)
 	}
 	p.slots = ceilDiv(p.MaxSeqs, rowMultiple) * rowMultiple
 	p.PrefillTokens = ceilDiv(p.PrefillTokens, rowMultiple) * rowMultiple
@@ -192,7 +205,8 @@ func (c Config) plan() (Plan, error) {
 		}
 		p.Transfers = p.Admission == Overcommit || c.HostKVMemory > 0 || c.Contexts > 0
 		if p.Pages < 1 {
-			return Plan{}, fmt.Errorf("a KV memory of %s does not hold one page of %s: raise kv-memory", bytesText(budget), bytesText(page))
+			return Plan{}, fmt.Errorf("a KV memory of %s does not hold one page of %s: raise kv-memory",
+				bytesText(budget), bytesText(page))
 		}
 		p.KVBytes = int64(p.Pages) * page
 	case "basic":
@@ -206,8 +220,11 @@ func (c Config) plan() (Plan, error) {
 			p.layout = c.layout(p, kv)
 		}
 		if need := row * int64(p.slots); need > budget {
-			return Plan{}, fmt.Errorf("kv basic keeps %d rows of %d tokens, %s, and the KV memory is %s: lower max-seqs or max-model-len, raise kv-memory, or use kv paged",
-				p.slots, p.MaxModelLen, bytesText(need), bytesText(budget))
+			return Plan{},
+				fmt.Errorf(
+					"kv basic keeps %d rows of %d tokens, %s, and the KV memory is %s: lower max-seqs or "+
+						"max-model-len, raise kv-memory, or use kv paged",
+					p.slots, p.MaxModelLen, bytesText(need), bytesText(budget))
 		}
 		p.Pages, p.KVBytes = p.slots, row*int64(p.slots)
 	}
@@ -230,7 +247,9 @@ func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
 			break // all are alike
 		}
 		for _, oneToken := range []bool{false, true} {
-			s := attention.Step{Tokens: p.stepTokens(), PagesPerSeq: p.PagesPerSeq, Heads: part.KVHeads * part.QueriesPerKV, DType: p.activations, Options: attentionOf(model, layer, oneToken)}
+			s := attention.Step{Tokens: p.stepTokens(), PagesPerSeq: p.PagesPerSeq,
+				Heads: part.KVHeads * part.QueriesPerKV, DType: p.activations,
+				Options: attentionOf(model, layer, oneToken)}
 			if oneToken {
 				s.Tokens = p.slots
 			}
@@ -241,8 +260,8 @@ func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
 	return l.ForTPU(c.Backend, steps...)
 }
 
-// newPrefixSeed begins the names of pages: two engines with the same have the same contents for the same tokens, but for rounding, which is a
-// matter of devices and kernels.
+// newPrefixSeed begins the names of pages: two engines with the same have the same contents for the same tokens, but
+// for rounding, which is a matter of devices and kernels.
 func newPrefixSeed(cfg Config, p Plan) prefix.Hash {
 	return prefix.Seed(cfg.Model.FingerPrint(), p.DType, cfg.Weights, p.KVDType, fmt.Sprint(p.PageSize))
 }
@@ -251,15 +270,16 @@ func newPrefixSeed(cfg Config, p Plan) prefix.Hash {
 func (p Plan) rows() int { return p.slots + p.Holders + p.Contexts }
 
 const (
-	defaultMaxSeqs    = 64
-	defaultPageSize   = 16
-	fewPrefillTokens  = 128  // where a step is bound by its arithmetic from few tokens on
-	manyPrefillTokens = 1024 // on GPUs, whose steps of less than some 200 tokens are bound by the weights' way from memory
+	defaultMaxSeqs   = 64
+	defaultPageSize  = 16
+	fewPrefillTokens = 128 // where a step is bound by its arithmetic from few tokens on
+	// on GPUs, whose steps of less than some 200 tokens are bound by the weights' way from memory
+	manyPrefillTokens = 1024
 	defaultMaxRounds  = 16
 	maxCPUKVMemory    = 4 << 30
 	unknownKVMemory   = 1 << 30 // where the backend does not say
-	// rowMultiple is what rows of a matmul are rounded up to: a backend computes the rows that are left over after whole registers in
-	// another order of sums, and then a row's result would depend on where it stands.
+	// rowMultiple is what rows of a matmul are rounded up to: a backend computes the rows that are left over after
+	// whole registers in another order of sums, and then a row's result would depend on where it stands.
 	rowMultiple = 16
 )
 
@@ -277,8 +297,8 @@ type memoryReporter interface {
 	FreeMemory(device compute.DeviceNum) (int64, error)
 }
 
-// defaultKVMemory is what the cache takes if nothing is said: on an accelerator most of what the weights leave free; on a CPU, whose
-// memory others use too, half of it within a bound.
+// defaultKVMemory is what the cache takes if nothing is said: on an accelerator most of what the weights leave free; on
+// a CPU, whose memory others use too, half of it within a bound.
 func (c Config) defaultKVMemory(weights int64) (int64, error) {
 	m, ok := c.Backend.(memoryReporter)
 	if !ok {
@@ -290,7 +310,8 @@ func (c Config) defaultKVMemory(weights int64) (int64, error) {
 	}
 	left := free - weights
 	if left <= 0 {
-		return 0, fmt.Errorf("the weights take %s and %s of memory is free: nothing is left for the KV cache", bytesText(weights), bytesText(free))
+		return 0, fmt.Errorf("the weights take %s and %s of memory is free: nothing is left for the KV cache",
+			bytesText(weights), bytesText(free))
 	}
 	if m.Platform() == "cpu" {
 		return min(left/2, maxCPUKVMemory), nil

@@ -16,15 +16,16 @@ import (
 type Precompiled struct {
 	Plan     Plan
 	Programs []PrecompiledProgram
-	// StateBytes is the size of the device state, caches and tables, which the programs update in place; 0 where the program that makes
-	// it was not asked for.
+	// StateBytes is the size of the device state, caches and tables, which the programs update in place; 0 where the
+	// program that makes it was not asked for.
 	StateBytes int64
 }
 
 // PrecompiledProgram is one of them.
 type PrecompiledProgram struct {
 	Name string
-	// UpdatesState says that the program takes the state and gives it back in place; the one that makes it does not, nor one that reads it.
+	// UpdatesState says that the program takes the state and gives it back in place; the one that makes it does not,
+	// nor one that reads it.
 	UpdatesState bool
 	// Executable is the backend's own, which can be asked for its memory and cost.
 	Executable compute.Executable
@@ -40,14 +41,15 @@ func (p *Precompiled) Close() {
 	p.Programs = nil
 }
 
-// Precompile compiles programs of an engine of this config, one after the other, those named by only or all. It reads no weights and puts
-// nothing on a device: cfg.Model may be of models.Dummy, and the backend one that can only compile.
+// Precompile compiles programs of an engine of this config, one after the other, those named by only or all. It reads
+// no weights and puts nothing on a device: cfg.Model may be of models.Dummy, and the backend one that can only compile.
 func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, error) {
 	plan, err := cfg.Plan()
 	if err != nil {
 		return nil, err
 	}
-	gr := &graphs{plan: plan, dtype: plan.activations, model: cfg.Model.Config, arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
+	gr := &graphs{plan: plan, dtype: plan.activations, model: cfg.Model.Config,
+		arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
 	out := &Precompiled{Plan: plan}
 	for _, p := range gr.programs() {
 		if len(only) > 0 && !slices.Contains(only, p.name) {
@@ -69,7 +71,8 @@ func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, 
 			}
 		}
 		out.Programs = append(out.Programs, PrecompiledProgram{
-			Name: p.name, UpdatesState: p.build != nil && !p.reads, Executable: c.executable, Seconds: time.Since(start).Seconds(),
+			Name: p.name, UpdatesState: p.build != nil && !p.reads, Executable: c.executable,
+			Seconds: time.Since(start).Seconds(),
 		})
 	}
 	return out, nil

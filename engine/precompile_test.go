@@ -26,8 +26,10 @@ var (
 
 // Instructions that write their result anew, and those by which devices get parts of each other's arrays.
 var (
-	writesAnew = []string{"copy", "copy-start", "transpose", "convert", "gather", "reshape", "dynamic-slice", "slice", "concatenate", "pad", "bitcast-convert"}
-	exchanges  = []string{"all-gather", "all-gather-start", "all-to-all", "collective-permute", "collective-permute-start", "reduce-scatter"}
+	writesAnew = []string{"copy", "copy-start", "transpose", "convert", "gather", "reshape", "dynamic-slice", "slice",
+		"concatenate", "pad", "bitcast-convert"}
+	exchanges = []string{"all-gather", "all-gather-start", "all-to-all", "collective-permute",
+		"collective-permute-start", "reduce-scatter"}
 )
 
 // programLimits are what an optimized program may do.
@@ -67,8 +69,9 @@ func (l programLimits) violations(hlo string) (found []string) {
 	return found
 }
 
-// checkPrograms holds for a job's programs what no plan may lack: few of them, all of the state updated in place, and nothing as large as a
-// layer's cache written anew or kept as a temporary. Of several devices no more is gathered than the scores of tokens, once a step.
+// checkPrograms holds for a job's programs what no plan may lack: few of them, all of the state updated in place, and
+// nothing as large as a layer's cache written anew or kept as a temporary. Of several devices no more is gathered than
+// the scores of tokens, once a step.
 func checkPrograms(t *testing.T, cfg Config) {
 	t.Helper()
 	done, err := Precompile(context.Background(), cfg)
@@ -87,7 +90,8 @@ func checkPrograms(t *testing.T, cfg Config) {
 		t.Errorf("an engine has %d programs, %d are enough", len(done.Programs), enough)
 	}
 	layer := done.Plan.KVBytes / int64(cfg.Model.Config.NumLayers)
-	limits := programLimits{cache: int(layer) / done.Plan.layout.DType.Size(), gathered: done.Plan.slots * (cfg.Model.Config.VocabSize + done.Plan.Devices)}
+	limits := programLimits{cache: int(layer) / done.Plan.layout.DType.Size(),
+		gathered: done.Plan.slots * (cfg.Model.Config.VocabSize + done.Plan.Devices)}
 	leaves, on := 0, cfg.Backend.(interface{ Platform() string })
 	for _, program := range done.Programs {
 		e := program.Executable.(*xla.Executable)
@@ -127,7 +131,8 @@ func checkPrograms(t *testing.T, cfg Config) {
 			}
 			t.Errorf("%s %s", program.Name, v)
 		}
-		t.Logf("%s: %d bytes and %d arrays in place, %d temporary; a layer's cache %d; %.0f s", program.Name, m.Aliased, inPlace, m.Temporary, layer, program.Seconds)
+		t.Logf("%s: %d bytes and %d arrays in place, %d temporary; a layer's cache %d; %.0f s", program.Name, m.Aliased,
+			inPlace, m.Temporary, layer, program.Seconds)
 	}
 }
 
@@ -148,20 +153,21 @@ func TestViolations(t *testing.T) {
 	const scores = "  %g.1 = f32[64,1024]{1,0} all-gather(%x), custom_call_target=\"\"\n"
 	for line, want := range map[string]string{
 		"": "",
-		"  %u = bf16[4096,16,8,128]{3,2,1,0} dynamic-update-slice(%c, %x, %i)\n":                                  "",
-		"  %s = bf16[65536,8,128]{2,1,0} scatter(%c, %i, %x), calls=%f\n":                                         "",
-		"  %c.1 = bf16[4095,16,8,128]{3,2,1,0} copy(%x)\n":                                                        "",
-		"  %c.2 = bf16[4096,16,8,128]{3,2,1,0} copy(%x)\n":                                                        "moves",
-		"  ROOT %c.3 = f32[4096,16,8,128]{3,2,1,0} convert(%x)\n":                                                 "moves",
-		"  %c.4 = (bf16[4096,16,1024]{2,1,0}, bf16[4096,16,1024]{2,1,0}, u32[]) copy-start(%x)\n":                 "moves",
-		"  %c.5 = bf16[1,4096,16,8,128]{4,3,2,1,0} dynamic-slice(%x, %i)\n":                                       "moves",
-		"  %c.6 = bf16[16,8,128,4096]{3,2,1,0} transpose(%x)\n":                                                   "moves",
-		"  %c.7 = bf16[4096,16,8,128]{3,2,1,0} gather(%x, %i)\n":                                                  "moves",
-		"  %g.2 = bf16[1024,4096]{1,0} all-gather(%w)\n":                                                          "gathers more",
-		"  %g.3 = (bf16[512,4096]{1,0}, bf16[1024,4096]{1,0}) all-gather-start(%w)\n":                             "gathers more",
-		"  %g.4 = f32[64,8]{1,0} all-gather(%w)\n":                                                                "gathers 2 times",
-		"  %p = bf16[64,8]{1,0} collective-permute(%w)\n":                                                         "exchanges",
-		"  %a = f32[64,4096]{1,0} all-reduce(%w), calls=%sum\n  %b = bf16[4096,16,8,128]{3,2,1,0} parameter(0)\n": "",
+		"  %u = bf16[4096,16,8,128]{3,2,1,0} dynamic-update-slice(%c, %x, %i)\n":                  "",
+		"  %s = bf16[65536,8,128]{2,1,0} scatter(%c, %i, %x), calls=%f\n":                         "",
+		"  %c.1 = bf16[4095,16,8,128]{3,2,1,0} copy(%x)\n":                                        "",
+		"  %c.2 = bf16[4096,16,8,128]{3,2,1,0} copy(%x)\n":                                        "moves",
+		"  ROOT %c.3 = f32[4096,16,8,128]{3,2,1,0} convert(%x)\n":                                 "moves",
+		"  %c.4 = (bf16[4096,16,1024]{2,1,0}, bf16[4096,16,1024]{2,1,0}, u32[]) copy-start(%x)\n": "moves",
+		"  %c.5 = bf16[1,4096,16,8,128]{4,3,2,1,0} dynamic-slice(%x, %i)\n":                       "moves",
+		"  %c.6 = bf16[16,8,128,4096]{3,2,1,0} transpose(%x)\n":                                   "moves",
+		"  %c.7 = bf16[4096,16,8,128]{3,2,1,0} gather(%x, %i)\n":                                  "moves",
+		"  %g.2 = bf16[1024,4096]{1,0} all-gather(%w)\n":                                          "gathers more",
+		"  %g.3 = (bf16[512,4096]{1,0}, bf16[1024,4096]{1,0}) all-gather-start(%w)\n":             "gathers more",
+		"  %g.4 = f32[64,8]{1,0} all-gather(%w)\n":                                                "gathers 2 times",
+		"  %p = bf16[64,8]{1,0} collective-permute(%w)\n":                                         "exchanges",
+		"  %a = f32[64,4096]{1,0} all-reduce(%w), calls=%sum\n" +
+			"  %b = bf16[4096,16,8,128]{3,2,1,0} parameter(0)\n": "",
 	} {
 		found := strings.Join(l.violations("HloModule run\n\nENTRY %main {\n"+scores+line+"}\n"), "; ")
 		if (want == "") != (found == "") || !strings.Contains(found, want) {
@@ -172,14 +178,16 @@ func TestViolations(t *testing.T) {
 
 // checkedModel is a small model with the heads of others.
 func checkedModel(model models.Config, vocabulary int) *models.Checkpoint {
-	model.Architecture, model.ModelType, model.VocabSize, model.NumLayers, model.MaxPositions = "LlamaForCausalLM", "llama", vocabulary, 2, 4096
+	model.Architecture, model.ModelType, model.VocabSize, model.NumLayers, model.MaxPositions = "LlamaForCausalLM",
+		"llama", vocabulary, 2, 4096
 	model.RMSNormEps, model.RopeTheta, model.EOS, model.DType = 1e-5, 5e5, []int32{2}, dtypes.BFloat16
 	return models.Dummy(model, 0)
 }
 
 var (
 	heads128 = models.Config{HiddenSize: 512, IntermediateSize: 1024, NumHeads: 8, NumKVHeads: 4, HeadDim: 128}
-	heads64  = models.Config{HiddenSize: 576, IntermediateSize: 1536, NumHeads: 9, NumKVHeads: 3, HeadDim: 64} // SmolLM2's
+	// SmolLM2's
+	heads64 = models.Config{HiddenSize: 576, IntermediateSize: 1536, NumHeads: 9, NumKVHeads: 3, HeadDim: 64}
 )
 
 func TestProgramsForTPU(t *testing.T) {
@@ -198,7 +206,8 @@ func TestProgramsForTPU(t *testing.T) {
 		{"v5p:1x1x1", LayersUnrolled, heads128, 0},
 	} {
 		t.Run(fmt.Sprintf("%s head_dim %d %s", c.topology, c.model.HeadDim, c.layers), func(t *testing.T) {
-			checkPrograms(t, Config{Model: checkedModel(c.model, 1024), Backend: testenv.Topology(t, c.topology), DType: dtypes.BFloat16, MaxSeqs: 64,
+			checkPrograms(t, Config{Model: checkedModel(c.model, 1024), Backend: testenv.Topology(t, c.topology),
+				DType: dtypes.BFloat16, MaxSeqs: 64,
 				KVMemory: 256 << 20, Layers: c.layers, Contexts: c.contexts})
 		})
 	}
@@ -219,7 +228,8 @@ func TestProgramsForGPU(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s head_dim %d %s", c.topology, c.model.HeadDim, c.layers), func(t *testing.T) {
 			topology := testenv.Topology(t, c.topology)
-			checkPrograms(t, Config{Model: checkedModel(c.model, 1024), Backend: topology, DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 256 << 20, Layers: c.layers, Contexts: c.contexts})
+			checkPrograms(t, Config{Model: checkedModel(c.model, 1024), Backend: topology, DType: dtypes.BFloat16,
+				MaxSeqs: 64, KVMemory: 256 << 20, Layers: c.layers, Contexts: c.contexts})
 			forms := map[string]bool{}
 			for _, use := range topology.KernelUses() {
 				t.Logf("%+v", use)
@@ -239,7 +249,8 @@ func TestProgramsForGPUsTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkPrograms(t, Config{Model: checkedModel(heads128, 1027), Backend: group, DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 256 << 20})
+	checkPrograms(t, Config{Model: checkedModel(heads128, 1027), Backend: group, DType: dtypes.BFloat16, MaxSeqs: 64,
+		KVMemory: 256 << 20})
 }
 
 func TestProgramsForTheCPU(t *testing.T) {
@@ -249,14 +260,16 @@ func TestProgramsForTheCPU(t *testing.T) {
 				testenv.Slow(t)
 			}
 			// The programs are those of TestStateIsUpdatedInPlace, compiled once.
-			checkPrograms(t, Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8,
+			checkPrograms(t, Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 64,
+				PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8,
 				KVMemory: 64 << 20, Layers: layers, Contexts: 8})
 		})
 	}
 }
 
 func TestProgramsOfDevicesTogether(t *testing.T) {
-	checkPrograms(t, Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.Group(t, xla.KernelsAuto, 0, 1, 2, 3), MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, KVMemory: 64 << 20})
+	checkPrograms(t, Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.Group(t, xla.KernelsAuto, 0, 1, 2,
+		3), MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, KVMemory: 64 << 20})
 }
 
 // All devices of a topology run a model together: KV heads that divide, with the kernel, and that do not.
@@ -282,7 +295,8 @@ func TestProgramsForTPUsTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkPrograms(t, Config{Model: checkedModel(c.model, 1027), Backend: group, DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 256 << 20, Layers: c.layers})
+			checkPrograms(t, Config{Model: checkedModel(c.model, 1027), Backend: group, DType: dtypes.BFloat16,
+				MaxSeqs: 64, KVMemory: 256 << 20, Layers: c.layers})
 			for _, k := range group.KernelUses() {
 				t.Logf("%+v", k)
 			}

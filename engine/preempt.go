@@ -12,8 +12,8 @@ type Admission string
 const (
 	// Reserve admits a sequence when pages are there for the longest that it may become. Nothing ever has to be moved.
 	Reserve Admission = "reserve"
-	// Overcommit admits a sequence when pages are there for its prompt. Where the pool runs dry, the sequences admitted last move to the
-	// host's memory, and go on from there when the others have ended: with the very same tokens.
+	// Overcommit admits a sequence when pages are there for its prompt. Where the pool runs dry, the sequences admitted
+	// last move to the host's memory, and go on from there when the others have ended: with the very same tokens.
 	Overcommit Admission = "overcommit"
 )
 
@@ -34,9 +34,9 @@ func (e *Engine) surePages(r *Request) int {
 	return min(all, ceilDiv(len(r.Tokens), e.plan.PageSize)+1)
 }
 
-// makeWay finds the pages that the sequences need for their next step: it gives up prefixes that nobody uses; then those that others wait
-// for; then the sequences admitted last move out, until the rest can go on for a while. The first admitted never moves, so that there is
-// always one that comes to its end.
+// makeWay finds the pages that the sequences need for their next step: it gives up prefixes that nobody uses; then
+// those that others wait for; then the sequences admitted last move out, until the rest can go on for a while. The
+// first admitted never moves, so that there is always one that comes to its end.
 func (s *scheduler) makeWay(short int) error {
 	p := s.e.plan
 	for short > 0 {
@@ -49,7 +49,10 @@ func (s *scheduler) makeWay(short int) error {
 	if short <= 0 || s.err != nil {
 		return s.err
 	}
-	running := slices.DeleteFunc(slices.Clone(s.rows), func(q *sequence) bool { return q == nil || q.done < len(q.family.req.Tokens) })
+	running := slices.DeleteFunc(slices.Clone(s.rows), func(q *sequence) bool {
+		return q == nil ||
+			q.done < len(q.family.req.Tokens)
+	})
 	slices.SortFunc(running, func(a, b *sequence) int { return cmp.Compare(b.born, a.born) })
 	// Each that stays will want a page soon; moving one more now is cheaper than coming back for it at once.
 	for short += len(running) / 4; short > 0 && len(running) > 1; short-- {
@@ -82,8 +85,8 @@ func (s *scheduler) moveOut(q *sequence) error {
 	return nil
 }
 
-// bringBack loads sequences that were moved out, first admitted first, as far as there is room for them and for a page more of each that
-// runs, and puts them in line before everything else.
+// bringBack loads sequences that were moved out, first admitted first, as far as there is room for them and for a page
+// more of each that runs, and puts them in line before everything else.
 func (s *scheduler) bringBack(c *callPlan, limit int) error {
 	p := s.e.plan
 	for _, m := range s.out {
@@ -128,7 +131,8 @@ func (s *scheduler) rowBeside(of origin) (row int, ok bool) {
 	return s.unusedRow()
 }
 
-// unusedRow takes a holder's row that is free now, and not only from the next call on: where there is none it makes one free for then.
+// unusedRow takes a holder's row that is free now, and not only from the next call on: where there is none it makes one
+// free for then.
 func (s *scheduler) unusedRow() (row int, ok bool) {
 	at := slices.IndexFunc(s.freeHolders, func(row int) bool { return !s.release[row] })
 	if at < 0 {

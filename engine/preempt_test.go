@@ -29,7 +29,8 @@ func longRequests(n int) []*engine.Request {
 	return requests
 }
 
-// Sequences that are moved to the host and back draw the very same tokens, and all of them end: with pages for a tenth of what they want.
+// Sequences that are moved to the host and back draw the very same tokens, and all of them end: with pages for a tenth
+// of what they want.
 func TestOvercommitDrawsTheSame(t *testing.T) {
 	want := wantOfLong(t)
 	demand := int64(0)
@@ -44,13 +45,17 @@ func TestOvercommitDrawsTheSame(t *testing.T) {
 			if c.slow {
 				testenv.Slow(t)
 			}
-			e := contractEngine(t, func(cfg *engine.Config) { cfg.KVMemory, cfg.Admission = pagesOf(c.pages), engine.Overcommit })
+			e := contractEngine(t, func(cfg *engine.Config) {
+				cfg.KVMemory, cfg.Admission = pagesOf(c.pages),
+					engine.Overcommit
+			})
 			sameBytes(t, want, collectInOrder(t, e, longRequests(16)...), true)
 			s := e.Stats()
 			if c.pages*10 > demand {
 				t.Errorf("%d pages are more than a tenth of the %d wanted", c.pages, demand)
 			}
-			t.Logf("%d pages of %d wanted: %d moves of %d bytes, %d calls", s.Pages, demand, s.Preemptions, s.MovedBytes, s.Calls)
+			t.Logf("%d pages of %d wanted: %d moves of %d bytes, %d calls", s.Pages, demand, s.Preemptions,
+				s.MovedBytes, s.Calls)
 			if s.Preemptions == 0 {
 				t.Error("no sequence was moved: the test does not reach what it is for")
 			}

@@ -9,7 +9,8 @@ import (
 	"github.com/quire/quire/internal/testenv"
 )
 
-// sharingRequests have prefixes in common that end around the borders of pages (16) and of prefill steps (64), some within one another.
+// sharingRequests have prefixes in common that end around the borders of pages (16) and of prefill steps (64), some
+// within one another.
 func sharingRequests() []*engine.Request {
 	rng := rand.New(rand.NewPCG(5, 5))
 	tokens := func(n int) []int32 {
@@ -24,14 +25,16 @@ func sharingRequests() []*engine.Request {
 		base := tokens(length)
 		for j := range 4 {
 			prompt := append(append([]int32{}, base[:length-(j%2)*(length/2)]...), tokens(1+rng.IntN(20))...)
-			requests = append(requests, sampled(fmt.Sprintf("p%d-%d", i, j), prompt, 1+(i+j)%3, 4+rng.IntN(12), uint64(i)))
+			requests = append(requests, sampled(fmt.Sprintf("p%d-%d", i, j), prompt, 1+(i+j)%3, 4+rng.IntN(12),
+				uint64(i)))
 		}
 		requests = append(requests, sampled(fmt.Sprintf("p%d-whole", i), base, 1, 6, 1))
 	}
 	return requests
 }
 
-// Whether a prefix is there already, is run for others too, or was given up for room, does not change a bit of what is drawn.
+// Whether a prefix is there already, is run for others too, or was given up for room, does not change a bit of what is
+// drawn.
 func TestSameBytesWithPrefixCache(t *testing.T) {
 	cold := contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true })
 	want := collectInOrder(t, cold, sharingRequests()...)
@@ -45,7 +48,8 @@ func TestSameBytesWithPrefixCache(t *testing.T) {
 			t.Errorf("%d prompt tokens were run, %d without the cache", s.PrefillTokens, without.PrefillTokens)
 		}
 		if s.PrefillTokens+s.HitTokens < without.PrefillTokens {
-			t.Errorf("%d tokens run and %d taken over are less than the %d that there are", s.PrefillTokens, s.HitTokens, without.PrefillTokens)
+			t.Errorf("%d tokens run and %d taken over are less than the %d that there are", s.PrefillTokens,
+				s.HitTokens, without.PrefillTokens)
 		}
 		r := sharingRequests()
 		rand.New(rand.NewPCG(1, 2)).Shuffle(len(r), func(i, j int) { r[i], r[j] = r[j], r[i] })
@@ -58,12 +62,14 @@ func TestSameBytesWithPrefixCache(t *testing.T) {
 	})
 }
 
-// Prompts of many groups come mixed, and there is room for few prefixes: those with the same one run together, so that each is run once.
+// Prompts of many groups come mixed, and there is room for few prefixes: those with the same one run together, so that
+// each is run once.
 func TestSharedPrefixesRunTogether(t *testing.T) {
 	const groups, each, common = 20, 8, 64
 	var requests []*engine.Request
 	for i := range groups * each {
-		requests = append(requests, greedy(fmt.Sprint(i), append(sharing(uint64(i%groups), common), int32(i/groups), 7, 7), 4))
+		requests = append(requests, greedy(fmt.Sprint(i), append(sharing(uint64(i%groups), common), int32(i/groups), 7,
+			7), 4))
 	}
 	want := collect(t, contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true }), requests...)
 	e := contractEngine(t, func(c *engine.Config) { c.KVMemory = smallPool })
@@ -89,7 +95,8 @@ func TestSharedPrefixIsRunOnce(t *testing.T) {
 	}
 }
 
-// Sequences that end give their slots to others inside a call: lengths of 4 to 60 take hardly more steps than if all were alike.
+// Sequences that end give their slots to others inside a call: lengths of 4 to 60 take hardly more steps than if all
+// were alike.
 func TestSlotsAreRefilledInTheLoop(t *testing.T) {
 	e := contractEngine(t, nil)
 	rng := rand.New(rand.NewPCG(9, 9))

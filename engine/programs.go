@@ -9,13 +9,14 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// program is one jitted computation: what it is called and what it does with the state, the weights and the host's input.
+// program is one jitted computation: what it is called and what it does with the state, the weights and the host's
+// input.
 type program struct {
 	name string
 	// input makes nodes of the shapes of what the host gives, as a tree; nil for none.
 	input func(g *Graph) any
-	// build takes the leaves of the input and returns the state and, as a tree, what the host gets. It is nil for the program that makes
-	// the state.
+	// build takes the leaves of the input and returns the state and, as a tree, what the host gets. It is nil for the
+	// program that makes the state.
 	build func(st deviceState, w llama.Weights, in []*Node) (deviceState, any)
 	// weights says that the program takes the weights.
 	weights bool
@@ -80,15 +81,16 @@ const (
 	decode
 )
 
-// run frees the rows that the host names; then it admits, runs prompts and decodes, and admits again where sequences end, until there is
-// nothing to do, the output is full, or slots are free that only the host can fill.
+// run frees the rows that the host names; then it admits, runs prompts and decodes, and admits again where sequences
+// end, until there is nothing to do, the output is full, or slots are free that only the host can fill.
 //
 // Loops that run no time or once stand where a branch would: they keep the state in place.
 func (gr *graphs) run(st deviceState, w llama.Weights, in input, out output) (deviceState, output) {
 	g := in.Columns.Graph()
 	st, released := gr.release(st, in.Release)
 	l := loop{
-		State: st, Starts: in.Starts, Owners: AddScalar(Iota(g, in.Starts.Shape(), 0), float64(gr.plan.lineLen())), Out: out,
+		State: st, Starts: in.Starts, Owners: AddScalar(Iota(g, in.Starts.Shape(), 0), float64(gr.plan.lineLen())),
+		Out:  out,
 		Todo: integer(g, look), Admit: noAdmission(in),
 	}
 	l.Out.Status = out.Status.Then(released)
@@ -128,11 +130,12 @@ func (gr *graphs) decide(l loop, in input) loop {
 // goesOn says that there is room for another step's output, and no fault.
 func (gr *graphs) goesOn(l loop, in input) *Node {
 	steps := Add(l.Out.PrefillSteps, l.Out.DecodeSteps)
-	return LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, in.Columns), LessThan(steps, MulScalar(in.Columns, stepsPerColumn))))
+	return LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, in.Columns),
+		LessThan(steps, MulScalar(in.Columns, stepsPerColumn))))
 }
 
-// wantsPrefill says that prompts go before decoding: they do where a slot waits for its own. Those that run ahead of their clones wait
-// until slots are free for these, or until they fill a step.
+// wantsPrefill says that prompts go before decoding: they do where a slot waits for its own. Those that run ahead of
+// their clones wait until slots are free for these, or until they fill a step.
 func (gr *graphs) wantsPrefill(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
 	slots := gr.plan.slots
@@ -140,10 +143,13 @@ func (gr *graphs) wantsPrefill(l loop, in input) *Node {
 	ofSlots := ReduceAllSum(SliceAxis(remaining, 0, AxisRangeFromStart(slots)))
 	all := ReduceAllSum(remaining)
 	return LogicalOr(GreaterThan(ofSlots, integer(g, 0)),
-		LogicalAnd(GreaterThan(all, integer(g, 0)), LogicalOr(GreaterOrEqual(gr.numFreeSlots(l), integer(g, gr.plan.fillTogether())), GreaterOrEqual(all, integer(g, gr.plan.PrefillTokens)))))
+		LogicalAnd(GreaterThan(all, integer(g, 0)),
+			LogicalOr(GreaterOrEqual(gr.numFreeSlots(l), integer(g, gr.plan.fillTogether())),
+				GreaterOrEqual(all, integer(g, gr.plan.PrefillTokens)))))
 }
 
-// wantsDecode says that sequences run, have pages for the next step, and, after the call's first step, not so few that the host should bring others.
+// wantsDecode says that sequences run, have pages for the next step, and, after the call's first step, not so few that
+// the host should bring others.
 func (gr *graphs) wantsDecode(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
 	placed := ReduceAllSum(ConvertDType(GreaterOrEqual(l.Out.Placed, integer(g, 0)), dtypes.Int32))
@@ -157,6 +163,7 @@ func (gr *graphs) wantsDecode(l loop, in input) *Node {
 
 func (gr *graphs) numFreeSlots(l loop) *Node {
 	g := l.Out.Columns.Graph()
-	used := ReduceAllSum(ConvertDType(SliceAxis(l.State.Sequences.Used, 0, AxisRangeFromStart(gr.plan.slots)), dtypes.Int32))
+	used := ReduceAllSum(ConvertDType(SliceAxis(l.State.Sequences.Used, 0, AxisRangeFromStart(gr.plan.slots)),
+		dtypes.Int32))
 	return Sub(integer(g, gr.plan.MaxSeqs), used)
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/gomlx/compute"
 )
 
-// Replicas are engines with the same model and sizes, each on devices of its own, that draw from one queue of requests. What a completion is
-// does not depend on which of them draws it.
+// Replicas are engines with the same model and sizes, each on devices of its own, that draw from one queue of requests.
+// What a completion is does not depend on which of them draws it.
 //
 // Prefixes are shared by the requests that come to the same engine.
 type Replicas struct {
 	engines []*Engine
 }
 
-// NewReplicas makes an engine on each of the backends. cfg.Backend is not read. Where cfg leaves the KV memory open, all take what the first
-// one found.
+// NewReplicas makes an engine on each of the backends. cfg.Backend is not read. Where cfg leaves the KV memory open,
+// all take what the first one found.
 func NewReplicas(ctx context.Context, cfg Config, backends []compute.Backend) (*Replicas, error) {
 	if len(backends) == 0 {
 		return nil, errors.New("engine: replicas need at least one backend")
@@ -72,7 +72,8 @@ func (r *Replicas) Close() {
 	}
 }
 
-// Run is as [Engine.Run]. The replica that has the fewest completions to draw gets the next request. Where one fails, the run ends.
+// Run is as [Engine.Run]. The replica that has the fewest completions to draw gets the next request. Where one fails,
+// the run ends.
 func (r *Replicas) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -196,8 +197,8 @@ func (q *sharedQueue) add(engine, completions int) {
 	q.turn.Broadcast()
 }
 
-// Stats returns the figures of the last run: sums over the replicas, but the longest wall clock, the first token of any, and the mean of other
-// times.
+// Stats returns the figures of the last run: sums over the replicas, but the longest wall clock, the first token of
+// any, and the mean of other times.
 func (r *Replicas) Stats() Stats {
 	var all []Stats
 	for _, e := range r.engines {
@@ -229,6 +230,7 @@ func sumStats(all []Stats) Stats {
 			}
 		}
 	}
-	sum.HostSeconds = max(0, sum.WallSeconds-sum.DeviceSeconds) // the time that those who end first wait for the last, too
+	// the time that those who end first wait for the last, too
+	sum.HostSeconds = max(0, sum.WallSeconds-sum.DeviceSeconds)
 	return sum
 }

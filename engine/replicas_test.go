@@ -21,7 +21,8 @@ func replicas(t *testing.T, groups ...[]int) *engine.Replicas {
 	for _, devices := range groups {
 		backends = append(backends, testenv.Group(t, xla.KernelsAuto, devices...))
 	}
-	cfg := engine.Config{Model: testenv.Model(t, contractFamily), MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, Debug: true, KVMemory: 8 << 20}
+	cfg := engine.Config{Model: testenv.Model(t, contractFamily), MaxSeqs: 8, PageSize: 16, PrefillTokens: 64,
+		MaxModelLen: 160, MaxRounds: 8, Debug: true, KVMemory: 8 << 20}
 	r, err := engine.NewReplicas(t.Context(), cfg, backends)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +57,8 @@ func TestReplicasDrawTheSame(t *testing.T) {
 			}
 			sum += s.GeneratedTokens
 		}
-		if s := r.Stats(); s.GeneratedTokens != sum || s.Pages != 2*r.Plan().Pages || s.WallSeconds <= 0 || s.FirstTokenSeconds <= 0 {
+		if s := r.Stats(); s.GeneratedTokens != sum || s.Pages != 2*r.Plan().Pages || s.WallSeconds <= 0 ||
+			s.FirstTokenSeconds <= 0 {
 			t.Errorf("%d tokens in all, %d added up: %+v", s.GeneratedTokens, sum, s)
 		}
 	}
@@ -103,8 +105,10 @@ func TestReplicasRefuse(t *testing.T) {
 	refused := sampled("refused", nil, 4, 3, 1)
 	drawn := make(chan struct{}, 9)
 	requests := func(yield func(*engine.Request) bool) {
-		// Nothing comes behind what is drawn already: a replica that is thought to have some left would wait for the other for ever.
-		if yield(refused) && yield(sampled("a", []int32{1, 2, 3}, 4, 3, 1)) && yield(sampled("b", []int32{4, 5, 6}, 4, 3, 1)) {
+		// Nothing comes behind what is drawn already: a replica that is thought to have some left would wait for the
+		// other for ever.
+		if yield(refused) && yield(sampled("a", []int32{1, 2, 3}, 4, 3, 1)) &&
+			yield(sampled("b", []int32{4, 5, 6}, 4, 3, 1)) {
 			for range cap(drawn) {
 				<-drawn
 			}
@@ -125,7 +129,10 @@ func TestReplicasRefuse(t *testing.T) {
 	}()
 	select {
 	case err := <-done:
-		if err != nil || len(got) != 9 || !slices.ContainsFunc(got, func(c *engine.Completion) bool { return errors.Is(c.Err, engine.ErrEmptyPrompt) }) {
+		if err != nil || len(got) != 9 ||
+			!slices.ContainsFunc(got, func(c *engine.Completion) bool {
+				return errors.Is(c.Err, engine.ErrEmptyPrompt)
+			}) {
 			t.Errorf("%d completions, %v", len(got), err)
 		}
 	case <-time.After(time.Minute):

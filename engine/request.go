@@ -10,12 +10,13 @@ import (
 
 // Request asks for completions of one prompt.
 type Request struct {
-	// ID names the request. Together with the seed and the generation it is all that the random numbers of a completion depend on.
+	// ID names the request. Together with the seed and the generation it is all that the random numbers of a completion
+	// depend on.
 	ID string
 	// Tokens is the prompt, at least one token; where there is a Context, what comes after its tokens, if anything.
 	Tokens []int32
-	// Context, if not nil, is what the prompt begins with: a context of the engine that runs the request, which stays as it is. The
-	// completions are those of a request with all these tokens.
+	// Context, if not nil, is what the prompt begins with: a context of the engine that runs the request, which stays
+	// as it is. The completions are those of a request with all these tokens.
 	Context *Context
 	// N is how many completions to draw, numbered FirstGeneration, FirstGeneration+1, ...
 	N, FirstGeneration int
@@ -51,8 +52,8 @@ type Completion struct {
 	Tokens []int32
 	// Text is the text of Tokens without special tokens, up to the stop string; empty without a tokenizer.
 	Text string
-	// Logprobs are of the chosen tokens under the model's own distribution; ProcessedLogprobs under the one that was sampled from,
-	// after temperature and filters. Natural logarithms.
+	// Logprobs are of the chosen tokens under the model's own distribution; ProcessedLogprobs under the one that was
+	// sampled from, after temperature and filters. Natural logarithms.
 	Logprobs, ProcessedLogprobs []float32
 	FinishReason                FinishReason
 	PromptTokens                int
@@ -66,7 +67,8 @@ type Completion struct {
 var (
 	// ErrEmptyPrompt: there is no token to start from.
 	ErrEmptyPrompt = errors.New("the prompt has no tokens")
-	// ErrPromptTooLong: the prompt leaves no room for a token within the engine's MaxModelLen, or its pages exceed the pool.
+	// ErrPromptTooLong: the prompt leaves no room for a token within the engine's MaxModelLen, or its pages exceed the
+	// pool.
 	ErrPromptTooLong = errors.New("the prompt is too long")
 	// ErrInvalidRequest: a parameter is out of its range.
 	ErrInvalidRequest = errors.New("invalid request")
@@ -99,7 +101,8 @@ func (e *Engine) check(r *Request) error {
 		return fmt.Errorf("%w: %w", ErrInvalidRequest, err)
 	}
 	if n := len(e.stopTokens(r)); n > maxStopTokens {
-		return fmt.Errorf("%w: %d stop tokens with the model's own, at most %d are supported", ErrInvalidRequest, n, maxStopTokens)
+		return fmt.Errorf("%w: %d stop tokens with the model's own, at most %d are supported", ErrInvalidRequest, n,
+			maxStopTokens)
 	}
 	if need := e.pagesFor(e.maxLen(r)); need > e.plan.Pages {
 		return fmt.Errorf("%w: prompt and completion need %s of the pool's %d (see --kv-memory, or lower max_tokens)",
@@ -113,7 +116,8 @@ func (e *Engine) checkTokens(tokens []int32) error {
 	vocab := int32(e.cfg.Model.Config.VocabSize)
 	for i, t := range tokens {
 		if t < 0 || t >= vocab {
-			return fmt.Errorf("%w: token %d of the prompt is %d, the vocabulary has 0 to %d", ErrInvalidRequest, i, t, vocab-1)
+			return fmt.Errorf("%w: token %d of the prompt is %d, the vocabulary has 0 to %d", ErrInvalidRequest, i, t,
+				vocab-1)
 		}
 	}
 	return nil
@@ -133,7 +137,8 @@ func (e *Engine) maxLen(r *Request) int {
 	return min(len(r.Tokens)+r.MaxTokens, e.plan.MaxModelLen)
 }
 
-// pagesFor is how many pages hold the keys and values of a sequence of maxLen tokens: the last token is drawn, but never fed.
+// pagesFor is how many pages hold the keys and values of a sequence of maxLen tokens: the last token is drawn, but
+// never fed.
 func (e *Engine) pagesFor(maxLen int) int {
 	return ceilDiv(maxLen-1, e.plan.PageSize)
 }

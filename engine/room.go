@@ -11,7 +11,8 @@ func (s *scheduler) maxPages(h *holder) int {
 	return s.e.pagesAhead(h.first.req, len(h.tokens))
 }
 
-// pagesAhead is the pages for a holder of held tokens and its first clone, a completion of r: the clone shares full pages only.
+// pagesAhead is the pages for a holder of held tokens and its first clone, a completion of r: the clone shares full
+// pages only.
 func (e *Engine) pagesAhead(r *Request, held int) int {
 	return ceilDiv(held, e.plan.PageSize) + e.surePages(r) - held/e.plan.PageSize
 }
@@ -33,7 +34,8 @@ func (s *scheduler) room() int {
 	return room
 }
 
-// makeRoom gives up holders that are not in use while the pages that no row has or may come to need do not cover what is first in line.
+// makeRoom gives up holders that are not in use while the pages that no row has or may come to need do not cover what
+// is first in line.
 func (s *scheduler) makeRoom(c *callPlan) {
 	p := s.e.plan
 	if s.cache.Len() == 0 {

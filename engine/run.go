@@ -10,9 +10,9 @@ import (
 
 // Run draws the completions of requests and yields them as they finish.
 //
-// A request that can't be run yields a completion with Err set, and the job goes on. An error beside a nil completion ends it: the device
-// failed, or ctx was cancelled. Requests are taken as there is room for them, from another goroutine than the caller's.
-// Stopping the iteration stops the engine's work on it.
+// A request that can't be run yields a completion with Err set, and the job goes on. An error beside a nil completion
+// ends it: the device failed, or ctx was cancelled. Requests are taken as there is room for them, from another
+// goroutine than the caller's. Stopping the iteration stops the engine's work on it.
 func (e *Engine) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
 		if err := e.turn.take(true); err != nil {
@@ -98,7 +98,8 @@ func (e *Engine) run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 	if err != nil {
 		return err
 	}
-	j := &job{e: e, sched: newScheduler(e), intake: intake, open: true, out: out, drawn: make(chan *result, 2), columns: 1, start: e.now()}
+	j := &job{e: e, sched: newScheduler(e), intake: intake, open: true, out: out, drawn: make(chan *result, 2),
+		columns: 1, start: e.now()}
 	e.calls.Store(0)
 	e.stats = Stats{StartSeconds: e.stats.StartSeconds, Pages: e.plan.Pages}
 	kept := make(chan int, 1)
@@ -126,8 +127,8 @@ func (e *Engine) run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 	return err
 }
 
-// loop offers what waits and makes a call, until nothing is left. While a call runs, the drain turns the last one's tokens into
-// completions.
+// loop offers what waits and makes a call, until nothing is left. While a call runs, the drain turns the last one's
+// tokens into completions.
 func (j *job) loop(ctx context.Context) error {
 	s := j.sched
 	for {
@@ -201,7 +202,8 @@ func (j *job) fill(ctx context.Context) error {
 			err = j.sched.fits(f)
 		}
 		if err != nil {
-			j.out <- &Completion{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens), FinishReason: FinishError, Err: err, refused: true}
+			j.out <- &Completion{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens),
+				FinishReason: FinishError, Err: err, refused: true}
 			continue
 		}
 		j.e.stats.PromptTokens += len(f.req.Tokens)
@@ -269,6 +271,8 @@ func (j *job) account(got hostOutput, seconds float64) {
 	st.PrefillSeconds += got.clocked(prefill).Seconds()
 	st.DecodeSeconds += got.clocked(decode).Seconds()
 	st.PeakPages = max(st.PeakPages, j.e.plan.Pages-got.int("MinFree"))
-	j.e.log.Debug("call", "prefill_steps", prefillSteps, "decode_steps", decodeSteps, "tokens", tokens, "seconds", seconds,
-		"active", j.sched.active, "waiting", len(j.sched.waiting), "free_pages", got.ints("FreePages")[:got.int("Columns")])
+	j.e.log.Debug("call", "prefill_steps", prefillSteps, "decode_steps", decodeSteps, "tokens", tokens, "seconds",
+		seconds,
+		"active", j.sched.active, "waiting", len(j.sched.waiting), "free_pages",
+		got.ints("FreePages")[:got.int("Columns")])
 }

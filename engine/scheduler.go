@@ -12,8 +12,9 @@ import (
 
 // family is a request on its way: the completions of one prompt.
 //
-// A completion runs its prompt from the beginning, or starts as a clone of a holder that has run a part of it: full pages are shared, a
-// partial one is copied, and the rest is run by the clone, the last token at least, which is what its first token is drawn from.
+// A completion runs its prompt from the beginning, or starts as a clone of a holder that has run a part of it: full
+// pages are shared, a partial one is copied, and the rest is run by the clone, the last token at least, which is what
+// its first token is drawn from.
 type family struct {
 	req      *Request
 	chain    []prefix.Hash // the pages of the prompt that others may share
@@ -28,8 +29,8 @@ type family struct {
 	context *contextRow // which the prompt begins with; nil = none
 }
 
-// holder is a row that runs a prompt, or a part that several have in common, for completions that start as its clones. It stays when they
-// are through, for others with the same prefix, until its row or its pages are wanted.
+// holder is a row that runs a prompt, or a part that several have in common, for completions that start as its clones.
+// It stays when they are through, for others with the same prefix, until its row or its pages are wanted.
 type holder struct {
 	row     int
 	tokens  []int32
@@ -57,8 +58,8 @@ type sequence struct {
 	drain     drainState
 }
 
-// scheduler is the host's account of rows. Which completion gets which slot and when is decided on the device, call by call, from the
-// line that the scheduler gives it.
+// scheduler is the host's account of rows. Which completion gets which slot and when is decided on the device, call by
+// call, from the line that the scheduler gives it.
 type scheduler struct {
 	e           *Engine
 	freeHolders []int
@@ -83,8 +84,9 @@ var ErrStalled = errors.New("the engine makes no progress, please report this")
 func newScheduler(e *Engine) *scheduler {
 	p := e.plan
 	s := &scheduler{
-		e: e, rows: make([]*sequence, p.slots), release: make([]bool, p.rows()), holders: make([]*holder, p.Holders+p.Contexts),
-		counts: prefix.Counts{}, cache: prefix.NewCache(),
+		e: e, rows: make([]*sequence, p.slots), release: make([]bool, p.rows()),
+		holders: make([]*holder, p.Holders+p.Contexts),
+		counts:  prefix.Counts{}, cache: prefix.NewCache(),
 	}
 	for row := p.firstContext() - 1; row >= p.slots; row-- {
 		s.freeHolders = append(s.freeHolders, row)
@@ -98,7 +100,8 @@ func (s *scheduler) idle() bool {
 	return len(s.waiting) == 0 && s.active == 0 && len(s.out) == 0 && !slices.Contains(s.release, true)
 }
 
-// settle notes the rows of completions that met a stop string: they are released on the device when the next call begins.
+// settle notes the rows of completions that met a stop string: they are released on the device when the next call
+// begins.
 func (s *scheduler) settle() {
 	for row, seq := range s.rows {
 		if seq != nil && seq.cancelled.Load() {
@@ -165,8 +168,8 @@ func (s *scheduler) dropAll() {
 	}
 }
 
-// newHolder makes a holder of the first size tokens of f's prompt, a clone of source if that is not nil. With first, the pages of f's
-// next completion are reserved with it. There is none where all rows are in use.
+// newHolder makes a holder of the first size tokens of f's prompt, a clone of source if that is not nil. With first,
+// the pages of f's next completion are reserved with it. There is none where all rows are in use.
 func (s *scheduler) newHolder(f *family, size int, first bool, source *holder, held int) *holder {
 	if source != nil {
 		s.cache.Use(source.row) // until the holder is opened; and making room must not evict it
@@ -190,8 +193,8 @@ func (s *scheduler) newHolder(f *family, size int, first bool, source *holder, h
 	return h
 }
 
-// assign decides what the completions of f start from. It returns false where f has to wait for a holder's row; or, while all slots are
-// busy anyway, for a prefix to come from the host beside the next call.
+// assign decides what the completions of f start from. It returns false where f has to wait for a holder's row; or,
+// while all slots are busy anyway, for a prefix to come from the host beside the next call.
 func (s *scheduler) assign(f *family, busy bool) bool {
 	p := s.e.plan
 	var source *holder
@@ -214,7 +217,8 @@ func (s *scheduler) assign(f *family, busy bool) bool {
 		source, held = s.holders[f.context.row-p.slots], ofContext
 	}
 	whole := len(f.req.Tokens) - 1
-	clones := f.req.N-f.next > 1 && whole > 0 && p.layout.Paged && s.e.pagesAhead(f.req, whole)-ofContext/p.PageSize <= s.pool
+	clones := f.req.N-f.next > 1 && whole > 0 && p.layout.Paged &&
+		s.e.pagesAhead(f.req, whole)-ofContext/p.PageSize <= s.pool
 	// A prefix that others in line have too is run once for all.
 	if shared := s.counts.Shared(f.chain) * p.PageSize; shared > held && !s.careful {
 		if h := s.newHolder(f, shared, !clones || shared == whole, source, held); h != nil {
@@ -267,7 +271,8 @@ func (c *callPlan) place(tokens []int32, from, limit int) (start int32, ok bool)
 	return start, true
 }
 
-// plan lays out the next call: the rest of prompts that are being run, then as many of the waiting completions and prompts as it takes.
+// plan lays out the next call: the rest of prompts that are being run, then as many of the waiting completions and
+// prompts as it takes.
 func (s *scheduler) plan() (*callPlan, error) {
 	p := s.e.plan
 	limit := p.promptTokens()
@@ -313,7 +318,8 @@ func (s *scheduler) plan() (*callPlan, error) {
 	return c, s.err
 }
 
-// listAhead lists a holder that is not opened, behind its own source. It returns false where the call has no room for it.
+// listAhead lists a holder that is not opened, behind its own source. It returns false where the call has no room for
+// it.
 func (s *scheduler) listAhead(c *callPlan, h *holder, limit int) bool {
 	if h == nil || h.opened || slices.Contains(c.ahead, h) {
 		return true
@@ -363,7 +369,8 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 		}
 		f := seq.family
 		if seq.generation != f.req.FirstGeneration+f.next {
-			return nil, fmt.Errorf("%w: completion %d of request %q started before completion %d", ErrStalled, seq.generation, f.req.ID, f.req.FirstGeneration+f.next)
+			return nil, fmt.Errorf("%w: completion %d of request %q started before completion %d", ErrStalled,
+				seq.generation, f.req.ID, f.req.FirstGeneration+f.next)
 		}
 		f.next++
 		s.active++
@@ -421,7 +428,8 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 	}
 	// Holders that wait for each other's pages: the first in line goes alone.
 	if s.careful {
-		return nil, fmt.Errorf("%w: %s run and %s wait", ErrStalled, plural.Count(s.active, "completion"), plural.Count(len(s.waiting), "request"))
+		return nil, fmt.Errorf("%w: %s run and %s wait", ErrStalled, plural.Count(s.active, "completion"),
+			plural.Count(len(s.waiting), "request"))
 	}
 	s.careful = true
 	s.dropAll()

@@ -14,8 +14,8 @@ import (
 	"github.com/quire/quire/xla"
 )
 
-// SmolLM2's greedy tokens are transformers': 20 prompts of 1 to 600 tokens, 64 tokens each, in float32; on one device, and on several
-// together, for which 9 heads and 3 KV heads do not divide.
+// SmolLM2's greedy tokens are transformers': 20 prompts of 1 to 600 tokens, 64 tokens each, in float32; on one device,
+// and on several together, for which 9 heads and 3 KV heads do not divide.
 func TestSmolLM2GreedyEqualsTransformers(t *testing.T) {
 	testenv.Slow(t)
 	for _, n := range []int{1, 2, 4, 8} {
@@ -47,8 +47,9 @@ func smolLM2GreedyEqualsTransformers(t *testing.T, backend compute.Backend, kvMe
 	t.Log("\n" + e.Plan().String())
 	var requests []*engine.Request
 	for i, c := range golden.Cases {
-		requests = append(requests, &engine.Request{ID: fmt.Sprint(i), Tokens: c.Prompt, N: 1, MaxTokens: len(c.Tokens), IgnoreEOS: true,
-			Sampling: sampling.Settings{TopP: 1}})
+		requests = append(requests, &engine.Request{ID: fmt.Sprint(i), Tokens: c.Prompt, N: 1, MaxTokens: len(c.Tokens),
+			IgnoreEOS: true,
+			Sampling:  sampling.Settings{TopP: 1}})
 	}
 	got := collect(t, e, requests...)
 	for i, c := range golden.Cases {

@@ -17,9 +17,11 @@ import (
 	"github.com/quire/quire/prefix"
 )
 
-// A snapshot is the keys and values of a prefix in a file, so that another process need not run it. All numbers are little-endian:
+// A snapshot is the keys and values of a prefix in a file, so that another process need not run it. All numbers are
+// little-endian:
 //
-//	"QUIREKV2"; uint32 length and JSON of snapshotHeader; int32 token ids; the pages, 16 at a time, layer by layer, as on the device;
+//	"QUIREKV2"; uint32 length and JSON of snapshotHeader; int32 token ids; the pages, 16 at a time,
+//	layer by layer, as on the device;
 //	SHA-256 of all before it.
 const snapshotMagic = "QUIREKV2"
 
@@ -33,14 +35,16 @@ type snapshotHeader struct {
 	Layers   int    `json:"layers"`
 	KVHeads  int    `json:"kv_heads"`
 	HeadDim  int    `json:"head_dim"`
-	Devices  int    `json:"devices,omitempty"` // that run the model together, if there are several: each has its own part of a page
-	Computed string `json:"computed"`          // platform and kernels: others round otherwise
+	// that run the model together, if there are several: each has its own part of a page
+	Devices  int    `json:"devices,omitempty"`
+	Computed string `json:"computed"` // platform and kernels: others round otherwise
 	Tokens   int    `json:"tokens"`
 }
 
 // Errors of snapshots, to be told apart by errors.Is.
 var (
-	// ErrSnapshotMismatch: the file is of another model, dtype, page size, platform or kernels; the text names what differs.
+	// ErrSnapshotMismatch: the file is of another model, dtype, page size, platform or kernels; the text names what
+	// differs.
 	ErrSnapshotMismatch = errors.New("the snapshot does not fit")
 	// ErrSnapshotCorrupt: the file is no snapshot, is cut short, or its checksum is wrong.
 	ErrSnapshotCorrupt = errors.New("the snapshot is damaged")
@@ -53,8 +57,10 @@ const maxSnapshotHeader = 1 << 16
 
 func (e *Engine) snapshotHeader(tokens int) snapshotHeader {
 	cfg := e.cfg.Model.Config
-	h := snapshotHeader{Model: e.cfg.Model.FingerPrint(), DType: e.plan.DType, Weights: e.cfg.Weights, KVDType: e.plan.KVDType, PageSize: e.plan.PageSize,
-		Layers: cfg.NumLayers, KVHeads: cfg.NumKVHeads, HeadDim: cfg.HeadDim, Tokens: tokens, Computed: e.cfg.Backend.Name()}
+	h := snapshotHeader{Model: e.cfg.Model.FingerPrint(), DType: e.plan.DType, Weights: e.cfg.Weights,
+		KVDType: e.plan.KVDType, PageSize: e.plan.PageSize,
+		Layers: cfg.NumLayers, KVHeads: cfg.NumKVHeads, HeadDim: cfg.HeadDim, Tokens: tokens,
+		Computed: e.cfg.Backend.Name()}
 	if e.plan.Devices > 1 {
 		h.Devices = e.plan.Devices
 	}
@@ -79,8 +85,8 @@ func (h snapshotHeader) difference(file snapshotHeader) string {
 	return ""
 }
 
-// SavePrefix runs the tokens, if they are not there already, and writes the keys and values of their full pages to w. It returns how
-// many tokens these are. It needs Config.HostKVMemory. While Run is under way it returns [ErrRunning].
+// SavePrefix runs the tokens, if they are not there already, and writes the keys and values of their full pages to w.
+// It returns how many tokens these are. It needs Config.HostKVMemory. While Run is under way it returns [ErrRunning].
 func (e *Engine) SavePrefix(ctx context.Context, tokens []int32, w io.Writer) (saved int, err error) {
 	if e.inStep != nil {
 		return 0, fmt.Errorf("%w: each has a part of a prefix, and a file has all", ErrSeveralHosts)
@@ -133,8 +139,8 @@ func (e *Engine) savePrefix(ctx context.Context, tokens []int32, w io.Writer) (s
 	return n, buffered.Flush()
 }
 
-// LoadPrefix reads what SavePrefix wrote, and pins it: every prompt that begins with these tokens takes them over, until UnpinPrefix. It needs
-// Config.HostKVMemory. While Run is under way it returns [ErrRunning].
+// LoadPrefix reads what SavePrefix wrote, and pins it: every prompt that begins with these tokens takes them over,
+// until UnpinPrefix. It needs Config.HostKVMemory. While Run is under way it returns [ErrRunning].
 func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
 	switch {
 	case e.inStep != nil:
@@ -175,7 +181,8 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	n := header.Tokens
 	switch {
 	case n < 1 || n%e.plan.PageSize != 0 || n > e.plan.PagesPerSeq*e.plan.PageSize:
-		return nil, fmt.Errorf("%w: %d tokens are not whole pages of a sequence of up to %d tokens: see MaxModelLen", ErrSnapshotMismatch, n, e.plan.MaxModelLen)
+		return nil, fmt.Errorf("%w: %d tokens are not whole pages of a sequence of up to %d tokens: see MaxModelLen",
+			ErrSnapshotMismatch, n, e.plan.MaxModelLen)
 	case e.bytesOnHost(n) > e.tier.limit:
 		return nil, e.noHostMemory(n)
 	}
@@ -204,7 +211,8 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	if !bytes.Equal(want256, got256) {
 		return nil, fmt.Errorf("%w: the checksum is wrong", ErrSnapshotCorrupt)
 	}
-	k := &kept{tokens: tokens, chain: prefix.Chain(e.prefixSeed, tokens, e.plan.PageSize), pages: pages, bytes: e.bytesOnHost(n)}
+	k := &kept{tokens: tokens, chain: prefix.Chain(e.prefixSeed, tokens, e.plan.PageSize), pages: pages,
+		bytes: e.bytesOnHost(n)}
 	name := k.chain[len(k.chain)-1]
 	if same, pages := e.tier.longest(k.chain); pages == len(k.chain) {
 		e.tier.pin(name, same)

@@ -11,7 +11,8 @@ import (
 
 // FuzzLoadPrefix loads any bytes as a snapshot of a prefix: an error that says what is wrong, or tokens.
 func FuzzLoadPrefix(f *testing.F) {
-	e := contractEngine(f, func(c *engine.Config) { c.KVMemory, c.HostKVMemory = smallPool, 64<<20 }) // as TestSnapshot has it
+	// as TestSnapshot has it
+	e := contractEngine(f, func(c *engine.Config) { c.KVMemory, c.HostKVMemory = smallPool, 64<<20 })
 	tokens := contractRequests()[13].Tokens
 	var file bytes.Buffer
 	if _, err := e.SavePrefix(context.Background(), tokens[:16], &file); err != nil {
@@ -25,7 +26,8 @@ func FuzzLoadPrefix(f *testing.F) {
 		switch {
 		case err == nil && len(tokens) == 0:
 			t.Fatal("no tokens, and no error")
-		case err != nil && !errors.Is(err, engine.ErrSnapshotCorrupt) && !errors.Is(err, engine.ErrSnapshotMismatch) && !errors.Is(err, engine.ErrNoHostMemory):
+		case err != nil && !errors.Is(err, engine.ErrSnapshotCorrupt) && !errors.Is(err, engine.ErrSnapshotMismatch) &&
+			!errors.Is(err, engine.ErrNoHostMemory):
 			t.Fatal(err)
 		}
 	})

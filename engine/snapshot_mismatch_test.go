@@ -25,14 +25,18 @@ func TestSnapshotOfAnother(t *testing.T) {
 		dtype, kv    dtypes.DType
 		differs      string
 	}{
-		{"model", "llama32-tied", dtypes.InvalidDType, dtypes.InvalidDType, fmt.Sprintf("model is %s in the file and %s here", model(contractFamily), model("llama32-tied"))},
+		{"model", "llama32-tied", dtypes.InvalidDType, dtypes.InvalidDType,
+			fmt.Sprintf("model is %s in the file and %s here", model(contractFamily), model("llama32-tied"))},
 		{"dtype", contractFamily, dtypes.BFloat16, dtypes.Float32, "dtype is Float32 in the file and BFloat16 here"},
-		{"dtype of the KV cache", contractFamily, dtypes.Float32, dtypes.BFloat16, "kv_dtype is Float32 in the file and BFloat16 here"},
+		{"dtype of the KV cache", contractFamily, dtypes.Float32, dtypes.BFloat16,
+			"kv_dtype is Float32 in the file and BFloat16 here"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := newEngine(t, c.family, engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, HostKVMemory: 64 << 20, Backend: testenv.Go(t), DType: c.dtype, KVDType: c.kv})
+			e := newEngine(t, c.family, engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160,
+				MaxRounds: 8, HostKVMemory: 64 << 20, Backend: testenv.Go(t), DType: c.dtype, KVDType: c.kv})
 			_, err := e.LoadPrefix(bytes.NewReader(file.Bytes()))
-			if want := engine.ErrSnapshotMismatch.Error() + ": " + c.differs; !errors.Is(err, engine.ErrSnapshotMismatch) || err.Error() != want {
+			if want := engine.ErrSnapshotMismatch.Error() + ": " + c.differs; !errors.Is(err,
+				engine.ErrSnapshotMismatch) || err.Error() != want {
 				t.Errorf("got %v, want %s", err, want)
 			}
 		})

@@ -13,7 +13,8 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// deviceState is all that stays on the device between calls. It is donated to the program and comes back updated in place.
+// deviceState is all that stays on the device between calls. It is donated to the program and comes back updated in
+// place.
 //
 // R rows are the slots, then the rows of prompts that wait for their clones, the holders. S is the slots.
 type deviceState struct {
@@ -29,12 +30,13 @@ type rowParams struct {
 	Sampling   sampling.Params // of R rows
 	PromptLens *Node           // i32[R]: prompt tokens to run in this row; a slot samples from the last of them on
 	MaxLens    *Node           // i32[R]: prompt and completion together end here
-	MaxPages   *Node           // i32[R]: the pages that are sure for the row; what it does not hold yet of them is reserved for it
-	StopTokens *Node           // i32[R, maxStopTokens], padded with -1
+	// i32[R]: the pages that are sure for the row; what it does not hold yet of them is reserved for it
+	MaxPages   *Node
+	StopTokens *Node // i32[R, maxStopTokens], padded with -1
 }
 
-// input is what the host gives a call. The tokens of prompts lie in one array, of which several entries may read the same part: a prompt's
-// start is where its position 0 is, or would be, for only positions not run yet are there.
+// input is what the host gives a call. The tokens of prompts lie in one array, of which several entries may read the
+// same part: a prompt's start is where its position 0 is, or would be, for only positions not run yet are there.
 type input struct {
 	Release *Node // bool[R]: rows to free first
 	Tokens  *Node // i32[Q]: tokens of the prompts
@@ -56,8 +58,8 @@ type line struct {
 	Sources                                   *Node // i32[A]: the row of which it is a clone; -1 = none
 	Held                                      *Node // i32[A]: tokens it takes over from there
 	First                                     *Node // i32[A]: 1 where its pages are reserved with the holder
-	// Resume, i32[A], is 1 where the sequence goes on after it was moved out: its source holds all of it but the token drawn last, which
-	// is the one at place Held, and which is decoded, as it would have been.
+	// Resume, i32[A], is 1 where the sequence goes on after it was moved out: its source holds all of it but the token
+	// drawn last, which is the one at place Held, and which is decoded, as it would have been.
 	Resume *Node
 }
 
@@ -78,12 +80,13 @@ type output struct {
 	Tokens    *Node // i32[C, S]: the token drawn for a slot
 	Logprobs  *Node // f32[C, S]
 	Processed *Node // f32[C, S]
-	Owners    *Node // i32[C, S]: whose token it is: an entry of the line, or A + row for a row that stood before the call; -1 = none
-	Finish    *Node // i32[C, S]: one of the finish codes
-	Columns   *Node // i32[]: columns filled
-	Placed    *Node // i32[A]: the row that each entry of the line got; -1 = it waits
-	Opened    *Node // i32[H]: 1 where the prompt got its row
-	SeqLens   *Node // i32[R], as the call leaves them
+	// i32[C, S]: whose token it is: an entry of the line, or A + row for a row that stood before the call; -1 = none
+	Owners  *Node
+	Finish  *Node // i32[C, S]: one of the finish codes
+	Columns *Node // i32[]: columns filled
+	Placed  *Node // i32[A]: the row that each entry of the line got; -1 = it waits
+	Opened  *Node // i32[H]: 1 where the prompt got its row
+	SeqLens *Node // i32[R], as the call leaves them
 
 	PrefillSteps, DecodeSteps   *Node // i32[]
 	PrefillTokens, DecodeTokens *Node // i32[]: tokens run by these steps
@@ -141,11 +144,13 @@ func (gr *graphs) newInput(g *Graph) input {
 	return input{
 		Release: Zeros(g, shapes.Make(dtypes.Bool, rows)), Tokens: i32(p.promptTokens()), Starts: i32(rows),
 		Line: line{
-			Count: i32(), Sampling: sampling.Params{Temperature: f32(a), TopP: f32(a), MinP: f32(a), TopK: i32(a), Key: Zeros(g, shapes.Make(dtypes.Uint32, a, 2))},
+			Count: i32(), Sampling: sampling.Params{Temperature: f32(a), TopP: f32(a), MinP: f32(a), TopK: i32(a),
+				Key: Zeros(g, shapes.Make(dtypes.Uint32, a, 2))},
 			Starts: i32(a), PromptLens: i32(a), MaxLens: i32(a), MaxPages: i32(a), StopTokens: i32(a, maxStopTokens),
 			Sources: i32(a), Held: i32(a), First: i32(a), Resume: i32(a),
 		},
-		Ahead:   ahead{Count: i32(), Rows: i32(h), Starts: i32(h), PromptLens: i32(h), MaxPages: i32(h), Behind: i32(h), Sources: i32(h), Held: i32(h)},
+		Ahead: ahead{Count: i32(), Rows: i32(h), Starts: i32(h), PromptLens: i32(h), MaxPages: i32(h), Behind: i32(h),
+			Sources: i32(h), Held: i32(h)},
 		Columns: i32(), EnoughFree: i32(),
 	}
 }
@@ -156,10 +161,14 @@ func (gr *graphs) newOutput(g *Graph) output {
 	i32 := func(dims ...int) *Node { return Zeros(g, shapes.Make(dtypes.Int32, dims...)) }
 	f32 := func(dims ...int) *Node { return Zeros(g, shapes.Make(dtypes.Float32, dims...)) }
 	out := output{
-		Tokens: i32(columns, s), Logprobs: f32(columns, s), Processed: f32(columns, s), Owners: none(columns, s), Finish: i32(columns, s),
-		Columns: integer(g, 0), Placed: none(gr.plan.lineLen()), Opened: i32(gr.plan.aheadLen()), SeqLens: i32(gr.plan.rows()),
-		PrefillSteps: integer(g, 0), DecodeSteps: integer(g, 0), PrefillTokens: integer(g, 0), DecodeTokens: integer(g, 0),
-		Status: seqtable.NewStatus(g), FreePages: i32(columns), MinFree: integer(g, gr.plan.Pages), EndFree: integer(g, 0), Short: integer(g, 0),
+		Tokens: i32(columns, s), Logprobs: f32(columns, s), Processed: f32(columns, s), Owners: none(columns, s),
+		Finish:  i32(columns, s),
+		Columns: integer(g, 0), Placed: none(gr.plan.lineLen()), Opened: i32(gr.plan.aheadLen()),
+		SeqLens:      i32(gr.plan.rows()),
+		PrefillSteps: integer(g, 0), DecodeSteps: integer(g, 0), PrefillTokens: integer(g, 0),
+		DecodeTokens: integer(g, 0),
+		Status:       seqtable.NewStatus(g), FreePages: i32(columns), MinFree: integer(g, gr.plan.Pages),
+		EndFree: integer(g, 0), Short: integer(g, 0),
 	}
 	out.Clock = newClock(g)
 	if gr.debug {

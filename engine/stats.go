@@ -9,24 +9,25 @@ type Stats struct {
 	WallSeconds  float64 `json:"wall_seconds"`
 	// FirstTokenSeconds is from the run's begin until the first token was drawn.
 	FirstTokenSeconds float64 `json:"first_token_seconds"`
-	// DeviceSeconds are those in which the device ran the program, HostSeconds all others of WallSeconds: what the host takes to schedule,
-	// to build inputs, to copy them to the device and outputs from it, to agree with other processes and to end completions, while nothing
-	// runs, and what it waits for requests.
+	// DeviceSeconds are those in which the device ran the program, HostSeconds all others of WallSeconds: what the host
+	// takes to schedule, to build inputs, to copy them to the device and outputs from it, to agree with other processes
+	// and to end completions, while nothing runs, and what it waits for requests.
 	DeviceSeconds float64 `json:"device_seconds"`
 	HostSeconds   float64 `json:"host_seconds"`
-	// PrefillSeconds and DecodeSeconds are those of DeviceSeconds in which steps of that kind ran, by a clock within the program; the rest
-	// is admission. They are 0 where the device has no clock: see newClock.
+	// PrefillSeconds and DecodeSeconds are those of DeviceSeconds in which steps of that kind ran, by a clock within
+	// the program; the rest is admission. They are 0 where the device has no clock: see newClock.
 	PrefillSeconds float64 `json:"prefill_seconds,omitempty"`
 	DecodeSeconds  float64 `json:"decode_seconds,omitempty"`
 
 	Requests     int `json:"requests"`
 	PromptTokens int `json:"prompt_tokens"` // of the requests, each counted once
-	// PrefillTokens are the prompt tokens that were run: for n completions of a prompt, all of it once and its last token n times.
+	// PrefillTokens are the prompt tokens that were run: for n completions of a prompt, all of it once and its last
+	// token n times.
 	PrefillTokens int `json:"prefill_tokens"`
 	// HitTokens are the prompt tokens that completions and prefixes took over from a prefix that was there already.
 	HitTokens int `json:"hit_tokens"`
-	// GeneratedTokens are those of the completions that came out. DrawnTokens are all that the device drew: also those behind a stop string,
-	// and those of completions that were not finished.
+	// GeneratedTokens are those of the completions that came out. DrawnTokens are all that the device drew: also those
+	// behind a stop string, and those of completions that were not finished.
 	GeneratedTokens int `json:"generated_tokens"`
 	DrawnTokens     int `json:"drawn_tokens"`
 	DecodeTokens    int `json:"decode_tokens"` // drawn tokens that were run to draw the next
@@ -38,8 +39,9 @@ type Stats struct {
 	Preemptions int   `json:"preemptions"`
 	MovedBytes  int64 `json:"moved_bytes"`
 	PeakPages   int   `json:"peak_pages"`
-	// TransferSeconds is how long copies between device and host took, most of them while calls ran; TransferWaitSeconds, a part of
-	// HostSeconds, is what they kept the device waiting: to gather and to place pages, and for copies that had not come to their end.
+	// TransferSeconds is how long copies between device and host took, most of them while calls ran;
+	// TransferWaitSeconds, a part of HostSeconds, is what they kept the device waiting: to gather and to place pages,
+	// and for copies that had not come to their end.
 	TransferSeconds     float64 `json:"transfer_seconds"`
 	TransferWaitSeconds float64 `json:"transfer_wait_seconds"`
 }

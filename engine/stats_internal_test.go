@@ -27,7 +27,8 @@ type slowUploads struct {
 	uploads int64
 }
 
-func (b *slowUploads) BufferFromFlatData(device compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
+func (b *slowUploads) BufferFromFlatData(device compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer,
+	error) {
 	b.clock.seconds.Add(1)
 	b.uploads++
 	return b.Backend.BufferFromFlatData(device, flat, shape)
@@ -39,7 +40,8 @@ type slowProgram struct {
 	clock *hands
 }
 
-func (p slowProgram) Execute(inputs []compute.Buffer, donate []bool, device compute.DeviceNum) ([]compute.Buffer, error) {
+func (p slowProgram) Execute(inputs []compute.Buffer, donate []bool, device compute.DeviceNum) ([]compute.Buffer,
+	error) {
 	p.clock.seconds.Add(1000)
 	return p.Executable.Execute(inputs, donate, device)
 }
@@ -54,7 +56,8 @@ func TestTimeIsTheDevicesOrTheHosts(t *testing.T) {
 	e.programs["run"].executable = slowProgram{e.programs["run"].executable, clock}
 	backend.uploads = 0
 	tokens := 0
-	for c, err := range e.Run(context.Background(), slices.Values([]*Request{accounted("a", 3, 9), accounted("b", 1, 4)})) {
+	for c, err := range e.Run(context.Background(),
+		slices.Values([]*Request{accounted("a", 3, 9), accounted("b", 1, 4)})) {
 		if err != nil || c.Err != nil {
 			t.Fatal(err, c)
 		}
@@ -87,8 +90,10 @@ func TestClockOfSteps(t *testing.T) {
 		return e.Stats()
 	}
 	both := run(accounted("a", 3, 9), accounted("b", 1, 4))
-	if both.PrefillSeconds <= 0 || both.DecodeSeconds <= 0 || both.PrefillSeconds+both.DecodeSeconds > both.DeviceSeconds {
-		t.Errorf("prompts took %v s and decoding %v of %v: %+v", both.PrefillSeconds, both.DecodeSeconds, both.DeviceSeconds, both)
+	if both.PrefillSeconds <= 0 || both.DecodeSeconds <= 0 ||
+		both.PrefillSeconds+both.DecodeSeconds > both.DeviceSeconds {
+		t.Errorf("prompts took %v s and decoding %v of %v: %+v", both.PrefillSeconds, both.DecodeSeconds,
+			both.DeviceSeconds, both)
 	}
 	one := run(accounted("c", 1, 1)) // its one token is drawn by the last step of the prompt
 	if one.PrefillSeconds <= 0 || one.DecodeSteps != 0 || one.DecodeSeconds != 0 {
@@ -123,21 +128,26 @@ func accountedEngine(t *testing.T, backend compute.Backend) *Engine {
 }
 
 func accounted(id string, n, tokens int) *Request {
-	return &Request{ID: id, Tokens: []int32{1, 2, 3, 4, 5}, N: n, MaxTokens: tokens, IgnoreEOS: true, Sampling: sampling.Settings{Temperature: 1, TopP: 1}}
+	return &Request{ID: id, Tokens: []int32{1, 2, 3, 4, 5}, N: n, MaxTokens: tokens, IgnoreEOS: true,
+		Sampling: sampling.Settings{Temperature: 1, TopP: 1}}
 }
 
 // Replicas that end before the last one wait for the rest of the time.
 func TestSumOfStats(t *testing.T) {
-	sum := sumStats([]Stats{{WallSeconds: 10, DeviceSeconds: 9, HostSeconds: 1}, {WallSeconds: 4, DeviceSeconds: 3, HostSeconds: 1}})
+	sum := sumStats([]Stats{{WallSeconds: 10, DeviceSeconds: 9, HostSeconds: 1},
+		{WallSeconds: 4, DeviceSeconds: 3, HostSeconds: 1}})
 	if sum.WallSeconds != 10 || sum.DeviceSeconds != 6 || sum.HostSeconds != 4 {
 		t.Errorf("%+v", sum)
 	}
 }
 
 func TestStatsOfAnEngineAfterAnother(t *testing.T) {
-	a := Stats{StartSeconds: 1, WallSeconds: 10, DeviceSeconds: 9, HostSeconds: 1, Calls: 3, GeneratedTokens: 5, Pages: 8, PeakPages: 7}
-	b := Stats{StartSeconds: 2, WallSeconds: 4, DeviceSeconds: 3, HostSeconds: 1, Calls: 1, GeneratedTokens: 6, Pages: 8, PeakPages: 2, FirstTokenSeconds: 1}
-	want := Stats{StartSeconds: 3, WallSeconds: 14, DeviceSeconds: 12, HostSeconds: 2, Calls: 4, GeneratedTokens: 11, Pages: 8, PeakPages: 7, FirstTokenSeconds: 11}
+	a := Stats{StartSeconds: 1, WallSeconds: 10, DeviceSeconds: 9, HostSeconds: 1, Calls: 3, GeneratedTokens: 5,
+		Pages: 8, PeakPages: 7}
+	b := Stats{StartSeconds: 2, WallSeconds: 4, DeviceSeconds: 3, HostSeconds: 1, Calls: 1, GeneratedTokens: 6,
+		Pages: 8, PeakPages: 2, FirstTokenSeconds: 1}
+	want := Stats{StartSeconds: 3, WallSeconds: 14, DeviceSeconds: 12, HostSeconds: 2, Calls: 4, GeneratedTokens: 11,
+		Pages: 8, PeakPages: 7, FirstTokenSeconds: 11}
 	if got := a.Then(b); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -28,8 +28,8 @@ func (l loop) prompts(in input) tokenqueue.Prompts {
 // stepTokens is T, the most tokens of a step.
 func (p Plan) stepTokens() int { return max(p.PrefillTokens, p.slots) }
 
-// step runs tokens through the model and draws where a sequence's last one is among them: the next prompt tokens, those of slots before
-// those of holders; or, to decode, the token that each slot drew last. prefill is bool[].
+// step runs tokens through the model and draws where a sequence's last one is among them: the next prompt tokens, those
+// of slots before those of holders; or, to decode, the token that each slot drew last. prefill is bool[].
 //
 // The tables are the same work for both kinds; the model is there once for each, as a loop that runs no time or once.
 func (gr *graphs) step(l loop, w llama.Weights, in input, prefill *Node) loop {
@@ -48,21 +48,25 @@ func (gr *graphs) step(l loop, w llama.Weights, in input, prefill *Node) loop {
 	cut := func(x *Node) *Node { return Where(fits, x, FillScalar(g, x.Shape(), -1)) }
 	packed := tokenqueue.Packed{
 		Tokens: cut(choose(prompts.Tokens, queued.Tokens)), SlotIDs: cut(choose(prompts.SlotIDs, queued.SlotIDs)),
-		PosIDs: cut(choose(prompts.PosIDs, queued.PosIDs)), NumTokens: Min(limit, choose(prompts.NumTokens, queued.NumTokens)),
+		PosIDs:    cut(choose(prompts.PosIDs, queued.PosIDs)),
+		NumTokens: Min(limit, choose(prompts.NumTokens, queued.NumTokens)),
 	}
 	l.State.Queue = tree.Rebuild(queue, choices(prefill, tree.Leaves(l.State.Queue), tree.Leaves(queue)))
 
 	var batch tokenqueue.PageBatchInfo
 	var allocated seqtable.Status
-	l.State.Sequences, l.State.Pages, batch, allocated = l.State.Sequences.Allocate(l.State.Pages, packed, min(gr.plan.rows(), t))
+	l.State.Sequences, l.State.Pages, batch, allocated = l.State.Sequences.Allocate(l.State.Pages, packed,
+		min(gr.plan.rows(), t))
 	hidden := gr.forward(&l, w, packed, batch, prefill)
 
 	isSlot := LogicalAnd(GreaterOrEqual(packed.SlotIDs, integer(g, 0)), LessThan(packed.SlotIDs, integer(g, slots)))
 	next := AddScalar(packed.PosIDs, 1)
-	at, count := scan.Positions(LogicalAnd(isSlot, GreaterOrEqual(next, take(l.State.Rows.PromptLens, packed.SlotIDs))), slots)
+	at, count := scan.Positions(LogicalAnd(isSlot, GreaterOrEqual(next, take(l.State.Rows.PromptLens, packed.SlotIDs))),
+		slots)
 	isRow := LessThan(Iota(g, at.Shape(), 0), BroadcastToDims(count, slots))
 	at = Min(at, integer(g, t-1))
-	rows := samplers{Slots: Where(isRow, take(packed.SlotIDs, at), FillScalar(g, at.Shape(), -1)), Positions: take(next, at), Count: count}
+	rows := samplers{Slots: Where(isRow, take(packed.SlotIDs, at), FillScalar(g, at.Shape(), -1)),
+		Positions: take(next, at), Count: count}
 	// Most steps of a long prompt draw nothing.
 	type tokens struct{ Tokens, Logprobs, Processed *Node }
 	got := control.If(GreaterThan(count, integer(g, 0)),
@@ -72,9 +76,11 @@ func (gr *graphs) step(l loop, w llama.Weights, in input, prefill *Node) loop {
 			return tokens{ZerosLike(at), none, none}
 		})
 	one := ConvertDType(prefill, dtypes.Int32)
-	l.Out.PrefillSteps, l.Out.PrefillTokens = Add(l.Out.PrefillSteps, one), Add(l.Out.PrefillTokens, Mul(one, packed.NumTokens))
+	l.Out.PrefillSteps, l.Out.PrefillTokens = Add(l.Out.PrefillSteps, one),
+		Add(l.Out.PrefillTokens, Mul(one, packed.NumTokens))
 	other := Sub(integer(g, 1), one)
-	l.Out.DecodeSteps, l.Out.DecodeTokens = Add(l.Out.DecodeSteps, other), Add(l.Out.DecodeTokens, Mul(other, packed.NumTokens))
+	l.Out.DecodeSteps, l.Out.DecodeTokens = Add(l.Out.DecodeSteps, other),
+		Add(l.Out.DecodeTokens, Mul(other, packed.NumTokens))
 	return gr.record(l, rows, drawn(got), allocated)
 }
 
@@ -87,9 +93,10 @@ func choices(condition *Node, then, otherwise []*Node) []*Node {
 	return picked
 }
 
-// forward runs the packed tokens through the model, whose layers write keys and values into the caches of l and attend to them, and
-// returns the hidden states [T, hidden].
-func (gr *graphs) forward(l *loop, w llama.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo, prefill *Node) *Node {
+// forward runs the packed tokens through the model, whose layers write keys and values into the caches of l and attend
+// to them, and returns the hidden states [T, hidden].
+func (gr *graphs) forward(l *loop, w llama.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
+	prefill *Node) *Node {
 	g := prefill.Graph()
 	t, slots := gr.plan.stepTokens(), gr.plan.slots
 	type model struct {
@@ -106,10 +113,13 @@ func (gr *graphs) forward(l *loop, w llama.Weights, packed tokenqueue.Packed, ba
 	m.Todo = LogicalNot(prefill)
 	first := func(x *Node, n int) *Node { return SliceAxis(x, 0, AxisRangeFromStart(n)) }
 	m = control.While(m, todo, func(m model) model {
-		one := tokenqueue.Packed{Tokens: first(packed.Tokens, slots), SlotIDs: first(packed.SlotIDs, slots), PosIDs: first(packed.PosIDs, slots), NumTokens: packed.NumTokens}
+		one := tokenqueue.Packed{Tokens: first(packed.Tokens, slots), SlotIDs: first(packed.SlotIDs, slots),
+			PosIDs: first(packed.PosIDs, slots), NumTokens: packed.NumTokens}
 		b := batch
-		b.SlotIDs, b.PageIndices, b.SeqLens, b.CuQLens = first(b.SlotIDs, slots), first(b.PageIndices, slots), first(b.SeqLens, slots), first(b.CuQLens, slots+1)
-		b.NewTokenDests, b.TokenSeqs, b.PosIDs = first(b.NewTokenDests, slots), first(b.TokenSeqs, slots), first(b.PosIDs, slots)
+		b.SlotIDs, b.PageIndices, b.SeqLens, b.CuQLens = first(b.SlotIDs, slots), first(b.PageIndices, slots),
+			first(b.SeqLens, slots), first(b.CuQLens, slots+1)
+		b.NewTokenDests, b.TokenSeqs, b.PosIDs = first(b.NewTokenDests, slots), first(b.TokenSeqs, slots),
+			first(b.PosIDs, slots)
 		caches, hidden := gr.hidden(m.Caches, w, one, b, true)
 		if slots < t {
 			hidden = Concatenate([]*Node{hidden, Zeros(g, shapes.Make(gr.dtype, t-slots, gr.model.HiddenSize))}, 0)
@@ -121,8 +131,10 @@ func (gr *graphs) forward(l *loop, w llama.Weights, packed tokenqueue.Packed, ba
 }
 
 // hidden is one form of forward: that of prompts, or that of one token a sequence.
-func (gr *graphs) hidden(caches []*Node, w llama.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo, oneToken bool) ([]*Node, *Node) {
-	hidden, caches := llama.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, caches, gr.attend(batch, oneToken))
+func (gr *graphs) hidden(caches []*Node, w llama.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
+	oneToken bool) ([]*Node, *Node) {
+	hidden, caches := llama.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, caches,
+		gr.attend(batch, oneToken))
 	return caches, hidden
 }
 
@@ -157,7 +169,8 @@ func (gr *graphs) sample(st deviceState, w llama.Weights, hidden *Node, rows sam
 	return drawn{tokens, logprobs, processed}
 }
 
-// record writes a column of output, ends the sequences that are finished, frees their rows and pages, and queues the tokens of the others.
+// record writes a column of output, ends the sequences that are finished, frees their rows and pages, and queues the
+// tokens of the others.
 func (gr *graphs) record(l loop, rows samplers, d drawn, allocated seqtable.Status) loop {
 	st := l.State
 	g := rows.Slots.Graph()
@@ -174,7 +187,8 @@ func (gr *graphs) record(l loop, rows samplers, d drawn, allocated seqtable.Stat
 	code := func(c int) *Node { return FillScalar(g, rows.Slots.Shape(), float64(c)) }
 	finish := Where(LessThan(d.Tokens, integer(g, 0)), code(finishedNaN),
 		Where(isStop, code(finishedStop), Where(isFull, code(finishedLength), code(running))))
-	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs), put(l.Out.Processed, d.Processed)
+	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs),
+		put(l.Out.Processed, d.Processed)
 	l.Out.Owners, l.Out.Finish = put(l.Out.Owners, take(l.Owners, rows.Slots)), put(l.Out.Finish, finish)
 
 	done := LogicalAnd(valid, GreaterThan(finish, integer(g, running)))
@@ -201,7 +215,8 @@ func (gr *graphs) record(l loop, rows samplers, d drawn, allocated seqtable.Stat
 // checkInput is what the rules are checked with: contexts may share partial pages.
 func (gr *graphs) checkInput(st deviceState) seqtable.CheckInput {
 	rows := Iota(st.Sequences.SeqLens.Graph(), st.Sequences.SeqLens.Shape(), 0)
-	return seqtable.CheckInput{Pages: st.Pages, Queue: st.Queue, Lazy: GreaterOrEqual(rows, FillScalar(rows.Graph(), rows.Shape(), float64(gr.plan.firstContext())))}
+	return seqtable.CheckInput{Pages: st.Pages, Queue: st.Queue,
+		Lazy: GreaterOrEqual(rows, FillScalar(rows.Graph(), rows.Shape(), float64(gr.plan.firstContext())))}
 }
 
 // release frees the rows where mask, bool[R], holds: their pages lose a reference, and nothing of them stays queued.

@@ -8,8 +8,8 @@ import (
 	"github.com/quire/quire/prefix"
 )
 
-// tier is the prefixes that are kept in the host's memory: those that had to leave the device, and those loaded from files. It outlives
-// a run.
+// tier is the prefixes that are kept in the host's memory: those that had to leave the device, and those loaded from
+// files. It outlives a run.
 type tier struct {
 	limit, bytes int64
 	cache        *prefix.Cache
@@ -130,8 +130,8 @@ func (s *scheduler) missing(pages *pagesOnHost, chain []prefix.Hash) []*block {
 	return pages.blocks[s.origin(chain).pages/transferPages:]
 }
 
-// stage begins to copy to the device what will probably be wanted from the host by the next call: the sequences that moved out, first
-// admitted first; without any, prefixes of the first requests in line.
+// stage begins to copy to the device what will probably be wanted from the host by the next call: the sequences that
+// moved out, first admitted first; without any, prefixes of the first requests in line.
 func (s *scheduler) stage() {
 	var want []*block
 	add := func(pages *pagesOnHost, chain []prefix.Hash) bool {
@@ -152,7 +152,8 @@ func (s *scheduler) stage() {
 			if _, here := s.cache.Longest(f.chain); pages <= here {
 				continue
 			}
-			if k := t.kept[id]; !slices.Contains(want, k.pages.blocks[len(k.pages.blocks)-1]) && !add(k.pages, k.chain) {
+			if k := t.kept[id]; !slices.Contains(want, k.pages.blocks[len(k.pages.blocks)-1]) &&
+				!add(k.pages, k.chain) {
 				break
 			}
 		}
@@ -182,7 +183,8 @@ func (s *scheduler) demote(h *holder) {
 	t.add(&kept{tokens: h.tokens[:length], chain: h.chain, pages: pages, bytes: bytes})
 }
 
-// promote loads a prefix from the host into a holder's row, if there is room for it. Pages of it that are on the device are shared.
+// promote loads a prefix from the host into a holder's row, if there is room for it. Pages of it that are on the device
+// are shared.
 func (s *scheduler) promote(k *kept) *holder {
 	p := s.e.plan
 	if keeper, pages := s.cache.Longest(k.chain); pages > 0 { // making room must not evict it

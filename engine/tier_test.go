@@ -31,7 +31,8 @@ func TestSnapshot(t *testing.T) {
 	ctx := context.Background()
 	withMemory := func(c *engine.Config) { c.KVMemory, c.HostKVMemory = smallPool, 64<<20 }
 	e := contractEngine(t, withMemory)
-	requests := func() []*engine.Request { return []*engine.Request{contractRequests()[13]} } // 100 tokens, 6 full pages
+	// 100 tokens, 6 full pages
+	requests := func() []*engine.Request { return []*engine.Request{contractRequests()[13]} }
 	want := collect(t, e, requests()...)
 	before := e.Stats()
 	var file bytes.Buffer
@@ -53,22 +54,29 @@ func TestSnapshot(t *testing.T) {
 		for _, at := range []int{0, 9, 40, 700, file.Len() / 2, file.Len() - 1} {
 			broken := bytes.Clone(file.Bytes())
 			broken[at] ^= 1
-			if _, err := other.LoadPrefix(bytes.NewReader(broken)); !errors.Is(err, engine.ErrSnapshotCorrupt) && !errors.Is(err, engine.ErrSnapshotMismatch) {
+			if _, err := other.LoadPrefix(bytes.NewReader(broken)); !errors.Is(err, engine.ErrSnapshotCorrupt) &&
+				!errors.Is(err, engine.ErrSnapshotMismatch) {
 				t.Errorf("byte %d changed: %v", at, err)
 			}
-			if _, err := other.LoadPrefix(bytes.NewReader(file.Bytes()[:at])); !errors.Is(err, engine.ErrSnapshotCorrupt) {
+			if _, err := other.LoadPrefix(bytes.NewReader(file.Bytes()[:at])); !errors.Is(err,
+				engine.ErrSnapshotCorrupt) {
 				t.Errorf("cut to %d bytes: %v", at, err)
 			}
 		}
 	})
 	t.Run("another page size", func(t *testing.T) {
-		third := contractEngine(t, func(c *engine.Config) { c.HostKVMemory, c.PageSize, c.Backend = 64<<20, 8, testenv.Go(t) })
-		if _, err := third.LoadPrefix(bytes.NewReader(file.Bytes())); !errors.Is(err, engine.ErrSnapshotMismatch) || !strings.Contains(err.Error(), "page_size is 16 in the file and 8 here") {
+		third := contractEngine(t, func(c *engine.Config) {
+			c.HostKVMemory, c.PageSize, c.Backend = 64<<20, 8,
+				testenv.Go(t)
+		})
+		if _, err := third.LoadPrefix(bytes.NewReader(file.Bytes())); !errors.Is(err, engine.ErrSnapshotMismatch) ||
+			!strings.Contains(err.Error(), "page_size is 16 in the file and 8 here") {
 			t.Error(err)
 		}
 	})
 	t.Run("no memory", func(t *testing.T) {
-		if _, err := contractEngine(t, nil).LoadPrefix(bytes.NewReader(file.Bytes())); !errors.Is(err, engine.ErrNoHostMemory) {
+		if _, err := contractEngine(t, nil).LoadPrefix(bytes.NewReader(file.Bytes())); !errors.Is(err,
+			engine.ErrNoHostMemory) {
 			t.Error(err)
 		}
 	})

@@ -24,8 +24,8 @@ type loadInput struct {
 	Held   *Node // i32[]: tokens that it has of there, whole pages
 	From   *Node // i32[]: the place of the first page of Layers in the sequence
 	Length *Node // i32[]: the tokens of the sequence with these pages
-	// Layers, one a layer, are K pages [K, page_size, 2*KVH, D] in order of position. Those that the sequence has, and those beyond Length,
-	// are not read.
+	// Layers, one a layer, are K pages [K, page_size, 2*KVH, D] in order of position. Those that the sequence has, and
+	// those beyond Length, are not read.
 	Layers []*Node
 }
 
@@ -51,7 +51,8 @@ func (gr *graphs) transfers() []program {
 	pages.Dimensions[0] = transferPages
 	scalar := func(g *Graph) *Node { return integer(g, 0) }
 	newLoad := func(g *Graph) loadInput {
-		in := loadInput{Row: scalar(g), Open: scalar(g), Source: scalar(g), Held: scalar(g), From: scalar(g), Length: scalar(g)}
+		in := loadInput{Row: scalar(g), Open: scalar(g), Source: scalar(g), Held: scalar(g), From: scalar(g),
+			Length: scalar(g)}
 		for range gr.model.NumLayers {
 			in.Layers = append(in.Layers, Zeros(g, pages))
 		}
@@ -89,11 +90,13 @@ func (gr *graphs) load(st deviceState, in loadInput) (deviceState, loadOutput) {
 	rows := gr.plan.rows()
 	opens := Equal(in.Open, integer(g, 1))
 	isClone := LogicalAnd(opens, GreaterOrEqual(in.Source, integer(g, 0)))
-	mask := LogicalAnd(Equal(Iota(g, shapes.Make(dtypes.Int32, rows), 0), in.Row), LogicalAnd(opens, LogicalNot(isClone)))
+	mask := LogicalAnd(Equal(Iota(g, shapes.Make(dtypes.Int32, rows), 0), in.Row),
+		LogicalAnd(opens, LogicalNot(isClone)))
 	var opened, cloned, grown seqtable.Status
 	st.Sequences, opened = st.Sequences.Open(mask)
 	// Whole pages: nothing is to be copied.
-	st.Sequences, st.Pages, _, _, cloned = st.Sequences.Clone(st.Pages, Reshape(in.Source, 1), Reshape(Where(isClone, in.Row, integer(g, -1)), 1), Reshape(in.Held, 1))
+	st.Sequences, st.Pages, _, _, cloned = st.Sequences.Clone(st.Pages, Reshape(in.Source, 1),
+		Reshape(Where(isClone, in.Row, integer(g, -1)), 1), Reshape(in.Held, 1))
 	has := pagesOf(Reshape(take(st.Sequences.SeqLens, Reshape(in.Row, 1))), gr.plan.PageSize)
 	var fresh *Node
 	st.Sequences, st.Pages, fresh, grown = st.Sequences.Grow(st.Pages, in.Row, in.Length, transferPages)
@@ -112,5 +115,6 @@ func (gr *graphs) load(st deviceState, in loadInput) (deviceState, loadOutput) {
 // bytesOnHost is the memory that the pages of length tokens, of all devices of this process, take on the host.
 func (e *Engine) bytesOnHost(length int) int64 {
 	blocks := ceilDiv(ceilDiv(length, e.plan.PageSize), transferPages)
-	return int64(blocks) * transferPages * int64(e.plan.PageSize) * e.plan.KVBytesPerToken * int64(len(collective.Places(e.cfg.Backend)))
+	return int64(blocks) * transferPages * int64(e.plan.PageSize) * e.plan.KVBytesPerToken * int64(
+		len(collective.Places(e.cfg.Backend)))
 }

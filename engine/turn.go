@@ -2,8 +2,8 @@ package engine
 
 import "sync"
 
-// turn is whose the engine is: a run's, or an operation's between runs. Operations wait for one another, and refuse to wait for a run, whose
-// end may be up to the very caller. It is taken before contexts.mu.
+// turn is whose the engine is: a run's, or an operation's between runs. Operations wait for one another, and refuse to
+// wait for a run, whose end may be up to the very caller. It is taken before contexts.mu.
 type turn struct {
 	mu      sync.Mutex
 	changed *sync.Cond

@@ -17,11 +17,11 @@ type Description struct {
 	// Settings were given by the user, or follow from what was.
 	Settings map[string]any `json:"settings"`
 	Inputs   []Input        `json:"inputs"`
-	// Settled was found when the job began, from the model and the machine, where the user left it open; whoever goes on
-	// with the job takes it from here. It does not tell jobs apart.
+	// Settled was found when the job began, from the model and the machine, where the user left it open; whoever goes
+	// on with the job takes it from here. It does not tell jobs apart.
 	Settled map[string]any `json:"settled,omitempty"`
-	// Arithmetic names what computes the completions, and so their last bits: the kernels' instruction set, the kind of device. Who goes
-	// on with the job must compute in the same way; its name is not known before the device is.
+	// Arithmetic names what computes the completions, and so their last bits: the kernels' instruction set, the kind of
+	// device. Who goes on with the job must compute in the same way; its name is not known before the device is.
 	Arithmetic string `json:"arithmetic,omitempty"`
 	// Device is what the job began on, and Meta what its parts carry. They do not tell jobs apart either.
 	Device string            `json:"device,omitempty"`
@@ -65,7 +65,8 @@ func (d *Description) Differences(was *Description) []string {
 	var out []string
 	differ := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if d.OutputVersion != was.OutputVersion {
-		differ("this version of the program writes output version %d, and the job was begun with %d", d.OutputVersion, was.OutputVersion)
+		differ("this version of the program writes output version %d, and the job was begun with %d", d.OutputVersion,
+			was.OutputVersion)
 	}
 	if d.Model != was.Model {
 		differ("the model's files are not the same (fingerprint %.12s, was %.12s)", d.Model, was.Model)

@@ -1,16 +1,16 @@
-// Package jobstate keeps in a job's output folder what another process needs to go on with the job: what the job is, so that
-// no other one is taken for it, what its published parts came to, and a lock that one process holds at a time.
+// Package jobstate keeps in a job's output folder what another process needs to go on with the job: what the job is, so
+// that no other one is taken for it, what its published parts came to, and a lock that one process holds at a time.
 //
-// All of it is in the folder [Folder] below the output, whose name begins with an underscore so that readers of data sets pass
-// over it:
+// All of it is in the folder [Folder] below the output, whose name begins with an underscore so that readers of data
+// sets pass over it:
 //
 //	_job/lock        held while a process works on the job; the file stays
 //	_job/job.json    the job's [Description], written once, before anything is drawn
 //	_job/parts.log   a line for each part, on disk before the part is visible
 //	_job/journal-*   the journal of what is not in a published part; see package journal
 //
-// Several processes may do a job together, each a [Shard] of it. They share job.json; lock, notes and journal of each are in a
-// folder of its own, such as _job/shard-00003-of-00008.
+// Several processes may do a job together, each a [Shard] of it. They share job.json; lock, notes and journal of each
+// are in a folder of its own, such as _job/shard-00003-of-00008.
 package jobstate
 
 import (
@@ -65,7 +65,8 @@ func Open(files vfs.FS, output string) (*State, error) {
 	if err := files.MkdirAll(s.dir); err != nil {
 		return nil, fmt.Errorf("cannot make the output folder: %w", err)
 	}
-	if err := s.take(files.Lock, filepath.Join(s.dir, lockName), output+": %w; wait for it, or choose another output folder"); err != nil {
+	if err := s.take(files.Lock, filepath.Join(s.dir, lockName),
+		output+": %w; wait for it, or choose another output folder"); err != nil {
 		return nil, err
 	}
 	if err := s.read(); err != nil {
@@ -113,7 +114,8 @@ func (s *State) read() error {
 		return err
 	}
 	s.job, s.key = d, key
-	if err := s.fs.SyncDir(s.root); err != nil { // whoever gave it its name may have been killed before that was sure to last
+	// whoever gave it its name may have been killed before that was sure to last
+	if err := s.fs.SyncDir(s.root); err != nil {
 		return fmt.Errorf("cannot sync %s: %w", s.root, err)
 	}
 	return nil
@@ -173,8 +175,8 @@ func readFile(files vfs.FS, name string, most int64) ([]byte, error) {
 	return b, nil
 }
 
-// Begin makes d the job of the folder. Where another shard has begun a job meanwhile, the error is [ErrBegun], and [State.Job] is that
-// one.
+// Begin makes d the job of the folder. Where another shard has begun a job meanwhile, the error is [ErrBegun], and
+// [State.Job] is that one.
 func (s *State) Begin(d *Description) error {
 	b, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
@@ -230,8 +232,8 @@ func Dirs(files vfs.FS, output string) ([]string, error) {
 	return dirs, nil
 }
 
-// Clear forgets the job. What it published and journaled must be gone before: without its description nobody knows whose it is. A
-// shard must not do it.
+// Clear forgets the job. What it published and journaled must be gone before: without its description nobody knows
+// whose it is. A shard must not do it.
 func (s *State) Clear() error {
 	dirs, err := s.Dirs()
 	if err != nil {
@@ -279,8 +281,8 @@ func (s *State) AddPart(summary any) error {
 	return nil
 }
 
-// Parts calls each with every note of AddPart, of this process and of those that worked on the job before or do so now, those of one
-// process in order. Lines that are not whole are passed over.
+// Parts calls each with every note of AddPart, of this process and of those that worked on the job before or do so now,
+// those of one process in order. Lines that are not whole are passed over.
 func (s *State) Parts(each func(summary []byte)) error {
 	_, err := Parts(s.fs, s.out, each)
 	return err
@@ -308,7 +310,8 @@ func Parts(files vfs.FS, output string, each func(summary []byte)) (torn []strin
 			sum, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 			want, err := strconv.ParseUint(sum, 16, 32)
 			switch {
-			case ok && err == nil && strings.HasSuffix(line, "\n") && crc32.Checksum([]byte(text), table) == uint32(want):
+			case ok && err == nil && strings.HasSuffix(line, "\n") &&
+				crc32.Checksum([]byte(text), table) == uint32(want):
 				each([]byte(text))
 			case line != "\n":
 				torn = append(torn, fmt.Sprintf("%s line %d", name, number))

@@ -15,8 +15,10 @@ import (
 
 func description() *Description {
 	return &Description{
-		OutputVersion: 1, Model: "0123456789abcdef", Settings: map[string]any{"temperature": 0.7, "seed": uint64(1<<64 - 1), "stop": []string{"a"}, "n": 4},
-		Inputs: []Input{{"a.jsonl", 100, 10, "aa"}, {"b.parquet", 200, 20, "bb"}}, Settled: map[string]any{"max_seqs": 64}, Meta: map[string]string{"k": "v"},
+		OutputVersion: 1, Model: "0123456789abcdef", Settings: map[string]any{"temperature": 0.7,
+			"seed": uint64(1<<64 - 1), "stop": []string{"a"}, "n": 4},
+		Inputs:  []Input{{"a.jsonl", 100, 10, "aa"}, {"b.parquet", 200, 20, "bb"}},
+		Settled: map[string]any{"max_seqs": 64}, Meta: map[string]string{"k": "v"},
 	}
 }
 
@@ -27,21 +29,28 @@ func TestDifferences(t *testing.T) {
 	}{
 		{func(d *Description) {}, ""},
 		{func(d *Description) { d.Settled, d.Meta, d.Device = nil, nil, "other" }, ""},
-		{func(d *Description) { d.OutputVersion = 2 }, "this version of the program writes output version 2, and the job was begun with 1"},
-		{func(d *Description) { d.Model = "fedcba9876543210" }, "the model's files are not the same (fingerprint fedcba987654, was 0123456789ab)"},
+		{func(d *Description) { d.OutputVersion = 2 },
+			"this version of the program writes output version 2, and the job was begun with 1"},
+		{func(d *Description) { d.Model = "fedcba9876543210" },
+			"the model's files are not the same (fingerprint fedcba987654, was 0123456789ab)"},
 		{func(d *Description) { d.Settings["temperature"] = 1.0 }, "temperature is 1, was 0.7"},
-		{func(d *Description) { d.Settings["seed"] = uint64(1<<64 - 2) }, "seed is 18446744073709551614, was 18446744073709551615"},
-		{func(d *Description) { delete(d.Settings, "n"); d.Settings["x"] = true }, "n is not given, was 4; x is true, was not given"},
+		{func(d *Description) { d.Settings["seed"] = uint64(1<<64 - 2) },
+			"seed is 18446744073709551614, was 18446744073709551615"},
+		{func(d *Description) { delete(d.Settings, "n"); d.Settings["x"] = true },
+			"n is not given, was 4; x is true, was not given"},
 		{func(d *Description) { d.Inputs[0].Rows = 11 }, "input a.jsonl has 11 rows, had 10"},
 		{func(d *Description) { d.Inputs[0].Bytes++ }, "input a.jsonl has 101 bytes, had 100"},
 		{func(d *Description) { d.Inputs[1].Digest = "cc" }, "input b.parquet has other content"},
 		{func(d *Description) { d.Inputs[1].Name = "c" }, "input c was not there; input b.parquet is missing"},
-		{func(d *Description) { d.Inputs[0], d.Inputs[1] = d.Inputs[1], d.Inputs[0] }, "the inputs are in another order"},
+		{func(d *Description) { d.Inputs[0], d.Inputs[1] = d.Inputs[1], d.Inputs[0] },
+			"the inputs are in another order"},
 		{func(d *Description) {
 			for i := range 7 {
 				d.Inputs = append(d.Inputs, Input{Name: fmt.Sprint(i)})
 			}
-		}, "input 0 was not there; input 1 was not there; input 2 was not there; input 3 was not there; input 4 was not there; 2 more inputs differ"},
+		},
+			"input 0 was not there; input 1 was not there; input 2 was not there; input 3 was not there; input 4 was " +
+				"not there; 2 more inputs differ"},
 	} {
 		// As it comes back from the folder.
 		s, err := Open(vfs.NewMem(), "out")

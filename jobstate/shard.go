@@ -12,8 +12,8 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// Shard is one of several processes that do a job together, each the parts whose number leaves Index when divided by Count. The zero
-// value, and any of one, is the whole job.
+// Shard is one of several processes that do a job together, each the parts whose number leaves Index when divided by
+// Count. The zero value, and any of one, is the whole job.
 type Shard struct {
 	Index, Count int
 }
@@ -55,7 +55,8 @@ func (s Shard) Whole() bool { return s.Count <= 1 }
 // Has says that a part is one of the shard's.
 func (s Shard) Has(part int) bool { return s.Whole() || part%s.Count == s.Index }
 
-// Name is the shard's in names of files, such as shard-00003-of-00008, with more digits where there must be; it is empty for the whole job.
+// Name is the shard's in names of files, such as shard-00003-of-00008, with more digits where there must be; it is
+// empty for the whole job.
 func (s Shard) Name() string {
 	if s.Whole() {
 		return ""
@@ -96,8 +97,9 @@ func Shards(files vfs.FS, dir string) ([]Shard, error) {
 	return all, nil
 }
 
-// OpenShard is [Open] for one of several processes that share the folder, each with a lock, a journal and notes on parts of its own.
-// Shards run beside one another, but not beside a run of the whole job, nor beside shards of another count.
+// OpenShard is [Open] for one of several processes that share the folder, each with a lock, a journal and notes on
+// parts of its own. Shards run beside one another, but not beside a run of the whole job, nor beside shards of another
+// count.
 func OpenShard(files vfs.FS, output string, shard Shard) (*State, error) {
 	if shard.Whole() {
 		return Open(files, output)
@@ -113,10 +115,12 @@ func OpenShard(files vfs.FS, output string, shard Shard) (*State, error) {
 			s.Close()
 		}
 	}()
-	if err := s.take(files.LockShared, filepath.Join(s.root, lockName), fmt.Sprintf("%s: %%w, all of it; wait for it, or choose another output folder", output)); err != nil {
+	if err := s.take(files.LockShared, filepath.Join(s.root, lockName),
+		fmt.Sprintf("%s: %%w, all of it; wait for it, or choose another output folder", output)); err != nil {
 		return nil, err
 	}
-	if err := s.take(files.Lock, filepath.Join(s.dir, lockName), fmt.Sprintf("%s: %%w as shard %s", output, shard)); err != nil {
+	if err := s.take(files.Lock, filepath.Join(s.dir, lockName),
+		fmt.Sprintf("%s: %%w as shard %s", output, shard)); err != nil {
 		return nil, err
 	}
 	// After it has its own lock: of two that begin at the same time, one sees the other.

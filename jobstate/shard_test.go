@@ -40,13 +40,15 @@ func TestShardsHaveAllParts(t *testing.T) {
 // Names are read back however many digits they have, and what is no name is none.
 func TestShardNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		count := rapid.OneOf(rapid.IntRange(2, 20), rapid.IntRange(99_990, 100_010), rapid.IntRange(2, 999_999_999)).Draw(t, "count")
+		count := rapid.OneOf(rapid.IntRange(2, 20), rapid.IntRange(99_990, 100_010),
+			rapid.IntRange(2, 999_999_999)).Draw(t, "count")
 		s := Shard{rapid.IntRange(0, count-1).Draw(t, "index"), count}
 		if got, ok := parseName(s.Name()); !ok || got != s {
 			t.Fatalf("%s is named %q, which is %v", s, s.Name(), got)
 		}
 	})
-	for _, name := range []string{"shard-000003-of-00008", "shard-00003-of-000008", "shard-0003-of-0008", "shard-00008-of-00008", "shard-00000-of-00001", "shard-00000-of-1000000000"} {
+	for _, name := range []string{"shard-000003-of-00008", "shard-00003-of-000008", "shard-0003-of-0008",
+		"shard-00008-of-00008", "shard-00000-of-00001", "shard-00000-of-1000000000"} {
 		if got, ok := parseName(name); ok {
 			t.Errorf("%s is %v", name, got)
 		}
@@ -75,7 +77,8 @@ func TestManyShards(t *testing.T) {
 }
 
 func FuzzParseShard(f *testing.F) {
-	for _, text := range []string{"0/8", "7/8", "8/8", "-1/8", "1/0", "1", "1/2/3", "+1/2", " 0/1", "0/99999999999999999999", "0x1/2", "00/1"} {
+	for _, text := range []string{"0/8", "7/8", "8/8", "-1/8", "1/0", "1", "1/2/3", "+1/2", " 0/1",
+		"0/99999999999999999999", "0x1/2", "00/1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -117,7 +120,8 @@ func TestShardLocks(t *testing.T) {
 			}
 			refused := func(index, count int, want error) {
 				t.Helper()
-				if s, err := OpenShard(fs, out, Shard{index, count}); !errors.Is(err, want) || !strings.Contains(err.Error(), out) {
+				if s, err := OpenShard(fs, out, Shard{index, count}); !errors.Is(err, want) ||
+					!strings.Contains(err.Error(), out) {
 					t.Errorf("%d/%d: %v, %v; want %v", index, count, s, err, want)
 				}
 			}
@@ -137,7 +141,8 @@ func TestShardLocks(t *testing.T) {
 	}
 }
 
-// Of shards that begin a job at the same time, one describes it, and the others find its description. All see all notes.
+// Of shards that begin a job at the same time, one describes it, and the others find its description. All see all
+// notes.
 func TestShardsBegin(t *testing.T) {
 	for name, make := range files(t) {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +193,8 @@ func TestShardsBegin(t *testing.T) {
 			}
 			defer s.Close()
 			var got []string
-			if err := s.Parts(func(b []byte) { got = append(got, string(b)) }); err != nil || fmt.Sprint(got) != "[0 1 2 3 4 5 6 7]" {
+			if err := s.Parts(func(b []byte) { got = append(got, string(b)) }); err != nil ||
+				fmt.Sprint(got) != "[0 1 2 3 4 5 6 7]" {
 				t.Errorf("notes %v, %v", got, err)
 			}
 			if dirs, err := s.Dirs(); err != nil || len(dirs) != count+1 {
@@ -198,7 +204,8 @@ func TestShardsBegin(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = nil
-			if err := s.Parts(func(b []byte) { got = append(got, string(b)) }); err != nil || got != nil || s.Job() != nil {
+			if err := s.Parts(func(b []byte) { got = append(got, string(b)) }); err != nil || got != nil ||
+				s.Job() != nil {
 				t.Errorf("cleared, and there is %v of %v, %v", got, s.Job(), err)
 			}
 		})

@@ -1,10 +1,10 @@
 // Package journal keeps records so that a crash costs the last of them at most.
 //
 // A journal is a folder of segment files, written one after the other. Each record belongs to a row, a number of the
-// caller's, and carries bytes that mean nothing here; a segment is removed when all of its rows are done with. A record is
-// handed to the operating system when [Journal.Append] returns, so that the death of the process costs none; it is on disk
-// after at most [Options.SyncEvery] and the time of an fsync, and never more than four times [Options.SyncBytes] of them
-// are not, so that a loss of power costs no more than those.
+// caller's, and carries bytes that mean nothing here; a segment is removed when all of its rows are done with. A record
+// is handed to the operating system when [Journal.Append] returns, so that the death of the process costs none; it is
+// on disk after at most [Options.SyncEvery] and the time of an fsync, and never more than four times
+// [Options.SyncBytes] of them are not, so that a loss of power costs no more than those.
 //
 // # Format
 //
@@ -13,9 +13,9 @@
 //	header: "QUIREJ1\n", the journal's key (32 bytes), the segment's number (u64), CRC of these 48 bytes (u32)
 //	record: length of its bytes (u32), CRC of all that follows and of the length (u32), row (u64), bytes
 //
-// The CRC is CRC-32C, begun with that of the header, so that a record of another segment is none of this one. Reading ends
-// at the first record that is not whole; what follows is dropped and reported as [Damage]. A process that goes on begins a
-// segment of its own, so that nothing ever stands behind a torn record.
+// The CRC is CRC-32C, begun with that of the header, so that a record of another segment is none of this one. Reading
+// ends at the first record that is not whole; what follows is dropped and reported as [Damage]. A process that goes on
+// begins a segment of its own, so that nothing ever stands behind a torn record.
 package journal
 
 import (
@@ -35,9 +35,11 @@ type Key [32]byte
 
 // Options bound what a crash costs and how large files become. Zero values stand for the defaults, but for SyncEvery.
 type Options struct {
-	// SyncEvery is the longest that a record waits for an fsync; 0 means no clock: an fsync in Append at every SyncBytes.
+	// SyncEvery is the longest that a record waits for an fsync; 0 means no clock: an fsync in Append at every
+	// SyncBytes.
 	SyncEvery time.Duration
-	// SyncBytes is how many bytes wait at most before an fsync begins; default 4 MiB. Append waits when four times as many do.
+	// SyncBytes is how many bytes wait at most before an fsync begins; default 4 MiB. Append waits when four times as
+	// many do.
 	SyncBytes int64
 	// SegmentBytes is where the next segment begins; default 64 MiB.
 	SegmentBytes int64
@@ -158,7 +160,8 @@ func checksum(seed uint32, record []byte) uint32 {
 	return crc32.Update(crc32.Update(seed, table, record[:4]), table, record[8:])
 }
 
-// fail notes the first failure. After one nothing is written any more: what an fsync that failed left is anyone's guess.
+// fail notes the first failure. After one nothing is written any more: what an fsync that failed left is anyone's
+// guess.
 func (j *Journal) fail(err error) error {
 	if err != nil && j.err == nil {
 		j.err = fmt.Errorf("cannot write the journal: %w", err)
@@ -281,7 +284,8 @@ func (j *Journal) background() {
 	}
 }
 
-// Drop removes the segments whose records are all of rows below the given one. The one that is written to is ended for it.
+// Drop removes the segments whose records are all of rows below the given one. The one that is written to is ended for
+// it.
 func (j *Journal) Drop(below int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

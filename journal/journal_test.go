@@ -64,7 +64,8 @@ func TestCrashes(t *testing.T) {
 				}
 				return died
 			})
-			o := Options{SyncBytes: rapid.Int64Range(1, 200).Draw(t, "sync bytes"), SegmentBytes: rapid.Int64Range(60, 400).Draw(t, "segment bytes")}
+			o := Options{SyncBytes: rapid.Int64Range(1, 200).Draw(t, "sync bytes"),
+				SegmentBytes: rapid.Int64Range(60, 400).Draw(t, "segment bytes")}
 			j, _, err := Open(fs, "d", key, o, func(int64, []byte, Position) error { return nil })
 			for i := 0; err == nil && i < 30; i++ {
 				switch rapid.IntRange(0, 9).Draw(t, "op") {
@@ -77,7 +78,8 @@ func TestCrashes(t *testing.T) {
 					below = max(below, rapid.Int64Range(0, int64(len(written))).Draw(t, "below"))
 					err = j.Drop(below)
 				default:
-					r := record{int64(len(written)) + rapid.Int64Range(0, 3).Draw(t, "ahead"), rapid.StringN(0, 50, 50).Draw(t, "bytes")}
+					r := record{int64(len(written)) + rapid.Int64Range(0, 3).Draw(t, "ahead"),
+						rapid.StringN(0, 50, 50).Draw(t, "bytes")}
 					written = append(written, r)
 					if err = j.Append(r.row, []byte(r.b)); err == nil {
 						// The stated bound: less than SyncBytes of records may be lost.
@@ -161,7 +163,8 @@ func TestDamage(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want[:n]) {
 			t.Fatalf("%s at byte %d: read %d records, want %d", what, at, len(got), n)
 		}
-		if len(damages) != 1 || damages[0].File != name || damages[0].Offset > at || damages[0].Offset+damages[0].Bytes != int64(len(b)) {
+		if len(damages) != 1 || damages[0].File != name || damages[0].Offset > at ||
+			damages[0].Offset+damages[0].Bytes != int64(len(b)) {
 			if n == len(want) && len(damages) == 0 {
 				return
 			}
@@ -188,7 +191,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// Records are on disk within SyncEvery while others are appended, from several goroutines; Append waits for a slow disk.
+// Records are on disk within SyncEvery while others are appended, from several goroutines; Append waits for a slow
+// disk.
 func TestBackground(t *testing.T) {
 	mem := vfs.NewMem()
 	var syncs, bytes, most atomic.Int64
@@ -330,13 +334,14 @@ func FuzzSegment(f *testing.F) {
 	f.Add(binary.LittleEndian.AppendUint32(bytes.Clone(valid), 1<<31))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		total := int64(0)
-		end, what, err := readSegment(bytes.NewReader(b), int64(len(b)), Key{}, 1, func(row int64, b []byte, offset int64) error {
-			if row < 0 {
-				t.Fatal("row", row)
-			}
-			total += recordHead + int64(len(b))
-			return nil
-		})
+		end, what, err := readSegment(bytes.NewReader(b), int64(len(b)), Key{}, 1,
+			func(row int64, b []byte, offset int64) error {
+				if row < 0 {
+					t.Fatal("row", row)
+				}
+				total += recordHead + int64(len(b))
+				return nil
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,10 +30,11 @@ const (
 
 var tornEnds = []string{headerCut, recordCut, recordShort}
 
-// Open reads what is in a folder, which it makes if need be, calling each with every record in the order in which they were written, and returns the
-// journal for writing. The bytes are valid during the call; what each returns ends the reading. Segments of another key are
-// reported as damaged as a whole.
-func Open(fs vfs.FS, dir string, key Key, options Options, each func(row int64, b []byte, at Position) error) (*Journal, []Damage, error) {
+// Open reads what is in a folder, which it makes if need be, calling each with every record in the order in which they
+// were written, and returns the journal for writing. The bytes are valid during the call; what each returns ends the
+// reading. Segments of another key are reported as damaged as a whole.
+func Open(fs vfs.FS, dir string, key Key, options Options, each func(row int64, b []byte, at Position) error) (*Journal,
+	[]Damage, error) {
 	if options.SyncBytes == 0 {
 		options.SyncBytes = defaultSyncBytes
 	}
@@ -75,8 +76,8 @@ func Open(fs vfs.FS, dir string, key Key, options Options, each func(row int64, 
 	return j, damages, nil
 }
 
-// settle makes the last segment last: whoever wrote it may have been killed before it did, and what is read of it counts as done. Those
-// before it were synced before the next was begun.
+// settle makes the last segment last: whoever wrote it may have been killed before it did, and what is read of it
+// counts as done. Those before it were synced before the next was begun.
 func (j *Journal) settle(number uint32) error {
 	f, err := j.fs.Append(filepath.Join(j.dir, segmentName(number)))
 	if err != nil {
@@ -159,10 +160,11 @@ func (j *Journal) scan(s *segment, each func(row int64, b []byte, at Position) e
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the journal: %w", err)
 	}
-	end, what, err := readSegment(io.NewSectionReader(f, 0, size), size, j.key, s.number, func(row int64, b []byte, offset int64) error {
-		s.lastRow = max(s.lastRow, row)
-		return each(row, b, Position{s.number, uint32(len(b)), offset})
-	})
+	end, what, err := readSegment(io.NewSectionReader(f, 0, size), size, j.key, s.number,
+		func(row int64, b []byte, offset int64) error {
+			s.lastRow = max(s.lastRow, row)
+			return each(row, b, Position{s.number, uint32(len(b)), offset})
+		})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -172,9 +174,11 @@ func (j *Journal) scan(s *segment, each func(row int64, b []byte, at Position) e
 	return &Damage{File: name, Offset: end, Bytes: size - end, What: what, Torn: slices.Contains(tornEnds, what)}, nil
 }
 
-// readSegment reads the records of a segment of size bytes up to the first that is not whole. It returns where that is and
-// what is wrong with it, which is "" at the end. An error is each's, or one of reading that says nothing of the bytes.
-func readSegment(r io.Reader, size int64, key Key, number uint32, each func(row int64, b []byte, offset int64) error) (end int64, what string, err error) {
+// readSegment reads the records of a segment of size bytes up to the first that is not whole. It returns where that is
+// and what is wrong with it, which is "" at the end. An error is each's, or one of reading that says nothing of the
+// bytes.
+func readSegment(r io.Reader, size int64, key Key, number uint32,
+	each func(row int64, b []byte, offset int64) error) (end int64, what string, err error) {
 	in := newPeeker(r)
 	header, err := in.take(min(headerSize, size))
 	if err != nil {
@@ -183,7 +187,8 @@ func readSegment(r io.Reader, size int64, key Key, number uint32, each func(row 
 	switch want := appendHeader(nil, key, number); {
 	case len(header) < headerSize:
 		return 0, headerCut, nil
-	case !bytes.Equal(header[:len(magic)], magic) || binary.LittleEndian.Uint32(header[headerSize-4:]) != crc32.Checksum(header[:headerSize-4], table):
+	case !bytes.Equal(header[:len(magic)], magic) ||
+		binary.LittleEndian.Uint32(header[headerSize-4:]) != crc32.Checksum(header[:headerSize-4], table):
 		return 0, "the header is not one", nil
 	case !bytes.Equal(header, want):
 		return 0, "it is of another job or segment", nil

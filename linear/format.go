@@ -12,11 +12,12 @@ import (
 
 // Packer is what a backend implements whose native forms of "linear" and "linear_rows" read packed matrices.
 type Packer interface {
-	// LinearLayout returns how the backend wants matrices of a dtype: [panels, in/group, panel, group], where panel is how many rows
-	// of the matrix lie together, and in is padded with zeros to a multiple. ok is false where it takes them as they are.
+	// LinearLayout returns how the backend wants matrices of a dtype: [panels, in/group, panel, group], where panel is
+	// how many rows of the matrix lie together, and in is padded with zeros to a multiple. ok is false where it takes
+	// them as they are.
 	LinearLayout(dtype dtypes.DType) (panel, group, multiple int, ok bool)
-	// PackLinear packs rows of a row-major matrix [out, in], those from the given one on, into packed, which begins as zeros. Both are
-	// given as their bytes. Gates and ups are packed in turns of [Turn] rows.
+	// PackLinear packs rows of a row-major matrix [out, in], those from the given one on, into packed, which begins as
+	// zeros. Both are given as their bytes. Gates and ups are packed in turns of [Turn] rows.
 	PackLinear(packed, rows []byte, dtype dtypes.DType, out, in int, gateUp bool, from int) error
 }
 
@@ -73,13 +74,15 @@ func (f Format) ScalesShape() shapes.Shape { return shapes.Make(dtypes.Float32, 
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// Pack writes rows of the matrix, from the given one on, to packed, a flat slice of the size of [Format.Shape] that begins as zeros. rows
-// is a flat slice too, row-major; both are of the dtype's Go type.
+// Pack writes rows of the matrix, from the given one on, to packed, a flat slice of the size of [Format.Shape] that
+// begins as zeros. rows is a flat slice too, row-major; both are of the dtype's Go type.
 func (f Format) Pack(backend compute.Backend, packed, rows any, from int) error {
 	to, of := reflect.ValueOf(packed), reflect.ValueOf(rows)
 	element := reflect.SliceOf(f.DType.GoType())
-	if to.Type() != element || of.Type() != element || to.Len() != f.Shape().Size() || of.Len()%f.In != 0 || from < 0 || from+of.Len()/f.In > f.Out {
-		return fmt.Errorf("linear: a %s of %d can't be packed to a %s of %d as rows from %d on of a %s matrix [%d, %d]", of.Type(), of.Len(), to.Type(), to.Len(),
+	if to.Type() != element || of.Type() != element || to.Len() != f.Shape().Size() || of.Len()%f.In != 0 || from < 0 ||
+		from+of.Len()/f.In > f.Out {
+		return fmt.Errorf("linear: a %s of %d can't be packed to a %s of %d as rows from %d on of a %s matrix [%d, %d]",
+			of.Type(), of.Len(), to.Type(), to.Len(),
 			from, f.DType, f.Out, f.In)
 	}
 	if !f.Packed() {

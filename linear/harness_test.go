@@ -31,7 +31,8 @@ type layer struct {
 
 func (l layer) String() string {
 	s := fmt.Sprintf("%s [%d, %d]", l.weights, l.out, l.in)
-	for name, is := range map[string]bool{"gate and up": l.gateUp, "bias": l.bias, "residual": l.residual, "to float32": l.float32} {
+	for name, is := range map[string]bool{"gate and up": l.gateUp, "bias": l.bias, "residual": l.residual,
+		"to float32": l.float32} {
 		if is {
 			s += ", " + name
 		}
@@ -176,7 +177,8 @@ func pack(l layer, format linear.Format, backend compute.Backend, packed any) er
 }
 
 // weight declares the layer's matrix in a graph and returns it with its buffers.
-func (l layer) weight(t testing.TB, backend compute.Backend, g *Graph, format linear.Format) (linear.Weight, []compute.Buffer) {
+func (l layer) weight(t testing.TB, backend compute.Backend, g *Graph, format linear.Format) (linear.Weight,
+	[]compute.Buffer) {
 	t.Helper()
 	shape := format.Shape()
 	packed := make([]float32, shape.Size())
@@ -203,7 +205,8 @@ func upload(t testing.TB, backend compute.Backend, flat any, shape shapes.Shape)
 }
 
 // compile returns the layer as a function of x and the residual, of up to l.rows rows each.
-func (l layer) compile(t testing.TB, backend compute.Backend, format linear.Format) func(x, residual []float32) []float32 {
+func (l layer) compile(t testing.TB, backend compute.Backend, format linear.Format) func(x,
+	residual []float32) []float32 {
 	t.Helper()
 	g := NewGraph(backend, "linear")
 	t.Cleanup(g.Finalize)

@@ -1,7 +1,8 @@
-// Package linear is the linear layers of a model: rows times a matrix that the backend may hold in a form of its own, and what follows.
+// Package linear is the linear layers of a model: rows times a matrix that the backend may hold in a form of its own,
+// and what follows.
 //
-// The plain form, of ordinary operations, defines what a layer computes and runs on every backend, on packed matrices too; a backend
-// with kernels replaces it ([Packer]).
+// The plain form, of ordinary operations, defines what a layer computes and runs on every backend, on packed matrices
+// too; a backend with kernels replaces it ([Packer]).
 package linear
 
 import (
@@ -25,7 +26,8 @@ type Weight struct {
 
 // Options are what a layer does beside its product.
 type Options struct {
-	// Rows, i32[], is how many rows of x are wanted, the first ones: the results of the others may be anything. nil wants all.
+	// Rows, i32[], is how many rows of x are wanted, the first ones: the results of the others may be anything. nil
+	// wants all.
 	Rows *Node
 	// Bias [Out], of x's dtype, is added to the product.
 	Bias *Node
@@ -37,8 +39,8 @@ type Options struct {
 
 // Apply returns x [T, In] times the matrix transposed: [T, Out]; for gates and ups silu(gate) * up, [T, Out/2].
 //
-// All is computed in float32 and rounded once. For an Int8 matrix, each row of x is rounded to 8 bits too, at the scale of its own largest
-// element: the products are integers, their sums exact.
+// All is computed in float32 and rounded once. For an Int8 matrix, each row of x is rounded to 8 bits too, at the scale
+// of its own largest element: the products are integers, their sums exact.
 func Apply(x *Node, w Weight, o Options) *Node {
 	g, dtype := x.Graph(), x.DType()
 	if x.Rank() != 2 || x.Shape().Dimensions[1] != w.In {
@@ -75,7 +77,8 @@ func Apply(x *Node, w Weight, o Options) *Node {
 	if !w.Packed() {
 		return plain(inputs)[0]
 	}
-	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp, "scales": scales > 0, "bias": bias > 0, "residual": residual > 0}
+	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp, "scales": scales > 0, "bias": bias > 0,
+		"residual": residual > 0}
 	scratch := shapes.Make(dtypes.Float32, ceil(t, 16)*16, ceil(w.In, 64)*64+16)
 	return control.Composite("linear", attrs, inputs, []shapes.Shape{result, scratch}, plain)[0]
 }
@@ -134,8 +137,8 @@ func unpack(w Weight) *Node {
 	return Reshape(SliceAxis(m, 1, AxisRange(0, w.Out/2)), w.Out, w.In)
 }
 
-// Rows returns rows of the matrix, by their numbers ids i32[T]: [T, In] of the given dtype. Numbers that are out of range are those of
-// some row. rows, i32[], is how many of the ids are wanted, the first ones; nil wants all.
+// Rows returns rows of the matrix, by their numbers ids i32[T]: [T, In] of the given dtype. Numbers that are out of
+// range are those of some row. rows, i32[], is how many of the ids are wanted, the first ones; nil wants all.
 func Rows(w Weight, ids, rows *Node, dtype dtypes.DType) *Node {
 	g := ids.Graph()
 	t := ids.Shape().Dimensions[0]

@@ -30,7 +30,8 @@ func layers(random *rand.Rand, rows int) []layer {
 		)
 		for range 3 {
 			is := func() bool { return random.IntN(2) == 1 }
-			l := layer{dtype: dtype, out: 1 + random.IntN(300), in: 1 + random.IntN(900), gateUp: is(), bias: is(), residual: is(), float32: is()}
+			l := layer{dtype: dtype, out: 1 + random.IntN(300), in: 1 + random.IntN(900), gateUp: is(), bias: is(),
+				residual: is(), float32: is()}
 			if l.gateUp {
 				l.out *= 2
 			}
@@ -42,7 +43,8 @@ func layers(random *rand.Rand, rows int) []layer {
 			layer{dtype: dtype, weights: dtypes.Int8, out: 1, in: 1},
 			layer{dtype: dtype, weights: dtypes.Int8, out: 70, in: 577, bias: true, residual: true},
 			layer{dtype: dtype, weights: dtypes.Int8, out: 2 * 50, in: 1536, gateUp: true, bias: true},
-			layer{dtype: dtype, weights: dtypes.Int8, out: 1 + random.IntN(300), in: 1 + random.IntN(900), float32: true},
+			layer{dtype: dtype, weights: dtypes.Int8, out: 1 + random.IntN(300), in: 1 + random.IntN(900),
+				float32: true},
 		)
 	}
 	for i := range all {
@@ -114,7 +116,8 @@ func TestPlainForm(t *testing.T) {
 			l.check(t, l.compile(t, backend, plain)(l.x, l.r), l.x, l.r)
 			if backend.Name() == "xla" {
 				held := packedBy{backend, packs}
-				l.check(t, l.compile(t, held, linear.NewFormat(packs, l.weights, l.out, l.in, l.gateUp))(l.x, l.r), l.x, l.r)
+				l.check(t, l.compile(t, held, linear.NewFormat(packs, l.weights, l.out, l.in, l.gateUp))(l.x, l.r), l.x,
+					l.r)
 			}
 		}
 	}
@@ -141,7 +144,8 @@ func TestRowsAreIndependent(t *testing.T) {
 			run := l.compile(t, backend, linear.NewFormat(backend, l.weights, l.out, l.in, l.gateUp))
 			columns := l.columns()
 			all := run(l.x, l.r)
-			for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 18, 24, 25, 64, 95, 96, 97, 100, 128, 192, 193, 255, 256, 257, 300, 511, 512} {
+			for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 18, 24, 25, 64, 95, 96, 97, 100, 128, 192, 193,
+				255, 256, 257, 300, 511, 512} {
 				if got := run(l.x[:n*l.in], l.r[:n*columns]); !slices.Equal(got, all[:n*columns]) {
 					t.Fatalf("%s: %d rows are other bits than among %d", l, n, rows)
 				}
@@ -224,5 +228,6 @@ func TestShapesMustFit(t *testing.T) {
 		}
 	}()
 	format := linear.NewFormat(backend, dtypes.Float32, 3, 6, false)
-	linear.Apply(Zeros(g, shapes.Make(dtypes.Float32, 2, 5)), linear.Weight{Format: format, Data: Zeros(g, format.Shape())}, linear.Options{})
+	linear.Apply(Zeros(g, shapes.Make(dtypes.Float32, 2, 5)),
+		linear.Weight{Format: format, Data: Zeros(g, format.Shape())}, linear.Options{})
 }

@@ -12,8 +12,8 @@ type Fact struct {
 	Name, Value string
 }
 
-// Agree compares facts on all processes: it returns the same on each, nil or a [DifferentError] for the first process that has others than
-// process 0. what says in errors what they are facts of.
+// Agree compares facts on all processes: it returns the same on each, nil or a [DifferentError] for the first process
+// that has others than process 0. what says in errors what they are facts of.
 func (g *Group) Agree(what string, facts []Fact) error {
 	text, err := json.Marshal(facts)
 	if err != nil {
@@ -69,8 +69,8 @@ func differences(first, theirs []Fact) []string {
 // Gather returns the data of all processes, by process, on each of them.
 func (g *Group) Gather(data []byte) ([][]byte, error) { return g.exchange(agreement, 0, data) }
 
-// Share returns process 0's data on all processes; what the others give is not looked at. Process 0 does not wait for them. It
-// answers io.EOF when process 0 is through.
+// Share returns process 0's data on all processes; what the others give is not looked at. Process 0 does not wait for
+// them. It answers io.EOF when process 0 is through.
 func (g *Group) Share(data []byte) ([]byte, error) {
 	if g.Leads() {
 		return data, g.tell(message{Kind: kindStream, Stream: agreement, Data: [][]byte{data}})
@@ -93,8 +93,8 @@ func (g *Group) Next() ([][]byte, error) {
 	return m.Data, err
 }
 
-// Confirm compares what a call came to, by its number, on all processes. Process 0 waits for the others, and where one differs all stop with
-// a [DifferentError]; the others go on, and hear of it by Next.
+// Confirm compares what a call came to, by its number, on all processes. Process 0 waits for the others, and where one
+// differs all stop with a [DifferentError]; the others go on, and hear of it by Next.
 func (g *Group) Confirm(number int, what string, facts []Fact) error {
 	text, err := json.Marshal(facts)
 	if err != nil {
@@ -132,8 +132,9 @@ func (g *Group) Confirm(number int, what string, facts []Fact) error {
 	return nil
 }
 
-// Exchange returns what all processes give on the same occasion, by process, on each of them. Occasions of one device, below [MaxExchanges],
-// come in the same order on all; tag tells what an occasion is for, and where that differs all stop with a [DifferentError].
+// Exchange returns what all processes give on the same occasion, by process, on each of them. Occasions of one device,
+// below [MaxExchanges], come in the same order on all; tag tells what an occasion is for, and where that differs all
+// stop with a [DifferentError].
 func (g *Group) Exchange(device int, tag uint64, data []byte) ([][]byte, error) {
 	if device < 0 || device >= MaxExchanges {
 		return nil, fmt.Errorf("lockstep: device %d can't exchange numbers: they are 0 to %d", device, MaxExchanges-1)
@@ -149,7 +150,8 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 		}
 		all, err := g.receive(0, s)
 		if err == nil && len(all.Data) != g.NumProcesses() {
-			err = fmt.Errorf("lockstep: process 0 gave the data of %d processes, not of %d", len(all.Data), g.NumProcesses())
+			err = fmt.Errorf("lockstep: process 0 gave the data of %d processes, not of %d", len(all.Data),
+				g.NumProcesses())
 		}
 		return all.Data, err
 	}
@@ -161,7 +163,8 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 		}
 		got, err := g.receive(id, s)
 		if errors.Is(err, errAstray) {
-			different := &DifferentError{Process: id, Name: g.name(id), When: "the call under way", Differences: []string{"it has come to the end of it"}}
+			different := &DifferentError{Process: id, Name: g.name(id), When: "the call under way",
+				Differences: []string{"it has come to the end of it"}}
 			g.fail(different)
 			return nil, different
 		}
@@ -169,8 +172,10 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 			return nil, err
 		}
 		if got.Tag != tag || s != agreement && len(got.first()) != len(data) {
-			different := &DifferentError{Process: id, Name: g.name(id), When: "an exchange of numbers", Differences: []string{
-				fmt.Sprintf("it is at number %d with %d bytes, not at number %d with %d", got.Tag, len(got.first()), tag, len(data))}}
+			different := &DifferentError{Process: id, Name: g.name(id), When: "an exchange of numbers",
+				Differences: []string{
+					fmt.Sprintf("it is at number %d with %d bytes, not at number %d with %d", got.Tag, len(got.first()),
+						tag, len(data))}}
 			g.fail(different)
 			return nil, different
 		}

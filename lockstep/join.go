@@ -18,7 +18,8 @@ const (
 
 func (g *Group) hello() *hello {
 	o := g.options
-	return &hello{Protocol: protocol, Version: o.Version, NumProcesses: o.NumProcesses, ProcessID: o.ProcessID, Host: o.Host}
+	return &hello{Protocol: protocol, Version: o.Version, NumProcesses: o.NumProcesses, ProcessID: o.ProcessID,
+		Host: o.Host}
 }
 
 // listen waits at process 0 for the others.
@@ -30,7 +31,9 @@ func (g *Group) listen(ctx context.Context) error {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("process 0 can't listen at %s: %w: give an address of this machine as the coordinator's, or one to bind to", address, err)
+		return fmt.Errorf(
+			"process 0 can't listen at %s: %w: give an address of this machine as the coordinator's, or one to bind to",
+			address, err)
 	}
 	defer l.Close()
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
@@ -83,7 +86,9 @@ func (g *Group) listen(ctx context.Context) error {
 			}
 			if old := g.peers[c.who.ProcessID]; old != nil {
 				// Started again, or two think that they are the same: the one before hears of it, if it is there.
-				old.last(message{Kind: kindFailed, Text: fmt.Sprintf("another one came as process %d, from %s: --process-id must be another for each", c.who.ProcessID, c.who.Host)})
+				old.last(message{Kind: kindFailed,
+					Text: fmt.Sprintf("another one came as process %d, from %s: --process-id must be another for each",
+						c.who.ProcessID, c.who.Host)})
 				old.close()
 				missing++
 			}
@@ -116,7 +121,8 @@ func (g *Group) greet(conn net.Conn) (*peer, *hello) {
 	p := newPeer(conn, min(helloTimeout, g.options.HeartbeatTimeout))
 	p.left = helloBytes
 	var m message
-	if err := p.decoder.Decode(&m); err != nil || m.Kind != kindHello || m.Hello == nil || m.Hello.Protocol != protocol {
+	if err := p.decoder.Decode(&m); err != nil || m.Kind != kindHello || m.Hello == nil ||
+		m.Hello.Protocol != protocol {
 		g.options.Log.Warn("a caller that is no process of this job was sent away", "address", conn.RemoteAddr())
 		p.close()
 		return nil, nil
@@ -150,7 +156,8 @@ func (g *Group) absent(ctx context.Context) error {
 			names = append(names, fmt.Sprint(id))
 		}
 	}
-	return fmt.Errorf("of %d processes these did not come to %s within %s: %s", g.options.NumProcesses, g.options.CoordinatorAddress, g.options.InitializationTimeout, strings.Join(names, ", "))
+	return fmt.Errorf("of %d processes these did not come to %s within %s: %s", g.options.NumProcesses,
+		g.options.CoordinatorAddress, g.options.InitializationTimeout, strings.Join(names, ", "))
 }
 
 // dial goes to process 0, which may not be there yet.
@@ -181,7 +188,8 @@ func (g *Group) dial(ctx context.Context) error {
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return ctx.Err()
 			}
-			return fmt.Errorf("process 0 was not there at %s, or not with all processes, within %s: %w", g.options.CoordinatorAddress, g.options.InitializationTimeout, errors.Join(last))
+			return fmt.Errorf("process 0 was not there at %s, or not with all processes, within %s: %w",
+				g.options.CoordinatorAddress, g.options.InitializationTimeout, errors.Join(last))
 		case <-time.After(dialPause):
 		}
 	}

@@ -1,12 +1,14 @@
-// Package lockstep keeps processes on several hosts together that do the same things in the same order: each with devices of its own, all
-// of which run one program.
+// Package lockstep keeps processes on several hosts together that do the same things in the same order: each with
+// devices of its own, all of which run one program.
 //
-// Process 0 leads: it decides what is done, tells the others, and compares what that came to. The others follow: they decide nothing, so that
-// the time at which something happens on a host changes nothing. A process that differs ends all of them with an error that says which one and
-// in what ([DifferentError]); so does one that fails ([StoppedError]), goes away or is silent for too long ([LostError]).
+// Process 0 leads: it decides what is done, tells the others, and compares what that came to. The others follow: they
+// decide nothing, so that the time at which something happens on a host changes nothing. A process that differs ends
+// all of them with an error that says which one and in what ([DifferentError]); so does one that fails
+// ([StoppedError]), goes away or is silent for too long ([LostError]).
 //
-// The processes meet at process 0, to which each of the others holds one TCP connection with messages of encoding/gob. There is neither a
-// password nor encryption: like jax.distributed and NCCL it is for a network whose machines are trusted.
+// The processes meet at process 0, to which each of the others holds one TCP connection with messages of encoding/gob.
+// There is neither a password nor encryption: like jax.distributed and NCCL it is for a network whose machines are
+// trusted.
 package lockstep
 
 import (
@@ -43,7 +45,8 @@ const (
 	defaultHeartbeat      = 100 * time.Second
 )
 
-// Group is all the processes, seen from one of them. Its methods may be called by many goroutines, but for each kind of message by one at a time.
+// Group is all the processes, seen from one of them. Its methods may be called by many goroutines, but for each kind of
+// message by one at a time.
 type Group struct {
 	options Options
 	peers   []*peer  // by process, nil for this one and, where that is not process 0, for all but 0
@@ -96,14 +99,16 @@ func Join(ctx context.Context, o Options) (*Group, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Group{options: o, peers: make([]*peer, o.NumProcesses), hosts: make([]string, o.NumProcesses), boxes: map[box][]message{}, done: make(chan struct{}), leaving: make(chan struct{})}
+	g := &Group{options: o, peers: make([]*peer, o.NumProcesses), hosts: make([]string, o.NumProcesses),
+		boxes: map[box][]message{}, done: make(chan struct{}), leaving: make(chan struct{})}
 	g.changed = sync.NewCond(&g.mu)
 	g.hosts[o.ProcessID] = o.Host
 	if o.NumProcesses == 1 {
 		return g, nil
 	}
 	if _, _, err := net.SplitHostPort(o.CoordinatorAddress); err != nil {
-		return nil, fmt.Errorf("lockstep: the coordinator's address is %q, but must be host:port, of process 0: %w", o.CoordinatorAddress, err)
+		return nil, fmt.Errorf("lockstep: the coordinator's address is %q, but must be host:port, of process 0: %w",
+			o.CoordinatorAddress, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.InitializationTimeout)
 	defer cancel()
@@ -135,7 +140,8 @@ func (g *Group) Leads() bool { return g.options.ProcessID == 0 }
 // Done is closed when the group is over; then Err says why.
 func (g *Group) Done() <-chan struct{} { return g.done }
 
-// Err returns why the group is over: an error as in the package's documentation, or nil while it is not and where process 0 ended it.
+// Err returns why the group is over: an error as in the package's documentation, or nil while it is not and where
+// process 0 ended it.
 func (g *Group) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,7 +160,8 @@ func (g *Group) Status() int {
 	return g.status
 }
 
-// Fail ends this process' part because of err, which the others stop with. After End, or another error, it does nothing.
+// Fail ends this process' part because of err, which the others stop with. After End, or another error, it does
+// nothing.
 func (g *Group) Fail(err error) { g.fail(err) }
 
 // Close ends this process' part. Without End, or an end that process 0 gave, the others stop with an error.
@@ -162,7 +169,8 @@ func (g *Group) Close() {
 	g.close(message{Kind: kindFailed, Text: g.name(g.options.ProcessID) + " left before the end"})
 }
 
-// Leave asks process 0 to end soon, since this process is wanted elsewhere: its Leaving is closed. It does not wait for that.
+// Leave asks process 0 to end soon, since this process is wanted elsewhere: its Leaving is closed. It does not wait for
+// that.
 func (g *Group) Leave() {
 	if p := g.peers[0]; p != nil {
 		_ = p.send(message{Kind: kindLeave})

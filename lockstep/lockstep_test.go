@@ -33,7 +33,8 @@ func joinAll(t testing.TB, n int, change func(id int, o *Options)) ([]*Group, []
 	var wg sync.WaitGroup
 	for id := range n {
 		wg.Go(func() {
-			o := Options{CoordinatorAddress: address, NumProcesses: n, ProcessID: id, Version: "test", Host: fmt.Sprintf("host-%c", 'a'+id),
+			o := Options{CoordinatorAddress: address, NumProcesses: n, ProcessID: id, Version: "test",
+				Host:                  fmt.Sprintf("host-%c", 'a'+id),
 				InitializationTimeout: time.Minute, HeartbeatTimeout: time.Hour}
 			if change != nil {
 				change(id, &o)
@@ -100,7 +101,8 @@ func TestCalls(t *testing.T) {
 				for device := range 3 {
 					go func() {
 						failures <- func() error {
-							all, err := g.Exchange(device, uint64(call), bytes.Repeat([]byte{byte(g.ProcessID())}, 1<<(call%18)))
+							all, err := g.Exchange(device, uint64(call),
+								bytes.Repeat([]byte{byte(g.ProcessID())}, 1<<(call%18)))
 							if err != nil {
 								return err
 							}
@@ -144,16 +146,20 @@ func TestDifferences(t *testing.T) {
 		want string
 	}{
 		"facts": {func(g *Group, odd bool) error {
-			return g.Agree("the job", []Fact{{"model", "m"}, {"input prompts.jsonl", map[bool]string{false: "100 rows", true: "99 rows"}[odd]}})
+			return g.Agree("the job", []Fact{{"model", "m"},
+				{"input prompts.jsonl", map[bool]string{false: "100 rows", true: "99 rows"}[odd]}})
 		}, "process 2 (host-c) differs from process 0 in the job: input prompts.jsonl is 99 rows, not 100 rows"},
 		"facts that are not there": {func(g *Group, odd bool) error {
 			if odd {
 				return g.Agree("the job", []Fact{{"seed", "1"}})
 			}
 			return g.Agree("the job", []Fact{{"model", "m"}})
-		}, "process 2 (host-c) differs from process 0 in the job: it has no model, which is m; it has seed, which is 1"},
+		},
+			"process 2 (host-c) differs from process 0 in the job: it has no model, which is m; it has seed, " +
+				"which is 1"},
 		"what a call came to": {func(g *Group, odd bool) error {
-			if err := g.Confirm(12, "run", []Fact{{"steps", "4"}, {"tokens", fmt.Sprint(odd)}}); err != nil || g.Leads() {
+			if err := g.Confirm(12, "run", []Fact{{"steps", "4"}, {"tokens", fmt.Sprint(odd)}}); err != nil ||
+				g.Leads() {
 				return err
 			}
 			_, err := g.Next()
@@ -199,7 +205,9 @@ func TestDifferences(t *testing.T) {
 			}
 			_, err := g.Exchange(0, tag, []byte("12345678"))
 			return err
-		}, "process 2 (host-c) differs from process 0 in an exchange of numbers: it is at number 4 with 8 bytes, not at number 3 with 8"},
+		},
+			"process 2 (host-c) differs from process 0 in an exchange of numbers: it is at number 4 with 8 bytes, " +
+				"not at number 3 with 8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			groups := join(t, 3)
@@ -236,10 +244,12 @@ func TestOneIsGone(t *testing.T) {
 		go_  func(g *Group)
 		want string
 	}{
-		"a follower dies":         {1, die, "process 1 (host-b) is lost: EOF"},
-		"the leader dies":         {0, die, "process 0 (host-a) is lost: "},
-		"a follower fails":        {1, func(g *Group) { g.Fail(errors.New("no memory")) }, "process 1 (host-b): no memory"},
-		"the leader fails":        {0, func(g *Group) { g.Fail(errors.New("disk full")) }, "process 0 (host-a): disk full"},
+		"a follower dies": {1, die, "process 1 (host-b) is lost: EOF"},
+		"the leader dies": {0, die, "process 0 (host-a) is lost: "},
+		"a follower fails": {1, func(g *Group) { g.Fail(errors.New("no memory")) },
+			"process 1 (host-b): no memory"},
+		"the leader fails": {0, func(g *Group) { g.Fail(errors.New("disk full")) },
+			"process 0 (host-a): disk full"},
 		"a follower leaves early": {2, func(g *Group) { g.Close() }, "process 2 (host-c) left before the end"},
 		"the leader leaves early": {0, func(g *Group) { g.Close() }, "process 0 (host-a) left before the end"},
 	} {
@@ -271,7 +281,8 @@ func TestSilence(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		p := newPeer(conn, time.Minute)
-		_ = p.send(message{Kind: kindHello, Hello: &hello{Protocol: protocol, NumProcesses: 2, ProcessID: 1, Host: "mute"}})
+		_ = p.send(message{Kind: kindHello, Hello: &hello{Protocol: protocol, NumProcesses: 2, ProcessID: 1,
+			Host: "mute"}})
 		<-t.Context().Done()
 		p.close()
 	}()
@@ -282,7 +293,8 @@ func TestSilence(t *testing.T) {
 	defer g.Close()
 	_, err = g.Gather(nil)
 	var lost *LostError
-	if !errors.As(err, &lost) || lost.Process != 1 || lost.Silent != timeout || !strings.Contains(err.Error(), "process 1 (mute) is lost: nothing came from it for 1s") {
+	if !errors.As(err, &lost) || lost.Process != 1 || lost.Silent != timeout ||
+		!strings.Contains(err.Error(), "process 1 (mute) is lost: nothing came from it for 1s") {
 		t.Error(err)
 	}
 
@@ -324,7 +336,8 @@ func TestJoinErrors(t *testing.T) {
 		want   map[int]string
 	}{
 		"another version": {func(id int, o *Options) { o.Version = fmt.Sprint("v", id) },
-			map[int]string{0: "process 1 (host-b) does not belong here: it is version v1, and process 0 is v0", 1: "it is version v1"}},
+			map[int]string{0: "process 1 (host-b) does not belong here: it is version v1, and process 0 is v0",
+				1: "it is version v1"}},
 		"another number": {func(id int, o *Options) { o.NumProcesses += id },
 			map[int]string{0: "it is one of 3, and process 0 of 2", 1: "it is one of 3"}},
 		"nobody comes": {func(id int, o *Options) {
@@ -332,7 +345,8 @@ func TestJoinErrors(t *testing.T) {
 				o.CoordinatorAddress = "127.0.0.1:1"
 			}
 		}, map[int]string{0: "of 2 processes these did not come to", 1: "process 0 was not there at 127.0.0.1:1"}},
-		"no address": {func(_ int, o *Options) { o.CoordinatorAddress = "here" }, map[int]string{0: "must be host:port", 1: "must be host:port"}},
+		"no address": {func(_ int, o *Options) { o.CoordinatorAddress = "here" },
+			map[int]string{0: "must be host:port", 1: "must be host:port"}},
 		"not this machine's": {func(id int, o *Options) {
 			if o.InitializationTimeout = time.Second; id == 0 {
 				o.BindAddress = "192.0.2.1:80"
@@ -353,7 +367,8 @@ func TestJoinErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Join(ctx, Options{NumProcesses: 2, CoordinatorAddress: freeAddress(t)}); !errors.Is(err, context.Canceled) {
+	if _, err := Join(ctx, Options{NumProcesses: 2, CoordinatorAddress: freeAddress(t)}); !errors.Is(err,
+		context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -371,7 +386,8 @@ func TestStrangers(t *testing.T) {
 	address := freeAddress(t)
 	came := make(lines, 10)
 	options := func(id int) Options {
-		return Options{CoordinatorAddress: address, NumProcesses: 3, ProcessID: id, InitializationTimeout: time.Minute, Log: slog.New(slog.NewTextHandler(came, nil))}
+		return Options{CoordinatorAddress: address, NumProcesses: 3, ProcessID: id, InitializationTimeout: time.Minute,
+			Log: slog.New(slog.NewTextHandler(came, nil))}
 	}
 	met := make(chan error)
 	run := func(id int) {
@@ -401,7 +417,8 @@ func TestStrangers(t *testing.T) {
 		_ = conn.Close()
 	}
 	first := newPeer(call(), time.Minute) // the first process 1, which dies before all are there
-	if err := first.send(message{Kind: kindHello, Hello: &hello{Protocol: protocol, NumProcesses: 3, ProcessID: 1}}); err != nil {
+	if err := first.send(message{Kind: kindHello, Hello: &hello{Protocol: protocol, NumProcesses: 3,
+		ProcessID: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	for line := range came {
@@ -432,7 +449,8 @@ func FuzzGreet(f *testing.F) {
 	var hi bytes.Buffer
 	a, b := net.Pipe()
 	go func() {
-		_ = newPeer(a, time.Second).send(message{Kind: kindHello, Hello: &hello{Protocol: protocol, NumProcesses: 2, ProcessID: 1}})
+		_ = newPeer(a, time.Second).send(message{Kind: kindHello, Hello: &hello{Protocol: protocol, NumProcesses: 2,
+			ProcessID: 1}})
 		_ = a.Close()
 	}()
 	_, _ = io.Copy(&hi, b)

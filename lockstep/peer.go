@@ -200,8 +200,8 @@ func (g *Group) read(id int, p *peer) {
 	}
 }
 
-// receive waits for the next message of a stream from a process. At process 0, a process that came to the end of a call while an exchange of
-// the call is waited for, or the other way round, is errAstray: it would be waited for in vain.
+// receive waits for the next message of a stream from a process. At process 0, a process that came to the end of a call
+// while an exchange of the call is waited for, or the other way round, is errAstray: it would be waited for in vain.
 func (g *Group) receive(from int, s stream) (message, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -41,7 +41,8 @@ type tensor struct {
 	native dtypes.DType // dtype of data's elements if they need no decoding
 	data   []byte       // encoded bytes in the mapping; nil for dummy weights
 	unit   int          // elements decoded at once: a block, a row
-	// decode gives elements first to first+len(dst), both multiples of unit, as float32; nil if stored is not supported.
+	// decode gives elements first to first+len(dst), both multiples of unit, as float32; nil if stored is not
+	// supported.
 	decode  func(dst []float32, first int)
 	release func() // gives data's pages back
 }
@@ -61,8 +62,8 @@ func (t *tensor) elements() int {
 //	hf://org/name[@rev]              hub repository, downloaded into the hub's cache
 //	hf://org/name[@rev]/FILE.gguf    one GGUF file of a hub repository
 //
-// The error of a model with an unsupported feature wraps *UnsupportedError. Weights are neither read nor checked here: see
-// Validate and Read.
+// The error of a model with an unsupported feature wraps *UnsupportedError. Weights are neither read nor checked here:
+// see Validate and Read.
 func Open(ref string) (*Checkpoint, error) {
 	c, err := open(ref)
 	if err != nil {
@@ -85,10 +86,13 @@ func open(ref string) (*Checkpoint, error) {
 
 // noModel is the error of a path where nothing is. What looks like a repository of the hub may have been meant as one.
 func noModel(path string) error {
-	if hubPattern.MatchString(path) && !strings.HasPrefix(path, ".") && strings.Count(path, "/") == 1 && filepath.Ext(path) != ".gguf" {
-		return fmt.Errorf("there is no such file or folder; did you mean %s%s, the model of the hub? (%w)", hubScheme, path, os.ErrNotExist)
+	if hubPattern.MatchString(path) && !strings.HasPrefix(path, ".") && strings.Count(path, "/") == 1 &&
+		filepath.Ext(path) != ".gguf" {
+		return fmt.Errorf("there is no such file or folder; did you mean %s%s, the model of the hub? (%w)", hubScheme,
+			path, os.ErrNotExist)
 	}
-	return fmt.Errorf("there is no such file or folder; give a Hugging Face folder, a .gguf file or hf://org/name: %w", os.ErrNotExist)
+	return fmt.Errorf("there is no such file or folder; give a Hugging Face folder, a .gguf file or hf://org/name: %w",
+		os.ErrNotExist)
 }
 
 func openPath(path string) (*Checkpoint, error) {
@@ -104,7 +108,8 @@ func openPath(path string) (*Checkpoint, error) {
 	}
 	switch {
 	case filepath.Base(path) == configFile:
-		return nil, errors.New("this is a config without weights: give its folder, or --load-format dummy for random weights")
+		return nil,
+			errors.New("this is a config without weights: give its folder, or --load-format dummy for random weights")
 	case filepath.Ext(path) == ".safetensors":
 		return nil, fmt.Errorf("this is a weight file without its config; give its folder %s", filepath.Dir(path))
 	}
@@ -131,10 +136,12 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// Names lists the tensors, sorted. Weights have Hugging Face names; a tensor of a GGUF file that has none keeps its own.
+// Names lists the tensors, sorted. Weights have Hugging Face names; a tensor of a GGUF file that has none keeps its
+// own.
 func (c *Checkpoint) Names() []string { return slices.Clone(c.names) }
 
-// Shape returns a tensor's dimensions, outermost first ([out, in] for linear weights), or nil if there is no such tensor.
+// Shape returns a tensor's dimensions, outermost first ([out, in] for linear weights), or nil if there is no such
+// tensor.
 func (c *Checkpoint) Shape(name string) []int {
 	t := c.tensors[name]
 	if t == nil {
@@ -172,9 +179,9 @@ func (c *Checkpoint) ChatTemplate() string { return c.chatTemplate }
 // Read returns a tensor's elements in row-major order as []float32, []bfloat16.BFloat16 or []float16.Float16, for dtype
 // Float32, BFloat16 or Float16. Blocks are dequantized; narrowing rounds to nearest, ties to even.
 //
-// When the file holds that very dtype, the slice is a view of the mapped file: it must not be written to (the process would
-// be killed) and is valid until Close. Otherwise it is the caller's own, nothing else of the tensor's size is allocated, and
-// the mapped pages are given back; after using a view, do that with Release.
+// When the file holds that very dtype, the slice is a view of the mapped file: it must not be written to (the process
+// would be killed) and is valid until Close. Otherwise it is the caller's own, nothing else of the tensor's size is
+// allocated, and the mapped pages are given back; after using a view, do that with Release.
 func (c *Checkpoint) Read(name string, dtype dtypes.DType) (flat any, err error) {
 	t := c.tensors[name]
 	if t == nil {
@@ -198,7 +205,8 @@ func (c *Checkpoint) Read(name string, dtype dtypes.DType) (flat any, err error)
 		flat, err = read(t, toFloat16)
 		return flat, t.named(name, err)
 	}
-	return nil, fmt.Errorf("tensor %s in %s cannot be read as %s; Float32, BFloat16 and Float16 are possible", name, t.file, dtype)
+	return nil, fmt.Errorf("tensor %s in %s cannot be read as %s; Float32, BFloat16 and Float16 are possible", name,
+		t.file, dtype)
 }
 
 func (t *tensor) named(name string, err error) error {
@@ -208,16 +216,16 @@ func (t *tensor) named(name string, err error) error {
 	return fmt.Errorf("tensor %s in %s: %w", name, t.file, err)
 }
 
-// Release gives the memory of a tensor's mapped pages back to the operating system. Views of it stay valid, at the price of
-// reading the file again.
+// Release gives the memory of a tensor's mapped pages back to the operating system. Views of it stay valid, at the
+// price of reading the file again.
 func (c *Checkpoint) Release(name string) {
 	if t := c.tensors[name]; t != nil && t.release != nil {
 		t.release()
 	}
 }
 
-// view is the tensor's data as a slice of dtype, or nil where it must be decoded: another dtype, misaligned for the element
-// (the formats allow that), or a big-endian machine.
+// view is the tensor's data as a slice of dtype, or nil where it must be decoded: another dtype, misaligned for the
+// element (the formats allow that), or a big-endian machine.
 func (t *tensor) view(dtype dtypes.DType) any {
 	if t.native != dtype || len(t.data) == 0 || !littleEndian {
 		return nil

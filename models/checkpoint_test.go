@@ -68,7 +68,8 @@ func TestTinyModelsAreWhole(t *testing.T) {
 }
 
 func TestShardsReadAsOne(t *testing.T) {
-	whole, sharded := openTest(t, filepath.Join(tinyModels, "llama3")), openTest(t, filepath.Join(tinyModels, "llama3-sharded"))
+	whole, sharded := openTest(t, filepath.Join(tinyModels, "llama3")),
+		openTest(t, filepath.Join(tinyModels, "llama3-sharded"))
 	sameTensors(t, sharded, whole, dtypes.Float32)
 	// The same weights in bfloat16: rounding f32 as we read gives the file's bits.
 	sameTensors(t, openTest(t, filepath.Join(tinyModels, "llama3-bf16")), whole, dtypes.BFloat16)
@@ -103,7 +104,8 @@ func TestGGUFLikeFolder(t *testing.T) {
 	adapt := map[string]func(c *Config){
 		"llama-bias": func(c *Config) { // the converter was told of llama3 scaling
 			c.RopeTheta = 5e5
-			c.RopeScaling = &RopeScaling{Type: "llama3", Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, AttentionFactor: 1, OriginalMaxPositions: 8192}
+			c.RopeScaling = &RopeScaling{Type: "llama3", Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4,
+				AttentionFactor: 1, OriginalMaxPositions: 8192}
 		},
 		"qwen2": func(c *Config) { // and here of yarn
 			c.RopeScaling = &RopeScaling{Type: "yarn", Factor: 4, BetaFast: 32, BetaSlow: 1, Truncate: true,
@@ -145,7 +147,8 @@ func smollm2(t testing.TB) string {
 	return path
 }
 
-// TestSmolLM2LikeTransformers compares every dequantized, reordered tensor with what transformers loads from the same file.
+// TestSmolLM2LikeTransformers compares every dequantized, reordered tensor with what transformers loads from the same
+// file.
 func TestSmolLM2LikeTransformers(t *testing.T) {
 	data, err := os.ReadFile("testdata/smollm2.json")
 	if err != nil {
@@ -182,7 +185,8 @@ func TestSmolLM2LikeTransformers(t *testing.T) {
 		}
 	}
 	cfg := c.Config
-	if cfg.Architecture != "LlamaForCausalLM" || cfg.NumParameters() != 134_515_008 || !cfg.TieEmbeddings || cfg.BOS != 1 ||
+	if cfg.Architecture != "LlamaForCausalLM" || cfg.NumParameters() != 134_515_008 || !cfg.TieEmbeddings ||
+		cfg.BOS != 1 ||
 		!slices.Equal(cfg.EOS, []int32{2}) || cfg.RopeTheta != 1e5 || cfg.MaxPositions != 8192 || cfg.HeadDim != 64 {
 		t.Errorf("config is %+v", cfg)
 	}
@@ -193,7 +197,8 @@ func TestSmolLM2LikeTransformers(t *testing.T) {
 
 func TestReadErrors(t *testing.T) {
 	c := openTest(t, filepath.Join(tinyModels, "llama2"))
-	if _, err := c.Read("nothing.weight", dtypes.Float32); !errors.Is(err, ErrNoTensor) || !strings.Contains(err.Error(), "nothing.weight") {
+	if _, err := c.Read("nothing.weight", dtypes.Float32); !errors.Is(err, ErrNoTensor) ||
+		!strings.Contains(err.Error(), "nothing.weight") {
 		t.Errorf("a missing tensor gave %v", err)
 	}
 	if _, err := c.Read(nameFinalNorm, dtypes.Int8); err == nil || !strings.Contains(err.Error(), "Int8") {
@@ -226,8 +231,10 @@ func TestValidateListsAll(t *testing.T) {
 	if err == nil {
 		t.Fatal("the checkpoint was accepted")
 	}
-	for _, want := range []string{"model.layers.0.self_attn.q_proj.bias is missing (expected shape [32])", "model.layers.1.self_attn.v_proj.bias is missing",
-		"model.layers.1.mlp.down_proj.weight has shape [32 48], but the config implies [32 50]", "model.norm.weight has dtype F8_E4M3"} {
+	for _, want := range []string{"model.layers.0.self_attn.q_proj.bias is missing (expected shape [32])",
+		"model.layers.1.self_attn.v_proj.bias is missing",
+		"model.layers.1.mlp.down_proj.weight has shape [32 48], but the config implies [32 50]",
+		"model.norm.weight has dtype F8_E4M3"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error should say %q: %v", want, err)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 )
 
-// family holds what differs between the supported classes: transformers' defaults for keys that a config.json leaves out,
-// and which keys the class acts on.
+// family holds what differs between the supported classes: transformers' defaults for keys that a config.json leaves
+// out, and which keys the class acts on.
 type family struct {
 	modelType    string
 	kvHeads      int // 0: as many as num_attention_heads
@@ -37,12 +37,15 @@ type family struct {
 var families = map[string]family{
 	"LlamaForCausalLM": {modelType: "llama", maxPositions: 2048, theta: 1e4, bos: 1, eos: []int32{2},
 		attentionBias: true, mlpBias: true},
-	"MistralForCausalLM": {modelType: "mistral", kvHeads: 8, maxPositions: 131072, theta: 1e4, bos: 1, eos: []int32{2}, window: 4096},
+	"MistralForCausalLM": {modelType: "mistral", kvHeads: 8, maxPositions: 131072, theta: 1e4, bos: 1, eos: []int32{2},
+		window: 4096},
 	"Qwen2ForCausalLM": {modelType: "qwen2", kvHeads: 32, maxPositions: 32768, theta: 1e4, bos: -1, window: 4096,
 		qkvBias: true, windowSwitch: true},
-	"Qwen3ForCausalLM": {modelType: "qwen3", kvHeads: 32, maxPositions: 32768, headDim: 128, theta: 1e4, bos: -1, window: 4096,
+	"Qwen3ForCausalLM": {modelType: "qwen3", kvHeads: 32, maxPositions: 32768, headDim: 128, theta: 1e4, bos: -1,
+		window:        4096,
 		attentionBias: true, qkNorm: true, windowSwitch: true},
-	"SmolLM3ForCausalLM": {modelType: "smollm3", kvHeads: 4, maxPositions: 32768, theta: 2e6, tie: true, bos: 128000, eos: []int32{128001},
+	"SmolLM3ForCausalLM": {modelType: "smollm3", kvHeads: 4, maxPositions: 32768, theta: 2e6, tie: true, bos: 128000,
+		eos:           []int32{128001},
 		attentionBias: true, mlpBias: true, windowSwitch: true, noRope: true},
 }
 
@@ -79,8 +82,8 @@ func readConfigFile(path, generationPath string) (Config, error) {
 	return c, nil
 }
 
-// ParseConfig reads the text of a Hugging Face config.json and of a generation_config.json (nil if there is none). Both the
-// older rope_theta and rope_scaling and the newer rope_parameters are understood.
+// ParseConfig reads the text of a Hugging Face config.json and of a generation_config.json (nil if there is none). Both
+// the older rope_theta and rope_scaling and the newer rope_parameters are understood.
 func ParseConfig(config, generation []byte) (Config, error) {
 	j, err := newJSONFields(config)
 	if err != nil {
@@ -111,7 +114,9 @@ func ParseConfig(config, generation []byte) (Config, error) {
 	if c.HeadDim == 0 || j.present("head_dim") {
 		c.HeadDim = c.HiddenSize / c.NumHeads
 		if !j.has("head_dim") && c.HiddenSize%c.NumHeads != 0 {
-			return Config{}, fmt.Errorf("hidden_size %d is not a multiple of num_attention_heads %d, and there is no head_dim", c.HiddenSize, c.NumHeads)
+			return Config{},
+				fmt.Errorf("hidden_size %d is not a multiple of num_attention_heads %d, and there is no head_dim",
+					c.HiddenSize, c.NumHeads)
 		}
 		c.HeadDim = j.int("head_dim", c.HeadDim)
 	}
@@ -137,9 +142,11 @@ func ParseConfig(config, generation []byte) (Config, error) {
 			Method string `json:"quant_method"`
 		}
 		j.decode("quantization_config", &q)
-		return Config{}, unsupported("use the unquantized model or a GGUF file", "quantization_config (quant_method %q)", q.Method)
+		return Config{}, unsupported("use the unquantized model or a GGUF file",
+			"quantization_config (quant_method %q)", q.Method)
 	}
-	if err := errors.Join(j.noRope(&c, fam), j.slidingWindow(&c, fam), j.rope(&c, fam.theta), j.specialTokens(&c, fam, generation)); err != nil {
+	if err := errors.Join(j.noRope(&c, fam), j.slidingWindow(&c, fam), j.rope(&c, fam.theta),
+		j.specialTokens(&c, fam, generation)); err != nil {
 		return Config{}, err
 	}
 	if j.err != nil {
@@ -163,7 +170,8 @@ func (j *jsonFields) family() (string, family, error) {
 			return name, fam, j.err
 		}
 	}
-	return "", family{}, errors.Join(j.err, unsupported(supportedArchitectures(), "a config without architectures and with model_type %q", modelType))
+	return "", family{}, errors.Join(j.err,
+		unsupported(supportedArchitectures(), "a config without architectures and with model_type %q", modelType))
 }
 
 // noRope fills Config.NoRope; in no_rope_layers a 1 means that the layer does have the rotary embedding.
@@ -242,7 +250,9 @@ func (j *jsonFields) slidingWindow(c *Config, fam family) error {
 		}
 		if sliding {
 			if window == 0 {
-				return fmt.Errorf("layer %d is of type sliding_attention, but use_sliding_window and sliding_window give no window", i)
+				return fmt.Errorf(
+					"layer %d is of type sliding_attention, but use_sliding_window and sliding_window give no window",
+					i)
 			}
 			c.SlidingWindow[i] = window
 		}

@@ -12,11 +12,12 @@ import (
 
 // ggufFamilies maps general.architecture to the class it was converted from. Mistral models are converted as llama.
 var ggufFamilies = map[string]string{
-	"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "smollm3": "SmolLM3ForCausalLM",
+	"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
+	"smollm3": "SmolLM3ForCausalLM",
 }
 
-// ggufKnownKeys are the keys under the architecture's prefix that ggufConfig acts on or that change nothing. Any other key
-// may change what the model computes, so it is refused.
+// ggufKnownKeys are the keys under the architecture's prefix that ggufConfig acts on or that change nothing. Any other
+// key may change what the model computes, so it is refused.
 var ggufKnownKeys = []string{
 	"block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size",
 	"attention.head_count", "attention.head_count_kv", "attention.key_length", "attention.value_length",
@@ -74,7 +75,8 @@ func ggufConfig(f *gguf.File) (Config, error) {
 	c.SlidingWindow = make([]int, c.NumLayers)
 	if window := m.int("attention.sliding_window", 0); window > 0 {
 		if name != "llama" {
-			return Config{}, unsupported("", "attention.sliding_window in a %s file, which does not say which layers have it,", name)
+			return Config{}, unsupported("",
+				"attention.sliding_window in a %s file, which does not say which layers have it,", name)
 		}
 		for i := range c.SlidingWindow {
 			c.SlidingWindow[i] = window
@@ -155,7 +157,8 @@ func (c *Config) recoverLlama3(divisors []float32) error {
 	want, _ := scaled.RopeFrequencies()
 	for i, d := range divisors {
 		if !(math.Abs(float64(base[i]/d)-float64(want[i])) <= 1e-5*float64(want[i])) {
-			return unsupported("only those of Llama 3.1 to 3.3 are", "%s with divisors of another rope scaling", nameRopeFactors)
+			return unsupported("only those of Llama 3.1 to 3.3 are", "%s with divisors of another rope scaling",
+				nameRopeFactors)
 		}
 	}
 	c.RopeScaling = scaled.RopeScaling
@@ -174,7 +177,8 @@ func (m *ggufFields) refusals(c *Config) error {
 		errs = append(errs, unsupported("", "a mixture of %d experts", n))
 	}
 	if n := m.int("rope.dimension_count", c.HeadDim); n != c.HeadDim {
-		errs = append(errs, unsupported("the whole head must be rotated", "rope.dimension_count %d for heads of %d", n, c.HeadDim))
+		errs = append(errs, unsupported("the whole head must be rotated", "rope.dimension_count %d for heads of %d", n,
+			c.HeadDim))
 	}
 	if n := m.int("attention.value_length", c.HeadDim); n != c.HeadDim {
 		errs = append(errs, unsupported("", "attention.value_length %d for keys of %d", n, c.HeadDim))
@@ -243,7 +247,8 @@ func (m *ggufFields) float(key string, absent float64) float64 {
 	return x
 }
 
-// token reads a token id of the tokenizer's metadata, -1 if there is none. Writers use the largest uint32 for none as well.
+// token reads a token id of the tokenizer's metadata, -1 if there is none. Writers use the largest uint32 for none as
+// well.
 func (m *ggufFields) token(key string) int {
 	key = "tokenizer.ggml." + key
 	if !m.f.Has(key) {

@@ -53,7 +53,8 @@ func TestConfigsLikeTransformers(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := g.Want
-			if c.NumKVHeads != w.KVHeads || c.HeadDim != w.HeadDim || c.MaxPositions != w.MaxPositions || c.RMSNormEps != w.Eps ||
+			if c.NumKVHeads != w.KVHeads || c.HeadDim != w.HeadDim || c.MaxPositions != w.MaxPositions ||
+				c.RMSNormEps != w.Eps ||
 				c.TieEmbeddings != w.Tied || c.BOS != w.BOS || !slices.Equal(c.EOS, w.EOS) {
 				t.Errorf("config is %+v, want %+v", c, w)
 			}
@@ -96,7 +97,8 @@ func TestConfigsLikeTransformers(t *testing.T) {
 
 // base is a config.json that is fine; tests spoil one key of it.
 func base(change map[string]any) []byte {
-	c := map[string]any{"architectures": []string{"LlamaForCausalLM"}, "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48,
+	c := map[string]any{"architectures": []string{"LlamaForCausalLM"}, "vocab_size": 64, "hidden_size": 32,
+		"intermediate_size": 48,
 		"num_hidden_layers": 2, "num_attention_heads": 4}
 	for k, v := range change {
 		if v == "absent" {
@@ -114,37 +116,55 @@ func base(change map[string]any) []byte {
 
 func TestConfigRefusals(t *testing.T) {
 	type m = map[string]any
-	mistral, qwen2, smollm3 := []string{"MistralForCausalLM"}, []string{"Qwen2ForCausalLM"}, []string{"SmolLM3ForCausalLM"}
+	mistral, qwen2, smollm3 := []string{"MistralForCausalLM"}, []string{"Qwen2ForCausalLM"},
+		[]string{"SmolLM3ForCausalLM"}
 	for name, c := range map[string]struct {
 		change      m
 		want        string
 		unsupported bool
 	}{
-		"other class":            {m{"architectures": []string{"GPT2LMHeadModel"}}, `"GPT2LMHeadModel"`, true},
-		"classifier":             {m{"architectures": []string{"LlamaForSequenceClassification"}}, `"LlamaForSequenceClassification"`, true},
-		"no class":               {m{"architectures": "absent"}, "model_type", true},
-		"activation":             {m{"hidden_act": "gelu"}, `hidden_act "gelu"`, true},
-		"quantized":              {m{"quantization_config": m{"quant_method": "gptq"}}, `"gptq"`, true},
-		"partial rotary":         {m{"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5", true},
-		"partial rotary, new":    {m{"rope_parameters": m{"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5", true},
-		"dynamic rope":           {m{"rope_scaling": m{"type": "dynamic", "factor": 2}}, `rope type "dynamic"`, true},
-		"longrope":               {m{"rope_scaling": m{"rope_type": "longrope", "factor": 2}}, `rope type "longrope"`, true},
-		"mrope":                  {m{"rope_scaling": m{"rope_type": "mrope"}}, `rope type "mrope"`, true},
-		"rope by layer type":     {m{"rope_parameters": m{"full_attention": m{"rope_type": "default"}}}, "full_attention", true},
-		"linear without factor":  {m{"rope_scaling": m{"type": "linear"}}, "factor is missing", false},
-		"factor below 1":         {m{"rope_scaling": m{"type": "linear", "factor": 0.5}}, "factor is 0.5", false},
-		"llama3 without factors": {m{"rope_scaling": m{"rope_type": "llama3", "factor": 8}}, "low_freq_factor is missing", false},
-		"llama3 reversed":        {m{"rope_scaling": m{"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1}}, "ascending", false},
-		"mistral with biases":    {m{"architectures": mistral, "attention_bias": true}, "attention_bias", true},
-		"mistral mlp_bias":       {m{"architectures": mistral, "mlp_bias": true}, "mlp_bias", true},
-		"mistral mixed layers":   {m{"architectures": mistral, "layer_types": []string{"full_attention", "sliding_attention"}}, "layer type", true},
-		"llama sliding layers":   {m{"layer_types": []string{"full_attention", "sliding_attention"}}, "layer type", true},
-		"unknown layer type":     {m{"architectures": qwen2, "layer_types": []string{"full_attention", "linear_attention"}}, `layer type "linear_attention"`, true},
-		"layer types short":      {m{"architectures": qwen2, "layer_types": []string{"full_attention"}}, "1 entries for 2 layers", false},
-		"sliding without window": {m{"architectures": qwen2, "layer_types": []string{"full_attention", "sliding_attention"}}, "layer 1 is of type sliding_attention", false},
-		"window 0":               {m{"architectures": mistral, "sliding_window": 0}, "sliding_window is 0", false},
-		"no_rope_layers short":   {m{"architectures": smollm3, "no_rope_layers": []int{1}}, "1 entries for 2 layers", false},
-		"interval 0":             {m{"architectures": smollm3, "no_rope_layer_interval": 0}, "no_rope_layer_interval", false},
+		"other class": {m{"architectures": []string{"GPT2LMHeadModel"}}, `"GPT2LMHeadModel"`, true},
+		"classifier": {m{"architectures": []string{"LlamaForSequenceClassification"}},
+			`"LlamaForSequenceClassification"`, true},
+		"no class":       {m{"architectures": "absent"}, "model_type", true},
+		"activation":     {m{"hidden_act": "gelu"}, `hidden_act "gelu"`, true},
+		"quantized":      {m{"quantization_config": m{"quant_method": "gptq"}}, `"gptq"`, true},
+		"partial rotary": {m{"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5", true},
+		"partial rotary, new": {m{"rope_parameters": m{"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5",
+			true},
+		"dynamic rope": {m{"rope_scaling": m{"type": "dynamic", "factor": 2}}, `rope type "dynamic"`, true},
+		"longrope": {m{"rope_scaling": m{"rope_type": "longrope", "factor": 2}}, `rope type "longrope"`,
+			true},
+		"mrope": {m{"rope_scaling": m{"rope_type": "mrope"}}, `rope type "mrope"`, true},
+		"rope by layer type": {m{"rope_parameters": m{"full_attention": m{"rope_type": "default"}}},
+			"full_attention", true},
+		"linear without factor": {m{"rope_scaling": m{"type": "linear"}}, "factor is missing", false},
+		"factor below 1":        {m{"rope_scaling": m{"type": "linear", "factor": 0.5}}, "factor is 0.5", false},
+		"llama3 without factors": {m{"rope_scaling": m{"rope_type": "llama3", "factor": 8}},
+			"low_freq_factor is missing", false},
+		"llama3 reversed": {
+			m{"rope_scaling": m{"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1}},
+			"ascending", false},
+		"mistral with biases": {m{"architectures": mistral, "attention_bias": true}, "attention_bias", true},
+		"mistral mlp_bias":    {m{"architectures": mistral, "mlp_bias": true}, "mlp_bias", true},
+		"mistral mixed layers": {
+			m{"architectures": mistral, "layer_types": []string{"full_attention", "sliding_attention"}}, "layer type",
+			true},
+		"llama sliding layers": {m{"layer_types": []string{"full_attention", "sliding_attention"}}, "layer type",
+			true},
+		"unknown layer type": {
+			m{"architectures": qwen2, "layer_types": []string{"full_attention", "linear_attention"}},
+			`layer type "linear_attention"`, true},
+		"layer types short": {m{"architectures": qwen2, "layer_types": []string{"full_attention"}},
+			"1 entries for 2 layers", false},
+		"sliding without window": {
+			m{"architectures": qwen2, "layer_types": []string{"full_attention", "sliding_attention"}},
+			"layer 1 is of type sliding_attention", false},
+		"window 0": {m{"architectures": mistral, "sliding_window": 0}, "sliding_window is 0", false},
+		"no_rope_layers short": {m{"architectures": smollm3, "no_rope_layers": []int{1}}, "1 entries for 2 layers",
+			false},
+		"interval 0": {m{"architectures": smollm3, "no_rope_layer_interval": 0}, "no_rope_layer_interval",
+			false},
 		"no vocab":               {m{"vocab_size": "absent"}, "vocab_size is missing", false},
 		"vocab is text":          {m{"vocab_size": "64"}, "vocab_size", false},
 		"vocab is a fraction":    {m{"vocab_size": 64.5}, "64.5, not an integer", false},
@@ -203,13 +223,15 @@ func TestEndOfSequenceIDs(t *testing.T) {
 			t.Errorf("%s: EOS is %v, want %v", name, got.EOS, c.want)
 		}
 	}
-	if _, err := ParseConfig(base(nil), []byte(`{"eos_token_id": "x"}`)); err == nil || !strings.Contains(err.Error(), generationFile) {
+	if _, err := ParseConfig(base(nil), []byte(`{"eos_token_id": "x"}`)); err == nil ||
+		!strings.Contains(err.Error(), generationFile) {
 		t.Errorf("a broken generation_config.json gave %v", err)
 	}
 }
 
 func TestConfigDType(t *testing.T) {
-	for key, want := range map[string]dtypes.DType{"bfloat16": dtypes.BFloat16, "float16": dtypes.Float16, "torch.float32": dtypes.Float32, "auto": dtypes.InvalidDType} {
+	for key, want := range map[string]dtypes.DType{"bfloat16": dtypes.BFloat16, "float16": dtypes.Float16,
+		"torch.float32": dtypes.Float32, "auto": dtypes.InvalidDType} {
 		for _, field := range []string{"torch_dtype", "dtype"} {
 			c, err := ParseConfig(base(map[string]any{field: key}), nil)
 			if err != nil || c.DType != want {

@@ -7,8 +7,8 @@ import (
 	"github.com/gomlx/compute/dtypes/float16"
 )
 
-// The conversions are written out here because compute's own scalar ones (v0.1.3) round float16 subnormals half up and can
-// turn a NaN into an infinity.
+// The conversions are written out here because compute's own scalar ones (v0.1.3) round float16 subnormals half up and
+// can turn a NaN into an infinity.
 
 // toBFloat16 rounds to nearest, ties to even; NaNs stay NaNs.
 func toBFloat16(dst []bfloat16.BFloat16, src []float32) {
@@ -33,11 +33,13 @@ func toFloat16(dst []float16.Float16, src []float32) {
 			dst[i] = float16.Float16(sign | 0x7e00 | uint16(b>>13&0x3ff))
 		case b >= 0x47800000: // 65536 and above, infinity
 			dst[i] = float16.Float16(sign | 0x7c00)
-		case b < 0x38800000: // below 2^-14: subnormal or zero. Adding 0.5 makes the float32 unit the float16 one, 2^-24,
+		// below 2^-14: subnormal or zero. Adding 0.5 makes the float32 unit the float16 one, 2^-24,
+		case b < 0x38800000:
 			// and so lets the addition do the rounding.
 			sum := math.Float32bits(math.Float32frombits(b) + 0.5)
 			dst[i] = float16.Float16(sign | uint16(sum-0x3f000000))
-		default: // rebias the exponent and round the 13 bits that go; a carry into the exponent is right, up to infinity
+		// rebias the exponent and round the 13 bits that go; a carry into the exponent is right, up to infinity
+		default:
 			b += 0xc8000fff + b>>13&1
 			dst[i] = float16.Float16(sign | uint16(b>>13))
 		}

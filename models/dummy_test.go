@@ -47,13 +47,15 @@ func TestDummy(t *testing.T) {
 		squares += float64(v) * float64(v)
 	}
 	n := float64(len(x))
-	if std := math.Sqrt(squares / n); math.Abs(std-dummyStd) > 0.02*dummyStd || math.Abs(sum/n) > 4*dummyStd/math.Sqrt(n) {
+	if std := math.Sqrt(squares / n); math.Abs(std-dummyStd) > 0.02*dummyStd ||
+		math.Abs(sum/n) > 4*dummyStd/math.Sqrt(n) {
 		t.Errorf("mean %g, standard deviation %g", sum/n, std)
 	}
 	if slices.Equal(x[:100], read(c, nameHead)[:100]) {
 		t.Error("two tensors have the same weights")
 	}
-	if slices.Equal(x, read(Dummy(c.Config, 1), nameEmbedding)) || !slices.Equal(x, read(Dummy(c.Config, 0), nameEmbedding)) {
+	if slices.Equal(x, read(Dummy(c.Config, 1), nameEmbedding)) ||
+		!slices.Equal(x, read(Dummy(c.Config, 0), nameEmbedding)) {
 		t.Error("weights do not depend on the seed alone")
 	}
 	if Dummy(c.Config, 1).FingerPrint() == Dummy(c.Config, 2).FingerPrint() {

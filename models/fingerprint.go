@@ -18,9 +18,9 @@ type identityPart struct {
 const sampleBytes = 1 << 10
 
 // FingerPrint identifies the checkpoint's content, independent of path and time: a SHA-256 in hex over its config,
-// tokenizer, tensor tables, and samples of every tensor. It reads 3 kB a tensor, so it tells models and fine-tunes apart in
-// milliseconds, but it is no proof against a forger.
-// It is empty where the files cannot be read any more; Read says so then.
+// tokenizer, tensor tables, and samples of every tensor. It reads 3 kB a tensor, so it tells models and fine-tunes
+// apart in milliseconds, but it is no proof against a forger. It is empty where the files cannot be read any more; Read
+// says so then.
 func (c *Checkpoint) FingerPrint() string {
 	h := sha256.New()
 	write := func(b []byte) {

@@ -47,7 +47,8 @@ func openFolder(dir string) (*Checkpoint, error) {
 	for name, shard := range index {
 		if c.tensors[name] == nil {
 			c.Close()
-			return nil, fmt.Errorf("%s: tensor %q is not in %s, where the index places it", filepath.Join(dir, weightsIndex), name, shard)
+			return nil, fmt.Errorf("%s: tensor %q is not in %s, where the index places it",
+				filepath.Join(dir, weightsIndex), name, shard)
 		}
 	}
 	if err := c.addFolderText(dir); err != nil {
@@ -90,7 +91,8 @@ func readIndex(dir string) (shards []string, index map[string]string, err error)
 	}
 	for name, shard := range file.WeightMap {
 		if shard != filepath.Base(shard) || filepath.Ext(shard) != ".safetensors" {
-			return nil, nil, fmt.Errorf("%s: tensor %q is in %q, which is no safetensors file of this folder", path, name, shard)
+			return nil, nil, fmt.Errorf("%s: tensor %q is in %q, which is no safetensors file of this folder", path,
+				name, shard)
 		}
 		shards = append(shards, shard)
 	}
@@ -115,7 +117,8 @@ func (c *Checkpoint) addSafetensors(path, shard string, index map[string]string)
 		if index != nil && index[st.Name] != shard {
 			continue
 		}
-		t := &tensor{shape: st.Dims, file: path, stored: st.DType, data: st.Data, unit: 1, release: func() { f.Release(st) }}
+		t := &tensor{shape: st.Dims, file: path, stored: st.DType, data: st.Data, unit: 1,
+			release: func() { f.Release(st) }}
 		switch st.DType {
 		case "F32":
 			t.native, t.decode = dtypes.Float32, blockDecoder(gguf.F32, st.Data)
@@ -169,7 +172,8 @@ func (c *Checkpoint) addFolderText(dir string) error {
 	return nil
 }
 
-// templateOf takes the chat template out of a tokenizer_config.json: a string, or a list of named ones with a "default".
+// templateOf takes the chat template out of a tokenizer_config.json: a string, or a list of named ones with a
+// "default".
 func templateOf(data []byte) (string, error) {
 	var file struct {
 		Template json.RawMessage `json:"chat_template"`

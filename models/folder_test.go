@@ -17,7 +17,8 @@ import (
 func safetensorsOf(names ...string) []byte {
 	var entries []string
 	for i, name := range names {
-		entries = append(entries, fmt.Sprintf(`%q:{"dtype":"F32","shape":[1],"data_offsets":[%d,%d]}`, name, 4*i, 4*i+4))
+		entries = append(entries, fmt.Sprintf(`%q:{"dtype":"F32","shape":[1],"data_offsets":[%d,%d]}`, name, 4*i,
+			4*i+4))
 	}
 	header := "{" + strings.Join(entries, ",") + "}"
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
@@ -39,20 +40,32 @@ func TestFolderErrors(t *testing.T) {
 		files files
 		want  []string
 	}{
-		"empty":               {files{}, []string{configFile, "is missing"}},
-		"no weights":          {files{configFile: good}, []string{"neither model.safetensors nor", "download"}},
-		"torch weights":       {files{configFile: good, "pytorch_model.bin": nil}, []string{"convert them to safetensors"}},
-		"GGUF inside":         {files{configFile: good, "x.gguf": nil}, []string{"name a GGUF file itself", "x.gguf"}},
-		"config broken":       {files{configFile: []byte("{"), weightsFile: safetensorsOf("a")}, []string{configFile, "JSON"}},
-		"generation broken":   {files{configFile: good, generationFile: []byte("["), weightsFile: safetensorsOf("a")}, []string{generationFile, "JSON"}},
-		"unsupported":         {files{configFile: base(map[string]any{"hidden_act": "relu"}), weightsFile: safetensorsOf("a")}, []string{configFile, `hidden_act "relu"`}},
-		"weights broken":      {files{configFile: good, weightsFile: safetensorsOf("a")[:20]}, []string{weightsFile, "truncated"}},
-		"index broken":        {files{configFile: good, weightsIndex: []byte("{")}, []string{weightsIndex}},
-		"index empty":         {files{configFile: good, weightsIndex: []byte("{}")}, []string{weightsIndex, "names no tensor"}},
-		"index escapes":       {files{configFile: good, weightsIndex: indexOf(map[string]string{"a": "../x.safetensors"})}, []string{`"../x.safetensors"`}},
-		"shard missing":       {files{configFile: good, weightsIndex: indexOf(map[string]string{"a": "s1.safetensors"})}, []string{"s1.safetensors", "no such file"}},
-		"tensor not in shard": {files{configFile: good, weightsIndex: indexOf(map[string]string{"a": "s1.safetensors"}), "s1.safetensors": safetensorsOf("b")}, []string{`tensor "a" is not in s1.safetensors`}},
-		"template broken":     {files{configFile: good, weightsFile: safetensorsOf("a"), tokenizerConfig: []byte(`{"chat_template": 3}`)}, []string{tokenizerConfig, "chat_template"}},
+		"empty":      {files{}, []string{configFile, "is missing"}},
+		"no weights": {files{configFile: good}, []string{"neither model.safetensors nor", "download"}},
+		"torch weights": {files{configFile: good, "pytorch_model.bin": nil},
+			[]string{"convert them to safetensors"}},
+		"GGUF inside": {files{configFile: good, "x.gguf": nil}, []string{"name a GGUF file itself", "x.gguf"}},
+		"config broken": {files{configFile: []byte("{"), weightsFile: safetensorsOf("a")},
+			[]string{configFile, "JSON"}},
+		"generation broken": {files{configFile: good, generationFile: []byte("["), weightsFile: safetensorsOf("a")},
+			[]string{generationFile, "JSON"}},
+		"unsupported": {files{configFile: base(map[string]any{"hidden_act": "relu"}),
+			weightsFile: safetensorsOf("a")}, []string{configFile, `hidden_act "relu"`}},
+		"weights broken": {files{configFile: good, weightsFile: safetensorsOf("a")[:20]},
+			[]string{weightsFile, "truncated"}},
+		"index broken": {files{configFile: good, weightsIndex: []byte("{")}, []string{weightsIndex}},
+		"index empty": {files{configFile: good, weightsIndex: []byte("{}")},
+			[]string{weightsIndex, "names no tensor"}},
+		"index escapes": {
+			files{configFile: good, weightsIndex: indexOf(map[string]string{"a": "../x.safetensors"})},
+			[]string{`"../x.safetensors"`}},
+		"shard missing": {
+			files{configFile: good, weightsIndex: indexOf(map[string]string{"a": "s1.safetensors"})},
+			[]string{"s1.safetensors", "no such file"}},
+		"tensor not in shard": {files{configFile: good, weightsIndex: indexOf(map[string]string{"a": "s1.safetensors"}),
+			"s1.safetensors": safetensorsOf("b")}, []string{`tensor "a" is not in s1.safetensors`}},
+		"template broken": {files{configFile: good, weightsFile: safetensorsOf("a"),
+			tokenizerConfig: []byte(`{"chat_template": 3}`)}, []string{tokenizerConfig, "chat_template"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -73,13 +86,16 @@ func TestFolderErrors(t *testing.T) {
 }
 
 func TestOpenErrors(t *testing.T) {
-	if _, err := Open("no/such/model"); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "no/such/model") {
+	if _, err := Open("no/such/model"); !errors.Is(err, os.ErrNotExist) ||
+		!strings.Contains(err.Error(), "no/such/model") {
 		t.Errorf("a missing path gave %v", err)
 	}
-	if _, err := Open(filepath.Join(tinyModels, "llama2", configFile)); err == nil || !strings.Contains(err.Error(), "--load-format dummy") {
+	if _, err := Open(filepath.Join(tinyModels, "llama2", configFile)); err == nil ||
+		!strings.Contains(err.Error(), "--load-format dummy") {
 		t.Errorf("a config.json gave %v", err)
 	}
-	if _, err := Open(filepath.Join(tinyModels, "llama2", weightsFile)); err == nil || !strings.Contains(err.Error(), "give its folder") {
+	if _, err := Open(filepath.Join(tinyModels, "llama2", weightsFile)); err == nil ||
+		!strings.Contains(err.Error(), "give its folder") {
 		t.Errorf("a weight file gave %v", err)
 	}
 }
@@ -103,8 +119,10 @@ func TestChatTemplate(t *testing.T) {
 	for name, c := range map[string]struct {
 		config, file, want string
 	}{
-		"text":             {`{"chat_template": "T"}`, "", "T"},
-		"list":             {`{"chat_template": [{"name": "tool_use", "template": "U"}, {"name": "default", "template": "D"}]}`, "", "D"},
+		"text": {`{"chat_template": "T"}`, "", "T"},
+		"list": {
+			`{"chat_template": [{"name": "tool_use", "template": "U"}, {"name": "default", "template": "D"}]}`, "",
+			"D"},
 		"list, no default": {`{"chat_template": [{"name": "tool_use", "template": "U"}]}`, "", ""},
 		"null":             {`{"chat_template": null}`, "", ""},
 		"file wins":        {`{"chat_template": "T"}`, "F", "F"},

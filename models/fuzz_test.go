@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzFolderFiles reads any index of a sharded model and any tokenizer_config.json: an error, or files of this folder and a text.
+// FuzzFolderFiles reads any index of a sharded model and any tokenizer_config.json: an error, or files of this folder
+// and a text.
 func FuzzFolderFiles(f *testing.F) {
 	f.Add([]byte(`{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}`))
 	f.Add([]byte(`{"weight_map": {"a": "../x.safetensors"}}`))

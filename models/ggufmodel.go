@@ -16,14 +16,17 @@ var (
 
 	ggufLayerNames = map[string]string{
 		"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
-		"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+		"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+		"attn_output": "self_attn.o_proj",
 		"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
 		"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
 	}
-	ggufOtherNames = map[string]string{"token_embd.weight": nameEmbedding, "output_norm.weight": nameFinalNorm, "output.weight": nameHead}
+	ggufOtherNames = map[string]string{"token_embd.weight": nameEmbedding, "output_norm.weight": nameFinalNorm,
+		"output.weight": nameHead}
 )
 
-// hfName gives the Hugging Face name of a GGUF tensor, or its own where there is none; part is the layer's part, e.g. attn_q.
+// hfName gives the Hugging Face name of a GGUF tensor, or its own where there is none; part is the layer's part, e.g.
+// attn_q.
 func hfName(name string) (hf, part string) {
 	if hf, ok := ggufOtherNames[name]; ok {
 		return hf, ""
@@ -77,7 +80,8 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string) error {
 		}
 		if interleaved && (part == "attn_q" || part == "attn_k") && gt.Dims[0]%c.Config.HeadDim == 0 {
 			if len(gt.Dims) == 1 && blockLen > 1 {
-				return fmt.Errorf("tensor %q is a bias in blocks of %s: %w", gt.Name, gt.Type, unsupported("", "reordering it"))
+				return fmt.Errorf("tensor %q is a bias in blocks of %s: %w", gt.Name, gt.Type,
+					unsupported("", "reordering it"))
 			}
 			t.deinterleave(c.Config.HeadDim)
 		}
@@ -95,8 +99,8 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string) error {
 	return nil
 }
 
-// deinterleave makes decode give the rows of a q or k projection (or the elements of its bias) in Hugging Face order: row
-// half*d/2+i of a head with d rows, half 0 or 1, is stored as row 2*i+half.
+// deinterleave makes decode give the rows of a q or k projection (or the elements of its bias) in Hugging Face order:
+// row half*d/2+i of a head with d rows, half 0 or 1, is stored as row 2*i+half.
 func (t *tensor) deinterleave(headDim int) {
 	stored := t.decode
 	row := 1

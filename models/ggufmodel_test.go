@@ -24,12 +24,17 @@ type ggufFile struct {
 // tinyGGUF is a model of one layer that is fine: 2 heads of 4 over 1, hidden size 8.
 func tinyGGUF() ggufFile {
 	return ggufFile{
-		values: map[string]any{"general.architecture": "llama", "llama.block_count": uint32(1), "llama.context_length": uint32(64),
-			"llama.embedding_length": uint32(8), "llama.feed_forward_length": uint32(12), "llama.attention.head_count": uint32(2),
+		values: map[string]any{"general.architecture": "llama", "llama.block_count": uint32(1),
+			"llama.context_length":   uint32(64),
+			"llama.embedding_length": uint32(8), "llama.feed_forward_length": uint32(12),
+			"llama.attention.head_count":    uint32(2),
 			"llama.attention.head_count_kv": uint32(1), "llama.attention.layer_norm_rms_epsilon": float32(1e-5)},
-		tensors: map[string][]int{"token_embd.weight": {16, 8}, "output_norm.weight": {8}, "blk.0.attn_norm.weight": {8},
-			"blk.0.attn_q.weight": {8, 8}, "blk.0.attn_k.weight": {4, 8}, "blk.0.attn_v.weight": {4, 8}, "blk.0.attn_output.weight": {8, 8},
-			"blk.0.ffn_norm.weight": {8}, "blk.0.ffn_gate.weight": {12, 8}, "blk.0.ffn_up.weight": {12, 8}, "blk.0.ffn_down.weight": {8, 12}},
+		tensors: map[string][]int{"token_embd.weight": {16, 8}, "output_norm.weight": {8},
+			"blk.0.attn_norm.weight": {8},
+			"blk.0.attn_q.weight":    {8, 8}, "blk.0.attn_k.weight": {4, 8}, "blk.0.attn_v.weight": {4, 8},
+			"blk.0.attn_output.weight": {8, 8},
+			"blk.0.ffn_norm.weight":    {8}, "blk.0.ffn_gate.weight": {12, 8}, "blk.0.ffn_up.weight": {12, 8},
+			"blk.0.ffn_down.weight": {8, 12}},
 	}
 }
 
@@ -97,7 +102,8 @@ func TestGGUFDefaults(t *testing.T) {
 		t.Fatalf("warnings %v, error %v", warnings, err)
 	}
 	cfg := c.Config
-	if cfg.VocabSize != 16 || !cfg.TieEmbeddings || cfg.RopeTheta != 1e4 || cfg.BOS != -1 || cfg.EOS != nil || cfg.HeadDim != 4 ||
+	if cfg.VocabSize != 16 || !cfg.TieEmbeddings || cfg.RopeTheta != 1e4 || cfg.BOS != -1 || cfg.EOS != nil ||
+		cfg.HeadDim != 4 ||
 		cfg.DType != dtypes.Float32 || c.TokenizerSource() != "" {
 		t.Errorf("config is %+v", cfg)
 	}
@@ -126,7 +132,8 @@ func TestGGUFOptions(t *testing.T) {
 	g.values["tokenizer.ggml.model"] = "gpt2"
 	g.values["tokenizer.chat_template"] = "T"
 	g.tensors["output.weight"] = []int{16, 8}
-	g.tensors["blk.0.attn_q.bias"], g.tensors["blk.0.attn_k.bias"], g.tensors["blk.0.attn_v.bias"] = []int{8}, []int{4}, []int{4}
+	g.tensors["blk.0.attn_q.bias"], g.tensors["blk.0.attn_k.bias"], g.tensors["blk.0.attn_v.bias"] = []int{8}, []int{4},
+		[]int{4}
 	g.tensors["blk.0.attn_sinks.weight"] = []int{2}
 	path := g.write(t)
 	c := openTest(t, path)
@@ -135,10 +142,13 @@ func TestGGUFOptions(t *testing.T) {
 		t.Errorf("warnings %v, error %v", warnings, err)
 	}
 	cfg := c.Config
-	if cfg.NumKVHeads != 1 || cfg.RopeScaling == nil || *cfg.RopeScaling != (RopeScaling{Type: "linear", Factor: 4, AttentionFactor: 1}) ||
-		!slices.Equal(cfg.SlidingWindow, []int{32}) || cfg.BOS != -1 || !slices.Equal(cfg.EOS, []int32{3}) || cfg.TieEmbeddings || !cfg.QKVBias ||
+	if cfg.NumKVHeads != 1 || cfg.RopeScaling == nil ||
+		*cfg.RopeScaling != (RopeScaling{Type: "linear", Factor: 4, AttentionFactor: 1}) ||
+		!slices.Equal(cfg.SlidingWindow, []int{32}) || cfg.BOS != -1 || !slices.Equal(cfg.EOS, []int32{3}) ||
+		cfg.TieEmbeddings || !cfg.QKVBias ||
 		c.TokenizerSource() != path || c.ChatTemplate() != "T" {
-		t.Errorf("config is %+v, scaling %+v, tokenizer %q, template %q", cfg, cfg.RopeScaling, c.TokenizerSource(), c.ChatTemplate())
+		t.Errorf("config is %+v, scaling %+v, tokenizer %q, template %q", cfg, cfg.RopeScaling, c.TokenizerSource(),
+			c.ChatTemplate())
 	}
 }
 
@@ -148,29 +158,44 @@ func TestGGUFRefusals(t *testing.T) {
 		want        string
 		unsupported bool
 	}{
-		"architecture":     {func(g ggufFile) { g.values["general.architecture"] = "gemma3" }, `GGUF architecture "gemma3"`, true},
-		"no architecture":  {func(g ggufFile) { delete(g.values, "general.architecture") }, "GGUF architecture", true},
-		"split":            {func(g ggufFile) { g.values["split.count"] = uint32(3) }, "split into 3 files", true},
-		"unknown key":      {func(g ggufFile) { g.values["llama.logit_scale"] = float32(2) }, `GGUF key "llama.logit_scale"`, true},
-		"experts":          {func(g ggufFile) { g.values["llama.expert_count"] = uint32(8) }, "mixture of 8 experts", true},
-		"partial rotary":   {func(g ggufFile) { g.values["llama.rope.dimension_count"] = uint32(2) }, "rope.dimension_count 2", true},
-		"value length":     {func(g ggufFile) { g.values["llama.attention.value_length"] = uint32(8) }, "value_length 8", true},
-		"not causal":       {func(g ggufFile) { g.values["llama.attention.causal"] = false }, "not causal", true},
-		"longrope":         {func(g ggufFile) { g.values["llama.rope.scaling.type"] = "longrope" }, `"longrope"`, true},
-		"per-layer heads":  {func(g ggufFile) { g.values["llama.attention.head_count_kv"] = []uint32{1, 2} }, "differs between layers", true},
+		"architecture": {func(g ggufFile) { g.values["general.architecture"] = "gemma3" },
+			`GGUF architecture "gemma3"`, true},
+		"no architecture": {func(g ggufFile) { delete(g.values, "general.architecture") }, "GGUF architecture", true},
+		"split":           {func(g ggufFile) { g.values["split.count"] = uint32(3) }, "split into 3 files", true},
+		"unknown key": {func(g ggufFile) { g.values["llama.logit_scale"] = float32(2) },
+			`GGUF key "llama.logit_scale"`, true},
+		"experts": {func(g ggufFile) { g.values["llama.expert_count"] = uint32(8) }, "mixture of 8 experts",
+			true},
+		"partial rotary": {func(g ggufFile) { g.values["llama.rope.dimension_count"] = uint32(2) },
+			"rope.dimension_count 2", true},
+		"value length": {func(g ggufFile) { g.values["llama.attention.value_length"] = uint32(8) },
+			"value_length 8", true},
+		"not causal": {func(g ggufFile) { g.values["llama.attention.causal"] = false }, "not causal", true},
+		"longrope":   {func(g ggufFile) { g.values["llama.rope.scaling.type"] = "longrope" }, `"longrope"`, true},
+		"per-layer heads": {func(g ggufFile) { g.values["llama.attention.head_count_kv"] = []uint32{1, 2} },
+			"differs between layers", true},
 		"rope factors":     {func(g ggufFile) { g.tensors["rope_freqs.weight"] = []int{2} }, "rope_freqs.weight", true},
 		"rope factor size": {func(g ggufFile) { g.tensors["rope_freqs.weight"] = []int{3} }, "not 2 elements", false},
-		"missing key":      {func(g ggufFile) { delete(g.values, "llama.block_count") }, `"llama.block_count" is missing`, false},
-		"missing eps":      {func(g ggufFile) { delete(g.values, "llama.attention.layer_norm_rms_epsilon") }, "rms_norm_eps", false},
+		"missing key": {func(g ggufFile) { delete(g.values, "llama.block_count") },
+			`"llama.block_count" is missing`, false},
+		"missing eps": {func(g ggufFile) { delete(g.values, "llama.attention.layer_norm_rms_epsilon") }, "rms_norm_eps",
+			false},
 		"key of wrong type": {func(g ggufFile) { g.values["llama.block_count"] = "one" },
 			`"llama.block_count" is no integer`, false},
-		"layers huge":      {func(g ggufFile) { g.values["llama.block_count"] = uint32(1 << 30) }, "num_hidden_layers", false},
-		"no heads":         {func(g ggufFile) { g.values["llama.attention.head_count"] = uint32(0) }, "num_attention_heads is 0", false},
-		"no embedding":     {func(g ggufFile) { delete(g.tensors, "token_embd.weight") }, "token_embd.weight is missing", false},
-		"flat embedding":   {func(g ggufFile) { g.tensors["token_embd.weight"] = []int{8} }, "token_embd.weight is missing", false},
-		"eos outside":      {func(g ggufFile) { g.values["tokenizer.ggml.eos_token_id"] = uint32(16) }, "eos_token_id 16", false},
-		"two of one name":  {func(g ggufFile) { g.tensors["model.norm.weight"] = []int{8} }, "model.norm.weight", false},
-		"kv heads too few": {func(g ggufFile) { g.values["llama.attention.head_count_kv"] = uint32(0) }, "num_key_value_heads is 0", false},
+		"layers huge": {func(g ggufFile) { g.values["llama.block_count"] = uint32(1 << 30) }, "num_hidden_layers",
+			false},
+		"no heads": {func(g ggufFile) { g.values["llama.attention.head_count"] = uint32(0) },
+			"num_attention_heads is 0", false},
+		"no embedding": {func(g ggufFile) { delete(g.tensors, "token_embd.weight") },
+			"token_embd.weight is missing", false},
+		"flat embedding": {func(g ggufFile) { g.tensors["token_embd.weight"] = []int{8} },
+			"token_embd.weight is missing", false},
+		"eos outside": {func(g ggufFile) { g.values["tokenizer.ggml.eos_token_id"] = uint32(16) },
+			"eos_token_id 16", false},
+		"two of one name": {func(g ggufFile) { g.tensors["model.norm.weight"] = []int{8} }, "model.norm.weight",
+			false},
+		"kv heads too few": {func(g ggufFile) { g.values["llama.attention.head_count_kv"] = uint32(0) },
+			"num_key_value_heads is 0", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := tinyGGUF()
@@ -181,15 +206,17 @@ func TestGGUFRefusals(t *testing.T) {
 				t.Fatal("the file was accepted")
 			}
 			var u *UnsupportedError
-			if errors.As(err, &u) != c.unsupported || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
-				t.Errorf("the error should say %q and name the file (unsupported feature: %v): %v", c.want, c.unsupported, err)
+			if errors.As(err, &u) != c.unsupported || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), path) {
+				t.Errorf("the error should say %q and name the file (unsupported feature: %v): %v", c.want,
+					c.unsupported, err)
 			}
 		})
 	}
 }
 
-// FuzzOpenGGUF: give -fuzzminimizetime=10x with -fuzz; reads run on several goroutines, whose varying coverage keeps the
-// fuzzer shrinking inputs for ever.
+// FuzzOpenGGUF: give -fuzzminimizetime=10x with -fuzz; reads run on several goroutines, whose varying coverage keeps
+// the fuzzer shrinking inputs for ever.
 func FuzzOpenGGUF(f *testing.F) {
 	f.Add(tinyGGUF().encode())
 	g := tinyGGUF()

@@ -46,8 +46,8 @@ func parseHubRef(ref string) (hubRef, error) {
 }
 
 // fetchFromHub brings the repository's files into the hub's cache and returns the folder, or the GGUF file in it. The
-// cache is the one that Hugging Face's own tools use. Environment: HF_TOKEN for gated models, HF_HUB_CACHE or HF_HOME for
-// the cache's place, HF_ENDPOINT for another hub, HF_HUB_OFFLINE=1 to use only the cache.
+// cache is the one that Hugging Face's own tools use. Environment: HF_TOKEN for gated models, HF_HUB_CACHE or HF_HOME
+// for the cache's place, HF_ENDPOINT for another hub, HF_HUB_OFFLINE=1 to use only the cache.
 func fetchFromHub(ref string, configOnly bool) (path string, err error) {
 	h, err := parseHubRef(ref)
 	if err != nil {
@@ -71,8 +71,11 @@ func fetchFromHub(ref string, configOnly bool) (path string, err error) {
 	if path, ok := h.cached(cache, commits); ok {
 		return path, nil
 	}
-	return "", fmt.Errorf("%w (%w); fetch it into %s where there is a network (HF_TOKEN for models that need a login), or give a local folder or .gguf file",
-		ErrNotFetched, offline, cache)
+	return "",
+		fmt.Errorf(
+			"%w (%w); fetch it into %s where there is a network (HF_TOKEN for models that need a login), or give a "+
+				"local folder or .gguf file",
+			ErrNotFetched, offline, cache)
 }
 
 func hubCacheDir() string {
@@ -85,8 +88,8 @@ func hubCacheDir() string {
 	return hub.DefaultCacheDir()
 }
 
-// download fetches what is not in the cache yet. refusal is an error that the repository's content gives, fetchErr one of
-// getting it.
+// download fetches what is not in the cache yet. refusal is an error that the repository's content gives, fetchErr one
+// of getting it.
 func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 	repo := hub.New(h.repo).WithRevision(h.revision).WithCacheDir(cache).WithAuth(os.Getenv("HF_TOKEN"))
 	repo.Verbosity = 0
@@ -195,13 +198,17 @@ func (h hubRef) commits(cache string) []string {
 	if ref, err := os.ReadFile(filepath.Join(h.cacheDir(cache), "refs", h.revision)); err == nil {
 		commits = append(commits, strings.TrimSpace(string(ref)))
 	}
-	if data, err := os.ReadFile(filepath.Join(h.cacheDir(cache), "info", h.revision)); err == nil { // go-huggingface's record
+	// go-huggingface's record
+	if data, err := os.ReadFile(filepath.Join(h.cacheDir(cache), "info", h.revision)); err == nil {
 		var info struct{ SHA string }
 		if json.Unmarshal(data, &info) == nil {
 			commits = append(commits, info.SHA)
 		}
 	}
-	return slices.DeleteFunc(commits, func(c string) bool { return c == "" || c == "." || c == ".." || c != filepath.Base(c) })
+	return slices.DeleteFunc(commits, func(c string) bool {
+		return c == "" || c == "." || c == ".." ||
+			c != filepath.Base(c)
+	})
 }
 
 // cached finds a snapshot in the cache that is whole as far as Open needs it.

@@ -78,10 +78,12 @@ func absolute(t *testing.T, p string) string {
 
 func TestHub(t *testing.T) {
 	h := &fakeHub{repos: map[string]string{
-		"org/single": absolute(t, filepath.Join(tinyModels, "qwen3")), "org/sharded": absolute(t, filepath.Join(tinyModels, "llama3-sharded")),
-		"org/files": absolute(t, "testdata")}}
+		"org/single":  absolute(t, filepath.Join(tinyModels, "qwen3")),
+		"org/sharded": absolute(t, filepath.Join(tinyModels, "llama3-sharded")),
+		"org/files":   absolute(t, "testdata")}}
 	unplug := serveHub(t, h)
-	refs := []string{"hf://org/single", "hf://org/sharded@main", "hf://org/sharded@" + commit, "hf://org/files/qwen3.gguf"}
+	refs := []string{"hf://org/single", "hf://org/sharded@main", "hf://org/sharded@" + commit,
+		"hf://org/files/qwen3.gguf"}
 	prints := map[string]string{}
 	for _, ref := range refs {
 		c := openTest(t, ref)
@@ -108,7 +110,8 @@ func TestHub(t *testing.T) {
 	}
 	t.Setenv("HF_HUB_OFFLINE", "1")
 	openTest(t, "hf://org/single")
-	if _, err := Open("hf://org/other"); !errors.Is(err, ErrNotFetched) || !strings.Contains(err.Error(), "HF_HUB_OFFLINE") {
+	if _, err := Open("hf://org/other"); !errors.Is(err, ErrNotFetched) ||
+		!strings.Contains(err.Error(), "HF_HUB_OFFLINE") {
 		t.Errorf("offline and not cached gave %v", err)
 	}
 }
@@ -117,7 +120,8 @@ func TestHubWithoutNetwork(t *testing.T) {
 	unplug := serveHub(t, &fakeHub{})
 	unplug()
 	_, err := Open("hf://org/name")
-	if !errors.Is(err, ErrNotFetched) || !strings.Contains(err.Error(), "hf://org/name") || !strings.Contains(err.Error(), os.Getenv("HF_HUB_CACHE")) {
+	if !errors.Is(err, ErrNotFetched) || !strings.Contains(err.Error(), "hf://org/name") ||
+		!strings.Contains(err.Error(), os.Getenv("HF_HUB_CACHE")) {
 		t.Errorf("the error should name the model and the cache: %v", err)
 	}
 }
@@ -145,7 +149,8 @@ func TestHubRefusals(t *testing.T) {
 		}
 	}
 	h.broken = weightsFile
-	if _, err := Open("hf://org/single"); !errors.Is(err, ErrNotFetched) || !strings.Contains(err.Error(), "broke off") {
+	if _, err := Open("hf://org/single"); !errors.Is(err, ErrNotFetched) ||
+		!strings.Contains(err.Error(), "broke off") {
 		t.Errorf("a broken connection gave %v", err)
 	}
 	h.broken = "" // and the next attempt gets it

@@ -84,8 +84,8 @@ func (c *Config) NumParameters() int64 {
 }
 
 // Validate compares the checkpoint's tensors with those its config implies. The error lists every missing tensor, wrong
-// shape and unreadable type at once; warnings names the tensors that the model has no use for. Rotary frequency tables, and
-// the output matrix of a model with tied embeddings, are derived data and give no warning.
+// shape and unreadable type at once; warnings names the tensors that the model has no use for. Rotary frequency tables,
+// and the output matrix of a model with tied embeddings, are derived data and give no warning.
 func (c *Checkpoint) Validate() (warnings []string, err error) {
 	var problems []string
 	known := map[string]bool{nameHead: true}
@@ -96,14 +96,17 @@ func (c *Checkpoint) Validate() (warnings []string, err error) {
 		case t == nil:
 			problems = append(problems, fmt.Sprintf("%s is missing (expected shape %v)", spec.Name, spec.Shape))
 		case !slices.Equal(t.shape, spec.Shape):
-			problems = append(problems, fmt.Sprintf("%s has shape %v, but the config implies %v", spec.Name, t.shape, spec.Shape))
+			problems = append(problems, fmt.Sprintf("%s has shape %v, but the config implies %v", spec.Name, t.shape,
+				spec.Shape))
 		case t.decode == nil:
-			problems = append(problems, fmt.Sprintf("%s has dtype %s, which is not supported (F32, BF16 and F16 are)", spec.Name, t.stored))
+			problems = append(problems, fmt.Sprintf("%s has dtype %s, which is not supported (F32, BF16 and F16 are)",
+				spec.Name, t.stored))
 		}
 	}
 	for _, name := range c.names {
 		if !known[name] && !strings.HasSuffix(name, "rotary_emb.inv_freq") && name != nameRopeFactors {
-			warnings = append(warnings, fmt.Sprintf("tensor %s %v in %s is not used by %s", name, c.tensors[name].shape, c.tensors[name].file, c.Config.Architecture))
+			warnings = append(warnings, fmt.Sprintf("tensor %s %v in %s is not used by %s", name, c.tensors[name].shape,
+				c.tensors[name].file, c.Config.Architecture))
 		}
 	}
 	if len(problems) > 0 {

@@ -66,7 +66,8 @@ func TestMemoryOfDequantizing(t *testing.T) {
 			}
 		}
 		used := peakMemory(t) - before
-		t.Logf("%d MB stored, %d MB as float32, peak %d MB above the start", c.StoredBytes()/mB, 4*c.NumParameters()/mB, used/mB)
+		t.Logf("%d MB stored, %d MB as float32, peak %d MB above the start", c.StoredBytes()/mB, 4*c.NumParameters()/mB,
+			used/mB)
 		if used > 400*mB {
 			t.Errorf("peak is %d MB above the start", used/mB)
 		}
@@ -80,14 +81,16 @@ func TestMemoryOfViews(t *testing.T) {
 	inOwnProcess(t, func() {
 		var entries []string
 		for i := range tensors {
-			entries = append(entries, fmt.Sprintf(`"t%d":{"dtype":"F32","shape":[%d],"data_offsets":[%d,%d]}`, i, elements, 4*elements*i, 4*elements*(i+1)))
+			entries = append(entries, fmt.Sprintf(`"t%d":{"dtype":"F32","shape":[%d],"data_offsets":[%d,%d]}`, i,
+				elements, 4*elements*i, 4*elements*(i+1)))
 		}
 		header := "{" + strings.Join(entries, ",") + "}"
 		header += strings.Repeat(" ", (8-len(header)%8)%8) // aligned, as all writers do
 		write(t, filepath.Join(dir, configFile), base(nil))
 		weights := filepath.Join(dir, weightsFile)
 		write(t, weights, append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...))
-		if err := os.Truncate(weights, int64(8+len(header)+4*elements*tensors)); err != nil { // a file of holes takes no disk
+		// a file of holes takes no disk
+		if err := os.Truncate(weights, int64(8+len(header)+4*elements*tensors)); err != nil {
 			t.Fatal(err)
 		}
 		before := peakMemory(t)
@@ -147,7 +150,8 @@ func TestShortenedWhileOpen(t *testing.T) {
 		for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
 			if _, err := c.Read(name, dtype); err != nil {
 				failed++
-				if !strings.Contains(err.Error(), "model.safetensors") || !strings.Contains(err.Error(), "shortened") || !strings.Contains(err.Error(), name) {
+				if !strings.Contains(err.Error(), "model.safetensors") || !strings.Contains(err.Error(), "shortened") ||
+					!strings.Contains(err.Error(), name) {
 					t.Error(err)
 				}
 			}

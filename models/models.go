@@ -1,9 +1,9 @@
-// Package models opens model checkpoints: it turns a reference (a Hugging Face folder, a GGUF file, a hub name, or a bare
-// config for dummy weights) into a Config and named weights, read one at a time in the dtype asked for.
+// Package models opens model checkpoints: it turns a reference (a Hugging Face folder, a GGUF file, a hub name, or a
+// bare config for dummy weights) into a Config and named weights, read one at a time in the dtype asked for.
 //
-// Supported are decoders of the Llama family: LlamaForCausalLM (Llama 2, 3, 3.1, 3.2, SmolLM, SmolLM2), MistralForCausalLM,
-// Qwen2ForCausalLM (Qwen2, Qwen2.5), Qwen3ForCausalLM and SmolLM3ForCausalLM. Whatever a config asks for that is not supported
-// exactly is refused by name with an *UnsupportedError, never approximated.
+// Supported are decoders of the Llama family: LlamaForCausalLM (Llama 2, 3, 3.1, 3.2, SmolLM, SmolLM2),
+// MistralForCausalLM, Qwen2ForCausalLM (Qwen2, Qwen2.5), Qwen3ForCausalLM and SmolLM3ForCausalLM. Whatever a config
+// asks for that is not supported exactly is refused by name with an *UnsupportedError, never approximated.
 //
 // Weights have Hugging Face names and layout whatever the file: linear weights are [out, in], rotary halves are not
 // interleaved. Files are untrusted input: a damaged one gives an error, not a panic.
@@ -109,11 +109,13 @@ func (c *Config) check() error {
 	}
 	switch {
 	case c.NumHeads%c.NumKVHeads != 0:
-		return fmt.Errorf("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.NumHeads, c.NumKVHeads)
+		return fmt.Errorf("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.NumHeads,
+			c.NumKVHeads)
 	case c.HeadDim%2 != 0:
 		return fmt.Errorf("head_dim is %d; the rotary embedding needs an even one", c.HeadDim)
 	case c.NumHeads*c.HeadDim > maxDimension:
-		return fmt.Errorf("%d heads of %d make rows of %d, more than %d", c.NumHeads, c.HeadDim, c.NumHeads*c.HeadDim, maxDimension)
+		return fmt.Errorf("%d heads of %d make rows of %d, more than %d", c.NumHeads, c.HeadDim, c.NumHeads*c.HeadDim,
+			maxDimension)
 	case !(c.RMSNormEps > 0 && c.RMSNormEps < 1):
 		return fmt.Errorf("rms_norm_eps is %g; it must be between 0 and 1", c.RMSNormEps)
 	case !(c.RopeTheta > 1 && c.RopeTheta < 1e30):
@@ -144,9 +146,11 @@ func (s *RopeScaling) check() error {
 	case s.Type != "linear" && (s.OriginalMaxPositions < 1 || s.OriginalMaxPositions > maxContext):
 		return fmt.Errorf("original_max_position_embeddings is %d", s.OriginalMaxPositions)
 	case s.Type == "llama3" && !(s.LowFreqFactor > 0 && s.HighFreqFactor > s.LowFreqFactor):
-		return fmt.Errorf("low_freq_factor %g and high_freq_factor %g must be positive and ascending", s.LowFreqFactor, s.HighFreqFactor)
+		return fmt.Errorf("low_freq_factor %g and high_freq_factor %g must be positive and ascending", s.LowFreqFactor,
+			s.HighFreqFactor)
 	case s.Type == "yarn" && !(s.BetaSlow > 0 && s.BetaFast > 0 && s.AttentionFactor > 0 && s.AttentionFactor < 1e6):
-		return fmt.Errorf("beta_fast %g, beta_slow %g and attention_factor %g must be positive", s.BetaFast, s.BetaSlow, s.AttentionFactor)
+		return fmt.Errorf("beta_fast %g, beta_slow %g and attention_factor %g must be positive", s.BetaFast, s.BetaSlow,
+			s.AttentionFactor)
 	}
 	return nil
 }

@@ -6,8 +6,9 @@ import (
 	"path/filepath"
 )
 
-// OpenConfig opens a model for its shapes: the checkpoint has the config of ref and the weights of [Dummy]. ref is as in [Open], or a
-// config.json by any name that ends in .json. Weights of a folder or a hub repository are neither read nor fetched, and need not exist.
+// OpenConfig opens a model for its shapes: the checkpoint has the config of ref and the weights of [Dummy]. ref is as
+// in [Open], or a config.json by any name that ends in .json. Weights of a folder or a hub repository are neither read
+// nor fetched, and need not exist.
 func OpenConfig(ref string) (*Checkpoint, error) {
 	c, err := openConfig(ref)
 	if err != nil {

@@ -28,7 +28,8 @@ func TestOpenConfig(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Validate(); err != nil || c.NumParameters() != want.NumParameters() || c.Config.NumLayers != want.Config.NumLayers || c.Ref != ref {
+		if _, err := c.Validate(); err != nil || c.NumParameters() != want.NumParameters() ||
+			c.Config.NumLayers != want.Config.NumLayers || c.Ref != ref {
 			t.Errorf("%s is %+v (%v)", ref, c.Config, err)
 		}
 	}
@@ -37,7 +38,8 @@ func TestOpenConfig(t *testing.T) {
 	}
 
 	// Of a hub's repository no weights are fetched, and a second time nothing.
-	hub := &fakeHub{repos: map[string]string{"org/m": filepath.Join("..", "testdata", "models", "qwen3")}, broken: "model.safetensors"}
+	hub := &fakeHub{repos: map[string]string{"org/m": filepath.Join("..", "testdata", "models", "qwen3")},
+		broken: "model.safetensors"}
 	unplug := serveHub(t, hub)
 	for range 2 {
 		c, err := OpenConfig("hf://org/m")

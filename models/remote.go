@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// folderFile reports whether Open reads a file of a Hugging Face folder, or a tokenizer may: weights apart, or with them.
+// folderFile reports whether Open reads a file of a Hugging Face folder, or a tokenizer may: weights apart, or with
+// them.
 func folderFile(name string, weights bool) bool {
 	if name == weightsFile || filepath.Ext(name) == ".safetensors" && !strings.Contains(name, "/") {
 		return weights
@@ -19,9 +20,9 @@ func folderFile(name string, weights bool) bool {
 var folderTexts = []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile, weightsIndex,
 	"special_tokens_map.json", "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json"}
 
-// FetchFolder has the files of a Hugging Face folder that is elsewhere brought here, and returns the local folder, which Open
-// takes. fetch brings the files that want chooses by their paths in the folder and returns the local folder that has them; it
-// is called twice, so that a model that is not supported is refused before its weights are fetched.
+// FetchFolder has the files of a Hugging Face folder that is elsewhere brought here, and returns the local folder,
+// which Open takes. fetch brings the files that want chooses by their paths in the folder and returns the local folder
+// that has them; it is called twice, so that a model that is not supported is refused before its weights are fetched.
 func FetchFolder(fetch func(want func(file string) bool) (dir string, err error)) (dir string, err error) {
 	if dir, err = fetch(func(file string) bool { return folderFile(file, false) }); err != nil {
 		return "", err

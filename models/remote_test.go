@@ -59,7 +59,8 @@ func TestFetchFolder(t *testing.T) {
 		if a.FingerPrint() != b.FingerPrint() {
 			t.Errorf("%s: what was fetched is another model", from)
 		}
-		if weights := func(s string) bool { return strings.HasSuffix(s, ".safetensors") }; slices.ContainsFunc(asked[0], weights) {
+		if weights := func(s string) bool { return strings.HasSuffix(s, ".safetensors") }; slices.ContainsFunc(asked[0],
+			weights) {
 			t.Errorf("%s: weights were fetched before the config was looked at: %v", from, asked)
 		}
 		a.Close()
@@ -78,7 +79,8 @@ func TestFetchFolderRefuses(t *testing.T) {
 	write("config.json", `{"architectures":["GPT2LMHeadModel"],"model_type":"gpt2"}`)
 	write("model.safetensors", "x")
 	var asked [][]string
-	if _, err := FetchFolder(copyOf(t, dir, &asked)); err == nil || !strings.Contains(err.Error(), "GPT2") || len(asked) != 1 {
+	if _, err := FetchFolder(copyOf(t, dir, &asked)); err == nil || !strings.Contains(err.Error(), "GPT2") ||
+		len(asked) != 1 {
 		t.Error(err, asked)
 	}
 	config, err := os.ReadFile(filepath.Join("..", "testdata", "models", testModel(t), "config.json"))
@@ -88,7 +90,8 @@ func TestFetchFolderRefuses(t *testing.T) {
 	write("config.json", string(config))
 	os.Remove(filepath.Join(dir, "model.safetensors"))
 	write("pytorch_model.bin", "x")
-	if _, err := FetchFolder(copyOf(t, dir, &asked)); err == nil || !strings.Contains(err.Error(), "model.safetensors") {
+	if _, err := FetchFolder(copyOf(t, dir, &asked)); err == nil ||
+		!strings.Contains(err.Error(), "model.safetensors") {
 		t.Error(err)
 	}
 }

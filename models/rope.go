@@ -2,9 +2,9 @@ package models
 
 import "math"
 
-// RopeFrequencies returns the inverse frequencies of the rotary embedding, HeadDim/2 radians per position, scaling applied,
-// and the factor that cos and sin are multiplied by. The steps are transformers' (modeling_rope_utils), each rounded to
-// float32 as there: an error of one last bit is an angle of 1e-3 at position 10,000.
+// RopeFrequencies returns the inverse frequencies of the rotary embedding, HeadDim/2 radians per position, scaling
+// applied, and the factor that cos and sin are multiplied by. The steps are transformers' (modeling_rope_utils), each
+// rounded to float32 as there: an error of one last bit is an angle of 1e-3 at position 10,000.
 func (c *Config) RopeFrequencies() (inv []float32, attentionFactor float64) {
 	half := c.HeadDim / 2
 	power := make([]float32, half) // theta^(2i/d)
@@ -37,7 +37,8 @@ func (c *Config) RopeFrequencies() (inv []float32, attentionFactor float64) {
 	return inv, s.AttentionFactor
 }
 
-// scaleLlama3 divides the frequencies of long wavelengths by the factor, keeps those of short ones and blends in between.
+// scaleLlama3 divides the frequencies of long wavelengths by the factor, keeps those of short ones and blends in
+// between.
 func (s *RopeScaling) scaleLlama3(inv []float32) {
 	factor := float32(s.Factor)
 	context := float64(s.OriginalMaxPositions)
@@ -57,7 +58,8 @@ func (s *RopeScaling) scaleLlama3(inv []float32) {
 // correctionRange gives the dimensions between which yarn goes from kept to interpolated frequencies.
 func (s *RopeScaling) correctionRange(headDim int, theta float64) (low, high float64) {
 	dimension := func(rotations float64) float64 {
-		return float64(headDim) * math.Log(float64(s.OriginalMaxPositions)/(rotations*2*math.Pi)) / (2 * math.Log(theta))
+		return float64(headDim) * math.Log(float64(s.OriginalMaxPositions)/(rotations*2*math.Pi)) / (2 * math.Log(
+			theta))
 	}
 	low, high = dimension(s.BetaFast), dimension(s.BetaSlow)
 	if s.Truncate {

@@ -20,7 +20,8 @@ import (
 	"github.com/quire/quire/mosaic"
 )
 
-var llama = mosaic.Config{Heads: 32, KVHeads: 8, HeadDim: 128, PageSize: 16, DType: "bfloat16", KVDType: "bfloat16", Scale: 0.08838834764831845}
+var llama = mosaic.Config{Heads: 32, KVHeads: 8, HeadDim: 128, PageSize: 16, DType: "bfloat16", KVDType: "bfloat16",
+	Scale: 0.08838834764831845}
 
 func request(c mosaic.Config, s mosaic.Sizes) mosaic.Request {
 	return mosaic.Request{Kernel: mosaic.RaggedPagedAttention, Config: c, Sizes: s}
@@ -55,10 +56,12 @@ func body(t testing.TB, c *mosaic.Call) []byte {
 	return raw
 }
 
-// Embedded payloads have what the common models need; Parse has held each to the digests of bodies that were lowered for certain sizes.
+// Embedded payloads have what the common models need; Parse has held each to the digests of bodies that were lowered
+// for certain sizes.
 func TestEmbedded(t *testing.T) {
 	s := open(t, "")
-	for _, heads := range [][2]int{{32, 8}, {64, 8}, {40, 8}, {24, 8}, {16, 8}, {16, 4}, {8, 2}, {4, 1}, {32, 4}, {16, 2}, {8, 1}, {20, 4}, {10, 2}, {5, 1}, {8, 4},
+	for _, heads := range [][2]int{{32, 8}, {64, 8}, {40, 8}, {24, 8}, {16, 8}, {16, 4}, {8, 2}, {4, 1}, {32, 4},
+		{16, 2}, {8, 1}, {20, 4}, {10, 2}, {5, 1}, {8, 4},
 		{12, 4}, {6, 2}, {3, 1}, {28, 4}, {14, 2}, {7, 1}, {12, 2}, {6, 1}, {32, 32}, {40, 40}} {
 		for _, page := range []int{16, 32, 64, 128} {
 			c := llama
@@ -73,7 +76,8 @@ func TestEmbedded(t *testing.T) {
 			r.OneTokenPerSeq = false
 			prefill, err := s.Find(r)
 			if err != nil || decode.Payload.Blocks.Queries >= prefill.Payload.Blocks.Queries {
-				t.Errorf("%v: decode and prefill have blocks of %v and %v queries (%v)", c, decode.Payload.Blocks, prefill.Payload.Blocks, err)
+				t.Errorf("%v: decode and prefill have blocks of %v and %v queries (%v)", c, decode.Payload.Blocks,
+					prefill.Payload.Blocks, err)
 			}
 		}
 	}
@@ -84,20 +88,24 @@ func TestEmbeddedForHeadDim64(t *testing.T) {
 	s := open(t, "")
 	for _, heads := range [][2]int{{32, 8}, {16, 4}, {8, 2}, {4, 1}, {32, 32}, {32, 4}, {9, 3}, {15, 5}, {14, 2}} {
 		for _, page := range []int{16, 32, 64, 128} {
-			c := mosaic.Config{Heads: heads[0], KVHeads: heads[1], HeadDim: 64, PageSize: page, DType: "bfloat16", KVDType: "bfloat16", Scale: 0.125}
-			call, err := s.Find(mosaic.Request{Kernel: mosaic.PagedAttentionUpdate, Config: c, Sizes: mosaic.Sizes{Pages: 70000, Seqs: 96, PagesPerSeq: 512, Tokens: 128}})
+			c := mosaic.Config{Heads: heads[0], KVHeads: heads[1], HeadDim: 64, PageSize: page, DType: "bfloat16",
+				KVDType: "bfloat16", Scale: 0.125}
+			call, err := s.Find(mosaic.Request{Kernel: mosaic.PagedAttentionUpdate, Config: c,
+				Sizes: mosaic.Sizes{Pages: 70000, Seqs: 96, PagesPerSeq: 512, Tokens: 128}})
 			if err != nil {
 				t.Errorf("%v: %v", c, err)
 				continue
 			}
 			cache := shapes.Make(dtypes.BFloat16, 70000, page, (heads[1]+1)/2, 2, 128)
-			if !call.Operands[10].Shape.Equal(cache) || !call.Results[1].Shape.Equal(cache) || !call.Operands[2].Shape.Equal(shapes.Make(dtypes.Int32, 96*512)) {
+			if !call.Operands[10].Shape.Equal(cache) || !call.Results[1].Shape.Equal(cache) ||
+				!call.Operands[2].Shape.Equal(shapes.Make(dtypes.Int32, 96*512)) {
 				t.Errorf("%v: operands are %v, results %v", c, call.Operands, call.Results)
 			}
 			if len(call.Payload.Aliases) != 2 || call.Payload.Aliases[1] != [2]int{10, 1} {
 				t.Errorf("%v: aliases are %v", c, call.Payload.Aliases)
 			}
-			if _, err := call.Payload.Call(mosaic.Sizes{Pages: 100, Seqs: 9000, PagesPerSeq: 20, Tokens: 16}); err == nil || !strings.Contains(err.Error(), "too large") {
+			if _, err := call.Payload.Call(mosaic.Sizes{Pages: 100, Seqs: 9000, PagesPerSeq: 20,
+				Tokens: 16}); err == nil || !strings.Contains(err.Error(), "too large") {
 				t.Errorf("9,000 sequences give %v", err)
 			}
 		}
@@ -112,8 +120,10 @@ func TestCall(t *testing.T) {
 	i32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
 	bf16 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.BFloat16, dims...) }
 	want := []mosaic.Tensor{
-		{Name: "kv_lens", Shape: i32(48)}, {Name: "page_indices", Shape: i32(48, 100)}, {Name: "cu_q_lens", Shape: i32(49)}, {Name: "zero", Shape: i32(2)},
-		{Name: "num_seqs", Shape: i32(1)}, {Name: "q", Shape: bf16(200, 32, 128)}, {Name: "kv_pages", Shape: bf16(5000, 16, 16, 128)},
+		{Name: "kv_lens", Shape: i32(48)}, {Name: "page_indices", Shape: i32(48, 100)},
+		{Name: "cu_q_lens", Shape: i32(49)}, {Name: "zero", Shape: i32(2)},
+		{Name: "num_seqs", Shape: i32(1)}, {Name: "q", Shape: bf16(200, 32, 128)},
+		{Name: "kv_pages", Shape: bf16(5000, 16, 16, 128)},
 	}
 	if len(call.Operands) != len(want) || len(call.Results) != 1 || !call.Results[0].Shape.Equal(bf16(200, 32, 128)) {
 		t.Fatalf("operands %v, results %v", call.Operands, call.Results)
@@ -137,7 +147,8 @@ func TestSizesAreAllThatDiffers(t *testing.T) {
 	s := open(t, "")
 	rapid.Check(t, func(rt *rapid.T) {
 		size := func(name string) int { return rapid.IntRange(1, 2000).Draw(rt, name) }
-		a := mosaic.Sizes{Pages: size("pages"), Seqs: size("seqs") % 250, PagesPerSeq: size("pages a sequence") % 900, Tokens: size("tokens")}
+		a := mosaic.Sizes{Pages: size("pages"), Seqs: size("seqs") % 250, PagesPerSeq: size("pages a sequence") % 900,
+			Tokens: size("tokens")}
 		a.Seqs, a.PagesPerSeq = a.Seqs+1, a.PagesPerSeq+16
 		call, err := s.Find(request(llama, a))
 		if err != nil {
@@ -174,7 +185,8 @@ func TestRefusals(t *testing.T) {
 		edit  func(*mosaic.Request)
 		wants string
 	}{
-		{"heads", func(r *mosaic.Request) { r.Config.Heads = 33 }, "sample kernels capture --heads 33 --kv-heads 8 --head-dim 128 --page-size 16"},
+		{"heads", func(r *mosaic.Request) { r.Config.Heads = 33 },
+			"sample kernels capture --heads 33 --kv-heads 8 --head-dim 128 --page-size 16"},
 		{"KV heads", func(r *mosaic.Request) { r.Config.KVHeads = 2 }, "no payload was captured"},
 		{"head_dim", func(r *mosaic.Request) { r.Config.HeadDim = 64 }, "head_dim 64"},
 		{"page size", func(r *mosaic.Request) { r.Config.PageSize = 8 }, "--page-size 8"},
@@ -184,7 +196,8 @@ func TestRefusals(t *testing.T) {
 		{"window", func(r *mosaic.Request) { r.Config.Window = 4096 }, "--window 4096"},
 		{"soft cap", func(r *mosaic.Request) { r.Config.SoftCap = 50 }, "--soft-cap 50"},
 		{"kernel", func(r *mosaic.Request) { r.Kernel = "matmul" }, "no kernel matmul"},
-		{"SMEM", func(r *mosaic.Request) { r.Sizes.Seqs, r.Sizes.PagesPerSeq = 256, 1000 }, "1027 KiB of 1024 KiB of SMEM"},
+		{"SMEM", func(r *mosaic.Request) { r.Sizes.Seqs, r.Sizes.PagesPerSeq = 256, 1000 },
+			"1027 KiB of 1024 KiB of SMEM"},
 		{"pages", func(r *mosaic.Request) { r.Sizes.Pages = 1 << 20 }, "1048576 pages"},
 		{"no tokens", func(r *mosaic.Request) { r.Sizes.Tokens = 0 }, "0 tokens"},
 	} {
@@ -209,13 +222,16 @@ func payload(edit func(header map[string]any)) []byte {
 	sum := sha256.Sum256(raw)
 	header := map[string]any{
 		"format": 1, "kernel": mosaic.RaggedPagedAttention, "source": "test", "versions": map[string]string{"jax": "0"},
-		"config": map[string]any{"heads": 3, "kv_heads": 1, "head_dim": 128, "page_size": 16, "dtype": "float32", "kv_dtype": "float32", "scale": 1},
+		"config": map[string]any{"heads": 3, "kv_heads": 1, "head_dim": 128, "page_size": 16, "dtype": "float32",
+			"kv_dtype": "float32", "scale": 1},
 		"blocks": map[string]any{"queries": 8, "pages": 2}, "largest": 1 << 19,
-		"operands":       []any{map[string]any{"name": "x", "dtype": "int32", "dims": []any{"S+1", "PP", 4}}},
-		"results":        []any{map[string]any{"name": "o", "dtype": "float32", "dims": []any{"T", "P"}}},
-		"backend_config": map[string]any{"custom_call_config": map[string]any{"serialization_format": 1, "needs_layout_passes": true}},
-		"patches":        []any{map[string]any{"at": 8, "encoding": "varint", "symbol": "P", "plus": 0}, map[string]any{"at": 12, "encoding": "int64", "symbol": "Q", "plus": 0}},
-		"checks":         []any{}, "body_bytes": len(raw), "body_sha256": hex.EncodeToString(sum[:]),
+		"operands": []any{map[string]any{"name": "x", "dtype": "int32", "dims": []any{"S+1", "PP", 4}}},
+		"results":  []any{map[string]any{"name": "o", "dtype": "float32", "dims": []any{"T", "P"}}},
+		"backend_config": map[string]any{"custom_call_config": map[string]any{"serialization_format": 1,
+			"needs_layout_passes": true}},
+		"patches": []any{map[string]any{"at": 8, "encoding": "varint", "symbol": "P", "plus": 0},
+			map[string]any{"at": 12, "encoding": "int64", "symbol": "Q", "plus": 0}},
+		"checks": []any{}, "body_bytes": len(raw), "body_sha256": hex.EncodeToString(sum[:]),
 	}
 	if edit != nil {
 		edit(header)
@@ -258,7 +274,8 @@ func TestUserFolder(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "c"+mosaic.Suffix), two[:len(two)-1], 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mosaic.Open(dir); !errors.Is(err, mosaic.ErrFormat) || !strings.Contains(err.Error(), "c"+mosaic.Suffix) {
+	if _, err := mosaic.Open(dir); !errors.Is(err, mosaic.ErrFormat) ||
+		!strings.Contains(err.Error(), "c"+mosaic.Suffix) {
 		t.Errorf("a damaged file gives %v", err)
 	}
 }
@@ -269,20 +286,23 @@ func TestDamagedPayloads(t *testing.T) {
 		return []any{map[string]any{"at": at, "encoding": encoding, "symbol": symbol}}
 	}
 	for name, data := range map[string][]byte{
-		"empty line":  []byte("\n"),
-		"not JSON":    []byte("hello\n"),
-		"no newline":  []byte("{}"),
-		"format":      payload(set("format", 2)),
-		"body bytes":  payload(set("body_bytes", 1<<40)),
-		"digest":      payload(set("body_sha256", "00")),
-		"operand":     payload(set("operands", []any{map[string]any{"name": "x", "dtype": "int32", "dims": []any{"X"}}})),
-		"dtype":       payload(set("results", []any{map[string]any{"name": "x", "dtype": "complex", "dims": []any{1}}})),
-		"size":        payload(set("results", []any{map[string]any{"name": "x", "dtype": "int32", "dims": []any{-1}}})),
-		"outside":     payload(set("patches", patch(1<<20, "varint", "P"))),
-		"negative":    payload(set("patches", patch(-1, "varint", "P"))),
-		"no integer":  payload(set("patches", patch(9, "varint", "P"))),
-		"encoding":    payload(set("patches", patch(8, "utf8", "P"))),
-		"check":       payload(set("checks", []any{map[string]any{"sizes": map[string]int{"P": 1, "Q": 1}, "sha256": "00"}})),
+		"empty line": []byte("\n"),
+		"not JSON":   []byte("hello\n"),
+		"no newline": []byte("{}"),
+		"format":     payload(set("format", 2)),
+		"body bytes": payload(set("body_bytes", 1<<40)),
+		"digest":     payload(set("body_sha256", "00")),
+		"operand": payload(set("operands",
+			[]any{map[string]any{"name": "x", "dtype": "int32", "dims": []any{"X"}}})),
+		"dtype": payload(set("results",
+			[]any{map[string]any{"name": "x", "dtype": "complex", "dims": []any{1}}})),
+		"size":       payload(set("results", []any{map[string]any{"name": "x", "dtype": "int32", "dims": []any{-1}}})),
+		"outside":    payload(set("patches", patch(1<<20, "varint", "P"))),
+		"negative":   payload(set("patches", patch(-1, "varint", "P"))),
+		"no integer": payload(set("patches", patch(9, "varint", "P"))),
+		"encoding":   payload(set("patches", patch(8, "utf8", "P"))),
+		"check": payload(set("checks",
+			[]any{map[string]any{"sizes": map[string]int{"P": 1, "Q": 1}, "sha256": "00"}})),
 		"config":      payload(set("backend_config", map[string]any{})),
 		"blocks":      payload(set("blocks", map[string]any{})),
 		"second":      append(payload(nil), '{'),
@@ -311,7 +331,8 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, p := range all {
 			call, err := p.Call(mosaic.Sizes{Pages: 9, Seqs: 8, PagesPerSeq: 7, Tokens: 6})
-			if err == nil && (len(call.Operands) == 0 || len(call.Results) == 0 || !json.Valid([]byte(call.BackendConfig))) {
+			if err == nil && (len(call.Operands) == 0 || len(call.Results) == 0 ||
+				!json.Valid([]byte(call.BackendConfig))) {
 				t.Fatalf("%+v", call)
 			}
 		}

@@ -1,11 +1,13 @@
-// Package mosaic keeps the kernels that a TPU program calls: bodies of Mosaic kernels, lowered by scripts/kernels from published
-// Pallas kernels, with their sizes left open.
+// Package mosaic keeps the kernels that a TPU program calls: bodies of Mosaic kernels, lowered by scripts/kernels from
+// published Pallas kernels, with their sizes left open.
 //
-// A [Payload] is such a body for one [Config], with the places where the numbers of pages, sequences, pages a sequence and tokens stand in
-// its bytecode. [Payload.Call] fills them in and says what operands the call then takes. libtpu does not check a body against the
-// operands of its call, so that whatever a body depends on is part of the key, and [Store.Find] refuses what does not match.
+// A [Payload] is such a body for one [Config], with the places where the numbers of pages, sequences, pages a sequence
+// and tokens stand in its bytecode. [Payload.Call] fills them in and says what operands the call then takes. libtpu
+// does not check a body against the operands of its call, so that whatever a body depends on is part of the key, and
+// [Store.Find] refuses what does not match.
 //
-// A payload file is a line of JSON, the header, and behind its newline the body, MLIR bytecode; several may follow one another.
+// A payload file is a line of JSON, the header, and behind its newline the body, MLIR bytecode; several may follow one
+// another.
 package mosaic
 
 import (
@@ -29,7 +31,8 @@ import (
 // RaggedPagedAttention is the kernel that attends to a paged cache, named like the composite that it stands for.
 const RaggedPagedAttention = "ragged_paged_attention"
 
-// PagedAttentionUpdate is the kernel that writes new keys and values into a paged cache and attends to it, named like its composite.
+// PagedAttentionUpdate is the kernel that writes new keys and values into a paged cache and attends to it, named like
+// its composite.
 const PagedAttentionUpdate = "paged_attention_update"
 
 // Config is what a kernel is made for. All of it is fixed in the body.
@@ -57,7 +60,8 @@ func (c Config) same(o Config) bool {
 
 // String shows what differs between models: heads, page and options.
 func (c Config) String() string {
-	s := fmt.Sprintf("%d heads, %d KV heads, head_dim %d, pages of %d tokens, %s", c.Heads, c.KVHeads, c.HeadDim, c.PageSize, c.DType)
+	s := fmt.Sprintf("%d heads, %d KV heads, head_dim %d, pages of %d tokens, %s", c.Heads, c.KVHeads, c.HeadDim,
+		c.PageSize, c.DType)
 	if c.KVDType != c.DType {
 		s += ", cache in " + c.KVDType
 	}
@@ -82,8 +86,8 @@ type Sizes struct {
 // Payload is a kernel as it is kept.
 type Payload struct {
 	Kernel string `json:"kernel"`
-	// Source is the Python module that the kernel was lowered from, Versions that of what lowered it: jax, jaxlib, and mosaic for the
-	// version of the bytecode's dialect, 11 of which libtpu 0.0.42 and later take.
+	// Source is the Python module that the kernel was lowered from, Versions that of what lowered it: jax, jaxlib, and
+	// mosaic for the version of the bytecode's dialect, 11 of which libtpu 0.0.42 and later take.
 	Source   string            `json:"source"`
 	Versions map[string]string `json:"versions"`
 	Config   Config            `json:"config"`
@@ -131,7 +135,8 @@ type patch struct {
 	Plus     int    `json:"plus"`
 }
 
-// check is the digest of the body filled in for certain sizes, which the script found equal to the body lowered for them.
+// check is the digest of the body filled in for certain sizes, which the script found equal to the body lowered for
+// them.
 type check struct {
 	Sizes  map[string]int `json:"sizes"`
 	SHA256 string         `json:"sha256"`
@@ -146,9 +151,11 @@ const (
 	maxBody   = 64 << 20
 )
 
-// Symbols of sizes in a payload; blocks is T in blocks of queries, rounded up, and entries those of the page table, S*PP.
+// Symbols of sizes in a payload; blocks is T in blocks of queries, rounded up, and entries those of the page table,
+// S*PP.
 const (
-	symbolPages, symbolSeqs, symbolPagesPerSeq, symbolTokens, symbolBlocks, symbolEntries = "P", "S", "PP", "T", "Q", "N"
+	symbolPages, symbolSeqs, symbolPagesPerSeq, symbolTokens, symbolBlocks, symbolEntries = "P", "S", "PP", "T", "Q",
+		"N"
 )
 
 // UnmarshalJSON reads 128, "S" or "S+1".
@@ -202,7 +209,8 @@ func parseOne(data []byte) (*Payload, []byte, error) {
 	rest := data[end+1:]
 	switch {
 	case p.Format != format:
-		return nil, nil, fmt.Errorf("it is of format %d, this program reads format %d: capture it anew", p.Format, format)
+		return nil, nil, fmt.Errorf("it is of format %d, this program reads format %d: capture it anew", p.Format,
+			format)
 	case p.BodyBytes < 1 || p.BodyBytes > maxBody || p.BodyBytes > len(rest):
 		return nil, nil, fmt.Errorf("%d bytes follow the header, its body has %d", len(rest), p.BodyBytes)
 	}
@@ -217,7 +225,8 @@ func (p *Payload) validate() error {
 	if digest(p.body) != p.BodySHA256 {
 		return errors.New("the body is damaged: its digest is not the header's")
 	}
-	if p.Kernel == "" || p.Blocks.Queries < 1 || p.Blocks.Pages < 1 || p.Largest < 1 || len(p.Operands) == 0 || len(p.Results) == 0 {
+	if p.Kernel == "" || p.Blocks.Queries < 1 || p.Blocks.Pages < 1 || p.Largest < 1 || len(p.Operands) == 0 ||
+		len(p.Results) == 0 {
 		return errors.New("the header lacks the kernel's name, block sizes, operands or results")
 	}
 	if _, ok := p.BackendConfig[customCall]; !ok {
@@ -243,7 +252,8 @@ func (p *Payload) validate() error {
 	}
 	for _, a := range p.Aliases {
 		if a[0] < 0 || a[0] >= len(p.Operands) || a[1] < 0 || a[1] >= len(p.Results) {
-			return fmt.Errorf("operand %d and result %d can't be the same memory: there are %d and %d", a[0], a[1], len(p.Operands), len(p.Results))
+			return fmt.Errorf("operand %d and result %d can't be the same memory: there are %d and %d", a[0], a[1],
+				len(p.Operands), len(p.Results))
 		}
 	}
 	for _, c := range p.Checks {
@@ -274,8 +284,8 @@ func (p *Payload) fill(sizes map[string]int) ([]byte, error) {
 	return body, nil
 }
 
-// varints are the encodings as a signed integer of MLIR's bytecode, by their bytes. They always have as many: readers take the long form of
-// a small number too.
+// varints are the encodings as a signed integer of MLIR's bytecode, by their bytes. They always have as many: readers
+// take the long form of a small number too.
 var varints = map[string]int{"varint2": 2, "varint": 3, "varint4": 4}
 
 // write puts a size where it stands: as a varint, or as 8 bytes.
@@ -327,7 +337,8 @@ type Call struct {
 	Payload *Payload
 	// BackendConfig is the call's backend_config, JSON with the body in base64.
 	BackendConfig string
-	// Operands and Results are their names and shapes, all row-major. The page table may have more columns than was asked for.
+	// Operands and Results are their names and shapes, all row-major. The page table may have more columns than was
+	// asked for.
 	Operands, Results []Tensor
 }
 
@@ -340,7 +351,8 @@ type Tensor struct {
 	Shape shapes.Shape
 }
 
-// Call fills the sizes in. The page table gets at least as many columns as the kernel reads at once: see [Call.Operands].
+// Call fills the sizes in. The page table gets at least as many columns as the kernel reads at once: see
+// [Call.Operands].
 func (p *Payload) Call(s Sizes) (*Call, error) {
 	for _, n := range []struct {
 		what string
@@ -394,7 +406,8 @@ func tensors(from []operand, sizes map[string]int) []Tensor {
 
 // names are those of NumPy.
 var names = map[string]dtypes.DType{
-	"int32": dtypes.Int32, "float32": dtypes.Float32, "bfloat16": dtypes.BFloat16, "float16": dtypes.Float16, "int8": dtypes.Int8,
+	"int32": dtypes.Int32, "float32": dtypes.Float32, "bfloat16": dtypes.BFloat16, "float16": dtypes.Float16,
+	"int8": dtypes.Int8,
 }
 
 func dtypeOf(name string) (dtypes.DType, error) {

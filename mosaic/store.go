@@ -95,7 +95,8 @@ type Request struct {
 	Kernel string
 	Config Config
 	Sizes  Sizes
-	// OneTokenPerSeq says that each sequence has one query at most; a kernel with small blocks of queries is then preferred.
+	// OneTokenPerSeq says that each sequence has one query at most; a kernel with small blocks of queries is then
+	// preferred.
 	OneTokenPerSeq bool
 }
 
@@ -111,35 +112,40 @@ func (e *NoKernelError) Error() string {
 	return fmt.Sprintf("mosaic: no kernel %s for %s: %s: %s", e.Request.Kernel, e.Request.Config, e.Reason, e.Remedy)
 }
 
-// Find returns the call of the kernel made for exactly what is asked for, or a [*NoKernelError]. A folder's payload is preferred to
-// an embedded one.
+// Find returns the call of the kernel made for exactly what is asked for, or a [*NoKernelError]. A folder's payload is
+// preferred to an embedded one.
 func (s *Store) Find(r Request) (*Call, error) {
 	var best *Payload
 	for _, e := range s.entries {
 		if e.Kernel != r.Kernel || !e.Config.same(r.Config) {
 			continue
 		}
-		if best == nil || r.OneTokenPerSeq && e.Blocks.Queries < best.Blocks.Queries || !r.OneTokenPerSeq && e.Blocks.Queries > best.Blocks.Queries {
+		if best == nil || r.OneTokenPerSeq && e.Blocks.Queries < best.Blocks.Queries || !r.OneTokenPerSeq &&
+			e.Blocks.Queries > best.Blocks.Queries {
 			best = e.Payload
 		}
 	}
 	if best == nil {
-		return nil, &NoKernelError{r, "no payload was captured for it", "`" + r.Config.captureCommand() + "` makes one where Python and JAX are installed"}
+		return nil, &NoKernelError{r, "no payload was captured for it", "`" + r.Config.captureCommand() +
+			"` makes one where Python and JAX are installed"}
 	}
 	if need := best.smem(r.Sizes); need > smemBytes-smemReserved {
-		return nil, &NoKernelError{r, fmt.Sprintf("a page table of %d x %d takes %d KiB of %d KiB of SMEM", r.Sizes.Seqs, r.Sizes.PagesPerSeq, need>>10, smemBytes>>10),
+		return nil, &NoKernelError{r, fmt.Sprintf("a page table of %d x %d takes %d KiB of %d KiB of SMEM",
+			r.Sizes.Seqs, r.Sizes.PagesPerSeq, need>>10, smemBytes>>10),
 			"raise the page size, or lower the sequences or their length"}
 	}
 	call, err := best.Call(r.Sizes)
 	if err != nil {
-		return nil, &NoKernelError{r, err.Error(), "lower it; of a loop of layers the pages of all count, and larger ones are fewer"}
+		return nil, &NoKernelError{r, err.Error(),
+			"lower it; of a loop of layers the pages of all count, and larger ones are fewer"}
 	}
 	return call, nil
 }
 
 // captureCommand is what makes the payload.
 func (c Config) captureCommand() string {
-	s := fmt.Sprintf("sample kernels capture --heads %d --kv-heads %d --head-dim %d --page-size %d --scale %.9g", c.Heads, c.KVHeads, c.HeadDim, c.PageSize, c.Scale)
+	s := fmt.Sprintf("sample kernels capture --heads %d --kv-heads %d --head-dim %d --page-size %d --scale %.9g",
+		c.Heads, c.KVHeads, c.HeadDim, c.PageSize, c.Scale)
 	if c.DType != "bfloat16" {
 		s += " --dtype " + c.DType
 	}
@@ -155,7 +161,8 @@ func (c Config) captureCommand() string {
 	return s
 }
 
-// smem is what a call takes of SMEM, in bytes: the page table, with rows padded to 128 where it has rows, lengths and starts.
+// smem is what a call takes of SMEM, in bytes: the page table, with rows padded to 128 where it has rows, lengths and
+// starts.
 func (p *Payload) smem(s Sizes) int {
 	padded := func(n int) int { return (n + 127) / 128 * 128 }
 	columns := max(s.PagesPerSeq, p.Blocks.Pages)

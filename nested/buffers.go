@@ -47,7 +47,8 @@ type executable struct {
 	backend backend
 }
 
-func (e executable) Execute(inputs []compute.Buffer, donate []bool, device compute.DeviceNum) ([]compute.Buffer, error) {
+func (e executable) Execute(inputs []compute.Buffer, donate []bool, device compute.DeviceNum) ([]compute.Buffer,
+	error) {
 	theirs := make([]compute.Buffer, len(inputs))
 	for i, in := range inputs {
 		theirs[i] = in

@@ -1,9 +1,9 @@
 // Package nested makes GoMLX's backend in pure Go run loops and branches that stand inside one another.
 //
-// GoMLX asks the main function for every closure, wherever it builds one, and the backend takes it at its word: the closure sees the
-// values of the main function only. This wrapper remembers which closures are being built, and makes a new one the child of the
-// innermost (package xla does the same by itself). It also keeps away from what that backend, of compute v0.1.3, gets wrong in
-// closures: see the methods of function.
+// GoMLX asks the main function for every closure, wherever it builds one, and the backend takes it at its word: the
+// closure sees the values of the main function only. This wrapper remembers which closures are being built, and makes a
+// new one the child of the innermost (package xla does the same by itself). It also keeps away from what that backend,
+// of compute v0.1.3, gets wrong in closures: see the methods of function.
 package nested
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 )
 
-// Wrap returns the backend, one of compute/gobackend made with "ops_sequential", with closures that nest. Without that option its pool of
-// workers may come to a standstill, waiting for itself.
+// Wrap returns the backend, one of compute/gobackend made with "ops_sequential", with closures that nest. Without that
+// option its pool of workers may come to a standstill, waiting for itself.
 func Wrap(b compute.Backend) compute.Backend { return backend{b} }
 
 type backend struct{ compute.Backend }
@@ -73,8 +73,9 @@ func (f function) Return(outputs []compute.Value, shardings []*compute.ShardingS
 	return f.Function.Return(outputs, shardings)
 }
 
-// own returns the outputs such that GoMLX's backend can return them: no two of them the same value (it makes one of equal operations), the
-// last one younger than every parameter and captured value (it has room for those older than an output only).
+// own returns the outputs such that GoMLX's backend can return them: no two of them the same value (it makes one of
+// equal operations), the last one younger than every parameter and captured value (it has room for those older than an
+// output only).
 func (f function) own(outputs []compute.Value) ([]compute.Value, error) {
 	outputs = slices.Clone(outputs)
 	for i, v := range outputs {
@@ -93,15 +94,16 @@ func (f function) While(cond, body compute.Function, state ...compute.Value) ([]
 	return f.Function.While(inner(cond), inner(body), state...)
 }
 
-// If lets its branches read the values that they take from around them, never have them. GoMLX's backend gives a branch the buffers that
-// are used for the last time, and then frees them although the branch may have returned them. It does not give away what is used twice:
-// each captured value is named twice.
+// If lets its branches read the values that they take from around them, never have them. GoMLX's backend gives a branch
+// the buffers that are used for the last time, and then frees them although the branch may have returned them. It does
+// not give away what is used twice: each captured value is named twice.
 func (f function) If(pred compute.Value, then, otherwise compute.Function) ([]compute.Value, error) {
 	results, err := f.Function.If(pred, inner(then), inner(otherwise))
 	if err != nil {
 		return nil, err
 	}
-	unknown := errors.New("nested: this version of GoMLX's Go backend keeps captured values elsewhere; Quire is built for compute v0.1.3")
+	unknown := errors.New(
+		"nested: this version of GoMLX's Go backend keeps captured values elsewhere; Quire is built for compute v0.1.3")
 	result := reflect.Indirect(reflect.ValueOf(results[0]))
 	if result.Kind() != reflect.Struct {
 		return nil, unknown
@@ -121,7 +123,8 @@ func (f function) If(pred compute.Value, then, otherwise compute.Function) ([]co
 	return results, nil
 }
 
-func (f function) Sort(comparator compute.Function, axis int, stable bool, inputs ...compute.Value) ([]compute.Value, error) {
+func (f function) Sort(comparator compute.Function, axis int, stable bool, inputs ...compute.Value) ([]compute.Value,
+	error) {
 	return f.Function.Sort(inner(comparator), axis, stable, inputs...)
 }
 
@@ -129,15 +132,17 @@ func (f function) Call(callee compute.Function, inputs ...compute.Value) ([]comp
 	return f.Function.Call(inner(callee), inputs...)
 }
 
-// BroadcastInDim never keeps the rank: an axis of size 1 that it would repeat is dropped first. GoMLX's backend fuses broadcasts that keep
-// the rank into the operations that use them, when the main function is compiled; but it has compiled the closures by then, whose
-// programs name the nodes by numbers that the fusion changes, and captured values lose the axes that were broadcast.
+// BroadcastInDim never keeps the rank: an axis of size 1 that it would repeat is dropped first. GoMLX's backend fuses
+// broadcasts that keep the rank into the operations that use them, when the main function is compiled; but it has
+// compiled the closures by then, whose programs name the nodes by numbers that the fusion changes, and captured values
+// lose the axes that were broadcast.
 func (f function) BroadcastInDim(x compute.Value, shape shapes.Shape, axes []int) (compute.Value, error) {
 	from, err := f.Function.Builder().OpShape(x)
 	if err != nil {
 		return nil, err
 	}
-	if from.IsDynamic() || shape.IsDynamic() || from.Rank() != shape.Rank() || len(axes) != from.Rank() || !slices.IsSorted(axes) {
+	if from.IsDynamic() || shape.IsDynamic() || from.Rank() != shape.Rank() || len(axes) != from.Rank() ||
+		!slices.IsSorted(axes) {
 		return f.Function.BroadcastInDim(x, shape, axes)
 	}
 	if from.Equal(shape) {

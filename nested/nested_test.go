@@ -43,7 +43,8 @@ func TestLoopsNest(t *testing.T) {
 		return loop(zero(), func(i, sum *Node) *Node {
 			return loop(sum, func(j, sum *Node) *Node {
 				return loop(sum, func(k, sum *Node) *Node {
-					return control.If(GreaterThan(j, k), func() *Node { return Add(sum, Mul(i, Add(j, k))) }, func() *Node { return Add(sum, n) })
+					return control.If(GreaterThan(j, k), func() *Node { return Add(sum, Mul(i, Add(j, k))) },
+						func() *Node { return Add(sum, n) })
 				})
 			})
 		})
@@ -73,7 +74,8 @@ func TestBroadcastsInLoops(t *testing.T) {
 		g := row.Graph()
 		wide := func(x *Node) *Node { return BroadcastToDims(x, 2, 3) }
 		loop := func(sum *Node, body func(i, sum *Node) *Node) *Node {
-			return control.While(state{Scalar(g, dtypes.Int32, 0), sum}, func(s state) *Node { return LessThan(s.I, Scalar(g, dtypes.Int32, 2)) },
+			return control.While(state{Scalar(g, dtypes.Int32, 0), sum},
+				func(s state) *Node { return LessThan(s.I, Scalar(g, dtypes.Int32, 2)) },
 				func(s state) state { return state{AddScalar(s.I, 1), body(s.I, s.Sum)} }).Sum
 		}
 		rows := Neg(wide(row)) // used inside only
@@ -82,7 +84,8 @@ func TestBroadcastsInLoops(t *testing.T) {
 			columns := Mul(wide(column), i)
 			sum = Add(sum, Mul(wide(row), wide(row)))
 			return loop(sum, func(j, sum *Node) *Node {
-				return Where(LessThan(wide(row), wide(column)), Add(sum, Mul(rows, columns)), Sub(sum, Mul(wide(ReduceAndKeep(columns, ReduceSum, 1)), Neg(wide(column)))))
+				return Where(LessThan(wide(row), wide(column)), Add(sum, Mul(rows, columns)),
+					Sub(sum, Mul(wide(ReduceAndKeep(columns, ReduceSum, 1)), Neg(wide(column)))))
 			})
 		})
 	}, [][]int32{{1, 2, 3}}, [][]int32{{2}, {5}})
@@ -116,12 +119,13 @@ func TestUnusedParametersAndCaptures(t *testing.T) {
 		n := in[0]
 		g := n.Graph()
 		tensor := Add(n, n)
-		s := control.While(state{LessThan(Scalar(g, dtypes.Int32, 0), n), n, n}, func(s state) *Node { return s.More }, func(s state) state {
-			less := AddScalar(s.N, -1)
-			next := state{GreaterThan(less, Scalar(g, dtypes.Int32, 0)), less, s.N}
-			_ = Add(tensor, less)
-			return next
-		})
+		s := control.While(state{LessThan(Scalar(g, dtypes.Int32, 0), n), n, n}, func(s state) *Node { return s.More },
+			func(s state) state {
+				less := AddScalar(s.N, -1)
+				next := state{GreaterThan(less, Scalar(g, dtypes.Int32, 0)), less, s.N}
+				_ = Add(tensor, less)
+				return next
+			})
 		return control.If(s.More, func() *Node { return tensor }, func() *Node {
 			last := AddScalar(s.Last, 1)
 			_ = Mul(tensor, n)
@@ -138,9 +142,10 @@ func TestEqualResults(t *testing.T) {
 	type state struct{ A, B, C *Node }
 	out := run(t, func(in []*Node) *Node {
 		limit := Scalar(in[0].Graph(), dtypes.Int32, 100)
-		s := control.While(state{in[0], in[0], in[0]}, func(s state) *Node { return LessThan(s.A, limit) }, func(s state) state {
-			return state{Add(s.A, s.B), Add(s.A, s.B), s.C}
-		})
+		s := control.While(state{in[0], in[0], in[0]}, func(s state) *Node { return LessThan(s.A, limit) },
+			func(s state) state {
+				return state{Add(s.A, s.B), Add(s.A, s.B), s.C}
+			})
 		return Add(s.A, Add(s.B, s.C))
 	}, int32(1))
 	if got := out.Value(); got != int32(257) {
@@ -155,13 +160,15 @@ func TestBranchesReturnCaptures(t *testing.T) {
 		x := in[0]
 		g := x.Graph()
 		limit := Scalar(g, dtypes.Int32, 4)
-		return control.While(state{Scalar(g, dtypes.Int32, 0), x}, func(s state) *Node { return LessThan(s.I, limit) }, func(s state) state {
-			next, double := AddScalar(s.I, 1), Add(s.Sum, s.Sum)
-			kept := control.If(LessThan(s.I, limit), func() *Node { return double }, func() *Node { return Scalar(g, dtypes.Int32, 0) })
-			// These take new buffers of the same size.
-			others := Mul(AddScalar(next, 100), SubScalar(next, 50))
-			return state{next, Add(kept, Sub(others, Mul(SubScalar(next, 50), AddScalar(next, 100))))}
-		}).Sum
+		return control.While(state{Scalar(g, dtypes.Int32, 0), x}, func(s state) *Node { return LessThan(s.I, limit) },
+			func(s state) state {
+				next, double := AddScalar(s.I, 1), Add(s.Sum, s.Sum)
+				kept := control.If(LessThan(s.I, limit), func() *Node { return double },
+					func() *Node { return Scalar(g, dtypes.Int32, 0) })
+				// These take new buffers of the same size.
+				others := Mul(AddScalar(next, 100), SubScalar(next, 50))
+				return state{next, Add(kept, Sub(others, Mul(SubScalar(next, 50), AddScalar(next, 100))))}
+			}).Sum
 	}, int32(3))
 	if got := out.Value(); got != int32(48) {
 		t.Errorf("got %v, want 48", got)

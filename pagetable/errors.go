@@ -2,7 +2,8 @@ package pagetable
 
 import "fmt"
 
-// ErrOutOfPages says that more pages were needed than were free. errors.Is matches any ErrOutOfPages, whatever its numbers.
+// ErrOutOfPages says that more pages were needed than were free. errors.Is matches any ErrOutOfPages, whatever its
+// numbers.
 type ErrOutOfPages struct {
 	Need   int // Pages needed.
 	Have   int // Pages free.
@@ -11,9 +12,13 @@ type ErrOutOfPages struct {
 
 func (e ErrOutOfPages) Error() string {
 	if e.Pinned > 0 {
-		return fmt.Sprintf("out of KV pages: %d needed, %d free, and contexts have %d; close or cut some of these, or raise --kv-memory", e.Need, e.Have, e.Pinned)
+		return fmt.Sprintf(
+			"out of KV pages: %d needed, %d free, and contexts have %d; close or cut some of these, or raise "+
+				"--kv-memory", e.Need, e.Have, e.Pinned)
 	}
-	return fmt.Sprintf("out of KV pages: %d needed, %d free; lower --max-seqs or the tokens a request may take, or raise --kv-memory", e.Need, e.Have)
+	return fmt.Sprintf(
+		"out of KV pages: %d needed, %d free; lower --max-seqs or the tokens a request may take, or raise --kv-memory",
+		e.Need, e.Have)
 }
 
 // Is reports whether target is an ErrOutOfPages.
@@ -32,19 +37,24 @@ func (e ErrInvalidPage) Error() string {
 	if e.Slot >= 0 {
 		where = fmt.Sprintf("the page table of slot %d", e.Slot)
 	}
-	return fmt.Sprintf("%d invalid page ids in %s (pages are 0 to %d and must be held): the device tables are corrupt, please report this with the output of a run with --debug", e.Count, where, e.Pages-1)
+	return fmt.Sprintf(
+		"%d invalid page ids in %s (pages are 0 to %d and must be held): the device tables are corrupt, please "+
+			"report this with the output of a run with --debug", e.Count, where, e.Pages-1)
 }
 
 // Is reports whether target is an ErrInvalidPage.
 func (e ErrInvalidPage) Is(target error) bool { _, ok := target.(ErrInvalidPage); return ok }
 
-// ErrDoubleFree says that pages were released more often than they were referenced. errors.Is matches any ErrDoubleFree.
+// ErrDoubleFree says that pages were released more often than they were referenced. errors.Is matches any
+// ErrDoubleFree.
 type ErrDoubleFree struct {
 	Count int // Releases of a page that had no reference left.
 }
 
 func (e ErrDoubleFree) Error() string {
-	return fmt.Sprintf("%d releases of KV pages that were already free: the device tables are corrupt, please report this with the output of a run with --debug", e.Count)
+	return fmt.Sprintf(
+		"%d releases of KV pages that were already free: the device tables are corrupt, please report this with the "+
+			"output of a run with --debug", e.Count)
 }
 
 // Is reports whether target is an ErrDoubleFree.

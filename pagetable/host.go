@@ -1,7 +1,7 @@
 package pagetable
 
-// Host is the plain-Go twin of [Table]: the same verbs with the same results, one page at a time. Property tests compare the
-// two, and host code may use it to keep account.
+// Host is the plain-Go twin of [Table]: the same verbs with the same results, one page at a time. Property tests
+// compare the two, and host code may use it to keep account.
 type Host struct {
 	RefCounts []int32
 }

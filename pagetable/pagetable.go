@@ -1,8 +1,8 @@
 // Package pagetable is the device's account of KV pages: how often each page is referenced. It allocates, shares and
 // releases pages by whole-array operations inside a program.
 //
-// A page is free exactly when its count is 0. Which sequence holds which page is the business of package seqtable; what the
-// pages contain is that of package attention. [Host] is the plain-Go twin.
+// A page is free exactly when its count is 0. Which sequence holds which page is the business of package seqtable; what
+// the pages contain is that of package attention. [Host] is the plain-Go twin.
 package pagetable
 
 import (
@@ -34,8 +34,9 @@ func (t Table) NumFree() *Node {
 
 func (t Table) free() *Node { return Equal(t.RefCounts, ScalarZero(t.RefCounts.Graph(), dtypes.Int32)) }
 
-// Allocate gives a page, with one reference, to each element of need, bool [M], that is set: the k-th of them gets the k-th
-// free page. pages, int32 [M], is -1 where none is needed or none is left; short, an int32 scalar, counts the needs unmet.
+// Allocate gives a page, with one reference, to each element of need, bool [M], that is set: the k-th of them gets the
+// k-th free page. pages, int32 [M], is -1 where none is needed or none is left; short, an int32 scalar, counts the
+// needs unmet.
 func (t Table) Allocate(need *Node) (after Table, pages, short *Node) {
 	m := need.Shape().Dimensions[0]
 	needs := ConvertDType(need, dtypes.Int32)
@@ -47,8 +48,9 @@ func (t Table) Allocate(need *Node) (after Table, pages, short *Node) {
 	return after, pages, Max(Sub(wanted, have), ScalarZero(need.Graph(), dtypes.Int32))
 }
 
-// Take gives the first n free pages, in order, one reference each: n is an int32 scalar of at most the static bound limit.
-// pages, int32 [limit], is -1 from the n-th on and where no free page is left; have is the number of pages that were free.
+// Take gives the first n free pages, in order, one reference each: n is an int32 scalar of at most the static bound
+// limit. pages, int32 [limit], is -1 from the n-th on and where no free page is left; have is the number of pages that
+// were free.
 func (t Table) Take(n *Node, limit int) (after Table, pages, have *Node) {
 	g := n.Graph()
 	positions, have := scan.Positions(t.free(), limit)
@@ -58,20 +60,21 @@ func (t Table) Take(n *Node, limit int) (after Table, pages, have *Node) {
 	return Table{RefCounts: t.add(t.RefCounts, pages, granted)}, pages, have
 }
 
-// Share adds a reference to each page of pages, int32 [M], as often as it is named; -1 is no page. A reference to a page that is
-// free or does not exist is not added but counted in invalid, an int32 scalar.
+// Share adds a reference to each page of pages, int32 [M], as often as it is named; -1 is no page. A reference to a
+// page that is free or does not exist is not added but counted in invalid, an int32 scalar.
 func (t Table) Share(pages *Node) (after Table, invalid *Node) {
 	return t.ShareAll(t.NewTally().Add(pages))
 }
 
-// Release takes back a reference to each page of pages, int32 [M], as often as it is named; -1 is no page. No count falls below 0:
-// releases beyond it are counted in doubleFree, and ids of pages that do not exist in invalid (int32 scalars).
+// Release takes back a reference to each page of pages, int32 [M], as often as it is named; -1 is no page. No count
+// falls below 0: releases beyond it are counted in doubleFree, and ids of pages that do not exist in invalid (int32
+// scalars).
 func (t Table) Release(pages *Node) (after Table, doubleFree, invalid *Node) {
 	return t.ReleaseAll(t.NewTally().Add(pages))
 }
 
-// Tally counts how often pages are named, over several lists: to share or release many pages a few at a time, without going through
-// the whole table for each.
+// Tally counts how often pages are named, over several lists: to share or release many pages a few at a time, without
+// going through the whole table for each.
 type Tally struct {
 	Counts  *Node // int32 [P].
 	Invalid *Node // int32 scalar: ids other than -1 that are no pages of the table.
@@ -104,7 +107,8 @@ func (t Table) ShareAll(y Tally) (after Table, invalid *Node) {
 // ReleaseAll is [Table.Release] for what a tally counted.
 func (t Table) ReleaseAll(y Tally) (after Table, doubleFree, invalid *Node) {
 	zero := ZerosLike(y.Counts)
-	return Table{RefCounts: Max(Sub(t.RefCounts, y.Counts), zero)}, ReduceAllSum(Max(Sub(y.Counts, t.RefCounts), zero)), y.Invalid
+	return Table{RefCounts: Max(Sub(t.RefCounts, y.Counts), zero)}, ReduceAllSum(Max(Sub(y.Counts, t.RefCounts), zero)),
+		y.Invalid
 }
 
 // add returns counts [P] with one added at each page for each element of mask that is set.

@@ -18,8 +18,8 @@ import (
 
 const list = 16 // Needs, or pages, a call.
 
-// TestAgainstHost compares random operations, step by step, with the plain-Go twin: with few pages, and with so many that free ones
-// are searched by words.
+// TestAgainstHost compares random operations, step by step, with the plain-Go twin: with few pages, and with so many
+// that free ones are searched by words.
 func TestAgainstHost(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend compute.Backend) {
 		for _, pages := range []int{20, 300} {

@@ -119,7 +119,8 @@ func (p *Parameter) Judge(value []byte, given func(own string) string) (verdict 
 	return Refused, nil
 }
 
-// Excludes returns the JSON value of Sets that a value without effect contradicts, or "": do_sample true excludes temperature 0.
+// Excludes returns the JSON value of Sets that a value without effect contradicts, or "": do_sample true excludes
+// temperature 0.
 func (p *Parameter) Excludes(value []byte) string {
 	v, ok := decode(value)
 	for from, of := range p.clash {

@@ -139,17 +139,22 @@ func TestJudge(t *testing.T) {
 
 func TestNear(t *testing.T) {
 	for column, want := range map[string]string{
-		"temprature": "temperature", "tempreature": "temperature", "temperatur": "temperature", "Temperature": "temperature",
-		"max_token": "max_tokens", "max_tokns": "max_tokens", "maxTokens": "max_tokens", "max-tokens": "max_tokens",
+		"temprature": "temperature", "tempreature": "temperature", "temperatur": "temperature",
+		"Temperature": "temperature",
+		"max_token":   "max_tokens", "max_tokns": "max_tokens", "maxTokens": "max_tokens", "max-tokens": "max_tokens",
 		"topK": "top_k", "top-p": "top_p", "MIN_P": "min_p", "ingore_eos": "ignore_eos", "Seed": "seed",
 		"max_completion_token": "max_completion_tokens", "freqency_penalty": "frequency_penalty",
 		"repetition_penality": "repetition_penalty", "stop_sequence": "stop_sequences", "logit_bais": "logit_bias",
 		"guided_jsn": "guided_json", "reponse_format": "response_format",
 		// Data.
-		"topic": "", "top_q": "", "step": "", "steps": "", "need": "", "feed": "", "speed": "", "ids": "", "ID": "", "N": "", "k": "",
-		"generations": "", "generator": "", "document": "", "function": "", "samples": "", "temperatures": "", "temperature_c": "",
-		"prompts": "", "prompt2": "", "message": "", "logprob": "", "users": "", "num_tokens": "", "n_tokens": "", "topics": "",
-		"mean_length": "", "output_text": "", "title": "", "stops": "", "grammer": "", "": "", "_": "", "max": "", "tool": "",
+		"topic": "", "top_q": "", "step": "", "steps": "", "need": "", "feed": "", "speed": "", "ids": "", "ID": "",
+		"N": "", "k": "",
+		"generations": "", "generator": "", "document": "", "function": "", "samples": "", "temperatures": "",
+		"temperature_c": "",
+		"prompts":       "", "prompt2": "", "message": "", "logprob": "", "users": "", "num_tokens": "", "n_tokens": "",
+		"topics":      "",
+		"mean_length": "", "output_text": "", "title": "", "stops": "", "grammer": "", "": "", "_": "", "max": "",
+		"tool": "",
 	} {
 		if got, _ := Near(column); got != want {
 			t.Errorf("%q is near to %q, want %q", column, got, want)

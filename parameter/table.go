@@ -55,13 +55,15 @@ var judged = []Parameter{
 	{Name: "n", Sets: "n", Type: Integer, From: servers, Note: "completions of the row"},
 	{Name: "max_tokens", Sets: "max_tokens", Type: Integer, From: servers, Note: "most tokens of a completion"},
 	{Name: "temperature", Sets: "temperature", Type: Number, From: all, Note: "0 is greedy"},
-	{Name: "top_k", Sets: "top_k", Type: Integer, From: VLLM | LlamaCpp | Transformers, Note: "0 and -1 keep all tokens"},
+	{Name: "top_k", Sets: "top_k", Type: Integer, From: VLLM | LlamaCpp | Transformers,
+		Note: "0 and -1 keep all tokens"},
 	{Name: "top_p", Sets: "top_p", Type: Number, From: all, Note: "1 keeps all tokens"},
 	{Name: "min_p", Sets: "min_p", Type: Number, From: VLLM | LlamaCpp | Transformers, Note: "0 keeps all tokens"},
 	{Name: "seed", Sets: "seed", Type: Seed, From: servers, Note: SeedRange},
 	{Name: "generation", Sets: "generation", Type: Integer, Note: "number of the row's first completion"},
 	{Name: "stop", Sets: "stop", Type: TextList, From: servers, Note: "ends a completion before this text"},
-	{Name: "ignore_eos", Sets: "ignore_eos", Type: Boolean, From: VLLM | LlamaCpp, Note: "go on past the end of sequence"},
+	{Name: "ignore_eos", Sets: "ignore_eos", Type: Boolean, From: VLLM | LlamaCpp,
+		Note: "go on past the end of sequence"},
 
 	{Name: "n_generations", Sets: "n", Note: "as the flag is called"},
 	{Name: "n_cmpl", Sets: "n", From: LlamaCpp},
@@ -73,7 +75,8 @@ var judged = []Parameter{
 	{Name: "stop_sequences", Sets: "stop"},
 	{Name: "stop_strings", Sets: "stop", From: Transformers},
 	{Name: "do_sample", Sets: "temperature", From: Transformers, values: map[string]string{"false": "0"},
-		neutral: isTrue, clash: map[string]string{"true": "0"}, Note: "false is temperature 0; true is an error at temperature 0"},
+		neutral: isTrue, clash: map[string]string{"true": "0"},
+		Note: "false is temperature 0; true is an error at temperature 0"},
 
 	// Penalties and biases.
 	{Name: "frequency_penalty", From: servers, neutral: zero},
@@ -105,7 +108,8 @@ var judged = []Parameter{
 	{Name: "remove_invalid_values", From: Transformers, neutral: isFalse},
 
 	// Ways to choose tokens and completions.
-	{Name: "best_of", From: OpenAI | VLLM, neutral: one, equal: "n", Note: "no effect also where it equals the row's n"},
+	{Name: "best_of", From: OpenAI | VLLM, neutral: one, equal: "n",
+		Note: "no effect also where it equals the row's n"},
 	{Name: "use_beam_search", From: VLLM, neutral: isFalse},
 	{Name: "num_beams", From: Transformers, neutral: one},
 	{Name: "num_beam_groups", From: Transformers, neutral: one},

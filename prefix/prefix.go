@@ -1,7 +1,8 @@
 // Package prefix names the prefixes of prompts by their content, page by page, and remembers which are kept and where.
 //
-// A page's name is a hash chained over the pages before it, so that equal names mean equal tokens from the first on. The keeper of a
-// prefix is a number that means something to the caller, for instance a row of the sequence table. The package knows nothing of devices.
+// A page's name is a hash chained over the pages before it, so that equal names mean equal tokens from the first on.
+// The keeper of a prefix is a number that means something to the caller, for instance a row of the sequence table. The
+// package knows nothing of devices.
 package prefix
 
 import (
@@ -14,8 +15,8 @@ import (
 // Hash names a full page and all pages before it.
 type Hash [sha256.Size]byte
 
-// Seed begins the chains of one kind of contents: fields are everything but the tokens that keys and values depend on, such as the
-// model's fingerprint, the dtype of the cache and the tokens a page.
+// Seed begins the chains of one kind of contents: fields are everything but the tokens that keys and values depend on,
+// such as the model's fingerprint, the dtype of the cache and the tokens a page.
 func Seed(fields ...string) Hash {
 	h := sha256.New()
 	for _, f := range fields {
@@ -27,8 +28,8 @@ func Seed(fields ...string) Hash {
 	return Hash(h.Sum(nil))
 }
 
-// Chain returns the names of the full pages of tokens: SHA-256 of the previous name (the seed at first) and the page's token ids, 4 bytes
-// each, little-endian. A partial page at the end has no name.
+// Chain returns the names of the full pages of tokens: SHA-256 of the previous name (the seed at first) and the page's
+// token ids, 4 bytes each, little-endian. A partial page at the end has no name.
 func Chain(seed Hash, tokens []int32, pageSize int) []Hash {
 	chain := make([]Hash, 0, len(tokens)/pageSize)
 	page := make([]byte, len(seed)+4*pageSize)
@@ -43,7 +44,8 @@ func Chain(seed Hash, tokens []int32, pageSize int) []Hash {
 	return chain
 }
 
-// Cache says which keepers hold which prefixes. A keeper in use is never given up; of the others, the one used longest ago goes first.
+// Cache says which keepers hold which prefixes. A keeper in use is never given up; of the others, the one used longest
+// ago goes first.
 type Cache struct {
 	keepers map[int]*keeper
 	byHash  map[Hash]map[int]struct{}
@@ -65,7 +67,8 @@ func NewCache() *Cache {
 // Len is the number of keepers.
 func (c *Cache) Len() int { return len(c.keepers) }
 
-// Insert notes that the keeper id, new to the cache, holds the pages of chain, from the first on. It starts with one user.
+// Insert notes that the keeper id, new to the cache, holds the pages of chain, from the first on. It starts with one
+// user.
 func (c *Cache) Insert(id int, chain []Hash) {
 	if c.keepers[id] != nil {
 		panic(fmt.Errorf("prefix: keeper %d is in the cache already", id))
@@ -79,8 +82,8 @@ func (c *Cache) Insert(id int, chain []Hash) {
 	}
 }
 
-// Longest returns a keeper of the longest prefix of chain that is kept, and its pages; pages is 0 where none is. Of several keepers it is
-// the one with the lowest number.
+// Longest returns a keeper of the longest prefix of chain that is kept, and its pages; pages is 0 where none is. Of
+// several keepers it is the one with the lowest number.
 func (c *Cache) Longest(chain []Hash) (id, pages int) {
 	for pages = len(chain); pages > 0; pages-- {
 		found := -1

@@ -13,7 +13,8 @@ func TestChain(t *testing.T) {
 	seed := prefix.Seed("model", "float32")
 	tokens := []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	for n, pages := range map[int]int{0: 0, 3: 0, 4: 1, 5: 1, 7: 1, 8: 2, 9: 2} {
-		if got := prefix.Chain(seed, tokens[:n], 4); len(got) != pages || !slices.Equal(got, prefix.Chain(seed, tokens, 4)[:pages]) {
+		if got := prefix.Chain(seed, tokens[:n], 4); len(got) != pages ||
+			!slices.Equal(got, prefix.Chain(seed, tokens, 4)[:pages]) {
 			t.Errorf("%d tokens: a chain of %d pages, want the first %d of the whole", n, len(got), pages)
 		}
 	}
@@ -122,7 +123,8 @@ func TestCacheAgainstModel(t *testing.T) {
 						best, bestID = n, id
 					}
 				}
-				if id, pages := c.Longest(prefix.Chain(seed, want, pageSize)); pages != best || pages > 0 && id != bestID {
+				if id, pages := c.Longest(prefix.Chain(seed, want, pageSize)); pages != best || pages > 0 &&
+					id != bestID {
 					t.Fatalf("the longest prefix of %v is %d pages of %d, want %d of %d", want, pages, id, best, bestID)
 				}
 				if c.Len() != len(m.users) {

@@ -18,8 +18,8 @@ type anywhere struct {
 	urls map[string]string // by the name that is shown: the URL with its parameters
 }
 
-// Anywhere returns files that are local paths or URLs of objects, globs and folders of both. Rows and errors name an object by
-// its URL without the parameters, which may hold what is nobody's business.
+// Anywhere returns files that are local paths or URLs of objects, globs and folders of both. Rows and errors name an
+// object by its URL without the parameters, which may hold what is nobody's business.
 func Anywhere() Files { return &anywhere{urls: map[string]string{}} }
 
 func (a *anywhere) Open(ctx context.Context, name string) (File, error) {
@@ -124,7 +124,8 @@ func remoteFolder(ctx context.Context, folder string) (files []string, err error
 		}
 	}
 	if len(files) == 0 {
-		return nil, &FileError{File: storage.Redact(folder), What: "the folder has no files named " + strings.Join(extensions, ", "), Missing: true}
+		return nil, &FileError{File: storage.Redact(folder), What: "the folder has no files named " +
+			strings.Join(extensions, ", "), Missing: true}
 	}
 	return files, nil
 }

@@ -24,13 +24,15 @@ func upload(t *testing.T, dir, bucket string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := storage.Put(t.Context(), storage.Join(bucket, strings.TrimPrefix(f.Name, dir+"/")), bytes.NewReader(data)); err != nil {
+		if err := storage.Put(t.Context(), storage.Join(bucket, strings.TrimPrefix(f.Name, dir+"/")),
+			bytes.NewReader(data)); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// Objects give the rows that local files of the same content give, in the same order, from the start and from the middle.
+// Objects give the rows that local files of the same content give, in the same order, from the start and from the
+// middle.
 func TestObjectsAreReadAsFilesAre(t *testing.T) {
 	paths := manyRows(t)
 	dir := paths[0]
@@ -56,7 +58,8 @@ func TestObjectsAreReadAsFilesAre(t *testing.T) {
 		if err != nil {
 			continue // a file that is none of prompts is as wrong there as here
 		}
-		if a, b := local.NumRows(), remote.NumRows(); a != b || a == 0 || local.Schema().String() != remote.Schema().String() {
+		if a, b := local.NumRows(), remote.NumRows(); a != b || a == 0 ||
+			local.Schema().String() != remote.Schema().String() {
 			t.Fatalf("%q: %d rows, want %d", pattern, b, a)
 		}
 		for _, from := range []int64{0, local.NumRows() / 2} {
@@ -85,7 +88,8 @@ func TestObjectsAreReadAsFilesAre(t *testing.T) {
 			}
 		}
 		for i, s := range remote.Sources() {
-			if w := local.Sources()[i]; s.Digest != w.Digest || s.Bytes != w.Bytes || strings.Contains(s.Name, "unused") {
+			if w := local.Sources()[i]; s.Digest != w.Digest || s.Bytes != w.Bytes ||
+				strings.Contains(s.Name, "unused") {
 				t.Errorf("%+v, want %+v", s, w)
 			}
 		}
@@ -128,7 +132,8 @@ func TestObjectsThatChange(t *testing.T) {
 		for range r.Rows(t.Context()) {
 			n++
 		}
-		if i == 0 && (n != 1 || r.Err() != nil) || i == 1 && (n != 0 || r.Err() == nil || !strings.Contains(r.Err().Error(), problem)) {
+		if i == 0 && (n != 1 || r.Err() != nil) || i == 1 &&
+			(n != 0 || r.Err() == nil || !strings.Contains(r.Err().Error(), problem)) {
 			t.Errorf("time %d: %d rows, %v", i, n, r.Err())
 		}
 		if err := storage.Remove(t.Context(), name); err != nil {

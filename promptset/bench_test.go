@@ -16,13 +16,15 @@ const (
 func benchInput(b *testing.B) string {
 	var lines strings.Builder
 	for i := range benchRows {
-		fmt.Fprintf(&lines, "{\"id\":\"row-%d\",\"prompt\":%q,\"topic\":\"bench\",\"k\":%d}\n", i, strings.Repeat("some words of a question ", 10), i)
+		fmt.Fprintf(&lines, "{\"id\":\"row-%d\",\"prompt\":%q,\"topic\":\"bench\",\"k\":%d}\n", i,
+			strings.Repeat("some words of a question ", 10), i)
 	}
 	return write(b, "in.jsonl", lines.String())
 }
 
 func benchResult(row *Row) []Result {
-	r := Result{Text: strings.Repeat("word ", benchTokens), FinishReason: "length", PromptTokens: 60, CompletionTokens: benchTokens}
+	r := Result{Text: strings.Repeat("word ", benchTokens), FinishReason: "length", PromptTokens: 60,
+		CompletionTokens: benchTokens}
 	for i := range benchTokens {
 		r.TokenIDs = append(r.TokenIDs, int32(row.Index*31+int64(i)*7919)%49152)
 		r.Logprobs = append(r.Logprobs, -float32(i)/7)

@@ -14,7 +14,8 @@ func TestDemoPrompts(t *testing.T) {
 	}
 	for i, p := range parquet {
 		j := jsonl[i]
-		if p.Err != nil || p.ID != j.ID || !reflect.DeepEqual(p.Messages, j.Messages) || !reflect.DeepEqual(p.Overrides, j.Overrides) {
+		if p.Err != nil || p.ID != j.ID || !reflect.DeepEqual(p.Messages, j.Messages) ||
+			!reflect.DeepEqual(p.Overrides, j.Overrides) {
 			t.Errorf("row %d differs (%v); run go run ./scripts/prompts", i, p.Err)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 // TestEmptyLists writes lists that are empty in every row as lists, and takes other files' elements where they have
 // some.
 func TestEmptyLists(t *testing.T) {
-	const empty = `{"prompt":"a","tags":[],"m":{"k":[]}}` + "\n" + `{"prompt":"b","tags":null}` + "\n" + `{"prompt":"c","tags":[null]}` + "\n"
+	const empty = `{"prompt":"a","tags":[],"m":{"k":[]}}` + "\n" + `{"prompt":"b","tags":null}` + "\n" +
+		`{"prompt":"c","tags":[null]}` + "\n"
 	for _, c := range []struct{ other, tags, values, schema string }{
 		{"", "list of text", `[] null [null]`, "list of null"},
 		{`{"prompt":"x","tags":[]}`, "list of text", `[] null [null] []`, "list of null"},

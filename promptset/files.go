@@ -26,12 +26,13 @@ type File interface {
 	io.ReaderAt
 	io.Closer
 	Size() int64 // bytes
-	// Version is another one when the file was written again: an object's ETag, or the time at which a local file was last written.
+	// Version is another one when the file was written again: an object's ETag, or the time at which a local file was
+	// last written.
 	Version() string
 }
 
-// LocalFiles are the files of the machine. A folder stands for the .parquet, .jsonl, .jsonl.gz and .jsonl.zst files in it
-// and the folders below, without those whose name starts with a dot or an underscore.
+// LocalFiles are the files of the machine. A folder stands for the .parquet, .jsonl, .jsonl.gz and .jsonl.zst files in
+// it and the folders below, without those whose name starts with a dot or an underscore.
 var LocalFiles Files = localFiles{}
 
 type localFiles struct{}
@@ -91,7 +92,8 @@ func (localFiles) Expand(_ context.Context, path string) (files []string, err er
 				return nil, err
 			}
 		case !info.Mode().IsRegular():
-			return nil, &FileError{File: match, What: "not a regular file; inputs are looked into before they are read, so write it to a file first"}
+			return nil, &FileError{File: match,
+				What: "not a regular file; inputs are looked into before they are read, so write it to a file first"}
 		default:
 			add(match)
 		}
@@ -126,7 +128,8 @@ func folder(root string, add func(string)) error {
 		return &FileError{File: root, What: "cannot list it", Err: err}
 	}
 	if !found {
-		return &FileError{File: root, What: "the folder has no files named " + strings.Join(extensions, ", "), Missing: true}
+		return &FileError{File: root, What: "the folder has no files named " + strings.Join(extensions, ", "),
+			Missing: true}
 	}
 	return nil
 }
@@ -142,7 +145,8 @@ func (w *watched) ReadAt(b []byte, at int64) (int, error) {
 	switch {
 	case err == nil || err == io.EOF && at+int64(n) >= w.Size():
 	case err == io.EOF:
-		w.err = fmt.Errorf("it was %d bytes long and ends at %d now; do not change inputs during a job", w.Size(), at+int64(n))
+		w.err = fmt.Errorf("it was %d bytes long and ends at %d now; do not change inputs during a job", w.Size(),
+			at+int64(n))
 	default:
 		w.err = err
 	}

@@ -57,8 +57,8 @@ func ParsePartName(name string) (part int, format string, ok bool) {
 	return part, m[2], err == nil && PartName(part, m[2]) == name
 }
 
-// Folder is an output folder. One process at a time may write to it, or several, each with an owner's name of its own and parts that
-// are no other's.
+// Folder is an output folder. One process at a time may write to it, or several, each with an owner's name of its own
+// and parts that are no other's.
 type Folder struct {
 	fs    vfs.FS
 	dir   string
@@ -68,8 +68,8 @@ type Folder struct {
 // NewFolder makes a folder if need be, and removes files that a writer which died left unpublished.
 func NewFolder(fs vfs.FS, dir string) (*Folder, error) { return NewSharedFolder(fs, dir, "") }
 
-// NewSharedFolder is [NewFolder] for one of several writers. What others have not published stays. Owners are names of letters, digits,
-// "-" and "_".
+// NewSharedFolder is [NewFolder] for one of several writers. What others have not published stays. Owners are names of
+// letters, digits, "-" and "_".
 func NewSharedFolder(fs vfs.FS, dir, owner string) (*Folder, error) {
 	if err := fs.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("cannot make the output folder: %w", err)

@@ -9,13 +9,15 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// Several writers that share a folder, each with parts of its own, write what one would; each clears up after itself only.
+// Several writers that share a folder, each with parts of its own, write what one would; each clears up after itself
+// only.
 func TestSharedFolder(t *testing.T) {
 	const count, lines = 3, 20
 	r := open(t, write(t, "x.jsonl", manyLines(lines)))
 	in := rows(t, r)
 	for _, format := range []string{FormatParquet, FormatJSONL} {
-		o := WriterOptions{Format: format, Parts: Parts{Rows: lines, PartRows: 2}, Schema: r.Schema(), Meta: map[string]string{"a": "b"}}
+		o := WriterOptions{Format: format, Parts: Parts{Rows: lines, PartRows: 2}, Schema: r.Schema(),
+			Meta: map[string]string{"a": "b"}}
 		fill := func(folder *Folder, mine func(part int) bool) error {
 			o := o
 			for _, part := range o.Parts.All() {
@@ -82,11 +84,13 @@ func TestSharedFolder(t *testing.T) {
 			names, _ := shared.List("left")
 			return strings.Join(names, " ")
 		}
-		for _, name := range []string{".part-00000.parquet.tmp-a", ".part-00001.parquet.tmp-b", ".part-00002.parquet.tmp", "._meta.json.tmp-a"} {
+		for _, name := range []string{".part-00000.parquet.tmp-a", ".part-00001.parquet.tmp-b",
+			".part-00002.parquet.tmp", "._meta.json.tmp-a"} {
 			f, _ := shared.Create("left/" + name)
 			f.Close()
 		}
-		if _, err := NewSharedFolder(shared, "left", "a"); err != nil || left() != ".part-00001.parquet.tmp-b .part-00002.parquet.tmp" {
+		if _, err := NewSharedFolder(shared, "left", "a"); err != nil ||
+			left() != ".part-00001.parquet.tmp-b .part-00002.parquet.tmp" {
 			t.Errorf("a left %s, %v", left(), err)
 		}
 		if _, err := NewFolder(shared, "left"); err != nil || left() != "" {

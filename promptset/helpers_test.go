@@ -93,7 +93,8 @@ func results(row *Row, n int) []Result {
 	}
 	out := make([]Result, n)
 	for i := range out {
-		out[i] = Result{Generation: i, Text: "answer to " + row.ID, TokenIDs: []int32{int32(row.Index), 7}, Logprobs: []float32{-0.5, -0.25},
+		out[i] = Result{Generation: i, Text: "answer to " + row.ID, TokenIDs: []int32{int32(row.Index), 7},
+			Logprobs:     []float32{-0.5, -0.25},
 			FinishReason: "stop", PromptTokens: 3, CompletionTokens: 2}
 	}
 	return out

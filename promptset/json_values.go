@@ -14,9 +14,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// assembler writes the values of one Parquet row as JSON: lists as arrays, structs and maps as objects, dates and times as
-// RFC 3339 text, decimals as text with all their digits, UUIDs as text, JSON as itself, other binary as
-// base64.
+// assembler writes the values of one Parquet row as JSON: lists as arrays, structs and maps as objects, dates and times
+// as RFC 3339 text, decimals as text with all their digits, UUIDs as text, JSON as itself, other binary as base64.
 type assembler struct {
 	values []parquet.Value // of the row, by leaf
 	next   []int           // the next value of each leaf
@@ -179,7 +178,8 @@ func appendValue(b []byte, v parquet.Value, t parquet.Type) []byte {
 		return appendFloat(b, v.Double(), 64)
 	}
 	raw := v.ByteArray()
-	if ct := t.ConvertedType(); ct != nil && (*ct == deprecated.UTF8 || *ct == deprecated.Enum || *ct == deprecated.Json) {
+	if ct := t.ConvertedType(); ct != nil && (*ct == deprecated.UTF8 || *ct == deprecated.Enum ||
+		*ct == deprecated.Json) {
 		return appendText(b, string(raw))
 	}
 	return appendText(b, base64.StdEncoding.EncodeToString(raw))

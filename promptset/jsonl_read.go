@@ -73,7 +73,8 @@ func openLines(name string, r io.Reader) (*lines, error) {
 
 func (l *lines) Close() { l.close() }
 
-// next returns the next line that is not blank, valid until the next call; errLineTooLong leaves the reader after the line.
+// next returns the next line that is not blank, valid until the next call; errLineTooLong leaves the reader after the
+// line.
 func (l *lines) next() ([]byte, error) {
 	for {
 		l.line = l.line[:0]
@@ -195,7 +196,8 @@ func readJSONL(ctx context.Context, s *Source, f File, from, to int64, yield fun
 	if m := from / markEvery; m > 0 && m < int64(len(s.marks)) {
 		at = m * markEvery
 		start := s.marks[m]
-		l = &lines{buf: bufio.NewReaderSize(io.NewSectionReader(f, start.offset, f.Size()-start.offset), 64<<10), number: start.line, close: func() {}}
+		l = &lines{buf: bufio.NewReaderSize(io.NewSectionReader(f, start.offset, f.Size()-start.offset), 64<<10),
+			number: start.line, close: func() {}}
 	} else if l, err = openLines(s.Name, io.NewSectionReader(f, 0, f.Size())); err != nil {
 		return false, err
 	}
@@ -206,7 +208,8 @@ func readJSONL(ctx context.Context, s *Source, f File, from, to int64, yield fun
 			if err == io.EOF {
 				err = fmt.Errorf("it had %s when the job started and has %d now", plural.Count(s.Rows, "row"), at)
 			}
-			return false, &FileError{File: s.Name, What: fmt.Sprintf("cannot read it after line %d", l.number-1), Err: fmt.Errorf("%w; do not change inputs during a job", err)}
+			return false, &FileError{File: s.Name, What: fmt.Sprintf("cannot read it after line %d", l.number-1),
+				Err: fmt.Errorf("%w; do not change inputs during a job", err)}
 		}
 		if at < from {
 			continue

@@ -21,9 +21,11 @@ func TestJSONLRows(t *testing.T) {
 		{`{"prompt":"a"}`, `prompt id=0 "a"`},
 		{`{"prompt":"","id":"x"}`, `prompt id=x ""`},
 		{`{"prompt":"\ud83d\ude00\\ud83d","id":17}`, `prompt id=17 "😀\\ud83d"`},
-		{`{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":""}]}`, `messages id=0 [{user hi} {assistant }]`},
+		{`{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":""}]}`,
+			`messages id=0 [{user hi} {assistant }]`},
 		{`{"prompt":null,"messages":null,"prompt_token_ids":[1,2.0,3e0]}`, `prompt_token_ids id=0 [1 2 3]`},
-		{`{"prompt":"a","n":4,"max_tokens":8.0,"temperature":1,"top_k":-1,"top_p":0.9,"min_p":0,"seed":18446744073709551615,"generation":2,"stop":"x","ignore_eos":true}`,
+		{
+			`{"prompt":"a","n":4,"max_tokens":8.0,"temperature":1,"top_k":-1,"top_p":0.9,"min_p":0,"seed":18446744073709551615,"generation":2,"stop":"x","ignore_eos":true}`,
 			`prompt id=0 "a" {"N":4,"MaxTokens":8,"Temperature":1,"TopK":-1,"TopP":0.9,"MinP":0,"Seed":18446744073709551615,"Generation":2,"Stop":["x"],"IgnoreEOS":true}`},
 		{`{"prompt":"a","seed":0,"stop":[],"n":null}`, `prompt id=0 "a" {"Seed":0,"Stop":[]}`},
 		{`{"prompt":"a","unknown":{"deep":[1]}}`, `prompt id=0 "a"`},
@@ -46,9 +48,11 @@ func TestJSONLRows(t *testing.T) {
 		{`{"prompt":"a","n":4.5}`, `n is 4.5; give a whole number`},
 		{`{"prompt":"a","seed":-1}`, `seed is -1, but must be 0 to 18446744073709551615`},
 		{`{"prompt":"a","seed":-1.0}`, `seed is -1, but must be 0 to 18446744073709551615`},
-		{`{"prompt":"a","seed":18446744073709551616}`, `seed is 1.8446744073709552e+19, but must be 0 to 18446744073709551615`},
+		{`{"prompt":"a","seed":18446744073709551616}`,
+			`seed is 1.8446744073709552e+19, but must be 0 to 18446744073709551615`},
 		{`{"prompt":"a","seed":1.5}`, `seed is 1.5; give a whole number`},
-		{`{"prompt":"a","top_k":9223372036854775808}`, `top_k is 9223372036854775808; it must fit a signed 64-bit integer`},
+		{`{"prompt":"a","top_k":9223372036854775808}`,
+			`top_k is 9223372036854775808; it must fit a signed 64-bit integer`},
 		{`{"prompt":"a","temperature":"hot"}`, `temperature is text "hot"; it must be a number`},
 		{`{"prompt":"a","stop":[null]}`, `stop[0] is null; give text`},
 		{`{"prompt":"a","stop":[1]}`, `stop is a list [1]; it must be text or list of text`},
@@ -109,25 +113,30 @@ not json
 func TestJSONLToParquet(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", mixed))
 	want(t, "schema", r.Schema().String(),
-		"id text, prompt text, topic text, score double, tags list of text, meta text, big text, mix text, ok boolean, text text, n int64, late text")
+		"id text, prompt text, topic text, score double, tags list of text, meta text, big text, mix text, ok "+
+			"boolean, text text, n int64, late text")
 	_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
 	for name, expect := range map[string]string{
 		"prompt": `"one" "two é" null "three"`, "topic": `"x" null null null`, "score": "1 2.5 null null",
-		"tags": `["p","q"] [] null null`, "meta": `{"k":[1,2]} null null null`, "big": "12345678901234567890 null null null",
-		"mix": `1 "s" null null`, "ok": "null true null null", "input_text": `null "mine" null null`, "n": "null null null null",
+		"tags": `["p","q"] [] null null`, "meta": `{"k":[1,2]} null null null`,
+		"big": "12345678901234567890 null null null",
+		"mix": `1 "s" null null`, "ok": "null true null null", "input_text": `null "mine" null null`,
+		"n":    "null null null null",
 		"late": "null null null [[1],[2]]", "id": `"a" "1" "2" "3"`, "finish_reason": `"stop" "stop" "error" "error"`,
 		"text": `"answer to a" "answer to 1" null null`, "token_ids": "[0,7] [1,7] null null",
 	} {
 		want(t, name, strings.Join(column(root, out, name), " "), expect)
 	}
-	if e := column(root, out, "error"); !strings.Contains(e[2], "line 4: JSON syntax error") || !strings.Contains(e[3], `line 5: n is text \"many\"`) || e[0] != "null" {
+	if e := column(root, out, "error"); !strings.Contains(e[2], "line 4: JSON syntax error") ||
+		!strings.Contains(e[3], `line 5: n is text \"many\"`) || e[0] != "null" {
 		t.Errorf("errors %v", e)
 	}
 }
 
 func TestJSONLToJSONL(t *testing.T) {
 	path := write(t, "x.jsonl", mixed)
-	dir := complete(t, open(t, path), WriterOptions{Format: FormatJSONL, Meta: map[string]string{"model": "m", "a": "b"}}, 1)
+	dir := complete(t, open(t, path), WriterOptions{Format: FormatJSONL,
+		Meta: map[string]string{"model": "m", "a": "b"}}, 1)
 	want(t, "rows", text(t, filepath.Join(dir, "part-00000.jsonl")), strings.ReplaceAll(
 		`{"prompt":"one","topic":"x","score":1,"tags":["p","q"],"meta":{"k":[1,2]},"big":12345678901234567890,"mix":1,"id":"a","generation":0,"text":"answer to a","token_ids":[0,7],"logprobs":[-0.5,-0.25],"finish_reason":"stop","prompt_tokens":3,"completion_tokens":2,"error":null}
 {"topic":null,"prompt":"two \u00e9","score":2.5,"tags":[],"meta":null,"ok":true,"mix":"s","input_text":"mine","id":"1","generation":0,"text":"answer to 1","token_ids":[1,7],"logprobs":[-0.5,-0.25],"finish_reason":"stop","prompt_tokens":3,"completion_tokens":2,"error":null}
@@ -138,15 +147,18 @@ func TestJSONLToJSONL(t *testing.T) {
 }
 
 func TestParquetToJSONL(t *testing.T) {
-	got := text(t, filepath.Join(complete(t, open(t, "testdata/passthrough.parquet"), WriterOptions{Format: FormatJSONL}, 1), "part-00000.jsonl"))
+	got := text(t, filepath.Join(complete(t, open(t, "testdata/passthrough.parquet"),
+		WriterOptions{Format: FormatJSONL}, 1), "part-00000.jsonl"))
 	first, _, _ := strings.Cut(got, "\n")
-	want(t, "first row", first, `{"prompt":"p0","input_text":"clash 0","i8":0,"u16":65535,"u64":18446744073709551615,"f16":0,"f32":0,"f64":null,`+
-		`"bool":true,"bin":"AP8A","fixed":"AAAAAAA=","dec9":"-0.25","dec30":"12345678901234567890.125","date":"1969-12-28","time_ms":"01:02:00",`+
-		`"time_ns":"01:02:00.000005","ts_us":"2024-02-29T12:30:00.123456","ts_ns_utc":"2024-02-29T12:30:00.123456Z",`+
-		`"uuid":"00000000-0000-0000-0000-000000000001","dict":"a","nothing":null,"list":[1,null,3],"deep":[[["x"],[]],null],`+
-		`"struct":{"a":1,"b":{"c":"x","d":[1.5]}},"map":{"k":1,"l":null},"list_of_struct":[{"x":1,"y":["a",null]},null],"needed":0,`+
-		`"id":"0","generation":0,"text":"answer to 0","token_ids":[0,7],"logprobs":[-0.5,-0.25],"finish_reason":"stop","prompt_tokens":3,"completion_tokens":2,"error":null}`)
-	got = text(t, filepath.Join(complete(t, open(t, "testdata/int96.parquet"), WriterOptions{Format: FormatJSONL}, 1), "part-00000.jsonl"))
+	want(t, "first row", first,
+		`{"prompt":"p0","input_text":"clash 0","i8":0,"u16":65535,"u64":18446744073709551615,"f16":0,"f32":0,"f64":null,`+
+			`"bool":true,"bin":"AP8A","fixed":"AAAAAAA=","dec9":"-0.25","dec30":"12345678901234567890.125","date":"1969-12-28","time_ms":"01:02:00",`+
+			`"time_ns":"01:02:00.000005","ts_us":"2024-02-29T12:30:00.123456","ts_ns_utc":"2024-02-29T12:30:00.123456Z",`+
+			`"uuid":"00000000-0000-0000-0000-000000000001","dict":"a","nothing":null,"list":[1,null,3],"deep":[[["x"],[]],null],`+
+			`"struct":{"a":1,"b":{"c":"x","d":[1.5]}},"map":{"k":1,"l":null},"list_of_struct":[{"x":1,"y":["a",null]},null],"needed":0,`+
+			`"id":"0","generation":0,"text":"answer to 0","token_ids":[0,7],"logprobs":[-0.5,-0.25],"finish_reason":"stop","prompt_tokens":3,"completion_tokens":2,"error":null}`)
+	got = text(t, filepath.Join(complete(t, open(t, "testdata/int96.parquet"), WriterOptions{Format: FormatJSONL}, 1),
+		"part-00000.jsonl"))
 	want(t, "int96", strings.Contains(got, `"when":"2024-02-29T12:30:01.123456Z"`), true)
 }
 
@@ -180,11 +192,13 @@ func TestCompressedAndFolders(t *testing.T) {
 	want(t, "prompts", strings.Join(got, " "), "plain:0 gz:0 zst:0")
 
 	cut := write(t, "cut.jsonl.gz", gz.String()[:gz.Len()-6])
-	if _, err := Open(context.Background(), []string{cut}); err == nil || !strings.Contains(err.Error(), "cut.jsonl.gz: cannot read it after line") {
+	if _, err := Open(context.Background(), []string{cut}); err == nil ||
+		!strings.Contains(err.Error(), "cut.jsonl.gz: cannot read it after line") {
 		t.Errorf("cut off: %v", err)
 	}
 	if _, err := Open(context.Background(), []string{write(t, "x.jsonl", `{"question":"a"}`)}); err == nil ||
-		!strings.Contains(err.Error(), "no prompt key: its rows need one of prompt, messages, prompt_token_ids and have question") {
+		!strings.Contains(err.Error(),
+			"no prompt key: its rows need one of prompt, messages, prompt_token_ids and have question") {
 		t.Errorf("no prompt: %v", err)
 	}
 }
@@ -198,9 +212,11 @@ func TestFilesThatChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	for content, problem := range map[string]string{
-		strings.ToUpper(three):                      "it was written again since the job started; do not change inputs during a job",
-		`{"prompt":"a"}`:                            "it had 45 bytes when the job started and has 14 now; do not change inputs during a job",
-		strings.Replace(three, "}\n", "} ", 1) + "": "it had 3 rows when the job started and has 2 now; do not change inputs during a job",
+		strings.ToUpper(
+			three): "it was written again since the job started; do not change inputs during a job",
+		`{"prompt":"a"}`: "it had 45 bytes when the job started and has 14 now; do not change inputs during a job",
+		strings.Replace(three, "}\n", "} ", 1) +
+			"": "it had 3 rows when the job started and has 2 now; do not change inputs during a job",
 		"": "no such file",
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
@@ -223,11 +239,13 @@ func TestFilesThatChange(t *testing.T) {
 				t.Errorf("%s: read to the end", content)
 			}
 		}
-		if fe := (*FileError)(nil); !errors.As(r.Err(), &fe) || fe.File != path || !strings.Contains(fe.Error(), problem) {
+		if fe := (*FileError)(nil); !errors.As(r.Err(), &fe) || fe.File != path ||
+			!strings.Contains(fe.Error(), problem) {
 			t.Errorf("%q: %v", content, r.Err())
 		}
 	}
-	if err := errors.Join(os.WriteFile(path, []byte(three), 0o666), os.Chtimes(path, time.Time{}, info.ModTime())); err != nil {
+	if err := errors.Join(os.WriteFile(path, []byte(three), 0o666),
+		os.Chtimes(path, time.Time{}, info.ModTime())); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -252,7 +270,8 @@ func FuzzJSONL(f *testing.F) {
 			return
 		}
 		in := rows(t, r)
-		lines := strings.SplitAfter(text(t, filepath.Join(complete(t, r, WriterOptions{Format: FormatJSONL}, 1), "part-00000.jsonl")), "\n")
+		lines := strings.SplitAfter(text(t, filepath.Join(complete(t, r, WriterOptions{Format: FormatJSONL}, 1),
+			"part-00000.jsonl")), "\n")
 		for i, line := range lines[:len(lines)-1] {
 			if object, err := members([]byte(line)); err != nil || len(object) < len(OutputColumns) {
 				t.Fatalf("row %d is written as %s: %v", i, line, err)

@@ -128,9 +128,9 @@ func (t jsonType) node(name string) *node {
 	return listNode(name, optional, (t - jsonList).node(""))
 }
 
-// knownNode is the column of a known key, and of another name of a parameter. Its type does not depend on its values; those
-// that do not fit are errors of their rows, and null in the output. It is nil for other keys and for messages, which may hold
-// more than role and content.
+// knownNode is the column of a known key, and of another name of a parameter. Its type does not depend on its values;
+// those that do not fit are errors of their rows, and null in the output. It is nil for other keys and for messages,
+// which may hold more than role and content.
 func knownNode(name string) *node {
 	switch name {
 	case "prompt", "id":
@@ -191,7 +191,8 @@ func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err err
 			t, ok := types[m.key]
 			if !ok {
 				if keys = append(keys, m.key); len(keys) > maxKeys {
-					return nil, &FileError{File: name, What: fmt.Sprintf("more than %d different keys; nest them in one object", maxKeys)}
+					return nil, &FileError{File: name,
+						What: fmt.Sprintf("more than %d different keys; nest them in one object", maxKeys)}
 				}
 			}
 			if t != jsonAny {
@@ -204,7 +205,8 @@ func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err err
 		}
 	}
 	if len(keys) > 0 && !slices.ContainsFunc(promptNames, func(p string) bool { return slices.Contains(keys, p) }) {
-		return nil, &FileError{File: name, What: fmt.Sprintf("no prompt key: its rows need one of %s and have %s", strings.Join(promptNames, ", "), list(keys))}
+		return nil, &FileError{File: name, What: fmt.Sprintf("no prompt key: its rows need one of %s and have %s",
+			strings.Join(promptNames, ", "), list(keys))}
 	}
 	for _, key := range keys {
 		c := knownNode(key)

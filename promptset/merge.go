@@ -8,9 +8,9 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// Schema is the union of the columns of a job's input files, in order of first appearance. Columns of one name must have one
-// type up to: one file allowing null where another does not, narrower integers or floats (the widest is kept), and columns
-// of nothing but nulls. All top-level columns are nullable, for a row that cannot be read has none of them.
+// Schema is the union of the columns of a job's input files, in order of first appearance. Columns of one name must
+// have one type up to: one file allowing null where another does not, narrower integers or floats (the widest is kept),
+// and columns of nothing but nulls. All top-level columns are nullable, for a row that cannot be read has none of them.
 type Schema struct {
 	root *node // columns in order; numbered
 	from map[string]string
@@ -58,8 +58,10 @@ func (s *Schema) add(file string, columns []*node) error {
 		}
 		merged := merge(s.root.fields[i], c)
 		if merged == nil {
-			return &FileError{File: file, What: fmt.Sprintf("column %q is %s here and %s in %s; give it one type, or run the files as separate jobs",
-				c.name, c.describe(), s.root.fields[i].describe(), s.from[c.name])}
+			return &FileError{File: file,
+				What: fmt.Sprintf(
+					"column %q is %s here and %s in %s; give it one type, or run the files as separate jobs",
+					c.name, c.describe(), s.root.fields[i].describe(), s.from[c.name])}
 		}
 		if s.root.fields[i].isNull() || s.root.fields[i].isEmptyList() {
 			s.from[c.name] = file
@@ -113,7 +115,8 @@ func merge(a, b *node) *node {
 
 // mergeInside merges fields of a group. The repeated group of a list or map is merged by position of its fields.
 func mergeInside(parent, a, b *node) *node {
-	if (parent.isList() || parent.isMap()) && !a.leaf && !b.leaf && a.rep == repeated && b.rep == repeated && len(a.fields) == len(b.fields) &&
+	if (parent.isList() || parent.isMap()) && !a.leaf && !b.leaf && a.rep == repeated && b.rep == repeated &&
+		len(a.fields) == len(b.fields) &&
 		(len(a.fields) == 1 || parent.isMap()) {
 		c := a.clone()
 		for i := range a.fields {
@@ -204,7 +207,8 @@ func (s *Schema) place(fileRoot *node) (*layout, error) {
 		}
 		if src.leaf {
 			// A null column merged with a group has no leaf of its own there: its nulls go to every leaf.
-			l.leaves[src.column] = leafPlace{column: dst.column, defs: defs, kind: dst.kindOfFirst(), text: dst.leaf && dst.isText()}
+			l.leaves[src.column] = leafPlace{column: dst.column, defs: defs, kind: dst.kindOfFirst(), text: dst.leaf &&
+				dst.isText()}
 			if !dst.leaf {
 				l.leaves[src.column].column = -1
 			}

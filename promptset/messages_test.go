@@ -26,8 +26,12 @@ func what(r *Row) string {
 // A member of a message that no template gets makes the row an error where it asks for something.
 func TestMembersOfMessages(t *testing.T) {
 	for _, c := range []struct{ members, want string }{
-		{`"content":"a","name":"bob"`, `messages[1].name is not supported as "bob"; leave it out or put it into content`},
-		{`"name":"bob","content":"a"`, `messages[1].name is not supported as "bob"; leave it out or put it into content`},
+		{
+			`"content":"a","name":"bob"`,
+			`messages[1].name is not supported as "bob"; leave it out or put it into content`},
+		{
+			`"name":"bob","content":"a"`,
+			`messages[1].name is not supported as "bob"; leave it out or put it into content`},
 		{`"content":null,"tool_calls":[{"type":"function","function":{"name":"f","arguments":"{}"}}]`,
 			`messages[1].tool_calls is not supported as [{"type":"function","function":{"name":"... leave it out or give the ` +
 				`rendered text as prompt`},
@@ -164,7 +168,8 @@ func TestMembersOfSplitMessages(t *testing.T) {
 	role, content := []string{"user", "assistant"}, []string{"a", "b"}
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	if err := parquet.WriteFile(path, []row{
-		{lists{role, content, []*string{nil, &bob}, []int32{1, 2}}}, {lists{role, content, []*string{&empty, nil}, nil}},
+		{lists{role, content, []*string{nil, &bob}, []int32{1, 2}}},
+		{lists{role, content, []*string{&empty, nil}, nil}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +190,8 @@ func TestFieldsOfMessagesTwice(t *testing.T) {
 	}
 	want(t, "once", fits("messages", column(text("role"), text("content"), text("name"))), true)
 	want(t, "twice", fits("messages", column(text("role"), text("content"), text("content"))), false)
-	want(t, "a member twice", fits("messages", column(text("name"), text("role"), text("content"), text("name"))), false)
+	want(t, "a member twice", fits("messages", column(text("name"), text("role"), text("content"), text("name"))),
+		false)
 }
 
 // The user's own members are noted over all files, each once.
@@ -202,5 +208,6 @@ func TestPassedMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "parquet", fmt.Sprint(open(t, path).PassedMembers()), "[weight]")
-	want(t, "none", len(open(t, write(t, "c.jsonl", `{"messages":[{"role":"user","content":"a"}]}`)).PassedMembers()), 0)
+	want(t, "none", len(open(t, write(t, "c.jsonl", `{"messages":[{"role":"user","content":"a"}]}`)).PassedMembers()),
+		0)
 }

@@ -65,7 +65,8 @@ func TestSeals(t *testing.T) {
 func TestNotesWithoutDigests(t *testing.T) {
 	got, err := ParsePartSummary([]byte(`{"part":1,"rows":2,"rows_with_errors":0,"completions":4,` +
 		`"prompt_tokens":5,"completion_tokens":6}`))
-	want(t, "note", got, PartSummary{Part: 1, Counts: tally.Counts{Rows: 2, Completions: 4, PromptTokens: 5, CompletionTokens: 6}})
+	want(t, "note", got, PartSummary{Part: 1, Counts: tally.Counts{Rows: 2, Completions: 4, PromptTokens: 5,
+		CompletionTokens: 6}})
 	want(t, "error", err, nil)
 	want(t, "sealed", got.Sealed(), false)
 }

@@ -19,8 +19,8 @@ type Source struct {
 	Name  string
 	Bytes int64
 	Rows  int64
-	// Digest tells the content from another: the SHA-256 in hex of a JSONL file, or of the footer of a Parquet file, which
-	// names every column chunk's place, sizes and bounds.
+	// Digest tells the content from another: the SHA-256 in hex of a JSONL file, or of the footer of a Parquet file,
+	// which names every column chunk's place, sizes and bounds.
 	Digest string
 
 	parquet bool
@@ -54,8 +54,8 @@ func Open(ctx context.Context, paths []string) (*Reader, error) {
 	return OpenFrom(ctx, LocalFiles, paths)
 }
 
-// OpenFrom finds the files that paths name and looks into each of them: the footer of a Parquet file, the whole of a JSONL
-// file (for its rows and the types of its keys). A file that is named twice is read once.
+// OpenFrom finds the files that paths name and looks into each of them: the footer of a Parquet file, the whole of a
+// JSONL file (for its rows and the types of its keys). A file that is named twice is read once.
 //
 // Errors are of type [*FileError], or those of files, or ctx's.
 func OpenFrom(ctx context.Context, files Files, paths []string) (*Reader, error) {
@@ -145,10 +145,10 @@ func (r *Reader) PassedMembers() []string {
 // Rows gives every row once, in order, with Index 0 to NumRows-1; see [Reader.Range].
 func (r *Reader) Rows(ctx context.Context) iter.Seq[*Row] { return r.Range(ctx, 0, r.rows) }
 
-// Range gives the rows with Index from to to-1, in order. Row groups before them are not read, nor more than markEvery lines
-// of a JSONL file that is not compressed. It stops early when ctx is done, when a file cannot be read, and when one is not
-// what it was in Open; [Reader.Err] then says so. What is wrong with what a file holds is the error of the rows it concerns,
-// and reading goes on.
+// Range gives the rows with Index from to to-1, in order. Row groups before them are not read, nor more than markEvery
+// lines of a JSONL file that is not compressed. It stops early when ctx is done, when a file cannot be read, and when
+// one is not what it was in Open; [Reader.Err] then says so. What is wrong with what a file holds is the error of the
+// rows it concerns, and reading goes on.
 func (r *Reader) Range(ctx context.Context, from, to int64) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		r.err = nil
@@ -194,7 +194,8 @@ func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func
 	} else {
 		var pf *parquetFile
 		if pf, err = parseParquet(s.Name, f, f.Size()); err == nil && pf.file.NumRows() != s.Rows {
-			return false, changed("it had %s when the job started and has %d now", plural.Count(s.Rows, "row"), pf.file.NumRows())
+			return false, changed("it had %s when the job started and has %d now", plural.Count(s.Rows, "row"),
+				pf.file.NumRows())
 		} else if err == nil {
 			var l *layout
 			if l, err = r.schema.place(pf.root); err != nil {

@@ -56,7 +56,8 @@ func TestOutputReadsBack(t *testing.T) {
 		for _, row := range in {
 			all := drawResults(t, rapid.IntRange(1, 3).Draw(t, "n"))
 			for _, r := range all {
-				want = append(want, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", row.ID, r.Generation, r.Text, r.TokenIDs, r.Logprobs,
+				want = append(want, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", row.ID, r.Generation, r.Text, r.TokenIDs,
+					r.Logprobs,
 					r.FinishReason, r.PromptTokens, r.CompletionTokens, r.Err))
 			}
 			if err := w.Add(row, all); err != nil {
@@ -73,11 +74,13 @@ func TestOutputReadsBack(t *testing.T) {
 		var got []string
 		for i, part := range out.Parts {
 			c, err := out.Read(context.Background(), part, func(id string, r *Result) error {
-				got = append(got, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", id, r.Generation, r.Text, r.TokenIDs, r.Logprobs,
+				got = append(got, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", id, r.Generation, r.Text, r.TokenIDs,
+					r.Logprobs,
 					r.FinishReason, r.PromptTokens, r.CompletionTokens, r.Err))
 				return nil
 			})
-			if err != nil || c.Damage != "" || c.SHA256 != notes[i].SHA256 || c.Seal != notes[i].Seal || part.Number != i {
+			if err != nil || c.Damage != "" || c.SHA256 != notes[i].SHA256 || c.Seal != notes[i].Seal ||
+				part.Number != i {
 				t.Fatalf("%+v: %+v, %v, want %+v", part, c, err, notes[i])
 			}
 			if format == FormatParquet && !reflect.DeepEqual(c.Meta, meta) {
@@ -138,7 +141,8 @@ func TestRowCheck(t *testing.T) {
 				lines = append(lines, line{row.ID, Result{FinishReason: "error", Err: "bad"}})
 			} else {
 				for g := range w.N {
-					lines = append(lines, line{row.ID, Result{Generation: w.First + g, FinishReason: "stop", PromptTokens: 5}})
+					lines = append(lines,
+						line{row.ID, Result{Generation: w.First + g, FinishReason: "stop", PromptTokens: 5}})
 				}
 			}
 			due = append(due, w)

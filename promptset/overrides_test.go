@@ -95,9 +95,11 @@ func TestParametersOfParquet(t *testing.T) {
 		{row{Tokens: &nan}, `max_new_tokens is no finite number; give one, or null`},
 		{row{Tokens: &two, Max: &three}, `max_new_tokens is 2 and max_tokens is 3, and both set max_tokens; keep one`},
 		{row{Penalty: &half}, `parameter frequency_penalty is not supported as 0.5; leave it out, give 0, which`},
-		{row{Format: &format{Type: &object}}, `parameter response_format is not supported as {"type":"json_object","json_schema":null...`},
+		{row{Format: &format{Type: &object}},
+			`parameter response_format is not supported as {"type":"json_object","json_schema":null...`},
 		{row{Bias: map[string]int32{"5": -100}}, `parameter logit_bias is not supported as {"5":-100}`},
-		{row{Tools: []format{{Type: &text}}}, `parameter tools is not supported as [{"type":"text","json_schema":null}]`},
+		{row{Tools: []format{{Type: &text}}},
+			`parameter tools is not supported as [{"type":"text","json_schema":null}]`},
 		{row{Seed: &minus}, `seed is -1, but must be 0 to 18446744073709551615`},
 	} {
 		c.row.Prompt = "a"

@@ -9,8 +9,9 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Bounds of a page, which the Parquet library makes room for before it looks whether there is as much. Pages of real files
-// have a megabyte or so and some 20,000 values; those of columns of nothing but nulls may have all of a row group.
+// Bounds of a page, which the Parquet library makes room for before it looks whether there is as much. Pages of real
+// files have a megabyte or so and some 20,000 values; those of columns of nothing but nulls may have all of a row
+// group.
 const (
 	maxPageBytes  = 256 << 20 // uncompressed; more is taken of pages that are hardly compressed
 	maxPageRatio  = 16
@@ -34,10 +35,12 @@ func checkPages(in io.ReaderAt, size int64, group *format.RowGroup) (err error) 
 			}
 			at += length
 			compressed, uncompressed := int64(header.CompressedPageSize), int64(header.UncompressedPageSize)
-			n := int64(max(header.DataPageHeader.V.NumValues, header.DataPageHeaderV2.V.NumValues, header.DictionaryPageHeader.V.NumValues))
+			n := int64(max(header.DataPageHeader.V.NumValues, header.DataPageHeaderV2.V.NumValues,
+				header.DictionaryPageHeader.V.NumValues))
 			switch {
 			case compressed < 0 || uncompressed < 0 || compressed > size-at:
-				return fmt.Errorf("the page at byte %d claims %d bytes, and the file has %d more", at, compressed, size-at)
+				return fmt.Errorf("the page at byte %d claims %d bytes, and the file has %d more", at, compressed,
+					size-at)
 			case uncompressed > max(maxPageBytes, maxPageRatio*compressed):
 				return fmt.Errorf("the page at byte %d claims to become %d bytes of %d", at, uncompressed, compressed)
 			case n < 0 || n > maxPageValues:

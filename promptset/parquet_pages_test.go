@@ -81,7 +81,8 @@ func TestPagesThatClaimTooMuch(t *testing.T) {
 	} {
 		for codec, option := range map[string]parquet.WriterOption{
 			"none": parquet.Compression(&parquet.Uncompressed), "snappy": parquet.Compression(&parquet.Snappy),
-			"zstd": parquet.Compression(&parquet.Zstd), "gzip": parquet.Compression(&parquet.Gzip), "brotli": parquet.Compression(&parquet.Brotli), "lz4": parquet.Compression(&parquet.Lz4Raw),
+			"zstd": parquet.Compression(&parquet.Zstd), "gzip": parquet.Compression(&parquet.Gzip),
+			"brotli": parquet.Compression(&parquet.Brotli), "lz4": parquet.Compression(&parquet.Lz4Raw),
 		} {
 			path := write(t, "x.parquet", claiming(t, option, change))
 			var before, after runtime.MemStats

@@ -55,7 +55,8 @@ func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) 
 			continue
 		}
 		if !fits(c.name, c) {
-			return nil, &FileError{File: name, What: fmt.Sprintf("column %q is %s; it must be %s", c.name, c.describe(), wanted(c.name))}
+			return nil, &FileError{File: name, What: fmt.Sprintf("column %q is %s; it must be %s", c.name, c.describe(),
+				wanted(c.name))}
 		}
 		pf.known[c.name] = c
 		c.readAsText()
@@ -64,7 +65,8 @@ func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) 
 		}
 	}
 	if pf.known["prompt"] == nil && pf.known["messages"] == nil && pf.known["prompt_token_ids"] == nil {
-		return nil, &FileError{File: name, What: fmt.Sprintf("no prompt column: it needs one of %s and has %s", strings.Join(promptNames, ", "), list(names))}
+		return nil, &FileError{File: name, What: fmt.Sprintf("no prompt column: it needs one of %s and has %s",
+			strings.Join(promptNames, ", "), list(names))}
 	}
 	return pf, nil
 }
@@ -86,10 +88,12 @@ func openFooter(r io.ReaderAt, size int64) (file *parquet.File, root *node, err 
 	if _, err := r.ReadAt(tail[:], size-8); err != nil {
 		return nil, nil, err
 	}
-	if n := int64(tail[0]) | int64(tail[1])<<8 | int64(tail[2])<<16 | int64(tail[3])<<24; string(tail[4:]) == "PAR1" && n > size-12 {
+	if n := int64(tail[0]) | int64(tail[1])<<8 | int64(tail[2])<<16 | int64(tail[3])<<24; string(tail[4:]) == "PAR1" &&
+		n > size-12 {
 		return nil, nil, fmt.Errorf("its footer claims %d bytes and the file has %d; it is cut off or corrupt", n, size)
 	}
-	file, err = parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(32<<10))
+	file, err = parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true),
+		parquet.ReadBufferSize(32<<10))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,7 +102,9 @@ func openFooter(r io.ReaderAt, size int64) (file *parquet.File, root *node, err 
 		n := g.NumRows()
 		for _, chunk := range g.ColumnChunks() {
 			if n < 0 || chunk.NumValues() < n {
-				return nil, nil, fmt.Errorf("row group %d claims %d rows but a column of it has %d values; it is corrupt", i, n, chunk.NumValues())
+				return nil, nil,
+					fmt.Errorf("row group %d claims %d rows but a column of it has %d values; it is corrupt", i, n,
+						chunk.NumValues())
 			}
 		}
 		if total += n; total < 0 || total > math.MaxInt64/2 {
@@ -106,7 +112,8 @@ func openFooter(r io.ReaderAt, size int64) (file *parquet.File, root *node, err 
 		}
 	}
 	if total != file.NumRows() {
-		return nil, nil, fmt.Errorf("its row groups have %d rows and its footer says %d; it is corrupt", total, file.NumRows())
+		return nil, nil, fmt.Errorf("its row groups have %d rows and its footer says %d; it is corrupt", total,
+			file.NumRows())
 	}
 	root = groupNode("row", required)
 	elements := file.Metadata().Schema[1:]
@@ -119,8 +126,8 @@ func openFooter(r io.ReaderAt, size int64) (file *parquet.File, root *node, err 
 	return file, root, nil
 }
 
-// rows gives rows of the file, numbered there, to yield; base is the job's index of its first. It returns false when yield
-// did. An error is ctx's.
+// rows gives rows of the file, numbered there, to yield; base is the job's index of its first. It returns false when
+// yield did. An error is ctx's.
 func (pf *parquetFile) rows(ctx context.Context, base, from, to int64, l *layout, yield func(*Row) bool) (bool, error) {
 	var start int64
 	for i, group := range pf.file.RowGroups() {
@@ -129,7 +136,8 @@ func (pf *parquetFile) rows(ctx context.Context, base, from, to int64, l *layout
 		if start <= from || first >= to {
 			continue
 		}
-		r := groupReader{pf: pf, base: base, group: i, first: first, at: max(first, from), end: min(start, to), layout: l}
+		r := groupReader{pf: pf, base: base, group: i, first: first, at: max(first, from), end: min(start, to),
+			layout: l}
 		err := r.read(ctx, group, yield)
 		if r.stopped {
 			return false, nil
@@ -351,7 +359,8 @@ func (r *groupReader) foreign(row *Row) (values []foreign) {
 	return values
 }
 
-// present says whether a column is not null in the current row. A bare repeated field cannot be null: empty, it is not given.
+// present says whether a column is not null in the current row. A bare repeated field cannot be null: empty, it is not
+// given.
 func (r *groupReader) present(c *node) bool {
 	return r.columns[c.column][0].DefinitionLevel() >= c.maxDef
 }
@@ -426,6 +435,7 @@ func (r *groupReader) stops(row *Row, c *node) {
 			row.fail("stop[%d] is null; give text", len(row.Overrides.Stop))
 			return
 		}
-		row.Overrides.Stop = append(row.Overrides.Stop, row.text(fmt.Sprintf("stop[%d]", len(row.Overrides.Stop)), v.ByteArray()))
+		row.Overrides.Stop = append(row.Overrides.Stop, row.text(fmt.Sprintf("stop[%d]", len(row.Overrides.Stop)),
+			v.ByteArray()))
 	})
 }

@@ -24,11 +24,13 @@ func TestReadsEveryCodecPageVersionAndEncoding(t *testing.T) {
 			want(t, "rows", len(got), 40)
 			for i, row := range got {
 				if i == 7 {
-					want(t, "error", fmt.Sprint(row.Err), "testdata/"+name+".parquet row 7: no prompt; give one of prompt, messages, prompt_token_ids")
+					want(t, "error", fmt.Sprint(row.Err),
+						"testdata/"+name+".parquet row 7: no prompt; give one of prompt, messages, prompt_token_ids")
 					want(t, "id", row.ID, "row-7")
 					continue
 				}
-				want(t, "prompt", row.Prompt, fmt.Sprintf("Prompt %d: what is %d + %d? \u00e9\u4e2d\U0001f600", i, i, i))
+				want(t, "prompt", row.Prompt, fmt.Sprintf("Prompt %d: what is %d + %d? \u00e9\u4e2d\U0001f600", i, i,
+					i))
 				want(t, "id", row.ID, fmt.Sprintf("row-%d", i))
 				if i%3 == 0 {
 					want(t, "temperature", *row.Overrides.Temperature, float64(i)/10)
@@ -45,7 +47,8 @@ func TestReadsEveryCodecPageVersionAndEncoding(t *testing.T) {
 
 func TestReadsMessagesInEveryForm(t *testing.T) {
 	bad := map[int]string{
-		3: "no prompt", 4: "messages is empty", 5: "messages[0] has no content", 6: `unknown role "wizard"`, 8: "messages[0] has no role",
+		3: "no prompt", 4: "messages is empty", 5: "messages[0] has no content", 6: `unknown role "wizard"`,
+		8: "messages[0] has no role",
 	}
 	for _, name := range []string{"messages", "messages_item", "messages_wide"} {
 		for i, row := range rows(t, open(t, "testdata/"+name+".parquet")) {
@@ -56,7 +59,8 @@ func TestReadsMessagesInEveryForm(t *testing.T) {
 				continue
 			}
 			if name == "messages_wide" { // its messages have names
-				want(t, name, what(row), `messages[0].name is not supported as "x"; leave it out or put it into content`)
+				want(t, name, what(row),
+					`messages[0].name is not supported as "x"; leave it out or put it into content`)
 				continue
 			}
 			expect := []Message{{"system", "Be brief."}, {"user", fmt.Sprintf("Question %d", i)}}
@@ -137,7 +141,8 @@ func TestPassesEveryTypeThrough(t *testing.T) {
 	for _, fixture := range fixtures {
 		const n = 2
 		_, in, inRows := parsed(t, fixture)
-		file, out, outRows := parsed(t, filepath.Join(complete(t, open(t, fixture), WriterOptions{}, n), "part-00000.parquet"))
+		file, out, outRows := parsed(t, filepath.Join(complete(t, open(t, fixture), WriterOptions{}, n),
+			"part-00000.parquet"))
 		generation := column(out, outRows, "generation")
 		var first []parquet.Row
 		for i, g := range generation {
@@ -153,7 +158,8 @@ func TestPassesEveryTypeThrough(t *testing.T) {
 			if out.field("input_"+name) != nil {
 				name = "input_" + name
 			}
-			if before, after := column(in, inRows, f.name), column(out, first, name); name != "id" && !slices.Equal(before, after) {
+			if before, after := column(in, inRows, f.name), column(out, first, name); name != "id" &&
+				!slices.Equal(before, after) {
 				t.Errorf("%s column %s:\n got %v\nwant %v", fixture, name, after, before)
 			}
 			if a, b := f, out.field(name); name != "id" && a.describe() != b.describe() {
@@ -198,7 +204,9 @@ func TestParquetErrors(t *testing.T) {
 				Question string `parquet:"question"`
 				Answer   int    `parquet:"answer"`
 			}{{}})
-		})}, "none.parquet: no prompt column: it needs one of prompt, messages, prompt_token_ids and has question, answer"},
+		})},
+			"none.parquet: no prompt column: it needs one of prompt, messages, prompt_token_ids and has question, " +
+				"answer"},
 		{[]string{file("type.parquet", func(p string) error {
 			return parquet.WriteFile(p, []struct {
 				Prompt string `parquet:"prompt"`
@@ -216,9 +224,11 @@ func TestParquetErrors(t *testing.T) {
 				Topic  bool   `parquet:"topic"`
 			}{{}})
 		})}, `other.parquet: column "topic" is boolean here and text in ` + good},
-		{[]string{file("short.parquet", "PAR1")}, "short.parquet: not a readable Parquet file: 4 bytes are too few for one"},
+		{[]string{file("short.parquet", "PAR1")},
+			"short.parquet: not a readable Parquet file: 4 bytes are too few for one"},
 		{[]string{file("cut.parquet", text(t, good)[:100])}, "cut.parquet: not a readable Parquet file"},
-		{[]string{file("liar.parquet", "PAR1PAR1\xff\xff\xff\x7fPAR1")}, "its footer claims 2147483647 bytes and the file has 16"},
+		{[]string{file("liar.parquet", "PAR1PAR1\xff\xff\xff\x7fPAR1")},
+			"its footer claims 2147483647 bytes and the file has 16"},
 		{[]string{filepath.Join(dir, "absent.parquet")}, "absent.parquet: there is no such file or folder"},
 		{[]string{filepath.Join(dir, "*.nothing")}, "*.nothing: no file matches"},
 		{[]string{file("x.csv", "a,b")}, "x.csv: neither a Parquet file nor named .jsonl"},
@@ -247,7 +257,8 @@ func TestCorruptRowGroup(t *testing.T) {
 	r := open(t, path)
 	got := rows(t, r)
 	for i, row := range got {
-		if bad := i >= 16 && i < 32; bad != (row.Err != nil && strings.Contains(row.Err.Error(), "row group 1 cannot be read from here on")) {
+		if bad := i >= 16 && i < 32; bad != (row.Err != nil &&
+			strings.Contains(row.Err.Error(), "row group 1 cannot be read from here on")) {
 			t.Errorf("row %d: %v", i, row.Err)
 		}
 	}
@@ -288,7 +299,9 @@ func TestUnionOfSchemas(t *testing.T) {
 	}
 	c := write(t, "c.jsonl", `{"prompt":"q","score":9,"only_b":0.5,"only_c":[true]}`)
 	r := open(t, a, b, c)
-	want(t, "schema", r.Schema().String(), "prompt text, score int64, s struct{x int64}, l list of struct{x int64}, only_a text, only_b double, only_c list of boolean")
+	want(t, "schema", r.Schema().String(),
+		"prompt text, score int64, s struct{x int64}, l list of struct{x int64}, only_a text, only_b double, only_c "+
+			"list of boolean")
 	_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
 	for name, expect := range map[string]string{
 		"prompt": `"p" null "q"`, "score": "1 null 9", "s": `{"x":5} null null`, "l": `[{"x":6},{"x":7}] [] null`,

@@ -118,7 +118,8 @@ func newParquetEncoder(w io.Writer, columns *outputColumns, meta map[string]stri
 	for k, v := range meta {
 		options = append(options, parquet.KeyValueMetadata(k, v)) // the library sorts them
 	}
-	// Smallest and greatest values help readers to skip pages by number, not by text, and would put whole texts in the footer.
+	// Smallest and greatest values help readers to skip pages by number, not by text, and would put whole texts in the
+	// footer.
 	var bounds func(n *node, path []string)
 	bounds = func(n *node, path []string) {
 		path = append(slices.Clone(path), n.name)
@@ -134,7 +135,8 @@ func newParquetEncoder(w io.Writer, columns *outputColumns, meta map[string]stri
 	}
 	// The deprecated form of the writer: the generic one also builds an encoder of Go values, which we have none of and
 	// which panics for lists in two levels, legal as they are.
-	return &parquetEncoder{columns: columns, writer: parquet.NewWriter(w, options...), input: make([][]parquet.Value, columns.root.leaves)}, nil
+	return &parquetEncoder{columns: columns, writer: parquet.NewWriter(w, options...),
+		input: make([][]parquet.Value, columns.root.leaves)}, nil
 }
 
 func (e *parquetEncoder) add(row *Row, results []Result) (rows, bytes int64, err error) {
@@ -193,7 +195,8 @@ func (e *parquetEncoder) passThrough(row *Row) {
 			if out < 0 {
 				continue
 			}
-			e.input[out] = append(e.input[out], place.convert(v).Level(v.RepetitionLevel(), int(place.defs[v.DefinitionLevel()]), out))
+			e.input[out] = append(e.input[out],
+				place.convert(v).Level(v.RepetitionLevel(), int(place.defs[v.DefinitionLevel()]), out))
 		}
 	}
 	for i, values := range e.input[:e.columns.result.column] {
@@ -239,9 +242,11 @@ func (e *parquetEncoder) results(row *Row, r *Result) {
 	} else {
 		put(text(r.Text), 1)
 	}
-	putList(&e.row, column, len(r.TokenIDs), failed, func(i int) parquet.Value { return parquet.Int32Value(r.TokenIDs[i]) })
+	putList(&e.row, column, len(r.TokenIDs), failed,
+		func(i int) parquet.Value { return parquet.Int32Value(r.TokenIDs[i]) })
 	column++
-	putList(&e.row, column, len(r.Logprobs), r.Logprobs == nil, func(i int) parquet.Value { return parquet.FloatValue(r.Logprobs[i]) })
+	putList(&e.row, column, len(r.Logprobs), r.Logprobs == nil,
+		func(i int) parquet.Value { return parquet.FloatValue(r.Logprobs[i]) })
 	column++
 	put(text(r.FinishReason), 0)
 	put(parquet.Int32Value(int32(r.PromptTokens)), 0)

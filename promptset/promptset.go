@@ -2,27 +2,28 @@
 //
 // # Reading
 //
-// [Open] takes files, globs and folders and looks into every file once; [Reader.Rows] then streams the rows in order with
-// bounded memory. A row's prompt is in one of the columns (keys, in JSONL)
+// [Open] takes files, globs and folders and looks into every file once; [Reader.Rows] then streams the rows in order
+// with bounded memory. A row's prompt is in one of the columns (keys, in JSONL)
 //
 //   - prompt: text
 //   - messages: a list of {role, content}, both text; package parameter says which other members are refused
 //   - prompt_token_ids: a list of integers
 //
-// and a row may have an id (text or integer) and overrides of the job's settings: n, max_tokens, temperature, top_k, top_p,
-// min_p, seed, generation, stop (text or a list of it) and ignore_eos. Null means not given. Names that other engines have
-// for these, and parameters that Quire does not have, are judged as package parameter says. Every column is passed through to
-// the output, whatever it means.
+// and a row may have an id (text or integer) and overrides of the job's settings: n, max_tokens, temperature, top_k,
+// top_p, min_p, seed, generation, stop (text or a list of it) and ignore_eos. Null means not given. Names that other
+// engines have for these, and parameters that Quire does not have, are judged as package parameter says. Every column
+// is passed through to the output, whatever it means.
 //
-// A file that cannot be used at all makes [Open] fail: not readable, no prompt column, a column above with a type that can
-// never fit, passed-through columns whose types differ between files. A bad row (no prompt, invalid UTF-8, a JSON syntax
-// error, ...) becomes a [Row] with Err set, and reading goes on.
+// A file that cannot be used at all makes [Open] fail: not readable, no prompt column, a column above with a type that
+// can never fit, passed-through columns whose types differ between files. A bad row (no prompt, invalid UTF-8, a JSON
+// syntax error, ...) becomes a [Row] with Err set, and reading goes on.
 //
 // # Writing
 //
-// [Create] starts an output folder of numbered parts with one row a completion: the input's columns, then [OutputColumns].
-// Rows may be added in any order; they are written in the order of the input, so the bytes of the output do not depend on
-// which row finished first. A part appears in the folder when it is whole and on disk, never before.
+// [Create] starts an output folder of numbered parts with one row a completion: the input's columns, then
+// [OutputColumns]. Rows may be added in any order; they are written in the order of the input, so the bytes of the
+// output do not depend on which row finished first. A part appears in the folder when it is whole and on disk, never
+// before.
 //
 // # Reading back
 //
@@ -67,8 +68,8 @@ type Message struct {
 	Content string `json:"content"`
 }
 
-// Overrides are the settings a row gives for itself; nil means that the job's setting holds. Only their types are checked
-// here, not their ranges.
+// Overrides are the settings a row gives for itself; nil means that the job's setting holds. Only their types are
+// checked here, not their ranges.
 type Overrides struct {
 	N           *int     // completions of this row
 	MaxTokens   *int     // most tokens of a completion
@@ -97,8 +98,8 @@ type Row struct {
 	Overrides Overrides
 	Err       error // a *RowError when the row cannot be used; its prompt and overrides then mean nothing
 
-	// The row's own columns, for the writer. Parquet rows have values (nil when the row could not be read) and how to place
-	// them; JSONL rows have their keys in order.
+	// The row's own columns, for the writer. Parquet rows have values (nil when the row could not be read) and how to
+	// place them; JSONL rows have their keys in order.
 	values []parquet.Value
 	layout *layout
 	object []member

@@ -115,7 +115,8 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, "in.parquet")
-		if err := parquet.WriteFile(path, in, parquet.MaxRowsPerRowGroup(rapid.Int64Range(1, 20).Draw(t, "group")), parquet.DataPageVersion(1+n%2)); err != nil {
+		if err := parquet.WriteFile(path, in, parquet.MaxRowsPerRowGroup(rapid.Int64Range(1, 20).Draw(t, "group")),
+			parquet.DataPageVersion(1+n%2)); err != nil {
 			t.Fatal(err)
 		}
 		r, err := Open(context.Background(), []string{path})
@@ -152,7 +153,8 @@ func TestRoundTrip(t *testing.T) {
 			if !reflect.DeepEqual(passed[i], again[i/2]) {
 				t.Fatalf("row %d:\n got %+v\nwant %+v", i, passed[i], again[i/2])
 			}
-			if o.ID != fmt.Sprint(i/2) || o.Generation != int32(i%2) || *o.Text != "answer to "+o.ID || len(o.TokenIDs) != 2 || o.Logprobs[1] != -0.25 {
+			if o.ID != fmt.Sprint(i/2) || o.Generation != int32(i%2) || *o.Text != "answer to "+o.ID ||
+				len(o.TokenIDs) != 2 || o.Logprobs[1] != -0.25 {
 				t.Fatalf("row %d: %+v", i, o)
 			}
 		}
@@ -175,7 +177,8 @@ func TestBoundedMemory(t *testing.T) {
 	w := parquet.NewGenericWriter[row](file) // one row group
 	words := strings.Fields(strings.Repeat("the quick brown fox jumps over a lazy dog while it rains ", 16))
 	for i := range count {
-		if _, err := w.Write([]row{{fmt.Sprintf("%d %s", i, strings.Join(words[i%80:i%80+100], " ")), fmt.Sprint(i % 50), words[:i%5]}}); err != nil {
+		if _, err := w.Write([]row{{fmt.Sprintf("%d %s", i, strings.Join(words[i%80:i%80+100], " ")),
+			fmt.Sprint(i % 50), words[:i%5]}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -208,7 +211,8 @@ func TestBoundedMemory(t *testing.T) {
 		if window = append(window, row); len(window) == cap(window) {
 			for i := range window {
 				row := window[len(window)-1-i]
-				if err := out.Add(row, []Result{{Text: fmt.Sprint(row.Index, answer), TokenIDs: ids, Logprobs: logprobs, FinishReason: "stop"}}); err != nil {
+				if err := out.Add(row, []Result{{Text: fmt.Sprint(row.Index, answer), TokenIDs: ids, Logprobs: logprobs,
+					FinishReason: "stop"}}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -42,7 +42,8 @@ func (f countedFile) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-// manyRows makes inputs of all kinds: row groups, marks, a byte order mark, blank lines, rows that are wrong, compression.
+// manyRows makes inputs of all kinds: row groups, marks, a byte order mark, blank lines, rows that are wrong,
+// compression.
 func manyRows(t testing.TB) (paths []string) {
 	dir := t.TempDir()
 	type row struct {
@@ -119,7 +120,8 @@ func TestRangeReadsLittle(t *testing.T) {
 		for range r.Range(context.Background(), s.base+s.Rows-50, s.base+s.Rows) {
 		}
 		if r.Err() != nil || files.bytes > s.Bytes/2 {
-			t.Errorf("source %d: read %d bytes of %d for the last 50 rows of %d: %v", i, files.bytes, s.Bytes, s.Rows, r.Err())
+			t.Errorf("source %d: read %d bytes of %d for the last 50 rows of %d: %v", i, files.bytes, s.Bytes, s.Rows,
+				r.Err())
 		}
 	}
 }
@@ -168,8 +170,10 @@ func TestSources(t *testing.T) {
 
 var resultGenerator = rapid.Custom(func(t *rapid.T) Result {
 	r := Result{
-		Generation: rapid.Int().Draw(t, "generation"), Text: rapid.String().Draw(t, "text"), FinishReason: rapid.String().Draw(t, "reason"),
-		PromptTokens: rapid.Int().Draw(t, "prompt"), CompletionTokens: rapid.Int().Draw(t, "completion"), Err: rapid.String().Draw(t, "error"),
+		Generation: rapid.Int().Draw(t, "generation"), Text: rapid.String().Draw(t, "text"),
+		FinishReason: rapid.String().Draw(t, "reason"),
+		PromptTokens: rapid.Int().Draw(t, "prompt"), CompletionTokens: rapid.Int().Draw(t, "completion"),
+		Err: rapid.String().Draw(t, "error"),
 	}
 	if rapid.Bool().Draw(t, "tokens") {
 		r.TokenIDs = rapid.SliceOf(rapid.Int32()).Draw(t, "token ids")
@@ -207,7 +211,8 @@ func TestResultBytes(t *testing.T) {
 }
 
 func FuzzResultBytes(f *testing.F) {
-	for _, r := range []Result{{}, {Text: "text", TokenIDs: []int32{1, -1}, Logprobs: []float32{-0.5}, FinishReason: "stop"}} {
+	for _, r := range []Result{{}, {Text: "text", TokenIDs: []int32{1, -1}, Logprobs: []float32{-0.5},
+		FinishReason: "stop"}} {
 		b, _ := r.AppendBinary(nil)
 		f.Add(b)
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// A parameter of other engines that is not supported makes its row an error where it is given, and nothing where it is null.
+// A parameter of other engines that is not supported makes its row an error where it is given, and nothing where it is
+// null.
 func TestParametersNotSupportedAreRefused(t *testing.T) {
 	check := func(t *testing.T, r *Reader) {
 		t.Helper()
@@ -17,7 +18,8 @@ func TestParametersNotSupportedAreRefused(t *testing.T) {
 		if len(got) != 3 || got[0].Err != nil || got[2].Err != nil {
 			t.Fatalf("got %d rows, errors %v and %v", len(got), got[0].Err, got[2].Err)
 		}
-		if err := got[1].Err; err == nil || !strings.Contains(err.Error(), "parameter repetition_penalty is not supported") {
+		if err := got[1].Err; err == nil ||
+			!strings.Contains(err.Error(), "parameter repetition_penalty is not supported") {
 			t.Errorf("got error %v", err)
 		}
 	}

@@ -51,7 +51,8 @@ func (r *Result) UnmarshalBinary(b []byte) error {
 		return ErrResultBytes
 	}
 	d.b = b[1:]
-	*r = Result{Generation: d.integer(), FinishReason: d.text(), Text: d.text(), Err: d.text(), PromptTokens: d.integer(), CompletionTokens: d.integer()}
+	*r = Result{Generation: d.integer(), FinishReason: d.text(), Text: d.text(), Err: d.text(),
+		PromptTokens: d.integer(), CompletionTokens: d.integer()}
 	if n, isNil := d.length(1); !isNil {
 		r.TokenIDs = make([]int32, n)
 		for i := range r.TokenIDs {

@@ -96,14 +96,16 @@ func (c *RowCheck) begin(id string, r *Result) {
 	}
 	if !c.Known() {
 		if c.Summary.Rows >= c.rows {
-			c.fail("it has more than the %d rows of the input that are due: generation %d of id %q is one too many", c.rows,
+			c.fail("it has more than the %d rows of the input that are due: generation %d of id %q is one too many",
+				c.rows,
 				r.Generation, id)
 		}
 		return
 	}
 	w, ok := c.next()
 	if !ok {
-		c.fail("it has generation %d of id %q after the last of the %d rows of the input that are due", r.Generation, id,
+		c.fail("it has generation %d of id %q after the last of the %d rows of the input that are due", r.Generation,
+			id,
 			c.rows)
 		return
 	}
@@ -111,7 +113,8 @@ func (c *RowCheck) begin(id string, r *Result) {
 	want := strings.ToValidUTF8(w.Row.ID, "\uFFFD")
 	switch {
 	case id != want:
-		c.fail("it has generation %d of id %q where row %d of the input is due, with id %q", r.Generation, id, w.Row.Index,
+		c.fail("it has generation %d of id %q where row %d of the input is due, with id %q", r.Generation, id,
+			w.Row.Index,
 			want)
 	case r.Err == "" && w.Row.Err != nil:
 		c.fail("it has a completion of id %q, row %d of the input, which can't be run: %v", id, w.Row.Index, w.Row.Err)

@@ -42,8 +42,8 @@ var (
 	_ parquet.Field = (*node)(nil)
 
 	nullType = annotated{Type: parquet.Int32Type, logical: &format.LogicalType{Value: new(format.NullType)}}
-	// emptyType is of the elements of lists that are all empty, so that any list of another file goes with them. It is written as text:
-	// many readers know no list of nulls.
+	// emptyType is of the elements of lists that are all empty, so that any list of another file goes with them. It is
+	// written as text: many readers know no list of nulls.
 	emptyType  = annotated{Type: parquet.Int32Type, logical: &format.LogicalType{Value: new(format.NullType)}}
 	plainGroup = parquet.Group{}.Type()
 	listGroup  = parquet.List(parquet.String()).Type()

@@ -37,7 +37,10 @@ func (r *Reader) FirstText(ctx context.Context, limit int64) (*Row, error) {
 
 // noteText notes, of a row that the scan of a JSONL file has come to, whether it is the first with a key of text.
 func (s *Source) noteText(object []member) {
-	if s.texts == nil && slices.ContainsFunc(object, func(m member) bool { return slices.Contains(textNames, m.key) && !isNullJSON(m.raw) }) {
+	if s.texts == nil && slices.ContainsFunc(object, func(m member) bool {
+		return slices.Contains(textNames, m.key) &&
+			!isNullJSON(m.raw)
+	}) {
 		s.texts = []span{{s.Rows, math.MaxInt64}}
 	}
 }

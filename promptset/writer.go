@@ -19,9 +19,9 @@ var OutputColumns = []string{
 	"id", "generation", "text", "token_ids", "logprobs", "finish_reason", "prompt_tokens", "completion_tokens", "error",
 }
 
-// Parts says how the rows of a job are cut into parts: part i has the rows with Index from i*PartRows on, PartRows of them or
-// what is left. So a part depends on its own rows only, whoever writes it and after whatever else. A job without rows has
-// one part without rows.
+// Parts says how the rows of a job are cut into parts: part i has the rows with Index from i*PartRows on, PartRows of
+// them or what is left. So a part depends on its own rows only, whoever writes it and after whatever else. A job
+// without rows has one part without rows.
 type Parts struct {
 	Rows     int64 // of the job
 	PartRows int64 // at least 1
@@ -57,8 +57,9 @@ type WriterOptions struct {
 	// Parts cuts the rows of the job into parts; Write lists those to be written, ascending.
 	Parts Parts
 	Write []int
-	// Publishing, where set, is called when a part is whole, before it is published; its error is the writer's. Published is
-	// called when it is, with the first row that still has to be written to a part, or the number of the job's rows.
+	// Publishing, where set, is called when a part is whole, before it is published; its error is the writer's.
+	// Published is called when it is, with the first row that still has to be written to a part, or the number of the
+	// job's rows.
 	Publishing func(PartSummary) error
 	Published  func(part int, next int64) error
 }
@@ -114,7 +115,8 @@ func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
 	if options.Schema == nil {
 		options.Schema = newSchema()
 	}
-	w := &Writer{destination: d, options: options, columns: newOutputColumns(options.Schema), left: options.Write, held: map[int64]finished{}}
+	w := &Writer{destination: d, options: options, columns: newOutputColumns(options.Schema), left: options.Write,
+		held: map[int64]finished{}}
 	if options.Format == FormatJSONL && len(options.Meta) > 0 {
 		names, err := d.Names()
 		if err != nil {
@@ -143,8 +145,9 @@ func (w *Writer) begin() {
 	}
 }
 
-// Add takes the completions of one row, in any order of rows, and writes what is next in the order of [Row.Index]. A row
-// with Err set and no results becomes one output row with that error. The row and its results must not change afterwards.
+// Add takes the completions of one row, in any order of rows, and writes what is next in the order of [Row.Index]. A
+// row with Err set and no results becomes one output row with that error. The row and its results must not change
+// afterwards.
 func (w *Writer) Add(row *Row, results []Result) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,8 +199,8 @@ func (w *Writer) Unpublished() []int {
 	return slices.Clone(w.left)
 }
 
-// Close ends the writer. A part that is not whole is dropped, with the rows that were added to it; those that are published
-// stay. It returns the first error of the writer, if there was one.
+// Close ends the writer. A part that is not whole is dropped, with the rows that were added to it; those that are
+// published stay. It returns the first error of the writer, if there was one.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

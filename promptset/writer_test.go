@@ -68,8 +68,9 @@ func TestOutputDoesNotDependOnOrder(t *testing.T) {
 			}
 			if run == 0 {
 				first = got
-				want(t, "parts", listing(t, dir), map[string]string{FormatParquet: "part-00000.parquet part-00001.parquet part-00002.parquet",
-					FormatJSONL: "_meta.json part-00000.jsonl part-00001.jsonl part-00002.jsonl"}[format])
+				want(t, "parts", listing(t, dir),
+					map[string]string{FormatParquet: "part-00000.parquet part-00001.parquet part-00002.parquet",
+						FormatJSONL: "_meta.json part-00000.jsonl part-00001.jsonl part-00002.jsonl"}[format])
 			}
 			for name, b := range first {
 				if got[name] != b || len(got) != len(first) {
@@ -110,7 +111,8 @@ func TestParts(t *testing.T) {
 	}
 	want(t, "parts", listing(t, whole), "part-00000.parquet part-00001.parquet part-00002.parquet part-00003.parquet")
 	want(t, "these parts", listing(t, dir), "part-00001.parquet part-00003.parquet")
-	want(t, "calls", strings.Join(published, " "), "1 {77 0 154 231 308 154 stop} 1 231 3 {69 0 138 207 276 138 stop} 3 300")
+	want(t, "calls", strings.Join(published, " "),
+		"1 {77 0 154 231 308 154 stop} 1 231 3 {69 0 138 207 276 138 stop} 3 300")
 	total := 0
 	for part, name := range strings.Fields(listing(t, whole)) {
 		file, root, out := parsed(t, filepath.Join(whole, name))
@@ -127,8 +129,10 @@ func TestParts(t *testing.T) {
 
 func TestPartNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"part-00000.parquet": "0 parquet true", "part-00042.jsonl": "42 jsonl true", "part-123456.jsonl": "123456 jsonl true",
-		"part-000001.jsonl": "1 jsonl false", "part-1.jsonl": "0  false", "part-00000.csv": "0  false", ".part-00000.jsonl": "0  false",
+		"part-00000.parquet": "0 parquet true", "part-00042.jsonl": "42 jsonl true",
+		"part-123456.jsonl": "123456 jsonl true",
+		"part-000001.jsonl": "1 jsonl false", "part-1.jsonl": "0  false", "part-00000.csv": "0  false",
+		".part-00000.jsonl": "0  false",
 	} {
 		part, format, ok := ParsePartName(name)
 		if got := fmt.Sprint(part, " ", format, " ", ok); got != want {
@@ -151,7 +155,8 @@ func TestLargeDictionary(t *testing.T) {
 	for i := range 300 {
 		fmt.Fprintf(&b, "{\"prompt\":\"%s %d\"}\n", strings.Repeat("x", 10_000), i)
 	}
-	_, root, out := parsed(t, filepath.Join(complete(t, open(t, write(t, "x.jsonl", b.String())), WriterOptions{}, 2), "part-00000.parquet"))
+	_, root, out := parsed(t, filepath.Join(complete(t, open(t, write(t, "x.jsonl", b.String())), WriterOptions{}, 2),
+		"part-00000.parquet"))
 	for i, p := range column(root, out, "prompt") {
 		if !strings.HasSuffix(p, fmt.Sprintf("x %d\"", i/2)) || len(p) < 10_000 {
 			t.Fatalf("row %d is %.20s...%s", i, p, p[len(p)-8:])
@@ -162,7 +167,8 @@ func TestLargeDictionary(t *testing.T) {
 func TestNameClashes(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", `{"prompt":"p","text":1,"input_text":2,"generation":5,"error":"e","id":"me"}`))
 	_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
-	want(t, "columns", names(root), "prompt input_input_text input_text input_generation input_error "+strings.Join(OutputColumns, " "))
+	want(t, "columns", names(root), "prompt input_input_text input_text input_generation input_error "+
+		strings.Join(OutputColumns, " "))
 	want(t, "text", column(root, out, "input_input_text")[0]+column(root, out, "input_text")[0], "12")
 	want(t, "id", column(root, out, "id")[0], `"me"`)
 }
@@ -178,18 +184,21 @@ func TestNoRowsAndInvalidText(t *testing.T) {
 		w := create(t, dir, r, WriterOptions{Format: format})
 		row := rows(t, r)[0]
 		// A completion that failed half way keeps what it has.
-		if err := w.Add(row, []Result{{Text: "a\xffb", TokenIDs: []int32{}, Logprobs: []float32{}, FinishReason: "error", Err: "out of luck"}}); err != nil {
+		if err := w.Add(row, []Result{{Text: "a\xffb", TokenIDs: []int32{}, Logprobs: []float32{},
+			FinishReason: "error", Err: "out of luck"}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if format == FormatJSONL {
-			want(t, "jsonl", strings.Contains(text(t, filepath.Join(dir, "part-00000.jsonl")), `"text":"a`+"\uFFFD"+`b","token_ids":[],"logprobs":[]`), true)
+			want(t, "jsonl", strings.Contains(text(t, filepath.Join(dir, "part-00000.jsonl")),
+				`"text":"a`+"\uFFFD"+`b","token_ids":[],"logprobs":[]`), true)
 			continue
 		}
 		_, root, out := parsed(t, filepath.Join(dir, "part-00000.parquet"))
-		want(t, "parquet", strings.Join(slices.Concat(column(root, out, "text"), column(root, out, "token_ids"), column(root, out, "error")), " "),
+		want(t, "parquet", strings.Join(slices.Concat(column(root, out, "text"), column(root, out, "token_ids"),
+			column(root, out, "error")), " "),
 			"\"a\uFFFDb\" [] \"out of luck\"")
 	}
 }
@@ -206,7 +215,8 @@ func TestOutputFolder(t *testing.T) {
 		want(t, "hidden while it is written: "+name, name[0], '.')
 	}
 	for _, row := range []*Row{in[0], {Index: 3}} {
-		if err := w.Add(row, nil); err == nil || !strings.Contains(err.Error(), "was added twice, or is not in a part") {
+		if err := w.Add(row, nil); err == nil ||
+			!strings.Contains(err.Error(), "was added twice, or is not in a part") {
 			t.Errorf("row %d: %v", row.Index, err)
 		}
 	}
@@ -217,7 +227,8 @@ func TestOutputFolder(t *testing.T) {
 	}
 
 	// What a writer that died leaves behind.
-	for _, name := range []string{".part-00000.parquet.tmp-123", ".part-00007.jsonl.tmp", "._meta.json.tmp-9", "notes.txt"} {
+	for _, name := range []string{".part-00000.parquet.tmp-123", ".part-00007.jsonl.tmp", "._meta.json.tmp-9",
+		"notes.txt"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -236,18 +247,21 @@ func TestOutputFolder(t *testing.T) {
 	}
 	want(t, "clear", err, nil)
 	want(t, "cleared", listing(t, dir), "notes.txt")
-	if _, err := NewWriter(folder, WriterOptions{Format: "csv"}); err == nil || !strings.Contains(err.Error(), `output format "csv" is unknown; use parquet or jsonl`) {
+	if _, err := NewWriter(folder, WriterOptions{Format: "csv"}); err == nil ||
+		!strings.Contains(err.Error(), `output format "csv" is unknown; use parquet or jsonl`) {
 		t.Errorf("format: %v", err)
 	}
 }
 
-// Whatever operation fails, no part is there that is not whole, every later call says why, and another writer gets through.
+// Whatever operation fails, no part is there that is not whole, every later call says why, and another writer gets
+// through.
 func TestFailedWrites(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", manyLines(6)))
 	in := rows(t, r)
 	full := errors.New("disk full")
 	for _, format := range []string{FormatParquet, FormatJSONL} {
-		o := WriterOptions{Format: format, Parts: Parts{Rows: 6, PartRows: 2}, Schema: r.Schema(), Meta: map[string]string{"a": "b"}}
+		o := WriterOptions{Format: format, Parts: Parts{Rows: 6, PartRows: 2}, Schema: r.Schema(),
+			Meta: map[string]string{"a": "b"}}
 		write := func(fs vfs.FS, o WriterOptions) error {
 			folder, err := NewFolder(fs, "out")
 			if err != nil {
@@ -335,7 +349,8 @@ func TestFailedWrites(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := content(m); fmt.Sprint(got) != fmt.Sprint(whole) {
-					t.Fatalf("operation %d, %s: there are %d files of %d, or they differ", fail, after, len(got), len(whole))
+					t.Fatalf("operation %d, %s: there are %d files of %d, or they differ", fail, after, len(got),
+						len(whole))
 				}
 			}
 		}

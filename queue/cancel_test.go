@@ -32,7 +32,8 @@ func TestCancel(t *testing.T) {
 	}
 	ended := make(chan error)
 	go func() {
-		ended <- errors.Join(first.Done(context.Background(), tally.Counts{Rows: 10}), second.GiveBack(context.Background(), 0))
+		ended <- errors.Join(first.Done(context.Background(), tally.Counts{Rows: 10}),
+			second.GiveBack(context.Background(), 0))
 	}()
 	select {
 	case err := <-ended:

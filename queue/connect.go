@@ -19,7 +19,8 @@ import (
 type Options struct {
 	// URL is nats://HOST:PORT or tls://HOST:PORT, or several with commas between them.
 	URL string
-	// CA, Cert and Key are PEM files: of who signed the server's certificate, and of this client's. Any of them asks for TLS.
+	// CA, Cert and Key are PEM files: of who signed the server's certificate, and of this client's. Any of them asks
+	// for TLS.
 	CA, Cert, Key string
 	// Credentials is a file with a user's JWT and seed.
 	Credentials    string
@@ -106,17 +107,26 @@ func Connect(ctx context.Context, o Options) (*Queue, error) {
 // nats returns the client's options.
 func (o Options) nats(log *slog.Logger) ([]nats.Option, error) {
 	all := []nats.Option{
-		nats.Name(o.Name), nats.Timeout(callTimeout), nats.MaxReconnects(-1), nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2),
+		nats.Name(o.Name), nats.Timeout(callTimeout), nats.MaxReconnects(-1), nats.PingInterval(10 * time.Second),
+		nats.MaxPingsOutstanding(2),
 		// What was said before the server went away may be wrong when it is back: nothing is kept for it.
 		nats.ReconnectBufSize(-1),
-		nats.CustomReconnectDelay(func(tries int) time.Duration { return min(50*time.Millisecond<<min(tries, 10), 2*time.Second) }),
+		nats.CustomReconnectDelay(func(tries int) time.Duration {
+			return min(50*time.Millisecond<<min(tries, 10),
+				2*time.Second)
+		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("the NATS server is away; what runs goes on, and the rest waits for it", "err", err.Error())
 			}
 		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("the NATS server is back", "server", HideSecrets(nc.ConnectedUrl())) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Debug("NATS", "err", err.Error()) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			log.Info("the NATS server is back", "server",
+				HideSecrets(nc.ConnectedUrl()))
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.Debug("NATS", "err", err.Error())
+		}),
 	}
 	if (o.Cert == "") != (o.Key == "") {
 		return nil, errors.New("a certificate needs its key, and a key its certificate")
@@ -175,7 +185,8 @@ func (q *Queue) againWithin(ctx context.Context, timeout time.Duration, call fun
 			return err
 		}
 		if time.Since(start) > q.options.Patience {
-			if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+			if errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+				errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
 				return ErrNoJetStream
 			}
 			return fmt.Errorf("%w for %s: %w", ErrUnreachable, q.options.Patience, err)
@@ -192,8 +203,10 @@ func (q *Queue) againWithin(ctx context.Context, timeout time.Duration, call fun
 // passing says that the same call may go well later.
 func passing(err error) bool {
 	for _, e := range []error{
-		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrNoServers, nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting,
-		nats.ErrDisconnected, nats.ErrStaleConnection, jetstream.ErrNoStreamResponse, jetstream.ErrServerShutdown, jetstream.ErrJetStreamNotEnabled,
+		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrNoServers,
+		nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting,
+		nats.ErrDisconnected, nats.ErrStaleConnection, jetstream.ErrNoStreamResponse, jetstream.ErrServerShutdown,
+		jetstream.ErrJetStreamNotEnabled,
 		jetstream.ErrJetStreamNotEnabledForAccount, jetstream.ErrConsumerLeadershipChanged, jetstream.ErrNoHeartbeat,
 	} {
 		if errors.Is(err, e) {
@@ -202,5 +215,6 @@ func passing(err error) bool {
 	}
 	var api *jetstream.APIError
 	var network net.Error
-	return errors.As(err, &api) && (api.Code == 503 || api.Code == 408) || errors.As(err, &network) || errors.Is(err, io.EOF)
+	return errors.As(err, &api) && (api.Code == 503 || api.Code == 408) || errors.As(err, &network) ||
+		errors.Is(err, io.EOF)
 }

@@ -82,7 +82,8 @@ func (q *Queue) over(ctx context.Context, job Job) (bool, error) {
 // AliveWithin is how old a worker's sign of life may be for the worker to be taken for alive.
 const AliveWithin = 20 * time.Second
 
-// leftByWorkers says that no worker is at a job: one that has not heard yet that the job was cancelled may still write to its output.
+// leftByWorkers says that no worker is at a job: one that has not heard yet that the job was cancelled may still write
+// to its output.
 func (q *Queue) leftByWorkers(ctx context.Context, id string) (bool, error) {
 	now, err := q.now(ctx)
 	if err != nil {
@@ -104,7 +105,8 @@ func (q *Queue) claim(ctx context.Context, job Job, was uint64) error {
 	_, err := q.swap(ctx, outputKey(job.Output), claim{job.ID}, was)
 	if errors.Is(err, errChanged) {
 		var now claim
-		if _, err := q.get(ctx, outputKey(job.Output), &now); err != nil || now.Job == job.ID { // by another submitter of the same job
+		// by another submitter of the same job
+		if _, err := q.get(ctx, outputKey(job.Output), &now); err != nil || now.Job == job.ID {
 			return err
 		}
 	}

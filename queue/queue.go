@@ -1,10 +1,10 @@
-// Package queue hands out the units of jobs to workers, by way of NATS JetStream. It knows nothing of what a unit is but its number
-// and a range of rows, and nothing of what a job is but a text that its workers understand.
+// Package queue hands out the units of jobs to workers, by way of NATS JetStream. It knows nothing of what a unit is
+// but its number and a range of rows, and nothing of what a job is but a text that its workers understand.
 //
 // # Layout
 //
-// One stream and one bucket serve any number of jobs. Where they are missing they are made, in files, without replicas; made before,
-// by whoever runs the servers, they are used as they are.
+// One stream and one bucket serve any number of jobs. Where they are missing they are made, in files, without replicas;
+// made before, by whoever runs the servers, they are used as they are.
 //
 //	stream QUIRE_UNITS, a work queue: quire.units.JOB.NUMBER   a unit that is neither done nor parked
 //	its consumer JOB                                           who has which unit; acks within Job.AckWait
@@ -16,14 +16,14 @@
 //
 // # Guarantees
 //
-// A unit is handed to one worker at a time, for as long as that worker says every quarter of Job.AckWait that it is at it, and to
-// another one when it does not. The time is the server's alone, by its clock: when that is set back, the units of a worker that is
-// dead wait for as long more; when it is set forward by AckWait or so, units are handed out whose workers live. Who finds that out
-// says so by [Lease.Busy]; otherwise it counts as a try. So a unit is done at least once. Whoever publishes what a unit came to must
-// take it that another worker, thought dead, did so too.
+// A unit is handed to one worker at a time, for as long as that worker says every quarter of Job.AckWait that it is at
+// it, and to another one when it does not. The time is the server's alone, by its clock: when that is set back, the
+// units of a worker that is dead wait for as long more; when it is set forward by AckWait or so, units are handed out
+// whose workers live. Who finds that out says so by [Lease.Busy]; otherwise it counts as a try. So a unit is done at
+// least once. Whoever publishes what a unit came to must take it that another worker, thought dead, did so too.
 //
-// A unit that fails, or whose worker dies, is handed out again. After Job.MaxTries times without a row more being done than ever
-// before it is parked, with the last error. What is given back in good order does not count.
+// A unit that fails, or whose worker dies, is handed out again. After Job.MaxTries times without a row more being done
+// than ever before it is parked, with the last error. What is given back in good order does not count.
 //
 // While the server is away everything here waits, for Options.Patience.
 package queue
@@ -50,8 +50,8 @@ const (
 	duplicates = time.Hour
 )
 
-// DefaultAckWait is how long a worker may be silent about a unit, and DefaultMaxTries how often one may fail, where the job says
-// nothing.
+// DefaultAckWait is how long a worker may be silent about a unit, and DefaultMaxTries how often one may fail, where the
+// job says nothing.
 const (
 	DefaultAckWait  = time.Minute
 	DefaultMaxTries = 5
@@ -61,7 +61,8 @@ var (
 	// ErrNoJob says that the queue has no job of that name.
 	ErrNoJob = errors.New("the queue has no such job")
 	// ErrNoJetStream says that the server has no JetStream.
-	ErrNoJetStream = errors.New("the NATS server has no JetStream; start it with -js, or with a jetstream block in its configuration")
+	ErrNoJetStream = errors.New(
+		"the NATS server has no JetStream; start it with -js, or with a jetstream block in its configuration")
 	// ErrUnreachable says that the server was away for longer than Options.Patience.
 	ErrUnreachable = errors.New("the NATS server does not answer")
 	// ErrTooLong says that a job's description is longer than a message may be.
@@ -178,7 +179,8 @@ func (q *Queue) swap(ctx context.Context, key string, v any, was uint64) (revisi
 			revision, err = q.kv.Update(ctx, key, text, was)
 		}
 		var api *jetstream.APIError
-		if errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		if errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &api) &&
+			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 			return errChanged
 		}
 		return err
@@ -201,7 +203,9 @@ func (q *Queue) put(ctx context.Context, key string, v any) error {
 func (q *Queue) encode(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if most := q.nc.MaxPayload(); err == nil && most > 0 && int64(len(text)) > most-1024 {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d; raise max_payload of the server, or make jobs of fewer input files", ErrTooLong, len(text), most-1024)
+		return nil,
+			fmt.Errorf("%w: %d bytes, at most %d; raise max_payload of the server, or make jobs of fewer input files",
+				ErrTooLong, len(text), most-1024)
 	}
 	return text, err
 }

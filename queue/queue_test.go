@@ -48,7 +48,8 @@ func testUnits(n int) (units []Unit) {
 }
 
 func testJob(id string, n int) Job {
-	return Job{ID: id, Name: "out", Config: json.RawMessage(`{"a":1}`), Rows: int64(10 * n), AckWait: 400 * time.Millisecond, MaxTries: 3}
+	return Job{ID: id, Name: "out", Config: json.RawMessage(`{"a":1}`), Rows: int64(10 * n),
+		AckWait: 400 * time.Millisecond, MaxTries: 3}
 }
 
 func submit(t *testing.T, q *Queue, job Job, units []Unit, want Submission) Job {
@@ -96,7 +97,8 @@ func (l *Lease) die() {
 }
 
 func ten() tally.Counts {
-	return tally.Counts{Rows: 10, RowsWithErrors: 1, Completions: 9, PromptTokens: 20, CompletionTokens: 30, FinishReasons: tally.Reasons{Stop: 4, Length: 5, Error: 1}}
+	return tally.Counts{Rows: 10, RowsWithErrors: 1, Completions: 9, PromptTokens: 20, CompletionTokens: 30,
+		FinishReasons: tally.Reasons{Stop: 4, Length: 5, Error: 1}}
 }
 
 func TestUnitsAreDoneOnce(t *testing.T) {
@@ -130,7 +132,8 @@ func TestUnitsAreDoneOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := tally.Counts{Rows: 60, RowsWithErrors: 6, Completions: 54, PromptTokens: 120, CompletionTokens: 180, FinishReasons: tally.Reasons{Stop: 24, Length: 30, Error: 6}}
+	want := tally.Counts{Rows: 60, RowsWithErrors: 6, Completions: 54, PromptTokens: 120, CompletionTokens: 180,
+		FinishReasons: tally.Reasons{Stop: 24, Length: 30, Error: 6}}
 	if !s.Over || s.Done != 5 || s.Waiting+s.Running+s.Parked+s.Lost != 0 || s.Figures != want {
 		t.Errorf("%+v", s)
 	}
@@ -231,8 +234,8 @@ func TestAnotherLife(t *testing.T) {
 	}
 }
 
-// A worker that lives and was not heard of for a while, or whose server's clock was set forward, gets its unit back, and nothing counts
-// as failed, however often.
+// A worker that lives and was not heard of for a while, or whose server's clock was set forward, gets its unit back,
+// and nothing counts as failed, however often.
 func TestBusy(t *testing.T) {
 	q := connect(t, newServer(t, local.Options{}))
 	job := submit(t, q, testJob("job", 1), testUnits(1), Submitted)
@@ -249,7 +252,8 @@ func TestBusy(t *testing.T) {
 		}
 		l.Note(t.Context()) // it did no more, and nobody's tries go
 		var r record
-		if _, err := q.get(t.Context(), unitKey(job.ID, 0), &r); err != nil || r.Tries != 0 || r.Error != "" || r.Worker != "a" || r.State != Running {
+		if _, err := q.get(t.Context(), unitKey(job.ID, 0), &r); err != nil || r.Tries != 0 || r.Error != "" ||
+			r.Worker != "a" || r.State != Running {
 			t.Fatalf("%d: %+v, %v", i, r, err)
 		}
 	}
@@ -386,7 +390,8 @@ func TestServerStaysAway(t *testing.T) {
 	if _, err := q.Job(t.Context(), "job"); !errors.Is(err, ErrUnreachable) {
 		t.Error(err)
 	}
-	if _, err := Connect(t.Context(), Options{URL: "nats://" + server.Address(), Patience: 200 * time.Millisecond}); !errors.Is(err, ErrUnreachable) {
+	if _, err := Connect(t.Context(), Options{URL: "nats://" + server.Address(),
+		Patience: 200 * time.Millisecond}); !errors.Is(err, ErrUnreachable) {
 		t.Error(err)
 	}
 }

@@ -41,9 +41,11 @@ func (a *authority) sign(t *testing.T, name string, ca bool) (cert, key string) 
 		t.Fatal(err)
 	}
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: ca, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	if ca {
 		a.cert, a.key = c, k
@@ -57,7 +59,8 @@ func (a *authority) sign(t *testing.T, name string, ca bool) (cert, key string) 
 		t.Fatal(err)
 	}
 	cert, key = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
-	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "EC PRIVATE KEY", Bytes: secret}} {
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der},
+		key: {Type: "EC PRIVATE KEY", Bytes: secret}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +73,8 @@ func TestTLS(t *testing.T) {
 	serverCert, serverKey := a.sign(t, "server", false)
 	cert, key := a.sign(t, "client", false)
 	server := newServer(t, local.Options{Cert: serverCert, Key: serverKey, CA: a.file})
-	good := Options{URL: "tls://" + server.Address(), CA: a.file, Cert: cert, Key: key, Patience: 300 * time.Millisecond}
+	good := Options{URL: "tls://" + server.Address(), CA: a.file, Cert: cert, Key: key,
+		Patience: 300 * time.Millisecond}
 	q, err := Connect(t.Context(), good)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +129,8 @@ func TestHideSecrets(t *testing.T) {
 		"u:p@ss@a":                           "a",
 		"nats://u:%3A//x@a:1, nats://u:p@b:": "nats://a:1, nats://b:",
 	} {
-		if got := strings.ReplaceAll(HideSecrets(url), ",nats", ", nats"); strings.ReplaceAll(got, ", ", ",") != strings.ReplaceAll(want, ", ", ",") {
+		if got := strings.ReplaceAll(HideSecrets(url), ",nats", ", nats"); strings.ReplaceAll(got, ", ",
+			",") != strings.ReplaceAll(want, ", ", ",") {
 			t.Errorf("%s: %s, want %s", url, got, want)
 		}
 	}

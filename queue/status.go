@@ -19,7 +19,8 @@ type Status struct {
 	Done    int  `json:"units_done"`
 	Parked  int  `json:"units_parked"`
 	Over    bool `json:"over"` // no unit waits or runs
-	// Cancelled counts units of a job that was cancelled which are neither done nor parked, and that no worker is known to be at.
+	// Cancelled counts units of a job that was cancelled which are neither done nor parked, and that no worker is known
+	// to be at.
 	Cancelled int `json:"units_cancelled"`
 	// Lost counts units of a job that is over which are neither done nor parked: the server lost them.
 	Lost int `json:"units_lost"`

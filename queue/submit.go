@@ -25,10 +25,10 @@ const (
 // publishAhead is how many units are published before the server has said that it has the first.
 const publishAhead = 512
 
-// Submit puts a job into the queue; units are those that are to be done. The same job again is no other one: while it is in the queue
-// nothing happens, and when it is over, or was cancelled, units that are not done, nor parked, are queued again. A submitter that died is
-// finished. The error is an [*OutputTakenError] where another job that is not over has the job's output, and ErrCancelled where the job was
-// cancelled meanwhile.
+// Submit puts a job into the queue; units are those that are to be done. The same job again is no other one: while it
+// is in the queue nothing happens, and when it is over, or was cancelled, units that are not done, nor parked, are
+// queued again. A submitter that died is finished. The error is an [*OutputTakenError] where another job that is not
+// over has the job's output, and ErrCancelled where the job was cancelled meanwhile.
 func (q *Queue) Submit(ctx context.Context, job Job, units []Unit) (Submission, error) {
 	if job.ID == "" || job.ID != CleanName(job.ID) {
 		return "", fmt.Errorf("%q can't be a job's name", job.ID)
@@ -130,14 +130,15 @@ func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, 
 	if _, err = q.swap(ctx, jobKey(job.ID), job, revision); errors.Is(err, errChanged) {
 		last, lastErr := q.lastUnit(ctx)
 		if now, jobErr := q.Job(ctx, job.ID); lastErr == nil && jobErr == nil && now.Cancelled {
-			return "", errors.Join(fmt.Errorf("%s: %w while it was submitted", job.ID, ErrCancelled), q.purgeUnits(ctx, job.ID, last))
+			return "", errors.Join(fmt.Errorf("%s: %w while it was submitted", job.ID, ErrCancelled),
+				q.purgeUnits(ctx, job.ID, last))
 		}
 	}
 	return Submitted, err
 }
 
-// publish puts units into the stream, each once however often it is tried: the server remembers ids for an hour, whatever became of the
-// messages.
+// publish puts units into the stream, each once however often it is tried: the server remembers ids for an hour,
+// whatever became of the messages.
 func (q *Queue) publish(ctx context.Context, job Job, units []Unit, except map[int]bool, epoch string) error {
 	return q.again(ctx, func(ctx context.Context) error {
 		var acks []jetstream.PubAckFuture
@@ -149,7 +150,8 @@ func (q *Queue) publish(ctx context.Context, job Job, units []Unit, except map[i
 			if err != nil {
 				return err
 			}
-			ack, err := q.js.PublishAsync(subject(job.ID, u.Number), text, jetstream.WithMsgID(fmt.Sprintf("%s.%s.%s.%d", job.ID, job.Born, epoch, u.Number)))
+			ack, err := q.js.PublishAsync(subject(job.ID, u.Number), text,
+				jetstream.WithMsgID(fmt.Sprintf("%s.%s.%s.%d", job.ID, job.Born, epoch, u.Number)))
 			if err != nil {
 				return err
 			}
@@ -283,8 +285,8 @@ func (q *Queue) each(ctx context.Context, keys string, f func(jetstream.KeyValue
 	var all []jetstream.KeyValueEntry
 	err := q.againWithin(ctx, listTimeout, func(ctx context.Context) error {
 		all = nil
-		// A watch outlives the server, but the answer of one that died never comes: not to the request for a watch, and maybe not what it
-		// had yet to send.
+		// A watch outlives the server, but the answer of one that died never comes: not to the request for a watch, and
+		// maybe not what it had yet to send.
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		silence := time.AfterFunc(callTimeout, cancel)

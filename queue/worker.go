@@ -39,8 +39,8 @@ type Worker struct {
 	held map[int]*Lease
 }
 
-// Worker begins to work on a job. What an earlier worker of that name still holds is given back, so that nobody waits for it: no two
-// workers that live may have the same name.
+// Worker begins to work on a job. What an earlier worker of that name still holds is given back, so that nobody waits
+// for it: no two workers that live may have the same name.
 func (q *Queue) Worker(ctx context.Context, job Job, name string) (*Worker, error) {
 	w := &Worker{q: q, job: job, name: name, life: nuid.Next(), held: map[int]*Lease{}}
 	var err error
@@ -49,10 +49,12 @@ func (q *Queue) Worker(ctx context.Context, job Job, name string) (*Worker, erro
 	}
 	err = q.each(ctx, job.ID+".unit.*", func(entry jetstream.KeyValueEntry) error {
 		var r record
-		if err := json.Unmarshal(entry.Value(), &r); err != nil || r.State != Running || r.Worker != name || r.Reply == "" {
+		if err := json.Unmarshal(entry.Value(), &r); err != nil || r.State != Running || r.Worker != name ||
+			r.Reply == "" {
 			return err
 		}
-		// An answer to a delivery is a message; the protocol has it in plain words. Who takes the unit counts it as lost.
+		// An answer to a delivery is a message; the protocol has it in plain words. Who takes the unit counts it as
+		// lost.
 		return q.again(ctx, func(context.Context) error { return q.nc.Publish(r.Reply, []byte("-NAK")) })
 	})
 	if err == nil { // if it could not before, it can now
@@ -61,8 +63,8 @@ func (q *Queue) Worker(ctx context.Context, job Job, name string) (*Worker, erro
 	return w, err
 }
 
-// Beat tells how the worker is. It is forgotten when the worker ends with Close. The error is ErrCancelled or ErrNoJob when the worker should
-// stop: the job was cancelled, or taken out of the queue.
+// Beat tells how the worker is. It is forgotten when the worker ends with Close. The error is ErrCancelled or ErrNoJob
+// when the worker should stop: the job was cancelled, or taken out of the queue.
 func (w *Worker) Beat(ctx context.Context, l Life) error {
 	if job, err := w.q.Job(ctx, w.job.ID); err != nil || job.Cancelled {
 		return cmp.Or(err, ErrCancelled)
@@ -83,13 +85,15 @@ func (w *Worker) Close(ctx context.Context) error {
 	for _, l := range all {
 		err = errors.Join(err, l.GiveBack(ctx, 0))
 	}
-	return errors.Join(err, w.q.again(ctx, func(ctx context.Context) error { return w.q.kv.Purge(ctx, workerKey(w.job.ID, w.name)) }))
+	return errors.Join(err, w.q.again(ctx,
+		func(ctx context.Context) error { return w.q.kv.Purge(ctx, workerKey(w.job.ID, w.name)) }))
 }
 
 // Lease is a unit that a worker has. It tells the server so until one of Done, Fail and GiveBack.
 type Lease struct {
 	Unit
-	// Suspect says that workers died or were lost while they had it: it should be alone in flight, for the sake of the others.
+	// Suspect says that workers died or were lost while they had it: it should be alone in flight, for the sake of the
+	// others.
 	Suspect bool
 
 	w   *Worker
@@ -173,7 +177,8 @@ func (w *Worker) take(ctx context.Context, msg jetstream.Msg) (*Lease, error) {
 			}
 		}
 		parked := r.Tries >= w.job.MaxTries
-		r.Unit, r.Worker, r.Life, r.Reply, r.Since = l.Unit, w.name, w.life, msg.Reply(), time.Now().UTC().Truncate(time.Second)
+		r.Unit, r.Worker, r.Life, r.Reply, r.Since = l.Unit, w.name, w.life, msg.Reply(),
+			time.Now().UTC().Truncate(time.Second)
 		if r.State = Running; parked {
 			r.State, r.Reply = Parked, ""
 		}
@@ -244,9 +249,11 @@ func (l *Lease) Note(ctx context.Context) {
 	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 		// Or ours came through and its answer did not.
 		var now record
-		if is, err := l.w.q.get(one, unitKey(l.w.job.ID, l.Number), &now); err != nil || now.Life != l.w.life || now.State != Running {
+		if is, err := l.w.q.get(one, unitKey(l.w.job.ID, l.Number), &now); err != nil || now.Life != l.w.life ||
+			now.State != Running {
 			l.revision = 0
-			l.w.q.log.Warn("another worker has a unit that this one was thought to have given up", "unit", l.Unit.String())
+			l.w.q.log.Warn("another worker has a unit that this one was thought to have given up", "unit",
+				l.Unit.String())
 		} else {
 			l.record, l.revision = now, is
 		}
@@ -292,7 +299,8 @@ func (l *Lease) message() jetstream.Msg {
 	return l.msg
 }
 
-// Done says that the unit is done, and what it came to. Its output must last by then. The heartbeats end when the server knows.
+// Done says that the unit is done, and what it came to. Its output must last by then. The heartbeats end when the
+// server knows.
 func (l *Lease) Done(ctx context.Context, f tally.Counts) error {
 	l.mu.Lock()
 	r := l.record
@@ -328,7 +336,8 @@ func (l *Lease) Fail(ctx context.Context, cause error) error {
 	})
 }
 
-// GiveBack says that the worker does not do the unit, through no fault of the unit. It is handed out again after a pause.
+// GiveBack says that the worker does not do the unit, through no fault of the unit. It is handed out again after a
+// pause.
 func (l *Lease) GiveBack(ctx context.Context, pause time.Duration) error {
 	defer l.finish()
 	if _, _, err := l.leave(ctx, func(r *record) { r.State = Waiting }); err != nil {
@@ -342,8 +351,9 @@ func (l *Lease) GiveBack(ctx context.Context, pause time.Duration) error {
 	})
 }
 
-// Busy says that the unit's last worker lives and is at it, though the queue gave it up. The unit is that worker's again, nothing
-// counts as failed, and it is handed out again when the pause is over and nothing is heard of that worker.
+// Busy says that the unit's last worker lives and is at it, though the queue gave it up. The unit is that worker's
+// again, nothing counts as failed, and it is handed out again when the pause is over and nothing is heard of that
+// worker.
 func (l *Lease) Busy(ctx context.Context, pause time.Duration) error {
 	defer l.finish()
 	_, _, err := l.leave(ctx, func(r *record) {
@@ -378,7 +388,8 @@ func (l *Lease) leave(ctx context.Context, change func(r *record)) (r record, pa
 		}
 		// By another worker, or by us, and the answer was lost; or another one had the unit and gave it back to us.
 		var now record
-		if revision, err = l.w.q.get(ctx, unitKey(l.w.job.ID, l.Number), &now); err != nil || now.Life != l.w.life || now.State != Running {
+		if revision, err = l.w.q.get(ctx, unitKey(l.w.job.ID, l.Number), &now); err != nil || now.Life != l.w.life ||
+			now.State != Running {
 			return r, false, err
 		}
 		r = now

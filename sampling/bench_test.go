@@ -23,8 +23,8 @@ const benchRounds = 16
 // benchState is the state of the benchmark's loop.
 type benchState struct{ Round, Tokens *Node }
 
-// rounds samples benchRounds times in a loop on the device. For the plain form each round changes a logit, so that no pass over the
-// logits can be moved out of the loop; of a kernel none can.
+// rounds samples benchRounds times in a loop on the device. For the plain form each round changes a logit, so that no
+// pass over the logits can be moved out of the loop; of a kernel none can.
 func rounds(change bool) func(in []*Node) *Node {
 	return func(in []*Node) *Node {
 		g := in[0].Graph()
@@ -56,8 +56,8 @@ var benchSettings = []struct {
 	{"hot", sampling.Settings{Temperature: 2, TopP: 0.95}},
 }
 
-// BenchmarkSample is the cost of one step's sampling by the kernel of XLA:CPU, for the vocabularies of SmolLM2 and Qwen: us/row by
-// the clock, and in processor time, which a busy machine disturbs less.
+// BenchmarkSample is the cost of one step's sampling by the kernel of XLA:CPU, for the vocabularies of SmolLM2 and
+// Qwen: us/row by the clock, and in processor time, which a busy machine disturbs less.
 func BenchmarkSample(b *testing.B) {
 	for _, size := range []int{49152, 151936} {
 		for _, rows := range []int{1, 16, 64, 256} {

@@ -35,7 +35,8 @@ func checkDistribution(t *testing.T, s sampler, logits []float32) {
 	} {
 		batch := make([]row, rows)
 		for i := range batch {
-			batch[i] = row{logits: logits, settings: settings, key: sampling.RequestKey(uint64(n), uint64(i/8), uint32(i%8))}
+			batch[i] = row{logits: logits, settings: settings, key: sampling.RequestKey(uint64(n), uint64(i/8),
+				uint32(i%8))}
 		}
 		args := deviceArguments(batch)
 		counts := make([]int, len(logits))

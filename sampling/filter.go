@@ -7,8 +7,8 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// oneBits is the bit pattern of the float32 1, the largest e. The bit patterns of non-negative floats are ordered as the
-// floats are, so thresholds are searched for among the bit patterns.
+// oneBits is the bit pattern of the float32 1, the largest e. The bit patterns of non-negative floats are ordered as
+// the floats are, so thresholds are searched for among the bit patterns.
 const oneBits = 0x3f800000
 
 // asFloat is the float32 number of a bit pattern.
@@ -63,7 +63,8 @@ func (v *vocabulary) topP(likely likelyBlocks, topP, enabled, lowest *Node) *Nod
 	})
 }
 
-// when is f(value) where pred holds, else value, for an f that returns value where pred does not hold: the branch only saves time.
+// when is f(value) where pred holds, else value, for an f that returns value where pred does not hold: the branch only
+// saves time.
 func when(pred, value *Node, f func(*Node) *Node) *Node {
 	return control.If(pred, func() *Node { return f(value) }, func() *Node { return value })
 }

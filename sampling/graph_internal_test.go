@@ -33,7 +33,10 @@ func TestThreefryOnTheDevice(t *testing.T) {
 		for range 100 {
 			add(words(r.Uint64()), words(r.Uint64()))
 		}
-		out, err := ExecOnceN(backend, func(k0, k1, c0, c1 *Node) (*Node, *Node) { return threefryGraph(k0, k1, c0, c1) }, in[0], in[1], in[2], in[3])
+		out, err := ExecOnceN(backend, func(k0, k1, c0, c1 *Node) (*Node,
+			*Node) {
+			return threefryGraph(k0, k1, c0, c1)
+		}, in[0], in[1], in[2], in[3])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +55,8 @@ func TestMulHighIsExact(t *testing.T) {
 		var high, low []uint32
 		var total []int64
 		for _, u := range []uint64{0, 1, 1<<32 - 1, 1 << 32, 1<<64 - 1, r.Uint64(), r.Uint64(), r.Uint64()} {
-			for _, x := range []int64{1, 2, 1<<32 - 1, 1 << 32, 1<<36 + 5, 1<<62 - 1, r.Int64N(1 << 62), r.Int64N(1 << 50)} {
+			for _, x := range []int64{1, 2, 1<<32 - 1, 1 << 32, 1<<36 + 5, 1<<62 - 1, r.Int64N(1 << 62),
+				r.Int64N(1 << 50)} {
 				high, low, total = append(high, uint32(u>>32)), append(low, uint32(u)), append(total, x)
 			}
 		}
@@ -107,8 +111,10 @@ func TestPickInvertsTheCumulativeSums(t *testing.T) {
 				t.Fatal(err)
 			}
 			for s := range w {
-				if got, left := out[0].Value().([]int32)[s], out[1].Value().([]int64)[s]; got != index[s] || left != rest[s] {
-					t.Errorf("%d entries, target %d: picked %d with %d left, want %d with %d", n, target[s], got, left, index[s], rest[s])
+				if got, left := out[0].Value().([]int32)[s], out[1].Value().([]int64)[s]; got != index[s] ||
+					left != rest[s] {
+					t.Errorf("%d entries, target %d: picked %d with %d left, want %d with %d", n, target[s], got, left,
+						index[s], rest[s])
 				}
 			}
 		}

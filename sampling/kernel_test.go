@@ -30,9 +30,9 @@ var filters = []sampling.Settings{
 	{Temperature: 10, TopP: 0.99, MinP: 0.3},
 }
 
-// The kernel's exponential is another than XLA's: within 1.5e-7 of the exact one, as are the weights. A token is another one where the
-// random number falls between the two forms' borders, which lie apart by some 1e-7 of the whole weight at most; so far less than one
-// draw in a thousand differs. Greedy tokens are the same.
+// The kernel's exponential is another than XLA's: within 1.5e-7 of the exact one, as are the weights. A token is
+// another one where the random number falls between the two forms' borders, which lie apart by some 1e-7 of the whole
+// weight at most; so far less than one draw in a thousand differs. Greedy tokens are the same.
 func TestKernelDrawsThePlainFormsTokens(t *testing.T) {
 	kernel, plain := newSampler(t, testenv.XLA(t)), newSampler(t, testenv.XLAWithoutKernels(t))
 	r := rand.New(rand.NewPCG(21, 22))
@@ -42,7 +42,8 @@ func TestKernelDrawsThePlainFormsTokens(t *testing.T) {
 		for range calls {
 			rows := make([]row, n)
 			for i := range rows {
-				rows[i] = row{logits: languageLike(r, size), settings: filters[i%len(filters)], key: sampling.RequestKey(r.Uint64(), 1, 2), position: int32(i)}
+				rows[i] = row{logits: languageLike(r, size), settings: filters[i%len(filters)],
+					key: sampling.RequestKey(r.Uint64(), 1, 2), position: int32(i)}
 			}
 			got := kernel.draw(t, rows)
 			for i, want := range plain.draw(t, rows) {
@@ -54,7 +55,8 @@ func TestKernelDrawsThePlainFormsTokens(t *testing.T) {
 					}
 					continue
 				}
-				if math.Abs(float64(got[i].logprob-want.logprob)) > 5e-6 || math.Abs(float64(got[i].processed-want.processed)) > 5e-6 {
+				if math.Abs(float64(got[i].logprob-want.logprob)) > 5e-6 ||
+					math.Abs(float64(got[i].processed-want.processed)) > 5e-6 {
 					t.Errorf("%+v, %d logits: %+v, want %+v", rows[i].settings, size, got[i], want)
 				}
 			}
@@ -72,7 +74,8 @@ func TestKernelRowsAreIndependent(t *testing.T) {
 	for _, size := range []int{203, 5001} {
 		pool := make([]row, 40)
 		for i := range pool {
-			pool[i] = row{logits: languageLike(r, size), settings: filters[i%len(filters)], key: sampling.RequestKey(9, uint64(i), 0), position: int32(r.IntN(1000))}
+			pool[i] = row{logits: languageLike(r, size), settings: filters[i%len(filters)],
+				key: sampling.RequestKey(9, uint64(i), 0), position: int32(r.IntN(1000))}
 		}
 		var want []drawn
 		for i := range pool {
@@ -113,7 +116,8 @@ func TestKernelTakesHalfPrecisionAndLeadingRows(t *testing.T) {
 	bf, half := make([][]bfloat16.BFloat16, n), make([][]float16.Float16, n)
 	bf32, half32 := make([][]float32, n), make([][]float32, n)
 	for i := range rows {
-		rows[i] = row{logits: languageLike(r, size), settings: filters[i%len(filters)], key: sampling.RequestKey(4, uint64(i), 0)}
+		rows[i] = row{logits: languageLike(r, size), settings: filters[i%len(filters)],
+			key: sampling.RequestKey(4, uint64(i), 0)}
 		for j, x := range rows[i].logits {
 			if j%50 == 0 {
 				x *= 1e-6 // subnormal in half precision
@@ -137,7 +141,8 @@ func TestKernelTakesHalfPrecisionAndLeadingRows(t *testing.T) {
 			for i := range 3 {
 				a, b := fmt.Sprint(out[6*kind+i].Value()), fmt.Sprint(out[6*kind+3+i].Value())
 				if a != b {
-					t.Errorf("%s: result %d is\n%s, from float32\n%s", []dtypes.DType{dtypes.BFloat16, dtypes.Float16}[kind], i, a, b)
+					t.Errorf("%s: result %d is\n%s, from float32\n%s",
+						[]dtypes.DType{dtypes.BFloat16, dtypes.Float16}[kind], i, a, b)
 				}
 			}
 			for i, token := range out[6*kind].Value().([]int32) {

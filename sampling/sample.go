@@ -64,10 +64,12 @@ func Sample(logits *Node, p Params, positions, rows *Node) (tokens, logprobs, pr
 	}
 	size := logits.Shape().Dimensions[0]
 	scores := shapes.Make(dtypes.Float32, size)
-	out := control.Composite("sample", struct{}{}, []*Node{logits, p.Temperature, p.TopP, p.MinP, p.TopK, p.Key, positions, rows},
+	out := control.Composite("sample", struct{}{}, []*Node{logits, p.Temperature, p.TopP, p.MinP, p.TopK, p.Key,
+		positions, rows},
 		[]shapes.Shape{shapes.Make(dtypes.Int32, size), scores, scores},
 		func(in []*Node) []*Node {
-			tokens, logprobs, processed := samplePlain(in[0], Params{Temperature: in[1], TopP: in[2], MinP: in[3], TopK: in[4], Key: in[5]}, in[6])
+			tokens, logprobs, processed := samplePlain(in[0], Params{Temperature: in[1], TopP: in[2], MinP: in[3],
+				TopK: in[4], Key: in[5]}, in[6])
 			return []*Node{tokens, logprobs, processed}
 		})
 	return out[0], out[1], out[2]
@@ -111,7 +113,8 @@ func checkShapes(logits *Node, p Params, positions, rows *Node) {
 	}
 	n, size := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]
 	if size > largestVocabulary {
-		panic(fmt.Errorf("sampling.Sample: a vocabulary of %d tokens is more than the %d that weights are exact for", size, largestVocabulary))
+		panic(fmt.Errorf("sampling.Sample: a vocabulary of %d tokens is more than the %d that weights are exact for",
+			size, largestVocabulary))
 	}
 	for _, x := range []struct {
 		name string
@@ -127,7 +130,8 @@ func checkShapes(logits *Node, p Params, positions, rows *Node) {
 		{"rows", rows, shapes.Make(dtypes.Int32)},
 	} {
 		if !x.node.Shape().Equal(x.want) {
-			panic(fmt.Errorf("sampling.Sample: %s must be %s for logits %s, got %s", x.name, x.want, logits.Shape(), x.node.Shape()))
+			panic(fmt.Errorf("sampling.Sample: %s must be %s for logits %s, got %s", x.name, x.want, logits.Shape(),
+				x.node.Shape()))
 		}
 	}
 }
@@ -176,8 +180,8 @@ func (v *vocabulary) rawSum() *Node {
 	return ReduceSum(ReduceSum(Exp(Sub(v.logits, wide(v.max))), -1), -1)
 }
 
-// pieces are the upper and the lower bits of the weights of e, as whole numbers below or equal to 2^pieceBits: f32 as e.
-// All operations on the way are exact.
+// pieces are the upper and the lower bits of the weights of e, as whole numbers below or equal to 2^pieceBits: f32 as
+// e. All operations on the way are exact.
 func pieces(e *Node) (upper, lower *Node) {
 	scale := Scalar(e.Graph(), dtypes.Float32, 1<<pieceBits)
 	scaled := Mul(e, scale)

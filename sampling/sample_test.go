@@ -30,7 +30,8 @@ func checkAgainstReference(t tester, r row, got drawn) {
 		t.Errorf("%+v, %d logits: token %d, want %d", r.settings, len(r.logits), got.token, token)
 		return
 	}
-	if p := want.probs[got.token]; p == 0 || math.Abs(float64(got.processed)-math.Log(p)) > 2e-5*(1+math.Abs(math.Log(p))) {
+	if p := want.probs[got.token]; p == 0 ||
+		math.Abs(float64(got.processed)-math.Log(p)) > 2e-5*(1+math.Abs(math.Log(p))) {
 		t.Errorf("%+v, %d logits: processed logprob %v, want %v", r.settings, len(r.logits), got.processed, math.Log(p))
 	}
 	if l := want.logprobs[got.token]; math.Abs(float64(got.logprob)-l) > 2e-5*(1+math.Abs(l)) {
@@ -61,7 +62,8 @@ func drawRow(t *rapid.T, size int) row {
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "logits"), 0))
 	grid := func(x, step float64) float32 { return float32(math.Round(x/step) * step) }
 	logits := make([]float32, size)
-	kind := rapid.SampledFrom([]string{"plain", "ties", "all equal", "peaked", "masked", "wide", "large"}).Draw(t, "kind")
+	kind := rapid.SampledFrom([]string{"plain", "ties", "all equal", "peaked", "masked", "wide", "large"}).Draw(t,
+		"kind")
 	for i := range logits {
 		x := r.NormFloat64() * 3
 		switch kind {
@@ -97,7 +99,8 @@ func drawRow(t *rapid.T, size int) row {
 			Temperature: choose("temperature", 0, 0.3, 0.7, 1, 1, 1.5, 3),
 			TopP:        choose("top_p", 1, 1, 0.95, 0.9, 0.5, 0.1, 1e-9, 0.9999),
 			MinP:        choose("min_p", 0, 0, 0, 0.013, 0.11, 1),
-			TopK:        rapid.SampledFrom([]int{0, 0, 1, 2, 5, 50, 1000, size - 1, size, size + 1, math.MaxInt32}).Draw(t, "top_k"),
+			TopK: rapid.SampledFrom([]int{0, 0, 1, 2, 5, 50, 1000, size - 1, size, size + 1,
+				math.MaxInt32}).Draw(t, "top_k"),
 		},
 		key:      [2]uint32{rapid.Uint32().Draw(t, "key0"), rapid.Uint32().Draw(t, "key1")},
 		position: rapid.Int32Range(0, 1<<20).Draw(t, "position"),
@@ -126,7 +129,8 @@ func TestGreedyTakesTheLowestOfEqualLogits(t *testing.T) {
 
 func checkLogprob(t *testing.T, r row, got drawn) {
 	t.Helper()
-	if want := refer(r.logits, r.settings).logprobs[got.token]; math.Abs(want-float64(got.logprob)) > 1e-5*(1+math.Abs(want)) {
+	if want := refer(r.logits, r.settings).logprobs[got.token]; math.Abs(want-float64(got.logprob)) > 1e-5*(1+
+		math.Abs(want)) {
 		t.Errorf("logprob of %d is %v, want %v", got.token, got.logprob, want)
 	}
 }
@@ -139,10 +143,12 @@ func TestRowsWithoutADistribution(t *testing.T) {
 		return logits
 	}
 	negativeNaN := math.Float32frombits(0xffc00001)
-	bad := [][]float32{with(0, nan), with(199, nan), with(70, negativeNaN), with(5, inf), slices.Repeat([]float32{negativeInfinity}, 200),
+	bad := [][]float32{with(0, nan), with(199, nan), with(70, negativeNaN), with(5, inf),
+		slices.Repeat([]float32{negativeInfinity}, 200),
 		slices.Repeat([]float32{nan}, 200), with(150, math.Float32frombits(0x7f800001))}
 	onBackends(t, func(t *testing.T, s sampler) {
-		for _, settings := range []sampling.Settings{{TopP: 1}, {Temperature: 1, TopP: 1}, {Temperature: 0.7, TopP: 0.9, TopK: 20, MinP: 0.1}} {
+		for _, settings := range []sampling.Settings{{TopP: 1}, {Temperature: 1, TopP: 1},
+			{Temperature: 0.7, TopP: 0.9, TopK: 20, MinP: 0.1}} {
 			good := row{logits: with(9, 50), settings: settings}
 			rows := []row{good}
 			for _, logits := range bad {
@@ -174,18 +180,21 @@ func TestExtremeLogits(t *testing.T) {
 		var want []int32
 		for _, temperature := range []float64{0, 1e-45, 1e-30, 1, 1e30} {
 			settings := sampling.Settings{Temperature: temperature, TopP: 0.3, TopK: 1}
-			rows = append(rows, row{logits: two(-largest, largest), settings: settings}, row{logits: two(-largest, negativeInfinity), settings: settings})
+			rows = append(rows, row{logits: two(-largest, largest), settings: settings},
+				row{logits: two(-largest, negativeInfinity), settings: settings})
 			want = append(want, 100, 40)
 		}
 		for i, got := range s.draw(t, rows) {
 			if got.token != want[i] || got.logprob != 0 || got.processed != 0 {
-				t.Errorf("temperature %v: %+v, want token %d of probability 1", rows[i].settings.Temperature, got, want[i])
+				t.Errorf("temperature %v: %+v, want token %d of probability 1", rows[i].settings.Temperature, got,
+					want[i])
 			}
 		}
 	})
 }
 
-// A row gives the same bits wherever it stands and whatever the other rows are, and equal tokens in batches of other sizes.
+// A row gives the same bits wherever it stands and whatever the other rows are, and equal tokens in batches of other
+// sizes.
 func TestRowsAreIndependent(t *testing.T) {
 	onBackends(t, func(t *testing.T, s sampler) {
 		r := rand.New(rand.NewPCG(5, 6))
@@ -218,7 +227,8 @@ func TestRowsAreIndependent(t *testing.T) {
 			}
 			for i := range rows {
 				got := s.draw(t, rows[i:i+1])[0]
-				if got.token != want[i].token || got.processed != want[i].processed || math.Abs(float64(got.logprob-want[i].logprob)) > 1e-5 {
+				if got.token != want[i].token || got.processed != want[i].processed ||
+					math.Abs(float64(got.logprob-want[i].logprob)) > 1e-5 {
 					t.Errorf("alone: row %d is %+v, was %+v", i, got, want[i])
 				}
 			}
@@ -286,7 +296,8 @@ func TestBackendsAgree(t *testing.T) {
 		rows := mixedRows(r, 12, size)
 		want := goSampler.draw(t, rows)
 		for i, got := range xlaSampler.draw(t, rows) {
-			if got.token != want[i].token || math.Abs(float64(got.logprob-want[i].logprob)) > 1e-4 || math.Abs(float64(got.processed-want[i].processed)) > 1e-4 {
+			if got.token != want[i].token || math.Abs(float64(got.logprob-want[i].logprob)) > 1e-4 ||
+				math.Abs(float64(got.processed-want[i].processed)) > 1e-4 {
 				t.Errorf("%d logits, row %d: xla gives %+v, go %+v", size, i, got, want[i])
 			}
 			checkAgainstReference(t, rows[i], got)

@@ -41,14 +41,15 @@ func (v *vocabulary) likelyBlocks(e *Node) likelyBlocks {
 	}
 }
 
-// sortsSlowly tells of backends on which finding the likely blocks costs more than it spares. On a TPU a pass over the whole vocabulary is
-// a few microseconds, while sorts take long, and libtpu 20 seconds to compile.
+// sortsSlowly tells of backends on which finding the likely blocks costs more than it spares. On a TPU a pass over the
+// whole vocabulary is a few microseconds, while sorts take long, and libtpu 20 seconds to compile.
 func sortsSlowly(b compute.Backend) bool {
 	x, ok := b.(interface{ Platform() string })
 	return ok && x.Platform() == "tpu"
 }
 
-// searchFor says which threshold is searched for: the largest one at or above which there is at least the needed amount.
+// searchFor says which threshold is searched for: the largest one at or above which there is at least the needed
+// amount.
 type searchFor struct {
 	enabled *Node // bool[S], the rows to search in; the others' answer is lowest
 	lowest  *Node // i32[S], bit pattern of the lowest threshold, the answer where even that has less than needed
@@ -80,13 +81,15 @@ func (v *vocabulary) search(likely likelyBlocks, want searchFor) *Node {
 	top := BroadcastToDims(v.int32(oneBits+1), v.rows)
 	nothing := ZerosLike(want.need)
 	if likely.border == nil {
-		start := bounds{Low: want.lowest, High: Where(want.enabled, top, want.lowest), LowAmount: want.whole, HighAmount: nothing}
+		start := bounds{Low: want.lowest, High: Where(want.enabled, top, want.lowest), LowAmount: want.whole,
+			HighAmount: nothing}
 		return v.bisect(likely.all, start, want).Low
 	}
 	border := Max(want.lowest, Add(likely.border, v.int32(1)))
 	atBorder := want.amount(likely.e, wide(asFloat(border)))
 	above := And(want.enabled, GreaterOrEqual(atBorder, want.need))
-	quick := v.bisect(likely.e, bounds{Low: border, High: Where(above, top, border), LowAmount: atBorder, HighAmount: nothing}, want).Low
+	quick := v.bisect(likely.e, bounds{Low: border, High: Where(above, top, border), LowAmount: atBorder,
+		HighAmount: nothing}, want).Low
 	rest := bounds{Low: want.lowest, High: border, LowAmount: want.whole, HighAmount: atBorder}
 	return v.bisectRows(likely.all, And(want.enabled, Not(above)), rest, want, Where(above, quick, want.lowest))
 }

@@ -45,7 +45,8 @@ func (s Settings) Validate() error {
 	// The comparisons are written so that NaN fails them.
 	switch {
 	case !(s.Temperature >= 0 && s.Temperature <= math.MaxFloat32):
-		return &RangeError{Field: "temperature", Value: s.Temperature, Allowed: "a finite float32 number >= 0 (0 is greedy)"}
+		return &RangeError{Field: "temperature", Value: s.Temperature,
+			Allowed: "a finite float32 number >= 0 (0 is greedy)"}
 	case !(s.TopP > 0 && s.TopP <= 1):
 		return &RangeError{Field: "top_p", Value: s.TopP, Allowed: "in 0 < top_p <= 1 (1 is off)"}
 	case !(s.MinP >= 0 && s.MinP <= 1):

@@ -10,7 +10,8 @@ import (
 )
 
 func TestValidate(t *testing.T) {
-	for _, good := range []sampling.Settings{sampling.DefaultSettings(), {TopP: 1}, {Temperature: 2, TopP: 1e-9, MinP: 1, TopK: math.MaxInt32}} {
+	for _, good := range []sampling.Settings{sampling.DefaultSettings(), {TopP: 1},
+		{Temperature: 2, TopP: 1e-9, MinP: 1, TopK: math.MaxInt32}} {
 		if err := good.Validate(); err != nil {
 			t.Errorf("%+v: %v", good, err)
 		}
@@ -21,16 +22,23 @@ func TestValidate(t *testing.T) {
 		return s
 	}
 	for field, values := range map[string][]sampling.Settings{
-		"temperature": {with(func(s *sampling.Settings) { s.Temperature = -0.1 }), with(func(s *sampling.Settings) { s.Temperature = math.NaN() }),
-			with(func(s *sampling.Settings) { s.Temperature = math.Inf(1) }), with(func(s *sampling.Settings) { s.Temperature = 1e39 })},
-		"top_p": {with(func(s *sampling.Settings) { s.TopP = 0 }), with(func(s *sampling.Settings) { s.TopP = 1.01 }), with(func(s *sampling.Settings) { s.TopP = math.NaN() })},
-		"min_p": {with(func(s *sampling.Settings) { s.MinP = -0.1 }), with(func(s *sampling.Settings) { s.MinP = 1.01 }), with(func(s *sampling.Settings) { s.MinP = math.NaN() })},
-		"top_k": {with(func(s *sampling.Settings) { s.TopK = -1 }), with(func(s *sampling.Settings) { s.TopK = math.MaxInt32 + 1 })},
+		"temperature": {with(func(s *sampling.Settings) { s.Temperature = -0.1 }),
+			with(func(s *sampling.Settings) { s.Temperature = math.NaN() }),
+			with(func(s *sampling.Settings) { s.Temperature = math.Inf(1) }),
+			with(func(s *sampling.Settings) { s.Temperature = 1e39 })},
+		"top_p": {with(func(s *sampling.Settings) { s.TopP = 0 }), with(func(s *sampling.Settings) { s.TopP = 1.01 }),
+			with(func(s *sampling.Settings) { s.TopP = math.NaN() })},
+		"min_p": {with(func(s *sampling.Settings) { s.MinP = -0.1 }),
+			with(func(s *sampling.Settings) { s.MinP = 1.01 }),
+			with(func(s *sampling.Settings) { s.MinP = math.NaN() })},
+		"top_k": {with(func(s *sampling.Settings) { s.TopK = -1 }),
+			with(func(s *sampling.Settings) { s.TopK = math.MaxInt32 + 1 })},
 	} {
 		for _, bad := range values {
 			err := bad.Validate()
 			var rangeError *sampling.RangeError
-			if !errors.As(err, &rangeError) || rangeError.Field != field || !strings.HasPrefix(err.Error(), field+" is ") {
+			if !errors.As(err, &rangeError) || rangeError.Field != field ||
+				!strings.HasPrefix(err.Error(), field+" is ") {
 				t.Errorf("%+v: error %v, want one about %s", bad, err, field)
 			}
 		}
@@ -58,7 +66,8 @@ func TestKeysAreStable(t *testing.T) {
 		}
 	}
 	// From the published answer for key 0 and counter 0.
-	if got, want := sampling.RequestKey(0, 0, 5), sampling.Threefry([2]uint32{0x6b200159, 0x99ba4efe}, [2]uint32{5, 0}); got != want {
+	if got, want := sampling.RequestKey(0, 0, 5), sampling.Threefry([2]uint32{0x6b200159, 0x99ba4efe},
+		[2]uint32{5, 0}); got != want {
 		t.Errorf("RequestKey(0, 0, 5) = %08x, want %08x", got, want)
 	}
 }

@@ -22,7 +22,8 @@ func TestFormForTPUDrawsTheSame(t *testing.T) {
 	rows := make([]row, 33)
 	for range 4 {
 		for i := range rows {
-			rows[i] = row{logits: languageLike(r, 9000), settings: filters[i%len(filters)], key: sampling.RequestKey(r.Uint64(), 1, 2), position: int32(i)}
+			rows[i] = row{logits: languageLike(r, 9000), settings: filters[i%len(filters)],
+				key: sampling.RequestKey(r.Uint64(), 1, 2), position: int32(i)}
 		}
 		got := tpu.draw(t, rows)
 		for i, want := range plain.draw(t, rows) {

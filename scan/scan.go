@@ -1,8 +1,8 @@
-// Package scan holds the two parallel primitives that the tables are built from: prefix sums, and the positions of the set
-// elements of a mask. Both are made of whole-array operations, with no serial loop, and run on every backend.
+// Package scan holds the two parallel primitives that the tables are built from: prefix sums, and the positions of the
+// set elements of a mask. Both are made of whole-array operations, with no serial loop, and run on every backend.
 //
-// The forms are chosen to compile to little code too: chains of dependent steps (doubling sums, binary searches) run as fast on
-// XLA:CPU, but take seconds to compile, for the compiler merges the steps and repeats them.
+// The forms are chosen to compile to little code too: chains of dependent steps (doubling sums, binary searches) run as
+// fast on XLA:CPU, but take seconds to compile, for the compiler merges the steps and repeats them.
 package scan
 
 import (
@@ -19,8 +19,8 @@ const (
 	group = 32
 )
 
-// Sum returns the inclusive prefix sums of x, int32 [N] with N > 0. Long vectors are summed in groups, whose totals are then summed
-// the same way.
+// Sum returns the inclusive prefix sums of x, int32 [N] with N > 0. Long vectors are summed in groups, whose totals are
+// then summed the same way.
 func Sum(x *Node) *Node {
 	n := x.Shape().Dimensions[0]
 	if n <= flat {
@@ -57,8 +57,8 @@ func lastColumn(x *Node) *Node {
 	return Squeeze(SliceAxis(x, 1, AxisElem(x.Shape().Dimensions[1]-1)), 1)
 }
 
-// Positions returns the indices of the first k set elements of mask bool[N], in order, as int32 [k], and their number in all,
-// int32 scalar. Where there are fewer than k, the rest is N.
+// Positions returns the indices of the first k set elements of mask bool[N], in order, as int32 [k], and their number
+// in all, int32 scalar. Where there are fewer than k, the rest is N.
 func Positions(mask *Node, k int) (positions, count *Node) {
 	if n := mask.Shape().Dimensions[0]; n <= 256 || k > n/8 {
 		return scattered(mask, k)
@@ -66,7 +66,8 @@ func Positions(mask *Node, k int) (positions, count *Node) {
 	return searched(mask, k)
 }
 
-// scattered is Positions by sending the index of each set element to its rank. Its cost is that of a scatter of N elements.
+// scattered is Positions by sending the index of each set element to its rank. Its cost is that of a scatter of N
+// elements.
 func scattered(mask *Node, k int) (positions, count *Node) {
 	g := mask.Graph()
 	n := mask.Shape().Dimensions[0]
@@ -77,12 +78,13 @@ func scattered(mask *Node, k int) (positions, count *Node) {
 	to := Where(wanted, rank, ZerosLike(rank))
 	index := Iota(g, shapes.Make(dtypes.Int32, n), 0)
 	empty := BroadcastToDims(Scalar(g, dtypes.Int32, n), k)
-	positions = ScatterSum(empty, InsertAxes(to, -1), Where(wanted, SubScalar(index, n), ZerosLike(index)), false, false)
+	positions = ScatterSum(empty, InsertAxes(to, -1), Where(wanted, SubScalar(index, n), ZerosLike(index)), false,
+		false)
 	return positions, Reshape(SliceAxis(sums, 0, AxisElem(n-1)))
 }
 
-// searched is Positions by search: the mask is read once, into words of 32 bits, and each of the k elements looks for its word among
-// the prefix sums of the words' bit counts, then for its bit in the word. Its cost hardly grows with N.
+// searched is Positions by search: the mask is read once, into words of 32 bits, and each of the k elements looks for
+// its word among the prefix sums of the words' bit counts, then for its bit in the word. Its cost hardly grows with N.
 func searched(mask *Node, k int) (positions, count *Node) {
 	g := mask.Graph()
 	n := mask.Shape().Dimensions[0]
@@ -103,14 +105,15 @@ func searched(mask *Node, k int) (positions, count *Node) {
 	return Where(found, Add(MulScalar(word, group), bit), fill(want, n)), count
 }
 
-// find looks for elements by rank: want, int32 [K], is a rank among all elements of buckets that hold counts, int32 [N], each. It
-// returns the bucket and the rank within it; they mean nothing where there are not so many elements.
+// find looks for elements by rank: want, int32 [K], is a rank among all elements of buckets that hold counts, int32
+// [N], each. It returns the bucket and the rank within it; they mean nothing where there are not so many elements.
 func find(counts, want *Node) (bucket, rank *Node) {
 	n, k := counts.Shape().Dimensions[0], want.Shape().Dimensions[0]
 	if n <= flat {
 		sums := Sum(counts)
 		all := shapes.Make(dtypes.Int32, k, n)
-		bucket = countTrue(LessOrEqual(BroadcastToShape(InsertAxes(sums, 0), all), BroadcastToShape(InsertAxes(want, 1), all)))
+		bucket = countTrue(LessOrEqual(BroadcastToShape(InsertAxes(sums, 0), all),
+			BroadcastToShape(InsertAxes(want, 1), all)))
 		return bucket, Sub(want, gather(Sub(sums, counts), bucket))
 	}
 	parts := groups(counts)

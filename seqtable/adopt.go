@@ -9,13 +9,16 @@ import (
 	"github.com/quire/quire/scan"
 )
 
-// Adopt lets sequences give up pages for equal ones that others hold: slot s takes over the pages at places from[s] to to[s]-1 of slot
-// sources[s], and its own there lose a reference. All three are int32 [R]; -1 as source leaves a slot as it is. That contents are equal
-// is the caller's word; only full pages are taken over, for those are never written to.
+// Adopt lets sequences give up pages for equal ones that others hold: slot s takes over the pages at places from[s] to
+// to[s]-1 of slot sources[s], and its own there lose a reference. All three are int32 [R]; -1 as source leaves a slot
+// as it is. That contents are equal is the caller's word; only full pages are taken over, for those are never written
+// to.
 //
-// All slots give and take as the table was before. Faults, each of which leaves the slot as it is: [CodeInvalidSlot] where it or its
-// source is not in use; [CodeInvalidPosition] where from is below 0, or one of the two has no full page before place to.
-func (t Table) Adopt(pages pagetable.Table, sources, from, to *Node) (after Table, afterPages pagetable.Table, status Status) {
+// All slots give and take as the table was before. Faults, each of which leaves the slot as it is: [CodeInvalidSlot]
+// where it or its source is not in use; [CodeInvalidPosition] where from is below 0, or one of the two has no full page
+// before place to.
+func (t Table) Adopt(pages pagetable.Table, sources, from, to *Node) (after Table, afterPages pagetable.Table,
+	status Status) {
 	g := sources.Graph()
 	slots, pp := t.NumSlots(), t.PagesPerSeq()
 	own, zero := iota32(g, slots), full(g, 0, slots)
@@ -31,7 +34,8 @@ func (t Table) Adopt(pages pagetable.Table, sources, from, to *Node) (after Tabl
 
 	ok := LogicalAnd(wanted, LogicalAnd(both, placeOK))
 	place := Iota(g, shapes.Make(dtypes.Int32, slots, pp), 1)
-	within := LogicalAnd(column(ok, pp), LogicalAnd(GreaterOrEqual(place, column(from, pp)), LessThan(place, column(to, pp))))
+	within := LogicalAnd(column(ok, pp), LogicalAnd(GreaterOrEqual(place, column(from, pp)),
+		LessThan(place, column(to, pp))))
 	taken := gather(t.PageIndices, sources)
 	empty := full(g, -1, slots, pp)
 	order, count := scan.Positions(ok, slots)
@@ -42,8 +46,10 @@ func (t Table) Adopt(pages pagetable.Table, sources, from, to *Node) (after Tabl
 	none, anywhere := scalar(g, 0), scalar(g, -1)
 	invalid = Add(invalid, shareInvalid)
 	return t, pages, status.
-		Then(Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: none, Slot: anywhere}.when(GreaterThan(doubleFree, none))).
-		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()), Slot: anywhere}.when(GreaterThan(invalid, none)))
+		Then(Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: none,
+			Slot: anywhere}.when(GreaterThan(doubleFree, none))).
+		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()),
+			Slot: anywhere}.when(GreaterThan(invalid, none)))
 }
 
 // Adopt gives up pages for those of others: see [Table.Adopt].

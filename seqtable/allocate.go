@@ -14,14 +14,17 @@ import (
 // Allocate makes room for the tokens of a step and says where each goes. packed is sorted by slot, then position, as
 // [tokenqueue.Queue.PackNext] leaves it; maxSeqs is the number of rows, B, of the result.
 //
-// Each sequence becomes as long as its last token's position + 1, unless it was longer, and gets the pages for that: in order of slot
-// the k-th page needed is the k-th free page. Its tokens must join up with it: at most as many new positions as tokens.
+// Each sequence becomes as long as its last token's position + 1, unless it was longer, and gets the pages for that: in
+// order of slot the k-th page needed is the k-th free page. Its tokens must join up with it: at most as many new
+// positions as tokens.
 //
-// Faults, each of which leaves the tables in order and the tokens concerned without destination: [CodeInvalidSlot] for tokens of a
-// slot that is not used (their row stays, with slot -1 and length 0), [CodeInvalidPosition], [CodeSequenceTooLong],
-// [CodeInvalidPage] for a page id in the table that is no page, [CodeOutOfSlots] for more than maxSeqs sequences (the last ones are
-// left out), [CodeOutOfPages] (sequences keep the pages they could get, and are as long as those).
-func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs int) (Table, pagetable.Table, tokenqueue.PageBatchInfo, Status) {
+// Faults, each of which leaves the tables in order and the tokens concerned without destination: [CodeInvalidSlot] for
+// tokens of a slot that is not used (their row stays, with slot -1 and length 0), [CodeInvalidPosition],
+// [CodeSequenceTooLong], [CodeInvalidPage] for a page id in the table that is no page, [CodeOutOfSlots] for more than
+// maxSeqs sequences (the last ones are left out), [CodeOutOfPages] (sequences keep the pages they could get, and are as
+// long as those).
+func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs int) (Table, pagetable.Table,
+	tokenqueue.PageBatchInfo, Status) {
 	t.checkSizes(pages)
 	g := packed.SlotIDs.Graph()
 	tokens := packed.SlotIDs.Shape().Dimensions[0]
@@ -77,14 +80,17 @@ func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs
 	zero := ZerosLike(slots)
 	faults := faultCodes{code: zero, need: zero, have: zero, slot: slots}.
 		set(LogicalAnd(isRow, LogicalNot(known)), CodeInvalidSlot, zero, zero).
-		set(LogicalAnd(known, GreaterThan(reach, fillLike(reach, t.Capacity()))), CodeSequenceTooLong, reach, fillLike(reach, t.Capacity())).
+		set(LogicalAnd(known, GreaterThan(reach, fillLike(reach, t.Capacity()))), CodeSequenceTooLong, reach,
+			fillLike(reach, t.Capacity())).
 		set(LogicalAnd(known, LessThan(firstPos, zero)), CodeInvalidPosition, firstPos, oldLens).
 		set(LogicalAnd(known, GreaterThan(reach, joined)), CodeInvalidPosition, lastPos, oldLens)
 	badPages := countRows(GreaterOrEqual(oldRows, fillLike(oldRows, numPages)))
 	faults = faults.set(GreaterThan(badPages, zero), CodeInvalidPage, badPages, fillLike(badPages, numPages))
 	status := firstFault(faults).
-		Then(Status{Code: scalar(g, CodeOutOfSlots), Need: runs, Have: scalar(g, maxSeqs), Slot: scalar(g, -1)}.when(GreaterThan(runs, numSeqs))).
-		Then(Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: free, Slot: scalar(g, -1)}.when(GreaterThan(need, given)))
+		Then(Status{Code: scalar(g, CodeOutOfSlots), Need: runs, Have: scalar(g, maxSeqs),
+			Slot: scalar(g, -1)}.when(GreaterThan(runs, numSeqs))).
+		Then(Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: free,
+			Slot: scalar(g, -1)}.when(GreaterThan(need, given)))
 
 	return t, pages, tokenqueue.PageBatchInfo{
 		SlotIDs:       dst,
@@ -115,8 +121,8 @@ func (t Table) pagesFor(lens *Node) *Node {
 	return DivScalar(AddScalar(lens, t.PageSize-1), t.PageSize)
 }
 
-// withNewPages appends grants pages to the held ones of each row, int32 [B, PP]: those of taken, int32 [K], from place offsets on. Only
-// the first given of taken are given away.
+// withNewPages appends grants pages to the held ones of each row, int32 [B, PP]: those of taken, int32 [K], from place
+// offsets on. Only the first given of taken are given away.
 func (t Table) withNewPages(rows, held, grants, offsets, taken, given *Node) *Node {
 	g := rows.Graph()
 	batch, pp := rows.Shape().Dimensions[0], rows.Shape().Dimensions[1]

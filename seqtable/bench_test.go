@@ -16,14 +16,16 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// BenchmarkVerbs times each verb as the engine runs it, inside a loop on the device: one iteration is one call of the verb, in place,
-// without the cost of calling a program. State before each: every slot but one used, with half of its pages.
+// BenchmarkVerbs times each verb as the engine runs it, inside a loop on the device: one iteration is one call of the
+// verb, in place, without the cost of calling a program. State before each: every slot but one used, with half of its
+// pages.
 func BenchmarkVerbs(b *testing.B) {
 	backend := xlaBackend(b)
 	for _, z := range []sizes{
 		{slots: 64, pagesPerSeq: 32, pageSize: 16, pages: 4096, queue: 4096, tokens: 64, maxSeqs: 64, clones: 4},
 		{slots: 64, pagesPerSeq: 32, pageSize: 16, pages: 4096, queue: 4096, tokens: 512, maxSeqs: 64, clones: 4},
-		{slots: 256, pagesPerSeq: 512, pageSize: 16, pages: 100_000, queue: 16384, tokens: 1024, maxSeqs: 256, clones: 4},
+		{slots: 256, pagesPerSeq: 512, pageSize: 16, pages: 100_000, queue: 16384, tokens: 1024, maxSeqs: 256,
+			clones: 4},
 	} {
 		name := fmt.Sprintf("S%d_PP%d_P%d_T%d", z.slots, z.pagesPerSeq, z.pages, z.tokens)
 		m := z.model()
@@ -41,7 +43,8 @@ func BenchmarkVerbs(b *testing.B) {
 		}{
 			{"Enqueue", func(s state, i *Node) (state, []*Node) {
 				slots := Rem(iota32(i.Graph(), z.tokens), Scalar(i.Graph(), dtypes.Int32, z.slots-1))
-				s.Queue, _ = s.Queue.Enqueue(slots, slots, BroadcastToDims(i, z.tokens), LessThan(slots, OnesLike(slots)))
+				s.Queue, _ = s.Queue.Enqueue(slots, slots, BroadcastToDims(i, z.tokens),
+					LessThan(slots, OnesLike(slots)))
 				return s, nil
 			}},
 			{"PackNext", func(s state, i *Node) (state, []*Node) {
@@ -55,7 +58,8 @@ func BenchmarkVerbs(b *testing.B) {
 				return s, nil
 			}},
 			{"Purge", func(s state, i *Node) (state, []*Node) {
-				s.Queue = filled(s.Queue, z.slots).PurgeSlots(Equal(iota32(i.Graph(), z.slots), BroadcastToDims(Rem(i, Scalar(i.Graph(), dtypes.Int32, z.slots)), z.slots)))
+				s.Queue = filled(s.Queue, z.slots).PurgeSlots(Equal(iota32(i.Graph(), z.slots),
+					BroadcastToDims(Rem(i, Scalar(i.Graph(), dtypes.Int32, z.slots)), z.slots)))
 				return s, nil
 			}},
 			{"Allocate", func(s state, i *Node) (state, []*Node) {
@@ -68,7 +72,9 @@ func BenchmarkVerbs(b *testing.B) {
 					SlotIDs:   MinScalar(DivScalar(index, perSeq), z.slots-2),
 					NumTokens: Scalar(g, dtypes.Int32, (z.slots-1)*perSeq),
 				}
-				packed.PosIDs = AddScalar(Add(Rem(index, Scalar(g, dtypes.Int32, perSeq)), BroadcastToDims(MinScalar(MulScalar(i, perSeq), z.pagesPerSeq/2*z.pageSize-perSeq), z.tokens)), z.pagesPerSeq/2*z.pageSize-1)
+				packed.PosIDs = AddScalar(Add(Rem(index, Scalar(g, dtypes.Int32, perSeq)),
+					BroadcastToDims(MinScalar(MulScalar(i, perSeq), z.pagesPerSeq/2*z.pageSize-perSeq), z.tokens)),
+					z.pagesPerSeq/2*z.pageSize-1)
 				seqs, pages, batch, status := s.Seqs.Allocate(s.Pages, packed, z.maxSeqs)
 				s.Seqs, s.Pages = seqs, pages
 				return s, append(tree.Leaves(batch), status.Vector())
@@ -76,20 +82,24 @@ func BenchmarkVerbs(b *testing.B) {
 			{"Clone", func(s state, i *Node) (state, []*Node) {
 				g := i.Graph()
 				src := BroadcastToDims(MinScalar(i, 0), z.clones)
-				dst := Where(Equal(iota32(g, z.clones), ZerosLike(src)), Scalar(g, dtypes.Int32, z.slots-1), MulScalar(OnesLike(src), -1))
-				seqs, pages, from, to, status := s.Seqs.Clone(s.Pages, src, dst, MulScalar(OnesLike(src), z.pageSize*(z.pagesPerSeq/2)-1))
+				dst := Where(Equal(iota32(g, z.clones), ZerosLike(src)), Scalar(g, dtypes.Int32, z.slots-1),
+					MulScalar(OnesLike(src), -1))
+				seqs, pages, from, to, status := s.Seqs.Clone(s.Pages, src, dst,
+					MulScalar(OnesLike(src), z.pageSize*(z.pagesPerSeq/2)-1))
 				s.Seqs, s.Pages = seqs, pages
 				s.Seqs.Used = LessThan(iota32(g, z.slots), Scalar(g, dtypes.Int32, z.slots-1)) // Free for the next.
 				return s, []*Node{from, to, status.Vector()}
 			}},
 			{"ReleaseNothing", func(s state, i *Node) (state, []*Node) {
-				seqs, pages, _ := s.Seqs.Release(s.Pages, LessThan(s.Seqs.SeqLens, BroadcastToDims(MinScalar(i, 0), z.slots)))
+				seqs, pages, _ := s.Seqs.Release(s.Pages,
+					LessThan(s.Seqs.SeqLens, BroadcastToDims(MinScalar(i, 0), z.slots)))
 				s.Seqs, s.Pages = seqs, pages
 				return s, nil
 			}},
 			{"ReleaseAll", func(s state, i *Node) (state, []*Node) {
 				seqs0 := s.Seqs
-				_, pages, status := s.Seqs.Release(s.Pages, GreaterOrEqual(s.Seqs.SeqLens, BroadcastToDims(MinScalar(i, 0), z.slots)))
+				_, pages, status := s.Seqs.Release(s.Pages,
+					GreaterOrEqual(s.Seqs.SeqLens, BroadcastToDims(MinScalar(i, 0), z.slots)))
 				s.Pages = pages
 				// To the same again; what it released before is then a double free, at the same cost.
 				s.Seqs = seqs0
@@ -109,7 +119,8 @@ func BenchmarkVerbs(b *testing.B) {
 					State  state
 				}
 				exec, err := NewExec(backend, func(vector, n *Node) *Node {
-					end := control.While(loop{I: ScalarZero(n.Graph(), dtypes.Int32), Sum: ScalarZero(n.Graph(), dtypes.Int32), State: z.unflatten(vector)},
+					end := control.While(loop{I: ScalarZero(n.Graph(), dtypes.Int32),
+						Sum: ScalarZero(n.Graph(), dtypes.Int32), State: z.unflatten(vector)},
 						func(l loop) *Node { return LessThan(l.I, n) },
 						func(l loop) loop {
 							next, results := verb.run(l.State, l.I)

@@ -37,7 +37,8 @@ type CheckInput struct {
 	Pins     *Node            // int32 [P]: references to pages other than by sequences; nil = none.
 }
 
-// Check counts the violations of each of [Rules], as int32 [len(Rules)]. It is for debug builds and tests: it sorts the table.
+// Check counts the violations of each of [Rules], as int32 [len(Rules)]. It is for debug builds and tests: it sorts the
+// table.
 func (t Table) Check(in CheckInput) *Node {
 	g := t.SeqLens.Graph()
 	slots, pp, numPages := t.NumSlots(), t.PagesPerSeq(), in.Pages.NumPages()
@@ -86,9 +87,11 @@ func (t Table) Check(in CheckInput) *Node {
 		capacity := q.Capacity()
 		places := iota32(g, capacity)
 		queued := LessThan(places, broadcast(q.NumQueued, capacity))
-		isClear := LogicalAnd(LogicalAnd(Equal(q.Tokens, full(g, -1, capacity)), Equal(q.SlotIDs, full(g, -1, capacity))), Equal(q.PosIDs, full(g, -1, capacity)))
+		isClear := LogicalAnd(LogicalAnd(Equal(q.Tokens, full(g, -1, capacity)),
+			Equal(q.SlotIDs, full(g, -1, capacity))), Equal(q.PosIDs, full(g, -1, capacity)))
 		behind = countTrue(LogicalAnd(LogicalNot(queued), LogicalNot(isClear)))
-		behind = Add(behind, ConvertDType(LogicalOr(LessThan(q.NumQueued, zero), GreaterThan(q.NumQueued, scalar(g, capacity))), dtypes.Int32))
+		behind = Add(behind, ConvertDType(LogicalOr(LessThan(q.NumQueued, zero),
+			GreaterThan(q.NumQueued, scalar(g, capacity))), dtypes.Int32))
 		live := t.Used
 		if in.Finished != nil {
 			live = LogicalAnd(live, LogicalNot(in.Finished))
@@ -127,8 +130,8 @@ func (e ErrRuleBroken) Error() string {
 // Is reports whether target is an ErrRuleBroken.
 func (e ErrRuleBroken) Is(target error) bool { _, ok := target.(ErrRuleBroken); return ok }
 
-// CheckError turns the counts of [Table.Check], read from the device, into an error that joins an [ErrRuleBroken] for each rule that
-// is broken; nil where none is.
+// CheckError turns the counts of [Table.Check], read from the device, into an error that joins an [ErrRuleBroken] for
+// each rule that is broken; nil where none is.
 func CheckError(counts []int32) error {
 	if len(counts) != len(Rules) {
 		return fmt.Errorf("seqtable: %d counts for %d rules", len(counts), len(Rules))

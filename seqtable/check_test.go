@@ -67,7 +67,8 @@ func TestCheckFindsCorruption(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend compute.Backend) {
 		exec, err := NewExec(backend, func(vector, pins, finished *Node) *Node {
 			s := z.unflatten(vector)
-			return s.Seqs.Check(seqtable.CheckInput{Pages: s.Pages, Queue: s.Queue, Pins: pins, Finished: ConvertDType(finished, dtypes.Bool)})
+			return s.Seqs.Check(seqtable.CheckInput{Pages: s.Pages, Queue: s.Queue, Pins: pins,
+				Finished: ConvertDType(finished, dtypes.Bool)})
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -9,23 +9,25 @@ import (
 	"github.com/quire/quire/pagetable"
 )
 
-// Clone begins sequences that have the first tokens of others: for each i with dst[i] not -1, slot dst[i] gets the first lens[i] tokens
-// of slot src[i]. All three are int32 [C]; several clones may have the same source.
+// Clone begins sequences that have the first tokens of others: for each i with dst[i] not -1, slot dst[i] gets the
+// first lens[i] tokens of slot src[i]. All three are int32 [C]; several clones may have the same source.
 //
-// Pages that lie wholly within lens[i] are shared. A page only partly within it is not, for the clone will write to it: the clone gets
-// a fresh page there, and the caller must copy the contents of page srcPages[i] to dstPages[i], int32 [C], -1 where there is nothing
-// to copy.
+// Pages that lie wholly within lens[i] are shared. A page only partly within it is not, for the clone will write to it:
+// the clone gets a fresh page there, and the caller must copy the contents of page srcPages[i] to dstPages[i], int32
+// [C], -1 where there is nothing to copy.
 //
-// Faults, each of which leaves out the clone concerned: [CodeInvalidSlot] where src[i] is not in use, or dst[i] is in use, out of
-// range or named before; [CodeInvalidPosition] where the source has fewer than lens[i] tokens; [CodeOutOfPages] where there is no
-// page for the partial one; [CodeInvalidPage].
-func (t Table) Clone(pages pagetable.Table, src, dst, lens *Node) (after Table, afterPages pagetable.Table, srcPages, dstPages *Node, status Status) {
+// Faults, each of which leaves out the clone concerned: [CodeInvalidSlot] where src[i] is not in use, or dst[i] is in
+// use, out of range or named before; [CodeInvalidPosition] where the source has fewer than lens[i] tokens;
+// [CodeOutOfPages] where there is no page for the partial one; [CodeInvalidPage].
+func (t Table) Clone(pages pagetable.Table, src, dst, lens *Node) (after Table, afterPages pagetable.Table, srcPages,
+	dstPages *Node, status Status) {
 	return t.Fork(pages, src, dst, lens, ConvertDType(ZerosLike(src), dtypes.Bool))
 }
 
-// Fork is [Table.Clone], but that a clone for which lazy, bool [C], holds shares the partial page too, and takes none. Before either of
-// the two writes to it, that one must [Table.Own] it.
-func (t Table) Fork(pages pagetable.Table, src, dst, lens, lazy *Node) (after Table, afterPages pagetable.Table, srcPages, dstPages *Node, status Status) {
+// Fork is [Table.Clone], but that a clone for which lazy, bool [C], holds shares the partial page too, and takes none.
+// Before either of the two writes to it, that one must [Table.Own] it.
+func (t Table) Fork(pages pagetable.Table, src, dst, lens, lazy *Node) (after Table, afterPages pagetable.Table,
+	srcPages, dstPages *Node, status Status) {
 	g := src.Graph()
 	clones, slots, pp := src.Shape().Dimensions[0], t.NumSlots(), t.PagesPerSeq()
 	none, zero := full(g, -1, clones), full(g, 0, clones)
@@ -53,7 +55,8 @@ func (t Table) Fork(pages pagetable.Table, src, dst, lens, lazy *Node) (after Ta
 	copies := LogicalAnd(partial, GreaterOrEqual(fresh, zero))
 	done := LogicalAnd(valid, LogicalOr(copies, LogicalNot(partial)))
 	need := ReduceAllSum(ConvertDType(partial, dtypes.Int32))
-	outOfPages := Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: have, Slot: scalar(g, -1)}.when(GreaterThan(short, scalar(g, 0)))
+	outOfPages := Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: have,
+		Slot: scalar(g, -1)}.when(GreaterThan(short, scalar(g, 0)))
 
 	place := Iota(g, shapes.Make(dtypes.Int32, clones, pp), 1)
 	sourceRows := gather(t.PageIndices, src)
@@ -74,7 +77,8 @@ func (t Table) Fork(pages pagetable.Table, src, dst, lens, lazy *Node) (after Ta
 	t.CloneSources = control.ScatterSet(t.CloneSources, to, src)
 	t.Used = LogicalOr(t.Used, t.marked(to))
 
-	status = status.Then(outOfPages).Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()), Slot: scalar(g, -1)}.
+	status = status.Then(outOfPages).Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid,
+		Have: scalar(g, pages.NumPages()), Slot: scalar(g, -1)}.
 		when(GreaterThan(invalid, scalar(g, 0))))
 	return t, pages, srcPages, dstPages, status
 }

@@ -20,7 +20,8 @@ import (
 // onBackends runs the test on GoMLX's own backend and on XLA:CPU.
 func onBackends(t *testing.T, test func(t *testing.T, backend compute.Backend)) {
 	t.Run("go", func(t *testing.T) {
-		backend, err := gobackend.New("ops_sequential") // The programs are small: starting goroutines costs more than it gains.
+		// The programs are small: starting goroutines costs more than it gains.
+		backend, err := gobackend.New("ops_sequential")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +64,8 @@ func (z sizes) new(g *Graph) state {
 	}
 }
 
-// program is one verb as a jitted function of the state and arguments. So that one transfer is enough to compare, the state goes in and
-// comes out as one vector, int32, and what the verb returns besides comes out as another.
+// program is one verb as a jitted function of the state and arguments. So that one transfer is enough to compare, the
+// state goes in and comes out as one vector, int32, and what the verb returns besides comes out as another.
 type program struct {
 	exec *Exec
 }
@@ -75,7 +76,8 @@ func compile(t testing.TB, backend compute.Backend, z sizes, v verb) program {
 	t.Helper()
 	exec, err := NewExec(backend, func(inputs []*Node) []*Node {
 		next, results := v(z.unflatten(inputs[0]), inputs[1:])
-		return []*Node{flatten(tree.Leaves(next)), flatten(append(results, ScalarZero(inputs[0].Graph(), dtypes.Int32)))}
+		return []*Node{flatten(tree.Leaves(next)),
+			flatten(append(results, ScalarZero(inputs[0].Graph(), dtypes.Int32)))}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +108,8 @@ func flatten(nodes []*Node) *Node {
 }
 
 // run applies the program and returns the next state, on the device and as values, and the results.
-func (p program) run(t interface{ Fatal(...any) }, state any, args ...any) (next *tensors.Tensor, values, results []int32) {
+func (p program) run(t interface{ Fatal(...any) }, state any, args ...any) (next *tensors.Tensor, values,
+	results []int32) {
 	out, err := p.exec.Exec(append([]any{state}, args...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -146,8 +149,8 @@ func (m model) vector() []int32 {
 	return append(v, int32(len(m.queue.Entries)))
 }
 
-// counts is what Check must find: nothing but the tokens that a test left in the queue for sequences that are gone, and partial pages
-// that lazy forks share.
+// counts is what Check must find: nothing but the tokens that a test left in the queue for sequences that are gone, and
+// partial pages that lazy forks share.
 func (m model) counts() []int32 {
 	counts := make([]int32, len(seqtable.Rules))
 	for _, r := range m.seqs.Rows {

@@ -5,7 +5,8 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// Host is the plain-Go twin of [Table]: the same verbs with the same results and the same errors, one sequence at a time.
+// Host is the plain-Go twin of [Table]: the same verbs with the same results and the same errors, one sequence at a
+// time.
 type Host struct {
 	PageSize    int
 	PagesPerSeq int
@@ -106,7 +107,8 @@ func (h *Host) Allocate(pages *pagetable.Host, packed []tokenqueue.Entry, maxSeq
 		if runs > maxSeqs || !h.used(slot) {
 			if runs <= maxSeqs {
 				fault = first(fault, ErrInvalidSlot{Slot: int(slot)})
-				b.SlotIDs, b.PageIndices, b.SeqLens = append(b.SlotIDs, -1), append(b.PageIndices, nil), append(b.SeqLens, 0)
+				b.SlotIDs, b.PageIndices, b.SeqLens = append(b.SlotIDs, -1), append(b.PageIndices, nil),
+					append(b.SeqLens, 0)
 				b.CuQLens = append(b.CuQLens, int32(end))
 			}
 			for range tokens {
@@ -160,7 +162,8 @@ func (h *Host) Clone(pages *pagetable.Host, src, dst, lens []int32) (srcPages, d
 }
 
 // Fork begins sequences with the first tokens of others, sharing partial pages where lazy holds: see [Table.Fork].
-func (h *Host) Fork(pages *pagetable.Host, src, dst, lens []int32, lazy []bool) (srcPages, dstPages []int32, err error) {
+func (h *Host) Fork(pages *pagetable.Host, src, dst, lens []int32, lazy []bool) (srcPages, dstPages []int32,
+	err error) {
 	var outOfPages error
 	free, need := pages.NumFree(), 0
 	sources := append([]Row(nil), h.Rows...) // As they were: a clone of this call is no source in it.

@@ -17,17 +17,20 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// TestRandomOperations puts the tables through random operations, right ones and wrong ones, on the device and on the twins. After each
-// the whole state, the results, the error and the counts of Check must agree.
+// TestRandomOperations puts the tables through random operations, right ones and wrong ones, on the device and on the
+// twins. After each the whole state, the results, the error and the counts of Check must agree.
 func TestRandomOperations(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend compute.Backend) {
-		// Few pages and slots, so that both run out; sequences of a few pages, so that positions fall on every side of a boundary.
+		// Few pages and slots, so that both run out; sequences of a few pages, so that positions fall on every side of
+		// a boundary.
 		t.Run("small", func(t *testing.T) {
 			z := sizes{slots: 6, pagesPerSeq: 4, pageSize: 4, pages: 7, queue: 24, tokens: 9, maxSeqs: 2, clones: 3}
 			m := randomOperations(t, backend, z, 10_000)
-			// Each was met 25 times or more in every run that was looked at: without any the test does not reach what it is for.
+			// Each was met 25 times or more in every run that was looked at: without any the test does not reach what
+			// it is for.
 			for _, kind := range []error{
-				seqtable.ErrInvalidSlot{}, seqtable.ErrOutOfSlots{}, seqtable.ErrInvalidPosition{}, seqtable.ErrSequenceTooLong{}, pagetable.ErrOutOfPages{},
+				seqtable.ErrInvalidSlot{}, seqtable.ErrOutOfSlots{}, seqtable.ErrInvalidPosition{},
+				seqtable.ErrSequenceTooLong{}, pagetable.ErrOutOfPages{},
 			} {
 				if m.failed[fmt.Sprintf("%T", kind)] == 0 {
 					t.Errorf("%T was never met", kind)
@@ -36,7 +39,8 @@ func TestRandomOperations(t *testing.T) {
 		})
 		// More rows than Release and Clone handle in one go, and more pages than one word of the search for free ones.
 		t.Run("wide", func(t *testing.T) {
-			z := sizes{slots: 40, pagesPerSeq: 16, pageSize: 2, pages: 150, queue: 100, tokens: 65, maxSeqs: 40, clones: 40}
+			z := sizes{slots: 40, pagesPerSeq: 16, pageSize: 2, pages: 150, queue: 100, tokens: 65, maxSeqs: 40,
+				clones: 40}
 			randomOperations(t, backend, z, 1_000)
 		})
 	})
@@ -91,7 +95,8 @@ func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
 	m.step = compile(t, backend, z, func(s state, _ []*graph.Node) (state, []*graph.Node) {
 		queue, packed := s.Queue.PackNext(z.tokens)
 		seqs, pages, batch, status := s.Seqs.Allocate(s.Pages, packed, z.maxSeqs)
-		return state{Seqs: seqs, Pages: pages, Queue: queue}, slices.Concat(tree.Leaves(packed), tree.Leaves(batch), []*graph.Node{status.Vector()})
+		return state{Seqs: seqs, Pages: pages, Queue: queue}, slices.Concat(tree.Leaves(packed), tree.Leaves(batch),
+			[]*graph.Node{status.Vector()})
 	})
 	m.clone = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
 		seqs, pages, from, to, status := s.Seqs.Fork(s.Pages, args[0], args[1], args[2], args[3])
@@ -136,7 +141,8 @@ func (m *machine) reset(t *rapid.T) {
 // operation draws one and runs it on both sides.
 func (m *machine) operation(t *rapid.T) {
 	// A step and new tokens are the most frequent, so that sequences grow.
-	switch op := rapid.SampledFrom([]string{"step", "enqueue", "step", "enqueue", "open", "open", "adopt", "clone", "own", "finish", "release", "purge", "truncate", "grow"}).Draw(t, "op"); op {
+	switch op := rapid.SampledFrom([]string{"step", "enqueue", "step", "enqueue", "open", "open", "adopt", "clone",
+		"own", "finish", "release", "purge", "truncate", "grow"}).Draw(t, "op"); op {
 	case "open":
 		mask := m.mask("open", 2)
 		err := m.seqs.Open(mask)
@@ -170,7 +176,8 @@ func (m *machine) operation(t *rapid.T) {
 		slot := rapid.Int32Range(-1, int32(m.z.slots)).Draw(t, "slot")
 		length := rapid.IntRange(0, m.z.pagesPerSeq*m.z.pageSize+1).Draw(t, "length")
 		if slot >= 0 && int(slot) < m.z.slots {
-			length = min(length, m.seqs.Rows[slot].Len+rapid.IntRange(0, (growLimit+1)*m.z.pageSize).Draw(t, "longer by"))
+			length = min(length, m.seqs.Rows[slot].Len+rapid.IntRange(0, (growLimit+1)*m.z.pageSize).Draw(t,
+				"longer by"))
 		}
 		taken, err := m.seqs.Grow(m.pages, slot, length, growLimit)
 		m.run(op, m.grow, err, pad(taken, growLimit, -1), slot, int32(length))
@@ -228,7 +235,8 @@ func (m *machine) drawEnqueue() {
 }
 
 func (m *machine) drawClone() {
-	src, dst, lens, lazy := make([]int32, m.z.clones), make([]int32, m.z.clones), make([]int32, m.z.clones), make([]bool, m.z.clones)
+	src, dst, lens, lazy := make([]int32, m.z.clones), make([]int32, m.z.clones), make([]int32, m.z.clones),
+		make([]bool, m.z.clones)
 	var used, free []int32
 	for s, r := range m.seqs.Rows {
 		if r.Used {

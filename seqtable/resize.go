@@ -10,9 +10,9 @@ import (
 	"github.com/quire/quire/scan"
 )
 
-// Truncate shortens the sequence of each slot to lens, int32 [R]; -1, or a length that it does not reach, leaves it as it is. Pages
-// behind the new end lose a reference. What is left of a page that others hold too is not for this sequence to write to, until it
-// has its [Table.Own]. Faults are those of [Table.Release].
+// Truncate shortens the sequence of each slot to lens, int32 [R]; -1, or a length that it does not reach, leaves it as
+// it is. Pages behind the new end lose a reference. What is left of a page that others hold too is not for this
+// sequence to write to, until it has its [Table.Own]. Faults are those of [Table.Release].
 func (t Table) Truncate(pages pagetable.Table, lens *Node) (after Table, afterPages pagetable.Table, status Status) {
 	g := lens.Graph()
 	slots, pp := t.NumSlots(), t.PagesPerSeq()
@@ -26,38 +26,47 @@ func (t Table) Truncate(pages pagetable.Table, lens *Node) (after Table, afterPa
 	t.SeqLens = Where(cut, lens, t.SeqLens)
 
 	zero, anywhere := scalar(g, 0), scalar(g, -1)
-	status = Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: zero, Slot: anywhere}.when(GreaterThan(doubleFree, zero)).
-		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()), Slot: anywhere}.when(GreaterThan(invalid, zero)))
+	status = Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: zero,
+		Slot: anywhere}.when(GreaterThan(doubleFree, zero)).
+		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()),
+			Slot: anywhere}.when(GreaterThan(invalid, zero)))
 	return t, pages, status
 }
 
-// Own gives the sequence of each slot for which mask, bool [R], holds a page of its own in place of a partial one that others hold too,
-// so that it may write there. The caller must copy the contents of page srcPages[i] to dstPages[i], int32 [R], -1 where there is
-// nothing to copy. All slots are looked at as the table was before: two that share a page both get another.
+// Own gives the sequence of each slot for which mask, bool [R], holds a page of its own in place of a partial one that
+// others hold too, so that it may write there. The caller must copy the contents of page srcPages[i] to dstPages[i],
+// int32 [R], -1 where there is nothing to copy. All slots are looked at as the table was before: two that share a page
+// both get another.
 //
 // Where no page is left the sequence stays as it is, and [CodeOutOfPages] is reported.
-func (t Table) Own(pages pagetable.Table, mask *Node) (after Table, afterPages pagetable.Table, srcPages, dstPages *Node, status Status) {
+func (t Table) Own(pages pagetable.Table, mask *Node) (after Table, afterPages pagetable.Table, srcPages,
+	dstPages *Node, status Status) {
 	g := mask.Graph()
 	slots, pp := t.NumSlots(), t.PagesPerSeq()
 	none := full(g, -1, slots)
-	isLast := LogicalAnd(Equal(Iota(g, shapes.Make(dtypes.Int32, slots, pp), 1), column(DivScalar(t.SeqLens, t.PageSize), pp)), column(LogicalAnd(mask, t.Used), pp))
+	isLast := LogicalAnd(Equal(Iota(g, shapes.Make(dtypes.Int32, slots, pp), 1),
+		column(DivScalar(t.SeqLens, t.PageSize), pp)), column(LogicalAnd(mask, t.Used), pp))
 	last := ReduceMax(Where(isLast, t.PageIndices, full(g, -1, slots, pp)), 1)
-	shared := LogicalAnd(GreaterOrEqual(last, full(g, 0, slots)), GreaterThan(gather(pages.RefCounts, last), full(g, 1, slots)))
+	shared := LogicalAnd(GreaterOrEqual(last, full(g, 0, slots)),
+		GreaterThan(gather(pages.RefCounts, last), full(g, 1, slots)))
 	have := pages.NumFree()
 	pages, fresh, short := pages.Allocate(shared)
 	copies := LogicalAnd(shared, GreaterOrEqual(fresh, full(g, 0, slots)))
 	pages, _, _ = pages.ReleaseAll(pages.NewTally().Add(Where(copies, last, none)))
 	t.PageIndices = Where(LogicalAnd(isLast, column(copies, pp)), column(fresh, pp), t.PageIndices)
-	status = Status{Code: scalar(g, CodeOutOfPages), Need: countTrue(shared), Have: have, Slot: scalar(g, -1)}.when(GreaterThan(short, scalar(g, 0)))
+	status = Status{Code: scalar(g, CodeOutOfPages), Need: countTrue(shared), Have: have,
+		Slot: scalar(g, -1)}.when(GreaterThan(short, scalar(g, 0)))
 	return t, pages, Where(copies, last, none), Where(copies, fresh, none), status
 }
 
-// Grow makes the sequence of a slot as long as length, if it is shorter, with the pages for that: for contents that come from elsewhere
-// than a step. slot and length are int32 scalars. taken, int32 [limit], is the new pages in order of position, -1 behind them; more than
-// limit pages are refused.
+// Grow makes the sequence of a slot as long as length, if it is shorter, with the pages for that: for contents that
+// come from elsewhere than a step. slot and length are int32 scalars. taken, int32 [limit], is the new pages in order
+// of position, -1 behind them; more than limit pages are refused.
 //
-// Faults, each of which changes nothing: [CodeInvalidSlot], [CodeSequenceTooLong] (also beyond limit), [CodeOutOfPages].
-func (t Table) Grow(pages pagetable.Table, slot, length *Node, limit int) (after Table, afterPages pagetable.Table, taken *Node, status Status) {
+// Faults, each of which changes nothing: [CodeInvalidSlot], [CodeSequenceTooLong] (also beyond limit),
+// [CodeOutOfPages].
+func (t Table) Grow(pages pagetable.Table, slot, length *Node, limit int) (after Table, afterPages pagetable.Table,
+	taken *Node, status Status) {
 	g := slot.Graph()
 	slots, pp := t.NumSlots(), t.PagesPerSeq()
 	at := Reshape(slot, 1)
@@ -76,12 +85,17 @@ func (t Table) Grow(pages pagetable.Table, slot, length *Node, limit int) (after
 	// The k-th page goes to place held + k.
 	rank := iota32(g, limit)
 	nowhere := full(g, slots*pp, limit)
-	to := Where(LessThan(rank, broadcast(given, limit)), Add(broadcast(Add(MulScalar(slot, pp), held), limit), rank), nowhere)
+	to := Where(LessThan(rank, broadcast(given, limit)), Add(broadcast(Add(MulScalar(slot, pp), held), limit), rank),
+		nowhere)
 	t.PageIndices = Reshape(control.ScatterSet(Reshape(t.PageIndices, slots*pp), to, taken), slots, pp)
-	t.SeqLens = control.ScatterSet(t.SeqLens, Reshape(Where(ok, slot, scalar(g, slots)), 1), Reshape(Max(old, length), 1))
+	t.SeqLens = control.ScatterSet(t.SeqLens, Reshape(Where(ok, slot, scalar(g, slots)), 1),
+		Reshape(Max(old, length), 1))
 
-	status = Status{Code: scalar(g, CodeInvalidSlot), Need: scalar(g, 0), Have: scalar(g, 0), Slot: slot}.when(LogicalNot(known)).
-		Then(Status{Code: scalar(g, CodeSequenceTooLong), Need: length, Have: reach, Slot: slot}.when(LogicalAnd(known, LogicalNot(fits)))).
-		Then(Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: have, Slot: slot}.when(LogicalAnd(LogicalAnd(known, fits), LogicalNot(enough))))
+	status = Status{Code: scalar(g, CodeInvalidSlot), Need: scalar(g, 0), Have: scalar(g, 0),
+		Slot: slot}.when(LogicalNot(known)).
+		Then(Status{Code: scalar(g, CodeSequenceTooLong), Need: length, Have: reach,
+			Slot: slot}.when(LogicalAnd(known, LogicalNot(fits)))).
+		Then(Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: have,
+			Slot: slot}.when(LogicalAnd(LogicalAnd(known, fits), LogicalNot(enough))))
 	return t, pages, taken, status
 }

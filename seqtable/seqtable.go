@@ -1,9 +1,10 @@
-// Package seqtable is the device's account of sequences: which slot holds one, how long it is and which KV pages it uses. It opens,
-// extends, clones and releases sequences by whole-array operations inside a program.
+// Package seqtable is the device's account of sequences: which slot holds one, how long it is and which KV pages it
+// uses. It opens, extends, clones and releases sequences by whole-array operations inside a program.
 //
-// How often each page is referenced is kept by package pagetable, and nowhere else; the verbs here that change it take that table
-// and return it. Clearing is logical: a released slot is all clear here, its pages keep their contents. A page is written only
-// while one sequence alone holds it, so that full pages can be shared. [Host] is the plain-Go twin.
+// How often each page is referenced is kept by package pagetable, and nowhere else; the verbs here that change it take
+// that table and return it. Clearing is logical: a released slot is all clear here, its pages keep their contents. A
+// page is written only while one sequence alone holds it, so that full pages can be shared. [Host] is the plain-Go
+// twin.
 package seqtable
 
 import (
@@ -19,8 +20,8 @@ import (
 	"github.com/quire/quire/scan"
 )
 
-// Table describes R slots, each for one sequence of up to PP pages. A slot that is not used is all clear: length 0, no pages, no
-// source.
+// Table describes R slots, each for one sequence of up to PP pages. A slot that is not used is all clear: length 0, no
+// pages, no source.
 type Table struct {
 	SeqLens      *Node // int32 [R]: tokens of each sequence that have, or get in this step, a place in the cache.
 	PageIndices  *Node // int32 [R, PP]: its pages, in order of position; -1 = none.
@@ -32,7 +33,8 @@ type Table struct {
 // New returns a table of slots unused slots, for sequences of up to pagesPerSeq pages of pageSize tokens.
 func New(g *Graph, slots, pagesPerSeq, pageSize int) Table {
 	if slots < 1 || pagesPerSeq < 1 || pageSize < 1 {
-		panic(fmt.Errorf("seqtable.New: slots %d, pages a sequence %d and page size %d must be at least 1", slots, pagesPerSeq, pageSize))
+		panic(fmt.Errorf("seqtable.New: slots %d, pages a sequence %d and page size %d must be at least 1", slots,
+			pagesPerSeq, pageSize))
 	}
 	return Table{
 		SeqLens:      Zeros(g, shapes.Make(dtypes.Int32, slots)),
@@ -52,8 +54,8 @@ func (t Table) PagesPerSeq() int { return t.PageIndices.Shape().Dimensions[1] }
 // Capacity is the longest sequence, in tokens.
 func (t Table) Capacity() int { return t.PagesPerSeq() * t.PageSize }
 
-// Open begins an empty sequence in each slot for which mask, bool [R], holds. A slot in use stays as it is, and is reported as
-// [CodeInvalidSlot].
+// Open begins an empty sequence in each slot for which mask, bool [R], holds. A slot in use stays as it is, and is
+// reported as [CodeInvalidSlot].
 func (t Table) Open(mask *Node) (Table, Status) {
 	fault := LogicalAnd(mask, t.Used)
 	slots := iota32(mask.Graph(), t.NumSlots())
@@ -65,8 +67,9 @@ func (t Table) Open(mask *Node) (Table, Status) {
 	return t, status
 }
 
-// Release ends the sequence of each slot for which mask, bool [R], holds: the slot becomes all clear, and each of its pages loses one
-// reference. Slots that are not used stay as they are. Faults are [CodeDoubleFree] and [CodeInvalidPage].
+// Release ends the sequence of each slot for which mask, bool [R], holds: the slot becomes all clear, and each of its
+// pages loses one reference. Slots that are not used stay as they are. Faults are [CodeDoubleFree] and
+// [CodeInvalidPage].
 func (t Table) Release(pages pagetable.Table, mask *Node) (Table, pagetable.Table, Status) {
 	g := mask.Graph()
 	order, count := scan.Positions(LogicalAnd(mask, t.Used), t.NumSlots())
@@ -76,12 +79,15 @@ func (t Table) Release(pages pagetable.Table, mask *Node) (Table, pagetable.Tabl
 	t.CloneSources = Where(LogicalOr(mask, sourceGone), none, t.CloneSources)
 	t.SeqLens = Where(mask, ZerosLike(t.SeqLens), t.SeqLens)
 	t.Used = LogicalAnd(t.Used, LogicalNot(mask))
-	t.PageIndices = Where(BroadcastToShape(InsertAxes(mask, 1), shapes.Make(dtypes.Bool, t.PageIndices.Shape().Dimensions...)),
+	t.PageIndices = Where(BroadcastToShape(InsertAxes(mask, 1),
+		shapes.Make(dtypes.Bool, t.PageIndices.Shape().Dimensions...)),
 		full(g, -1, t.NumSlots(), t.PagesPerSeq()), t.PageIndices)
 
 	zero, anywhere := scalar(g, 0), scalar(g, -1)
-	status := Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: zero, Slot: anywhere}.when(GreaterThan(doubleFree, zero)).
-		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()), Slot: anywhere}.when(GreaterThan(invalid, zero)))
+	status := Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: zero,
+		Slot: anywhere}.when(GreaterThan(doubleFree, zero)).
+		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()),
+			Slot: anywhere}.when(GreaterThan(invalid, zero)))
 	return t, pages, status
 }
 
@@ -91,13 +97,15 @@ type tallying struct {
 	Tally pagetable.Tally
 }
 
-// tallyRows counts the pages of some rows of matrix, int32 [M, PP]: of the first count that order, int32 [M], names. It loops over a few
-// rows at a time, so its cost follows the sequences that begin or end, which are few in most steps, and not the size of the table.
+// tallyRows counts the pages of some rows of matrix, int32 [M, PP]: of the first count that order, int32 [M], names. It
+// loops over a few rows at a time, so its cost follows the sequences that begin or end, which are few in most steps,
+// and not the size of the table.
 func tallyRows(pages pagetable.Table, matrix, order, count *Node) pagetable.Tally {
 	return control.While(tallying{Row: scalar(matrix.Graph(), 0), Tally: pages.NewTally()},
 		func(s tallying) *Node { return LessThan(s.Row, count) },
 		func(s tallying) tallying {
-			return tallying{Row: AddScalar(s.Row, chunkRows(matrix)), Tally: s.Tally.Add(nextRows(matrix, order, count, s.Row))}
+			return tallying{Row: AddScalar(s.Row, chunkRows(matrix)),
+				Tally: s.Tally.Add(nextRows(matrix, order, count, s.Row))}
 		}).Tally
 }
 
@@ -106,8 +114,8 @@ func chunkRows(matrix *Node) int {
 	return min(matrix.Shape().Dimensions[0], max(1, 512/matrix.Shape().Dimensions[1]))
 }
 
-// nextRows returns chunkRows rows of matrix, int32 [M, PP], as one vector: those named by order, int32 [M], from place at on. From
-// place count on it is -1.
+// nextRows returns chunkRows rows of matrix, int32 [M, PP], as one vector: those named by order, int32 [M], from place
+// at on. From place count on it is -1.
 func nextRows(matrix, order, count, at *Node) *Node {
 	g := matrix.Graph()
 	m, pp := matrix.Shape().Dimensions[0], matrix.Shape().Dimensions[1]
@@ -154,7 +162,8 @@ func column(x *Node, n int) *Node {
 // clip makes indices safe for an axis of n: backends differ on indices out of range.
 func clip(indices *Node, n int) *Node { return MinScalar(MaxScalar(indices, 0), n-1) }
 
-// gather returns the elements (or rows) of x at indices, int32 [N], which may be out of range where the result is not used.
+// gather returns the elements (or rows) of x at indices, int32 [N], which may be out of range where the result is not
+// used.
 func gather(x, indices *Node) *Node {
 	return Gather(x, InsertAxes(clip(indices, x.Shape().Dimensions[0]), -1))
 }

@@ -20,7 +20,8 @@ import (
 // TestSequences puts whole sequences through the tables.
 func TestSequences(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend compute.Backend) {
-		m := newMachine(t, backend, sizes{slots: 16, pagesPerSeq: 4, pageSize: 4, pages: 64, queue: 64, tokens: 32, maxSeqs: 16, clones: 4})
+		m := newMachine(t, backend, sizes{slots: 16, pagesPerSeq: 4, pageSize: 4, pages: 64, queue: 64, tokens: 32,
+			maxSeqs: 16, clones: 4})
 		t.Run("boundaries", m.testBoundaries)
 		t.Run("leaks", m.testLeaks)
 	})
@@ -29,7 +30,8 @@ func TestSequences(t *testing.T) {
 // testBoundaries prefills prompts that end about a page boundary, decodes one token more, and clones at every length.
 func (m *machine) testBoundaries(t *testing.T) {
 	pageSize := m.z.pageSize
-	for _, prompt := range []int{1, pageSize - 1, pageSize, pageSize + 1, 2*pageSize - 1, 2 * pageSize, 4*pageSize - 1} {
+	for _, prompt := range []int{1, pageSize - 1, pageSize, pageSize + 1, 2*pageSize - 1, 2 * pageSize,
+		4*pageSize - 1} {
 		m.clear()
 		m.openSlots(t, 1)
 		batch := m.feed(t, 1, 0, prompt)
@@ -180,7 +182,8 @@ func TestStatusKeepsTheFirstFault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ok, pages, slot := []int32{0, 0, 0, 0}, []int32{seqtable.CodeOutOfPages, 3, 1, -1}, []int32{seqtable.CodeInvalidSlot, 0, 0, 5}
+		ok, pages, slot := []int32{0, 0, 0, 0}, []int32{seqtable.CodeOutOfPages, 3, 1, -1},
+			[]int32{seqtable.CodeInvalidSlot, 0, 0, 5}
 		for _, c := range []struct {
 			a, b []int32
 			want error
@@ -209,10 +212,13 @@ func TestErrors(t *testing.T) {
 	}{
 		{[]int32{seqtable.CodeInvalidSlot, 0, 0, 9}, seqtable.ErrInvalidSlot{}, []string{"slot 9"}},
 		{[]int32{seqtable.CodeOutOfSlots, 7, 4, -1}, seqtable.ErrOutOfSlots{}, []string{"7", "4 rows"}},
-		{[]int32{seqtable.CodeInvalidPosition, 12, 8, 2}, seqtable.ErrInvalidPosition{}, []string{"12", "slot 2", "8 tokens"}},
-		{[]int32{seqtable.CodeSequenceTooLong, 65, 64, 3}, seqtable.ErrSequenceTooLong{}, []string{"slot 3", "65", "64"}},
+		{[]int32{seqtable.CodeInvalidPosition, 12, 8, 2}, seqtable.ErrInvalidPosition{},
+			[]string{"12", "slot 2", "8 tokens"}},
+		{[]int32{seqtable.CodeSequenceTooLong, 65, 64, 3}, seqtable.ErrSequenceTooLong{},
+			[]string{"slot 3", "65", "64"}},
 		{[]int32{seqtable.CodeInvalidPage, 2, 100, 1}, pagetable.ErrInvalidPage{}, []string{"slot 1", "2", "99"}},
-		{[]int32{seqtable.CodeOutOfPages, 5, 3, -1}, pagetable.ErrOutOfPages{}, []string{"5 needed", "3 free", "--kv-memory"}},
+		{[]int32{seqtable.CodeOutOfPages, 5, 3, -1}, pagetable.ErrOutOfPages{},
+			[]string{"5 needed", "3 free", "--kv-memory"}},
 		{[]int32{seqtable.CodeDoubleFree, 6, 0, -1}, pagetable.ErrDoubleFree{}, []string{"6"}},
 	} {
 		err := fmt.Errorf("step 3: %w", seqtable.StatusError(c.status))
@@ -226,7 +232,8 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	var outOfPages pagetable.ErrOutOfPages
-	if !errors.As(seqtable.StatusError([]int32{seqtable.CodeOutOfPages, 5, 3, -1}), &outOfPages) || outOfPages.Need != 5 || outOfPages.Have != 3 {
+	if !errors.As(seqtable.StatusError([]int32{seqtable.CodeOutOfPages, 5, 3, -1}), &outOfPages) ||
+		outOfPages.Need != 5 || outOfPages.Have != 3 {
 		t.Errorf("numbers of %v", outOfPages)
 	}
 	if err := seqtable.StatusError([]int32{99, 0, 0, 0}); err == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/quire/quire/pagetable"
 )
 
-// Codes of [Status]. A verb that meets several faults reports the one of the lowest slot or index, and those of the whole table (out
-// of slots, out of pages, double free) only where no sequence is at fault by itself.
+// Codes of [Status]. A verb that meets several faults reports the one of the lowest slot or index, and those of the
+// whole table (out of slots, out of pages, double free) only where no sequence is at fault by itself.
 const (
 	CodeOK              = iota
 	CodeInvalidSlot     // [ErrInvalidSlot]
@@ -21,8 +21,9 @@ const (
 	CodeDoubleFree      // [pagetable.ErrDoubleFree]
 )
 
-// Status is what went wrong in a verb, as int32 scalars on the device; all zero where nothing did. After a fault the tables still
-// obey their rules: what could not be done was left out. [StatusError] turns the values, read by the host, into an error.
+// Status is what went wrong in a verb, as int32 scalars on the device; all zero where nothing did. After a fault the
+// tables still obey their rules: what could not be done was left out. [StatusError] turns the values, read by the host,
+// into an error.
 type Status struct {
 	Code, Need, Have, Slot *Node
 }
@@ -84,10 +85,12 @@ func firstFault(f faultCodes) Status {
 	failed := NotEqual(f.code, ZerosLike(f.code))
 	first := clip(ReduceAllMin(where(LogicalNot(failed), n, places)), n)
 	pick := func(x *Node) *Node { return Reshape(gather(x, Reshape(first, 1))) }
-	return Status{Code: pick(f.code), Need: pick(f.need), Have: pick(f.have), Slot: pick(f.slot)}.when(ReduceLogicalOr(failed))
+	return Status{Code: pick(f.code), Need: pick(f.need), Have: pick(f.have),
+		Slot: pick(f.slot)}.when(ReduceLogicalOr(failed))
 }
 
-// StatusError turns a status read from the device, int32 [4] as of [Status.Vector], into an error; nil where there is no fault.
+// StatusError turns a status read from the device, int32 [4] as of [Status.Vector], into an error; nil where there is
+// no fault.
 func StatusError(values []int32) error {
 	if len(values) != 4 {
 		return fmt.Errorf("seqtable: a status has 4 values, got %d", len(values))
@@ -114,12 +117,14 @@ func StatusError(values []int32) error {
 	return fmt.Errorf("seqtable: unknown status %v", values)
 }
 
-// ErrInvalidSlot says that a verb named a slot that does not exist, or that is in use where it must be free or free where it must be
-// in use. errors.Is matches any ErrInvalidSlot.
+// ErrInvalidSlot says that a verb named a slot that does not exist, or that is in use where it must be free or free
+// where it must be in use. errors.Is matches any ErrInvalidSlot.
 type ErrInvalidSlot struct{ Slot int }
 
 func (e ErrInvalidSlot) Error() string {
-	return fmt.Sprintf("slot %d can not be used here: out of range, or used where it must be free, or free where it must be used; please report this with the output of a run with --debug", e.Slot)
+	return fmt.Sprintf(
+		"slot %d can not be used here: out of range, or used where it must be free, or free where it must be used; "+
+			"please report this with the output of a run with --debug", e.Slot)
 }
 
 // Is reports whether target is an ErrInvalidSlot.
@@ -132,14 +137,16 @@ type ErrOutOfSlots struct {
 }
 
 func (e ErrOutOfSlots) Error() string {
-	return fmt.Sprintf("out of slots: %d sequences for the %d rows of a step; please report this with the output of a run with --debug", e.Need, e.Have)
+	return fmt.Sprintf(
+		"out of slots: %d sequences for the %d rows of a step; "+
+			"please report this with the output of a run with --debug", e.Need, e.Have)
 }
 
 // Is reports whether target is an ErrOutOfSlots.
 func (e ErrOutOfSlots) Is(target error) bool { _, ok := target.(ErrOutOfSlots); return ok }
 
-// ErrInvalidPosition says that a token, or the length of a clone, does not join up with its sequence: a position below 0, or one that
-// would leave a hole behind it. errors.Is matches any ErrInvalidPosition.
+// ErrInvalidPosition says that a token, or the length of a clone, does not join up with its sequence: a position below
+// 0, or one that would leave a hole behind it. errors.Is matches any ErrInvalidPosition.
 type ErrInvalidPosition struct {
 	Slot     int
 	Position int // Of the token, or the length asked of the clone.
@@ -147,13 +154,16 @@ type ErrInvalidPosition struct {
 }
 
 func (e ErrInvalidPosition) Error() string {
-	return fmt.Sprintf("position %d does not join up with the sequence in slot %d, which has %d tokens; please report this with the output of a run with --debug", e.Position, e.Slot, e.Length)
+	return fmt.Sprintf(
+		"position %d does not join up with the sequence in slot %d, which has %d tokens; please report this with the "+
+			"output of a run with --debug", e.Position, e.Slot, e.Length)
 }
 
 // Is reports whether target is an ErrInvalidPosition.
 func (e ErrInvalidPosition) Is(target error) bool { _, ok := target.(ErrInvalidPosition); return ok }
 
-// ErrSequenceTooLong says that a sequence grew past the pages its slot can hold. errors.Is matches any ErrSequenceTooLong.
+// ErrSequenceTooLong says that a sequence grew past the pages its slot can hold. errors.Is matches any
+// ErrSequenceTooLong.
 type ErrSequenceTooLong struct {
 	Slot int
 	Need int // Tokens.
@@ -161,7 +171,8 @@ type ErrSequenceTooLong struct {
 }
 
 func (e ErrSequenceTooLong) Error() string {
-	return fmt.Sprintf("the sequence in slot %d needs %d tokens, a slot holds %d; raise the engine's maximum length", e.Slot, e.Need, e.Have)
+	return fmt.Sprintf("the sequence in slot %d needs %d tokens, a slot holds %d; raise the engine's maximum length",
+		e.Slot, e.Need, e.Have)
 }
 
 // Is reports whether target is an ErrSequenceTooLong.

@@ -22,20 +22,26 @@ type accelerator struct {
 	version  string
 	inside   string // path of the plugin in the wheel
 	target   string // slash path of the plugin under the accelerator's folder
-	// libraries are the packages, by the beginning of their names, among the dependencies of [cudaLibraries] that it needs.
+	// libraries are the packages, by the beginning of their names, among the dependencies of [cudaLibraries] that it
+	// needs.
 	libraries []string
 	cost      string // what installing it takes, for people
 }
 
 // accelerators by platform. The CUDA one is of the same XLA as [cpuPlugin].
 var accelerators = map[string]accelerator{
-	"cuda":      {"cuda", "XLA:CUDA plugin (CUDA 13)", "jax-cuda13-pjrt", "0.11.2", "jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so", []string{"nvidia"}, "2 GB to fetch, 4 GB on disk"},
-	CUDACompile: {CUDACompile, "XLA:CUDA plugin and assembler, to compile without a GPU", "jax-cuda13-pjrt", "0.11.2", "jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so", []string{"nvidia-cuda-nvcc", "nvidia-nvvm"}, "0.3 GB to fetch, 0.7 GB on disk"},
-	"tpu":       {"tpu", "TPU plugin (libtpu)", "libtpu", "0.0.51", "libtpu/libtpu.so", "pjrt_c_api_tpu_plugin.so", nil, "205 MB to fetch"},
+	"cuda": {"cuda", "XLA:CUDA plugin (CUDA 13)", "jax-cuda13-pjrt", "0.11.2",
+		"jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so", []string{"nvidia"},
+		"2 GB to fetch, 4 GB on disk"},
+	CUDACompile: {CUDACompile, "XLA:CUDA plugin and assembler, to compile without a GPU", "jax-cuda13-pjrt", "0.11.2",
+		"jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so",
+		[]string{"nvidia-cuda-nvcc", "nvidia-nvvm"}, "0.3 GB to fetch, 0.7 GB on disk"},
+	"tpu": {"tpu", "TPU plugin (libtpu)", "libtpu", "0.0.51", "libtpu/libtpu.so", "pjrt_c_api_tpu_plugin.so", nil,
+		"205 MB to fetch"},
 }
 
-// CUDACompile is the platform of which there is what compiles programs for GPUs that are not there, a tenth of what "cuda" takes. Where that is
-// installed, it is this too.
+// CUDACompile is the platform of which there is what compiles programs for GPUs that are not there, a tenth of what
+// "cuda" takes. Where that is installed, it is this too.
 const CUDACompile = "cuda-compile"
 
 // Compiler returns the one of [Platforms] that compiles for a platform's devices where none is there.
@@ -74,7 +80,8 @@ func (in *installer) ensureAccelerator(ctx context.Context, platform string) (st
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return "", fmt.Errorf("setup: fetching %s was interrupted: %w; the next run goes on from there", a.title, err)
+			return "", fmt.Errorf("setup: fetching %s was interrupted: %w; the next run goes on from there", a.title,
+				err)
 		}
 		return "", missingAccelerator(in.root, platform, nil, err)
 	}
@@ -115,7 +122,8 @@ func (in *installer) fetchAccelerator(ctx context.Context, a accelerator) error 
 
 // fetchCUDALibraries unpacks NVIDIA's libraries beside the plugin.
 func (in *installer) fetchCUDALibraries(ctx context.Context, a accelerator) error {
-	plugin, err := pipInfo(ctx, cudaLibraries+"/"+a.version) // the index's page of one version, which not all mirrors have
+	// the index's page of one version, which not all mirrors have
+	plugin, err := pipInfo(ctx, cudaLibraries+"/"+a.version)
 	if err != nil {
 		plugin, err = pipInfo(ctx, cudaLibraries)
 	}
@@ -142,7 +150,8 @@ func (in *installer) fetchCUDALibraries(ctx context.Context, a accelerator) erro
 	return linkCUDALibraries(nvidia)
 }
 
-func (in *installer) fetchCUDALibrary(ctx context.Context, a accelerator, d xlainstaller.PipDependency, nvidia, done string) error {
+func (in *installer) fetchCUDALibrary(ctx context.Context, a accelerator, d xlainstaller.PipDependency, nvidia,
+	done string) error {
 	info, err := pipInfo(ctx, d.Package)
 	if err != nil {
 		return err
@@ -150,7 +159,8 @@ func (in *installer) fetchCUDALibrary(ctx context.Context, a accelerator, d xlai
 	version := ""
 	for v, releases := range info.Releases {
 		_, err := xlainstaller.PipSelectRelease(releases, linuxWheel, true)
-		if err == nil && plainVersion.MatchString(v) && d.IsValid(v) && (version == "" || xlainstaller.PipCompareVersion(v, version) > 0) {
+		if err == nil && plainVersion.MatchString(v) && d.IsValid(v) &&
+			(version == "" || xlainstaller.PipCompareVersion(v, version) > 0) {
 			version = v
 		}
 	}
@@ -200,7 +210,8 @@ func linkCUDALibraries(nvidia string) error {
 }
 
 // fetchIndexed downloads the wheel of a version, checked against the digest that the index gives.
-func (in *installer) fetchIndexed(ctx context.Context, item string, info *xlainstaller.PipPackageInfo, version string) (string, error) {
+func (in *installer) fetchIndexed(ctx context.Context, item string, info *xlainstaller.PipPackageInfo,
+	version string) (string, error) {
 	pkg := info.Info.Name
 	release, err := xlainstaller.PipSelectRelease(info.Releases[version], linuxWheel, true)
 	if err != nil {
@@ -222,7 +233,8 @@ func missingAccelerator(root, platform string, looked []string, cause error) *Mi
 	return &MissingError{Item: platform, Title: a.title, Looked: looked, Cause: cause, Remedy: []string{
 		"with network: sample setup " + platform,
 		fmt.Sprintf("into the Python environment in use: pip install %s==%s", a.wheel, a.version),
-		fmt.Sprintf("copy the folder %s\n    from a machine where \"sample setup %s\" has run", filepath.Dir(a.folder(root)), platform),
+		fmt.Sprintf("copy the folder %s\n    from a machine where \"sample setup %s\" has run",
+			filepath.Dir(a.folder(root)), platform),
 		fmt.Sprintf("set %s=/path/to/plugin.so to a PJRT plugin of your own", EnvPlugin(platform)),
 	}}
 }

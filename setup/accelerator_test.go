@@ -67,8 +67,10 @@ func (ix *pythonIndex) add(name string, requires []string, files map[string]stri
 		}
 		z.Close()
 		file := fmt.Sprintf("%s-%s-py3-none-manylinux_2_31_x86_64.whl", name, version)
-		releases = append(releases, fmt.Sprintf(`%q:[{"filename":"%s-%s-py3-none-win_amd64.whl"},{"filename":%q,"url":"../../files/%s","digests":{"sha256":%q}}]`,
-			version, name, version, file, file, digest(wheel.Bytes())))
+		releases = append(releases,
+			fmt.Sprintf(
+				`%q:[{"filename":"%s-%s-py3-none-win_amd64.whl"},{"filename":%q,"url":"../../files/%s","digests":{"sha256":%q}}]`,
+				version, name, version, file, file, digest(wheel.Bytes())))
 		ix.mux.HandleFunc("/files/"+file, func(w http.ResponseWriter, r *http.Request) {
 			ix.fetched[file]++
 			w.Write(wheel.Bytes())
@@ -79,7 +81,8 @@ func (ix *pythonIndex) add(name string, requires []string, files map[string]stri
 		list = `"` + strings.Join(requires, `","`) + `"`
 	}
 	ix.mux.HandleFunc("/pypi/"+name+"/json", func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, `{"info":{"name":%q,"version":%q,"project_url":"https://index.example/project/%s/","requires_dist":[%s]},"releases":{%s}}`,
+		fmt.Fprintf(w,
+			`{"info":{"name":%q,"version":%q,"project_url":"https://index.example/project/%s/","requires_dist":[%s]},"releases":{%s}}`,
 			name, versions[len(versions)-1], name, list, strings.Join(releases, ","))
 	})
 }
@@ -104,18 +107,22 @@ func TestFetchTPU(t *testing.T) {
 	}
 }
 
-// The libraries come first, each at the highest version that fits; the plugin last; what is unpacked is not fetched again.
+// The libraries come first, each at the highest version that fits; the plugin last; what is unpacked is not fetched
+// again.
 func TestFetchCUDA(t *testing.T) {
 	ix, in := newPythonIndex(t)
-	ix.add("jax-cuda13-plugin", []string{"nvidia-cublas<14,>=13.0", "nvidia-nvcc>=13.0; extra == 'with-cuda'", "numpy>=2"},
+	ix.add("jax-cuda13-plugin", []string{"nvidia-cublas<14,>=13.0", "nvidia-nvcc>=13.0; extra == 'with-cuda'",
+		"numpy>=2"},
 		map[string]string{"x": ""}, "0.11.2")
-	ix.add("nvidia-cublas", nil, map[string]string{"nvidia/cu13/lib/libcublas.so.13": "blas ", "other/file": ""}, "12.9", "13.0", "13.2", "14.0")
+	ix.add("nvidia-cublas", nil, map[string]string{"nvidia/cu13/lib/libcublas.so.13": "blas ", "other/file": ""},
+		"12.9", "13.0", "13.2", "14.0")
 	_, err := in.ensureAccelerator(t.Context(), "cuda")
 	if !isMissing(err) || !strings.Contains(err.Error(), "nvidia-nvcc") {
 		t.Fatalf("without a library: %v", err)
 	}
 	ix.add("nvidia-nvcc", nil, map[string]string{"nvidia/cu13/bin/ptxas": "ptxas "}, "13.0", "13.1rc1")
-	ix.add("jax-cuda13-pjrt", nil, map[string]string{"jax_plugins/xla_cuda13/xla_cuda_plugin.so": "cuda "}, "0.11.2", "0.12.0")
+	ix.add("jax-cuda13-pjrt", nil, map[string]string{"jax_plugins/xla_cuda13/xla_cuda_plugin.so": "cuda "}, "0.11.2",
+		"0.12.0")
 	path, err := in.ensureAccelerator(t.Context(), "cuda")
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +148,8 @@ func TestFetchCUDA(t *testing.T) {
 // To compile it takes the plugin and two of the libraries.
 func TestFetchCUDACompile(t *testing.T) {
 	ix, in := newPythonIndex(t)
-	ix.add("jax-cuda13-plugin", []string{"nvidia-cublas>=13.0", "nvidia-cuda-nvcc>=13.0; extra == 'with-cuda'", "nvidia-nvvm>=13.0"}, map[string]string{"x": ""}, "0.11.2")
+	ix.add("jax-cuda13-plugin", []string{"nvidia-cublas>=13.0", "nvidia-cuda-nvcc>=13.0; extra == 'with-cuda'",
+		"nvidia-nvvm>=13.0"}, map[string]string{"x": ""}, "0.11.2")
 	ix.add("nvidia-cuda-nvcc", nil, map[string]string{"nvidia/cu13/bin/ptxas": "ptxas "}, "13.0")
 	ix.add("nvidia-nvvm", nil, map[string]string{"nvidia/cu13/nvvm/libdevice/libdevice.10.bc": "device "}, "13.0")
 	ix.add("jax-cuda13-pjrt", nil, map[string]string{"jax_plugins/xla_cuda13/xla_cuda_plugin.so": "cuda "}, "0.11.2")

@@ -23,8 +23,10 @@ type deviceKind struct {
 // deviceKinds are those of the platforms beside "cpu". The PCI ids of TPUs are those by which JAX finds them
 // (hardware_utils.py): v2 and v3, one without a name, v4, v5p, v5e, v6e, TPU7x.
 var deviceKinds = []deviceKind{
-	{platform: "cuda", name: "NVIDIA GPU", files: []string{"dev/nvidia[0-9]*", "usr/lib/wsl/lib/libcuda.so.1"}, looked: "/dev/nvidia*, and libcuda of WSL"},
-	{platform: "tpu", name: "TPU", files: []string{"dev/accel[0-9]*"}, looked: "/dev/accel*, and Google's chips in /sys/bus/pci/devices",
+	{platform: "cuda", name: "NVIDIA GPU", files: []string{"dev/nvidia[0-9]*", "usr/lib/wsl/lib/libcuda.so.1"},
+		looked: "/dev/nvidia*, and libcuda of WSL"},
+	{platform: "tpu", name: "TPU", files: []string{"dev/accel[0-9]*"},
+		looked: "/dev/accel*, and Google's chips in /sys/bus/pci/devices",
 		vendor: "0x1ae0", ids: []string{"0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"}},
 }
 
@@ -79,9 +81,11 @@ type NotFetchedError struct {
 // Error is one sentence with the size and the command.
 func (e *NotFetchedError) Error() string {
 	a := accelerators[e.Platform]
-	remedy := fmt.Sprintf(`"sample setup %s" installs it (%s), or %s=FILE names a plugin of your own`, e.Platform, a.cost, EnvPlugin(e.Platform))
+	remedy := fmt.Sprintf(`"sample setup %s" installs it (%s), or %s=FILE names a plugin of your own`, e.Platform,
+		a.cost, EnvPlugin(e.Platform))
 	if e.NoDevice != "" {
-		return fmt.Sprintf("%s, and the %s is not installed; if the device is there all the same, %s", e.NoDevice, a.title, remedy)
+		return fmt.Sprintf("%s, and the %s is not installed; if the device is there all the same, %s", e.NoDevice,
+			a.title, remedy)
 	}
 	return fmt.Sprintf("the %s is not installed: %s", a.title, remedy)
 }

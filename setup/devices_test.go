@@ -21,13 +21,16 @@ func TestAccelerators(t *testing.T) {
 		"wsl":          {map[string]string{"usr/lib/wsl/lib/libcuda.so.1": ""}, []string{"cuda"}},
 		"tpu v4":       {map[string]string{"dev/accel0": ""}, []string{"tpu"}},
 		"other accel":  {map[string]string{"dev/accel/accel0": ""}, nil},
-		"tpu v6e":      {map[string]string{"sys/bus/pci/devices/0000:00:04.0/vendor": "0x1ae0\n", "sys/bus/pci/devices/0000:00:04.0/device": "0x006f\n"}, []string{"tpu"}},
-		"google's nic": {map[string]string{"sys/bus/pci/devices/0000:00:04.0/vendor": "0x1ae0\n", "sys/bus/pci/devices/0000:00:04.0/device": "0x0042\n"}, nil},
+		"tpu v6e": {map[string]string{"sys/bus/pci/devices/0000:00:04.0/vendor": "0x1ae0\n",
+			"sys/bus/pci/devices/0000:00:04.0/device": "0x006f\n"}, []string{"tpu"}},
+		"google's nic": {map[string]string{"sys/bus/pci/devices/0000:00:04.0/vendor": "0x1ae0\n",
+			"sys/bus/pci/devices/0000:00:04.0/device": "0x0042\n"}, nil},
 	} {
 		root := t.TempDir()
 		for file, text := range c.files {
 			path := filepath.Join(root, file)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+				os.WriteFile(path, []byte(text), 0o644)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -59,7 +62,8 @@ func TestUsable(t *testing.T) {
 		device bool
 		want   []string
 	}{
-		"cuda":      {true, []string{"no NVIDIA GPU was found", `"sample setup cuda" installs it (2 GB to fetch, 4 GB on disk)`, "QUIRE_PLUGIN_CUDA"}},
+		"cuda": {true, []string{"no NVIDIA GPU was found",
+			`"sample setup cuda" installs it (2 GB to fetch, 4 GB on disk)`, "QUIRE_PLUGIN_CUDA"}},
 		CUDACompile: {false, []string{"is not installed: ", `"sample setup cuda-compile"`}},
 		"tpu":       {true, []string{"no TPU was found", `"sample setup tpu" installs it (205 MB to fetch)`}},
 	} {

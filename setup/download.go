@@ -71,7 +71,8 @@ func (in *installer) download(ctx context.Context, item, url, dir, name, wantSHA
 			idle = 1
 		}
 		if idle >= downloadTries {
-			return "", fmt.Errorf("%w (%d tries; what came so far is kept in %s and the next run goes on from there)", err, idle, partial)
+			return "", fmt.Errorf("%w (%d tries; what came so far is kept in %s and the next run goes on from there)",
+				err, idle, partial)
 		}
 		select {
 		case <-ctx.Done():
@@ -121,7 +122,8 @@ func (in *installer) continueDownload(ctx context.Context, item, url, partial st
 	case http.StatusPartialContent:
 		var start int64
 		if _, err := fmt.Sscanf(resp.Header.Get("Content-Range"), "bytes %d-", &start); err != nil || start != have {
-			return fmt.Errorf("the server was asked for bytes from %d on and answered with %q", have, resp.Header.Get("Content-Range"))
+			return fmt.Errorf("the server was asked for bytes from %d on and answered with %q", have,
+				resp.Header.Get("Content-Range"))
 		}
 	case http.StatusOK: // from the start, also where a range was asked for
 		if have, err = 0, f.Truncate(0); err != nil {
@@ -130,7 +132,8 @@ func (in *installer) continueDownload(ctx context.Context, item, url, partial st
 		if _, err = f.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-	case http.StatusRequestedRangeNotSatisfiable: // nothing is missing, or the part is of another file: the digest tells
+	// nothing is missing, or the part is of another file: the digest tells
+	case http.StatusRequestedRangeNotSatisfiable:
 		return nil
 	default:
 		return &statusError{resp.StatusCode, resp.Status}

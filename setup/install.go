@@ -76,7 +76,8 @@ func (in *installer) ensureWheel(ctx context.Context, a asset) (string, error) {
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return "", fmt.Errorf("setup: fetching %s was interrupted: %w; the next run goes on from there", a.Title, err)
+			return "", fmt.Errorf("setup: fetching %s was interrupted: %w; the next run goes on from there", a.Title,
+				err)
 		}
 		return "", a.missing(in.root, nil, err)
 	}
@@ -156,10 +157,12 @@ func renameSynced(from, to string) error {
 func (in *installer) ensureCPURelease(ctx context.Context) (string, error) {
 	err := in.locked(ctx, cpuPlugin.Name, func() error {
 		platform := runtime.GOOS + "_" + runtime.GOARCH
-		return xlainstaller.CPUInstall(platform, "latest", filepath.Join(in.root, "plugins", "cpu-release"), true, xlainstaller.Quiet)
+		return xlainstaller.CPUInstall(platform, "latest", filepath.Join(in.root, "plugins", "cpu-release"), true,
+			xlainstaller.Quiet)
 	})
 	if err != nil {
-		return "", &MissingError{Item: "cpu", Title: "XLA:CPU plugin for " + runtime.GOOS + "/" + runtime.GOARCH, Cause: err,
+		return "", &MissingError{Item: "cpu", Title: "XLA:CPU plugin for " + runtime.GOOS + "/" + runtime.GOARCH,
+			Cause:  err,
 			Remedy: []string{"set " + EnvPlugin("cpu") + "=/path/to/plugin to a PJRT plugin of your own"}}
 	}
 	return FindPlugin("cpu")

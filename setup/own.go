@@ -25,7 +25,8 @@ func Install(ctx context.Context, item, from string, progress Progress) (string,
 	}
 	isPlugin := slices.Contains(Platforms(), item)
 	if !isPlugin && item != demoModel.Name {
-		return "", fmt.Errorf("setup: nothing is called %q: known are %s", item, strings.Join(append(Platforms(), Models()...), ", "))
+		return "", fmt.Errorf("setup: nothing is called %q: known are %s", item,
+			strings.Join(append(Platforms(), Models()...), ", "))
 	}
 	if err := regularFile(from); err != nil {
 		return "", fmt.Errorf("setup: --from: %w", err)
@@ -47,7 +48,9 @@ func (in *installer) installOwn(item, from string, isPlugin bool) (string, error
 	switch {
 	case strings.HasSuffix(from, ".whl"):
 		if !hasPinned {
-			return "", fmt.Errorf("setup: %s can't be installed from a wheel alone; give the plugin's .so in its environment", item)
+			return "",
+				fmt.Errorf("setup: %s can't be installed from a wheel alone; give the plugin's .so in its environment",
+					item)
 		}
 		return pinned.path(in.root), in.unpackWheel(pinned, from)
 	case hasPinned && pinned.sizeOK(from):
@@ -55,8 +58,9 @@ func (in *installer) installOwn(item, from string, isPlugin bool) (string, error
 	case isPlugin:
 		return in.linkPlugin(item, from)
 	}
-	return "", fmt.Errorf("setup: %s is neither %s nor %s of it; a model of your own needs no setup: sample run --model %s",
-		from, pinned.Wheel, filepath.Base(pinned.Inside), from)
+	return "",
+		fmt.Errorf("setup: %s is neither %s nor %s of it; a model of your own needs no setup: sample run --model %s",
+			from, pinned.Wheel, filepath.Base(pinned.Inside), from)
 }
 
 // linkPlugin makes a link to the plugin from as the only one in <platform>-local.

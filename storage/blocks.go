@@ -11,15 +11,15 @@ const (
 	blockBytes = 64 << 10
 	// maxBlocks bounds the memory of a file: 64 MiB.
 	maxBlocks = 1024
-	// maxRun is the longest run of blocks asked for at once, 4 MiB; tailRun is what is asked for at a file's end, where the
-	// footers of Parquet files are.
+	// maxRun is the longest run of blocks asked for at once, 4 MiB; tailRun is what is asked for at a file's end, where
+	// the footers of Parquet files are.
 	maxRun  = 64
 	tailRun = 8
 )
 
-// blocks serves small reads at any place of an object. The columns of a Parquet file are read in turns, each from its own
-// place onwards: a read that follows a block which is there doubles what is asked for at once. When blocks go unread, because
-// there are more places than room, less is asked for.
+// blocks serves small reads at any place of an object. The columns of a Parquet file are read in turns, each from its
+// own place onwards: a read that follows a block which is there doubles what is asked for at once. When blocks go
+// unread, because there are more places than room, less is asked for.
 type blocks struct {
 	o *object
 

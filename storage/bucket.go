@@ -96,7 +96,8 @@ func transient(err error) bool {
 		return false
 	}
 	switch gcerrors.Code(err) {
-	case gcerrors.NotFound, gcerrors.AlreadyExists, gcerrors.InvalidArgument, gcerrors.Unimplemented, gcerrors.FailedPrecondition,
+	case gcerrors.NotFound, gcerrors.AlreadyExists, gcerrors.InvalidArgument, gcerrors.Unimplemented,
+		gcerrors.FailedPrecondition,
 		gcerrors.PermissionDenied:
 		return false
 	}
@@ -121,11 +122,18 @@ func reason(err error) error {
 	case errors.Is(err, ErrChanged), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrExist):
 		return err
 	case st == http.StatusUnauthorized, st == http.StatusForbidden, code == gcerrors.PermissionDenied:
-		return &as{is: fs.ErrPermission, reason: err, text: fmt.Sprintf("access is denied; give credentials that may (%v)", err)}
+		return &as{is: fs.ErrPermission, reason: err,
+			text: fmt.Sprintf("access is denied; give credentials that may (%v)", err)}
 	case badCertificate(err):
-		return &as{is: err, reason: err, text: fmt.Sprintf("the server's certificate is not one to trust; mend the address, or name its authority in SSL_CERT_FILE (%v)", err)}
+		return &as{is: err, reason: err,
+			text: fmt.Sprintf(
+				"the server's certificate is not one to trust; mend the address, or name its authority in "+
+					"SSL_CERT_FILE (%v)", err)}
 	case unsent(err), badCredentials(err):
-		return &as{is: err, reason: err, text: fmt.Sprintf("the request could not be made; give the region and credentials, as other tools of the provider take them (%v)", err)}
+		return &as{is: err, reason: err,
+			text: fmt.Sprintf(
+				"the request could not be made; give the region and credentials, as other tools of the provider take "+
+					"them (%v)", err)}
 	case noBucket(err):
 		return &as{is: fs.ErrNotExist, reason: err, text: "there is no such bucket"}
 	case code == gcerrors.NotFound, st == http.StatusNotFound:
@@ -154,8 +162,8 @@ func pin(attrs *blob.Attributes, scheme string) pinned {
 	return p
 }
 
-// ask makes a read's request conditional on the version, and leaves repeating it to us: the drivers know nothing of how far
-// the last one came. It is blob.ReaderOptions.BeforeRead.
+// ask makes a read's request conditional on the version, and leaves repeating it to us: the drivers know nothing of how
+// far the last one came. It is blob.ReaderOptions.BeforeRead.
 func (p pinned) ask(as func(any) bool) error {
 	var input *s3.GetObjectInput
 	if as(&input) && p.etag != "" {
@@ -174,7 +182,8 @@ func (p pinned) ask(as func(any) bool) error {
 	var download *azblob.DownloadStreamOptions
 	if as(&download) && p.etag != "" {
 		tag := azcore.ETag(p.etag)
-		download.AccessConditions = &azblob.AccessConditions{ModifiedAccessConditions: &azblob.ModifiedAccessConditions{IfMatch: &tag}}
+		download.AccessConditions = &azblob.AccessConditions{ModifiedAccessConditions: &azblob.ModifiedAccessConditions{
+			IfMatch: &tag}}
 	}
 	return nil
 }
@@ -204,7 +213,8 @@ func (p pinned) check(r *blob.Reader, offset int64) error {
 
 // changed turns the refusal of a conditional read into ErrChanged.
 func changed(err error) error {
-	if code := gcerrors.Code(err); code == gcerrors.NotFound || code == gcerrors.FailedPrecondition || status(err) == http.StatusPreconditionFailed {
+	if code := gcerrors.Code(err); code == gcerrors.NotFound || code == gcerrors.FailedPrecondition ||
+		status(err) == http.StatusPreconditionFailed {
 		return ErrChanged
 	}
 	return err

@@ -158,7 +158,8 @@ func fakeS3(t *testing.T) *provider {
 	}
 	fake := gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
 	tr, address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// S3 looks at the condition of the request that ends an upload of several parts; this server does so for one of one part only.
+		// S3 looks at the condition of the request that ends an upload of several parts; this server does so for one of
+		// one part only.
 		if r.Method == http.MethodPost && r.URL.Query().Has("uploadId") && r.Header.Get("If-None-Match") == "*" {
 			if _, err := backend.HeadObject("bucket", strings.TrimPrefix(r.URL.Path, "/bucket/")); err == nil {
 				http.Error(w, "<Error><Code>PreconditionFailed</Code></Error>", http.StatusPreconditionFailed)
@@ -170,10 +171,12 @@ func fakeS3(t *testing.T) *provider {
 	return &provider{
 		name: "s3", trouble: tr,
 		url: func(key string) string {
-			return "s3://bucket/" + key + "?endpoint=" + address + "&use_path_style=true&hostname_immutable=true&region=us-east-1"
+			return "s3://bucket/" + key + "?endpoint=" + address +
+				"&use_path_style=true&hostname_immutable=true&region=us-east-1"
 		},
 		raw: func(t *testing.T, key string, data []byte) {
-			if _, err := backend.PutObject("bucket", key, map[string]string{}, bytes.NewReader(data), int64(len(data)), nil); err != nil {
+			if _, err := backend.PutObject("bucket", key, map[string]string{}, bytes.NewReader(data), int64(len(data)),
+				nil); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -187,7 +190,8 @@ func fakeGCS(t *testing.T) *provider {
 		t.Fatal(err)
 	}
 	address := "http://" + listener.Addr().String()
-	fake, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true, ExternalURL: address, PublicHost: listener.Addr().String()})
+	fake, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true, ExternalURL: address,
+		PublicHost: listener.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +209,8 @@ func fakeGCS(t *testing.T) *provider {
 		name: "gs", trouble: tr,
 		url: func(key string) string { return "gs://bucket/" + key },
 		raw: func(t *testing.T, key string, data []byte) {
-			fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "bucket", Name: key}, Content: data})
+			fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "bucket", Name: key},
+				Content: data})
 		},
 	}
 }
@@ -333,11 +338,15 @@ func (f *azure) list(w http.ResponseWriter, prefix, marker, limit string) {
 	}
 	var b strings.Builder
 	for _, key := range keys {
-		fmt.Fprintf(&b, "<Blob><Name>%s</Name><Properties><Last-Modified>Sun, 09 Sep 2001 01:46:40 GMT</Last-Modified><Etag>x</Etag>"+
-			"<Content-Length>%d</Content-Length><BlobType>BlockBlob</BlobType></Properties></Blob>", key, len(f.blobs[key].data))
+		fmt.Fprintf(&b,
+			"<Blob><Name>%s</Name><Properties><Last-Modified>Sun, 09 Sep 2001 01:46:40 "+
+				"GMT</Last-Modified><Etag>x</Etag>"+
+				"<Content-Length>%d</Content-Length><BlobType>BlockBlob</BlobType></Properties></Blob>", key,
+			len(f.blobs[key].data))
 	}
 	w.Header().Set("Content-Type", "application/xml")
-	fmt.Fprintf(w, `<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>%s</Blobs><NextMarker>%s</NextMarker></EnumerationResults>`, b.String(), next)
+	fmt.Fprintf(w,
+		`<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>%s</Blobs><NextMarker>%s</NextMarker></EnumerationResults>`, b.String(), next)
 }
 
 // providers runs a test against every fake.

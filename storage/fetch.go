@@ -27,10 +27,10 @@ const (
 	fetchAhead = 3
 )
 
-// Fetch brings an object into the folder cache and returns its path there, at once if this very version is there already. What
-// an earlier call left unfinished is gone on with; processes that fetch the same object wait for each other. The file is
-// checked against the provider's MD5 or CRC-32C where there is one, and always against its size and version. A local name is
-// returned as it is.
+// Fetch brings an object into the folder cache and returns its path there, at once if this very version is there
+// already. What an earlier call left unfinished is gone on with; processes that fetch the same object wait for each
+// other. The file is checked against the provider's MD5 or CRC-32C where there is one, and always against its size and
+// version. A local name is returned as it is.
 func Fetch(ctx context.Context, name, cache string, progress Progress) (string, error) {
 	l, err := parse(name)
 	if err != nil {
@@ -47,9 +47,10 @@ func Fetch(ctx context.Context, name, cache string, progress Progress) (string, 
 	return file, failed("fetch", name, err)
 }
 
-// FetchFolder brings the objects below folder whose paths in it want chooses into the folder cache, and returns a local folder
-// that has them, and only them, under these paths. Objects of the same version are shared between such folders.
-func FetchFolder(ctx context.Context, folder, cache string, want func(file string) bool, progress Progress) (string, error) {
+// FetchFolder brings the objects below folder whose paths in it want chooses into the folder cache, and returns a local
+// folder that has them, and only them, under these paths. Objects of the same version are shared between such folders.
+func FetchFolder(ctx context.Context, folder, cache string, want func(file string) bool, progress Progress) (string,
+	error) {
 	files, err := List(ctx, folder)
 	if err != nil {
 		return "", err
@@ -112,7 +113,8 @@ func linkTo(target, link string) error {
 // fetch brings one version of an object to CACHE/object-ID/NAME.
 func (o *object) fetch(ctx context.Context, l location, info Info, cache string, progress Progress) (string, error) {
 	identity := sha256.New()
-	fmt.Fprintln(identity, l.scheme, l.bucket, l.key, info.ETag, o.version.generation, info.Size, info.ModTime.UTC().Format(time.RFC3339))
+	fmt.Fprintln(identity, l.scheme, l.bucket, l.key, info.ETag, o.version.generation, info.Size,
+		info.ModTime.UTC().Format(time.RFC3339))
 	dir := filepath.Join(cache, "object-"+short(identity))
 	final := filepath.Join(dir, path.Base(l.key))
 	if path.Base(l.key) != filepath.Base(final) || !filepath.IsLocal(path.Base(l.key)) {

@@ -129,7 +129,8 @@ func TestFetchFolder(t *testing.T) {
 			return err
 		})
 		text, err := os.ReadFile(filepath.Join(dir, "sub", "a.safetensors"))
-		if strings.Join(found, " ") != "config.json sub/a.safetensors" || string(text) != "m/sub/a.safetensors" || err != nil {
+		if strings.Join(found, " ") != "config.json sub/a.safetensors" || string(text) != "m/sub/a.safetensors" ||
+			err != nil {
 			t.Fatal(found, string(text), err)
 		}
 		if again, err := FetchFolder(t.Context(), p.url("m"), cache, want, nil); again != dir || err != nil {

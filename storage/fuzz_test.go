@@ -5,10 +5,12 @@ import (
 	"testing"
 )
 
-// FuzzNames takes any name and any parameters: what is shown of a name has none of them, and a name that is written is read back.
+// FuzzNames takes any name and any parameters: what is shown of a name has none of them, and a name that is written is
+// read back.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{
-		"s3://bucket/key", "gs://b", "azblob://c/a/../b?x=y", "file:///a b", "file://a", "mem:///", "a/b?c=d", "s3://user:pw@bucket/key", "://", "https://u:p@h/x?token=abc",
+		"s3://bucket/key", "gs://b", "azblob://c/a/../b?x=y", "file:///a b", "file://a", "mem:///", "a/b?c=d",
+		"s3://user:pw@bucket/key", "://", "https://u:p@h/x?token=abc",
 	} {
 		f.Add(name, "endpoint=http://127.0.0.1:1&use_path_style=true")
 	}
@@ -23,7 +25,8 @@ func FuzzNames(f *testing.F) {
 			}
 		}
 		const secret = "aVerySecretWord"
-		for _, at := range []string{"s3://bucket/" + strings.ReplaceAll(name, "?", "") + "?key=" + secret, "https://user:" + secret + "@host/x"} {
+		for _, at := range []string{"s3://bucket/" + strings.ReplaceAll(name, "?", "") + "?key=" + secret,
+			"https://user:" + secret + "@host/x"} {
 			if shown := Redact(at); strings.Contains(shown, secret) {
 				t.Fatalf("%q is shown as %q", at, shown)
 			}

@@ -23,10 +23,12 @@ func TestHide(t *testing.T) {
 	if got := content(t, p.url("out/x")); !bytes.Equal(got, []byte("hello")) {
 		t.Errorf("%q", got)
 	}
-	if files, err := List(t.Context(), name); err != nil || len(files) != 1 || Redact(files[0].Name) != "s3://bucket/out/x" {
+	if files, err := List(t.Context(), name); err != nil || len(files) != 1 ||
+		Redact(files[0].Name) != "s3://bucket/out/x" {
 		t.Error(files, err)
 	}
-	if _, err := Hide("s3://bucket/in?region=elsewhere&sig=SECRET"); err == nil || strings.Contains(err.Error(), "SECRET") {
+	if _, err := Hide("s3://bucket/in?region=elsewhere&sig=SECRET"); err == nil ||
+		strings.Contains(err.Error(), "SECRET") {
 		t.Error(err)
 	}
 	for _, name := range []string{"a/b?c=d", "hf://o/n", "s3://other/x"} {

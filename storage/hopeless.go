@@ -36,7 +36,8 @@ func badCertificate(err error) bool {
 		invalid      x509.CertificateInvalidError
 		plain        tls.RecordHeaderError
 	)
-	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid) || errors.As(err, &plain) ||
+	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &host) ||
+		errors.As(err, &invalid) || errors.As(err, &plain) ||
 		errors.Is(err, http.ErrSchemeMismatch)
 }
 

@@ -32,11 +32,15 @@ func TestHopeless(t *testing.T) {
 		environment        map[string]string
 	}{
 		{"region", "s3://region/k", "Invalid region", map[string]string{"AWS_REGION": ""}},
-		{"certificate", "s3://certificate/k?region=us-east-1&endpoint=" + strange.URL + parameters, "the server's certificate is not one to trust", nil},
-		{"plain", "s3://plain/k?region=us-east-1&endpoint=" + strings.Replace(open.URL, "http:", "https:", 1) + parameters, "certificate", nil},
-		{"credentials", "s3://credentials/k?region=us-east-1&endpoint=" + open.URL + parameters, "give the region and credentials", map[string]string{
-			"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_CONFIG_FILE": "/none", "AWS_SHARED_CREDENTIALS_FILE": "/none", "AWS_EC2_METADATA_DISABLED": "true",
-		}},
+		{"certificate", "s3://certificate/k?region=us-east-1&endpoint=" + strange.URL + parameters,
+			"the server's certificate is not one to trust", nil},
+		{"plain", "s3://plain/k?region=us-east-1&endpoint=" + strings.Replace(open.URL, "http:", "https:", 1) +
+			parameters, "certificate", nil},
+		{"credentials", "s3://credentials/k?region=us-east-1&endpoint=" + open.URL + parameters,
+			"give the region and credentials", map[string]string{
+				"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_CONFIG_FILE": "/none",
+				"AWS_SHARED_CREDENTIALS_FILE": "/none", "AWS_EC2_METADATA_DISABLED": "true",
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bucketsForgotten(t)
@@ -45,7 +49,8 @@ func TestHopeless(t *testing.T) {
 			}
 			before := asked.Load()
 			_, err := Open(t.Context(), c.url)
-			if err == nil || !strings.Contains(err.Error(), c.problem) || strings.Contains(err.Error(), "given up after") {
+			if err == nil || !strings.Contains(err.Error(), c.problem) ||
+				strings.Contains(err.Error(), "given up after") {
 				t.Error(err)
 			}
 			if n := asked.Load() - before; n > 0 {

@@ -90,8 +90,8 @@ func comparePaths(a, b string) int {
 // HasGlob reports whether a name has characters that Glob gives a meaning.
 func HasGlob(name string) bool { return strings.ContainsAny(Path(name), "*?[") }
 
-// Glob returns the names of the files and folders that match a pattern of path.Match, in order. A star stops at slashes.
-// path.ErrBadPattern is wrapped for a pattern that is not well formed.
+// Glob returns the names of the files and folders that match a pattern of path.Match, in order. A star stops at
+// slashes. path.ErrBadPattern is wrapped for a pattern that is not well formed.
 func Glob(ctx context.Context, pattern string) ([]string, error) {
 	l, err := parse(pattern)
 	if err != nil {

@@ -54,7 +54,8 @@ func TestFindsAsTheFileSystemDoes(t *testing.T) {
 		want, wantErr := Glob(ctx, dir+"/"+pattern)
 		got, gotErr := Glob(ctx, remote+"/"+pattern)
 		// The file system also finds its "." and "..".
-		if path.Clean(pattern) == pattern && (wantErr == nil) == (gotErr == nil) && !reflect.DeepEqual(rel(got, remote), rel(want, dir)) {
+		if path.Clean(pattern) == pattern && (wantErr == nil) == (gotErr == nil) &&
+			!reflect.DeepEqual(rel(got, remote), rel(want, dir)) {
 			t.Fatalf("%q: %q, want %q", pattern, rel(got, remote), rel(want, dir))
 		}
 		for _, name := range append(rel(want, dir), "a", "b", "a/b", "") {
@@ -79,7 +80,8 @@ func TestFindsAsTheFileSystemDoes(t *testing.T) {
 				t.Fatalf("%q: %v %v, want %v %v", name, gl, gErr, wl, wErr)
 			}
 			for i := range wl {
-				if strings.TrimPrefix(wl[i].Name, dir) != strings.TrimPrefix(gl[i].Name, remote) || wl[i].Size != gl[i].Size {
+				if strings.TrimPrefix(wl[i].Name, dir) != strings.TrimPrefix(gl[i].Name, remote) ||
+					wl[i].Size != gl[i].Size {
 					t.Fatalf("%q: number %d is %+v, want %+v", name, i, gl[i], wl[i])
 				}
 			}
@@ -123,7 +125,8 @@ func TestNames(t *testing.T) {
 		"gs://b/a b/%20?x":       {scheme: "gs", bucket: "b", key: "a b/%20?x"},
 		"s3://b/p-?.parquet":     {scheme: "s3", bucket: "b", key: "p-?.parquet"},
 		"s3://b/p-?.x?region=eu": {scheme: "s3", bucket: "b", key: "p-?.x", query: "region=eu"},
-		"s3://b/k?endpoint=http://127.0.0.1:9/x&use_path_style=true": {scheme: "s3", bucket: "b", key: "k", query: "endpoint=http://127.0.0.1:9/x&use_path_style=true"},
+		"s3://b/k?endpoint=http://127.0.0.1:9/x&use_path_style=true": {scheme: "s3", bucket: "b", key: "k",
+			query: "endpoint=http://127.0.0.1:9/x&use_path_style=true"},
 	} {
 		got, err := parse(name)
 		if err != nil || got != want {
@@ -173,7 +176,8 @@ func TestRedact(t *testing.T) {
 		`{"access_token":"x"} token=SECRET`,
 		"https://h/p?X-Amz-Signature=SECRET&X-Amz-Credential=SECRET",
 	} {
-		if got := Scrub(text); strings.Contains(got, "SECRET") && !strings.Contains(got, "SECRET_ACCESS") || strings.Contains(got, "=SECRET") {
+		if got := Scrub(text); strings.Contains(got, "SECRET") && !strings.Contains(got, "SECRET_ACCESS") ||
+			strings.Contains(got, "=SECRET") {
 			t.Errorf("%s is shown as %s", text, got)
 		}
 	}
@@ -197,7 +201,8 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 					continue
 				}
 				text := err.Error()
-				for _, secret := range []string{"QUIRESECRETKEY", "UVVJUkVTRUNSRVRLRVk", "QUIRESECRET", "Signature=", "endpoint="} {
+				for _, secret := range []string{"QUIRESECRETKEY", "UVVJUkVTRUNSRVRLRVk", "QUIRESECRET", "Signature=",
+					"endpoint="} {
 					if strings.Contains(text, secret) {
 						t.Errorf("%s: %s", fault, text)
 					}

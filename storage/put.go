@@ -22,9 +22,10 @@ const digestKey = "sha256"
 // uploadPart is how much of a large object is sent in one request; four of them at a time.
 const uploadPart = 16 << 20
 
-// Put makes a file of the whole of body, which it reads from the start more than once. It appears whole or not at all. Where a
-// file of that name and content is there already, written by Put, nothing happens: a writer that died after its last byte can
-// be repeated. A file of other content is an error for which errors.Is(err, fs.ErrExist) holds, and is left alone.
+// Put makes a file of the whole of body, which it reads from the start more than once. It appears whole or not at all.
+// Where a file of that name and content is there already, written by Put, nothing happens: a writer that died after its
+// last byte can be repeated. A file of other content is an error for which errors.Is(err, fs.ErrExist) holds, and is
+// left alone.
 func Put(ctx context.Context, name string, body io.ReadSeeker) error {
 	l, err := parse(name)
 	if err != nil {
@@ -49,7 +50,8 @@ func Put(ctx context.Context, name string, body io.ReadSeeker) error {
 		return failed("write", name, err)
 	}
 	err = again(ctx, func(a attempt) error { return send(a, bucket, l.key, body, digest) })
-	if code := gcerrors.Code(err); code == gcerrors.FailedPrecondition || code == gcerrors.AlreadyExists || status(err) == 409 || status(err) == 412 {
+	if code := gcerrors.Code(err); code == gcerrors.FailedPrecondition || code == gcerrors.AlreadyExists ||
+		status(err) == 409 || status(err) == 412 {
 		// Another one was faster, or an earlier try of ours, whose answer was lost.
 		there, lookErr := sameObject(ctx, bucket, l.key, size, digest)
 		if lookErr != nil {

@@ -80,7 +80,8 @@ func TestPutIsConditional(t *testing.T) {
 		if err := Remove(t.Context(), name("part")); err != nil {
 			t.Error(err)
 		}
-		if err := Put(t.Context(), name("part"), bytes.NewReader(nil)); err != nil || len(content(t, name("part"))) != 0 {
+		if err := Put(t.Context(), name("part"), bytes.NewReader(nil)); err != nil ||
+			len(content(t, name("part"))) != 0 {
 			t.Error(err)
 		}
 	})
@@ -135,7 +136,8 @@ func lastOfLarge(provider string, r *http.Request) bool {
 	}
 }
 
-// A large object, too, is put only where there is none, and whoever is first has it, though the other one's parts are all there.
+// A large object, too, is put only where there is none, and whoever is first has it, though the other one's parts are
+// all there.
 func TestPutLargeIsConditional(t *testing.T) {
 	providers(t, func(t *testing.T, p *provider) {
 		p.raw(t, "early", []byte("the other one's"))

@@ -49,7 +49,10 @@ func Open(ctx context.Context, name string) (*File, error) {
 	}
 	// Bytes that are stored compressed and named as if they were not would be read as they are.
 	if o.encoded != "" && o.encoded != "identity" && o.encoded != "aws-chunked" && !compressedName(l.key) {
-		return nil, failed("open", name, fmt.Errorf("it is stored with Content-Encoding %s; name it with the extension of that compression, or store it plain", o.encoded))
+		return nil, failed("open", name,
+			fmt.Errorf(
+				"it is stored with Content-Encoding %s; name it with the extension of that compression, or store it "+
+					"plain", o.encoded))
 	}
 	return &File{info: info, ctx: ctx, object: o, blocks: newBlocks(o)}, nil
 }
@@ -103,7 +106,8 @@ func (l location) lookUp(ctx context.Context) (*object, Info, error) {
 	if err != nil {
 		return nil, Info{}, reason(err)
 	}
-	o := &object{name: l.String(), key: l.key, bucket: bucket, version: pin(attrs, l.scheme), md5: attrs.MD5, encoded: attrs.ContentEncoding}
+	o := &object{name: l.String(), key: l.key, bucket: bucket, version: pin(attrs, l.scheme), md5: attrs.MD5,
+		encoded: attrs.ContentEncoding}
 	var google gcs.ObjectAttrs
 	if attrs.As(&google) {
 		o.crc32c = &google.CRC32C
@@ -117,8 +121,8 @@ func (f *File) Info() Info { return f.info }
 // Size is the file's length in bytes.
 func (f *File) Size() int64 { return f.info.Size }
 
-// Version is another one when the file was written again: an object's ETag, and where there is none, as for local files, the time at which
-// it was last written.
+// Version is another one when the file was written again: an object's ETag, and where there is none, as for local
+// files, the time at which it was last written.
 func (f *File) Version() string {
 	if f.info.ETag != "" {
 		return f.info.ETag
@@ -126,8 +130,9 @@ func (f *File) Version() string {
 	return f.info.ModTime.UTC().Format(time.RFC3339Nano)
 }
 
-// ReadAt reads len(p) bytes from offset, less at the end of the file, with io.EOF then. Small reads of an object are served
-// from blocks that were asked for together; reads that go on where earlier ones stopped make it ask for more at once.
+// ReadAt reads len(p) bytes from offset, less at the end of the file, with io.EOF then. Small reads of an object are
+// served from blocks that were asked for together; reads that go on where earlier ones stopped make it ask for more at
+// once.
 func (f *File) ReadAt(p []byte, offset int64) (int, error) {
 	if f.local != nil {
 		return f.local.ReadAt(p, offset)
@@ -153,7 +158,8 @@ func (f *File) ReadRange(p []byte, offset int64) error {
 		return failed("read", f.info.Name, pathless(err))
 	}
 	if offset < 0 || int64(len(p)) > f.info.Size-offset {
-		return failed("read", f.info.Name, fmt.Errorf("it has %d bytes, and %d from byte %d on were asked for", f.info.Size,
+		return failed("read", f.info.Name, fmt.Errorf("it has %d bytes, and %d from byte %d on were asked for",
+			f.info.Size,
 			len(p), offset))
 	}
 	if len(p) == 0 {
@@ -183,7 +189,8 @@ func (f *File) Close() error {
 // fill reads exactly len(p) bytes from offset on.
 func (o *object) fill(ctx context.Context, p []byte, offset int64) error {
 	err := again(ctx, func(a attempt) error {
-		r, err := o.bucket.NewRangeReader(a.ctx, o.key, offset, int64(len(p)), &blob.ReaderOptions{BeforeRead: o.version.ask})
+		r, err := o.bucket.NewRangeReader(a.ctx, o.key, offset, int64(len(p)),
+			&blob.ReaderOptions{BeforeRead: o.version.ask})
 		if err != nil {
 			return changed(err)
 		}

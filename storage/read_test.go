@@ -54,7 +54,8 @@ func TestReadsThroughFaults(t *testing.T) {
 				}
 				r.Close()
 				tail := make([]byte, 100_000)
-				if n, err := f.ReadAt(tail, int64(len(data)-len(tail))); n != len(tail) || err != nil || !bytes.Equal(tail, data[len(data)-n:]) {
+				if n, err := f.ReadAt(tail, int64(len(data)-len(tail))); n != len(tail) || err != nil ||
+					!bytes.Equal(tail, data[len(data)-n:]) {
 					t.Fatal(n, err)
 				}
 				if struck == 0 {
@@ -86,7 +87,8 @@ func TestLooksUpThroughFaults(t *testing.T) {
 				t.Fatalf("%s: %+v %v", fault, files, err)
 			}
 			once = sync.Once{}
-			if info, err := Stat(t.Context(), p.url("d/a.txt")); err != nil || info.Size != 7 || info.ETag == "" || info.Folder {
+			if info, err := Stat(t.Context(), p.url("d/a.txt")); err != nil || info.Size != 7 || info.ETag == "" ||
+				info.Folder {
 				t.Fatalf("%s: %+v %v", fault, info, err)
 			}
 		}
@@ -103,7 +105,8 @@ func TestGivesUp(t *testing.T) {
 		}
 		p.set(func(*http.Request) string { return "503" })
 		_, err = f.ReadAt(make([]byte, 10), 0)
-		if err == nil || !strings.Contains(err.Error(), "given up after 9 tries") || !strings.Contains(err.Error(), Redact(p.url("x"))) {
+		if err == nil || !strings.Contains(err.Error(), "given up after 9 tries") ||
+			!strings.Contains(err.Error(), Redact(p.url("x"))) {
 			t.Error(err)
 		}
 		if n, _ := p.counts(); n != patience.tries {
@@ -166,7 +169,8 @@ func TestReplacedWhileRead(t *testing.T) {
 func TestReadAtIsThatOfMemory(t *testing.T) {
 	p := fakeS3(t)
 	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(blockBytes-2, blockBytes+2), rapid.IntRange(0, 30*blockBytes)).Draw(t, "size")
+		size := rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(blockBytes-2, blockBytes+2),
+			rapid.IntRange(0, 30*blockBytes)).Draw(t, "size")
 		data := noise(size)
 		key := rapid.StringMatching(`[a-z]{8}`).Draw(t, "key")
 		backendPut(p, key, data)
@@ -199,7 +203,8 @@ func columns(t *testing.T, f *File, data []byte, n int) {
 	t.Helper()
 	piece := make([]byte, 32<<10)
 	read := func(offset int64, k int) {
-		if _, err := f.ReadAt(piece[:k], offset); err != nil && err != io.EOF || !bytes.Equal(piece[:k], data[offset:offset+int64(k)]) {
+		if _, err := f.ReadAt(piece[:k], offset); err != nil && err != io.EOF ||
+			!bytes.Equal(piece[:k], data[offset:offset+int64(k)]) {
 			t.Fatal("wrong bytes", offset, k, err)
 		}
 	}
@@ -233,9 +238,11 @@ func TestColumnReadsAreCoalesced(t *testing.T) {
 		p.set(nil)
 		columns(t, f, data, c.columns)
 		requests, served := p.counts()
-		t.Logf("%d MiB, %d columns: %d requests, %.2f of the bytes", c.mib, c.columns, requests, float64(served)/float64(len(data)))
+		t.Logf("%d MiB, %d columns: %d requests, %.2f of the bytes", c.mib, c.columns, requests,
+			float64(served)/float64(len(data)))
 		if requests > c.requests || float64(served) > c.bytes*float64(len(data)) {
-			t.Errorf("%d MiB, %d columns: %d requests, %.2f of the bytes", c.mib, c.columns, requests, float64(served)/float64(len(data)))
+			t.Errorf("%d MiB, %d columns: %d requests, %.2f of the bytes", c.mib, c.columns, requests,
+				float64(served)/float64(len(data)))
 		}
 		f.Close()
 	}

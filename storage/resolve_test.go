@@ -7,8 +7,10 @@ import (
 
 func TestResolve(t *testing.T) {
 	for name, want := range map[string]string{
-		"a/b": "a/b", "/a": "/a", "": "", "./foo://x": "./foo://x", "a b://c": "a b://c", "file:///a/b c%20": "/a/b c%20", "FILE:///a": "/a",
-		"file://localhost/a": "/a", "s3://b/k?region=eu": "s3://b/k?region=eu", "gs://b": "gs://b", "azblob://c/k": "azblob://c/k",
+		"a/b": "a/b", "/a": "/a", "": "", "./foo://x": "./foo://x", "a b://c": "a b://c",
+		"file:///a/b c%20": "/a/b c%20", "FILE:///a": "/a",
+		"file://localhost/a": "/a", "s3://b/k?region=eu": "s3://b/k?region=eu", "gs://b": "gs://b",
+		"azblob://c/k": "azblob://c/k",
 	} {
 		if got, err := Resolve(name); err != nil || got != want {
 			t.Errorf("%s: %q, %v", name, got, err)
@@ -19,7 +21,8 @@ func TestResolve(t *testing.T) {
 		}
 	}
 	for name, problem := range map[string]string{
-		"foo://x": "the scheme foo:// is not known; give a path, file:///PATH, s3://", "http://h/x": "the scheme http:// is not known", "S3://b/k": "S3:// is not known",
+		"foo://x":    "the scheme foo:// is not known; give a path, file:///PATH, s3://",
+		"http://h/x": "the scheme http:// is not known", "S3://b/k": "S3:// is not known",
 		"file://a/b": "a file URL is file:///absolute/path", "file://": "a file URL is",
 	} {
 		if _, err := Resolve(name); err == nil || !strings.Contains(err.Error(), problem) {

@@ -28,7 +28,8 @@ type attempt struct {
 
 // again does op until it is done, fails for good, or fails too often without progress.
 func again(ctx context.Context, op func(a attempt) error) error {
-	waits := &backoff.ExponentialBackOff{InitialInterval: patience.firstWait, Multiplier: 2, MaxInterval: patience.maxWait, RandomizationFactor: 0.5}
+	waits := &backoff.ExponentialBackOff{InitialInterval: patience.firstWait, Multiplier: 2,
+		MaxInterval: patience.maxWait, RandomizationFactor: 0.5}
 	waits.Reset()
 	for try := 1; ; try++ {
 		moved, err := once(ctx, op)

@@ -1,23 +1,24 @@
-// Package storage reads and writes whole files wherever they are: local paths, and objects of S3, Google Cloud Storage and
-// Azure Blob Storage by URL.
+// Package storage reads and writes whole files wherever they are: local paths, and objects of S3, Google Cloud Storage
+// and Azure Blob Storage by URL.
 //
 // # Names
 //
 //	/path/to/file, file:///path/to/file
 //	s3://BUCKET/KEY        credentials, region and endpoint from the environment and files that all AWS tools use
 //	gs://BUCKET/KEY        application default credentials; STORAGE_EMULATOR_HOST for a local server
-//	azblob://CONTAINER/KEY AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or the default credentials
+//	azblob://CONTAINER/KEY AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN
+//	                         or the default credentials
 //	mem://BUCKET/KEY       objects in the memory of this process, for tests
 //
 // A key is taken as it is written, without escapes. Parameters of the driver may follow it, such as
-// s3://bucket/key?region=eu-central-1&endpoint=https://minio.local:9000&use_path_style=true; Go CDK's packages s3blob, gcsblob
-// and azureblob list them. What has no scheme is a local path; other schemes are errors.
+// s3://bucket/key?region=eu-central-1&endpoint=https://minio.local:9000&use_path_style=true; Go CDK's packages s3blob,
+// gcsblob and azureblob list them. What has no scheme is a local path; other schemes are errors.
 //
 // # Reading
 //
-// [Open] looks an object up once and pins it: every later read is of those bytes, and fails with [ErrChanged] when they are
-// replaced. Ranges are asked for with bounded read-ahead; what breaks off, stalls, comes short or is answered by a server's
-// error is asked for again from where it stopped, with growing pauses.
+// [Open] looks an object up once and pins it: every later read is of those bytes, and fails with [ErrChanged] when they
+// are replaced. Ranges are asked for with bounded read-ahead; what breaks off, stalls, comes short or is answered by a
+// server's error is asked for again from where it stopped, with growing pauses.
 //
 // # Writing
 //
@@ -40,8 +41,8 @@ import (
 // ErrChanged says that an object was replaced or removed after Open.
 var ErrChanged = errors.New("it was replaced or removed while it was being read; do not change files during a job")
 
-// Error is what this package returns for what it cannot do with a file. It is fs.ErrNotExist, fs.ErrExist, fs.ErrPermission or
-// ErrChanged for errors.Is where that is the reason.
+// Error is what this package returns for what it cannot do with a file. It is fs.ErrNotExist, fs.ErrExist,
+// fs.ErrPermission or ErrChanged for errors.Is where that is the reason.
 type Error struct {
 	Op   string // "open", "read", "list", "write", "remove", "fetch"
 	Name string // the file, as Redact gives it
@@ -100,7 +101,8 @@ func parse(name string) (location, error) {
 		l.query = hidden.of(l.scheme + "://" + l.bucket)
 	}
 	if strings.Contains(l.bucket, "@") {
-		return location{}, errors.New("credentials do not belong in a URL; give them by the provider's environment variables")
+		return location{},
+			errors.New("credentials do not belong in a URL; give them by the provider's environment variables")
 	}
 	if l.bucket == "" {
 		return location{}, fmt.Errorf("the URL names no bucket; write %s://BUCKET/KEY", l.scheme)
@@ -139,8 +141,9 @@ func (h *hiddenParameters) of(bucket string) string {
 	return h.byBucket[bucket]
 }
 
-// Hide returns a URL without its parameters, to be shown, logged and kept. For the rest of the process names of that bucket without
-// parameters mean those. It is an error to hide different ones for a bucket. Other names are returned as they are.
+// Hide returns a URL without its parameters, to be shown, logged and kept. For the rest of the process names of that
+// bucket without parameters mean those. It is an error to hide different ones for a bucket. Other names are returned as
+// they are.
 func Hide(name string) (string, error) {
 	if !IsRemote(name) {
 		return name, nil
@@ -156,7 +159,9 @@ func Hide(name string) (string, error) {
 	defer hidden.Unlock()
 	bucket := l.scheme + "://" + l.bucket
 	if was, there := hidden.byBucket[bucket]; there && was != l.query {
-		return "", failed("open", name, errors.New("URLs of one bucket are given with different parameters; give the same ones"))
+		return "",
+			failed("open", name,
+				errors.New("URLs of one bucket are given with different parameters; give the same ones"))
 	}
 	if hidden.byBucket == nil {
 		hidden.byBucket = map[string]string{}
@@ -189,8 +194,8 @@ func Path(name string) string {
 	return name
 }
 
-// Redact returns a name that may be shown and logged: a URL without its user, password and parameters. What is no URL is
-// returned as it is.
+// Redact returns a name that may be shown and logged: a URL without its user, password and parameters. What is no URL
+// is returned as it is.
 func Redact(name string) string {
 	if IsRemote(name) {
 		if l, err := parse(name); err == nil {
@@ -216,7 +221,9 @@ func Redact(name string) string {
 
 var (
 	inURL       = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>]+`)
-	secretPairs = regexp.MustCompile(`(?i)\b([\w.-]*(?:signature|sig|token|secret|password|passwd|credential|accesskey|access_key|apikey|api_key|authorization)[\w.-]*)(=|:\s*)((?:bearer |basic |aws4-hmac-sha256 )?[^\s&"',;]+)`)
+	secretPairs = regexp.MustCompile(
+		`(?i)\b([\w.-]*(?:signature|sig|token|secret|password|passwd|credential|accesskey|access_key|apikey|` +
+			`api_key|authorization)[\w.-]*)(=|:\s*)((?:bearer |basic |aws4-hmac-sha256 )?[^\s&"',;]+)`)
 )
 
 // scrub takes credentials out of a text that may quote URLs and headers.
@@ -225,7 +232,8 @@ func scrub(text string) string {
 	return secretPairs.ReplaceAllString(text, "$1$2[redacted]")
 }
 
-// Scrub returns a text, such as an error's of another library, without the credentials that URLs and headers quoted in it hold.
+// Scrub returns a text, such as an error's of another library, without the credentials that URLs and headers quoted in
+// it hold.
 func Scrub(text string) string { return scrub(text) }
 
 // failed wraps an error of one file, once.

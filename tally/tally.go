@@ -95,11 +95,13 @@ func (c *Counts) Row(promptTokens int, failed bool) {
 // Plus adds up.
 func (c Counts) Plus(d Counts) Counts {
 	return Counts{
-		Rows: c.Rows + d.Rows, RowsWithErrors: c.RowsWithErrors + d.RowsWithErrors, Completions: c.Completions + d.Completions,
+		Rows: c.Rows + d.Rows, RowsWithErrors: c.RowsWithErrors + d.RowsWithErrors, Completions: c.Completions +
+			d.Completions,
 		PromptTokens: c.PromptTokens + d.PromptTokens, CompletionTokens: c.CompletionTokens + d.CompletionTokens,
 		FinishReasons: Reasons{
 			Stop: c.FinishReasons.Stop + d.FinishReasons.Stop, Length: c.FinishReasons.Length + d.FinishReasons.Length,
-			Error: c.FinishReasons.Error + d.FinishReasons.Error, Unknown: c.FinishReasons.Unknown + d.FinishReasons.Unknown,
+			Error: c.FinishReasons.Error + d.FinishReasons.Error, Unknown: c.FinishReasons.Unknown +
+				d.FinishReasons.Unknown,
 		},
 	}
 }
@@ -110,7 +112,8 @@ func (c Counts) Minus(d Counts) Counts {
 		Rows: -d.Rows, RowsWithErrors: -d.RowsWithErrors, Completions: -d.Completions, PromptTokens: -d.PromptTokens,
 		CompletionTokens: -d.CompletionTokens,
 		FinishReasons: Reasons{
-			Stop: -d.FinishReasons.Stop, Length: -d.FinishReasons.Length, Error: -d.FinishReasons.Error, Unknown: -d.FinishReasons.Unknown,
+			Stop: -d.FinishReasons.Stop, Length: -d.FinishReasons.Length, Error: -d.FinishReasons.Error,
+			Unknown: -d.FinishReasons.Unknown,
 		},
 	})
 }
@@ -133,7 +136,8 @@ func (c Counts) Check() error {
 		return fmt.Errorf("%d completions without error, but finish reasons of %d: %+v", c.Completions, good, c)
 	}
 	if r.Error < c.RowsWithErrors || c.Rows < c.RowsWithErrors {
-		return fmt.Errorf("%d rows with errors of %d, and %d completions with errors: %+v", c.RowsWithErrors, c.Rows, r.Error, c)
+		return fmt.Errorf("%d rows with errors of %d, and %d completions with errors: %+v", c.RowsWithErrors, c.Rows,
+			r.Error, c)
 	}
 	return nil
 }

@@ -51,9 +51,12 @@ func TestCountsAddUp(t *testing.T) {
 
 func TestOldNotes(t *testing.T) {
 	var old Counts
-	err := json.Unmarshal([]byte(`{"part":3,"rows":750,"rows_with_errors":2,"completions":748,"prompt_tokens":9,"completion_tokens":8}`), &old)
+	err := json.Unmarshal(
+		[]byte(`{"part":3,"rows":750,"rows_with_errors":2,"completions":748,"prompt_tokens":9,"completion_tokens":8}`),
+		&old)
 	old = old.Noted()
-	if want := (Reasons{Unknown: 748, Error: 2}); err != nil || old.FinishReasons != want || old.FinishReasons.Sum() != 750 {
+	if want := (Reasons{Unknown: 748, Error: 2}); err != nil || old.FinishReasons != want ||
+		old.FinishReasons.Sum() != 750 {
 		t.Errorf("an old note is %+v (%v)", old, err)
 	}
 	if err := old.Check(); err != nil {
@@ -69,7 +72,8 @@ func TestOldNotes(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for _, bad := range []Counts{
-		{Completions: 1}, {FinishReasons: Reasons{Stop: 1}}, {Rows: 1, RowsWithErrors: 1}, {RowsWithErrors: 1, FinishReasons: Reasons{Error: 1}},
+		{Completions: 1}, {FinishReasons: Reasons{Stop: 1}}, {Rows: 1, RowsWithErrors: 1},
+		{RowsWithErrors: 1, FinishReasons: Reasons{Error: 1}},
 	} {
 		if bad.Check() == nil {
 			t.Errorf("%+v adds up", bad)

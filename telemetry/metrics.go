@@ -14,7 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are the run's figures as Prometheus wants them. Rates are the reader's business: rate(quire_completion_tokens_total[1m]).
+// metrics are the run's figures as Prometheus wants them. Rates are the reader's business:
+// rate(quire_completion_tokens_total[1m]).
 type metrics struct {
 	registry                        *prometheus.Registry
 	rows, completions, steps        *prometheus.CounterVec
@@ -46,25 +47,30 @@ func newMetrics(r *Run) *metrics {
 		return g
 	}
 	histogram := func(name, help string, first float64, n int) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(first, 2, n)})
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help,
+			Buckets: prometheus.ExponentialBuckets(first, 2, n)})
 		m.registry.MustRegister(h)
 		return h
 	}
 	m.rows = vector("quire_rows_total", "Rows finished by this process.", "result", "good", "error")
-	m.completions = vector("quire_completions_total", "Completions finished by this process.", "finish_reason", "stop", "length", "error")
+	m.completions = vector("quire_completions_total", "Completions finished by this process.", "finish_reason", "stop",
+		"length", "error")
 	m.promptTokens = counter("quire_prompt_tokens_total", "Prompt tokens of finished rows, each row's once.")
 	m.tokens = counter("quire_tokens_total", "Tokens drawn, those that no completion has included.")
 	m.kept = counter("quire_completion_tokens_total", "Tokens of completions finished by this process.")
 	m.steps = vector("quire_steps_total", "Steps of the model on the device.", "kind", "prefill", "decode")
 	m.restarts = counter("quire_device_failures_total", "Failures of the device after which it was started again.")
-	m.callSeconds = histogram("quire_call_seconds", "Time that the device ran the program in each call, transfers left out.", 0.001, 18)
+	m.callSeconds = histogram("quire_call_seconds",
+		"Time that the device ran the program in each call, transfers left out.", 0.001, 18)
 	m.rowSeconds = histogram("quire_row_seconds", "Time from a row's being taken up to its last completion.", 0.01, 20)
 	m.slots = gauge("quire_slots", "Sequences that can decode at once.")
 	m.pages = gauge("quire_pages", "Pages of the KV cache.")
 	m.jobRows = gauge("quire_job_rows", "Rows of the job.")
 	m.jobsDone = gauge("quire_job_rows_before", "Rows of the job that earlier processes finished.")
-	m.info = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "quire_info", Help: "What runs; always 1."}, []string{"version", "model", "backend"})
-	m.registry.MustRegister(m.info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.info = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "quire_info", Help: "What runs; always 1."},
+		[]string{"version", "model", "backend"})
+	m.registry.MustRegister(m.info, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	live := func(name, help string, of func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			r.mu.Lock()
@@ -72,15 +78,19 @@ func newMetrics(r *Run) *metrics {
 			return of()
 		}))
 	}
-	live("quire_slots_active", "Sequences that decode, as of the last call.", func() float64 { return float64(r.now.Active) })
-	live("quire_requests_waiting", "Requests that wait for a slot, as of the last call.", func() float64 { return float64(r.now.Waiting) })
-	live("quire_pages_used", "Pages of the KV cache in use, as of the last call.", func() float64 { return float64(r.now.Pages) })
-	live("quire_seconds_since_last_call", "Time since a call of the device ended; 0 while there is nothing to do.", func() float64 {
-		if r.lastCall.IsZero() || r.waiting {
-			return 0
-		}
-		return time.Since(r.lastCall).Seconds()
-	})
+	live("quire_slots_active", "Sequences that decode, as of the last call.",
+		func() float64 { return float64(r.now.Active) })
+	live("quire_requests_waiting", "Requests that wait for a slot, as of the last call.",
+		func() float64 { return float64(r.now.Waiting) })
+	live("quire_pages_used", "Pages of the KV cache in use, as of the last call.",
+		func() float64 { return float64(r.now.Pages) })
+	live("quire_seconds_since_last_call", "Time since a call of the device ended; 0 while there is nothing to do.",
+		func() float64 {
+			if r.lastCall.IsZero() || r.waiting {
+				return 0
+			}
+			return time.Since(r.lastCall).Seconds()
+		})
 	live("quire_waiting", "1 while there is nothing to do: a worker waits for a unit.", func() float64 {
 		if r.waiting {
 			return 1
@@ -98,8 +108,8 @@ func (m *metrics) started(s Start, before int64) {
 	m.info.WithLabelValues(s.Version, s.Model, s.Backend).Set(1)
 }
 
-// stalled is how long no call may end before the run is not healthy, and openStalled how long an engine may be opened: it may be
-// compiled meanwhile, its inputs read and its model fetched.
+// stalled is how long no call may end before the run is not healthy, and openStalled how long an engine may be opened:
+// it may be compiled meanwhile, its inputs read and its model fetched.
 const (
 	stalled     = 5 * time.Minute
 	openStalled = 6 * time.Hour
@@ -126,9 +136,9 @@ func (r *Run) health() error {
 
 var errNotReady = errors.New("the model is being opened")
 
-// Mux serves /metrics in Prometheus' format, /healthz (200 while the process does its work, 503 with the reason where the device
-// failed or stands still; a model that is being opened is no fault for six hours) and /readyz (503 before the first call can be
-// made, too, unless there is nothing to do).
+// Mux serves /metrics in Prometheus' format, /healthz (200 while the process does its work, 503 with the reason where
+// the device failed or stands still; a model that is being opened is no fault for six hours) and /readyz (503 before
+// the first call can be made, too, unless there is nothing to do).
 func (r *Run) Mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}))
@@ -166,8 +176,9 @@ func (r *Run) Serve(address string, log *slog.Logger) (at string, stop func(), e
 	if err != nil {
 		return "", nil, err
 	}
-	server := &http.Server{Handler: r.Mux(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	server := &http.Server{Handler: r.Mux(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

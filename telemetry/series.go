@@ -25,8 +25,8 @@ type End struct {
 	Result string    `json:"result"` // "finished", "interrupted", or an error
 }
 
-// The first points are a second apart; after each further thousand the distance doubles. So a file of a day has some 8,000 lines
-// and 1.5 MB, and one of a month 5,000 more.
+// The first points are a second apart; after each further thousand the distance doubles. So a file of a day has some
+// 8,000 lines and 1.5 MB, and one of a month 5,000 more.
 const (
 	firstInterval = time.Second
 	pointsAtOnce  = 1000
@@ -51,7 +51,8 @@ func (r *Run) keep(path string, first time.Duration) (*Series, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Series{run: r, file: f, first: first, end: make(chan End, 1), done: make(chan struct{}), writer: bufio.NewWriter(f)}
+	s := &Series{run: r, file: f, first: first, end: make(chan End, 1), done: make(chan struct{}),
+		writer: bufio.NewWriter(f)}
 	// A process that died may have left half a line.
 	s.writer.WriteString("\n")
 	go s.loop()
@@ -112,8 +113,8 @@ func (s *Series) note(err error) {
 	}
 }
 
-// Close writes how the run ended, and the slowest rows. Its error is the first of writing: a file that cannot be written does not
-// end a run.
+// Close writes how the run ended, and the slowest rows. Its error is the first of writing: a file that cannot be
+// written does not end a run.
 func (s *Series) Close(result string) error {
 	s.end <- End{Time: time.Now(), Result: result}
 	<-s.done

@@ -1,7 +1,8 @@
-// Package telemetry watches a run: what it knows is served as Prometheus metrics and health, and kept as a small time series
-// in a file, from which a report is made when the run is over.
+// Package telemetry watches a run: what it knows is served as Prometheus metrics and health, and kept as a small time
+// series in a file, from which a report is made when the run is over.
 //
-// A [Run] is told of rows by its methods, and of the device's calls by the engine's log, for which [Run.Handler] is a handler.
+// A [Run] is told of rows by its methods, and of the device's calls by the engine's log, for which [Run.Handler] is a
+// handler.
 package telemetry
 
 import (
@@ -77,8 +78,8 @@ func NewRun() *Run {
 	return r
 }
 
-// Begin says that the process begins a job, perhaps after another one: points, the slowest rows and the start are that job's alone from
-// now on, while the metrics go on counting.
+// Begin says that the process begins a job, perhaps after another one: points, the slowest rows and the start are that
+// job's alone from now on, while the metrics go on counting.
 func (r *Run) Begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -256,7 +257,8 @@ func (t *tap) WithGroup(name string) slog.Handler       { return &tap{t.run, t.n
 
 func (c *call) set(a slog.Attr) {
 	v := a.Value.Resolve()
-	number := map[string]*int64{"prefill_steps": &c.prefillSteps, "decode_steps": &c.decodeSteps, "tokens": &c.tokens, "active": &c.active, "waiting": &c.waiting}
+	number := map[string]*int64{"prefill_steps": &c.prefillSteps, "decode_steps": &c.decodeSteps, "tokens": &c.tokens,
+		"active": &c.active, "waiting": &c.waiting}
 	switch {
 	case number[a.Key] != nil && v.Kind() == slog.KindInt64:
 		*number[a.Key] = v.Int64()

@@ -25,7 +25,8 @@ var start = Start{Version: "v1", Model: "m", Backend: "b", Rows: 100, Before: 10
 
 func calls(r *Run, log *slog.Logger, n int) {
 	for range n {
-		log.Debug("call", "prefill_steps", 1, "decode_steps", 8, "tokens", 50, "seconds", 0.25, "active", 12, "waiting", 3, "free_pages", []int32{20, 4, 9})
+		log.Debug("call", "prefill_steps", 1, "decode_steps", 8, "tokens", 50, "seconds", 0.25, "active", 12, "waiting",
+			3, "free_pages", []int32{20, 4, 9})
 	}
 }
 
@@ -53,11 +54,15 @@ func TestMetrics(t *testing.T) {
 	r.Waiting()
 	_, text := get(t, r, "/metrics")
 	for _, want := range []string{
-		`quire_rows_total{result="good"} 1`, "quire_waiting 1", "quire_seconds_since_last_call 0", `quire_rows_total{result="error"} 1`, `quire_completions_total{finish_reason="stop"} 1`,
+		`quire_rows_total{result="good"} 1`, "quire_waiting 1", "quire_seconds_since_last_call 0",
+		`quire_rows_total{result="error"} 1`, `quire_completions_total{finish_reason="stop"} 1`,
 		`quire_completions_total{finish_reason="error"} 1`, "quire_tokens_total 200", "quire_prompt_tokens_total 7",
-		`quire_steps_total{kind="prefill"} 4`, `quire_steps_total{kind="decode"} 32`, "quire_call_seconds_sum 1", "quire_call_seconds_count 4",
-		"quire_slots 16", "quire_slots_active 12", "quire_requests_waiting 3", "quire_pages 64", "quire_pages_used 55", "quire_device_failures_total 1",
-		"quire_job_rows 100", "quire_job_rows_before 10", `quire_info{backend="b",model="m",version="v1"} 1`, "quire_row_seconds_sum 3", "go_goroutines", "process_resident_memory_bytes",
+		`quire_steps_total{kind="prefill"} 4`, `quire_steps_total{kind="decode"} 32`, "quire_call_seconds_sum 1",
+		"quire_call_seconds_count 4",
+		"quire_slots 16", "quire_slots_active 12", "quire_requests_waiting 3", "quire_pages 64", "quire_pages_used 55",
+		"quire_device_failures_total 1",
+		"quire_job_rows 100", "quire_job_rows_before 10", `quire_info{backend="b",model="m",version="v1"} 1`,
+		"quire_row_seconds_sum 3", "go_goroutines", "process_resident_memory_bytes",
 	} {
 		if !strings.Contains(text, want+"\n") && !strings.Contains(text, want+" ") {
 			t.Errorf("%s is not there", want)
@@ -129,7 +134,8 @@ func TestServesThisMachineOnly(t *testing.T) {
 	if _, _, err := r.Serve(at, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("an address was served twice")
 	}
-	if _, _, err := r.Serve("nonsense", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "127.0.0.1:9090") {
+	if _, _, err := r.Serve("nonsense", slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "127.0.0.1:9090") {
 		t.Error(err)
 	}
 }
@@ -144,7 +150,8 @@ func TestHandlerHandsOn(t *testing.T) {
 		return a
 	}}
 	r := NewRun()
-	for w, wrap := range map[*bytes.Buffer]func(slog.Handler) slog.Handler{&with: r.Handler, &without: func(h slog.Handler) slog.Handler { return h }} {
+	for w, wrap := range map[*bytes.Buffer]func(slog.Handler) slog.Handler{&with: r.Handler,
+		&without: func(h slog.Handler) slog.Handler { return h }} {
 		log := slog.New(wrap(slog.NewTextHandler(w, options)))
 		calls(r, log, 1)
 		log.Info("hello", "a", 1)
@@ -209,10 +216,12 @@ func TestSeries(t *testing.T) {
 	}
 	for i, p := range all {
 		last := p.Points[len(p.Points)-1]
-		if p.Start.Slots != 16 || p.End == nil || p.End.Result != []string{"interrupted", "finished"}[i] || len(p.Slowest) != slowestRows {
+		if p.Start.Slots != 16 || p.End == nil || p.End.Result != []string{"interrupted", "finished"}[i] ||
+			len(p.Slowest) != slowestRows {
 			t.Errorf("%+v %+v", p.Start, p.End)
 		}
-		if last.Rows != 60 || last.Tokens != 3000 || last.Calls != 60 || last.PromptTokens != 300 || math.Abs(last.CallSeconds-15) > 1e-9 {
+		if last.Rows != 60 || last.Tokens != 3000 || last.Calls != 60 || last.PromptTokens != 300 ||
+			math.Abs(last.CallSeconds-15) > 1e-9 {
 			t.Errorf("%+v", last)
 		}
 		most := 0
@@ -252,7 +261,8 @@ func TestSeriesOfJobs(t *testing.T) {
 		if last := all[0].Points[len(all[0].Points)-1]; last.Rows != 1 || last.Calls != 2 || last.Tokens != 100 {
 			t.Errorf("%+v", last)
 		}
-		if _, text := get(t, r, "/metrics"); !strings.Contains(text, fmt.Sprintf("quire_tokens_total %d\n", 100*(i+1))) {
+		if _, text := get(t, r, "/metrics"); !strings.Contains(text,
+			fmt.Sprintf("quire_tokens_total %d\n", 100*(i+1))) {
 			t.Error(text)
 		}
 	}
@@ -283,7 +293,8 @@ func TestSeriesIsBounded(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add([]byte(`{"start":{"slots":1}}` + "\n" + `{"point":{"s":1}}` + "\n" + `{"slowest":[{"id":"a"}],"end":{"result":"finished"}}`))
+	f.Add([]byte(`{"start":{"slots":1}}` + "\n" + `{"point":{"s":1}}` + "\n" +
+		`{"slowest":[{"id":"a"}],"end":{"result":"finished"}}`))
 	f.Add([]byte(`{"point":{}}`))
 	f.Add([]byte("{\"start\":{}}\n{\"point\":"))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -29,7 +29,8 @@ func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b
 // newBPE indexes vocab and merges (in order of rank). Every merge must name
 // tokens of vocab. byteFallback is the byte_fallback flag: the tokens <0x00> to
 // <0xFF> stand for the bytes of characters outside the vocabulary.
-func newBPE(vocab map[string]int32, merges [][2]string, unk string, fuseUnk, byteFallback, ignoreMerges bool) (*bpe, error) {
+func newBPE(vocab map[string]int32, merges [][2]string, unk string, fuseUnk, byteFallback, ignoreMerges bool) (*bpe,
+	error) {
 	m := &bpe{vocab: vocab, unk: -1, fuseUnk: fuseUnk, ignoreMerges: ignoreMerges, seed: maphash.MakeSeed()}
 	m.work.New = func() any { return new(bpeWork) }
 	if unk != "" {
@@ -55,7 +56,8 @@ func newBPE(vocab map[string]int32, merges [][2]string, unk string, fuseUnk, byt
 		b, okB := vocab[p[1]]
 		ab, okAB := vocab[p[0]+p[1]]
 		if !okA || !okB || !okAB {
-			return nil, fmt.Errorf("merge %d joins %q and %q, but one of them or the result is not in the vocabulary", rank, p[0], p[1])
+			return nil, fmt.Errorf("merge %d joins %q and %q, but one of them or the result is not in the vocabulary",
+				rank, p[0], p[1])
 		}
 		m.merges[pairKey(a, b)] = merge{int32(rank), ab}
 	}

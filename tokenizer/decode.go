@@ -93,17 +93,23 @@ func (d *decoderBuilder) add(raw json.RawMessage, depth int) error {
 		if err != nil {
 			return fmt.Errorf("decoder Metaspace: %w", err)
 		}
-		d.makers = append(d.makers, func() stage { return &metaspaceStage{mark: j.Replacement, dropFirst: scheme != "never"} })
+		d.makers = append(d.makers, func() stage {
+			return &metaspaceStage{mark: j.Replacement,
+				dropFirst: scheme != "never"}
+		})
 	case "Strip":
 		if utf8.RuneCountInString(j.Content) != 1 || j.Start < 0 || j.Stop < 0 {
-			return fmt.Errorf("decoder Strip: content %q is not one character, or start %d or stop %d is negative", j.Content, j.Start, j.Stop)
+			return fmt.Errorf("decoder Strip: content %q is not one character, or start %d or stop %d is negative",
+				j.Content, j.Start, j.Stop)
 		}
 		fused := d.fused
 		d.makers = append(d.makers, func() stage {
 			return &stripStage{content: j.Content, start: j.Start, stop: j.Stop, fused: fused}
 		})
 	default:
-		return fmt.Errorf("decoder %q is not supported (supported: Sequence, ByteLevel, ByteFallback, Fuse, Replace, Metaspace, Strip)", j.Type)
+		return fmt.Errorf(
+			"decoder %q is not supported (supported: Sequence, ByteLevel, ByteFallback, Fuse, Replace, Metaspace, "+
+				"Strip)", j.Type)
 	}
 	return nil
 }

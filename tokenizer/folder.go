@@ -52,7 +52,10 @@ type configJSON struct {
 func openFolder(dir, tokenizerFile string) (*parts, error) {
 	data, err := readFile(tokenizerFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no tokenizer.json (a folder with tokenizer.model or vocab.json alone is made whole by transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))")
+		return nil,
+			fmt.Errorf(
+				"there is no tokenizer.json (a folder with tokenizer.model or vocab.json alone is made whole by " +
+					"transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))")
 	} else if err != nil {
 		return nil, err
 	}
@@ -61,7 +64,8 @@ func openFolder(dir, tokenizerFile string) (*parts, error) {
 		return nil, err
 	}
 	var config, specials configJSON
-	for name, into := range map[string]*configJSON{"tokenizer_config.json": &config, "special_tokens_map.json": &specials} {
+	for name, into := range map[string]*configJSON{"tokenizer_config.json": &config,
+		"special_tokens_map.json": &specials} {
 		data, err := readFile(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -94,7 +98,8 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() > maxFileBytes {
-		return nil, fmt.Errorf("%s has %d bytes, more than the %d allowed", filepath.Base(path), info.Size(), maxFileBytes)
+		return nil, fmt.Errorf("%s has %d bytes, more than the %d allowed", filepath.Base(path), info.Size(),
+			maxFileBytes)
 	}
 	return os.ReadFile(path)
 }

@@ -131,7 +131,11 @@ func partsOfGGUF(f metadata) (*parts, error) {
 	case "gpt2":
 		split, ok := ggufSplits[get("ggml.pre").String()]
 		if !ok {
-			return nil, fmt.Errorf("the GGUF pre-tokenizer %q is not supported (tokenizer.ggml.pre may be default, gpt-2, llama-bpe, qwen2, smollm, tekken); the model's folder with its tokenizer.json may be", get("ggml.pre").String())
+			return nil,
+				fmt.Errorf(
+					"the GGUF pre-tokenizer %q is not supported (tokenizer.ggml.pre may be default, gpt-2, "+
+						"llama-bpe, qwen2, smollm, tekken); the model's folder with its tokenizer.json may be",
+					get("ggml.pre").String())
 		}
 		p.normalize, p.ignoreMerges, addBOS = split.normalize, split.ignoreMerges, split.addBOS
 		if p.pre, err = split.pre(); err != nil {
@@ -187,7 +191,8 @@ func (p *parts) sentencePiece(get func(string) gguf.KeyValue, tokens []string, t
 		strip = 1
 	}
 	p.stages = func() []stage {
-		return []stage{replaceStage{mark, " "}, &byteFallbackStage{}, &stripStage{content: " ", start: strip, fused: true}}
+		return []stage{replaceStage{mark, " "}, &byteFallbackStage{},
+			&stripStage{content: " ", start: strip, fused: true}}
 	}
 	if len(p.merges) > 0 {
 		return nil
@@ -222,7 +227,10 @@ func mergesOfScores(vocab map[string]int32, tokens []string, types []int64, scor
 			continue
 		}
 		if len(token) > maxToken {
-			return nil, fmt.Errorf("the GGUF file's token %d has %d bytes, more than the %d allowed where merges are derived from scores", i, len(token), maxToken)
+			return nil,
+				fmt.Errorf(
+					"the GGUF file's token %d has %d bytes, more than the %d allowed where merges are derived from "+
+						"scores", i, len(token), maxToken)
 		}
 		chars := utf8.RuneCountInString(token)
 		at := 0

@@ -98,7 +98,8 @@ func checksum(tok *Tokenizer, ids []int32) uint32 {
 	for _, id := range ids {
 		raw = binary.LittleEndian.AppendUint32(raw, uint32(id))
 	}
-	for _, text := range []string{tok.Decode(ids, false), tok.Decode(backwards(ids), true), tok.Decode(everyOther(ids), true)} {
+	for _, text := range []string{tok.Decode(ids, false), tok.Decode(backwards(ids), true),
+		tok.Decode(everyOther(ids), true)} {
 		raw = append(append(raw, 0), text...)
 	}
 	return crc32.ChecksumIEEE(raw)

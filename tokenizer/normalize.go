@@ -75,7 +75,9 @@ func parseNormalizer(raw json.RawMessage, depth int) (normalizer, error) {
 		}
 		return replace(*n.Pattern.String, n.Content), nil
 	}
-	return nil, fmt.Errorf("normalizer %q is not supported (supported: Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace)", n.Type)
+	return nil,
+		fmt.Errorf("normalizer %q is not supported (supported: Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace)",
+			n.Type)
 }
 
 func prepend(prefix string) normalizer {

@@ -45,7 +45,8 @@ func parsePostProcessor(raw json.RawMessage, depth int) (frame, error) {
 	case "TemplateProcessing":
 		return p.template()
 	}
-	return f, fmt.Errorf("post_processor %q is not supported (supported: Sequence, ByteLevel, TemplateProcessing)", p.Type)
+	return f, fmt.Errorf("post_processor %q is not supported (supported: Sequence, ByteLevel, TemplateProcessing)",
+		p.Type)
 }
 
 func (p *postJSON) template() (f frame, err error) {

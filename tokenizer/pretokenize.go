@@ -78,7 +78,9 @@ func parsePreTokenizer(raw json.RawMessage, depth int) (steps []preTokenizer, by
 		step, err := newSplit(p)
 		return []preTokenizer{step}, false, err
 	}
-	return nil, false, fmt.Errorf("pre_tokenizer %q is not supported (supported: Sequence, ByteLevel, Digits, Metaspace, Split)", p.Type)
+	return nil, false,
+		fmt.Errorf("pre_tokenizer %q is not supported (supported: Sequence, ByteLevel, Digits, Metaspace, Split)",
+			p.Type)
 }
 
 func addPrefixSpace(out []piece, p piece) ([]piece, error) {

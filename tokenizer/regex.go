@@ -38,7 +38,8 @@ func compilePattern(expr string) (*pattern, error) {
 func (p *pattern) findAll(s string) ([]span, error) {
 	found, err := p.re.FindAllStringIndex(s, -1)
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer: the split pattern %q took too long on a text of %d bytes: %w", p.re.String(), len(s), err)
+		return nil, fmt.Errorf("tokenizer: the split pattern %q took too long on a text of %d bytes: %w", p.re.String(),
+			len(s), err)
 	}
 	spans := make([]span, len(found))
 	for i, f := range found {

@@ -56,8 +56,10 @@ func TestLongS(t *testing.T) {
 
 // TestClasses pins the characters that Unicode 16 has over Go's 15.
 func TestClasses(t *testing.T) {
-	for r, want := range map[rune]class{0x1c89: letter, 0x13460: letter, 0x10d40: number, 0x1ccf0: number, 0x11bf9: number,
-		'a': letter, '1': number, 'Ⅷ': number, 0x85: space, 0x3000: space, 0x200b: other, 0x301: other, 0x1F600: other} {
+	for r, want := range map[rune]class{0x1c89: letter, 0x13460: letter, 0x10d40: number, 0x1ccf0: number,
+		0x11bf9: number,
+		'a':     letter, '1': number, 'Ⅷ': number, 0x85: space, 0x3000: space, 0x200b: other, 0x301: other,
+		0x1F600: other} {
 		if got := classifySlow(r); got != want {
 			t.Errorf("U+%04X has class %d, want %d", r, got, want)
 		}

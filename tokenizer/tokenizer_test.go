@@ -14,7 +14,8 @@ func TestSpecials(t *testing.T) {
 	if got, want := smol.SpecialIDs(), (Specials{BOS: 1, EOS: 2, Unknown: 0, Pad: 2}); got != want {
 		t.Errorf("SmolLM2 has %+v, want %+v", got, want)
 	}
-	if smol.VocabSize() != 49152 || !strings.Contains(smol.ChatTemplate(), "SmolLM") || smol.Token(2) != "<|im_end|>" || !smol.IsSpecial(2) || smol.IsSpecial(100) {
+	if smol.VocabSize() != 49152 || !strings.Contains(smol.ChatTemplate(), "SmolLM") || smol.Token(2) != "<|im_end|>" ||
+		!smol.IsSpecial(2) || smol.IsSpecial(100) {
 		t.Errorf("SmolLM2: size %d, token 2 %q, template %.40q", smol.VocabSize(), smol.Token(2), smol.ChatTemplate())
 	}
 	folder, file := open(t, "testdata/llama3"), open(t, "testdata/llama3.gguf")
@@ -47,8 +48,10 @@ func TestAddSpecial(t *testing.T) {
 
 func TestInvalidUTF8(t *testing.T) {
 	for in, want := range map[string]string{
-		"a\xffb": "a\uFFFDb", "\xf0\x9f\x98": "\uFFFD", "\xf0\x9f\x98x": "\uFFFDx", "\xed\xa0\x80": "\uFFFD\uFFFD\uFFFD",
-		"\xc0\xaf": "\uFFFD\uFFFD", "\xe2\x82\xac\xe2\x82": "€\uFFFD", "\xf4\x90\x80\x80": "\uFFFD\uFFFD\uFFFD\uFFFD", "fine €": "fine €",
+		"a\xffb": "a\uFFFDb", "\xf0\x9f\x98": "\uFFFD", "\xf0\x9f\x98x": "\uFFFDx",
+		"\xed\xa0\x80": "\uFFFD\uFFFD\uFFFD",
+		"\xc0\xaf":     "\uFFFD\uFFFD", "\xe2\x82\xac\xe2\x82": "€\uFFFD",
+		"\xf4\x90\x80\x80": "\uFFFD\uFFFD\uFFFD\uFFFD", "fine €": "fine €",
 	} {
 		if got := validUTF8(in); got != want {
 			t.Errorf("%q becomes %q, want %q", in, got, want)
@@ -80,7 +83,8 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
-// Texts made to be slow are not: at a cost that grows with the square of the length, these would take longer than the tests may.
+// Texts made to be slow are not: at a cost that grows with the square of the length, these would take longer than the
+// tests may.
 func TestHostileTexts(t *testing.T) {
 	const hostile = 200_000 // bytes
 	for _, family := range families {
@@ -109,17 +113,26 @@ func TestRefused(t *testing.T) {
 		{change(`"type":"BPE"`, `"type":"Unigram"`), `model "Unigram" is not supported`},
 		{change(`"dropout":null`, `"dropout":0.1`), "dropout"},
 		{change(`"type":"Prepend"`, `"type":"Lowercase"`), `normalizer "Lowercase" is not supported`},
-		{change(`"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Whitespace"}`), `pre_tokenizer "Whitespace" is not supported`},
-		{change(`"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[[:alpha:]]+"},"behavior":"Isolated","invert":false}`), `"[[:"`},
-		{change(`"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated","invert":false}`), "pattern"},
+		{change(`"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Whitespace"}`),
+			`pre_tokenizer "Whitespace" is not supported`},
+		{
+			change(`"pre_tokenizer":null`,
+				`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[[:alpha:]]+"},"behavior":"Isolated","invert":false}`), `"[[:"`},
+		{
+			change(`"pre_tokenizer":null`,
+				`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated","invert":false}`),
+			"pattern"},
 		{change(`"type":"Fuse"`, `"type":"CTC"`), `decoder "CTC" is not supported`},
-		{change(`"type":"TemplateProcessing"`, `"type":"BertProcessing"`), `post_processor "BertProcessing" is not supported`},
-		{change(`"id":1,"content":"<s>"`, `"id":7,"content":"<s>"`), `added token "<s>" has id 7, but 1 in the vocabulary`},
+		{change(`"type":"TemplateProcessing"`, `"type":"BertProcessing"`),
+			`post_processor "BertProcessing" is not supported`},
+		{change(`"id":1,"content":"<s>"`, `"id":7,"content":"<s>"`),
+			`added token "<s>" has id 7, but 1 in the vocabulary`},
 		{change(`"<s>":1`, `"<s>":1000000000`), "1000000000"},
 		{change(`"<s>":1`, `"<s>":-1`), "negative"},
 		{`{"model":{"type":"BPE","vocab":{"a":0},"merges":[["a","b"]]}}`, "not in the vocabulary"},
 		{`{"model":{"type":"BPE","vocab":{},"merges":[]}}`, "empty"},
-		{change(`"pre_tokenizer":null`, `"pre_tokenizer":`+strings.Repeat(`{"type":"Sequence","pretokenizers":[`, 500)+`{"type":"ByteLevel"}`+strings.Repeat("]}", 500)), "nested"},
+		{change(`"pre_tokenizer":null`, `"pre_tokenizer":`+strings.Repeat(`{"type":"Sequence","pretokenizers":[`, 500)+
+			`{"type":"ByteLevel"}`+strings.Repeat("]}", 500)), "nested"},
 		{`{`, "tokenizer.json"},
 	} {
 		dir := t.TempDir()
@@ -130,7 +143,8 @@ func TestRefused(t *testing.T) {
 			t.Errorf("error %v, want one with %q", err, c.want)
 		}
 	}
-	for path, want := range map[string]string{t.TempDir(): "no tokenizer.json", "testdata/nowhere": "no such file", "testdata/corpus.bin.gz": "neither"} {
+	for path, want := range map[string]string{t.TempDir(): "no tokenizer.json", "testdata/nowhere": "no such file",
+		"testdata/corpus.bin.gz": "neither"} {
 		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", path, err, want)
 		}
@@ -144,14 +158,16 @@ func TestTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.re.MatchTimeout = 50 * time.Millisecond
-	if _, err := p.findAll(strings.Repeat("a", 40) + "b"); err == nil || !strings.Contains(err.Error(), "took too long") {
+	if _, err := p.findAll(strings.Repeat("a", 40) + "b"); err == nil ||
+		!strings.Contains(err.Error(), "took too long") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func BenchmarkEncode(b *testing.B) {
 	text := strings.Join(corpus(b)[30:3000], "\n")
-	for name, path := range map[string]string{"smollm2": model(b), "llama3": "testdata/llama3", "llama2": "testdata/llama2", "tekken": "testdata/tekken"} {
+	for name, path := range map[string]string{"smollm2": model(b), "llama3": "testdata/llama3",
+		"llama2": "testdata/llama2", "tekken": "testdata/tekken"} {
 		tok := open(b, path)
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))

@@ -8,11 +8,12 @@ import (
 	"github.com/quire/quire/scan"
 )
 
-// Prompts is the prompts of R slots, as far as they lie on the device: where a [Queue] holds tokens one by one, they are one array here,
-// of which many slots may read the same part.
+// Prompts is the prompts of R slots, as far as they lie on the device: where a [Queue] holds tokens one by one, they
+// are one array here, of which many slots may read the same part.
 type Prompts struct {
 	Tokens *Node // int32 [Q]: vocabulary ids.
-	// Starts, int32 [R], is where position 0 of each slot's prompt is in Tokens, or would be: positions below Done need not be there.
+	// Starts, int32 [R], is where position 0 of each slot's prompt is in Tokens, or would be: positions below Done need
+	// not be there.
 	Starts *Node
 	Done   *Node // int32 [R]: positions of each prompt that were run.
 	Lens   *Node // int32 [R]: where each prompt ends. A slot without one has Done >= Lens.
@@ -21,8 +22,8 @@ type Prompts struct {
 // Remaining is how many tokens of each slot's prompt have not been run, int32 [R].
 func (p Prompts) Remaining() *Node { return Max(Sub(p.Lens, p.Done), ZerosLike(p.Lens)) }
 
-// PackNext packs the next limit tokens (T), or all if there are fewer: the rest of the first slot's prompt, then the next slot's, and so on.
-// It leaves Done to the caller, who knows which of them it ran.
+// PackNext packs the next limit tokens (T), or all if there are fewer: the rest of the first slot's prompt, then the
+// next slot's, and so on. It leaves Done to the caller, who knows which of them it ran.
 func (p Prompts) PackNext(limit int) Packed {
 	g := p.Tokens.Graph()
 	slots := p.Lens.Shape().Dimensions[0]

@@ -12,7 +12,8 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// Prompts are packed as the plain-Go twin does it: with slots that have none, that share tokens, and whose first part is gone.
+// Prompts are packed as the plain-Go twin does it: with slots that have none, that share tokens, and whose first part
+// is gone.
 func TestPromptsAgainstHost(t *testing.T) {
 	const slots, limit, capacity = 5, 7, 40
 	onBackends(t, func(t *testing.T, backend compute.Backend) {
@@ -41,7 +42,8 @@ func TestPromptsAgainstHost(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []tokenqueue.Entry
-			tokens, ids, pos := tensors.MustCopyFlatData[int32](out[0]), tensors.MustCopyFlatData[int32](out[1]), tensors.MustCopyFlatData[int32](out[2])
+			tokens, ids, pos := tensors.MustCopyFlatData[int32](out[0]), tensors.MustCopyFlatData[int32](out[1]),
+				tensors.MustCopyFlatData[int32](out[2])
 			n := int(tensors.ToScalar[int32](out[3]))
 			for i := range tokens {
 				if i < n {

@@ -1,8 +1,8 @@
 // Package tokenqueue holds the tokens that wait to be run through the model, and packs the next of them for a step.
 //
-// A token is known by its slot (the sequence it belongs to) and its position in that sequence. A step takes the tokens that
-// waited longest, sorted so that each sequence's stand together. Package seqtable then finds them their pages and makes the
-// [PageBatchInfo] that attention reads. [Host] is the plain-Go twin.
+// A token is known by its slot (the sequence it belongs to) and its position in that sequence. A step takes the tokens
+// that waited longest, sorted so that each sequence's stand together. Package seqtable then finds them their pages and
+// makes the [PageBatchInfo] that attention reads. [Host] is the plain-Go twin.
 package tokenqueue
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/quire/quire/scan"
 )
 
-// Queue is first in, first out, of capacity Q. The first NumQueued elements of the arrays are the tokens, oldest first; the others
-// are -1.
+// Queue is first in, first out, of capacity Q. The first NumQueued elements of the arrays are the tokens, oldest first;
+// the others are -1.
 type Queue struct {
 	Tokens    *Node // int32 [Q]: vocabulary ids.
 	SlotIDs   *Node // int32 [Q]: the sequence each token belongs to.
@@ -23,8 +23,8 @@ type Queue struct {
 	NumQueued *Node // int32 scalar.
 }
 
-// Packed is the tokens of one step, sorted by slot and then by position. The first NumTokens elements are the tokens; the others
-// are -1.
+// Packed is the tokens of one step, sorted by slot and then by position. The first NumTokens elements are the tokens;
+// the others are -1.
 type Packed struct {
 	Tokens    *Node // int32 [T].
 	SlotIDs   *Node // int32 [T].
@@ -32,8 +32,8 @@ type Packed struct {
 	NumTokens *Node // int32 scalar.
 }
 
-// PageBatchInfo tells the model and its attention where the tokens of one step stand. The sequences that have tokens in the step
-// are its rows 0 to NumSeqs-1, in order of slot; the rows after them are padding.
+// PageBatchInfo tells the model and its attention where the tokens of one step stand. The sequences that have tokens in
+// the step are its rows 0 to NumSeqs-1, in order of slot; the rows after them are padding.
 //
 // The layout follows JAX's ragged paged attention (kv_lens, page_indices, cu_q_lens, num_seqs).
 type PageBatchInfo struct {
@@ -57,8 +57,8 @@ func New(g *Graph, capacity int) Queue {
 // Capacity is Q.
 func (q Queue) Capacity() int { return q.Tokens.Shape().Dimensions[0] }
 
-// Enqueue appends, in order, the tokens for which valid, bool [N], holds. tokens, slots and pos are int32 [N]. Tokens for which there
-// is no room are left out and counted in dropped, an int32 scalar: see [ErrQueueFull].
+// Enqueue appends, in order, the tokens for which valid, bool [N], holds. tokens, slots and pos are int32 [N]. Tokens
+// for which there is no room are left out and counted in dropped, an int32 scalar: see [ErrQueueFull].
 func (q Queue) Enqueue(tokens, slots, pos, valid *Node) (after Queue, dropped *Node) {
 	g := tokens.Graph()
 	capacity, n := q.Capacity(), tokens.Shape().Dimensions[0]
@@ -78,8 +78,8 @@ func (q Queue) Enqueue(tokens, slots, pos, valid *Node) (after Queue, dropped *N
 	}, Sub(count, added)
 }
 
-// PackNext takes the first limit tokens of the queue (T), or all if there are fewer, and sorts them by slot, then position. Tokens
-// of the same place keep their order.
+// PackNext takes the first limit tokens of the queue (T), or all if there are fewer, and sorts them by slot, then
+// position. Tokens of the same place keep their order.
 func (q Queue) PackNext(limit int) (after Queue, packed Packed) {
 	g := q.Tokens.Graph()
 	capacity := q.Capacity()
@@ -134,13 +134,14 @@ func (q Queue) PurgeSlots(mask *Node) Queue {
 	// What to remove is found again in the loop: what does not depend on the loop's state the compiler moves before it.
 	split := func(q Queue) (purged, kept *Node) {
 		queued := LessThan(place, BroadcastToDims(q.NumQueued, capacity))
-		inTable := LogicalAnd(GreaterOrEqual(q.SlotIDs, ZerosLike(q.SlotIDs)), LessThan(q.SlotIDs, fill(g, capacity, int32(slots))))
+		inTable := LogicalAnd(GreaterOrEqual(q.SlotIDs, ZerosLike(q.SlotIDs)),
+			LessThan(q.SlotIDs, fill(g, capacity, int32(slots))))
 		marked := GreaterThan(Gather(marks, InsertAxes(clip(q.SlotIDs, slots), -1)), ZerosLike(q.SlotIDs))
 		purged = LogicalAnd(queued, LogicalAnd(inTable, marked))
 		return purged, LogicalAnd(queued, LogicalNot(purged))
 	}
-	// Most steps purge nothing, and then this loop runs no time; else once. (A branch would say it better, but at compute v0.1.3 the Go
-	// backend frees what a branch captures twice.)
+	// Most steps purge nothing, and then this loop runs no time; else once. (A branch would say it better, but at
+	// compute v0.1.3 the Go backend frees what a branch captures twice.)
 	purged, _ := split(q)
 	return control.While(purging{Queue: q, Pending: ReduceLogicalOr(purged)},
 		func(p purging) *Node { return p.Pending },
@@ -152,7 +153,8 @@ func (q Queue) PurgeSlots(mask *Node) Queue {
 			compact := func(x *Node) *Node { return Where(stays, Gather(x, source), fill(g, capacity, -1)) }
 			return purging{
 				Queue: Queue{
-					Tokens: compact(p.Queue.Tokens), SlotIDs: compact(p.Queue.SlotIDs), PosIDs: compact(p.Queue.PosIDs), NumQueued: count,
+					Tokens: compact(p.Queue.Tokens), SlotIDs: compact(p.Queue.SlotIDs), PosIDs: compact(p.Queue.PosIDs),
+					NumQueued: count,
 				},
 				Pending: LogicalNot(p.Pending),
 			}

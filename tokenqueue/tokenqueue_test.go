@@ -54,7 +54,9 @@ func newPrograms(t *testing.T, backend compute.Backend) programs {
 		q, dropped := queue(v).Enqueue(tokens, slots, pos, ConvertDType(valid, dtypes.Bool))
 		return flatten(append(tree.Leaves(q), dropped)...)
 	}))
-	p.purge = must(NewExec(backend, func(v, mask *Node) *Node { return flatten(tree.Leaves(queue(v).PurgeSlots(mask))...) }))
+	p.purge = must(NewExec(backend, func(v, mask *Node) *Node {
+		return flatten(tree.Leaves(queue(v).PurgeSlots(mask))...)
+	}))
 	for _, limit := range []int{1, 8, 64} { // 64: more than the queue holds.
 		p.pack[limit] = must(NewExec(backend, func(v *Node) *Node {
 			q, packed := queue(v).PackNext(limit)
@@ -128,7 +130,8 @@ func TestAgainstHost(t *testing.T) {
 
 func TestErrQueueFull(t *testing.T) {
 	var err error = tokenqueue.ErrQueueFull{Dropped: 3, Capacity: 40}
-	if !errors.Is(err, tokenqueue.ErrQueueFull{}) || !strings.Contains(err.Error(), "3 tokens") || errors.Is(err, errors.New("other")) {
+	if !errors.Is(err, tokenqueue.ErrQueueFull{}) || !strings.Contains(err.Error(), "3 tokens") ||
+		errors.Is(err, errors.New("other")) {
 		t.Error(err)
 	}
 }

@@ -33,15 +33,18 @@ func build(t *testing.T, f func(x *Node)) {
 
 func TestRoundTrip(t *testing.T) {
 	build(t, func(x *Node) {
-		p := state{I: x, Parts: []*Node{Neg(x), nil, Abs(x)}, Behind: &struct{ C *Node }{Sign(x)}, Label: "kept", hidden: x}
+		p := state{I: x, Parts: []*Node{Neg(x), nil, Abs(x)}, Behind: &struct{ C *Node }{Sign(x)}, Label: "kept",
+			hidden: x}
 		p.Pair[1].B = Square(x)
-		if got, want := tree.Names(p), []string{"I", "Parts.0", "Parts.2", "Pair.1.B", "Behind.C"}; !slices.Equal(got, want) {
+		if got, want := tree.Names(p), []string{"I", "Parts.0", "Parts.2", "Pair.1.B", "Behind.C"}; !slices.Equal(got,
+			want) {
 			t.Errorf("Names = %v, want %v", got, want)
 		}
 		nodes := tree.Leaves(p)
 		slices.Reverse(nodes)
 		q := tree.Rebuild(p, nodes)
-		if q.I != p.Behind.C || q.Parts[0] != p.Pair[1].B || q.Parts[1] != nil || q.Parts[2] != p.Parts[2] || q.Pair[1].B != p.Parts[0] || q.Behind.C != p.I || q.Label != "kept" {
+		if q.I != p.Behind.C || q.Parts[0] != p.Pair[1].B || q.Parts[1] != nil || q.Parts[2] != p.Parts[2] ||
+			q.Pair[1].B != p.Parts[0] || q.Behind.C != p.I || q.Label != "kept" {
 			t.Errorf("Rebuild gave %+v from %+v", q, p)
 		}
 		if p.I != x || p.Behind == q.Behind {

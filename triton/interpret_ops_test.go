@@ -23,11 +23,16 @@ func truth(b bool) float64 {
 
 // binary are operations on two numbers each.
 var binary = map[string]func(a, b float64) float64{
-	"arith.addi": func(a, b float64) float64 { return a + b }, "arith.addf": func(a, b float64) float64 { return a + b },
-	"arith.subi": func(a, b float64) float64 { return a - b }, "arith.subf": func(a, b float64) float64 { return a - b },
-	"arith.muli": func(a, b float64) float64 { return a * b }, "arith.mulf": func(a, b float64) float64 { return a * b },
-	"arith.divsi": func(a, b float64) float64 { return math.Trunc(a / b) }, "arith.divf": func(a, b float64) float64 { return a / b },
-	"arith.remsi": math.Mod, "arith.maxsi": math.Max, "arith.minsi": math.Min, "arith.andi": func(a, b float64) float64 { return a * b },
+	"arith.addi":  func(a, b float64) float64 { return a + b },
+	"arith.addf":  func(a, b float64) float64 { return a + b },
+	"arith.subi":  func(a, b float64) float64 { return a - b },
+	"arith.subf":  func(a, b float64) float64 { return a - b },
+	"arith.muli":  func(a, b float64) float64 { return a * b },
+	"arith.mulf":  func(a, b float64) float64 { return a * b },
+	"arith.divsi": func(a, b float64) float64 { return math.Trunc(a / b) },
+	"arith.divf":  func(a, b float64) float64 { return a / b },
+	"arith.remsi": math.Mod, "arith.maxsi": math.Max, "arith.minsi": math.Min,
+	"arith.andi": func(a, b float64) float64 { return a * b },
 	"arith.maxnumf": func(a, b float64) float64 {
 		if math.IsNaN(a) {
 			return b
@@ -77,7 +82,8 @@ func (p *program) operation(op, text string) (out tensor, ok bool) {
 	case "arith.cmpi", "arith.cmpf":
 		out = tensor{dims: in[0].dims, elem: "i1", data: make([]float64, len(in[0].data))}
 		compare := map[string]func(a, b float64) bool{
-			"eq": func(a, b float64) bool { return a == b }, "slt": func(a, b float64) bool { return a < b }, "sge": func(a, b float64) bool { return a >= b },
+			"eq": func(a, b float64) bool { return a == b }, "slt": func(a, b float64) bool { return a < b },
+			"sge": func(a, b float64) bool { return a >= b },
 			"ogt": func(a, b float64) bool { return a > b }, "sgt": func(a, b float64) bool { return a > b },
 		}[predicate.FindStringSubmatch(text)[1]]
 		for i := range out.data {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// An interpreter of the part of Triton's IR that the kernels consist of: what a program of a grid does to buffers, read as the dialect's
-// reference has it. It runs the very text that the compiler gets.
+// An interpreter of the part of Triton's IR that the kernels consist of: what a program of a grid does to buffers, read
+// as the dialect's reference has it. It runs the very text that the compiler gets.
 
 // tensor is a value: numbers, or places in a buffer. Integers, and floats of 32 bits or less, are exact in a float64.
 type tensor struct {
@@ -214,7 +214,8 @@ func (p *program) reduce(text string, body []statement, line *string) tensor {
 			inner *= d
 		}
 	}
-	out := tensor{elem: in.elem, dims: slices.Delete(slices.Clone(in.dims), axis, axis+1), data: make([]float64, outer*inner)}
+	out := tensor{elem: in.elem, dims: slices.Delete(slices.Clone(in.dims), axis, axis+1),
+		data: make([]float64, outer*inner)}
 	for o := range outer {
 		for i := range inner {
 			sum := in.data[o*in.dims[axis]*inner+i]

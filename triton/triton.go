@@ -1,8 +1,9 @@
-// Package triton keeps the kernels that a program for NVIDIA GPUs calls, as Triton's IR, from which XLA:GPU compiles them for the GPU at hand.
+// Package triton keeps the kernels that a program for NVIDIA GPUs calls, as Triton's IR, from which XLA:GPU compiles
+// them for the GPU at hand.
 //
-// scripts/kernels/gpu lowers them from Python, one for each shape of its blocks. Everything else that a kernel depends on, heads, pages,
-// strides, scale, is an argument of it there, and a constant in its place in a [Call]: a program's sizes are fixed, and the compiler makes of
-// them what it can.
+// scripts/kernels/gpu lowers them from Python, one for each shape of its blocks. Everything else that a kernel depends
+// on, heads, pages, strides, scale, is an argument of it there, and a constant in its place in a [Call]: a program's
+// sizes are fixed, and the compiler makes of them what it can.
 package triton
 
 import (
@@ -94,7 +95,8 @@ type Attention struct {
 
 // String names what a kernel depends on.
 func (a Attention) String() string {
-	s := fmt.Sprintf("%d heads, %d KV heads, head_dim %d, pages of %d tokens, %s, scale %.6g", a.Heads, a.KVHeads, a.HeadDim, a.PageSize, a.DType, a.Scale)
+	s := fmt.Sprintf("%d heads, %d KV heads, head_dim %d, pages of %d tokens, %s, scale %.6g", a.Heads, a.KVHeads,
+		a.HeadDim, a.PageSize, a.DType, a.Scale)
 	if a.Window > 0 {
 		s += fmt.Sprintf(", window %d", a.Window)
 	}
@@ -118,8 +120,9 @@ type Call struct {
 	Results []shapes.Shape
 }
 
-// A context is attended to in parts by blocks of their own, so that a few long ones take all of the GPU: of partTokens, or more where
-// there would be more than maxParts. They depend on the longest sequence that there may be only, for the sake of equal bytes.
+// A context is attended to in parts by blocks of their own, so that a few long ones take all of the GPU: of partTokens,
+// or more where there would be more than maxParts. They depend on the longest sequence that there may be only, for the
+// sake of equal bytes.
 const (
 	partTokens = 1024
 	maxParts   = 16
@@ -133,9 +136,10 @@ func parts(length int) (n, tokens int) {
 	return max(ceilDiv(length, tokens), 1), tokens
 }
 
-// Calls returns the kernels to call one after the other. The first takes queries [T, H, D], cache [P, page_size, 2*KVH, D], page table i32[rows,
-// pages a sequence], and the row and the position of each token, i32[T], -1 for padding. If there is a second one, it takes the first's
-// three results, then rows and positions. The last one's result is [T, H, D]; rows of padding are 0.
+// Calls returns the kernels to call one after the other. The first takes queries [T, H, D], cache [P, page_size, 2*KVH,
+// D], page table i32[rows, pages a sequence], and the row and the position of each token, i32[T], -1 for padding. If
+// there is a second one, it takes the first's three results, then rows and positions. The last one's result is [T, H,
+// D]; rows of padding are 0.
 //
 // Without a kernel for the request the error is a [*NoKernelError].
 func (a Attention) Calls() ([]Call, error) {
@@ -143,11 +147,13 @@ func (a Attention) Calls() ([]Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.KVHeads < 1 || a.Heads%a.KVHeads != 0 || a.HeadDim < 1 || a.PageSize < 1 || a.Tokens < 1 || a.Rows < 1 || a.PagesPerSeq < 1 {
+	if a.KVHeads < 1 || a.Heads%a.KVHeads != 0 || a.HeadDim < 1 || a.PageSize < 1 || a.Tokens < 1 || a.Rows < 1 ||
+		a.PagesPerSeq < 1 {
 		return nil, fmt.Errorf("triton: attention can't be of %s", a)
 	}
 	group := a.Heads / a.KVHeads
-	want := Kernel{Name: "attend", Form: "prefill", DType: dtypeNames[a.DType], D: max(powerOfTwo(a.HeadDim), 16), Cap: a.SoftCap > 0}
+	want := Kernel{Name: "attend", Form: "prefill", DType: dtypeNames[a.DType], D: max(powerOfTwo(a.HeadDim), 16),
+		Cap: a.SoftCap > 0}
 	numParts, part := 1, everything
 	// As many tokens as sequences: no sequence has many, and each gets a block.
 	if a.Tokens <= a.Rows && group <= 16 {
@@ -162,7 +168,8 @@ func (a Attention) Calls() ([]Call, error) {
 	case k == nil:
 		return nil, &NoKernelError{fmt.Sprintf("kernels take a head_dim of at most 256, not %d", a.HeadDim)}
 	case powerOfTwo(group) > k.M:
-		return nil, &NoKernelError{fmt.Sprintf("kernels take %d query heads for a KV head in %s, not %d", k.M, a.DType, group)}
+		return nil, &NoKernelError{fmt.Sprintf("kernels take %d query heads for a KV head in %s, not %d", k.M, a.DType,
+			group)}
 	}
 	queries := 1
 	if want.Form == "prefill" {
@@ -173,8 +180,10 @@ func (a Attention) Calls() ([]Call, error) {
 		window = everything
 	}
 	values := []value{
-		{"tokens", a.Tokens}, {"heads", a.Heads}, {"kv_heads", a.KVHeads}, {"group", group}, {"group_rows", powerOfTwo(group)}, {"queries", queries},
-		{"head_dim", a.HeadDim}, {"page_size", a.PageSize}, {"pages_per_seq", a.PagesPerSeq}, {"window", window}, {"chunk", part}, {"splits", numParts},
+		{"tokens", a.Tokens}, {"heads", a.Heads}, {"kv_heads", a.KVHeads}, {"group", group},
+		{"group_rows", powerOfTwo(group)}, {"queries", queries},
+		{"head_dim", a.HeadDim}, {"page_size", a.PageSize}, {"pages_per_seq", a.PagesPerSeq}, {"window", window},
+		{"chunk", part}, {"splits", numParts},
 		{"scale", a.Scale}, {"soft_cap", a.SoftCap},
 	}
 	first := Call{Kernel: k, Grid: [3]int{ceilDiv(a.Tokens, queries), a.KVHeads, numParts}}
@@ -189,7 +198,8 @@ func (a Attention) Calls() ([]Call, error) {
 	if first.IR, err = k.fill(values); err != nil {
 		return nil, err
 	}
-	second := Call{Kernel: find(kernels, Kernel{Name: "combine", DType: want.DType, D: want.D}), Grid: [3]int{a.Tokens, a.Heads, 1}, Results: []shapes.Shape{result}}
+	second := Call{Kernel: find(kernels, Kernel{Name: "combine", DType: want.DType, D: want.D}),
+		Grid: [3]int{a.Tokens, a.Heads, 1}, Results: []shapes.Shape{result}}
 	second.IR, err = second.Kernel.fill(values)
 	return []Call{first, second}, err
 }
@@ -201,7 +211,8 @@ var dtypeNames = map[dtypes.DType]string{dtypes.BFloat16: "bf16", dtypes.Float16
 
 func find(kernels []*Kernel, want Kernel) *Kernel {
 	for _, k := range kernels {
-		if k.Name == want.Name && k.Form == want.Form && k.DType == want.DType && k.D == want.D && k.Split == want.Split && k.Cap == want.Cap {
+		if k.Name == want.Name && k.Form == want.Form && k.DType == want.DType && k.D == want.D &&
+			k.Split == want.Split && k.Cap == want.Cap {
 			return k
 		}
 	}
@@ -232,7 +243,8 @@ func (k *Kernel) fill(values []value) (string, error) {
 		case float64:
 			head, ok = cut(head, ", %"+v.name+": f32")
 			if ok {
-				fmt.Fprintf(&constants, "    %%%s = arith.constant %s : f32\n", v.name, strconv.FormatFloat(float64(float32(x)), 'e', 9, 64))
+				fmt.Fprintf(&constants, "    %%%s = arith.constant %s : f32\n", v.name,
+					strconv.FormatFloat(float64(float32(x)), 'e', 9, 64))
 			}
 		}
 	}

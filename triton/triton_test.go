@@ -18,7 +18,8 @@ type batch struct {
 	padding      int
 }
 
-// TestAttention runs the calls' IR on buffers, and compares with attention computed plainly. Pages that belong to nobody hold NaN.
+// TestAttention runs the calls' IR on buffers, and compares with attention computed plainly. Pages that belong to
+// nobody hold NaN.
 func TestAttention(t *testing.T) {
 	decode := batch{lengths: []int{1, 63, 64, 65, 0, 200}, new: []int{1, 1, 1, 1, 0, 1}, padding: 2}
 	prefill := batch{lengths: []int{70, 1, 33, 90}, new: []int{70, 1, 20, 1}, padding: 5}
@@ -43,7 +44,8 @@ func TestAttention(t *testing.T) {
 		{6, 2, 96, 64, dtypes.BFloat16, 0, 20, prefill, 1, 100, "prefill"},
 		{34, 2, 16, 16, dtypes.BFloat16, 0, 0, decode, 0, 200, "prefill"}, // a group larger than the blocks of decode
 	} {
-		t.Run(fmt.Sprintf("%d heads %d kv %d dim pages of %d %s window %d cap %g %s", c.heads, c.kvHeads, c.headDim, c.pageSize, c.dtype, c.window, c.softCap, c.kernels), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d heads %d kv %d dim pages of %d %s window %d cap %g %s", c.heads, c.kvHeads, c.headDim,
+			c.pageSize, c.dtype, c.window, c.softCap, c.kernels), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			var rows, positions []float64
 			for s, n := range c.batch.new {
@@ -54,7 +56,8 @@ func TestAttention(t *testing.T) {
 			for range c.batch.padding {
 				rows, positions = append(rows, -1), append(positions, -1)
 			}
-			a := Attention{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.headDim, PageSize: c.pageSize, DType: c.dtype, Scale: 1 / math.Sqrt(float64(c.headDim)), Window: c.window, SoftCap: c.softCap,
+			a := Attention{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.headDim, PageSize: c.pageSize, DType: c.dtype,
+				Scale: 1 / math.Sqrt(float64(c.headDim)), Window: c.window, SoftCap: c.softCap,
 				Tokens: len(rows), Rows: len(rows) - c.tokensOverRows, PagesPerSeq: ceilDiv(c.maxLen, c.pageSize)}
 			elem := map[dtypes.DType]string{dtypes.Float32: "f32", dtypes.BFloat16: "bf16"}[c.dtype]
 			random := func(n int) []float64 {
@@ -98,7 +101,8 @@ func TestAttention(t *testing.T) {
 				names = append(names, cmp.Or(call.Kernel.Form, call.Kernel.Name))
 				var results []*buffer
 				for i, r := range call.Results {
-					b := &buffer{fmt.Sprint("result ", i), map[dtypes.DType]string{dtypes.Float32: "f32", dtypes.BFloat16: "bf16"}[r.DType], make([]float64, r.Size())}
+					b := &buffer{fmt.Sprint("result ", i), map[dtypes.DType]string{dtypes.Float32: "f32",
+						dtypes.BFloat16: "bf16"}[r.DType], make([]float64, r.Size())}
 					for j := range b.data {
 						b.data[j] = math.NaN()
 					}
@@ -117,7 +121,8 @@ func TestAttention(t *testing.T) {
 			}
 			for i, got := range operands[0].data {
 				if !(math.Abs(got-want[i]) <= bound) {
-					t.Fatalf("token %d head %d element %d is %g, want %g", i/(c.heads*c.headDim), i/c.headDim%c.heads, i%c.headDim, got, want[i])
+					t.Fatalf("token %d head %d element %d is %g, want %g", i/(c.heads*c.headDim), i/c.headDim%c.heads,
+						i%c.headDim, got, want[i])
 				}
 			}
 		})
@@ -168,15 +173,19 @@ func plain(a Attention, q, cache, table, rows, positions []float64) []float64 {
 }
 
 func TestNoKernel(t *testing.T) {
-	good := Attention{Heads: 8, KVHeads: 2, HeadDim: 64, PageSize: 16, DType: dtypes.BFloat16, Scale: 1, Tokens: 8, Rows: 8, PagesPerSeq: 4}
+	good := Attention{Heads: 8, KVHeads: 2, HeadDim: 64, PageSize: 16, DType: dtypes.BFloat16, Scale: 1, Tokens: 8,
+		Rows: 8, PagesPerSeq: 4}
 	if _, err := good.Calls(); err != nil {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(a *Attention){
-		"head_dim of at most 256, not 257":                func(a *Attention) { a.HeadDim = 257 },
-		"not Float64":                                     func(a *Attention) { a.DType = dtypes.Float64 },
-		"128 query heads for a KV head":                   func(a *Attention) { a.Heads, a.KVHeads = 129, 1 },
-		"16 query heads for a KV head in Float32, not 17": func(a *Attention) { a.Heads, a.KVHeads, a.DType = 17, 1, dtypes.Float32 },
+		"head_dim of at most 256, not 257": func(a *Attention) { a.HeadDim = 257 },
+		"not Float64":                      func(a *Attention) { a.DType = dtypes.Float64 },
+		"128 query heads for a KV head":    func(a *Attention) { a.Heads, a.KVHeads = 129, 1 },
+		"16 query heads for a KV head in Float32, not 17": func(a *Attention) {
+			a.Heads, a.KVHeads, a.DType = 17, 1,
+				dtypes.Float32
+		},
 	} {
 		a := good
 		change(&a)
@@ -192,7 +201,8 @@ func TestNoKernel(t *testing.T) {
 }
 
 func TestParts(t *testing.T) {
-	for length, want := range map[int][2]int{1: {1, 128}, 1024: {1, 1024}, 1025: {2, 640}, 8192: {8, 1024}, 16384: {16, 1024}, 131072: {16, 8192}, 131073: {16, 8320}} {
+	for length, want := range map[int][2]int{1: {1, 128}, 1024: {1, 1024}, 1025: {2, 640}, 8192: {8, 1024},
+		16384: {16, 1024}, 131072: {16, 8192}, 131073: {16, 8320}} {
 		if n, tokens := parts(length); n != want[0] || tokens != want[1] {
 			t.Errorf("%d tokens are %d parts of %d, want %v", length, n, tokens, want)
 		}
@@ -224,7 +234,8 @@ func TestEveryKernelIsFilled(t *testing.T) {
 		for _, headDim := range []int{1, 16, 17, 64, 80, 128, 256} {
 			for _, tokens := range []int{8, 9} {
 				for _, softCap := range []float64{0, 5} {
-					a := Attention{Heads: 4, KVHeads: 2, HeadDim: headDim, PageSize: 16, DType: dtype, Scale: 1, SoftCap: softCap, Tokens: tokens, Rows: 8, PagesPerSeq: 200}
+					a := Attention{Heads: 4, KVHeads: 2, HeadDim: headDim, PageSize: 16, DType: dtype, Scale: 1,
+						SoftCap: softCap, Tokens: tokens, Rows: 8, PagesPerSeq: 200}
 					calls, err := a.Calls()
 					if err != nil || len(calls) != 1+9-tokens {
 						t.Errorf("%s: %d calls, %v", a, len(calls), err)

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Mem is a file system in memory that knows what of it would last. It may be used from several goroutines. Folders need not
-// be made.
+// Mem is a file system in memory that knows what of it would last. It may be used from several goroutines. Folders need
+// not be made.
 type Mem struct {
 	mu     sync.Mutex
 	dirs   map[string]*memDir
@@ -214,8 +214,8 @@ func (l *memLock) Close() error {
 	return nil
 }
 
-// Killed returns the file system as a process finds it that starts after this one was killed: all writes are there, locks
-// are free. What was not synced is still to be. Files that are open in m no longer have to do with it.
+// Killed returns the file system as a process finds it that starts after this one was killed: all writes are there,
+// locks are free. What was not synced is still to be. Files that are open in m no longer have to do with it.
 func (m *Mem) Killed() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -240,8 +240,9 @@ func (m *Mem) Killed() *Mem {
 	return next
 }
 
-// PowerLost returns the file system after the power went. Of what was not synced, some is there, as disks have it: of the
-// changes of a folder the first ones up to any; of a file's bytes none, some, or bytes in their place that nobody wrote.
+// PowerLost returns the file system after the power went. Of what was not synced, some is there, as disks have it: of
+// the changes of a folder the first ones up to any; of a file's bytes none, some, or bytes in their place that nobody
+// wrote.
 func (m *Mem) PowerLost(random *rand.Rand) *Mem {
 	names := func(d *memDir) map[string]*memData {
 		names := maps.Clone(d.lasting)

@@ -1,8 +1,9 @@
-// Package vfs is the file layer under a job's output: the few operations that must survive a crash, on the machine's files
-// ([OS]) or on files in memory that can lose what was not synced ([Mem]), and with errors put in their way ([Inject]).
+// Package vfs is the file layer under a job's output: the few operations that must survive a crash, on the machine's
+// files ([OS]) or on files in memory that can lose what was not synced ([Mem]), and with errors put in their way
+// ([Inject]).
 //
-// What lasts: a file's bytes once [File.Sync] has returned, a file's name once [FS.SyncDir] of its folder has. Everything
-// else may be lost, in part or whole, when the power goes.
+// What lasts: a file's bytes once [File.Sync] has returned, a file's name once [FS.SyncDir] of its folder has.
+// Everything else may be lost, in part or whole, when the power goes.
 package vfs
 
 import (
@@ -45,10 +46,11 @@ type FS interface {
 	List(dir string) ([]string, error)
 	// SyncDir makes the names in a folder last: those that were made, changed and removed.
 	SyncDir(dir string) error
-	// Lock takes a lock that one process has at a time, until it closes it or dies; the file of that name stays. The error is
-	// [ErrLocked] while another one has it.
+	// Lock takes a lock that one process has at a time, until it closes it or dies; the file of that name stays. The
+	// error is [ErrLocked] while another one has it.
 	Lock(name string) (io.Closer, error)
-	// LockShared takes a lock that any number of processes have at a time, while none has it by Lock; else the error is [ErrLocked].
+	// LockShared takes a lock that any number of processes have at a time, while none has it by Lock; else the error is
+	// [ErrLocked].
 	LockShared(name string) (io.Closer, error)
 }
 
@@ -91,7 +93,8 @@ func (m machine) MkdirAll(dir string) error {
 	dir = filepath.Clean(dir)
 	above := filepath.Dir(dir)
 	if _, err := os.Stat(dir); err == nil {
-		_ = m.SyncDir(above)           // whoever made it may have died before; what is above an old folder need not be ours to sync
+		// whoever made it may have died before; what is above an old folder need not be ours to sync
+		_ = m.SyncDir(above)
 		return os.MkdirAll(dir, 0o777) // an error where it is no folder
 	}
 	if above != dir {
@@ -131,9 +134,10 @@ func (machine) Lock(name string) (io.Closer, error) { return lock(name, (*flock.
 func (machine) LockShared(name string) (io.Closer, error) { return lock(name, (*flock.Flock).TryRLock) }
 
 func lock(name string, try func(*flock.Flock) (bool, error)) (io.Closer, error) {
-	// The file stays when the lock is given back: if it were removed, one process could hold the lock of the file that is
-	// gone and another one that of the new file.
-	lock := flock.New(name, flock.SetFlag(os.O_CREATE|os.O_RDWR)) // NFS has locks by fcntl, which want an open mode to match
+	// The file stays when the lock is given back: if it were removed, one process could hold the lock of the file that
+	// is gone and another one that of the new file.
+	// NFS has locks by fcntl, which want an open mode to match
+	lock := flock.New(name, flock.SetFlag(os.O_CREATE|os.O_RDWR))
 	switch ok, err := try(lock); {
 	case err != nil:
 		return nil, err

@@ -113,7 +113,8 @@ func TestSameOnBoth(t *testing.T) {
 				t.Fatal(err)
 			}
 			names, err := f.List(dir)
-			if want := map[string]string{"OS": "[lock y z]", "Mem": "[y z]"}[name]; err != nil || fmt.Sprint(names) != want {
+			if want := map[string]string{"OS": "[lock y z]", "Mem": "[y z]"}[name]; err != nil ||
+				fmt.Sprint(names) != want {
 				t.Errorf("names %v, %v; want %s", names, err, want)
 			}
 		})

@@ -1,9 +1,10 @@
-// Package xla is Quire's serving backend: a GoMLX [compute.Backend] that builds StableHLO with go-xla's builder and runs it through a
-// PJRT plugin.
+// Package xla is Quire's serving backend: a GoMLX [compute.Backend] that builds StableHLO with go-xla's builder and
+// runs it through a PJRT plugin.
 //
-// It does what serving needs and GoMLX's stock XLA backend lacks: bodies of loops and branches use values of any enclosing function,
-// device state is updated in place ([Backend.Donating]), composites become native operations ([Backend.ReplacesComposite]), and
-// compiled programs are kept on disk ([Options.CacheDir]). Operations it does not have answer [compute.ErrNotImplemented].
+// It does what serving needs and GoMLX's stock XLA backend lacks: bodies of loops and branches use values of any
+// enclosing function, device state is updated in place ([Backend.Donating]), composites become native operations
+// ([Backend.ReplacesComposite]), and compiled programs are kept on disk ([Options.CacheDir]). Operations it does not
+// have answer [compute.ErrNotImplemented].
 package xla
 
 import (
@@ -28,22 +29,23 @@ import (
 type Options struct {
 	// Plugin is the absolute path of the PJRT plugin, a shared library.
 	Plugin string
-	// Platform is the platform asked for ("cpu", "cuda", "tpu"), or "" for whatever the plugin is. New refuses a plugin of another
-	// platform.
+	// Platform is the platform asked for ("cpu", "cuda", "tpu"), or "" for whatever the plugin is. New refuses a plugin
+	// of another platform.
 	Platform string
-	// ClientOptions are the plugin's own options, for instance cpu_device_count for XLA:CPU. Values are string, bool, int, int64,
-	// []int64 or float32.
+	// ClientOptions are the plugin's own options, for instance cpu_device_count for XLA:CPU. Values are string, bool,
+	// int, int64, []int64 or float32.
 	ClientOptions map[string]any
 	// CacheDir is the folder compiled programs are kept in, made if missing; "" keeps none.
 	CacheDir string
-	// Kernels says whether composites become kernels where the platform has some, in C on XLA:CPU, of package mosaic on TPU, of package triton on GPUs:
-	// [KernelsAuto], also if empty, or [KernelsOff].
+	// Kernels says whether composites become kernels where the platform has some, in C on XLA:CPU, of package mosaic on
+	// TPU, of package triton on GPUs: [KernelsAuto], also if empty, or [KernelsOff].
 	Kernels string
 	// KernelDir is a folder of kernels for TPU beside those that come with the program; "" for none.
 	KernelDir string
 }
 
-// Backend is a PJRT client with the devices it reaches. It implements [compute.Backend] and may be used by many goroutines at once.
+// Backend is a PJRT client with the devices it reaches. It implements [compute.Backend] and may be used by many
+// goroutines at once.
 type Backend struct {
 	plugin     *pjrt.Plugin
 	client     *pjrt.Client // nil where topology is set
@@ -94,9 +96,11 @@ func New(o Options) (*Backend, error) {
 	b.composites = nativeComposites(b.platform)
 	if o.Platform != "" && !strings.EqualFold(b.platform, o.Platform) {
 		_ = client.Destroy()
-		return nil, fmt.Errorf("xla: %s is a plugin for %q, not for %q: give the path of the right plugin", o.Plugin, b.platform, o.Platform)
+		return nil, fmt.Errorf("xla: %s is a plugin for %q, not for %q: give the path of the right plugin", o.Plugin,
+			b.platform, o.Platform)
 	}
-	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir), b.addTriton(o.Kernels)); err != nil {
+	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir),
+		b.addTriton(o.Kernels)); err != nil {
 		_ = client.Destroy()
 		return nil, err
 	}
@@ -138,7 +142,8 @@ func clientOptions(options map[string]any) (pjrt.NamedValuesMap, error) {
 		case string, bool, int64, []int64, float32:
 			named[name] = v
 		default:
-			return nil, fmt.Errorf("xla: client option %s is a %T: use a string, bool, int, int64, []int64 or float32", name, v)
+			return nil, fmt.Errorf("xla: client option %s is a %T: use a string, bool, int, int64, []int64 or float32",
+				name, v)
 		}
 	}
 	return named, nil
@@ -167,10 +172,12 @@ func (b *Backend) Description() string {
 	}
 	major, minor := b.plugin.Version()
 	if b.topology != nil {
-		return fmt.Sprintf("xla:%s ahead of time for %s, %d x %s, PJRT API %d.%d, %s", b.platform, b.topology.Name, b.NumDevices(),
+		return fmt.Sprintf("xla:%s ahead of time for %s, %d x %s, PJRT API %d.%d, %s", b.platform, b.topology.Name,
+			b.NumDevices(),
 			b.topology.DeviceKind, major, minor, b.pluginPath)
 	}
-	return fmt.Sprintf("xla:%s, %s, PJRT API %d.%d, kernels %s, %s", b.platform, b.devicesText(), major, minor, b.Kernels(), b.pluginPath)
+	return fmt.Sprintf("xla:%s, %s, PJRT API %d.%d, kernels %s, %s", b.platform, b.devicesText(), major, minor,
+		b.Kernels(), b.pluginPath)
 }
 
 // devicesText is how many devices there are; a CPU has one, or is cut into several that are no more than one.
@@ -216,7 +223,8 @@ func (b *Backend) device(device compute.DeviceNum) (*pjrt.Device, error) {
 		return nil, b.topology.noDevice()
 	}
 	if device < 0 || int(device) >= b.NumDevices() {
-		return nil, fmt.Errorf("xla: there is no device %d: the %s backend has devices 0 to %d", device, b.platform, b.NumDevices()-1)
+		return nil, fmt.Errorf("xla: there is no device %d: the %s backend has devices 0 to %d", device, b.platform,
+			b.NumDevices()-1)
 	}
 	if b.group != nil {
 		device = compute.DeviceNum(b.group[device])
@@ -270,10 +278,10 @@ type View struct {
 
 var _ compute.Backend = (*View)(nil)
 
-// Donating returns a view of the backend for programs that update state in place: in the programs built from it, the storage of the
-// parameter of the main function with name n may be used for output alias[n], which must have its shape and dtype.
-// The caller then executes with donate set for those inputs; an input that is not donated is copied first. A name that the
-// program does not have is an error of Compile. The view shares the client and buffers with b.
+// Donating returns a view of the backend for programs that update state in place: in the programs built from it, the
+// storage of the parameter of the main function with name n may be used for output alias[n], which must have its shape
+// and dtype. The caller then executes with donate set for those inputs; an input that is not donated is copied first. A
+// name that the program does not have is an error of Compile. The view shares the client and buffers with b.
 func (b *Backend) Donating(alias map[string]int) compute.Backend {
 	return &View{Backend: b, alias: maps.Clone(alias)}
 }
@@ -287,8 +295,8 @@ func (v *View) Builder(name string) compute.Builder {
 	})
 }
 
-// Executables returns the programs compiled from this view so far, oldest first. It is the way to an executable's memory statistics
-// and HLO when GoMLX compiled it.
+// Executables returns the programs compiled from this view so far, oldest first. It is the way to an executable's
+// memory statistics and HLO when GoMLX compiled it.
 func (v *View) Executables() []*Executable {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -310,7 +318,8 @@ var capabilities = func() compute.Capabilities {
 		c.Operations[op] = true
 	}
 	for _, d := range []dtypes.DType{
-		dtypes.Bool, dtypes.Int8, dtypes.Int16, dtypes.Int32, dtypes.Int64, dtypes.Uint8, dtypes.Uint16, dtypes.Uint32, dtypes.Uint64,
+		dtypes.Bool, dtypes.Int8, dtypes.Int16, dtypes.Int32, dtypes.Int64, dtypes.Uint8, dtypes.Uint16, dtypes.Uint32,
+		dtypes.Uint64,
 		dtypes.Float16, dtypes.BFloat16, dtypes.Float32, dtypes.Float64, dtypes.Complex64, dtypes.Complex128,
 	} {
 		c.DTypes[d] = true

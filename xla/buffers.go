@@ -26,13 +26,14 @@ var _ compute.Buffer = (*Buffer)(nil)
 func bytesOf(flat any, shape shapes.Shape) ([]byte, error) {
 	v := reflect.ValueOf(flat)
 	if v.Kind() != reflect.Slice || v.Type().Elem() != shape.DType.GoType() || v.Len() != shape.Size() {
-		return nil, fmt.Errorf("xla: data of type %T does not fit %s: it takes a []%s of %d values", flat, shape, shape.DType.GoType(), shape.Size())
+		return nil, fmt.Errorf("xla: data of type %T does not fit %s: it takes a []%s of %d values", flat, shape,
+			shape.DType.GoType(), shape.Size())
 	}
 	return unsafe.Slice((*byte)(v.UnsafePointer()), uintptr(v.Len())*v.Type().Elem().Size()), nil
 }
 
-// BufferFromFlatData implements [compute.Backend]: it copies flat, a slice of shape's Go type, to the device; for a group, whose device is 0, to
-// each of its devices that this process has.
+// BufferFromFlatData implements [compute.Backend]: it copies flat, a slice of shape's Go type, to the device; for a
+// group, whose device is 0, to each of its devices that this process has.
 func (b *Backend) BufferFromFlatData(device compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
 	if _, err := b.device(device); err != nil {
 		return nil, err
@@ -107,8 +108,8 @@ func (b *Buffer) DeviceNum() (compute.DeviceNum, error) {
 	return compute.DeviceNum(num), nil
 }
 
-// ToFlatData implements [compute.Buffer]: it copies the array to flat, a slice of the shape's Go type and size. For a group it
-// is the first device's: see [Buffer.Parts].
+// ToFlatData implements [compute.Buffer]: it copies the array to flat, a slice of the shape's Go type and size. For a
+// group it is the first device's: see [Buffer.Parts].
 func (b *Buffer) ToFlatData(flat any) error {
 	if err := b.valid(); err != nil {
 		return err
@@ -124,13 +125,15 @@ func (b *Buffer) ToFlatData(flat any) error {
 	return nil
 }
 
-// Data implements [compute.Buffer]: a slice over the array's own storage, on the CPU only. It is valid as long as the buffer is.
+// Data implements [compute.Buffer]: a slice over the array's own storage, on the CPU only. It is valid as long as the
+// buffer is.
 func (b *Buffer) Data() (any, error) {
 	if err := b.valid(); err != nil {
 		return nil, err
 	}
 	if b.backend.platform != "cpu" {
-		return nil, fmt.Errorf("xla: the storage of a buffer is not readable on %s: copy it with ToFlatData", b.backend.platform)
+		return nil, fmt.Errorf("xla: the storage of a buffer is not readable on %s: copy it with ToFlatData",
+			b.backend.platform)
 	}
 	return b.parts[0].Data()
 }
@@ -145,7 +148,8 @@ func (b *Buffer) CopyToDevice(device compute.DeviceNum) (compute.Buffer, error) 
 		return nil, err
 	}
 	if len(b.parts) > 1 {
-		return nil, fmt.Errorf("xla: copying an array of %d devices to one: %w", len(b.parts), compute.ErrNotImplemented)
+		return nil, fmt.Errorf("xla: copying an array of %d devices to one: %w", len(b.parts),
+			compute.ErrNotImplemented)
 	}
 	buffer, err := b.parts[0].CopyToDevice(d)
 	if err != nil {

@@ -35,7 +35,8 @@ var _ compute.Builder = (*builder)(nil)
 
 func newBuilder(b *Backend, name string, alias map[string]int, compiled func(*Executable)) *builder {
 	return &builder{
-		backend: b, name: name, module: stablehlo.New(name), scratch: stablehlo.New("composites"), named: map[string]*function{},
+		backend: b, name: name, module: stablehlo.New(name), scratch: stablehlo.New("composites"),
+		named: map[string]*function{},
 		alias: alias, device: -1, compiled: compiled,
 	}
 }
@@ -54,7 +55,8 @@ func (b *builder) Main() compute.Function {
 	return b.main
 }
 
-// NewFunction implements [compute.Builder]. A name of the form "quire.composite/<op>/<json>/<unique>" stands for a native operation.
+// NewFunction implements [compute.Builder]. A name of the form "quire.composite/<op>/<json>/<unique>" stands for a
+// native operation.
 func (b *builder) NewFunction(name string) (compute.Function, error) {
 	if b.named[name] != nil || name == compute.MainName {
 		return nil, fmt.Errorf("xla: the program %q has a function %q already", b.name, name)
@@ -68,7 +70,8 @@ func (b *builder) NewFunction(name string) (compute.Function, error) {
 	if c != nil {
 		module = b.scratch
 	}
-	f := b.newFunction(module.NewFunction(stablehlo.NormalizeIdentifier(fmt.Sprintf("f%d_%s", len(b.named), name))), name, nil)
+	f := b.newFunction(module.NewFunction(stablehlo.NormalizeIdentifier(fmt.Sprintf("f%d_%s", len(b.named), name))),
+		name, nil)
 	f.composite = c
 	b.named[name] = f
 	return f, nil
@@ -79,7 +82,8 @@ func (b *builder) newFunction(fn *stablehlo.Function, name string, parent *funct
 		Function: notimplemented.Function{ErrFn: func(op compute.OpType) error {
 			return fmt.Errorf("xla: operation %s: %w", op, compute.ErrNotImplemented)
 		}},
-		b: b, fn: fn, name: name, parent: parent, imports: map[*node]*stablehlo.Value{}, reducers: map[reducer]*stablehlo.Function{},
+		b: b, fn: fn, name: name, parent: parent, imports: map[*node]*stablehlo.Value{},
+		reducers: map[reducer]*stablehlo.Function{},
 	}
 	if parent != nil {
 		parent.children = append(parent.children, f)
@@ -118,7 +122,9 @@ func (b *builder) node(x compute.Value) (*node, error) {
 // DeviceAssignment implements [compute.Builder]: the one device the program runs on. Without it, Execute says.
 func (b *builder) DeviceAssignment(devices ...compute.DeviceNum) error {
 	if len(devices) != 1 || b.backend.Partitions() > 1 {
-		return fmt.Errorf("xla: %d devices are assigned to program %q; a program over several devices is one of a group's backend: %w", len(devices), b.name, compute.ErrNotImplemented)
+		return fmt.Errorf(
+			"xla: %d devices are assigned to program %q; "+
+				"a program over several devices is one of a group's backend: %w", len(devices), b.name, compute.ErrNotImplemented)
 	}
 	if _, err := b.backend.device(devices[0]); err != nil {
 		return err
@@ -143,10 +149,12 @@ func (b *builder) Compile() (compute.Executable, error) {
 			return nil, fmt.Errorf("xla: program %q has no parameter %q to donate", b.name, name)
 		}
 		if output < 0 || output >= len(b.main.outputs) {
-			return nil, fmt.Errorf("xla: program %q donates %q to output %d, but has %d outputs", b.name, name, output, len(b.main.outputs))
+			return nil, fmt.Errorf("xla: program %q donates %q to output %d, but has %d outputs", b.name, name, output,
+				len(b.main.outputs))
 		}
 		if !b.main.paramShapes[in].Equal(b.main.outputs[output]) {
-			return nil, fmt.Errorf("xla: program %q donates %q of shape %s to output %d of shape %s", b.name, name, b.main.paramShapes[in], output, b.main.outputs[output])
+			return nil, fmt.Errorf("xla: program %q donates %q of shape %s to output %d of shape %s", b.name, name,
+				b.main.paramShapes[in], output, b.main.outputs[output])
 		}
 	}
 	b.done = true

@@ -20,15 +20,17 @@ import (
 	"github.com/quire/quire/xla/internal/pjrtc"
 )
 
-// executableCache keeps compiled programs in a folder, one file each, named by a hash of all that the result of compiling depends on. An entry
-// that is damaged or that the plugin refuses is compiled again; a folder that can't be written only costs the time.
+// executableCache keeps compiled programs in a folder, one file each, named by a hash of all that the result of
+// compiling depends on. An entry that is damaged or that the plugin refuses is compiled again; a folder that can't be
+// written only costs the time.
 type executableCache struct {
 	dir     string
 	machine []byte // the part of the key that all programs of a backend share
 }
 
 const (
-	// cacheMagic begins an entry, followed by the SHA-256 of the rest and the rest, which is what the plugin serialized.
+	// cacheMagic begins an entry, followed by the SHA-256 of the rest and the rest, which is what the plugin
+	// serialized.
 	cacheMagic  = "quire executable 1\n"
 	cacheSuffix = ".pjrt"
 	// cacheKept is how long an entry is kept after its last use.
@@ -63,12 +65,14 @@ func (b *Backend) machineKey() ([]byte, error) {
 		return nil, fmt.Errorf("xla: the plugin: %w", err)
 	}
 	major, minor := b.plugin.Version()
-	fmt.Fprintf(&key, "plugin %s %d %d api %d.%d\n", b.pluginPath, plugin.Size(), plugin.ModTime().UnixNano(), major, minor)
+	fmt.Fprintf(&key, "plugin %s %d %d api %d.%d\n", b.pluginPath, plugin.Size(), plugin.ModTime().UnixNano(), major,
+		minor)
 	attributes := b.plugin.Attributes()
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		fmt.Fprintf(&key, "attribute %s %v\n", name, attributes[name])
 	}
-	fmt.Fprintf(&key, "platform %s %s devices %d: %s\n", b.platform, b.client.PlatformVersion(), b.client.NumDevices(), b.DeviceDescription(0))
+	fmt.Fprintf(&key, "platform %s %s devices %d: %s\n", b.platform, b.client.PlatformVersion(), b.client.NumDevices(),
+		b.DeviceDescription(0))
 	fmt.Fprintf(&key, "cpus %d %s\n", runtime.NumCPU(), cpuFeatures("/proc/cpuinfo"))
 	for _, name := range []string{"XLA_FLAGS", pjrt.EnvXlaDebugOptions} {
 		fmt.Fprintf(&key, "%s %q\n", name, os.Getenv(name))
@@ -160,7 +164,8 @@ func (c *executableCache) write(path string, serialized []byte) error {
 	}
 	defer os.Remove(f.Name()) // fails after the rename, as it should
 	sum := sha256.Sum256(serialized)
-	_, err = io.Copy(f, io.MultiReader(strings.NewReader(cacheMagic), bytes.NewReader(sum[:]), bytes.NewReader(serialized)))
+	_, err = io.Copy(f, io.MultiReader(strings.NewReader(cacheMagic), bytes.NewReader(sum[:]),
+		bytes.NewReader(serialized)))
 	if closed := f.Close(); err == nil {
 		err = closed
 	}

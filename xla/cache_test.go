@@ -82,7 +82,8 @@ func TestCache(t *testing.T) {
 	check := func(when string, b *xla.Backend, e *xla.Executable, fromCache bool, compiles, loads int) {
 		t.Helper()
 		if e.FromCache != fromCache || b.Compiles() != compiles || b.CacheLoads() != loads || e.CompileTime <= 0 {
-			t.Errorf("%s: from cache %v, %d compiles, %d loads, in %v; want %v, %d, %d", when, e.FromCache, b.Compiles(), b.CacheLoads(), e.CompileTime, fromCache, compiles, loads)
+			t.Errorf("%s: from cache %v, %d compiles, %d loads, in %v; want %v, %d, %d", when, e.FromCache,
+				b.Compiles(), b.CacheLoads(), e.CompileTime, fromCache, compiles, loads)
 		}
 	}
 	check("at first", b, addOne(t, b, 1), false, 1, 0)
@@ -151,7 +152,8 @@ func TestCacheFolderIsAFile(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := xla.New(xla.Options{Plugin: cpuPlugin(t), CacheDir: file}); err == nil || !strings.Contains(err.Error(), file) {
+	if _, err := xla.New(xla.Options{Plugin: cpuPlugin(t), CacheDir: file}); err == nil ||
+		!strings.Contains(err.Error(), file) {
 		t.Errorf("error %v does not name %s", err, file)
 	}
 }
@@ -166,7 +168,8 @@ func TestOptimizedHLO(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"HloModule", "ENTRY %", "f32[1000]{0}", "alias{output  = parameter 0}", "parameter(0)", "add("} {
+	for _, want := range []string{"HloModule", "ENTRY %", "f32[1000]{0}", "alias{output  = parameter 0}",
+		"parameter(0)", "add("} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -27,7 +27,8 @@ func run[F ExecGraphFn](t *testing.T, b compute.Backend, f F, args ...any) []str
 	return printed
 }
 
-// Three loops in each other; the innermost uses values of every function around it, and each bound is the counter outside.
+// Three loops in each other; the innermost uses values of every function around it, and each bound is the counter
+// outside.
 func TestNestedLoopsCapture(t *testing.T) {
 	out := run(t, newBackend(t, xla.Options{}), func(n, weight *Node) *Node {
 		g := n.Graph()

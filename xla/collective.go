@@ -10,10 +10,12 @@ import (
 	"github.com/gomlx/go-xla/types"
 )
 
-// collectives are the composites by which the devices of a group exchange numbers; every device must come to each in the same order.
+// collectives are the composites by which the devices of a group exchange numbers; every device must come to each in
+// the same order.
 //
 //	all_reduce   the sum of the devices' arrays, on each of them
-//	all_gather   the devices' arrays one behind the other on an axis, in the order of the group, on each of them: attribute axis
+//	all_gather   the devices' arrays one behind the other on an axis, in the order of the group,
+//	             on each of them: attribute axis
 var collectives = map[string]emitter{
 	"all_reduce": emitAllReduce,
 	"all_gather": emitAllGather,
@@ -30,13 +32,14 @@ func (f *function) across() (groups [][]int, config *types.CollectiveConfig) {
 	return [][]int{all}, &types.CollectiveConfig{ChannelType: types.CrossPartition, ChannelID: &channel}
 }
 
-// global makes the numbers of the last statement's groups those of devices, which partitions are told apart by. The builder's own way to say
-// so prints what is no attribute of this kind.
+// global makes the numbers of the last statement's groups those of devices, which partitions are told apart by. The
+// builder's own way to say so prints what is no attribute of this kind.
 func (f *function) global() {
 	f.fn.Statements[len(f.fn.Statements)-1].Attributes["use_global_device_ids"] = mlir("unit")
 }
 
-func emitAllReduce(f *function, _ json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value, error) {
+func emitAllReduce(f *function, _ json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value,
+	error) {
 	if len(inputs) != 1 {
 		return nil, fmt.Errorf("it takes one array, not %d", len(inputs))
 	}
@@ -56,7 +59,8 @@ func emitAllReduce(f *function, _ json.RawMessage, inputs []*stablehlo.Value, _ 
 	return out, nil
 }
 
-func emitAllGather(f *function, attrs json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value, error) {
+func emitAllGather(f *function, attrs json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value,
+	error) {
 	var a struct{ Axis int }
 	if err := json.Unmarshal(attrs, &a); err != nil {
 		return nil, fmt.Errorf("attributes %s: %w", attrs, err)

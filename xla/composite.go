@@ -11,11 +11,13 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// compositePrefix begins the names of functions that stand for native operations: "quire.composite/<op>/<json attributes>/<unique>".
+// compositePrefix begins the names of functions that stand for native operations: "quire.composite/<op>/<json
+// attributes>/<unique>".
 const compositePrefix = "quire.composite/"
 
 // emitter emits the native form of a composite in function f. results are the shapes the composite was declared with.
-type emitter func(f *function, attrs json.RawMessage, inputs []*stablehlo.Value, results []shapes.Shape) ([]*stablehlo.Value, error)
+type emitter func(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+	results []shapes.Shape) ([]*stablehlo.Value, error)
 
 // composite is what the name of a composite says.
 type composite struct {
@@ -37,14 +39,17 @@ func nativeComposites(platform string) map[string]emitter {
 	return native
 }
 
-// emitBarrier is "barrier": its one input, and the compiler may not move operations across it, nor merge those before with those behind. XLA:GPU
-// merges a gather from an array with the scatter into the same one, and then has to copy the array.
-func emitBarrier(_ *function, _ json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value, error) {
+// emitBarrier is "barrier": its one input, and the compiler may not move operations across it, nor merge those before
+// with those behind. XLA:GPU merges a gather from an array with the scatter into the same one, and then has to copy the
+// array.
+func emitBarrier(_ *function, _ json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value,
+	error) {
 	return stablehlo.OptimizationBarrier(inputs...)
 }
 
 // ReplacesComposite reports whether the backend has a native form of the composite op: the call of a function named
-// "quire.composite/<op>/<json attributes>/<unique>" is then replaced by it, and the function's body only declares shapes.
+// "quire.composite/<op>/<json attributes>/<unique>" is then replaced by it, and the function's body only declares
+// shapes.
 func (b *Backend) ReplacesComposite(op string) bool { return b.composites[op] != nil }
 
 // parseComposite returns what name stands for, or nil if it is an ordinary name.
@@ -56,7 +61,8 @@ func (b *builder) parseComposite(name string) (*composite, error) {
 	op, rest, found := strings.Cut(rest, "/")
 	end := strings.LastIndex(rest, "/")
 	if !found || end < 0 || !json.Valid([]byte(rest[:end])) {
-		return nil, fmt.Errorf("xla: %q is no name of a composite: it takes the form %s<op>/<json attributes>/<unique>", name, compositePrefix)
+		return nil, fmt.Errorf("xla: %q is no name of a composite: it takes the form %s<op>/<json attributes>/<unique>",
+			name, compositePrefix)
 	}
 	native := b.backend.composites[op]
 	if native == nil {
@@ -82,10 +88,11 @@ func (c *composite) emit(f, t *function, inputs []*stablehlo.Value) ([]*stablehl
 	return out, nil
 }
 
-// emitScatterSet is "scatter_set" with attribute axes = k (1 if absent): operand [A1..Ak, ...], indices int32 [N, k], updates [N, ...];
-// the result is operand with the elements at indices[i] of its first k axes replaced by updates[i]. Indices out of range are dropped;
-// where two are the same, either update may stay.
-func emitScatterSet(f *function, attrs json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value, error) {
+// emitScatterSet is "scatter_set" with attribute axes = k (1 if absent): operand [A1..Ak, ...], indices int32 [N, k],
+// updates [N, ...]; the result is operand with the elements at indices[i] of its first k axes replaced by updates[i].
+// Indices out of range are dropped; where two are the same, either update may stay.
+func emitScatterSet(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+	_ []shapes.Shape) ([]*stablehlo.Value, error) {
 	a := struct{ Axes int }{Axes: 1}
 	if err := json.Unmarshal(attrs, &a); err != nil {
 		return nil, fmt.Errorf("attributes %s: %w", attrs, err)
@@ -95,7 +102,9 @@ func emitScatterSet(f *function, attrs json.RawMessage, inputs []*stablehlo.Valu
 	}
 	operand, indices, updates := inputs[0], inputs[1], inputs[2]
 	if s := indices.Shape(); s.Rank() != 2 || s.Dimensions[1] != a.Axes || a.Axes > operand.Shape().Rank() {
-		return nil, fmt.Errorf("indices of shape %s do not address %d axes of an operand of shape %s: they must be [N, %d]", s, a.Axes, operand.Shape(), a.Axes)
+		return nil,
+			fmt.Errorf("indices of shape %s do not address %d axes of an operand of shape %s: they must be [N, %d]", s,
+				a.Axes, operand.Shape(), a.Axes)
 	}
 	s := scatter{indexVectorAxis: 1}
 	for axis := range a.Axes {

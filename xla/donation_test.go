@@ -68,7 +68,8 @@ func TestDonatedStateIsUpdatedInPlace(t *testing.T) {
 		}
 	}
 
-	cache, err := b.BufferFromFlatData(0, make([]float32, cacheBytes/4), shapes.Make(dtypes.Float32, cacheRows, cacheWidth))
+	cache, err := b.BufferFromFlatData(0, make([]float32, cacheBytes/4),
+		shapes.Make(dtypes.Float32, cacheRows, cacheWidth))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,8 +152,8 @@ func TestDonationIsChecked(t *testing.T) {
 	}
 }
 
-// Patterns of a decode step: the cache is written, then read in an inner loop that captures it; it is written in one branch of
-// two; it is a pair of layers. None may cost a copy.
+// Patterns of a decode step: the cache is written, then read in an inner loop that captures it; it is written in one
+// branch of two; it is a pair of layers. None may cost a copy.
 func TestStateIsNotCopied(t *testing.T) {
 	b := newBackend(t, xla.Options{})
 	type state struct {
@@ -172,7 +173,8 @@ func TestStateIsNotCopied(t *testing.T) {
 		return control.While(inner{ScalarZero(g, dtypes.Int32), x},
 			func(s inner) *Node { return LessThan(s.J, upTo) },
 			func(s inner) inner {
-				at := ModScalar(AddScalar(Mul(Iota(g, shapes.Make(dtypes.Int32, 16, 1), 0), AddScalar(s.J, 1)), 3), rows)
+				at := ModScalar(AddScalar(Mul(Iota(g, shapes.Make(dtypes.Int32, 16, 1), 0), AddScalar(s.J, 1)), 3),
+					rows)
 				block := Gather(cache, at)
 				return inner{AddScalar(s.J, 1), Add(s.Sum, ReduceAllSum(block))}
 			}).Sum

@@ -35,7 +35,8 @@ var _ compute.Executable = (*Executable)(nil)
 // load compiles the program, or takes it from the cache.
 func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	e := &Executable{
-		backend: b, name: p.name, text: text, params: p.main.params, paramShapes: p.main.paramShapes, outputs: p.main.outputs,
+		backend: b, name: p.name, text: text, params: p.main.params, paramShapes: p.main.paramShapes,
+		outputs:  p.main.outputs,
 		portable: p.device < 0 && b.spmd() == 1,
 	}
 	start := time.Now()
@@ -74,8 +75,8 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	return e, nil
 }
 
-// assigned is the devices that a program is compiled for, by their numbers; none for one that runs on whichever device Execute names. device
-// is the one that the program names, by its place in a group, or -1.
+// assigned is the devices that a program is compiled for, by their numbers; none for one that runs on whichever device
+// Execute names. device is the one that the program names, by its place in a group, or -1.
 func (b *Backend) assigned(device int) []int {
 	switch {
 	case b.spmd() > 1:
@@ -104,15 +105,16 @@ func (e *Executable) Name() string { return e.name }
 // StableHLO returns the program's text before optimization.
 func (e *Executable) StableHLO() string { return string(e.text) }
 
-// MemoryStats returns the program's memory on the device by use, in bytes. Aliases is the part of the outputs that takes the place of
-// donated inputs.
+// MemoryStats returns the program's memory on the device by use, in bytes. Aliases is the part of the outputs that
+// takes the place of donated inputs.
 func (e *Executable) MemoryStats() (pjrt.ExecutableMemoryUsageStats, error) {
 	if err := e.valid(); err != nil {
 		return pjrt.ExecutableMemoryUsageStats{}, err
 	}
 	if e.ahead != nil {
 		m, err := e.ahead.Memory()
-		return pjrt.ExecutableMemoryUsageStats{GeneratedCode: m.Code, Inputs: m.Arguments, Outputs: m.Outputs, Aliases: m.Aliased, Temporary: m.Temporary}, err
+		return pjrt.ExecutableMemoryUsageStats{GeneratedCode: m.Code, Inputs: m.Arguments, Outputs: m.Outputs,
+			Aliases: m.Aliased, Temporary: m.Temporary}, err
 	}
 	return e.loaded.OnDeviceMemoryUsageStats, nil
 }
@@ -135,9 +137,10 @@ func (e *Executable) Inputs() ([]string, []shapes.Shape) { return e.params, e.pa
 // Outputs implements [compute.Executable].
 func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
 
-// Execute implements [compute.Executable]. It returns when the device is done. Donated inputs are invalid afterwards; their storage is
-// used for outputs where the program was built to (see [Backend.Donating]).
-func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device compute.DeviceNum) ([]compute.Buffer, error) {
+// Execute implements [compute.Executable]. It returns when the device is done. Donated inputs are invalid afterwards;
+// their storage is used for outputs where the program was built to (see [Backend.Donating]).
+func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device compute.DeviceNum) ([]compute.Buffer,
+	error) {
 	if err := e.valid(); err != nil {
 		return nil, err
 	}
@@ -148,7 +151,8 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 		return nil, fmt.Errorf("xla: program %q takes %d inputs, got %d", e.name, len(e.params), len(inputs))
 	}
 	if len(donate) != 0 && len(donate) != len(inputs) {
-		return nil, fmt.Errorf("xla: program %q has %d inputs, but %d flags say which are donated", e.name, len(inputs), len(donate))
+		return nil, fmt.Errorf("xla: program %q has %d inputs, but %d flags say which are donated", e.name, len(inputs),
+			len(donate))
 	}
 	// What PJRT takes and gives is the first device's buffers, then the second's and so on.
 	devices := e.backend.here()
@@ -162,7 +166,8 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 			return nil, fmt.Errorf("xla: input %q of program %q: %w", e.params[i], e.name, err)
 		}
 		if !b.shape.Equal(e.paramShapes[i]) {
-			return nil, fmt.Errorf("xla: input %q of program %q is %s, not %s", e.params[i], e.name, b.shape, e.paramShapes[i])
+			return nil, fmt.Errorf("xla: input %q of program %q is %s, not %s", e.params[i], e.name, b.shape,
+				e.paramShapes[i])
 		}
 		for d, part := range b.parts {
 			buffers[d*len(inputs)+i] = part
@@ -201,8 +206,8 @@ type Future struct {
 	err     error
 }
 
-// ExecuteAsync starts Execute on device 0 (or the program's own) and returns at once. The inputs must stay as they are, and donated
-// ones must not be used, until Await returns.
+// ExecuteAsync starts Execute on device 0 (or the program's own) and returns at once. The inputs must stay as they are,
+// and donated ones must not be used, until Await returns.
 func (e *Executable) ExecuteAsync(inputs []compute.Buffer, donate []bool) *Future {
 	f := &Future{done: make(chan struct{})}
 	go func() {

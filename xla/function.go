@@ -13,11 +13,12 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// function is one function of a program: the main one, a named one, or a closure (the body of a loop, a branch, a comparator).
+// function is one function of a program: the main one, a named one, or a closure (the body of a loop, a branch, a
+// comparator).
 //
-// GoMLX makes every closure from the main function and calls each operation on the function being built, with operands of any
-// enclosing function. So a new closure becomes the child of the innermost function still open, operands of ancestors are imported,
-// and constants of other functions are made anew.
+// GoMLX makes every closure from the main function and calls each operation on the function being built, with operands
+// of any enclosing function. So a new closure becomes the child of the innermost function still open, operands of
+// ancestors are imported, and constants of other functions are made anew.
 type function struct {
 	notimplemented.Function
 	b         *builder
@@ -90,8 +91,8 @@ func (f *function) use(x compute.Value) (*stablehlo.Value, error) {
 	var v *stablehlo.Value
 	switch {
 	case n.constant != nil && (n.shape.Size() <= copiedConstant || !f.within(n.f)):
-		// Small constants are made anew even where they are in reach: the parent of a closure may yet change (see adopt), and
-		// comparators of sorts may not use any value from outside.
+		// Small constants are made anew even where they are in reach: the parent of a closure may yet change (see
+		// adopt), and comparators of sorts may not use any value from outside.
 		if v, err = f.constant(n.constant, n.shape); err != nil {
 			return nil, err
 		}
@@ -156,8 +157,8 @@ func (f *function) Parent() compute.Function {
 // Shape implements [compute.Function].
 func (f *function) Shape(x compute.Value) (shapes.Shape, error) { return f.b.OpShape(x) }
 
-// Closure implements [compute.Function]. A closure made from the main function while others are open belongs to the innermost of
-// them: GoMLX always asks the main function. The operation that takes the closure settles it (see adopt).
+// Closure implements [compute.Function]. A closure made from the main function while others are open belongs to the
+// innermost of them: GoMLX always asks the main function. The operation that takes the closure settles it (see adopt).
 func (f *function) Closure() (compute.Function, error) {
 	parent := f
 	if f == f.b.main && len(f.b.open) > 0 {
@@ -216,7 +217,8 @@ func (f *function) Parameter(name string, shape shapes.Shape, sharding *compute.
 	case sharding != nil:
 		return nil, f.fail(op, fmt.Errorf("the sharding of parameter %q: %w", name, compute.ErrNotImplemented))
 	case shape.IsDynamic():
-		return nil, f.fail(op, fmt.Errorf("the dynamic shape %s of parameter %q: %w", shape, name, compute.ErrNotImplemented))
+		return nil, f.fail(op, fmt.Errorf("the dynamic shape %s of parameter %q: %w", shape, name,
+			compute.ErrNotImplemented))
 	case slices.Contains(f.params, name):
 		return nil, f.fail(op, fmt.Errorf("there are two parameters %q", name))
 	}

@@ -32,8 +32,8 @@ var gpus = map[string]gpu{
 	"b200": {"NVIDIA B200", 10, 0, 148, 2048, 228 << 10, 126 << 20, 183_359 << 20, 8_000_000_000_000, 1.965},
 }
 
-// gpuMemoryFraction is the part of a GPU's memory that the client takes when it starts, for all programs; the plugin's own default is 0.75. What
-// is left is for CUDA, its libraries and the code of programs.
+// gpuMemoryFraction is the part of a GPU's memory that the client takes when it starts, for all programs; the plugin's
+// own default is 0.75. What is left is for CUDA, its libraries and the code of programs.
 const gpuMemoryFraction = 0.9
 
 // gpuClient are the options of a client on GPUs, but for those that the caller gives.
@@ -41,8 +41,8 @@ var gpuClient = map[string]any{"memory_fraction": float32(gpuMemoryFraction), "p
 
 var gpuTopology = regexp.MustCompile(`^([a-z]+[0-9]+[a-z]*)(?::([1-9][0-9]?))?$`)
 
-// TopologyPlatform returns the platform, "cuda" or "tpu", whose plugin compiles for the topology of this name. A name that is no GPU's is
-// for libtpu to know.
+// TopologyPlatform returns the platform, "cuda" or "tpu", whose plugin compiles for the topology of this name. A name
+// that is no GPU's is for libtpu to know.
 func TopologyPlatform(name string) string {
 	if m := gpuTopology.FindStringSubmatch(name); m != nil {
 		if _, ok := gpus[m[1]]; ok {
@@ -52,8 +52,8 @@ func TopologyPlatform(name string) string {
 	return "tpu"
 }
 
-// gpuOptions are the options with which the CUDA plugin makes the topology of this name, see [TopologyPlatform]: that many of a GPU in one
-// host. target_config is a stream_executor.GpuTargetConfigProto in text form.
+// gpuOptions are the options with which the CUDA plugin makes the topology of this name, see [TopologyPlatform]: that
+// many of a GPU in one host. target_config is a stream_executor.GpuTargetConfigProto in text form.
 func gpuOptions(name string) map[string]any {
 	m := gpuTopology.FindStringSubmatch(name)
 	g, n := gpus[m[1]], 1

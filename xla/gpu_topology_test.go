@@ -26,13 +26,15 @@ func TestTopologyPlatform(t *testing.T) {
 func TestGPUTopology(t *testing.T) {
 	b := testenv.Topology(t, "h100:4")
 	top, ok := b.Topology()
-	if want := (xla.Topology{Name: "h100:4", DeviceKind: "NVIDIA H100 80GB HBM3", NumDevices: 4, MemoryBytes: 76_968_728_985}); !ok || top != want {
+	if want := (xla.Topology{Name: "h100:4", DeviceKind: "NVIDIA H100 80GB HBM3", NumDevices: 4,
+		MemoryBytes: 76_968_728_985}); !ok || top != want {
 		t.Errorf("topology %+v, want %+v", top, want)
 	}
 	if b.Platform() != "cuda" || b.NumDevices() != 4 {
 		t.Errorf("%d devices of %q", b.NumDevices(), b.Platform())
 	}
-	if _, err := b.BufferFromFlatData(0, []float32{1}, shapes.Make(dtypes.Float32, 1)); !errors.Is(err, xla.ErrNoDevice) {
+	if _, err := b.BufferFromFlatData(0, []float32{1}, shapes.Make(dtypes.Float32, 1)); !errors.Is(err,
+		xla.ErrNoDevice) {
 		t.Errorf("a buffer on it: %v", err)
 	}
 }

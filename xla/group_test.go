@@ -36,7 +36,8 @@ func groupProgram(t testing.TB, view compute.Backend, devices int) *xla.Executab
 	t.Helper()
 	g := NewGraph(view, "group")
 	shape := shapes.Make(dtypes.Float32, 4, 8)
-	state, own, n := Parameter(g, "state", shape), Parameter(g, "own", shape), Parameter(g, "n", shapes.Make(dtypes.Int32))
+	state, own, n := Parameter(g, "state", shape), Parameter(g, "own", shape),
+		Parameter(g, "n", shapes.Make(dtypes.Int32))
 	type loop struct{ I, State *Node }
 	l := control.While(loop{ScalarZero(g, dtypes.Int32), state},
 		func(l loop) *Node { return LessThan(l.I, n) },
@@ -51,8 +52,8 @@ func groupProgram(t testing.TB, view compute.Backend, devices int) *xla.Executab
 	return view.(*xla.View).Executables()[0]
 }
 
-// The devices of a group run one program on arrays of their own, exchange what it says, and update state in place. A program kept on disk does
-// the same.
+// The devices of a group run one program on arrays of their own, exchange what it says, and update state in place. A
+// program kept on disk does the same.
 func TestGroup(t *testing.T) {
 	cache := t.TempDir()
 	for _, devices := range [][]int{{0, 1}, {2, 5, 4}, {0, 1, 2, 3, 4, 5, 6, 7}, {2, 5, 4}} {
@@ -136,7 +137,8 @@ func TestGroupsSideBySide(t *testing.T) {
 		go func() {
 			failures <- func() error {
 				in := make([]compute.Buffer, 3)
-				for i, x := range []any{make([]float32, 32), slices.Repeat([]float32{float32(first)}, 32), []int32{50}} {
+				for i, x := range []any{make([]float32, 32), slices.Repeat([]float32{float32(first)}, 32),
+					[]int32{50}} {
 					shape := shapes.Make(dtypes.Float32, 4, 8)
 					if i == 2 {
 						shape = shapes.Make(dtypes.Int32)
@@ -190,7 +192,8 @@ func TestGroupErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, parts := range map[string][]compute.Buffer{"one part": {x}, "the same device": {x, x}, "another shape": {x, y}, "another order": {y, x}} {
+	for name, parts := range map[string][]compute.Buffer{"one part": {x}, "the same device": {x, x},
+		"another shape": {x, y}, "another order": {y, x}} {
 		if _, err := g.Join(parts); err == nil {
 			t.Errorf("%s: joined", name)
 		}

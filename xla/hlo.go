@@ -9,9 +9,9 @@ import (
 	"github.com/quire/quire/xla/internal/pjrtc"
 )
 
-// OptimizedHLO returns the program as the plugin runs it, as text close to XLA's own: each instruction with its shape and layout,
-// opcode, operands, and the computations and targets it calls. Literals, metadata and other attributes are left out. It is meant for checks
-// such as "no copy of the cache's shape".
+// OptimizedHLO returns the program as the plugin runs it, as text close to XLA's own: each instruction with its shape
+// and layout, opcode, operands, and the computations and targets it calls. Literals, metadata and other attributes are
+// left out. It is meant for checks such as "no copy of the cache's shape".
 func (e *Executable) OptimizedHLO() (string, error) {
 	if err := e.valid(); err != nil {
 		return "", err
@@ -44,7 +44,8 @@ func (e *Executable) OptimizedHLO() (string, error) {
 	return text, nil
 }
 
-// message is a protocol buffer message, by field number. The numbers used below are those of xla/service/hlo.proto and xla_data.proto.
+// message is a protocol buffer message, by field number. The numbers used below are those of xla/service/hlo.proto and
+// xla_data.proto.
 type message map[protowire.Number][]value
 
 type value struct {
@@ -113,7 +114,8 @@ func (m message) ints(number protowire.Number) []int64 {
 
 // primitives names the element types.
 var primitives = map[int64]string{
-	1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16", 11: "f32", 12: "f64", 15: "c64",
+	1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16", 11: "f32",
+	12: "f64", 15: "c64",
 	16: "bf16", 17: "token", 18: "c128", 21: "s4", 22: "u4",
 }
 

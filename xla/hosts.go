@@ -13,13 +13,13 @@ import (
 	"github.com/quire/quire/xla/internal/pjrtc"
 )
 
-// Hosts are the processes, one a host, whose devices run programs together. All of them make the same group, build the same programs, and
-// execute them in the same order: package lockstep is what sees to that.
+// Hosts are the processes, one a host, whose devices run programs together. All of them make the same group, build the
+// same programs, and execute them in the same order: package lockstep is what sees to that.
 type Hosts interface {
 	NumProcesses() int
 	ProcessID() int
-	// Exchange returns what all processes give for the same device on the same occasion, by process. It is called where the plugin itself
-	// does not reach the other processes; an error of it is the execution's.
+	// Exchange returns what all processes give for the same device on the same occasion, by process. It is called where
+	// the plugin itself does not reach the other processes; an error of it is the execution's.
 	Exchange(device int, channel uint64, data []byte) ([][]byte, error)
 }
 
@@ -28,20 +28,20 @@ type hosts struct {
 	count      int
 	partitions int   // devices of all
 	places     []int // of this process' among them
-	// exchange says that each process compiles for its own devices alone, and that its programs hand numbers to the other processes' by a
-	// kernel; else the plugin compiles for all.
+	// exchange says that each process compiles for its own devices alone, and that its programs hand numbers to the
+	// other processes' by a kernel; else the plugin compiles for all.
 	exchange bool
 }
 
 // ErrHosts says that devices of several processes can't run programs together on the platform.
 var ErrHosts = errors.New("xla: one program on the devices of several hosts is not possible here")
 
-// GroupOver is [Backend.Group] over devices of several processes: those given, of this process, and as many of each of the others. With one
-// process it is Group.
+// GroupOver is [Backend.Group] over devices of several processes: those given, of this process, and as many of each of
+// the others. With one process it is Group.
 //
-// On TPU the processes are those of a slice, all devices of which are in the group; libtpu finds the others by its own environment. On the CPU,
-// whose plugin knows of no other process, programs exchange numbers through hosts, and places count the devices of process 0 first. On other
-// platforms it is ErrHosts.
+// On TPU the processes are those of a slice, all devices of which are in the group; libtpu finds the others by its own
+// environment. On the CPU, whose plugin knows of no other process, programs exchange numbers through hosts, and places
+// count the devices of process 0 first. On other platforms it is ErrHosts.
 func (b *Backend) GroupOver(over Hosts, devices ...int) (*Backend, error) {
 	g, err := b.Group(devices...)
 	if err != nil || over.NumProcesses() == 1 {
@@ -66,7 +66,8 @@ func (b *Backend) GroupOver(over Hosts, devices ...int) (*Backend, error) {
 			return nil, err
 		}
 	default:
-		return nil, fmt.Errorf("%w: it is on TPU, and on the CPU with a plugin that calls kernels, and this is %s", ErrHosts, b.platform)
+		return nil, fmt.Errorf("%w: it is on TPU, and on the CPU with a plugin that calls kernels, and this is %s",
+			ErrHosts, b.platform)
 	}
 	g.hosts = h
 	for op, emit := range collectives {
@@ -99,8 +100,9 @@ func (b *Backend) ofSlice(h *hosts) error {
 	return nil
 }
 
-// arrange orders all devices of a slice by the plugin's numbers for them, as a program compiled ahead for the topology has them, and notes the
-// places of those of this process, whose numbers are here. order is in which of the latter come.
+// arrange orders all devices of a slice by the plugin's numbers for them, as a program compiled ahead for the topology
+// has them, and notes the places of those of this process, whose numbers are here. order is in which of the latter
+// come.
 func (h *hosts) arrange(all []pjrtc.Device, here []int) (ids, order []int, err error) {
 	processes := map[int]int{}
 	for _, d := range all {
@@ -108,8 +110,11 @@ func (h *hosts) arrange(all []pjrtc.Device, here []int) (ids, order []int, err e
 		processes[d.Process]++
 	}
 	if len(processes) != h.count || len(ids) != h.partitions {
-		return nil, nil, fmt.Errorf("%w: there are %d processes with %d devices each, and the slice has %d devices of %d hosts: all of it runs one model, with a process on each host",
-			ErrHosts, h.count, len(here), len(ids), len(processes))
+		return nil, nil,
+			fmt.Errorf(
+				"%w: there are %d processes with %d devices each, and the slice has %d devices of %d hosts: all of "+
+					"it runs one model, with a process on each host",
+				ErrHosts, h.count, len(here), len(ids), len(processes))
 	}
 	slices.Sort(ids)
 	for i := range here {
@@ -150,8 +155,8 @@ func (b *Backend) devicesOfAll() int {
 	return b.NumDevices()
 }
 
-// ofAll is what all devices of the group have, [devices, ...] by place: each takes what its like in the other processes have, and then what
-// its neighbours took.
+// ofAll is what all devices of the group have, [devices, ...] by place: each takes what its like in the other processes
+// have, and then what its neighbours took.
 func (f *function) ofAll(x *stablehlo.Value) (*stablehlo.Value, error) {
 	h, here := f.b.backend.hosts, f.b.backend.here()
 	shape := fromXLA(x.Shape())

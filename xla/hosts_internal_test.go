@@ -53,7 +53,8 @@ func TestDevicesOfASlice(t *testing.T) {
 	if len(byHost) < 2 || len(slices.Compact(places)) != len(all) {
 		t.Errorf("%d hosts have the places %v", len(byHost), places)
 	}
-	if _, _, err := (&hosts{count: 2, partitions: 8}).arrange([]pjrtc.Device{{ID: 0}, {ID: 1}}, []int{0}); !errors.Is(err, ErrHosts) {
+	if _, _, err := (&hosts{count: 2, partitions: 8}).arrange([]pjrtc.Device{{ID: 0}, {ID: 1}},
+		[]int{0}); !errors.Is(err, ErrHosts) {
 		t.Error(err)
 	}
 }

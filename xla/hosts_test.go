@@ -32,7 +32,8 @@ func asHost(t *testing.T) (group *lockstep.Group, backend *xla.Backend, devices 
 	return group, testenv.GroupOver(t, group, devices), devices, true
 }
 
-// Devices of several processes run one program on arrays of their own, in a loop that exchanges numbers, with state updated in place.
+// Devices of several processes run one program on arrays of their own, in a loop that exchanges numbers, with state
+// updated in place.
 func TestGroupOverHosts(t *testing.T) {
 	group, b, devices, ok := asHost(t)
 	if !ok {
@@ -87,7 +88,8 @@ func TestGroupOverHosts(t *testing.T) {
 		state = out[0]
 		for i := range devices {
 			got, all := make([]float32, 32), make([]float32, 4*n)
-			if err := errors.Join(out[0].(*xla.Buffer).Parts()[i].ToFlatData(got), out[1].(*xla.Buffer).Parts()[i].ToFlatData(all)); err != nil {
+			if err := errors.Join(out[0].(*xla.Buffer).Parts()[i].ToFlatData(got),
+				out[1].(*xla.Buffer).Parts()[i].ToFlatData(all)); err != nil {
 				t.Fatal(err)
 			}
 			if want := 100 + 30*sum*float32(turn); got[31] != want {

@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// hugePages asks for large pages, which take less of the processor's address translation. It is advice: what fails is left as it is.
+// hugePages asks for large pages, which take less of the processor's address translation. It is advice: what fails is
+// left as it is.
 func hugePages(b []byte) {
 	page := uintptr(os.Getpagesize())
 	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(b))) % page

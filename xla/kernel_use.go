@@ -29,8 +29,8 @@ func (u *kernelUses) note(use KernelUse) {
 	}
 }
 
-// KernelUses returns what became of each composite with kernels for certain shapes in the programs built so far, each case once; nil on
-// platforms without such kernels and with kernels off.
+// KernelUses returns what became of each composite with kernels for certain shapes in the programs built so far, each
+// case once; nil on platforms without such kernels and with kernels off.
 func (b *Backend) KernelUses() []KernelUse {
 	if b.uses == nil {
 		return nil

@@ -21,7 +21,8 @@ import (
 // kernel is a composite that a custom call of XLA's typed FFI stands for: its operands and results are the composite's.
 type kernel struct {
 	target string // one of cpukernel.Handlers
-	// alias has for a result that is an operand updated in place the operand's number. Where the operand lives on, XLA copies it first.
+	// alias has for a result that is an operand updated in place the operand's number. Where the operand lives on, XLA
+	// copies it first.
 	alias map[int]int
 	attrs map[string]attribute
 }
@@ -45,7 +46,8 @@ var cpuKernels = map[string]kernel{
 	"rms_norm":   {target: "quire_rms_norm", attrs: map[string]attribute{"eps": float}},
 	"rope": {
 		target: "quire_rope",
-		attrs:  map[string]attribute{"heads": integer, "kv_heads": integer, "rotate": boolean, "norm": boolean, "eps": float},
+		attrs: map[string]attribute{"heads": integer, "kv_heads": integer, "rotate": boolean, "norm": boolean,
+			"eps": float},
 	},
 	"sample":     {target: "quire_sample"},
 	"step_clock": {target: "quire_step_clock", alias: map[int]int{0: 0}},
@@ -90,7 +92,8 @@ func (b *Backend) addKernels(mode string) error {
 	return nil
 }
 
-// Kernels returns the instruction set that the kernels in C run with, one of [cpukernel.Levels], or "off" where there are none.
+// Kernels returns the instruction set that the kernels in C run with, one of [cpukernel.Levels], or "off" where there
+// are none.
 func (b *Backend) Kernels() string {
 	if b.kernels == "" {
 		return KernelsOff
@@ -99,7 +102,8 @@ func (b *Backend) Kernels() string {
 }
 
 // emit emits the custom call. It is an [emitter].
-func (k kernel) emit(f *function, attrs json.RawMessage, inputs []*stablehlo.Value, results []shapes.Shape) ([]*stablehlo.Value, error) {
+func (k kernel) emit(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+	results []shapes.Shape) ([]*stablehlo.Value, error) {
 	config, err := k.config(attrs)
 	if err != nil {
 		return nil, err
@@ -111,16 +115,21 @@ func (k kernel) emit(f *function, attrs json.RawMessage, inputs []*stablehlo.Val
 	for _, result := range slices.Sorted(maps.Keys(k.alias)) {
 		input := k.alias[result]
 		if result >= len(results) || input >= len(inputs) {
-			return nil, fmt.Errorf("it has %d inputs and %d results, but result %d is input %d in place", len(inputs), len(results), result, input)
+			return nil, fmt.Errorf("it has %d inputs and %d results, but result %d is input %d in place", len(inputs),
+				len(results), result, input)
 		}
 		if s := fromXLA(inputs[input].Shape()); !s.Equal(results[result]) {
-			return nil, fmt.Errorf("result %d of shape %s is input %d in place, which is %s", result, results[result], input, s)
+			return nil, fmt.Errorf("result %d of shape %s is input %d in place, which is %s", result, results[result],
+				input, s)
 		}
 		place := "[]"
 		if len(results) > 1 {
 			place = fmt.Sprintf("[%d]", result)
 		}
-		aliases = append(aliases, fmt.Sprintf("#stablehlo.output_operand_alias<output_tuple_indices = %s, operand_index = %d, operand_tuple_indices = []>", place, input))
+		aliases = append(aliases,
+			fmt.Sprintf(
+				"#stablehlo.output_operand_alias<output_tuple_indices = %s, operand_index = %d, "+
+					"operand_tuple_indices = []>", place, input))
 	}
 	out, err := f.ffiCall(k.target, config, inputs, results)
 	if err != nil {
@@ -133,7 +142,8 @@ func (k kernel) emit(f *function, attrs json.RawMessage, inputs []*stablehlo.Val
 }
 
 // ffiCall emits a custom call of the typed FFI; config is a dictionary of its attributes.
-func (f *function) ffiCall(target, config string, inputs []*stablehlo.Value, results []shapes.Shape) ([]*stablehlo.Value, error) {
+func (f *function) ffiCall(target, config string, inputs []*stablehlo.Value,
+	results []shapes.Shape) ([]*stablehlo.Value, error) {
 	outputs := make([]xlashapes.Shape, len(results))
 	for i, s := range results {
 		outputs[i] = toXLA(s)

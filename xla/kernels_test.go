@@ -27,7 +27,8 @@ func write(cache, rows, dests *Node) *Node {
 		})[0]
 }
 
-// A kernel updates state in place: in nested loops, read in between, in a branch, and of two layers, none of it is copied.
+// A kernel updates state in place: in nested loops, read in between, in a branch, and of two layers, none of it is
+// copied.
 func TestKernelsUpdateInPlace(t *testing.T) {
 	const pages, page, heads, dim = 512, 16, 2, 64
 	shape := shapes.Make(dtypes.Float32, pages, page, 2*heads, dim)
@@ -89,7 +90,8 @@ func TestKernelsUpdateInPlace(t *testing.T) {
 		for _, x := range []struct {
 			flat  any
 			shape shapes.Shape
-		}{{make([]float32, shape.Size()), shape}, {make([]float32, shape.Size()), shape}, {[]int32{3}, shapes.Make(dtypes.Int32)}} {
+		}{{make([]float32, shape.Size()), shape}, {make([]float32, shape.Size()), shape},
+			{[]int32{3}, shapes.Make(dtypes.Int32)}} {
 			buffer, err := b.BufferFromFlatData(0, x.flat, x.shape)
 			if err != nil {
 				t.Fatal(err)
@@ -129,14 +131,16 @@ func TestKernelErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "dimension 2 of k is 5, want 4") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := xla.New(xla.Options{Plugin: cpuPlugin(t), Kernels: "some"}); err == nil || !strings.Contains(err.Error(), "auto or off") {
+	if _, err := xla.New(xla.Options{Plugin: cpuPlugin(t), Kernels: "some"}); err == nil ||
+		!strings.Contains(err.Error(), "auto or off") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestKernelsOff(t *testing.T) {
 	on, off := newBackend(t, xla.Options{}), newBackend(t, xla.Options{Kernels: xla.KernelsOff})
-	if !on.ReplacesComposite("kv_update") || off.ReplacesComposite("kv_update") || !off.ReplacesComposite("scatter_set") {
+	if !on.ReplacesComposite("kv_update") || off.ReplacesComposite("kv_update") ||
+		!off.ReplacesComposite("scatter_set") {
 		t.Error("kernels are not where they should be")
 	}
 	if on.Kernels() == "off" || off.Kernels() != "off" {

@@ -21,7 +21,8 @@ func init() {
 }
 
 // packed are the dtypes of matrices that kernels read in panels.
-var packed = map[dtypes.DType]cpukernel.DType{dtypes.Float32: cpukernel.F32, dtypes.BFloat16: cpukernel.BF16, dtypes.Float16: cpukernel.F16, dtypes.Int8: cpukernel.S8}
+var packed = map[dtypes.DType]cpukernel.DType{dtypes.Float32: cpukernel.F32, dtypes.BFloat16: cpukernel.BF16,
+	dtypes.Float16: cpukernel.F16, dtypes.Int8: cpukernel.S8}
 
 // LinearLayout says how matrices of a dtype are packed for the kernels, where there are kernels: see package linear.
 func (b *Backend) LinearLayout(dtype dtypes.DType) (panel, group, multiple int, ok bool) {
@@ -42,15 +43,17 @@ func (b *Backend) PackLinear(packedBytes, rows []byte, dtype dtypes.DType, out, 
 	return cpukernel.Pack(packedBytes, rows, d, out, in, gateUp, from)
 }
 
-// NewZeros returns an array of zeros, and a slice of its dtype's Go type over its storage, which the host may write until the array is first
-// used. It can't be donated. Where the host does not reach the device's memory, and for a group, it is an error.
+// NewZeros returns an array of zeros, and a slice of its dtype's Go type over its storage, which the host may write
+// until the array is first used. It can't be donated. Where the host does not reach the device's memory, and for a
+// group, it is an error.
 func (b *Backend) NewZeros(device compute.DeviceNum, shape shapes.Shape) (compute.Buffer, any, error) {
 	d, err := b.device(device)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !b.HostWritable() || shape.Size() == 0 || b.Partitions() > 1 {
-		return nil, nil, fmt.Errorf("xla: an array %s that the host writes: %w on %s", shape, compute.ErrNotImplemented, b.platform)
+		return nil, nil, fmt.Errorf("xla: an array %s that the host writes: %w on %s", shape, compute.ErrNotImplemented,
+			b.platform)
 	}
 	buffer, flat, err := b.client.NewSharedBuffer(shape.DType, shape.Dimensions, d)
 	if err != nil {

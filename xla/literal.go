@@ -13,8 +13,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 )
 
-// literal prints a constant as an MLIR dense attribute: one value where all are equal bit for bit, else the raw bytes in hexadecimal,
-// so that every bit of NaNs, infinities and negative zeros survives.
+// literal prints a constant as an MLIR dense attribute: one value where all are equal bit for bit, else the raw bytes
+// in hexadecimal, so that every bit of NaNs, infinities and negative zeros survives.
 type literal struct {
 	flat  any // a slice of shape's Go type
 	shape shapes.Shape

@@ -13,8 +13,9 @@ import (
 	"github.com/quire/quire/xla/internal/pjrtc"
 )
 
-// FreeMemory returns how many bytes can still be allocated on a device. On the CPU that is the host's memory: what the system says is
-// available, within the limit of the process's control group, and of a device in a group its share of that. Of a backend for a topology it is all that a device has.
+// FreeMemory returns how many bytes can still be allocated on a device. On the CPU that is the host's memory: what the
+// system says is available, within the limit of the process's control group, and of a device in a group its share of
+// that. Of a backend for a topology it is all that a device has.
 func (b *Backend) FreeMemory(device compute.DeviceNum) (int64, error) {
 	if b.topology != nil {
 		if b.topology.MemoryBytes == 0 {

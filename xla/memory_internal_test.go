@@ -41,7 +41,8 @@ func TestPruneTakesOnlyItsOwnOldFiles(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
 	for name, age := range map[string]time.Duration{
-		"used.pjrt": cacheKept / 2, "old.pjrt": 2 * cacheKept, "new-1": temporaryKept / 2, "new-2": 2 * temporaryKept, "notes.txt": 2 * cacheKept,
+		"used.pjrt": cacheKept / 2, "old.pjrt": 2 * cacheKept, "new-1": temporaryKept / 2, "new-2": 2 * temporaryKept,
+		"notes.txt": 2 * cacheKept,
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, nil, 0o644); err != nil {
@@ -52,7 +53,8 @@ func TestPruneTakesOnlyItsOwnOldFiles(t *testing.T) {
 		}
 	}
 	(&executableCache{dir: dir}).prune(now)
-	for name, want := range map[string]bool{"used.pjrt": true, "old.pjrt": false, "new-1": true, "new-2": false, "notes.txt": true} {
+	for name, want := range map[string]bool{"used.pjrt": true, "old.pjrt": false, "new-1": true, "new-2": false,
+		"notes.txt": true} {
 		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
 			t.Errorf("%s is there: %v, want %v", name, err == nil, want)
 		}
@@ -61,7 +63,10 @@ func TestPruneTakesOnlyItsOwnOldFiles(t *testing.T) {
 
 func TestCPUFeaturesAreThoseOfOneProcessor(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cpuinfo")
-	if err := os.WriteFile(file, []byte("processor\t: 0\nvendor_id\t: X\ncpu MHz\t\t: 2400.1\nflags\t\t: avx avx2\n\nprocessor\t: 1\nflags\t\t: avx\n"), 0o644); err != nil {
+	if err := os.WriteFile(file,
+		[]byte(
+			"processor\t: 0\nvendor_id\t: X\ncpu MHz\t\t: 2400.1\nflags\t\t: avx avx2\n\nprocessor\t: 1\nflags\t\t: "+
+				"avx\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := cpuFeatures(file), "X; avx avx2"; got != want {

@@ -23,7 +23,8 @@ type mosaicKernels struct {
 	uses  *kernelUses
 }
 
-// addMosaic makes the kernels of package mosaic the native form of their composites, for the shapes that there is one for.
+// addMosaic makes the kernels of package mosaic the native form of their composites, for the shapes that there is one
+// for.
 func (b *Backend) addMosaic(mode, folder string) error {
 	if mode == KernelsOff || b.platform != "tpu" {
 		return nil
@@ -39,8 +40,8 @@ func (b *Backend) addMosaic(mode, folder string) error {
 	return nil
 }
 
-// ReplacesCompositeFor reports whether the backend has a native form of the composite op for inputs and results of these shapes. It asks
-// for more than ReplacesComposite where kernels are made for certain shapes, as on TPU and GPU.
+// ReplacesCompositeFor reports whether the backend has a native form of the composite op for inputs and results of
+// these shapes. It asks for more than ReplacesComposite where kernels are made for certain shapes, as on TPU and GPU.
 func (b *Backend) ReplacesCompositeFor(op string, attrs json.RawMessage, inputs, results []shapes.Shape) bool {
 	if !b.ReplacesComposite(op) {
 		return false
@@ -110,12 +111,14 @@ func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 		cache = []int{cache[0], cache[1], cache[2] / q[2], q[2]}
 	}
 	if len(q) != 3 || len(cache) != 4 || len(table) != 2 {
-		return nil, fmt.Errorf("queries %s, cache %s and page table %s are not of 3, 4 and 2 axes", inputs[inputQ], inputs[inputCache], inputs[inputPageIndices])
+		return nil, fmt.Errorf("queries %s, cache %s and page table %s are not of 3, 4 and 2 axes", inputs[inputQ],
+			inputs[inputCache], inputs[inputPageIndices])
 	}
 	r := mosaic.Request{
 		Kernel: mosaic.RaggedPagedAttention,
 		Config: mosaic.Config{
-			Heads: q[1], KVHeads: cache[2] / 2, HeadDim: q[2], PageSize: cache[1], DType: mosaic.DTypeName(inputs[inputQ].DType), KVDType: mosaic.DTypeName(inputs[inputCache].DType),
+			Heads: q[1], KVHeads: cache[2] / 2, HeadDim: q[2], PageSize: cache[1],
+			DType: mosaic.DTypeName(inputs[inputQ].DType), KVDType: mosaic.DTypeName(inputs[inputCache].DType),
 			Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap,
 		},
 		Sizes:          mosaic.Sizes{Pages: cache[0], Seqs: table[0], PagesPerSeq: table[1], Tokens: q[0]},
@@ -131,11 +134,14 @@ func (m *mosaicKernels) find(r mosaic.Request, a attentionAttributes) (*mosaic.C
 	switch {
 	case !a.Paged:
 	case r.Kernel == mosaic.RaggedPagedAttention && r.Config.HeadDim%128 != 0:
-		err = &mosaic.NoKernelError{Request: r, Reason: fmt.Sprintf("the kernel takes head dims that are multiples of 128, and the model's is %d", r.Config.HeadDim), Remedy: "ordinary operations are used"}
+		err = &mosaic.NoKernelError{Request: r,
+			Reason: fmt.Sprintf("the kernel takes head dims that are multiples of 128, and the model's is %d",
+				r.Config.HeadDim), Remedy: "ordinary operations are used"}
 	default:
 		call, err = m.store.Find(r)
 	}
-	use := KernelUse{Composite: r.Kernel, For: fmt.Sprintf("%s; %d tokens, page table %d x %d", r.Config, r.Sizes.Tokens, r.Sizes.Seqs, r.Sizes.PagesPerSeq)}
+	use := KernelUse{Composite: r.Kernel, For: fmt.Sprintf("%s; %d tokens, page table %d x %d", r.Config,
+		r.Sizes.Tokens, r.Sizes.Seqs, r.Sizes.PagesPerSeq)}
 	var none *mosaic.NoKernelError
 	switch {
 	case errors.As(err, &none):
@@ -148,7 +154,8 @@ func (m *mosaicKernels) find(r mosaic.Request, a attentionAttributes) (*mosaic.C
 		if v, ok := p.Versions["tpu-inference"]; ok {
 			from = "tpu-inference " + v
 		}
-		use.Kernel = fmt.Sprintf("%s of %s, blocks of %d queries and %d pages", p.Source[strings.LastIndex(p.Source, ".")+1:], from, p.Blocks.Queries, p.Blocks.Pages)
+		use.Kernel = fmt.Sprintf("%s of %s, blocks of %d queries and %d pages",
+			p.Source[strings.LastIndex(p.Source, ".")+1:], from, p.Blocks.Queries, p.Blocks.Pages)
 	}
 	m.uses.note(use)
 	return call, err
@@ -170,10 +177,12 @@ const (
 
 // emitAttention is the emitter of "ragged_paged_attention".
 //
-// The kernel wants other things of its operands than the composite does. It reads page 0 of a row's list before it knows whether there is
-// a row, so that pages of -1 become 0. With no sequence at all it would leave a copy running behind its end, so that it always gets one,
-// of at least one token. What it leaves in rows of padding is arbitrary: they are made 0.
-func (m *mosaicKernels) emitAttention(f *function, attrs json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value, error) {
+// The kernel wants other things of its operands than the composite does. It reads page 0 of a row's list before it
+// knows whether there is a row, so that pages of -1 become 0. With no sequence at all it would leave a copy running
+// behind its end, so that it always gets one, of at least one token. What it leaves in rows of padding is arbitrary:
+// they are made 0.
+func (m *mosaicKernels) emitAttention(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+	_ []shapes.Shape) ([]*stablehlo.Value, error) {
 	in := make([]shapes.Shape, len(inputs))
 	for i, v := range inputs {
 		in[i] = fromXLA(v.Shape())
@@ -222,7 +231,10 @@ func (s *steps) do(emit func() (*stablehlo.Value, error)) *stablehlo.Value {
 }
 
 func (s *steps) ints(values ...int32) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value, error) { return s.f.constant(values, shapes.Make(dtypes.Int32, len(values))) })
+	return s.do(func() (*stablehlo.Value,
+		error) {
+		return s.f.constant(values, shapes.Make(dtypes.Int32, len(values)))
+	})
 }
 
 func (s *steps) max(x, y *stablehlo.Value) *stablehlo.Value {
@@ -295,18 +307,21 @@ func (s *steps) mosaicCall(call *mosaic.Call, operands []*stablehlo.Value) []*st
 	results := make([]*stablehlo.Value, len(call.Results))
 	s.do(func() (*stablehlo.Value, error) {
 		if len(operands) != len(call.Operands) {
-			return nil, fmt.Errorf("the kernel was made for %d operands, and is given %d", len(call.Operands), len(operands))
+			return nil, fmt.Errorf("the kernel was made for %d operands, and is given %d", len(call.Operands),
+				len(operands))
 		}
 		for i, v := range operands {
 			if got, want := fromXLA(v.Shape()), call.Operands[i]; !got.Equal(want.Shape) {
-				return nil, fmt.Errorf("operand %s of the kernel is %s, but it was made for %s", want.Name, got, want.Shape)
+				return nil, fmt.Errorf("operand %s of the kernel is %s, but it was made for %s", want.Name, got,
+					want.Shape)
 			}
 		}
 		shapes := make([]xlashapes.Shape, len(results))
 		for i, r := range call.Results {
 			shapes[i] = toXLA(r.Shape)
 		}
-		out, err := stablehlo.CustomCallV2(mosaic.Target, call.BackendConfig, operands, make([][]int, len(operands)), shapes, make([][]int, len(results)))
+		out, err := stablehlo.CustomCallV2(mosaic.Target, call.BackendConfig, operands, make([][]int, len(operands)),
+			shapes, make([][]int, len(results)))
 		if err != nil {
 			return nil, err
 		}
@@ -316,7 +331,10 @@ func (s *steps) mosaicCall(call *mosaic.Call, operands []*stablehlo.Value) []*st
 		attributes["kernel_name"] = call.Payload.Kernel
 		var aliases []string
 		for _, a := range call.Payload.Aliases {
-			aliases = append(aliases, fmt.Sprintf("#stablehlo.output_operand_alias<output_tuple_indices = [%d], operand_index = %d, operand_tuple_indices = []>", a[1], a[0]))
+			aliases = append(aliases,
+				fmt.Sprintf(
+					"#stablehlo.output_operand_alias<output_tuple_indices = [%d], operand_index = %d, "+
+						"operand_tuple_indices = []>", a[1], a[0]))
 		}
 		if len(aliases) > 0 {
 			attributes["output_operand_aliases"] = mlir("[" + strings.Join(aliases, ", ") + "]")

@@ -36,14 +36,17 @@ func (m *mosaicKernels) update(attrs json.RawMessage, inputs []shapes.Shape) (*m
 	if len(inputs) != updateInputs {
 		return nil, fmt.Errorf("it takes %d inputs, not %d", updateInputs, len(inputs))
 	}
-	q, k, cache, table := inputs[updateQ].Dimensions, inputs[updateK].Dimensions, inputs[updateCache].Dimensions, inputs[updatePageIndices].Dimensions
+	q, k, cache, table := inputs[updateQ].Dimensions, inputs[updateK].Dimensions, inputs[updateCache].Dimensions,
+		inputs[updatePageIndices].Dimensions
 	if len(q) != 3 || len(k) != 3 || len(cache) != 5 || len(table) != 2 {
-		return nil, fmt.Errorf("queries %s, keys %s, cache %s and page table %s are not of 3, 3, 5 and 2 axes", inputs[updateQ], inputs[updateK], inputs[updateCache], inputs[updatePageIndices])
+		return nil, fmt.Errorf("queries %s, keys %s, cache %s and page table %s are not of 3, 3, 5 and 2 axes",
+			inputs[updateQ], inputs[updateK], inputs[updateCache], inputs[updatePageIndices])
 	}
 	return m.find(mosaic.Request{
 		Kernel: mosaic.PagedAttentionUpdate,
 		Config: mosaic.Config{
-			Heads: q[1], KVHeads: k[1], HeadDim: q[2], PageSize: cache[1], DType: mosaic.DTypeName(inputs[updateQ].DType), KVDType: mosaic.DTypeName(inputs[updateCache].DType),
+			Heads: q[1], KVHeads: k[1], HeadDim: q[2], PageSize: cache[1],
+			DType: mosaic.DTypeName(inputs[updateQ].DType), KVDType: mosaic.DTypeName(inputs[updateCache].DType),
 			Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap,
 		},
 		Sizes:          mosaic.Sizes{Pages: cache[0], Seqs: table[0], PagesPerSeq: table[1], Tokens: q[0]},
@@ -53,11 +56,12 @@ func (m *mosaicKernels) update(attrs json.RawMessage, inputs []shapes.Shape) (*m
 
 // emitUpdate is the emitter of "paged_attention_update".
 //
-// The kernel wants a KV head's queries as a matrix, beginning with the keys' half of what the cache has for a head, and gives values in the
-// other half: [KVH, T, ceil(G/packing), packing, 2*D] for G queries a KV head. It runs for each of the sequences that there are, and
-// for none if there is none. Pages of -1, which a sequence at work does not have, become 0. Its result lies where the
-// queries were; rows of padding keep them, and are made 0.
-func (m *mosaicKernels) emitUpdate(f *function, attrs json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value, error) {
+// The kernel wants a KV head's queries as a matrix, beginning with the keys' half of what the cache has for a head, and
+// gives values in the other half: [KVH, T, ceil(G/packing), packing, 2*D] for G queries a KV head. It runs for each of
+// the sequences that there are, and for none if there is none. Pages of -1, which a sequence at work does not have,
+// become 0. Its result lies where the queries were; rows of padding keep them, and are made 0.
+func (m *mosaicKernels) emitUpdate(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+	_ []shapes.Shape) ([]*stablehlo.Value, error) {
 	in := make([]shapes.Shape, len(inputs))
 	for i, v := range inputs {
 		in[i] = fromXLA(v.Shape())
@@ -70,12 +74,14 @@ func (m *mosaicKernels) emitUpdate(f *function, attrs json.RawMessage, inputs []
 	if err := json.Unmarshal(attrs, &a); err != nil {
 		return nil, fmt.Errorf("attributes %s: %w", attrs, err)
 	}
-	tokens, heads, headDim, kvHeads := in[updateQ].Dimensions[0], in[updateQ].Dimensions[1], in[updateQ].Dimensions[2], in[updateK].Dimensions[1]
+	tokens, heads, headDim, kvHeads := in[updateQ].Dimensions[0], in[updateQ].Dimensions[1], in[updateQ].Dimensions[2],
+		in[updateK].Dimensions[1]
 	group := heads / kvHeads
 	qShape, kvShape := call.Operands[8].Shape.Dimensions, call.Operands[9].Shape.Dimensions
 	s := steps{f: f}
 
-	queries := s.padTo(s.reshape(inputs[updateQ], tokens, kvHeads, group, headDim), tokens, kvHeads, qShape[2]*qShape[3], qShape[4])
+	queries := s.padTo(s.reshape(inputs[updateQ], tokens, kvHeads, group, headDim), tokens, kvHeads,
+		qShape[2]*qShape[3], qShape[4])
 	queries = s.transpose(s.reshape(queries, tokens, kvHeads, qShape[2], qShape[3], qShape[4]), 1, 0, 2, 3, 4)
 	kv := s.convert(s.concatenate(2, inputs[updateK], inputs[updateV]), in[updateCache])
 	kv = s.reshape(s.padTo(kv, tokens, kvShape[1]*kvShape[2], kvShape[3]), kvShape...)
@@ -91,11 +97,13 @@ func (m *mosaicKernels) emitUpdate(f *function, attrs json.RawMessage, inputs []
 		alone = count
 	}
 	out := s.mosaicCall(call, []*stablehlo.Value{
-		inputs[updateNumSeqs], inputs[updateSeqLens], s.reshape(table, entries), inputs[updateCuQLens], s.concatenate(0, alone, alone, count),
+		inputs[updateNumSeqs], inputs[updateSeqLens], s.reshape(table, entries), inputs[updateCuQLens],
+		s.concatenate(0, alone, alone, count),
 		s.ints(0, 0, 0), s.ints(-1, -1, -1, -1), s.ints(-1, -1, -1, -1, -1, -1), queries, kv, inputs[updateCache],
 	})
 	values := s.reshape(s.transpose(out[0], 1, 0, 2, 3, 4), tokens, kvHeads, qShape[2]*qShape[3], qShape[4])
-	values = s.reshape(s.slice(values, []int{0, 0, 0, headDim}, []int{tokens, kvHeads, group, 2 * headDim}), tokens, heads, headDim)
+	values = s.reshape(s.slice(values, []int{0, 0, 0, headDim}, []int{tokens, kvHeads, group, 2 * headDim}), tokens,
+		heads, headDim)
 	return []*stablehlo.Value{s.zeroRows(values, s.less(inputs[updateTokenSeqs], 0)), out[1]}, s.err
 }
 

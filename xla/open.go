@@ -29,7 +29,8 @@ type OpenOptions struct {
 //	go                           GoMLX's pure-Go backend: slow, without any plugin
 func Open(spec string, o OpenOptions) (compute.Backend, error) {
 	if spec == "go" {
-		// Its pool of workers is fixed, and loops that wait for loops would use it up: operations run one after the other.
+		// Its pool of workers is fixed, and loops that wait for loops would use it up: operations run one after the
+		// other.
 		b, err := gobackend.New("ops_sequential")
 		if err != nil {
 			return nil, err
@@ -43,7 +44,8 @@ func Open(spec string, o OpenOptions) (compute.Backend, error) {
 		options.Plugin = where
 	case ok && (where == "cpu" || where == "cuda" || where == "tpu"):
 		if o.FindPlugin == nil {
-			return nil, fmt.Errorf("xla: nothing knows where the plugin of %s is: give its path, as xla:/path/plugin.so", where)
+			return nil,
+				fmt.Errorf("xla: nothing knows where the plugin of %s is: give its path, as xla:/path/plugin.so", where)
 		}
 		var err error
 		if options.Plugin, err = o.FindPlugin(where); err != nil {
@@ -51,7 +53,9 @@ func Open(spec string, o OpenOptions) (compute.Backend, error) {
 		}
 		options.Platform = where
 	default:
-		return nil, fmt.Errorf("xla: there is no backend %q: use xla:cpu, xla:cuda, xla:tpu, xla:/absolute/path/plugin.so or go", spec)
+		return nil,
+			fmt.Errorf(
+				"xla: there is no backend %q: use xla:cpu, xla:cuda, xla:tpu, xla:/absolute/path/plugin.so or go", spec)
 	}
 	return New(options)
 }

@@ -42,7 +42,8 @@ func TestOpen(t *testing.T) {
 		"xla:cuda":          `a plugin for "cpu"`,
 		"xla:tpu":           "put it there",
 	} {
-		if _, err := xla.Open(spec, xla.OpenOptions{FindPlugin: find}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := xla.Open(spec, xla.OpenOptions{FindPlugin: find}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v does not say %q", spec, err, want)
 		}
 	}
@@ -102,7 +103,8 @@ func TestDevices(t *testing.T) {
 			t.Errorf("got %v, %v", got, err)
 		}
 	}
-	if _, err := b.BufferFromFlatData(3, []int32{3, 4}, shape); err == nil || !strings.Contains(err.Error(), "devices 0 to 2") {
+	if _, err := b.BufferFromFlatData(3, []int32{3, 4}, shape); err == nil ||
+		!strings.Contains(err.Error(), "devices 0 to 2") {
 		t.Errorf("a device too many: %v", err)
 	}
 	if _, err := b.BufferFromFlatData(0, []int32{3, 4, 5}, shape); err == nil {
@@ -111,7 +113,8 @@ func TestDevices(t *testing.T) {
 	if _, err := b.BufferFromFlatData(0, []float32{3, 4}, shape); err == nil {
 		t.Error("data of another type: no error")
 	}
-	if _, err := xla.New(xla.Options{Plugin: cpuPlugin(t), ClientOptions: map[string]any{"no_such_option": 1}}); err == nil {
+	if _, err := xla.New(xla.Options{Plugin: cpuPlugin(t),
+		ClientOptions: map[string]any{"no_such_option": 1}}); err == nil {
 		t.Error("an unknown client option: no error")
 	}
 	b.Finalize()

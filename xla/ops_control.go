@@ -8,7 +8,8 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// This file has the operations that take functions, and barriers. Each method implements the one of [compute.Function] of its name.
+// This file has the operations that take functions, and barriers. Each method implements the one of [compute.Function]
+// of its name.
 
 func (f *function) While(cond, body compute.Function, initial ...compute.Value) ([]compute.Value, error) {
 	op := compute.OpTypeWhile
@@ -52,14 +53,19 @@ func (f *function) If(pred compute.Value, onTrue, onFalse compute.Function) ([]c
 	return f.nodes(out), nil
 }
 
-func (f *function) Sort(comparator compute.Function, axis int, stable bool, inputs ...compute.Value) ([]compute.Value, error) {
+func (f *function) Sort(comparator compute.Function, axis int, stable bool, inputs ...compute.Value) ([]compute.Value,
+	error) {
 	op := compute.OpTypeSort
 	c, err := f.adopt(comparator, op)
 	if err != nil {
 		return nil, err
 	}
 	if owners := comparator.(*function).captured; len(owners) > 0 {
-		return nil, f.fail(op, fmt.Errorf("its comparator uses a value of %s, which XLA does not allow: sort by a computed key instead", owners[0].describe()))
+		return nil,
+			f.fail(op,
+				fmt.Errorf(
+					"its comparator uses a value of %s, which XLA does not allow: sort by a computed key instead",
+					owners[0].describe()))
 	}
 	vs, err := f.useAll(inputs)
 	if err != nil {
@@ -89,7 +95,8 @@ func (f *function) Call(target compute.Function, inputs ...compute.Value) ([]com
 	}
 	for i, v := range vs {
 		if s := fromXLA(v.Shape()); !s.Equal(t.paramShapes[i]) {
-			return nil, f.fail(op, fmt.Errorf("input %q of function %q is %s, not %s", t.params[i], t.name, s, t.paramShapes[i]))
+			return nil, f.fail(op, fmt.Errorf("input %q of function %q is %s, not %s", t.params[i], t.name, s,
+				t.paramShapes[i]))
 		}
 	}
 	var out []*stablehlo.Value

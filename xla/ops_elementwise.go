@@ -11,10 +11,12 @@ import (
 	"github.com/gomlx/go-xla/types"
 )
 
-// This file has the operations that work element by element. Each method implements the one of [compute.Function] of its name.
+// This file has the operations that work element by element. Each method implements the one of [compute.Function] of
+// its name.
 
 // unary emits an operation of one operand.
-func (f *function) unary(op compute.OpType, emit func(*stablehlo.Value) (*stablehlo.Value, error), x compute.Value) (compute.Value, error) {
+func (f *function) unary(op compute.OpType, emit func(*stablehlo.Value) (*stablehlo.Value, error),
+	x compute.Value) (compute.Value, error) {
 	v, err := f.use(x)
 	if err != nil {
 		return nil, f.fail(op, err)
@@ -24,7 +26,8 @@ func (f *function) unary(op compute.OpType, emit func(*stablehlo.Value) (*stable
 }
 
 // binary emits an operation of two operands, broadcast to each other first.
-func (f *function) binary(op compute.OpType, emit func(l, r *stablehlo.Value) (*stablehlo.Value, error), lhs, rhs compute.Value) (compute.Value, error) {
+func (f *function) binary(op compute.OpType, emit func(l, r *stablehlo.Value) (*stablehlo.Value, error), lhs,
+	rhs compute.Value) (compute.Value, error) {
 	l, r, err := f.broadcastPair(lhs, rhs)
 	if err != nil {
 		return nil, f.fail(op, err)
@@ -86,7 +89,8 @@ func (f *function) broadcastTo(v *stablehlo.Value, dims []int) (*stablehlo.Value
 }
 
 // compare emits a comparison.
-func (f *function) compare(op compute.OpType, direction types.ComparisonDirection, total bool, lhs, rhs compute.Value) (compute.Value, error) {
+func (f *function) compare(op compute.OpType, direction types.ComparisonDirection, total bool, lhs,
+	rhs compute.Value) (compute.Value, error) {
 	return f.binary(op, func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
 		kind := comparisonOf(l.Shape().DType)
 		if total && l.Shape().DType.IsFloat() {

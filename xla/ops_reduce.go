@@ -11,7 +11,8 @@ import (
 	xlashapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// This file has reductions, scatters and their combiners. Each exported method implements the one of [compute.Function] of its name.
+// This file has reductions, scatters and their combiners. Each exported method implements the one of [compute.Function]
+// of its name.
 
 // reducer names a combiner: an operation on two scalars of a dtype.
 type reducer struct {
@@ -89,7 +90,8 @@ func (f *function) combiner(r reducer) (*stablehlo.Function, error) {
 }
 
 // combinerAndNeutral returns the body of a reduction and its neutral element as a constant.
-func (f *function) combinerAndNeutral(op compute.OpType, d dtypes.DType) (*stablehlo.Function, *stablehlo.Value, error) {
+func (f *function) combinerAndNeutral(op compute.OpType, d dtypes.DType) (*stablehlo.Function, *stablehlo.Value,
+	error) {
 	body, err := f.combiner(reducer{op, d})
 	if err != nil {
 		return nil, nil, err
@@ -142,7 +144,8 @@ func (f *function) reduction(op compute.OpType, x compute.Value, axes []int) (co
 	return f.unary(op, func(v *stablehlo.Value) (*stablehlo.Value, error) { return f.reduce(op, v, axes...) }, x)
 }
 
-// logicalReduction is a reduction of truth values: of bools only, as operands of other dtypes would be combined bit by bit.
+// logicalReduction is a reduction of truth values: of bools only, as operands of other dtypes would be combined bit by
+// bit.
 func (f *function) logicalReduction(op compute.OpType, x compute.Value, axes []int) (compute.Value, error) {
 	return f.unary(op, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		if d := v.Shape().DType; d != dtypes.Bool {
@@ -192,15 +195,17 @@ func (f *function) ReduceLogicalXor(x compute.Value, axes ...int) (compute.Value
 	return f.logicalReduction(compute.OpTypeReduceLogicalXor, x, axes)
 }
 
-// ArgMinMax takes two reductions that vectorize, instead of one over pairs that does not: the extreme value, then the least index that
-// holds it. A NaN goes before any value; whether a NaN makes the extreme NaN depends on the platform, so it is looked for by itself.
+// ArgMinMax takes two reductions that vectorize, instead of one over pairs that does not: the extreme value, then the
+// least index that holds it. A NaN goes before any value; whether a NaN makes the extreme NaN depends on the platform,
+// so it is looked for by itself.
 func (f *function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType, isMin bool) (compute.Value, error) {
 	return f.unary(compute.OpTypeArgMinMax, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		return f.argMinMax(v, axis, outputDType, isMin)
 	}, x)
 }
 
-func (f *function) argMinMax(v *stablehlo.Value, axis int, outputDType dtypes.DType, isMin bool) (*stablehlo.Value, error) {
+func (f *function) argMinMax(v *stablehlo.Value, axis int, outputDType dtypes.DType, isMin bool) (*stablehlo.Value,
+	error) {
 	s := v.Shape()
 	axes, err := allOf([]int{axis}, s.Rank())
 	if err != nil {
@@ -312,7 +317,8 @@ func (f *function) filled(value int32, dims []int) (*stablehlo.Value, error) {
 	return stablehlo.BroadcastInDim(v, xlashapes.Make(dtypes.Int32, slices.Clone(dims)...), nil)
 }
 
-func (f *function) ReduceWindow(x compute.Value, kind compute.ReduceOpType, window, strides, inputDilations, windowDilations []int, paddings [][2]int) (compute.Value, error) {
+func (f *function) ReduceWindow(x compute.Value, kind compute.ReduceOpType, window, strides, inputDilations,
+	windowDilations []int, paddings [][2]int) (compute.Value, error) {
 	return f.unary(compute.OpTypeReduceWindow, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		op, ok := map[compute.ReduceOpType]compute.OpType{
 			compute.ReduceOpSum: compute.OpTypeReduceSum, compute.ReduceOpProduct: compute.OpTypeReduceProduct,
@@ -337,15 +343,18 @@ type scatter struct {
 }
 
 // emitScatter combines updates into operand at the indices.
-func (f *function) emitScatter(combine compute.OpType, operand, indices, updates *stablehlo.Value, s scatter) (*stablehlo.Value, error) {
+func (f *function) emitScatter(combine compute.OpType, operand, indices, updates *stablehlo.Value,
+	s scatter) (*stablehlo.Value, error) {
 	body, err := f.combiner(reducer{combine, operand.Shape().DType})
 	if err != nil {
 		return nil, err
 	}
-	return stablehlo.Scatter(operand, indices, updates, s.windowAxes, s.insertedAxes, nil, nil, s.operandAxes, s.indexVectorAxis, s.sorted, s.unique, body)
+	return stablehlo.Scatter(operand, indices, updates, s.windowAxes, s.insertedAxes, nil, nil, s.operandAxes,
+		s.indexVectorAxis, s.sorted, s.unique, body)
 }
 
-func (f *function) scatter(op, combine compute.OpType, operand, indices, updates compute.Value, s scatter) (compute.Value, error) {
+func (f *function) scatter(op, combine compute.OpType, operand, indices, updates compute.Value,
+	s scatter) (compute.Value, error) {
 	vs, err := f.useAll([]compute.Value{operand, indices, updates})
 	if err != nil {
 		return nil, f.fail(op, err)
@@ -354,17 +363,20 @@ func (f *function) scatter(op, combine compute.OpType, operand, indices, updates
 	return f.result(op, out, err)
 }
 
-func (f *function) ScatterSum(operand, indices, updates compute.Value, indexVectorAxis int, windowAxes, insertedAxes, operandAxes []int, sorted, unique bool) (compute.Value, error) {
+func (f *function) ScatterSum(operand, indices, updates compute.Value, indexVectorAxis int, windowAxes, insertedAxes,
+	operandAxes []int, sorted, unique bool) (compute.Value, error) {
 	return f.scatter(compute.OpTypeScatterSum, compute.OpTypeReduceSum, operand, indices, updates,
 		scatter{indexVectorAxis, windowAxes, insertedAxes, operandAxes, sorted, unique})
 }
 
-func (f *function) ScatterMax(operand, indices, updates compute.Value, indexVectorAxis int, windowAxes, insertedAxes, operandAxes []int, sorted, unique bool) (compute.Value, error) {
+func (f *function) ScatterMax(operand, indices, updates compute.Value, indexVectorAxis int, windowAxes, insertedAxes,
+	operandAxes []int, sorted, unique bool) (compute.Value, error) {
 	return f.scatter(compute.OpTypeScatterMax, compute.OpTypeReduceMax, operand, indices, updates,
 		scatter{indexVectorAxis, windowAxes, insertedAxes, operandAxes, sorted, unique})
 }
 
-func (f *function) ScatterMin(operand, indices, updates compute.Value, indexVectorAxis int, windowAxes, insertedAxes, operandAxes []int, sorted, unique bool) (compute.Value, error) {
+func (f *function) ScatterMin(operand, indices, updates compute.Value, indexVectorAxis int, windowAxes, insertedAxes,
+	operandAxes []int, sorted, unique bool) (compute.Value, error) {
 	return f.scatter(compute.OpTypeScatterMin, compute.OpTypeReduceMin, operand, indices, updates,
 		scatter{indexVectorAxis, windowAxes, insertedAxes, operandAxes, sorted, unique})
 }

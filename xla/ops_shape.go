@@ -65,7 +65,8 @@ func (f *function) starts(indices []*stablehlo.Value, rank int) ([]*stablehlo.Va
 	return scalars, nil
 }
 
-func (f *function) DynamicSlice(operand compute.Value, startIndices []compute.Value, dims []int) (compute.Value, error) {
+func (f *function) DynamicSlice(operand compute.Value, startIndices []compute.Value, dims []int) (compute.Value,
+	error) {
 	op := compute.OpTypeDynamicSlice
 	vs, err := f.useAll(append([]compute.Value{operand}, startIndices...))
 	if err != nil {
@@ -79,7 +80,8 @@ func (f *function) DynamicSlice(operand compute.Value, startIndices []compute.Va
 	return f.result(op, out, err)
 }
 
-func (f *function) DynamicUpdateSlice(operand, update compute.Value, startIndices []compute.Value) (compute.Value, error) {
+func (f *function) DynamicUpdateSlice(operand, update compute.Value, startIndices []compute.Value) (compute.Value,
+	error) {
 	op := compute.OpTypeDynamicUpdateSlice
 	vs, err := f.useAll(append([]compute.Value{operand, update}, startIndices...))
 	if err != nil {
@@ -136,19 +138,23 @@ func (f *function) Reverse(x compute.Value, axes ...int) (compute.Value, error) 
 	}, x)
 }
 
-func (f *function) Gather(operand, indices compute.Value, indexVectorAxis int, offsetAxes, collapsedAxes, startIndexMap, sliceSizes []int, sorted bool) (compute.Value, error) {
+func (f *function) Gather(operand, indices compute.Value, indexVectorAxis int, offsetAxes, collapsedAxes, startIndexMap,
+	sliceSizes []int, sorted bool) (compute.Value, error) {
 	op := compute.OpTypeGather
 	vs, err := f.useAll([]compute.Value{operand, indices})
 	if err != nil {
 		return nil, f.fail(op, err)
 	}
-	out, err := stablehlo.Gather(vs[0], vs[1], indexVectorAxis, offsetAxes, collapsedAxes, nil, nil, startIndexMap, sliceSizes, sorted)
+	out, err := stablehlo.Gather(vs[0], vs[1], indexVectorAxis, offsetAxes, collapsedAxes, nil, nil, startIndexMap,
+		sliceSizes, sorted)
 	return f.result(op, out, err)
 }
 
-// DotGeneral computes in the accumulator's dtype and returns the output's; both default to the operands'. A wider accumulator of the same
-// kind (bfloat16 to float32, int8 to int32) is the result type of the dot itself; for any other the operands are converted first.
-func (f *function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int, rhs compute.Value, rhsContracting, rhsBatch []int, config compute.DotGeneralConfig) (compute.Value, error) {
+// DotGeneral computes in the accumulator's dtype and returns the output's; both default to the operands'. A wider
+// accumulator of the same kind (bfloat16 to float32, int8 to int32) is the result type of the dot itself; for any other
+// the operands are converted first.
+func (f *function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int, rhs compute.Value, rhsContracting,
+	rhsBatch []int, config compute.DotGeneralConfig) (compute.Value, error) {
 	op := compute.OpTypeDotGeneral
 	vs, err := f.useAll([]compute.Value{lhs, rhs})
 	if err != nil {
@@ -202,7 +208,8 @@ func widens(in, acc dtypes.DType) bool {
 }
 
 // RNGBitGenerator uses the Philox algorithm.
-func (f *function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (newState, values compute.Value, err error) {
+func (f *function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (newState, values compute.Value,
+	err error) {
 	op := compute.OpTypeRNGBitGenerator
 	v, err := f.use(state)
 	if err != nil {

@@ -26,7 +26,8 @@ import (
 // Constants arrive bit for bit, alone, repeated and in arrays.
 func TestConstantsAreExact(t *testing.T) {
 	b := newBackend(t, xla.Options{})
-	f32 := []float32{0, float32(math.Copysign(0, -1)), 0.1, math.MaxFloat32, math.SmallestNonzeroFloat32, float32(math.Inf(1)), float32(math.Inf(-1)),
+	f32 := []float32{0, float32(math.Copysign(0, -1)), 0.1, math.MaxFloat32, math.SmallestNonzeroFloat32,
+		float32(math.Inf(1)), float32(math.Inf(-1)),
 		math.Float32frombits(0x7FC00001), math.Float32frombits(0xFFC12345), 1e-6, 1e21}
 	var f64 []float64
 	var bf []bfloat16.BFloat16
@@ -38,8 +39,10 @@ func TestConstantsAreExact(t *testing.T) {
 	}
 	for _, all := range []any{
 		f32, append(f64, math.Float64frombits(0x7FF8000000000123), 0.1, math.MaxFloat64), bf, f16,
-		[]bool{true, false, false, true, true}, []int8{-128, 127, 0}, []uint8{0, 255, 7}, []int16{math.MinInt16, 3}, []uint16{math.MaxUint16, 3},
-		[]int32{math.MinInt32, math.MaxInt32, -1}, []uint32{math.MaxUint32, 1}, []int64{math.MinInt64, math.MaxInt64}, []uint64{math.MaxUint64, 1},
+		[]bool{true, false, false, true, true}, []int8{-128, 127, 0}, []uint8{0, 255, 7}, []int16{math.MinInt16, 3},
+		[]uint16{math.MaxUint16, 3},
+		[]int32{math.MinInt32, math.MaxInt32, -1}, []uint32{math.MaxUint32, 1}, []int64{math.MinInt64, math.MaxInt64},
+		[]uint64{math.MaxUint64, 1},
 		[]complex64{complex(1, -2), complex(0, 3)}, []complex128{complex(1, -2), complex(0.1, 3)}, []float32{},
 	} {
 		v := reflect.ValueOf(all)
@@ -97,9 +100,11 @@ func pattern(v reflect.Value) string {
 
 func TestArgMinMaxTakesTheFirst(t *testing.T) {
 	nan := math.NaN()
-	x := [][]float64{{1, 3, 3, 2}, {nan, 9, nan, 1}, {math.Inf(-1), math.Inf(-1), math.Inf(-1), math.Inf(-1)}, {2, 1, 1, nan}}
+	x := [][]float64{{1, 3, 3, 2}, {nan, 9, nan, 1}, {math.Inf(-1), math.Inf(-1), math.Inf(-1), math.Inf(-1)},
+		{2, 1, 1, nan}}
 	out := run(t, newBackend(t, xla.Options{}), func(x *Node) []*Node {
-		return []*Node{ArgMax(x, -1), ArgMin(x, 1, dtypes.Int64), ArgMax(ConvertDType(x, dtypes.Float32), 0, dtypes.Uint8)}
+		return []*Node{ArgMax(x, -1), ArgMin(x, 1, dtypes.Int64),
+			ArgMax(ConvertDType(x, dtypes.Float32), 0, dtypes.Uint8)}
 	}, x)
 	if want := []string{"[1 0 0 3]", "[0 0 0 3]", "[1 1 1 3]"}; !slices.Equal(out, want) {
 		t.Errorf("got %v, want %v", out, want)
@@ -111,7 +116,8 @@ func TestScatterSet(t *testing.T) {
 	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Int32, dtypes.Bool} {
 		out := run(t, b, func(x, i, u *Node) *Node {
 			return ConvertDType(control.ScatterSet(ConvertDType(x, dtype), i, ConvertDType(u, dtype)), dtypes.Int32)
-		}, [][]int32{{1, 0}, {0, 1}, {1, 1}}, []int32{2, -1, 3, 0, math.MinInt32, math.MaxInt32}, [][]int32{{0, 1}, {0, 0}, {0, 0}, {0, 0}, {1, 0}, {1, 0}})
+		}, [][]int32{{1, 0}, {0, 1}, {1, 1}}, []int32{2, -1, 3, 0, math.MinInt32, math.MaxInt32},
+			[][]int32{{0, 1}, {0, 0}, {0, 0}, {0, 0}, {1, 0}, {1, 0}})
 		if want := "[[0 0] [0 1] [0 1]]"; out[0] != want {
 			t.Errorf("%s: got %s, want %s", dtype, out[0], want)
 		}
@@ -120,7 +126,8 @@ func TestScatterSet(t *testing.T) {
 	out := run(t, b, func(x, i, u *Node) []*Node {
 		return control.Composite("scatter_set", map[string]int{"axes": 2}, []*Node{x, i, u}, []shapes.Shape{x.Shape()},
 			func([]*Node) []*Node { t.Fatal("the plain form is used"); return nil })
-	}, [][][]int32{{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}, [][]int32{{1, 0}, {0, 1}, {0, 2}}, [][]int32{{-1, -2}, {-3, -4}, {-5, -6}})
+	}, [][][]int32{{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}, [][]int32{{1, 0}, {0, 1}, {0, 2}},
+		[][]int32{{-1, -2}, {-3, -4}, {-5, -6}})
 	if want := "[[[1 2] [-3 -4]] [[-1 -2] [7 8]]]"; out[0] != want {
 		t.Errorf("got %s, want %s", out[0], want)
 	}
@@ -129,9 +136,11 @@ func TestScatterSet(t *testing.T) {
 func TestDotGeneralDTypes(t *testing.T) {
 	b := newBackend(t, xla.Options{})
 	for _, c := range []struct{ in, acc, out dtypes.DType }{
-		{dtypes.BFloat16, dtypes.InvalidDType, dtypes.InvalidDType}, {dtypes.BFloat16, dtypes.Float32, dtypes.InvalidDType},
+		{dtypes.BFloat16, dtypes.InvalidDType, dtypes.InvalidDType},
+		{dtypes.BFloat16, dtypes.Float32, dtypes.InvalidDType},
 		{dtypes.BFloat16, dtypes.Float32, dtypes.Float32}, {dtypes.Float16, dtypes.InvalidDType, dtypes.Float32},
-		{dtypes.Int8, dtypes.Int32, dtypes.Int32}, {dtypes.Float32, dtypes.Float64, dtypes.Float32}, {dtypes.Float32, dtypes.InvalidDType, dtypes.Float64},
+		{dtypes.Int8, dtypes.Int32, dtypes.Int32}, {dtypes.Float32, dtypes.Float64, dtypes.Float32},
+		{dtypes.Float32, dtypes.InvalidDType, dtypes.Float64},
 	} {
 		out := run(t, b, func(x, y *Node) *Node {
 			dot := Dot(ConvertDType(x, c.in), ConvertDType(y, c.in))
@@ -159,35 +168,36 @@ func TestDotGeneralDTypes(t *testing.T) {
 
 // sortBy sorts two arrays by the first times a factor.
 func sortBy(b compute.Backend, factor func(main, comparator compute.Function) (compute.Value, error)) ([]any, error) {
-	return testutil.Exec(b, []any{[]int32{5, -7, 2, -1}, []int32{0, 1, 2, 3}}, func(f compute.Function, p []compute.Value) ([]compute.Value, error) {
-		c, err := f.Closure()
-		if err != nil {
-			return nil, err
-		}
-		k, err := factor(f, c)
-		if err != nil {
-			return nil, err
-		}
-		var in [4]compute.Value
-		for i := range in {
-			if in[i], err = c.Parameter(fmt.Sprint(i), shapes.Make(dtypes.Int32), nil); err != nil {
+	return testutil.Exec(b, []any{[]int32{5, -7, 2, -1}, []int32{0, 1, 2, 3}},
+		func(f compute.Function, p []compute.Value) ([]compute.Value, error) {
+			c, err := f.Closure()
+			if err != nil {
 				return nil, err
 			}
-		}
-		for i := range 2 {
-			if in[i], err = c.Mul(in[i], k); err != nil {
+			k, err := factor(f, c)
+			if err != nil {
 				return nil, err
 			}
-		}
-		less, err := c.LessThan(in[0], in[1])
-		if err != nil {
-			return nil, err
-		}
-		if err := c.Return([]compute.Value{less}, nil); err != nil {
-			return nil, err
-		}
-		return f.Sort(c, -1, true, p[0], p[1])
-	})
+			var in [4]compute.Value
+			for i := range in {
+				if in[i], err = c.Parameter(fmt.Sprint(i), shapes.Make(dtypes.Int32), nil); err != nil {
+					return nil, err
+				}
+			}
+			for i := range 2 {
+				if in[i], err = c.Mul(in[i], k); err != nil {
+					return nil, err
+				}
+			}
+			less, err := c.LessThan(in[0], in[1])
+			if err != nil {
+				return nil, err
+			}
+			if err := c.Return([]compute.Value{less}, nil); err != nil {
+				return nil, err
+			}
+			return f.Sort(c, -1, true, p[0], p[1])
+		})
 }
 
 func TestSort(t *testing.T) {

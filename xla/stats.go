@@ -15,7 +15,8 @@ type Memory struct {
 	// Aliased is the part of Outputs that takes the place of donated arguments.
 	Aliased   int64 `json:"aliased"`
 	Temporary int64 `json:"temporary"`
-	// Total is all of it, padding counted: what the device must have free. It is the compiler's own sum where it gives one, as TPU does.
+	// Total is all of it, padding counted: what the device must have free. It is the compiler's own sum where it gives
+	// one, as TPU does.
 	Total int64 `json:"total"`
 }
 
@@ -38,7 +39,8 @@ func (e *Executable) Memory() (Memory, error) {
 	if m.TotalAllocation <= 0 {
 		total = m.Arguments + m.Outputs - m.Aliased + m.Temporary + max(m.Code, 0)
 	}
-	return Memory{Code: m.Code, Arguments: m.Arguments, Outputs: m.Outputs, Aliased: m.Aliased, Temporary: m.Temporary, Total: total}, nil
+	return Memory{Code: m.Code, Arguments: m.Arguments, Outputs: m.Outputs, Aliased: m.Aliased, Temporary: m.Temporary,
+		Total: total}, nil
 }
 
 // Cost is the compiler's account of a program. The body of a loop counts once, whatever its rounds.

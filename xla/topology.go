@@ -18,8 +18,8 @@ import (
 
 // Topology is a kind and an arrangement of devices that programs can be compiled for with none of them there.
 type Topology struct {
-	// Name is, of a TPU, as the plugin takes it: the chip and the chips along each axis, "v5e:2x4", "v5p:2x2x1"; of a GPU the model and how
-	// many there are in one host: "h200:1".
+	// Name is, of a TPU, as the plugin takes it: the chip and the chips along each axis, "v5e:2x4", "v5p:2x2x1"; of a
+	// GPU the model and how many there are in one host: "h200:1".
 	Name string
 	// DeviceKind is the plugin's name of the device: "TPU v5 lite".
 	DeviceKind string
@@ -37,7 +37,8 @@ type TopologyOptions struct {
 	Name string
 	// Options are the plugin's own; libtpu takes chips_per_host_bounds ([]int64 of 3) and num_slices (int).
 	Options map[string]any
-	// CacheDir is the folder compiled programs are kept in, as in [Options]: a backend on such devices then finds them there.
+	// CacheDir is the folder compiled programs are kept in, as in [Options]: a backend on such devices then finds them
+	// there.
 	CacheDir string
 	// Kernels and KernelDir are as in [Options].
 	Kernels   string
@@ -54,7 +55,8 @@ var (
 // OutOfMemoryError says that a program was not compiled because it needs more memory than a device has.
 type OutOfMemoryError struct {
 	Program string
-	// Needed and Available are bytes of one device, as exact as the compiler's text, which rounds to 1/100 of the unit; 0 where it does not say.
+	// Needed and Available are bytes of one device, as exact as the compiler's text, which rounds to 1/100 of the unit;
+	// 0 where it does not say.
 	Needed, Available int64
 	Cause             error
 }
@@ -73,13 +75,14 @@ func (e *OutOfMemoryError) Unwrap() error { return e.Cause }
 
 // topologyNames says what names there are.
 func topologyNames() string {
-	return "TPU topologies are named like v5e:2x4, v6e:4x4, v5p:2x2x1, v4:2x2x1 and tpu7x:2x2x1: a chip, then chips along each axis; GPUs like h200:1, by model, " +
+	return "TPU topologies are named like v5e:2x4, v6e:4x4, v5p:2x2x1, v4:2x2x1 and tpu7x:2x2x1: a chip, then chips " +
+		"along each axis; GPUs like h200:1, by model, " +
 		gpuNames() + ", and number"
 }
 
-// tpuWithoutTPU is the environment in which libtpu compiles on a machine without a TPU. Without the first it waits minutes for a server of
-// Google Cloud; the second lets processes that only compile run side by side; the others keep it from asking for what it would need to
-// run, and quiet. A variable that is set already stays as it is.
+// tpuWithoutTPU is the environment in which libtpu compiles on a machine without a TPU. Without the first it waits
+// minutes for a server of Google Cloud; the second lets processes that only compile run side by side; the others keep
+// it from asking for what it would need to run, and quiet. A variable that is set already stays as it is.
 var tpuWithoutTPU = [][2]string{
 	{"TPU_SKIP_MDS_QUERY", "1"},
 	{"ALLOW_MULTIPLE_LIBTPU_LOAD", "1"},
@@ -89,12 +92,12 @@ var tpuWithoutTPU = [][2]string{
 	{"TPU_LOG_DIR", "disabled"},
 }
 
-// OpenTopology loads the plugin and makes a backend that builds and compiles programs for a topology, and has no devices: buffers and
-// executions answer [ErrNoDevice]. It needs neither the devices nor the network.
+// OpenTopology loads the plugin and makes a backend that builds and compiles programs for a topology, and has no
+// devices: buffers and executions answer [ErrNoDevice]. It needs neither the devices nor the network.
 //
-// For TPUs it sets environment variables of the process that libtpu reads when it is loaded: TPU_SKIP_MDS_QUERY, ALLOW_MULTIPLE_LIBTPU_LOAD,
-// TPU_ACCELERATOR_TYPE, TPU_WORKER_HOSTNAMES, TPU_WORKER_ID and TPU_LOG_DIR, each where it is not set. So a process that has opened a topology
-// is not one to run on a TPU.
+// For TPUs it sets environment variables of the process that libtpu reads when it is loaded: TPU_SKIP_MDS_QUERY,
+// ALLOW_MULTIPLE_LIBTPU_LOAD, TPU_ACCELERATOR_TYPE, TPU_WORKER_HOSTNAMES, TPU_WORKER_ID and TPU_LOG_DIR, each where it
+// is not set. So a process that has opened a topology is not one to run on a TPU.
 func OpenTopology(o TopologyOptions) (*Backend, error) {
 	if o.Plugin == "" {
 		return nil, errors.New("xla: no PJRT plugin given: set TopologyOptions.Plugin to the path of one")
@@ -135,14 +138,16 @@ func OpenTopology(o TopologyOptions) (*Backend, error) {
 		return nil, fmt.Errorf("%w %q: it has no devices", ErrUnknownTopology, o.Name)
 	}
 	first := described.Devices[0]
-	t := &topology{described: described, Topology: Topology{Name: o.Name, DeviceKind: first.Kind, NumDevices: len(described.Devices)}}
+	t := &topology{described: described, Topology: Topology{Name: o.Name, DeviceKind: first.Kind,
+		NumDevices: len(described.Devices)}}
 	t.MemoryBytes, _ = first.Attributes["device_memory_bytes_limit"].(int64)
 	if described.Platform == "cuda" {
 		t.MemoryBytes = int64(gpuMemoryFraction * float64(t.MemoryBytes))
 	}
 	b := &Backend{plugin: plugin, topology: t, pluginPath: o.Plugin, platform: strings.ToLower(described.Platform)}
 	b.composites = nativeComposites(b.platform)
-	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir), b.addTriton(o.Kernels)); err != nil {
+	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir),
+		b.addTriton(o.Kernels)); err != nil {
 		described.Close()
 		return nil, err
 	}
@@ -195,8 +200,9 @@ func (t *topology) noDevice() error {
 	return fmt.Errorf("%w: it was opened for the topology %s", ErrNoDevice, t.Name)
 }
 
-// compileOptions is a serialized xla.CompileOptionsProto for a program on these devices together, or, if there are none, on one device,
-// whichever the caller names. The numbers are those of xla/pjrt/proto/compile_options.proto and xla/xla_data.proto.
+// compileOptions is a serialized xla.CompileOptionsProto for a program on these devices together, or, if there are
+// none, on one device, whichever the caller names. The numbers are those of xla/pjrt/proto/compile_options.proto and
+// xla/xla_data.proto.
 func compileOptions(devices []int) []byte {
 	number := func(to []byte, field protowire.Number, value int) []byte {
 		return protowire.AppendVarint(protowire.AppendTag(to, field, protowire.VarintType), uint64(value))
@@ -226,7 +232,8 @@ func compileOptions(devices []int) []byte {
 	return message(nil, 3, build)
 }
 
-// compileError names the program in an error of the compiler, and makes one that is about memory an [*OutOfMemoryError].
+// compileError names the program in an error of the compiler, and makes one that is about memory an
+// [*OutOfMemoryError].
 func compileError(program string, err error) error {
 	var e *pjrtc.Error
 	exhausted := errors.As(err, &e) && e.Code == pjrtc.CodeResourceExhausted
@@ -245,10 +252,12 @@ func compileError(program string, err error) error {
 }
 
 // hbmNeeds finds the sizes in libtpu's error E1000.
-var hbmNeeds = regexp.MustCompile(`total memory required[^(]*\(([0-9.]+[KMGT]?)\) exceeds available HBM \(([0-9.]+[KMGT]?)\)`)
+var hbmNeeds = regexp.MustCompile(
+	`total memory required[^(]*\(([0-9.]+[KMGT]?)\) exceeds available HBM \(([0-9.]+[KMGT]?)\)`)
 
 // hbmExceeded finds them in what it says where all but the code has room.
-var hbmExceeded = regexp.MustCompile(`Used [0-9.]+[KMGT]? of ([0-9.]+[KMGT]?) hbm. Exceeded hbm capacity by ([0-9.]+[KMGT]?)\.(?:\s|$)`)
+var hbmExceeded = regexp.MustCompile(
+	`Used [0-9.]+[KMGT]? of ([0-9.]+[KMGT]?) hbm. Exceeded hbm capacity by ([0-9.]+[KMGT]?)\.(?:\s|$)`)
 
 // compilerBytes reads a size as XLA writes it, "15.75G" for instance, with units of 1024.
 func compilerBytes(text string) int64 {
@@ -264,8 +273,8 @@ func compilerBytes(text string) int64 {
 	return int64(n * unit)
 }
 
-// loadAhead compiles the program for the topology, and keeps it in the cache for those who have the devices. It is compiled each time:
-// what a program needs can't be read from a serialized one without a device.
+// loadAhead compiles the program for the topology, and keeps it in the cache for those who have the devices. It is
+// compiled each time: what a program needs can't be read from a serialized one without a device.
 func (b *Backend) loadAhead(e *Executable) (*Executable, error) {
 	compiled, err := b.topology.described.Compile(e.text, compileOptions(b.assigned(-1)))
 	if err != nil {
@@ -280,8 +289,9 @@ func (b *Backend) loadAhead(e *Executable) (*Executable, error) {
 	return e, nil
 }
 
-// tpuKey writes what the programs of a TPU depend on beside their text. Host, path of the plugin and so on are left out, so that a machine
-// with the devices finds what one without them has compiled: the version tells libtpu's build and the chip.
+// tpuKey writes what the programs of a TPU depend on beside their text. Host, path of the plugin and so on are left
+// out, so that a machine with the devices finds what one without them has compiled: the version tells libtpu's build
+// and the chip.
 func (b *Backend) tpuKey(key io.Writer) {
 	var version string
 	if b.topology != nil {

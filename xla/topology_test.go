@@ -49,7 +49,8 @@ func TestTopologies(t *testing.T) {
 	}
 	plugin, _ := setup.FindPlugin("tpu")
 	for _, name := range []string{"", "v5e", "v9z:1x1", "v5e:3x9", "1x1"} {
-		if _, err := xla.OpenTopology(xla.TopologyOptions{Plugin: plugin, Name: name}); !errors.Is(err, xla.ErrUnknownTopology) {
+		if _, err := xla.OpenTopology(xla.TopologyOptions{Plugin: plugin, Name: name}); !errors.Is(err,
+			xla.ErrUnknownTopology) {
 			t.Errorf("topology %q gives %v, want ErrUnknownTopology", name, err)
 		}
 	}
@@ -66,7 +67,8 @@ func TestCompilingForATopology(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Aliased != cacheBytes || m.Arguments < cacheBytes || m.Temporary > cacheBytes/8 || m.Total < cacheBytes || m.Total > cacheBytes+cacheBytes/8 || m.Code == 0 {
+	if m.Aliased != cacheBytes || m.Arguments < cacheBytes || m.Temporary > cacheBytes/8 || m.Total < cacheBytes ||
+		m.Total > cacheBytes+cacheBytes/8 || m.Code == 0 {
 		t.Errorf("the memory is %+v, want a cache of %d bytes in place and little else", m, cacheBytes)
 	}
 	if c, err := e.Cost(); err != nil || c.BytesAccessed <= 0 || c.OptimalSeconds <= 0 {
@@ -85,7 +87,8 @@ func TestCompilingForATopology(t *testing.T) {
 	if _, err := e.Execute(nil, nil, 0); !errors.Is(err, xla.ErrNoDevice) {
 		t.Errorf("executing gives %v", err)
 	}
-	if _, err := b.BufferFromFlatData(0, []float32{1}, shapes.Make(dtypes.Float32, 1)); !errors.Is(err, xla.ErrNoDevice) {
+	if _, err := b.BufferFromFlatData(0, []float32{1}, shapes.Make(dtypes.Float32, 1)); !errors.Is(err,
+		xla.ErrNoDevice) {
 		t.Errorf("a buffer gives %v", err)
 	}
 	e.Finalize()
@@ -106,7 +109,8 @@ func TestOutOfMemoryOfATopology(t *testing.T) {
 	if oom.Program != "too large" || oom.Needed != 16<<30 || oom.Available != 63<<28 {
 		t.Errorf("the error says %+v", oom)
 	}
-	if text := err.Error(); !strings.Contains(text, `"too large" needs 16.00 GiB`) || !strings.Contains(text, "15.75 GiB") {
+	if text := err.Error(); !strings.Contains(text, `"too large" needs 16.00 GiB`) ||
+		!strings.Contains(text, "15.75 GiB") {
 		t.Errorf("the text is %q", text)
 	}
 }

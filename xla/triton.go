@@ -12,7 +12,8 @@ import (
 	"github.com/quire/quire/triton"
 )
 
-// addTriton makes the kernels of package triton the native form of their composites on NVIDIA GPUs that Triton compiles for, those from A100 on.
+// addTriton makes the kernels of package triton the native form of their composites on NVIDIA GPUs that Triton compiles
+// for, those from A100 on.
 func (b *Backend) addTriton(mode string) error {
 	if mode == KernelsOff || b.platform != "cuda" {
 		return nil
@@ -21,7 +22,8 @@ func (b *Backend) addTriton(mode string) error {
 	if err != nil {
 		return err
 	}
-	if capability, _ := device.Attributes["compute_capability"].(string); strings.HasPrefix(capability, "7.") || strings.HasPrefix(capability, "6.") {
+	if capability, _ := device.Attributes["compute_capability"].(string); strings.HasPrefix(capability, "7.") ||
+		strings.HasPrefix(capability, "6.") {
 		return nil
 	}
 	b.uses = &kernelUses{}
@@ -40,10 +42,12 @@ func (k *tritonKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 	}
 	q, cache, table := inputs[inputQ].Dimensions, inputs[inputCache].Dimensions, inputs[inputPageIndices].Dimensions
 	if len(q) != 3 || len(cache) != 4 || len(table) != 2 {
-		return nil, fmt.Errorf("queries %s, cache %s and page table %s are not of 3, 4 and 2 axes", inputs[inputQ], inputs[inputCache], inputs[inputPageIndices])
+		return nil, fmt.Errorf("queries %s, cache %s and page table %s are not of 3, 4 and 2 axes", inputs[inputQ],
+			inputs[inputCache], inputs[inputPageIndices])
 	}
 	want := triton.Attention{
-		Heads: q[1], KVHeads: cache[2] / 2, HeadDim: q[2], PageSize: cache[1], DType: inputs[inputCache].DType, Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap,
+		Heads: q[1], KVHeads: cache[2] / 2, HeadDim: q[2], PageSize: cache[1], DType: inputs[inputCache].DType,
+		Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap,
 		Tokens: q[0], Rows: table[0], PagesPerSeq: table[1],
 	}
 	var calls []triton.Call
@@ -60,14 +64,16 @@ func (k *tritonKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 		return nil, err
 	default:
 		first := calls[0].Kernel
-		use.Kernel = fmt.Sprintf("Triton %s, blocks of %d queries and %d tokens, contexts in %d parts", first.Form, first.M, first.N, calls[0].Grid[2])
+		use.Kernel = fmt.Sprintf("Triton %s, blocks of %d queries and %d tokens, contexts in %d parts", first.Form,
+			first.M, first.N, calls[0].Grid[2])
 	}
 	k.uses.note(use)
 	return calls, err
 }
 
 // emitAttention is the emitter of "ragged_paged_attention".
-func (k *tritonKernels) emitAttention(f *function, attrs json.RawMessage, inputs []*stablehlo.Value, results []shapes.Shape) ([]*stablehlo.Value, error) {
+func (k *tritonKernels) emitAttention(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+	results []shapes.Shape) ([]*stablehlo.Value, error) {
 	in := make([]shapes.Shape, len(inputs))
 	for i, v := range inputs {
 		in[i] = fromXLA(v.Shape())
@@ -94,7 +100,9 @@ func (k *tritonKernels) emitAttention(f *function, attrs json.RawMessage, inputs
 
 // tritonCall emits the custom call: its operands, then its results, are the kernel's pointers.
 func (f *function) tritonCall(c triton.Call, operands []*stablehlo.Value) ([]*stablehlo.Value, error) {
-	config := fmt.Sprintf("{name = %s, ir = %s, num_warps = %d : i32, num_stages = %d : i32, grid_x = %d : i32, grid_y = %d : i32, grid_z = %d : i32, debug = false}",
+	config := fmt.Sprintf(
+		"{name = %s, ir = %s, num_warps = %d : i32, num_stages = %d : i32, grid_x = %d : i32, grid_y = %d : i32, "+
+			"grid_z = %d : i32, debug = false}",
 		mlirString(c.Kernel.Name), mlirString(c.IR), c.Kernel.Warps, c.Kernel.Stages, c.Grid[0], c.Grid[1], c.Grid[2])
 	return f.ffiCall(triton.Target, config, operands, c.Results)
 }

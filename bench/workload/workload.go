@@ -1,7 +1,8 @@
-// Package workload is the fixed jobs that engines are measured by: prompts, how many completions of each, and how long each is.
+// Package workload is the fixed jobs that engines are measured by: prompts, how many completions of each, and how long
+// each is.
 //
-// The texts are Quire's own: arithmetic word problems with the length distribution of GSM8K's questions, made by the command in
-// generate, and four worked ones as a few-shot prefix.
+// The texts are Quire's own: arithmetic word problems with the length distribution of GSM8K's questions, made by the
+// command in generate, and four worked ones as a few-shot prefix.
 package workload
 
 import (
@@ -44,8 +45,8 @@ type Workload struct {
 	N int `yaml:"n" json:"n"`
 	// MaxTokens is the length of every completion; it is forced by ignoring the end-of-sequence token.
 	MaxTokens int `yaml:"max_tokens" json:"max_tokens,omitempty"`
-	// MaxTokensRange draws each row's length between its two bounds, instead of MaxTokens; with EqualLengths the rows share the sum
-	// of those draws evenly.
+	// MaxTokensRange draws each row's length between its two bounds, instead of MaxTokens; with EqualLengths the rows
+	// share the sum of those draws evenly.
 	MaxTokensRange []int   `yaml:"max_tokens_range" json:"max_tokens_range,omitempty"`
 	EqualLengths   bool    `yaml:"equal_lengths" json:"equal_lengths,omitempty"`
 	Temperature    float64 `yaml:"temperature" json:"temperature"`
@@ -83,7 +84,8 @@ func Open(ref string) (*Workload, error) {
 	src, err := files.ReadFile(ref + extension)
 	if err != nil {
 		if src, err = os.ReadFile(ref); errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("%w: %q is neither a file nor one of %s", ErrUnknown, ref, strings.Join(Names(), ", "))
+			return nil, fmt.Errorf("%w: %q is neither a file nor one of %s", ErrUnknown, ref,
+				strings.Join(Names(), ", "))
 		}
 	}
 	if err != nil {
@@ -140,12 +142,15 @@ func (w *Workload) check() error {
 	}
 	if w.MaxTokensRange == nil {
 		if w.MaxTokens < 1 || w.MaxTokens > mostTokens || w.EqualLengths {
-			return fmt.Errorf("max_tokens is %d, but must be 1 to %d (or give max_tokens_range, which equal_lengths needs)", w.MaxTokens, mostTokens)
+			return fmt.Errorf(
+				"max_tokens is %d, but must be 1 to %d (or give max_tokens_range, which equal_lengths needs)",
+				w.MaxTokens, mostTokens)
 		}
 		return nil
 	}
 	if r := w.MaxTokensRange; len(r) != 2 || r[0] < 1 || r[1] < r[0] || r[1] > mostTokens || w.MaxTokens != 0 {
-		return fmt.Errorf("max_tokens_range is %v, but must be two numbers, the least and the most, with no max_tokens beside it", r)
+		return fmt.Errorf(
+			"max_tokens_range is %v, but must be two numbers, the least and the most, with no max_tokens beside it", r)
 	}
 	return nil
 }
@@ -164,7 +169,8 @@ func (w *Workload) Rows(vocab int) ([]Row, error) {
 		return nil, err
 	}
 	if w.Prompts == "tokens" && vocab < 2 {
-		return nil, fmt.Errorf("workload %s: a vocabulary of %d tokens is too small to draw prompts from", w.Name, vocab)
+		return nil, fmt.Errorf("workload %s: a vocabulary of %d tokens is too small to draw prompts from", w.Name,
+			vocab)
 	}
 	lengths := w.lengths()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -181,7 +187,8 @@ func (w *Workload) Rows(vocab int) ([]Row, error) {
 			rows[i].Prompt = fmt.Sprintf("%d + %d =", i, r.IntN(100))
 		case "tokens":
 			for range w.PromptTokens {
-				rows[i].TokenIDs = append(rows[i].TokenIDs, int32(vocab/32+r.IntN(vocab-vocab/32))) // special tokens mostly come first
+				// special tokens mostly come first
+				rows[i].TokenIDs = append(rows[i].TokenIDs, int32(vocab/32+r.IntN(vocab-vocab/32)))
 			}
 		}
 	}

@@ -106,7 +106,8 @@ func TestFile(t *testing.T) {
 	if got := rows(t, file); tokens(got) != 15 {
 		t.Errorf("%+v", got)
 	}
-	if _, err := workload.Open("nosuch"); !errors.Is(err, workload.ErrUnknown) || !strings.Contains(err.Error(), "gsm-n4") {
+	if _, err := workload.Open("nosuch"); !errors.Is(err, workload.ErrUnknown) ||
+		!strings.Contains(err.Error(), "gsm-n4") {
 		t.Errorf("an unknown name gives %v", err)
 	}
 }

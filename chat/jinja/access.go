@@ -40,8 +40,10 @@ func (r *run) attr(v any, name string) (any, error) {
 
 // mutators are the methods that the immutable sandbox keeps from templates.
 var mutators = map[string]bool{
-	"list.append": true, "list.clear": true, "list.extend": true, "list.insert": true, "list.pop": true, "list.remove": true,
-	"list.reverse": true, "list.sort": true, "dict.clear": true, "dict.pop": true, "dict.popitem": true, "dict.setdefault": true, "dict.update": true,
+	"list.append": true, "list.clear": true, "list.extend": true, "list.insert": true, "list.pop": true,
+	"list.remove":  true,
+	"list.reverse": true, "list.sort": true, "dict.clear": true, "dict.pop": true, "dict.popitem": true,
+	"dict.setdefault": true, "dict.update": true,
 }
 
 func (e *itemExpr) eval(r *run, s *scope) (any, error) {

@@ -40,7 +40,8 @@ func (p *parser) tuple(cond bool, ends []string) (expr, error) {
 	comma := false
 	for {
 		t := p.peek()
-		if t.kind == tokVarEnd || t.kind == tokBlockEnd || t.kind == tokOp && t.text == ")" || t.kind == tokName && slices.Contains(ends, t.text) {
+		if t.kind == tokVarEnd || t.kind == tokBlockEnd || t.kind == tokOp && t.text == ")" || t.kind == tokName &&
+			slices.Contains(ends, t.text) {
 			break
 		}
 		x, err := one()
@@ -102,7 +103,8 @@ func (p *parser) compare() (expr, error) {
 		t := p.peek()
 		op := ""
 		switch {
-		case t.kind == tokOp && slices.Contains([]string{"==", "!=", "<", "<=", ">", ">="}, t.text), t.kind == tokName && t.text == "in":
+		case t.kind == tokOp && slices.Contains([]string{"==", "!=", "<", "<=", ">", ">="}, t.text),
+			t.kind == tokName && t.text == "in":
 			op = t.text
 			p.at++
 		case t.kind == tokName && t.text == "not" && p.tokens[p.at+1].kind == tokName && p.tokens[p.at+1].text == "in":

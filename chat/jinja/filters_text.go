@@ -94,7 +94,8 @@ func filterTrim(r *run, v any, p *params) (any, error) {
 }
 
 func filterTruncate(r *run, v any, p *params) (any, error) {
-	length, kill, end, leeway := p.int("length", 255), p.bool("killwords", false), p.text("end", "..."), p.int("leeway", 5)
+	length, kill, end, leeway := p.int("length", 255), p.bool("killwords", false), p.text("end", "..."),
+		p.int("leeway", 5)
 	if err := p.done(); err != nil {
 		return nil, err
 	}

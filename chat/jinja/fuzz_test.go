@@ -8,15 +8,20 @@ import (
 	"github.com/quire/quire/chat/jinja"
 )
 
-// FuzzParse lexes, parses and runs any text: an error of the language or a result within the limits, soon, never a panic.
+// FuzzParse lexes, parses and runs any text: an error of the language or a result within the limits, soon, never a
+// panic.
 func FuzzParse(f *testing.F) {
 	for _, source := range []string{
 		"", "{", "{{", "{%", "{#", "{{ a }}", "{# c #}{%- if x -%}a{%+ elif y %}b{% else %}c{% endif -%}",
 		"{% for k, v in d.items() if k recursive %}{{ loop.index0 }}{% else %}none{% endfor %}",
-		"{% set ns = namespace(a=1) %}{% set ns.a = ns.a + 1 %}{{ ns.a }}", "{% macro m(a, b='c') %}{{ a ~ b }}{% endmacro %}{{ m('x', b=1) }}",
-		"{% raw %}{{ x }}{% endraw %}", "{{ 'a\\u00e9\\n\"' ~ 1e400 ~ 0x1f ~ 1_000 }}", "{{ [1, (2, 3), {'a': 4}][0:-1:2] | map('string') | join(', ') }}",
-		"{{ x is defined and not y is none or z if 1 < 2 <= 3 else 4 ** -5 // 6 % 7 }}", "{% call(a) m() %}{{ a }}{% endcall %}",
-		"{% filter upper %}a{% endfilter %}", "{{ '%5.2f|%s' % (1.5, 'a') }}", "{{ d['a'].b(c=1, *e, **f) }}", "{% generation %}a{% endgeneration %}",
+		"{% set ns = namespace(a=1) %}{% set ns.a = ns.a + 1 %}{{ ns.a }}",
+		"{% macro m(a, b='c') %}{{ a ~ b }}{% endmacro %}{{ m('x', b=1) }}",
+		"{% raw %}{{ x }}{% endraw %}", "{{ 'a\\u00e9\\n\"' ~ 1e400 ~ 0x1f ~ 1_000 }}",
+		"{{ [1, (2, 3), {'a': 4}][0:-1:2] | map('string') | join(', ') }}",
+		"{{ x is defined and not y is none or z if 1 < 2 <= 3 else 4 ** -5 // 6 % 7 }}",
+		"{% call(a) m() %}{{ a }}{% endcall %}",
+		"{% filter upper %}a{% endfilter %}", "{{ '%5.2f|%s' % (1.5, 'a') }}", "{{ d['a'].b(c=1, *e, **f) }}",
+		"{% generation %}a{% endgeneration %}",
 	} {
 		f.Add(source)
 	}
@@ -31,7 +36,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		vars := func() map[string]any {
-			return map[string]any{"x": 1, "d": jinja.NewDict("a", "b"), "l": &jinja.List{Items: []any{"a", 2, 0.5, nil, true}}}
+			return map[string]any{"x": 1, "d": jinja.NewDict("a", "b"),
+				"l": &jinja.List{Items: []any{"a", 2, 0.5, nil, true}}}
 		}
 		start := time.Now()
 		text, err := template.Render(vars(), small)

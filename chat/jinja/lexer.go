@@ -237,7 +237,8 @@ func (l *lexer) raw() error {
 	}
 }
 
-var operators = []string{"**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";"}
+var operators = []string{"**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}",
+	">", "<", "=", ".", ":", "|", ",", ";"}
 
 // code lexes an expression or statement up to its closing.
 func (l *lexer) code(closing string, end kind) error {
@@ -333,7 +334,8 @@ func (l *lexer) item(rest string, open *[]byte) error {
 
 func (l *lexer) number(rest string) error {
 	digits := func(i int) int {
-		for i < len(rest) && (rest[i] >= '0' && rest[i] <= '9' || rest[i] == '_' && i+1 < len(rest) && rest[i+1] >= '0' && rest[i+1] <= '9') {
+		for i < len(rest) && (rest[i] >= '0' && rest[i] <= '9' || rest[i] == '_' && i+1 < len(rest) &&
+			rest[i+1] >= '0' && rest[i+1] <= '9') {
 			i++
 		}
 		return i
@@ -368,7 +370,8 @@ func unescape(s string) (string, error) {
 		return s, nil
 	}
 	var out strings.Builder
-	simple := map[byte]string{'n': "\n", 't': "\t", 'r': "\r", 'a': "\a", 'b': "\b", 'f': "\f", 'v': "\v", '\\': `\`, '\'': "'", '"': `"`, '\n': ""}
+	simple := map[byte]string{'n': "\n", 't': "\t", 'r': "\r", 'a': "\a", 'b': "\b", 'f': "\f", 'v': "\v", '\\': `\`,
+		'\'': "'", '"': `"`, '\n': ""}
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' || i+1 == len(s) {
 			out.WriteByte(s[i])

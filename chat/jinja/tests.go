@@ -88,7 +88,8 @@ func init() {
 		"filter": plain(func(v any) bool { s, ok := v.(string); return ok && filters[s] != nil }),
 		"test":   plain(func(v any) bool { s, ok := v.(string); return ok && tests[s] != nil }),
 	}
-	for op, names := range map[string]string{"==": "eq equalto ==", "!=": "ne !=", "<": "lt lessthan <", "<=": "le <=", ">": "gt greaterthan >", ">=": "ge >="} {
+	for op, names := range map[string]string{"==": "eq equalto ==", "!=": "ne !=", "<": "lt lessthan <", "<=": "le <=",
+		">": "gt greaterthan >", ">=": "ge >="} {
 		for name := range strings.FieldsSeq(names) {
 			tests[name] = by(op)
 		}

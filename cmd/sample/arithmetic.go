@@ -16,13 +16,16 @@ import (
 	"github.com/quire/quire/xla"
 )
 
-// What computes completions decides their last bits. A job keeps it by a name that is the same wherever the bytes are, so that nobody goes
-// on with half of the rows computed in another way. docs/kernels.md says which kernels give the same bytes.
+// What computes completions decides their last bits. A job keeps it by a name that is the same wherever the bytes are,
+// so that nobody goes on with half of the rows computed in another way. docs/kernels.md says which kernels give the
+// same bytes.
 
-// kernelArithmetic begins the names of what the kernels in C compute; what follows is the level of [cpukernel.Levels] that gives the bytes.
+// kernelArithmetic begins the names of what the kernels in C compute; what follows is the level of [cpukernel.Levels]
+// that gives the bytes.
 const kernelArithmetic = "kernels "
 
-// arithmetic names what computes the completions on a kind of device, or before one is there: then it is empty where only the device tells.
+// arithmetic names what computes the completions on a kind of device, or before one is there: then it is empty where
+// only the device tells.
 func (o *runOptions) arithmetic(device string) (string, error) {
 	switch {
 	case o.backend == "go":
@@ -105,7 +108,9 @@ func (s *savedJob) computes(o *runOptions, now string) error {
 		return nil
 	}
 	return fmt.Errorf("%w. The last digits of completions would not be those of a single run: %s; or %s",
-		&jobstate.DifferentJobError{Output: o.output, Differences: []string{fmt.Sprintf("the completions are computed by %s, were by %s", now, was)}}, arithmeticRemedy(now, was), o.elsewhere())
+		&jobstate.DifferentJobError{Output: o.output,
+			Differences: []string{fmt.Sprintf("the completions are computed by %s, were by %s", now, was)}},
+		arithmeticRemedy(now, was), o.elsewhere())
 }
 
 // arithmeticRemedy says how this machine may compute as another one did; now and was are names of arithmetic.
@@ -116,7 +121,8 @@ func arithmeticRemedy(now, was string) string {
 		have, err := cpukernel.Features()
 		switch {
 		case !strings.HasPrefix(now, kernelArithmetic): // --kernels or --backend is another, and named
-		case err == nil && slices.Index(cpukernel.Levels, level) <= slices.Index(cpukernel.Levels, have) && (!plain || strings.HasSuffix(was, compiledFor())):
+		case err == nil && slices.Index(cpukernel.Levels, level) <= slices.Index(cpukernel.Levels, have) &&
+			(!plain || strings.HasSuffix(was, compiledFor())):
 			return fmt.Sprintf("%s=%s computes as the job began", cpukernel.EnvKernels, level)
 		case os.Getenv(cpukernel.EnvKernels) != "":
 			return fmt.Sprintf("unset %s, or %s", cpukernel.EnvKernels, onSuch)

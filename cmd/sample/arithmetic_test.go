@@ -12,7 +12,8 @@ func TestArithmetic(t *testing.T) {
 		level string
 		tiles bool
 		want  string
-	}{{"avx2", false, "kernels avx2"}, {"avx512", false, "kernels avx2"}, {"avx512bf16", false, "kernels avx2"}, {"amx", false, "kernels avx2"}, {"amx", true, "kernels amx"}} {
+	}{{"avx2", false, "kernels avx2"}, {"avx512", false, "kernels avx2"}, {"avx512bf16", false, "kernels avx2"},
+		{"amx", false, "kernels avx2"}, {"amx", true, "kernels amx"}} {
 		if got := kernelClass(c.level, c.tiles); got != c.want {
 			t.Errorf("%s, tiles %v: %q, want %q", c.level, c.tiles, got, c.want)
 		}
@@ -21,7 +22,8 @@ func TestArithmetic(t *testing.T) {
 		t.Error(got)
 	}
 	for _, c := range []struct{ backend, device, want string }{
-		{"xla:cuda", "", ""}, {"xla:cuda", "NVIDIA H200", "NVIDIA H200"}, {"xla:tpu", "TPU v5 lite", "TPU v5 lite"}, {"go", "", "go on " + runtime.GOARCH},
+		{"xla:cuda", "", ""}, {"xla:cuda", "NVIDIA H200", "NVIDIA H200"}, {"xla:tpu", "TPU v5 lite", "TPU v5 lite"},
+		{"go", "", "go on " + runtime.GOARCH},
 	} {
 		o := &runOptions{backend: c.backend}
 		if got, err := o.arithmetic(c.device); err != nil || got != c.want {

@@ -71,7 +71,9 @@ func (o *benchOptions) define(f *flags) {
 		o.seed = 1
 		s.Var((*seedValue)(&o.seed), "seed", "`SEED` seed of the random numbers, "+parameter.SeedRange)
 		s.BoolVar(&o.json, "json", false, "print one JSON object with all figures instead of a table")
-		placeVar(s, &o.rows, onThisMachine, "write-rows", "", "`FILE` write the workload's rows with their token ids as JSONL, for other engines or sample run, and run nothing")
+		placeVar(s, &o.rows, onThisMachine, "write-rows", "",
+			"`FILE` write the workload's rows with their token ids as JSONL, for other engines or sample run, and "+
+				"run nothing")
 	})
 	run := newFlags("run")
 	o.run.define(run)
@@ -124,7 +126,8 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 	}
 	report := b.report(opened)
 	for i := range o.warmUp + o.repeat {
-		o.progress(env, "run %d of %d: %s, %s to draw", i+1, o.warmUp+o.repeat, plural.Count(len(b.requests), "prompt"), plural.Count(b.tokens, "token"))
+		o.progress(env, "run %d of %d: %s, %s to draw", i+1, o.warmUp+o.repeat, plural.Count(len(b.requests), "prompt"),
+			plural.Count(b.tokens, "token"))
 		f, err := b.pass(ctx)
 		if err != nil {
 			return err
@@ -170,7 +173,8 @@ func (o *benchOptions) lacks(ctx context.Context, env *environment, w *workloads
 		return err
 	}
 	const remedy = "take a folder with a tokenizer.json, or a workload whose prompts are tokens"
-	return fmt.Errorf("the model %s has no tokenizer, and the prompts of --workload %s are text: %s", o.run.model, o.workload, remedy)
+	return fmt.Errorf("the model %s has no tokenizer, and the prompts of --workload %s are text: %s", o.run.model,
+		o.workload, remedy)
 }
 
 // progress tells what is going on, on standard error.

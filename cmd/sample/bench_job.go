@@ -50,7 +50,8 @@ func (b *bench) prepare() error {
 			}
 		}
 		b.requests = append(b.requests, &engine.Request{
-			ID: row.ID, Tokens: row.TokenIDs, N: row.N, MaxTokens: row.MaxTokens, Sampling: settings, IgnoreEOS: true, Tag: row,
+			ID: row.ID, Tokens: row.TokenIDs, N: row.N, MaxTokens: row.MaxTokens, Sampling: settings, IgnoreEOS: true,
+			Tag: row,
 		})
 		b.completions += row.N
 		b.promptTokens += len(row.TokenIDs)
@@ -71,7 +72,8 @@ func (b *bench) writeRows(path string) error {
 	e := json.NewEncoder(w)
 	for _, r := range b.rows {
 		err = errors.Join(err, e.Encode(map[string]any{
-			"id": r.ID, "prompt_token_ids": r.TokenIDs, "n": r.N, "max_tokens": r.MaxTokens, "temperature": b.workload.Temperature, "ignore_eos": true,
+			"id": r.ID, "prompt_token_ids": r.TokenIDs, "n": r.N, "max_tokens": r.MaxTokens,
+			"temperature": b.workload.Temperature, "ignore_eos": true,
 		}))
 	}
 	if err = errors.Join(err, w.Flush(), f.Close()); err != nil {
@@ -90,13 +92,14 @@ type runFigures struct {
 	// Means of the steps of one kind, absent where the device has no clock to measure them.
 	DecodeStepSeconds float64 `json:"decode_step_seconds,omitempty"`
 	PrefillStep       float64 `json:"prefill_step_seconds,omitempty"`
-	// Idle is the share of the run in which the device did not run the program; Shares are the kinds of kernels' shares of the run, with "other" for
-	// the rest of the device's time and "host" for Idle. There are none but host where kernels do not run.
+	// Idle is the share of the run in which the device did not run the program; Shares are the kinds of kernels' shares
+	// of the run, with "other" for the rest of the device's time and "host" for Idle. There are none but host where
+	// kernels do not run.
 	Idle    float64            `json:"device_idle_share"`
 	Shares  map[string]float64 `json:"shares"`
 	Kernels map[string]float64 `json:"kernel_seconds,omitempty"`
-	// Matmul is floating point operations of the model's products; Bytes is what must be read at least: the weights each step, and keys
-	// and values for each token.
+	// Matmul is floating point operations of the model's products; Bytes is what must be read at least: the weights
+	// each step, and keys and values for each token.
 	Matmul      float64 `json:"matmul_flops_per_second,omitempty"`
 	MatmulPeak  float64 `json:"matmul_share_of_peak,omitempty"`
 	KernelPeak  float64 `json:"matmul_share_of_peak_in_kernels,omitempty"` // while the kernels of products run
@@ -140,7 +143,8 @@ func (b *bench) pass(ctx context.Context) (*runFigures, error) {
 	}
 	f.Seconds = time.Since(begin).Seconds()
 	if len(seen) != b.completions || tokens != b.tokens {
-		return nil, fmt.Errorf("%w: %d of %d completions, %d of %d tokens", errPartial, len(seen), b.completions, tokens, b.tokens)
+		return nil, fmt.Errorf("%w: %d of %d completions, %d of %d tokens", errPartial, len(seen), b.completions,
+			tokens, b.tokens)
 	}
 	f.Engine = b.session.Stats()
 	f.MemoryPeak, f.MemoryEnd = peakMemory(), residentMemory()
@@ -185,7 +189,8 @@ func (b *bench) derive(f *runFigures, before map[string]time.Duration) {
 	if flops := b.matmulFlops(st); flops > 0 {
 		f.Matmul = flops / f.Seconds
 	}
-	read := float64(st.PrefillSteps+st.DecodeSteps)*float64(plan.WeightBytes) + float64(b.contextTokens)*float64(plan.KVBytesPerToken)
+	read := float64(st.PrefillSteps+st.DecodeSteps)*float64(plan.WeightBytes) +
+		float64(b.contextTokens)*float64(plan.KVBytesPerToken)
 	f.Bytes = read / f.Seconds
 }
 
@@ -205,8 +210,8 @@ func kernelKind(name string) string {
 	return "elementwise" // norms, rotary embedding
 }
 
-// matmulFlops is the arithmetic of the products with weights: two operations for each weight and token, the logits' only for tokens that
-// another was drawn from. 0 where the model is not known.
+// matmulFlops is the arithmetic of the products with weights: two operations for each weight and token, the logits'
+// only for tokens that another was drawn from. 0 where the model is not known.
 func (b *bench) matmulFlops(st engine.Stats) float64 {
 	c := b.session.config
 	heads := float64((2*c.NumHeads + 2*c.NumKVHeads) * c.HeadDim) // query, key, value, output

@@ -28,7 +28,8 @@ type machine struct {
 
 func thisMachine() machine {
 	m := machine{
-		CPU: "unknown", Threads: runtime.NumCPU(), Memory: procBytes("/proc/meminfo", "MemTotal"), Go: runtime.Version(), Version: quireVersion(),
+		CPU: "unknown", Threads: runtime.NumCPU(), Memory: procBytes("/proc/meminfo", "MemTotal"),
+		Go: runtime.Version(), Version: quireVersion(),
 		Libraries: map[string]string{}, Date: time.Now().UTC().Format(time.RFC3339),
 	}
 	for line := range procLines("/proc/cpuinfo") {

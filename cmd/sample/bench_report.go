@@ -65,9 +65,11 @@ type programFigure struct {
 func (b *bench) report(opened time.Duration) *benchReport {
 	s, st := b.session, b.session.Stats()
 	r := &benchReport{
-		CommandLine: b.options.commandLine, Machine: thisMachine(), Model: s.model, Fingerprint: s.fingerprint, Kernels: b.options.run.kernels,
-		Plan: s.Plan(), Workload: b.workload,
-		Job:   jobSize{Hash: b.hash, Rows: len(b.rows), Completions: b.completions, PromptTokens: b.promptTokens, Tokens: b.tokens},
+		CommandLine: b.options.commandLine, Machine: thisMachine(), Model: s.model, Fingerprint: s.fingerprint,
+		Kernels: b.options.run.kernels,
+		Plan:    s.Plan(), Workload: b.workload,
+		Job: jobSize{Hash: b.hash, Rows: len(b.rows), Completions: b.completions, PromptTokens: b.promptTokens,
+			Tokens: b.tokens},
 		Start: startFigures{ReadySeconds: opened.Seconds(), EngineSeconds: st.StartSeconds, MemoryPeak: peakMemory()},
 	}
 	e, ok := s.sampler.(compiledEngine)
@@ -125,11 +127,15 @@ func (r *benchReport) print(w io.Writer) {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", name, visible.Line(fmt.Sprintf(format, args...)))
 	}
-	row("machine", "%s, %d threads of %d, %s", r.Machine.CPU, r.Machine.Threads, r.Machine.CPUs, memoryText(r.Machine.Memory))
-	row("engine", "sample %s, %s in %s, %d slots, kernels %s", r.Machine.Version, r.Plan.Model, r.Plan.DType, r.Plan.MaxSeqs, r.kernels())
+	row("machine", "%s, %d threads of %d, %s", r.Machine.CPU, r.Machine.Threads, r.Machine.CPUs,
+		memoryText(r.Machine.Memory))
+	row("engine", "sample %s, %s in %s, %d slots, kernels %s", r.Machine.Version, r.Plan.Model, r.Plan.DType,
+		r.Plan.MaxSeqs, r.kernels())
 	row("workload", "%s: %s", r.Workload.Name, r.Workload.About)
-	row("job", "%d rows, %d completions, %d prompt tokens, %d generated", r.Job.Rows, r.Job.Completions, r.Job.PromptTokens, r.Job.Tokens)
-	row("start", "%s until ready (%s for programs and weights), %s until the first token, peak %s", seconds(r.Start.ReadySeconds), seconds(r.Start.EngineSeconds),
+	row("job", "%d rows, %d completions, %d prompt tokens, %d generated", r.Job.Rows, r.Job.Completions,
+		r.Job.PromptTokens, r.Job.Tokens)
+	row("start", "%s until ready (%s for programs and weights), %s until the first token, peak %s",
+		seconds(r.Start.ReadySeconds), seconds(r.Start.EngineSeconds),
 		seconds(r.Start.FirstToken), memoryText(r.Start.MemoryPeak))
 	for _, p := range r.Start.Programs {
 		how := "compiled"
@@ -148,8 +154,10 @@ func (r *benchReport) print(w io.Writer) {
 	m := r.Median
 	row("generated", "%.0f tokens/s (runs: %s)", m.OutputPerSecond, strings.Join(rates, ", "))
 	row("prompts", "%.0f tokens/s", m.InputPerSecond)
-	row("run", "%s; first token after %s, first completion after %s", seconds(m.Seconds), seconds(m.FirstToken), seconds(m.FirstCompletion))
-	row("steps", "%s, %s", steps("decode", m.Engine.DecodeSteps, m.DecodeStepSeconds), steps("prefill", m.Engine.PrefillSteps, m.PrefillStep))
+	row("run", "%s; first token after %s, first completion after %s", seconds(m.Seconds), seconds(m.FirstToken),
+		seconds(m.FirstCompletion))
+	row("steps", "%s, %s", steps("decode", m.Engine.DecodeSteps, m.DecodeStepSeconds),
+		steps("prefill", m.Engine.PrefillSteps, m.PrefillStep))
 	row("time", "%s", m.shares())
 	if r.Peak != nil {
 		if m.Matmul > 0 {
@@ -157,12 +165,15 @@ func (r *benchReport) print(w io.Writer) {
 			if m.KernelPeak > 0 {
 				kernels = fmt.Sprintf("; %.0f %% while matmul kernels run", 100*m.KernelPeak)
 			}
-			row("arithmetic", "%.1f GFLOP/s of matmuls, %.0f %% of the measured peak%s", m.Matmul/1e9, 100*m.MatmulPeak, kernels)
+			row("arithmetic", "%.1f GFLOP/s of matmuls, %.0f %% of the measured peak%s", m.Matmul/1e9, 100*m.MatmulPeak,
+				kernels)
 		}
 		row("memory read", "%.1f GB/s at least, %.0f %% of the measured peak", m.Bytes/1e9, 100*m.BytesPeak)
-		row("peak", "%.0f GFLOP/s float32, %.0f GFLOP/s bfloat16, %.1f GB/s read (%s, %d threads)", r.Peak.Float32/1e9, r.Peak.BFloat16/1e9, r.Peak.Read/1e9, r.Peak.Level, r.Peak.Threads)
+		row("peak", "%.0f GFLOP/s float32, %.0f GFLOP/s bfloat16, %.1f GB/s read (%s, %d threads)", r.Peak.Float32/1e9,
+			r.Peak.BFloat16/1e9, r.Peak.Read/1e9, r.Peak.Level, r.Peak.Threads)
 	}
-	row("memory", "peak %s, %s before the run, %s after it", memoryText(m.MemoryPeak), memoryText(m.MemoryBegin), memoryText(m.MemoryEnd))
+	row("memory", "peak %s, %s before the run, %s after it", memoryText(m.MemoryPeak), memoryText(m.MemoryBegin),
+		memoryText(m.MemoryEnd))
 	table.Flush()
 }
 

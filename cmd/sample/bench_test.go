@@ -21,7 +21,8 @@ type faultyEngine struct {
 	err    error // at the end
 }
 
-func (f *faultyEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion, error] {
+func (f *faultyEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion,
+	error] {
 	return func(yield func(*engine.Completion, error) bool) {
 		number := 0
 		for c := range f.fakeEngine.Run(ctx, requests) {
@@ -41,7 +42,8 @@ func (f *faultyEngine) Run(ctx context.Context, requests iter.Seq[*engine.Reques
 // Whatever is missing, doubled or short, there are no figures.
 func TestBenchRefusesPartialRuns(t *testing.T) {
 	keep := func(_ int, c *engine.Completion) []*engine.Completion { return []*engine.Completion{c} }
-	third := func(change func(c *engine.Completion) []*engine.Completion) func(int, *engine.Completion) []*engine.Completion {
+	third := func(change func(c *engine.Completion) []*engine.Completion) func(int,
+		*engine.Completion) []*engine.Completion {
 		return func(number int, c *engine.Completion) []*engine.Completion {
 			if number == 3 {
 				return change(c)
@@ -56,7 +58,10 @@ func TestBenchRefusesPartialRuns(t *testing.T) {
 	}{
 		"whole":   {faultyEngine{change: keep}, true},
 		"missing": {faultyEngine{change: third(func(*engine.Completion) []*engine.Completion { return nil })}, false},
-		"doubled": {faultyEngine{change: third(func(c *engine.Completion) []*engine.Completion { return []*engine.Completion{c, c} })}, false},
+		"doubled": {
+			faultyEngine{
+				change: third(func(c *engine.Completion) []*engine.Completion { return []*engine.Completion{c, c} })},
+			false},
 		"short": {faultyEngine{change: third(func(c *engine.Completion) []*engine.Completion {
 			c.Tokens = c.Tokens[1:]
 			return []*engine.Completion{c}
@@ -124,14 +129,17 @@ func TestBenchFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.OutputPerSecond < 1 || f.OutputPerSecond > 64/f.Seconds*1.001 || f.FirstCompletion <= 0 || f.FirstCompletion >= f.Seconds || f.MemoryPeak == 0 {
+	if f.OutputPerSecond < 1 || f.OutputPerSecond > 64/f.Seconds*1.001 || f.FirstCompletion <= 0 ||
+		f.FirstCompletion >= f.Seconds || f.MemoryPeak == 0 {
 		t.Errorf("%+v", f)
 	}
 	// Products: 2 operations for each weight and token.
-	b.session.config.HiddenSize, b.session.config.NumLayers, b.session.config.NumHeads, b.session.config.NumKVHeads = 8, 3, 4, 2
+	b.session.config.HiddenSize, b.session.config.NumLayers, b.session.config.NumHeads, b.session.config.NumKVHeads = 8,
+		3, 4, 2
 	b.session.config.HeadDim, b.session.config.IntermediateSize, b.session.config.VocabSize = 2, 16, 100
 	perLayer := 8*(4+2+2)*2 + 4*2*8 + 3*8*16
-	if got, want := b.matmulFlops(engine.Stats{PrefillTokens: 10, DecodeTokens: 5}), float64(2*(perLayer*3*15+8*100*64)); got != want {
+	if got, want := b.matmulFlops(engine.Stats{PrefillTokens: 10, DecodeTokens: 5}),
+		float64(2*(perLayer*3*15+8*100*64)); got != want {
 		t.Errorf("%g operations, want %g", got, want)
 	}
 }
@@ -148,8 +156,10 @@ func TestBenchMedian(t *testing.T) {
 
 func TestKernelKind(t *testing.T) {
 	for name, want := range map[string]string{
-		"quire_linear": "matmul", "quire_linear_rows": "matmul", "quire_ragged_paged_attention": "attention", "quire_kv_update": "attention",
-		"quire_copy_pages": "attention", "quire_sample": "sampling", "quire_rms_norm": "elementwise", "quire_rope": "elementwise",
+		"quire_linear": "matmul", "quire_linear_rows": "matmul", "quire_ragged_paged_attention": "attention",
+		"quire_kv_update":  "attention",
+		"quire_copy_pages": "attention", "quire_sample": "sampling", "quire_rms_norm": "elementwise",
+		"quire_rope": "elementwise",
 	} {
 		if got := kernelKind(name); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)

@@ -19,7 +19,8 @@ import (
 func TestMetricsOfTheEngine(t *testing.T) {
 	run := telemetry.NewRun()
 	e, err := engine.New(t.Context(), engine.Config{
-		Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, KVMemory: 1 << 20,
+		Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 8, PageSize: 16, PrefillTokens: 64,
+		MaxModelLen: 160, KVMemory: 1 << 20,
 		Log: slog.New(run.Handler(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError}))),
 	})
 	if err != nil {
@@ -31,7 +32,8 @@ func TestMetricsOfTheEngine(t *testing.T) {
 	run.Started(telemetry.Start{Slots: plan.MaxSeqs, Pages: plan.Pages + others})
 	requests := func(yield func(*engine.Request) bool) {
 		for i := range 20 {
-			if !yield(&engine.Request{ID: fmt.Sprint(i), Tokens: []int32{1, 2, int32(3 + i)}, N: 1, MaxTokens: 12, IgnoreEOS: true, Sampling: sampling.DefaultSettings()}) {
+			if !yield(&engine.Request{ID: fmt.Sprint(i), Tokens: []int32{1, 2, int32(3 + i)}, N: 1, MaxTokens: 12,
+				IgnoreEOS: true, Sampling: sampling.DefaultSettings()}) {
 				return
 			}
 		}
@@ -45,8 +47,11 @@ func TestMetricsOfTheEngine(t *testing.T) {
 		active, waiting = max(active, now.Active), max(waiting, now.Waiting)
 	}
 	s, p := e.Stats(), run.Now()
-	if p.Calls == 0 || int(p.Calls) != s.Calls || int(p.Tokens) != s.DrawnTokens || p.CallSeconds != s.DeviceSeconds || p.Pages != others || active == 0 || waiting == 0 {
-		t.Errorf("the engine counted %d calls of %v s and %d tokens, the metrics have %+v, and %d slots and %d waiting at most", s.Calls, s.DeviceSeconds, s.DrawnTokens, p, active, waiting)
+	if p.Calls == 0 || int(p.Calls) != s.Calls || int(p.Tokens) != s.DrawnTokens || p.CallSeconds != s.DeviceSeconds ||
+		p.Pages != others || active == 0 || waiting == 0 {
+		t.Errorf(
+			"the engine counted %d calls of %v s and %d tokens, the metrics have %+v, and %d slots and %d waiting "+
+				"at most", s.Calls, s.DeviceSeconds, s.DrawnTokens, p, active, waiting)
 	}
 	at, stop, err := run.Serve("127.0.0.1:0", slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -63,7 +68,8 @@ func TestMetricsOfTheEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		fmt.Sprintf("quire_steps_total{kind=\"prefill\"} %d\n", s.PrefillSteps), fmt.Sprintf("quire_steps_total{kind=\"decode\"} %d\n", s.DecodeSteps),
+		fmt.Sprintf("quire_steps_total{kind=\"prefill\"} %d\n", s.PrefillSteps),
+		fmt.Sprintf("quire_steps_total{kind=\"decode\"} %d\n", s.DecodeSteps),
 		fmt.Sprintf("quire_tokens_total %d\n", s.DrawnTokens),
 	} {
 		if !strings.Contains(string(text), want) {

@@ -44,10 +44,13 @@ sample cancel 3f2a90c41b7d --nats tls://nats.example.com:4222`,
 				return err
 			}
 			if !cancelled {
-				fmt.Fprintf(env.stdout, "%s is over already: %d of %d rows are finished in %s\n", s.Job.ID, s.Figures.Rows, s.Job.Rows, s.Job.Name)
+				fmt.Fprintf(env.stdout, "%s is over already: %d of %d rows are finished in %s\n", s.Job.ID,
+					s.Figures.Rows, s.Job.Rows, s.Job.Name)
 				return nil
 			}
-			fmt.Fprintf(env.stdout, "%s is cancelled: %s; what is finished is kept in %s, and submitting the same job again goes on with it\n",
+			fmt.Fprintf(env.stdout,
+				"%s is cancelled: %s; what is finished is kept in %s, and submitting the same job again goes on "+
+					"with it\n",
 				s.Job.ID, unitsAt(s.Running), s.Job.Name)
 			return nil
 		},

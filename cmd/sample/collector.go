@@ -32,8 +32,8 @@ type recorder interface {
 	Append(row int64, b []byte) error
 }
 
-// collector gathers the completions of each row and hands rows that are finished to the writer. One goroutine begins rows
-// and another one adds completions.
+// collector gathers the completions of each row and hands rows that are finished to the writer. One goroutine begins
+// rows and another one adds completions.
 type collector struct {
 	w        rowWriter
 	journal  recorder
@@ -44,12 +44,13 @@ type collector struct {
 	running      map[*pendingRow]struct{} // begun and not finished
 	waiting      int                      // rows that the writer holds back
 	waitingBytes int64                    // about how much they take
-	before       tally.Counts             // what earlier processes did: parts, completions restored, and rows of nothing else
-	drawn        tally.Counts             // what this process did; with before it is what the job has come to
-	errors       []string                 // the first few
-	observer     *observer
-	err          error // of the writer or the journal; nothing is written after it
-	record       []byte
+	// what earlier processes did: parts, completions restored, and rows of nothing else
+	before   tally.Counts
+	drawn    tally.Counts // what this process did; with before it is what the job has come to
+	errors   []string     // the first few
+	observer *observer
+	err      error // of the writer or the journal; nothing is written after it
+	record   []byte
 }
 
 // pendingRow is a row whose completions are not all there.
@@ -70,8 +71,8 @@ func newCollector(w rowWriter, j recorder, inFlight int) *collector {
 	return c
 }
 
-// begin takes the next row, of which n completions will come. It waits while too much is in flight; when ctx ends that, the
-// row is not begun.
+// begin takes the next row, of which n completions will come. It waits while too much is in flight; when ctx ends that,
+// the row is not begun.
 func (c *collector) begin(ctx context.Context, row *promptset.Row, n int) (*pendingRow, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,8 +123,8 @@ func (c *collector) restore(p *pendingRow, results []promptset.Result) error {
 	return c.finish(p)
 }
 
-// add adds one completion to its row, and hands the row to the writer when it is the last one. A request that the engine
-// refuses as a whole has one completion, whatever its n.
+// add adds one completion to its row, and hands the row to the writer when it is the last one. A request that the
+// engine refuses as a whole has one completion, whatever its n.
 func (c *collector) add(done *engine.Completion) error {
 	p := done.Request.Tag.(*pendingRow)
 	r := promptset.Result{
@@ -154,7 +155,8 @@ func (c *collector) add(done *engine.Completion) error {
 }
 
 func refused(err error) bool {
-	return errors.Is(err, engine.ErrEmptyPrompt) || errors.Is(err, engine.ErrPromptTooLong) || errors.Is(err, engine.ErrInvalidRequest)
+	return errors.Is(err, engine.ErrEmptyPrompt) || errors.Is(err, engine.ErrPromptTooLong) ||
+		errors.Is(err, engine.ErrInvalidRequest)
 }
 
 // count adds a completion to its row, which this process drew or an earlier one.
@@ -248,8 +250,8 @@ func (c *collector) failed() error {
 	return c.err
 }
 
-// counts returns what is done of the job so far, what of it this process did, and how many rows are begun and not finished: most of these
-// wait for a slot.
+// counts returns what is done of the job so far, what of it this process did, and how many rows are begun and not
+// finished: most of these wait for a slot.
 func (c *collector) counts() (done, drawn tally.Counts, running int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -71,12 +71,16 @@ func TestCollectorGathersRows(t *testing.T) {
 			}
 			var text []string
 			for g := range n {
-				completions = append(completions, &engine.Completion{Request: &engine.Request{Tag: p}, Generation: g, FinishReason: "stop"})
+				completions = append(completions, &engine.Completion{Request: &engine.Request{Tag: p}, Generation: g,
+					FinishReason: "stop"})
 				text = append(text, fmt.Sprintf("%dstop", g))
 			}
 			want[row.ID] = strings.Join(text, " ")
 		}
-		random.Shuffle(len(completions), func(i, j int) { completions[i], completions[j] = completions[j], completions[i] })
+		random.Shuffle(len(completions), func(i, j int) {
+			completions[i], completions[j] = completions[j],
+				completions[i]
+		})
 		for _, done := range completions {
 			if err := c.add(done); err != nil {
 				t.Fatal(err)
@@ -85,7 +89,8 @@ func TestCollectorGathersRows(t *testing.T) {
 		if fmt.Sprint(w.rows) != fmt.Sprint(want) {
 			t.Fatalf("seed %d: wrote %v; want %v", seed, w.rows, want)
 		}
-		if counts, _, running := c.counts(); counts.Rows != 20 || running != 0 || counts.Completions != int64(len(completions)) {
+		if counts, _, running := c.counts(); counts.Rows != 20 || running != 0 ||
+			counts.Completions != int64(len(completions)) {
 			t.Fatalf("seed %d: counts %+v, %d running", seed, counts, running)
 		}
 	}
@@ -101,7 +106,8 @@ func TestCollectorErrors(t *testing.T) {
 		if err != nil {
 			reason = engine.FinishError
 		}
-		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}, Generation: g, FinishReason: reason, Err: err}); err != nil {
+		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}, Generation: g, FinishReason: reason,
+			Err: err}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +119,8 @@ func TestCollectorErrors(t *testing.T) {
 	if w.rows["a"] != "0error" || w.rows["b"] != "0stop 1error" {
 		t.Errorf("wrote %v", w.rows)
 	}
-	if counts, _, _ := c.counts(); counts.Rows != 2 || counts.RowsWithErrors != 2 || counts.Completions != 1 || len(c.errors) != 2 {
+	if counts, _, _ := c.counts(); counts.Rows != 2 || counts.RowsWithErrors != 2 || counts.Completions != 1 ||
+		len(c.errors) != 2 {
 		t.Errorf("counts %+v, errors %q", counts, c.errors)
 	}
 }
@@ -124,7 +131,8 @@ func TestCollectorRequestsWhatIsMissing(t *testing.T) {
 		have []int
 		want string
 	}{
-		{nil, "10+6"}, {[]int{10}, "11+5"}, {[]int{15}, "10+5"}, {[]int{12, 11}, "10+1 13+3"}, {[]int{10, 12, 14}, "11+1 13+1 15+1"},
+		{nil, "10+6"}, {[]int{10}, "11+5"}, {[]int{15}, "10+5"}, {[]int{12, 11}, "10+1 13+3"},
+		{[]int{10, 12, 14}, "11+1 13+1 15+1"},
 		{[]int{10, 11, 12, 13, 14}, "15+1"},
 	} {
 		w := newWrittenRows()
@@ -154,25 +162,29 @@ func TestCollectorRequestsWhatIsMissing(t *testing.T) {
 				}
 			}
 		}
-		if strings.TrimSpace(got) != c.want || w.rows["a"] != "10stop 11stop 12stop 13stop 14stop 15stop" || len(n.rows) != 6-len(c.have) {
+		if strings.TrimSpace(got) != c.want || w.rows["a"] != "10stop 11stop 12stop 13stop 14stop 15stop" ||
+			len(n.rows) != 6-len(c.have) {
 			t.Errorf("with %v asked for %s, wrote %s, journaled %v", c.have, got, w.rows["a"], n.rows)
 		}
 	}
 }
 
-// A completion is in the journal before its row is written, and one that can't be is not written either. Refusals are not kept.
+// A completion is in the journal before its row is written, and one that can't be is not written either. Refusals are
+// not kept.
 func TestCollectorJournals(t *testing.T) {
 	w := newWrittenRows()
 	n := &notes{}
 	c := newCollector(w, n, 10)
 	p, _ := c.begin(t.Context(), &promptset.Row{ID: "a", Index: 3}, 4)
-	if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}, Err: engine.ErrEmptyPrompt}); err != nil || len(n.rows) != 0 || len(w.rows) != 1 {
+	if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}, Err: engine.ErrEmptyPrompt}); err != nil ||
+		len(n.rows) != 0 || len(w.rows) != 1 {
 		t.Errorf("refused: %v, journaled %v, wrote %v", err, n.rows, w.rows)
 	}
 	n.err = errors.New("disk full")
 	p, _ = c.begin(t.Context(), &promptset.Row{ID: "b", Index: 4}, 1)
 	for range 2 {
-		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}}); err != n.err || len(n.rows) != 1 || len(w.rows) != 1 || c.failed() != n.err {
+		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}}); err != n.err || len(n.rows) != 1 ||
+			len(w.rows) != 1 || c.failed() != n.err {
 			t.Errorf("%v, journaled %v, wrote %v", err, n.rows, w.rows)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// applyConfig sets every flag that a YAML file gives and the command line does not. The file's keys are the flags' names;
-// lists give flags that may be repeated. Keys in except make no sense there.
+// applyConfig sets every flag that a YAML file gives and the command line does not. The file's keys are the flags'
+// names; lists give flags that may be repeated. Keys in except make no sense there.
 func applyConfig(path string, f *flags, except ...string) (err error) {
 	defer func() { // no text may end the process by what the YAML library panics at
 		if p := recover(); p != nil {

@@ -18,8 +18,8 @@ type onePrompt struct {
 	Prompt string `parquet:"prompt"`
 }
 
-// A million rows of one token cost the host some microseconds each, journal and fsyncs included, and no memory that grows
-// with them. The model is the fake one, whose own cost is in the figure.
+// A million rows of one token cost the host some microseconds each, journal and fsyncs included, and no memory that
+// grows with them. The model is the fake one, whose own cost is in the figure.
 func TestMillionRows(t *testing.T) {
 	testenv.Slow(t)
 	dir := t.TempDir()
@@ -47,12 +47,14 @@ func TestMillionRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Close()
-		cmd := exec.Command(path, "run", "-m", "m.fake", "-i", input, "-o", fmt.Sprint("out", rows), "--max-tokens", "1", "--progress", "none")
+		cmd := exec.Command(path, "run", "-m", "m.fake", "-i", input, "-o", fmt.Sprint("out", rows), "--max-tokens",
+			"1", "--progress", "none")
 		cmd.Dir = dir
 		start := time.Now()
 		_, peak := runForPeak(t, cmd)
 		cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-		t.Logf("%d rows: %s a row of the clock, %s of the CPU, %d MB at most", rows, time.Since(start)/time.Duration(rows), cpu/time.Duration(rows), peak>>20)
+		t.Logf("%d rows: %s a row of the clock, %s of the CPU, %d MB at most", rows,
+			time.Since(start)/time.Duration(rows), cpu/time.Duration(rows), peak>>20)
 		return peak >> 20, time.Since(start) / time.Duration(rows)
 	}
 	few, _ := run(100_000)

@@ -39,7 +39,8 @@ func newCrashJob(t *testing.T, extra ...string) *crashJob {
 			t.Fatal(err)
 		}
 	}
-	j.args = append([]string{"run", "-m", "m.fake", "-i", "in.jsonl", "-n", fmt.Sprint(crashN), "--progress", "none"}, extra...)
+	j.args = append([]string{"run", "-m", "m.fake", "-i", "in.jsonl", "-n", fmt.Sprint(crashN), "--progress", "none"},
+		extra...)
 	return j
 }
 
@@ -149,14 +150,15 @@ func (j *crashJob) undamaged(t *testing.T) {
 	cmd := exec.Command(path, "verify", "out")
 	cmd.Dir = j.dir
 	out, err := cmd.CombinedOutput()
-	none := strings.Contains(string(out), "holds no job") || strings.Contains(string(out), "cannot list the output folder")
+	none := strings.Contains(string(out), "holds no job") ||
+		strings.Contains(string(out), "cannot list the output folder")
 	if err != nil && !none { // killed before it began
 		t.Errorf("%v: %s", err, out)
 	}
 }
 
-// Jobs are killed at random moments, 200 times in all, each until it is through: their files are those of runs that nothing
-// disturbed, and each kill costs no more than what was in flight.
+// Jobs are killed at random moments, 200 times in all, each until it is through: their files are those of runs that
+// nothing disturbed, and each kill costs no more than what was in flight.
 func TestKilledAtRandom(t *testing.T) {
 	kills := 200
 	if testing.Short() {
@@ -171,7 +173,10 @@ func TestKilledAtRandom(t *testing.T) {
 			// One in four while it starts, the others once it draws.
 			moment, more := time.Duration(random.IntN(int(250*time.Millisecond))), j.drawn()+random.IntN(700)
 			starting := random.IntN(4) == 0
-			stop := func(since time.Duration) bool { return starting && since > moment || !starting && j.drawn() > more }
+			stop := func(since time.Duration) bool {
+				return starting && since > moment || !starting &&
+					j.drawn() > more
+			}
 			if done = j.killed(t, stop); !done {
 				mine++
 				kills--
@@ -182,7 +187,8 @@ func TestKilledAtRandom(t *testing.T) {
 		j.same(t)
 		j.undamaged(t)
 		drawn := j.drawn()
-		t.Logf("job %d: %d kills, %d completions drawn up to the last, %d in all: %d again", jobs, mine, before, drawn, drawn-crashRows*crashN)
+		t.Logf("job %d: %d kills, %d completions drawn up to the last, %d in all: %d again", jobs, mine, before, drawn,
+			drawn-crashRows*crashN)
 		if again := drawn - crashRows*crashN; again < 0 || again > mine*crashFlight {
 			t.Errorf("%d completions were drawn again over %d kills; %d may be", again, mine, mine*crashFlight)
 		}

@@ -48,11 +48,12 @@ func (o *runOptions) needTokenizer(ctx context.Context, model identity, r *promp
 		return err
 	}
 	const remedy = "take a folder with a tokenizer.json, or rows with prompt_token_ids"
-	return row.Error(fmt.Sprintf("the column %s has text, and the model %s has no tokenizer: %s", row.Kind, o.model, remedy))
+	return row.Error(fmt.Sprintf("the column %s has text, and the model %s has no tokenizer: %s", row.Kind, o.model,
+		remedy))
 }
 
-// needDevice looks for the backend's device and plugin, before the model is fetched. A job that was begun may be finished, and need neither:
-// there it is told when the model is opened.
+// needDevice looks for the backend's device and plugin, before the model is fetched. A job that was begun may be
+// finished, and need neither: there it is told when the model is opened.
 func (o *runOptions) needDevice(ctx context.Context, env *environment) error {
 	if env.lacks == nil {
 		return nil
@@ -76,10 +77,12 @@ func (o *runOptions) parts(rows int64) promptset.Parts {
 }
 
 // describe says what the job is, before its model is opened.
-func (o *runOptions) describe(r *promptset.Reader, parts promptset.Parts, fingerprint string) (*jobstate.Description, error) {
+func (o *runOptions) describe(r *promptset.Reader, parts promptset.Parts, fingerprint string) (*jobstate.Description,
+	error) {
 	d := &jobstate.Description{OutputVersion: outputVersion, Model: fingerprint, Settings: o.parameters()}
 	maps.Copy(d.Settings, map[string]any{
-		"format": o.format, "rows": parts.Rows, "part_rows": parts.PartRows, "backend": o.backend, "kernels": o.kernels, "kv": o.kv,
+		"format": o.format, "rows": parts.Rows, "part_rows": parts.PartRows, "backend": o.backend, "kernels": o.kernels,
+		"kv": o.kv,
 	})
 	if o.parallel.tp > 1 { // sums over devices have another order; replicas change nothing
 		d.Settings["tp"] = o.parallel.tp
@@ -110,19 +113,21 @@ func inputsOf(r *promptset.Reader) (inputs []jobstate.Input) {
 	return inputs
 }
 
-// settings is a view of the options that a job leaves to the engine where they are not given, by their names in job.json.
-// Completions may depend on each in their last digits.
+// settings is a view of the options that a job leaves to the engine where they are not given, by their names in
+// job.json. Completions may depend on each in their last digits.
 func (o *runOptions) open() map[string]*int {
 	return map[string]*int{
-		"max_seqs": &o.maxSeqs, "page_size": &o.pageSize, "max_model_len": &o.maxModelLen, "prefill_tokens": &o.prefillTokens,
+		"max_seqs": &o.maxSeqs, "page_size": &o.pageSize, "max_model_len": &o.maxModelLen,
+		"prefill_tokens": &o.prefillTokens,
 	}
 }
 
 // settled is what the engine settled on, for whoever goes on with the job.
 func settled(p engine.Plan) map[string]any {
 	all := map[string]any{
-		"max_seqs": p.MaxSeqs, "page_size": p.PageSize, "max_model_len": p.MaxModelLen, "prefill_tokens": p.PrefillTokens,
-		"dtype": strings.ToLower(p.DType), "kv_dtype": strings.ToLower(p.KVDType), "kv_bytes": p.KVBytes,
+		"max_seqs": p.MaxSeqs, "page_size": p.PageSize, "max_model_len": p.MaxModelLen,
+		"prefill_tokens": p.PrefillTokens,
+		"dtype":          strings.ToLower(p.DType), "kv_dtype": strings.ToLower(p.KVDType), "kv_bytes": p.KVBytes,
 	}
 	maps.DeleteFunc(all, func(_ string, v any) bool { return v == 0 || v == int64(0) || v == "" })
 	return all
@@ -194,9 +199,11 @@ func (o *runOptions) heldWeights() string {
 // parameters are the settings that the completions depend on.
 func (o *runOptions) parameters() map[string]any {
 	return map[string]any{
-		"n": o.n, "max_tokens": o.maxTokens, "temperature": o.sampling.Temperature, "top_k": o.sampling.TopK, "top_p": o.sampling.TopP,
-		"min_p": o.sampling.MinP, "seed": o.sampling.Seed, "stop": o.stop, "ignore_eos": o.ignoreEOS, "chat_template": o.chatTemplate,
-		"dtype": o.dtype, "kv_dtype": o.kvDType, "weights": o.weights,
+		"n": o.n, "max_tokens": o.maxTokens, "temperature": o.sampling.Temperature, "top_k": o.sampling.TopK,
+		"top_p": o.sampling.TopP,
+		"min_p": o.sampling.MinP, "seed": o.sampling.Seed, "stop": o.stop, "ignore_eos": o.ignoreEOS,
+		"chat_template": o.chatTemplate,
+		"dtype":         o.dtype, "kv_dtype": o.kvDType, "weights": o.weights,
 	}
 }
 
@@ -213,7 +220,8 @@ var errForeignParts = errors.New("there are part files and nothing that says whi
 func (o *runOptions) elsewhere() string {
 	switch {
 	case o.job != "":
-		return fmt.Sprintf(`cancel this job ("sample cancel %s") and submit it with another output, or with "sample submit --new", which removes what is there`, o.job)
+		return fmt.Sprintf(
+			`cancel this job ("sample cancel %s") and submit it with another output, or with "sample submit --new", which removes what is there`, o.job)
 	case !o.shard.Whole():
 		return "choose another --output, or remove what is there"
 	}

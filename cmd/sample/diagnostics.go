@@ -29,11 +29,16 @@ type diagnostics struct {
 const diagnosticsTitle = "Looking inside"
 
 func (d *diagnostics) define(s *pflag.FlagSet) {
-	placeVar(s, &d.pprof, onThisMachine, "pprof", "", "`WHERE` a file for a CPU profile of the host's part, or an address on this machine such as localhost:6060, where the profiles of Go's pprof are served meanwhile")
-	placeVar(s, &d.dumpHLO, onThisMachine, "dump-hlo", "", "`FOLDER` write the engine's programs here: as built (StableHLO), as the device runs them (optimized HLO), and their memory")
+	placeVar(s, &d.pprof, onThisMachine, "pprof", "",
+		"`WHERE` a file for a CPU profile of the host's part, or an address on this machine such as localhost:6060, "+
+			"where the profiles of Go's pprof are served meanwhile")
+	placeVar(s, &d.dumpHLO, onThisMachine, "dump-hlo", "",
+		"`FOLDER` write the engine's programs here: as built (StableHLO), as the device runs them (optimized HLO), "+
+			"and their memory")
 }
 
-// profile begins what --pprof asks for; the function that it returns ends it. It also makes sure that --dump-hlo can be written.
+// profile begins what --pprof asks for; the function that it returns ends it. It also makes sure that --dump-hlo can be
+// written.
 func (d *diagnostics) profile() (stop func() error, err error) {
 	if err := writableFolder("dump-hlo", d.dumpHLO); err != nil {
 		return nil, err
@@ -64,7 +69,9 @@ func (d *diagnostics) profile() (stop func() error, err error) {
 // serveProfiles serves the pages of net/http/pprof. Profiles tell of prompts and files, so only this machine may ask.
 func serveProfiles(host, port string) (stop func() error, err error) {
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, &exitError{exitUsage, fmt.Errorf("--pprof is %s:%s, but must be a file, or an address of this machine only, such as localhost:%s", host, port, port)}
+		return nil, &exitError{exitUsage,
+			fmt.Errorf("--pprof is %s:%s, but must be a file, or an address of this machine only, such as localhost:%s",
+				host, port, port)}
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
@@ -131,11 +138,13 @@ func dumpProgram(path string, e *xla.Executable) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(map[string]any{"bytes": memory, "seconds": e.CompileTime.Seconds(), "from_cache": e.FromCache}, "", "  ")
+	text, err := json.MarshalIndent(map[string]any{"bytes": memory, "seconds": e.CompileTime.Seconds(),
+		"from_cache": e.FromCache}, "", "  ")
 	if err != nil {
 		return err
 	}
-	for suffix, content := range map[string]string{".stablehlo.mlir": e.StableHLO(), ".optimized.hlo": optimized, ".memory.json": string(text) + "\n"} {
+	for suffix, content := range map[string]string{".stablehlo.mlir": e.StableHLO(), ".optimized.hlo": optimized,
+		".memory.json": string(text) + "\n"} {
 		if err := os.WriteFile(path+suffix, []byte(content), 0o644); err != nil {
 			return err
 		}

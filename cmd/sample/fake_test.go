@@ -17,7 +17,8 @@ import (
 // fakeLen is the longest prompt that the fake engine takes, in tokens.
 const fakeLen = 200
 
-// openFake opens a session whose tokens are bytes and whose completions repeat the prompt. Models are files called *.fake.
+// openFake opens a session whose tokens are bytes and whose completions repeat the prompt. Models are files called
+// *.fake.
 func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error) {
 	if _, err := os.Stat(o.model); err != nil {
 		return nil, fmt.Errorf("model %s: %w", o.model, err)
@@ -61,7 +62,8 @@ func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error
 	return s, nil
 }
 
-// identifyFake takes the content of the model's file for the model. With the word "tokenless" in it the model has no tokenizer.
+// identifyFake takes the content of the model's file for the model. With the word "tokenless" in it the model has no
+// tokenizer.
 func identifyFake(_ context.Context, _ *environment, o *runOptions) (identity, error) {
 	b, err := os.ReadFile(o.model)
 	if err != nil {
@@ -154,8 +156,9 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 	f.stats.PromptTokens += len(r.Tokens)
 	f.stats.PrefillTokens += len(r.Tokens)
 	if len(r.Tokens) > fakeLen {
-		return []*engine.Completion{{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens), FinishReason: engine.FinishError,
-			Err: fmt.Errorf("%w: %d tokens, at most %d", engine.ErrPromptTooLong, len(r.Tokens), fakeLen)}}
+		return []*engine.Completion{{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens),
+			FinishReason: engine.FinishError,
+			Err:          fmt.Errorf("%w: %d tokens, at most %d", engine.ErrPromptTooLong, len(r.Tokens), fakeLen)}}
 	}
 	if f.drawn != nil {
 		*f.drawn += r.N

@@ -81,8 +81,8 @@ func (l *lives) visible(t rapid.TB) map[string]string {
 	return all
 }
 
-// Whatever fails, dies or loses what was not synced, at whichever operation: a part that can be seen is the one of a run
-// without disturbance, no more is drawn again than the stated bound, and in the end all is there.
+// Whatever fails, dies or loses what was not synced, at whichever operation: a part that can be seen is the one of a
+// run without disturbance, no more is drawn again than the stated bound, and in the end all is there.
 func TestFaultsOfFiles(t *testing.T) {
 	const recordBytes = 150 // a completion of the fake takes more in the journal
 	defer func(o journal.Options) { journalOptions = o }(journalOptions)
@@ -101,7 +101,8 @@ func TestFaultsOfFiles(t *testing.T) {
 			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\"}\n", i)
 		}
 	}
-	if err := errors.Join(os.WriteFile(model, nil, 0o666), os.WriteFile(input, []byte(rows.String()), 0o666)); err != nil {
+	if err := errors.Join(os.WriteFile(model, nil, 0o666),
+		os.WriteFile(input, []byte(rows.String()), 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -110,7 +111,8 @@ func TestFaultsOfFiles(t *testing.T) {
 		args := []string{"run", "-m", model, "-i", input, "-o", "out", "--progress", "none", "-n", strconv.Itoa(n),
 			"--limit", strconv.Itoa(number("rows", 1, 40)), "--part-rows", strconv.Itoa(number("part rows", 1, 15)),
 			"--format", rapid.SampledFrom([]string{"jsonl", "jsonl", "parquet"}).Draw(t, "format")}
-		journalOptions = journal.Options{SyncBytes: int64(number("sync bytes", 1, 500)), SegmentBytes: int64(number("segment bytes", 100, 5000))}
+		journalOptions = journal.Options{SyncBytes: int64(number("sync bytes", 1, 500)),
+			SegmentBytes: int64(number("segment bytes", 100, 5000))}
 		undisturbed := &lives{args: args, mem: vfs.NewMem(), failAfter: -1}
 		operations := 0
 		if _, err := undisturbed.run(func(vfs.Op) error { operations++; return nil }); err != nil {
@@ -157,10 +159,12 @@ func TestFaultsOfFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := l.visible(t); !maps.Equal(got, whole) {
-			t.Fatalf("in the end there are %v of %v, or they differ", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(whole)))
+			t.Fatalf("in the end there are %v of %v, or they differ", slices.Sorted(maps.Keys(got)),
+				slices.Sorted(maps.Keys(whole)))
 		}
 		if inFlight := l.drawn - l.given; l.drawn > undisturbed.drawn+inFlight+lost {
-			t.Fatalf("drawn %d completions, once would be %d, %d were in flight, and %d may be lost", l.drawn, undisturbed.drawn, inFlight, lost)
+			t.Fatalf("drawn %d completions, once would be %d, %d were in flight, and %d may be lost", l.drawn,
+				undisturbed.drawn, inFlight, lost)
 		}
 		names, _ := l.mem.List(filepath.Join("out", "_job"))
 		if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "journal") }) {
@@ -168,7 +172,8 @@ func TestFaultsOfFiles(t *testing.T) {
 		}
 		l.mem = l.mem.PowerLost(rand.New(rand.NewPCG(1, 1)))
 		if got := l.visible(t); !maps.Equal(got, whole) {
-			t.Fatalf("after the power went there are %v of %v, or they differ", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(whole)))
+			t.Fatalf("after the power went there are %v of %v, or they differ", slices.Sorted(maps.Keys(got)),
+				slices.Sorted(maps.Keys(whole)))
 		}
 		before := l.drawn
 		if out, err := l.run(nil); err != nil || !strings.Contains(out, "is finished") || l.drawn != before {

@@ -112,7 +112,8 @@ func (e ended) addUp(t *testing.T, rows int64) {
 		t.Errorf("%d rows are %d of earlier runs and %d of this one", r.Rows, r.RowsBefore, r.RowsHere)
 	}
 	if r.Rows+r.RowsUnfinished != rows || r.RowsInPart > r.RowsUnfinished {
-		t.Errorf("%d rows are finished, %d not, %d of these in part; there are %d", r.Rows, r.RowsUnfinished, r.RowsInPart, rows)
+		t.Errorf("%d rows are finished, %d not, %d of these in part; there are %d", r.Rows, r.RowsUnfinished,
+			r.RowsInPart, rows)
 	}
 	if r.FinishReasons.Unknown != 0 {
 		t.Errorf("reasons are not known: %+v", r.Counts)
@@ -189,7 +190,8 @@ func (j *crashJob) points(t *testing.T, r runReport) {
 		t.Fatal("no points")
 	}
 	if p := points[len(points)-1]; p.Rows != r.RowsHere || p.Before != r.RowsBefore {
-		t.Errorf("the series ends with %d rows and %d before, the report has %d and %d", p.Rows, p.Before, r.RowsHere, r.RowsBefore)
+		t.Errorf("the series ends with %d rows and %d before, the report has %d and %d", p.Rows, p.Before, r.RowsHere,
+			r.RowsBefore)
 	}
 }
 
@@ -230,7 +232,8 @@ func TestFiguresAddUp(t *testing.T) {
 			j.end(t, interrupt, 200, nil).addUp(t, figuresRows)
 			j.end(t, interrupt, 300, nil, "--workers", "2")
 			e := j.end(t, nil, 0, nil, "--workers", "2")
-			if r := e.report; r.Check() != nil || r.Rows != r.RowsBefore+r.RowsHere || r.Rows != figuresRows || !strings.Contains(e.stdout, r.FinishReasons.String()) {
+			if r := e.report; r.Check() != nil || r.Rows != r.RowsBefore+r.RowsHere || r.Rows != figuresRows ||
+				!strings.Contains(e.stdout, r.FinishReasons.String()) {
 				t.Errorf("workers report %+v: %s", r.Counts, e.stdout)
 			}
 		},
@@ -262,8 +265,10 @@ func TestRowsOfEarlierRuns(t *testing.T) {
 	before := j.drawn()
 	last := j.end(t, nil, 0, nil)
 	last.addUp(t, crashRows)
-	if r := last.report; r.RowsHere != int64(j.drawn()-before) || r.RowsBefore < first.report.Rows || r.RowsBefore < 1300 || r.Rows != crashRows {
-		t.Errorf("the last run drew %d of %d completions, and reports %d rows of earlier runs, %d of its own", j.drawn()-before, crashRows, r.RowsBefore, r.RowsHere)
+	if r := last.report; r.RowsHere != int64(j.drawn()-before) || r.RowsBefore < first.report.Rows ||
+		r.RowsBefore < 1300 || r.Rows != crashRows {
+		t.Errorf("the last run drew %d of %d completions, and reports %d rows of earlier runs, %d of its own",
+			j.drawn()-before, crashRows, r.RowsBefore, r.RowsHere)
 	}
 	j.points(t, last.report)
 }
@@ -288,16 +293,19 @@ func TestNotesWithoutReasons(t *testing.T) {
 			old = fmt.Appendf(old, "%08x %s\n", crc32.Checksum([]byte(note), crc32.MakeTable(crc32.Castagnoli)), note)
 		}
 	}
-	if err := errors.Join(os.WriteFile(notes, old, 0o666), os.Remove(filepath.Join(j.dir, "out", "part-00002.parquet"))); err != nil {
+	if err := errors.Join(os.WriteFile(notes, old, 0o666),
+		os.Remove(filepath.Join(j.dir, "out", "part-00002.parquet"))); err != nil {
 		t.Fatal(err)
 	}
 	e := j.end(t, nil, 0, nil)
 	want := j.written(t)
 	r := e.report
-	if err := r.Check(); err != nil || r.FinishReasons.Sum() != want.FinishReasons.Sum() || r.FinishReasons.Unknown == 0 || r.FinishReasons.Stop+r.FinishReasons.Length == 0 {
+	if err := r.Check(); err != nil || r.FinishReasons.Sum() != want.FinishReasons.Sum() ||
+		r.FinishReasons.Unknown == 0 || r.FinishReasons.Stop+r.FinishReasons.Length == 0 {
 		t.Errorf("%+v, the output has %+v (%v)", r.Counts, want, err)
 	}
-	if text := fmt.Sprintf("%d not known, of parts by an older version)", r.FinishReasons.Unknown); !strings.Contains(e.stdout, text) {
+	if text := fmt.Sprintf("%d not known, of parts by an older version)",
+		r.FinishReasons.Unknown); !strings.Contains(e.stdout, text) {
 		t.Errorf("the table lacks %q: %s", text, e.stdout)
 	}
 }

@@ -55,7 +55,8 @@ func (f *flags) parse(args []string) error {
 		return fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), f.names(), "--"))
 	}
 	var value *pflag.InvalidValueError
-	if wrong := (*placeError)(nil); errors.As(err, &value) && errors.As(err, &wrong) { // pflag's own text has the name as it was given
+	// pflag's own text has the name as it was given
+	if wrong := (*placeError)(nil); errors.As(err, &value) && errors.As(err, &wrong) {
 		return fmt.Errorf("--%s %w", value.GetFlag().Name, wrong)
 	}
 	return err
@@ -89,8 +90,8 @@ func (f *flags) names() []string {
 	return names
 }
 
-// didYouMean returns "; did you mean X?" for the nearest of the known words, or "" if none is near. prefix is what people
-// write before the word, such as the dashes of a flag.
+// didYouMean returns "; did you mean X?" for the nearest of the known words, or "" if none is near. prefix is what
+// people write before the word, such as the dashes of a flag.
 func didYouMean(word string, known []string, prefix string) string {
 	best, bestDistance := "", near(word)+1
 	for _, k := range known {

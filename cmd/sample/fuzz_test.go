@@ -48,7 +48,9 @@ func FuzzConfig(f *testing.F) {
 
 // FuzzSettled goes on with any job.json: options are taken from it or differ, never by a panic.
 func FuzzSettled(f *testing.F) {
-	f.Add([]byte(`{"settings": {"rows": 5, "part_rows": 2, "format": "jsonl"}, "settled": {"max_seqs": 4, "dtype": "float32", "kv_bytes": 1000}}`))
+	f.Add(
+		[]byte(
+			`{"settings": {"rows": 5, "part_rows": 2, "format": "jsonl"}, "settled": {"max_seqs": 4, "dtype": "float32", "kv_bytes": 1000}}`))
 	f.Add([]byte(`{"settled": {"max_seqs": "x", "page_size": -1e99, "dtype": "f8", "kv_dtype": ["a"]}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := jobstate.Parse(b)

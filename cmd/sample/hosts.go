@@ -23,7 +23,8 @@ import (
 	"github.com/quire/quire/lockstep"
 )
 
-// hostOptions are the flags of a run whose model is on the devices of several processes, one a host. Their names are jax.distributed's.
+// hostOptions are the flags of a run whose model is on the devices of several processes, one a host. Their names are
+// jax.distributed's.
 type hostOptions struct {
 	processes, coordinator, bind string
 	id                           int
@@ -43,12 +44,19 @@ var lostGrace = 30 * time.Second
 const coordinatorPort = "8476"
 
 func (o *hostOptions) define(s *pflag.FlagSet) {
-	s.StringVar(&o.processes, "num-processes", "", "`N` of processes, each with as many of --tp's devices; auto takes this and the next two from the variables of GKE TPU, JAX, Slurm or torchrun")
+	s.StringVar(&o.processes, "num-processes", "",
+		"`N` of processes, each with as many of --tp's devices; auto takes this and the next two from the variables "+
+			"of GKE TPU, JAX, Slurm or torchrun")
 	s.IntVar(&o.id, "process-id", -1, "`I` which of them this is, from 0 on; process 0 writes the output")
-	s.StringVar(&o.coordinator, "coordinator-address", "", "`HOST:PORT` where process 0 listens, and the others find it. Whoever reaches it could take part: use a network that is trusted")
-	s.StringVar(&o.bind, "coordinator-bind-address", "", "`HOST:PORT` where process 0 listens instead, such as 0.0.0.0:8476")
-	s.DurationVar(&o.initialization, "initialization-timeout", 5*time.Minute, "`TIME` that processes wait for one another at the beginning")
-	s.DurationVar(&o.heartbeat, "heartbeat-timeout", 100*time.Second, "`TIME` after which a process that nothing comes from is lost, and the others stop")
+	s.StringVar(&o.coordinator, "coordinator-address", "",
+		"`HOST:PORT` where process 0 listens, and the others find it. Whoever reaches it could take part: use a "+
+			"network that is trusted")
+	s.StringVar(&o.bind, "coordinator-bind-address", "",
+		"`HOST:PORT` where process 0 listens instead, such as 0.0.0.0:8476")
+	s.DurationVar(&o.initialization, "initialization-timeout", 5*time.Minute,
+		"`TIME` that processes wait for one another at the beginning")
+	s.DurationVar(&o.heartbeat, "heartbeat-timeout", 100*time.Second,
+		"`TIME` after which a process that nothing comes from is lost, and the others stop")
 }
 
 func (o *hostOptions) several() bool { return o.count > 1 }
@@ -64,7 +72,8 @@ func (o *runOptions) checkHosts(getenv func(string) string) error {
 	h := &o.hosts
 	if h.processes == "" {
 		if h.coordinator != "" || h.bind != "" || h.id >= 0 {
-			return errors.New("--coordinator-address and --process-id are for several processes: give --num-processes, too")
+			return errors.New(
+				"--coordinator-address and --process-id are for several processes: give --num-processes, too")
 		}
 		return nil
 	}
@@ -80,10 +89,14 @@ func (o *runOptions) checkHosts(getenv func(string) string) error {
 	case o.units.workers > 0:
 		return errors.New("--workers and --num-processes may not come together: each worker has a model of its own")
 	case o.pages.savePrefix != "" || o.pages.loadPrefix != "":
-		return errors.New("--save-prefix and --load-prefix may not come with --num-processes: each process has a part of the prefix, and the file has all")
+		return errors.New(
+			"--save-prefix and --load-prefix may not come with --num-processes: each process has a part of the " +
+				"prefix, and the file has all")
 	}
 	if n, _ := strconv.Atoi(getenv("MEGASCALE_NUM_SLICES")); n > 1 && o.shardText == "" {
-		return fmt.Errorf("MEGASCALE_NUM_SLICES is %d: one model is on the hosts of one slice; --shard auto shares the rows out to the slices", n)
+		return fmt.Errorf(
+			"MEGASCALE_NUM_SLICES is %d: one model is on the hosts of one slice; --shard auto shares the rows out to "+
+				"the slices", n)
 	}
 	return nil
 }
@@ -115,16 +128,20 @@ func (h *hostOptions) find(getenv func(string) string) error {
 	if e.err != nil {
 		return fmt.Errorf("--num-processes auto: %w", e.err)
 	}
-	if several := slices.DeleteFunc(slices.Clone(e.claims), func(c shardClaim) bool { return c.count == 1 }); len(several) > 0 {
+	if several := slices.DeleteFunc(slices.Clone(e.claims),
+		func(c shardClaim) bool { return c.count == 1 }); len(several) > 0 {
 		e.claims = several
 	}
 	if len(e.claims) == 0 {
-		return fmt.Errorf("--num-processes auto: nothing says which process this is: neither TPU_WORKER_ID nor JAX_PROCESS_ID nor SLURM_PROCID nor RANK is set; give %s", e.flags)
+		return fmt.Errorf(
+			"--num-processes auto: nothing says which process this is: neither TPU_WORKER_ID nor JAX_PROCESS_ID nor "+
+				"SLURM_PROCID nor RANK is set; give %s", e.flags)
 	}
 	first := e.claims[0]
 	for _, c := range e.claims {
 		if c.index != first.index || c.count != first.count || c.index >= c.count {
-			return fmt.Errorf("--num-processes auto: the environment contradicts itself: %s; %s; give %s", first, c, e.flags)
+			return fmt.Errorf("--num-processes auto: the environment contradicts itself: %s; %s; give %s", first, c,
+				e.flags)
 		}
 	}
 	h.count, h.id = first.count, first.index
@@ -135,7 +152,9 @@ func (h *hostOptions) find(getenv func(string) string) error {
 		h.coordinator = coordinatorOf(getenv)
 	}
 	if h.coordinator == "" {
-		return errors.New("--num-processes auto: nothing says where process 0 is: neither JAX_COORDINATOR_ADDRESS nor TPU_WORKER_HOSTNAMES nor MASTER_ADDR is set; give --coordinator-address")
+		return errors.New(
+			"--num-processes auto: nothing says where process 0 is: neither JAX_COORDINATOR_ADDRESS nor " +
+				"TPU_WORKER_HOSTNAMES nor MASTER_ADDR is set; give --coordinator-address")
 	}
 	return h.checkAddresses()
 }
@@ -155,19 +174,21 @@ func coordinatorOf(getenv func(string) string) string {
 }
 
 func (h *hostOptions) checkAddresses() error {
-	for flag, address := range map[string]string{"coordinator-address": h.coordinator, "coordinator-bind-address": h.bind} {
+	for flag, address := range map[string]string{"coordinator-address": h.coordinator,
+		"coordinator-bind-address": h.bind} {
 		if address == "" {
 			continue
 		}
-		if host, port, err := net.SplitHostPort(address); err != nil || port == "" || host == "" && flag == "coordinator-address" {
+		if host, port, err := net.SplitHostPort(address); err != nil || port == "" || host == "" &&
+			flag == "coordinator-address" {
 			return fmt.Errorf("--%s is %q, but must be HOST:PORT", flag, address)
 		}
 	}
 	return nil
 }
 
-// shardEnvironment is the environment as --shard auto sees it: where the processes of a shard are several, what tells these apart does not
-// tell shards apart. Slices of TPUs have numbers of their own.
+// shardEnvironment is the environment as --shard auto sees it: where the processes of a shard are several, what tells
+// these apart does not tell shards apart. Slices of TPUs have numbers of their own.
 func (h *hostOptions) shardEnvironment(getenv func(string) string) func(string) string {
 	if !h.several() {
 		return getenv
@@ -183,9 +204,10 @@ func (h *hostOptions) shardEnvironment(getenv func(string) string) func(string) 
 	}
 }
 
-// join meets the other processes, if there are some. The context that it returns ends with them, or when one is to leave; leave ends this
-// process' part, with what its work came to.
-func (h *hostOptions) join(ctx context.Context, env *environment, log *slog.Logger) (_ context.Context, leave func(error) error, err error) {
+// join meets the other processes, if there are some. The context that it returns ends with them, or when one is to
+// leave; leave ends this process' part, with what its work came to.
+func (h *hostOptions) join(ctx context.Context, env *environment, log *slog.Logger) (_ context.Context,
+	leave func(error) error, err error) {
 	if !h.several() {
 		return ctx, func(err error) error { return err }, nil
 	}
@@ -193,7 +215,8 @@ func (h *hostOptions) join(ctx context.Context, env *environment, log *slog.Logg
 	fmt.Fprintf(env.stderr, "process %d of %d: meeting the others at %s\n", h.id, h.count, h.coordinator)
 	h.group, err = lockstep.Join(ctx, lockstep.Options{
 		CoordinatorAddress: h.coordinator, BindAddress: h.bind, NumProcesses: h.count, ProcessID: h.id,
-		InitializationTimeout: h.initialization, HeartbeatTimeout: h.heartbeat, Version: quireVersion(), Host: host, Log: log,
+		InitializationTimeout: h.initialization, HeartbeatTimeout: h.heartbeat, Version: quireVersion(), Host: host,
+		Log: log,
 	})
 	if err != nil {
 		return ctx, nil, err
@@ -219,11 +242,13 @@ func (h *hostOptions) join(ctx context.Context, env *environment, log *slog.Logg
 			return
 		}
 		cancel()
-		// What is under way may not end: a call of a device that waits for another's, or hours of compiling for nothing.
+		// What is under way may not end: a call of a device that waits for another's, or hours of compiling for
+		// nothing.
 		select {
 		case <-left:
 		case <-time.After(lostGrace):
-			fmt.Fprintf(env.stderr, "sample: %v (and this process did not come to its end within %s)\n", lost, lostGrace)
+			fmt.Fprintf(env.stderr, "sample: %v (and this process did not come to its end within %s)\n", lost,
+				lostGrace)
 			os.Exit(exitFailure)
 		}
 	}()
@@ -243,7 +268,8 @@ func (h *hostOptions) join(ctx context.Context, env *environment, log *slog.Logg
 		case errors.As(err, &exit):
 			code = exit.code
 		case errors.Is(err, context.Canceled):
-			code, err = exitInterrupted, &exitError{exitInterrupted, errors.New("interrupted: this process or another was told to end")}
+			code, err = exitInterrupted,
+				&exitError{exitInterrupted, errors.New("interrupted: this process or another was told to end")}
 		case err != nil:
 			code = exitFailure
 		}
@@ -276,7 +302,8 @@ func (o *runOptions) agree(d *jobstate.Description) error {
 		return nil
 	}
 	facts := []lockstep.Fact{
-		{Name: "output version", Value: fmt.Sprint(d.OutputVersion)}, {Name: "the model's fingerprint", Value: d.Model}, {Name: "shard", Value: shardText(o.shard)},
+		{Name: "output version", Value: fmt.Sprint(d.OutputVersion)}, {Name: "the model's fingerprint", Value: d.Model},
+		{Name: "shard", Value: shardText(o.shard)},
 	}
 	arithmetic, err := o.arithmetic("")
 	if err != nil {
@@ -291,7 +318,8 @@ func (o *runOptions) agree(d *jobstate.Description) error {
 		facts = append(facts, lockstep.Fact{Name: name, Value: string(text)})
 	}
 	for i, in := range d.Inputs {
-		facts = append(facts, lockstep.Fact{Name: fmt.Sprintf("input %d", i+1), Value: fmt.Sprintf("%s of %d rows and %d bytes with digest %s", in.Name, in.Rows, in.Bytes, in.Digest)})
+		facts = append(facts, lockstep.Fact{Name: fmt.Sprintf("input %d", i+1),
+			Value: fmt.Sprintf("%s of %d rows and %d bytes with digest %s", in.Name, in.Rows, in.Bytes, in.Digest)})
 	}
 	return o.hosts.group.Agree("the job", facts)
 }
@@ -322,7 +350,8 @@ func (o *runOptions) follow(ctx context.Context, env *environment) error {
 	case group.Status() == exitInterrupted:
 		return &exitError{exitInterrupted, errors.New("interrupted, with process 0")}
 	}
-	fmt.Fprintf(env.stdout, "process %d of %d is through, with process 0, which has the output\n", o.hosts.id, o.hosts.count)
+	fmt.Fprintf(env.stdout, "process %d of %d is through, with process 0, which has the output\n", o.hosts.id,
+		o.hosts.count)
 	return nil
 }
 

@@ -28,14 +28,22 @@ func TestFindProcess(t *testing.T) {
 		{flags: hostOptions{processes: "4", id: 1, coordinator: "h:1"}, count: 4, id: 1, coordinator: "h:1"},
 		{flags: hostOptions{processes: "1", id: -1}, count: 1, id: -1},
 		{flags: hostOptions{processes: "auto", id: -1}, env: tpu, count: 4, id: 2, coordinator: "w0.job:8476"},
-		{flags: hostOptions{processes: "auto", id: -1, coordinator: "h:1"}, env: tpu, count: 4, id: 2, coordinator: "h:1"},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"}, count: 1, id: 0},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "c:9"}, count: 2, id: 1, coordinator: "c:9"},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "m", "MASTER_PORT": "29500"}, count: 2, id: 1, coordinator: "m:29500"},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "::1"}, count: 2, id: 1, coordinator: "[::1]:8476"},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0"}, fails: "give --coordinator-address"},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2", "TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "a,b"}, fails: "contradicts itself"},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "x", "WORLD_SIZE": "2"}, fails: `RANK is "x"`},
+		{flags: hostOptions{processes: "auto", id: -1, coordinator: "h:1"}, env: tpu, count: 4, id: 2,
+			coordinator: "h:1"},
+		{flags: hostOptions{processes: "auto", id: -1},
+			env: map[string]string{"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"}, count: 1, id: 0},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"JAX_PROCESS_ID": "1",
+			"JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "c:9"}, count: 2, id: 1, coordinator: "c:9"},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
+			"MASTER_ADDR": "m", "MASTER_PORT": "29500"}, count: 2, id: 1, coordinator: "m:29500"},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
+			"MASTER_ADDR": "::1"}, count: 2, id: 1, coordinator: "[::1]:8476"},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"SLURM_PROCID": "1", "SLURM_NTASKS": "2",
+			"SLURM_STEP_ID": "0"}, fails: "give --coordinator-address"},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
+			"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "a,b"}, fails: "contradicts itself"},
+		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "x", "WORLD_SIZE": "2"},
+			fails: `RANK is "x"`},
 		{flags: hostOptions{processes: "auto", id: -1}, fails: "nothing says which process this is"},
 		{flags: hostOptions{processes: "auto", id: 1}, env: tpu, fails: "may not come together"},
 		{flags: hostOptions{processes: "two"}, fails: `--num-processes is "two"`},
@@ -63,11 +71,13 @@ func TestFindProcess(t *testing.T) {
 // Slices of TPUs each have a model, and share the rows out.
 func TestSlicesAreShards(t *testing.T) {
 	env := map[string]string{
-		"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "a,b", "MEGASCALE_NUM_SLICES": "3", "MEGASCALE_SLICE_ID": "2", "JOB_COMPLETION_INDEX": "1",
+		"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "a,b", "MEGASCALE_NUM_SLICES": "3", "MEGASCALE_SLICE_ID": "2",
+		"JOB_COMPLETION_INDEX": "1",
 	}
 	getenv := func(name string) string { return env[name] }
 	o := runOptions{hosts: hostOptions{processes: "auto", id: -1, initialization: 1, heartbeat: 1}}
-	if err := o.checkHosts(getenv); err == nil || !strings.Contains(err.Error(), "--shard auto shares the rows out to the slices") {
+	if err := o.checkHosts(getenv); err == nil ||
+		!strings.Contains(err.Error(), "--shard auto shares the rows out to the slices") {
 		t.Error(err)
 	}
 	o.shardText = "auto"
@@ -79,7 +89,8 @@ func TestSlicesAreShards(t *testing.T) {
 	}
 }
 
-// A process that is killed ends the other one, with an error that names it; the same commands go on, and write what one process does.
+// A process that is killed ends the other one, with an error that names it; the same commands go on, and write what one
+// process does.
 func TestHostKilled(t *testing.T) {
 	testenv.Slow(t)
 	path, err := exec.LookPath("real-sample")
@@ -99,8 +110,10 @@ func TestHostKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func(out string, more ...string) (*exec.Cmd, *bytes.Buffer) {
-		args := []string{"run", "-m", testenv.Path("testdata", "models", "smollm2-like"), "-i", "in.jsonl", "-o", out, "--format", "jsonl", "-t", "1", "--ignore-eos",
-			"--max-tokens", "24", "--max-seqs", "4", "--max-model-len", "32", "--max-rounds", "4", "--kv-memory", "1MiB", "--part-rows", "10", "--tp", "2", "--progress", "none"}
+		args := []string{"run", "-m", testenv.Path("testdata", "models", "smollm2-like"), "-i", "in.jsonl", "-o", out,
+			"--format", "jsonl", "-t", "1", "--ignore-eos",
+			"--max-tokens", "24", "--max-seqs", "4", "--max-model-len", "32", "--max-rounds", "4", "--kv-memory",
+			"1MiB", "--part-rows", "10", "--tp", "2", "--progress", "none"}
 		cmd, text := exec.Command(path, append(args, more...)...), &bytes.Buffer{}
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, text, text
 		cmd.Env = append(os.Environ(), "QUIRE_CACHE="+cache)
@@ -111,7 +124,8 @@ func TestHostKilled(t *testing.T) {
 	}
 	both := func() (cmds [2]*exec.Cmd, texts [2]*bytes.Buffer) {
 		for id := range cmds {
-			cmds[id], texts[id] = start("two", "--num-processes", "2", "--process-id", fmt.Sprint(id), "--coordinator-address", address, "--heartbeat-timeout", "1h")
+			cmds[id], texts[id] = start("two", "--num-processes", "2", "--process-id", fmt.Sprint(id),
+				"--coordinator-address", address, "--heartbeat-timeout", "1h")
 		}
 		return cmds, texts
 	}
@@ -143,7 +157,9 @@ func TestHostKilled(t *testing.T) {
 		other := 1 - victim
 		err := cmds[other].Wait()
 		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != exitFailure || !strings.Contains(texts[other].String(), fmt.Sprintf("process %d", victim)) || !strings.Contains(texts[other].String(), "is lost") {
+		if !errors.As(err, &exit) || exit.ExitCode() != exitFailure ||
+			!strings.Contains(texts[other].String(), fmt.Sprintf("process %d", victim)) ||
+			!strings.Contains(texts[other].String(), "is lost") {
 			t.Errorf("process %d was killed: %v: %s", victim, err, texts[other])
 		}
 		t.Logf("process %d noticed the death of process %d after %s", other, victim, time.Since(killed))

@@ -40,8 +40,10 @@ sample report out
 sample report out -o report.html`,
 		flags: func(fl *flags) {
 			fl.group("Output", func(s *pflag.FlagSet) {
-				placeVar(s, &page, onThisMachine, "output", "o", "`FILE` where the page goes (default: FOLDER/_report.html, or report.html for a folder of objects)")
-				placeVar(s, &o.workDir, onThisMachine, "work-dir", "", "`FOLDER` the --work-dir of the run, if it had one")
+				placeVar(s, &page, onThisMachine, "output", "o",
+					"`FILE` where the page goes (default: FOLDER/_report.html, or report.html for a folder of objects)")
+				placeVar(s, &o.workDir, onThisMachine, "work-dir", "",
+					"`FOLDER` the --work-dir of the run, if it had one")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
@@ -72,7 +74,8 @@ func makeReport(ctx context.Context, env *environment, o *runOptions, path strin
 			return err
 		}
 		part := func(file string) bool { _, _, ok := promptset.ParsePartName(file); return ok || file == "_meta.json" }
-		if folder, err = storage.FetchFolder(ctx, folder, filepath.Join(cache, "remote"), part, fetchedLines(env.stderr)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if folder, err = storage.FetchFolder(ctx, folder, filepath.Join(cache, "remote"), part,
+			fetchedLines(env.stderr)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if err != nil {
@@ -177,7 +180,8 @@ func completionOf(record map[string]any) report.Completion {
 		return 0
 	}
 	return report.Completion{
-		ID: fmt.Sprint(record["id"]), Generation: number("generation"), Prompt: promptText(record), Text: text("text"), FinishReason: text("finish_reason"),
+		ID: fmt.Sprint(record["id"]), Generation: number("generation"), Prompt: promptText(record), Text: text("text"),
+		FinishReason: text("finish_reason"),
 		PromptTokens: number("prompt_tokens"), CompletionTokens: number("completion_tokens"), Err: text("error"),
 	}
 }
@@ -191,7 +195,8 @@ func metaOf(folder string, parts []string) map[string]string {
 	if f, err := os.Open(parts[0]); err == nil {
 		defer f.Close()
 		if st, err := f.Stat(); err == nil {
-			if file, err := parquet.OpenFile(f, st.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true)); err == nil {
+			if file, err := parquet.OpenFile(f, st.Size(), parquet.SkipPageIndex(true),
+				parquet.SkipBloomFilters(true)); err == nil {
 				for _, kv := range file.Metadata().KeyValueMetadata {
 					meta[kv.Key] = kv.Value
 				}

@@ -145,7 +145,8 @@ func unlike(part int, seal promptset.Seal, notes []promptset.PartSummary, parts 
 	}
 	for _, p := range slices.Backward(notes) {
 		if p.Sealed() && p.Bytes != seal.Bytes {
-			return fmt.Sprintf("it has %s bytes, and was written with %s", humanize.Comma(seal.Bytes), humanize.Comma(p.Bytes))
+			return fmt.Sprintf("it has %s bytes, and was written with %s", humanize.Comma(seal.Bytes),
+				humanize.Comma(p.Bytes))
 		}
 	}
 	return "its last bytes are not those that were written"

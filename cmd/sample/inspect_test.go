@@ -26,7 +26,8 @@ func TestPartsOfOlderVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func() (int, string) {
-		return sampleFake("run", "-m", at("m.fake"), "-i", at("in.jsonl"), "-o", at("out"), "--part-rows", "2", "--progress",
+		return sampleFake("run", "-m", at("m.fake"), "-i", at("in.jsonl"), "-o", at("out"), "--part-rows", "2",
+			"--progress",
 			"none")
 	}
 	if code, text := run(); code != 0 {
@@ -96,7 +97,8 @@ func TestDamagedObjects(t *testing.T) {
 	for i := range 20 {
 		fmt.Fprintf(&rows, "{\"prompt\": \"row %02d\"}\n", i)
 	}
-	if err := errors.Join(os.WriteFile(model, nil, 0o666), os.WriteFile(input, []byte(rows.String()), 0o666)); err != nil {
+	if err := errors.Join(os.WriteFile(model, nil, 0o666),
+		os.WriteFile(input, []byte(rows.String()), 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	for _, format := range []string{"jsonl", "parquet"} {
@@ -150,11 +152,13 @@ func TestDamagedObjects(t *testing.T) {
 
 		// Elsewhere, and with a note of an older version.
 		replace(name(1), whole[name(1)][:100])
-		if text := run("--work-dir", filepath.Join(dir, "other-"+format)); !strings.Contains(text, name(1)+" is damaged") {
+		if text := run("--work-dir", filepath.Join(dir, "other-"+format)); !strings.Contains(text,
+			name(1)+" is damaged") {
 			t.Error(text)
 		}
 		note := "_job/parts/part-00004.json"
-		replace(note, `{"part":4,"rows":4,"rows_with_errors":0,"completions":4,"prompt_tokens":28,"completion_tokens":4}`)
+		replace(note,
+			`{"part":4,"rows":4,"rows_with_errors":0,"completions":4,"prompt_tokens":28,"completion_tokens":4}`)
 		if err := storage.Remove(t.Context(), at(name(4))); err != nil {
 			t.Fatal(err)
 		}

@@ -60,8 +60,8 @@ func (j *job) rows(ctx context.Context) iter.Seq[*promptset.Row] {
 	}
 }
 
-// run draws the completions of all rows. Where the engine fails, reopen makes another one, which goes on with what was in
-// flight. The error is what ended the job early.
+// run draws the completions of all rows. Where the engine fails, reopen makes another one, which goes on with what was
+// in flight. The error is what ended the job early.
 func (j *job) run(ctx context.Context, s *session, reopen func() (*session, error), m *meter) (*session, error) {
 	next, stop := iter.Pull(j.rows(ctx))
 	defer stop()
@@ -73,7 +73,8 @@ func (j *job) run(ctx context.Context, s *session, reopen func() (*session, erro
 		j.engines = j.engines.Then(s.Stats())
 		done, drawn, _ := j.out.counts()
 		// What several processes do together they begin together, too: the job is started again, not the engine.
-		if err == nil || ctx.Err() != nil || j.options.hosts.several() || j.out.failed() != nil || j.reader.Err() != nil {
+		if err == nil || ctx.Err() != nil || j.options.hosts.several() || j.out.failed() != nil ||
+			j.reader.Err() != nil {
 			m.finish(done, drawn)
 			return s, errors.Join(err, j.reader.Err())
 		}
@@ -87,7 +88,9 @@ func (j *job) run(ctx context.Context, s *session, reopen func() (*session, erro
 				return s, j.giveUp(failures, err)
 			}
 			pause := min(restartPause<<min(failures-1, 6), time.Minute)
-			fmt.Fprintf(j.stderr, "warning: the device failed: %v; the engine is started again in %s (try %d of %d without a completion in between)\n",
+			fmt.Fprintf(j.stderr,
+				"warning: the device failed: %v; the engine is started again in %s (try %d of %d without a "+
+					"completion in between)\n",
 				err, pause, failures, j.options.maxRestarts)
 			select {
 			case <-ctx.Done():
@@ -116,9 +119,11 @@ func (j *job) giveUp(failures int, err error) error {
 	}
 	at := "no row was begun"
 	if len(names) > 0 {
-		at = fmt.Sprintf("%s in slots or waiting for one, the first: %s", plural.Count(len(rows), "row")+plural.Of(len(rows), " was", " were"), strings.Join(names, ", "))
+		at = fmt.Sprintf("%s in slots or waiting for one, the first: %s", plural.Count(len(rows), "row")+
+			plural.Of(len(rows), " was", " were"), strings.Join(names, ", "))
 	}
-	return fmt.Errorf("the device failed %s without finishing a completion in between, the last time with: %w (%s)", plural.Count(failures, "time"), err, at)
+	return fmt.Errorf("the device failed %s without finishing a completion in between, the last time with: %w (%s)",
+		plural.Count(failures, "time"), err, at)
 }
 
 // attempt runs one engine until the rows are through or it fails.
@@ -145,8 +150,8 @@ func (j *job) attempt(ctx context.Context, s *session, m *meter) (err error) {
 	return err
 }
 
-// requests yields requests for what was in flight before, then for each row that is good and not done; bad rows and those
-// that the journal has whole go straight to the output.
+// requests yields requests for what was in flight before, then for each row that is good and not done; bad rows and
+// those that the journal has whole go straight to the output.
 func (j *job) requests(ctx context.Context) iter.Seq[*engine.Request] {
 	return func(yield func(*engine.Request) bool) {
 		all := func(p *pendingRow) bool {
@@ -183,8 +188,8 @@ func (j *job) requests(ctx context.Context) iter.Seq[*engine.Request] {
 	}
 }
 
-// begin takes a row up. It returns the row if completions of it are to be drawn. An error means that it was not begun, or
-// that nothing more can be.
+// begin takes a row up. It returns the row if completions of it are to be drawn. An error means that it was not begun,
+// or that nothing more can be.
 func (j *job) begin(ctx context.Context, row *promptset.Row) (*pendingRow, error) {
 	if row.Err != nil {
 		return nil, j.out.fail(ctx, row, row.Err)
@@ -195,7 +200,10 @@ func (j *job) begin(ctx context.Context, row *promptset.Row) (*pendingRow, error
 		fmt.Fprintf(j.stderr, "warning: %v; it is drawn again\n", err)
 		done = nil
 	}
-	done = slices.DeleteFunc(done, func(r promptset.Result) bool { return r.Generation < first || r.Generation-first >= n })
+	done = slices.DeleteFunc(done, func(r promptset.Result) bool {
+		return r.Generation < first ||
+			r.Generation-first >= n
+	})
 	var request *engine.Request
 	if n < 1 || len(done) < n {
 		if request, err = j.builder.request(row); err != nil {

@@ -43,7 +43,11 @@ func (c *flagChecker) lacked(args []string) (lacked []string) {
 }
 
 func TestOfJob(t *testing.T) {
-	cause := &exitError{exitPartial, errors.New("lower --max-seqs or --kv-memory, or give --dtype bf16: \"sample submit --max-seqs 4\"; the job's --tp is 2")}
+	cause := &exitError{
+		exitPartial,
+		errors.New(
+			"lower --max-seqs or --kv-memory, or give --dtype bf16: \"sample submit --max-seqs 4\"; the job's " +
+				"--tp is 2")}
 	err := ofJob(fmt.Errorf("job a: %w", cause))
 	const want = `job a: lower the job's --max-seqs or --kv-memory, or give the job's --dtype bf16: "sample submit --max-seqs 4"; the job's --tp is 2`
 	if err.Error() != want {
@@ -72,7 +76,8 @@ func TestElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		options runOptions
 		sub     *subcommand
-	}{"run": {runOptions{}, newRun()}, "submit": {runOptions{}, newSubmit()}, "shard": {shard, newRun()}, "worker": {runOptions{job: "a"}, newWorker()}} {
+	}{"run": {runOptions{}, newRun()}, "submit": {runOptions{}, newSubmit()}, "shard": {shard, newRun()},
+		"worker": {runOptions{job: "a"}, newWorker()}} {
 		text := c.options.different([]string{"n is 2, was 1"}).Error()
 		if lacked := lackedFlags(text, flagsOf(c.sub)); lacked != nil {
 			t.Errorf("%s lacks %v: %s", name, lacked, text)

@@ -64,10 +64,13 @@ sample kernels capture --heads 32 --kv-heads 8 --head-dim 128 --window 4096 --py
 				s.Float64Var(&o.softCap, "soft-cap", 0, "bound of the scores, 0 for none")
 			})
 			f.group("How", func(s *pflag.FlagSet) {
-				s.IntVar(&o.queries, "queries", 0, "queries a block; 8 and 32 if not given, a kernel for decode and one for prompts; 32 for a head_dim of 64")
+				s.IntVar(&o.queries, "queries", 0,
+					"queries a block; 8 and 32 if not given, a kernel for decode and one for prompts; 32 for a "+
+						"head_dim of 64")
 				s.IntVar(&o.pages, "pages", 0, "pages a block, chosen if not given")
 				s.IntVar(&o.vmemLimit, "vmem-limit", 0, "bytes of VMEM that the kernel may take, 16 MiB if not given")
-				placeVar(s, &o.python, onThisMachine, "python", "", "`FILE` the Python that has JAX; python3 or python on PATH if not given")
+				placeVar(s, &o.python, onThisMachine, "python", "",
+					"`FILE` the Python that has JAX; python3 or python on PATH if not given")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
@@ -85,7 +88,8 @@ sample kernels capture --heads 32 --kv-heads 8 --head-dim 128 --window 4096 --py
 			case "capture":
 				return o.capture(ctx, env, folder)
 			}
-			return usagef("kernels knows no %q%s: list and capture are known", args[0], didYouMean(args[0], []string{"list", "capture"}, ""))
+			return usagef("kernels knows no %q%s: list and capture are known", args[0],
+				didYouMean(args[0], []string{"list", "capture"}, ""))
 		},
 	}
 }
@@ -96,7 +100,8 @@ func listKernels(w io.Writer, folder string) error {
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "KERNEL\tHEADS\tKV HEADS\tHEAD DIM\tPAGE\tDTYPE\tSCALE\tWINDOW\tSOFT CAP\tQUERIES x PAGES\tJAX\tFROM")
+	fmt.Fprintln(table,
+		"KERNEL\tHEADS\tKV HEADS\tHEAD DIM\tPAGE\tDTYPE\tSCALE\tWINDOW\tSOFT CAP\tQUERIES x PAGES\tJAX\tFROM")
 	for _, e := range store.Entries() {
 		from := e.File
 		if from == "" {
@@ -107,7 +112,8 @@ func listKernels(w io.Writer, folder string) error {
 		if c.KVDType != c.DType {
 			dtype += "/" + c.KVDType
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%s\t%.6g\t%s\t%s\t%d x %d\t%s\t%s\n", e.Kernel, c.Heads, c.KVHeads, c.HeadDim, c.PageSize, dtype, c.Scale,
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%s\t%.6g\t%s\t%s\t%d x %d\t%s\t%s\n", e.Kernel, c.Heads, c.KVHeads,
+			c.HeadDim, c.PageSize, dtype, c.Scale,
 			orDash(float64(c.Window)), orDash(c.SoftCap), e.Blocks.Queries, e.Blocks.Pages, e.Versions["jax"], from)
 	}
 	return table.Flush()
@@ -120,13 +126,16 @@ func orDash(x float64) string {
 	return strconv.FormatFloat(x, 'g', -1, 64)
 }
 
-// capture runs the script in a folder of its own, checks what it wrote, and moves that to where backends look for kernels.
+// capture runs the script in a folder of its own, checks what it wrote, and moves that to where backends look for
+// kernels.
 func (o *captureOptions) capture(ctx context.Context, env *environment, folder string) error {
 	if o.heads < 1 || o.kvHeads < 1 {
 		return usagef("kernels capture needs --heads and --kv-heads")
 	}
 	if o.headDim < 1 || o.headDim%128 != 0 && o.headDim != 64 {
-		return usagef("--head-dim is %d, but the kernels take 64 and multiples of 128: other models run without a kernel", o.headDim)
+		return usagef(
+			"--head-dim is %d, but the kernels take 64 and multiples of 128: other models run without a kernel",
+			o.headDim)
 	}
 	if o.heads%o.kvHeads != 0 {
 		return usagef("--heads %d is no multiple of --kv-heads %d", o.heads, o.kvHeads)
@@ -185,7 +194,8 @@ func (o *captureOptions) capture(ctx context.Context, env *environment, folder s
 }
 
 func (o *captureOptions) arguments() []string {
-	args := []string{"--heads", strconv.Itoa(o.heads), "--kv-heads", strconv.Itoa(o.kvHeads), "--head-dim", strconv.Itoa(o.headDim),
+	args := []string{"--heads", strconv.Itoa(o.heads), "--kv-heads", strconv.Itoa(o.kvHeads), "--head-dim",
+		strconv.Itoa(o.headDim),
 		"--page-size", strconv.Itoa(o.pageSize), "--dtype", o.dtype}
 	text := func(name, value string) {
 		if value != "" && value != "0" {
@@ -230,7 +240,8 @@ func captureError(python, stderr string, cause error) error {
 				packages = append(packages, line)
 			}
 		}
-		return fmt.Errorf("%s lacks a package (%s): install them with: %s -m pip install %s, or give another Python with --python",
+		return fmt.Errorf(
+			"%s lacks a package (%s): install them with: %s -m pip install %s, or give another Python with --python",
 			python, last, python, strings.Join(packages, " "))
 	}
 	if last == "" {

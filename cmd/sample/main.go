@@ -31,7 +31,8 @@ const (
 // environment is what a subcommand sees of the world outside.
 type environment struct {
 	stdout, stderr io.Writer
-	// open makes the engine and what belongs to it, identify tells models apart. Tests put ones without a model in their place.
+	// open makes the engine and what belongs to it, identify tells models apart. Tests put ones without a model in
+	// their place.
 	open     openFunc
 	identify identifyFunc
 	// lacks says what a backend lacks on this machine; nil asks nothing.
@@ -67,7 +68,8 @@ func usagef(format string, args ...any) error {
 }
 
 func main() {
-	os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openEngine, identify: identifyModel, lacks: lookForDevice, fs: vfs.OS}))
+	os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openEngine,
+		identify: identifyModel, lacks: lookForDevice, fs: vfs.OS}))
 }
 
 // sampleMain runs one command line and returns its exit code.

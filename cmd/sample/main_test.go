@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 				stallAfter, lostGrace = 80*time.Millisecond, 300*time.Millisecond
 			}
 			checked := &flagChecker{Writer: os.Stderr}
-			code := sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: checked, open: openFake, identify: identifyFake, lacks: lacksFake, fs: vfs.OS})
+			code := sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: checked, open: openFake,
+				identify: identifyFake, lacks: lacksFake, fs: vfs.OS})
 			if lacked := checked.lacked(os.Args[1:]); lacked != nil {
 				fmt.Fprintf(os.Stderr, "the error names flags that the subcommand lacks: %q\n", lacked)
 				code = 99
@@ -77,13 +78,15 @@ func runScripts(t *testing.T, dir string) {
 				return err
 			}
 			env.Setenv("ADDRESS", address)
-			env.Setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple") // nothing listens there: no script reaches the network
+			// nothing listens there: no script reaches the network
+			env.Setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
 			return writeParquetInput(filepath.Join(env.WorkDir, "prompts.parquet"))
 		},
 		Condition: func(condition string) (bool, error) { // [cuda], [tpu]: this machine shows such a device
 			return slices.Contains(setup.Accelerators(), condition), nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupted": interrupted, "nats": natsServer, "name": name},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupted": interrupted,
+			"nats": natsServer, "name": name},
 	})
 }
 
@@ -118,8 +121,8 @@ func wantCode(ts *testscript.TestScript, err error, want int) {
 	}
 }
 
-// interrupted runs a command, interrupts it when it says that rows are finished, and wants exit code 4. What it prints goes
-// to interrupted.out. The signal is SIGINT, or with -TERM as the first argument the one that schedulers send.
+// interrupted runs a command, interrupts it when it says that rows are finished, and wants exit code 4. What it prints
+// goes to interrupted.out. The signal is SIGINT, or with -TERM as the first argument the one that schedulers send.
 func interrupted(ts *testscript.TestScript, neg bool, args []string) {
 	stop := os.Interrupt
 	if len(args) > 0 && args[0] == "-TERM" {

@@ -30,7 +30,8 @@ func TestMemoryOfManyRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "run", "-m", fake, "-i", input, "-o", filepath.Join(dir, "out"), "-n", "2", "--progress", "none")
+	cmd := exec.Command(path, "run", "-m", fake, "-i", input, "-o", filepath.Join(dir, "out"), "-n", "2", "--progress",
+		"none")
 	out, used := runForPeak(t, cmd)
 	if want := fmt.Sprintf("%d (", 2*rows); !strings.Contains(string(out), want) {
 		t.Errorf("the report lacks %q: %s", want, out)
@@ -41,9 +42,9 @@ func TestMemoryOfManyRows(t *testing.T) {
 	}
 }
 
-// runForPeak runs a command to its end and returns what it printed and its largest resident set, bytes. What the system says
-// of a child that has ended (ru_maxrss) counts that of the process it was forked from, so the child is asked while it runs:
-// what it took in its last moments is not seen.
+// runForPeak runs a command to its end and returns what it printed and its largest resident set, bytes. What the system
+// says of a child that has ended (ru_maxrss) counts that of the process it was forked from, so the child is asked while
+// it runs: what it took in its last moments is not seen.
 func runForPeak(t *testing.T, cmd *exec.Cmd) (out []byte, peak int64) {
 	t.Helper()
 	var printed bytes.Buffer
@@ -80,7 +81,8 @@ func writeManyRows(t *testing.T, path string, rows int) {
 	w := parquet.NewGenericWriter[parquetPrompt](f, parquet.MaxRowsPerRowGroup(10_000))
 	for i := range rows {
 		prompt := fmt.Sprintf("prompt number %d %s", i, strings.Repeat("text ", 25))
-		if _, err := w.Write([]parquetPrompt{{ID: fmt.Sprint(i), Prompt: &prompt, Topic: strings.Repeat("passed through ", 20)}}); err != nil {
+		if _, err := w.Write([]parquetPrompt{{ID: fmt.Sprint(i), Prompt: &prompt,
+			Topic: strings.Repeat("passed through ", 20)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,9 +30,15 @@ type observing struct {
 }
 
 func (o *observing) define(s *pflag.FlagSet) {
-	s.StringVar(&o.metrics, "metrics", "", "`ADDRESS` serve /metrics for Prometheus, /healthz and /readyz here, such as 127.0.0.1:9090; of this machine only, unless the address has another host, such as 0.0.0.0:9090")
-	s.StringVar(&o.logFormat, "log-format", "text", "`FORMAT` format of the log on standard error: text, or json, which is meant for programs: with --progress auto, progress is in the log then")
-	s.StringVar(&o.logLevel, "log-level", "", "`LEVEL` least level that is logged: debug (each call of the device), info, warn or error (default: warn, info with --log-format json, debug with --debug)")
+	s.StringVar(&o.metrics, "metrics", "",
+		"`ADDRESS` serve /metrics for Prometheus, /healthz and /readyz here, such as 127.0.0.1:9090; of this machine "+
+			"only, unless the address has another host, such as 0.0.0.0:9090")
+	s.StringVar(&o.logFormat, "log-format", "text",
+		"`FORMAT` format of the log on standard error: text, or json, which is meant for programs: with --progress "+
+			"auto, progress is in the log then")
+	s.StringVar(&o.logLevel, "log-level", "",
+		"`LEVEL` least level that is logged: debug (each call of the device), info, warn or error (default: warn, "+
+			"info with --log-format json, debug with --debug)")
 }
 
 func (o *observing) check() error {
@@ -158,9 +164,11 @@ func (w *observer) keepIn(path string) {
 
 // started says that the engine is ready.
 func (w *observer) started(p engine.Plan, rows, before int64) {
-	w.start = telemetry.Start{Version: quireVersion(), Model: p.Model, Backend: p.Backend, Rows: rows, Before: before, Slots: p.MaxSeqs, Pages: p.Pages}
+	w.start = telemetry.Start{Version: quireVersion(), Model: p.Model, Backend: p.Backend, Rows: rows, Before: before,
+		Slots: p.MaxSeqs, Pages: p.Pages}
 	w.run.Started(w.start)
-	w.log.Info("engine ready", "backend", p.Backend, "model", p.Model, "slots", p.MaxSeqs, "pages", p.Pages, "rows", rows, "rows_before", before)
+	w.log.Info("engine ready", "backend", p.Backend, "model", p.Model, "slots", p.MaxSeqs, "pages", p.Pages, "rows",
+		rows, "rows_before", before)
 }
 
 // again says that the engine is ready after a failure.
@@ -177,7 +185,8 @@ func (w *observer) failed(err error) {
 
 // finished takes a row with its results.
 func (w *observer) finished(p *pendingRow, failure string) {
-	row := telemetry.Row{ID: p.row.ID, Seconds: time.Since(p.begun).Seconds(), PromptTokens: p.results[0].PromptTokens, Err: failure}
+	row := telemetry.Row{ID: p.row.ID, Seconds: time.Since(p.begun).Seconds(), PromptTokens: p.results[0].PromptTokens,
+		Err: failure}
 	for _, r := range p.results {
 		row.Tokens += r.CompletionTokens
 		if r.Err == "" {
@@ -192,7 +201,8 @@ func (w *observer) finished(p *pendingRow, failure string) {
 
 // published says that a part is there.
 func (w *observer) published(s promptset.PartSummary) {
-	w.log.Info("part written", "part", s.Part, "rows", s.Rows, "rows_with_errors", s.RowsWithErrors, "completion_tokens", s.CompletionTokens)
+	w.log.Info("part written", "part", s.Part, "rows", s.Rows, "rows_with_errors", s.RowsWithErrors,
+		"completion_tokens", s.CompletionTokens)
 }
 
 // logProgress logs how far the run is, as often as lines of progress are printed.
@@ -209,7 +219,9 @@ func (w *observer) logProgress() {
 				return
 			case <-ticker.C:
 				p := w.run.Now()
-				w.log.Info("progress", "rows", p.Rows, "rows_with_errors", p.RowsWithErrors, "rows_before", p.Before, "completions", p.Completions, "tokens", p.CompletionTokens, "slots_active", p.Active, "waiting", p.Waiting)
+				w.log.Info("progress", "rows", p.Rows, "rows_with_errors", p.RowsWithErrors, "rows_before", p.Before,
+					"completions", p.Completions, "tokens", p.CompletionTokens, "slots_active", p.Active, "waiting",
+					p.Waiting)
 			}
 		}
 	}()
@@ -232,7 +244,8 @@ func (w *observer) close(result string) {
 	w.endSeries(result)
 	if result != "" {
 		p := w.run.Now()
-		w.log.Info("run ended", "result", result, "rows", p.Rows, "rows_with_errors", p.RowsWithErrors, "rows_before", p.Before, "tokens", p.CompletionTokens)
+		w.log.Info("run ended", "result", result, "rows", p.Rows, "rows_with_errors", p.RowsWithErrors, "rows_before",
+			p.Before, "tokens", p.CompletionTokens)
 	}
 	for _, stop := range slices.Backward(w.stops) {
 		stop()

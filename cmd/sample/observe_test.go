@@ -45,18 +45,21 @@ func TestMetricsOfARun(t *testing.T) {
 		fmt.Fprintf(&rows, "{\"prompt\": \"row %d\"}\n", i)
 	}
 	rows.WriteString("{\"id\": \"nothing\"}\n")
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "m.fake"), nil, 0o666), os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(rows.String()), 0o666)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "m.fake"), nil, 0o666),
+		os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(rows.String()), 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	var out shared
 	done := make(chan int)
 	go func() {
-		done <- sampleMain([]string{"run", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o", filepath.Join(dir, "out"), "--metrics", ":0"},
+		done <- sampleMain([]string{"run", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"),
+			"-o", filepath.Join(dir, "out"), "--metrics", ":0"},
 			&environment{stdout: io.Discard, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS})
 	}()
 	address := ""
 	for range 6000 {
-		if m := regexp.MustCompile(`metrics are at (http://127\.0\.0\.1:\d+)/metrics`).FindStringSubmatch(out.String()); m != nil {
+		if m := regexp.MustCompile(`metrics are at (http://127\.0\.0\.1:\d+)/metrics`).FindStringSubmatch(
+			out.String()); m != nil {
 			address = m[1]
 			break
 		}
@@ -73,7 +76,8 @@ func TestMetricsOfARun(t *testing.T) {
 	}
 	seen := false
 	for range 12000 {
-		if _, text := get("/metrics"); regexp.MustCompile(`quire_rows_total\{result="good"\} [1-9]`).MatchString(text) && strings.Contains(text, "quire_job_rows 101\n") {
+		if _, text := get("/metrics"); regexp.MustCompile(`quire_rows_total\{result="good"\} [1-9]`).MatchString(
+			text) && strings.Contains(text, "quire_job_rows 101\n") {
 			seen = true
 			break
 		}
@@ -115,7 +119,8 @@ func TestReportBeforeAPart(t *testing.T) {
 	if err := os.WriteFile(model, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := sampleFake("run", "-m", model, "-i", url("in.jsonl"), "-o", filepath.Join(dir, "out"), "--progress", "none"); code != exitOK {
+	if code, out := sampleFake("run", "-m", model, "-i", url("in.jsonl"), "-o", filepath.Join(dir, "out"), "--progress",
+		"none"); code != exitOK {
 		t.Fatal(out)
 	}
 	job, err := os.ReadFile(filepath.Join(dir, "out", "_job", "job.json"))
@@ -126,10 +131,12 @@ func TestReportBeforeAPart(t *testing.T) {
 	if code, out := sampleFake("report", url("begun"), "-o", page); code != exitOK {
 		t.Fatal(out)
 	}
-	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "0 of 1 parts of the job are there") {
+	if text, err := os.ReadFile(page); err != nil ||
+		!strings.Contains(string(text), "0 of 1 parts of the job are there") {
 		t.Errorf("%v\n%s", err, text)
 	}
-	if code, out := sampleFake("report", url("none"), "-o", page); code != exitFailure || !strings.Contains(out, "holds no part files") {
+	if code, out := sampleFake("report", url("none"), "-o", page); code != exitFailure ||
+		!strings.Contains(out, "holds no part files") {
 		t.Errorf("%d %s", code, out)
 	}
 }

@@ -38,7 +38,8 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 		closeAll()
 		return nil, err
 	}
-	s := &session{model: o.model, fingerprint: model.FingerPrint(), vocab: model.Config.VocabSize, config: model.Config, close: closeAll}
+	s := &session{model: o.model, fingerprint: model.FingerPrint(), vocab: model.Config.VocabSize, config: model.Config,
+		close: closeAll}
 	tok, err := s.openText(o, model)
 	if err != nil {
 		return fail(err)
@@ -66,8 +67,9 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 	}
 	cfg := engine.Config{
 		Model: model, Tokenizer: tok, MaxSeqs: o.maxSeqs, PageSize: o.pageSize, MaxModelLen: o.maxModelLen,
-		PrefillTokens: o.prefillTokens, MaxRounds: o.maxRounds, KVMemory: o.kvBytes, KV: o.kv, DType: o.weightsType, KVDType: o.kvType,
-		Layers: o.layers, Weights: o.heldWeights(), ZeroPages: o.zeroPages, Debug: o.debug, Log: o.logger(env),
+		PrefillTokens: o.prefillTokens, MaxRounds: o.maxRounds, KVMemory: o.kvBytes, KV: o.kv, DType: o.weightsType,
+		KVDType: o.kvType,
+		Layers:  o.layers, Weights: o.heldWeights(), ZeroPages: o.zeroPages, Debug: o.debug, Log: o.logger(env),
 	}
 	o.pages.configure(&cfg)
 	cfg.Hosts = o.hosts.group
@@ -111,8 +113,8 @@ func openModel(ctx context.Context, env *environment, name, loadFormat string) (
 	return models.Open(ref)
 }
 
-// modelRef turns the names of models that setup knows into paths, fetching them if need be; all else is left as it is. A
-// file or folder of such a name comes first.
+// modelRef turns the names of models that setup knows into paths, fetching them if need be; all else is left as it is.
+// A file or folder of such a name comes first.
 func modelRef(ctx context.Context, env *environment, name string) (string, error) {
 	if storage.IsRemote(name) {
 		return fetchRemoteModel(ctx, env, name)
@@ -154,7 +156,8 @@ func (s *session) openText(o *runOptions, model *models.Checkpoint) (*tokenizer.
 			template = tok.ChatTemplate()
 		}
 		if template == "" {
-			s.noTemplate = fmt.Errorf("messages need a chat template, and the model %s has none: give --chat-template FILE", o.model)
+			s.noTemplate = fmt.Errorf(
+				"messages need a chat template, and the model %s has none: give --chat-template FILE", o.model)
 			return tok, nil
 		}
 	}
@@ -174,8 +177,9 @@ func (s *session) openText(o *runOptions, model *models.Checkpoint) (*tokenizer.
 	return tok, nil
 }
 
-// lookForDevice says what a backend lacks on this machine, before anything is fetched or opened for it: the plugin of an accelerator, and
-// perhaps the accelerator. A plugin that is installed, or named by its path, is used whatever is found here.
+// lookForDevice says what a backend lacks on this machine, before anything is fetched or opened for it: the plugin of
+// an accelerator, and perhaps the accelerator. A plugin that is installed, or named by its path, is used whatever is
+// found here.
 func lookForDevice(backend string) error {
 	if err := setup.Usable(strings.TrimPrefix(backend, "xla:"), true); err != nil {
 		return fmt.Errorf("--backend is %s: %w", backend, err)
@@ -183,13 +187,15 @@ func lookForDevice(backend string) error {
 	return nil
 }
 
-// openBackend makes the backend that --backend names, with the kernels that --kernels asks for, fetching the CPU's plugin if need be.
+// openBackend makes the backend that --backend names, with the kernels that --kernels asks for, fetching the CPU's
+// plugin if need be.
 func openBackend(ctx context.Context, env *environment, name, kernels string) (compute.Backend, error) {
 	return openDevices(ctx, env, name, kernels, nil)
 }
 
 // openDevices is openBackend with options for the plugin's client.
-func openDevices(ctx context.Context, env *environment, name, kernels string, client map[string]any) (compute.Backend, error) {
+func openDevices(ctx context.Context, env *environment, name, kernels string, client map[string]any) (compute.Backend,
+	error) {
 	spec, err := parseBackend(name)
 	if err != nil {
 		return nil, err

@@ -24,11 +24,18 @@ type pageOptions struct {
 const defaultHostMemory = 4 << 30
 
 func (o *pageOptions) define(s *pflag.FlagSet) {
-	s.StringVar(&o.prefixCache, "prefix-cache", "on", "`HOW` prompts share the pages of a prefix that they have in common: on, or off; what is drawn is the same")
-	s.StringVar(&o.admission, "admission", string(engine.Overcommit), "`HOW` pages are promised: overcommit, for a sequence's prompt, and when pages run out sequences move to the host's memory and back; or reserve, for the longest that a sequence may become")
-	s.StringVar(&o.hostMemory, "host-kv-memory", "", "`BYTES` the host's memory for prefixes that had to leave the device, such as 4GB (default: none)")
-	placeVar(s, &o.savePrefix, onThisMachine, "save-prefix", "", "`FILE` write the keys and values of the prefix that all prompts of this run have in common here, when it is through")
-	placeVar(s, &o.loadPrefix, onThisMachine, "load-prefix", "", "`FILE` take the prefix from this file, where a prompt begins with it")
+	s.StringVar(&o.prefixCache, "prefix-cache", "on",
+		"`HOW` prompts share the pages of a prefix that they have in common: on, or off; what is drawn is the same")
+	s.StringVar(&o.admission, "admission", string(engine.Overcommit),
+		"`HOW` pages are promised: overcommit, for a sequence's prompt, and when pages run out sequences move to the "+
+			"host's memory and back; or reserve, for the longest that a sequence may become")
+	s.StringVar(&o.hostMemory, "host-kv-memory", "",
+		"`BYTES` the host's memory for prefixes that had to leave the device, such as 4GB (default: none)")
+	placeVar(s, &o.savePrefix, onThisMachine, "save-prefix", "",
+		"`FILE` write the keys and values of the prefix that all prompts of this run have in common here, when it is "+
+			"through")
+	placeVar(s, &o.loadPrefix, onThisMachine, "load-prefix", "",
+		"`FILE` take the prefix from this file, where a prompt begins with it")
 }
 
 func (o *pageOptions) check() error {
@@ -57,7 +64,8 @@ func (o *pageOptions) check() error {
 
 // configure sets what the flags say of the engine.
 func (o *pageOptions) configure(cfg *engine.Config) {
-	cfg.NoPrefixCache, cfg.Admission, cfg.HostKVMemory = o.prefixCache == "off", engine.Admission(o.admission), o.hostBytes
+	cfg.NoPrefixCache, cfg.Admission, cfg.HostKVMemory = o.prefixCache == "off", engine.Admission(o.admission),
+		o.hostBytes
 }
 
 // load reads the file of --load-prefix, once for each engine.

@@ -24,7 +24,8 @@ type parallel struct {
 
 func (p *parallel) define(s *pflag.FlagSet) {
 	s.IntVar(&p.tp, "tp", 1, "`DEVICES` that run the model together, each with a part of it: tensor parallelism")
-	s.IntVar(&p.dp, "dp", 1, "`REPLICAS` of the model, each on --tp devices of its own, that draw from one queue: data parallelism")
+	s.IntVar(&p.dp, "dp", 1,
+		"`REPLICAS` of the model, each on --tp devices of its own, that draw from one queue: data parallelism")
 	s.StringVar(&p.mesh, "mesh", "", "`AXES` both at once, such as tp=4,dp=2")
 }
 
@@ -39,7 +40,8 @@ func (p *parallel) check(backend string) error {
 		n, err := strconv.Atoi(size)
 		field := map[string]*int{"tp": &p.tp, "dp": &p.dp}[name]
 		if err != nil || n < 1 || field == nil || given[name] {
-			return fmt.Errorf("--mesh is %q, but must name axes and their devices, each once, such as tp=4,dp=2", p.mesh)
+			return fmt.Errorf("--mesh is %q, but must name axes and their devices, each once, such as tp=4,dp=2",
+				p.mesh)
 		}
 		if *field != 1 && *field != n {
 			return fmt.Errorf("--mesh is %q, but --%s is %d: give one of the two", p.mesh, name, *field)
@@ -52,11 +54,17 @@ func (p *parallel) check(backend string) error {
 	case p.dp < 1:
 		return fmt.Errorf("--dp is %d, but must be at least 1", p.dp)
 	case p.processes > 1 && p.dp > 1:
-		return errors.New("--dp and --num-processes may not come together: one replica of the model is on all hosts; --shard shares rows out to others")
+		return errors.New(
+			"--dp and --num-processes may not come together: one replica of the model is on all hosts; --shard " +
+				"shares rows out to others")
 	case p.processes > 1 && (p.tp%p.processes != 0 || p.tp == 0):
-		return fmt.Errorf("--tp is %d, and there are %d processes: it counts the devices of all, and each has as many of them", p.tp, p.processes)
+		return fmt.Errorf(
+			"--tp is %d, and there are %d processes: it counts the devices of all, and each has as many of them", p.tp,
+			p.processes)
 	case p.processes > 1 && backend == "xla:cuda":
-		return errors.New("--num-processes is for xla:tpu and xla:cpu: one model on GPUs of several hosts is not supported; use --tp with one host's, and --shard for the others")
+		return errors.New(
+			"--num-processes is for xla:tpu and xla:cpu: one model on GPUs of several hosts is not supported; use " +
+				"--tp with one host's, and --shard for the others")
 	case p.devices() > 1 && backend == "go":
 		return errors.New("--tp and --dp need several devices, and --backend go has one: use a backend of xla")
 	}
@@ -94,7 +102,8 @@ func (p *parallel) groups(backend compute.Backend, over *lockstep.Group) ([]comp
 	}
 	if there := b.NumDevices(); over != nil {
 		if there < p.here() {
-			return nil, fmt.Errorf("--tp %d on %d hosts needs %d devices of each, and %s has %d here", p.tp, p.processes, p.here(), b.Platform(), there)
+			return nil, fmt.Errorf("--tp %d on %d hosts needs %d devices of each, and %s has %d here", p.tp,
+				p.processes, p.here(), b.Platform(), there)
 		}
 		devices := make([]int, p.here())
 		for i := range devices {
@@ -103,7 +112,8 @@ func (p *parallel) groups(backend compute.Backend, over *lockstep.Group) ([]comp
 		g, err := b.GroupOver(over, devices...)
 		return []compute.Backend{g}, err
 	} else if there < p.devices() {
-		return nil, fmt.Errorf("--tp %d and --dp %d need %d devices, and %s has %d%s", p.tp, p.dp, p.devices(), b.Platform(), there, otherHosts())
+		return nil, fmt.Errorf("--tp %d and --dp %d need %d devices, and %s has %d%s", p.tp, p.dp, p.devices(),
+			b.Platform(), there, otherHosts())
 	}
 	var groups []compute.Backend
 	for r := range p.dp {
@@ -113,7 +123,10 @@ func (p *parallel) groups(backend compute.Backend, over *lockstep.Group) ([]comp
 		}
 		g, err := b.Group(devices...)
 		if errors.Is(err, xla.ErrOtherHost) {
-			return nil, fmt.Errorf("--tp %d and --dp %d: %w: \"sample run --num-processes\" puts a model on several hosts, and \"sample run --shard\" shares rows out to them", p.tp, p.dp, err)
+			return nil,
+				fmt.Errorf(
+					"--tp %d and --dp %d: %w: \"sample run --num-processes\" puts a model on several hosts, and "+
+						"\"sample run --shard\" shares rows out to them", p.tp, p.dp, err)
 		}
 		if err != nil {
 			return nil, err
@@ -126,7 +139,9 @@ func (p *parallel) groups(backend compute.Backend, over *lockstep.Group) ([]comp
 // otherHosts says what a slice of several hosts can do.
 func otherHosts() string {
 	if hosts := strings.Split(os.Getenv("TPU_WORKER_HOSTNAMES"), ","); len(hosts) > 1 {
-		return fmt.Sprintf(": those of this host. \"sample run --num-processes auto\" puts a model on all %d hosts, with a process on each; \"sample run --shard auto\" shares the rows out to them", len(hosts))
+		return fmt.Sprintf(
+			": those of this host. \"sample run --num-processes auto\" puts a model on all %d hosts, with a process "+
+				"on each; \"sample run --shard auto\" shares the rows out to them", len(hosts))
 	}
 	return ""
 }

@@ -62,7 +62,8 @@ func TestDevicesOfTheCPU(t *testing.T) {
 func TestPlanOfDevicesTogether(t *testing.T) {
 	testenv.Slow(t)
 	model := testenv.Path("testdata", "models", "smollm2-like")
-	args := []string{"--model", model, "--backend", "xla:cpu", "--kv-memory", "1MB", "--max-seqs", "4", "--max-model-len", "32"}
+	args := []string{"--model", model, "--backend", "xla:cpu", "--kv-memory", "1MB", "--max-seqs", "4",
+		"--max-model-len", "32"}
 	one, code, stderr := runPlanCommand(t, args...)
 	if code != exitOK {
 		t.Fatal(stderr)
@@ -71,8 +72,10 @@ func TestPlanOfDevicesTogether(t *testing.T) {
 	if code != exitOK {
 		t.Fatal(stderr)
 	}
-	if p := together.Plan; p.Devices != 2 || together.Devices != 4 || p.KVBytesPerToken*3 != one.Plan.KVBytesPerToken*2 {
-		t.Errorf("%d devices of %d, %d bytes a token; one has %d", p.Devices, together.Devices, p.KVBytesPerToken, one.Plan.KVBytesPerToken)
+	if p := together.Plan; p.Devices != 2 || together.Devices != 4 ||
+		p.KVBytesPerToken*3 != one.Plan.KVBytesPerToken*2 {
+		t.Errorf("%d devices of %d, %d bytes a token; one has %d", p.Devices, together.Devices, p.KVBytesPerToken,
+			one.Plan.KVBytesPerToken)
 	}
 	if w := together.Weights; w >= one.Weights*3/4 || w < one.Weights/2 {
 		t.Errorf("weights of one of two devices are %d bytes, all are %d", w, one.Weights)

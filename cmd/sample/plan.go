@@ -72,10 +72,17 @@ sample plan --config job.yaml --topology v5e:2x4 --compile-only   # a pod finds 
 
 func (o *planOptions) define(f *flags) {
 	f.group("Plan", func(s *pflag.FlagSet) {
-		s.StringVar(&o.topology, "topology", "", "`NAME` devices to compile for, which need not be there: a TPU chip and the chips along each axis, such as v5e:2x4, v6e:1x1, v5p:2x2x1; or GPUs of one host, such as h200:1. Without it the devices of --backend")
-		s.IntVar(&o.context, "context", 0, "`TOKENS` of each sequence, prompt and completion together, that sequences and speeds are told for (default: 2048, or max-model-len if that is less)")
+		s.StringVar(&o.topology, "topology", "",
+			"`NAME` devices to compile for, which need not be there: a TPU chip and the chips along each axis, such "+
+				"as v5e:2x4, v6e:1x1, v5p:2x2x1; or GPUs of one host, such as h200:1. Without it the devices of "+
+				"--backend")
+		s.IntVar(&o.context, "context", 0,
+			"`TOKENS` of each sequence, prompt and completion together, that sequences and speeds are told for "+
+				"(default: 2048, or max-model-len if that is less)")
 		s.IntVar(&o.trials, "max-compiles", 6, "`N` compile this often at most to find the largest KV cache")
-		s.BoolVar(&o.compile, "compile-only", false, "keep the programs in the cache of compiled programs, and end with the flags with which sample run finds them")
+		s.BoolVar(&o.compile, "compile-only", false,
+			"keep the programs in the cache of compiled programs, and end with the flags with which sample run "+
+				"finds them")
 		s.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")
 	})
 	run := newFlags("run")
@@ -128,9 +135,11 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	}
 	backend = groups[0].(*xla.Backend) // the other replicas' programs differ by their devices only
 	p := &planner{o: o, backend: backend, replicas: groups, devices: devices, config: engine.Config{
-		Model: model, Backend: backend, MaxSeqs: o.run.maxSeqs, PageSize: o.run.pageSize, MaxModelLen: o.run.maxModelLen,
+		Model: model, Backend: backend, MaxSeqs: o.run.maxSeqs, PageSize: o.run.pageSize,
+		MaxModelLen:   o.run.maxModelLen,
 		PrefillTokens: o.run.prefillTokens, MaxRounds: o.run.maxRounds, KVMemory: o.run.kvBytes, KV: o.run.kv,
-		DType: o.run.weightsType, KVDType: o.run.kvType, Layers: o.run.layers, Weights: o.run.heldWeights(), ZeroPages: o.run.zeroPages, Debug: o.run.debug,
+		DType: o.run.weightsType, KVDType: o.run.kvType, Layers: o.run.layers, Weights: o.run.heldWeights(),
+		ZeroPages: o.run.zeroPages, Debug: o.run.debug,
 	}}
 	p.note = func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }
 	o.run.pages.configure(&p.config)
@@ -157,7 +166,8 @@ func (o *planOptions) lacks() error {
 	if o.topology != "" {
 		platform := xla.TopologyPlatform(o.topology)
 		if o.compile && platform == "cuda" {
-			return &exitError{exitUsage, errors.New("--compile-only is for TPUs: a GPU's programs are tuned on the GPU while they are compiled")}
+			return &exitError{exitUsage,
+				errors.New("--compile-only is for TPUs: a GPU's programs are tuned on the GPU while they are compiled")}
 		}
 		if err := setup.Usable(setup.Compiler(platform), false); err != nil {
 			return fmt.Errorf("--topology is %s: %w", o.topology, err)
@@ -184,7 +194,8 @@ func (o *planOptions) openBackend(ctx context.Context, env *environment) (*xla.B
 		}
 		return x, nil
 	}
-	plugin, err := setup.UsePlugin(ctx, setup.Compiler(xla.TopologyPlatform(o.topology)), false, fetchProgress(env.stderr))
+	plugin, err := setup.UsePlugin(ctx, setup.Compiler(xla.TopologyPlatform(o.topology)), false,
+		fetchProgress(env.stderr))
 	if err != nil {
 		return nil, err
 	}

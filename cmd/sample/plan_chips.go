@@ -10,9 +10,10 @@ type chip struct {
 	Bandwidth float64 `json:"bytes_per_second"`
 }
 
-// chips by the device kind that PJRT plugins name, in lower case. Sources: "TPU v4", "TPU v5e", "TPU v5p", "TPU v6e" and "TPU7x (Ironwood)" of
-// Google Cloud's TPU documentation, key chip specifications; NVIDIA's data sheets of A100, H100, H200, B200, L4, L40 and L40S, dense BF16 Tensor Core.
-// What the plugin calls a device is a chip, but of TPU7x half of one, and of v4 half where its two cores are not joined.
+// chips by the device kind that PJRT plugins name, in lower case. Sources: "TPU v4", "TPU v5e", "TPU v5p", "TPU v6e"
+// and "TPU7x (Ironwood)" of Google Cloud's TPU documentation, key chip specifications; NVIDIA's data sheets of A100,
+// H100, H200, B200, L4, L40 and L40S, dense BF16 Tensor Core. What the plugin calls a device is a chip, but of TPU7x
+// half of one, and of v4 half where its two cores are not joined.
 var chips = []struct {
 	kind string
 	chip
@@ -43,8 +44,8 @@ func findChip(kind string) (chip, bool) {
 	return best, length > 0
 }
 
-// estimate is the roofline of a job on a chip: what could be had if the chip did nothing but the products and the reads that the model
-// cannot do without, at its peak. It is an upper bound, and not measured.
+// estimate is the roofline of a job on a chip: what could be had if the chip did nothing but the products and the reads
+// that the model cannot do without, at its peak. It is an upper bound, and not measured.
 type estimate struct {
 	Chip chip `json:"chip"`
 	// Decode is for Sequences that each have Context tokens.
@@ -71,8 +72,9 @@ type modelWork struct {
 	sequences, context, step int // rows of a decode step, tokens each has, tokens of a prefill step
 }
 
-// roofline is the estimate of this work on a chip. A product with n weights takes 2n operations a token; attention takes 4*heads*headDim a layer for
-// each token that is looked at: q.k and the sum of values. A step reads each weight once, and the keys and values of its sequences once.
+// roofline is the estimate of this work on a chip. A product with n weights takes 2n operations a token; attention
+// takes 4*heads*headDim a layer for each token that is looked at: q.k and the sum of values. A step reads each weight
+// once, and the keys and values of its sequences once.
 func (w modelWork) roofline(c chip) estimate {
 	attention := 4 * w.layers * w.heads * w.headDim
 	batch, context, step := float64(w.sequences), float64(w.context), float64(w.step)
@@ -80,7 +82,8 @@ func (w modelWork) roofline(c chip) estimate {
 		Chip: c, Sequences: w.sequences, Context: w.context,
 		DecodeFLOPs: batch * (2*(w.layerParams+w.headParams) + attention*context),
 		DecodeBytes: (w.layerParams+w.headParams)*w.weightSize + batch*context*w.kvBytesPerToken,
-		// A prompt's token looks at half of the context in the mean; only a prompt's last token goes through the output matrix.
+		// A prompt's token looks at half of the context in the mean; only a prompt's last token goes through the output
+		// matrix.
 		PrefillFLOPs: step * (2*w.layerParams + attention*context/2),
 		PrefillBytes: w.layerParams*w.weightSize + context/2*w.kvBytesPerToken,
 	}

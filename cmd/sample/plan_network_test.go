@@ -45,16 +45,19 @@ func TestPlanNeedsNoNetwork(t *testing.T) {
 		if err := os.WriteFile(file, config, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		needsNone(t, "--model", file, "--backend", "xla:cpu", "--max-seqs", "4", "--max-model-len", "16", "--kv-memory", "1MiB")
+		needsNone(t, "--model", file, "--backend", "xla:cpu", "--max-seqs", "4", "--max-model-len", "16", "--kv-memory",
+			"1MiB")
 	})
 	t.Run("tpu", func(t *testing.T) {
 		testenv.Slow(t)
 		needLibtpu(t)
-		needsNone(t, "--model", smallLlama(t), "--topology", "v5e:1x1", "--dtype", "bf16", "--max-seqs", "4", "--max-model-len", "128", "--kv-memory", "64MiB", "--layers", "loop")
+		needsNone(t, "--model", smallLlama(t), "--topology", "v5e:1x1", "--dtype", "bf16", "--max-seqs", "4",
+			"--max-model-len", "128", "--kv-memory", "64MiB", "--layers", "loop")
 	})
 	t.Run("a model of the hub", func(t *testing.T) { // the proxy is asked where there is something to ask for
 		t.Setenv("HF_HOME", t.TempDir())
-		if output, err := plan(t, "--model", "hf://quire/none", "--backend", "xla:cpu"); err == nil || asked.Load() == 0 {
+		if output, err := plan(t, "--model", "hf://quire/none", "--backend", "xla:cpu"); err == nil ||
+			asked.Load() == 0 {
 			t.Errorf("%d requests, %v:\n%s", asked.Load(), err, output)
 		}
 	})

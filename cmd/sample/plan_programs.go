@@ -28,9 +28,9 @@ type planner struct {
 	kept *engine.Precompiled
 }
 
-// firstPages is the share of the memory that weights leave which the first trial takes. All of it is too much; but a program that does not
-// fit is compiled in a quarter of the time, as the compiler finds out early, and says how much too large it is. Where there are to be few
-// trials the first is one that should fit.
+// firstPages is the share of the memory that weights leave which the first trial takes. All of it is too much; but a
+// program that does not fit is compiled in a quarter of the time, as the compiler finds out early, and says how much
+// too large it is. Where there are to be few trials the first is one that should fit.
 func firstPages(trials int) float64 {
 	if trials < 3 {
 		return 0.9
@@ -52,9 +52,11 @@ type doesNotFitError struct {
 }
 
 func (e *doesNotFitError) Error() string {
-	const remedy = "take a smaller --dtype or --max-seqs, a device with more memory, or more devices that run the model together (--tp)"
+	const remedy = "take a smaller --dtype or --max-seqs, a device with more memory, or more devices that run the " +
+		"model together (--tp)"
 	if e.needed == 0 {
-		return fmt.Sprintf("the model does not fit: its weights are %s, and a device of %s has %s; %s", size(e.weights), e.device, size(e.available), remedy)
+		return fmt.Sprintf("the model does not fit: its weights are %s, and a device of %s has %s; %s", size(e.weights),
+			e.device, size(e.available), remedy)
 	}
 	what, or := "the model", ""
 	why := fmt.Sprintf("%d KV pages of %d tokens", e.pages, e.pageSize)
@@ -63,7 +65,8 @@ func (e *doesNotFitError) Error() string {
 	} else {
 		what, or = "the job", "lower --kv-memory, or "
 	}
-	return fmt.Sprintf("%s does not fit: with weights of %s and %s, program %s needs %s, and a device of %s has %s; %s%s",
+	return fmt.Sprintf(
+		"%s does not fit: with weights of %s and %s, program %s needs %s, and a device of %s has %s; %s%s",
 		what, size(e.weights), why, e.program, size(e.needed), e.device, size(e.available), or, remedy)
 }
 
@@ -94,15 +97,17 @@ func (p *planner) plan(ctx context.Context) (*planReport, error) {
 	defer p.keep(nil)
 	var others []string // all, if none is compiled yet
 	if p.kept != nil {
-		others = slices.DeleteFunc(slices.Clone(p.kept.Plan.Programs), func(name string) bool { return name == largestProgram })
+		others = slices.DeleteFunc(slices.Clone(p.kept.Plan.Programs),
+			func(name string) bool { return name == largestProgram })
 	}
 	p.note("compiling the programs")
 	done, err := engine.Precompile(ctx, p.config, others...)
 	var oom *xla.OutOfMemoryError
 	if errors.As(err, &oom) {
 		pages := int(p.config.KVMemory / (sketch.KVBytesPerToken * int64(sketch.PageSize)))
-		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available, needed: oom.Needed,
-			pages: pages, pageSize: sketch.PageSize, program: oom.Program, cause: err}
+		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available,
+			needed: oom.Needed,
+			pages:  pages, pageSize: sketch.PageSize, program: oom.Program, cause: err}
 	}
 	if err != nil {
 		return nil, err
@@ -111,8 +116,8 @@ func (p *planner) plan(ctx context.Context) (*planReport, error) {
 	return r, r.describe(p, done)
 }
 
-// compileReplicas compiles the programs of the replicas behind the first, for the cache. Where a program runs on one device, it is the same
-// for all; one of several devices names them.
+// compileReplicas compiles the programs of the replicas behind the first, for the cache. Where a program runs on one
+// device, it is the same for all; one of several devices names them.
 func (p *planner) compileReplicas(ctx context.Context) error {
 	if p.backend.Partitions() == 1 {
 		return nil
@@ -162,8 +167,9 @@ func usablePages(p engine.Plan) int { return (p.MaxSeqs + p.Holders) * p.PagesPe
 func (p *planner) search(ctx context.Context, sketch engine.Plan, r *planReport) error {
 	page := sketch.KVBytesPerToken * int64(sketch.PageSize)
 	s := pageSearch{
-		atLeast: sketch.PagesPerSeq, atMost: usablePages(sketch), pageBytes: page, available: p.available, maxTrials: p.o.trials,
-		try: func(pages int) (trial, error) { return p.try(ctx, pages, page) },
+		atLeast: sketch.PagesPerSeq, atMost: usablePages(sketch), pageBytes: page, available: p.available,
+		maxTrials: p.o.trials,
+		try:       func(pages int) (trial, error) { return p.try(ctx, pages, page) },
 	}
 	guess := int(firstPages(p.o.trials) * float64(p.available-sketch.WeightBytes) / float64(page))
 	best, trials, err := s.run(guess)
@@ -173,11 +179,13 @@ func (p *planner) search(ctx context.Context, sketch engine.Plan, r *planReport)
 	}
 	r.Complete = s.complete(best, trials)
 	if best == 0 && !r.Complete {
-		return fmt.Errorf("--max-compiles %d is too few: no number of pages was found to fit yet (%s)", p.o.trials, r.trials())
+		return fmt.Errorf("--max-compiles %d is too few: no number of pages was found to fit yet (%s)", p.o.trials,
+			r.trials())
 	}
 	if best == 0 {
 		last := trials[len(trials)-1]
-		return &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, needed: last.Bytes, available: p.available, pages: last.Pages, pageSize: sketch.PageSize,
+		return &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, needed: last.Bytes,
+			available: p.available, pages: last.Pages, pageSize: sketch.PageSize,
 			program: largestProgram, least: true}
 	}
 	p.config.KVMemory = int64(best) * page
@@ -218,7 +226,8 @@ func (p *planner) try(ctx context.Context, pages int, pageBytes int64) (trial, e
 func memoryOf(program engine.PrecompiledProgram) (xla.Memory, error) {
 	e, ok := program.Executable.(*xla.Executable)
 	if !ok {
-		return xla.Memory{}, fmt.Errorf("program %s is a %T, which does not tell its memory", program.Name, program.Executable)
+		return xla.Memory{}, fmt.Errorf("program %s is a %T, which does not tell its memory", program.Name,
+			program.Executable)
 	}
 	return e.Memory()
 }
@@ -233,8 +242,10 @@ func (p *planner) work(plan engine.Plan, sequences, context int) modelWork {
 	}
 	together := float64(plan.Devices) // each does its share
 	return modelWork{
-		layerParams: (float64(plan.Parameters) - embeddings) / together, headParams: vocabulary / together, weightSize: float64(plan.WeightBytes) * together / float64(plan.Parameters),
-		layers: float64(c.NumLayers), heads: float64(c.NumHeads) / together, headDim: float64(c.HeadDim), kvBytesPerToken: float64(plan.KVBytesPerToken),
-		sequences: sequences, context: context, step: plan.PrefillTokens,
+		layerParams: (float64(plan.Parameters) - embeddings) / together, headParams: vocabulary / together,
+		weightSize: float64(plan.WeightBytes) * together / float64(plan.Parameters),
+		layers:     float64(c.NumLayers), heads: float64(c.NumHeads) / together, headDim: float64(c.HeadDim),
+		kvBytesPerToken: float64(plan.KVBytesPerToken),
+		sequences:       sequences, context: context, step: plan.PrefillTokens,
 	}
 }

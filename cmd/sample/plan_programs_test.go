@@ -36,7 +36,8 @@ func TestRunAfterCompileOnlyCompilesNothing(t *testing.T) {
 	}
 	t.Setenv(setup.EnvPlugin("cpu"), plugin)
 	rows := filepath.Join(t.TempDir(), "rows.jsonl")
-	if err := os.WriteFile(rows, []byte(`{"id": "a", "prompt_token_ids": [1, 2, 3]}`+"\n"+`{"id": "b", "prompt_token_ids": [4]}`+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(rows, []byte(`{"id": "a", "prompt_token_ids": [1, 2, 3]}`+"\n"+
+		`{"id": "b", "prompt_token_ids": [4]}`+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -51,7 +52,8 @@ func TestRunAfterCompileOnlyCompilesNothing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cache := t.TempDir()
 			t.Setenv(setup.EnvCache, cache)
-			args := append([]string{"--model", testenv.Path("testdata", "models", "smollm2-like"), "--backend", "xla:cpu", "--kv-memory", "1MiB",
+			args := append([]string{"--model", testenv.Path("testdata", "models", "smollm2-like"), "--backend",
+				"xla:cpu", "--kv-memory", "1MiB",
 				"--max-seqs", "4", "--max-model-len", "16"}, c.parallel...)
 			plan, code, stderr := runPlanCommand(t, append(args, "--compile-only")...)
 			if code != exitOK {
@@ -61,11 +63,14 @@ func TestRunAfterCompileOnlyCompilesNothing(t *testing.T) {
 			if want := c.apart * len(plan.Plan.Programs); len(planned) != want {
 				t.Errorf("%d programs are in the cache, want %d", len(planned), want)
 			}
-			run := append([]string{"run", "--input", rows, "--output", filepath.Join(t.TempDir(), "out"), "--format", "jsonl", "--max-tokens", "4", "--progress", "none"}, args...)
-			if code := sampleMain(run, &environment{stdout: t.Output(), stderr: t.Output(), open: openEngine, identify: identifyModel, fs: vfs.OS}); code != exitOK {
+			run := append([]string{"run", "--input", rows, "--output", filepath.Join(t.TempDir(), "out"), "--format",
+				"jsonl", "--max-tokens", "4", "--progress", "none"}, args...)
+			if code := sampleMain(run, &environment{stdout: t.Output(), stderr: t.Output(), open: openEngine,
+				identify: identifyModel, fs: vfs.OS}); code != exitOK {
 				t.Fatalf("the run ended with %d", code)
 			}
-			// A program that is not found is compiled and kept under a new name, one that is not usable is replaced by another file.
+			// A program that is not found is compiled and kept under a new name, one that is not usable is replaced by
+			// another file.
 			if after := compiledPrograms(t, cache); !maps.EqualFunc(planned, after, os.SameFile) {
 				t.Errorf("the run compiled: there were %d programs before, and are %d", len(planned), len(after))
 			}

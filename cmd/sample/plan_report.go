@@ -33,8 +33,8 @@ type planReport struct {
 
 	// AllUsable says that the pages are as many as the job can use, and not bounded by memory.
 	AllUsable bool `json:"all_usable"`
-	// Complete says that the search for the most pages came to its end: 1/128 more, or pages of 1/512 of the memory, were seen not to fit, or are of no use. It is false if
-	// --max-compiles ended it, or nothing was searched.
+	// Complete says that the search for the most pages came to its end: 1/128 more, or pages of 1/512 of the memory,
+	// were seen not to fit, or are of no use. It is false if --max-compiles ended it, or nothing was searched.
 	Complete        bool            `json:"search_complete"`
 	Pages           int             `json:"pages"`
 	TokensOfContext int             `json:"tokens_of_context"`
@@ -123,15 +123,19 @@ func (r *planReport) print(w io.Writer) {
 	row("device", "%s, %s of memory", r.Device, size(r.DeviceMemory))
 	if together := max(1, plan.Devices); r.Devices > 1 {
 		if together == 1 {
-			row("devices", "%d, each with the whole model: planned for one, and %d run side by side", r.Devices, r.Devices)
+			row("devices", "%d, each with the whole model: planned for one, and %d run side by side", r.Devices,
+				r.Devices)
 		} else {
-			row("devices", "%d: %d run the model together, with %d places for replicas; memory is that of one device, speed that of one replica", r.Devices, together, r.Devices/together)
+			row("devices",
+				"%d: %d run the model together, with %d places for replicas; memory is that of one device, speed "+
+					"that of one replica", r.Devices, together, r.Devices/together)
 		}
 	}
 	t.Flush()
 	fmt.Fprintln(t, "\nmemory of one device")
 	part("weights", r.Weights, "")
-	part("KV cache", r.KV, fmt.Sprintf("%d pages of %d tokens, %s a token in %s", r.Pages, plan.PageSize, size(plan.KVBytesPerToken), plan.KVDType))
+	part("KV cache", r.KV, fmt.Sprintf("%d pages of %d tokens, %s a token in %s", r.Pages, plan.PageSize,
+		size(plan.KVBytesPerToken), plan.KVDType))
 	part("tables", r.Tables, "")
 	part("temporaries", r.Temporary, "")
 	part("code", r.Code, "")
@@ -141,17 +145,23 @@ func (r *planReport) print(w io.Writer) {
 	fmt.Fprintln(t)
 	switch {
 	case r.AllUsable:
-		row("context", "%s tokens: all that %d sequences and %d waiting prompts of %s tokens can use", humanize.Comma(int64(r.TokensOfContext)), plan.MaxSeqs, plan.Holders, humanize.Comma(int64(plan.MaxModelLen)))
+		row("context", "%s tokens: all that %d sequences and %d waiting prompts of %s tokens can use",
+			humanize.Comma(int64(r.TokensOfContext)), plan.MaxSeqs, plan.Holders,
+			humanize.Comma(int64(plan.MaxModelLen)))
 	case len(r.Trials) > 0 && !r.Complete:
-		row("context", "%s tokens fit; more may, as the search ended with --max-compiles (%s)", humanize.Comma(int64(r.TokensOfContext)), r.trials())
+		row("context", "%s tokens fit; more may, as the search ended with --max-compiles (%s)",
+			humanize.Comma(int64(r.TokensOfContext)), r.trials())
 	case len(r.Trials) > 0:
-		row("context", "%s tokens: the most that compile and fit, to within 1/128, or 1/512 of the memory (%s)", humanize.Comma(int64(r.TokensOfContext)), r.trials())
+		row("context", "%s tokens: the most that compile and fit, to within 1/128, or 1/512 of the memory (%s)",
+			humanize.Comma(int64(r.TokensOfContext)), r.trials())
 	default:
 		row("context", "%s tokens, as --kv-memory says", humanize.Comma(int64(r.TokensOfContext)))
 	}
-	row("sequences", "%s of %s tokens; %d decode at once", humanize.Comma(int64(r.Sequences)), humanize.Comma(int64(r.Context)), min(r.Sequences, plan.MaxSeqs))
+	row("sequences", "%s of %s tokens; %d decode at once", humanize.Comma(int64(r.Sequences)),
+		humanize.Comma(int64(r.Context)), min(r.Sequences, plan.MaxSeqs))
 	for _, program := range r.Programs {
-		row("program "+program.Name, "compiled in %.1f s, %s of temporaries, %s of code, %s in place", program.Seconds, size(program.Memory.Temporary), size(program.Memory.Code), size(program.Memory.Aliased))
+		row("program "+program.Name, "compiled in %.1f s, %s of temporaries, %s of code, %s in place", program.Seconds,
+			size(program.Memory.Temporary), size(program.Memory.Code), size(program.Memory.Aliased))
 	}
 	for _, k := range r.Kernels {
 		if k.Kernel != "" {
@@ -173,10 +183,14 @@ func (r *planReport) printEstimate(row func(name, format string, args ...any)) {
 		row("speed", "no estimate: the peaks of this device are not known")
 		return
 	}
-	row("speed", "at most, by the roofline of %s (%.0f TFLOP/s, %.0f GB/s), without the time that devices spend on each other; an estimate, nothing was measured", e.Chip.Name, e.Chip.FLOPs/1e12, e.Chip.Bandwidth/1e9)
-	row("  decode", "%s tokens/s with %d sequences of %d tokens: %s bound, %.1f GFLOP and %s a step", humanize.Comma(int64(e.DecodeTokensPerSecond)),
+	row("speed",
+		"at most, by the roofline of %s (%.0f TFLOP/s, %.0f GB/s), without the time that devices spend on each "+
+			"other; an estimate, nothing was measured", e.Chip.Name, e.Chip.FLOPs/1e12, e.Chip.Bandwidth/1e9)
+	row("  decode", "%s tokens/s with %d sequences of %d tokens: %s bound, %.1f GFLOP and %s a step",
+		humanize.Comma(int64(e.DecodeTokensPerSecond)),
 		e.Sequences, e.Context, e.DecodeBound, e.DecodeFLOPs/1e9, humanize.Bytes(uint64(e.DecodeBytes)))
-	row("  prefill", "%s tokens/s in steps of %d tokens: %s bound, %.1f GFLOP and %s a step", humanize.Comma(int64(e.PrefillTokensPerSecond)),
+	row("  prefill", "%s tokens/s in steps of %d tokens: %s bound, %.1f GFLOP and %s a step",
+		humanize.Comma(int64(e.PrefillTokensPerSecond)),
 		r.Plan.PrefillTokens, e.PrefillBound, e.PrefillFLOPs/1e9, humanize.Bytes(uint64(e.PrefillBytes)))
 }
 

@@ -20,8 +20,8 @@ type pageSearch struct {
 	try             func(pages int) (trial, error)
 }
 
-// The largest count is searched to within 1/tolerance of the pages, or of pages that take 1/memoryTolerance of the device's memory: a compiler
-// tells early what is too large by that much, and late what is too large by less.
+// The largest count is searched to within 1/tolerance of the pages, or of pages that take 1/memoryTolerance of the
+// device's memory: a compiler tells early what is too large by that much, and late what is too large by less.
 const (
 	tolerance       = 128
 	memoryTolerance = 512
@@ -32,7 +32,8 @@ func (s pageSearch) slack(n int) int {
 	return max(1, n/tolerance, int(s.available/memoryTolerance/s.pageBytes))
 }
 
-// complete tells whether what run found is the largest count, to within the tolerance, or that there is none; else the trials were too few.
+// complete tells whether what run found is the largest count, to within the tolerance, or that there is none; else the
+// trials were too few.
 func (s pageSearch) complete(best int, trials []trial) bool {
 	fails := s.atMost + 1
 	for _, t := range trials {
@@ -46,9 +47,9 @@ func (s pageSearch) complete(best int, trials []trial) bool {
 	return fails-best <= s.slack(best)
 }
 
-// run returns the largest count found to fit, 0 if there is none, and all trials. Each trial compiles, so that there should be few: the next
-// count is where the last one's bytes say that the memory ends, halfway where they don't, and the search ends when a count fits and one
-// larger by at most the slack does not.
+// run returns the largest count found to fit, 0 if there is none, and all trials. Each trial compiles, so that there
+// should be few: the next count is where the last one's bytes say that the memory ends, halfway where they don't, and
+// the search ends when a count fits and one larger by at most the slack does not.
 func (s pageSearch) run(guess int) (best int, trials []trial, err error) {
 	fits, fails := s.atLeast-1, s.atMost+1
 	perPage, last := s.pageBytes, trial{} // what a page was seen to take: layouts may pad it

@@ -6,7 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The search finds the largest count within its tolerance, whatever the compiler's overhead, its rounding and its silence.
+// The search finds the largest count within its tolerance, whatever the compiler's overhead, its rounding and its
+// silence.
 func TestPageSearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		page := rapid.Int64Range(1, 1<<22).Draw(t, "page")

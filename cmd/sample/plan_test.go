@@ -49,11 +49,13 @@ func smallLlama(t *testing.T) string {
 
 func TestPlanOnTheCPU(t *testing.T) {
 	testenv.Slow(t)
-	r, code, stderr := runPlanCommand(t, "--model", testenv.Path("testdata", "models", "llama32-tied"), "--backend", "xla:cpu", "--kv-memory", "1MB", "--max-seqs", "4")
+	r, code, stderr := runPlanCommand(t, "--model", testenv.Path("testdata", "models", "llama32-tied"), "--backend",
+		"xla:cpu", "--kv-memory", "1MB", "--max-seqs", "4")
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	if r.Total < r.Weights+r.KV || r.Pages != r.Plan.Pages || r.Pages == 0 || len(r.Programs) != len(r.Plan.Programs) || r.Estimate != nil || len(r.Trials) != 0 {
+	if r.Total < r.Weights+r.KV || r.Pages != r.Plan.Pages || r.Pages == 0 || len(r.Programs) != len(r.Plan.Programs) ||
+		r.Estimate != nil || len(r.Trials) != 0 {
 		t.Errorf("the plan is %+v", r)
 	}
 }
@@ -62,7 +64,8 @@ func TestPlanOnTheCPU(t *testing.T) {
 func TestPlanForTPU(t *testing.T) {
 	testenv.Slow(t)
 	needLibtpu(t)
-	r, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--dtype", "bf16", "--topology", "v5e:2x4", "--max-seqs", "2048", "--page-size", "32", "--max-compiles", "4", "--layers", "loop")
+	r, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--dtype", "bf16", "--topology", "v5e:2x4",
+		"--max-seqs", "2048", "--page-size", "32", "--max-compiles", "4", "--layers", "loop")
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -83,7 +86,8 @@ func TestPlanForTPU(t *testing.T) {
 func TestPlanForGPU(t *testing.T) {
 	testenv.Slow(t)
 	testenv.Topology(t, "h200:1") // skips where its compiler is not
-	args := []string{"--model", smallLlama(t), "--dtype", "bf16", "--topology", "h200:1", "--page-size", "32", "--layers", "loop", "--kv-memory", "1GiB"}
+	args := []string{"--model", smallLlama(t), "--dtype", "bf16", "--topology", "h200:1", "--page-size", "32",
+		"--layers", "loop", "--kv-memory", "1GiB"}
 	r, code, stderr := runPlanCommand(t, args...)
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
@@ -91,32 +95,39 @@ func TestPlanForGPU(t *testing.T) {
 	if r.Devices != 1 || r.DeviceMemory < 135e9 || r.Total < r.Weights+r.KV || r.Plan.PrefillTokens != 1024 {
 		t.Errorf("the plan is %+v", r)
 	}
-	if len(r.Kernels) != 2 || !strings.HasPrefix(r.Kernels[0].Kernel, "Triton") || !strings.HasPrefix(r.Kernels[1].Kernel, "Triton") {
+	if len(r.Kernels) != 2 || !strings.HasPrefix(r.Kernels[0].Kernel, "Triton") ||
+		!strings.HasPrefix(r.Kernels[1].Kernel, "Triton") {
 		t.Errorf("the kernels are %+v", r.Kernels)
 	}
 	if r.Estimate == nil || r.Estimate.Chip.Name != "H200 SXM" {
 		t.Errorf("the estimate is %+v", r.Estimate)
 	}
-	if _, code, stderr := runPlanCommand(t, append(args, "--compile-only")...); code != exitUsage || !strings.Contains(stderr, "--compile-only is for TPUs") {
+	if _, code, stderr := runPlanCommand(t, append(args, "--compile-only")...); code != exitUsage ||
+		!strings.Contains(stderr, "--compile-only is for TPUs") {
 		t.Errorf("--compile-only: exit code %d: %s", code, stderr)
 	}
 }
 
 func TestPlanOfAModelThatDoesNotFit(t *testing.T) {
 	needLibtpu(t)
-	_, code, stderr := runPlanCommand(t, "--model", testenv.Path("configs", "models", "llama-3.1-70b.json"), "--dtype", "bf16", "--topology", "v6e:2x4")
-	if code != exitFailure || !strings.Contains(stderr, "does not fit: its weights are 131 GiB") || !strings.Contains(stderr, "v6e:2x4 (TPU v6 lite) has 31 GiB") {
+	_, code, stderr := runPlanCommand(t, "--model", testenv.Path("configs", "models", "llama-3.1-70b.json"), "--dtype",
+		"bf16", "--topology", "v6e:2x4")
+	if code != exitFailure || !strings.Contains(stderr, "does not fit: its weights are 131 GiB") ||
+		!strings.Contains(stderr, "v6e:2x4 (TPU v6 lite) has 31 GiB") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	if _, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--topology", "v9z:1x1"); code != exitUsage || !strings.Contains(stderr, "unknown topology") {
+	if _, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--topology", "v9z:1x1"); code != exitUsage ||
+		!strings.Contains(stderr, "unknown topology") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
 
-// The roofline of Llama-3.1-8B, worked out by hand: 6.98e9 weights in layers, 0.525e9 in the output matrix, 131,072 bytes a token.
+// The roofline of Llama-3.1-8B, worked out by hand: 6.98e9 weights in layers, 0.525e9 in the output matrix, 131,072
+// bytes a token.
 func TestRoofline(t *testing.T) {
-	w := modelWork{layerParams: 6.98e9, headParams: 0.525e9, weightSize: 2, layers: 32, heads: 32, headDim: 128, kvBytesPerToken: 131072,
-		sequences: 64, context: 2048, step: 4096}
+	w := modelWork{layerParams: 6.98e9, headParams: 0.525e9, weightSize: 2, layers: 32, heads: 32, headDim: 128,
+		kvBytesPerToken: 131072,
+		sequences:       64, context: 2048, step: 4096}
 	v6e, ok := findChip("TPU v6 lite")
 	if !ok {
 		t.Fatal("TPU v6e is not known")
@@ -134,7 +145,8 @@ func TestRoofline(t *testing.T) {
 	if e.DecodeBound != "memory" || e.PrefillBound != "compute" {
 		t.Errorf("decode is %s bound, prefill %s bound", e.DecodeBound, e.PrefillBound)
 	}
-	for kind, want := range map[string]string{"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p", "NVIDIA H200": "H200 SXM", "NVIDIA L4": "L4", "NVIDIA L40S": "L40S", "TPU7x": "TPU7x, half a chip"} {
+	for kind, want := range map[string]string{"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p", "NVIDIA H200": "H200 SXM",
+		"NVIDIA L4": "L4", "NVIDIA L40S": "L40S", "TPU7x": "TPU7x, half a chip"} {
 		if c, ok := findChip(kind); !ok || c.Name != want {
 			t.Errorf("%q is taken for a %q", kind, c.Name)
 		}

@@ -22,7 +22,8 @@ func harmless(t *testing.T, what, text string) {
 }
 
 // hostile are texts that were printed as they are: they set colors and the title, ring, go up, turn text around.
-var hostile = []string{"\x1b[31m", "\x1b]0;owned\x07", "a\rb\bc", "\u009b2J\u0085", "\u202egpj.exe\u202c", "\u2066x\u2069\u2028", "\x7f\x00", "\xff\xc3(", "\xed\xa0\x80"}
+var hostile = []string{"\x1b[31m", "\x1b]0;owned\x07", "a\rb\bc", "\u009b2J\u0085", "\u202egpj.exe\u202c",
+	"\u2066x\u2069\u2028", "\x7f\x00", "\xff\xc3(", "\xed\xa0\x80"}
 
 // FuzzPrinters has all that prints meet a text, as an id, prompt, role, column, completion, error, file name, model and
 // argument.
@@ -39,7 +40,8 @@ func FuzzPrinters(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
-		in, out, model := filepath.Join(dir, name+".jsonl"), filepath.Join(dir, "out"+name), filepath.Join(dir, name+".fake")
+		in, out, model := filepath.Join(dir, name+".jsonl"), filepath.Join(dir, "out"+name),
+			filepath.Join(dir, name+".fake")
 		var rows []byte
 		for _, row := range []map[string]any{
 			{"id": text, "prompt": text, text: 1},
@@ -54,19 +56,23 @@ func FuzzPrinters(f *testing.F) {
 			rows = append(append(rows, line...), '\n')
 		}
 		rows = append(rows, text+"\n"...) // a line that is no JSON
-		for path, content := range map[string]string{in: string(rows), model: "", filepath.Join(dir, "job.yaml"): text + ": " + text} {
+		for path, content := range map[string]string{in: string(rows), model: "", filepath.Join(dir, "job.yaml"): text +
+			": " + text} {
 			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 				t.Skip(err) // no name for a file
 			}
 		}
 		for _, args := range [][]string{
 			{"run", "-m", model, "-i", in, "-o", out, "--log-level", "debug"},
-			{"run", "-m", model, "-i", in, "-o", out + "j", "--format", "jsonl", "--log-level", "debug", "--log-format", "json", "--max-tokens", "20"},
+			{"run", "-m", model, "-i", in, "-o", out + "j", "--format", "jsonl", "--log-level", "debug", "--log-format",
+				"json", "--max-tokens", "20"},
 			{"run", "-m", model, "-i", in, "-o", out, "--seed", "5"}, // another job
-			{"show", out, "--rows", "0"}, {"show", out + "j", "--full"}, {"show", in}, {"show", model}, {"show", out + name},
+			{"show", out, "--rows", "0"}, {"show", out + "j", "--full"}, {"show", in}, {"show", model},
+			{"show", out + name},
 			{"report", out}, {"report", out + name}, {"report", name + "://x"},
 			{"run", "-m", name, "-i", in, "-o", out + "2"}, {"run", "-m", model, "-i", in + name, "-o", out + "2"},
-			{"run", "-m", name + "://", "-i", in, "-o", out}, {"run", "--" + text}, {"run", "-t", text}, {"run", "-c", filepath.Join(dir, "job.yaml")},
+			{"run", "-m", name + "://", "-i", in, "-o", out}, {"run", "--" + text}, {"run", "-t", text},
+			{"run", "-c", filepath.Join(dir, "job.yaml")},
 			{text}, {"help", text}, {"kernels", text}, {"setup", text}, {"plan", text}, {"plan", "--model", name},
 		} {
 			_, printed := sampleFake(args...)

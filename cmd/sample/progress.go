@@ -32,7 +32,8 @@ type meter struct {
 func newMeter(w io.Writer, mode string, total int64) *meter {
 	m := &meter{w: w, total: total, started: time.Now(), last: time.Now(), off: mode == "none"}
 	if mode == "bar" || mode == "auto" && isTerminal(w) {
-		m.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(terminalOf(w)), progressbar.OptionSetDescription("rows"),
+		m.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(terminalOf(w)),
+			progressbar.OptionSetDescription("rows"),
 			progressbar.OptionShowCount(), progressbar.OptionFullWidth(), progressbar.OptionSetPredictTime(true),
 			progressbar.OptionThrottle(barEvery), progressbar.OptionShowIts(), progressbar.OptionSetItsString("rows"))
 		m.bar.RenderBlank()
@@ -80,7 +81,8 @@ func (m *meter) draw(t, drawn tally.Counts) {
 // line is one plain progress line.
 func (m *meter) line(t, drawn tally.Counts) string {
 	parts := []string{fmt.Sprintf("%d/%d %s", t.Rows, m.total, plural.Noun(m.total, "row"))}
-	parts = append(parts, plural.Count(t.Completions, "completion"), fmt.Sprintf("%.0f tok/s", m.rate(drawn.CompletionTokens)),
+	parts = append(parts, plural.Count(t.Completions, "completion"),
+		fmt.Sprintf("%.0f tok/s", m.rate(drawn.CompletionTokens)),
 		time.Since(m.started).Round(time.Second).String())
 	if t.RowsWithErrors > 0 {
 		parts = append(parts, fmt.Sprintf("%d with errors", t.RowsWithErrors))

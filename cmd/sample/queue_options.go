@@ -18,8 +18,8 @@ import (
 	"github.com/quire/quire/queue/local"
 )
 
-// queueOptions are the flags that say which NATS server has the jobs, and how it is reached. Where a flag is not given the variable counts
-// that NATS' own tools take.
+// queueOptions are the flags that say which NATS server has the jobs, and how it is reached. Where a flag is not given
+// the variable counts that NATS' own tools take.
 type queueOptions struct {
 	url, ca, cert, key, credentials, user, passwordFile string
 	patience                                            time.Duration
@@ -33,14 +33,20 @@ const (
 )
 
 func (o *queueOptions) define(s *pflag.FlagSet, patience time.Duration) {
-	s.StringVar(&o.url, "nats", "", "`URL` the NATS server, such as tls://nats.example.com:4222 (default: $NATS_URL, or nats://127.0.0.1:4222)")
-	placeVar(s, &o.ca, onThisMachine, "nats-ca", "", "`FILE` certificates of who may have signed the server's, in PEM (default: $NATS_CA, or the system's)")
-	placeVar(s, &o.cert, onThisMachine, "nats-cert", "", "`FILE` certificate to show to the server (default: $NATS_CERT)")
+	s.StringVar(&o.url, "nats", "",
+		"`URL` the NATS server, such as tls://nats.example.com:4222 (default: $NATS_URL, or nats://127.0.0.1:4222)")
+	placeVar(s, &o.ca, onThisMachine, "nats-ca", "",
+		"`FILE` certificates of who may have signed the server's, in PEM (default: $NATS_CA, or the system's)")
+	placeVar(s, &o.cert, onThisMachine, "nats-cert", "",
+		"`FILE` certificate to show to the server (default: $NATS_CERT)")
 	placeVar(s, &o.key, onThisMachine, "nats-key", "", "`FILE` its key (default: $NATS_KEY)")
-	placeVar(s, &o.credentials, onThisMachine, "nats-creds", "", "`FILE` credentials of a user, with a JWT and a seed (default: $NATS_CREDS)")
+	placeVar(s, &o.credentials, onThisMachine, "nats-creds", "",
+		"`FILE` credentials of a user, with a JWT and a seed (default: $NATS_CREDS)")
 	s.StringVar(&o.user, "nats-user", "", "`USER` user with a password (default: $NATS_USER)")
-	placeVar(s, &o.passwordFile, onThisMachine, "nats-password-file", "", "`FILE` whose first line is the password (default: the password is in $NATS_PASSWORD)")
-	s.DurationVar(&o.patience, "nats-wait", patience, "`TIME` how long the server may be away before this command gives up")
+	placeVar(s, &o.passwordFile, onThisMachine, "nats-password-file", "",
+		"`FILE` whose first line is the password (default: the password is in $NATS_PASSWORD)")
+	s.DurationVar(&o.patience, "nats-wait", patience,
+		"`TIME` how long the server may be away before this command gives up")
 }
 
 // connect connects to the server. The warning is for a password that everybody on the way can read.
@@ -48,7 +54,8 @@ func (o *queueOptions) connect(ctx context.Context, env *environment, log *slog.
 	of := func(flag, variable string) string { return cmp.Or(flag, os.Getenv(variable)) }
 	host, _ := os.Hostname()
 	options := queue.Options{
-		URL: cmp.Or(of(o.url, natsURL), "nats://127.0.0.1:4222"), CA: of(o.ca, "NATS_CA"), Cert: of(o.cert, "NATS_CERT"), Key: of(o.key, "NATS_KEY"),
+		URL: cmp.Or(of(o.url, natsURL), "nats://127.0.0.1:4222"), CA: of(o.ca, "NATS_CA"),
+		Cert: of(o.cert, "NATS_CERT"), Key: of(o.key, "NATS_KEY"),
 		Credentials: of(o.credentials, "NATS_CREDS"), User: of(o.user, natsUser), Password: os.Getenv(natsPassword),
 		Name: fmt.Sprintf("sample on %s, process %d", host, os.Getpid()), Patience: o.patience, Log: log,
 	}
@@ -107,7 +114,8 @@ NATS_USER=quire NATS_PASSWORD=$(cat secret) sample nats --store /data --listen 0
 				placeVar(s, &store, onThisMachine, "store", "", "`FOLDER` where jobs and units are kept")
 				placeVar(s, &cert, onThisMachine, "tls-cert", "", "`FILE` the server's certificate, in PEM")
 				placeVar(s, &key, onThisMachine, "tls-key", "", "`FILE` its key")
-				placeVar(s, &ca, onThisMachine, "tls-ca", "", "`FILE` clients need a certificate that one of these signed")
+				placeVar(s, &ca, onThisMachine, "tls-ca", "",
+					"`FILE` clients need a certificate that one of these signed")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
@@ -116,7 +124,8 @@ NATS_USER=quire NATS_PASSWORD=$(cat secret) sample nats --store /data --listen 0
 			}
 			endWithParent(env)
 			s, err := local.Start(local.Options{
-				Address: listen, Dir: store, User: os.Getenv(natsUser), Password: os.Getenv(natsPassword), Cert: cert, Key: key, CA: ca,
+				Address: listen, Dir: store, User: os.Getenv(natsUser), Password: os.Getenv(natsPassword), Cert: cert,
+				Key: key, CA: ca,
 			})
 			if errors.Is(err, local.ErrOpen) {
 				return usagef("nats: --listen %w: $%s and $%s", err, natsUser, natsPassword)

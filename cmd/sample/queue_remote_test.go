@@ -16,8 +16,8 @@ import (
 	"github.com/quire/quire/queue/local"
 )
 
-// Workers of several machines, each with a work folder of its own, write objects: those of a run here. One that dies costs its units in
-// flight; no parameter of a URL is in the queue, nor anywhere else.
+// Workers of several machines, each with a work folder of its own, write objects: those of a run here. One that dies
+// costs its units in flight; no parameter of a URL is in the queue, nor anywhere else.
 func TestQueueOfObjects(t *testing.T) {
 	url := fakeBucket(t, 0)
 	dir := t.TempDir()
@@ -69,7 +69,8 @@ func TestQueueOfObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer q.Close()
-	if j, err := q.Job(t.Context(), id); err != nil || bytes.Contains(j.Config, []byte("path_style")) || strings.Contains(j.Name, "endpoint") {
+	if j, err := q.Job(t.Context(), id); err != nil || bytes.Contains(j.Config, []byte("path_style")) ||
+		strings.Contains(j.Name, "endpoint") {
 		t.Fatalf("%s, %v", j.Config, err)
 	}
 	type running struct {

@@ -20,7 +20,8 @@ import (
 func natsServer(ts *testscript.TestScript, neg bool, args []string) {
 	path, err := exec.LookPath("sample")
 	ts.Check(err)
-	cmd := exec.Command(path, append([]string{"nats", "--listen", "127.0.0.1:0", "--store", ts.MkAbs("nats-store")}, args...)...)
+	cmd := exec.Command(path, append([]string{"nats", "--listen", "127.0.0.1:0", "--store", ts.MkAbs("nats-store")},
+		args...)...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = append(os.Environ(), "NATS_USER="+ts.Getenv("NATS_USER"), "NATS_PASSWORD="+ts.Getenv("NATS_PASSWORD"))
 	cmd.Stderr = ts.Stderr()
@@ -54,7 +55,8 @@ func TestQueuedFlags(t *testing.T) {
 	f := newFlags("submit")
 	var o runOptions
 	o.define(f)
-	args := []string{"-m", "m.fake", "-o", "out", "-n", "3", "--stop", "a,b", "--stop", "c\"d", "--temperature", "0.25", "--ignore-eos", "--seed", "18446744073709551615",
+	args := []string{"-m", "m.fake", "-o", "out", "-n", "3", "--stop", "a,b", "--stop", "c\"d", "--temperature", "0.25",
+		"--ignore-eos", "--seed", "18446744073709551615",
 		"--kv-memory", "2GB", "--progress", "none", "--work-dir", "elsewhere", "--max-tries", "9"}
 	if err := f.parse(args); err != nil {
 		t.Fatal(err)
@@ -76,7 +78,8 @@ func TestQueuedFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.n != 3 || len(got.stop) != 2 || got.stop[0] != "a,b" || got.stop[1] != `c"d` || got.sampling != o.sampling || !got.ignoreEOS || got.kvBytes != 2e9 ||
+	if got.n != 3 || len(got.stop) != 2 || got.stop[0] != "a,b" || got.stop[1] != `c"d` || got.sampling != o.sampling ||
+		!got.ignoreEOS || got.kvBytes != 2e9 ||
 		got.progress != "auto" || got.workDir != "" || len(got.inputs) != 1 || got.inputs[0] != "in, with comma.jsonl" {
 		t.Errorf("%+v", got)
 	}
@@ -91,7 +94,8 @@ func TestQueuedFlags(t *testing.T) {
 
 // What is in a queue is from whoever may write there.
 func FuzzQueuedJob(f *testing.F) {
-	f.Add(`{"dir":"/","flags":{"model":["m"],"output":["o"],"stop":["a","b"],"n-generations":["2"]},"description":{"inputs":[{"name":"in.jsonl"}]}}`)
+	f.Add(
+		`{"dir":"/","flags":{"model":["m"],"output":["o"],"stop":["a","b"],"n-generations":["2"]},"description":{"inputs":[{"name":"in.jsonl"}]}}`)
 	f.Add(`{"flags":{"pprof":["x"]}}`)
 	f.Add(`{"flags":{"n-generations":[]},"description":{}}`)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -112,7 +116,8 @@ func FuzzQueuedJob(f *testing.F) {
 
 func TestInTheOpen(t *testing.T) {
 	for url, open := range map[string]bool{
-		"nats://u:p@example.com:4222": true, "tls://u:p@example.com:4222": false, "nats://example.com:4222": false, "nats://u:p@127.0.0.1:4222": false,
+		"nats://u:p@example.com:4222": true, "tls://u:p@example.com:4222": false, "nats://example.com:4222": false,
+		"nats://u:p@127.0.0.1:4222": false,
 		"nats://u:p@localhost:4222": false, "tls://a:1,nats://u:p@b:2": true,
 	} {
 		if _, got := inTheOpen(queue.Options{URL: url}); got != open {
@@ -136,14 +141,17 @@ func TestOver(t *testing.T) {
 		t.Error(err)
 	}
 	s.Lost = 2
-	if err := over(s); err == nil || errors.As(err, &exit) || !strings.Contains(err.Error(), "2 units of out are neither done nor in the queue") {
+	if err := over(s); err == nil || errors.As(err, &exit) ||
+		!strings.Contains(err.Error(), "2 units of out are neither done nor in the queue") {
 		t.Error(err)
 	}
 	s.Parked = 7
 	for i := range 7 {
-		s.ParkedUnits = append(s.ParkedUnits, queue.ParkedUnit{Unit: queue.Unit{Number: i, To: 5, File: "in"}, Error: "fire"})
+		s.ParkedUnits = append(s.ParkedUnits, queue.ParkedUnit{Unit: queue.Unit{Number: i, To: 5, File: "in"},
+			Error: "fire"})
 	}
-	if err := over(s); err == nil || !strings.Contains(err.Error(), "unit 4 (rows 0 to 4, from in on): fire; 2 more; mend") {
+	if err := over(s); err == nil || !strings.Contains(err.Error(),
+		"unit 4 (rows 0 to 4, from in on): fire; 2 more; mend") {
 		t.Error(err)
 	}
 }
@@ -155,10 +163,12 @@ func TestSummarize(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	for i, ago := range []time.Duration{0, beatEvery, time.Hour} { // the last one is dead
-		s.Workers = append(s.Workers, queue.LifeSign{Life: queue.Life{Name: string(rune('a' + i)), RowsPerSecond: 2, TokensPerSecond: 20}, SecondsAgo: ago.Seconds()})
+		s.Workers = append(s.Workers, queue.LifeSign{Life: queue.Life{Name: string(rune('a' + i)), RowsPerSecond: 2,
+			TokensPerSecond: 20}, SecondsAgo: ago.Seconds()})
 	}
 	v := summarize(s)
-	if v.RowsPerSecond != 4 || v.TokensPerSecond != 40 || *v.ETASeconds != 15 || !strings.Contains(v.line(), "40/100 rows") || !strings.Contains(v.line(), "ETA 15s") {
+	if v.RowsPerSecond != 4 || v.TokensPerSecond != 40 || *v.ETASeconds != 15 ||
+		!strings.Contains(v.line(), "40/100 rows") || !strings.Contains(v.line(), "ETA 15s") {
 		t.Errorf("%+v: %s", v, v.line())
 	}
 }

@@ -40,7 +40,8 @@ func (o *runOptions) hideParameters() (err error) {
 	return nil
 }
 
-// fetchRemoteModel brings a model folder or GGUF file that is the URL of objects into the cache and returns its path there.
+// fetchRemoteModel brings a model folder or GGUF file that is the URL of objects into the cache and returns its path
+// there.
 func fetchRemoteModel(ctx context.Context, env *environment, ref string) (string, error) {
 	cache, err := setup.CacheDir()
 	if err != nil {
@@ -73,8 +74,8 @@ func fetchedLines(w io.Writer) storage.Progress {
 	}
 }
 
-// workFolder is where the state and the journal of a job are: the output folder, or for an output elsewhere a local folder of its
-// own.
+// workFolder is where the state and the journal of a job are: the output folder, or for an output elsewhere a local
+// folder of its own.
 func (o *runOptions) workFolder() (string, error) {
 	if o.workDir != "" {
 		return o.workDir, nil
@@ -96,8 +97,9 @@ type outputFolder interface {
 	Clear() error
 }
 
-// objectFolder is an output folder in an object store. Parts are written to a local file, and put there whole where there is
-// none of their name: of two processes that do the same job, one writes a part and the other finds that it is there.
+// objectFolder is an output folder in an object store. Parts are written to a local file, and put there whole where
+// there is none of their name: of two processes that do the same job, one writes a part and the other finds that it is
+// there.
 //
 // Beside the parts it keeps, under _job, what another machine needs to go on when this one is gone for good: the job's
 // description and what the parts came to. The journal stays here.
@@ -189,7 +191,8 @@ const (
 	maxRemoteState = 1 << 30
 )
 
-// parseRemotePart is the number of the part whose figures a file has: the name is that of a JSONL part but for its last letter.
+// parseRemotePart is the number of the part whose figures a file has: the name is that of a JSONL part but for its last
+// letter.
 func parseRemotePart(name string) (part int, ok bool) {
 	if part, _, ok = promptset.ParsePartName(name + "l"); ok {
 		ok = name == fmt.Sprintf(remotePart, part)
@@ -224,8 +227,8 @@ func (f *objectFolder) Clear() error {
 	return nil
 }
 
-// adopt gives the local state what other machines know of the job, where this one does not: what it is, and what those of the parts came
-// to that mine says are this process'.
+// adopt gives the local state what other machines know of the job, where this one does not: what it is, and what those
+// of the parts came to that mine says are this process'.
 func (f *objectFolder) adopt(state *jobstate.State, mine func(part int) bool) error {
 	there, err := f.job()
 	if err != nil || there == nil {
@@ -284,7 +287,8 @@ func (f *objectFolder) job() (*jobstate.Description, error) {
 	}
 	there, err := jobstate.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s is damaged (%w): remove what is there to begin anew, or choose another output", storage.Redact(storage.Join(f.url, remoteJob)), err)
+		return nil, fmt.Errorf("%s is damaged (%w): remove what is there to begin anew, or choose another output",
+			storage.Redact(storage.Join(f.url, remoteJob)), err)
 	}
 	return there, nil
 }
@@ -296,13 +300,14 @@ func (f *objectFolder) read(name string) ([]byte, error) {
 	}
 	defer file.Close()
 	if file.Size() > maxRemoteState {
-		return nil, fmt.Errorf("%s has %d bytes, which is too much", storage.Redact(storage.Join(f.url, name)), file.Size())
+		return nil, fmt.Errorf("%s has %d bytes, which is too much", storage.Redact(storage.Join(f.url, name)),
+			file.Size())
 	}
 	return io.ReadAll(file.Reader())
 }
 
-// begin puts the job's description where other machines find it. It returns the job that is there then: d, or that of a machine that was
-// faster.
+// begin puts the job's description where other machines find it. It returns the job that is there then: d, or that of a
+// machine that was faster.
 func (f *objectFolder) begin(d *jobstate.Description) (*jobstate.Description, error) {
 	err := f.put(remoteJob, d)
 	if !errors.Is(err, fs.ErrExist) {

@@ -45,7 +45,8 @@ func fakeBucket(t *testing.T, every int64) (url func(key string) string) {
 	}))
 	t.Cleanup(server.Close)
 	return func(key string) string {
-		return "s3://" + name + "/" + key + "?endpoint=" + server.URL + "&use_path_style=true&hostname_immutable=true&region=us-east-1"
+		return "s3://" + name + "/" + key + "?endpoint=" + server.URL +
+			"&use_path_style=true&hostname_immutable=true&region=us-east-1"
 	}
 }
 
@@ -59,7 +60,8 @@ func put(t *testing.T, url, text string) {
 // sampleFake runs a command line on the fake engine.
 func sampleFake(args ...string) (code int, output string) {
 	var out bytes.Buffer
-	code = sampleMain(args, &environment{stdout: &out, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS})
+	code = sampleMain(args, &environment{stdout: &out, stderr: &out, open: openFake, identify: identifyFake,
+		fs: vfs.OS})
 	return code, out.String()
 }
 
@@ -112,11 +114,13 @@ func TestShowObjects(t *testing.T) {
 	}
 	put(t, url("in.jsonl"), "{\"prompt\": \"one\"}\n{\"prompt\": \"two\"}\n")
 	for _, format := range []string{"jsonl", "parquet"} {
-		if code, text := sampleFake("run", "-m", model, "-i", url("in.jsonl"), "-o", url("out"), "--format", format, "--part-rows", "1", "--new"); code != 0 {
+		if code, text := sampleFake("run", "-m", model, "-i", url("in.jsonl"), "-o", url("out"), "--format", format,
+			"--part-rows", "1", "--new"); code != 0 {
 			t.Fatal(text)
 		}
 		for name, want := range map[string]string{
-			"out": "0:two", "out/part-00000." + format: "0:one", "in.jsonl": "in.jsonl has 2 prompts and no completions", "none": "there is no such file or folder",
+			"out": "0:two", "out/part-00000." + format: "0:one",
+			"in.jsonl": "in.jsonl has 2 prompts and no completions", "none": "there is no such file or folder",
 		} {
 			_, text := sampleFake("show", url(name))
 			if !strings.Contains(text, want) || strings.Contains(text, "endpoint") {
@@ -126,8 +130,8 @@ func TestShowObjects(t *testing.T) {
 	}
 }
 
-// A job whose input and output are objects gives the files that it gives here, through errors of the server; a machine that comes
-// after another one does what is left; nothing shows the URL's parameters.
+// A job whose input and output are objects gives the files that it gives here, through errors of the server; a machine
+// that comes after another one does what is left; nothing shows the URL's parameters.
 func TestObjectsInAndOut(t *testing.T) {
 	url := fakeBucket(t, 9)
 	dir := t.TempDir()
@@ -151,7 +155,8 @@ func TestObjectsInAndOut(t *testing.T) {
 	}
 	for _, format := range []string{"jsonl", "parquet"} {
 		run := func(in, out string, more ...string) (int, string) {
-			return sampleFake(append([]string{"run", "-m", model, "-i", in, "-o", out, "--format", format, "--part-rows", "20", "--progress", "none", "-n", "2"}, more...)...)
+			return sampleFake(append([]string{"run", "-m", model, "-i", in, "-o", out, "--format", format,
+				"--part-rows", "20", "--progress", "none", "-n", "2"}, more...)...)
 		}
 		local := filepath.Join(dir, "out-"+format)
 		if code, text := run(filepath.Join(dir, "in"), local); code != 0 {
@@ -160,7 +165,8 @@ func TestObjectsInAndOut(t *testing.T) {
 		want := outputOf(t, local)
 		remote := url("out-" + format + "/")
 		code, text := run(url("in"), remote)
-		if code != 0 || strings.Contains(text, "endpoint=") || !strings.Contains(text, "s3://testobjectsinandout/out-"+format) {
+		if code != 0 || strings.Contains(text, "endpoint=") ||
+			!strings.Contains(text, "s3://testobjectsinandout/out-"+format) {
 			t.Fatal(code, text)
 		}
 		if err := same(outputOf(t, remote), want); err != nil {
@@ -173,7 +179,8 @@ func TestObjectsInAndOut(t *testing.T) {
 		if err := storage.Remove(context.Background(), storage.Join(remote, "part-00001."+format)); err != nil {
 			t.Fatal(err)
 		}
-		if code, text := run(url("in"), remote, "--work-dir", filepath.Join(dir, "other-"+format)); code != 0 || !strings.Contains(text, "60") {
+		if code, text := run(url("in"), remote, "--work-dir", filepath.Join(dir, "other-"+format)); code != 0 ||
+			!strings.Contains(text, "60") {
 			t.Error(code, text)
 		}
 		if err := same(outputOf(t, remote), want); err != nil {
@@ -181,7 +188,8 @@ func TestObjectsInAndOut(t *testing.T) {
 		}
 		// Another job does not come between, neither from here nor from elsewhere.
 		for _, work := range []string{filepath.Join(dir, "third-"+format), filepath.Join(dir, "other-"+format)} {
-			if code, text := run(url("in"), remote, "--seed", "7", "--work-dir", work); code != exitFailure || !strings.Contains(text, "seed is 7") {
+			if code, text := run(url("in"), remote, "--seed", "7", "--work-dir", work); code != exitFailure ||
+				!strings.Contains(text, "seed is 7") {
 				t.Error(code, text)
 			}
 		}
@@ -239,7 +247,8 @@ func TestModelFromObjects(t *testing.T) {
 	if err != nil || remote != local {
 		t.Errorf("the model from objects is %v, want %v: %v", remote, local, err)
 	}
-	if _, err := identifyModel(t.Context(), env, &runOptions{model: url("nothing")}); err == nil || strings.Contains(err.Error(), "endpoint") {
+	if _, err := identifyModel(t.Context(), env, &runOptions{model: url("nothing")}); err == nil ||
+		strings.Contains(err.Error(), "endpoint") {
 		t.Error(err)
 	}
 }

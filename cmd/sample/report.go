@@ -26,24 +26,32 @@ type runReport struct {
 	Parameters  map[string]any `json:"parameters"`
 	Plan        engine.Plan    `json:"plan"`
 
-	tally.Counts            // of the whole job: of earlier runs and of this one
-	RowsBefore     int64    `json:"rows_before"`                                    // of these, finished by earlier runs: in their parts, or whole in the journal
-	RowsHere       int64    `json:"rows_here"`                                      // the others, finished by this run
-	RowsUnfinished int64    `json:"rows_unfinished"`                                // all other rows of the job
-	RowsInPart     int64    `json:"rows_in_part"`                                   // of these, with some of their completions kept
-	Restarts       int      `json:"restarts"`                                       // of the engine, after the device failed
-	RowsGreedy     int64    `json:"rows_greedy_with_several_completions,omitempty"` // drawn by this process, n above 1 at temperature 0
-	RowsRepeated   int64    `json:"rows_repeated,omitempty"`                        // drawn by this process, equal to an earlier one
-	Errors         []string `json:"errors,omitempty"`                               // the first few
-	Interrupted    bool     `json:"interrupted"`
+	tally.Counts // of the whole job: of earlier runs and of this one
+	// of these, finished by earlier runs: in their parts, or whole in the journal
+	RowsBefore     int64 `json:"rows_before"`
+	RowsHere       int64 `json:"rows_here"`       // the others, finished by this run
+	RowsUnfinished int64 `json:"rows_unfinished"` // all other rows of the job
+	// of these, with some of their completions kept
+	RowsInPart int64 `json:"rows_in_part"`
+	// of the engine, after the device failed
+	Restarts int `json:"restarts"`
+	// drawn by this process, n above 1 at temperature 0
+	RowsGreedy   int64    `json:"rows_greedy_with_several_completions,omitempty"`
+	RowsRepeated int64    `json:"rows_repeated,omitempty"` // drawn by this process, equal to an earlier one
+	Errors       []string `json:"errors,omitempty"`        // the first few
+	Interrupted  bool     `json:"interrupted"`
 
 	TotalSeconds     float64 `json:"total_seconds"` // with opening the model and writing
 	TimeToFirstToken float64 `json:"time_to_first_token_seconds"`
-	// The device's time in steps of one kind is measured where it has a clock (xla:cpu with kernels); elsewhere these are absent.
-	PrefillTokensPerSec   float64      `json:"prefill_tokens_per_second,omitempty"` // prompt tokens that were run, while steps of prompts ran
-	DecodeTokensPerSec    float64      `json:"decode_tokens_per_second,omitempty"`  // tokens that were run to draw the next, while those steps ran
-	GeneratedTokensPerSec float64      `json:"generated_tokens_per_second"`         // of completions that came out, over the whole of the engine's run
-	HostShare             float64      `json:"host_share"`                          // of the engine's run, in which the device ran nothing
+	// The device's time in steps of one kind is measured where it has a clock (xla:cpu with kernels); elsewhere these
+	// are absent.
+	// prompt tokens that were run, while steps of prompts ran
+	PrefillTokensPerSec float64 `json:"prefill_tokens_per_second,omitempty"`
+	// tokens that were run to draw the next, while those steps ran
+	DecodeTokensPerSec float64 `json:"decode_tokens_per_second,omitempty"`
+	// of completions that came out, over the whole of the engine's run
+	GeneratedTokensPerSec float64      `json:"generated_tokens_per_second"`
+	HostShare             float64      `json:"host_share"` // of the engine's run, in which the device ran nothing
 	PeakPages             int          `json:"peak_pages"`
 	Pages                 int          `json:"pages"`
 	Engine                engine.Stats `json:"engine"`
@@ -55,10 +63,13 @@ func (j *job) report(s *session, started time.Time, interrupted bool) *runReport
 	done, drawn, _ := j.out.counts()
 	greedy, repeated := j.builder.equal.counts()
 	return &runReport{
-		Version: quireVersion(), Model: s.model, Fingerprint: s.fingerprint, Inputs: j.options.inputs, Output: j.options.output, Shard: shardText(j.options.shard),
+		Version: quireVersion(), Model: s.model, Fingerprint: s.fingerprint, Inputs: j.options.inputs,
+		Output: j.options.output, Shard: shardText(j.options.shard),
 		Parameters: j.options.parameters(), Plan: s.Plan(),
-		Counts: done, RowsBefore: done.Rows - drawn.Rows, RowsHere: drawn.Rows, RowsUnfinished: j.saved.rows - done.Rows, RowsInPart: j.rowsInPart(),
-		Restarts: j.restarts, RowsGreedy: greedy, RowsRepeated: repeated, Errors: j.out.errors, Interrupted: interrupted,
+		Counts: done, RowsBefore: done.Rows - drawn.Rows, RowsHere: drawn.Rows,
+		RowsUnfinished: j.saved.rows - done.Rows, RowsInPart: j.rowsInPart(),
+		Restarts: j.restarts, RowsGreedy: greedy, RowsRepeated: repeated, Errors: j.out.errors,
+		Interrupted:  interrupted,
 		TotalSeconds: time.Since(started).Seconds(), TimeToFirstToken: st.FirstTokenSeconds,
 		PrefillTokensPerSec:   perSecond(st.PrefillTokens, st.PrefillSeconds),
 		DecodeTokensPerSec:    perSecond(st.DecodeTokens, st.DecodeSeconds),
@@ -68,7 +79,8 @@ func (j *job) report(s *session, started time.Time, interrupted bool) *runReport
 	}
 }
 
-// rowsInPart is how many rows are not finished of which completions are kept: rows in flight, and those that only the journal knows yet.
+// rowsInPart is how many rows are not finished of which completions are kept: rows in flight, and those that only the
+// journal knows yet.
 func (j *job) rowsInPart() int64 {
 	rows := j.out.inPart()
 	entries := j.saved.entries
@@ -126,12 +138,15 @@ func (r *runReport) print(w io.Writer) {
 	row("first token", "%s after that", seconds(r.TimeToFirstToken))
 	row("prefill", "%s", ran(r.Engine.PrefillTokens, r.Engine.PrefillSteps, r.Engine.PrefillSeconds))
 	row("decode", "%s", ran(r.Engine.DecodeTokens, r.Engine.DecodeSteps, r.Engine.DecodeSeconds))
-	row("overall", "%.0f tokens/s in %s, host share %.1f %%", r.GeneratedTokensPerSec, seconds(r.Engine.WallSeconds), 100*r.HostShare)
+	row("overall", "%.0f tokens/s in %s, host share %.1f %%", r.GeneratedTokensPerSec, seconds(r.Engine.WallSeconds),
+		100*r.HostShare)
 	if dropped := r.Engine.DrawnTokens - r.Engine.GeneratedTokens; dropped > 0 {
-		row("dropped", "%d tokens of %d drawn: behind a stop string, or of completions that did not end", dropped, r.Engine.DrawnTokens)
+		row("dropped", "%d tokens of %d drawn: behind a stop string, or of completions that did not end", dropped,
+			r.Engine.DrawnTokens)
 	}
 	if hits := r.Engine.HitTokens; hits > 0 {
-		row("prefixes", "%d prompt tokens taken over from prefixes that were there, %d run", hits, r.Engine.PrefillTokens)
+		row("prefixes", "%d prompt tokens taken over from prefixes that were there, %d run", hits,
+			r.Engine.PrefillTokens)
 	}
 	if r.Engine.Preemptions > 0 {
 		row("moved out", "%s, for want of pages", plural.Count(r.Engine.Preemptions, "sequence"))
@@ -153,7 +168,8 @@ func (r *runReport) print(w io.Writer) {
 		fmt.Fprintf(w, "error: %s\n", visible.Line(e))
 	}
 	if more := r.RowsWithErrors - int64(len(r.Errors)); more > 0 {
-		fmt.Fprintf(w, "error: %s\n", fmt.Sprintf("%d more %s", more, plural.Noun(more, "row"))+plural.Of(more, " has", " have")+" errors")
+		fmt.Fprintf(w, "error: %s\n", fmt.Sprintf("%d more %s", more, plural.Noun(more, "row"))+plural.Of(more, " has",
+			" have")+" errors")
 	}
 }
 

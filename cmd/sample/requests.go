@@ -59,7 +59,10 @@ func (b *requestBuilder) request(row *promptset.Row) (*engine.Request, error) {
 	name := row.ParameterName
 	switch {
 	case over.Sampled != nil && r.Sampling.Temperature == 0:
-		return nil, fmt.Errorf("%s is true and the job's temperature is 0, which contradict each other; give the row a temperature", *over.Sampled)
+		return nil,
+			fmt.Errorf(
+				"%s is true and the job's temperature is 0, which contradict each other; give the row a temperature",
+				*over.Sampled)
 	case r.N < 1 || r.N > maxGenerations:
 		return nil, fmt.Errorf("%s is %d, but must be 1 to %d", name("n"), r.N, maxGenerations)
 	case r.FirstGeneration < 0 || r.FirstGeneration > math.MaxInt32-r.N:
@@ -95,7 +98,8 @@ func (b *requestBuilder) tokens(row *promptset.Row) ([]int32, error) {
 	case promptset.KindTokens:
 		for i, id := range row.TokenIDs {
 			if id < 0 || int(id) >= b.session.vocab {
-				return nil, fmt.Errorf("prompt_token_ids[%d] is %d, but the model's vocabulary is 0 to %d", i, id, b.session.vocab-1)
+				return nil, fmt.Errorf("prompt_token_ids[%d] is %d, but the model's vocabulary is 0 to %d", i, id,
+					b.session.vocab-1)
 			}
 		}
 		return row.TokenIDs, nil

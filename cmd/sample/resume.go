@@ -18,8 +18,8 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// journalOptions bound what a crash costs: what is finished waits a second at most to be on disk, and never more than 16 MiB
-// of it do.
+// journalOptions bound what a crash costs: what is finished waits a second at most to be on disk, and never more than
+// 16 MiB of it do.
 var journalOptions = journal.Options{SyncEvery: time.Second, SyncBytes: 4 << 20}
 
 // savedJob is what an output folder has of the job: parts that are published, and completions in the journal.
@@ -52,11 +52,12 @@ type entry struct {
 	at         journal.Position
 }
 
-// lockPatience is how long a run waits for the lock of a job. A process that was killed holds it until the system has taken its memory
-// apart, and whoever starts it again at once should not have to know.
+// lockPatience is how long a run waits for the lock of a job. A process that was killed holds it until the system has
+// taken its memory apart, and whoever starts it again at once should not have to know.
 const lockPatience = 2 * time.Second
 
-// patiently calls lock until it does something else than to say that the lock is taken, or there is no patience any more.
+// patiently calls lock until it does something else than to say that the lock is taken, or there is no patience any
+// more.
 func patiently(ctx context.Context, taken error, lock func() error) error {
 	until := time.Now().Add(lockPatience)
 	for {
@@ -67,9 +68,10 @@ func patiently(ctx context.Context, taken error, lock func() error) error {
 	}
 }
 
-// openSaved locks the output folder, or the shard's part of it, and finds what job is in it, which must be the one that is described, or
-// none. The options take what that job settled on. With anew, what is there is removed.
-func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Parts, d *jobstate.Description) (saved *savedJob, err error) {
+// openSaved locks the output folder, or the shard's part of it, and finds what job is in it, which must be the one that
+// is described, or none. The options take what that job settled on. With anew, what is there is removed.
+func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Parts,
+	d *jobstate.Description) (saved *savedJob, err error) {
 	s := &savedJob{parts: parts, shard: o.shard, format: o.format}
 	work, err := o.workFolder()
 	if err != nil {
@@ -114,7 +116,8 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 	}
 	published := map[int]bool{}
 	for _, name := range names {
-		if part, format, ok := promptset.ParsePartName(name); ok && (format == o.format || s.state.Job() == nil) && o.shard.Has(part) {
+		if part, format, ok := promptset.ParsePartName(name); ok && (format == o.format || s.state.Job() == nil) &&
+			o.shard.Has(part) {
 			published[part] = true
 		}
 	}
@@ -161,7 +164,8 @@ func (s *savedJob) agree(o *runOptions, d *jobstate.Description) error {
 	return s.computes(o, now)
 }
 
-// clearJournals removes the journals that this process has to itself: its own, or for a run of the whole job all of them.
+// clearJournals removes the journals that this process has to itself: its own, or for a run of the whole job all of
+// them.
 func (s *savedJob) clearJournals(fs vfs.FS) error {
 	dirs := []string{s.state.Dir()}
 	if s.shard.Whole() {
@@ -195,8 +199,8 @@ func (s *savedJob) count(published map[int]bool) error {
 	return err
 }
 
-// claim makes the description the folder's job, if there is none yet. Where another process was faster, which may be one on another
-// machine, its job must be the same, and the options take what that one settled on: others is true.
+// claim makes the description the folder's job, if there is none yet. Where another process was faster, which may be
+// one on another machine, its job must be the same, and the options take what that one settled on: others is true.
 func (s *savedJob) claim(fs vfs.FS, o *runOptions, d *jobstate.Description) (others bool, err error) {
 	if s.state.Job() != nil {
 		return false, nil
@@ -212,7 +216,8 @@ func (s *savedJob) claim(fs vfs.FS, o *runOptions, d *jobstate.Description) (oth
 		}
 	}
 	err = s.state.Begin(d)
-	if others = d != mine || errors.Is(err, jobstate.ErrBegun); !others || err != nil && !errors.Is(err, jobstate.ErrBegun) {
+	if others = d != mine || errors.Is(err, jobstate.ErrBegun); !others || err != nil &&
+		!errors.Is(err, jobstate.ErrBegun) {
 		return others, err
 	}
 	return others, s.agree(o, mine)
@@ -244,7 +249,10 @@ func (s *savedJob) open(fs vfs.FS, w io.Writer) error {
 		return cmp.Or(cmp.Compare(a.row, b.row), cmp.Compare(a.generation, b.generation))
 	})
 	// Drawn twice, a completion is the same.
-	s.entries = slices.CompactFunc(s.entries, func(a, b entry) bool { return a.row == b.row && a.generation == b.generation })
+	s.entries = slices.CompactFunc(s.entries, func(a, b entry) bool {
+		return a.row == b.row &&
+			a.generation == b.generation
+	})
 	return nil
 }
 

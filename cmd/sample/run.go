@@ -49,13 +49,15 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 		flags: func(fl *flags) {
 			f = fl
 			o.define(f)
-			f.group("One model on several hosts, a process on each, with the same command (docs/parallel.md)", o.hosts.define)
+			f.group("One model on several hosts, a process on each, with the same command (docs/parallel.md)",
+				o.hosts.define)
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if err := o.prepare(f, args); err != nil {
 				return err
 			}
-			if err := errors.Join(writable("report", o.report), writable("save-prefix", o.pages.savePrefix)); err != nil {
+			if err := errors.Join(writable("report", o.report),
+				writable("save-prefix", o.pages.savePrefix)); err != nil {
 				return err
 			}
 			stop, err := o.diagnostics.profile()
@@ -70,7 +72,8 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 	}
 }
 
-// runJob does the whole job: read, draw, write, report. Where the output folder has a part of it done, it does the rest.
+// runJob does the whole job: read, draw, write, report. Where the output folder has a part of it done, it does the
+// rest.
 func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	started := time.Now()
 	watch, err := o.observe(env)
@@ -131,7 +134,9 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	}
 	warnOfColumns(env.stderr, reader)
 	if o.progress != "none" {
-		fmt.Fprintf(env.stderr, "opening %s on %s; a first run compiles its programs, later ones find them in the cache\n", o.model, o.backend)
+		fmt.Fprintf(env.stderr,
+			"opening %s on %s; a first run compiles its programs, later ones find them in the cache\n", o.model,
+			o.backend)
 	}
 	j := &job{options: o, reader: reader, saved: saved, stderr: env.stderr, observer: watch}
 	var s *session
@@ -163,7 +168,9 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	}
 	if others && !sameSettled(settled(plan), saved.state.Job().Settled) {
 		if o.hosts.several() {
-			return errors.New("another shard was faster and settled on other sizes: start all processes of this shard again, which then take those")
+			return errors.New(
+				"another shard was faster and settled on other sizes: start all processes of this shard again, which " +
+					"then take those")
 		}
 		if first, err = open(); err != nil { // with what the faster process settled on
 			return err
@@ -187,7 +194,8 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	j.builder, j.out = requestBuilder{o, first, &commonPrefix{}, newEqualRows(env.stderr)}, newCollector(writer, saved.journal, rowsInFlight)
+	j.builder, j.out = requestBuilder{o, first, &commonPrefix{}, newEqualRows(env.stderr)},
+		newCollector(writer, saved.journal, rowsInFlight)
 	j.out.before, j.out.observer = saved.before, watch
 	last, runErr := j.run(ctx, first, open, newMeter(env.stderr, o.progress, saved.rows))
 	interrupted := ctx.Err() != nil && !o.hosts.lost()
@@ -212,7 +220,8 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 			return err
 		}
 	}
-	kept := fmt.Sprintf("%d of %d rows are finished and kept in %s%s; run the same command again to go on", report.Rows, saved.rows, o.output, report.partly())
+	kept := fmt.Sprintf("%d of %d rows are finished and kept in %s%s; run the same command again to go on", report.Rows,
+		saved.rows, o.output, report.partly())
 	switch {
 	case interrupted:
 		return &exitError{exitInterrupted, fmt.Errorf("interrupted: %s", kept)}
@@ -222,7 +231,8 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 		return fmt.Errorf("%s not finished, and nothing says why: this is a fault, please report it (%s)",
 			plural.Count(len(writer.Unpublished()), "part")+plural.Of(len(writer.Unpublished()), " was", " were"), kept)
 	case report.RowsWithErrors > 0:
-		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s", report.RowsWithErrors, report.Rows, o.output)}
+		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s",
+			report.RowsWithErrors, report.Rows, o.output)}
 	}
 	return nil
 }
@@ -239,24 +249,31 @@ func finished(env *environment, o *runOptions, saved *savedJob, fingerprint stri
 		what, hint = fmt.Sprintf("shard %s of %s", o.shard, o.output), ""
 	}
 	fmt.Fprintf(env.stdout, "%s is finished: %s in %s, %s, %s%s\n", what, plural.Count(saved.rows, "row"),
-		plural.Count(saved.mine, "part"), plural.Count(t.Completions, "completion"), plural.Count(t.RowsWithErrors, "row with errors"), hint)
+		plural.Count(saved.mine, "part"), plural.Count(t.Completions, "completion"),
+		plural.Count(t.RowsWithErrors, "row with errors"), hint)
 	saved.tellStanding(env.stdout)
 	if saved.mine == 0 {
-		fmt.Fprintf(env.stdout, "shard %s has no part: the job has %d, and a smaller --part-rows makes more of a new job\n", o.shard, saved.parts.Count())
+		fmt.Fprintf(env.stdout,
+			"shard %s has no part: the job has %d, and a smaller --part-rows makes more of a new job\n", o.shard,
+			saved.parts.Count())
 	}
 	if o.report != "" {
 		if err := writeReport(o.report, &runReport{
-			Version: quireVersion(), Model: o.model, Fingerprint: fingerprint, Inputs: o.inputs, Output: o.output, Shard: shardText(o.shard),
+			Version: quireVersion(), Model: o.model, Fingerprint: fingerprint, Inputs: o.inputs, Output: o.output,
+			Shard:      shardText(o.shard),
 			Parameters: o.parameters(), Counts: t, RowsBefore: t.Rows, TotalSeconds: time.Since(started).Seconds(),
 		}); err != nil {
 			return err
 		}
 	}
 	if _, err := os.Stat(o.pages.savePrefix); o.pages.savePrefix != "" && err != nil {
-		return fmt.Errorf("--save-prefix %s was not written: the job is finished and nothing was run; --new draws it again", o.pages.savePrefix)
+		return fmt.Errorf(
+			"--save-prefix %s was not written: the job is finished and nothing was run; --new draws it again",
+			o.pages.savePrefix)
 	}
 	if t.RowsWithErrors > 0 { // as for the run that finished it, whose exit code may have been lost with it
-		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s", t.RowsWithErrors, t.Rows, o.output)}
+		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s",
+			t.RowsWithErrors, t.Rows, o.output)}
 	}
 	return nil
 }
@@ -279,8 +296,11 @@ func (s *savedJob) announce(w io.Writer, o *runOptions, plan engine.Plan) {
 		fmt.Fprintf(w, "going on with %s: %d of %d parts are published, and the journal has %s of %d more %s\n",
 			what, published, s.mine, plural.Count(completions, "completion"), rows, plural.Noun(rows, "row"))
 	}
-	if was := s.state.Job().Device; kernelLevel.ReplaceAllString(was, "") != kernelLevel.ReplaceAllString(plan.Backend, "") {
-		fmt.Fprintf(w, "warning: the job was begun on %q and goes on with %q: completions may differ in their last digits from those of a single run\n", was, plan.Backend)
+	if was := s.state.Job().Device; kernelLevel.ReplaceAllString(was, "") != kernelLevel.ReplaceAllString(plan.Backend,
+		"") {
+		fmt.Fprintf(w,
+			"warning: the job was begun on %q and goes on with %q: completions may differ in their last digits from "+
+				"those of a single run\n", was, plan.Backend)
 	}
 }
 

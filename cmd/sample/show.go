@@ -37,13 +37,15 @@ sample show out/part-00003.parquet
 sample show prompts.jsonl             # an input: its prompts`,
 		flags: func(f *flags) {
 			f.group("Flags", func(s *pflag.FlagSet) {
-				s.IntVarP(&rows, "rows", "r", 5, "`PROMPTS` print this many prompts, each with all its completions; 0 prints all")
+				s.IntVarP(&rows, "rows", "r", 5,
+					"`PROMPTS` print this many prompts, each with all its completions; 0 prints all")
 				s.BoolVar(&full, "full", false, "do not cut long texts")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if len(args) != 1 {
-				return usagef("show needs one output folder or part file, but was given %s", plural.Count(len(args), "argument"))
+				return usagef("show needs one output folder or part file, but was given %s",
+					plural.Count(len(args), "argument"))
 			}
 			if rows < 0 {
 				return usagef("--rows is %d, but must be 0 (all) or more", rows)
@@ -115,7 +117,10 @@ func shownFiles(ctx context.Context, path string) (files []string, err error) {
 
 // inOrder sorts parts by number: part 100000 comes after part 99999.
 func inOrder(files []string) {
-	slices.SortStableFunc(files, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	slices.SortStableFunc(files, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)),
+			cmp.Compare(a, b))
+	})
 }
 
 // partFiles lists the part files of an output folder in order, or the file itself.
@@ -228,7 +233,8 @@ func (p *printer) print(record map[string]any) error {
 	text, _ := record["text"].(string)
 	text = strings.TrimSpace(text)
 	body := strings.ReplaceAll(p.cut(text, 400), "\n", "\n    ")
-	_, err := fmt.Fprintf(p.w, "  ▸ %v (%v, %s)\n    %s\n", record["generation"], record["finish_reason"], tokensOf(record["completion_tokens"]), body)
+	_, err := fmt.Fprintf(p.w, "  ▸ %v (%v, %s)\n    %s\n", record["generation"], record["finish_reason"],
+		tokensOf(record["completion_tokens"]), body)
 	return err
 }
 
@@ -277,7 +283,8 @@ func (p *printer) printPrompts(ctx context.Context, file string) error {
 	if err := reader.Err(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.w, "%s has %s and no completions: it is an input, and sample run --input %s draws some\n", file, plural.Count(reader.NumRows(), "prompt"), file)
+	_, err = fmt.Fprintf(p.w, "%s has %s and no completions: it is an input, and sample run --input %s draws some\n",
+		file, plural.Count(reader.NumRows(), "prompt"), file)
 	return err
 }
 

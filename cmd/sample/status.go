@@ -143,7 +143,8 @@ func (v *jobStatus) line() string {
 	if v.ETASeconds != nil && !v.Over {
 		eta = ", ETA " + time.Duration(*v.ETASeconds*float64(time.Second)).Round(time.Second).String()
 	}
-	return fmt.Sprintf("%s: %s, %d/%d rows, %d/%d units, %d parked, %.1f rows/s%s", v.Job, v.state(), v.Figures.Rows, v.Rows, v.Done, v.Units, v.Parked, v.RowsPerSecond, eta)
+	return fmt.Sprintf("%s: %s, %d/%d rows, %d/%d units, %d parked, %.1f rows/s%s", v.Job, v.state(), v.Figures.Rows,
+		v.Rows, v.Done, v.Units, v.Parked, v.RowsPerSecond, eta)
 }
 
 func (v *jobStatus) print(w io.Writer, asJSON bool) error {
@@ -164,7 +165,8 @@ func (v *jobStatus) print(w io.Writer, asJSON bool) error {
 		rows += fmt.Sprintf("; %d of them before it was submitted", before)
 	}
 	row("rows", "%s", rows)
-	units := fmt.Sprintf("%d: %d done, %d running, %d waiting, %d parked", v.Units, v.Done, v.Running, v.Waiting, v.Parked)
+	units := fmt.Sprintf("%d: %d done, %d running, %d waiting, %d parked", v.Units, v.Done, v.Running, v.Waiting,
+		v.Parked)
 	if v.Status.Cancelled > 0 {
 		units += fmt.Sprintf(", %d cancelled", v.Status.Cancelled)
 	}
@@ -180,7 +182,8 @@ func (v *jobStatus) print(w io.Writer, asJSON bool) error {
 		row("ETA", "%s", eta)
 	}
 	for _, l := range v.Workers {
-		row("worker", "%s on %s (process %d): %s, %.1f rows/s, %.0f tokens/s, heard of %s ago", l.Name, l.Host, l.PID, plural.Count(l.Units, "unit"), l.RowsPerSecond,
+		row("worker", "%s on %s (process %d): %s, %.1f rows/s, %.0f tokens/s, heard of %s ago", l.Name, l.Host, l.PID,
+			plural.Count(l.Units, "unit"), l.RowsPerSecond,
 			l.TokensPerSecond, time.Duration(l.SecondsAgo*float64(time.Second)).Round(time.Second))
 	}
 	for _, line := range v.Why {

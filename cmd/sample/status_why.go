@@ -33,7 +33,8 @@ func (v *jobStatus) why() (lines []string) {
 		}
 		switch {
 		case u.State == queue.Running:
-			add("%s is with worker %s since %s%s", u.Unit, u.Worker, u.Since.Format(time.DateTime+" MST"), v.heardOf(u.Worker))
+			add("%s is with worker %s since %s%s", u.Unit, u.Worker, u.Since.Format(time.DateTime+" MST"),
+				v.heardOf(u.Worker))
 		case !job.Cancelled:
 			add("%s failed %d of %d times and is handed out again: %s", u.Unit, u.Tries, job.MaxTries, u.Error)
 		}
@@ -75,7 +76,9 @@ func (v *jobStatus) heardOf(worker string) string {
 		case v.Status.Job.Cancelled:
 			return fmt.Sprintf(", not heard of for %s: it is taken for dead", ago(l.SecondsAgo))
 		default:
-			return fmt.Sprintf(", not heard of for %s: it is taken for dead, and another one gets the unit %s after its last heartbeat",
+			return fmt.Sprintf(
+				", not heard of for %s: it is taken for dead, and another one gets the unit %s after its last "+
+					"heartbeat",
 				ago(l.SecondsAgo), v.Status.Job.AckWait)
 		}
 	}

@@ -40,9 +40,14 @@ type unitOptions struct {
 }
 
 func (o *unitOptions) define(s *pflag.FlagSet) {
-	s.IntVar(&o.workers, "workers", 0, "`N` do the job with N processes of this machine, which take its parts from a queue; 0 does it in this one")
-	s.DurationVar(&o.ackWait, "ack-wait", 0, "`TIME` a worker that is silent about a unit for so long is taken for dead, and another one gets it (default: 10s with --workers, 1m with sample submit)")
-	s.IntVar(&o.maxTries, "max-tries", queue.DefaultMaxTries, "`N` a unit that fails, or whose worker dies, so often without a row more being done is parked: the others go on")
+	s.IntVar(&o.workers, "workers", 0,
+		"`N` do the job with N processes of this machine, which take its parts from a queue; 0 does it in this one")
+	s.DurationVar(&o.ackWait, "ack-wait", 0,
+		"`TIME` a worker that is silent about a unit for so long is taken for dead, and another one gets it "+
+			"(default: 10s with --workers, 1m with sample submit)")
+	s.IntVar(&o.maxTries, "max-tries", queue.DefaultMaxTries,
+		"`N` a unit that fails, or whose worker dies, so often without a row more being done is parked: the others "+
+			"go on")
 }
 
 func (o *unitOptions) check() error {
@@ -59,7 +64,8 @@ func (o *unitOptions) check() error {
 
 // ofAProcess are flags of "sample run" that belong to one process and no job.
 var ofAProcess = []string{
-	"config", "new", "work-dir", "shard", "workers", "ack-wait", "max-tries", "max-restarts", "progress", "report", "metrics", "log-format", "log-level", "pprof", "dump-hlo", "save-prefix",
+	"config", "new", "work-dir", "shard", "workers", "ack-wait", "max-tries", "max-restarts", "progress", "report",
+	"metrics", "log-format", "log-level", "pprof", "dump-hlo", "save-prefix",
 	"load-prefix",
 }
 
@@ -192,7 +198,10 @@ func (c *queuedJob) local() bool {
 	for _, in := range c.Description.Inputs {
 		names = append(names, in.Name)
 	}
-	return slices.ContainsFunc(names, func(name string) bool { return !storage.IsRemote(name) && !filepath.IsAbs(name) })
+	return slices.ContainsFunc(names, func(name string) bool {
+		return !storage.IsRemote(name) &&
+			!filepath.IsAbs(name)
+	})
 }
 
 // outputPlace is one name for an output, however it was written.
@@ -307,14 +316,19 @@ func (j *openedJob) taken(o *runOptions, err error) error {
 		}
 	}
 	if taken.Other.Cancelled {
-		return fmt.Errorf("%s is the output of job %s, which was cancelled and which workers have not left yet: submit again in a few seconds",
+		return fmt.Errorf(
+			"%s is the output of job %s, which was cancelled and which workers have not left yet: submit again in a "+
+				"few seconds",
 			o.output, taken.Other.ID)
 	}
-	return fmt.Errorf("%s is the output of job %s, which is in the queue and another job%s: wait for its end, choose another --output, or cancel it: \"sample cancel %s\"",
+	return fmt.Errorf(
+		"%s is the output of job %s, which is in the queue and another job%s: wait for its end, choose another "+
+			"--output, or cancel it: \"sample cancel %s\"",
 		o.output, taken.Other.ID, what, taken.Other.ID)
 }
 
-func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, qo *queueOptions, retry, remove bool) error {
+func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, qo *queueOptions, retry,
+	remove bool) error {
 	j, err := openJob(ctx, env, o)
 	if err != nil {
 		return err
@@ -356,7 +370,8 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 	switch {
 	case errors.Is(err, errAtWork):
 	case errors.Is(err, jobstate.ErrBusy):
-		return fmt.Errorf("job %s was cancelled, and workers of it have not stopped yet: submit it again in some seconds", job.ID)
+		return fmt.Errorf(
+			"job %s was cancelled, and workers of it have not stopped yet: submit it again in some seconds", job.ID)
 	case err != nil:
 		return err
 	default:
@@ -387,17 +402,20 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 	var notes []string
 	switch {
 	case done == queue.Submitted:
-		notes = append(notes, fmt.Sprintf("%s of %s %s in the queue", plural.Count(s.Waiting, "unit"), plural.Count(j.parts.Rows-s.Job.Before.Rows, "row"), plural.Of(s.Waiting, "is", "are")))
+		notes = append(notes, fmt.Sprintf("%s of %s %s in the queue", plural.Count(s.Waiting, "unit"),
+			plural.Count(j.parts.Rows-s.Job.Before.Rows, "row"), plural.Of(s.Waiting, "is", "are")))
 	case done == queue.Going:
 		notes = append(notes, "it is in the queue already")
 	default:
 		notes = append(notes, "nothing of it is left to do")
 	}
 	if retried > 0 {
-		notes = append(notes, fmt.Sprintf("%s that %s parked %s queued again", plural.Count(retried, "unit"), plural.Of(retried, "was", "were"), plural.Of(retried, "is", "are")))
+		notes = append(notes, fmt.Sprintf("%s that %s parked %s queued again", plural.Count(retried, "unit"),
+			plural.Of(retried, "was", "were"), plural.Of(retried, "is", "are")))
 	}
 	if s.Parked > 0 {
-		notes = append(notes, fmt.Sprintf("%s %s parked; --retry queues %s again", plural.Count(s.Parked, "unit"), plural.Of(s.Parked, "is", "are"), plural.Of(s.Parked, "it", "them")))
+		notes = append(notes, fmt.Sprintf("%s %s parked; --retry queues %s again", plural.Count(s.Parked, "unit"),
+			plural.Of(s.Parked, "is", "are"), plural.Of(s.Parked, "it", "them")))
 	}
 	fmt.Fprintf(env.stderr, "%s: %s\n", job.ID, strings.Join(notes, "; "))
 	return nil

@@ -160,7 +160,8 @@ func (v *verifier) verify() error {
 	present := map[int]bool{}
 	for _, part := range v.out.Parts {
 		if v.job != nil && (part.Format != v.format || part.Number >= v.parts.Count()) {
-			v.report.problem(part.Name, "it is no part of this job", "remove it: readers of the folder would take it for one")
+			v.report.problem(part.Name, "it is no part of this job",
+				"remove it: readers of the folder would take it for one")
 			continue
 		}
 		if err := v.part(part); err != nil {
@@ -245,16 +246,19 @@ func (v *verifier) readJournal() error {
 		}
 		for _, d := range damages {
 			if d.Torn {
-				v.report.note(fmt.Sprintf("%s ends within a record, as the death of a process leaves it; it is drawn again",
+				v.report.note(fmt.Sprintf(
+					"%s ends within a record, as the death of a process leaves it; it is drawn again",
 					v.relative(d.File)))
 				continue
 			}
-			v.report.problem(v.relative(d.File), fmt.Sprintf("%s at byte %d; %s after it cannot be read", d.What, d.Offset,
+			v.report.problem(v.relative(d.File), fmt.Sprintf("%s at byte %d; %s after it cannot be read", d.What,
+				d.Offset,
 				plural.Count(d.Bytes, "byte")),
 				"the same sample run command draws the completions in it again")
 		}
 		if bad > 0 {
-			v.report.problem(v.relative(dir), fmt.Sprintf("its journal has %s of another job", plural.Count(bad, "record")),
+			v.report.problem(v.relative(dir), fmt.Sprintf("its journal has %s of another job",
+				plural.Count(bad, "record")),
 				"the same sample run command passes over them")
 		}
 	}
@@ -406,8 +410,10 @@ func (v *verifier) missing(present map[int]bool) error {
 				return err
 			}
 			rows := plural.Count(notes[len(notes)-1].Rows, "row")
-			if storage.IsRemote(v.output) { // another machine notes a part before it has put it there, and has the journal
-				v.report.note(fmt.Sprintf("%s is noted with %s and is not there: a machine puts it there now, or it was removed", name, rows))
+			// another machine notes a part before it has put it there, and has the journal
+			if storage.IsRemote(v.output) {
+				v.report.note(fmt.Sprintf(
+					"%s is noted with %s and is not there: a machine puts it there now, or it was removed", name, rows))
 			} else {
 				v.report.problem(name, "it is missing, and was written with "+rows, runAgain)
 			}

@@ -100,14 +100,16 @@ func (r *verifyReport) print(w io.Writer, asJSON bool) error {
 		if n > missingNamed {
 			names += fmt.Sprintf(" and %d more", n-missingNamed)
 		}
-		lines = append(lines, fmt.Sprintf("missing: %s; the journal here has %s; the same sample run command goes on", names,
+		lines = append(lines, fmt.Sprintf("missing: %s; the journal here has %s; the same sample run command goes on",
+			names,
 			plural.Count(r.Journaled, "completion")))
 	}
 	of := ""
 	if r.Parts > 0 {
 		of = fmt.Sprintf(" of %d", r.Parts)
 	}
-	lines = append(lines, fmt.Sprintf("%s is %s: %d%s parts are whole; %s and %s were read", r.Output, r.Status, r.Whole,
+	lines = append(lines, fmt.Sprintf("%s is %s: %d%s parts are whole; %s and %s were read", r.Output, r.Status,
+		r.Whole,
 		of, plural.Count(r.Rows, "row"), humanize.IBytes(uint64(r.Bytes))))
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// stallAfter is how long nothing may come from the device before a warning says so; it says so again after twice as long,
-// and so on.
+// stallAfter is how long nothing may come from the device before a warning says so; it says so again after twice as
+// long, and so on.
 var stallAfter = 2 * time.Minute
 
-// caller is a sampler that counts the calls of its programs as they end. Of one that does not, only completions tell that
-// the device is alive, and long ones may take longer than stallAfter.
+// caller is a sampler that counts the calls of its programs as they end. Of one that does not, only completions tell
+// that the device is alive, and long ones may take longer than stallAfter.
 type caller interface{ Calls() int64 }
 
 // watchdog warns of a device that stands still.
@@ -55,7 +55,9 @@ func (d *watchdog) watch(w io.Writer, counter caller) {
 			limit = stallAfter
 		case quiet >= limit:
 			limit = 2 * quiet
-			fmt.Fprintf(w, "warning: %s for %s; the device may be stalled. What is finished is kept: the run can be ended and started again\n",
+			fmt.Fprintf(w,
+				"warning: %s for %s; the device may be stalled. What is finished is kept: the run can be ended and "+
+					"started again\n",
 				what, quiet.Round(stallAfter/100))
 		}
 	}

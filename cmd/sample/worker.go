@@ -60,14 +60,24 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 		flags: func(f *flags) {
 			f.group("NATS", func(s *pflag.FlagSet) { o.queue.define(s, 10*time.Minute) })
 			f.group("This worker", func(s *pflag.FlagSet) {
-				s.StringVar(&o.name, "name", "", "`NAME` that no other worker has; one that is started again under its name gets its units back at once (default: the machine's, the process' and some chance)")
-				placeVar(s, &o.workDir, onThisMachine, "work-dir", "", "`FOLDER` where journals are, for an output in an object store (default: in the cache)")
-				s.StringArrayVar(&o.storage, "storage", nil, "`URL` with parameters that hold for all names of that bucket, such as s3://bucket?region=eu-central-1; repeatable, and $QUIRE_STORAGE has such lines too")
-				s.StringVar(&o.kvMemory, "kv-memory", "", "`BYTES` memory for the KV cache of this machine, such as 2GB (default: the job's)")
-				s.IntVar(&o.maxRestarts, "max-restarts", 5, "`N` how often a device that fails is started again without a completion in between")
+				s.StringVar(&o.name, "name", "",
+					"`NAME` that no other worker has; one that is started again under its name gets its units back "+
+						"at once (default: the machine's, the process' and some chance)")
+				placeVar(s, &o.workDir, onThisMachine, "work-dir", "",
+					"`FOLDER` where journals are, for an output in an object store (default: in the cache)")
+				s.StringArrayVar(&o.storage, "storage", nil,
+					"`URL` with parameters that hold for all names of that bucket, such as "+
+						"s3://bucket?region=eu-central-1; repeatable, and $QUIRE_STORAGE has such lines too")
+				s.StringVar(&o.kvMemory, "kv-memory", "",
+					"`BYTES` memory for the KV cache of this machine, such as 2GB (default: the job's)")
+				s.IntVar(&o.maxRestarts, "max-restarts", 5,
+					"`N` how often a device that fails is started again without a completion in between")
 				s.StringVar(&o.progress, "progress", "plain", "`HOW` plain, a line for each unit, or none")
-				s.BoolVar(&o.plugins, "plugins", false, "take jobs whose --backend is a plugin's file, too: it is code, and whoever may write to the queue chooses it")
-				s.BoolVar(&o.debug, "debug", false, "check the device's tables after every step and log each call; slow")
+				s.BoolVar(&o.plugins, "plugins", false,
+					"take jobs whose --backend is a plugin's file, too: it is code, and whoever may write to the "+
+						"queue chooses it")
+				s.BoolVar(&o.debug, "debug", false,
+					"check the device's tables after every step and log each call; slow")
 			})
 			f.group(diagnosticsTitle, func(s *pflag.FlagSet) {
 				o.diagnostics.define(s)
@@ -116,14 +126,16 @@ func (o *workerOptions) check(args []string) error {
 	}
 	for _, url := range append(strings.Fields(os.Getenv(storageVariable)), o.storage...) {
 		if !storage.IsRemote(url) {
-			return fmt.Errorf("--storage is %q, but must be s3://BUCKET, gs://BUCKET or azblob://CONTAINER", storage.Redact(url))
+			return fmt.Errorf("--storage is %q, but must be s3://BUCKET, gs://BUCKET or azblob://CONTAINER",
+				storage.Redact(url))
 		}
 		if _, err := storage.Hide(url); err != nil {
 			return fmt.Errorf("--storage: %w", err)
 		}
 	}
 	// The worker goes to the job's folder.
-	for _, file := range []*string{&o.workDir, &o.queue.ca, &o.queue.cert, &o.queue.key, &o.queue.credentials, &o.diagnostics.dumpHLO} {
+	for _, file := range []*string{&o.workDir, &o.queue.ca, &o.queue.cert, &o.queue.key, &o.queue.credentials,
+		&o.diagnostics.dumpHLO} {
 		if *file == "" {
 			continue
 		}
@@ -164,7 +176,8 @@ func (o *workerOptions) work(ctx context.Context, env *environment, job string) 
 	return o.workOnAny(ctx, env, q, watch)
 }
 
-// betweenJobs is how long a worker waits that found nothing to do, and setAside how long it leaves a job that it could not work on.
+// betweenJobs is how long a worker waits that found nothing to do, and setAside how long it leaves a job that it could
+// not work on.
 var (
 	betweenJobs = 2 * time.Second
 	setAside    = time.Minute
@@ -194,7 +207,8 @@ func (o *workerOptions) workOnAny(ctx context.Context, env *environment, q *queu
 			watch.run.Waiting()
 			var exit *exitError // how a job may end; wrong inputs or flags are no end
 			if err != nil && (!errors.As(err, &exit) || exit.code == exitUsage) && ctx.Err() == nil {
-				watch.log.Error("this worker can't do a job, and leaves it for a while", "job", j.ID, "err", err.Error())
+				watch.log.Error("this worker can't do a job, and leaves it for a while", "job", j.ID, "err",
+					err.Error())
 				aside[j.ID] = time.Now()
 			}
 		}
@@ -209,7 +223,8 @@ func (o *workerOptions) workOnAny(ctx context.Context, env *environment, q *queu
 }
 
 // workOn works on one job until nothing of it is left.
-func (o *workerOptions) workOn(ctx context.Context, env *environment, q *queue.Queue, j queue.Job, watch *observer) (err error) {
+func (o *workerOptions) workOn(ctx context.Context, env *environment, q *queue.Queue, j queue.Job,
+	watch *observer) (err error) {
 	watch.run.Begin()
 	defer func() { watch.endSeries(resultOf(err)) }()
 	if j.Cancelled {
@@ -224,7 +239,8 @@ func (o *workerOptions) workOn(ctx context.Context, env *environment, q *queue.Q
 		err = ofJob(err)
 		host, _ := os.Hostname()
 		if ctx.Err() == nil {
-			if noteErr := q.Refuse(ctx, j.ID, queue.Refusal{Worker: o.name, Host: host, Error: err.Error()}); noteErr != nil {
+			if noteErr := q.Refuse(ctx, j.ID,
+				queue.Refusal{Worker: o.name, Host: host, Error: err.Error()}); noteErr != nil {
 				watch.log.Debug("the queue was not told why this worker can't do a job", "err", noteErr.Error())
 			}
 		}
@@ -234,7 +250,8 @@ func (o *workerOptions) workOn(ctx context.Context, env *environment, q *queue.Q
 }
 
 // prepare looks whether the job is what was submitted, and whether this worker can do it, before it takes a unit.
-func (o *workerOptions) prepare(ctx context.Context, env *environment, q *queue.Queue, j queue.Job, watch *observer) (*worker, error) {
+func (o *workerOptions) prepare(ctx context.Context, env *environment, q *queue.Queue, j queue.Job,
+	watch *observer) (*worker, error) {
 	var c queuedJob
 	if err := json.Unmarshal(j.Config, &c); err != nil {
 		return nil, fmt.Errorf("job %s is none of this program: %w", j.ID, err)
@@ -246,13 +263,20 @@ func (o *workerOptions) prepare(ctx context.Context, env *environment, q *queue.
 	ro.job = j.ID
 	if c.local() {
 		if err := os.Chdir(c.Dir); err != nil {
-			return nil, fmt.Errorf("job %s has names relative to %s, which is not here: %w; submit it with absolute paths or URLs", j.ID, c.Dir, err)
+			return nil,
+				fmt.Errorf(
+					"job %s has names relative to %s, which is not here: %w; submit it with absolute paths or URLs",
+					j.ID, c.Dir, err)
 		}
 	}
 	if strings.ContainsRune(ro.backend, filepath.Separator) && !o.plugins {
-		return nil, fmt.Errorf("job %s wants the plugin %s, and this worker was not told that it may load what a job names: give it --plugins", j.ID, ro.backend)
+		return nil,
+			fmt.Errorf(
+				"job %s wants the plugin %s, and this worker was not told that it may load what a job names: give it "+
+					"--plugins", j.ID, ro.backend)
 	}
-	ro.maxRestarts, ro.debug, ro.progress, ro.observing, ro.diagnostics = o.maxRestarts, o.debug, o.progress, o.observing, o.diagnostics
+	ro.maxRestarts, ro.debug, ro.progress, ro.observing, ro.diagnostics = o.maxRestarts, o.debug, o.progress,
+		o.observing, o.diagnostics
 	if o.workDir != "" && storage.IsRemote(ro.output) {
 		ro.workDir = o.workDir
 	}
@@ -277,7 +301,8 @@ func (o *workerOptions) prepare(ctx context.Context, env *environment, q *queue.
 	}
 	if begun != nil {
 		differences, err := ro.settle(begun.Settled)
-		if differences = append(opened.description.Differences(begun), differences...); err != nil || len(differences) > 0 {
+		if differences = append(opened.description.Differences(begun), differences...); err != nil ||
+			len(differences) > 0 {
 			return nil, errors.Join(err, ro.different(differences))
 		}
 	}
@@ -286,8 +311,9 @@ func (o *workerOptions) prepare(ctx context.Context, env *environment, q *queue.
 		return nil, err
 	}
 	w := &worker{
-		options: ro, env: env, observer: watch, log: watch.log.With("job", j.ID), queue: q, job: j, leases: lease, opened: opened,
-		units: map[*collector]*workUnit{}, changed: make(chan struct{}, 1), name: o.name,
+		options: ro, env: env, observer: watch, log: watch.log.With("job", j.ID), queue: q, job: j, leases: lease,
+		opened: opened,
+		units:  map[*collector]*workUnit{}, changed: make(chan struct{}, 1), name: o.name,
 	}
 	return w, nil
 }
@@ -326,21 +352,27 @@ func over(s *queue.Status) error {
 	case s.Job.Cancelled:
 		return cancelled(s)
 	case s.Parked > 0:
-		return fmt.Errorf("%s of %s %s parked, and %s missing: %s; mend what is wrong and submit the job again: \"sample submit --retry\"",
-			plural.Count(s.Parked, "unit"), s.Job.Name, plural.Of(s.Parked, "is", "are"), plural.Of(s.Parked, "its part is", "their parts are"), strings.Join(what, "; "))
+		return fmt.Errorf(
+			"%s of %s %s parked, and %s missing: %s; mend what is wrong and submit the job again: \"sample submit "+
+				"--retry\"",
+			plural.Count(s.Parked, "unit"), s.Job.Name, plural.Of(s.Parked, "is", "are"),
+			plural.Of(s.Parked, "its part is", "their parts are"), strings.Join(what, "; "))
 	case s.Lost > 0:
 		return fmt.Errorf("%s of %s %s neither done nor in the queue: its server lost %s; submit the job again",
 			plural.Count(s.Lost, "unit"), s.Job.Name, plural.Of(s.Lost, "is", "are"), plural.Of(s.Lost, "it", "them"))
 	case s.Figures.RowsWithErrors > 0:
-		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s", s.Figures.RowsWithErrors, s.Figures.Rows, s.Job.Name)}
+		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s",
+			s.Figures.RowsWithErrors, s.Figures.Rows, s.Job.Name)}
 	}
 	return nil
 }
 
 // cancelled is the error for a job that was cancelled.
 func cancelled(s *queue.Status) error {
-	return &exitError{exitFailure, fmt.Errorf("job %s was cancelled: %d of %d rows are finished and kept in %s; submit it again to go on",
-		s.Job.ID, s.Figures.Rows, s.Job.Rows, s.Job.Name)}
+	return &exitError{
+		exitFailure,
+		fmt.Errorf("job %s was cancelled: %d of %d rows are finished and kept in %s; submit it again to go on",
+			s.Job.ID, s.Figures.Rows, s.Job.Rows, s.Job.Name)}
 }
 
 // byNumber sorts units.

@@ -27,7 +27,8 @@ func queueAndRow(t *testing.T) (dir, nats string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Stop() })
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "m.fake"), nil, 0o666), os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(`{"prompt":"a"}`), 0o666)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "m.fake"), nil, 0o666),
+		os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(`{"prompt":"a"}`), 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	return dir, "nats://" + server.Address()
@@ -39,7 +40,8 @@ func TestUnitOfAWorkerThatLives(t *testing.T) {
 	var out, id shared
 	env := &environment{stdout: &id, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS}
 	output := filepath.Join(dir, "out")
-	submit := []string{"submit", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o", output, "--part-rows", "1", "--nats", nats, "--ack-wait", "1s", "--max-tries", "2"}
+	submit := []string{"submit", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o", output,
+		"--part-rows", "1", "--nats", nats, "--ack-wait", "1s", "--max-tries", "2"}
 	if code := sampleMain(submit, env); code != exitOK {
 		t.Fatal(code, out.String())
 	}
@@ -75,16 +77,19 @@ func TestUnitOfAWorkerThatLives(t *testing.T) {
 	silent.Close() // its heartbeats do not come any more
 	q, _ := connect()
 	defer q.Close()
-	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, name: "w", progress: "plain", maxRestarts: 1, observing: observing{logFormat: "text", logLevel: "info"}}
+	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, name: "w", progress: "plain",
+		maxRestarts: 1, observing: observing{logFormat: "text", logLevel: "info"}}
 	done := make(chan error)
 	go func() { done <- o.work(t.Context(), env, job.ID) }()
-	for deadline := time.Now().Add(time.Minute); strings.Count(out.String(), "a unit is worked on elsewhere") < 3; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); strings.Count(out.String(),
+		"a unit is worked on elsewhere") < 3; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(out.String())
 		}
 	}
 	for range 20 {
-		if s, err := q.Status(t.Context(), job.ID); err != nil || s.Parked > 0 { // on a busy machine it may wait for a moment
+		// on a busy machine it may wait for a moment
+		if s, err := q.Status(t.Context(), job.ID); err != nil || s.Parked > 0 {
 			t.Fatalf("%d are parked, %v", s.Parked, err)
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -100,7 +105,8 @@ func TestWaitingWorkerIsHealthy(t *testing.T) {
 	dir, nats := queueAndRow(t)
 	var out shared
 	env := &environment{stdout: io.Discard, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS}
-	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, name: "w", progress: "plain", observing: observing{metrics: ":0", logFormat: "text"}}
+	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, name: "w", progress: "plain",
+		observing: observing{metrics: ":0", logFormat: "text"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- o.work(ctx, env, "") }()
@@ -127,7 +133,8 @@ func TestWaitingWorkerIsHealthy(t *testing.T) {
 	}
 	until("/readyz", http.StatusOK, "ok") // without a model
 	until("/metrics", http.StatusOK, "quire_waiting 1\n")
-	submit := []string{"submit", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o", filepath.Join(dir, "out"), "--nats", nats}
+	submit := []string{"submit", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o",
+		filepath.Join(dir, "out"), "--nats", nats}
 	if code := sampleMain(submit, env); code != exitOK {
 		t.Fatal(code, out.String())
 	}

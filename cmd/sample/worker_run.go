@@ -16,8 +16,8 @@ import (
 	"github.com/quire/quire/tally"
 )
 
-// worker does units of one job with one engine. The goroutine of the engine's intake begins units, the one of its completions ends
-// them, and each that is through is told to the queue by one of its own.
+// worker does units of one job with one engine. The goroutine of the engine's intake begins units, the one of its
+// completions ends them, and each that is through is told to the queue by one of its own.
 type worker struct {
 	options  *runOptions
 	env      *environment
@@ -154,7 +154,8 @@ func (w *worker) open(ctx context.Context) error {
 	return nil
 }
 
-// draw draws the first unit and those that come while it does. Where the engine fails, another one goes on with what was in flight.
+// draw draws the first unit and those that come while it does. Where the engine fails, another one goes on with what
+// was in flight.
 func (w *worker) draw(ctx context.Context) error {
 	failures := 0
 	w.observer.run.Working()
@@ -188,7 +189,8 @@ func (w *worker) draw(ctx context.Context) error {
 			return w.giveUp(ctx, failures, err)
 		}
 		pause := min(restartPause<<min(failures-1, 6), time.Minute)
-		w.log.Warn("the device failed; the engine is started again", "err", err.Error(), "pause", pause.String(), "try", failures, "of", w.options.maxRestarts)
+		w.log.Warn("the device failed; the engine is started again", "err", err.Error(), "pause", pause.String(), "try",
+			failures, "of", w.options.maxRestarts)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -216,7 +218,8 @@ func (w *worker) giveUp(ctx context.Context, failures int, err error) error {
 	return fmt.Errorf("%w (%s in flight)", err, plural.Count(len(units), "unit")+plural.Of(len(units), " was", " were"))
 }
 
-// attempt runs one engine until no unit comes any more, or one that can't be begun, whose error is ended, or the engine fails.
+// attempt runs one engine until no unit comes any more, or one that can't be begun, whose error is ended, or the engine
+// fails.
 func (w *worker) attempt(ctx context.Context) (ended, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -284,8 +287,8 @@ func (w *worker) requests(ctx context.Context, ended *error) iter.Seq[*engine.Re
 	}
 }
 
-// next takes and begins a unit, when the engine has not enough to do. It returns nil when there is none, and when what is in flight must
-// be through first; the engine's run ends then, and another one may follow.
+// next takes and begins a unit, when the engine has not enough to do. It returns nil when there is none, and when what
+// is in flight must be through first; the engine's run ends then, and another one may follow.
 func (w *worker) next(ctx context.Context) (*workUnit, error) {
 	enough := 2 * w.session.Plan().MaxSeqs // rows: slots never wait for the queue while it has something
 	for ctx.Err() == nil {

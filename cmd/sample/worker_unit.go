@@ -38,7 +38,8 @@ func (w *worker) begin(ctx context.Context, lease *queue.Lease) (u *workUnit, er
 		return nil, lease.Fail(ctx, err)
 	}
 	o := *w.options
-	// A unit is a shard of one part: with a lock, a journal and notes of its own, beside other shards and apart from runs of the whole.
+	// A unit is a shard of one part: with a lock, a journal and notes of its own, beside other shards and apart from
+	// runs of the whole.
 	o.shard = jobstate.Shard{Index: lease.Number, Count: w.opened.parts.Count()}
 	o.writer = queue.CleanName(fmt.Sprintf("unit-%05d-%s-%d", lease.Number, w.name, os.Getpid()))
 	saved, err := openSaved(ctx, w.env.fs, &o, w.opened.parts, w.opened.description)
@@ -56,7 +57,8 @@ func (w *worker) begin(ctx context.Context, lease *queue.Lease) (u *workUnit, er
 		}
 	}()
 	for _, d := range saved.damaged {
-		w.log.Warn("the part of a unit is damaged, and drawn again", "unit", lease.Number, "part", d.name, "what", d.what)
+		w.log.Warn("the part of a unit is damaged, and drawn again", "unit", lease.Number, "part", d.name, "what",
+			d.what)
 	}
 	if len(saved.missing) == 0 {
 		w.log.Info("the part of a unit is there", "unit", lease.Number)
@@ -86,7 +88,8 @@ func (w *worker) begin(ctx context.Context, lease *queue.Lease) (u *workUnit, er
 	w.observer.run.Working()
 	w.mu.Unlock()
 	rows, completions := saved.journaled()
-	w.log.Info("unit begun", "unit", lease.Number, "from", lease.From, "to", lease.To, "journaled_completions", completions)
+	w.log.Info("unit begun", "unit", lease.Number, "from", lease.From, "to", lease.To, "journaled_completions",
+		completions)
 	if rows > 0 {
 		lease.Progress(tally.Counts{Rows: int64(rows)})
 		lease.Note(ctx)
@@ -94,7 +97,8 @@ func (w *worker) begin(ctx context.Context, lease *queue.Lease) (u *workUnit, er
 	return u, nil
 }
 
-// claim makes the description the folder's job, if this is the first worker, and refuses a job that this worker can't do as others do.
+// claim makes the description the folder's job, if this is the first worker, and refuses a job that this worker can't
+// do as others do.
 func (w *worker) claim(o *runOptions, saved *savedJob) (err error) {
 	plan := w.session.Plan()
 	d := *w.opened.description
@@ -130,7 +134,8 @@ func (w *worker) openUnit(ctx context.Context, o *runOptions, saved *savedJob, l
 		return nil, errors.Join(err, saved.journal.Close())
 	}
 	u := &workUnit{lease: lease, writer: writer}
-	u.job = &job{options: o, reader: w.opened.reader, saved: saved, builder: w.builder, out: newCollector(writer, saved.journal, rowsInFlight), stderr: w.env.stderr, observer: w.observer}
+	u.job = &job{options: o, reader: w.opened.reader, saved: saved, builder: w.builder,
+		out: newCollector(writer, saved.journal, rowsInFlight), stderr: w.env.stderr, observer: w.observer}
 	u.job.out.observer = w.observer
 	u.job.next, u.stop = iter.Pull(u.job.rows(context.WithoutCancel(ctx)))
 	return u, nil
@@ -146,8 +151,10 @@ func (w *worker) sweep(unit int) error {
 		return err
 	}
 	for _, name := range names {
-		if _, rest, ok := strings.Cut(name, ".tmp-"+fmt.Sprintf("unit-%05d-", unit)); ok && strings.HasPrefix(name, ".") && rest != "" {
-			if err := w.env.fs.Remove(filepath.Join(w.options.output, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if _, rest, ok := strings.Cut(name, ".tmp-"+fmt.Sprintf("unit-%05d-", unit)); ok &&
+			strings.HasPrefix(name, ".") && rest != "" {
+			if err := w.env.fs.Remove(filepath.Join(w.options.output, name)); err != nil &&
+				!errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
@@ -184,7 +191,8 @@ func (w *worker) look(ctx context.Context, u *workUnit) {
 	w.mu.Unlock()
 	if w.options.progress != "none" {
 		fmt.Fprintf(w.env.stderr, "unit %d is done: rows %d to %d, %s, %s; %s by this worker\n",
-			u.lease.Number, u.lease.From, u.lease.To-1, plural.Count(t.Completions, "completion"), plural.Count(t.RowsWithErrors, "row with errors"), plural.Count(done, "unit"))
+			u.lease.Number, u.lease.From, u.lease.To-1, plural.Count(t.Completions, "completion"),
+			plural.Count(t.RowsWithErrors, "row with errors"), plural.Count(done, "unit"))
 	}
 	w.telling.Go(func() {
 		err := w.close(u)
@@ -237,8 +245,8 @@ func (w *worker) fail(ctx context.Context, u *workUnit, cause error) {
 	})
 }
 
-// broken gives up a unit that could not be written, and with it the worker: others could not be either. A part that another worker put
-// there is no such case.
+// broken gives up a unit that could not be written, and with it the worker: others could not be either. A part that
+// another worker put there is no such case.
 func (w *worker) broken(ctx context.Context, u *workUnit, cause error) {
 	w.fail(ctx, u, cause)
 	if !errors.Is(cause, fs.ErrExist) {

@@ -22,8 +22,8 @@ import (
 const (
 	// maxWorkers bounds a slip of the hand.
 	maxWorkers = 1024
-	// localAckWait is how long a silent worker of this machine is waited for. One that died is started again and gives back what it
-	// had, so that this is for those that stand still.
+	// localAckWait is how long a silent worker of this machine is waited for. One that died is started again and gives
+	// back what it had, so that this is for those that stand still.
 	localAckWait = 10 * time.Second
 	// localPatience is how long a worker waits for the server of this machine, which is started again when it dies.
 	localPatience = 2 * time.Minute
@@ -51,11 +51,12 @@ type workersReport struct {
 	TotalSeconds float64  `json:"total_seconds"`
 }
 
-// runWorkers does a job with several processes of this machine, which take its units from a queue on this machine. The queue lasts no
-// longer than this call: what is done is told by the output folder.
+// runWorkers does a job with several processes of this machine, which take its units from a queue on this machine. The
+// queue lasts no longer than this call: what is done is told by the output folder.
 func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) (err error) {
 	started := time.Now()
-	if err := o.refuse(f, "--workers", "config", "new", "work-dir", "workers", "ack-wait", "max-tries", "max-restarts", "progress", "report", "log-format", "log-level"); err != nil {
+	if err := o.refuse(f, "--workers", "config", "new", "work-dir", "workers", "ack-wait", "max-tries", "max-restarts",
+		"progress", "report", "log-format", "log-level"); err != nil {
 		return &exitError{exitUsage, fmt.Errorf("run: %w", err)}
 	}
 	if o.units.ackWait == 0 {
@@ -82,7 +83,8 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 		return err
 	})
 	if errors.Is(err, vfs.ErrLocked) {
-		return fmt.Errorf("%s: %w, with workers; wait for it, or choose another output folder", o.output, jobstate.ErrBusy)
+		return fmt.Errorf("%s: %w, with workers; wait for it, or choose another output folder", o.output,
+			jobstate.ErrBusy)
 	} else if err != nil {
 		return fmt.Errorf("cannot lock the output folder %s: %w", o.output, err)
 	}
@@ -103,7 +105,8 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	before := saved.before
 	job.Before = before
 	if o.progress != "none" && before.Rows > 0 {
-		fmt.Fprintf(env.stderr, "going on with the job in %s: %d of %d parts are published\n", o.output, j.parts.Count()-len(saved.missing), j.parts.Count())
+		fmt.Fprintf(env.stderr, "going on with the job in %s: %d of %d parts are published\n", o.output,
+			j.parts.Count()-len(saved.missing), j.parts.Count())
 	}
 	missing := saved.missing
 	if err := saved.close(); err != nil { // the units take locks of their own
@@ -130,8 +133,11 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 		}
 	}
 	report := &workersReport{
-		Version: quireVersion(), Model: o.model, Fingerprint: j.fingerprint, Inputs: o.inputs, Output: o.output, Parameters: o.parameters(),
-		Counts: saved.before, RowsBefore: before.Rows, RowsHere: saved.before.Rows - before.Rows, Workers: o.units.workers, Restarts: c.restarts, Interrupted: interrupted, TotalSeconds: time.Since(started).Seconds(),
+		Version: quireVersion(), Model: o.model, Fingerprint: j.fingerprint, Inputs: o.inputs, Output: o.output,
+		Parameters: o.parameters(),
+		Counts:     saved.before, RowsBefore: before.Rows, RowsHere: saved.before.Rows - before.Rows,
+		Workers: o.units.workers, Restarts: c.restarts, Interrupted: interrupted,
+		TotalSeconds: time.Since(started).Seconds(),
 	}
 	if s != nil {
 		for _, u := range s.ParkedUnits {
@@ -144,20 +150,24 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 			return err
 		}
 	}
-	kept := fmt.Sprintf("%d of %d rows are in finished parts in %s, and what was finished of others is kept; run the same command again to go on", saved.before.Rows, j.parts.Rows, o.output)
+	kept := fmt.Sprintf(
+		"%d of %d rows are in finished parts in %s, and what was finished of others is kept; run the same command "+
+			"again to go on", saved.before.Rows, j.parts.Rows, o.output)
 	switch {
 	case interrupted:
 		return &exitError{exitInterrupted, fmt.Errorf("interrupted: %s", kept)}
 	case len(report.Parked) > 0:
 		return fmt.Errorf("%s %s parked, and %s missing: %s (%s)", plural.Count(len(report.Parked), "unit"),
-			plural.Of(len(report.Parked), "is", "are"), plural.Of(len(report.Parked), "its part is", "their parts are"), strings.Join(report.Parked[:min(len(report.Parked), errorExamples)], "; "), kept)
+			plural.Of(len(report.Parked), "is", "are"), plural.Of(len(report.Parked), "its part is", "their parts are"),
+			strings.Join(report.Parked[:min(len(report.Parked), errorExamples)], "; "), kept)
 	case workErr != nil:
 		return fmt.Errorf("%w (%s)", workErr, kept)
 	case len(saved.missing) > 0:
 		return fmt.Errorf("%s not finished, and nothing says why: this is a fault, please report it (%s)",
 			plural.Count(len(saved.missing), "part")+plural.Of(len(saved.missing), " was", " were"), kept)
 	case report.RowsWithErrors > 0:
-		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s", report.RowsWithErrors, report.Rows, o.output)}
+		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s",
+			report.RowsWithErrors, report.Rows, o.output)}
 	}
 	return nil
 }
@@ -170,15 +180,18 @@ func (r *workersReport) print(env *environment) {
 	if r.RowsBefore > 0 {
 		rows += fmt.Sprintf("; %d of them in parts of earlier runs, %d in parts of this one", r.RowsBefore, r.RowsHere)
 	}
-	fmt.Fprintf(env.stdout, "rows         %s\ncompletions  %d (%s)\ntokens       %d of prompts, %d generated\nworkers      %d, started again %s\ntotal time   %s\noutput       %s\n",
-		rows, r.Completions, r.FinishReasons, r.PromptTokens, r.CompletionTokens, r.Workers, plural.Count(r.Restarts, "time"), seconds(r.TotalSeconds), r.Output)
+	fmt.Fprintf(env.stdout,
+		"rows         %s\ncompletions  %d (%s)\ntokens       %d of prompts, %d generated\nworkers      %d, started "+
+			"again %s\ntotal time   %s\noutput       %s\n",
+		rows, r.Completions, r.FinishReasons, r.PromptTokens, r.CompletionTokens, r.Workers,
+		plural.Count(r.Restarts, "time"), seconds(r.TotalSeconds), r.Output)
 	for _, p := range r.Parked {
 		fmt.Fprintf(env.stdout, "parked       %s\n", visible.Line(p))
 	}
 }
 
-// withSecrets lists the URLs of the job that have parameters, which the workers need and nobody else may see. It must be called before
-// hideParameters.
+// withSecrets lists the URLs of the job that have parameters, which the workers need and nobody else may see. It must
+// be called before hideParameters.
 func (o *runOptions) withSecrets() (urls []string) {
 	for _, name := range append([]string{o.model, o.output}, o.inputs...) {
 		if storage.IsRemote(name) && strings.Contains(name, "?") {

@@ -42,8 +42,8 @@ type deaths struct{ workers, servers, supervisors int }
 
 func (d deaths) all() int { return d.workers + d.servers + d.supervisors }
 
-// disturbed starts the job and kills processes of it at random until it ends, or itself is killed, or there were enough. It returns true
-// where the job ended.
+// disturbed starts the job and kills processes of it at random until it ends, or itself is killed, or there were
+// enough. It returns true where the job ended.
 func (j *crashJob) disturbed(t *testing.T, random *rand.Rand, d *deaths, most int) bool {
 	t.Helper()
 	cmd := j.command(t, "out", time.Millisecond)
@@ -90,17 +90,20 @@ func (j *crashJob) disturbed(t *testing.T, random *rand.Rand, d *deaths, most in
 	}
 }
 
-// Workers, the server of their queue, and the process that looks after them are killed at random moments: the files are those of a run of
-// one process that nothing disturbed, and each death of a worker costs no more than what it had in flight.
+// Workers, the server of their queue, and the process that looks after them are killed at random moments: the files are
+// those of a run of one process that nothing disturbed, and each death of a worker costs no more than what it had in
+// flight.
 func TestWorkersKilledAtRandom(t *testing.T) {
 	kills, perJob := 200, 40
 	if testing.Short() {
 		kills, perJob = 8, 8
 	}
 	random := rand.New(rand.NewPCG(2026, 7))
-	kinds := [][]string{{"--part-rows", "150"}, {"--part-rows", "37", "--format", "jsonl"}, {"--part-rows", "8"}, {"--part-rows", "700"}}
+	kinds := [][]string{{"--part-rows", "150"}, {"--part-rows", "37", "--format", "jsonl"}, {"--part-rows", "8"},
+		{"--part-rows", "700"}}
 	for jobs := 0; kills > 0; jobs++ {
-		j := newCrashJob(t, append(kinds[jobs%len(kinds)], "--ack-wait", "2s", "--max-tries", "1000", "--max-restarts", "1000")...)
+		j := newCrashJob(t, append(kinds[jobs%len(kinds)], "--ack-wait", "2s", "--max-tries", "1000", "--max-restarts",
+			"1000")...)
 		plain := j.args
 		j.args = append(append([]string(nil), plain...), "--workers", "4")
 		var d deaths
@@ -108,7 +111,8 @@ func TestWorkersKilledAtRandom(t *testing.T) {
 		}
 		kills -= max(d.all(), 1)
 		again := j.drawn() - crashRows*crashN
-		t.Logf("job %d: killed %d workers, %d servers, %d supervisors; %d completions drawn again", jobs, d.workers, d.servers, d.supervisors, again)
+		t.Logf("job %d: killed %d workers, %d servers, %d supervisors; %d completions drawn again", jobs, d.workers,
+			d.servers, d.supervisors, again)
 		if most := (d.workers + 4*d.supervisors) * crashFlight; again < 0 || again > most {
 			t.Errorf("%d completions were drawn again; %d may be", again, most)
 		}
@@ -164,7 +168,8 @@ func TestServerKilledAsItStarts(t *testing.T) {
 			return
 		case <-time.After(time.Millisecond):
 		}
-		if _, servers := crewOf(cmd.Process.Pid); len(servers) > 0 && len(killed) < 5 && syscall.Kill(servers[0], syscall.SIGKILL) == nil {
+		if _, servers := crewOf(cmd.Process.Pid); len(servers) > 0 && len(killed) < 5 &&
+			syscall.Kill(servers[0], syscall.SIGKILL) == nil {
 			killed[servers[0]] = true
 		}
 	}

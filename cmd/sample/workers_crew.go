@@ -19,7 +19,8 @@ import (
 	"github.com/quire/quire/queue"
 )
 
-// supervisedVariable tells a process that it ends when its standard input does: when the process that started it is gone.
+// supervisedVariable tells a process that it ends when its standard input does: when the process that started it is
+// gone.
 const supervisedVariable = "QUIRE_SUPERVISED"
 
 func supervised() bool { return os.Getenv(supervisedVariable) != "" }
@@ -66,8 +67,12 @@ func (c *crew) start(name string, stdout io.Writer, args ...string) (*process, e
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Args[0] = os.Args[0]
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NATS_") || strings.HasPrefix(v, storageVariable+"=") })
-	cmd.Env = append(cmd.Env, supervisedVariable+"=1", natsURL+"=nats://"+c.address, natsUser+"=quire", natsPassword+"="+c.password,
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "NATS_") ||
+			strings.HasPrefix(v, storageVariable+"=")
+	})
+	cmd.Env = append(cmd.Env, supervisedVariable+"=1", natsURL+"=nats://"+c.address, natsUser+"=quire",
+		natsPassword+"="+c.password,
 		storageVariable+"="+strings.Join(c.secrets, "\n"))
 	p := &process{cmd: cmd, lines: &prefixed{crew: c, name: name}, ended: make(chan error, 1)}
 	cmd.Stdout, cmd.Stderr = stdout, p.lines
@@ -77,7 +82,8 @@ func (c *crew) start(name string, stdout io.Writer, args ...string) (*process, e
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	// Signals of the terminal come to this process alone, which passes them on in order: the server outlives the workers.
+	// Signals of the terminal come to this process alone, which passes them on in order: the server outlives the
+	// workers.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", name, err)
@@ -86,7 +92,8 @@ func (c *crew) start(name string, stdout io.Writer, args ...string) (*process, e
 	return p, nil
 }
 
-// stop asks a process to end, and ends it when it does not within some time; 0 waits for ever. It returns how the process ended.
+// stop asks a process to end, and ends it when it does not within some time; 0 waits for ever. It returns how the
+// process ended.
 func (p *process) stop(within time.Duration) (err error) {
 	if p == nil {
 		return nil
@@ -172,7 +179,8 @@ func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *m
 		return nil, ctx.Err()
 	}
 	q, err := queue.Connect(ctx, queue.Options{
-		URL: "nats://" + c.address, User: "quire", Password: c.password, Name: "sample run", Patience: localPatience, Log: c.log,
+		URL: "nats://" + c.address, User: "quire", Password: c.password, Name: "sample run", Patience: localPatience,
+		Log: c.log,
 	})
 	if err != nil {
 		return nil, err
@@ -272,7 +280,8 @@ func (c *crew) keep(workers []*member, job string, rows int64) (err error) {
 				continue
 			}
 			o := c.options.observing
-			args := []string{"worker", job, "--name", name, "--progress", "none", "--max-restarts", fmt.Sprint(c.options.maxRestarts), "--log-format", o.logFormat,
+			args := []string{"worker", job, "--name", name, "--progress", "none", "--max-restarts",
+				fmt.Sprint(c.options.maxRestarts), "--log-format", o.logFormat,
 				"--log-level", o.logLevel, "--nats-wait", localPatience.String(), "--plugins"}
 			if c.options.debug {
 				args = append(args, "--debug")
@@ -295,7 +304,8 @@ func (c *crew) keep(workers []*member, job string, rows int64) (err error) {
 			}
 			last := w.lines.lastLine()
 			if !w.died(rows, c.options.maxRestarts) {
-				return fmt.Errorf("%s ended %s without a row being done in between, the last time with %w: %s", name, plural.Count(w.failures, "time"), err, last)
+				return fmt.Errorf("%s ended %s without a row being done in between, the last time with %w: %s", name,
+					plural.Count(w.failures, "time"), err, last)
 			}
 			c.restarts++
 			fmt.Fprintf(c.env.stderr, "warning: %s ended (%v) and is started again\n", name, err)

@@ -26,7 +26,8 @@ type keptServer struct {
 // keepServer has the server run until stop, also while whoever uses it waits for it.
 func (c *crew) keepServer() *keptServer {
 	ctx, cancel := context.WithCancel(context.Background())
-	k := &keptServer{listens: make(chan struct{}), failed: make(chan error, 1), cancel: cancel, done: make(chan struct{})}
+	k := &keptServer{listens: make(chan struct{}), failed: make(chan error, 1), cancel: cancel,
+		done: make(chan struct{})}
 	go func() {
 		defer close(k.done)
 		if err := k.run(ctx, c); err != nil {
@@ -64,7 +65,8 @@ func (k *keptServer) run(ctx context.Context, c *crew) error {
 			fmt.Fprintf(c.env.stderr, "warning: %v\n", err)
 		}
 		if !m.died(k.rows.Load(), c.options.maxRestarts) {
-			return fmt.Errorf("the queue's server died %s without a row being done in between, the last time with: %w", plural.Count(m.failures, "time"), err)
+			return fmt.Errorf("the queue's server died %s without a row being done in between, the last time with: %w",
+				plural.Count(m.failures, "time"), err)
 		}
 		select {
 		case <-time.After(time.Until(m.again)):
@@ -80,8 +82,8 @@ func (k *keptServer) stop() {
 	<-k.done
 }
 
-// serve starts the server, on the port that it had if it ran before, and waits until it listens. An error that is an *exec.ExitError says how it
-// ended before that.
+// serve starts the server, on the port that it had if it ran before, and waits until it listens. An error that is an
+// *exec.ExitError says how it ended before that.
 func (c *crew) serve(ctx context.Context) (*process, error) {
 	address := c.address
 	if address == "" {

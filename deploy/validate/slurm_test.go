@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The script ends as its tasks did. srun here is one that starts the tasks side by side and ends with their highest code, as Slurm's
-// does; sample is one that ends as it is told.
+// The script ends as its tasks did. srun here is one that starts the tasks side by side and ends with their highest
+// code, as Slurm's does; sample is one that ends as it is told.
 func TestSlurm(t *testing.T) {
 	script, err := filepath.Abs(filepath.Join("..", "slurm", "quire.sbatch"))
 	if err != nil {
@@ -54,13 +54,16 @@ esac`,
 		want        int
 		requeued    bool
 	}{
-		{"0", "", 0, false}, {"3", "", 0, false}, {"0 3 0", "", 0, false}, {"1", "", 1, false}, {"3 1 3", "", 1, false}, {"2 0", "", 2, false},
-		{"137 3", "", 137, false}, {"4 3", "", 0, true}, {"1 4", "", 0, true}, {"stop", "1", 0, true}, {"stop stop 3", "1", 0, true},
+		{"0", "", 0, false}, {"3", "", 0, false}, {"0 3 0", "", 0, false}, {"1", "", 1, false}, {"3 1 3", "", 1, false},
+		{"2 0", "", 2, false},
+		{"137 3", "", 137, false}, {"4 3", "", 0, true}, {"1 4", "", 0, true}, {"stop", "1", 0, true},
+		{"stop stop 3", "1", 0, true},
 	} {
 		t.Run(c.codes, func(t *testing.T) {
 			log := filepath.Join(t.TempDir(), "log")
 			cmd := exec.Command("bash", script, "a model", "in/*.jsonl", "out", "-n", "4")
-			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "LOG="+log, "CODES="+c.codes, "STOP="+c.stop, "SLURM_ARRAY_JOB_ID=12", "SLURM_ARRAY_TASK_ID=3")
+			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "LOG="+log, "CODES="+c.codes,
+				"STOP="+c.stop, "SLURM_ARRAY_JOB_ID=12", "SLURM_ARRAY_TASK_ID=3")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			kill := time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 			defer kill.Stop()
@@ -72,10 +75,12 @@ esac`,
 				t.Fatal(err)
 			}
 			text, _ := os.ReadFile(log)
-			if requeued := strings.Contains(string(text), "scontrol requeue 12_3\n"); code != c.want || requeued != c.requeued {
+			if requeued := strings.Contains(string(text), "scontrol requeue 12_3\n"); code != c.want ||
+				requeued != c.requeued {
 				t.Errorf("it ended with %d, requeued: %v\n%s%s", code, requeued, text, out)
 			}
-			if want := "run --model a model --input in/*.jsonl --output out --shard auto --log-format json -n 4\n"; !strings.Contains(string(text), want) {
+			if want := "run --model a model --input in/*.jsonl --output out " +
+				"--shard auto --log-format json -n 4\n"; !strings.Contains(string(text), want) {
 				t.Errorf("%s, want %s", text, want)
 			}
 		})

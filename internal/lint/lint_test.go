@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const (
@@ -23,19 +24,23 @@ const (
 	maxLines    = 500
 )
 
-// tiers lists the packages by the height at which they stand. A package imports those of lower tiers only, and of its own
-// tier where sameTier says so. Folders below a listed one belong to it.
+// tiers lists the packages by the height at which they stand. A package imports those of lower tiers only, and of its
+// own tier where sameTier says so. Folders below a listed one belong to it.
 var tiers = map[string]int{
 	"cmd":    5,
 	"engine": 4,
 
-	"attention": graphTier, "linear": graphTier, "models/llama": graphTier, "pagetable": graphTier, "sampling": graphTier, "seqtable": graphTier, "tokenqueue": graphTier,
+	"attention": graphTier, "linear": graphTier, "models/llama": graphTier, "pagetable": graphTier,
+	"sampling": graphTier, "seqtable": graphTier, "tokenqueue": graphTier,
 
 	"collective": basisTier, "control": basisTier, "scan": basisTier, "tree": basisTier,
 
 	"xla": 1,
 
-	"bench": hostTier, "chat": hostTier, "cpukernel": hostTier, "jobstate": hostTier, "journal": hostTier, "lockstep": hostTier, "models": hostTier, "mosaic": hostTier, "nested": hostTier, "prefix": hostTier, "promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier, "setup": hostTier, "telemetry": hostTier, "tokenizer": hostTier, "triton": hostTier,
+	"bench": hostTier, "chat": hostTier, "cpukernel": hostTier, "jobstate": hostTier, "journal": hostTier,
+	"lockstep": hostTier, "models": hostTier, "mosaic": hostTier, "nested": hostTier, "prefix": hostTier,
+	"promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier, "setup": hostTier, "telemetry": hostTier,
+	"tokenizer": hostTier, "triton": hostTier,
 
 	"parameter": fileTier, "storage": fileTier, "tally": fileTier, "vfs": fileTier,
 }
@@ -73,7 +78,8 @@ func readAll() []sourceFile {
 			return err
 		}
 		name := d.Name()
-		if d.IsDir() && p != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "shared" || name == "out" || name == "bin") {
+		if d.IsDir() && p != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "shared" ||
+			name == "out" || name == "bin") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(name, ".go") {
@@ -130,7 +136,8 @@ func TestPackagesDocumented(t *testing.T) {
 
 func TestPackageNames(t *testing.T) {
 	for _, f := range files {
-		if slices.Contains([]string{"util", "utils", "common", "helpers", "helper", "misc", "shared"}, f.ast.Name.Name) {
+		if slices.Contains([]string{"util", "utils", "common", "helpers", "helper", "misc", "shared"},
+			f.ast.Name.Name) {
 			t.Errorf("%s: package %s is named after nothing it does", f.path, f.ast.Name.Name)
 		}
 	}
@@ -212,4 +219,33 @@ func TestRulesRefuse(t *testing.T) {
 			t.Errorf("%s may import %s %s", c.from, c.alias, c.imported)
 		}
 	}
+}
+
+// Lines end by column 120, a tab counting 4. What stands within quotes of several lines is text, and has its own width.
+func TestLineLength(t *testing.T) {
+	const maxColumns = 120
+	for _, f := range files {
+		text := rawText(f)
+		for i, line := range strings.Split(string(f.src), "\n") {
+			n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+			if n > maxColumns && !text[i+1] && !ast.IsGenerated(f.ast) {
+				t.Errorf("%s:%d has %d columns; break it by column %d", f.path, i+1, n, maxColumns)
+			}
+		}
+	}
+}
+
+// rawText finds the lines that a literal in backquotes stands on.
+func rawText(f sourceFile) map[int]bool {
+	lines := map[int]bool{}
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && strings.HasPrefix(lit.Value, "`") {
+			first := 1 + bytes.Count(f.src[:lit.Pos()-f.ast.FileStart], []byte("\n"))
+			for i := range 1 + strings.Count(lit.Value, "\n") {
+				lines[first+i] = true
+			}
+		}
+		return true
+	})
+	return lines
 }

@@ -31,8 +31,8 @@ func FreeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// RunHosts runs the calling test, which must be no subtest, in several processes, where [AsHost] says so. It returns what each wrote, and how it
-// ended.
+// RunHosts runs the calling test, which must be no subtest, in several processes, where [AsHost] says so. It returns
+// what each wrote, and how it ended.
 func RunHosts(t *testing.T, processes int, argument string) (output []string, failures []error) {
 	t.Helper()
 	address := FreeAddress(t)
@@ -40,8 +40,10 @@ func RunHosts(t *testing.T, processes int, argument string) (output []string, fa
 	var wg sync.WaitGroup
 	for id := range processes {
 		wg.Go(func() {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.timeout=5m")
-			cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%d|%d|%s", hostVariable, address, processes, id, argument))
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1",
+				"-test.timeout=5m")
+			cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%d|%d|%s", hostVariable, address, processes, id,
+				argument))
 			text, err := cmd.CombinedOutput()
 			output[id], failures[id] = string(text), err
 		})
@@ -57,7 +59,8 @@ func AsHost(t *testing.T) (group *lockstep.Group, argument string, ok bool) {
 	if len(fields) < 4 {
 		return nil, "", false
 	}
-	o := lockstep.Options{CoordinatorAddress: fields[0], HeartbeatTimeout: time.Hour} // a process that is gone is noticed before, or the test hangs
+	// a process that is gone is noticed before, or the test hangs
+	o := lockstep.Options{CoordinatorAddress: fields[0], HeartbeatTimeout: time.Hour}
 	var err error
 	for i, field := range []*int{&o.NumProcesses, &o.ProcessID} {
 		if *field, err = strconv.Atoi(fields[i+1]); err != nil {
@@ -81,7 +84,8 @@ func GroupOver(t *testing.T, group *lockstep.Group, devices int) *xla.Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := xla.New(xla.Options{Plugin: plugin, ClientOptions: map[string]any{"cpu_device_count": devices}, CacheDir: filepath.Join(cache, "test-executables")})
+	b, err := xla.New(xla.Options{Plugin: plugin, ClientOptions: map[string]any{"cpu_device_count": devices},
+		CacheDir: filepath.Join(cache, "test-executables")})
 	if err != nil {
 		t.Fatal(err)
 	}

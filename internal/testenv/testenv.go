@@ -21,7 +21,10 @@ var (
 	sharedXLA   = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsAuto, 1) })
 	sharedPlain = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsOff, 1) })
 	// Backends of 8 virtual devices, for groups.
-	sharedDevices      = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsAuto, virtualDevices) })
+	sharedDevices = sync.OnceValues(func() (*xla.Backend,
+		error) {
+		return newXLA(xla.KernelsAuto, virtualDevices)
+	})
 	sharedDevicesPlain = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsOff, virtualDevices) })
 )
 
@@ -43,14 +46,15 @@ func newXLA(kernels string, devices int) (*xla.Backend, error) {
 	})
 }
 
-// XLA returns the serving backend on the CPU plugin, one for all tests of a process. It fails the test if the plugin is not
-// installed: `make test` installs it.
+// XLA returns the serving backend on the CPU plugin, one for all tests of a process. It fails the test if the plugin is
+// not installed: `make test` installs it.
 func XLA(t testing.TB) *xla.Backend { return backend(t, sharedXLA) }
 
 // XLAWithoutKernels is XLA with the plain forms of all composites.
 func XLAWithoutKernels(t testing.TB) *xla.Backend { return backend(t, sharedPlain) }
 
-// Group returns a backend on some of 8 virtual devices of the CPU, which run programs together; kernels is as in xla.Options.
+// Group returns a backend on some of 8 virtual devices of the CPU, which run programs together; kernels is as in
+// xla.Options.
 func Group(t testing.TB, kernels string, devices ...int) *xla.Backend {
 	t.Helper()
 	open := sharedDevices
@@ -73,14 +77,15 @@ func backend(t testing.TB, open func() (*xla.Backend, error)) *xla.Backend {
 	return b
 }
 
-// Topology returns a backend that compiles for a topology, such as "v5e:1x1" or "h200:1", with none of its devices. It skips the test where
-// the plugin is not installed, which `sample setup tpu` and `sample setup cuda-compile` do.
+// Topology returns a backend that compiles for a topology, such as "v5e:1x1" or "h200:1", with none of its devices. It
+// skips the test where the plugin is not installed, which `sample setup tpu` and `sample setup cuda-compile` do.
 func Topology(t testing.TB, name string) *xla.Backend {
 	t.Helper()
 	platform := setup.Compiler(xla.TopologyPlatform(name))
 	plugin, err := setup.FindPlugin(platform)
 	if err != nil {
-		t.Skipf("the plugin is not installed (\"sample setup %s\" fetches it): nothing is compiled for %s", platform, name)
+		t.Skipf("the plugin is not installed (\"sample setup %s\" fetches it): nothing is compiled for %s", platform,
+			name)
 	}
 	b, err := xla.OpenTopology(xla.TopologyOptions{Plugin: plugin, Name: name})
 	if err != nil {

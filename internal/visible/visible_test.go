@@ -34,7 +34,8 @@ func TestText(t *testing.T) {
 
 // FuzzWriter cuts a text anywhere: what comes out is that of Text, and has nothing that steers a terminal.
 func FuzzWriter(f *testing.F) {
-	for _, s := range []string{"\x1b[31m", "日本\u202e", "\xe6\x97", "\xf0\x9f\x99\x82", "a\u2028b\u0085\xffc", "\xed\xa0\x80", "\x7f"} {
+	for _, s := range []string{"\x1b[31m", "日本\u202e", "\xe6\x97", "\xf0\x9f\x99\x82", "a\u2028b\u0085\xffc",
+		"\xed\xa0\x80", "\x7f"} {
 		f.Add(s, uint(1), uint(3))
 	}
 	f.Fuzz(func(t *testing.T, s string, a, b uint) {
@@ -62,7 +63,8 @@ func FuzzWriter(f *testing.F) {
 			t.Fatal(err)
 		}
 		var before, after string
-		if json.Unmarshal(text, &before) != nil || json.Unmarshal([]byte(Text(string(text))), &after) != nil || before != after {
+		if json.Unmarshal(text, &before) != nil || json.Unmarshal([]byte(Text(string(text))), &after) != nil ||
+			before != after {
 			t.Fatalf("%s and %s are %q and %q", text, Text(string(text)), before, after)
 		}
 	})

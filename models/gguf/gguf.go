@@ -1,8 +1,9 @@
-// Package gguf reads GGUF model files (versions 2 and 3, little-endian): metadata, tensor table, and block dequantization.
+// Package gguf reads GGUF model files (versions 2 and 3, little-endian): metadata, tensor table, and block
+// dequantization.
 //
-// The file is mapped, not read: metadata arrays are decoded when asked for and tensor data is handed out as slices of the
-// mapping. Files are untrusted input: every length and offset is checked against the bytes that are there, nothing is
-// allocated on the word of a header, and a bad file gives one error that names it.
+// The file is mapped, not read: metadata arrays are decoded when asked for and tensor data is handed out as slices of
+// the mapping. Files are untrusted input: every length and offset is checked against the bytes that are there, nothing
+// is allocated on the word of a header, and a bad file gives one error that names it.
 //
 // The format is described in the ggml project's documentation (docs/gguf.md).
 package gguf
@@ -69,7 +70,8 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Parse reads a whole GGUF file held in data; name stands for it in errors. The File refers to data and never writes to it.
+// Parse reads a whole GGUF file held in data; name stands for it in errors. The File refers to data and never writes to
+// it.
 func Parse(name string, data []byte) (*File, error) {
 	f := &File{name: name, values: map[string]value{}, byName: map[string]*Tensor{}}
 	r := &reader{data: data}
@@ -122,7 +124,8 @@ func (f *File) parse(r *reader) error {
 		return errTruncated(r, "the header")
 	}
 	if numTensors > maxEntries || numValues > maxEntries {
-		return fmt.Errorf("its header claims %d tensors and %d metadata entries; more than %d are not read", numTensors, numValues, maxEntries)
+		return fmt.Errorf("its header claims %d tensors and %d metadata entries; more than %d are not read", numTensors,
+			numValues, maxEntries)
 	}
 	for i := range numValues {
 		if err := f.parseValue(r, i); err != nil {
@@ -144,7 +147,8 @@ func (f *File) parse(r *reader) error {
 			return err
 		}
 		if offset%alignment != 0 {
-			return fmt.Errorf("tensor %q starts at offset %d, not a multiple of the alignment %d", t.Name, offset, alignment)
+			return fmt.Errorf("tensor %q starts at offset %d, not a multiple of the alignment %d", t.Name, offset,
+				alignment)
 		}
 		f.tensors = append(f.tensors, t)
 		offsets = append(offsets, offset)
@@ -165,7 +169,9 @@ func (f *File) parse(r *reader) error {
 		start, carry := bits.Add64(dataStart, offsets[i], 0)
 		end, carry2 := bits.Add64(start, size, 0)
 		if carry|carry2 != 0 || end > fileSize {
-			return fmt.Errorf("tensor %q needs %d bytes at offset %d, beyond the end of the file (%d bytes); the file is truncated or damaged",
+			return fmt.Errorf(
+				"tensor %q needs %d bytes at offset %d, beyond the end of the file (%d bytes); the file is truncated "+
+					"or damaged",
 				t.Name, size, start, fileSize)
 		}
 		t.Data = r.data[start:end:end]
@@ -209,10 +215,12 @@ func parseTensor(r *reader, i uint64) (t Tensor, offset uint64, err error) {
 func (t *Tensor) encodedBytes() (uint64, error) {
 	blockLen, blockBytes := t.Type.Block()
 	if blockLen == 0 {
-		return 0, fmt.Errorf("tensor %q has type %s, which is not supported (supported: %s)", t.Name, t.Type, supportedTypes())
+		return 0, fmt.Errorf("tensor %q has type %s, which is not supported (supported: %s)", t.Name, t.Type,
+			supportedTypes())
 	}
 	if row := t.Dims[len(t.Dims)-1]; row%blockLen != 0 {
-		return 0, fmt.Errorf("tensor %q has rows of %d elements, not a multiple of the %d in a block of %s", t.Name, row, blockLen, t.Type)
+		return 0, fmt.Errorf("tensor %q has rows of %d elements, not a multiple of the %d in a block of %s", t.Name,
+			row, blockLen, t.Type)
 	}
 	elements := uint64(1)
 	for _, d := range t.Dims {

@@ -63,7 +63,8 @@ func TestMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for key, want := range map[string]int64{"v.u8": 250, "v.i8": -6, "v.u16": 65000, "v.i16": -30000, "v.u32": 4_000_000_000,
+	for key, want := range map[string]int64{"v.u8": 250, "v.i8": -6, "v.u16": 65000, "v.i16": -30000,
+		"v.u32": 4_000_000_000,
 		"v.i32": -2_000_000_000, "v.i64": -1 << 62} {
 		if got, ok := f.Int(key); !ok || got != want {
 			t.Errorf("%s is %d, %v; want %d", key, got, ok, want)
@@ -177,22 +178,38 @@ var badFiles = map[string]struct {
 		w.u64(0)
 	}), "type 9"},
 	"unknown value": {build(func(w *writer) { w.head(3, 0, 1); w.value("k", 13, 0) }), `"k" has a value of type 13`},
-	"key twice":     {build(func(w *writer) { w.head(3, 0, 2); w.value("k", 4, 1); w.value("k", 4, 2) }), `"k" appears twice`},
-	"alignment 0":   {build(func(w *writer) { w.head(3, 0, 1); w.value("general.alignment", 4, 0) }), "power of two"},
-	"alignment 48":  {build(func(w *writer) { w.head(3, 0, 1); w.value("general.alignment", 4, 48) }), "power of two"},
-	"no dims":       {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 0) }), `"t" has 0 dimensions`},
-	"five dims":     {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 0, 1, 1, 1, 1, 1) }), `"t" has 5 dimensions`},
-	"zero dim":      {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 0, 4, 0) }), "dimension of 0"},
+	"key twice": {build(func(w *writer) { w.head(3, 0, 2); w.value("k", 4, 1); w.value("k", 4, 2) }),
+		`"k" appears twice`},
+	"alignment 0":  {build(func(w *writer) { w.head(3, 0, 1); w.value("general.alignment", 4, 0) }), "power of two"},
+	"alignment 48": {build(func(w *writer) { w.head(3, 0, 1); w.value("general.alignment", 4, 48) }), "power of two"},
+	"no dims":      {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 0) }), `"t" has 0 dimensions`},
+	"five dims": {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 0, 1, 1, 1, 1, 1) }),
+		`"t" has 5 dimensions`},
+	"zero dim": {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 0, 4, 0) }), "dimension of 0"},
 	"elements overflow": {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 0, 1<<32, 1<<32) }),
 		`tensor "t" has dimensions`},
-	"bytes overflow":    {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 0, 1<<62) }), `tensor "t"`},
-	"offset overflow":   {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, math.MaxUint64-31, 64); w.data(256) }), "beyond the end"},
-	"offset misaligned": {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 4, 8); w.data(64) }), "alignment"},
-	"data missing":      {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 0, 8); w.data(31) }), `"t" needs 32 bytes`},
-	"unsupported type":  {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", 16, 0, 256); w.data(66) }), `"t" has type IQ2_XXS, which is not supported`},
-	"unknown type":      {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", 77, 0, 256); w.data(66) }), "type number 77"},
-	"row not blocks":    {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", Q4_0, 0, 16, 2); w.data(18) }), "rows of 16 elements"},
-	"tensor twice": {build(func(w *writer) { w.head(3, 2, 0); w.tensor("t", F32, 0, 8); w.tensor("t", F32, 32, 8); w.data(64) }),
+	"bytes overflow": {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 0, 1<<62) }), `tensor "t"`},
+	"offset overflow": {build(func(w *writer) {
+		w.head(3, 1, 0)
+		w.tensor("t", F32, math.MaxUint64-31, 64)
+		w.data(256)
+	}), "beyond the end"},
+	"offset misaligned": {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 4, 8); w.data(64) }),
+		"alignment"},
+	"data missing": {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", F32, 0, 8); w.data(31) }),
+		`"t" needs 32 bytes`},
+	"unsupported type": {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", 16, 0, 256); w.data(66) }),
+		`"t" has type IQ2_XXS, which is not supported`},
+	"unknown type": {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", 77, 0, 256); w.data(66) }),
+		"type number 77"},
+	"row not blocks": {build(func(w *writer) { w.head(3, 1, 0); w.tensor("t", Q4_0, 0, 16, 2); w.data(18) }),
+		"rows of 16 elements"},
+	"tensor twice": {build(func(w *writer) {
+		w.head(3, 2, 0)
+		w.tensor("t", F32, 0, 8)
+		w.tensor("t", F32, 32, 8)
+		w.data(64)
+	}),
 		`"t" appears twice`},
 }
 

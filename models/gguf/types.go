@@ -47,7 +47,8 @@ var codecs = map[Type]codec{
 
 // unsupportedNames are ggml's names of encodings that are known but not read, for error messages.
 var unsupportedNames = map[Type]string{
-	9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL",
+	9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
+	20: "IQ4_NL",
 	21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M",
 	34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
 }
@@ -63,7 +64,8 @@ func (t Type) String() string {
 	return fmt.Sprintf("number %d", uint32(t))
 }
 
-// Block returns how many elements a block of the encoding holds and its size in bytes; zeros for one that is not supported.
+// Block returns how many elements a block of the encoding holds and its size in bytes; zeros for one that is not
+// supported.
 func (t Type) Block() (elements, bytes int) {
 	c := codecs[t]
 	return c.blockLen, c.blockBytes

@@ -16,7 +16,8 @@ import (
 	"github.com/quire/quire/tokenizer"
 )
 
-// What 8-bit weights cost: the perplexity of SmolLM2 on what was this repository's documentation once, in windows of 512 tokens.
+// What 8-bit weights cost: the perplexity of SmolLM2 on what was this repository's documentation once, in windows of
+// 512 tokens.
 func TestInt8Perplexity(t *testing.T) {
 	testenv.Slow(t)
 	backend, ckpt := testenv.XLA(t), testenv.SmolLM2(t)
@@ -43,8 +44,10 @@ func TestInt8Perplexity(t *testing.T) {
 		}
 		return math.Exp(sum / float64(n))
 	}
-	full, half, small := perplexity(llama.Storage{DType: dtypes.Float32}), perplexity(llama.Storage{DType: dtypes.BFloat16}), perplexity(llama.Storage{DType: dtypes.Float32, Int8: true})
-	t.Logf("perplexity over %d tokens: float32 %.4f, bfloat16 %.4f, int8 %.4f (%+.2f %%)", len(ids)-1, full, half, small, 100*(small/full-1))
+	full, half, small := perplexity(llama.Storage{DType: dtypes.Float32}),
+		perplexity(llama.Storage{DType: dtypes.BFloat16}), perplexity(llama.Storage{DType: dtypes.Float32, Int8: true})
+	t.Logf("perplexity over %d tokens: float32 %.4f, bfloat16 %.4f, int8 %.4f (%+.2f %%)", len(ids)-1, full, half,
+		small, 100*(small/full-1))
 	if !(small < full*1.06) { // measured: 1.045
 		t.Errorf("8-bit weights raise the perplexity from %g to %g", full, small)
 	}
@@ -75,7 +78,8 @@ func lossOf(t *testing.T, ckpt *models.Checkpoint, s llama.Storage) func(ids []i
 		rows := Scalar(g, dtypes.Int32, window)
 		hidden, _ := llama.Hidden(ckpt.Config, w, tokens, Iota(g, tokens.Shape(), 0), rows, nil, dense(ckpt.Config))
 		logits := llama.Logits(ckpt.Config, w, hidden, rows)
-		chosen := Equal(Iota(g, shapes.Make(dtypes.Int32, window, ckpt.Config.VocabSize), 1), BroadcastToDims(InsertAxes(next, -1), window, ckpt.Config.VocabSize))
+		chosen := Equal(Iota(g, shapes.Make(dtypes.Int32, window, ckpt.Config.VocabSize), 1),
+			BroadcastToDims(InsertAxes(next, -1), window, ckpt.Config.VocabSize))
 		logProbabilities := LogSoftmax(logits)
 		return Neg(ReduceAllSum(Where(chosen, logProbabilities, ZerosLike(logProbabilities))))
 	})

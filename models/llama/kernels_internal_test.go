@@ -35,7 +35,8 @@ type rowsOf struct {
 	exec *Exec
 }
 
-// newRowsOf compiles f with its float inputs rounded to a dtype and its results made float32. The last input is the number of rows.
+// newRowsOf compiles f with its float inputs rounded to a dtype and its results made float32. The last input is the
+// number of rows.
 func newRowsOf(t *testing.T, b *xla.Backend, dtype dtypes.DType, f func(in []*Node) []*Node) rowsOf {
 	t.Helper()
 	exec, err := NewExec(b, func(in []*Node) []*Node {
@@ -119,9 +120,10 @@ func takeRow(x *tensors.Tensor, row int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(flat[row*size:(row+1)*size], dims...)
 }
 
-// checkRows compares the kernel with the plain form, and a row of it with itself among fewer rows, at another place and alone.
-// varying tells which arguments have rows.
-func checkRows(t *testing.T, what string, dtype dtypes.DType, rows, varying int, f func(in []*Node) []*Node, args ...*tensors.Tensor) {
+// checkRows compares the kernel with the plain form, and a row of it with itself among fewer rows, at another place and
+// alone. varying tells which arguments have rows.
+func checkRows(t *testing.T, what string, dtype dtypes.DType, rows, varying int, f func(in []*Node) []*Node,
+	args ...*tensors.Tensor) {
 	t.Helper()
 	kernel, plain := newRowsOf(t, testenv.XLA(t), dtype, f), newRowsOf(t, testenv.XLAWithoutKernels(t), dtype, f)
 	all := kernel.run(rows, args...)
@@ -150,7 +152,8 @@ func TestRMSNormKernel(t *testing.T) {
 				continue // Each is a program to compile.
 			}
 			f := func(in []*Node) []*Node { return []*Node{rmsNorm(in[0], in[1], 1e-5, in[2])} }
-			checkRows(t, fmt.Sprintf("%s %v", dtype, dims), dtype, dims[0], 1, f, random(r, dims...), random(r, dims[len(dims)-1]))
+			checkRows(t, fmt.Sprintf("%s %v", dtype, dims), dtype, dims[0], 1, f, random(r, dims...),
+				random(r, dims[len(dims)-1]))
 		}
 	}
 }
@@ -167,7 +170,8 @@ func TestSplitHeadsKernel(t *testing.T) {
 	} {
 		c.cfg.RMSNormEps = 1e-6
 		for _, dtype := range floats {
-			for i, with := range []struct{ rotate, norm bool }{{true, true}, {true, false}, {false, true}, {false, false}} {
+			for i, with := range []struct{ rotate, norm bool }{{true, true}, {true, false}, {false, true},
+				{false, false}} {
 				if i > 0 && dtype != dtypes.BFloat16 || i > 1 && c.rows != 6 {
 					continue
 				}

@@ -36,7 +36,8 @@ func dense(cfg models.Config) llama.AttentionFunc {
 	}
 }
 
-// padded is the length that every prompt is padded to: attention is causal, so that what comes behind a prompt is not seen.
+// padded is the length that every prompt is padded to: attention is causal, so that what comes behind a prompt is not
+// seen.
 const padded = 128
 
 // scorer returns a function that runs the decoder over a prompt and returns the scores behind its last token.
@@ -58,8 +59,10 @@ func scorer(t *testing.T, b compute.Backend, ckpt *models.Checkpoint) func(promp
 	exec, err := NewExec(b, func(in []*Node) *Node {
 		tokens, last := in[0], in[1]
 		local := llama.NewPartition(ckpt.Config, collective.Devices(b)).Local(ckpt.Config)
-		hidden, _ := llama.Hidden(ckpt.Config, llama.NewWeights(arrays, in[2:]), tokens, Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded), nil, dense(local))
-		return llama.Logits(ckpt.Config, llama.NewWeights(arrays, in[2:]), Gather(hidden, Reshape(last, 1, 1)), Scalar(last.Graph(), dtypes.Int32, 1))
+		hidden, _ := llama.Hidden(ckpt.Config, llama.NewWeights(arrays, in[2:]), tokens,
+			Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded), nil, dense(local))
+		return llama.Logits(ckpt.Config, llama.NewWeights(arrays, in[2:]), Gather(hidden, Reshape(last, 1, 1)),
+			Scalar(last.Graph(), dtypes.Int32, 1))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +84,8 @@ func TestLogitsEqualTransformers(t *testing.T) {
 			ckpt := testenv.Model(t, family)
 			var golden testenv.Golden
 			testenv.ReadGolden(t, family, &golden)
-			for name, backend := range map[string]compute.Backend{"kernels": testenv.XLA(t), "plain": testenv.XLAWithoutKernels(t)} {
+			for name, backend := range map[string]compute.Backend{"kernels": testenv.XLA(t),
+				"plain": testenv.XLAWithoutKernels(t)} {
 				score := scorer(t, backend, ckpt)
 				for _, c := range golden.Cases {
 					got := score(c.Prompt)
@@ -90,7 +94,8 @@ func TestLogitsEqualTransformers(t *testing.T) {
 						worst = max(worst, math.Abs(float64(got[i]-c.Logits[i])))
 					}
 					if worst > 1e-4 || math.IsNaN(worst) {
-						t.Errorf("%s, prompt of %d tokens: logits differ by up to %g, want 1e-4", name, len(c.Prompt), worst)
+						t.Errorf("%s, prompt of %d tokens: logits differ by up to %g, want 1e-4", name, len(c.Prompt),
+							worst)
 					}
 				}
 			}

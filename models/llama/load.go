@@ -23,9 +23,11 @@ type placer interface {
 	HostWritable() bool
 }
 
-// Load reads an array from a checkpoint to a device of the backend that [Arrays] was told; for a group, whose device is 0, to each of its devices that this
-// process has its part. A matrix goes from the mapped file to where it stays, packed on the way; the pages of the file are given back.
-func (a Array) Load(backend compute.Backend, device compute.DeviceNum, from *models.Checkpoint) (compute.Buffer, error) {
+// Load reads an array from a checkpoint to a device of the backend that [Arrays] was told; for a group, whose device is
+// 0, to each of its devices that this process has its part. A matrix goes from the mapped file to where it stays,
+// packed on the way; the pages of the file are given back.
+func (a Array) Load(backend compute.Backend, device compute.DeviceNum, from *models.Checkpoint) (compute.Buffer,
+	error) {
 	buffer, err := a.load(backend, device, from)
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", a.Name, err)
@@ -33,7 +35,8 @@ func (a Array) Load(backend compute.Backend, device compute.DeviceNum, from *mod
 	return buffer, nil
 }
 
-func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *models.Checkpoint) (whole compute.Buffer, err error) {
+func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *models.Checkpoint) (whole compute.Buffer,
+	err error) {
 	members := []compute.Backend{backend}
 	group, isGroup := backend.(collective.Group)
 	if isGroup = isGroup && group.Partitions() > 1; isGroup {
@@ -63,7 +66,8 @@ func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *mod
 				return nil, err
 			}
 		} else {
-			flats[i] = reflect.MakeSlice(reflect.SliceOf(a.Shape.DType.GoType()), a.Shape.Size(), a.Shape.Size()).Interface()
+			flats[i] = reflect.MakeSlice(reflect.SliceOf(a.Shape.DType.GoType()), a.Shape.Size(),
+				a.Shape.Size()).Interface()
 		}
 	}
 	if err := a.fill(backend, flats, from); err != nil {

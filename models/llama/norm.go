@@ -8,8 +8,8 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// rmsNorm is x / sqrt(mean(x^2) + eps) * weight over the last axis, in float32 as transformers does it: x [T, ..., H] of any float
-// dtype, weight [H]. rows, i32[], as in [Hidden].
+// rmsNorm is x / sqrt(mean(x^2) + eps) * weight over the last axis, in float32 as transformers does it: x [T, ..., H]
+// of any float dtype, weight [H]. rows, i32[], as in [Hidden].
 func rmsNorm(x, weight *Node, eps float64, rows *Node) *Node {
 	inputs := []*Node{x, ConvertDType(weight, x.DType()), rows}
 	return control.Composite("rms_norm", map[string]float64{"eps": eps}, inputs, []shapes.Shape{x.Shape()},

@@ -2,11 +2,12 @@ package llama
 
 import "github.com/quire/quire/models"
 
-// Partition says what of a model each of several devices holds that run it together: some of the heads of attention, columns of the MLP, and
-// rows of the vocabulary. What does not divide is padded with zeros, which add nothing to any sum.
+// Partition says what of a model each of several devices holds that run it together: some of the heads of attention,
+// columns of the MLP, and rows of the vocabulary. What does not divide is padded with zeros, which add nothing to any
+// sum.
 //
-// A KV slot is a KV head with some of the query heads that read it. Where the devices are more than the KV heads, or no divisor of them,
-// heads stand in several slots, each with other queries, and some slots may be empty.
+// A KV slot is a KV head with some of the query heads that read it. Where the devices are more than the KV heads, or no
+// divisor of them, heads stand in several slots, each with other queries, and some slots may be empty.
 type Partition struct {
 	Devices int
 	// KVHeads is the KV slots of a device, and QueriesPerKV the query heads of each.
@@ -17,8 +18,8 @@ type Partition struct {
 	heads, perHead int // query heads of the model, and those of each of its KV heads
 }
 
-// NewPartition cuts a model for a number of devices. Of all ways to share out the heads it takes the one with the fewest KV slots a device, and
-// then with the fewest query heads.
+// NewPartition cuts a model for a number of devices. Of all ways to share out the heads it takes the one with the
+// fewest KV slots a device, and then with the fewest query heads.
 func NewPartition(cfg models.Config, devices int) Partition {
 	s := Partition{
 		Devices: devices, Intermediate: ceilDiv(cfg.IntermediateSize, devices), Vocab: ceilDiv(cfg.VocabSize, devices),

@@ -22,13 +22,15 @@ func firstDevices(n int) []int {
 	return devices
 }
 
-// Devices together give transformers' scores, for every family: those whose heads divide and those whose heads are shared or padded.
+// Devices together give transformers' scores, for every family: those whose heads divide and those whose heads are
+// shared or padded.
 func TestLogitsOfDevicesTogether(t *testing.T) {
 	for _, kernels := range []string{xla.KernelsAuto, xla.KernelsOff} {
 		for _, n := range []int{2, 4, 8} {
 			for _, family := range testenv.Families(t) {
 				t.Run(fmt.Sprintf("%s on %d, kernels %s", family, n, kernels), func(t *testing.T) {
-					quick := n == 4 && kernels == xla.KernelsAuto && slices.Contains([]string{"llama-bias", "llama3", "qwen3"}, family)
+					quick := n == 4 && kernels == xla.KernelsAuto &&
+						slices.Contains([]string{"llama-bias", "llama3", "qwen3"}, family)
 					if !quick && family != "smollm2-like" {
 						testenv.Slow(t)
 					}
@@ -90,11 +92,14 @@ func TestPartitionOfHeads(t *testing.T) {
 // Which heads the usual models get.
 func TestPartitionsOfModels(t *testing.T) {
 	for _, c := range []struct{ heads, kv, devices, wantKV, wantQueries int }{
-		{32, 8, 8, 1, 4}, {64, 8, 8, 1, 8}, {64, 8, 16, 1, 4}, {32, 8, 2, 4, 4}, {9, 3, 2, 2, 3}, {9, 3, 4, 1, 3}, {9, 3, 8, 1, 2}, {4, 1, 8, 1, 1}, {28, 4, 8, 1, 4},
+		{32, 8, 8, 1, 4}, {64, 8, 8, 1, 8}, {64, 8, 16, 1, 4}, {32, 8, 2, 4, 4}, {9, 3, 2, 2, 3}, {9, 3, 4, 1, 3},
+		{9, 3, 8, 1, 2}, {4, 1, 8, 1, 1}, {28, 4, 8, 1, 4},
 	} {
-		p := llama.NewPartition(models.Config{NumHeads: c.heads, NumKVHeads: c.kv, HeadDim: 1, IntermediateSize: 1, VocabSize: 1}, c.devices)
+		p := llama.NewPartition(models.Config{NumHeads: c.heads, NumKVHeads: c.kv, HeadDim: 1, IntermediateSize: 1,
+			VocabSize: 1}, c.devices)
 		if p.KVHeads != c.wantKV || p.QueriesPerKV != c.wantQueries {
-			t.Errorf("%d heads, %d KV heads on %d: %d KV slots of %d, want %d of %d", c.heads, c.kv, c.devices, p.KVHeads, p.QueriesPerKV, c.wantKV, c.wantQueries)
+			t.Errorf("%d heads, %d KV heads on %d: %d KV slots of %d, want %d of %d", c.heads, c.kv, c.devices,
+				p.KVHeads, p.QueriesPerKV, c.wantKV, c.wantQueries)
 		}
 	}
 }

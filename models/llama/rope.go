@@ -23,9 +23,9 @@ func rotary(cfg models.Config, positions *Node) *rotation {
 	return &rotation{MulScalar(Cos(angles), factor), MulScalar(Sin(angles), factor)}
 }
 
-// splitHeads cuts the fused projection qkv [T, (H+2*KVH)*D] into queries [T, H, D], keys and values [T, KVH, D]. Queries and keys are
-// normalized with the weights qNorm and kNorm [D], where those are not nil, then rotated, where turn is not nil. rows, i32[], as in
-// [Hidden].
+// splitHeads cuts the fused projection qkv [T, (H+2*KVH)*D] into queries [T, H, D], keys and values [T, KVH, D].
+// Queries and keys are normalized with the weights qNorm and kNorm [D], where those are not nil, then rotated, where
+// turn is not nil. rows, i32[], as in [Hidden].
 func splitHeads(cfg models.Config, qkv, qNorm, kNorm *Node, turn *rotation, rows *Node) (q, k, v *Node) {
 	t, dtype := qkv.Shape().Dimensions[0], qkv.DType()
 	inputs := []*Node{qkv}
@@ -35,9 +35,11 @@ func splitHeads(cfg models.Config, qkv, qNorm, kNorm *Node, turn *rotation, rows
 	if qNorm != nil {
 		inputs = append(inputs, ConvertDType(qNorm, dtype), ConvertDType(kNorm, dtype))
 	}
-	attrs := map[string]any{"heads": cfg.NumHeads, "kv_heads": cfg.NumKVHeads, "rotate": turn != nil, "norm": qNorm != nil, "eps": cfg.RMSNormEps}
+	attrs := map[string]any{"heads": cfg.NumHeads, "kv_heads": cfg.NumKVHeads, "rotate": turn != nil,
+		"norm": qNorm != nil, "eps": cfg.RMSNormEps}
 	kv := shapes.Make(dtype, t, cfg.NumKVHeads, cfg.HeadDim)
-	out := control.Composite("rope", attrs, append(inputs, rows), []shapes.Shape{shapes.Make(dtype, t, cfg.NumHeads, cfg.HeadDim), kv, kv},
+	out := control.Composite("rope", attrs, append(inputs, rows),
+		[]shapes.Shape{shapes.Make(dtype, t, cfg.NumHeads, cfg.HeadDim), kv, kv},
 		func(in []*Node) []*Node {
 			q, k, v := splitPlain(cfg, in[0])
 			rest := in[1:]

@@ -34,7 +34,8 @@ func CheckLayerLoop(cfg models.Config) error {
 
 const layerPrefix = "layers."
 
-// stack makes one array, [layers, ...], of each array that all layers have: "layers.qkv.weight" of "layers.0.qkv.weight" and so on.
+// stack makes one array, [layers, ...], of each array that all layers have: "layers.qkv.weight" of
+// "layers.0.qkv.weight" and so on.
 func stack(list []Array) []Array {
 	var out []Array
 	at := map[string]int{}
@@ -52,7 +53,8 @@ func stack(list []Array) []Array {
 		}
 		whole := &out[at[name]]
 		whole.layers = append(whole.layers, a)
-		whole.Shape = shapes.Make(a.Shape.DType, slices.Insert(slices.Clone(a.Shape.Dimensions), 0, len(whole.layers))...)
+		whole.Shape = shapes.Make(a.Shape.DType, slices.Insert(slices.Clone(a.Shape.Dimensions), 0,
+			len(whole.layers))...)
 	}
 	return out
 }
@@ -72,7 +74,8 @@ func (a Array) fillLayers(backend compute.Backend, flats []any, from *models.Che
 	return nil
 }
 
-// layer returns the arrays of one layer, by their names without it. Those of a stack are cut from it at a number on the device, i32[].
+// layer returns the arrays of one layer, by their names without it. Those of a stack are cut from it at a number on the
+// device, i32[].
 func (w Weights) layer(number int, at *Node) Weights {
 	one := w
 	one.nodes = map[string]*Node{}
@@ -97,8 +100,10 @@ func (w Weights) layer(number int, at *Node) Weights {
 	return one
 }
 
-// eachLayer runs the layers one after the other on hidden states and what attention keeps: as a loop where the weights are stacked.
-func eachLayer(layers int, w Weights, x *Node, state []*Node, run func(layer Layer, w Weights, x *Node, state []*Node) (*Node, []*Node)) (*Node, []*Node) {
+// eachLayer runs the layers one after the other on hidden states and what attention keeps: as a loop where the weights
+// are stacked.
+func eachLayer(layers int, w Weights, x *Node, state []*Node,
+	run func(layer Layer, w Weights, x *Node, state []*Node) (*Node, []*Node)) (*Node, []*Node) {
 	if !w.stacked {
 		for i := range layers {
 			x, state = run(Layer{Number: i}, w.layer(i, nil), x, state)

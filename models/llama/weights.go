@@ -1,5 +1,5 @@
-// Package llama is the decoder of the Llama family: Llama 2 to 3.2, Mistral, Qwen2, Qwen3, SmolLM2 and SmolLM3 differ by what
-// [models.Config] says and by nothing else.
+// Package llama is the decoder of the Llama family: Llama 2 to 3.2, Mistral, Qwen2, Qwen3, SmolLM2 and SmolLM3 differ
+// by what [models.Config] says and by nothing else.
 //
 // It builds graphs and knows no files: [Arrays] names the arrays it wants and which tensors of a checkpoint make them.
 package llama
@@ -25,8 +25,8 @@ type Storage struct {
 	DType dtypes.DType
 	// Int8 holds matrices as 8-bit numbers, each row with a scale.
 	Int8 bool
-	// LayerLoop holds the arrays of all layers as one, [layers, ...], and makes [Hidden] run them as a loop: a program is smaller by the number of
-	// layers. Not every model can be: see [CheckLayerLoop].
+	// LayerLoop holds the arrays of all layers as one, [layers, ...], and makes [Hidden] run them as a loop: a program
+	// is smaller by the number of layers. Not every model can be: see [CheckLayerLoop].
 	LayerLoop bool
 }
 
@@ -34,8 +34,8 @@ type Storage struct {
 type Array struct {
 	// Name is the array's: "layers.3.qkv.weight" for instance, or "layers.qkv.weight" of all layers.
 	Name string
-	// Shape is [out] of a bias or a norm. Matrices [out, in] are as package linear holds them. Where several devices run the model together,
-	// it is that of each device's array.
+	// Shape is [out] of a bias or a norm. Matrices [out, in] are as package linear holds them. Where several devices
+	// run the model together, it is that of each device's array.
 	Shape shapes.Shape
 
 	part    part
@@ -68,8 +68,9 @@ const (
 	firstRow // the number of the first row of the vocabulary that the device has
 )
 
-// Arrays lists the arrays of a model, in the order that programs take them. Projections that read the same input are one
-// array: q, k and v; gate and up. Where the backend is a group of devices, the arrays are those of one device: see [Partition].
+// Arrays lists the arrays of a model, in the order that programs take them. Projections that read the same input are
+// one array: q, k and v; gate and up. Where the backend is a group of devices, the arrays are those of one device: see
+// [Partition].
 func Arrays(cfg models.Config, s Storage) []Array {
 	split := NewPartition(cfg, collective.Devices(s.Backend))
 	var list []Array
@@ -81,7 +82,8 @@ func Arrays(cfg models.Config, s Storage) []Array {
 		if s.Int8 {
 			dtype = dtypes.Int8
 		}
-		a := Array{Name: name, sources: sources, part: matrix, read: s.DType, format: linear.NewFormat(s.Backend, dtype, out, in, gateUp)}
+		a := Array{Name: name, sources: sources, part: matrix, read: s.DType,
+			format: linear.NewFormat(s.Backend, dtype, out, in, gateUp)}
 		a.Shape = a.format.Shape()
 		if s.Int8 {
 			a.read = dtypes.Float32
@@ -98,7 +100,8 @@ func Arrays(cfg models.Config, s Storage) []Array {
 		return source{name: name, rows: size, width: 1, spans: whole(size)}
 	}
 	words := func(name string) source {
-		return source{name: name, rows: cfg.VocabSize, width: hidden, spans: func(d int) []span { return block(d, split.Vocab, cfg.VocabSize) }}
+		return source{name: name, rows: cfg.VocabSize, width: hidden,
+			spans: func(d int) []span { return block(d, split.Vocab, cfg.VocabSize) }}
 	}
 	queries := func(d int) []span { return split.queries(d, head) }
 	keys := func(d int) []span { return split.keys(d, head) }
@@ -106,7 +109,8 @@ func Arrays(cfg models.Config, s Storage) []Array {
 
 	addMatrix("embed", false, split.Vocab, hidden, words("model.embed_tokens.weight"))
 	if split.Devices > 1 {
-		list = append(list, Array{Name: firstRowName, Shape: shapes.Make(dtypes.Int32), part: firstRow, share: split.Vocab})
+		list = append(list, Array{Name: firstRowName, Shape: shapes.Make(dtypes.Int32), part: firstRow,
+			share: split.Vocab})
 	}
 	for i := range cfg.NumLayers {
 		to, from := fmt.Sprintf("layers.%d.", i), fmt.Sprintf("model.layers.%d.", i)
@@ -125,9 +129,11 @@ func Arrays(cfg models.Config, s Storage) []Array {
 				addVector(to+name+".bias", out, of(".bias", 1)...)
 			}
 		}
-		// A layer whose inputs are shared out: what the devices get of its outputs is to be added up, and then the bias.
+		// A layer whose inputs are shared out: what the devices get of its outputs is to be added up, and then the
+		// bias.
 		inputs := func(name string, bias bool, in, all int, tensor string, spans func(int) []span) {
-			addMatrix(to+name+".weight", false, hidden, in, source{name: from + tensor + ".weight", rows: hidden, width: all, columns: true, spans: spans})
+			addMatrix(to+name+".weight", false, hidden, in, source{name: from + tensor + ".weight", rows: hidden,
+				width: all, columns: true, spans: spans})
 			if bias {
 				addVector(to+name+".bias", hidden, norm(from+tensor+".bias", hidden))
 			}
@@ -136,7 +142,8 @@ func Arrays(cfg models.Config, s Storage) []Array {
 		outputs("qkv", cfg.QKVBias, (split.Heads()+2*split.KVHeads)*head,
 			source{name: "self_attn.q_proj", rows: cfg.NumHeads * head, spans: queries},
 			source{name: "self_attn.k_proj", rows: cfg.NumKVHeads * head, spans: behind(split.Heads()*head, keys)},
-			source{name: "self_attn.v_proj", rows: cfg.NumKVHeads * head, spans: behind((split.Heads()+split.KVHeads)*head, keys)})
+			source{name: "self_attn.v_proj", rows: cfg.NumKVHeads * head,
+				spans: behind((split.Heads()+split.KVHeads)*head, keys)})
 		if cfg.QKNorm {
 			addVector(to+"q_norm", head, norm(from+"self_attn.q_norm.weight", head))
 			addVector(to+"k_norm", head, norm(from+"self_attn.k_norm.weight", head))
@@ -207,5 +214,6 @@ func (w Weights) get(name string) *graph.Node {
 }
 
 func (w Weights) matrix(name string) linear.Weight {
-	return linear.Weight{Format: w.matrices[w.prefix+name], Data: w.get(name), Scales: w.nodes[w.prefix+name+scalesSuffix]}
+	return linear.Weight{Format: w.matrices[w.prefix+name], Data: w.get(name),
+		Scales: w.nodes[w.prefix+name+scalesSuffix]}
 }

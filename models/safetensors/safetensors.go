@@ -1,8 +1,8 @@
 // Package safetensors reads one safetensors file: its tensor table, and tensor data as slices of a read-only mapping.
 //
 // Files are untrusted input. The rules of the format's reference reader hold here too: the header is at most 100 MB of
-// JSON, names are unique, and the tensors cover the data part exactly, without holes or overlap; a bad file gives one error
-// that names the file and the tensor.
+// JSON, names are unique, and the tensors cover the data part exactly, without holes or overlap; a bad file gives one
+// error that names the file and the tensor.
 package safetensors
 
 import (
@@ -101,7 +101,8 @@ func (f *File) parse(data []byte) error {
 	rest := data[8:]
 	switch {
 	case size > maxHeaderBytes:
-		return fmt.Errorf("its header claims %d bytes, more than the format's limit of %d; this is no safetensors file", size, maxHeaderBytes)
+		return fmt.Errorf("its header claims %d bytes, more than the format's limit of %d; this is no safetensors file",
+			size, maxHeaderBytes)
 	case size > uint64(len(rest)):
 		return fmt.Errorf("its header claims %d bytes but only %d follow; the file is truncated", size, len(rest))
 	}
@@ -119,11 +120,15 @@ func (f *File) parse(data []byte) error {
 		begin, end := e.Offsets[0], e.Offsets[1]
 		switch {
 		case end > uint64(len(body)):
-			return fmt.Errorf("tensor %q ends at offset %d, beyond the %d data bytes of the file; the file is truncated or damaged", e.name, end, len(body))
+			return fmt.Errorf(
+				"tensor %q ends at offset %d, beyond the %d data bytes of the file; the file is truncated or damaged",
+				e.name, end, len(body))
 		case begin < next:
-			return fmt.Errorf("tensor %q starts at offset %d, inside the tensor before it, which ends at %d", e.name, begin, next)
+			return fmt.Errorf("tensor %q starts at offset %d, inside the tensor before it, which ends at %d", e.name,
+				begin, next)
 		case begin > next:
-			return fmt.Errorf("tensor %q starts at offset %d, but the tensors before it end at %d: the file has a hole", e.name, begin, next)
+			return fmt.Errorf("tensor %q starts at offset %d, but the tensors before it end at %d: the file has a hole",
+				e.name, begin, next)
 		}
 		next = end
 		t := Tensor{Name: e.name, DType: e.DType, Dims: make([]int, len(e.Shape)), Data: body[begin:end:end]}
@@ -205,7 +210,8 @@ func (e *namedEntry) check() error {
 		want = lo
 	}
 	if got := e.Offsets[1] - e.Offsets[0]; got != want {
-		return fmt.Errorf("tensor %q of shape %v and dtype %s needs %d bytes, but its offsets give it %d", e.name, e.Shape, e.DType, want, got)
+		return fmt.Errorf("tensor %q of shape %v and dtype %s needs %d bytes, but its offsets give it %d", e.name,
+			e.Shape, e.DType, want, got)
 	}
 	return nil
 }

@@ -44,7 +44,8 @@ func TestReads(t *testing.T) {
 		t.Fatalf("tensors are %v", names)
 	}
 	b := f.Tensors()[1]
-	if b.DType != "BF16" || !slices.Equal(b.Dims, []int{2, 3}) || len(b.Data) != 12 || b.Data[0] != 4 || b.Data[11] != 15 {
+	if b.DType != "BF16" || !slices.Equal(b.Dims, []int{2, 3}) || len(b.Data) != 12 || b.Data[0] != 4 ||
+		b.Data[11] != 15 {
 		t.Fatalf("tensor b is %+v", b)
 	}
 	f.Release(&b)
@@ -72,16 +73,21 @@ var badFiles = map[string]struct {
 	"fraction":         {file(`{"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}}`, 4), `tensor "a"`},
 	"metadata broken":  {file(`{"__metadata__":}`, 0), "__metadata__"},
 	"unknown dtype":    {file("{"+entryOf("a", "F7", "[1]", 0, 4)+"}", 4), `tensor "a" has the unknown dtype "F7"`},
-	"wrong dtype":      {file("{"+entryOf("a", "F16", "[1]", 0, 4)+"}", 4), `tensor "a" of shape [1] and dtype F16 needs 2 bytes`},
+	"wrong dtype": {file("{"+entryOf("a", "F16", "[1]", 0, 4)+"}", 4),
+		`tensor "a" of shape [1] and dtype F16 needs 2 bytes`},
 	"wrong shape":      {file("{"+entryOf("a", "F32", "[2]", 0, 4)+"}", 4), "needs 8 bytes"},
 	"negative shape":   {file("{"+entryOf("a", "F32", "[-1]", 0, 4)+"}", 4), "dimension of -1"},
 	"shape overflow":   {file("{"+entryOf("a", "F32", "[4611686018427387904,4]", 0, 0)+"}", 0), "too many elements"},
 	"offsets reversed": {file("{"+entryOf("a", "F32", "[1]", 4, 0)+"}", 4), "before it starts"},
-	"beyond the end":   {file("{"+entryOf("a", "F32", "[2]", 0, 8)+"}", 4), `tensor "a" ends at offset 8, beyond the 4 data bytes`},
-	"overlap":          {file("{"+entryOf("a", "F32", "[2]", 0, 8)+","+entryOf("b", "F32", "[1]", 4, 8)+"}", 8), `tensor "b" starts at offset 4, inside`},
-	"hole":             {file("{"+entryOf("a", "F32", "[1]", 0, 4)+","+entryOf("b", "F32", "[1]", 8, 12)+"}", 12), "hole"},
-	"bytes left over":  {file("{"+entryOf("a", "F32", "[1]", 0, 4)+"}", 12), "12 data bytes"},
-	"name twice":       {file("{"+entryOf("a", "F32", "[1]", 0, 4)+","+entryOf("a", "F32", "[1]", 4, 8)+"}", 8), `tensor "a" appears twice`},
+	"beyond the end": {file("{"+entryOf("a", "F32", "[2]", 0, 8)+"}", 4),
+		`tensor "a" ends at offset 8, beyond the 4 data bytes`},
+	"overlap": {file("{"+entryOf("a", "F32", "[2]", 0, 8)+","+entryOf("b", "F32", "[1]", 4, 8)+"}", 8),
+		`tensor "b" starts at offset 4, inside`},
+	"hole": {file("{"+entryOf("a", "F32", "[1]", 0, 4)+","+entryOf("b", "F32", "[1]", 8, 12)+"}", 12),
+		"hole"},
+	"bytes left over": {file("{"+entryOf("a", "F32", "[1]", 0, 4)+"}", 12), "12 data bytes"},
+	"name twice": {file("{"+entryOf("a", "F32", "[1]", 0, 4)+","+entryOf("a", "F32", "[1]", 4, 8)+"}", 8),
+		`tensor "a" appears twice`},
 }
 
 func TestBadFiles(t *testing.T) {

@@ -1,4 +1,5 @@
-// Package local is a NATS server inside this program, for jobs whose workers are all on one machine, or where none is at hand.
+// Package local is a NATS server inside this program, for jobs whose workers are all on one machine, or where none is
+// at hand.
 package local
 
 import (
@@ -16,7 +17,8 @@ import (
 
 // Options say where the server listens and what it keeps.
 type Options struct {
-	// Address is HOST:PORT; without a host it is this machine's loopback, and port 0 is a free one. Others than loopback need a user.
+	// Address is HOST:PORT; without a host it is this machine's loopback, and port 0 is a free one. Others than
+	// loopback need a user.
 	Address string
 	// Dir is where streams are kept.
 	Dir            string
@@ -53,7 +55,8 @@ func Start(o Options) (*Server, error) {
 	if host == "" {
 		host = "127.0.0.1"
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) && (o.User == "" || o.Password == "") {
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) &&
+		(o.User == "" || o.Password == "") {
 		return nil, fmt.Errorf("%s: %w", o.Address, ErrOpen)
 	}
 	options := &server.Options{
@@ -76,7 +79,8 @@ func Start(o Options) (*Server, error) {
 	go s.Start()
 	if !s.ReadyForConnections(readyWithin) {
 		s.Shutdown()
-		return nil, fmt.Errorf("the NATS server was not ready at %s within %s: is the port free?", o.Address, readyWithin)
+		return nil, fmt.Errorf("the NATS server was not ready at %s within %s: is the port free?", o.Address,
+			readyWithin)
 	}
 	return &Server{s, s.Addr().String()}, nil
 }

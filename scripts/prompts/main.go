@@ -1,5 +1,5 @@
-// Command prompts makes the demo's prompt set: it turns testdata/prompts/demo.jsonl, which people edit, into demo.parquet
-// beside it. Run it from the root of the repository: go run ./scripts/prompts
+// Command prompts makes the demo's prompt set: it turns testdata/prompts/demo.jsonl, which people edit, into
+// demo.parquet beside it. Run it from the root of the repository: go run ./scripts/prompts
 package main
 
 import (
@@ -60,7 +60,8 @@ func run() error {
 		ids[p.ID] = true
 		prompts = append(prompts, p)
 	}
-	if err := parquet.WriteFile(target, prompts, parquet.Compression(&parquet.Zstd), parquet.CreatedBy("quire", "1", "prompts")); err != nil {
+	if err := parquet.WriteFile(target, prompts, parquet.Compression(&parquet.Zstd),
+		parquet.CreatedBy("quire", "1", "prompts")); err != nil {
 		return err
 	}
 	fmt.Printf("%d prompts in %s\n", len(prompts), target)

@@ -107,9 +107,11 @@ func (p *Page) charts() ([]chart, error) {
 			add("Tokens drawn per second", line, err)
 			line, err = p.overTime("rows/s", rate(func(q telemetry.Point) float64 { return float64(q.Rows) }), nil)
 			add("Rows per second", line, err)
-			line, err = p.overTime("slots", func(_, b telemetry.Point) float64 { return float64(b.Active) }, func(s telemetry.Start) int { return s.Slots })
+			line, err = p.overTime("slots", func(_, b telemetry.Point) float64 { return float64(b.Active) },
+				func(s telemetry.Start) int { return s.Slots })
 			add("Slots in use", line, err)
-			line, err = p.overTime("pages", func(_, b telemetry.Point) float64 { return float64(b.Pages) }, func(s telemetry.Start) int { return s.Pages })
+			line, err = p.overTime("pages", func(_, b telemetry.Point) float64 { return float64(b.Pages) },
+				func(s telemetry.Start) int { return s.Pages })
 			add("Pages in use", line, err)
 			line, err = p.overTime("ms", func(a, b telemetry.Point) float64 {
 				if b.Calls == a.Calls {
@@ -128,7 +130,8 @@ func (p *Page) charts() ([]chart, error) {
 }
 
 // overTime draws a line for each process, over the minutes since the first began, and a thin one for a limit.
-func (p *Page) overTime(unit string, value func(a, b telemetry.Point) float64, limit func(telemetry.Start) int) (*plot.Plot, error) {
+func (p *Page) overTime(unit string, value func(a, b telemetry.Point) float64,
+	limit func(telemetry.Start) int) (*plot.Plot, error) {
 	figure := newPlot("minutes", unit)
 	began := p.Processes[0].Start.Time
 	for _, run := range p.Processes {
@@ -181,7 +184,8 @@ func (l lengths) histogram() (*plot.Plot, error) {
 	for k, n := range l {
 		counts[(k-least)/width] += float64(n)
 	}
-	h := &plotter.Histogram{Width: float64(width), FillColor: ink, LineStyle: draw.LineStyle{Color: color.White, Width: vg.Points(0.5)}}
+	h := &plotter.Histogram{Width: float64(width), FillColor: ink, LineStyle: draw.LineStyle{Color: color.White,
+		Width: vg.Points(0.5)}}
 	for i, n := range counts {
 		from := float64(least + i*width)
 		h.Bins = append(h.Bins, plotter.HistogramBin{Min: from, Max: from + float64(width), Weight: n})
@@ -195,7 +199,8 @@ func (l lengths) histogram() (*plot.Plot, error) {
 func newPlot(x, y string) *plot.Plot {
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text = x, y
-	for _, style := range []*font.Font{&p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font} {
+	for _, style := range []*font.Font{&p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.X.Tick.Label.Font,
+		&p.Y.Tick.Label.Font} {
 		style.Variant = "Sans"
 		style.Size = 9
 	}
@@ -216,5 +221,6 @@ func render(title string, p *plot.Plot) (chart, error) {
 		return chart{}, fmt.Errorf("drawing %s gave no SVG", title)
 	}
 	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans", "font-family:Liberation Sans,Arial,sans-serif")
-	return chart{Title: title, SVG: template.HTML(`<svg role="img" aria-label="` + template.HTMLEscapeString(title) + `" ` + svg)}, nil
+	return chart{Title: title, SVG: template.HTML(`<svg role="img" aria-label="` + template.HTMLEscapeString(title) +
+		`" ` + svg)}, nil
 }

@@ -1,5 +1,5 @@
-// Package report makes one self-contained HTML page of what a job did: from its output rows and its time series. The page needs
-// no network and runs no scripts; all that comes from models and files is escaped.
+// Package report makes one self-contained HTML page of what a job did: from its output rows and its time series. The
+// page needs no network and runs no scripts; all that comes from models and files is escaped.
 package report
 
 import (
@@ -107,8 +107,8 @@ func (p *Page) Add(c Completion) {
 	}
 }
 
-// choose decides whether a row is shown: of all rows each is with the same chance, by reservoir sampling with numbers that are the
-// same every time.
+// choose decides whether a row is shown: of all rows each is with the same chance, by reservoir sampling with numbers
+// that are the same every time.
 func (p *Page) choose(c Completion) {
 	p.current = nil
 	s := &sample{ID: c.ID, Prompt: cut(c.Prompt), place: p.counts.Rows}

@@ -30,12 +30,16 @@ func full() *Page {
 	p := &Page{Output: "out/" + evil, Facts: [][2]string{{"model", evil}, {"seed", "7"}}}
 	began := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	for i := range 2 {
-		run := telemetry.Process{Start: telemetry.Start{Time: began.Add(time.Duration(i) * 20 * time.Minute), Model: evil, Backend: "xla:cpu", Slots: 64, Pages: 1000}}
+		run := telemetry.Process{Start: telemetry.Start{Time: began.Add(time.Duration(i) * 20 * time.Minute),
+			Model: evil, Backend: "xla:cpu", Slots: 64, Pages: 1000}}
 		for s := range 600 {
-			run.Points = append(run.Points, telemetry.Point{Seconds: float64(s), Counts: tally.Counts{Rows: int64(s / 2), Completions: int64(s)}, Tokens: int64(100 * s), Calls: int64(s),
-				CallSeconds: 0.3 * float64(s), Active: 40 + s%20, Pages: 500 + s%300})
+			run.Points = append(run.Points,
+				telemetry.Point{Seconds: float64(s), Counts: tally.Counts{Rows: int64(s / 2), Completions: int64(s)},
+					Tokens: int64(100 * s), Calls: int64(s),
+					CallSeconds: 0.3 * float64(s), Active: 40 + s%20, Pages: 500 + s%300})
 		}
-		run.Slowest = []telemetry.Row{{ID: "slow " + evil, Seconds: float64(90 - i), Tokens: 5, Err: evil}, {ID: "b", Seconds: 3}}
+		run.Slowest = []telemetry.Row{{ID: "slow " + evil, Seconds: float64(90 - i), Tokens: 5, Err: evil},
+			{ID: "b", Seconds: 3}}
 		if i == 1 {
 			run.End = &telemetry.End{Result: "finished"}
 		}
@@ -43,7 +47,8 @@ func full() *Page {
 	}
 	for row := range 1000 {
 		for g := range 3 {
-			c := Completion{ID: fmt.Sprint("row ", row), Generation: g, Prompt: fmt.Sprint("prompt ", row), Text: "text " + evil, FinishReason: "stop", PromptTokens: 5 + row%50, CompletionTokens: row % 200}
+			c := Completion{ID: fmt.Sprint("row ", row), Generation: g, Prompt: fmt.Sprint("prompt ", row),
+				Text: "text " + evil, FinishReason: "stop", PromptTokens: 5 + row%50, CompletionTokens: row % 200}
 			if row%100 == 3 {
 				c.FinishReason, c.Err, c.Text = "error", evil, ""
 			}
@@ -69,7 +74,8 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page has %s", bad)
 		}
 	}
-	for _, want := range []string{"Tokens drawn per second", "Slots in use", "Pages in use", "Length of completions", "1,000, 10 with errors", "2,970", ">30</td>", "killed", "finished", "&lt;script&gt;"} {
+	for _, want := range []string{"Tokens drawn per second", "Slots in use", "Pages in use", "Length of completions",
+		"1,000, 10 with errors", "2,970", ">30</td>", "killed", "finished", "&lt;script&gt;"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %s", want)
 		}
@@ -84,7 +90,8 @@ func TestPageIsBounded(t *testing.T) {
 	make := func() string {
 		p := &Page{Output: "out"}
 		for i := range 50_000 {
-			p.Add(Completion{ID: fmt.Sprint(i), Prompt: strings.Repeat("x", 3000), Text: strings.Repeat("y", 3000), FinishReason: fmt.Sprint("reason ", i%100),
+			p.Add(Completion{ID: fmt.Sprint(i), Prompt: strings.Repeat("x", 3000), Text: strings.Repeat("y", 3000),
+				FinishReason:     fmt.Sprint("reason ", i%100),
 				CompletionTokens: i, Err: map[bool]string{true: fmt.Sprint("error ", i)}[i%3 == 0]})
 		}
 		return write(t, p)
@@ -103,8 +110,11 @@ func TestPageOfLittle(t *testing.T) {
 	for _, p := range []*Page{
 		{Output: "empty"},
 		{Output: "one", Processes: []telemetry.Process{{Points: []telemetry.Point{{Seconds: 1}}}}},
-		{Output: "still", Processes: []telemetry.Process{{Points: []telemetry.Point{{Seconds: 1}, {Seconds: 1}, {Seconds: 1}}}}},
-		{Output: "bad", Processes: []telemetry.Process{{Points: []telemetry.Point{{Seconds: -1e300}, {Seconds: 1e300, Tokens: -1 << 63}, {Seconds: 2, Active: 1 << 60}}}}},
+		{Output: "still", Processes: []telemetry.Process{
+			{Points: []telemetry.Point{{Seconds: 1}, {Seconds: 1}, {Seconds: 1}}}}},
+		{Output: "bad", Processes: []telemetry.Process{
+			{Points: []telemetry.Point{{Seconds: -1e300}, {Seconds: 1e300, Tokens: -1 << 63},
+				{Seconds: 2, Active: 1 << 60}}}}},
 	} {
 		write(t, p)
 	}
@@ -156,7 +166,8 @@ func TestChartsAreWellFormed(t *testing.T) {
 }
 
 func browser(t *testing.T) string {
-	for _, name := range []string{"chromium-headless-shell", "headless-shell", "chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range []string{"chromium-headless-shell", "headless-shell", "chromium", "chromium-browser",
+		"google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
@@ -171,7 +182,8 @@ func TestInBrowser(t *testing.T) {
 	if err := os.WriteFile(path, []byte(write(t, full())), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser(t)), chromedp.NoSandbox)...)
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(browser(t)), chromedp.NoSandbox)...)
 	defer cancel()
 	ctx, cancel = chromedp.NewContext(ctx)
 	defer cancel()
@@ -228,7 +240,8 @@ func TestInBrowser(t *testing.T) {
 	if !strings.Contains(facts, evil) || !strings.Contains(samples, evil) || !strings.Contains(errorText, evil) {
 		t.Errorf("texts are not shown as they are: %q %q %q", facts, samples, errorText)
 	}
-	if counts["charts"] != 7 || counts["lines"] < 50 || counts["processes"] != 3 || counts["slowest"] != 5 || counts["samples"] != sampleRows {
+	if counts["charts"] != 7 || counts["lines"] < 50 || counts["processes"] != 3 || counts["slowest"] != 5 ||
+		counts["samples"] != sampleRows {
 		t.Errorf("%v", counts)
 	}
 	if counts["wide"] > 0 {
@@ -248,7 +261,8 @@ func TestPageCounts(t *testing.T) {
 	if err := p.counts.Check(); err != nil {
 		t.Error(err)
 	}
-	want := tally.Counts{Rows: 3000, RowsWithErrors: 2, Completions: 2998, PromptTokens: 7 * 2998, CompletionTokens: 2 * 2998, FinishReasons: tally.Reasons{Stop: 2998, Error: 2}}
+	want := tally.Counts{Rows: 3000, RowsWithErrors: 2, Completions: 2998, PromptTokens: 7 * 2998,
+		CompletionTokens: 2 * 2998, FinishReasons: tally.Reasons{Stop: 2998, Error: 2}}
 	if p.counts != want {
 		t.Errorf("counted %+v, want %+v", p.counts, want)
 	}

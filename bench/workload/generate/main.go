@@ -1,6 +1,6 @@
-// Command generate writes the texts of the workloads: arithmetic word problems with the length distribution of GSM8K's questions
-// (a median of some 210 characters, a tail to 700), and four worked ones that serve as few-shot prefix. Run it by go generate
-// ./bench/workload; what it writes is committed, and is the same on every run.
+// Command generate writes the texts of the workloads: arithmetic word problems with the length distribution of GSM8K's
+// questions (a median of some 210 characters, a tail to 700), and four worked ones that serve as few-shot prefix. Run
+// it by go generate ./bench/workload; what it writes is committed, and is the same on every run.
 package main
 
 import (
@@ -18,7 +18,8 @@ const (
 	shots     = 4
 	// shotsAfter is how many questions come before the worked ones, which are drawn from the same random numbers.
 	shotsAfter = 128
-	// Characters of a question are drawn log-normally: exp(medianLog) is the median, sigmaLog the spread, between the bounds.
+	// Characters of a question are drawn log-normally: exp(medianLog) is the median, sigmaLog the spread, between the
+	// bounds.
 	medianLog         = 5.33
 	sigmaLog          = 0.42
 	shortest, longest = 60, 700
@@ -39,9 +40,12 @@ type story struct {
 }
 
 var (
-	names  = []string{"Maya", "Tomas", "Priya", "Joel", "Amara", "Lukas", "Hana", "Diego", "Ingrid", "Omar", "Celeste", "Viktor", "Nadia", "Felix", "Rosa", "Kenji"}
-	items  = []string{"marbles", "stickers", "pencils", "apples", "postcards", "seashells", "muffins", "tickets", "bricks", "candles", "notebooks", "tulips", "cookies", "buttons"}
-	places = []string{"at the market", "in the garden shed", "at the school fair", "in the kitchen", "at the library", "on the farm", "in the workshop", "at the bus stop"}
+	names = []string{"Maya", "Tomas", "Priya", "Joel", "Amara", "Lukas", "Hana", "Diego", "Ingrid", "Omar", "Celeste",
+		"Viktor", "Nadia", "Felix", "Rosa", "Kenji"}
+	items = []string{"marbles", "stickers", "pencils", "apples", "postcards", "seashells", "muffins", "tickets",
+		"bricks", "candles", "notebooks", "tulips", "cookies", "buttons"}
+	places = []string{"at the market", "in the garden shed", "at the school fair", "in the kitchen", "at the library",
+		"on the farm", "in the workshop", "at the bus stop"}
 )
 
 // opening and the moves tell one sentence each and keep the account.
@@ -91,25 +95,29 @@ var moves = []func(s *story) string{
 		people, each := 2+s.r.IntN(3), 1+s.r.IntN(max(1, s.total/8))
 		s.steps = append(s.steps, fmt.Sprintf("The friends take %d*%d = %d.", people, each, people*each))
 		s.step(people*each, "-")
-		return fmt.Sprintf("%s shares some with %d friends, and each of the friends takes %d %s.", s.name, people, each, s.item)
+		return fmt.Sprintf("%s shares some with %d friends, and each of the friends takes %d %s.", s.name, people, each,
+			s.item)
 	},
 	func(s *story) string {
 		half := s.total / 2
 		s.steps = append(s.steps, fmt.Sprintf("Half of %d, rounded down, is %d.", s.total, half))
 		s.step(half, "-")
-		return fmt.Sprintf("Afterwards %s sells half of the %s, rounding down to whole ones, to %s.", s.name, s.item, s.other)
+		return fmt.Sprintf("Afterwards %s sells half of the %s, rounding down to whole ones, to %s.", s.name, s.item,
+			s.other)
 	},
 	func(s *story) string {
 		n := 10 + s.r.IntN(60)
 		s.step(n, "+")
-		return fmt.Sprintf("%s, who is moving to another city, leaves a whole crate of %d %s behind for %s.", s.other, n, s.item, s.name)
+		return fmt.Sprintf("%s, who is moving to another city, leaves a whole crate of %d %s behind for %s.", s.other,
+			n, s.item, s.name)
 	},
 	func(s *story) string {
 		return fmt.Sprintf("It is a sunny afternoon and there are many people %s.", s.place)
 	},
 	func(s *story) string {
 		price := 2 + s.r.IntN(8)
-		return fmt.Sprintf("Each one of the %s is worth $%d, although nobody has ever asked for the price.", s.item, price)
+		return fmt.Sprintf("Each one of the %s is worth $%d, although nobody has ever asked for the price.", s.item,
+			price)
 	},
 }
 
@@ -124,13 +132,15 @@ func (s *story) step(n int, op string) {
 	case "*":
 		s.total *= n
 	}
-	s.steps = append(s.steps, fmt.Sprintf("So %s has %d%s%d = %d %s after that.", s.name, before, op, n, s.total, s.item))
+	s.steps = append(s.steps, fmt.Sprintf("So %s has %d%s%d = %d %s after that.", s.name, before, op, n, s.total,
+		s.item))
 }
 
 // tell makes a story of about the given number of characters.
 func tell(r *rand.Rand, characters int) *story {
 	pick := func(from []string) string { return from[r.IntN(len(from))] }
-	s := &story{r: r, name: pick(names), item: pick(items), place: pick(places), total: 12 + r.IntN(90), used: map[int]bool{}}
+	s := &story{r: r, name: pick(names), item: pick(items), place: pick(places), total: 12 + r.IntN(90),
+		used: map[int]bool{}}
 	for s.other = s.name; s.other == s.name; {
 		s.other = pick(names)
 	}
@@ -170,7 +180,8 @@ func run() error {
 	for i := range questions {
 		for shot := 0; i == shotsAfter && shot < shots; shot++ {
 			s := tell(r, fewshotCharacters)
-			fmt.Fprintf(&prefix, "Question: %s\nAnswer: %s\n#### %d\n\n", s.question(), strings.Join(s.steps, " "), s.total)
+			fmt.Fprintf(&prefix, "Question: %s\nAnswer: %s\n#### %d\n\n", s.question(), strings.Join(s.steps, " "),
+				s.total)
 		}
 		characters := min(max(math.Exp(medianLog+sigmaLog*r.NormFloat64()), shortest), longest)
 		s := tell(r, int(characters))

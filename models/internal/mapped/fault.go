@@ -8,10 +8,11 @@ import (
 )
 
 // ErrFault says that mapped bytes cannot be read.
-var ErrFault = errors.New("a model file was shortened, or its disk failed, while it was open; leave model files alone during a run")
+var ErrFault = errors.New(
+	"a model file was shortened, or its disk failed, while it was open; leave model files alone during a run")
 
-// Guard calls f, which reads mapped bytes in its own goroutine, and returns ErrFault where they cannot be read: by default the
-// signal for that ends the process.
+// Guard calls f, which reads mapped bytes in its own goroutine, and returns ErrFault where they cannot be read: by
+// default the signal for that ends the process.
 func Guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -27,8 +28,8 @@ func Guard(f func() error) (err error) {
 
 var sink atomic.Uint32 // keeps the reads from being left out
 
-// Touch reads a byte of each page of part, so that whoever reads it next, in C where there is no Guard, will hardly find that it
-// cannot be read.
+// Touch reads a byte of each page of part, so that whoever reads it next, in C where there is no Guard, will hardly
+// find that it cannot be read.
 func Touch(part []byte) error {
 	return Guard(func() error {
 		var sum byte

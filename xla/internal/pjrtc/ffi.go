@@ -41,7 +41,8 @@ static ffi_extension *quire_ffi(const ffi_api *api) {
 	return NULL;
 }
 
-static void *quire_register(const ffi_extension *e, const char *target, size_t target_size, void *handler, const char *platform, size_t platform_size) {
+static void *quire_register(const ffi_extension *e, const char *target, size_t target_size, void *handler,
+                            const char *platform, size_t platform_size) {
 	ffi_register_args a = {sizeof(a), target, target_size, handler, platform, platform_size, 0};
 	return e->register_handler(&a);
 }
@@ -57,8 +58,8 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 )
 
-// ffiMinor is the first minor version of PJRT API 0 whose registration of handlers takes its arguments as they are here: earlier ones
-// have one more.
+// ffiMinor is the first minor version of PJRT API 0 whose registration of handlers takes its arguments as they are
+// here: earlier ones have one more.
 const ffiMinor = 115
 
 // registered are the handlers that plugins have: they may be given once only.
@@ -81,13 +82,15 @@ func HasFFI(plugin *pjrt.Plugin) bool {
 	return a.version.major == 0 && a.version.minor >= ffiMinor && C.quire_ffi((*C.ffi_api)(unsafe.Pointer(a))) != nil
 }
 
-// RegisterHandler lets programs of the plugin call handler, an XLA_FFI_Handler, by a custom call of the typed FFI to target. It is once
-// a process and plugin: the same handler again is ignored, another for the same target is an error. platform is the plugin's own name for
-// it: "Host" for the CPU.
+// RegisterHandler lets programs of the plugin call handler, an XLA_FFI_Handler, by a custom call of the typed FFI to
+// target. It is once a process and plugin: the same handler again is ignored, another for the same target is an error.
+// platform is the plugin's own name for it: "Host" for the CPU.
 func RegisterHandler(plugin *pjrt.Plugin, platform, target string, handler unsafe.Pointer) error {
 	const call = "PJRT_FFI_Register_Handler"
 	if !HasFFI(plugin) {
-		return fmt.Errorf("pjrtc: the plugin takes no handlers of custom calls: it needs PJRT API 0.%d and the FFI extension", ffiMinor)
+		return fmt.Errorf(
+			"pjrtc: the plugin takes no handlers of custom calls: it needs PJRT API 0.%d and the FFI extension",
+			ffiMinor)
 	}
 	a, err := api(plugin, 0, call, "api")
 	if err != nil {

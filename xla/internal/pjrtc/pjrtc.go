@@ -1,11 +1,13 @@
-// Package pjrtc makes the few calls of the PJRT C API that go-xla's pjrt package does not: serializing and loading executables,
-// reading the optimized program, asking a device for its memory, and compiling for a topology without a device.
+// Package pjrtc makes the few calls of the PJRT C API that go-xla's pjrt package does not: serializing and loading
+// executables, reading the optimized program, asking a device for its memory, and compiling for a topology without a
+// device.
 //
-// The structs below repeat the part of the C API that these calls use. The API only ever grows at the end of its structs, and says how
-// large the plugin's are; a function that the plugin's table is too short for, or has no pointer for, is an error.
+// The structs below repeat the part of the C API that these calls use. The API only ever grows at the end of its
+// structs, and says how large the plugin's are; a function that the plugin's table is too short for, or has no pointer
+// for, is an error.
 //
-// go-xla keeps its C pointers in unexported fields. They are found by name and checked by kind, so another version of go-xla is a clear
-// error, not a crash.
+// go-xla keeps its C pointers in unexported fields. They are found by name and checked by kind, so another version of
+// go-xla is a clear error, not a crash.
 package pjrtc
 
 /*
@@ -43,7 +45,9 @@ enum {
 
 typedef struct { size_t struct_size; void *extension_start; void *error; } error_destroy_args;
 
-typedef struct { size_t struct_size; void *extension_start; const void *error; const char *message; size_t message_size; } error_message_args;
+typedef struct {
+	size_t struct_size; void *extension_start; const void *error; const char *message; size_t message_size;
+} error_message_args;
 
 typedef struct {
 	size_t struct_size;
@@ -54,7 +58,9 @@ typedef struct {
 	size_t format_size;
 } program;
 
-typedef struct { size_t struct_size; void *extension_start; void *executable; program *program; } optimized_program_args;
+typedef struct {
+	size_t struct_size; void *extension_start; void *executable; program *program;
+} optimized_program_args;
 
 typedef struct {
 	size_t struct_size;
@@ -85,7 +91,8 @@ typedef struct {
 	void *device;
 	int64_t bytes_in_use;
 	optional peak_bytes_in_use, num_allocs, largest_alloc_size, bytes_limit;
-	optional bytes_reserved, peak_bytes_reserved, bytes_reservable_limit, largest_free_block_bytes, pool_bytes, peak_pool_bytes;
+	optional bytes_reserved, peak_bytes_reserved, bytes_reservable_limit, largest_free_block_bytes;
+	optional pool_bytes, peak_pool_bytes;
 } memory_stats_args;
 
 static void *quire_function(const quire_api *api, int index) {
@@ -131,7 +138,8 @@ static void *quire_memory_stats(const quire_api *api, void *device, memory_stats
 }
 
 // quire_optimized is called twice: without code to learn its size, then with a place for it.
-static void *quire_optimized(const quire_api *api, void *executable, char *code, size_t *size, const char **format, size_t *format_size) {
+static void *quire_optimized(const quire_api *api, void *executable, char *code, size_t *size,
+                             const char **format, size_t *format_size) {
 	program p = {sizeof(p), NULL, code, *size, NULL, 0};
 	optimized_program_args a = {sizeof(a), NULL, executable, &p};
 	void *error = ((quire_call)api->functions[EXECUTABLE_OPTIMIZED_PROGRAM])(&a);
@@ -174,7 +182,8 @@ func field(v any, kind reflect.Kind, path ...string) (reflect.Value, error) {
 		}
 	}
 	if at.Kind() != kind {
-		return at, fmt.Errorf("pjrtc: field %v of %T is a %s, not a %s: Quire is built for go-xla %s", path, v, at.Kind(), kind, pinned)
+		return at, fmt.Errorf("pjrtc: field %v of %T is a %s, not a %s: Quire is built for go-xla %s", path, v,
+			at.Kind(), kind, pinned)
 	}
 	return at, nil
 }
@@ -199,7 +208,8 @@ func api(owner any, index int, name string, path ...string) (*C.quire_api, error
 	a := (*C.quire_api)(p)
 	for _, i := range []int{C.ERROR_DESTROY, C.ERROR_MESSAGE, index} {
 		if C.quire_function(a, C.int(i)) == nil {
-			return nil, fmt.Errorf("pjrtc: the plugin (PJRT API %d.%d) has no %s", int(a.version.major), int(a.version.minor), name)
+			return nil, fmt.Errorf("pjrtc: the plugin (PJRT API %d.%d) has no %s", int(a.version.major),
+				int(a.version.minor), name)
 		}
 	}
 	return a, nil
@@ -215,7 +225,8 @@ func failure(a *C.quire_api, call string, e unsafe.Pointer) error {
 	return fmt.Errorf("%s: %s", call, C.GoStringN(message, C.int(size)))
 }
 
-// Serialize returns the bytes from which [Load] makes the executable again, in this or another process with the same plugin.
+// Serialize returns the bytes from which [Load] makes the executable again, in this or another process with the same
+// plugin.
 func Serialize(e *pjrt.LoadedExecutable) ([]byte, error) {
 	const call = "PJRT_Executable_Serialize"
 	a, err := api(e, C.EXECUTABLE_SERIALIZE, call, "plugin", "api")
@@ -249,8 +260,9 @@ func serialize(api, executable unsafe.Pointer) ([]byte, error) {
 //go:linkname newLoadedExecutable github.com/gomlx/go-xla/pjrt.newLoadedExecutable
 func newLoadedExecutable(*pjrt.Plugin, *pjrt.Client, unsafe.Pointer) (*pjrt.LoadedExecutable, error)
 
-// Load makes an executable of what [Serialize] returned. portable says that it was compiled to run on any device; partitions is how
-// many devices of this process it was compiled for. The plugin refuses bytes of another version or for another processor.
+// Load makes an executable of what [Serialize] returned. portable says that it was compiled to run on any device;
+// partitions is how many devices of this process it was compiled for. The plugin refuses bytes of another version or
+// for another processor.
 func Load(client *pjrt.Client, serialized []byte, portable bool, partitions int) (*pjrt.LoadedExecutable, error) {
 	const call = "PJRT_Executable_DeserializeAndLoad"
 	if len(serialized) == 0 {
@@ -287,7 +299,8 @@ func Load(client *pjrt.Client, serialized []byte, portable bool, partitions int)
 	return e, nil
 }
 
-// SetPartitions says how many devices of this process run the executable together: go-xla takes them to be all that it was compiled for.
+// SetPartitions says how many devices of this process run the executable together: go-xla takes them to be all that it
+// was compiled for.
 func SetPartitions(e *pjrt.LoadedExecutable, partitions int) error {
 	number, err := field(e, reflect.Int, "numPartitions")
 	if err == nil {
@@ -296,7 +309,8 @@ func SetPartitions(e *pjrt.LoadedExecutable, partitions int) error {
 	return err
 }
 
-// MemoryStats returns the bytes in use on a device, and how many there are in all; limit is 0 where the plugin does not say.
+// MemoryStats returns the bytes in use on a device, and how many there are in all; limit is 0 where the plugin does not
+// say.
 func MemoryStats(device *pjrt.Device) (inUse, limit int64, err error) {
 	const call = "PJRT_Device_MemoryStats"
 	a, err := api(device, C.DEVICE_MEMORY_STATS, call, "plugin", "api")
@@ -319,8 +333,8 @@ func MemoryStats(device *pjrt.Device) (inUse, limit int64, err error) {
 	return int64(args.bytes_in_use), limit, nil
 }
 
-// OptimizedProgram returns the program as the plugin runs it and the format of the bytes: "hlo" (an HloModuleProto), "hlo_with_config"
-// (an HloModuleProtoWithConfig) or "mlir".
+// OptimizedProgram returns the program as the plugin runs it and the format of the bytes: "hlo" (an HloModuleProto),
+// "hlo_with_config" (an HloModuleProtoWithConfig) or "mlir".
 func OptimizedProgram(e *pjrt.LoadedExecutable) (code []byte, format string, err error) {
 	const call = "PJRT_Executable_OptimizedProgram"
 	a, err := api(e, C.EXECUTABLE_OPTIMIZED_PROGRAM, call, "plugin", "api")
@@ -351,7 +365,8 @@ func optimized(api, executable unsafe.Pointer) (code []byte, format string, err 
 	if err := failure(a, call, C.quire_optimized(a, executable, room, &size, &cFormat, &formatSize)); err != nil {
 		return nil, "", err
 	}
-	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(room)), int(size))...), C.GoStringN(cFormat, C.int(formatSize)), nil
+	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(room)), int(size))...),
+		C.GoStringN(cFormat, C.int(formatSize)), nil
 }
 
 // Trim gives memory that C code has freed back to the operating system, where the C library can.

@@ -28,7 +28,8 @@ func TestTableMatchesTheHeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, m := range regexp.MustCompile(`(?m)^ +_PJRT_API_STRUCT_FIELD\((\w+)\)`).FindAllStringSubmatch(string(header), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ +_PJRT_API_STRUCT_FIELD\((\w+)\)`).FindAllStringSubmatch(string(header),
+		-1) {
 		names = append(names, m[1])
 	}
 	source, err := os.ReadFile("pjrtc.go")

@@ -8,10 +8,11 @@ package pjrtc
 // static const int64_t *quire_named_ints(const quire_named *v) { return v->as.int64_array_value; }
 // static float quire_named_float(const quire_named *v) { return v->as.float_value; }
 // static _Bool quire_named_bool(const quire_named *v) { return v->as.bool_value; }
-// static void quire_set_string(quire_named *v, const char *x, size_t n) { v->type = QUIRE_STRING; v->as.string_value = x; v->value_size = n; }
-// static void quire_set_int(quire_named *v, int64_t x) { v->type = QUIRE_INT64; v->as.int64_value = x; v->value_size = 1; }
-// static void quire_set_ints(quire_named *v, const int64_t *x, size_t n) { v->type = QUIRE_INT64_LIST; v->as.int64_array_value = x; v->value_size = n; }
-// static void quire_set_bool(quire_named *v, _Bool x) { v->type = QUIRE_BOOL; v->as.bool_value = x; v->value_size = 1; }
+// static void quire_set_string(quire_named *v, const char *x, size_t n) { v->type = QUIRE_STRING; v->as.string_value =
+// x; v->value_size = n; } static void quire_set_int(quire_named *v, int64_t x) { v->type = QUIRE_INT64;
+// v->as.int64_value = x; v->value_size = 1; } static void quire_set_ints(quire_named *v, const int64_t *x, size_t n) {
+// v->type = QUIRE_INT64_LIST; v->as.int64_array_value = x; v->value_size = n; } static void quire_set_bool(quire_named
+// *v, _Bool x) { v->type = QUIRE_BOOL; v->as.bool_value = x; v->value_size = 1; }
 import "C"
 
 import (
@@ -49,8 +50,8 @@ type Memory struct {
 	Code, Arguments, Outputs, Temporary int64
 	// Aliased is the part of Outputs that takes the place of donated arguments.
 	Aliased int64
-	// Peak is the most that is live at once, without Code. TotalAllocation is all that the device must allocate for arguments, outputs and
-	// temporaries, padding and fragmentation counted; TPU fills it in.
+	// Peak is the most that is live at once, without Code. TotalAllocation is all that the device must allocate for
+	// arguments, outputs and temporaries, padding and fragmentation counted; TPU fills it in.
 	Peak, TotalAllocation int64
 }
 
@@ -73,8 +74,8 @@ type Topology struct {
 	plugin *pjrt.Plugin
 }
 
-// NewTopology asks the plugin for a topology by its name; what names there are is the plugin's to say. Values of options are string, bool,
-// int64 or []int64.
+// NewTopology asks the plugin for a topology by its name; what names there are is the plugin's to say. Values of
+// options are string, bool, int64 or []int64.
 func NewTopology(plugin *pjrt.Plugin, name string, options map[string]any) (*Topology, error) {
 	api, err := pointer(plugin, "api")
 	if err != nil {
@@ -91,7 +92,8 @@ func NewTopology(plugin *pjrt.Plugin, name string, options map[string]any) (*Top
 	}
 	t := &Topology{api: api, plugin: plugin}
 	if err := t.failure("PJRT_TopologyDescription_Create",
-		C.quire_topology_create(api, in.string(name), C.size_t(len(name)), named, C.size_t(len(options)), &t.handle)); err != nil {
+		C.quire_topology_create(api, in.string(name), C.size_t(len(name)), named, C.size_t(len(options)),
+			&t.handle)); err != nil {
 		return nil, err
 	}
 	if err := t.describe(); err != nil {
@@ -104,17 +106,20 @@ func NewTopology(plugin *pjrt.Plugin, name string, options map[string]any) (*Top
 func (t *Topology) describe() error {
 	var name, version *C.char
 	var nameSize, versionSize, num C.size_t
-	if err := t.failure("PJRT_TopologyDescription_PlatformName", C.quire_topology_platform(t.api, t.handle, &name, &nameSize, &version, &versionSize)); err != nil {
+	if err := t.failure("PJRT_TopologyDescription_PlatformName",
+		C.quire_topology_platform(t.api, t.handle, &name, &nameSize, &version, &versionSize)); err != nil {
 		return err
 	}
 	t.Platform, t.Version = C.GoStringN(name, C.int(nameSize)), C.GoStringN(version, C.int(versionSize))
 	var attributes *C.quire_named
-	if err := t.failure("PJRT_TopologyDescription_Attributes", C.quire_topology_attributes(t.api, t.handle, &attributes, &num)); err != nil {
+	if err := t.failure("PJRT_TopologyDescription_Attributes",
+		C.quire_topology_attributes(t.api, t.handle, &attributes, &num)); err != nil {
 		return err
 	}
 	t.Attributes = goValues(attributes, num)
 	var devices *unsafe.Pointer
-	if err := t.failure("PJRT_TopologyDescription_GetDeviceDescriptions", C.quire_topology_devices(t.api, t.handle, &devices, &num)); err != nil {
+	if err := t.failure("PJRT_TopologyDescription_GetDeviceDescriptions",
+		C.quire_topology_devices(t.api, t.handle, &devices, &num)); err != nil {
 		return err
 	}
 	for _, d := range unsafe.Slice(devices, int(num)) {
@@ -151,7 +156,8 @@ func (t *Topology) Compile(program, options []byte) (*Compiled, error) {
 	defer C.free(opts)
 	c := &Compiled{api: t.api, plugin: t.plugin}
 	err := t.failure("PJRT_Compile",
-		C.quire_topology_compile(t.api, handle, (*C.char)(code), C.size_t(len(program)), (*C.char)(opts), C.size_t(len(options)), &c.handle))
+		C.quire_topology_compile(t.api, handle, (*C.char)(code), C.size_t(len(program)),
+			(*C.char)(opts), C.size_t(len(options)), &c.handle))
 	if err != nil {
 		return nil, err
 	}
@@ -207,8 +213,8 @@ func (c *Compiled) Memory() (m Memory, err error) {
 	return m, err
 }
 
-// Cost returns the compiler's own account of the program: flops, "bytes accessed" and others, as named by XLA. The body of a loop counts
-// once.
+// Cost returns the compiler's own account of the program: flops, "bytes accessed" and others, as named by XLA. The body
+// of a loop counts once.
 func (c *Compiled) Cost() (properties map[string]float64, err error) {
 	err = c.with(func(handle unsafe.Pointer) error { properties, err = cost(c.api, handle); return err })
 	return properties, err
@@ -236,8 +242,8 @@ func MemoryOf(e *pjrt.LoadedExecutable) (Memory, error) {
 	return memory(api, handle)
 }
 
-// CostOf returns the compiler's account of a loaded program, see [Compiled.Cost]. XLA:CPU has none, which is an [*Error] with
-// CodeUnimplemented.
+// CostOf returns the compiler's account of a loaded program, see [Compiled.Cost]. XLA:CPU has none, which is an
+// [*Error] with CodeUnimplemented.
 func CostOf(e *pjrt.LoadedExecutable) (map[string]float64, error) {
 	api, handle, err := executableOf(e)
 	if err != nil {
@@ -260,11 +266,13 @@ func memory(api, handle unsafe.Pointer) (Memory, error) {
 		return Memory{}, fmt.Errorf("pjrtc: the plugin has no %s", C.GoString(missing))
 	}
 	var m C.quire_memory
-	if err := typedFailure(api, "PJRT_Executable_GetCompiledMemoryStats", C.quire_executable_memory(api, handle, &m)); err != nil {
+	if err := typedFailure(api, "PJRT_Executable_GetCompiledMemoryStats",
+		C.quire_executable_memory(api, handle, &m)); err != nil {
 		return Memory{}, err
 	}
 	return Memory{
-		Code: int64(m.code), Arguments: int64(m.arguments), Outputs: int64(m.outputs), Aliased: int64(m.aliased), Temporary: int64(m.temporary),
+		Code: int64(m.code), Arguments: int64(m.arguments), Outputs: int64(m.outputs),
+		Aliased: int64(m.aliased), Temporary: int64(m.temporary),
 		Peak: int64(m.peak), TotalAllocation: int64(m.total_allocation),
 	}, nil
 }
@@ -275,7 +283,8 @@ func cost(api, handle unsafe.Pointer) (map[string]float64, error) {
 	}
 	var properties *C.quire_named
 	var num C.size_t
-	if err := typedFailure(api, "PJRT_Executable_GetCostAnalysis", C.quire_executable_cost(api, handle, &properties, &num)); err != nil {
+	if err := typedFailure(api, "PJRT_Executable_GetCostAnalysis",
+		C.quire_executable_cost(api, handle, &properties, &num)); err != nil {
 		return nil, err
 	}
 	out := map[string]float64{}
@@ -348,7 +357,8 @@ func (a *arena) named(options map[string]any) (*C.quire_named, error) {
 			*a = append(*a, p)
 			C.quire_set_ints(v, (*C.int64_t)(p), C.size_t(len(x)))
 		default:
-			return nil, fmt.Errorf("pjrtc: option %s is a %s: use a string, bool, int64 or []int64", name, reflect.TypeOf(x))
+			return nil, fmt.Errorf("pjrtc: option %s is a %s: use a string, bool, int64 or []int64",
+				name, reflect.TypeOf(x))
 		}
 	}
 	return list, nil
@@ -381,7 +391,8 @@ func describeDevice(api, handle unsafe.Pointer) (Device, error) {
 		return Device{}, err
 	}
 	return Device{
-		ID: int(out.id), Process: int(out.process), Kind: C.GoStringN(out.kind, C.int(out.kind_size)), Debug: C.GoStringN(out.debug, C.int(out.debug_size)),
+		ID: int(out.id), Process: int(out.process), Kind: C.GoStringN(out.kind, C.int(out.kind_size)),
+		Debug:      C.GoStringN(out.debug, C.int(out.debug_size)),
 		Attributes: goValues(out.attributes, out.num_attributes),
 	}, nil
 }
