@@ -13,10 +13,10 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
-	"github.com/quire/quire/cpukernel"
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/xla"
 )
 
 var peak = sync.OnceValues(func() (cpukernel.Peak, error) { return cpukernel.MeasurePeak(runtime.NumCPU()) })

@@ -11,10 +11,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quire/quire/attention"
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/xla"
 )
 
 // batchOf is a batch of which only the places of new tokens matter.

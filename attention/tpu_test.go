@@ -15,11 +15,11 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/xla"
 )
 
 // tpuShape is an attention layer's, as a model and the engine's plan have it.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/quire/quire/cpukernel"
+	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/lockstep"
-	"github.com/quire/quire/xla"
 )
 
 // overHosts is the contract's engine on the devices of several processes, of which this is one.

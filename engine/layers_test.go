@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models/llama"
-	"github.com/quire/quire/xla"
 )
 
 func looped(c *engine.Config) { c.Layers = engine.LayersLoop }

@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
-	"github.com/quire/quire/xla"
 )
 
 // From the start of a process to the first completion, compiling included, SmolLM2 takes no more memory than its

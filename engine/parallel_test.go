@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/xla"
 )
 
 func firstDevices(n int) []int {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/xla"
 )
 
 // An instruction of the optimized form: its result, of one array or several, and its name.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/xla"
 )
 
 // Every program updates all of the device state in place, and has no temporary as large as a layer's cache.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/xla"
 )
 
 func replicas(t *testing.T, groups ...[]int) *engine.Replicas {

@@ -10,9 +10,9 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/xla"
 )
 
 // hands is a clock that only what is timed moves.

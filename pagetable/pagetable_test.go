@@ -11,9 +11,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/setup"
-	"github.com/quire/quire/xla"
 )
 
 const list = 16 // Needs, or pages, a call.

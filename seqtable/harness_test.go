@@ -9,12 +9,12 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/tokenqueue"
 	"github.com/quire/quire/tree"
-	"github.com/quire/quire/xla"
 )
 
 // onBackends runs the test on GoMLX's own backend and on XLA:CPU.

@@ -13,10 +13,10 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/tokenqueue"
 	"github.com/quire/quire/tree"
-	"github.com/quire/quire/xla"
 )
 
 const (

@@ -11,9 +11,9 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"golang.org/x/sys/cpu"
 
-	"github.com/quire/quire/cpukernel"
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/xla"
 )
 
 // What computes completions decides their last bits. A job keeps it by a name that is the same wherever the bytes are,

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/backend/xla/cpukernel"
 	workloads "github.com/quire/quire/bench/workload"
-	"github.com/quire/quire/cpukernel"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/parameter"
 )

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/backend/xla/cpukernel"
 	workloads "github.com/quire/quire/bench/workload"
-	"github.com/quire/quire/cpukernel"
 	"github.com/quire/quire/engine"
 )
 

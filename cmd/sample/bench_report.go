@@ -9,11 +9,11 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/backend/xla/cpukernel"
 	workloads "github.com/quire/quire/bench/workload"
-	"github.com/quire/quire/cpukernel"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/xla"
 )
 
 // benchReport is all that "sample bench" measured; --json prints it.

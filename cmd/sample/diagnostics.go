@@ -17,7 +17,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/xla"
+	"github.com/quire/quire/backend/xla"
 )
 
 // diagnostics are the flags for looking inside a command that runs the engine.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/mosaic"
+	"github.com/quire/quire/backend/xla/mosaic"
 	"github.com/quire/quire/scripts/kernels"
 	"github.com/quire/quire/setup"
 )

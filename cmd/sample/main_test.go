@@ -17,7 +17,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/quire/quire/cpukernel"
+	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/vfs"
 )

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/chat"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
@@ -19,7 +20,6 @@ import (
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/tokenizer"
-	"github.com/quire/quire/xla"
 )
 
 // openEngine opens the model, its tokenizer and chat template, the backend, and the engine on them.

@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/lockstep"
-	"github.com/quire/quire/xla"
 )
 
 // parallel is how a job is spread over devices: dp replicas of the model, each on tp devices that run it together.

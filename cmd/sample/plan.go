@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/setup"
-	"github.com/quire/quire/xla"
 )
 
 // planOptions are the flags of "sample plan": the model's and the engine's of "sample run", and its own.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/xla"
 )
 
 // planner compiles the programs of one job.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/xla"
 )
 
 // planReport is what "sample plan" found; --json prints it as it is. Sizes are bytes of one device.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/xla"
 )
 
 // What the CPU has none of: an estimate, kernels for TPU, a search that ends with a bound.

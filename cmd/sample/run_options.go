@@ -13,13 +13,13 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/storage"
-	"github.com/quire/quire/xla"
 )
 
 // runOptions are the flags of "sample run", which config files set too.

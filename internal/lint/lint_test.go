@@ -27,7 +27,8 @@ const (
 // tiers lists the packages by the height at which they stand. A package imports those of lower tiers only, and of its
 // own tier where sameTier says so. Folders below a listed one belong to it.
 var tiers = map[string]int{
-	"cmd":    5,
+	"cmd":    6,
+	"batch":  5,
 	"engine": 4,
 
 	"attention": graphTier, "linear": graphTier, "models/llama": graphTier, "pagetable": graphTier,
@@ -35,12 +36,14 @@ var tiers = map[string]int{
 
 	"collective": basisTier, "control": basisTier, "scan": basisTier, "tree": basisTier,
 
-	"xla": 1,
+	"backend/xla": 1,
 
-	"bench": hostTier, "chat": hostTier, "cpukernel": hostTier, "jobstate": hostTier, "journal": hostTier,
-	"lockstep": hostTier, "models": hostTier, "mosaic": hostTier, "nested": hostTier, "prefix": hostTier,
-	"promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier, "setup": hostTier, "telemetry": hostTier,
-	"tokenizer": hostTier, "triton": hostTier,
+	"backend/nested": hostTier, "backend/xla/cpukernel": hostTier, "backend/xla/mosaic": hostTier,
+	"backend/xla/triton": hostTier,
+
+	"bench": hostTier, "chat": hostTier, "jobstate": hostTier, "journal": hostTier, "lockstep": hostTier,
+	"models": hostTier, "prefix": hostTier, "promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier,
+	"setup": hostTier, "telemetry": hostTier, "tokenizer": hostTier,
 
 	"parameter": fileTier, "storage": fileTier, "tally": fileTier, "vfs": fileTier,
 }
@@ -205,7 +208,7 @@ func TestRulesRefuse(t *testing.T) {
 		{"cmd", graphImport, "."},
 		{"promptset", module + "/tokenizer", ""},
 		{"pagetable", module + "/engine", ""},
-		{"xla", module + "/control", ""},
+		{"backend/xla", module + "/control", ""},
 		{"engine", module + "/promptset", ""},
 		{"engine", module + "/cmd/sample", ""},
 		{"engine", module + "/nowhere", ""},

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/lockstep"
 	"github.com/quire/quire/setup"
-	"github.com/quire/quire/xla"
 )
 
 // hostVariable makes a process of the tests one of several: address, number of processes, number of this one, argument.

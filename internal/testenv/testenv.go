@@ -12,9 +12,9 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/setup"
-	"github.com/quire/quire/xla"
 )
 
 var (

@@ -14,11 +14,11 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/llama"
-	"github.com/quire/quire/xla"
 )
 
 // BenchmarkMatmuls runs just the linear layers of a decode step of SmolLM2, with kernels and as XLA does them itself.

@@ -1,6 +1,6 @@
 """Lowers the Triton kernels of this folder to the IR that Quire hands to XLA:GPU, for every size of block that it takes.
 
-    python capture.py --ptxas PATH | zstd --ultra -22 --long=23 -o ../../../triton/kernels.zst
+    python capture.py --ptxas PATH | zstd --ultra -22 --long=23 -o ../../../backend/xla/triton/kernels.zst
 
 Neither a GPU nor CUDA is needed, but for the assembler, with which each kernel is assembled for A100 and H100: one that spills more than a few
 registers, or takes more shared memory than a GPU has, ends the script. A kernel is a line of JSON, then its lines of IR. What is not the shape

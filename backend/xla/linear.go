@@ -1,0 +1,72 @@
+package xla
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/pjrt"
+
+	"github.com/quire/quire/backend/xla/cpukernel"
+)
+
+func init() {
+	matrix := map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean}
+	cpuKernels["linear_rows"] = kernel{target: "quire_linear_rows", attrs: matrix}
+	product := maps.Clone(matrix)
+	product["bias"], product["residual"] = boolean, boolean
+	cpuKernels["linear"] = kernel{target: "quire_linear", attrs: product}
+}
+
+// packed are the dtypes of matrices that kernels read in panels.
+var packed = map[dtypes.DType]cpukernel.DType{dtypes.Float32: cpukernel.F32, dtypes.BFloat16: cpukernel.BF16,
+	dtypes.Float16: cpukernel.F16, dtypes.Int8: cpukernel.S8}
+
+// LinearLayout says how matrices of a dtype are packed for the kernels, where there are kernels: see package linear.
+func (b *Backend) LinearLayout(dtype dtypes.DType) (panel, group, multiple int, ok bool) {
+	d, ok := packed[dtype]
+	if !ok || b.Kernels() == KernelsOff {
+		return 0, 0, 0, false
+	}
+	l := cpukernel.LinearLayout(d)
+	return l.Panel, l.Group, l.Multiple, true
+}
+
+// PackLinear packs rows of a matrix for the kernels: see package linear.
+func (b *Backend) PackLinear(packedBytes, rows []byte, dtype dtypes.DType, out, in int, gateUp bool, from int) error {
+	d, ok := packed[dtype]
+	if !ok {
+		return fmt.Errorf("xla: matrices of %s are not packed", dtype)
+	}
+	return cpukernel.Pack(packedBytes, rows, d, out, in, gateUp, from)
+}
+
+// NewZeros returns an array of zeros, and a slice of its dtype's Go type over its storage, which the host may write
+// until the array is first used. It can't be donated. Where the host does not reach the device's memory, and for a
+// group, it is an error.
+func (b *Backend) NewZeros(device compute.DeviceNum, shape shapes.Shape) (compute.Buffer, any, error) {
+	d, err := b.device(device)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !b.HostWritable() || shape.Size() == 0 || b.Partitions() > 1 {
+		return nil, nil, fmt.Errorf("xla: an array %s that the host writes: %w on %s", shape, compute.ErrNotImplemented,
+			b.platform)
+	}
+	buffer, flat, err := b.client.NewSharedBuffer(shape.DType, shape.Dimensions, d)
+	if err != nil {
+		return nil, nil, fmt.Errorf("xla: making %s on device %d: %w", shape, device, err)
+	}
+	bytes, err := bytesOf(flat, shape)
+	if err != nil {
+		_ = buffer.Destroy()
+		return nil, nil, err
+	}
+	hugePages(bytes)
+	return &Buffer{backend: b, parts: []*pjrt.Buffer{buffer}, shape: shape.Clone()}, flat, nil
+}
+
+// HostWritable reports whether [Backend.NewZeros] works.
+func (b *Backend) HostWritable() bool { return b.platform == "cpu" && b.Partitions() == 1 }

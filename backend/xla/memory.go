@@ -1,0 +1,81 @@
+package xla
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/backend/xla/internal/pjrtc"
+)
+
+// FreeMemory returns how many bytes can still be allocated on a device. On the CPU that is the host's memory: what the
+// system says is available, within the limit of the process's control group, and of a device in a group its share of
+// that. Of a backend for a topology it is all that a device has.
+func (b *Backend) FreeMemory(device compute.DeviceNum) (int64, error) {
+	if b.topology != nil {
+		if b.topology.MemoryBytes == 0 {
+			return 0, fmt.Errorf("xla: the plugin does not say how much memory a device of %s has", b.topology.Name)
+		}
+		return b.topology.MemoryBytes, b.valid()
+	}
+	d, err := b.device(device)
+	if err != nil {
+		return 0, err
+	}
+	if b.platform == "cpu" {
+		free, err := hostMemory("/proc/meminfo", "/sys/fs/cgroup")
+		if b.group != nil {
+			free /= int64(b.client.NumDevices()) // they all have the same memory
+		}
+		return free, err
+	}
+	inUse, limit, err := pjrtc.MemoryStats(d)
+	if err != nil {
+		return 0, fmt.Errorf("xla: the free memory of device %d: %w", device, err)
+	}
+	if limit == 0 {
+		return 0, fmt.Errorf("xla: the plugin for %s does not say how much memory device %d has", b.platform, device)
+	}
+	return max(0, limit-inUse), nil
+}
+
+// hostMemory returns the available memory that the files of Linux tell of.
+func hostMemory(meminfo, cgroup string) (int64, error) {
+	f, err := os.Open(meminfo)
+	if err != nil {
+		return 0, fmt.Errorf("xla: the free memory of the host: %w", err)
+	}
+	defer f.Close()
+	free := int64(-1)
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var kb int64
+		if n, _ := fmt.Sscanf(s.Text(), "MemAvailable: %d kB", &kb); n == 1 {
+			free = kb << 10
+		}
+	}
+	if free < 0 {
+		return 0, fmt.Errorf("xla: the free memory of the host: %s has no MemAvailable", meminfo)
+	}
+	limit, err := cgroupNumber(filepath.Join(cgroup, "memory.max"))
+	if err != nil {
+		return free, nil // no limit, or no control groups
+	}
+	used, err := cgroupNumber(filepath.Join(cgroup, "memory.current"))
+	if err != nil {
+		return free, nil
+	}
+	return min(free, max(0, limit-used)), nil
+}
+
+func cgroupNumber(file string) (int64, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+}

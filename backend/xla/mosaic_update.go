@@ -1,0 +1,159 @@
+package xla
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+
+	"github.com/quire/quire/backend/xla/mosaic"
+)
+
+// Inputs of composite "paged_attention_update", see package attention.
+const (
+	updateQ = iota
+	updateK
+	updateV
+	updateCache
+	_ // slots
+	updatePageIndices
+	updateSeqLens
+	updateCuQLens
+	updateNumSeqs
+	updateTokenSeqs
+	_ // positions
+	_ // destinations: the kernel finds them by itself, the last places of each sequence
+	updateInputs
+)
+
+// update finds the kernel for a call of composite "paged_attention_update".
+func (m *mosaicKernels) update(attrs json.RawMessage, inputs []shapes.Shape) (*mosaic.Call, error) {
+	var a attentionAttributes
+	if err := json.Unmarshal(attrs, &a); err != nil {
+		return nil, fmt.Errorf("attributes %s: %w", attrs, err)
+	}
+	if len(inputs) != updateInputs {
+		return nil, fmt.Errorf("it takes %d inputs, not %d", updateInputs, len(inputs))
+	}
+	q, k, cache, table := inputs[updateQ].Dimensions, inputs[updateK].Dimensions, inputs[updateCache].Dimensions,
+		inputs[updatePageIndices].Dimensions
+	if len(q) != 3 || len(k) != 3 || len(cache) != 5 || len(table) != 2 {
+		return nil, fmt.Errorf("queries %s, keys %s, cache %s and page table %s are not of 3, 3, 5 and 2 axes",
+			inputs[updateQ], inputs[updateK], inputs[updateCache], inputs[updatePageIndices])
+	}
+	return m.find(mosaic.Request{
+		Kernel: mosaic.PagedAttentionUpdate,
+		Config: mosaic.Config{
+			Heads: q[1], KVHeads: k[1], HeadDim: q[2], PageSize: cache[1],
+			DType: mosaic.DTypeName(inputs[updateQ].DType), KVDType: mosaic.DTypeName(inputs[updateCache].DType),
+			Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap,
+		},
+		Sizes:          mosaic.Sizes{Pages: cache[0], Seqs: table[0], PagesPerSeq: table[1], Tokens: q[0]},
+		OneTokenPerSeq: a.OneToken,
+	}, a)
+}
+
+// emitUpdate is the emitter of "paged_attention_update".
+//
+// The kernel wants a KV head's queries as a matrix, beginning with the keys' half of what the cache has for a head, and
+// gives values in the other half: [KVH, T, ceil(G/packing), packing, 2*D] for G queries a KV head. It runs for each of
+// the sequences that there are, and for none if there is none. Pages of -1, which a sequence at work does not have,
+// become 0. Its result lies where the queries were; rows of padding keep them, and are made 0.
+func (m *mosaicKernels) emitUpdate(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+	_ []shapes.Shape) ([]*stablehlo.Value, error) {
+	in := make([]shapes.Shape, len(inputs))
+	for i, v := range inputs {
+		in[i] = fromXLA(v.Shape())
+	}
+	call, err := m.update(attrs, in)
+	if err != nil {
+		return nil, err
+	}
+	var a attentionAttributes
+	if err := json.Unmarshal(attrs, &a); err != nil {
+		return nil, fmt.Errorf("attributes %s: %w", attrs, err)
+	}
+	tokens, heads, headDim, kvHeads := in[updateQ].Dimensions[0], in[updateQ].Dimensions[1], in[updateQ].Dimensions[2],
+		in[updateK].Dimensions[1]
+	group := heads / kvHeads
+	qShape, kvShape := call.Operands[8].Shape.Dimensions, call.Operands[9].Shape.Dimensions
+	s := steps{f: f}
+
+	queries := s.padTo(s.reshape(inputs[updateQ], tokens, kvHeads, group, headDim), tokens, kvHeads,
+		qShape[2]*qShape[3], qShape[4])
+	queries = s.transpose(s.reshape(queries, tokens, kvHeads, qShape[2], qShape[3], qShape[4]), 1, 0, 2, 3, 4)
+	kv := s.convert(s.concatenate(2, inputs[updateK], inputs[updateV]), in[updateCache])
+	kv = s.reshape(s.padTo(kv, tokens, kvShape[1]*kvShape[2], kvShape[3]), kvShape...)
+
+	table := s.atLeast(inputs[updatePageIndices], 0)
+	entries := call.Operands[2].Shape.Dimensions[0]
+	if columns := entries / in[updatePageIndices].Dimensions[0]; columns > in[updatePageIndices].Dimensions[1] {
+		table = s.padColumns(table, columns)
+	}
+	count := s.reshape(inputs[updateNumSeqs], 1)
+	alone := s.ints(0) // how many sequences, the first ones, have one token
+	if a.OneToken {
+		alone = count
+	}
+	out := s.mosaicCall(call, []*stablehlo.Value{
+		inputs[updateNumSeqs], inputs[updateSeqLens], s.reshape(table, entries), inputs[updateCuQLens],
+		s.concatenate(0, alone, alone, count),
+		s.ints(0, 0, 0), s.ints(-1, -1, -1, -1), s.ints(-1, -1, -1, -1, -1, -1), queries, kv, inputs[updateCache],
+	})
+	values := s.reshape(s.transpose(out[0], 1, 0, 2, 3, 4), tokens, kvHeads, qShape[2]*qShape[3], qShape[4])
+	values = s.reshape(s.slice(values, []int{0, 0, 0, headDim}, []int{tokens, kvHeads, group, 2 * headDim}), tokens,
+		heads, headDim)
+	return []*stablehlo.Value{s.zeroRows(values, s.less(inputs[updateTokenSeqs], 0)), out[1]}, s.err
+}
+
+func (s *steps) transpose(x *stablehlo.Value, axes ...int) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) { return stablehlo.Transpose(x, axes...) })
+}
+
+func (s *steps) concatenate(axis int, xs ...*stablehlo.Value) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) { return stablehlo.Concatenate(axis, xs...) })
+}
+
+func (s *steps) slice(x *stablehlo.Value, from, to []int) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) {
+		strides := make([]int, len(from))
+		for i := range strides {
+			strides[i] = 1
+		}
+		return stablehlo.Slice(x, from, to, strides)
+	})
+}
+
+// convert emits x with the dtype of another array.
+func (s *steps) convert(x *stablehlo.Value, like shapes.Shape) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) {
+		if x.Shape().DType == like.DType {
+			return x, nil
+		}
+		return stablehlo.Convert(x, like.DType)
+	})
+}
+
+// padTo widens x with zeros behind each axis.
+func (s *steps) padTo(x *stablehlo.Value, dims ...int) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) {
+		was, none := x.Shape().Dimensions, make([]int, len(dims))
+		behind, wider := make([]int, len(dims)), false
+		for i, d := range dims {
+			behind[i] = d - was[i]
+			wider = wider || d > was[i]
+		}
+		if !wider {
+			return x, nil
+		}
+		zero, err := s.f.scalar(int32(0))
+		if err != nil {
+			return nil, err
+		}
+		if zero, err = stablehlo.Convert(zero, x.Shape().DType); err != nil {
+			return nil, err
+		}
+		return stablehlo.Pad(x, zero, none, behind, none)
+	})
+}

@@ -1,0 +1,306 @@
+package xla
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/gomlx/go-xla/pjrt"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/quire/quire/backend/xla/internal/pjrtc"
+)
+
+// Topology is a kind and an arrangement of devices that programs can be compiled for with none of them there.
+type Topology struct {
+	// Name is, of a TPU, as the plugin takes it: the chip and the chips along each axis, "v5e:2x4", "v5p:2x2x1"; of a
+	// GPU the model and how many there are in one host: "h200:1".
+	Name string
+	// DeviceKind is the plugin's name of the device: "TPU v5 lite".
+	DeviceKind string
+	// NumDevices is how many devices there are on all hosts together.
+	NumDevices int
+	// MemoryBytes is how much memory of one device programs can use; 0 where the plugin does not say.
+	MemoryBytes int64
+}
+
+// TopologyOptions are the options of [OpenTopology].
+type TopologyOptions struct {
+	// Plugin is the absolute path of the PJRT plugin, a shared library.
+	Plugin string
+	// Name is the topology's, see [Topology].
+	Name string
+	// Options are the plugin's own; libtpu takes chips_per_host_bounds ([]int64 of 3) and num_slices (int).
+	Options map[string]any
+	// CacheDir is the folder compiled programs are kept in, as in [Options]: a backend on such devices then finds them
+	// there.
+	CacheDir string
+	// Kernels and KernelDir are as in [Options].
+	Kernels   string
+	KernelDir string
+}
+
+var (
+	// ErrUnknownTopology is wrapped by OpenTopology's error for a name that the plugin does not know.
+	ErrUnknownTopology = errors.New("xla: unknown topology")
+	// ErrNoDevice is wrapped by the errors of a backend that only compiles, where a device would be needed.
+	ErrNoDevice = errors.New("xla: programs are only compiled here, there is no device")
+)
+
+// OutOfMemoryError says that a program was not compiled because it needs more memory than a device has.
+type OutOfMemoryError struct {
+	Program string
+	// Needed and Available are bytes of one device, as exact as the compiler's text, which rounds to 1/100 of the unit;
+	// 0 where it does not say.
+	Needed, Available int64
+	Cause             error
+}
+
+// Error implements error.
+func (e *OutOfMemoryError) Error() string {
+	if e.Needed == 0 {
+		return fmt.Sprintf("xla: program %q does not fit into the device's memory: %v", e.Program, e.Cause)
+	}
+	return fmt.Sprintf("xla: program %q needs %.2f GiB of the device's memory, which has %.2f GiB", e.Program,
+		float64(e.Needed)/(1<<30), float64(e.Available)/(1<<30))
+}
+
+// Unwrap returns the plugin's error.
+func (e *OutOfMemoryError) Unwrap() error { return e.Cause }
+
+// topologyNames says what names there are.
+func topologyNames() string {
+	return "TPU topologies are named like v5e:2x4, v6e:4x4, v5p:2x2x1, v4:2x2x1 and tpu7x:2x2x1: a chip, then chips " +
+		"along each axis; GPUs like h200:1, by model, " +
+		gpuNames() + ", and number"
+}
+
+// tpuWithoutTPU is the environment in which libtpu compiles on a machine without a TPU. Without the first it waits
+// minutes for a server of Google Cloud; the second lets processes that only compile run side by side; the others keep
+// it from asking for what it would need to run, and quiet. A variable that is set already stays as it is.
+var tpuWithoutTPU = [][2]string{
+	{"TPU_SKIP_MDS_QUERY", "1"},
+	{"ALLOW_MULTIPLE_LIBTPU_LOAD", "1"},
+	{"TPU_ACCELERATOR_TYPE", "v5litepod-4"},
+	{"TPU_WORKER_HOSTNAMES", "localhost"},
+	{"TPU_WORKER_ID", "0"},
+	{"TPU_LOG_DIR", "disabled"},
+}
+
+// OpenTopology loads the plugin and makes a backend that builds and compiles programs for a topology, and has no
+// devices: buffers and executions answer [ErrNoDevice]. It needs neither the devices nor the network.
+//
+// For TPUs it sets environment variables of the process that libtpu reads when it is loaded: TPU_SKIP_MDS_QUERY,
+// ALLOW_MULTIPLE_LIBTPU_LOAD, TPU_ACCELERATOR_TYPE, TPU_WORKER_HOSTNAMES, TPU_WORKER_ID and TPU_LOG_DIR, each where it
+// is not set. So a process that has opened a topology is not one to run on a TPU.
+func OpenTopology(o TopologyOptions) (*Backend, error) {
+	if o.Plugin == "" {
+		return nil, errors.New("xla: no PJRT plugin given: set TopologyOptions.Plugin to the path of one")
+	}
+	environment, ownOptions := [][2]string{{logLevel, "1"}}, o.Options
+	if TopologyPlatform(o.Name) == "cuda" {
+		ownOptions = gpuOptions(o.Name)
+		maps.Copy(ownOptions, o.Options)
+	} else {
+		environment = append(environment, tpuWithoutTPU...)
+	}
+	for _, v := range environment {
+		if os.Getenv(v[0]) == "" {
+			_ = os.Setenv(v[0], v[1])
+		}
+	}
+	if o.Name == "" {
+		return nil, fmt.Errorf("%w: it has no name; %s", ErrUnknownTopology, topologyNames())
+	}
+	plugin, err := pjrt.GetPlugin(o.Plugin)
+	if err != nil {
+		return nil, fmt.Errorf("xla: loading the PJRT plugin %s: %w", o.Plugin, err)
+	}
+	options, err := clientOptions(ownOptions)
+	if err != nil {
+		return nil, err
+	}
+	described, err := pjrtc.NewTopology(plugin, o.Name, options)
+	var refused *pjrtc.Error
+	if errors.As(err, &refused) && refused.Code == pjrtc.CodeInvalidArgument {
+		return nil, fmt.Errorf("%w %q: %s; %s", ErrUnknownTopology, o.Name, refused.Message, topologyNames())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("xla: topology %q of %s: %w", o.Name, o.Plugin, err)
+	}
+	if len(described.Devices) == 0 {
+		described.Close()
+		return nil, fmt.Errorf("%w %q: it has no devices", ErrUnknownTopology, o.Name)
+	}
+	first := described.Devices[0]
+	t := &topology{described: described, Topology: Topology{Name: o.Name, DeviceKind: first.Kind,
+		NumDevices: len(described.Devices)}}
+	t.MemoryBytes, _ = first.Attributes["device_memory_bytes_limit"].(int64)
+	if described.Platform == "cuda" {
+		t.MemoryBytes = int64(gpuMemoryFraction * float64(t.MemoryBytes))
+	}
+	b := &Backend{plugin: plugin, topology: t, pluginPath: o.Plugin, platform: strings.ToLower(described.Platform)}
+	b.composites = nativeComposites(b.platform)
+	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir),
+		b.addTriton(o.Kernels)); err != nil {
+		described.Close()
+		return nil, err
+	}
+	if o.CacheDir != "" {
+		if b.cache, err = openCache(o.CacheDir, b); err != nil {
+			described.Close()
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// topology is what a backend has in place of a client when it only compiles.
+type topology struct {
+	Topology
+	described *pjrtc.Topology
+}
+
+// Topology returns what the backend compiles for, and whether it only compiles.
+func (b *Backend) Topology() (Topology, bool) {
+	if b.topology == nil {
+		return Topology{}, false
+	}
+	return b.topology.Topology, true
+}
+
+// DeviceKind returns the plugin's name for the kind of its devices: "TPU v5 lite", "NVIDIA H200", "cpu".
+func (b *Backend) DeviceKind() (string, error) {
+	d, err := b.describeDevice()
+	return d.Kind, err
+}
+
+// describeDevice returns what the plugin says of the first device.
+func (b *Backend) describeDevice() (pjrtc.Device, error) {
+	if b.topology != nil {
+		return b.topology.described.Devices[0], b.valid()
+	}
+	d, err := b.device(0)
+	if err != nil {
+		return pjrtc.Device{}, err
+	}
+	described, err := pjrtc.DescribeDevice(d)
+	if err != nil {
+		return pjrtc.Device{}, fmt.Errorf("xla: the kind of device 0: %w", err)
+	}
+	return described, nil
+}
+
+func (t *topology) noDevice() error {
+	return fmt.Errorf("%w: it was opened for the topology %s", ErrNoDevice, t.Name)
+}
+
+// compileOptions is a serialized xla.CompileOptionsProto for a program on these devices together, or, if there are
+// none, on one device, whichever the caller names. The numbers are those of xla/pjrt/proto/compile_options.proto and
+// xla/xla_data.proto.
+func compileOptions(devices []int) []byte {
+	number := func(to []byte, field protowire.Number, value int) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(to, field, protowire.VarintType), uint64(value))
+	}
+	message := func(to []byte, field protowire.Number, value []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(to, field, protowire.BytesType), value)
+	}
+	partitions := max(1, len(devices))
+	build := number(nil, 1, -1)          // device_ordinal
+	build = number(build, 4, 1)          // num_replicas
+	build = number(build, 5, partitions) // num_partitions
+	if len(devices) == 0 {
+		return number(message(nil, 3, build), 4, 1) // executable_build_options, compile_portable_executable
+	}
+	if partitions > 1 {
+		build = number(build, 6, 1) // use_spmd_partitioning
+	}
+	assignment := number(number(nil, 1, 1), 2, partitions) // replica_count, computation_count
+	for _, d := range devices {
+		replicas := protowire.AppendVarint(nil, uint64(d))
+		assignment = message(assignment, 3, message(nil, 1, replicas)) // computation_devices, replica_device_ids
+	}
+	build = message(build, 9, assignment) // device_assignment
+	if partitions > 1 {
+		build = number(build, 19, 1) // use_shardy_partitioner
+	}
+	return message(nil, 3, build)
+}
+
+// compileError names the program in an error of the compiler, and makes one that is about memory an
+// [*OutOfMemoryError].
+func compileError(program string, err error) error {
+	var e *pjrtc.Error
+	exhausted := errors.As(err, &e) && e.Code == pjrtc.CodeResourceExhausted
+	text := err.Error()
+	if !exhausted && !strings.Contains(text, "CompileTimeHbmOom") && !strings.Contains(text, "RESOURCE_EXHAUSTED") {
+		return fmt.Errorf("xla: compiling program %q: %w", program, err)
+	}
+	oom := &OutOfMemoryError{Program: program, Cause: err}
+	if m := hbmNeeds.FindStringSubmatch(text); m != nil {
+		oom.Needed, oom.Available = compilerBytes(m[1]), compilerBytes(m[2])
+	} else if m := hbmExceeded.FindStringSubmatch(text); m != nil {
+		oom.Available = compilerBytes(m[1])
+		oom.Needed = oom.Available + compilerBytes(m[2])
+	}
+	return oom
+}
+
+// hbmNeeds finds the sizes in libtpu's error E1000.
+var hbmNeeds = regexp.MustCompile(
+	`total memory required[^(]*\(([0-9.]+[KMGT]?)\) exceeds available HBM \(([0-9.]+[KMGT]?)\)`)
+
+// hbmExceeded finds them in what it says where all but the code has room.
+var hbmExceeded = regexp.MustCompile(
+	`Used [0-9.]+[KMGT]? of ([0-9.]+[KMGT]?) hbm. Exceeded hbm capacity by ([0-9.]+[KMGT]?)\.(?:\s|$)`)
+
+// compilerBytes reads a size as XLA writes it, "15.75G" for instance, with units of 1024.
+func compilerBytes(text string) int64 {
+	unit := 1.0
+	if i := strings.IndexByte("KMGT", text[len(text)-1]); i >= 0 {
+		unit = float64(int64(1) << (10 * (i + 1)))
+		text = text[:len(text)-1]
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0
+	}
+	return int64(n * unit)
+}
+
+// loadAhead compiles the program for the topology, and keeps it in the cache for those who have the devices. It is
+// compiled each time: what a program needs can't be read from a serialized one without a device.
+func (b *Backend) loadAhead(e *Executable) (*Executable, error) {
+	compiled, err := b.topology.described.Compile(e.text, compileOptions(b.assigned(-1)))
+	if err != nil {
+		return nil, compileError(e.name, err)
+	}
+	e.ahead = compiled
+	b.compiles.Add(1)
+	if b.cache != nil {
+		b.cache.storeBytes(b.cache.key(e.text, b.assigned(-1)), compiled.Serialize)
+	}
+	pjrtc.Trim()
+	return e, nil
+}
+
+// tpuKey writes what the programs of a TPU depend on beside their text. Host, path of the plugin and so on are left
+// out, so that a machine with the devices finds what one without them has compiled: the version tells libtpu's build
+// and the chip.
+func (b *Backend) tpuKey(key io.Writer) {
+	var version string
+	if b.topology != nil {
+		version = b.topology.described.Version
+	} else {
+		version = b.client.PlatformVersion()
+	}
+	fmt.Fprintf(key, "tpu %q devices %d\n", version, b.devicesOfAll())
+	for _, name := range []string{"LIBTPU_INIT_ARGS", "XLA_FLAGS", pjrt.EnvXlaDebugOptions} {
+		fmt.Fprintf(key, "%s %q\n", name, os.Getenv(name))
+	}
+}

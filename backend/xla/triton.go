@@ -1,0 +1,123 @@
+package xla
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+
+	"github.com/quire/quire/backend/xla/triton"
+)
+
+// addTriton makes the kernels of package triton the native form of their composites on NVIDIA GPUs that Triton compiles
+// for, those from A100 on.
+func (b *Backend) addTriton(mode string) error {
+	if mode == KernelsOff || b.platform != "cuda" {
+		return nil
+	}
+	device, err := b.describeDevice()
+	if err != nil {
+		return err
+	}
+	if capability, _ := device.Attributes["compute_capability"].(string); strings.HasPrefix(capability, "7.") ||
+		strings.HasPrefix(capability, "6.") {
+		return nil
+	}
+	b.uses = &kernelUses{}
+	b.triton = &tritonKernels{b.uses}
+	b.composites[triton.RaggedPagedAttention] = b.triton.emitAttention
+	return nil
+}
+
+type tritonKernels struct{ uses *kernelUses }
+
+// attention finds the kernels for a call of the composite, and notes what came of it.
+func (k *tritonKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) ([]triton.Call, error) {
+	a, err := attentionOf(attrs, inputs)
+	if err != nil {
+		return nil, err
+	}
+	q, cache, table := inputs[inputQ].Dimensions, inputs[inputCache].Dimensions, inputs[inputPageIndices].Dimensions
+	if len(q) != 3 || len(cache) != 4 || len(table) != 2 {
+		return nil, fmt.Errorf("queries %s, cache %s and page table %s are not of 3, 4 and 2 axes", inputs[inputQ],
+			inputs[inputCache], inputs[inputPageIndices])
+	}
+	want := triton.Attention{
+		Heads: q[1], KVHeads: cache[2] / 2, HeadDim: q[2], PageSize: cache[1], DType: inputs[inputCache].DType,
+		Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap,
+		Tokens: q[0], Rows: table[0], PagesPerSeq: table[1],
+	}
+	var calls []triton.Call
+	err = &triton.NoKernelError{Reason: "the cache is contiguous"}
+	if a.Paged {
+		calls, err = want.Calls()
+	}
+	use := KernelUse{Composite: triton.RaggedPagedAttention, For: want.String()}
+	var none *triton.NoKernelError
+	switch {
+	case errors.As(err, &none):
+		use.Reason = none.Reason
+	case err != nil:
+		return nil, err
+	default:
+		first := calls[0].Kernel
+		use.Kernel = fmt.Sprintf("Triton %s, blocks of %d queries and %d tokens, contexts in %d parts", first.Form,
+			first.M, first.N, calls[0].Grid[2])
+	}
+	k.uses.note(use)
+	return calls, err
+}
+
+// emitAttention is the emitter of "ragged_paged_attention".
+func (k *tritonKernels) emitAttention(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+	results []shapes.Shape) ([]*stablehlo.Value, error) {
+	in := make([]shapes.Shape, len(inputs))
+	for i, v := range inputs {
+		in[i] = fromXLA(v.Shape())
+	}
+	calls, err := k.attention(attrs, in)
+	if err != nil {
+		return nil, err
+	}
+	q, rows, positions := inputs[inputQ], inputs[inputTokenSeqs], inputs[inputPosIDs]
+	if q, err = stablehlo.Convert(q, in[inputCache].DType); err != nil {
+		return nil, err
+	}
+	operands := []*stablehlo.Value{q, inputs[inputCache], inputs[inputPageIndices], rows, positions}
+	for _, c := range calls {
+		out, err := f.tritonCall(c, operands)
+		if err != nil {
+			return nil, err
+		}
+		operands = append(out, rows, positions)
+	}
+	out, err := stablehlo.Convert(operands[0], results[0].DType)
+	return []*stablehlo.Value{out}, err
+}
+
+// tritonCall emits the custom call: its operands, then its results, are the kernel's pointers.
+func (f *function) tritonCall(c triton.Call, operands []*stablehlo.Value) ([]*stablehlo.Value, error) {
+	config := fmt.Sprintf(
+		"{name = %s, ir = %s, num_warps = %d : i32, num_stages = %d : i32, grid_x = %d : i32, grid_y = %d : i32, "+
+			"grid_z = %d : i32, debug = false}",
+		mlirString(c.Kernel.Name), mlirString(c.IR), c.Kernel.Warps, c.Kernel.Stages, c.Grid[0], c.Grid[1], c.Grid[2])
+	return f.ffiCall(triton.Target, config, operands, c.Results)
+}
+
+// mlirString quotes a text as MLIR's does.
+func mlirString(s string) string {
+	var out strings.Builder
+	out.WriteByte('"')
+	for _, c := range []byte(s) {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			fmt.Fprintf(&out, `\%02X`, c)
+		} else {
+			out.WriteByte(c)
+		}
+	}
+	out.WriteByte('"')
+	return out.String()
+}
