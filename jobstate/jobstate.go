@@ -9,6 +9,9 @@
 //	_job/parts.log   a line for each part, on disk before the part is visible
 //	_job/journal-*   the journal of what is not in a published part; see package journal
 //
+// Where the output is in an object store, all of this is in a local folder, and job.json is in the store as well, for
+// other machines: see [State.Share].
+//
 // Several processes may do a job together, each a [Shard] of it. They share job.json; lock, notes and journal of each
 // are in a folder of its own, such as _job/shard-00003-of-00008.
 package jobstate
@@ -37,6 +40,9 @@ const (
 	jobName   = "job.json"
 	partsName = "parts.log"
 	beginName = "begin" // locked by the shard that writes job.json
+
+	// JobFile is where the job's description is, from the output folder on.
+	JobFile = Folder + "/" + jobName
 	// maxJob bounds what is read of a job.json.
 	maxJob = 1 << 30
 )
@@ -55,6 +61,8 @@ type State struct {
 	key   [sha256.Size]byte
 
 	noted bool // the name of the parts' notes lasts
+
+	store *store // nil for an output on this machine
 }
 
 // Open locks the output folder, making it if need be, and reads what job is in it. The error is [ErrBusy] while another
@@ -147,8 +155,12 @@ func readJob(files vfs.FS, output string) (d *Description, key [sha256.Size]byte
 	return d, sha256.Sum256(b), nil
 }
 
-// Refresh reads what job the folder has now, where a shard found none before.
+// Refresh reads what job the folder has now, where a shard found none before. With [State.Share], the store's job
+// becomes the folder's, and must be the one that is in the folder, if any.
 func (s *State) Refresh() error {
+	if s.store != nil {
+		return s.adopt()
+	}
 	if s.job != nil {
 		return nil
 	}
@@ -175,9 +187,23 @@ func readFile(files vfs.FS, name string, most int64) ([]byte, error) {
 	return b, nil
 }
 
-// Begin makes d the job of the folder. Where another shard has begun a job meanwhile, the error is [ErrBegun], and
-// [State.Job] is that one.
+// Begin makes d the job of the folder, and of the store with [State.Share]. Where another process has begun a job
+// meanwhile, the error is [ErrBegun], and [State.Job] is that one.
 func (s *State) Begin(d *Description) error {
+	if s.store == nil {
+		return s.begin(d)
+	}
+	there, err := s.store.begin(d)
+	if err != nil {
+		return err
+	}
+	if err = s.begin(there); err == nil && there != d {
+		err = ErrBegun
+	}
+	return err
+}
+
+func (s *State) begin(d *Description) error {
 	b, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		return err
@@ -235,6 +261,11 @@ func Dirs(files vfs.FS, output string) ([]string, error) {
 // Clear forgets the job. What it published and journaled must be gone before: without its description nobody knows
 // whose it is. A shard must not do it.
 func (s *State) Clear() error {
+	if s.store != nil {
+		if err := s.store.clear(); err != nil {
+			return err
+		}
+	}
 	dirs, err := s.Dirs()
 	if err != nil {
 		return err

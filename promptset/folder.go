@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// Destination is where whole parts go: a [Folder], or an object store.
+// Destination is where whole parts go: see [OutputFolder].
 type Destination interface {
 	Published
 	// Create starts a file that nobody sees before it is published.
@@ -148,6 +148,15 @@ func (f *Folder) Clear() error {
 	}
 	return nil
 }
+
+// Condemn does nothing: a file takes the place of the one before it.
+func (f *Folder) Condemn(name, version string) {}
+
+// Note returns nil: the notes of a local output are in the job's state alone.
+func (f *Folder) Note(part int) (*PartSummary, error) { return nil, nil }
+
+// AddNote does nothing: the notes of a local output are in the job's state alone.
+func (f *Folder) AddNote(p PartSummary, format string) error { return nil }
 
 // folderFile is a file that appears in a folder when it is whole.
 type folderFile struct {

@@ -177,6 +177,22 @@ func (f *File) Reader() io.ReadCloser {
 	return newStream(f.ctx, f.object, 0, streamChunk, streamAhead)
 }
 
+// ReadFile reads a small file whole; one of more than most bytes is an error.
+func ReadFile(ctx context.Context, name string, most int64) ([]byte, error) {
+	file, err := Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if file.Size() > most {
+		return nil, failed("read", name, fmt.Errorf("it has %d bytes, more than the %d that it may have", file.Size(),
+			most))
+	}
+	r := file.Reader()
+	defer r.Close()
+	return io.ReadAll(r)
+}
+
 // Close ends all use of the file.
 func (f *File) Close() error {
 	if f.local != nil {

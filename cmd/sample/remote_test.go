@@ -252,17 +252,3 @@ func TestModelFromObjects(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// Figures of a part are found however many digits its number has.
-func TestRemotePartNames(t *testing.T) {
-	for _, part := range []int{0, 7, 99_999, 100_000, 1_234_567} {
-		if got, ok := parseRemotePart(fmt.Sprintf(remotePart, part)); !ok || got != part {
-			t.Errorf("part %d is found as %d, %v", part, got, ok)
-		}
-	}
-	for _, name := range []string{"part-1.json", "part-00001.jsonl", "part-00001.json.tmp", "part-000001.json", "x"} {
-		if got, ok := parseRemotePart(name); ok {
-			t.Errorf("%s is part %d", name, got)
-		}
-	}
-}

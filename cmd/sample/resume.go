@@ -25,8 +25,7 @@ var journalOptions = journal.Options{SyncEvery: time.Second, SyncBytes: 4 << 20}
 // savedJob is what an output folder has of the job: parts that are published, and completions in the journal.
 type savedJob struct {
 	state   *jobstate.State
-	folder  outputFolder
-	remote  *objectFolder // the folder, where it is in an object store
+	folder  promptset.OutputFolder
 	parts   promptset.Parts
 	shard   jobstate.Shard
 	format  string
@@ -35,8 +34,8 @@ type savedJob struct {
 	missing []int        // of its parts that are not published, ascending
 	before  tally.Counts // of those that are
 
-	damaged   []damagedPart // of those that are missing
-	wroteMeta string        // why the metadata of JSONL parts was written again
+	damaged   []promptset.Damage // of those that are missing
+	wroteMeta string             // why the metadata of JSONL parts was written again
 
 	journal *journal.Journal
 	entries []entry // of the journal, by row and generation
@@ -86,11 +85,10 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 		}
 	}()
 	if storage.IsRemote(o.output) {
-		if s.remote, err = newObjectFolder(ctx, o.output, s.state.Dir()); err != nil {
-			return nil, err
-		}
-		s.folder = s.remote
-	} else if s.folder, err = promptset.NewSharedFolder(fs, o.output, cmp.Or(o.writer, o.shard.Name())); err != nil {
+		s.state.Share(ctx, o.output)
+	}
+	s.folder, err = promptset.NewOutputFolder(ctx, fs, o.output, cmp.Or(o.writer, o.shard.Name()), s.state.Dir())
+	if err != nil {
 		return nil, err
 	}
 	if o.anew {
@@ -106,12 +104,7 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 		return nil, err
 	}
 	// After the names: a part that another process published is not there before its job is.
-	if s.remote != nil {
-		err = s.remote.adopt(s.state, o.shard.Has)
-	} else {
-		err = s.state.Refresh()
-	}
-	if err != nil {
+	if err := s.state.Refresh(); err != nil {
 		return nil, err
 	}
 	published := map[int]bool{}
@@ -143,7 +136,7 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 			s.missing = append(s.missing, part)
 		}
 	}
-	return s, s.count(published)
+	return s, nil
 }
 
 // agree refuses a job that is not the one of the folder, and takes what that one settled on.
@@ -182,23 +175,6 @@ func (s *savedJob) clearJournals(fs vfs.FS) error {
 	return nil
 }
 
-// count adds up what the published parts came to.
-func (s *savedJob) count(published map[int]bool) error {
-	if len(published) == 0 {
-		return nil
-	}
-	last := map[int]promptset.PartSummary{}
-	err := s.state.Parts(func(b []byte) {
-		if p, err := promptset.ParsePartSummary(b); err == nil && published[p.Part] {
-			last[p.Part] = p
-		}
-	})
-	for _, p := range last {
-		s.before = s.before.Plus(p.Noted())
-	}
-	return err
-}
-
 // claim makes the description the folder's job, if there is none yet. Where another process was faster, which may be
 // one on another machine, its job must be the same, and the options take what that one settled on: others is true.
 func (s *savedJob) claim(fs vfs.FS, o *runOptions, d *jobstate.Description) (others bool, err error) {
@@ -209,18 +185,10 @@ func (s *savedJob) claim(fs vfs.FS, o *runOptions, d *jobstate.Description) (oth
 	if err := journal.Clear(fs, s.state.Dir()); err != nil {
 		return false, fmt.Errorf("cannot clear the journal: %w", err)
 	}
-	mine := d
-	if s.remote != nil {
-		if d, err = s.remote.begin(d); err != nil {
-			return false, err
-		}
+	if err = s.state.Begin(d); errors.Is(err, jobstate.ErrBegun) {
+		return true, s.agree(o, d)
 	}
-	err = s.state.Begin(d)
-	if others = d != mine || errors.Is(err, jobstate.ErrBegun); !others || err != nil &&
-		!errors.Is(err, jobstate.ErrBegun) {
-		return others, err
-	}
-	return others, s.agree(o, mine)
+	return false, err
 }
 
 // open opens the journal, and takes what it has of parts that are missing. Damage in it is told to w.
@@ -279,10 +247,8 @@ func (s *savedJob) writer(o *runOptions, schema *promptset.Schema) (*promptset.W
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
 		Format: o.format, Schema: schema, Meta: s.state.Job().Meta, Parts: s.parts, Write: s.missing,
 		Publishing: func(p promptset.PartSummary) error {
-			if s.remote != nil {
-				if err := s.remote.addPart(p, o.format); err != nil {
-					return err
-				}
+			if err := s.folder.AddNote(p, o.format); err != nil {
+				return err
 			}
 			if s.observer != nil {
 				s.observer.published(p)

@@ -306,18 +306,14 @@ func standingOf(ctx context.Context, files vfs.FS, output, work string) (all sta
 	var shards []jobstate.Shard
 	var err error
 	if storage.IsRemote(output) {
-		folder := &objectFolder{ctx: ctx, url: output}
-		if job, err = folder.job(); job == nil || err != nil {
-			return all, false
-		}
-		names, err = folder.Names()
+		job, err = jobstate.ReadShared(ctx, output)
 	} else {
-		if job, err = jobstate.Read(files, work); job == nil || err != nil {
-			return all, false
-		}
-		names, err = files.List(output)
+		job, err = jobstate.Read(files, work)
 	}
-	if err != nil {
+	if job == nil || err != nil {
+		return all, false
+	}
+	if names, err = promptset.OpenOutputFolder(ctx, files, output).Names(); err != nil {
 		return all, false
 	}
 	// Of a job in an object store this machine knows what ran here.

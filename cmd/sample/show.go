@@ -98,14 +98,13 @@ func shownFiles(ctx context.Context, path string) (files []string, err error) {
 	if info, err := storage.Stat(ctx, path); err != nil || !info.Folder {
 		return []string{path}, err
 	}
-	all, err := storage.List(ctx, path)
+	names, err := promptset.OpenOutputFolder(ctx, nil, path).Names()
 	if err != nil {
 		return nil, err
 	}
-	folder := &objectFolder{ctx: ctx, url: path}
-	for _, info := range all {
-		if _, _, ok := promptset.ParsePartName(folder.relative(info.Name)); ok {
-			files = append(files, info.Name)
+	for _, name := range names {
+		if _, _, ok := promptset.ParsePartName(name); ok {
+			files = append(files, storage.Join(path, name))
 		}
 	}
 	if len(files) == 0 {

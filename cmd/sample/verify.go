@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"iter"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -83,7 +82,6 @@ type verifier struct {
 	files  vfs.FS
 	output string // as it is shown
 	work   string // folder of the job's state
-	remote *objectFolder
 	place  promptset.Published
 	bar    *byteBar
 	report verifyReport
@@ -93,8 +91,7 @@ type verifier struct {
 	parts  promptset.Parts
 	format string
 	key    journal.Key
-	notes  map[int][]promptset.PartSummary
-	seals  sealedParts
+	notes  *promptset.Notes
 	reader *promptset.Reader // nil where inputs are not compared
 
 	journaled map[int]bool // parts that the journal has completions of
@@ -103,22 +100,18 @@ type verifier struct {
 // open finds the output and its job.
 func (v *verifier) open(o *runOptions) (err error) {
 	v.report.Output = v.output
-	v.notes, v.seals, v.journaled = map[int][]promptset.PartSummary{}, sealedParts{}, map[int]bool{}
+	v.notes, v.journaled = promptset.NewNotes(), map[int]bool{}
 	if v.work, err = o.workFolder(); err != nil {
 		return err
 	}
-	v.place = promptset.OpenFolder(v.files, o.output)
-	if storage.IsRemote(o.output) {
-		v.remote = &objectFolder{ctx: v.ctx, url: o.output}
-		v.place = v.remote
-	}
+	v.place = promptset.OpenOutputFolder(v.ctx, v.files, o.output)
 	// Parts before notes: a note is there before its part is.
 	if v.out, err = promptset.OpenOutput(v.place); err != nil {
 		return err
 	}
 	var jobErr error
-	if v.remote != nil {
-		v.job, jobErr = v.remote.job()
+	if storage.IsRemote(o.output) {
+		v.job, jobErr = jobstate.ReadShared(v.ctx, o.output)
 		var here *jobstate.Description
 		if here, v.key, err = jobstate.ReadKey(v.files, v.work); here == nil {
 			v.key = journal.Key{}
@@ -131,14 +124,14 @@ func (v *verifier) open(o *runOptions) (err error) {
 	}
 	switch known := false; {
 	case jobErr != nil:
-		v.report.problem(remoteJob, jobErr.Error(), bringBack)
+		v.report.problem(jobstate.JobFile, jobErr.Error(), bringBack)
 	case v.job == nil && len(v.out.Parts) == 0:
 		return fmt.Errorf("%s holds no job: give the output folder of a sample run", v.output)
 	case v.job == nil:
-		v.report.problem(remoteJob, "it is missing, and nothing says which job wrote the parts", bringBack)
+		v.report.problem(jobstate.JobFile, "it is missing, and nothing says which job wrote the parts", bringBack)
 	default:
 		if v.parts, v.format, known = partsOf(v.job); !known {
-			v.report.problem(remoteJob, "its settings do not say how many rows and parts the job has", bringBack)
+			v.report.problem(jobstate.JobFile, "its settings do not say how many rows and parts the job has", bringBack)
 			v.job = nil
 		}
 	}
@@ -180,42 +173,22 @@ func (v *verifier) verify() error {
 
 // readNotes reads what was noted of the parts.
 func (v *verifier) readNotes() error {
-	take := func(b []byte) bool {
-		p, err := promptset.ParsePartSummary(b)
-		if err != nil {
-			return false
-		}
-		v.notes[p.Part] = append(v.notes[p.Part], p)
-		if p.Sealed() {
-			v.seals[p.Seal] = p.Part
-		}
-		return true
+	if objects, ok := v.place.(*promptset.ObjectFolder); ok {
+		return objects.Notes(func(name string, p promptset.PartSummary, err error) {
+			if err != nil {
+				v.report.problem(name, "it is not the note of a part", runAgain)
+				return
+			}
+			v.notes.Add(p)
+		})
 	}
-	if v.remote == nil {
-		torn, err := jobstate.Parts(v.files, v.work, func(b []byte) { take(b) })
-		for _, line := range torn {
-			v.report.note(line + " is not whole, as the death of a process leaves it")
+	torn, err := jobstate.Parts(v.files, v.work, func(b []byte) {
+		if p, err := promptset.ParsePartSummary(b); err == nil {
+			v.notes.Add(p)
 		}
-		return err
-	}
-	all, err := storage.List(v.ctx, storage.Join(v.remote.url, remoteParts))
-	if err != nil {
-		return err
-	}
-	texts := make([][]byte, len(all))
-	err = inParallel(lookElsewhere, len(all), func(i int) (err error) {
-		if err = v.ctx.Err(); err == nil {
-			texts[i], err = v.remote.read(v.remote.relative(all[i].Name))
-		}
-		if errors.Is(err, fs.ErrNotExist) { // a run replaces it
-			err = nil
-		}
-		return err
 	})
-	for i, text := range texts {
-		if err == nil && text != nil && !take(text) {
-			v.report.problem(v.remote.relative(all[i].Name), "it is not the note of a part", runAgain)
-		}
+	for _, line := range torn {
+		v.report.note(line + " is not whole, as the death of a process leaves it")
 	}
 	return err
 }
@@ -335,8 +308,8 @@ func (v *verifier) part(part promptset.Part) error {
 	if v.reader != nil && v.reader.Err() != nil {
 		return v.reader.Err()
 	}
-	if notes := v.notes[part.Number]; what == "" && len(notes) > 0 {
-		if what = check.Differs(notes[len(notes)-1]); what != "" {
+	if note, ok := v.notes.Last(part.Number); what == "" && ok {
+		if what = check.Differs(note); what != "" {
 			remedy = removeAndRun
 		}
 	}
@@ -357,13 +330,13 @@ const (
 
 // compare compares a part as a whole with what was noted of it, and its footer with the job.
 func (v *verifier) compare(part promptset.Part, c promptset.PartContent) (what, remedy string) {
-	notes := v.notes[part.Number]
+	unlike := v.notes.Compare(part, c.Seal)
 	switch {
-	case !canCheck(notes, v.seals):
+	case !v.notes.CanCheck(part.Number):
 		v.report.unchecked++
-	case unlike(part.Number, c.Seal, notes, v.seals, part.Format) != "":
-		return unlike(part.Number, c.Seal, notes, v.seals, part.Format), runAgain
-	case !slices.ContainsFunc(notes, func(p promptset.PartSummary) bool { return p.SHA256 == c.SHA256 }):
+	case unlike != "":
+		return unlike, runAgain
+	case !v.notes.HasDigest(part.Number, c.SHA256):
 		return "its SHA-256 is not that of what was written", removeAndRun
 	}
 	if v.job != nil && c.Meta != nil && !sameMeta(c.Meta, v.job.Meta) {
@@ -399,7 +372,7 @@ func (v *verifier) missing(present map[int]bool) error {
 		}
 		// Noted, and neither there nor in the journal: a note is made just before its part is there, and the journal
 		// kept until it is.
-		if notes := v.notes[number]; len(notes) > 0 && !v.journaled[number] {
+		if note, ok := v.notes.Last(number); ok && !v.journaled[number] {
 			file, err := v.out.Open(name)
 			if err == nil { // it came meanwhile
 				v.report.Later++
@@ -409,7 +382,7 @@ func (v *verifier) missing(present map[int]bool) error {
 			if !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			rows := plural.Count(notes[len(notes)-1].Rows, "row")
+			rows := plural.Count(note.Rows, "row")
 			// another machine notes a part before it has put it there, and has the journal
 			if storage.IsRemote(v.output) {
 				v.report.note(fmt.Sprintf(
@@ -428,7 +401,7 @@ func (v *verifier) meta(parts bool) error {
 	if v.format != promptset.FormatJSONL || !parts || len(v.job.Meta) == 0 {
 		return nil
 	}
-	what, err := metaDamage(v.place, v.job.Meta)
+	what, err := promptset.MetaDamage(v.place, v.job.Meta)
 	if what != "" {
 		v.report.problem(promptset.MetaName, "it "+what, "the same sample run command writes it again")
 	}

@@ -321,7 +321,7 @@ func (o *workerOptions) prepare(ctx context.Context, env *environment, q *queue.
 // begunJob reads what job the output folder has; nil is none.
 func begunJob(ctx context.Context, o *runOptions) (*jobstate.Description, error) {
 	if storage.IsRemote(o.output) {
-		return (&objectFolder{ctx: ctx, url: o.output}).job()
+		return jobstate.ReadShared(ctx, o.output)
 	}
 	path := filepath.Join(o.output, jobstate.Folder, "job.json")
 	text, err := os.ReadFile(path)

@@ -57,8 +57,8 @@ func (w *worker) begin(ctx context.Context, lease *queue.Lease) (u *workUnit, er
 		}
 	}()
 	for _, d := range saved.damaged {
-		w.log.Warn("the part of a unit is damaged, and drawn again", "unit", lease.Number, "part", d.name, "what",
-			d.what)
+		w.log.Warn("the part of a unit is damaged, and drawn again", "unit", lease.Number, "part", d.Part.Name, "what",
+			d.What)
 	}
 	if len(saved.missing) == 0 {
 		w.log.Info("the part of a unit is there", "unit", lease.Number)

@@ -1,0 +1,250 @@
+package promptset
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/quire/quire/tally"
+)
+
+// Notes are what was noted of the parts of a job.
+type Notes struct {
+	parts map[int][]PartSummary
+	seals map[Seal]int // of parts
+}
+
+// NewNotes returns no notes.
+func NewNotes() *Notes { return &Notes{map[int][]PartSummary{}, map[Seal]int{}} }
+
+// Add takes a note. Of the notes of one part, the one that is added last holds.
+func (n *Notes) Add(p PartSummary) {
+	n.parts[p.Part] = append(n.parts[p.Part], p)
+	if p.Sealed() {
+		n.seals[p.Seal] = p.Part
+	}
+}
+
+// Last returns the note of a part that holds; ok is false if there is none.
+func (n *Notes) Last(part int) (p PartSummary, ok bool) {
+	all := n.parts[part]
+	if len(all) == 0 {
+		return p, false
+	}
+	return all[len(all)-1], true
+}
+
+// Counts adds up what parts came to.
+func (n *Notes) Counts(parts []int) (sum tally.Counts) {
+	for _, part := range parts {
+		if p, ok := n.Last(part); ok {
+			sum = sum.Plus(p.Noted())
+		}
+	}
+	return sum
+}
+
+// CanCheck says whether there is something to compare a part with: notes with a seal, or, where it has no note, such
+// notes of other parts. Versions that noted no seals left parts that can't be checked.
+func (n *Notes) CanCheck(part int) bool {
+	if len(n.parts[part]) == 0 {
+		return len(n.seals) > 0
+	}
+	return slices.ContainsFunc(n.parts[part], func(p PartSummary) bool { return p.Sealed() })
+}
+
+// Compare says what tells a part with this seal from what was noted of it; "" is nothing.
+func (n *Notes) Compare(part Part, seal Seal) string {
+	notes := n.parts[part.Number]
+	if slices.ContainsFunc(notes, func(p PartSummary) bool { return p.Seal == seal }) {
+		return ""
+	}
+	other, ok := n.seals[seal]
+	switch {
+	case ok && other != part.Number:
+		return fmt.Sprintf("it has the content of %s", PartName(other, part.Format))
+	case len(notes) == 0:
+		return "nothing says that it was written by this job"
+	}
+	for _, p := range slices.Backward(notes) {
+		if p.Sealed() && p.Bytes != seal.Bytes {
+			return fmt.Sprintf("it has %s bytes, and was written with %s", humanize.Comma(seal.Bytes),
+				humanize.Comma(p.Bytes))
+		}
+	}
+	return "its last bytes are not those that were written"
+}
+
+// HasDigest says whether one of a part's notes has this SHA-256.
+func (n *Notes) HasDigest(part int, digest string) bool {
+	return slices.ContainsFunc(n.parts[part], func(p PartSummary) bool { return p.SHA256 == digest })
+}
+
+// Damage is what is wrong with a published part.
+type Damage struct {
+	Part Part
+	What string
+}
+
+// Inspection is what a look at published parts found.
+type Inspection struct {
+	Damaged []Damage      // by number
+	Gone    []int         // removed after they were listed
+	Noted   []PartSummary // of other machines, which the notes lacked
+}
+
+// together is how many files of an output are read at the same time: notes, and ends of parts. Each costs a small read
+// of a disk, and two requests of an object store.
+const together = 32
+
+// Inspect looks at the size and the last bytes of published parts, and compares them with the notes. It takes over what
+// other machines noted of parts that the notes lack. Damaged parts are condemned: see [OutputFolder]. Parts without
+// seals, which older versions wrote, are taken as they are.
+func Inspect(folder OutputFolder, format string, numbers []int, notes *Notes) (found Inspection, err error) {
+	if found.Noted, err = notes.complete(folder, numbers); err != nil {
+		return found, err
+	}
+	looks := make([]look, len(numbers))
+	err = inParallel(together, len(numbers), func(i int) (err error) {
+		looks[i], err = notes.look(folder, Part{numbers[i], format, PartName(numbers[i], format)})
+		return err
+	})
+	if err != nil {
+		return found, err
+	}
+	for _, l := range looks {
+		switch {
+		case l.gone:
+			found.Gone = append(found.Gone, l.part.Number)
+		case l.newer != nil:
+			notes.Add(*l.newer)
+			found.Noted = append(found.Noted, *l.newer)
+		case l.what != "":
+			folder.Condemn(l.part.Name, l.version)
+			found.Damaged = append(found.Damaged, Damage{l.part, l.what})
+		}
+	}
+	return found, nil
+}
+
+// complete takes over the notes of other machines on parts that have none here, and returns them.
+func (n *Notes) complete(folder OutputFolder, numbers []int) (noted []PartSummary, err error) {
+	lacking := slices.DeleteFunc(slices.Clone(numbers), func(part int) bool { return len(n.parts[part]) > 0 })
+	there := make([]*PartSummary, len(lacking))
+	err = inParallel(together, len(lacking), func(i int) (err error) {
+		there[i], err = folder.Note(lacking[i])
+		return err
+	})
+	for _, p := range there {
+		if err == nil && p != nil {
+			n.Add(*p)
+			noted = append(noted, *p)
+		}
+	}
+	return noted, err
+}
+
+// look is what is found about one part.
+type look struct {
+	part    Part
+	gone    bool
+	newer   *PartSummary // of another machine: the part is what it says
+	what    string       // is wrong
+	version string
+}
+
+// look compares a part with its notes.
+func (n *Notes) look(folder OutputFolder, part Part) (l look, err error) {
+	l.part = part
+	if !n.CanCheck(part.Number) {
+		return l, nil
+	}
+	file, err := folder.Open(part.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		l.gone = true
+		return l, nil
+	}
+	if err != nil {
+		return l, err
+	}
+	defer file.Close()
+	seal, err := SealOf(file)
+	if err != nil {
+		return l, fmt.Errorf("cannot read %s: %w", part.Name, err)
+	}
+	if l.what = n.Compare(part, seal); l.what == "" {
+		return l, nil
+	}
+	// Another machine may have written it, after --new there: its note counts, not what this machine has of an older
+	// part.
+	there, err := folder.Note(part.Number)
+	if err == nil && there != nil && (!there.Sealed() || there.Seal == seal) {
+		l.newer = there
+	}
+	l.version = file.Version()
+	return l, err
+}
+
+const metaMissing = "is missing"
+
+// MendMeta writes the file with the metadata of JSONL parts again if it is not what it was. It returns what was wrong
+// with it; "" is nothing.
+func MendMeta(folder OutputFolder, meta map[string]string) (what string, err error) {
+	if what, err = MetaDamage(folder, meta); what == "" || err != nil {
+		return what, err
+	}
+	if what != metaMissing {
+		file, err := folder.Open(MetaName)
+		if err != nil {
+			return what, err
+		}
+		defer file.Close()
+		folder.Condemn(MetaName, file.Version())
+	}
+	return what, WriteMeta(folder, meta)
+}
+
+// MetaDamage says what is wrong with the file with the metadata of JSONL parts; "" is nothing.
+func MetaDamage(place Published, meta map[string]string) (what string, err error) {
+	want, err := MetaText(meta)
+	if err != nil {
+		return "", err
+	}
+	file, err := place.Open(MetaName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return metaMissing, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	got := make([]byte, min(file.Size(), int64(len(want))+1))
+	if n, err := file.ReadAt(got, 0); n < len(got) {
+		return "", fmt.Errorf("cannot read %s: %w", MetaName, err)
+	}
+	if string(got) != string(want) {
+		return "is not what was written", nil
+	}
+	return "", nil
+}
+
+// inParallel calls do with 0 to n-1, some of them together, and returns the first error by number.
+func inParallel(together, n int, do func(i int) error) error {
+	errs := make([]error, n)
+	slots := make(chan struct{}, together)
+	var wait sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		wait.Go(func() {
+			errs[i] = do(i)
+			<-slots
+		})
+	}
+	wait.Wait()
+	return cmp.Or(errs...)
+}
