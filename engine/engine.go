@@ -78,6 +78,8 @@ type Config struct {
 	// Debug checks every rule of the device state after each step, and logs the free pages.
 	Debug bool
 	Log   *slog.Logger
+	// Observe is told of each call of the device when it has ended; nil for nobody. Replicas tell it at the same time.
+	Observe func(Call)
 }
 
 // Engine runs one model on one backend. Run may be called again after it ended, not at the same time.

@@ -271,8 +271,7 @@ func (j *job) account(got hostOutput, seconds float64) {
 	st.PrefillSeconds += got.clocked(prefill).Seconds()
 	st.DecodeSeconds += got.clocked(decode).Seconds()
 	st.PeakPages = max(st.PeakPages, j.e.plan.Pages-got.int("MinFree"))
-	j.e.log.Debug("call", "prefill_steps", prefillSteps, "decode_steps", decodeSteps, "tokens", tokens, "seconds",
-		seconds,
-		"active", j.sched.active, "waiting", len(j.sched.waiting), "free_pages",
-		got.ints("FreePages")[:got.int("Columns")])
+	j.e.observe(Call{PrefillSteps: prefillSteps, DecodeSteps: decodeSteps, Tokens: tokens, Seconds: seconds,
+		Active: j.sched.active, Waiting: len(j.sched.waiting), FreePages: got.int("EndFree"),
+		FewestFree: got.int("MinFree")}, got.ints("FreePages")[:got.int("Columns")])
 }

@@ -1,13 +1,10 @@
 // Package telemetry watches a run: what it knows is served as Prometheus metrics and health, and kept as a small time
 // series in a file, from which a report is made when the run is over.
 //
-// A [Run] is told of rows by its methods, and of the device's calls by the engine's log, for which [Run.Handler] is a
-// handler.
+// A [Run] is told of rows and of the device's calls by its methods.
 package telemetry
 
 import (
-	"context"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -179,24 +176,31 @@ func (r *Run) keepSlow(row Row) {
 	r.slowest = r.slowest[:min(len(r.slowest), slowestRows)]
 }
 
-// call takes a call of the device.
-func (r *Run) call(c call) {
+// Call is what one call of the device came to.
+type Call struct {
+	PrefillSteps, DecodeSteps int
+	Tokens                    int     // drawn
+	Seconds                   float64 // in which the device ran the program
+	Active, Waiting           int     // sequences in slots, and requests that wait for one
+	FreePages, FewestFree     int     // when the call ended, and after any of its steps
+}
+
+// Called takes a call of the device that has ended.
+func (r *Run) Called(c Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lastCall = time.Now()
 	r.now.Calls++
-	r.now.CallSeconds += c.seconds
-	r.now.Tokens += c.tokens
-	r.now.Active, r.now.Waiting = int(c.active), int(c.waiting)
+	r.now.CallSeconds += c.Seconds
+	r.now.Tokens += int64(c.Tokens)
+	r.now.Active, r.now.Waiting = c.Active, c.Waiting
+	r.now.Pages = r.start.Pages - c.FreePages
+	r.peak = max(r.peak, r.start.Pages-c.FewestFree)
 	m := r.metrics
-	m.tokens.Add(float64(c.tokens))
-	m.steps.WithLabelValues("prefill").Add(float64(c.prefillSteps))
-	m.steps.WithLabelValues("decode").Add(float64(c.decodeSteps))
-	m.callSeconds.Observe(c.seconds)
-	if c.hasPages {
-		r.now.Pages = r.start.Pages - int(c.freePages)
-		r.peak = max(r.peak, r.start.Pages-int(c.fewestFree))
-	}
+	m.tokens.Add(float64(c.Tokens))
+	m.steps.WithLabelValues("prefill").Add(float64(c.PrefillSteps))
+	m.steps.WithLabelValues("decode").Add(float64(c.DecodeSteps))
+	m.callSeconds.Observe(c.Seconds)
 }
 
 // Now is how the run stands.
@@ -217,56 +221,4 @@ func (r *Run) point() Point {
 	p.Pages = max(p.Pages, r.peak)
 	r.peak = 0
 	return p
-}
-
-// call is what the engine's log says of one.
-type call struct {
-	prefillSteps, decodeSteps, tokens, active, waiting int64
-	seconds                                            float64
-	freePages, fewestFree                              int64
-	hasPages                                           bool
-}
-
-// Handler returns a handler for the engine's log that takes its calls, and hands on to next what next is enabled for.
-func (r *Run) Handler(next slog.Handler) slog.Handler { return &tap{run: r, next: next} }
-
-type tap struct {
-	run  *Run
-	next slog.Handler
-}
-
-func (t *tap) Enabled(context.Context, slog.Level) bool { return true }
-
-func (t *tap) Handle(ctx context.Context, record slog.Record) error {
-	if record.Message == "call" {
-		var c call
-		record.Attrs(func(a slog.Attr) bool {
-			c.set(a)
-			return true
-		})
-		t.run.call(c)
-	}
-	if t.next.Enabled(ctx, record.Level) {
-		return t.next.Handle(ctx, record)
-	}
-	return nil
-}
-
-func (t *tap) WithAttrs(attrs []slog.Attr) slog.Handler { return &tap{t.run, t.next.WithAttrs(attrs)} }
-func (t *tap) WithGroup(name string) slog.Handler       { return &tap{t.run, t.next.WithGroup(name)} }
-
-func (c *call) set(a slog.Attr) {
-	v := a.Value.Resolve()
-	number := map[string]*int64{"prefill_steps": &c.prefillSteps, "decode_steps": &c.decodeSteps, "tokens": &c.tokens,
-		"active": &c.active, "waiting": &c.waiting}
-	switch {
-	case number[a.Key] != nil && v.Kind() == slog.KindInt64:
-		*number[a.Key] = v.Int64()
-	case a.Key == "seconds" && v.Kind() == slog.KindFloat64:
-		c.seconds = v.Float64()
-	case a.Key == "free_pages": // after each step of the call
-		if free, ok := v.Any().([]int32); ok && len(free) > 0 {
-			c.freePages, c.fewestFree, c.hasPages = int64(free[len(free)-1]), int64(slices.Min(free)), true
-		}
-	}
 }

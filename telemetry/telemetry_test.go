@@ -23,10 +23,10 @@ import (
 
 var start = Start{Version: "v1", Model: "m", Backend: "b", Rows: 100, Before: 10, Slots: 16, Pages: 64}
 
-func calls(r *Run, log *slog.Logger, n int) {
+func calls(r *Run, n int) {
 	for range n {
-		log.Debug("call", "prefill_steps", 1, "decode_steps", 8, "tokens", 50, "seconds", 0.25, "active", 12, "waiting",
-			3, "free_pages", []int32{20, 4, 9})
+		r.Called(Call{PrefillSteps: 1, DecodeSteps: 8, Tokens: 50, Seconds: 0.25, Active: 12, Waiting: 3, FreePages: 9,
+			FewestFree: 4})
 	}
 }
 
@@ -39,9 +39,8 @@ func get(t *testing.T, r *Run, path string) (int, string) {
 
 func TestMetrics(t *testing.T) {
 	r := NewRun()
-	log := slog.New(r.Handler(slog.DiscardHandler))
 	r.Started(start)
-	calls(r, log, 4)
+	calls(r, 4)
 	r.Completed("stop", 8, false)
 	r.Completed("length", 12, false)
 	r.Finished(Row{ID: "a", Seconds: 2, PromptTokens: 7, Tokens: 20, Completions: 2})
@@ -140,31 +139,6 @@ func TestServesThisMachineOnly(t *testing.T) {
 	}
 }
 
-// The log that a user asked for is what it was without us.
-func TestHandlerHandsOn(t *testing.T) {
-	var with, without bytes.Buffer
-	options := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}
-	r := NewRun()
-	for w, wrap := range map[*bytes.Buffer]func(slog.Handler) slog.Handler{&with: r.Handler,
-		&without: func(h slog.Handler) slog.Handler { return h }} {
-		log := slog.New(wrap(slog.NewTextHandler(w, options)))
-		calls(r, log, 1)
-		log.Info("hello", "a", 1)
-		log.With("k", "v").WithGroup("g").Warn("there", "b", 2)
-	}
-	if with.String() != without.String() || with.Len() == 0 {
-		t.Errorf("%q, want %q", with.String(), without.String())
-	}
-	if r.now.Calls != 1 {
-		t.Errorf("%d calls", r.now.Calls)
-	}
-}
-
 func TestSlowest(t *testing.T) {
 	r := NewRun()
 	for i := range 200 {
@@ -185,7 +159,6 @@ func TestSeries(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	for i := range 2 {
 		r := NewRun()
-		log := slog.New(r.Handler(slog.DiscardHandler))
 		s, err := r.keep(path, time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
@@ -196,7 +169,7 @@ func TestSeries(t *testing.T) {
 		for range 3 {
 			wg.Go(func() {
 				for range 20 {
-					calls(r, log, 1)
+					calls(r, 1)
 					r.Finished(Row{ID: "x", Seconds: 1, Completions: 1, PromptTokens: 5})
 					time.Sleep(time.Millisecond)
 				}
@@ -240,7 +213,6 @@ func TestSeries(t *testing.T) {
 // Of a process that does one job after the other each has a series of its own, and the metrics are of all.
 func TestSeriesOfJobs(t *testing.T) {
 	r := NewRun()
-	log := slog.New(r.Handler(slog.DiscardHandler))
 	for i, id := range []string{"a", "b"} {
 		r.Begin()
 		path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -249,7 +221,7 @@ func TestSeriesOfJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Started(start)
-		calls(r, log, 2)
+		calls(r, 2)
 		r.Finished(Row{ID: id, Seconds: 1})
 		if err := s.Close("finished"); err != nil {
 			t.Fatal(err)

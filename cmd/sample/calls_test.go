@@ -15,13 +15,13 @@ import (
 	"github.com/quire/quire/telemetry"
 )
 
-// What the engine logs of its calls is what the metrics take from it: by the same names, and of the same types.
+// The metrics have what the engine says of its calls.
 func TestMetricsOfTheEngine(t *testing.T) {
 	run := telemetry.NewRun()
 	e, err := engine.New(t.Context(), engine.Config{
 		Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 8, PageSize: 16, PrefillTokens: 64,
 		MaxModelLen: 160, KVMemory: 1 << 20,
-		Log: slog.New(run.Handler(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError}))),
+		Observe: func(c engine.Call) { run.Called(telemetry.Call(c)) },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -80,10 +80,14 @@ func (o *observing) handler(w io.Writer, debug bool) slog.Handler {
 	if o.logFormat == "json" {
 		h = slog.NewJSONHandler(w, options)
 	}
-	if o.run != nil {
-		h = o.run.Handler(h)
-	}
 	return h
+}
+
+// called takes a call of the device.
+func (o *observing) called(c engine.Call) {
+	if o.run != nil {
+		o.run.Called(telemetry.Call(c))
+	}
 }
 
 // observer is what a run tells those who watch it.

@@ -70,6 +70,7 @@ func openEngine(ctx context.Context, env *environment, o *runOptions) (*session,
 		PrefillTokens: o.prefillTokens, MaxRounds: o.maxRounds, KVMemory: o.kvBytes, KV: o.kv, DType: o.weightsType,
 		KVDType: o.kvType,
 		Layers:  o.layers, Weights: o.heldWeights(), ZeroPages: o.zeroPages, Debug: o.debug, Log: o.logger(env),
+		Observe: o.observing.called,
 	}
 	o.pages.configure(&cfg)
 	cfg.Hosts = o.hosts.group
