@@ -21,7 +21,7 @@ A row of the input may give parameters of its own, which come before the flags. 
 OpenAI (chat and completions), vLLM, llama.cpp's server and transformers (GenerationConfig) use. It holds for keys of
 JSONL and for columns of Parquet files, and a value means the same in both. For each row and name:
 
-- A value that is null is not given.
+- A value that is null is not given: the flag holds, or its default.
 - A value that Quire applies sets one of its own parameters. The completion has the same bytes under either name.
 - Two names of one parameter in one row must have equal values, else the row is an error that names both.
 - A value that asks for what Quire does anyway has no effect.
@@ -71,11 +71,18 @@ func page() string {
 		fmt.Fprintf(&b, "\n## %s\n", title)
 		table(All(), head, row)
 	}
-	section("Quire's own", "type", func(p *Parameter) string {
+	section("Quire's own", "type | default | range | flag | on the device", func(p *Parameter) string {
 		if !p.Own() {
 			return ""
 		}
-		return p.Type.String()
+		flag, device := "", ""
+		if p.Flag != "" {
+			flag = "`--" + p.Flag + "`"
+		}
+		if p.Device != "" {
+			device = "`" + p.Device + "`"
+		}
+		return strings.Join([]string{p.Type().String(), p.Default(), p.Range(), flag, device}, " | ")
 	})
 	section("Other names of these", "sets", func(p *Parameter) string {
 		if p.Own() || p.Sets == "" {

@@ -55,8 +55,22 @@ type Parameter struct {
 	From Engine // the APIs that have it; 0 for a name of Quire alone
 	// Sets is Quire's own parameter that this name sets: the name itself for Quire's own, "" where Quire has none.
 	Sets string
-	Type Type   // of the values, for Quire's own parameters
 	Note string // what it is, what to give in its place, or why any value passes; for messages and the documentation
+
+	// Of Quire's own parameters alone:
+
+	Flag        string // of "sample run", and key of config files; "" where rows alone have it
+	Short       string // the flag in one letter
+	Placeholder string // what stands for the flag's value in the help
+	Device      string // dtype and shape of a row's value in the device's arrays, "" where the host alone needs it
+	// InEveryJob says that job.json has the parameter at its default, too. Later ones are there only where they are
+	// given, so that jobs of before stay the same.
+	InEveryJob bool
+	place      int                 // among them
+	slot       slot                // its value in a Set, and its default
+	limits     limits              // of a number
+	allowed    func(s *Set) string // in place of limits: what it must be beside the others, "" where it is that
+	settle     func(s *Set)        // turns other ways to say a value into one
 
 	values map[string]string // what a JSON value sets Sets to, where that is not the value itself
 	clash  map[string]string // which value of Sets contradicts a JSON value
@@ -234,23 +248,29 @@ func All() iter.Seq[*Parameter] {
 
 // OwnNames lists Quire's own parameters.
 func OwnNames() (names []string) {
-	for p := range All() {
-		if p.Own() {
-			names = append(names, p.Name)
-		}
+	for p := range Own() {
+		names = append(names, p.Name)
 	}
 	return names
 }
 
-// TypeOf returns the type of the values of a name that sets one of Quire's own parameters to them, or 0.
-func TypeOf(name string) Type {
+// Sink returns the parameter of Quire's own that a name sets to its values, or nil.
+func Sink(name string) *Parameter {
 	for _, p := range byName[name] {
 		if p.Own() {
-			return p.Type
+			return p
 		}
 		if p.Sets != "" && p.values == nil {
-			return TypeOf(p.Sets)
+			return Sink(p.Sets)
 		}
+	}
+	return nil
+}
+
+// TypeOf returns the type of the values of a name that sets one of Quire's own parameters to them, or 0.
+func TypeOf(name string) Type {
+	if p := Sink(name); p != nil {
+		return p.Type()
 	}
 	return 0
 }

@@ -29,8 +29,8 @@ func TestTable(t *testing.T) {
 		if own := slices.Contains(OwnNames(), p.Sets); p.Sets != "" && !own {
 			t.Errorf("%s sets %s, which is none of Quire's own", p.Name, p.Sets)
 		}
-		if p.Own() != (p.Type != 0) {
-			t.Errorf("%s has type %d", p.Name, p.Type)
+		if p.Own() != (p.Type() != 0) {
+			t.Errorf("%s has type %d", p.Name, p.Type())
 		}
 		if p.passes && (p.Sets != "" || p.neutral != nil || p.Note == "") {
 			t.Errorf("%s passes, and says too much or not why", p.Name)

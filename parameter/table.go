@@ -42,7 +42,10 @@ var (
 // table is in the order of the documentation: Quire's own, other names of these, what has values without effect, what
 // passes.
 var table = func() []Parameter {
-	all := slices.Clone(judged)
+	all := slices.Concat(own, judged)
+	for i := range own {
+		all[i].Sets, all[i].place = all[i].Name, i
+	}
 	for _, group := range passing {
 		for name := range strings.FieldsSeq(group.names) {
 			all = append(all, Parameter{Name: name, From: group.from, passes: true, Note: group.note})
@@ -51,20 +54,8 @@ var table = func() []Parameter {
 	return all
 }()
 
+// judged are other names of these, and what is judged by its value.
 var judged = []Parameter{
-	{Name: "n", Sets: "n", Type: Integer, From: servers, Note: "completions of the row"},
-	{Name: "max_tokens", Sets: "max_tokens", Type: Integer, From: servers, Note: "most tokens of a completion"},
-	{Name: "temperature", Sets: "temperature", Type: Number, From: all, Note: "0 is greedy"},
-	{Name: "top_k", Sets: "top_k", Type: Integer, From: VLLM | LlamaCpp | Transformers,
-		Note: "0 and -1 keep all tokens"},
-	{Name: "top_p", Sets: "top_p", Type: Number, From: all, Note: "1 keeps all tokens"},
-	{Name: "min_p", Sets: "min_p", Type: Number, From: VLLM | LlamaCpp | Transformers, Note: "0 keeps all tokens"},
-	{Name: "seed", Sets: "seed", Type: Seed, From: servers, Note: SeedRange},
-	{Name: "generation", Sets: "generation", Type: Integer, Note: "number of the row's first completion"},
-	{Name: "stop", Sets: "stop", Type: TextList, From: servers, Note: "ends a completion before this text"},
-	{Name: "ignore_eos", Sets: "ignore_eos", Type: Boolean, From: VLLM | LlamaCpp,
-		Note: "go on past the end of sequence"},
-
 	{Name: "n_generations", Sets: "n", Note: "as the flag is called"},
 	{Name: "n_cmpl", Sets: "n", From: LlamaCpp},
 	{Name: "num_return_sequences", Sets: "n", From: Transformers},

@@ -19,6 +19,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/parameter"
 )
 
 // maxLine is the longest line of a JSONL file, in bytes.
@@ -292,7 +293,7 @@ func (r *Row) decodeKnown(name string, raw json.RawMessage) bool {
 		}
 		r.ID = v.String()
 	default:
-		return r.decodeParameter(&r.Overrides, name, name, raw)
+		return r.decodeParameter(&r.Overrides, parameter.Sink(name), name, raw)
 	}
 	return true
 }

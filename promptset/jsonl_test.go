@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/quire/quire/parameter"
 )
 
 func TestJSONLRows(t *testing.T) {
@@ -26,8 +27,9 @@ func TestJSONLRows(t *testing.T) {
 		{`{"prompt":null,"messages":null,"prompt_token_ids":[1,2.0,3e0]}`, `prompt_token_ids id=0 [1 2 3]`},
 		{
 			`{"prompt":"a","n":4,"max_tokens":8.0,"temperature":1,"top_k":-1,"top_p":0.9,"min_p":0,"seed":18446744073709551615,"generation":2,"stop":"x","ignore_eos":true}`,
-			`prompt id=0 "a" {"N":4,"MaxTokens":8,"Temperature":1,"TopK":-1,"TopP":0.9,"MinP":0,"Seed":18446744073709551615,"Generation":2,"Stop":["x"],"IgnoreEOS":true}`},
-		{`{"prompt":"a","seed":0,"stop":[],"n":null}`, `prompt id=0 "a" {"Seed":0,"Stop":[]}`},
+			`prompt id=0 "a" n=4 max_tokens=8 temperature=1 top_k=-1 top_p=0.9 min_p=0 ` +
+				`seed=18446744073709551615 generation=2 stop=["x"] ignore_eos=true`},
+		{`{"prompt":"a","seed":0,"stop":[],"n":null}`, `prompt id=0 "a" seed=0 stop=[]`},
 		{`{"prompt":"a","unknown":{"deep":[1]}}`, `prompt id=0 "a"`},
 
 		{`{"prompt":null}`, `no prompt; give one of prompt, messages, prompt_token_ids`},
@@ -86,18 +88,10 @@ func TestJSONLRows(t *testing.T) {
 		case KindTokens:
 			s += fmt.Sprint(row.TokenIDs)
 		}
-		b, err := json.Marshal(row.Overrides)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var set []string
-		for _, field := range strings.SplitAfter(strings.Trim(string(b), "{}"), ",\"") {
-			if field = strings.Trim(field, ",\""); !strings.HasSuffix(field, ":null") {
-				set = append(set, `"`+field)
+		for p := range parameter.Own() {
+			if text := row.Overrides.text(p.Name); text != "" {
+				s += " " + p.Name + "=" + text
 			}
-		}
-		if len(set) > 0 {
-			s += " {" + strings.Join(set, ",") + "}"
 		}
 		want(t, c.line, s, c.want)
 	}

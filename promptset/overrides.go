@@ -90,7 +90,7 @@ func (r *Row) alias(v foreign, set json.RawMessage) {
 	own, key := v.parameter.Sets, v.parameter.Name
 	before := r.Overrides.text(own)
 	o := r.Overrides
-	if !r.decodeParameter(&o, own, key, set) {
+	if !r.decodeParameter(&o, parameter.Sink(own), key, set) {
 		r.fail("%s is %s; it must be %s", key, kindJSON(v.raw), parameter.TypeOf(own))
 		return
 	}
@@ -106,75 +106,60 @@ func (r *Row) alias(v foreign, set json.RawMessage) {
 
 // text returns a parameter's value as JSON, or "" where it is not given.
 func (o *Overrides) text(own string) string {
-	var v any
-	switch own {
-	case "n":
-		v = o.N
-	case "max_tokens":
-		v = o.MaxTokens
-	case "temperature":
-		v = o.Temperature
-	case "top_k":
-		v = o.TopK
-	case "top_p":
-		v = o.TopP
-	case "min_p":
-		v = o.MinP
-	case "seed":
-		v = o.Seed
-	case "generation":
-		v = o.Generation
-	case "stop":
-		v = o.Stop
-	case "ignore_eos":
-		v = o.IgnoreEOS
-	}
-	b, err := json.Marshal(v)
-	if err != nil || isNullJSON(b) {
+	p := parameter.Sink(own)
+	if p == nil || !o.Has(p) {
 		return ""
 	}
+	b, _ := json.Marshal(o.Value(p)) // NaN, of a Parquet file, has none
 	return string(b)
 }
 
-// decodeParameter sets the parameter own to a JSON value that the row gives under key; false means that its type is
+// decodeParameter sets the parameter p to a JSON value that the row gives under key; false means that its type is
 // wrong.
-func (r *Row) decodeParameter(o *Overrides, own, key string, raw json.RawMessage) bool {
-	switch parameter.TypeOf(own) {
+func (r *Row) decodeParameter(o *Overrides, p *parameter.Parameter, key string, raw json.RawMessage) bool {
+	switch p.Type() {
 	case parameter.TextList:
-		return r.decodeStop(o, key, raw)
+		list, ok := r.decodeTexts(key, raw)
+		if ok {
+			*o.Give(p).(*[]string) = list
+		}
+		return ok
 	case parameter.Boolean:
 		var b *bool
 		if json.Unmarshal(raw, &b) != nil {
 			return false
 		}
-		o.IgnoreEOS = b
+		if b != nil {
+			*o.Give(p).(*bool) = *b
+		}
 		return true
 	}
 	v, ok := parseNumber(raw)
 	if ok {
-		r.override(o, own, key, v)
+		r.override(o, p, key, v)
 	}
 	return ok
 }
 
-func (r *Row) decodeStop(o *Overrides, key string, raw json.RawMessage) bool {
+// decodeTexts reads text or a list of it.
+func (r *Row) decodeTexts(key string, raw json.RawMessage) (texts []string, ok bool) {
 	if raw[0] == '"' {
-		o.Stop = make([]string, 1)
-		return json.Unmarshal(raw, &o.Stop[0]) == nil
+		texts = make([]string, 1)
+		return texts, json.Unmarshal(raw, &texts[0]) == nil
 	}
 	var items []*string
 	if json.Unmarshal(raw, &items) != nil {
-		return false
+		return nil, false
 	}
-	o.Stop = make([]string, len(items))
+	texts = make([]string, len(items))
 	for i, s := range items {
 		if s == nil {
 			r.fail("%s[%d] is null; give text", key, i)
-			return true
+			return texts, true
 		}
-		o.Stop[i] = *s
+		texts[i] = *s
 	}
-	return true
+	return texts, true
 }
 
 // numeric is a number in the widest form of its kind.
@@ -217,22 +202,15 @@ func (v numeric) float() float64 {
 	return float64(v.i)
 }
 
-// override sets the numeric parameter own, which the row gives under key.
-func (r *Row) override(o *Overrides, own, key string, v numeric) {
+// override sets the numeric parameter p, which the row gives under key.
+func (r *Row) override(o *Overrides, p *parameter.Parameter, key string, v numeric) {
 	f := v.float()
-	switch own {
-	case "temperature":
-		o.Temperature = &f
-		return
-	case "top_p":
-		o.TopP = &f
-		return
-	case "min_p":
-		o.MinP = &f
+	if p.Type() == parameter.Number {
+		*o.Give(p).(*float64) = f
 		return
 	}
 	w, ok := v.whole()
-	if own == "seed" && (f < 0 || f >= 1<<64 && !w.big) {
+	if p.Type() == parameter.Seed && (f < 0 || f >= 1<<64 && !w.big) {
 		r.fail("%s is %v, but must be %s", key, v, parameter.SeedRange)
 		return
 	}
@@ -244,8 +222,8 @@ func (r *Row) override(o *Overrides, own, key string, v numeric) {
 		r.fail("%s is %v; give a whole number", key, v)
 		return
 	}
-	if own == "seed" {
-		o.Seed = &v.u
+	if p.Type() == parameter.Seed {
+		*o.Give(p).(*uint64) = v.u
 		return
 	}
 	i := int(v.i)
@@ -253,14 +231,5 @@ func (r *Row) override(o *Overrides, own, key string, v numeric) {
 		r.fail("%s is %v; it must fit a signed %d-bit integer", key, v, strconv.IntSize)
 		return
 	}
-	switch own {
-	case "n":
-		o.N = &i
-	case "max_tokens":
-		o.MaxTokens = &i
-	case "top_k":
-		o.TopK = &i
-	case "generation":
-		o.Generation = &i
-	}
+	*o.Give(p).(*int) = i
 }

@@ -311,17 +311,8 @@ func (r *groupReader) decode(row *Row) (given []string) {
 			default:
 				row.ID = numberOf(first, c.typ).String()
 			}
-		case "stop":
-			r.stops(row, c)
-		case "ignore_eos":
-			if !first.IsNull() {
-				b := first.Boolean()
-				row.Overrides.IgnoreEOS = &b
-			}
 		default:
-			if !first.IsNull() {
-				row.override(&row.Overrides, name, name, numberOf(first, c.typ))
-			}
+			r.parameter(row, parameter.Sink(name), c)
 		}
 	}
 	for _, name := range promptNames {
@@ -420,22 +411,40 @@ func (r *groupReader) tokens(row *Row, c *node) {
 	})
 }
 
-func (r *groupReader) stops(row *Row, c *node) {
+// parameter sets one of Quire's own parameters to the value of its column.
+func (r *groupReader) parameter(row *Row, p *parameter.Parameter, c *node) {
+	o := &row.Overrides
+	if p.Type() == parameter.TextList {
+		r.texts(row, p, c)
+		return
+	}
+	switch v := r.columns[c.column][0]; {
+	case v.IsNull():
+	case p.Type() == parameter.Boolean:
+		*o.Give(p).(*bool) = v.Boolean()
+	default:
+		row.override(o, p, p.Name, numberOf(v, c.typ))
+	}
+}
+
+// texts sets a parameter that is a list of text, from a column of text or of lists.
+func (r *groupReader) texts(row *Row, p *parameter.Parameter, c *node) {
 	if c.leaf && c.rep != repeated {
 		if v := r.columns[c.column][0]; !v.IsNull() {
-			row.Overrides.Stop = []string{row.text("stop", v.ByteArray())}
+			*row.Overrides.Give(p).(*[]string) = []string{row.text(p.Name, v.ByteArray())}
 		}
 		return
 	}
-	if r.present(c) {
-		row.Overrides.Stop = []string{}
+	if !r.present(c) {
+		return
 	}
+	list := []string{}
 	r.elements(c, c.element(), func(v parquet.Value, null bool) {
 		if null {
-			row.fail("stop[%d] is null; give text", len(row.Overrides.Stop))
+			row.fail("%s[%d] is null; give text", p.Name, len(list))
 			return
 		}
-		row.Overrides.Stop = append(row.Overrides.Stop, row.text(fmt.Sprintf("stop[%d]", len(row.Overrides.Stop)),
-			v.ByteArray()))
+		list = append(list, row.text(fmt.Sprintf("%s[%d]", p.Name, len(list)), v.ByteArray()))
 	})
+	*row.Overrides.Give(p).(*[]string) = list
 }

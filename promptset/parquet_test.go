@@ -33,12 +33,12 @@ func TestReadsEveryCodecPageVersionAndEncoding(t *testing.T) {
 					i))
 				want(t, "id", row.ID, fmt.Sprintf("row-%d", i))
 				if i%3 == 0 {
-					want(t, "temperature", *row.Overrides.Temperature, float64(i)/10)
-				} else if row.Overrides.Temperature != nil {
+					want(t, "temperature", row.Overrides.Values().Temperature, float64(i)/10)
+				} else if row.Overrides.text("temperature") != "" {
 					t.Errorf("row %d has a temperature", i)
 				}
 				if i%2 == 0 {
-					want(t, "n", *row.Overrides.N, 1+i%4)
+					want(t, "n", row.Overrides.Values().N, 1+i%4)
 				}
 			}
 		})
@@ -74,13 +74,12 @@ func TestReadsMessagesInEveryForm(t *testing.T) {
 				continue
 			}
 			want(t, "id", row.ID, fmt.Sprint(100+i))
-			want(t, "seed", *row.Overrides.Seed, 1<<63+uint64(i))
+			want(t, "seed", row.Overrides.Values().Seed, 1<<63+uint64(i))
 			if i%2 == 0 {
-				want(t, "stop", fmt.Sprintf("%q", row.Overrides.Stop), fmt.Sprintf("%q", []string{"\n\n", "END"}[:i%3]))
+				want(t, "stop", fmt.Sprintf("%q", row.Overrides.Values().Stop),
+					fmt.Sprintf("%q", []string{"\n\n", "END"}[:i%3]))
 			}
-			if i%3 == 0 != (row.Overrides.IgnoreEOS == nil) || i%3 != 0 && *row.Overrides.IgnoreEOS != (i%3 == 1) {
-				t.Errorf("row %d: ignore_eos %v", i, row.Overrides.IgnoreEOS)
-			}
+			want(t, "ignore_eos", row.Overrides.text("ignore_eos"), []string{"", "true", "false"}[i%3])
 		}
 	}
 	split := rows(t, open(t, "testdata/messages_split.parquet"))
@@ -124,9 +123,9 @@ func TestReadsBareRepeatedFields(t *testing.T) {
 	}
 	r := open(t, path)
 	got := rows(t, r)
-	want(t, "messages", fmt.Sprint(got[0].Messages, got[0].Overrides.Stop), "[{user a} {assistant b}] [x y]")
+	want(t, "messages", fmt.Sprint(got[0].Messages, got[0].Overrides.Values().Stop), "[{user a} {assistant b}] [x y]")
 	want(t, "none", strings.Contains(fmt.Sprint(got[1].Err), "no prompt"), true)
-	want(t, "no stop", got[2].Overrides.Stop == nil, true)
+	want(t, "no stop", got[2].Overrides.text("stop") == "", true)
 	_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
 	want(t, "passed through", strings.Join(column(root, out, "messages"), " "),
 		`[{"role":"user","content":"a"},{"role":"assistant","content":"b"}] [] [{"role":"user","content":"c"}]`)

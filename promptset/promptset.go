@@ -9,10 +9,10 @@
 //   - messages: a list of {role, content}, both text; package parameter says which other members are refused
 //   - prompt_token_ids: a list of integers
 //
-// and a row may have an id (text or integer) and overrides of the job's settings: n, max_tokens, temperature, top_k,
-// top_p, min_p, seed, generation, stop (text or a list of it) and ignore_eos. Null means not given. Names that other
-// engines have for these, and parameters that Quire does not have, are judged as package parameter says. Every column
-// is passed through to the output, whatever it means.
+// and a row may have an id (text or integer) and parameters of its own, such as max_tokens, which come before the
+// job's: those of package parameter. Null means not given. Names that other engines have for these, and parameters that
+// Quire does not have, are judged as package parameter says. Every column is passed through to the output, whatever it
+// means.
 //
 // A file that cannot be used at all makes [Open] fail: not readable, no prompt column, a column above with a type that
 // can never fit, passed-through columns whose types differ between files. A bad row (no prompt, invalid UTF-8, a JSON
@@ -36,6 +36,8 @@ import (
 	"fmt"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/parameter"
 )
 
 // Kind says in which form a row gives its prompt.
@@ -68,20 +70,11 @@ type Message struct {
 	Content string `json:"content"`
 }
 
-// Overrides are the settings a row gives for itself; nil means that the job's setting holds. Only their types are
-// checked here, not their ranges.
+// Overrides are the parameters that a row gives for itself; the job's hold for the others. Only their types are checked
+// here, not their ranges.
 type Overrides struct {
-	N           *int     // completions of this row
-	MaxTokens   *int     // most tokens of a completion
-	Temperature *float64 //
-	TopK        *int     //
-	TopP        *float64 //
-	MinP        *float64 //
-	Seed        *uint64  //
-	Generation  *int     // index of the row's first generation
-	Stop        []string // nil: not given
-	IgnoreEOS   *bool    //
-	Sampled     *string  // the column that asks for sampling: a temperature of 0 contradicts it
+	parameter.Given
+	Sampled *string // the column that asks for sampling: a temperature of 0 contradicts it
 }
 
 // Row is one prompt. A Row stays valid after the iteration that gave it has gone on.

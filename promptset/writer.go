@@ -229,10 +229,7 @@ func (w *Writer) write(f finished) error {
 		if f.row.Err != nil {
 			what = f.row.Err.Error()
 		}
-		f.results = []Result{{FinishReason: "error", Err: what}}
-		if g := f.row.Overrides.Generation; g != nil {
-			f.results[0].Generation = *g
-		}
+		f.results = []Result{{FinishReason: "error", Err: what, Generation: f.row.Overrides.Values().Generation}}
 	}
 	rows, _, err := w.encoder.add(f.row, f.results)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
+	"github.com/quire/quire/parameter"
 )
 
 // A weight has 2 * pieceBits fraction bits: the most likely token weighs 2^weightBits. Block sums of the upper and of
@@ -20,10 +21,6 @@ const (
 	pieceBits  = 18
 	weightBits = 2 * pieceBits
 )
-
-// smallestTemperature is the smallest normal float32. Below it the device may flush the temperature to zero, so rows
-// below it are greedy.
-const smallestTemperature = 0x1p-126
 
 // smallestWeight is the bit pattern of the float32 2^-weightBits: any e below it has weight 0.
 var smallestWeight = int32(math.Float32bits(float32(math.Ldexp(1, -weightBits))))
@@ -79,7 +76,7 @@ func samplePlain(logits *Node, p Params, positions *Node) (tokens, logprobs, pro
 	v := newVocabulary(logits)
 	rawSum := v.rawSum()
 	valid := GreaterThan(rawSum, v.float32(0))
-	greedy := LessThan(p.Temperature, v.float32(smallestTemperature))
+	greedy := LessThan(p.Temperature, v.float32(parameter.SmallestTemperature))
 	temperature := Where(greedy, OnesLike(p.Temperature), p.Temperature)
 	e := v.exponentials(temperature, greedy)
 	threshold := v.threshold(e, p, greedy)

@@ -40,7 +40,7 @@ func (b *bench) prepare() error {
 	if limit := b.options.limit; limit > 0 && limit < len(b.rows) {
 		b.rows = b.rows[:limit]
 	}
-	settings := b.options.run.sampling
+	settings := b.options.run.sampling.Sampling
 	settings.Temperature, settings.Seed = b.workload.Temperature, b.options.seed
 	for i := range b.rows {
 		row := &b.rows[i]

@@ -103,7 +103,7 @@ func (c *collector) fail(ctx context.Context, row *promptset.Row, err error) err
 		return waitErr
 	}
 	r := promptset.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
-	override(&r.Generation, row.Overrides.Generation)
+	r.Generation = row.Overrides.Values().Generation
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count(p, &r, true)

@@ -71,7 +71,7 @@ func (o *runOptions) parts(rows int64) promptset.Parts {
 	}
 	size := o.partRows
 	if size == 0 {
-		size = max(1, int64(partCompletions/o.n), (rows+maxParts-1)/maxParts)
+		size = max(1, int64(partCompletions/o.sampling.N), (rows+maxParts-1)/maxParts)
 	}
 	return promptset.Parts{Rows: rows, PartRows: size}
 }
@@ -198,13 +198,11 @@ func (o *runOptions) heldWeights() string {
 
 // parameters are the settings that the completions depend on.
 func (o *runOptions) parameters() map[string]any {
-	return map[string]any{
-		"n": o.n, "max_tokens": o.maxTokens, "temperature": o.sampling.Temperature, "top_k": o.sampling.TopK,
-		"top_p": o.sampling.TopP,
-		"min_p": o.sampling.MinP, "seed": o.sampling.Seed, "stop": o.stop, "ignore_eos": o.ignoreEOS,
-		"chat_template": o.chatTemplate,
-		"dtype":         o.dtype, "kv_dtype": o.kvDType, "weights": o.weights,
-	}
+	all := o.sampling.Identity()
+	maps.Copy(all, map[string]any{
+		"chat_template": o.chatTemplate, "dtype": o.dtype, "kv_dtype": o.kvDType, "weights": o.weights,
+	})
+	return all
 }
 
 // different is the error for a folder with another job.

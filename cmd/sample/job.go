@@ -194,7 +194,8 @@ func (j *job) begin(ctx context.Context, row *promptset.Row) (*pendingRow, error
 	if row.Err != nil {
 		return nil, j.out.fail(ctx, row, row.Err)
 	}
-	first, n := j.builder.generations(row)
+	set := j.builder.parameters(row)
+	first, n := set.Generation, set.N
 	done, err := j.saved.of(row.Index)
 	if err != nil {
 		fmt.Fprintf(j.stderr, "warning: %v; it is drawn again\n", err)

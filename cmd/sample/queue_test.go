@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -78,8 +79,9 @@ func TestQueuedFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.n != 3 || len(got.stop) != 2 || got.stop[0] != "a,b" || got.stop[1] != `c"d` || got.sampling != o.sampling ||
-		!got.ignoreEOS || got.kvBytes != 2e9 ||
+	if got.sampling.N != 3 || len(got.sampling.Stop) != 2 || got.sampling.Stop[0] != "a,b" ||
+		got.sampling.Stop[1] != `c"d` || !got.sampling.IgnoreEOS || !reflect.DeepEqual(got.sampling, o.sampling) ||
+		got.kvBytes != 2e9 ||
 		got.progress != "auto" || got.workDir != "" || len(got.inputs) != 1 || got.inputs[0] != "in, with comma.jsonl" {
 		t.Errorf("%+v", got)
 	}

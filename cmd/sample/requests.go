@@ -3,15 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math"
 	"unicode/utf8"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 )
-
-// maxGenerations bounds n, so that a mistyped row does not take the memory of the whole job.
-const maxGenerations = 1 << 20
 
 // requestBuilder turns rows into requests: the command line's parameters, overridden by the row's own.
 type requestBuilder struct {
@@ -21,12 +18,9 @@ type requestBuilder struct {
 	equal   *equalRows
 }
 
-// generations returns the number of a row's first completion, and how many it is to have; neither is checked.
-func (b *requestBuilder) generations(row *promptset.Row) (first, n int) {
-	n = b.options.n
-	override(&n, row.Overrides.N)
-	override(&first, row.Overrides.Generation)
-	return first, n
+// parameters returns what a row asks for; it is not checked.
+func (b *requestBuilder) parameters(row *promptset.Row) parameter.Set {
+	return row.Overrides.Over(b.options.sampling)
 }
 
 // request returns the request of a row, or what is wrong with the row.
@@ -39,57 +33,19 @@ func (b *requestBuilder) request(row *promptset.Row) (*engine.Request, error) {
 		return nil, err
 	}
 	b.common.add(tokens)
-	o, over := b.options, row.Overrides
-	r := &engine.Request{
-		ID: row.ID, Tokens: tokens, MaxTokens: o.maxTokens,
-		Sampling: o.sampling, Stop: o.stop, IgnoreEOS: o.ignoreEOS,
+	set := b.parameters(row)
+	if over := row.Overrides; over.Sampled != nil && set.Temperature == 0 {
+		return nil, fmt.Errorf(
+			"%s is true and the job's temperature is 0, which contradict each other; give the row a temperature",
+			*over.Sampled)
 	}
-	r.FirstGeneration, r.N = b.generations(row)
-	override(&r.MaxTokens, over.MaxTokens)
-	override(&r.Sampling.Temperature, over.Temperature)
-	override(&r.Sampling.TopP, over.TopP)
-	override(&r.Sampling.MinP, over.MinP)
-	override(&r.Sampling.TopK, over.TopK)
-	override(&r.Sampling.Seed, over.Seed)
-	override(&r.IgnoreEOS, over.IgnoreEOS)
-	if over.Stop != nil {
-		r.Stop = over.Stop
+	if err := set.Check(row.ParameterName); err != nil {
+		return nil, err
 	}
-	r.Sampling.TopK = keepAll(r.Sampling.TopK)
-	name := row.ParameterName
-	switch {
-	case over.Sampled != nil && r.Sampling.Temperature == 0:
-		return nil,
-			fmt.Errorf(
-				"%s is true and the job's temperature is 0, which contradict each other; give the row a temperature",
-				*over.Sampled)
-	case r.N < 1 || r.N > maxGenerations:
-		return nil, fmt.Errorf("%s is %d, but must be 1 to %d", name("n"), r.N, maxGenerations)
-	case r.FirstGeneration < 0 || r.FirstGeneration > math.MaxInt32-r.N:
-		return nil, fmt.Errorf("generation is %d, but must be 0 to %d", r.FirstGeneration, math.MaxInt32-r.N)
-	case r.MaxTokens < 1 || r.MaxTokens > math.MaxInt32:
-		return nil, fmt.Errorf("%s is %d, but must be at least 1", name("max_tokens"), r.MaxTokens)
-	}
-	for _, stop := range r.Stop {
-		if stop == "" || !utf8.ValidString(stop) {
-			return nil, fmt.Errorf("%s %q is empty or not UTF-8", name("stop"), stop)
-		}
-	}
-	return r, r.Sampling.Validate()
-}
-
-// keepAll turns the -1 by which other engines say that top_k keeps all tokens into 0.
-func keepAll(topK int) int {
-	if topK == -1 {
-		return 0
-	}
-	return topK
-}
-
-func override[T any](field *T, by *T) {
-	if by != nil {
-		*field = *by
-	}
+	return &engine.Request{
+		ID: row.ID, Tokens: tokens, FirstGeneration: set.Generation, N: set.N, MaxTokens: set.MaxTokens,
+		Sampling: set.Sampling, Stop: set.Stop, IgnoreEOS: set.IgnoreEOS,
+	}, nil
 }
 
 // tokens returns the prompt of a row as token ids.

@@ -17,7 +17,6 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/storage"
 )
@@ -33,10 +32,7 @@ type runOptions struct {
 	anew                                            bool
 	maxRestarts                                     int
 
-	n, maxTokens int
-	sampling     sampling.Settings
-	stop         []string
-	ignoreEOS    bool
+	sampling parameter.Set // of rows that give no parameters of their own
 
 	backend, kernels, layers, kv, kvMemory, dtype, weights, kvDType string
 	maxSeqs, pageSize, maxModelLen, prefillTokens, maxRounds        int
@@ -61,7 +57,7 @@ type runOptions struct {
 
 // define defines the flags, with the defaults in o.
 func (o *runOptions) define(f *flags) {
-	o.sampling = sampling.DefaultSettings()
+	o.sampling = parameter.Defaults()
 	o.hosts.id = -1 // for subcommands without the flags of several hosts
 	f.group("Model", func(s *pflag.FlagSet) {
 		placeVar(s, &o.model, modelPlace, "model", "m",
@@ -100,19 +96,7 @@ func (o *runOptions) define(f *flags) {
 	})
 	f.group("Workers", func(s *pflag.FlagSet) { o.units.define(s) })
 	f.group("Sampling (a row's own columns n, max_tokens, temperature, ... come before these)", func(s *pflag.FlagSet) {
-		s.IntVarP(&o.n, "n-generations", "n", 1, "`N` completions of each prompt")
-		s.IntVar(&o.maxTokens, "max-tokens", 256, "`TOKENS` most tokens of a completion")
-		s.Float64VarP(&o.sampling.Temperature, "temperature", "t", o.sampling.Temperature,
-			"`T` divides the logits; 0 takes the likeliest token always")
-		s.IntVar(&o.sampling.TopK, "top-k", o.sampling.TopK,
-			"`K` keeps this many of the likeliest tokens; 0 or -1 keeps all")
-		s.Float64Var(&o.sampling.TopP, "top-p", o.sampling.TopP,
-			"`P` keeps the likeliest tokens that have together this probability")
-		s.Float64Var(&o.sampling.MinP, "min-p", o.sampling.MinP,
-			"`P` drops tokens less likely than this times the likeliest one")
-		s.Var((*seedValue)(&o.sampling.Seed), "seed", "`SEED` seed of the random numbers, "+parameter.SeedRange)
-		s.StringArrayVar(&o.stop, "stop", nil, "`TEXT` ends a completion before this text; repeatable")
-		s.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on past the model's end-of-sequence token, up to max-tokens")
+		parameterFlags(s, &o.sampling)
 	})
 	f.group("Engine (0: found from the model and the memory, and shown in the plan)", func(s *pflag.FlagSet) {
 		s.StringVar(&o.backend, "backend", "xla:cpu",
@@ -167,10 +151,6 @@ func (o *runOptions) check() error {
 			"--input is missing: a Parquet or JSONL file with a column prompt, messages or prompt_token_ids")
 	case o.output == "":
 		return fmt.Errorf("--output is missing: a folder for the completions")
-	case o.n < 1 || o.n > maxGenerations:
-		return fmt.Errorf("--n-generations is %d, but must be 1 to %d", o.n, maxGenerations)
-	case o.maxTokens < 1 || o.maxTokens > math.MaxInt32:
-		return fmt.Errorf("--max-tokens is %d, but must be at least 1", o.maxTokens)
 	case o.limit < 0:
 		return fmt.Errorf("--limit is %d, but must be 0 (all rows) or more", o.limit)
 	case o.partRows < 0:
@@ -190,12 +170,8 @@ func (o *runOptions) check() error {
 	if err := o.pages.check(); err != nil {
 		return err
 	}
-	if slices.Contains(o.stop, "") {
-		return fmt.Errorf("--stop is empty: it would end every completion at once")
-	}
-	o.sampling.TopK = keepAll(o.sampling.TopK)
-	if err := o.sampling.Validate(); err != nil {
-		return fmt.Errorf("--%w", flagError(err))
+	if err := checkParameters(&o.sampling); err != nil {
+		return err
 	}
 	for _, c := range []struct {
 		flag, value string
@@ -240,16 +216,6 @@ func (o *runOptions) check() error {
 		return err
 	}
 	return o.parallel.check(o.backend)
-}
-
-// flagError names the flag rather than the column in a range error of package sampling.
-func flagError(err error) error {
-	r, ok := err.(*sampling.RangeError)
-	if !ok {
-		return err
-	}
-	flag := strings.ReplaceAll(r.Field, "_", "-")
-	return &sampling.RangeError{Field: flag, Value: r.Value, Allowed: strings.ReplaceAll(r.Allowed, r.Field, flag)}
 }
 
 // parseDType parses the name of a float type; auto is InvalidDType, which lets the engine choose.

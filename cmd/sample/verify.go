@@ -15,6 +15,7 @@ import (
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
+	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/vfs"
@@ -351,10 +352,8 @@ func (v *verifier) wanted(from, to int64) iter.Seq[promptset.WantedRow] {
 	n, _ := number.Int64()
 	return func(yield func(promptset.WantedRow) bool) {
 		for row := range v.reader.Range(v.ctx, from, to) {
-			w := promptset.WantedRow{Row: row, N: int(n)}
-			override(&w.N, row.Overrides.N)
-			override(&w.First, row.Overrides.Generation)
-			if !yield(w) {
+			set := row.Overrides.Over(parameter.Set{N: int(n)})
+			if !yield(promptset.WantedRow{Row: row, First: set.Generation, N: set.N}) {
 				return
 			}
 		}

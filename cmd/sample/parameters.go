@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/parameter"
+)
+
+// parameterFlags defines a flag for each parameter that has one. The values in set are their defaults.
+func parameterFlags(s *pflag.FlagSet, set *parameter.Set) {
+	for p := range parameter.Own() {
+		if p.Flag == "" {
+			continue
+		}
+		usage := p.Note
+		if p.Placeholder != "" {
+			usage = fmt.Sprintf("`%s` %s", p.Placeholder, p.Note)
+		}
+		if p.Default() == "0" { // the help adds the others
+			usage += " (default 0)"
+		}
+		switch at := p.At(set).(type) {
+		case *int:
+			s.IntVarP(at, p.Flag, p.Short, *at, usage)
+		case *float64:
+			s.Float64VarP(at, p.Flag, p.Short, *at, usage)
+		case *uint64:
+			s.VarP((*seedValue)(at), p.Flag, p.Short, usage)
+		case *bool:
+			s.BoolVarP(at, p.Flag, p.Short, *at, usage)
+		case *[]string:
+			s.StringArrayVarP(at, p.Flag, p.Short, *at, usage)
+		}
+	}
+}
+
+// checkParameters checks the values of the flags and brings them into their canonical form.
+func checkParameters(set *parameter.Set) error {
+	if err := set.Check(func(own string) string { return parameter.Sink(own).Flag }); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	return nil
+}

@@ -1,0 +1,311 @@
+package parameter
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxGenerations bounds n, so that a mistyped row does not take the memory of the whole job.
+const MaxGenerations = 1 << 20
+
+// SmallestTemperature is the smallest normal float32. Below it a device may flush the temperature to zero, so rows
+// below it are greedy.
+const SmallestTemperature = 0x1p-126
+
+// Set has a value of each of Quire's own parameters: what a row asks for. A new parameter is a field here or in
+// [Sampling], and an entry in own.
+type Set struct {
+	N          int // completions of the row
+	MaxTokens  int
+	Generation int // number of the row's first completion
+	Stop       []string
+	IgnoreEOS  bool
+	Sampling
+}
+
+// Sampling are the parameters by which the device draws tokens.
+type Sampling struct {
+	// Temperature divides the logits; 0 is greedy decoding. Range: finite, >= 0.
+	Temperature float64
+	// TopP keeps the smallest set of most likely tokens with at least this much probability; 1 is off. Range: (0, 1].
+	TopP float64
+	// MinP drops tokens less likely than MinP times the most likely one; 0 is off. Range: [0, 1].
+	MinP float64
+	// TopK keeps the TopK most likely tokens; 0 is off. Range: >= 0.
+	TopK int
+	// Seed is the seed of the request's random numbers. Any value is valid.
+	Seed uint64
+}
+
+// own are Quire's own parameters, in the order of the documentation, the flags and the checks.
+var own = []Parameter{
+	{Name: "n", From: servers, Flag: "n-generations", Short: "n", Placeholder: "N",
+		Note: "completions of each prompt", InEveryJob: true,
+		slot: field(1, func(s *Set) *int { return &s.N }), limits: limits{min: 1, max: MaxGenerations,
+			text: fmt.Sprintf("1 to %d", MaxGenerations)}},
+	{Name: "max_tokens", From: servers, Flag: "max-tokens", Placeholder: "TOKENS",
+		Note: "maximum tokens of a completion", InEveryJob: true,
+		slot: field(256, func(s *Set) *int { return &s.MaxTokens }), limits: limits{min: 1, max: math.MaxInt32,
+			text: "at least 1"}},
+	{Name: "temperature", From: all, Flag: "temperature", Short: "t", Placeholder: "T",
+		Note: "sampling temperature; 0 is greedy", InEveryJob: true, Device: "f32",
+		slot: field(1, func(s *Set) *float64 { return &s.Temperature }), limits: limits{max: math.MaxFloat32,
+			text: "a finite float32 number >= 0 (0 is greedy)"}},
+	{Name: "top_k", From: VLLM | LlamaCpp | Transformers, Flag: "top-k", Placeholder: "K",
+		Note: "sample from the K most likely tokens; 0 or -1 keeps all", InEveryJob: true, Device: "i32",
+		slot: field(0, func(s *Set) *int { return &s.TopK }), limits: limits{max: math.MaxInt32,
+			text: "in 0 <= {} <= 2147483647 (0 is off)"},
+		settle: func(s *Set) {
+			if s.TopK == -1 { // as other engines say it
+				s.TopK = 0
+			}
+		}},
+	{Name: "top_p", From: all, Flag: "top-p", Placeholder: "P",
+		Note:       "sample from the fewest most likely tokens whose probabilities sum to P; 1 keeps all",
+		InEveryJob: true, Device: "f32",
+		slot: field(1, func(s *Set) *float64 { return &s.TopP }), limits: limits{max: 1, above: true,
+			text: "in 0 < {} <= 1 (1 is off)"}},
+	{Name: "min_p", From: VLLM | LlamaCpp | Transformers, Flag: "min-p", Placeholder: "P",
+		Note:       "drop tokens less likely than P times the most likely one; 0 keeps all",
+		InEveryJob: true, Device: "f32",
+		slot: field(0, func(s *Set) *float64 { return &s.MinP }), limits: limits{max: 1,
+			text: "in 0 <= {} <= 1 (0 is off)"}},
+	{Name: "seed", From: servers, Flag: "seed", Placeholder: "SEED",
+		Note: "seed of the random numbers, " + SeedRange, InEveryJob: true, Device: "u32[2]",
+		slot: field(0, func(s *Set) *uint64 { return &s.Seed })},
+	{Name: "generation", Note: "number of the row's first completion",
+		slot: field(0, func(s *Set) *int { return &s.Generation }), limits: limits{max: math.MaxInt32,
+			text: "0 to 2147483647 - n"},
+		allowed: func(s *Set) string {
+			if s.Generation >= 0 && s.Generation <= math.MaxInt32-s.N {
+				return ""
+			}
+			return fmt.Sprintf("0 to %d", math.MaxInt32-s.N)
+		}},
+	{Name: "stop", From: servers, Flag: "stop", Placeholder: "TEXT",
+		Note: "end a completion before this text; repeatable", InEveryJob: true,
+		slot: field(nil, func(s *Set) *[]string { return &s.Stop })},
+	{Name: "ignore_eos", From: VLLM | LlamaCpp, Flag: "ignore-eos",
+		Note: "continue past the model's end-of-sequence token, up to max_tokens", InEveryJob: true,
+		slot: field(false, func(s *Set) *bool { return &s.IgnoreEOS })},
+}
+
+// slot is the place of a parameter in a [Set].
+type slot interface {
+	at(s *Set) any // a pointer to the value
+	get(s *Set) any
+	reset(s *Set)
+	copy(to, from *Set)
+	kind() Type
+}
+
+type slotOf[T any] struct {
+	initial T
+	of      func(*Set) *T
+}
+
+func field[T any](initial T, of func(*Set) *T) slot { return slotOf[T]{initial, of} }
+
+func (f slotOf[T]) at(s *Set) any      { return f.of(s) }
+func (f slotOf[T]) get(s *Set) any     { return *f.of(s) }
+func (f slotOf[T]) reset(s *Set)       { *f.of(s) = f.initial }
+func (f slotOf[T]) copy(to, from *Set) { *f.of(to) = *f.of(from) }
+
+func (f slotOf[T]) kind() Type {
+	switch any(f.initial).(type) {
+	case int:
+		return Integer
+	case float64:
+		return Number
+	case uint64:
+		return Seed
+	case bool:
+		return Boolean
+	case []string:
+		return TextList
+	}
+	return 0
+}
+
+// Type returns the type of the values of one of Quire's own parameters, 0 for others.
+func (p *Parameter) Type() Type {
+	if p.slot == nil {
+		return 0
+	}
+	return p.slot.kind()
+}
+
+// At returns a pointer to the value of one of Quire's own parameters: *int, *float64, *uint64, *bool or *[]string.
+func (p *Parameter) At(s *Set) any { return p.slot.at(s) }
+
+// Own gives Quire's own parameters.
+func Own() iter.Seq[*Parameter] {
+	return func(yield func(*Parameter) bool) {
+		for i := range own {
+			if !yield(&table[i]) { // where the table has them first
+				return
+			}
+		}
+	}
+}
+
+// Defaults returns the parameters of a row where neither the row nor the job gives any.
+func Defaults() Set {
+	var s Set
+	for p := range Own() {
+		p.slot.reset(&s)
+	}
+	return s
+}
+
+// limits are the values that a number may have. The zero value has none.
+type limits struct {
+	min, max float64
+	above    bool   // min itself is not allowed
+	text     string // for messages; {} stands for the name
+}
+
+// Default returns the default of one of Quire's own parameters as a flag shows it, "none" where it is empty.
+func (p *Parameter) Default() string {
+	s := Defaults()
+	if list, ok := p.slot.get(&s).([]string); ok && len(list) == 0 {
+		return "none"
+	}
+	return fmt.Sprint(p.slot.get(&s))
+}
+
+// Range returns the values that one of Quire's own parameters may have, "any" where all of its type are allowed.
+func (p *Parameter) Range() string {
+	text := strings.ReplaceAll(strings.TrimPrefix(p.limits.text, "in "), "{}", p.Name)
+	switch {
+	case text != "":
+		return text
+	case p.Type() == Seed:
+		return SeedRange
+	case p.Type() == TextList:
+		return "not empty, UTF-8"
+	}
+	return "any"
+}
+
+func (l limits) allow(v any) bool {
+	var x float64
+	switch v := v.(type) {
+	case int:
+		x = float64(v)
+	case float64:
+		x = v
+	}
+	// Written so that NaN fails.
+	return l == limits{} || x >= l.min && x <= l.max && !(l.above && x == l.min)
+}
+
+// RangeError says which parameter is out of its range.
+type RangeError struct {
+	Field   string // the parameter as the user writes it, such as "top_p"
+	Value   any    // the refused value
+	Allowed string // the range, such as "in 0 < top_p <= 1 (1 is off)"
+}
+
+// Error implements error.
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("%s is %v, but must be %s", e.Field, e.Value, e.Allowed)
+}
+
+// Check brings s into its canonical form and says what is wrong with the first value that is out of its range. name
+// returns what the user calls a parameter.
+func (s *Set) Check(name func(own string) string) error {
+	for p := range Own() {
+		if p.settle != nil {
+			p.settle(s)
+		}
+	}
+	return s.check(name)
+}
+
+func (s *Set) check(name func(own string) string) error {
+	for p := range Own() {
+		v := p.slot.get(s)
+		if list, ok := v.([]string); ok {
+			for _, text := range list {
+				if text == "" || !utf8.ValidString(text) {
+					return fmt.Errorf("%s %q is empty or not UTF-8", name(p.Name), text)
+				}
+			}
+		}
+		allowed := ""
+		if p.allowed != nil {
+			allowed = p.allowed(s)
+		} else if !p.limits.allow(v) {
+			allowed = p.limits.text
+		}
+		if allowed != "" {
+			as := name(p.Name)
+			return &RangeError{Field: as, Value: v, Allowed: strings.ReplaceAll(allowed, "{}", as)}
+		}
+	}
+	return nil
+}
+
+// Validate returns a [*RangeError] for the first field that is out of range, or nil.
+func (s Sampling) Validate() error {
+	all := Defaults()
+	all.Sampling = s
+	return all.check(func(own string) string { return own })
+}
+
+// Greedy reports whether the parameters choose the most likely token instead of sampling.
+func (s Sampling) Greedy() bool { return float32(s.Temperature) < SmallestTemperature }
+
+// Identity returns what job.json has of the parameters of a job, by their names.
+func (s *Set) Identity() map[string]any {
+	initial := Defaults()
+	settings := map[string]any{}
+	for p := range Own() {
+		v := p.slot.get(s)
+		if p.InEveryJob || p.Flag != "" && !reflect.DeepEqual(v, p.slot.get(&initial)) {
+			settings[p.Name] = v
+		}
+	}
+	return settings
+}
+
+// Given are the parameters that a row gives; the job's hold for the others.
+type Given struct {
+	values Set    // of those that are given; zero elsewhere
+	names  uint64 // a bit for each of own
+}
+
+// Has says whether a parameter is given.
+func (g *Given) Has(p *Parameter) bool { return g.names&(1<<p.place) != 0 }
+
+// Give notes that a parameter is given, and returns a pointer to its value as [Parameter.At] does.
+func (g *Given) Give(p *Parameter) any {
+	g.names |= 1 << p.place
+	return p.slot.at(&g.values)
+}
+
+// Values returns the values; those that are not given are zero.
+func (g *Given) Values() Set { return g.values }
+
+// Over returns s with what is given in place of its values.
+func (g *Given) Over(s Set) Set {
+	for p := range Own() {
+		if g.Has(p) {
+			p.slot.copy(&s, &g.values)
+		}
+	}
+	return s
+}
+
+// Value returns the value of a parameter, or nil where it is not given.
+func (g *Given) Value(p *Parameter) any {
+	if !g.Has(p) {
+		return nil
+	}
+	return p.slot.get(&g.values)
+}
