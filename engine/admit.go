@@ -6,9 +6,9 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
-	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/scan"
 	"github.com/quire/quire/seqtable"
+	"github.com/quire/quire/tree"
 )
 
 // admission is what may be admitted now.
@@ -23,7 +23,7 @@ type admission struct {
 func noAdmission(in input) admission {
 	none := func(like *Node) *Node { return LessThan(ZerosLike(like), ZerosLike(like)) }
 	return admission{
-		Entries: none(in.Line.Sources), Rows: FillScalar(in.Columns.Graph(), in.Line.Sources.Shape(), -1),
+		Entries: none(in.Waiting.Sources), Rows: FillScalar(in.Columns.Graph(), in.Waiting.Sources.Shape(), -1),
 		Ahead: none(in.Ahead.Rows), Any: none(in.Columns),
 	}
 }
@@ -48,9 +48,9 @@ func (gr *graphs) admissible(l loop, in input) admission {
 	freeRows, numFree := scan.Positions(free, slots)
 	idle := Equal(numFree, integer(g, gr.plan.MaxSeqs))
 
-	index := Iota(g, in.Line.Sources.Shape(), 0)
-	pending := LogicalAnd(LessThan(index, in.Line.Count), LessThan(l.Out.Placed, zero))
-	isClone := GreaterOrEqual(in.Line.Sources, zero)
+	index := Iota(g, in.Waiting.Sources.Shape(), 0)
+	pending := LogicalAnd(LessThan(index, in.Waiting.Count), LessThan(l.Out.Placed, zero))
+	isClone := GreaterOrEqual(in.Waiting.Sources, zero)
 	// The source has run all that a clone takes over; a row not opened yet has run nothing.
 	ready := func(sources, held *Node) *Node {
 		ran := LogicalAnd(GreaterThan(takeMask(used, sources), zero), GreaterOrEqual(take(lens, sources), held))
@@ -59,9 +59,9 @@ func (gr *graphs) admissible(l loop, in input) admission {
 	needed := func(maxPages, sources, held *Node) *Node {
 		return Sub(maxPages, Where(GreaterOrEqual(sources, zero), DivScalar(held, float64(pageSize)), ZerosLike(held)))
 	}
-	eligible := LogicalAnd(pending, ready(in.Line.Sources, in.Line.Held))
-	need := Where(Equal(in.Line.First, integer(g, 1)), ZerosLike(index),
-		needed(in.Line.MaxPages, in.Line.Sources, in.Line.Held))
+	eligible := LogicalAnd(pending, ready(in.Waiting.Sources, in.Waiting.Held))
+	need := Where(Equal(in.Waiting.First, integer(g, 1)), ZerosLike(index),
+		needed(in.Waiting.Rows.MaxPages, in.Waiting.Sources, in.Waiting.Held))
 	wanted := Where(eligible, need, ZerosLike(need))
 	sums := scan.Sum(wanted)
 	fits := LogicalAnd(eligible, LogicalOr(LessOrEqual(sums, avail), Equal(need, zero)))
@@ -117,7 +117,7 @@ func (gr *graphs) admit(l loop, in input) loop {
 	ids := func(n int) *Node { return Iota(g, shapes.Make(dtypes.Int32, n), 0) }
 	none := FillScalar(g, shapes.Make(dtypes.Int32, rows), -1)
 	nowhere := func(n int) *Node { return FillScalar(g, shapes.Make(dtypes.Int32, n), float64(rows)) }
-	numLine, numAhead := in.Line.Sources.Shape().Size(), in.Ahead.Rows.Shape().Size()
+	numLine, numAhead := in.Waiting.Sources.Shape().Size(), in.Ahead.Rows.Shape().Size()
 	// For each row, the entry and the prompt that it is given to.
 	entry := control.ScatterSet(none, Where(a.Entries, a.Rows, nowhere(numLine)), ids(numLine))
 	prompt := control.ScatterSet(none, Where(a.Ahead, in.Ahead.Rows, nowhere(numAhead)), ids(numAhead))
@@ -129,39 +129,26 @@ func (gr *graphs) admit(l loop, in input) loop {
 		}
 		return Where(BroadcastToDims(mask, old.Shape().Dimensions...), take(ofEntry, entry), old)
 	}
-	pickBoth := func(ofEntry, ofPrompt, old *Node) *Node {
-		return Where(isPrompt, take(ofPrompt, prompt), pick(ofEntry, old))
-	}
-
 	st, r := l.State, l.State.Rows
-	st.Rows = rowParams{
-		Sampling: sampling.Params{
-			Temperature: pick(in.Line.Sampling.Temperature, r.Sampling.Temperature),
-			TopP:        pick(in.Line.Sampling.TopP, r.Sampling.TopP),
-			MinP:        pick(in.Line.Sampling.MinP, r.Sampling.MinP),
-			TopK:        pick(in.Line.Sampling.TopK, r.Sampling.TopK), Key: pick(in.Line.Sampling.Key, r.Sampling.Key),
-		},
-		PromptLens: pickBoth(in.Line.PromptLens, in.Ahead.PromptLens, r.PromptLens),
-		MaxLens:    pick(in.Line.MaxLens, r.MaxLens),
-		MaxPages:   pickBoth(in.Line.MaxPages, in.Ahead.MaxPages, r.MaxPages),
-		StopTokens: pick(in.Line.StopTokens, r.StopTokens),
-	}
-	l.Starts = pickBoth(in.Line.Starts, in.Ahead.Starts, l.Starts)
+	st.Rows = tree.Zip(in.Waiting.Rows, r, pick)
+	st.Rows.PromptLens = Where(isPrompt, take(in.Ahead.PromptLens, prompt), st.Rows.PromptLens)
+	st.Rows.MaxPages = Where(isPrompt, take(in.Ahead.MaxPages, prompt), st.Rows.MaxPages)
+	l.Starts = Where(isPrompt, take(in.Ahead.Starts, prompt), pick(in.Waiting.Starts, l.Starts))
 	l.Owners = Where(isEntry, entry, l.Owners)
 	l.Out.Placed = Max(l.Out.Placed, a.Rows)
 	l.Out.Opened = Max(l.Out.Opened, ConvertDType(a.Ahead, dtypes.Int32))
 
-	source := Where(isPrompt, take(in.Ahead.Sources, prompt), Where(isEntry, take(in.Line.Sources, entry), none))
-	held := Where(isPrompt, take(in.Ahead.Held, prompt), take(in.Line.Held, entry))
+	source := Where(isPrompt, take(in.Ahead.Sources, prompt), Where(isEntry, take(in.Waiting.Sources, entry), none))
+	held := Where(isPrompt, take(in.Ahead.Held, prompt), take(in.Waiting.Held, entry))
 	isClone := GreaterOrEqual(source, zero)
 	var opened seqtable.Status
 	st.Sequences, opened = st.Sequences.Open(LogicalAnd(LogicalOr(isPrompt, isEntry), LogicalNot(isClone)))
 	l.Out.Status = l.Out.Status.Then(opened)
 	if gr.plan.layout.Paged {
 		// With its first clone the holder's reservation for it goes: it holds its prompt and no more.
-		first := LogicalAnd(a.Entries, Equal(in.Line.First, integer(g, 1)))
-		st.Rows.MaxPages = control.ScatterSet(st.Rows.MaxPages, Where(first, in.Line.Sources, nowhere(numLine)),
-			pagesOf(in.Line.Held, gr.plan.PageSize))
+		first := LogicalAnd(a.Entries, Equal(in.Waiting.First, integer(g, 1)))
+		st.Rows.MaxPages = control.ScatterSet(st.Rows.MaxPages, Where(first, in.Waiting.Sources, nowhere(numLine)),
+			pagesOf(in.Waiting.Held, gr.plan.PageSize))
 
 		var from, to *Node
 		var cloned seqtable.Status
@@ -171,9 +158,9 @@ func (gr *graphs) admit(l loop, in input) loop {
 		st.Caches = gr.copyPages(st.Caches, from, to)
 	}
 	// A sequence that was moved out goes on with the token it drew last.
-	resumes := LogicalAnd(a.Entries, Equal(in.Line.Resume, integer(g, 1)))
-	last := take(in.Tokens, Add(in.Line.Starts, in.Line.Held))
-	st.Queue, _ = st.Queue.Enqueue(last, a.Rows, in.Line.Held, resumes)
+	resumes := LogicalAnd(a.Entries, Equal(in.Waiting.Resume, integer(g, 1)))
+	last := take(in.Tokens, Add(in.Waiting.Starts, in.Waiting.Held))
+	st.Queue, _ = st.Queue.Enqueue(last, a.Rows, in.Waiting.Held, resumes)
 	l.State = st
 	return l
 }

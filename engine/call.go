@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -9,107 +8,49 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/collective"
-	"github.com/quire/quire/pagetable"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/seqtable"
+	"github.com/quire/quire/tree"
 )
 
-// hostInput is a call's input on the host, by the names of its leaves.
-type hostInput map[string]any
-
-func newHostInput(leaves []leaf) hostInput {
-	in := make(hostInput, len(leaves))
-	for _, l := range leaves {
-		in[l.name] = reflect.MakeSlice(reflect.SliceOf(l.shape.DType.GoType()), l.shape.Size(),
-			l.shape.Size()).Interface()
-	}
-	return in
-}
-
-func (h hostInput) ints(name string) []int32     { return h[name].([]int32) }
-func (h hostInput) floats(name string) []float32 { return h[name].([]float32) }
-
 // input fills in what the plan says.
-func (s *scheduler) input(c *callPlan, leaves []leaf, columns, enoughFree int) hostInput {
-	e, p := s.e, s.e.plan
-	in := newHostInput(leaves)
-	copy(in["Release"].([]bool), s.release)
-	copy(in.ints("Tokens"), c.tokens)
-	copy(in.ints("Starts"), c.starts)
-	in.ints("Columns")[0], in.ints("EnoughFree")[0] = int32(columns), int32(enoughFree)
+func (s *scheduler) input(c *callPlan, columns, enoughFree int) *hostInput {
+	e := s.e
+	in := e.plan.newInput()
+	copy(in.Release, s.release)
+	copy(in.Tokens, c.tokens)
+	copy(in.Starts, c.starts)
+	in.Columns, in.EnoughFree = int32(columns), int32(enoughFree)
 
-	in.ints("Line.Count")[0] = int32(len(c.line))
-	key, stops := in["Line.Sampling.Key"].([]uint32), in.ints("Line.StopTokens")
-	for i := range stops {
-		stops[i] = none
-	}
+	w := &in.Waiting
+	w.Count = int32(len(c.line))
 	for i, seq := range c.line {
-		f, r := seq.family, seq.family.req
-		in.floats("Line.Sampling.Temperature")[i] = float32(r.Sampling.Temperature)
-		in.floats("Line.Sampling.TopP")[i], in.floats("Line.Sampling.MinP")[i] = float32(r.Sampling.TopP),
-			float32(r.Sampling.MinP)
-		in.ints("Line.Sampling.TopK")[i] = int32(r.Sampling.TopK)
-		k := sampling.RequestKey(r.Sampling.Seed, sampling.HashID(r.ID), uint32(seq.generation))
-		key[2*i], key[2*i+1] = k[0], k[1]
-		maxLen := e.maxLen(r)
-		in.ints("Line.Starts")[i], in.ints("Line.PromptLens")[i], in.ints("Line.MaxLens")[i] = c.begins[i],
-			int32(len(r.Tokens)), int32(maxLen)
-		in.ints("Line.MaxPages")[i] = int32(e.surePages(r))
-		copy(stops[i*maxStopTokens:(i+1)*maxStopTokens], e.stopTokens(r))
-		in.ints("Line.Sources")[i] = none
+		f := seq.family
+		e.setRow(w.Rows, i, f.req, seq.generation)
+		w.Starts[i], w.Sources[i] = c.begins[i], none
 		if i < c.resumed {
 			// The row's source is named here, not by the family, whose own may be gone.
-			in.ints("Line.Resume")[i], in.ints("Line.Held")[i], in.ints("Line.PromptLens")[i] = 1, int32(seq.done),
-				int32(seq.done)
-			in.ints("Line.Sources")[i] = int32(s.out[slices.IndexFunc(s.out,
-				func(m *moved) bool { return m.seq == seq })].back.row)
+			w.Resume[i], w.Held[i], w.Rows.PromptLens[i] = 1, int32(seq.done), int32(seq.done)
+			w.Sources[i] = int32(s.out[slices.IndexFunc(s.out, func(m *moved) bool { return m.seq == seq })].back.row)
 			continue
 		}
 		if f.source != nil {
-			in.ints("Line.Sources")[i], in.ints("Line.Held")[i] = int32(f.source.row), int32(f.held)
-			if f.source.first == f && seq.generation == r.FirstGeneration+f.begin {
-				in.ints("Line.First")[i] = 1
+			w.Sources[i], w.Held[i] = int32(f.source.row), int32(f.held)
+			if f.source.first == f && seq.generation == f.req.FirstGeneration+f.begin {
+				w.First[i] = 1
 			}
 		}
 	}
-	in.ints("Ahead.Count")[0] = int32(len(c.ahead))
-	for i := range p.aheadLen() {
-		in.ints("Ahead.Rows")[i], in.ints("Ahead.Sources")[i] = none, none
+	in.Ahead.Count = int32(len(c.ahead))
+	for i := range in.Ahead.Rows {
+		in.Ahead.Rows[i], in.Ahead.Sources[i] = none, none
 	}
 	for i, h := range c.ahead {
-		in.ints("Ahead.Rows")[i], in.ints("Ahead.Starts")[i], in.ints("Ahead.Behind")[i] = int32(h.row), c.heads[i],
-			c.behind[i]
-		in.ints("Ahead.PromptLens")[i], in.ints("Ahead.MaxPages")[i] = int32(len(h.tokens)), int32(s.maxPages(h))
+		in.Ahead.Rows[i], in.Ahead.Starts[i], in.Ahead.Behind[i] = int32(h.row), c.heads[i], c.behind[i]
+		in.Ahead.PromptLens[i], in.Ahead.MaxPages[i] = int32(len(h.tokens)), int32(s.maxPages(h))
 		if h.source != nil {
-			in.ints("Ahead.Sources")[i], in.ints("Ahead.Held")[i] = int32(h.source.row), int32(h.held)
+			in.Ahead.Sources[i], in.Ahead.Held[i] = int32(h.source.row), int32(h.held)
 		}
 	}
 	return in
-}
-
-// hostOutput is a call's output on the host, by the names of its leaves.
-type hostOutput map[string]any
-
-func (h hostOutput) ints(name string) []int32     { return h[name].([]int32) }
-func (h hostOutput) floats(name string) []float32 { return h[name].([]float32) }
-func (h hostOutput) int(name string) int          { return int(h.ints(name)[0]) }
-
-func readOutput(leaves []leaf, buffers []compute.Buffer) (hostOutput, error) {
-	h := make(hostOutput, len(leaves))
-	for i, l := range leaves {
-		parts := []compute.Buffer{buffers[i]}
-		if of, ok := buffers[i].(parted); ok && l.own {
-			parts = of.Parts()
-		}
-		flat := reflect.MakeSlice(reflect.SliceOf(l.shape.DType.GoType()), l.size(len(parts)), l.size(len(parts)))
-		for j, part := range parts {
-			if err := part.ToFlatData(flat.Slice(j*l.shape.Size(), (j+1)*l.shape.Size()).Interface()); err != nil {
-				return nil, fmt.Errorf("reading %s: %w", l.name, err)
-			}
-		}
-		h[l.name] = flat.Interface()
-	}
-	return h, nil
 }
 
 // parted is a buffer that may be of several devices.
@@ -118,29 +59,10 @@ type parted interface {
 	Parts() []compute.Buffer
 }
 
-// check turns what the device noted into errors; pinned is as ErrOutOfPages has it, which the device does not know.
-func (h hostOutput) check(pinned int) error {
-	status := make([]int32, 0, 4)
-	for _, name := range []string{"Status.Code", "Status.Need", "Status.Have", "Status.Slot"} {
-		status = append(status, h.ints(name)[0])
-	}
-	if err := seqtable.StatusError(status); err != nil {
-		var short pagetable.ErrOutOfPages
-		if errors.As(err, &short) {
-			short.Pinned = pinned
-			return short
-		}
-		return err
-	}
-	if counts, ok := h["Rules"]; ok {
-		return seqtable.CheckError(counts.([]int32))
-	}
-	return nil
-}
-
-// execute runs a program once: the input up, the state in place, the output down.
-func (e *Engine) execute(p *compiled, in hostInput) (hostOutput, error) {
-	input, err := e.upload(p, in, 0, len(p.input))
+// execute runs a program once: the input up, the state in place, the output down, as the host twin that the program
+// has, a T.
+func execute[T any](e *Engine, p *compiled, in []tree.Array) (*T, error) {
+	input, err := e.upload(p, in)
 	if err != nil {
 		return nil, err
 	}
@@ -153,21 +75,56 @@ func (e *Engine) execute(p *compiled, in hostInput) (hostOutput, error) {
 		return nil, err
 	}
 	defer finalize(results)
-	got, err := p.read(results)
-	if err == nil {
-		err = e.inStep.confirm(p, got)
-	}
-	return got, err
+	return read[T](e, p, results)
 }
 
-// upload copies some arrays of a program's input to the device, from place from on and before place to.
-func (e *Engine) upload(p *compiled, in hostInput, from, to int) ([]compute.Buffer, error) {
-	buffers := make([]compute.Buffer, 0, to-from)
-	for _, l := range p.input[from:to] {
-		b, err := toDevices(e.cfg.Backend, l, in[l.name])
+// read copies the output of a program to the host, and compares it with what the other processes have.
+func read[T any](e *Engine, p *compiled, results []compute.Buffer) (*T, error) {
+	twin, arrays, err := p.twin(p.output)
+	if err != nil {
+		return nil, fmt.Errorf("program %s: %w", p.name, err)
+	}
+	for i, a := range arrays {
+		from := results[i]
+		if of, ok := from.(parted); ok && p.output[i].own { // the first device's
+			from = of.Parts()[0]
+		}
+		if err := from.ToFlatData(a.Flat); err != nil {
+			return nil, fmt.Errorf("program %s: reading %s: %w", p.name, a.Name, err)
+		}
+	}
+	tree.Store(arrays)
+	return twin.(*T), e.inStep.confirm(p, arrays)
+}
+
+// readParts copies the output of a program to the host as it is, that of several devices one behind the other.
+func (p *compiled) readParts(results []compute.Buffer) ([]any, error) {
+	list := make([]any, len(results))
+	for i, l := range p.output {
+		parts := []compute.Buffer{results[i]}
+		if of, ok := results[i].(parted); ok && l.own {
+			parts = of.Parts()
+		}
+		size := l.shape.Size()
+		flat := reflect.MakeSlice(reflect.SliceOf(l.shape.DType.GoType()), size*len(parts), size*len(parts))
+		for j, part := range parts {
+			if err := part.ToFlatData(flat.Slice(j*size, (j+1)*size).Interface()); err != nil {
+				return nil, fmt.Errorf("program %s: reading %s: %w", p.name, l.name, err)
+			}
+		}
+		list[i] = flat.Interface()
+	}
+	return list, nil
+}
+
+// upload copies the first arrays of a program's input to the device.
+func (e *Engine) upload(p *compiled, in []tree.Array) ([]compute.Buffer, error) {
+	buffers := make([]compute.Buffer, 0, len(p.input))
+	for i, a := range in {
+		b, err := toDevices(e.cfg.Backend, p.input[i], a.Flat)
 		if err != nil {
 			finalize(buffers)
-			return nil, fmt.Errorf("program %s, input %s: %w", p.name, l.name, err)
+			return nil, fmt.Errorf("program %s, input %s: %w", p.name, a.Name, err)
 		}
 		buffers = append(buffers, b)
 	}
@@ -228,13 +185,4 @@ func (e *Engine) dispatch(p *compiled, input []compute.Buffer) ([]compute.Buffer
 	}
 	e.state = results[:p.numState:p.numState]
 	return results[p.numState:], nil
-}
-
-// read copies what the host gets to the host.
-func (p *compiled) read(results []compute.Buffer) (hostOutput, error) {
-	got, err := readOutput(p.output, results)
-	if err != nil {
-		return nil, fmt.Errorf("program %s: %w", p.name, err)
-	}
-	return got, nil
 }

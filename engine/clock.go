@@ -10,9 +10,6 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// clockLeaf is the name of the output that the clock is. Each device has its own.
-const clockLeaf = "Clock"
-
 // clockSums is the place of the first sum in a clock: that of the rounds that did what is number 0.
 const clockSums = 2
 
@@ -41,9 +38,8 @@ func tick(clock, todo *Node) (after, same *Node) {
 }
 
 // clocked is how long the rounds of a call took that did what; 0 where no clock ran.
-func (h hostOutput) clocked(what int) time.Duration {
-	clock, ok := h[clockLeaf].([]int64) // of several devices the first one's comes first
-	if !ok {
+func clocked(clock []int64, what int) time.Duration {
+	if clock == nil {
 		return 0
 	}
 	return time.Duration(clock[clockSums+what])

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gomlx/compute"
@@ -17,7 +18,6 @@ type compiled struct {
 	program
 	executable compute.Executable
 	numState   int
-	input      []leaf
 	output     []leaf
 }
 
@@ -53,18 +53,14 @@ func (gr *graphs) compile(backend compute.Backend, p program) (c *compiled, err 
 		}
 		backend = d.Donating(alias)
 	}
-	var inputLeaves []leaf
-	if p.input != nil {
-		inputLeaves = leavesOf(p.input(scratch))
-	}
 	g := NewGraph(backend, p.name)
 	nodes := make([]*Node, len(leaves))
 	for i, leaf := range leaves {
 		nodes[i] = Parameter(g, parameterName("st", names[i]), leaf.Shape())
 	}
 	st := tree.Rebuild(like, nodes)
-	nodes = make([]*Node, len(inputLeaves))
-	for i, leaf := range inputLeaves {
+	nodes = make([]*Node, len(p.input))
+	for i, leaf := range p.input {
 		nodes[i] = Parameter(g, parameterName("in", leaf.name), leaf.shape)
 	}
 	var w llama.Weights
@@ -75,7 +71,7 @@ func (gr *graphs) compile(backend compute.Backend, p program) (c *compiled, err 
 		}
 		w = llama.NewWeights(gr.arrays, weights)
 	}
-	st, out := p.build(st, w, nodes)
+	st, out, own := p.build(st, w, nodes)
 	results := tree.Leaves(out)
 	if !p.reads {
 		results = append(tree.Leaves(st), results...)
@@ -83,8 +79,13 @@ func (gr *graphs) compile(backend compute.Backend, p program) (c *compiled, err 
 	if err := g.Compile(results...); err != nil {
 		return nil, fmt.Errorf("compiling program %s: %w", p.name, err)
 	}
-	return &compiled{program: p, executable: g.Executable(), numState: len(leaves), input: inputLeaves,
-		output: leavesOf(out)}, nil
+	c = &compiled{program: p, executable: g.Executable(), numState: len(leaves), output: leavesOfNodes(out, own)}
+	if p.twin != nil {
+		if _, _, err := p.twin(c.output); err != nil {
+			return nil, fmt.Errorf("the output of program %s: %w", p.name, err)
+		}
+	}
+	return c, nil
 }
 
 func parameterName(of, leaf string) string { return of + "_" + strings.ReplaceAll(leaf, ".", "_") }
@@ -98,22 +99,30 @@ type leaf struct {
 	own bool
 }
 
-// pagesLeaf begins the names of leaves that are pages of a cache.
-const pagesLeaf = "Layers."
-
-// size is how many elements the leaf has on the host.
-func (l leaf) size(devices int) int {
-	if l.own {
-		return devices * l.shape.Size()
+// leavesOf are those of a host twin.
+func leavesOf(arrays []tree.Array) []leaf {
+	leaves := make([]leaf, len(arrays))
+	for i, a := range arrays {
+		leaves[i] = leaf{name: a.Name, shape: a.Shape}
 	}
-	return l.shape.Size()
+	return leaves
 }
 
-func leavesOf(v any) []leaf {
+// leavesOfNodes are those of a tree, some of which are each device's own.
+func leavesOfNodes(v any, own []*Node) []leaf {
 	names, nodes := tree.Names(v), tree.Leaves(v)
 	leaves := make([]leaf, len(names))
 	for i, n := range nodes {
-		leaves[i] = leaf{names[i], n.Shape(), names[i] == clockLeaf || strings.HasPrefix(names[i], pagesLeaf)}
+		leaves[i] = leaf{names[i], n.Shape(), slices.Contains(own, n)}
 	}
 	return leaves
+}
+
+// twinOf makes a host twin of an output.
+func twinOf[T any](output []leaf) (any, []tree.Array, error) {
+	names, of := make([]string, len(output)), make([]shapes.Shape, len(output))
+	for i, l := range output {
+		names[i], of[i] = l.name, l.shape
+	}
+	return tree.Like[T](names, of)
 }

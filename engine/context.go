@@ -32,9 +32,9 @@ type Context struct {
 // all are open.
 func (e *Engine) NewContext() (*Context, error) {
 	return e.openContext(func(r *contextRow) error {
-		return e.contextVerbs(func(in hostInput) {
-			in["Open"].([]bool)[r.row] = true
-			in.ints("PromptLens")[r.row], in.ints("MaxPages")[r.row] = 0, 0
+		return e.contextVerbs(func(in *hostVerbs) {
+			in.Open[r.row] = true
+			in.PromptLens[r.row], in.MaxPages[r.row] = 0, 0
 		})
 	})
 }
@@ -188,9 +188,9 @@ func (e *Engine) fork(r, n *contextRow, held int, lazy bool) error {
 	e.contexts.share(n, r, shared)
 	e.contexts.grow(n, all)
 	n.tokens, n.done, n.names = slices.Clone(r.tokens[:held]), held, slices.Clone(r.names[:min(r.committed(), full)])
-	return e.contextVerbs(func(in hostInput) {
-		in.ints("Sources")[n.row], in.ints("Held")[n.row], in["Lazy"].([]bool)[n.row] = int32(r.row), int32(held), lazy
-		in.ints("PromptLens")[n.row], in.ints("MaxPages")[n.row] = int32(held), 0
+	return e.contextVerbs(func(in *hostVerbs) {
+		in.Sources[n.row], in.Held[n.row], in.Lazy[n.row] = int32(r.row), int32(held), lazy
+		in.PromptLens[n.row], in.MaxPages[n.row] = int32(held), 0
 	})
 }
 
@@ -239,11 +239,11 @@ func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 	if copies {
 		e.contexts.own(r)
 	}
-	return e.contextVerbs(func(in hostInput) {
+	return e.contextVerbs(func(in *hostVerbs) {
 		if cut {
-			in.ints("Lens")[r.row], in.ints("PromptLens")[r.row] = int32(done), int32(done)
+			in.Lens[r.row], in.PromptLens[r.row] = int32(done), int32(done)
 		}
-		in.ints("MaxPages")[r.row], in["Own"].([]bool)[r.row] = int32(reserved), copies
+		in.MaxPages[r.row], in.Own[r.row] = int32(reserved), copies
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/tree"
 )
 
 // contexts is the host's account of them.
@@ -147,9 +148,9 @@ func (e *Engine) releaseContexts(list ...*contextRow) error {
 		e.contexts.rows[r.row-e.plan.firstContext()] = nil
 		r.closed, r.tokens, r.reserved = true, nil, 0
 	}
-	return e.contextVerbs(func(in hostInput) {
+	return e.contextVerbs(func(in *hostVerbs) {
 		for _, r := range list {
-			in["Release"].([]bool)[r.row] = true
+			in.Release[r.row] = true
 		}
 	})
 }
@@ -162,26 +163,21 @@ func (p Plan) scratchRow() int { return p.slots }
 
 // contextVerbs runs the context program. What the verbs do to pages is in the account already: the device must come to
 // the same.
-func (e *Engine) contextVerbs(fill func(in hostInput)) error {
+func (e *Engine) contextVerbs(fill func(in *hostVerbs)) error {
 	p := e.programs["context"]
-	in := newHostInput(p.input)
-	for _, name := range []string{"Sources", "Lens", "Twins", "PromptLens", "MaxPages"} {
-		for i := range in.ints(name) {
-			in.ints(name)[i] = none
-		}
-	}
+	in := e.plan.newVerbs()
 	fill(in)
-	got, err := e.execute(p, in)
+	got, err := execute[hostVerbsOutput](e, p, tree.Arrays(in))
 	return e.settleContexts(p, got, err)
 }
 
 // settleContexts checks what a program did. Where it failed, the state on the device can't be trusted any more.
-func (e *Engine) settleContexts(p *compiled, got hostOutput, err error) error {
+func (e *Engine) settleContexts(p *compiled, got *hostVerbsOutput, err error) error {
 	if err == nil {
-		err = got.check(e.pinnedPages())
+		err = got.Status.check(got.Rules, e.pinnedPages())
 	}
 	if err == nil {
-		if free, want := got.int("EndFree"), e.plan.Pages-e.contexts.used; free != want {
+		if free, want := int(got.EndFree), e.plan.Pages-e.contexts.used; free != want {
 			err = fmt.Errorf("%w: %d are free on the device, and %d should be", ErrPagesLost, free, want)
 		}
 	}
@@ -212,9 +208,9 @@ func (e *Engine) clearRows() {
 		e.dropState()
 		return
 	}
-	err := e.contextVerbs(func(in hostInput) {
+	err := e.contextVerbs(func(in *hostVerbs) {
 		for row := range e.plan.firstContext() {
-			in["Release"].([]bool)[row] = true
+			in.Release[row] = true
 		}
 	})
 	if err != nil {
@@ -264,9 +260,9 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 	}
 	if len(borrowers) > 0 {
 		e.contexts.own(borrowers...)
-		err := e.contextVerbs(func(in hostInput) {
+		err := e.contextVerbs(func(in *hostVerbs) {
 			for _, r := range borrowers {
-				in["Own"].([]bool)[r.row] = true
+				in.Own[r.row] = true
 			}
 		})
 		if err != nil {
@@ -296,9 +292,9 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 // so keys and values are the same bytes.
 func (e *Engine) runPrompts(ctx context.Context, c *callPlan, list []*contextRow) error {
 	promise := func(lens func(r *contextRow) int) error {
-		return e.contextVerbs(func(in hostInput) {
+		return e.contextVerbs(func(in *hostVerbs) {
 			for _, r := range list {
-				in.ints("PromptLens")[r.row] = int32(lens(r))
+				in.PromptLens[r.row] = int32(lens(r))
 			}
 		})
 	}
@@ -308,10 +304,10 @@ func (e *Engine) runPrompts(ctx context.Context, c *callPlan, list []*contextRow
 	s := newScheduler(e)
 	p := e.programs["run"]
 	for {
-		got, err := e.execute(p, s.input(c, p.input, e.plan.MaxRounds, e.plan.slots+1))
+		got, err := execute[hostOutput](e, p, tree.Arrays(s.input(c, e.plan.MaxRounds, e.plan.slots+1)))
 		moved := false
 		if err == nil {
-			lens := got.ints("SeqLens")
+			lens := got.SeqLens
 			for _, r := range list {
 				moved = moved || int(lens[r.row]) > r.done
 				r.done = int(lens[r.row])
@@ -321,7 +317,11 @@ func (e *Engine) runPrompts(ctx context.Context, c *callPlan, list []*contextRow
 				err = ErrStalled
 			}
 		}
-		if err := e.settleContexts(p, got, err); err != nil {
+		var did *hostVerbsOutput
+		if err == nil {
+			did = &hostVerbsOutput{Status: got.Status, EndFree: got.EndFree, Rules: got.Rules}
+		}
+		if err := e.settleContexts(p, did, err); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(list, func(r *contextRow) bool { return r.done < len(r.tokens) }) {

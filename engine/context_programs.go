@@ -12,75 +12,30 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// contextInput is what the context program takes: verbs of the tables, for all rows at once, in this order.
-type contextInput struct {
-	Release *Node // bool[R]
-	Open    *Node // bool[R]: to begin an empty sequence
-	// Sources and Held, i32[R]: the row begins with the first Held tokens of another; -1 = it does not. Lazy, bool[R]:
-	// it shares the partial page too.
-	Sources, Held, Lazy *Node
-	Lens                *Node // i32[R]: to cut the sequence to; -1 = as it is
-	Own                 *Node // bool[R]: to have its partial page alone, so that it can be written to
-	// Twins, i32[R], is the row whose pages at places TwinFrom to TwinTo-1 it takes over instead of its own, which are
-	// equal; -1 = none.
-	Twins, TwinFrom, TwinTo *Node
-	// PromptLens and MaxPages, i32[R], are set as in rowParams; -1 = as they are.
-	PromptLens, MaxPages *Node
-}
-
-// contextOutput is what it returns.
-type contextOutput struct {
-	Status  seqtable.Status
-	EndFree *Node // i32[]: free pages
-	Rules   *Node // as in output
-}
-
-// scoreInput is what the score program takes: the next tokens of a row, T places.
-type scoreInput struct {
-	Row    *Node // i32[]
-	From   *Node // i32[]: the position of the first
-	Count  *Node // i32[]: how many of the T there are
-	Tokens *Node // i32[T]
-	Next   *Node // i32[T]: the token behind each
-}
-
-// scoreOutput is what it returns.
-type scoreOutput struct {
-	Status   seqtable.Status
-	Logprobs *Node // f32[T]: log softmax(logits)[Next] at each
-	EndFree  *Node // i32[]
-}
-
 // contextPrograms are those of contexts.
 func (gr *graphs) contextPrograms() []program {
-	rows, t := gr.plan.rows(), gr.plan.stepTokens()
-	newVerbs := func(g *Graph) contextInput {
-		i32 := func() *Node { return Zeros(g, shapes.Make(dtypes.Int32, rows)) }
-		mask := func() *Node { return Zeros(g, shapes.Make(dtypes.Bool, rows)) }
-		return contextInput{Release: mask(), Open: mask(), Sources: i32(), Held: i32(), Lazy: mask(), Lens: i32(),
-			Own: mask(), Twins: i32(), TwinFrom: i32(), TwinTo: i32(), PromptLens: i32(), MaxPages: i32()}
-	}
-	newScore := func(g *Graph) scoreInput {
-		i32 := func() *Node { return Zeros(g, shapes.Make(dtypes.Int32, t)) }
-		return scoreInput{Row: integer(g, 0), From: integer(g, 0), Count: integer(g, 0), Tokens: i32(), Next: i32()}
-	}
+	scoreIn := tree.Make[hostScoreInput](gr.plan.stepTokens())
+	verbArrays, scoreArrays := tree.Arrays(gr.plan.newVerbs()), tree.Arrays(&scoreIn)
 	return []program{
 		{
-			name: "context", input: func(g *Graph) any { return newVerbs(g) },
-			build: func(st deviceState, _ llama.Weights, nodes []*Node) (deviceState, any) {
-				return gr.contextVerbs(st, tree.Rebuild(newVerbs(nodes[0].Graph()), nodes))
+			name: "context", input: leavesOf(verbArrays), twin: twinOf[hostVerbsOutput],
+			build: func(st deviceState, _ llama.Weights, nodes []*Node) (deviceState, any, []*Node) {
+				st, out := gr.contextVerbs(st, tree.Of[verbs](verbArrays, nodes))
+				return st, out, nil
 			},
 		},
 		{
-			name: "score", weights: true, input: func(g *Graph) any { return newScore(g) },
-			build: func(st deviceState, w llama.Weights, nodes []*Node) (deviceState, any) {
-				return gr.score(st, w, tree.Rebuild(newScore(nodes[0].Graph()), nodes))
+			name: "score", weights: true, input: leavesOf(scoreArrays),
+			twin: twinOf[hostScoreOutput],
+			build: func(st deviceState, w llama.Weights, nodes []*Node) (deviceState, any, []*Node) {
+				st, out := gr.score(st, w, tree.Of[scoreInput](scoreArrays, nodes))
+				return st, out, nil
 			},
 		},
 	}
 }
 
-func (gr *graphs) contextVerbs(st deviceState, in contextInput) (deviceState, contextOutput) {
+func (gr *graphs) contextVerbs(st deviceState, in verbs) (deviceState, verbsOutput) {
 	g := in.Lens.Graph()
 	st, status := gr.release(st, in.Release)
 	before := st.Pages.RefCounts
@@ -112,7 +67,7 @@ func (gr *graphs) contextVerbs(st deviceState, in contextInput) (deviceState, co
 	}
 	set := func(old, new *Node) *Node { return Where(GreaterOrEqual(new, integer(g, 0)), new, old) }
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, in.PromptLens), set(st.Rows.MaxPages, in.MaxPages)
-	out := contextOutput{Status: status, EndFree: st.Pages.NumFree()}
+	out := verbsOutput{Status: status, EndFree: st.Pages.NumFree()}
 	if gr.debug {
 		out.Rules = st.Sequences.Check(gr.checkInput(st))
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+
+	"github.com/quire/quire/tree"
 )
 
 // Score runs what waits, and returns how likely the tokens are to come next: log softmax(logits)[token], natural
@@ -48,19 +50,23 @@ func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32)
 	for len(logprobs) < len(tokens) && ctx.Err() == nil {
 		at := len(logprobs)
 		n := min(e.plan.PrefillTokens, len(tokens)-at)
-		in := newHostInput(p.input)
-		in.ints("Row")[0], in.ints("From")[0], in.ints("Count")[0] = int32(scratch.row), int32(base+at), int32(n)
-		copy(in.ints("Tokens"), run[at:at+n])
-		copy(in.ints("Next"), tokens[at:at+n])
-		got, err := e.execute(p, in)
+		in := tree.Make[hostScoreInput](e.plan.stepTokens())
+		in.Row, in.From, in.Count = int32(scratch.row), int32(base+at), int32(n)
+		copy(in.Tokens, run[at:at+n])
+		copy(in.Next, tokens[at:at+n])
+		got, err := execute[hostScoreOutput](e, p, tree.Arrays(&in))
 		e.contexts.grow(scratch, ceilDiv(base+at+n, pageSize))
-		if err := e.settleContexts(p, got, err); err != nil {
+		var did *hostVerbsOutput
+		if err == nil {
+			did = &hostVerbsOutput{Status: got.Status, EndFree: got.EndFree}
+		}
+		if err := e.settleContexts(p, did, err); err != nil {
 			return nil, err
 		}
-		logprobs = append(logprobs, got.floats("Logprobs")[:n]...)
+		logprobs = append(logprobs, got.Logprobs[:n]...)
 	}
 	e.contexts.cut(scratch, 0)
-	err := e.contextVerbs(func(in hostInput) { in["Release"].([]bool)[scratch.row] = true })
+	err := e.contextVerbs(func(in *hostVerbs) { in.Release[scratch.row] = true })
 	if err == nil {
 		err = ctx.Err()
 	}

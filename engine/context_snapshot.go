@@ -71,14 +71,14 @@ func (e *Engine) OpenSnapshot(name string) (*Context, error) {
 		}
 		r.tokens, r.done, r.names = slices.Clone(saved.tokens), saved.pages.length, slices.Clone(saved.names)
 		e.contexts.grow(r, all)
-		return e.contextVerbs(func(in hostInput) {
+		return e.contextVerbs(func(in *hostVerbs) {
 			switch {
 			case all == 0:
-				in["Open"].([]bool)[r.row] = true
+				in.Open[r.row] = true
 			case shared == all: // nothing was loaded
-				in.ints("Sources")[r.row], in.ints("Held")[r.row] = int32(of.row), int32(r.done)
+				in.Sources[r.row], in.Held[r.row] = int32(of.row), int32(r.done)
 			}
-			in.ints("PromptLens")[r.row], in.ints("MaxPages")[r.row] = int32(r.done), 0
+			in.PromptLens[r.row], in.MaxPages[r.row] = int32(r.done), 0
 		})
 	})
 }

@@ -38,8 +38,8 @@ func (e *Engine) commit(r *contextRow, n int) error {
 	if !e.contexts.adopt(r, of, from, pages) {
 		return nil
 	}
-	return e.contextVerbs(func(in hostInput) {
-		in.ints("Twins")[r.row], in.ints("TwinFrom")[r.row], in.ints("TwinTo")[r.row] = int32(of.row), int32(from),
+	return e.contextVerbs(func(in *hostVerbs) {
+		in.Twins[r.row], in.TwinFrom[r.row], in.TwinTo[r.row] = int32(of.row), int32(from),
 			int32(pages)
 	})
 }

@@ -28,8 +28,8 @@ func (d *drainState) init(e *Engine, f *family) {
 
 // drain appends what a call drew to its completions and passes on those that ended.
 func (e *Engine) drain(r *result, emit func(*Completion)) {
-	owners, finish, tokens := r.got.ints("Owners"), r.got.ints("Finish"), r.got.ints("Tokens")
-	logprobs, processed := r.got.floats("Logprobs"), r.got.floats("Processed")
+	owners, finish, tokens := r.got.Owners, r.got.Finish, r.got.Tokens
+	logprobs, processed := r.got.Logprobs, r.got.Processed
 	for at, id := range owners {
 		if id < 0 || r.owners[id].drain.ended {
 			continue

@@ -1,6 +1,6 @@
 package engine
 
-// Followed lets f see what the engine is about to run as process 0 does, and change it.
-func (e *Engine) Followed(f func(in map[string]any)) {
-	e.inStep.observe = func(_ string, in hostInput) { f(in) }
+// Followed lets f change what the engine is about to run as process 0 does.
+func (e *Engine) Followed(f func(keys [][2]uint32, columns *int32)) {
+	e.inStep.observe = func(in *hostInput) { f(in.Waiting.Rows.Sampling.Key, &in.Columns) }
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/lockstep"
+	"github.com/quire/quire/tree"
 )
 
 // inStep is what an engine has whose devices are those of several processes, one engine in each.
@@ -37,7 +38,7 @@ type inStep struct {
 	mu      sync.Mutex
 	dropped []uint64 // numbers of blocks that process 0 has no use for any more
 
-	observe func(program string, in hostInput) // for tests: what a follower is about to run
+	observe func(in *hostInput) // for tests: what a follower is about to run
 }
 
 // callHeader begins what process 0 tells of a call; the arrays of the program's input follow.
@@ -109,7 +110,7 @@ func (s *inStep) agree(e *Engine) error {
 }
 
 // announce tells the others of a call, if this process leads.
-func (s *inStep) announce(p *compiled, in hostInput, moved *block) error {
+func (s *inStep) announce(p *compiled, in []tree.Array, moved *block) error {
 	if !s.leads() {
 		return nil
 	}
@@ -131,10 +132,8 @@ func (s *inStep) announce(p *compiled, in hostInput, moved *block) error {
 		return err
 	}
 	call := [][]byte{text}
-	for _, l := range p.input {
-		if !l.own {
-			call = append(call, bytesOf(in[l.name]))
-		}
+	for _, a := range in {
+		call = append(call, bytesOf(a.Flat))
 	}
 	s.note(call)
 	return s.group.Announce(call...)
@@ -158,17 +157,17 @@ func (s *inStep) note(pieces [][]byte) {
 }
 
 // confirm compares what a call came to on all processes.
-func (s *inStep) confirm(p *compiled, got hostOutput) error {
+func (s *inStep) confirm(p *compiled, got []tree.Array) error {
 	if s == nil {
 		return nil
 	}
 	s.calls++
 	facts := []lockstep.Fact{{Name: "what was done before", Value: hex.EncodeToString(s.chain[:8])}}
 	var sums [][]byte
-	for _, l := range p.output {
-		if !l.own {
-			sum := sha256.Sum256(bytesOf(got[l.name]))
-			facts = append(facts, lockstep.Fact{Name: l.name, Value: hex.EncodeToString(sum[:8])})
+	for i, a := range got {
+		if !p.output[i].own {
+			sum := sha256.Sum256(bytesOf(a.Flat))
+			facts = append(facts, lockstep.Fact{Name: a.Name, Value: hex.EncodeToString(sum[:8])})
 			sums = append(sums, sum[:])
 		}
 	}
@@ -268,45 +267,62 @@ func (e *Engine) follow(call [][]byte) error {
 	if p == nil {
 		return fmt.Errorf("process 0 runs program %q, which is not here", header.Program)
 	}
-	in := newHostInput(p.input)
-	rest := call[1:]
-	for _, l := range p.input {
-		if l.own {
-			continue
-		}
-		to := bytesOf(in[l.name])
-		if len(rest) == 0 || len(rest[0]) != len(to) {
-			return fmt.Errorf("program %s: process 0 gives another input %s than is wanted here", p.name, l.name)
-		}
-		copy(to, rest[0])
-		rest = rest[1:]
-	}
 	s.note(call)
 	for _, number := range header.Dropped {
 		delete(s.blocks, number)
-	}
-	if s.observe != nil {
-		s.observe(p.name, in)
 	}
 	e.calls.Add(1)
 	switch p.name {
 	case "init":
 		return e.reset()
 	case "save":
-		b, err := e.moves.down(int(in.ints("Row")[0]), int(in.ints("From")[0]))
-		s.blocks[header.Block] = b
+		var in hostSaveInput
+		err := receive(p, tree.Arrays(&in), call[1:])
+		if err == nil {
+			s.blocks[header.Block], err = e.moves.down(int(in.Row), int(in.From))
+		}
 		return err
 	case "load":
 		b := s.blocks[header.Block]
 		if b == nil {
 			return fmt.Errorf("process 0 loads pages (%d) that are not here", header.Block)
 		}
+		in := tree.Arrays(&hostLoadInput{})
+		if err := receive(p, in, call[1:]); err != nil {
+			return err
+		}
 		return e.moves.place(in, []*block{b})
-	default:
-		got, err := e.execute(p, in)
+	case "run":
+		in := e.plan.newInput()
+		arrays := tree.Arrays(in)
+		if err := receive(p, arrays, call[1:]); err != nil {
+			return err
+		}
+		if s.observe != nil {
+			s.observe(in)
+			arrays = tree.Arrays(in)
+		}
+		got, err := execute[hostOutput](e, p, arrays)
 		if err != nil {
 			return err
 		}
-		return got.check(0)
+		return got.Status.check(got.Rules, 0)
 	}
+	return fmt.Errorf("process 0 runs program %q, which it should not", header.Program)
+}
+
+// receive fills the arrays of a program's input with what process 0 sent.
+func receive(p *compiled, in []tree.Array, sent [][]byte) error {
+	if len(sent) != len(in) {
+		return fmt.Errorf("program %s: process 0 gives %d arrays, and %d are wanted here", p.name, len(sent), len(in))
+	}
+	for i, a := range in {
+		to := bytesOf(a.Flat)
+		if len(sent[i]) != len(to) {
+			return fmt.Errorf("program %s: process 0 gives another input %s than is wanted here", p.name, a.Name)
+		}
+		copy(to, sent[i])
+	}
+	tree.Store(in)
+	return nil
 }

@@ -166,20 +166,17 @@ func TestHostsThatDiffer(t *testing.T) {
 	}
 	if !group.Leads() {
 		calls := 0
-		e.Followed(func(in map[string]any) {
-			if in["Line.Sampling.Key"] == nil {
-				return // a program that moves pages
-			}
+		e.Followed(func(keys [][2]uint32, columns *int32) {
 			switch calls++; {
 			case calls < 3:
 			case argument == "dies":
 				os.Exit(1)
 			case argument == "tokens":
-				for i := range in["Line.Sampling.Key"].([]uint32) {
-					in["Line.Sampling.Key"].([]uint32)[i]++
+				for i := range keys {
+					keys[i][0]++
 				}
 			case argument == "steps":
-				in["Columns"].([]int32)[0] = 1
+				*columns = 1
 			}
 		})
 		t.Fatal("the end: ", e.Follow(t.Context()))

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/tree"
 )
 
 // moves are the copies between device and host that go on while the program runs. What the device has to do for them,
@@ -114,8 +116,9 @@ func (m *moves) save(row, length int) (out *pagesOnHost, err error) {
 // down gathers a block on the device, and copies it from there meanwhile.
 func (m *moves) down(row, from int) (*block, error) {
 	p := m.e.programs["save"]
-	in, b := hostInput{"Row": []int32{int32(row)}, "From": []int32{int32(from)}}, &block{there: make(chan struct{})}
-	input, err := m.e.upload(p, in, 0, len(p.input))
+	in := tree.Arrays(&hostSaveInput{Row: int32(row), From: int32(from)})
+	b := &block{there: make(chan struct{})}
+	input, err := m.e.upload(p, in)
 	if err != nil {
 		return nil, err
 	}
@@ -135,13 +138,7 @@ func (m *moves) down(row, from int) (*block, error) {
 		defer func() { <-m.room }()
 		defer finalize(results)
 		m.copy(m.downLane, "down", func() {
-			var got hostOutput
-			if got, b.err = p.read(results); b.err == nil {
-				b.layers = make([]any, m.e.graphs.model.NumLayers)
-				for i := range b.layers {
-					b.layers[i] = got[fmt.Sprintf("Layers.%d", i)]
-				}
-			}
+			b.layers, b.err = p.readParts(results)
 		})
 	})
 	return b, nil
@@ -184,11 +181,16 @@ func (m *moves) up(b *block) *stagedBlock {
 // uploadBlock copies the arrays of a block that is on the host to the device.
 func (e *Engine) uploadBlock(b *block) ([]compute.Buffer, error) {
 	p := e.programs["load"]
-	in := hostInput{}
+	var buffers []compute.Buffer
 	for i, layer := range b.layers {
-		in[fmt.Sprintf("Layers.%d", i)] = layer
+		buffer, err := toDevices(e.cfg.Backend, p.input[len(p.input)-len(b.layers)+i], layer)
+		if err != nil {
+			finalize(buffers)
+			return nil, fmt.Errorf("program %s, layer %d: %w", p.name, i, err)
+		}
+		buffers = append(buffers, buffer)
 	}
-	return e.upload(p, in, len(p.input)-len(b.layers), len(p.input))
+	return buffers, nil
 }
 
 // unstage gives up a staged block.
@@ -238,12 +240,9 @@ func (m *moves) load(row int, pages *pagesOnHost, of origin) error {
 		first := of.pages / transferPages
 		for i := first; i < len(pages.blocks); i++ {
 			length := min(pages.length, (i+1)*transferPages*pageSize)
-			in := hostInput{
-				"Row": []int32{int32(row)}, "Open": []int32{open}, "Source": []int32{int32(of.row)},
-				"Held": []int32{int32(of.pages * pageSize)},
-				"From": []int32{int32(i * transferPages)}, "Length": []int32{int32(length)},
-			}
-			if err := m.place(in, pages.blocks[i:]); err != nil {
+			in := hostLoadInput{Row: int32(row), Open: open, Source: int32(of.row), Held: int32(of.pages * pageSize),
+				From: int32(i * transferPages), Length: int32(length)}
+			if err := m.place(tree.Arrays(&in), pages.blocks[i:]); err != nil {
 				return err
 			}
 			open = 0
@@ -252,15 +251,15 @@ func (m *moves) load(row int, pages *pagesOnHost, of origin) error {
 	})
 }
 
-// place gives the row of in the first of blocks.
-func (m *moves) place(in hostInput, blocks []*block) error {
+// place gives the row that the input names the first of blocks.
+func (m *moves) place(in []tree.Array, blocks []*block) error {
 	p := m.e.programs["load"]
 	arrays, err := m.take(blocks)
 	defer func() { finalize(arrays) }()
 	if err != nil {
 		return err
 	}
-	scalars, err := m.e.upload(p, in, 0, len(p.input)-len(arrays))
+	scalars, err := m.e.upload(p, in)
 	if err != nil {
 		return err
 	}
@@ -274,14 +273,11 @@ func (m *moves) place(in hostInput, blocks []*block) error {
 		return err
 	}
 	defer finalize(results)
-	got, err := p.read(results)
-	if err == nil {
-		err = m.e.inStep.confirm(p, got)
-	}
+	got, err := read[hostLoadOutput](m.e, p, results)
 	if err != nil {
 		return err
 	}
-	if err := got.check(m.e.pinnedPages()); err != nil {
+	if err := got.Status.check(nil, m.e.pinnedPages()); err != nil {
 		return fmt.Errorf("program %s: %w", p.name, err)
 	}
 	return nil

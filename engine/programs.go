@@ -13,11 +13,14 @@ import (
 // input.
 type program struct {
 	name string
-	// input makes nodes of the shapes of what the host gives, as a tree; nil for none.
-	input func(g *Graph) any
-	// build takes the leaves of the input and returns the state and, as a tree, what the host gets. It is nil for the
-	// program that makes the state.
-	build func(st deviceState, w llama.Weights, in []*Node) (deviceState, any)
+	// input is the arrays that the host gives.
+	input []leaf
+	// build takes the nodes of the input and returns the state and, as a tree, what the host gets, with those of its
+	// leaves that are each device's own: the others are the same on all. It is nil for the program that makes
+	// the state.
+	build func(st deviceState, w llama.Weights, in []*Node) (_ deviceState, out any, own []*Node)
+	// twin makes the host twin of the output, and views of its arrays; nil where the arrays are read as they are.
+	twin func(output []leaf) (any, []tree.Array, error)
 	// weights says that the program takes the weights.
 	weights bool
 	// reads says that the program leaves the state as it is: it is not donated, and not returned.
@@ -26,11 +29,12 @@ type program struct {
 
 // programs lists every program that the engine runs.
 func (gr *graphs) programs() []program {
+	arrays := tree.Arrays(gr.plan.newInput())
 	all := []program{{name: "init"}, {
-		name: "run", weights: true, input: func(g *Graph) any { return gr.newInput(g) },
-		build: func(st deviceState, w llama.Weights, in []*Node) (deviceState, any) {
-			g := in[0].Graph()
-			return gr.run(st, w, tree.Rebuild(gr.newInput(g), in), gr.newOutput(g))
+		name: "run", weights: true, input: leavesOf(arrays), twin: twinOf[hostOutput],
+		build: func(st deviceState, w llama.Weights, in []*Node) (deviceState, any, []*Node) {
+			st, out := gr.run(st, w, tree.Of[input](arrays, in), gr.newOutput(in[0].Graph()))
+			return st, out, []*Node{out.Clock}
 		},
 	}}
 	if gr.plan.Transfers {
@@ -154,7 +158,7 @@ func (gr *graphs) wantsDecode(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
 	placed := ReduceAllSum(ConvertDType(GreaterOrEqual(l.Out.Placed, integer(g, 0)), dtypes.Int32))
 	opened := ReduceAllSum(l.Out.Opened)
-	waits := LogicalOr(LessThan(placed, in.Line.Count), LessThan(opened, in.Ahead.Count))
+	waits := LogicalOr(LessThan(placed, in.Waiting.Count), LessThan(opened, in.Ahead.Count))
 	enough := GreaterOrEqual(gr.numFreeSlots(l), in.EnoughFree)
 	early := LogicalAnd(LogicalAnd(enough, LogicalNot(waits)), GreaterThan(l.Out.Columns, integer(g, 0)))
 	able := Equal(gr.short(l.State), integer(g, 0))

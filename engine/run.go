@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/quire/quire/tree"
 )
 
 // Run draws the completions of requests and yields them as they finish.
@@ -218,14 +220,14 @@ func (j *job) call(c *callPlan) (freePages int, err error) {
 	p := e.programs["run"]
 	s.stage()
 	e.moves.note("run begins")
-	got, err := e.execute(p, s.input(c, p.input, j.columns, j.enoughFree()))
+	got, err := execute[hostOutput](e, p, tree.Arrays(s.input(c, j.columns, j.enoughFree())))
 	e.moves.note("run ends")
 	if err != nil {
 		return 0, err
 	}
 	e.calls.Add(1)
 	j.account(got, e.ran.Seconds())
-	if err := got.check(e.plan.Pages - s.pool); err != nil {
+	if err := got.Status.check(got.Rules, e.plan.Pages-s.pool); err != nil {
 		return 0, fmt.Errorf("program %s: %w", p.name, err)
 	}
 	r, err := s.apply(c, got)
@@ -234,7 +236,7 @@ func (j *job) call(c *callPlan) (freePages int, err error) {
 	}
 	j.columns = min(2*j.columns, e.plan.MaxRounds) // the first calls are short: their tokens are wanted soon
 	j.drawn <- r
-	return got.int("EndFree"), nil
+	return int(got.EndFree), nil
 }
 
 // enoughFree is at how many free slots a call should return where its line is empty, so that the host can bring others.
@@ -249,10 +251,10 @@ func (j *job) enoughFree() int {
 }
 
 // account adds what a call came to, for which the device ran so long.
-func (j *job) account(got hostOutput, seconds float64) {
+func (j *job) account(got *hostOutput, seconds float64) {
 	st := &j.e.stats
 	tokens := 0
-	for _, id := range got.ints("Owners") {
+	for _, id := range got.Owners {
 		if id >= 0 {
 			tokens++
 		}
@@ -260,18 +262,18 @@ func (j *job) account(got hostOutput, seconds float64) {
 	if tokens > 0 && st.FirstTokenSeconds == 0 {
 		st.FirstTokenSeconds = j.e.now().Sub(j.start).Seconds()
 	}
-	prefillSteps, decodeSteps := got.int("PrefillSteps"), got.int("DecodeSteps")
+	prefillSteps, decodeSteps := int(got.PrefillSteps), int(got.DecodeSteps)
 	st.Calls++
 	st.DrawnTokens += tokens
 	st.PrefillSteps += prefillSteps
 	st.DecodeSteps += decodeSteps
-	st.PrefillTokens += got.int("PrefillTokens")
-	st.DecodeTokens += got.int("DecodeTokens")
+	st.PrefillTokens += int(got.PrefillTokens)
+	st.DecodeTokens += int(got.DecodeTokens)
 	st.DeviceSeconds += seconds
-	st.PrefillSeconds += got.clocked(prefill).Seconds()
-	st.DecodeSeconds += got.clocked(decode).Seconds()
-	st.PeakPages = max(st.PeakPages, j.e.plan.Pages-got.int("MinFree"))
+	st.PrefillSeconds += clocked(got.Clock, prefill).Seconds()
+	st.DecodeSeconds += clocked(got.Clock, decode).Seconds()
+	st.PeakPages = max(st.PeakPages, j.e.plan.Pages-int(got.MinFree))
 	j.e.observe(Call{PrefillSteps: prefillSteps, DecodeSteps: decodeSteps, Tokens: tokens, Seconds: seconds,
-		Active: j.sched.active, Waiting: len(j.sched.waiting), FreePages: got.int("EndFree"),
-		FewestFree: got.int("MinFree")}, got.ints("FreePages")[:got.int("Columns")])
+		Active: j.sched.active, Waiting: len(j.sched.waiting), FreePages: int(got.EndFree),
+		FewestFree: int(got.MinFree)}, got.FreePages[:got.Columns])
 }

@@ -337,16 +337,16 @@ func (s *scheduler) listAhead(c *callPlan, h *holder, limit int) bool {
 // result is what a call did, as the host reads it.
 type result struct {
 	owners []*sequence // by the ids of output.Owners
-	got    hostOutput
+	got    *hostOutput
 }
 
 // apply takes over what the device did with the plan. Completions that it ended have left their rows.
-func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
+func (s *scheduler) apply(c *callPlan, got *hostOutput) (*result, error) {
 	p := s.e.plan
 	r := &result{got: got, owners: make([]*sequence, p.lineLen()+p.slots)}
 	copy(r.owners[p.lineLen():], c.before)
-	placed, opened, lens := got.ints("Placed"), got.ints("Opened"), got.ints("SeqLens")
-	moved := got.int("PrefillSteps")+got.int("DecodeSteps") > 0 || slices.Contains(s.release, true)
+	placed, opened, lens := got.Placed, got.Opened, got.SeqLens
+	moved := got.PrefillSteps+got.DecodeSteps > 0 || slices.Contains(s.release, true)
 	clear(s.release)
 	for i, h := range c.ahead {
 		if opened[i] == 0 {
@@ -393,7 +393,7 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 		moved = true
 	}
 	ended := map[*sequence]bool{}
-	owners, finish, tokens := got.ints("Owners"), got.ints("Finish"), got.ints("Tokens")
+	owners, finish, tokens := got.Owners, got.Finish, got.Tokens
 	for i, id := range owners {
 		if id < 0 {
 			continue
@@ -417,8 +417,8 @@ func (s *scheduler) apply(c *callPlan, got hostOutput) (*result, error) {
 		}
 	}
 	s.waiting = slices.DeleteFunc(s.waiting, func(f *family) bool { return f.next == f.req.N })
-	s.freePages = got.int("EndFree")
-	if short := got.int("Short"); short > 0 {
+	s.freePages = int(got.EndFree)
+	if short := int(got.Short); short > 0 {
 		if err := s.makeWay(short); err != nil {
 			return nil, err
 		}

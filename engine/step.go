@@ -160,12 +160,9 @@ type drawn struct {
 
 // sample draws a token for each of rows from hidden states [S, hidden].
 func (gr *graphs) sample(st deviceState, w llama.Weights, hidden *Node, rows samplers) drawn {
-	p := st.Rows.Sampling
 	logits := llama.Logits(gr.model, w, hidden, rows.Count)
-	tokens, logprobs, processed := sampling.Sample(logits, sampling.Params{
-		Temperature: take(p.Temperature, rows.Slots), TopP: take(p.TopP, rows.Slots), MinP: take(p.MinP, rows.Slots),
-		TopK: take(p.TopK, rows.Slots), Key: take(p.Key, rows.Slots),
-	}, rows.Positions, rows.Count)
+	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })
+	tokens, logprobs, processed := sampling.Sample(logits, params, rows.Positions, rows.Count)
 	return drawn{tokens, logprobs, processed}
 }
 

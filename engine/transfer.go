@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/gomlx/compute/dtypes"
@@ -16,60 +18,28 @@ import (
 // transferPages is how many pages one call of the transfer programs moves.
 const transferPages = 16
 
-// loadInput is what the load program takes.
-type loadInput struct {
-	Row    *Node // i32[]: the row that gets the pages
-	Open   *Node // i32[]: 1 to begin a sequence there
-	Source *Node // i32[]: the row whose first pages it shares; -1 = it begins empty
-	Held   *Node // i32[]: tokens that it has of there, whole pages
-	From   *Node // i32[]: the place of the first page of Layers in the sequence
-	Length *Node // i32[]: the tokens of the sequence with these pages
-	// Layers, one a layer, are K pages [K, page_size, 2*KVH, D] in order of position. Those that the sequence has, and
-	// those beyond Length, are not read.
-	Layers []*Node
-}
-
-// loadOutput is what it returns.
-type loadOutput struct {
-	Status seqtable.Status
-}
-
-// saveInput is what the save program takes.
-type saveInput struct {
-	Row  *Node // i32[]
-	From *Node // i32[]: the first page of the row to read
-}
-
-// saveOutput is what it returns.
-type saveOutput struct {
-	Layers []*Node // one a layer: K pages; those that the row does not have are arbitrary
-}
-
 // transfers are the programs that move a row's pages to the host and back.
 func (gr *graphs) transfers() []program {
 	pages := gr.plan.layout.Shape()
 	pages.Dimensions[0] = transferPages
-	scalar := func(g *Graph) *Node { return integer(g, 0) }
-	newLoad := func(g *Graph) loadInput {
-		in := loadInput{Row: scalar(g), Open: scalar(g), Source: scalar(g), Held: scalar(g), From: scalar(g),
-			Length: scalar(g)}
-		for range gr.model.NumLayers {
-			in.Layers = append(in.Layers, Zeros(g, pages))
-		}
-		return in
+	loads, saves := tree.Arrays(&hostLoadInput{}), tree.Arrays(&hostSaveInput{})
+	loadLeaves := leavesOf(loads)
+	for i := range gr.model.NumLayers {
+		loadLeaves = append(loadLeaves, leaf{name: fmt.Sprint("Layers.", i), shape: pages, own: true})
 	}
-	newSave := func(g *Graph) saveInput { return saveInput{Row: scalar(g), From: scalar(g)} }
 	return []program{
 		{
-			name: "save", reads: true, input: func(g *Graph) any { return newSave(g) },
-			build: func(st deviceState, _ llama.Weights, nodes []*Node) (deviceState, any) {
-				return st, gr.save(st, tree.Rebuild(newSave(nodes[0].Graph()), nodes))
+			name: "save", reads: true, input: leavesOf(saves),
+			build: func(st deviceState, _ llama.Weights, nodes []*Node) (deviceState, any, []*Node) {
+				out := gr.save(st, tree.Of[saveInput](saves, nodes))
+				return st, out, out.Layers
 			},
 		},
 		{
-			name: "load", input: func(g *Graph) any { return newLoad(g) },
-			build: func(st deviceState, _ llama.Weights, nodes []*Node) (deviceState, any) {
-				return gr.load(st, tree.Rebuild(newLoad(nodes[0].Graph()), nodes))
+			name: "load", input: loadLeaves, twin: twinOf[hostLoadOutput],
+			build: func(st deviceState, _ llama.Weights, nodes []*Node) (deviceState, any, []*Node) {
+				st, out := gr.load(st, tree.Of[loadInput](loads, nodes[:len(loads)]), nodes[len(loads):])
+				return st, out, nil
 			},
 		},
 	}
@@ -84,8 +54,9 @@ func (gr *graphs) save(st deviceState, in saveInput) saveOutput {
 	return saveOutput{Layers: gr.readPages(st.Caches, ids)}
 }
 
-// load gives a row pages, and these their contents.
-func (gr *graphs) load(st deviceState, in loadInput) (deviceState, loadOutput) {
+// load gives a row pages, and these their contents: layers, one a layer, are K pages [K, page_size, 2*KVH, D] in order
+// of position. Those that the sequence has, and those beyond its length, are not read.
+func (gr *graphs) load(st deviceState, in loadInput, layers []*Node) (deviceState, loadOutput) {
 	g := in.Row.Graph()
 	rows := gr.plan.rows()
 	opens := Equal(in.Open, integer(g, 1))
@@ -108,7 +79,7 @@ func (gr *graphs) load(st deviceState, in loadInput) (deviceState, loadOutput) {
 	}
 	// The row runs nothing, and needs no more pages than those it gets.
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, integer(g, 0)), set(st.Rows.MaxPages, integer(g, 0))
-	st.Caches = gr.writePages(st.Caches, pages, in.Layers)
+	st.Caches = gr.writePages(st.Caches, pages, layers)
 	return st, loadOutput{opened.Then(cloned).Then(grown)}
 }
 

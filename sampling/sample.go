@@ -25,20 +25,6 @@ const (
 // smallestWeight is the bit pattern of the float32 2^-weightBits: any e below it has weight 0.
 var smallestWeight = int32(math.Float32bits(float32(math.Ldexp(1, -weightBits))))
 
-// Params are the sampling parameters of the S rows of a batch. Rows that are not in use may hold anything.
-type Params struct {
-	// Temperature f32[S] divides the logits; rows at 0 are greedy and ignore the other fields.
-	Temperature *Node
-	// TopP f32[S]; 1 or more is off.
-	TopP *Node
-	// MinP f32[S]; 0 or less is off.
-	MinP *Node
-	// TopK i32[S]; 0 or less, or the vocabulary size or more, is off.
-	TopK *Node
-	// Key u32[S, 2] is the key of the row's random numbers, see [RequestKey].
-	Key *Node
-}
-
 // Sample draws one token a row.
 //
 // logits [S, V] are of any float dtype (computed in float32); -Inf excludes a token. positions i32[S] are the counters

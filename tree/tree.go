@@ -49,6 +49,27 @@ func Rebuild[T any](like T, nodes []*graph.Node) T {
 	return out.Interface().(T)
 }
 
+// Map returns a copy of v with f of each leaf in its place.
+func Map[T any](v T, f func(leaf *graph.Node) *graph.Node) T {
+	leaves := Leaves(v)
+	for i, leaf := range leaves {
+		leaves[i] = f(leaf)
+	}
+	return Rebuild(v, leaves)
+}
+
+// Zip returns a copy of a with f of each leaf and of b's in the same place.
+func Zip[T any](a, b T, f func(a, b *graph.Node) *graph.Node) T {
+	leaves, others := Leaves(a), Leaves(b)
+	if len(leaves) != len(others) {
+		panic(fmt.Errorf("tree.Zip: %T with %d leaves and with %d", a, len(leaves), len(others)))
+	}
+	for i, leaf := range leaves {
+		leaves[i] = f(leaf, others[i])
+	}
+	return Rebuild(a, leaves)
+}
+
 func walk(v reflect.Value, path string, leaf func(string, reflect.Value)) {
 	if !v.IsValid() {
 		return

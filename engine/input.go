@@ -1,0 +1,162 @@
+package engine
+
+import (
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/tree"
+)
+
+// What the host gives a call is declared here once, for the device and for the host: see package tree on host twins. In
+// the comments i32[A] is an array of A numbers, i32[] a single one.
+
+// rowsOf is what rows are admitted with, of n rows. A parameter of a row is a field here, or in [sampling.ParamsOf],
+// and a line in setRow.
+type rowsOf[Ints, Sampling, Stops any] struct {
+	Sampling   Sampling
+	PromptLens Ints // i32[n]: prompt tokens to run in this row; a slot samples from the last of them on
+	MaxLens    Ints // i32[n]: prompt and completion together end here
+	// i32[n]: the pages that are sure for the row; what it does not hold yet of them is reserved for it
+	MaxPages   Ints
+	StopTokens Stops // i32[n, maxStopTokens], padded with -1
+}
+
+type (
+	rowParams = rowsOf[*Node, sampling.Params, *Node]
+	hostRows  = rowsOf[[]int32, sampling.Rows, [][maxStopTokens]int32]
+)
+
+// setRow fills in row i for a completion of r.
+func (e *Engine) setRow(rows hostRows, i int, r *Request, generation int) {
+	sampling.SetRow(rows.Sampling, i, r.Sampling, r.ID, generation)
+	rows.PromptLens[i], rows.MaxLens[i] = int32(len(r.Tokens)), int32(e.maxLen(r))
+	rows.MaxPages[i] = int32(e.surePages(r))
+	stops := &rows.StopTokens[i]
+	for k := range stops {
+		stops[k] = none
+	}
+	copy(stops[:], e.stopTokens(r))
+}
+
+// inputOf is the input of the run program. The tokens of prompts lie in one array, of which several entries may read
+// the same part: a prompt's start is where its position 0 is, or would be, for only positions not run yet are there.
+type inputOf[Mask, Int, Ints, Rows any] struct {
+	Release Mask // bool[R]: rows to free first
+	Tokens  Ints // i32[Q]: tokens of the prompts
+	Starts  Ints // i32[R]: starts of the prompts of rows that stand, where tokens of them are left
+	Waiting waitingOf[Int, Ints, Rows]
+	Ahead   aheadOf[Int, Ints]
+	Columns Int // i32[]: after how many columns of output to return
+	// EnoughFree is at how many free slots to return once no completion waits, i32[].
+	EnoughFree Int
+}
+
+// waitingOf is the completions that wait for a slot: A entries, first come, first served.
+type waitingOf[Int, Ints, Rows any] struct {
+	Count   Int  // i32[]: how many of the A there are
+	Rows    Rows // of A entries
+	Starts  Ints // i32[A]: of the prompt
+	Sources Ints // i32[A]: the row of which it is a clone; -1 = none
+	Held    Ints // i32[A]: tokens it takes over from there
+	First   Ints // i32[A]: 1 where its pages are reserved with the row that it is a clone of
+	// Resume, i32[A], is 1 where the sequence goes on after it was swapped out: its source holds all of it but the
+	// token drawn last, which is the one at place Held, and which is decoded, as it would have been.
+	Resume Ints
+}
+
+// aheadOf is the prompts, or prefixes of prompts, to be run for clones: H entries, in order.
+type aheadOf[Int, Ints any] struct {
+	Count      Int  // i32[]
+	Rows       Ints // i32[H]: the row that the host chose
+	Starts     Ints // i32[H]
+	PromptLens Ints // i32[H]: tokens to run
+	MaxPages   Ints // i32[H]: pages for these and for the first clone
+	Behind     Ints // i32[H]: how many of the entries that wait came before it
+	// Sources and Held, i32[H], are as those of the entries that wait: a prefix may begin as another's clone.
+	Sources, Held Ints
+}
+
+type (
+	input     = inputOf[*Node, *Node, *Node, rowParams]
+	hostInput = inputOf[[]bool, int32, []int32, hostRows]
+)
+
+// newInput makes an input that asks for nothing.
+func (p Plan) newInput() *hostInput {
+	return &hostInput{
+		Release: make([]bool, p.rows()), Tokens: make([]int32, p.promptTokens()), Starts: make([]int32, p.rows()),
+		Waiting: tree.Make[waitingOf[int32, []int32, hostRows]](p.lineLen()),
+		Ahead:   tree.Make[aheadOf[int32, []int32]](p.aheadLen()),
+	}
+}
+
+// verbsOf is the input of the context program: verbs of the tables, for all rows at once, in this order.
+type verbsOf[Mask, Ints any] struct {
+	Release Mask // bool[R]
+	Open    Mask // bool[R]: to begin an empty sequence
+	// Sources and Held, i32[R]: the row begins with the first Held tokens of another; -1 = it does not. Lazy, bool[R]:
+	// it shares the partial page too.
+	Sources, Held Ints
+	Lazy          Mask
+	Lens          Ints // i32[R]: to cut the sequence to; -1 = as it is
+	Own           Mask // bool[R]: to have its partial page alone, so that it can be written to
+	// Twins, i32[R], is the row whose pages at places TwinFrom to TwinTo-1 it takes over instead of its own, which are
+	// equal; -1 = none.
+	Twins, TwinFrom, TwinTo Ints
+	// PromptLens and MaxPages, i32[R], are set as in rowsOf; -1 = as they are.
+	PromptLens, MaxPages Ints
+}
+
+type (
+	verbs     = verbsOf[*Node, *Node]
+	hostVerbs = verbsOf[[]bool, []int32]
+)
+
+// newVerbs makes verbs that do nothing.
+func (p Plan) newVerbs() *hostVerbs {
+	v := tree.Make[hostVerbs](p.rows())
+	for row := range p.rows() {
+		v.Sources[row], v.Lens[row], v.Twins[row], v.PromptLens[row], v.MaxPages[row] = none, none, none, none, none
+	}
+	return &v
+}
+
+// scoreInputOf is the input of the score program: the next tokens of a row, T places.
+type scoreInputOf[Int, Ints any] struct {
+	Row    Int  // i32[]
+	From   Int  // i32[]: the position of the first
+	Count  Int  // i32[]: how many of the T there are
+	Tokens Ints // i32[T]
+	Next   Ints // i32[T]: the token behind each
+}
+
+type (
+	scoreInput     = scoreInputOf[*Node, *Node]
+	hostScoreInput = scoreInputOf[int32, []int32]
+)
+
+// loadInputOf is the input of the load program, but for the pages.
+type loadInputOf[Int any] struct {
+	Row    Int // i32[]: the row that gets the pages
+	Open   Int // i32[]: 1 to begin a sequence there
+	Source Int // i32[]: the row whose first pages it shares; -1 = it begins empty
+	Held   Int // i32[]: tokens that it has of there, whole pages
+	From   Int // i32[]: the place in the sequence of the first page that is given
+	Length Int // i32[]: the tokens of the sequence with these pages
+}
+
+type (
+	loadInput     = loadInputOf[*Node]
+	hostLoadInput = loadInputOf[int32]
+)
+
+// saveInputOf is the input of the save program.
+type saveInputOf[Int any] struct {
+	Row  Int // i32[]
+	From Int // i32[]: the first page of the row to read
+}
+
+type (
+	saveInput     = saveInputOf[*Node]
+	hostSaveInput = saveInputOf[int32]
+)
