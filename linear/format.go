@@ -24,22 +24,28 @@ type Packer interface {
 // Turn is how many gates, then ups, lie together in a packed matrix of both.
 const Turn = 16
 
-// Format says how a matrix [Out, In] of a linear layer is held.
-type Format struct {
+// Matrix is the matrix [Out, In] of a linear layer. A mixture of experts would be one more axis in front, of its own
+// field here: all of its matrices have the same shape.
+type Matrix struct {
 	Out, In int
 	// GateUp says that the rows are those of two matrices, of gates and of ups, one behind the other.
 	GateUp bool
 	// DType is of the matrix's elements: a float, or Int8 with scales.
 	DType dtypes.DType
+}
+
+// Format says how a matrix is held.
+type Format struct {
+	Matrix
 	// Panel, Group and Multiple are what [Packer] says of packed matrices; they are 0 where the matrix is [Out, In].
 	Panel, Group, Multiple int
 }
 
 // NewFormat returns the form that a backend wants a matrix in.
-func NewFormat(backend compute.Backend, dtype dtypes.DType, out, in int, gateUp bool) Format {
-	f := Format{Out: out, In: in, GateUp: gateUp, DType: dtype}
+func NewFormat(backend compute.Backend, m Matrix) Format {
+	f := Format{Matrix: m}
 	if p, ok := backend.(Packer); ok {
-		if panel, group, multiple, packs := p.LinearLayout(dtype); packs {
+		if panel, group, multiple, packs := p.LinearLayout(m.DType); packs {
 			f.Panel, f.Group, f.Multiple = panel, group, multiple
 		}
 	}
@@ -50,11 +56,11 @@ func NewFormat(backend compute.Backend, dtype dtypes.DType, out, in int, gateUp 
 func (f Format) Packed() bool { return f.Panel > 0 }
 
 // Columns is how many outputs a layer has: half of Out for gates and ups.
-func (f Format) Columns() int {
-	if f.GateUp {
-		return f.Out / 2
+func (m Matrix) Columns() int {
+	if m.GateUp {
+		return m.Out / 2
 	}
-	return f.Out
+	return m.Out
 }
 
 // Shape is the shape of the array that holds the matrix.

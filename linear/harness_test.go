@@ -22,6 +22,7 @@ type layer struct {
 	weights        dtypes.DType // the same, or Int8
 	out, in        int
 	gateUp         bool
+	activation     linear.Activation
 	bias, residual bool
 	float32        bool
 	rows           int // of the program
@@ -30,7 +31,7 @@ type layer struct {
 }
 
 func (l layer) String() string {
-	s := fmt.Sprintf("%s [%d, %d]", l.weights, l.out, l.in)
+	s := fmt.Sprintf("%s [%d, %d] %s", l.weights, l.out, l.in, l.activation)
 	for name, is := range map[string]bool{"gate and up": l.gateUp, "bias": l.bias, "residual": l.residual,
 		"to float32": l.float32} {
 		if is {
@@ -40,11 +41,33 @@ func (l layer) String() string {
 	return s
 }
 
-func (l layer) columns() int {
-	if l.gateUp {
-		return l.out / 2
+func (l layer) matrix() linear.Matrix {
+	return linear.Matrix{Out: l.out, In: l.in, GateUp: l.gateUp, DType: l.weights}
+}
+
+func (l layer) columns() int { return l.matrix().Columns() }
+
+// activate is the layer's activation in float64.
+func (l layer) activate(x float64) float64 {
+	switch l.activation {
+	case linear.SiLU:
+		return x / (1 + math.Exp(-x))
+	case linear.GELUTanh:
+		return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+	case linear.GELU:
+		return x / 2 * math.Erfc(-x/math.Sqrt2)
+	case linear.ReLUSquared:
+		return math.Pow(max(x, 0), 2)
 	}
-	return l.out
+	return x
+}
+
+// slope is at least the activation's slope at x.
+func (l layer) slope(x float64) float64 {
+	if l.activation == linear.ReLUSquared {
+		return 1 + 2*math.Abs(x)
+	}
+	return 1.2
 }
 
 // filled returns the layer with random numbers that its dtype has.
@@ -149,15 +172,18 @@ func (l layer) want(x, residual []float32) (y, magnitude []float64) {
 		}
 	}
 	columns := l.columns()
-	if l.gateUp {
-		for i := range columns {
-			gate, up := sums[i], sums[columns+i]
-			sigmoid := 1 / (1 + math.Exp(-gate))
-			sizes[i] = (sizes[i]+1)*math.Abs(up) + sizes[columns+i]*math.Abs(gate*sigmoid)
-			sums[i] = gate * sigmoid * up
+	for i := range columns {
+		y, size := l.activate(sums[i]), sizes[i]
+		if l.activation != "" && l.activation != linear.None {
+			size = (size + 1) * l.slope(sums[i])
 		}
-		sums, sizes = sums[:columns], sizes[:columns]
+		if l.gateUp {
+			up := sums[columns+i]
+			y, size = y*up, size*math.Abs(up)+sizes[columns+i]*math.Abs(y)
+		}
+		sums[i], sizes[i] = y, size
 	}
+	sums, sizes = sums[:columns], sizes[:columns]
 	if l.residual {
 		for i := range sums {
 			sums[i] += float64(residual[i])
@@ -214,7 +240,7 @@ func (l layer) compile(t testing.TB, backend compute.Backend, format linear.Form
 	declare := func(name string, dtype dtypes.DType, dims ...int) *Node {
 		return Parameter(g, name, shapes.Make(dtype, dims...))
 	}
-	o := linear.Options{Float32: l.float32}
+	o := linear.Options{Float32: l.float32, Activation: l.activation}
 	if l.bias {
 		o.Bias = declare("bias", l.dtype, l.out)
 		buffers = append(buffers, upload(t, backend, flat(l.b, l.dtype), o.Bias.Shape()))

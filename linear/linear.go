@@ -31,13 +31,16 @@ type Options struct {
 	Rows *Node
 	// Bias [Out], of x's dtype, is added to the product.
 	Bias *Node
+	// Activation is applied to the product, for gates and ups to the gates. "" is the same as [None].
+	Activation Activation
 	// Residual [T, columns], of x's dtype, is added last.
 	Residual *Node
 	// Float32 makes the result float32. Else it is of x's dtype.
 	Float32 bool
 }
 
-// Apply returns x [T, In] times the matrix transposed: [T, Out]; for gates and ups silu(gate) * up, [T, Out/2].
+// Apply returns activation(x [T, In] times the matrix transposed): [T, Out]; for gates and ups activation(gate) * up,
+// [T, Out/2].
 //
 // All is computed in float32 and rounded once. For an Int8 matrix, each row of x is rounded to 8 bits too, at the scale
 // of its own largest element: the products are integers, their sums exact.
@@ -72,19 +75,20 @@ func Apply(x *Node, w Weight, o Options) *Node {
 			return in[i]
 		}
 		held := Weight{w.Format, in[1], optional(scales)}
-		return []*Node{ConvertDType(apply(in[0], held, optional(bias), optional(residual)), result.DType)}
+		y := apply(in[0], held, o.Activation, optional(bias), optional(residual))
+		return []*Node{ConvertDType(y, result.DType)}
 	}
 	if !w.Packed() {
 		return plain(inputs)[0]
 	}
-	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp, "scales": scales > 0, "bias": bias > 0,
-		"residual": residual > 0}
+	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp, "activation": o.Activation.number(),
+		"scales": scales > 0, "bias": bias > 0, "residual": residual > 0}
 	scratch := shapes.Make(dtypes.Float32, ceil(t, 16)*16, ceil(w.In, 64)*64+16)
 	return control.Composite("linear", attrs, inputs, []shapes.Shape{result, scratch}, plain)[0]
 }
 
 // apply is the plain form, in float32.
-func apply(x *Node, w Weight, bias, residual *Node) *Node {
+func apply(x *Node, w Weight, activation Activation, bias, residual *Node) *Node {
 	y := product(x, w)
 	dims := y.Shape().Dimensions
 	if bias != nil {
@@ -92,7 +96,9 @@ func apply(x *Node, w Weight, bias, residual *Node) *Node {
 	}
 	if w.GateUp {
 		gate, up := SliceAxis(y, 1, AxisRange(0, dims[1]/2)), SliceAxis(y, 1, AxisRange(dims[1]/2))
-		y = Mul(Mul(gate, Sigmoid(gate)), up)
+		y = Mul(activation.of(gate), up)
+	} else {
+		y = activation.of(y)
 	}
 	if residual != nil {
 		y = Add(y, ConvertDType(residual, dtypes.Float32))

@@ -25,7 +25,8 @@ func layers(random *rand.Rand, rows int) []layer {
 			layer{dtype: dtype, out: 1, in: 1},
 			layer{dtype: dtype, out: 33, in: 63, bias: true},
 			layer{dtype: dtype, out: 96, in: 576, residual: true},
-			layer{dtype: dtype, out: 2 * 50, in: 65, gateUp: true, bias: true, residual: true},
+			layer{dtype: dtype, out: 2 * 50, in: 65, gateUp: true, activation: linear.SiLU, bias: true,
+				residual: true},
 			layer{dtype: dtype, out: 17, in: 1536 + 7, float32: true},
 		)
 		for range 3 {
@@ -42,10 +43,16 @@ func layers(random *rand.Rand, rows int) []layer {
 		all = append(all,
 			layer{dtype: dtype, weights: dtypes.Int8, out: 1, in: 1},
 			layer{dtype: dtype, weights: dtypes.Int8, out: 70, in: 577, bias: true, residual: true},
-			layer{dtype: dtype, weights: dtypes.Int8, out: 2 * 50, in: 1536, gateUp: true, bias: true},
+			layer{dtype: dtype, weights: dtypes.Int8, out: 2 * 50, in: 1536, gateUp: true, activation: linear.SiLU, bias: true},
 			layer{dtype: dtype, weights: dtypes.Int8, out: 1 + random.IntN(300), in: 1 + random.IntN(900),
 				float32: true},
 		)
+	}
+	for i, a := range linear.Activations { // each alone and of a pair, at columns that end within a register
+		dtype := floats[i%len(floats)]
+		all = append(all, layer{dtype: dtype, out: 2 * 37, in: 130, gateUp: true, activation: a, bias: i%2 == 0},
+			layer{dtype: dtypes.Float32, out: 37, in: 65, activation: a, residual: true},
+			layer{dtype: dtypes.Float32, weights: dtypes.Int8, out: 2 * 21, in: 64, gateUp: true, activation: a})
 	}
 	for i := range all {
 		all[i].rows = rows
@@ -88,7 +95,7 @@ func TestApply(t *testing.T) {
 	backend := testenv.XLA(t)
 	for _, l := range layers(random, rows) {
 		t.Run(l.String(), func(t *testing.T) {
-			format := linear.NewFormat(backend, l.weights, l.out, l.in, l.gateUp)
+			format := linear.NewFormat(backend, l.matrix())
 			if !format.Packed() {
 				t.Fatal("the kernels want no packed matrix")
 			}
@@ -109,14 +116,14 @@ func TestPlainForm(t *testing.T) {
 			if i%4 == 0 && testing.Short() {
 				continue
 			}
-			plain := linear.NewFormat(backend, l.weights, l.out, l.in, l.gateUp)
+			plain := linear.NewFormat(backend, l.matrix())
 			if plain.Packed() {
 				t.Fatalf("%s wants packed matrices", backend.Name())
 			}
 			l.check(t, l.compile(t, backend, plain)(l.x, l.r), l.x, l.r)
 			if backend.Name() == "xla" {
 				held := packedBy{backend, packs}
-				l.check(t, l.compile(t, held, linear.NewFormat(packs, l.weights, l.out, l.in, l.gateUp))(l.x, l.r), l.x,
+				l.check(t, l.compile(t, held, linear.NewFormat(packs, l.matrix()))(l.x, l.r), l.x,
 					l.r)
 			}
 		}
@@ -136,12 +143,12 @@ func TestRowsAreIndependent(t *testing.T) {
 	for i, dtype := range floats {
 		for _, l := range []layer{
 			{dtype: dtype, out: 160, in: 1537, residual: true},
-			{dtype: dtype, out: 2 * 40, in: 577, gateUp: true, bias: true},
+			{dtype: dtype, out: 2 * 40, in: 577, gateUp: true, activation: linear.SiLU, bias: true},
 			{dtype: dtype, weights: dtypes.Int8, out: 130, in: 701, residual: true},
 		} {
 			l.rows = rows
 			l = l.filled(uint64(i))
-			run := l.compile(t, backend, linear.NewFormat(backend, l.weights, l.out, l.in, l.gateUp))
+			run := l.compile(t, backend, linear.NewFormat(backend, l.matrix()))
 			columns := l.columns()
 			all := run(l.x, l.r)
 			for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 18, 24, 25, 64, 95, 96, 97, 100, 128, 192, 193,
@@ -166,7 +173,7 @@ func TestNotANumber(t *testing.T) {
 			l := layer{dtype: dtypes.Float32, weights: weights, out: 20, in: 33, rows: 9}.filled(5)
 			l.x[4*l.in+7] = float32(math.NaN())
 			l.x[6*l.in+32] = float32(math.Inf(1))
-			got := l.compile(t, backend, linear.NewFormat(backend, weights, l.out, l.in, false))(l.x, l.r)
+			got := l.compile(t, backend, linear.NewFormat(backend, l.matrix()))(l.x, l.r)
 			for row := range l.rows {
 				for _, y := range got[row*l.out:][:l.out] {
 					if bad := y-y != 0; bad != (row == 4 || row == 6) {
@@ -188,7 +195,7 @@ func TestRows(t *testing.T) {
 			}
 			l := layer{dtype: dtype, weights: weights, out: 99, in: 75}.filled(3)
 			g := NewGraph(backend, "rows")
-			w, buffers := l.weight(t, backend, g, linear.NewFormat(backend, weights, l.out, l.in, false))
+			w, buffers := l.weight(t, backend, g, linear.NewFormat(backend, l.matrix()))
 			ids := []int32{0, 98, 15, 16, 17, 31, 32, 33, 5, 5, -1, 99}
 			y := linear.Rows(w, Const(g, ids), nil, dtype)
 			if err := g.Compile(ConvertDType(y, dtypes.Float32)); err != nil {
@@ -227,7 +234,7 @@ func TestShapesMustFit(t *testing.T) {
 			t.Error("rows of 5 for a matrix of 6 inputs were taken")
 		}
 	}()
-	format := linear.NewFormat(backend, dtypes.Float32, 3, 6, false)
+	format := linear.NewFormat(backend, linear.Matrix{Out: 3, In: 6, DType: dtypes.Float32})
 	linear.Apply(Zeros(g, shapes.Make(dtypes.Float32, 2, 5)),
 		linear.Weight{Format: format, Data: Zeros(g, format.Shape())}, linear.Options{})
 }

@@ -16,7 +16,7 @@ func init() {
 	matrix := map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean}
 	cpuKernels["linear_rows"] = kernel{target: "quire_linear_rows", attrs: matrix}
 	product := maps.Clone(matrix)
-	product["bias"], product["residual"] = boolean, boolean
+	product["activation"], product["bias"], product["residual"] = integer, boolean, boolean
 	cpuKernels["linear"] = kernel{target: "quire_linear", attrs: product}
 }
 

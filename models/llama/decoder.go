@@ -108,6 +108,9 @@ func add(split Partition, w Weights, name string, bias bool, x, residual, rows *
 // apply is the linear layer of a name, with its bias if the model has one, plus residual if that is not nil.
 func apply(w Weights, name string, bias bool, x, residual, rows *Node) *Node {
 	o := linear.Options{Rows: rows, Residual: residual}
+	if name == "gate_up" {
+		o.Activation = linear.SiLU
+	}
 	if bias {
 		o.Bias = w.get(name + ".bias")
 	}

@@ -83,7 +83,7 @@ func Arrays(cfg models.Config, s Storage) []Array {
 			dtype = dtypes.Int8
 		}
 		a := Array{Name: name, sources: sources, part: matrix, read: s.DType,
-			format: linear.NewFormat(s.Backend, dtype, out, in, gateUp)}
+			format: linear.NewFormat(s.Backend, linear.Matrix{Out: out, In: in, GateUp: gateUp, DType: dtype})}
 		a.Shape = a.format.Shape()
 		if s.Int8 {
 			a.read = dtypes.Float32

@@ -95,7 +95,7 @@ static int same_at(int level, int weights_dtype, int dtype) {
 		else ((uint16_t *)parts[1])[i] = dtype == Q_BF16 ? q_to_bf16(x[i]) : q_to_f16(x[i]);
 	}
 	static float y[2][ROWS * OUT / 2];
-	q_linear l = {.weights_dtype = weights_dtype, .dtype = dtype, .result_dtype = Q_F32, .gate_up = 1, .rows = ROWS, .in = IN, .out = OUT};
+	q_linear l = {.weights_dtype = weights_dtype, .dtype = dtype, .result_dtype = Q_F32, .gate_up = 1, .activation = Q_SILU, .rows = ROWS, .in = IN, .out = OUT};
 	l.x = parts[1];
 	l.weights = parts[2];
 	l.scales = weights_dtype == Q_S8 ? scales : NULL;
@@ -156,14 +156,16 @@ q_error *quire_linear(q_frame *f) {
 	q_error *e;
 	matrix m;
 	int bias, residual;
-	if ((e = q_bool(f, "bias", &bias)) || (e = q_bool(f, "residual", &residual))) return e;
+	int64_t activation;
+	if ((e = q_bool(f, "bias", &bias)) || (e = q_bool(f, "residual", &residual)) || (e = q_int(f, "activation", &activation))) return e;
+	if (activation < 0 || activation >= Q_ACTIVATIONS) return q_fail(f, "there is no activation %lld", (long long)activation);
 	int scales;
 	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales + bias + residual, 2)) || (e = read_matrix(f, q_arg(f, 1), &m, scales))) return e;
 	const q_array *x = q_arg(f, 0), *y = q_result(f, 0), *scratch = q_result(f, 1);
 	if (!is_float(x->dtype) || (y->dtype != x->dtype && y->dtype != Q_F32)) return q_fail(f, "element types %d of x and %d of the result are not supported", x->dtype, y->dtype);
 	if ((e = q_shape(f, x, "x", 0, (int64_t)-1, m.in))) return e;
 	int64_t most = x->dims[0], columns = m.gate_up ? m.out / 2 : m.out;
-	q_linear l = {.weights_dtype = q_arg(f, 1)->dtype, .dtype = x->dtype, .result_dtype = y->dtype, .gate_up = m.gate_up, .in = m.in, .out = m.out};
+	q_linear l = {.weights_dtype = q_arg(f, 1)->dtype, .dtype = x->dtype, .result_dtype = y->dtype, .gate_up = m.gate_up, .activation = (int)activation, .in = m.in, .out = m.out};
 	if ((e = read_rows(f, q_arg(f, 2), most, &l.rows)) || (e = q_shape(f, y, "the result", 0, most, columns))) return e;
 	int next = 3;
 	if (scales) {

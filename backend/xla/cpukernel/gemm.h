@@ -16,6 +16,9 @@
 
 enum { Q_TURN = 16 };
 
+// Activations, numbered as package linear does.
+enum { Q_NONE, Q_SILU, Q_GELU_TANH, Q_GELU, Q_RELU_SQUARED, Q_ACTIVATIONS };
+
 // The kernel's own shape of a packed matrix at the level in use, by its element type (Q_F32, Q_BF16, Q_F16, Q_S8).
 typedef struct {
 	int64_t panel, group, multiple;
@@ -27,7 +30,8 @@ typedef struct {
 	int weights_dtype; // of weights
 	int dtype;         // of x, bias and residual
 	int result_dtype;  // of y: dtype or Q_F32
-	int gate_up;       // y[:, i] = silu(gate[i]) * up[i], where out = 2 * columns of y
+	int gate_up;       // y[:, i] = activation(gate[i]) * up[i], where out = 2 * columns of y
+	int activation;
 	int64_t rows, in, out;
 	const void *x;        // [rows, in]
 	const void *weights;  // packed
@@ -82,7 +86,7 @@ static inline int64_t q_packed_column(int64_t c, int64_t out, int gate_up) {
 }
 
 // quire_linear: x [T, in], packed weights, rows s32[], then scales f32[out], bias [out] and residual [T, columns] where the attributes of
-// these names hold -> y [T, columns], scratch. Attributes: in, out, gate_up, scales, bias, residual.
+// these names hold -> y [T, columns], scratch. Attributes: in, out, gate_up, activation, scales, bias, residual.
 q_error *quire_linear(q_frame *f);
 
 // quire_linear_rows: ids s32[T], packed weights, rows s32[], then scales f32[out] where that attribute holds -> y [T, in]: the matrix's rows

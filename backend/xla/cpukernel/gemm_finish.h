@@ -69,9 +69,41 @@ ALWAYS v16 silu(v16 x) {
 	return v16_div(v16_fma(negative, e, positive), v16_add(one, e));
 }
 
+// gelu_tanh is x / (1 + exp(-s)) where s = sqrt(8 / pi) * (x + 0.044715 x^3), which is x * (1 + tanh(s / 2)) / 2: s has the sign of x.
+static inline v16 gelu_tanh(v16 x) {
+	const v16 zero = v16_set(0), one = v16_set(1);
+	v16 positive = v16_keep(x, zero), negative = v16_sub(x, positive), size = v16_sub(positive, negative);
+	v16 s = v16_mul(size, v16_fma(v16_mul(size, size), v16_set(0x1.2444f2p-4f), v16_set(0x1.988454p0f)));
+	v16 e = v16_exp(v16_sub(zero, s));
+	return v16_div(v16_fma(negative, e, positive), v16_add(one, e));
+}
+
+// gelu is x * (1 + erf(x / sqrt(2))) / 2. With z = |x| / sqrt(2) and t = 1 / (1 + z / 2), erfc(z) is t * exp(-z^2 + p(t)) within 1.2e-7 of itself:
+// a fit by Chebyshev's polynomials, from Numerical Recipes.
+static inline v16 gelu(v16 x) {
+	static const float p[] = {1.48851587f, -1.13520398f, 0.27886807f, -0.18628806f, 0.09678418f, 0.37409196f, 1.00002368f, -1.26551223f};
+	const v16 zero = v16_set(0), half = v16_set(0.5f);
+	v16 positive = v16_keep(x, zero), negative = v16_sub(x, positive), size = v16_sub(positive, negative);
+	v16 z = v16_mul(size, v16_set(0x1.6a09e6p-1f)), t = v16_div(v16_set(1), v16_fma(z, half, v16_set(1)));
+	v16 sum = v16_fma(v16_set(0.17087277f), t, v16_set(-0.82215223f));
+	for (int i = 0; i < 8; i++) sum = v16_fma(sum, t, v16_set(p[i]));
+	v16 tail = v16_mul(v16_mul(t, half), v16_exp(v16_fnma(z, z, sum))); // how much of the other sign's half is left
+	return v16_fma(negative, tail, v16_fnma(positive, tail, positive));
+}
+
+ALWAYS v16 activate(v16 x, int activation) {
+	switch (activation) {
+	case Q_SILU: return silu(x);
+	case Q_GELU_TANH: return gelu_tanh(x);
+	case Q_GELU: return gelu(x);
+	case Q_RELU_SQUARED: x = v16_max(v16_set(0), x); return v16_mul(x, x);
+	}
+	return x;
+}
+
 // finish makes results of the sums of a block of rows: 16 columns of the panels, from the places at of a row's sums, are the results from
 // column on.
-ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns, int gate_up) {
+ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns, int gate_up, int activation) {
 	const q_linear *l = j->l;
 	int64_t n = least(16, columns - column), up = Q_WIDE > 1 ? 16 : SUMS; // where the sums of the up projection are
 	v16 bias[2] = {v16_set(0), v16_set(0)};
@@ -92,12 +124,19 @@ ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_
 			v16 u = v16_load(sums + up);
 			if (l->scales) u = v16_mul(u, scales[1]);
 			if (l->bias) u = v16_add(u, bias[1]);
-			y = v16_mul(silu(y), u);
+			y = v16_mul(activate(y, activation), u);
+		} else {
+			y = activate(y, activation);
 		}
 		int64_t at = (row + r) * columns + column;
 		if (l->residual) y = v16_add(y, load16(l->residual, at, l->dtype, n));
 		store16(l->y, at, l->result_dtype, n, y);
 	}
+}
+
+// finish_any is finish for the pairs of options that few layers have.
+static __attribute__((noinline)) void finish_any(const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+	finish(j, sums, row, rows, column, columns, j->l->gate_up, j->l->activation);
 }
 
 // finish_panels makes the results of n panels, those from the given one on, for rows from the given one on.
@@ -109,7 +148,8 @@ static void finish_panels(const q_linear_job *j, const float *sums, int64_t row,
 		int64_t column = from * PANEL + c;
 		if (l->gate_up) column /= 2;
 		if (column >= columns) break;
-		if (l->gate_up) finish(j, s, row, rows, column, columns, 1);
-		else finish(j, s, row, rows, column, columns, 0);
+		if (l->gate_up && l->activation == Q_SILU) finish(j, s, row, rows, column, columns, 1, Q_SILU);
+		else if (!l->gate_up && l->activation == Q_NONE) finish(j, s, row, rows, column, columns, 0, Q_NONE);
+		else finish_any(j, s, row, rows, column, columns);
 	}
 }

@@ -1,0 +1,51 @@
+package linear
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	. "github.com/gomlx/gomlx/core/graph"
+)
+
+// Activation is what a layer does to each number of its product.
+type Activation string
+
+// The activations. Their numbers, which kernels know them by, are their places in [Activations].
+const (
+	None        Activation = "none"
+	SiLU        Activation = "silu"         // x * sigmoid(x)
+	GELUTanh    Activation = "gelu_tanh"    // x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) / 2
+	GELU        Activation = "gelu"         // x * (1 + erf(x / sqrt(2))) / 2
+	ReLUSquared Activation = "relu_squared" // max(x, 0)^2
+)
+
+// Activations are all of them.
+var Activations = []Activation{None, SiLU, GELUTanh, GELU, ReLUSquared}
+
+func (a Activation) number() int {
+	if a == "" {
+		a = None
+	}
+	n := slices.Index(Activations, a)
+	if n < 0 {
+		panic(fmt.Errorf("linear: there is no activation %q", string(a)))
+	}
+	return n
+}
+
+// of is the plain form.
+func (a Activation) of(x *Node) *Node {
+	switch Activations[a.number()] {
+	case SiLU:
+		return Mul(x, Sigmoid(x))
+	case GELUTanh:
+		inner := MulScalar(Add(x, MulScalar(Mul(x, Square(x)), 0.044715)), math.Sqrt(2/math.Pi))
+		return Mul(MulScalar(x, 0.5), AddScalar(Tanh(inner), 1))
+	case GELU:
+		return Mul(MulScalar(x, 0.5), AddScalar(Erf(MulScalar(x, math.Sqrt2/2)), 1))
+	case ReLUSquared:
+		return Square(Max(x, ZerosLike(x)))
+	}
+	return x
+}
