@@ -69,45 +69,11 @@ func (e *jsonlEncoder) passThrough(row *Row) {
 }
 
 func (e *jsonlEncoder) results(row *Row, r *Result) {
-	integer := func(name string, n int) {
-		e.key(name)
-		e.buf = strconv.AppendInt(e.buf, int64(n), 10)
+	o := outputRow{row.ID, r}
+	for _, c := range e.columns.results {
+		e.key(c.Name)
+		e.buf = c.appendJSON(e.buf, &o)
 	}
-	text := func(name, s string, null bool) {
-		e.key(name)
-		if null {
-			e.buf = append(e.buf, "null"...)
-		} else {
-			e.buf = appendText(e.buf, s)
-		}
-	}
-	failed := r.Err != "" && r.Text == "" && len(r.TokenIDs) == 0
-	text("id", row.ID, false)
-	integer("generation", r.Generation)
-	text("text", r.Text, failed)
-	e.key("token_ids")
-	e.list(len(r.TokenIDs), failed, func(i int) { e.buf = strconv.AppendInt(e.buf, int64(r.TokenIDs[i]), 10) })
-	e.key("logprobs")
-	e.list(len(r.Logprobs), r.Logprobs == nil, func(i int) { e.buf = appendFloat(e.buf, float64(r.Logprobs[i]), 32) })
-	text("finish_reason", r.FinishReason, false)
-	integer("prompt_tokens", r.PromptTokens)
-	integer("completion_tokens", r.CompletionTokens)
-	text("error", r.Err, r.Err == "")
-}
-
-func (e *jsonlEncoder) list(n int, null bool, item func(int)) {
-	if null {
-		e.buf = append(e.buf, "null"...)
-		return
-	}
-	e.buf = append(e.buf, '[')
-	for i := range n {
-		if i > 0 {
-			e.buf = append(e.buf, ',')
-		}
-		item(i)
-	}
-	e.buf = append(e.buf, ']')
 }
 
 // appendText writes a JSON string, with U+FFFD for what is not UTF-8 and without the escapes meant for HTML.

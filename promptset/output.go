@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -158,47 +157,22 @@ func readJSONLPart(in io.ReaderAt, size int64, each func(id string, r *Result) e
 	}
 }
 
-// resultOf takes what the writer added out of a row.
+// resultOf takes what the writer added out of a row: the keys from id on, before which are the input's.
 func resultOf(all []member) (id string, r *Result, err error) {
-	r = &Result{}
-	var text, failure *string
-	places := map[string]any{
-		"id": &id, "generation": &r.Generation, "text": &text, "token_ids": &r.TokenIDs, "logprobs": &r.Logprobs,
-		"finish_reason": &r.FinishReason, "prompt_tokens": &r.PromptTokens, "completion_tokens": &r.CompletionTokens,
-		"error": &failure,
-	}
-	found := 0
-	for _, m := range all {
-		place, ok := places[m.key]
-		if !ok {
-			continue
-		}
-		found++
-		if m.key == "logprobs" && bytes.Contains(m.raw, []byte("null")) {
-			// Infinities are written as null.
-			m.raw = bytes.ReplaceAll(m.raw, []byte("null"), []byte("0"))
-			if bytes.Equal(m.raw, []byte("0")) {
-				continue
+	o := outputRow{Result: &Result{}}
+	ours := all[max(0, slices.IndexFunc(all, func(m member) bool { return m.key == columns[0].Name })):]
+	for c := range Columns() {
+		i := slices.IndexFunc(ours, func(m member) bool { return m.key == c.Name })
+		switch {
+		case i >= 0:
+			if c.form.setJSON(c.at(&o), ours[i].raw) != nil {
+				return "", nil, fmt.Errorf("%s is %s", c.Name, kindJSON(ours[i].raw))
 			}
-		}
-		if json.Unmarshal(m.raw, place) != nil {
-			return "", nil, fmt.Errorf("%s is %s", m.key, kindJSON(m.raw))
-		}
-	}
-	if found < len(places) {
-		for _, name := range OutputColumns {
-			if !slices.ContainsFunc(all, func(m member) bool { return m.key == name }) {
-				return "", nil, fmt.Errorf("%s is missing", name)
-			}
+		case !c.OnRequest:
+			return "", nil, fmt.Errorf("%s is missing", c.Name)
 		}
 	}
-	if text != nil {
-		r.Text = *text
-	}
-	if failure != nil {
-		r.Err = *failure
-	}
-	return id, r, nil
+	return o.id, o.Result, nil
 }
 
 // readParquetPart gives the rows of a Parquet part to each, and returns the footer's metadata.
@@ -228,30 +202,27 @@ func readParquetPart(in io.ReaderAt, size int64, each func(id string, r *Result)
 	return meta, nil
 }
 
-// resultColumns finds the leaves of OutputColumns, in their order.
-func resultColumns(root *node) (columns []int, err error) {
-	text, integer, float := parquet.ByteArray, parquet.Int32, parquet.Float
-	kinds := []parquet.Kind{text, integer, text, integer, float, text, integer, integer, text}
-	for i, name := range OutputColumns {
-		n := root.field(name)
-		if n == nil {
-			return nil, fmt.Errorf("it has no column %s", name)
+// resultColumns finds what the writer added, by leaf: the columns from id on, before which are the input's.
+func resultColumns(root *node) (found []*Column, err error) {
+	ours := root.fields[max(0, slices.IndexFunc(root.fields, func(n *node) bool { return n.name == columns[0].Name })):]
+	found = make([]*Column, root.leaves)
+	for c := range Columns() {
+		i := slices.IndexFunc(ours, func(n *node) bool { return n.name == c.Name })
+		switch {
+		case i < 0 && !c.OnRequest:
+			return nil, fmt.Errorf("it has no column %s", c.Name)
+		case i < 0:
+		case !c.form.fits(ours[i]):
+			return nil, fmt.Errorf("its column %s is %s", c.Name, ours[i].describe())
+		default:
+			found[ours[i].column] = c
 		}
-		list := name == "token_ids" || name == "logprobs"
-		leaf := n
-		if list {
-			leaf = n.element()
-		}
-		if leaf == nil || !leaf.leaf || leaf.typ.Kind() != kinds[i] || (leaf.maxRep > 0) != list {
-			return nil, fmt.Errorf("its column %s is %s", name, n.describe())
-		}
-		columns = append(columns, n.column)
 	}
-	return columns, nil
+	return found, nil
 }
 
 // readGroup gives the rows of a row group to each.
-func readGroup(group parquet.RowGroup, columns []int, each func(id string, r *Result) error) (err error) {
+func readGroup(group parquet.RowGroup, columns []*Column, each func(id string, r *Result) error) (err error) {
 	rows, err := openRows(group, 0)
 	if err != nil {
 		return err
@@ -277,37 +248,13 @@ func readGroup(group parquet.RowGroup, columns []int, each func(id string, r *Re
 	return nil
 }
 
-// resultOfRow takes what the writer added out of the values of a row.
-func resultOfRow(values parquet.Row, columns []int) (id string, r *Result) {
-	r = &Result{}
+// resultOfRow takes what the writer added out of the values of a row; columns are by leaf.
+func resultOfRow(values parquet.Row, columns []*Column) (id string, r *Result) {
+	o := outputRow{Result: &Result{}}
 	for _, v := range values {
-		i := slices.Index(columns, v.Column())
-		if i < 0 || v.IsNull() {
-			if i == 3 && v.DefinitionLevel() > 0 {
-				r.TokenIDs = []int32{}
-			}
-			continue
-		}
-		switch i {
-		case 0:
-			id = string(v.ByteArray())
-		case 1:
-			r.Generation = int(v.Int32())
-		case 2:
-			r.Text = string(v.ByteArray())
-		case 3:
-			r.TokenIDs = append(r.TokenIDs, v.Int32())
-		case 4:
-			r.Logprobs = append(r.Logprobs, v.Float())
-		case 5:
-			r.FinishReason = string(v.ByteArray())
-		case 6:
-			r.PromptTokens = int(v.Int32())
-		case 7:
-			r.CompletionTokens = int(v.Int32())
-		case 8:
-			r.Err = string(v.ByteArray())
+		if c := columns[v.Column()]; c != nil && (!v.IsNull() || v.DefinitionLevel() > 0) {
+			c.form.set(c.at(&o), v)
 		}
 	}
-	return id, r
+	return o.id, o.Result
 }

@@ -17,25 +17,29 @@ const (
 	dictionaryByte = 1 << 20  // where a column's dictionary stops to grow
 )
 
-// outputColumns are the columns of the output: those of the input under their names there, then OutputColumns.
+// outputColumns are the columns of the output: those of the input under their names there, then ours.
 type outputColumns struct {
 	root   *node
 	input  []*node        // the passed-through ones, of root
 	source []string       // their names in the input
 	rename map[string]int // index in input by name there
 	leaf   []int          // output leaf of each leaf of the input schema, -1 for the id's
-	result *node          // the first of OutputColumns
+
+	results []*Column
+	result  *node // of the first of results
 }
 
-func newOutputColumns(s *Schema) *outputColumns {
+func newOutputColumns(s *Schema, requested []string) *outputColumns {
 	o := &outputColumns{root: groupNode("completions", required), rename: map[string]int{}}
-	taken := slices.Concat(OutputColumns, s.Columns())
+	o.results = written(requested)
+	ours := namesOf(o.results)
+	taken := slices.Concat(ours, s.Columns())
 	for _, f := range s.root.fields {
 		if f.name == "id" {
 			continue
 		}
 		c := f.clone()
-		for slices.Contains(OutputColumns, c.name) || c.name != f.name && slices.Contains(taken, c.name) {
+		for slices.Contains(ours, c.name) || c.name != f.name && slices.Contains(taken, c.name) {
 			c.name = "input_" + c.name
 		}
 		taken = append(taken, c.name)
@@ -45,26 +49,11 @@ func newOutputColumns(s *Schema) *outputColumns {
 		o.input = append(o.input, c)
 		o.source = append(o.source, f.name)
 	}
-	text := parquet.String().Type()
-	results := []*node{
-		leafNode("id", required, text),
-		leafNode("generation", required, parquet.Int32Type),
-		leafNode("text", optional, text),
-		listNode("token_ids", optional, leafNode("", required, parquet.Int32Type)),
-		listNode("logprobs", optional, leafNode("", required, parquet.FloatType)),
-		leafNode("finish_reason", required, text),
-		leafNode("prompt_tokens", required, parquet.Int32Type),
-		leafNode("completion_tokens", required, parquet.Int32Type),
-		leafNode("error", optional, text),
+	o.root.fields = slices.Clone(o.input)
+	for _, c := range o.results {
+		o.root.fields = append(o.root.fields, c.node())
 	}
-	for i := range results {
-		// Texts differ and so do logprobs; the others repeat.
-		if name := OutputColumns[i]; name != "text" && name != "logprobs" {
-			dictionaries(results[i])
-		}
-	}
-	o.result = results[0]
-	o.root.fields = append(slices.Clone(o.input), results...)
+	o.result = o.root.fields[len(o.input)]
 	number(o.root)
 	o.leaf = slices.Repeat([]int{-1}, s.root.leaves)
 	for i, name := range o.source {
@@ -223,54 +212,9 @@ func (p *leafPlace) convert(v parquet.Value) parquet.Value {
 
 // results adds the values of one completion to the row.
 func (e *parquetEncoder) results(row *Row, r *Result) {
-	column := e.columns.result.column
-	put := func(v parquet.Value, def int) {
-		e.row = append(e.row, v.Level(0, def, column))
-		column++
-	}
-	text := func(s string) parquet.Value {
-		if !utf8.ValidString(s) {
-			s = string(bytes.ToValidUTF8([]byte(s), []byte("\uFFFD")))
-		}
-		return parquet.ByteArrayValue([]byte(s))
-	}
-	put(text(row.ID), 0)
-	put(parquet.Int32Value(int32(r.Generation)), 0)
-	failed := r.Err != "" && r.Text == "" && len(r.TokenIDs) == 0
-	if failed {
-		put(parquet.NullValue(), 0)
-	} else {
-		put(text(r.Text), 1)
-	}
-	putList(&e.row, column, len(r.TokenIDs), failed,
-		func(i int) parquet.Value { return parquet.Int32Value(r.TokenIDs[i]) })
-	column++
-	putList(&e.row, column, len(r.Logprobs), r.Logprobs == nil,
-		func(i int) parquet.Value { return parquet.FloatValue(r.Logprobs[i]) })
-	column++
-	put(text(r.FinishReason), 0)
-	put(parquet.Int32Value(int32(r.PromptTokens)), 0)
-	put(parquet.Int32Value(int32(r.CompletionTokens)), 0)
-	if r.Err == "" {
-		put(parquet.NullValue(), 0)
-	} else {
-		put(text(r.Err), 1)
-	}
-}
-
-// putList adds a nullable list of n required elements.
-func putList(row *parquet.Row, column, n int, null bool, at func(int) parquet.Value) {
-	switch {
-	case null:
-		*row = append(*row, parquet.NullValue().Level(0, 0, column))
-	case n == 0:
-		*row = append(*row, parquet.NullValue().Level(0, 1, column))
-	}
-	if null {
-		return
-	}
-	for i := range n {
-		*row = append(*row, at(i).Level(min(i, 1), 2, column))
+	o := outputRow{row.ID, r}
+	for i, c := range e.columns.results {
+		e.row = c.appendValues(e.row, &o, e.columns.result.column+i)
 	}
 }
 

@@ -13,12 +13,6 @@ const (
 	FormatJSONL   = "jsonl"
 )
 
-// OutputColumns are the columns that the writer adds after those of the input, in this order. An input column of one of
-// these names is kept as input_<name>, but for id, whose values are the id's.
-var OutputColumns = []string{
-	"id", "generation", "text", "token_ids", "logprobs", "finish_reason", "prompt_tokens", "completion_tokens", "error",
-}
-
 // Parts says how the rows of a job are cut into parts: part i has the rows with Index from i*PartRows on, PartRows of
 // them or what is left. So a part depends on its own rows only, whoever writes it and after whatever else. A job
 // without rows has one part without rows.
@@ -52,6 +46,8 @@ func (p Parts) All() []int {
 type WriterOptions struct {
 	Format string  // FormatParquet (also when empty) or FormatJSONL
 	Schema *Schema // of the input, from [Reader.Schema]; its columns are passed through
+	// Columns names the columns on request that the output is to have, see [Columns].
+	Columns []string
 	// Meta is kept with the output: in the footer of every Parquet part, in the file _meta.json beside JSONL parts.
 	Meta map[string]string
 	// Parts cuts the rows of the job into parts; Write lists those to be written, ascending.
@@ -112,10 +108,13 @@ func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
 	if options.Parts.Rows < 0 || options.Parts.PartRows < 1 {
 		return nil, fmt.Errorf("%d rows in parts of %d are not possible", options.Parts.Rows, options.Parts.PartRows)
 	}
+	if err := CheckColumns(options.Columns); err != nil {
+		return nil, fmt.Errorf("the list of columns %w", err)
+	}
 	if options.Schema == nil {
 		options.Schema = newSchema()
 	}
-	w := &Writer{destination: d, options: options, columns: newOutputColumns(options.Schema), left: options.Write,
+	w := &Writer{destination: d, options: options, columns: newOutputColumns(options.Schema, options.Columns), left: options.Write,
 		held: map[int64]finished{}}
 	if options.Format == FormatJSONL && len(options.Meta) > 0 {
 		names, err := d.Names()

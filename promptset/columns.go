@@ -1,0 +1,251 @@
+package promptset
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// outputRow is one row of the output, without the input's columns.
+type outputRow struct {
+	id string
+	*Result
+}
+
+// Column is a column that the writer adds after those of the input.
+type Column struct {
+	Name string
+	Doc  string
+	// OnRequest says that the column is there only where [WriterOptions.Columns] asks for it.
+	OnRequest bool
+
+	form form
+	// at points to the value of a row, of the type of form. What it points to is written, and is set when the row is
+	// read back.
+	at func(*outputRow) any
+	// null says where a row has no value; nil is nowhere.
+	null func(*outputRow) bool
+	// varied says that values seldom repeat, so that a dictionary of them would only take space.
+	varied bool
+}
+
+// columns are the columns of the output, in their order. A new one is an entry here, at the end of those on request.
+var columns = []Column{
+	{Name: "id", Doc: "the row's id, else its number in the input, from 0",
+		form: textForm, at: func(o *outputRow) any { return &o.id }},
+	{Name: "generation", Doc: "number of the completion among those of the row, from 0",
+		form: integerForm, at: func(o *outputRow) any { return &o.Generation }},
+	{Name: "text", Doc: "the completion as text; null where there is none",
+		form: textForm, at: func(o *outputRow) any { return &o.Text }, null: (*outputRow).failed, varied: true},
+	{Name: "token_ids", Doc: "its tokens; null where there are none",
+		form: integersForm, at: func(o *outputRow) any { return &o.TokenIDs }, null: (*outputRow).failed},
+	{Name: "logprobs", Doc: "natural logarithm of each token's probability, before temperature and filters",
+		form: floatsForm, at: func(o *outputRow) any { return &o.Logprobs }, varied: true,
+		null: func(o *outputRow) bool { return o.Logprobs == nil }},
+	{Name: "finish_reason", Doc: "why it ended: stop, length or error",
+		form: textForm, at: func(o *outputRow) any { return &o.FinishReason }},
+	{Name: "prompt_tokens", Doc: "number of tokens of the prompt",
+		form: integerForm, at: func(o *outputRow) any { return &o.PromptTokens }},
+	{Name: "completion_tokens", Doc: "number of tokens of the completion",
+		form: integerForm, at: func(o *outputRow) any { return &o.CompletionTokens }},
+	{Name: "error", Doc: "what is wrong with the row; null where nothing is",
+		form: textForm, at: func(o *outputRow) any { return &o.Err },
+		null: func(o *outputRow) bool { return o.Err == "" }},
+}
+
+// failed says that a row has an error in place of a completion.
+func (o *outputRow) failed() bool { return o.Err != "" && o.Text == "" && len(o.TokenIDs) == 0 }
+
+// Columns gives the columns of the output in their order, with those on request.
+func Columns() iter.Seq[*Column] {
+	return func(yield func(*Column) bool) {
+		for i := range columns {
+			if !yield(&columns[i]) {
+				return
+			}
+		}
+	}
+}
+
+// CheckColumns says which of the names is not that of a column on request.
+func CheckColumns(names []string) error {
+	var known []string
+	for c := range Columns() {
+		if c.OnRequest {
+			known = append(known, c.Name)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("has %q, but must be of %s", name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// written returns the columns of an output with so many on request.
+func written(requested []string) (all []*Column) {
+	for c := range Columns() {
+		if !c.OnRequest || slices.Contains(requested, c.Name) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// OutputColumns are the names of the columns that every output has after those of the input, in this order. An input
+// column of one of these names is kept as input_<name>, but for id, whose values are the id's.
+var OutputColumns = namesOf(written(nil))
+
+func namesOf(columns []*Column) (names []string) {
+	for _, c := range columns {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// Type returns the Parquet type of a column, for the documentation.
+func (c *Column) Type() string { return c.node().describe() }
+
+// node is the column's place in a schema.
+func (c *Column) node() *node {
+	rep := required
+	if c.null != nil {
+		rep = optional
+	}
+	n := c.form.node(c.Name, rep)
+	if !c.varied {
+		dictionaries(n)
+	}
+	return n
+}
+
+func (c *Column) isNull(o *outputRow) bool { return c.null != nil && c.null(o) }
+
+// appendJSON appends the column's value of a row.
+func (c *Column) appendJSON(b []byte, o *outputRow) []byte {
+	if c.isNull(o) {
+		return append(b, "null"...)
+	}
+	return c.form.appendJSON(b, c.at(o))
+}
+
+// appendValues appends the column's values of a row, where column is its leaf.
+func (c *Column) appendValues(row parquet.Row, o *outputRow, column int) parquet.Row {
+	switch {
+	case c.isNull(o):
+		return append(row, parquet.NullValue().Level(0, 0, column))
+	case c.null != nil:
+		return c.form.appendValues(row, c.at(o), column, 1)
+	}
+	return c.form.appendValues(row, c.at(o), column, 0)
+}
+
+// form is how values of a type stand in files. A value is passed by a pointer to it.
+type form interface {
+	node(name string, rep repetition) *node
+	// fits says whether a file's column has values of this form.
+	fits(n *node) bool
+	appendJSON(b []byte, at any) []byte
+	appendValues(row parquet.Row, at any, column, def int) parquet.Row
+	// setJSON and set read a value back; set gets one item of a list at a time, or null for an empty one.
+	setJSON(at any, raw json.RawMessage) error
+	set(at any, v parquet.Value)
+}
+
+var (
+	textForm = scalarForm[string]{typ: parquet.String().Type(), json: appendText,
+		value: func(s string) parquet.Value {
+			if !utf8.ValidString(s) {
+				s = strings.ToValidUTF8(s, "\uFFFD")
+			}
+			return parquet.ByteArrayValue([]byte(s))
+		},
+		of: func(v parquet.Value) string { return string(v.ByteArray()) }}
+	integerForm = scalarForm[int]{typ: parquet.Int32Type,
+		json:  func(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) },
+		value: func(n int) parquet.Value { return parquet.Int32Value(int32(n)) },
+		of:    func(v parquet.Value) int { return int(v.Int32()) }}
+	integersForm = listForm[int32]{scalarForm[int32]{typ: parquet.Int32Type,
+		json:  func(b []byte, n int32) []byte { return strconv.AppendInt(b, int64(n), 10) },
+		value: parquet.Int32Value,
+		of:    parquet.Value.Int32}}
+	floatsForm = listForm[float32]{scalarForm[float32]{typ: parquet.FloatType,
+		json:  func(b []byte, f float32) []byte { return appendFloat(b, float64(f), 32) },
+		value: parquet.FloatValue,
+		of:    parquet.Value.Float}}
+)
+
+type scalarForm[T any] struct {
+	typ   parquet.Type
+	json  func([]byte, T) []byte
+	value func(T) parquet.Value
+	of    func(parquet.Value) T
+}
+
+func (f scalarForm[T]) node(name string, rep repetition) *node    { return leafNode(name, rep, f.typ) }
+func (f scalarForm[T]) fits(n *node) bool                         { return n.maxRep == 0 && f.holds(n) }
+func (f scalarForm[T]) holds(n *node) bool                        { return n.leaf && n.typ.Kind() == f.typ.Kind() }
+func (f scalarForm[T]) appendJSON(b []byte, at any) []byte        { return f.json(b, *at.(*T)) }
+func (f scalarForm[T]) setJSON(at any, raw json.RawMessage) error { return json.Unmarshal(raw, at) }
+func (f scalarForm[T]) set(at any, v parquet.Value)               { *at.(*T) = f.of(v) }
+func (f scalarForm[T]) appendValues(row parquet.Row, at any, column, def int) parquet.Row {
+	return append(row, f.value(*at.(*T)).Level(0, def, column))
+}
+
+type listForm[T any] struct{ scalarForm[T] }
+
+func (f listForm[T]) node(name string, rep repetition) *node {
+	return listNode(name, rep, leafNode("", required, f.typ))
+}
+
+func (f listForm[T]) fits(n *node) bool {
+	e := n.element()
+	return e != nil && e.maxRep > 0 && f.holds(e)
+}
+
+func (f listForm[T]) appendJSON(b []byte, at any) []byte {
+	b = append(b, '[')
+	for i, v := range *at.(*[]T) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = f.json(b, v)
+	}
+	return append(b, ']')
+}
+
+func (f listForm[T]) appendValues(row parquet.Row, at any, column, def int) parquet.Row {
+	items := *at.(*[]T)
+	if len(items) == 0 {
+		return append(row, parquet.NullValue().Level(0, def, column))
+	}
+	for i, v := range items {
+		row = append(row, f.value(v).Level(min(i, 1), def+1, column))
+	}
+	return row
+}
+
+// setJSON takes null, as which infinities are written, for 0.
+func (f listForm[T]) setJSON(at any, raw json.RawMessage) error {
+	if null := []byte("null"); !bytes.Equal(raw, null) {
+		raw = bytes.ReplaceAll(raw, null, []byte("0"))
+	}
+	return json.Unmarshal(raw, at)
+}
+
+func (f listForm[T]) set(at any, v parquet.Value) {
+	items := at.(*[]T)
+	if v.IsNull() {
+		*items = []T{}
+		return
+	}
+	*items = append(*items, f.of(v))
+}
