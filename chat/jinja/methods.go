@@ -119,20 +119,97 @@ func strip(s string, chars any, left, right bool) string {
 // pySpace is str.isspace: Unicode's and the four separators 0x1c to 0x1f.
 func pySpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
+// stringMethod returns the method of the string s with that name, nil where there is none.
 func stringMethod(s, name string) method {
-	text := func(f func(string) string) method {
-		return func(r *run, _ *params) (any, error) {
-			if err := r.make(len(s)); err != nil {
-				return nil, err
-			}
-			return f(s), nil
+	for _, of := range []func(s, name string) method{casing, predicate, searching, cutting, padding} {
+		if m := of(s, name); m != nil {
+			return m
 		}
 	}
+	return nil
+}
+
+// casing returns the methods that change the case of letters.
+func casing(s, name string) method {
+	var change func(string) string
+	switch name {
+	case "upper":
+		change = strings.ToUpper
+	case "lower", "casefold":
+		change = strings.ToLower
+	case "capitalize":
+		change = capitalize
+	case "title":
+		change = titleMethod
+	case "swapcase":
+		change = swapCase
+	default:
+		return nil
+	}
+	return func(r *run, _ *params) (any, error) {
+		if err := r.make(len(s)); err != nil {
+			return nil, err
+		}
+		return change(s), nil
+	}
+}
+
+func swapCase(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsUpper(r) {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToUpper(r)
+	}, s)
+}
+
+// predicate returns the methods that say of what kind all characters are.
+func predicate(s, name string) method {
 	all := func(f func(rune) bool) method {
 		return func(*run, *params) (any, error) {
 			return s != "" && strings.IndexFunc(s, func(r rune) bool { return !f(r) }) < 0, nil
 		}
 	}
+	switch name {
+	case "isdigit", "isdecimal", "isnumeric":
+		return all(unicode.IsDigit)
+	case "isalpha":
+		return all(unicode.IsLetter)
+	case "isalnum":
+		return all(func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
+	case "isspace":
+		return all(pySpace)
+	case "isupper":
+		return func(*run, *params) (any, error) { return s == strings.ToUpper(s) && s != strings.ToLower(s), nil }
+	case "islower":
+		return func(*run, *params) (any, error) { return s == strings.ToLower(s) && s != strings.ToUpper(s), nil }
+	}
+	return nil
+}
+
+// searching returns the methods that find one string in another.
+func searching(s, name string) method {
+	switch name {
+	case "startswith":
+		return affix(s, strings.HasPrefix)
+	case "endswith":
+		return affix(s, strings.HasSuffix)
+	case "find", "index":
+		return position(s, name, strings.Index)
+	case "rfind", "rindex":
+		return position(s, name, strings.LastIndex)
+	case "count":
+		return func(_ *run, p *params) (any, error) { return strings.Count(s, p.needText("sub")), nil }
+	case "partition":
+		return partition(s, name, strings.Index)
+	case "rpartition":
+		return partition(s, name, strings.LastIndex)
+	}
+	return nil
+}
+
+// cutting returns the methods that remove, split, join and replace.
+func cutting(s, name string) method {
 	stripped := func(left, right bool) method {
 		return func(r *run, p *params) (any, error) { return strip(s, p.any("chars", nil), left, right), nil }
 	}
@@ -143,23 +220,10 @@ func stringMethod(s, name string) method {
 		return stripped(true, false)
 	case "rstrip":
 		return stripped(false, true)
-	case "upper":
-		return text(strings.ToUpper)
-	case "lower", "casefold":
-		return text(strings.ToLower)
-	case "capitalize":
-		return text(capitalize)
-	case "title":
-		return text(titleMethod)
-	case "swapcase":
-		return text(func(s string) string {
-			return strings.Map(func(r rune) rune {
-				if unicode.IsUpper(r) {
-					return unicode.ToLower(r)
-				}
-				return unicode.ToUpper(r)
-			}, s)
-		})
+	case "removeprefix":
+		return func(_ *run, p *params) (any, error) { return strings.TrimPrefix(s, p.needText("prefix")), nil }
+	case "removesuffix":
+		return func(_ *run, p *params) (any, error) { return strings.TrimSuffix(s, p.needText("suffix")), nil }
 	case "split":
 		return func(r *run, p *params) (any, error) { return r.split(s, p, false) }
 	case "rsplit":
@@ -176,36 +240,13 @@ func stringMethod(s, name string) method {
 			}
 			return r.replace(s, old, with, n)
 		}
-	case "startswith":
-		return affix(s, strings.HasPrefix)
-	case "endswith":
-		return affix(s, strings.HasSuffix)
-	case "removeprefix":
-		return func(_ *run, p *params) (any, error) { return strings.TrimPrefix(s, p.needText("prefix")), nil }
-	case "removesuffix":
-		return func(_ *run, p *params) (any, error) { return strings.TrimSuffix(s, p.needText("suffix")), nil }
-	case "find", "index":
-		return position(s, name, strings.Index)
-	case "rfind", "rindex":
-		return position(s, name, strings.LastIndex)
-	case "count":
-		return func(_ *run, p *params) (any, error) { return strings.Count(s, p.needText("sub")), nil }
-	case "partition":
-		return partition(s, name, strings.Index)
-	case "rpartition":
-		return partition(s, name, strings.LastIndex)
-	case "isdigit", "isdecimal", "isnumeric":
-		return all(unicode.IsDigit)
-	case "isalpha":
-		return all(unicode.IsLetter)
-	case "isalnum":
-		return all(func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
-	case "isspace":
-		return all(pySpace)
-	case "isupper":
-		return func(*run, *params) (any, error) { return s == strings.ToUpper(s) && s != strings.ToLower(s), nil }
-	case "islower":
-		return func(*run, *params) (any, error) { return s == strings.ToLower(s) && s != strings.ToUpper(s), nil }
+	}
+	return nil
+}
+
+// padding returns the methods that bring a string to a width, and format.
+func padding(s, name string) method {
+	switch name {
 	case "format":
 		return func(r *run, p *params) (any, error) { return r.format(s, p) }
 	case "center":
