@@ -84,65 +84,21 @@ func partsOfGGUF(f metadata) (*parts, error) {
 	}
 	tokens := get("ggml.tokens").Strings()
 	types := get("ggml.token_type").Int64s()
-	if len(tokens) == 0 {
-		return nil, errors.New("the GGUF file has no tokenizer.ggml.tokens")
-	}
-	if len(types) != 0 && len(types) != len(tokens) {
-		return nil, fmt.Errorf("the GGUF file has %d tokens but %d token types", len(tokens), len(types))
-	}
-
-	p := &parts{vocab: make(map[string]int32, len(tokens))}
-	for i, token := range tokens {
-		if _, twice := p.vocab[token]; twice {
-			return nil, fmt.Errorf("the GGUF file has the token %q twice", token)
-		}
-		p.vocab[token] = int32(i)
-	}
-	for i, kind := range types {
-		if kind == ggufControl || kind == ggufUnknown || kind == ggufUser {
-			p.added = append(p.added, addedToken{ID: int32(i), Content: tokens[i], Special: kind != ggufUser})
-		}
+	p := &parts{chatTemplate: get("chat_template").String()}
+	if err := p.ggufVocabulary(tokens, types); err != nil {
+		return nil, err
 	}
 	var err error
 	if p.merges, err = splitMerges(get("ggml.merges").Strings()); err != nil {
 		return nil, fmt.Errorf("the GGUF file: %w", err)
 	}
-	role := func(key string) (int32, error) {
-		kv, ok := f.GetKeyValue("tokenizer.ggml." + key)
-		if !ok {
-			return -1, nil
-		}
-		id := kv.Uint64()
-		if id >= uint64(len(tokens)) {
-			return -1, fmt.Errorf("the GGUF file: %s %d is not one of its %d tokens", key, id, len(tokens))
-		}
-		return int32(id), nil
+	if err := p.ggufSpecials(f, len(tokens)); err != nil {
+		return nil, err
 	}
-	for key, into := range map[string]*int32{"bos_token_id": &p.specials.BOS, "eos_token_id": &p.specials.EOS,
-		"unknown_token_id": &p.specials.Unknown, "padding_token_id": &p.specials.Pad} {
-		if *into, err = role(key); err != nil {
-			return nil, err
-		}
-	}
-	p.chatTemplate = get("chat_template").String()
-
 	addBOS := false
 	switch kind {
 	case "gpt2":
-		split, ok := ggufSplits[get("ggml.pre").String()]
-		if !ok {
-			return nil,
-				fmt.Errorf(
-					"the GGUF pre-tokenizer %q is not supported (tokenizer.ggml.pre may be default, gpt-2, "+
-						"llama-bpe, qwen2, smollm, tekken); the model's folder with its tokenizer.json may be",
-					get("ggml.pre").String())
-		}
-		p.normalize, p.ignoreMerges, addBOS = split.normalize, split.ignoreMerges, split.addBOS
-		if p.pre, err = split.pre(); err != nil {
-			return nil, err
-		}
-		p.byteLevel = true
-		p.stages = func() []stage { return []stage{&byteLevelStage{}} }
+		addBOS, err = p.ggufByteLevel(get("ggml.pre").String())
 	case "llama":
 		if strings.HasPrefix(f.Architecture(), "gemma") {
 			return nil, fmt.Errorf("the GGUF tokenizer of %q models is not supported", f.Architecture())
@@ -155,7 +111,70 @@ func partsOfGGUF(f metadata) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.ggufFrame(f, addBOS)
+	return p, nil
+}
 
+// ggufVocabulary sets the ids of tokens, and which are added tokens. types may be empty.
+func (p *parts) ggufVocabulary(tokens []string, types []int64) error {
+	if len(tokens) == 0 {
+		return errors.New("the GGUF file has no tokenizer.ggml.tokens")
+	}
+	if len(types) != 0 && len(types) != len(tokens) {
+		return fmt.Errorf("the GGUF file has %d tokens but %d token types", len(tokens), len(types))
+	}
+	p.vocab = make(map[string]int32, len(tokens))
+	for i, token := range tokens {
+		if _, twice := p.vocab[token]; twice {
+			return fmt.Errorf("the GGUF file has the token %q twice", token)
+		}
+		p.vocab[token] = int32(i)
+	}
+	for i, kind := range types {
+		if kind == ggufControl || kind == ggufUnknown || kind == ggufUser {
+			p.added = append(p.added, addedToken{ID: int32(i), Content: tokens[i], Special: kind != ggufUser})
+		}
+	}
+	return nil
+}
+
+// ggufSpecials sets the ids of special tokens, -1 for those that the file does not name.
+func (p *parts) ggufSpecials(f metadata, tokens int) error {
+	for key, into := range map[string]*int32{"bos_token_id": &p.specials.BOS, "eos_token_id": &p.specials.EOS,
+		"unknown_token_id": &p.specials.Unknown, "padding_token_id": &p.specials.Pad} {
+		*into = -1
+		kv, ok := f.GetKeyValue("tokenizer.ggml." + key)
+		if !ok {
+			continue
+		}
+		id := kv.Uint64()
+		if id >= uint64(tokens) {
+			return fmt.Errorf("the GGUF file: %s %d is not one of its %d tokens", key, id, tokens)
+		}
+		*into = int32(id)
+	}
+	return nil
+}
+
+// ggufByteLevel sets the stages of a tokenizer of the kind gpt2, whose pre-tokenizer is pre.
+func (p *parts) ggufByteLevel(pre string) (addBOS bool, err error) {
+	split, ok := ggufSplits[pre]
+	if !ok {
+		return false, fmt.Errorf("the GGUF pre-tokenizer %q is not supported (tokenizer.ggml.pre may be default, "+
+			"gpt-2, llama-bpe, qwen2, smollm, tekken); the model's folder with its tokenizer.json may be", pre)
+	}
+	p.normalize, p.ignoreMerges = split.normalize, split.ignoreMerges
+	if p.pre, err = split.pre(); err != nil {
+		return false, err
+	}
+	p.byteLevel = true
+	p.stages = func() []stage { return []stage{&byteLevelStage{}} }
+	return split.addBOS, nil
+}
+
+// ggufFrame sets the tokens before and after each text. addBOS is what the kind of tokenizer does unless the file says
+// otherwise.
+func (p *parts) ggufFrame(f metadata, addBOS bool) {
 	flag := func(key string, otherwise bool) bool {
 		if kv, ok := f.GetKeyValue("tokenizer.ggml." + key); ok {
 			return kv.Bool()
@@ -168,7 +187,6 @@ func partsOfGGUF(f metadata) (*parts, error) {
 	if flag("add_eos_token", false) && p.specials.EOS >= 0 {
 		p.frame.after = []int32{p.specials.EOS}
 	}
-	return p, nil
 }
 
 // sentencePiece sets the pipeline of Llama 2's tokenizer.json.
