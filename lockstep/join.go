@@ -37,66 +37,89 @@ func (g *Group) listen(ctx context.Context) error {
 	}
 	defer l.Close()
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	type caller struct {
-		p   *peer
-		who *hello
-	}
-	// The callers' introductions run beside one another; the channel's reader is gone when no more are wanted.
 	came, quit := make(chan caller), make(chan struct{})
 	defer close(quit)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				p, who := g.greet(conn)
-				if p == nil {
-					return
-				}
-				select {
-				case came <- caller{p, who}:
-				case <-quit:
-					p.close()
-				}
-			}()
-		}
-	}()
-	abandon := func(err error) error {
-		for _, p := range g.peers {
-			if p != nil {
-				p.last(message{Kind: kindFailed, Text: err.Error()})
-				p.close()
-			}
-		}
-		return err
-	}
+	go g.accept(l, came, quit)
 	for missing := g.options.NumProcesses - 1; missing > 0; {
 		select {
 		case <-ctx.Done():
-			return abandon(g.absent(ctx))
+			return g.abandon(g.absent(ctx))
 		case c := <-came:
-			c.p.host = c.who.Host
-			if wrong := g.refuse(c.who); wrong != "" {
-				err := fmt.Errorf("process %d (%s) does not belong here: %s", c.who.ProcessID, c.who.Host, wrong)
-				c.p.last(message{Kind: kindFailed, Text: err.Error()})
-				c.p.close()
-				return abandon(err)
+			replaced, err := g.admit(c)
+			if err != nil {
+				return g.abandon(err)
 			}
-			if old := g.peers[c.who.ProcessID]; old != nil {
-				// Started again, or two think that they are the same: the one before hears of it, if it is there.
-				old.last(message{Kind: kindFailed,
-					Text: fmt.Sprintf("another one came as process %d, from %s: --process-id must be another for each",
-						c.who.ProcessID, c.who.Host)})
-				old.close()
-				missing++
+			if !replaced {
+				missing--
 			}
-			g.peers[c.who.ProcessID] = c.p
-			missing--
 			g.options.Log.Info("a process came", "process", c.who.ProcessID, "host", c.who.Host, "missing", missing)
 		}
 	}
+	return g.begin()
+}
+
+// caller is a process that has introduced itself to process 0.
+type caller struct {
+	p   *peer
+	who *hello
+}
+
+// accept hands over the processes that call, until the listener closes. Their introductions run beside one another; the
+// reader of came has gone when quit is closed.
+func (g *Group) accept(l net.Listener, came chan<- caller, quit <-chan struct{}) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			p, who := g.greet(conn)
+			if p == nil {
+				return
+			}
+			select {
+			case came <- caller{p, who}:
+			case <-quit:
+				p.close()
+			}
+		}()
+	}
+}
+
+// admit makes a caller a peer. replaced says that one with its process ID was there before.
+func (g *Group) admit(c caller) (replaced bool, err error) {
+	c.p.host = c.who.Host
+	if wrong := g.refuse(c.who); wrong != "" {
+		err := fmt.Errorf("process %d (%s) does not belong here: %s", c.who.ProcessID, c.who.Host, wrong)
+		c.p.last(message{Kind: kindFailed, Text: err.Error()})
+		c.p.close()
+		return false, err
+	}
+	old := g.peers[c.who.ProcessID]
+	if old != nil {
+		// It was restarted, or two processes have the same ID: tell the former one, if it is still there.
+		old.last(message{Kind: kindFailed,
+			Text: fmt.Sprintf("another one came as process %d, from %s: --process-id must be another for each",
+				c.who.ProcessID, c.who.Host)})
+		old.close()
+	}
+	g.peers[c.who.ProcessID] = c.p
+	return old != nil, nil
+}
+
+// abandon tells all peers of err, and returns it.
+func (g *Group) abandon(err error) error {
+	for _, p := range g.peers {
+		if p != nil {
+			p.last(message{Kind: kindFailed, Text: err.Error()})
+			p.close()
+		}
+	}
+	return err
+}
+
+// begin tells all peers that the group is complete.
+func (g *Group) begin() error {
 	taken := g.hello()
 	for id, p := range g.peers {
 		if p != nil {
@@ -109,7 +132,7 @@ func (g *Group) listen(ctx context.Context) error {
 			continue
 		}
 		if err := p.send(message{Kind: kindTaken, Hello: taken}); err != nil {
-			return abandon(&LostError{Process: id, Name: g.name(id), Cause: err})
+			return g.abandon(&LostError{Process: id, Name: g.name(id), Cause: err})
 		}
 		p.timeout = g.options.HeartbeatTimeout
 	}
