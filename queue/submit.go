@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -57,7 +58,8 @@ func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, 
 	if err != nil {
 		return "", err
 	}
-	if revision > 0 && was.Ready && !was.Cancelled {
+	queued := revision > 0 && was.Ready && !was.Cancelled
+	if queued {
 		if waiting, held, err := q.left(ctx, was); err != nil || waiting+held > 0 {
 			if err == nil && !ours { // it was submitted by a version that knew of no claims
 				err = q.claim(ctx, job, claimed)
@@ -65,24 +67,11 @@ func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, 
 			return Going, err
 		}
 	}
-	parked := map[int]bool{}
-	err = q.each(ctx, job.ID+".unit.*", func(entry jetstream.KeyValueEntry) error {
-		var r record
-		if err := json.Unmarshal(entry.Value(), &r); err == nil && r.State == Parked {
-			parked[r.Unit.Number] = true
-		}
-		return nil
-	})
+	parked, err := q.parked(ctx, job.ID)
 	if err != nil {
 		return "", err
 	}
-	left := 0
-	for _, u := range units {
-		if !parked[u.Number] {
-			left++
-		}
-	}
-	if revision > 0 && was.Ready && !was.Cancelled && left == 0 {
+	if queued && !slices.ContainsFunc(units, func(u Unit) bool { return !parked[u.Number] }) {
 		return Over, nil
 	}
 	job.Units, job.Ready, job.Cancelled, job.Born, job.Epoch = len(units), false, false, was.Born, was.Epoch
@@ -100,31 +89,11 @@ func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, 
 		was.ID = job.ID
 		return "", errors.Join(err, q.withdraw(ctx, was, existed, revision))
 	}
-	// What records say of units that are to be done is no longer so, nor why workers could not.
-	err = q.each(ctx, job.ID+".refused.*", func(entry jetstream.KeyValueEntry) error {
-		return q.again(ctx, func(ctx context.Context) error { return q.kv.Purge(ctx, entry.Key()) })
-	})
-	if err != nil {
+	if err := q.forget(ctx, job.ID); err != nil {
 		return "", err
 	}
-	err = q.each(ctx, job.ID+".unit.*", func(entry jetstream.KeyValueEntry) error {
-		var r record
-		if err := json.Unmarshal(entry.Value(), &r); err == nil && r.State == Parked {
-			return nil
-		}
-		return q.again(ctx, func(ctx context.Context) error { return q.kv.Purge(ctx, entry.Key()) })
-	})
-	if err != nil {
+	if err := q.fill(ctx, job, units, parked); err != nil {
 		return "", err
-	}
-	if _, err := q.consumer(ctx, job); err != nil {
-		return "", err
-	}
-	for at := 0; at < len(units); at += publishAhead {
-		chunk := units[at:min(at+publishAhead, len(units))]
-		if err := q.publish(ctx, job, chunk, parked, fmt.Sprint(job.Epoch)); err != nil {
-			return "", err
-		}
 	}
 	job.Ready = true
 	if _, err = q.swap(ctx, jobKey(job.ID), job, revision); errors.Is(err, errChanged) {
@@ -135,6 +104,50 @@ func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, 
 		}
 	}
 	return Submitted, err
+}
+
+// parked returns the numbers of the job's units that are parked.
+func (q *Queue) parked(ctx context.Context, jobID string) (map[int]bool, error) {
+	parked := map[int]bool{}
+	err := q.each(ctx, jobID+".unit.*", func(entry jetstream.KeyValueEntry) error {
+		var r record
+		if err := json.Unmarshal(entry.Value(), &r); err == nil && r.State == Parked {
+			parked[r.Unit.Number] = true
+		}
+		return nil
+	})
+	return parked, err
+}
+
+// forget removes the records of units that are to be done again, and the reasons why workers refused the job.
+func (q *Queue) forget(ctx context.Context, jobID string) error {
+	purge := func(entry jetstream.KeyValueEntry) error {
+		return q.again(ctx, func(ctx context.Context) error { return q.kv.Purge(ctx, entry.Key()) })
+	}
+	if err := q.each(ctx, jobID+".refused.*", purge); err != nil {
+		return err
+	}
+	return q.each(ctx, jobID+".unit.*", func(entry jetstream.KeyValueEntry) error {
+		var r record
+		if err := json.Unmarshal(entry.Value(), &r); err == nil && r.State == Parked {
+			return nil
+		}
+		return purge(entry)
+	})
+}
+
+// fill publishes the units that are not parked.
+func (q *Queue) fill(ctx context.Context, job Job, units []Unit, parked map[int]bool) error {
+	if _, err := q.consumer(ctx, job); err != nil {
+		return err
+	}
+	for at := 0; at < len(units); at += publishAhead {
+		chunk := units[at:min(at+publishAhead, len(units))]
+		if err := q.publish(ctx, job, chunk, parked, fmt.Sprint(job.Epoch)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // publish puts units into the stream, each once however often it is tried: the server remembers ids for an hour,
