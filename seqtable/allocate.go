@@ -30,29 +30,21 @@ func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs
 	tokens := packed.SlotIDs.Shape().Dimensions[0]
 	pp, pageSize, numPages := t.PagesPerSeq(), t.PageSize, pages.NumPages()
 
-	// Runs of tokens of the same slot are the rows of the batch.
-	isToken := LessThan(iota32(g, tokens), broadcast(packed.NumTokens, tokens))
-	isFirst := LogicalAnd(isToken, startsRun(packed.SlotIDs))
-	starts, runs := scan.Positions(isFirst, maxSeqs+1)
-	cuQLens := Min(starts, broadcast(packed.NumTokens, maxSeqs+1))
-	begin := SliceAxis(cuQLens, 0, AxisRangeFromStart(maxSeqs))
-	end := SliceAxis(cuQLens, 0, AxisRangeToEnd(1))
-	numSeqs := Min(runs, scalar(g, maxSeqs))
-	isRow := LessThan(iota32(g, maxSeqs), broadcast(numSeqs, maxSeqs))
+	b := stepRowsOf(packed, maxSeqs)
 
 	// Each row's sequence as it was.
-	slots := gather(packed.SlotIDs, begin)
-	known := LogicalAnd(isRow, LogicalAnd(t.inRange(slots), gatherMask(t.Used, slots)))
+	slots := gather(packed.SlotIDs, b.begin)
+	known := LogicalAnd(b.isRow, LogicalAnd(t.inRange(slots), gatherMask(t.Used, slots)))
 	none := full(g, -1, maxSeqs)
-	slots = Where(isRow, slots, none)
+	slots = Where(b.isRow, slots, none)
 	oldLens := Where(known, gather(t.SeqLens, slots), ZerosLike(slots))
 	oldRows := Where(column(known, pp), gather(t.PageIndices, slots), full(g, -1, maxSeqs, pp))
 	held := countRows(GreaterOrEqual(oldRows, ZerosLike(oldRows)))
 
 	// Its length with the tokens of this step.
-	firstPos, lastPos := gather(packed.PosIDs, begin), gather(packed.PosIDs, SubScalar(end, 1))
+	firstPos, lastPos := gather(packed.PosIDs, b.begin), gather(packed.PosIDs, SubScalar(b.end, 1))
 	reach := AddScalar(lastPos, 1)
-	joined := Add(oldLens, Sub(end, begin))
+	joined := Add(oldLens, Sub(b.end, b.begin))
 	wanted := Max(oldLens, Min(reach, MinScalar(joined, t.Capacity())))
 	wanted = Where(known, wanted, ZerosLike(wanted))
 
@@ -72,14 +64,14 @@ func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs
 	t.PageIndices = control.ScatterSet(t.PageIndices, dst, rows)
 
 	// Where each token goes.
-	seqs := SubScalar(scan.Sum(ConvertDType(isFirst, dtypes.Int32)), 1)
+	seqs := SubScalar(scan.Sum(ConvertDType(b.isFirst, dtypes.Int32)), 1)
 	runs1 := LessThan(seqs, fillLike(seqs, maxSeqs))
-	canRun := LogicalAnd(LogicalAnd(isToken, runs1), gatherMask(known, seqs))
+	canRun := LogicalAnd(LogicalAnd(b.isToken, runs1), gatherMask(known, seqs))
 	dests := t.destinations(rows, lens, seqs, packed.PosIDs, canRun, numPages)
 
 	zero := ZerosLike(slots)
 	faults := faultCodes{code: zero, need: zero, have: zero, slot: slots}.
-		set(LogicalAnd(isRow, LogicalNot(known)), CodeInvalidSlot, zero, zero).
+		set(LogicalAnd(b.isRow, LogicalNot(known)), CodeInvalidSlot, zero, zero).
 		set(LogicalAnd(known, GreaterThan(reach, fillLike(reach, t.Capacity()))), CodeSequenceTooLong, reach,
 			fillLike(reach, t.Capacity())).
 		set(LogicalAnd(known, LessThan(firstPos, zero)), CodeInvalidPosition, firstPos, oldLens).
@@ -87,8 +79,8 @@ func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs
 	badPages := countRows(GreaterOrEqual(oldRows, fillLike(oldRows, numPages)))
 	faults = faults.set(GreaterThan(badPages, zero), CodeInvalidPage, badPages, fillLike(badPages, numPages))
 	status := firstFault(faults).
-		Then(Status{Code: scalar(g, CodeOutOfSlots), Need: runs, Have: scalar(g, maxSeqs),
-			Slot: scalar(g, -1)}.when(GreaterThan(runs, numSeqs))).
+		Then(Status{Code: scalar(g, CodeOutOfSlots), Need: b.runs, Have: scalar(g, maxSeqs),
+			Slot: scalar(g, -1)}.when(GreaterThan(b.runs, b.numSeqs))).
 		Then(Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: free,
 			Slot: scalar(g, -1)}.when(GreaterThan(need, given)))
 
@@ -96,13 +88,38 @@ func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs
 		SlotIDs:       dst,
 		PageIndices:   rows,
 		SeqLens:       lens,
-		CuQLens:       cuQLens,
-		NumSeqs:       numSeqs,
+		CuQLens:       b.cuQLens,
+		NumSeqs:       b.numSeqs,
 		NewTokenDests: dests,
 		TokenSeqs:     Where(canRun, seqs, full(g, -1, tokens)),
 		PosIDs:        packed.PosIDs,
 		PageSize:      pageSize,
 	}, status
+}
+
+// stepRows is the tokens of a step as rows: a row is a run of tokens of the same slot.
+type stepRows struct {
+	isToken, isFirst *Node // bool [T]: a token, the first of its run
+	runs, numSeqs    *Node // int32 []: runs, and rows, which are the first maxSeqs of them
+	cuQLens          *Node // int32 [B+1]: where each row begins
+	begin, end       *Node // int32 [B]
+	isRow            *Node // bool [B]
+}
+
+func stepRowsOf(packed tokenqueue.Packed, maxSeqs int) stepRows {
+	g := packed.SlotIDs.Graph()
+	tokens := packed.SlotIDs.Shape().Dimensions[0]
+	var b stepRows
+	b.isToken = LessThan(iota32(g, tokens), broadcast(packed.NumTokens, tokens))
+	b.isFirst = LogicalAnd(b.isToken, startsRun(packed.SlotIDs))
+	starts, runs := scan.Positions(b.isFirst, maxSeqs+1)
+	b.runs = runs
+	b.cuQLens = Min(starts, broadcast(packed.NumTokens, maxSeqs+1))
+	b.begin = SliceAxis(b.cuQLens, 0, AxisRangeFromStart(maxSeqs))
+	b.end = SliceAxis(b.cuQLens, 0, AxisRangeToEnd(1))
+	b.numSeqs = Min(runs, scalar(g, maxSeqs))
+	b.isRow = LessThan(iota32(g, maxSeqs), broadcast(b.numSeqs, maxSeqs))
+	return b
 }
 
 // startsRun is where an element differs from the one before it.
