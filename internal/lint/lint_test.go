@@ -22,7 +22,15 @@ const (
 	module      = "github.com/quire/quire"
 	graphImport = "github.com/gomlx/gomlx/core/graph"
 	maxLines    = 500
+	maxFunction = 80 // lines, from func to the closing brace
 )
+
+// longFunctions are longer than maxFunction and being split: the list is to become empty.
+var longFunctions = []string{
+	"cmd/sample.hostOptions.join", "cmd/sample.runJob", "cmd/sample.runOptions.check", "cmd/sample.runOptions.define",
+	"cmd/sample.runWorkers", "cmd/sample.submitJob", "engine.Config.plan", "engine.scheduler.apply",
+	"models/llama.Arrays",
+}
 
 // tiers lists the packages by the height at which they stand. A package imports those of lower tiers only, and of its
 // own tier where sameTier says so. Folders below a listed one belong to it.
@@ -119,6 +127,49 @@ func TestFileLength(t *testing.T) {
 	for _, f := range files {
 		if n := bytes.Count(f.src, []byte("\n")); n >= maxLines && !ast.IsGenerated(f.ast) {
 			t.Errorf("%s has %d lines; split it below %d", f.path, n, maxLines)
+		}
+	}
+}
+
+func TestFunctionLength(t *testing.T) {
+	for _, f := range files {
+		if f.test || ast.IsGenerated(f.ast) {
+			continue
+		}
+		for _, declaration := range f.ast.Decls {
+			fn, ok := declaration.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			name := f.dir + "." + functionName(fn)
+			// Positions are offsets into the file, plus where the file begins.
+			from, to := int(fn.Pos()-f.ast.FileStart), int(fn.End()-f.ast.FileStart)
+			lines := bytes.Count(f.src[from:to], []byte("\n")) + 1
+			if lines > maxFunction && !slices.Contains(longFunctions, name) {
+				t.Errorf("%s: %s has %d lines; split it to %d at most", f.path, name, lines, maxFunction)
+			}
+		}
+	}
+}
+
+// functionName is a function's name, with its receiver's type for a method.
+func functionName(fn *ast.FuncDecl) string {
+	if fn.Recv == nil {
+		return fn.Name.Name
+	}
+	of := fn.Recv.List[0].Type
+	for {
+		switch x := of.(type) {
+		case *ast.StarExpr:
+			of = x.X
+		case *ast.IndexExpr:
+			of = x.X
+		case *ast.IndexListExpr:
+			of = x.X
+		case *ast.Ident:
+			return x.Name + "." + fn.Name.Name
+		default:
+			return fn.Name.Name
 		}
 	}
 }
