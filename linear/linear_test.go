@@ -43,7 +43,8 @@ func layers(random *rand.Rand, rows int) []layer {
 		all = append(all,
 			layer{dtype: dtype, weights: dtypes.Int8, out: 1, in: 1},
 			layer{dtype: dtype, weights: dtypes.Int8, out: 70, in: 577, bias: true, residual: true},
-			layer{dtype: dtype, weights: dtypes.Int8, out: 2 * 50, in: 1536, gateUp: true, activation: linear.SiLU, bias: true},
+			layer{dtype: dtype, weights: dtypes.Int8, out: 2 * 50, in: 1536, gateUp: true, activation: linear.SiLU,
+				bias: true},
 			layer{dtype: dtype, weights: dtypes.Int8, out: 1 + random.IntN(300), in: 1 + random.IntN(900),
 				float32: true},
 		)

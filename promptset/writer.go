@@ -114,7 +114,8 @@ func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
 	if options.Schema == nil {
 		options.Schema = newSchema()
 	}
-	w := &Writer{destination: d, options: options, columns: newOutputColumns(options.Schema, options.Columns), left: options.Write,
+	w := &Writer{destination: d, options: options, columns: newOutputColumns(options.Schema, options.Columns),
+		left: options.Write,
 		held: map[int64]finished{}}
 	if options.Format == FormatJSONL && len(options.Meta) > 0 {
 		names, err := d.Names()
