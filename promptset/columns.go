@@ -32,6 +32,9 @@ type Column struct {
 	at func(*outputRow) any
 	// null says where a row has no value; nil is nowhere.
 	null func(*outputRow) bool
+	// derived says that the value is made of the others of the row: at makes it anew each time. What is read back is
+	// compared with it.
+	derived bool
 	// varied says that values seldom repeat, so that a dictionary of them would only take space.
 	varied bool
 }
@@ -74,20 +77,23 @@ func Columns() iter.Seq[*Column] {
 	}
 }
 
-// CheckColumns says which of the names is not that of a column on request.
-func CheckColumns(names []string) error {
+// OnRequest returns names of columns on request in the order of the output, each once. The error says which is none.
+func OnRequest(names []string) (ordered []string, err error) {
 	var known []string
 	for c := range Columns() {
 		if c.OnRequest {
 			known = append(known, c.Name)
 		}
+		if c.OnRequest && slices.Contains(names, c.Name) {
+			ordered = append(ordered, c.Name)
+		}
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("has %q, but must be of %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("is %q, but must be %s", name, strings.Join(known, " or "))
 		}
 	}
-	return nil
+	return ordered, nil
 }
 
 // written returns the columns of an output with so many on request.
@@ -146,6 +152,28 @@ func (c *Column) appendValues(row parquet.Row, o *outputRow, column int) parquet
 		return c.form.appendValues(row, c.at(o), column, 1)
 	}
 	return c.form.appendValues(row, c.at(o), column, 0)
+}
+
+// read reads the column's value of a row by set, once those before it are read. Without set it is null.
+func (c *Column) read(o *outputRow, set func(at any) error) error {
+	at := c.at(o)
+	if !c.derived {
+		if set == nil {
+			return nil
+		}
+		return set(at)
+	}
+	want, got := c.appendJSON(nil, o), []byte("null")
+	if set != nil {
+		if err := set(at); err != nil {
+			return err
+		}
+		got = c.form.appendJSON(nil, at)
+	}
+	if !bytes.Equal(got, want) {
+		o.contradicts = fmt.Sprintf("the %s %s, and its other columns make it %s", c.Name, got, want)
+	}
+	return nil
 }
 
 // form is how values of a type stand in files. A value is passed by a pointer to it.

@@ -164,8 +164,9 @@ func resultOf(all []member) (id string, r *Result, err error) {
 	for c := range Columns() {
 		i := slices.IndexFunc(ours, func(m member) bool { return m.key == c.Name })
 		switch {
+		case i >= 0 && c.derived && isNullJSON(ours[i].raw): // or a number that JSON does not have
 		case i >= 0:
-			if c.form.setJSON(c.at(&o), ours[i].raw) != nil {
+			if c.read(&o, func(at any) error { return c.form.setJSON(at, ours[i].raw) }) != nil {
 				return "", nil, fmt.Errorf("%s is %s", c.Name, kindJSON(ours[i].raw))
 			}
 		case !c.OnRequest:
@@ -252,8 +253,12 @@ func readGroup(group parquet.RowGroup, columns []*Column, each func(id string, r
 func resultOfRow(values parquet.Row, columns []*Column) (id string, r *Result) {
 	o := outputRow{Result: &Result{}}
 	for _, v := range values {
-		if c := columns[v.Column()]; c != nil && (!v.IsNull() || v.DefinitionLevel() > 0) {
-			c.form.set(c.at(&o), v)
+		switch c := columns[v.Column()]; {
+		case c == nil:
+		case v.IsNull() && v.DefinitionLevel() == 0:
+			c.read(&o, nil)
+		default:
+			c.read(&o, func(at any) error { c.form.set(at, v); return nil })
 		}
 	}
 	return o.id, o.Result

@@ -153,4 +153,6 @@ type Result struct {
 	PromptTokens     int
 	CompletionTokens int
 	Err              string // empty when the completion is good
+
+	contradicts string // what of a row that was read back its other columns contradict
 }

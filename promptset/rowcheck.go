@@ -74,6 +74,8 @@ func (r *Result) wrong() string {
 		return fmt.Sprintf("has the finish_reason %s and the error %q", r.FinishReason, r.Err)
 	case r.CompletionTokens != len(r.TokenIDs):
 		return fmt.Sprintf("has %d token_ids and completion_tokens %d", len(r.TokenIDs), r.CompletionTokens)
+	case r.contradicts != "":
+		return "has " + r.contradicts
 	case len(r.Logprobs) > 0 && len(r.Logprobs) != len(r.TokenIDs):
 		return fmt.Sprintf("has %d token_ids and %d logprobs", len(r.TokenIDs), len(r.Logprobs))
 	}

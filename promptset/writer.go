@@ -108,8 +108,8 @@ func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
 	if options.Parts.Rows < 0 || options.Parts.PartRows < 1 {
 		return nil, fmt.Errorf("%d rows in parts of %d are not possible", options.Parts.Rows, options.Parts.PartRows)
 	}
-	if err := CheckColumns(options.Columns); err != nil {
-		return nil, fmt.Errorf("the list of columns %w", err)
+	if _, err := OnRequest(options.Columns); err != nil {
+		return nil, fmt.Errorf("a column of the output %w", err)
 	}
 	if options.Schema == nil {
 		options.Schema = newSchema()

@@ -202,6 +202,9 @@ func (o *runOptions) parameters() map[string]any {
 	maps.Copy(all, map[string]any{
 		"chat_template": o.chatTemplate, "dtype": o.dtype, "kv_dtype": o.kvDType, "weights": o.weights,
 	})
+	if len(o.columns) > 0 {
+		all["columns"] = o.columns
+	}
 	return all
 }
 

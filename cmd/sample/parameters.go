@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
 )
 
 // parameterFlags defines a flag for each parameter that has one. The values in set are their defaults.
@@ -34,6 +36,19 @@ func parameterFlags(s *pflag.FlagSet, set *parameter.Set) {
 			s.StringArrayVarP(at, p.Flag, p.Short, *at, usage)
 		}
 	}
+}
+
+// columnsFlag defines --columns.
+func columnsFlag(s *pflag.FlagSet, columns *[]string) {
+	var known []string
+	for c := range promptset.Columns() {
+		if c.OnRequest {
+			known = append(known, c.Name)
+		}
+	}
+	s.StringSliceVar(columns, "columns", nil, fmt.Sprintf(
+		"`NAME` add columns to the output, separated by commas or repeated: %s (default: none of these)",
+		strings.Join(known, ", ")))
 }
 
 // checkParameters checks the values of the flags and brings them into their canonical form.

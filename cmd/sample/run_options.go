@@ -17,6 +17,7 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/storage"
 )
@@ -27,7 +28,7 @@ type runOptions struct {
 
 	model, loadFormat, output, format, chatTemplate string
 	workDir, shardText                              string
-	inputs                                          []string
+	inputs, columns                                 []string
 	limit, partRows                                 int64
 	anew                                            bool
 	maxRestarts                                     int
@@ -85,6 +86,7 @@ func (o *runOptions) define(f *flags) {
 		placeVar(s, &o.workDir, onThisMachine, "work-dir", "",
 			"`FOLDER` where the journal is (default: in the output folder, and for an output elsewhere in the cache)")
 		s.StringVar(&o.format, "format", "parquet", "`FORMAT` format of the output: parquet or jsonl")
+		columnsFlag(s, &o.columns)
 		s.Int64Var(&o.limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
 		s.Int64Var(&o.partRows, "part-rows", 0,
 			"`ROWS` input rows of a part of the output; 0 takes as many as make about 16,384 completions")
@@ -173,6 +175,10 @@ func (o *runOptions) check() error {
 	if err := checkParameters(&o.sampling); err != nil {
 		return err
 	}
+	var err error
+	if o.columns, err = promptset.OnRequest(o.columns); err != nil {
+		return fmt.Errorf("--columns %w", err)
+	}
 	for _, c := range []struct {
 		flag, value string
 		allowed     []string
@@ -205,7 +211,6 @@ func (o *runOptions) check() error {
 		}
 		o.kvBytes = int64(bytes)
 	}
-	var err error
 	if o.weightsType, err = parseDType("dtype", o.dtype); err != nil {
 		return err
 	}
