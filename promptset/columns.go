@@ -61,6 +61,17 @@ var columns = []Column{
 	{Name: "error", Doc: "what is wrong with the row; null where nothing is",
 		form: textForm, at: func(o *outputRow) any { return &o.Err },
 		null: func(o *outputRow) bool { return o.Err == "" }},
+
+	{Name: "cumulative_logprob", Doc: "sum of logprobs; null where there is an error", OnRequest: true,
+		form: numberForm, derived: true, varied: true,
+		at: func(o *outputRow) any {
+			sum := 0.0
+			for _, p := range o.Logprobs {
+				sum += float64(p)
+			}
+			return &sum
+		},
+		null: func(o *outputRow) bool { return o.Err != "" }},
 }
 
 // failed says that a row has an error in place of a completion.
@@ -201,6 +212,10 @@ var (
 		json:  func(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) },
 		value: func(n int) parquet.Value { return parquet.Int32Value(int32(n)) },
 		of:    func(v parquet.Value) int { return int(v.Int32()) }}
+	numberForm = scalarForm[float64]{typ: parquet.DoubleType,
+		json:  func(b []byte, f float64) []byte { return appendFloat(b, f, 64) },
+		value: parquet.DoubleValue,
+		of:    parquet.Value.Double}
 	integersForm = listForm[int32]{scalarForm[int32]{typ: parquet.Int32Type,
 		json:  func(b []byte, n int32) []byte { return strconv.AppendInt(b, int64(n), 10) },
 		value: parquet.Int32Value,

@@ -1,12 +1,15 @@
 package promptset
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quire/quire/vfs"
 )
 
 var writePage = flag.Bool("write", false, "write docs/columns.md anew")
@@ -56,5 +59,85 @@ func TestColumnsPage(t *testing.T) {
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != columnsPage() {
 		t.Errorf("%s is not the table (%v); write it anew: go test ./promptset -run TestColumnsPage -write", path, err)
+	}
+}
+
+// The column is there where it is asked for, after the others, and an input column of its name makes room for it.
+func TestColumnsOnRequest(t *testing.T) {
+	r := open(t, write(t, "x.jsonl", `{"prompt":"a","cumulative_logprob":"mine"}`))
+	var logprobs []float32
+	want := 0.0
+	for _, p := range []float32{-0.1, -1e-9, -20.25} {
+		logprobs = append(logprobs, p)
+		want += float64(p)
+	}
+	results := []Result{
+		{Text: "x", TokenIDs: []int32{1, 2, 3}, Logprobs: logprobs, FinishReason: "stop", CompletionTokens: 3},
+		{Generation: 1, FinishReason: "error", Err: "lost"},
+	}
+	for _, c := range []struct {
+		columns []string
+		format  string
+		want    string
+	}{
+		{nil, FormatJSONL, `"cumulative_logprob":"mine","id":"0"`},
+		{[]string{"cumulative_logprob"}, FormatJSONL, `"input_cumulative_logprob":"mine","id":"0"`},
+		{[]string{"cumulative_logprob"}, FormatParquet, ""},
+	} {
+		dir := t.TempDir()
+		folder, err := NewFolder(vfs.OS, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := NewWriter(folder, WriterOptions{Format: c.format, Schema: r.Schema(), Columns: c.columns,
+			Parts: Parts{Rows: 1, PartRows: 1}, Write: []int{0}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Add(rows(t, r)[0], results); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, PartName(0, c.format))
+		if c.format == FormatJSONL {
+			part := text(t, path)
+			lines := strings.Split(part, "\n")
+			sum := fmt.Sprintf(`"error":null,"cumulative_logprob":%v}`, want)
+			if !strings.Contains(lines[0], c.want) || strings.HasSuffix(lines[0], sum) != (c.columns != nil) ||
+				strings.HasSuffix(lines[1], `"error":"lost","cumulative_logprob":null}`) != (c.columns != nil) {
+				t.Errorf("%s", part)
+			}
+			continue
+		}
+		_, root, out := parsed(t, path)
+		if names(root) != "prompt input_cumulative_logprob "+strings.Join(OutputColumns, " ")+" cumulative_logprob" ||
+			strings.Join(column(root, out, "cumulative_logprob"), " ") != fmt.Sprintf("%v null", want) {
+			t.Errorf("%s: %v", names(root), column(root, out, "cumulative_logprob"))
+		}
+	}
+	_, err := NewWriter(nil, WriterOptions{Columns: []string{"text"}, Parts: Parts{PartRows: 1}})
+	refusal := `a column of the output is "text", but must be cumulative_logprob`
+	if err == nil || err.Error() != refusal {
+		t.Error(err)
+	}
+}
+
+// A value that the row's other columns contradict is damage.
+func TestDerivedColumns(t *testing.T) {
+	line := func(value string) []byte {
+		return []byte(`{"id":"0","generation":0,"text":"x","token_ids":[1,2],"logprobs":[-0.5,-0.25],` +
+			`"finish_reason":"stop","prompt_tokens":1,"completion_tokens":2,"error":null,"cumulative_logprob":` + value + "}\n")
+	}
+	for value, want := range map[string]string{
+		"-0.75": "", "-0.5": "generation 0 of id \"0\" has the cumulative_logprob -0.5, and its other columns make it -0.75",
+	} {
+		check := NewRowCheck(0, 1, nil)
+		b := line(value)
+		err := readJSONLPart(bytes.NewReader(b), int64(len(b)), func(id string, r *Result) error {
+			check.Add(id, r)
+			return nil
+		})
+		if got := check.Finish(); err != nil || got != want {
+			t.Errorf("%s: %v, %q, want %q", value, err, got, want)
+		}
 	}
 }

@@ -25,7 +25,7 @@ func drawResults(t *rapid.T, n int) (all []Result) {
 		}
 		r.Text = rapid.String().Draw(t, "text")
 		r.TokenIDs = rapid.SliceOfN(rapid.Int32Min(0), 0, 4).Draw(t, "tokens")
-		r.Logprobs = slices.Repeat([]float32{-0.25}, len(r.TokenIDs))
+		r.Logprobs = slices.Repeat([]float32{-0.1}, len(r.TokenIDs))
 		r.CompletionTokens = len(r.TokenIDs)
 		all = append(all, r)
 	}
@@ -34,7 +34,7 @@ func drawResults(t *rapid.T, n int) (all []Result) {
 
 // What was written is read back: ids, results, digests, the metadata.
 func TestOutputReadsBack(t *testing.T) {
-	r := open(t, write(t, "x.jsonl", strings.Repeat(`{"prompt":"a","logprobs":1,"deep":{"x":[1,2]}}`+"\n", 7)))
+	r := open(t, write(t, "x.jsonl", strings.Repeat(`{"prompt":"a","logprobs":1,"cumulative_logprob":"x","deep":{"x":[1,2]}}`+"\n", 7)))
 	in := rows(t, r)
 	meta := map[string]string{"a": "b", "c": ""}
 	rapid.Check(t, func(t *rapid.T) {
@@ -47,6 +47,7 @@ func TestOutputReadsBack(t *testing.T) {
 		var notes []PartSummary
 		o := WriterOptions{Format: format, Schema: r.Schema(), Meta: meta, Parts: Parts{Rows: 7, PartRows: 3},
 			Write:      []int{0, 1, 2},
+			Columns:    rapid.SampledFrom([][]string{nil, {"cumulative_logprob"}}).Draw(t, "columns"),
 			Publishing: func(p PartSummary) error { notes = append(notes, p); return nil }}
 		w, err := NewWriter(folder, o)
 		if err != nil {
@@ -77,6 +78,9 @@ func TestOutputReadsBack(t *testing.T) {
 				got = append(got, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", id, r.Generation, r.Text, r.TokenIDs,
 					r.Logprobs,
 					r.FinishReason, r.PromptTokens, r.CompletionTokens, r.Err))
+				if r.contradicts != "" {
+					t.Fatal(r.contradicts)
+				}
 				return nil
 			})
 			if err != nil || c.Damage != "" || c.SHA256 != notes[i].SHA256 || c.Seal != notes[i].Seal ||
