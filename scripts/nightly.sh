@@ -62,8 +62,8 @@ if [ -z "${STEPS:-}" ]; then
 	cat >docs/nightly.md <<END
 # The last nightly run
 
-\`make nightly\` runs the long suites and writes this page. [scripts/nightly.sh](../scripts/nightly.sh) says what each step is.
-`ok` counts the packages, or the fuzz targets, that passed.
+For contributors: the results of the long suites. \`make nightly\` runs them and writes this page.
+[scripts/nightly.sh](../scripts/nightly.sh) describes each step. \`ok\` counts the packages or fuzz targets that passed.
 
 - Commit: $(git rev-parse HEAD)$(git diff --quiet HEAD -- ':!docs/nightly.md' || echo ", with changes that are not committed")
 - Date: $(date -u '+%Y-%m-%d %H:%M UTC')

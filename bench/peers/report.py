@@ -59,12 +59,12 @@ def workload_section(name: str, by: dict) -> list[str]:
             f"{ours / median(runs, 'tokens_per_second'):.2f} times {engine} ({dtype})" for (engine, dtype), runs in mine.items() if engine != "quire"
         ]
         if ratios:
-            lines += [f"Quire's whole process, start and writing counted, against the others' generating alone: {', '.join(ratios)}.", ""]
+            lines += [f"Quire's whole process, including start and writing, compared with the others' generation alone: {', '.join(ratios)}.", ""]
     return lines
 
 
 def commands_section(by: dict) -> list[str]:
-    lines = ["### Commands", "", "One of each, as they were run (WORK is a temporary folder):", ""]
+    lines = ["### Commands", "", "One command of each, as it was run (WORK is a temporary folder):", ""]
     seen = set()
     for (_, engine, dtype), runs in by.items():
         if (engine, dtype) not in seen:
@@ -85,12 +85,12 @@ def bench_section(files: list[str]) -> list[str]:
         rows = [
             ("tokens/s (runs)", f"{m['generated_tokens_per_second']:.0f} ({', '.join(format(x['generated_tokens_per_second'], '.0f') for x in r['runs'])})"),
             *([("decode step", f"{1000 * m['decode_step_seconds']:.1f} ms")] if m.get("decode_step_seconds") else []),
-            ("first token, from the run's begin", f"{m['first_token_seconds']:.2f} s"),
+            ("first token, from the start of the run", f"{m['first_token_seconds']:.2f} s"),
             ("start: until ready, until the first token", f"{r['start']['ready_seconds']:.1f} s, {r['start']['first_token_seconds']:.1f} s"),
             ("programs compiled, from the cache", f"{r['start']['programs_compiled']}, {r['start']['programs_from_cache']}"),
             ("time", share),
             ("device idle", f"{100 * m['device_idle_share']:.2f} %"),
-            ("memory, at its peak", f"{m['peak_memory_bytes'] / 2**20:.0f} MiB"),
+            ("peak memory", f"{m['peak_memory_bytes'] / 2**20:.0f} MiB"),
         ]
         if peak:
             rows += [
@@ -148,7 +148,7 @@ def machine_section(peers: pathlib.Path, page: pathlib.Path) -> list[str]:
     ]  # fmt: skip
     busy = [r for r in result["runs"] if r["load_average_before"] > 2.5 * m["threads"]]
     if busy:
-        lines += [f"**{len(busy)} of {len(result['runs'])} turns began on a busy machine**: only ratios of neighbours mean something.", ""]
+        lines += [f"**{len(busy)} of {len(result['runs'])} turns started on a busy machine**: only ratios of neighbouring turns are meaningful.", ""]
     if image.exists():
         lines += [f"![Generated tokens a second by engine and workload]({image.name})", ""]
     for name in dict.fromkeys(w for w, _, _ in by):
@@ -160,8 +160,8 @@ def machine_section(peers: pathlib.Path, page: pathlib.Path) -> list[str]:
         lines += ["Not measured:", "", *left_out, ""]
     own = sorted(glob.glob(str(peers.with_name(f"bench-{level}-*.json"))))
     if own:
-        lines += ["### Where Quire's time goes", "", "Shares of the wall-clock time of a run, by clocks around the kernels' calls."]
-        lines += ["\"other\" is what XLA itself does, and the device's calls.", ""] + bench_section(own)
+        lines += ["### Where Quire's time goes", "", "Shares of the wall-clock time of a run, measured by clocks around the kernels' calls."]
+        lines += ["\"other\" is XLA's own code and the device calls.", ""] + bench_section(own)
     return lines + commands_section(by)
 
 
@@ -171,12 +171,15 @@ def main(results: pathlib.Path, page: pathlib.Path) -> None:
         sys.exit(f"report: {results} has no peers-*.json: bench/peers/run.py writes one for the processor that it runs on")
     lines = [
         "# Benchmarks", "",
-        "One section for each processor. Compare figures within a section only.", "",
-        "All engines get the same token ids and draw the same number of tokens; the end of a sequence is ignored. Each turn is a",
-        "process of its own. Engines take turns, in the order of `bench/results/peers-*.json`. Figures are medians; the last column",
-        "has each turn's. Sampling is at temperature 1 from the whole vocabulary. The model is SmolLM2-135M-Instruct, dequantized",
-        "to bfloat16 and given to every engine. Each engine runs in the weight type that is fastest for it on that processor.",
-        "transformers is measured on one batch of 64.", "",
+        "For users: how fast Quire and other engines do the same jobs, with the commands that measured it.", "",
+        "There is one section for each processor. Compare figures within a section only.", "",
+        "- All engines get the same token ids and draw the same number of tokens. End-of-sequence tokens are ignored.",
+        "- Sampling is at temperature 1 from the whole vocabulary.",
+        "- The model is SmolLM2-135M-Instruct, dequantized to bfloat16. Each engine runs in the weight type that is fastest for it on",
+        "  that processor.",
+        "- Each turn is a process of its own, and engines take turns, in the order of `bench/results/peers-*.json`. Figures are",
+        "  medians; the last column has each turn's.",
+        "- transformers runs one batch of 64.", "",
         "    bench/peers/setup.sh", "    make bench-peers", "",
     ]  # fmt: skip
     for file in files:
