@@ -1,12 +1,12 @@
-// Package attention keeps the keys and values of the tokens seen so far and attends to them.
+// Package attention stores the keys and values of the tokens seen so far, and attends to them.
 //
-// A cache holds one layer: K and V of each KV head, interleaved k0,v0,k1,v1,... as [.., 2*KVH, D]. It comes in two
-// layouts with the same verbs. The paged one is a pool of pages [P, page_size, 2*KVH, D] that sequences own by their
-// page lists. The contiguous one is [R, max_len, 2*KVH, D], one row a slot; it shares nothing and is the simple oracle
-// of the paged one. On TPU the last two axes may be one: [Layout.ForTPU].
+// A cache holds one layer: K and V of each KV head, interleaved k0,v0,k1,v1,... as [.., 2*KVH, D]. It has two layouts
+// with the same methods. The paged layout is a pool of pages [P, page_size, 2*KVH, D] that sequences own by their page
+// lists. The contiguous layout is [R, max_len, 2*KVH, D], one row a slot; it shares nothing and is the simple reference
+// for the paged one. On TPU the last two axes may be one: [Layout.ForTPU].
 //
-// Attention is the plain blocked form: an online softmax over blocks of the context at absolute positions, as far as
-// the longest sequence that is alive. It never holds [tokens, context], and what a token gets does not depend on the
+// The plain form of attention is blocked: an online softmax over blocks of the context at absolute positions, up to the
+// longest live sequence. It never holds an array [tokens, context], and the result of a token does not depend on the
 // other tokens of the batch.
 package attention
 

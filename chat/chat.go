@@ -1,10 +1,9 @@
-// Package chat turns the messages of a conversation into the one text a model
-// was tuned on, by the model's own Jinja chat template.
+// Package chat turns the messages of a conversation into the text that a model was tuned on, by the model's own Jinja
+// chat template.
 //
-// Templates render as in transformers' apply_chat_template: with its settings of
-// the language, its raise_exception, strftime_now and tojson, and its generation
-// tag. They come with model files, so nothing in them reaches the machine: they
-// load nothing, and their output, memory and time are bounded.
+// Templates render as in transformers' apply_chat_template: with its Jinja settings, its raise_exception, strftime_now
+// and tojson, and its generation tag. Templates come with model files and are untrusted: they load nothing, and their
+// output, memory and time are bounded.
 package chat
 
 import (

@@ -1,7 +1,7 @@
-// Package collective moves numbers between the devices that run a program together, one program on arrays of its own
-// each.
+// Package collective sums and concatenates arrays over the devices that run one program together, each on its own
+// arrays.
 //
-// Every device must come to each operation, in the same order. On one device all of them leave their operand as it is.
+// Every device must reach each operation, in the same order. On one device each operation returns its operand.
 package collective
 
 import (

@@ -1,10 +1,10 @@
-// Package control writes loops and branches over trees of graph nodes (see package tree), and operations that a backend
-// may have a native form of (composites).
+// Package control writes loops and branches over trees of graph nodes (see package tree), and composites: operations
+// that a backend may replace by a native form.
 //
-// It stands between the graph packages and GoMLX's own While and If for two reasons. State is passed as Go structs,
-// and bodies may use any node of the functions around them. And GoMLX keeps one cache of scalar constants for a whole
-// graph, so that a constant made inside one closure would be handed to another, where it does not exist: here each
-// closure sees only the constants of the functions around it.
+// Use it instead of GoMLX's own While and If, for two reasons. State is passed as Go structs, and bodies may use any
+// node of the enclosing functions. And GoMLX keeps one cache of scalar constants for a whole graph, so a constant made
+// inside one closure would be handed to another closure, where it does not exist. Here each closure sees only the
+// constants of the functions around it.
 package control
 
 import (

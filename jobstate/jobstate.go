@@ -1,19 +1,19 @@
-// Package jobstate keeps in a job's output folder what another process needs to go on with the job: what the job is, so
-// that no other one is taken for it, what its published parts came to, and a lock that one process holds at a time.
+// Package jobstate keeps what another process needs to resume a job in the job's output folder: the description of the
+// job, notes of its published parts, and a lock that one process holds at a time.
 //
-// All of it is in the folder [Folder] below the output, whose name begins with an underscore so that readers of data
-// sets pass over it:
+// The files are in the folder [Folder] below the output. Its name begins with an underscore so that readers of data
+// sets skip it:
 //
 //	_job/lock        held while a process works on the job; the file stays
-//	_job/job.json    the job's [Description], written once, before anything is drawn
+//	_job/job.json    the job's [Description], written once, before sampling starts
 //	_job/parts.log   a line for each part, on disk before the part is visible
 //	_job/journal-*   the journal of what is not in a published part; see package journal
 //
-// Where the output is in an object store, all of this is in a local folder, and job.json is in the store as well, for
+// If the output is in an object store, all of this is in a local folder, and job.json is in the store as well, for
 // other machines: see [State.Share].
 //
-// Several processes may do a job together, each a [Shard] of it. They share job.json; lock, notes and journal of each
-// are in a folder of its own, such as _job/shard-00003-of-00008.
+// Several processes may do a job together, each a [Shard] of it. They share job.json. Each has its own lock, notes and
+// journal in a folder such as _job/shard-00003-of-00008.
 package jobstate
 
 import (

@@ -1,10 +1,12 @@
-// Package journal keeps records so that a crash costs the last of them at most.
+// Package journal keeps records in segment files so that a crash loses at most the last of them.
 //
-// A journal is a folder of segment files, written one after the other. Each record belongs to a row, a number of the
-// caller's, and carries bytes that mean nothing here; a segment is removed when all of its rows are done with. A record
-// is handed to the operating system when [Journal.Append] returns, so that the death of the process costs none; it is
-// on disk after at most [Options.SyncEvery] and the time of an fsync, and never more than four times
-// [Options.SyncBytes] of them are not, so that a loss of power costs no more than those.
+// A journal is a folder of segment files, written one after the other. Each record belongs to a row, which is a number
+// that the caller chooses, and carries bytes that the journal does not interpret. A segment is removed when all of its
+// rows are done.
+//
+// When [Journal.Append] returns, the operating system has the record, so the death of the process loses none. A record
+// is on disk after at most [Options.SyncEvery] plus the time of an fsync. At most four times [Options.SyncBytes] are
+// not yet on disk, so a loss of power loses no more than that.
 //
 // # Format
 //
@@ -13,9 +15,9 @@
 //	header: "QUIREJ1\n", the journal's key (32 bytes), the segment's number (u64), CRC of these 48 bytes (u32)
 //	record: length of its bytes (u32), CRC of all that follows and of the length (u32), row (u64), bytes
 //
-// The CRC is CRC-32C, begun with that of the header, so that a record of another segment is none of this one. Reading
-// ends at the first record that is not whole; what follows is dropped and reported as [Damage]. A process that goes on
-// begins a segment of its own, so that nothing ever stands behind a torn record.
+// The CRC is CRC-32C, seeded with that of the header, so a record of another segment is not valid in this one. Reading
+// stops at the first record that is not whole. The rest of the segment is dropped and reported as [Damage]. A resuming
+// process starts a new segment, so nothing is ever written after a torn record.
 package journal
 
 import (

@@ -1,14 +1,13 @@
-// Package lockstep keeps processes on several hosts together that do the same things in the same order: each with
-// devices of its own, all of which run one program.
+// Package lockstep keeps processes on several hosts in step. Each has its own devices, and all devices run one program,
+// so all processes must do the same things in the same order.
 //
-// Process 0 leads: it decides what is done, tells the others, and compares what that came to. The others follow: they
-// decide nothing, so that the time at which something happens on a host changes nothing. A process that differs ends
-// all of them with an error that says which one and in what ([DifferentError]); so does one that fails
-// ([StoppedError]), goes away or is silent for too long ([LostError]).
+// Process 0 leads: it makes all decisions, tells the others, and compares the results. The others follow and decide
+// nothing, so the timing of events on a host changes nothing. A process that differs ends all of them with an error
+// that names the process and the difference ([DifferentError]). So does one that fails ([StoppedError]), and one that
+// goes away or is silent for too long ([LostError]).
 //
-// The processes meet at process 0, to which each of the others holds one TCP connection with messages of encoding/gob.
-// There is neither a password nor encryption: like jax.distributed and NCCL it is for a network whose machines are
-// trusted.
+// The processes meet at process 0. Each of the others has one TCP connection to it, with messages of encoding/gob.
+// There is neither a password nor encryption: like jax.distributed and NCCL it is for a trusted network.
 package lockstep
 
 import (

@@ -1,8 +1,8 @@
-// Package pagetable is the device's account of KV pages: how often each page is referenced. It allocates, shares and
-// releases pages by whole-array operations inside a program.
+// Package pagetable counts the references of KV pages on the device. It allocates, shares and releases pages by
+// whole-array operations inside a program.
 //
-// A page is free exactly when its count is 0. Which sequence holds which page is the business of package seqtable; what
-// the pages contain is that of package attention. [Host] is the plain-Go twin.
+// A page is free exactly when its count is 0. Package seqtable knows which sequence holds which page, and package
+// attention knows what the pages contain. [Host] is the plain-Go twin.
 package pagetable
 
 import (

@@ -1,8 +1,8 @@
-// Package prefix names the prefixes of prompts by their content, page by page, and remembers which are kept and where.
+// Package prefix names the prefixes of prompts by content, page by page, and remembers which ones are kept and where.
 //
-// A page's name is a hash chained over the pages before it, so that equal names mean equal tokens from the first on.
-// The keeper of a prefix is a number that means something to the caller, for instance a row of the sequence table. The
-// package knows nothing of devices.
+// The name of a page is a hash chained over the pages before it, so equal names mean equal tokens from the start. A
+// kept prefix belongs to a number that the caller chooses, for instance a row of the sequence table. The package knows
+// nothing of devices.
 package prefix
 
 import (

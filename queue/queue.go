@@ -1,31 +1,32 @@
-// Package queue hands out the units of jobs to workers, by way of NATS JetStream. It knows nothing of what a unit is
-// but its number and a range of rows, and nothing of what a job is but a text that its workers understand.
+// Package queue hands out the units of jobs to workers through NATS JetStream. It knows a unit only as a number and a
+// range of rows, and a job only as a text that its workers understand.
 //
 // # Layout
 //
-// One stream and one bucket serve any number of jobs. Where they are missing they are made, in files, without replicas;
-// made before, by whoever runs the servers, they are used as they are.
+// One stream and one bucket serve any number of jobs. If they are missing they are created, in files and without
+// replicas. If the operator of the servers has created them, they are used as they are.
 //
 //	stream QUIRE_UNITS, a work queue: quire.units.JOB.NUMBER   a unit that is neither done nor parked
 //	its consumer JOB                                           who has which unit; acks within Job.AckWait
 //	bucket QUIRE_JOBS: JOB.job                                 the Job
-//	                   JOB.unit.NUMBER                         how far a unit is, and what it came to
-//	                   JOB.worker.NAME                         a worker that lives, and how fast it is
-//	                   JOB.refused.NAME                        a worker that can't work on the job, and why
-//	                   output/HASH                             whose an output is
+//	                   JOB.unit.NUMBER                         the state of a unit, and its results
+//	                   JOB.worker.NAME                         a live worker, and its speed
+//	                   JOB.refused.NAME                        a worker that cannot do the job, and why
+//	                   output/HASH                             the job that has an output
 //
 // # Guarantees
 //
-// A unit is handed to one worker at a time, for as long as that worker says every quarter of Job.AckWait that it is at
-// it, and to another one when it does not. The time is the server's alone, by its clock: when that is set back, the
-// units of a worker that is dead wait for as long more; when it is set forward by AckWait or so, units are handed out
-// whose workers live. Who finds that out says so by [Lease.Busy]; otherwise it counts as a try. So a unit is done at
-// least once. Whoever publishes what a unit came to must take it that another worker, thought dead, did so too.
+// A unit is leased to one worker at a time, which renews the lease every quarter of Job.AckWait. If it does not, the
+// unit goes to another worker. Only the server's clock counts. If that clock is set back, the units of a dead worker
+// wait that much longer. If it is set forward by about AckWait, units of live workers are handed out again. A worker
+// that notices this returns the unit by [Lease.Busy]; otherwise it counts as a try. A unit is therefore done at least
+// once, and whoever publishes its results must expect that another worker, thought dead, has published them too.
 //
-// A unit that fails, or whose worker dies, is handed out again. After Job.MaxTries times without a row more being done
-// than ever before it is parked, with the last error. What is given back in good order does not count.
+// A unit that fails, or whose worker dies, is handed out again. After Job.MaxTries attempts without progress it is
+// parked with the last error. Progress means that more rows are done than ever before. A unit that a worker gives back
+// in good order does not count as a try.
 //
-// While the server is away everything here waits, for Options.Patience.
+// While the server is away all operations wait, for at most Options.Patience.
 package queue
 
 import (

@@ -1,8 +1,8 @@
-// Package scan holds the two parallel primitives that the tables are built from: prefix sums, and the positions of the
-// set elements of a mask. Both are made of whole-array operations, with no serial loop, and run on every backend.
+// Package scan has the two parallel primitives that the tables are built from: prefix sums, and the positions of the
+// set elements of a mask. Both use whole-array operations without a serial loop, and run on every backend.
 //
-// The forms are chosen to compile to little code too: chains of dependent steps (doubling sums, binary searches) run as
-// fast on XLA:CPU, but take seconds to compile, for the compiler merges the steps and repeats them.
+// Their forms are also chosen for short compile times. Chains of dependent steps (doubling sums, binary searches) run
+// as fast on XLA:CPU, but take seconds to compile, since the compiler merges the steps and repeats them.
 package scan
 
 import (

@@ -1,10 +1,9 @@
-// Package seqtable is the device's account of sequences: which slot holds one, how long it is and which KV pages it
-// uses. It opens, extends, clones and releases sequences by whole-array operations inside a program.
+// Package seqtable records on the device which slot holds which sequence, how long each is and which KV pages it uses.
+// It opens, extends, clones and releases sequences by whole-array operations inside a program.
 //
-// How often each page is referenced is kept by package pagetable, and nowhere else; the verbs here that change it take
-// that table and return it. Clearing is logical: a released slot is all clear here, its pages keep their contents. A
-// page is written only while one sequence alone holds it, so that full pages can be shared. [Host] is the plain-Go
-// twin.
+// Only package pagetable counts the references of pages. Methods here that change the counts take that table and return
+// it. Clearing is logical: a released slot is all clear here, and its pages keep their contents. A page is written only
+// while one sequence alone holds it, so full pages can be shared. [Host] is the plain-Go twin.
 package seqtable
 
 import (

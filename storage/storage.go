@@ -1,5 +1,5 @@
-// Package storage reads and writes whole files wherever they are: local paths, and objects of S3, Google Cloud Storage
-// and Azure Blob Storage by URL.
+// Package storage reads and writes whole files: local paths, and objects of S3, Google Cloud Storage and Azure Blob
+// Storage by URL.
 //
 // # Names
 //
@@ -10,19 +10,19 @@
 //	                         or the default credentials
 //	mem://BUCKET/KEY       objects in the memory of this process, for tests
 //
-// A key is taken as it is written, without escapes. Parameters of the driver may follow it, such as
+// Keys are used as written, without escapes. Driver parameters may follow a key, such as
 // s3://bucket/key?region=eu-central-1&endpoint=https://minio.local:9000&use_path_style=true; Go CDK's packages s3blob,
-// gcsblob and azureblob list them. What has no scheme is a local path; other schemes are errors.
+// gcsblob and azureblob list them. A name without a scheme is a local path. Other schemes are errors.
 //
 // # Reading
 //
-// [Open] looks an object up once and pins it: every later read is of those bytes, and fails with [ErrChanged] when they
-// are replaced. Ranges are asked for with bounded read-ahead; what breaks off, stalls, comes short or is answered by a
-// server's error is asked for again from where it stopped, with growing pauses.
+// [Open] looks an object up once and pins its version. Later reads return those bytes, and fail with [ErrChanged] when
+// the object is replaced. Ranges are read ahead within a limit. A read that breaks off, stalls, comes short or gets a
+// server error is retried from where it stopped, with growing pauses.
 //
 // # Writing
 //
-// [Put] makes an object appear whole or not at all, and only where there is none of that name.
+// [Put] makes an object appear whole or not at all, and only if no object of that name exists.
 package storage
 
 import (

@@ -1,6 +1,6 @@
-// Package tally counts what a job has come to: rows, completions, tokens. Whatever shows such figures (the table and
-// the report of a run, progress, metrics, notes of parts, units in a queue, the HTML page) has them from here, so that
-// they mean the same everywhere.
+// Package tally counts the rows, completions and tokens of a job. Everything that shows such figures uses it (the table
+// and the report of a run, progress, metrics, notes of parts, units in a queue, the HTML page), so they mean the same
+// everywhere.
 package tally
 
 import (

@@ -1,11 +1,8 @@
-// Package tokenizer turns text into the token ids a model was trained on, and
-// back.
+// Package tokenizer turns text into the token ids that a model was trained on, and back.
 //
-// It reads a tokenizer.json, or builds the same thing from the metadata of a
-// GGUF file, and gives exactly the ids of Hugging Face tokenizers: byte-level
-// BPE (GPT-2, Llama 3, Qwen, SmolLM, ...) and BPE with byte fallback (Llama 2,
-// Mistral). A component it does not know is refused by name when the file is
-// opened. Files are taken as untrusted.
+// It reads a tokenizer.json, or builds the same from the metadata of a GGUF file, and returns exactly the ids of
+// Hugging Face tokenizers: byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM, ...) and BPE with byte fallback (Llama 2,
+// Mistral). Opening a file with an unknown component fails with an error that names it. Files are untrusted input.
 package tokenizer
 
 import (

@@ -1,8 +1,8 @@
 // Package tokenqueue holds the tokens that wait to be run through the model, and packs the next of them for a step.
 //
-// A token is known by its slot (the sequence it belongs to) and its position in that sequence. A step takes the tokens
-// that waited longest, sorted so that each sequence's stand together. Package seqtable then finds them their pages and
-// makes the [PageBatchInfo] that attention reads. [Host] is the plain-Go twin.
+// A token is identified by its slot (the sequence it belongs to) and its position in that sequence. A step takes the
+// tokens that have waited longest, sorted so that those of one sequence are adjacent. Package seqtable then assigns
+// their pages and makes the [PageBatchInfo] that attention reads. [Host] is the plain-Go twin.
 package tokenqueue
 
 import (

@@ -1,5 +1,5 @@
-// Package tree flattens Go structs whose leaves are graph nodes, so that a piece of device state is declared once, as a
-// struct, and travels as loop state, arguments and results of programs without naming its fields again.
+// Package tree flattens Go structs whose leaves are graph nodes. Device state is declared once, as a struct, and
+// travels as loop state, arguments and results of programs without naming its fields again.
 //
 // A tree is a value of any type built from structs, slices, arrays and pointers to structs whose leaves are
 // [*graph.Node]. Leaves come in field order. Fields of any other type (ints, strings, ...) are static: they are not

@@ -1,9 +1,8 @@
-// Package vfs is the file layer under a job's output: the few operations that must survive a crash, on the machine's
-// files ([OS]) or on files in memory that can lose what was not synced ([Mem]), and with errors put in their way
-// ([Inject]).
+// Package vfs is the file layer below a job's output. It has the few operations that must survive a crash, on real
+// files ([OS]), on files in memory that can lose what was not synced ([Mem]), and with injected errors ([Inject]).
 //
-// What lasts: a file's bytes once [File.Sync] has returned, a file's name once [FS.SyncDir] of its folder has.
-// Everything else may be lost, in part or whole, when the power goes.
+// A file's bytes are durable once [File.Sync] has returned, and its name once [FS.SyncDir] of its folder has. A loss of
+// power may lose anything else, in part or whole.
 package vfs
 
 import (

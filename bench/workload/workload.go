@@ -1,8 +1,8 @@
-// Package workload is the fixed jobs that engines are measured by: prompts, how many completions of each, and how long
-// each is.
+// Package workload has the fixed jobs that engines are measured by: the prompts, the number of completions of each, and
+// their lengths.
 //
 // The texts are Quire's own: arithmetic word problems with the length distribution of GSM8K's questions, made by the
-// command in generate, and four worked ones as a few-shot prefix.
+// command in generate, and four solved ones as a few-shot prefix.
 package workload
 
 import (

@@ -1,9 +1,8 @@
-// Package jinja renders Jinja templates as Python's sandboxed jinja2 does with
-// the settings of transformers' chat templates.
+// Package jinja renders Jinja templates as Python's sandboxed jinja2 does with the settings of transformers' chat
+// templates.
 //
-// Templates are taken as untrusted: they cannot load anything, cannot change
-// what they are given, and run within limits of steps, time and memory. What
-// the language has and this package has not is refused when parsing.
+// Templates are untrusted input: they cannot load anything, cannot change their arguments, and run within limits of
+// steps, time and memory. Parsing refuses what the language has and this package lacks.
 package jinja
 
 import (

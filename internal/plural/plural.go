@@ -1,4 +1,4 @@
-// Package plural writes numbers with what they count, for messages to people: "1 row", "2 rows".
+// Package plural formats numbers with their nouns for messages: "1 row", "2 rows".
 package plural
 
 import (

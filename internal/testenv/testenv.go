@@ -1,4 +1,4 @@
-// Package testenv gives tests the backends, models and goldens that they share.
+// Package testenv gives tests their shared backends, models and goldens.
 package testenv
 
 import (

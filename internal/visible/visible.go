@@ -1,8 +1,8 @@
-// Package visible prints text that came from files, models and networks without letting it steer a terminal: control
-// characters, the marks that turn the direction of text around, and bytes that are no UTF-8 are written as escapes,
-// such as \x1b and \u202e.
+// Package visible prints text from files, models and networks so that it cannot control a terminal. Control characters,
+// marks that change the direction of text, and bytes that are not UTF-8 are written as escapes, such as \x1b and
+// \u202e.
 //
-// JSON stays what it is: of these characters it has those from U+007F on, inside of strings, where \u007f means the
+// JSON stays valid: of these characters it can contain those from U+007F on, inside of strings, where \u007f means the
 // same.
 package visible
 

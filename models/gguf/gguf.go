@@ -1,9 +1,9 @@
 // Package gguf reads GGUF model files (versions 2 and 3, little-endian): metadata, tensor table, and block
 // dequantization.
 //
-// The file is mapped, not read: metadata arrays are decoded when asked for and tensor data is handed out as slices of
-// the mapping. Files are untrusted input: every length and offset is checked against the bytes that are there, nothing
-// is allocated on the word of a header, and a bad file gives one error that names it.
+// The file is mapped, not read. Metadata arrays are decoded on demand, and tensor data is returned as slices of the
+// mapping. Files are untrusted input: every length and offset is checked against the size of the file before memory is
+// allocated for it, and a bad file gives one error that names it.
 //
 // The format is described in the ggml project's documentation (docs/gguf.md).
 package gguf

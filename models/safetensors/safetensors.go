@@ -1,8 +1,8 @@
 // Package safetensors reads one safetensors file: its tensor table, and tensor data as slices of a read-only mapping.
 //
-// Files are untrusted input. The rules of the format's reference reader hold here too: the header is at most 100 MB of
-// JSON, names are unique, and the tensors cover the data part exactly, without holes or overlap; a bad file gives one
-// error that names the file and the tensor.
+// Files are untrusted input. The rules of the format's reference reader apply: the header is at most 100 MB of JSON,
+// names are unique, and the tensors cover the data part exactly, without holes or overlap. A bad file gives one error
+// that names the file and the tensor.
 package safetensors
 
 import (

@@ -1,5 +1,5 @@
-// Package local is a NATS server inside this program, for jobs whose workers are all on one machine, or where none is
-// at hand.
+// Package local runs a NATS server inside this process: for jobs whose workers are all on one machine, and for trying a
+// queue without a server.
 package local
 
 import (
