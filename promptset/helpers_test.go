@@ -3,6 +3,7 @@ package promptset
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,7 +54,14 @@ func rows(t testing.TB, r *Reader) []*Row {
 func complete(t testing.TB, r *Reader, o WriterOptions, n int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
-	w := create(t, dir, r, o)
+	completeIn(t, vfs.OS, dir, r, o, n)
+	return dir
+}
+
+// completeIn is complete into the folder dir of fs.
+func completeIn(t testing.TB, fs vfs.FS, dir string, r *Reader, o WriterOptions, n int) {
+	t.Helper()
+	w := createIn(t, fs, dir, r, o)
 	for row := range r.Rows(context.Background()) {
 		if err := w.Add(row, results(row, n)); err != nil {
 			t.Fatal(err)
@@ -62,13 +70,17 @@ func complete(t testing.TB, r *Reader, o WriterOptions, n int) string {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return dir
 }
 
 // create starts an output folder for all rows of r.
 func create(t rapid.TB, dir string, r *Reader, o WriterOptions) *Writer {
 	t.Helper()
-	folder, err := NewFolder(vfs.OS, dir)
+	return createIn(t, vfs.OS, dir, r, o)
+}
+
+func createIn(t rapid.TB, fs vfs.FS, dir string, r *Reader, o WriterOptions) *Writer {
+	t.Helper()
+	folder, err := NewFolder(fs, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,6 +119,11 @@ func parsed(t testing.TB, path string) (*parquet.File, *node, []parquet.Row) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parsedBytes(t, b)
+}
+
+func parsedBytes(t testing.TB, b []byte) (*parquet.File, *node, []parquet.Row) {
+	t.Helper()
 	file, root, err := openFooter(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		t.Fatal(err)
@@ -160,6 +177,25 @@ func text(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// bytesOf reads a file of fs.
+func bytesOf(t testing.TB, fs vfs.FS, name string) []byte {
+	t.Helper()
+	file, err := fs.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	size, err := file.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, size)
+	if _, err := file.ReadAt(b, 0); err != nil && !(size == 0 && err == io.EOF) {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func want[T comparable](t testing.TB, what string, got, want T) {
