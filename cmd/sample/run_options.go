@@ -242,6 +242,9 @@ func parseDType(flag, name string) (dtypes.DType, error) {
 func parseBackend(backend string) (spec string, err error) {
 	platform, isXLA := strings.CutPrefix(backend, "xla:")
 	switch {
+	case isXLA && platform == setup.CUDACompile:
+		return "", fmt.Errorf("--backend is %s, which compiles programs but does not run them: run on xla:cuda, or "+
+			"compile with \"sample plan --topology\"", backend)
 	case backend == "go", isXLA && slices.Contains(setup.Platforms(), platform):
 		return backend, nil
 	case isXLA && strings.ContainsRune(platform, filepath.Separator):
