@@ -1,7 +1,7 @@
-// Package telemetry watches a run: what it knows is served as Prometheus metrics and health, and kept as a small time
-// series in a file, from which a report is made when the run is over.
+// Package telemetry collects the figures of a run. It serves them as Prometheus metrics and health checks, and keeps a
+// small time series in a file, from which a report is made after the run.
 //
-// A [Run] is told of rows and of the device's calls by its methods.
+// The methods of a [Run] tell it about rows and device calls.
 package telemetry
 
 import (

@@ -1,5 +1,5 @@
-// Package report makes one self-contained HTML page of what a job did: from its output rows and its time series. The
-// page needs no network and runs no scripts; all that comes from models and files is escaped.
+// Package report makes one self-contained HTML page about a job from its output rows and its time series. The page
+// needs no network and runs no scripts. Everything that comes from models and files is escaped.
 package report
 
 import (
