@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"math"
 	"sync"
 
 	"github.com/quire/quire/engine"
@@ -100,10 +99,8 @@ func (e *equalRows) hash(r *engine.Request) uint64 {
 	b := e.scratch[:0]
 	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 	text(r.ID)
-	s := &r.Sampling
 	for _, n := range []uint64{
-		uint64(r.N), uint64(r.FirstGeneration), uint64(r.MaxTokens), uint64(s.TopK), s.Seed,
-		math.Float64bits(s.Temperature), math.Float64bits(s.TopP), math.Float64bits(s.MinP),
+		uint64(r.N), uint64(r.FirstGeneration), uint64(r.MaxTokens), maphash.Comparable(e.seed, r.Sampling),
 	} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
