@@ -132,8 +132,8 @@ func TestDerivedColumns(t *testing.T) {
 	} {
 		check := NewRowCheck(0, 1, nil)
 		b := line(value)
-		err := readJSONLPart(bytes.NewReader(b), int64(len(b)), func(id string, r *Result) error {
-			check.Add(id, r)
+		err := readJSONLPart(bytes.NewReader(b), int64(len(b)), func(r *Completion) error {
+			check.Add(r.ID, &r.Result)
 			return nil
 		})
 		if got := check.Finish(); err != nil || got != want {

@@ -4,12 +4,19 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"iter"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/storage"
 )
 
 // Output is what writers published in one place, read back.
@@ -44,6 +51,30 @@ func OpenOutput(place Published) (*Output, error) {
 	return o, nil
 }
 
+// OpenOutputFile takes a single file, here or in an object store, for an output with one part.
+func OpenOutputFile(ctx context.Context, name string) *Output {
+	part := Part{Name: name, Format: FormatJSONL}
+	if strings.HasSuffix(storage.Path(name), ".parquet") {
+		part.Format = FormatParquet
+	}
+	return &Output{Parts: []Part{part}, place: singleFile{ctx, name}}
+}
+
+// singleFile is a place with one file.
+type singleFile struct {
+	ctx  context.Context
+	name string
+}
+
+func (f singleFile) Names() ([]string, error) { return []string{f.name}, nil }
+
+func (f singleFile) Open(name string) (File, error) {
+	if name != f.name {
+		return nil, fs.ErrNotExist
+	}
+	return storage.Open(f.ctx, name)
+}
+
 // Open opens a file of the output.
 func (o *Output) Open(name string) (File, error) { return o.place.Open(name) }
 
@@ -63,8 +94,7 @@ const wholeBytes = 64 << 20
 
 // Read reads all of a part, and gives each of its rows to each, whose error ends the reading and is returned as it is.
 // Another error is ctx's or one of reading; what is wrong with the part itself is [PartContent.Damage].
-func (o *Output) Read(ctx context.Context, part Part, each func(id string, r *Result) error) (c PartContent,
-	err error) {
+func (o *Output) Read(ctx context.Context, part Part, each func(*Completion) error) (c PartContent, err error) {
 	file, err := o.place.Open(part.Name)
 	if err != nil {
 		return c, err
@@ -86,18 +116,13 @@ func (o *Output) Read(ctx context.Context, part Part, each func(id string, r *Re
 		bytesOf = bytes.NewReader(whole.Bytes())
 	}
 	var own error // of each
-	give := func(id string, r *Result) error {
+	c.Meta, err = readPart(part.Format, bytesOf, in.Size(), func(row *Completion) error {
 		c.Rows++
 		if own = ctx.Err(); own == nil {
-			own = each(id, r)
+			own = each(row)
 		}
 		return own
-	}
-	if part.Format == FormatJSONL {
-		err = readJSONLPart(bytesOf, in.Size(), give)
-	} else {
-		c.Meta, err = readParquetPart(bytesOf, in.Size(), give)
-	}
+	})
 	switch {
 	case own != nil:
 		return c, own
@@ -107,6 +132,81 @@ func (o *Output) Read(ctx context.Context, part Part, each func(id string, r *Re
 		c.Damage = err.Error()
 	}
 	return c, nil
+}
+
+// Rows gives the rows of a part without a look at its digest. An error ends them: it is [ErrNoCompletions] for a file
+// that is no part of an output.
+func (o *Output) Rows(ctx context.Context, part Part) iter.Seq2[*Completion, error] {
+	return func(yield func(*Completion, error) bool) {
+		stopped := false
+		err := func() error {
+			if compressed(storage.Path(part.Name)) { // no part is
+				return ErrNoCompletions
+			}
+			in, err := o.place.Open(part.Name)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			_, err = readPart(part.Format, in, in.Size(), func(row *Completion) error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if stopped = !yield(row, nil); stopped {
+					return errStopped
+				}
+				return nil
+			})
+			return err
+		}()
+		if err != nil && !stopped {
+			yield(nil, err)
+		}
+	}
+}
+
+// errStopped ends reading whose rows nobody wants any more.
+var errStopped = errors.New("stopped")
+
+// Meta returns what the output says of how it was made: the metadata of JSONL parts, and those of the first Parquet
+// part, which hold where both have a name.
+func (o *Output) Meta() (map[string]string, error) {
+	meta := map[string]string{}
+	text, err := o.read(MetaName, maxMeta)
+	if err == nil {
+		err = json.Unmarshal(text, &meta)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot read %s: %w", MetaName, err)
+	}
+	i := slices.IndexFunc(o.Parts, func(p Part) bool { return p.Format == FormatParquet })
+	if i < 0 {
+		return meta, nil
+	}
+	part, err := o.place.Open(o.Parts[i].Name)
+	if err != nil {
+		return nil, err
+	}
+	defer part.Close()
+	footer, _, err := openFooter(part, part.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Parts[i].Name, err)
+	}
+	maps.Copy(meta, metaOf(footer))
+	return meta, nil
+}
+
+// maxMeta bounds what is read of a file with the metadata of JSONL parts.
+const maxMeta = 1 << 20
+
+// read reads the first bytes of a file of the output.
+func (o *Output) read(name string, most int64) ([]byte, error) {
+	file, err := o.place.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.NewSectionReader(file, 0, min(file.Size(), most)))
 }
 
 // interruptible is a reader that ends with its context.
@@ -122,19 +222,21 @@ func (r *interruptible) Read(b []byte) (int, error) {
 	return r.r.Read(b)
 }
 
-// readJSONLPart gives the rows of a JSONL part to each.
-func readJSONLPart(in io.ReaderAt, size int64, each func(id string, r *Result) error) error {
-	var last [1]byte
-	if size > 0 {
-		if _, err := in.ReadAt(last[:], size-1); err == nil && last[0] != '\n' {
-			return errors.New("its last line is cut off")
-		}
+// readPart gives the rows of a part to each, and returns the metadata of a Parquet part.
+func readPart(format string, in io.ReaderAt, size int64, each func(*Completion) error) (map[string]string, error) {
+	if format == FormatJSONL {
+		return nil, readJSONLPart(in, size, each)
 	}
+	return readParquetPart(in, size, each)
+}
+
+// readJSONLPart gives the rows of a JSONL part to each.
+func readJSONLPart(in io.ReaderAt, size int64, each func(*Completion) error) error {
 	l, err := openLines("", io.NewSectionReader(in, 0, size))
 	if err != nil {
 		return err
 	}
-	for {
+	for first := true; ; first = false {
 		line, err := l.next()
 		if err == io.EOF {
 			return nil
@@ -142,6 +244,16 @@ func readJSONLPart(in io.ReaderAt, size int64, each func(id string, r *Result) e
 		var all []member
 		if err == nil {
 			all, err = members(line)
+		}
+		if first {
+			if err == nil {
+				err = checkColumns(func(name string) bool {
+					return slices.ContainsFunc(all, func(m member) bool { return m.key == name })
+				}, "%s is missing")
+			}
+			if cutOff(in, size) && !errors.Is(err, ErrNoCompletions) {
+				return errors.New("its last line is cut off")
+			}
 		}
 		var id string
 		var r *Result
@@ -151,10 +263,20 @@ func readJSONLPart(in io.ReaderAt, size int64, each func(id string, r *Result) e
 		if err != nil {
 			return fmt.Errorf("line %d: %w", l.number, err)
 		}
-		if err := each(id, r); err != nil {
+		if err := each(&Completion{id, *r, func() *Row { return promptOf(all) }}); err != nil {
 			return err
 		}
 	}
+}
+
+// cutOff says that the last line of a file does not end.
+func cutOff(in io.ReaderAt, size int64) bool {
+	var last [1]byte
+	if size == 0 {
+		return false
+	}
+	_, err := in.ReadAt(last[:], size-1)
+	return err == nil && last[0] != '\n'
 }
 
 // resultOf takes what the writer added out of a row: the keys from id on, before which are the input's.
@@ -177,30 +299,40 @@ func resultOf(all []member) (id string, r *Result, err error) {
 }
 
 // readParquetPart gives the rows of a Parquet part to each, and returns the footer's metadata.
-func readParquetPart(in io.ReaderAt, size int64, each func(id string, r *Result) error) (meta map[string]string,
-	err error) {
+func readParquetPart(in io.ReaderAt, size int64, each func(*Completion) error) (meta map[string]string, err error) {
 	file, root, err := openFooter(in, size)
 	if err != nil {
 		return nil, err
 	}
-	meta = map[string]string{}
-	for _, kv := range file.Metadata().KeyValueMetadata {
-		meta[kv.Key] = kv.Value
+	meta = metaOf(file)
+	has := func(name string) bool { return root.field(name) != nil }
+	if err := checkColumns(has, "it has no column %s"); err != nil {
+		return meta, err
 	}
 	columns, err := resultColumns(root)
 	if err != nil {
 		return meta, err
 	}
+	prompts := newPromptReader(root)
 	for i, group := range file.RowGroups() {
 		err := checkPages(in, size, &file.Metadata().RowGroups[i])
 		if err == nil {
-			err = readGroup(group, columns, each)
+			err = readGroup(group, columns, prompts, each)
 		}
 		if err != nil {
 			return meta, fmt.Errorf("row group %d: %w", i, err)
 		}
 	}
 	return meta, nil
+}
+
+// metaOf returns the metadata in a footer.
+func metaOf(file *parquet.File) map[string]string {
+	meta := map[string]string{}
+	for _, kv := range file.Metadata().KeyValueMetadata {
+		meta[kv.Key] = kv.Value
+	}
+	return meta
 }
 
 // resultColumns finds what the writer added, by leaf: the columns from id on, before which are the input's.
@@ -223,7 +355,8 @@ func resultColumns(root *node) (found []*Column, err error) {
 }
 
 // readGroup gives the rows of a row group to each.
-func readGroup(group parquet.RowGroup, columns []*Column, each func(id string, r *Result) error) (err error) {
+func readGroup(group parquet.RowGroup, columns []*Column, prompts *promptReader,
+	each func(*Completion) error) (err error) {
 	rows, err := openRows(group, 0)
 	if err != nil {
 		return err
@@ -234,7 +367,7 @@ func readGroup(group parquet.RowGroup, columns []*Column, each func(id string, r
 		n, err := readRows(rows, buffer)
 		for _, values := range buffer[:min(int64(n), left)] {
 			id, r := resultOfRow(values, columns)
-			if err := each(id, r); err != nil {
+			if err := each(&Completion{id, *r, func() *Row { return prompts.of(values) }}); err != nil {
 				return err
 			}
 			left--

@@ -2,7 +2,9 @@ package promptset
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -74,8 +76,8 @@ func TestOutputReadsBack(t *testing.T) {
 		}
 		var got []string
 		for i, part := range out.Parts {
-			c, err := out.Read(context.Background(), part, func(id string, r *Result) error {
-				got = append(got, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", id, r.Generation, r.Text, r.TokenIDs,
+			c, err := out.Read(context.Background(), part, func(r *Completion) error {
+				got = append(got, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", r.ID, r.Generation, r.Text, r.TokenIDs,
 					r.Logprobs,
 					r.FinishReason, r.PromptTokens, r.CompletionTokens, r.Err))
 				if r.contradicts != "" {
@@ -95,6 +97,115 @@ func TestOutputReadsBack(t *testing.T) {
 			t.Fatalf("read %q\nwritten %q", got, want)
 		}
 	})
+}
+
+// Parts are in the order of their numbers, also where those have more than five digits; nothing else is a part.
+func TestPartsAreInOrder(t *testing.T) {
+	files := vfs.NewMem()
+	folder, err := NewFolder(files, "out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"part-100001.jsonl", "part-99999.jsonl", "part-1.jsonl", "x.jsonl",
+		"part-00009.jsonl", "part-100000.jsonl", "part-00009.jsonl.bak", "part-00009.parquet"} {
+		if err := publish(t, folder, name, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := OpenOutput(OpenFolder(files, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, part := range out.Parts {
+		got = append(got, part.Name)
+	}
+	want := []string{"part-00009.jsonl", "part-00009.parquet", "part-99999.jsonl", "part-100000.jsonl",
+		"part-100001.jsonl"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+}
+
+// Rows come with their prompts, whatever form these have, out of a folder and out of single files.
+func TestRowsOfAnOutput(t *testing.T) {
+	r := open(t, write(t, "x.jsonl", `{"id":"a","prompt":"the prompt"}
+{"id":"b","messages":[{"role":"system","content":"be brief"},{"role":"user","content":"hi"}]}
+{"id":"c","prompt_token_ids":[65,66]}
+{"id":"d"}
+`))
+	want := []string{"a 0 the prompt", "a 1 the prompt",
+		"b 0 system: be brief\nuser: hi", "b 1 system: be brief\nuser: hi",
+		"c 0 2 tokens: [65 66]", "c 1 2 tokens: [65 66]", "d 0 (no prompt)"}
+	for _, format := range []string{FormatParquet, FormatJSONL} {
+		dir := complete(t, r, WriterOptions{Format: format, Meta: map[string]string{"made": "here"}}, 2)
+		folder, err := OpenOutput(OpenFolder(vfs.OS, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if meta, err := folder.Meta(); err != nil || meta["made"] != "here" {
+			t.Errorf("%s: metadata %v, %v", format, meta, err)
+		}
+		for _, out := range []*Output{folder, OpenOutputFile(t.Context(), filepath.Join(dir, PartName(0, format)))} {
+			var got []string
+			for c, err := range out.Rows(t.Context(), out.Parts[0]) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, fmt.Sprint(c.ID, " ", c.Generation, " ", c.Prompt()))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %q", format, got)
+			}
+			for range out.Rows(t.Context(), out.Parts[0]) {
+				break
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		n := 0
+		for _, err := range folder.Rows(ctx, folder.Parts[0]) {
+			if n++; (n == 2) != errors.Is(err, context.Canceled) {
+				t.Errorf("%s: row %d: %v", format, n, err)
+			}
+			cancel()
+		}
+		if n != 2 {
+			t.Errorf("%s: %d rows after the end of the context", format, n)
+		}
+	}
+}
+
+// A file that is no part of an output is told from a part that is damaged.
+func TestNoCompletions(t *testing.T) {
+	good := open(t, write(t, "x.jsonl", `{"prompt":"a"}`+"\n"))
+	dir := complete(t, good, WriterOptions{Format: FormatParquet}, 1)
+	part := filepath.Join(dir, PartName(0, FormatParquet))
+	none := func(name string) error {
+		out := OpenOutputFile(t.Context(), name)
+		for _, err := range out.Rows(t.Context(), out.Parts[0]) {
+			return err
+		}
+		return nil
+	}
+	for name, text := range map[string]string{
+		"in.jsonl": `{"prompt":"a","id":"b","finish_reason":"x"}`, "in.jsonl.gz": "\x1f\x8b", "in.jsonl.zst": ""} {
+		if err := none(write(t, name, text)); !errors.Is(err, ErrNoCompletions) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"cut.parquet": text(t, part)[:100], "line.jsonl": "{", "lines.jsonl": "{}}\n"} {
+		if err := none(write(t, name, text)); err == nil || errors.Is(err, ErrNoCompletions) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := none(part); err != nil {
+		t.Error(err)
+	}
+	if err := none(filepath.Join(dir, "nothing.parquet")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
 }
 
 // Whatever a file of an output has, reading it says what is wrong and does not fail.
@@ -117,8 +228,9 @@ func FuzzReadPart(f *testing.F) {
 			t.Fatal(err)
 		}
 		check := NewRowCheck(0, 1, nil)
-		c, err := out.Read(context.Background(), part, func(id string, r *Result) error {
-			check.Add(id, r)
+		c, err := out.Read(context.Background(), part, func(r *Completion) error {
+			check.Add(r.ID, &r.Result)
+			r.Prompt()
 			return nil
 		})
 		check.Finish()

@@ -233,26 +233,34 @@ func readRows(rows parquet.Rows, buffer []parquet.Row) (n int, err error) {
 // row makes a Row of one row's values, which it copies.
 func (r *groupReader) row(values parquet.Row) (*Row, error) {
 	row := &Row{Index: r.base + r.at, File: r.pf.name, FileRow: r.at, layout: r.layout, values: compact(values)}
+	if err := r.place(row.values); err != nil {
+		return nil, err
+	}
+	row.finish(r.decode(row))
+	return row, nil
+}
+
+// place makes a row's values the current ones.
+func (r *groupReader) place(values []parquet.Value) error {
 	clear(r.columns)
-	for i := 0; i < len(row.values); {
-		c := row.values[i].Column()
+	for i := 0; i < len(values); {
+		c := values[i].Column()
 		j := i + 1
-		for j < len(row.values) && row.values[j].Column() == c {
+		for j < len(values) && values[j].Column() == c {
 			j++
 		}
 		if c < 0 || c >= len(r.columns) || r.columns[c] != nil {
-			return nil, errors.New("its values are out of order")
+			return errors.New("its values are out of order")
 		}
-		r.columns[c] = row.values[i:j:j]
+		r.columns[c] = values[i:j:j]
 		i = j
 	}
 	for _, v := range r.columns {
 		if v == nil {
-			return nil, errors.New("a column of it ends early")
+			return errors.New("a column of it ends early")
 		}
 	}
-	row.finish(r.decode(row))
-	return row, nil
+	return nil
 }
 
 // compact copies the values of a row into memory of their own, so that the row does not hold on to whole pages.
@@ -289,30 +297,8 @@ func compact(row parquet.Row) []parquet.Value {
 // decode sets the row's known fields and returns which prompts are given.
 func (r *groupReader) decode(row *Row) (given []string) {
 	for _, name := range knownNames {
-		c := r.pf.known[name]
-		if c == nil {
-			continue
-		}
-		first := r.columns[c.column][0]
-		switch name {
-		case "prompt":
-			if !first.IsNull() {
-				row.Prompt = row.text(name, first.ByteArray())
-			}
-		case "messages":
-			r.messages(row, c)
-		case "prompt_token_ids":
-			r.tokens(row, c)
-		case "id":
-			switch {
-			case first.IsNull():
-			case first.Kind() == parquet.ByteArray:
-				row.ID = row.text(name, first.ByteArray())
-			default:
-				row.ID = numberOf(first, c.typ).String()
-			}
-		default:
-			r.parameter(row, parameter.Sink(name), c)
+		if c := r.pf.known[name]; c != nil {
+			r.decodeKnown(row, name, c)
 		}
 	}
 	for _, name := range promptNames {
@@ -322,6 +308,31 @@ func (r *groupReader) decode(row *Row) (given []string) {
 	}
 	row.apply(r.foreign(row), given)
 	return given
+}
+
+// decodeKnown sets one known field of the row.
+func (r *groupReader) decodeKnown(row *Row, name string, c *node) {
+	first := r.columns[c.column][0]
+	switch name {
+	case "prompt":
+		if !first.IsNull() {
+			row.Prompt = row.text(name, first.ByteArray())
+		}
+	case "messages":
+		r.messages(row, c)
+	case "prompt_token_ids":
+		r.tokens(row, c)
+	case "id":
+		switch {
+		case first.IsNull():
+		case first.Kind() == parquet.ByteArray:
+			row.ID = row.text(name, first.ByteArray())
+		default:
+			row.ID = numberOf(first, c.typ).String()
+		}
+	default:
+		r.parameter(row, parameter.Sink(name), c)
+	}
 }
 
 // foreign returns the values that the table of parameters judges, as JSON: so they mean the same in both formats.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +16,10 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/tally"
 	"github.com/quire/quire/telemetry"
+	"github.com/quire/quire/vfs"
 )
 
 // figuresRows is the rows of jobs whose figures are added up: of seven one is refused by the engine, one has no prompt.
@@ -127,23 +128,21 @@ func (e ended) addUp(t *testing.T, rows int64) {
 // written counts what the output has.
 func (j *crashJob) written(t *testing.T) (c tally.Counts) {
 	t.Helper()
-	parts, err := partFiles(filepath.Join(j.dir, "out"))
+	out, err := promptset.OpenOutput(promptset.OpenFolder(vfs.OS, filepath.Join(j.dir, "out")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := ""
-	for _, part := range parts {
-		err := eachRecord(context.Background(), part, func(record map[string]any) error {
-			o := completionOf(record)
+	for _, part := range out.Parts {
+		for o, err := range out.Rows(t.Context(), part) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			if o.ID != last {
 				last = o.ID
 				c.Row(o.PromptTokens, o.Err != "")
 			}
 			c.Completion(o.FinishReason, o.CompletionTokens, o.Err != "")
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 	return c

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,12 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parquet-go/parquet-go"
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/setup"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/telemetry"
 	"github.com/quire/quire/telemetry/report"
@@ -67,59 +64,16 @@ sample report out -o report.html`,
 
 // makeReport writes the page of the job in o.output.
 func makeReport(ctx context.Context, env *environment, o *runOptions, path string) error {
-	folder := o.output
-	if storage.IsRemote(folder) {
-		cache, err := setup.CacheDir()
-		if err != nil {
-			return err
-		}
-		part := func(file string) bool { _, _, ok := promptset.ParsePartName(file); return ok || file == "_meta.json" }
-		if folder, err = storage.FetchFolder(ctx, folder, filepath.Join(cache, "remote"), part,
-			fetchedLines(env.stderr)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err != nil {
-			folder = ""
-		}
-		if path == "" {
-			path = "report.html"
-		}
+	switch {
+	case path != "":
+	case storage.IsRemote(o.output):
+		path = "report.html"
+	default:
+		path = filepath.Join(o.output, "_report.html")
 	}
-	parts, err := reportedParts(folder)
+	page, err := reportOf(ctx, env, o)
 	if err != nil {
 		return err
-	}
-	if path == "" {
-		path = filepath.Join(folder, "_report.html")
-	}
-	page := &report.Page{Output: o.output}
-	if len(parts) > 0 {
-		page.Facts = factsOf(metaOf(folder, parts))
-	} else if job, err := begunJob(ctx, o); err != nil {
-		return err
-	} else if job == nil {
-		return noParts(o.output)
-	} else { // it runs, or ended before its first part
-		page.Facts = factsOf(job.Meta)
-	}
-	work, err := o.workFolder()
-	if err != nil {
-		return err
-	}
-	if all, ok := standingOf(ctx, env.fs, o.output, work); ok {
-		page.Facts = append(page.Facts, [2]string{"parts", all.String()})
-	}
-	if page.Processes, err = processes(env.fs, filepath.Join(work, jobstate.Folder)); err != nil {
-		return err
-	}
-	for _, part := range parts {
-		err := eachRecord(ctx, part, func(record map[string]any) error {
-			page.Add(completionOf(record))
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", part, err)
-		}
 	}
 	var text bytes.Buffer
 	if err := page.Write(&text); err != nil {
@@ -132,16 +86,51 @@ func makeReport(ctx context.Context, env *environment, o *runOptions, path strin
 	return nil
 }
 
-// reportedParts lists the part files of a folder; there may be none.
-func reportedParts(folder string) ([]string, error) {
-	if folder == "" {
-		return nil, nil
+// reportOf gathers what the page shows.
+func reportOf(ctx context.Context, env *environment, o *runOptions) (*report.Page, error) {
+	page := &report.Page{Output: o.output}
+	out, err := openParts(ctx, env.fs, o.output)
+	switch {
+	case err == nil:
+		meta, err := out.Meta()
+		if err != nil {
+			return nil, err
+		}
+		page.Facts = factsOf(meta)
+	case errors.Is(err, errNoParts) || errors.Is(err, fs.ErrNotExist): // it runs, or ended before its first part
+		job, err := begunJob(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if job == nil {
+			return nil, fmt.Errorf("%s %w", o.output, errNoParts)
+		}
+		out = &promptset.Output{}
+		page.Facts = factsOf(job.Meta)
+	default:
+		return nil, err
 	}
-	parts, err := partFiles(folder)
-	if errors.Is(err, errNoParts) {
-		return nil, nil
+	work, err := o.workFolder()
+	if err != nil {
+		return nil, err
 	}
-	return parts, err
+	if all, ok := standingOf(ctx, env.fs, o.output, work); ok {
+		page.Facts = append(page.Facts, [2]string{"parts", all.String()})
+	}
+	if page.Processes, err = processes(env.fs, filepath.Join(work, jobstate.Folder)); err != nil {
+		return nil, err
+	}
+	for _, part := range out.Parts {
+		for c, err := range out.Rows(ctx, part) {
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", part.Name, err)
+			}
+			page.Add(report.Completion{ID: c.ID, Generation: c.Generation, Prompt: c.Prompt(), Text: c.Text,
+				FinishReason: c.FinishReason, PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens,
+				Err: c.Err})
+		}
+	}
+	return page, nil
 }
 
 // processes reads the time series of runs of the whole job, of shards and of workers, in order of time.
@@ -163,47 +152,6 @@ func processes(files vfs.FS, state string) (all []telemetry.Process, err error) 
 	}
 	slices.SortStableFunc(all, func(a, b telemetry.Process) int { return a.Start.Time.Compare(b.Start.Time) })
 	return all, nil
-}
-
-// completionOf takes what the page shows out of a row of the output.
-func completionOf(record map[string]any) report.Completion {
-	text := func(name string) string { s, _ := record[name].(string); return s }
-	number := func(name string) int {
-		switch n := record[name].(type) {
-		case int32:
-			return int(n)
-		case int64:
-			return int(n)
-		case float64:
-			return int(n)
-		}
-		return 0
-	}
-	return report.Completion{
-		ID: fmt.Sprint(record["id"]), Generation: number("generation"), Prompt: promptText(record), Text: text("text"),
-		FinishReason: text("finish_reason"),
-		PromptTokens: number("prompt_tokens"), CompletionTokens: number("completion_tokens"), Err: text("error"),
-	}
-}
-
-// metaOf is what parts say of how they were made.
-func metaOf(folder string, parts []string) map[string]string {
-	meta := map[string]string{}
-	if text, err := os.ReadFile(filepath.Join(folder, "_meta.json")); err == nil {
-		_ = json.Unmarshal(text, &meta)
-	}
-	if f, err := os.Open(parts[0]); err == nil {
-		defer f.Close()
-		if st, err := f.Stat(); err == nil {
-			if file, err := parquet.OpenFile(f, st.Size(), parquet.SkipPageIndex(true),
-				parquet.SkipBloomFilters(true)); err == nil {
-				for _, kv := range file.Metadata().KeyValueMetadata {
-					meta[kv.Key] = kv.Value
-				}
-			}
-		}
-	}
-	return meta
 }
 
 // factsOf says how the output was made.

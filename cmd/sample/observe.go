@@ -146,6 +146,10 @@ func (w *observer) keep(env *environment, dir string, anew bool) {
 // workerPattern is the names of time series of workers, each of which has one for all of its units of a job.
 const workerPattern = "events-*.jsonl"
 
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
 // workerSeries lists the time series of workers in the folder of a job's state.
 func workerSeries(dir string) []string {
 	files, _ := filepath.Glob(filepath.Join(escapeGlob(dir), workerPattern)) // its only error is of the pattern

@@ -286,8 +286,8 @@ func (v *verifier) part(part promptset.Part) error {
 	}
 	check := promptset.NewRowCheck(part.Number, due, next)
 	v.bar.describe(part.Name)
-	content, err := v.out.Read(v.ctx, part, func(id string, r *promptset.Result) error {
-		check.Add(id, r)
+	content, err := v.out.Read(v.ctx, part, func(row *promptset.Completion) error {
+		check.Add(row.ID, &row.Result)
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,0 +1,104 @@
+package promptset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/internal/plural"
+)
+
+// Completion is a row of an output, valid until the next one is read.
+type Completion struct {
+	ID string
+	Result
+
+	prompt func() *Row // reads the columns that may have one
+}
+
+// Prompt returns the prompt that is completed, as [Row.PromptText] does.
+func (c *Completion) Prompt() string { return c.prompt().PromptText() }
+
+// PromptText returns the row's prompt as text for people: messages with a line each, token ids as numbers.
+func (r *Row) PromptText() string {
+	switch r.Kind {
+	case KindText:
+		return r.Prompt
+	case KindMessages:
+		var lines []string
+		for _, m := range r.Messages {
+			lines = append(lines, m.Role+": "+m.Content)
+		}
+		return strings.Join(lines, "\n")
+	case KindTokens:
+		return fmt.Sprintf("%s: %v", plural.Count(len(r.TokenIDs), "token"), r.TokenIDs)
+	}
+	return "(no prompt)"
+}
+
+var promptKinds = map[string]Kind{"prompt": KindText, "messages": KindMessages, "prompt_token_ids": KindTokens}
+
+// promptOf reads the prompt of a row of JSONL.
+func promptOf(all []member) *Row {
+	row := &Row{}
+	for _, name := range promptNames {
+		i := slices.IndexFunc(all, func(m member) bool { return m.key == name })
+		if i >= 0 && !isNullJSON(all[i].raw) && row.decodeKnown(name, all[i].raw) {
+			row.Kind = promptKinds[name]
+			break
+		}
+	}
+	return row
+}
+
+// promptReader reads the prompts of the rows of a Parquet file.
+type promptReader struct{ groupReader }
+
+func newPromptReader(root *node) *promptReader {
+	r := &promptReader{groupReader{pf: &parquetFile{root: root, known: map[string]*node{}},
+		columns: make([][]parquet.Value, root.leaves)}}
+	for _, name := range promptNames {
+		if c := root.field(name); c != nil && !c.isNull() && fits(name, c) {
+			r.pf.known[name] = c
+		}
+	}
+	return r
+}
+
+// of reads the prompt of a row's values.
+func (r *promptReader) of(values parquet.Row) *Row {
+	row := &Row{}
+	if r.place(values) != nil {
+		return row
+	}
+	for _, name := range promptNames {
+		if c := r.pf.known[name]; c != nil && r.present(c) {
+			r.decodeKnown(row, name, c)
+			row.Kind = promptKinds[name]
+			break
+		}
+	}
+	return row
+}
+
+// ErrNoCompletions says that a file has not the columns that every output has.
+var ErrNoCompletions = errors.New("it has no completions")
+
+// lackingError names a column that a file has not.
+type lackingError struct{ what string }
+
+func (e *lackingError) Error() string        { return e.what }
+func (e *lackingError) Is(target error) bool { return target == ErrNoCompletions }
+
+// checkColumns looks for the columns that every output has. format is that of the error for one that is lacking.
+func checkColumns(has func(name string) bool, format string) error {
+	for _, name := range OutputColumns {
+		if !has(name) {
+			return &lackingError{fmt.Sprintf(format, name)}
+		}
+	}
+	return nil
+}
