@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/tree"
 )
 
@@ -63,13 +63,13 @@ func (gr *graphs) compile(backend compute.Backend, p program) (c *compiled, err 
 	for i, leaf := range p.input {
 		nodes[i] = Parameter(g, parameterName("in", leaf.name), leaf.shape)
 	}
-	var w llama.Weights
+	var w decoder.Weights
 	if p.weights {
 		weights := make([]*Node, len(gr.arrays))
 		for i, param := range gr.arrays {
 			weights[i] = Parameter(g, parameterName("w", param.Name), param.Shape)
 		}
-		w = llama.NewWeights(gr.arrays, weights)
+		w = decoder.NewWeights(gr.arrays, weights)
 	}
 	st, out, own := p.build(st, w, nodes)
 	results := tree.Leaves(out)

@@ -6,7 +6,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
 	"github.com/quire/quire/tree"
@@ -19,7 +19,7 @@ func (gr *graphs) contextPrograms() []program {
 	return []program{
 		{
 			name: "context", input: leavesOf(verbArrays), twin: twinOf[hostVerbsOutput],
-			build: func(st deviceState, _ llama.Weights, nodes []*Node) (deviceState, any, []*Node) {
+			build: func(st deviceState, _ decoder.Weights, nodes []*Node) (deviceState, any, []*Node) {
 				st, out := gr.contextVerbs(st, tree.Of[verbs](verbArrays, nodes))
 				return st, out, nil
 			},
@@ -27,7 +27,7 @@ func (gr *graphs) contextPrograms() []program {
 		{
 			name: "score", weights: true, input: leavesOf(scoreArrays),
 			twin: twinOf[hostScoreOutput],
-			build: func(st deviceState, w llama.Weights, nodes []*Node) (deviceState, any, []*Node) {
+			build: func(st deviceState, w decoder.Weights, nodes []*Node) (deviceState, any, []*Node) {
 				st, out := gr.score(st, w, tree.Of[scoreInput](scoreArrays, nodes))
 				return st, out, nil
 			},
@@ -75,7 +75,7 @@ func (gr *graphs) contextVerbs(st deviceState, in verbs) (deviceState, verbsOutp
 }
 
 // score runs tokens of one row through the model, and returns how likely the ones behind them are.
-func (gr *graphs) score(st deviceState, w llama.Weights, in scoreInput) (deviceState, scoreOutput) {
+func (gr *graphs) score(st deviceState, w decoder.Weights, in scoreInput) (deviceState, scoreOutput) {
 	g := in.Row.Graph()
 	t, slots := gr.plan.stepTokens(), gr.plan.slots
 	place := Iota(g, shapes.Make(dtypes.Int32, t), 0)
@@ -99,7 +99,7 @@ func (gr *graphs) score(st deviceState, w llama.Weights, in scoreInput) (deviceS
 			at := Add(Iota(g, shapes.Make(dtypes.Int32, slots), 0), s.At)
 			left := Min(Sub(in.Count, s.At), integer(g, slots))
 			within := Min(at, integer(g, t-1))
-			logits := llama.Logits(gr.model, w, take(hidden, within), left)
+			logits := decoder.Logits(gr.model, w, take(hidden, within), left)
 			centred := Sub(logits, ReduceAndKeep(logits, ReduceMax, 1))
 			next := BroadcastToDims(InsertAxes(take(in.Next, within), 1), logits.Shape().Dimensions...)
 			isNext := Equal(Iota(g, shapes.Make(dtypes.Int32, logits.Shape().Dimensions...), 1), next)

@@ -23,7 +23,7 @@ import (
 
 	"github.com/quire/quire/lockstep"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/prefix"
 	"github.com/quire/quire/tokenizer"
 )
@@ -142,7 +142,7 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 		e.log.Warn("the model has no use for a tensor", "name", name)
 	}
 	e.graphs = &graphs{plan: plan, dtype: plan.activations, model: cfg.Model.Config,
-		arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
+		arrays: decoder.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
 	programs := e.graphs.programs()
 	for _, p := range programs {
 		plan.Programs = append(plan.Programs, p.name)

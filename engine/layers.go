@@ -8,7 +8,7 @@ import (
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/tokenqueue"
 )
 
@@ -31,7 +31,7 @@ func (p Plan) checkLayers(model models.Config) error {
 	case p.KV != "paged":
 		return fmt.Errorf("layers is loop, which kv %s has none of: use kv paged, or layers unrolled", p.KV)
 	}
-	if err := llama.CheckLayerLoop(model); err != nil {
+	if err := decoder.CheckLayerLoop(model); err != nil {
 		return fmt.Errorf("layers is loop: %w: use layers unrolled", err)
 	}
 	return nil
@@ -61,7 +61,7 @@ func (gr *graphs) copyPages(caches []*Node, from, to *Node) []*Node {
 	end := control.While(progress{integer(from.Graph(), 0), caches[0]},
 		func(p progress) *Node { return LessThan(p.At, integer(p.At.Graph(), gr.model.NumLayers)) },
 		func(p progress) progress {
-			layer := llama.Layer{At: p.At}
+			layer := decoder.Layer{At: p.At}
 			return progress{AddScalar(p.At, 1), layout.CopyPages(p.Cache, gr.pagesOfLayer(layer, from),
 				gr.pagesOfLayer(layer, to))}
 		})
@@ -70,7 +70,7 @@ func (gr *graphs) copyPages(caches []*Node, from, to *Node) []*Node {
 
 // pagesOfLayer are ids of pages, i32[...], as they are in the array that has the layer; -1 and what is too large become
 // -1.
-func (gr *graphs) pagesOfLayer(layer llama.Layer, ids *Node) *Node {
+func (gr *graphs) pagesOfLayer(layer decoder.Layer, ids *Node) *Node {
 	if gr.plan.Layers != LayersLoop {
 		return ids
 	}
@@ -89,9 +89,9 @@ func shifted(x *Node, size int, at *Node, outside int) *Node {
 }
 
 // attend is attention of a layer, with the batch's places as they are in the array that has the layer.
-func (gr *graphs) attend(batch tokenqueue.PageBatchInfo, oneToken bool) llama.AttentionFunc {
+func (gr *graphs) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.AttentionFunc {
 	_, layout := gr.plan.layerCaches(gr.model.NumLayers)
-	return func(layer llama.Layer, caches []*Node, q, k, v *Node) (*Node, []*Node) {
+	return func(layer decoder.Layer, caches []*Node, q, k, v *Node) (*Node, []*Node) {
 		b := batch
 		at := layer.Number
 		if layer.At != nil {
@@ -102,7 +102,8 @@ func (gr *graphs) attend(batch tokenqueue.PageBatchInfo, oneToken bool) llama.At
 		}
 		after := append([]*Node(nil), caches...)
 		var out *Node
-		out, after[at] = layout.Attend(q, k, v, caches[at], b, attentionOf(gr.model, layer.Number, oneToken))
+		options := decoder.AttentionOptions(gr.model, layer.Number, oneToken)
+		out, after[at] = layout.Attend(q, k, v, caches[at], b, options)
 		return out, after
 	}
 }
@@ -126,7 +127,7 @@ func (gr *graphs) readPages(caches []*Node, ids *Node) []*Node {
 	var pages []*Node
 	for i := range gr.model.NumLayers {
 		pages = append(pages, layout.ReadPages(caches[min(i, len(caches)-1)],
-			gr.pagesOfLayer(llama.Layer{Number: i}, ids)))
+			gr.pagesOfLayer(decoder.Layer{Number: i}, ids)))
 	}
 	return pages
 }
@@ -137,7 +138,7 @@ func (gr *graphs) writePages(caches []*Node, ids *Node, pages []*Node) []*Node {
 	caches = append([]*Node(nil), caches...)
 	for i, p := range pages {
 		at := min(i, len(caches)-1)
-		caches[at] = layout.WritePages(caches[at], gr.pagesOfLayer(llama.Layer{Number: i}, ids), p)
+		caches[at] = layout.WritePages(caches[at], gr.pagesOfLayer(decoder.Layer{Number: i}, ids), p)
 	}
 	return caches
 }

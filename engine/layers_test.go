@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 )
 
 func looped(c *engine.Config) { c.Layers = engine.LayersLoop }
@@ -101,7 +101,7 @@ func TestLayersThatAreNoLoop(t *testing.T) {
 	for _, family := range []string{"smollm3", "qwen2-sliding"} {
 		_, err := engine.Config{Model: testenv.Model(t, family), Backend: testenv.XLA(t),
 			Layers: engine.LayersLoop}.Plan()
-		if !errors.Is(err, llama.ErrLayersDiffer) || !strings.Contains(err.Error(), "use layers unrolled") {
+		if !errors.Is(err, decoder.ErrLayersDiffer) || !strings.Contains(err.Error(), "use layers unrolled") {
 			t.Errorf("%s: %v", family, err)
 		}
 	}

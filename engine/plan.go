@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/prefix"
 )
 
@@ -112,9 +112,9 @@ func (c Config) dtypes() (weights, kv dtypes.DType, err error) {
 }
 
 // storage is how the engine holds the model's arrays.
-func (c Config) storage() llama.Storage {
+func (c Config) storage() decoder.Storage {
 	weights, _, _ := c.dtypes() // plan has checked them
-	return llama.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8",
+	return decoder.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8",
 		LayerLoop: c.Layers == LayersLoop}
 }
 
@@ -133,7 +133,7 @@ func (c Config) plan() (Plan, error) {
 		Layers: c.Layers, activations: weights,
 	}
 	p.Parameters = c.Model.NumParameters()
-	for _, a := range llama.Arrays(model, c.storage()) {
+	for _, a := range decoder.Arrays(model, c.storage()) {
 		p.WeightBytes += int64(a.Shape.Memory())
 	}
 	orDefault(&p.KV, "paged")
@@ -235,7 +235,7 @@ func (c Config) plan() (Plan, error) {
 // layout is the caches', but for the number of pages.
 func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
 	model := c.Model.Config
-	part := llama.NewPartition(model, p.Devices)
+	part := decoder.NewPartition(model, p.Devices)
 	l := attention.ContiguousLayout(1, p.PageSize, part.KVHeads, model.HeadDim, kv)
 	l.Paged = p.KV == "paged"
 	if on, ok := c.Backend.(interface{ Platform() string }); !ok || on.Platform() != "tpu" {
@@ -243,13 +243,10 @@ func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
 	}
 	var steps []attention.Step
 	for layer := range model.NumLayers {
-		if layer > 0 && len(model.SlidingWindow) == 0 {
-			break // all are alike
-		}
 		for _, oneToken := range []bool{false, true} {
 			s := attention.Step{Tokens: p.stepTokens(), PagesPerSeq: p.PagesPerSeq,
 				Heads: part.KVHeads * part.QueriesPerKV, DType: p.activations,
-				Options: attentionOf(model, layer, oneToken)}
+				Options: decoder.AttentionOptions(model, layer, oneToken)}
 			if oneToken {
 				s.Tokens = p.slots
 			}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 )
 
 // Precompiled are the programs of an engine, compiled and nothing more: no weights, no state.
@@ -49,7 +49,7 @@ func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, 
 		return nil, err
 	}
 	gr := &graphs{plan: plan, dtype: plan.activations, model: cfg.Model.Config,
-		arrays: llama.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
+		arrays: decoder.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
 	out := &Precompiled{Plan: plan}
 	for _, p := range gr.programs() {
 		if len(only) > 0 && !slices.Contains(only, p.name) {

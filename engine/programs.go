@@ -5,7 +5,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/tree"
 )
 
@@ -18,7 +18,7 @@ type program struct {
 	// build takes the nodes of the input and returns the state and, as a tree, what the host gets, with those of its
 	// leaves that are each device's own: the others are the same on all. It is nil for the program that makes
 	// the state.
-	build func(st deviceState, w llama.Weights, in []*Node) (_ deviceState, out any, own []*Node)
+	build func(st deviceState, w decoder.Weights, in []*Node) (_ deviceState, out any, own []*Node)
 	// twin makes the host twin of the output, and views of its arrays; nil where the arrays are read as they are.
 	twin func(output []leaf) (any, []tree.Array, error)
 	// weights says that the program takes the weights.
@@ -32,7 +32,7 @@ func (gr *graphs) programs() []program {
 	arrays := tree.Arrays(gr.plan.newInput())
 	all := []program{{name: "init"}, {
 		name: "run", weights: true, input: leavesOf(arrays), twin: twinOf[hostOutput],
-		build: func(st deviceState, w llama.Weights, in []*Node) (deviceState, any, []*Node) {
+		build: func(st deviceState, w decoder.Weights, in []*Node) (deviceState, any, []*Node) {
 			st, out := gr.run(st, w, tree.Of[input](arrays, in), gr.newOutput(in[0].Graph()))
 			return st, out, []*Node{out.Clock}
 		},
@@ -89,7 +89,7 @@ const (
 // end, until there is nothing to do, the output is full, or slots are free that only the host can fill.
 //
 // Loops that run no time or once stand where a branch would: they keep the state in place.
-func (gr *graphs) run(st deviceState, w llama.Weights, in input, out output) (deviceState, output) {
+func (gr *graphs) run(st deviceState, w decoder.Weights, in input, out output) (deviceState, output) {
 	g := in.Columns.Graph()
 	st, released := gr.release(st, in.Release)
 	l := loop{

@@ -6,7 +6,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
@@ -29,7 +29,7 @@ type deviceState struct {
 type graphs struct {
 	plan      Plan
 	model     models.Config
-	arrays    []llama.Array
+	arrays    []decoder.Array
 	dtype     dtypes.DType // of the hidden states
 	zeroPages bool
 	debug     bool

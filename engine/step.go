@@ -1,16 +1,12 @@
 package engine
 
 import (
-	"math"
-
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/attention"
 	"github.com/quire/quire/control"
-	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/scan"
 	"github.com/quire/quire/seqtable"
@@ -32,7 +28,7 @@ func (p Plan) stepTokens() int { return max(p.PrefillTokens, p.slots) }
 // of slots before those of holders; or, to decode, the token that each slot drew last. prefill is bool[].
 //
 // The tables are the same work for both kinds; the model is there once for each, as a loop that runs no time or once.
-func (gr *graphs) step(l loop, w llama.Weights, in input, prefill *Node) loop {
+func (gr *graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop {
 	g := prefill.Graph()
 	t, slots := gr.plan.stepTokens(), gr.plan.slots
 	prompts := l.prompts(in).PackNext(t)
@@ -95,7 +91,7 @@ func choices(condition *Node, then, otherwise []*Node) []*Node {
 
 // forward runs the packed tokens through the model, whose layers write keys and values into the caches of l and attend
 // to them, and returns the hidden states [T, hidden].
-func (gr *graphs) forward(l *loop, w llama.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
+func (gr *graphs) forward(l *loop, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	prefill *Node) *Node {
 	g := prefill.Graph()
 	t, slots := gr.plan.stepTokens(), gr.plan.slots
@@ -131,19 +127,11 @@ func (gr *graphs) forward(l *loop, w llama.Weights, packed tokenqueue.Packed, ba
 }
 
 // hidden is one form of forward: that of prompts, or that of one token a sequence.
-func (gr *graphs) hidden(caches []*Node, w llama.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
+func (gr *graphs) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	oneToken bool) ([]*Node, *Node) {
-	hidden, caches := llama.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, caches,
+	hidden, caches := decoder.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, caches,
 		gr.attend(batch, oneToken))
 	return caches, hidden
-}
-
-func attentionOf(model models.Config, layer int, oneToken bool) attention.Options {
-	opts := attention.Options{Scale: 1 / math.Sqrt(float64(model.HeadDim)), OneTokenPerSeq: oneToken}
-	if layer < len(model.SlidingWindow) {
-		opts.Window = model.SlidingWindow[layer]
-	}
-	return opts
 }
 
 // samplers are the rows of a step that draw a token: the first Count of S.
@@ -159,8 +147,8 @@ type drawn struct {
 }
 
 // sample draws a token for each of rows from hidden states [S, hidden].
-func (gr *graphs) sample(st deviceState, w llama.Weights, hidden *Node, rows samplers) drawn {
-	logits := llama.Logits(gr.model, w, hidden, rows.Count)
+func (gr *graphs) sample(st deviceState, w decoder.Weights, hidden *Node, rows samplers) drawn {
+	logits := decoder.Logits(gr.model, w, hidden, rows.Count)
 	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })
 	tokens, logprobs, processed := sampling.Sample(logits, params, rows.Positions, rows.Count)
 	return drawn{tokens, logprobs, processed}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/control"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tree"
 )
@@ -30,14 +30,14 @@ func (gr *graphs) transfers() []program {
 	return []program{
 		{
 			name: "save", reads: true, input: leavesOf(saves),
-			build: func(st deviceState, _ llama.Weights, nodes []*Node) (deviceState, any, []*Node) {
+			build: func(st deviceState, _ decoder.Weights, nodes []*Node) (deviceState, any, []*Node) {
 				out := gr.save(st, tree.Of[saveInput](saves, nodes))
 				return st, out, out.Layers
 			},
 		},
 		{
 			name: "load", input: loadLeaves, twin: twinOf[hostLoadOutput],
-			build: func(st deviceState, _ llama.Weights, nodes []*Node) (deviceState, any, []*Node) {
+			build: func(st deviceState, _ decoder.Weights, nodes []*Node) (deviceState, any, []*Node) {
 				st, out := gr.load(st, tree.Of[loadInput](loads, nodes[:len(loads)]), nodes[len(loads):])
 				return st, out, nil
 			},

@@ -14,6 +14,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/dtypes/float16"
+	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/internal/mapped"
 )
 
@@ -189,7 +190,7 @@ func (c *Checkpoint) Read(name string, dtype dtypes.DType) (flat any, err error)
 	}
 	if t.decode == nil {
 		return nil, fmt.Errorf("tensor %s in %s: %w", name, t.file,
-			unsupported("F32, BF16 and F16 are", "dtype %s", t.stored))
+			arch.Unsupported("F32, BF16 and F16 are", "dtype %s", t.stored))
 	}
 	if view := t.view(dtype); view != nil {
 		return view, t.named(name, mapped.Touch(t.data))

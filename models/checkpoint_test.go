@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/setup"
 )
 
@@ -109,10 +111,14 @@ func TestGGUFLikeFolder(t *testing.T) {
 		},
 		"qwen2": func(c *Config) { // and here of yarn
 			c.RopeScaling = &RopeScaling{Type: "yarn", Factor: 4, BetaFast: 32, BetaSlow: 1, Truncate: true,
-				AttentionFactor: yarnAttentionFactor(4, 0, 0), OriginalMaxPositions: 40}
+				AttentionFactor: 0.1*math.Log(4) + 1, OriginalMaxPositions: 40}
 		},
-		"qwen3":   func(c *Config) {},
-		"smollm3": func(c *Config) { c.NoRope = []bool{false, false, false, true} }, // GGUF cannot say otherwise
+		"qwen3": func(c *Config) {},
+		"smollm3": func(c *Config) { // GGUF cannot say otherwise
+			for i := range c.Layers {
+				c.Layers[i].Rope = i != 3
+			}
+		},
 	}
 	for name, change := range adapt {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +128,7 @@ func TestGGUFLikeFolder(t *testing.T) {
 			if err != nil || len(warnings) > 0 {
 				t.Fatalf("warnings %v, error %v", warnings, err)
 			}
-			delete(file.tensors, nameRopeFactors)
+			delete(file.tensors, arch.RopeFactors)
 			file.finish()
 			sameTensors(t, file, folder, dtypes.Float16)
 			want := folder.Config
@@ -190,7 +196,8 @@ func TestSmolLM2LikeTransformers(t *testing.T) {
 		!slices.Equal(cfg.EOS, []int32{2}) || cfg.RopeTheta != 1e5 || cfg.MaxPositions != 8192 || cfg.HeadDim != 64 {
 		t.Errorf("config is %+v", cfg)
 	}
-	if c.TokenizerSource() != c.tensors[nameEmbedding].file || !strings.Contains(c.ChatTemplate(), "<|im_start|>") {
+	if c.TokenizerSource() != c.tensors[arch.NameEmbedding].file ||
+		!strings.Contains(c.ChatTemplate(), "<|im_start|>") {
 		t.Errorf("tokenizer %q, template %q", c.TokenizerSource(), c.ChatTemplate())
 	}
 }
@@ -201,29 +208,32 @@ func TestReadErrors(t *testing.T) {
 		!strings.Contains(err.Error(), "nothing.weight") {
 		t.Errorf("a missing tensor gave %v", err)
 	}
-	if _, err := c.Read(nameFinalNorm, dtypes.Int8); err == nil || !strings.Contains(err.Error(), "Int8") {
+	if _, err := c.Read(arch.NameFinalNorm, dtypes.Int8); err == nil || !strings.Contains(err.Error(), "Int8") {
 		t.Errorf("reading as int8 gave %v", err)
 	}
-	if c.Shape("nothing.weight") != nil || c.Encoding("nothing.weight") != "" || c.Encoding(nameFinalNorm) != "F32" {
+	if c.Shape("nothing.weight") != nil || c.Encoding("nothing.weight") != "" ||
+		c.Encoding(arch.NameFinalNorm) != "F32" {
 		t.Error("shape or encoding of a missing tensor")
 	}
 	c.Release("nothing.weight")
 	if err := errors.Join(c.Close(), c.Close()); err != nil {
 		t.Errorf("closing twice gave %v", err)
 	}
-	if _, err := c.Read(nameFinalNorm, dtypes.Float32); !errors.Is(err, ErrNoTensor) {
+	if _, err := c.Read(arch.NameFinalNorm, dtypes.Float32); !errors.Is(err, ErrNoTensor) {
 		t.Errorf("reading after Close gave %v", err)
 	}
 }
 
 func TestValidateListsAll(t *testing.T) {
 	c := openTest(t, filepath.Join(tinyModels, "llama2"))
-	c.Config.QKVBias = true        // three biases a layer that are not there
+	for i := range c.Config.Layers { // three biases a layer that are not there
+		c.Config.Layers[i].QKVBias = true
+	}
 	c.Config.IntermediateSize = 50 // three wrong shapes a layer
 	c.Config.TieEmbeddings = true  // lm_head is not needed, which is no warning
-	norm := *c.tensors[nameFinalNorm]
+	norm := *c.tensors[arch.NameFinalNorm]
 	norm.stored, norm.decode = "F8_E4M3", nil
-	c.tensors[nameFinalNorm] = &norm
+	c.tensors[arch.NameFinalNorm] = &norm
 	c.tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = &tensor{}
 	c.tensors["model.extra"] = &tensor{shape: []int{3}, file: "some.safetensors"}
 	c.finish()

@@ -45,6 +45,14 @@ func configGoldens(t testing.TB) []configGolden {
 	return goldens
 }
 
+// windowsOf returns the windows of the layers, and which have no rotary embedding.
+func windowsOf(c Config) (windows []int, noRope []bool) {
+	for _, l := range c.Layers {
+		windows, noRope = append(windows, l.Window), append(noRope, !l.Rope)
+	}
+	return windows, noRope
+}
+
 func TestConfigsLikeTransformers(t *testing.T) {
 	for _, g := range configGoldens(t) {
 		t.Run(g.Name, func(t *testing.T) {
@@ -58,11 +66,12 @@ func TestConfigsLikeTransformers(t *testing.T) {
 				c.TieEmbeddings != w.Tied || c.BOS != w.BOS || !slices.Equal(c.EOS, w.EOS) {
 				t.Errorf("config is %+v, want %+v", c, w)
 			}
-			if !slices.Equal(c.SlidingWindow, w.Windows) {
-				t.Errorf("windows are %v, want %v", c.SlidingWindow, w.Windows)
+			windows, noRope := windowsOf(c)
+			if !slices.Equal(windows, w.Windows) {
+				t.Errorf("windows are %v, want %v", windows, w.Windows)
 			}
-			if !slices.Equal(c.NoRope, w.NoRope) {
-				t.Errorf("layers without rope are %v, want %v", c.NoRope, w.NoRope)
+			if !slices.Equal(noRope, w.NoRope) {
+				t.Errorf("layers without rope are %v, want %v", noRope, w.NoRope)
 			}
 			tensors := map[string][]int{}
 			for spec := range c.Tensors() {
@@ -258,8 +267,8 @@ func FuzzParseConfig(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(c.NoRope) != c.NumLayers || len(c.SlidingWindow) != c.NumLayers {
-			t.Fatal("per-layer slices of the wrong length")
+		if len(c.Layers) != c.NumLayers {
+			t.Fatal("not a record for each layer")
 		}
 		if c.NumParameters() <= 0 {
 			t.Fatal("no parameters")

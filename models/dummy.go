@@ -12,17 +12,17 @@ import (
 // dummyStd is the standard deviation of dummy weights, the usual initializer_range.
 const dummyStd = 0.02
 
-// Dummy returns a checkpoint of random weights for cfg, to benchmark a model without its files. Norm weights are 1,
-// biases 0, all others uniform with mean 0 and standard deviation 0.02, a function of (seed, tensor name, index) alone.
-// Nothing is held in memory: each Read generates its tensor.
+// Dummy returns a checkpoint of random weights for cfg, to benchmark a model without its files. Norms multiply by 1,
+// biases are 0, all others uniform with mean 0 and standard deviation 0.02, a function of (seed, tensor name, index)
+// alone. Nothing is held in memory: each Read generates its tensor.
 func Dummy(cfg Config, seed uint64) *Checkpoint {
 	c := &Checkpoint{Config: cfg, Ref: fmt.Sprintf("dummy %s, seed %d", cfg.Architecture, seed),
 		tensors: map[string]*tensor{}}
 	for spec := range cfg.Tensors() {
 		t := &tensor{shape: spec.Shape, file: "dummy weights", stored: "random", unit: 1}
 		switch {
-		case strings.HasSuffix(spec.Name, "norm.weight"):
-			t.decode = func(dst []float32, _ int) { fill(dst, 1) }
+		case spec.Part.IsNorm():
+			t.decode = func(dst []float32, _ int) { fill(dst, float32(1-cfg.Norm.Offset)) }
 		case strings.HasSuffix(spec.Name, ".bias"):
 			t.decode = func(dst []float32, _ int) { fill(dst, 0) }
 		default:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/quire/quire/models/arch"
 )
 
 func TestDummy(t *testing.T) {
@@ -30,7 +31,7 @@ func TestDummy(t *testing.T) {
 		}
 		return flat.([]float32)
 	}
-	for _, x := range read(c, nameFinalNorm) {
+	for _, x := range read(c, arch.NameFinalNorm) {
 		if x != 1 {
 			t.Fatalf("a norm weight is %v", x)
 		}
@@ -40,7 +41,7 @@ func TestDummy(t *testing.T) {
 			t.Fatalf("a bias is %v", x)
 		}
 	}
-	x := read(c, nameEmbedding)
+	x := read(c, arch.NameEmbedding)
 	var sum, squares float64
 	for _, v := range x {
 		sum += float64(v)
@@ -51,17 +52,17 @@ func TestDummy(t *testing.T) {
 		math.Abs(sum/n) > 4*dummyStd/math.Sqrt(n) {
 		t.Errorf("mean %g, standard deviation %g", sum/n, std)
 	}
-	if slices.Equal(x[:100], read(c, nameHead)[:100]) {
+	if slices.Equal(x[:100], read(c, arch.NameHead)[:100]) {
 		t.Error("two tensors have the same weights")
 	}
-	if slices.Equal(x, read(Dummy(c.Config, 1), nameEmbedding)) ||
-		!slices.Equal(x, read(Dummy(c.Config, 0), nameEmbedding)) {
+	if slices.Equal(x, read(Dummy(c.Config, 1), arch.NameEmbedding)) ||
+		!slices.Equal(x, read(Dummy(c.Config, 0), arch.NameEmbedding)) {
 		t.Error("weights do not depend on the seed alone")
 	}
 	if Dummy(c.Config, 1).FingerPrint() == Dummy(c.Config, 2).FingerPrint() {
 		t.Error("fingerprints do not depend on the seed")
 	}
-	narrow, err := c.Read(nameEmbedding, dtypes.BFloat16)
+	narrow, err := c.Read(arch.NameEmbedding, dtypes.BFloat16)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,12 +80,12 @@ func TestSplitReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Dummy(cfg, 3)
-	flat, err := c.Read(nameEmbedding, dtypes.Float32)
+	flat, err := c.Read(arch.NameEmbedding, dtypes.Float32)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := make([]float32, 5003*40)
-	c.tensors[nameEmbedding].decode(want, 0)
+	c.tensors[arch.NameEmbedding].decode(want, 0)
 	if !slices.Equal(flat.([]float32), want) {
 		t.Error("a split read differs")
 	}

@@ -2,42 +2,11 @@ package models
 
 import (
 	"fmt"
-	"regexp"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/gguf"
 )
-
-// nameRopeFactors is the GGUF tensor that holds the llama3 rope scaling.
-const nameRopeFactors = "rope_freqs.weight"
-
-var (
-	ggufLayerName = regexp.MustCompile(`^blk\.(0|[1-9][0-9]{0,3})\.([a-z_]+)\.(weight|bias)$`)
-
-	ggufLayerNames = map[string]string{
-		"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
-		"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
-		"attn_output": "self_attn.o_proj",
-		"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
-		"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
-	}
-	ggufOtherNames = map[string]string{"token_embd.weight": nameEmbedding, "output_norm.weight": nameFinalNorm,
-		"output.weight": nameHead}
-)
-
-// hfName gives the Hugging Face name of a GGUF tensor, or its own where there is none; part is the layer's part, e.g.
-// attn_q.
-func hfName(name string) (hf, part string) {
-	if hf, ok := ggufOtherNames[name]; ok {
-		return hf, ""
-	}
-	if m := ggufLayerName.FindStringSubmatch(name); m != nil {
-		if hf, ok := ggufLayerNames[m[2]]; ok {
-			return "model.layers." + m[1] + "." + hf + "." + m[3], m[2]
-		}
-	}
-	return name, ""
-}
 
 // openGGUF opens a single GGUF file.
 func openGGUF(path string) (*Checkpoint, error) {
@@ -54,16 +23,22 @@ func openGGUF(path string) (*Checkpoint, error) {
 }
 
 func (c *Checkpoint) addGGUF(f *gguf.File, path string) error {
-	var err error
-	if c.Config, err = ggufConfig(f); err != nil {
+	config, decoder, err := arch.ReadMetadata(Decoders, f)
+	if err != nil {
 		return err
 	}
-	// The converter interleaves the rotary halves of q and k for the architectures whose ggml graph rotates neighbours.
-	interleaved := c.Config.ModelType == "llama" || c.Config.ModelType == "smollm3"
+	c.Config = config
+	known := map[string]arch.Tensor{}
+	for t := range config.Tensors() {
+		known[t.GGUF] = t
+	}
 	id := identityPart{header: f.Header()}
 	for i := range f.Tensors() {
 		gt := &f.Tensors()[i]
-		name, part := hfName(gt.Name)
+		name, part := gt.Name, known[gt.Name].Part
+		if part != "" {
+			name = known[gt.Name].Name
+		}
 		if c.tensors[name] != nil {
 			return fmt.Errorf("tensors %q and another one both are %s", gt.Name, name)
 		}
@@ -78,14 +53,15 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string) error {
 		case gguf.BF16:
 			t.native = dtypes.BFloat16
 		}
-		if interleaved && (part == "attn_q" || part == "attn_k") && gt.Dims[0]%c.Config.HeadDim == 0 {
+		// The converter interleaves the rotary halves where ggml's graph rotates neighbours.
+		if decoder.GGUF.Interleaved && (part == arch.Q || part == arch.K) && gt.Dims[0]%c.Config.HeadDim == 0 {
 			if len(gt.Dims) == 1 && blockLen > 1 {
 				return fmt.Errorf("tensor %q is a bias in blocks of %s: %w", gt.Name, gt.Type,
-					unsupported("", "reordering it"))
+					arch.Unsupported("", "reordering it"))
 			}
 			t.deinterleave(c.Config.HeadDim)
 		}
-		if part == "attn_v" {
+		if part == arch.V {
 			c.Config.DType = t.native // stays invalid for quantized files
 		}
 		c.tensors[name] = t

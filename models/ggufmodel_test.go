@@ -144,8 +144,8 @@ func TestGGUFOptions(t *testing.T) {
 	cfg := c.Config
 	if cfg.NumKVHeads != 1 || cfg.RopeScaling == nil ||
 		*cfg.RopeScaling != (RopeScaling{Type: "linear", Factor: 4, AttentionFactor: 1}) ||
-		!slices.Equal(cfg.SlidingWindow, []int{32}) || cfg.BOS != -1 || !slices.Equal(cfg.EOS, []int32{3}) ||
-		cfg.TieEmbeddings || !cfg.QKVBias ||
+		cfg.Layers[0].Window != 32 || cfg.BOS != -1 || !slices.Equal(cfg.EOS, []int32{3}) ||
+		cfg.TieEmbeddings || !cfg.Layers[0].QKVBias ||
 		c.TokenizerSource() != path || c.ChatTemplate() != "T" {
 		t.Errorf("config is %+v, scaling %+v, tokenizer %q, template %q", cfg, cfg.RopeScaling, c.TokenizerSource(),
 			c.ChatTemplate())

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/quire/quire/models/arch"
 )
 
 const commit = "0123456789abcdef0123456789abcdef01234567"
@@ -154,7 +155,7 @@ func TestHubRefusals(t *testing.T) {
 		t.Errorf("a broken connection gave %v", err)
 	}
 	h.broken = "" // and the next attempt gets it
-	if _, err := openTest(t, "hf://org/single").Read(nameFinalNorm, dtypes.BFloat16); err != nil {
+	if _, err := openTest(t, "hf://org/single").Read(arch.NameFinalNorm, dtypes.BFloat16); err != nil {
 		t.Error(err)
 	}
 }

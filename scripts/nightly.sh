@@ -20,7 +20,7 @@ levels() { # the kernels of each instruction set that this processor has
 	for level in plain avx2 avx512 avx512bf16 amx; do
 		[ "$level" != "$best" ] || break # what the other steps run
 		echo "QUIRE_KERNELS=$level"
-		QUIRE_KERNELS=$level $GO test -short -timeout 30m -count=1 ./backend/xla/cpukernel ./linear ./attention ./sampling ./models/llama || return 1
+		QUIRE_KERNELS=$level $GO test -short -timeout 30m -count=1 ./backend/xla/cpukernel ./linear ./attention ./sampling ./models/decoder || return 1
 	done
 }
 processors() { # Go's own threads

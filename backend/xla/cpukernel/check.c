@@ -73,11 +73,11 @@ static void attention(check *c, int type, int64_t kv_heads, int64_t group, int64
 	compare(c);
 }
 
-static void norm(check *c, int dtype, int64_t groups, int64_t width) {
+static void norm(check *c, int dtype, int weight, int64_t groups, int64_t width) {
 	enum { ROWS = 3 };
 	begin(c);
 	q_norm_args a = {
-		.x = numbers(c, dtype, ROWS * groups * width, 30), .weight = numbers(c, dtype, width, 2), .dtype = dtype, .groups = groups, .width = width,
+		.x = numbers(c, dtype, ROWS * groups * width, 30), .weight = numbers(c, weight, width, 2), .dtype = dtype, .weight_dtype = weight, .groups = groups, .width = width,
 		.eps = 1e-5f, .rows = ROWS, .step = 2,
 	};
 	for (int i = 0; c->same && i < 2; i++) {
@@ -148,9 +148,9 @@ static void all(void *args, int64_t task) {
 		attention(c, type, 2, 1, 40, 7, 66, 21, 0);
 		attention(c, type, 1, 2, 128, 8, 64, 0, 3);
 		attention(c, type, 1, 1, 13, 1, 96, 0, 0);
-		norm(c, type, 1, 576);
-		norm(c, type, 3, 64 + 16 + 5);
-		norm(c, type, 2, 7);
+		norm(c, type, type, 1, 576);
+		norm(c, type, type, 3, 64 + 16 + 5);
+		norm(c, type, type, 2, 7);
 		for (int rotate = 0; rotate < 2; rotate++) {
 			for (int weights = 0; weights < 2; weights++) {
 				rope(c, type, 64, rotate, weights);
@@ -160,6 +160,7 @@ static void all(void *args, int64_t task) {
 		sampling(c, type, type == Q_F32 ? 9001 : 1500, 12);
 		for (int64_t vocabulary = 3; vocabulary < 20; vocabulary += 7) sampling(c, type, vocabulary, 1.5f); // whose results show single roundings
 	}
+	for (int t = 1; t < 3; t++) norm(c, types[t], Q_F32, 1, 64 + 16 + 5);
 	(void)task;
 }
 

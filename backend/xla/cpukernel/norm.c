@@ -27,13 +27,14 @@ q_error *quire_rms_norm(q_frame *f) {
 	if ((e = check_float(f, x, "x")) || (e = q_float(f, "eps", &eps))) return e;
 	if (x->rank < 2) return q_fail(f, "x has %lld dimensions, want 2 or more", (long long)x->rank);
 	int64_t rows = x->dims[0], width = x->dims[x->rank - 1];
-	if ((e = q_shape(f, q_arg(f, 1), "weight", x->dtype, width)) || (e = q_check_shape(f, q_arg(f, 2), "rows", Q_S32, 0, NULL)) ||
+	int weight = q_arg(f, 1)->dtype == Q_F32 ? Q_F32 : x->dtype;
+	if ((e = q_shape(f, q_arg(f, 1), "weight", weight, width)) || (e = q_check_shape(f, q_arg(f, 2), "rows", Q_S32, 0, NULL)) ||
 		(e = q_check_shape(f, q_result(f, 0), "y", x->dtype, x->rank, x->dims))) {
 		return e;
 	}
 	if (q_elements(x) == 0) return NULL;
 	q_norm_args a = {
-		.x = x->data, .weight = q_arg(f, 1)->data, .y = q_result(f, 0)->data, .dtype = x->dtype,
+		.x = x->data, .weight = q_arg(f, 1)->data, .y = q_result(f, 0)->data, .dtype = x->dtype, .weight_dtype = weight,
 		.groups = q_elements(x) / rows / width, .width = width, .eps = eps, .rows = wanted(q_arg(f, 2), rows),
 	};
 	a.step = step(a.groups * width * q_size(x->dtype));

@@ -1,11 +1,11 @@
-// The decoder's row-wise operations between the matrix products; see norm.go and rope.go of package models/llama for the formulas.
+// The decoder's row-wise operations between the matrix products; see norm.go and rope.go of package models/decoder for the formulas.
 #ifndef QUIRE_NORM_H
 #define QUIRE_NORM_H
 
 #include "ffi.h"
 
-// quire_rms_norm: x [T, ..., H], weight [H] of x's element type (f32, bf16 or f16), rows s32[]; eps f64 -> y like x, of which
-// the first `rows` rows are made.
+// quire_rms_norm: x [T, ..., H], weight [H] of x's element type (f32, bf16 or f16) or of f32, rows s32[]; eps f64 -> y like x, of
+// which the first `rows` rows are made. Before the product with a weight of x's type the quotient is rounded to that.
 q_error *quire_rms_norm(q_frame *f);
 
 // quire_rope: qkv [T, (H+2*KVH)*D] of f32, bf16 or f16; where rotate: cos and sin f32[T, D/2]; where norm: weights [D] of qkv's
@@ -16,7 +16,7 @@ q_error *quire_rope(q_frame *f);
 typedef struct {
 	const void *x, *weight;
 	void *y;
-	int dtype;
+	int dtype, weight_dtype;
 	int64_t groups, width; // a row is `groups` vectors of `width` numbers, each normalized on its own
 	float eps;
 	int64_t rows, step; // task i does rows [i * step, (i + 1) * step) below rows

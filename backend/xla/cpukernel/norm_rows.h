@@ -41,8 +41,8 @@ static inline v16 rounded(v16 x, int dtype) {
 	return load(half, dtype, 0);
 }
 
-// normalize writes x / sqrt(mean(x^2) + eps), rounded, times weight to y, which may be x.
-static inline __attribute__((always_inline)) void normalize(const void *x, const void *weight, void *y, int dtype, int64_t width, float eps) {
+// normalize writes x / sqrt(mean(x^2) + eps) times weight to y, which may be x. The quotient is rounded to the weight's element type first.
+static inline __attribute__((always_inline)) void normalize(const void *x, const void *weight, void *y, int dtype, int of, int64_t width, float eps) {
 	v16 a = v16_set(0), b = a;
 	int64_t i = 0, whole = width & ~15;
 	for (; i + 32 <= whole; i += 32) {
@@ -60,27 +60,30 @@ static inline __attribute__((always_inline)) void normalize(const void *x, const
 	}
 	v16 scale = v16_set(1 / sqrtf(v16_sum(v16_add(a, b)) / width + eps));
 	for (i = 0; i < whole; i += 16) {
-		store(y, dtype, i, v16_mul(rounded(v16_mul(load(x, dtype, i), scale), dtype), load(weight, dtype, i)));
+		store(y, dtype, i, v16_mul(rounded(v16_mul(load(x, dtype, i), scale), of), load(weight, of, i)));
 	}
 	if (whole < width) {
-		v16 p = rounded(v16_mul(load_part(x, dtype, whole, width - whole), scale), dtype);
-		store_part(y, dtype, whole, width - whole, v16_mul(p, load_part(weight, dtype, whole, width - whole)));
+		v16 p = rounded(v16_mul(load_part(x, dtype, whole, width - whole), scale), of);
+		store_part(y, dtype, whole, width - whole, v16_mul(p, load_part(weight, of, whole, width - whole)));
 	}
 }
 
-static inline __attribute__((always_inline)) void norm_rows(const q_norm_args *a, int64_t from, int64_t to, int dtype) {
+static inline __attribute__((always_inline)) void norm_rows(const q_norm_args *a, int64_t from, int64_t to, int dtype, int of) {
 	size_t bytes = a->width * size_of(dtype);
 	for (int64_t i = from * a->groups; i < to * a->groups; i++) {
-		normalize((const char *)a->x + i * bytes, a->weight, (char *)a->y + i * bytes, dtype, a->width, a->eps);
+		normalize((const char *)a->x + i * bytes, a->weight, (char *)a->y + i * bytes, dtype, of, a->width, a->eps);
 	}
 }
 
 void Q_NORM_ROWS(void *args, int64_t i) {
 	const q_norm_args *a = args;
 	int64_t from = i * a->step, to = from + a->step < a->rows ? from + a->step : a->rows;
-	if (a->dtype == Q_F32) norm_rows(a, from, to, Q_F32);
-	else if (a->dtype == Q_BF16) norm_rows(a, from, to, Q_BF16);
-	else norm_rows(a, from, to, Q_F16);
+	const int wide = a->weight_dtype == Q_F32;
+	if (a->dtype == Q_F32) norm_rows(a, from, to, Q_F32, Q_F32);
+	else if (a->dtype == Q_BF16 && wide) norm_rows(a, from, to, Q_BF16, Q_F32);
+	else if (a->dtype == Q_BF16) norm_rows(a, from, to, Q_BF16, Q_BF16);
+	else if (wide) norm_rows(a, from, to, Q_F16, Q_F32);
+	else norm_rows(a, from, to, Q_F16, Q_F16);
 }
 
 // rotate turns the pairs (x[i], x[i + half]) by the angles of cos and sin.
@@ -102,7 +105,7 @@ static inline __attribute__((always_inline)) void turn(const q_rope_args *a, int
 	size_t bytes = a->dim * size_of(dtype);
 	for (; heads--; x += bytes, y += bytes) {
 		const void *from = x;
-		if (weight) normalize(x, weight, y, dtype, a->dim, a->eps), from = y;
+		if (weight) normalize(x, weight, y, dtype, dtype, a->dim, a->eps), from = y;
 		if (a->cos) rotate(from, a->cos + row * (a->dim / 2), a->sin + row * (a->dim / 2), y, dtype, a->dim / 2);
 		else if (!weight) memcpy(y, x, bytes);
 	}

@@ -1,4 +1,4 @@
-package llama
+package decoder
 
 import (
 	"fmt"
@@ -93,11 +93,13 @@ func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoin
 	if a.layers != nil {
 		return a.fillLayers(backend, flats, from)
 	}
-	if a.part == firstRow {
-		for i, flat := range flats {
-			flat.([]int32)[0] = int32(places[i] * a.share)
+	for i, flat := range flats {
+		switch a.part {
+		case firstRow:
+			flat.([]int32)[0] = int32(places[i] * a.split.Vocab)
+		case firstKeys:
+			a.split.firstKeys(places[i], flat.([]float32))
 		}
-		return nil
 	}
 	for _, s := range a.sources {
 		tensor, err := from.Read(s.name, a.read)
@@ -140,6 +142,11 @@ func (a Array) putRows(backend compute.Backend, flat, rows any, at int) error {
 	switch {
 	case a.part == vector:
 		reflect.Copy(reflect.ValueOf(flat).Slice(at, reflect.ValueOf(flat).Len()), reflect.ValueOf(rows))
+		if a.offset != 0 {
+			for i := range reflect.ValueOf(rows).Len() {
+				flat.([]float32)[at+i] += a.offset
+			}
+		}
 	case a.part == scales:
 		eachRow(rows.([]float32), width, func(i int, x []float32) { flat.([]float32)[at+i] = scaleOf(x) })
 	case a.format.DType == dtypes.Int8:

@@ -1,4 +1,4 @@
-package llama_test
+package decoder_test
 
 import (
 	"math"
@@ -14,20 +14,24 @@ import (
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 )
 
 // dense is attention over one whole sequence at once: the textbook form.
-func dense(cfg models.Config) llama.AttentionFunc {
-	return func(layer llama.Layer, state []*Node, q, k, v *Node) (*Node, []*Node) {
+func dense(cfg models.Config) decoder.AttentionFunc {
+	return func(layer decoder.Layer, state []*Node, q, k, v *Node) (*Node, []*Node) {
 		g := q.Graph()
 		t, group := q.Shape().Dimensions[0], cfg.NumHeads/cfg.NumKVHeads
 		q = Reshape(q, t, cfg.NumKVHeads, group, cfg.HeadDim)
-		scores := DivScalar(Einsum("skgd,tkd->kgst", q, k), math.Sqrt(float64(cfg.HeadDim)))
+		options := decoder.AttentionOptions(cfg, layer.Number, false)
+		scores := MulScalar(Einsum("skgd,tkd->kgst", q, k), options.Scale)
+		if c := options.SoftCap; c > 0 {
+			scores = MulScalar(Tanh(DivScalar(scores, c)), c)
+		}
 		square := shapes.Make(dtypes.Int32, t, t)
 		from, to := Iota(g, square, 0), Iota(g, square, 1)
 		seen := LessOrEqual(to, from)
-		if w := cfg.SlidingWindow[layer.Number]; w > 0 {
+		if w := options.Window; w > 0 {
 			seen = LogicalAnd(seen, GreaterThan(to, SubScalar(from, float64(w))))
 		}
 		mask := BroadcastToDims(InsertAxes(seen, 0, 0), scores.Shape().Dimensions...)
@@ -43,7 +47,7 @@ const padded = 128
 // scorer returns a function that runs the decoder over a prompt and returns the scores behind its last token.
 func scorer(t *testing.T, b compute.Backend, ckpt *models.Checkpoint) func(prompt []int32) []float32 {
 	t.Helper()
-	arrays := llama.Arrays(ckpt.Config, llama.Storage{Backend: b, DType: dtypes.Float32})
+	arrays := decoder.Arrays(ckpt.Config, decoder.Storage{Backend: b, DType: dtypes.Float32})
 	args := []any{nil, nil}
 	for _, a := range arrays {
 		buffer, err := a.Load(b, 0, ckpt)
@@ -58,10 +62,10 @@ func scorer(t *testing.T, b compute.Backend, ckpt *models.Checkpoint) func(promp
 	}
 	exec, err := NewExec(b, func(in []*Node) *Node {
 		tokens, last := in[0], in[1]
-		local := llama.NewPartition(ckpt.Config, collective.Devices(b)).Local(ckpt.Config)
-		hidden, _ := llama.Hidden(ckpt.Config, llama.NewWeights(arrays, in[2:]), tokens,
+		local := decoder.NewPartition(ckpt.Config, collective.Devices(b)).Local(ckpt.Config)
+		hidden, _ := decoder.Hidden(ckpt.Config, decoder.NewWeights(arrays, in[2:]), tokens,
 			Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded), nil, dense(local))
-		return llama.Logits(ckpt.Config, llama.NewWeights(arrays, in[2:]), Gather(hidden, Reshape(last, 1, 1)),
+		return decoder.Logits(ckpt.Config, decoder.NewWeights(arrays, in[2:]), Gather(hidden, Reshape(last, 1, 1)),
 			Scalar(last.Graph(), dtypes.Int32, 1))
 	})
 	if err != nil {

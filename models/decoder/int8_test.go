@@ -1,4 +1,4 @@
-package llama_test
+package decoder_test
 
 import (
 	"math"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/tokenizer"
 )
 
@@ -34,7 +34,7 @@ func TestInt8Perplexity(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids = ids[:min(len(ids), 16*window+1)]
-	perplexity := func(s llama.Storage) float64 {
+	perplexity := func(s decoder.Storage) float64 {
 		s.Backend = backend
 		sum, n := 0.0, 0
 		score := lossOf(t, ckpt, s)
@@ -44,8 +44,9 @@ func TestInt8Perplexity(t *testing.T) {
 		}
 		return math.Exp(sum / float64(n))
 	}
-	full, half, small := perplexity(llama.Storage{DType: dtypes.Float32}),
-		perplexity(llama.Storage{DType: dtypes.BFloat16}), perplexity(llama.Storage{DType: dtypes.Float32, Int8: true})
+	full, half, small := perplexity(decoder.Storage{DType: dtypes.Float32}),
+		perplexity(decoder.Storage{DType: dtypes.BFloat16}),
+		perplexity(decoder.Storage{DType: dtypes.Float32, Int8: true})
 	t.Logf("perplexity over %d tokens: float32 %.4f, bfloat16 %.4f, int8 %.4f (%+.2f %%)", len(ids)-1, full, half,
 		small, 100*(small/full-1))
 	if !(small < full*1.06) { // measured: 1.045
@@ -56,9 +57,9 @@ func TestInt8Perplexity(t *testing.T) {
 const window = 512
 
 // lossOf returns a function that sums -log p over the tokens of a window behind its first.
-func lossOf(t *testing.T, ckpt *models.Checkpoint, s llama.Storage) func(ids []int32) float64 {
+func lossOf(t *testing.T, ckpt *models.Checkpoint, s decoder.Storage) func(ids []int32) float64 {
 	t.Helper()
-	arrays := llama.Arrays(ckpt.Config, s)
+	arrays := decoder.Arrays(ckpt.Config, s)
 	args := []any{nil, nil}
 	for _, a := range arrays {
 		buffer, err := a.Load(s.Backend, 0, ckpt)
@@ -74,10 +75,10 @@ func lossOf(t *testing.T, ckpt *models.Checkpoint, s llama.Storage) func(ids []i
 	}
 	exec, err := NewExec(s.Backend, func(in []*Node) *Node {
 		tokens, next := in[0], in[1]
-		g, w := tokens.Graph(), llama.NewWeights(arrays, in[2:])
+		g, w := tokens.Graph(), decoder.NewWeights(arrays, in[2:])
 		rows := Scalar(g, dtypes.Int32, window)
-		hidden, _ := llama.Hidden(ckpt.Config, w, tokens, Iota(g, tokens.Shape(), 0), rows, nil, dense(ckpt.Config))
-		logits := llama.Logits(ckpt.Config, w, hidden, rows)
+		hidden, _ := decoder.Hidden(ckpt.Config, w, tokens, Iota(g, tokens.Shape(), 0), rows, nil, dense(ckpt.Config))
+		logits := decoder.Logits(ckpt.Config, w, hidden, rows)
 		chosen := Equal(Iota(g, shapes.Make(dtypes.Int32, window, ckpt.Config.VocabSize), 1),
 			BroadcastToDims(InsertAxes(next, -1), window, ckpt.Config.VocabSize))
 		logProbabilities := LogSoftmax(logits)

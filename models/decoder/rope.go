@@ -1,4 +1,4 @@
-package llama
+package decoder
 
 import (
 	"github.com/gomlx/compute/dtypes"
@@ -33,7 +33,7 @@ func splitHeads(cfg models.Config, qkv, qNorm, kNorm *Node, turn *rotation, rows
 		inputs = append(inputs, turn.cos, turn.sin)
 	}
 	if qNorm != nil {
-		inputs = append(inputs, ConvertDType(qNorm, dtype), ConvertDType(kNorm, dtype))
+		inputs = append(inputs, qNorm, kNorm)
 	}
 	attrs := map[string]any{"heads": cfg.NumHeads, "kv_heads": cfg.NumKVHeads, "rotate": turn != nil,
 		"norm": qNorm != nil, "eps": cfg.RMSNormEps}

@@ -1,4 +1,4 @@
-package llama_test
+package decoder_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 )
 
 func firstDevices(n int) []int {
@@ -60,7 +60,7 @@ func TestPartitionOfHeads(t *testing.T) {
 		kv, perHead := rapid.IntRange(1, 20).Draw(t, "KV heads"), rapid.IntRange(1, 20).Draw(t, "queries per KV head")
 		devices := rapid.IntRange(1, 33).Draw(t, "devices")
 		cfg := models.Config{NumHeads: kv * perHead, NumKVHeads: kv, HeadDim: 1, IntermediateSize: 1, VocabSize: 1}
-		p := llama.NewPartition(cfg, devices)
+		p := decoder.NewPartition(cfg, devices)
 		if want := (kv + devices - 1) / devices; p.KVHeads != want {
 			t.Fatalf("%d KV slots a device, want %d", p.KVHeads, want)
 		}
@@ -70,12 +70,12 @@ func TestPartitionOfHeads(t *testing.T) {
 		reads := make([][]int, cfg.NumHeads) // the KV heads that each query head reads
 		for d := range devices {
 			slots := slices.Repeat([]int{-1}, p.KVHeads)
-			for _, s := range llama.KeysOf(p, d) {
+			for _, s := range decoder.KeysOf(p, d) {
 				for i := range s.N {
 					slots[s.To+i] = s.From + i
 				}
 			}
-			for _, s := range llama.QueriesOf(p, d) {
+			for _, s := range decoder.QueriesOf(p, d) {
 				for i := range s.N {
 					reads[s.From+i] = append(reads[s.From+i], slots[(s.To+i)/p.QueriesPerKV])
 				}
@@ -95,7 +95,7 @@ func TestPartitionsOfModels(t *testing.T) {
 		{32, 8, 8, 1, 4}, {64, 8, 8, 1, 8}, {64, 8, 16, 1, 4}, {32, 8, 2, 4, 4}, {9, 3, 2, 2, 3}, {9, 3, 4, 1, 3},
 		{9, 3, 8, 1, 2}, {4, 1, 8, 1, 1}, {28, 4, 8, 1, 4},
 	} {
-		p := llama.NewPartition(models.Config{NumHeads: c.heads, NumKVHeads: c.kv, HeadDim: 1, IntermediateSize: 1,
+		p := decoder.NewPartition(models.Config{NumHeads: c.heads, NumKVHeads: c.kv, HeadDim: 1, IntermediateSize: 1,
 			VocabSize: 1}, c.devices)
 		if p.KVHeads != c.wantKV || p.QueriesPerKV != c.wantQueries {
 			t.Errorf("%d heads, %d KV heads on %d: %d KV slots of %d, want %d of %d", c.heads, c.kv, c.devices,

@@ -1,4 +1,4 @@
-package llama_test
+package decoder_test
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/decoder"
 )
 
 // BenchmarkMatmuls runs just the linear layers of a decode step of SmolLM2, with kernels and as XLA does them itself.
@@ -26,7 +26,7 @@ func BenchmarkMatmuls(b *testing.B) {
 	ckpt := testenv.SmolLM2(b)
 	for _, backend := range []*xla.Backend{testenv.XLA(b), testenv.XLAWithoutKernels(b)} {
 		for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
-			s := llama.Storage{Backend: backend, DType: dtype}
+			s := decoder.Storage{Backend: backend, DType: dtype}
 			weights, flops := load(b, ckpt, s)
 			for _, rows := range []int{1, 16, 64, 256} {
 				b.Run(fmt.Sprintf("kernels=%s/%s/rows=%d", backend.Kernels(), dtype, rows), func(b *testing.B) {
@@ -62,8 +62,8 @@ func processorTime() time.Duration {
 }
 
 // load returns the arrays on the backend, and how many operations the products of one row are.
-func load(b *testing.B, ckpt *models.Checkpoint, s llama.Storage) (weights []compute.Buffer, flops float64) {
-	for _, a := range llama.Arrays(ckpt.Config, s) {
+func load(b *testing.B, ckpt *models.Checkpoint, s decoder.Storage) (weights []compute.Buffer, flops float64) {
+	for _, a := range decoder.Arrays(ckpt.Config, s) {
 		buffer, err := a.Load(s.Backend, 0, ckpt)
 		if err != nil {
 			b.Fatal(err)
@@ -77,25 +77,25 @@ func load(b *testing.B, ckpt *models.Checkpoint, s llama.Storage) (weights []com
 }
 
 // products compiles the linear layers of a step, each on the results of the one before, with nothing in between.
-func products(b *testing.B, cfg models.Config, s llama.Storage, rows int) func(weights []compute.Buffer) {
+func products(b *testing.B, cfg models.Config, s decoder.Storage, rows int) func(weights []compute.Buffer) {
 	g := NewGraph(s.Backend, "products")
 	b.Cleanup(g.Finalize)
 	matrices := map[string]linear.Weight{}
-	for _, a := range llama.Arrays(cfg, s) {
+	for _, a := range decoder.Arrays(cfg, s) {
 		node := Parameter(g, strings.ReplaceAll(a.Name, ".", "_"), a.Shape)
 		if f, ok := a.Matrix(); ok {
 			matrices[a.Name] = linear.Weight{Format: f, Data: node}
 		}
 	}
 	x := ConvertDType(DivScalar(OnesLike(Iota(g, shapes.Make(dtypes.Float32, rows, cfg.HiddenSize), 0)), 10), s.DType)
-	apply := func(name string, x, residual *Node) *Node {
-		return linear.Apply(x, matrices[name], linear.Options{Residual: residual})
+	apply := func(name string, x, residual *Node, a linear.Activation) *Node {
+		return linear.Apply(x, matrices[name], linear.Options{Residual: residual, Activation: a})
 	}
 	for i := range cfg.NumLayers {
 		p := fmt.Sprintf("layers.%d.", i)
-		qkv := apply(p+"qkv.weight", x, nil)
-		x = apply(p+"o.weight", SliceAxis(qkv, 1, AxisRange(0, cfg.NumHeads*cfg.HeadDim)), x)
-		x = apply(p+"down.weight", apply(p+"gate_up.weight", x, nil), x)
+		qkv := apply(p+"qkv.weight", x, nil, linear.None)
+		x = apply(p+"o.weight", SliceAxis(qkv, 1, AxisRange(0, cfg.NumHeads*cfg.HeadDim)), x, linear.None)
+		x = apply(p+"down.weight", apply(p+"gate_up.weight", x, nil, linear.SiLU), x, linear.None)
 	}
 	last := linear.Apply(x, matrices["embed"], linear.Options{Float32: true})
 	if err := g.Compile(ReduceAllSum(ConvertDType(last, dtypes.Float32))); err != nil {

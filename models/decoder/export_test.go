@@ -1,4 +1,4 @@
-package llama
+package decoder
 
 // Span is a span, for tests.
 type Span struct{ From, To, N int }

@@ -1,4 +1,4 @@
-package llama
+package decoder
 
 import (
 	"errors"
@@ -22,11 +22,16 @@ var ErrLayersDiffer = errors.New("the layers of the model are not alike")
 // CheckLayerLoop tells whether the layers can be run as a loop: all of them compute the same with other numbers.
 func CheckLayerLoop(cfg models.Config) error {
 	for i := range cfg.NumLayers {
-		if noRope(cfg, i) != noRope(cfg, 0) {
+		first, layer := cfg.Layers[0], cfg.Layers[i]
+		layer.KVFrom = first.KVFrom
+		switch {
+		case layer.Rope != first.Rope:
 			return fmt.Errorf("%w: layer %d turns queries and keys otherwise than layer 0", ErrLayersDiffer, i)
-		}
-		if w := cfg.SlidingWindow; i < len(w) && w[i] != w[0] {
-			return fmt.Errorf("%w: layer %d has a window of %d tokens, layer 0 of %d", ErrLayersDiffer, i, w[i], w[0])
+		case layer.Window != first.Window:
+			return fmt.Errorf("%w: layer %d has a window of %d tokens, layer 0 of %d", ErrLayersDiffer, i,
+				layer.Window, first.Window)
+		case layer != first:
+			return fmt.Errorf("%w: layer %d is of another kind than layer 0", ErrLayersDiffer, i)
 		}
 	}
 	return nil

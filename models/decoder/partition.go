@@ -1,6 +1,9 @@
-package llama
+package decoder
 
-import "github.com/quire/quire/models"
+import (
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/arch"
+)
 
 // Partition says what of a model each of several devices holds that run it together: some of the heads of attention,
 // columns of the MLP, and rows of the vocabulary. What does not divide is padded with zeros, which add nothing to any
@@ -74,6 +77,35 @@ func (s Partition) keys(device, size int) (spans []span) {
 		}
 	}
 	return spans
+}
+
+// firstKeys sets ones for the KV slots of a device whose head no slot before has.
+func (s Partition) firstKeys(device int, ones []float32) {
+	seen := -1 // heads stand in the order of slots
+	if device > 0 {
+		seen, _, _ = s.slot(device-1, s.KVHeads-1)
+	}
+	for slot := range s.KVHeads {
+		if kv, _, n := s.slot(device, slot); n > 0 && kv > seen {
+			ones[slot], seen = 1, kv
+		}
+	}
+}
+
+// of returns the spans of a device of an axis that is shared out, and how much of it a device holds. Heads are
+// HeadDim wide.
+func (s Partition) of(cfg models.Config, by arch.Split) (spans func(device int) []span, share int) {
+	switch by {
+	case arch.ByQueryHeads:
+		return func(d int) []span { return s.queries(d, cfg.HeadDim) }, s.Heads() * cfg.HeadDim
+	case arch.ByKVHeads:
+		return func(d int) []span { return s.keys(d, cfg.HeadDim) }, s.KVHeads * cfg.HeadDim
+	case arch.ByIntermediate:
+		return func(d int) []span { return block(d, s.Intermediate, cfg.IntermediateSize) }, s.Intermediate
+	case arch.ByVocabulary:
+		return func(d int) []span { return block(d, s.Vocab, cfg.VocabSize) }, s.Vocab
+	}
+	return nil, 0
 }
 
 // block is the device's part of size things, of which each device has share, but the last ones less.

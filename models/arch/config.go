@@ -1,0 +1,252 @@
+// Package arch says what decoders are, as values. A [Decoder] is a class of models and how their configs are read. A
+// [Config] is one model, with a record of each of its layers and the tensors that it has.
+//
+// It opens no files and builds no graphs: package models opens checkpoints, package decoder computes.
+package arch
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+)
+
+// Config describes a model.
+type Config struct {
+	Architecture string // Hugging Face class name, e.g. "LlamaForCausalLM"
+	ModelType    string // Hugging Face model_type, e.g. "llama"
+
+	VocabSize, HiddenSize, IntermediateSize  int
+	NumLayers, NumHeads, NumKVHeads, HeadDim int
+	MaxPositions                             int // longest context the model was made for, tokens
+
+	Norm        Norm
+	RMSNormEps  float64
+	RopeTheta   float64
+	RopeScaling *RopeScaling // nil: frequencies used as they are
+
+	EmbeddingScale float64 // embeddings are multiplied by it, rounded to their dtype; 0 is 1
+	LogitCap       float64 // logits become cap * tanh(logit / cap); 0: none
+	TieEmbeddings  bool    // lm_head is the embedding matrix
+
+	Layers []Layer // NumLayers of them
+	Names  Names   `json:"-"` // of the layers' tensors in checkpoints; nil: those of Llama
+
+	BOS   int          // -1: none
+	EOS   []int32      // any of them ends a completion
+	DType dtypes.DType // of the checkpoint's weights as the config or file declares it; InvalidDType when it does not
+}
+
+// Norm says how RMSNorms multiply by their weights.
+type Norm struct {
+	// Wide: in float32, and the product is rounded. Otherwise the factor before it is rounded, and then the product.
+	Wide bool
+	// Offset is added to the weights as Hugging Face's checkpoints have them, in float32: 1 in Gemma. It needs Wide.
+	Offset float64
+}
+
+// Layer is what a layer computes: a mixer, then a feed-forward, each added to the hidden states.
+type Layer struct {
+	Mixer    Mixer
+	Window   int     // tokens that a token attends to, itself included; 0: all before it
+	Rope     bool    // queries and keys are turned by their positions
+	QKNorm   Width   // of the RMSNorm of queries and keys, before they are turned
+	Scale    float64 // of the scores q.k
+	ScoreCap float64 // scores become cap * tanh(score / cap); 0: none
+	KVFrom   int     // the layer whose keys and values it attends to: its own number
+
+	AttentionNorm, MLPNorm Norms
+
+	Gated      bool       // activation(gate) * up; else activation(up)
+	Activation Activation // of the feed-forward
+
+	QKVBias, OBias, MLPBias bool
+}
+
+// Mixer is how tokens of a layer see each other.
+type Mixer string
+
+// Attention is softmax attention over the tokens before, the one mixer there is.
+const Attention Mixer = "attention"
+
+// Width is what numbers a norm takes together.
+type Width string
+
+// Widths of norms of queries and keys.
+const (
+	NoNorm   Width = ""
+	EachHead Width = "head"  // a head's
+	AllHeads Width = "heads" // those of all heads
+)
+
+// Norms says where RMSNorms stand: on what a mixer or a feed-forward reads, and on what it adds.
+type Norms struct{ Before, After bool }
+
+// Activation is the function of a feed-forward, by the names of package linear.
+type Activation string
+
+// The activations of the decoders that there are.
+const (
+	SiLU     Activation = "silu"
+	GELUTanh Activation = "gelu_tanh"
+)
+
+// LlamaLayer is the layer that most decoders have, with differences.
+func (c *Config) LlamaLayer() Layer {
+	return Layer{Mixer: Attention, Rope: true, Scale: 1 / math.Sqrt(float64(c.HeadDim)),
+		AttentionNorm: Norms{Before: true}, MLPNorm: Norms{Before: true}, Gated: true, Activation: SiLU}
+}
+
+// SetLayers makes all layers alike.
+func (c *Config) SetLayers(l Layer) {
+	c.Layers = slices.Repeat([]Layer{l}, c.NumLayers)
+	for i := range c.Layers {
+		c.Layers[i].KVFrom = i
+	}
+}
+
+// RopeScaling holds the parameters of a rotary embedding for longer contexts, under the names and formulas of
+// transformers' modeling_rope_utils. Config.RopeFrequencies computes with them.
+type RopeScaling struct {
+	Type   string  // "linear", "llama3" or "yarn"
+	Factor float64 // >= 1
+
+	LowFreqFactor, HighFreqFactor float64 // llama3
+
+	BetaFast, BetaSlow float64 // yarn
+	Truncate           bool    // yarn: correction range cut to whole dimensions
+	AttentionFactor    float64 // yarn: cos and sin are multiplied by it; 1 for the other types
+
+	OriginalMaxPositions int // llama3, yarn: context length before the extension, tokens
+}
+
+// UnsupportedError says which feature of a model is not supported. The file it was found in is in the wrapping error.
+type UnsupportedError struct {
+	Feature string // e.g. `architecture "GPT2LMHeadModel"`
+	Remedy  string // what is supported instead
+}
+
+func (e *UnsupportedError) Error() string {
+	if e.Remedy == "" {
+		return e.Feature + " is not supported"
+	}
+	return fmt.Sprintf("%s is not supported; %s", e.Feature, e.Remedy)
+}
+
+// Unsupported returns the error of a feature; remedy may be "".
+func Unsupported(remedy, format string, args ...any) error {
+	return &UnsupportedError{Feature: fmt.Sprintf(format, args...), Remedy: remedy}
+}
+
+// Limits that no model of the family comes near; they keep products of sizes in range and stop absurd configs early.
+const (
+	maxLayers    = 4096
+	maxDimension = 1 << 22
+	maxContext   = 1 << 30
+)
+
+// checkCounts validates the sizes that are divided by and allocated from before the rest is known.
+func (c *Config) checkCounts() error {
+	switch {
+	case c.NumLayers < 1 || c.NumLayers > maxLayers:
+		return fmt.Errorf("num_hidden_layers is %d; it must be between 1 and %d", c.NumLayers, maxLayers)
+	case c.NumHeads < 1:
+		return fmt.Errorf("num_attention_heads is %d; it must be at least 1", c.NumHeads)
+	}
+	return nil
+}
+
+// check validates what both config formats must satisfy.
+func (c *Config) check() error {
+	if err := c.checkCounts(); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name       string
+		value, max int
+	}{
+		{"vocab_size", c.VocabSize, maxDimension}, {"hidden_size", c.HiddenSize, maxDimension},
+		{"intermediate_size", c.IntermediateSize, maxDimension}, {"num_attention_heads", c.NumHeads, maxDimension},
+		{"num_key_value_heads", c.NumKVHeads, maxDimension},
+		{"head_dim", c.HeadDim, maxDimension}, {"max_position_embeddings", c.MaxPositions, maxContext},
+	} {
+		if f.value < 1 || f.value > f.max {
+			return fmt.Errorf("%s is %d; it must be between 1 and %d", f.name, f.value, f.max)
+		}
+	}
+	switch {
+	case c.NumHeads%c.NumKVHeads != 0:
+		return fmt.Errorf("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.NumHeads,
+			c.NumKVHeads)
+	case c.HeadDim%2 != 0:
+		return fmt.Errorf("head_dim is %d; the rotary embedding needs an even one", c.HeadDim)
+	case c.NumHeads*c.HeadDim > maxDimension:
+		return fmt.Errorf("%d heads of %d make rows of %d, more than %d", c.NumHeads, c.HeadDim, c.NumHeads*c.HeadDim,
+			maxDimension)
+	case !(c.RMSNormEps > 0 && c.RMSNormEps < 1):
+		return fmt.Errorf("rms_norm_eps is %g; it must be between 0 and 1", c.RMSNormEps)
+	case !(c.RopeTheta > 1 && c.RopeTheta < 1e30):
+		return fmt.Errorf("rope_theta is %g; it must be above 1", c.RopeTheta)
+	case c.BOS < -1 || c.BOS >= c.VocabSize:
+		return fmt.Errorf("bos_token_id %d is outside the vocabulary of %d", c.BOS, c.VocabSize)
+	}
+	for _, id := range c.EOS {
+		if id < 0 || int(id) >= c.VocabSize {
+			return fmt.Errorf("eos_token_id %d is outside the vocabulary of %d", id, c.VocabSize)
+		}
+	}
+	for i, l := range c.Layers {
+		if err := l.check(i); err != nil {
+			return err
+		}
+		if l.QKNorm == EachHead && c.Norm.Wide {
+			return Unsupported("", "a norm of each head that multiplies in float32, in layer %d,", i)
+		}
+	}
+	if len(c.Layers) != c.NumLayers {
+		return fmt.Errorf("there are records of %d layers, num_hidden_layers is %d", len(c.Layers), c.NumLayers)
+	}
+	if !(c.EmbeddingScale >= 0 && c.EmbeddingScale <= 1e6) {
+		return fmt.Errorf("the scale of embeddings is %g; it must be between 0 and 1e6", c.EmbeddingScale)
+	}
+	if !(c.LogitCap >= 0 && c.LogitCap <= 1e6) {
+		return fmt.Errorf("the soft cap of logits is %g; it must be between 0 and 1e6", c.LogitCap)
+	}
+	return c.RopeScaling.check()
+}
+
+func (l Layer) check(number int) error {
+	switch {
+	case l.Mixer != Attention:
+		return Unsupported("attention is", "mixer %q of layer %d", l.Mixer, number)
+	case l.KVFrom != number:
+		return Unsupported("", "layer %d with the keys and values of layer %d", number, l.KVFrom)
+	case l.Window < 0:
+		return fmt.Errorf("the sliding window of layer %d is %d", number, l.Window)
+	case !(l.Scale > 0 && l.Scale <= 1e6):
+		return fmt.Errorf("the scale of layer %d's scores is %g; it must be above 0", number, l.Scale)
+	case !(l.ScoreCap >= 0 && l.ScoreCap <= 1e6):
+		return fmt.Errorf("the soft cap of layer %d's scores is %g; it must be between 0 and 1e6", number, l.ScoreCap)
+	}
+	return nil
+}
+
+func (s *RopeScaling) check() error {
+	if s == nil {
+		return nil
+	}
+	switch {
+	case !(s.Factor >= 1 && s.Factor <= 1e6):
+		return fmt.Errorf("the rope scaling factor is %g; it must be at least 1", s.Factor)
+	case s.Type != "linear" && (s.OriginalMaxPositions < 1 || s.OriginalMaxPositions > maxContext):
+		return fmt.Errorf("original_max_position_embeddings is %d", s.OriginalMaxPositions)
+	case s.Type == "llama3" && !(s.LowFreqFactor > 0 && s.HighFreqFactor > s.LowFreqFactor):
+		return fmt.Errorf("low_freq_factor %g and high_freq_factor %g must be positive and ascending", s.LowFreqFactor,
+			s.HighFreqFactor)
+	case s.Type == "yarn" && !(s.BetaSlow > 0 && s.BetaFast > 0 && s.AttentionFactor > 0 && s.AttentionFactor < 1e6):
+		return fmt.Errorf("beta_fast %g, beta_slow %g and attention_factor %g must be positive", s.BetaFast, s.BetaSlow,
+			s.AttentionFactor)
+	}
+	return nil
+}

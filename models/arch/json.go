@@ -1,0 +1,317 @@
+package arch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+)
+
+// ParseConfig reads the text of a Hugging Face config.json of one of decoders, and of a generation_config.json (nil if
+// there is none). Both the older rope_theta and rope_scaling and the newer rope_parameters are understood.
+func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) {
+	j, err := newJSON(config)
+	if err != nil {
+		return Config{}, err
+	}
+	d, err := j.decoder(decoders)
+	if err != nil {
+		return Config{}, err
+	}
+	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm}
+	if err := j.sizes(&c, d.Defaults); err != nil {
+		return Config{}, err
+	}
+	if j.Has("quantization_config") {
+		var q struct {
+			Method string `json:"quant_method"`
+		}
+		j.Decode("quantization_config", &q)
+		return Config{}, Unsupported("use the unquantized model or a GGUF file",
+			"quantization_config (quant_method %q)", q.Method)
+	}
+	c.SetLayers(c.LlamaLayer())
+	err = errors.Join(d.JSON(j, &c), j.rope(&c, d.Defaults.Theta), j.specialTokens(&c, d.Defaults, generation))
+	if j.err != nil { // what was read wrong may have led to the other
+		return Config{}, j.err
+	}
+	if err != nil {
+		return Config{}, err
+	}
+	return c, c.check()
+}
+
+// decoder finds the class by architectures, or by model_type in the configs that name none.
+func (j *JSON) decoder(decoders []Decoder) (Decoder, error) {
+	classes := supported(decoders, func(d Decoder) string { return d.Class })
+	var names []string
+	if j.Decode("architectures", &names); len(names) > 0 {
+		for _, d := range decoders {
+			if len(names) == 1 && d.Class == names[0] {
+				return d, nil
+			}
+		}
+		return Decoder{}, Unsupported(classes, "architecture %q", strings.Join(names, ", "))
+	}
+	modelType := j.String("model_type", "")
+	for _, d := range decoders {
+		if d.ModelType == modelType {
+			return d, j.err
+		}
+	}
+	return Decoder{}, errors.Join(j.err,
+		Unsupported(classes, "a config without architectures and with model_type %q", modelType))
+}
+
+// sizes reads what all decoders have.
+func (j *JSON) sizes(c *Config, absent Defaults) error {
+	c.VocabSize = j.required("vocab_size")
+	c.HiddenSize = j.required("hidden_size")
+	c.IntermediateSize = j.required("intermediate_size")
+	c.NumLayers = j.required("num_hidden_layers")
+	c.NumHeads = j.required("num_attention_heads")
+	if j.err != nil {
+		return j.err
+	}
+	if err := c.checkCounts(); err != nil {
+		return err
+	}
+	c.NumKVHeads = c.NumHeads
+	if absent.KVHeads > 0 && !j.Present("num_key_value_heads") {
+		c.NumKVHeads = absent.KVHeads
+	}
+	c.NumKVHeads = j.Int("num_key_value_heads", c.NumKVHeads)
+	c.HeadDim = absent.HeadDim
+	if c.HeadDim == 0 || j.Present("head_dim") {
+		c.HeadDim = c.HiddenSize / c.NumHeads
+		if !j.Has("head_dim") && c.HiddenSize%c.NumHeads != 0 {
+			return fmt.Errorf("hidden_size %d is not a multiple of num_attention_heads %d, and there is no head_dim",
+				c.HiddenSize, c.NumHeads)
+		}
+		c.HeadDim = j.Int("head_dim", c.HeadDim)
+	}
+	c.MaxPositions = j.Int("max_position_embeddings", absent.MaxPositions)
+	c.RMSNormEps = 1e-6
+	if absent.Eps > 0 {
+		c.RMSNormEps = absent.Eps
+	}
+	c.RMSNormEps = j.Float("rms_norm_eps", c.RMSNormEps)
+	c.TieEmbeddings = j.Bool("tie_word_embeddings", absent.Tie)
+	c.DType = j.dtype()
+	return nil
+}
+
+// Require refuses another value of a key; absent is what it is where there is none.
+func (j *JSON) Require(key, want string) error {
+	if is := j.String(key, want); is != want {
+		return Unsupported(want+" is", "%s %q", key, is)
+	}
+	return nil
+}
+
+// Window reads sliding_window: 0 where it is null, absent where there is none.
+func (j *JSON) Window(absent int) (int, error) {
+	if !j.Present("sliding_window") {
+		return absent, nil
+	}
+	if !j.Has("sliding_window") {
+		return 0, nil
+	}
+	window := j.Int("sliding_window", 0)
+	if window < 1 {
+		return 0, fmt.Errorf("sliding_window is %d; it must be at least 1, or null", window)
+	}
+	return window, nil
+}
+
+// SlidingLayers reads layer_types: which layers are of type sliding_attention; nil where it is absent.
+func (j *JSON) SlidingLayers(c *Config) ([]bool, error) {
+	var types []string
+	if j.Decode("layer_types", &types); len(types) == 0 {
+		return nil, nil
+	}
+	if len(types) != c.NumLayers {
+		return nil, fmt.Errorf("layer_types has %d entries for %d layers", len(types), c.NumLayers)
+	}
+	sliding := make([]bool, len(types))
+	for i, t := range types {
+		if t != "full_attention" && t != "sliding_attention" {
+			return nil, Unsupported("full_attention and sliding_attention are", "layer type %q", t)
+		}
+		sliding[i] = t == "sliding_attention"
+	}
+	return sliding, nil
+}
+
+// rope fills RopeTheta and RopeScaling, with transformers' precedence between the two formats.
+func (j *JSON) rope(c *Config, defaultTheta float64) error {
+	c.RopeTheta = j.Float("rope_theta", defaultTheta)
+	partial := j.Float("partial_rotary_factor", 1)
+	key := "rope_scaling"
+	if raw := strings.TrimSpace(string(j.fields[key])); !j.Has(key) || raw == "{}" {
+		key = "rope_parameters"
+	}
+	if j.Has(key) {
+		r, err := newJSON(j.fields[key])
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		for name, value := range r.fields {
+			if strings.HasPrefix(string(value), "{") {
+				return Unsupported("one set for all layers is", "%s for each layer type (%q)", key, name)
+			}
+		}
+		c.RopeTheta = r.Float("rope_theta", c.RopeTheta)
+		partial = r.Float("partial_rotary_factor", partial)
+		typ := r.String("rope_type", r.String("type", "default"))
+		original := r.Int("original_max_position_embeddings", c.MaxPositions)
+		original = j.Int("original_max_position_embeddings", original)
+		s := &RopeScaling{Type: typ, AttentionFactor: 1}
+		switch typ {
+		case "default", "none":
+			s = nil
+		case "linear":
+			s.Factor = r.requiredFloat("factor")
+		case "llama3":
+			s.Factor, s.OriginalMaxPositions = r.requiredFloat("factor"), original
+			s.LowFreqFactor, s.HighFreqFactor = r.requiredFloat("low_freq_factor"), r.requiredFloat("high_freq_factor")
+		case "yarn":
+			s.OriginalMaxPositions = original
+			s.Factor = r.Float("factor", float64(c.MaxPositions)/float64(max(original, 1)))
+			s.BetaFast, s.BetaSlow = r.Float("beta_fast", 32), r.Float("beta_slow", 1)
+			s.Truncate = r.Bool("truncate", true)
+			s.AttentionFactor = r.Float("attention_factor",
+				yarnAttentionFactor(s.Factor, r.Float("mscale", 0), r.Float("mscale_all_dim", 0)))
+		default:
+			return Unsupported("default, linear, llama3 and yarn are", "rope type %q", typ)
+		}
+		if r.err != nil {
+			return fmt.Errorf("%s: %w", key, r.err)
+		}
+		c.RopeScaling = s
+	}
+	if partial != 1 {
+		return Unsupported("the whole head must be rotated", "partial_rotary_factor %g", partial)
+	}
+	return nil
+}
+
+// specialTokens fills BOS and EOS: the ids of generation_config.json first, then those of config.json.
+func (j *JSON) specialTokens(c *Config, absent Defaults, generation []byte) error {
+	c.BOS = absent.BOS
+	if j.Present("bos_token_id") {
+		c.BOS = j.Int("bos_token_id", -1)
+	}
+	var fromGeneration []int32
+	if generation != nil {
+		g, err := newJSON(generation)
+		if err == nil {
+			fromGeneration = g.tokenIDs("eos_token_id")
+			err = g.err
+		}
+		if err != nil {
+			return fmt.Errorf("generation_config.json: %w", err)
+		}
+	}
+	own := j.tokenIDs("eos_token_id")
+	if !j.Present("eos_token_id") && len(fromGeneration) == 0 {
+		own = absent.EOS
+	}
+	for _, id := range append(fromGeneration, own...) {
+		if !slices.Contains(c.EOS, id) {
+			c.EOS = append(c.EOS, id)
+		}
+	}
+	return nil
+}
+
+// dtype understands both the older torch_dtype and the newer dtype.
+func (j *JSON) dtype() dtypes.DType {
+	switch strings.TrimPrefix(j.String("dtype", j.String("torch_dtype", "")), "torch.") {
+	case "float32":
+		return dtypes.Float32
+	case "bfloat16":
+		return dtypes.BFloat16
+	case "float16":
+		return dtypes.Float16
+	}
+	return dtypes.InvalidDType
+}
+
+// JSON reads typed keys of a JSON object, each with the value that it has where it is absent. The first key of the
+// wrong type is kept in err. null counts as absent, except for Present.
+type JSON struct {
+	fields map[string]json.RawMessage
+	err    error
+}
+
+func newJSON(data []byte) (*JSON, error) {
+	j := &JSON{}
+	if err := json.Unmarshal(data, &j.fields); err != nil {
+		return nil, fmt.Errorf("it is no valid JSON object: %w", err)
+	}
+	return j, nil
+}
+
+func (j *JSON) Present(key string) bool { _, ok := j.fields[key]; return ok }
+
+func (j *JSON) Has(key string) bool { return j.Present(key) && string(j.fields[key]) != "null" }
+
+// decode leaves dst as it is where the key is absent.
+func (j *JSON) Decode(key string, dst any) {
+	if !j.Has(key) {
+		return
+	}
+	if err := json.Unmarshal(j.fields[key], dst); err != nil && j.err == nil {
+		j.err = fmt.Errorf("%s is not of the expected type: %w", key, err)
+	}
+}
+
+func (j *JSON) Float(key string, absent float64) float64 { j.Decode(key, &absent); return absent }
+func (j *JSON) Bool(key string, absent bool) bool        { j.Decode(key, &absent); return absent }
+func (j *JSON) String(key, absent string) string         { j.Decode(key, &absent); return absent }
+
+// int accepts 4096.0 as well, which some exporters write.
+func (j *JSON) Int(key string, absent int) int {
+	x := j.Float(key, float64(absent))
+	if x != math.Trunc(x) || math.Abs(x) > 1<<53 {
+		if j.err == nil {
+			j.err = fmt.Errorf("%s is %g, not an integer", key, x)
+		}
+		return absent
+	}
+	return int(x)
+}
+
+func (j *JSON) required(key string) int {
+	if !j.Has(key) && j.err == nil {
+		j.err = fmt.Errorf("%s is missing", key)
+	}
+	return j.Int(key, 0)
+}
+
+func (j *JSON) requiredFloat(key string) float64 {
+	if !j.Has(key) && j.err == nil {
+		j.err = fmt.Errorf("%s is missing", key)
+	}
+	return j.Float(key, 0)
+}
+
+// tokenIDs reads one id or a list of them.
+func (j *JSON) tokenIDs(key string) []int32 {
+	if !strings.HasPrefix(string(j.fields[key]), "[") {
+		if !j.Has(key) {
+			return nil
+		}
+		id := int32(-1)
+		j.Decode(key, &id)
+		return []int32{id}
+	}
+	var ids []int32
+	j.Decode(key, &ids)
+	return ids
+}

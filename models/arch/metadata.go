@@ -1,0 +1,256 @@
+package arch
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/models/gguf"
+)
+
+// RopeFactors is the tensor of GGUF files that holds the llama3 rope scaling.
+const RopeFactors = "rope_freqs.weight"
+
+// knownKeys are the keys below the architecture's name that ReadMetadata acts on or that change nothing. Any other key
+// may change what the model computes, so it is refused, unless the decoder knows it.
+var knownKeys = []string{
+	"block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size",
+	"attention.head_count", "attention.head_count_kv", "attention.key_length", "attention.value_length",
+	"attention.layer_norm_rms_epsilon", "attention.causal",
+	"rope.dimension_count", "rope.freq_base", "rope.scale_linear",
+	"rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length", "rope.scaling.finetuned",
+	"rope.scaling.attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
+	"expert_count", "expert_used_count",
+}
+
+// ReadMetadata builds the config of a GGUF file of one of decoders, which it returns too: from the file's metadata and,
+// where that is silent, from its tensors.
+func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
+	if n, ok := f.Int("split.count"); ok && n > 1 {
+		return Config{}, Decoder{}, Unsupported("merge them with llama.cpp's gguf-split",
+			"a GGUF model split into %d files", n)
+	}
+	name, _ := f.String("general.architecture")
+	at := slices.IndexFunc(decoders, func(d Decoder) bool { return name != "" && d.GGUF.Architecture == name })
+	if at < 0 {
+		return Config{}, Decoder{}, Unsupported(supported(decoders,
+			func(d Decoder) string { return d.GGUF.Architecture }), "GGUF architecture %q", name)
+	}
+	d, m := decoders[at], &Metadata{File: f, prefix: name + "."}
+	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm}
+	if err := m.sizes(&c); err != nil {
+		return Config{}, Decoder{}, err
+	}
+	c.SetLayers(c.LlamaLayer())
+	if err := errors.Join(d.Metadata(m, &c), m.rope(&c), m.refusals(&c, d.GGUF.Keys)); err != nil {
+		return Config{}, Decoder{}, err
+	}
+	if m.err != nil {
+		return Config{}, Decoder{}, m.err
+	}
+	return c, d, c.check()
+}
+
+// sizes reads what all decoders have.
+func (m *Metadata) sizes(c *Config) error {
+	c.HiddenSize, c.IntermediateSize = m.required("embedding_length"), m.required("feed_forward_length")
+	c.NumLayers, c.NumHeads = m.required("block_count"), m.required("attention.head_count")
+	c.MaxPositions = m.required("context_length")
+	if m.err != nil {
+		return m.err
+	}
+	if err := c.checkCounts(); err != nil {
+		return err
+	}
+	c.NumKVHeads = m.Int("attention.head_count_kv", c.NumHeads)
+	c.HeadDim = m.Int("attention.key_length", c.HiddenSize/c.NumHeads)
+	c.RMSNormEps = m.Float("attention.layer_norm_rms_epsilon", math.NaN())
+	c.RopeTheta = m.Float("rope.freq_base", 1e4)
+
+	embedding := m.File.Tensor("token_embd.weight")
+	if embedding == nil || len(embedding.Dims) != 2 {
+		return errors.New("the matrix token_embd.weight is missing")
+	}
+	c.VocabSize = embedding.Dims[0]
+	c.TieEmbeddings = m.File.Tensor("output.weight") == nil
+	c.BOS = m.token("bos_token_id")
+	for _, key := range []string{"eos_token_id", "eot_token_id", "eom_token_id"} {
+		if id := m.token(key); id >= 0 && !slices.Contains(c.EOS, int32(id)) {
+			c.EOS = append(c.EOS, int32(id))
+		}
+	}
+	if add, ok := m.File.Bool("tokenizer.ggml.add_bos_token"); ok && !add &&
+		!m.File.Has("tokenizer.ggml.bos_token_id") {
+		c.BOS = -1
+	}
+	return nil
+}
+
+// rope reads the scaling, which is in keys for linear and yarn, and in a tensor of divisors for llama3.
+func (m *Metadata) rope(c *Config) error {
+	typ := "none"
+	if m.Has("rope.scaling.type") {
+		typ, _ = m.File.String(m.prefix + "rope.scaling.type")
+	}
+	factor := m.Float("rope.scaling.factor", m.Float("rope.scale_linear", 1))
+	if typ == "none" && !m.Has("rope.scaling.type") && factor != 1 {
+		typ = "linear" // files from before the type had a key
+	}
+	switch typ {
+	case "none":
+	case "linear":
+		if factor != 1 {
+			c.RopeScaling = &RopeScaling{Type: typ, Factor: factor, AttentionFactor: 1}
+		}
+	case "yarn":
+		c.RopeScaling = &RopeScaling{Type: typ, Factor: factor, Truncate: true,
+			BetaFast: m.Float("rope.scaling.yarn_beta_fast", 32), BetaSlow: m.Float("rope.scaling.yarn_beta_slow", 1),
+			AttentionFactor:      m.Float("rope.scaling.attn_factor", 1) * yarnAttentionFactor(factor, 0, 0),
+			OriginalMaxPositions: m.Int("rope.scaling.original_context_length", c.MaxPositions)}
+	default:
+		return Unsupported("none, linear and yarn are", "rope.scaling.type %q", typ)
+	}
+	divisors := m.File.Tensor(RopeFactors)
+	if divisors == nil {
+		return m.err
+	}
+	if c.RopeScaling != nil {
+		return Unsupported("", "%s together with rope.scaling.type %q", RopeFactors, typ)
+	}
+	if err := c.check(); err != nil { // the sizes are used below
+		return err
+	}
+	if divisors.Type != gguf.F32 || divisors.Elements() != c.HeadDim/2 {
+		return fmt.Errorf("%s is not %d elements of F32", RopeFactors, c.HeadDim/2)
+	}
+	values := make([]float32, c.HeadDim/2)
+	if err := gguf.Dequantize(divisors.Type, values, divisors.Data); err != nil {
+		return err
+	}
+	return c.recoverLlama3(values)
+}
+
+// recoverLlama3 finds the llama3 scaling that gives these divisors of the frequencies. The factors for low and high
+// frequencies and the original context are those of every Llama 3.1, 3.2 and 3.3; only the factor differs.
+func (c *Config) recoverLlama3(divisors []float32) error {
+	factor := float64(divisors[len(divisors)-1])
+	plain := *c
+	plain.RopeScaling = nil
+	scaled := plain
+	scaled.RopeScaling = &RopeScaling{Type: "llama3", Factor: factor, LowFreqFactor: 1, HighFreqFactor: 4,
+		AttentionFactor: 1, OriginalMaxPositions: 8192}
+	base, _ := plain.RopeFrequencies()
+	want, _ := scaled.RopeFrequencies()
+	for i, d := range divisors {
+		if !(math.Abs(float64(base[i]/d)-float64(want[i])) <= 1e-5*float64(want[i])) {
+			return Unsupported("only those of Llama 3.1 to 3.3 are", "%s with divisors of another rope scaling",
+				RopeFactors)
+		}
+	}
+	c.RopeScaling = scaled.RopeScaling
+	return nil
+}
+
+// refusals lists what the metadata asks for beyond what is understood.
+func (m *Metadata) refusals(c *Config, own []string) error {
+	var errs []error
+	for _, key := range m.File.Keys() {
+		if short, ok := strings.CutPrefix(key, m.prefix); ok && !slices.Contains(knownKeys, short) &&
+			!slices.Contains(own, short) {
+			errs = append(errs, Unsupported("", "GGUF key %q", key))
+		}
+	}
+	if n := m.Int("expert_count", 0); n > 0 {
+		errs = append(errs, Unsupported("", "a mixture of %d experts", n))
+	}
+	if n := m.Int("rope.dimension_count", c.HeadDim); n != c.HeadDim {
+		errs = append(errs, Unsupported("the whole head must be rotated", "rope.dimension_count %d for heads of %d", n,
+			c.HeadDim))
+	}
+	if n := m.Int("attention.value_length", c.HeadDim); n != c.HeadDim {
+		errs = append(errs, Unsupported("", "attention.value_length %d for keys of %d", n, c.HeadDim))
+	}
+	if causal, ok := m.File.Bool(m.prefix + "attention.causal"); ok && !causal {
+		errs = append(errs, Unsupported("", "attention that is not causal"))
+	}
+	return errors.Join(errs...)
+}
+
+// Metadata reads typed metadata below the name of the architecture, each key with the value that it has where it is
+// absent. The first key of the wrong type is kept in err.
+type Metadata struct {
+	File   *gguf.File
+	prefix string
+	err    error
+}
+
+func (m *Metadata) Has(key string) bool { return m.File.Has(m.prefix + key) }
+
+func (m *Metadata) fail(format string, args ...any) {
+	if m.err == nil {
+		m.err = fmt.Errorf(format, args...)
+	}
+}
+
+// int also accepts an array whose elements are all equal: some converters write per-layer values.
+func (m *Metadata) Int(key string, absent int) int {
+	key = m.prefix + key
+	if !m.File.Has(key) {
+		return absent
+	}
+	n, ok := m.File.Int(key)
+	if list, isList := m.File.Ints(key); isList && len(list) > 0 {
+		n, ok = list[0], true
+		for _, x := range list {
+			if x != n {
+				m.fail("%w", Unsupported("one for all layers is", "%s that differs between layers", key))
+				return absent
+			}
+		}
+	}
+	if !ok || n < 0 || n > math.MaxInt32 {
+		m.fail("metadata key %q is no integer of a sensible size", key)
+		return absent
+	}
+	return int(n)
+}
+
+func (m *Metadata) required(key string) int {
+	if !m.Has(key) {
+		m.fail("metadata key %q is missing", m.prefix+key)
+	}
+	return m.Int(key, 0)
+}
+
+func (m *Metadata) Float(key string, absent float64) float64 {
+	key = m.prefix + key
+	if !m.File.Has(key) {
+		return absent
+	}
+	x, ok := m.File.Float(key)
+	if !ok {
+		m.fail("metadata key %q is no number", key)
+		return absent
+	}
+	return x
+}
+
+// token reads a token id of the tokenizer's metadata, -1 if there is none. Writers use the largest uint32 for none as
+// well.
+func (m *Metadata) token(key string) int {
+	key = "tokenizer.ggml." + key
+	if !m.File.Has(key) {
+		return -1
+	}
+	id, ok := m.File.Int(key)
+	if !ok {
+		m.fail("metadata key %q is no integer", key)
+		return -1
+	}
+	if id < 0 || id > math.MaxInt32 {
+		return -1
+	}
+	return int(id)
+}

@@ -1,0 +1,188 @@
+package arch
+
+import (
+	"fmt"
+	"iter"
+)
+
+// Tensor is a weight of a model: what checkpoints call it, its shape, and the array of the device that it is part of.
+type Tensor struct {
+	Name  string // in Hugging Face's checkpoints
+	GGUF  string // in GGUF files
+	Part  Part
+	Shape []int // outermost first; linear weights are [out, in]
+
+	// Array names the array that it is in. Tensors of the same array stand one behind the other, by their first axis.
+	Array string
+	// Axis is split over the devices that run the model together: Over says by what.
+	Axis int
+	Over Split
+}
+
+// Part is what a tensor of a layer is for.
+type Part string
+
+// The parts. Norms may stand before and after attention, and before and after the feed-forward.
+const (
+	AttentionNorm     Part = "attention_norm"
+	AttentionPostNorm Part = "attention_post_norm"
+	MLPNorm           Part = "mlp_norm"
+	MLPPostNorm       Part = "mlp_post_norm"
+	QNorm             Part = "q_norm"
+	KNorm             Part = "k_norm"
+	FinalNorm         Part = "norm"
+	Q, K, V, O        Part = "q", "k", "v", "o"
+	Gate, Up, Down    Part = "gate", "up", "down"
+	Embedding, Head   Part = "embed", "lm_head"
+)
+
+// IsNorm tells whether a part is the weights of a norm.
+func (p Part) IsNorm() bool {
+	switch p {
+	case AttentionNorm, AttentionPostNorm, MLPNorm, MLPPostNorm, QNorm, KNorm, FinalNorm:
+		return true
+	}
+	return false
+}
+
+// Split is how an axis of a tensor is shared out to devices.
+type Split int
+
+// The ways: each device has all, some query heads, some KV heads, some of the feed-forward, some of the vocabulary.
+const (
+	Whole Split = iota
+	ByQueryHeads
+	ByKVHeads
+	ByIntermediate
+	ByVocabulary
+)
+
+// Name is what checkpoints of both kinds call a part of a layer.
+type Name struct{ HF, GGUF string }
+
+// Names are those of all parts.
+type Names map[Part]Name
+
+// LlamaNames are those of most decoders.
+var LlamaNames = Names{
+	AttentionNorm: {"input_layernorm", "attn_norm"}, MLPNorm: {"post_attention_layernorm", "ffn_norm"},
+	Q: {"self_attn.q_proj", "attn_q"}, K: {"self_attn.k_proj", "attn_k"}, V: {"self_attn.v_proj", "attn_v"},
+	O: {"self_attn.o_proj", "attn_output"}, QNorm: {"self_attn.q_norm", "attn_q_norm"},
+	KNorm: {"self_attn.k_norm", "attn_k_norm"},
+	Gate:  {"mlp.gate_proj", "ffn_gate"}, Up: {"mlp.up_proj", "ffn_up"}, Down: {"mlp.down_proj", "ffn_down"},
+}
+
+// SandwichNames are those of decoders that have norms behind attention and behind the feed-forward.
+var SandwichNames = LlamaNames.with(Names{
+	AttentionPostNorm: {"post_attention_layernorm", "post_attention_norm"},
+	MLPNorm:           {"pre_feedforward_layernorm", "ffn_norm"},
+	MLPPostNorm:       {"post_feedforward_layernorm", "post_ffw_norm"},
+})
+
+func (n Names) with(others Names) Names {
+	all := Names{}
+	for _, names := range []Names{n, others} {
+		for part, name := range names {
+			all[part] = name
+		}
+	}
+	return all
+}
+
+// Names of the weights outside the layers in Hugging Face's checkpoints.
+const (
+	NameEmbedding = "model.embed_tokens.weight"
+	NameFinalNorm = "model.norm.weight"
+	NameHead      = "lm_head.weight"
+)
+
+// Tensors yields every weight that the config implies, in model order.
+func (c *Config) Tensors() iter.Seq[Tensor] {
+	words := []int{c.VocabSize, c.HiddenSize}
+	return func(yield func(Tensor) bool) {
+		if !yield(Tensor{Name: NameEmbedding, GGUF: "token_embd.weight", Part: Embedding, Shape: words,
+			Array: string(Embedding), Over: ByVocabulary}) {
+			return
+		}
+		for i := range c.Layers {
+			for _, t := range c.layerTensors(i) {
+				if !yield(t) {
+					return
+				}
+			}
+		}
+		if !yield(Tensor{Name: NameFinalNorm, GGUF: "output_norm.weight", Part: FinalNorm, Shape: []int{c.HiddenSize},
+			Array: string(FinalNorm)}) {
+			return
+		}
+		if !c.TieEmbeddings {
+			yield(Tensor{Name: NameHead, GGUF: "output.weight", Part: Head, Shape: words, Array: string(Head),
+				Over: ByVocabulary})
+		}
+	}
+}
+
+func (c *Config) layerTensors(number int) []Tensor {
+	layer, names := c.Layers[number], c.Names
+	if names == nil {
+		names = LlamaNames
+	}
+	var list []Tensor
+	add := func(part Part, array, suffix string, axis int, over Split, shape ...int) {
+		list = append(list, Tensor{
+			Name: fmt.Sprintf("model.layers.%d.%s%s", number, names[part].HF, suffix),
+			GGUF: fmt.Sprintf("blk.%d.%s%s", number, names[part].GGUF, suffix),
+			Part: part, Shape: shape, Array: fmt.Sprintf("layers.%d.%s", number, array), Axis: axis, Over: over})
+	}
+	norm := func(is bool, part Part, over Split, size int) {
+		if is {
+			add(part, string(part), ".weight", 0, over, size)
+		}
+	}
+	outputs := func(part Part, array string, over Split, out int, bias bool) {
+		add(part, array+".weight", ".weight", 0, over, out, c.HiddenSize)
+		if bias {
+			add(part, array+".bias", ".bias", 0, over, out)
+		}
+	}
+	inputs := func(part Part, over Split, in int, bias bool) {
+		add(part, string(part)+".weight", ".weight", 1, over, c.HiddenSize, in)
+		if bias { // added to the sum of what devices have
+			add(part, string(part)+".bias", ".bias", 0, Whole, c.HiddenSize)
+		}
+	}
+	q, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
+	norm(layer.AttentionNorm.Before, AttentionNorm, Whole, c.HiddenSize)
+	outputs(Q, "qkv", ByQueryHeads, q, layer.QKVBias)
+	outputs(K, "qkv", ByKVHeads, kv, layer.QKVBias)
+	outputs(V, "qkv", ByKVHeads, kv, layer.QKVBias)
+	norm(layer.QKNorm == EachHead, QNorm, Whole, c.HeadDim)
+	norm(layer.QKNorm == EachHead, KNorm, Whole, c.HeadDim)
+	norm(layer.QKNorm == AllHeads, QNorm, ByQueryHeads, q)
+	norm(layer.QKNorm == AllHeads, KNorm, ByKVHeads, kv)
+	inputs(O, ByQueryHeads, q, layer.OBias)
+	norm(layer.AttentionNorm.After, AttentionPostNorm, Whole, c.HiddenSize)
+	norm(layer.MLPNorm.Before, MLPNorm, Whole, c.HiddenSize)
+	up := "up"
+	if layer.Gated {
+		up = "gate_up"
+		outputs(Gate, up, ByIntermediate, c.IntermediateSize, layer.MLPBias)
+	}
+	outputs(Up, up, ByIntermediate, c.IntermediateSize, layer.MLPBias)
+	inputs(Down, ByIntermediate, c.IntermediateSize, layer.MLPBias)
+	norm(layer.MLPNorm.After, MLPPostNorm, Whole, c.HiddenSize)
+	return list
+}
+
+// NumParameters is the number of weights that the config implies; tied embeddings count once.
+func (c *Config) NumParameters() int64 {
+	var total int64
+	for t := range c.Tensors() {
+		n := int64(1)
+		for _, d := range t.Shape {
+			n *= int64(d)
+		}
+		total += n
+	}
+	return total
+}

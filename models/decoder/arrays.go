@@ -1,0 +1,206 @@
+// Package decoder computes models: it builds the graphs of all kinds of decoders from the records of their layers in
+// [models.Config], and knows none by name.
+//
+// It knows no files: [Arrays] names the arrays it wants and which tensors of a checkpoint make them.
+package decoder
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/collective"
+	"github.com/quire/quire/linear"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/arch"
+)
+
+// Storage says how the arrays of a model are held.
+type Storage struct {
+	// Backend is where: its kernels may want matrices packed. nil holds all as a checkpoint does.
+	Backend compute.Backend
+	// DType is of the arrays and of activations: Float32, BFloat16 or Float16.
+	DType dtypes.DType
+	// Int8 holds matrices as 8-bit numbers, each row with a scale.
+	Int8 bool
+	// LayerLoop holds the arrays of all layers as one, [layers, ...], and makes [Hidden] run them as a loop: a program
+	// is smaller by the number of layers. Not every model can be: see [CheckLayerLoop].
+	LayerLoop bool
+}
+
+// Array is one array of the model on the device.
+type Array struct {
+	// Name is the array's: "layers.3.qkv.weight" for instance, or "layers.qkv.weight" of all layers.
+	Name string
+	// Shape is [out] of a bias or a norm. Matrices [out, in] are as package linear holds them. Where several devices
+	// run the model together, it is that of each device's array.
+	Shape shapes.Shape
+
+	part    part
+	sources []source      // stacked on the first axis to make it
+	format  linear.Format // of the matrix
+	read    dtypes.DType  // what the sources are read as
+	offset  float32       // added to the elements of a vector of float32
+
+	activations dtypes.DType // of the model
+
+	split  Partition // of firstRow and firstKeys
+	layers []Array   // what a stack is made of
+}
+
+// source is a tensor of the checkpoint, [rows, width] or, with width 1, [rows].
+type source struct {
+	name        string // its Hugging Face name
+	rows, width int
+	// columns says that spans are of columns, not of rows; spans are what a device has of the tensor.
+	columns bool
+	spans   func(device int) []span
+}
+
+// Matrix returns how the array holds a matrix; ok is false for other arrays.
+func (a Array) Matrix() (f linear.Format, ok bool) { return a.format, a.part == matrix }
+
+// part is what of its sources an array holds.
+type part int
+
+const (
+	vector part = iota
+	matrix
+	scales
+	firstRow  // the number of the first row of the vocabulary that the device has
+	firstKeys // for each KV slot of the device 1, or 0 where another slot before has the same head or the slot is empty
+)
+
+// Arrays lists the arrays of a model, in the order that programs take them. Projections that read the same input are
+// one array: q, k and v; gate and up. Where the backend is a group of devices, the arrays are those of one device: see
+// [Partition].
+func Arrays(cfg models.Config, s Storage) []Array {
+	split := NewPartition(cfg, collective.Devices(s.Backend))
+	var names []string
+	tensors := map[string][]arch.Tensor{} // by their array
+	for t := range cfg.Tensors() {
+		if tensors[t.Array] == nil {
+			names = append(names, t.Array)
+		}
+		tensors[t.Array] = append(tensors[t.Array], t)
+	}
+	var list []Array
+	for _, name := range names {
+		list = append(list, s.arrays(cfg, split, tensors[name])...)
+		if name == string(arch.Embedding) && split.Devices > 1 {
+			list = append(list, Array{Name: firstRowName, Shape: shapes.Make(dtypes.Int32), part: firstRow,
+				split: split})
+			if slices.ContainsFunc(cfg.Layers, func(l arch.Layer) bool { return l.QKNorm == arch.AllHeads }) {
+				list = append(list, Array{Name: firstKeysName, Shape: shapes.Make(dtypes.Float32, split.KVHeads),
+					part: firstKeys, split: split})
+			}
+		}
+	}
+	if s.LayerLoop {
+		return stack(list)
+	}
+	return list
+}
+
+// arrays are those that tensors, one behind the other, make: one, or a matrix and its scales.
+func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tensor) []Array {
+	first := tensors[0]
+	a := Array{Name: first.Array, read: s.DType, activations: s.DType}
+	rows := 0 // of a device
+	for _, t := range tensors {
+		spans, share := split.of(cfg, t.Over)
+		from := source{name: t.Name, rows: t.Shape[0], width: 1, columns: t.Axis == 1}
+		if len(t.Shape) == 2 {
+			from.width = t.Shape[1]
+		}
+		from.spans = behind(rows, spans)
+		if t.Over == arch.Whole {
+			share = t.Shape[0]
+			from.spans = behind(rows, func(int) []span { return []span{{0, 0, share}} })
+		}
+		if t.Axis == 1 {
+			a.format.In, rows = share, rows+t.Shape[0]
+		} else {
+			a.format.In, rows = from.width, rows+share
+		}
+		a.sources = append(a.sources, from)
+	}
+	if len(first.Shape) == 1 {
+		a.Shape = shapes.Make(s.DType, rows)
+		if first.Part.IsNorm() && cfg.Norm.Wide {
+			a.read, a.offset, a.Shape.DType = dtypes.Float32, float32(cfg.Norm.Offset), dtypes.Float32
+		}
+		return []Array{a}
+	}
+	a.part = matrix
+	m := linear.Matrix{Out: rows, In: a.format.In, GateUp: first.Part == arch.Gate, DType: s.DType}
+	if s.Int8 {
+		m.DType, a.read = dtypes.Int8, dtypes.Float32
+	}
+	a.format = linear.NewFormat(s.Backend, m)
+	a.Shape = a.format.Shape()
+	if !s.Int8 {
+		return []Array{a}
+	}
+	of := a
+	of.Name, of.part, of.Shape = a.Name+scalesSuffix, scales, a.format.ScalesShape()
+	return []Array{a, of}
+}
+
+// behind moves the places of spans back.
+func behind(rows int, spans func(device int) []span) func(device int) []span {
+	return func(device int) []span {
+		moved := spans(device)
+		for i := range moved {
+			moved[i].to += rows
+		}
+		return moved
+	}
+}
+
+// Names of arrays that are made, not read.
+const (
+	firstRowName  = "embed.first"
+	firstKeysName = "keys.first"
+)
+
+const scalesSuffix = ".scales"
+
+// Weights holds the arrays of a model as graph nodes, by name.
+type Weights struct {
+	nodes    map[string]*graph.Node
+	matrices map[string]linear.Format
+	dtype    dtypes.DType // of activations
+	stacked  bool         // the arrays of layers are [layers, ...]
+	prefix   string       // before the names of one layer's arrays
+}
+
+// NewWeights names nodes in the order of [Arrays].
+func NewWeights(arrays []Array, nodes []*graph.Node) Weights {
+	w := Weights{nodes: make(map[string]*graph.Node, len(arrays)), matrices: map[string]linear.Format{}}
+	for i, a := range arrays {
+		w.nodes[a.Name] = nodes[i]
+		w.stacked = w.stacked || a.layers != nil
+		if a.part == matrix {
+			w.matrices[a.Name], w.dtype = a.format, a.activations
+		}
+	}
+	return w
+}
+
+func (w Weights) get(name string) *graph.Node {
+	n, ok := w.nodes[w.prefix+name]
+	if !ok {
+		panic(fmt.Errorf("decoder: the model has no array %q", w.prefix+name))
+	}
+	return n
+}
+
+func (w Weights) matrix(name string) linear.Weight {
+	return linear.Weight{Format: w.matrices[w.prefix+name], Data: w.get(name),
+		Scales: w.nodes[w.prefix+name+scalesSuffix]}
+}

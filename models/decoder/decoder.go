@@ -1,0 +1,176 @@
+package decoder
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/attention"
+	"github.com/quire/quire/collective"
+	"github.com/quire/quire/linear"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/arch"
+)
+
+// Layer is the number of a layer: At, i32[], where the layers are run as a loop, else Number.
+type Layer struct {
+	Number int
+	At     *Node
+}
+
+// AttentionFunc stores the new keys and values of a layer and attends to all of its sequence: q is [T, H, D], k and v
+// are [T, KVH, D], the result [T, H, D], all of the weights' dtype. state is what it keeps of all layers, the caches;
+// it returns what becomes of it. [AttentionOptions] says how a layer attends.
+type AttentionFunc func(layer Layer, state []*Node, q, k, v *Node) (out *Node, after []*Node)
+
+// AttentionOptions are those of a layer.
+func AttentionOptions(cfg models.Config, number int, oneTokenPerSeq bool) attention.Options {
+	l := cfg.Layers[number]
+	return attention.Options{Scale: l.Scale, Window: l.Window, SoftCap: l.ScoreCap, OneTokenPerSeq: oneTokenPerSeq}
+}
+
+// Hidden runs T tokens through the decoder and returns its last hidden states [T, hidden], normalized, of the weights'
+// dtype, and what attention made of the state.
+//
+// tokens and positions are i32[T]. A row's result depends on that row and on what attention returns for it. Padding may
+// hold any token id: ids outside the vocabulary read some row of it. rows, i32[], says how many of the T tokens, the
+// first ones, are wanted: the results of the others may be anything.
+//
+// Where a group of devices runs it, each does it with its part of the weights, and heads are those of one device: see
+// [Partition]. The results are the same on all.
+func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state []*Node,
+	attention AttentionFunc) (hidden *Node, after []*Node) {
+	split := splitOf(cfg, tokens)
+	b := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows, turn: rotary(cfg, positions),
+		firstKeys: w.nodes[firstKeysName]}
+	x := b.embed(w, tokens)
+	x, state = eachLayer(cfg.NumLayers, w, x, state, func(at Layer, w Weights, x *Node, state []*Node) (*Node,
+		[]*Node) {
+		layer := cfg.Layers[at.Number]
+		h := b.norm(w, layer.AttentionNorm.Before, arch.AttentionNorm, x)
+		q, k, v := b.heads(w, layer, h)
+		a, state := attention(at, state, q, k, v)
+		a = Reshape(a, a.Shape().Dimensions[0], b.cfg.NumHeads*b.cfg.HeadDim)
+		x = b.add(w, arch.O, layer.OBias, layer.AttentionNorm.After, arch.AttentionPostNorm, a, x)
+
+		h = b.norm(w, layer.MLPNorm.Before, arch.MLPNorm, x)
+		up := "up"
+		if layer.Gated {
+			up = "gate_up" // activation(gate) * up
+		}
+		h = apply(w, up, layer.MLPBias, h, linear.Options{Rows: rows, Activation: linear.Activation(layer.Activation)})
+		return b.add(w, arch.Down, layer.MLPBias, layer.MLPNorm.After, arch.MLPPostNorm, h, x), state
+	})
+	return b.norm(w, true, arch.FinalNorm, x), state
+}
+
+// Logits returns the scores f32[N, vocab] of the next token for hidden states [N, hidden]; rows, i32[], as in [Hidden].
+func Logits(cfg models.Config, w Weights, hidden, rows *Node) *Node {
+	head := arch.Head
+	if cfg.TieEmbeddings {
+		head = arch.Embedding
+	}
+	logits := linear.Apply(hidden, w.matrix(string(head)), linear.Options{Rows: rows, Float32: true})
+	if split := splitOf(cfg, hidden); split.Devices > 1 {
+		logits = SliceAxis(collective.Concatenate(logits, 1), 1, AxisRangeFromStart(cfg.VocabSize))
+	}
+	if cfg.LogitCap > 0 {
+		logits = MulScalar(Tanh(DivScalar(logits, cfg.LogitCap)), cfg.LogitCap)
+	}
+	return logits
+}
+
+// splitOf is how the model is cut for the devices that run the graph.
+func splitOf(cfg models.Config, x *Node) Partition {
+	return NewPartition(cfg, collective.Devices(x.Graph().Backend()))
+}
+
+// body is what all layers have in common.
+type body struct {
+	cfg, whole models.Config // what one device has, and all have
+	split      Partition
+	rows       *Node
+	turn       *rotation
+	firstKeys  *Node // see there
+}
+
+// embed returns the embeddings of tokens [T, hidden].
+func (b body) embed(w Weights, tokens *Node) *Node {
+	x := lookUp(b.split, w, tokens, b.rows)
+	if b.cfg.EmbeddingScale > 0 {
+		x = MulScalar(x, b.cfg.EmbeddingScale)
+	}
+	return x
+}
+
+// lookUp returns rows of the embedding matrix. A device gives those of its part of the vocabulary, and zeros for the
+// others.
+func lookUp(split Partition, w Weights, tokens, rows *Node) *Node {
+	if split.Devices == 1 {
+		return linear.Rows(w.matrix("embed"), tokens, rows, w.dtype)
+	}
+	at := Sub(tokens, BroadcastToDims(w.get(firstRowName), tokens.Shape().Dimensions...))
+	x := linear.Rows(w.matrix("embed"), at, rows, w.dtype)
+	g := tokens.Graph()
+	here := LogicalAnd(GreaterOrEqual(at, ScalarZero(g, dtypes.Int32)),
+		LessThan(at, Scalar(g, dtypes.Int32, float64(split.Vocab))))
+	here = BroadcastToDims(InsertAxes(here, -1), x.Shape().Dimensions...)
+	return collective.Sum(Where(here, x, ZerosLike(x)))
+}
+
+// norm is the RMSNorm of a part, where there is one.
+func (b body) norm(w Weights, is bool, part arch.Part, x *Node) *Node {
+	if !is {
+		return x
+	}
+	return rmsNorm(x, w.get(string(part)), b.cfg.RMSNormEps, b.rows)
+}
+
+// heads are the queries, keys and values of a layer.
+func (b body) heads(w Weights, layer arch.Layer, h *Node) (q, k, v *Node) {
+	qkv := apply(w, "qkv", layer.QKVBias, h, linear.Options{Rows: b.rows})
+	turn := b.turn
+	if !layer.Rope {
+		turn = nil
+	}
+	var qNorm, kNorm *Node
+	switch layer.QKNorm {
+	case arch.EachHead:
+		qNorm, kNorm = w.get(string(arch.QNorm)), w.get(string(arch.KNorm))
+	case arch.AllHeads:
+		qkv = b.normAllHeads(w, qkv)
+	}
+	return splitHeads(b.cfg, qkv, qNorm, kNorm, turn, b.rows)
+}
+
+// add is x plus the linear layer of a name, or plus its norm. Where each device has some of the layer's inputs, their
+// parts are added up before they are rounded.
+func (b body) add(w Weights, name arch.Part, bias, normed bool, norm arch.Part, h, x *Node) *Node {
+	if !normed {
+		return b.sum(w, string(name), bias, h, x)
+	}
+	return Add(x, b.norm(w, true, norm, b.sum(w, string(name), bias, h, nil)))
+}
+
+// sum is the linear layer of a name, plus residual if that is not nil.
+func (b body) sum(w Weights, name string, bias bool, h, residual *Node) *Node {
+	if b.split.Devices == 1 {
+		return apply(w, name, bias, h, linear.Options{Rows: b.rows, Residual: residual})
+	}
+	y := collective.Sum(linear.Apply(h, w.matrix(name+".weight"), linear.Options{Rows: b.rows, Float32: true}))
+	if bias {
+		y = Add(y, BroadcastToDims(InsertAxes(ConvertDType(w.get(name+".bias"), dtypes.Float32), 0),
+			y.Shape().Dimensions...))
+	}
+	if residual != nil {
+		y = Add(y, ConvertDType(residual, dtypes.Float32))
+	}
+	return ConvertDType(y, w.dtype)
+}
+
+// apply is the linear layer of a name, with its bias if the model has one.
+func apply(w Weights, name string, bias bool, x *Node, o linear.Options) *Node {
+	if bias {
+		o.Bias = w.get(name + ".bias")
+	}
+	return linear.Apply(x, w.matrix(name+".weight"), o)
+}

@@ -1,0 +1,46 @@
+package models
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/models/arch"
+)
+
+// Validate compares the checkpoint's tensors with those its config implies. The error lists every missing tensor, wrong
+// shape and unreadable type at once; warnings names the tensors that the model has no use for. Rotary frequency tables,
+// and the output matrix of a model with tied embeddings, are derived data and give no warning.
+func (c *Checkpoint) Validate() (warnings []string, err error) {
+	var problems []string
+	known := map[string]bool{arch.NameHead: true}
+	for spec := range c.Config.Tensors() {
+		known[spec.Name] = true
+		t := c.tensors[spec.Name]
+		switch {
+		case t == nil:
+			problems = append(problems, fmt.Sprintf("%s is missing (expected shape %v)", spec.Name, spec.Shape))
+		case !slices.Equal(t.shape, spec.Shape):
+			problems = append(problems, fmt.Sprintf("%s has shape %v, but the config implies %v", spec.Name, t.shape,
+				spec.Shape))
+		case t.decode == nil:
+			problems = append(problems, fmt.Sprintf("%s has dtype %s, which is not supported (F32, BF16 and F16 are)",
+				spec.Name, t.stored))
+		}
+	}
+	for _, name := range c.names {
+		if !known[name] && !strings.HasSuffix(name, "rotary_emb.inv_freq") && name != arch.RopeFactors {
+			warnings = append(warnings, fmt.Sprintf("tensor %s %v in %s is not used by %s", name, c.tensors[name].shape,
+				c.tensors[name].file, c.Config.Architecture))
+		}
+	}
+	if len(problems) > 0 {
+		const shown = 20
+		if extra := len(problems) - shown; extra > 0 {
+			problems = append(problems[:shown], fmt.Sprintf("and %d more", extra))
+		}
+		err = errors.New("checkpoint " + c.Ref + " does not fit its config: " + strings.Join(problems, "; "))
+	}
+	return warnings, err
+}
