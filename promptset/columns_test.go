@@ -125,10 +125,12 @@ func TestColumnsOnRequest(t *testing.T) {
 func TestDerivedColumns(t *testing.T) {
 	line := func(value string) []byte {
 		return []byte(`{"id":"0","generation":0,"text":"x","token_ids":[1,2],"logprobs":[-0.5,-0.25],` +
-			`"finish_reason":"stop","prompt_tokens":1,"completion_tokens":2,"error":null,"cumulative_logprob":` + value + "}\n")
+			`"finish_reason":"stop","prompt_tokens":1,"completion_tokens":2,"error":null,"cumulative_logprob":` +
+			value + "}\n")
 	}
 	for value, want := range map[string]string{
-		"-0.75": "", "-0.5": "generation 0 of id \"0\" has the cumulative_logprob -0.5, and its other columns make it -0.75",
+		"-0.75": "",
+		"-0.5":  "generation 0 of id \"0\" has the cumulative_logprob -0.5, and its other columns make it -0.75",
 	} {
 		check := NewRowCheck(0, 1, nil)
 		b := line(value)

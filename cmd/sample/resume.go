@@ -245,7 +245,8 @@ func (s *savedJob) of(row int64) ([]promptset.Result, error) {
 // writer starts to write the parts that are missing.
 func (s *savedJob) writer(o *runOptions, schema *promptset.Schema) (*promptset.Writer, error) {
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
-		Format: o.format, Schema: schema, Columns: o.columns, Meta: s.state.Job().Meta, Parts: s.parts, Write: s.missing,
+		Format: o.format, Schema: schema, Columns: o.columns, Meta: s.state.Job().Meta, Parts: s.parts,
+		Write: s.missing,
 		Publishing: func(p promptset.PartSummary) error {
 			if err := s.folder.AddNote(p, o.format); err != nil {
 				return err
