@@ -178,7 +178,7 @@ func readFile(files vfs.FS, name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if size > most {
-		return nil, fmt.Errorf("%s has %d bytes, more than the %d that it may have", name, size, most)
+		return nil, fmt.Errorf("%s has %d bytes, more than the limit of %d", name, size, most)
 	}
 	b := make([]byte, size)
 	if n, err := f.ReadAt(b, 0); n < len(b) {

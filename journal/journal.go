@@ -120,7 +120,7 @@ func segmentName(number uint32) string { return fmt.Sprintf("journal-%06d.log", 
 // Append adds a record of a row. It returns when the operating system has it.
 func (j *Journal) Append(row int64, b []byte) error {
 	if int64(len(b)) > maxRecord {
-		return fmt.Errorf("a record of %d bytes is too long for the journal, which takes %d", len(b), maxRecord)
+		return fmt.Errorf("a record of %d bytes is too long for the journal; the limit is %d", len(b), maxRecord)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

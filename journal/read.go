@@ -19,7 +19,7 @@ import (
 var segmentPattern = regexp.MustCompile(`^journal-(\d{6,9})\.log$`)
 
 // ErrDamaged says that a record is not what was written.
-var ErrDamaged = errors.New("a record of the journal is damaged")
+var ErrDamaged = errors.New("a journal record is damaged")
 
 // What a segment ends with whose writer died.
 const (
@@ -44,7 +44,7 @@ func Open(fs vfs.FS, dir string, key Key, options Options, each func(row int64, 
 	j := &Journal{fs: fs, dir: dir, key: key, options: options, next: 1}
 	j.synced.L = &j.mu
 	if err := fs.MkdirAll(dir); err != nil {
-		return nil, nil, fmt.Errorf("cannot make the journal's folder: %w", err)
+		return nil, nil, fmt.Errorf("cannot create the journal folder: %w", err)
 	}
 	numbers, err := list(fs, dir)
 	if err != nil {

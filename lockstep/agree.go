@@ -50,14 +50,14 @@ func differences(first, theirs []Fact) []string {
 		delete(have, f.Name)
 		switch {
 		case !ok:
-			list = append(list, fmt.Sprintf("it has no %s, which is %s", f.Name, f.Value))
+			list = append(list, fmt.Sprintf("%s is missing, but is %s in process 0", f.Name, f.Value))
 		case value != f.Value:
 			list = append(list, fmt.Sprintf("%s is %s, not %s", f.Name, value, f.Value))
 		}
 	}
 	for _, f := range theirs {
 		if _, extra := have[f.Name]; extra {
-			list = append(list, fmt.Sprintf("it has %s, which is %s", f.Name, f.Value))
+			list = append(list, fmt.Sprintf("%s is %s, but is missing in process 0", f.Name, f.Value))
 		}
 	}
 	if len(list) == 0 {
@@ -117,7 +117,7 @@ func (g *Group) Confirm(number int, what string, facts []Fact) error {
 		case err != nil:
 			return err
 		case got.Tag != m.Tag:
-			different.Differences = []string{fmt.Sprintf("it has come to call %d", got.Tag)}
+			different.Differences = []string{fmt.Sprintf("it has reached call %d", got.Tag)}
 		case bytes.Equal(got.first(), text):
 			continue
 		default:
@@ -137,7 +137,8 @@ func (g *Group) Confirm(number int, what string, facts []Fact) error {
 // stop with a [DifferentError].
 func (g *Group) Exchange(device int, tag uint64, data []byte) ([][]byte, error) {
 	if device < 0 || device >= MaxExchanges {
-		return nil, fmt.Errorf("lockstep: device %d can't exchange numbers: they are 0 to %d", device, MaxExchanges-1)
+		return nil, fmt.Errorf("lockstep: device %d cannot exchange numbers: device numbers are 0 to %d", device,
+			MaxExchanges-1)
 	}
 	return g.exchange(exchanges+stream(device), tag, data)
 }
@@ -150,7 +151,7 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 		}
 		all, err := g.receive(0, s)
 		if err == nil && len(all.Data) != g.NumProcesses() {
-			err = fmt.Errorf("lockstep: process 0 gave the data of %d processes, not of %d", len(all.Data),
+			err = fmt.Errorf("lockstep: process 0 sent the data of %d processes, not of %d", len(all.Data),
 				g.NumProcesses())
 		}
 		return all.Data, err
@@ -164,7 +165,7 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 		got, err := g.receive(id, s)
 		if errors.Is(err, errAstray) {
 			different := &DifferentError{Process: id, Name: g.name(id), When: "the call under way",
-				Differences: []string{"it has come to the end of it"}}
+				Differences: []string{"it has reached the end of it"}}
 			g.fail(different)
 			return nil, different
 		}

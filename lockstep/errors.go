@@ -16,7 +16,7 @@ type LostError struct {
 
 func (e *LostError) Error() string {
 	if e.Silent > 0 {
-		return fmt.Sprintf("%s is lost: nothing came from it for %s", e.Name, e.Silent)
+		return fmt.Sprintf("%s is lost: no message from it for %s", e.Name, e.Silent)
 	}
 	return fmt.Sprintf("%s is lost: %v", e.Name, e.Cause)
 }

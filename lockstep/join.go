@@ -32,8 +32,8 @@ func (g *Group) listen(ctx context.Context) error {
 	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf(
-			"process 0 can't listen at %s: %w: give an address of this machine as the coordinator's, or one to bind to",
-			address, err)
+			"process 0 cannot listen at %s: %w: give an address of this machine as the coordinator's, or one to "+
+				"bind to", address, err)
 	}
 	defer l.Close()
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
@@ -52,7 +52,8 @@ func (g *Group) listen(ctx context.Context) error {
 			if !replaced {
 				missing--
 			}
-			g.options.Log.Info("a process came", "process", c.who.ProcessID, "host", c.who.Host, "missing", missing)
+			g.options.Log.Info("a process connected", "process", c.who.ProcessID, "host", c.who.Host, "missing",
+				missing)
 		}
 	}
 	return g.begin()
@@ -90,7 +91,7 @@ func (g *Group) accept(l net.Listener, came chan<- caller, quit <-chan struct{})
 func (g *Group) admit(c caller) (replaced bool, err error) {
 	c.p.host = c.who.Host
 	if wrong := g.refuse(c.who); wrong != "" {
-		err := fmt.Errorf("process %d (%s) does not belong here: %s", c.who.ProcessID, c.who.Host, wrong)
+		err := fmt.Errorf("process %d (%s) is refused: %s", c.who.ProcessID, c.who.Host, wrong)
 		c.p.last(message{Kind: kindFailed, Text: err.Error()})
 		c.p.close()
 		return false, err
@@ -99,7 +100,7 @@ func (g *Group) admit(c caller) (replaced bool, err error) {
 	if old != nil {
 		// It was restarted, or two processes have the same ID: tell the former one, if it is still there.
 		old.last(message{Kind: kindFailed,
-			Text: fmt.Sprintf("another one came as process %d, from %s: --process-id must be another for each",
+			Text: fmt.Sprintf("another process %d connected, from %s: give each process a --process-id of its own",
 				c.who.ProcessID, c.who.Host)})
 		old.close()
 	}
@@ -146,7 +147,7 @@ func (g *Group) greet(conn net.Conn) (*peer, *hello) {
 	var m message
 	if err := p.decoder.Decode(&m); err != nil || m.Kind != kindHello || m.Hello == nil ||
 		m.Hello.Protocol != protocol {
-		g.options.Log.Warn("a caller that is no process of this job was sent away", "address", conn.RemoteAddr())
+		g.options.Log.Warn("refused a connection that is not from a process of this job", "address", conn.RemoteAddr())
 		p.close()
 		return nil, nil
 	}
@@ -159,11 +160,11 @@ func (g *Group) refuse(who *hello) string {
 	o := g.options
 	switch {
 	case who.Version != o.Version:
-		return fmt.Sprintf("it is version %s, and process 0 is %s", who.Version, o.Version)
+		return fmt.Sprintf("its version is %s, but process 0 has %s", who.Version, o.Version)
 	case who.NumProcesses != o.NumProcesses:
-		return fmt.Sprintf("it is one of %d, and process 0 of %d", who.NumProcesses, o.NumProcesses)
+		return fmt.Sprintf("it is one of %d processes, but process 0 is one of %d", who.NumProcesses, o.NumProcesses)
 	case who.ProcessID < 1 || who.ProcessID >= o.NumProcesses:
-		return fmt.Sprintf("they are 0 to %d, and 0 is here", o.NumProcesses-1)
+		return fmt.Sprintf("process ids are 0 to %d, and 0 is taken", o.NumProcesses-1)
 	}
 	return ""
 }
@@ -179,7 +180,7 @@ func (g *Group) absent(ctx context.Context) error {
 			names = append(names, fmt.Sprint(id))
 		}
 	}
-	return fmt.Errorf("of %d processes these did not come to %s within %s: %s", g.options.NumProcesses,
+	return fmt.Errorf("of %d processes these did not connect to %s within %s: %s", g.options.NumProcesses,
 		g.options.CoordinatorAddress, g.options.InitializationTimeout, strings.Join(names, ", "))
 }
 
@@ -211,7 +212,7 @@ func (g *Group) dial(ctx context.Context) error {
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return ctx.Err()
 			}
-			return fmt.Errorf("process 0 was not there at %s, or not with all processes, within %s: %w",
+			return fmt.Errorf("process 0 did not answer at %s, or did not have all processes, within %s: %w",
 				g.options.CoordinatorAddress, g.options.InitializationTimeout, errors.Join(last))
 		case <-time.After(dialPause):
 		}
@@ -231,7 +232,7 @@ func (g *Group) introduce(p *peer) error {
 	case m.Kind == kindFailed:
 		return &StoppedError{m.Text}
 	case m.Kind != kindTaken || m.Hello == nil || len(m.Hello.Hosts) != g.options.NumProcesses:
-		return fmt.Errorf("what answers at %s is no process of this job", g.options.CoordinatorAddress)
+		return fmt.Errorf("the server at %s is not a process of this job", g.options.CoordinatorAddress)
 	}
 	g.hosts, p.timeout = m.Hello.Hosts, g.options.HeartbeatTimeout
 	return nil

@@ -87,7 +87,7 @@ const MaxExchanges = 1024
 // Join meets the other processes. It returns when all are there, or with an error that says who is missing.
 func Join(ctx context.Context, o Options) (*Group, error) {
 	if o.NumProcesses < 1 || o.ProcessID < 0 || o.ProcessID >= o.NumProcesses {
-		return nil, fmt.Errorf("lockstep: process %d of %d is none: they count from 0", o.ProcessID, o.NumProcesses)
+		return nil, fmt.Errorf("lockstep: there is no process %d of %d: they count from 0", o.ProcessID, o.NumProcesses)
 	}
 	if o.InitializationTimeout <= 0 {
 		o.InitializationTimeout = defaultInitialization
@@ -106,7 +106,7 @@ func Join(ctx context.Context, o Options) (*Group, error) {
 		return g, nil
 	}
 	if _, _, err := net.SplitHostPort(o.CoordinatorAddress); err != nil {
-		return nil, fmt.Errorf("lockstep: the coordinator's address is %q, but must be host:port, of process 0: %w",
+		return nil, fmt.Errorf("lockstep: the coordinator's address is %q, but must be host:port of process 0: %w",
 			o.CoordinatorAddress, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.InitializationTimeout)

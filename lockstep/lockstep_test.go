@@ -155,8 +155,8 @@ func TestDifferences(t *testing.T) {
 			}
 			return g.Agree("the job", []Fact{{"model", "m"}})
 		},
-			"process 2 (host-c) differs from process 0 in the job: it has no model, which is m; it has seed, " +
-				"which is 1"},
+			"process 2 (host-c) differs from process 0 in the job: model is missing, but is m in process 0; " +
+				"seed is 1, but is missing in process 0"},
 		"what a call came to": {func(g *Group, odd bool) error {
 			if err := g.Confirm(12, "run", []Fact{{"steps", "4"}, {"tokens", fmt.Sprint(odd)}}); err != nil ||
 				g.Leads() {
@@ -175,7 +175,7 @@ func TestDifferences(t *testing.T) {
 			}
 			_, err := g.Next()
 			return err
-		}, "process 2 (host-c) differs from process 0 in call 12 (run): it has come to call 11"},
+		}, "process 2 (host-c) differs from process 0 in call 12 (run): it has reached call 11"},
 		"who is through with a call": {func(g *Group, odd bool) error {
 			if !odd {
 				_, err := g.Exchange(0, 3, []byte("12345678"))
@@ -186,7 +186,7 @@ func TestDifferences(t *testing.T) {
 			}
 			_, err := g.Next()
 			return err
-		}, "process 2 (host-c) differs from process 0 in the call under way: it has come to the end of it"},
+		}, "process 2 (host-c) differs from process 0 in the call under way: it has reached the end of it"},
 		"who is not through with a call": {func(g *Group, odd bool) error {
 			if odd {
 				_, err := g.Exchange(0, 3, []byte("12345678"))
@@ -294,7 +294,7 @@ func TestSilence(t *testing.T) {
 	_, err = g.Gather(nil)
 	var lost *LostError
 	if !errors.As(err, &lost) || lost.Process != 1 || lost.Silent != timeout ||
-		!strings.Contains(err.Error(), "process 1 (mute) is lost: nothing came from it for 1s") {
+		!strings.Contains(err.Error(), "process 1 (mute) is lost: no message from it for 1s") {
 		t.Error(err)
 	}
 
@@ -336,22 +336,22 @@ func TestJoinErrors(t *testing.T) {
 		want   map[int]string
 	}{
 		"another version": {func(id int, o *Options) { o.Version = fmt.Sprint("v", id) },
-			map[int]string{0: "process 1 (host-b) does not belong here: it is version v1, and process 0 is v0",
-				1: "it is version v1"}},
+			map[int]string{0: "process 1 (host-b) is refused: its version is v1, but process 0 has v0",
+				1: "its version is v1"}},
 		"another number": {func(id int, o *Options) { o.NumProcesses += id },
-			map[int]string{0: "it is one of 3, and process 0 of 2", 1: "it is one of 3"}},
+			map[int]string{0: "it is one of 3 processes, but process 0 is one of 2", 1: "it is one of 3"}},
 		"nobody comes": {func(id int, o *Options) {
 			if o.InitializationTimeout = time.Second; id == 1 {
 				o.CoordinatorAddress = "127.0.0.1:1"
 			}
-		}, map[int]string{0: "of 2 processes these did not come to", 1: "process 0 was not there at 127.0.0.1:1"}},
+		}, map[int]string{0: "of 2 processes these did not connect to", 1: "process 0 did not answer at 127.0.0.1:1"}},
 		"no address": {func(_ int, o *Options) { o.CoordinatorAddress = "here" },
 			map[int]string{0: "must be host:port", 1: "must be host:port"}},
 		"not this machine's": {func(id int, o *Options) {
 			if o.InitializationTimeout = time.Second; id == 0 {
 				o.BindAddress = "192.0.2.1:80"
 			}
-		}, map[int]string{0: "process 0 can't listen at 192.0.2.1:80"}},
+		}, map[int]string{0: "process 0 cannot listen at 192.0.2.1:80"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, failures := joinAll(t, 2, c.change)

@@ -254,9 +254,9 @@ func (g *Group) send(to int, m message) error {
 }
 
 var (
-	errClosed = errors.New("lockstep: this process is through")
+	errClosed = errors.New("lockstep: this process has left")
 
-	errAstray = errors.New("lockstep: a process does something else")
+	errAstray = errors.New("lockstep: unexpected message from another process")
 
-	errTooMuch = errors.New("lockstep: an introduction is too long")
+	errTooMuch = errors.New("lockstep: the first message is too long")
 )

@@ -13,7 +13,7 @@ type ErrOutOfPages struct {
 func (e ErrOutOfPages) Error() string {
 	if e.Pinned > 0 {
 		return fmt.Sprintf(
-			"out of KV pages: %d needed, %d free, and contexts have %d; close or cut some of these, or raise "+
+			"out of KV pages: %d needed, %d free, and contexts hold %d; close or truncate some of these, or raise "+
 				"--kv-memory", e.Need, e.Have, e.Pinned)
 	}
 	return fmt.Sprintf(

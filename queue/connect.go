@@ -117,11 +117,12 @@ func (o Options) nats(log *slog.Logger) ([]nats.Option, error) {
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
-				log.Warn("the NATS server is away; what runs goes on, and the rest waits for it", "err", err.Error())
+				log.Warn("lost the connection to the NATS server; running units continue, everything else waits",
+					"err", err.Error())
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Info("the NATS server is back", "server",
+			log.Info("reconnected to the NATS server", "server",
 				HideSecrets(nc.ConnectedUrl()))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -129,7 +130,7 @@ func (o Options) nats(log *slog.Logger) ([]nats.Option, error) {
 		}),
 	}
 	if (o.Cert == "") != (o.Key == "") {
-		return nil, errors.New("a certificate needs its key, and a key its certificate")
+		return nil, errors.New("give a client certificate and its key together")
 	}
 	if o.CA != "" {
 		all = append(all, nats.RootCAs(o.CA))
@@ -191,7 +192,7 @@ func (q *Queue) againWithin(ctx context.Context, timeout time.Duration, call fun
 			}
 			return fmt.Errorf("%w for %s: %w", ErrUnreachable, q.options.Patience, err)
 		}
-		q.log.Debug("NATS is asked again", "err", err.Error())
+		q.log.Debug("retrying a NATS request", "err", err.Error())
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -19,7 +19,7 @@ type OutputTakenError struct {
 
 // Error names both.
 func (e *OutputTakenError) Error() string {
-	return fmt.Sprintf("%s is the output of job %s, which is not over", e.Output, e.Other.ID)
+	return fmt.Sprintf("%s is the output of job %s, which has not ended", e.Output, e.Other.ID)
 }
 
 // claim is whose an output is. A job has an output from the time its record says that it is not over, and its claim

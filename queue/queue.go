@@ -60,14 +60,14 @@ const (
 
 var (
 	// ErrNoJob says that the queue has no job of that name.
-	ErrNoJob = errors.New("the queue has no such job")
+	ErrNoJob = errors.New("no such job in the queue")
 	// ErrNoJetStream says that the server has no JetStream.
 	ErrNoJetStream = errors.New(
 		"the NATS server has no JetStream; start it with -js, or with a jetstream block in its configuration")
 	// ErrUnreachable says that the server was away for longer than Options.Patience.
 	ErrUnreachable = errors.New("the NATS server does not answer")
 	// ErrTooLong says that a job's description is longer than a message may be.
-	ErrTooLong = errors.New("the job's description is longer than the NATS server takes")
+	ErrTooLong = errors.New("the job's description is longer than a message to the NATS server may be")
 )
 
 // Unit is a piece of a job.
@@ -205,7 +205,7 @@ func (q *Queue) encode(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if most := q.nc.MaxPayload(); err == nil && most > 0 && int64(len(text)) > most-1024 {
 		return nil,
-			fmt.Errorf("%w: %d bytes, at most %d; raise max_payload of the server, or make jobs of fewer input files",
+			fmt.Errorf("%w: %d bytes, limit %d; raise the server's max_payload, or submit jobs with fewer input files",
 				ErrTooLong, len(text), most-1024)
 	}
 	return text, err

@@ -32,7 +32,7 @@ const publishAhead = 512
 // over has the job's output, and ErrCancelled where the job was cancelled meanwhile.
 func (q *Queue) Submit(ctx context.Context, job Job, units []Unit) (Submission, error) {
 	if job.ID == "" || job.ID != CleanName(job.ID) {
-		return "", fmt.Errorf("%q can't be a job's name", job.ID)
+		return "", fmt.Errorf("%q is not a valid job name", job.ID)
 	}
 	if job.AckWait == 0 {
 		job.AckWait = DefaultAckWait

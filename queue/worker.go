@@ -190,7 +190,7 @@ func (w *Worker) take(ctx context.Context, msg jetstream.Msg) (*Lease, error) {
 			return nil, err
 		}
 		if parked {
-			w.q.log.Error("a unit is parked", "unit", l.Unit.String(), "err", r.Error)
+			w.q.log.Error("parked a unit", "unit", l.Unit.String(), "err", r.Error)
 			return nil, msg.Term()
 		}
 		l.record, l.revision, l.Suspect = r, revision, r.Tries > 1
@@ -219,7 +219,7 @@ func (l *Lease) heartbeat(ctx context.Context) {
 		msg := l.msg
 		l.mu.Unlock()
 		if err := msg.InProgress(); err != nil {
-			l.w.q.log.Debug("no heartbeat", "unit", l.Number, "err", err.Error())
+			l.w.q.log.Debug("a heartbeat failed", "unit", l.Number, "err", err.Error())
 			continue
 		}
 		l.Note(ctx)
@@ -252,7 +252,7 @@ func (l *Lease) Note(ctx context.Context) {
 		if is, err := l.w.q.get(one, unitKey(l.w.job.ID, l.Number), &now); err != nil || now.Life != l.w.life ||
 			now.State != Running {
 			l.revision = 0
-			l.w.q.log.Warn("another worker has a unit that this one was thought to have given up", "unit",
+			l.w.q.log.Warn("lost the lease of a unit to another worker", "unit",
 				l.Unit.String())
 		} else {
 			l.record, l.revision = now, is
@@ -328,7 +328,7 @@ func (l *Lease) Fail(ctx context.Context, cause error) error {
 		return err
 	}
 	if parked {
-		l.w.q.log.Error("a unit is parked", "unit", l.Unit.String(), "err", r.Error)
+		l.w.q.log.Error("parked a unit", "unit", l.Unit.String(), "err", r.Error)
 		return l.w.q.again(ctx, func(context.Context) error { return l.message().Term() })
 	}
 	return l.w.q.again(ctx, func(context.Context) error {

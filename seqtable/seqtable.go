@@ -139,7 +139,7 @@ func (t Table) inRange(slots *Node) *Node {
 // checkSizes panics where destinations of tokens would not fit int32.
 func (t Table) checkSizes(pages pagetable.Table) {
 	if n := pages.NumPages(); n > math.MaxInt32/t.PageSize-1 {
-		panic(fmt.Errorf("seqtable: %d pages of %d tokens are more places than int32 can number", n, t.PageSize))
+		panic(fmt.Errorf("seqtable: %d pages of %d tokens exceed the range of int32", n, t.PageSize))
 	}
 }
 

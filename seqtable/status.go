@@ -123,8 +123,8 @@ type ErrInvalidSlot struct{ Slot int }
 
 func (e ErrInvalidSlot) Error() string {
 	return fmt.Sprintf(
-		"slot %d can not be used here: out of range, or used where it must be free, or free where it must be used; "+
-			"please report this with the output of a run with --debug", e.Slot)
+		"slot %d cannot be used here: it is out of range, in use where it must be free, or free where it must be in "+
+			"use; please report this with the output of a run with --debug", e.Slot)
 }
 
 // Is reports whether target is an ErrInvalidSlot.
@@ -155,7 +155,7 @@ type ErrInvalidPosition struct {
 
 func (e ErrInvalidPosition) Error() string {
 	return fmt.Sprintf(
-		"position %d does not join up with the sequence in slot %d, which has %d tokens; please report this with the "+
+		"position %d does not continue the sequence in slot %d, which has %d tokens; please report this with the "+
 			"output of a run with --debug", e.Position, e.Slot, e.Length)
 }
 
@@ -171,8 +171,8 @@ type ErrSequenceTooLong struct {
 }
 
 func (e ErrSequenceTooLong) Error() string {
-	return fmt.Sprintf("the sequence in slot %d needs %d tokens, a slot holds %d; raise the engine's maximum length",
-		e.Slot, e.Need, e.Have)
+	return fmt.Sprintf("the sequence in slot %d needs %d tokens, but a slot holds %d; raise the engine's maximum "+
+		"length", e.Slot, e.Need, e.Have)
 }
 
 // Is reports whether target is an ErrSequenceTooLong.

@@ -123,17 +123,17 @@ func reason(err error) error {
 		return err
 	case st == http.StatusUnauthorized, st == http.StatusForbidden, code == gcerrors.PermissionDenied:
 		return &as{is: fs.ErrPermission, reason: err,
-			text: fmt.Sprintf("access is denied; give credentials that may (%v)", err)}
+			text: fmt.Sprintf("access is denied; use credentials that have access (%v)", err)}
 	case badCertificate(err):
 		return &as{is: err, reason: err,
 			text: fmt.Sprintf(
-				"the server's certificate is not one to trust; mend the address, or name its authority in "+
+				"the server's certificate is not trusted; correct the address, or name its authority in "+
 					"SSL_CERT_FILE (%v)", err)}
 	case unsent(err), badCredentials(err):
 		return &as{is: err, reason: err,
 			text: fmt.Sprintf(
-				"the request could not be made; give the region and credentials, as other tools of the provider take "+
-					"them (%v)", err)}
+				"the request could not be sent; give the region and credentials as for other tools of the provider "+
+					"(%v)", err)}
 	case noBucket(err):
 		return &as{is: fs.ErrNotExist, reason: err, text: "there is no such bucket"}
 	case code == gcerrors.NotFound, st == http.StatusNotFound:
@@ -194,7 +194,7 @@ func onceOnly(ctx context.Context) context.Context {
 }
 
 // errNoRange is a server's, or a proxy's, that sends all of an object when a part is asked for.
-var errNoRange = errors.New("the server does not answer range requests")
+var errNoRange = errors.New("the server does not support range requests")
 
 // check compares an answer with the version and the range asked for: not all servers know conditions and ranges.
 func (p pinned) check(r *blob.Reader, offset int64) error {

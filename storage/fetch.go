@@ -118,7 +118,7 @@ func (o *object) fetch(ctx context.Context, l location, info Info, cache string,
 	dir := filepath.Join(cache, "object-"+short(identity))
 	final := filepath.Join(dir, path.Base(l.key))
 	if path.Base(l.key) != filepath.Base(final) || !filepath.IsLocal(path.Base(l.key)) {
-		return "", errors.New("its name is none that a local file can have")
+		return "", errors.New("its name is not valid for a local file")
 	}
 	if _, err := os.Stat(final); err == nil {
 		return final, nil
@@ -145,7 +145,7 @@ func (o *object) fetch(ctx context.Context, l location, info Info, cache string,
 }
 
 // errWrongSum says that what came is not what is stored. What came is thrown away.
-var errWrongSum = errors.New("what was fetched differs from what the provider's checksum says")
+var errWrongSum = errors.New("the fetched bytes do not match the provider's checksum")
 
 // download appends to the file at partial what it lacks, and checks the whole.
 func (o *object) download(ctx context.Context, partial string, progress Progress) (err error) {

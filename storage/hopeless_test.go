@@ -33,7 +33,7 @@ func TestHopeless(t *testing.T) {
 	}{
 		{"region", "s3://region/k", "Invalid region", map[string]string{"AWS_REGION": ""}},
 		{"certificate", "s3://certificate/k?region=us-east-1&endpoint=" + strange.URL + parameters,
-			"the server's certificate is not one to trust", nil},
+			"the server's certificate is not trusted", nil},
 		{"plain", "s3://plain/k?region=us-east-1&endpoint=" + strings.Replace(open.URL, "http:", "https:", 1) +
 			parameters, "certificate", nil},
 		{"credentials", "s3://credentials/k?region=us-east-1&endpoint=" + open.URL + parameters,

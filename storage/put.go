@@ -65,7 +65,7 @@ func Put(ctx context.Context, name string, body io.ReadSeeker) error {
 	}
 	there, err := sameObject(ctx, bucket, l.key, size, digest)
 	if err == nil && !there {
-		err = errors.New("the server took it, and does not have it")
+		err = errors.New("the server accepted it, but does not have it")
 	}
 	return failed("write", name, err)
 }

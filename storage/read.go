@@ -158,7 +158,7 @@ func (f *File) ReadRange(p []byte, offset int64) error {
 		return failed("read", f.info.Name, pathless(err))
 	}
 	if offset < 0 || int64(len(p)) > f.info.Size-offset {
-		return failed("read", f.info.Name, fmt.Errorf("it has %d bytes, and %d from byte %d on were asked for",
+		return failed("read", f.info.Name, fmt.Errorf("it has %d bytes, but %d from byte %d on were requested",
 			f.info.Size,
 			len(p), offset))
 	}
@@ -185,7 +185,7 @@ func ReadFile(ctx context.Context, name string, most int64) ([]byte, error) {
 	}
 	defer file.Close()
 	if file.Size() > most {
-		return nil, failed("read", name, fmt.Errorf("it has %d bytes, more than the %d that it may have", file.Size(),
+		return nil, failed("read", name, fmt.Errorf("it has %d bytes, more than the limit of %d", file.Size(),
 			most))
 	}
 	r := file.Reader()

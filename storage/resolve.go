@@ -32,7 +32,7 @@ func Resolve(name string) (string, error) {
 	case slices.Contains(schemes, match[1]):
 		return name, nil
 	default:
-		return "", fmt.Errorf("the scheme %s:// is not known; give %s", match[1], Schemes)
+		return "", fmt.Errorf("the scheme %s:// is unknown; give %s", match[1], Schemes)
 	}
 }
 
@@ -41,7 +41,7 @@ func ResolveLocal(name string) (string, error) {
 	if path, err := Resolve(name); err == nil && !IsRemote(path) {
 		return path, nil
 	} else if match := schemeOf.FindStringSubmatch(name); err == nil || !strings.EqualFold(match[1], "file") {
-		return "", fmt.Errorf("%s:// cannot be here; give a path of this machine or file:///PATH", match[1])
+		return "", fmt.Errorf("%s:// is not supported here; give a local path or file:///PATH", match[1])
 	} else {
 		return "", err
 	}

@@ -21,8 +21,8 @@ func TestResolve(t *testing.T) {
 		}
 	}
 	for name, problem := range map[string]string{
-		"foo://x":    "the scheme foo:// is not known; give a path, file:///PATH, s3://",
-		"http://h/x": "the scheme http:// is not known", "S3://b/k": "S3:// is not known",
+		"foo://x":    "the scheme foo:// is unknown; give a path, file:///PATH, s3://",
+		"http://h/x": "the scheme http:// is unknown", "S3://b/k": "S3:// is unknown",
 		"file://a/b": "a file URL is file:///absolute/path", "file://": "a file URL is",
 	} {
 		if _, err := Resolve(name); err == nil || !strings.Contains(err.Error(), problem) {

@@ -18,7 +18,7 @@ var patience = struct {
 	stall     time.Duration // a request without a byte for so long is given up and made again
 }{tries: 9, firstWait: 200 * time.Millisecond, maxWait: 20 * time.Second, stall: 30 * time.Second}
 
-var errStalled = errors.New("no byte came for too long")
+var errStalled = errors.New("no data came for too long")
 
 // attempt is one try of an operation.
 type attempt struct {

@@ -161,7 +161,7 @@ func Hide(name string) (string, error) {
 	if was, there := hidden.byBucket[bucket]; there && was != l.query {
 		return "",
 			failed("open", name,
-				errors.New("URLs of one bucket are given with different parameters; give the same ones"))
+				errors.New("URLs of one bucket have different parameters; use the same ones"))
 	}
 	if hidden.byBucket == nil {
 		hidden.byBucket = map[string]string{}

@@ -54,8 +54,8 @@ func openFolder(dir, tokenizerFile string) (*parts, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil,
 			fmt.Errorf(
-				"there is no tokenizer.json (a folder with tokenizer.model or vocab.json alone is made whole by " +
-					"transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))")
+				"there is no tokenizer.json (to make one from tokenizer.model or vocab.json, run transformers' " +
+					"AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))")
 	} else if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,8 @@ type ErrQueueFull struct {
 }
 
 func (e ErrQueueFull) Error() string {
-	return fmt.Sprintf("token queue full: %d tokens found no room among %d; admit fewer prompt tokens at a time",
+	return fmt.Sprintf(
+		"token queue full: its %[2]d places have no room for %[1]d more tokens; admit fewer prompt tokens at a time",
 		e.Dropped, e.Capacity)
 }
 

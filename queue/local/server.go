@@ -31,7 +31,7 @@ type Options struct {
 const maxPayload = 8 << 20
 
 // ErrOpen says that an address would be open to everybody.
-var ErrOpen = errors.New("an address that other machines reach needs a user and a password")
+var ErrOpen = errors.New("an address that other machines can reach needs a user and a password")
 
 // readyWithin is how long a server may take to start.
 const readyWithin = 30 * time.Second
@@ -46,11 +46,11 @@ type Server struct {
 func Start(o Options) (*Server, error) {
 	host, portText, err := net.SplitHostPort(o.Address)
 	if err != nil {
-		return nil, fmt.Errorf("address %q: want HOST:PORT", o.Address)
+		return nil, fmt.Errorf("address %q is not HOST:PORT", o.Address)
 	}
 	port, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil {
-		return nil, fmt.Errorf("address %q: want HOST:PORT", o.Address)
+		return nil, fmt.Errorf("address %q is not HOST:PORT", o.Address)
 	}
 	if host == "" {
 		host = "127.0.0.1"
@@ -74,7 +74,7 @@ func Start(o Options) (*Server, error) {
 	options.TLSVerify = options.TLS && o.CA != ""
 	s, err := server.NewServer(options)
 	if err != nil {
-		return nil, fmt.Errorf("the NATS server can't start: %w", err)
+		return nil, fmt.Errorf("cannot start the NATS server: %w", err)
 	}
 	go s.Start()
 	if !s.ReadyForConnections(readyWithin) {
