@@ -28,6 +28,6 @@ func renderGonja(_ context.Context, source string, vars map[string]any) (string,
 	vars["raise_exception"] = func(_ *exec.Evaluator, args *exec.VarArgs) (string, error) {
 		return "", fmt.Errorf("%w: %v", raised, args.First())
 	}
-	vars["strftime_now"] = func(string) string { return now.Format("02 Jan 2006") }
+	vars["strftime_now"] = strftime
 	return t.ExecuteToString(exec.NewContext(vars))
 }

@@ -55,6 +55,18 @@ func (c *testCase) vars() map[string]any {
 // The clock of the cases.
 var now = time.Date(2025, 3, 7, 9, 5, 4, 0, time.UTC)
 
+// strftime formats now as Python does, by the directives that the cases have.
+func strftime(format string) string {
+	layouts := map[string]string{"%d": "02", "%b": "Jan", "%Y": "2006", "%H": "15", "%M": "04", "%S": "05",
+		"%A": "Monday", "%B": "January", "%a": "Mon", "%y": "06", "%m": "01", "%p": "PM", "%I": "03", "%j": "002"}
+	return regexp.MustCompile("%.").ReplaceAllStringFunc(format, func(directive string) string {
+		if layout, ok := layouts[directive]; ok {
+			return now.Format(layout)
+		}
+		return directive[1:]
+	})
+}
+
 // raised is what a template's raise_exception asks for.
 var raised = errors.New("raised")
 

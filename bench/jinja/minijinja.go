@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/mitsuhiko/minijinja/minijinja-go/v2"
 	"github.com/mitsuhiko/minijinja/minijinja-go/v2/syntax"
@@ -28,22 +31,67 @@ func renderMinijinja(ctx context.Context, source string, vars map[string]any) (s
 	})
 	env.AddFunction("strftime_now", func(_ *minijinja.State, args []value.Value,
 		_ map[string]value.Value) (value.Value, error) {
-		return value.FromString(now.Format("02 Jan 2006")), nil
+		return value.FromString(strftime(args[0].String())), nil
 	})
 	env.AddFilter("tojson", func(_ minijinja.FilterState, v value.Value, _ []value.Value,
 		kwargs map[string]value.Value) (value.Value, error) {
-		var out bytes.Buffer
-		e := json.NewEncoder(&out)
-		e.SetEscapeHTML(false)
-		if n, ok := kwargs["indent"].AsInt(); ok {
-			e.SetIndent("", fmt.Sprintf("%*s", n, ""))
+		indent, indented := kwargs["indent"].AsInt()
+		if !indented {
+			indent = -1
 		}
-		err := e.Encode(v)
-		return value.FromString(string(bytes.TrimSpace(out.Bytes()))), err
+		text, err := dumps(v.Raw(), int(indent), "\n")
+		return value.FromString(text), err
 	})
 	t, err := env.TemplateFromString(source)
 	if err != nil {
 		return "", err
 	}
 	return t.RenderCtx(ctx, vars)
+}
+
+// dumps is Python's json.dumps with ensure_ascii off; indent is -1 for none. The order of keys is lost in minijinja.
+func dumps(v any, indent int, line string) (string, error) {
+	open, end, comma := "", "", ", "
+	if inner := line + strings.Repeat(" ", max(indent, 0)); indent >= 0 {
+		open, end, comma = inner, line, ","+inner
+		line = inner
+	}
+	var items []string
+	brackets := "[]"
+	switch v := v.(type) {
+	case []value.Value:
+		for _, item := range v {
+			text, err := dumps(item.Raw(), indent, line)
+			if err != nil {
+				return "", err
+			}
+			items = append(items, text)
+		}
+	case map[string]value.Value:
+		brackets = "{}"
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			text, err := dumps(v[key].Raw(), indent, line)
+			if err != nil {
+				return "", err
+			}
+			items = append(items, fmt.Sprintf("%s: %s", quoted(key), text))
+		}
+	case string:
+		return quoted(v), nil
+	default:
+		text, err := json.Marshal(v)
+		return string(text), err
+	}
+	if len(items) == 0 {
+		return brackets, nil
+	}
+	return brackets[:1] + open + strings.Join(items, comma) + end + brackets[1:], nil
+}
+
+func quoted(s string) string {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s)
+	return strings.TrimSpace(out.String())
 }
