@@ -24,6 +24,9 @@ type configGolden struct {
 		Eps             float64   `json:"rms_norm_eps"`
 		Windows         []int     `json:"windows"`
 		NoRope          []bool    `json:"no_rope"`
+		Scales          []float64 `json:"scales"`
+		ScoreCaps       []float64 `json:"score_caps"`
+		LogitCap        float64   `json:"logit_cap"`
 		Tied            bool      `json:"tied"`
 		BOS             int       `json:"bos"`
 		EOS             []int32   `json:"eos"`
@@ -72,6 +75,14 @@ func TestConfigsLikeTransformers(t *testing.T) {
 			}
 			if !slices.Equal(noRope, w.NoRope) {
 				t.Errorf("layers without rope are %v, want %v", noRope, w.NoRope)
+			}
+			for i, l := range c.Layers {
+				if math.Abs(l.Scale-w.Scales[i]) > 1e-15 || l.ScoreCap != w.ScoreCaps[i] {
+					t.Errorf("layer %d is %+v, want a scale of %g and a cap of %g", i, l, w.Scales[i], w.ScoreCaps[i])
+				}
+			}
+			if c.LogitCap != w.LogitCap {
+				t.Errorf("the cap of logits is %g, want %g", c.LogitCap, w.LogitCap)
 			}
 			tensors := map[string][]int{}
 			for spec := range c.Tensors() {
@@ -127,6 +138,7 @@ func TestConfigRefusals(t *testing.T) {
 	type m = map[string]any
 	mistral, qwen2, smollm3 := []string{"MistralForCausalLM"}, []string{"Qwen2ForCausalLM"},
 		[]string{"SmolLM3ForCausalLM"}
+	gemma2 := []string{"Gemma2ForCausalLM"}
 	for name, c := range map[string]struct {
 		change      m
 		want        string
@@ -169,7 +181,14 @@ func TestConfigRefusals(t *testing.T) {
 		"sliding without window": {
 			m{"architectures": qwen2, "layer_types": []string{"full_attention", "sliding_attention"}},
 			"layer 1 is of type sliding_attention", false},
-		"window 0": {m{"architectures": mistral, "sliding_window": 0}, "sliding_window is 0", false},
+		"gemma2 activation": {m{"architectures": gemma2, "hidden_activation": "gelu"}, `hidden_activation "gelu"`,
+			true},
+		"gemma2 bias":         {m{"architectures": gemma2, "attention_bias": true}, "attention_bias", true},
+		"gemma2 both ways":    {m{"architectures": gemma2, "use_bidirectional_attention": true}, "bidirectional", true},
+		"gemma2 window null":  {m{"architectures": gemma2, "sliding_window": nil}, "sliding_window null", true},
+		"gemma2 scalar 0":     {m{"architectures": gemma2, "query_pre_attn_scalar": 0}, "scale of layer 0", false},
+		"gemma2 negative cap": {m{"architectures": gemma2, "attn_logit_softcapping": -1}, "cap of layer 0", false},
+		"window 0":            {m{"architectures": mistral, "sliding_window": 0}, "sliding_window is 0", false},
 		"no_rope_layers short": {m{"architectures": smollm3, "no_rope_layers": []int{1}}, "1 entries for 2 layers",
 			false},
 		"interval 0": {m{"architectures": smollm3, "no_rope_layer_interval": 0}, "no_rope_layer_interval",

@@ -61,6 +61,15 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string) error {
 			}
 			t.deinterleave(c.Config.HeadDim)
 		}
+		if stored := t.decode; decoder.GGUF.OffsetNorms && part.IsNorm() && stored != nil {
+			t.native = dtypes.InvalidDType
+			t.decode = func(dst []float32, first int) {
+				stored(dst, first)
+				for i := range dst {
+					dst[i] -= float32(c.Config.Norm.Offset)
+				}
+			}
+		}
 		if part == arch.V {
 			c.Config.DType = t.native // stays invalid for quantized files
 		}

@@ -15,11 +15,12 @@ import (
 	"path/filepath"
 
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/gemma2"
 	"github.com/quire/quire/models/llama"
 )
 
 // Decoders are the kinds of models that there are.
-var Decoders = llama.Decoders
+var Decoders = append(llama.Decoders, gemma2.Decoder)
 
 // Types of package arch that users of checkpoints meet.
 type (

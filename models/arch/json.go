@@ -272,8 +272,17 @@ func (j *JSON) Decode(key string, dst any) {
 }
 
 func (j *JSON) Float(key string, absent float64) float64 { j.Decode(key, &absent); return absent }
-func (j *JSON) Bool(key string, absent bool) bool        { j.Decode(key, &absent); return absent }
-func (j *JSON) String(key, absent string) string         { j.Decode(key, &absent); return absent }
+
+// FloatOrNull is Float, but 0 where the key is null.
+func (j *JSON) FloatOrNull(key string, absent float64) float64 {
+	if j.Present(key) && !j.Has(key) {
+		return 0
+	}
+	return j.Float(key, absent)
+}
+
+func (j *JSON) Bool(key string, absent bool) bool { j.Decode(key, &absent); return absent }
+func (j *JSON) String(key, absent string) string  { j.Decode(key, &absent); return absent }
 
 // int accepts 4096.0 as well, which some exporters write.
 func (j *JSON) Int(key string, absent int) int {

@@ -30,7 +30,7 @@ func TestLogitsOfDevicesTogether(t *testing.T) {
 			for _, family := range testenv.Families(t) {
 				t.Run(fmt.Sprintf("%s on %d, kernels %s", family, n, kernels), func(t *testing.T) {
 					quick := n == 4 && kernels == xla.KernelsAuto &&
-						slices.Contains([]string{"llama-bias", "llama3", "qwen3"}, family)
+						slices.Contains([]string{"llama-bias", "llama3", "qwen3", "gemma2", "olmo2"}, family)
 					if !quick && family != "smollm2-like" {
 						testenv.Slow(t)
 					}

@@ -17,6 +17,7 @@ MISTRAL = dict(BASE, model_type="mistral", architectures=["MistralForCausalLM"])
 QWEN2 = dict(BASE, model_type="qwen2", architectures=["Qwen2ForCausalLM"])
 QWEN3 = dict(BASE, model_type="qwen3", architectures=["Qwen3ForCausalLM"])
 SMOLLM3 = dict(BASE, model_type="smollm3", architectures=["SmolLM3ForCausalLM"])
+GEMMA2 = dict(BASE, model_type="gemma2", architectures=["Gemma2ForCausalLM"])
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
 BIG = dict(hidden_size=512, num_attention_heads=4, rope_theta=500000.0, max_position_embeddings=131072)
 
@@ -60,6 +61,9 @@ CASES = {
     "smollm3, interval 3": dict(SMOLLM3, no_rope_layer_interval=3, tie_word_embeddings=False),
     "smollm3, list": dict(SMOLLM3, no_rope_layers=[0, 1, 1, 0, 1, 1, 1, 1]),
     "smollm3, window": dict(SMOLLM3, sliding_window=16, use_sliding_window=True),
+    "gemma2, defaults": without(GEMMA2, "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "gemma2, no caps": dict(GEMMA2, attn_logit_softcapping=None, final_logit_softcapping=None, head_dim=16, query_pre_attn_scalar=24),
+    "gemma2, layer types": dict(GEMMA2, sliding_window=16, layer_types=["full_attention", "sliding_attention"] * 3, tie_word_embeddings=False),
 }
 
 
@@ -82,6 +86,9 @@ def resolve(config):
         "rms_norm_eps": parsed.rms_norm_eps,
         "windows": windows,
         "no_rope": [not getattr(a, "use_rope", 1) for a in attentions],
+        "scales": [a.scaling for a in attentions],
+        "score_caps": [getattr(a, "attn_logit_softcapping", None) or 0 for a in attentions],
+        "logit_cap": getattr(parsed, "final_logit_softcapping", None) or 0,
         "tied": bool(parsed.tie_word_embeddings),
         "bos": -1 if parsed.bos_token_id is None else parsed.bos_token_id,
         "eos": [] if eos is None else eos if isinstance(eos, list) else [eos],

@@ -100,7 +100,12 @@ def convert(folder, path, arch, extra=None):
     w.add_embedding_length(config["hidden_size"]), w.add_feed_forward_length(config["intermediate_size"])
     w.add_head_count(heads), w.add_head_count_kv(kv), w.add_rope_freq_base(theta)
     w.add_layer_norm_rms_eps(config["rms_norm_eps"]), w.add_vocab_size(config["vocab_size"])
-    w.add_key_length(head_dim), w.add_value_length(head_dim), w.add_rope_dimension_count(head_dim)
+    w.add_key_length(head_dim), w.add_value_length(head_dim)
+    if arch == "gemma2":
+        w.add_attn_logit_softcapping(config["attn_logit_softcapping"]), w.add_final_logit_softcapping(config["final_logit_softcapping"])
+        w.add_sliding_window(config["sliding_window"])
+    else:
+        w.add_rope_dimension_count(head_dim)
     w.add_bos_token_id(1), w.add_eos_token_id(2), w.add_eot_token_id(5)
     if extra == "yarn":
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN), w.add_rope_scaling_factor(4.0), w.add_rope_scaling_orig_ctx_len(40)
@@ -116,7 +121,9 @@ def convert(folder, path, arch, extra=None):
         x = x.numpy()
         if arch in ("llama", "smollm3") and (".q_proj." in name or ".k_proj." in name):
             x = permute(x, heads if ".q_proj." in name else kv)
-        w.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(x.astype(np.float16)))
+        if arch == "gemma2" and name.endswith("norm.weight"):
+            x = x + 1
+        w.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(x if arch == "gemma2" and x.ndim == 1 else x.astype(np.float16)))
     w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
 
 
@@ -142,6 +149,7 @@ def main():
     convert(tiny / "qwen2", out / "qwen2.gguf", "qwen2", "yarn")
     convert(tiny / "qwen3", out / "qwen3.gguf", "qwen3")
     convert(tiny / "smollm3", out / "smollm3.gguf", "smollm3")
+    convert(tiny / "gemma2", out / "gemma2.gguf", "gemma2")
     write_smollm2(smollm2, out / "smollm2.json")
 
 

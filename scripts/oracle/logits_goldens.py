@@ -145,14 +145,30 @@ def ablations(model, folder):
     if no_rope:
         assert len(set(no_rope)) == 2, no_rope
         yield "layers without rope", changed(no_rope_layers=[1] * layers)
+    if config.model_type == "gemma2":
+        yield "soft cap of scores", changed(attn_logit_softcapping=None)
+        yield "soft cap of logits", changed(final_logit_softcapping=None)
+        yield "scale of scores", changed(query_pre_attn_scalar=config.head_dim)
+        yield "GELU", changed(hidden_activation="silu")
+        unscaled = load(folder)
+        unscaled.model.embed_tokens.embed_scale.fill_(1.0)
+        yield "scale of embeddings", unscaled
     present = {n for n, _ in model.named_parameters()}
     for part in ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"):
         if any(f"{part}.bias" in n for n in present):
             # A key bias shifts all scores of a query alike but for rope, so it too must show.
             yield f"{part} bias", zeroed(f"{part}.bias", 0.0)
-    for part in ("q_norm", "k_norm", "input_layernorm", "post_attention_layernorm", "model.norm"):
+    for part in (
+        "q_norm",
+        "k_norm",
+        "input_layernorm",
+        "post_attention_layernorm",
+        "pre_feedforward_layernorm",
+        "post_feedforward_layernorm",
+        "model.norm",
+    ):
         if any(part in n for n in present):
-            yield f"{part} weight", zeroed(part, 1.0)
+            yield f"{part} weight", zeroed(part, 0.0 if config.model_type == "gemma2" else 1.0)
 
 
 def check_ablations(model, folder, cases):

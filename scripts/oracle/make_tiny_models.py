@@ -164,6 +164,23 @@ FAMILIES = {
             rope_parameters=dict(rope_type="default", rope_theta=2000000.0),
         ),
     ),
+    # Soft caps far below the published 50 and 30, so that they show in a model this small.
+    "gemma2": (
+        "gemma2",
+        14,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=3,
+            head_dim=16,
+            query_pre_attn_scalar=24,
+            sliding_window=16,
+            attn_logit_softcapping=3.0,
+            final_logit_softcapping=4.0,
+            tie_word_embeddings=True,
+            rms_norm_eps=1e-6,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
 }
 
 # As in Llama 3 Instruct, generation_config.json names more end-of-sequence ids than config.json does.
@@ -180,8 +197,8 @@ def randomize(model, seed):
         for name, p in sorted(model.named_parameters()):
             noise = torch.randn(p.shape, generator=gen, dtype=torch.float32)
             if "norm" in name:
-                # Spread widely, with a few negative weights.
-                p.copy_(1 + 0.5 * noise)
+                # Spread widely, with a few negative weights. Gemma adds 1 itself.
+                p.copy_((model.config.model_type != "gemma2") + 0.5 * noise)
             elif name.endswith("bias"):
                 p.copy_(0.5 * noise)
             elif "embed_tokens" in name:

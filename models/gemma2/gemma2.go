@@ -1,0 +1,90 @@
+// Package gemma2 has the decoder of Gemma-2: norms before and behind attention and feed-forward, a window in every
+// second layer, soft caps on scores and logits, GELU, and embeddings that are scaled.
+package gemma2
+
+import (
+	"math"
+
+	"github.com/quire/quire/models/arch"
+)
+
+// Decoder is Gemma2ForCausalLM.
+var Decoder = arch.Decoder{
+	Class: "Gemma2ForCausalLM", ModelType: "gemma2",
+	GGUF: arch.GGUF{Architecture: "gemma2", OffsetNorms: true,
+		Keys: []string{"attn_logit_softcapping", "final_logit_softcapping", "attention.sliding_window"}},
+	Defaults: arch.Defaults{KVHeads: 4, MaxPositions: 8192, HeadDim: 256, Theta: 1e4, Tie: true, BOS: 2,
+		EOS: []int32{1}},
+	Names: arch.SandwichNames,
+	Norm:  arch.Norm{Wide: true, Offset: 1},
+	JSON:  readJSON, Metadata: readMetadata,
+}
+
+// Where neither kind of config says otherwise.
+const (
+	scoreCap = 50
+	logitCap = 30
+	window   = 4096
+)
+
+func readJSON(j *arch.JSON, c *arch.Config) error {
+	if err := j.Require("hidden_activation", "gelu_pytorch_tanh"); err != nil {
+		return err
+	}
+	for _, key := range []string{"attention_bias", "use_bidirectional_attention"} {
+		if j.Bool(key, false) {
+			return arch.Unsupported("", "%s in a %s", key, c.Architecture)
+		}
+	}
+	window, err := j.Window(window)
+	if err != nil {
+		return err
+	}
+	if window == 0 {
+		return arch.Unsupported("", "sliding_window null in a %s", c.Architecture)
+	}
+	sliding, err := j.SlidingLayers(c)
+	if err != nil {
+		return err
+	}
+	if sliding == nil {
+		sliding = alternating(c.NumLayers)
+	}
+	c.LogitCap = j.FloatOrNull("final_logit_softcapping", logitCap)
+	setLayers(c, window, sliding, j.Float("query_pre_attn_scalar", 256),
+		j.FloatOrNull("attn_logit_softcapping", scoreCap))
+	return nil
+}
+
+func readMetadata(m *arch.Metadata, c *arch.Config) error {
+	// As in llama.cpp: no key says what queries are scaled by.
+	perHead := c.HeadDim
+	if c.NumLayers == 46 { // Gemma-2 27B
+		perHead = c.HiddenSize / c.NumHeads
+	}
+	c.LogitCap = m.Float("final_logit_softcapping", logitCap)
+	setLayers(c, m.Int("attention.sliding_window", window), alternating(c.NumLayers), float64(perHead),
+		m.Float("attn_logit_softcapping", scoreCap))
+	return nil
+}
+
+// alternating has a window in layers 0, 2, 4 and so on.
+func alternating(layers int) []bool {
+	sliding := make([]bool, layers)
+	for i := 0; i < layers; i += 2 {
+		sliding[i] = true
+	}
+	return sliding
+}
+
+func setLayers(c *arch.Config, window int, sliding []bool, preAttentionScalar, scoreCap float64) {
+	c.EmbeddingScale = math.Sqrt(float64(c.HiddenSize))
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		l.AttentionNorm, l.MLPNorm = arch.Norms{Before: true, After: true}, arch.Norms{Before: true, After: true}
+		l.Activation, l.Scale, l.ScoreCap = arch.GELUTanh, 1/math.Sqrt(preAttentionScalar), scoreCap
+		if sliding[i] {
+			l.Window = window
+		}
+	}
+}
