@@ -120,6 +120,7 @@ func TestGoldens(t *testing.T) {
 		{"gpt2", "testdata/gpt2"},
 		{"llama2", "testdata/llama2"},
 		{"mistral", "testdata/mistral"},
+		{"gemma2", "testdata/gemma2"},
 		{"spm", "testdata/spm.gguf"},
 		{"odd", "testdata/odd"},
 	} {

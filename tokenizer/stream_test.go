@@ -26,7 +26,7 @@ func streamed(t interface{ Fatalf(string, ...any) }, s *Stream, ids []int32) str
 	return all.String()
 }
 
-var families = []string{"smollm", "llama3", "qwen2", "tekken", "gpt2", "llama2", "mistral", "odd"}
+var families = []string{"smollm", "llama3", "qwen2", "tekken", "gpt2", "llama2", "mistral", "gemma2", "odd"}
 
 func TestStreamOfCorpusEqualsDecode(t *testing.T) {
 	texts := corpus(t)

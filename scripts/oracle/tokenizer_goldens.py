@@ -175,6 +175,20 @@ def sentencepiece(vocab, merges, *, metaspace=False, specials=()):
     return t
 
 
+def gemma(vocab, merges):
+    """Gemma 2's: nothing before the first word, words that keep the space behind them apart, four specials first."""
+    specials = ["<pad>", "<eos>", "<bos>", "<unk>"]
+    ids = specials + [s for s in vocab if s not in ("<unk>", "<s>", "</s>")]
+    t = Tokenizer(models.BPE(vocab={s: i for i, s in enumerate(ids)}, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    t.normalizer = normalizers.Replace(" ", "▁")
+    t.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    t.add_special_tokens([AddedToken(s, normalized=False, special=True) for s in [*specials, "<start_of_turn>", "<end_of_turn>"]])
+    t.add_tokens([AddedToken("\n" * n, normalized=False, special=False) for n in (1, 2, 3)])
+    t.post_processor = bos("<bos>")(t)
+    return t
+
+
 def odd(train):
     """Flags that the families above leave alone."""
     t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=False))
@@ -308,6 +322,10 @@ def main():
     mistral = sentencepiece(vocab, merges, metaspace=True, specials=["[INST]", "[/INST]"])
     save("mistral", mistral, {"bos_token": "<s>", "eos_token": "</s>"})
     golden("mistral", mistral, texts)
+
+    gemma2 = gemma(vocab, merges)
+    save("gemma2", gemma2, {"bos_token": "<bos>", "eos_token": "<eos>"})
+    golden("gemma2", gemma2, texts)
 
     # A SentencePiece vocabulary as GGUF has it: scores, no merges.
     scores = [0.0] * 259 + [-float(i) for i in range(len(vocab) - 259)]
