@@ -119,6 +119,7 @@ func TestGGUFLikeFolder(t *testing.T) {
 				c.Layers[i].Rope = i != 3
 			}
 		},
+		"olmo2": func(c *Config) {},
 		"gemma2": func(c *Config) { // nor what queries are scaled by
 			for i := range c.Layers {
 				c.Layers[i].Scale = 1 / math.Sqrt(float64(c.HeadDim))

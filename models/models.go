@@ -17,10 +17,11 @@ import (
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/gemma2"
 	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/olmo2"
 )
 
 // Decoders are the kinds of models that there are.
-var Decoders = append(llama.Decoders, gemma2.Decoder)
+var Decoders = append(llama.Decoders, gemma2.Decoder, olmo2.Decoder)
 
 // Types of package arch that users of checkpoints meet.
 type (

@@ -18,6 +18,7 @@ QWEN2 = dict(BASE, model_type="qwen2", architectures=["Qwen2ForCausalLM"])
 QWEN3 = dict(BASE, model_type="qwen3", architectures=["Qwen3ForCausalLM"])
 SMOLLM3 = dict(BASE, model_type="smollm3", architectures=["SmolLM3ForCausalLM"])
 GEMMA2 = dict(BASE, model_type="gemma2", architectures=["Gemma2ForCausalLM"])
+OLMO2 = dict(BASE, model_type="olmo2", architectures=["Olmo2ForCausalLM"])
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
 BIG = dict(hidden_size=512, num_attention_heads=4, rope_theta=500000.0, max_position_embeddings=131072)
 
@@ -64,6 +65,8 @@ CASES = {
     "gemma2, defaults": without(GEMMA2, "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "gemma2, no caps": dict(GEMMA2, attn_logit_softcapping=None, final_logit_softcapping=None, head_dim=16, query_pre_attn_scalar=24),
     "gemma2, layer types": dict(GEMMA2, sliding_window=16, layer_types=["full_attention", "sliding_attention"] * 3, tie_word_embeddings=False),
+    "olmo2, defaults": without(dict(OLMO2, vocab_size=50304), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "olmo2, biases, theta": dict(OLMO2, attention_bias=True, rope_theta=500000.0, tie_word_embeddings=True),
 }
 
 

@@ -150,6 +150,7 @@ def main():
     convert(tiny / "qwen3", out / "qwen3.gguf", "qwen3")
     convert(tiny / "smollm3", out / "smollm3.gguf", "smollm3")
     convert(tiny / "gemma2", out / "gemma2.gguf", "gemma2")
+    convert(tiny / "olmo2", out / "olmo2.gguf", "olmo2")
     write_smollm2(smollm2, out / "smollm2.json")
 
 

@@ -181,6 +181,16 @@ FAMILIES = {
             rope_parameters=dict(rope_type="default", rope_theta=10000.0),
         ),
     ),
+    "olmo2": (
+        "olmo2",
+        15,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=3,
+            rms_norm_eps=1e-6,
+            rope_parameters=dict(rope_type="default", rope_theta=500000.0),
+        ),
+    ),
 }
 
 # As in Llama 3 Instruct, generation_config.json names more end-of-sequence ids than config.json does.
