@@ -46,8 +46,12 @@ const padded = 128
 
 // scorer returns a function that runs the decoder over a prompt and returns the scores behind its last token.
 func scorer(t *testing.T, b compute.Backend, ckpt *models.Checkpoint) func(prompt []int32) []float32 {
+	return scorerOf(t, ckpt, decoder.Storage{Backend: b, DType: dtypes.Float32})
+}
+
+func scorerOf(t *testing.T, ckpt *models.Checkpoint, s decoder.Storage) func(prompt []int32) []float32 {
 	t.Helper()
-	arrays := decoder.Arrays(ckpt.Config, decoder.Storage{Backend: b, DType: dtypes.Float32})
+	b, arrays := s.Backend, decoder.Arrays(ckpt.Config, s)
 	args := []any{nil, nil}
 	for _, a := range arrays {
 		buffer, err := a.Load(b, 0, ckpt)
@@ -104,5 +108,37 @@ func TestLogitsEqualTransformers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Held in 16 bits or 8, models with norms that multiply in float32, soft caps and other activations than SiLU score as
+// in float32 but for rounding, which is about the same with kernels and without.
+func TestLogitsOfFewerBits(t *testing.T) {
+	for _, family := range []string{"gemma2", "olmo2"} {
+		for name, s := range map[string]decoder.Storage{"bfloat16": {DType: dtypes.BFloat16},
+			"float16": {DType: dtypes.Float16}, "int8": {DType: dtypes.Float32, Int8: true}} {
+			t.Run(family+" "+name, func(t *testing.T) {
+				var golden testenv.Golden
+				testenv.ReadGolden(t, family, &golden)
+				var errors [2]float64 // root mean squares, by the spread of scores
+				for i, backend := range []compute.Backend{testenv.XLA(t), testenv.XLAWithoutKernels(t)} {
+					s.Backend = backend
+					score := scorerOf(t, testenv.Model(t, family), s)
+					var wrong, all float64
+					for _, c := range golden.Cases {
+						got := score(c.Prompt)
+						for i, want := range c.Logits {
+							wrong += math.Pow(float64(got[i]-want), 2)
+							all += math.Pow(float64(want), 2)
+						}
+					}
+					errors[i] = math.Sqrt(wrong / all)
+				}
+				t.Logf("errors are %.4f with kernels, %.4f without", errors[0], errors[1])
+				if !(errors[0] < 0.1 && errors[1] < 0.1 && errors[0] < 1.5*errors[1]) {
+					t.Errorf("errors are %g with kernels, %g without", errors[0], errors[1])
+				}
+			})
+		}
 	}
 }
