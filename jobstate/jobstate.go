@@ -319,6 +319,12 @@ func (s *State) Parts(each func(summary []byte)) error {
 	return err
 }
 
+// OwnParts is [State.Parts] of the notes of this process, and of those before it that did the same shard, alone.
+func (s *State) OwnParts(each func(summary []byte)) error {
+	_, err := readNotes(s.fs, s.dir, each)
+	return err
+}
+
 // Parts is [State.Parts] without a lock. It also returns which lines are not whole, each as "FILE line N": the death
 // of a process leaves such ones, of parts that were not published.
 func Parts(files vfs.FS, output string, each func(summary []byte)) (torn []string, err error) {
@@ -327,26 +333,36 @@ func Parts(files vfs.FS, output string, each func(summary []byte)) (torn []strin
 		return nil, err
 	}
 	for _, dir := range dirs {
-		name := filepath.Join(dir, partsName)
-		b, err := readFile(files, name, maxJob)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		some, err := readNotes(files, dir, each)
+		torn = append(torn, some...)
 		if err != nil {
-			return torn, fmt.Errorf("cannot read what parts there are: %w", err)
+			return torn, err
 		}
-		number := 0
-		for line := range strings.Lines(string(b)) {
-			number++
-			sum, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-			want, err := strconv.ParseUint(sum, 16, 32)
-			switch {
-			case ok && err == nil && strings.HasSuffix(line, "\n") &&
-				crc32.Checksum([]byte(text), table) == uint32(want):
-				each([]byte(text))
-			case line != "\n":
-				torn = append(torn, fmt.Sprintf("%s line %d", name, number))
-			}
+	}
+	return torn, nil
+}
+
+// readNotes reads the notes in one folder.
+func readNotes(files vfs.FS, dir string, each func(summary []byte)) (torn []string, err error) {
+	name := filepath.Join(dir, partsName)
+	b, err := readFile(files, name, maxJob)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read what parts there are: %w", err)
+	}
+	number := 0
+	for line := range strings.Lines(string(b)) {
+		number++
+		sum, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		want, err := strconv.ParseUint(sum, 16, 32)
+		switch {
+		case ok && err == nil && strings.HasSuffix(line, "\n") &&
+			crc32.Checksum([]byte(text), table) == uint32(want):
+			each([]byte(text))
+		case line != "\n":
+			torn = append(torn, fmt.Sprintf("%s line %d", name, number))
 		}
 	}
 	return torn, nil

@@ -172,6 +172,13 @@ func TestShardsBegin(t *testing.T) {
 					if err := s.AddPart(i); err != nil {
 						t.Error(err)
 					}
+					if err := s.OwnParts(func(b []byte) {
+						if string(b) != fmt.Sprint(i) {
+							t.Errorf("shard %d has the note %s", i, b)
+						}
+					}); err != nil {
+						t.Error(err)
+					}
 				})
 			}
 			wg.Wait()

@@ -109,27 +109,44 @@ func Inspect(folder OutputFolder, format string, numbers []int, notes *Notes) (f
 	if found.Noted, err = notes.complete(folder, numbers); err != nil {
 		return found, err
 	}
-	looks := make([]look, len(numbers))
-	err = inParallel(together, len(numbers), func(i int) (err error) {
-		looks[i], err = notes.look(folder, Part{numbers[i], format, PartName(numbers[i], format)})
-		return err
-	})
+	looks, err := notes.look(folder, format, numbers)
 	if err != nil {
 		return found, err
 	}
 	for _, l := range looks {
-		switch {
-		case l.gone:
+		if l.gone {
 			found.Gone = append(found.Gone, l.part.Number)
-		case l.newer != nil:
-			notes.Add(*l.newer)
-			found.Noted = append(found.Noted, *l.newer)
-		case l.what != "":
-			folder.Condemn(l.part.Name, l.version)
-			found.Damaged = append(found.Damaged, Damage{l.part, l.what})
 		}
+		if l.what == "" {
+			continue
+		}
+		// Another machine may have written it, after --new there: its note counts, not what this machine has of an
+		// older part.
+		there, err := folder.Note(l.part.Number)
+		if err != nil {
+			return found, err
+		}
+		if there != nil && (!there.Sealed() || there.Seal == l.seal) {
+			notes.Add(*there)
+			found.Noted = append(found.Noted, *there)
+			continue
+		}
+		folder.Condemn(l.part.Name, l.version)
+		found.Damaged = append(found.Damaged, Damage{l.part, l.what})
 	}
 	return found, nil
+}
+
+// Tell says whether the notes have seals of all these published parts, and the parts are what the seals say: other
+// notes of the job then tell nothing more.
+func (n *Notes) Tell(place Published, format string, numbers []int) (bool, error) {
+	for _, number := range numbers {
+		if p, ok := n.Last(number); !ok || !p.Sealed() {
+			return false, nil
+		}
+	}
+	looks, err := n.look(place, format, numbers)
+	return !slices.ContainsFunc(looks, func(l look) bool { return l.gone || l.what != "" }), err
 }
 
 // complete takes over the notes of other machines on parts that have none here, and returns them.
@@ -153,18 +170,27 @@ func (n *Notes) complete(folder OutputFolder, numbers []int) (noted []PartSummar
 type look struct {
 	part    Part
 	gone    bool
-	newer   *PartSummary // of another machine: the part is what it says
-	what    string       // is wrong
+	what    string // is wrong
+	seal    Seal
 	version string
 }
 
-// look compares a part with its notes.
-func (n *Notes) look(folder OutputFolder, part Part) (l look, err error) {
+// look compares parts with their notes, some of them at the same time.
+func (n *Notes) look(place Published, format string, numbers []int) ([]look, error) {
+	looks := make([]look, len(numbers))
+	err := inParallel(together, len(numbers), func(i int) (err error) {
+		looks[i], err = n.lookAt(place, Part{numbers[i], format, PartName(numbers[i], format)})
+		return err
+	})
+	return looks, err
+}
+
+func (n *Notes) lookAt(place Published, part Part) (l look, err error) {
 	l.part = part
 	if !n.CanCheck(part.Number) {
 		return l, nil
 	}
-	file, err := folder.Open(part.Name)
+	file, err := place.Open(part.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		l.gone = true
 		return l, nil
@@ -173,21 +199,11 @@ func (n *Notes) look(folder OutputFolder, part Part) (l look, err error) {
 		return l, err
 	}
 	defer file.Close()
-	seal, err := SealOf(file)
-	if err != nil {
+	if l.seal, err = SealOf(file); err != nil {
 		return l, fmt.Errorf("cannot read %s: %w", part.Name, err)
 	}
-	if l.what = n.Compare(part, seal); l.what == "" {
-		return l, nil
-	}
-	// Another machine may have written it, after --new there: its note counts, not what this machine has of an older
-	// part.
-	there, err := folder.Note(part.Number)
-	if err == nil && there != nil && (!there.Sealed() || there.Seal == seal) {
-		l.newer = there
-	}
-	l.version = file.Version()
-	return l, err
+	l.what, l.version = n.Compare(part, l.seal), file.Version()
+	return l, nil
 }
 
 const metaMissing = "is missing"

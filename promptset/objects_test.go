@@ -99,14 +99,7 @@ func TestNotesOfObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	noteOf := func(text string) PartSummary {
-		sums := newMeasured(&strings.Builder{})
-		fmt.Fprint(sums, text)
-		p := PartSummary{Part: 3}
-		p.SHA256, p.Seal = sums.sums()
-		return p
-	}
-	first, second := noteOf("first"), noteOf("second")
+	first, second := noteOf(3, "first"), noteOf(3, "second")
 	for _, p := range []PartSummary{first, first, second} { // nothing is published yet
 		if err := folder.AddNote(p, FormatJSONL); err != nil {
 			t.Fatal(err)

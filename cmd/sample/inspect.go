@@ -15,16 +15,12 @@ func (s *savedJob) inspect(published map[int]bool) error {
 	if len(published) == 0 { // as for most units of a queue: the notes of all others need not be read
 		return nil
 	}
-	notes := promptset.NewNotes()
-	err := s.state.Parts(func(b []byte) {
-		if p, err := promptset.ParsePartSummary(b); err == nil {
-			notes.Add(p)
-		}
-	})
+	numbers := slices.Sorted(maps.Keys(published))
+	notes, err := s.notes(numbers)
 	if err != nil {
 		return err
 	}
-	found, err := promptset.Inspect(s.folder, s.format, slices.Sorted(maps.Keys(published)), notes)
+	found, err := promptset.Inspect(s.folder, s.format, numbers, notes)
 	if err != nil {
 		return err
 	}
@@ -40,11 +36,34 @@ func (s *savedJob) inspect(published map[int]bool) error {
 		delete(published, d.Part.Number)
 	}
 	s.damaged = found.Damaged
-	s.before = notes.Counts(slices.Collect(maps.Keys(published)))
+	s.before = notes.Counts(slices.Sorted(maps.Keys(published)))
 	if job := s.state.Job(); job != nil && len(job.Meta) > 0 && s.format == promptset.FormatJSONL {
 		s.wroteMeta, err = promptset.MendMeta(s.folder, job.Meta)
 	}
 	return err
+}
+
+// notes reads what was noted of published parts: by this process and those before it, which is enough for most units
+// of a queue, or by all who worked on the job.
+func (s *savedJob) notes(numbers []int) (*promptset.Notes, error) {
+	read := func(from func(func([]byte)) error) (*promptset.Notes, error) {
+		notes := promptset.NewNotes()
+		return notes, from(func(b []byte) {
+			if p, err := promptset.ParsePartSummary(b); err == nil {
+				notes.Add(p)
+			}
+		})
+	}
+	if !s.shard.Whole() {
+		own, err := read(s.state.OwnParts)
+		if err != nil {
+			return nil, err
+		}
+		if enough, err := own.Tell(s.folder, s.format, numbers); enough || err != nil {
+			return own, err
+		}
+	}
+	return read(s.state.Parts)
 }
 
 // tellDamaged names the parts that are drawn again because they are damaged.
