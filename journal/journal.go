@@ -29,6 +29,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/vfs"
 )
 
@@ -79,7 +80,8 @@ type Damage struct {
 }
 
 func (d Damage) String() string {
-	return fmt.Sprintf("%s: %s at byte %d; %d bytes are dropped", d.File, d.What, d.Offset, d.Bytes)
+	return fmt.Sprintf("%s: %s at byte %d; %s dropped", d.File, d.What, d.Offset,
+		plural.Count(d.Bytes, "byte")+plural.Of(d.Bytes, " is", " are"))
 }
 
 // Journal is open for writing; one process at a time may have it so. Its methods may be called from several goroutines.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/quire/quire/internal/plural"
 )
 
 // Fact is something that must be the same on all processes.
@@ -151,8 +153,8 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 		}
 		all, err := g.receive(0, s)
 		if err == nil && len(all.Data) != g.NumProcesses() {
-			err = fmt.Errorf("lockstep: process 0 sent the data of %d processes, not of %d", len(all.Data),
-				g.NumProcesses())
+			err = fmt.Errorf("lockstep: process 0 sent the data of %s, not of %d",
+				plural.Count(len(all.Data), "process"), g.NumProcesses())
 		}
 		return all.Data, err
 	}
@@ -175,8 +177,8 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 		if got.Tag != tag || s != agreement && len(got.first()) != len(data) {
 			different := &DifferentError{Process: id, Name: g.name(id), When: "an exchange of numbers",
 				Differences: []string{
-					fmt.Sprintf("it is at number %d with %d bytes, not at number %d with %d", got.Tag, len(got.first()),
-						tag, len(data))}}
+					fmt.Sprintf("it is at number %d with %s, not at number %d with %d", got.Tag,
+						plural.Count(len(got.first()), "byte"), tag, len(data))}}
 			g.fail(different)
 			return nil, different
 		}

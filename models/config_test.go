@@ -177,7 +177,7 @@ func TestConfigRefusals(t *testing.T) {
 			m{"architectures": qwen2, "layer_types": []string{"full_attention", "linear_attention"}},
 			`layer type "linear_attention"`, true},
 		"layer types short": {m{"architectures": qwen2, "layer_types": []string{"full_attention"}},
-			"1 entries for 2 layers", false},
+			"1 entry for 2 layers", false},
 		"sliding without window": {
 			m{"architectures": qwen2, "layer_types": []string{"full_attention", "sliding_attention"}},
 			"layer 1 is of type sliding_attention", false},
@@ -191,7 +191,7 @@ func TestConfigRefusals(t *testing.T) {
 		"olmo2 activation": {m{"architectures": []string{"Olmo2ForCausalLM"}, "hidden_act": "relu"},
 			`hidden_act "relu"`, true},
 		"window 0": {m{"architectures": mistral, "sliding_window": 0}, "sliding_window is 0", false},
-		"no_rope_layers short": {m{"architectures": smollm3, "no_rope_layers": []int{1}}, "1 entries for 2 layers",
+		"no_rope_layers short": {m{"architectures": smollm3, "no_rope_layers": []int{1}}, "1 entry for 2 layers",
 			false},
 		"interval 0": {m{"architectures": smollm3, "no_rope_layer_interval": 0}, "no_rope_layer_interval",
 			false},

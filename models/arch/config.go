@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/internal/plural"
 )
 
 // Config describes a model.
@@ -205,7 +207,8 @@ func (c *Config) check() error {
 		}
 	}
 	if len(c.Layers) != c.NumLayers {
-		return fmt.Errorf("there are records of %d layers, num_hidden_layers is %d", len(c.Layers), c.NumLayers)
+		return fmt.Errorf("there are records of %s, num_hidden_layers is %d", plural.Count(len(c.Layers), "layer"),
+			c.NumLayers)
 	}
 	if !(c.EmbeddingScale >= 0 && c.EmbeddingScale <= 1e6) {
 		return fmt.Errorf("the scale of embeddings is %g; it must be between 0 and 1e6", c.EmbeddingScale)

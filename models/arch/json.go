@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/internal/plural"
 )
 
 // ParseConfig reads the text of a Hugging Face config.json of one of decoders, and of a generation_config.json (nil if
@@ -135,7 +137,8 @@ func (j *JSON) SlidingLayers(c *Config) ([]bool, error) {
 		return nil, nil
 	}
 	if len(types) != c.NumLayers {
-		return nil, fmt.Errorf("layer_types has %d entries for %d layers", len(types), c.NumLayers)
+		return nil, fmt.Errorf("layer_types has %s for %s", plural.Count(len(types), "entry"),
+			plural.Count(c.NumLayers, "layer"))
 	}
 	sliding := make([]bool, len(types))
 	for i, t := range types {

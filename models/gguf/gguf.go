@@ -14,6 +14,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/models/internal/mapped"
 )
 
@@ -124,8 +125,8 @@ func (f *File) parse(r *reader) error {
 		return errTruncated(r, "the header")
 	}
 	if numTensors > maxEntries || numValues > maxEntries {
-		return fmt.Errorf("its header claims %d tensors and %d metadata entries; more than %d are not read", numTensors,
-			numValues, maxEntries)
+		return fmt.Errorf("its header claims %s and %s; more than %d are not read", plural.Count(numTensors, "tensor"),
+			plural.Count(numValues, "metadata entry"), maxEntries)
 	}
 	for i := range numValues {
 		if err := f.parseValue(r, i); err != nil {
@@ -193,7 +194,8 @@ func parseTensor(r *reader, i uint64) (t Tensor, offset uint64, err error) {
 		return t, 0, errTruncated(r, where())
 	}
 	if numDims < 1 || numDims > maxDims {
-		return t, 0, fmt.Errorf("tensor %q has %d dimensions; 1 to %d are possible", t.Name, numDims, maxDims)
+		return t, 0, fmt.Errorf("tensor %q has %s; 1 to %d are possible", t.Name,
+			plural.Count(uint64(numDims), "dimension"), maxDims)
 	}
 	t.Dims = make([]int, numDims)
 	for d := range t.Dims {
@@ -245,7 +247,8 @@ type reader struct {
 }
 
 func errTruncated(r *reader, what string) error {
-	return fmt.Errorf("it ends within %s (at %d bytes); the file is truncated or damaged", what, len(r.data))
+	return fmt.Errorf("it ends within %s (at %s); the file is truncated or damaged", what,
+		plural.Count(len(r.data), "byte"))
 }
 
 func (r *reader) bytes(n uint64) []byte {

@@ -5,6 +5,7 @@ package llama
 import (
 	"fmt"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/models/arch"
 )
 
@@ -80,7 +81,8 @@ func readNoRope(j *arch.JSON, c *arch.Config) error {
 	if j.Has("no_rope_layers") {
 		var layers []int
 		if j.Decode("no_rope_layers", &layers); len(layers) < c.NumLayers {
-			return fmt.Errorf("no_rope_layers has %d entries for %d layers", len(layers), c.NumLayers)
+			return fmt.Errorf("no_rope_layers has %s for %s", plural.Count(len(layers), "entry"),
+				plural.Count(c.NumLayers, "layer"))
 		}
 		for i := range c.Layers {
 			c.Layers[i].Rope = layers[i] != 0

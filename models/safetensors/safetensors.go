@@ -15,6 +15,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/models/internal/mapped"
 )
 
@@ -95,7 +96,8 @@ type entry struct {
 
 func (f *File) parse(data []byte) error {
 	if len(data) < 8 {
-		return fmt.Errorf("it has %d bytes, less than the 8 of the header size; the file is truncated", len(data))
+		return fmt.Errorf("it has %s, less than the 8 of the header size; the file is truncated",
+			plural.Count(len(data), "byte"))
 	}
 	size := binary.LittleEndian.Uint64(data)
 	rest := data[8:]
@@ -104,7 +106,8 @@ func (f *File) parse(data []byte) error {
 		return fmt.Errorf("its header claims %d bytes, more than the format's limit of %d; this is no safetensors file",
 			size, maxHeaderBytes)
 	case size > uint64(len(rest)):
-		return fmt.Errorf("its header claims %d bytes but only %d follow; the file is truncated", size, len(rest))
+		return fmt.Errorf("its header claims %s but only %d follow; the file is truncated", plural.Count(size, "byte"),
+			len(rest))
 	}
 	f.header = data[:8+size]
 	entries, err := parseHeader(rest[:size])
@@ -210,8 +213,8 @@ func (e *namedEntry) check() error {
 		want = lo
 	}
 	if got := e.Offsets[1] - e.Offsets[0]; got != want {
-		return fmt.Errorf("tensor %q of shape %v and dtype %s needs %d bytes, but its offsets give it %d", e.name,
-			e.Shape, e.DType, want, got)
+		return fmt.Errorf("tensor %q of shape %v and dtype %s needs %s, but its offsets give it %d", e.name,
+			e.Shape, e.DType, plural.Count(want, "byte"), got)
 	}
 	return nil
 }
