@@ -1,5 +1,5 @@
-// Package olmo2 has the decoder of OLMo-2: norms behind attention and feed-forward and none before, and norms of queries
-// and keys over all heads together.
+// Package olmo2 has the decoder of OLMo-2: norms behind attention and feed-forward and none before, and norms of
+// queries and keys over all heads together.
 package olmo2
 
 import "github.com/quire/quire/models/arch"
