@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
+	"github.com/quire/quire/batch"
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/parameter"
@@ -89,7 +90,7 @@ func (o *benchOptions) check() error {
 	case o.repeat < 1 || o.warmUp < 0 || o.limit < 0:
 		return errors.New("--repeat must be 1 or more, --warmup and --limit 0 or more")
 	}
-	o.run.inputs, o.run.output = []string{o.workload}, os.DevNull // run's other options are checked with them
+	o.run.spec.Inputs, o.run.spec.Output = []string{o.workload}, os.DevNull // run's other options are checked with them
 	return o.run.check()
 }
 
@@ -106,16 +107,20 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 	if err != nil {
 		return err
 	}
-	o.run.textOnly = o.rows != ""
-	if err := o.lacks(ctx, env, w); err != nil {
-		return err
-	}
-	o.progress(env, "opening %s on %s", o.run.model, o.run.backend)
-	s, err := env.open(ctx, env, &o.run)
+	o.run.process.TextOnly = o.rows != ""
+	task, err := o.run.task(env, nil)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	if err := o.lacks(ctx, task, w); err != nil {
+		return err
+	}
+	o.progress(env, "opening %s on %s", task.Model, task.Engine.Backend)
+	s, err := task.Models.Open(ctx, task)
+	if err != nil {
+		return err
+	}
+	defer s.Release()
 	opened := time.Since(o.began)
 	b := &bench{options: o, session: s, workload: w}
 	if err := b.prepare(); err != nil {
@@ -159,21 +164,21 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 }
 
 // lacks says what the workload needs and is not there, before the model is loaded.
-func (o *benchOptions) lacks(ctx context.Context, env *environment, w *workloads.Workload) error {
-	if env.lacks != nil && !o.run.textOnly {
-		if err := env.lacks(o.run.backend); err != nil {
+func (o *benchOptions) lacks(ctx context.Context, task *batch.Task, w *workloads.Workload) error {
+	if !task.TextOnly {
+		if err := task.Models.Lacks(task.Engine.Backend); err != nil {
 			return err
 		}
 	}
 	if !w.Text() {
 		return nil
 	}
-	model, err := env.identify(ctx, env, &o.run)
-	if err != nil || model.tokenizer {
+	model, err := task.Models.Identify(ctx, task)
+	if err != nil || model.Tokenizer {
 		return err
 	}
 	const remedy = "take a folder with a tokenizer.json, or a workload whose prompts are tokens"
-	return fmt.Errorf("the model %s has no tokenizer, and the prompts of --workload %s are text: %s", o.run.model,
+	return fmt.Errorf("the model %s has no tokenizer, and the prompts of --workload %s are text: %s", task.Model,
 		o.workload, remedy)
 }
 

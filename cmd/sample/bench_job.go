@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
+	"github.com/quire/quire/batch"
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/engine"
 )
@@ -19,7 +20,7 @@ import (
 // bench is a workload on an engine.
 type bench struct {
 	options  *benchOptions
-	session  *session
+	session  *batch.Session
 	workload *workloads.Workload
 	rows     []workloads.Row
 	hash     string // of the rows as the workload has them
@@ -33,19 +34,19 @@ type bench struct {
 // prepare makes the requests.
 func (b *bench) prepare() error {
 	var err error
-	if b.rows, err = b.workload.Rows(b.session.vocab); err != nil {
+	if b.rows, err = b.workload.Rows(b.session.Vocab); err != nil {
 		return err
 	}
 	b.hash = workloads.Hash(b.rows)
 	if limit := b.options.limit; limit > 0 && limit < len(b.rows) {
 		b.rows = b.rows[:limit]
 	}
-	settings := b.options.run.sampling.Sampling
+	settings := b.options.run.spec.Sampling.Sampling
 	settings.Temperature, settings.Seed = b.workload.Temperature, b.options.seed
 	for i := range b.rows {
 		row := &b.rows[i]
 		if row.TokenIDs == nil {
-			if row.TokenIDs, err = b.session.encode(row.Prompt, true); err != nil {
+			if row.TokenIDs, err = b.session.Encode(row.Prompt, true); err != nil {
 				return err
 			}
 		}
@@ -213,7 +214,7 @@ func kernelKind(name string) string {
 // matmulFlops is the arithmetic of the products with weights: two operations for each weight and token, the logits'
 // only for tokens that another was drawn from. 0 where the model is not known.
 func (b *bench) matmulFlops(st engine.Stats) float64 {
-	c := b.session.config
+	c := b.session.Config
 	heads := float64((2*c.NumHeads + 2*c.NumKVHeads) * c.HeadDim) // query, key, value, output
 	layer := float64(c.HiddenSize) * (heads + 3*float64(c.IntermediateSize))
 	body := layer * float64(c.NumLayers) * float64(st.PrefillTokens+st.DecodeTokens)

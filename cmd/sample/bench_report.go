@@ -65,14 +65,14 @@ type programFigure struct {
 func (b *bench) report(opened time.Duration) *benchReport {
 	s, st := b.session, b.session.Stats()
 	r := &benchReport{
-		CommandLine: b.options.commandLine, Machine: thisMachine(), Model: s.model, Fingerprint: s.fingerprint,
-		Kernels: b.options.run.kernels,
+		CommandLine: b.options.commandLine, Machine: thisMachine(), Model: s.Model, Fingerprint: s.Fingerprint,
+		Kernels: b.options.run.spec.Engine.Kernels,
 		Plan:    s.Plan(), Workload: b.workload,
 		Job: jobSize{Hash: b.hash, Rows: len(b.rows), Completions: b.completions, PromptTokens: b.promptTokens,
 			Tokens: b.tokens},
 		Start: startFigures{ReadySeconds: opened.Seconds(), EngineSeconds: st.StartSeconds, MemoryPeak: peakMemory()},
 	}
-	e, ok := s.sampler.(compiledEngine)
+	e, ok := s.Sampler.(compiledEngine)
 	if !ok {
 		return r
 	}

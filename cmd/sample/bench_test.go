@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/batch"
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/engine"
 )
@@ -89,18 +90,18 @@ func TestBenchRefusesPartialRuns(t *testing.T) {
 }
 
 // smokeBench makes a measurement of the workload smoke on a sampler.
-func smokeBench(t *testing.T, s sampler) *bench {
+func smokeBench(t *testing.T, s batch.Sampler) *bench {
 	t.Helper()
 	model := filepath.Join(t.TempDir(), "echo.fake")
 	if err := os.WriteFile(model, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	o := &benchOptions{run: runOptions{model: model}}
-	session, err := openFake(t.Context(), nil, &o.run)
+	o := &benchOptions{}
+	session, err := fakeModels{}.Open(t.Context(), &batch.Task{Spec: batch.Spec{Model: model}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	session.sampler = s
+	session.Sampler = s
 	w, err := workloads.Open("smoke")
 	if err != nil {
 		t.Fatal(err)
@@ -134,9 +135,9 @@ func TestBenchFigures(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	// Products: 2 operations for each weight and token.
-	b.session.config.HiddenSize, b.session.config.NumLayers, b.session.config.NumHeads, b.session.config.NumKVHeads = 8,
+	b.session.Config.HiddenSize, b.session.Config.NumLayers, b.session.Config.NumHeads, b.session.Config.NumKVHeads = 8,
 		3, 4, 2
-	b.session.config.HeadDim, b.session.config.IntermediateSize, b.session.config.VocabSize = 2, 16, 100
+	b.session.Config.HeadDim, b.session.Config.IntermediateSize, b.session.Config.VocabSize = 2, 16, 100
 	perLayer := 8*(4+2+2)*2 + 4*2*8 + 3*8*16
 	if got, want := b.matmulFlops(engine.Stats{PrefillTokens: 10, DecodeTokens: 5}),
 		float64(2*(perLayer*3*15+8*100*64)); got != want {

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/batch"
 )
 
 // diagnostics are the flags for looking inside a command that runs the engine.
@@ -106,11 +107,11 @@ type compiledEngine interface {
 }
 
 // dump writes what --dump-hlo asks for.
-func (d *diagnostics) dump(s sampler) error {
+func (d *diagnostics) dump(s *batch.Session) error {
 	if d.dumpHLO == "" {
 		return nil
 	}
-	e, ok := s.(compiledEngine)
+	e, ok := s.Sampler.(compiledEngine)
 	if !ok {
 		return errors.New("--dump-hlo: this engine compiles nothing")
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/promptset"
 )
@@ -17,11 +18,15 @@ import (
 // fakeLen is the longest prompt that the fake engine takes, in tokens.
 const fakeLen = 200
 
-// openFake opens a session whose tokens are bytes and whose completions repeat the prompt. Models are files called
-// *.fake.
-func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error) {
-	if _, err := os.Stat(o.model); err != nil {
-		return nil, fmt.Errorf("model %s: %w", o.model, err)
+// fakeModels opens sessions whose tokens are bytes and whose completions repeat the prompt. Models are files called
+// *.fake. opened, if it is set, may change the engine.
+type fakeModels struct {
+	opened func(*batch.Task, *fakeEngine)
+}
+
+func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, error) {
+	if _, err := os.Stat(o.Model); err != nil {
+		return nil, fmt.Errorf("model %s: %w", o.Model, err)
 	}
 	if opened := os.Getenv("QUIRE_FAKE_OPENED"); opened != "" { // a file that says that a model was loaded
 		_ = os.WriteFile(opened, nil, 0o666)
@@ -34,9 +39,12 @@ func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error
 		_ = os.Remove(name)
 	}
 	fmt.Sscanf(os.Getenv("QUIRE_FAKE_FAIL"), "%d,%d", &e.failAfter, &e.failTimes)
-	s := &session{
-		sampler: e, model: o.model, fingerprint: "fake", vocab: 257,
-		encode: func(text string, special bool) ([]int32, error) {
+	if f.opened != nil {
+		f.opened(o, e)
+	}
+	s := &batch.Session{
+		Sampler: e, Model: o.Model, Fingerprint: "fake", Vocab: 257,
+		Encode: func(text string, special bool) ([]int32, error) {
 			var ids []int32
 			if special {
 				ids = append(ids, 256)
@@ -46,12 +54,12 @@ func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error
 			}
 			return ids, nil
 		},
-		close: func() {},
+		Release: func() {},
 	}
-	if o.chatTemplate == "none" {
-		s.noTemplate = fmt.Errorf("messages need a chat template, and --chat-template is none")
+	if o.ChatTemplate == batch.TemplateNone {
+		s.NoTemplate = fmt.Errorf("messages need a chat template, and --chat-template is none")
 	} else {
-		s.render = func(messages []promptset.Message) (string, error) {
+		s.Render = func(messages []promptset.Message) (string, error) {
 			var b strings.Builder
 			for _, m := range messages {
 				fmt.Fprintf(&b, "<%s>%s", m.Role, m.Content)
@@ -62,18 +70,19 @@ func openFake(_ context.Context, _ *environment, o *runOptions) (*session, error
 	return s, nil
 }
 
-// identifyFake takes the content of the model's file for the model. With the word "tokenless" in it the model has no
+// Identify takes the content of the model's file for the model. With the word "tokenless" in it the model has no
 // tokenizer.
-func identifyFake(_ context.Context, _ *environment, o *runOptions) (identity, error) {
-	b, err := os.ReadFile(o.model)
+func (fakeModels) Identify(_ context.Context, o *batch.Task) (batch.Identity, error) {
+	b, err := os.ReadFile(o.Model)
 	if err != nil {
-		return identity{}, fmt.Errorf("model %s: %w", o.model, err)
+		return batch.Identity{}, fmt.Errorf("model %s: %w", o.Model, err)
 	}
-	return identity{fmt.Sprintf("%x", sha256.Sum256(b)), !strings.Contains(string(b), "tokenless")}, nil
+	return batch.Identity{Fingerprint: fmt.Sprintf("%x", sha256.Sum256(b)),
+		Tokenizer: !strings.Contains(string(b), "tokenless")}, nil
 }
 
-// lacksFake says that there is no device, if it is told to.
-func lacksFake(string) error {
+// Lacks says that there is no device, if it is told to.
+func (fakeModels) Lacks(string) error {
 	if os.Getenv("QUIRE_FAKE_LACKS") != "" {
 		return errors.New("no fake device was found")
 	}

@@ -17,6 +17,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/vfs"
 )
@@ -38,20 +39,15 @@ func (l *lives) run(hook vfs.Hook) (stdout string, err error) {
 	}
 	fakeFailures = 0
 	var out strings.Builder
-	env := &environment{stdout: &out, stderr: io.Discard, fs: fs, identify: identifyFake}
-	env.open = func(ctx context.Context, env *environment, o *runOptions) (*session, error) {
-		s, err := openFake(ctx, env, o)
-		if err == nil {
-			e := s.sampler.(*fakeEngine)
+	env := &environment{stdout: &out, stderr: io.Discard, fs: fs,
+		models: fakeModels{opened: func(_ *batch.Task, e *fakeEngine) {
 			e.drawn, e.given = &l.drawn, &l.given
 			if l.failAfter >= 0 {
 				e.failAfter, e.failTimes = l.failAfter, 3
 			}
-		}
-		return s, err
-	}
+		}}}
 	err = dispatch(context.Background(), env, l.args)
-	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.code == exitPartial {
+	if code, _ := codeOf(err); code == exitPartial {
 		err = nil // some rows are wrong, on purpose
 	}
 	return out.String(), err
@@ -85,9 +81,9 @@ func (l *lives) visible(t rapid.TB) map[string]string {
 // run without disturbance, no more is drawn again than the stated bound, and in the end all is there.
 func TestFaultsOfFiles(t *testing.T) {
 	const recordBytes = 150 // a completion of the fake takes more in the journal
-	defer func(o journal.Options) { journalOptions = o }(journalOptions)
-	defer func(d time.Duration) { restartPause = d }(restartPause)
-	restartPause = time.Microsecond
+	defer func(o journal.Options) { batch.Timing.Journal = o }(batch.Timing.Journal)
+	defer func(d time.Duration) { batch.Timing.RestartPause = d }(batch.Timing.RestartPause)
+	batch.Timing.RestartPause = time.Microsecond
 	dir := t.TempDir()
 	model, input := filepath.Join(dir, "m.fake"), filepath.Join(dir, "in.jsonl")
 	var rows strings.Builder
@@ -111,7 +107,7 @@ func TestFaultsOfFiles(t *testing.T) {
 		args := []string{"run", "-m", model, "-i", input, "-o", "out", "--progress", "none", "-n", strconv.Itoa(n),
 			"--limit", strconv.Itoa(number("rows", 1, 40)), "--part-rows", strconv.Itoa(number("part rows", 1, 15)),
 			"--format", rapid.SampledFrom([]string{"jsonl", "jsonl", "parquet"}).Draw(t, "format")}
-		journalOptions = journal.Options{SyncBytes: int64(number("sync bytes", 1, 500)),
+		batch.Timing.Journal = journal.Options{SyncBytes: int64(number("sync bytes", 1, 500)),
 			SegmentBytes: int64(number("segment bytes", 100, 5000))}
 		undisturbed := &lives{args: args, mem: vfs.NewMem(), failAfter: -1}
 		operations := 0
@@ -146,7 +142,7 @@ func TestFaultsOfFiles(t *testing.T) {
 				l.mem = l.mem.Killed()
 			case "power":
 				l.mem = l.mem.PowerLost(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
-				lost += int(journalOptions.SyncBytes)/recordBytes + 1
+				lost += int(batch.Timing.Journal.SyncBytes)/recordBytes + 1
 			}
 			for name, text := range l.visible(t) {
 				if whole[name] != text {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/tally"
 	"github.com/quire/quire/telemetry"
@@ -48,7 +49,7 @@ func newFiguresJob(t *testing.T, extra ...string) *crashJob {
 
 // ended is how a run ended.
 type ended struct {
-	report runReport // of a run that was not killed
+	report batch.Report // of a run that was not killed
 	stdout string
 	code   int
 }
@@ -178,9 +179,9 @@ func (j *crashJob) page(t *testing.T, c tally.Counts) {
 }
 
 // points checks that the time series of the last process of the whole job has what its report says it did.
-func (j *crashJob) points(t *testing.T, r runReport) {
+func (j *crashJob) points(t *testing.T, r batch.Report) {
 	t.Helper()
-	all, err := telemetry.Read(filepath.Join(j.dir, "out", "_job", seriesName))
+	all, err := telemetry.Read(filepath.Join(j.dir, "out", "_job", "events.jsonl"))
 	if err != nil || len(all) == 0 {
 		t.Fatal(err, len(all))
 	}

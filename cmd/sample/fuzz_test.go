@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/quire/quire/jobstate"
 )
 
 // FuzzConfig reads any text as a --config file: an error that names the file, or flags that are set.
@@ -43,27 +41,5 @@ func FuzzConfig(f *testing.F) {
 		if o.config != "" {
 			t.Fatal("a file names another one")
 		}
-	})
-}
-
-// FuzzSettled goes on with any job.json: options are taken from it or differ, never by a panic.
-func FuzzSettled(f *testing.F) {
-	f.Add(
-		[]byte(
-			`{"settings": {"rows": 5, "part_rows": 2, "format": "jsonl"}, "settled": {"max_seqs": 4, "dtype": "float32", "kv_bytes": 1000}}`))
-	f.Add([]byte(`{"settled": {"max_seqs": "x", "page_size": -1e99, "dtype": "f8", "kv_dtype": ["a"]}}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		d, err := jobstate.Parse(b)
-		if err != nil {
-			return
-		}
-		o := runOptions{dtype: "auto", kvDType: "auto"}
-		if _, err := o.settle(d.Settled); err != nil {
-			return
-		}
-		if o.dtype == "" || o.kvDType == "" {
-			t.Fatalf("%s makes %+v", b, o)
-		}
-		sameSettled(map[string]any{"max_seqs": 1, "dtype": "float32"}, d.Settled)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
 )
@@ -25,31 +26,31 @@ func TestFindProcess(t *testing.T) {
 		coordinator string
 		fails       string
 	}{
-		{flags: hostOptions{processes: "4", id: 1, coordinator: "h:1"}, count: 4, id: 1, coordinator: "h:1"},
-		{flags: hostOptions{processes: "1", id: -1}, count: 1, id: -1},
-		{flags: hostOptions{processes: "auto", id: -1}, env: tpu, count: 4, id: 2, coordinator: "w0.job:8476"},
-		{flags: hostOptions{processes: "auto", id: -1, coordinator: "h:1"}, env: tpu, count: 4, id: 2,
+		{flags: hostOptions{processes: "4", Hosts: batch.Hosts{ID: 1, CoordinatorAddress: "h:1"}}, count: 4, id: 1, coordinator: "h:1"},
+		{flags: hostOptions{processes: "1", Hosts: batch.Hosts{ID: -1}}, count: 1, id: -1},
+		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: tpu, count: 4, id: 2, coordinator: "w0.job:8476"},
+		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1, CoordinatorAddress: "h:1"}}, env: tpu, count: 4, id: 2,
 			coordinator: "h:1"},
-		{flags: hostOptions{processes: "auto", id: -1},
+		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}},
 			env: map[string]string{"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"}, count: 1, id: 0},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"JAX_PROCESS_ID": "1",
+		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: map[string]string{"JAX_PROCESS_ID": "1",
 			"JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "c:9"}, count: 2, id: 1, coordinator: "c:9"},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
+		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
 			"MASTER_ADDR": "m", "MASTER_PORT": "29500"}, count: 2, id: 1, coordinator: "m:29500"},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
+		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
 			"MASTER_ADDR": "::1"}, count: 2, id: 1, coordinator: "[::1]:8476"},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"SLURM_PROCID": "1", "SLURM_NTASKS": "2",
+		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: map[string]string{"SLURM_PROCID": "1", "SLURM_NTASKS": "2",
 			"SLURM_STEP_ID": "0"}, fails: "give --coordinator-address"},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
+		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
 			"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "a,b"}, fails: "contradicts itself"},
-		{flags: hostOptions{processes: "auto", id: -1}, env: map[string]string{"RANK": "x", "WORLD_SIZE": "2"},
+		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: map[string]string{"RANK": "x", "WORLD_SIZE": "2"},
 			fails: `RANK is "x"`},
-		{flags: hostOptions{processes: "auto", id: -1}, fails: "nothing says which process this is"},
-		{flags: hostOptions{processes: "auto", id: 1}, env: tpu, fails: "may not come together"},
+		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, fails: "nothing says which process this is"},
+		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: 1}}, env: tpu, fails: "may not come together"},
 		{flags: hostOptions{processes: "two"}, fails: `--num-processes is "two"`},
-		{flags: hostOptions{processes: "2", id: 2, coordinator: "h:1"}, fails: "not one of 0 to 1"},
-		{flags: hostOptions{processes: "2", id: 0, coordinator: "h"}, fails: "must be HOST:PORT"},
-		{flags: hostOptions{processes: "2", id: 0, coordinator: ":1"}, fails: "must be HOST:PORT"},
+		{flags: hostOptions{processes: "2", Hosts: batch.Hosts{ID: 2, CoordinatorAddress: "h:1"}}, fails: "not one of 0 to 1"},
+		{flags: hostOptions{processes: "2", Hosts: batch.Hosts{ID: 0, CoordinatorAddress: "h"}}, fails: "must be HOST:PORT"},
+		{flags: hostOptions{processes: "2", Hosts: batch.Hosts{ID: 0, CoordinatorAddress: ":1"}}, fails: "must be HOST:PORT"},
 	} {
 		h := c.flags
 		err := h.find(func(name string) string { return c.env[name] })
@@ -58,7 +59,7 @@ func TestFindProcess(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.fails) {
 				t.Errorf("%+v, %v: %v", c.flags, c.env, err)
 			}
-		case err != nil || h.count != c.count || h.id != c.id || h.coordinator != c.coordinator:
+		case err != nil || h.Processes != c.count || h.ID != c.id || h.CoordinatorAddress != c.coordinator:
 			t.Errorf("%+v, %v: %+v, %v", c.flags, c.env, h, err)
 		default:
 			if err := h.find(func(name string) string { return c.env[name] }); err != nil {
@@ -75,17 +76,16 @@ func TestSlicesAreShards(t *testing.T) {
 		"JOB_COMPLETION_INDEX": "1",
 	}
 	getenv := func(name string) string { return env[name] }
-	o := runOptions{hosts: hostOptions{processes: "auto", id: -1, initialization: 1, heartbeat: 1}}
-	if err := o.checkHosts(getenv); err == nil ||
+	o := runOptions{hosts: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1, InitializationTimeout: 1, HeartbeatTimeout: 1}}}
+	if err := o.hosts.check(getenv, false); err == nil ||
 		!strings.Contains(err.Error(), "--shard auto shares the rows out to the slices") {
 		t.Error(err)
 	}
-	o.shardText = "auto"
-	if err := o.checkHosts(getenv); err != nil {
+	if err := o.hosts.check(getenv, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.checkShard(o.hosts.shardEnvironment(getenv), false); err != nil || o.shard.String() != "2/3" {
-		t.Errorf("%s, %v", o.shard, err)
+	if shard, err := parseShard("auto", o.hosts.shardEnvironment(getenv)); err != nil || shard.String() != "2/3" {
+		t.Errorf("%s, %v", shard, err)
 	}
 }
 

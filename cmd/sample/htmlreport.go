@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/storage"
@@ -22,7 +23,7 @@ import (
 )
 
 func newHTMLReport() *subcommand {
-	var o runOptions // for where a job's own files are
+	var output, workDir string
 	var page string
 	return &subcommand{
 		name:    "report",
@@ -39,7 +40,7 @@ sample report out -o report.html`,
 			fl.group("Output", func(s *pflag.FlagSet) {
 				placeVar(s, &page, onThisMachine, "output", "o",
 					"`FILE` where the page goes (default: FOLDER/_report.html, or report.html for a folder of objects)")
-				placeVar(s, &o.workDir, onThisMachine, "work-dir", "",
+				placeVar(s, &workDir, onThisMachine, "work-dir", "",
 					"`FOLDER` the --work-dir of the run, if it had one")
 			})
 		},
@@ -48,30 +49,30 @@ sample report out -o report.html`,
 				return usagef("report: give one folder, the output of a run")
 			}
 			var err error
-			if o.output, err = anywhere.resolve(args[0]); err != nil {
+			if output, err = anywhere.resolve(args[0]); err != nil {
 				return &exitError{exitUsage, fmt.Errorf("report: %w", err)}
 			}
-			if o.output, err = storage.Hide(o.output); err != nil {
+			if output, err = storage.Hide(output); err != nil {
 				return err
 			}
 			if err := writable("output", page); err != nil {
 				return err
 			}
-			return makeReport(ctx, env, &o, page)
+			return makeReport(ctx, env, output, workDir, page)
 		},
 	}
 }
 
-// makeReport writes the page of the job in o.output.
-func makeReport(ctx context.Context, env *environment, o *runOptions, path string) error {
+// makeReport writes the page of the job in output.
+func makeReport(ctx context.Context, env *environment, output, workDir, path string) error {
 	switch {
 	case path != "":
-	case storage.IsRemote(o.output):
+	case storage.IsRemote(output):
 		path = "report.html"
 	default:
-		path = filepath.Join(o.output, "_report.html")
+		path = filepath.Join(output, "_report.html")
 	}
-	page, err := reportOf(ctx, env, o)
+	page, err := reportOf(ctx, env, output, workDir)
 	if err != nil {
 		return err
 	}
@@ -87,9 +88,9 @@ func makeReport(ctx context.Context, env *environment, o *runOptions, path strin
 }
 
 // reportOf gathers what the page shows.
-func reportOf(ctx context.Context, env *environment, o *runOptions) (*report.Page, error) {
-	page := &report.Page{Output: o.output}
-	out, err := openParts(ctx, env.fs, o.output)
+func reportOf(ctx context.Context, env *environment, output, workDir string) (*report.Page, error) {
+	page := &report.Page{Output: output}
+	out, err := openParts(ctx, env.fs, output)
 	switch {
 	case err == nil:
 		meta, err := out.Meta()
@@ -98,23 +99,23 @@ func reportOf(ctx context.Context, env *environment, o *runOptions) (*report.Pag
 		}
 		page.Facts = factsOf(meta)
 	case errors.Is(err, errNoParts) || errors.Is(err, fs.ErrNotExist): // it runs, or ended before its first part
-		job, err := begunJob(ctx, o)
+		job, err := batch.BegunJob(ctx, output)
 		if err != nil {
 			return nil, err
 		}
 		if job == nil {
-			return nil, fmt.Errorf("%s %w", o.output, errNoParts)
+			return nil, fmt.Errorf("%s %w", output, errNoParts)
 		}
 		out = &promptset.Output{}
 		page.Facts = factsOf(job.Meta)
 	default:
 		return nil, err
 	}
-	work, err := o.workFolder()
+	work, err := batch.WorkFolder(output, workDir)
 	if err != nil {
 		return nil, err
 	}
-	if all, ok := standingOf(ctx, env.fs, o.output, work); ok {
+	if all, ok := batch.StandingOf(ctx, env.fs, output, work); ok {
 		page.Facts = append(page.Facts, [2]string{"parts", all.String()})
 	}
 	if page.Processes, err = processes(env.fs, filepath.Join(work, jobstate.Folder)); err != nil {
@@ -139,11 +140,13 @@ func processes(files vfs.FS, state string) (all []telemetry.Process, err error) 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	var paths []string
-	for _, shard := range append([]jobstate.Shard{{}}, shards...) {
-		paths = append(paths, filepath.Join(state, shard.Name(), seriesName))
+	run, workers := batch.TimeSeries(state)
+	paths := []string{run}
+	for _, shard := range shards {
+		of, _ := batch.TimeSeries(filepath.Join(state, shard.Name()))
+		paths = append(paths, of)
 	}
-	for _, path := range append(paths, workerSeries(state)...) {
+	for _, path := range append(paths, workers...) {
 		some, err := telemetry.Read(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s: %w", path, err)

@@ -68,22 +68,3 @@ func TestOfJob(t *testing.T) {
 		t.Error("no error has become one")
 	}
 }
-
-// Remedies for an output that has another job are those that the reader has.
-func TestElsewhere(t *testing.T) {
-	shard := runOptions{}
-	shard.shard.Count = 2
-	for name, c := range map[string]struct {
-		options runOptions
-		sub     *subcommand
-	}{"run": {runOptions{}, newRun()}, "submit": {runOptions{}, newSubmit()}, "shard": {shard, newRun()},
-		"worker": {runOptions{job: "a"}, newWorker()}} {
-		text := c.options.different([]string{"n is 2, was 1"}).Error()
-		if lacked := lackedFlags(text, flagsOf(c.sub)); lacked != nil {
-			t.Errorf("%s lacks %v: %s", name, lacked, text)
-		}
-	}
-	if text := shard.elsewhere(); strings.Contains(text, "--new") { // which may not come with --shard
-		t.Error(text)
-	}
-}

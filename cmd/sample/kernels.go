@@ -17,12 +17,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend/xla/mosaic"
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/scripts/kernels"
 	"github.com/quire/quire/setup"
 )
-
-// kernelFolder is where kernels that the user captured lie, under the cache folder.
-const kernelFolder = "kernels"
 
 // captureOptions are the flags of "kernels capture".
 type captureOptions struct {
@@ -81,7 +79,7 @@ sample kernels capture --heads 32 --kv-heads 8 --head-dim 128 --window 4096 --py
 			if err != nil {
 				return err
 			}
-			folder := filepath.Join(cache, kernelFolder)
+			folder := filepath.Join(cache, batch.KernelFolder)
 			switch args[0] {
 			case "list":
 				return listKernels(env.stdout, folder)

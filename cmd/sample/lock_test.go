@@ -26,7 +26,7 @@ func TestLockOfADyingProcess(t *testing.T) {
 	}
 	time.AfterFunc(300*time.Millisecond, func() { lock.Close() })
 	var out shared
-	env := &environment{stdout: io.Discard, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS}
+	env := &environment{stdout: io.Discard, stderr: &out, models: fakeModels{}, fs: vfs.OS}
 	if code := sampleMain([]string{"run", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"),
 		"-o", output}, env); code != exitOK {
 		t.Error(code, out.String())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/vfs"
 )
 
@@ -31,12 +32,8 @@ const (
 // environment is what a subcommand sees of the world outside.
 type environment struct {
 	stdout, stderr io.Writer
-	// open makes the engine and what belongs to it, identify tells models apart. Tests put ones without a model in
-	// their place.
-	open     openFunc
-	identify identifyFunc
-	// lacks says what a backend lacks on this machine; nil asks nothing.
-	lacks func(backend string) error
+	// models opens models. Tests put ones without an engine in their place.
+	models batch.Models
 	// fs has the output.
 	fs vfs.FS
 }
@@ -68,8 +65,8 @@ func usagef(format string, args ...any) error {
 }
 
 func main() {
-	os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr, open: openEngine,
-		identify: identifyModel, lacks: lookForDevice, fs: vfs.OS}))
+	os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr,
+		models: batch.RealModels{}, fs: vfs.OS}))
 }
 
 // sampleMain runs one command line and returns its exit code.
@@ -101,17 +98,29 @@ func exitCode(ctx context.Context, stderr io.Writer, err error) int {
 		return exitOK
 	}
 	fmt.Fprintf(stderr, "sample: %v\n", err)
-	var exit *exitError
+	code, known := codeOf(err)
 	switch {
-	case errors.As(err, &exit):
-		if exit.code == exitUsage {
-			fmt.Fprintln(stderr, `Run "sample help" or "sample help SUBCOMMAND" for the usage.`)
-		}
-		return exit.code
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case known && code == exitUsage:
+		fmt.Fprintln(stderr, `Run "sample help" or "sample help SUBCOMMAND" for the usage.`)
+	case !known && ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitInterrupted
 	}
-	return exitFailure
+	return code
+}
+
+// codeOf returns the exit code that an error has of its own; known is false where it has none and is a failure.
+func codeOf(err error) (code int, known bool) {
+	var exit *exitError
+	var job *batch.Error
+	switch {
+	case err == nil:
+		return exitOK, true
+	case errors.As(err, &exit):
+		return exit.code, true
+	case errors.As(err, &job):
+		return int(job.Outcome), true
+	}
+	return exitFailure, false
 }
 
 func subcommands() []*subcommand {

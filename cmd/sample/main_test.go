@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/vfs"
 )
@@ -26,14 +27,14 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		// The whole command, but for the model: see fakeSession.
 		"sample": func() {
-			plainEvery, restartPause = 50*time.Millisecond, time.Millisecond
-			pollUnits, pollStatus, beatEvery = 100*time.Millisecond, 30*time.Millisecond, 100*time.Millisecond
+			plainEvery, pollStatus = 50*time.Millisecond, 30*time.Millisecond
+			batch.Timing.RestartPause, batch.Timing.PollUnits = time.Millisecond, 100*time.Millisecond
+			batch.Timing.BeatEvery = 100 * time.Millisecond
 			if os.Getenv("QUIRE_FAKE_STALL") != "" {
-				stallAfter, lostGrace = 80*time.Millisecond, 300*time.Millisecond
+				batch.Timing.StallAfter, batch.Timing.LostGrace = 80*time.Millisecond, 300*time.Millisecond
 			}
 			checked := &flagChecker{Writer: os.Stderr}
-			code := sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: checked, open: openFake,
-				identify: identifyFake, lacks: lacksFake, fs: vfs.OS})
+			code := sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: checked, models: fakeModels{}, fs: vfs.OS})
 			if lacked := checked.lacked(os.Args[1:]); lacked != nil {
 				fmt.Fprintf(os.Stderr, "the error names flags that the subcommand lacks: %q\n", lacked)
 				code = 99

@@ -2,31 +2,23 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/engine"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/telemetry"
-	"github.com/quire/quire/vfs"
 )
 
 // observing are the flags for watching a run from outside, and what they ask for.
 type observing struct {
 	metrics, logFormat, logLevel string
-
-	run *telemetry.Run // nil until start
 }
 
 func (o *observing) define(s *pflag.FlagSet) {
@@ -83,37 +75,26 @@ func (o *observing) handler(w io.Writer, debug bool) slog.Handler {
 	return h
 }
 
-// called takes a call of the device.
-func (o *observing) called(c engine.Call) {
-	if o.run != nil {
-		o.run.Called(telemetry.Call(c))
-	}
-}
-
 // observer is what a run tells those who watch it.
 type observer struct {
-	run    *telemetry.Run
-	log    *slog.Logger
-	start  telemetry.Start
-	series *telemetry.Series
-	stops  []func()
+	*batch.Observer
+	stops []func()
 }
 
 // observe begins to watch a run: the log, and the metrics if they are asked for.
 func (o *runOptions) observe(env *environment) (*observer, error) {
-	o.observing.run = telemetry.NewRun()
-	w := &observer{run: o.observing.run, log: o.logger(env)}
+	w := &observer{Observer: &batch.Observer{Run: telemetry.NewRun(), Log: o.logger(env), Version: quireVersion()}}
 	before := slog.Default()
-	slog.SetDefault(w.log)
+	slog.SetDefault(w.Log)
 	w.stops = append(w.stops, func() { slog.SetDefault(before) })
 	if o.observing.metrics != "" {
-		at, stop, err := w.run.Serve(o.observing.metrics, w.log)
+		at, stop, err := w.Run.Serve(o.observing.metrics, w.Log)
 		if err != nil {
 			w.close("")
 			return nil, fmt.Errorf("--metrics: %w", err)
 		}
 		w.stops = append(w.stops, stop)
-		w.log.Info("serving metrics", "address", at)
+		w.Log.Info("serving metrics", "address", at)
 		if o.progress != "none" {
 			fmt.Fprintf(env.stderr, "metrics are at http://%s/metrics\n", at)
 		}
@@ -123,94 +104,6 @@ func (o *runOptions) observe(env *environment) (*observer, error) {
 		w.logProgress()
 	}
 	return w, nil
-}
-
-// seriesName is the name of the time series beside the journal.
-const seriesName = "events.jsonl"
-
-// keep begins to write the time series. Without it a run goes on: it is for people.
-func (w *observer) keep(env *environment, dir string, anew bool) {
-	if env.fs != vfs.OS {
-		return
-	}
-	path := filepath.Join(dir, seriesName)
-	if anew {
-		_ = os.Remove(path)
-		for _, worker := range workerSeries(dir) {
-			_ = os.Remove(worker)
-		}
-	}
-	w.keepIn(path)
-}
-
-// workerPattern is the names of time series of workers, each of which has one for all of its units of a job.
-const workerPattern = "events-*.jsonl"
-
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
-}
-
-// workerSeries lists the time series of workers in the folder of a job's state.
-func workerSeries(dir string) []string {
-	files, _ := filepath.Glob(filepath.Join(escapeGlob(dir), workerPattern)) // its only error is of the pattern
-	return files
-}
-
-// keepWorker is keep for a worker, once a unit has made the folder.
-func (w *observer) keepWorker(env *environment, dir, name string) {
-	if env.fs == vfs.OS && w.series == nil {
-		w.keepIn(filepath.Join(dir, strings.Replace(workerPattern, "*", name, 1)))
-	}
-}
-
-func (w *observer) keepIn(path string) {
-	var err error
-	if w.series, err = w.run.Keep(path); err != nil {
-		w.log.Warn("there will be no time series", "err", err)
-	}
-}
-
-// started says that the engine is ready.
-func (w *observer) started(p engine.Plan, rows, before int64) {
-	w.start = telemetry.Start{Version: quireVersion(), Model: p.Model, Backend: p.Backend, Rows: rows, Before: before,
-		Slots: p.MaxSeqs, Pages: p.Pages}
-	w.run.Started(w.start)
-	w.log.Info("engine ready", "backend", p.Backend, "model", p.Model, "slots", p.MaxSeqs, "pages", p.Pages, "rows",
-		rows, "rows_before", before)
-}
-
-// again says that the engine is ready after a failure.
-func (w *observer) again() {
-	w.run.Started(w.start)
-	w.log.Info("engine ready again")
-}
-
-// failed says that the device failed.
-func (w *observer) failed(err error) {
-	w.run.Failed(err)
-	w.log.Warn("device failed", "err", err)
-}
-
-// finished takes a row with its results.
-func (w *observer) finished(p *pendingRow, failure string) {
-	row := telemetry.Row{ID: p.row.ID, Seconds: time.Since(p.begun).Seconds(), PromptTokens: p.results[0].PromptTokens,
-		Err: failure}
-	for _, r := range p.results {
-		row.Tokens += r.CompletionTokens
-		if r.Err == "" {
-			row.Completions++
-		}
-	}
-	if failure != "" {
-		w.log.Debug("row with an error", "id", p.row.ID, "err", failure)
-	}
-	w.run.Finished(row)
-}
-
-// published says that a part is there.
-func (w *observer) published(s promptset.PartSummary) {
-	w.log.Info("part written", "part", s.Part, "rows", s.Rows, "rows_with_errors", s.RowsWithErrors,
-		"completion_tokens", s.CompletionTokens)
 }
 
 // logProgress logs how far the run is, as often as lines of progress are printed.
@@ -226,8 +119,8 @@ func (w *observer) logProgress() {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				p := w.run.Now()
-				w.log.Info("progress", "rows", p.Rows, "rows_with_errors", p.RowsWithErrors, "rows_before", p.Before,
+				p := w.Run.Now()
+				w.Log.Info("progress", "rows", p.Rows, "rows_with_errors", p.RowsWithErrors, "rows_before", p.Before,
 					"completions", p.Completions, "tokens", p.CompletionTokens, "slots_active", p.Active, "waiting",
 					p.Waiting)
 			}
@@ -236,23 +129,11 @@ func (w *observer) logProgress() {
 	w.stops = append(w.stops, func() { cancel(); <-done })
 }
 
-// endSeries ends the time series, if there is one.
-func (w *observer) endSeries(result string) {
-	if w.series == nil {
-		return
-	}
-	if err := w.series.Close(result); err != nil {
-		w.log.Warn("the time series is not whole", "err", err)
-	}
-	w.series = nil
-}
-
 // close ends the watching; result says how the run ended.
 func (w *observer) close(result string) {
-	w.endSeries(result)
 	if result != "" {
-		p := w.run.Now()
-		w.log.Info("run ended", "result", result, "rows", p.Rows, "rows_with_errors", p.RowsWithErrors, "rows_before",
+		p := w.Run.Now()
+		w.Log.Info("run ended", "result", result, "rows", p.Rows, "rows_with_errors", p.RowsWithErrors, "rows_before",
 			p.Before, "tokens", p.CompletionTokens)
 	}
 	for _, stop := range slices.Backward(w.stops) {
@@ -262,12 +143,16 @@ func (w *observer) close(result string) {
 
 // resultOf says in a word how a run ended.
 func resultOf(err error) string {
-	var exit *exitError
-	switch {
-	case err == nil, errors.As(err, &exit) && exit.code == exitPartial:
+	switch code, _ := codeOf(err); code {
+	case exitOK, exitPartial:
 		return "finished"
-	case exit != nil && exit.code == exitInterrupted:
+	case exitInterrupted:
 		return "interrupted"
 	}
 	return storage.Scrub(err.Error())
+}
+
+// logger is for the log of a run, which goes to standard error.
+func (o *runOptions) logger(env *environment) *slog.Logger {
+	return slog.New(o.observing.handler(env.stderr, o.process.Debug))
 }

@@ -54,7 +54,7 @@ func TestMetricsOfARun(t *testing.T) {
 	go func() {
 		done <- sampleMain([]string{"run", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"),
 			"-o", filepath.Join(dir, "out"), "--metrics", ":0"},
-			&environment{stdout: io.Discard, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS})
+			&environment{stdout: io.Discard, stderr: &out, models: fakeModels{}, fs: vfs.OS})
 	}()
 	address := ""
 	for range 6000 {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/testenv"
 )
 
@@ -29,9 +30,16 @@ func TestParallelFlags(t *testing.T) {
 		{1, -1, "", "xla:cpu", 0, 0, "--dp is -1"},
 		{2, 1, "", "go", 0, 0, "--backend go has one"},
 	} {
-		p := parallel{tp: c.tp, dp: c.dp, mesh: c.mesh}
-		err := p.check(c.backend)
-		if again := p.check(c.backend); (err == nil) != (again == nil) {
+		p := batch.DefaultSpec().Engine
+		p.TP, p.DP, p.Backend = c.tp, c.dp, c.backend
+		check := func() error {
+			if err := parseMesh(c.mesh, &p); err != nil {
+				return err
+			}
+			return flagError(p.Validate())
+		}
+		err := check()
+		if again := check(); (err == nil) != (again == nil) {
 			t.Errorf("%+v: checked twice: %v, then %v", c, err, again)
 		}
 		switch {
@@ -39,22 +47,9 @@ func TestParallelFlags(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.fails) {
 				t.Errorf("%+v: %v", c, err)
 			}
-		case err != nil || p.tp != c.wantTP || p.dp != c.wantDP:
-			t.Errorf("%+v: %d, %d, %v", c, p.tp, p.dp, err)
+		case err != nil || p.TP != c.wantTP || p.DP != c.wantDP:
+			t.Errorf("%+v: %d, %d, %v", c, p.TP, p.DP, err)
 		}
-	}
-}
-
-func TestDevicesOfTheCPU(t *testing.T) {
-	p := parallel{tp: 4, dp: 2}
-	if o := p.clientOptions("xla:cpu"); o["cpu_device_count"] != 8 {
-		t.Errorf("options %v", o)
-	}
-	if o := p.clientOptions("xla:tpu"); o != nil {
-		t.Errorf("options %v", o)
-	}
-	if o := (&parallel{tp: 1, dp: 1}).clientOptions("xla:cpu"); o != nil {
-		t.Errorf("options %v", o)
 	}
 }
 

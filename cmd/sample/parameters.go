@@ -50,11 +50,3 @@ func columnsFlag(s *pflag.FlagSet, columns *[]string) {
 		"`NAME` add columns to the output, separated by commas or repeated: %s (default: none of these)",
 		strings.Join(known, ", ")))
 }
-
-// checkParameters checks the values of the flags and brings them into their canonical form.
-func checkParameters(set *parameter.Set) error {
-	if err := set.Check(func(own string) string { return parameter.Sink(own).Flag }); err != nil {
-		return fmt.Errorf("--%w", err)
-	}
-	return nil
-}

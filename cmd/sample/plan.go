@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/engine"
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/setup"
 )
 
@@ -102,12 +102,12 @@ func (o *planOptions) check() error {
 	case o.trials < 1:
 		return fmt.Errorf("--max-compiles is %d, but must be at least 1", o.trials)
 	}
-	o.run.inputs, o.run.output = []string{"-"}, os.DevNull // run's other options are checked with them
+	o.run.spec.Inputs, o.run.spec.Output = []string{"-"}, os.DevNull // run's other options are checked with them
 	if err := o.run.check(); err != nil {
 		return err
 	}
 	switch {
-	case o.run.backend == "go":
+	case o.run.spec.Engine.Backend == "go":
 		return errors.New("--backend is go, which compiles nothing: use xla:cpu, xla:cuda or a --topology")
 	}
 	return nil
@@ -118,31 +118,30 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	if err := o.lacks(); err != nil {
 		return err
 	}
-	model, err := openModel(ctx, env, o.run.model, loadDummy)
+	o.run.spec.LoadFormat = batch.LoadDummy
+	task, err := o.run.task(env, nil)
+	if err != nil {
+		return err
+	}
+	model, err := task.OpenModel(ctx)
 	if err != nil {
 		return err
 	}
 	defer model.Close()
-	backend, err := o.openBackend(ctx, env)
+	backend, err := o.openBackend(ctx, task)
 	if err != nil {
 		return err
 	}
 	defer backend.Finalize()
 	devices := backend.NumDevices()
-	groups, err := o.run.parallel.groups(backend, nil)
+	groups, err := task.Engine.Groups(backend)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
 	backend = groups[0].(*xla.Backend) // the other replicas' programs differ by their devices only
-	p := &planner{o: o, backend: backend, replicas: groups, devices: devices, config: engine.Config{
-		Model: model, Backend: backend, MaxSeqs: o.run.maxSeqs, PageSize: o.run.pageSize,
-		MaxModelLen:   o.run.maxModelLen,
-		PrefillTokens: o.run.prefillTokens, MaxRounds: o.run.maxRounds, KVMemory: o.run.kvBytes, KV: o.run.kv,
-		DType: o.run.weightsType, KVDType: o.run.kvType, Layers: o.run.layers, Weights: o.run.heldWeights(),
-		ZeroPages: o.run.zeroPages, Debug: o.run.debug,
-	}}
+	p := &planner{o: o, backend: backend, replicas: groups, devices: devices, config: task.Engine.Config()}
+	p.config.Model, p.config.Backend, p.config.Debug = model, backend, task.Debug
 	p.note = func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }
-	o.run.pages.configure(&p.config)
 	report, err := p.plan(ctx)
 	if err != nil {
 		return err
@@ -174,7 +173,7 @@ func (o *planOptions) lacks() error {
 		}
 		return nil
 	}
-	err := lookForDevice(o.run.backend)
+	err := batch.LookForDevice(o.run.spec.Engine.Backend)
 	if missing := (*setup.NotFetchedError)(nil); errors.As(err, &missing) && missing.NoDevice != "" {
 		return fmt.Errorf("%w; --topology, such as v5e:2x4 or h200:1, plans for devices that are not here", err)
 	}
@@ -182,29 +181,29 @@ func (o *planOptions) lacks() error {
 }
 
 // openBackend opens what the programs are compiled for.
-func (o *planOptions) openBackend(ctx context.Context, env *environment) (*xla.Backend, error) {
+func (o *planOptions) openBackend(ctx context.Context, task *batch.Task) (*xla.Backend, error) {
 	if o.topology == "" {
-		b, err := openDevices(ctx, env, o.run.backend, o.run.kernels, o.run.parallel.clientOptions(o.run.backend))
+		b, err := task.OpenDevices(ctx)
 		if err != nil {
 			return nil, err
 		}
 		x, ok := b.(*xla.Backend)
 		if !ok {
-			return nil, fmt.Errorf("--backend %s compiles nothing", o.run.backend)
+			return nil, fmt.Errorf("--backend %s compiles nothing", task.Engine.Backend)
 		}
 		return x, nil
 	}
 	plugin, err := setup.UsePlugin(ctx, setup.Compiler(xla.TopologyPlatform(o.topology)), false,
-		fetchProgress(env.stderr))
+		task.Fetching)
 	if err != nil {
 		return nil, err
 	}
-	options := xla.TopologyOptions{Plugin: plugin, Name: o.topology, Kernels: o.run.kernels}
+	options := xla.TopologyOptions{Plugin: plugin, Name: o.topology, Kernels: task.Engine.Kernels}
 	cache, err := setup.CacheDir()
 	if err != nil {
 		return nil, err
 	}
-	options.KernelDir = filepath.Join(cache, kernelFolder)
+	options.KernelDir = filepath.Join(cache, batch.KernelFolder)
 	if o.compile {
 		options.CacheDir = filepath.Join(cache, "programs")
 	}

@@ -85,7 +85,7 @@ func (p *planner) plan(ctx context.Context) (*planReport, error) {
 	if sketch.WeightBytes >= p.available {
 		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available}
 	}
-	r := &planReport{Model: p.o.run.model, Device: p.device(), Devices: p.devices, DeviceMemory: p.available}
+	r := &planReport{Model: p.o.run.spec.Model, Device: p.device(), Devices: p.devices, DeviceMemory: p.available}
 	if t, ok := p.backend.Topology(); ok {
 		r.Topology = t.Name
 	}

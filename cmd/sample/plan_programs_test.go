@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/vfs"
@@ -65,8 +66,8 @@ func TestRunAfterCompileOnlyCompilesNothing(t *testing.T) {
 			}
 			run := append([]string{"run", "--input", rows, "--output", filepath.Join(t.TempDir(), "out"), "--format",
 				"jsonl", "--max-tokens", "4", "--progress", "none"}, args...)
-			if code := sampleMain(run, &environment{stdout: t.Output(), stderr: t.Output(), open: openEngine,
-				identify: identifyModel, fs: vfs.OS}); code != exitOK {
+			if code := sampleMain(run, &environment{stdout: t.Output(), stderr: t.Output(), models: batch.RealModels{},
+				fs: vfs.OS}); code != exitOK {
 				t.Fatalf("the run ended with %d", code)
 			}
 			// A program that is not found is compiled and kept under a new name, one that is not usable is replaced by

@@ -18,9 +18,10 @@ var plainEvery = 5 * time.Second
 // barEvery is the time between redraws of a bar.
 const barEvery = 100 * time.Millisecond
 
-// meter shows how far a run is.
+// meter shows how far a run is, in the mode that --progress gives: auto, bar, plain or none.
 type meter struct {
 	w       io.Writer
+	mode    string
 	total   int64 // rows
 	started time.Time
 	last    time.Time
@@ -28,21 +29,20 @@ type meter struct {
 	off     bool
 }
 
-// newMeter makes a meter in the mode that --progress gives: auto, bar, plain or none.
-func newMeter(w io.Writer, mode string, total int64) *meter {
-	m := &meter{w: w, total: total, started: time.Now(), last: time.Now(), off: mode == "none"}
-	if mode == "bar" || mode == "auto" && isTerminal(w) {
-		m.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(terminalOf(w)),
+// Start begins to show a job of so many rows.
+func (m *meter) Start(rows int64) {
+	m.total, m.started, m.last, m.off = rows, time.Now(), time.Now(), m.mode == "none"
+	if m.mode == "bar" || m.mode == "auto" && isTerminal(m.w) {
+		m.bar = progressbar.NewOptions64(rows, progressbar.OptionSetWriter(terminalOf(m.w)),
 			progressbar.OptionSetDescription("rows"),
 			progressbar.OptionShowCount(), progressbar.OptionFullWidth(), progressbar.OptionSetPredictTime(true),
 			progressbar.OptionThrottle(barEvery), progressbar.OptionShowIts(), progressbar.OptionSetItsString("rows"))
 		m.bar.RenderBlank()
 	}
-	return m
 }
 
-// update shows the counts if the last time was long enough ago: of the whole job, and of what this process drew.
-func (m *meter) update(t, drawn tally.Counts) {
+// Update shows the counts if the last time was long enough ago: of the whole job, and of what this process drew.
+func (m *meter) Update(t, drawn tally.Counts) {
 	now := time.Now()
 	switch {
 	case m.off:
@@ -57,8 +57,8 @@ func (m *meter) update(t, drawn tally.Counts) {
 	}
 }
 
-// finish shows the last counts.
-func (m *meter) finish(t, drawn tally.Counts) {
+// Finish shows the last counts.
+func (m *meter) Finish(t, drawn tally.Counts) {
 	switch {
 	case m.off:
 	case m.bar != nil:

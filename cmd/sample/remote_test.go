@@ -16,6 +16,7 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/vfs"
 )
@@ -60,7 +61,7 @@ func put(t *testing.T, url, text string) {
 // sampleFake runs a command line on the fake engine.
 func sampleFake(args ...string) (code int, output string) {
 	var out bytes.Buffer
-	code = sampleMain(args, &environment{stdout: &out, stderr: &out, open: openFake, identify: identifyFake,
+	code = sampleMain(args, &environment{stdout: &out, stderr: &out, models: fakeModels{},
 		fs: vfs.OS})
 	return code, out.String()
 }
@@ -238,16 +239,24 @@ func TestModelFromObjects(t *testing.T) {
 		}
 		put(t, url("m/"+e.Name()), string(text))
 	}
-	env := &environment{stdout: io.Discard, stderr: io.Discard}
-	local, err := identifyModel(t.Context(), env, &runOptions{model: from})
+	identify := func(model string) (batch.Identity, error) {
+		spec := batch.DefaultSpec()
+		spec.Model, spec.Inputs, spec.Output = model, []string{"-"}, "out"
+		task, err := batch.NewTask(spec, batch.Options{})
+		if err != nil {
+			return batch.Identity{}, err
+		}
+		return task.Models.Identify(t.Context(), task)
+	}
+	local, err := identify(from)
 	if err != nil {
 		t.Fatal(err)
 	}
-	remote, err := identifyModel(t.Context(), env, &runOptions{model: url("m/")})
+	remote, err := identify(url("m/"))
 	if err != nil || remote != local {
 		t.Errorf("the model from objects is %v, want %v: %v", remote, local, err)
 	}
-	if _, err := identifyModel(t.Context(), env, &runOptions{model: url("nothing")}); err == nil ||
+	if _, err := identify(url("nothing")); err == nil ||
 		strings.Contains(err.Error(), "endpoint") {
 		t.Error(err)
 	}

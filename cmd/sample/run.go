@@ -8,12 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
-	"time"
 
-	"github.com/quire/quire/engine"
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/jobstate"
 )
 
 func newRun() *subcommand {
@@ -57,7 +54,7 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 				return err
 			}
 			if err := errors.Join(writable("report", o.report),
-				writable("save-prefix", o.pages.savePrefix)); err != nil {
+				writable("save-prefix", o.process.SavePrefix)); err != nil {
 				return err
 			}
 			stop, err := o.diagnostics.profile()
@@ -72,236 +69,71 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 	}
 }
 
-// runJob does the whole job: read, draw, write, report. Where the output folder has a part of it done, it does the
-// rest.
+// runJob does the job in this process, and prints what it came to.
 func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
-	started := time.Now()
 	watch, err := o.observe(env)
 	if err != nil {
 		return err
 	}
 	defer func() { watch.close(resultOf(err)) }()
-	ctx, leave, err := o.hosts.join(ctx, env, o.logger(env))
+	o.hosts.Stuck = func(lost error) {
+		fmt.Fprintf(env.stderr, "sample: %v\n", lost)
+		os.Exit(exitFailure)
+	}
+	task, err := o.task(env, watch)
 	if err != nil {
 		return err
 	}
-	defer func() { err = leave(err) }()
-	if err := o.needDevice(ctx, env); err != nil {
+	report, err := task.Run(ctx)
+	if report == nil {
 		return err
 	}
-	// What is wrong with the files comes out before the model takes its time.
-	reader, err := o.openInputs(ctx)
-	if err != nil {
-		return err
-	}
-	model, err := env.identify(ctx, env, o)
-	if err != nil {
-		return err
-	}
-	if err := o.needTokenizer(ctx, model, reader); err != nil {
-		return err
-	}
-	parts := o.parts(reader.NumRows())
-	description, err := o.describe(reader, parts, model.fingerprint)
-	if err != nil {
-		return err
-	}
-	if err := o.agree(description); err != nil {
-		return err
-	}
-	if o.hosts.follows() {
-		return o.follow(ctx, env)
-	}
-	var saved *savedJob
-	err = patiently(ctx, jobstate.ErrBusy, func() (err error) {
-		saved, err = openSaved(ctx, env.fs, o, parts, description)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if cerr := saved.close(); err == nil {
-			err = cerr
-		}
-	}()
-	saved.tellDamaged(env.stderr)
-	if len(saved.missing) == 0 {
-		return finished(env, o, saved, model.fingerprint, started)
-	}
-	if err := o.lead(saved); err != nil {
-		return err
-	}
-	warnOfColumns(env.stderr, reader)
-	if o.progress != "none" {
-		fmt.Fprintf(env.stderr,
-			"opening %s on %s; a first run compiles its programs, later ones find them in the cache\n", o.model,
-			o.backend)
-	}
-	j := &job{options: o, reader: reader, saved: saved, stderr: env.stderr, observer: watch}
-	var s *session
-	closeSession := func() {
-		if s != nil {
-			s.close()
-		}
-		s = nil
-	}
-	defer closeSession()
-	open := func() (*session, error) {
-		closeSession()
-		opened, err := env.open(ctx, env, o)
-		s = opened
-		return opened, err
-	}
-	first, err := open()
-	if err != nil {
-		return err
-	}
-	plan := first.Plan()
-	description.Settled, description.Device, description.Meta = settled(plan), plan.Backend, o.footer(first)
-	if description.Arithmetic, err = o.arithmetic(first.device); err != nil {
-		return err
-	}
-	others, err := saved.claim(env.fs, o, description)
-	if err != nil {
-		return err
-	}
-	if others && !sameSettled(settled(plan), saved.state.Job().Settled) {
-		if o.hosts.several() {
-			return errors.New(
-				"another shard was faster and settled on other sizes: start all processes of this shard again, which " +
-					"then take those")
-		}
-		if first, err = open(); err != nil { // with what the faster process settled on
-			return err
-		}
-		plan = first.Plan()
-	}
-	if err := saved.computes(o, description.Arithmetic); err != nil {
-		return err
-	}
-	if err := saved.open(env.fs, env.stderr); err != nil {
-		return err
-	}
-	if o.progress != "none" {
-		fmt.Fprintf(env.stderr, "%s\n", plan)
-	}
-	saved.announce(env.stderr, o, plan)
-	watch.keep(env, saved.state.Dir(), o.anew)
-	watch.started(plan, saved.rows, saved.before.Rows)
-	saved.observer = watch
-	writer, err := saved.writer(o, reader.Schema())
-	if err != nil {
-		return err
-	}
-	j.builder, j.out = requestBuilder{o, first, &commonPrefix{}, newEqualRows(env.stderr)},
-		newCollector(writer, saved.journal, rowsInFlight)
-	j.out.before, j.out.observer = saved.before, watch
-	last, runErr := j.run(ctx, first, open, newMeter(env.stderr, o.progress, saved.rows))
-	interrupted := ctx.Err() != nil && !o.hosts.lost()
-	// The writer's error has been that of the run.
-	if err := writer.Close(); runErr == nil {
-		runErr = err
-	}
-	if err := saved.journal.Close(); err != nil && (runErr == nil || interrupted) {
-		runErr, interrupted = err, false
-	}
-	if runErr == nil && !interrupted {
-		runErr = o.pages.save(ctx, last, j.builder.common.tokens)
-	}
-	if runErr == nil && !interrupted && len(writer.Unpublished()) == 0 {
-		runErr = saved.clearJournals(env.fs) // of shards too, whose parts a run of the whole job has done
-	}
-	report := j.report(last, started, interrupted)
-	report.print(env.stdout)
-	saved.tellStanding(env.stdout)
-	if o.report != "" {
-		if err := writeReport(o.report, report); err != nil {
-			return err
-		}
-	}
-	kept := fmt.Sprintf("%d of %d rows are finished and kept in %s%s; run the same command again to go on", report.Rows,
-		saved.rows, o.output, report.partly())
 	switch {
-	case interrupted:
-		return &exitError{exitInterrupted, fmt.Errorf("interrupted: %s", kept)}
-	case runErr != nil:
-		return fmt.Errorf("%w (%s)", runErr, kept)
-	case len(writer.Unpublished()) > 0:
-		return fmt.Errorf("%s not finished, and nothing says why: this is a fault, please report it (%s)",
-			plural.Count(len(writer.Unpublished()), "part")+plural.Of(len(writer.Unpublished()), " was", " were"), kept)
-	case report.RowsWithErrors > 0:
-		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s",
-			report.RowsWithErrors, report.Rows, o.output)}
+	case report.Followed:
+		fmt.Fprintf(env.stdout, "process %d of %d is through, with process 0, which has the output\n", o.hosts.ID,
+			o.hosts.Processes)
+		return err
+	case report.AlreadyFinished:
+		printFinished(env.stdout, report)
+	default:
+		printReport(env.stdout, report)
+		printStanding(env.stdout, report)
 	}
-	return nil
+	return writtenReport(o.report, report, err)
 }
 
-// finished says that there is nothing to do.
-func finished(env *environment, o *runOptions, saved *savedJob, fingerprint string, started time.Time) error {
-	// The last process may have died between the last part and this.
-	if err := saved.clearJournals(env.fs); err != nil {
+// printFinished says that there was nothing to do.
+func printFinished(w io.Writer, r *batch.Report) {
+	what, hint := r.Output, "; --new draws them again"
+	if r.Shard != "" {
+		what, hint = fmt.Sprintf("shard %s of %s", r.Shard, r.Output), ""
+	}
+	fmt.Fprintf(w, "%s is finished: %s in %s, %s, %s%s\n", what, plural.Count(r.RowsPlanned, "row"),
+		plural.Count(r.Parts, "part"), plural.Count(r.Completions, "completion"),
+		plural.Count(r.RowsWithErrors, "row with errors"), hint)
+	printStanding(w, r)
+	if r.Parts == 0 && r.Standing != nil {
+		fmt.Fprintf(w, "shard %s has no part: the job has %d, and a smaller --part-rows makes more of a new job\n",
+			r.Shard, r.Standing.Parts.Count())
+	}
+}
+
+// printStanding says after a shard's work how the whole job stands.
+func printStanding(w io.Writer, r *batch.Report) {
+	if r.Standing != nil {
+		fmt.Fprintln(w, r.Standing)
+	}
+}
+
+// writtenReport writes a report to the file of --report, if it is given. It returns err, or why that failed.
+func writtenReport(path string, report any, err error) error {
+	if path == "" {
 		return err
 	}
-	t := saved.before
-	what, hint := o.output, "; --new draws them again"
-	if !o.shard.Whole() {
-		what, hint = fmt.Sprintf("shard %s of %s", o.shard, o.output), ""
+	if writeErr := writeReport(path, report); writeErr != nil {
+		return writeErr
 	}
-	fmt.Fprintf(env.stdout, "%s is finished: %s in %s, %s, %s%s\n", what, plural.Count(saved.rows, "row"),
-		plural.Count(saved.mine, "part"), plural.Count(t.Completions, "completion"),
-		plural.Count(t.RowsWithErrors, "row with errors"), hint)
-	saved.tellStanding(env.stdout)
-	if saved.mine == 0 {
-		fmt.Fprintf(env.stdout,
-			"shard %s has no part: the job has %d, and a smaller --part-rows makes more of a new job\n", o.shard,
-			saved.parts.Count())
-	}
-	if o.report != "" {
-		if err := writeReport(o.report, &runReport{
-			Version: quireVersion(), Model: o.model, Fingerprint: fingerprint, Inputs: o.inputs, Output: o.output,
-			Shard:      shardText(o.shard),
-			Parameters: o.parameters(), Counts: t, RowsBefore: t.Rows, TotalSeconds: time.Since(started).Seconds(),
-		}); err != nil {
-			return err
-		}
-	}
-	if _, err := os.Stat(o.pages.savePrefix); o.pages.savePrefix != "" && err != nil {
-		return fmt.Errorf(
-			"--save-prefix %s was not written: the job is finished and nothing was run; --new draws it again",
-			o.pages.savePrefix)
-	}
-	if t.RowsWithErrors > 0 { // as for the run that finished it, whose exit code may have been lost with it
-		return &exitError{exitPartial, fmt.Errorf("%d of %d rows carry errors: see the column error in %s",
-			t.RowsWithErrors, t.Rows, o.output)}
-	}
-	return nil
-}
-
-// kernelLevel is in the description of a backend; what of it decides bytes is in the job's arithmetic.
-var kernelLevel = regexp.MustCompile(`kernels \w+, `)
-
-// announce says what an earlier process did of the job.
-func (s *savedJob) announce(w io.Writer, o *runOptions, plan engine.Plan) {
-	if !s.resumed {
-		return
-	}
-	rows, completions := s.journaled()
-	what := "the job in " + o.output
-	if !s.shard.Whole() {
-		what = fmt.Sprintf("shard %s of %s", s.shard, what)
-	}
-	// Other shards may have begun the job, and this one nothing yet.
-	if published := s.mine - len(s.missing); o.progress != "none" && (s.shard.Whole() || published+completions > 0) {
-		fmt.Fprintf(w, "going on with %s: %d of %d parts are published, and the journal has %s of %d more %s\n",
-			what, published, s.mine, plural.Count(completions, "completion"), rows, plural.Noun(rows, "row"))
-	}
-	if was := s.state.Job().Device; kernelLevel.ReplaceAllString(was, "") != kernelLevel.ReplaceAllString(plan.Backend,
-		"") {
-		fmt.Fprintf(w,
-			"warning: the job was begun on %q and goes on with %q: completions may differ in their last digits from "+
-				"those of a single run\n", was, plan.Backend)
-	}
+	return err
 }
 
 func writeReport(path string, report any) error {

@@ -1,22 +1,13 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/vfs"
 )
 
 // shardAuto is the --shard that takes the shard from the environment.
@@ -215,156 +206,4 @@ func (e *shardEnv) tpu() {
 	hosts := slices.DeleteFunc(strings.Split(e.getenv("TPU_WORKER_HOSTNAMES"), ","),
 		func(host string) bool { return strings.TrimSpace(host) == "" })
 	e.claim(i, len(hosts), "TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES")
-}
-
-// checkShard validates --shard, and what may not come with it.
-func (o *runOptions) checkShard(getenv func(string) string, remote bool) (err error) {
-	if o.shard, err = parseShard(o.shardText, getenv); err != nil || o.shard.Whole() {
-		return err
-	}
-	switch {
-	case o.anew:
-		return fmt.Errorf(
-			"--new removes what all shards wrote, and may not come with --shard: remove the folder before the shards " +
-				"begin, or choose another --output")
-	case o.workDir != "" && !remote:
-		return fmt.Errorf(
-			"--work-dir may not come with --shard and a local --output: the shards know each other's job by the " +
-				"output folder")
-	}
-	return nil
-}
-
-// shardText is a shard in reports; that of the whole job is empty.
-func shardText(shard jobstate.Shard) string {
-	if shard.Whole() {
-		return ""
-	}
-	return shard.String()
-}
-
-// standing is how much of a job is there.
-type standing struct {
-	parts   promptset.Parts
-	missing []int
-	count   int // of shards that worked on it; 0 for none
-}
-
-func (s standing) String() string {
-	if len(s.missing) == 0 {
-		return plural.Of(s.parts.Count(), "the one part of the job is there",
-			fmt.Sprintf("all %d parts of the job are there", s.parts.Count()))
-	}
-	text := fmt.Sprintf("%d of %d parts of the job are there", s.parts.Count()-len(s.missing), s.parts.Count())
-	if s.count < 2 {
-		return text
-	}
-	var lacking []string
-	for i := range s.count {
-		shard := jobstate.Shard{Index: i, Count: s.count}
-		if slices.ContainsFunc(s.missing, shard.Has) {
-			lacking = append(lacking, shard.String())
-		}
-	}
-	const most = 10
-	if more := len(lacking) - most; more > 0 {
-		lacking = append(lacking[:most], fmt.Sprintf("%d more", more))
-	}
-	return fmt.Sprintf("%s; some are missing of shards %s", text, strings.Join(lacking, ", "))
-}
-
-// standing looks how much of the whole job is there now.
-func (s *savedJob) standing() (standing, error) {
-	names, err := s.folder.Names()
-	if err != nil {
-		return standing{}, err
-	}
-	return standing{s.parts, missingParts(s.parts, names, s.format), s.shard.Count}, nil
-}
-
-// missingParts lists the parts that are not among the names.
-func missingParts(parts promptset.Parts, names []string, format string) (missing []int) {
-	there := map[int]bool{}
-	for _, name := range names {
-		if part, f, ok := promptset.ParsePartName(name); ok && f == format {
-			there[part] = true
-		}
-	}
-	for _, part := range parts.All() {
-		if !there[part] {
-			missing = append(missing, part)
-		}
-	}
-	return missing
-}
-
-// standingOf looks how much of the job is there whose output folder that is. Its work folder has the state. ok is false
-// where it isn't known.
-func standingOf(ctx context.Context, files vfs.FS, output, work string) (all standing, ok bool) {
-	var job *jobstate.Description
-	var names []string
-	var shards []jobstate.Shard
-	var err error
-	if storage.IsRemote(output) {
-		job, err = jobstate.ReadShared(ctx, output)
-	} else {
-		job, err = jobstate.Read(files, work)
-	}
-	if job == nil || err != nil {
-		return all, false
-	}
-	if names, err = promptset.OpenOutputFolder(ctx, files, output).Names(); err != nil {
-		return all, false
-	}
-	// Of a job in an object store this machine knows what ran here.
-	if shards, err = jobstate.Shards(files, filepath.Join(work, jobstate.Folder)); err != nil &&
-		!errors.Is(err, fs.ErrNotExist) {
-		return all, false
-	}
-	var format string
-	if all.parts, format, ok = partsOf(job); !ok {
-		return all, false
-	}
-	all.missing = missingParts(all.parts, names, format)
-	for i, shard := range shards {
-		if i > 0 && shard.Count != all.count {
-			all.count = 0 // of several counts none says whose the missing parts are
-			break
-		}
-		all.count = shard.Count
-	}
-	return all, true
-}
-
-// partsOf is how a job cuts its rows into parts, and in which format it writes them; ok is false where it does not say.
-func partsOf(job *jobstate.Description) (parts promptset.Parts, format string, ok bool) {
-	number := func(name string) int64 {
-		n, _ := job.Settings[name].(json.Number)
-		i, _ := n.Int64()
-		return i
-	}
-	format, ok = job.Settings["format"].(string)
-	parts = promptset.Parts{Rows: number("rows"), PartRows: number("part_rows")}
-	return parts, format, ok && parts.Rows >= 0 && parts.PartRows >= 1
-}
-
-// sameSettled says that an engine is what the job settled on, but for the memory that it takes.
-func sameSettled(now, then map[string]any) bool {
-	delete(now, "kv_bytes")
-	for name, v := range now {
-		if was, ok := then[name]; ok && fmt.Sprint(v) != fmt.Sprint(was) {
-			return false
-		}
-	}
-	return true
-}
-
-// tellStanding says after a shard's work how the whole job stands.
-func (s *savedJob) tellStanding(w io.Writer) {
-	if s.shard.Whole() {
-		return
-	}
-	if all, err := s.standing(); err == nil {
-		fmt.Fprintln(w, all)
-	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/vfs"
 )
@@ -127,14 +127,10 @@ func TestShardsWriteTheSame(t *testing.T) {
 			if i == broken {
 				// It ends after some completions, and is started again.
 				after := rapid.IntRange(0, 20).Draw(r, "after")
-				env := &environment{stdout: io.Discard, stderr: io.Discard, identify: identifyFake, fs: vfs.OS}
-				env.open = func(ctx context.Context, env *environment, o *runOptions) (*session, error) {
-					s, err := openFake(ctx, env, o)
-					if err == nil {
-						s.sampler.(*fakeEngine).failAfter, s.sampler.(*fakeEngine).failTimes = after, fakeFailures+1
-					}
-					return s, err
-				}
+				env := &environment{stdout: io.Discard, stderr: io.Discard, fs: vfs.OS}
+				env.models = fakeModels{opened: func(_ *batch.Task, e *fakeEngine) {
+					e.failAfter, e.failTimes = after, fakeFailures+1
+				}}
 				sampleMain(append(shard, "--max-restarts", "0"), env)
 			}
 			var code int
@@ -192,25 +188,23 @@ func TestShardsBeginTogether(t *testing.T) {
 				}
 				return all
 			}
-			slots := func(o *runOptions, found int) int {
-				if o.maxSeqs > 0 {
-					return o.maxSeqs
+			slots := func(o *batch.Task, found int) int {
+				if o.Engine.MaxSeqs > 0 {
+					return o.Engine.MaxSeqs
 				}
 				return found
 			}
 			opened := []int{}
 			environmentOf := func(found int, first func()) *environment {
-				env := &environment{stdout: io.Discard, stderr: io.Discard, identify: identifyFake, fs: vfs.OS}
-				env.open = func(ctx context.Context, env *environment, o *runOptions) (*session, error) {
+				env := &environment{stdout: io.Discard, stderr: io.Discard, fs: vfs.OS}
+				env.models = fakeModels{opened: func(o *batch.Task, e *fakeEngine) {
 					if first != nil {
 						first()
 						first = nil
 					}
-					s, err := openFake(ctx, env, o)
-					s.sampler.(*fakeEngine).maxSeqs = slots(o, found)
+					e.maxSeqs = slots(o, found)
 					opened = append(opened, slots(o, found))
-					return s, err
-				}
+				}}
 				return env
 			}
 			// While the first opens its engine, the second does all of its work, on a machine that has room for more.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/promptset"
@@ -64,11 +65,11 @@ sample show prompts.jsonl             # an input: its prompts`,
 			if p.prompts == 0 {
 				fmt.Fprintf(out, "%s has no rows\n", path)
 			}
-			work, err := (&runOptions{output: path}).workFolder()
+			work, err := batch.WorkFolder(path, "")
 			if err != nil {
 				return err
 			}
-			if all, ok := standingOf(ctx, env.fs, path, work); ok && len(all.missing) > 0 {
+			if all, ok := batch.StandingOf(ctx, env.fs, path, work); ok && len(all.Missing) > 0 {
 				fmt.Fprintln(env.stderr, all)
 			}
 			return out.Flush()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/queue"
@@ -77,7 +78,7 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 					if err := v.print(env.stdout, asJSON); err != nil || !wait {
 						return err
 					}
-					return over(s)
+					return batch.JobOver(s)
 				}
 				if line := v.line(); line != last {
 					last = line

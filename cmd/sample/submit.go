@@ -2,50 +2,32 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/storage"
-	"github.com/quire/quire/tally"
 )
-
-// queuedJob is what a job in the queue tells its workers.
-type queuedJob struct {
-	// Dir is where relative names begin.
-	Dir string `json:"dir"`
-	// Flags are those of "sample run" that were given, on the command line or in a config file.
-	Flags       map[string][]string   `json:"flags"`
-	Description *jobstate.Description `json:"description"`
-}
 
 // unitOptions say how units of a job are treated, and how many processes of this machine do them.
 type unitOptions struct {
-	workers  int
-	ackWait  time.Duration
-	maxTries int
+	workers int
+	batch.UnitOptions
 }
 
 func (o *unitOptions) define(s *pflag.FlagSet) {
 	s.IntVar(&o.workers, "workers", 0,
 		"`N` do the job with N processes of this machine, which take its parts from a queue; 0 does it in this one")
-	s.DurationVar(&o.ackWait, "ack-wait", 0,
+	s.DurationVar(&o.AckWait, "ack-wait", 0,
 		"`TIME` a worker that is silent about a unit for so long is taken for dead, and another one gets it "+
 			"(default: 10s with --workers, 1m with sample submit)")
-	s.IntVar(&o.maxTries, "max-tries", queue.DefaultMaxTries,
+	s.IntVar(&o.MaxTries, "max-tries", queue.DefaultMaxTries,
 		"`N` a unit that fails, or whose worker dies, so often without a row more being done is parked: the others "+
 			"go on")
 }
@@ -54,10 +36,10 @@ func (o *unitOptions) check() error {
 	switch {
 	case o.workers < 0 || o.workers > maxWorkers:
 		return fmt.Errorf("--workers is %d, but must be 0 (this process) to %d", o.workers, maxWorkers)
-	case o.ackWait != 0 && o.ackWait < time.Second:
-		return fmt.Errorf("--ack-wait is %s, but must be 1s or more", o.ackWait)
-	case o.maxTries < 1:
-		return fmt.Errorf("--max-tries is %d, but must be 1 or more", o.maxTries)
+	case o.AckWait != 0 && o.AckWait < time.Second:
+		return fmt.Errorf("--ack-wait is %s, but must be 1s or more", o.AckWait)
+	case o.MaxTries < 1:
+		return fmt.Errorf("--max-tries is %d, but must be 1 or more", o.MaxTries)
 	}
 	return nil
 }
@@ -108,7 +90,7 @@ sample submit --config job.yaml --remove`,
 			if err := o.refuse(f, "sample submit", "config", "new", "work-dir", "ack-wait", "max-tries"); err != nil {
 				return &exitError{exitUsage, fmt.Errorf("submit: %w", err)}
 			}
-			return submitJob(ctx, env, &o, f, &q, retry, remove)
+			return submitJob(ctx, env, &o, &q, retry, remove)
 		},
 	}
 }
@@ -125,12 +107,8 @@ func (o *runOptions) prepare(f *flags, args []string) error {
 			return &exitError{exitUsage, err}
 		}
 	}
-	err := o.check()
-	if err == nil {
-		o.secrets = o.withSecrets()
-		err = o.hideParameters()
-	}
-	if err != nil {
+	o.secrets = o.withSecrets()
+	if err := o.check(); err != nil {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w", f.set.Name(), err)}
 	}
 	return nil
@@ -146,191 +124,13 @@ func (o *runOptions) refuse(f *flags, where string, but ...string) error {
 	return nil
 }
 
-// queued is what the workers need to know. Values of flags are as they are after hideParameters: without secrets.
-func (o *runOptions) queued(f *flags, d *jobstate.Description) (json.RawMessage, error) {
-	dir, err := os.Getwd()
+// submitJob puts the job into the queue, or takes it out, and prints its name.
+func submitJob(ctx context.Context, env *environment, o *runOptions, qo *queueOptions, retry, remove bool) error {
+	task, err := o.task(env, nil)
 	if err != nil {
-		return nil, err
-	}
-	c := queuedJob{Dir: dir, Flags: map[string][]string{}, Description: d}
-	f.set.Visit(func(flag *pflag.Flag) {
-		run := newFlags("run")
-		new(runOptions).define(run)
-		if slices.Contains(ofAProcess, flag.Name) || flag.Name == "input" || run.set.Lookup(flag.Name) == nil {
-			return
-		}
-		if list, ok := flag.Value.(pflag.SliceValue); ok {
-			c.Flags[flag.Name] = list.GetSlice()
-		} else {
-			c.Flags[flag.Name] = []string{flag.Value.String()}
-		}
-	})
-	return json.Marshal(c)
-}
-
-// options are those of a run of the whole job.
-func (c *queuedJob) options() (*runOptions, error) {
-	var o runOptions
-	f := newFlags("run")
-	o.define(f)
-	for name, values := range c.Flags {
-		if slices.Contains(ofAProcess, name) {
-			return nil, fmt.Errorf("it has the flag %s, which is no job's", name)
-		}
-		for _, v := range values {
-			if err := f.set.Set(name, v); err != nil {
-				return nil, fmt.Errorf("the job's --%s is %q, which this version does not take: %w", name, v, err)
-			}
-		}
-	}
-	if c.Description == nil {
-		return nil, errors.New("the job has no description")
-	}
-	for _, in := range c.Description.Inputs {
-		o.inputs = append(o.inputs, in.Name)
-	}
-	return &o, o.check()
-}
-
-// local says that names of the job are relative to its folder.
-func (c *queuedJob) local() bool {
-	names := slices.Concat(c.Flags["output"], c.Flags["model"], c.Flags["chat-template"])
-	for _, in := range c.Description.Inputs {
-		names = append(names, in.Name)
-	}
-	return slices.ContainsFunc(names, func(name string) bool {
-		return !storage.IsRemote(name) &&
-			!filepath.IsAbs(name)
-	})
-}
-
-// outputPlace is one name for an output, however it was written.
-func outputPlace(output string) (string, error) {
-	if storage.IsRemote(output) {
-		return strings.TrimRight(storage.Redact(output), "/"), nil
-	}
-	return filepath.Abs(output)
-}
-
-// jobName names the job: the same one for the same description and output.
-func jobName(o *runOptions, d *jobstate.Description) (string, error) {
-	output := storage.Redact(o.output)
-	if !storage.IsRemote(o.output) {
-		var err error
-		if output, err = outputPlace(o.output); err != nil {
-			return "", err
-		}
-	}
-	text, err := json.Marshal(d)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(append(text, output...))
-	return hex.EncodeToString(sum[:6]), nil
-}
-
-// openedJob is a job with its inputs, and what its output folder has of it.
-type openedJob struct {
-	reader      *promptset.Reader
-	fingerprint string
-	description *jobstate.Description
-	parts       promptset.Parts
-}
-
-// openInputs looks into the inputs. Names that no file has are an error of usage.
-func (o *runOptions) openInputs(ctx context.Context) (*promptset.Reader, error) {
-	reader, err := promptset.OpenFrom(ctx, promptset.Anywhere(), o.inputs)
-	if wrong := (*promptset.FileError)(nil); errors.As(err, &wrong) && wrong.Missing {
-		return nil, &exitError{exitUsage, fmt.Errorf("--input %w", err)}
-	}
-	return reader, err
-}
-
-// openJob looks into the inputs and the model's files.
-func openJob(ctx context.Context, env *environment, o *runOptions) (*openedJob, error) {
-	j := &openedJob{}
-	var err error
-	if j.reader, err = o.openInputs(ctx); err != nil {
-		return nil, err
-	}
-	model, err := env.identify(ctx, env, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := o.needTokenizer(ctx, model, j.reader); err != nil {
-		return nil, err
-	}
-	j.fingerprint = model.fingerprint
-	j.parts = o.parts(j.reader.NumRows())
-	j.description, err = o.describe(j.reader, j.parts, j.fingerprint)
-	return j, err
-}
-
-// units are the parts that are missing.
-func (j *openedJob) units(missing []int) []queue.Unit {
-	sources := j.reader.Sources()
-	units := make([]queue.Unit, len(missing))
-	at, before := 0, int64(0)
-	for i, part := range missing {
-		from, to := j.parts.Range(part)
-		for at+1 < len(sources) && from >= before+sources[at].Rows {
-			before += sources[at].Rows
-			at++
-		}
-		units[i] = queue.Unit{Number: part, From: from, To: to, File: sources[at].Name}
-	}
-	return units
-}
-
-// queueJob makes the queue's job. The description must be without what an engine settled.
-func (j *openedJob) queueJob(o *runOptions, f *flags, before tally.Counts) (queue.Job, error) {
-	id, err := jobName(o, j.description)
-	if err != nil {
-		return queue.Job{}, err
-	}
-	place, err := outputPlace(o.output)
-	if err != nil {
-		return queue.Job{}, err
-	}
-	config, err := o.queued(f, j.description)
-	return queue.Job{
-		ID: id, Name: storage.Redact(o.output), Output: place, Config: config, Rows: j.parts.Rows, Before: before,
-		AckWait: o.units.ackWait, MaxTries: o.units.maxTries,
-	}, err
-}
-
-// errAtWork says that workers have the job's output open.
-var errAtWork = errors.New("workers are at the job")
-
-// taken words the error for an output that another job in the queue has.
-func (j *openedJob) taken(o *runOptions, err error) error {
-	var taken *queue.OutputTakenError
-	if !errors.As(err, &taken) {
 		return err
 	}
-	what := ""
-	var other queuedJob
-	if json.Unmarshal(taken.Other.Config, &other) == nil && other.Description != nil {
-		if differences := j.description.Differences(other.Description); len(differences) > 0 {
-			what = fmt.Sprintf(" (%s)", strings.Join(differences, "; "))
-		}
-	}
-	if taken.Other.Cancelled {
-		return fmt.Errorf(
-			"%s is the output of job %s, which was cancelled and which workers have not left yet: submit again in a "+
-				"few seconds",
-			o.output, taken.Other.ID)
-	}
-	return fmt.Errorf(
-		"%s is the output of job %s, which is in the queue and another job%s: wait for its end, choose another "+
-			"--output, or cancel it: \"sample cancel %s\"",
-		o.output, taken.Other.ID, what, taken.Other.ID)
-}
-
-func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, qo *queueOptions, retry,
-	remove bool) error {
-	j, err := openJob(ctx, env, o)
-	if err != nil {
+	if err := task.Look(ctx); err != nil { // before the server is asked
 		return err
 	}
 	q, err := qo.connect(ctx, env, o.logger(env))
@@ -338,85 +138,46 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, f *flags, q
 		return err
 	}
 	defer q.Close()
-	job, err := j.queueJob(o, f, tally.Counts{})
-	if err != nil {
-		return err
-	}
-	if err := q.Free(ctx, job); err != nil && !remove { // before --new removes what the other job wrote
-		return j.taken(o, err)
-	}
-	if remove || o.anew {
-		if err := q.Remove(ctx, job.ID); err != nil && !errors.Is(err, queue.ErrNoJob) {
-			return err
-		}
-	}
 	if remove {
-		fmt.Fprintf(env.stdout, "%s is not in the queue any more; its output stays in %s\n", job.ID, o.output)
-		return nil
-	}
-	done := queue.Going
-	var saved *savedJob
-	err = patiently(ctx, jobstate.ErrBusy, func() (err error) {
-		if saved, err = openSaved(ctx, env.fs, o, j.parts, j.description); errors.Is(err, jobstate.ErrBusy) {
-			// By workers, if the queue has the job: only those of one that was cancelled are waited for.
-			if was, known := q.Job(ctx, job.ID); known != nil {
-				return fmt.Errorf("%v: %w", err, known)
-			} else if !was.Cancelled {
-				return errAtWork
-			}
+		id, err := task.Withdraw(ctx, q)
+		if err == nil {
+			fmt.Fprintf(env.stdout, "%s is not in the queue any more; its output stays in %s\n", id, task.Output)
 		}
 		return err
-	})
-	switch {
-	case errors.Is(err, errAtWork):
-	case errors.Is(err, jobstate.ErrBusy):
-		return fmt.Errorf(
-			"job %s was cancelled, and workers of it have not stopped yet: submit it again in some seconds", job.ID)
-	case err != nil:
-		return err
-	default:
-		saved.tellDamaged(env.stderr)
-		missing := saved.missing
-		job.Before = saved.before
-		if err := saved.close(); err != nil {
-			return err
-		}
-		if done, err = q.Submit(ctx, job, j.units(missing)); err != nil {
-			return j.taken(o, err)
-		}
 	}
-	if done == queue.Submitted {
-		warnOfColumns(env.stderr, j.reader)
-	}
-	retried := 0
-	if retry {
-		if retried, err = q.Retry(ctx, job.ID); err != nil {
-			return j.taken(o, err)
-		}
-	}
-	s, err := q.Status(ctx, job.ID)
+	s, err := task.Submit(ctx, q, o.units.UnitOptions, retry)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(env.stdout, job.ID)
+	fmt.Fprintln(env.stdout, s.Job.ID)
 	var notes []string
 	switch {
-	case done == queue.Submitted:
+	case s.Result == queue.Submitted:
 		notes = append(notes, fmt.Sprintf("%s of %s %s in the queue", plural.Count(s.Waiting, "unit"),
-			plural.Count(j.parts.Rows-s.Job.Before.Rows, "row"), plural.Of(s.Waiting, "is", "are")))
-	case done == queue.Going:
+			plural.Count(s.Rows-s.Job.Before.Rows, "row"), plural.Of(s.Waiting, "is", "are")))
+	case s.Result == queue.Going:
 		notes = append(notes, "it is in the queue already")
 	default:
 		notes = append(notes, "nothing of it is left to do")
 	}
-	if retried > 0 {
-		notes = append(notes, fmt.Sprintf("%s that %s parked %s queued again", plural.Count(retried, "unit"),
-			plural.Of(retried, "was", "were"), plural.Of(retried, "is", "are")))
+	if s.Retried > 0 {
+		notes = append(notes, fmt.Sprintf("%s that %s parked %s queued again", plural.Count(s.Retried, "unit"),
+			plural.Of(s.Retried, "was", "were"), plural.Of(s.Retried, "is", "are")))
 	}
 	if s.Parked > 0 {
 		notes = append(notes, fmt.Sprintf("%s %s parked; --retry queues %s again", plural.Count(s.Parked, "unit"),
 			plural.Of(s.Parked, "is", "are"), plural.Of(s.Parked, "it", "them")))
 	}
-	fmt.Fprintf(env.stderr, "%s: %s\n", job.ID, strings.Join(notes, "; "))
+	fmt.Fprintf(env.stderr, "%s: %s\n", s.Job.ID, strings.Join(notes, "; "))
 	return nil
+}
+
+// withSecrets lists the URLs of the job that have parameters, which the workers need and nobody else may see.
+func (o *runOptions) withSecrets() (urls []string) {
+	for _, name := range append([]string{o.spec.Model, o.spec.Output}, o.spec.Inputs...) {
+		if storage.IsRemote(name) && strings.Contains(name, "?") {
+			urls = append(urls, name)
+		}
+	}
+	return urls
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
@@ -22,7 +23,7 @@ import (
 )
 
 func newVerify() *subcommand {
-	var o runOptions
+	var output, workDir string
 	var asJSON bool
 	return &subcommand{
 		name:    "verify",
@@ -44,7 +45,7 @@ sample verify s3://bucket/out --json | jq .problems`,
 		flags: func(f *flags) {
 			f.group("Flags", func(s *pflag.FlagSet) {
 				s.BoolVar(&asJSON, "json", false, "print JSON")
-				s.StringVar(&o.workDir, "work-dir", "", "`FOLDER` the --work-dir of the run, if it had one")
+				s.StringVar(&workDir, "work-dir", "", "`FOLDER` the --work-dir of the run, if it had one")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
@@ -52,11 +53,11 @@ sample verify s3://bucket/out --json | jq .problems`,
 				return usagef("verify: give one folder: the output of a run")
 			}
 			var err error
-			if o.output, err = storage.Hide(args[0]); err != nil {
+			if output, err = storage.Hide(args[0]); err != nil {
 				return err
 			}
-			v := &verifier{ctx: ctx, files: env.fs, output: storage.Redact(o.output)}
-			if err := v.open(&o); err != nil {
+			v := &verifier{ctx: ctx, files: env.fs, output: storage.Redact(output)}
+			if err := v.open(output, workDir); err != nil {
 				return err
 			}
 			v.bar = newByteBar(env.stderr)
@@ -99,20 +100,20 @@ type verifier struct {
 }
 
 // open finds the output and its job.
-func (v *verifier) open(o *runOptions) (err error) {
+func (v *verifier) open(output, workDir string) (err error) {
 	v.report.Output = v.output
 	v.notes, v.journaled = promptset.NewNotes(), map[int]bool{}
-	if v.work, err = o.workFolder(); err != nil {
+	if v.work, err = batch.WorkFolder(output, workDir); err != nil {
 		return err
 	}
-	v.place = promptset.OpenOutputFolder(v.ctx, v.files, o.output)
+	v.place = promptset.OpenOutputFolder(v.ctx, v.files, output)
 	// Parts before notes: a note is there before its part is.
 	if v.out, err = promptset.OpenOutput(v.place); err != nil {
 		return err
 	}
 	var jobErr error
-	if storage.IsRemote(o.output) {
-		v.job, jobErr = jobstate.ReadShared(v.ctx, o.output)
+	if storage.IsRemote(output) {
+		v.job, jobErr = jobstate.ReadShared(v.ctx, output)
 		var here *jobstate.Description
 		if here, v.key, err = jobstate.ReadKey(v.files, v.work); here == nil {
 			v.key = journal.Key{}
@@ -131,7 +132,7 @@ func (v *verifier) open(o *runOptions) (err error) {
 	case v.job == nil:
 		v.report.problem(jobstate.JobFile, "it is missing, and nothing says which job wrote the parts", bringBack)
 	default:
-		if v.parts, v.format, known = partsOf(v.job); !known {
+		if v.parts, v.format, known = batch.PartsOf(v.job); !known {
 			v.report.problem(jobstate.JobFile, "its settings do not say how many rows and parts the job has", bringBack)
 			v.job = nil
 		}
@@ -262,7 +263,7 @@ func (v *verifier) openInputs() {
 		return
 	}
 	now := *v.job
-	now.Inputs = inputsOf(reader)
+	now.Inputs = batch.InputsOf(reader)
 	if differences := now.Differences(v.job); len(differences) > 0 {
 		v.report.Inputs = "not compared: " + strings.Join(differences, "; ")
 		return

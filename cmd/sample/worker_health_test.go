@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/queue/local"
@@ -38,7 +39,7 @@ func queueAndRow(t *testing.T) (dir, nats string) {
 func TestUnitOfAWorkerThatLives(t *testing.T) {
 	dir, nats := queueAndRow(t)
 	var out, id shared
-	env := &environment{stdout: &id, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS}
+	env := &environment{stdout: &id, stderr: &out, models: fakeModels{}, fs: vfs.OS}
 	output := filepath.Join(dir, "out")
 	submit := []string{"submit", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o", output,
 		"--part-rows", "1", "--nats", nats, "--ack-wait", "1s", "--max-tries", "2"}
@@ -77,8 +78,8 @@ func TestUnitOfAWorkerThatLives(t *testing.T) {
 	silent.Close() // its heartbeats do not come any more
 	q, _ := connect()
 	defer q.Close()
-	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, name: "w", progress: "plain",
-		maxRestarts: 1, observing: observing{logFormat: "text", logLevel: "info"}}
+	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, Worker: batch.Worker{Name: "w",
+		Options: batch.Options{MaxRestarts: 1}}, progress: "plain", observing: observing{logFormat: "text", logLevel: "info"}}
 	done := make(chan error)
 	go func() { done <- o.work(t.Context(), env, job.ID) }()
 	for deadline := time.Now().Add(time.Minute); strings.Count(out.String(),
@@ -104,9 +105,9 @@ func TestUnitOfAWorkerThatLives(t *testing.T) {
 func TestWaitingWorkerIsHealthy(t *testing.T) {
 	dir, nats := queueAndRow(t)
 	var out shared
-	env := &environment{stdout: io.Discard, stderr: &out, open: openFake, identify: identifyFake, fs: vfs.OS}
-	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, name: "w", progress: "plain",
-		observing: observing{metrics: ":0", logFormat: "text"}}
+	env := &environment{stdout: io.Discard, stderr: &out, models: fakeModels{}, fs: vfs.OS}
+	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, Worker: batch.Worker{Name: "w"},
+		progress: "plain", observing: observing{metrics: ":0", logFormat: "text"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- o.work(ctx, env, "") }()
@@ -142,8 +143,7 @@ func TestWaitingWorkerIsHealthy(t *testing.T) {
 	until("/metrics", http.StatusOK, "quire_waiting 1\n")
 	until("/healthz", http.StatusOK, "ok")
 	cancel()
-	var exit *exitError
-	if err := <-done; !errors.As(err, &exit) || exit.code != exitInterrupted {
+	if err := <-done; batch.OutcomeOf(err) != batch.Interrupted {
 		t.Error(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/queue"
 )
@@ -163,7 +164,7 @@ func (m *member) died(rows int64, most int) bool {
 	}
 	m.rows = rows
 	m.failures++
-	m.again = time.Now().Add(min(restartPause<<min(m.failures-1, 6), time.Minute))
+	m.again = time.Now().Add(batch.Backoff(m.failures))
 	return m.failures <= most
 }
 
@@ -189,6 +190,7 @@ func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *m
 	if _, err := q.Submit(ctx, job, units); err != nil {
 		return nil, err
 	}
+	m.Start(job.Rows)
 	workers := make([]*member, min(c.options.units.workers, len(units)))
 	for i := range workers {
 		workers[i] = &member{}
@@ -222,9 +224,9 @@ func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *m
 			server.rows.Store(s.Figures.Rows)
 			t := s.Figures
 			drawn := t.Minus(job.Before)
-			if m.update(t, drawn); s.Over {
-				m.finish(t, drawn)
-				return s, over(s)
+			if m.Update(t, drawn); s.Over {
+				m.Finish(t, drawn)
+				return s, batch.JobOver(s)
 			}
 		case <-ticker.C:
 		}
@@ -237,7 +239,7 @@ func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *m
 		if err != nil {
 			// The last death may have parked the last unit.
 			if last, statusErr := q.Status(ctx, job.ID); statusErr == nil && last.Over {
-				return last, over(last)
+				return last, batch.JobOver(last)
 			}
 			return s, err
 		}
@@ -281,13 +283,13 @@ func (c *crew) keep(workers []*member, job string, rows int64) (err error) {
 			}
 			o := c.options.observing
 			args := []string{"worker", job, "--name", name, "--progress", "none", "--max-restarts",
-				fmt.Sprint(c.options.maxRestarts), "--log-format", o.logFormat,
+				fmt.Sprint(c.options.process.MaxRestarts), "--log-format", o.logFormat,
 				"--log-level", o.logLevel, "--nats-wait", localPatience.String(), "--plugins"}
-			if c.options.debug {
+			if c.options.process.Debug {
 				args = append(args, "--debug")
 			}
-			if c.options.workDir != "" {
-				args = append(args, "--work-dir", c.options.workDir)
+			if c.options.process.WorkDir != "" {
+				args = append(args, "--work-dir", c.options.process.WorkDir)
 			}
 			if w.process, err = c.start(name, nil, args...); err != nil {
 				return err
@@ -303,7 +305,7 @@ func (c *crew) keep(workers []*member, job string, rows int64) (err error) {
 				continue
 			}
 			last := w.lines.lastLine()
-			if !w.died(rows, c.options.maxRestarts) {
+			if !w.died(rows, c.options.process.MaxRestarts) {
 				return fmt.Errorf("%s ended %s without a row being done in between, the last time with %w: %s", name,
 					plural.Count(w.failures, "time"), err, last)
 			}

@@ -64,7 +64,7 @@ func (k *keptServer) run(ctx context.Context, c *crew) error {
 		} else {
 			fmt.Fprintf(c.env.stderr, "warning: %v\n", err)
 		}
-		if !m.died(k.rows.Load(), c.options.maxRestarts) {
+		if !m.died(k.rows.Load(), c.options.process.MaxRestarts) {
 			return fmt.Errorf("the queue's server died %s without a row being done in between, the last time with: %w",
 				plural.Count(m.failures, "time"), err)
 		}

@@ -1,4 +1,4 @@
-package main
+package batch
 
 import (
 	"errors"
@@ -12,15 +12,15 @@ import (
 
 // requestBuilder turns rows into requests: the command line's parameters, overridden by the row's own.
 type requestBuilder struct {
-	options *runOptions
-	session *session
+	task    *Task
+	session *Session
 	common  *commonPrefix
 	equal   *equalRows
 }
 
 // parameters returns what a row asks for; it is not checked.
 func (b *requestBuilder) parameters(row *promptset.Row) parameter.Set {
-	return row.Overrides.Over(b.options.sampling)
+	return row.Overrides.Over(b.task.Sampling)
 }
 
 // request returns the request of a row, or what is wrong with the row.
@@ -53,31 +53,31 @@ func (b *requestBuilder) tokens(row *promptset.Row) ([]int32, error) {
 	switch row.Kind {
 	case promptset.KindTokens:
 		for i, id := range row.TokenIDs {
-			if id < 0 || int(id) >= b.session.vocab {
+			if id < 0 || int(id) >= b.session.Vocab {
 				return nil, fmt.Errorf("prompt_token_ids[%d] is %d, but the model's vocabulary is 0 to %d", i, id,
-					b.session.vocab-1)
+					b.session.Vocab-1)
 			}
 		}
 		return row.TokenIDs, nil
 	case promptset.KindMessages:
-		if b.session.render == nil {
-			return nil, b.session.noTemplate
+		if b.session.Render == nil {
+			return nil, b.session.NoTemplate
 		}
 		for i, m := range row.Messages {
 			if !utf8.ValidString(m.Content) || !utf8.ValidString(m.Role) {
 				return nil, fmt.Errorf("messages[%d] is not UTF-8", i)
 			}
 		}
-		text, err := b.session.render(row.Messages)
+		text, err := b.session.Render(row.Messages)
 		if err != nil {
 			return nil, fmt.Errorf("messages: %w", err)
 		}
-		return b.session.encode(text, false) // the template writes the special tokens itself
+		return b.session.Encode(text, false) // the template writes the special tokens itself
 	case promptset.KindText:
 		if !utf8.ValidString(row.Prompt) {
 			return nil, errors.New("prompt is not UTF-8")
 		}
-		return b.session.encode(row.Prompt, true)
+		return b.session.Encode(row.Prompt, true)
 	}
 	return nil, errors.New("the row has no prompt, messages or prompt_token_ids")
 }

@@ -1,4 +1,4 @@
-package main
+package batch
 
 import (
 	"fmt"
@@ -26,13 +26,13 @@ const kernelArithmetic = "kernels "
 
 // arithmetic names what computes the completions on a kind of device, or before one is there: then it is empty where
 // only the device tells.
-func (o *runOptions) arithmetic(device string) (string, error) {
+func (o *Task) arithmetic(device string) (string, error) {
 	switch {
-	case o.backend == "go":
+	case o.Engine.Backend == "go":
 		return "go on " + runtime.GOARCH, nil // where Go fuses multiplications and additions depends on it
-	case o.backend != "xla:cpu" && device != "cpu":
+	case o.Engine.Backend != "xla:cpu" && device != "cpu":
 		return device, nil
-	case o.kernels == xla.KernelsOff:
+	case o.Engine.Kernels == xla.KernelsOff:
 		return compiledFor(), nil
 	}
 	level, err := cpukernel.Features()
@@ -43,12 +43,12 @@ func (o *runOptions) arithmetic(device string) (string, error) {
 }
 
 // tiles says that AMX multiplies the job's matrices: its order of sums is its own.
-func (o *runOptions) tiles() bool {
+func (o *Task) tiles() bool {
 	var held cpukernel.DType
 	switch {
-	case o.heldWeights() == "int8":
+	case o.Engine.heldWeights() == "int8":
 		held = cpukernel.S8
-	case o.weightsType == dtypes.BFloat16:
+	case o.Engine.Config().DType == dtypes.BFloat16:
 		held = cpukernel.BF16
 	default:
 		return false
@@ -102,13 +102,13 @@ func compiledFor() string {
 }
 
 // computes refuses to go on with a job that computes in another way than this process, now.
-func (s *savedJob) computes(o *runOptions, now string) error {
+func (s *savedJob) computes(o *Task, now string) error {
 	was := s.state.Job().Arithmetic
 	if now == "" || was == "" || now == was { // jobs of older versions do not have it
 		return nil
 	}
 	return fmt.Errorf("%w. The last digits of completions would not be those of a single run: %s; or %s",
-		&jobstate.DifferentJobError{Output: o.output,
+		&jobstate.DifferentJobError{Output: o.Output,
 			Differences: []string{fmt.Sprintf("the completions are computed by %s, were by %s", now, was)}},
 		arithmeticRemedy(now, was), o.elsewhere())
 }

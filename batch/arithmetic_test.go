@@ -1,4 +1,4 @@
-package main
+package batch
 
 import (
 	"runtime"
@@ -25,13 +25,18 @@ func TestArithmetic(t *testing.T) {
 		{"xla:cuda", "", ""}, {"xla:cuda", "NVIDIA H200", "NVIDIA H200"}, {"xla:tpu", "TPU v5 lite", "TPU v5 lite"},
 		{"go", "", "go on " + runtime.GOARCH},
 	} {
-		o := &runOptions{backend: c.backend}
+		o := &Task{Spec: Spec{Engine: Engine{Backend: c.backend, DType: "auto"}}}
 		if got, err := o.arithmetic(c.device); err != nil || got != c.want {
 			t.Errorf("%s on %q: %q, %v; want %q", c.backend, c.device, got, err, c.want)
 		}
 	}
-	here, err := (&runOptions{backend: "xla:cpu", weights: "auto"}).arithmetic("")
-	plugin, pluginErr := (&runOptions{backend: "xla:/a/plugin.so", weights: "auto"}).arithmetic("cpu")
+	task := func(backend string) *Task {
+		spec := DefaultSpec()
+		spec.Engine.Backend = backend
+		return &Task{Spec: spec}
+	}
+	here, err := task("xla:cpu").arithmetic("")
+	plugin, pluginErr := task("xla:/a/plugin.so").arithmetic("cpu")
 	if err != nil || pluginErr != nil || here != plugin || here == "" {
 		t.Errorf("%q, %v; by the plugin's path %q, %v", here, err, plugin, pluginErr)
 	}

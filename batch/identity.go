@@ -1,4 +1,4 @@
-package main
+package batch
 
 import (
 	"context"
@@ -28,19 +28,9 @@ const (
 	maxParts = 50_000
 )
 
-// identifyModel returns what is known of the model by its files. It reads a few kilobytes of each tensor.
-func identifyModel(ctx context.Context, env *environment, o *runOptions) (identity, error) {
-	model, err := openModel(ctx, env, o.model, o.loadFormat)
-	if err != nil {
-		return identity{}, err
-	}
-	known := identity{fingerprint: model.FingerPrint(), tokenizer: model.TokenizerSource() != ""}
-	return known, model.Close()
-}
-
 // needTokenizer refuses rows of text for a model without a tokenizer, before it is loaded: each row would be an error.
-func (o *runOptions) needTokenizer(ctx context.Context, model identity, r *promptset.Reader) error {
-	if model.tokenizer {
+func (o *Task) needTokenizer(ctx context.Context, model Identity, r *promptset.Reader) error {
+	if model.Tokenizer {
 		return nil
 	}
 	row, err := r.FirstText(ctx, o.parts(r.NumRows()).Rows)
@@ -48,77 +38,74 @@ func (o *runOptions) needTokenizer(ctx context.Context, model identity, r *promp
 		return err
 	}
 	const remedy = "take a folder with a tokenizer.json, or rows with prompt_token_ids"
-	return row.Error(fmt.Sprintf("the column %s has text, and the model %s has no tokenizer: %s", row.Kind, o.model,
+	return row.Error(fmt.Sprintf("the column %s has text, and the model %s has no tokenizer: %s", row.Kind, o.Model,
 		remedy))
 }
 
 // needDevice looks for the backend's device and plugin, before the model is fetched. A job that was begun may be
 // finished, and need neither: there it is told when the model is opened.
-func (o *runOptions) needDevice(ctx context.Context, env *environment) error {
-	if env.lacks == nil {
-		return nil
-	}
-	if begun, err := begunJob(ctx, o); err != nil || begun != nil && !o.anew {
+func (o *Task) needDevice(ctx context.Context) error {
+	if begun, err := BegunJob(ctx, o.Output); err != nil || begun != nil && !o.New {
 		return nil // what is wrong with the output is told when it is opened
 	}
-	return env.lacks(o.backend)
+	return o.Models.Lacks(o.Engine.Backend)
 }
 
 // parts cuts the job into parts: what is asked for, or about as many rows as make partCompletions.
-func (o *runOptions) parts(rows int64) promptset.Parts {
-	if o.limit > 0 {
-		rows = min(o.limit, rows)
+func (o *Task) parts(rows int64) promptset.Parts {
+	if o.Limit > 0 {
+		rows = min(o.Limit, rows)
 	}
-	size := o.partRows
+	size := o.PartRows
 	if size == 0 {
-		size = max(1, int64(partCompletions/o.sampling.N), (rows+maxParts-1)/maxParts)
+		size = max(1, int64(partCompletions/o.Sampling.N), (rows+maxParts-1)/maxParts)
 	}
 	return promptset.Parts{Rows: rows, PartRows: size}
 }
 
 // describe says what the job is, before its model is opened.
-func (o *runOptions) describe(r *promptset.Reader, parts promptset.Parts, fingerprint string) (*jobstate.Description,
+func (o *Task) describe(r *promptset.Reader, parts promptset.Parts, fingerprint string) (*jobstate.Description,
 	error) {
 	d := &jobstate.Description{OutputVersion: outputVersion, Model: fingerprint, Settings: o.parameters()}
 	maps.Copy(d.Settings, map[string]any{
-		"format": o.format, "rows": parts.Rows, "part_rows": parts.PartRows, "backend": o.backend, "kernels": o.kernels,
-		"kv": o.kv,
+		"format": o.Format, "rows": parts.Rows, "part_rows": parts.PartRows, "backend": o.Engine.Backend, "kernels": o.Engine.Kernels,
+		"kv": o.Engine.KV,
 	})
-	if o.parallel.tp > 1 { // sums over devices have another order; replicas change nothing
-		d.Settings["tp"] = o.parallel.tp
+	if o.Engine.TP > 1 { // sums over devices have another order; replicas change nothing
+		d.Settings["tp"] = o.Engine.TP
 	}
-	if o.layers == engine.LayersLoop { // compilers join operations in other ways
-		d.Settings["layers"] = o.layers
+	if o.Engine.Layers == engine.LayersLoop { // compilers join operations in other ways
+		d.Settings["layers"] = o.Engine.Layers
 	}
 	// These two come under "settled" as what they turned out to be.
 	delete(d.Settings, "dtype")
 	delete(d.Settings, "kv_dtype")
-	if o.chatTemplate != "model" && o.chatTemplate != "none" {
-		text, err := os.ReadFile(o.chatTemplate)
+	if o.ChatTemplate != TemplateOfModel && o.ChatTemplate != TemplateNone {
+		text, err := os.ReadFile(o.ChatTemplate)
 		if err != nil {
 			return nil, fmt.Errorf("--chat-template is neither model nor none nor a file that can be read: %w", err)
 		}
 		sum := sha256.Sum256(text)
 		d.Settings["chat_template"] = "sha256:" + hex.EncodeToString(sum[:])
 	}
-	d.Inputs = inputsOf(r)
+	d.Inputs = InputsOf(r)
 	return d, nil
 }
 
-// inputsOf names the files that a job reads.
-func inputsOf(r *promptset.Reader) (inputs []jobstate.Input) {
+// InputsOf names the files that a job reads.
+func InputsOf(r *promptset.Reader) (inputs []jobstate.Input) {
 	for _, s := range r.Sources() {
 		inputs = append(inputs, jobstate.Input{Name: s.Name, Bytes: s.Bytes, Rows: s.Rows, Digest: s.Digest})
 	}
 	return inputs
 }
 
-// settings is a view of the options that a job leaves to the engine where they are not given, by their names in
-// job.json. Completions may depend on each in their last digits.
-func (o *runOptions) open() map[string]*int {
+// open is a view of the sizes that a job leaves to the engine where they are not given, by their names in job.json.
+// Completions may depend on each in their last digits.
+func (o *Engine) open() map[string]*int {
 	return map[string]*int{
-		"max_seqs": &o.maxSeqs, "page_size": &o.pageSize, "max_model_len": &o.maxModelLen,
-		"prefill_tokens": &o.prefillTokens,
+		"max_seqs": &o.MaxSeqs, "page_size": &o.PageSize, "max_model_len": &o.MaxModelLen,
+		"prefill_tokens": &o.PrefillTokens,
 	}
 }
 
@@ -134,7 +121,7 @@ func settled(p engine.Plan) map[string]any {
 }
 
 // settle takes what is left open from a job that was begun, and returns how what is given differs from it.
-func (o *runOptions) settle(was map[string]any) (differences []string, err error) {
+func (o *Engine) settle(was map[string]any) (differences []string, err error) {
 	number := func(name string) int64 {
 		n, _ := was[name].(json.Number)
 		i, _ := n.Int64()
@@ -151,10 +138,10 @@ func (o *runOptions) settle(was map[string]any) (differences []string, err error
 		}
 	}
 	// The memory for the cache moves with the machine: what is given holds, and what is not is as before.
-	if o.kvBytes == 0 {
-		o.kvBytes = number("kv_bytes")
+	if o.KVMemory == 0 {
+		o.KVMemory = number("kv_bytes")
 	}
-	for name, field := range map[string]*string{"dtype": &o.dtype, "kv_dtype": &o.kvDType} {
+	for name, field := range map[string]*string{"dtype": &o.DType, "kv_dtype": &o.KVDType} {
 		then, _ := was[name].(string)
 		if then == "" {
 			continue
@@ -163,7 +150,7 @@ func (o *runOptions) settle(was map[string]any) (differences []string, err error
 			*field = then
 			continue
 		}
-		now, err := parseDType(name, *field)
+		now, err := parseDType(strings.ReplaceAll(name, "_", "-"), *field)
 		if err != nil {
 			return nil, err
 		}
@@ -171,59 +158,75 @@ func (o *runOptions) settle(was map[string]any) (differences []string, err error
 			differences = append(differences, fmt.Sprintf("%s is %s, was %s", name, *field, then))
 		}
 	}
-	if o.weightsType, err = parseDType("dtype", o.dtype); err != nil {
+	if _, err := parseDType("dtype", o.DType); err != nil {
 		return nil, err
 	}
-	o.kvType, err = parseDType("kv-dtype", o.kvDType)
+	_, err = parseDType("kv-dtype", o.KVDType)
 	slices.Sort(differences)
 	return differences, err
 }
 
+// settleAs takes what is left open from a job that was begun; further differences from it, and those that are given,
+// are an error.
+func (o *Task) settleAs(was map[string]any, differences []string) error {
+	more, err := o.Engine.settle(was)
+	if err != nil {
+		return err
+	}
+	if differences = append(differences, more...); len(differences) > 0 {
+		return o.different(differences)
+	}
+	return nil
+}
+
+// sameSettled says that an engine is what the job settled on, but for the memory that it takes.
+func sameSettled(now, then map[string]any) bool {
+	delete(now, "kv_bytes")
+	for name, v := range now {
+		if was, ok := then[name]; ok && fmt.Sprint(v) != fmt.Sprint(was) {
+			return false
+		}
+	}
+	return true
+}
+
 // footer is what the output files say of how they were made.
-func (o *runOptions) footer(s *session) map[string]string {
+func (o *Task) footer(s *Session) map[string]string {
 	parameters, _ := json.Marshal(o.parameters())
 	return map[string]string{
-		"quire.version": quireVersion(), "quire.model": s.model, "quire.model_fingerprint": s.fingerprint,
+		"quire.version": o.Version, "quire.model": s.Model, "quire.model_fingerprint": s.Fingerprint,
 		"quire.parameters": string(parameters),
 	}
 }
 
-// heldWeights is --weights as the engine has it.
-func (o *runOptions) heldWeights() string {
-	if o.weights == "auto" {
-		return ""
-	}
-	return o.weights
-}
-
 // parameters are the settings that the completions depend on.
-func (o *runOptions) parameters() map[string]any {
-	all := o.sampling.Identity()
+func (o *Task) parameters() map[string]any {
+	all := o.Sampling.Identity()
 	maps.Copy(all, map[string]any{
-		"chat_template": o.chatTemplate, "dtype": o.dtype, "kv_dtype": o.kvDType, "weights": o.weights,
+		"chat_template": o.ChatTemplate, "dtype": o.Engine.DType, "kv_dtype": o.Engine.KVDType, "weights": o.Engine.Weights,
 	})
-	if len(o.columns) > 0 {
-		all["columns"] = o.columns
+	if len(o.Columns) > 0 {
+		all["columns"] = o.Columns
 	}
 	return all
 }
 
 // different is the error for a folder with another job.
-func (o *runOptions) different(differences []string) error {
+func (o *Task) different(differences []string) error {
 	return fmt.Errorf("%w. Give it the settings it was begun with to go on, or %s",
-		&jobstate.DifferentJobError{Output: o.output, Differences: differences}, o.elsewhere())
+		&jobstate.DifferentJobError{Output: o.Output, Differences: differences}, o.elsewhere())
 }
 
 // errForeignParts is the error for parts of no job that is known.
 var errForeignParts = errors.New("there are part files and nothing that says which job wrote them")
 
 // elsewhere is the remedy for an output that has something else, in the words of who can do something about it.
-func (o *runOptions) elsewhere() string {
+func (o *Task) elsewhere() string {
 	switch {
-	case o.job != "":
+	case o.queued != "":
 		return fmt.Sprintf(
-			`cancel this job ("sample cancel %s") and submit it with another output, or with "sample submit --new", which removes what is there`, o.job)
-	case !o.shard.Whole():
+			`cancel this job ("sample cancel %s") and submit it with another output, or with "sample submit --new", which removes what is there`, o.queued)
+	case !o.Shard.Whole():
 		return "choose another --output, or remove what is there"
 	}
 	return "choose another --output, or give --new to remove what is there"

@@ -1,4 +1,4 @@
-package main
+package batch
 
 import (
 	"cmp"
@@ -48,7 +48,7 @@ type collector struct {
 	before   tally.Counts
 	drawn    tally.Counts // what this process did; with before it is what the job has come to
 	errors   []string     // the first few
-	observer *observer
+	observer *Observer
 	err      error // of the writer or the journal; nothing is written after it
 	record   []byte
 }
@@ -168,7 +168,7 @@ func (c *collector) count(p *pendingRow, r *promptset.Result, drawn bool) {
 		to = &c.drawn
 		p.drawn++
 		if c.observer != nil {
-			c.observer.run.Completed(r.FinishReason, r.CompletionTokens, r.Err != "")
+			c.observer.Run.Completed(r.FinishReason, r.CompletionTokens, r.Err != "")
 		}
 	}
 	to.Completion(r.FinishReason, r.CompletionTokens, r.Err != "")
@@ -199,7 +199,7 @@ func (c *collector) finish(p *pendingRow) error {
 	switch {
 	case c.observer == nil:
 	case p.drawn == 0:
-		c.observer.run.Restored()
+		c.observer.Run.Restored()
 	default:
 		c.observer.finished(p, failure)
 	}

@@ -1,4 +1,4 @@
-package main
+package batch
 
 import (
 	"fmt"
@@ -7,12 +7,8 @@ import (
 	"time"
 )
 
-// stallAfter is how long nothing may come from the device before a warning says so; it says so again after twice as
-// long, and so on.
-var stallAfter = 2 * time.Minute
-
 // caller is a sampler that counts the calls of its programs as they end. Of one that does not, only completions tell
-// that the device is alive, and long ones may take longer than stallAfter.
+// that the device is alive, and long ones may take longer than Timing.StallAfter.
 type caller interface{ Calls() int64 }
 
 // watchdog warns of a device that stands still.
@@ -23,18 +19,18 @@ type watchdog struct {
 }
 
 // watchDevice watches a session until stop.
-func watchDevice(w io.Writer, s *session) *watchdog {
+func watchDevice(w io.Writer, s *Session) *watchdog {
 	d := &watchdog{from: time.Now(), end: make(chan struct{})}
-	counter, _ := s.sampler.(caller)
+	counter, _ := s.Sampler.(caller)
 	go d.watch(w, counter)
 	return d
 }
 
 func (d *watchdog) watch(w io.Writer, counter caller) {
-	ticker := time.NewTicker(stallAfter / 8)
+	ticker := time.NewTicker(Timing.StallAfter / 8)
 	defer ticker.Stop()
 	var calls int64
-	limit, what := stallAfter, "no completion was finished"
+	limit, what := Timing.StallAfter, "no completion was finished"
 	if counter != nil {
 		what = "no call of the device has ended"
 	}
@@ -51,14 +47,14 @@ func (d *watchdog) watch(w io.Writer, counter caller) {
 			}
 		}
 		switch quiet := time.Since(d.from) - time.Duration(d.last.Load()); {
-		case quiet < stallAfter:
-			limit = stallAfter
+		case quiet < Timing.StallAfter:
+			limit = Timing.StallAfter
 		case quiet >= limit:
 			limit = 2 * quiet
 			fmt.Fprintf(w,
 				"warning: %s for %s; the device may be stalled. What is finished is kept: the run can be ended and "+
 					"started again\n",
-				what, quiet.Round(stallAfter/100))
+				what, quiet.Round(Timing.StallAfter/100))
 		}
 	}
 }

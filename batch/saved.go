@@ -1,4 +1,4 @@
-package main
+package batch
 
 import (
 	"cmp"
@@ -18,12 +18,9 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// journalOptions bound what a crash costs: what is finished waits a second at most to be on disk, and never more than
-// 16 MiB of it do.
-var journalOptions = journal.Options{SyncEvery: time.Second, SyncBytes: 4 << 20}
-
 // savedJob is what an output folder has of the job: parts that are published, and completions in the journal.
 type savedJob struct {
+	fs      vfs.FS
 	state   *jobstate.State
 	folder  promptset.OutputFolder
 	parts   promptset.Parts
@@ -41,7 +38,7 @@ type savedJob struct {
 	entries []entry // of the journal, by row and generation
 	resumed bool    // an earlier process began the job
 
-	observer *observer
+	observer *Observer
 }
 
 // entry is where the journal has a completion.
@@ -69,14 +66,14 @@ func patiently(ctx context.Context, taken error, lock func() error) error {
 
 // openSaved locks the output folder, or the shard's part of it, and finds what job is in it, which must be the one that
 // is described, or none. The options take what that job settled on. With anew, what is there is removed.
-func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Parts,
-	d *jobstate.Description) (saved *savedJob, err error) {
-	s := &savedJob{parts: parts, shard: o.shard, format: o.format}
+func (o *Task) openSaved(ctx context.Context, parts promptset.Parts, d *jobstate.Description) (saved *savedJob,
+	err error) {
+	s := &savedJob{fs: o.FS, parts: parts, shard: o.Shard, format: o.Format}
 	work, err := o.workFolder()
 	if err != nil {
 		return nil, err
 	}
-	if s.state, err = jobstate.OpenShard(fs, work, o.shard); err != nil {
+	if s.state, err = jobstate.OpenShard(o.FS, work, o.Shard); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -84,15 +81,15 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 			s.state.Close()
 		}
 	}()
-	if storage.IsRemote(o.output) {
-		s.state.Share(ctx, o.output)
+	if storage.IsRemote(o.Output) {
+		s.state.Share(ctx, o.Output)
 	}
-	s.folder, err = promptset.NewOutputFolder(ctx, fs, o.output, cmp.Or(o.writer, o.shard.Name()), s.state.Dir())
+	s.folder, err = promptset.NewOutputFolder(ctx, o.FS, o.Output, cmp.Or(o.writer, o.Shard.Name()), s.state.Dir())
 	if err != nil {
 		return nil, err
 	}
-	if o.anew {
-		if err := errors.Join(s.folder.Clear(), s.clearJournals(fs)); err != nil {
+	if o.New {
+		if err := errors.Join(s.folder.Clear(), s.clearJournals()); err != nil {
 			return nil, err
 		}
 		if err := s.state.Clear(); err != nil {
@@ -109,8 +106,8 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 	}
 	published := map[int]bool{}
 	for _, name := range names {
-		if part, format, ok := promptset.ParsePartName(name); ok && (format == o.format || s.state.Job() == nil) &&
-			o.shard.Has(part) {
+		if part, format, ok := promptset.ParsePartName(name); ok && (format == o.Format || s.state.Job() == nil) &&
+			o.Shard.Has(part) {
 			published[part] = true
 		}
 	}
@@ -120,13 +117,13 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 			return nil, err
 		}
 	} else if len(published) > 0 {
-		return nil, fmt.Errorf("%s: %w: %s", o.output, errForeignParts, o.elsewhere())
+		return nil, fmt.Errorf("%s: %w: %s", o.Output, errForeignParts, o.elsewhere())
 	}
 	if err := s.inspect(published); err != nil {
 		return nil, err
 	}
 	for _, part := range parts.All() {
-		if !o.shard.Has(part) {
+		if !o.Shard.Has(part) {
 			continue
 		}
 		from, to := parts.Range(part)
@@ -140,15 +137,10 @@ func openSaved(ctx context.Context, fs vfs.FS, o *runOptions, parts promptset.Pa
 }
 
 // agree refuses a job that is not the one of the folder, and takes what that one settled on.
-func (s *savedJob) agree(o *runOptions, d *jobstate.Description) error {
+func (s *savedJob) agree(o *Task, d *jobstate.Description) error {
 	was := s.state.Job()
-	differences := d.Differences(was)
-	more, err := o.settle(was.Settled)
-	if err != nil {
+	if err := o.settleAs(was.Settled, d.Differences(was)); err != nil {
 		return err
-	}
-	if differences = append(differences, more...); len(differences) > 0 {
-		return o.different(differences)
 	}
 	now, err := o.arithmetic("") // with the settled dtype
 	if err != nil {
@@ -159,7 +151,7 @@ func (s *savedJob) agree(o *runOptions, d *jobstate.Description) error {
 
 // clearJournals removes the journals that this process has to itself: its own, or for a run of the whole job all of
 // them.
-func (s *savedJob) clearJournals(fs vfs.FS) error {
+func (s *savedJob) clearJournals() error {
 	dirs := []string{s.state.Dir()}
 	if s.shard.Whole() {
 		var err error
@@ -168,7 +160,7 @@ func (s *savedJob) clearJournals(fs vfs.FS) error {
 		}
 	}
 	for _, dir := range dirs {
-		if err := journal.Clear(fs, dir); err != nil {
+		if err := journal.Clear(s.fs, dir); err != nil {
 			return fmt.Errorf("cannot clear the journal: %w", err)
 		}
 	}
@@ -177,12 +169,12 @@ func (s *savedJob) clearJournals(fs vfs.FS) error {
 
 // claim makes the description the folder's job, if there is none yet. Where another process was faster, which may be
 // one on another machine, its job must be the same, and the options take what that one settled on: others is true.
-func (s *savedJob) claim(fs vfs.FS, o *runOptions, d *jobstate.Description) (others bool, err error) {
+func (s *savedJob) claim(o *Task, d *jobstate.Description) (others bool, err error) {
 	if s.state.Job() != nil {
 		return false, nil
 	}
 	// What an older job left whose description is gone.
-	if err := journal.Clear(fs, s.state.Dir()); err != nil {
+	if err := journal.Clear(s.fs, s.state.Dir()); err != nil {
 		return false, fmt.Errorf("cannot clear the journal: %w", err)
 	}
 	if err = s.state.Begin(d); errors.Is(err, jobstate.ErrBegun) {
@@ -192,14 +184,14 @@ func (s *savedJob) claim(fs vfs.FS, o *runOptions, d *jobstate.Description) (oth
 }
 
 // open opens the journal, and takes what it has of parts that are missing. Damage in it is told to w.
-func (s *savedJob) open(fs vfs.FS, w io.Writer) error {
+func (s *savedJob) open(w io.Writer) error {
 	missing := map[int]bool{}
 	for _, part := range s.missing {
 		missing[part] = true
 	}
 	var damages []journal.Damage
 	var err error
-	s.journal, damages, err = journal.Open(fs, s.state.Dir(), s.state.Key(), journalOptions,
+	s.journal, damages, err = journal.Open(s.fs, s.state.Dir(), s.state.Key(), Timing.Journal,
 		func(row int64, b []byte, at journal.Position) error {
 			generation, err := promptset.GenerationOf(b)
 			if err == nil && row < s.parts.Rows && missing[s.parts.Of(row)] {
@@ -243,12 +235,12 @@ func (s *savedJob) of(row int64) ([]promptset.Result, error) {
 }
 
 // writer starts to write the parts that are missing.
-func (s *savedJob) writer(o *runOptions, schema *promptset.Schema) (*promptset.Writer, error) {
+func (s *savedJob) writer(o *Task, schema *promptset.Schema) (*promptset.Writer, error) {
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
-		Format: o.format, Schema: schema, Columns: o.columns, Meta: s.state.Job().Meta, Parts: s.parts,
+		Format: o.Format, Schema: schema, Columns: o.Columns, Meta: s.state.Job().Meta, Parts: s.parts,
 		Write: s.missing,
 		Publishing: func(p promptset.PartSummary) error {
-			if err := s.folder.AddNote(p, o.format); err != nil {
+			if err := s.folder.AddNote(p, o.Format); err != nil {
 				return err
 			}
 			if s.observer != nil {

@@ -1,0 +1,137 @@
+package batch
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/setup"
+)
+
+// Engine says what runs the model of a job: devices, and an engine's sizes. Sizes that are 0 are found from the model
+// and the memory, by the first process of the job for all of them.
+type Engine struct {
+	// Backend is xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so or go.
+	Backend string
+	// Kernels is xla.KernelsAuto or xla.KernelsOff.
+	Kernels string
+	// Layers is engine.LayersUnrolled or engine.LayersLoop.
+	Layers string
+	// Weights is how matrices are held: auto, in DType, or int8.
+	Weights string
+	// DType is of the weights on the device, KVDType of keys and values: f32, bf16, f16 or auto.
+	DType, KVDType string
+	// KV is the kind of KV cache: paged or basic.
+	KV string
+	// KVMemory is the bytes of the KV cache.
+	KVMemory                                                 int64
+	MaxSeqs, PageSize, MaxModelLen, PrefillTokens, MaxRounds int
+	// ZeroPages overwrites freed pages with zeros.
+	ZeroPages     bool
+	NoPrefixCache bool
+	// Admission is how pages are reserved: engine.Overcommit or engine.Reserve.
+	Admission engine.Admission
+	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device.
+	HostKVMemory int64
+	// TP is the devices that each model is split over, DP the number of models.
+	TP, DP int
+}
+
+func defaultEngine() Engine {
+	return Engine{Backend: "xla:cpu", Kernels: xla.KernelsAuto, Layers: engine.LayersUnrolled, Weights: "auto",
+		DType: "auto", KVDType: "auto", KV: "paged", Admission: engine.Overcommit, TP: 1, DP: 1}
+}
+
+// Validate checks what does not need the model. The error is a [*FieldError].
+func (e *Engine) Validate() error {
+	choices := []struct {
+		field, value string
+		allowed      []string
+	}{
+		{"kernels", e.Kernels, []string{xla.KernelsAuto, xla.KernelsOff}},
+		{"layers", e.Layers, []string{engine.LayersUnrolled, engine.LayersLoop}},
+		{"weights", e.Weights, []string{"auto", "int8"}},
+		{"kv", e.KV, []string{"paged", "basic"}},
+		{"admission", string(e.Admission), []string{string(engine.Reserve), string(engine.Overcommit)}},
+	}
+	for _, c := range choices {
+		if err := oneOf(c.field, c.value, c.allowed...); err != nil {
+			return err
+		}
+	}
+	for _, c := range []struct {
+		field string
+		value int64
+	}{{"max-seqs", int64(e.MaxSeqs)}, {"page-size", int64(e.PageSize)}, {"max-model-len", int64(e.MaxModelLen)},
+		{"prefill-tokens", int64(e.PrefillTokens)}, {"max-rounds", int64(e.MaxRounds)}, {"kv-memory", e.KVMemory},
+		{"host-kv-memory", e.HostKVMemory}} {
+		if c.value < 0 {
+			return wrong(c.field, "is %d, but must be 0 (found automatically) or more", c.value)
+		}
+	}
+	if _, err := parseDType("dtype", e.DType); err != nil {
+		return err
+	}
+	if _, err := parseDType("kv-dtype", e.KVDType); err != nil {
+		return err
+	}
+	if _, err := parseBackend(e.Backend); err != nil {
+		return err
+	}
+	return e.validateDevices()
+}
+
+// Config is the engine's, without model, tokenizer and backend.
+func (e *Engine) Config() engine.Config {
+	weights, _ := parseDType("dtype", e.DType) // Validate tells what is wrong
+	kv, _ := parseDType("kv-dtype", e.KVDType)
+	return engine.Config{
+		MaxSeqs: e.MaxSeqs, PageSize: e.PageSize, MaxModelLen: e.MaxModelLen, PrefillTokens: e.PrefillTokens,
+		MaxRounds: e.MaxRounds, KVMemory: e.KVMemory, KV: e.KV, DType: weights, KVDType: kv, Layers: e.Layers,
+		Weights: e.heldWeights(), ZeroPages: e.ZeroPages, NoPrefixCache: e.NoPrefixCache, Admission: e.Admission,
+		HostKVMemory: e.HostKVMemory,
+	}
+}
+
+// heldWeights is Weights as the engine has it.
+func (e *Engine) heldWeights() string {
+	if e.Weights == "auto" {
+		return ""
+	}
+	return e.Weights
+}
+
+// parseDType parses the name of a float type; auto is InvalidDType, which lets the engine choose.
+func parseDType(field, name string) (dtypes.DType, error) {
+	switch strings.ToLower(name) {
+	case "auto":
+		return dtypes.InvalidDType, nil
+	case "f32", "float32":
+		return dtypes.Float32, nil
+	case "bf16", "bfloat16":
+		return dtypes.BFloat16, nil
+	case "f16", "float16":
+		return dtypes.Float16, nil
+	}
+	return dtypes.InvalidDType, wrong(field, "is %q, but must be auto, f32, bf16 or f16", name)
+}
+
+// parseBackend checks the name of a backend and returns it as package xla takes it: with an absolute path.
+func parseBackend(backend string) (spec string, err error) {
+	platform, isXLA := strings.CutPrefix(backend, "xla:")
+	switch {
+	case isXLA && platform == setup.CUDACompile:
+		return "", wrong("backend", "is %s, which compiles programs but does not run them: run on xla:cuda, or "+
+			"compile with \"sample plan --topology\"", backend)
+	case backend == "go", isXLA && slices.Contains(setup.Platforms(), platform):
+		return backend, nil
+	case isXLA && strings.ContainsRune(platform, filepath.Separator):
+		path, err := filepath.Abs(platform)
+		return "xla:" + path, err
+	}
+	return "", wrong("backend", "is %q, but must be xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so or go", backend)
+}

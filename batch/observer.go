@@ -1,0 +1,127 @@
+package batch
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/telemetry"
+	"github.com/quire/quire/vfs"
+)
+
+// Observer tells those who watch a job what happens in it: the log, and what package telemetry makes of it.
+type Observer struct {
+	Run     *telemetry.Run
+	Log     *slog.Logger
+	Version string // of the program
+
+	start  telemetry.Start
+	series *telemetry.Series
+}
+
+// seriesName is the name of the time series beside the journal, workerSeriesName that of a worker's, which has one for
+// all of its units of a job.
+const (
+	seriesName       = "events.jsonl"
+	workerSeriesName = "events-*.jsonl"
+)
+
+// TimeSeries lists the files of telemetry in the folder of a job's state: those of runs, and of workers.
+func TimeSeries(dir string) (run string, workers []string) {
+	workers, _ = filepath.Glob(filepath.Join(escapeGlob(dir), workerSeriesName)) // its only error is of the pattern
+	return filepath.Join(dir, seriesName), workers
+}
+
+// escapeGlob makes a path a pattern that fits it alone.
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}
+
+// keep begins to write the time series. Without it a run goes on: it is for people.
+func (w *Observer) keep(fs vfs.FS, dir string, anew bool) {
+	if fs != vfs.OS {
+		return
+	}
+	run, workers := TimeSeries(dir)
+	if anew {
+		for _, path := range append(workers, run) {
+			_ = os.Remove(path)
+		}
+	}
+	w.keepIn(run)
+}
+
+// keepWorker is keep for a worker, once a unit has made the folder.
+func (w *Observer) keepWorker(fs vfs.FS, dir, name string) {
+	if fs == vfs.OS && w.series == nil {
+		w.keepIn(filepath.Join(dir, strings.Replace(workerSeriesName, "*", name, 1)))
+	}
+}
+
+func (w *Observer) keepIn(path string) {
+	var err error
+	if w.series, err = w.Run.Keep(path); err != nil {
+		w.Log.Warn("there will be no time series", "err", err)
+	}
+}
+
+// called takes a call of the device.
+func (w *Observer) called(c engine.Call) { w.Run.Called(telemetry.Call(c)) }
+
+// started says that the engine is ready.
+func (w *Observer) started(p engine.Plan, rows, before int64) {
+	w.start = telemetry.Start{Version: w.Version, Model: p.Model, Backend: p.Backend, Rows: rows, Before: before,
+		Slots: p.MaxSeqs, Pages: p.Pages}
+	w.Run.Started(w.start)
+	w.Log.Info("engine ready", "backend", p.Backend, "model", p.Model, "slots", p.MaxSeqs, "pages", p.Pages, "rows",
+		rows, "rows_before", before)
+}
+
+// again says that the engine is ready after a failure.
+func (w *Observer) again() {
+	w.Run.Started(w.start)
+	w.Log.Info("engine ready again")
+}
+
+// failed says that the device failed.
+func (w *Observer) failed(err error) {
+	w.Run.Failed(err)
+	w.Log.Warn("device failed", "err", err)
+}
+
+// finished takes a row with its results.
+func (w *Observer) finished(p *pendingRow, failure string) {
+	row := telemetry.Row{ID: p.row.ID, Seconds: time.Since(p.begun).Seconds(), PromptTokens: p.results[0].PromptTokens,
+		Err: failure}
+	for _, r := range p.results {
+		row.Tokens += r.CompletionTokens
+		if r.Err == "" {
+			row.Completions++
+		}
+	}
+	if failure != "" {
+		w.Log.Debug("row with an error", "id", p.row.ID, "err", failure)
+	}
+	w.Run.Finished(row)
+}
+
+// published says that a part is there.
+func (w *Observer) published(s promptset.PartSummary) {
+	w.Log.Info("part written", "part", s.Part, "rows", s.Rows, "rows_with_errors", s.RowsWithErrors,
+		"completion_tokens", s.CompletionTokens)
+}
+
+// endSeries ends the time series, if there is one; result says how the job ended.
+func (w *Observer) endSeries(result string) {
+	if w.series == nil {
+		return
+	}
+	if err := w.series.Close(result); err != nil {
+		w.Log.Warn("the time series is not whole", "err", err)
+	}
+	w.series = nil
+}

@@ -1,0 +1,258 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/chat"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/setup"
+	"github.com/quire/quire/storage"
+	"github.com/quire/quire/tokenizer"
+)
+
+// RealModels opens models of package models with package engine.
+type RealModels struct{}
+
+// Lacks says what a backend lacks on this machine.
+func (RealModels) Lacks(backend string) error { return LookForDevice(backend) }
+
+// Identify returns what is known of the model by its files. It reads a few kilobytes of each tensor.
+func (RealModels) Identify(ctx context.Context, o *Task) (Identity, error) {
+	model, err := o.OpenModel(ctx)
+	if err != nil {
+		return Identity{}, err
+	}
+	known := Identity{Fingerprint: model.FingerPrint(), Tokenizer: model.TokenizerSource() != ""}
+	return known, model.Close()
+}
+
+// Open opens the model, its tokenizer and chat template, the backend, and the engine on them.
+func (RealModels) Open(ctx context.Context, o *Task) (*Session, error) {
+	model, err := o.OpenModel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	closers := []func(){func() { _ = model.Close() }}
+	closeAll := func() {
+		for _, c := range slices.Backward(closers) {
+			c()
+		}
+	}
+	fail := func(err error) (*Session, error) {
+		closeAll()
+		return nil, err
+	}
+	s := &Session{Model: o.Model, Fingerprint: model.FingerPrint(), Vocab: model.Config.VocabSize, Config: model.Config,
+		Release: closeAll}
+	tok, err := s.openText(o, model)
+	if err != nil {
+		return fail(err)
+	}
+	if o.TextOnly {
+		return s, nil
+	}
+	if err := s.openEngine(ctx, o, model, tok, func(c func()) { closers = append(closers, c) }); err != nil {
+		return fail(err)
+	}
+	if o.Opened != nil {
+		if err := o.Opened(s); err != nil {
+			return fail(err)
+		}
+	}
+	return s, nil
+}
+
+// openEngine opens the devices and makes the engine on them. What is opened is closed by what closes gets.
+func (s *Session) openEngine(ctx context.Context, o *Task, model *models.Checkpoint, tok *tokenizer.Tokenizer,
+	closes func(func())) error {
+	backend, err := o.OpenDevices(ctx)
+	if err != nil {
+		return err
+	}
+	closes(func() {
+		if !o.Hosts.lost() { // or its devices may wait for ever for those of another process
+			backend.Finalize()
+		}
+	})
+	if plugin, ok := backend.(interface{ DeviceKind() (string, error) }); ok {
+		if s.Device, err = plugin.DeviceKind(); err != nil {
+			return err
+		}
+	}
+	groups, err := o.Engine.groups(backend, o.Hosts)
+	if err != nil {
+		return err
+	}
+	cfg := o.Engine.Config()
+	cfg.Model, cfg.Tokenizer, cfg.Hosts, cfg.Debug, cfg.Log = model, tok, o.Hosts.joined(), o.Debug, o.Log
+	cfg.Observe = o.Observer.called
+	if cfg.HostKVMemory == 0 && (o.SavePrefix != "" || o.LoadPrefix != "") {
+		cfg.HostKVMemory = defaultHostMemory
+	}
+	if s.Sampler, err = newSampler(ctx, cfg, groups); err != nil {
+		return err
+	}
+	closes(s.Sampler.Close)
+	return o.loadPrefix(s.engines()...)
+}
+
+// newSampler makes the engine, or one on each of several backends.
+func newSampler(ctx context.Context, cfg engine.Config, backends []compute.Backend) (Sampler, error) {
+	if len(backends) > 1 {
+		return engine.NewReplicas(ctx, cfg, backends)
+	}
+	cfg.Backend = backends[0]
+	return engine.New(ctx, cfg)
+}
+
+// OpenModel opens the task's model, whose weights are not read yet.
+func (o *Task) OpenModel(ctx context.Context) (*models.Checkpoint, error) {
+	ref, err := o.modelRef(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if o.LoadFormat == LoadDummy {
+		return models.OpenConfig(ref)
+	}
+	return models.Open(ref)
+}
+
+// modelRef turns the names of models that setup knows into paths, fetching them if need be; all else is left as it is.
+// A file or folder of such a name comes first.
+func (o *Task) modelRef(ctx context.Context) (string, error) {
+	if storage.IsRemote(o.Model) {
+		return o.fetchModel(ctx)
+	}
+	if _, err := os.Stat(o.Model); err == nil || !slices.Contains(setup.Models(), o.Model) {
+		return o.Model, nil
+	}
+	return setup.EnsureModel(ctx, o.Model, o.Fetching)
+}
+
+// fetchModel brings a model folder or GGUF file that is the URL of objects into the cache and returns its path there.
+func (o *Task) fetchModel(ctx context.Context) (string, error) {
+	cache, err := setup.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "remote")
+	show := storage.ProgressLines(o.Messages)
+	if strings.HasSuffix(storage.Path(o.Model), ".gguf") {
+		return storage.Fetch(ctx, o.Model, cache, show)
+	}
+	dir, err := models.FetchFolder(func(want func(file string) bool) (string, error) {
+		return storage.FetchFolder(ctx, o.Model, cache, want, show)
+	})
+	if err != nil {
+		return "", fmt.Errorf("model %s: %w", storage.Redact(o.Model), err)
+	}
+	return dir, nil
+}
+
+// openText sets what turns text into tokens. A model without a tokenizer takes prompt_token_ids only.
+func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokenizer, error) {
+	template := ""
+	if o.ChatTemplate != "model" && o.ChatTemplate != "none" {
+		src, err := os.ReadFile(o.ChatTemplate)
+		if err != nil {
+			return nil, fmt.Errorf("--chat-template is neither model nor none nor a file that can be read: %w", err)
+		}
+		template = string(src)
+	}
+	source := model.TokenizerSource()
+	if source == "" {
+		none := fmt.Errorf("the model %s has no tokenizer: only prompt_token_ids can be run", o.Model)
+		s.Encode = func(string, bool) ([]int32, error) { return nil, none }
+		s.NoTemplate = none
+		return nil, nil
+	}
+	tok, err := tokenizer.Open(source)
+	if err != nil {
+		return nil, err
+	}
+	s.Encode = tok.Encode
+	switch o.ChatTemplate {
+	case "none":
+		s.NoTemplate = errors.New("messages need a chat template, and --chat-template is none")
+		return tok, nil
+	case "model":
+		if template = model.ChatTemplate(); template == "" {
+			template = tok.ChatTemplate()
+		}
+		if template == "" {
+			s.NoTemplate = fmt.Errorf(
+				"messages need a chat template, and the model %s has none: give --chat-template FILE", o.Model)
+			return tok, nil
+		}
+	}
+	parsed, err := chat.Parse(template)
+	if err != nil {
+		return nil, fmt.Errorf("the chat template of --chat-template %s: %w", o.ChatTemplate, err)
+	}
+	special := tok.SpecialIDs()
+	options := chat.Options{AddGenerationPrompt: true, BOS: tok.Token(special.BOS), EOS: tok.Token(special.EOS)}
+	s.Render = func(messages []promptset.Message) (string, error) {
+		turns := make([]chat.Message, len(messages))
+		for i, m := range messages {
+			turns[i] = chat.Message{Role: m.Role, Content: m.Content}
+		}
+		return parsed.Render(turns, options)
+	}
+	return tok, nil
+}
+
+// LookForDevice says what a backend lacks on this machine, before anything is fetched or opened for it: the plugin of
+// an accelerator, and perhaps the accelerator. A plugin that is installed, or named by its path, is used whatever is
+// found here.
+func LookForDevice(backend string) error {
+	if err := setup.Usable(strings.TrimPrefix(backend, "xla:"), true); err != nil {
+		return fmt.Errorf("--backend is %s: %w", backend, err)
+	}
+	return nil
+}
+
+// KernelFolder is where kernels that the user captured lie, under the cache folder.
+const KernelFolder = "kernels"
+
+// OpenDevices makes the task's backend, with the kernels that it asks for, fetching the CPU's plugin if need be.
+func (o *Task) OpenDevices(ctx context.Context) (compute.Backend, error) {
+	e := &o.Engine
+	spec, err := parseBackend(e.Backend)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := setup.CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	if err := LookForDevice(e.Backend); err != nil {
+		return nil, err
+	}
+	backend, err := xla.Open(spec, xla.OpenOptions{
+		FindPlugin: func(platform string) (string, error) {
+			return setup.UsePlugin(ctx, platform, true, o.Fetching)
+		},
+		ClientOptions: e.clientOptions(o.Hosts),
+		CacheDir:      filepath.Join(cache, "programs"),
+		Kernels:       e.Kernels,
+		KernelDir:     filepath.Join(cache, KernelFolder),
+	})
+	if err != nil {
+		if none := setup.NoDevice(strings.TrimPrefix(e.Backend, "xla:")); none != "" {
+			err = fmt.Errorf("%w; %s", err, none)
+		}
+		return nil, fmt.Errorf("--backend is %s: %w", e.Backend, err)
+	}
+	return backend, nil
+}

@@ -1,0 +1,143 @@
+package batch
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/queue"
+	"github.com/quire/quire/storage"
+	"github.com/quire/quire/tally"
+)
+
+// queuedJob is what a job in the queue tells its workers. What is of one process is not in it.
+type queuedJob struct {
+	// Dir is where relative names begin.
+	Dir string `json:"dir"`
+	// Spec is the job without its inputs, which the description names. URLs have no parameters.
+	Spec        Spec                  `json:"spec"`
+	Description *jobstate.Description `json:"description"`
+}
+
+// errOtherVersion says that a job was put into the queue by a version whose settings this one does not know.
+var errOtherVersion = errors.New("another version of the program submitted it: submit it again with this one, or take " +
+	"workers of that one")
+
+// parseQueued reads what submit has written.
+func parseQueued(config []byte) (*queuedJob, error) {
+	var c queuedJob
+	d := json.NewDecoder(bytes.NewReader(config))
+	d.DisallowUnknownFields()
+	d.UseNumber() // seeds need all 64 bits
+	if err := d.Decode(&c); err != nil {
+		return nil, fmt.Errorf("%w (%w)", errOtherVersion, err)
+	}
+	if c.Description == nil {
+		return nil, errors.New("the job has no description")
+	}
+	return &c, nil
+}
+
+// spec is the job with its inputs.
+func (c *queuedJob) spec() Spec {
+	spec := c.Spec
+	for _, in := range c.Description.Inputs {
+		spec.Inputs = append(spec.Inputs, in.Name)
+	}
+	return spec
+}
+
+// local says that names of the job are relative to its folder.
+func (c *queuedJob) local() bool {
+	spec := c.spec()
+	names := append([]string{spec.Output}, spec.Inputs...)
+	if !models.OnHub(spec.Model) {
+		names = append(names, spec.Model)
+	}
+	if spec.ChatTemplate != TemplateOfModel && spec.ChatTemplate != TemplateNone {
+		names = append(names, spec.ChatTemplate)
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		return !storage.IsRemote(name) && !filepath.IsAbs(name)
+	})
+}
+
+// outputPlace is one name for an output, however it was written.
+func outputPlace(output string) (string, error) {
+	if storage.IsRemote(output) {
+		return strings.TrimRight(storage.Redact(output), "/"), nil
+	}
+	return filepath.Abs(output)
+}
+
+// jobName names the job: the same one for the same description and output.
+func jobName(output string, d *jobstate.Description) (string, error) {
+	name := storage.Redact(output)
+	if !storage.IsRemote(output) {
+		var err error
+		if name, err = outputPlace(output); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(append(text, name...))
+	return hex.EncodeToString(sum[:6]), nil
+}
+
+// units are the parts that are missing.
+func (j *openedJob) units(missing []int) []queue.Unit {
+	sources := j.reader.Sources()
+	units := make([]queue.Unit, len(missing))
+	at, before := 0, int64(0)
+	for i, part := range missing {
+		from, to := j.parts.Range(part)
+		for at+1 < len(sources) && from >= before+sources[at].Rows {
+			before += sources[at].Rows
+			at++
+		}
+		units[i] = queue.Unit{Number: part, From: from, To: to, File: sources[at].Name}
+	}
+	return units
+}
+
+// UnitOptions say how a queue treats the units of a job.
+type UnitOptions struct {
+	// AckWait is how long a worker may be silent about a unit until another one gets it; 0 takes the queue's default.
+	AckWait time.Duration
+	// MaxTries parks a unit after so many failed attempts without progress.
+	MaxTries int
+}
+
+// queueJob makes the queue's job. The description must be without what an engine settled.
+func (t *Task) queueJob(j *openedJob, units UnitOptions, before tally.Counts) (queue.Job, error) {
+	id, err := jobName(t.Output, j.description)
+	if err != nil {
+		return queue.Job{}, err
+	}
+	place, err := outputPlace(t.Output)
+	if err != nil {
+		return queue.Job{}, err
+	}
+	c := queuedJob{Spec: t.Spec, Description: j.description}
+	if c.Dir, err = os.Getwd(); err != nil {
+		return queue.Job{}, err
+	}
+	config, err := json.Marshal(c)
+	return queue.Job{
+		ID: id, Name: storage.Redact(t.Output), Output: place, Config: config, Rows: j.parts.Rows, Before: before,
+		AckWait: units.AckWait, MaxTries: units.MaxTries,
+	}, err
+}

@@ -1,0 +1,102 @@
+package batch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/tally"
+)
+
+// A worker has the job that was submitted, and nothing of the process that did.
+func TestQueuedJob(t *testing.T) {
+	spec := DefaultSpec()
+	spec.Model, spec.Inputs, spec.Output, spec.Limit = "m.fake", []string{"in*.jsonl"}, "out", 7
+	spec.Sampling.N, spec.Sampling.Stop, spec.Sampling.IgnoreEOS = 3, []string{"a,b", `c"d`}, true
+	spec.Sampling.Temperature, spec.Sampling.Seed = 0.25, 1<<64-1
+	spec.Engine.KVMemory, spec.Engine.TP = 2e9, 2
+	task, err := NewTask(spec, Options{WorkDir: "elsewhere", New: true, Debug: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := &openedJob{description: &jobstate.Description{Inputs: []jobstate.Input{{Name: "in, with comma.jsonl"}},
+		Settings: task.parameters()}}
+	job, err := task.queueJob(opened, UnitOptions{MaxTries: 9}, tally.Counts{})
+	if err != nil || job.MaxTries != 9 {
+		t.Fatal(job.MaxTries, err)
+	}
+	c, err := parseQueued(job.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Inputs = []string{"in, with comma.jsonl"}
+	if got := c.spec(); !reflect.DeepEqual(got, spec) {
+		t.Errorf("%+v, want %+v", got, spec)
+	}
+	if differences := opened.description.Differences(c.Description); len(differences) > 0 {
+		t.Error(differences)
+	}
+	if !c.local() {
+		t.Error("relative names are not seen")
+	}
+	for _, process := range []string{"elsewhere", "work", "debug"} {
+		if strings.Contains(strings.ToLower(string(job.Config)), process) {
+			t.Errorf("%s is in the queue: %s", process, job.Config)
+		}
+	}
+	other := bytes.Replace(job.Config, []byte(`"spec":{`), []byte(`"spec":{"Later":1,`), 1)
+	if _, err := parseQueued(other); !errors.Is(err, errOtherVersion) {
+		t.Errorf("a field that this version does not know: %v", err)
+	}
+}
+
+// What is in a queue is from whoever may write there: it is refused, or a job with settings that are right.
+func FuzzQueuedJob(f *testing.F) {
+	spec := DefaultSpec()
+	spec.Model, spec.Output = "m", "o"
+	text, err := json.Marshal(queuedJob{Dir: "/", Spec: spec, Description: &jobstate.Description{
+		Inputs: []jobstate.Input{{Name: "in.jsonl"}}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(text))
+	f.Add(`{"dir":"/","flags":{"model":["m"],"output":["o"]},"description":{"inputs":[{"name":"in.jsonl"}]}}`)
+	f.Add(`{"spec":{"Sampling":{"N":-1}},"description":{}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := parseQueued([]byte(text))
+		if err != nil {
+			return
+		}
+		c.local()
+		task, err := NewTask(c.spec(), Options{})
+		if err == nil && (task.Sampling.N < 1 || task.Engine.TP < 1 || task.Model == "") {
+			t.Errorf("%s is a job: %+v", text, task.Spec)
+		}
+	})
+}
+
+// FuzzSettled goes on with any job.json: sizes are taken from it or differ, never by a panic.
+func FuzzSettled(f *testing.F) {
+	f.Add(
+		[]byte(
+			`{"settings": {"rows": 5, "part_rows": 2, "format": "jsonl"}, "settled": {"max_seqs": 4, "dtype": "float32", "kv_bytes": 1000}}`))
+	f.Add([]byte(`{"settled": {"max_seqs": "x", "page_size": -1e99, "dtype": "f8", "kv_dtype": ["a"]}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := jobstate.Parse(b)
+		if err != nil {
+			return
+		}
+		e := Engine{DType: "auto", KVDType: "auto"}
+		if _, err := e.settle(d.Settled); err != nil {
+			return
+		}
+		if e.DType == "" || e.KVDType == "" {
+			t.Fatalf("%s makes %+v", b, e)
+		}
+		sameSettled(map[string]any{"max_seqs": 1, "dtype": "float32"}, d.Settled)
+	})
+}

@@ -1,0 +1,64 @@
+package batch
+
+import (
+	"context"
+	"iter"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/promptset"
+)
+
+// Sampler draws completions; *engine.Engine and *engine.Replicas are the real ones.
+type Sampler interface {
+	Plan() engine.Plan
+	Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion, error]
+	Stats() engine.Stats
+	Close()
+}
+
+// Session is a model that is ready to draw completions, and what turns text into its tokens.
+type Session struct {
+	Sampler
+	Model       string // the reference it was opened by
+	Fingerprint string // of the weights
+	Vocab       int
+	Config      models.Config // of the model; zero where it has none
+	// Device is the plugin's name for the kind of its devices, such as "cpu" or "NVIDIA H200"; empty without a plugin.
+	Device string
+	// Encode turns text into token ids, with the tokens that begin a text if special is true.
+	Encode func(text string, special bool) ([]int32, error)
+	// Render writes messages as one text, with the opening of the answer. It is nil where there is no template, and
+	// then NoTemplate says why.
+	Render     func(messages []promptset.Message) (string, error)
+	NoTemplate error
+	// Release gives back all that the session has.
+	Release func()
+}
+
+// engines are the session's, all of the same model.
+func (s *Session) engines() []*engine.Engine {
+	switch e := s.Sampler.(type) {
+	case *engine.Engine:
+		return []*engine.Engine{e}
+	case *engine.Replicas:
+		return e.Engines()
+	}
+	return nil
+}
+
+// Models opens models. [RealModels] are those of files; tests take others.
+type Models interface {
+	// Lacks says what a backend lacks on this machine, before anything is fetched or opened for it.
+	Lacks(backend string) error
+	// Identify returns what is known of the task's model without loading it.
+	Identify(ctx context.Context, t *Task) (Identity, error)
+	// Open makes the task's model ready to draw completions.
+	Open(ctx context.Context, t *Task) (*Session, error)
+}
+
+// Identity is what is known of a model before it is loaded.
+type Identity struct {
+	Fingerprint string // of its files
+	Tokenizer   bool   // it has one; without, it takes prompt_token_ids only
+}

@@ -1,0 +1,141 @@
+package batch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
+)
+
+// Values of [Spec.LoadFormat].
+const (
+	LoadAuto  = "auto"  // weights from the model's files
+	LoadDummy = "dummy" // random weights in the shapes of the model's config
+)
+
+// Values of [Spec.ChatTemplate] that are not the name of a file.
+const (
+	TemplateOfModel = "model"
+	TemplateNone    = "none"
+)
+
+// Spec says what a job is: what job.json describes is made from it, and a queue gives it to workers. Completions depend
+// on nothing else. Begin with [DefaultSpec].
+type Spec struct {
+	// Model is a Hugging Face folder or a GGUF file, here or in an object store, hf://org/name, or a name that package
+	// setup knows.
+	Model string
+	// LoadFormat is the weight source: LoadAuto or LoadDummy.
+	LoadFormat string
+	// ChatTemplate is TemplateOfModel, TemplateNone or a file with a Jinja template.
+	ChatTemplate string
+
+	// Inputs are files, globs and folders of prompts, here or in an object store.
+	Inputs []string `json:"-"`
+	// Output is the folder of the completions, here or in an object store.
+	Output string
+	// Format of the output: parquet or jsonl.
+	Format string
+	// Columns are those of the output that it has on request.
+	Columns []string
+	// Limit takes so many rows from the start of the input; 0 takes all.
+	Limit int64
+	// PartRows is the input rows of a part; 0 takes as many as make about 16,384 completions.
+	PartRows int64
+
+	// Sampling is what rows that give no parameters of their own take.
+	Sampling parameter.Set
+	Engine   Engine
+}
+
+// DefaultSpec is a job without model, inputs and output.
+func DefaultSpec() Spec {
+	return Spec{
+		LoadFormat: LoadAuto, ChatTemplate: TemplateOfModel, Format: promptset.FormatParquet,
+		Sampling: parameter.Defaults(), Engine: defaultEngine(),
+	}
+}
+
+// FieldError says what is wrong with a field of a [Spec] or of [Options]. Field is the name that config files and
+// flags have for it, such as "max-tokens".
+type FieldError struct {
+	Field, Problem string
+}
+
+func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
+
+func wrong(field, format string, args ...any) error {
+	return &FieldError{field, fmt.Sprintf(format, args...)}
+}
+
+// Validate checks what does not need the model. The error is a [*FieldError].
+func (s *Spec) Validate() error {
+	switch {
+	case s.Model == "":
+		return wrong("model", "is missing: a folder, a .gguf file, hf://org/name, or smollm2")
+	case len(s.Inputs) == 0:
+		return wrong("input", "is missing: a Parquet or JSONL file with a column prompt, messages or prompt_token_ids")
+	case s.Output == "":
+		return wrong("output", "is missing: a folder for the completions")
+	case s.Limit < 0:
+		return wrong("limit", "is %d, but must be 0 (all rows) or more", s.Limit)
+	case s.PartRows < 0:
+		return wrong("part-rows", "is %d, but must be 0 (found automatically) or more", s.PartRows)
+	}
+	var err error
+	if s.Columns, err = promptset.OnRequest(s.Columns); err != nil {
+		return wrong("columns", "%v", err)
+	}
+	return cmpOr(
+		func() error { return oneOf("format", s.Format, promptset.FormatParquet, promptset.FormatJSONL) },
+		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },
+		func() error { return checkParameters(&s.Sampling) },
+		s.Engine.Validate,
+	)
+}
+
+// cmpOr returns the error of the first check that fails.
+func cmpOr(checks ...func() error) error {
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func oneOf(field, value string, allowed ...string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return wrong(field, "is %q, but must be %s", value, strings.Join(allowed, " or "))
+}
+
+// checkParameters checks the parameters and brings them into their canonical form.
+func checkParameters(set *parameter.Set) error {
+	err := set.Check(func(own string) string { return parameter.Sink(own).Flag })
+	if err == nil {
+		return nil
+	}
+	field, problem, _ := strings.Cut(err.Error(), " ")
+	return &FieldError{field, problem}
+}
+
+// hideParameters takes the parameters off URLs of objects, which may hold what does not belong into logs and outputs.
+// Storage has them from then on.
+func (s *Spec) hideParameters() (err error) {
+	s.Inputs = slices.Clone(s.Inputs)
+	names := []*string{&s.Model, &s.Output}
+	for i := range s.Inputs {
+		names = append(names, &s.Inputs[i])
+	}
+	for _, name := range names {
+		if *name, err = storage.Hide(*name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package batch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
+	"github.com/quire/quire/vfs"
+)
+
+// shardText is a shard in reports; that of the whole job is empty.
+func shardText(shard jobstate.Shard) string {
+	if shard.Whole() {
+		return ""
+	}
+	return shard.String()
+}
+
+// Standing is how much of a job is there.
+type Standing struct {
+	Parts   promptset.Parts
+	Missing []int
+	shards  int // that worked on it; 0 for none
+}
+
+func (s Standing) String() string {
+	if len(s.Missing) == 0 {
+		return plural.Of(s.Parts.Count(), "the one part of the job is there",
+			fmt.Sprintf("all %d parts of the job are there", s.Parts.Count()))
+	}
+	text := fmt.Sprintf("%d of %d parts of the job are there", s.Parts.Count()-len(s.Missing), s.Parts.Count())
+	if s.shards < 2 {
+		return text
+	}
+	var lacking []string
+	for i := range s.shards {
+		shard := jobstate.Shard{Index: i, Count: s.shards}
+		if slices.ContainsFunc(s.Missing, shard.Has) {
+			lacking = append(lacking, shard.String())
+		}
+	}
+	const most = 10
+	if more := len(lacking) - most; more > 0 {
+		lacking = append(lacking[:most], fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("%s; some are missing of shards %s", text, strings.Join(lacking, ", "))
+}
+
+// standing looks how much of the whole job is there now.
+func (s *savedJob) standing() (Standing, error) {
+	names, err := s.folder.Names()
+	if err != nil {
+		return Standing{}, err
+	}
+	return Standing{s.parts, missingParts(s.parts, names, s.format), s.shard.Count}, nil
+}
+
+// missingParts lists the parts that are not among the names.
+func missingParts(parts promptset.Parts, names []string, format string) (missing []int) {
+	there := map[int]bool{}
+	for _, name := range names {
+		if part, f, ok := promptset.ParsePartName(name); ok && f == format {
+			there[part] = true
+		}
+	}
+	for _, part := range parts.All() {
+		if !there[part] {
+			missing = append(missing, part)
+		}
+	}
+	return missing
+}
+
+// StandingOf looks how much of the job is there whose output folder that is. Its work folder has the state. ok is false
+// where it isn't known.
+func StandingOf(ctx context.Context, files vfs.FS, output, work string) (all Standing, ok bool) {
+	var job *jobstate.Description
+	var names []string
+	var shards []jobstate.Shard
+	var err error
+	if storage.IsRemote(output) {
+		job, err = jobstate.ReadShared(ctx, output)
+	} else {
+		job, err = jobstate.Read(files, work)
+	}
+	if job == nil || err != nil {
+		return all, false
+	}
+	if names, err = promptset.OpenOutputFolder(ctx, files, output).Names(); err != nil {
+		return all, false
+	}
+	// Of a job in an object store this machine knows what ran here.
+	if shards, err = jobstate.Shards(files, filepath.Join(work, jobstate.Folder)); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
+		return all, false
+	}
+	var format string
+	if all.Parts, format, ok = PartsOf(job); !ok {
+		return all, false
+	}
+	all.Missing = missingParts(all.Parts, names, format)
+	for i, shard := range shards {
+		if i > 0 && shard.Count != all.shards {
+			all.shards = 0 // of several counts none says whose the missing parts are
+			break
+		}
+		all.shards = shard.Count
+	}
+	return all, true
+}
+
+// PartsOf is how a job cuts its rows into parts, and in which format it writes them; ok is false where it does not say.
+func PartsOf(job *jobstate.Description) (parts promptset.Parts, format string, ok bool) {
+	number := func(name string) int64 {
+		n, _ := job.Settings[name].(json.Number)
+		i, _ := n.Int64()
+		return i
+	}
+	format, ok = job.Settings["format"].(string)
+	parts = promptset.Parts{Rows: number("rows"), PartRows: number("part_rows")}
+	return parts, format, ok && parts.Rows >= 0 && parts.PartRows >= 1
+}
+
+// BegunJob reads what job an output folder has; nil is none.
+func BegunJob(ctx context.Context, output string) (*jobstate.Description, error) {
+	if storage.IsRemote(output) {
+		return jobstate.ReadShared(ctx, output)
+	}
+	path := filepath.Join(output, jobstate.Folder, "job.json")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	d, err := jobstate.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", path, err)
+	}
+	return d, nil
+}

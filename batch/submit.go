@@ -1,0 +1,131 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/queue"
+	"github.com/quire/quire/tally"
+)
+
+// Submission is what became of a job that was put into a queue.
+type Submission struct {
+	*queue.Status
+	Result  queue.Submission // of the units that are missing
+	Rows    int64            // of the job
+	Retried int              // units that were parked, and are queued again
+}
+
+// errAtWork says that workers have the job's output open.
+var errAtWork = errors.New("workers are at the job")
+
+// Submit puts the job into a queue, which workers take the units of from. The same job again changes nothing while its
+// units are in the queue, and queues those again whose parts are not there when it is over. With retry, units that are
+// parked are queued again.
+func (t *Task) Submit(ctx context.Context, q *queue.Queue, units UnitOptions, retry bool) (*Submission, error) {
+	j, err := t.openJob(ctx)
+	if err != nil {
+		return nil, err
+	}
+	job, err := t.queueJob(j, units, tally.Counts{})
+	if err != nil {
+		return nil, err
+	}
+	if err := q.Free(ctx, job); err != nil { // before New removes what the other job wrote
+		return nil, t.taken(j, err)
+	}
+	if t.New {
+		if err := q.Remove(ctx, job.ID); err != nil && !errors.Is(err, queue.ErrNoJob) {
+			return nil, err
+		}
+	}
+	done, err := t.enqueue(ctx, q, j, job)
+	if err != nil {
+		return nil, err
+	}
+	if done == queue.Submitted {
+		warnOfColumns(t.Messages, j.reader)
+	}
+	s := &Submission{Result: done, Rows: j.parts.Rows}
+	if retry {
+		if s.Retried, err = q.Retry(ctx, job.ID); err != nil {
+			return nil, t.taken(j, err)
+		}
+	}
+	s.Status, err = q.Status(ctx, job.ID)
+	return s, err
+}
+
+// Withdraw takes the job out of a queue; its output stays. It returns the job's name.
+func (t *Task) Withdraw(ctx context.Context, q *queue.Queue) (string, error) {
+	j, err := t.openJob(ctx)
+	if err != nil {
+		return "", err
+	}
+	id, err := jobName(t.Output, j.description)
+	if err != nil {
+		return "", err
+	}
+	if err := q.Remove(ctx, id); err != nil && !errors.Is(err, queue.ErrNoJob) {
+		return "", err
+	}
+	return id, nil
+}
+
+// enqueue looks what is missing of the job, and queues that, unless workers are at it.
+func (t *Task) enqueue(ctx context.Context, q *queue.Queue, j *openedJob, job queue.Job) (done queue.Submission, err error) {
+	var saved *savedJob
+	err = patiently(ctx, jobstate.ErrBusy, func() (err error) {
+		if saved, err = t.openSaved(ctx, j.parts, j.description); errors.Is(err, jobstate.ErrBusy) {
+			// By workers, if the queue has the job: only those of one that was cancelled are waited for.
+			if was, known := q.Job(ctx, job.ID); known != nil {
+				return fmt.Errorf("%v: %w", err, known)
+			} else if !was.Cancelled {
+				return errAtWork
+			}
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errAtWork):
+		return queue.Going, nil
+	case errors.Is(err, jobstate.ErrBusy):
+		return done, fmt.Errorf(
+			"job %s was cancelled, and workers of it have not stopped yet: submit it again in some seconds", job.ID)
+	case err != nil:
+		return done, err
+	}
+	saved.tellDamaged(t.Messages)
+	missing := saved.missing
+	job.Before = saved.before
+	if err := saved.close(); err != nil {
+		return done, err
+	}
+	done, err = q.Submit(ctx, job, j.units(missing))
+	return done, t.taken(j, err)
+}
+
+// taken words the error for an output that another job in the queue has.
+func (t *Task) taken(j *openedJob, err error) error {
+	var taken *queue.OutputTakenError
+	if !errors.As(err, &taken) {
+		return err
+	}
+	if taken.Other.Cancelled {
+		return fmt.Errorf(
+			"%s is the output of job %s, which was cancelled and which workers have not left yet: submit again in a "+
+				"few seconds", t.Output, taken.Other.ID)
+	}
+	what := ""
+	if other, err := parseQueued(taken.Other.Config); err == nil {
+		if differences := j.description.Differences(other.Description); len(differences) > 0 {
+			what = fmt.Sprintf(" (%s)", strings.Join(differences, "; "))
+		}
+	}
+	return fmt.Errorf(
+		"%s is the output of job %s, which is in the queue and another job%s: wait for its end, choose another "+
+			"--output, or cancel it: \"sample cancel %s\"", t.Output, taken.Other.ID, what, taken.Other.ID)
+}

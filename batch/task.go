@@ -1,0 +1,202 @@
+package batch
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/journal"
+	"github.com/quire/quire/setup"
+	"github.com/quire/quire/storage"
+	"github.com/quire/quire/tally"
+	"github.com/quire/quire/telemetry"
+	"github.com/quire/quire/vfs"
+)
+
+// Options say how this process does a job. The zero value does all of it, and says nothing meanwhile.
+type Options struct {
+	// WorkDir is where the journal is: by default in the output folder, and for an output in an object store in the
+	// cache.
+	WorkDir string
+	// New removes what the output folder has before the job begins.
+	New bool
+	// Shard is which parts of the job this process does.
+	Shard jobstate.Shard
+	// MaxRestarts is how often a device that fails is started again without a completion in between.
+	MaxRestarts int
+	// Debug checks the device's tables after every step.
+	Debug bool
+	// SavePrefix and LoadPrefix are files of the keys and values of the prefix that all prompts have in common.
+	SavePrefix, LoadPrefix string
+	// Hosts are the processes that run the model together; nil for this one alone.
+	Hosts *Hosts
+	// Version of the program that does it, as the output's footers have it.
+	Version string
+
+	// FS has the output and the job's state: vfs.OS by default.
+	FS vfs.FS
+	// Messages takes lines for people: warnings, and unless Quiet is set how far the job is.
+	Messages io.Writer
+	Quiet    bool
+	Progress Progress
+	// Observer is told what happens; Log is the engine's.
+	Observer *Observer
+	Log      *slog.Logger
+	// Fetching is told of downloads.
+	Fetching setup.Progress
+
+	// Models opens models, by default those of package models with an engine of package engine.
+	Models Models
+	// Opened is called with a model each time that it is opened.
+	Opened func(*Session) error
+	// TextOnly opens no engine, but what turns text into tokens.
+	TextOnly bool
+}
+
+// Progress is told how far a job is: its counts, and what of these this process drew.
+type Progress interface {
+	Start(rows int64)
+	Update(done, drawn tally.Counts)
+	Finish(done, drawn tally.Counts)
+}
+
+type noProgress struct{}
+
+func (noProgress) Start(int64)                     {}
+func (noProgress) Update(done, drawn tally.Counts) {}
+func (noProgress) Finish(done, drawn tally.Counts) {}
+
+// Timing is how long things wait. Tests shorten it.
+var Timing = struct {
+	// RestartPause is before the first restart of an engine; each further one waits twice as long, up to a minute.
+	RestartPause time.Duration
+	// StallAfter is how long nothing may come from the device before a warning says so; it says so again after twice
+	// as long, and so on.
+	StallAfter time.Duration
+	// PollUnits is how long one question for a unit waits at the server, BeatEvery the time between heartbeats.
+	PollUnits, BeatEvery time.Duration
+	// BetweenJobs is how long a worker waits that found nothing to do, SetAside how long it leaves a job that it could
+	// not work on.
+	BetweenJobs, SetAside time.Duration
+	// LostGrace is how long a process has to come to its end when another of its group is lost.
+	LostGrace time.Duration
+	// Journal bounds what a crash costs: what is finished waits a second at most to be on disk, and never more than
+	// 16 MiB of it do.
+	Journal journal.Options
+}{
+	RestartPause: time.Second, StallAfter: 2 * time.Minute, PollUnits: time.Second, BeatEvery: 5 * time.Second,
+	BetweenJobs: 2 * time.Second, SetAside: time.Minute, LostGrace: 30 * time.Second,
+	Journal: journal.Options{SyncEvery: time.Second, SyncBytes: 4 << 20},
+}
+
+// Backoff is the pause before the restart that follows so many failures.
+func Backoff(failures int) time.Duration {
+	return min(Timing.RestartPause<<min(failures-1, 6), time.Minute)
+}
+
+// Task is a job as this process does it.
+type Task struct {
+	Spec
+	Options
+
+	opened *openedJob
+	queued string // in a queue, of which a worker does units; empty elsewhere
+	writer string // a name of its own for what is not published, where a shard may have several writers
+}
+
+// NewTask checks a job and how it is to be done. The error is a [*FieldError], or says which options contradict each
+// other.
+func NewTask(spec Spec, options Options) (*Task, error) {
+	t := &Task{Spec: spec, Options: options.withDefaults()}
+	if err := cmpOr(t.Spec.Validate, t.validate, t.hideParameters); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Messages == nil {
+		o.Messages = io.Discard
+	}
+	if o.Progress == nil {
+		o.Progress = noProgress{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Observer == nil {
+		o.Observer = &Observer{Run: telemetry.NewRun(), Log: o.Log, Version: o.Version}
+	}
+	if o.Fetching == nil {
+		o.Fetching = func(setup.Step) {}
+	}
+	if o.Models == nil {
+		o.Models = RealModels{}
+	}
+	o.Version = cmp.Or(o.Version, "devel")
+	return o
+}
+
+// validate checks the options, which may not contradict the job.
+func (t *Task) validate() error {
+	switch prefixes := t.SavePrefix != "" || t.LoadPrefix != ""; {
+	case t.MaxRestarts < 0:
+		return wrong("max-restarts", "is %d, but must be 0 or more", t.MaxRestarts)
+	case prefixes && t.Engine.NoPrefixCache:
+		return errors.New("--save-prefix and --load-prefix need --prefix-cache on")
+	case prefixes && t.several():
+		return errors.New("--save-prefix and --load-prefix may not come with --num-processes: each process has a " +
+			"part of the prefix, and the file has all")
+	}
+	if err := t.Hosts.validate(&t.Engine); err != nil || t.Shard.Whole() {
+		return err
+	}
+	switch {
+	case t.New:
+		return errors.New("--new removes what all shards wrote, and may not come with --shard: remove the folder " +
+			"before the shards begin, or choose another --output")
+	case t.WorkDir != "" && !storage.IsRemote(t.Output):
+		return errors.New("--work-dir may not come with --shard and a local --output: the shards know each other's " +
+			"job by the output folder")
+	}
+	return nil
+}
+
+func (t *Task) several() bool { return t.Hosts.several() }
+
+// workFolder is where the state and the journal of the job are.
+func (t *Task) workFolder() (string, error) { return WorkFolder(t.Output, t.WorkDir) }
+
+// WorkFolder is where the state and the journal of the job in an output folder are: workDir if it is given, else the
+// output folder, and for an output elsewhere a local folder of its own.
+func WorkFolder(output, workDir string) (string, error) {
+	if workDir != "" {
+		return workDir, nil
+	}
+	if !storage.IsRemote(output) {
+		return output, nil
+	}
+	cache, err := setup.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(strings.TrimSuffix(storage.Redact(output), "/")))
+	return filepath.Join(cache, "jobs", hex.EncodeToString(sum[:8])), nil
+}
+
+// say writes a line about how far the job is.
+func (t *Task) say(format string, args ...any) {
+	if !t.Quiet {
+		t.tell(format, args...)
+	}
+}

@@ -1,0 +1,53 @@
+package batch
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/quire/quire/queue"
+)
+
+func TestJobOver(t *testing.T) {
+	s := &queue.Status{Over: true, Job: queue.Job{Name: "out"}}
+	if err := JobOver(s); err != nil {
+		t.Error(err)
+	}
+	s.Figures.RowsWithErrors = 1
+	var end *Error
+	if err := JobOver(s); !errors.As(err, &end) || end.Outcome != Partial {
+		t.Error(err)
+	}
+	s.Lost = 2
+	if err := JobOver(s); err == nil || errors.As(err, &end) ||
+		!strings.Contains(err.Error(), "2 units of out are neither done nor in the queue") {
+		t.Error(err)
+	}
+	s.Parked = 7
+	for i := range 7 {
+		s.ParkedUnits = append(s.ParkedUnits, queue.ParkedUnit{Unit: queue.Unit{Number: i, To: 5, File: "in"},
+			Error: "fire"})
+	}
+	if err := JobOver(s); err == nil || !strings.Contains(err.Error(),
+		"unit 4 (rows 0 to 4, from in on): fire; 2 more; mend") {
+		t.Error(err)
+	}
+}
+
+// Remedies for an output that has another job are those that the reader has.
+func TestElsewhere(t *testing.T) {
+	var run, shard, worker Task
+	shard.Shard.Count, worker.queued = 2, "a"
+	for name, c := range map[string]struct {
+		task *Task
+		new  bool
+	}{"run": {&run, true}, "shard": {&shard, false}, "worker": {&worker, true}} {
+		text := c.task.different([]string{"n is 2, was 1"}).Error()
+		if strings.Contains(text, "--new") != c.new {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	if text := worker.elsewhere(); !strings.Contains(text, `"sample submit --new"`) {
+		t.Error(text)
+	}
+}
