@@ -68,8 +68,9 @@ func (o *Task) describe(r *promptset.Reader, parts promptset.Parts, fingerprint 
 	error) {
 	d := &jobstate.Description{OutputVersion: outputVersion, Model: fingerprint, Settings: o.parameters()}
 	maps.Copy(d.Settings, map[string]any{
-		"format": o.Format, "rows": parts.Rows, "part_rows": parts.PartRows, "backend": o.Engine.Backend, "kernels": o.Engine.Kernels,
-		"kv": o.Engine.KV,
+		"format": o.Format, "rows": parts.Rows, "part_rows": parts.PartRows, "backend": o.Engine.Backend,
+		"kernels": o.Engine.Kernels,
+		"kv":      o.Engine.KV,
 	})
 	if o.Engine.TP > 1 { // sums over devices have another order; replicas change nothing
 		d.Settings["tp"] = o.Engine.TP
@@ -203,7 +204,8 @@ func (o *Task) footer(s *Session) map[string]string {
 func (o *Task) parameters() map[string]any {
 	all := o.Sampling.Identity()
 	maps.Copy(all, map[string]any{
-		"chat_template": o.ChatTemplate, "dtype": o.Engine.DType, "kv_dtype": o.Engine.KVDType, "weights": o.Engine.Weights,
+		"chat_template": o.ChatTemplate, "dtype": o.Engine.DType, "kv_dtype": o.Engine.KVDType,
+		"weights": o.Engine.Weights,
 	})
 	if len(o.Columns) > 0 {
 		all["columns"] = o.Columns

@@ -30,8 +30,8 @@ type queuedJob struct {
 }
 
 // errOtherVersion says that a job was put into the queue by a version whose settings this one does not know.
-var errOtherVersion = errors.New("another version of the program submitted it: submit it again with this one, or take " +
-	"workers of that one")
+var errOtherVersion = errors.New("another version of the program submitted it: submit it again with this one, " +
+	"or take workers of that one")
 
 // parseQueued reads what submit has written.
 func parseQueued(config []byte) (*queuedJob, error) {

@@ -53,8 +53,8 @@ type Report struct {
 	// to do.
 	Followed        bool `json:"-"`
 	AlreadyFinished bool `json:"-"`
-	// Parts and RowsPlanned are those of this process' share of the job, and Standing how much of the whole job is there after
-	// a shard's work; nil for a run of the whole job.
+	// Parts and RowsPlanned are those of this process' share of the job, and Standing how much of the whole job is
+	// there after a shard's work; nil for a run of the whole job.
 	Parts       int       `json:"-"`
 	RowsPlanned int64     `json:"-"`
 	Standing    *Standing `json:"-"`
@@ -70,7 +70,8 @@ func (t *Task) report(fingerprint string, started time.Time) *Report {
 func (r *runner) report(u *unit, started time.Time, interrupted bool) *Report {
 	report := r.task.report(r.last.Fingerprint, started)
 	done, drawn, _ := u.out.counts()
-	report.Plan, report.Counts, report.RowsBefore, report.RowsHere = r.last.Plan(), done, done.Rows-drawn.Rows, drawn.Rows
+	report.Plan, report.Counts = r.last.Plan(), done
+	report.RowsBefore, report.RowsHere = done.Rows-drawn.Rows, drawn.Rows
 	report.RowsUnfinished, report.RowsInPart = u.saved.rows-done.Rows, u.rowsInPart()
 	report.RowsGreedy, report.RowsRepeated = r.builder.equal.counts()
 	report.Restarts, report.Errors, report.Interrupted = r.restarts, u.out.errors, interrupted

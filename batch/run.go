@@ -174,8 +174,8 @@ func (s *rest) begin(ctx context.Context) error {
 	err := s.claim(t, s.saved)
 	if errors.Is(err, errSettled) {
 		if t.several() {
-			return errors.New("another shard was faster and settled on other sizes: start all processes of this shard " +
-				"again, which then take those")
+			return errors.New("another shard was faster and settled on other sizes: start all processes of this " +
+				"shard again, which then take those")
 		}
 		if err = s.open(ctx); err == nil { // with what the faster process settled on
 			err = s.claim(t, s.saved)
@@ -312,8 +312,8 @@ func (s *savedJob) announce(t *Task, plan engine.Plan) {
 	}
 	if was := s.state.Job().Device; kernelLevel.ReplaceAllString(was, "") != kernelLevel.ReplaceAllString(plan.Backend,
 		"") {
-		t.tell("warning: the job was begun on %q and goes on with %q: completions may differ in their last digits from "+
-			"those of a single run", was, plan.Backend)
+		t.tell("warning: the job was begun on %q and goes on with %q: completions may differ in their last digits "+
+			"from those of a single run", was, plan.Backend)
 	}
 }
 

@@ -76,7 +76,8 @@ func (t *Task) Withdraw(ctx context.Context, q *queue.Queue) (string, error) {
 }
 
 // enqueue looks what is missing of the job, and queues that, unless workers are at it.
-func (t *Task) enqueue(ctx context.Context, q *queue.Queue, j *openedJob, job queue.Job) (done queue.Submission, err error) {
+func (t *Task) enqueue(ctx context.Context, q *queue.Queue, j *openedJob, job queue.Job) (done queue.Submission,
+	err error) {
 	var saved *savedJob
 	err = patiently(ctx, jobstate.ErrBusy, func() (err error) {
 		if saved, err = t.openSaved(ctx, j.parts, j.description); errors.Is(err, jobstate.ErrBusy) {

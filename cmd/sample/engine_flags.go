@@ -13,25 +13,26 @@ import (
 // definePages defines the flags for what becomes of pages of keys and values: docs/pages.md.
 func (o *runOptions) definePages(s *pflag.FlagSet) {
 	s.StringVar(&o.prefixCache, "prefix-cache", "on",
-		"`HOW` prompts share the pages of a prefix that they have in common: on, or off; what is drawn is the same")
+		"`MODE` of the prefix cache, by which prompts share the KV pages of a common prefix: on or off; the output is "+
+			"the same")
 	s.StringVar((*string)(&o.spec.Engine.Admission), "admission", string(o.spec.Engine.Admission),
-		"`HOW` pages are promised: overcommit, for a sequence's prompt, and when pages run out sequences move to the "+
-			"host's memory and back; or reserve, for the longest that a sequence may become")
+		"`MODE` how KV pages are reserved: overcommit (the prompt only; sequences swap to host memory when pages run "+
+			"out) or reserve (the longest possible)")
 	s.StringVar(&o.hostMemory, "host-kv-memory", "",
-		"`BYTES` the host's memory for prefixes that had to leave the device, such as 4GB (default: none)")
+		"`BYTES` host memory for prefixes evicted from the device, such as 4GB (default: none)")
 	placeVar(s, &o.process.SavePrefix, onThisMachine, "save-prefix", "",
-		"`FILE` write the keys and values of the prefix that all prompts of this run have in common here, when it is "+
-			"through")
+		"`FILE` when the run is finished, write the keys and values of the prefix that all its prompts share")
 	placeVar(s, &o.process.LoadPrefix, onThisMachine, "load-prefix", "",
-		"`FILE` take the prefix from this file, where a prompt begins with it")
+		"`FILE` read a prefix from this file, for prompts that begin with it")
 }
 
 // defineDevices defines the flags for how a job is spread over devices.
 func (o *runOptions) defineDevices(s *pflag.FlagSet) {
-	s.IntVar(&o.spec.Engine.TP, "tp", 1, "`DEVICES` that run the model together, each with a part of it: tensor parallelism")
+	s.IntVar(&o.spec.Engine.TP, "tp", 1,
+		"`DEVICES` to split each model over (tensor parallelism)")
 	s.IntVar(&o.spec.Engine.DP, "dp", 1,
-		"`REPLICAS` of the model, each on --tp devices of its own, that draw from one queue: data parallelism")
-	s.StringVar(&o.mesh, "mesh", "", "`AXES` both at once, such as tp=4,dp=2")
+		"`REPLICAS` of the model, each on --tp devices of its own (data parallelism)")
+	s.StringVar(&o.mesh, "mesh", "", "`AXES` --tp and --dp at once, such as tp=4,dp=2")
 }
 
 // parseMesh reads --mesh, which gives the same as --tp and --dp.

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -25,23 +23,19 @@ type hostOptions struct {
 // processesAuto is the --num-processes that takes all from the environment.
 const processesAuto = "auto"
 
-// coordinatorPort is where process 0 is met where only its host is known: jax.distributed's on TPUs.
-const coordinatorPort = "8476"
-
 func (o *hostOptions) define(s *pflag.FlagSet) {
 	s.StringVar(&o.processes, "num-processes", "",
-		"`N` of processes, each with as many of --tp's devices; auto takes this and the next two from the variables "+
-			"of GKE TPU, JAX, Slurm or torchrun")
-	s.IntVar(&o.ID, "process-id", -1, "`I` which of them this is, from 0 on; process 0 writes the output")
+		"`N` processes that run the model together, each with an equal share of --tp's devices; auto reads this and "+
+			"the next two from the environment of GKE TPU, JAX, Slurm or torchrun")
+	s.IntVar(&o.ID, "process-id", -1, "`I` number of this process, from 0; process 0 writes the output")
 	s.StringVar(&o.CoordinatorAddress, "coordinator-address", "",
-		"`HOST:PORT` where process 0 listens, and the others find it. Whoever reaches it could take part: use a "+
-			"network that is trusted")
+		"`HOST:PORT` of process 0, the same for all. Anyone who reaches it can join: use a trusted network")
 	s.StringVar(&o.BindAddress, "coordinator-bind-address", "",
-		"`HOST:PORT` where process 0 listens instead, such as 0.0.0.0:8476")
+		"`HOST:PORT` process 0 listens here instead, such as 0.0.0.0:8476")
 	s.DurationVar(&o.InitializationTimeout, "initialization-timeout", 5*time.Minute,
-		"`TIME` that processes wait for one another at the beginning")
+		"`TIME` processes wait for each other at the start")
 	s.DurationVar(&o.HeartbeatTimeout, "heartbeat-timeout", 100*time.Second,
-		"`TIME` after which a process that nothing comes from is lost, and the others stop")
+		"`TIME` consider a process lost after this long without a heartbeat, and stop the others")
 }
 
 func (h *hostOptions) several() bool { return h.Processes > 1 }
@@ -85,54 +79,20 @@ func (h *hostOptions) find(getenv func(string) string) error {
 	if h.ID >= 0 && h.Processes == 0 { // checked a second time, it is what was found
 		return errors.New("--process-id and --num-processes auto may not come together: auto finds both")
 	}
-	e := &shardEnv{getenv: getenv, flags: "--num-processes N and --process-id I"}
-	e.slurm()
-	e.tpu()
-	e.pair("JAX_PROCESS_ID", "JAX_NUM_PROCESSES")
-	e.pair("RANK", "WORLD_SIZE")
-	if e.err != nil {
-		return fmt.Errorf("--num-processes auto: %w", e.err)
+	found, err := batch.FindHosts(getenv)
+	if err != nil {
+		return fmt.Errorf("--num-processes auto: %w", err)
 	}
-	if several := slices.DeleteFunc(slices.Clone(e.claims),
-		func(c shardClaim) bool { return c.count == 1 }); len(several) > 0 {
-		e.claims = several
-	}
-	if len(e.claims) == 0 {
-		return fmt.Errorf(
-			"--num-processes auto: nothing says which process this is: neither TPU_WORKER_ID nor JAX_PROCESS_ID nor "+
-				"SLURM_PROCID nor RANK is set; give %s", e.flags)
-	}
-	first := e.claims[0]
-	for _, c := range e.claims {
-		if c.index != first.index || c.count != first.count || c.index >= c.count {
-			return fmt.Errorf("--num-processes auto: the environment contradicts itself: %s; %s; give %s", first, c,
-				e.flags)
-		}
-	}
-	if h.Processes, h.ID = first.count, first.index; !h.several() {
+	if h.Processes, h.ID = found.Processes, found.ID; !h.several() {
 		return nil
 	}
-	h.CoordinatorAddress = cmp.Or(h.CoordinatorAddress, coordinatorOf(getenv))
+	h.CoordinatorAddress = cmp.Or(h.CoordinatorAddress, found.CoordinatorAddress)
 	if h.CoordinatorAddress == "" {
 		return errors.New(
 			"--num-processes auto: nothing says where process 0 is: neither JAX_COORDINATOR_ADDRESS nor " +
 				"TPU_WORKER_HOSTNAMES nor MASTER_ADDR is set; give --coordinator-address")
 	}
 	return h.checkAddresses()
-}
-
-// coordinatorOf is where the environment says that process 0 is; "" for nowhere.
-func coordinatorOf(getenv func(string) string) string {
-	if address := getenv("JAX_COORDINATOR_ADDRESS"); address != "" {
-		return address
-	}
-	if host, _, _ := strings.Cut(getenv("TPU_WORKER_HOSTNAMES"), ","); strings.TrimSpace(host) != "" {
-		return net.JoinHostPort(strings.TrimSpace(host), coordinatorPort)
-	}
-	if host := getenv("MASTER_ADDR"); host != "" {
-		return net.JoinHostPort(host, cmp.Or(getenv("MASTER_PORT"), coordinatorPort))
-	}
-	return ""
 }
 
 func (h *hostOptions) checkAddresses() error {

@@ -18,6 +18,9 @@ import (
 )
 
 func TestFindProcess(t *testing.T) {
+	flags := func(processes string, id int, coordinator string) hostOptions {
+		return hostOptions{processes: processes, Hosts: batch.Hosts{ID: id, CoordinatorAddress: coordinator}}
+	}
 	tpu := map[string]string{"TPU_WORKER_ID": "2", "TPU_WORKER_HOSTNAMES": "w0.job,w1.job,w2.job,w3.job"}
 	for _, c := range []struct {
 		flags       hostOptions
@@ -26,31 +29,31 @@ func TestFindProcess(t *testing.T) {
 		coordinator string
 		fails       string
 	}{
-		{flags: hostOptions{processes: "4", Hosts: batch.Hosts{ID: 1, CoordinatorAddress: "h:1"}}, count: 4, id: 1, coordinator: "h:1"},
-		{flags: hostOptions{processes: "1", Hosts: batch.Hosts{ID: -1}}, count: 1, id: -1},
-		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: tpu, count: 4, id: 2, coordinator: "w0.job:8476"},
-		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1, CoordinatorAddress: "h:1"}}, env: tpu, count: 4, id: 2,
+		{flags: flags("4", 1, "h:1"), count: 4, id: 1, coordinator: "h:1"},
+		{flags: flags("1", -1, ""), count: 1, id: -1},
+		{flags: flags("auto", -1, ""), env: tpu, count: 4, id: 2, coordinator: "w0.job:8476"},
+		{flags: flags("auto", -1, "h:1"), env: tpu, count: 4, id: 2,
 			coordinator: "h:1"},
-		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}},
+		{flags: flags("auto", -1, ""),
 			env: map[string]string{"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"}, count: 1, id: 0},
-		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: map[string]string{"JAX_PROCESS_ID": "1",
+		{flags: flags("auto", -1, ""), env: map[string]string{"JAX_PROCESS_ID": "1",
 			"JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "c:9"}, count: 2, id: 1, coordinator: "c:9"},
-		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
+		{flags: flags("auto", -1, ""), env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
 			"MASTER_ADDR": "m", "MASTER_PORT": "29500"}, count: 2, id: 1, coordinator: "m:29500"},
-		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
+		{flags: flags("auto", -1, ""), env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
 			"MASTER_ADDR": "::1"}, count: 2, id: 1, coordinator: "[::1]:8476"},
-		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: map[string]string{"SLURM_PROCID": "1", "SLURM_NTASKS": "2",
+		{flags: flags("auto", -1, ""), env: map[string]string{"SLURM_PROCID": "1", "SLURM_NTASKS": "2",
 			"SLURM_STEP_ID": "0"}, fails: "give --coordinator-address"},
-		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
+		{flags: flags("auto", -1, ""), env: map[string]string{"RANK": "1", "WORLD_SIZE": "2",
 			"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "a,b"}, fails: "contradicts itself"},
-		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, env: map[string]string{"RANK": "x", "WORLD_SIZE": "2"},
+		{flags: flags("auto", -1, ""), env: map[string]string{"RANK": "x", "WORLD_SIZE": "2"},
 			fails: `RANK is "x"`},
-		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1}}, fails: "nothing says which process this is"},
-		{flags: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: 1}}, env: tpu, fails: "may not come together"},
-		{flags: hostOptions{processes: "two"}, fails: `--num-processes is "two"`},
-		{flags: hostOptions{processes: "2", Hosts: batch.Hosts{ID: 2, CoordinatorAddress: "h:1"}}, fails: "not one of 0 to 1"},
-		{flags: hostOptions{processes: "2", Hosts: batch.Hosts{ID: 0, CoordinatorAddress: "h"}}, fails: "must be HOST:PORT"},
-		{flags: hostOptions{processes: "2", Hosts: batch.Hosts{ID: 0, CoordinatorAddress: ":1"}}, fails: "must be HOST:PORT"},
+		{flags: flags("auto", -1, ""), fails: "nothing says which process this is"},
+		{flags: flags("auto", 1, ""), env: tpu, fails: "may not come together"},
+		{flags: flags("two", 0, ""), fails: `--num-processes is "two"`},
+		{flags: flags("2", 2, "h:1"), fails: "not one of 0 to 1"},
+		{flags: flags("2", 0, "h"), fails: "must be HOST:PORT"},
+		{flags: flags("2", 0, ":1"), fails: "must be HOST:PORT"},
 	} {
 		h := c.flags
 		err := h.find(func(name string) string { return c.env[name] })
@@ -76,7 +79,8 @@ func TestSlicesAreShards(t *testing.T) {
 		"JOB_COMPLETION_INDEX": "1",
 	}
 	getenv := func(name string) string { return env[name] }
-	o := runOptions{hosts: hostOptions{processes: "auto", Hosts: batch.Hosts{ID: -1, InitializationTimeout: 1, HeartbeatTimeout: 1}}}
+	o := runOptions{hosts: hostOptions{processes: "auto",
+		Hosts: batch.Hosts{ID: -1, InitializationTimeout: 1, HeartbeatTimeout: 1}}}
 	if err := o.hosts.check(getenv, false); err == nil ||
 		!strings.Contains(err.Error(), "--shard auto shares the rows out to the slices") {
 		t.Error(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/plan"
 	"github.com/quire/quire/setup"
 )
 
@@ -133,21 +134,23 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 		return err
 	}
 	defer backend.Finalize()
-	devices := backend.NumDevices()
 	groups, err := task.Engine.Groups(backend)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	backend = groups[0].(*xla.Backend) // the other replicas' programs differ by their devices only
-	p := &planner{o: o, backend: backend, replicas: groups, devices: devices, config: task.Engine.Config()}
-	p.config.Model, p.config.Backend, p.config.Debug = model, backend, task.Debug
-	p.note = func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }
-	report, err := p.plan(ctx)
+	config := task.Engine.Config()
+	config.Model, config.Debug = model, task.Debug
+	p, err := plan.New(config, groups, backend.NumDevices(), plan.Options{Model: task.Model, Context: o.context,
+		Trials: o.trials, Note: func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }})
+	if err != nil {
+		return err
+	}
+	report, err := p.Plan(ctx)
 	if err != nil {
 		return err
 	}
 	if o.compile {
-		if err := p.compileReplicas(ctx); err != nil {
+		if err := p.CompileReplicas(ctx); err != nil {
 			return err
 		}
 	}
@@ -156,7 +159,7 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 		out.SetIndent("", "  ")
 		return out.Encode(report)
 	}
-	report.print(env.stdout)
+	printPlan(env.stdout, report)
 	return nil
 }
 

@@ -6,21 +6,23 @@ import (
 	"testing"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/batch/plan"
 	"github.com/quire/quire/engine"
 )
 
 // What the CPU has none of: an estimate, kernels for TPU, a search that ends with a bound.
 func TestPlanTable(t *testing.T) {
-	r := planReport{
+	r := plan.Report{
 		Model: "m.json", Device: "v6e:2x4 (TPU v6 lite)", Devices: 8, DeviceMemory: 32 << 30, Weights: 16 << 30,
 		KV: 8 << 30, Temporary: 1 << 30, Total: 25 << 30,
 		Pages: 1000, TokensOfContext: 64000, Context: 2048, Sequences: 31, KVMemoryFlag: "8589934592", Complete: true,
-		Trials: []trial{{Pages: 1200, Bytes: 40 << 30}, {Pages: 1000, Bytes: 25 << 30, Fits: true}},
-		Programs: []planProgram{{Name: "run", Seconds: 12.34, Memory: xla.Memory{Temporary: 1 << 30, Code: 1 << 20,
+		Trials: []plan.Trial{{Pages: 1200, Bytes: 40 << 30}, {Pages: 1000, Bytes: 25 << 30, Fits: true}},
+		Programs: []plan.Program{{Name: "run", Seconds: 12.34, Memory: xla.Memory{Temporary: 1 << 30, Code: 1 << 20,
 			Aliased: 8 << 30}}},
 		Kernels: []xla.KernelUse{{Composite: "attention", For: "32 heads", Kernel: "ragged.payload"},
 			{Composite: "attention", For: "9 heads", Reason: "no kernel has them"}},
-		Estimate: &estimate{Chip: chip{"TPU v6e", 918e12, 1640e9}, Sequences: 31, Context: 2048, DecodeFLOPs: 2e12,
+		Estimate: &plan.Estimate{Chip: plan.Chip{Name: "TPU v6e", FLOPs: 918e12, Bandwidth: 1640e9}, Sequences: 31,
+			Context: 2048, DecodeFLOPs: 2e12,
 			DecodeBytes: 4e10, DecodeTokensPerSecond: 1234, DecodeBound: "memory",
 			PrefillFLOPs: 5e12, PrefillBytes: 3e10, PrefillTokensPerSecond: 56789, PrefillBound: "compute"},
 		Plan: engine.Plan{Model: "Qwen3", Parameters: 8_190_000_000, DType: "BFloat16", KVDType: "BFloat16",
@@ -28,7 +30,7 @@ func TestPlanTable(t *testing.T) {
 	}
 	table := func() string {
 		var out bytes.Buffer
-		r.print(&out)
+		printPlan(&out, &r)
 		return strings.Join(strings.Fields(out.String()), " ")
 	}
 	has := func(wants ...string) {

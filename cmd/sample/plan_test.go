@@ -3,19 +3,19 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/batch/plan"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
 )
 
 // runPlanCommand runs "sample plan" and returns its report, or its exit code and what it wrote to standard error.
-func runPlanCommand(t *testing.T, args ...string) (r planReport, code int, stderr string) {
+func runPlanCommand(t *testing.T, args ...string) (r plan.Report, code int, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = sampleMain(append([]string{"plan", "--json"}, args...), &environment{stdout: &out, stderr: &errs})
@@ -119,39 +119,5 @@ func TestPlanOfAModelThatDoesNotFit(t *testing.T) {
 	if _, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--topology", "v9z:1x1"); code != exitUsage ||
 		!strings.Contains(stderr, "unknown topology") {
 		t.Errorf("exit code %d: %s", code, stderr)
-	}
-}
-
-// The roofline of Llama-3.1-8B, worked out by hand: 6.98e9 weights in layers, 0.525e9 in the output matrix, 131,072
-// bytes a token.
-func TestRoofline(t *testing.T) {
-	w := modelWork{layerParams: 6.98e9, headParams: 0.525e9, weightSize: 2, layers: 32, heads: 32, headDim: 128,
-		kvBytesPerToken: 131072,
-		sequences:       64, context: 2048, step: 4096}
-	v6e, ok := findChip("TPU v6 lite")
-	if !ok {
-		t.Fatal("TPU v6e is not known")
-	}
-	e := w.roofline(v6e)
-	near := func(name string, got, want float64) {
-		if math.Abs(got-want) > want/100 {
-			t.Errorf("%s is %g, want %g", name, got, want)
-		}
-	}
-	near("bytes of a decode step", e.DecodeBytes, 15.01e9+17.18e9)
-	near("operations of a decode step", e.DecodeFLOPs, 64*(15.01e9+1.0737e9))
-	near("decode", e.DecodeTokensPerSecond, 64/(32.19e9/1640e9))
-	near("prefill", e.PrefillTokensPerSecond, 918e12/(13.96e9+0.537e9))
-	if e.DecodeBound != "memory" || e.PrefillBound != "compute" {
-		t.Errorf("decode is %s bound, prefill %s bound", e.DecodeBound, e.PrefillBound)
-	}
-	for kind, want := range map[string]string{"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p", "NVIDIA H200": "H200 SXM",
-		"NVIDIA L4": "L4", "NVIDIA L40S": "L40S", "TPU7x": "TPU7x, half a chip"} {
-		if c, ok := findChip(kind); !ok || c.Name != want {
-			t.Errorf("%q is taken for a %q", kind, c.Name)
-		}
-	}
-	if _, ok := findChip("cpu"); ok {
-		t.Error("a CPU is taken for a chip")
 	}
 }

@@ -40,35 +40,35 @@ func (o *runOptions) define(f *flags) {
 			"`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or "+
 				"smollm2, the demo model, which is fetched if need be")
 		s.StringVar(&o.spec.LoadFormat, "load-format", batch.LoadAuto,
-			"`HOW` weights are had: auto, from the model's files, or dummy, random ones of the shapes in its config, "+
-				"to measure a model without them")
+			"`SOURCE` of the weights: auto (the model's files) or dummy (random, in the config's shapes, to measure a "+
+				"model without them)")
 		placeVar(s, &o.spec.ChatTemplate, onThisMachine, "chat-template", "",
-			"`TEMPLATE` how rows with messages become text: model (the model's own template), none (such rows are "+
-				"errors), or a file with a Jinja template. A prompt is raw text in any case")
+			"`TEMPLATE` that renders rows with messages: model (the model's own), none (such rows are errors), or a "+
+				"file with a Jinja template. A prompt is always raw text")
 		s.StringVar(&o.spec.Engine.DType, "dtype", "auto",
-			"`TYPE` type of the weights on the device: f32, bf16, f16, or auto, which is f32")
+			"`TYPE` of the weights on the device: f32, bf16, f16, or auto (f32)")
 		s.IntVar(&o.spec.Engine.MaxModelLen, "max-model-len", 0,
-			"`TOKENS` most tokens of a prompt and its completion together (default: what the model was made for)")
+			"`TOKENS` maximum length of a prompt and its completion together (default: the model's own limit)")
 	})
 	f.group("Input and output", func(s *pflag.FlagSet) {
 		placesVar(s, &o.spec.Inputs, anywhere, "input", "i",
-			"`FILE` prompts in Parquet or JSONL: a file, a glob or a folder, here or at s3://, gs:// or azblob://; "+
-				"repeatable, and arguments after the flags are inputs too; any of them take the place of those in a "+
+			"`FILE` prompts in Parquet or JSONL: a file, a glob or a folder, local or at s3://, gs:// or azblob://. "+
+				"Repeatable; arguments after the flags are inputs too. Inputs on the command line replace those of a "+
 				"config file")
 		placeVar(s, &o.spec.Output, anywhere, "output", "o",
-			"`FOLDER` where the completions go, here or at s3://, gs:// or azblob://: part-00000.parquet and so on")
+			"`FOLDER` for the completions (part-00000.parquet and so on), local or at s3://, gs:// or azblob://")
 		placeVar(s, &o.process.WorkDir, onThisMachine, "work-dir", "",
-			"`FOLDER` where the journal is (default: in the output folder, and for an output elsewhere in the cache)")
-		s.StringVar(&o.spec.Format, "format", "parquet", "`FORMAT` format of the output: parquet or jsonl")
+			"`FOLDER` for the journal (default: the output folder, or the cache if the output is an object store's)")
+		s.StringVar(&o.spec.Format, "format", "parquet", "`FORMAT` of the output: parquet or jsonl")
 		columnsFlag(s, &o.spec.Columns)
-		s.Int64Var(&o.spec.Limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
+		s.Int64Var(&o.spec.Limit, "limit", 0, "`ROWS` take only this many rows from the start of the input; 0 takes all")
 		s.Int64Var(&o.spec.PartRows, "part-rows", 0,
-			"`ROWS` input rows of a part of the output; 0 takes as many as make about 16,384 completions")
+			"`ROWS` input rows per part of the output; 0 makes parts of about 16,384 completions")
 		s.StringVar(&o.shardText, "shard", "",
-			"`I/N` do the parts of shard I of N, from 0/N to N-1/N, beside other processes with the same --output; "+
-				"auto takes it from the variables of Kubernetes, Slurm, GKE TPU or torchrun")
+			"`I/N` do shard I of N, from 0/N to N-1/N, while other processes with the same --output do the others; "+
+				"auto reads it from the environment of Kubernetes, Slurm, GKE TPU or torchrun")
 		s.BoolVar(&o.process.New, "new", false,
-			"begin anew: remove the parts and the journal that the output folder has, of this job or another")
+			"start over: remove the parts and the journal in the output folder, of this job or another")
 	})
 	f.group("Workers", func(s *pflag.FlagSet) { o.units.define(s) })
 	f.group("Sampling (a row's own columns n, max_tokens, temperature, ... come before these)", func(s *pflag.FlagSet) {
@@ -77,10 +77,10 @@ func (o *runOptions) define(f *flags) {
 	f.group("Engine (0: found from the model and the memory, and shown in the plan)", o.defineEngine)
 	f.group("Reporting", func(s *pflag.FlagSet) {
 		placeVar(s, &o.config, onThisMachine, "config", "c",
-			"`FILE` YAML file with any of these flags as keys; flags on the command line win")
+			"`FILE` YAML file with any of these flags as keys; flags on the command line take precedence")
 		s.StringVar(&o.progress, "progress", "auto",
-			"`HOW` progress as bar, plain lines, none, or auto: a bar on a terminal and lines elsewhere")
-		placeVar(s, &o.report, onThisMachine, "report", "", "`FILE` write the final report and the plan here as JSON")
+			"`MODE` of progress: bar, plain (lines), none, or auto (a bar on a terminal, lines elsewhere)")
+		placeVar(s, &o.report, onThisMachine, "report", "", "`FILE` write the final report, with the plan, as JSON")
 	})
 	f.group(diagnosticsTitle, func(s *pflag.FlagSet) {
 		o.diagnostics.define(s)
@@ -93,28 +93,28 @@ func (o *runOptions) defineEngine(s *pflag.FlagSet) {
 	s.StringVar(&o.spec.Engine.Backend, "backend", "xla:cpu",
 		"`BACKEND` xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so, or go, which is slow and needs no plugin")
 	s.StringVar(&o.spec.Engine.Kernels, "kernels", xla.KernelsAuto,
-		"`HOW` kernels in C for what XLA is slow at on the CPU: auto, where there are any, or off")
+		"`MODE` of the C kernels that replace slow XLA operations on the CPU: auto (use them where they exist) or off")
 	s.StringVar(&o.spec.Engine.Layers, "layers", engine.LayersUnrolled,
-		"`HOW` the model's layers stand in the programs: unrolled, or loop, one as the body of a loop, which "+
-			"compiles sooner")
+		"`FORM` of the model's layers in the programs: unrolled, or loop (one loop over the layers, which compiles "+
+			"faster)")
 	s.StringVar(&o.spec.Engine.Weights, "weights", "auto",
-		"`HOW` the matrices are held: auto, in the dtype, or int8, of 8 bits, each row with a scale: less memory "+
-			"and time, other tokens")
-	s.IntVar(&o.spec.Engine.MaxSeqs, "max-seqs", 0, "`SLOTS` sequences that decode at once")
+		"`FORM` of the matrices: auto (in the dtype) or int8 (8 bits, a scale per row: less memory, faster, other "+
+			"tokens)")
+	s.IntVar(&o.spec.Engine.MaxSeqs, "max-seqs", 0, "`SLOTS` maximum number of sequences that decode at once")
 	s.StringVar(&o.spec.Engine.KV, "kv", "paged",
-		"`KIND` kind of KV cache: paged, or basic, one row of max-model-len for each slot, and as many slots as "+
-			"fit unless --max-seqs is given")
+		"`KIND` kind of KV cache: paged, or basic (one row of max-model-len per slot, and as many slots as fit unless "+
+			"--max-seqs is given)")
 	s.StringVar(&o.kvMemory, "kv-memory", "",
-		"`BYTES` memory for the KV cache, such as 2GB or 512MiB (default: half of what is free, 4 GiB at most)")
+		"`BYTES` memory for the KV cache, such as 2GB or 512MiB (default: half of the free memory, at most 4 GiB)")
 	s.StringVar(&o.spec.Engine.KVDType, "kv-dtype", "auto",
-		"`TYPE` type of keys and values: f32, bf16, f16, or auto, that of the weights")
-	s.IntVar(&o.spec.Engine.PageSize, "page-size", 0, "`TOKENS` tokens of a page of the KV cache")
+		"`TYPE` of keys and values: f32, bf16, f16, or auto (that of the weights)")
+	s.IntVar(&o.spec.Engine.PageSize, "page-size", 0, "`TOKENS` per page of the KV cache")
 	o.definePages(s)
 	o.defineDevices(s)
-	s.IntVar(&o.spec.Engine.PrefillTokens, "prefill-tokens", 0, "`TOKENS` prompt tokens in one step")
-	s.IntVar(&o.spec.Engine.MaxRounds, "max-rounds", 0, "`STEPS` most steps on the device between two looks of the host")
+	s.IntVar(&o.spec.Engine.PrefillTokens, "prefill-tokens", 0, "`TOKENS` maximum prompt tokens per step")
+	s.IntVar(&o.spec.Engine.MaxRounds, "max-rounds", 0, "`STEPS` maximum decode steps per device call")
 	s.IntVar(&o.process.MaxRestarts, "max-restarts", 5,
-		"`N` how often a device that fails is started again without a completion in between")
+		"`N` give up when the device fails more than N times without finishing a completion in between")
 	s.BoolVar(&o.spec.Engine.ZeroPages, "zero-pages", false,
 		"overwrite freed pages with zeros, for tenants that share a process")
 	s.BoolVar(&o.process.Debug, "debug", false, "check the device's tables after every step and log each call; slow")

@@ -1,20 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/jobstate"
 )
 
 // shardAuto is the --shard that takes the shard from the environment.
 const shardAuto = "auto"
-
-// shardCount is the variable that says how many shards there are where the scheduler does not.
-const shardCount = "QUIRE_SHARD_COUNT"
 
 // parseShard reads --shard. Without it a process does the whole job.
 func parseShard(text string, getenv func(string) string) (shard jobstate.Shard, err error) {
@@ -22,7 +16,7 @@ func parseShard(text string, getenv func(string) string) (shard jobstate.Shard, 
 	case "":
 		return shard, nil
 	case shardAuto:
-		if shard, err = findShard(getenv); err != nil {
+		if shard, err = batch.FindShard(getenv); err != nil {
 			return shard, fmt.Errorf("--shard auto: %w", err)
 		}
 		return shard, nil
@@ -31,179 +25,4 @@ func parseShard(text string, getenv func(string) string) (shard jobstate.Shard, 
 		return shard, fmt.Errorf("--shard: %w, or auto", err)
 	}
 	return shard, nil
-}
-
-// shardClaim is what some variables say of which shard this process is.
-type shardClaim struct {
-	names        []string // of the variables
-	index, count int      // count 0 is not known
-}
-
-func (c shardClaim) String() string {
-	if c.count == 0 {
-		return fmt.Sprintf("%s says number %d", strings.Join(c.names, ", "), c.index)
-	}
-	return fmt.Sprintf("%s say %d/%d", strings.Join(c.names, ", "), c.index, c.count)
-}
-
-// findShard takes the shard from what schedulers tell their processes. All that is there must agree.
-func findShard(getenv func(string) string) (jobstate.Shard, error) {
-	e := &shardEnv{getenv: getenv, flags: "--shard I/N"}
-	given, _ := e.number(shardCount)
-	e.kubernetes()
-	e.slurm()
-	e.tpu()
-	e.pair("RANK", "WORLD_SIZE") // torchrun and its like
-	if e.err != nil {
-		return jobstate.Shard{}, e.err
-	}
-	if len(e.claims) == 0 {
-		return jobstate.Shard{},
-			errors.New(
-				"nothing says which shard this is: neither JOB_COMPLETION_INDEX (Kubernetes) nor SLURM_PROCID, " +
-					"SLURM_ARRAY_TASK_ID " +
-					"nor TPU_WORKER_ID nor RANK is set; give --shard I/N")
-	}
-	// One of one says nothing where others say more: a slice of TPUs of one host is that, whatever the Job that it is
-	// in.
-	if several := slices.DeleteFunc(slices.Clone(e.claims),
-		func(c shardClaim) bool { return c.count == 1 }); len(several) > 0 {
-		e.claims = several
-	}
-	count := given
-	for _, c := range e.claims {
-		if count == 0 {
-			count = c.count
-		}
-	}
-	first := e.claims[0]
-	for _, c := range e.claims {
-		if c.index != first.index || c.count != 0 && c.count != count {
-			claims := []string{}
-			if given != 0 {
-				claims = append(claims, fmt.Sprintf("%s says %d in all", shardCount, given))
-			}
-			for _, c := range e.claims {
-				claims = append(claims, c.String())
-			}
-			return jobstate.Shard{}, fmt.Errorf("the environment contradicts itself: %s; give --shard I/N",
-				strings.Join(claims, "; "))
-		}
-	}
-	if count == 0 {
-		return jobstate.Shard{},
-			fmt.Errorf(
-				"%s, and nothing says of how many: set %s to the number of shards (completions of the Job), or give "+
-					"--shard I/N", first, shardCount)
-	}
-	if first.index >= count || count > jobstate.MaxShards {
-		return jobstate.Shard{}, fmt.Errorf("%s, of %d shards, which is none of them", first, count)
-	}
-	return jobstate.Shard{Index: first.index, Count: count}, nil
-}
-
-// shardEnv gathers claims.
-type shardEnv struct {
-	getenv func(string) string
-	claims []shardClaim
-	err    error  // the first
-	flags  string // what may be given in place of the variables
-}
-
-// number reads a variable; ok says whether it is set.
-func (e *shardEnv) number(name string) (n int, ok bool) {
-	text := strings.TrimSpace(e.getenv(name))
-	if text == "" {
-		return 0, false
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > 1<<30 {
-		e.fail(fmt.Errorf("%s is %q, but must be a number", name, text))
-		return 0, false
-	}
-	return n, true
-}
-
-func (e *shardEnv) fail(err error) {
-	if e.err == nil {
-		e.err = err
-	}
-}
-
-func (e *shardEnv) claim(index, count int, names ...string) {
-	e.claims = append(e.claims, shardClaim{names, index, count})
-}
-
-// pair takes variables that have the number and the count.
-func (e *shardEnv) pair(index, count string) {
-	i, ok := e.number(index)
-	n, counted := e.number(count)
-	switch {
-	case ok && counted:
-		e.claim(i, n, index, count)
-	case ok && index == "TPU_WORKER_ID":
-		e.claim(i, 0, index)
-	}
-}
-
-// kubernetes: an Indexed Job, which does not tell its pods how many they are.
-func (e *shardEnv) kubernetes() {
-	if i, ok := e.number("JOB_COMPLETION_INDEX"); ok {
-		e.claim(i, 0, "JOB_COMPLETION_INDEX")
-	}
-}
-
-// slurm: tasks of a step, of an array, or of both.
-func (e *shardEnv) slurm() {
-	index, count := 0, 1
-	var names []string
-	if id, ok := e.number("SLURM_ARRAY_TASK_ID"); ok {
-		n, counted := e.number("SLURM_ARRAY_TASK_COUNT")
-		first, _ := e.number("SLURM_ARRAY_TASK_MIN")
-		step, _ := e.number("SLURM_ARRAY_TASK_STEP")
-		step = max(step, 1)
-		switch {
-		case !counted:
-			e.fail(fmt.Errorf("SLURM_ARRAY_TASK_ID is set, and SLURM_ARRAY_TASK_COUNT is not; give %s", e.flags))
-			return
-		case id < first || (id-first)%step != 0 || (id-first)/step >= n:
-			e.fail(
-				fmt.Errorf(
-					"SLURM_ARRAY_TASK_ID is %d, which is not one of %d from %d on, %d apart: give %s for an array "+
-						"with gaps", id, n, first, step, e.flags))
-			return
-		}
-		index, count = (id-first)/step, n
-		names = append(names, "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT")
-	}
-	tasks := "SLURM_STEP_NUM_TASKS"
-	if e.getenv(tasks) == "" {
-		tasks = "SLURM_NTASKS"
-	}
-	if n, ok := e.number(tasks); ok && (n > 1 || len(names) == 0) {
-		i, ranked := e.number("SLURM_PROCID")
-		if n > 1 && (!ranked || e.getenv("SLURM_STEP_ID") == "") { // the script itself is task 0 of as many
-			e.fail(
-				fmt.Errorf(
-					"%s is %d, and this is the batch script and none of the tasks: start it with srun, or give %s",
-					tasks, n, e.flags))
-			return
-		}
-		index, count = index*n+i, count*n
-		names = append(names, "SLURM_PROCID", tasks)
-	}
-	if names != nil {
-		e.claim(index, count, names...)
-	}
-}
-
-// tpu: the hosts of a slice of TPUs on GKE.
-func (e *shardEnv) tpu() {
-	i, ok := e.number("TPU_WORKER_ID")
-	if !ok {
-		return
-	}
-	hosts := slices.DeleteFunc(strings.Split(e.getenv("TPU_WORKER_HOSTNAMES"), ","),
-		func(host string) bool { return strings.TrimSpace(host) == "" })
-	e.claim(i, len(hosts), "TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES")
 }

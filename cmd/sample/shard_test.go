@@ -79,7 +79,7 @@ func FuzzFindShard(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c, d, hosts string) {
 		all := []string{a, b, c, d}
 		i := 0
-		shard, err := findShard(func(name string) string {
+		shard, err := batch.FindShard(func(name string) string {
 			if name == "TPU_WORKER_HOSTNAMES" {
 				return hosts
 			}

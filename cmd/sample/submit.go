@@ -23,13 +23,12 @@ type unitOptions struct {
 
 func (o *unitOptions) define(s *pflag.FlagSet) {
 	s.IntVar(&o.workers, "workers", 0,
-		"`N` do the job with N processes of this machine, which take its parts from a queue; 0 does it in this one")
+		"`N` run N worker processes on this machine, which share the job's parts; 0 runs the job in this process")
 	s.DurationVar(&o.AckWait, "ack-wait", 0,
-		"`TIME` a worker that is silent about a unit for so long is taken for dead, and another one gets it "+
-			"(default: 10s with --workers, 1m with sample submit)")
+		"`TIME` give a unit to another worker after this long without a heartbeat (default: 10s with --workers, 1m "+
+			"with sample submit)")
 	s.IntVar(&o.MaxTries, "max-tries", queue.DefaultMaxTries,
-		"`N` a unit that fails, or whose worker dies, so often without a row more being done is parked: the others "+
-			"go on")
+		"`N` park a unit after N failed attempts without progress; the others go on")
 }
 
 func (o *unitOptions) check() error {

@@ -79,7 +79,8 @@ func TestUnitOfAWorkerThatLives(t *testing.T) {
 	q, _ := connect()
 	defer q.Close()
 	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, Worker: batch.Worker{Name: "w",
-		Options: batch.Options{MaxRestarts: 1}}, progress: "plain", observing: observing{logFormat: "text", logLevel: "info"}}
+		Options: batch.Options{MaxRestarts: 1}}, progress: "plain",
+		observing: observing{logFormat: "text", logLevel: "info"}}
 	done := make(chan error)
 	go func() { done <- o.work(t.Context(), env, job.ID) }()
 	for deadline := time.Now().Add(time.Minute); strings.Count(out.String(),

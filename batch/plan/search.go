@@ -1,9 +1,9 @@
-package main
+package plan
 
 import "fmt"
 
-// trial is one compilation of the search for the most pages.
-type trial struct {
+// Trial is one compilation of the search for the most pages.
+type Trial struct {
 	Pages int `json:"pages"`
 	// Bytes is what the program needs in all, or what the compiler said it would need; 0 where it did not say.
 	Bytes   int64   `json:"bytes"`
@@ -17,7 +17,7 @@ type pageSearch struct {
 	pageBytes       int64 // of all layers
 	available       int64 // bytes of the device
 	maxTrials       int
-	try             func(pages int) (trial, error)
+	try             func(pages int) (Trial, error)
 }
 
 // The largest count is searched to within 1/tolerance of the pages, or of pages that take 1/memoryTolerance of the
@@ -34,7 +34,7 @@ func (s pageSearch) slack(n int) int {
 
 // complete tells whether what run found is the largest count, to within the tolerance, or that there is none; else the
 // trials were too few.
-func (s pageSearch) complete(best int, trials []trial) bool {
+func (s pageSearch) complete(best int, trials []Trial) bool {
 	fails := s.atMost + 1
 	for _, t := range trials {
 		if !t.Fits {
@@ -50,9 +50,9 @@ func (s pageSearch) complete(best int, trials []trial) bool {
 // run returns the largest count found to fit, 0 if there is none, and all trials. Each trial compiles, so that there
 // should be few: the next count is where the last one's bytes say that the memory ends, halfway where they don't, and
 // the search ends when a count fits and one larger by at most the slack does not.
-func (s pageSearch) run(guess int) (best int, trials []trial, err error) {
+func (s pageSearch) run(guess int) (best int, trials []Trial, err error) {
 	fits, fails := s.atLeast-1, s.atMost+1
-	perPage, last := s.pageBytes, trial{} // what a page was seen to take: layouts may pad it
+	perPage, last := s.pageBytes, Trial{} // what a page was seen to take: layouts may pad it
 	for len(trials) < s.maxTrials && fails-fits > 1 && (best == 0 || fails-fits > s.slack(best)) {
 		guess = min(max(guess, fits+1), fails-1)
 		t, err := s.try(guess)
@@ -87,7 +87,7 @@ func (s pageSearch) run(guess int) (best int, trials []trial, err error) {
 	return best, trials, nil
 }
 
-func (t trial) String() string {
+func (t Trial) String() string {
 	verdict := "does not fit"
 	if t.Fits {
 		verdict = "fits"

@@ -1,9 +1,9 @@
-package main
+package plan
 
 import "strings"
 
-// chip is what a roofline needs to know of a device: the most it can do, by its maker's word.
-type chip struct {
+// Chip is what a roofline needs to know of a device: the most it can do, by its maker's word.
+type Chip struct {
 	Name string `json:"name"`
 	// FLOPs a second in bfloat16 with sums in float32, without sparsity, and bytes a second of its memory.
 	FLOPs     float64 `json:"flops_per_second"`
@@ -16,38 +16,38 @@ type chip struct {
 // half of one, and of v4 half where its two cores are not joined.
 var chips = []struct {
 	kind string
-	chip
+	Chip
 }{
-	{"tpu v4", chip{"TPU v4, one of a chip's two cores", 137.5e12, 614e9}},
-	{"tpu v5 lite", chip{"TPU v5e", 197e12, 819e9}},
-	{"tpu v5", chip{"TPU v5p", 459e12, 2765e9}},
-	{"tpu v6 lite", chip{"TPU v6e", 918e12, 1640e9}},
-	{"tpu7x", chip{"TPU7x, half a chip", 1153.5e12, 3690e9}},
-	{"nvidia a100", chip{"A100 80 GB", 312e12, 2039e9}},
-	{"nvidia h100", chip{"H100 SXM", 989e12, 3350e9}},
-	{"nvidia h200", chip{"H200 SXM", 989e12, 4800e9}},
-	{"nvidia b200", chip{"B200", 2250e12, 8000e9}},
-	{"nvidia l40s", chip{"L40S", 362e12, 864e9}},
-	{"nvidia l40", chip{"L40", 181e12, 864e9}},
-	{"nvidia l4", chip{"L4", 121e12, 300e9}},
+	{"tpu v4", Chip{"TPU v4, one of a chip's two cores", 137.5e12, 614e9}},
+	{"tpu v5 lite", Chip{"TPU v5e", 197e12, 819e9}},
+	{"tpu v5", Chip{"TPU v5p", 459e12, 2765e9}},
+	{"tpu v6 lite", Chip{"TPU v6e", 918e12, 1640e9}},
+	{"tpu7x", Chip{"TPU7x, half a chip", 1153.5e12, 3690e9}},
+	{"nvidia a100", Chip{"A100 80 GB", 312e12, 2039e9}},
+	{"nvidia h100", Chip{"H100 SXM", 989e12, 3350e9}},
+	{"nvidia h200", Chip{"H200 SXM", 989e12, 4800e9}},
+	{"nvidia b200", Chip{"B200", 2250e12, 8000e9}},
+	{"nvidia l40s", Chip{"L40S", 362e12, 864e9}},
+	{"nvidia l40", Chip{"L40", 181e12, 864e9}},
+	{"nvidia l4", Chip{"L4", 121e12, 300e9}},
 }
 
 // findChip returns the chip that a plugin calls kind: the longest name that kind begins with.
-func findChip(kind string) (chip, bool) {
-	var best chip
+func findChip(kind string) (Chip, bool) {
+	var best Chip
 	length := 0
 	for _, c := range chips {
 		if strings.HasPrefix(strings.ToLower(kind), c.kind) && len(c.kind) > length {
-			best, length = c.chip, len(c.kind)
+			best, length = c.Chip, len(c.kind)
 		}
 	}
 	return best, length > 0
 }
 
-// estimate is the roofline of a job on a chip: what could be had if the chip did nothing but the products and the reads
+// Estimate is the roofline of a job on a chip: what could be had if the chip did nothing but the products and the reads
 // that the model cannot do without, at its peak. It is an upper bound, and not measured.
-type estimate struct {
-	Chip chip `json:"chip"`
+type Estimate struct {
+	Chip Chip `json:"chip"`
 	// Decode is for Sequences that each have Context tokens.
 	Sequences int `json:"sequences"`
 	Context   int `json:"context"`
@@ -75,10 +75,10 @@ type modelWork struct {
 // roofline is the estimate of this work on a chip. A product with n weights takes 2n operations a token; attention
 // takes 4*heads*headDim a layer for each token that is looked at: q.k and the sum of values. A step reads each weight
 // once, and the keys and values of its sequences once.
-func (w modelWork) roofline(c chip) estimate {
+func (w modelWork) roofline(c Chip) Estimate {
 	attention := 4 * w.layers * w.heads * w.headDim
 	batch, context, step := float64(w.sequences), float64(w.context), float64(w.step)
-	e := estimate{
+	e := Estimate{
 		Chip: c, Sequences: w.sequences, Context: w.context,
 		DecodeFLOPs: batch * (2*(w.layerParams+w.headParams) + attention*context),
 		DecodeBytes: (w.layerParams+w.headParams)*w.weightSize + batch*context*w.kvBytesPerToken,
@@ -93,7 +93,7 @@ func (w modelWork) roofline(c chip) estimate {
 }
 
 // rate returns the tokens a second of a step, and what bounds it.
-func (c chip) rate(tokens, flops, bytes float64) (perSecond float64, bound string) {
+func (c Chip) rate(tokens, flops, bytes float64) (perSecond float64, bound string) {
 	compute, memory := flops/c.FLOPs, bytes/c.Bandwidth
 	if compute > memory {
 		return tokens / compute, "compute"

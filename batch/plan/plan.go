@@ -1,4 +1,6 @@
-package main
+// Package plan finds the sizes with which a job fits on devices, which need not be there, by compiling its programs,
+// and how fast it could be at most.
+package plan
 
 import (
 	"context"
@@ -13,19 +15,44 @@ import (
 	"github.com/quire/quire/engine"
 )
 
-// planner compiles the programs of one job.
-type planner struct {
-	o       *planOptions
+// Options of a plan.
+type Options struct {
+	Model string // as reports name it
+	// Context is the tokens of each sequence that sequences and speeds are told for; 0 is 2048, or the most that a
+	// sequence may have if that is less.
+	Context int
+	// Trials is how many sizes of the KV cache are compiled at most, to find the largest.
+	Trials int
+	// Note takes lines about what is under way.
+	Note func(format string, args ...any)
+}
+
+// Planner compiles the programs of one job.
+type Planner struct {
+	options Options
 	backend *xla.Backend // of the devices that run a program together
-	// replicas are all that --dp asks for: backend is the first.
+	// replicas are all backends of the job: backend is the first.
 	replicas []compute.Backend
 	devices  int // in all
 	config   engine.Config
-	note     func(format string, args ...any)
 	// available is the device's memory in bytes.
 	available int64
 	// kept is the largest program of the best trial.
 	kept *engine.Precompiled
+}
+
+// New makes a planner for a job with an engine of this config on each of the replicas, backends of package xla, of so
+// many devices in all.
+func New(config engine.Config, replicas []compute.Backend, devices int, o Options) (*Planner, error) {
+	if o.Note == nil {
+		o.Note = func(string, ...any) {}
+	}
+	backend, ok := replicas[0].(*xla.Backend)
+	if !ok {
+		return nil, fmt.Errorf("backend %s compiles nothing", replicas[0].Name())
+	}
+	config.Backend = backend
+	return &Planner{options: o, backend: backend, replicas: replicas, devices: devices, config: config}, nil
 }
 
 // firstPages is the share of the memory that weights leave which the first trial takes. All of it is too much; but a
@@ -55,8 +82,8 @@ func (e *doesNotFitError) Error() string {
 	const remedy = "take a smaller --dtype or --max-seqs, a device with more memory, or more devices that run the " +
 		"model together (--tp)"
 	if e.needed == 0 {
-		return fmt.Sprintf("the model does not fit: its weights are %s, and a device of %s has %s; %s", size(e.weights),
-			e.device, size(e.available), remedy)
+		return fmt.Sprintf("the model does not fit: its weights are %s, and a device of %s has %s; %s", Size(e.weights),
+			e.device, Size(e.available), remedy)
 	}
 	what, or := "the model", ""
 	why := fmt.Sprintf("%d KV pages of %d tokens", e.pages, e.pageSize)
@@ -67,13 +94,13 @@ func (e *doesNotFitError) Error() string {
 	}
 	return fmt.Sprintf(
 		"%s does not fit: with weights of %s and %s, program %s needs %s, and a device of %s has %s; %s%s",
-		what, size(e.weights), why, e.program, size(e.needed), e.device, size(e.available), or, remedy)
+		what, Size(e.weights), why, e.program, Size(e.needed), e.device, Size(e.available), or, remedy)
 }
 
 func (e *doesNotFitError) Unwrap() error { return e.cause }
 
-// plan finds the sizes, compiles all programs with them, and describes what came out.
-func (p *planner) plan(ctx context.Context) (*planReport, error) {
+// Plan finds the sizes, compiles all programs with them, and describes what came out.
+func (p *Planner) Plan(ctx context.Context) (*Report, error) {
 	var err error
 	if p.available, err = p.backend.FreeMemory(0); err != nil {
 		return nil, err
@@ -85,7 +112,7 @@ func (p *planner) plan(ctx context.Context) (*planReport, error) {
 	if sketch.WeightBytes >= p.available {
 		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available}
 	}
-	r := &planReport{Model: p.o.run.spec.Model, Device: p.device(), Devices: p.devices, DeviceMemory: p.available}
+	r := &Report{Model: p.options.Model, Device: p.device(), Devices: p.devices, DeviceMemory: p.available}
 	if t, ok := p.backend.Topology(); ok {
 		r.Topology = t.Name
 	}
@@ -100,7 +127,7 @@ func (p *planner) plan(ctx context.Context) (*planReport, error) {
 		others = slices.DeleteFunc(slices.Clone(p.kept.Plan.Programs),
 			func(name string) bool { return name == largestProgram })
 	}
-	p.note("compiling the programs")
+	p.options.Note("compiling the programs")
 	done, err := engine.Precompile(ctx, p.config, others...)
 	var oom *xla.OutOfMemoryError
 	if errors.As(err, &oom) {
@@ -116,14 +143,14 @@ func (p *planner) plan(ctx context.Context) (*planReport, error) {
 	return r, r.describe(p, done)
 }
 
-// compileReplicas compiles the programs of the replicas behind the first, for the cache. Where a program runs on one
+// CompileReplicas compiles the programs of the replicas behind the first, for the cache. Where a program runs on one
 // device, it is the same for all; one of several devices names them.
-func (p *planner) compileReplicas(ctx context.Context) error {
+func (p *Planner) CompileReplicas(ctx context.Context) error {
 	if p.backend.Partitions() == 1 {
 		return nil
 	}
 	for i, backend := range p.replicas[1:] {
-		p.note("compiling the programs of replica %d of %d", i+2, len(p.replicas))
+		p.options.Note("compiling the programs of replica %d of %d", i+2, len(p.replicas))
 		c := p.config
 		c.Backend = backend
 		done, err := engine.Precompile(ctx, c)
@@ -136,7 +163,7 @@ func (p *planner) compileReplicas(ctx context.Context) error {
 }
 
 // keep holds on to the programs of the best trial, in place of those held before.
-func (p *planner) keep(programs *engine.Precompiled) {
+func (p *Planner) keep(programs *engine.Precompiled) {
 	if p.kept != nil {
 		p.kept.Close()
 	}
@@ -144,7 +171,7 @@ func (p *planner) keep(programs *engine.Precompiled) {
 }
 
 // device names what one device is.
-func (p *planner) device() string {
+func (p *Planner) device() string {
 	if t, ok := p.backend.Topology(); ok {
 		return fmt.Sprintf("%s (%s)", t.Name, t.DeviceKind)
 	}
@@ -152,7 +179,7 @@ func (p *planner) device() string {
 }
 
 // sketch is the plan with the memory that the flags give, or with all of the device's: what it takes no compiler for.
-func (p *planner) sketch() (engine.Plan, error) {
+func (p *Planner) sketch() (engine.Plan, error) {
 	c := p.config
 	if c.KVMemory == 0 {
 		c.KVMemory = p.available
@@ -164,14 +191,14 @@ func (p *planner) sketch() (engine.Plan, error) {
 func usablePages(p engine.Plan) int { return (p.MaxSeqs + p.Holders) * p.PagesPerSeq }
 
 // search sets the config's KV memory to the most that compiles and fits.
-func (p *planner) search(ctx context.Context, sketch engine.Plan, r *planReport) error {
+func (p *Planner) search(ctx context.Context, sketch engine.Plan, r *Report) error {
 	page := sketch.KVBytesPerToken * int64(sketch.PageSize)
 	s := pageSearch{
 		atLeast: sketch.PagesPerSeq, atMost: usablePages(sketch), pageBytes: page, available: p.available,
-		maxTrials: p.o.trials,
-		try:       func(pages int) (trial, error) { return p.try(ctx, pages, page) },
+		maxTrials: p.options.Trials,
+		try:       func(pages int) (Trial, error) { return p.try(ctx, pages, page) },
 	}
-	guess := int(firstPages(p.o.trials) * float64(p.available-sketch.WeightBytes) / float64(page))
+	guess := int(firstPages(p.options.Trials) * float64(p.available-sketch.WeightBytes) / float64(page))
 	best, trials, err := s.run(guess)
 	r.Trials = trials
 	if err != nil {
@@ -179,8 +206,8 @@ func (p *planner) search(ctx context.Context, sketch engine.Plan, r *planReport)
 	}
 	r.Complete = s.complete(best, trials)
 	if best == 0 && !r.Complete {
-		return fmt.Errorf("--max-compiles %d is too few: no number of pages was found to fit yet (%s)", p.o.trials,
-			r.trials())
+		return fmt.Errorf("--max-compiles %d is too few: no number of pages was found to fit yet (%s)",
+			p.options.Trials, r.Tried())
 	}
 	if best == 0 {
 		last := trials[len(trials)-1]
@@ -193,17 +220,17 @@ func (p *planner) search(ctx context.Context, sketch engine.Plan, r *planReport)
 }
 
 // try compiles the largest program with a number of pages.
-func (p *planner) try(ctx context.Context, pages int, pageBytes int64) (trial, error) {
+func (p *Planner) try(ctx context.Context, pages int, pageBytes int64) (Trial, error) {
 	c := p.config
 	c.KVMemory = int64(pages) * pageBytes
-	p.note("compiling with %d pages, %s of KV cache", pages, size(c.KVMemory))
+	p.options.Note("compiling with %d pages, %s of KV cache", pages, Size(c.KVMemory))
 	start := time.Now()
 	done, err := engine.Precompile(ctx, c, largestProgram)
-	t := trial{Pages: pages, Seconds: time.Since(start).Seconds()}
+	t := Trial{Pages: pages, Seconds: time.Since(start).Seconds()}
 	var oom *xla.OutOfMemoryError
 	if errors.As(err, &oom) {
 		t.Bytes = oom.Needed
-		p.note("  needs %s of %s: does not fit (%.0f s)", size(oom.Needed), size(p.available), t.Seconds)
+		p.options.Note("  needs %s of %s: does not fit (%.0f s)", Size(oom.Needed), Size(p.available), t.Seconds)
 		return t, nil
 	}
 	if err != nil {
@@ -219,7 +246,7 @@ func (p *planner) try(ctx context.Context, pages int, pageBytes int64) (trial, e
 	} else {
 		done.Close()
 	}
-	p.note("  needs %s of %s (%.0f s)", size(m.Total), size(p.available), t.Seconds)
+	p.options.Note("  needs %s of %s (%.0f s)", Size(m.Total), Size(p.available), t.Seconds)
 	return t, nil
 }
 
@@ -233,7 +260,7 @@ func memoryOf(program engine.PrecompiledProgram) (xla.Memory, error) {
 }
 
 // work is what the roofline needs to know of the model.
-func (p *planner) work(plan engine.Plan, sequences, context int) modelWork {
+func (p *Planner) work(plan engine.Plan, sequences, context int) modelWork {
 	c := p.config.Model.Config
 	vocabulary := float64(c.VocabSize) * float64(c.HiddenSize)
 	embeddings := 2 * vocabulary

@@ -1,4 +1,4 @@
-package main
+package plan
 
 import (
 	"testing"
@@ -20,11 +20,11 @@ func TestPageSearch(t *testing.T) {
 		silent := rapid.Bool().Draw(t, "silent failures")
 		guess := rapid.IntRange(0, 2*atMost).Draw(t, "guess")
 		s := pageSearch{atLeast: atLeast, atMost: atMost, pageBytes: page, available: available, maxTrials: 64,
-			try: func(pages int) (trial, error) {
+			try: func(pages int) (Trial, error) {
 				if pages < atLeast || pages > atMost {
 					t.Fatalf("%d pages are tried, of use are %d to %d", pages, atLeast, atMost)
 				}
-				got := trial{Pages: pages, Fits: pages <= largest, Bytes: fixed + int64(pages)*perPage}
+				got := Trial{Pages: pages, Fits: pages <= largest, Bytes: fixed + int64(pages)*perPage}
 				if silent && !got.Fits {
 					got.Bytes = 0
 				}

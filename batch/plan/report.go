@@ -1,0 +1,127 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/engine"
+)
+
+// Report is what a plan found; "sample plan --json" prints it as it is. Sizes are bytes of one device.
+type Report struct {
+	Model    string `json:"model"`
+	Topology string `json:"topology,omitempty"`
+	Device   string `json:"device"`
+	// Devices is how many there are; each would run the whole model by itself.
+	Devices      int   `json:"devices"`
+	DeviceMemory int64 `json:"device_memory"`
+
+	Weights   int64 `json:"weights"`
+	KV        int64 `json:"kv"`
+	Tables    int64 `json:"tables"`
+	Temporary int64 `json:"temporary"`
+	Code      int64 `json:"code"`
+	// Rest is inputs, outputs and what layouts pad.
+	Rest  int64 `json:"rest"`
+	Total int64 `json:"total"`
+
+	// AllUsable says that the pages are as many as the job can use, and not bounded by memory.
+	AllUsable bool `json:"all_usable"`
+	// Complete says that the search for the most pages came to its end: 1/128 more, or pages of 1/512 of the memory,
+	// were seen not to fit, or are of no use. It is false if --max-compiles ended it, or nothing was searched.
+	Complete        bool            `json:"search_complete"`
+	Pages           int             `json:"pages"`
+	TokensOfContext int             `json:"tokens_of_context"`
+	Context         int             `json:"context"`
+	Sequences       int             `json:"sequences_at_context"`
+	KVMemoryFlag    string          `json:"kv_memory_flag"`
+	Trials          []Trial         `json:"trials,omitempty"`
+	Programs        []Program       `json:"programs"`
+	Kernels         []xla.KernelUse `json:"kernels,omitempty"`
+	Estimate        *Estimate       `json:"estimate,omitempty"`
+	Plan            engine.Plan     `json:"plan"`
+}
+
+// Program is one compiled program.
+type Program struct {
+	Name    string     `json:"name"`
+	Seconds float64    `json:"seconds"`
+	Memory  xla.Memory `json:"memory"`
+	// Cost is the compiler's, each loop's body counted once; nil where it has none.
+	Cost *xla.Cost `json:"cost,omitempty"`
+}
+
+// defaultContext is the length that sequences and speeds are told for if nothing is said.
+const defaultContext = 2048
+
+// describe fills in the report from the programs.
+func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
+	r.Plan = done.Plan
+	programs := done.Programs
+	if p.kept != nil {
+		programs = append(slices.Clone(programs), p.kept.Programs...)
+	}
+	for _, program := range programs {
+		m, err := memoryOf(program)
+		if err != nil {
+			return err
+		}
+		entry := Program{Name: program.Name, Seconds: program.Seconds, Memory: m}
+		if cost, err := program.Executable.(*xla.Executable).Cost(); err == nil {
+			entry.Cost = &cost
+		}
+		r.Programs = append(r.Programs, entry)
+		r.Code += max(m.Code, 0)
+		if m.Total > r.Total {
+			r.Total, r.Temporary = m.Total, m.Temporary
+		}
+	}
+	for _, program := range r.Programs { // the code of the others stays on the device
+		if program.Memory.Total != r.Total {
+			r.Total += max(program.Memory.Code, 0)
+			break
+		}
+	}
+	plan := done.Plan
+	r.Weights, r.KV, r.Tables = plan.WeightBytes, plan.KVBytes, done.StateBytes-plan.KVBytes
+	r.Rest = r.Total - r.Weights - r.KV - r.Tables - r.Temporary - r.Code
+	r.Pages, r.TokensOfContext = plan.Pages, plan.Pages*plan.PageSize
+	r.AllUsable = plan.KV == "paged" && plan.Pages >= usablePages(plan)
+	r.KVMemoryFlag = fmt.Sprint(plan.KVBytes)
+	r.Context = p.options.Context
+	if r.Context == 0 {
+		r.Context = min(defaultContext, plan.MaxModelLen)
+	}
+	r.Sequences = plan.Pages / ((r.Context + plan.PageSize - 1) / plan.PageSize)
+	r.Kernels = p.backend.KernelUses()
+	kind, err := p.backend.DeviceKind()
+	if err != nil {
+		return err
+	}
+	if c, ok := findChip(kind); ok && r.Sequences > 0 {
+		e := p.work(plan, min(r.Sequences, plan.MaxSeqs), r.Context).roofline(c)
+		r.Estimate = &e
+	}
+	return nil
+}
+
+// Tried lists the trials of the search in words.
+func (r *Report) Tried() string {
+	var parts []string
+	for _, t := range r.Trials {
+		parts = append(parts, t.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Size prints bytes in units of 1024, as memory is counted.
+func Size(n int64) string {
+	if n < 0 {
+		return "-" + humanize.IBytes(uint64(-n))
+	}
+	return humanize.IBytes(uint64(n))
+}
