@@ -1,0 +1,373 @@
+// Package verify reads a whole output and what is kept of its job, and says what is damaged.
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path/filepath"
+	"strings"
+
+	"github.com/quire/quire/batch"
+	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/journal"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
+	"github.com/quire/quire/vfs"
+)
+
+// Progress is told which file is read and how many bytes were.
+type Progress interface {
+	Describe(file string)
+	Add(bytes int64)
+}
+
+// Output reads the output of a job and compares it with what was noted when it was written. WorkDir is that of the run,
+// if it had one. It changes nothing and takes no lock. An error says that the output could not be checked; what is
+// wrong with it is in the report.
+func Output(ctx context.Context, files vfs.FS, output, workDir string, progress Progress) (*Report, error) {
+	v := &verifier{ctx: ctx, files: files, output: storage.Redact(output), bar: progress}
+	if err := v.open(output, workDir); err != nil {
+		return nil, err
+	}
+	if err := v.verify(); err != nil {
+		return nil, err
+	}
+	v.report.settle()
+	return &v.report, nil
+}
+
+// verifier reads an output and what is kept of its job.
+type verifier struct {
+	ctx    context.Context
+	files  vfs.FS
+	output string // as it is shown
+	work   string // folder of the job's state
+	place  promptset.Published
+	bar    Progress
+	report Report
+
+	out    *promptset.Output
+	job    *jobstate.Description // nil where it can't be read
+	parts  promptset.Parts
+	format string
+	key    journal.Key
+	notes  *promptset.Notes
+	reader *promptset.Reader // nil where inputs are not compared
+
+	journaled map[int]bool // parts that the journal has completions of
+}
+
+// open finds the output and its job.
+func (v *verifier) open(output, workDir string) (err error) {
+	v.report.Output = v.output
+	v.notes, v.journaled = promptset.NewNotes(), map[int]bool{}
+	if v.work, err = batch.WorkFolder(output, workDir); err != nil {
+		return err
+	}
+	v.place = promptset.OpenOutputFolder(v.ctx, v.files, output)
+	// Parts before notes: a note is there before its part is.
+	if v.out, err = promptset.OpenOutput(v.place); err != nil {
+		return err
+	}
+	var jobErr error
+	if storage.IsRemote(output) {
+		v.job, jobErr = jobstate.ReadShared(v.ctx, output)
+		var here *jobstate.Description
+		if here, v.key, err = jobstate.ReadKey(v.files, v.work); here == nil {
+			v.key = journal.Key{}
+		}
+		if err != nil {
+			v.report.note(fmt.Sprintf("the journal on this machine was not read: %v", err))
+		}
+	} else {
+		v.job, v.key, jobErr = jobstate.ReadKey(v.files, v.work)
+	}
+	switch known := false; {
+	case jobErr != nil:
+		v.report.problem(jobstate.JobFile, jobErr.Error(), bringBack)
+	case v.job == nil && len(v.out.Parts) == 0:
+		return fmt.Errorf("%s holds no job: give the output folder of a sample run", v.output)
+	case v.job == nil:
+		v.report.problem(jobstate.JobFile, "it is missing, and nothing says which job wrote the parts", bringBack)
+	default:
+		if v.parts, v.format, known = batch.PartsOf(v.job); !known {
+			v.report.problem(jobstate.JobFile, "its settings do not say how many rows and parts the job has", bringBack)
+			v.job = nil
+		}
+	}
+	return nil
+}
+
+// verify checks everything.
+func (v *verifier) verify() error {
+	if err := v.readNotes(); err != nil {
+		return err
+	}
+	if err := v.readJournal(); err != nil {
+		return err
+	}
+	v.openInputs()
+	if err := v.ctx.Err(); err != nil {
+		return err
+	}
+	present := map[int]bool{}
+	for _, part := range v.out.Parts {
+		if v.job != nil && (part.Format != v.format || part.Number >= v.parts.Count()) {
+			v.report.problem(part.Name, "it is no part of this job",
+				"remove it: readers of the folder would take it for one")
+			continue
+		}
+		if err := v.part(part); err != nil {
+			return err
+		}
+		present[part.Number] = true
+	}
+	if v.job == nil {
+		return nil
+	}
+	if err := v.missing(present); err != nil {
+		return err
+	}
+	return v.meta(len(v.out.Parts) > 0)
+}
+
+// readNotes reads what was noted of the parts.
+func (v *verifier) readNotes() error {
+	if objects, ok := v.place.(*promptset.ObjectFolder); ok {
+		return objects.Notes(func(name string, p promptset.PartSummary, err error) {
+			if err != nil {
+				v.report.problem(name, "it is not the note of a part", runAgain)
+				return
+			}
+			v.notes.Add(p)
+		})
+	}
+	torn, err := jobstate.Parts(v.files, v.work, func(b []byte) {
+		if p, err := promptset.ParsePartSummary(b); err == nil {
+			v.notes.Add(p)
+		}
+	})
+	for _, line := range torn {
+		v.report.note(line + " is not whole, as the death of a process leaves it")
+	}
+	return err
+}
+
+// readJournal reads the journals of runs of the whole job and of shards.
+func (v *verifier) readJournal() error {
+	if v.job == nil || v.key == (journal.Key{}) {
+		return nil
+	}
+	dirs, err := jobstate.Dirs(v.files, v.work)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		bad := 0
+		damages, err := journal.Check(v.files, dir, v.key, func(row int64, b []byte) error {
+			var r promptset.Result
+			if row >= v.parts.Rows || r.UnmarshalBinary(b) != nil {
+				bad++
+				return nil
+			}
+			v.journaled[v.parts.Of(row)] = true
+			v.report.Journaled++
+			return v.ctx.Err()
+		})
+		if err != nil {
+			return err
+		}
+		for _, d := range damages {
+			if d.Torn {
+				v.report.note(fmt.Sprintf(
+					"%s ends within a record, as the death of a process leaves it; it is drawn again",
+					v.relative(d.File)))
+				continue
+			}
+			v.report.problem(v.relative(d.File), fmt.Sprintf("%s at byte %d; %s after it cannot be read", d.What,
+				d.Offset,
+				plural.Count(d.Bytes, "byte")),
+				"the same sample run command draws the completions in it again")
+		}
+		if bad > 0 {
+			v.report.problem(v.relative(dir), fmt.Sprintf("its journal has %s of another job",
+				plural.Count(bad, "record")),
+				"the same sample run command passes over them")
+		}
+	}
+	return nil
+}
+
+func (v *verifier) relative(name string) string {
+	if rel, err := filepath.Rel(v.work, name); err == nil {
+		return rel
+	}
+	return name
+}
+
+// openInputs opens the job's inputs, if they can be read and are what they were.
+func (v *verifier) openInputs() {
+	if v.job == nil || v.ctx.Err() != nil {
+		v.report.Inputs = "not compared: the job is not known"
+		return
+	}
+	names := make([]string, len(v.job.Inputs))
+	for i, in := range v.job.Inputs {
+		names[i] = in.Name
+	}
+	reader, err := promptset.OpenFrom(v.ctx, promptset.Anywhere(), names)
+	if err != nil {
+		v.report.Inputs = fmt.Sprintf("not compared: %v", err)
+		return
+	}
+	now := *v.job
+	now.Inputs = batch.InputsOf(reader)
+	if differences := now.Differences(v.job); len(differences) > 0 {
+		v.report.Inputs = "not compared: " + strings.Join(differences, "; ")
+		return
+	}
+	v.report.Inputs = "compared"
+	v.reader = reader
+}
+
+// part checks a part.
+func (v *verifier) part(part promptset.Part) error {
+	from, to := v.parts.Range(part.Number)
+	due := to - from
+	if v.job == nil {
+		from, to, due = 0, 0, 1<<62
+	}
+	var next func() (promptset.WantedRow, bool)
+	if v.reader != nil {
+		pull, stop := iter.Pull(v.wanted(from, to))
+		defer stop()
+		next = pull
+	}
+	check := promptset.NewRowCheck(part.Number, due, next)
+	v.bar.Describe(part.Name)
+	content, err := v.out.Read(v.ctx, part, func(row *promptset.Completion) error {
+		check.Add(row.ID, &row.Result)
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		v.report.note(part.Name + " was removed while it was to be checked")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	v.bar.Add(content.Bytes)
+	v.report.read(content, check.Summary)
+	what, remedy := v.compare(part, content)
+	if what == "" && content.Damage != "" {
+		what, remedy = "it can't be read: "+content.Damage, removeAndRun
+	}
+	if rows := check.Finish(); what == "" && rows != "" {
+		what, remedy = rows, removeAndRun
+	}
+	if v.reader != nil && v.reader.Err() != nil {
+		return v.reader.Err()
+	}
+	if note, ok := v.notes.Last(part.Number); what == "" && ok {
+		if what = check.Differs(note); what != "" {
+			remedy = removeAndRun
+		}
+	}
+	if what == "" {
+		v.report.Whole++
+		return nil
+	}
+	v.report.problem(part.Name, what, remedy)
+	return nil
+}
+
+// Remedies of a damaged part: a run looks at sizes and ends of parts, and not at what is within.
+const (
+	bringBack    = "bring job.json back, or give the run --new to begin anew"
+	runAgain     = "the same sample run command draws it again"
+	removeAndRun = "remove it: the same sample run command then draws it again"
+)
+
+// compare compares a part as a whole with what was noted of it, and its footer with the job.
+func (v *verifier) compare(part promptset.Part, c promptset.PartContent) (what, remedy string) {
+	unlike := v.notes.Compare(part, c.Seal)
+	switch {
+	case !v.notes.CanCheck(part.Number):
+		v.report.unchecked++
+	case unlike != "":
+		return unlike, runAgain
+	case !v.notes.HasDigest(part.Number, c.SHA256):
+		return "its SHA-256 is not that of what was written", removeAndRun
+	}
+	if v.job != nil && c.Meta != nil && !sameMeta(c.Meta, v.job.Meta) {
+		return "the metadata in its footer are not the job's", removeAndRun
+	}
+	return "", ""
+}
+
+// wanted is what the output is to have of rows of the input.
+func (v *verifier) wanted(from, to int64) iter.Seq[promptset.WantedRow] {
+	number, _ := v.job.Settings["n"].(json.Number)
+	n, _ := number.Int64()
+	return func(yield func(promptset.WantedRow) bool) {
+		for row := range v.reader.Range(v.ctx, from, to) {
+			set := row.Overrides.Over(parameter.Set{N: int(n)})
+			if !yield(promptset.WantedRow{Row: row, First: set.Generation, N: set.N}) {
+				return
+			}
+		}
+	}
+}
+
+// missing names the parts that are not there: those of a job that is not finished, and those that were there before.
+func (v *verifier) missing(present map[int]bool) error {
+	v.report.Parts = v.parts.Count()
+	v.report.Missing = []string{}
+	for _, number := range v.parts.All() {
+		name := promptset.PartName(number, v.format)
+		if present[number] {
+			continue
+		}
+		// Noted, and neither there nor in the journal: a note is made just before its part is there, and the journal
+		// kept until it is.
+		if note, ok := v.notes.Last(number); ok && !v.journaled[number] {
+			file, err := v.out.Open(name)
+			if err == nil { // it came meanwhile
+				v.report.Later++
+				file.Close()
+				continue
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			rows := plural.Count(note.Rows, "row")
+			// another machine notes a part before it has put it there, and has the journal
+			if storage.IsRemote(v.output) {
+				v.report.note(fmt.Sprintf(
+					"%s is noted with %s and is not there: a machine puts it there now, or it was removed", name, rows))
+			} else {
+				v.report.problem(name, "it is missing, and was written with "+rows, runAgain)
+			}
+		}
+		v.report.Missing = append(v.report.Missing, name)
+	}
+	return nil
+}
+
+// meta checks the file with the metadata of JSONL parts.
+func (v *verifier) meta(parts bool) error {
+	if v.format != promptset.FormatJSONL || !parts || len(v.job.Meta) == 0 {
+		return nil
+	}
+	what, err := promptset.MetaDamage(v.place, v.job.Meta)
+	if what != "" {
+		v.report.problem(promptset.MetaName, "it "+what, "the same sample run command writes it again")
+	}
+	return err
+}
