@@ -69,7 +69,7 @@ func (in *installer) ensureAccelerator(ctx context.Context, platform string) (st
 			return err
 		}
 		if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-			return errors.New("it is made for linux on x86-64 only")
+			return errors.New("there is a build for Linux on x86-64 only")
 		}
 		if len(a.libraries) > 0 {
 			if err := in.fetchCUDALibraries(ctx, a); err != nil {
@@ -80,7 +80,7 @@ func (in *installer) ensureAccelerator(ctx context.Context, platform string) (st
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return "", fmt.Errorf("setup: fetching %s was interrupted: %w; the next run goes on from there", a.title,
+			return "", fmt.Errorf("setup: fetching %s was interrupted: %w; the next run resumes", a.title,
 				err)
 		}
 		return "", missingAccelerator(in.root, platform, nil, err)
@@ -165,7 +165,7 @@ func (in *installer) fetchCUDALibrary(ctx context.Context, a accelerator, d xlai
 		}
 	}
 	if version == "" {
-		return fmt.Errorf("the package index has no fitting version of %s", d.Package)
+		return fmt.Errorf("the package index has no version of %s for Linux on x86-64 that the plugin takes", d.Package)
 	}
 	mark := filepath.Join(done, d.Package+"-"+version)
 	if regularFile(mark) == nil {
@@ -215,11 +215,11 @@ func (in *installer) fetchIndexed(ctx context.Context, item string, info *xlains
 	pkg := info.Info.Name
 	release, err := xlainstaller.PipSelectRelease(info.Releases[version], linuxWheel, true)
 	if err != nil {
-		return "", fmt.Errorf("the package index has no wheel of %s %s for linux on x86-64", pkg, version)
+		return "", fmt.Errorf("the package index has no wheel of %s %s for Linux on x86-64", pkg, version)
 	}
 	digest := release.Digests["sha256"]
 	if len(digest) != 64 {
-		return "", fmt.Errorf("the package index gives no sha256 of %s", release.Filename)
+		return "", fmt.Errorf("the package index lists no SHA-256 for %s", release.Filename)
 	}
 	url, err := absoluteURL(release.URL, info.Info.ProjectURL, pkg)
 	if err != nil {
@@ -235,6 +235,6 @@ func missingAccelerator(root, platform string, looked []string, cause error) *Mi
 		fmt.Sprintf("into the Python environment in use: pip install %s==%s", a.wheel, a.version),
 		fmt.Sprintf("copy the folder %s\n    from a machine where \"sample setup %s\" has run",
 			filepath.Dir(a.folder(root)), platform),
-		fmt.Sprintf("set %s=/path/to/plugin.so to a PJRT plugin of your own", EnvPlugin(platform)),
+		fmt.Sprintf("set %s=/path/to/plugin.so to use your own PJRT plugin", EnvPlugin(platform)),
 	}}
 }

@@ -81,10 +81,10 @@ type NotFetchedError struct {
 // Error is one sentence with the size and the command.
 func (e *NotFetchedError) Error() string {
 	a := accelerators[e.Platform]
-	remedy := fmt.Sprintf(`"sample setup %s" installs it (%s), or %s=FILE names a plugin of your own`, e.Platform,
+	remedy := fmt.Sprintf(`"sample setup %s" installs it (%s), or set %s=FILE to use your own plugin`, e.Platform,
 		a.cost, EnvPlugin(e.Platform))
 	if e.NoDevice != "" {
-		return fmt.Sprintf("%s, and the %s is not installed; if the device is there all the same, %s", e.NoDevice,
+		return fmt.Sprintf("%s, and the %s is not installed; if the machine does have one, %s", e.NoDevice,
 			a.title, remedy)
 	}
 	return fmt.Sprintf("the %s is not installed: %s", a.title, remedy)

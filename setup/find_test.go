@@ -160,7 +160,7 @@ func TestInstallOwn(t *testing.T) {
 		text:                             "not a shared library",
 		self:                             "", // a Go test binary: symbols or none, never GetPjrtApi
 		filepath.Join(cache, "none.so"):  "--from",
-		touch(t, cache+"/"+"other.whl"):  "sha256",
+		touch(t, cache+"/"+"other.whl"):  "SHA-256",
 		touch(t, cache+"/"+"model.gguf"): "not a shared library",
 	} {
 		if _, err := Install(t.Context(), "cpu", from, nil); err == nil || !strings.Contains(err.Error(), want) {

@@ -50,7 +50,7 @@ func pipInfo(ctx context.Context, pkg string) (*xlainstaller.PipPackageInfo, err
 		return nil, context.Cause(ctx)
 	case got := <-answers:
 		if got.err != nil {
-			return nil, fmt.Errorf("asking the package index for %s: %w", pkg, got.err)
+			return nil, fmt.Errorf("reading %s from the package index: %w", pkg, got.err)
 		}
 		if got.info.Info.Name == "" {
 			return nil, fmt.Errorf("the package index has no %s", pkg)
@@ -64,15 +64,15 @@ func pipInfo(ctx context.Context, pkg string) (*xlainstaller.PipPackageInfo, err
 func absoluteURL(link, project, pkg string) (string, error) {
 	u, err := url.Parse(link)
 	if err != nil {
-		return "", fmt.Errorf("the package index gives a bad link for %s: %w", pkg, err)
+		return "", fmt.Errorf("the package index has an invalid link for %s: %w", pkg, err)
 	}
 	if u.IsAbs() {
 		return link, nil
 	}
 	base, err := url.Parse(project)
 	if err != nil || !base.IsAbs() {
-		return "", fmt.Errorf("the package index gives %q as the link for %s, which leads nowhere; set PIP_INDEX_URL",
-			link, pkg)
+		return "", fmt.Errorf("the package index has the relative link %q for %s, and its address is not known: set "+
+			"PIP_INDEX_URL", link, pkg)
 	}
 	base.Path = "/pypi/" + pkg + "/json"
 	return base.ResolveReference(u).String(), nil
@@ -91,15 +91,15 @@ func (in *installer) simpleIndexURL(ctx context.Context, index string, a asset) 
 	req.Header.Set("Accept", "application/vnd.pypi.simple.v1+json, text/html;q=0.5")
 	resp, err := in.client.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("asking pip's index-url for %s: %w", a.Package, err)
+		return "", fmt.Errorf("reading %s from pip's index-url: %w", a.Package, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("asking pip's index-url for %s: %s", a.Package, resp.Status)
+		return "", fmt.Errorf("reading %s from pip's index-url: %s", a.Package, resp.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
 	if err != nil {
-		return "", fmt.Errorf("asking pip's index-url for %s: %w", a.Package, err)
+		return "", fmt.Errorf("reading %s from pip's index-url: %w", a.Package, err)
 	}
 	base := resp.Request.URL
 	var links []string

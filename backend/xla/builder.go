@@ -123,8 +123,7 @@ func (b *builder) node(x compute.Value) (*node, error) {
 func (b *builder) DeviceAssignment(devices ...compute.DeviceNum) error {
 	if len(devices) != 1 || b.backend.Partitions() > 1 {
 		return fmt.Errorf(
-			"xla: %d devices are assigned to program %q; "+
-				"a program over several devices is one of a group's backend: %w",
+			"xla: %d devices are assigned to program %q: build a program for several devices on a group's backend: %w",
 			len(devices), b.name, compute.ErrNotImplemented)
 	}
 	if _, err := b.backend.device(devices[0]); err != nil {

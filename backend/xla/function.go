@@ -190,7 +190,7 @@ func (f *function) adopt(closure compute.Function, op compute.OpType) (*stablehl
 func (f *function) checkCaptures(op compute.OpType) error {
 	for _, owner := range f.captured {
 		if !f.within(owner) {
-			return f.fail(op, fmt.Errorf("a body uses a value of %s, which is not around it", owner.describe()))
+			return f.fail(op, fmt.Errorf("a body uses a value of %s, which does not enclose it", owner.describe()))
 		}
 	}
 	for _, child := range f.children {

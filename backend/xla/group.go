@@ -46,7 +46,7 @@ func (b *Backend) Group(devices ...int) (*Backend, error) {
 		if d < 0 || d >= there || slices.Contains(devices[:i], d) {
 			return nil,
 				fmt.Errorf(
-					"xla: devices %v are no group: the %s backend has devices 0 to %d, each of which can be in it once",
+					"xla: devices %v can't be a group: the %s backend has devices 0 to %d, and each may be listed once",
 					devices, b.platform, there-1)
 		}
 		if b.group != nil {
@@ -125,7 +125,7 @@ func (b *Backend) Join(parts []compute.Buffer) (compute.Buffer, error) {
 		return nil, err
 	}
 	if len(parts) != b.here() {
-		return nil, fmt.Errorf("xla: %d arrays are joined for a group of %d devices", len(parts), b.here())
+		return nil, fmt.Errorf("xla: %d arrays can't be joined for a group of %d devices", len(parts), b.here())
 	}
 	out := &Buffer{backend: b}
 	for i, p := range parts {

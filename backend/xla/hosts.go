@@ -66,7 +66,7 @@ func (b *Backend) GroupOver(over Hosts, devices ...int) (*Backend, error) {
 			return nil, err
 		}
 	default:
-		return nil, fmt.Errorf("%w: it is on TPU, and on the CPU with a plugin that calls kernels, and this is %s",
+		return nil, fmt.Errorf("%w: it needs TPUs, or the CPU with a plugin that calls kernels, but the platform is %s",
 			ErrHosts, b.platform)
 	}
 	g.hosts = h
@@ -112,8 +112,8 @@ func (h *hosts) arrange(all []pjrtc.Device, here []int) (ids, order []int, err e
 	if len(processes) != h.count || len(ids) != h.partitions {
 		return nil, nil,
 			fmt.Errorf(
-				"%w: there are %d processes with %d devices each, and the slice has %d devices of %d hosts: all of "+
-					"it runs one model, with a process on each host",
+				"%w: there are %d processes with %d devices each, but the slice has %d devices on %d hosts: run one "+
+					"process on each host, with all of its devices",
 				ErrHosts, h.count, len(here), len(ids), len(processes))
 	}
 	slices.Sort(ids)

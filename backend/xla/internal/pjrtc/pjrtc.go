@@ -2,12 +2,11 @@
 // executables, reading the optimized program, asking a device for its memory, and compiling for a topology without a
 // device.
 //
-// The structs below repeat the part of the C API that these calls use. The API only ever grows at the end of its
-// structs, and says how large the plugin's are; a function that the plugin's table is too short for, or has no pointer
-// for, is an error.
+// The structs below repeat the part of the C API that these calls use. The API grows only at the end of its structs,
+// and each struct gives its size. A function that the plugin's table does not have is an error.
 //
-// go-xla keeps its C pointers in unexported fields. They are found by name and checked by kind, so another version of
-// go-xla is a clear error, not a crash.
+// go-xla keeps its C pointers in unexported fields. This package finds them by name and checks their kind, so another
+// version of go-xla is a clear error, not a crash. docs/upstream.md has the changes that would make it unnecessary.
 package pjrtc
 
 /*
@@ -299,8 +298,8 @@ func Load(client *pjrt.Client, serialized []byte, portable bool, partitions int)
 	return e, nil
 }
 
-// SetPartitions says how many devices of this process run the executable together: go-xla takes them to be all that it
-// was compiled for.
+// SetPartitions sets how many devices of this process run the executable together. go-xla assumes all that it was
+// compiled for.
 func SetPartitions(e *pjrt.LoadedExecutable, partitions int) error {
 	number, err := field(e, reflect.Int, "numPartitions")
 	if err == nil {
