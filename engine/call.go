@@ -11,54 +11,6 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// input fills in what the plan says.
-func (s *scheduler) input(c *callPlan, columns, enoughFree int) *hostInput {
-	e := s.e
-	in := e.plan.newInput()
-	copy(in.Release, s.release)
-	copy(in.Tokens, c.tokens)
-	copy(in.Starts, c.starts)
-	in.Columns, in.EnoughFree = int32(columns), int32(enoughFree)
-
-	w := &in.Waiting
-	w.Count = int32(len(c.line))
-	for i, seq := range c.line {
-		f := seq.family
-		e.setRow(w.Rows, i, f.req, seq.generation)
-		w.Starts[i], w.Sources[i] = c.begins[i], none
-		if i < c.resumed {
-			// The row's source is named here, not by the family, whose own may be gone.
-			w.Resume[i], w.Held[i], w.Rows.PromptLens[i] = 1, int32(seq.done), int32(seq.done)
-			w.Sources[i] = int32(s.out[slices.IndexFunc(s.out, func(m *moved) bool { return m.seq == seq })].back.row)
-			continue
-		}
-		if f.source != nil {
-			w.Sources[i], w.Held[i] = int32(f.source.row), int32(f.held)
-			if f.source.first == f && seq.generation == f.req.FirstGeneration+f.begin {
-				w.First[i] = 1
-			}
-		}
-	}
-	in.Ahead.Count = int32(len(c.ahead))
-	for i := range in.Ahead.Rows {
-		in.Ahead.Rows[i], in.Ahead.Sources[i] = none, none
-	}
-	for i, h := range c.ahead {
-		in.Ahead.Rows[i], in.Ahead.Starts[i], in.Ahead.Behind[i] = int32(h.row), c.heads[i], c.behind[i]
-		in.Ahead.PromptLens[i], in.Ahead.MaxPages[i] = int32(len(h.tokens)), int32(s.maxPages(h))
-		if h.source != nil {
-			in.Ahead.Sources[i], in.Ahead.Held[i] = int32(h.source.row), int32(h.held)
-		}
-	}
-	return in
-}
-
-// parted is a buffer that may be of several devices.
-type parted interface {
-	// Parts are what each of them has.
-	Parts() []compute.Buffer
-}
-
 // execute runs a program once: the input up, the state in place, the output down, as the host twin that the program
 // has, a T.
 func execute[T any](e *Engine, p *compiled, in []tree.Array) (*T, error) {
@@ -95,6 +47,12 @@ func read[T any](e *Engine, p *compiled, results []compute.Buffer) (*T, error) {
 	}
 	tree.Store(arrays)
 	return twin.(*T), e.inStep.confirm(p, arrays)
+}
+
+// parted is a buffer that may be of several devices.
+type parted interface {
+	// Parts are what each of them has.
+	Parts() []compute.Buffer
 }
 
 // readParts copies the output of a program to the host as it is, that of several devices one behind the other.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/prefix"
 	"github.com/quire/quire/tree"
@@ -229,10 +230,15 @@ func (e *Engine) freeRow() (int, error) {
 
 // enough says that pages are there.
 func (e *Engine) enough(need, have int, what string) error {
+	return e.enoughOf(e.freePages(), need, have, what)
+}
+
+// enoughOf is enough where so many pages are not the contexts'.
+func (e *Engine) enoughOf(free, need, have int, what string) error {
 	if need <= have {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", what, pagetable.ErrOutOfPages{Need: need, Have: have, Pinned: e.pinnedPages()})
+	return fmt.Errorf("%s: %w", what, pagetable.ErrOutOfPages{Need: need, Have: have, Pinned: e.plan.Pages - free})
 }
 
 // pinnedPages is how many pages contexts hold or were promised: those that make way for nobody.
@@ -270,17 +276,22 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 		}
 	}
 	for len(list) > 0 {
-		c := &callPlan{starts: make([]int32, e.plan.rows())}
-		n := 0
+		in := e.plan.newInput()
+		in.Columns, in.EnoughFree = int32(e.plan.MaxRounds), int32(e.plan.slots+1)
+		for i := range in.Ahead.Rows {
+			in.Ahead.Rows[i], in.Ahead.Sources[i] = schedule.None, schedule.None
+		}
+		n, placed := 0, 0
 		for _, r := range list {
-			start, ok := c.place(r.tokens, r.done, e.plan.promptTokens())
-			if !ok {
+			more := r.tokens[r.done:]
+			if placed+len(more) > len(in.Tokens) {
 				break
 			}
-			c.starts[r.row] = start
-			n++
+			copy(in.Tokens[placed:], more)
+			in.Starts[r.row] = int32(placed - r.done)
+			n, placed = n+1, placed+len(more)
 		}
-		if err := e.runPrompts(ctx, c, list[:n]); err != nil {
+		if err := e.runPrompts(ctx, in, list[:n]); err != nil {
 			return err
 		}
 		list = list[n:]
@@ -290,7 +301,7 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 
 // runPrompts runs the tokens of some contexts, which are those of the call, by the program that runs those of requests:
 // so keys and values are the same bytes.
-func (e *Engine) runPrompts(ctx context.Context, c *callPlan, list []*contextRow) error {
+func (e *Engine) runPrompts(ctx context.Context, in *hostInput, list []*contextRow) error {
 	promise := func(lens func(r *contextRow) int) error {
 		return e.contextVerbs(func(in *hostVerbs) {
 			for _, r := range list {
@@ -301,10 +312,9 @@ func (e *Engine) runPrompts(ctx context.Context, c *callPlan, list []*contextRow
 	if err := promise(func(r *contextRow) int { return len(r.tokens) }); err != nil {
 		return err
 	}
-	s := newScheduler(e)
 	p := e.programs["run"]
 	for {
-		got, err := execute[hostOutput](e, p, tree.Arrays(s.input(c, e.plan.MaxRounds, e.plan.slots+1)))
+		got, err := execute[hostOutput](e, p, tree.Arrays(in))
 		moved := false
 		if err == nil {
 			lens := got.SeqLens
@@ -333,18 +343,17 @@ func (e *Engine) runPrompts(ctx context.Context, c *callPlan, list []*contextRow
 	}
 }
 
-// addContexts makes contexts holders of the run: rows that keep what they have, and which requests may start from.
-func (s *scheduler) addContexts() {
-	p := s.e.plan
-	for _, r := range s.e.contexts.open() {
-		h := &holder{row: r.row, tokens: r.tokens[:r.done:r.done], opened: true, done: r.done, context: r}
-		if p.PrefixCache {
-			h.chain = slices.Clone(r.names)
+// contextsOfRun are the open contexts, as rows that keep what they have and which requests of a run may start from.
+func (e *Engine) contextsOfRun() []*schedule.Context {
+	var list []*schedule.Context
+	for _, r := range e.contexts.open() {
+		c := &schedule.Context{Row: r.row, Tokens: r.tokens[:r.done:r.done], MaxPages: max(r.reserved, len(r.pages))}
+		if e.plan.PrefixCache {
+			c.Chain = slices.Clone(r.names)
 		}
-		s.holders[r.row-p.slots] = h
-		s.cache.Insert(r.row, h.chain) // in use, as long as the run goes
+		list = append(list, c)
 	}
-	s.freePages, s.pool = p.Pages-s.e.contexts.used, s.e.freePages()
+	return list
 }
 
 // resolve returns the request with its whole prompt, and the context that it begins with.
@@ -366,21 +375,14 @@ func (e *Engine) resolve(r *Request) (*Request, *contextRow, error) {
 	return &whole, row, nil
 }
 
-// fits says that the pool has the pages for a completion, now that contexts hold some.
-func (s *scheduler) fits(f *family) error {
-	need := s.e.pagesFor(s.e.maxLen(f.req))
-	if s.e.plan.Admission == Reserve { // a sequence that moved to the host comes back with pages of its own
-		need -= s.heldByContext(f) / s.e.plan.PageSize
+// fits says that a run with pool pages has those for a completion, now that contexts hold some.
+func (e *Engine) fits(r *Request, context *contextRow, pool int) error {
+	need := e.pagesFor(e.maxLen(r))
+	// A sequence that was swapped out comes back with pages of its own.
+	if context != nil && e.plan.Admission == Reserve {
+		need -= min(context.done, len(r.Tokens)-1) / e.plan.PageSize
 	}
-	return s.e.enough(need, s.pool, "contexts hold pages")
-}
-
-// heldByContext is how many tokens of f's prompt its context holds, of those that a clone may take over.
-func (s *scheduler) heldByContext(f *family) int {
-	if f.context == nil {
-		return 0
-	}
-	return min(f.context.done, len(f.req.Tokens)-1)
+	return e.enoughOf(pool, need, pool, "contexts hold pages")
 }
 
 func (r *contextRow) usable() error {

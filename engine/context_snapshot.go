@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/prefix"
 )
 
@@ -12,7 +13,7 @@ import (
 type savedContext struct {
 	tokens []int32
 	names  []prefix.Hash // of the committed pages
-	pages  *pagesOnHost
+	pages  *schedule.Pages
 	bytes  int64
 }
 
@@ -26,13 +27,13 @@ func (c *Context) Save(name string) error {
 			return fmt.Errorf("%w: %q", ErrSnapshotExists, name)
 		}
 		bytes := e.bytesOnHost(r.done)
-		if e.tier == nil || !e.tier.take(bytes) {
+		if e.hostCache == nil || !e.hostCache.Take(bytes) {
 			return fmt.Errorf("%w: %d bytes are needed for a context of %d tokens (see HostKVMemory)", ErrNoHostMemory,
 				bytes, r.done)
 		}
 		pages, err := e.moves.save(r.row, r.done)
 		if err != nil {
-			e.tier.bytes -= bytes
+			e.hostCache.Give(bytes)
 			e.dropState()
 			return err
 		}
@@ -53,14 +54,14 @@ func (e *Engine) OpenSnapshot(name string) (*Context, error) {
 		if saved == nil {
 			return fmt.Errorf("%w: %q", ErrNoSnapshot, name)
 		}
-		all := ceilDiv(saved.pages.length, e.plan.PageSize)
+		all := ceilDiv(saved.pages.Tokens, e.plan.PageSize)
 		of, shared := e.contexts.twin(nil, saved.names)
 		if err := e.enough(all-shared, e.freePages(), "opening a snapshot"); err != nil {
 			return err
 		}
-		begin := origin{row: none}
+		begin := schedule.Origin{Row: schedule.None}
 		if shared > 0 {
-			begin = origin{row: of.row, pages: shared}
+			begin = schedule.Origin{Row: of.row, Pages: shared}
 			e.contexts.share(r, of, shared)
 		}
 		if shared < all {
@@ -69,7 +70,7 @@ func (e *Engine) OpenSnapshot(name string) (*Context, error) {
 				return err
 			}
 		}
-		r.tokens, r.done, r.names = slices.Clone(saved.tokens), saved.pages.length, slices.Clone(saved.names)
+		r.tokens, r.done, r.names = slices.Clone(saved.tokens), saved.pages.Tokens, slices.Clone(saved.names)
 		e.contexts.grow(r, all)
 		return e.contextVerbs(func(in *hostVerbs) {
 			switch {
@@ -92,7 +93,7 @@ func (e *Engine) DeleteSnapshot(name string) error {
 		if saved == nil {
 			return fmt.Errorf("%w: %q", ErrNoSnapshot, name)
 		}
-		e.tier.bytes -= saved.bytes
+		e.hostCache.Give(saved.bytes)
 		delete(e.contexts.saved, name)
 		return nil
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/lockstep"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
@@ -91,10 +92,10 @@ type Engine struct {
 	weights    []compute.Buffer
 	state      []compute.Buffer
 	log        *slog.Logger
-	moves      *moves        // of pages between device and host
-	tier       *tier         // nil without HostKVMemory
-	keep       []prefix.Hash // what the run leaves with the host
-	prefixSeed prefix.Hash   // begins the names of pages
+	moves      *moves              // of pages between device and host
+	hostCache  *schedule.HostCache // nil without HostKVMemory
+	keep       []prefix.Hash       // what the run leaves with the host
+	prefixSeed prefix.Hash         // begins the names of pages
 	stats      Stats
 	calls      atomic.Int64
 	now        func() time.Time // for the account of time
@@ -151,7 +152,7 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	e.moves = newMoves(e)
 	e.contexts.rows = make([]*contextRow, plan.Contexts)
 	if plan.Transfers && cfg.HostKVMemory > 0 {
-		e.tier = newTier(cfg.HostKVMemory)
+		e.hostCache = schedule.NewHostCache(cfg.HostKVMemory)
 	}
 
 	// The weights come after the programs: the compiler takes as much memory as they do, and gives it back.

@@ -3,6 +3,7 @@ package engine
 import (
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/tree"
 )
@@ -26,14 +27,13 @@ type (
 	hostRows  = rowsOf[[]int32, sampling.Rows, [][maxStopTokens]int32]
 )
 
-// setRow fills in row i for a completion of r.
+// setRow fills in row i for a completion of r: all but what the scheduler says, PromptLens and MaxPages.
 func (e *Engine) setRow(rows hostRows, i int, r *Request, generation int) {
 	sampling.SetRow(rows.Sampling, i, r.Sampling, r.ID, generation)
-	rows.PromptLens[i], rows.MaxLens[i] = int32(len(r.Tokens)), int32(e.maxLen(r))
-	rows.MaxPages[i] = int32(e.surePages(r))
+	rows.MaxLens[i] = int32(e.maxLen(r))
 	stops := &rows.StopTokens[i]
 	for k := range stops {
-		stops[k] = none
+		stops[k] = schedule.None
 	}
 	copy(stops[:], e.stopTokens(r))
 }
@@ -115,8 +115,10 @@ type (
 // newVerbs makes verbs that do nothing.
 func (p Plan) newVerbs() *hostVerbs {
 	v := tree.Make[hostVerbs](p.rows())
-	for row := range p.rows() {
-		v.Sources[row], v.Lens[row], v.Twins[row], v.PromptLens[row], v.MaxPages[row] = none, none, none, none, none
+	for _, list := range [][]int32{v.Sources, v.Lens, v.Twins, v.PromptLens, v.MaxPages} {
+		for row := range list {
+			list[row] = schedule.None
+		}
 	}
 	return &v
 }

@@ -4,28 +4,30 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/tree"
 )
 
-// No parameter of a row is left out: setRow writes each array of the row's place, and nothing else.
+// No parameter of a row is left out: fill writes each array of the rows at the place of an entry, and nothing else.
 func TestRowIsFilled(t *testing.T) {
-	e := &Engine{cfg: Config{Model: &models.Checkpoint{}}, plan: Plan{MaxModelLen: 100, PageSize: 16}}
+	e := &Engine{cfg: Config{Model: &models.Checkpoint{}}, plan: Plan{MaxModelLen: 100, PageSize: 16, slots: 2}}
 	r := &Request{ID: "a", Tokens: []int32{1, 2, 3}, N: 1, MaxTokens: 20, StopTokens: []int32{7},
 		Sampling: sampling.Settings{Temperature: 0.5, TopP: 0.9, MinP: 0.1, TopK: 40, Seed: 3}}
-	rows := tree.Make[hostRows](3)
-	e.setRow(rows, 1, r, 2)
-	for _, a := range tree.Arrays(&rows) {
+	in := e.fill(&schedule.Input{Waiting: []schedule.Entry{{Request: e.scheduled(r, 10), Generation: 2, PromptLen: 3,
+		MaxPages: 1}}})
+	rows := &in.Waiting.Rows
+	for _, a := range tree.Arrays(rows) {
 		flat := reflect.ValueOf(a.Flat)
-		n := flat.Len() / 3
+		n := flat.Len() / len(in.Waiting.Starts)
 		for i := range flat.Len() {
-			if zero := flat.Index(i).IsZero(); zero == (i/n == 1) {
+			if zero := flat.Index(i).IsZero(); zero == (i/n == 0) {
 				t.Errorf("%s[%d] is %v", a.Name, i, flat.Index(i))
 			}
 		}
 	}
-	if stops := rows.StopTokens[1]; stops[0] != 7 || stops[1] != none {
+	if stops := rows.StopTokens[0]; stops[0] != 7 || stops[1] != schedule.None {
 		t.Errorf("the stop tokens are %v", stops)
 	}
 }

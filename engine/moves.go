@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/tree"
 )
 
@@ -43,18 +44,21 @@ func newMoves(e *Engine) *moves {
 		room: make(chan struct{}, blocksInFlight), staged: map[*block]*stagedBlock{}}
 }
 
-// pagesOnHost is the keys and values of the first tokens of a sequence, moved off the device.
-type pagesOnHost struct {
-	length int
-	blocks []*block
-}
-
 // block is transferPages pages on the host, or on their way there.
 type block struct {
 	number uint64        // among several processes
 	there  chan struct{} // closed when layers or err is set; nil where layers always were
 	layers []any         // by layer, flat slices of the cache's dtype
 	err    error
+}
+
+// pointers are the blocks that the scheduler knows as values of any type.
+func pointers(blocks []schedule.Block) []*block {
+	list := make([]*block, len(blocks))
+	for i, b := range blocks {
+		list[i] = b.(*block)
+	}
+	return list
 }
 
 // wait returns the arrays, once they are there.
@@ -98,15 +102,15 @@ func (m *moves) copy(lane chan struct{}, event string, f func()) {
 
 // save begins to move the first length tokens of a row to the host. The row stays as it is, and may go as soon as save
 // returns.
-func (m *moves) save(row, length int) (out *pagesOnHost, err error) {
-	out = &pagesOnHost{length: length}
+func (m *moves) save(row, length int) (out *schedule.Pages, err error) {
+	out = &schedule.Pages{Tokens: length}
 	err = m.timed(func() error {
 		for from := 0; from*m.e.plan.PageSize < length; from += transferPages {
 			b, err := m.down(row, from)
 			if err != nil {
 				return err
 			}
-			out.blocks = append(out.blocks, b)
+			out.Blocks = append(out.Blocks, b)
 		}
 		return nil
 	})
@@ -146,8 +150,8 @@ func (m *moves) down(row, from int) (*block, error) {
 
 // stage begins to copy blocks to the device, as many of the first as may be there, and gives up others that were
 // staged.
-func (m *moves) stage(want []*block) {
-	want = want[:min(len(want), blocksInFlight)]
+func (m *moves) stage(blocks []schedule.Block) {
+	want := pointers(blocks[:min(len(blocks), blocksInFlight)])
 	for b := range m.staged {
 		if !slices.Contains(want, b) {
 			m.unstage(b)
@@ -161,8 +165,8 @@ func (m *moves) stage(want []*block) {
 }
 
 // isStaged says that the first of blocks are on the device, or on their way: as many as may be there.
-func (m *moves) isStaged(blocks []*block) bool {
-	return !slices.ContainsFunc(blocks[:min(len(blocks), blocksInFlight)],
+func (m *moves) isStaged(blocks []schedule.Block) bool {
+	return !slices.ContainsFunc(pointers(blocks[:min(len(blocks), blocksInFlight)]),
 		func(b *block) bool { return m.staged[b] == nil })
 }
 
@@ -220,29 +224,17 @@ func (m *moves) take(behind []*block) ([]compute.Buffer, error) {
 	return s.buffers, s.err
 }
 
-// origin is where a sequence that comes from the host begins, if it shares its first pages with one that is on the
-// device.
-type origin struct {
-	row   int // none: nowhere
-	pages int // whole pages that it shares
-}
-
-// bytesMoved is what load copies.
-func (e *Engine) bytesMoved(pages *pagesOnHost, of origin) int64 {
-	return e.bytesOnHost(pages.length) - e.bytesOnHost(of.pages/transferPages*transferPages*e.plan.PageSize)
-}
-
 // load begins a sequence in an unused row with what was saved, bit for bit.
-func (m *moves) load(row int, pages *pagesOnHost, of origin) error {
+func (m *moves) load(row int, pages *schedule.Pages, of schedule.Origin) error {
 	return m.timed(func() error {
 		pageSize := m.e.plan.PageSize
 		open := int32(1)
-		first := of.pages / transferPages
-		for i := first; i < len(pages.blocks); i++ {
-			length := min(pages.length, (i+1)*transferPages*pageSize)
-			in := hostLoadInput{Row: int32(row), Open: open, Source: int32(of.row), Held: int32(of.pages * pageSize),
+		first := of.Pages / transferPages
+		for i := first; i < len(pages.Blocks); i++ {
+			length := min(pages.Tokens, (i+1)*transferPages*pageSize)
+			in := hostLoadInput{Row: int32(row), Open: open, Source: int32(of.Row), Held: int32(of.Pages * pageSize),
 				From: int32(i * transferPages), Length: int32(length)}
-			if err := m.place(tree.Arrays(&in), pages.blocks[i:]); err != nil {
+			if err := m.place(tree.Arrays(&in), pointers(pages.Blocks[i:])); err != nil {
 				return err
 			}
 			open = 0

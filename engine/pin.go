@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/prefix"
 	"github.com/quire/quire/sampling"
 )
@@ -24,7 +25,7 @@ func (e *Engine) PinPrefix(ctx context.Context, tokens []int32) (pinned int, err
 	err = e.alone(func() error {
 		k, chain, err := e.keepPrefix(ctx, tokens)
 		if err == nil {
-			e.tier.pin(chain[len(chain)-1], k)
+			e.hostCache.Pin(chain[len(chain)-1], k)
 			pinned = len(chain) * e.plan.PageSize
 		}
 		return err
@@ -37,7 +38,7 @@ func (e *Engine) PinPrefix(ctx context.Context, tokens []int32) (pinned int, err
 func (e *Engine) UnpinPrefix(tokens []int32) error {
 	return e.alone(func() error {
 		chain := prefix.Chain(e.prefixSeed, tokens, e.plan.PageSize)
-		if e.tier == nil || len(chain) == 0 || !e.tier.unpin(chain[len(chain)-1]) {
+		if e.hostCache == nil || len(chain) == 0 || !e.hostCache.Unpin(chain[len(chain)-1]) {
 			return fmt.Errorf("%w: %d tokens", ErrNotPinned, len(tokens))
 		}
 		return nil
@@ -46,8 +47,8 @@ func (e *Engine) UnpinPrefix(tokens []int32) error {
 
 // keepPrefix leaves the full pages of tokens with the host, and returns what holds them, and more perhaps, and their
 // names.
-func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) (*kept, []prefix.Hash, error) {
-	if e.tier == nil {
+func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) (*schedule.Kept, []prefix.Hash, error) {
+	if e.hostCache == nil {
 		return nil, nil, fmt.Errorf("%w: give the engine some to keep a prefix (see HostKVMemory)", ErrNoHostMemory)
 	}
 	n := len(tokens) / e.plan.PageSize * e.plan.PageSize
@@ -56,7 +57,7 @@ func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) (*kept, []prefi
 			e.plan.PageSize)
 	}
 	chain := prefix.Chain(e.prefixSeed, tokens[:n], e.plan.PageSize)
-	if k, pages := e.tier.longest(chain); pages == len(chain) {
+	if k, pages := e.hostCache.Longest(chain); pages == len(chain) {
 		return k, chain, nil
 	}
 	// Two completions of one token: what they have in common is the prefix, which the run leaves with the host.
@@ -72,7 +73,7 @@ func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) (*kept, []prefi
 			return nil, nil, err
 		}
 	}
-	k, pages := e.tier.longest(chain)
+	k, pages := e.hostCache.Longest(chain)
 	if pages < len(chain) {
 		return nil, nil, e.noHostMemory(n)
 	}
@@ -83,5 +84,5 @@ func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) (*kept, []prefi
 func (e *Engine) noHostMemory(n int) error {
 	return fmt.Errorf(
 		"%w: %d bytes are needed for a prefix of %d tokens, and of %d there are %d beside what is pinned or saved",
-		ErrNoHostMemory, e.bytesOnHost(n), n, e.tier.limit, e.tier.left())
+		ErrNoHostMemory, e.bytesOnHost(n), n, e.hostCache.Limit(), e.hostCache.Left())
 }

@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/prefix"
 )
 
@@ -111,7 +112,7 @@ func (e *Engine) savePrefix(ctx context.Context, tokens []int32, w io.Writer) (s
 	if _, err := io.WriteString(out, snapshotMagic); err != nil {
 		return 0, err
 	}
-	parts := []any{uint32(len(text)), text, k.tokens[:n]}
+	parts := []any{uint32(len(text)), text, k.Tokens[:n]}
 	write := func(parts []any) error {
 		for _, part := range parts {
 			if err := binary.Write(out, binary.LittleEndian, part); err != nil {
@@ -123,10 +124,10 @@ func (e *Engine) savePrefix(ctx context.Context, tokens []int32, w io.Writer) (s
 	if err := write(parts); err != nil {
 		return 0, err
 	}
-	for _, b := range k.pages.blocks[:ceilDiv(len(chain), transferPages)] {
-		layers, err := b.wait() // the blocks behind it come while this one is written
+	for _, b := range k.Pages.Blocks[:ceilDiv(len(chain), transferPages)] {
+		layers, err := b.(*block).wait() // the blocks behind it come while this one is written
 		if err != nil {
-			e.tier.remove(k)
+			e.hostCache.Remove(k)
 			return 0, err
 		}
 		if err := write(layers); err != nil {
@@ -145,7 +146,7 @@ func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
 	switch {
 	case e.inStep != nil:
 		return nil, fmt.Errorf("%w: each has a part of a prefix, and a file has all", ErrSeveralHosts)
-	case e.tier == nil:
+	case e.hostCache == nil:
 		return nil, fmt.Errorf("%w: give the engine some to load a prefix", ErrNoHostMemory)
 	}
 	err = e.alone(func() error { tokens, err = e.loadPrefix(r); return err })
@@ -183,12 +184,12 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	case n < 1 || n%e.plan.PageSize != 0 || n > e.plan.PagesPerSeq*e.plan.PageSize:
 		return nil, fmt.Errorf("%w: %d tokens are not whole pages of a sequence of up to %d tokens: see MaxModelLen",
 			ErrSnapshotMismatch, n, e.plan.MaxModelLen)
-	case e.bytesOnHost(n) > e.tier.limit:
+	case e.bytesOnHost(n) > e.hostCache.Limit():
 		return nil, e.noHostMemory(n)
 	}
 	tokens = make([]int32, n)
 	in.read(tokens)
-	pages := &pagesOnHost{length: n}
+	pages := &schedule.Pages{Tokens: n}
 	layout := e.plan.layout
 	elements := e.plan.Devices * transferPages * layout.PageSize * int(layout.BytesPerToken()) / layout.DType.Size()
 	for range ceilDiv(n/e.plan.PageSize, transferPages) {
@@ -200,7 +201,7 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 		if in.err != nil {
 			return nil, in.err
 		}
-		pages.blocks = append(pages.blocks, &block{layers: layers})
+		pages.Blocks = append(pages.Blocks, &block{layers: layers})
 	}
 	want256 := in.sum.Sum(nil)
 	got256 := make([]byte, sha256.Size)
@@ -211,18 +212,18 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	if !bytes.Equal(want256, got256) {
 		return nil, fmt.Errorf("%w: the checksum is wrong", ErrSnapshotCorrupt)
 	}
-	k := &kept{tokens: tokens, chain: prefix.Chain(e.prefixSeed, tokens, e.plan.PageSize), pages: pages,
-		bytes: e.bytesOnHost(n)}
-	name := k.chain[len(k.chain)-1]
-	if same, pages := e.tier.longest(k.chain); pages == len(k.chain) {
-		e.tier.pin(name, same)
+	k := &schedule.Kept{Tokens: tokens, Chain: prefix.Chain(e.prefixSeed, tokens, e.plan.PageSize), Pages: pages,
+		Bytes: e.bytesOnHost(n)}
+	name := k.Chain[len(k.Chain)-1]
+	if same, pages := e.hostCache.Longest(k.Chain); pages == len(k.Chain) {
+		e.hostCache.Pin(name, same)
 		return tokens, nil
 	}
-	if !e.tier.take(k.bytes) {
+	if !e.hostCache.Take(k.Bytes) {
 		return nil, e.noHostMemory(n)
 	}
-	e.tier.add(k)
-	e.tier.pin(name, k)
+	e.hostCache.Add(k)
+	e.hostCache.Pin(name, k)
 	return tokens, nil
 }
 

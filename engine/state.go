@@ -5,6 +5,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/pagetable"
@@ -58,14 +59,15 @@ func (gr *graphs) newOutput(g *Graph) output {
 	none := func(dims ...int) *Node { return FillScalar(g, shapes.Make(dtypes.Int32, dims...), -1) }
 	i32 := func(dims ...int) *Node { return Zeros(g, shapes.Make(dtypes.Int32, dims...)) }
 	f32 := func(dims ...int) *Node { return Zeros(g, shapes.Make(dtypes.Float32, dims...)) }
-	out := output{
+	out := output{Status: seqtable.NewStatus(g)}
+	out.OutputOf = schedule.OutputOf[*Node, *Node, *Node]{
 		Tokens: i32(columns, s), Logprobs: f32(columns, s), Processed: f32(columns, s), Owners: none(columns, s),
 		Finish:  i32(columns, s),
 		Columns: integer(g, 0), Placed: none(gr.plan.lineLen()), Opened: i32(gr.plan.aheadLen()),
 		SeqLens:      i32(gr.plan.rows()),
 		PrefillSteps: integer(g, 0), DecodeSteps: integer(g, 0), PrefillTokens: integer(g, 0),
 		DecodeTokens: integer(g, 0),
-		Status:       seqtable.NewStatus(g), FreePages: i32(columns), MinFree: integer(g, gr.plan.Pages),
+		FreePages:    i32(columns), MinFree: integer(g, gr.plan.Pages),
 		EndFree: integer(g, 0), Short: integer(g, 0),
 	}
 	out.Clock = newClock(g)

@@ -6,6 +6,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/scan"
@@ -169,14 +170,14 @@ func (gr *graphs) record(l loop, rows samplers, d drawn, allocated seqtable.Stat
 	stops := take(st.Rows.StopTokens, rows.Slots)
 	isStop := ReduceLogicalOr(Equal(stops, BroadcastToDims(InsertAxes(d.Tokens, 1), stops.Shape().Dimensions...)), 1)
 	isFull := GreaterOrEqual(AddScalar(rows.Positions, 1), take(st.Rows.MaxLens, rows.Slots))
-	code := func(c int) *Node { return FillScalar(g, rows.Slots.Shape(), float64(c)) }
-	finish := Where(LessThan(d.Tokens, integer(g, 0)), code(finishedNaN),
-		Where(isStop, code(finishedStop), Where(isFull, code(finishedLength), code(running))))
+	code := func(c schedule.Finish) *Node { return FillScalar(g, rows.Slots.Shape(), float64(c)) }
+	finish := Where(LessThan(d.Tokens, integer(g, 0)), code(schedule.NotANumber),
+		Where(isStop, code(schedule.AtStopToken), Where(isFull, code(schedule.AtLength), code(schedule.Running))))
 	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs),
 		put(l.Out.Processed, d.Processed)
 	l.Out.Owners, l.Out.Finish = put(l.Out.Owners, take(l.Owners, rows.Slots)), put(l.Out.Finish, finish)
 
-	done := LogicalAnd(valid, GreaterThan(finish, integer(g, running)))
+	done := LogicalAnd(valid, GreaterThan(finish, integer(g, int(schedule.Running))))
 	// A slot has at most one token queued, so that the queue of S never runs full.
 	st.Queue, _ = st.Queue.Enqueue(d.Tokens, rows.Slots, rows.Positions, LogicalAnd(valid, LogicalNot(done)))
 	ended := control.ScatterSet(Zeros(g, shapes.Make(dtypes.Int32, gr.plan.rows())),

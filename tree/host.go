@@ -94,7 +94,7 @@ func walkType(v reflect.Value, path string, leaf func(string, reflect.Value)) {
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.IsExported() {
-				walkType(v.Field(i), join(path, f.Name), leaf)
+				walkType(v.Field(i), below(path, f), leaf)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func walkHost(v reflect.Value, path string, leaf func(string, reflect.Value)) {
 	}
 	for i := range v.NumField() {
 		if f := v.Type().Field(i); f.IsExported() {
-			walkHost(v.Field(i), join(path, f.Name), leaf)
+			walkHost(v.Field(i), below(path, f), leaf)
 		}
 	}
 }

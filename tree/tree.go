@@ -84,7 +84,7 @@ func walk(v reflect.Value, path string, leaf func(string, reflect.Value)) {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.IsExported() {
-				walk(v.Field(i), join(path, f.Name), leaf)
+				walk(v.Field(i), below(path, f), leaf)
 			}
 		}
 	case reflect.Slice, reflect.Array:
@@ -96,6 +96,14 @@ func walk(v reflect.Value, path string, leaf func(string, reflect.Value)) {
 			walk(v.Elem(), path, leaf)
 		}
 	}
+}
+
+// below is the path of a field; an embedded struct's fields have names as if they were those of the struct around it.
+func below(path string, f reflect.StructField) string {
+	if f.Anonymous {
+		return path
+	}
+	return join(path, f.Name)
 }
 
 func join(path, name string) string {

@@ -1,4 +1,4 @@
-package engine
+package schedule
 
 import "reflect"
 
@@ -15,7 +15,7 @@ type Stats struct {
 	DeviceSeconds float64 `json:"device_seconds"`
 	HostSeconds   float64 `json:"host_seconds"`
 	// PrefillSeconds and DecodeSeconds are those of DeviceSeconds in which steps of that kind ran, by a clock within
-	// the program; the rest is admission. They are 0 where the device has no clock: see newClock.
+	// the program; the rest is admission. They are 0 where the device has no clock: see Spent.
 	PrefillSeconds float64 `json:"prefill_seconds,omitempty"`
 	DecodeSeconds  float64 `json:"decode_seconds,omitempty"`
 
@@ -71,9 +71,3 @@ func (s Stats) Then(next Stats) Stats {
 	}
 	return sum
 }
-
-// Calls is how many calls of the device have ended in this run: a sign of life that may be asked for at any time.
-func (e *Engine) Calls() int64 { return e.calls.Load() }
-
-// Stats returns the figures of the last run, or of the one under way as far as it came when it ends.
-func (e *Engine) Stats() Stats { return e.stats }

@@ -1,0 +1,159 @@
+package schedule
+
+import (
+	"errors"
+	"time"
+)
+
+// Sizes are what the engine settled on, as far as the scheduler goes by it. Rows of the sequence table are the slots,
+// then the prefix rows, then the contexts.
+type Sizes struct {
+	Slots       int // rows that decode, of which MaxSeqs are used
+	MaxSeqs     int
+	PrefixRows  int // rows of prompts and prefixes that completions start from
+	Contexts    int
+	Pages       int
+	PageSize    int
+	MaxRounds   int  // columns of output that a call returns at most
+	PromptLimit int  // prompt tokens that a call takes
+	Paged       bool // pages can be shared
+	PrefixCache bool // prefixes that several prompts have in common are run once
+	Reserve     bool // a sequence is admitted with all pages that it may need; else with those of its prompt
+	BlockPages  int  // pages that are copied to the host and back together
+	Staged      int  // blocks that may be on their way to the device beside a call
+}
+
+// Rows is how many rows the sequence table has.
+func (s Sizes) Rows() int { return s.FirstContext() + s.Contexts }
+
+// FirstContext is the first row of contexts.
+func (s Sizes) FirstContext() int { return s.Slots + s.PrefixRows }
+
+// WaitingLen is how many waiting sequences a call takes.
+func (s Sizes) WaitingLen() int { return s.Slots }
+
+// AheadLen is how many prompts and prefixes a call takes that run ahead of their clones.
+func (s Sizes) AheadLen() int { return max(1, s.PrefixRows) }
+
+func (s Sizes) pages(tokens int) int { return ceilDiv(tokens, s.PageSize) }
+
+// None stands for no row.
+const None = -1
+
+// Device is what the scheduler asks of the device. An error of it ends the run.
+type Device interface {
+	// Run runs the device until there is nothing to do, the output is full, or only the host can go on.
+	Run(in *Input) (*Output, Spent, error)
+	// Save begins to copy the first tokens of a row to the host. The row may go as soon as Save returns.
+	Save(row, tokens int) (*Pages, error)
+	// Load begins a sequence in an unused row with what was saved.
+	Load(row int, pages *Pages, from Origin) error
+	// Stage begins to copy blocks to the device beside the next call, and gives up others that were staged.
+	Stage(blocks []Block)
+	// IsStaged says that the first of blocks are on the device or on their way, as many as may be.
+	IsStaged(blocks []Block) bool
+	// Bytes is the host memory that the pages of so many tokens take.
+	Bytes(tokens int) int64
+}
+
+// Pages are the keys and values of the first tokens of a sequence on the host.
+type Pages struct {
+	Tokens int
+	Blocks []Block
+}
+
+// Block is a pointer to Sizes.BlockPages pages on the host, or on their way there. It is the device's.
+type Block any
+
+// Origin is where a sequence that is loaded begins, if it shares its first pages with a row that is on the device.
+type Origin struct {
+	Row   int // None: nowhere
+	Pages int // whole pages that it shares
+}
+
+// Input is what the scheduler offers in one call. The tokens of prompts lie in one array, of which several entries may
+// read the same part: a start is where position 0 of the prompt is, or would be, since only positions that did not run
+// yet are there.
+type Input struct {
+	Release []bool  // by row: rows to free first
+	Tokens  []int32 // of prompts
+	Starts  []int32 // by row: starts of the prompts that rows have tokens left of
+	Waiting []Entry
+	Ahead   []Prompt
+	// Columns is after how many columns of output to return, EnoughFree at how many free slots once nothing waits.
+	Columns, EnoughFree int
+}
+
+// Entry is a sequence that waits for a slot.
+type Entry struct {
+	Request    *Request
+	Generation int
+	Start      int // of the prompt
+	PromptLen  int // tokens to run before it draws
+	MaxPages   int // that are sure for it
+	Source     int // the row of which it is a clone, or None
+	Held       int // tokens that it takes over from there
+	First      bool
+	// Resume says that it goes on after it was swapped out: its source holds all of it but the token drawn last, which
+	// is the one at place Held.
+	Resume bool
+}
+
+// Prompt is a prompt or a prefix to be run for clones, in a row that the scheduler chose.
+type Prompt struct {
+	Row, Start   int
+	PromptLen    int // tokens to run
+	MaxPages     int // pages for these, and for the first clone
+	Behind       int // how many waiting entries come before it
+	Source, Held int // as of an entry
+}
+
+// OutputOf is what a call tells the scheduler: declared here once, for the device and for the host. What a step draws
+// is a column: there are C, for S slots. A is the number of waiting entries, H that of prompts ahead, R that of rows.
+type OutputOf[Int, Ints, Floats any] struct {
+	Tokens    Ints   // i32[C, S]: the token drawn for a slot
+	Logprobs  Floats // f32[C, S]
+	Processed Floats // f32[C, S]
+	// i32[C, S]: whose token it is: a waiting entry, or A + row for a row that stood before the call; -1 = none
+	Owners  Ints
+	Finish  Ints // i32[C, S]: a [Finish]
+	Columns Int  // i32[]: columns filled
+	Placed  Ints // i32[A]: the row that each waiting entry got; -1 = none
+	Opened  Ints // i32[H]: 1 where the prompt got its row
+	SeqLens Ints // i32[R], as the call leaves them
+
+	PrefillSteps, DecodeSteps   Int  // i32[]
+	PrefillTokens, DecodeTokens Int  // i32[]: tokens run by these steps
+	FreePages                   Ints // i32[C]: free pages after the step that drew a column
+	MinFree                     Int  // i32[]: the fewest free pages after any step
+	EndFree                     Int  // i32[]: free pages when the call ends
+	Short                       Int  // i32[]: pages without which the sequences that run can not take their next step
+}
+
+// Output is what a call tells the scheduler, on the host.
+type Output = OutputOf[int32, []int32, []float32]
+
+// Spent is how long a call kept the device. Prefill and Decode are 0 where it has no clock of its own.
+type Spent struct{ Device, Prefill, Decode time.Duration }
+
+// Finish says how a sequence stands after a token.
+type Finish int32
+
+// The device has the first four.
+const (
+	Running      Finish = iota
+	AtStopToken         // the token is one that ends the sequence
+	AtLength            // it is as long as it may be
+	NotANumber          // the scores were not numbers: there is no token
+	AtStopString        // the text contains one that ends it
+)
+
+// Errors of a run.
+var (
+	// ErrStalled says that a call had work and did none of it: a fault of the engine.
+	ErrStalled = errors.New("the engine makes no progress, please report this")
+	// ErrPagesLost says that pages were not free at the end of a run, when nothing holds them: a fault of the engine.
+	ErrPagesLost = errors.New("pages were lost, please report this")
+)
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

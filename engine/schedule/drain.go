@@ -1,0 +1,91 @@
+package schedule
+
+import "strings"
+
+// Stream turns tokens into text, without splitting a character.
+type Stream interface {
+	Push(token int32) string
+	Flush() string
+}
+
+// drainState is a completion as far as it was read from the device. Only the drain touches it.
+type drainState struct {
+	stream     Stream // nil: no text
+	text       strings.Builder
+	longest    int // bytes of the longest stop string
+	completion Completion
+	ended      bool
+}
+
+func (d *drainState) init(newStream func() Stream, r *Request) {
+	if newStream != nil {
+		d.stream = newStream()
+	}
+	for _, s := range r.Stop {
+		d.longest = max(d.longest, len(s))
+	}
+	d.completion = Completion{Request: r}
+}
+
+// result is what a call drew, and for whom.
+type result struct {
+	owners []*sequence // by the ids of Output.Owners
+	got    *Output
+}
+
+// drain appends what a call drew to its completions and passes on those that ended.
+func (r *result) drain(emit func(*Completion)) {
+	got := r.got
+	for at, id := range got.Owners {
+		if id < 0 || r.owners[id].drain.ended {
+			continue
+		}
+		seq, finish := r.owners[id], Finish(got.Finish[at])
+		d := &seq.drain
+		if token := got.Tokens[at]; token >= 0 { // else the scores were not numbers: there is no token
+			d.completion.Tokens = append(d.completion.Tokens, token)
+			d.completion.Logprobs = append(d.completion.Logprobs, got.Logprobs[at])
+			d.completion.ProcessedLogprobs = append(d.completion.ProcessedLogprobs, got.Processed[at])
+			if d.stream != nil && d.push(d.stream.Push(token)) {
+				seq.cancelled.Store(true)
+			}
+		}
+		if !d.ended {
+			if finish == Running {
+				continue
+			}
+			d.completion.Finish = finish
+			if d.stream != nil && finish != NotANumber {
+				d.push(d.stream.Flush())
+			}
+		}
+		d.ended = true
+		d.completion.Generation = seq.generation
+		d.completion.Text = d.text.String()
+		emit(&d.completion)
+	}
+}
+
+// push appends text, and says whether a stop string ended the completion.
+func (d *drainState) push(text string) bool {
+	from := max(0, d.text.Len()-d.longest+1)
+	d.text.WriteString(text)
+	if d.longest == 0 || text == "" {
+		return false
+	}
+	all := d.text.String()
+	first := -1
+	for _, stop := range d.completion.Request.Stop {
+		if i := strings.Index(all[from:], stop); stop != "" && i >= 0 && (first < 0 || from+i < first) {
+			first = from + i
+		}
+	}
+	if first < 0 {
+		return false
+	}
+	d.text.Reset()
+	d.text.WriteString(all[:first])
+	d.ended = true
+	d.completion.Finish = AtStopString
+	return true
+}

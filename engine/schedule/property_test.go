@@ -1,0 +1,278 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/prefix"
+)
+
+// letters is a stream that writes each token as a letter.
+type letters struct{}
+
+func (letters) Push(token int32) string { return string(rune('a' + token)) }
+func (letters) Flush() string           { return "" }
+
+// work is a random job and the device that it runs on.
+type work struct {
+	device   *fake
+	host     *schedule.HostCache
+	contexts []*schedule.Context
+	requests []*schedule.Request
+	inOrder  bool
+}
+
+var seed = prefix.Seed("test")
+
+// drawWork draws sizes of an engine, contexts that hold pages, and requests of which some share prefixes.
+func drawWork(t *rapid.T) *work {
+	s := schedule.Sizes{
+		MaxSeqs:  rapid.IntRange(1, 6).Draw(t, "max seqs"),
+		PageSize: rapid.IntRange(1, 4).Draw(t, "page size"), PrefixRows: rapid.IntRange(1, 5).Draw(t, "prefix rows"),
+		Contexts: rapid.IntRange(0, 2).Draw(t, "contexts"), MaxRounds: rapid.IntRange(1, 8).Draw(t, "rounds"),
+		PromptLimit: 64, Paged: true, PrefixCache: rapid.Bool().Draw(t, "prefix cache"),
+		Reserve: rapid.Bool().Draw(t, "reserve"), BlockPages: 2, Staged: rapid.IntRange(1, 3).Draw(t, "staged"),
+	}
+	s.Slots = s.MaxSeqs + rapid.IntRange(0, 2).Draw(t, "slots beyond max seqs")
+	longest := rapid.IntRange(8, 40).Draw(t, "longest")
+	perSeq := (longest + s.PageSize - 1) / s.PageSize
+	s.Pages = perSeq + rapid.IntRange(0, 4*perSeq).Draw(t, "more pages")
+	w := &work{device: newFake(s, rapid.IntRange(1, 12).Draw(t, "prefill tokens")), inOrder: rapid.Bool().Draw(t, "in order")}
+	if rapid.Bool().Draw(t, "host cache") {
+		w.host = schedule.NewHostCache(int64(rapid.IntRange(0, 2000).Draw(t, "host bytes")))
+	}
+	tokens := rapid.SliceOfN(rapid.Int32Range(1, 3), 0, 5)
+	common := rapid.SliceOfN(rapid.SliceOfN(rapid.Int32Range(1, 3), 0, 10), 1, 3).Draw(t, "prefixes")
+	pool := s.Pages
+	for i := range s.Contexts {
+		w.openContext(s, slices.Concat(rapid.SampledFrom(common).Draw(t, "of"), tokens.Draw(t, "context")), i,
+			rapid.IntRange(0, 3).Draw(t, "reserved"), &pool)
+	}
+	for id := range rapid.IntRange(1, 12).Draw(t, "requests") {
+		r := &schedule.Request{Tag: id, Context: schedule.None, N: rapid.IntRange(1, 6).Draw(t, "n"),
+			First: rapid.IntRange(0, 2).Draw(t, "first")}
+		if len(w.contexts) > 0 && rapid.Bool().Draw(t, "of a context") {
+			c := rapid.SampledFrom(w.contexts).Draw(t, "context of it")
+			r.Context, r.Tokens = c.Row, slices.Concat(c.Tokens, tokens.Draw(t, "behind it"))
+		} else {
+			r.Tokens = slices.Concat(rapid.SampledFrom(common).Draw(t, "prefix"), tokens.Draw(t, "prompt"))
+		}
+		if rapid.IntRange(0, 3).Draw(t, "stops") == 0 {
+			r.Stop = rapid.SliceOfN(rapid.StringMatching("[a-f]{1,2}"), 1, 2).Draw(t, "stop")
+		}
+		r.MaxLen = len(r.Tokens) + rapid.IntRange(1, 12).Draw(t, "max tokens")
+		switch {
+		case rapid.IntRange(0, 9).Draw(t, "refused") == 0, len(r.Tokens) == 0,
+			(r.MaxLen-2)/s.PageSize+1 > pool:
+			r.Err = errors.New("refused")
+		}
+		w.requests = append(w.requests, r)
+	}
+	return w
+}
+
+// openContext gives a context its row, with pages reserved for it beyond those it has.
+func (w *work) openContext(s schedule.Sizes, tokens []int32, i, reserved int, pool *int) {
+	need := w.device.pagesOf(len(tokens)) + reserved
+	if *pool-need < 1 {
+		return
+	}
+	*pool -= need
+	row := s.FirstContext() + i
+	r := &w.device.rows[row]
+	r.used, r.promptLen, r.maxPages = true, len(tokens), need
+	for _, token := range tokens {
+		w.device.write(r, token)
+	}
+	c := &schedule.Context{Row: row, Tokens: tokens, MaxPages: need}
+	if s.PrefixCache {
+		c.Chain = prefix.Chain(seed, tokens[:len(tokens)/s.PageSize*s.PageSize], s.PageSize)
+	}
+	w.contexts = append(w.contexts, c)
+}
+
+// run runs the job, and returns what came out.
+func (w *work) run(ctx context.Context) ([]*schedule.Completion, schedule.Stats, error) {
+	var stats schedule.Stats
+	var calls atomic.Int64
+	cfg := &schedule.Config{Sizes: w.device.Sizes, Device: w.device, Host: w.host, Contexts: w.contexts,
+		FreePages: w.device.free(), Pool: w.device.unreserved(), PrefixSeed: seed,
+		NewStream: func() schedule.Stream { return letters{} }, Stats: &stats, Calls: &calls, Now: time.Now,
+		InOrder: w.inOrder}
+	intake, out := make(chan *schedule.Request, len(w.requests)), make(chan *schedule.Completion)
+	for _, r := range w.requests {
+		intake <- r
+	}
+	close(intake)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(out)
+		defer func() {
+			if broken := recover(); broken != nil { // what the device's model refuses
+				failed <- fmt.Errorf("a rule is broken: %v", broken)
+			}
+		}()
+		failed <- cfg.Run(ctx, intake, out)
+	}()
+	var all []*schedule.Completion
+	for c := range out {
+		all = append(all, c)
+	}
+	return all, stats, <-failed
+}
+
+// wanted is a completion as it must be, whatever else runs.
+func wanted(r *schedule.Request, generation int) string {
+	tokens, text := slices.Clone(r.Tokens), ""
+	for {
+		token, finish := draw(tokens, r, generation)
+		if token >= 0 {
+			tokens, text = append(tokens, token), text+letters{}.Push(token)
+			at := -1
+			for _, stop := range r.Stop {
+				if i := strings.Index(text, stop); i >= 0 && (at < 0 || i < at) {
+					at = i
+				}
+			}
+			if at >= 0 {
+				finish, text = schedule.AtStopString, text[:at]
+			}
+		}
+		if finish != schedule.Running {
+			return show(tokens[len(r.Tokens):], text, finish)
+		}
+	}
+}
+
+func show(tokens []int32, text string, finish schedule.Finish) string {
+	return fmt.Sprintf("%v %q %d", append([]int32{}, tokens...), text, finish)
+}
+
+// check compares what came out with what must: each completion once, as if it ran alone.
+func (w *work) check(t *rapid.T, all []*schedule.Completion) {
+	want := map[string]string{}
+	for _, r := range w.requests {
+		if r.Err != nil {
+			want[fmt.Sprint(r.Tag)] = "refused"
+			continue
+		}
+		for k := range r.N {
+			want[fmt.Sprint(r.Tag, "/", r.First+k)] = wanted(r, r.First+k)
+		}
+	}
+	for _, c := range all {
+		name, got := fmt.Sprint(c.Request.Tag, "/", c.Generation), show(c.Tokens, c.Text, c.Finish)
+		if c.Refused {
+			name, got = fmt.Sprint(c.Request.Tag), "refused"
+		}
+		expected, ok := want[name]
+		delete(want, name)
+		switch {
+		case !ok:
+			t.Fatalf("completion %s came twice, or nobody asked for it", name)
+		case got != expected:
+			t.Fatalf("completion %s is %s, want %s", name, got, expected)
+		}
+	}
+	if len(want) > 0 {
+		t.Fatalf("these never came: %v", want)
+	}
+}
+
+// contextsAreWhole compares the rows of contexts with what they were.
+func (w *work) contextsAreWhole(t *rapid.T) {
+	for _, c := range w.contexts {
+		if r := &w.device.rows[c.Row]; !r.used || !slices.Equal(w.device.tokens(r), c.Tokens) {
+			t.Fatalf("the context of row %d has %v, not %v", c.Row, w.device.tokens(r), c.Tokens)
+		}
+	}
+	for row, r := range w.device.rows[:w.device.FirstContext()] {
+		if r.used {
+			t.Fatalf("row %d is used when the run is over", row)
+		}
+	}
+}
+
+// Whatever the sizes, the requests, the contexts that hold pages and the host cache: each completion comes once, and is
+// what it would be alone; no page is lost, no row is used twice, contexts stay as they are. The device's model panics
+// where a row is used twice, a shared page is written to, or pages run out.
+func TestRandomJobs(t *testing.T) {
+	var sum schedule.Stats
+	check := func(t *rapid.T) {
+		w := drawWork(t)
+		free := w.device.free()
+		for range 2 { // the second job meets the host cache as the first left it
+			all, stats, err := w.run(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum = sum.Then(stats)
+			w.check(t, all)
+			w.contextsAreWhole(t)
+			if now := w.device.free(); now != free {
+				t.Fatalf("%d pages are free after the run, and %d before", now, free)
+			}
+		}
+	}
+	for range 10 {
+		rapid.Check(t, check)
+	}
+	t.Logf("%d requests, %d calls, %d tokens taken over, %d sequences swapped out, %d bytes moved", sum.Requests,
+		sum.Calls, sum.HitTokens, sum.Preemptions, sum.MovedBytes)
+	if sum.Preemptions == 0 || sum.HitTokens == 0 || sum.MovedBytes == 0 {
+		t.Error("no job came to what this is about")
+	}
+}
+
+// A device that fails ends the run with its error, and what came out before is whole.
+func TestDeviceErrors(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWork(t)
+		switch rapid.IntRange(0, 2).Draw(t, "what fails") {
+		case 0:
+			w.device.failRun = rapid.IntRange(1, 5).Draw(t, "call")
+		case 1:
+			w.device.failSave = true
+		case 2:
+			w.device.failLoad = true
+		}
+		all, _, err := w.run(t.Context())
+		failed := w.device.calls >= w.device.failRun && w.device.failRun > 0 ||
+			w.device.failSave && w.device.saves > 0 || w.device.failLoad && w.device.loads > 0
+		if failed != errors.Is(err, errFake) {
+			t.Fatalf("the device failed: %v, and the run says %v", failed, err)
+		}
+		seen := map[string]bool{}
+		for _, c := range all {
+			name := fmt.Sprint(c.Request.Tag, "/", c.Generation)
+			if c.Refused {
+				continue
+			}
+			if got, want := show(c.Tokens, c.Text, c.Finish), wanted(c.Request, c.Generation); got != want || seen[name] {
+				t.Fatalf("completion %s is %s, want %s once", name, got, want)
+			}
+			seen[name] = true
+		}
+	})
+}
+
+// A run that is cancelled ends, with that error.
+func TestCancelled(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWork(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := w.run(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	})
+}

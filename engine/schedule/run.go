@@ -1,0 +1,227 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/quire/quire/prefix"
+)
+
+// Config says what a run works with.
+type Config struct {
+	Sizes
+	Device    Device
+	Host      *HostCache // nil: prefixes that leave the device are forgotten
+	Contexts  []*Context // the rows that stay as they are
+	FreePages int        // on the device, when the run begins
+	Pool      int        // pages that the run may use: contexts hold the others, or have them reserved
+
+	PrefixSeed prefix.Hash   // begins the names of pages
+	Keep       []prefix.Hash // the chain of a prefix that the run leaves in the host cache; nil for none
+	NewStream  func() Stream // turns the tokens of a completion into text; nil: completions have none
+
+	Stats   *Stats
+	Calls   *atomic.Int64                   // counts calls while the run goes on
+	Observe func(c Call, freePages []int32) // told of each call, with the free pages after each step that drew
+	Note    func(event string)              // told when a call begins and ends
+	Now     func() time.Time
+	// InOrder lets each call wait until it has all the requests that there is room for, and until what the last one drew
+	// is read: for tests, whose figures it makes the same each time.
+	InOrder bool
+}
+
+// Call is what one call of the device came to.
+type Call struct {
+	PrefillSteps, DecodeSteps int
+	Tokens                    int     // drawn
+	Seconds                   float64 // in which the device ran the program
+	Active, Waiting           int     // sequences in slots, and requests that wait for one
+	FreePages, FewestFree     int     // when the call ended, and after any of its steps
+}
+
+// job is one run.
+type job struct {
+	*Config
+	sched   *scheduler
+	intake  <-chan *Request
+	open    bool // intake may have more
+	out     chan<- *Completion
+	drawn   chan *result
+	read    chan struct{} // after each result, with InOrder
+	columns int           // of the next call
+	start   time.Time
+}
+
+// Run draws the completions of requests until intake is closed and all are done, or there is an error, or ctx is
+// cancelled. Stats begin anew, but for the start's. It does not close out.
+func (c *Config) Run(ctx context.Context, intake <-chan *Request, out chan<- *Completion) error {
+	j := &job{Config: c, sched: newScheduler(c), intake: intake, open: true, out: out, drawn: make(chan *result, 2),
+		read: make(chan struct{}), columns: 1, start: c.Now()}
+	c.Calls.Store(0)
+	*c.Stats = Stats{StartSeconds: c.Stats.StartSeconds, Pages: c.Sizes.Pages}
+	kept := make(chan int, 1)
+	go func() {
+		tokens := 0
+		for r := range j.drawn {
+			r.drain(func(done *Completion) {
+				tokens += len(done.Tokens)
+				out <- done
+			})
+			if c.InOrder {
+				j.read <- struct{}{}
+			}
+		}
+		kept <- tokens
+	}()
+	err := j.loop(ctx)
+	close(j.drawn)
+	c.Stats.GeneratedTokens = <-kept
+	c.Device.Stage(nil)
+	return err
+}
+
+// loop offers what waits and makes a call, until nothing is left. While a call runs, the drain turns the last one's
+// tokens into completions.
+func (j *job) loop(ctx context.Context) error {
+	s := j.sched
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s.settle()
+		if err := j.fill(ctx); err != nil {
+			return err
+		}
+		if !j.open && s.idle() {
+			return j.finish()
+		}
+		o, err := s.offer()
+		if err == nil {
+			_, err = j.call(o)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// finish gives up the prefixes that are kept, and checks that all pages are free then.
+func (j *job) finish() error {
+	if err := j.sched.keepOnHost(j.Keep); err != nil {
+		return err
+	}
+	j.sched.dropAll()
+	o, err := j.sched.offer()
+	if err != nil {
+		return err
+	}
+	free, err := j.call(o)
+	if err == nil && free != j.FreePages {
+		err = fmt.Errorf("%w: %d of %d are free on the device", ErrPagesLost, free, j.FreePages)
+	}
+	return err
+}
+
+// fill takes requests in: what is there, or the next one if there is nothing else to do.
+func (j *job) fill(ctx context.Context) error {
+	for j.open && j.sched.wants() > 0 {
+		var r *Request
+		if j.sched.idle() || j.InOrder {
+			select {
+			case r, j.open = <-j.intake:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		} else {
+			select {
+			case r, j.open = <-j.intake:
+			default:
+				return nil
+			}
+		}
+		if !j.open {
+			break
+		}
+		j.Stats.Requests++
+		if r.Err != nil {
+			j.out <- &Completion{Request: r, Generation: r.First, Refused: true}
+			continue
+		}
+		j.Stats.PromptTokens += len(r.Tokens)
+		j.sched.add(r)
+	}
+	return nil
+}
+
+// call runs the device once, hands what was drawn to the drain, and returns how many pages are free on the device.
+func (j *job) call(o *offer) (freePages int, err error) {
+	s := j.sched
+	s.stage()
+	o.Columns, o.EnoughFree = j.columns, j.enoughFree()
+	j.note("run begins")
+	got, spent, err := j.Device.Run(&o.Input)
+	j.note("run ends")
+	if err != nil {
+		return 0, err
+	}
+	j.Calls.Add(1)
+	j.account(got, spent)
+	owners, err := s.apply(o, got)
+	if err != nil {
+		return 0, err
+	}
+	j.columns = min(2*j.columns, j.MaxRounds) // the first calls are short: their tokens are wanted soon
+	j.drawn <- &result{owners: owners, got: got}
+	if j.InOrder {
+		<-j.read
+	}
+	return int(got.EndFree), nil
+}
+
+func (j *job) note(event string) {
+	if j.Note != nil {
+		j.Note(event)
+	}
+}
+
+// enoughFree is at how many free slots a call should return where nothing waits, so that the host can bring others.
+func (j *job) enoughFree() int {
+	if len(j.sched.swapped) > 0 { // come back when there may be pages for those
+		return j.MaxSeqs - j.sched.active + max(1, j.sched.active/8)
+	}
+	if !j.open && len(j.sched.waiting) == 0 {
+		return j.Slots + 1
+	}
+	return max(1, j.MaxSeqs/8)
+}
+
+// account adds what a call came to.
+func (j *job) account(got *Output, spent Spent) {
+	st := j.Stats
+	tokens := 0
+	for _, id := range got.Owners {
+		if id >= 0 {
+			tokens++
+		}
+	}
+	if tokens > 0 && st.FirstTokenSeconds == 0 {
+		st.FirstTokenSeconds = j.Now().Sub(j.start).Seconds()
+	}
+	st.Calls++
+	st.DrawnTokens += tokens
+	st.PrefillSteps += int(got.PrefillSteps)
+	st.DecodeSteps += int(got.DecodeSteps)
+	st.PrefillTokens += int(got.PrefillTokens)
+	st.DecodeTokens += int(got.DecodeTokens)
+	st.DeviceSeconds += spent.Device.Seconds()
+	st.PrefillSeconds += spent.Prefill.Seconds()
+	st.DecodeSeconds += spent.Decode.Seconds()
+	st.PeakPages = max(st.PeakPages, j.Sizes.Pages-int(got.MinFree))
+	if j.Observe != nil {
+		j.Observe(Call{PrefillSteps: int(got.PrefillSteps), DecodeSteps: int(got.DecodeSteps), Tokens: tokens,
+			Seconds: spent.Device.Seconds(), Active: j.sched.active, Waiting: len(j.sched.waiting),
+			FreePages: int(got.EndFree), FewestFree: int(got.MinFree)}, got.FreePages[:got.Columns])
+	}
+}

@@ -1,0 +1,263 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/prefix"
+)
+
+// scheduler is the host's account of rows.
+type scheduler struct {
+	Sizes
+	cfg        *Config
+	stats      *Stats
+	freePrefix []int         // prefix rows that nothing uses
+	waiting    []*group      // not all of their sequences are admitted, in order
+	counts     prefix.Counts // of the chains of those that wait
+	cache      *prefix.Cache // of prefix rows, by row
+	prefixes   []*prefixRow  // by row, from the slots on
+	rows       []*sequence   // of slots
+	release    []bool        // rows to free at the start of the next call
+	active     int           // sequences in slots
+	freePages  int           // on the device, after the last call
+	swapped    []*swapped    // in order of admission
+	born       int
+	err        error // of a transfer: it ends the run
+	// after a call that could do nothing: only the first in the queue, without prefix rows that it could do without
+	oneAtATime bool
+	starved    bool // prefixes were given up so that sequences can go on: the next call offers nothing in their place
+}
+
+func newScheduler(cfg *Config) *scheduler {
+	p := cfg.Sizes
+	s := &scheduler{
+		Sizes: p, cfg: cfg, stats: cfg.Stats, rows: make([]*sequence, p.Slots), release: make([]bool, p.Rows()),
+		prefixes: make([]*prefixRow, p.PrefixRows+p.Contexts), counts: prefix.Counts{}, cache: prefix.NewCache(),
+		freePages: cfg.FreePages,
+	}
+	for row := p.FirstContext() - 1; row >= p.Slots; row-- {
+		s.freePrefix = append(s.freePrefix, row)
+	}
+	for _, c := range cfg.Contexts {
+		row := &prefixRow{row: c.Row, tokens: c.Tokens, chain: c.Chain, opened: true, done: len(c.Tokens), pinned: c}
+		s.prefixes[c.Row-p.Slots] = row
+		s.cache.Insert(c.Row, c.Chain) // in use, as long as the run goes
+	}
+	return s
+}
+
+// idle says that nothing waits, nothing runs, and nothing is left to be freed.
+func (s *scheduler) idle() bool {
+	return len(s.waiting) == 0 && s.active == 0 && len(s.swapped) == 0 && !slices.Contains(s.release, true)
+}
+
+// settle notes the rows of sequences that met a stop string: the next call releases them first.
+func (s *scheduler) settle() {
+	for row, seq := range s.rows {
+		if seq != nil && seq.cancelled.Load() {
+			s.release[row] = true
+			s.rows[row] = nil
+			s.active--
+		}
+	}
+	s.swapped = slices.DeleteFunc(s.swapped, func(m *swapped) bool {
+		stopped := m.seq.cancelled.Load()
+		if stopped && m.back != nil {
+			s.cache.Remove(m.back.row)
+			s.drop(m.back)
+		}
+		return stopped
+	})
+}
+
+// offer lays out the next call: the rest of prompts that are being run, then as many of the waiting sequences and
+// prompts as it takes.
+func (s *scheduler) offer() (*offer, error) {
+	o := &offer{before: slices.Clone(s.rows)}
+	o.Starts, o.Release = make([]int32, s.Rows()), s.release
+	for row, seq := range s.rows {
+		if seq != nil && seq.done < len(seq.group.Tokens) {
+			start, _ := o.place(seq.group.Tokens, seq.done, s.PromptLimit) // what an earlier call brought fits
+			o.Starts[row] = int32(start)
+		}
+	}
+	for _, p := range s.prefixes {
+		if p != nil && p.opened && p.done < len(p.tokens) {
+			start, _ := o.place(p.tokens, p.done, s.PromptLimit)
+			o.Starts[p.row] = int32(start)
+		}
+	}
+	if err := s.swapIn(o); err != nil {
+		return nil, err
+	}
+	for _, g := range s.waiting {
+		if len(s.swapped) > 0 || s.starved && s.active > 0 {
+			break // nothing new before those that ran already
+		}
+		if !g.assigned && (len(o.waiting) == s.WaitingLen() || !s.assign(g, s.active+len(o.waiting) >= s.MaxSeqs)) {
+			break
+		}
+		if !s.listAhead(o, g.source) {
+			break
+		}
+		s.list(o, g)
+		if s.oneAtATime && len(o.waiting) > 0 {
+			break
+		}
+	}
+	s.evictFor(o)
+	return o, s.err
+}
+
+// list offers the sequences of a group that are not admitted yet, as many as the call has room for.
+func (s *scheduler) list(o *offer, g *group) {
+	if g.next == g.N || len(o.waiting) == s.WaitingLen() {
+		return
+	}
+	start, ok := o.place(g.Tokens, g.held, s.PromptLimit)
+	if !ok {
+		return
+	}
+	for k := g.next; k < g.N && len(o.waiting) < s.WaitingLen(); k++ {
+		e := Entry{Request: g.Request, Generation: g.First + k, Start: start, PromptLen: len(g.Tokens),
+			MaxPages: s.surePages(g.Request), Source: None}
+		if g.source != nil {
+			e.Source, e.Held, e.First = g.source.row, g.held, g.source.first == g && k == g.begin
+		}
+		o.waiting = append(o.waiting, &sequence{group: g, generation: e.Generation, row: None})
+		o.Waiting = append(o.Waiting, e)
+	}
+}
+
+// listAhead offers a prefix row that is not opened, behind its own source. It returns false where the call has no room
+// for it.
+func (s *scheduler) listAhead(o *offer, p *prefixRow) bool {
+	if p == nil || p.opened || o.lists(p) {
+		return true
+	}
+	if !s.listAhead(o, p.source) || len(o.ahead) == s.AheadLen() {
+		return false
+	}
+	start, ok := o.place(p.tokens, p.held, s.PromptLimit)
+	if ok {
+		prompt := Prompt{Row: p.row, Start: start, PromptLen: len(p.tokens), MaxPages: s.maxPages(p),
+			Behind: len(o.waiting), Source: None}
+		if p.source != nil {
+			prompt.Source, prompt.Held = p.source.row, p.held
+		}
+		o.ahead, o.Ahead = append(o.ahead, p), append(o.Ahead, prompt)
+	}
+	return ok
+}
+
+// apply takes over what the device did with an offer. Sequences that it ended have left their rows. It returns whose
+// tokens the output has, by the ids of Output.Owners.
+func (s *scheduler) apply(o *offer, got *Output) ([]*sequence, error) {
+	owners := make([]*sequence, s.WaitingLen()+s.Slots)
+	copy(owners[s.WaitingLen():], o.before)
+	progress := got.PrefillSteps+got.DecodeSteps > 0 || slices.Contains(s.release, true)
+	clear(s.release)
+	if s.settleOpened(o, got) {
+		progress = true
+	}
+	for i, seq := range o.waiting {
+		if got.Placed[i] < 0 {
+			continue
+		}
+		owners[i], progress = seq, true
+		if i < o.resumed {
+			s.settleSwappedIn(seq, int(got.Placed[i]))
+		} else if err := s.settleAdmitted(seq, int(got.Placed[i])); err != nil {
+			return nil, err
+		}
+	}
+	s.settleRows(owners, got)
+	s.waiting = slices.DeleteFunc(s.waiting, func(g *group) bool { return g.next == g.N })
+	s.freePages, s.starved = int(got.EndFree), false
+	if short := int(got.Short); short > 0 {
+		if err := s.preempt(short); err != nil {
+			return nil, err
+		}
+	}
+	if progress || s.active == 0 && len(s.waiting) == 0 && len(s.swapped) == 0 {
+		return owners, nil
+	}
+	// Prefix rows that wait for each other's pages: the first in the queue goes alone.
+	if s.oneAtATime {
+		return nil, fmt.Errorf("%w: %s run and %s wait", ErrStalled, plural.Count(s.active, "completion"),
+			plural.Count(len(s.waiting), "request"))
+	}
+	s.oneAtATime = true
+	s.dropAll()
+	return owners, nil
+}
+
+// settleOpened notes which of the prompts ahead got their rows.
+func (s *scheduler) settleOpened(o *offer, got *Output) (anyOpened bool) {
+	for i, p := range o.ahead {
+		if got.Opened[i] == 0 {
+			continue
+		}
+		p.opened, anyOpened = true, true
+		s.stats.HitTokens += p.held
+		if p.source != nil {
+			s.cache.Unuse(p.source.row)
+			p.source = nil
+		}
+	}
+	return anyOpened
+}
+
+// settleAdmitted notes that a sequence got a slot for the first time.
+func (s *scheduler) settleAdmitted(seq *sequence, row int) error {
+	g := seq.group
+	if seq.generation != g.First+g.next {
+		return fmt.Errorf("%w: completion %d started before completion %d of the same request", ErrStalled,
+			seq.generation, g.First+g.next)
+	}
+	g.next++
+	s.active++
+	s.born++
+	seq.row, seq.born = row, s.born
+	seq.drain.init(s.cfg.NewStream, g.Request)
+	s.stats.HitTokens += g.held
+	if g.source != nil && g.source.first == g {
+		g.source.first = nil
+	}
+	if g.next == g.N {
+		s.counts.Add(g.chain, -1)
+		if g.source != nil {
+			s.cache.Unuse(g.source.row)
+		}
+	}
+	return nil
+}
+
+// settleRows notes what rows drew and how long they are now, and which sequences ended.
+func (s *scheduler) settleRows(owners []*sequence, got *Output) {
+	ended := map[*sequence]bool{}
+	for i, id := range got.Owners {
+		if id < 0 {
+			continue
+		}
+		owners[id].last, s.oneAtATime = got.Tokens[i], false
+		if Finish(got.Finish[i]) != Running {
+			ended[owners[id]] = true
+			s.active--
+		}
+	}
+	clear(s.rows)
+	for _, seq := range owners {
+		if seq != nil && !ended[seq] {
+			s.rows[seq.row] = seq
+			seq.done = int(got.SeqLens[seq.row])
+		}
+	}
+	for _, p := range s.prefixes {
+		if p != nil && p.opened {
+			p.done = int(got.SeqLens[p.row])
+		}
+	}
+}
