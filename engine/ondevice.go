@@ -83,5 +83,6 @@ func number(yes bool) int32 {
 func (p Plan) sizes() schedule.Sizes {
 	return schedule.Sizes{Slots: p.slots, MaxSeqs: p.MaxSeqs, PrefixRows: p.Holders, Contexts: p.Contexts,
 		Pages: p.Pages, PageSize: p.PageSize, MaxRounds: p.MaxRounds, PromptLimit: p.promptTokens(), Paged: p.layout.Paged,
-		PrefixCache: p.PrefixCache, Reserve: p.Admission == Reserve, BlockPages: transferPages, Staged: blocksInFlight}
+		PrefixCache: p.PrefixCache, Reserve: p.Admission == Reserve, BlockPages: transferPages,
+		Staged: blocksInFlight}
 }

@@ -46,7 +46,8 @@ func drawWork(t *rapid.T) *work {
 	longest := rapid.IntRange(8, 40).Draw(t, "longest")
 	perSeq := (longest + s.PageSize - 1) / s.PageSize
 	s.Pages = perSeq + rapid.IntRange(0, 4*perSeq).Draw(t, "more pages")
-	w := &work{device: newFake(s, rapid.IntRange(1, 12).Draw(t, "prefill tokens")), inOrder: rapid.Bool().Draw(t, "in order")}
+	w := &work{device: newFake(s, rapid.IntRange(1, 12).Draw(t, "prefill tokens")),
+		inOrder: rapid.Bool().Draw(t, "in order")}
 	if rapid.Bool().Draw(t, "host cache") {
 		w.host = schedule.NewHostCache(int64(rapid.IntRange(0, 2000).Draw(t, "host bytes")))
 	}
@@ -257,7 +258,8 @@ func TestDeviceErrors(t *testing.T) {
 			if c.Refused {
 				continue
 			}
-			if got, want := show(c.Tokens, c.Text, c.Finish), wanted(c.Request, c.Generation); got != want || seen[name] {
+			got, want := show(c.Tokens, c.Text, c.Finish), wanted(c.Request, c.Generation)
+			if got != want || seen[name] {
 				t.Fatalf("completion %s is %s, want %s once", name, got, want)
 			}
 			seen[name] = true

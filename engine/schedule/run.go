@@ -27,8 +27,8 @@ type Config struct {
 	Observe func(c Call, freePages []int32) // told of each call, with the free pages after each step that drew
 	Note    func(event string)              // told when a call begins and ends
 	Now     func() time.Time
-	// InOrder lets each call wait until it has all the requests that there is room for, and until what the last one drew
-	// is read: for tests, whose figures it makes the same each time.
+	// InOrder lets each call wait until it has all the requests that there is room for, and until what the last one
+	// drew is read: for tests, whose figures it makes the same each time.
 	InOrder bool
 }
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// preempt finds the pages that the sequences need for their next step: it gives up prefixes that nobody uses, then swaps
-// out the sequences admitted last, until the rest can go on for a while. Where that is not enough it gives up prefixes
-// that others wait for. The first admitted is never swapped out, so that there is always one that comes to its end.
+// preempt finds the pages that the sequences need for their next step. It gives up prefixes that nobody uses. Then it
+// swaps out the sequences admitted last, until the rest can go on for a while. Where that is not enough it gives up
+// prefixes that others wait for. The first admitted is never swapped out, so that one always comes to its end.
 func (s *scheduler) preempt(short int) error {
 	for short > 0 {
 		p, ok := s.evict()
@@ -86,8 +86,8 @@ func (s *scheduler) swapIn(o *offer) error {
 			break
 		}
 		o.waiting = append(o.waiting, q)
-		// The source is the row that holds the sequence again: that of its group may be gone. It gets no more pages than
-		// it had, which is what there must be.
+		// The source is the row that holds the sequence again: that of its group may be gone. It gets no more pages
+		// than it had, which is what there must be.
 		o.Waiting = append(o.Waiting, Entry{Request: q.group.Request, Generation: q.generation, Start: start - q.done,
 			PromptLen: q.done, MaxPages: s.pages(q.done), Source: m.back.row, Held: q.done, Resume: true})
 		o.resumed++
