@@ -1,12 +1,12 @@
 # make          build bin/sample
-# make demo     fetch what is needed, draw 4 completions of each of the demo prompts, show some
-# make test     what every change must pass, a few minutes
-# make nightly  the long suites, about an hour; writes docs/nightly.md
+# make demo     fetch the plugin and the demo model, draw 4 completions of each demo prompt, show some
+# make test     fetch the same, run go vet and the fast tests; every change must pass; a few minutes
+# make nightly  run the long suites, about an hour; writes docs/nightly.md
 
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -X main.version=$(VERSION)
-# Tests that take long skip themselves under -short; make test-slow runs all, and make nightly runs that and more.
+# Slow tests skip themselves under -short. make test-slow runs them too; make nightly runs that and more.
 TESTS   ?= ./...
 
 .PHONY: build fetch demo test test-slow nightly bench bench-peers lint race fuzz vulnerabilities clean
@@ -14,7 +14,7 @@ TESTS   ?= ./...
 build:
 	$(GO) build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/sample ./cmd/sample
 
-# The pinned XLA:CPU plugin and the demo model, into QUIRE_CACHE or the user's cache folder; once.
+# Fetches the pinned XLA:CPU plugin and the demo model into QUIRE_CACHE or the user's cache folder, once.
 fetch: build
 	bin/sample setup cpu model
 
@@ -31,17 +31,17 @@ test-slow: fetch
 	$(GO) test -tags emulate_amx ./linear
 	$(GO) test -tags emulate_dot ./linear
 
-# All that takes long: every test, race, a minute of each fuzz target, compiling for TPU and GPU.
+# Runs every test, race, a minute of each fuzz target, and compiles for TPU and GPU.
 nightly: fetch
 	GO=$(GO) scripts/nightly.sh
 
-# Every benchmark once, to see that it runs; BENCHTIME=2s to measure.
+# Runs every benchmark once, to check that it works. BENCHTIME=2s measures.
 BENCHTIME ?= 1x
 bench: fetch
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) $(TESTS)
 
-# Quire and other engines on the same jobs, in turns, within BUDGET seconds, on an idle machine; bench/peers/setup.sh gets the engines
-# first. Writes bench/results and docs/benchmarks.md.
+# Runs Quire and other engines on the same jobs, in turns, within BUDGET seconds. Needs an idle machine, and bench/peers/setup.sh once,
+# which fetches the engines. Writes bench/results and docs/benchmarks.md.
 BUDGET    ?= 700
 WORKLOADS ?= gsm,gsm-n4,gsm-fewshot
 peers_python = $(firstword $(wildcard $(or $(QUIRE_CACHE),$(HOME)/.cache/quire)/peers/python/bin/python) python3)
@@ -53,18 +53,18 @@ lint:
 	$(GO) vet ./...
 	$(GO) test ./internal/lint
 
-# What several goroutines share, under the race detector: contexts and moves of pages, the journal, the queue.
+# Tests code that goroutines share under the race detector: contexts and page transfers, the journal, the queue.
 race: fetch
 	$(GO) test -race -short ./engine -run 'TestTreeOfContexts|TestForgottenContext|TestEqualPages|TestTransfers|TestReplicas'
 	$(GO) test -race -short ./jobstate ./journal ./lockstep ./queue/... ./telemetry ./vfs
 
-# Every fuzz target for FUZZTIME, FUZZJOBS at a time; FUZZ=FuzzParse runs those that have this in their name or package.
+# Runs every fuzz target for FUZZTIME, FUZZJOBS at a time. FUZZ=FuzzParse selects those with this in their name or package.
 FUZZTIME ?= 60s
 FUZZJOBS ?= 2
 fuzz: fetch
 	FUZZTIME=$(FUZZTIME) FUZZJOBS=$(FUZZJOBS) scripts/fuzz.sh $(FUZZ)
 
-# Known vulnerabilities that the code calls; a warning where their database can't be reached.
+# Reports known vulnerabilities that the code calls; warns if their database cannot be reached.
 vulnerabilities:
 	scripts/govulncheck.sh
 	scripts/govulncheck.sh deploy/validate

@@ -15,8 +15,8 @@ import (
 // Hash names a full page and all pages before it.
 type Hash [sha256.Size]byte
 
-// Seed begins the chains of one kind of contents: fields are everything but the tokens that keys and values depend on,
-// such as the model's fingerprint, the dtype of the cache and the tokens a page.
+// Seed returns the start of chains. The fields are everything that keys and values depend on, except the tokens: the
+// model's fingerprint, the dtype of the cache, the page size and so on.
 func Seed(fields ...string) Hash {
 	h := sha256.New()
 	for _, f := range fields {
@@ -44,15 +44,15 @@ func Chain(seed Hash, tokens []int32, pageSize int) []Hash {
 	return chain
 }
 
-// Cache says which keepers hold which prefixes. A keeper in use is never given up; of the others, the one used longest
-// ago goes first.
+// Cache records which prefixes are kept, each by an id of the caller's. An entry in use is never evicted; of the others
+// the least recently used one goes first.
 type Cache struct {
-	keepers map[int]*keeper
+	entries map[int]*entry
 	byHash  map[Hash]map[int]struct{}
-	lru     *list.List // of *keeper, not in use, longest unused first
+	lru     *list.List // of *entry, not in use, least recently used first
 }
 
-type keeper struct {
+type entry struct {
 	id     int
 	chain  []Hash
 	users  int
@@ -61,19 +61,18 @@ type keeper struct {
 
 // NewCache returns an empty cache.
 func NewCache() *Cache {
-	return &Cache{keepers: map[int]*keeper{}, byHash: map[Hash]map[int]struct{}{}, lru: list.New()}
+	return &Cache{entries: map[int]*entry{}, byHash: map[Hash]map[int]struct{}{}, lru: list.New()}
 }
 
-// Len is the number of keepers.
-func (c *Cache) Len() int { return len(c.keepers) }
+// Len returns the number of entries.
+func (c *Cache) Len() int { return len(c.entries) }
 
-// Insert notes that the keeper id, new to the cache, holds the pages of chain, from the first on. It starts with one
-// user.
+// Insert adds the entry id, which has the pages of chain. It starts with one user.
 func (c *Cache) Insert(id int, chain []Hash) {
-	if c.keepers[id] != nil {
-		panic(fmt.Errorf("prefix: keeper %d is in the cache already", id))
+	if c.entries[id] != nil {
+		panic(fmt.Errorf("prefix: entry %d is already in the cache", id))
 	}
-	c.keepers[id] = &keeper{id: id, chain: chain, users: 1}
+	c.entries[id] = &entry{id: id, chain: chain, users: 1}
 	for _, h := range chain {
 		if c.byHash[h] == nil {
 			c.byHash[h] = map[int]struct{}{}
@@ -82,8 +81,8 @@ func (c *Cache) Insert(id int, chain []Hash) {
 	}
 }
 
-// Longest returns a keeper of the longest prefix of chain that is kept, and its pages; pages is 0 where none is. Of
-// several keepers it is the one with the lowest number.
+// Longest returns the entry with the longest kept prefix of chain, and the number of pages of that prefix: 0 if there
+// is none. Of several entries it returns the one with the lowest id.
 func (c *Cache) Longest(chain []Hash) (id, pages int) {
 	for pages = len(chain); pages > 0; pages-- {
 		found := -1
@@ -99,54 +98,54 @@ func (c *Cache) Longest(chain []Hash) (id, pages int) {
 	return 0, 0
 }
 
-// Use adds a user of a keeper.
+// Use adds a user to an entry.
 func (c *Cache) Use(id int) {
-	k := c.keepers[id]
-	k.users++
-	if k.unused != nil {
-		c.lru.Remove(k.unused)
-		k.unused = nil
+	e := c.entries[id]
+	e.users++
+	if e.unused != nil {
+		c.lru.Remove(e.unused)
+		e.unused = nil
 	}
 }
 
-// Unuse takes a user away.
+// Unuse removes a user from an entry.
 func (c *Cache) Unuse(id int) {
-	k := c.keepers[id]
-	if k.users == 0 {
-		panic(fmt.Errorf("prefix: keeper %d has no user", id))
+	e := c.entries[id]
+	if e.users == 0 {
+		panic(fmt.Errorf("prefix: entry %d has no user", id))
 	}
-	if k.users--; k.users == 0 {
-		k.unused = c.lru.PushBack(k)
+	if e.users--; e.users == 0 {
+		e.unused = c.lru.PushBack(e)
 	}
 }
 
-// Users is how many users a keeper has.
-func (c *Cache) Users(id int) int { return c.keepers[id].users }
+// Users returns the number of users of an entry.
+func (c *Cache) Users(id int) int { return c.entries[id].users }
 
-// Evict forgets the keeper that was used longest ago, and returns it. There is none where all are in use.
+// Evict removes the least recently used entry and returns its id; ok is false if all are in use.
 func (c *Cache) Evict() (id int, ok bool) {
 	front := c.lru.Front()
 	if front == nil {
 		return 0, false
 	}
-	id = front.Value.(*keeper).id
+	id = front.Value.(*entry).id
 	c.Remove(id)
 	return id, true
 }
 
-// Remove forgets a keeper, in use or not.
+// Remove removes an entry, in use or not.
 func (c *Cache) Remove(id int) {
-	k := c.keepers[id]
-	if k.unused != nil {
-		c.lru.Remove(k.unused)
+	e := c.entries[id]
+	if e.unused != nil {
+		c.lru.Remove(e.unused)
 	}
-	for _, h := range k.chain {
+	for _, h := range e.chain {
 		delete(c.byHash[h], id)
 		if len(c.byHash[h]) == 0 {
 			delete(c.byHash, h)
 		}
 	}
-	delete(c.keepers, id)
+	delete(c.entries, id)
 }
 
 // Counts says how many of a set of chains have a page.

@@ -32,7 +32,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// model is the cache by the book: keepers in order of last use.
+// model is the cache by the book: entries in order of last use.
 type model struct {
 	order  []int // unused ones, longest unused first
 	users  map[int]int
@@ -128,7 +128,7 @@ func TestCacheAgainstModel(t *testing.T) {
 					t.Fatalf("the longest prefix of %v is %d pages of %d, want %d of %d", want, pages, id, best, bestID)
 				}
 				if c.Len() != len(m.users) {
-					t.Fatalf("%d keepers, want %d", c.Len(), len(m.users))
+					t.Fatalf("%d entries, want %d", c.Len(), len(m.users))
 				}
 			},
 		})
