@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/measure"
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/parameter"
@@ -27,7 +29,6 @@ type benchOptions struct {
 	json           bool
 	seed           uint64
 	began          time.Time
-	commandLine    []string
 }
 
 func newBench() *subcommand {
@@ -56,7 +57,6 @@ sample bench --model smollm2 --workload gsm --write-rows gsm.jsonl`,
 			if err := o.check(); err != nil {
 				return &exitError{exitUsage, fmt.Errorf("bench: %w", err)}
 			}
-			o.commandLine = os.Args
 			return runBench(ctx, env, &o)
 		},
 	}
@@ -122,18 +122,19 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 	}
 	defer s.Release()
 	opened := time.Since(o.began)
-	b := &bench{options: o, session: s, workload: w}
-	if err := b.prepare(); err != nil {
+	b, err := measure.New(s, w, measure.Options{Limit: o.limit, Sampling: task.Sampling.Sampling, Seed: o.seed,
+		Kernels: task.Engine.Kernels, Version: quireVersion()})
+	if err != nil {
 		return err
 	}
 	if o.rows != "" {
-		return b.writeRows(o.rows)
+		return writeRows(o.rows, b)
 	}
-	report := b.report(opened)
+	report := b.Report(opened)
 	for i := range o.warmUp + o.repeat {
-		o.progress(env, "run %d of %d: %s, %s to draw", i+1, o.warmUp+o.repeat, plural.Count(len(b.requests), "prompt"),
-			plural.Count(b.tokens, "token"))
-		f, err := b.pass(ctx)
+		o.progress(env, "run %d of %d: %s, %s to draw", i+1, o.warmUp+o.repeat, plural.Count(len(b.Requests), "prompt"),
+			plural.Count(b.Tokens, "token"))
+		f, err := b.Pass(ctx)
 		if err != nil {
 			return err
 		}
@@ -151,15 +152,15 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 		if err != nil {
 			return err
 		}
-		report.compare(peak)
+		report.Compare(peak)
 	}
-	report.finish()
+	report.Finish()
 	if o.json {
 		e := json.NewEncoder(env.stdout)
 		e.SetIndent("", "  ")
 		return e.Encode(report)
 	}
-	report.print(env.stdout)
+	printBench(env.stdout, report)
 	return nil
 }
 
@@ -185,4 +186,24 @@ func (o *benchOptions) lacks(ctx context.Context, task *batch.Task, w *workloads
 // progress tells what is going on, on standard error.
 func (o *benchOptions) progress(env *environment, format string, args ...any) {
 	fmt.Fprintf(env.stderr, "bench: "+format+"\n", args...)
+}
+
+// writeRows writes the rows as other engines take them, and "sample run" does.
+func writeRows(path string, b *measure.Job) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("--write-rows: %w", err)
+	}
+	w := bufio.NewWriter(f)
+	e := json.NewEncoder(w)
+	for _, r := range b.Rows {
+		err = errors.Join(err, e.Encode(map[string]any{
+			"id": r.ID, "prompt_token_ids": r.TokenIDs, "n": r.N, "max_tokens": r.MaxTokens,
+			"temperature": b.Workload.Temperature, "ignore_eos": true,
+		}))
+	}
+	if err = errors.Join(err, w.Flush(), f.Close()); err != nil {
+		return fmt.Errorf("--write-rows: %w", err)
+	}
+	return nil
 }

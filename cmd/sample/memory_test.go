@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/batch/measure"
 )
 
 // 100,000 rows stream through in bounded memory: what the command takes beyond the engine stays under 300 MB.
@@ -66,7 +68,7 @@ func runForPeak(t *testing.T, cmd *exec.Cmd) (out []byte, peak int64) {
 			}
 			return printed.Bytes(), peak
 		case <-tick:
-			peak = max(peak, procBytes(status, "VmHWM"))
+			peak = max(peak, measure.ProcBytes(status, "VmHWM"))
 		}
 	}
 }

@@ -58,10 +58,10 @@ func (o *runOptions) define(f *flags) {
 		placeVar(s, &o.spec.Output, anywhere, "output", "o",
 			"`FOLDER` for the completions (part-00000.parquet and so on), local or at s3://, gs:// or azblob://")
 		placeVar(s, &o.process.WorkDir, onThisMachine, "work-dir", "",
-			"`FOLDER` for the journal (default: the output folder, or the cache if the output is an object store's)")
+			"`FOLDER` for the journal (default: the output folder, or the cache if that is in an object store)")
 		s.StringVar(&o.spec.Format, "format", "parquet", "`FORMAT` of the output: parquet or jsonl")
 		columnsFlag(s, &o.spec.Columns)
-		s.Int64Var(&o.spec.Limit, "limit", 0, "`ROWS` take only this many rows from the start of the input; 0 takes all")
+		s.Int64Var(&o.spec.Limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
 		s.Int64Var(&o.spec.PartRows, "part-rows", 0,
 			"`ROWS` input rows per part of the output; 0 makes parts of about 16,384 completions")
 		s.StringVar(&o.shardText, "shard", "",

@@ -59,7 +59,8 @@ sample verify s3://bucket/out --json | jq .problems`,
 				return err
 			}
 			if n := len(report.Problems); n > 0 {
-				return &exitError{exitDamaged, fmt.Errorf("%s is damaged: %s", report.Output, plural.Count(n, "problem"))}
+				return &exitError{exitDamaged, fmt.Errorf("%s is damaged: %s", report.Output,
+					plural.Count(n, "problem"))}
 			}
 			return nil
 		},

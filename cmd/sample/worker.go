@@ -63,9 +63,10 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 				s.StringVar(&o.kvMemory, "kv-memory", "",
 					"`BYTES` memory for the KV cache of this machine, such as 2GB (default: the job's)")
 				s.IntVar(&o.MaxRestarts, "max-restarts", 5,
-					"`N` give up when the device fails more than N times without finishing a completion "+
-						"in between")
-				s.StringVar(&o.progress, "progress", "plain", "`MODE` of progress: plain (a line for each unit) or none")
+					"`N` give up when the device fails more than N times without finishing a "+
+						"completion in between")
+				s.StringVar(&o.progress, "progress", "plain",
+					"`MODE` of progress: plain (a line for each unit) or none")
 				s.BoolVar(&o.Plugins, "plugins", false,
 					"accept jobs whose --backend is a plugin file: it is code, chosen by whoever may write to the "+
 						"queue")

@@ -1,12 +1,10 @@
-package main
+package measure
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,34 +13,43 @@ import (
 	"github.com/quire/quire/engine"
 )
 
-// faultyEngine does what the fake engine does, and then something else to what comes out.
-type faultyEngine struct {
-	fakeEngine
+// echo gives each request its completions, all of the longest that they may be, and then does something to them.
+type echo struct {
+	delay  time.Duration
 	change func(number int, c *engine.Completion) []*engine.Completion
 	err    error // at the end
 }
 
-func (f *faultyEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion,
-	error] {
+func (e *echo) Plan() engine.Plan   { return engine.Plan{Backend: "echo", MaxSeqs: 4} }
+func (e *echo) Stats() engine.Stats { return engine.Stats{} }
+func (e *echo) Close()              {}
+
+func (e *echo) Run(_ context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion, error] {
 	return func(yield func(*engine.Completion, error) bool) {
 		number := 0
-		for c := range f.fakeEngine.Run(ctx, requests) {
-			for _, out := range f.change(number, c) {
-				if !yield(out, nil) {
-					return
+		for r := range requests {
+			for g := range r.N {
+				time.Sleep(e.delay)
+				c := &engine.Completion{Request: r, Generation: g, Tokens: make([]int32, r.MaxTokens),
+					FinishReason: engine.FinishLength}
+				for _, out := range e.change(number, c) {
+					if !yield(out, nil) {
+						return
+					}
 				}
+				number++
 			}
-			number++
 		}
-		if f.err != nil {
-			yield(nil, f.err)
+		if e.err != nil {
+			yield(nil, e.err)
 		}
 	}
 }
 
+func keep(_ int, c *engine.Completion) []*engine.Completion { return []*engine.Completion{c} }
+
 // Whatever is missing, doubled or short, there are no figures.
-func TestBenchRefusesPartialRuns(t *testing.T) {
-	keep := func(_ int, c *engine.Completion) []*engine.Completion { return []*engine.Completion{c} }
+func TestRefusesPartialRuns(t *testing.T) {
 	third := func(change func(c *engine.Completion) []*engine.Completion) func(int,
 		*engine.Completion) []*engine.Completion {
 		return func(number int, c *engine.Completion) []*engine.Completion {
@@ -54,79 +61,71 @@ func TestBenchRefusesPartialRuns(t *testing.T) {
 	}
 	broken := errors.New("the device fell over")
 	for name, c := range map[string]struct {
-		faulty faultyEngine
+		faulty echo
 		whole  bool
 	}{
-		"whole":   {faultyEngine{change: keep}, true},
-		"missing": {faultyEngine{change: third(func(*engine.Completion) []*engine.Completion { return nil })}, false},
+		"whole":   {echo{change: keep}, true},
+		"missing": {echo{change: third(func(*engine.Completion) []*engine.Completion { return nil })}, false},
 		"doubled": {
-			faultyEngine{
+			echo{
 				change: third(func(c *engine.Completion) []*engine.Completion { return []*engine.Completion{c, c} })},
 			false},
-		"short": {faultyEngine{change: third(func(c *engine.Completion) []*engine.Completion {
+		"short": {echo{change: third(func(c *engine.Completion) []*engine.Completion {
 			c.Tokens = c.Tokens[1:]
 			return []*engine.Completion{c}
 		})}, false},
-		"stopped": {faultyEngine{change: third(func(c *engine.Completion) []*engine.Completion {
+		"stopped": {echo{change: third(func(c *engine.Completion) []*engine.Completion {
 			c.FinishReason = engine.FinishStop
 			return []*engine.Completion{c}
 		})}, false},
-		"of another generation": {faultyEngine{change: third(func(c *engine.Completion) []*engine.Completion {
+		"of another generation": {echo{change: third(func(c *engine.Completion) []*engine.Completion {
 			c.Generation = 2
 			return []*engine.Completion{c}
 		})}, false},
-		"with an error": {faultyEngine{change: third(func(c *engine.Completion) []*engine.Completion {
+		"with an error": {echo{change: third(func(c *engine.Completion) []*engine.Completion {
 			c.Err = broken
 			return []*engine.Completion{c}
 		})}, false},
-		"ended by an error": {faultyEngine{change: keep, err: broken}, false},
+		"ended by an error": {echo{change: keep, err: broken}, false},
 	} {
-		c.faulty.maxSeqs = 4
-		f, err := smokeBench(t, &c.faulty).pass(t.Context())
-		if c.whole != (err == nil) || c.whole != (f != nil) || !c.whole && !errors.Is(err, errPartial) {
+		f, err := smoke(t, &c.faulty).Pass(t.Context())
+		if c.whole != (err == nil) || c.whole != (f != nil) || !c.whole && !errors.Is(err, ErrPartial) {
 			t.Errorf("%s: figures %v, error %v", name, f, err)
 		}
 	}
 }
 
-// smokeBench makes a measurement of the workload smoke on a sampler.
-func smokeBench(t *testing.T, s batch.Sampler) *bench {
+// smoke makes a measurement of the workload smoke on a sampler.
+func smoke(t *testing.T, s batch.Sampler) *Job {
 	t.Helper()
-	model := filepath.Join(t.TempDir(), "echo.fake")
-	if err := os.WriteFile(model, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	o := &benchOptions{}
-	session, err := fakeModels{}.Open(t.Context(), &batch.Task{Spec: batch.Spec{Model: model}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	session.Sampler = s
 	w, err := workloads.Open("smoke")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{options: o, session: session, workload: w}
-	if err := b.prepare(); err != nil {
+	session := &batch.Session{Sampler: s, Vocab: 257, Encode: func(text string, _ bool) ([]int32, error) {
+		return make([]int32, len(text)), nil
+	}}
+	b, err := New(session, w, Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-func TestBenchFigures(t *testing.T) {
-	b := smokeBench(t, &fakeEngine{maxSeqs: 4, delay: time.Millisecond})
-	if b.completions != 16 || b.tokens != 64 {
-		t.Fatalf("%d completions, %d tokens", b.completions, b.tokens)
+func TestFigures(t *testing.T) {
+	b := smoke(t, &echo{change: keep, delay: time.Millisecond})
+	if b.Completions != 16 || b.Tokens != 64 {
+		t.Fatalf("%d completions, %d tokens", b.Completions, b.Tokens)
 	}
 	// 16 completions feed 3 tokens each; one behind a prompt of P tokens reads P+1, P+2, P+3 positions.
 	want := int64(0)
-	for _, r := range b.requests {
+	for _, r := range b.Requests {
 		want += int64(r.N * (3*len(r.Tokens) + 1 + 2 + 3))
 	}
 	if b.contextTokens != want {
 		t.Errorf("%d positions, want %d", b.contextTokens, want)
 	}
-	f, err := b.pass(t.Context())
+	f, err := b.Pass(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,9 +134,9 @@ func TestBenchFigures(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	// Products: 2 operations for each weight and token.
-	b.session.Config.HiddenSize, b.session.Config.NumLayers, b.session.Config.NumHeads, b.session.Config.NumKVHeads = 8,
+	b.Session.Config.HiddenSize, b.Session.Config.NumLayers, b.Session.Config.NumHeads, b.Session.Config.NumKVHeads = 8,
 		3, 4, 2
-	b.session.Config.HeadDim, b.session.Config.IntermediateSize, b.session.Config.VocabSize = 2, 16, 100
+	b.Session.Config.HeadDim, b.Session.Config.IntermediateSize, b.Session.Config.VocabSize = 2, 16, 100
 	perLayer := 8*(4+2+2)*2 + 4*2*8 + 3*8*16
 	if got, want := b.matmulFlops(engine.Stats{PrefillTokens: 10, DecodeTokens: 5}),
 		float64(2*(perLayer*3*15+8*100*64)); got != want {
@@ -145,12 +144,12 @@ func TestBenchFigures(t *testing.T) {
 	}
 }
 
-func TestBenchMedian(t *testing.T) {
-	r := &benchReport{}
+func TestMedian(t *testing.T) {
+	r := &Report{}
 	for _, rate := range []float64{30, 10, 20} {
-		r.Runs = append(r.Runs, &runFigures{OutputPerSecond: rate})
+		r.Runs = append(r.Runs, &Figures{OutputPerSecond: rate})
 	}
-	if r.finish(); r.Median.OutputPerSecond != 20 {
+	if r.Finish(); r.Median.OutputPerSecond != 20 {
 		t.Errorf("the median is %g", r.Median.OutputPerSecond)
 	}
 }
@@ -169,7 +168,7 @@ func TestKernelKind(t *testing.T) {
 }
 
 func TestMachine(t *testing.T) {
-	m := thisMachine()
+	m := thisMachine("devel")
 	if m.CPU == "" || m.Threads < 1 || m.CPUs < m.Threads || m.Memory < 1<<20 {
 		t.Errorf("%+v", m)
 	}

@@ -1,12 +1,11 @@
-package main
+// Package measure runs a fixed workload on an engine several times and reports how fast it was. Figures are of a whole
+// job, or there are none.
+package measure
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,76 +14,73 @@ import (
 	"github.com/quire/quire/batch"
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/parameter"
 )
 
-// bench is a workload on an engine.
-type bench struct {
-	options  *benchOptions
-	session  *batch.Session
-	workload *workloads.Workload
-	rows     []workloads.Row
-	hash     string // of the rows as the workload has them
-	requests []*engine.Request
+// Options of a measurement.
+type Options struct {
+	Limit    int                // rows of the workload; 0 takes all
+	Sampling parameter.Sampling // but for the workload's temperature, and the seed
+	Seed     uint64
+	Kernels  string // that were asked for, as reports name them
+	Version  string // of the program
+}
+
+// Job is a workload on an engine.
+type Job struct {
+	Session  *batch.Session
+	Workload *workloads.Workload
+	Rows     []workloads.Row
+	Requests []*engine.Request
 	// Totals of a run.
-	completions, promptTokens, tokens int
+	Completions, Tokens int
+
+	options      Options
+	hash         string // of the rows as the workload has them
+	promptTokens int
 	// contextTokens sums, over the tokens that are fed to draw another, the positions that each reads in the KV cache.
 	contextTokens int64
 }
 
-// prepare makes the requests.
-func (b *bench) prepare() error {
+// New makes the requests of a workload for a model.
+func New(session *batch.Session, w *workloads.Workload, o Options) (*Job, error) {
+	b := &Job{Session: session, Workload: w, options: o}
+	return b, b.prepare()
+}
+
+func (b *Job) prepare() error {
 	var err error
-	if b.rows, err = b.workload.Rows(b.session.Vocab); err != nil {
+	if b.Rows, err = b.Workload.Rows(b.Session.Vocab); err != nil {
 		return err
 	}
-	b.hash = workloads.Hash(b.rows)
-	if limit := b.options.limit; limit > 0 && limit < len(b.rows) {
-		b.rows = b.rows[:limit]
+	b.hash = workloads.Hash(b.Rows)
+	if limit := b.options.Limit; limit > 0 && limit < len(b.Rows) {
+		b.Rows = b.Rows[:limit]
 	}
-	settings := b.options.run.spec.Sampling.Sampling
-	settings.Temperature, settings.Seed = b.workload.Temperature, b.options.seed
-	for i := range b.rows {
-		row := &b.rows[i]
+	settings := b.options.Sampling
+	settings.Temperature, settings.Seed = b.Workload.Temperature, b.options.Seed
+	for i := range b.Rows {
+		row := &b.Rows[i]
 		if row.TokenIDs == nil {
-			if row.TokenIDs, err = b.session.Encode(row.Prompt, true); err != nil {
+			if row.TokenIDs, err = b.Session.Encode(row.Prompt, true); err != nil {
 				return err
 			}
 		}
-		b.requests = append(b.requests, &engine.Request{
+		b.Requests = append(b.Requests, &engine.Request{
 			ID: row.ID, Tokens: row.TokenIDs, N: row.N, MaxTokens: row.MaxTokens, Sampling: settings, IgnoreEOS: true,
 			Tag: row,
 		})
-		b.completions += row.N
+		b.Completions += row.N
 		b.promptTokens += len(row.TokenIDs)
-		b.tokens += row.N * row.MaxTokens
+		b.Tokens += row.N * row.MaxTokens
 		fed := int64(row.MaxTokens - 1)
 		b.contextTokens += int64(row.N) * (fed*int64(len(row.TokenIDs)) + fed*(fed+1)/2)
 	}
 	return nil
 }
 
-// writeRows writes the rows as other engines take them, and "sample run" does.
-func (b *bench) writeRows(path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("--write-rows: %w", err)
-	}
-	w := bufio.NewWriter(f)
-	e := json.NewEncoder(w)
-	for _, r := range b.rows {
-		err = errors.Join(err, e.Encode(map[string]any{
-			"id": r.ID, "prompt_token_ids": r.TokenIDs, "n": r.N, "max_tokens": r.MaxTokens,
-			"temperature": b.workload.Temperature, "ignore_eos": true,
-		}))
-	}
-	if err = errors.Join(err, w.Flush(), f.Close()); err != nil {
-		return fmt.Errorf("--write-rows: %w", err)
-	}
-	return nil
-}
-
-// runFigures are of one run of the workload. Rates are a second of wall-clock time.
-type runFigures struct {
+// Figures are of one run of the workload. Rates are a second of wall-clock time.
+type Figures struct {
 	Seconds         float64 `json:"seconds"` // until the last completion
 	InputPerSecond  float64 `json:"prompt_tokens_per_second"`
 	OutputPerSecond float64 `json:"generated_tokens_per_second"`
@@ -113,43 +109,43 @@ type runFigures struct {
 	Engine engine.Stats `json:"engine"`
 }
 
-// errPartial says that a run did not draw all that was asked for.
-var errPartial = errors.New("the run is not whole, so there are no figures")
+// ErrPartial says that a run did not draw all that was asked for.
+var ErrPartial = errors.New("the run is not whole, so there are no figures")
 
-// pass runs the workload once.
-func (b *bench) pass(ctx context.Context) (*runFigures, error) {
-	f := &runFigures{MemoryBegin: residentMemory()}
+// Pass runs the workload once.
+func (b *Job) Pass(ctx context.Context) (*Figures, error) {
+	f := &Figures{MemoryBegin: residentMemory()}
 	resetPeakMemory()
 	clocks := cpukernel.Times()
-	seen := make(map[string]bool, b.completions)
+	seen := make(map[string]bool, b.Completions)
 	tokens := 0
 	begin := time.Now()
-	for c, err := range b.session.Run(ctx, slices.Values(b.requests)) {
+	for c, err := range b.Session.Run(ctx, slices.Values(b.Requests)) {
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errPartial, err)
+			return nil, fmt.Errorf("%w: %w", ErrPartial, err)
 		}
 		if f.FirstCompletion == 0 {
 			f.FirstCompletion = time.Since(begin).Seconds()
 		}
 		row := c.Request.Tag.(*workloads.Row)
 		if err := whole(row, c); err != nil {
-			return nil, fmt.Errorf("%w: %s, completion %d: %w", errPartial, row.ID, c.Generation, err)
+			return nil, fmt.Errorf("%w: %s, completion %d: %w", ErrPartial, row.ID, c.Generation, err)
 		}
 		key := fmt.Sprintf("%s/%d", row.ID, c.Generation)
 		if seen[key] {
-			return nil, fmt.Errorf("%w: %s came twice", errPartial, key)
+			return nil, fmt.Errorf("%w: %s came twice", ErrPartial, key)
 		}
 		seen[key] = true
 		tokens += len(c.Tokens)
 	}
 	f.Seconds = time.Since(begin).Seconds()
-	if len(seen) != b.completions || tokens != b.tokens {
-		return nil, fmt.Errorf("%w: %d of %d completions, %d of %d tokens", errPartial, len(seen), b.completions,
-			tokens, b.tokens)
+	if len(seen) != b.Completions || tokens != b.Tokens {
+		return nil, fmt.Errorf("%w: %d of %d completions, %d of %d tokens", ErrPartial, len(seen), b.Completions,
+			tokens, b.Tokens)
 	}
-	f.Engine = b.session.Stats()
+	f.Engine = b.Session.Stats()
 	f.MemoryPeak, f.MemoryEnd = peakMemory(), residentMemory()
-	f.InputPerSecond, f.OutputPerSecond = float64(b.promptTokens)/f.Seconds, float64(b.tokens)/f.Seconds
+	f.InputPerSecond, f.OutputPerSecond = float64(b.promptTokens)/f.Seconds, float64(b.Tokens)/f.Seconds
 	b.derive(f, clocks)
 	return f, nil
 }
@@ -168,8 +164,8 @@ func whole(row *workloads.Row, c *engine.Completion) error {
 }
 
 // derive computes what follows from the engine's account and the kernels' clocks.
-func (b *bench) derive(f *runFigures, before map[string]time.Duration) {
-	st, plan := f.Engine, b.session.Plan()
+func (b *Job) derive(f *Figures, before map[string]time.Duration) {
+	st, plan := f.Engine, b.Session.Plan()
 	f.FirstToken = st.FirstTokenSeconds
 	f.DecodeStepSeconds = share(st.DecodeSeconds, float64(st.DecodeSteps))
 	f.PrefillStep = share(st.PrefillSeconds, float64(st.PrefillSteps))
@@ -213,10 +209,17 @@ func kernelKind(name string) string {
 
 // matmulFlops is the arithmetic of the products with weights: two operations for each weight and token, the logits'
 // only for tokens that another was drawn from. 0 where the model is not known.
-func (b *bench) matmulFlops(st engine.Stats) float64 {
-	c := b.session.Config
+func (b *Job) matmulFlops(st engine.Stats) float64 {
+	c := b.Session.Config
 	heads := float64((2*c.NumHeads + 2*c.NumKVHeads) * c.HeadDim) // query, key, value, output
 	layer := float64(c.HiddenSize) * (heads + 3*float64(c.IntermediateSize))
 	body := layer * float64(c.NumLayers) * float64(st.PrefillTokens+st.DecodeTokens)
-	return 2 * (body + float64(c.HiddenSize)*float64(c.VocabSize)*float64(b.tokens))
+	return 2 * (body + float64(c.HiddenSize)*float64(c.VocabSize)*float64(b.Tokens))
+}
+
+func share(part, whole float64) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return part / whole
 }

@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"bufio"
@@ -8,12 +8,10 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
-
-	"github.com/dustin/go-humanize"
 )
 
-// machine is where figures were taken, and with what.
-type machine struct {
+// Machine is where figures were taken, and with what.
+type Machine struct {
 	CPU       string            `json:"cpu"`
 	Threads   int               `json:"threads"` // that this process may use
 	CPUs      int               `json:"cpus"`    // of the machine, as the kernel lists them
@@ -26,10 +24,10 @@ type machine struct {
 	Date      string            `json:"date"`
 }
 
-func thisMachine() machine {
-	m := machine{
-		CPU: "unknown", Threads: runtime.NumCPU(), Memory: procBytes("/proc/meminfo", "MemTotal"),
-		Go: runtime.Version(), Version: quireVersion(),
+func thisMachine(version string) Machine {
+	m := Machine{
+		CPU: "unknown", Threads: runtime.NumCPU(), Memory: ProcBytes("/proc/meminfo", "MemTotal"),
+		Go: runtime.Version(), Version: version,
 		Libraries: map[string]string{}, Date: time.Now().UTC().Format(time.RFC3339),
 	}
 	for line := range procLines("/proc/cpuinfo") {
@@ -73,8 +71,8 @@ func procLines(path string) func(yield func(string) bool) {
 	}
 }
 
-// procBytes returns a number that a file of /proc gives in kB; 0 where it does not.
-func procBytes(path, name string) int64 {
+// ProcBytes returns a number that a file of /proc gives in kB; 0 where it does not.
+func ProcBytes(path, name string) int64 {
 	for line := range procLines(path) {
 		var kb int64
 		if n, _ := fmt.Sscanf(line, name+": %d kB", &kb); n == 1 {
@@ -86,10 +84,8 @@ func procBytes(path, name string) int64 {
 
 const self = "/proc/self/status"
 
-func residentMemory() int64 { return procBytes(self, "VmRSS") }
-func peakMemory() int64     { return procBytes(self, "VmHWM") }
+func residentMemory() int64 { return ProcBytes(self, "VmRSS") }
+func peakMemory() int64     { return ProcBytes(self, "VmHWM") }
 
 // resetPeakMemory lets the high-water mark begin anew where the system allows it; elsewhere it is of the whole process.
 func resetPeakMemory() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
-
-func memoryText(n int64) string { return humanize.IBytes(uint64(max(0, n))) }

@@ -1,0 +1,122 @@
+package measure
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/backend/xla/cpukernel"
+	workloads "github.com/quire/quire/bench/workload"
+	"github.com/quire/quire/engine"
+)
+
+// Report is all that was measured; "sample bench --json" prints it.
+type Report struct {
+	CommandLine []string            `json:"command_line"`
+	Machine     Machine             `json:"machine"`
+	Model       string              `json:"model"`
+	Fingerprint string              `json:"model_fingerprint"`
+	Kernels     string              `json:"kernels"`
+	Plan        engine.Plan         `json:"plan"`
+	Workload    *workloads.Workload `json:"workload"`
+	Job         JobSize             `json:"job"`
+	Start       StartFigures        `json:"start"`
+	WarmUp      []*Figures          `json:"warm_up"`
+	Runs        []*Figures          `json:"runs"`
+	// Median is the run with the middle tokens/s.
+	Median *Figures        `json:"median"`
+	Peak   *cpukernel.Peak `json:"peak,omitempty"`
+}
+
+// JobSize is how much there was to do in each run.
+type JobSize struct {
+	Hash         string `json:"workload_sha256"` // of all of the workload's rows
+	Rows         int    `json:"rows"`
+	Completions  int    `json:"completions"`
+	PromptTokens int    `json:"prompt_tokens"`
+	Tokens       int    `json:"generated_tokens"`
+}
+
+// StartFigures are of the time before the first run. Seconds count from the command's begin.
+type StartFigures struct {
+	ReadySeconds  float64         `json:"ready_seconds"`  // with reading the model's files, opening the backend
+	EngineSeconds float64         `json:"engine_seconds"` // programs and weights
+	FirstToken    float64         `json:"first_token_seconds"`
+	Compiled      int             `json:"programs_compiled"`
+	FromCache     int             `json:"programs_from_cache"`
+	Programs      []ProgramFigure `json:"programs"`
+	MemoryPeak    int64           `json:"peak_memory_bytes"`
+}
+
+type ProgramFigure struct {
+	Name      string     `json:"name"`
+	Seconds   float64    `json:"seconds"`
+	FromCache bool       `json:"from_cache"`
+	Memory    xla.Memory `json:"memory"`
+}
+
+// Report begins a report when the engine is ready.
+func (b *Job) Report(opened time.Duration) *Report {
+	s, st := b.Session, b.Session.Stats()
+	r := &Report{
+		CommandLine: os.Args, Machine: thisMachine(b.options.Version), Model: s.Model, Fingerprint: s.Fingerprint,
+		Kernels: b.options.Kernels,
+		Plan:    s.Plan(), Workload: b.Workload,
+		Job: JobSize{Hash: b.hash, Rows: len(b.Rows), Completions: b.Completions, PromptTokens: b.promptTokens,
+			Tokens: b.Tokens},
+		Start: StartFigures{ReadySeconds: opened.Seconds(), EngineSeconds: st.StartSeconds, MemoryPeak: peakMemory()},
+	}
+	e, ok := s.Sampler.(interface {
+		Executables() map[string]compute.Executable
+	})
+	if !ok {
+		return r
+	}
+	executables := e.Executables()
+	for _, name := range slices.Sorted(maps.Keys(executables)) {
+		p := ProgramFigure{Name: name}
+		if compiled, ok := executables[name].(*xla.Executable); ok {
+			p.Seconds, p.FromCache = compiled.CompileTime.Seconds(), compiled.FromCache
+			p.Memory, _ = compiled.Memory() // zero where the plugin does not say
+		}
+		if p.FromCache {
+			r.Start.FromCache++
+		} else {
+			r.Start.Compiled++
+		}
+		r.Start.Programs = append(r.Start.Programs, p)
+	}
+	return r
+}
+
+// Compare sets the shares of what the processor can do.
+func (r *Report) Compare(peak cpukernel.Peak) {
+	r.Peak = &peak
+	flops := peak.Float32
+	if r.Plan.DType == "BFloat16" {
+		flops = peak.BFloat16
+	}
+	for _, f := range slices.Concat(r.WarmUp, r.Runs) {
+		f.MatmulPeak, f.BytesPeak = share(f.Matmul, flops), share(f.Bytes, peak.Read)
+		f.KernelPeak = share(f.MatmulPeak, f.Shares["matmul"])
+	}
+}
+
+// Finish picks the run that stands for all.
+func (r *Report) Finish() {
+	byRate := slices.SortedFunc(slices.Values(r.Runs), func(a, b *Figures) int {
+		switch {
+		case a.OutputPerSecond < b.OutputPerSecond:
+			return -1
+		case a.OutputPerSecond > b.OutputPerSecond:
+			return 1
+		}
+		return 0
+	})
+	r.Median = byRate[len(byRate)/2]
+	r.Start.FirstToken = r.Start.ReadySeconds + slices.Concat(r.WarmUp, r.Runs)[0].FirstToken
+}
