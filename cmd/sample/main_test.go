@@ -19,6 +19,7 @@ import (
 
 	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/crew"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/vfs"
 )
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		// The whole command, but for the model: see fakeSession.
 		"sample": func() {
-			plainEvery, pollStatus = 50*time.Millisecond, 30*time.Millisecond
+			plainEvery, crew.PollStatus = 50*time.Millisecond, 30*time.Millisecond
 			batch.Timing.RestartPause, batch.Timing.PollUnits = time.Millisecond, 100*time.Millisecond
 			batch.Timing.BeatEvery = 100 * time.Millisecond
 			if os.Getenv("QUIRE_FAKE_STALL") != "" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/batch/crew"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/queue/local"
 )
@@ -133,13 +134,10 @@ NATS_USER=quire NATS_PASSWORD=$(cat secret) sample nats --store /data --listen 0
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(env.stdout, "%s%s\n", listeningAt, s.Address())
+			fmt.Fprintf(env.stdout, "%s%s\n", crew.Listening, s.Address())
 			<-ctx.Done()
 			s.Stop()
 			return nil
 		},
 	}
 }
-
-// listeningAt begins the line that says where a server is.
-const listeningAt = "listening at "

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/crew"
 	"github.com/quire/quire/queue"
 )
 
@@ -32,7 +33,7 @@ func natsServer(ts *testscript.TestScript, neg bool, args []string) {
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	ts.Check(err)
-	at, ok := strings.CutPrefix(strings.TrimSpace(line), listeningAt)
+	at, ok := strings.CutPrefix(strings.TrimSpace(line), crew.Listening)
 	if !ok {
 		ts.Fatalf("%q", line)
 	}

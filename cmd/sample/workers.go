@@ -5,12 +5,15 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/crew"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/queue"
 )
 
 const (
@@ -19,12 +22,7 @@ const (
 	// localAckWait is how long a silent worker of this machine is waited for. One that died is started again and gives
 	// back what it had, so that this is for those that stand still.
 	localAckWait = 10 * time.Second
-	// localPatience is how long a worker waits for the server of this machine, which is started again when it dies.
-	localPatience = 2 * time.Minute
 )
-
-// pollStatus is the time between two looks at the queue.
-var pollStatus = 250 * time.Millisecond
 
 // runWorkers does a job with several processes of this machine, which take its units from a queue on this machine.
 func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) (err error) {
@@ -40,12 +38,8 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	if err != nil {
 		return err
 	}
-	c := &crew{options: o, env: env, log: o.logger(env), secrets: o.secrets, password: rand.Text()}
-	report, err := task.Distribute(ctx, units, func(ctx context.Context, store string, job queue.Job,
-		units []queue.Unit) (*queue.Status, error) {
-		c.store = store
-		return c.work(ctx, job, units, &meter{w: env.stderr, mode: o.progress})
-	})
+	c := o.crew(env)
+	report, err := task.Distribute(ctx, units, c.Work)
 	if report == nil {
 		return err
 	}
@@ -53,9 +47,56 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 		printFinished(env.stdout, finished)
 		return writtenReport(o.report, finished, err)
 	}
-	report.Workers, report.Restarts = o.units.workers, c.restarts
+	report.Workers, report.Restarts = c.Workers, c.Restarts
 	printCrewReport(env.stdout, report)
 	return writtenReport(o.report, report, err)
+}
+
+// crew are "sample nats" and "sample worker", so many as --workers says.
+func (o *runOptions) crew(env *environment) *crew.Crew {
+	password := rand.Text()
+	return &crew.Crew{
+		Workers: o.units.workers, MaxRestarts: o.process.MaxRestarts, Password: password, Messages: env.stderr,
+		Log: o.logger(env), Progress: &meter{w: env.stderr, mode: o.progress},
+		Server: func(address, store string) []string { return []string{"nats", "--listen", address, "--store", store} },
+		Worker: func(job, name string) []string {
+			args := []string{"worker", job, "--name", name, "--progress", "none", "--max-restarts",
+				fmt.Sprint(o.process.MaxRestarts), "--log-format", o.observing.logFormat, "--log-level",
+				o.observing.logLevel, "--nats-wait", crew.ServerPatience.String(), "--plugins"}
+			if o.process.Debug {
+				args = append(args, "--debug")
+			}
+			if o.process.WorkDir != "" {
+				args = append(args, "--work-dir", o.process.WorkDir)
+			}
+			return args
+		},
+		Environment: func(address string) []string {
+			env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+				return strings.HasPrefix(v, "NATS_") || strings.HasPrefix(v, storageVariable+"=")
+			})
+			return append(env, supervisedVariable+"=1", natsURL+"=nats://"+address, natsUser+"="+crew.User,
+				natsPassword+"="+password, storageVariable+"="+strings.Join(o.secrets, "\n"))
+		},
+	}
+}
+
+// supervisedVariable tells a process that it ends when its standard input does: when the process that started it is
+// gone.
+const supervisedVariable = "QUIRE_SUPERVISED"
+
+func supervised() bool { return os.Getenv(supervisedVariable) != "" }
+
+// endWithParent ends this process with the one that supervises it, however that ends.
+func endWithParent(env *environment) {
+	if !supervised() {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		fmt.Fprintln(env.stderr, "sample: the process that started this one is gone")
+		os.Exit(exitFailure)
+	}()
 }
 
 func printCrewReport(w io.Writer, r *batch.CrewReport) {

@@ -1,4 +1,4 @@
-package main
+package crew
 
 import (
 	"bufio"
@@ -24,7 +24,7 @@ type keptServer struct {
 }
 
 // keepServer has the server run until stop, also while whoever uses it waits for it.
-func (c *crew) keepServer() *keptServer {
+func (c *Crew) keepServer() *keptServer {
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &keptServer{listens: make(chan struct{}), failed: make(chan error, 1), cancel: cancel,
 		done: make(chan struct{})}
@@ -37,7 +37,7 @@ func (c *crew) keepServer() *keptServer {
 	return k
 }
 
-func (k *keptServer) run(ctx context.Context, c *crew) error {
+func (k *keptServer) run(ctx context.Context, c *Crew) error {
 	m := &member{}
 	defer func() { m.stop(5 * time.Second) }()
 	first := true
@@ -58,13 +58,13 @@ func (k *keptServer) run(ctx context.Context, c *crew) error {
 			case <-ctx.Done():
 				return nil
 			}
-			fmt.Fprintf(c.env.stderr, "warning: the queue's server died (%v) and is started again\n", err)
+			fmt.Fprintf(c.Messages, "warning: the queue's server died (%v) and is started again\n", err)
 		} else if exit := (*exec.ExitError)(nil); first && !(errors.As(err, &exit) && exit.ExitCode() < 0) {
 			return err // it ended by itself, and was not killed: it would again
 		} else {
-			fmt.Fprintf(c.env.stderr, "warning: %v\n", err)
+			fmt.Fprintf(c.Messages, "warning: %v\n", err)
 		}
-		if !m.died(k.rows.Load(), c.options.process.MaxRestarts) {
+		if !m.died(k.rows.Load(), c.MaxRestarts) {
 			return fmt.Errorf("the queue's server died %s without a row being done in between, the last time with: %w",
 				plural.Count(m.failures, "time"), err)
 		}
@@ -84,7 +84,7 @@ func (k *keptServer) stop() {
 
 // serve starts the server, on the port that it had if it ran before, and waits until it listens. An error that is an
 // *exec.ExitError says how it ended before that.
-func (c *crew) serve(ctx context.Context) (*process, error) {
+func (c *Crew) serve(ctx context.Context) (*process, error) {
 	address := c.address
 	if address == "" {
 		address = "127.0.0.1:0"
@@ -94,7 +94,7 @@ func (c *crew) serve(ctx context.Context) (*process, error) {
 		return nil, err
 	}
 	defer r.Close()
-	p, err := c.start("nats", w, "nats", "--listen", address, "--store", c.store)
+	p, err := c.start("nats", w, c.Server(address, c.store)...)
 	w.Close()
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (c *crew) serve(ctx context.Context) (*process, error) {
 	}()
 	select {
 	case text := <-line:
-		at, ok := strings.CutPrefix(strings.TrimSpace(text), listeningAt)
+		at, ok := strings.CutPrefix(strings.TrimSpace(text), Listening)
 		if !ok {
 			err := p.stop(time.Second)
 			if err == nil {

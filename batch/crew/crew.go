@@ -1,4 +1,6 @@
-package main
+// Package crew does a job with several processes of this program, a queue's server and workers, and starts those again
+// that die.
+package crew
 
 import (
 	"bytes"
@@ -9,8 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,36 +20,41 @@ import (
 	"github.com/quire/quire/queue"
 )
 
-// supervisedVariable tells a process that it ends when its standard input does: when the process that started it is
-// gone.
-const supervisedVariable = "QUIRE_SUPERVISED"
+// PollStatus is the time between two looks at the queue. Tests shorten it.
+var PollStatus = 250 * time.Millisecond
 
-func supervised() bool { return os.Getenv(supervisedVariable) != "" }
+// ServerPatience is how long workers are to wait for the server, which is started again when it dies.
+const ServerPatience = 2 * time.Minute
 
-// endWithParent ends this process with the one that supervises it, however that ends.
-func endWithParent(env *environment) {
-	if !supervised() {
-		return
-	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		fmt.Fprintln(env.stderr, "sample: the process that started this one is gone")
-		os.Exit(exitFailure)
-	}()
-}
+// Listening begins the line on standard output by which a server says at which address it listens.
+const Listening = "listening at "
 
-// crew are the processes of a run with workers: the server of the queue, and the workers.
-type crew struct {
-	options  *runOptions
-	env      *environment
-	log      *slog.Logger
-	store    string   // of the server
-	secrets  []string // URLs
-	password string   // of the server, for this run
+// User is the user that the server takes, with the crew's password.
+const User = "quire"
 
-	address  string // of the server
-	restarts int    // of workers
-	stderr   sync.Mutex
+// Crew says which processes do a job. Each has a pipe for standard input, which ends with this process: they are to end
+// then, too.
+type Crew struct {
+	Workers     int
+	MaxRestarts int // of a process, without a row being done in between
+	// Server is the arguments of this program that run a queue's server: it listens at the address, where port 0 is
+	// any, takes [User] with the password, and keeps its state in the folder.
+	Server func(address, store string) []string
+	// Worker is the arguments that run a worker of this name on a job.
+	Worker func(job, name string) []string
+	// Environment is that of all of them, with the server's address, which is empty for the server itself at first.
+	Environment func(address string) []string
+	// Password of the server, for this run.
+	Password string
+	Messages io.Writer // takes the processes' standard error, each line with the process' name
+	Log      *slog.Logger
+	Progress batch.Progress
+
+	Restarts int // of workers, so far
+
+	store   string // of the server
+	address string // of the server
+	stderr  sync.Mutex
 }
 
 // process is one that was started, until it ends.
@@ -61,20 +66,14 @@ type process struct {
 }
 
 // start starts another process of this program.
-func (c *crew) start(name string, stdout io.Writer, args ...string) (*process, error) {
+func (c *Crew) start(name string, stdout io.Writer, args ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Args[0] = os.Args[0]
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "NATS_") ||
-			strings.HasPrefix(v, storageVariable+"=")
-	})
-	cmd.Env = append(cmd.Env, supervisedVariable+"=1", natsURL+"=nats://"+c.address, natsUser+"=quire",
-		natsPassword+"="+c.password,
-		storageVariable+"="+strings.Join(c.secrets, "\n"))
+	cmd.Env = c.Environment(c.address)
 	p := &process{cmd: cmd, lines: &prefixed{crew: c, name: name}, ended: make(chan error, 1)}
 	cmd.Stdout, cmd.Stderr = stdout, p.lines
 	if stdout == nil {
@@ -116,7 +115,7 @@ func (p *process) stop(within time.Duration) (err error) {
 
 // prefixed writes the lines of a process with its name before each, and remembers the last one.
 type prefixed struct {
-	crew *crew
+	crew *Crew
 	name string
 	rest []byte
 	last string
@@ -136,7 +135,7 @@ func (w *prefixed) Write(b []byte) (int, error) {
 			continue
 		}
 		w.last = string(line)
-		if _, err := fmt.Fprintf(w.crew.env.stderr, "%s: %s\n", w.name, line); err != nil {
+		if _, err := fmt.Fprintf(w.crew.Messages, "%s: %s\n", w.name, line); err != nil {
 			return 0, err
 		}
 	}
@@ -168,8 +167,10 @@ func (m *member) died(rows int64, most int) bool {
 	return m.failures <= most
 }
 
-// work does the job, and returns how far it came.
-func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *meter) (s *queue.Status, err error) {
+// Work does the units of a job, with a queue of its own in the folder store, and returns how far it came. It is a
+// [batch.Crew].
+func (c *Crew) Work(ctx context.Context, store string, job queue.Job, units []queue.Unit) (s *queue.Status, err error) {
+	c.store = store
 	server := c.keepServer()
 	defer server.stop()
 	select {
@@ -180,8 +181,8 @@ func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *m
 		return nil, ctx.Err()
 	}
 	q, err := queue.Connect(ctx, queue.Options{
-		URL: "nats://" + c.address, User: "quire", Password: c.password, Name: "sample run", Patience: localPatience,
-		Log: c.log,
+		URL: "nats://" + c.address, User: User, Password: c.Password, Name: "sample run", Patience: ServerPatience,
+		Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -190,8 +191,8 @@ func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *m
 	if _, err := q.Submit(ctx, job, units); err != nil {
 		return nil, err
 	}
-	m.Start(job.Rows)
-	workers := make([]*member, min(c.options.units.workers, len(units)))
+	c.Progress.Start(job.Rows)
+	workers := make([]*member, min(c.Workers, len(units)))
 	for i := range workers {
 		workers[i] = &member{}
 	}
@@ -209,7 +210,7 @@ func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *m
 		all.Wait()
 	}()
 	statuses := c.watch(ctx, q, job.ID)
-	ticker := time.NewTicker(pollStatus)
+	ticker := time.NewTicker(PollStatus)
 	defer ticker.Stop()
 	s = &queue.Status{}
 	for {
@@ -224,8 +225,8 @@ func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *m
 			server.rows.Store(s.Figures.Rows)
 			t := s.Figures
 			drawn := t.Minus(job.Before)
-			if m.Update(t, drawn); s.Over {
-				m.Finish(t, drawn)
+			if c.Progress.Update(t, drawn); s.Over {
+				c.Progress.Finish(t, drawn)
 				return s, batch.JobOver(s)
 			}
 		case <-ticker.C:
@@ -247,7 +248,7 @@ func (c *crew) work(ctx context.Context, job queue.Job, units []queue.Unit, m *m
 }
 
 // watch looks at the queue until ctx is done, or it can't any more.
-func (c *crew) watch(ctx context.Context, q *queue.Queue, job string) <-chan *queue.Status {
+func (c *Crew) watch(ctx context.Context, q *queue.Queue, job string) <-chan *queue.Status {
 	statuses := make(chan *queue.Status)
 	go func() {
 		defer close(statuses)
@@ -255,7 +256,7 @@ func (c *crew) watch(ctx context.Context, q *queue.Queue, job string) <-chan *qu
 			s, err := q.Status(ctx, job)
 			if err != nil {
 				if ctx.Err() == nil {
-					c.log.Error("no status", "err", err.Error())
+					c.Log.Error("no status", "err", err.Error())
 				}
 				return
 			}
@@ -267,31 +268,21 @@ func (c *crew) watch(ctx context.Context, q *queue.Queue, job string) <-chan *qu
 			if s.Over {
 				return
 			}
-			time.Sleep(pollStatus)
+			time.Sleep(PollStatus)
 		}
 	}()
 	return statuses
 }
 
 // keep starts the workers that do not run: at first, and after a death.
-func (c *crew) keep(workers []*member, job string, rows int64) (err error) {
+func (c *Crew) keep(workers []*member, job string, rows int64) (err error) {
 	for i, w := range workers {
 		name := fmt.Sprintf("worker-%d", i)
 		if w.process == nil {
 			if time.Now().Before(w.again) {
 				continue
 			}
-			o := c.options.observing
-			args := []string{"worker", job, "--name", name, "--progress", "none", "--max-restarts",
-				fmt.Sprint(c.options.process.MaxRestarts), "--log-format", o.logFormat,
-				"--log-level", o.logLevel, "--nats-wait", localPatience.String(), "--plugins"}
-			if c.options.process.Debug {
-				args = append(args, "--debug")
-			}
-			if c.options.process.WorkDir != "" {
-				args = append(args, "--work-dir", c.options.process.WorkDir)
-			}
-			if w.process, err = c.start(name, nil, args...); err != nil {
+			if w.process, err = c.start(name, nil, c.Worker(job, name)...); err != nil {
 				return err
 			}
 			continue
@@ -305,12 +296,12 @@ func (c *crew) keep(workers []*member, job string, rows int64) (err error) {
 				continue
 			}
 			last := w.lines.lastLine()
-			if !w.died(rows, c.options.process.MaxRestarts) {
+			if !w.died(rows, c.MaxRestarts) {
 				return fmt.Errorf("%s ended %s without a row being done in between, the last time with %w: %s", name,
 					plural.Count(w.failures, "time"), err, last)
 			}
-			c.restarts++
-			fmt.Fprintf(c.env.stderr, "warning: %s ended (%v) and is started again\n", name, err)
+			c.Restarts++
+			fmt.Fprintf(c.Messages, "warning: %s ended (%v) and is started again\n", name, err)
 		default:
 		}
 	}
