@@ -37,12 +37,12 @@ func newBench() *subcommand {
 		name:    "bench",
 		summary: "measure the engine on a fixed job",
 		about: `
-Runs a workload some times over and reports apart: the start (programs, weights), the runs to warm up, and the runs that count.
-Figures come from a whole job or not at all: a row with an error, a completion that is missing or too short is a failure.
+Runs a workload several times and reports the start (programs, weights), the warm-up runs and the measured runs separately.
+It reports figures of complete runs only: a row with an error, or a missing or short completion, is a failure.
 
-Tokens/s are over a run from its begin until the last completion, prompts and all. The time of each kind of kernel is
-measured around its calls; what the processor can do at most (multiply-adds on registers, reading memory) is measured in the
-same process, after the runs.
+Tokens/s are over a run, from its start to the last completion, prompts included. The time of each kind of kernel is
+measured around its calls. The processor's peaks (multiply-adds on registers, memory reads) are measured in the same
+process, after the runs.
 
 Workloads: ` + strings.Join(workloads.Names(), ", ") + `; or a YAML file like those in bench/workload.`,
 		example: `
@@ -65,10 +65,10 @@ sample bench --model smollm2 --workload gsm --write-rows gsm.jsonl`,
 func (o *benchOptions) define(f *flags) {
 	f.group("Workload", func(s *pflag.FlagSet) {
 		o.workload = "gsm"
-		placeVar(s, &o.workload, onThisMachine, "workload", "w", "`NAME` the job: a name from above, or a file")
-		s.IntVar(&o.limit, "limit", 0, "`ROWS` take this many rows of it; 0 takes all")
-		s.IntVar(&o.repeat, "repeat", 3, "`N` runs that count; the one in the middle is shown")
-		s.IntVar(&o.warmUp, "warmup", 1, "`N` runs before those")
+		placeVar(s, &o.workload, onThisMachine, "workload", "w", "`NAME` of the workload: one from above, or a file")
+		s.IntVar(&o.limit, "limit", 0, "`ROWS` take this many rows of the workload; 0 takes all")
+		s.IntVar(&o.repeat, "repeat", 3, "`N` measured runs; the median one is shown")
+		s.IntVar(&o.warmUp, "warmup", 1, "`N` warm-up runs")
 		o.seed = 1
 		s.Var((*seedValue)(&o.seed), "seed", "`SEED` seed of the random numbers, "+parameter.SeedRange)
 		s.BoolVar(&o.json, "json", false, "print one JSON object with all figures instead of a table")

@@ -15,12 +15,12 @@ func newCancel() *subcommand {
 		args:    "JOB",
 		summary: "stop a job of a queue, and keep what is finished of it",
 		about: `
-Takes the units of the job out of the queue. Workers that are at some of them stop when the device's call under way is through, and a sign of
-life, every 5 s, has told them. Parts that are finished stay, and so do journals: submitting the same job again goes on where it ended.
+Removes the units of the job from the queue. Workers that run some of them stop after the current device call, once a
+heartbeat (every 5 s) has told them. Finished parts and journals stay: submit the same job again to resume it.
 
-The output is free for another job once these workers have stopped. Cancelling again changes nothing, and neither does cancelling a job that is over; the
-exit code is 0 then, too, and 1 if the queue has no such job. "sample submit --remove" takes a job out of the queue with all that the queue
-knows of it.`,
+The output is free for another job once these workers have stopped. Cancelling a job again, or one that is over, changes
+nothing and succeeds; the exit code is 1 if the queue has no such job. "sample submit --remove" removes a job and all that
+the queue knows of it.`,
 		example: `
 sample cancel 3f2a90c41b7d --nats tls://nats.example.com:4222`,
 		flags: func(f *flags) {

@@ -31,11 +31,11 @@ const diagnosticsTitle = "Looking inside"
 
 func (d *diagnostics) define(s *pflag.FlagSet) {
 	placeVar(s, &d.pprof, onThisMachine, "pprof", "",
-		"`WHERE` a file for a CPU profile of the host's part, or an address on this machine such as localhost:6060, "+
-			"where the profiles of Go's pprof are served meanwhile")
+		"`WHERE` write a CPU profile of the host to this file, or serve Go's pprof profiles at this address of this "+
+			"machine, such as localhost:6060")
 	placeVar(s, &d.dumpHLO, onThisMachine, "dump-hlo", "",
-		"`FOLDER` write the engine's programs here: as built (StableHLO), as the device runs them (optimized HLO), "+
-			"and their memory")
+		"`FOLDER` write the engine's programs: as built (StableHLO), as the device runs them (optimized HLO), and "+
+			"their memory")
 }
 
 // profile begins what --pprof asks for; the function that it returns ends it. It also makes sure that --dump-hlo can be

@@ -23,14 +23,14 @@ type observing struct {
 
 func (o *observing) define(s *pflag.FlagSet) {
 	s.StringVar(&o.metrics, "metrics", "",
-		"`ADDRESS` serve /metrics for Prometheus, /healthz and /readyz here, such as 127.0.0.1:9090; of this machine "+
-			"only, unless the address has another host, such as 0.0.0.0:9090")
+		"`ADDRESS` serve /metrics for Prometheus, /healthz and /readyz, such as 127.0.0.1:9090; on this machine only, "+
+			"unless the address names another host, such as 0.0.0.0:9090")
 	s.StringVar(&o.logFormat, "log-format", "text",
-		"`FORMAT` format of the log on standard error: text, or json, which is meant for programs: with --progress "+
-			"auto, progress is in the log then")
+		"`FORMAT` of the log on standard error: text, or json (for programs; with --progress auto, progress is logged "+
+			"too)")
 	s.StringVar(&o.logLevel, "log-level", "",
-		"`LEVEL` least level that is logged: debug (each call of the device), info, warn or error (default: warn, "+
-			"info with --log-format json, debug with --debug)")
+		"`LEVEL` minimum level of the log: debug (each device call), info, warn or error (default: warn; info with "+
+			"--log-format json, debug with --debug)")
 }
 
 func (o *observing) check() error {

@@ -33,20 +33,21 @@ func newPlan() *subcommand {
 		name:    "plan",
 		summary: "compile a job for devices that need not be there, and tell what fits and how fast it could be",
 		about: `
-Compiles every program that "sample run" with the same flags would run, and prints what they need of one device's memory:
-weights, KV cache, tables, temporaries, code. Unless --kv-memory is given, the largest KV cache that truly compiles is
-searched, by compiling with some sizes.
+Compiles every program that "sample run" with the same flags would run, and prints the memory that they need on one device:
+weights, KV cache, tables, temporaries, code. Unless --kv-memory is given, it searches for the largest KV cache that
+compiles, by compiling several sizes.
 
-With --topology it needs neither the devices nor weights nor the network, but what compiles for them: "sample setup tpu", for GPUs
-"sample setup cuda-compile"; nothing is fetched unasked. --model may be the config.json alone. Without it, --backend says for which of this machine's devices.
+With --topology it needs no devices, weights or network, only the compiler: "sample setup tpu", or "sample setup
+cuda-compile" for GPUs; it fetches nothing by itself. --model may be a config.json. Without --topology, --backend selects
+which of this machine's devices to plan for.
 
-With --tp N devices run the model together, and what is printed is of one of them. Of a topology with more devices, so many
-replicas are planned: run them with --dp, or as processes.
+With --tp N, N devices run the model together, and the figures are of one of them. If the topology has more devices, the
+plan has as many replicas as fit: run them with --dp, or as separate processes.
 
-Speeds are a roofline: what the chip could do at most if it only multiplied with and read what the model needs, by the
-figures of its maker. Nothing is measured.
+Speeds are a roofline, an upper bound: the time to multiply with and read what the model needs, at the chip's published
+peaks. Nothing is measured.
 
-A job's --config file works as it is; what plan has no use for in it is not read.`,
+A job's --config file works unchanged; keys that plan does not use are ignored.`,
 		example: `
 sample plan --model configs/models/llama-3.1-8b.json --dtype bf16 --topology v6e:1x1 --max-model-len 8192
 sample plan --model hf://Qwen/Qwen3-8B --dtype bf16 --topology v5p:2x2x1 --json
@@ -74,15 +75,15 @@ sample plan --config job.yaml --topology v5e:2x4 --compile-only   # a pod finds 
 func (o *planOptions) define(f *flags) {
 	f.group("Plan", func(s *pflag.FlagSet) {
 		s.StringVar(&o.topology, "topology", "",
-			"`NAME` devices to compile for, which need not be there: a TPU chip and the chips along each axis, such "+
-				"as v5e:2x4, v6e:1x1, v5p:2x2x1; or GPUs of one host, such as h200:1. Without it the devices of "+
-				"--backend")
+			"`NAME` of the devices to compile for, which need not be present: a TPU chip and the chips along each "+
+				"axis, such as v5e:2x4, v6e:1x1, v5p:2x2x1; or GPUs of one host, such as h200:1 (default: the "+
+				"devices of --backend)")
 		s.IntVar(&o.context, "context", 0,
-			"`TOKENS` of each sequence, prompt and completion together, that sequences and speeds are told for "+
+			"`TOKENS` per sequence, prompt and completion together, for the numbers of sequences and the speeds "+
 				"(default: 2048, or max-model-len if that is less)")
-		s.IntVar(&o.trials, "max-compiles", 6, "`N` compile this often at most to find the largest KV cache")
+		s.IntVar(&o.trials, "max-compiles", 6, "`N` maximum compilations to find the largest KV cache")
 		s.BoolVar(&o.compile, "compile-only", false,
-			"keep the programs in the cache of compiled programs, and end with the flags with which sample run "+
+			"keep the programs in the cache of compiled programs, and print the flags with which sample run "+
 				"finds them")
 		s.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")
 	})

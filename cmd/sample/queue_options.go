@@ -35,19 +35,19 @@ const (
 
 func (o *queueOptions) define(s *pflag.FlagSet, patience time.Duration) {
 	s.StringVar(&o.url, "nats", "",
-		"`URL` the NATS server, such as tls://nats.example.com:4222 (default: $NATS_URL, or nats://127.0.0.1:4222)")
+		"`URL` of the NATS server, such as tls://nats.example.com:4222 (default: $NATS_URL, or nats://127.0.0.1:4222)")
 	placeVar(s, &o.ca, onThisMachine, "nats-ca", "",
-		"`FILE` certificates of who may have signed the server's, in PEM (default: $NATS_CA, or the system's)")
+		"`FILE` CA certificates that verify the server's, in PEM (default: $NATS_CA, or the system's)")
 	placeVar(s, &o.cert, onThisMachine, "nats-cert", "",
-		"`FILE` certificate to show to the server (default: $NATS_CERT)")
-	placeVar(s, &o.key, onThisMachine, "nats-key", "", "`FILE` its key (default: $NATS_KEY)")
+		"`FILE` client certificate (default: $NATS_CERT)")
+	placeVar(s, &o.key, onThisMachine, "nats-key", "", "`FILE` key of the client certificate (default: $NATS_KEY)")
 	placeVar(s, &o.credentials, onThisMachine, "nats-creds", "",
-		"`FILE` credentials of a user, with a JWT and a seed (default: $NATS_CREDS)")
-	s.StringVar(&o.user, "nats-user", "", "`USER` user with a password (default: $NATS_USER)")
+		"`FILE` user credentials, with a JWT and a seed (default: $NATS_CREDS)")
+	s.StringVar(&o.user, "nats-user", "", "`USER` user name (default: $NATS_USER)")
 	placeVar(s, &o.passwordFile, onThisMachine, "nats-password-file", "",
-		"`FILE` whose first line is the password (default: the password is in $NATS_PASSWORD)")
+		"`FILE` whose first line is the password (default: $NATS_PASSWORD holds the password)")
 	s.DurationVar(&o.patience, "nats-wait", patience,
-		"`TIME` how long the server may be away before this command gives up")
+		"`TIME` give up when the server has been unreachable this long")
 }
 
 // connect connects to the server. The warning is for a password that everybody on the way can read.
@@ -100,23 +100,23 @@ func newNATS() *subcommand {
 		name:    "nats",
 		summary: "run a NATS server for the queue, where none is at hand",
 		about: `
-The server is the one of the NATS project, inside this program, with JetStream, one of its kind, in the foreground until SIGINT or
-SIGTERM. "sample run --workers" starts one of its own and needs none of this.
+Runs the NATS project's server inside this program: a single server with JetStream, in the foreground, until SIGINT or
+SIGTERM. "sample run --workers" starts one of its own and does not need this.
 
-It listens to this machine alone unless --listen has another host, and then wants a user and a password, $NATS_USER and
-$NATS_PASSWORD, and should have a certificate. What it keeps is written to the disk with the system's own pace: give jobs that
-matter to a cluster of nats-server.`,
+It listens on this machine only, unless --listen names another host. It then needs a user and a password, $NATS_USER and
+$NATS_PASSWORD, and should have a certificate. Its files are not synced at once: run important jobs on a cluster of
+nats-server.`,
 		example: `
 sample nats --store /var/lib/quire-nats
 NATS_USER=quire NATS_PASSWORD=$(cat secret) sample nats --store /data --listen 0.0.0.0:4222 --tls-cert server.pem --tls-key server.key`,
 		flags: func(f *flags) {
 			f.group("Server", func(s *pflag.FlagSet) {
-				s.StringVar(&listen, "listen", "127.0.0.1:4222", "`ADDRESS` where to listen; port 0 takes a free one")
-				placeVar(s, &store, onThisMachine, "store", "", "`FOLDER` where jobs and units are kept")
+				s.StringVar(&listen, "listen", "127.0.0.1:4222", "`ADDRESS` to listen on; port 0 takes a free one")
+				placeVar(s, &store, onThisMachine, "store", "", "`FOLDER` for jobs and units")
 				placeVar(s, &cert, onThisMachine, "tls-cert", "", "`FILE` the server's certificate, in PEM")
-				placeVar(s, &key, onThisMachine, "tls-key", "", "`FILE` its key")
+				placeVar(s, &key, onThisMachine, "tls-key", "", "`FILE` key of the server's certificate")
 				placeVar(s, &ca, onThisMachine, "tls-ca", "",
-					"`FILE` clients need a certificate that one of these signed")
+					"`FILE` CA certificates; clients need a certificate signed by one of them")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {

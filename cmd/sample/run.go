@@ -21,23 +21,24 @@ func newRun() *subcommand {
 		args:    "[FILE...]",
 		summary: "draw completions of every prompt in Parquet or JSONL files",
 		about: `
-Input rows have a column "prompt" (text), "messages" (a list of role and content) or "prompt_token_ids". Optional columns:
-"id", and parameters of the row's own that come before the flags: n, max_tokens, temperature, top_k, top_p, min_p, seed,
-stop, ignore_eos, generation (the number of the first one). Names that OpenAI, vLLM, llama.cpp and transformers have for
-these are known too; what Quire does not do makes the row an error that names the column (docs/parameters.md).
+Each input row has a column "prompt" (text), "messages" (a list of role and content) or "prompt_token_ids". Optional
+columns are "id" and the row's own parameters, which override the flags: n, max_tokens, temperature, top_k, top_p, min_p,
+seed, stop, ignore_eos, generation (the number of the first completion). The names that OpenAI, vLLM, llama.cpp and
+transformers use for these work too. A parameter that Quire does not support makes the row an error that names the column
+(docs/parameters.md).
 
-Output rows, n for each input row and in its order, have the input's columns, and id, generation, text, token_ids,
-logprobs, finish_reason (stop, length or error), prompt_tokens, completion_tokens and error. A row that can't be run
-becomes one row with an error, the job goes on, and the exit code is 3.
+The output has n rows for each input row, in the order of the input: the input's columns, and id, generation, text,
+token_ids, logprobs, finish_reason (stop, length or error), prompt_tokens, completion_tokens and error. A row that cannot
+be run becomes one row with an error; the job goes on, and the exit code is 3.
 
 A completion depends on the model, the row's id, the generation and the seed, not on what else runs.
 
-The same command goes on where an earlier run ended, whatever ended it, and gives the files that one run would have given.
-Finished completions are kept in the journal, OUTPUT/_job, until the part of the output that they belong to is whole; parts
-appear whole or not at all. The death of the process costs no finished completion, a loss of power those of the last second.
-A folder that holds another job (other model files, parameters, inputs) is refused; --new removes what is there. SIGINT or
-SIGTERM ends the run when the device's call under way is through; the exit code is then 4. A device that fails is started
-again, with what was in flight.`,
+To resume a run, however it ended, give the same command again: the output is that of one uninterrupted run. Finished
+completions are kept in a journal, OUTPUT/_job, until their part of the output is complete; a part appears complete or not
+at all. A crash of the process loses no finished completion; a power failure loses those of the last second. A folder that
+holds another job (other model files, parameters or inputs) is refused; --new removes what is there. SIGINT or SIGTERM ends
+the run after the current device call, with exit code 4. If the device fails, the engine is restarted with what was in
+flight.`,
 		example: `
 sample run --model smollm2 --input prompts.parquet --output out
 sample run -m ./Llama-3.2-1B -i 'data/*.parquet' -o out -n 8 --temperature 0.8 --top-p 0.95 --seed 1

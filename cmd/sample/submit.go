@@ -60,15 +60,15 @@ func newSubmit() *subcommand {
 		args:    "[FILE...]",
 		summary: "put a job into a queue, for workers on any number of machines",
 		about: `
-The job is that of "sample run" with the same flags, and its files will be the same. It is cut into units, each of which makes one
-part of the output (--part-rows says how long those are), and goes to NATS JetStream. Workers take the units: "sample worker".
-"sample status" tells how far they are. The name of the job is printed.
+The job is that of "sample run" with the same flags, and writes the same files. It is split into units, one for each part
+of the output (--part-rows sets their length), and put into a queue on NATS JetStream. Workers take units from it: see
+"sample worker". "sample status" shows their progress. The command prints the job's name.
 
-Workers need the model, the inputs and the output under the same names: URLs, or paths on a file system that they share.
+Workers must reach the model, the inputs and the output under the same names: URLs, or paths on a shared file system.
 
-The same job again is no other one: nothing happens while its units are in the queue, and when it is over, or was cancelled ("sample
-cancel"), units whose parts are not there are queued again. Units that are parked stay so without --retry. While the queue has a job, no
-other one with its output is taken.`,
+Submitting the same job again does nothing while its units are in the queue. Once the job is over or cancelled ("sample
+cancel"), it queues the units whose parts are missing again. Parked units stay parked unless --retry is given. While the
+queue has a job, it refuses other jobs with the same output.`,
 		example: `
 sample submit --model hf://org/name -i s3://bucket/prompts/ -o s3://bucket/out -n 8 --nats tls://nats.example.com:4222
 sample submit --config job.yaml --retry

@@ -37,15 +37,16 @@ func newWorker() *subcommand {
 		args:    "[JOB]",
 		summary: "take units of a job out of a queue and draw them",
 		about: `
-Takes units of the job, or without one of any job, one job after the other, and draws them with one engine, as many units at once as
-fill it. Each unit makes one part of the output. Any number of workers may come and go: units of one that dies go to another.
+Takes units of the job and draws them with one engine, as many units at once as fill it. Without a job it works on any job,
+one after the other. Each unit makes one part of the output. Workers may come and go; the units of one that dies go to
+another.
 
-Of completions that were finished and journaled none is drawn twice by workers that share the output's file system, or the folder
-of --work-dir where the output is in an object store. Other workers begin the dead one's units anew.
+Workers that share the output's file system, or the folder of --work-dir if the output is in an object store, draw no
+journaled completion twice. Other workers start the dead one's units from the beginning.
 
-With a JOB the command ends when nothing of the job waits or runs: with 0, with 3 if rows carry errors, with 1 if units are parked, or the
-job was cancelled ("sample cancel"); what was finished of it is kept then.
-SIGINT or SIGTERM ends it when the device's call under way is through, and gives its units back; the exit code is then 4.`,
+With a JOB the command ends when no unit of the job waits or runs: with 0; with 3 if rows carry errors; with 1 if units are
+parked or the job was cancelled ("sample cancel"), in which case finished work is kept. SIGINT or SIGTERM ends it after the
+current device call and gives its units back; the exit code is then 4.`,
 		example: `
 sample worker 3f2a90c41b7d --nats tls://nats.example.com:4222 --nats-creds worker.creds
 sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:9090 --log-format json`,
@@ -53,15 +54,15 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 			f.group("NATS", func(s *pflag.FlagSet) { o.queue.define(s, 10*time.Minute) })
 			f.group("This worker", func(s *pflag.FlagSet) {
 				s.StringVar(&o.Name, "name", "",
-					"`NAME` that no other worker has; one that is started again under its name gets its units back "+
-						"at once (default: the machine's, the process' and some chance)")
+					"`NAME` unique to this worker; a worker restarted under its name gets its units back at once "+
+						"(default: host name, process id and a random suffix)")
 				placeVar(s, &o.WorkDir, onThisMachine, "work-dir", "",
-					"`FOLDER` where journals are, for an output in an object store (default: in the cache)")
+					"`FOLDER` for journals, if the output is in an object store (default: in the cache)")
 				s.StringArrayVar(&o.storage, "storage", nil,
-					"`URL` with parameters that hold for all names of that bucket, such as "+
-						"s3://bucket?region=eu-central-1; repeatable, and $QUIRE_STORAGE has such lines too")
+					"`URL` of a bucket with parameters for all names in it, such as "+
+						"s3://bucket?region=eu-central-1; repeatable, and added to the lines of $QUIRE_STORAGE")
 				s.StringVar(&o.kvMemory, "kv-memory", "",
-					"`BYTES` memory for the KV cache of this machine, such as 2GB (default: the job's)")
+					"`BYTES` memory for this machine's KV cache, such as 2GB (default: the job's)")
 				s.IntVar(&o.MaxRestarts, "max-restarts", 5,
 					"`N` give up when the device fails more than N times without finishing a "+
 						"completion in between")
