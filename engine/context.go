@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/prefix"
 )
 
@@ -32,7 +33,7 @@ type Context struct {
 // all are open.
 func (e *Engine) NewContext() (*Context, error) {
 	return e.openContext(func(r *contextRow) error {
-		return e.contextVerbs(func(in *hostVerbs) {
+		return e.contextVerbs(func(in *device.VerbsInput) {
 			in.Open[r.row] = true
 			in.PromptLens[r.row], in.MaxPages[r.row] = 0, 0
 		})
@@ -84,9 +85,9 @@ func (c *Context) do(f func(r *contextRow) error) error {
 func (c *Context) Close() error {
 	e, r := c.e, c.row
 	c.cleanup.Stop()
-	inRun := e.turn.take(false) != nil
+	inRun := e.lock.acquire(false) != nil
 	if !inRun {
-		defer e.turn.give()
+		defer e.lock.release()
 	}
 	e.contexts.mu.Lock()
 	defer e.contexts.mu.Unlock()
@@ -188,7 +189,7 @@ func (e *Engine) fork(r, n *contextRow, held int, lazy bool) error {
 	e.contexts.share(n, r, shared)
 	e.contexts.grow(n, all)
 	n.tokens, n.done, n.names = slices.Clone(r.tokens[:held]), held, slices.Clone(r.names[:min(r.committed(), full)])
-	return e.contextVerbs(func(in *hostVerbs) {
+	return e.contextVerbs(func(in *device.VerbsInput) {
 		in.Sources[n.row], in.Held[n.row], in.Lazy[n.row] = int32(r.row), int32(held), lazy
 		in.PromptLens[n.row], in.MaxPages[n.row] = int32(held), 0
 	})
@@ -239,7 +240,7 @@ func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 	if copies {
 		e.contexts.own(r)
 	}
-	return e.contextVerbs(func(in *hostVerbs) {
+	return e.contextVerbs(func(in *device.VerbsInput) {
 		if cut {
 			in.Lens[r.row], in.PromptLens[r.row] = int32(done), int32(done)
 		}

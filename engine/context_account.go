@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/prefix"
@@ -149,7 +150,7 @@ func (e *Engine) releaseContexts(list ...*contextRow) error {
 		e.contexts.rows[r.row-e.plan.firstContext()] = nil
 		r.closed, r.tokens, r.reserved = true, nil, 0
 	}
-	return e.contextVerbs(func(in *hostVerbs) {
+	return e.contextVerbs(func(in *device.VerbsInput) {
 		for _, r := range list {
 			in.Release[r.row] = true
 		}
@@ -157,25 +158,25 @@ func (e *Engine) releaseContexts(list ...*contextRow) error {
 }
 
 // firstContext is the first row of contexts.
-func (p Plan) firstContext() int { return p.slots + p.Holders }
+func (p Plan) firstContext() int { return p.sizes().FirstContext() }
 
 // scratchRow is a row that is free between runs.
 func (p Plan) scratchRow() int { return p.slots }
 
 // contextVerbs runs the context program. What the verbs do to pages is in the account already: the device must come to
 // the same.
-func (e *Engine) contextVerbs(fill func(in *hostVerbs)) error {
-	p := e.programs["context"]
-	in := e.plan.newVerbs()
+func (e *Engine) contextVerbs(fill func(in *device.VerbsInput)) error {
+	p := e.programs[device.Verbs]
+	in := e.graphs.NewVerbs()
 	fill(in)
-	got, err := execute[hostVerbsOutput](e, p, tree.Arrays(in))
+	got, err := execute[device.VerbsOutput](e, p, tree.Arrays(in))
 	return e.settleContexts(p, got, err)
 }
 
 // settleContexts checks what a program did. Where it failed, the state on the device can't be trusted any more.
-func (e *Engine) settleContexts(p *compiled, got *hostVerbsOutput, err error) error {
+func (e *Engine) settleContexts(p *device.Compiled, got *device.VerbsOutput, err error) error {
 	if err == nil {
-		err = got.Status.check(got.Rules, e.pinnedPages())
+		err = got.Status.Check(got.Rules, e.pinnedPages())
 	}
 	if err == nil {
 		if free, want := int(got.EndFree), e.plan.Pages-e.contexts.used; free != want {
@@ -184,7 +185,7 @@ func (e *Engine) settleContexts(p *compiled, got *hostVerbsOutput, err error) er
 	}
 	if err != nil {
 		e.dropState()
-		return fmt.Errorf("program %s: %w", p.name, err)
+		return fmt.Errorf("program %s: %w", p.Name, err)
 	}
 	return nil
 }
@@ -209,7 +210,7 @@ func (e *Engine) clearRows() {
 		e.dropState()
 		return
 	}
-	err := e.contextVerbs(func(in *hostVerbs) {
+	err := e.contextVerbs(func(in *device.VerbsInput) {
 		for row := range e.plan.firstContext() {
 			in.Release[row] = true
 		}
@@ -266,7 +267,7 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 	}
 	if len(borrowers) > 0 {
 		e.contexts.own(borrowers...)
-		err := e.contextVerbs(func(in *hostVerbs) {
+		err := e.contextVerbs(func(in *device.VerbsInput) {
 			for _, r := range borrowers {
 				in.Own[r.row] = true
 			}
@@ -276,11 +277,8 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 		}
 	}
 	for len(list) > 0 {
-		in := e.plan.newInput()
+		in := e.graphs.NewInput()
 		in.Columns, in.EnoughFree = int32(e.plan.MaxRounds), int32(e.plan.slots+1)
-		for i := range in.Ahead.Rows {
-			in.Ahead.Rows[i], in.Ahead.Sources[i] = schedule.None, schedule.None
-		}
 		n, placed := 0, 0
 		for _, r := range list {
 			more := r.tokens[r.done:]
@@ -301,9 +299,9 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 
 // runPrompts runs the tokens of some contexts, which are those of the call, by the program that runs those of requests:
 // so keys and values are the same bytes.
-func (e *Engine) runPrompts(ctx context.Context, in *hostInput, list []*contextRow) error {
+func (e *Engine) runPrompts(ctx context.Context, in *device.Input, list []*contextRow) error {
 	promise := func(lens func(r *contextRow) int) error {
-		return e.contextVerbs(func(in *hostVerbs) {
+		return e.contextVerbs(func(in *device.VerbsInput) {
 			for _, r := range list {
 				in.PromptLens[r.row] = int32(lens(r))
 			}
@@ -312,9 +310,9 @@ func (e *Engine) runPrompts(ctx context.Context, in *hostInput, list []*contextR
 	if err := promise(func(r *contextRow) int { return len(r.tokens) }); err != nil {
 		return err
 	}
-	p := e.programs["run"]
+	p := e.programs[device.Run]
 	for {
-		got, err := execute[hostOutput](e, p, tree.Arrays(in))
+		got, err := execute[device.Output](e, p, tree.Arrays(in))
 		moved := false
 		if err == nil {
 			lens := got.SeqLens
@@ -327,9 +325,9 @@ func (e *Engine) runPrompts(ctx context.Context, in *hostInput, list []*contextR
 				err = ErrStalled
 			}
 		}
-		var did *hostVerbsOutput
+		var did *device.VerbsOutput
 		if err == nil {
-			did = &hostVerbsOutput{Status: got.Status, EndFree: got.EndFree, Rules: got.Rules}
+			did = &device.VerbsOutput{Status: got.Status, EndFree: got.EndFree, Rules: got.Rules}
 		}
 		if err := e.settleContexts(p, did, err); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/tree"
 )
 
@@ -35,7 +36,7 @@ func (c *Context) Score(ctx context.Context, tokens []int32) (logprobs []float32
 
 // scoreTokens runs the last token of the context and all but the last of tokens in a row that is given up afterwards.
 func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32) ([]float32, error) {
-	p, pageSize := e.programs["score"], e.plan.PageSize
+	p, pageSize := e.programs[device.Score], e.plan.PageSize
 	base := r.done - 1
 	end := ceilDiv(base+len(tokens), pageSize)
 	if err := e.enough(end-base/pageSize, e.freePages(), "scoring tokens"); err != nil {
@@ -50,15 +51,15 @@ func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32)
 	for len(logprobs) < len(tokens) && ctx.Err() == nil {
 		at := len(logprobs)
 		n := min(e.plan.PrefillTokens, len(tokens)-at)
-		in := tree.Make[hostScoreInput](e.plan.stepTokens())
+		in := tree.Make[device.ScoreInput](e.graphs.StepTokens())
 		in.Row, in.From, in.Count = int32(scratch.row), int32(base+at), int32(n)
 		copy(in.Tokens, run[at:at+n])
 		copy(in.Next, tokens[at:at+n])
-		got, err := execute[hostScoreOutput](e, p, tree.Arrays(&in))
+		got, err := execute[device.ScoreOutput](e, p, tree.Arrays(&in))
 		e.contexts.grow(scratch, ceilDiv(base+at+n, pageSize))
-		var did *hostVerbsOutput
+		var did *device.VerbsOutput
 		if err == nil {
-			did = &hostVerbsOutput{Status: got.Status, EndFree: got.EndFree}
+			did = &device.VerbsOutput{Status: got.Status, EndFree: got.EndFree}
 		}
 		if err := e.settleContexts(p, did, err); err != nil {
 			return nil, err
@@ -66,7 +67,7 @@ func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32)
 		logprobs = append(logprobs, got.Logprobs[:n]...)
 	}
 	e.contexts.cut(scratch, 0)
-	err := e.contextVerbs(func(in *hostVerbs) { in.Release[scratch.row] = true })
+	err := e.contextVerbs(func(in *device.VerbsInput) { in.Release[scratch.row] = true })
 	if err == nil {
 		err = ctx.Err()
 	}

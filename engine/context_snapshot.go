@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/prefix"
 )
@@ -31,7 +32,7 @@ func (c *Context) Save(name string) error {
 			return fmt.Errorf("%w: %d bytes are needed for a context of %d tokens (see HostKVMemory)", ErrNoHostMemory,
 				bytes, r.done)
 		}
-		pages, err := e.moves.save(r.row, r.done)
+		pages, err := e.swapper.save(r.row, r.done)
 		if err != nil {
 			e.hostCache.Give(bytes)
 			e.dropState()
@@ -55,7 +56,7 @@ func (e *Engine) OpenSnapshot(name string) (*Context, error) {
 			return fmt.Errorf("%w: %q", ErrNoSnapshot, name)
 		}
 		all := ceilDiv(saved.pages.Tokens, e.plan.PageSize)
-		of, shared := e.contexts.twin(nil, saved.names)
+		of, shared := e.contexts.equalPages(nil, saved.names)
 		if err := e.enough(all-shared, e.freePages(), "opening a snapshot"); err != nil {
 			return err
 		}
@@ -65,14 +66,14 @@ func (e *Engine) OpenSnapshot(name string) (*Context, error) {
 			e.contexts.share(r, of, shared)
 		}
 		if shared < all {
-			if err := e.moves.load(r.row, saved.pages, begin); err != nil {
+			if err := e.swapper.load(r.row, saved.pages, begin); err != nil {
 				e.dropState()
 				return err
 			}
 		}
 		r.tokens, r.done, r.names = slices.Clone(saved.tokens), saved.pages.Tokens, slices.Clone(saved.names)
 		e.contexts.grow(r, all)
-		return e.contextVerbs(func(in *hostVerbs) {
+		return e.contextVerbs(func(in *device.VerbsInput) {
 			switch {
 			case all == 0:
 				in.Open[r.row] = true

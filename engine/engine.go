@@ -21,10 +21,10 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/lockstep"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/prefix"
 	"github.com/quire/quire/tokenizer"
 )
@@ -87,12 +87,12 @@ type Config struct {
 type Engine struct {
 	cfg        Config
 	plan       Plan
-	graphs     *graphs
-	programs   map[string]*compiled
+	graphs     *device.Graphs
+	programs   map[string]*device.Compiled
 	weights    []compute.Buffer
 	state      []compute.Buffer
 	log        *slog.Logger
-	moves      *moves              // of pages between device and host
+	swapper    *swapper            // moves pages between device and host
 	hostCache  *schedule.HostCache // nil without HostKVMemory
 	keep       []prefix.Hash       // what the run leaves with the host
 	prefixSeed prefix.Hash         // begins the names of pages
@@ -100,7 +100,7 @@ type Engine struct {
 	calls      atomic.Int64
 	now        func() time.Time // for the account of time
 	ran        time.Duration    // how long the device ran the program that it ran last
-	turn       turn
+	lock       lock
 	contexts   contexts
 	inStep     *inStep // nil without other processes
 	// each call waits until it has all the requests that there is room for; for tests, whose figures it makes the same
@@ -135,21 +135,20 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, inStep: together, log: cfg.Log, programs: map[string]*compiled{}, now: time.Now}
+	e := &Engine{cfg: cfg, inStep: together, log: cfg.Log, programs: map[string]*device.Compiled{}, now: time.Now}
 	if e.log == nil {
 		e.log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	for _, name := range unused {
 		e.log.Warn("the model has no use for a tensor", "name", name)
 	}
-	e.graphs = &graphs{plan: plan, dtype: plan.activations, model: cfg.Model.Config,
-		arrays: decoder.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
-	programs := e.graphs.programs()
+	e.graphs = cfg.graphs(plan)
+	programs := e.graphs.Programs()
 	for _, p := range programs {
-		plan.Programs = append(plan.Programs, p.name)
+		plan.Programs = append(plan.Programs, p.Name)
 	}
 	e.plan, e.prefixSeed = plan, newPrefixSeed(cfg, plan)
-	e.moves = newMoves(e)
+	e.swapper = newSwapper(e)
 	e.contexts.rows = make([]*contextRow, plan.Contexts)
 	if plan.Transfers && cfg.HostKVMemory > 0 {
 		e.hostCache = schedule.NewHostCache(cfg.HostKVMemory)
@@ -158,17 +157,17 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	// The weights come after the programs: the compiler takes as much memory as they do, and gives it back.
 	start := time.Now()
 	var wg sync.WaitGroup
-	built := make([]*compiled, len(programs))
+	built := make([]*device.Compiled, len(programs))
 	failures := make([]error, len(programs))
 	for i, p := range programs {
 		wg.Go(func() {
-			built[i], failures[i] = e.graphs.compile(cfg.Backend, p)
-			e.log.Debug("compiled", "program", p.name, "seconds", time.Since(start).Seconds())
+			built[i], failures[i] = e.graphs.Compile(cfg.Backend, p)
+			e.log.Debug("compiled", "program", p.Name, "seconds", time.Since(start).Seconds())
 		})
 	}
 	wg.Wait()
 	for i, p := range programs {
-		e.programs[p.name] = built[i]
+		e.programs[p.Name] = built[i]
 	}
 	err = errors.Join(failures...)
 	if err == nil && e.inStep != nil {
@@ -187,7 +186,7 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 
 // loadWeights puts the model's arrays on the device, one at a time, so that the host holds no second copy of the model.
 func (e *Engine) loadWeights(ctx context.Context) error {
-	for _, a := range e.graphs.arrays {
+	for _, a := range e.graphs.Arrays {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -203,7 +202,7 @@ func (e *Engine) loadWeights(ctx context.Context) error {
 // reset makes an empty device state.
 func (e *Engine) reset() error {
 	finalize(e.state)
-	state, err := e.programs["init"].executable.Execute(nil, nil, 0)
+	state, err := e.programs[device.Init].Executable.Execute(nil, nil, 0)
 	if err != nil {
 		return fmt.Errorf("making the device state: %w", err)
 	}
@@ -222,13 +221,13 @@ func (e *Engine) Close() {
 	if e.inStep.over() {
 		return // a device may wait for those of another process for ever
 	}
-	e.moves.wait()
+	e.swapper.wait()
 	finalize(e.state)
 	finalize(e.weights)
 	e.state, e.weights = nil, nil
 	for _, p := range e.programs {
 		if p != nil {
-			p.executable.Finalize()
+			p.Executable.Finalize()
 		}
 	}
 	e.programs = nil

@@ -6,7 +6,7 @@ import "github.com/gomlx/compute"
 func (e *Engine) Executables() map[string]compute.Executable {
 	all := make(map[string]compute.Executable, len(e.programs))
 	for name, p := range e.programs {
-		all[name] = p.executable
+		all[name] = p.Executable
 	}
 	return all
 }

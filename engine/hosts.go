@@ -17,6 +17,7 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/lockstep"
 	"github.com/quire/quire/tree"
 )
@@ -38,7 +39,7 @@ type inStep struct {
 	mu      sync.Mutex
 	dropped []uint64 // numbers of blocks that process 0 has no use for any more
 
-	observe func(in *hostInput) // for tests: what a follower is about to run
+	observe func(in *device.Input) // for tests: what a follower is about to run
 }
 
 // callHeader begins what process 0 tells of a call; the arrays of the program's input follow.
@@ -101,7 +102,7 @@ func (s *inStep) agree(e *Engine) error {
 		}
 	}
 	for _, name := range e.plan.Programs {
-		if x, ok := e.programs[name].executable.(interface{ StableHLO() string }); ok {
+		if x, ok := e.programs[name].Executable.(interface{ StableHLO() string }); ok {
 			sum := sha256.Sum256([]byte(x.StableHLO()))
 			facts = append(facts, lockstep.Fact{Name: "program " + name, Value: hex.EncodeToString(sum[:8])})
 		}
@@ -110,11 +111,11 @@ func (s *inStep) agree(e *Engine) error {
 }
 
 // announce tells the others of a call, if this process leads.
-func (s *inStep) announce(p *compiled, in []tree.Array, moved *block) error {
+func (s *inStep) announce(p *device.Compiled, in []tree.Array, moved *block) error {
 	if !s.leads() {
 		return nil
 	}
-	header := callHeader{Program: p.name}
+	header := callHeader{Program: p.Name}
 	if moved != nil {
 		if moved.number == 0 {
 			s.numbers++
@@ -157,7 +158,7 @@ func (s *inStep) note(pieces [][]byte) {
 }
 
 // confirm compares what a call came to on all processes.
-func (s *inStep) confirm(p *compiled, got []tree.Array) error {
+func (s *inStep) confirm(p *device.Compiled, got []tree.Array) error {
 	if s == nil {
 		return nil
 	}
@@ -165,14 +166,14 @@ func (s *inStep) confirm(p *compiled, got []tree.Array) error {
 	facts := []lockstep.Fact{{Name: "what was done before", Value: hex.EncodeToString(s.chain[:8])}}
 	var sums [][]byte
 	for i, a := range got {
-		if !p.output[i].own {
+		if !p.Output[i].Own {
 			sum := sha256.Sum256(bytesOf(a.Flat))
 			facts = append(facts, lockstep.Fact{Name: a.Name, Value: hex.EncodeToString(sum[:8])})
 			sums = append(sums, sum[:])
 		}
 	}
 	s.note(sums)
-	return s.group.Confirm(s.calls, "program "+p.name, facts)
+	return s.group.Confirm(s.calls, "program "+p.Name, facts)
 }
 
 // bytesOf views a flat slice as bytes.
@@ -186,14 +187,14 @@ const deviceGrace = 5 * time.Second
 
 // execute runs a program on the devices of all. Where another process is gone, it does not wait for a device that waits
 // for that one: then nothing of the device may be used or freed any more.
-func (s *inStep) execute(p *compiled, args []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
+func (s *inStep) execute(p *device.Compiled, args []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
 	type done struct {
 		results []compute.Buffer
 		err     error
 	}
 	ended := make(chan done, 1)
 	go func() {
-		results, err := p.executable.Execute(args, donate, 0)
+		results, err := p.Executable.Execute(args, donate, 0)
 		ended <- done{results, err}
 	}()
 	var d done
@@ -230,16 +231,16 @@ func (e *Engine) Follow(ctx context.Context) error {
 	if s == nil || s.leads() {
 		return errors.New("engine: only the engine of a process other than 0 follows")
 	}
-	if err := e.turn.take(true); err != nil {
+	if err := e.lock.acquire(true); err != nil {
 		return err
 	}
-	defer e.turn.give()
+	defer e.lock.release()
 	defer context.AfterFunc(ctx, s.group.Leave)()
 	start := time.Now()
 	for {
 		call, err := s.group.Next()
 		if err == io.EOF {
-			e.moves.wait()
+			e.swapper.wait()
 			e.stats.WallSeconds = time.Since(start).Seconds()
 			return nil
 		}
@@ -272,14 +273,14 @@ func (e *Engine) follow(call [][]byte) error {
 		delete(s.blocks, number)
 	}
 	e.calls.Add(1)
-	switch p.name {
+	switch p.Name {
 	case "init":
 		return e.reset()
 	case "save":
-		var in hostSaveInput
+		var in device.SaveInput
 		err := receive(p, tree.Arrays(&in), call[1:])
 		if err == nil {
-			s.blocks[header.Block], err = e.moves.down(int(in.Row), int(in.From))
+			s.blocks[header.Block], err = e.swapper.down(int(in.Row), int(in.From))
 		}
 		return err
 	case "load":
@@ -287,13 +288,13 @@ func (e *Engine) follow(call [][]byte) error {
 		if b == nil {
 			return fmt.Errorf("process 0 loads pages (%d) that are not here", header.Block)
 		}
-		in := tree.Arrays(&hostLoadInput{})
+		in := tree.Arrays(&device.LoadInput{})
 		if err := receive(p, in, call[1:]); err != nil {
 			return err
 		}
-		return e.moves.place(in, []*block{b})
+		return e.swapper.place(in, []*block{b})
 	case "run":
-		in := e.plan.newInput()
+		in := e.graphs.NewInput()
 		arrays := tree.Arrays(in)
 		if err := receive(p, arrays, call[1:]); err != nil {
 			return err
@@ -302,24 +303,24 @@ func (e *Engine) follow(call [][]byte) error {
 			s.observe(in)
 			arrays = tree.Arrays(in)
 		}
-		got, err := execute[hostOutput](e, p, arrays)
+		got, err := execute[device.Output](e, p, arrays)
 		if err != nil {
 			return err
 		}
-		return got.Status.check(got.Rules, 0)
+		return got.Status.Check(got.Rules, 0)
 	}
 	return fmt.Errorf("process 0 runs program %q, which it should not", header.Program)
 }
 
 // receive fills the arrays of a program's input with what process 0 sent.
-func receive(p *compiled, in []tree.Array, sent [][]byte) error {
+func receive(p *device.Compiled, in []tree.Array, sent [][]byte) error {
 	if len(sent) != len(in) {
-		return fmt.Errorf("program %s: process 0 gives %d arrays, and %d are wanted here", p.name, len(sent), len(in))
+		return fmt.Errorf("program %s: process 0 gives %d arrays, and %d are wanted here", p.Name, len(sent), len(in))
 	}
 	for i, a := range in {
 		to := bytesOf(a.Flat)
 		if len(sent[i]) != len(to) {
-			return fmt.Errorf("program %s: process 0 gives another input %s than is wanted here", p.name, a.Name)
+			return fmt.Errorf("program %s: process 0 gives another input %s than is wanted here", p.Name, a.Name)
 		}
 		copy(to, sent[i])
 	}

@@ -15,8 +15,8 @@ func TestRowIsFilled(t *testing.T) {
 	e := &Engine{cfg: Config{Model: &models.Checkpoint{}}, plan: Plan{MaxModelLen: 100, PageSize: 16, slots: 2}}
 	r := &Request{ID: "a", Tokens: []int32{1, 2, 3}, N: 1, MaxTokens: 20, StopTokens: []int32{7},
 		Sampling: sampling.Settings{Temperature: 0.5, TopP: 0.9, MinP: 0.1, TopK: 40, Seed: 3}}
-	in := e.fill(&schedule.Input{Waiting: []schedule.Entry{{Request: e.scheduled(r, 10), Generation: 2, PromptLen: 3,
-		MaxPages: 1}}})
+	entry := schedule.Entry{Request: e.scheduled(r, 10), Generation: 2, PromptLen: 3, MaxPages: 1}
+	in := e.plan.sizes().Fill(&schedule.Input{Waiting: []schedule.Entry{entry}}, e.row)
 	rows := &in.Waiting.Rows
 	for _, a := range tree.Arrays(rows) {
 		flat := reflect.ValueOf(a.Flat)

@@ -3,7 +3,9 @@ package engine
 import (
 	"fmt"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/tree"
 )
 
@@ -15,74 +17,62 @@ type onDevice struct {
 
 // Run implements [schedule.Device].
 func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, error) {
-	p := d.e.programs["run"]
-	got, err := execute[hostOutput](d.e, p, tree.Arrays(d.e.fill(in)))
+	p := d.e.programs[device.Run]
+	got, err := execute[device.Output](d.e, p, tree.Arrays(d.e.graphs.Fill(in, d.e.row)))
 	if err != nil {
 		return nil, schedule.Spent{}, err
 	}
-	if err := got.Status.check(got.Rules, d.pinned); err != nil {
-		return nil, schedule.Spent{}, fmt.Errorf("program %s: %w", p.name, err)
+	if err := got.Status.Check(got.Rules, d.pinned); err != nil {
+		return nil, schedule.Spent{}, fmt.Errorf("program %s: %w", p.Name, err)
 	}
-	return &got.OutputOf, schedule.Spent{Device: d.e.ran, Prefill: clocked(got.Clock, prefill),
-		Decode: clocked(got.Clock, decode)}, nil
+	spent := schedule.Spent{Device: d.e.ran}
+	spent.Prefill, spent.Decode = device.Spent(got)
+	return &got.OutputOf, spent, nil
 }
 
 // Save implements [schedule.Device].
-func (d onDevice) Save(row, tokens int) (*schedule.Pages, error) { return d.e.moves.save(row, tokens) }
+func (d onDevice) Save(row, tokens int) (*schedule.Pages, error) {
+	return d.e.swapper.save(row, tokens)
+}
 
 // Load implements [schedule.Device].
 func (d onDevice) Load(row int, pages *schedule.Pages, from schedule.Origin) error {
-	return d.e.moves.load(row, pages, from)
+	return d.e.swapper.load(row, pages, from)
 }
 
 // Stage implements [schedule.Device].
-func (d onDevice) Stage(blocks []schedule.Block) { d.e.moves.stage(blocks) }
+func (d onDevice) Stage(blocks []schedule.Block) { d.e.swapper.stage(blocks) }
 
 // IsStaged implements [schedule.Device].
-func (d onDevice) IsStaged(blocks []schedule.Block) bool { return d.e.moves.isStaged(blocks) }
+func (d onDevice) IsStaged(blocks []schedule.Block) bool { return d.e.swapper.isStaged(blocks) }
 
 // Bytes implements [schedule.Device].
 func (d onDevice) Bytes(tokens int) int64 { return d.e.bytesOnHost(tokens) }
 
-// fill makes the arrays of what the scheduler offers.
-func (e *Engine) fill(offer *schedule.Input) *hostInput {
-	in := e.plan.newInput()
-	copy(in.Release, offer.Release)
-	copy(in.Tokens, offer.Tokens)
-	copy(in.Starts, offer.Starts)
-	in.Columns, in.EnoughFree = int32(offer.Columns), int32(offer.EnoughFree)
-	w := &in.Waiting
-	w.Count = int32(len(offer.Waiting))
-	for i, entry := range offer.Waiting {
-		e.setRow(w.Rows, i, entry.Request.Tag.(tag).whole, entry.Generation)
-		w.Rows.PromptLens[i], w.Rows.MaxPages[i] = int32(entry.PromptLen), int32(entry.MaxPages)
-		w.Starts[i], w.Sources[i], w.Held[i] = int32(entry.Start), int32(entry.Source), int32(entry.Held)
-		w.First[i], w.Resume[i] = number(entry.First), number(entry.Resume)
-	}
-	a := &in.Ahead
-	a.Count = int32(len(offer.Ahead))
-	for i := range a.Rows {
-		a.Rows[i], a.Sources[i] = schedule.None, schedule.None
-	}
-	for i, p := range offer.Ahead {
-		a.Rows[i], a.Starts[i], a.Behind[i] = int32(p.Row), int32(p.Start), int32(p.Behind)
-		a.PromptLens[i], a.MaxPages[i] = int32(p.PromptLen), int32(p.MaxPages)
-		a.Sources[i], a.Held[i] = int32(p.Source), int32(p.Held)
-	}
-	return in
+// row is the parameters of an entry's row.
+func (e *Engine) row(entry schedule.Entry) device.Row {
+	r := entry.Request.Tag.(tag).whole
+	return device.Row{Sampling: r.Sampling, ID: r.ID, Generation: entry.Generation, MaxLen: e.maxLen(r),
+		StopTokens: e.stopTokens(r)}
 }
 
-func number(yes bool) int32 {
-	if yes {
-		return 1
+// minPromptTokens is how many prompt tokens a call takes at least; the longest prompt fits.
+const minPromptTokens = 8192
+
+// sizes are those of the plan's programs.
+func (p Plan) sizes() device.Sizes {
+	return device.Sizes{
+		Sizes: schedule.Sizes{Slots: p.slots, MaxSeqs: p.MaxSeqs, PrefixRows: p.Holders, Contexts: p.Contexts,
+			Pages: p.Pages, PageSize: p.PageSize, MaxRounds: p.MaxRounds,
+			PromptLimit: max(p.MaxModelLen, minPromptTokens), Paged: p.layout.Paged, PrefixCache: p.PrefixCache,
+			Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Staged: blocksInFlight},
+		PagesPerSeq: p.PagesPerSeq, PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
+		Layout: p.layout, Transfers: p.Transfers,
 	}
-	return 0
 }
 
-// sizes are those of the plan that the scheduler goes by.
-func (p Plan) sizes() schedule.Sizes {
-	return schedule.Sizes{Slots: p.slots, MaxSeqs: p.MaxSeqs, PrefixRows: p.Holders, Contexts: p.Contexts,
-		Pages: p.Pages, PageSize: p.PageSize, MaxRounds: p.MaxRounds, PromptLimit: p.promptTokens(), Paged: p.layout.Paged,
-		PrefixCache: p.PrefixCache, Reserve: p.Admission == Reserve, BlockPages: transferPages,
-		Staged: blocksInFlight}
+// graphs are those of the programs of a plan.
+func (c Config) graphs(p Plan) *device.Graphs {
+	return &device.Graphs{Sizes: p.sizes(), Model: c.Model.Config, Arrays: decoder.Arrays(c.Model.Config, c.storage()),
+		DType: p.activations, ZeroPages: c.ZeroPages, Debug: c.Debug}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/prefix"
 )
@@ -130,7 +131,7 @@ func (c Config) plan() (Plan, error) {
 		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens,
 		MaxRounds: c.MaxRounds,
 		Devices:   collective.Devices(c.Backend), PrefixCache: !c.NoPrefixCache, Admission: c.Admission,
-		Layers: c.Layers, activations: weights,
+		Layers: c.Layers, Contexts: c.Contexts, activations: weights,
 	}
 	p.Parameters = c.Model.NumParameters()
 	for _, a := range decoder.Arrays(model, c.storage()) {
@@ -143,35 +144,9 @@ func (c Config) plan() (Plan, error) {
 	orDefault(&p.MaxRounds, defaultMaxRounds)
 	orDefault(&p.Admission, Overcommit)
 	orDefault(&p.Layers, LayersUnrolled)
-	if p.Admission != Reserve && p.Admission != Overcommit {
-		return Plan{}, fmt.Errorf("admission is %q: reserve or overcommit is needed", p.Admission)
-	}
-	if err := p.checkLayers(model); err != nil {
-		return Plan{}, err
-	}
-	if p.Contexts = c.Contexts; p.Contexts < 0 {
-		return Plan{}, fmt.Errorf("contexts is %d, which is negative", p.Contexts)
-	}
 	orDefault(&p.MaxModelLen, model.MaxPositions)
-	for _, f := range []struct {
-		name  string
-		value int
-	}{{"max-seqs", p.MaxSeqs}, {"page-size", p.PageSize}, {"prefill-tokens", p.PrefillTokens},
-		{"max-rounds", p.MaxRounds}, {"max-model-len", p.MaxModelLen}} {
-		if f.value < 1 {
-			return Plan{}, fmt.Errorf("%s is %d, at least 1 is needed", f.name, f.value)
-		}
-	}
-	switch {
-	case p.MaxModelLen < 2:
-		return Plan{}, fmt.Errorf("max-model-len is %d: there must be room for a prompt and a token, 2 at least",
-			p.MaxModelLen)
-	case p.MaxModelLen > model.MaxPositions:
-		return Plan{}, fmt.Errorf("max-model-len is %d, but the model has %d positions", p.MaxModelLen,
-			model.MaxPositions)
-	case p.PageSize > 32 && p.PageSize%32 != 0 || p.PageSize < 32 && 32%p.PageSize != 0:
-		return Plan{}, fmt.Errorf("page-size is %d: a power of two up to 32, or a multiple of 32, is needed",
-			p.PageSize)
+	if err := p.check(model); err != nil {
+		return Plan{}, err
 	}
 	p.slots = ceilDiv(p.MaxSeqs, rowMultiple) * rowMultiple
 	p.PrefillTokens = ceilDiv(p.PrefillTokens, rowMultiple) * rowMultiple
@@ -195,41 +170,87 @@ func (c Config) plan() (Plan, error) {
 			return Plan{}, err
 		}
 	}
-	switch p.KV {
-	case "paged":
-		page := p.KVBytesPerToken * int64(p.PageSize)
-		// More than every row at its longest is never used, and then there is nothing to over-commit.
-		most := int64(p.MaxSeqs+p.Holders+p.Contexts) * int64(p.PagesPerSeq)
-		if p.Pages = int(min(budget/page, most)); int64(p.Pages) == most {
-			p.Admission = Reserve
-		}
-		p.Transfers = p.Admission == Overcommit || c.HostKVMemory > 0 || c.Contexts > 0
-		if p.Pages < 1 {
-			return Plan{}, fmt.Errorf("a KV memory of %s does not hold one page of %s: raise kv-memory",
-				bytesText(budget), bytesText(page))
-		}
-		p.KVBytes = int64(p.Pages) * page
-	case "basic":
-		if p.Contexts > 0 {
-			return Plan{}, fmt.Errorf("contexts share pages, which kv basic has none of: use kv paged")
-		}
-		row := p.KVBytesPerToken * int64(p.MaxModelLen)
-		if c.MaxSeqs == 0 { // as many slots as fit
-			fit := max(int(min(budget/row, int64(p.slots)))/rowMultiple, 1) * rowMultiple
-			p.slots, p.MaxSeqs = fit, min(p.MaxSeqs, fit)
-			p.layout = c.layout(p, kv)
-		}
-		if need := row * int64(p.slots); need > budget {
-			return Plan{},
-				fmt.Errorf(
-					"kv basic keeps %d rows of %d tokens, %s, and the KV memory is %s: lower max-seqs or "+
-						"max-model-len, raise kv-memory, or use kv paged",
-					p.slots, p.MaxModelLen, bytesText(need), bytesText(budget))
-		}
-		p.Pages, p.KVBytes = p.slots, row*int64(p.slots)
+	if p.KV == "paged" {
+		err = c.planPages(&p, budget)
+	} else {
+		err = c.planRows(&p, kv, budget)
+	}
+	if err != nil {
+		return Plan{}, err
 	}
 	p.layout.Pages = p.Pages
 	return p, nil
+}
+
+// check refuses what is out of range.
+func (p Plan) check(model models.Config) error {
+	if p.Admission != Reserve && p.Admission != Overcommit {
+		return fmt.Errorf("admission is %q: reserve or overcommit is needed", p.Admission)
+	}
+	if err := p.checkLayers(model); err != nil {
+		return err
+	}
+	if p.Contexts < 0 {
+		return fmt.Errorf("contexts is %d, which is negative", p.Contexts)
+	}
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"max-seqs", p.MaxSeqs}, {"page-size", p.PageSize}, {"prefill-tokens", p.PrefillTokens},
+		{"max-rounds", p.MaxRounds}, {"max-model-len", p.MaxModelLen}} {
+		if f.value < 1 {
+			return fmt.Errorf("%s is %d, at least 1 is needed", f.name, f.value)
+		}
+	}
+	switch {
+	case p.MaxModelLen < 2:
+		return fmt.Errorf("max-model-len is %d: there must be room for a prompt and a token, 2 at least",
+			p.MaxModelLen)
+	case p.MaxModelLen > model.MaxPositions:
+		return fmt.Errorf("max-model-len is %d, but the model has %d positions", p.MaxModelLen,
+			model.MaxPositions)
+	case p.PageSize > 32 && p.PageSize%32 != 0 || p.PageSize < 32 && 32%p.PageSize != 0:
+		return fmt.Errorf("page-size is %d: a power of two up to 32, or a multiple of 32, is needed",
+			p.PageSize)
+	}
+	return nil
+}
+
+// planPages settles the pages of a paged cache.
+func (c Config) planPages(p *Plan, budget int64) error {
+	page := p.KVBytesPerToken * int64(p.PageSize)
+	// More than every row at its longest is never used, and then there is nothing to over-commit.
+	most := int64(p.MaxSeqs+p.Holders+p.Contexts) * int64(p.PagesPerSeq)
+	if p.Pages = int(min(budget/page, most)); int64(p.Pages) == most {
+		p.Admission = Reserve
+	}
+	p.Transfers = p.Admission == Overcommit || c.HostKVMemory > 0 || c.Contexts > 0
+	if p.Pages < 1 {
+		return fmt.Errorf("a KV memory of %s does not hold one page of %s: raise kv-memory",
+			bytesText(budget), bytesText(page))
+	}
+	p.KVBytes = int64(p.Pages) * page
+	return nil
+}
+
+// planRows settles the rows of the contiguous cache.
+func (c Config) planRows(p *Plan, kv dtypes.DType, budget int64) error {
+	if p.Contexts > 0 {
+		return fmt.Errorf("contexts share pages, which kv basic has none of: use kv paged")
+	}
+	row := p.KVBytesPerToken * int64(p.MaxModelLen)
+	if c.MaxSeqs == 0 { // as many slots as fit
+		fit := max(int(min(budget/row, int64(p.slots)))/rowMultiple, 1) * rowMultiple
+		p.slots, p.MaxSeqs = fit, min(p.MaxSeqs, fit)
+		p.layout = c.layout(*p, kv)
+	}
+	if need := row * int64(p.slots); need > budget {
+		return fmt.Errorf("kv basic keeps %d rows of %d tokens, %s, and the KV memory is %s: "+
+			"lower max-seqs or max-model-len, raise kv-memory, or use kv paged",
+			p.slots, p.MaxModelLen, bytesText(need), bytesText(budget))
+	}
+	p.Pages, p.KVBytes = p.slots, row*int64(p.slots)
+	return nil
 }
 
 // layout is the caches', but for the number of pages.
@@ -244,13 +265,13 @@ func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
 	var steps []attention.Step
 	for layer := range model.NumLayers {
 		for _, oneToken := range []bool{false, true} {
-			s := attention.Step{Tokens: p.stepTokens(), PagesPerSeq: p.PagesPerSeq,
+			s := attention.Step{Tokens: p.sizes().StepTokens(), PagesPerSeq: p.PagesPerSeq,
 				Heads: part.KVHeads * part.QueriesPerKV, DType: p.activations,
 				Options: decoder.AttentionOptions(model, layer, oneToken)}
 			if oneToken {
 				s.Tokens = p.slots
 			}
-			s.Seqs = min(p.rows(), s.Tokens)
+			s.Seqs = min(p.sizes().Rows(), s.Tokens)
 			steps = append(steps, s)
 		}
 	}
@@ -262,9 +283,6 @@ func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
 func newPrefixSeed(cfg Config, p Plan) prefix.Hash {
 	return prefix.Seed(cfg.Model.FingerPrint(), p.DType, cfg.Weights, p.KVDType, fmt.Sprint(p.PageSize))
 }
-
-// rows is how many rows the sequence table has: the slots, then the waiting prompts, then the contexts.
-func (p Plan) rows() int { return p.slots + p.Holders + p.Contexts }
 
 const (
 	defaultMaxSeqs   = 64

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/gomlx/compute"
-
-	"github.com/quire/quire/models/decoder"
 )
 
 // Precompiled are the programs of an engine, compiled and nothing more: no weights, no state.
@@ -48,11 +46,10 @@ func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, 
 	if err != nil {
 		return nil, err
 	}
-	gr := &graphs{plan: plan, dtype: plan.activations, model: cfg.Model.Config,
-		arrays: decoder.Arrays(cfg.Model.Config, cfg.storage()), zeroPages: cfg.ZeroPages, debug: cfg.Debug}
+	gr := cfg.graphs(plan)
 	out := &Precompiled{Plan: plan}
-	for _, p := range gr.programs() {
-		if len(only) > 0 && !slices.Contains(only, p.name) {
+	for _, p := range gr.Programs() {
+		if len(only) > 0 && !slices.Contains(only, p.Name) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -60,18 +57,18 @@ func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, 
 			return nil, err
 		}
 		start := time.Now()
-		c, err := gr.compile(cfg.Backend, p)
+		c, err := gr.Compile(cfg.Backend, p)
 		if err != nil {
 			out.Close()
 			return nil, err
 		}
-		if p.build == nil {
-			for _, s := range c.executable.Outputs() {
+		if p.MakesState() {
+			for _, s := range c.Executable.Outputs() {
 				out.StateBytes += int64(s.Size()) * int64(s.DType.Size())
 			}
 		}
 		out.Programs = append(out.Programs, PrecompiledProgram{
-			Name: p.name, UpdatesState: p.build != nil && !p.reads, Executable: c.executable,
+			Name: p.Name, UpdatesState: p.UpdatesState(), Executable: c.Executable,
 			Seconds: time.Since(start).Seconds(),
 		})
 	}
@@ -87,8 +84,8 @@ func (c Config) Plan() (Plan, error) {
 	if err != nil {
 		return Plan{}, fmt.Errorf("planning the engine: %w", err)
 	}
-	for _, p := range (&graphs{plan: plan}).programs() {
-		plan.Programs = append(plan.Programs, p.name)
+	for _, p := range c.graphs(plan).Programs() {
+		plan.Programs = append(plan.Programs, p.Name)
 	}
 	return plan, nil
 }

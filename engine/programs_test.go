@@ -24,9 +24,9 @@ func TestStateIsUpdatedInPlace(t *testing.T) {
 		}
 		state += int64(shape.Size()) * int64(shape.DType.Size())
 	}
-	layer := e.plan.KVBytes / int64(e.graphs.model.NumLayers)
+	layer := e.plan.KVBytes / int64(e.graphs.Model.NumLayers)
 	for _, name := range []string{"run", "context", "score"} {
-		stats, err := e.programs[name].executable.(*xla.Executable).MemoryStats()
+		stats, err := e.programs[name].Executable.(*xla.Executable).MemoryStats()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/sampling"
 )
@@ -76,9 +77,6 @@ var (
 	ErrNotANumber = errors.New("the model returned scores that are not numbers")
 )
 
-// maxStopTokens is how many stop tokens a slot holds on the device.
-const maxStopTokens = 8
-
 // check says what is wrong with a request before it takes any room.
 func (e *Engine) check(r *Request) error {
 	switch {
@@ -100,9 +98,9 @@ func (e *Engine) check(r *Request) error {
 	if err := r.Sampling.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidRequest, err)
 	}
-	if n := len(e.stopTokens(r)); n > maxStopTokens {
+	if n := len(e.stopTokens(r)); n > device.MaxStopTokens {
 		return fmt.Errorf("%w: %d stop tokens with the model's own, at most %d are supported", ErrInvalidRequest, n,
-			maxStopTokens)
+			device.MaxStopTokens)
 	}
 	if need := e.pagesFor(e.maxLen(r)); need > e.plan.Pages {
 		return fmt.Errorf("%w: prompt and completion need %s of the pool's %d (see --kv-memory, or lower max_tokens)",

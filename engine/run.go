@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 )
 
@@ -15,16 +16,16 @@ import (
 // goroutine than the caller's. Stopping the iteration stops the engine's work on it.
 func (e *Engine) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
-		if err := e.turn.take(true); err != nil {
+		if err := e.lock.acquire(true); err != nil {
 			yield(nil, err)
 			return
 		}
-		defer e.turn.give()
+		defer e.lock.release()
 		e.runAlone(ctx, requests)(yield)
 	}
 }
 
-// runAlone is Run for those whose turn it is.
+// runAlone is Run for those who hold the lock.
 func (e *Engine) runAlone(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
 		run, err := e.prepare()
@@ -78,7 +79,7 @@ func (e *Engine) prepare() (*schedule.Config, error) {
 		return nil, fmt.Errorf("%w: process 0 runs, and this one follows", ErrSeveralHosts)
 	}
 	if e.state == nil {
-		err := e.inStep.announce(e.programs["init"], nil, nil)
+		err := e.inStep.announce(e.programs[device.Init], nil, nil)
 		if err == nil {
 			err = e.reset()
 		}
@@ -92,9 +93,9 @@ func (e *Engine) prepare() (*schedule.Config, error) {
 		return nil, err
 	}
 	run := &schedule.Config{
-		Sizes: e.plan.sizes(), Host: e.hostCache, Contexts: e.contextsOfRun(),
+		Sizes: e.graphs.Sizes.Sizes, Host: e.hostCache, Contexts: e.contextsOfRun(),
 		FreePages: e.plan.Pages - e.contexts.used, Pool: e.freePages(), PrefixSeed: e.prefixSeed, Keep: e.keep,
-		Stats: &e.stats, Calls: &e.calls, Now: e.now, Note: e.moves.note, Observe: e.observe, InOrder: e.inOrder,
+		Stats: &e.stats, Calls: &e.calls, Now: e.now, Note: e.swapper.note, Observe: e.observe, InOrder: e.inOrder,
 	}
 	run.Device = onDevice{e, e.plan.Pages - run.Pool}
 	if t := e.cfg.Tokenizer; t != nil {
@@ -108,7 +109,7 @@ func (e *Engine) run(ctx context.Context, run *schedule.Config, intake <-chan *s
 	start := e.now()
 	err := run.Run(ctx, intake, out)
 	e.inStep.fail(ctx, err)
-	e.stats.TransferSeconds, e.stats.TransferWaitSeconds = e.moves.seconds()
+	e.stats.TransferSeconds, e.stats.TransferWaitSeconds = e.swapper.seconds()
 	e.stats.WallSeconds = e.now().Sub(start).Seconds()
 	e.stats.HostSeconds = max(0, e.stats.WallSeconds-e.stats.DeviceSeconds)
 	if err != nil {

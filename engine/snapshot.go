@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/prefix"
 )
@@ -124,7 +125,7 @@ func (e *Engine) savePrefix(ctx context.Context, tokens []int32, w io.Writer) (s
 	if err := write(parts); err != nil {
 		return 0, err
 	}
-	for _, b := range k.Pages.Blocks[:ceilDiv(len(chain), transferPages)] {
+	for _, b := range k.Pages.Blocks[:ceilDiv(len(chain), device.BlockPages)] {
 		layers, err := b.(*block).wait() // the blocks behind it come while this one is written
 		if err != nil {
 			e.hostCache.Remove(k)
@@ -191,8 +192,8 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	in.read(tokens)
 	pages := &schedule.Pages{Tokens: n}
 	layout := e.plan.layout
-	elements := e.plan.Devices * transferPages * layout.PageSize * int(layout.BytesPerToken()) / layout.DType.Size()
-	for range ceilDiv(n/e.plan.PageSize, transferPages) {
+	elements := e.plan.Devices * device.BlockPages * layout.PageSize * int(layout.BytesPerToken()) / layout.DType.Size()
+	for range ceilDiv(n/e.plan.PageSize, device.BlockPages) {
 		layers := make([]any, header.Layers)
 		for i := range layers {
 			layers[i] = reflect.MakeSlice(reflect.SliceOf(layout.DType.GoType()), elements, elements).Interface()

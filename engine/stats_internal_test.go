@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"
 )
@@ -53,7 +54,7 @@ func TestTimeIsTheDevicesOrTheHosts(t *testing.T) {
 	backend := &slowUploads{Backend: testenv.XLA(t), clock: clock}
 	e := accountedEngine(t, backend)
 	e.now = clock.now
-	e.programs["run"].executable = slowProgram{e.programs["run"].executable, clock}
+	e.programs[device.Run].Executable = slowProgram{e.programs[device.Run].Executable, clock}
 	backend.uploads = 0
 	tokens := 0
 	for c, err := range e.Run(context.Background(),

@@ -1,4 +1,4 @@
-package engine
+package device
 
 import (
 	"github.com/gomlx/compute/dtypes"
@@ -6,19 +6,17 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
 	"github.com/quire/quire/tree"
 )
 
-// deviceState is all that stays on the device between calls. It is donated to the program and comes back updated in
+// state is all that stays on the device between calls. It is donated to the program and comes back updated in
 // place.
 //
-// R rows are the slots, then the rows of prompts that wait for their clones, the holders. S is the slots.
-type deviceState struct {
+// R rows are the slots, then the prefix rows, then the contexts. S is the slots.
+type state struct {
 	Pages     pagetable.Table  // reference counts of the P pages
 	Sequences seqtable.Table   // R rows
 	Queue     tokenqueue.Queue // at most one token a slot: what to decode next
@@ -26,22 +24,12 @@ type deviceState struct {
 	Caches    []*Node // one a layer, see attention.Layout
 }
 
-// graphs builds the programs' graphs for one plan and model.
-type graphs struct {
-	plan      Plan
-	model     models.Config
-	arrays    []decoder.Array
-	dtype     dtypes.DType // of the hidden states
-	zeroPages bool
-	debug     bool
-}
-
-func (gr *graphs) newState(g *Graph) deviceState {
-	rows := gr.plan.rows()
-	st := deviceState{
-		Pages:     pagetable.New(g, gr.plan.Pages),
-		Sequences: seqtable.New(g, rows, gr.plan.PagesPerSeq, gr.plan.PageSize),
-		Queue:     tokenqueue.New(g, gr.plan.slots),
+func (gr *Graphs) newState(g *Graph) state {
+	rows := gr.Rows()
+	st := state{
+		Pages:     pagetable.New(g, gr.Pages),
+		Sequences: seqtable.New(g, rows, gr.PagesPerSeq, gr.PageSize),
+		Queue:     tokenqueue.New(g, gr.Slots),
 		Rows:      gr.newRows(g),
 	}
 	st.Caches = gr.newCaches(g)
@@ -49,13 +37,13 @@ func (gr *graphs) newState(g *Graph) deviceState {
 }
 
 // newRows makes the parameters of all rows, all zero.
-func (gr *graphs) newRows(g *Graph) rowParams {
-	rows := tree.Make[hostRows](gr.plan.rows())
+func (gr *Graphs) newRows(g *Graph) rowParams {
+	rows := tree.Make[Rows](gr.Rows())
 	return tree.Zeros[rowParams](g, tree.Arrays(&rows))
 }
 
-func (gr *graphs) newOutput(g *Graph) output {
-	s, columns := gr.plan.slots, gr.plan.MaxRounds
+func (gr *Graphs) newOutput(g *Graph) output {
+	s, columns := gr.Slots, gr.MaxRounds
 	none := func(dims ...int) *Node { return FillScalar(g, shapes.Make(dtypes.Int32, dims...), -1) }
 	i32 := func(dims ...int) *Node { return Zeros(g, shapes.Make(dtypes.Int32, dims...)) }
 	f32 := func(dims ...int) *Node { return Zeros(g, shapes.Make(dtypes.Float32, dims...)) }
@@ -63,15 +51,15 @@ func (gr *graphs) newOutput(g *Graph) output {
 	out.OutputOf = schedule.OutputOf[*Node, *Node, *Node]{
 		Tokens: i32(columns, s), Logprobs: f32(columns, s), Processed: f32(columns, s), Owners: none(columns, s),
 		Finish:  i32(columns, s),
-		Columns: integer(g, 0), Placed: none(gr.plan.lineLen()), Opened: i32(gr.plan.aheadLen()),
-		SeqLens:      i32(gr.plan.rows()),
+		Columns: integer(g, 0), Placed: none(gr.WaitingLen()), Opened: i32(gr.AheadLen()),
+		SeqLens:      i32(gr.Rows()),
 		PrefillSteps: integer(g, 0), DecodeSteps: integer(g, 0), PrefillTokens: integer(g, 0),
 		DecodeTokens: integer(g, 0),
-		FreePages:    i32(columns), MinFree: integer(g, gr.plan.Pages),
+		FreePages:    i32(columns), MinFree: integer(g, gr.Pages),
 		EndFree: integer(g, 0), Short: integer(g, 0),
 	}
 	out.Clock = newClock(g)
-	if gr.debug {
+	if gr.Debug {
 		out.Rules = Zeros(g, shapes.Make(dtypes.Int32, len(seqtable.Rules)))
 	}
 	return out

@@ -1,4 +1,4 @@
-package engine
+package device
 
 import (
 	"time"
@@ -37,10 +37,10 @@ func tick(clock, todo *Node) (after, same *Node) {
 	return out[0], out[1]
 }
 
-// clocked is how long the rounds of a call took that did what; 0 where no clock ran.
-func clocked(clock []int64, what int) time.Duration {
-	if clock == nil {
-		return 0
+// Spent is how long the rounds of a call ran prompts and decoded; 0 where no clock ran.
+func Spent(o *Output) (prompts, decoding time.Duration) {
+	if o.Clock == nil {
+		return 0, 0
 	}
-	return time.Duration(clock[clockSums+what])
+	return time.Duration(o.Clock[clockSums+prefill]), time.Duration(o.Clock[clockSums+decode])
 }

@@ -1,4 +1,4 @@
-package engine
+package device
 
 import (
 	"github.com/gomlx/compute/dtypes"
@@ -11,64 +11,47 @@ import (
 
 // program is one jitted computation: what it is called and what it does with the state, the weights and the host's
 // input.
-type program struct {
-	name string
-	// input is the arrays that the host gives.
-	input []leaf
+type Program struct {
+	Name string
+	// Input is the arrays that the host gives.
+	Input []Leaf
 	// build takes the nodes of the input and returns the state and, as a tree, what the host gets, with those of its
 	// leaves that are each device's own: the others are the same on all. It is nil for the program that makes
 	// the state.
-	build func(st deviceState, w decoder.Weights, in []*Node) (_ deviceState, out any, own []*Node)
+	build func(st state, w decoder.Weights, in []*Node) (_ state, out any, own []*Node)
 	// twin makes the host twin of the output, and views of its arrays; nil where the arrays are read as they are.
-	twin func(output []leaf) (any, []tree.Array, error)
-	// weights says that the program takes the weights.
-	weights bool
-	// reads says that the program leaves the state as it is: it is not donated, and not returned.
-	reads bool
+	twin func(output []Leaf) (any, []tree.Array, error)
+	// Weights says that the program takes the weights.
+	Weights bool
+	// Reads says that the program leaves the state as it is: it is not donated, and not returned.
+	Reads bool
 }
 
-// programs lists every program that the engine runs.
-func (gr *graphs) programs() []program {
-	arrays := tree.Arrays(gr.plan.newInput())
-	all := []program{{name: "init"}, {
-		name: "run", weights: true, input: leavesOf(arrays), twin: twinOf[hostOutput],
-		build: func(st deviceState, w decoder.Weights, in []*Node) (deviceState, any, []*Node) {
+// Programs lists every program that the engine runs.
+func (gr *Graphs) Programs() []Program {
+	arrays := tree.Arrays(gr.NewInput())
+	all := []Program{{Name: Init}, {
+		Name: Run, Weights: true, Input: leavesOf(arrays), twin: twinOf[Output],
+		build: func(st state, w decoder.Weights, in []*Node) (state, any, []*Node) {
 			st, out := gr.run(st, w, tree.Of[input](arrays, in), gr.newOutput(in[0].Graph()))
 			return st, out, []*Node{out.Clock}
 		},
 	}}
-	if gr.plan.Transfers {
+	if gr.Transfers {
 		all = append(all, gr.transfers()...)
 	}
-	if gr.plan.Contexts > 0 {
+	if gr.Contexts > 0 {
 		all = append(all, gr.contextPrograms()...)
 	}
 	return all
 }
 
-// Sizes of a call's input.
-
-// lineLen is A, the completions that a call may admit.
-func (p Plan) lineLen() int { return p.slots }
-
-// aheadLen is H, the prompts that a call may run ahead.
-func (p Plan) aheadLen() int { return max(1, p.Holders) }
-
-// fillTogether is how many slots must be free for the waiting to get them.
-func (p Plan) fillTogether() int { return max(1, p.MaxSeqs/16) }
-
-// promptTokens is Q, the prompt tokens that a call may bring; the longest prompt fits.
-func (p Plan) promptTokens() int { return max(p.MaxModelLen, minPromptTokens) }
-
-const (
-	minPromptTokens = 8192
-	// stepsPerColumn bounds the steps of a call, where many of them draw nothing.
-	stepsPerColumn = 4
-)
+// stepsPerColumn bounds the steps of a call, where many of them draw nothing.
+const stepsPerColumn = 4
 
 // loop is the state of the program's loop.
 type loop struct {
-	State  deviceState
+	State  state
 	Starts *Node // i32[R]: of the rows' prompts among the tokens of the input
 	Owners *Node // i32[R]: see output.Owners
 	Out    output
@@ -89,11 +72,11 @@ const (
 // end, until there is nothing to do, the output is full, or slots are free that only the host can fill.
 //
 // Loops that run no time or once stand where a branch would: they keep the state in place.
-func (gr *graphs) run(st deviceState, w decoder.Weights, in input, out output) (deviceState, output) {
+func (gr *Graphs) run(st state, w decoder.Weights, in input, out output) (state, output) {
 	g := in.Columns.Graph()
 	st, released := gr.release(st, in.Release)
 	l := loop{
-		State: st, Starts: in.Starts, Owners: AddScalar(Iota(g, in.Starts.Shape(), 0), float64(gr.plan.lineLen())),
+		State: st, Starts: in.Starts, Owners: AddScalar(Iota(g, in.Starts.Shape(), 0), float64(gr.WaitingLen())),
 		Out:  out,
 		Todo: integer(g, look), Admit: noAdmission(in),
 	}
@@ -122,7 +105,7 @@ func (gr *graphs) run(st deviceState, w decoder.Weights, in input, out output) (
 }
 
 // decide sets what the next round does: it admits what it can, then runs prompts, then decodes.
-func (gr *graphs) decide(l loop, in input) loop {
+func (gr *Graphs) decide(l loop, in input) loop {
 	g := l.Todo.Graph()
 	l.Admit = gr.admissible(l, in)
 	todo := Where(l.Admit.Any, integer(g, admit), Where(gr.wantsPrefill(l, in), integer(g, prefill),
@@ -132,7 +115,7 @@ func (gr *graphs) decide(l loop, in input) loop {
 }
 
 // goesOn says that there is room for another step's output, and no fault.
-func (gr *graphs) goesOn(l loop, in input) *Node {
+func (gr *Graphs) goesOn(l loop, in input) *Node {
 	steps := Add(l.Out.PrefillSteps, l.Out.DecodeSteps)
 	return LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, in.Columns),
 		LessThan(steps, MulScalar(in.Columns, stepsPerColumn))))
@@ -140,21 +123,21 @@ func (gr *graphs) goesOn(l loop, in input) *Node {
 
 // wantsPrefill says that prompts go before decoding: they do where a slot waits for its own. Those that run ahead of
 // their clones wait until slots are free for these, or until they fill a step.
-func (gr *graphs) wantsPrefill(l loop, in input) *Node {
+func (gr *Graphs) wantsPrefill(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
-	slots := gr.plan.slots
+	slots := gr.Slots
 	remaining := l.prompts(in).Remaining()
 	ofSlots := ReduceAllSum(SliceAxis(remaining, 0, AxisRangeFromStart(slots)))
 	all := ReduceAllSum(remaining)
 	return LogicalOr(GreaterThan(ofSlots, integer(g, 0)),
 		LogicalAnd(GreaterThan(all, integer(g, 0)),
-			LogicalOr(GreaterOrEqual(gr.numFreeSlots(l), integer(g, gr.plan.fillTogether())),
-				GreaterOrEqual(all, integer(g, gr.plan.PrefillTokens)))))
+			LogicalOr(GreaterOrEqual(gr.numFreeSlots(l), integer(g, gr.fillTogether())),
+				GreaterOrEqual(all, integer(g, gr.PrefillTokens)))))
 }
 
 // wantsDecode says that sequences run, have pages for the next step, and, after the call's first step, not so few that
 // the host should bring others.
-func (gr *graphs) wantsDecode(l loop, in input) *Node {
+func (gr *Graphs) wantsDecode(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
 	placed := ReduceAllSum(ConvertDType(GreaterOrEqual(l.Out.Placed, integer(g, 0)), dtypes.Int32))
 	opened := ReduceAllSum(l.Out.Opened)
@@ -165,9 +148,9 @@ func (gr *graphs) wantsDecode(l loop, in input) *Node {
 	return LogicalAnd(LogicalAnd(GreaterThan(l.State.Queue.NumQueued, integer(g, 0)), able), LogicalNot(early))
 }
 
-func (gr *graphs) numFreeSlots(l loop) *Node {
+func (gr *Graphs) numFreeSlots(l loop) *Node {
 	g := l.Out.Columns.Graph()
-	used := ReduceAllSum(ConvertDType(SliceAxis(l.State.Sequences.Used, 0, AxisRangeFromStart(gr.plan.slots)),
+	used := ReduceAllSum(ConvertDType(SliceAxis(l.State.Sequences.Used, 0, AxisRangeFromStart(gr.Slots)),
 		dtypes.Int32))
-	return Sub(integer(g, gr.plan.MaxSeqs), used)
+	return Sub(integer(g, gr.MaxSeqs), used)
 }

@@ -1,4 +1,4 @@
-package engine
+package device
 
 import (
 	"errors"
@@ -22,8 +22,8 @@ type outputOf[Int, Ints, Floats, Longs, Status any] struct {
 }
 
 type (
-	output     = outputOf[*Node, *Node, *Node, *Node, seqtable.Status]
-	hostOutput = outputOf[int32, []int32, []float32, []int64, hostStatus]
+	output = outputOf[*Node, *Node, *Node, *Node, seqtable.Status]
+	Output = outputOf[int32, []int32, []float32, []int64, Status]
 )
 
 // verbsOutputOf is the output of the context program.
@@ -34,8 +34,8 @@ type verbsOutputOf[Int, Ints, Status any] struct {
 }
 
 type (
-	verbsOutput     = verbsOutputOf[*Node, *Node, seqtable.Status]
-	hostVerbsOutput = verbsOutputOf[int32, []int32, hostStatus]
+	verbsOutput = verbsOutputOf[*Node, *Node, seqtable.Status]
+	VerbsOutput = verbsOutputOf[int32, []int32, Status]
 )
 
 // scoreOutputOf is the output of the score program.
@@ -46,16 +46,16 @@ type scoreOutputOf[Int, Floats, Status any] struct {
 }
 
 type (
-	scoreOutput     = scoreOutputOf[*Node, *Node, seqtable.Status]
-	hostScoreOutput = scoreOutputOf[int32, []float32, hostStatus]
+	scoreOutput = scoreOutputOf[*Node, *Node, seqtable.Status]
+	ScoreOutput = scoreOutputOf[int32, []float32, Status]
 )
 
 // loadOutputOf is the output of the load program.
 type loadOutputOf[Status any] struct{ Status Status }
 
 type (
-	loadOutput     = loadOutputOf[seqtable.Status]
-	hostLoadOutput = loadOutputOf[hostStatus]
+	loadOutput = loadOutputOf[seqtable.Status]
+	LoadOutput = loadOutputOf[Status]
 )
 
 // saveOutput is the output of the save program, which is read as it is.
@@ -63,12 +63,12 @@ type saveOutput struct {
 	Layers []*Node // one a layer: K pages; those that the row does not have are arbitrary
 }
 
-// hostStatus is a [seqtable.Status] on the host.
-type hostStatus struct{ Code, Need, Have, Slot int32 }
+// Status is a [seqtable.Status] on the host.
+type Status struct{ Code, Need, Have, Slot int32 }
 
-// check turns what the device noted into errors: a status, and the violations of each rule, if they were counted.
+// Check turns what the device noted into errors: a status, and the violations of each rule, if they were counted.
 // pinned is as ErrOutOfPages has it, which the device does not know.
-func (s hostStatus) check(rules []int32, pinned int) error {
+func (s Status) Check(rules []int32, pinned int) error {
 	err := seqtable.StatusError([]int32{s.Code, s.Need, s.Have, s.Slot})
 	var short pagetable.ErrOutOfPages
 	if errors.As(err, &short) {

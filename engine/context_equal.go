@@ -3,14 +3,15 @@ package engine
 import (
 	"slices"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/prefix"
 )
 
 // Of committed pages of the same name there is one: whoever commits another gives it up for the one that is there.
 
-// twin finds the context, other than r, that has committed the most of the pages that names names, and how many of
-// them.
-func (c *contexts) twin(r *contextRow, names []prefix.Hash) (of *contextRow, pages int) {
+// equalPages finds the context, other than r, that has committed the most of the pages that names names, and how many
+// of them.
+func (c *contexts) equalPages(r *contextRow, names []prefix.Hash) (of *contextRow, pages int) {
 	for _, other := range c.open() {
 		if other == r {
 			continue
@@ -34,12 +35,12 @@ func (e *Engine) commit(r *contextRow, n int) error {
 		last = r.names[from-1]
 	}
 	r.names = slices.Concat(r.names, prefix.Chain(last, r.tokens[from*pageSize:(from+n)*pageSize], pageSize))
-	of, pages := e.contexts.twin(r, r.names)
+	of, pages := e.contexts.equalPages(r, r.names)
 	if !e.contexts.adopt(r, of, from, pages) {
 		return nil
 	}
-	return e.contextVerbs(func(in *hostVerbs) {
-		in.Twins[r.row], in.TwinFrom[r.row], in.TwinTo[r.row] = int32(of.row), int32(from),
+	return e.contextVerbs(func(in *device.VerbsInput) {
+		in.Equals[r.row], in.EqualFrom[r.row], in.EqualTo[r.row] = int32(of.row), int32(from),
 			int32(pages)
 	})
 }

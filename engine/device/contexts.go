@@ -1,4 +1,4 @@
-package engine
+package device
 
 import (
 	"github.com/gomlx/compute/dtypes"
@@ -13,21 +13,21 @@ import (
 )
 
 // contextPrograms are those of contexts.
-func (gr *graphs) contextPrograms() []program {
-	scoreIn := tree.Make[hostScoreInput](gr.plan.stepTokens())
-	verbArrays, scoreArrays := tree.Arrays(gr.plan.newVerbs()), tree.Arrays(&scoreIn)
-	return []program{
+func (gr *Graphs) contextPrograms() []Program {
+	scoreIn := tree.Make[ScoreInput](gr.StepTokens())
+	verbArrays, scoreArrays := tree.Arrays(gr.NewVerbs()), tree.Arrays(&scoreIn)
+	return []Program{
 		{
-			name: "context", input: leavesOf(verbArrays), twin: twinOf[hostVerbsOutput],
-			build: func(st deviceState, _ decoder.Weights, nodes []*Node) (deviceState, any, []*Node) {
+			Name: Verbs, Input: leavesOf(verbArrays), twin: twinOf[VerbsOutput],
+			build: func(st state, _ decoder.Weights, nodes []*Node) (state, any, []*Node) {
 				st, out := gr.contextVerbs(st, tree.Of[verbs](verbArrays, nodes))
 				return st, out, nil
 			},
 		},
 		{
-			name: "score", weights: true, input: leavesOf(scoreArrays),
-			twin: twinOf[hostScoreOutput],
-			build: func(st deviceState, w decoder.Weights, nodes []*Node) (deviceState, any, []*Node) {
+			Name: Score, Weights: true, Input: leavesOf(scoreArrays),
+			twin: twinOf[ScoreOutput],
+			build: func(st state, w decoder.Weights, nodes []*Node) (state, any, []*Node) {
 				st, out := gr.score(st, w, tree.Of[scoreInput](scoreArrays, nodes))
 				return st, out, nil
 			},
@@ -35,7 +35,7 @@ func (gr *graphs) contextPrograms() []program {
 	}
 }
 
-func (gr *graphs) contextVerbs(st deviceState, in verbs) (deviceState, verbsOutput) {
+func (gr *Graphs) contextVerbs(st state, in verbs) (state, verbsOutput) {
 	g := in.Lens.Graph()
 	st, status := gr.release(st, in.Release)
 	before := st.Pages.RefCounts
@@ -59,25 +59,25 @@ func (gr *graphs) contextVerbs(st deviceState, in verbs) (deviceState, verbsOutp
 		Where(isClone, in.Held, ZerosLike(ids)), in.Lazy)
 	then(done)
 	copyPages(from, to)
-	st.Sequences, st.Pages, done = st.Sequences.Adopt(st.Pages, in.Twins, in.TwinFrom, in.TwinTo)
+	st.Sequences, st.Pages, done = st.Sequences.Adopt(st.Pages, in.Equals, in.EqualFrom, in.EqualTo)
 	then(done)
-	if gr.zeroPages {
+	if gr.ZeroPages {
 		st.Caches = gr.zero(st.Caches, LogicalAnd(GreaterThan(before, integer(g, 0)),
 			Equal(st.Pages.RefCounts, integer(g, 0))))
 	}
 	set := func(old, new *Node) *Node { return Where(GreaterOrEqual(new, integer(g, 0)), new, old) }
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, in.PromptLens), set(st.Rows.MaxPages, in.MaxPages)
 	out := verbsOutput{Status: status, EndFree: st.Pages.NumFree()}
-	if gr.debug {
+	if gr.Debug {
 		out.Rules = st.Sequences.Check(gr.checkInput(st))
 	}
 	return st, out
 }
 
 // score runs tokens of one row through the model, and returns how likely the ones behind them are.
-func (gr *graphs) score(st deviceState, w decoder.Weights, in scoreInput) (deviceState, scoreOutput) {
+func (gr *Graphs) score(st state, w decoder.Weights, in scoreInput) (state, scoreOutput) {
 	g := in.Row.Graph()
-	t, slots := gr.plan.stepTokens(), gr.plan.slots
+	t, slots := gr.StepTokens(), gr.Slots
 	place := Iota(g, shapes.Make(dtypes.Int32, t), 0)
 	isToken := LessThan(place, BroadcastToDims(in.Count, t))
 	padding := FillScalar(g, place.Shape(), -1)
@@ -87,7 +87,7 @@ func (gr *graphs) score(st deviceState, w decoder.Weights, in scoreInput) (devic
 	}
 	var batch tokenqueue.PageBatchInfo
 	var status seqtable.Status
-	st.Sequences, st.Pages, batch, status = st.Sequences.Allocate(st.Pages, packed, min(gr.plan.rows(), t))
+	st.Sequences, st.Pages, batch, status = st.Sequences.Allocate(st.Pages, packed, min(gr.Rows(), t))
 	var hidden *Node
 	st.Caches, hidden = gr.hidden(st.Caches, w, packed, batch, false)
 
@@ -99,7 +99,7 @@ func (gr *graphs) score(st deviceState, w decoder.Weights, in scoreInput) (devic
 			at := Add(Iota(g, shapes.Make(dtypes.Int32, slots), 0), s.At)
 			left := Min(Sub(in.Count, s.At), integer(g, slots))
 			within := Min(at, integer(g, t-1))
-			logits := decoder.Logits(gr.model, w, take(hidden, within), left)
+			logits := decoder.Logits(gr.Model, w, take(hidden, within), left)
 			centred := Sub(logits, ReduceAndKeep(logits, ReduceMax, 1))
 			next := BroadcastToDims(InsertAxes(take(in.Next, within), 1), logits.Shape().Dimensions...)
 			isNext := Equal(Iota(g, shapes.Make(dtypes.Int32, logits.Shape().Dimensions...), 1), next)

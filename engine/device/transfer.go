@@ -1,4 +1,4 @@
-package engine
+package device
 
 import (
 	"fmt"
@@ -8,36 +8,32 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
-	"github.com/quire/quire/collective"
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tree"
 )
 
-// transferPages is how many pages one call of the transfer programs moves.
-const transferPages = 16
-
 // transfers are the programs that move a row's pages to the host and back.
-func (gr *graphs) transfers() []program {
-	pages := gr.plan.layout.Shape()
-	pages.Dimensions[0] = transferPages
-	loads, saves := tree.Arrays(&hostLoadInput{}), tree.Arrays(&hostSaveInput{})
+func (gr *Graphs) transfers() []Program {
+	pages := gr.Layout.Shape()
+	pages.Dimensions[0] = BlockPages
+	loads, saves := tree.Arrays(&LoadInput{}), tree.Arrays(&SaveInput{})
 	loadLeaves := leavesOf(loads)
-	for i := range gr.model.NumLayers {
-		loadLeaves = append(loadLeaves, leaf{name: fmt.Sprint("Layers.", i), shape: pages, own: true})
+	for i := range gr.Model.NumLayers {
+		loadLeaves = append(loadLeaves, Leaf{Name: fmt.Sprint("Layers.", i), Shape: pages, Own: true})
 	}
-	return []program{
+	return []Program{
 		{
-			name: "save", reads: true, input: leavesOf(saves),
-			build: func(st deviceState, _ decoder.Weights, nodes []*Node) (deviceState, any, []*Node) {
+			Name: Save, Reads: true, Input: leavesOf(saves),
+			build: func(st state, _ decoder.Weights, nodes []*Node) (state, any, []*Node) {
 				out := gr.save(st, tree.Of[saveInput](saves, nodes))
 				return st, out, out.Layers
 			},
 		},
 		{
-			name: "load", input: loadLeaves, twin: twinOf[hostLoadOutput],
-			build: func(st deviceState, _ decoder.Weights, nodes []*Node) (deviceState, any, []*Node) {
+			Name: Load, Input: loadLeaves, twin: twinOf[LoadOutput],
+			build: func(st state, _ decoder.Weights, nodes []*Node) (state, any, []*Node) {
 				st, out := gr.load(st, tree.Of[loadInput](loads, nodes[:len(loads)]), nodes[len(loads):])
 				return st, out, nil
 			},
@@ -46,19 +42,19 @@ func (gr *graphs) transfers() []program {
 }
 
 // save reads K pages of a row.
-func (gr *graphs) save(st deviceState, in saveInput) saveOutput {
+func (gr *Graphs) save(st state, in saveInput) saveOutput {
 	g := in.Row.Graph()
-	ids := Add(Iota(g, shapes.Make(dtypes.Int32, transferPages), 0), in.From)
-	row := Reshape(take(st.Sequences.PageIndices, Reshape(in.Row, 1)), gr.plan.PagesPerSeq)
-	ids = take(row, Min(ids, integer(g, gr.plan.PagesPerSeq-1)))
+	ids := Add(Iota(g, shapes.Make(dtypes.Int32, BlockPages), 0), in.From)
+	row := Reshape(take(st.Sequences.PageIndices, Reshape(in.Row, 1)), gr.PagesPerSeq)
+	ids = take(row, Min(ids, integer(g, gr.PagesPerSeq-1)))
 	return saveOutput{Layers: gr.readPages(st.Caches, ids)}
 }
 
 // load gives a row pages, and these their contents: layers, one a layer, are K pages [K, page_size, 2*KVH, D] in order
 // of position. Those that the sequence has, and those beyond its length, are not read.
-func (gr *graphs) load(st deviceState, in loadInput, layers []*Node) (deviceState, loadOutput) {
+func (gr *Graphs) load(st state, in loadInput, layers []*Node) (state, loadOutput) {
 	g := in.Row.Graph()
-	rows := gr.plan.rows()
+	rows := gr.Rows()
 	opens := Equal(in.Open, integer(g, 1))
 	isClone := LogicalAnd(opens, GreaterOrEqual(in.Source, integer(g, 0)))
 	mask := LogicalAnd(Equal(Iota(g, shapes.Make(dtypes.Int32, rows), 0), in.Row),
@@ -68,11 +64,11 @@ func (gr *graphs) load(st deviceState, in loadInput, layers []*Node) (deviceStat
 	// Whole pages: nothing is to be copied.
 	st.Sequences, st.Pages, _, _, cloned = st.Sequences.Clone(st.Pages, Reshape(in.Source, 1),
 		Reshape(Where(isClone, in.Row, integer(g, -1)), 1), Reshape(in.Held, 1))
-	has := pagesOf(Reshape(take(st.Sequences.SeqLens, Reshape(in.Row, 1))), gr.plan.PageSize)
+	has := pagesOf(Reshape(take(st.Sequences.SeqLens, Reshape(in.Row, 1))), gr.PageSize)
 	var fresh *Node
-	st.Sequences, st.Pages, fresh, grown = st.Sequences.Grow(st.Pages, in.Row, in.Length, transferPages)
+	st.Sequences, st.Pages, fresh, grown = st.Sequences.Grow(st.Pages, in.Row, in.Length, BlockPages)
 	// The k-th fresh page is at place has + k of the sequence, the k-th of the input at place From + k.
-	rank := Add(Iota(g, shapes.Make(dtypes.Int32, transferPages), 0), Sub(in.From, has))
+	rank := Add(Iota(g, shapes.Make(dtypes.Int32, BlockPages), 0), Sub(in.From, has))
 	pages := Where(GreaterOrEqual(rank, integer(g, 0)), take(fresh, rank), FillScalar(g, rank.Shape(), -1))
 	set := func(x, value *Node) *Node {
 		return control.ScatterSet(x, Reshape(in.Row, 1), Reshape(value, 1))
@@ -81,11 +77,4 @@ func (gr *graphs) load(st deviceState, in loadInput, layers []*Node) (deviceStat
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, integer(g, 0)), set(st.Rows.MaxPages, integer(g, 0))
 	st.Caches = gr.writePages(st.Caches, pages, layers)
 	return st, loadOutput{opened.Then(cloned).Then(grown)}
-}
-
-// bytesOnHost is the memory that the pages of length tokens, of all devices of this process, take on the host.
-func (e *Engine) bytesOnHost(length int) int64 {
-	blocks := ceilDiv(ceilDiv(length, e.plan.PageSize), transferPages)
-	return int64(blocks) * transferPages * int64(e.plan.PageSize) * e.plan.KVBytesPerToken * int64(
-		len(collective.Places(e.cfg.Backend)))
 }

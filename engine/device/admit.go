@@ -1,4 +1,4 @@
-package engine
+package device
 
 import (
 	"github.com/gomlx/compute/dtypes"
@@ -13,7 +13,7 @@ import (
 
 // admission is what may be admitted now.
 type admission struct {
-	Entries *Node // bool[A]: entries of the line
+	Entries *Node // bool[A]: waiting entries
 	Rows    *Node // i32[A]: the slots they get
 	Ahead   *Node // bool[H]: prompts to run ahead
 	Any     *Node // bool[]
@@ -28,25 +28,25 @@ func noAdmission(in input) admission {
 	}
 }
 
-// admissible finds what of the line and of the prompts ahead has a row and pages now.
+// admissible finds which waiting entries and prompts ahead have a row and pages now.
 //
 // A row's pages are reserved when it is admitted, to the most it may come to, so that the pool never runs out half-way.
 // In order, an entry is admitted if the pages not reserved cover it and all before it that could start: no small one
 // passes a large one for ever. A clone can start once its prompt has run; where clones wait for theirs, those behind
 // may pass. Where nothing runs and the first is too large, the first that fits goes: prompts that wait for their clones
 // hold the rest, and those end only if their clones run.
-func (gr *graphs) admissible(l loop, in input) admission {
+func (gr *Graphs) admissible(l loop, in input) admission {
 	g := l.Out.Columns.Graph()
 	st := l.State
 	lens, used := st.Sequences.SeqLens, st.Sequences.Used
-	slots, pageSize := gr.plan.slots, gr.plan.PageSize
+	slots, pageSize := gr.Slots, gr.PageSize
 	zero := integer(g, 0)
 
 	avail := gr.unreserved(st)
-	isSlot := LessThan(Iota(g, lens.Shape(), 0), integer(g, gr.plan.MaxSeqs))
+	isSlot := LessThan(Iota(g, lens.Shape(), 0), integer(g, gr.MaxSeqs))
 	free := LogicalAnd(LogicalNot(used), isSlot)
 	freeRows, numFree := scan.Positions(free, slots)
-	idle := Equal(numFree, integer(g, gr.plan.MaxSeqs))
+	idle := Equal(numFree, integer(g, gr.MaxSeqs))
 
 	index := Iota(g, in.Waiting.Sources.Shape(), 0)
 	pending := LogicalAnd(LessThan(index, in.Waiting.Count), LessThan(l.Out.Placed, zero))
@@ -72,7 +72,7 @@ func (gr *graphs) admissible(l loop, in input) admission {
 	rank := SubScalar(scan.Sum(ConvertDType(fits, dtypes.Int32)), 1)
 	// A prompt step reads all weights for however few tokens: slots are filled several at a time.
 	entries := LogicalAnd(LogicalAnd(fits, LessThan(rank, numFree)),
-		GreaterOrEqual(numFree, integer(g, gr.plan.fillTogether())))
+		GreaterOrEqual(numFree, integer(g, gr.fillTogether())))
 	rows := Where(entries, take(freeRows, Min(rank, integer(g, slots-1))), FillScalar(g, index.Shape(), -1))
 
 	// A prompt runs ahead when what came before it and runs alone is admitted, and pages are left beside those for what
@@ -89,37 +89,37 @@ func (gr *graphs) admissible(l loop, in input) admission {
 }
 
 // unreserved is how many free pages no row has a right to, i32[].
-func (gr *graphs) unreserved(st deviceState) *Node {
-	held := pagesOf(st.Sequences.SeqLens, gr.plan.PageSize)
+func (gr *Graphs) unreserved(st state) *Node {
+	held := pagesOf(st.Sequences.SeqLens, gr.PageSize)
 	reserved := Where(st.Sequences.Used, Max(Sub(st.Rows.MaxPages, held), ZerosLike(held)), ZerosLike(held))
 	return Sub(st.Pages.NumFree(), ReduceAllSum(reserved))
 }
 
 // short is how many pages are missing for the next step of all that decode, i32[]: none where every row's pages are
 // reserved.
-func (gr *graphs) short(st deviceState) *Node {
+func (gr *Graphs) short(st state) *Node {
 	lens := st.Sequences.SeqLens
 	g := lens.Graph()
-	held := pagesOf(lens, gr.plan.PageSize)
-	full := Equal(MulScalar(held, float64(gr.plan.PageSize)), lens)
-	decodes := LogicalAnd(LessThan(Iota(g, lens.Shape(), 0), integer(g, gr.plan.slots)),
+	held := pagesOf(lens, gr.PageSize)
+	full := Equal(MulScalar(held, float64(gr.PageSize)), lens)
+	decodes := LogicalAnd(LessThan(Iota(g, lens.Shape(), 0), integer(g, gr.Slots)),
 		GreaterOrEqual(lens, st.Rows.PromptLens))
 	needs := LogicalAnd(LogicalAnd(st.Sequences.Used, decodes),
 		LogicalAnd(full, GreaterOrEqual(held, st.Rows.MaxPages)))
 	return Max(Sub(ReduceAllSum(ConvertDType(needs, dtypes.Int32)), gr.unreserved(st)), integer(g, 0))
 }
 
-// admit gives rows to what is admissible: empty ones, or clones of a holder.
-func (gr *graphs) admit(l loop, in input) loop {
+// admit gives rows to what is admissible: empty ones, or clones of a prefix row.
+func (gr *Graphs) admit(l loop, in input) loop {
 	g := l.Out.Columns.Graph()
 	a := l.Admit
-	rows, zero := gr.plan.rows(), integer(g, 0)
+	rows, zero := gr.Rows(), integer(g, 0)
 	ids := func(n int) *Node { return Iota(g, shapes.Make(dtypes.Int32, n), 0) }
 	none := FillScalar(g, shapes.Make(dtypes.Int32, rows), -1)
 	nowhere := func(n int) *Node { return FillScalar(g, shapes.Make(dtypes.Int32, n), float64(rows)) }
-	numLine, numAhead := in.Waiting.Sources.Shape().Size(), in.Ahead.Rows.Shape().Size()
+	numWaiting, numAhead := in.Waiting.Sources.Shape().Size(), in.Ahead.Rows.Shape().Size()
 	// For each row, the entry and the prompt that it is given to.
-	entry := control.ScatterSet(none, Where(a.Entries, a.Rows, nowhere(numLine)), ids(numLine))
+	entry := control.ScatterSet(none, Where(a.Entries, a.Rows, nowhere(numWaiting)), ids(numWaiting))
 	prompt := control.ScatterSet(none, Where(a.Ahead, in.Ahead.Rows, nowhere(numAhead)), ids(numAhead))
 	isEntry, isPrompt := GreaterOrEqual(entry, zero), GreaterOrEqual(prompt, zero)
 	pick := func(ofEntry, old *Node) *Node {
@@ -144,11 +144,11 @@ func (gr *graphs) admit(l loop, in input) loop {
 	var opened seqtable.Status
 	st.Sequences, opened = st.Sequences.Open(LogicalAnd(LogicalOr(isPrompt, isEntry), LogicalNot(isClone)))
 	l.Out.Status = l.Out.Status.Then(opened)
-	if gr.plan.layout.Paged {
-		// With its first clone the holder's reservation for it goes: it holds its prompt and no more.
+	if gr.Layout.Paged {
+		// With its first clone the prefix row's reservation for it goes: the row holds its prompt and no more.
 		first := LogicalAnd(a.Entries, Equal(in.Waiting.First, integer(g, 1)))
-		st.Rows.MaxPages = control.ScatterSet(st.Rows.MaxPages, Where(first, in.Waiting.Sources, nowhere(numLine)),
-			pagesOf(in.Waiting.Held, gr.plan.PageSize))
+		st.Rows.MaxPages = control.ScatterSet(st.Rows.MaxPages, Where(first, in.Waiting.Sources, nowhere(numWaiting)),
+			pagesOf(in.Waiting.Held, gr.PageSize))
 
 		var from, to *Node
 		var cloned seqtable.Status

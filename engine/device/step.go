@@ -1,4 +1,4 @@
-package engine
+package device
 
 import (
 	"github.com/gomlx/compute/dtypes"
@@ -22,16 +22,13 @@ func (l loop) prompts(in input) tokenqueue.Prompts {
 	return tokenqueue.Prompts{Tokens: in.Tokens, Starts: l.Starts, Done: s.SeqLens, Lens: lens}
 }
 
-// stepTokens is T, the most tokens of a step.
-func (p Plan) stepTokens() int { return max(p.PrefillTokens, p.slots) }
-
 // step runs tokens through the model and draws where a sequence's last one is among them: the next prompt tokens, those
-// of slots before those of holders; or, to decode, the token that each slot drew last. prefill is bool[].
+// of slots before those of prefix rows; or, to decode, the token that each slot drew last. prefill is bool[].
 //
 // The tables are the same work for both kinds; the model is there once for each, as a loop that runs no time or once.
-func (gr *graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop {
+func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop {
 	g := prefill.Graph()
-	t, slots := gr.plan.stepTokens(), gr.plan.slots
+	t, slots := gr.StepTokens(), gr.Slots
 	prompts := l.prompts(in).PackNext(t)
 	queue, queued := l.State.Queue.PackNext(slots)
 	choose := func(ofPrompts, ofQueue *Node) *Node {
@@ -40,7 +37,7 @@ func (gr *graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop 
 		}
 		return Where(prefill, ofPrompts, ofQueue)
 	}
-	limit := Where(prefill, integer(g, gr.plan.PrefillTokens), integer(g, slots))
+	limit := Where(prefill, integer(g, gr.PrefillTokens), integer(g, slots))
 	fits := LessThan(Iota(g, shapes.Make(dtypes.Int32, t), 0), BroadcastToDims(limit, t))
 	cut := func(x *Node) *Node { return Where(fits, x, FillScalar(g, x.Shape(), -1)) }
 	packed := tokenqueue.Packed{
@@ -53,7 +50,7 @@ func (gr *graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop 
 	var batch tokenqueue.PageBatchInfo
 	var allocated seqtable.Status
 	l.State.Sequences, l.State.Pages, batch, allocated = l.State.Sequences.Allocate(l.State.Pages, packed,
-		min(gr.plan.rows(), t))
+		min(gr.Rows(), t))
 	hidden := gr.forward(&l, w, packed, batch, prefill)
 
 	isSlot := LogicalAnd(GreaterOrEqual(packed.SlotIDs, integer(g, 0)), LessThan(packed.SlotIDs, integer(g, slots)))
@@ -92,17 +89,17 @@ func choices(condition *Node, then, otherwise []*Node) []*Node {
 
 // forward runs the packed tokens through the model, whose layers write keys and values into the caches of l and attend
 // to them, and returns the hidden states [T, hidden].
-func (gr *graphs) forward(l *loop, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
+func (gr *Graphs) forward(l *loop, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	prefill *Node) *Node {
 	g := prefill.Graph()
-	t, slots := gr.plan.stepTokens(), gr.plan.slots
+	t, slots := gr.StepTokens(), gr.Slots
 	type model struct {
 		Caches []*Node
 		Hidden *Node // [T, hidden]
 		Todo   *Node // bool[]: this kind of step is to be run
 	}
 	todo := func(m model) *Node { return m.Todo }
-	m := model{Caches: l.State.Caches, Hidden: Zeros(g, shapes.Make(gr.dtype, t, gr.model.HiddenSize)), Todo: prefill}
+	m := model{Caches: l.State.Caches, Hidden: Zeros(g, shapes.Make(gr.DType, t, gr.Model.HiddenSize)), Todo: prefill}
 	m = control.While(m, todo, func(m model) model {
 		caches, hidden := gr.hidden(m.Caches, w, packed, batch, false)
 		return model{caches, hidden, LogicalNot(m.Todo)}
@@ -119,7 +116,7 @@ func (gr *graphs) forward(l *loop, w decoder.Weights, packed tokenqueue.Packed, 
 			first(b.PosIDs, slots)
 		caches, hidden := gr.hidden(m.Caches, w, one, b, true)
 		if slots < t {
-			hidden = Concatenate([]*Node{hidden, Zeros(g, shapes.Make(gr.dtype, t-slots, gr.model.HiddenSize))}, 0)
+			hidden = Concatenate([]*Node{hidden, Zeros(g, shapes.Make(gr.DType, t-slots, gr.Model.HiddenSize))}, 0)
 		}
 		return model{caches, hidden, LogicalNot(m.Todo)}
 	})
@@ -128,9 +125,9 @@ func (gr *graphs) forward(l *loop, w decoder.Weights, packed tokenqueue.Packed, 
 }
 
 // hidden is one form of forward: that of prompts, or that of one token a sequence.
-func (gr *graphs) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
+func (gr *Graphs) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	oneToken bool) ([]*Node, *Node) {
-	hidden, caches := decoder.Hidden(gr.model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, caches,
+	hidden, caches := decoder.Hidden(gr.Model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, caches,
 		gr.attend(batch, oneToken))
 	return caches, hidden
 }
@@ -148,8 +145,8 @@ type drawn struct {
 }
 
 // sample draws a token for each of rows from hidden states [S, hidden].
-func (gr *graphs) sample(st deviceState, w decoder.Weights, hidden *Node, rows samplers) drawn {
-	logits := decoder.Logits(gr.model, w, hidden, rows.Count)
+func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows samplers) drawn {
+	logits := decoder.Logits(gr.Model, w, hidden, rows.Count)
 	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })
 	tokens, logprobs, processed := sampling.Sample(logits, params, rows.Positions, rows.Count)
 	return drawn{tokens, logprobs, processed}
@@ -157,10 +154,10 @@ func (gr *graphs) sample(st deviceState, w decoder.Weights, hidden *Node, rows s
 
 // record writes a column of output, ends the sequences that are finished, frees their rows and pages, and queues the
 // tokens of the others.
-func (gr *graphs) record(l loop, rows samplers, d drawn, allocated seqtable.Status) loop {
+func (gr *Graphs) record(l loop, rows samplers, d drawn, allocated seqtable.Status) loop {
 	st := l.State
 	g := rows.Slots.Graph()
-	s, columns := gr.plan.slots, gr.plan.MaxRounds
+	s, columns := gr.Slots, gr.MaxRounds
 	valid := GreaterOrEqual(rows.Slots, integer(g, 0))
 	nowhere := FillScalar(g, rows.Slots.Shape(), float64(s*columns))
 	place := Where(valid, Add(rows.Slots, MulScalar(l.Out.Columns, float64(s))), nowhere)
@@ -180,8 +177,8 @@ func (gr *graphs) record(l loop, rows samplers, d drawn, allocated seqtable.Stat
 	done := LogicalAnd(valid, GreaterThan(finish, integer(g, int(schedule.Running))))
 	// A slot has at most one token queued, so that the queue of S never runs full.
 	st.Queue, _ = st.Queue.Enqueue(d.Tokens, rows.Slots, rows.Positions, LogicalAnd(valid, LogicalNot(done)))
-	ended := control.ScatterSet(Zeros(g, shapes.Make(dtypes.Int32, gr.plan.rows())),
-		Where(done, rows.Slots, FillScalar(g, rows.Slots.Shape(), float64(gr.plan.rows()))), OnesLike(rows.Slots))
+	ended := control.ScatterSet(Zeros(g, shapes.Make(dtypes.Int32, gr.Rows())),
+		Where(done, rows.Slots, FillScalar(g, rows.Slots.Shape(), float64(gr.Rows()))), OnesLike(rows.Slots))
 	var released seqtable.Status
 	st, released = gr.release(st, Equal(ended, integer(g, 1)))
 	l.State = st
@@ -192,26 +189,26 @@ func (gr *graphs) record(l loop, rows samplers, d drawn, allocated seqtable.Stat
 	l.Out.FreePages = control.ScatterSet(l.Out.FreePages, Reshape(l.Out.Columns, 1), Reshape(free, 1))
 	l.Out.MinFree = Min(l.Out.MinFree, free)
 	l.Out.Columns = Add(l.Out.Columns, ConvertDType(drew, dtypes.Int32))
-	if gr.debug {
+	if gr.Debug {
 		l.Out.Rules = Add(l.Out.Rules, st.Sequences.Check(gr.checkInput(st)))
 	}
 	return l
 }
 
 // checkInput is what the rules are checked with: contexts may share partial pages.
-func (gr *graphs) checkInput(st deviceState) seqtable.CheckInput {
+func (gr *Graphs) checkInput(st state) seqtable.CheckInput {
 	rows := Iota(st.Sequences.SeqLens.Graph(), st.Sequences.SeqLens.Shape(), 0)
 	return seqtable.CheckInput{Pages: st.Pages, Queue: st.Queue,
-		Lazy: GreaterOrEqual(rows, FillScalar(rows.Graph(), rows.Shape(), float64(gr.plan.firstContext())))}
+		Lazy: GreaterOrEqual(rows, FillScalar(rows.Graph(), rows.Shape(), float64(gr.FirstContext())))}
 }
 
 // release frees the rows where mask, bool[R], holds: their pages lose a reference, and nothing of them stays queued.
-func (gr *graphs) release(st deviceState, mask *Node) (deviceState, seqtable.Status) {
+func (gr *Graphs) release(st state, mask *Node) (state, seqtable.Status) {
 	before := st.Pages
 	var status seqtable.Status
 	st.Queue = st.Queue.PurgeSlots(mask)
 	st.Sequences, st.Pages, status = st.Sequences.Release(st.Pages, mask)
-	if gr.zeroPages {
+	if gr.ZeroPages {
 		g := mask.Graph()
 		freed := LogicalAnd(GreaterThan(before.RefCounts, integer(g, 0)), Equal(st.Pages.RefCounts, integer(g, 0)))
 		st.Caches = gr.zero(st.Caches, freed)

@@ -9,12 +9,14 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/collective"
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/tree"
 )
 
-// moves are the copies between device and host that go on while the program runs. What the device has to do for them,
-// gathering pages into arrays of their own and placing such arrays, is between two calls and short; the copies
+// swapper makes the copies between device and host that go on while the program runs. What the device has to do for
+// them, gathering pages into arrays of their own and placing such arrays, is between two calls and short; the copies
 // themselves are made by other goroutines:
 //
 //   - down: the arrays that program save returned are copied to the host while the next calls run. Nobody waits for
@@ -23,11 +25,11 @@ import (
 //     program load finds its input there.
 //
 // Both are bounded, since the arrays are beside the pool in the device's memory.
-type moves struct {
+type swapper struct {
 	e *Engine
 	// Each direction makes one copy at a time, in the order asked for.
 	downLane, upLane chan struct{}
-	room             chan struct{} // holds as many as blocks are on the device on their way down
+	free             chan struct{} // holds as many as blocks are on the device on their way down
 	pending          sync.WaitGroup
 	copying          atomic.Int64 // nanoseconds that copies took
 	waiting          atomic.Int64 // nanoseconds that the engine's own goroutine spent on transfers
@@ -36,15 +38,15 @@ type moves struct {
 	observe func(event string)
 }
 
-// blocksInFlight is how many blocks of transferPages pages are beside the pool at most, in each direction.
+// blocksInFlight is how many blocks of device.BlockPages pages are beside the pool at most, in each direction.
 const blocksInFlight = 4
 
-func newMoves(e *Engine) *moves {
-	return &moves{e: e, downLane: make(chan struct{}, 1), upLane: make(chan struct{}, 1),
-		room: make(chan struct{}, blocksInFlight), staged: map[*block]*stagedBlock{}}
+func newSwapper(e *Engine) *swapper {
+	return &swapper{e: e, downLane: make(chan struct{}, 1), upLane: make(chan struct{}, 1),
+		free: make(chan struct{}, blocksInFlight), staged: map[*block]*stagedBlock{}}
 }
 
-// block is transferPages pages on the host, or on their way there.
+// block is device.BlockPages pages on the host, or on their way there.
 type block struct {
 	number uint64        // among several processes
 	there  chan struct{} // closed when layers or err is set; nil where layers always were
@@ -76,21 +78,21 @@ type stagedBlock struct {
 	err     error
 }
 
-func (m *moves) note(event string) {
+func (m *swapper) note(event string) {
 	if m.observe != nil {
 		m.observe(event)
 	}
 }
 
 // timed adds what f takes to the time that the engine spends on transfers.
-func (m *moves) timed(f func() error) error {
+func (m *swapper) timed(f func() error) error {
 	begin := time.Now()
 	defer func() { m.waiting.Add(int64(time.Since(begin))) }()
 	return f()
 }
 
 // copy runs f in a lane, as soon as that is free.
-func (m *moves) copy(lane chan struct{}, event string, f func()) {
+func (m *swapper) copy(lane chan struct{}, event string, f func()) {
 	lane <- struct{}{}
 	defer func() { <-lane }()
 	m.note(event + " begins")
@@ -102,10 +104,10 @@ func (m *moves) copy(lane chan struct{}, event string, f func()) {
 
 // save begins to move the first length tokens of a row to the host. The row stays as it is, and may go as soon as save
 // returns.
-func (m *moves) save(row, length int) (out *schedule.Pages, err error) {
+func (m *swapper) save(row, length int) (out *schedule.Pages, err error) {
 	out = &schedule.Pages{Tokens: length}
 	err = m.timed(func() error {
-		for from := 0; from*m.e.plan.PageSize < length; from += transferPages {
+		for from := 0; from*m.e.plan.PageSize < length; from += device.BlockPages {
 			b, err := m.down(row, from)
 			if err != nil {
 				return err
@@ -118,31 +120,31 @@ func (m *moves) save(row, length int) (out *schedule.Pages, err error) {
 }
 
 // down gathers a block on the device, and copies it from there meanwhile.
-func (m *moves) down(row, from int) (*block, error) {
-	p := m.e.programs["save"]
-	in := tree.Arrays(&hostSaveInput{Row: int32(row), From: int32(from)})
+func (m *swapper) down(row, from int) (*block, error) {
+	p := m.e.programs[device.Save]
+	in := tree.Arrays(&device.SaveInput{Row: int32(row), From: int32(from)})
 	b := &block{there: make(chan struct{})}
 	input, err := m.e.upload(p, in)
 	if err != nil {
 		return nil, err
 	}
 	defer finalize(input)
-	m.room <- struct{}{}
+	m.free <- struct{}{}
 	m.note("gather")
 	var results []compute.Buffer
 	if err = m.e.inStep.announce(p, in, b); err == nil {
 		results, err = m.e.dispatch(p, input)
 	}
 	if err != nil {
-		<-m.room
+		<-m.free
 		return nil, err
 	}
 	m.pending.Go(func() {
 		defer close(b.there)
-		defer func() { <-m.room }()
+		defer func() { <-m.free }()
 		defer finalize(results)
 		m.copy(m.downLane, "down", func() {
-			b.layers, b.err = p.readParts(results)
+			b.layers, b.err = readParts(p, results)
 		})
 	})
 	return b, nil
@@ -150,7 +152,7 @@ func (m *moves) down(row, from int) (*block, error) {
 
 // stage begins to copy blocks to the device, as many of the first as may be there, and gives up others that were
 // staged.
-func (m *moves) stage(blocks []schedule.Block) {
+func (m *swapper) stage(blocks []schedule.Block) {
 	want := pointers(blocks[:min(len(blocks), blocksInFlight)])
 	for b := range m.staged {
 		if !slices.Contains(want, b) {
@@ -165,13 +167,13 @@ func (m *moves) stage(blocks []schedule.Block) {
 }
 
 // isStaged says that the first of blocks are on the device, or on their way: as many as may be there.
-func (m *moves) isStaged(blocks []schedule.Block) bool {
+func (m *swapper) isStaged(blocks []schedule.Block) bool {
 	return !slices.ContainsFunc(pointers(blocks[:min(len(blocks), blocksInFlight)]),
 		func(b *block) bool { return m.staged[b] == nil })
 }
 
 // up copies a block to the device meanwhile.
-func (m *moves) up(b *block) *stagedBlock {
+func (m *swapper) up(b *block) *stagedBlock {
 	s := &stagedBlock{there: make(chan struct{})}
 	m.pending.Go(func() {
 		defer close(s.there)
@@ -184,13 +186,13 @@ func (m *moves) up(b *block) *stagedBlock {
 
 // uploadBlock copies the arrays of a block that is on the host to the device.
 func (e *Engine) uploadBlock(b *block) ([]compute.Buffer, error) {
-	p := e.programs["load"]
+	p := e.programs[device.Load]
 	var buffers []compute.Buffer
 	for i, layer := range b.layers {
-		buffer, err := toDevices(e.cfg.Backend, p.input[len(p.input)-len(b.layers)+i], layer)
+		buffer, err := toDevices(e.cfg.Backend, p.Input[len(p.Input)-len(b.layers)+i], layer)
 		if err != nil {
 			finalize(buffers)
-			return nil, fmt.Errorf("program %s, layer %d: %w", p.name, i, err)
+			return nil, fmt.Errorf("program %s, layer %d: %w", p.Name, i, err)
 		}
 		buffers = append(buffers, buffer)
 	}
@@ -198,7 +200,7 @@ func (e *Engine) uploadBlock(b *block) ([]compute.Buffer, error) {
 }
 
 // unstage gives up a staged block.
-func (m *moves) unstage(b *block) {
+func (m *swapper) unstage(b *block) {
 	s := m.staged[b]
 	delete(m.staged, b)
 	m.pending.Go(func() {
@@ -208,7 +210,7 @@ func (m *moves) unstage(b *block) {
 }
 
 // take returns a block on the device: as it was staged, or copied now, together with those behind it.
-func (m *moves) take(behind []*block) ([]compute.Buffer, error) {
+func (m *swapper) take(behind []*block) ([]compute.Buffer, error) {
 	b := behind[0]
 	if m.staged[b] == nil {
 		m.note("not staged")
@@ -225,15 +227,15 @@ func (m *moves) take(behind []*block) ([]compute.Buffer, error) {
 }
 
 // load begins a sequence in an unused row with what was saved, bit for bit.
-func (m *moves) load(row int, pages *schedule.Pages, of schedule.Origin) error {
+func (m *swapper) load(row int, pages *schedule.Pages, of schedule.Origin) error {
 	return m.timed(func() error {
 		pageSize := m.e.plan.PageSize
 		open := int32(1)
-		first := of.Pages / transferPages
+		first := of.Pages / device.BlockPages
 		for i := first; i < len(pages.Blocks); i++ {
-			length := min(pages.Tokens, (i+1)*transferPages*pageSize)
-			in := hostLoadInput{Row: int32(row), Open: open, Source: int32(of.Row), Held: int32(of.Pages * pageSize),
-				From: int32(i * transferPages), Length: int32(length)}
+			length := min(pages.Tokens, (i+1)*device.BlockPages*pageSize)
+			in := device.LoadInput{Row: int32(row), Open: open, Source: int32(of.Row), Held: int32(of.Pages * pageSize),
+				From: int32(i * device.BlockPages), Length: int32(length)}
 			if err := m.place(tree.Arrays(&in), pointers(pages.Blocks[i:])); err != nil {
 				return err
 			}
@@ -244,8 +246,8 @@ func (m *moves) load(row int, pages *schedule.Pages, of schedule.Origin) error {
 }
 
 // place gives the row that the input names the first of blocks.
-func (m *moves) place(in []tree.Array, blocks []*block) error {
-	p := m.e.programs["load"]
+func (m *swapper) place(in []tree.Array, blocks []*block) error {
+	p := m.e.programs[device.Load]
 	arrays, err := m.take(blocks)
 	defer func() { finalize(arrays) }()
 	if err != nil {
@@ -265,24 +267,31 @@ func (m *moves) place(in []tree.Array, blocks []*block) error {
 		return err
 	}
 	defer finalize(results)
-	got, err := read[hostLoadOutput](m.e, p, results)
+	got, err := read[device.LoadOutput](m.e, p, results)
 	if err != nil {
 		return err
 	}
-	if err := got.Status.check(nil, m.e.pinnedPages()); err != nil {
-		return fmt.Errorf("program %s: %w", p.name, err)
+	if err := got.Status.Check(nil, m.e.pinnedPages()); err != nil {
+		return fmt.Errorf("program %s: %w", p.Name, err)
 	}
 	return nil
 }
 
 // wait waits for all copies, after which nothing is on its way or staged.
-func (m *moves) wait() {
+func (m *swapper) wait() {
 	m.stage(nil)
 	m.pending.Wait()
 }
 
 // seconds returns, since the last call of it, what copies took, and the engine's own goroutine for transfers; and
 // begins anew.
-func (m *moves) seconds() (copying, waiting float64) {
+func (m *swapper) seconds() (copying, waiting float64) {
 	return time.Duration(m.copying.Swap(0)).Seconds(), time.Duration(m.waiting.Swap(0)).Seconds()
+}
+
+// bytesOnHost is the memory that the pages of length tokens, of all devices of this process, take on the host.
+func (e *Engine) bytesOnHost(length int) int64 {
+	blocks := ceilDiv(ceilDiv(length, e.plan.PageSize), device.BlockPages)
+	return int64(blocks) * device.BlockPages * int64(e.plan.PageSize) * e.plan.KVBytesPerToken * int64(
+		len(collective.Places(e.cfg.Backend)))
 }

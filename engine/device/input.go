@@ -1,4 +1,4 @@
-package engine
+package device
 
 import (
 	. "github.com/gomlx/gomlx/core/graph"
@@ -12,30 +12,39 @@ import (
 // the comments i32[A] is an array of A numbers, i32[] a single one.
 
 // rowsOf is what rows are admitted with, of n rows. A parameter of a row is a field here, or in [sampling.ParamsOf],
-// and a line in setRow.
+// and a line in Row.set.
 type rowsOf[Ints, Sampling, Stops any] struct {
 	Sampling   Sampling
 	PromptLens Ints // i32[n]: prompt tokens to run in this row; a slot samples from the last of them on
 	MaxLens    Ints // i32[n]: prompt and completion together end here
 	// i32[n]: the pages that are sure for the row; what it does not hold yet of them is reserved for it
 	MaxPages   Ints
-	StopTokens Stops // i32[n, maxStopTokens], padded with -1
+	StopTokens Stops // i32[n, MaxStopTokens], padded with -1
 }
 
 type (
 	rowParams = rowsOf[*Node, sampling.Params, *Node]
-	hostRows  = rowsOf[[]int32, sampling.Rows, [][maxStopTokens]int32]
+	Rows      = rowsOf[[]int32, sampling.Rows, [][MaxStopTokens]int32]
 )
 
-// setRow fills in row i for a completion of r: all but what the scheduler says, PromptLens and MaxPages.
-func (e *Engine) setRow(rows hostRows, i int, r *Request, generation int) {
-	sampling.SetRow(rows.Sampling, i, r.Sampling, r.ID, generation)
-	rows.MaxLens[i] = int32(e.maxLen(r))
+// Row is the parameters of a row, as fill takes them.
+type Row struct {
+	Sampling   sampling.Settings
+	ID         string // of the request
+	Generation int
+	MaxLen     int
+	StopTokens []int32 // MaxStopTokens at most
+}
+
+// set fills in row i for an entry.
+func (r Row) set(rows Rows, i int, e schedule.Entry) {
+	sampling.SetRow(rows.Sampling, i, r.Sampling, r.ID, r.Generation)
+	rows.PromptLens[i], rows.MaxLens[i], rows.MaxPages[i] = int32(e.PromptLen), int32(r.MaxLen), int32(e.MaxPages)
 	stops := &rows.StopTokens[i]
 	for k := range stops {
 		stops[k] = schedule.None
 	}
-	copy(stops[:], e.stopTokens(r))
+	copy(stops[:], r.StopTokens)
 }
 
 // inputOf is the input of the run program. The tokens of prompts lie in one array, of which several entries may read
@@ -77,17 +86,52 @@ type aheadOf[Int, Ints any] struct {
 }
 
 type (
-	input     = inputOf[*Node, *Node, *Node, rowParams]
-	hostInput = inputOf[[]bool, int32, []int32, hostRows]
+	input = inputOf[*Node, *Node, *Node, rowParams]
+	Input = inputOf[[]bool, int32, []int32, Rows]
 )
 
-// newInput makes an input that asks for nothing.
-func (p Plan) newInput() *hostInput {
-	return &hostInput{
-		Release: make([]bool, p.rows()), Tokens: make([]int32, p.promptTokens()), Starts: make([]int32, p.rows()),
-		Waiting: tree.Make[waitingOf[int32, []int32, hostRows]](p.lineLen()),
-		Ahead:   tree.Make[aheadOf[int32, []int32]](p.aheadLen()),
+// NewInput makes an input that asks for nothing.
+func (p Sizes) NewInput() *Input {
+	in := &Input{
+		Release: make([]bool, p.Rows()), Tokens: make([]int32, p.PromptLimit), Starts: make([]int32, p.Rows()),
+		Waiting: tree.Make[waitingOf[int32, []int32, Rows]](p.WaitingLen()),
+		Ahead:   tree.Make[aheadOf[int32, []int32]](p.AheadLen()),
 	}
+	for i := range in.Ahead.Rows {
+		in.Ahead.Rows[i], in.Ahead.Sources[i] = schedule.None, schedule.None
+	}
+	return in
+}
+
+// Fill makes the input of what the scheduler offers; row gives the parameters of an entry.
+func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input {
+	in := p.NewInput()
+	copy(in.Release, offer.Release)
+	copy(in.Tokens, offer.Tokens)
+	copy(in.Starts, offer.Starts)
+	in.Columns, in.EnoughFree = int32(offer.Columns), int32(offer.EnoughFree)
+	w := &in.Waiting
+	w.Count = int32(len(offer.Waiting))
+	for i, e := range offer.Waiting {
+		row(e).set(w.Rows, i, e)
+		w.Starts[i], w.Sources[i], w.Held[i] = int32(e.Start), int32(e.Source), int32(e.Held)
+		w.First[i], w.Resume[i] = number(e.First), number(e.Resume)
+	}
+	a := &in.Ahead
+	a.Count = int32(len(offer.Ahead))
+	for i, p := range offer.Ahead {
+		a.Rows[i], a.Starts[i], a.Behind[i] = int32(p.Row), int32(p.Start), int32(p.Behind)
+		a.PromptLens[i], a.MaxPages[i] = int32(p.PromptLen), int32(p.MaxPages)
+		a.Sources[i], a.Held[i] = int32(p.Source), int32(p.Held)
+	}
+	return in
+}
+
+func number(yes bool) int32 {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // verbsOf is the input of the context program: verbs of the tables, for all rows at once, in this order.
@@ -100,22 +144,22 @@ type verbsOf[Mask, Ints any] struct {
 	Lazy          Mask
 	Lens          Ints // i32[R]: to cut the sequence to; -1 = as it is
 	Own           Mask // bool[R]: to have its partial page alone, so that it can be written to
-	// Twins, i32[R], is the row whose pages at places TwinFrom to TwinTo-1 it takes over instead of its own, which are
-	// equal; -1 = none.
-	Twins, TwinFrom, TwinTo Ints
+	// Equals, i32[R], is the row whose pages at places EqualFrom to EqualTo-1 it takes over instead of its own,
+	// which are equal; -1 = none.
+	Equals, EqualFrom, EqualTo Ints
 	// PromptLens and MaxPages, i32[R], are set as in rowsOf; -1 = as they are.
 	PromptLens, MaxPages Ints
 }
 
 type (
-	verbs     = verbsOf[*Node, *Node]
-	hostVerbs = verbsOf[[]bool, []int32]
+	verbs      = verbsOf[*Node, *Node]
+	VerbsInput = verbsOf[[]bool, []int32]
 )
 
-// newVerbs makes verbs that do nothing.
-func (p Plan) newVerbs() *hostVerbs {
-	v := tree.Make[hostVerbs](p.rows())
-	for _, list := range [][]int32{v.Sources, v.Lens, v.Twins, v.PromptLens, v.MaxPages} {
+// NewVerbs makes verbs that do nothing.
+func (p Sizes) NewVerbs() *VerbsInput {
+	v := tree.Make[VerbsInput](p.Rows())
+	for _, list := range [][]int32{v.Sources, v.Lens, v.Equals, v.PromptLens, v.MaxPages} {
 		for row := range list {
 			list[row] = schedule.None
 		}
@@ -133,8 +177,8 @@ type scoreInputOf[Int, Ints any] struct {
 }
 
 type (
-	scoreInput     = scoreInputOf[*Node, *Node]
-	hostScoreInput = scoreInputOf[int32, []int32]
+	scoreInput = scoreInputOf[*Node, *Node]
+	ScoreInput = scoreInputOf[int32, []int32]
 )
 
 // loadInputOf is the input of the load program, but for the pages.
@@ -148,8 +192,8 @@ type loadInputOf[Int any] struct {
 }
 
 type (
-	loadInput     = loadInputOf[*Node]
-	hostLoadInput = loadInputOf[int32]
+	loadInput = loadInputOf[*Node]
+	LoadInput = loadInputOf[int32]
 )
 
 // saveInputOf is the input of the save program.
@@ -159,6 +203,6 @@ type saveInputOf[Int any] struct {
 }
 
 type (
-	saveInput     = saveInputOf[*Node]
-	hostSaveInput = saveInputOf[int32]
+	saveInput = saveInputOf[*Node]
+	SaveInput = saveInputOf[int32]
 )

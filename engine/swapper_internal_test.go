@@ -19,7 +19,7 @@ import (
 // the calls could not go on.
 type order struct {
 	t *testing.T
-	m *moves
+	m *swapper
 
 	mu   sync.Mutex
 	wake *sync.Cond
@@ -32,9 +32,9 @@ type order struct {
 }
 
 func watch(t *testing.T, e *Engine) *order {
-	o := &order{t: t, m: e.moves}
+	o := &order{t: t, m: e.swapper}
 	o.wake = sync.NewCond(&o.mu)
-	e.moves.observe = o.event
+	e.swapper.observe = o.event
 	return o
 }
 
@@ -150,7 +150,7 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 					t.Error("other tokens are drawn when copies take longer")
 				}
 			}
-			e.moves.pending.Wait()
+			e.swapper.pending.Wait()
 			s := e.Stats()
 			t.Logf(
 				"%d calls; copies beside them: %d to the host, %d to the device; %d blocks placed, %d not staged; "+

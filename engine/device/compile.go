@@ -1,0 +1,138 @@
+package device
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/tree"
+)
+
+// Compiled is a program ready to run.
+type Compiled struct {
+	Program
+	Executable compute.Executable
+	NumState   int // leaves of the state
+	Output     []Leaf
+}
+
+// donor is a backend that updates arguments in place: parameter name to the index of the result that takes its memory.
+type donor interface {
+	Donating(alias map[string]int) compute.Backend
+}
+
+// Compile builds and compiles a program. Panics of graph building become errors here.
+func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			cause, ok := r.(error)
+			if !ok {
+				cause = fmt.Errorf("%v", r)
+			}
+			err = fmt.Errorf("building program %s: %w", p.Name, cause)
+		}
+	}()
+	scratch := NewGraph(backend, p.Name+" state")
+	like := gr.newState(scratch)
+	names, leaves := tree.Names(like), tree.Leaves(like)
+	if p.build == nil {
+		if err := scratch.Compile(leaves...); err != nil {
+			return nil, fmt.Errorf("compiling program %s: %w", p.Name, err)
+		}
+		return &Compiled{Program: p, Executable: scratch.Executable(), NumState: len(leaves)}, nil
+	}
+	if d, ok := backend.(donor); ok && !p.Reads {
+		alias := make(map[string]int, len(names))
+		for i, name := range names {
+			alias[parameterName("st", name)] = i
+		}
+		backend = d.Donating(alias)
+	}
+	g := NewGraph(backend, p.Name)
+	nodes := make([]*Node, len(leaves))
+	for i, leaf := range leaves {
+		nodes[i] = Parameter(g, parameterName("st", names[i]), leaf.Shape())
+	}
+	st := tree.Rebuild(like, nodes)
+	nodes = make([]*Node, len(p.Input))
+	for i, leaf := range p.Input {
+		nodes[i] = Parameter(g, parameterName("in", leaf.Name), leaf.Shape)
+	}
+	var w decoder.Weights
+	if p.Weights {
+		weights := make([]*Node, len(gr.Arrays))
+		for i, param := range gr.Arrays {
+			weights[i] = Parameter(g, parameterName("w", param.Name), param.Shape)
+		}
+		w = decoder.NewWeights(gr.Arrays, weights)
+	}
+	st, out, own := p.build(st, w, nodes)
+	results := tree.Leaves(out)
+	if !p.Reads {
+		results = append(tree.Leaves(st), results...)
+	}
+	if err := g.Compile(results...); err != nil {
+		return nil, fmt.Errorf("compiling program %s: %w", p.Name, err)
+	}
+	c = &Compiled{Program: p, Executable: g.Executable(), NumState: len(leaves), Output: leavesOfNodes(out, own)}
+	if p.twin != nil {
+		if _, _, err := p.twin(c.Output); err != nil {
+			return nil, fmt.Errorf("the output of program %s: %w", p.Name, err)
+		}
+	}
+	return c, nil
+}
+
+func parameterName(of, leaf string) string { return of + "_" + strings.ReplaceAll(leaf, ".", "_") }
+
+// Leaf is the name and shape of one array of an input or output.
+type Leaf struct {
+	Name  string
+	Shape shapes.Shape
+	// Own says that each device of a group has an array of its own: on the host they are one behind the other. All else
+	// is the same on all.
+	Own bool
+}
+
+// leavesOf are those of a host twin.
+func leavesOf(arrays []tree.Array) []Leaf {
+	leaves := make([]Leaf, len(arrays))
+	for i, a := range arrays {
+		leaves[i] = Leaf{Name: a.Name, Shape: a.Shape}
+	}
+	return leaves
+}
+
+// leavesOfNodes are those of a tree, some of which are each device's own.
+func leavesOfNodes(v any, own []*Node) []Leaf {
+	names, nodes := tree.Names(v), tree.Leaves(v)
+	leaves := make([]Leaf, len(names))
+	for i, n := range nodes {
+		leaves[i] = Leaf{names[i], n.Shape(), slices.Contains(own, n)}
+	}
+	return leaves
+}
+
+// twinOf makes a host twin of an output.
+func twinOf[T any](output []Leaf) (any, []tree.Array, error) {
+	names, of := make([]string, len(output)), make([]shapes.Shape, len(output))
+	for i, l := range output {
+		names[i], of[i] = l.Name, l.Shape
+	}
+	return tree.Like[T](names, of)
+}
+
+// NewOutput makes the host twin of the output, and views of its arrays.
+func (c *Compiled) NewOutput() (twin any, arrays []tree.Array, err error) { return c.twin(c.Output) }
+
+// UpdatesState says that the program takes the state and gives it back in place; the one that makes it does not, nor
+// one that reads it.
+func (p Program) UpdatesState() bool { return p.build != nil && !p.Reads }
+
+// MakesState says that the program makes the state.
+func (p Program) MakesState() bool { return p.build == nil }

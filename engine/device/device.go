@@ -1,0 +1,58 @@
+// Package device builds the programs that run on the device: the state that stays there between calls, what a call
+// takes and returns, and what it does in between. It admits sequences, runs prompts, decodes, moves pages to the host
+// and back, and runs the verbs of contexts.
+//
+// A [Program] is a graph with an input and an output, of which the host has twins such as [Input] and [Output].
+package device
+
+import (
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/attention"
+	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/decoder"
+)
+
+// Sizes are those of the device state and of the programs' inputs and outputs.
+type Sizes struct {
+	schedule.Sizes
+	PagesPerSeq   int // pages that a sequence may have
+	PrefillTokens int // prompt tokens of a step
+	// LayerLoop has one layer in the program, as the body of a loop, and one cache for all of them.
+	LayerLoop bool
+	Layout    attention.Layout // of a layer's cache
+	Transfers bool             // pages can be moved to the host and back
+}
+
+// StepTokens is T, the most tokens of a step.
+func (s Sizes) StepTokens() int { return max(s.PrefillTokens, s.Slots) }
+
+// fillTogether is how many slots must be free for waiting sequences to get them.
+func (s Sizes) fillTogether() int { return max(1, s.MaxSeqs/16) }
+
+// Graphs builds the programs' graphs for one model.
+type Graphs struct {
+	Sizes
+	Model     models.Config
+	Arrays    []decoder.Array
+	DType     dtypes.DType // of the hidden states
+	ZeroPages bool         // clears pages when they are freed
+	Debug     bool         // checks the rules of the state after each step
+}
+
+// BlockPages is how many pages one call of the transfer programs moves.
+const BlockPages = 16
+
+// MaxStopTokens is how many stop tokens a row holds.
+const MaxStopTokens = 8
+
+// Names of programs.
+const (
+	Init  = "init"    // makes the state
+	Run   = "run"     // admits, runs prompts, decodes
+	Save  = "save"    // copies pages of a row
+	Load  = "load"    // gives a row pages and their contents
+	Verbs = "context" // verbs of contexts
+	Score = "score"   // how likely tokens are
+)

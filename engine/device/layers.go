@@ -1,0 +1,122 @@
+package device
+
+import (
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/attention"
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/tokenqueue"
+)
+
+// layerCaches is how the caches lie: in how many arrays, and the layout of each.
+func (p Sizes) layerCaches(layers int) (arrays int, layout attention.Layout) {
+	layout = p.Layout
+	if !p.LayerLoop {
+		return layers, layout
+	}
+	layout.Pages *= layers
+	return 1, layout
+}
+
+// copyPages copies pages from[i] to to[i], i32[C], of all layers; -1 in either copies nothing.
+func (gr *Graphs) copyPages(caches []*Node, from, to *Node) []*Node {
+	_, layout := gr.layerCaches(gr.Model.NumLayers)
+	if !gr.LayerLoop {
+		changed := make([]*Node, len(caches))
+		for i, cache := range caches {
+			changed[i] = layout.CopyPages(cache, from, to)
+		}
+		return changed
+	}
+	type progress struct{ At, Cache *Node }
+	end := control.While(progress{integer(from.Graph(), 0), caches[0]},
+		func(p progress) *Node { return LessThan(p.At, integer(p.At.Graph(), gr.Model.NumLayers)) },
+		func(p progress) progress {
+			layer := decoder.Layer{At: p.At}
+			return progress{AddScalar(p.At, 1), layout.CopyPages(p.Cache, gr.pagesOfLayer(layer, from),
+				gr.pagesOfLayer(layer, to))}
+		})
+	return []*Node{end.Cache}
+}
+
+// pagesOfLayer are ids of pages, i32[...], as they are in the array that has the layer; -1 and what is too large become
+// -1.
+func (gr *Graphs) pagesOfLayer(layer decoder.Layer, ids *Node) *Node {
+	if !gr.LayerLoop {
+		return ids
+	}
+	at := layer.At
+	if at == nil {
+		at = integer(ids.Graph(), layer.Number)
+	}
+	return shifted(ids, gr.Pages, at, -1)
+}
+
+// shifted adds at * size to numbers of [0, size), and makes others outside.
+func shifted(x *Node, size int, at *Node, outside int) *Node {
+	g := x.Graph()
+	inside := LogicalAnd(GreaterOrEqual(x, integer(g, 0)), LessThan(x, integer(g, size)))
+	return Where(inside, Add(x, Mul(at, integer(g, size))), FillScalar(g, x.Shape(), float64(outside)))
+}
+
+// attend is attention of a layer, with the batch's places as they are in the array that has the layer.
+func (gr *Graphs) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.AttentionFunc {
+	_, layout := gr.layerCaches(gr.Model.NumLayers)
+	return func(layer decoder.Layer, caches []*Node, q, k, v *Node) (*Node, []*Node) {
+		b := batch
+		at := layer.Number
+		if layer.At != nil {
+			at = 0
+			b.PageIndices = gr.pagesOfLayer(layer, b.PageIndices)
+			places := gr.Pages * gr.PageSize
+			b.NewTokenDests = shifted(b.NewTokenDests, places, layer.At, places*gr.Model.NumLayers)
+		}
+		after := append([]*Node(nil), caches...)
+		var out *Node
+		options := decoder.AttentionOptions(gr.Model, layer.Number, oneToken)
+		out, after[at] = layout.Attend(q, k, v, caches[at], b, options)
+		return out, after
+	}
+}
+
+// zero clears the pages where mask, bool[P], holds, in all layers.
+func (gr *Graphs) zero(caches []*Node, mask *Node) []*Node {
+	n, layout := gr.layerCaches(gr.Model.NumLayers)
+	if n < gr.Model.NumLayers {
+		mask = Reshape(BroadcastToDims(InsertAxes(mask, 0), gr.Model.NumLayers, gr.Pages), layout.Pages)
+	}
+	changed := make([]*Node, len(caches))
+	for i, cache := range caches {
+		changed[i] = layout.ZeroPages(cache, mask)
+	}
+	return changed
+}
+
+// readPages are the pages ids, i32[C], of each layer.
+func (gr *Graphs) readPages(caches []*Node, ids *Node) []*Node {
+	_, layout := gr.layerCaches(gr.Model.NumLayers)
+	var pages []*Node
+	for i := range gr.Model.NumLayers {
+		pages = append(pages, layout.ReadPages(caches[min(i, len(caches)-1)],
+			gr.pagesOfLayer(decoder.Layer{Number: i}, ids)))
+	}
+	return pages
+}
+
+// writePages replaces the pages ids, i32[C], of each layer; pages are one array a layer.
+func (gr *Graphs) writePages(caches []*Node, ids *Node, pages []*Node) []*Node {
+	_, layout := gr.layerCaches(gr.Model.NumLayers)
+	caches = append([]*Node(nil), caches...)
+	for i, p := range pages {
+		at := min(i, len(caches)-1)
+		caches[at] = layout.WritePages(caches[at], gr.pagesOfLayer(decoder.Layer{Number: i}, ids), p)
+	}
+	return caches
+}
+
+// newCaches are empty.
+func (gr *Graphs) newCaches(g *Graph) []*Node {
+	n, layout := gr.layerCaches(gr.Model.NumLayers)
+	return layout.New(g, n)
+}
