@@ -106,6 +106,7 @@ type Engine struct {
 	// each call waits until it has all the requests that there is room for; for tests, whose figures it makes the same
 	// each time
 	inOrder bool
+	watch   func(schedule.Device) schedule.Device // stands before the device of a run, if not nil: for tests
 }
 
 // New plans the engine's sizes, compiles its programs and puts the weights on the device.

@@ -98,6 +98,9 @@ func (e *Engine) prepare() (*schedule.Config, error) {
 		Stats: &e.stats, Calls: &e.calls, Now: e.now, Note: e.swapper.note, Observe: e.observe, InOrder: e.inOrder,
 	}
 	run.Device = onDevice{e, e.plan.Pages - run.Pool}
+	if e.watch != nil {
+		run.Device = e.watch(run.Device)
+	}
 	if t := e.cfg.Tokenizer; t != nil {
 		run.NewStream = func() schedule.Stream { return t.NewStream() }
 	}

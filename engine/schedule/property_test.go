@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/engine/schedule/model"
 	"github.com/quire/quire/prefix"
 )
 
@@ -24,7 +26,7 @@ func (letters) Flush() string           { return "" }
 
 // work is a random job and the device that it runs on.
 type work struct {
-	device   *fake
+	device   *model.Device
 	host     *schedule.HostCache
 	contexts []*schedule.Context
 	requests []*schedule.Request
@@ -46,8 +48,9 @@ func drawWork(t *rapid.T) *work {
 	longest := rapid.IntRange(8, 40).Draw(t, "longest")
 	perSeq := (longest + s.PageSize - 1) / s.PageSize
 	s.Pages = perSeq + rapid.IntRange(0, 4*perSeq).Draw(t, "more pages")
-	w := &work{device: newFake(s, rapid.IntRange(1, 12).Draw(t, "prefill tokens")),
+	w := &work{device: model.New(s, rapid.IntRange(1, 12).Draw(t, "prefill tokens")),
 		inOrder: rapid.Bool().Draw(t, "in order")}
+	w.device.Draw = func(s model.Sequence) (int32, schedule.Finish) { return draw(s.Tokens, s.Request, s.Generation) }
 	if rapid.Bool().Draw(t, "host cache") {
 		w.host = schedule.NewHostCache(int64(rapid.IntRange(0, 2000).Draw(t, "host bytes")))
 	}
@@ -83,17 +86,13 @@ func drawWork(t *rapid.T) *work {
 
 // openContext gives a context its row, with pages reserved for it beyond those it has.
 func (w *work) openContext(s schedule.Sizes, tokens []int32, i, reserved int, pool *int) {
-	need := w.device.pagesOf(len(tokens)) + reserved
+	need := (len(tokens)+s.PageSize-1)/s.PageSize + reserved
 	if *pool-need < 1 {
 		return
 	}
 	*pool -= need
 	row := s.FirstContext() + i
-	r := &w.device.rows[row]
-	r.used, r.promptLen, r.maxPages = true, len(tokens), need
-	for _, token := range tokens {
-		w.device.write(r, token)
-	}
+	w.device.OpenContext(row, tokens, need)
 	c := &schedule.Context{Row: row, Tokens: tokens, MaxPages: need}
 	if s.PrefixCache {
 		c.Chain = prefix.Chain(seed, tokens[:len(tokens)/s.PageSize*s.PageSize], s.PageSize)
@@ -106,7 +105,7 @@ func (w *work) run(ctx context.Context) ([]*schedule.Completion, schedule.Stats,
 	var stats schedule.Stats
 	var calls atomic.Int64
 	cfg := &schedule.Config{Sizes: w.device.Sizes, Device: w.device, Host: w.host, Contexts: w.contexts,
-		FreePages: w.device.free(), Pool: w.device.unreserved(), PrefixSeed: seed,
+		FreePages: w.device.Free(), Pool: w.device.Unreserved(), PrefixSeed: seed,
 		NewStream: func() schedule.Stream { return letters{} }, Stats: &stats, Calls: &calls, Now: time.Now,
 		InOrder: w.inOrder}
 	intake, out := make(chan *schedule.Request, len(w.requests)), make(chan *schedule.Completion)
@@ -129,6 +128,22 @@ func (w *work) run(ctx context.Context) ([]*schedule.Completion, schedule.Stats,
 		all = append(all, c)
 	}
 	return all, stats, <-failed
+}
+
+// draw is what follows tokens in a completion, and how the sequence stands then.
+func draw(tokens []int32, r *schedule.Request, generation int) (int32, schedule.Finish) {
+	h := fnv.New64a()
+	fmt.Fprint(h, tokens, r.Tag, generation)
+	token := int32(h.Sum64() % 23)
+	switch {
+	case h.Sum64()%101 == 0:
+		return -1, schedule.NotANumber
+	case token == 0:
+		return token, schedule.AtStopToken
+	case len(tokens)+1 >= r.MaxLen:
+		return token, schedule.AtLength
+	}
+	return token, schedule.Running
 }
 
 // wanted is a completion as it must be, whatever else runs.
@@ -192,12 +207,12 @@ func (w *work) check(t *rapid.T, all []*schedule.Completion) {
 // contextsAreWhole compares the rows of contexts with what they were.
 func (w *work) contextsAreWhole(t *rapid.T) {
 	for _, c := range w.contexts {
-		if r := &w.device.rows[c.Row]; !r.used || !slices.Equal(w.device.tokens(r), c.Tokens) {
-			t.Fatalf("the context of row %d has %v, not %v", c.Row, w.device.tokens(r), c.Tokens)
+		if tokens, used := w.device.Tokens(c.Row); !used || !slices.Equal(tokens, c.Tokens) {
+			t.Fatalf("the context of row %d has %v, not %v", c.Row, tokens, c.Tokens)
 		}
 	}
-	for row, r := range w.device.rows[:w.device.FirstContext()] {
-		if r.used {
+	for row := range w.device.FirstContext() {
+		if _, used := w.device.Tokens(row); used {
 			t.Fatalf("row %d is used when the run is over", row)
 		}
 	}
@@ -210,7 +225,7 @@ func TestRandomJobs(t *testing.T) {
 	var sum schedule.Stats
 	check := func(t *rapid.T) {
 		w := drawWork(t)
-		free := w.device.free()
+		free := w.device.Free()
 		for range 2 { // the second job meets the host cache as the first left it
 			all, stats, err := w.run(t.Context())
 			if err != nil {
@@ -219,7 +234,7 @@ func TestRandomJobs(t *testing.T) {
 			sum = sum.Then(stats)
 			w.check(t, all)
 			w.contextsAreWhole(t)
-			if now := w.device.free(); now != free {
+			if now := w.device.Free(); now != free {
 				t.Fatalf("%d pages are free after the run, and %d before", now, free)
 			}
 		}
@@ -240,16 +255,16 @@ func TestDeviceErrors(t *testing.T) {
 		w := drawWork(t)
 		switch rapid.IntRange(0, 2).Draw(t, "what fails") {
 		case 0:
-			w.device.failRun = rapid.IntRange(1, 5).Draw(t, "call")
+			w.device.FailRun = rapid.IntRange(1, 5).Draw(t, "call")
 		case 1:
-			w.device.failSave = true
+			w.device.FailSave = true
 		case 2:
-			w.device.failLoad = true
+			w.device.FailLoad = true
 		}
 		all, _, err := w.run(t.Context())
-		failed := w.device.calls >= w.device.failRun && w.device.failRun > 0 ||
-			w.device.failSave && w.device.saves > 0 || w.device.failLoad && w.device.loads > 0
-		if failed != errors.Is(err, errFake) {
+		failed := w.device.Calls >= w.device.FailRun && w.device.FailRun > 0 ||
+			w.device.FailSave && w.device.Saves > 0 || w.device.FailLoad && w.device.Loads > 0
+		if failed != errors.Is(err, model.ErrFailed) {
 			t.Fatalf("the device failed: %v, and the run says %v", failed, err)
 		}
 		seen := map[string]bool{}

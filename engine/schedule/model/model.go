@@ -1,35 +1,45 @@
-package schedule_test
+// Package model is a plain-Go model of the device, for tests: the rules of admission, prompts, decoding and pages that
+// docs/architecture.md describes, without a model to compute. The scheduler's tests run random jobs on it, and the
+// engine's tests compare it with the device itself.
+package model
 
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"time"
 
 	"github.com/quire/quire/engine/schedule"
 )
 
-// fake is a plain-Go model of the device: the rules of admission, prompts, decoding and pages that docs/architecture.md
-// describes. What it draws depends on the contents of the pages that a row has, so that a completion is another one if
-// the scheduler lets it start from the wrong tokens.
-type fake struct {
+// Device is the model. It panics where a rule is broken: a row is used twice, a page that others hold is written to,
+// pages run out.
+type Device struct {
 	schedule.Sizes
-	prefillTokens int
+	PrefillTokens int // prompt tokens of a step
+	// Draw says what follows the tokens of a sequence, and how it stands then.
+	Draw func(Sequence) (int32, schedule.Finish)
 
-	rows  []fakeRow
-	refs  []int     // of pages
-	pages [][]int32 // contents
+	Calls, Saves, Loads int
+	FailRun             int // the call that fails with ErrFailed, from 1; 0 = none
+	FailSave, FailLoad  bool
 
-	calls, saves, loads int
-	failRun             int // the call that fails, from 1; 0 = none
-	failSave, failLoad  bool
-	steps               int
-	staged              []schedule.Block
+	rows   []row
+	refs   []int     // of pages
+	pages  [][]int32 // contents
+	staged []schedule.Block
 }
 
-// fakeRow is a row of the sequence table. Its parameters stay when the row is released, as on the device.
-type fakeRow struct {
+// Sequence is what a token is drawn for.
+type Sequence struct {
+	Tokens     []int32 // that its pages hold
+	Request    *schedule.Request
+	Generation int
+	Place      int // of the token in the output of the call
+}
+
+// row is a row of the sequence table. Its parameters stay when the row is released, as on the device.
+type row struct {
 	used      bool
 	length    int
 	pages     []int
@@ -42,18 +52,21 @@ type fakeRow struct {
 	owner     int
 }
 
-var errFake = errors.New("the device failed")
+// ErrFailed is what fails where it should.
+var ErrFailed = errors.New("the device failed")
 
-func newFake(s schedule.Sizes, prefillTokens int) *fake {
-	f := &fake{Sizes: s, prefillTokens: prefillTokens, rows: make([]fakeRow, s.Rows()), refs: make([]int, s.Pages)}
+// New makes a device whose rows are all free.
+func New(s schedule.Sizes, prefillTokens int) *Device {
+	d := &Device{Sizes: s, PrefillTokens: prefillTokens, rows: make([]row, s.Rows()), refs: make([]int, s.Pages)}
 	for range s.Pages {
-		f.pages = append(f.pages, make([]int32, s.PageSize))
+		d.pages = append(d.pages, make([]int32, s.PageSize))
 	}
-	return f
+	return d
 }
 
-func (f *fake) free() (n int) {
-	for _, r := range f.refs {
+// Free is how many pages no row holds.
+func (d *Device) Free() (n int) {
+	for _, r := range d.refs {
 		if r == 0 {
 			n++
 		}
@@ -61,77 +74,95 @@ func (f *fake) free() (n int) {
 	return n
 }
 
-func (f *fake) pagesOf(tokens int) int { return (tokens + f.PageSize - 1) / f.PageSize }
+func (d *Device) pagesOf(tokens int) int { return (tokens + d.PageSize - 1) / d.PageSize }
 
-func (f *fake) unreserved() int {
-	n := f.free()
-	for _, r := range f.rows {
+// Unreserved is how many free pages are reserved for no row.
+func (d *Device) Unreserved() int {
+	n := d.Free()
+	for _, r := range d.rows {
 		if r.used {
-			n -= max(0, r.maxPages-f.pagesOf(r.length))
+			n -= max(0, r.maxPages-d.pagesOf(r.length))
 		}
 	}
 	return n
 }
 
-func (f *fake) release(row int) {
-	r := &f.rows[row]
+func (d *Device) release(row int) {
+	r := &d.rows[row]
 	for _, p := range r.pages {
-		f.refs[p]--
+		d.refs[p]--
 	}
 	r.used, r.length, r.pages, r.queued = false, 0, nil, nil
 }
 
 // alloc gives a row a page.
-func (f *fake) alloc(r *fakeRow) {
-	at := slices.Index(f.refs, 0)
+func (d *Device) alloc(r *row) {
+	at := slices.Index(d.refs, 0)
 	if at < 0 {
 		panic("out of pages")
 	}
-	f.refs[at] = 1
-	clear(f.pages[at])
+	d.refs[at] = 1
+	clear(d.pages[at])
 	r.pages = append(r.pages, at)
 }
 
 // write appends a token to a row.
-func (f *fake) write(r *fakeRow, token int32) {
-	if r.length%f.PageSize == 0 {
-		f.alloc(r)
+func (d *Device) write(r *row, token int32) {
+	if r.length%d.PageSize == 0 {
+		d.alloc(r)
 	}
-	page := r.pages[r.length/f.PageSize]
-	if f.refs[page] != 1 {
+	page := r.pages[r.length/d.PageSize]
+	if d.refs[page] != 1 {
 		panic("a row writes to a page that others hold")
 	}
-	f.pages[page][r.length%f.PageSize] = token
+	d.pages[page][r.length%d.PageSize] = token
 	r.length++
 }
 
+// Tokens are those that a row holds, and whether it is used.
+func (d *Device) Tokens(row int) (tokens []int32, used bool) {
+	return d.tokens(&d.rows[row]), d.rows[row].used
+}
+
+// OpenContext gives a context a row with tokens and reserves pages for it, beside those that it has.
+func (d *Device) OpenContext(row int, tokens []int32, maxPages int) {
+	r := &d.rows[row]
+	r.used, r.promptLen, r.maxPages = true, len(tokens), maxPages
+	for _, token := range tokens {
+		d.write(r, token)
+	}
+}
+
 // tokens are the contents of a row.
-func (f *fake) tokens(r *fakeRow) (all []int32) {
+func (d *Device) tokens(r *row) (all []int32) {
 	for i := range r.length {
-		all = append(all, f.pages[r.pages[i/f.PageSize]][i%f.PageSize])
+		all = append(all, d.pages[r.pages[i/d.PageSize]][i%d.PageSize])
 	}
 	return all
 }
 
 // clone begins a row with the first held tokens of another: full pages are shared, a partial one is copied.
-func (f *fake) clone(to, from *fakeRow, held int) {
+func (d *Device) clone(to, from *row, held int) {
 	if !from.used || from.length < held {
 		panic("a clone of tokens that did not run")
 	}
 	to.used = true
-	to.pages = slices.Clone(from.pages[:held/f.PageSize])
+	to.pages = slices.Clone(from.pages[:held/d.PageSize])
 	for _, p := range to.pages {
-		f.refs[p]++
+		d.refs[p]++
 	}
-	to.length = held / f.PageSize * f.PageSize
-	for _, token := range f.tokens(from)[to.length:held] {
-		f.write(to, token)
+	to.length = held / d.PageSize * d.PageSize
+	for _, token := range d.tokens(from)[to.length:held] {
+		d.write(to, token)
 	}
 }
 
+// maxCalls is more than any test needs.
+const maxCalls = 10000
+
 // call is one Run.
-type fakeCall struct {
-	*fake
+type call struct {
+	*Device
 	in         *schedule.Input
 	out        *schedule.Output
 	entries    map[int]int // admitted now: entry to row
@@ -142,20 +173,20 @@ type fakeCall struct {
 }
 
 // Run implements [schedule.Device].
-func (f *fake) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, error) {
-	if f.calls++; f.calls == f.failRun {
-		return nil, schedule.Spent{}, errFake
+func (d *Device) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, error) {
+	if d.Calls++; d.Calls == d.FailRun {
+		return nil, schedule.Spent{}, ErrFailed
 	}
-	if f.calls > 10000 {
+	if d.Calls > maxCalls {
 		panic("the run has no end")
 	}
-	if len(in.Tokens) > f.PromptLimit || len(in.Waiting) > f.WaitingLen() || len(in.Ahead) > f.AheadLen() {
+	if len(in.Tokens) > d.PromptLimit || len(in.Waiting) > d.WaitingLen() || len(in.Ahead) > d.AheadLen() {
 		panic("the call has no room for what is offered")
 	}
-	n := f.MaxRounds * f.Slots
+	n := d.MaxRounds * d.Slots
 	out := &schedule.Output{Tokens: make([]int32, n), Logprobs: make([]float32, n), Processed: make([]float32, n),
-		Owners: make([]int32, n), Finish: make([]int32, n), Placed: make([]int32, f.WaitingLen()),
-		Opened: make([]int32, f.AheadLen()), SeqLens: make([]int32, f.Rows()), FreePages: make([]int32, f.MaxRounds)}
+		Owners: make([]int32, n), Finish: make([]int32, n), Placed: make([]int32, d.WaitingLen()),
+		Opened: make([]int32, d.AheadLen()), SeqLens: make([]int32, d.Rows()), FreePages: make([]int32, d.MaxRounds)}
 	for i := range out.Owners {
 		out.Owners[i] = -1
 	}
@@ -164,14 +195,14 @@ func (f *fake) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, error)
 	}
 	for row, release := range in.Release {
 		if release {
-			f.release(row)
+			d.release(row)
 		}
 	}
-	for row := range f.rows {
-		f.rows[row].start, f.rows[row].owner = int(in.Starts[row]), f.WaitingLen()+row
+	for row := range d.rows {
+		d.rows[row].start, d.rows[row].owner = int(in.Starts[row]), d.WaitingLen()+row
 	}
-	c := &fakeCall{fake: f, in: in, out: out}
-	out.MinFree = int32(f.Pages)
+	c := &call{Device: d, in: in, out: out}
+	out.MinFree = int32(d.Pages)
 	for int(out.Columns) < in.Columns && int(out.PrefillSteps+out.DecodeSteps) < 4*in.Columns {
 		c.admissible()
 		if len(c.entries) > 0 || len(c.prompts) > 0 {
@@ -183,16 +214,16 @@ func (f *fake) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, error)
 		} else {
 			break
 		}
-		f.check()
+		d.check()
 	}
-	for row, r := range f.rows {
+	for row, r := range d.rows {
 		out.SeqLens[row] = int32(r.length)
 	}
-	out.EndFree, out.Short = int32(f.free()), int32(c.short())
+	out.EndFree, out.Short = int32(d.Free()), int32(c.short())
 	return out, schedule.Spent{Device: time.Duration(1 + out.PrefillSteps + out.DecodeSteps)}, nil
 }
 
-func (c *fakeCall) freeSlots() (list []int) {
+func (c *call) freeSlots() (list []int) {
 	for row := range c.MaxSeqs {
 		if !c.rows[row].used {
 			list = append(list, row)
@@ -201,13 +232,13 @@ func (c *fakeCall) freeSlots() (list []int) {
 	return list
 }
 
-func (c *fakeCall) fillTogether() int { return max(1, c.MaxSeqs/16) }
+func (c *call) fillTogether() int { return max(1, c.MaxSeqs/16) }
 
-func (c *fakeCall) ready(source, held int) bool {
+func (c *call) ready(source, held int) bool {
 	return source < 0 || c.rows[source].used && c.rows[source].length >= held
 }
 
-func (c *fakeCall) need(maxPages, source, held int) int {
+func (c *call) need(maxPages, source, held int) int {
 	if source < 0 {
 		return maxPages
 	}
@@ -215,9 +246,9 @@ func (c *fakeCall) need(maxPages, source, held int) int {
 }
 
 // admissible finds what may be admitted now.
-func (c *fakeCall) admissible() {
+func (c *call) admissible() {
 	c.entries, c.prompts = map[int]int{}, nil
-	slots, avail := c.freeSlots(), c.unreserved()
+	slots, avail := c.freeSlots(), c.Unreserved()
 	wanted, alone := 0, make([]int, len(c.in.Waiting)+1)
 	var fitting []int
 	stuck := -1
@@ -263,8 +294,8 @@ func (c *fakeCall) admissible() {
 }
 
 // admit gives rows to what is admissible.
-func (c *fakeCall) admit() {
-	begin := func(row, source, held int) *fakeRow {
+func (c *call) admit() {
+	begin := func(row, source, held int) *row {
 		r := &c.rows[row]
 		if r.used {
 			panic("a row is used twice")
@@ -301,7 +332,7 @@ func (c *fakeCall) admit() {
 	}
 }
 
-func (c *fakeCall) remaining(rows []fakeRow) (n int) {
+func (c *call) remaining(rows []row) (n int) {
 	for _, r := range rows {
 		if r.used {
 			n += max(0, r.promptLen-r.length)
@@ -310,33 +341,33 @@ func (c *fakeCall) remaining(rows []fakeRow) (n int) {
 	return n
 }
 
-func (c *fakeCall) wantsPrefill() bool {
+func (c *call) wantsPrefill() bool {
 	all := c.remaining(c.rows)
 	return c.remaining(c.rows[:c.Slots]) > 0 ||
-		all > 0 && (len(c.freeSlots()) >= c.fillTogether() || all >= c.prefillTokens)
+		all > 0 && (len(c.freeSlots()) >= c.fillTogether() || all >= c.PrefillTokens)
 }
 
 // short is how many pages are missing for the next step of all that decode.
-func (c *fakeCall) short() int {
+func (c *call) short() int {
 	n := 0
 	for _, r := range c.rows[:c.Slots] {
 		if r.used && r.length >= r.promptLen && r.length%c.PageSize == 0 && c.pagesOf(r.length) >= r.maxPages {
 			n++
 		}
 	}
-	return max(0, n-c.unreserved())
+	return max(0, n-c.Unreserved())
 }
 
-func (c *fakeCall) wantsDecode() bool {
-	queued := slices.ContainsFunc(c.rows[:c.Slots], func(r fakeRow) bool { return r.queued != nil })
+func (c *call) wantsDecode() bool {
+	queued := slices.ContainsFunc(c.rows[:c.Slots], func(r row) bool { return r.queued != nil })
 	waits := c.placed < len(c.in.Waiting) || c.openedHere < len(c.in.Ahead)
 	early := len(c.freeSlots()) >= c.in.EnoughFree && !waits && c.out.Columns > 0
 	return queued && c.short() == 0 && !early
 }
 
 // prefill runs prompt tokens, those of slots first.
-func (c *fakeCall) prefill() {
-	left := c.prefillTokens
+func (c *call) prefill() {
+	left := c.PrefillTokens
 	for row := range c.rows {
 		r := &c.rows[row]
 		if !r.used || r.promptLen <= r.length {
@@ -355,7 +386,7 @@ func (c *fakeCall) prefill() {
 }
 
 // decode runs the token that each slot drew last.
-func (c *fakeCall) decode() {
+func (c *call) decode() {
 	for row := range c.Slots {
 		if r := &c.rows[row]; r.queued != nil {
 			c.write(r, r.queued[0])
@@ -369,10 +400,10 @@ func (c *fakeCall) decode() {
 }
 
 // sample draws a token for a slot.
-func (c *fakeCall) sample(row int) {
+func (c *call) sample(row int) {
 	r := &c.rows[row]
-	token, finish := draw(c.tokens(r), r.request, r.gen)
 	at := int(c.out.Columns)*c.Slots + row
+	token, finish := c.Draw(Sequence{c.tokens(r), r.request, r.gen, at})
 	c.out.Tokens[at], c.out.Owners[at], c.out.Finish[at] = token, int32(r.owner), int32(finish)
 	c.drew = true
 	if finish == schedule.Running {
@@ -383,65 +414,48 @@ func (c *fakeCall) sample(row int) {
 }
 
 // column ends a step.
-func (c *fakeCall) column() {
-	free := int32(c.free())
+func (c *call) column() {
+	free := int32(c.Free())
 	c.out.FreePages[c.out.Columns], c.out.MinFree = free, min(c.out.MinFree, free)
 	if c.drew {
 		c.out.Columns++
 	}
 	c.drew = false
-	c.steps++
-}
-
-// draw is what follows tokens in a completion, and how the sequence stands then.
-func draw(tokens []int32, r *schedule.Request, generation int) (int32, schedule.Finish) {
-	h := fnv.New64a()
-	fmt.Fprint(h, tokens, r.Tag, generation)
-	token := int32(h.Sum64() % 23)
-	switch {
-	case h.Sum64()%101 == 0:
-		return -1, schedule.NotANumber
-	case token == 0:
-		return token, schedule.AtStopToken
-	case len(tokens)+1 >= r.MaxLen:
-		return token, schedule.AtLength
-	}
-	return token, schedule.Running
 }
 
 // check counts the references of pages, and looks for a page that is written to and shared.
-func (f *fake) check() {
-	refs := make([]int, len(f.refs))
-	for i, r := range f.rows {
-		if len(r.pages) != f.pagesOf(r.length) {
+func (d *Device) check() {
+	refs := make([]int, len(d.refs))
+	for i, r := range d.rows {
+		if len(r.pages) != d.pagesOf(r.length) {
 			panic(fmt.Sprintf("row %d has %d pages for %d tokens", i, len(r.pages), r.length))
 		}
 		for _, p := range r.pages {
 			refs[p]++
 		}
 	}
-	if !slices.Equal(refs, f.refs) {
+	if !slices.Equal(refs, d.refs) {
 		panic("pages are held by others than rows")
 	}
 }
 
-// fakeBlock is pages on the host.
-type fakeBlock struct{ pages [][]int32 }
+// block is pages on the host.
+type block struct{ pages [][]int32 }
 
 // Save implements [schedule.Device].
-func (f *fake) Save(row, tokens int) (*schedule.Pages, error) {
-	if f.saves++; f.failSave {
-		return nil, errFake
+func (d *Device) Save(row, tokens int) (*schedule.Pages, error) {
+	if d.Saves++; d.FailSave {
+		return nil, ErrFailed
 	}
-	r := &f.rows[row]
+	r := &d.rows[row]
 	if !r.used || r.length < tokens {
 		panic("saving tokens that did not run")
 	}
 	out := &schedule.Pages{Tokens: tokens}
-	for from := 0; from*f.PageSize < tokens; from += f.BlockPages {
-		b := &fakeBlock{}
-		for _, p := range r.pages[from:min(len(r.pages), from+f.BlockPages)] {
-			b.pages = append(b.pages, slices.Clone(f.pages[p]))
+	for from := 0; from*d.PageSize < tokens; from += d.BlockPages {
+		b := &block{}
+		for _, p := range r.pages[from:min(len(r.pages), from+d.BlockPages)] {
+			b.pages = append(b.pages, slices.Clone(d.pages[p]))
 		}
 		out.Blocks = append(out.Blocks, b)
 	}
@@ -449,37 +463,37 @@ func (f *fake) Save(row, tokens int) (*schedule.Pages, error) {
 }
 
 // Load implements [schedule.Device].
-func (f *fake) Load(row int, pages *schedule.Pages, from schedule.Origin) error {
-	if f.loads++; f.failLoad {
-		return errFake
+func (d *Device) Load(row int, pages *schedule.Pages, from schedule.Origin) error {
+	if d.Loads++; d.FailLoad {
+		return ErrFailed
 	}
-	r := &f.rows[row]
+	r := &d.rows[row]
 	if r.used {
 		panic("loading into a row that is used")
 	}
 	r.used, r.promptLen, r.maxPages = true, 0, 0
 	if from.Pages > 0 {
-		f.clone(r, &f.rows[from.Row], from.Pages*f.PageSize)
+		d.clone(r, &d.rows[from.Row], from.Pages*d.PageSize)
 	}
 	for i := r.length; i < pages.Tokens; i++ {
-		page := i / f.PageSize
-		block := pages.Blocks[page/f.BlockPages].(*fakeBlock)
-		f.write(r, block.pages[page%f.BlockPages][i%f.PageSize])
+		page := i / d.PageSize
+		block := pages.Blocks[page/d.BlockPages].(*block)
+		d.write(r, block.pages[page%d.BlockPages][i%d.PageSize])
 	}
-	f.check()
+	d.check()
 	return nil
 }
 
 // Stage implements [schedule.Device].
-func (f *fake) Stage(blocks []schedule.Block) { f.staged = blocks[:min(len(blocks), f.Staged)] }
+func (d *Device) Stage(blocks []schedule.Block) { d.staged = blocks[:min(len(blocks), d.Staged)] }
 
 // IsStaged implements [schedule.Device].
-func (f *fake) IsStaged(blocks []schedule.Block) bool {
-	return !slices.ContainsFunc(blocks[:min(len(blocks), f.Staged)],
-		func(b schedule.Block) bool { return !slices.Contains(f.staged, b) })
+func (d *Device) IsStaged(blocks []schedule.Block) bool {
+	return !slices.ContainsFunc(blocks[:min(len(blocks), d.Staged)],
+		func(b schedule.Block) bool { return !slices.Contains(d.staged, b) })
 }
 
 // Bytes implements [schedule.Device].
-func (f *fake) Bytes(tokens int) int64 {
-	return int64((f.pagesOf(tokens)+f.BlockPages-1)/f.BlockPages) * 100
+func (d *Device) Bytes(tokens int) int64 {
+	return int64((d.pagesOf(tokens)+d.BlockPages-1)/d.BlockPages) * 100
 }
