@@ -83,8 +83,9 @@ func TestDeviceIsAsItsModel(t *testing.T) {
 	}{{"swaps", 24, Overcommit, 0}, {"reserves", 40, Reserve, 0}, {"host cache", 24, Overcommit, 64 << 20}} {
 		t.Run(c.name, func(t *testing.T) {
 			m := testenv.Model(t, "smollm2-like")
-			cfg := Config{Model: m, Backend: testenv.XLA(t), MaxSeqs: 6, PageSize: 4, PrefillTokens: 16, MaxModelLen: 64,
-				MaxRounds: 8, Admission: c.admission, HostKVMemory: c.host}
+			cfg := Config{Model: m, Backend: testenv.XLA(t), MaxSeqs: 6, PageSize: 4, PrefillTokens: 16,
+				MaxModelLen: 64,
+				MaxRounds:   8, Admission: c.admission, HostKVMemory: c.host}
 			probe, err := cfg.Plan()
 			if err != nil {
 				t.Fatal(err)
@@ -105,7 +106,8 @@ func TestDeviceIsAsItsModel(t *testing.T) {
 				}
 			}
 			s := e.Stats()
-			t.Logf("%d calls, %d preemptions, %d hits, %d bytes moved", d.calls, s.Preemptions, s.HitTokens, s.MovedBytes)
+			t.Logf("%d calls, %d preemptions, %d hits, %d bytes moved", d.calls, s.Preemptions, s.HitTokens,
+				s.MovedBytes)
 			if d.calls == 0 || c.admission == Overcommit && s.Preemptions == 0 || s.HitTokens == 0 {
 				t.Error("the run did not come to what this is about")
 			}
