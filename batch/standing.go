@@ -58,34 +58,17 @@ func (s Standing) String() string {
 
 // standing looks how much of the whole job is there now.
 func (s *savedJob) standing() (Standing, error) {
-	names, err := s.folder.Names()
+	out, err := promptset.OpenOutput(s.folder)
 	if err != nil {
 		return Standing{}, err
 	}
-	return Standing{s.parts, missingParts(s.parts, names, s.format), s.shard.Count}, nil
-}
-
-// missingParts lists the parts that are not among the names.
-func missingParts(parts promptset.Parts, names []string, format string) (missing []int) {
-	there := map[int]bool{}
-	for _, name := range names {
-		if part, f, ok := promptset.ParsePartName(name); ok && f == format {
-			there[part] = true
-		}
-	}
-	for _, part := range parts.All() {
-		if !there[part] {
-			missing = append(missing, part)
-		}
-	}
-	return missing
+	return Standing{s.parts, out.Missing(s.parts, s.format), s.shard.Count}, nil
 }
 
 // StandingOf looks how much of the job is there whose output folder that is. Its work folder has the state. ok is false
 // where it isn't known.
 func StandingOf(ctx context.Context, files vfs.FS, output, work string) (all Standing, ok bool) {
 	var job *jobstate.Description
-	var names []string
 	var shards []jobstate.Shard
 	var err error
 	if storage.IsRemote(output) {
@@ -96,7 +79,8 @@ func StandingOf(ctx context.Context, files vfs.FS, output, work string) (all Sta
 	if job == nil || err != nil {
 		return all, false
 	}
-	if names, err = promptset.OpenOutputFolder(ctx, files, output).Names(); err != nil {
+	out, err := promptset.OpenOutput(promptset.OpenOutputFolder(ctx, files, output))
+	if err != nil {
 		return all, false
 	}
 	// Of a job in an object store this machine knows what ran here.
@@ -108,7 +92,7 @@ func StandingOf(ctx context.Context, files vfs.FS, output, work string) (all Sta
 	if all.Parts, format, ok = PartsOf(job); !ok {
 		return all, false
 	}
-	all.Missing = missingParts(all.Parts, names, format)
+	all.Missing = out.Missing(all.Parts, format)
 	for i, shard := range shards {
 		if i > 0 && shard.Count != all.shards {
 			all.shards = 0 // of several counts none says whose the missing parts are

@@ -32,6 +32,27 @@ type Part struct {
 	Format, Name string
 }
 
+// Belongs says whether a part is one of a job that cuts its rows so and writes this format.
+func (p Part) Belongs(parts Parts, format string) bool {
+	return p.Format == format && p.Number < parts.Count()
+}
+
+// Missing lists the parts of such a job that are not there.
+func (o *Output) Missing(parts Parts, format string) (missing []int) {
+	there := map[int]bool{}
+	for _, part := range o.Parts {
+		if part.Format == format {
+			there[part.Number] = true
+		}
+	}
+	for _, number := range parts.All() {
+		if !there[number] {
+			missing = append(missing, number)
+		}
+	}
+	return missing
+}
+
 // OpenOutput looks what parts are in a place.
 func OpenOutput(place Published) (*Output, error) {
 	names, err := place.Names()

@@ -118,7 +118,7 @@ func (v *verifier) verify() error {
 	}
 	present := map[int]bool{}
 	for _, part := range v.out.Parts {
-		if v.job != nil && (part.Format != v.format || part.Number >= v.parts.Count()) {
+		if v.job != nil && !part.Belongs(v.parts, v.format) {
 			v.report.problem(part.Name, "it is no part of this job",
 				"remove it: readers of the folder would take it for one")
 			continue
