@@ -38,6 +38,13 @@ func contractRequests() []*engine.Request {
 		}
 		requests = append(requests, r)
 	}
+	// Rows that may not draw some tokens until they have so many.
+	for i, settings := range []sampling.Settings{{TopP: 1}, {TopP: 0.9, Temperature: 1, Seed: 3}} {
+		r := sampled(fmt.Sprintf("barred-%d", i), requests[7].Tokens, 1+i, 24, 0)
+		r.Sampling, r.StopTokens = settings, []int32{3, 77, 131, 200, 201, 202}
+		r.Sampling.MinTokens = 11
+		requests = append(requests, r)
+	}
 	return requests
 }
 

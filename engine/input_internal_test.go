@@ -2,8 +2,10 @@ package engine
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/sampling"
@@ -14,7 +16,7 @@ import (
 func TestRowIsFilled(t *testing.T) {
 	e := &Engine{cfg: Config{Model: &models.Checkpoint{}}, plan: Plan{MaxModelLen: 100, PageSize: 16, slots: 2}}
 	r := &Request{ID: "a", Tokens: []int32{1, 2, 3}, N: 1, MaxTokens: 20, StopTokens: []int32{7},
-		Sampling: sampling.Settings{Temperature: 0.5, TopP: 0.9, MinP: 0.1, TopK: 40, Seed: 3}}
+		Sampling: sampling.Settings{Temperature: 0.5, TopP: 0.9, MinP: 0.1, TopK: 40, Seed: 3, MinTokens: 5}}
 	entry := schedule.Entry{Request: e.scheduled(r, 10), Generation: 2, PromptLen: 3, MaxPages: 1}
 	in := e.plan.sizes().Fill(&schedule.Input{Waiting: []schedule.Entry{entry}}, e.row)
 	rows := &in.Waiting.Rows
@@ -29,5 +31,25 @@ func TestRowIsFilled(t *testing.T) {
 	}
 	if stops := rows.StopTokens[0]; stops[0] != 7 || stops[1] != schedule.None {
 		t.Errorf("the stop tokens are %v", stops)
+	}
+}
+
+// The model's own tokens bar or end a completion, as ignore_eos and min_tokens say; each token is there once.
+func TestStopTokensOfARequest(t *testing.T) {
+	e := &Engine{cfg: Config{Model: &models.Checkpoint{Config: models.Config{EOS: []int32{2, 9}}}}}
+	for _, c := range []struct {
+		r    Request
+		want []int32
+	}{
+		{Request{}, []int32{2, 9}},
+		{Request{IgnoreEOS: true}, nil},
+		{Request{IgnoreEOS: true, Sampling: sampling.Settings{MinTokens: 1}}, []int32{device.BarredOnly(2), device.BarredOnly(9)}},
+		{Request{StopTokens: []int32{9, 5, 9}}, []int32{5, 9, 2}},
+		{Request{StopTokens: []int32{9, 5}, IgnoreEOS: true, Sampling: sampling.Settings{MinTokens: 1}},
+			[]int32{5, 9, device.BarredOnly(2)}},
+	} {
+		if got := e.stopTokens(&c.r); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %v, want %v", c.r, got, c.want)
+		}
 	}
 }

@@ -52,7 +52,8 @@ func (d onDevice) Bytes(tokens int) int64 { return d.e.bytesOnHost(tokens) }
 // row is the parameters of an entry's row.
 func (e *Engine) row(entry schedule.Entry) device.Row {
 	r := entry.Request.Tag.(tag).whole
-	return device.Row{Sampling: r.Sampling, ID: r.ID, Generation: entry.Generation, MaxLen: e.maxLen(r),
+	return device.Row{Sampling: r.Sampling, ID: r.ID, Generation: entry.Generation,
+		MinLen: len(r.Tokens) + r.Sampling.MinTokens, MaxLen: e.maxLen(r),
 		StopTokens: e.stopTokens(r)}
 }
 

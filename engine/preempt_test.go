@@ -24,7 +24,11 @@ func longRequests(n int) []*engine.Request {
 		for j := range prompt {
 			prompt[j] = int32(rng.IntN(256))
 		}
-		requests = append(requests, sampled(fmt.Sprint(i), prompt, 1+i%3, 60+rng.IntN(50), uint64(i)))
+		r := sampled(fmt.Sprint(i), prompt, 1+i%3, 60+rng.IntN(50), uint64(i))
+		if i%2 == 1 { // tokens that may not be drawn before the last ten, and then end nothing
+			r.Sampling.MinTokens, r.StopTokens = r.MaxTokens-10, []int32{-2 - 7, -2 - 40, -2 - 99, -2 - 200}
+		}
+		requests = append(requests, r)
 	}
 	return requests
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/plural"
@@ -121,11 +122,18 @@ func (e *Engine) checkTokens(tokens []int32) error {
 	return nil
 }
 
-// stopTokens are the tokens that end a completion of r.
+// stopTokens are the tokens that end a completion of r, each once. The model's own are barred until the completion has
+// min_tokens, even where they do not end it.
 func (e *Engine) stopTokens(r *Request) []int32 {
-	tokens := r.StopTokens
-	if !r.IgnoreEOS {
-		tokens = append(tokens[:len(tokens):len(tokens)], e.cfg.Model.Config.EOS...)
+	tokens := slices.Compact(slices.Sorted(slices.Values(r.StopTokens)))
+	for _, eos := range e.cfg.Model.Config.EOS {
+		switch {
+		case slices.Contains(tokens, eos):
+		case !r.IgnoreEOS:
+			tokens = append(tokens, eos)
+		case r.Sampling.MinTokens > 0:
+			tokens = append(tokens, device.BarredOnly(eos))
+		}
 	}
 	return tokens
 }

@@ -123,7 +123,8 @@ func (e *Engine) run(ctx context.Context, run *schedule.Config, intake <-chan *s
 
 // scheduled is a request as the scheduler takes it, which may use pool pages: checked, and with all of its prompt.
 func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
-	s := &schedule.Request{Tokens: r.Tokens, N: r.N, First: r.FirstGeneration, Stop: r.Stop, Context: schedule.None}
+	s := &schedule.Request{Tokens: r.Tokens, N: r.N, First: r.FirstGeneration, Stop: r.Stop,
+		MinTokens: r.Sampling.MinTokens, Context: schedule.None}
 	whole, context, err := e.resolve(r)
 	s.Tag = tag{asked: r, whole: whole}
 	if err == nil {

@@ -39,6 +39,8 @@ type Sampling struct {
 	TopK int
 	// Seed is the seed of the request's random numbers. Any value is valid.
 	Seed uint64
+	// MinTokens bars the tokens that end a completion until it has so many, and stop texts within them. Range: >= 0.
+	MinTokens int
 }
 
 // own are Quire's own parameters, in the order of the documentation, the flags and the checks.
@@ -51,6 +53,16 @@ var own = []Parameter{
 		Note: "maximum tokens of a completion", InEveryJob: true,
 		slot: field(256, func(s *Set) *int { return &s.MaxTokens }), limits: limits{min: 1, max: math.MaxInt32,
 			text: "at least 1"}},
+	{Name: "min_tokens", From: VLLM, Flag: "min-tokens", Placeholder: "TOKENS",
+		Note:   "minimum tokens of a completion; neither the end-of-sequence token nor stop ends it before",
+		Device: "i32",
+		slot:   field(0, func(s *Set) *int { return &s.MinTokens }), limits: limits{text: "0 to max_tokens"},
+		allowed: func(s *Set) string {
+			if s.MinTokens >= 0 && s.MinTokens <= s.MaxTokens {
+				return ""
+			}
+			return fmt.Sprintf("0 to max_tokens, which is %d", s.MaxTokens)
+		}},
 	{Name: "temperature", From: all, Flag: "temperature", Short: "t", Placeholder: "T",
 		Note: "sampling temperature; 0 is greedy", InEveryJob: true, Device: "f32",
 		slot: field(1, func(s *Set) *float64 { return &s.Temperature }), limits: limits{max: math.MaxFloat32,
@@ -254,7 +266,7 @@ func (s *Set) check(name func(own string) string) error {
 // Validate returns a [*RangeError] for the first field that is out of range, or nil.
 func (s Sampling) Validate() error {
 	all := Defaults()
-	all.Sampling = s
+	all.Sampling, all.MaxTokens = s, math.MaxInt32
 	return all.check(func(own string) string { return own })
 }
 

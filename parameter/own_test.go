@@ -56,6 +56,8 @@ func TestCheck(t *testing.T) {
 		{func(s *Set) { s.N = 0 }, "--n is 0, but must be 1 to 1048576"},
 		{func(s *Set) { s.N, s.Generation = 3, 1<<31-3 }, "--generation is 2147483645, but must be 0 to 2147483644"},
 		{func(s *Set) { s.MaxTokens = -1 }, "--max_tokens is -1, but must be at least 1"},
+		{func(s *Set) { s.MinTokens, s.MaxTokens = 5, 4 },
+			"--min_tokens is 5, but must be 0 to max_tokens, which is 4"},
 		{func(s *Set) { s.TopP = 0 }, "--top_p is 0, but must be in 0 < --top_p <= 1 (1 is off)"},
 		{func(s *Set) { s.Stop = []string{"a", ""} }, `--stop "" is empty or not UTF-8`},
 		{func(s *Set) { s.TopK = -2 }, "--top_k is -2, but must be in 0 <= --top_k <= 2147483647 (0 is off)"},
@@ -80,6 +82,10 @@ func TestIdentity(t *testing.T) {
 	want := `{"ignore_eos":false,"max_tokens":256,"min_p":0,"n":1,"seed":0,"stop":null,"temperature":1,"top_k":0,"top_p":1}`
 	if err != nil || string(got) != want {
 		t.Errorf("got  %s (%v)\nwant %s", got, err, want)
+	}
+	s.MinTokens = 3 // which came later
+	if s.Identity()["min_tokens"] != 3 {
+		t.Errorf("%v", s.Identity())
 	}
 }
 

@@ -74,6 +74,7 @@ func TestJudge(t *testing.T) {
 	}{
 		{"max_completion_tokens", "2", Applied, "2"},
 		{"max_new_tokens", "2", Applied, "2"},
+		{"min_new_tokens", "2", Applied, "2"},
 		{"n_predict", "-1", Applied, "-1"}, // and refused as max_tokens
 		{"stop_sequences", `"x"`, Applied, `"x"`},
 		{"num_return_sequences", "4", Applied, "4"},

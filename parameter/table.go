@@ -63,6 +63,7 @@ var judged = []Parameter{
 	{Name: "max_output_tokens", Sets: "max_tokens", From: OpenAI, Note: "the Responses API"},
 	{Name: "max_new_tokens", Sets: "max_tokens", From: Transformers},
 	{Name: "n_predict", Sets: "max_tokens", From: LlamaCpp, Note: "-1, for no limit, is refused: give a number"},
+	{Name: "min_new_tokens", Sets: "min_tokens", From: Transformers},
 	{Name: "stop_sequences", Sets: "stop"},
 	{Name: "stop_strings", Sets: "stop", From: Transformers},
 	{Name: "do_sample", Sets: "temperature", From: Transformers, values: map[string]string{"false": "0"},
@@ -140,8 +141,6 @@ var judged = []Parameter{
 	{Name: "n_indent", From: LlamaCpp, neutral: zero},
 
 	// Where a completion ends.
-	{Name: "min_tokens", From: VLLM, neutral: zero},
-	{Name: "min_new_tokens", From: Transformers, neutral: zero},
 	{Name: "min_length", From: Transformers, neutral: zero},
 	{Name: "max_length", From: Transformers, Note: "it counts the prompt too: give max_tokens"},
 	{Name: "max_time", From: Transformers},

@@ -16,10 +16,11 @@ import (
 type rowsOf[Ints, Sampling, Stops any] struct {
 	Sampling   Sampling
 	PromptLens Ints // i32[n]: prompt tokens to run in this row; a slot samples from the last of them on
+	MinLens    Ints // i32[n]: no stop token is drawn at a position before it
 	MaxLens    Ints // i32[n]: prompt and completion together end here
 	// i32[n]: the pages that are sure for the row; what it does not hold yet of them is reserved for it
 	MaxPages   Ints
-	StopTokens Stops // i32[n, MaxStopTokens], padded with -1
+	StopTokens Stops // i32[n, MaxStopTokens], padded with -1; see BarredOnly
 }
 
 type (
@@ -32,14 +33,19 @@ type Row struct {
 	Sampling   sampling.Settings
 	ID         string // of the request
 	Generation int
+	MinLen     int // no stop token is drawn before the sequence has so many tokens
 	MaxLen     int
 	StopTokens []int32 // MaxStopTokens at most
 }
 
+// BarredOnly is how a row's stop tokens have one that does not end a completion, and is not drawn before MinLen.
+func BarredOnly(token int32) int32 { return -2 - token }
+
 // set fills in row i for an entry.
 func (r Row) set(rows Rows, i int, e schedule.Entry) {
 	sampling.SetRow(rows.Sampling, i, r.Sampling, r.ID, r.Generation)
-	rows.PromptLens[i], rows.MaxLens[i], rows.MaxPages[i] = int32(e.PromptLen), int32(r.MaxLen), int32(e.MaxPages)
+	rows.MinLens[i], rows.MaxLens[i] = int32(r.MinLen), int32(r.MaxLen)
+	rows.PromptLens[i], rows.MaxPages[i] = int32(e.PromptLen), int32(e.MaxPages)
 	stops := &rows.StopTokens[i]
 	for k := range stops {
 		stops[k] = schedule.None

@@ -148,8 +148,19 @@ type drawn struct {
 func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows samplers) drawn {
 	logits := decoder.Logits(gr.Model, w, hidden, rows.Count)
 	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })
-	tokens, logprobs, processed := sampling.Sample(logits, params, rows.Positions, rows.Count)
+	tokens, logprobs, processed := sampling.SampleBarred(logits, params, rows.Positions, rows.Count, barred(st, rows))
 	return drawn{tokens, logprobs, processed}
+}
+
+// barred are the tokens that rows may not draw, i32[S, maxStopTokens], -1 for none: those that end a completion, at
+// positions before its MinLens.
+func barred(st deviceState, rows samplers) *Node {
+	stops := take(st.Rows.StopTokens, rows.Slots)
+	stops = Max(stops, SubScalar(Neg(stops), 2)) // also those that only are barred
+	early := LogicalAnd(LessThan(rows.Positions, take(st.Rows.MinLens, rows.Slots)),
+		GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
+	early = BroadcastToDims(InsertAxes(early, -1), stops.Shape().Dimensions...)
+	return Where(early, stops, FillScalar(stops.Graph(), stops.Shape(), -1))
 }
 
 // record writes a column of output, ends the sequences that are finished, frees their rows and pages, and queues the

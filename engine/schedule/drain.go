@@ -12,7 +12,6 @@ type Stream interface {
 type drainState struct {
 	stream     Stream // nil: no text
 	text       strings.Builder
-	longest    int // bytes of the longest stop string
 	completion Completion
 	ended      bool
 }
@@ -20,9 +19,6 @@ type drainState struct {
 func (d *drainState) init(newStream func() Stream, r *Request) {
 	if newStream != nil {
 		d.stream = newStream()
-	}
-	for _, s := range r.Stop {
-		d.longest = max(d.longest, len(s))
 	}
 	d.completion = Completion{Request: r}
 }
@@ -66,16 +62,19 @@ func (r *result) drain(emit func(*Completion)) {
 	}
 }
 
-// push appends text, and says whether a stop string ended the completion.
+// push appends text, and says whether a stop string ended the completion: one that ends in this text, where that is of
+// tokens after the first MinTokens.
 func (d *drainState) push(text string) bool {
-	from := max(0, d.text.Len()-d.longest+1)
+	old := d.text.Len()
 	d.text.WriteString(text)
-	if d.longest == 0 || text == "" {
+	r := d.completion.Request
+	if len(r.Stop) == 0 || text == "" || len(d.completion.Tokens) <= r.MinTokens {
 		return false
 	}
 	all := d.text.String()
 	first := -1
-	for _, stop := range d.completion.Request.Stop {
+	for _, stop := range r.Stop {
+		from := max(0, old-len(stop)+1)
 		if i := strings.Index(all[from:], stop); stop != "" && i >= 0 && (first < 0 || from+i < first) {
 			first = from + i
 		}

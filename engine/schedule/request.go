@@ -14,6 +14,8 @@ type Request struct {
 	First  int
 	MaxLen int      // tokens of prompt and completion together
 	Stop   []string // a completion ends where its text contains one of these
+	// MinTokens is how many tokens a completion has before a stop string ends it.
+	MinTokens int
 	// Context is the row of the context that the prompt begins with, one of Config.Contexts; None without.
 	Context int
 	Tag     any   // the caller's
