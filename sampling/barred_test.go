@@ -2,13 +2,16 @@ package sampling_test
 
 import (
 	"math"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/compute"
 	. "github.com/gomlx/gomlx/core/graph"
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"
 )
@@ -84,5 +87,40 @@ func TestSampleBarred(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Where no row bars a token, nothing passes over the logits: they are copied in the loop's body alone.
+func TestNothingBarredCostsNoPass(t *testing.T) {
+	const rows, vocabulary = 16, 1111
+	view := testenv.XLA(t).Donating(nil).(*xla.View)
+	exec, err := NewExec(view, func(in []*Node) (tokens, logprobs, processed *Node) {
+		logits := MulScalar(in[0], 2) // an array of the program's own
+		return sampling.SampleBarred(logits, params(in[1:6]), in[6], allRows(logits), in[7])
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exec.Finalize()
+	drawn := make([]row, rows)
+	barred := make([][]int32, rows)
+	for i := range drawn {
+		drawn[i] = row{logits: make([]float32, vocabulary), settings: sampling.DefaultSettings()}
+		barred[i] = []int32{-1, -1}
+	}
+	if _, err := exec.Exec(append(arguments(drawn), barred)...); err != nil {
+		t.Fatal(err)
+	}
+	hlo, err := view.Executables()[0].OptimizedHLO()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, entry, ok := strings.Cut(hlo, "\nENTRY ")
+	if !ok || !strings.Contains(entry, " while(") {
+		t.Fatalf("no loop in %s", entry)
+	}
+	copies := regexp.MustCompile(`f32\[(16,1111|17776)\]\S* copy\(`)
+	if found := copies.FindString(entry); found != "" || !copies.MatchString(hlo) {
+		t.Errorf("%q copies the logits of all", found)
 	}
 }

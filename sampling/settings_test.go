@@ -3,9 +3,11 @@ package sampling_test
 import (
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/sampling"
 )
 
@@ -41,6 +43,24 @@ func TestValidate(t *testing.T) {
 				!strings.HasPrefix(err.Error(), field+" is ") {
 				t.Errorf("%+v: error %v, want one about %s", bad, err, field)
 			}
+		}
+	}
+}
+
+// Each array of sampling parameters on the device is of a parameter, of the dtype that the table says.
+func TestParamsAreOfTheTable(t *testing.T) {
+	dtypes := map[string]string{"[]float32": "f32", "[]int32": "i32", "[][2]uint32": "u32[2]"}
+	table := map[string]string{}
+	for p := range parameter.Own() {
+		table[strings.ReplaceAll(p.Name, "_", "")] = p.Device
+	}
+	table["key"] = table["seed"] // made of the seed, the id and the generation
+	arrays := reflect.TypeFor[sampling.Rows]()
+	for i := range arrays.NumField() {
+		field := arrays.Field(i)
+		if got := dtypes[field.Type.String()]; got == "" || got != table[strings.ToLower(field.Name)] {
+			t.Errorf("%s is %q by sampling.ParamsOf, and %q by the table", field.Name, got,
+				table[strings.ToLower(field.Name)])
 		}
 	}
 }
