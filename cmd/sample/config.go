@@ -55,7 +55,7 @@ func applyConfig(path string, f *flags, except ...string) (err error) {
 				if err := flag.Value.Set(v); errors.As(err, &out) {
 					return fmt.Errorf("%s: %s is %w", at, name, out)
 				} else if err != nil {
-					return fmt.Errorf("%s: %s: %w", at, name, err)
+					return fmt.Errorf("%s: %s: %w", at, name, typeError(flag, v, err))
 				}
 			}
 		}

@@ -59,6 +59,22 @@ func (f *flags) parse(args []string) error {
 	if wrong := (*placeError)(nil); errors.As(err, &value) && errors.As(err, &wrong) {
 		return fmt.Errorf("--%s %w", value.GetFlag().Name, wrong)
 	}
+	if errors.As(err, &invalid) {
+		return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, typeError(invalid.GetFlag(), invalid.GetValue(), invalid.Unwrap()))
+	}
+	return err
+}
+
+// typeError says what the text of a flag is not, where err says so in the words of Go.
+func typeError(flag *pflag.Flag, text string, err error) error {
+	wanted := map[string]string{"int": "a whole number", "int64": "a whole number", "float64": "a number",
+		"bool": "true or false", "duration": "a duration such as 90s or 5m"}[flag.Value.Type()]
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("%q is out of range", text)
+	case wanted != "":
+		return fmt.Errorf("%q is not %s", text, wanted)
+	}
 	return err
 }
 
