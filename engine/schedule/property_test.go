@@ -47,7 +47,11 @@ func drawWork(t *rapid.T) *work {
 	s.Slots = s.MaxSeqs + rapid.IntRange(0, 2).Draw(t, "slots beyond max seqs")
 	longest := rapid.IntRange(8, 40).Draw(t, "longest")
 	perSeq := (longest + s.PageSize - 1) / s.PageSize
-	s.Pages = perSeq + rapid.IntRange(0, 4*perSeq).Draw(t, "more pages")
+	more := 4 * perSeq
+	if rapid.Bool().Draw(t, "hardly any more pages") {
+		more = perSeq / 2
+	}
+	s.Pages = perSeq + rapid.IntRange(0, more).Draw(t, "more pages")
 	w := &work{device: model.New(s, rapid.IntRange(1, 12).Draw(t, "prefill tokens")),
 		inOrder: rapid.Bool().Draw(t, "in order")}
 	w.device.Draw = func(s model.Sequence) (int32, schedule.Finish) { return draw(s.Tokens, s.Request, s.Generation) }
@@ -239,7 +243,11 @@ func TestRandomJobs(t *testing.T) {
 			}
 		}
 	}
-	for range 10 {
+	rounds := 200
+	if testing.Short() {
+		rounds = 100 // of a fifth as many jobs each
+	}
+	for range rounds {
 		rapid.Check(t, check)
 	}
 	t.Logf("%d requests, %d calls, %d tokens taken over, %d sequences swapped out, %d bytes moved", sum.Requests,
