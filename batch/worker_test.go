@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quire/quire/queue"
 )
@@ -49,5 +50,22 @@ func TestElsewhere(t *testing.T) {
 	}
 	if text := worker.elsewhere(); !strings.Contains(text, `"sample submit --new"`) {
 		t.Error(text)
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	s := &queue.Status{Job: queue.Job{ID: "j", Rows: 100, Ready: true}, Running: 1}
+	s.Figures.Rows = 40
+	if v := Summarize(s); v.ETASeconds != nil || v.State() != "running" {
+		t.Errorf("%+v", v)
+	}
+	for i, ago := range []time.Duration{0, Timing.BeatEvery, time.Hour} { // the last one is dead
+		s.Workers = append(s.Workers, queue.LifeSign{Life: queue.Life{Name: string(rune('a' + i)), RowsPerSecond: 2,
+			TokensPerSecond: 20}, SecondsAgo: ago.Seconds()})
+	}
+	v := Summarize(s)
+	if v.RowsPerSecond != 4 || v.TokensPerSecond != 40 || *v.ETASeconds != 15 ||
+		!strings.Contains(v.Line(), "40/100 rows") || !strings.Contains(v.Line(), "ETA 15s") {
+		t.Errorf("%+v: %s", v, v.Line())
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/crew"
 	"github.com/quire/quire/queue"
 )
@@ -62,22 +60,5 @@ func TestInTheOpen(t *testing.T) {
 	server, open := inTheOpen(queue.Options{URL: "nats://example.com:4222", User: "u", Password: "p"})
 	if !open || server != "example.com:4222" {
 		t.Error(server, open)
-	}
-}
-
-func TestSummarize(t *testing.T) {
-	s := &queue.Status{Job: queue.Job{ID: "j", Rows: 100, Ready: true}, Running: 1}
-	s.Figures.Rows = 40
-	if v := summarize(s); v.ETASeconds != nil || v.state() != "running" {
-		t.Errorf("%+v", v)
-	}
-	for i, ago := range []time.Duration{0, batch.Timing.BeatEvery, time.Hour} { // the last one is dead
-		s.Workers = append(s.Workers, queue.LifeSign{Life: queue.Life{Name: string(rune('a' + i)), RowsPerSecond: 2,
-			TokensPerSecond: 20}, SecondsAgo: ago.Seconds()})
-	}
-	v := summarize(s)
-	if v.RowsPerSecond != 4 || v.TokensPerSecond != 40 || *v.ETASeconds != 15 ||
-		!strings.Contains(v.line(), "40/100 rows") || !strings.Contains(v.line(), "ETA 15s") {
-		t.Errorf("%+v: %s", v, v.line())
 	}
 }

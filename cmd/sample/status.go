@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -15,20 +16,6 @@ import (
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/queue"
 )
-
-// jobStatus is what "sample status --json" prints of a job.
-type jobStatus struct {
-	Job    string `json:"job"`
-	Output string `json:"output"`
-	Rows   int64  `json:"rows_total"`
-	Units  int    `json:"units_total"`
-	*queue.Status
-	// Of the workers that live, over their last minute.
-	RowsPerSecond   float64  `json:"rows_per_second"`
-	TokensPerSecond float64  `json:"tokens_per_second"`
-	ETASeconds      *float64 `json:"eta_seconds"` // null: not known
-	Why             []string `json:"why"`         // what is not done waits for
-}
 
 func newStatus() *subcommand {
 	var o queueOptions
@@ -73,18 +60,18 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 				if err != nil {
 					return noJobHint(err)
 				}
-				v := summarize(s)
+				v := batch.Summarize(s)
 				if !wait || s.Over {
-					if err := v.print(env.stdout, asJSON); err != nil || !wait {
+					if err := printStatus(env.stdout, v, asJSON); err != nil || !wait {
 						return err
 					}
 					return batch.JobOver(s)
 				}
-				if line := v.line(); line != last {
+				if line := v.Line(); line != last {
 					last = line
 					fmt.Fprintln(env.stderr, line)
 				}
-				for _, line := range v.obstacles() {
+				for _, line := range v.Obstacles() {
 					if !said[line] {
 						said[line] = true
 						fmt.Fprintln(env.stderr, line)
@@ -100,55 +87,8 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 	}
 }
 
-// summarize adds up what the workers say.
-func summarize(s *queue.Status) *jobStatus {
-	v := &jobStatus{Job: s.Job.ID, Output: s.Job.Name, Rows: s.Job.Rows, Units: s.Job.Units, Status: s}
-	for _, w := range s.Workers {
-		if w.SecondsAgo < queue.AliveWithin.Seconds() {
-			v.RowsPerSecond += w.RowsPerSecond
-			v.TokensPerSecond += w.TokensPerSecond
-		}
-	}
-	if left := float64(s.Job.Rows - s.Figures.Rows); s.Over {
-		v.ETASeconds = new(float64)
-	} else if v.RowsPerSecond > 0 {
-		eta := max(0, left) / v.RowsPerSecond
-		v.ETASeconds = &eta
-	}
-	v.Why = v.why()
-	return v
-}
-
-// state says in a word how the job is.
-func (v *jobStatus) state() string {
-	switch {
-	case v.Status.Job.Cancelled:
-		return "cancelled"
-	case !v.Status.Job.Ready:
-		return "being submitted"
-	case v.Over && v.Status.Parked > 0:
-		return "over, not whole"
-	case v.Over && v.Lost > 0:
-		return "over, units were lost"
-	case v.Over:
-		return "finished"
-	case v.Running > 0:
-		return "running"
-	}
-	return "waiting"
-}
-
-// line is the status in a line.
-func (v *jobStatus) line() string {
-	eta := ""
-	if v.ETASeconds != nil && !v.Over {
-		eta = ", ETA " + time.Duration(*v.ETASeconds*float64(time.Second)).Round(time.Second).String()
-	}
-	return fmt.Sprintf("%s: %s, %d/%d rows, %d/%d units, %d parked, %.1f rows/s%s", v.Job, v.state(), v.Figures.Rows,
-		v.Rows, v.Done, v.Units, v.Parked, v.RowsPerSecond, eta)
-}
-
-func (v *jobStatus) print(w io.Writer, asJSON bool) error {
+// printStatus writes how far a job is.
+func printStatus(w io.Writer, v *batch.JobStatus, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, v)
 	}
@@ -156,7 +96,7 @@ func (v *jobStatus) print(w io.Writer, asJSON bool) error {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", name, visible.Line(fmt.Sprintf(format, args...)))
 	}
-	row("job", "%s, %s", v.Job, v.state())
+	row("job", "%s, %s", v.Job, v.State())
 	row("output", "%s", v.Output)
 	rows := fmt.Sprintf("%d of %d", v.Figures.Rows, v.Rows)
 	if v.Figures.RowsWithErrors > 0 {
@@ -209,22 +149,30 @@ func listJobs(ctx context.Context, q *queue.Queue, w io.Writer, asJSON bool) err
 	if err != nil {
 		return err
 	}
-	all := []*jobStatus{}
+	all := []*batch.JobStatus{}
 	for _, job := range jobs {
 		s, err := q.Status(ctx, job.ID)
 		if err != nil {
 			return err
 		}
-		all = append(all, summarize(s))
+		all = append(all, batch.Summarize(s))
 	}
 	if asJSON {
 		return printJSON(w, all)
 	}
 	for _, v := range all {
-		fmt.Fprintf(w, "%s, to %s\n", v.line(), v.Output)
+		fmt.Fprintf(w, "%s, to %s\n", v.Line(), v.Output)
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(w, "the queue has no jobs")
 	}
 	return nil
+}
+
+// noJobHint says where the names of jobs are.
+func noJobHint(err error) error {
+	if errors.Is(err, queue.ErrNoJob) {
+		return fmt.Errorf("%w: \"sample status\" lists those that there are", err)
+	}
+	return err
 }

@@ -1,7 +1,6 @@
-package main
+package batch
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -9,11 +8,73 @@ import (
 	"github.com/quire/quire/queue"
 )
 
+// JobStatus is how far a job of a queue is; "sample status --json" prints it.
+type JobStatus struct {
+	Job    string `json:"job"`
+	Output string `json:"output"`
+	Rows   int64  `json:"rows_total"`
+	Units  int    `json:"units_total"`
+	*queue.Status
+	// Of the workers that live, over their last minute.
+	RowsPerSecond   float64  `json:"rows_per_second"`
+	TokensPerSecond float64  `json:"tokens_per_second"`
+	ETASeconds      *float64 `json:"eta_seconds"` // null: not known
+	Why             []string `json:"why"`         // what is not done waits for
+}
+
+// Summarize adds up what the workers say.
+func Summarize(s *queue.Status) *JobStatus {
+	v := &JobStatus{Job: s.Job.ID, Output: s.Job.Name, Rows: s.Job.Rows, Units: s.Job.Units, Status: s}
+	for _, w := range s.Workers {
+		if w.SecondsAgo < queue.AliveWithin.Seconds() {
+			v.RowsPerSecond += w.RowsPerSecond
+			v.TokensPerSecond += w.TokensPerSecond
+		}
+	}
+	if left := float64(s.Job.Rows - s.Figures.Rows); s.Over {
+		v.ETASeconds = new(float64)
+	} else if v.RowsPerSecond > 0 {
+		eta := max(0, left) / v.RowsPerSecond
+		v.ETASeconds = &eta
+	}
+	v.Why = v.why()
+	return v
+}
+
+// State says in a word how the job is.
+func (v *JobStatus) State() string {
+	switch {
+	case v.Status.Job.Cancelled:
+		return "cancelled"
+	case !v.Status.Job.Ready:
+		return "being submitted"
+	case v.Over && v.Status.Parked > 0:
+		return "over, not whole"
+	case v.Over && v.Lost > 0:
+		return "over, units were lost"
+	case v.Over:
+		return "finished"
+	case v.Running > 0:
+		return "running"
+	}
+	return "waiting"
+}
+
+// Line is the status in a line.
+func (v *JobStatus) Line() string {
+	eta := ""
+	if v.ETASeconds != nil && !v.Over {
+		eta = ", ETA " + time.Duration(*v.ETASeconds*float64(time.Second)).Round(time.Second).String()
+	}
+	return fmt.Sprintf("%s: %s, %d/%d rows, %d/%d units, %d parked, %.1f rows/s%s", v.Job, v.State(), v.Figures.Rows,
+		v.Rows, v.Done, v.Units, v.Parked, v.RowsPerSecond, eta)
+}
+
 // whyExamples is how many units of a kind are named.
 const whyExamples = 8
 
 // why says, a line each, what the units that are not done wait for. Parked ones are told apart.
-func (v *jobStatus) why() (lines []string) {
+func (v *JobStatus) why() (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	job := v.Status.Job
 	if v.Status.Cancelled > 0 {
@@ -55,8 +116,8 @@ func (v *jobStatus) why() (lines []string) {
 	return lines
 }
 
-// obstacles are reasons for which nothing may happen at all, for who waits; each is said once.
-func (v *jobStatus) obstacles() (lines []string) {
+// Obstacles are reasons for which nothing may happen at all, for who waits; each is said once.
+func (v *JobStatus) Obstacles() (lines []string) {
 	if v.Status.Job.Ready && v.alive() == 0 {
 		lines = append(lines, fmt.Sprintf(`no worker is connected: "sample worker %s" starts one`, v.Job))
 	}
@@ -67,7 +128,7 @@ func (v *jobStatus) obstacles() (lines []string) {
 }
 
 // heardOf says when a worker told how it is.
-func (v *jobStatus) heardOf(worker string) string {
+func (v *JobStatus) heardOf(worker string) string {
 	for _, l := range v.Workers {
 		switch {
 		case l.Name != worker:
@@ -86,7 +147,7 @@ func (v *jobStatus) heardOf(worker string) string {
 }
 
 // alive counts the workers that told how they are not long ago.
-func (v *jobStatus) alive() (n int) {
+func (v *JobStatus) alive() (n int) {
 	for _, l := range v.Workers {
 		if l.SecondsAgo < queue.AliveWithin.Seconds() {
 			n++
@@ -97,12 +158,4 @@ func (v *jobStatus) alive() (n int) {
 
 func ago(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
-}
-
-// noJobHint says where the names of jobs are.
-func noJobHint(err error) error {
-	if errors.Is(err, queue.ErrNoJob) {
-		return fmt.Errorf("%w: \"sample status\" lists those that there are", err)
-	}
-	return err
 }
