@@ -27,10 +27,18 @@ type Progress interface {
 	Add(bytes int64)
 }
 
+type silent struct{}
+
+func (silent) Describe(string) {}
+func (silent) Add(int64)       {}
+
 // Output reads the output of a job and compares it with what was noted when it was written. WorkDir is that of the run,
-// if it had one. It changes nothing and takes no lock. An error says that the output could not be checked; what is
-// wrong with it is in the report.
+// if it had one; progress may be nil. It changes nothing and takes no lock. An error says that the output could not be
+// checked; what is wrong with it is in the report.
 func Output(ctx context.Context, files vfs.FS, output, workDir string, progress Progress) (*Report, error) {
+	if progress == nil {
+		progress = silent{}
+	}
 	v := &verifier{ctx: ctx, files: files, output: storage.Redact(output), bar: progress}
 	if err := v.open(output, workDir); err != nil {
 		return nil, err

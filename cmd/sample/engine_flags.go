@@ -28,9 +28,9 @@ func (o *runOptions) definePages(s *pflag.FlagSet) {
 
 // defineDevices defines the flags for how a job is spread over devices.
 func (o *runOptions) defineDevices(s *pflag.FlagSet) {
-	s.IntVar(&o.spec.Engine.TP, "tp", 1,
+	s.IntVar(&o.spec.Engine.TP, "tp", o.spec.Engine.TP,
 		"`DEVICES` to split each model over (tensor parallelism)")
-	s.IntVar(&o.spec.Engine.DP, "dp", 1,
+	s.IntVar(&o.spec.Engine.DP, "dp", o.spec.Engine.DP,
 		"`REPLICAS` of the model, each on --tp devices of its own (data parallelism)")
 	s.StringVar(&o.mesh, "mesh", "", "`AXES` --tp and --dp at once, such as tp=4,dp=2")
 }
