@@ -71,8 +71,9 @@ func (r *runner) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	first := r.last == nil
 	r.session, r.last, r.builder.session = s, s, s
-	if r.again {
+	if r.again && !first {
 		r.task.Observer.again()
 	} else {
 		r.source.ready(s.Plan())
