@@ -19,7 +19,7 @@ func looped(c *engine.Config) { c.Layers = engine.LayersLoop }
 // Layers in a loop draw what layers one after the other draw, bit for bit: with biases, norms of queries and keys,
 // windows.
 func TestLayerLoopDrawsTheSame(t *testing.T) {
-	for _, family := range []string{contractFamily, "llama-bias", "qwen3", "mistral"} {
+	for _, family := range []string{contractFamily, "llama-bias", "qwen3", "mistral", "olmo2"} {
 		t.Run(family, func(t *testing.T) {
 			if family != contractFamily {
 				testenv.Slow(t)
@@ -95,6 +95,12 @@ func TestLayerLoopOfDevicesTogether(t *testing.T) {
 	want := collect(t, contractEngine(t, eights), contractRequests()...)
 	sameBytes(t, want, collect(t, contractEngine(t, func(c *engine.Config) { eights(c); looped(c) }),
 		contractRequests()...), true)
+	// Norms of queries and keys over the heads of all devices, some of which have the same KV head.
+	cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8}
+	alone := collect(t, sharedEngine(t, "olmo2", cfg), contractRequests()...)
+	cfg.Backend = testenv.Group(t, xla.KernelsAuto, firstDevices(4)...)
+	looped(&cfg)
+	sameTokens(t, alone, collect(t, newEngine(t, "olmo2", cfg), contractRequests()...))
 }
 
 func TestLayersThatAreNoLoop(t *testing.T) {
