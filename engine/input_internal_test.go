@@ -43,7 +43,8 @@ func TestStopTokensOfARequest(t *testing.T) {
 	}{
 		{Request{}, []int32{2, 9}},
 		{Request{IgnoreEOS: true}, nil},
-		{Request{IgnoreEOS: true, Sampling: sampling.Settings{MinTokens: 1}}, []int32{device.BarredOnly(2), device.BarredOnly(9)}},
+		{Request{IgnoreEOS: true, Sampling: sampling.Settings{MinTokens: 1}},
+			[]int32{device.BarredOnly(2), device.BarredOnly(9)}},
 		{Request{StopTokens: []int32{9, 5, 9}}, []int32{5, 9, 2}},
 		{Request{StopTokens: []int32{9, 5}, IgnoreEOS: true, Sampling: sampling.Settings{MinTokens: 1}},
 			[]int32{5, 9, device.BarredOnly(2)}},

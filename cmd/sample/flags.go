@@ -60,7 +60,8 @@ func (f *flags) parse(args []string) error {
 		return fmt.Errorf("--%s %w", value.GetFlag().Name, wrong)
 	}
 	if errors.As(err, &invalid) {
-		return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, typeError(invalid.GetFlag(), invalid.GetValue(), invalid.Unwrap()))
+		return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, typeError(invalid.GetFlag(), invalid.GetValue(),
+			invalid.Unwrap()))
 	}
 	return err
 }

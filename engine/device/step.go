@@ -154,7 +154,7 @@ func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows sampler
 
 // barred are the tokens that rows may not draw, i32[S, maxStopTokens], -1 for none: those that end a completion, at
 // positions before its MinLens.
-func barred(st deviceState, rows samplers) *Node {
+func barred(st state, rows samplers) *Node {
 	stops := take(st.Rows.StopTokens, rows.Slots)
 	stops = Max(stops, SubScalar(Neg(stops), 2)) // also those that only are barred
 	early := LogicalAnd(LessThan(rows.Positions, take(st.Rows.MinLens, rows.Slots)),
