@@ -130,7 +130,7 @@ func TestAgainstHost(t *testing.T) {
 
 func TestErrQueueFull(t *testing.T) {
 	var err error = tokenqueue.ErrQueueFull{Dropped: 3, Capacity: 40}
-	if !errors.Is(err, tokenqueue.ErrQueueFull{}) || !strings.Contains(err.Error(), "3 tokens") ||
+	if !errors.Is(err, tokenqueue.ErrQueueFull{}) || !strings.Contains(err.Error(), "3 more tokens") ||
 		errors.Is(err, errors.New("other")) {
 		t.Error(err)
 	}
