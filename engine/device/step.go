@@ -152,7 +152,7 @@ func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows sampler
 	return drawn{tokens, logprobs, processed}
 }
 
-// barred are the tokens that rows may not draw, i32[S, maxStopTokens], -1 for none: those that end a completion, at
+// barred are the tokens that rows may not draw, i32[S, MaxStopTokens], -1 for none: those that end a completion, at
 // positions before its MinLens.
 func barred(st state, rows samplers) *Node {
 	stops := take(st.Rows.StopTokens, rows.Slots)
