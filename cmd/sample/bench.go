@@ -65,7 +65,8 @@ sample bench --model smollm2 --workload gsm --write-rows gsm.jsonl`,
 func (o *benchOptions) define(f *flags) {
 	f.group("Workload", func(s *pflag.FlagSet) {
 		o.workload = "gsm"
-		placeVar(s, &o.workload, onThisMachine, "workload", "w", "`NAME` of the workload: one from above, or a file")
+		placeVar(s, &o.workload, onThisMachine, "workload", "w",
+			"`NAME` workload to run: a name from the list above, or a file")
 		s.IntVar(&o.limit, "limit", 0, "`ROWS` take this many rows of the workload; 0 takes all")
 		s.IntVar(&o.repeat, "repeat", 3, "`N` measured runs; the median one is shown")
 		s.IntVar(&o.warmUp, "warmup", 1, "`N` warm-up runs")

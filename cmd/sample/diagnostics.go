@@ -27,7 +27,7 @@ type diagnostics struct {
 }
 
 // diagnosticsTitle is the title of these flags in the help.
-const diagnosticsTitle = "Looking inside"
+const diagnosticsTitle = "Diagnostics"
 
 func (d *diagnostics) define(s *pflag.FlagSet) {
 	placeVar(s, &d.pprof, onThisMachine, "pprof", "",

@@ -13,7 +13,7 @@ import (
 // definePages defines the flags for what becomes of pages of keys and values: docs/pages.md.
 func (o *runOptions) definePages(s *pflag.FlagSet) {
 	s.StringVar(&o.prefixCache, "prefix-cache", "on",
-		"`MODE` of the prefix cache, by which prompts share the KV pages of a common prefix: on or off; the output is "+
+		"`MODE` prefix cache: on (prompts share the KV pages of a common prefix) or off; the output is "+
 			"the same")
 	s.StringVar((*string)(&o.spec.Engine.Admission), "admission", string(o.spec.Engine.Admission),
 		"`MODE` how KV pages are reserved: overcommit (the prompt only; sequences swap to host memory when pages run "+
@@ -29,9 +29,9 @@ func (o *runOptions) definePages(s *pflag.FlagSet) {
 // defineDevices defines the flags for how a job is spread over devices.
 func (o *runOptions) defineDevices(s *pflag.FlagSet) {
 	s.IntVar(&o.spec.Engine.TP, "tp", o.spec.Engine.TP,
-		"`DEVICES` to split each model over (tensor parallelism)")
+		"`DEVICES` devices to split each model over (tensor parallelism)")
 	s.IntVar(&o.spec.Engine.DP, "dp", o.spec.Engine.DP,
-		"`REPLICAS` of the model, each on --tp devices of its own (data parallelism)")
+		"`REPLICAS` replicas of the model, each on --tp devices of its own (data parallelism)")
 	s.StringVar(&o.mesh, "mesh", "", "`AXES` --tp and --dp at once, such as tp=4,dp=2")
 }
 

@@ -3,10 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/promptset"
 )
 
 const overview = `sample draws completions of a set of prompts with a large language model: prompts in from Parquet or JSONL files,
@@ -66,7 +69,7 @@ func printHelp(w io.Writer, sub *subcommand, f *flags) {
 	if sub.about != "" {
 		fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(sub.about))
 	}
-	width := min(terminalWidth(w), 120)
+	width := min(terminalWidth(w), helpWidth)
 	for _, g := range f.groups {
 		fmt.Fprintf(w, "\n%s:\n%s", g.title, alignedUsages(f, g.set, width))
 	}
@@ -74,6 +77,25 @@ func printHelp(w io.Writer, sub *subcommand, f *flags) {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", indent(strings.TrimSpace(sub.example)))
 	}
 }
+
+// helpWidth is the widest that help gets, in columns.
+const helpWidth = 120
+
+// paragraph is text of a subcommand's help, broken into lines.
+func paragraph(text string) string { return "\n" + strings.Join(wrap(text, helpWidth), "\n") + "\n" }
+
+// defaultColumns names the columns that every output has.
+func defaultColumns() (names []string) {
+	for c := range promptset.Columns() {
+		if !c.OnRequest {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// noDefaults are the default values of flags that are not given: help does not show them.
+var noDefaults = []string{"", "0", "0s", "-1", "false", "[]"}
 
 // alignedUsages renders a group with its text starting at the column that the widest flag of all groups needs.
 func alignedUsages(f *flags, group *pflag.FlagSet, width int) string {
@@ -83,7 +105,7 @@ func alignedUsages(f *flags, group *pflag.FlagSet, width int) string {
 	var b strings.Builder
 	group.VisitAll(func(flag *pflag.Flag) {
 		_, text := splitUsage(flag)
-		if d := flag.DefValue; d != "" && d != "0" && d != "false" && d != "[]" {
+		if d := flag.DefValue; !slices.Contains(noDefaults, d) && !strings.Contains(text, "(default") {
 			text += fmt.Sprintf(" (default %s)", d)
 		}
 		head := flagHead(flag)

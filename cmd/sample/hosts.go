@@ -29,7 +29,8 @@ func (o *hostOptions) define(s *pflag.FlagSet) {
 			"the next two from the environment of GKE TPU, JAX, Slurm or torchrun")
 	s.IntVar(&o.ID, "process-id", -1, "`I` number of this process, from 0; process 0 writes the output")
 	s.StringVar(&o.CoordinatorAddress, "coordinator-address", "",
-		"`HOST:PORT` of process 0, the same for all. Anyone who reaches it can join: use a trusted network")
+		"`HOST:PORT` address of process 0, the same in all processes. Anyone who reaches it can join: use a trusted "+
+			"network")
 	s.StringVar(&o.BindAddress, "coordinator-bind-address", "",
 		"`HOST:PORT` process 0 listens here instead, such as 0.0.0.0:8476")
 	s.DurationVar(&o.InitializationTimeout, "initialization-timeout", 5*time.Minute,

@@ -26,7 +26,7 @@ func (o *observing) define(s *pflag.FlagSet) {
 		"`ADDRESS` serve /metrics for Prometheus, /healthz and /readyz, such as 127.0.0.1:9090; on this machine only, "+
 			"unless the address names another host, such as 0.0.0.0:9090")
 	s.StringVar(&o.logFormat, "log-format", "text",
-		"`FORMAT` of the log on standard error: text, or json (for programs; with --progress auto, progress is logged "+
+		"`FORMAT` log format on standard error: text, or json (for programs; with --progress auto, progress is logged "+
 			"too)")
 	s.StringVar(&o.logLevel, "log-level", "",
 		"`LEVEL` minimum level of the log: debug (each device call), info, warn or error (default: warn; info with "+

@@ -75,11 +75,11 @@ sample plan --config job.yaml --topology v5e:2x4 --compile-only   # a pod finds 
 func (o *planOptions) define(f *flags) {
 	f.group("Plan", func(s *pflag.FlagSet) {
 		s.StringVar(&o.topology, "topology", "",
-			"`NAME` of the devices to compile for, which need not be present: a TPU chip and the chips along each "+
+			"`NAME` devices to compile for, which need not be present: a TPU chip and the chips along each "+
 				"axis, such as v5e:2x4, v6e:1x1, v5p:2x2x1; or GPUs of one host, such as h200:1 (default: the "+
 				"devices of --backend)")
 		s.IntVar(&o.context, "context", 0,
-			"`TOKENS` per sequence, prompt and completion together, for the numbers of sequences and the speeds "+
+			"`TOKENS` sequence length, prompt and completion together, for the numbers of sequences and the speeds "+
 				"(default: 2048, or max-model-len if that is less)")
 		s.IntVar(&o.trials, "max-compiles", 6, "`N` maximum compilations to find the largest KV cache")
 		s.BoolVar(&o.compile, "compile-only", false,

@@ -35,7 +35,7 @@ const (
 
 func (o *queueOptions) define(s *pflag.FlagSet, patience time.Duration) {
 	s.StringVar(&o.url, "nats", "",
-		"`URL` of the NATS server, such as tls://nats.example.com:4222 (default: $NATS_URL, or nats://127.0.0.1:4222)")
+		"`URL` NATS server, such as tls://nats.example.com:4222 (default: $NATS_URL, or nats://127.0.0.1:4222)")
 	placeVar(s, &o.ca, onThisMachine, "nats-ca", "",
 		"`FILE` CA certificates that verify the server's, in PEM (default: $NATS_CA, or the system's)")
 	placeVar(s, &o.cert, onThisMachine, "nats-cert", "",
@@ -111,8 +111,9 @@ sample nats --store /var/lib/quire-nats
 NATS_USER=quire NATS_PASSWORD=$(cat secret) sample nats --store /data --listen 0.0.0.0:4222 --tls-cert server.pem --tls-key server.key`,
 		flags: func(f *flags) {
 			f.group("Server", func(s *pflag.FlagSet) {
-				s.StringVar(&listen, "listen", "127.0.0.1:4222", "`ADDRESS` to listen on; port 0 takes a free one")
-				placeVar(s, &store, onThisMachine, "store", "", "`FOLDER` for jobs and units")
+				s.StringVar(&listen, "listen", "127.0.0.1:4222",
+					"`ADDRESS` address to listen on; port 0 takes a free one")
+				placeVar(s, &store, onThisMachine, "store", "", "`FOLDER` where the server keeps jobs and units")
 				placeVar(s, &cert, onThisMachine, "tls-cert", "", "`FILE` the server's certificate, in PEM")
 				placeVar(s, &key, onThisMachine, "tls-key", "", "`FILE` key of the server's certificate")
 				placeVar(s, &ca, onThisMachine, "tls-ca", "",

@@ -8,9 +8,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/parameter"
 )
 
 func newRun() *subcommand {
@@ -20,17 +22,16 @@ func newRun() *subcommand {
 		name:    "run",
 		args:    "[FILE...]",
 		summary: "draw completions of every prompt in Parquet or JSONL files",
-		about: `
-Each input row has a column "prompt" (text), "messages" (a list of role and content) or "prompt_token_ids". Optional
-columns are "id" and the row's own parameters, which override the flags: n, max_tokens, temperature, top_k, top_p, min_p,
-seed, stop, ignore_eos, generation (the number of the first completion). The names that OpenAI, vLLM, llama.cpp and
-transformers use for these work too. A parameter that Quire does not support makes the row an error that names the column
-(docs/parameters.md).
-
-The output has n rows for each input row, in the order of the input: the input's columns, and id, generation, text,
-token_ids, logprobs, finish_reason (stop, length or error), prompt_tokens, completion_tokens and error. A row that cannot
-be run becomes one row with an error; the job goes on, and the exit code is 3.
-
+		about: paragraph("Each input row has a column \"prompt\" (text), \"messages\" (a list of role and content) or "+
+			"\"prompt_token_ids\". Optional columns are \"id\" and the row's own parameters, which override the "+
+			"flags: "+
+			strings.Join(parameter.OwnNames(), ", ")+"; generation is the number of the first completion. The names "+
+			"that OpenAI, vLLM, llama.cpp and transformers use for these work too. A parameter that Quire does not "+
+			"support makes the row an error that names the column (docs/parameters.md).") +
+			paragraph("The output has n rows for each input row, in the order of the input: the input's columns, then "+
+				strings.Join(defaultColumns(), ", ")+
+				" (docs/columns.md). A row that cannot be run becomes one row with "+
+				"an error; the job goes on, and the exit code is 3.") + `
 A completion depends on the model, the row's id, the generation and the seed, not on what else runs.
 
 To resume a run, however it ended, give the same command again: the output is that of one uninterrupted run. Finished

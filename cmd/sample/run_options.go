@@ -38,13 +38,14 @@ func (o *runOptions) define(f *flags) {
 			"`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or "+
 				"smollm2, the demo model, which is fetched if need be")
 		s.StringVar(&o.spec.LoadFormat, "load-format", o.spec.LoadFormat,
-			"`SOURCE` of the weights: auto (the model's files) or dummy (random, in the config's shapes, to measure a "+
+			"`SOURCE` weight source: auto (the model's files) or dummy (random, in the config's shapes, to measure a "+
 				"model without them)")
 		placeVar(s, &o.spec.ChatTemplate, onThisMachine, "chat-template", "",
-			"`TEMPLATE` that renders rows with messages: model (the model's own), none (such rows are errors), or a "+
+			"`TEMPLATE` chat template for rows with messages: model (the model's own), none (such rows are errors), "+
+				"or a "+
 				"file with a Jinja template. A prompt is always raw text")
 		s.StringVar(&o.spec.Engine.DType, "dtype", o.spec.Engine.DType,
-			"`TYPE` of the weights on the device: f32, bf16, f16, or auto (f32)")
+			"`TYPE` weight type on the device: f32, bf16, f16, or auto (f32)")
 		s.IntVar(&o.spec.Engine.MaxModelLen, "max-model-len", 0,
 			"`TOKENS` maximum length of a prompt and its completion together (default: the model's own limit)")
 	})
@@ -54,10 +55,10 @@ func (o *runOptions) define(f *flags) {
 				"Repeatable; arguments after the flags are inputs too. Inputs on the command line replace those of a "+
 				"config file")
 		placeVar(s, &o.spec.Output, anywhere, "output", "o",
-			"`FOLDER` for the completions (part-00000.parquet and so on), local or at s3://, gs:// or azblob://")
+			"`FOLDER` where the completions go (part-00000.parquet and so on), local or at s3://, gs:// or azblob://")
 		placeVar(s, &o.process.WorkDir, onThisMachine, "work-dir", "",
-			"`FOLDER` for the journal (default: the output folder, or the cache if that is in an object store)")
-		s.StringVar(&o.spec.Format, "format", o.spec.Format, "`FORMAT` of the output: parquet or jsonl")
+			"`FOLDER` where the journal goes (default: the output folder, or the cache if that is in an object store)")
+		s.StringVar(&o.spec.Format, "format", o.spec.Format, "`FORMAT` output format: parquet or jsonl")
 		columnsFlag(s, &o.spec.Columns)
 		s.Int64Var(&o.spec.Limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
 		s.Int64Var(&o.spec.PartRows, "part-rows", 0,
@@ -77,7 +78,7 @@ func (o *runOptions) define(f *flags) {
 		placeVar(s, &o.config, onThisMachine, "config", "c",
 			"`FILE` YAML file with any of these flags as keys; flags on the command line take precedence")
 		s.StringVar(&o.progress, "progress", "auto",
-			"`MODE` of progress: bar, plain (lines), none, or auto (a bar on a terminal, lines elsewhere)")
+			"`MODE` progress display: bar, plain (lines), none, or auto (a bar on a terminal, lines elsewhere)")
 		placeVar(s, &o.report, onThisMachine, "report", "", "`FILE` write the final report, with the plan, as JSON")
 	})
 	f.group(diagnosticsTitle, func(s *pflag.FlagSet) {
@@ -91,12 +92,13 @@ func (o *runOptions) defineEngine(s *pflag.FlagSet) {
 	s.StringVar(&o.spec.Engine.Backend, "backend", o.spec.Engine.Backend,
 		"`BACKEND` xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so, or go, which is slow and needs no plugin")
 	s.StringVar(&o.spec.Engine.Kernels, "kernels", o.spec.Engine.Kernels,
-		"`MODE` of the C kernels that replace slow XLA operations on the CPU: auto (use them where they exist) or off")
+		"`MODE` C kernels in place of slow XLA operations on the CPU: auto (where there are any) or off")
 	s.StringVar(&o.spec.Engine.Layers, "layers", o.spec.Engine.Layers,
-		"`FORM` of the model's layers in the programs: unrolled, or loop (one loop over the layers, which compiles "+
+		"`FORM` how the programs hold the model's layers: unrolled, or loop (one loop over the layers, which compiles "+
 			"faster)")
 	s.StringVar(&o.spec.Engine.Weights, "weights", o.spec.Engine.Weights,
-		"`FORM` of the matrices: auto (in the dtype) or int8 (8 bits, a scale per row: less memory, faster, other "+
+		"`FORM` how matrices are stored: auto (in the dtype) or int8 (8 bits, a scale per row: less memory, faster, "+
+			"other "+
 			"tokens)")
 	s.IntVar(&o.spec.Engine.MaxSeqs, "max-seqs", 0, "`SLOTS` maximum number of sequences that decode at once")
 	s.StringVar(&o.spec.Engine.KV, "kv", o.spec.Engine.KV,
@@ -105,8 +107,8 @@ func (o *runOptions) defineEngine(s *pflag.FlagSet) {
 	s.StringVar(&o.kvMemory, "kv-memory", "",
 		"`BYTES` memory for the KV cache, such as 2GB or 512MiB (default: half of the free memory, at most 4 GiB)")
 	s.StringVar(&o.spec.Engine.KVDType, "kv-dtype", o.spec.Engine.KVDType,
-		"`TYPE` of keys and values: f32, bf16, f16, or auto (that of the weights)")
-	s.IntVar(&o.spec.Engine.PageSize, "page-size", 0, "`TOKENS` per page of the KV cache")
+		"`TYPE` type of keys and values: f32, bf16, f16, or auto (that of the weights)")
+	s.IntVar(&o.spec.Engine.PageSize, "page-size", 0, "`TOKENS` tokens in a page of the KV cache")
 	o.definePages(s)
 	o.defineDevices(s)
 	s.IntVar(&o.spec.Engine.PrefillTokens, "prefill-tokens", 0, "`TOKENS` maximum prompt tokens per step")

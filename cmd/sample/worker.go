@@ -57,9 +57,9 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 					"`NAME` unique to this worker; a worker restarted under its name gets its units back at once "+
 						"(default: host name, process id and a random suffix)")
 				placeVar(s, &o.WorkDir, onThisMachine, "work-dir", "",
-					"`FOLDER` for journals, if the output is in an object store (default: in the cache)")
+					"`FOLDER` where journals go, if the output is in an object store (default: in the cache)")
 				s.StringArrayVar(&o.storage, "storage", nil,
-					"`URL` of a bucket with parameters for all names in it, such as "+
+					"`URL` bucket with parameters for all names in it, such as "+
 						"s3://bucket?region=eu-central-1; repeatable, and added to the lines of $QUIRE_STORAGE")
 				s.StringVar(&o.kvMemory, "kv-memory", "",
 					"`BYTES` memory for this machine's KV cache, such as 2GB (default: the job's)")
@@ -67,7 +67,7 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 					"`N` give up when the device fails more than N times without finishing a "+
 						"completion in between")
 				s.StringVar(&o.progress, "progress", "plain",
-					"`MODE` of progress: plain (a line for each unit) or none")
+					"`MODE` progress display: plain (a line for each unit) or none")
 				s.BoolVar(&o.Plugins, "plugins", false,
 					"accept jobs whose --backend is a plugin file: it is code, chosen by whoever may write to the "+
 						"queue")
