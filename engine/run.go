@@ -191,7 +191,7 @@ var (
 // Stats says what a run did.
 type Stats = schedule.Stats
 
-// Calls is how many calls of the device have ended in this run: a sign of life that may be asked for at any time.
+// Calls is how many calls of the device have ended in this run: a heartbeat, which may be read at any time.
 func (e *Engine) Calls() int64 { return e.calls.Load() }
 
 // Stats returns the figures of the last run, or of the one under way as far as it came when it ends.

@@ -69,7 +69,7 @@ func newPeer(conn net.Conn, timeout time.Duration) *peer {
 	return p
 }
 
-// reader reads from a peer; each piece that comes is a sign of life.
+// reader reads from a peer; each piece that comes is a heartbeat.
 type reader struct{ p *peer }
 
 func (r reader) Read(b []byte) (int, error) {

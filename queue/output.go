@@ -79,7 +79,7 @@ func (q *Queue) over(ctx context.Context, job Job) (bool, error) {
 	return !left, err
 }
 
-// AliveWithin is how old a worker's sign of life may be for the worker to be taken for alive.
+// AliveWithin is the age of the last heartbeat up to which a worker counts as alive.
 const AliveWithin = 20 * time.Second
 
 // leftByWorkers says that no worker is at a job: one that has not heard yet that the job was cancelled may still write

@@ -55,7 +55,7 @@ func printReport(w io.Writer, r *batch.Report) {
 			r.Engine.PrefillTokens)
 	}
 	if r.Engine.Preemptions > 0 {
-		row("moved out", "%s, for want of pages", plural.Count(r.Engine.Preemptions, "sequence"))
+		row("swapped out", "%s, for want of pages", plural.Count(r.Engine.Preemptions, "sequence"))
 	}
 	if r.Engine.MovedBytes > 0 {
 		row("moved", "%s of keys and values to the host and back", humanize.IBytes(uint64(r.Engine.MovedBytes)))

@@ -157,7 +157,7 @@ func (gr *Graphs) admit(l loop, in input) loop {
 		l.Out.Status = l.Out.Status.Then(cloned)
 		st.Caches = gr.copyPages(st.Caches, from, to)
 	}
-	// A sequence that was moved out goes on with the token it drew last.
+	// A sequence that was swapped out goes on with the token it drew last.
 	resumes := LogicalAnd(a.Entries, Equal(in.Waiting.Resume, integer(g, 1)))
 	last := take(in.Tokens, Add(in.Waiting.Starts, in.Waiting.Held))
 	st.Queue, _ = st.Queue.Enqueue(last, a.Rows, in.Waiting.Held, resumes)
