@@ -51,6 +51,15 @@ var cpuKernels = map[string]kernel{
 	},
 	"sample":     {target: "quire_sample"},
 	"step_clock": {target: "quire_step_clock", alias: map[int]int{0: 0}},
+	"linear_rows": {
+		target: "quire_linear_rows",
+		attrs:  map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean},
+	},
+	"linear": {
+		target: "quire_linear",
+		attrs: map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,
+			"activation": integer, "bias": boolean, "residual": boolean},
+	},
 	"ragged_paged_attention": {
 		target: "quire_ragged_paged_attention",
 		attrs:  map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean},

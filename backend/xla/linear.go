@@ -2,7 +2,6 @@ package xla
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -11,14 +10,6 @@ import (
 
 	"github.com/quire/quire/backend/xla/cpukernel"
 )
-
-func init() {
-	matrix := map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean}
-	cpuKernels["linear_rows"] = kernel{target: "quire_linear_rows", attrs: matrix}
-	product := maps.Clone(matrix)
-	product["activation"], product["bias"], product["residual"] = integer, boolean, boolean
-	cpuKernels["linear"] = kernel{target: "quire_linear", attrs: product}
-}
 
 // packed are the dtypes of matrices that kernels read in panels.
 var packed = map[dtypes.DType]cpukernel.DType{dtypes.Float32: cpukernel.F32, dtypes.BFloat16: cpukernel.BF16,
