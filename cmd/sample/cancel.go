@@ -28,7 +28,7 @@ sample cancel 3f2a90c41b7d --nats tls://nats.example.com:4222`,
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if len(args) != 1 {
-				return usagef(`cancel: name one job; "sample status" lists those that there are`)
+				return usagef(`cancel: name one job; "sample status" lists them`)
 			}
 			q, err := o.connect(ctx, env, nil)
 			if err != nil {
@@ -44,13 +44,12 @@ sample cancel 3f2a90c41b7d --nats tls://nats.example.com:4222`,
 				return err
 			}
 			if !cancelled {
-				fmt.Fprintf(env.stdout, "%s is over already: %d of %d rows are finished in %s\n", s.Job.ID,
+				fmt.Fprintf(env.stdout, "%s has ended already: %d of %d rows are finished in %s\n", s.Job.ID,
 					s.Figures.Rows, s.Job.Rows, s.Job.Name)
 				return nil
 			}
 			fmt.Fprintf(env.stdout,
-				"%s is cancelled: %s; what is finished is kept in %s, and submitting the same job again goes on "+
-					"with it\n",
+				"%s is cancelled: %s; finished work is kept in %s, and submitting the same job again resumes it\n",
 				s.Job.ID, unitsAt(s.Running), s.Job.Name)
 			return nil
 		},

@@ -12,8 +12,8 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-const overview = `sample draws completions of a set of prompts with a large language model: prompts in from Parquet or JSONL files,
-completions out, on XLA (CPU, CUDA, TPU) through PJRT.
+const overview = `sample draws completions of a set of prompts with a large language model. It reads prompts from Parquet or JSONL files,
+writes the completions to such files, and computes with XLA through PJRT on CPUs, GPUs and TPUs.
 
 Usage:
   sample SUBCOMMAND [flags]
@@ -22,26 +22,27 @@ Subcommands:
 `
 
 const overviewEnd = `
-A first run, on a fresh machine:
+A first run on a new machine:
   sample setup all
   sample run --model smollm2 --input prompts.parquet --output out
   sample show out
 
 Exit codes:
   0  all done
-  1  failure: a message on standard error says what and how to mend it
-  2  the command line or a config file is wrong, or names inputs that are not there or a file that cannot be written
-  3  partial: the output is whole, but some of its rows carry an error (column "error")
-  4  interrupted: what was finished is kept, and the same command goes on from there
-  5  damaged: sample verify found something wrong with an output
-Standard output that is lost (a full disk) is a failure too. When its reader has left, as with "| head", SIGPIPE ends the command.
+  1  failure: a message on standard error says what failed and how to fix it
+  2  usage: the command line or a config file is wrong, or an input is missing, or a file cannot be written
+  3  partial: the output is complete, but some rows have an error (column "error")
+  4  interrupted: finished work is kept, and the same command resumes it
+  5  damaged: sample verify found damage in an output
+A failure to write to standard output, such as a full disk, is exit code 1. If its reader has left, as with "| head",
+SIGPIPE ends the command.
 
 Environment:
-  QUIRE_CACHE                       folder of fetched plugins and models and of compiled programs
+  QUIRE_CACHE                       folder for plugins, models and compiled programs
   QUIRE_PLUGIN_CPU, _CUDA, _TPU     a PJRT plugin to use instead
-  HTTPS_PROXY, PIP_INDEX_URL, ...   as other tools know them, for sample setup
+  HTTPS_PROXY, PIP_INDEX_URL, ...   as other tools use them, for sample setup
 
-"sample help SUBCOMMAND" tells more of each.
+"sample help SUBCOMMAND" shows the flags of a subcommand.
 `
 
 // printOverview prints the help of the command as a whole.

