@@ -70,7 +70,10 @@ func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (re
 	saved.tellDamaged(t.Messages)
 	if len(saved.missing) == 0 {
 		finished, err := t.alreadyFinished(saved, j.fingerprint, started)
-		return &CrewReport{AlreadyFinished: finished}, errors.Join(err, saved.close())
+		if err = errors.Join(err, saved.close()); finished == nil {
+			return nil, err
+		}
+		return &CrewReport{AlreadyFinished: finished}, err
 	}
 	warnOfColumns(t.Messages, j.reader)
 	before := saved.before

@@ -153,7 +153,7 @@ func (s *leases) begin(ctx context.Context, lease *queue.Lease) (u *unit, err er
 // started tells of a unit that is begun.
 func (s *leases) started(ctx context.Context, u *unit) {
 	s.runner.begin(u)
-	s.task.Observer.Run.Working()
+	s.tellState()
 	rows, completions := u.saved.journaled()
 	s.log.Info("unit begun", "unit", u.lease.Number, "from", u.lease.From, "to", u.lease.To, "journaled_completions",
 		completions)
@@ -210,11 +210,23 @@ func (s *leases) moved(ctx context.Context, u *unit) {
 
 // takeOut is end, and says when nothing is left to do.
 func (s *leases) takeOut(u *unit, whole bool) bool {
-	left, ok := s.end(u, whole)
-	if ok && left == 0 {
-		s.task.Observer.Run.Waiting()
+	ok := s.end(u, whole)
+	if ok {
+		s.tellState()
 	}
 	return ok
+}
+
+// tellState says whether there is something to do. Units begin and end in two goroutines: the last to say it says how
+// it is now.
+func (s *leases) tellState() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.units) == 0 {
+		s.task.Observer.Run.Waiting()
+	} else {
+		s.task.Observer.Run.Working()
+	}
 }
 
 func (s *leases) signal() {

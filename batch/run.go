@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/quire/quire/engine"
@@ -57,6 +58,7 @@ func (t *Task) Run(ctx context.Context) (report *Report, err error) {
 		if cerr := saved.close(); err == nil {
 			err = cerr
 		}
+		t.New = false // what is there now is this job's, which the same task may go on with
 	}()
 	saved.tellDamaged(t.Messages)
 	if len(saved.missing) == 0 {
@@ -135,25 +137,26 @@ func (t *Task) openInputs(ctx context.Context) (*promptset.Reader, error) {
 }
 
 // claim makes the job, with what the engine settled on, the folder's job, if there is none yet. errSettled says that
-// another process was faster, and that the task has taken its sizes; an error that the job there is another one, or
-// computed in another way.
+// another process was faster since the engine was opened, and that the task has taken its sizes; an error that the job
+// there is another one, or computed in another way.
 func (r *runner) claim(t *Task, saved *savedJob) error {
-	plan := r.session.Plan()
+	plan, before := r.session.Plan(), r.task.Engine
 	d := *r.job.description
 	d.Settled, d.Device, d.Meta = settled(plan), plan.Backend, t.footer(r.session)
 	var err error
 	if d.Arithmetic, err = t.arithmetic(r.session.Device); err != nil {
 		return err
 	}
-	others, err := saved.claim(t, &d)
-	if err != nil {
+	if err := saved.claim(t, &d); err != nil {
 		return err
 	}
-	if others && !sameSettled(settled(plan), saved.state.Job().Settled) {
-		if err := r.task.settleAs(saved.state.Job().Settled, nil); err != nil {
+	if was := saved.state.Job().Settled; !sameSettled(settled(plan), was) {
+		if err := r.task.settleAs(was, nil); err != nil {
 			return err
 		}
-		return errSettled
+		if r.task.Engine != before { // else an engine that is opened again is the same
+			return errSettled
+		}
 	}
 	return saved.computes(t, d.Arithmetic)
 }
@@ -161,8 +164,9 @@ func (r *runner) claim(t *Task, saved *savedJob) error {
 // rest is the source of a run: all that is missing of its parts, as one unit.
 type rest struct {
 	*runner
-	saved *savedJob
-	unit  *unit
+	saved   *savedJob
+	unit    *unit
+	showing sync.Mutex // the progress: rows are begun by one goroutine and completed by another
 }
 
 // begin opens the engine and the unit.
@@ -206,6 +210,8 @@ func (s *rest) ready(engine.Plan) {}
 func (s *rest) next(context.Context) (*unit, error) { return nil, nil }
 
 func (s *rest) moved(_ context.Context, u *unit) {
+	s.showing.Lock()
+	defer s.showing.Unlock()
 	done, drawn, _ := u.out.counts()
 	s.task.Progress.Update(done, drawn)
 }

@@ -224,20 +224,20 @@ func (r *runner) begin(u *unit) {
 	r.units[u.out] = u
 }
 
-// end takes a unit from those that are begun, and says how many are left. ok is false if it was taken before.
-func (r *runner) end(u *unit, whole bool) (left int, ok bool) {
+// end takes a unit from those that are begun. It returns false if it was taken before.
+func (r *runner) end(u *unit, whole bool) bool {
 	_, drawn, _ := u.out.counts()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if u.ended {
-		return len(r.units), false
+		return false
 	}
 	u.ended = true
 	if whole {
 		r.total = r.total.Plus(drawn)
 	}
 	delete(r.units, u.out)
-	return len(r.units), true
+	return true
 }
 
 // inOrder lists the units that are begun.

@@ -168,19 +168,20 @@ func (s *savedJob) clearJournals() error {
 }
 
 // claim makes the description the folder's job, if there is none yet. Where another process was faster, which may be
-// one on another machine, its job must be the same, and the options take what that one settled on: others is true.
-func (s *savedJob) claim(o *Task, d *jobstate.Description) (others bool, err error) {
+// one on another machine, its job must be the same, and the options take what that one settled on.
+func (s *savedJob) claim(o *Task, d *jobstate.Description) error {
 	if s.state.Job() != nil {
-		return false, nil
+		return nil
 	}
 	// What an older job left whose description is gone.
 	if err := journal.Clear(s.fs, s.state.Dir()); err != nil {
-		return false, fmt.Errorf("cannot clear the journal: %w", err)
+		return fmt.Errorf("cannot clear the journal: %w", err)
 	}
-	if err = s.state.Begin(d); errors.Is(err, jobstate.ErrBegun) {
-		return true, s.agree(o, d)
+	err := s.state.Begin(d)
+	if errors.Is(err, jobstate.ErrBegun) {
+		return s.agree(o, d)
 	}
-	return false, err
+	return err
 }
 
 // open opens the journal, and takes what it has of parts that are missing. Damage in it is told to w.

@@ -60,7 +60,7 @@ type Options struct {
 	TextOnly bool
 }
 
-// Progress is told how far a job is: its counts, and what of these this process drew.
+// Progress is told how far a job is: its counts, and what of these this process drew. Its calls do not overlap.
 type Progress interface {
 	Start(rows int64)
 	Update(done, drawn tally.Counts)

@@ -1,0 +1,107 @@
+package batch_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/quire/quire/batch"
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/queue"
+	"github.com/quire/quire/queue/local"
+	"github.com/quire/quire/tally"
+)
+
+// smallSpec is a job of so many rows, each a part, whose output is in a folder of its own.
+func smallSpec(t *testing.T, rows int) batch.Spec {
+	t.Helper()
+	dir := t.TempDir()
+	input := filepath.Join(dir, "prompts.jsonl")
+	text := strings.Repeat(`{"prompt_token_ids": [14, 88, 220, 43]}`+"\n", rows)
+	if err := os.WriteFile(input, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	spec := batch.DefaultSpec()
+	spec.Model, spec.Inputs = testenv.Path("testdata", "models", "llama3"), []string{input}
+	spec.Output, spec.Format, spec.PartRows = filepath.Join(dir, "out"), "jsonl", 1
+	spec.Sampling.MaxTokens, spec.Engine.KVMemory = 5, 1<<20
+	return spec
+}
+
+// A worker that opened its engine before another process began the job opens it again, with the sizes of that one.
+func TestWorkerTakesSizesOfTheJob(t *testing.T) {
+	spec := smallSpec(t, 3)
+	server, err := local.Start(local.Options{Address: ":0", Dir: filepath.Join(t.TempDir(), "nats")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	q, err := queue.Connect(t.Context(), queue.Options{URL: "nats://" + server.Address()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	task, err := batch.NewTask(spec, batch.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := task.Submit(t.Context(), q, batch.UnitOptions{MaxTries: queue.DefaultMaxTries}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	other := spec
+	other.Engine.MaxSeqs = 2
+	var slots []int
+	w := &batch.Worker{}
+	w.Opened = func(s *batch.Session) error {
+		if slots = append(slots, s.Plan().MaxSeqs); len(slots) > 1 {
+			return nil
+		}
+		_, err := batch.Run(t.Context(), other, batch.Options{Shard: jobstate.Shard{Index: 2, Count: 3}})
+		return err
+	}
+	if err := w.Work(t.Context(), q, job.Job.ID); err != nil {
+		t.Fatal(err)
+	}
+	if len(slots) != 2 || slots[0] == 2 || slots[1] != 2 {
+		t.Errorf("the engines have %v slots, want another number than 2, and then 2", slots)
+	}
+}
+
+// firstRow ends a run when a row is done.
+type firstRow struct{ end context.CancelFunc }
+
+func (p firstRow) Start(int64)              {}
+func (p firstRow) Finish(_, _ tally.Counts) {}
+func (p firstRow) Update(done, _ tally.Counts) {
+	if done.Rows > 0 {
+		p.end()
+	}
+}
+
+// A task that was to start over and was interrupted goes on, and does not start over again.
+func TestInterruptedTaskGoesOn(t *testing.T) {
+	spec := smallSpec(t, 20)
+	spec.Engine.MaxSeqs = 1
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	task, err := batch.NewTask(spec, batch.Options{New: true, Progress: firstRow{end}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := task.Run(ctx)
+	if batch.OutcomeOf(err) != batch.Interrupted {
+		t.Fatal(err)
+	}
+	again, err := task.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Rows == 0 || again.RowsBefore != first.Rows || again.Rows != 20 {
+		t.Errorf("%d rows, then %d of them before and %d at last", first.Rows, again.RowsBefore, again.Rows)
+	}
+}

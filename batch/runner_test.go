@@ -1,0 +1,41 @@
+package batch
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/quire/quire/tally"
+)
+
+// countedUpdates counts calls, and guards its count by nothing.
+type countedUpdates struct {
+	noProgress
+	n int
+}
+
+func (p *countedUpdates) Update(_, _ tally.Counts) {
+	n := p.n
+	runtime.Gosched()
+	p.n = n + 1
+}
+
+// Rows are begun by one goroutine and completed by another, and calls of the progress do not overlap all the same.
+func TestProgressIsToldByOneAtATime(t *testing.T) {
+	p := &countedUpdates{}
+	s := &rest{runner: &runner{task: &Task{Options: Options{Progress: p}}}}
+	u := &unit{out: newCollector(newWrittenRows(), &notes{}, 1)}
+	const times = 1000
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for range times {
+				s.moved(t.Context(), u)
+			}
+		})
+	}
+	all.Wait()
+	if p.n != 2*times {
+		t.Errorf("%d updates were counted, not %d", p.n, 2*times)
+	}
+}
