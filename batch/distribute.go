@@ -156,7 +156,7 @@ func (r *CrewReport) ending(missing int, rows int64, workErr error) error {
 		return fmt.Errorf("%s %s parked, and %s missing: %s (%s)", plural.Count(len(r.Parked), "unit"),
 			plural.Of(len(r.Parked), "is", "are"), plural.Of(len(r.Parked), "its part is", "their parts are"),
 			strings.Join(r.Parked[:min(len(r.Parked), errorExamples)], "; "), kept)
-	case workErr != nil:
+	case workErr != nil && (missing > 0 || OutcomeOf(workErr) != Partial):
 		return fmt.Errorf("%w (%s)", workErr, kept)
 	case missing > 0:
 		return notFinished(missing, kept)
