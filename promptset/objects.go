@@ -195,15 +195,6 @@ const (
 	maxNote = 1 << 20
 )
 
-// parseNoteName returns the number of the part that a note is of: its name is that of a JSONL part but for the last
-// letter.
-func parseNoteName(name string) (part int, ok bool) {
-	if part, _, ok = ParsePartName(name + "l"); ok {
-		ok = name == fmt.Sprintf(noteName, part)
-	}
-	return part, ok
-}
-
 // Note reads the note of a part.
 func (f *ObjectFolder) Note(part int) (*PartSummary, error) {
 	text, err := storage.ReadFile(f.ctx, storage.Join(f.url, fmt.Sprintf(notesFolder+noteName, part)), maxNote)

@@ -2,7 +2,6 @@ package promptset
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -125,19 +124,5 @@ func TestNotesOfObjects(t *testing.T) {
 	err = folder.Notes(func(name string, p PartSummary, err error) { seen[name] = errors.Is(err, ErrNote) })
 	if err != nil || len(seen) != 2 || seen[notesFolder+"part-00003.json"] || !seen[notesFolder+"part-00009.json"] {
 		t.Errorf("the notes are %v, %v", seen, err)
-	}
-}
-
-// Figures of a part are found however many digits its number has.
-func TestNoteNames(t *testing.T) {
-	for _, part := range []int{0, 7, 99_999, 100_000, 1_234_567} {
-		if got, ok := parseNoteName(fmt.Sprintf(noteName, part)); !ok || got != part {
-			t.Errorf("part %d is found as %d, %v", part, got, ok)
-		}
-	}
-	for _, name := range []string{"part-1.json", "part-00001.jsonl", "part-00001.json.tmp", "part-000001.json", "x"} {
-		if got, ok := parseNoteName(name); ok {
-			t.Errorf("%s is part %d", name, got)
-		}
 	}
 }

@@ -15,17 +15,6 @@ var commandLine = regexp.MustCompile(`\b(?:sample|pip) [a-z]+[^\n"';,()]*`)
 // flagMention is a mention of a flag. Behind an equals sign it is part of a variable's value, and none of ours.
 var flagMention = regexp.MustCompile(`(?:the job's |=)?--([a-z][a-z0-9-]*)`)
 
-// lackedFlags lists the flags that a text names and a subcommand does not have, but for those of command lines and of
-// jobs.
-func lackedFlags(text string, has func(flag string) bool) (lacked []string) {
-	for _, m := range flagMention.FindAllStringSubmatch(commandLine.ReplaceAllString(text, ""), -1) {
-		if strings.HasPrefix(m[0], "--") && !has(m[1]) {
-			lacked = append(lacked, m[1])
-		}
-	}
-	return lacked
-}
-
 // jobError words an error of a job for a worker.
 type jobError struct {
 	err  error

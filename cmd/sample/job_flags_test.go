@@ -68,3 +68,14 @@ func TestOfJob(t *testing.T) {
 		t.Error("no error has become one")
 	}
 }
+
+// lackedFlags lists the flags that a text names and a subcommand does not have, but for those of command lines and of
+// jobs.
+func lackedFlags(text string, has func(flag string) bool) (lacked []string) {
+	for _, m := range flagMention.FindAllStringSubmatch(commandLine.ReplaceAllString(text, ""), -1) {
+		if strings.HasPrefix(m[0], "--") && !has(m[1]) {
+			lacked = append(lacked, m[1])
+		}
+	}
+	return lacked
+}
