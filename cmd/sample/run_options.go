@@ -195,7 +195,7 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 		fetchProgress(env.stderr)
 	options.Quiet = o.progress == "none"
 	options.Progress = &meter{w: env.stderr, mode: o.progress}
-	options.Opened = o.diagnostics.dump
+	options.Opened, options.Log = o.diagnostics.dump, o.logger(env)
 	if w != nil {
 		options.Observer, options.Log = w.Observer, w.Log
 	}
