@@ -69,7 +69,8 @@ func TestBadRequests(t *testing.T) {
 			"token 1 of the prompt is 256"},
 		"temperature": {func(r *engine.Request) { r.Sampling.Temperature = -1 }, engine.ErrInvalidRequest,
 			"temperature"},
-		"stop tokens": {func(r *engine.Request) { r.StopTokens = make([]int32, 9) }, engine.ErrInvalidRequest,
+		"stop tokens": {func(r *engine.Request) { r.StopTokens = []int32{1, 2, 3, 4, 5, 6, 7, 8, 9} },
+			engine.ErrInvalidRequest,
 			"9 stop tokens"},
 	}
 	requests := []*engine.Request{good}
@@ -253,7 +254,8 @@ func TestHalfPrecision(t *testing.T) {
 			compared := 0
 			for key, g := range collect(t, e, contractRequests()...) {
 				w := want[key]
-				if g.Err != nil || len(g.Tokens) != len(w.Tokens) {
+				stopped := g.FinishReason == engine.FinishStop || w.FinishReason == engine.FinishStop
+				if g.Err != nil || len(g.Tokens) != len(w.Tokens) && !stopped {
 					t.Fatalf("%s: %+v", key, g)
 				}
 				if g.Tokens[0] != w.Tokens[0] {
