@@ -15,8 +15,9 @@ import (
 // once; what is not of the vocabulary is none.
 //
 // A row draws as if the logits of its barred tokens were -Inf, and its processed log-probabilities are so too. Its
-// logprobs are those of all of its logits, to the bit, as [Sample] gives them. Where no row bars a token nothing passes
-// over the logits.
+// logprobs are those of all of its logits, but for rounding. Rows that bar no token draw as by [Sample], to the bit.
+//
+// The barred logits are overwritten in place, so that the logits must not be used by anything else.
 func SampleBarred(logits *Node, p Params, positions, rows, barred *Node) (tokens, logprobs, processed *Node) {
 	g := logits.Graph()
 	size := logits.Shape().Dimensions[0]
@@ -29,49 +30,44 @@ func SampleBarred(logits *Node, p Params, positions, rows, barred *Node) (tokens
 	isBarred := LogicalAnd(GreaterOrEqual(barred, ZerosLike(barred)),
 		LessThan(barred, FillScalar(g, barred.Shape(), float64(logits.Shape().Dimensions[1]))))
 	bars := ReduceLogicalOr(isBarred, -1)
-	scores := shapes.Make(dtypes.Float32, size)
-	type state struct {
-		Logits *Node
-		Top    *Node // i32[S]: the most likely of all tokens; -1 where there is none
-		Max    *Node // f32[S]: its logit
-		Base   *Node // f32[S]: its log-probability
-		Todo   *Node // bool[]
-	}
-	all := state{Logits: logits, Top: Zeros(g, shapes.Make(dtypes.Int32, size)), Max: Zeros(g, scores),
-		Base: Zeros(g, scores), Todo: ReduceLogicalOr(bars)}
-	// A loop that runs once or no time: a branch would copy the logits.
-	left := control.While(all, func(s state) *Node { return s.Todo }, func(s state) state {
-		greedy := p
-		greedy.Temperature = ZerosLike(p.Temperature)
-		s.Top, s.Base, _ = Sample(s.Logits, greedy, positions, rows)
-		s.Max = logitsOf(s.Logits, s.Top)
-		s.Logits = bar(s.Logits, barred, isBarred)
-		s.Todo = LogicalNot(s.Todo)
-		return s
-	})
-	tokens, logprobs, processed = Sample(left.Logits, p, positions, rows)
-	valid := LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)), GreaterOrEqual(left.Top, ZerosLike(tokens)))
-	ofAll := Add(Sub(logitsOf(left.Logits, tokens), left.Max), left.Base)
-	tokens = Where(LogicalAnd(bars, LogicalNot(valid)), FillScalar(g, tokens.Shape(), -1), tokens)
+	held := logitsAt(logits, barred)
+	infinity := FillScalar(g, held.Shape(), math.Inf(1))
+	// In place, since nothing reads the logits of all tokens any more: so that held is read first, the places depend on
+	// it.
+	masked := bar(logits, barred, isBarred, ConvertDType(GreaterThan(held, infinity), dtypes.Int32))
+	tokens, logprobs, processed = Sample(masked, p, positions, rows)
+
+	// What the barred tokens add to the sum of exp(logit), as logarithms of the share of the others' sum. They are
+	// taken from the drawn token's logit first: the difference of large logits is exact.
 	zero := ZerosLike(logprobs)
-	logprobs = Where(bars, Where(valid, ofAll, zero), logprobs)
+	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), held.Shape().Dimensions...) }
+	drawn := Squeeze(logitsAt(masked, InsertAxes(tokens, -1)), -1)
+	shares := Where(isBarred, Add(Sub(held, wide(drawn)), wide(logprobs)), FillScalar(g, held.Shape(), math.Inf(-1)))
+	most := Max(ReduceMax(shares, -1), zero)
+	more := Add(Log(Add(ReduceSum(Exp(Sub(shares, wide(most))), -1), Exp(Neg(most)))), most)
+	valid := LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)), GreaterOrEqual(more, zero)) // no NaN is barred
+	tokens = Where(LogicalAnd(bars, LogicalNot(valid)), FillScalar(g, tokens.Shape(), -1), tokens)
+	logprobs = Where(bars, Where(valid, Sub(logprobs, more), zero), logprobs)
 	processed = Where(LogicalOr(LogicalNot(bars), valid), processed, zero)
 	return tokens, logprobs, processed
 }
 
-// logitsOf returns the logit of a token of each row, f32[S]; that of token 0 for a negative one.
-func logitsOf(logits, tokens *Node) *Node {
-	at := Stack([]*Node{Iota(logits.Graph(), tokens.Shape(), 0), Max(tokens, ZerosLike(tokens))}, -1)
+// logitsAt returns the logits of some tokens of each row, f32[S, K] for tokens i32[S, K]; that of token 0 for those
+// that are not of the vocabulary.
+func logitsAt(logits, tokens *Node) *Node {
+	size := float64(logits.Shape().Dimensions[1])
+	ok := LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)), LessThan(tokens, AddScalar(ZerosLike(tokens), size)))
+	at := Stack([]*Node{Iota(logits.Graph(), tokens.Shape(), 0), Where(ok, tokens, ZerosLike(tokens))}, -1)
 	return ConvertDType(Gather(logits, at), dtypes.Float32)
 }
 
 // bar sets the logits of the barred tokens to -Inf.
-func bar(logits, barred, isBarred *Node) *Node {
+func bar(logits, barred, isBarred, after *Node) *Node {
 	g := logits.Graph()
 	size, vocabulary := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]
 	row := Iota(g, barred.Shape(), 0)
 	place := Where(isBarred, Add(MulScalar(row, float64(vocabulary)), barred), FillScalar(g, barred.Shape(), -1))
-	place = Reshape(place, barred.Shape().Size())
+	place = Reshape(Add(place, after), barred.Shape().Size())
 	none := FillScalar(g, shapes.Make(logits.DType(), place.Shape().Size()), math.Inf(-1))
 	return Reshape(control.ScatterSet(Reshape(logits, size*vocabulary), place, none), size, vocabulary)
 }
