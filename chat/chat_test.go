@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -26,41 +27,7 @@ func TestLimits(t *testing.T) {
 	saved := limits
 	limits = jinja.Limits{Output: 1 << 20, Memory: 16 << 20, Time: 300 * time.Millisecond}
 	defer func() { limits = saved }()
-	for _, source := range []string{
-		"{% for a in range(100000) %}{% for b in range(100000) %}{% for c in range(100000) %}{% endfor %}{% endfor " +
-			"%}{% endfor %}",
-		"{% for a in range(100000) %}{% for b in range(100000) %}{% set x = 1 %}{% endfor %}{% endfor %}",
-		"{% for a in range(100000) %}{{ 'a' * 100 }}{% endfor %}",
-		"{% for a in range(100000) if range(100000) | select('odd') | list %}{% endfor %}",
-		"{{ 'a' * 10 ** 12 }}",
-		"{{ ('a' * 10 ** 6) * 10 ** 6 }}",
-		"{{ [0] * 10 ** 12 }}",
-		"{{ 'a' * 9223372036854775807 }}",
-		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
-		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s.replace('a', ns.s) %}{% " +
-			"endfor %}",
-		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s.join(ns.s | list) %}{% " +
-			"endfor %}",
-		"{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-		"{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s | " +
-			"tojson | length }}",
-		"{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
-		"{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{% set ns.t " +
-			"= [1] %}{% for i in range(40) %}{% set ns.t = [ns.t, ns.t] %}{% endfor %}{{ ns.s == ns.t }}",
-		"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-		"{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
-		"{{ 'x' | center(10 ** 12) }}",
-		"{{ 'x'.ljust(10 ** 12) }}",
-		"{{ 'x' | indent(10 ** 12, true) }}",
-		"{{ '%999999999d' % 1 }}",
-		"{{ 10 ** 100000000 }}",
-		"{{ range(10 ** 12) }}",
-		"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
-		"{{ " + strings.Repeat("(", 100000) + "1" + strings.Repeat(")", 100000) + " }}",
-		"{{ " + strings.Repeat("not ", 100000) + "1 }}",
-		"{{ " + strings.Repeat("-", 100000) + "1 }}",
-		strings.Repeat("{% if 1 %}", 100000),
-	} {
+	for _, source := range hostileTemplates(t) {
 		if text, err := render(source); err == nil {
 			t.Errorf("%.120q renders %d bytes", source, len(text))
 		}
@@ -68,6 +35,29 @@ func TestLimits(t *testing.T) {
 	if _, err := render("{% for a in range(100000) %}{{ 'a' * 100 }}{% endfor %}"); !errors.Is(err, ErrLimit) {
 		t.Errorf("error %v, want ErrLimit", err)
 	}
+}
+
+// hostileTemplates reads testdata/hostile.json: each is a list of texts that stand so many times one behind the other.
+func hostileTemplates(t *testing.T) (sources []string) {
+	data, err := os.ReadFile("testdata/hostile.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [][]struct {
+		Text  string
+		Times int
+	}
+	if err := json.Unmarshal(data, &all); err != nil || len(all) == 0 {
+		t.Fatal(len(all), err)
+	}
+	for _, parts := range all {
+		source := ""
+		for _, p := range parts {
+			source += strings.Repeat(p.Text, p.Times)
+		}
+		sources = append(sources, source)
+	}
+	return sources
 }
 
 // TestNoFiles keeps templates from loading anything.
