@@ -17,6 +17,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/quire/quire/storage"
+	"github.com/quire/quire/vfs"
 )
 
 // Output is what writers published in one place, read back.
@@ -70,6 +71,25 @@ func OpenOutput(place Published) (*Output, error) {
 			b.Format))
 	})
 	return o, nil
+}
+
+// ErrNoParts says that a folder has no part of a job.
+var ErrNoParts = errors.New("holds no part files: is it the output folder of a run?")
+
+// OpenPath opens an output folder, or a single file, wherever it is.
+func OpenPath(ctx context.Context, files vfs.FS, path string) (*Output, error) {
+	info, err := storage.Stat(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Folder {
+		return OpenOutputFile(ctx, path), nil
+	}
+	out, err := OpenOutput(OpenOutputFolder(ctx, files, path))
+	if err == nil && len(out.Parts) == 0 {
+		err = fmt.Errorf("%s %w", path, ErrNoParts)
+	}
+	return out, err
 }
 
 // OpenOutputFile takes a single file, here or in an object store, for an output with one part.

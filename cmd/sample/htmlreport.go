@@ -3,23 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/storage"
-	"github.com/quire/quire/telemetry"
-	"github.com/quire/quire/telemetry/report"
-	"github.com/quire/quire/vfs"
 )
 
 func newHTMLReport() *subcommand {
@@ -72,7 +63,7 @@ func makeReport(ctx context.Context, env *environment, output, workDir, path str
 	default:
 		path = filepath.Join(output, "_report.html")
 	}
-	page, err := reportOf(ctx, env, output, workDir)
+	page, err := review.Page(ctx, env.fs, output, workDir)
 	if err != nil {
 		return err
 	}
@@ -85,84 +76,4 @@ func makeReport(ctx context.Context, env *environment, output, workDir, path str
 	}
 	fmt.Fprintf(env.stdout, "%s\n", path)
 	return nil
-}
-
-// reportOf gathers what the page shows.
-func reportOf(ctx context.Context, env *environment, output, workDir string) (*report.Page, error) {
-	page := &report.Page{Output: output}
-	out, err := openParts(ctx, env.fs, output)
-	switch {
-	case err == nil:
-		meta, err := out.Meta()
-		if err != nil {
-			return nil, err
-		}
-		page.Facts = factsOf(meta)
-	case errors.Is(err, errNoParts) || errors.Is(err, fs.ErrNotExist): // it runs, or ended before its first part
-		job, err := batch.BegunJob(ctx, output)
-		if err != nil {
-			return nil, err
-		}
-		if job == nil {
-			return nil, fmt.Errorf("%s %w", output, errNoParts)
-		}
-		out = &promptset.Output{}
-		page.Facts = factsOf(job.Meta)
-	default:
-		return nil, err
-	}
-	work, err := batch.WorkFolder(output, workDir)
-	if err != nil {
-		return nil, err
-	}
-	if all, ok := batch.StandingOf(ctx, env.fs, output, work); ok {
-		page.Facts = append(page.Facts, [2]string{"parts", all.String()})
-	}
-	if page.Processes, err = processes(env.fs, filepath.Join(work, jobstate.Folder)); err != nil {
-		return nil, err
-	}
-	for _, part := range out.Parts {
-		for c, err := range out.Rows(ctx, part) {
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", part.Name, err)
-			}
-			page.Add(report.Completion{ID: c.ID, Generation: c.Generation, Prompt: c.Prompt(), Text: c.Text,
-				FinishReason: c.FinishReason, PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens,
-				Err: c.Err})
-		}
-	}
-	return page, nil
-}
-
-// processes reads the time series of runs of the whole job, of shards and of workers, in order of time.
-func processes(files vfs.FS, state string) (all []telemetry.Process, err error) {
-	shards, err := jobstate.Shards(files, state)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	run, workers := batch.TimeSeries(state)
-	paths := []string{run}
-	for _, shard := range shards {
-		of, _ := batch.TimeSeries(filepath.Join(state, shard.Name()))
-		paths = append(paths, of)
-	}
-	for _, path := range append(paths, workers...) {
-		some, err := telemetry.Read(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		all = append(all, some...)
-	}
-	slices.SortStableFunc(all, func(a, b telemetry.Process) int { return a.Start.Time.Compare(b.Start.Time) })
-	return all, nil
-}
-
-// factsOf says how the output was made.
-func factsOf(meta map[string]string) (out [][2]string) {
-	for _, name := range []string{"quire.model", "quire.model_fingerprint", "quire.version", "quire.parameters"} {
-		if meta[name] != "" {
-			out = append(out, [2]string{strings.ReplaceAll(strings.TrimPrefix(name, "quire."), "_", " "), meta[name]})
-		}
-	}
-	return out
 }

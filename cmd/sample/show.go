@@ -16,7 +16,6 @@ import (
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/storage"
-	"github.com/quire/quire/vfs"
 )
 
 func newShow() *subcommand {
@@ -53,7 +52,7 @@ sample show prompts.jsonl             # an input: its prompts`,
 			if err != nil {
 				return &exitError{exitUsage, fmt.Errorf("show: %w", err)}
 			}
-			parts, err := openParts(ctx, env.fs, path)
+			parts, err := promptset.OpenPath(ctx, env.fs, path)
 			if err != nil {
 				return err
 			}
@@ -76,25 +75,6 @@ sample show prompts.jsonl             # an input: its prompts`,
 		},
 	}
 }
-
-// openParts opens an output folder, or a single file, wherever it is.
-func openParts(ctx context.Context, files vfs.FS, path string) (*promptset.Output, error) {
-	info, err := storage.Stat(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Folder {
-		return promptset.OpenOutputFile(ctx, path), nil
-	}
-	parts, err := promptset.OpenOutput(promptset.OpenOutputFolder(ctx, files, path))
-	if err == nil && len(parts.Parts) == 0 {
-		err = fmt.Errorf("%s %w", path, errNoParts)
-	}
-	return parts, err
-}
-
-// errNoParts says that a folder has no part of a job.
-var errNoParts = errors.New("holds no part files: is it the output folder of a run?")
 
 // printer prints completions, those of one prompt under one heading.
 type printer struct {

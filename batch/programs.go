@@ -1,0 +1,62 @@
+package batch
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/backend/xla"
+)
+
+// compiledEngine is an engine whose programs can be looked at.
+type compiledEngine interface {
+	Executables() map[string]compute.Executable
+}
+
+// DumpPrograms writes the programs of the session's engine to a folder: as built (StableHLO), as the device runs them
+// (optimized HLO), and their memory.
+func (s *Session) DumpPrograms(folder string) error {
+	e, ok := s.Sampler.(compiledEngine)
+	if !ok {
+		return errors.New("this engine compiles nothing")
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for name, executable := range e.Executables() {
+		compiled, ok := executable.(*xla.Executable)
+		if !ok {
+			return errors.New("the programs of this backend have no HLO: use a backend of xla")
+		}
+		if err := dumpProgram(filepath.Join(folder, name), compiled); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func dumpProgram(path string, e *xla.Executable) error {
+	optimized, err := e.OptimizedHLO()
+	if err != nil {
+		return err
+	}
+	memory, err := e.Memory()
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(map[string]any{"bytes": memory, "seconds": e.CompileTime.Seconds(),
+		"from_cache": e.FromCache}, "", "  ")
+	if err != nil {
+		return err
+	}
+	for suffix, content := range map[string]string{".stablehlo.mlir": e.StableHLO(), ".optimized.hlo": optimized,
+		".memory.json": string(text) + "\n"} {
+		if err := os.WriteFile(path+suffix, []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
