@@ -163,7 +163,7 @@ func (o *Task) fetchModel(ctx context.Context) (string, error) {
 // openText sets what turns text into tokens. A model without a tokenizer takes prompt_token_ids only.
 func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokenizer, error) {
 	template := ""
-	if o.ChatTemplate != "model" && o.ChatTemplate != "none" {
+	if o.ChatTemplate != TemplateOfModel && o.ChatTemplate != TemplateNone {
 		src, err := os.ReadFile(o.ChatTemplate)
 		if err != nil {
 			return nil, fmt.Errorf("--chat-template is neither model nor none nor a file that can be read: %w", err)
@@ -183,10 +183,10 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 	}
 	s.Encode = tok.Encode
 	switch o.ChatTemplate {
-	case "none":
+	case TemplateNone:
 		s.NoTemplate = errors.New("messages need a chat template, and --chat-template is none")
 		return tok, nil
-	case "model":
+	case TemplateOfModel:
 		if template = model.ChatTemplate(); template == "" {
 			template = tok.ChatTemplate()
 		}

@@ -45,6 +45,7 @@ type runner struct {
 
 	restarts int
 	again    bool         // the engine is opened after a failure
+	resized  bool         // the engine is opened with other sizes than the last one
 	engines  engine.Stats // of all engines
 
 	mu    sync.Mutex
@@ -71,11 +72,12 @@ func (r *runner) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	first := r.last == nil
+	told := r.last != nil && !r.resized // the source knows the plan
 	r.session, r.last, r.builder.session = s, s, s
-	if r.again && !first {
+	if told {
 		r.task.Observer.again()
 	} else {
+		r.resized = false
 		r.source.ready(s.Plan())
 	}
 	return nil
@@ -97,7 +99,7 @@ func (r *runner) draw(ctx context.Context) error {
 		left, err := r.attempt(ctx)
 		fatal := r.failed()
 		if errors.Is(left, errSettled) && err == nil && fatal == nil && ctx.Err() == nil {
-			r.again = false
+			r.again, r.resized = false, true
 			if err = r.open(ctx); err == nil {
 				continue
 			}
