@@ -30,9 +30,15 @@ const (
 	workerSeriesName = "events-*.jsonl"
 )
 
-// TimeSeries lists the files of telemetry in the folder of a job's state: those of runs, and of workers.
-func TimeSeries(dir string) (run string, workers []string) {
-	workers, _ = filepath.Glob(filepath.Join(escapeGlob(dir), workerSeriesName)) // its only error is of the pattern
+// TimeSeries lists the files of telemetry in the folder of a job's state: that of runs, and those of workers with their
+// names.
+func TimeSeries(dir string) (run string, workers map[string]string) {
+	paths, _ := filepath.Glob(filepath.Join(escapeGlob(dir), workerSeriesName)) // its only error is of the pattern
+	before, after, _ := strings.Cut(workerSeriesName, "*")
+	workers = map[string]string{}
+	for _, path := range paths {
+		workers[path] = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), before), after)
+	}
 	return filepath.Join(dir, seriesName), workers
 }
 
@@ -48,7 +54,8 @@ func (w *Observer) keep(fs vfs.FS, dir string, anew bool) {
 	}
 	run, workers := TimeSeries(dir)
 	if anew {
-		for _, path := range append(workers, run) {
+		_ = os.Remove(run)
+		for path := range workers {
 			_ = os.Remove(path)
 		}
 	}

@@ -123,6 +123,7 @@ func (s *Series) Close(result string) error {
 
 // Process is what one process of a job has in a file of points.
 type Process struct {
+	Name    string // what the reader calls it; the file has none
 	Start   Start
 	Points  []Point
 	Slowest []Row

@@ -3,10 +3,13 @@
 package review
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -74,28 +77,41 @@ func processes(files vfs.FS, state string) (all []telemetry.Process, err error) 
 		return nil, err
 	}
 	run, workers := batch.TimeSeries(state)
-	paths := []string{run}
+	names := map[string]string{run: ""}
 	for _, shard := range shards {
 		of, _ := batch.TimeSeries(filepath.Join(state, shard.Name()))
-		paths = append(paths, of)
+		names[of] = "shard " + shard.Name()
 	}
-	for _, path := range append(paths, workers...) {
+	maps.Copy(names, workers)
+	for path, name := range names {
 		some, err := telemetry.Read(path)
+		for i := range some {
+			some[i].Name = name
+		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		all = append(all, some...)
 	}
-	slices.SortStableFunc(all, func(a, b telemetry.Process) int { return a.Start.Time.Compare(b.Start.Time) })
+	slices.SortFunc(all, func(a, b telemetry.Process) int {
+		return cmp.Or(a.Start.Time.Compare(b.Start.Time), cmp.Compare(a.Name, b.Name))
+	})
 	return all, nil
 }
 
 // factsOf says how the output was made.
 func factsOf(meta map[string]string) (out [][2]string) {
-	for _, name := range []string{"quire.model", "quire.model_fingerprint", "quire.version", "quire.parameters"} {
+	for _, name := range []string{"quire.model", "quire.model_fingerprint", "quire.version"} {
 		if meta[name] != "" {
 			out = append(out, [2]string{strings.ReplaceAll(strings.TrimPrefix(name, "quire."), "_", " "), meta[name]})
 		}
+	}
+	var parameters map[string]json.RawMessage
+	if json.Unmarshal([]byte(meta["quire.parameters"]), &parameters) != nil {
+		return out // no job of this program
+	}
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		out = append(out, [2]string{strings.ReplaceAll(name, "_", " "), string(parameters[name])})
 	}
 	return out
 }

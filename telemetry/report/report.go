@@ -165,13 +165,16 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"seconds": func(s float64) string {
 		return time.Duration(s * float64(time.Second)).Round(10 * time.Millisecond).String()
 	},
-	"valid": func(s string) string {
-		if utf8.ValidString(s) {
-			return s
-		}
-		return fmt.Sprintf("%q", s)
-	},
+	"valid": valid,
 }).Parse(pageText))
+
+// valid is a text that may be on the page.
+func valid(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return fmt.Sprintf("%q", s)
+}
 
 type named struct {
 	Name  string
@@ -179,6 +182,8 @@ type named struct {
 }
 
 type process struct {
+	Name    string
+	Color   template.CSS
 	Start   telemetry.Start
 	Seconds float64
 	Rows    int64
@@ -206,8 +211,9 @@ func (p *Page) Write(w io.Writer) error {
 	slices.SortFunc(samples, func(a, b *sample) int { return int(a.place - b.place) })
 	var processes []process
 	var slowest []telemetry.Row
-	for _, run := range p.Processes {
-		one := process{Start: run.Start, Result: "still runs, or was killed"}
+	for i, run := range p.Processes {
+		one := process{Name: nameOf(run, i), Color: template.CSS(fmt.Sprintf("var(--process-%d)", i%processColors)),
+			Start: run.Start, Result: "still runs, or was killed"}
 		if run.End != nil {
 			one.Result = run.End.Result
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
@@ -31,7 +32,7 @@ func full() *Page {
 	began := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	for i := range 2 {
 		run := telemetry.Process{Start: telemetry.Start{Time: began.Add(time.Duration(i) * 20 * time.Minute),
-			Model: evil, Backend: "xla:cpu", Slots: 64, Pages: 1000}}
+			Model: evil, Backend: "xla:cpu", Slots: 64, Pages: 1000}, Name: []string{"", evil}[i]}
 		for s := range 600 {
 			run.Points = append(run.Points,
 				telemetry.Point{Seconds: float64(s), Counts: tally.Counts{Rows: int64(s / 2), Completions: int64(s)},
@@ -150,7 +151,7 @@ func TestSamplesAreOfAllRows(t *testing.T) {
 // Charts are well-formed XML.
 func TestChartsAreWellFormed(t *testing.T) {
 	charts, err := full().charts()
-	if err != nil || len(charts) != 7 {
+	if err != nil || len(charts) != 8 {
 		t.Fatal(len(charts), err)
 	}
 	for _, c := range charts {
@@ -240,12 +241,66 @@ func TestInBrowser(t *testing.T) {
 	if !strings.Contains(facts, evil) || !strings.Contains(samples, evil) || !strings.Contains(errorText, evil) {
 		t.Errorf("texts are not shown as they are: %q %q %q", facts, samples, errorText)
 	}
-	if counts["charts"] != 7 || counts["lines"] < 50 || counts["processes"] != 3 || counts["slowest"] != 5 ||
+	if counts["charts"] != 8 || counts["lines"] < 50 || counts["processes"] != 3 || counts["slowest"] != 5 ||
 		counts["samples"] != sampleRows {
 		t.Errorf("%v", counts)
 	}
 	if counts["wide"] > 0 {
 		t.Errorf("the page is %g pixels too wide", counts["wide"])
+	}
+	for _, theme := range []string{"light", "dark"} {
+		for _, width := range []int64{380, 1200, 1900} {
+			checkLayout(t, ctx, theme, width)
+		}
+	}
+}
+
+// checkLayout looks at the page in a theme and a width: nothing makes it scroll sideways, numbers stay on one line,
+// text stands out from its background, and charts use the width.
+func checkLayout(t *testing.T, ctx context.Context, theme string, width int64) {
+	t.Helper()
+	err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900))
+	if err == nil {
+		_, err = chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if to := os.Getenv("QUIRE_SCREENSHOTS"); to != "" {
+		shot, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, fmt.Sprintf("report-%s-%d.png", theme, width)), shot, 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen, err := chromedp.Run(ctx, chromedp.Evaluate[map[string]float64](`(() => {
+		const light = c => { const [r, g, b] = c.match(/\d+/g).map(Number); return (r + g + b) / 3 }
+		const figures = [...document.querySelectorAll(".charts figure")].map(f => f.getBoundingClientRect())
+		const body = getComputedStyle(document.body), tick = getComputedStyle(document.querySelector("svg text"))
+		return {
+			wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+			broken: [...document.querySelectorAll("td.n")].filter(c => c.getClientRects().length &&
+				c.clientHeight > 2 * parseFloat(getComputedStyle(c).lineHeight) && c.parentElement.cells.length > 4 &&
+				getComputedStyle(c).whiteSpace != "nowrap").length,
+			text: light(body.color) - light(body.backgroundColor), ticks: light(tick.fill) - light(body.backgroundColor),
+			used: (Math.max(...figures.map(r => r.right)) - Math.min(...figures.map(r => r.left))) /
+				Math.min(document.documentElement.clientWidth, 1344),
+			label: document.querySelector("svg").getAttribute("aria-label").length,
+		}
+	})()`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	contrast := seen["text"]
+	if theme == "light" {
+		contrast, seen["ticks"] = -contrast, -seen["ticks"]
+	}
+	if seen["wide"] > 0 || seen["broken"] > 0 || contrast < 120 || seen["ticks"] < 120 || seen["used"] < 0.85 ||
+		seen["label"] < 30 {
+		t.Errorf("%s, %d pixels: %v", theme, width, seen)
 	}
 }
 

@@ -1,0 +1,139 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"image/color"
+	"math"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// chart is a drawn figure.
+type chart struct {
+	Title string
+	SVG   template.HTML
+}
+
+const (
+	chartWidth  = 6 * vg.Inch
+	chartHeight = 2.2 * vg.Inch
+	// headroom is how much higher an axis is than what it shows.
+	headroom = 1.06
+	// processColors is how many colors there are for processes.
+	processColors = 6
+)
+
+// Colors stand for the page's: render puts the names of CSS variables in their place, so that a dark page has its own.
+var (
+	ink        = color.RGBA{R: 1, A: 0xff}
+	bound      = color.RGBA{R: 2, A: 0xff}
+	textInk    = color.RGBA{R: 3, A: 0xff}
+	grid       = color.RGBA{R: 4, A: 0xff}
+	processInk = color.RGBA{R: 16, A: 0xff} // and the next ones
+)
+
+func processColor(i int) color.Color {
+	c := processInk
+	c.R += uint8(i % processColors)
+	return c
+}
+
+// variables are the page's names of these colors.
+var variables = func() *strings.Replacer {
+	pairs := []string{"#010000", "var(--ink)", "#020000", "var(--bound)", "#030000", "var(--text)", "#040000",
+		"var(--grid)"}
+	for i := range processColors {
+		pairs = append(pairs, fmt.Sprintf("#%02X0000", int(processInk.R)+i), fmt.Sprintf("var(--process-%d)", i))
+	}
+	return strings.NewReplacer(pairs...)
+}()
+
+// figure is a plot that becomes a chart.
+type figure struct {
+	*plot.Plot
+	title string
+	about string // what it shows, in words
+}
+
+func newFigure(title, x, y string) *figure {
+	p := plot.New()
+	p.BackgroundColor = color.Transparent
+	p.X.Label.Text, p.Y.Label.Text = x, y
+	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		axis.Color, axis.Tick.Color = textInk, textInk
+		axis.Label.TextStyle.Color, axis.Tick.Label.Color = textInk, textInk
+		for _, style := range []*font.Font{&axis.Label.TextStyle.Font, &axis.Tick.Label.Font} {
+			style.Variant, style.Size = "Sans", 9
+		}
+		axis.Tick.Marker = ticks{}
+	}
+	g := plotter.NewGrid()
+	g.Vertical.Color, g.Horizontal.Color = grid, grid
+	p.Add(g)
+	return &figure{Plot: p, title: title}
+}
+
+// line draws a line. It passes over what is no line: the plotter refuses values that are no numbers.
+func (f *figure) line(points plotter.XYs, c color.Color, width vg.Length, dashes []vg.Length) {
+	l, err := plotter.NewLine(points)
+	if err != nil {
+		return
+	}
+	l.Color, l.Width, l.Dashes = c, width, dashes
+	f.Add(l)
+}
+
+// ticks are the usual ones with labels that people read: 25k, not 25000.00.
+type ticks struct{}
+
+func (ticks) Ticks(least, most float64) []plot.Tick {
+	all := plot.DefaultTicks{}.Ticks(least, most)
+	for i := range all {
+		if all[i].Label != "" {
+			all[i].Label = tickLabel(all[i].Value)
+		}
+	}
+	return all
+}
+
+func tickLabel(v float64) string {
+	suffix := ""
+	for _, unit := range []struct {
+		size   float64
+		suffix string
+	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if math.Abs(v) >= unit.size {
+			v, suffix = v/unit.size, unit.suffix
+			break
+		}
+	}
+	return strconv.FormatFloat(math.Round(v*1000)/1000, 'g', 4, 64) + suffix
+}
+
+// render draws a figure as SVG in the page's colors.
+func (f *figure) render() (chart, error) {
+	canvas := vgsvg.New(chartWidth, chartHeight)
+	f.Draw(draw.New(canvas))
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return chart{}, fmt.Errorf("drawing %s: %w", f.title, err)
+	}
+	// Without the XML declaration, which has no place in a page; texts in it are escaped by the library.
+	_, svg, ok := strings.Cut(b.String(), "<svg ")
+	if !ok {
+		return chart{}, fmt.Errorf("drawing %s gave no SVG", f.title)
+	}
+	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans", "font-family:Liberation Sans,Arial,sans-serif")
+	label := template.HTMLEscapeString(f.title + ": " + f.about)
+	return chart{Title: f.title, SVG: template.HTML(`<svg role="img" aria-label="` + label + `" ` +
+		variables.Replace(svg))}, nil
+}
