@@ -124,7 +124,7 @@ func codeOf(err error) (code int, known bool) {
 }
 
 func subcommands() []*subcommand {
-	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newBench(), newShow(),
+	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newBench(), newShow(), newStats(),
 		newVerify(), newHTMLReport(), newSetup(), newKernels(), newPlan(), newVersion()}
 }
 

@@ -3,38 +3,69 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/storage"
 )
 
+// showOptions are the flags of "sample show".
+type showOptions struct {
+	rows, longest      int
+	full, json, errors bool
+	ids                []string
+	grep, diff         string
+	pattern            *regexp.Regexp
+}
+
 func newShow() *subcommand {
-	var rows int
-	var full bool
+	var o showOptions
 	return &subcommand{
 		name:    "show",
 		args:    "FOLDER|FILE",
 		summary: "print completions from an output folder readably",
+		about: `
+Prints the first rows of an output with their completions; or those that --id, --errors and --grep all select; or the
+longest. --diff prints completions that two outputs do not both have, or not with the same text, and ends with 1 if there
+are any.`,
 		example: `
 sample show out
 sample show out --rows 20 --full
+sample show out --errors
+sample show out --grep '(?i)as an ai' --rows 0 --json | wc -l
+sample show out --longest 3
+sample show out --diff out-of-yesterday
 sample show out/part-00003.parquet
 sample show prompts.jsonl             # an input: its prompts`,
 		flags: func(f *flags) {
-			f.group("Flags", func(s *pflag.FlagSet) {
-				s.IntVarP(&rows, "rows", "r", 5,
+			f.group("Rows", func(s *pflag.FlagSet) {
+				s.IntVarP(&o.rows, "rows", "r", 5,
 					"`PROMPTS` print this many prompts, each with all its completions; 0 prints all")
-				s.BoolVar(&full, "full", false, "do not cut long texts")
+				s.StringArrayVar(&o.ids, "id", nil, "`ID` print rows with this id; may be repeated")
+				s.BoolVar(&o.errors, "errors", false, "print rows that carry an error")
+				s.StringVar(&o.grep, "grep", "",
+					"`REGEXP` print rows whose prompt or a completion matches, in Go's syntax (RE2)")
+				s.IntVar(&o.longest, "longest", 0, "`N` print the N rows with the longest completions, longest first")
+				placeVar(s, &o.diff, anywhere, "diff", "",
+					"`FOLDER` print what differs from another output: completions with another text, or in one of the two "+
+						"only, by id and generation")
+			})
+			f.group("Form", func(s *pflag.FlagSet) {
+				s.BoolVar(&o.full, "full", false, "do not cut long texts")
+				s.BoolVar(&o.json, "json", false, "print a JSON object a row, texts whole")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
@@ -42,95 +73,212 @@ sample show prompts.jsonl             # an input: its prompts`,
 				return usagef("show needs one output folder or part file, but was given %s",
 					plural.Count(len(args), "argument"))
 			}
-			if rows < 0 {
-				return usagef("--rows is %d, but must be 0 (all) or more", rows)
-			}
-			path, err := anywhere.resolve(args[0])
-			if err == nil {
-				path, err = storage.Hide(path)
-			}
-			if err != nil {
-				return &exitError{exitUsage, fmt.Errorf("show: %w", err)}
-			}
-			parts, err := promptset.OpenPath(ctx, env.fs, path)
-			if err != nil {
+			if err := o.check(); err != nil {
 				return err
 			}
-			out := bufio.NewWriter(env.stdout)
-			p := &printer{w: out, rows: rows, full: full, width: min(terminalWidth(env.stdout), 120)}
-			if err := p.printOutput(ctx, parts); err != nil {
-				return err
-			}
-			if p.prompts == 0 {
-				fmt.Fprintf(out, "%s has no rows\n", path)
-			}
-			work, err := batch.WorkFolder(path, "")
-			if err != nil {
-				return err
-			}
-			if all, ok := batch.StandingOf(ctx, env.fs, path, work); ok && len(all.Missing) > 0 {
-				fmt.Fprintln(env.stderr, all)
-			}
-			return out.Flush()
+			return runShow(ctx, env, &o, args[0])
 		},
 	}
 }
 
-// printer prints completions, those of one prompt under one heading.
-type printer struct {
-	w             io.Writer
-	rows, prompts int
-	full          bool
-	width         int
-	last          string
-}
-
-// printOutput prints the completions of an output, or the prompts of a file that is an input.
-func (p *printer) printOutput(ctx context.Context, out *promptset.Output) error {
-	for _, part := range out.Parts {
-		for c, err := range out.Rows(ctx, part) {
-			if errors.Is(err, promptset.ErrNoCompletions) && p.prompts == 0 {
-				if err := p.printPrompts(ctx, part.Name); err != nil {
-					return err
-				}
-				break
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", part.Name, err)
-			}
-			if p.print(c); p.enough() {
-				return nil
-			}
+func (o *showOptions) check() (err error) {
+	switch {
+	case o.rows < 0:
+		return usagef("--rows is %d, but must be 0 (all) or more", o.rows)
+	case o.longest < 0:
+		return usagef("--longest is %d, but must be 1 or more", o.longest)
+	case o.diff != "" && (o.longest > 0 || o.errors || o.grep != "" || len(o.ids) > 0 || o.json):
+		return usagef("--diff comes with --rows and --full only")
+	}
+	if o.grep != "" {
+		if o.pattern, err = regexp.Compile(o.grep); err != nil {
+			return usagef("--grep: %v", err)
 		}
 	}
 	return nil
 }
 
-// enough says that a prompt came that is not to be printed.
-func (p *printer) enough() bool { return p.rows > 0 && p.prompts > p.rows }
+// selects says that some rows only are wanted.
+func (o *showOptions) selects() bool {
+	return o.errors || o.pattern != nil || len(o.ids) > 0 || o.longest > 0
+}
 
-func (p *printer) print(c *promptset.Completion) {
-	prompt := c.Prompt()
-	if heading := c.ID + "\x00" + prompt; p.prompts == 0 || heading != p.last {
-		p.last = heading
-		p.head(c.ID, prompt)
-	}
+// wants says that a row is one of them.
+func (o *showOptions) wants(row *review.Row) bool {
 	switch {
-	case p.enough():
-	case c.Err != "":
-		fmt.Fprintf(p.w, "  ▸ %d: error: %s\n", c.Generation, visible.Line(c.Err))
-	default:
-		body := strings.ReplaceAll(p.cut(strings.TrimSpace(c.Text), 400), "\n", "\n    ")
-		fmt.Fprintf(p.w, "  ▸ %d (%s, %s)\n    %s\n", c.Generation, visible.Line(c.FinishReason),
-			plural.Count(c.CompletionTokens, "token"), body)
+	case len(o.ids) > 0 && !slices.Contains(o.ids, row.ID), o.errors && !row.Failed():
+		return false
+	case o.pattern == nil || o.pattern.MatchString(row.Prompt):
+		return true
 	}
+	return slices.ContainsFunc(row.Completions, func(c promptset.Result) bool {
+		return o.pattern.MatchString(c.Text) || o.pattern.MatchString(c.Err)
+	})
+}
+
+func runShow(ctx context.Context, env *environment, o *showOptions, name string) error {
+	path, err := anywhere.resolve(name)
+	if err == nil {
+		path, err = storage.Hide(path)
+	}
+	if err == nil && o.diff != "" {
+		o.diff, err = storage.Hide(o.diff)
+	}
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("show: %w", err)}
+	}
+	parts, err := promptset.OpenPath(ctx, env.fs, path)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(env.stdout)
+	p := &printer{w: out, rows: o.rows, full: o.full, json: o.json, width: min(terminalWidth(env.stdout), 120)}
+	if o.diff != "" {
+		err := p.printDiff(ctx, env, parts, path, o.diff)
+		return errors.Join(err, out.Flush())
+	}
+	if err := p.printOutput(ctx, parts, o); err != nil {
+		return err
+	}
+	if p.prompts == 0 && !o.json {
+		what := "rows"
+		if o.selects() {
+			what = "such rows"
+		}
+		fmt.Fprintf(out, "%s has no %s\n", path, what)
+	}
+	work, err := batch.WorkFolder(path, "")
+	if err != nil {
+		return err
+	}
+	if all, ok := batch.StandingOf(ctx, env.fs, path, work); ok && len(all.Missing) > 0 {
+		fmt.Fprintln(env.stderr, all)
+	}
+	return out.Flush()
+}
+
+// printer prints rows with their completions.
+type printer struct {
+	w             io.Writer
+	rows, prompts int // to print at most, 0 for all; printed
+	full, json    bool
+	width         int
+}
+
+// printOutput prints the rows of an output that are wanted, or the prompts of a file that is an input.
+func (p *printer) printOutput(ctx context.Context, out *promptset.Output, o *showOptions) error {
+	rows := func(yield func(*review.Row, error) bool) {
+		for row, err := range review.Rows(ctx, out) {
+			if (err != nil || o.wants(row)) && !yield(row, err) {
+				return
+			}
+		}
+	}
+	if o.longest > 0 {
+		longest, err := review.Longest(rows, o.longest)
+		for _, row := range longest {
+			p.print(row)
+		}
+		return err
+	}
+	for row, err := range rows {
+		if errors.Is(err, promptset.ErrNoCompletions) && p.prompts == 0 && !o.selects() && !p.json {
+			return p.printPrompts(ctx, out.Parts[0].Name)
+		}
+		if err != nil {
+			return err
+		}
+		if p.print(row); p.rows > 0 && p.prompts == p.rows {
+			return nil
+		}
+	}
+	return nil
+}
+
+// rowJSON is a row as --json has it.
+type rowJSON struct {
+	ID          string           `json:"id"`
+	Prompt      string           `json:"prompt"`
+	Completions []completionJSON `json:"completions"`
+}
+
+type completionJSON struct {
+	Generation       int    `json:"generation"`
+	Text             string `json:"text"`
+	FinishReason     string `json:"finish_reason"`
+	CompletionTokens int    `json:"completion_tokens"`
+	Error            string `json:"error,omitempty"`
+}
+
+func (p *printer) print(row *review.Row) {
+	if p.json {
+		p.prompts++
+		all := rowJSON{ID: row.ID, Prompt: row.Prompt}
+		for _, c := range row.Completions {
+			all.Completions = append(all.Completions,
+				completionJSON{c.Generation, c.Text, c.FinishReason, c.CompletionTokens, c.Err})
+		}
+		text, _ := json.Marshal(all) // it has strings and numbers only
+		fmt.Fprintf(p.w, "%s\n", text)
+		return
+	}
+	p.head(row.ID, row.Prompt)
+	for _, c := range row.Completions {
+		p.completion(fmt.Sprintf("▸ %d", c.Generation), &c)
+	}
+}
+
+func (p *printer) completion(mark string, c *promptset.Result) {
+	if c.Err != "" {
+		fmt.Fprintf(p.w, "  %s: error: %s\n", mark, visible.Line(c.Err))
+		return
+	}
+	body := strings.ReplaceAll(p.cut(strings.TrimSpace(c.Text), 400), "\n", "\n    ")
+	fmt.Fprintf(p.w, "  %s (%s, %s)\n    %s\n", mark, visible.Line(c.FinishReason),
+		plural.Count(c.CompletionTokens, "token"), body)
+}
+
+// errDifferent says that two outputs have different completions.
+var errDifferent = errors.New("the outputs differ")
+
+// printDiff prints how two outputs differ.
+func (p *printer) printDiff(ctx context.Context, env *environment, a *promptset.Output, nameA, nameB string) error {
+	b, err := promptset.OpenPath(ctx, env.fs, nameB)
+	if err != nil {
+		return err
+	}
+	c, err := review.Compare(ctx, a, b, p.rows)
+	if err != nil {
+		return err
+	}
+	last := ""
+	for _, d := range c.Differences {
+		if p.prompts == 0 || d.ID+"\x00"+d.Prompt != last {
+			last = d.ID + "\x00" + d.Prompt
+			p.head(d.ID, d.Prompt)
+		}
+		for _, side := range []struct {
+			mark, name string
+			c          *promptset.Result
+		}{{"-", nameA, d.A}, {"+", nameB, d.B}} {
+			if side.c == nil {
+				fmt.Fprintf(p.w, "  %s %d: not in %s\n", side.mark, d.Generation, visible.Line(side.name))
+			} else {
+				p.completion(fmt.Sprintf("%s %d", side.mark, d.Generation), side.c)
+			}
+		}
+	}
+	fmt.Fprintf(p.w, "%d completions are the same, %d differ, %d are in %s only, %d in %s only\n", c.Same, c.Different,
+		c.OnlyA, visible.Line(nameA), c.OnlyB, visible.Line(nameB))
+	if c.Different+c.OnlyA+c.OnlyB > 0 {
+		return errDifferent
+	}
+	return nil
 }
 
 // head prints the heading of a prompt.
 func (p *printer) head(id, prompt string) {
-	if p.prompts++; p.enough() {
-		return
-	}
+	p.prompts++
 	fmt.Fprintf(p.w, "%s\n%s\n", rule(fmt.Sprintf("── %s ", visible.Line(id)), p.width), indent(p.cut(prompt, 600)))
 }
 
@@ -145,7 +293,7 @@ func (p *printer) printPrompts(ctx context.Context, file string) error {
 		if row.Err != nil {
 			text = "error: " + row.Err.Error()
 		}
-		if p.head(row.ID, text); p.enough() {
+		if p.head(row.ID, text); p.rows > 0 && p.prompts == p.rows {
 			break
 		}
 	}

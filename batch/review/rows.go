@@ -1,0 +1,114 @@
+package review
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/quire/quire/promptset"
+)
+
+// Row is a row of the input with its completions, as an output has them.
+type Row struct {
+	ID          string
+	Prompt      string // as text for people
+	Completions []promptset.Result
+}
+
+// Failed says that one of the completions is an error.
+func (r *Row) Failed() bool {
+	return slices.ContainsFunc(r.Completions, func(c promptset.Result) bool { return c.Err != "" })
+}
+
+// Tokens is how many tokens the longest completion has.
+func (r *Row) Tokens() (most int) {
+	for _, c := range r.Completions {
+		most = max(most, c.CompletionTokens)
+	}
+	return most
+}
+
+// Rows yields the rows of an output in its order. A file that is an input is promptset.ErrNoCompletions.
+func Rows(ctx context.Context, out *promptset.Output) iter.Seq2[*Row, error] {
+	return func(yield func(*Row, error) bool) {
+		var row *Row
+		for _, part := range out.Parts {
+			for c, err := range out.Rows(ctx, part) {
+				if err != nil {
+					yield(nil, partError(part, err))
+					return
+				}
+				// Rows with the same id come one after the other, if equal rows are next to each other in the input.
+				if row != nil && (c.ID != row.ID || c.Generation <= row.Completions[len(row.Completions)-1].Generation) {
+					if !yield(row, nil) {
+						return
+					}
+					row = nil
+				}
+				if row == nil {
+					row = &Row{ID: c.ID, Prompt: c.Prompt()}
+				}
+				row.Completions = append(row.Completions, c.Result)
+			}
+		}
+		if row != nil {
+			yield(row, nil)
+		}
+	}
+}
+
+func partError(part promptset.Part, err error) error {
+	if errors.Is(err, promptset.ErrNoCompletions) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", part.Name, err)
+}
+
+// Longest returns the n rows with the longest completions, longest first. Of rows of the same length it takes the first.
+func Longest(rows iter.Seq2[*Row, error], n int) ([]*Row, error) {
+	var kept shortest
+	at := 0
+	for row, err := range rows {
+		if err != nil {
+			return nil, err
+		}
+		heap.Push(&kept, placed{row, row.Tokens(), at})
+		if at++; len(kept) > n {
+			heap.Pop(&kept)
+		}
+	}
+	slices.SortFunc(kept, func(a, b placed) int { return b.compare(a) })
+	longest := make([]*Row, len(kept))
+	for i, p := range kept {
+		longest[i] = p.row
+	}
+	return longest, nil
+}
+
+// placed is a row with its length and its place in the output.
+type placed struct {
+	row        *Row
+	tokens, at int
+}
+
+// compare is below 0 where a is given up before b.
+func (a placed) compare(b placed) int {
+	return cmp.Or(cmp.Compare(a.tokens, b.tokens), cmp.Compare(b.at, a.at))
+}
+
+// shortest is a heap with the row that is given up first on top.
+type shortest []placed
+
+func (s shortest) Len() int           { return len(s) }
+func (s shortest) Less(i, j int) bool { return s[i].compare(s[j]) < 0 }
+func (s shortest) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s *shortest) Push(x any)        { *s = append(*s, x.(placed)) }
+func (s *shortest) Pop() any {
+	last := (*s)[len(*s)-1]
+	*s = (*s)[:len(*s)-1]
+	return last
+}
