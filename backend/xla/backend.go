@@ -8,6 +8,7 @@
 package xla
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -42,6 +44,10 @@ type Options struct {
 	Kernels string
 	// KernelDir is a folder of kernels for TPU beside those that come with the program; "" for none.
 	KernelDir string
+	// ClientTimeout is how long the plugin may take to open its devices; 0 is [DefaultClientTimeout].
+	ClientTimeout time.Duration
+	// Waiting is told what the plugin does and may be waiting for, where that takes several seconds; it may be nil.
+	Waiting func(what string)
 }
 
 // Backend is a PJRT client with the devices it reaches. It implements [compute.Backend] and may be used by many
@@ -76,21 +82,21 @@ const logLevel = "TF_CPP_MIN_LOG_LEVEL"
 // errFinalized is what a backend answers after Finalize.
 var errFinalized = errors.New("xla: the backend was finalized")
 
-// New loads the plugin and makes a client on its devices.
-func New(o Options) (*Backend, error) {
+// New is [NewContext] without a context.
+func New(o Options) (*Backend, error) { return NewContext(context.Background(), o) }
+
+// NewContext loads the plugin and makes a client on its devices. Where ctx ends first, or [Options.ClientTimeout]
+// passes ([ErrClientTimeout]), the plugin's call is left behind: it can't be ended.
+func NewContext(ctx context.Context, o Options) (*Backend, error) {
 	if o.Plugin == "" {
 		return nil, errors.New("xla: no PJRT plugin given: set Options.Plugin to the path of one")
 	}
 	if os.Getenv(logLevel) == "" {
 		_ = os.Setenv(logLevel, "1") // or the plugin reports every client it makes
 	}
-	plugin, err := pjrt.GetPlugin(o.Plugin)
+	plugin, client, err := o.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("xla: loading the PJRT plugin %s: %w", o.Plugin, err)
-	}
-	client, err := newClient(plugin, o)
-	if err != nil {
-		return nil, fmt.Errorf("xla: starting a client of %s with options %v: %w", o.Plugin, o.ClientOptions, err)
+		return nil, err
 	}
 	b := &Backend{plugin: plugin, client: client, pluginPath: o.Plugin, platform: strings.ToLower(client.Platform())}
 	b.composites = nativeComposites(b.platform)
@@ -111,26 +117,6 @@ func New(o Options) (*Backend, error) {
 		}
 	}
 	return b, nil
-}
-
-// newClient makes a client with the options given and, on GPUs, ours, which a plugin of the user's own may not know.
-func newClient(plugin *pjrt.Plugin, o Options) (*pjrt.Client, error) {
-	named, err := clientOptions(o.ClientOptions)
-	if err != nil {
-		return nil, err
-	}
-	if o.Platform == "cuda" {
-		more, err := clientOptions(gpuClient)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(more, named)
-		client, err := plugin.NewClient(more)
-		if err == nil || !strings.Contains(err.Error(), "Unexpected option") {
-			return client, err
-		}
-	}
-	return plugin.NewClient(named)
 }
 
 func clientOptions(options map[string]any) (pjrt.NamedValuesMap, error) {

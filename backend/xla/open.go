@@ -1,9 +1,11 @@
 package xla
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/gobackend"
@@ -15,19 +17,26 @@ import (
 type OpenOptions struct {
 	// FindPlugin returns the path of the plugin of a platform: "cpu", "cuda" or "tpu".
 	FindPlugin func(platform string) (string, error)
-	// ClientOptions, CacheDir, Kernels and KernelDir are those of [Options]; the pure-Go backend has no use for them.
+	// The others are those of [Options]; the pure-Go backend has no use for them.
 	ClientOptions map[string]any
 	CacheDir      string
 	Kernels       string
 	KernelDir     string
+	ClientTimeout time.Duration
+	Waiting       func(what string)
 }
 
-// Open returns the backend that spec names:
+// Open is [OpenContext] without a context.
+func Open(spec string, o OpenOptions) (compute.Backend, error) {
+	return OpenContext(context.Background(), spec, o)
+}
+
+// OpenContext returns the backend that spec names, and ends early with ctx, as [NewContext] does:
 //
 //	xla:cpu, xla:cuda, xla:tpu   this package's, on the plugin that FindPlugin has for the platform
 //	xla:/path/plugin.so          this package's, on the plugin in that file
 //	go                           GoMLX's pure-Go backend: slow, without any plugin
-func Open(spec string, o OpenOptions) (compute.Backend, error) {
+func OpenContext(ctx context.Context, spec string, o OpenOptions) (compute.Backend, error) {
 	if spec == "go" {
 		// Its pool of workers is fixed, and loops that wait for loops would use it up: operations run one after the
 		// other.
@@ -38,7 +47,8 @@ func Open(spec string, o OpenOptions) (compute.Backend, error) {
 		return nested.Wrap(b), nil
 	}
 	where, ok := strings.CutPrefix(spec, "xla:")
-	options := Options{ClientOptions: o.ClientOptions, CacheDir: o.CacheDir, Kernels: o.Kernels, KernelDir: o.KernelDir}
+	options := Options{ClientOptions: o.ClientOptions, CacheDir: o.CacheDir, Kernels: o.Kernels, KernelDir: o.KernelDir,
+		ClientTimeout: o.ClientTimeout, Waiting: o.Waiting}
 	switch {
 	case ok && filepath.IsAbs(where):
 		options.Plugin = where
@@ -57,5 +67,5 @@ func Open(spec string, o OpenOptions) (compute.Backend, error) {
 			fmt.Errorf(
 				"xla: there is no backend %q: use xla:cpu, xla:cuda, xla:tpu, xla:/absolute/path/plugin.so or go", spec)
 	}
-	return New(options)
+	return NewContext(ctx, options)
 }

@@ -117,6 +117,9 @@ func OpenTopology(o TopologyOptions) (*Backend, error) {
 	if o.Name == "" {
 		return nil, fmt.Errorf("%w: it has no name; %s", ErrUnknownTopology, topologyNames())
 	}
+	if err := pjrtc.CheckVersion(o.Plugin); err != nil {
+		return nil, fmt.Errorf("xla: %w", err)
+	}
 	plugin, err := pjrt.GetPlugin(o.Plugin)
 	if err != nil {
 		return nil, fmt.Errorf("xla: loading the PJRT plugin %s: %w", o.Plugin, err)

@@ -13,8 +13,9 @@ import (
 	"unsafe"
 )
 
-// The places in the table of functions are those of the header that comes with go-xla.
-func TestTableMatchesTheHeader(t *testing.T) {
+// headerNames are the functions of the header that comes with go-xla, in the table's order.
+func headerNames(t *testing.T) (names []string) {
+	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", "github.com/gomlx/go-xla").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -27,10 +28,20 @@ func TestTableMatchesTheHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
 	for _, m := range regexp.MustCompile(`(?m)^ +_PJRT_API_STRUCT_FIELD\((\w+)\)`).FindAllStringSubmatch(string(header),
 		-1) {
 		names = append(names, m[1])
+	}
+	return names
+}
+
+// The places in the table of functions are those of the header that comes with go-xla.
+func TestTableMatchesTheHeader(t *testing.T) {
+	names := headerNames(t)
+	for _, f := range needed {
+		if f.index >= len(names) || names[f.index] != f.name {
+			t.Errorf("%s is not at %d in the header", f.name, f.index)
+		}
 	}
 	source, err := os.ReadFile("pjrtc.go")
 	if err != nil {

@@ -1,0 +1,509 @@
+// A PJRT plugin that does what a script says, for tests. fakeplugin.go describes the script.
+//
+// By itself it has devices that hold arrays and programs that return copies of their inputs. With real=PATH it is that
+// plugin, whose calls it delays, fails or never answers.
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pjrt_c_api.h"
+
+extern char **environ;
+
+enum { MAX_RULES = 64, MAX_DEVICES = 64, MAX_ERRORS = 256, MAX_DIMS = 8 };
+
+struct PJRT_Error { int used, code; char message[512]; };
+struct PJRT_Event { int unused; };
+struct PJRT_DeviceDescription {
+	int id, process;
+	char text[96];
+	PJRT_NamedValue attributes[2];
+	int64_t coords[3];
+};
+struct PJRT_Device { struct PJRT_DeviceDescription description; int local; };
+struct PJRT_Client { int unused; };
+struct PJRT_TopologyDescription { char name[64]; };
+struct PJRT_Executable { int unused; };
+struct PJRT_LoadedExecutable { int unused; };
+struct PJRT_Buffer {
+	PJRT_Device *device;
+	PJRT_Buffer_Type type;
+	int64_t dims[MAX_DIMS];
+	size_t num_dims, size;
+	void *data;
+};
+
+// A rule of the script: what becomes of the calls of a function from number from to number to.
+typedef struct { char function[64]; long from, to, calls; char action[16]; double seconds; int code; char message[256]; } rule;
+
+static struct {
+	char real[512], platform[32], kind[64], topology[64], log[512];
+	int major, minor, functions, devices, processes, process, outputs;
+	int64_t memory;
+	rule rules[MAX_RULES];
+	int num_rules;
+} script = {.platform = "fake", .kind = "fake device", .minor = PJRT_API_MINOR, .devices = 1, .processes = 1, .outputs = 1};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct PJRT_Error errors[MAX_ERRORS];
+static struct PJRT_Device devices[MAX_DEVICES];
+static PJRT_Device *all[MAX_DEVICES], *here[MAX_DEVICES];
+static PJRT_DeviceDescription *descriptions[MAX_DEVICES];
+static int num_here;
+static const PJRT_Api *real;
+static union { PJRT_Api api; char room[8192]; } table;
+
+static void note(const char *line) {
+	if (!*script.log) return;
+	FILE *f = fopen(script.log, "a");
+	if (!f) return;
+	fprintf(f, "%s\n", line);
+	fclose(f);
+}
+
+// What the plugin sees of its environment.
+static void note_environment(void) {
+	static const char *prefixes[] = {"TPU_", "CLOUD_TPU_", "MEGASCALE_", "ALLOW_MULTIPLE_"};
+	for (char **v = environ; *v; v++)
+		for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+			if (!strncmp(*v, prefixes[i], strlen(prefixes[i]))) {
+				char line[1024];
+				snprintf(line, sizeof(line), "env %s", *v);
+				note(line);
+			}
+}
+
+static PJRT_Error *fail(int code, const char *message) {
+	pthread_mutex_lock(&lock);
+	PJRT_Error *e = NULL;
+	for (int i = 0; i < MAX_ERRORS && !e; i++)
+		if (!errors[i].used) e = &errors[i];
+	if (!e) abort();
+	e->used = 1;
+	e->code = code;
+	snprintf(e->message, sizeof(e->message), "%s", message);
+	pthread_mutex_unlock(&lock);
+	return e;
+}
+
+static int ours(const PJRT_Error *e) { return e >= errors && e < errors + MAX_ERRORS; }
+
+static void pass(double seconds) {
+	struct timespec left = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+	while (nanosleep(&left, &left)) {}
+}
+
+// obey does what the script says of a call; NULL lets the call go on.
+static PJRT_Error *obey(const char *function) {
+	rule *found = NULL;
+	note(function);
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < script.num_rules; i++) {
+		rule *r = &script.rules[i];
+		if (strcmp(r->function, function)) continue;
+		r->calls++;
+		if (!found && r->calls >= r->from && r->calls <= r->to) found = r;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!found) return NULL;
+	if (!strcmp(found->action, "hang")) for (;;) pass(3600);
+	if (!strcmp(found->action, "sleep")) pass(found->seconds);
+	if (!strcmp(found->action, "exit")) _exit(found->code);
+	if (!strcmp(found->action, "error")) return fail(found->code, found->message);
+	return NULL;
+}
+
+static void bad(const char *entry) {
+	fprintf(stderr, "fakeplugin: the script has an entry %s, which it can't be\n", entry);
+	abort();
+}
+
+// FUNCTION[@N[+]]: ACTION ...
+static void read_rule(char *entry, char *colon) {
+	if (script.num_rules == MAX_RULES) bad(entry);
+	rule *r = &script.rules[script.num_rules++];
+	r->from = 1;
+	r->to = INT64_MAX;
+	*colon = 0;
+	char *at = strchr(entry, '@');
+	if (at) {
+		*at++ = 0;
+		r->from = strtol(at, &at, 10);
+		if (*at != '+') r->to = r->from;
+	}
+	snprintf(r->function, sizeof(r->function), "PJRT_%s", entry);
+	int used = 0;
+	if (sscanf(colon + 1, " %15s %n", r->action, &used) != 1) bad(entry);
+	char *rest = colon + 1 + used;
+	if (!strcmp(r->action, "sleep")) r->seconds = strtod(rest, NULL);
+	else if (!strcmp(r->action, "exit")) r->code = atoi(rest);
+	else if (!strcmp(r->action, "error")) {
+		r->code = (int)strtol(rest, &rest, 10);
+		snprintf(r->message, sizeof(r->message), "%s", *rest ? rest + 1 : "it fails");
+	} else if (strcmp(r->action, "hang")) bad(entry);
+}
+
+static void read_entry(char *entry) {
+	while (*entry == ' ' || *entry == '\n') entry++;
+	if (!*entry) return;
+	char *equals = strchr(entry, '='), *colon = strchr(entry, ':');
+	if (colon && (!equals || colon < equals)) {
+		read_rule(entry, colon);
+		return;
+	}
+	if (!equals) bad(entry);
+	*equals++ = 0;
+	struct { const char *name; char *text; size_t size; int *number; } known[] = {
+		{"real", script.real, sizeof(script.real), NULL}, {"log", script.log, sizeof(script.log), NULL},
+		{"platform", script.platform, sizeof(script.platform), NULL}, {"kind", script.kind, sizeof(script.kind), NULL},
+		{"topology", script.topology, sizeof(script.topology), NULL}, {"functions", NULL, 0, &script.functions},
+		{"devices", NULL, 0, &script.devices}, {"processes", NULL, 0, &script.processes},
+		{"process", NULL, 0, &script.process}, {"outputs", NULL, 0, &script.outputs},
+	};
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (!strcmp(entry, known[i].name)) {
+			if (known[i].text) snprintf(known[i].text, known[i].size, "%s", equals);
+			else *known[i].number = atoi(equals);
+			return;
+		}
+	if (!strcmp(entry, "memory")) script.memory = strtoll(equals, NULL, 10);
+	else if (strcmp(entry, "api") || sscanf(equals, "%d.%d", &script.major, &script.minor) != 2) bad(entry);
+}
+
+// ---- The calls of a plugin of its own.
+
+static void error_destroy(PJRT_Error_Destroy_Args *a) {
+	if (a->error && !ours(a->error)) real->PJRT_Error_Destroy(a);
+	else if (a->error) a->error->used = 0;
+}
+
+static void error_message(PJRT_Error_Message_Args *a) {
+	if (!ours(a->error)) {
+		real->PJRT_Error_Message(a);
+		return;
+	}
+	a->message = a->error->message;
+	a->message_size = strlen(a->error->message);
+}
+
+static PJRT_Error *error_code(PJRT_Error_GetCode_Args *a) {
+	if (!ours(a->error)) return real->PJRT_Error_GetCode(a);
+	a->code = a->error->code;
+	return NULL;
+}
+
+static PJRT_Error *plugin_initialize(PJRT_Plugin_Initialize_Args *a) { (void)a; return NULL; }
+static PJRT_Error *plugin_attributes(PJRT_Plugin_Attributes_Args *a) { a->num_attributes = 0; return NULL; }
+static PJRT_Error *event_destroy(PJRT_Event_Destroy_Args *a) { free(a->event); return NULL; }
+static PJRT_Error *event_await(PJRT_Event_Await_Args *a) { (void)a; return NULL; }
+
+static PJRT_Error *client_create(PJRT_Client_Create_Args *a) { a->client = calloc(1, sizeof(*a->client)); return NULL; }
+static PJRT_Error *client_destroy(PJRT_Client_Destroy_Args *a) { free(a->client); return NULL; }
+
+static PJRT_Error *client_platform(PJRT_Client_PlatformName_Args *a) {
+	a->platform_name = script.platform;
+	a->platform_name_size = strlen(script.platform);
+	return NULL;
+}
+
+static PJRT_Error *client_version(PJRT_Client_PlatformVersion_Args *a) {
+	a->platform_version = "fake";
+	a->platform_version_size = 4;
+	return NULL;
+}
+
+static PJRT_Error *client_process(PJRT_Client_ProcessIndex_Args *a) { a->process_index = script.process; return NULL; }
+
+static PJRT_Error *client_devices(PJRT_Client_Devices_Args *a) {
+	a->devices = all;
+	a->num_devices = script.devices;
+	return NULL;
+}
+
+static PJRT_Error *client_addressable(PJRT_Client_AddressableDevices_Args *a) {
+	a->addressable_devices = here;
+	a->num_addressable_devices = num_here;
+	return NULL;
+}
+
+static PJRT_Error *client_assignment(PJRT_Client_DefaultDeviceAssignment_Args *a) {
+	for (int i = 0; i < a->num_replicas * a->num_partitions; i++) a->default_assignment[i] = i;
+	return NULL;
+}
+
+static PJRT_Error *device_description(PJRT_Device_GetDescription_Args *a) {
+	a->device_description = &a->device->description;
+	return NULL;
+}
+
+static PJRT_Error *device_addressable(PJRT_Device_IsAddressable_Args *a) {
+	a->is_addressable = a->device->description.process == script.process;
+	return NULL;
+}
+
+static PJRT_Error *device_local(PJRT_Device_LocalHardwareId_Args *a) { a->local_hardware_id = a->device->local; return NULL; }
+
+static PJRT_Error *device_memory(PJRT_Device_MemoryStats_Args *a) {
+	a->bytes_in_use = 0;
+	a->bytes_limit = script.memory;
+	a->bytes_limit_is_set = script.memory > 0;
+	return NULL;
+}
+
+static PJRT_Error *description_id(PJRT_DeviceDescription_Id_Args *a) { a->id = a->device_description->id; return NULL; }
+
+static PJRT_Error *description_process(PJRT_DeviceDescription_ProcessIndex_Args *a) {
+	a->process_index = a->device_description->process;
+	return NULL;
+}
+
+static PJRT_Error *description_kind(PJRT_DeviceDescription_Kind_Args *a) {
+	a->device_kind = script.kind;
+	a->device_kind_size = strlen(script.kind);
+	return NULL;
+}
+
+static PJRT_Error *description_debug(PJRT_DeviceDescription_DebugString_Args *a) {
+	a->debug_string = a->device_description->text;
+	a->debug_string_size = strlen(a->debug_string);
+	return NULL;
+}
+
+static PJRT_Error *description_string(PJRT_DeviceDescription_ToString_Args *a) {
+	a->to_string = a->device_description->text;
+	a->to_string_size = strlen(a->to_string);
+	return NULL;
+}
+
+static PJRT_Error *description_attributes(PJRT_DeviceDescription_Attributes_Args *a) {
+	a->attributes = a->device_description->attributes;
+	a->num_attributes = script.memory > 0 ? 2 : 1;
+	return NULL;
+}
+
+static PJRT_Error *client_compile(PJRT_Client_Compile_Args *a) {
+	a->executable = calloc(1, sizeof(*a->executable));
+	return NULL;
+}
+
+static PJRT_Error *loaded_executable(PJRT_LoadedExecutable_GetExecutable_Args *a) {
+	a->executable = calloc(1, sizeof(*a->executable));
+	return NULL;
+}
+
+static PJRT_Error *loaded_destroy(PJRT_LoadedExecutable_Destroy_Args *a) { free(a->executable); return NULL; }
+static PJRT_Error *executable_destroy(PJRT_Executable_Destroy_Args *a) { free(a->executable); return NULL; }
+static PJRT_Error *executable_outputs(PJRT_Executable_NumOutputs_Args *a) { a->num_outputs = script.outputs; return NULL; }
+
+static PJRT_Error *executable_name(PJRT_Executable_Name_Args *a) {
+	a->executable_name = "fake";
+	a->executable_name_size = 4;
+	return NULL;
+}
+
+static PJRT_Error *executable_memory(PJRT_Executable_GetCompiledMemoryStats_Args *a) {
+	memset(&a->generated_code_size_in_bytes, 0, a->struct_size - offsetof(PJRT_Executable_GetCompiledMemoryStats_Args, generated_code_size_in_bytes));
+	return NULL;
+}
+
+static PJRT_Buffer *copy_buffer(const PJRT_Buffer *from, PJRT_Device *device) {
+	PJRT_Buffer *b = malloc(sizeof(*b));
+	*b = *from;
+	if (device) b->device = device;
+	b->data = malloc(b->size ? b->size : 1);
+	memcpy(b->data, from->data, b->size);
+	return b;
+}
+
+// A program's output i is a copy of its input i.
+static PJRT_Error *execute(PJRT_LoadedExecutable_Execute_Args *a) {
+	if (!a->num_args) return fail(PJRT_Error_Code_UNIMPLEMENTED, "a program of the fake plugin has inputs");
+	for (size_t d = 0; d < a->num_devices; d++) {
+		for (int i = 0; i < script.outputs; i++)
+			a->output_lists[d][i] = copy_buffer(a->argument_lists[d][(size_t)i % a->num_args], a->execute_device);
+		if (a->device_complete_events) a->device_complete_events[d] = calloc(1, sizeof(PJRT_Event));
+	}
+	return NULL;
+}
+
+static size_t bytes_of(PJRT_Buffer_Type type) {
+	switch (type) {
+	case PJRT_Buffer_Type_PRED: case PJRT_Buffer_Type_S8: case PJRT_Buffer_Type_U8: return 1;
+	case PJRT_Buffer_Type_S16: case PJRT_Buffer_Type_U16: case PJRT_Buffer_Type_F16: case PJRT_Buffer_Type_BF16: return 2;
+	case PJRT_Buffer_Type_S64: case PJRT_Buffer_Type_U64: case PJRT_Buffer_Type_F64: case PJRT_Buffer_Type_C64: return 8;
+	case PJRT_Buffer_Type_C128: return 16;
+	default: return 4;
+	}
+}
+
+static PJRT_Error *from_host(PJRT_Client_BufferFromHostBuffer_Args *a) {
+	if (a->num_dims > MAX_DIMS) return fail(PJRT_Error_Code_UNIMPLEMENTED, "an array of the fake plugin has 8 axes at most");
+	PJRT_Buffer from = {.device = a->device ? a->device : here[0], .type = a->type, .num_dims = a->num_dims, .size = bytes_of(a->type), .data = (void *)a->data};
+	for (size_t i = 0; i < a->num_dims; i++) {
+		from.dims[i] = a->dims[i];
+		from.size *= (size_t)a->dims[i];
+	}
+	a->buffer = copy_buffer(&from, NULL);
+	a->done_with_host_buffer = calloc(1, sizeof(PJRT_Event));
+	return NULL;
+}
+
+static PJRT_Error *to_host(PJRT_Buffer_ToHostBuffer_Args *a) {
+	if (a->dst) memcpy(a->dst, a->src->data, a->src->size < a->dst_size ? a->src->size : a->dst_size);
+	a->dst_size = a->src->size;
+	a->event = calloc(1, sizeof(PJRT_Event));
+	return NULL;
+}
+
+static PJRT_Error *buffer_destroy(PJRT_Buffer_Destroy_Args *a) {
+	if (a->buffer) free(a->buffer->data);
+	free(a->buffer);
+	return NULL;
+}
+
+static PJRT_Error *buffer_device(PJRT_Buffer_Device_Args *a) { a->device = a->buffer->device; return NULL; }
+static PJRT_Error *buffer_type(PJRT_Buffer_ElementType_Args *a) { a->type = a->buffer->type; return NULL; }
+
+static PJRT_Error *buffer_dimensions(PJRT_Buffer_Dimensions_Args *a) {
+	a->dims = a->buffer->dims;
+	a->num_dims = a->buffer->num_dims;
+	return NULL;
+}
+
+static PJRT_Error *topology_create(PJRT_TopologyDescription_Create_Args *a) {
+	char name[64], message[160];
+	snprintf(name, sizeof(name), "%.*s", (int)a->topology_name_size, a->topology_name);
+	if (strcmp(name, script.topology)) {
+		snprintf(message, sizeof(message), "there is no topology %s", name);
+		return fail(PJRT_Error_Code_INVALID_ARGUMENT, message);
+	}
+	a->topology = calloc(1, sizeof(*a->topology));
+	snprintf(a->topology->name, sizeof(a->topology->name), "%s", name);
+	return NULL;
+}
+
+static PJRT_Error *topology_destroy(PJRT_TopologyDescription_Destroy_Args *a) { free(a->topology); return NULL; }
+
+static PJRT_Error *topology_platform(PJRT_TopologyDescription_PlatformName_Args *a) {
+	a->platform_name = script.platform;
+	a->platform_name_size = strlen(script.platform);
+	return NULL;
+}
+
+static PJRT_Error *topology_version(PJRT_TopologyDescription_PlatformVersion_Args *a) {
+	a->platform_version = "fake";
+	a->platform_version_size = 4;
+	return NULL;
+}
+
+static PJRT_Error *topology_devices(PJRT_TopologyDescription_GetDeviceDescriptions_Args *a) {
+	a->descriptions = descriptions;
+	a->num_descriptions = script.devices;
+	return NULL;
+}
+
+static PJRT_Error *topology_attributes(PJRT_TopologyDescription_Attributes_Args *a) { a->num_attributes = 0; return NULL; }
+
+static PJRT_Error *compile(PJRT_Compile_Args *a) { a->executable = calloc(1, sizeof(*a->executable)); return NULL; }
+
+// ---- The table. Each call goes through the script, then to the real plugin or to what is above.
+
+#define CALLS(X) \
+	X(Plugin_Initialize, plugin_initialize) X(Plugin_Attributes, plugin_attributes) X(Event_Destroy, event_destroy) \
+	X(Event_Await, event_await) X(Client_Create, client_create) X(Client_Destroy, client_destroy) \
+	X(Client_PlatformName, client_platform) X(Client_PlatformVersion, client_version) \
+	X(Client_ProcessIndex, client_process) X(Client_Devices, client_devices) \
+	X(Client_AddressableDevices, client_addressable) X(Client_DefaultDeviceAssignment, client_assignment) \
+	X(Device_GetDescription, device_description) X(Device_IsAddressable, device_addressable) \
+	X(Device_LocalHardwareId, device_local) X(Device_MemoryStats, device_memory) \
+	X(DeviceDescription_Id, description_id) X(DeviceDescription_ProcessIndex, description_process) \
+	X(DeviceDescription_Kind, description_kind) X(DeviceDescription_DebugString, description_debug) \
+	X(DeviceDescription_ToString, description_string) X(DeviceDescription_Attributes, description_attributes) \
+	X(Client_Compile, client_compile) X(LoadedExecutable_GetExecutable, loaded_executable) \
+	X(LoadedExecutable_Destroy, loaded_destroy) X(Executable_Destroy, executable_destroy) \
+	X(Executable_NumOutputs, executable_outputs) X(Executable_Name, executable_name) \
+	X(Executable_GetCompiledMemoryStats, executable_memory) X(LoadedExecutable_Execute, execute) \
+	X(Client_BufferFromHostBuffer, from_host) X(Buffer_ToHostBuffer, to_host) X(Buffer_Destroy, buffer_destroy) \
+	X(Buffer_Device, buffer_device) X(Buffer_ElementType, buffer_type) X(Buffer_Dimensions, buffer_dimensions) \
+	X(TopologyDescription_Create, topology_create) X(TopologyDescription_Destroy, topology_destroy) \
+	X(TopologyDescription_PlatformName, topology_platform) X(TopologyDescription_PlatformVersion, topology_version) \
+	X(TopologyDescription_GetDeviceDescriptions, topology_devices) \
+	X(TopologyDescription_Attributes, topology_attributes) X(Compile, compile)
+
+#define CALL(name, own) \
+	static PJRT_Error *call_##name(PJRT_##name##_Args *a) { \
+		PJRT_Error *e = obey("PJRT_" #name); \
+		return e ? e : real ? real->PJRT_##name(a) : own(a); \
+	}
+CALLS(CALL)
+
+// script_text is the file PLUGIN.script, or what the environment has.
+static char *script_text(void) {
+	Dl_info self;
+	char path[1024], *text = calloc(1, 1 << 16);
+	FILE *f = NULL;
+	if (dladdr((void *)script_text, &self)) {
+		snprintf(path, sizeof(path), "%s.script", self.dli_fname);
+		f = fopen(path, "r");
+	}
+	const char *given = getenv("QUIRE_FAKE_PLUGIN");
+	if (f) {
+		if (!fread(text, 1, (1 << 16) - 1, f)) *text = 0;
+		fclose(f);
+	} else if (given) snprintf(text, 1 << 16, "%s", given);
+	return text;
+}
+
+static const PJRT_Api *read_script(void) {
+	char *text = script_text(), *rest = text;
+	for (char *entry; (entry = strsep(&rest, ";"));) read_entry(entry);
+	free(text);
+	if (script.devices > MAX_DEVICES || script.processes < 1) bad("devices");
+	for (int i = 0; i < script.devices; i++) {
+		struct PJRT_DeviceDescription *d = &devices[i].description;
+		d->id = i;
+		d->process = i * script.processes / script.devices;
+		snprintf(d->text, sizeof(d->text), "%s %d (process %d)", script.kind, i, d->process);
+		d->coords[0] = i;
+		d->attributes[0] = (PJRT_NamedValue){.struct_size = PJRT_NamedValue_STRUCT_SIZE, .name = "coords", .name_size = 6, .type = PJRT_NamedValue_kInt64List, .int64_array_value = d->coords, .value_size = 3};
+		d->attributes[1] = (PJRT_NamedValue){.struct_size = PJRT_NamedValue_STRUCT_SIZE, .name = "device_memory_bytes_limit", .name_size = 25, .type = PJRT_NamedValue_kInt64, .int64_value = script.memory, .value_size = 1};
+		all[i] = &devices[i];
+		descriptions[i] = d;
+		if (d->process != script.process) continue;
+		devices[i].local = num_here;
+		here[num_here++] = &devices[i];
+	}
+	PJRT_Api *api = &table.api;
+	if (*script.real) {
+		void *handle = dlopen(script.real, RTLD_NOW | RTLD_LOCAL);
+		const PJRT_Api *(*get)(void) = handle ? (const PJRT_Api *(*)(void))dlsym(handle, "GetPjrtApi") : NULL;
+		if (!get || !(real = get()) || real->struct_size > sizeof(table)) bad(script.real);
+		memcpy(api, real, real->struct_size);
+	} else {
+		api->struct_size = sizeof(*api);
+		api->pjrt_api_version = (PJRT_Api_Version){.struct_size = PJRT_Api_Version_STRUCT_SIZE, .major_version = script.major, .minor_version = script.minor};
+	}
+	api->PJRT_Error_Destroy = error_destroy;
+	api->PJRT_Error_Message = error_message;
+	api->PJRT_Error_GetCode = error_code;
+#define SET(name, own) api->PJRT_##name = call_##name;
+	CALLS(SET)
+	if (script.functions) api->struct_size = offsetof(PJRT_Api, PJRT_Error_Destroy) + (size_t)script.functions * sizeof(void *);
+	note_environment();
+	return api;
+}
+
+__attribute__((visibility("default"))) const PJRT_Api *GetPjrtApi(void) {
+	static const PJRT_Api *api;
+	pthread_mutex_lock(&lock);
+	if (!api) api = read_script();
+	pthread_mutex_unlock(&lock);
+	return api;
+}
