@@ -9,13 +9,16 @@ import (
 
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/tree"
 )
 
 // execute runs a program once: the input up, the state in place, the output down, as the host twin that the program
 // has, a T.
 func execute[T any](e *Engine, p *device.Compiled, in []tree.Array) (*T, error) {
+	end := e.span(schedule.HostTrack, "input up")
 	input, err := e.upload(p, in)
+	end("arrays", len(in))
 	if err != nil {
 		return nil, err
 	}
@@ -28,6 +31,8 @@ func execute[T any](e *Engine, p *device.Compiled, in []tree.Array) (*T, error) 
 		return nil, err
 	}
 	defer finalize(results)
+	end = e.span(schedule.HostTrack, "output down")
+	defer end("arrays", len(results))
 	return read[T](e, p, results)
 }
 
@@ -130,9 +135,12 @@ func (e *Engine) dispatch(p *device.Compiled, input []compute.Buffer) ([]compute
 	if e.inStep != nil {
 		run = e.inStep.execute
 	}
-	begin := e.now()
+	e.began = e.now()
 	results, err := run(p, args, donate)
-	e.ran = e.now().Sub(begin)
+	e.ran = e.now().Sub(e.began)
+	if e.trace != nil {
+		e.trace.Span(schedule.DeviceTrack, p.Name, e.began, e.began.Add(e.ran))
+	}
 	if err != nil {
 		if !p.Reads {
 			e.state = nil // donated

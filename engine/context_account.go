@@ -184,10 +184,10 @@ func (e *Engine) settleContexts(p *device.Compiled, got *device.VerbsOutput, err
 		}
 	}
 	if err != nil {
+		err = e.look(nil, fmt.Errorf("program %s: %w", p.Name, err))
 		e.dropState()
-		return fmt.Errorf("program %s: %w", p.Name, err)
 	}
-	return nil
+	return err
 }
 
 // dropState gives up the device state: the next run or operation starts with an empty one, and contexts are lost.

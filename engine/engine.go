@@ -81,6 +81,13 @@ type Config struct {
 	Log   *slog.Logger
 	// Observe is told of each call of the device when it has ended; nil for nobody. Replicas tell it at the same time.
 	Observe func(Call)
+	// Inspect is called after each call of the device, and when a run or a follower fails; nil for nobody. It returns
+	// the file that it put the tables in, which the failure then names. Replicas call it at the same time.
+	Inspect func(Inspection) (file string)
+	// Trace gives what takes the times of a replica, by its number from 0; nil for none.
+	Trace func(replica int) schedule.Tracer
+
+	replica int // among several, from 0
 }
 
 // Engine runs one model on one backend. Run may be called again after it ended, not at the same time.
@@ -99,7 +106,9 @@ type Engine struct {
 	stats      Stats
 	calls      atomic.Int64
 	now        func() time.Time // for the account of time
+	began      time.Time        // when the device began the program that it ran last
 	ran        time.Duration    // how long the device ran the program that it ran last
+	trace      schedule.Tracer  // nil without Config.Trace
 	lock       lock
 	contexts   contexts
 	inStep     *inStep // nil without other processes
@@ -143,6 +152,9 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	for _, name := range unused {
 		e.log.Warn("the model has no use for a tensor", "name", name)
 	}
+	if cfg.Trace != nil {
+		e.trace = cfg.Trace(cfg.replica)
+	}
 	e.graphs = cfg.graphs(plan)
 	programs := e.graphs.Programs()
 	for _, p := range programs {
@@ -157,6 +169,7 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 
 	// The weights come after the programs: the compiler takes as much memory as they do, and gives it back.
 	start := time.Now()
+	compiled := e.span(schedule.HostTrack, "compile")
 	var wg sync.WaitGroup
 	built := make([]*device.Compiled, len(programs))
 	failures := make([]error, len(programs))
@@ -174,6 +187,7 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	if err == nil && e.inStep != nil {
 		err = e.inStep.agree(e)
 	}
+	compiled()
 	if err == nil {
 		err = e.loadWeights(ctx)
 	}
@@ -187,6 +201,8 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 
 // loadWeights puts the model's arrays on the device, one at a time, so that the host holds no second copy of the model.
 func (e *Engine) loadWeights(ctx context.Context) error {
+	end := e.span(schedule.HostTrack, "load weights")
+	defer end("bytes", e.plan.WeightBytes)
 	for _, a := range e.graphs.Arrays {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -245,7 +245,11 @@ func (e *Engine) Follow(ctx context.Context) error {
 			return nil
 		}
 		if err == nil {
-			err = e.follow(call)
+			if err = e.follow(call); err != nil {
+				err = e.look(nil, err)
+			} else {
+				_ = e.look(nil, nil)
+			}
 		}
 		if err != nil {
 			s.group.Fail(err)

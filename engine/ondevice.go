@@ -23,10 +23,11 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 		return nil, schedule.Spent{}, err
 	}
 	if err := got.Status.Check(got.Rules, d.pinned); err != nil {
-		return nil, schedule.Spent{}, fmt.Errorf("program %s: %w", p.Name, err)
+		return &got.OutputOf, schedule.Spent{}, fmt.Errorf("program %s: %w", p.Name, err)
 	}
 	spent := schedule.Spent{Device: d.e.ran}
 	spent.Prefill, spent.Decode = device.Spent(got)
+	d.e.traceSteps(got, spent)
 	return &got.OutputOf, spent, nil
 }
 

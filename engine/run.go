@@ -96,6 +96,7 @@ func (e *Engine) prepare() (*schedule.Config, error) {
 		Sizes: e.graphs.Sizes.Sizes, Host: e.hostCache, Contexts: e.contextsOfRun(),
 		FreePages: e.plan.Pages - e.contexts.used, Pool: e.freePages(), PrefixSeed: e.prefixSeed, Keep: e.keep,
 		Stats: &e.stats, Calls: &e.calls, Now: e.now, Note: e.swapper.note, Observe: e.observe, InOrder: e.inOrder,
+		Trace: e.trace, Inspect: e.inspect(),
 	}
 	run.Device = onDevice{e, e.plan.Pages - run.Pool}
 	if e.watch != nil {

@@ -96,8 +96,9 @@ func (m *swapper) copy(lane chan struct{}, event string, f func()) {
 	lane <- struct{}{}
 	defer func() { <-lane }()
 	m.note(event + " begins")
-	begin := time.Now()
+	begin, end := time.Now(), m.e.span("copies "+event, "copy "+event)
 	f()
+	end()
 	m.copying.Add(int64(time.Since(begin)))
 	m.note(event + " ends")
 }
@@ -106,6 +107,8 @@ func (m *swapper) copy(lane chan struct{}, event string, f func()) {
 // returns.
 func (m *swapper) save(row, length int) (out *schedule.Pages, err error) {
 	out = &schedule.Pages{Tokens: length}
+	end := m.e.span(schedule.HostTrack, "save pages")
+	defer end("row", row, "tokens", length)
 	err = m.timed(func() error {
 		for from := 0; from*m.e.plan.PageSize < length; from += device.BlockPages {
 			b, err := m.down(row, from)
@@ -228,6 +231,8 @@ func (m *swapper) take(behind []*block) ([]compute.Buffer, error) {
 
 // load begins a sequence in an unused row with what was saved, bit for bit.
 func (m *swapper) load(row int, pages *schedule.Pages, of schedule.Origin) error {
+	end := m.e.span(schedule.HostTrack, "load pages")
+	defer end("row", row, "tokens", pages.Tokens)
 	return m.timed(func() error {
 		pageSize := m.e.plan.PageSize
 		open := int32(1)

@@ -18,6 +18,7 @@ type Compiled struct {
 	Program
 	Executable compute.Executable
 	NumState   int // leaves of the state
+	State      []Leaf
 	Output     []Leaf
 }
 
@@ -44,7 +45,8 @@ func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err 
 		if err := scratch.Compile(leaves...); err != nil {
 			return nil, fmt.Errorf("compiling program %s: %w", p.Name, err)
 		}
-		return &Compiled{Program: p, Executable: scratch.Executable(), NumState: len(leaves)}, nil
+		return &Compiled{Program: p, Executable: scratch.Executable(), NumState: len(leaves),
+			State: leavesOfNodes(like, nil)}, nil
 	}
 	if d, ok := backend.(donor); ok && !p.Reads {
 		alias := make(map[string]int, len(names))
@@ -79,7 +81,8 @@ func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err 
 	if err := g.Compile(results...); err != nil {
 		return nil, fmt.Errorf("compiling program %s: %w", p.Name, err)
 	}
-	c = &Compiled{Program: p, Executable: g.Executable(), NumState: len(leaves), Output: leavesOfNodes(out, own)}
+	c = &Compiled{Program: p, Executable: g.Executable(), NumState: len(leaves), State: leavesOfNodes(like, nil),
+		Output: leavesOfNodes(out, own)}
 	if p.twin != nil {
 		if _, _, err := p.twin(c.Output); err != nil {
 			return nil, fmt.Errorf("the output of program %s: %w", p.Name, err)

@@ -1,6 +1,8 @@
 package device
 
 import (
+	"strings"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -23,6 +25,9 @@ type state struct {
 	Rows      rowParams
 	Caches    []*Node // one a layer, see attention.Layout
 }
+
+// InTables says that a leaf of the state is of the tables: all but the caches.
+func (l Leaf) InTables() bool { return !strings.HasPrefix(l.Name, "Caches") }
 
 func (gr *Graphs) newState(g *Graph) state {
 	rows := gr.Rows()

@@ -42,7 +42,8 @@ const None = -1
 
 // Device is what the scheduler asks of the device. An error of it ends the run.
 type Device interface {
-	// Run runs the device until there is nothing to do, the output is full, or only the host can go on.
+	// Run runs the device until there is nothing to do, the output is full, or only the host can go on. Where what the
+	// device did is wrong, it returns the output beside the error.
 	Run(in *Input) (*Output, Spent, error)
 	// Save begins to copy the first tokens of a row to the host. The row may go as soon as Save returns.
 	Save(row, tokens int) (*Pages, error)

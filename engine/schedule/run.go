@@ -26,6 +26,10 @@ type Config struct {
 	Calls   *atomic.Int64                   // counts calls while the run goes on
 	Observe func(c Call, freePages []int32) // told of each call, with the free pages after each step that drew
 	Note    func(event string)              // told when a call begins and ends
+	Trace   Tracer                          // told what takes time; nil for nobody
+	// Inspect is called after each call, and with the failure when the run fails: then its result takes the place of
+	// the failure. view describes the rows as they are. nil for nobody.
+	Inspect func(view func() View, failure error) error
 	Now     func() time.Time
 	// InOrder lets each call wait until it has all the requests that there is room for, and until what the last one
 	// drew is read: for tests, whose figures it makes the same each time.
@@ -52,6 +56,9 @@ type job struct {
 	read    chan struct{} // after each result, with InOrder
 	columns int           // of the next call
 	start   time.Time
+	called  time.Time // when the last call ended
+	failed  View      // rows when a call failed
+	fails   bool
 }
 
 // Run draws the completions of requests until intake is closed and all are done, or there is an error, or ctx is
@@ -65,10 +72,13 @@ func (c *Config) Run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 	go func() {
 		tokens := 0
 		for r := range j.drawn {
+			end, completions := j.span(DrainTrack, "drain"), 0
 			r.drain(func(done *Completion) {
 				tokens += len(done.Tokens)
+				completions++
 				out <- done
 			})
+			end("completions", completions)
 			if c.InOrder {
 				j.read <- struct{}{}
 			}
@@ -76,6 +86,9 @@ func (c *Config) Run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 		kept <- tokens
 	}()
 	err := j.loop(ctx)
+	if err != nil && c.Inspect != nil && ctx.Err() == nil {
+		err = c.Inspect(j.view, err)
+	}
 	close(j.drawn)
 	c.Stats.GeneratedTokens = <-kept
 	c.Device.Stage(nil)
@@ -91,13 +104,18 @@ func (j *job) loop(ctx context.Context) error {
 			return err
 		}
 		s.settle()
-		if err := j.fill(ctx); err != nil {
+		end := j.span(HostTrack, "take requests")
+		err := j.fill(ctx)
+		end("waiting", len(s.waiting))
+		if err != nil {
 			return err
 		}
 		if !j.open && s.idle() {
 			return j.finish()
 		}
+		end = j.span(HostTrack, "schedule")
 		o, err := s.offer()
+		end()
 		if err == nil {
 			_, err = j.call(o)
 		}
@@ -161,16 +179,26 @@ func (j *job) call(o *offer) (freePages int, err error) {
 	s.stage()
 	o.Columns, o.EnoughFree = j.columns, j.enoughFree()
 	j.note("run begins")
+	end := j.span(HostTrack, "call")
 	got, spent, err := j.Device.Run(&o.Input)
+	end("offered", len(o.Waiting), "ahead", len(o.Ahead))
 	j.note("run ends")
 	if err != nil {
+		if j.fails = j.Inspect != nil; j.fails {
+			j.failed = s.view(o, got)
+		}
 		return 0, err
 	}
 	j.Calls.Add(1)
 	j.account(got, spent)
+	end = j.span(HostTrack, "settle")
 	owners, err := s.apply(o, got)
+	end()
 	if err != nil {
 		return 0, err
+	}
+	if j.Inspect != nil {
+		_ = j.Inspect(j.view, nil)
 	}
 	j.columns = min(2*j.columns, j.MaxRounds) // the first calls are short: their tokens are wanted soon
 	j.drawn <- &result{owners: owners, got: got}
@@ -178,6 +206,14 @@ func (j *job) call(o *offer) (freePages int, err error) {
 		<-j.read
 	}
 	return int(got.EndFree), nil
+}
+
+// view describes the rows, as the last call left them or as the one that failed did.
+func (j *job) view() View {
+	if j.fails {
+		return j.failed
+	}
+	return j.sched.view(nil, nil)
 }
 
 func (j *job) note(event string) {
@@ -219,9 +255,26 @@ func (j *job) account(got *Output, spent Spent) {
 	st.PrefillSeconds += spent.Prefill.Seconds()
 	st.DecodeSeconds += spent.Decode.Seconds()
 	st.PeakPages = max(st.PeakPages, j.Sizes.Pages-int(got.MinFree))
+	if j.Trace != nil {
+		j.count(got, tokens)
+	}
 	if j.Observe != nil {
 		j.Observe(Call{PrefillSteps: int(got.PrefillSteps), DecodeSteps: int(got.DecodeSteps), Tokens: tokens,
 			Seconds: spent.Device.Seconds(), Active: j.sched.active, Waiting: len(j.sched.waiting),
 			FreePages: int(got.EndFree), FewestFree: int(got.MinFree)}, got.FreePages[:got.Columns])
+	}
+}
+
+// count gives the tracer what counters show after a call.
+func (j *job) count(got *Output, tokens int) {
+	now, before := j.Now(), j.called
+	if j.called = now; before.IsZero() {
+		before = j.start
+	}
+	j.Trace.Counter("sequences", now, "active", j.sched.active, "swapped out", len(j.sched.swapped))
+	j.Trace.Counter("requests that wait", now, "waiting", len(j.sched.waiting))
+	j.Trace.Counter("pages", now, "free", got.EndFree, "fewest free in the call", got.MinFree)
+	if passed := now.Sub(before).Seconds(); passed > 0 {
+		j.Trace.Counter("tokens/s", now, "tokens/s", float64(tokens)/passed)
 	}
 }
