@@ -48,8 +48,10 @@ func TestLongest(t *testing.T) {
 
 // Rows with one id twice are told apart by their order, and completions that moved are the same.
 func TestCompare(t *testing.T) {
-	a := output(t, [3]any{"a", 0, "x"}, [3]any{"a", 0, "y"}, [3]any{"b", 0, "z"}, [3]any{"b", 1, "z2"}, [3]any{"c", 0, ""})
-	b := output(t, [3]any{"c", 0, ""}, [3]any{"a", 0, "x"}, [3]any{"b", 0, "z"}, [3]any{"a", 0, "Y"}, [3]any{"d", 0, "new"})
+	a := output(t, [3]any{"a", 0, "x"}, [3]any{"a", 0, "y"}, [3]any{"b", 0, "z"}, [3]any{"b", 1, "z2"},
+		[3]any{"c", 0, ""})
+	b := output(t, [3]any{"c", 0, ""}, [3]any{"a", 0, "x"}, [3]any{"b", 0, "z"}, [3]any{"a", 0, "Y"},
+		[3]any{"d", 0, "new"})
 	c, err := Compare(t.Context(), a, b, 0)
 	if err != nil || c.Same != 3 || c.Different != 1 || c.OnlyA != 1 || c.OnlyB != 1 || len(c.Differences) != 3 {
 		t.Fatalf("%+v %v", c, err)

@@ -24,6 +24,9 @@ func (r *Row) Failed() bool {
 	return slices.ContainsFunc(r.Completions, func(c promptset.Result) bool { return c.Err != "" })
 }
 
+// last is the generation of the last completion.
+func (r *Row) last() int { return r.Completions[len(r.Completions)-1].Generation }
+
 // Tokens is how many tokens the longest completion has.
 func (r *Row) Tokens() (most int) {
 	for _, c := range r.Completions {
@@ -43,7 +46,7 @@ func Rows(ctx context.Context, out *promptset.Output) iter.Seq2[*Row, error] {
 					return
 				}
 				// Rows with the same id come one after the other, if equal rows are next to each other in the input.
-				if row != nil && (c.ID != row.ID || c.Generation <= row.Completions[len(row.Completions)-1].Generation) {
+				if row != nil && (c.ID != row.ID || c.Generation <= row.last()) {
 					if !yield(row, nil) {
 						return
 					}
@@ -68,7 +71,8 @@ func partError(part promptset.Part, err error) error {
 	return fmt.Errorf("%s: %w", part.Name, err)
 }
 
-// Longest returns the n rows with the longest completions, longest first. Of rows of the same length it takes the first.
+// Longest returns the n rows with the longest completions, longest first. Of rows of the same length it takes the first
+// ones.
 func Longest(rows iter.Seq2[*Row, error], n int) ([]*Row, error) {
 	var kept shortest
 	at := 0

@@ -124,8 +124,8 @@ func codeOf(err error) (code int, known bool) {
 }
 
 func subcommands() []*subcommand {
-	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newBench(), newShow(), newStats(),
-		newVerify(), newHTMLReport(), newSetup(), newKernels(), newPlan(), newVersion()}
+	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newBench(), newShow(),
+		newStats(), newVerify(), newHTMLReport(), newSetup(), newKernels(), newPlan(), newVersion()}
 }
 
 func dispatch(ctx context.Context, env *environment, args []string) error {

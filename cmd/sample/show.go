@@ -60,8 +60,8 @@ sample show prompts.jsonl             # an input: its prompts`,
 					"`REGEXP` print rows whose prompt or a completion matches, in Go's syntax (RE2)")
 				s.IntVar(&o.longest, "longest", 0, "`N` print the N rows with the longest completions, longest first")
 				placeVar(s, &o.diff, anywhere, "diff", "",
-					"`FOLDER` print what differs from another output: completions with another text, or in one of the two "+
-						"only, by id and generation")
+					"`FOLDER` print what differs from another output: completions with another text, or in one of the "+
+						"two only, by id and generation")
 			})
 			f.group("Form", func(s *pflag.FlagSet) {
 				s.BoolVar(&o.full, "full", false, "do not cut long texts")

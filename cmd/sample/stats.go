@@ -92,8 +92,8 @@ func printSpread(w io.Writer, name string, s review.Spread) {
 	if s.Count == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s: mean %.1f, least %d, 10 %% %d, median %d, 90 %% %d, 99 %% %d, most %d\n", name, s.Mean, s.Least,
-		s.P10, s.Median, s.P90, s.P99, s.Most)
+	fmt.Fprintf(w, "\n%s: mean %.1f, least %d, 10 %% %d, median %d, 90 %% %d, 99 %% %d, most %d\n", name, s.Mean,
+		s.Least, s.P10, s.Median, s.P90, s.P99, s.Most)
 	var most int64
 	for _, b := range s.Bins {
 		most = max(most, b.Count)
