@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -131,15 +130,7 @@ func (s *spaced) flush(func(string)) {}
 type byteLevelStage struct{ pending []byte }
 
 func (s *byteLevelStage) push(token string, emit func(string)) {
-	n := len(s.pending)
-	for _, r := range token {
-		b, ok := runeToByte[r]
-		if !ok {
-			s.pending = append(s.pending[:n], token...)
-			break
-		}
-		s.pending = append(s.pending, b)
-	}
+	s.pending = appendLevel(s.pending, token)
 	s.emit(emit, false)
 }
 
@@ -160,11 +151,9 @@ func (s *byteLevelStage) emit(emit func(string), final bool) {
 type byteFallbackStage struct{ run []byte }
 
 func (s *byteFallbackStage) push(token string, emit func(string)) {
-	if len(token) == 6 && strings.HasPrefix(token, "<0x") && token[5] == '>' {
-		if b, err := strconv.ParseUint(token[3:5], 16, 8); err == nil {
-			s.run = append(s.run, byte(b))
-			return
-		}
+	if b, ok := fallbackByte(token); ok {
+		s.run = append(s.run, b)
+		return
 	}
 	s.flush(emit)
 	emit(token)

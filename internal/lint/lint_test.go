@@ -35,7 +35,7 @@ var tiers = map[string]int{
 	"engine/schedule": 1,
 
 	"attention": graphTier, "linear": graphTier, "models/decoder": graphTier, "pagetable": graphTier,
-	"sampling": graphTier, "seqtable": graphTier, "tokenqueue": graphTier,
+	"sampling": graphTier, "seqtable": graphTier, "stopping": graphTier, "tokenqueue": graphTier,
 
 	"collective": basisTier, "control": basisTier, "scan": basisTier, "tree": basisTier,
 

@@ -1,0 +1,159 @@
+package stopping
+
+import (
+	"maps"
+	"slices"
+)
+
+// TokenBytes is how many symbols a token is to an automaton of [CompileTokens]: its bytes, the highest first.
+const TokenBytes = 3
+
+// TokenSymbols are those of a token.
+func TokenSymbols(token int32) []byte {
+	return []byte{byte(token >> 16), byte(token >> 8), byte(token)}
+}
+
+// CompileTokens makes the automaton that finds sequences of tokens, of which none is empty. Any number of sequences of
+// one token take no more states than a vocabulary has blocks of 256. It returns ErrTooLarge where more than limit
+// states are needed.
+func CompileTokens(sequences [][]int32, limit int) (*Automaton, error) {
+	s := newSequences(sequences)
+	if len(s.nodes) > limit {
+		return nil, ErrTooLarge
+	}
+	a := &Automaton{}
+	// The first states are the nodes. One of depth d has d bytes of a token yet to come that leads to node 0.
+	add := func(to int32) (int32, error) {
+		id := int32(a.States())
+		if int(id) == limit {
+			return 0, ErrTooLarge
+		}
+		for range Width {
+			a.Next = append(a.Next, to)
+		}
+		return id, nil
+	}
+	for range s.nodes {
+		if _, err := add(0); err != nil {
+			return nil, err
+		}
+	}
+	last, err := add(0)
+	if err != nil {
+		return nil, err
+	}
+	middle, err := add(last)
+	if err != nil {
+		return nil, err
+	}
+	// child is the state behind a byte, which is made where it is still the common one.
+	child := func(of int32, b byte, common, then int32) (int32, error) {
+		at := &a.Next[int(of)*Width+int(b)]
+		if *at != common {
+			return *at, nil
+		}
+		id, err := add(then)
+		if err == nil {
+			a.Next[int(of)*Width+int(b)] = id
+		}
+		return id, err
+	}
+	for node := range s.nodes {
+		for b := range Width {
+			a.Next[node*Width+b] = middle
+		}
+		leads := s.leads(int32(node))
+		for _, token := range slices.Sorted(maps.Keys(leads)) {
+			bytes := TokenSymbols(token)
+			second, err := child(int32(node), bytes[0], middle, last)
+			if err != nil {
+				return nil, err
+			}
+			third, err := child(second, bytes[1], last, 0)
+			if err != nil {
+				return nil, err
+			}
+			a.Next[int(third)*Width+int(bytes[2])] = leads[token]
+		}
+	}
+	return a, nil
+}
+
+// sequences is a trie of sequences of tokens, without the ends of those that no other goes on from.
+type sequences struct {
+	nodes []*tokenNode
+}
+
+type tokenNode struct {
+	children map[int32]int32
+	ends     map[int32]bool // tokens at which a sequence ends
+	suffix   int32          // the node of the longest suffix
+}
+
+func newSequences(list [][]int32) *sequences {
+	s := &sequences{}
+	add := func() int32 {
+		s.nodes = append(s.nodes, &tokenNode{children: map[int32]int32{}, ends: map[int32]bool{}})
+		return int32(len(s.nodes) - 1)
+	}
+	add()
+	for _, tokens := range list {
+		at := s.nodes[0]
+		for _, token := range tokens[:len(tokens)-1] {
+			next, ok := at.children[token]
+			if !ok {
+				next = add()
+				at.children[token] = next
+			}
+			at = s.nodes[next]
+		}
+		at.ends[tokens[len(tokens)-1]] = true
+	}
+	queue := []int32{0}
+	for len(queue) > 0 {
+		at := queue[0]
+		queue = queue[1:]
+		for token, child := range s.nodes[at].children {
+			if at != 0 {
+				s.nodes[child].suffix = s.follow(s.nodes[at].suffix, token)
+			}
+			queue = append(queue, child)
+		}
+	}
+	return s
+}
+
+// follow is where a token leads.
+func (s *sequences) follow(at, token int32) int32 {
+	for {
+		if to, ok := s.nodes[at].children[token]; ok {
+			return to
+		}
+		if at == 0 {
+			return 0
+		}
+		at = s.nodes[at].suffix
+	}
+}
+
+// leads are the tokens that lead from a node elsewhere than to node 0, or end a sequence, and where: ^node at an end.
+func (s *sequences) leads(node int32) map[int32]int32 {
+	to, ends := map[int32]int32{}, map[int32]bool{}
+	for at := node; ; at = s.nodes[at].suffix {
+		for token, child := range s.nodes[at].children {
+			if _, ok := to[token]; !ok {
+				to[token] = child
+			}
+		}
+		for token := range s.nodes[at].ends {
+			ends[token] = true
+		}
+		if at == 0 {
+			break
+		}
+	}
+	for token := range ends {
+		to[token] = ^to[token] // node 0 where nothing goes on
+	}
+	return to
+}

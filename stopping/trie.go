@@ -1,0 +1,84 @@
+package stopping
+
+// trie is the automaton of Aho and Corasick: what of the stops the text ends with.
+type trie struct {
+	nodes []node
+}
+
+type node struct {
+	next [Width]int32
+	ends bool // a stop ends here
+}
+
+// newTrie makes the trie of stops, of limit nodes at most.
+func newTrie(stops []string, limit int) (*trie, error) {
+	t := &trie{nodes: make([]node, 1)}
+	for _, stop := range stops {
+		at := int32(0)
+		for i := range len(stop) {
+			next := t.nodes[at].next[stop[i]]
+			if next == 0 {
+				if len(t.nodes) >= limit {
+					return nil, ErrTooLarge
+				}
+				next = int32(len(t.nodes))
+				t.nodes = append(t.nodes, node{})
+				t.nodes[at].next[stop[i]] = next
+			}
+			at = next
+		}
+		t.nodes[at].ends = true
+	}
+	// By depth: a node that lacks a child goes where the longest suffix of it that is a node goes.
+	suffix := make([]int32, len(t.nodes))
+	queue := []int32{0}
+	for len(queue) > 0 {
+		at := queue[0]
+		queue = queue[1:]
+		for b := range Width {
+			child := t.nodes[at].next[b]
+			other := int32(0)
+			if at != 0 {
+				other = t.nodes[suffix[at]].next[b]
+			}
+			if child == 0 {
+				t.nodes[at].next[b] = other
+				continue
+			}
+			suffix[child] = other
+			t.nodes[child].ends = t.nodes[child].ends || t.nodes[other].ends
+			queue = append(queue, child)
+		}
+	}
+	return t, nil
+}
+
+// dropping adds nodes for a text that loses its first bytes where they are drop, most of them at most, and returns
+// where it begins.
+func (t *trie) dropping(drop byte, most int) int32 {
+	at := int32(0)
+	for range most {
+		n := t.nodes[0]
+		n.next[drop] = at
+		at = int32(len(t.nodes))
+		t.nodes = append(t.nodes, n)
+	}
+	return at
+}
+
+// follow is where a byte leads, and whether a stop ends there.
+func (t *trie) follow(at int32, b byte) (int32, bool) {
+	to := t.nodes[at].next[b]
+	return to, t.nodes[to].ends
+}
+
+// followAll is follow for several bytes.
+func (t *trie) followAll(at int32, text string) (int32, bool) {
+	found := false
+	for i := range len(text) {
+		var ends bool
+		at, ends = t.follow(at, text[i])
+		found = found || ends
+	}
+	return at, found
+}
