@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 	"slices"
@@ -22,11 +23,10 @@ func execute[T any](e *Engine, p *device.Compiled, in []tree.Array) (*T, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer finalize(input)
-	if err := e.inStep.announce(p, in, nil); err != nil {
+	if err := e.inStep.announce(p, input.pieces(), nil); err != nil {
 		return nil, err
 	}
-	results, err := e.dispatch(p, input)
+	results, err := e.dispatch(p, input.buffers)
 	if err != nil {
 		return nil, err
 	}
@@ -42,15 +42,17 @@ func read[T any](e *Engine, p *device.Compiled, results []compute.Buffer) (*T, e
 	if err != nil {
 		return nil, fmt.Errorf("program %s: %w", p.Name, err)
 	}
-	for i, a := range arrays {
+	flats := p.Packing.New()
+	for i, l := range p.Packing.Arrays() {
 		from := results[i]
-		if of, ok := from.(parted); ok && p.Output[i].Own { // the first device's
+		if of, ok := from.(parted); ok && l.Apart { // the first device's
 			from = of.Parts()[0]
 		}
-		if err := from.ToFlatData(a.Flat); err != nil {
-			return nil, fmt.Errorf("program %s: reading %s: %w", p.Name, a.Name, err)
+		if err := from.ToFlatData(flats[i]); err != nil {
+			return nil, fmt.Errorf("program %s: reading %s: %w", p.Name, l.Name, err)
 		}
 	}
+	p.Packing.Take(flats, arrays)
 	tree.Store(arrays)
 	return twin.(*T), e.inStep.confirm(p, arrays)
 }
@@ -81,18 +83,60 @@ func readParts(p *device.Compiled, results []compute.Buffer) ([]any, error) {
 	return list, nil
 }
 
-// upload copies the first arrays of a program's input to the device.
-func (e *Engine) upload(p *device.Compiled, in []tree.Array) ([]compute.Buffer, error) {
-	buffers := make([]compute.Buffer, 0, len(p.Input))
-	for i, a := range in {
-		b, err := toDevices(e.cfg.Backend, p.Input[i], a.Flat)
+// sent is the input that a program had last. It stays on the device: an array that is the same in the next call is not
+// sent again.
+type sent struct {
+	flats   []any // of the packing
+	spare   []any // memory for the next ones
+	buffers []compute.Buffer
+	changed []bool // with the last call
+}
+
+// pieces are the arrays that changed with the last call; nil in place of the others.
+func (s *sent) pieces() [][]byte {
+	list := make([][]byte, len(s.flats))
+	for i, flat := range s.flats {
+		if s.changed[i] {
+			list[i] = tree.Bytes(flat)
+		}
+	}
+	return list
+}
+
+// lastInput is what a program was given last: nothing, at first.
+func (e *Engine) lastInput(p *device.Compiled) *sent {
+	s := e.sent[p.Name]
+	if s == nil {
+		n := len(p.Input.Arrays())
+		s = &sent{flats: p.Input.New(), spare: p.Input.New(), buffers: make([]compute.Buffer, n), changed: make([]bool, n)}
+		e.sent[p.Name] = s
+	}
+	return s
+}
+
+// upload brings a program's input to the device, as far as it is not there. The buffers stay the engine's.
+func (e *Engine) upload(p *device.Compiled, in []tree.Array) (*sent, error) {
+	s := e.lastInput(p)
+	for i := range s.flats {
+		copy(tree.Bytes(s.spare[i]), tree.Bytes(s.flats[i])) // of leaves that are absent
+	}
+	p.Input.Put(s.spare, in)
+	for i, a := range p.Input.Arrays() {
+		s.changed[i] = s.buffers[i] == nil || !bytes.Equal(tree.Bytes(s.spare[i]), tree.Bytes(s.flats[i]))
+		if !s.changed[i] {
+			continue
+		}
+		b, err := e.cfg.Backend.BufferFromFlatData(0, s.spare[i], a.Shape)
 		if err != nil {
-			finalize(buffers)
 			return nil, fmt.Errorf("program %s, input %s: %w", p.Name, a.Name, err)
 		}
-		buffers = append(buffers, b)
+		if s.buffers[i] != nil {
+			_ = s.buffers[i].Finalize()
+		}
+		s.buffers[i] = b
+		s.flats[i], s.spare[i] = s.spare[i], s.flats[i]
 	}
-	return buffers, nil
+	return s, nil
 }
 
 // toDevices copies one array of an input to the backend's device, or to each of them its own.

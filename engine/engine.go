@@ -98,6 +98,7 @@ type Engine struct {
 	programs   map[string]*device.Compiled
 	weights    []compute.Buffer
 	state      []compute.Buffer
+	sent       map[string]*sent // by program
 	log        *slog.Logger
 	swapper    *swapper            // moves pages between device and host
 	hostCache  *schedule.HostCache // nil without HostKVMemory
@@ -145,7 +146,8 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, inStep: together, log: cfg.Log, programs: map[string]*device.Compiled{}, now: time.Now}
+	e := &Engine{cfg: cfg, inStep: together, log: cfg.Log, programs: map[string]*device.Compiled{},
+		sent: map[string]*sent{}, now: time.Now}
 	if e.log == nil {
 		e.log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -241,7 +243,10 @@ func (e *Engine) Close() {
 	e.swapper.wait()
 	finalize(e.state)
 	finalize(e.weights)
-	e.state, e.weights = nil, nil
+	for _, s := range e.sent {
+		finalize(s.buffers)
+	}
+	e.state, e.weights, e.sent = nil, nil, nil
 	for _, p := range e.programs {
 		if p != nil {
 			p.Executable.Finalize()
@@ -252,6 +257,8 @@ func (e *Engine) Close() {
 
 func finalize(buffers []compute.Buffer) {
 	for _, b := range buffers {
-		_ = b.Finalize()
+		if b != nil {
+			_ = b.Finalize()
+		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/gomlx/compute"
 
@@ -42,7 +41,8 @@ type inStep struct {
 	observe func(in *device.Input) // for tests: what a follower is about to run
 }
 
-// callHeader begins what process 0 tells of a call; the arrays of the program's input follow.
+// callHeader begins what process 0 tells of a call; the arrays of the program's input follow, empty where they are
+// those of its last call.
 type callHeader struct {
 	Program string
 	Block   uint64   `json:",omitempty"` // that save makes, or load takes
@@ -111,7 +111,7 @@ func (s *inStep) agree(e *Engine) error {
 }
 
 // announce tells the others of a call, if this process leads.
-func (s *inStep) announce(p *device.Compiled, in []tree.Array, moved *block) error {
+func (s *inStep) announce(p *device.Compiled, input [][]byte, moved *block) error {
 	if !s.leads() {
 		return nil
 	}
@@ -132,10 +132,7 @@ func (s *inStep) announce(p *device.Compiled, in []tree.Array, moved *block) err
 	if err != nil {
 		return err
 	}
-	call := [][]byte{text}
-	for _, a := range in {
-		call = append(call, bytesOf(a.Flat))
-	}
+	call := append([][]byte{text}, input...)
 	s.note(call)
 	return s.group.Announce(call...)
 }
@@ -167,19 +164,13 @@ func (s *inStep) confirm(p *device.Compiled, got []tree.Array) error {
 	var sums [][]byte
 	for i, a := range got {
 		if !p.Output[i].Own {
-			sum := sha256.Sum256(bytesOf(a.Flat))
+			sum := sha256.Sum256(tree.Bytes(a.Flat))
 			facts = append(facts, lockstep.Fact{Name: a.Name, Value: hex.EncodeToString(sum[:8])})
 			sums = append(sums, sum[:])
 		}
 	}
 	s.note(sums)
 	return s.group.Confirm(s.calls, "program "+p.Name, facts)
-}
-
-// bytesOf views a flat slice as bytes.
-func bytesOf(flat any) []byte {
-	v := reflect.ValueOf(flat)
-	return unsafe.Slice((*byte)(v.UnsafePointer()), v.Len()*int(v.Type().Elem().Size()))
 }
 
 // deviceGrace is how long a call may take to notice that another process is gone, before it is left to itself.
@@ -282,7 +273,7 @@ func (e *Engine) follow(call [][]byte) error {
 		return e.reset()
 	case "save":
 		var in device.SaveInput
-		err := receive(p, tree.Arrays(&in), call[1:])
+		err := e.receive(p, tree.Arrays(&in), call[1:])
 		if err == nil {
 			s.blocks[header.Block], err = e.swapper.down(int(in.Row), int(in.From))
 		}
@@ -293,14 +284,14 @@ func (e *Engine) follow(call [][]byte) error {
 			return fmt.Errorf("process 0 loads pages (%d) that are not here", header.Block)
 		}
 		in := tree.Arrays(&device.LoadInput{})
-		if err := receive(p, in, call[1:]); err != nil {
+		if err := e.receive(p, in, call[1:]); err != nil {
 			return err
 		}
 		return e.swapper.place(in, []*block{b})
 	case "run":
 		in := e.graphs.NewInput()
 		arrays := tree.Arrays(in)
-		if err := receive(p, arrays, call[1:]); err != nil {
+		if err := e.receive(p, arrays, call[1:]); err != nil {
 			return err
 		}
 		if s.observe != nil {
@@ -316,18 +307,25 @@ func (e *Engine) follow(call [][]byte) error {
 	return fmt.Errorf("process 0 runs program %q, which it should not", header.Program)
 }
 
-// receive fills the arrays of a program's input with what process 0 sent.
-func receive(p *device.Compiled, in []tree.Array, sent [][]byte) error {
-	if len(sent) != len(in) {
-		return fmt.Errorf("program %s: process 0 gives %d arrays, and %d are wanted here", p.Name, len(sent), len(in))
+// receive fills the arrays of a program's input with what process 0 sent, and what the last call had.
+func (e *Engine) receive(p *device.Compiled, in []tree.Array, pieces [][]byte) error {
+	last := e.lastInput(p)
+	if len(pieces) != len(last.flats) {
+		return fmt.Errorf("program %s: process 0 gives %d arrays, and %d are wanted here", p.Name, len(pieces),
+			len(last.flats))
 	}
-	for i, a := range in {
-		to := bytesOf(a.Flat)
-		if len(sent[i]) != len(to) {
-			return fmt.Errorf("program %s: process 0 gives another input %s than is wanted here", p.Name, a.Name)
+	flats := p.Input.New()
+	for i, l := range p.Input.Arrays() {
+		from, to := pieces[i], tree.Bytes(flats[i])
+		if len(from) == 0 {
+			from = tree.Bytes(last.flats[i])
 		}
-		copy(to, sent[i])
+		if len(from) != len(to) {
+			return fmt.Errorf("program %s: process 0 gives another input %s than is wanted here", p.Name, l.Name)
+		}
+		copy(to, from)
 	}
+	p.Input.Take(flats, in)
 	tree.Store(in)
 	return nil
 }

@@ -131,12 +131,11 @@ func (m *swapper) down(row, from int) (*block, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer finalize(input)
 	m.free <- struct{}{}
 	m.note("gather")
 	var results []compute.Buffer
-	if err = m.e.inStep.announce(p, in, b); err == nil {
-		results, err = m.e.dispatch(p, input)
+	if err = m.e.inStep.announce(p, input.pieces(), b); err == nil {
+		results, err = m.e.dispatch(p, input.buffers)
 	}
 	if err != nil {
 		<-m.free
@@ -192,7 +191,7 @@ func (e *Engine) uploadBlock(b *block) ([]compute.Buffer, error) {
 	p := e.programs[device.Load]
 	var buffers []compute.Buffer
 	for i, layer := range b.layers {
-		buffer, err := toDevices(e.cfg.Backend, p.Input[len(p.Input)-len(b.layers)+i], layer)
+		buffer, err := toDevices(e.cfg.Backend, p.Own[i], layer)
 		if err != nil {
 			finalize(buffers)
 			return nil, fmt.Errorf("program %s, layer %d: %w", p.Name, i, err)
@@ -262,12 +261,11 @@ func (m *swapper) place(in []tree.Array, blocks []*block) error {
 	if err != nil {
 		return err
 	}
-	defer finalize(scalars)
 	m.note("place")
-	if err := m.e.inStep.announce(p, in, blocks[0]); err != nil {
+	if err := m.e.inStep.announce(p, scalars.pieces(), blocks[0]); err != nil {
 		return err
 	}
-	results, err := m.e.dispatch(p, slices.Concat(scalars, arrays))
+	results, err := m.e.dispatch(p, slices.Concat(scalars.buffers, arrays))
 	if err != nil {
 		return err
 	}

@@ -14,19 +14,22 @@ import (
 // The host twin of a tree has the same fields, with Go values in place of nodes: a scalar such as int32 for a node of
 // rank 0, a slice for an array, a slice of Go arrays such as [][2]uint32 for an array of fixed further dimensions.
 // Declared as one generic struct, tree and twin can not differ; [Of] checks it all the same.
+//
+// A field with the tag `tree:"apart"` has an array of its own in a [Packing].
 
 // Array is a leaf of a host twin.
 type Array struct {
 	Name  string // as of [Names]
 	Shape shapes.Shape
 	Flat  any // its elements: a slice's own memory, or a copy of a scalar, which [Store] brings back
+	apart bool
 	field reflect.Value
 }
 
 // Make returns a host twin of type T whose slices have n elements.
 func Make[T any](n int) T {
 	var twin T
-	walkHost(reflect.ValueOf(&twin).Elem(), "", func(_ string, v reflect.Value) {
+	walkHost(reflect.ValueOf(&twin).Elem(), "", false, func(_ string, v reflect.Value, _ bool) {
 		if v.Kind() == reflect.Slice {
 			v.Set(reflect.MakeSlice(v.Type(), n, n))
 		}
@@ -37,9 +40,11 @@ func Make[T any](n int) T {
 // Arrays returns the leaves of a host twin in field order. Nil slices are absent.
 func Arrays[T any](twin *T) []Array {
 	var list []Array
-	walkHost(reflect.ValueOf(twin).Elem(), "", func(path string, v reflect.Value) {
+	walkHost(reflect.ValueOf(twin).Elem(), "", false, func(path string, v reflect.Value, apart bool) {
 		if v.Kind() != reflect.Slice || !v.IsNil() {
-			list = append(list, arrayOf(path, v))
+			a := arrayOf(path, v)
+			a.apart = apart
+			list = append(list, a)
 		}
 	})
 	return list
@@ -100,14 +105,14 @@ func walkType(v reflect.Value, path string, leaf func(string, reflect.Value)) {
 	}
 }
 
-func walkHost(v reflect.Value, path string, leaf func(string, reflect.Value)) {
+func walkHost(v reflect.Value, path string, apart bool, leaf func(path string, v reflect.Value, apart bool)) {
 	if v.Kind() != reflect.Struct {
-		leaf(path, v)
+		leaf(path, v, apart)
 		return
 	}
 	for i := range v.NumField() {
 		if f := v.Type().Field(i); f.IsExported() {
-			walkHost(v.Field(i), below(path, f), leaf)
+			walkHost(v.Field(i), below(path, f), apart || f.Tag.Get("tree") == "apart", leaf)
 		}
 	}
 }
@@ -153,7 +158,7 @@ func view(kind reflect.Kind, data unsafe.Pointer, size int) any {
 func Like[T any](names []string, of []shapes.Shape) (*T, []Array, error) {
 	twin, arrays := new(T), make([]Array, 0, len(names))
 	var err error
-	walkHost(reflect.ValueOf(twin).Elem(), "", func(path string, v reflect.Value) {
+	walkHost(reflect.ValueOf(twin).Elem(), "", false, func(path string, v reflect.Value, _ bool) {
 		at := len(arrays)
 		if err != nil || at == len(names) || names[at] != path {
 			return

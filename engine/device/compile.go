@@ -17,10 +17,15 @@ import (
 type Compiled struct {
 	Program
 	Executable compute.Executable
-	NumState   int // leaves of the state
+	NumState   int    // leaves of the state
 	State      []Leaf
-	Output     []Leaf
+	Output     []Leaf // what the host gets
+	// Packing is how the arrays that the program returns hold the output; nil where each is one array.
+	Packing *tree.Packing
 }
+
+// packed is how the arrays of an input's twin are given to a program.
+func packed(arrays []tree.Array) *tree.Packing { return tree.NewPacking(tree.LeavesOf(arrays)) }
 
 // donor is a backend that updates arguments in place: parameter name to the index of the result that takes its memory.
 type donor interface {
@@ -61,9 +66,13 @@ func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err 
 		nodes[i] = Parameter(g, parameterName("st", names[i]), leaf.Shape())
 	}
 	st := tree.Rebuild(like, nodes)
-	nodes = make([]*Node, len(p.Input))
-	for i, leaf := range p.Input {
-		nodes[i] = Parameter(g, parameterName("in", leaf.Name), leaf.Shape)
+	nodes = nil
+	for _, leaf := range p.Input.Arrays() {
+		nodes = append(nodes, Parameter(g, parameterName("in", leaf.Name), leaf.Shape))
+	}
+	nodes = p.Input.Unpack(nodes)
+	for _, leaf := range p.Own {
+		nodes = append(nodes, Parameter(g, parameterName("in", leaf.Name), leaf.Shape))
 	}
 	var w decoder.Weights
 	if p.Weights {
@@ -74,20 +83,22 @@ func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err 
 		w = decoder.NewWeights(gr.Arrays, weights)
 	}
 	st, out, own := p.build(st, w, nodes)
+	c = &Compiled{Program: p, NumState: len(leaves), State: leavesOfNodes(like, nil), Output: leavesOfNodes(out, own)}
 	results := tree.Leaves(out)
+	if p.twin != nil {
+		if _, _, err := p.twin(c.Output); err != nil {
+			return nil, fmt.Errorf("the output of program %s: %w", p.Name, err)
+		}
+		c.Packing = packingOf(c.Output)
+		results = c.Packing.Pack(results)
+	}
 	if !p.Reads {
 		results = append(tree.Leaves(st), results...)
 	}
 	if err := g.Compile(results...); err != nil {
 		return nil, fmt.Errorf("compiling program %s: %w", p.Name, err)
 	}
-	c = &Compiled{Program: p, Executable: g.Executable(), NumState: len(leaves), State: leavesOfNodes(like, nil),
-		Output: leavesOfNodes(out, own)}
-	if p.twin != nil {
-		if _, _, err := p.twin(c.Output); err != nil {
-			return nil, fmt.Errorf("the output of program %s: %w", p.Name, err)
-		}
-	}
+	c.Executable = g.Executable()
 	return c, nil
 }
 
@@ -102,13 +113,13 @@ type Leaf struct {
 	Own bool
 }
 
-// leavesOf are those of a host twin.
-func leavesOf(arrays []tree.Array) []Leaf {
-	leaves := make([]Leaf, len(arrays))
-	for i, a := range arrays {
-		leaves[i] = Leaf{Name: a.Name, Shape: a.Shape}
+// packingOf is the packing of an output: what is each device's own stays apart.
+func packingOf(output []Leaf) *tree.Packing {
+	leaves := make([]tree.Leaf, len(output))
+	for i, l := range output {
+		leaves[i] = tree.Leaf{Name: l.Name, Shape: l.Shape, Apart: l.Own}
 	}
-	return leaves
+	return tree.NewPacking(leaves)
 }
 
 // leavesOfNodes are those of a tree, some of which are each device's own.

@@ -18,14 +18,14 @@ func (gr *Graphs) contextPrograms() []Program {
 	verbArrays, scoreArrays := tree.Arrays(gr.NewVerbs()), tree.Arrays(&scoreIn)
 	return []Program{
 		{
-			Name: Verbs, Input: leavesOf(verbArrays), twin: twinOf[VerbsOutput],
+			Name: Verbs, Input: packed(verbArrays), twin: twinOf[VerbsOutput],
 			build: func(st state, _ decoder.Weights, nodes []*Node) (state, any, []*Node) {
 				st, out := gr.contextVerbs(st, tree.Of[verbs](verbArrays, nodes))
 				return st, out, nil
 			},
 		},
 		{
-			Name: Score, Weights: true, Input: leavesOf(scoreArrays),
+			Name: Score, Weights: true, Input: packed(scoreArrays),
 			twin: twinOf[ScoreOutput],
 			build: func(st state, w decoder.Weights, nodes []*Node) (state, any, []*Node) {
 				st, out := gr.score(st, w, tree.Of[scoreInput](scoreArrays, nodes))

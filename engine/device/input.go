@@ -57,7 +57,7 @@ func (r Row) set(rows Rows, i int, e schedule.Entry) {
 // the same part: a prompt's start is where its position 0 is, or would be, for only positions not run yet are there.
 type inputOf[Mask, Int, Ints, Rows any] struct {
 	Release Mask // bool[R]: rows to free first
-	Tokens  Ints // i32[Q]: tokens of the prompts
+	Tokens  Ints `tree:"apart"` // i32[Q]: tokens of the prompts; nil on the host: as in the last call
 	Starts  Ints // i32[R]: starts of the prompts of rows that stand, where tokens of them are left
 	Waiting waitingOf[Int, Ints, Rows]
 	Ahead   aheadOf[Int, Ints]
@@ -113,7 +113,9 @@ func (p Sizes) NewInput() *Input {
 func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input {
 	in := p.NewInput()
 	copy(in.Release, offer.Release)
-	copy(in.Tokens, offer.Tokens)
+	if copy(in.Tokens, offer.Tokens) == 0 {
+		in.Tokens = nil // nobody reads them
+	}
 	copy(in.Starts, offer.Starts)
 	in.Columns, in.EnoughFree = int32(offer.Columns), int32(offer.EnoughFree)
 	w := &in.Waiting

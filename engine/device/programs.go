@@ -13,13 +13,16 @@ import (
 // input.
 type Program struct {
 	Name string
-	// Input is the arrays that the host gives.
-	Input []Leaf
-	// build takes the nodes of the input and returns the state and, as a tree, what the host gets, with those of its
-	// leaves that are each device's own: the others are the same on all. It is nil for the program that makes
-	// the state.
+	// Input is what the host gives as a twin, in few arrays; nil for the program that makes the state. Own are the
+	// arrays that follow, of which each device of a group has its own.
+	Input *tree.Packing
+	Own   []Leaf
+	// build takes the nodes of the input, leaf by leaf, and returns the state and, as a tree, what the host gets, with
+	// those of its leaves that are each device's own: the others are the same on all. It is nil for the program that
+	// makes the state.
 	build func(st state, w decoder.Weights, in []*Node) (_ state, out any, own []*Node)
-	// twin makes the host twin of the output, and views of its arrays; nil where the arrays are read as they are.
+	// twin makes the host twin of the output, and views of its arrays; nil where the arrays are read as they are. An
+	// output with a twin is packed.
 	twin func(output []Leaf) (any, []tree.Array, error)
 	// Weights says that the program takes the weights.
 	Weights bool
@@ -31,7 +34,7 @@ type Program struct {
 func (gr *Graphs) Programs() []Program {
 	arrays := tree.Arrays(gr.NewInput())
 	all := []Program{{Name: Init}, {
-		Name: Run, Weights: true, Input: leavesOf(arrays), twin: twinOf[Output],
+		Name: Run, Weights: true, Input: packed(arrays), twin: twinOf[Output],
 		build: func(st state, w decoder.Weights, in []*Node) (state, any, []*Node) {
 			st, out := gr.run(st, w, tree.Of[input](arrays, in), gr.newOutput(in[0].Graph()))
 			return st, out, []*Node{out.Clock}

@@ -19,20 +19,20 @@ func (gr *Graphs) transfers() []Program {
 	pages := gr.Layout.Shape()
 	pages.Dimensions[0] = BlockPages
 	loads, saves := tree.Arrays(&LoadInput{}), tree.Arrays(&SaveInput{})
-	loadLeaves := leavesOf(loads)
+	var layers []Leaf
 	for i := range gr.Model.NumLayers {
-		loadLeaves = append(loadLeaves, Leaf{Name: fmt.Sprint("Layers.", i), Shape: pages, Own: true})
+		layers = append(layers, Leaf{Name: fmt.Sprint("Layers.", i), Shape: pages, Own: true})
 	}
 	return []Program{
 		{
-			Name: Save, Reads: true, Input: leavesOf(saves),
+			Name: Save, Reads: true, Input: packed(saves),
 			build: func(st state, _ decoder.Weights, nodes []*Node) (state, any, []*Node) {
 				out := gr.save(st, tree.Of[saveInput](saves, nodes))
 				return st, out, out.Layers
 			},
 		},
 		{
-			Name: Load, Input: loadLeaves, twin: twinOf[LoadOutput],
+			Name: Load, Input: packed(loads), Own: layers, twin: twinOf[LoadOutput],
 			build: func(st state, _ decoder.Weights, nodes []*Node) (state, any, []*Node) {
 				st, out := gr.load(st, tree.Of[loadInput](loads, nodes[:len(loads)]), nodes[len(loads):])
 				return st, out, nil

@@ -1,0 +1,234 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// Leaf describes a leaf of a tree.
+type Leaf struct {
+	Name  string // as of [Names]
+	Shape shapes.Shape
+	// Apart says that a [Packing] leaves it an array of its own.
+	Apart bool
+}
+
+// LeavesOf describes the leaves of a host twin.
+func LeavesOf(arrays []Array) []Leaf {
+	leaves := make([]Leaf, len(arrays))
+	for i, a := range arrays {
+		leaves[i] = Leaf{Name: a.Name, Shape: a.Shape, Apart: a.apart}
+	}
+	return leaves
+}
+
+// Packing is how the leaves of a tree are held in few arrays, since each array that goes to a device or comes from it
+// has a price of its own, whatever its size. Leaves of bool, int32, uint32 and float32 share the first array, one behind
+// the other; a bool takes 32 bits. Other leaves, and those that are apart, have an array each.
+type Packing struct {
+	leaves []Leaf
+	places []place // of the leaves
+	arrays []Leaf
+}
+
+// place is where a leaf begins in an array of the packing.
+type place struct{ array, at int }
+
+// packedName is the name of the array that leaves share.
+const packedName = "packed"
+
+// NewPacking makes a packing of leaves.
+func NewPacking(leaves []Leaf) *Packing {
+	p := &Packing{leaves: leaves, places: make([]place, len(leaves))}
+	isShared := func(l Leaf) bool { return !l.Apart && isWord(l.Shape.DType) }
+	if slices.ContainsFunc(leaves, isShared) {
+		size := 0
+		for i, l := range leaves {
+			if isShared(l) {
+				p.places[i] = place{0, size}
+				size += l.Shape.Size()
+			}
+		}
+		p.arrays = append(p.arrays, Leaf{Name: packedName, Shape: shapes.Make(dtypes.Int32, size)})
+	}
+	for i, l := range leaves {
+		if !isShared(l) {
+			p.places[i] = place{array: len(p.arrays)}
+			p.arrays = append(p.arrays, l)
+		}
+	}
+	return p
+}
+
+func isWord(d dtypes.DType) bool {
+	switch d {
+	case dtypes.Bool, dtypes.Int32, dtypes.Uint32, dtypes.Float32:
+		return true
+	}
+	return false
+}
+
+// Leaves describes what is packed.
+func (p *Packing) Leaves() []Leaf { return p.leaves }
+
+// Arrays describes the arrays that hold the leaves.
+func (p *Packing) Arrays() []Leaf { return p.arrays }
+
+// ArrayOf is the number of the array that holds a leaf, by the leaf's number.
+func (p *Packing) ArrayOf(leaf int) int { return p.places[leaf].array }
+
+// isWhole says that a leaf has an array of its own, in its own dtype.
+func (p *Packing) isWhole(leaf int) bool { return p.arrays[p.places[leaf].array].Name != packedName }
+
+// Pack builds the arrays from the leaves.
+func (p *Packing) Pack(leaves []*graph.Node) []*graph.Node {
+	p.check(len(leaves), len(p.leaves))
+	arrays := make([]*graph.Node, len(p.arrays))
+	var words []*graph.Node
+	for i, n := range leaves {
+		if p.isWhole(i) {
+			arrays[p.places[i].array] = n
+			continue
+		}
+		switch n.DType() {
+		case dtypes.Bool:
+			n = graph.ConvertDType(n, dtypes.Int32)
+		case dtypes.Uint32, dtypes.Float32:
+			n = graph.Bitcast(n, dtypes.Int32)
+		}
+		words = append(words, graph.Reshape(n, n.Shape().Size()))
+	}
+	if len(words) > 0 {
+		arrays[0] = graph.Concatenate(words, 0)
+	}
+	return arrays
+}
+
+// Unpack builds the leaves from the arrays.
+func (p *Packing) Unpack(arrays []*graph.Node) []*graph.Node {
+	p.check(len(arrays), len(p.arrays))
+	leaves := make([]*graph.Node, len(p.leaves))
+	for i, l := range p.leaves {
+		n, at := arrays[p.places[i].array], p.places[i].at
+		if !p.isWhole(i) {
+			n = graph.Reshape(graph.SliceAxis(n, 0, graph.AxisRange(at, at+l.Shape.Size())), l.Shape.Dimensions...)
+			switch l.Shape.DType {
+			case dtypes.Bool:
+				n = graph.NotEqual(n, graph.ZerosLike(n))
+			case dtypes.Uint32, dtypes.Float32:
+				n = graph.Bitcast(n, l.Shape.DType)
+			}
+		}
+		leaves[i] = n
+	}
+	return leaves
+}
+
+func (p *Packing) check(got, want int) {
+	if got != want {
+		panic(fmt.Errorf("tree.Packing: %d nodes for %d", got, want))
+	}
+}
+
+// New returns memory for the arrays on the host, flat slices of zeros.
+func (p *Packing) New() []any {
+	flats := make([]any, len(p.arrays))
+	for i, a := range p.arrays {
+		flats[i] = flatOf(a.Shape)
+	}
+	return flats
+}
+
+// Put writes the leaves of a host twin to the arrays. What absent leaves take there stays as it is.
+func (p *Packing) Put(flats []any, twin []Array) { p.move(flats, twin, false) }
+
+// Take reads the leaves of a host twin from the arrays. See [Store].
+func (p *Packing) Take(flats []any, twin []Array) { p.move(flats, twin, true) }
+
+func (p *Packing) move(flats []any, twin []Array, out bool) {
+	for i, l := range p.leaves {
+		if len(twin) == 0 || twin[0].Name != l.Name {
+			continue
+		}
+		leaf := twin[0]
+		twin = twin[1:]
+		if mask, ok := leaf.Flat.([]bool); ok && !p.isWhole(i) {
+			words := flats[p.places[i].array].([]int32)[p.places[i].at:][:len(mask)]
+			for j := range mask {
+				if out {
+					mask[j] = words[j] != 0
+				} else {
+					words[j] = word(mask[j])
+				}
+			}
+			continue
+		}
+		ours, theirs := Bytes(flats[p.places[i].array]), Bytes(leaf.Flat)
+		if !p.isWhole(i) {
+			ours = ours[4*p.places[i].at:]
+		}
+		if len(ours) < len(theirs) || leaf.Shape.Size() != l.Shape.Size() {
+			panic(fmt.Errorf("tree.Packing: %s of %s is packed as %s", l.Name, leaf.Shape, l.Shape))
+		}
+		if out {
+			copy(theirs, ours)
+		} else {
+			copy(ours, theirs)
+		}
+	}
+	if len(twin) > 0 {
+		panic(fmt.Errorf("tree.Packing: %s is not packed, or in another order", twin[0].Name))
+	}
+}
+
+func word(yes bool) int32 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// Bytes views a flat slice of numbers as bytes.
+func Bytes(flat any) []byte {
+	switch x := flat.(type) {
+	case []bool:
+		return bytesOf(x)
+	case []int32:
+		return bytesOf(x)
+	case []int64:
+		return bytesOf(x)
+	case []uint32:
+		return bytesOf(x)
+	case []float32:
+		return bytesOf(x)
+	}
+	panic(fmt.Errorf("tree: a host twin has no field of %T", flat))
+}
+
+func bytesOf[T any](x []T) []byte {
+	var one T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(one)))
+}
+
+// flatOf makes a flat slice for an array.
+func flatOf(shape shapes.Shape) any {
+	n := shape.Size()
+	switch shape.DType {
+	case dtypes.Bool:
+		return make([]bool, n)
+	case dtypes.Int32:
+		return make([]int32, n)
+	case dtypes.Int64:
+		return make([]int64, n)
+	case dtypes.Uint32:
+		return make([]uint32, n)
+	case dtypes.Float32:
+		return make([]float32, n)
+	}
+	panic(fmt.Errorf("tree: a host twin has no field of %s", shape.DType))
+}
