@@ -49,7 +49,8 @@ type collector struct {
 	drawn    tally.Counts // what this process did; with before it is what the job has come to
 	errors   []string     // the first few
 	observer *Observer
-	err      error // of the writer or the journal; nothing is written after it
+	family   *family // nil where no row goes on from another one
+	err      error   // of the writer or the journal; nothing is written after it
 	record   []byte
 }
 
@@ -63,6 +64,25 @@ type pendingRow struct {
 	drawn   int // of the results by this process
 	ended   bool
 	begun   time.Time
+
+	// Of rows that go on from others, and of those.
+	done     []promptset.Result // that were there before, while the row waits
+	waits    bool               // for its parent
+	children []*pendingRow      // that wait for this one
+	early    bool               // begun before its place, for its children
+	counted  bool               // its results are: before its place, or at it
+}
+
+// errGoOn says that rows can go on whose parents have ended, and come first.
+var errGoOn = errors.New("rows can go on")
+
+// wakeWith lets those look up that wait for room, when ctx ends. The caller holds the lock.
+func (c *collector) wakeWith(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.room.Broadcast()
+	})
 }
 
 func newCollector(w rowWriter, j recorder, inFlight int) *collector {
@@ -72,40 +92,40 @@ func newCollector(w rowWriter, j recorder, inFlight int) *collector {
 }
 
 // begin takes the next row, of which n completions will come. It waits while too much is in flight; when ctx ends that,
-// the row is not begun.
-func (c *collector) begin(ctx context.Context, row *promptset.Row, n int) (*pendingRow, error) {
+// the row is not begun, nor when rows that were begun can go on: errGoOn.
+func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early bool) (*pendingRow, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer context.AfterFunc(ctx, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.room.Broadcast()
-	})()
+	defer c.wakeWith(ctx)()
 	// With nothing running no completion would ever make room.
-	for len(c.running) > 0 && ctx.Err() == nil {
+	for len(c.running) > 0 && ctx.Err() == nil && c.err == nil {
 		if len(c.running)+c.waiting < c.inFlight && c.waitingBytes < bytesWaiting {
 			break
 		}
+		if c.family != nil && len(c.family.ready) > 0 {
+			return nil, errGoOn
+		}
 		c.room.Wait()
 	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(ctx.Err(), c.err); err != nil {
 		return nil, err
 	}
-	p := &pendingRow{of: c, row: row, left: n, begun: time.Now()}
+	p := &pendingRow{of: c, row: row, left: n, begun: time.Now(), early: early}
 	c.running[p] = struct{}{}
+	if c.family != nil && c.family.isNamed(row.Index) {
+		c.family.running[row.Index] = p
+		delete(c.family.early, row.Index)
+	}
 	return p, nil
 }
 
-// fail takes the next row, which has one result: an error.
-func (c *collector) fail(ctx context.Context, row *promptset.Row, err error) error {
-	p, waitErr := c.begin(ctx, row, 1)
-	if waitErr != nil {
-		return waitErr
-	}
+// fail gives a row that was begun one result: an error.
+func (c *collector) fail(p *pendingRow, err error) error {
 	r := promptset.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
-	r.Generation = row.Overrides.Values().Generation
+	r.Generation = p.row.Overrides.Values().Generation
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	p.counted = p.early
 	c.count(p, &r, true)
 	return c.finish(p)
 }
@@ -144,9 +164,11 @@ func (c *collector) add(done *engine.Completion) error {
 	if !whole {
 		c.record, _ = r.AppendBinary(c.record[:0])
 		if c.err = c.journal.Append(p.row.Index, c.record); c.err != nil {
+			c.room.Broadcast()
 			return c.err
 		}
 	}
+	p.counted = p.early && whole
 	c.count(p, &r, true)
 	if p.left > 0 && !whole {
 		return nil
@@ -163,10 +185,15 @@ func refused(err error) bool {
 func (c *collector) count(p *pendingRow, r *promptset.Result, drawn bool) {
 	p.results = append(p.results, *r)
 	p.left--
+	if drawn {
+		p.drawn++
+	}
+	if p.counted {
+		return
+	}
 	to := &c.before
 	if drawn {
 		to = &c.drawn
-		p.drawn++
 		if c.observer != nil {
 			c.observer.Run.Completed(r.FinishReason, r.CompletionTokens, r.Err != "")
 		}
@@ -182,6 +209,12 @@ func (c *collector) finish(p *pendingRow) error {
 	p.ended = true
 	delete(c.running, p)
 	slices.SortFunc(p.results, func(a, b promptset.Result) int { return cmp.Compare(a.Generation, b.Generation) })
+	if c.family != nil {
+		if c.err = c.family.settle(p); c.err != nil || p.early { // which is written at its place
+			c.room.Broadcast()
+			return c.err
+		}
+	}
 	failure := ""
 	for _, r := range p.results {
 		if failure == "" {
@@ -215,7 +248,9 @@ func (c *collector) unfinished() []*pendingRow {
 	defer c.mu.Unlock()
 	var all []*pendingRow
 	for p := range c.running {
-		all = append(all, p)
+		if p.request != nil {
+			all = append(all, p)
+		}
 	}
 	slices.SortFunc(all, func(a, b *pendingRow) int { return cmp.Compare(a.row.Index, b.row.Index) })
 	return all
@@ -243,6 +278,23 @@ func (c *collector) requests(p *pendingRow) []*engine.Request {
 	return all
 }
 
+// give notes the request of a row.
+func (c *collector) give(p *pendingRow, request *engine.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.request = request
+}
+
+// end lets nothing be begun or written any more.
+func (c *collector) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+	c.room.Broadcast()
+}
+
 // failed returns why nothing can be written any more; nil while it can.
 func (c *collector) failed() error {
 	c.mu.Lock()
@@ -263,7 +315,7 @@ func (c *collector) inPart() (rows int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p := range c.running {
-		if len(p.results) > 0 {
+		if len(p.results)+len(p.done) > 0 {
 			rows++
 		}
 	}

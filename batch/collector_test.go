@@ -47,6 +47,16 @@ func (n *notes) Append(row int64, _ []byte) error {
 	return n.err
 }
 
+// failed begins a row that has one result: an error.
+func failed(t *testing.T, c *collector, row *promptset.Row, err error) error {
+	t.Helper()
+	p, beginErr := c.begin(t.Context(), row, 1, false)
+	if beginErr != nil {
+		return beginErr
+	}
+	return c.fail(p, err)
+}
+
 // Whatever the order of the completions, each row is written once with all of its own, in order of generation.
 func TestCollectorGathersRows(t *testing.T) {
 	for seed := range uint64(50) {
@@ -58,14 +68,14 @@ func TestCollectorGathersRows(t *testing.T) {
 		for i := range 20 {
 			row := &promptset.Row{ID: fmt.Sprint(i)}
 			if random.IntN(4) == 0 {
-				if err := c.fail(t.Context(), row, errors.New("bad")); err != nil {
+				if err := failed(t, c, row, errors.New("bad")); err != nil {
 					t.Fatal(err)
 				}
 				want[row.ID] = "0error"
 				continue
 			}
 			n := 1 + random.IntN(4)
-			p, err := c.begin(t.Context(), row, n)
+			p, err := c.begin(t.Context(), row, n, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,9 +121,9 @@ func TestCollectorErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a, _ := c.begin(t.Context(), &promptset.Row{ID: "a"}, 8)
+	a, _ := c.begin(t.Context(), &promptset.Row{ID: "a"}, 8, false)
 	add(a, 0, fmt.Errorf("%w: 9 tokens", engine.ErrPromptTooLong))
-	b, _ := c.begin(t.Context(), &promptset.Row{ID: "b"}, 2)
+	b, _ := c.begin(t.Context(), &promptset.Row{ID: "b"}, 2, false)
 	add(b, 1, engine.ErrNotANumber)
 	add(b, 0, nil)
 	if w.rows["a"] != "0error" || w.rows["b"] != "0stop 1error" {
@@ -138,7 +148,7 @@ func TestCollectorRequestsWhatIsMissing(t *testing.T) {
 		w := newWrittenRows()
 		n := &notes{}
 		col := newCollector(w, n, 10)
-		p, err := col.begin(t.Context(), &promptset.Row{ID: "a", Index: 7}, 6)
+		p, err := col.begin(t.Context(), &promptset.Row{ID: "a", Index: 7}, 6, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,13 +185,13 @@ func TestCollectorJournals(t *testing.T) {
 	w := newWrittenRows()
 	n := &notes{}
 	c := newCollector(w, n, 10)
-	p, _ := c.begin(t.Context(), &promptset.Row{ID: "a", Index: 3}, 4)
+	p, _ := c.begin(t.Context(), &promptset.Row{ID: "a", Index: 3}, 4, false)
 	if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}, Err: engine.ErrEmptyPrompt}); err != nil ||
 		len(n.rows) != 0 || len(w.rows) != 1 {
 		t.Errorf("refused: %v, journaled %v, wrote %v", err, n.rows, w.rows)
 	}
 	n.err = errors.New("disk full")
-	p, _ = c.begin(t.Context(), &promptset.Row{ID: "b", Index: 4}, 1)
+	p, _ = c.begin(t.Context(), &promptset.Row{ID: "b", Index: 4}, 1, false)
 	for range 2 {
 		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}}); err != n.err || len(n.rows) != 1 ||
 			len(w.rows) != 1 || c.failed() != n.err {
@@ -194,12 +204,12 @@ func TestCollectorJournals(t *testing.T) {
 func TestCollectorBoundsRowsInFlight(t *testing.T) {
 	w := newWrittenRows()
 	c := newCollector(w, &notes{}, 2)
-	first, _ := c.begin(t.Context(), &promptset.Row{ID: "0"}, 1)
-	second, _ := c.begin(t.Context(), &promptset.Row{ID: "1"}, 1)
+	first, _ := c.begin(t.Context(), &promptset.Row{ID: "0"}, 1, false)
+	second, _ := c.begin(t.Context(), &promptset.Row{ID: "1"}, 1, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	begun := make(chan error, 1)
 	go func() {
-		_, err := c.begin(ctx, &promptset.Row{ID: "2"}, 1)
+		_, err := c.begin(ctx, &promptset.Row{ID: "2"}, 1, false)
 		begun <- err
 	}()
 	finish := func(p *pendingRow) {
@@ -219,16 +229,16 @@ func TestCollectorBoundsRowsInFlight(t *testing.T) {
 	if err := <-begun; err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.begin(ctx, &promptset.Row{ID: "3"}, 1); err != nil {
+	if _, err := c.begin(ctx, &promptset.Row{ID: "3"}, 1, false); err != nil {
 		t.Fatal(err)
 	}
 	time.AfterFunc(10*time.Millisecond, cancel)
-	if _, err := c.begin(ctx, &promptset.Row{ID: "4"}, 1); !errors.Is(err, context.Canceled) {
+	if _, err := c.begin(ctx, &promptset.Row{ID: "4"}, 1, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	full := newCollector(&writtenRows{rows: map[string]string{}, waiting: 100}, &notes{}, 2)
 	full.waiting = 100
-	if _, err := full.begin(t.Context(), &promptset.Row{ID: "0"}, 1); err != nil { // would hang
+	if _, err := full.begin(t.Context(), &promptset.Row{ID: "0"}, 1, false); err != nil { // would hang
 		t.Error(err)
 	}
 }
@@ -237,10 +247,10 @@ func TestCollectorStopsAtWriteError(t *testing.T) {
 	w := newWrittenRows()
 	w.failAt = "0"
 	c := newCollector(w, &notes{}, 4)
-	if err := c.fail(t.Context(), &promptset.Row{ID: "0"}, errors.New("bad")); err == nil {
+	if err := failed(t, c, &promptset.Row{ID: "0"}, errors.New("bad")); err == nil {
 		t.Error("the writer's error is lost")
 	}
-	if err := c.fail(t.Context(), &promptset.Row{ID: "1"}, errors.New("bad")); err == nil || len(w.rows) != 1 {
+	if err := failed(t, c, &promptset.Row{ID: "1"}, errors.New("bad")); err == nil || len(w.rows) != 1 {
 		t.Errorf("%v after writing %v", err, w.rows)
 	}
 }

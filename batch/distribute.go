@@ -54,6 +54,9 @@ func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (re
 	if err != nil {
 		return nil, err
 	}
+	if err := j.checkLineage(ctx, jobstate.Shard{}); err != nil {
+		return nil, err
+	}
 	dir, lock, err := t.lockQueue(ctx)
 	if err != nil {
 		return nil, err

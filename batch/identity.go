@@ -72,6 +72,9 @@ func (o *Task) describe(r *promptset.Reader, parts promptset.Parts, fingerprint 
 		"kernels": o.Engine.Kernels,
 		"kv":      o.Engine.KV,
 	})
+	if r.HasParents() { // which earlier versions passed through
+		d.Settings["parents"] = true
+	}
 	if o.Engine.TP > 1 { // sums over devices have another order; replicas change nothing
 		d.Settings["tp"] = o.Engine.TP
 	}

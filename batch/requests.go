@@ -23,12 +23,12 @@ func (b *requestBuilder) parameters(row *promptset.Row) parameter.Set {
 	return row.Overrides.Over(b.task.Sampling)
 }
 
-// request returns the request of a row, or what is wrong with the row.
-func (b *requestBuilder) request(row *promptset.Row) (*engine.Request, error) {
+// request returns the request of a row, which goes on from another one if that is given, or what is wrong with the row.
+func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request, error) {
 	if row.Err != nil {
 		return nil, row.Err
 	}
-	tokens, err := b.tokens(row)
+	tokens, err := b.prompt(row, from)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,24 @@ func (b *requestBuilder) request(row *promptset.Row) (*engine.Request, error) {
 	}, nil
 }
 
-// tokens returns the prompt of a row as token ids.
+// prompt returns the whole prompt of a row as token ids.
+func (b *requestBuilder) prompt(row *promptset.Row, from *kin) ([]int32, error) {
+	if from == nil {
+		return b.tokens(row)
+	}
+	before, err := from.end(row.Parent)
+	if err != nil {
+		return nil, err
+	}
+	last := int32(-1)
+	if len(before) > 0 {
+		last = before[len(before)-1]
+	}
+	own, err := b.following(row, last)
+	return append(before, own...), err
+}
+
+// tokens returns the prompt of a row of its own as token ids.
 func (b *requestBuilder) tokens(row *promptset.Row) ([]int32, error) {
 	switch row.Kind {
 	case promptset.KindTokens:
@@ -60,24 +77,38 @@ func (b *requestBuilder) tokens(row *promptset.Row) ([]int32, error) {
 		}
 		return row.TokenIDs, nil
 	case promptset.KindMessages:
-		if b.session.Render == nil {
-			return nil, b.session.NoTemplate
-		}
-		for i, m := range row.Messages {
-			if !utf8.ValidString(m.Content) || !utf8.ValidString(m.Role) {
-				return nil, fmt.Errorf("messages[%d] is not UTF-8", i)
-			}
-		}
-		text, err := b.session.Render(row.Messages)
+		text, err := b.render(row.Messages)
 		if err != nil {
-			return nil, fmt.Errorf("messages: %w", err)
+			return nil, err
 		}
 		return b.session.Encode(text, false) // the template writes the special tokens itself
 	case promptset.KindText:
-		if !utf8.ValidString(row.Prompt) {
-			return nil, errors.New("prompt is not UTF-8")
-		}
-		return b.session.Encode(row.Prompt, true)
+		return b.text(row.Prompt, true)
 	}
 	return nil, errors.New("the row has no prompt, messages or prompt_token_ids")
+}
+
+// text returns the tokens of text, with those that begin a text if special is true.
+func (b *requestBuilder) text(text string, special bool) ([]int32, error) {
+	if !utf8.ValidString(text) {
+		return nil, errors.New("prompt is not UTF-8")
+	}
+	return b.session.Encode(text, special)
+}
+
+// render writes messages as one text.
+func (b *requestBuilder) render(messages []promptset.Message) (string, error) {
+	if b.session.Render == nil {
+		return "", b.session.NoTemplate
+	}
+	for i, m := range messages {
+		if !utf8.ValidString(m.Content) || !utf8.ValidString(m.Role) {
+			return "", fmt.Errorf("messages[%d] is not UTF-8", i)
+		}
+	}
+	text, err := b.session.Render(messages)
+	if err != nil {
+		return "", fmt.Errorf("messages: %w", err)
+	}
+	return text, nil
 }

@@ -50,6 +50,11 @@ func (t *Task) Run(ctx context.Context) (report *Report, err error) {
 	if t.Hosts.follows() {
 		return t.follow(ctx)
 	}
+	if !t.Shard.Whole() {
+		if err := job.checkLineage(ctx, t.Shard); err != nil {
+			return nil, err
+		}
+	}
 	saved, err := t.openSavedPatiently(ctx, job)
 	if err != nil {
 		return nil, err
@@ -93,6 +98,7 @@ type openedJob struct {
 	fingerprint string
 	description *jobstate.Description
 	parts       promptset.Parts
+	kin         *lineage // once it was read; nil where no row goes on from another
 }
 
 // Look looks into the inputs and the model's files, as all else does that needs them, and says what is wrong there.

@@ -158,6 +158,7 @@ func (r *runner) attempt(ctx context.Context) (left, err error) {
 		watch.alive()
 		if runErr != nil {
 			err = runErr
+			cancel()
 			break
 		}
 		u := r.unitOf(c)
@@ -166,6 +167,7 @@ func (r *runner) attempt(ctx context.Context) (left, err error) {
 		}
 		if addErr := u.out.add(c); addErr != nil {
 			r.source.broken(ctx, u, addErr)
+			cancel()
 			break
 		}
 		r.source.moved(ctx, u)

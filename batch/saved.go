@@ -35,8 +35,9 @@ type savedJob struct {
 	wroteMeta string             // why the metadata of JSONL parts was written again
 
 	journal *journal.Journal
-	entries []entry // of the journal, by row and generation
-	resumed bool    // an earlier process began the job
+	entries []entry          // of the journal, by row and generation
+	resumed bool             // an earlier process began the job
+	kin     *journal.Journal // of rows that others go on from; nil where none does
 
 	observer *Observer
 }
@@ -160,7 +161,7 @@ func (s *savedJob) clearJournals() error {
 		}
 	}
 	for _, dir := range dirs {
-		if err := journal.Clear(s.fs, dir); err != nil {
+		if err := errors.Join(journal.Clear(s.fs, dir), clearKin(s.fs, dir)); err != nil {
 			return fmt.Errorf("cannot clear the journal: %w", err)
 		}
 	}
@@ -174,7 +175,7 @@ func (s *savedJob) claim(o *Task, d *jobstate.Description) error {
 		return nil
 	}
 	// What an older job left whose description is gone.
-	if err := journal.Clear(s.fs, s.state.Dir()); err != nil {
+	if err := errors.Join(journal.Clear(s.fs, s.state.Dir()), clearKin(s.fs, s.state.Dir())); err != nil {
 		return fmt.Errorf("cannot clear the journal: %w", err)
 	}
 	err := s.state.Begin(d)
@@ -258,6 +259,9 @@ func (s *savedJob) close() error {
 	var err error
 	if s.journal != nil {
 		err = s.journal.Close()
+	}
+	if s.kin != nil {
+		err = errors.Join(err, s.kin.Close())
 	}
 	return errors.Join(err, s.state.Close())
 }

@@ -30,6 +30,9 @@ func (t *Task) Submit(ctx context.Context, q *queue.Queue, units UnitOptions, re
 	if err != nil {
 		return nil, err
 	}
+	if err := j.checkLineage(ctx, jobstate.Shard{}); err != nil {
+		return nil, err
+	}
 	job, err := t.queueJob(j, units, tally.Counts{})
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -28,7 +29,12 @@ type unit struct {
 	next    func() (*promptset.Row, bool)
 	stop    func()         // of the reading
 	stash   *promptset.Row // read, and not begun
+	line    []int64        // rows to be begun before it, from the last one on
+	traced  bool           // line is that of stash
 	begunTo int64          // all rows to be done before this one were begun
+
+	rowsAt  *rowsAt      // read out of order
+	results *partResults // of published parts
 
 	number int  // among the units of its runner
 	read   bool // to the end; of the goroutine that begins rows
@@ -51,6 +57,9 @@ func (r *runner) openUnit(ctx context.Context, t *Task, saved *savedJob, opened 
 	u := &unit{task: t, reader: r.job.reader, saved: saved, builder: r.builder, writer: writer,
 		out: newCollector(writer, saved.journal, rowsInFlight)}
 	u.out.observer = t.Observer
+	if err := u.openFamily(ctx, r.job); err != nil {
+		return nil, err
+	}
 	u.next, u.stop = iter.Pull(u.rows(ctx))
 	return u, nil
 }
@@ -77,8 +86,20 @@ func (u *unit) rows(ctx context.Context) iter.Seq[*promptset.Row] {
 	}
 }
 
+// openFamily opens what rows need that go on from others.
+func (u *unit) openFamily(ctx context.Context, job *openedJob) error {
+	l, err := job.lineage(ctx)
+	if l == nil || err != nil {
+		return err
+	}
+	u.rowsAt = newRowsAt(u.reader, job.parts.Rows)
+	u.results = &partResults{saved: u.saved, reader: u.reader.Beside(), of: u.builder.parameters, wanted: l.isNamed}
+	u.out.family, err = u.saved.openFamily(l, u.task.Messages)
+	return err
+}
+
 // requests yields requests for what was in flight before, then for each row that is good and not done; bad rows and
-// those that the journal has whole go straight to the output.
+// those that the journal has whole go straight to the output. Rows that go on from others come as soon as these end.
 func (u *unit) requests(ctx context.Context) iter.Seq[*engine.Request] {
 	return func(yield func(*engine.Request) bool) {
 		all := func(p *pendingRow) bool {
@@ -95,66 +116,167 @@ func (u *unit) requests(ctx context.Context) iter.Seq[*engine.Request] {
 			}
 		}
 		for {
-			if u.stash == nil {
-				var ok bool
-				if u.stash, ok = u.next(); !ok {
-					u.stash = nil
-					return
-				}
-			}
-			p, err := u.begin(ctx, u.stash)
-			if err != nil {
-				return
-			}
-			u.begunTo = u.stash.Index + 1
-			u.stash = nil
-			if p != nil && !all(p) {
+			p, more, err := u.step(ctx)
+			if err != nil || !more || p != nil && !all(p) {
 				return
 			}
 		}
 	}
 }
 
-// begin takes a row up. It returns the row if completions of it are to be drawn. An error means that it was not begun,
-// or that nothing more can be.
-func (u *unit) begin(ctx context.Context, row *promptset.Row) (*pendingRow, error) {
-	if row.Err != nil {
-		return nil, u.out.fail(ctx, row, row.Err)
+// step takes up one row: one that goes on from another which has ended, or the next one. It returns the row if
+// completions of it are to be drawn now. An error means that nothing more can be begun.
+func (u *unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
+	if p := u.out.goOn(ctx, false); p != nil {
+		p, err = u.launch(ctx, p)
+		return p, true, err
+	}
+	if u.stash == nil {
+		var ok bool
+		if u.stash, ok = u.next(); !ok {
+			u.stash = nil
+			if u.reader.Err() != nil {
+				return nil, false, nil
+			}
+			if p := u.out.goOn(ctx, true); p != nil {
+				p, err = u.launch(ctx, p)
+				return p, true, err
+			}
+			return nil, false, nil
+		}
+	}
+	row, early, err := u.due(ctx)
+	if err != nil {
+		return nil, false, u.unreadable(ctx, err)
+	}
+	p, err = u.begin(ctx, row, early)
+	switch {
+	case errors.Is(err, errGoOn):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, u.unreadable(ctx, err)
+	case early:
+		u.line = u.line[:len(u.line)-1]
+	default:
+		u.begunTo, u.stash, u.traced = row.Index+1, nil, false
+	}
+	return p, true, nil
+}
+
+// unreadable ends the collector by an error that is not its own, nor says that the run was ended.
+func (u *unit) unreadable(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		u.out.end(err)
+	}
+	return err
+}
+
+// due returns the row that is begun next: the one that was read, or one before it that it goes on from.
+func (u *unit) due(ctx context.Context) (row *promptset.Row, early bool, err error) {
+	if u.out.family == nil {
+		return u.stash, false, nil
+	}
+	if !u.traced {
+		u.line, u.traced = u.out.unbegun(u.stash.Index), true
+	}
+	if n := len(u.line); n > 0 {
+		row, err = u.rowsAt.row(ctx, u.line[n-1])
+		return row, true, err
+	}
+	return u.stash, false, nil
+}
+
+// begin takes a row up. It returns the row if completions of it are to be drawn now. An error means that it was not
+// begun, or that nothing more can be.
+func (u *unit) begin(ctx context.Context, row *promptset.Row, early bool) (*pendingRow, error) {
+	if !early {
+		begun, done, drawn, err := u.out.takeEarly(row.Index)
+		if begun || err != nil {
+			return nil, err
+		}
+		if done != nil {
+			return nil, u.replay(ctx, row, done, drawn)
+		}
+	}
+	failed := row.Err
+	if l := u.out.family; l != nil && failed == nil {
+		_, failed = l.parent(row)
 	}
 	set := u.builder.parameters(row)
-	first, n := set.Generation, set.N
 	done, err := u.saved.of(row.Index)
 	if err != nil {
 		fmt.Fprintf(u.task.Messages, "warning: %v; it is drawn again\n", err)
 		done = nil
 	}
 	done = slices.DeleteFunc(done, func(r promptset.Result) bool {
-		return r.Generation < first ||
-			r.Generation-first >= n
+		return r.Generation < set.Generation || r.Generation-set.Generation >= set.N
 	})
-	var request *engine.Request
-	if n < 1 || len(done) < n {
-		if request, err = u.builder.request(row); err != nil {
-			return nil, u.out.fail(ctx, row, err)
-		}
+	n := set.N
+	if failed != nil {
+		n = 1
 	}
-	p, err := u.out.begin(ctx, row, n)
-	if err != nil {
+	p, err := u.out.begin(ctx, row, n, early)
+	switch {
+	case err != nil:
 		return nil, err
+	case failed != nil:
+		return nil, u.out.fail(p, failed)
 	}
-	p.request = request
-	if request != nil {
-		u.builder.equal.look(row, request)
+	p.done = done
+	if u.out.family != nil && u.out.wait(p) {
+		return nil, nil
+	}
+	return u.launch(ctx, p)
+}
+
+// launch makes the request of a row that was begun, and returns the row if completions of it are to be drawn.
+func (u *unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
+	done := p.done
+	p.done = nil
+	whole := p.left >= 1 && len(done) >= p.left
+	if !whole || u.out.family != nil && u.out.family.isNamed(p.row.Index) {
+		from, err := u.parentOf(ctx, p.row)
+		if err != nil {
+			return nil, u.unreadable(ctx, err)
+		}
+		request, err := u.builder.request(p.row, from)
+		if err != nil {
+			return nil, u.out.fail(p, err)
+		}
+		u.out.give(p, request)
+		u.builder.equal.look(p.row, request)
 	}
 	if len(done) > 0 {
 		if err := u.out.restore(p, done); err != nil {
 			return nil, err
 		}
 	}
-	if request == nil {
+	if whole {
 		return nil, nil
 	}
 	return p, nil
+}
+
+// parentOf returns what a row goes on from; nil is nothing.
+func (u *unit) parentOf(ctx context.Context, row *promptset.Row) (*kin, error) {
+	if u.out.family == nil {
+		return nil, nil
+	}
+	parent := u.out.family.parents[row.Index]
+	if parent < 0 {
+		return nil, nil
+	}
+	return u.kin(ctx, parent)
+}
+
+// replay takes a row up at its place that was drawn before it.
+func (u *unit) replay(ctx context.Context, row *promptset.Row, done *kin, drawn int) error {
+	p, err := u.out.begin(ctx, row, len(done.results), false)
+	if err != nil {
+		return err
+	}
+	p.counted, p.drawn = true, drawn
+	return u.out.restore(p, done.results)
 }
 
 // rowError names a row and what is wrong with it; the row's own errors do both.

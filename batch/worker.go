@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/storage"
 )
@@ -133,6 +134,9 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*lea
 	}
 	if differences := opened.description.Differences(c.Description); len(differences) > 0 {
 		return nil, fmt.Errorf("job %s is another one here: %s", j.ID, strings.Join(differences, "; "))
+	}
+	if err := opened.checkLineage(ctx, jobstate.Shard{}); err != nil { // which another version submitted
+		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
 	begun, err := BegunJob(ctx, t.Output)
 	if err != nil {

@@ -66,9 +66,9 @@ func (e *Engine) runAlone(ctx context.Context, requests iter.Seq[*Request]) iter
 				cancel()
 			}
 		}
-		end()
+		cancel()
 		if err := <-failed; err != nil && !stopped {
-			yield(nil, err)
+			yield(nil, err) // before the intake is waited for: whoever gives requests may wait for completions
 		}
 	}
 }

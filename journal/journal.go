@@ -121,8 +121,14 @@ func segmentName(number uint32) string { return fmt.Sprintf("journal-%06d.log", 
 
 // Append adds a record of a row. It returns when the operating system has it.
 func (j *Journal) Append(row int64, b []byte) error {
+	_, err := j.Put(row, b)
+	return err
+}
+
+// Put is Append, and returns where the record is: [Journal.Read] reads it.
+func (j *Journal) Put(row int64, b []byte) (at Position, err error) {
 	if int64(len(b)) > maxRecord {
-		return fmt.Errorf("a record of %d bytes is too long for the journal; the limit is %d", len(b), maxRecord)
+		return at, fmt.Errorf("a record of %d bytes is too long for the journal; the limit is %d", len(b), maxRecord)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -130,11 +136,11 @@ func (j *Journal) Append(row int64, b []byte) error {
 		j.synced.Wait() // the disk is slower than the device
 	}
 	if j.err != nil {
-		return j.err
+		return at, j.err
 	}
 	if j.file == nil || j.size >= j.options.SegmentBytes {
 		if err := j.rotate(); err != nil {
-			return j.fail(err)
+			return at, j.fail(err)
 		}
 	}
 	j.buffer = binary.LittleEndian.AppendUint32(j.buffer[:0], uint32(len(b)))
@@ -142,21 +148,22 @@ func (j *Journal) Append(row int64, b []byte) error {
 	j.buffer = binary.LittleEndian.AppendUint64(j.buffer, uint64(row))
 	j.buffer = append(j.buffer, b...)
 	binary.LittleEndian.PutUint32(j.buffer[4:], checksum(j.seed, j.buffer))
-	if err := j.write(j.buffer); err != nil {
-		return j.fail(err)
-	}
 	s := j.segments[len(j.segments)-1]
+	at = Position{segment: s.number, length: uint32(len(b)), offset: j.size}
+	if err := j.write(j.buffer); err != nil {
+		return at, j.fail(err)
+	}
 	s.lastRow = max(s.lastRow, row)
 	if j.unsynced >= j.options.SyncBytes {
 		if j.kick == nil {
-			return j.fail(j.syncLocked())
+			return at, j.fail(j.syncLocked())
 		}
 		select {
 		case j.kick <- struct{}{}:
 		default:
 		}
 	}
-	return nil
+	return at, nil
 }
 
 // checksum is the CRC of a record, whose own four bytes are left out.

@@ -263,7 +263,7 @@ func (p *peeker) more(n int64) ([]byte, error) {
 	return p.buffer[p.from : p.from+p.piece], nil
 }
 
-// Read returns the bytes of a record that Open found. It may be called while others are appended.
+// Read returns the bytes of a record that Open found or Put added. It may be called while others are appended.
 func (j *Journal) Read(at Position) ([]byte, error) {
 	j.reading.Lock()
 	defer j.reading.Unlock()

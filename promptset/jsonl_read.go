@@ -284,18 +284,31 @@ func (r *Row) decodeKnown(name string, raw json.RawMessage) bool {
 			r.token(v.i)
 		}
 	case "id":
-		if raw[0] == '"' {
-			return json.Unmarshal(raw, &r.ID) == nil
-		}
+		return decodeID(raw, &r.ID)
+	case parentName:
+		return decodeID(raw, &r.Parent.ID)
+	case "parent_generation", "parent_length":
 		v, ok := parseNumber(raw)
-		if v, ok = whole(v, ok); !ok {
-			return false
+		if ok {
+			r.parentNumber(name, v)
 		}
-		r.ID = v.String()
+		return ok
 	default:
 		return r.decodeParameter(&r.Overrides, parameter.Sink(name), name, raw)
 	}
 	return true
+}
+
+// decodeID reads the name of a row.
+func decodeID(raw json.RawMessage, id *string) bool {
+	if raw[0] == '"' {
+		return json.Unmarshal(raw, id) == nil
+	}
+	v, ok := parseNumber(raw)
+	if v, ok = whole(v, ok); ok {
+		*id = v.String()
+	}
+	return ok
 }
 
 func whole(v numeric, ok bool) (numeric, bool) {

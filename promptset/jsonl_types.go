@@ -133,8 +133,10 @@ func (t jsonType) node(name string) *node {
 // which may hold more than role and content.
 func knownNode(name string) *node {
 	switch name {
-	case "prompt", "id":
+	case "prompt", "id", parentName:
 		return jsonText.node(name)
+	case "parent_generation", "parent_length":
+		return jsonInt.node(name)
 	case "prompt_token_ids":
 		return listNode(name, optional, leafNode("", optional, parquet.Int32Type))
 	}
@@ -204,7 +206,8 @@ func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err err
 			}
 		}
 	}
-	if len(keys) > 0 && !slices.ContainsFunc(promptNames, func(p string) bool { return slices.Contains(keys, p) }) {
+	if len(keys) > 0 && !slices.Contains(keys, parentName) &&
+		!slices.ContainsFunc(promptNames, func(p string) bool { return slices.Contains(keys, p) }) {
 		return nil, &FileError{File: name, What: fmt.Sprintf("no prompt key: its rows need one of %s and have %s",
 			strings.Join(promptNames, ", "), list(keys))}
 	}
@@ -317,6 +320,9 @@ func leafValue(n *node, raw json.RawMessage) (parquet.Value, bool) {
 			return parquet.ByteArrayValue(compactJSON(raw)), true
 		}
 		var text string
+		if v, ok := parseNumber(raw); ok && n.name == parentName { // which may be a number, as ids may
+			return parquet.ByteArrayValue([]byte(v.String())), true
+		}
 		err := json.Unmarshal(raw, &text)
 		return parquet.ByteArrayValue([]byte(text)), err == nil
 	}

@@ -15,7 +15,8 @@ import (
 )
 
 // knownNames are the columns that this package reads itself, in the order of the documentation.
-var knownNames = append([]string{"prompt", "messages", "prompt_token_ids", "id"}, parameter.OwnNames()...)
+var knownNames = append([]string{"prompt", "messages", "prompt_token_ids", "id", parentName, "parent_generation",
+	"parent_length"}, parameter.OwnNames()...)
 
 var promptNames = knownNames[:3]
 
@@ -28,8 +29,10 @@ func wanted(name string) string {
 		return "list of struct{role text, content text}"
 	case "prompt_token_ids":
 		return "list of integers"
-	case "id":
+	case "id", parentName:
 		return "text or an integer"
+	case "parent_generation", "parent_length":
+		return "an integer"
 	}
 	return parameter.TypeOf(name).String()
 }
@@ -52,7 +55,7 @@ func fits(name string, n *node) bool {
 		}
 		_, ok := integer(e.typ)
 		return ok
-	case "id":
+	case "id", parentName:
 		_, ok := integer(typeOf(n))
 		return ok || textual(n)
 	}
@@ -124,9 +127,12 @@ func (r *Row) text(name string, b []byte) string {
 
 // finish checks the row as a whole, once its fields are set. given names the prompt columns that are not null.
 func (r *Row) finish(given []string) {
+	r.checkParent()
 	switch len(given) {
 	case 0:
-		r.fail("no prompt; give one of %s", strings.Join(promptNames, ", "))
+		if r.Parent.ID == "" { // else it goes on with nothing in between
+			r.fail("no prompt; give one of %s", strings.Join(promptNames, ", "))
+		}
 	case 1:
 	default:
 		r.fail("more than one prompt (%s); keep one and leave the others null", strings.Join(given, ", "))
@@ -136,6 +142,10 @@ func (r *Row) finish(given []string) {
 	}
 	if r.Err != nil {
 		r.Kind, r.Prompt, r.Messages, r.TokenIDs, r.Overrides = KindNone, "", nil, nil, Overrides{}
+		r.Parent = Parent{}
+		return
+	}
+	if len(given) == 0 {
 		return
 	}
 	switch given[0] {
@@ -154,12 +164,12 @@ func (r *Row) finish(given []string) {
 		}
 	case "prompt_token_ids":
 		r.Kind = KindTokens
-		if len(r.TokenIDs) == 0 {
+		if len(r.TokenIDs) == 0 && r.Parent.ID == "" {
 			r.fail("prompt_token_ids is empty; give at least one token")
 		}
 	}
 	if r.Err != nil {
-		r.Kind, r.Messages, r.TokenIDs, r.Overrides = KindNone, nil, nil, Overrides{}
+		r.Kind, r.Messages, r.TokenIDs, r.Overrides, r.Parent = KindNone, nil, nil, Overrides{}, Parent{}
 	}
 }
 

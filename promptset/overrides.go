@@ -45,6 +45,9 @@ func foreignNames(column string) []*parameter.Parameter {
 
 // apply judges the values of a row, whose own parameters are set. given names its prompt columns.
 func (r *Row) apply(values []foreign, given []string) {
+	if len(given) == 0 && r.Parent.ID != "" {
+		given = []string{parentName} // what concerns a form of prompts does not concern it
+	}
 	values = slices.DeleteFunc(values, func(v foreign) bool {
 		return !slices.ContainsFunc(given, v.parameter.Concerns)
 	})

@@ -64,7 +64,8 @@ func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) 
 			pf.members = judgedFields(c)
 		}
 	}
-	if pf.known["prompt"] == nil && pf.known["messages"] == nil && pf.known["prompt_token_ids"] == nil {
+	if !slices.ContainsFunc(promptNames, func(name string) bool { return pf.known[name] != nil }) &&
+		pf.known[parentName] == nil {
 		return nil, &FileError{File: name, What: fmt.Sprintf("no prompt column: it needs one of %s and has %s",
 			strings.Join(promptNames, ", "), list(names))}
 	}
@@ -323,16 +324,27 @@ func (r *groupReader) decodeKnown(row *Row, name string, c *node) {
 	case "prompt_token_ids":
 		r.tokens(row, c)
 	case "id":
-		switch {
-		case first.IsNull():
-		case first.Kind() == parquet.ByteArray:
-			row.ID = row.text(name, first.ByteArray())
-		default:
-			row.ID = numberOf(first, c.typ).String()
+		row.ID = idOf(row, name, first, c)
+	case parentName:
+		row.Parent.ID = idOf(row, name, first, c)
+	case "parent_generation", "parent_length":
+		if !first.IsNull() {
+			row.parentNumber(name, numberOf(first, c.typ))
 		}
 	default:
 		r.parameter(row, parameter.Sink(name), c)
 	}
+}
+
+// idOf reads the name of a row.
+func idOf(row *Row, name string, v parquet.Value, c *node) string {
+	switch {
+	case v.IsNull():
+		return ""
+	case v.Kind() == parquet.ByteArray:
+		return row.text(name, v.ByteArray())
+	}
+	return numberOf(v, c.typ).String()
 }
 
 // foreign returns the values that the table of parameters judges, as JSON: so they mean the same in both formats.

@@ -9,7 +9,7 @@
 //   - messages: a list of {role, content}, both text; package parameter says which other members are refused
 //   - prompt_token_ids: a list of integers
 //
-// and a row may have an id (text or integer) and parameters of its own, such as max_tokens, which come before the
+// and a row may have an id (text or integer), a parent that it goes on from (the id of another row), and parameters of its own, such as max_tokens, which come before the
 // job's: those of package parameter. Null means not given. Names that other engines have for these, and parameters that
 // Quire does not have, are judged as package parameter says. Every column is passed through to the output, whatever it
 // means.
@@ -45,7 +45,7 @@ type Kind int
 
 // The forms of a prompt.
 const (
-	KindNone     Kind = iota // no usable prompt: Row.Err says why
+	KindNone     Kind = iota // no usable prompt, Row.Err says why; or none of its own beside that of Row.Parent
 	KindText                 // Row.Prompt
 	KindMessages             // Row.Messages
 	KindTokens               // Row.TokenIDs
@@ -89,6 +89,7 @@ type Row struct {
 	Messages  []Message
 	TokenIDs  []int32
 	Overrides Overrides
+	Parent    Parent
 	Err       error // a *RowError when the row cannot be used; its prompt and overrides then mean nothing
 
 	// The row's own columns, for the writer. Parquet rows have values (nil when the row could not be read) and how to

@@ -120,15 +120,31 @@ func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]
 	return func(yield func(*engine.Completion, error) bool) {
 		start := time.Now()
 		defer func() { f.stats.WallSeconds = time.Since(start).Seconds() }()
-		next, stop := iter.Pull(requests)
+		reading, stop := context.WithCancel(ctx)
 		defer stop()
+		intake := make(chan *engine.Request)
+		go func() {
+			defer close(intake)
+			for r := range requests {
+				select {
+				case intake <- r:
+				case <-reading.Done():
+					return
+				}
+			}
+		}()
+		defer func() {
+			stop()
+			for range intake {
+			}
+		}()
 		time.Sleep(f.stall)
 		given := 0
 		for more := true; more; {
 			var group []*engine.Completion
-			for len(group) < f.maxSeqs {
+			for len(group) < f.maxSeqs && more {
 				var r *engine.Request
-				if r, more = next(); !more {
+				if r, more = f.next(intake, len(group) > 0); r == nil {
 					break
 				}
 				group = append(group, f.complete(r)...)
@@ -157,6 +173,21 @@ func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]
 				}
 			}
 		}
+	}
+}
+
+// next returns the next request. Requests that wait for completions of others do not come before those are given: so
+// an engine that has some waits no longer than rows take to be read.
+func (f *fakeEngine) next(intake <-chan *engine.Request, some bool) (r *engine.Request, more bool) {
+	var enough <-chan time.Time
+	if some {
+		enough = time.After(100 * time.Millisecond)
+	}
+	select {
+	case r, more = <-intake:
+		return r, more
+	case <-enough:
+		return nil, true
 	}
 }
 
