@@ -97,14 +97,14 @@ func (s *Session) openEngine(ctx context.Context, o *Task, model *models.Checkpo
 	cfg := o.Engine.Config()
 	cfg.Model, cfg.Tokenizer, cfg.Hosts, cfg.Debug, cfg.Log = model, tok, o.Hosts.joined(), o.Debug, o.Log
 	cfg.Observe = o.Observer.called
-	if cfg.HostKVMemory == 0 && (o.SavePrefix != "" || o.LoadPrefix != "") {
+	if cfg.HostKVMemory == 0 && (o.SavePrefix != "" || len(o.LoadPrefixes) > 0) {
 		cfg.HostKVMemory = defaultHostMemory
 	}
 	if s.Sampler, err = newSampler(ctx, cfg, groups); err != nil {
 		return err
 	}
 	closes(s.Sampler.Close)
-	return o.loadPrefix(s.engines()...)
+	return o.loadPrefixes(s.engines()...)
 }
 
 // newSampler makes the engine, or one on each of several backends.

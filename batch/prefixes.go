@@ -1,25 +1,136 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/setup"
 )
 
-// defaultHostMemory is what SavePrefix and LoadPrefix take where Engine.HostKVMemory is 0.
+// defaultHostMemory is what SavePrefix and LoadPrefixes take where Engine.HostKVMemory is 0.
 const defaultHostMemory = 4 << 30
 
-// loadPrefix reads the file of LoadPrefix, once for each engine.
-func (o *Task) loadPrefix(engines ...*engine.Engine) error {
-	if o.LoadPrefix == "" {
-		return nil
+// prefixEnding is that of the files of named prefixes.
+const prefixEnding = ".kv"
+
+var prefixName = regexp.MustCompile(`^[\pL\pN_][\pL\pN_.-]*$`)
+
+// Prefixes is a folder of prefixes that were saved by name: the keys and values of what prompts begin with. The zero
+// value stands for the one in the cache.
+type Prefixes struct{ Dir string }
+
+// Prefix is one of them. Err says why its file can't be read.
+type Prefix struct {
+	Name  string
+	Bytes int64
+	Saved time.Time
+	engine.SnapshotInfo
+	Err error
+}
+
+func (p Prefixes) dir() (string, error) {
+	if p.Dir != "" {
+		return p.Dir, nil
 	}
-	for _, e := range engines {
-		if err := loadPrefix(e, o.LoadPrefix); err != nil {
-			return err
+	cache, err := setup.CacheDir()
+	return filepath.Join(cache, "prefixes"), err
+}
+
+// File returns the file of a name, whether it is there or not.
+func (p Prefixes) File(name string) (string, error) {
+	if !prefixName.MatchString(name) {
+		return "", fmt.Errorf("%q is no name of a prefix: give letters, digits, \"_\", \".\" and \"-\"", name)
+	}
+	dir, err := p.dir()
+	return filepath.Join(dir, name+prefixEnding), err
+}
+
+// List returns the prefixes of the folder, by name.
+func (p Prefixes) List() (all []Prefix, err error) {
+	dir, err := p.dir()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), prefixEnding)
+		if !ok || !prefixName.MatchString(name) {
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil {
+			continue // it was dropped meanwhile
+		}
+		one := Prefix{Name: name, Bytes: info.Size(), Saved: info.ModTime()}
+		if f, err := os.Open(filepath.Join(dir, entry.Name())); err != nil {
+			one.Err = err
+		} else {
+			one.SnapshotInfo, one.Err = engine.ReadSnapshotInfo(f)
+			f.Close()
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// Drop removes a prefix. Jobs that have read it keep what they read.
+func (p Prefixes) Drop(name string) error {
+	file, err := p.File(name)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(file); errors.Is(err, fs.ErrNotExist) {
+		return p.unknown(name)
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+func (p Prefixes) unknown(name string) error {
+	dir, err := p.dir()
+	return cmp.Or(err, fmt.Errorf("there is no prefix %q in %s: \"sample prefix list\" lists those that are there", name,
+		dir))
+}
+
+// find returns the file that a user means by its path, or by a name.
+func (p Prefixes) find(nameOrFile string) (string, error) {
+	if info, err := os.Stat(nameOrFile); err == nil && !info.IsDir() {
+		return nameOrFile, nil
+	}
+	file, err := p.File(nameOrFile)
+	if err != nil {
+		return nameOrFile, nil // opening it says what is wrong
+	}
+	if _, err := os.Stat(file); err != nil {
+		return "", p.unknown(nameOrFile)
+	}
+	return file, nil
+}
+
+// loadPrefixes reads the files of LoadPrefixes, once for each engine.
+func (o *Task) loadPrefixes(engines ...*engine.Engine) error {
+	for _, prefix := range o.LoadPrefixes {
+		file, err := Prefixes{o.PrefixDir}.find(prefix)
+		if err != nil {
+			return fmt.Errorf("--load-prefix: %w", err)
+		}
+		for _, e := range engines {
+			if err := loadPrefix(e, file); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -35,6 +146,38 @@ func loadPrefix(e *engine.Engine, file string) error {
 		return fmt.Errorf("--load-prefix %s: %w", file, err)
 	}
 	return nil
+}
+
+// KeepPrefix writes the file of SavePrefix without a job: of what the prompts of the inputs have in common. It returns
+// how many tokens that is, those of a last page that is not full included.
+func (t *Task) KeepPrefix(ctx context.Context) (tokens int, err error) {
+	reader, err := t.openInputs(ctx)
+	if err != nil {
+		return 0, err
+	}
+	session, err := t.Models.Open(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	defer session.Release()
+	b := &requestBuilder{task: t, session: session, common: &commonPrefix{}}
+	for row := range reader.Rows(ctx) {
+		prompt, err := []int32(nil), row.Err
+		if err == nil && row.Parent.ID != "" {
+			err = row.Error("it goes on from another row, whose completion is not known: give rows without a parent")
+		}
+		if err == nil {
+			prompt, err = b.tokens(row)
+		}
+		if err != nil {
+			return 0, err
+		}
+		b.common.add(prompt)
+	}
+	if err := reader.Err(); err != nil {
+		return 0, err
+	}
+	return len(b.common.tokens), t.savePrefix(ctx, session, b.common.tokens)
 }
 
 // savePrefix writes the file of SavePrefix. It appears only whole.

@@ -33,8 +33,11 @@ type Options struct {
 	MaxRestarts int
 	// Debug checks the device's tables after every step.
 	Debug bool
-	// SavePrefix and LoadPrefix are files of the keys and values of the prefix that all prompts have in common.
-	SavePrefix, LoadPrefix string
+	// SavePrefix is a file for the keys and values of the prefix that all prompts have in common. LoadPrefixes are
+	// files of such prefixes, or their names in PrefixDir: see [Prefixes].
+	SavePrefix   string
+	LoadPrefixes []string
+	PrefixDir    string
 	// Hosts are the processes that run the model together; nil for this one alone.
 	Hosts *Hosts
 	// Version of the program that does it, as the output's footers have it.
@@ -149,7 +152,7 @@ func (o Options) withDefaults() Options {
 
 // validate checks the options, which may not contradict the job.
 func (t *Task) validate() error {
-	switch prefixes := t.SavePrefix != "" || t.LoadPrefix != ""; {
+	switch prefixes := t.SavePrefix != "" || len(t.LoadPrefixes) > 0; {
 	case t.MaxRestarts < 0:
 		return wrong("max-restarts", "is %d, but must be 0 or more", t.MaxRestarts)
 	case prefixes && t.Engine.NoPrefixCache:

@@ -156,26 +156,9 @@ func (e *Engine) LoadPrefix(r io.Reader) (tokens []int32, err error) {
 
 func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	in := &checked{r: bufio.NewReaderSize(r, 1<<20), sum: sha256.New()}
-	magic := make([]byte, len(snapshotMagic))
-	var size uint32
-	in.read(magic)
-	if in.err == nil && string(magic) != snapshotMagic {
-		return nil, fmt.Errorf("%w: it does not begin with %s", ErrSnapshotCorrupt, snapshotMagic)
-	}
-	in.read(&size)
-	if size > maxSnapshotHeader {
-		return nil, fmt.Errorf("%w: a header of %d bytes", ErrSnapshotCorrupt, size)
-	}
-	text := make([]byte, size)
-	in.read(text)
-	if in.err != nil {
-		return nil, in.err
-	}
-	var header snapshotHeader
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&header); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSnapshotCorrupt, err)
+	header, err := in.header()
+	if err != nil {
+		return nil, err
 	}
 	if d := e.snapshotHeader(0).difference(header); d != "" {
 		return nil, fmt.Errorf("%w: %s", ErrSnapshotMismatch, d)
@@ -226,6 +209,48 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	e.hostCache.Add(k)
 	e.hostCache.Pin(name, k)
 	return tokens, nil
+}
+
+// SnapshotInfo says what a file of a prefix is of.
+type SnapshotInfo struct {
+	Tokens         int
+	Model          string // fingerprint of its files
+	DType, KVDType string
+	PageSize       int
+	Computed       string // platform and kernels
+}
+
+// ReadSnapshotInfo reads what SavePrefix wrote, but for the keys and values, whose checksum it does not check.
+func ReadSnapshotInfo(r io.Reader) (SnapshotInfo, error) {
+	in := &checked{r: bufio.NewReader(r), sum: sha256.New()}
+	h, err := in.header()
+	return SnapshotInfo{Tokens: h.Tokens, Model: h.Model, DType: h.DType, KVDType: h.KVDType, PageSize: h.PageSize,
+		Computed: h.Computed}, err
+}
+
+// header reads the begin of a file.
+func (in *checked) header() (header snapshotHeader, err error) {
+	magic := make([]byte, len(snapshotMagic))
+	var size uint32
+	in.read(magic)
+	if in.err == nil && string(magic) != snapshotMagic {
+		return header, fmt.Errorf("%w: it does not begin with %s", ErrSnapshotCorrupt, snapshotMagic)
+	}
+	in.read(&size)
+	if size > maxSnapshotHeader {
+		return header, fmt.Errorf("%w: a header of %d bytes", ErrSnapshotCorrupt, size)
+	}
+	text := make([]byte, size)
+	in.read(text)
+	if in.err != nil {
+		return header, in.err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&header); err != nil {
+		return header, fmt.Errorf("%w: %w", ErrSnapshotCorrupt, err)
+	}
+	return header, nil
 }
 
 // checked reads and adds up a checksum; after an error it does nothing.

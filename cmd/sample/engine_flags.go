@@ -22,8 +22,15 @@ func (o *runOptions) definePages(s *pflag.FlagSet) {
 		"`BYTES` host memory for prefixes evicted from the device, such as 4GB (default: none)")
 	placeVar(s, &o.process.SavePrefix, onThisMachine, "save-prefix", "",
 		"`FILE` when the run is finished, write the keys and values of the prefix that all its prompts share")
-	placeVar(s, &o.process.LoadPrefix, onThisMachine, "load-prefix", "",
-		"`FILE` read a prefix from this file, for prompts that begin with it")
+	placesVar(s, &o.process.LoadPrefixes, onThisMachine, "load-prefix", "",
+		"`NAME` read a prefix, for prompts that begin with it: a name of \"sample prefix\", or a file. Repeatable")
+	o.definePrefixDir(s)
+}
+
+// definePrefixDir defines where prefixes are that have names.
+func (o *runOptions) definePrefixDir(s *pflag.FlagSet) {
+	placeVar(s, &o.process.PrefixDir, onThisMachine, "prefix-dir", "",
+		"`FOLDER` where prefixes are that were saved by name (default: QUIRE_CACHE/prefixes)")
 }
 
 // defineDevices defines the flags for how a job is spread over devices.

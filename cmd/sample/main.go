@@ -125,7 +125,7 @@ func codeOf(err error) (code int, known bool) {
 
 func subcommands() []*subcommand {
 	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newBench(), newShow(),
-		newStats(), newVerify(), newHTMLReport(), newSetup(), newKernels(), newPlan(), newVersion()}
+		newStats(), newVerify(), newHTMLReport(), newSetup(), newPrefix(), newKernels(), newPlan(), newVersion()}
 }
 
 func dispatch(ctx context.Context, env *environment, args []string) error {

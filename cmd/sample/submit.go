@@ -47,7 +47,7 @@ func (o *unitOptions) check() error {
 var ofAProcess = []string{
 	"config", "new", "work-dir", "shard", "workers", "ack-wait", "max-tries", "max-restarts", "progress", "report",
 	"metrics", "log-format", "log-level", "pprof", "dump-hlo", "save-prefix",
-	"load-prefix",
+	"load-prefix", "prefix-dir",
 }
 
 func newSubmit() *subcommand {

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/batch"
+	"github.com/quire/quire/internal/plural"
+)
+
+func newPrefix() *subcommand {
+	var o runOptions
+	var f *flags
+	return &subcommand{
+		name:    "prefix",
+		args:    "save NAME FILE... | list | drop NAME...",
+		summary: "save what prompts begin with by name, for jobs that load it",
+		about: `
+"save" runs the tokens that all prompts of the input files begin with (one row: its whole prompt), and keeps the keys and
+values of their full pages under a name. A later job takes them with "sample run --load-prefix NAME", as often as there
+are names: each prompt that begins with the tokens of one takes its pages, whatever its name. "list" lists the prefixes,
+and "drop" removes some.
+
+A prefix fits one model, dtype, page size, platform and kind of kernels. Give "save" the flags that the jobs have. A job
+that differs is refused, with the name of what differs.`,
+		example: `
+sample prefix save assistant system.jsonl -m smollm2
+sample prefix list
+sample run -m smollm2 -i chats.jsonl -o out --load-prefix assistant
+sample prefix drop assistant`,
+		flags: func(fl *flags) {
+			f = fl
+			o.definePrefix(f)
+		},
+		run: func(ctx context.Context, env *environment, args []string) error {
+			if len(args) == 0 {
+				return usagef("prefix needs one of: save, list, drop")
+			}
+			prefixes := batch.Prefixes{Dir: o.process.PrefixDir}
+			switch verb, names := args[0], args[1:]; {
+			case verb == "save" && len(names) > 1:
+				return o.savePrefix(ctx, env, prefixes, names[0], names[1:])
+			case verb == "save":
+				return usagef("prefix save needs a name and a file with prompts: sample prefix save NAME FILE")
+			case verb == "list" && len(names) == 0:
+				return listPrefixes(env.stdout, prefixes)
+			case verb == "list":
+				return usagef("prefix list takes no name")
+			case verb == "drop" && len(names) > 0:
+				for _, name := range names {
+					if err := prefixes.Drop(name); err != nil {
+						return err
+					}
+					fmt.Fprintf(env.stdout, "%s is dropped\n", name)
+				}
+				return nil
+			case verb == "drop":
+				return usagef(`prefix drop needs a name; "sample prefix list" lists them`)
+			}
+			return usagef("prefix knows no %q%s: save, list and drop are known", args[0],
+				didYouMean(args[0], []string{"save", "list", "drop"}, ""))
+		},
+	}
+}
+
+// definePrefix defines the flags of "sample prefix": those of a run that keys and values depend on.
+func (o *runOptions) definePrefix(f *flags) {
+	f.group("Where prefixes are", o.definePrefixDir)
+	all := newFlags("run")
+	o.define(all)
+	wanted := func(names ...string) func(s *pflag.FlagSet) {
+		return func(s *pflag.FlagSet) {
+			for _, name := range names {
+				s.AddFlag(all.set.Lookup(name))
+			}
+		}
+	}
+	f.group("Model", wanted("model", "load-format", "chat-template", "dtype", "max-model-len"))
+	f.group("Engine, as the jobs have it", wanted("backend", "kernels", "layers", "weights", "kv-memory", "kv-dtype",
+		"page-size", "tp", "prefill-tokens", "host-kv-memory"))
+}
+
+// savePrefix writes what the prompts of files begin with.
+func (o *runOptions) savePrefix(ctx context.Context, env *environment, prefixes batch.Prefixes, name string,
+	inputs []string) error {
+	file, err := prefixes.File(name)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	o.spec.Inputs, o.spec.Output, o.process.SavePrefix, o.progress = inputs, filepath.Dir(file), file, "none"
+	if err := o.check(); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	if err := writable("prefix-dir", file); err != nil {
+		return err
+	}
+	task, err := o.task(env, nil)
+	if err != nil {
+		return err
+	}
+	tokens, err := task.KeepPrefix(ctx)
+	if err != nil {
+		return fmt.Errorf("%s", strings.ReplaceAll(err.Error(), "--save-prefix "+file, "prefix "+name))
+	}
+	saved, err := prefixes.List()
+	if err != nil {
+		return err
+	}
+	for _, p := range saved {
+		if p.Name == name {
+			fmt.Fprintf(env.stdout, "%s has the first %d of %s that all prompts begin with: %s in %s\n", name, p.Tokens,
+				plural.Count(tokens, "token"), humanize.IBytes(uint64(p.Bytes)), file)
+		}
+	}
+	return nil
+}
+
+// listPrefixes prints the prefixes that have names.
+func listPrefixes(w io.Writer, prefixes batch.Prefixes) error {
+	all, err := prefixes.List()
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(w, `there are no prefixes; "sample prefix save NAME FILE" saves one`)
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "NAME\tTOKENS\tSIZE\tMODEL\tDTYPE\tKV DTYPE\tPAGE SIZE\tCOMPUTED BY\tSAVED")
+	for _, p := range all {
+		if p.Err != nil {
+			fmt.Fprintf(table, "%s\t%v\n", p.Name, p.Err)
+			continue
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\t%.12s\t%s\t%s\t%d\t%s\t%s\n", p.Name, p.Tokens,
+			humanize.IBytes(uint64(p.Bytes)), strings.TrimPrefix(p.Model, "sha256:"), p.DType, p.KVDType, p.PageSize,
+			p.Computed, p.Saved.Format("2006-01-02 15:04"))
+	}
+	return table.Flush()
+}
