@@ -17,7 +17,7 @@ import (
 type Compiled struct {
 	Program
 	Executable compute.Executable
-	NumState   int    // leaves of the state
+	NumState   int // leaves of the state
 	State      []Leaf
 	Output     []Leaf // what the host gets
 	// Packing is how the arrays that the program returns hold the output; nil where each is one array.
