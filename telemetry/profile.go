@@ -40,7 +40,7 @@ func Profile(where string) (stop func() error, err error) {
 // serveProfiles serves the pages of net/http/pprof. Profiles tell of prompts and files, so only this machine may ask.
 func serveProfiles(host, port string) (stop func() error, err error) {
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("%s:%s %w, such as localhost:%s", host, port, ErrNotLocal, port)
+		return nil, fmt.Errorf("%s:%s, but %w, such as localhost:%s", host, port, ErrNotLocal, port)
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
