@@ -169,6 +169,9 @@ func (e *Engine) dispatch(p *device.Compiled, input []compute.Buffer) ([]compute
 	if p.Weights {
 		args = append(args, e.weights...)
 	}
+	if p.Resident != nil {
+		args = append(args, e.stops.tables...)
+	}
 	donate := make([]bool, len(args))
 	for i := range p.NumState {
 		donate[i] = !p.Reads

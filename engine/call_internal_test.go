@@ -59,7 +59,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 	defer e.Close()
 	for b.Loop() {
-		in := e.graphs.Fill(&schedule.Input{Columns: 1}, e.row)
+		in := e.graphs.Fill(&schedule.Input{Columns: 1}, onDevice{e: e}.row)
 		if _, err := execute[device.Output](e, e.programs[device.Run], tree.Arrays(in)); err != nil {
 			b.Fatal(err)
 		}

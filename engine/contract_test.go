@@ -45,6 +45,15 @@ func contractRequests() []*engine.Request {
 		r.Sampling.MinTokens = 11
 		requests = append(requests, r)
 	}
+	// Rows that end behind one of several sequences of tokens, or at one of many tokens.
+	for i, sequences := range [][][]int32{{{3, 77}, {200}, {131, 9, 4}}, {{77}, {78, 79}}} {
+		r := sampled(fmt.Sprintf("sequences-%d", i), requests[8].Tokens, 3, 60, uint64(i))
+		r.StopSequences = sequences
+		for token := range int32(20 * i) {
+			r.StopTokens = append(r.StopTokens, 5*token)
+		}
+		requests = append(requests, r)
+	}
 	return requests
 }
 
@@ -52,7 +61,8 @@ const contractFamily = "smollm2-like"
 
 // contractConfig is what the contract's tests vary.
 func contractConfig() engine.Config {
-	return engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, Debug: true}
+	return engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, Debug: true,
+		StopStates: 256}
 }
 
 // contractEngine is an engine of that configuration, changed, which other tests may have used.

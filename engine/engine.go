@@ -26,6 +26,7 @@ import (
 	"github.com/quire/quire/lockstep"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/stopping"
 	"github.com/quire/quire/tokenizer"
 )
 
@@ -61,6 +62,10 @@ type Config struct {
 	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device, and for snapshots; 0
 	// for none.
 	HostKVMemory int64
+	// StopStates is the room on the device for automata that look for stop strings and for sequences of stop tokens,
+	// about a state for each byte of the strings that run at once; 2048 by default where there is a Tokenizer. Below 0
+	// the host looks for stop strings, after each call. Strings that need more than half of it are left to the host, too.
+	StopStates int
 	// Contexts is how many contexts may be open at once: see NewContext. 0 leaves out their programs.
 	Contexts int
 	// NoPrefixCache turns off that prefixes of prompts are kept for other requests.
@@ -113,6 +118,7 @@ type Engine struct {
 	lock       lock
 	contexts   contexts
 	inStep     *inStep // nil without other processes
+	stops      stops
 	// each call waits until it has all the requests that there is room for; for tests, whose figures it makes the same
 	// each time
 	inOrder bool
@@ -158,6 +164,10 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 		e.trace = cfg.Trace(cfg.replica)
 	}
 	e.graphs = cfg.graphs(plan)
+	if e.stops.sets = map[string]*stopping.Set{}; e.graphs.Stops != nil {
+		e.stops.states = e.graphs.Stops.Next.Dimensions[0]
+		_, e.stops.pieces = cfg.stopTables()
+	}
 	programs := e.graphs.Programs()
 	for _, p := range programs {
 		plan.Programs = append(plan.Programs, p.Name)
@@ -192,6 +202,9 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	compiled()
 	if err == nil {
 		err = e.loadWeights(ctx)
+	}
+	if err == nil {
+		err = e.loadStops()
 	}
 	if err != nil {
 		e.Close()
@@ -243,10 +256,11 @@ func (e *Engine) Close() {
 	e.swapper.wait()
 	finalize(e.state)
 	finalize(e.weights)
+	finalize(e.stops.tables)
 	for _, s := range e.sent {
 		finalize(s.buffers)
 	}
-	e.state, e.weights, e.sent = nil, nil, nil
+	e.state, e.weights, e.sent, e.stops.tables = nil, nil, nil, nil
 	for _, p := range e.programs {
 		if p != nil {
 			p.Executable.Finalize()

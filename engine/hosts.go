@@ -101,6 +101,7 @@ func (s *inStep) agree(e *Engine) error {
 			facts = append(facts, lockstep.Fact{Name: name, Value: string(value)})
 		}
 	}
+	facts = append(facts, e.stops.facts()...)
 	for _, name := range e.plan.Programs {
 		if x, ok := e.programs[name].Executable.(interface{ StableHLO() string }); ok {
 			sum := sha256.Sum256([]byte(x.StableHLO()))
@@ -258,6 +259,10 @@ func (e *Engine) follow(call [][]byte) error {
 	}
 	if err := json.Unmarshal(call[0], &header); err != nil {
 		return fmt.Errorf("what process 0 announced: %w", err)
+	}
+	if header.Program == stopsProgram {
+		s.note(call)
+		return e.followStops(call[1:])
 	}
 	p := e.programs[header.Program]
 	if p == nil {

@@ -9,16 +9,22 @@ import (
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/stopping"
 	"github.com/quire/quire/tree"
 )
 
 // No parameter of a row is left out: fill writes each array of the rows at the place of an entry, and nothing else.
 func TestRowIsFilled(t *testing.T) {
-	e := &Engine{cfg: Config{Model: &models.Checkpoint{}}, plan: Plan{MaxModelLen: 100, PageSize: 16, slots: 2}}
+	e := &Engine{cfg: Config{Model: &models.Checkpoint{Config: models.Config{VocabSize: 10}}}, plan: Plan{MaxModelLen: 100, PageSize: 16, Pages: 10, slots: 2,
+		stops: stopping.NewTables(100, 0, 0)}}
+	e.stops.states, e.stops.sets = 100, map[string]*stopping.Set{}
 	r := &Request{ID: "a", Tokens: []int32{1, 2, 3}, N: 1, MaxTokens: 20, StopTokens: []int32{7},
-		Sampling: sampling.Settings{Temperature: 0.5, TopP: 0.9, MinP: 0.1, TopK: 40, Seed: 3, MinTokens: 5}}
+		StopSequences: [][]int32{{1, 2}},
+		Sampling:      sampling.Settings{Temperature: 0.5, TopP: 0.9, MinP: 0.1, TopK: 40, Seed: 3, MinTokens: 5}}
 	entry := schedule.Entry{Request: e.scheduled(r, 10), Generation: 2, PromptLen: 3, MaxPages: 1}
-	in := e.plan.sizes().Fill(&schedule.Input{Waiting: []schedule.Entry{entry}}, e.row)
+	on := onDevice{e: e, stops: room{stopping.NewArena(100)}}
+	on.stops.Hold(entry.Request)
+	in := e.plan.sizes().Fill(&schedule.Input{Waiting: []schedule.Entry{entry}}, on.row)
 	rows := &in.Waiting.Rows
 	for _, a := range tree.Arrays(rows) {
 		flat := reflect.ValueOf(a.Flat)
@@ -28,6 +34,9 @@ func TestRowIsFilled(t *testing.T) {
 				t.Errorf("%s[%d] is %v", a.Name, i, flat.Index(i))
 			}
 		}
+	}
+	if states := rows.StopStates[0]; states[stopping.OfText] != stopping.None || states[stopping.OfTokens] < 0 {
+		t.Errorf("the states of automata are %v", states)
 	}
 	if stops := rows.StopTokens[0]; stops[0] != 7 || stops[1] != schedule.None {
 		t.Errorf("the stop tokens are %v", stops)
@@ -49,7 +58,7 @@ func TestStopTokensOfARequest(t *testing.T) {
 		{Request{StopTokens: []int32{9, 5}, IgnoreEOS: true, Sampling: sampling.Settings{MinTokens: 1}},
 			[]int32{5, 9, device.BarredOnly(2)}},
 	} {
-		if got := e.stopTokens(&c.r); !slices.Equal(got, c.want) {
+		if got, _ := e.stopTokens(&c.r); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: %v, want %v", c.r, got, c.want)
 		}
 	}

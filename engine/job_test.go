@@ -69,9 +69,13 @@ func TestBadRequests(t *testing.T) {
 			"token 1 of the prompt is 256"},
 		"temperature": {func(r *engine.Request) { r.Sampling.Temperature = -1 }, engine.ErrInvalidRequest,
 			"temperature"},
-		"stop tokens": {func(r *engine.Request) { r.StopTokens = []int32{1, 2, 3, 4, 5, 6, 7, 8, 9} },
-			engine.ErrInvalidRequest,
-			"9 stop tokens"},
+		"stop tokens": {func(r *engine.Request) {
+			r.StopTokens, r.Sampling.MinTokens = []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}, 1
+		}, engine.ErrInvalidRequest, "9 stop tokens"},
+		"stop sequence": {func(r *engine.Request) { r.StopSequences = [][]int32{{1}, {}} }, engine.ErrInvalidRequest,
+			"has no tokens"},
+		"long sequence": {func(r *engine.Request) { r.StopSequences = [][]int32{make([]int32, 200)} },
+			engine.ErrInvalidRequest, "give fewer"},
 	}
 	requests := []*engine.Request{good}
 	for name, c := range bad {
@@ -148,7 +152,7 @@ func TestStops(t *testing.T) {
 		for _, c := range all {
 			kept += len(c.Tokens)
 		}
-		if s := e.Stats(); s.GeneratedTokens != kept || s.DrawnTokens < kept {
+		if s := e.Stats(); s.GeneratedTokens != kept || s.DrawnTokens != kept {
 			t.Errorf("%d tokens are in completions; counted are %d of %d drawn", kept, s.GeneratedTokens, s.DrawnTokens)
 		}
 		c := all["r/0"]

@@ -13,12 +13,18 @@ import (
 type onDevice struct {
 	e      *Engine
 	pinned int
+	stops  room // without an arena where the device looks for no stops
 }
 
 // Run implements [schedule.Device].
 func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, error) {
 	p := d.e.programs[device.Run]
-	got, err := execute[device.Output](d.e, p, tree.Arrays(d.e.graphs.Fill(in, d.e.row)))
+	if d.stops.Arena != nil {
+		if err := d.e.placeStops(d.stops.Arena); err != nil {
+			return nil, schedule.Spent{}, err
+		}
+	}
+	got, err := execute[device.Output](d.e, p, tree.Arrays(d.e.graphs.Fill(in, d.row)))
 	if err != nil {
 		return nil, schedule.Spent{}, err
 	}
@@ -51,11 +57,16 @@ func (d onDevice) IsStaged(blocks []schedule.Block) bool { return d.e.swapper.is
 func (d onDevice) Bytes(tokens int) int64 { return d.e.bytesOnHost(tokens) }
 
 // row is the parameters of an entry's row.
-func (e *Engine) row(entry schedule.Entry) device.Row {
-	r := entry.Request.Tag.(tag).whole
-	return device.Row{Sampling: r.Sampling, ID: r.ID, Generation: entry.Generation,
+func (d onDevice) row(entry schedule.Entry) device.Row {
+	e, r := d.e, entry.Request.Tag.(tag).whole
+	row := device.Row{Sampling: r.Sampling, ID: r.ID, Generation: entry.Generation,
 		MinLen: len(r.Tokens) + r.Sampling.MinTokens, MaxLen: e.maxLen(r),
-		StopTokens: e.stopTokens(r)}
+	}
+	row.StopTokens, _ = e.stopTokens(r)
+	if d.stops.Arena != nil {
+		row.StopStates = d.stops.states(entry)
+	}
+	return row
 }
 
 // minPromptTokens is how many prompt tokens a call takes at least; the longest prompt fits.
@@ -69,7 +80,7 @@ func (p Plan) sizes() device.Sizes {
 			PromptLimit: max(p.MaxModelLen, minPromptTokens), Paged: p.layout.Paged, PrefixCache: p.PrefixCache,
 			Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Staged: blocksInFlight},
 		PagesPerSeq: p.PagesPerSeq, PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
-		Layout: p.layout, Transfers: p.Transfers,
+		Layout: p.layout, Transfers: p.Transfers, Stops: p.stops,
 	}
 }
 

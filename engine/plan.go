@@ -9,6 +9,7 @@ import (
 
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/collective"
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
@@ -52,6 +53,7 @@ type Plan struct {
 	// Programs are the names of the programs that the engine compiles.
 	Programs []string `json:"programs"`
 
+	stops  *device.StopTables
 	slots  int // MaxSeqs rounded up to whole registers of rows; the surplus is never used
 	layout attention.Layout
 
@@ -133,6 +135,7 @@ func (c Config) plan() (Plan, error) {
 		Devices:   collective.Devices(c.Backend), PrefixCache: !c.NoPrefixCache, Admission: c.Admission,
 		Layers: c.Layers, Contexts: c.Contexts, activations: weights,
 	}
+	p.stops, _ = c.stopTables()
 	p.Parameters = c.Model.NumParameters()
 	for _, a := range decoder.Arrays(model, c.storage()) {
 		p.WeightBytes += int64(a.Shape.Memory())

@@ -22,7 +22,7 @@ func replicas(t *testing.T, groups ...[]int) *engine.Replicas {
 		backends = append(backends, testenv.Group(t, xla.KernelsAuto, devices...))
 	}
 	cfg := engine.Config{Model: testenv.Model(t, contractFamily), MaxSeqs: 8, PageSize: 16, PrefillTokens: 64,
-		MaxModelLen: 160, MaxRounds: 8, Debug: true, KVMemory: 8 << 20}
+		MaxModelLen: 160, MaxRounds: 8, Debug: true, KVMemory: 8 << 20, StopStates: 256}
 	r, err := engine.NewReplicas(t.Context(), cfg, backends)
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,8 @@ type Request struct {
 	Stop []string
 	// StopTokens ends a completion at one of these tokens, as the model's end-of-sequence tokens do.
 	StopTokens []int32
+	// StopSequences ends a completion behind one of these sequences of tokens.
+	StopSequences [][]int32
 	// IgnoreEOS goes on past the model's end-of-sequence tokens.
 	IgnoreEOS bool
 	// Tag is the caller's.
@@ -99,9 +101,8 @@ func (e *Engine) check(r *Request) error {
 	if err := r.Sampling.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidRequest, err)
 	}
-	if n := len(e.stopTokens(r)); n > device.MaxStopTokens {
-		return fmt.Errorf("%w: %d stop tokens with the model's own, at most %d are supported", ErrInvalidRequest, n,
-			device.MaxStopTokens)
+	if err := e.checkStops(r); err != nil {
+		return err
 	}
 	if need := e.pagesFor(e.maxLen(r)); need > e.plan.Pages {
 		return fmt.Errorf("%w: prompt and completion need %s of the pool's %d (see --kv-memory, or lower max_tokens)",
@@ -122,10 +123,30 @@ func (e *Engine) checkTokens(tokens []int32) error {
 	return nil
 }
 
-// stopTokens are the tokens that end a completion of r, each once. The model's own are barred until the completion has
-// min_tokens, even where they do not end it.
-func (e *Engine) stopTokens(r *Request) []int32 {
-	tokens := slices.Compact(slices.Sorted(slices.Values(r.StopTokens)))
+// checkStops says what is wrong with the stop tokens of a request.
+func (e *Engine) checkStops(r *Request) error {
+	tokens, sequences := e.stopTokens(r)
+	switch {
+	case len(sequences) > 0 && e.stops.states == 0:
+		return fmt.Errorf("%w: %d stop tokens and %d sequences: more than %d tokens, and sequences, need room on the "+
+			"device: set Config.StopStates", ErrInvalidRequest, len(r.StopTokens), len(r.StopSequences),
+			device.MaxStopTokens)
+	case len(sequences) > len(r.StopSequences) && r.Sampling.MinTokens > 0:
+		return fmt.Errorf("%w: %d stop tokens with the model's own, and at most %d are supported with min_tokens",
+			ErrInvalidRequest, len(tokens)+len(sequences)-len(r.StopSequences), device.MaxStopTokens)
+	}
+	for _, s := range sequences {
+		if len(s) == 0 {
+			return fmt.Errorf("%w: a stop sequence has no tokens", ErrInvalidRequest)
+		}
+	}
+	return nil
+}
+
+// stopTokens are the tokens that end a completion of r, each once, and the sequences of tokens; tokens that a row has no
+// room for are sequences. The model's own are barred until the completion has min_tokens, even where they do not end it.
+func (e *Engine) stopTokens(r *Request) (tokens []int32, sequences [][]int32) {
+	tokens = slices.Compact(slices.Sorted(slices.Values(r.StopTokens)))
 	for _, eos := range e.cfg.Model.Config.EOS {
 		switch {
 		case slices.Contains(tokens, eos):
@@ -135,7 +156,12 @@ func (e *Engine) stopTokens(r *Request) []int32 {
 			tokens = append(tokens, device.BarredOnly(eos))
 		}
 	}
-	return tokens
+	sequences = slices.Clone(r.StopSequences)
+	for len(tokens) > device.MaxStopTokens {
+		last := len(tokens) - 1
+		sequences, tokens = append(sequences, tokens[last:]), tokens[:last:last]
+	}
+	return tokens, sequences
 }
 
 // maxLen is the most tokens, prompt and completion, that a completion of r may come to.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/stopping"
 )
 
 // Run draws the completions of requests and yields them as they finish.
@@ -96,9 +97,14 @@ func (e *Engine) prepare() (*schedule.Config, error) {
 		Sizes: e.graphs.Sizes.Sizes, Host: e.hostCache, Contexts: e.contextsOfRun(),
 		FreePages: e.plan.Pages - e.contexts.used, Pool: e.freePages(), PrefixSeed: e.prefixSeed, Keep: e.keep,
 		Stats: &e.stats, Calls: &e.calls, Now: e.now, Note: e.swapper.note, Observe: e.observe, InOrder: e.inOrder,
-		Trace: e.trace, Inspect: e.inspect(),
+		Trace: e.trace, Inspect: e.inspect(), Debug: e.cfg.Debug,
 	}
-	run.Device = onDevice{e, e.plan.Pages - run.Pool}
+	on := onDevice{e: e, pinned: e.plan.Pages - run.Pool}
+	if e.stops.states > 0 {
+		on.stops = room{stopping.NewArena(e.stops.states)}
+		run.Stops = on.stops
+	}
+	run.Device = on
 	if e.watch != nil {
 		run.Device = e.watch(run.Device)
 	}
@@ -127,10 +133,14 @@ func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
 	s := &schedule.Request{Tokens: r.Tokens, N: r.N, First: r.FirstGeneration, Stop: r.Stop,
 		MinTokens: r.Sampling.MinTokens, Context: schedule.None}
 	whole, context, err := e.resolve(r)
-	s.Tag = tag{asked: r, whole: whole}
+	t := tag{asked: r, whole: whole}
 	if err == nil {
 		err = e.check(whole)
 	}
+	if err == nil {
+		t.stops, err = e.stopSets(whole)
+	}
+	s.Tag, s.OnDevice = t, t.stops[stopping.OfText] != nil
 	if err == nil {
 		s.Tokens, s.MaxLen = whole.Tokens, e.maxLen(whole)
 		if context != nil {
@@ -146,6 +156,7 @@ func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
 type tag struct {
 	asked *Request // what the caller gave
 	whole *Request // has the context's tokens too
+	stops stopSets
 }
 
 // completion is a completion as the caller gets it.
@@ -185,6 +196,8 @@ func (e *Engine) observe(c Call, freePages []int32) {
 var (
 	// ErrPagesLost says that pages were not free at the end of a run, when nothing holds them.
 	ErrPagesLost = schedule.ErrPagesLost
+	// ErrStops says that the device ended a completion at a stop string that its text does not have, or went on past it.
+	ErrStops = schedule.ErrStops
 	// ErrStalled says that a call had work and did none of it.
 	ErrStalled = schedule.ErrStalled
 )

@@ -83,8 +83,8 @@ func Walk(t Tables, states, tokens *Node) (after, found *Node) {
 
 // NewTables are tables of a vocabulary, as the shapes of a program's arguments: rows of the arena, and the bytes of
 // tokens, vocabulary of them; none of these where bytes is 0.
-func NewTables(rows, bytes, vocabulary int) TablesOf[shapes.Shape] {
-	t := TablesOf[shapes.Shape]{Next: shapes.Make(dtypes.Int32, rows, Width)}
+func NewTables(rows, bytes, vocabulary int) *TablesOf[shapes.Shape] {
+	t := &TablesOf[shapes.Shape]{Next: shapes.Make(dtypes.Int32, rows, Width)}
 	if bytes > 0 {
 		t.Bytes, t.Starts = shapes.Make(dtypes.Int32, bytes), shapes.Make(dtypes.Int32, vocabulary+1)
 	}

@@ -38,7 +38,9 @@ type Pieces struct {
 
 // Pieces returns the pieces of all tokens. It is an error where a text is not that of its tokens, one behind the other,
 // as with decoders that write a token otherwise where it is the first.
-func (t *Tokenizer) Pieces() (*Pieces, error) {
+func (t *Tokenizer) Pieces() (*Pieces, error) { return t.pieces() }
+
+func (t *Tokenizer) makePieces() (*Pieces, error) {
 	p := &Pieces{Starts: []int32{0}}
 	each, behind := t.stages(), []stage(nil)
 	for i, s := range each {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // Tokenizer encodes and decodes text. All its methods are safe for concurrent
@@ -32,6 +33,7 @@ type Tokenizer struct {
 	special      map[int32]bool
 	specials     Specials
 	chatTemplate string
+	pieces       func() (*Pieces, error) // made when they are first wanted
 }
 
 // Specials names the tokens with a role. An id of -1 means there is none.
@@ -111,6 +113,7 @@ func build(p *parts) (*Tokenizer, error) {
 		ids: make(map[string]int32, len(p.added)), special: make(map[int32]bool), specials: p.specials,
 		chatTemplate: p.chatTemplate,
 	}
+	t.pieces = sync.OnceValues(t.makePieces)
 	if err := t.index(p); err != nil {
 		return nil, err
 	}

@@ -60,16 +60,16 @@ func Store(arrays []Array) {
 	}
 }
 
-// Of returns a tree of type T with the given nodes as its leaves, in the order of the arrays of its host twin. It
-// panics if the twin has other leaves than T.
+// Of returns a tree of type T with the given nodes as its leaves, in the order of the arrays of its host twin. What the
+// twin lacks, as a nil slice, is absent. It panics if the twin has other leaves than T.
 func Of[T any](arrays []Array, nodes []*graph.Node) T {
 	var out T
 	var names []string
 	walkType(reflect.ValueOf(&out).Elem(), "", func(path string, v reflect.Value) {
-		if at := len(names); at < len(nodes) {
+		if at := len(names); at < len(nodes) && at < len(arrays) && arrays[at].Name == path {
 			v.Set(reflect.ValueOf(nodes[at]))
+			names = append(names, path)
 		}
-		names = append(names, path)
 	})
 	want := make([]string, len(arrays))
 	for i, a := range arrays {

@@ -60,10 +60,10 @@ func TestHostTwin(t *testing.T) {
 // A tree that has other leaves than its host twin is refused.
 func TestOtherTwin(t *testing.T) {
 	build(t, func(x *Node) {
-		arrays := tree.Arrays(new(hostParams))
+		arrays, all := tree.Arrays(new(hostParams)), tree.Make[hostParams](2)
 		for name, f := range map[string]func(){
 			"other names": func() { tree.Of[struct{ Count, Lens *Node }](arrays, []*Node{x, x}) },
-			"fewer nodes": func() { tree.Of[params](arrays, []*Node{x}) },
+			"fewer nodes": func() { tree.Of[params](tree.Arrays(&all), []*Node{x}) },
 			"text":        func() { tree.Arrays(&struct{ Text string }{}) },
 		} {
 			func() {

@@ -82,6 +82,9 @@ func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err 
 		}
 		w = decoder.NewWeights(gr.Arrays, weights)
 	}
+	for _, leaf := range p.Resident {
+		nodes = append(nodes, Parameter(g, parameterName("re", leaf.Name), leaf.Shape))
+	}
 	st, out, own := p.build(st, w, nodes)
 	c = &Compiled{Program: p, NumState: len(leaves), State: leavesOfNodes(like, nil), Output: leavesOfNodes(out, own)}
 	results := tree.Leaves(out)

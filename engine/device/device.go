@@ -7,11 +7,13 @@ package device
 
 import (
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/stopping"
 )
 
 // Sizes are those of the device state and of the programs' inputs and outputs.
@@ -23,7 +25,13 @@ type Sizes struct {
 	LayerLoop bool
 	Layout    attention.Layout // of a layer's cache
 	Transfers bool             // pages can be moved to the host and back
+	// Stops are the shapes of the tables in which stop strings and sequences of stop tokens are looked for; nil where
+	// rows have none.
+	Stops *StopTables
 }
+
+// StopTables are the shapes of tables of stops.
+type StopTables = stopping.TablesOf[shapes.Shape]
 
 // StepTokens is T, the most tokens of a step.
 func (s Sizes) StepTokens() int { return max(s.PrefillTokens, s.Slots) }
@@ -44,7 +52,7 @@ type Graphs struct {
 // BlockPages is how many pages one call of the transfer programs moves.
 const BlockPages = 16
 
-// MaxStopTokens is how many stop tokens a row holds.
+// MaxStopTokens is how many stop tokens a row holds beside those of its automata.
 const MaxStopTokens = 8
 
 // Names of programs.

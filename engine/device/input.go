@@ -5,6 +5,7 @@ import (
 
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/stopping"
 	"github.com/quire/quire/tree"
 )
 
@@ -13,19 +14,21 @@ import (
 
 // rowsOf is what rows are admitted with, of n rows. A parameter of a row is a field here, or in [sampling.ParamsOf],
 // and a line in Row.set.
-type rowsOf[Ints, Sampling, Stops any] struct {
+type rowsOf[Ints, Sampling, Stops, States any] struct {
 	Sampling   Sampling
 	PromptLens Ints // i32[n]: prompt tokens to run in this row; a slot samples from the last of them on
-	MinLens    Ints // i32[n]: no stop token is drawn at a position before it
+	MinLens    Ints // i32[n]: no stop ends a completion at a position before it, and no stop token is drawn there
 	MaxLens    Ints // i32[n]: prompt and completion together end here
 	// i32[n]: the pages that are sure for the row; what it does not hold yet of them is reserved for it
 	MaxPages   Ints
 	StopTokens Stops // i32[n, MaxStopTokens], padded with -1; see BarredOnly
+	// i32[n, stopping.Lanes]: the states of its automata, see stopping.Walk; absent where there are none
+	StopStates States
 }
 
 type (
-	rowParams = rowsOf[*Node, sampling.Params, *Node]
-	Rows      = rowsOf[[]int32, sampling.Rows, [][MaxStopTokens]int32]
+	rowParams = rowsOf[*Node, sampling.Params, *Node, *Node]
+	Rows      = rowsOf[[]int32, sampling.Rows, [][MaxStopTokens]int32, [][stopping.Lanes]int32]
 )
 
 // Row is the parameters of a row, as fill takes them.
@@ -36,6 +39,7 @@ type Row struct {
 	MinLen     int // no stop token is drawn before the sequence has so many tokens
 	MaxLen     int
 	StopTokens []int32 // MaxStopTokens at most
+	StopStates [stopping.Lanes]int32
 }
 
 // BarredOnly is how a row's stop tokens have one that does not end a completion, and is not drawn before MinLen.
@@ -51,6 +55,9 @@ func (r Row) set(rows Rows, i int, e schedule.Entry) {
 		stops[k] = schedule.None
 	}
 	copy(stops[:], r.StopTokens)
+	if rows.StopStates != nil {
+		rows.StopStates[i] = r.StopStates
+	}
 }
 
 // inputOf is the input of the run program. The tokens of prompts lie in one array, of which several entries may read
@@ -64,6 +71,7 @@ type inputOf[Mask, Int, Ints, Rows any] struct {
 	Columns Int // i32[]: after how many columns of output to return
 	// EnoughFree is at how many free slots to return once no completion waits, i32[].
 	EnoughFree Int
+	Stops      stopping.TablesOf[Ints] // nil on the host: see Program.Resident
 }
 
 // waitingOf is the completions that wait for a slot: A entries, first come, first served.
@@ -103,10 +111,19 @@ func (p Sizes) NewInput() *Input {
 		Waiting: tree.Make[waitingOf[int32, []int32, Rows]](p.WaitingLen()),
 		Ahead:   tree.Make[aheadOf[int32, []int32]](p.AheadLen()),
 	}
+	in.Waiting.Rows.StopStates = p.stopStates(in.Waiting.Rows.StopStates)
 	for i := range in.Ahead.Rows {
 		in.Ahead.Rows[i], in.Ahead.Sources[i] = schedule.None, schedule.None
 	}
 	return in
+}
+
+// stopStates are the states of rows, or nil where rows have none.
+func (p Sizes) stopStates(of [][stopping.Lanes]int32) [][stopping.Lanes]int32 {
+	if p.Stops == nil {
+		return nil
+	}
+	return of
 }
 
 // Fill makes the input of what the scheduler offers; row gives the parameters of an entry.

@@ -26,6 +26,9 @@ type Program struct {
 	twin func(output []Leaf) (any, []tree.Array, error)
 	// Weights says that the program takes the weights.
 	Weights bool
+	// Resident is arrays that the host gives too, but that stay on the device until it gives others: they follow the
+	// weights, and the nodes of the input.
+	Resident []Leaf
 	// Reads says that the program leaves the state as it is: it is not donated, and not returned.
 	Reads bool
 }
@@ -35,8 +38,11 @@ func (gr *Graphs) Programs() []Program {
 	arrays := tree.Arrays(gr.NewInput())
 	all := []Program{{Name: Init}, {
 		Name: Run, Weights: true, Input: packed(arrays), twin: twinOf[Output],
-		build: func(st state, w decoder.Weights, in []*Node) (state, any, []*Node) {
-			st, out := gr.run(st, w, tree.Of[input](arrays, in), gr.newOutput(in[0].Graph()))
+		Resident: gr.stopTables(),
+		build: func(st state, w decoder.Weights, nodes []*Node) (state, any, []*Node) {
+			in := tree.Of[input](arrays, nodes[:len(arrays)])
+			in.Stops = stopTables(nodes[len(arrays):])
+			st, out := gr.run(st, w, in, gr.newOutput(nodes[0].Graph()))
 			return st, out, []*Node{out.Clock}
 		},
 	}}
@@ -103,6 +109,7 @@ func (gr *Graphs) run(st state, w decoder.Weights, in input, out output) (state,
 		})
 	out = end.Out
 	out.Clock, _ = tick(out.Clock, end.Todo)
+	out.StopStates = end.State.Rows.StopStates
 	out.SeqLens, out.EndFree, out.Short = end.State.Sequences.SeqLens, end.State.Pages.NumFree(), gr.short(end.State)
 	return end.State, out
 }

@@ -44,6 +44,7 @@ func (gr *Graphs) newState(g *Graph) state {
 // newRows makes the parameters of all rows, all zero.
 func (gr *Graphs) newRows(g *Graph) rowParams {
 	rows := tree.Make[Rows](gr.Rows())
+	rows.StopStates = gr.stopStates(rows.StopStates)
 	return tree.Zeros[rowParams](g, tree.Arrays(&rows))
 }
 

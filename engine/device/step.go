@@ -75,7 +75,7 @@ func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop 
 	other := Sub(integer(g, 1), one)
 	l.Out.DecodeSteps, l.Out.DecodeTokens = Add(l.Out.DecodeSteps, other),
 		Add(l.Out.DecodeTokens, Mul(other, packed.NumTokens))
-	return gr.record(l, rows, drawn(got), allocated)
+	return gr.record(l, in, rows, drawn(got), allocated)
 }
 
 // choices picks one of two lists of nodes by a condition, bool[].
@@ -152,20 +152,9 @@ func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows sampler
 	return drawn{tokens, logprobs, processed}
 }
 
-// barred are the tokens that rows may not draw, i32[S, MaxStopTokens], -1 for none: those that end a completion, at
-// positions before its MinLens.
-func barred(st state, rows samplers) *Node {
-	stops := take(st.Rows.StopTokens, rows.Slots)
-	stops = Max(stops, SubScalar(Neg(stops), 2)) // also those that only are barred
-	early := LogicalAnd(LessThan(rows.Positions, take(st.Rows.MinLens, rows.Slots)),
-		GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
-	early = BroadcastToDims(InsertAxes(early, -1), stops.Shape().Dimensions...)
-	return Where(early, stops, FillScalar(stops.Graph(), stops.Shape(), -1))
-}
-
 // record writes a column of output, ends the sequences that are finished, frees their rows and pages, and queues the
 // tokens of the others.
-func (gr *Graphs) record(l loop, rows samplers, d drawn, allocated seqtable.Status) loop {
+func (gr *Graphs) record(l loop, in input, rows samplers, d drawn, allocated seqtable.Status) loop {
 	st := l.State
 	g := rows.Slots.Graph()
 	s, columns := gr.Slots, gr.MaxRounds
@@ -175,12 +164,7 @@ func (gr *Graphs) record(l loop, rows samplers, d drawn, allocated seqtable.Stat
 	put := func(to, values *Node) *Node {
 		return Reshape(control.ScatterSet(Reshape(to, s*columns), place, values), columns, s)
 	}
-	stops := take(st.Rows.StopTokens, rows.Slots)
-	isStop := ReduceLogicalOr(Equal(stops, BroadcastToDims(InsertAxes(d.Tokens, 1), stops.Shape().Dimensions...)), 1)
-	isFull := GreaterOrEqual(AddScalar(rows.Positions, 1), take(st.Rows.MaxLens, rows.Slots))
-	code := func(c schedule.Finish) *Node { return FillScalar(g, rows.Slots.Shape(), float64(c)) }
-	finish := Where(LessThan(d.Tokens, integer(g, 0)), code(schedule.NotANumber),
-		Where(isStop, code(schedule.AtStopToken), Where(isFull, code(schedule.AtLength), code(schedule.Running))))
+	st, finish := gr.finish(st, in.Stops, rows, d.Tokens)
 	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs),
 		put(l.Out.Processed, d.Processed)
 	l.Out.Owners, l.Out.Finish = put(l.Out.Owners, take(l.Owners, rows.Slots)), put(l.Out.Finish, finish)

@@ -57,6 +57,14 @@ type Device interface {
 	Bytes(tokens int) int64
 }
 
+// Stops is where the device has the stops of requests, which it has limited room for.
+type Stops interface {
+	// Hold makes room for those of a request. It returns false where there is none now.
+	Hold(r *Request) bool
+	// Release gives up the room of a request that is held.
+	Release(r *Request)
+}
+
 // Pages are the keys and values of the first tokens of a sequence on the host.
 type Pages struct {
 	Tokens int
@@ -96,8 +104,9 @@ type Entry struct {
 	Held       int // tokens that it takes over from there
 	First      bool
 	// Resume says that it goes on after it was swapped out: its source holds all of it but the token drawn last, which
-	// is the one at place Held.
-	Resume bool
+	// is the one at place Held. StopStates are then those of its row when it left it, nil if there are none.
+	Resume     bool
+	StopStates []int32
 }
 
 // Prompt is a prompt or a prefix to be run for clones, in a row that the scheduler chose.
@@ -122,6 +131,8 @@ type OutputOf[Int, Ints, Floats any] struct {
 	Placed  Ints // i32[A]: the row that each waiting entry got; -1 = none
 	Opened  Ints // i32[H]: 1 where the prompt got its row
 	SeqLens Ints // i32[R], as the call leaves them
+	// StopStates, i32[R, K], is what the device knows of the stops of rows; nil where that is nothing.
+	StopStates Ints
 
 	PrefillSteps, DecodeSteps   Int  // i32[]
 	PrefillTokens, DecodeTokens Int  // i32[]: tokens run by these steps
@@ -140,19 +151,21 @@ type Spent struct{ Device, Prefill, Decode time.Duration }
 // Finish says how a sequence stands after a token.
 type Finish int32
 
-// The device has the first four.
 const (
 	Running      Finish = iota
-	AtStopToken         // the token is one that ends the sequence
+	AtStopToken         // the token, or a sequence of tokens that ends with it, ends the completion
 	AtLength            // it is as long as it may be
 	NotANumber          // the scores were not numbers: there is no token
-	AtStopString        // the text contains one that ends it
+	AtStopString        // the text contains one that ends it; the host says so where Request.OnDevice is false
 )
 
 // Errors of a run.
 var (
 	// ErrStalled says that a call had work and did none of it: a fault of the engine.
 	ErrStalled = errors.New("the engine makes no progress, please report this")
+	// ErrStops says that the device ended a completion at a stop string that its text does not have, or went on past one:
+	// a fault of the engine.
+	ErrStops = errors.New("device and host find a stop string in other places, please report this")
 	// ErrPagesLost says that pages were not free at the end of a run, when nothing holds them: a fault of the engine.
 	ErrPagesLost = errors.New("pages were lost, please report this")
 )

@@ -1,6 +1,9 @@
 package schedule
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Stream turns tokens into text, without splitting a character.
 type Stream interface {
@@ -29,8 +32,9 @@ type result struct {
 	got    *Output
 }
 
-// drain appends what a call drew to its completions and passes on those that ended.
-func (r *result) drain(emit func(*Completion)) {
+// drain appends what a call drew to its completions and passes on those that ended. With check it looks for stop strings
+// also where the device does.
+func (r *result) drain(check bool, emit func(*Completion)) error {
 	got := r.got
 	for at, id := range got.Owners {
 		if id < 0 || r.owners[id].drain.ended {
@@ -42,8 +46,10 @@ func (r *result) drain(emit func(*Completion)) {
 			d.completion.Tokens = append(d.completion.Tokens, token)
 			d.completion.Logprobs = append(d.completion.Logprobs, got.Logprobs[at])
 			d.completion.ProcessedLogprobs = append(d.completion.ProcessedLogprobs, got.Processed[at])
-			if d.stream != nil && d.push(d.stream.Push(token)) {
-				seq.cancelled.Store(true)
+			if d.stream != nil {
+				if err := d.take(seq, d.stream.Push(token), finish, check); err != nil {
+					return err
+				}
 			}
 		}
 		if !d.ended {
@@ -60,6 +66,20 @@ func (r *result) drain(emit func(*Completion)) {
 		d.completion.Text = d.text.String()
 		emit(&d.completion)
 	}
+	return nil
+}
+
+// take appends the text of a token. It looks for stop strings where the device does not, and where the device found one.
+func (d *drainState) take(seq *sequence, text string, finish Finish, check bool) error {
+	if onDevice := d.completion.Request.OnDevice; onDevice && finish != AtStopString && !check {
+		d.text.WriteString(text)
+	} else if found := d.push(text); onDevice && found != (finish == AtStopString) {
+		return fmt.Errorf("%w: behind token %d of a completion, stop strings %q, text %q", ErrStops,
+			len(d.completion.Tokens), d.completion.Request.Stop, d.text.String())
+	} else if found && finish == Running {
+		seq.cancelled.Store(true)
+	}
+	return nil
 }
 
 // push appends text, and says whether a stop string ended the completion: one that ends in this text, where that is of

@@ -31,6 +31,39 @@ type work struct {
 	contexts []*schedule.Context
 	requests []*schedule.Request
 	inOrder  bool
+	stops    *room // nil where the device finds no stop strings
+}
+
+// room has place for the stops of so many requests. It panics where what is offered has none.
+type room struct {
+	size int
+	held map[*schedule.Request]bool
+}
+
+func (r *room) Hold(of *schedule.Request) bool {
+	if r.held[of] {
+		panic("stops are held twice")
+	}
+	if of.OnDevice {
+		if len(r.held) == r.size {
+			return false
+		}
+		r.held[of] = true
+	}
+	return true
+}
+
+func (r *room) Release(of *schedule.Request) {
+	if r.held[of] != of.OnDevice {
+		panic("stops are released that nobody held")
+	}
+	delete(r.held, of)
+}
+
+func (r *room) offered(of *schedule.Request) {
+	if of.OnDevice && !r.held[of] {
+		panic("a request is offered whose stops have no place")
+	}
 }
 
 var seed = prefix.Seed("test")
@@ -54,7 +87,17 @@ func drawWork(t *rapid.T) *work {
 	s.Pages = perSeq + rapid.IntRange(0, more).Draw(t, "more pages")
 	w := &work{device: model.New(s, rapid.IntRange(1, 12).Draw(t, "prefill tokens")),
 		inOrder: rapid.Bool().Draw(t, "in order")}
-	w.device.Draw = func(s model.Sequence) (int32, schedule.Finish) { return draw(s.Tokens, s.Request, s.Generation) }
+	w.device.Draw = func(s model.Sequence) (int32, schedule.Finish) {
+		token, finish := draw(s.Tokens, s.Request, s.Generation)
+		if s.Request.OnDevice && token >= 0 && stopsAt(append(slices.Clip(s.Tokens), token), s.Request) {
+			finish = schedule.AtStopString
+		}
+		return token, finish
+	}
+	if rapid.Bool().Draw(t, "stops on the device") {
+		w.stops = &room{size: rapid.IntRange(1, 4).Draw(t, "room for stops"), held: map[*schedule.Request]bool{}}
+		w.device.Stops, w.device.Offered = true, w.stops.offered
+	}
 	if rapid.Bool().Draw(t, "host cache") {
 		w.host = schedule.NewHostCache(int64(rapid.IntRange(0, 2000).Draw(t, "host bytes")))
 	}
@@ -76,6 +119,7 @@ func drawWork(t *rapid.T) *work {
 		}
 		if rapid.IntRange(0, 3).Draw(t, "stops") == 0 {
 			r.Stop = rapid.SliceOfN(rapid.StringMatching("[a-f]{1,2}"), 1, 2).Draw(t, "stop")
+			r.OnDevice = w.stops != nil && rapid.IntRange(0, 3).Draw(t, "too large") > 0
 		}
 		r.MaxLen = len(r.Tokens) + rapid.IntRange(1, 12).Draw(t, "max tokens")
 		switch {
@@ -111,7 +155,10 @@ func (w *work) run(ctx context.Context) ([]*schedule.Completion, schedule.Stats,
 	cfg := &schedule.Config{Sizes: w.device.Sizes, Device: w.device, Host: w.host, Contexts: w.contexts,
 		FreePages: w.device.Free(), Pool: w.device.Unreserved(), PrefixSeed: seed,
 		NewStream: func() schedule.Stream { return letters{} }, Stats: &stats, Calls: &calls, Now: time.Now,
-		InOrder: w.inOrder}
+		InOrder: w.inOrder, Debug: w.inOrder}
+	if w.stops != nil {
+		cfg.Stops = w.stops
+	}
 	intake, out := make(chan *schedule.Request, len(w.requests)), make(chan *schedule.Completion)
 	for _, r := range w.requests {
 		intake <- r
@@ -148,6 +195,15 @@ func draw(tokens []int32, r *schedule.Request, generation int) (int32, schedule.
 		return token, schedule.AtLength
 	}
 	return token, schedule.Running
+}
+
+// stopsAt says that the last of tokens ends a stop string.
+func stopsAt(tokens []int32, r *schedule.Request) bool {
+	text := ""
+	for _, token := range tokens[len(r.Tokens):] {
+		text += letters{}.Push(token)
+	}
+	return slices.ContainsFunc(r.Stop, func(stop string) bool { return strings.HasSuffix(text, stop) })
 }
 
 // wanted is a completion as it must be, whatever else runs.
@@ -237,6 +293,15 @@ func TestRandomJobs(t *testing.T) {
 			}
 			sum = sum.Then(stats)
 			w.check(t, all)
+			if w.stops != nil && len(w.stops.held) > 0 {
+				t.Fatalf("the stops of %d requests are held when the run is over", len(w.stops.held))
+			}
+			onDevice := !slices.ContainsFunc(w.requests, func(r *schedule.Request) bool {
+				return len(r.Stop) > 0 && !r.OnDevice
+			})
+			if onDevice && stats.DrawnTokens-stats.GeneratedTokens != withoutToken(all) {
+				t.Fatalf("%d tokens drawn for %d that are kept", stats.DrawnTokens, stats.GeneratedTokens)
+			}
 			w.contextsAreWhole(t)
 			if now := w.device.Free(); now != free {
 				t.Fatalf("%d pages are free after the run, and %d before", now, free)
@@ -254,6 +319,38 @@ func TestRandomJobs(t *testing.T) {
 		sum.Calls, sum.HitTokens, sum.Preemptions, sum.MovedBytes)
 	if sum.Preemptions == 0 || sum.HitTokens == 0 || sum.MovedBytes == 0 {
 		t.Error("no job came to what this is about")
+	}
+}
+
+// withoutToken counts the completions that ended where there was none.
+func withoutToken(all []*schedule.Completion) (n int) {
+	for _, c := range all {
+		if c.Finish == schedule.NotANumber {
+			n++
+		}
+	}
+	return n
+}
+
+// A device that finds stop strings elsewhere than the text has them ends the run: one that it misses, where the drain
+// looks too, and one that is not there, always.
+func TestDeviceMissesAStopString(t *testing.T) {
+	for name, finds := range map[string]bool{"misses": false, "invents": true} {
+		t.Run(name, func(t *testing.T) {
+			w := &work{device: model.New(schedule.Sizes{Slots: 1, MaxSeqs: 1, PageSize: 4, PrefixRows: 1, MaxRounds: 4,
+				Pages: 16, PromptLimit: 64, Paged: true, BlockPages: 2, Staged: 1}, 8), inOrder: !finds}
+			w.device.Draw = func(s model.Sequence) (int32, schedule.Finish) {
+				if finds {
+					return 2, schedule.AtStopString
+				}
+				return 1, schedule.Running
+			}
+			w.requests = []*schedule.Request{{Tokens: []int32{1}, N: 1, MaxLen: 30, Stop: []string{"bbb"}, OnDevice: true,
+				Context: schedule.None}}
+			if _, _, err := w.run(t.Context()); !errors.Is(err, schedule.ErrStops) {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -14,6 +14,9 @@ type Request struct {
 	First  int
 	MaxLen int      // tokens of prompt and completion together
 	Stop   []string // a completion ends where its text contains one of these
+	// OnDevice says that the device finds these, in the step that draws their last token. Else the drain does, after
+	// the call.
+	OnDevice bool
 	// MinTokens is how many tokens a completion has before a stop string ends it.
 	MinTokens int
 	// Context is the row of the context that the prompt begins with, one of Config.Contexts; None without.
@@ -71,6 +74,8 @@ type group struct {
 	source   *prefixRow // nil: from the beginning
 	held     int        // tokens taken over from it
 	passed   int        // groups that came later and were put before it in the waiting queue
+	inPlace  bool       // its stops are on the device
+	ended    int        // completions that ended
 }
 
 // prefixRow is a row that runs a prompt, or a part that several have in common, for sequences that start as its clones.
@@ -105,6 +110,7 @@ type sequence struct {
 type swapped struct {
 	seq   *sequence
 	pages *Pages
+	stops []int32    // as Entry.StopStates has them
 	back  *prefixRow // the row that holds it again, from which it gets a slot; nil before
 }
 

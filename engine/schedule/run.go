@@ -14,6 +14,7 @@ type Config struct {
 	Sizes
 	Device    Device
 	Host      *HostCache // nil: prefixes that leave the device are forgotten
+	Stops     Stops      // nil: requests have none that need room
 	Contexts  []*Context // the rows that stay as they are
 	FreePages int        // on the device, when the run begins
 	Pool      int        // pages that the run may use: contexts hold the others, or have them reserved
@@ -34,6 +35,8 @@ type Config struct {
 	// InOrder lets each call wait until it has all the requests that there is room for, and until what the last one
 	// drew is read: for tests, whose figures it makes the same each time.
 	InOrder bool
+	// Debug lets the drain look for stop strings that the device finds, too, and compare.
+	Debug bool
 }
 
 // Call is what one call of the device came to.
@@ -53,8 +56,9 @@ type job struct {
 	open    bool // intake may have more
 	out     chan<- *Completion
 	drawn   chan *result
-	read    chan struct{} // after each result, with InOrder
-	columns int           // of the next call
+	read    chan struct{}         // after each result, with InOrder
+	columns int                   // of the next call
+	fault   atomic.Pointer[error] // of the drain: it ends the run
 	start   time.Time
 	called  time.Time // when the last call ended
 	failed  View      // rows when a call failed
@@ -73,12 +77,15 @@ func (c *Config) Run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 		tokens := 0
 		for r := range j.drawn {
 			end, completions := j.span(DrainTrack, "drain"), 0
-			r.drain(func(done *Completion) {
+			err := r.drain(c.Debug, func(done *Completion) {
 				tokens += len(done.Tokens)
 				completions++
 				out <- done
 			})
 			end("completions", completions)
+			if err != nil {
+				j.fault.Store(&err)
+			}
 			if c.InOrder {
 				j.read <- struct{}{}
 			}
@@ -92,6 +99,9 @@ func (c *Config) Run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 	close(j.drawn)
 	c.Stats.GeneratedTokens = <-kept
 	c.Device.Stage(nil)
+	if fault := j.fault.Load(); err == nil && fault != nil {
+		err = *fault
+	}
 	return err
 }
 
@@ -102,6 +112,9 @@ func (j *job) loop(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if fault := j.fault.Load(); fault != nil {
+			return *fault
 		}
 		s.settle()
 		end := j.span(HostTrack, "take requests")

@@ -60,10 +60,14 @@ func (s *scheduler) settle() {
 			s.release[row] = true
 			s.rows[row] = nil
 			s.active--
+			s.end(seq)
 		}
 	}
 	s.swapped = slices.DeleteFunc(s.swapped, func(m *swapped) bool {
 		stopped := m.seq.cancelled.Load()
+		if stopped {
+			s.end(m.seq)
+		}
 		if stopped && m.back != nil {
 			s.cache.Remove(m.back.row)
 			s.drop(m.back)
@@ -92,9 +96,13 @@ func (s *scheduler) offer() (*offer, error) {
 	if err := s.swapIn(o); err != nil {
 		return nil, err
 	}
+	full := false // no room for stops: those behind that need some wait too
 	for _, g := range s.waiting {
 		if len(s.swapped) > 0 || s.starved && s.active > 0 {
 			break // nothing new before those that ran already
+		}
+		if full = full || !g.inPlace && (len(o.waiting) == s.WaitingLen() || !s.hold(g)); full && !g.inPlace {
+			continue
 		}
 		if !g.assigned && (len(o.waiting) == s.WaitingLen() || !s.assign(g, s.active+len(o.waiting) >= s.MaxSeqs)) {
 			break
@@ -109,6 +117,21 @@ func (s *scheduler) offer() (*offer, error) {
 	}
 	s.evictFor(o)
 	return o, s.err
+}
+
+// hold makes room for the stops of a group on the device, until all its sequences have ended.
+func (s *scheduler) hold(g *group) bool {
+	g.inPlace = s.cfg.Stops == nil || s.cfg.Stops.Hold(g.Request)
+	return g.inPlace
+}
+
+// end notes that a sequence came to its end.
+func (s *scheduler) end(seq *sequence) {
+	if g := seq.group; s.cfg.Stops != nil {
+		if g.ended++; g.ended == g.N {
+			s.cfg.Stops.Release(g.Request)
+		}
+	}
 }
 
 // list offers the sequences of a group that are not admitted yet, as many as the call has room for.
@@ -177,7 +200,7 @@ func (s *scheduler) apply(o *offer, got *Output) ([]*sequence, error) {
 	s.waiting = slices.DeleteFunc(s.waiting, func(g *group) bool { return g.next == g.N })
 	s.freePages, s.starved = int(got.EndFree), false
 	if short := int(got.Short); short > 0 {
-		if err := s.preempt(short); err != nil {
+		if err := s.preempt(short, got); err != nil {
 			return nil, err
 		}
 	}
@@ -246,6 +269,7 @@ func (s *scheduler) settleRows(owners []*sequence, got *Output) {
 		if Finish(got.Finish[i]) != Running {
 			ended[owners[id]] = true
 			s.active--
+			s.end(owners[id])
 		}
 	}
 	clear(s.rows)

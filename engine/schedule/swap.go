@@ -9,7 +9,7 @@ import (
 // preempt finds the pages that the sequences need for their next step. It gives up prefixes that nobody uses. Then it
 // swaps out the sequences admitted last, until the rest can go on for a while. Where that is not enough it gives up
 // prefixes that others wait for. The first admitted is never swapped out, so that one always comes to its end.
-func (s *scheduler) preempt(short int) error {
+func (s *scheduler) preempt(short int, got *Output) error {
 	for short > 0 {
 		p, ok := s.evict()
 		if !ok {
@@ -28,7 +28,7 @@ func (s *scheduler) preempt(short int) error {
 	for short += len(decoding) / 4; short > 0 && len(decoding) > 1; short-- {
 		q := decoding[0]
 		decoding = decoding[1:]
-		if err := s.swapOut(q); err != nil {
+		if err := s.swapOut(q, got); err != nil {
 			return err
 		}
 		short -= max(0, s.pages(q.done)-1)
@@ -40,8 +40,8 @@ func (s *scheduler) preempt(short int) error {
 	return nil
 }
 
-// swapOut copies a sequence to the host and gives up its row.
-func (s *scheduler) swapOut(q *sequence) error {
+// swapOut copies a sequence to the host, as a call left it, and gives up its row.
+func (s *scheduler) swapOut(q *sequence, got *Output) error {
 	pages, err := s.cfg.Device.Save(q.row, q.done)
 	if err != nil {
 		return fmt.Errorf("moving a sequence to the host: %w", err)
@@ -49,7 +49,9 @@ func (s *scheduler) swapOut(q *sequence) error {
 	s.release[q.row] = true
 	s.rows[q.row] = nil
 	s.active--
-	s.swapped = append(s.swapped, &swapped{seq: q, pages: pages})
+	each := len(got.StopStates) / s.Rows()
+	stops := slices.Clone(got.StopStates[q.row*each : (q.row+1)*each])
+	s.swapped = append(s.swapped, &swapped{seq: q, pages: pages, stops: stops})
 	slices.SortFunc(s.swapped, func(a, b *swapped) int { return cmp.Compare(a.seq.born, b.seq.born) })
 	s.stats.Preemptions++
 	s.stats.MovedBytes += s.cfg.Device.Bytes(q.done)
@@ -89,7 +91,8 @@ func (s *scheduler) swapIn(o *offer) error {
 		// The source is the row that holds the sequence again: that of its group may be gone. It gets no more pages
 		// than it had, which is what there must be.
 		o.Waiting = append(o.Waiting, Entry{Request: q.group.Request, Generation: q.generation, Start: start - q.done,
-			PromptLen: q.done, MaxPages: s.pages(q.done), Source: m.back.row, Held: q.done, Resume: true})
+			PromptLen: q.done, MaxPages: s.pages(q.done), Source: m.back.row, Held: q.done, Resume: true,
+			StopStates: m.stops})
 		o.resumed++
 	}
 	return nil

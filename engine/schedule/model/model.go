@@ -23,6 +23,10 @@ type Device struct {
 	Calls, Saves, Loads int
 	FailRun             int // the call that fails with ErrFailed, from 1; 0 = none
 	FailSave, FailLoad  bool
+	// Stops has the device keep what it knows of stops: here how many tokens were drawn, which must come back with a
+	// sequence that was swapped out. Offered, if not nil, is told of each waiting entry.
+	Stops   bool
+	Offered func(*schedule.Request)
 
 	rows   []row
 	refs   []int     // of pages
@@ -50,6 +54,7 @@ type row struct {
 	queued    []int32 // the token to decode next, if there is one
 	start     int
 	owner     int
+	drawn     int // tokens since it began: what is known of its stops
 }
 
 // ErrFailed is what fails where it should.
@@ -190,6 +195,11 @@ func (d *Device) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, erro
 	for i := range out.Owners {
 		out.Owners[i] = -1
 	}
+	for _, e := range in.Waiting {
+		if d.Offered != nil {
+			d.Offered(e.Request)
+		}
+	}
 	for i := range out.Placed {
 		out.Placed[i] = -1
 	}
@@ -218,6 +228,9 @@ func (d *Device) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, erro
 	}
 	for row, r := range d.rows {
 		out.SeqLens[row] = int32(r.length)
+		if d.Stops {
+			out.StopStates = append(out.StopStates, int32(r.drawn), -1)
+		}
 	}
 	out.EndFree, out.Short = int32(d.Free()), int32(c.short())
 	return out, schedule.Spent{Device: time.Duration(1 + out.PrefillSteps + out.DecodeSteps)}, nil
@@ -324,6 +337,14 @@ func (c *call) admit() {
 		if e.First {
 			c.rows[e.Source].maxPages = c.pagesOf(e.Held)
 		}
+		r.drawn = 0
+		if e.Resume && c.Stops {
+			if r.drawn = int(e.StopStates[0]); r.drawn != e.Held+1-len(e.Request.Tokens) || e.StopStates[1] != -1 {
+				panic("a sequence comes back with other states of its stops than it had")
+			}
+		} else if e.StopStates != nil {
+			panic("a sequence that begins has states of its stops")
+		}
 		if e.Resume {
 			r.queued = []int32{c.in.Tokens[e.Start+e.Held]}
 		}
@@ -406,6 +427,7 @@ func (c *call) sample(row int) {
 	token, finish := c.Draw(Sequence{c.tokens(r), r.request, r.gen, at})
 	c.out.Tokens[at], c.out.Owners[at], c.out.Finish[at] = token, int32(r.owner), int32(finish)
 	c.drew = true
+	r.drawn++
 	if finish == schedule.Running {
 		r.queued = []int32{token}
 	} else {
