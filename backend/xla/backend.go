@@ -48,6 +48,9 @@ type Options struct {
 	ClientTimeout time.Duration
 	// Waiting is told what the plugin does and may be waiting for, where that takes several seconds; it may be nil.
 	Waiting func(what string)
+	// StandIn, if not nil, has the backend build what a TPU would run, with its layouts and forms, and run it on the
+	// plugin's devices: its platform is "tpu", and what StandIn returns is in the place of each kernel.
+	StandIn StandIn
 }
 
 // Backend is a PJRT client with the devices it reaches. It implements [compute.Backend] and may be used by many
@@ -67,6 +70,7 @@ type Backend struct {
 	owner      *Backend       // of the client, where this is a group of its devices
 	group      []int          // the devices of a group, by their numbers; nil for all, one at a time
 	ids        []int          // the plugin's own numbers for them, or for those of all hosts
+	standIn    StandIn        // not nil where another platform's devices run what a TPU would
 	hosts      *hosts         // where the group has devices of other processes too
 
 	compiles, cacheLoads atomic.Int64
@@ -99,12 +103,15 @@ func NewContext(ctx context.Context, o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{plugin: plugin, client: client, pluginPath: o.Plugin, platform: strings.ToLower(client.Platform())}
-	b.composites = nativeComposites(b.platform)
 	if o.Platform != "" && !strings.EqualFold(b.platform, o.Platform) {
 		_ = client.Destroy()
 		return nil, fmt.Errorf("xla: %s is a plugin for %q, not for %q: give the path of the right plugin", o.Plugin,
 			b.platform, o.Platform)
 	}
+	if b.standIn = o.StandIn; b.standIn != nil {
+		b.platform = "tpu"
+	}
+	b.composites = nativeComposites(b.platform)
 	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir),
 		b.addTriton(o.Kernels)); err != nil {
 		_ = client.Destroy()

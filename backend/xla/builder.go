@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/notimplemented"
@@ -26,6 +27,7 @@ type builder struct {
 	inputs   int         // inputs of all functions so far; makes their names unique
 	alias    map[string]int
 	channels int // of collectives so far
+	standIns *standIns
 	device   int // -1 for a program that runs on any device
 	compiled func(*Executable)
 	done     bool
@@ -183,10 +185,15 @@ func (b *builder) text() ([]byte, error) {
 	if err := b.module.Write(&out); err != nil {
 		return nil, err
 	}
-	if b.backend.spmd() > 1 {
-		return []byte(b.groupText(out.String())), nil
+	text := out.String()
+	if b.standIns != nil {
+		end := strings.LastIndex(text, "}")
+		text = text[:end] + b.standIns.text.String() + text[end:]
 	}
-	return out.Bytes(), nil
+	if b.backend.spmd() > 1 {
+		text = b.groupText(text)
+	}
+	return []byte(text), nil
 }
 
 func toXLA(s shapes.Shape) xlashapes.Shape {

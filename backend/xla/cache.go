@@ -55,7 +55,7 @@ func openCache(dir string, b *Backend) (*executableCache, error) {
 // machineKey is what programs depend on beside their text.
 func (b *Backend) machineKey() ([]byte, error) {
 	var key bytes.Buffer
-	if b.platform == "tpu" {
+	if b.platform == "tpu" && b.standIn == nil {
 		// A TPU's programs may be compiled elsewhere: see topology.go.
 		b.tpuKey(&key)
 		return key.Bytes(), nil

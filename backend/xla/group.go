@@ -37,7 +37,8 @@ func (b *Backend) Group(devices ...int) (*Backend, error) {
 		plugin: b.plugin, client: b.client, topology: b.topology, pluginPath: b.pluginPath, platform: b.platform,
 		cache:      b.cache,
 		composites: maps.Clone(b.composites), kernels: b.kernels, mosaic: b.mosaic, triton: b.triton, uses: b.uses,
-		owner: owner,
+		standIn: b.standIn,
+		owner:   owner,
 	}
 	if len(devices) == 0 {
 		return nil, errors.New("xla: a group has at least one device")

@@ -27,7 +27,7 @@ func (b *Backend) FreeMemory(device compute.DeviceNum) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if b.platform == "cpu" {
+	if b.platform == "cpu" || b.standIn != nil {
 		free, err := hostMemory("/proc/meminfo", "/sys/fs/cgroup")
 		if b.group != nil {
 			free /= int64(b.client.NumDevices()) // they all have the same memory

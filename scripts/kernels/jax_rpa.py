@@ -48,12 +48,17 @@ def operands(config, sizes, queries):
     )
 
 
-def capture(config, queries, pages, vmem_limit=None):
-    """Returns (header, body) for config: heads, kv_heads, head_dim, page_size, dtype, kv_dtype, scale, window, soft_cap."""
-    fn = functools.partial(
+def attend(config, queries, pages, vmem_limit=None):
+    """The kernel's function: (q, cache, lens, pages, cu_q_lens, num_seqs) -> o."""
+    return functools.partial(
         ragged_paged_attention, sm_scale=config["scale"], sliding_window=config["window"] or None,
         soft_cap=config["soft_cap"] or None, num_kv_pages_per_block=pages, num_queries_per_block=queries,
         vmem_limit_bytes=vmem_limit or None)
+
+
+def capture(config, queries, pages, vmem_limit=None):
+    """Returns (header, body) for config: heads, kv_heads, head_dim, page_size, dtype, kv_dtype, scale, window, soft_cap."""
+    fn = attend(config, queries, pages, vmem_limit)
     cache = ["P", config["page_size"], 2 * config["kv_heads"], config["head_dim"]]
     q = ["T", config["heads"], config["head_dim"]]
     header = {

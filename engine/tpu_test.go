@@ -1,0 +1,122 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/models"
+)
+
+// What a TPU would run, layouts, operands and kernels, draws on the CPU what the plain form of attention draws, within
+// the rounding of bfloat16.
+func TestTPUProgramsOnTheCPU(t *testing.T) {
+	testenv.Slow(t)
+	for _, c := range []struct {
+		name   string
+		config engine.Config
+		pages  int
+		// Logprobs differ by that at most, and in the mean by a sixth of it. 30 layers in bfloat16 are within 0.3 of
+		// float32: see TestHalfPrecision.
+		tolerance float64
+	}{
+		{"head_dim 128", engine.Config{Model: dummyHeads128(), PageSize: 16}, 24, 0.02},
+		{"SmolLM2", engine.Config{Model: testenv.SmolLM2(t), PageSize: 32, Layers: engine.LayersLoop}, 8, 0.3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			draws := map[string]map[string]*engine.Completion{}
+			for _, kernels := range []string{xla.KernelsAuto, xla.KernelsOff} {
+				cfg := c.config
+				backend := testenv.TPUOnCPU(t, kernels, 1)
+				cfg.Backend, cfg.DType, cfg.MaxSeqs, cfg.PrefillTokens, cfg.MaxModelLen = backend, dtypes.BFloat16, 2,
+					32, 64
+				model := cfg.Model.Config
+				kvHeads := (model.NumKVHeads + 1) / 2 * 2
+				cfg.KVMemory = int64(c.pages * cfg.PageSize * model.NumLayers * 2 * kvHeads * model.HeadDim * 2)
+				e, err := engine.New(context.Background(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer e.Close()
+				draws[kernels] = collect(t, e, tpuRequests()...)
+				t.Logf("kernels %s: %d pages, %+v", kernels, e.Plan().Pages, backend.KernelUses())
+				if used := backend.KernelUses(); kernels == xla.KernelsAuto && !inKernel(used) {
+					t.Errorf("attention is not in the kernel: %+v", used)
+				}
+			}
+			compareDraws(t, draws[xla.KernelsAuto], draws[xla.KernelsOff], c.tolerance)
+		})
+	}
+}
+
+// inKernel tells whether all attention is in kernels.
+func inKernel(used []xla.KernelUse) bool {
+	for _, u := range used {
+		if u.Kernel == "" {
+			return false
+		}
+	}
+	return len(used) > 0
+}
+
+// tpuRequests have prompts of one token to more than a step's, with a page or two, in fewer slots than there are.
+func tpuRequests() (requests []*engine.Request) {
+	for i, length := range []int{1, 15, 33, 40, 31, 2} {
+		prompt := make([]int32, length)
+		for j := range prompt {
+			prompt[j] = int32(17 + (i*131+j*j*29+j*7)%900)
+		}
+		requests = append(requests, greedy(fmt.Sprint(i), prompt, 16))
+	}
+	requests[2].N = 3
+	return requests
+}
+
+// compareDraws finds the same tokens and logprobs in both. Where a token differs, both have to be about as likely, and
+// what comes behind it is not compared.
+func compareDraws(t *testing.T, got, want map[string]*engine.Completion, tolerance float64) {
+	t.Helper()
+	compared, drawn, worst, sum := 0, 0, 0.0, 0.0
+	for key, w := range want {
+		g := got[key]
+		if g == nil || g.Err != nil || w.Err != nil || len(g.Tokens) != len(w.Tokens) {
+			t.Fatalf("%s: got %+v, want %+v", key, g, w)
+		}
+		drawn += len(w.Tokens)
+		for i := range w.Tokens {
+			compared++
+			d := math.Abs(float64(g.Logprobs[i] - w.Logprobs[i]))
+			worst, sum = max(worst, d), sum+d
+			if !(d <= tolerance) {
+				t.Errorf("%s, token %d: %d with logprob %g, want %d with %g", key, i, g.Tokens[i], g.Logprobs[i],
+					w.Tokens[i], w.Logprobs[i])
+			}
+			if g.Tokens[i] != w.Tokens[i] {
+				break
+			}
+		}
+	}
+	mean := sum / float64(compared)
+	t.Logf("%d of %d tokens compared; logprobs differ by up to %.2g, %.2g in the mean", compared, drawn, worst, mean)
+	if mean > tolerance/6 {
+		t.Errorf("logprobs differ by %g in the mean, want at most %g", mean, tolerance/6)
+	}
+	if compared < drawn/2 {
+		t.Errorf("only %d of %d tokens could be compared", compared, drawn)
+	}
+}
+
+// dummyHeads128 is a small model of random weights with heads of 128.
+func dummyHeads128() *models.Checkpoint {
+	c := models.Config{Architecture: "LlamaForCausalLM", ModelType: "llama", HiddenSize: 256, IntermediateSize: 512,
+		NumHeads: 8, NumKVHeads: 2, HeadDim: 128, NumLayers: 2, VocabSize: 1024, MaxPositions: 128, RMSNormEps: 1e-5,
+		RopeTheta: 1e4, EOS: []int32{2}, DType: dtypes.BFloat16}
+	c.SetLayers(c.LlamaLayer())
+	return models.Dummy(c, 0)
+}
