@@ -143,7 +143,7 @@ func (c Config) plan() (Plan, error) {
 	orDefault(&p.KV, "paged")
 	orDefault(&p.MaxSeqs, defaultMaxSeqs)
 	orDefault(&p.PageSize, defaultPageSize)
-	orDefault(&p.PrefillTokens, c.defaultPrefillTokens())
+	orDefault(&p.PrefillTokens, c.defaultPrefillTokens(p))
 	orDefault(&p.MaxRounds, defaultMaxRounds)
 	orDefault(&p.Admission, Overcommit)
 	orDefault(&p.Layers, LayersUnrolled)
@@ -265,7 +265,13 @@ func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
 	if on, ok := c.Backend.(interface{ Platform() string }); !ok || on.Platform() != "tpu" {
 		return l
 	}
-	var steps []attention.Step
+	return l.ForTPU(c.Backend, c.attentionSteps(p)...)
+}
+
+// attentionSteps are the kinds of steps in which each layer attends.
+func (c Config) attentionSteps(p Plan) (steps []attention.Step) {
+	model := c.Model.Config
+	part := decoder.NewPartition(model, p.Devices)
 	for layer := range model.NumLayers {
 		for _, oneToken := range []bool{false, true} {
 			s := attention.Step{Tokens: p.sizes().StepTokens(), PagesPerSeq: p.PagesPerSeq,
@@ -278,7 +284,7 @@ func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
 			steps = append(steps, s)
 		}
 	}
-	return l.ForTPU(c.Backend, steps...)
+	return steps
 }
 
 // newPrefixSeed begins the names of pages: two engines with the same have the same contents for the same tokens, but
@@ -290,24 +296,13 @@ func newPrefixSeed(cfg Config, p Plan) prefix.Hash {
 const (
 	defaultMaxSeqs   = 64
 	defaultPageSize  = 16
-	fewPrefillTokens = 128 // where a step is bound by its arithmetic from few tokens on
-	// on GPUs, whose steps of less than some 200 tokens are bound by the weights' way from memory
-	manyPrefillTokens = 1024
-	defaultMaxRounds  = 16
-	maxCPUKVMemory    = 4 << 30
-	unknownKVMemory   = 1 << 30 // where the backend does not say
+	defaultMaxRounds = 16
+	maxCPUKVMemory   = 4 << 30
+	unknownKVMemory  = 1 << 30 // where the backend does not say
 	// rowMultiple is what rows of a matmul are rounded up to: a backend computes the rows that are left over after
 	// whole registers in another order of sums, and then a row's result would depend on where it stands.
 	rowMultiple = 16
 )
-
-// defaultPrefillTokens are the tokens of a prompt step where nothing else is asked for.
-func (c Config) defaultPrefillTokens() int {
-	if on, ok := c.Backend.(interface{ Platform() string }); ok && on.Platform() == "cuda" {
-		return manyPrefillTokens
-	}
-	return fewPrefillTokens
-}
 
 // memoryReporter is a backend that knows how much memory is left where it computes.
 type memoryReporter interface {

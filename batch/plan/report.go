@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/chip"
 	"github.com/quire/quire/engine"
 )
 
@@ -42,8 +43,10 @@ type Report struct {
 	Trials          []Trial         `json:"trials,omitempty"`
 	Programs        []Program       `json:"programs"`
 	Kernels         []xla.KernelUse `json:"kernels,omitempty"`
-	Estimate        *Estimate       `json:"estimate,omitempty"`
-	Plan            engine.Plan     `json:"plan"`
+	// Warnings say what makes the job slower than it need be.
+	Warnings []string    `json:"warnings,omitempty"`
+	Estimate *Estimate   `json:"estimate,omitempty"`
+	Plan     engine.Plan `json:"plan"`
 }
 
 // Program is one compiled program.
@@ -98,15 +101,27 @@ func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
 	}
 	r.Sequences = plan.Pages / ((r.Context + plan.PageSize - 1) / plan.PageSize)
 	r.Kernels = p.backend.KernelUses()
+	r.Warnings = kernelWarnings(r.Kernels)
 	kind, err := p.backend.DeviceKind()
 	if err != nil {
 		return err
 	}
-	if c, ok := findChip(kind); ok && r.Sequences > 0 {
+	if c, ok := chip.Find(kind); ok && r.Sequences > 0 {
 		e := p.work(plan, min(r.Sequences, plan.MaxSeqs), r.Context).roofline(c)
 		r.Estimate = &e
 	}
 	return nil
+}
+
+// kernelWarnings says for which shapes attention has no kernel, and what to do about it.
+func kernelWarnings(used []xla.KernelUse) (warnings []string) {
+	for _, u := range used {
+		if u.Kernel == "" {
+			warnings = append(warnings, fmt.Sprintf("%s runs without a kernel, in ordinary operations, for %s: %s",
+				strings.ReplaceAll(u.Composite, "_", " "), u.For, u.Reason))
+		}
+	}
+	return warnings
 }
 
 // Tried lists the trials of the search in words.

@@ -72,6 +72,9 @@ func printPlan(w io.Writer, r *plan.Report) {
 	t.Flush()
 	fmt.Fprintln(t)
 	printEstimate(r, row)
+	for _, w := range r.Warnings {
+		row("warning", "%s", w)
+	}
 	row("run with", "--kv-memory %s", r.KVMemoryFlag)
 	t.Flush()
 }

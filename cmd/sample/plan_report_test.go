@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/batch/plan"
+	"github.com/quire/quire/chip"
 	"github.com/quire/quire/engine"
 )
 
@@ -21,7 +22,8 @@ func TestPlanTable(t *testing.T) {
 			Aliased: 8 << 30}}},
 		Kernels: []xla.KernelUse{{Composite: "attention", For: "32 heads", Kernel: "ragged.payload"},
 			{Composite: "attention", For: "9 heads", Reason: "no kernel has them"}},
-		Estimate: &plan.Estimate{Chip: plan.Chip{Name: "TPU v6e", FLOPs: 918e12, Bandwidth: 1640e9}, Sequences: 31,
+		Warnings: []string{"attention runs without a kernel, in ordinary operations, for 9 heads: no kernel has them"},
+		Estimate: &plan.Estimate{Chip: chip.Chip{Name: "TPU v6e", FLOPs: 918e12, Bandwidth: 1640e9}, Sequences: 31,
 			Context: 2048, DecodeFLOPs: 2e12,
 			DecodeBytes: 4e10, DecodeTokensPerSecond: 1234, DecodeBound: "memory",
 			PrefillFLOPs: 5e12, PrefillBytes: 3e10, PrefillTokensPerSecond: 56789, PrefillBound: "compute"},
@@ -55,6 +57,7 @@ func TestPlanTable(t *testing.T) {
 		"speed at most, by the roofline of TPU v6e (918 TFLOP/s, 1640 GB/s)",
 		"decode 1,234 tokens/s with 31 sequences of 2048 tokens: memory bound, 2000.0 GFLOP and 40 GB a step",
 		"prefill 56,789 tokens/s in steps of 128 tokens: compute bound, 5000.0 GFLOP and 30 GB a step",
+		"warning attention runs without a kernel, in ordinary operations, for 9 heads: no kernel has them",
 		"run with --kv-memory 8589934592",
 	)
 	r.Complete = false

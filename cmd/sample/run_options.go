@@ -111,7 +111,9 @@ func (o *runOptions) defineEngine(s *pflag.FlagSet) {
 	s.IntVar(&o.spec.Engine.PageSize, "page-size", 0, "`TOKENS` tokens in a page of the KV cache")
 	o.definePages(s)
 	o.defineDevices(s)
-	s.IntVar(&o.spec.Engine.PrefillTokens, "prefill-tokens", 0, "`TOKENS` maximum prompt tokens per step")
+	s.IntVar(&o.spec.Engine.PrefillTokens, "prefill-tokens", 0,
+		"`TOKENS` maximum prompt tokens per step (default: 128 on CPUs; 128 to 1024 on TPUs and GPUs, by the chip's "+
+			"speed and memory bandwidth)")
 	s.IntVar(&o.spec.Engine.MaxRounds, "max-rounds", 0, "`STEPS` maximum decode steps per device call")
 	s.IntVar(&o.process.MaxRestarts, "max-restarts", 5,
 		"`N` give up when the device fails more than N times without finishing a completion in between")

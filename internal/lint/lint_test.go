@@ -48,7 +48,7 @@ var tiers = map[string]int{
 	"models": hostTier, "prefix": hostTier, "promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier,
 	"setup": hostTier, "telemetry": hostTier, "tokenizer": hostTier,
 
-	"parameter": fileTier, "storage": fileTier, "tally": fileTier, "vfs": fileTier,
+	"chip": fileTier, "parameter": fileTier, "storage": fileTier, "tally": fileTier, "vfs": fileTier,
 }
 
 const (

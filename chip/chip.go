@@ -1,0 +1,63 @@
+// Package chip knows what accelerators can do at most, by their makers' word, for rooflines and for sizes that follow
+// from them.
+package chip
+
+import "strings"
+
+// Chip is what a roofline needs to know of a device.
+type Chip struct {
+	Name string `json:"name"`
+	// FLOPs a second in bfloat16 with sums in float32, without sparsity, and bytes a second of its memory.
+	FLOPs     float64 `json:"flops_per_second"`
+	Bandwidth float64 `json:"bytes_per_second"`
+}
+
+// chips by the device kind that PJRT plugins name, in lower case. Sources: "TPU v4", "TPU v5e", "TPU v5p", "TPU v6e"
+// and "TPU7x (Ironwood)" of Google Cloud's TPU documentation, key chip specifications; NVIDIA's data sheets of A100,
+// H100, H200, B200, L4, L40 and L40S, dense BF16 Tensor Core. What the plugin calls a device is a chip, but of TPU7x
+// half of one, and of v4 half where its two cores are not joined.
+var chips = []struct {
+	kind string
+	Chip
+}{
+	{"tpu v4", Chip{"TPU v4, one of a chip's two cores", 137.5e12, 614e9}},
+	{"tpu v5 lite", Chip{"TPU v5e", 197e12, 819e9}},
+	{"tpu v5", Chip{"TPU v5p", 459e12, 2765e9}},
+	{"tpu v6 lite", Chip{"TPU v6e", 918e12, 1640e9}},
+	{"tpu7x", Chip{"TPU7x, half a chip", 1153.5e12, 3690e9}},
+	{"nvidia a100", Chip{"A100 80 GB", 312e12, 2039e9}},
+	{"nvidia h100", Chip{"H100 SXM", 989e12, 3350e9}},
+	{"nvidia h200", Chip{"H200 SXM", 989e12, 4800e9}},
+	{"nvidia b200", Chip{"B200", 2250e12, 8000e9}},
+	{"nvidia l40s", Chip{"L40S", 362e12, 864e9}},
+	{"nvidia l40", Chip{"L40", 181e12, 864e9}},
+	{"nvidia l4", Chip{"L4", 121e12, 300e9}},
+}
+
+// Find returns the chip that a plugin calls kind: the longest name that kind begins with.
+func Find(kind string) (Chip, bool) {
+	var best Chip
+	length := 0
+	for _, c := range chips {
+		if strings.HasPrefix(strings.ToLower(kind), c.kind) && len(c.kind) > length {
+			best, length = c.Chip, len(c.kind)
+		}
+	}
+	return best, length > 0
+}
+
+// Rate returns the tokens a second of a step of so many tokens, operations and bytes, and what bounds it: "compute" or
+// "memory".
+func (c Chip) Rate(tokens, flops, bytes float64) (perSecond float64, bound string) {
+	compute, memory := flops/c.FLOPs, bytes/c.Bandwidth
+	if compute > memory {
+		return tokens / compute, "compute"
+	}
+	return tokens / memory, "memory"
+}
+
+// Ridge returns how many tokens a step must have for its products to take as long as reading their weights: a weight
+// takes two operations a token.
+func (c Chip) Ridge(bytesPerWeight float64) float64 {
+	return bytesPerWeight / 2 * c.FLOPs / c.Bandwidth
+}

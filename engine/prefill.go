@@ -1,0 +1,44 @@
+package engine
+
+import "github.com/quire/quire/chip"
+
+// Tokens of a prompt step where nothing else is asked for.
+const (
+	// leastPrefillTokens is the CPU's, whose steps are bound by their arithmetic from few tokens on.
+	leastPrefillTokens = 128
+	mostPrefillTokens  = 1024
+	// unknownPrefillTokens is that of accelerators whose peaks are not known.
+	unknownPrefillTokens = 512
+	// prefillShare bounds the arrays of a step's tokens to this share of the weights' bytes.
+	prefillShare = 8
+)
+
+// defaultPrefillTokens are the tokens of a prompt step where nothing else is asked for. On an accelerator a step of few
+// tokens waits for the weights. It is the least power of two with which a step's arithmetic takes twice as long as its
+// weights take from memory: so two thirds of the peak are in reach even where the two do not overlap. It follows from
+// the model and the kind of device alone, so that programs compiled ahead are those of a run. There it is part of what
+// a completion's last bits depend on, and a job keeps it; on the CPU it is not.
+func (c Config) defaultPrefillTokens(p Plan) int {
+	on, ok := c.Backend.(interface {
+		Platform() string
+		DeviceKind() (string, error)
+	})
+	if !ok || on.Platform() == "cpu" {
+		return leastPrefillTokens
+	}
+	wanted := float64(unknownPrefillTokens)
+	if kind, err := on.DeviceKind(); err == nil {
+		if device, known := chip.Find(kind); known {
+			// Products of float32 take far more time than those of the peak.
+			wanted = 2 * device.Ridge(min(2, float64(p.WeightBytes)*float64(p.Devices)/float64(p.Parameters)))
+		}
+	}
+	model := c.Model.Config
+	// A token's hidden states, queries and columns of the MLP, in float32.
+	token := 4 * (4*model.HiddenSize + (2*model.NumHeads*model.HeadDim+2*model.IntermediateSize)/p.Devices)
+	tokens := leastPrefillTokens
+	for float64(tokens) < wanted && tokens < mostPrefillTokens && int64(2*tokens*token) <= p.WeightBytes/prefillShare {
+		tokens *= 2
+	}
+	return tokens
+}
