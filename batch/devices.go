@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/gomlx/compute"
 
@@ -116,7 +115,7 @@ func (e *Engine) groups(backend compute.Backend, hosts *Hosts) ([]compute.Backen
 
 // otherHosts says what a slice of several hosts can do.
 func otherHosts() string {
-	if hosts := strings.Split(os.Getenv("TPU_WORKER_HOSTNAMES"), ","); len(hosts) > 1 {
+	if hosts := sliceHosts(); len(hosts) > 1 {
 		return fmt.Sprintf(
 			": those of this host. \"sample run --num-processes auto\" puts a model on all %d hosts, with a process "+
 				"on each; \"sample run --shard auto\" shares the rows out to them", len(hosts))

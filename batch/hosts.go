@@ -22,9 +22,6 @@ type Hosts struct {
 	Processes, ID                           int
 	CoordinatorAddress, BindAddress         string
 	InitializationTimeout, HeartbeatTimeout time.Duration
-	// Stuck is called when another process is lost and this one does not come to its end: a call of a device may wait
-	// for another's for ever. It is to end the process.
-	Stuck func(lost error)
 
 	group *lockstep.Group // nil before join
 }
@@ -71,7 +68,7 @@ func (t *Task) join(ctx context.Context) (_ context.Context, leave func(error) e
 	}
 	inner, cancel := context.WithCancel(ctx)
 	left := make(chan struct{})
-	go h.watch(cancel, left)
+	go h.watch(cancel, left, t.Stuck)
 	return inner, func(err error) error {
 		defer close(left)
 		defer cancel()
@@ -80,7 +77,7 @@ func (t *Task) join(ctx context.Context) (_ context.Context, leave func(error) e
 }
 
 // watch ends the work of this process with that of the others, until it has left.
-func (h *Hosts) watch(cancel func(), left chan struct{}) {
+func (h *Hosts) watch(cancel func(), left chan struct{}, stuck func(error)) {
 	select {
 	case <-h.group.Leaving():
 		cancel()
@@ -102,9 +99,7 @@ func (h *Hosts) watch(cancel func(), left chan struct{}) {
 	select {
 	case <-left:
 	case <-time.After(Timing.LostGrace):
-		if h.Stuck != nil {
-			h.Stuck(fmt.Errorf("%w (and this process did not come to its end within %s)", lost, Timing.LostGrace))
-		}
+		stuck(fmt.Errorf("%w (and this process did not come to its end within %s)", lost, Timing.LostGrace))
 	}
 }
 

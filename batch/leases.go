@@ -301,6 +301,16 @@ func (s *leases) giveBack() {
 	s.first = nil // closing gives it back
 }
 
+// abandon gives all units back to the queue at once: this process ends in the middle of them. Whoever gets one waits
+// for this process' locks, and goes on from its journal.
+func (s *leases) abandon(ctx context.Context) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := s.taken.Close(last); err != nil {
+		s.log.Warn("the queue was not told that this worker ends", "err", err.Error())
+	}
+}
+
 // beat tells how the worker is, and ends its work when the job is no more to be done.
 func (s *leases) beat(ctx context.Context, end context.CancelCauseFunc) {
 	host, _ := os.Hostname()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gomlx/compute"
 
@@ -239,7 +240,10 @@ func (o *Task) OpenDevices(ctx context.Context) (compute.Backend, error) {
 	if err := LookForDevice(e.Backend); err != nil {
 		return nil, err
 	}
-	backend, err := xla.Open(spec, xla.OpenOptions{
+	if err := o.isolate(); err != nil {
+		return nil, fmt.Errorf("--backend is %s: %w", e.Backend, err)
+	}
+	backend, err := xla.OpenContext(ctx, spec, xla.OpenOptions{
 		FindPlugin: func(platform string) (string, error) {
 			return setup.UsePlugin(ctx, platform, true, o.Fetching)
 		},
@@ -247,7 +251,14 @@ func (o *Task) OpenDevices(ctx context.Context) (compute.Backend, error) {
 		CacheDir:      filepath.Join(cache, "programs"),
 		Kernels:       e.Kernels,
 		KernelDir:     filepath.Join(cache, KernelFolder),
+		ClientTimeout: o.ClientTimeout,
+		Waiting: func(waited time.Duration, what string) {
+			o.tell("warning: waiting for %s: %s", waited, what)
+		},
 	})
+	if errors.Is(err, xla.ErrClientTimeout) {
+		err = fmt.Errorf("%w; a longer --client-timeout waits longer", err)
+	}
 	if err != nil {
 		if none := setup.NoDevice(strings.TrimPrefix(e.Backend, "xla:")); none != "" {
 			err = fmt.Errorf("%w; %s", err, none)

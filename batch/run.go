@@ -36,6 +36,7 @@ func (t *Task) Run(ctx context.Context) (report *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = leave(err) }()
+	defer t.endInTime(ctx, func() {})()
 	if err := t.needDevice(ctx); err != nil {
 		return nil, err
 	}

@@ -152,7 +152,7 @@ func (r *runner) attempt(ctx context.Context) (left, err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx) // lets go of the reading goroutine when the loop is left early
 	defer cancel()
-	watch := watchDevice(r.task.Messages, r.session)
+	watch := r.task.watchDevice(r.session)
 	defer watch.stop()
 	for c, runErr := range r.session.Run(ctx, r.requests(ctx, &left)) {
 		watch.alive()

@@ -38,6 +38,15 @@ type Options struct {
 	SavePrefix   string
 	LoadPrefixes []string
 	PrefixDir    string
+	// ClientTimeout is how long the plugin may take to open its devices; 0 is xla.DefaultClientTimeout.
+	ClientTimeout time.Duration
+	// CallTimeout is how long a device may do nothing, as a call that never returns does, before the process is
+	// [Options.Stuck]; 0 is for ever.
+	CallTimeout time.Duration
+	// Stuck is called when the process does not come to its end: it was told to end, or another of its [Hosts] is
+	// lost, or CallTimeout has passed, and a call of the device does not return. It is to end the process, with the
+	// outcome of the error: nothing else can. What is finished is in the journal.
+	Stuck func(err error)
 	// Hosts are the processes that run the model together; nil for this one alone.
 	Hosts *Hosts
 	// Version of the program that does it, as the output's footers have it.
@@ -88,14 +97,15 @@ var Timing = struct {
 	// BetweenJobs is how long a worker waits that found nothing to do, SetAside how long it leaves a job that it could
 	// not work on.
 	BetweenJobs, SetAside time.Duration
-	// LostGrace is how long a process has to come to its end when another of its group is lost.
-	LostGrace time.Duration
+	// LostGrace is how long a process has to come to its end when another of its group is lost, EndGrace when it is
+	// told to end: schedulers kill after 2 minutes, as the manifests have it.
+	LostGrace, EndGrace time.Duration
 	// Journal bounds what a crash costs: what is finished waits a second at most to be on disk, and never more than
 	// 16 MiB of it do.
 	Journal journal.Options
 }{
 	RestartPause: time.Second, StallAfter: 2 * time.Minute, PollUnits: time.Second, BeatEvery: 5 * time.Second,
-	BetweenJobs: 2 * time.Second, SetAside: time.Minute, LostGrace: 30 * time.Second,
+	BetweenJobs: 2 * time.Second, SetAside: time.Minute, LostGrace: 30 * time.Second, EndGrace: 100 * time.Second,
 	Journal: journal.Options{SyncEvery: time.Second, SyncBytes: 4 << 20},
 }
 
@@ -143,6 +153,9 @@ func (o Options) withDefaults() Options {
 	if o.Fetching == nil {
 		o.Fetching = func(setup.Step) {}
 	}
+	if o.Stuck == nil {
+		o.Stuck = func(error) {}
+	}
 	if o.Models == nil {
 		o.Models = RealModels{}
 	}
@@ -153,6 +166,10 @@ func (o Options) withDefaults() Options {
 // validate checks the options, which may not contradict the job.
 func (t *Task) validate() error {
 	switch prefixes := t.SavePrefix != "" || len(t.LoadPrefixes) > 0; {
+	case t.ClientTimeout < 0:
+		return wrong("client-timeout", "is %s, but must be more than 0", t.ClientTimeout)
+	case t.CallTimeout < 0:
+		return wrong("call-timeout", "is %s, but must be 0 (no limit) or more", t.CallTimeout)
 	case t.MaxRestarts < 0:
 		return wrong("max-restarts", "is %d, but must be 0 or more", t.MaxRestarts)
 	case prefixes && t.Engine.NoPrefixCache:

@@ -1,8 +1,8 @@
 package batch
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"sync/atomic"
 	"time"
 )
@@ -11,23 +11,28 @@ import (
 // that the device is alive, and long ones may take longer than Timing.StallAfter.
 type caller interface{ Calls() int64 }
 
-// watchdog warns of a device that stands still.
+// watchdog warns of a device that stands still, and ends the process when it does for too long.
 type watchdog struct {
+	task *Task
 	last atomic.Int64 // when something came, in nanoseconds after start
 	from time.Time
 	end  chan struct{}
 }
 
 // watchDevice watches a session until stop.
-func watchDevice(w io.Writer, s *Session) *watchdog {
-	d := &watchdog{from: time.Now(), end: make(chan struct{})}
+func (t *Task) watchDevice(s *Session) *watchdog {
+	d := &watchdog{task: t, from: time.Now(), end: make(chan struct{})}
 	counter, _ := s.Sampler.(caller)
-	go d.watch(w, counter)
+	go d.watch(counter)
 	return d
 }
 
-func (d *watchdog) watch(w io.Writer, counter caller) {
-	ticker := time.NewTicker(Timing.StallAfter / 8)
+func (d *watchdog) watch(counter caller) {
+	every := Timing.StallAfter
+	if timeout := d.task.CallTimeout; timeout > 0 {
+		every = min(every, timeout)
+	}
+	ticker := time.NewTicker(every / 8)
 	defer ticker.Stop()
 	var calls int64
 	limit, what := Timing.StallAfter, "no completion was finished"
@@ -46,15 +51,23 @@ func (d *watchdog) watch(w io.Writer, counter caller) {
 				d.alive()
 			}
 		}
-		switch quiet := time.Since(d.from) - time.Duration(d.last.Load()); {
+		if d.task.Observer.Run.Idle() { // a worker waits for a unit
+			d.alive()
+		}
+		quiet := time.Since(d.from) - time.Duration(d.last.Load())
+		if timeout := d.task.CallTimeout; timeout > 0 && quiet >= timeout {
+			// A worker's units stay taken until the queue notices that it is gone: that counts as a try.
+			d.task.Stuck(fmt.Errorf("%s for %s (--call-timeout): the device hangs; what is finished is kept, and the "+
+				"same command goes on", what, timeout))
+			return
+		}
+		switch {
 		case quiet < Timing.StallAfter:
 			limit = Timing.StallAfter
 		case quiet >= limit:
 			limit = 2 * quiet
-			fmt.Fprintf(w,
-				"warning: %s for %s; the device may be stalled. What is finished is kept: the run can be ended and "+
-					"started again\n",
-				what, quiet.Round(Timing.StallAfter/100))
+			d.task.tell("warning: %s for %s; the device may be stalled. What is finished is kept: the run can be "+
+				"ended and started again", what, quiet.Round(Timing.StallAfter/100))
 		}
 	}
 }
@@ -63,3 +76,24 @@ func (d *watchdog) watch(w io.Writer, counter caller) {
 func (d *watchdog) alive() { d.last.Store(int64(time.Since(d.from))) }
 
 func (d *watchdog) stop() { close(d.end) }
+
+// endInTime watches that work comes to its end after ctx has ended, until done is called: a call of the device may
+// never return. abandon is called before the process is ended.
+func (t *Task) endInTime(ctx context.Context, abandon func()) (done func()) {
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		select {
+		case <-ended:
+		case <-time.After(Timing.EndGrace):
+			abandon()
+			t.Stuck(endWith(Interrupted, "interrupted, and the call under way did not end within %s; what is finished "+
+				"is kept: run the same command again to go on", Timing.EndGrace))
+		}
+	}()
+	return func() { close(ended) }
+}

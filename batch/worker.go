@@ -199,6 +199,7 @@ func (s *leases) run(ctx context.Context) (err error) {
 	ctx, end := context.WithCancelCause(ctx) // which the job's cancelling does, too
 	defer end(nil)
 	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer s.task.endInTime(ctx, func() { s.abandon(ctx) })()
 	var beating sync.WaitGroup
 	beating.Go(func() { s.beat(beats, end) })
 	defer func() {

@@ -50,15 +50,35 @@ func (d deviceKind) here() bool {
 			return true
 		}
 	}
+	return len(d.onBus()) > 0
+}
+
+// onBus lists the folders of the kind's devices on the PCI bus.
+func (d deviceKind) onBus() []string {
 	if d.vendor == "" {
-		return false
+		return nil
 	}
 	devices, _ := filepath.Glob(filepath.Join(system, "sys/bus/pci/devices/*"))
-	return slices.ContainsFunc(devices, func(dir string) bool {
+	return slices.DeleteFunc(devices, func(dir string) bool {
 		vendor, _ := os.ReadFile(filepath.Join(dir, "vendor"))
 		id, _ := os.ReadFile(filepath.Join(dir, "device"))
-		return strings.TrimSpace(string(vendor)) == d.vendor && slices.Contains(d.ids, strings.TrimSpace(string(id)))
+		return strings.TrimSpace(string(vendor)) != d.vendor || !slices.Contains(d.ids, strings.TrimSpace(string(id)))
 	})
+}
+
+// TPUChips counts the chips of TPUs that this machine, or container, shows; 0 where it shows none.
+func TPUChips() int {
+	for _, pattern := range []string{"dev/accel[0-9]*", "dev/vfio/[0-9]*"} {
+		if files, _ := filepath.Glob(filepath.Join(system, pattern)); len(files) > 0 {
+			return len(files)
+		}
+	}
+	for _, d := range deviceKinds {
+		if d.platform == "tpu" {
+			return len(d.onBus())
+		}
+	}
+	return 0
 }
 
 // NoDevice says that this machine shows no device of a platform, and where was looked; it is empty where there is

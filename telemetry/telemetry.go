@@ -107,6 +107,13 @@ func (r *Run) Working() {
 	}
 }
 
+// Idle reports that there is nothing to do: see [Run.Waiting].
+func (r *Run) Idle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waiting
+}
+
 // Started says that the engine is ready, for the first time or again.
 func (r *Run) Started(s Start) {
 	r.mu.Lock()

@@ -47,7 +47,7 @@ type Options struct {
 	// ClientTimeout is how long the plugin may take to open its devices; 0 is [DefaultClientTimeout].
 	ClientTimeout time.Duration
 	// Waiting is told what the plugin does and may be waiting for, where that takes several seconds; it may be nil.
-	Waiting func(what string)
+	Waiting func(waited time.Duration, what string)
 	// StandIn, if not nil, has the backend build what a TPU would run, with its layouts and forms, and run it on the
 	// plugin's devices: its platform is "tpu", and what StandIn returns is in the place of each kernel.
 	StandIn StandIn

@@ -106,7 +106,7 @@ func (w *opening) wait(ctx context.Context, o Options) error {
 			return fmt.Errorf("xla: %w (%s) while %s; %s", ErrClientTimeout, limit, w.what(), o.likely())
 		case <-say.C:
 			if o.Waiting != nil {
-				o.Waiting(fmt.Sprintf("for %s %s; %s", time.Since(begun).Round(firstWait/10), w.what(), o.likely()))
+				o.Waiting(time.Since(begun).Round(firstWait/10), w.what()+"; "+o.likely())
 			}
 			pause *= 2
 			say.Reset(pause)

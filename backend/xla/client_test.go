@@ -29,7 +29,7 @@ func TestClientTimeout(t *testing.T) {
 	var mu sync.Mutex
 	var said []string
 	_, err := xla.New(xla.Options{Plugin: plugin, Platform: "tpu", ClientTimeout: 300 * time.Millisecond,
-		Waiting: func(what string) {
+		Waiting: func(_ time.Duration, what string) {
 			mu.Lock()
 			defer mu.Unlock()
 			said = append(said, what)

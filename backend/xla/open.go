@@ -23,7 +23,7 @@ type OpenOptions struct {
 	Kernels       string
 	KernelDir     string
 	ClientTimeout time.Duration
-	Waiting       func(what string)
+	Waiting       func(waited time.Duration, what string)
 }
 
 // Open is [OpenContext] without a context.

@@ -42,8 +42,9 @@ type Crew struct {
 	Server func(address, store string) []string
 	// Worker is the arguments that run a worker of this name on a job.
 	Worker func(job, name string) []string
-	// Environment is that of all of them, with the server's address, which is empty for the server itself at first.
-	Environment func(address string) []string
+	// Environment is that of a process, with the server's address, which is empty for the server itself at first, and
+	// the number of the worker, -1 for the server.
+	Environment func(address string, worker int) []string
 	// Password of the server, for this run.
 	Password string
 	Messages io.Writer // takes the processes' standard error, each line with the process' name
@@ -66,14 +67,14 @@ type process struct {
 }
 
 // start starts another process of this program.
-func (c *Crew) start(name string, stdout io.Writer, args ...string) (*process, error) {
+func (c *Crew) start(name string, worker int, stdout io.Writer, args ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Args[0] = os.Args[0]
-	cmd.Env = c.Environment(c.address)
+	cmd.Env = c.Environment(c.address, worker)
 	p := &process{cmd: cmd, lines: &prefixed{crew: c, name: name}, ended: make(chan error, 1)}
 	cmd.Stdout, cmd.Stderr = stdout, p.lines
 	if stdout == nil {
@@ -282,7 +283,7 @@ func (c *Crew) keep(workers []*member, job string, rows int64) (err error) {
 			if time.Now().Before(w.again) {
 				continue
 			}
-			if w.process, err = c.start(name, nil, c.Worker(job, name)...); err != nil {
+			if w.process, err = c.start(name, i, nil, c.Worker(job, name)...); err != nil {
 				return err
 			}
 			continue

@@ -94,7 +94,7 @@ func (c *Crew) serve(ctx context.Context) (*process, error) {
 		return nil, err
 	}
 	defer r.Close()
-	p, err := c.start("nats", w, c.Server(address, c.store)...)
+	p, err := c.start("nats", -1, w, c.Server(address, c.store)...)
 	w.Close()
 	if err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 	e.delay, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_DELAY"))
 	e.stall, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_STALL"))
 	e.deadly, e.held = os.Getenv("QUIRE_FAKE_DEADLY"), os.Getenv("QUIRE_FAKE_HELD")
+	e.hang = os.Getenv("QUIRE_FAKE_HANG")
 	if name := os.Getenv("QUIRE_FAKE_REMOVE"); name != "" { // an input that is lost while the job runs
 		_ = os.Remove(name)
 	}
@@ -104,6 +105,7 @@ type fakeEngine struct {
 	given   *int
 	deadly  string // a prompt that has it kills the process, if set
 	held    string // a completion that has it takes until the run is told to end, if set
+	hang    string // a completion that has it never comes, if set, as from a device whose call does not return
 	maxSeqs int
 	stats   engine.Stats
 	// The device fails failTimes, each time after so many completions.
@@ -155,6 +157,9 @@ func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]
 				}
 				if f.held != "" && strings.Contains(group[i].Text, f.held) {
 					<-ctx.Done()
+				}
+				if f.hang != "" && strings.Contains(group[i].Text, f.hang) {
+					select {}
 				}
 				if err := ctx.Err(); err != nil {
 					yield(nil, err)

@@ -36,6 +36,8 @@ type environment struct {
 	models batch.Models
 	// fs has the output.
 	fs vfs.FS
+	// interrupt ends the work as the first signal does, for a reason.
+	interrupt func(reason string)
 }
 
 // subcommand is one word after "sample".
@@ -74,8 +76,9 @@ func sampleMain(args []string, world *environment) int {
 	env := *world
 	stdout, stderr := newScreen(world.stdout), newScreen(world.stderr)
 	env.stdout, env.stderr = stdout, stderr
-	ctx, stop := interruptible(env.stderr)
+	ctx, interrupt, stop := interruptible(env.stderr)
 	defer stop()
+	env.interrupt = interrupt
 	err := dispatch(ctx, &env, args)
 	lost := stdout.failure("standard output")
 	if lost != nil && errors.Is(err, stdout.err) { // said once
@@ -181,8 +184,9 @@ func findSubcommand(name string) (*subcommand, error) {
 // sameSignal is how close two signals are that mean the same: some parents send one to the process and to its group.
 const sameSignal = 300 * time.Millisecond
 
-// interruptible returns a context that the first SIGINT or SIGTERM cancels. The second one ends the process at once.
-func interruptible(stderr io.Writer) (context.Context, func()) {
+// interruptible returns a context that the first SIGINT or SIGTERM cancels, or interrupt. The second signal ends the
+// process at once.
+func interruptible(stderr io.Writer) (ctx context.Context, interrupt func(reason string), stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -201,7 +205,11 @@ func interruptible(stderr io.Writer) (context.Context, func()) {
 			}
 		}
 	}()
-	return ctx, func() {
+	interrupt = func(reason string) {
+		fmt.Fprintf(stderr, "sample: %s: stopping\n", reason)
+		cancel()
+	}
+	return ctx, interrupt, func() {
 		signal.Stop(signals)
 		close(signals)
 		cancel()

@@ -20,6 +20,7 @@ import (
 	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/crew"
+	"github.com/quire/quire/internal/fakeplugin"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/vfs"
 )
@@ -33,6 +34,7 @@ func TestMain(m *testing.M) {
 			batch.Timing.BeatEvery = 100 * time.Millisecond
 			if os.Getenv("QUIRE_FAKE_STALL") != "" {
 				batch.Timing.StallAfter, batch.Timing.LostGrace = 80*time.Millisecond, 300*time.Millisecond
+				batch.Timing.EndGrace = 300 * time.Millisecond
 			}
 			checked := &flagChecker{Writer: os.Stderr}
 			code := sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: checked, models: fakeModels{},
@@ -59,6 +61,7 @@ func TestSlowScripts(t *testing.T) {
 }
 
 func runScripts(t *testing.T, dir string) {
+	fake := fakeplugin.Build(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", dir),
 		RequireExplicitExec: true,
@@ -73,6 +76,7 @@ func runScripts(t *testing.T, dir string) {
 				return err
 			}
 			env.Setenv("REPO", repo)
+			env.Setenv("FAKE_PLUGIN", fake)
 			env.Setenv("REAL_CACHE", cache)
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("COLUMNS", "100")
@@ -89,7 +93,7 @@ func runScripts(t *testing.T, dir string) {
 			return slices.Contains(setup.Accelerators(), condition), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupted": interrupted,
-			"nats": natsServer, "name": name},
+			"nats": natsServer, "name": name, "metadata": metadataServer},
 	})
 }
 
@@ -124,21 +128,29 @@ func wantCode(ts *testscript.TestScript, err error, want int) {
 	}
 }
 
-// interrupted runs a command, interrupts it when it says that rows are finished, and wants exit code 4. What it prints
-// goes to interrupted.out. The signal is SIGINT, or with -TERM as the first argument the one that schedulers send.
+// interrupted runs a command, interrupts it when it says that rows are finished, or with "-at REGEXP" something else,
+// and wants exit code 4. What it prints goes to interrupted.out. The signal is SIGINT, or with -TERM as the first
+// argument the one that schedulers send.
 func interrupted(ts *testscript.TestScript, neg bool, args []string) {
-	stop := os.Interrupt
+	stop, at := os.Interrupt, rowsFinished
 	if len(args) > 0 && args[0] == "-TERM" {
 		stop, args = syscall.SIGTERM, args[1:]
 	}
+	if len(args) > 1 && args[0] == "-at" {
+		at, args = regexp.MustCompile(args[1]), args[2:]
+	}
 	if neg || len(args) < 1 {
-		ts.Fatalf("usage: interrupted [-TERM] COMMAND [ARGUMENT...]")
+		ts.Fatalf("usage: interrupted [-TERM] [-at REGEXP] COMMAND [ARGUMENT...]")
 	}
 	path, err := exec.LookPath(args[0])
 	ts.Check(err)
 	cmd := exec.Command(path, args[1:]...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "QUIRE_FAKE_DELAY=20ms", cpukernel.EnvKernels+"="+ts.Getenv(cpukernel.EnvKernels))
+	cmd.Env = append(os.Environ(), "QUIRE_FAKE_DELAY=20ms")
+	for _, name := range []string{cpukernel.EnvKernels, fakeplugin.Variable, setup.EnvPlugin("tpu"), "QUIRE_FAKE_HANG",
+		"QUIRE_FAKE_STALL", "GCE_METADATA_HOST"} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
 	out := ts.MkAbs("interrupted.out")
 	file, err := os.Create(out)
 	ts.Check(err)
@@ -148,12 +160,12 @@ func interrupted(ts *testscript.TestScript, neg bool, args []string) {
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		text, err := os.ReadFile(out)
 		ts.Check(err)
-		if rowsFinished.Match(text) {
+		if at.Match(text) {
 			break
 		}
 		if time.Now().After(deadline) {
 			_ = cmd.Process.Kill()
-			ts.Fatalf("no row was finished: %s", text)
+			ts.Fatalf("it never said %s: %s", at, text)
 		}
 	}
 	ts.Check(cmd.Process.Signal(stop))

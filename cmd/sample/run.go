@@ -63,6 +63,7 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 			if err != nil {
 				return err
 			}
+			defer o.maintenance.watch(env, o.logger(env))()
 			if o.units.workers > 0 {
 				return errors.Join(runWorkers(ctx, env, &o, f), stop())
 			}
@@ -78,10 +79,6 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 		return err
 	}
 	defer func() { watch.close(resultOf(err)) }()
-	o.hosts.Stuck = func(lost error) {
-		fmt.Fprintf(env.stderr, "sample: %v\n", lost)
-		os.Exit(exitFailure)
-	}
 	task, err := o.task(env, watch)
 	if err != nil {
 		return err

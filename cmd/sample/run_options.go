@@ -25,6 +25,7 @@ type runOptions struct {
 	diagnostics              diagnostics
 	observing                observing
 	units                    unitOptions
+	maintenance              maintenance
 
 	secrets []string // URLs with their parameters
 }
@@ -115,8 +116,8 @@ func (o *runOptions) defineEngine(s *pflag.FlagSet) {
 		"`TOKENS` maximum prompt tokens per step (default: 128 on CPUs; 128 to 1024 on TPUs and GPUs, by the chip's "+
 			"speed and memory bandwidth)")
 	s.IntVar(&o.spec.Engine.MaxRounds, "max-rounds", 0, "`STEPS` maximum decode steps per device call")
-	s.IntVar(&o.process.MaxRestarts, "max-restarts", 5,
-		"`N` give up when the device fails more than N times without finishing a completion in between")
+	deviceFlags(s, &o.process)
+	o.maintenance.define(s)
 	s.BoolVar(&o.spec.Engine.ZeroPages, "zero-pages", false,
 		"overwrite freed pages with zeros, for tenants that share a process")
 	s.BoolVar(&o.process.Debug, "debug", false, "check the device's tables after every step and log each call; slow")
@@ -124,7 +125,8 @@ func (o *runOptions) defineEngine(s *pflag.FlagSet) {
 
 // check parses and validates what does not need the model. Its errors name the flag.
 func (o *runOptions) check() error {
-	if err := errors.Join(o.observing.check(), o.units.check()); err != nil {
+	if err := errors.Join(o.observing.check(), o.units.check(), checkDeviceFlags(&o.process),
+		o.maintenance.check()); err != nil {
 		return err
 	}
 	if !slices.Contains([]string{"auto", "bar", "plain", "none"}, o.progress) {
@@ -195,7 +197,7 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 	options := o.process
 	options.FS, options.Models, options.Messages, options.Fetching = env.fs, env.models, env.stderr,
 		fetchProgress(env.stderr)
-	options.Quiet = o.progress == "none"
+	options.Quiet, options.Stuck = o.progress == "none", stuck(env)
 	options.Progress = &meter{w: env.stderr, mode: o.progress}
 	options.Opened, options.Log = o.diagnostics.dump, o.logger(env)
 	if w != nil {

@@ -25,6 +25,7 @@ type workerOptions struct {
 	storage            []string
 	observing          observing
 	diagnostics        diagnostics
+	maintenance        maintenance
 }
 
 // storageVariable has what --storage has, a line each, for what must not be on a command line.
@@ -63,9 +64,8 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 						"s3://bucket?region=eu-central-1; repeatable, and added to the lines of $QUIRE_STORAGE")
 				s.StringVar(&o.kvMemory, "kv-memory", "",
 					"`BYTES` memory for this machine's KV cache, such as 2GB (default: the job's)")
-				s.IntVar(&o.MaxRestarts, "max-restarts", 5,
-					"`N` give up when the device fails more than N times without finishing a "+
-						"completion in between")
+				deviceFlags(s, &o.Options)
+				o.maintenance.define(s)
 				s.StringVar(&o.progress, "progress", "plain",
 					"`MODE` progress display: plain (a line for each unit) or none")
 				s.BoolVar(&o.Plugins, "plugins", false,
@@ -107,12 +107,13 @@ func (o *workerOptions) check(args []string) error {
 		return fmt.Errorf("one job, or none for any; there are %s", plural.Count(len(args), "argument"))
 	case o.Name != "" && o.Name != queue.CleanName(o.Name):
 		return fmt.Errorf("--name is %q, but must be of letters, digits, - and _", o.Name)
-	case o.MaxRestarts < 0:
-		return fmt.Errorf("--max-restarts is %d, but must be 0 or more", o.MaxRestarts)
 	case o.progress != "plain" && o.progress != "none":
 		return fmt.Errorf("--progress is %q, but must be plain or none", o.progress)
 	}
-	var err error
+	err := errors.Join(checkDeviceFlags(&o.Options), o.maintenance.check())
+	if err != nil {
+		return err
+	}
 	if o.KVMemory, err = parseMemory(o.kvMemory); err != nil {
 		return err
 	}
@@ -149,6 +150,7 @@ func (o *workerOptions) work(ctx context.Context, env *environment, job string) 
 		return err
 	}
 	defer func() { watch.close(resultOf(err)) }()
+	defer o.maintenance.watch(env, watch.Log)()
 	q, err := o.queue.connect(ctx, env, watch.Log)
 	if err != nil {
 		return err
@@ -156,6 +158,7 @@ func (o *workerOptions) work(ctx context.Context, env *environment, job string) 
 	defer q.Close()
 	o.Version, o.Quiet, o.Supervised, o.Reword = quireVersion(), watched.progress == "none", supervised(), ofJob
 	o.FS, o.Models, o.Messages, o.Fetching = env.fs, env.models, env.stderr, fetchProgress(env.stderr)
+	o.Stuck = stuck(env)
 	o.Observer, o.Log, o.Opened = watch.Observer, watch.Log, o.diagnostics.dump
 	return noJobHint(o.Work(ctx, q, job))
 }

@@ -27,7 +27,7 @@ const (
 // runWorkers does a job with several processes of this machine, which take its units from a queue on this machine.
 func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) (err error) {
 	if err := o.refuse(f, "--workers", "config", "new", "work-dir", "workers", "ack-wait", "max-tries", "max-restarts",
-		"progress", "report", "log-format", "log-level"); err != nil {
+		"client-timeout", "call-timeout", "maintenance", "progress", "report", "log-format", "log-level"); err != nil {
 		return &exitError{exitUsage, fmt.Errorf("run: %w", err)}
 	}
 	units := o.units.UnitOptions
@@ -38,7 +38,11 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	if err != nil {
 		return err
 	}
-	c := o.crew(env)
+	chips, err := o.spec.Engine.ChipsOfWorkers(o.units.workers)
+	if err != nil {
+		return err
+	}
+	c := o.crew(env, chips)
 	report, err := task.Distribute(ctx, units, c.Work)
 	if report == nil {
 		return err
@@ -52,8 +56,8 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	return writtenReport(o.report, report, err)
 }
 
-// crew are "sample nats" and "sample worker", so many as --workers says.
-func (o *runOptions) crew(env *environment) *crew.Crew {
+// crew are "sample nats" and "sample worker", so many as --workers says. chips are the chips of each on TPU.
+func (o *runOptions) crew(env *environment, chips []string) *crew.Crew {
 	password := rand.Text()
 	return &crew.Crew{
 		Workers: o.units.workers, MaxRestarts: o.process.MaxRestarts, Password: password, Messages: env.stderr,
@@ -61,8 +65,10 @@ func (o *runOptions) crew(env *environment) *crew.Crew {
 		Server: func(address, store string) []string { return []string{"nats", "--listen", address, "--store", store} },
 		Worker: func(job, name string) []string {
 			args := []string{"worker", job, "--name", name, "--progress", "none", "--max-restarts",
-				fmt.Sprint(o.process.MaxRestarts), "--log-format", o.observing.logFormat, "--log-level",
-				o.observing.logLevel, "--nats-wait", crew.ServerPatience.String(), "--plugins"}
+				fmt.Sprint(o.process.MaxRestarts), "--client-timeout", o.process.ClientTimeout.String(),
+				"--call-timeout", o.process.CallTimeout.String(), "--maintenance", "off", "--log-format",
+				o.observing.logFormat, "--log-level", o.observing.logLevel, "--nats-wait",
+				crew.ServerPatience.String(), "--plugins"}
 			if o.process.Debug {
 				args = append(args, "--debug")
 			}
@@ -71,10 +77,13 @@ func (o *runOptions) crew(env *environment) *crew.Crew {
 			}
 			return args
 		},
-		Environment: func(address string) []string {
+		Environment: func(address string, worker int) []string {
 			env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 				return strings.HasPrefix(v, "NATS_") || strings.HasPrefix(v, storageVariable+"=")
 			})
+			if worker >= 0 && worker < len(chips) {
+				env = append(env, batch.VisibleChips+"="+chips[worker]) // the last one counts
+			}
 			return append(env, supervisedVariable+"=1", natsURL+"=nats://"+address, natsUser+"="+crew.User,
 				natsPassword+"="+password, storageVariable+"="+strings.Join(o.secrets, "\n"))
 		},

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// metadataServer stands in for Google Compute Engine's: "metadata KEY FIRST [THEN]" has a value, which changes to THEN
+// when somebody waits for a change.
+func metadataServer(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: metadata KEY FIRST [THEN]")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		value := args[1]
+		switch waits := r.URL.Query().Get("wait_for_change") == "true"; {
+		case r.Header.Get("Metadata-Flavor") != "Google":
+			http.Error(w, "it is not meant for it", http.StatusForbidden)
+			return
+		case r.URL.Path != "/computeMetadata/v1/"+args[0]:
+			http.NotFound(w, r)
+			return
+		case waits && (len(args) < 3 || r.URL.Query().Get("last_etag") == args[2]):
+			<-r.Context().Done()
+			return
+		case waits:
+			value = args[2]
+		}
+		w.Header().Set("ETag", value)
+		_, _ = w.Write([]byte(value))
+	}))
+	ts.Defer(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	ts.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(server.URL, "http://"))
+}
+
+func TestOnComputeEngine(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "product_name")
+	none := func(string) string { return "" }
+	if onComputeEngine(none, name) {
+		t.Error("a machine without a name")
+	}
+	for text, want := range map[string]bool{"Google Compute Engine\n": true, "Google\n": true, "KVM\n": false} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := onComputeEngine(none, name); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	if !onComputeEngine(func(string) string { return "localhost:1" }, name) {
+		t.Error("GCE_METADATA_HOST does not count")
+	}
+}
