@@ -70,6 +70,8 @@ type Options struct {
 	Opened func(*Session) error
 	// TextOnly opens no engine, but what turns text into tokens.
 	TextOnly bool
+
+	partGap int64 // storage.PartialOptions.Gap of weights, for tests
 }
 
 // Progress is told how far a job is: its counts, and what of these this process drew. Its calls do not overlap.

@@ -5,17 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"unsafe"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/dtypes/bfloat16"
-	"github.com/gomlx/compute/dtypes/float16"
-	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/models/internal/mapped"
 )
 
 // ErrNoTensor is wrapped by Read's error for a name that the checkpoint does not hold.
@@ -46,6 +39,38 @@ type tensor struct {
 	// supported.
 	decode  func(dst []float32, first int)
 	release func() // gives data's pages back
+
+	// encoding is how many elements a block of data has, and how many bytes; group is how many rows are stored in
+	// another order, each group by itself.
+	blockLen, blockBytes int
+	group                int
+	offset               int64 // of data in the file
+	need                 needFile
+}
+
+// Range is the bytes of a file from one offset to before another.
+type Range struct{ From, To int64 }
+
+// Need brings ranges of a weight file, by its name without the folder, of which not all is there.
+type Need func(file string, ranges ...Range) error
+
+// needFile is that of one file; nil where all is there.
+type needFile func(ranges ...Range) error
+
+// one is it for a single range.
+func (n needFile) one() func(from, to int64) error {
+	if n == nil {
+		return nil
+	}
+	return func(from, to int64) error { return n(Range{from, to}) }
+}
+
+// of is the Need of one file.
+func (n Need) of(path string) needFile {
+	if n == nil {
+		return nil
+	}
+	return func(ranges ...Range) error { return n(filepath.Base(path), ranges...) }
 }
 
 func (t *tensor) elements() int {
@@ -74,15 +99,29 @@ func Open(ref string) (*Checkpoint, error) {
 	return c, nil
 }
 
+// OpenParts opens a folder or GGUF file of which not all bytes of the weights are there: need is told before any are
+// read. closed, if not nil, is called by Close.
+func OpenParts(path string, need Need, closed func() error) (*Checkpoint, error) {
+	c, err := openPath(path, need)
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", path, err)
+	}
+	c.Ref = path
+	if closed != nil {
+		c.closers = append(c.closers, closed)
+	}
+	return c, nil
+}
+
 func open(ref string) (*Checkpoint, error) {
 	if OnHub(ref) {
 		path, err := fetchFromHub(ref, false)
 		if err != nil {
 			return nil, err
 		}
-		return openPath(path)
+		return openPath(path, nil)
 	}
-	return openPath(ref)
+	return openPath(ref, nil)
 }
 
 // noModel is the error of a path where nothing is. What looks like a repository of the hub may have been meant as one.
@@ -96,7 +135,7 @@ func noModel(path string) error {
 		os.ErrNotExist)
 }
 
-func openPath(path string) (*Checkpoint, error) {
+func openPath(path string, need Need) (*Checkpoint, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
@@ -105,7 +144,7 @@ func openPath(path string) (*Checkpoint, error) {
 		return nil, err
 	}
 	if info.IsDir() {
-		return openFolder(path)
+		return openFolder(path, need)
 	}
 	switch {
 	case filepath.Base(path) == configFile:
@@ -114,7 +153,7 @@ func openPath(path string) (*Checkpoint, error) {
 	case filepath.Ext(path) == ".safetensors":
 		return nil, fmt.Errorf("this is a weight file without its config; give its folder %s", filepath.Dir(path))
 	}
-	return openGGUF(path)
+	return openGGUF(path, need.of(path))
 }
 
 // finish lists the names of a checkpoint whose tensors are set.
@@ -177,118 +216,10 @@ func (c *Checkpoint) TokenizerSource() string { return c.tokenizer }
 // ChatTemplate is the model's default chat template (Jinja source); "" if it has none.
 func (c *Checkpoint) ChatTemplate() string { return c.chatTemplate }
 
-// Read returns a tensor's elements in row-major order as []float32, []bfloat16.BFloat16 or []float16.Float16, for dtype
-// Float32, BFloat16 or Float16. Blocks are dequantized; narrowing rounds to nearest, ties to even.
-//
-// When the file holds that very dtype, the slice is a view of the mapped file: it must not be written to (the process
-// would be killed) and is valid until Close. Otherwise it is the caller's own, nothing else of the tensor's size is
-// allocated, and the mapped pages are given back; after using a view, do that with Release.
-func (c *Checkpoint) Read(name string, dtype dtypes.DType) (flat any, err error) {
-	t := c.tensors[name]
-	if t == nil {
-		return nil, fmt.Errorf("model %s: %w: %s", c.Ref, ErrNoTensor, name)
-	}
-	if t.decode == nil {
-		return nil, fmt.Errorf("tensor %s in %s: %w", name, t.file,
-			arch.Unsupported("F32, BF16 and F16 are", "dtype %s", t.stored))
-	}
-	if view := t.view(dtype); view != nil {
-		return view, t.named(name, mapped.Touch(t.data))
-	}
-	switch dtype {
-	case dtypes.Float32:
-		flat, err = read(t, func(dst, src []float32) { copy(dst, src) })
-		return flat, t.named(name, err)
-	case dtypes.BFloat16:
-		flat, err = read(t, toBFloat16)
-		return flat, t.named(name, err)
-	case dtypes.Float16:
-		flat, err = read(t, toFloat16)
-		return flat, t.named(name, err)
-	}
-	return nil, fmt.Errorf("tensor %s in %s cannot be read as %s; Float32, BFloat16 and Float16 are possible", name,
-		t.file, dtype)
-}
-
-func (t *tensor) named(name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("tensor %s in %s: %w", name, t.file, err)
-}
-
 // Release gives the memory of a tensor's mapped pages back to the operating system. Views of it stay valid, at the
 // price of reading the file again.
 func (c *Checkpoint) Release(name string) {
 	if t := c.tensors[name]; t != nil && t.release != nil {
 		t.release()
 	}
-}
-
-// view is the tensor's data as a slice of dtype, or nil where it must be decoded: another dtype, misaligned for the
-// element (the formats allow that), or a big-endian machine.
-func (t *tensor) view(dtype dtypes.DType) any {
-	if t.native != dtype || len(t.data) == 0 || !littleEndian {
-		return nil
-	}
-	p, n := unsafe.Pointer(unsafe.SliceData(t.data)), t.elements()
-	aligned := func(size uintptr) bool { return uintptr(p)%size == 0 }
-	switch {
-	case dtype == dtypes.Float32 && aligned(4):
-		return unsafe.Slice((*float32)(p), n)
-	case dtype == dtypes.BFloat16 && aligned(2):
-		return unsafe.Slice((*bfloat16.BFloat16)(p), n)
-	case dtype == dtypes.Float16 && aligned(2):
-		return unsafe.Slice((*float16.Float16)(p), n)
-	}
-	return nil
-}
-
-var littleEndian = func() bool {
-	x := uint16(1)
-	return *(*byte)(unsafe.Pointer(&x)) == 1
-}()
-
-// Decoding goes through float32 in chunks that stay in the cache, on at most this many goroutines: beyond a few, memory
-// bandwidth is the limit.
-const (
-	chunkElements = 16 << 10
-	maxReaders    = 8
-)
-
-// read decodes a whole tensor, split between goroutines at multiples of its unit.
-func read[T any](t *tensor, narrow func(dst []T, src []float32)) ([]T, error) {
-	out := make([]T, t.elements())
-	units := len(out) / t.unit
-	readers := max(1, min(runtime.GOMAXPROCS(0), maxReaders, len(out)/chunkElements, units))
-	chunk := max(chunkElements/t.unit, 1) * t.unit
-	var wg sync.WaitGroup
-	errs := make([]error, readers)
-	for i := range readers {
-		first, end := units*i/readers*t.unit, units*(i+1)/readers*t.unit
-		decode := func() error {
-			if direct, ok := any(out).([]float32); ok { // no narrowing, no scratch
-				for ; first < end; first += chunk {
-					t.decode(direct[first:min(first+chunk, end)], first)
-				}
-				return nil
-			}
-			scratch := make([]float32, min(chunk, end-first))
-			for ; first < end; first += chunk {
-				part := scratch[:min(chunk, end-first)]
-				t.decode(part, first)
-				narrow(out[first:first+len(part)], part)
-			}
-			return nil
-		}
-		wg.Go(func() { errs[i] = mapped.Guard(decode) })
-	}
-	wg.Wait()
-	if t.release != nil {
-		t.release()
-	}
-	if failed := slices.IndexFunc(errs, func(err error) bool { return err != nil }); failed >= 0 {
-		return nil, errs[failed]
-	}
-	return out, nil
 }

@@ -62,7 +62,7 @@ func TestConversionsLikeTorch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	f, err := safetensors.Open(golden)
+	f, err := safetensors.Open(golden, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestViews(t *testing.T) {
 	moved := append([]byte{0}, x.data...)[1:]
 	odd := *x
 	odd.data, odd.release = moved, nil
-	if uintptr(unsafe.Pointer(&moved[0]))%4 == 0 || odd.view(dtypes.Float32) != nil {
+	if uintptr(unsafe.Pointer(&moved[0]))%4 == 0 || odd.view(dtypes.Float32, 0, odd.elements()) != nil {
 		t.Error("misaligned data was given as a view")
 	}
 }

@@ -19,7 +19,7 @@ func Dummy(cfg Config, seed uint64) *Checkpoint {
 	c := &Checkpoint{Config: cfg, Ref: fmt.Sprintf("dummy %s, seed %d", cfg.Architecture, seed),
 		tensors: map[string]*tensor{}}
 	for spec := range cfg.Tensors() {
-		t := &tensor{shape: spec.Shape, file: "dummy weights", stored: "random", unit: 1}
+		t := &tensor{shape: spec.Shape, file: "dummy weights", stored: "random", unit: 1, blockLen: 1, group: 1}
 		switch {
 		case spec.Part.IsNorm():
 			t.decode = func(dst []float32, _ int) { fill(dst, float32(1-cfg.Norm.Offset)) }

@@ -10,8 +10,32 @@ import (
 
 // identityPart is a piece of what makes a checkpoint: text that counts whole, and weights that count by samples.
 type identityPart struct {
-	header []byte
-	data   [][]byte
+	header  []byte
+	tensors []*tensor // of one file
+	need    needFile
+}
+
+// samples are the ranges of a tensor's data that count.
+func (t *tensor) samples() []Range {
+	size := int64(len(t.data))
+	if size <= 3*sampleBytes {
+		return []Range{{0, size}}
+	}
+	return []Range{{0, sampleBytes}, {size / 2, size/2 + sampleBytes}, {size - sampleBytes, size}}
+}
+
+// bring has the samples of all tensors of a file brought together.
+func (p identityPart) bring() error {
+	if p.need == nil {
+		return nil
+	}
+	var ranges []Range
+	for _, t := range p.tensors {
+		for _, r := range t.samples() {
+			ranges = append(ranges, Range{t.offset + r.From, t.offset + r.To})
+		}
+	}
+	return p.need(ranges...)
 }
 
 // sampleBytes is taken at the start, the middle and the end of each tensor.
@@ -31,16 +55,14 @@ func (c *Checkpoint) FingerPrint() string {
 	}
 	err := mapped.Guard(func() error {
 		for _, part := range c.identity {
+			if err := part.bring(); err != nil {
+				return err
+			}
 			write(part.header)
-			for _, data := range part.data {
-				if len(data) <= 3*sampleBytes {
-					write(data)
-					continue
+			for _, t := range part.tensors {
+				for _, r := range t.samples() {
+					write(t.data[r.From:r.To])
 				}
-				middle := len(data) / 2
-				write(data[:sampleBytes])
-				write(data[middle : middle+sampleBytes])
-				write(data[len(data)-sampleBytes:])
 			}
 		}
 		return nil

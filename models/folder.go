@@ -28,7 +28,7 @@ const (
 const maxTextBytes = 256 << 20
 
 // openFolder opens a folder with config.json and model.safetensors or its shards.
-func openFolder(dir string) (*Checkpoint, error) {
+func openFolder(dir string, need Need) (*Checkpoint, error) {
 	c := &Checkpoint{tensors: map[string]*tensor{}}
 	var err error
 	if c.Config, err = readFolderConfig(dir); err != nil {
@@ -39,7 +39,7 @@ func openFolder(dir string) (*Checkpoint, error) {
 		return nil, err
 	}
 	for _, shard := range shards {
-		if err := c.addSafetensors(filepath.Join(dir, shard), shard, index); err != nil {
+		if err := c.addSafetensors(filepath.Join(dir, shard), shard, index, need.of(shard)); err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -105,20 +105,20 @@ func readIndex(dir string) (shards []string, index map[string]string, err error)
 
 // addSafetensors adds the tensors of one file. With an index, only those that it places in this file count, as in the
 // reference loader.
-func (c *Checkpoint) addSafetensors(path, shard string, index map[string]string) error {
-	f, err := safetensors.Open(path)
+func (c *Checkpoint) addSafetensors(path, shard string, index map[string]string, need needFile) error {
+	f, err := safetensors.Open(path, need.one())
 	if err != nil {
 		return err
 	}
 	c.closers = append(c.closers, f.Close)
-	id := identityPart{header: f.Header()}
+	id := identityPart{header: f.Header(), need: need}
 	for i := range f.Tensors() {
 		st := &f.Tensors()[i]
 		if index != nil && index[st.Name] != shard {
 			continue
 		}
-		t := &tensor{shape: st.Dims, file: path, stored: st.DType, data: st.Data, unit: 1,
-			release: func() { f.Release(st) }}
+		t := &tensor{shape: st.Dims, file: path, stored: st.DType, data: st.Data, unit: 1, blockLen: 1, group: 1,
+			release: func() { f.Release(st) }, offset: st.Offset, need: need}
 		switch st.DType {
 		case "F32":
 			t.native, t.decode = dtypes.Float32, blockDecoder(gguf.F32, st.Data)
@@ -127,8 +127,11 @@ func (c *Checkpoint) addSafetensors(path, shard string, index map[string]string)
 		case "F16":
 			t.native, t.decode = dtypes.Float16, blockDecoder(gguf.F16, st.Data)
 		}
+		if t.native != dtypes.InvalidDType {
+			t.blockBytes = t.native.Size()
+		}
 		c.tensors[st.Name] = t
-		id.data = append(id.data, st.Data)
+		id.tensors = append(id.tensors, t)
 	}
 	c.identity = append(c.identity, id)
 	return nil

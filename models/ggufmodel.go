@@ -9,20 +9,20 @@ import (
 )
 
 // openGGUF opens a single GGUF file.
-func openGGUF(path string) (*Checkpoint, error) {
-	f, err := gguf.Open(path)
+func openGGUF(path string, need needFile) (*Checkpoint, error) {
+	f, err := gguf.Open(path, need.one())
 	if err != nil {
 		return nil, err
 	}
 	c := &Checkpoint{tensors: map[string]*tensor{}, closers: []func() error{f.Close}}
-	if err := c.addGGUF(f, path); err != nil {
+	if err := c.addGGUF(f, path, need); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("GGUF file %s: %w", path, err)
 	}
 	return c.finish(), nil
 }
 
-func (c *Checkpoint) addGGUF(f *gguf.File, path string) error {
+func (c *Checkpoint) addGGUF(f *gguf.File, path string, need needFile) error {
 	config, decoder, err := arch.ReadMetadata(Decoders, f)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string) error {
 	for t := range config.Tensors() {
 		known[t.GGUF] = t
 	}
-	id := identityPart{header: f.Header()}
+	id := identityPart{header: f.Header(), need: need}
 	for i := range f.Tensors() {
 		gt := &f.Tensors()[i]
 		name, part := gt.Name, known[gt.Name].Part
@@ -42,9 +42,10 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string) error {
 		if c.tensors[name] != nil {
 			return fmt.Errorf("tensors %q and another one both are %s", gt.Name, name)
 		}
-		blockLen, _ := gt.Type.Block()
+		blockLen, blockBytes := gt.Type.Block()
 		t := &tensor{shape: gt.Dims, file: path, stored: gt.Type.String(), data: gt.Data, unit: blockLen,
-			decode: blockDecoder(gt.Type, gt.Data), release: func() { f.Release(gt) }}
+			decode: blockDecoder(gt.Type, gt.Data), release: func() { f.Release(gt) },
+			blockLen: blockLen, blockBytes: blockBytes, group: 1, offset: gt.Offset, need: need}
 		switch gt.Type {
 		case gguf.F32:
 			t.native = dtypes.Float32
@@ -74,7 +75,7 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string) error {
 			c.Config.DType = t.native // stays invalid for quantized files
 		}
 		c.tensors[name] = t
-		id.data = append(id.data, gt.Data)
+		id.tensors = append(id.tensors, t)
 	}
 	c.identity = append(c.identity, id)
 	if f.Has("tokenizer.ggml.model") {
@@ -92,7 +93,7 @@ func (t *tensor) deinterleave(headDim int) {
 	for _, d := range t.shape[1:] {
 		row *= d
 	}
-	t.native, t.unit = dtypes.InvalidDType, row
+	t.native, t.unit, t.group = dtypes.InvalidDType, row, headDim
 	t.decode = func(dst []float32, first int) {
 		for r := first / row; len(dst) > 0; r++ {
 			inHead := r % headDim

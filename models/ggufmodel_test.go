@@ -230,7 +230,7 @@ func FuzzOpenGGUF(f *testing.F) {
 			return
 		}
 		c := &Checkpoint{tensors: map[string]*tensor{}}
-		if err := c.addGGUF(file, "fuzz"); err != nil {
+		if err := c.addGGUF(file, "fuzz", nil); err != nil {
 			return
 		}
 		c.finish()

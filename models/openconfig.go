@@ -30,7 +30,7 @@ func openConfig(ref string) (*Checkpoint, error) {
 	if err == nil && (info.IsDir() || filepath.Ext(path) == ".json") {
 		return openDummy(path)
 	}
-	c, err := openPath(path) // a GGUF file, or the error
+	c, err := openPath(path, nil) // a GGUF file, or the error
 	if err != nil {
 		return nil, err
 	}

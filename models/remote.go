@@ -16,6 +16,11 @@ func folderFile(name string, weights bool) bool {
 	return slices.Contains(folderTexts, name)
 }
 
+// IsWeights says that a file of a folder holds weights: of these a process may need parts only.
+func IsWeights(file string) bool {
+	return filepath.Ext(file) == ".safetensors" || filepath.Ext(file) == ".gguf"
+}
+
 // folderTexts are the files of a folder that Open reads or that tokenizers may need, beside the weights.
 var folderTexts = []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile, weightsIndex,
 	"special_tokens_map.json", "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json"}

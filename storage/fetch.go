@@ -51,6 +51,14 @@ func Fetch(ctx context.Context, name, cache string, progress Progress) (string, 
 // folder that has them, and only them, under these paths. Objects of the same version are shared between such folders.
 func FetchFolder(ctx context.Context, folder, cache string, want func(file string) bool, progress Progress) (string,
 	error) {
+	return fetchFolder(ctx, folder, cache, want, func(name, _ string) (string, error) {
+		return Fetch(ctx, name, cache, progress)
+	})
+}
+
+// fetchFolder makes a folder of the local files that get returns for objects and their paths in the folder.
+func fetchFolder(ctx context.Context, folder, cache string, want func(file string) bool,
+	get func(name, file string) (string, error)) (string, error) {
 	files, err := List(ctx, folder)
 	if err != nil {
 		return "", err
@@ -71,7 +79,7 @@ func FetchFolder(ctx context.Context, folder, cache string, want func(file strin
 		if !filepath.IsLocal(filepath.FromSlash(file)) {
 			return "", failed("fetch", folder, fmt.Errorf("it has a file named %q", file))
 		}
-		if paths[file], err = Fetch(ctx, f.Name, cache, progress); err != nil {
+		if paths[file], err = get(f.Name, file); err != nil {
 			return "", err
 		}
 		order = append(order, file)
@@ -112,14 +120,11 @@ func linkTo(target, link string) error {
 
 // fetch brings one version of an object to CACHE/object-ID/NAME.
 func (o *object) fetch(ctx context.Context, l location, info Info, cache string, progress Progress) (string, error) {
-	identity := sha256.New()
-	fmt.Fprintln(identity, l.scheme, l.bucket, l.key, info.ETag, o.version.generation, info.Size,
-		info.ModTime.UTC().Format(time.RFC3339))
-	dir := filepath.Join(cache, "object-"+short(identity))
-	final := filepath.Join(dir, path.Base(l.key))
-	if path.Base(l.key) != filepath.Base(final) || !filepath.IsLocal(path.Base(l.key)) {
-		return "", errors.New("its name is not valid for a local file")
+	dir, err := versionFolder(l, o, info, cache)
+	if err != nil {
+		return "", err
 	}
+	final := filepath.Join(dir, path.Base(l.key))
 	if _, err := os.Stat(final); err == nil {
 		return final, nil
 	}
@@ -142,6 +147,18 @@ func (o *object) fetch(ctx context.Context, l location, info Info, cache string,
 		return "", err
 	}
 	return final, syncFolder(dir)
+}
+
+// versionFolder is where the cache has one version of an object.
+func versionFolder(l location, o *object, info Info, cache string) (string, error) {
+	base := path.Base(l.key)
+	if base != filepath.Base(filepath.FromSlash(base)) || !filepath.IsLocal(base) {
+		return "", errors.New("its name is not valid for a local file")
+	}
+	identity := sha256.New()
+	fmt.Fprintln(identity, l.scheme, l.bucket, l.key, info.ETag, o.version.generation, info.Size,
+		info.ModTime.UTC().Format(time.RFC3339))
+	return filepath.Join(cache, "object-"+short(identity)), nil
 }
 
 // errWrongSum says that what came is not what is stored. What came is thrown away.

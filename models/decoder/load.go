@@ -101,37 +101,98 @@ func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoin
 			a.split.firstKeys(places[i], flat.([]float32))
 		}
 	}
+	devices := make([][]span, len(flats))
 	for _, s := range a.sources {
-		tensor, err := from.Read(s.name, a.read)
-		if err != nil {
+		for i := range flats {
+			devices[i] = s.spans(places[i])
+		}
+		put := a.fillRows
+		if s.columns {
+			put = a.fillColumns
+		}
+		if err := put(backend, flats, s, devices, from); err != nil {
 			return err
-		}
-		if n := reflect.ValueOf(tensor).Len(); n != s.rows*s.width {
-			return fmt.Errorf("tensor %s has %d values, not %d rows of %d", s.name, n, s.rows, s.width)
-		}
-		for i, flat := range flats {
-			if err := a.put(backend, flat, s, s.spans(places[i]), tensor); err != nil {
-				return err
-			}
 		}
 		from.Release(s.name)
 	}
 	return nil
 }
 
-// put writes spans of a tensor to a device's slice.
-func (a Array) put(backend compute.Backend, flat any, s source, spans []span, tensor any) error {
-	if s.columns {
-		if len(spans) == 1 && spans[0].n == s.width && a.format.In == s.width {
-			return a.putRows(backend, flat, tensor, 0)
-		}
-		return a.putRows(backend, flat, cutColumns(tensor, s, spans, a.format.In), 0)
-	}
-	for _, part := range spans {
-		rows := reflect.ValueOf(tensor).Slice(part.from*s.width, (part.from+part.n)*s.width).Interface()
-		if err := a.putRows(backend, flat, rows, part.to); err != nil {
+// fillRows writes the rows of a tensor that devices have, and reads no others, nor any twice.
+func (a Array) fillRows(backend compute.Backend, flats []any, s source, devices [][]span,
+	from *models.Checkpoint) error {
+	for _, run := range merged(devices) {
+		rows, err := from.ReadRows(s.name, a.read, models.Span{From: run.from, N: run.n})
+		if err != nil {
 			return err
 		}
+		if err := s.check(rows, run.n*s.width); err != nil {
+			return err
+		}
+		for i, flat := range flats {
+			for _, part := range devices[i] {
+				if part.from < run.from || part.from >= run.from+run.n {
+					continue
+				}
+				at := (part.from - run.from) * s.width
+				values := reflect.ValueOf(rows).Slice(at, at+part.n*s.width).Interface()
+				if err := a.putRows(backend, flat, values, part.to); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// fillColumns writes the columns of a tensor that devices have, all rows of each.
+func (a Array) fillColumns(backend compute.Backend, flats []any, s source, devices [][]span,
+	from *models.Checkpoint) error {
+	runs := merged(devices)
+	if len(runs) == 0 {
+		return nil
+	}
+	var columns []models.Span
+	read := s // of the columns that are read alone
+	read.width = 0
+	for _, run := range runs {
+		columns = append(columns, models.Span{From: run.from, N: run.n})
+		read.width += run.n
+	}
+	tensor, err := a.columns(s, columns, from)
+	if err != nil {
+		return err
+	}
+	if err := s.check(tensor, s.rows*read.width); err != nil {
+		return err
+	}
+	for i, flat := range flats {
+		spans := make([]span, len(devices[i]))
+		for k, part := range devices[i] {
+			spans[k] = span{place(runs, part.from), part.to, part.n}
+		}
+		rows := tensor
+		if len(spans) != 1 || spans[0].n != read.width || a.format.In != read.width {
+			rows = cutColumns(tensor, read, spans, a.format.In)
+		}
+		if err := a.putRows(backend, flat, rows, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// columns reads columns of a tensor: all of them as they are in the file.
+func (a Array) columns(s source, columns []models.Span, from *models.Checkpoint) (any, error) {
+	if len(columns) == 1 && columns[0].N == s.width {
+		return from.Read(s.name, a.read)
+	}
+	return from.ReadColumns(s.name, a.read, columns)
+}
+
+func (s source) check(flat any, want int) error {
+	if n := reflect.ValueOf(flat).Len(); n != want {
+		return fmt.Errorf("tensor %s has %d values, not %d, in rows of %d", s.name, n, want, s.width)
 	}
 	return nil
 }

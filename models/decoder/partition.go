@@ -1,6 +1,9 @@
 package decoder
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
 )
@@ -50,6 +53,33 @@ func (s Partition) Local(cfg models.Config) models.Config {
 
 // span is a run of rows, or of columns, of a tensor: n from one place on, which an array holds from another on.
 type span struct{ from, to, n int }
+
+// merged is what any of several devices has of a tensor, each run once, in order.
+func merged(devices [][]span) []span {
+	all := slices.Concat(devices...)
+	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	var runs []span
+	for _, s := range all {
+		if last := len(runs) - 1; last >= 0 && s.from <= runs[last].from+runs[last].n {
+			runs[last].n = max(runs[last].n, s.from+s.n-runs[last].from)
+			continue
+		}
+		runs = append(runs, span{from: s.from, n: s.n})
+	}
+	return runs
+}
+
+// place is where something stands in runs that lie one behind the other.
+func place(runs []span, from int) int {
+	before := 0
+	for _, run := range runs {
+		if from < run.from+run.n {
+			return before + from - run.from
+		}
+		before += run.n
+	}
+	return before
+}
 
 // slot returns the KV head of a device's slot, and its query heads; there are none in an empty slot.
 func (s Partition) slot(device, slot int) (kv, firstQuery, queries int) {

@@ -33,7 +33,12 @@ type Tensor struct {
 	Dims []int // outermost first (row-major), the reverse of the order in the file
 	Type Type
 	Data []byte // encoded, of exactly Type.Bytes(elements) bytes; a slice of the mapping
+	// Offset is where Data begins in the file.
+	Offset int64
 }
+
+// Need brings bytes of a file of which not all are there, from one offset to before another, before they are read.
+type Need func(from, to int64) error
 
 // Elements is the product of the dimensions.
 func (t *Tensor) Elements() int {
@@ -56,11 +61,18 @@ type File struct {
 	byName  map[string]*Tensor
 }
 
-// Open maps the file at path and reads its tables.
-func Open(path string) (*File, error) {
+// Open maps the file at path and reads its tables. Need is nil where the whole file is there; of the data of tensors the
+// caller brings what is read.
+func Open(path string, need Need) (*File, error) {
 	m, err := mapped.Open(path)
 	if err != nil {
 		return nil, err
+	}
+	if need != nil {
+		if err := needTables(path, m.Bytes(), need); err != nil {
+			m.Close()
+			return nil, err
+		}
 	}
 	var f *File
 	if err := mapped.Guard(func() (err error) { f, err = Parse(path, m.Bytes()); return err }); err != nil {
@@ -70,6 +82,24 @@ func Open(path string) (*File, error) {
 	f.mapping = m
 	return f, nil
 }
+
+// needTables brings metadata and tensor table of a file: how long they are is known when they are read.
+func needTables(path string, data []byte, need Need) error {
+	for size := min(firstTables, len(data)); ; size = min(2*size, len(data)) {
+		if err := need(0, int64(size)); err != nil {
+			return err
+		}
+		r := &reader{data: data[:size]}
+		f := &File{name: path, values: map[string]value{}, byName: map[string]*Tensor{}}
+		_ = mapped.Guard(func() error { return f.parse(r) }) // Parse tells what is wrong
+		if !r.failed || size == len(data) {
+			return nil
+		}
+	}
+}
+
+// firstTables is how much of a file is brought first. Tables with a tokenizer are a few megabytes.
+const firstTables = 32 << 10
 
 // Parse reads a whole GGUF file held in data; name stands for it in errors. The File refers to data and never writes to
 // it.
@@ -175,7 +205,7 @@ func (f *File) parse(r *reader) error {
 					"or damaged",
 				t.Name, size, start, fileSize)
 		}
-		t.Data = r.data[start:end:end]
+		t.Data, t.Offset = r.data[start:end:end], int64(start)
 	}
 	return nil
 }

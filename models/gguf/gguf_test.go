@@ -15,7 +15,7 @@ import (
 const typesFile = "../testdata/types.gguf"
 
 func TestDequantizeLikeGGML(t *testing.T) {
-	f, err := Open(typesFile)
+	f, err := Open(typesFile, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestDequantizeRefusesWrongSizes(t *testing.T) {
 }
 
 func TestMetadata(t *testing.T) {
-	f, err := Open(typesFile)
+	f, err := Open(typesFile, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestBadFiles(t *testing.T) {
 			if err := os.WriteFile(path, c.data, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := Open(path)
+			_, err := Open(path, nil)
 			if err == nil {
 				t.Fatal("the file was accepted")
 			}

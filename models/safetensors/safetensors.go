@@ -33,7 +33,12 @@ type Tensor struct {
 	DType string // as in the header: F32, BF16, F16, I64, ...
 	Dims  []int  // outermost first; empty for a scalar
 	Data  []byte // little-endian elements; a slice of the mapping
+	// Offset is where Data begins in the file.
+	Offset int64
 }
+
+// Need brings bytes of a file of which not all are there, from one offset to before another, before they are read.
+type Need func(from, to int64) error
 
 // File is an open safetensors file. It is safe for concurrent use until Close.
 type File struct {
@@ -43,11 +48,18 @@ type File struct {
 	tensors []Tensor // by offset
 }
 
-// Open maps the file at path and reads its header.
-func Open(path string) (*File, error) {
+// Open maps the file at path and reads its header. Need is nil where the whole file is there; of the data of tensors the
+// caller brings what is read.
+func Open(path string, need Need) (*File, error) {
 	m, err := mapped.Open(path)
 	if err != nil {
 		return nil, err
+	}
+	if need != nil {
+		if err := needHeader(m.Bytes(), need); err != nil {
+			m.Close()
+			return nil, err
+		}
 	}
 	var f *File
 	if err := mapped.Guard(func() (err error) { f, err = Parse(path, m.Bytes()); return err }); err != nil {
@@ -56,6 +68,19 @@ func Open(path string) (*File, error) {
 	}
 	f.mapping = m
 	return f, nil
+}
+
+// needHeader brings the header of a file.
+func needHeader(data []byte, need Need) error {
+	size := int64(len(data))
+	if err := need(0, min(8, size)); err != nil || size < 8 {
+		return err
+	}
+	var header uint64
+	if err := mapped.Guard(func() error { header = binary.LittleEndian.Uint64(data); return nil }); err != nil {
+		return err
+	}
+	return need(0, min(size, 8+int64(min(header, maxHeaderBytes))))
 }
 
 // Parse reads a whole file held in data; name stands for it in errors. The File refers to data and never writes to it.
@@ -134,7 +159,8 @@ func (f *File) parse(data []byte) error {
 				e.name, begin, next)
 		}
 		next = end
-		t := Tensor{Name: e.name, DType: e.DType, Dims: make([]int, len(e.Shape)), Data: body[begin:end:end]}
+		t := Tensor{Name: e.name, DType: e.DType, Dims: make([]int, len(e.Shape)), Data: body[begin:end:end],
+			Offset: int64(8 + size + begin)}
 		for i, d := range e.Shape {
 			t.Dims[i] = int(d)
 		}

@@ -31,7 +31,7 @@ func TestReads(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Open(path)
+	f, err := Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestBadFiles(t *testing.T) {
 			if err := os.WriteFile(path, c.data, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := Open(path)
+			_, err := Open(path, nil)
 			if err == nil {
 				t.Fatal("the file was accepted")
 			}

@@ -1,0 +1,183 @@
+package batch
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/decoder"
+)
+
+// countedBucket is a store that has a model's files, and counts the bytes of objects that it serves.
+func countedBucket(t *testing.T, files ...string) (url func(key string) string, served *atomic.Int64) {
+	t.Helper()
+	t.Setenv("AWS_ACCESS_KEY_ID", "quire")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
+	backend := s3mem.New()
+	if err := backend.CreateBucket("models"); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err == nil {
+			_, err = backend.PutObject("models", "m/"+filepath.Base(file), map[string]string{}, bytes.NewReader(data),
+				int64(len(data)), nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fake := gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
+	served = new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fake.ServeHTTP(w, r)
+		if n, err := strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64); err == nil && r.Header.Get("Range") != "" {
+			served.Add(n)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return func(key string) string {
+		return "s3://models/" + key + "?endpoint=" + server.URL +
+			"&use_path_style=true&hostname_immutable=true&region=us-east-1"
+	}, served
+}
+
+// someDevices is the part of a group's devices that a host has.
+type someDevices struct {
+	compute.Backend
+	devices int
+	places  []int
+}
+
+func (g someDevices) Partitions() int                     { return g.devices }
+func (g someDevices) Places() []int                       { return g.places }
+func (g someDevices) Member(int) (compute.Backend, error) { return g.Backend, nil }
+func (g someDevices) Join(parts []compute.Buffer) (compute.Buffer, error) {
+	return joinedParts{parts[0], parts}, nil
+}
+
+type joinedParts struct {
+	compute.Buffer
+	all []compute.Buffer
+}
+
+// loaded is the elements of all arrays that a host's devices have, by the place of the device.
+func loaded(t *testing.T, host someDevices, from *models.Checkpoint) map[int][]any {
+	t.Helper()
+	byPlace := map[int][]any{}
+	for _, a := range decoder.Arrays(from.Config, decoder.Storage{Backend: host, DType: dtypes.BFloat16}) {
+		b, err := a.Load(host, 0, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, part := range b.(joinedParts).all {
+			flat := reflect.MakeSlice(reflect.SliceOf(a.Shape.DType.GoType()), a.Shape.Size(), a.Shape.Size()).Interface()
+			if err := part.ToFlatData(flat); err != nil {
+				t.Fatal(err)
+			}
+			byPlace[host.places[i]] = append(byPlace[host.places[i]], flat)
+		}
+	}
+	return byPlace
+}
+
+// Hosts that run a model of an object store together each read the weights of their own devices, and no others: what is
+// split comes once in all, what every device has comes once for each host.
+func TestHostsReadTheirParts(t *testing.T) {
+	for _, model := range []string{
+		testenv.Path("testdata", "models", "llama3-sharded"), testenv.Path("testdata", "models", "qwen2"),
+		testenv.Path("testdata", "models", "olmo2"), testenv.Path("models", "testdata", "qwen2.gguf"),
+	} {
+		t.Run(filepath.Base(model), func(t *testing.T) {
+			local, err := models.Open(model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer local.Close()
+			files, name := []string{model}, "m/"+filepath.Base(model)
+			if filepath.Ext(model) == "" {
+				if files, err = filepath.Glob(filepath.Join(model, "*")); err != nil {
+					t.Fatal(err)
+				}
+				name = "m/"
+			}
+			url, served := countedBucket(t, files...)
+			const devices = 2
+			want := loaded(t, someDevices{testenv.Go(t), devices, []int{0, 1}}, local)
+			split, whole := sizesOf(t, local, devices)
+			var first, weights int64 // bytes that come when the model is opened, and after
+			for host := range devices {
+				begin := served.Load()
+				part, closeAll := openParts(t, url(name))
+				opened := served.Load()
+				got := loaded(t, someDevices{testenv.Go(t), devices, []int{host}}, part)
+				first, weights = first+opened-begin, weights+served.Load()-opened
+				if !reflect.DeepEqual(got[host], want[host]) {
+					t.Errorf("host %d has other weights than with the whole file", host)
+				}
+				closeAll()
+			}
+			exact := split + devices*whole
+			if filepath.Ext(model) == ".gguf" { // some weights come with its tables
+				if first+weights < exact || weights > exact || first > devices*40_000 {
+					t.Errorf("the hosts read %d bytes and then %d, want %d", first, weights, exact)
+				}
+			} else if weights != exact {
+				t.Errorf("the hosts read %d bytes of weights, want %d of what is split and %d times %d", weights, split,
+					devices, whole)
+			}
+		})
+	}
+}
+
+// sizesOf is how many bytes of a checkpoint are split between devices, and how many each of them has.
+func sizesOf(t *testing.T, c *models.Checkpoint, devices int) (split, whole int64) {
+	for tensor := range c.Config.Tensors() {
+		element, ok := map[string]int{"F32": 4, "F16": 2, "BF16": 2}[c.Encoding(tensor.Name)]
+		if !ok {
+			t.Fatalf("%s is stored as %s", tensor.Name, c.Encoding(tensor.Name))
+		}
+		size := element
+		for _, d := range tensor.Shape {
+			size *= d
+		}
+		if tensor.Over == arch.Whole || tensor.Over == arch.ByKVHeads && c.Config.NumKVHeads < devices {
+			whole += int64(size)
+		} else {
+			split += int64(size)
+		}
+	}
+	return split, whole
+}
+
+// openParts opens a remote model as a host of several does, but that nothing is read for being near.
+func openParts(t *testing.T, name string) (c *models.Checkpoint, closeAll func()) {
+	t.Helper()
+	t.Setenv("QUIRE_CACHE", t.TempDir())
+	task := &Task{Options: Options{Messages: io.Discard, partGap: 1, Hosts: &Hosts{Processes: 2}}}
+	task.Model = name
+	c, err := task.OpenModel(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,304 @@
+package models
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
+
+	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/internal/mapped"
+)
+
+// Span is a run of N rows or columns of a tensor.
+type Span struct{ From, N int }
+
+// Read returns a tensor's elements in row-major order as []float32, []bfloat16.BFloat16 or []float16.Float16, for dtype
+// Float32, BFloat16 or Float16. Blocks are dequantized; narrowing rounds to nearest, ties to even.
+//
+// When the file holds that very dtype, the slice is a view of the mapped file: it must not be written to (the process
+// would be killed) and is valid until Close. Otherwise it is the caller's own, nothing else of the tensor's size is
+// allocated, and the mapped pages are given back; after using a view, do that with Release.
+func (c *Checkpoint) Read(name string, dtype dtypes.DType) (flat any, err error) {
+	t, err := c.readable(name, dtype)
+	if err != nil {
+		return nil, err
+	}
+	flat, err = t.read(dtype, 0, t.elements())
+	return flat, t.named(name, err)
+}
+
+// ReadRows is Read of some rows of a tensor: nothing else of the file is read.
+func (c *Checkpoint) ReadRows(name string, dtype dtypes.DType, rows Span) (flat any, err error) {
+	t, err := c.readable(name, dtype)
+	if err != nil {
+		return nil, err
+	}
+	count, width := t.matrix()
+	if rows.From < 0 || rows.N < 1 || rows.From+rows.N > count {
+		return nil, t.named(name, fmt.Errorf("it has %d rows, and %d from row %d on were wanted", count, rows.N, rows.From))
+	}
+	flat, err = t.read(dtype, rows.From*width, (rows.From+rows.N)*width)
+	return flat, t.named(name, err)
+}
+
+// ReadColumns is Read of some columns of a matrix, each row's one behind the other: a slice of the caller's own. Of a
+// file that is not all here, what lies between columns may be brought too.
+func (c *Checkpoint) ReadColumns(name string, dtype dtypes.DType, columns []Span) (flat any, err error) {
+	t, err := c.readable(name, dtype)
+	if err != nil {
+		return nil, err
+	}
+	_, width := t.matrix()
+	for _, s := range columns {
+		if s.From < 0 || s.N < 1 || s.From+s.N > width {
+			return nil, t.named(name, fmt.Errorf("it has %d columns, and %d from column %d on were wanted", width, s.N,
+				s.From))
+		}
+	}
+	switch dtype {
+	case dtypes.Float32:
+		flat, err = readColumns(t, columns, dtype, func(dst, src []float32) { copy(dst, src) })
+	case dtypes.BFloat16:
+		flat, err = readColumns(t, columns, dtype, toBFloat16)
+	default:
+		flat, err = readColumns(t, columns, dtype, toFloat16)
+	}
+	return flat, t.named(name, err)
+}
+
+// readable returns a tensor that can be read as dtype.
+func (c *Checkpoint) readable(name string, dtype dtypes.DType) (*tensor, error) {
+	t := c.tensors[name]
+	if t == nil {
+		return nil, fmt.Errorf("model %s: %w: %s", c.Ref, ErrNoTensor, name)
+	}
+	if t.decode == nil {
+		return nil, fmt.Errorf("tensor %s in %s: %w", name, t.file,
+			arch.Unsupported("F32, BF16 and F16 are", "dtype %s", t.stored))
+	}
+	switch dtype {
+	case dtypes.Float32, dtypes.BFloat16, dtypes.Float16:
+		return t, nil
+	}
+	return nil, fmt.Errorf("tensor %s in %s cannot be read as %s; Float32, BFloat16 and Float16 are possible", name,
+		t.file, dtype)
+}
+
+func (t *tensor) named(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("tensor %s in %s: %w", name, t.file, err)
+}
+
+// matrix is the tensor's rows, by its first axis, and their width.
+func (t *tensor) matrix() (rows, width int) {
+	if len(t.shape) == 0 {
+		return 1, 1
+	}
+	width = 1
+	for _, d := range t.shape[1:] {
+		width *= d
+	}
+	return t.shape[0], width
+}
+
+// place is where elements from one up to another lie in data: whole blocks, and whole groups of rows that are stored in
+// another order.
+func (t *tensor) place(first, end int) Range {
+	unit := t.blockLen
+	if t.group > 1 {
+		_, width := t.matrix()
+		unit = t.group * width
+	}
+	first, end = first/unit*unit, min(ceilDiv(end, unit)*unit, t.elements())
+	return Range{int64(first / t.blockLen * t.blockBytes), int64(end / t.blockLen * t.blockBytes)}
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
+
+// bring has ranges of data brought, as far as they are not there.
+func (t *tensor) bring(ranges ...Range) error {
+	if t.need == nil {
+		return nil
+	}
+	inFile := make([]Range, len(ranges))
+	for i, r := range ranges {
+		inFile[i] = Range{t.offset + r.From, t.offset + r.To}
+	}
+	return t.need(inFile...)
+}
+
+// read returns elements from first up to end: a view, or decoded.
+func (t *tensor) read(dtype dtypes.DType, first, end int) (any, error) {
+	if len(t.data) > 0 {
+		r := t.place(first, end)
+		if err := t.bring(r); err != nil {
+			return nil, err
+		}
+		if view := t.view(dtype, first, end); view != nil {
+			return view, mapped.Touch(t.data[r.From:r.To])
+		}
+	}
+	switch dtype {
+	case dtypes.Float32:
+		return read(t, first, end, func(dst, src []float32) { copy(dst, src) })
+	case dtypes.BFloat16:
+		return read(t, first, end, toBFloat16)
+	}
+	return read(t, first, end, toFloat16)
+}
+
+// view is elements of the tensor's data as a slice of dtype, or nil where they must be decoded: another dtype, misaligned
+// for the element (the formats allow that), or a big-endian machine.
+func (t *tensor) view(dtype dtypes.DType, first, end int) any {
+	if t.native != dtype || len(t.data) == 0 || !littleEndian {
+		return nil
+	}
+	p, n := unsafe.Pointer(unsafe.SliceData(t.data)), t.elements()
+	aligned := func(size uintptr) bool { return uintptr(p)%size == 0 }
+	switch {
+	case dtype == dtypes.Float32 && aligned(4):
+		return unsafe.Slice((*float32)(p), n)[first:end]
+	case dtype == dtypes.BFloat16 && aligned(2):
+		return unsafe.Slice((*bfloat16.BFloat16)(p), n)[first:end]
+	case dtype == dtypes.Float16 && aligned(2):
+		return unsafe.Slice((*float16.Float16)(p), n)[first:end]
+	}
+	return nil
+}
+
+var littleEndian = func() bool {
+	x := uint16(1)
+	return *(*byte)(unsafe.Pointer(&x)) == 1
+}()
+
+// Decoding goes through float32 in chunks that stay in the cache, on at most this many goroutines: beyond a few, memory
+// bandwidth is the limit.
+const (
+	chunkElements = 16 << 10
+	maxReaders    = 8
+)
+
+// read decodes elements of a tensor, split between goroutines at multiples of its unit.
+func read[T any](t *tensor, from, to int, narrow func(dst []T, src []float32)) ([]T, error) {
+	start := from / t.unit * t.unit // of what is decoded
+	out := make([]T, min(ceilDiv(to, t.unit)*t.unit, t.elements())-start)
+	units := ceilDiv(len(out), t.unit)
+	chunk := max(chunkElements/t.unit, 1) * t.unit
+	err := t.inParallel(units, len(out), func(i, n int) error {
+		first, end := i*t.unit, min((i+n)*t.unit, len(out))
+		if direct, ok := any(out).([]float32); ok { // no narrowing, no scratch
+			for ; first < end; first += chunk {
+				t.decode(direct[first:min(first+chunk, end)], start+first)
+			}
+			return nil
+		}
+		scratch := make([]float32, min(chunk, end-first))
+		for ; first < end; first += chunk {
+			part := scratch[:min(chunk, end-first)]
+			t.decode(part, start+first)
+			narrow(out[first:first+len(part)], part)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out[from-start : to-start], nil
+}
+
+// readColumns decodes columns of a matrix.
+func readColumns[T any](t *tensor, columns []Span, dtype dtypes.DType, narrow func(dst []T, src []float32)) ([]T,
+	error) {
+	rows, width := t.matrix()
+	if t.group > 1 { // rows in another order: no matrix has both
+		whole, err := t.read(dtype, 0, t.elements())
+		if err != nil {
+			return nil, err
+		}
+		return cut(whole.([]T), rows, width, columns), nil
+	}
+	total, widest := 0, 0
+	for _, s := range columns {
+		total, widest = total+s.N, max(widest, s.N)
+	}
+	if len(t.data) > 0 {
+		ranges := make([]Range, 0, rows*len(columns))
+		for row := range rows {
+			for _, s := range columns {
+				ranges = append(ranges, t.place(row*width+s.From, row*width+s.From+s.N))
+			}
+		}
+		if err := t.bring(ranges...); err != nil {
+			return nil, err
+		}
+		if view, ok := t.view(dtype, 0, t.elements()).([]T); ok {
+			var out []T
+			err := mapped.Guard(func() error { out = cut(view, rows, width, columns); return nil })
+			t.drop()
+			return out, err
+		}
+	}
+	out := make([]T, rows*total)
+	err := t.inParallel(rows, len(out), func(row, n int) error {
+		scratch := make([]float32, widest+2*t.unit)
+		for ; n > 0; n-- {
+			to := out[row*total:]
+			for _, s := range columns {
+				first := row*width + s.From
+				start := first / t.unit * t.unit
+				part := scratch[:ceilDiv(first+s.N-start, t.unit)*t.unit]
+				t.decode(part, start)
+				narrow(to[:s.N], part[first-start:][:s.N])
+				to = to[s.N:]
+			}
+			row++
+		}
+		return nil
+	})
+	return out, err
+}
+
+// cut copies columns of a matrix.
+func cut[T any](matrix []T, rows, width int, columns []Span) []T {
+	var out []T
+	for row := range rows {
+		for _, s := range columns {
+			out = append(out, matrix[row*width+s.From:][:s.N]...)
+		}
+		if row == 0 {
+			out = slices.Grow(out, (rows-1)*len(out))
+		}
+	}
+	return out
+}
+
+// inParallel shares n units of so many elements out to goroutines that read mapped bytes, and gives the pages back.
+func (t *tensor) inParallel(n, elements int, f func(first, n int) error) error {
+	readers := max(1, min(runtime.GOMAXPROCS(0), maxReaders, elements/chunkElements, n))
+	var wg sync.WaitGroup
+	errs := make([]error, readers)
+	for i := range readers {
+		first, end := n*i/readers, n*(i+1)/readers
+		wg.Go(func() { errs[i] = mapped.Guard(func() error { return f(first, end-first) }) })
+	}
+	wg.Wait()
+	t.drop()
+	if failed := slices.IndexFunc(errs, func(err error) bool { return err != nil }); failed >= 0 {
+		return errs[failed]
+	}
+	return nil
+}
+
+func (t *tensor) drop() {
+	if t.release != nil {
+		t.release()
+	}
+}
