@@ -29,7 +29,7 @@ type family struct {
 
 	kept    map[int64]journal.Position // rows that are finished
 	failed  map[int64]bool             // rows that could not be run, by this process
-	early   map[int64]int              // kept rows that were begun before their place, and how many completions were drawn
+	early   map[int64]int              // kept rows that were drawn before their place: how many completions
 	running map[int64]*pendingRow      // rows that are begun and that others go on from
 	ready   []*pendingRow              // rows that can go on, in the order in which their parents ended
 	waiting int                        // rows that can't yet

@@ -137,13 +137,17 @@ func TestPromptBehindParent(t *testing.T) {
 	} {
 		c.row.Parent.ID = "p"
 		got, err := b.prompt(&c.row, parent)
-		if text := fmt.Sprint(got); err == nil && text != c.want || err != nil && !strings.Contains(err.Error(), c.want) {
+		text := fmt.Sprint(got)
+		if err != nil {
+			text = err.Error()
+		}
+		if text != c.want && (err == nil || !strings.Contains(text, c.want)) {
 			t.Errorf("%+v: %v %v; want %s", c.row, got, err, c.want)
 		}
 	}
 	failed := &kin{results: []promptset.Result{{Err: "bad"}}}
-	if _, err := b.prompt(&promptset.Row{Parent: promptset.Parent{ID: "p", Generation: number(1)}}, failed); err == nil ||
-		!strings.Contains(err.Error(), `parent "p" has an error`) {
+	child := &promptset.Row{Parent: promptset.Parent{ID: "p", Generation: number(1)}}
+	if _, err := b.prompt(child, failed); err == nil || !strings.Contains(err.Error(), `parent "p" has an error`) {
 		t.Error(err)
 	}
 }

@@ -40,7 +40,8 @@ type namedRow struct {
 	row  int64
 }
 
-// readLineage reads the ids of all rows, and which ones they go on from. It returns nil where none goes on from another.
+// readLineage reads the ids of all rows, and which ones they go on from. It returns nil where none goes on from
+// another.
 func readLineage(ctx context.Context, r *promptset.Reader, rows int64) (*lineage, error) {
 	if !r.HasParents() {
 		return nil, nil

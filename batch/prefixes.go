@@ -101,8 +101,8 @@ func (p Prefixes) Drop(name string) error {
 
 func (p Prefixes) unknown(name string) error {
 	dir, err := p.dir()
-	return cmp.Or(err, fmt.Errorf("there is no prefix %q in %s: \"sample prefix list\" lists those that are there", name,
-		dir))
+	return cmp.Or(err, fmt.Errorf("there is no prefix %q in %s: \"sample prefix list\" lists those that are there",
+		name, dir))
 }
 
 // find returns the file that a user means by its path, or by a name.

@@ -64,7 +64,8 @@ func (p *partResults) read(ctx context.Context, row int64) ([]promptset.Result, 
 	if part := p.saved.parts.Of(row); p.contents == nil || p.part != part {
 		contents, err := p.load(ctx, part)
 		if err != nil {
-			return nil, fmt.Errorf("%s, whose rows others go on from: %w", promptset.PartName(part, p.saved.format), err)
+			return nil, fmt.Errorf("%s, whose rows others go on from: %w",
+				promptset.PartName(part, p.saved.format), err)
 		}
 		p.part, p.contents = part, contents
 	}

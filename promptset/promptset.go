@@ -9,7 +9,8 @@
 //   - messages: a list of {role, content}, both text; package parameter says which other members are refused
 //   - prompt_token_ids: a list of integers
 //
-// and a row may have an id (text or integer), a parent that it goes on from (the id of another row), and parameters of its own, such as max_tokens, which come before the
+// and a row may have an id (text or integer), a parent that it goes on from (the id of another row, with
+// parent_generation and parent_length), and parameters of its own, such as max_tokens, which come before the
 // job's: those of package parameter. Null means not given. Names that other engines have for these, and parameters that
 // Quire does not have, are judged as package parameter says. Every column is passed through to the output, whatever it
 // means.

@@ -23,7 +23,8 @@ func newRun() *subcommand {
 		args:    "[FILE...]",
 		summary: "draw completions of every prompt in Parquet or JSONL files",
 		about: paragraph("Each input row has a column \"prompt\" (text), \"messages\" (a list of role and content) or "+
-			"\"prompt_token_ids\". Optional columns are \"id\" and the row's own parameters, which override the "+
+			"\"prompt_token_ids\". Optional columns are \"id\", \"parent\" (the id of a row whose completion comes "+
+			"before the prompt: docs/guide.md) and the row's own parameters, which override the "+
 			"flags: "+
 			strings.Join(parameter.OwnNames(), ", ")+"; generation is the number of the first completion. The names "+
 			"that OpenAI, vLLM, llama.cpp and transformers use for these work too. A parameter that Quire does not "+
