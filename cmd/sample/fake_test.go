@@ -31,7 +31,7 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 	if opened := os.Getenv("QUIRE_FAKE_OPENED"); opened != "" { // a file that says that a model was loaded
 		_ = os.WriteFile(opened, nil, 0o666)
 	}
-	e := &fakeEngine{maxSeqs: 4, count: os.Getenv("QUIRE_FAKE_COUNT")}
+	e := &fakeEngine{maxSeqs: 4, patience: 100 * time.Millisecond, count: os.Getenv("QUIRE_FAKE_COUNT")}
 	e.delay, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_DELAY"))
 	e.stall, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_STALL"))
 	e.deadly, e.held = os.Getenv("QUIRE_FAKE_DEADLY"), os.Getenv("QUIRE_FAKE_HELD")
@@ -98,16 +98,18 @@ var errFakeDevice = errors.New("the fake device is out of memory")
 
 // fakeEngine echoes. It takes requests in groups of maxSeqs and gives a group's completions in the opposite order.
 type fakeEngine struct {
-	delay   time.Duration // before each completion
-	stall   time.Duration // before the first one
-	count   string        // file that gets a byte for each completion that was drawn, if set
-	drawn   *int          // counts completions, if set; given those that were taken
-	given   *int
-	deadly  string // a prompt that has it kills the process, if set
-	held    string // a completion that has it takes until the run is told to end, if set
-	hang    string // a completion that has it never comes, if set, as from a device whose call does not return
-	maxSeqs int
-	stats   engine.Stats
+	delay time.Duration // before each completion
+	// patience is how long the engine waits for further requests when it has some.
+	patience time.Duration
+	stall    time.Duration // before the first one
+	count    string        // file that gets a byte for each completion that was drawn, if set
+	drawn    *int          // counts completions, if set; given those that were taken
+	given    *int
+	deadly   string // a prompt that has it kills the process, if set
+	held     string // a completion that has it takes until the run is told to end, if set
+	hang     string // a completion that has it never comes, if set, as from a device whose call does not return
+	maxSeqs  int
+	stats    engine.Stats
 	// The device fails failTimes, each time after so many completions.
 	failAfter, failTimes int
 }
@@ -186,7 +188,7 @@ func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]
 func (f *fakeEngine) next(intake <-chan *engine.Request, some bool) (r *engine.Request, more bool) {
 	var enough <-chan time.Time
 	if some {
-		enough = time.After(100 * time.Millisecond)
+		enough = time.After(f.patience)
 	}
 	select {
 	case r, more = <-intake:

@@ -41,7 +41,7 @@ func (l *lives) run(hook vfs.Hook) (stdout string, err error) {
 	var out strings.Builder
 	env := &environment{stdout: &out, stderr: io.Discard, fs: fs,
 		models: fakeModels{opened: func(_ *batch.Task, e *fakeEngine) {
-			e.drawn, e.given = &l.drawn, &l.given
+			e.drawn, e.given, e.patience = &l.drawn, &l.given, 2*time.Millisecond
 			if l.failAfter >= 0 {
 				e.failAfter, e.failTimes = l.failAfter, 3
 			}
@@ -79,7 +79,12 @@ func (l *lives) visible(t rapid.TB) map[string]string {
 
 // Whatever fails, dies or loses what was not synced, at whichever operation: a part that can be seen is the one of a
 // run without disturbance, no more is drawn again than the stated bound, and in the end all is there.
-func TestFaultsOfFiles(t *testing.T) {
+func TestFaultsOfFiles(t *testing.T) { faultsOfFiles(t, false) }
+
+// So it is where rows go on from others, which other files are kept for.
+func TestFaultsOfFamilies(t *testing.T) { faultsOfFiles(t, true) }
+
+func faultsOfFiles(t *testing.T, families bool) {
 	const recordBytes = 150 // a completion of the fake takes more in the journal
 	defer func(o journal.Options) { batch.Timing.Journal = o }(batch.Timing.Journal)
 	defer func(d time.Duration) { batch.Timing.RestartPause = d }(batch.Timing.RestartPause)
@@ -88,13 +93,20 @@ func TestFaultsOfFiles(t *testing.T) {
 	model, input := filepath.Join(dir, "m.fake"), filepath.Join(dir, "in.jsonl")
 	var rows strings.Builder
 	for i := range 40 {
+		parent := ""
+		switch { // in the last row that they have, some have no parent
+		case families && i%5 == 2:
+			parent = fmt.Sprintf(", \"parent\": %d, \"parent_length\": 2", i-i%7)
+		case families && i%5 == 3:
+			parent = fmt.Sprintf(", \"parent\": %d, \"parent_length\": 2", i+1+i%9)
+		}
 		switch {
 		case i%11 == 5:
 			rows.WriteString("{\"id\": \"no prompt\"}\n")
 		case i%7 == 3:
-			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\", \"n\": %d, \"generation\": 2}\n", i, 1+i%5)
+			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\", \"n\": %d, \"generation\": 2%s}\n", i, 1+i%5, parent)
 		default:
-			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\"}\n", i)
+			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\"%s}\n", i, parent)
 		}
 	}
 	if err := errors.Join(os.WriteFile(model, nil, 0o666),
@@ -164,6 +176,9 @@ func TestFaultsOfFiles(t *testing.T) {
 		}
 		names, _ := l.mem.List(filepath.Join("out", "_job"))
 		if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "journal") }) {
+			t.Fatalf("the job is done, and there is %v", names)
+		}
+		if names, _ := l.mem.List(filepath.Join("out", "_job", "parents")); len(names) > 0 {
 			t.Fatalf("the job is done, and there is %v", names)
 		}
 		l.mem = l.mem.PowerLost(rand.New(rand.NewPCG(1, 1)))
