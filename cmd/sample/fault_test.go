@@ -94,7 +94,7 @@ func faultsOfFiles(t *testing.T, families bool) {
 	var rows strings.Builder
 	for i := range 40 {
 		parent := ""
-		switch { // in the last row that they have, some have no parent
+		switch { // with a limit on rows, or a parent without a prompt, some of these are errors
 		case families && i%5 == 2:
 			parent = fmt.Sprintf(", \"parent\": %d, \"parent_length\": 2", i-i%7)
 		case families && i%5 == 3:
