@@ -93,6 +93,13 @@ func TestKernelInTPUProgram(t *testing.T) {
 			{14, 2, 64, 64, 1000, 32, 96, 128, bf16},    // Qwen2.5-0.5B, prefill
 			{28, 4, 128, 64, 1000, 32, 64, 64, bf16},    // Qwen2.5-7B
 			{9, 3, 64, 16, 4001, 128, 64, 64, bf16},     // SmolLM2-135M, whose KV heads are rounded up
+			{2, 1, 128, 16, 4001, 128, 64, 64, bf16},    // a sixteenth of Llama-3.1-8B, decode
+			{2, 1, 128, 64, 1000, 32, 96, 1024, bf16},   // its prefill
+			{1, 1, 128, 64, 1000, 32, 64, 64, bf16},     // a thirty-second
+			{4, 4, 128, 16, 1000, 32, 64, 64, bf16},     // an eighth of Llama-2-7B
+			{1, 1, 64, 16, 1000, 32, 64, 64, bf16},      // a sixteenth of SmolLM2
+			{6, 2, 64, 64, 1000, 32, 96, 128, bf16},     // half of it, prefill
+			{16, 16, 64, 16, 1000, 32, 64, 64, bf16},    // half of SmolLM2-1.7B
 		} {
 			t.Run(topology+"/"+s.String(), func(t *testing.T) {
 				b, err := xla.OpenTopology(xla.TopologyOptions{Plugin: plugin, Name: topology})
@@ -184,8 +191,8 @@ func TestNoKernelForTPU(t *testing.T) {
 	}{
 		{"odd heads", "sample kernels capture --heads 18 --kv-heads 2",
 			tpuShape{18, 2, 128, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{}},
-		{"head_dim 64", "sample kernels capture --heads 6 --kv-heads 2 --head-dim 64",
-			tpuShape{6, 2, 64, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{}},
+		{"head_dim 64", "sample kernels capture --heads 10 --kv-heads 2 --head-dim 64",
+			tpuShape{10, 2, 64, 16, 40, 8, 4, 4, dtypes.BFloat16}, xla.TopologyOptions{}},
 		{"float32", "no payload was captured", tpuShape{8, 2, 128, 16, 40, 8, 4, 4, dtypes.Float32},
 			xla.TopologyOptions{}},
 		{"head_dim 80", "multiples of 128, and the model's is 80", tpuShape{8, 2, 80, 16, 40, 8, 4, 4, dtypes.BFloat16},

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
 )
@@ -92,6 +93,7 @@ func checkPrograms(t *testing.T, cfg Config) {
 	layer := done.Plan.KVBytes / int64(cfg.Model.Config.NumLayers)
 	limits := programLimits{cache: int(layer) / done.Plan.layout.DType.Size(),
 		gathered: done.Plan.slots * (cfg.Model.Config.VocabSize + done.Plan.Devices)}
+	checkKernels(t, cfg, done)
 	leaves, on := 0, cfg.Backend.(interface{ Platform() string })
 	for _, program := range done.Programs {
 		e := program.Executable.(*xla.Executable)
@@ -133,6 +135,41 @@ func checkPrograms(t *testing.T, cfg Config) {
 		}
 		t.Logf("%s: %d bytes and %d arrays in place, %d temporary; a layer's cache %d; %.0f s", program.Name, m.Aliased,
 			inPlace, m.Temporary, layer, program.Seconds)
+	}
+}
+
+// checkKernels finds each layer's attention in the kernel, in both kinds of steps, in the programs for TPUs.
+func checkKernels(t *testing.T, cfg Config, done *Precompiled) {
+	t.Helper()
+	b := cfg.Backend.(*xla.Backend)
+	if b.Platform() != "tpu" {
+		return
+	}
+	for _, use := range b.KernelUses() {
+		t.Logf("%+v", use)
+		if use.Kernel == "" {
+			t.Errorf("attention has its plain form for %s: %s", use.For, use.Reason)
+		}
+	}
+	for _, program := range done.Programs {
+		want := cfg.Model.Config.NumLayers
+		if cfg.Layers == LayersLoop {
+			want = 1
+		}
+		switch program.Name {
+		case device.Run:
+			want *= 2
+		case device.Score:
+		default:
+			continue
+		}
+		hlo, err := program.Executable.(*xla.Executable).OptimizedHLO()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(hlo, `custom_call_target="tpu_custom_call"`); n != want {
+			t.Errorf("%s calls %d kernels, want %d", program.Name, n, want)
+		}
 	}
 }
 
@@ -271,36 +308,4 @@ func TestProgramsForTheCPU(t *testing.T) {
 func TestProgramsOfDevicesTogether(t *testing.T) {
 	checkPrograms(t, Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.Group(t, xla.KernelsAuto, 0, 1, 2,
 		3), MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, KVMemory: 64 << 20})
-}
-
-// All devices of a topology run a model together: KV heads that divide, with the kernel, and that do not.
-func TestProgramsForTPUsTogether(t *testing.T) {
-	testenv.Slow(t)
-	wide := models.Config{HiddenSize: 1024, IntermediateSize: 2048, NumHeads: 32, NumKVHeads: 8, HeadDim: 128}
-	for _, c := range []struct {
-		topology, layers string
-		model            models.Config
-	}{
-		{"v5e:2x4", LayersUnrolled, wide},
-		{"v5e:2x4", LayersUnrolled, heads64},
-		{"v6e:2x4", LayersLoop, wide},
-		{"v5p:2x2x1", LayersUnrolled, heads64},
-	} {
-		t.Run(fmt.Sprintf("%s head_dim %d %s", c.topology, c.model.HeadDim, c.layers), func(t *testing.T) {
-			topology := testenv.Topology(t, c.topology)
-			devices := make([]int, topology.NumDevices())
-			for i := range devices {
-				devices[i] = i
-			}
-			group, err := topology.Group(devices...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkPrograms(t, Config{Model: checkedModel(c.model, 1027), Backend: group, DType: dtypes.BFloat16,
-				MaxSeqs: 64, KVMemory: 256 << 20, Layers: c.layers})
-			for _, k := range group.KernelUses() {
-				t.Logf("%+v", k)
-			}
-		})
-	}
 }

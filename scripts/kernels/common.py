@@ -1,58 +1,98 @@
 """Writes the payloads that come with Quire, one behind another, to standard output; run.sh compresses them.
 
-All are in bfloat16 with a scale of 1/sqrt(head_dim), with no window, for pages of 16, 32, 64 and 128 tokens.
+    python common.py [--keep FILE]
+
+All are in bfloat16 with a scale of 1/sqrt(head_dim), with no window, for pages of 16, 32, 64 and 128 tokens. Those that FILE, an
+uncompressed file of payloads, has already are taken from it: so a model more takes minutes, and not an hour.
 """
+import argparse
+import json
 import pathlib
 import sys
 import tempfile
 
 import capture
 
-# (heads, KV heads): of whole models, and of the parts of a model on each of 2, 4 or 8 devices.
-HEADS = [
-    (32, 8),  # Llama-3.1-8B, Qwen3-8B, Qwen3-4B, Mistral-7B; a half of the next
-    (64, 8),  # Llama-3.1-70B, Qwen3-32B
-    (40, 8),  # Qwen3-14B, Qwen2.5-14B and 32B
-    (24, 8),  # Llama-3.2-3B
-    (16, 8),  # Qwen3-0.6B, Qwen3-1.7B
-    (16, 4), (8, 2), (4, 1),  # of 32, 8
-    (32, 4), (16, 2), (8, 1),  # of 64, 8
-    (20, 4), (10, 2), (5, 1),  # of 40, 8
-    (8, 4),  # of 16, 8
-    (12, 4), (6, 2), (3, 1),  # of 24, 8
-    (28, 4), (14, 2), (7, 1),  # Qwen2.5-7B, and parts of it
-    (12, 2), (6, 1),  # Qwen2.5-1.5B, and a part of it
-    (32, 32), (40, 40),  # Llama-2-7B and 13B
+# (heads, KV heads, head_dim) of models. Each is captured whole, and for its part on each of so many devices.
+MODELS = [
+    (32, 8, 128),  # Llama-3.1-8B, Qwen3-8B, Qwen3-4B, Mistral-7B
+    (64, 8, 128),  # Llama-3.1-70B, Qwen3-32B
+    (40, 8, 128),  # Qwen3-14B, Qwen2.5-14B and 32B
+    (24, 8, 128),  # Llama-3.2-3B
+    (16, 8, 128),  # Qwen3-0.6B, Qwen3-1.7B
+    (28, 4, 128),  # Qwen2.5-7B
+    (12, 2, 128),  # Qwen2.5-1.5B
+    (32, 32, 128), (40, 40, 128),  # Llama-2-7B and 13B
+    (32, 8, 64),  # Llama-3.2-1B
+    (32, 32, 64),  # SmolLM2-1.7B
+    (32, 4, 64),  # TinyLlama-1.1B
+    (9, 3, 64),  # SmolLM2-135M
+    (15, 5, 64),  # SmolLM2-360M
+    (14, 2, 64),  # Qwen2-0.5B, Qwen2.5-0.5B
 ]
-# The same with a head_dim of 64.
-HEADS_64 = [
-    (32, 8),  # Llama-3.2-1B
-    (16, 4), (8, 2), (4, 1),  # parts of it
-    (32, 32),  # SmolLM2-1.7B
-    (32, 4),  # TinyLlama-1.1B
-    (9, 3),  # SmolLM2-135M
-    (15, 5),  # SmolLM2-360M
-    (14, 2),  # Qwen2-0.5B, Qwen2.5-0.5B
-]
+DEVICES = [1, 2, 4, 8, 16, 32]
 PAGES = [16, 32, 64, 128]
 
 
+def part(heads, kv_heads, devices):
+    """The heads and KV heads of one of so many devices, as decoder.NewPartition has them: the fewest KV heads, then the fewest heads."""
+    per = heads // kv_heads
+    slots, queries = min((-(-kv_heads * -(-per // queries) // devices), queries) for queries in range(1, per + 1))
+    return slots * queries, slots
+
+
+def can_be_tiled(kv_heads, head_dim):
+    """The kernel for head dims that are multiples of 128 takes 1, 2, 4 or a multiple of 8 KV heads."""
+    return head_dim == 64 or kv_heads in (1, 2, 4) or kv_heads % 8 == 0
+
+
 def configs():
-    for head_dim, shapes in ((128, HEADS), (64, HEADS_64)):
-        for heads, kv_heads in shapes:
-            for page_size in PAGES:
-                yield {
-                    "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "page_size": page_size, "dtype": "bfloat16", "kv_dtype": "bfloat16",
-                    "scale": head_dim ** -0.5, "window": 0, "soft_cap": 0.0,
-                }
+    shapes = {}
+    for heads, kv_heads, head_dim in MODELS:
+        for devices in DEVICES:
+            h, kvh = part(heads, kv_heads, devices)
+            if can_be_tiled(kvh, head_dim):
+                shapes[h, kvh, head_dim] = True
+    for heads, kv_heads, head_dim in shapes:
+        for page_size in PAGES:
+            yield {
+                "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "page_size": page_size, "dtype": "bfloat16", "kv_dtype": "bfloat16",
+                "scale": head_dim ** -0.5, "window": 0, "soft_cap": 0.0,
+            }
+
+
+def key(config, queries, pages):
+    return json.dumps([config, queries, pages], sort_keys=True)
+
+
+def payloads(data):
+    """The payloads in a file, whole, by what they are for."""
+    found = {}
+    while data:
+        end = data.index(b"\n") + 1
+        header = json.loads(data[:end])
+        end += header["body_bytes"]
+        found[key(header["config"], header["blocks"]["queries"], header["blocks"]["pages"])] = data[:end]
+        data = data[end:]
+    return found
 
 
 def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--keep", type=pathlib.Path)
+    a = p.parse_args()
+    kept = payloads(a.keep.read_bytes()) if a.keep else {}
     with tempfile.TemporaryDirectory() as folder:
         for config in configs():
-            for path in capture.write(config, [], 0, 0, pathlib.Path(folder)):
-                sys.stdout.buffer.write(path.read_bytes())
-                print(path.name, file=sys.stderr)
+            source, usual = capture.module_for(config)
+            for queries in usual:
+                queries, pages = source.blocks(config, queries)
+                wanted = key(config, queries, pages)
+                if wanted not in kept:
+                    path, = capture.write(config, [queries], pages, 0, pathlib.Path(folder))
+                    kept[wanted] = path.read_bytes()
+                    print(path.name, file=sys.stderr, flush=True)
+                sys.stdout.buffer.write(kept[wanted])
 
 
 if __name__ == "__main__":

@@ -9,3 +9,4 @@ trap 'rm -f "$common"' EXIT
 zstd -q --ultra -22 --long=23 -f "$common" -o ../../backend/xla/mosaic/payloads/common.zst
 "$python" goldens.py
 "$python" goldens_64.py
+"$python" arrays.py
