@@ -19,25 +19,38 @@ import (
 func TestTPUProgramsOnTheCPU(t *testing.T) {
 	testenv.Slow(t)
 	for _, c := range []struct {
-		name   string
-		config engine.Config
-		pages  int
+		name    string
+		config  engine.Config
+		devices int
+		pages   int
 		// Logprobs differ by that at most, and in the mean by a sixth of it. 30 layers in bfloat16 are within 0.3 of
 		// float32: see TestHalfPrecision.
 		tolerance float64
 	}{
-		{"head_dim 128", engine.Config{Model: dummyHeads128(), PageSize: 16}, 24, 0.02},
-		{"SmolLM2", engine.Config{Model: testenv.SmolLM2(t), PageSize: 32, Layers: engine.LayersLoop}, 8, 0.3},
+		{"head_dim 128", engine.Config{Model: dummyHeads128(), PageSize: 16}, 1, 24, 0.02},
+		{"head_dim 128 on two devices", engine.Config{Model: dummyHeads128(), PageSize: 16}, 2, 24, 0.02},
+		{"SmolLM2", engine.Config{Model: testenv.SmolLM2(t), PageSize: 32, Layers: engine.LayersLoop}, 1, 8,
+			0.3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			draws := map[string]map[string]*engine.Completion{}
 			for _, kernels := range []string{xla.KernelsAuto, xla.KernelsOff} {
 				cfg := c.config
-				backend := testenv.TPUOnCPU(t, kernels, 1)
+				backend := testenv.TPUOnCPU(t, kernels, c.devices)
+				if c.devices > 1 {
+					group, err := backend.Group(firstDevices(c.devices)...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					backend = group
+				}
 				cfg.Backend, cfg.DType, cfg.MaxSeqs, cfg.PrefillTokens, cfg.MaxModelLen = backend, dtypes.BFloat16, 2,
 					32, 64
 				model := cfg.Model.Config
-				kvHeads := (model.NumKVHeads + 1) / 2 * 2
+				kvHeads := model.NumKVHeads / c.devices
+				if model.HeadDim == 64 {
+					kvHeads = (kvHeads + 1) / 2 * 2
+				}
 				cfg.KVMemory = int64(c.pages * cfg.PageSize * model.NumLayers * 2 * kvHeads * model.HeadDim * 2)
 				e, err := engine.New(context.Background(), cfg)
 				if err != nil {

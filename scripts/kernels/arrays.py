@@ -35,6 +35,7 @@ OUT = pathlib.Path(__file__).resolve().parents[2] / "testdata" / "goldens" / "tp
 SHAPES = [
     ((9, 3, 64, 32), [(240, 16, 8, 16), (240, 24, 8, 32)]),  # SmolLM2 in a loop of layers, of 8 pages each
     ((8, 2, 128, 16), [(24, 16, 16, 16), (24, 24, 16, 32)]),
+    ((4, 1, 128, 16), [(24, 16, 16, 16), (24, 24, 16, 32)]),  # of two devices together
 ]
 
 
