@@ -9,8 +9,9 @@ const (
 	mostPrefillTokens  = 1024
 	// unknownPrefillTokens is that of accelerators whose peaks are not known.
 	unknownPrefillTokens = 512
-	// prefillShare bounds the arrays of a step's tokens to this share of the weights' bytes.
+	// The arrays of a step's tokens take at most one in prefillShare of the weights' bytes, or prefillBytes.
 	prefillShare = 8
+	prefillBytes = 64 << 20
 )
 
 // defaultPrefillTokens are the tokens of a prompt step where nothing else is asked for. On an accelerator a step of few
@@ -36,8 +37,8 @@ func (c Config) defaultPrefillTokens(p Plan) int {
 	model := c.Model.Config
 	// A token's hidden states, queries and columns of the MLP, in float32.
 	token := 4 * (4*model.HiddenSize + (2*model.NumHeads*model.HeadDim+2*model.IntermediateSize)/p.Devices)
-	tokens := leastPrefillTokens
-	for float64(tokens) < wanted && tokens < mostPrefillTokens && int64(2*tokens*token) <= p.WeightBytes/prefillShare {
+	tokens, most := leastPrefillTokens, max(p.WeightBytes/prefillShare, prefillBytes)
+	for float64(tokens) < wanted && tokens < mostPrefillTokens && int64(2*tokens*token) <= most {
 		tokens *= 2
 	}
 	return tokens

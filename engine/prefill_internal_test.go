@@ -39,7 +39,7 @@ func TestDefaultPrefillTokens(t *testing.T) {
 		{"llama-3.1-8b", "tpu", "TPU v5 lite", 1, 4, 512},
 		{"llama-3.1-8b", "tpu", "TPU v6 lite", 1, 2, 1024}, // the most, of 560
 		{"llama-3.1-8b", "tpu", "TPU v6 lite", 16, 2, 1024},
-		{"llama-3.1-8b", "tpu", "TPU v6 lite", 32, 2, 512}, // 1,024 tokens take more than an eighth of the weights
+		{"llama-3.1-8b", "tpu", "TPU v6 lite", 32, 2, 512}, // 1,024 tokens would take 72 MB
 		{"llama-3.1-70b", "tpu", "TPU v5", 4, 2, 512},      // 166
 		{"qwen3-8b", "tpu", "TPU of the future", 1, 2, 512},
 		{"qwen3-8b", "cuda", "NVIDIA H100 80GB HBM3", 1, 2, 1024}, // 295

@@ -92,7 +92,7 @@ func TestPlanForGPU(t *testing.T) {
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	if r.Devices != 1 || r.DeviceMemory < 135e9 || r.Total < r.Weights+r.KV || r.Plan.PrefillTokens != 1024 {
+	if r.Devices != 1 || r.DeviceMemory < 135e9 || r.Total < r.Weights+r.KV || r.Plan.PrefillTokens != 512 {
 		t.Errorf("the plan is %+v", r)
 	}
 	if len(r.Kernels) != 2 || !strings.HasPrefix(r.Kernels[0].Kernel, "Triton") ||
