@@ -214,6 +214,9 @@ func (t *Task) followOn(ctx context.Context) error {
 		return err
 	}
 	defer s.Release()
+	// Process 0 has the figures. This one is healthy for as long as it hears from the others.
+	t.Observer.started(s.Plan(), 0, 0)
+	t.Observer.Run.Waiting()
 	engines := s.engines()
 	if len(engines) != 1 {
 		return errors.New("this engine follows no other")

@@ -77,6 +77,9 @@ func runScripts(t *testing.T, dir string) {
 			}
 			env.Setenv("REPO", repo)
 			env.Setenv("FAKE_PLUGIN", fake)
+			if cpu, err := setup.FindPlugin("cpu"); err == nil {
+				env.Setenv("CPU_PLUGIN", cpu)
+			}
 			env.Setenv("REAL_CACHE", cache)
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("COLUMNS", "100")

@@ -1,14 +1,24 @@
-// Package validate holds the manifests to the types of Kubernetes' API: go -C deploy/validate test ./...
+// Package validate holds the manifests to the types and schemas of Kubernetes' API: go -C deploy/validate test ./...
 package validate
 
 import (
+	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+	"k8s.io/kube-openapi/pkg/validation/validate"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/yaml"
 )
@@ -24,40 +34,180 @@ func TestManifests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var kind struct{ APIVersion, Kind string }
-			if err := yaml.Unmarshal(text, &kind); err != nil {
-				t.Fatal(err)
-			}
-			switch kind.APIVersion + " " + kind.Kind {
-			case "batch/v1 Job":
-				var job batchv1.Job
-				if err := yaml.UnmarshalStrict(text, &job); err != nil { // a field that is none, or of another type
-					t.Fatal(err)
-				}
-				check(t, job.Spec)
-			case "jobset.x-k8s.io/v1alpha2 JobSet":
-				var set jobset.JobSet
-				if err := yaml.UnmarshalStrict(text, &set); err != nil {
-					t.Fatal(err)
-				}
-				if len(set.Spec.ReplicatedJobs) == 0 || set.Spec.FailurePolicy == nil {
-					t.Fatal("it has no jobs, or no failure policy")
-				}
-				for _, job := range set.Spec.ReplicatedJobs {
-					if job.Name == "" || job.Replicas != 1 { // indexes count within a Job
-						t.Errorf("job %q has %d replicas", job.Name, job.Replicas)
-					}
-					check(t, job.Template.Spec)
-				}
-			default:
-				t.Errorf("nobody knows %+v", kind)
+			for _, document := range bytes.Split(text, []byte("\n---\n")) {
+				checkDocument(t, document)
 			}
 		})
 	}
 }
 
-// check holds an indexed job to what its processes need.
-func check(t *testing.T, job batchv1.JobSpec) {
+// checkDocument holds a manifest to the type that it names, where a field that is none is an error, and to the schema
+// that a cluster has of it.
+func checkDocument(t *testing.T, text []byte) {
+	t.Helper()
+	var kind struct{ APIVersion, Kind string }
+	if err := yaml.Unmarshal(text, &kind); err != nil {
+		t.Fatal(err)
+	}
+	strictly := func(into any) {
+		if err := yaml.UnmarshalStrict(text, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	switch kind.APIVersion + " " + kind.Kind {
+	case "batch/v1 Job":
+		var job batchv1.Job
+		strictly(&job)
+		checkShards(t, job.Spec)
+	case "networking.k8s.io/v1 NetworkPolicy":
+		strictly(&networkingv1.NetworkPolicy{})
+	case "jobset.x-k8s.io/v1alpha2 JobSet":
+		var set jobset.JobSet
+		strictly(&set)
+		checkSchema(t, text)
+		if len(set.Spec.ReplicatedJobs) != 1 || set.Spec.FailurePolicy == nil {
+			t.Fatal("it has no job, several, or no failure policy")
+		}
+		job := set.Spec.ReplicatedJobs[0]
+		if job.Name == "" || job.Replicas != 1 { // indexes count within a Job
+			t.Errorf("job %q has %d replicas", job.Name, job.Replicas)
+		}
+		checkTPU(t, job.Template.Spec.Template.Spec)
+		if slices.Contains(job.Template.Spec.Template.Spec.Containers[0].Args, "--num-processes=auto") {
+			checkGang(t, set)
+		} else {
+			checkShards(t, job.Template.Spec)
+		}
+	default:
+		t.Errorf("nobody knows %+v", kind)
+	}
+}
+
+// checkSchema holds a JobSet to the schema of its custom resource, which a cluster has.
+func checkSchema(t *testing.T, text []byte) {
+	t.Helper()
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/jobset").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(module)), "config", "components", "crd", "bases",
+		"jobset.x-k8s.io_jobsets.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var definition struct {
+		Spec struct {
+			Versions []struct {
+				Name   string
+				Schema struct{ OpenAPIV3Schema spec.Schema }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(source, &definition); err != nil {
+		t.Fatal(err)
+	}
+	version := definition.Spec.Versions[0]
+	if version.Name != "v1alpha2" || len(version.Schema.OpenAPIV3Schema.Properties) == 0 {
+		t.Fatalf("the schema is of version %q", version.Name)
+	}
+	var set any
+	if err := yaml.Unmarshal(text, &set); err != nil {
+		t.Fatal(err)
+	}
+	validator := validate.NewSchemaValidator(&version.Schema.OpenAPIV3Schema, nil, "", strfmt.Default)
+	for _, err := range validator.Validate(set).Errors {
+		t.Error(err)
+	}
+	// The schema is one that can fail.
+	set.(map[string]any)["spec"].(map[string]any)["failurePolicy"].(map[string]any)["restartStrategy"] = "Never"
+	if validator.Validate(set).IsValid() {
+		t.Error("any restart strategy is valid")
+	}
+}
+
+// checkTPU holds a pod to what the chips want.
+func checkTPU(t *testing.T, pod corev1.PodSpec) {
+	t.Helper()
+	c := pod.Containers[0]
+	chips := c.Resources.Limits["google.com/tpu"]
+	switch {
+	case chips.IsZero() || pod.NodeSelector["cloud.google.com/gke-tpu-topology"] == "" ||
+		pod.NodeSelector["cloud.google.com/gke-tpu-accelerator"] == "":
+		t.Error("it asks for no chips, or for none of a kind and topology")
+	case pod.SecurityContext.RunAsUser == nil || *pod.SecurityContext.RunAsUser != 0,
+		!slices.Contains(c.SecurityContext.Capabilities.Add, "SYS_RESOURCE"):
+		t.Error("its container can't open /dev/vfio, or lock memory for it")
+	case c.SecurityContext.Privileged != nil || *c.SecurityContext.AllowPrivilegeEscalation:
+		t.Error("its container may do more than it needs")
+	}
+}
+
+// checkGang holds a JobSet of one model on several hosts to what those need: each other, and to end and start together.
+func checkGang(t *testing.T, set jobset.JobSet) {
+	t.Helper()
+	job := set.Spec.ReplicatedJobs[0].Template.Spec
+	pod := job.Template.Spec
+	c := pod.Containers[0]
+	chips := c.Resources.Limits["google.com/tpu"]
+	size := 1
+	for axis := range strings.SplitSeq(pod.NodeSelector["cloud.google.com/gke-tpu-topology"], "x") {
+		n, _ := strconv.Atoi(axis)
+		size *= n
+	}
+	ports := map[int32]bool{}
+	for _, p := range c.Ports {
+		ports[p.ContainerPort] = true
+	}
+	network := set.Spec.Network
+	switch {
+	case *job.CompletionMode != batchv1.IndexedCompletion || *job.Completions != *job.Parallelism ||
+		*job.BackoffLimit != 0 || pod.RestartPolicy != "Never":
+		t.Error("its pods do not begin and end together")
+	case int(*job.Completions)*int(chips.Value()) != size || !slices.Contains(c.Args, fmt.Sprintf("--tp=%d", size)):
+		t.Errorf("%d hosts of %d chips are not %d, or not --tp", *job.Completions, chips.Value(), size)
+	case network == nil || !*network.EnableDNSHostnames || !*network.PublishNotReadyAddresses || !ports[8476]:
+		t.Error("its pods do not find each other")
+	case set.Spec.FailurePolicy.RestartStrategy != jobset.BlockingRecreate || set.Spec.FailurePolicy.MaxRestarts == 0:
+		t.Error("a pod may start while an old one has the chips, or never again")
+	}
+	// What the Job says when a pod ends, and what becomes of the JobSet.
+	const exit, again = "Container sample for pod default/x failed with exit code %d matching FailJob rule at index 0",
+		jobset.RestartJobSetAndIgnoreMaxRestarts
+	for message, want := range map[string]jobset.FailurePolicyAction{
+		fmt.Sprintf(exit, 2): jobset.FailJobSet, fmt.Sprintf(exit, 3): jobset.FailJobSet, fmt.Sprintf(exit, 4): again,
+		"Pod default/x has condition DisruptionTarget matching FailJob rule at index 1": again,
+	} {
+		if got := action(set.Spec.FailurePolicy, "PodFailurePolicy", message); got != want {
+			t.Errorf("%s: %s, want %s", message, got, want)
+		}
+	}
+	if got := action(set.Spec.FailurePolicy, "BackoffLimitExceeded",
+		"Job has reached the specified backoff limit"); got != jobset.RestartJobSet {
+		t.Errorf("a failure is a %s", got)
+	}
+	for _, code := range []int32{2, 3, 4} { // 1 and a kill are failures, which count
+		if !slices.Contains(job.PodFailurePolicy.Rules[0].OnExitCodes.Values, code) {
+			t.Errorf("exit code %d counts as a failure", code)
+		}
+	}
+}
+
+// action is what the first rule that fits does, as JobSet's controller has it.
+func action(policy *jobset.FailurePolicy, reason, message string) jobset.FailurePolicyAction {
+	for _, rule := range policy.Rules {
+		fits := len(rule.OnJobFailureMessagePatterns) == 0
+		for _, pattern := range rule.OnJobFailureMessagePatterns {
+			fits = fits || regexp.MustCompile(pattern).MatchString(message)
+		}
+		if fits && (len(rule.OnJobFailureReasons) == 0 || slices.Contains(rule.OnJobFailureReasons, reason)) {
+			return rule.Action
+		}
+	}
+	return jobset.RestartJobSet
+}
+
+// checkShards holds an indexed job to what processes with a shard each need.
+func checkShards(t *testing.T, job batchv1.JobSpec) {
 	t.Helper()
 	pod := job.Template.Spec
 	switch {
