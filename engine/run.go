@@ -196,7 +196,8 @@ func (e *Engine) observe(c Call, freePages []int32) {
 var (
 	// ErrPagesLost says that pages were not free at the end of a run, when nothing holds them.
 	ErrPagesLost = schedule.ErrPagesLost
-	// ErrStops says that the device ended a completion at a stop string that its text does not have, or went on past it.
+	// ErrStops says that the device ended a completion at a stop string that its text does not have, or went on past
+	// one.
 	ErrStops = schedule.ErrStops
 	// ErrStalled says that a call had work and did none of it.
 	ErrStalled = schedule.ErrStalled

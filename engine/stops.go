@@ -71,7 +71,8 @@ func (s stopSets) list() (list []*stopping.Set) {
 // stopSets makes the automata of a request. Strings that need more states than half of the room are left to the host.
 func (e *Engine) stopSets(r *Request) (sets stopSets, err error) {
 	if e.stops.pieces != nil && len(r.Stop) > 0 {
-		sets[stopping.OfText], err = e.stops.set("text\x00"+strings.Join(r.Stop, "\x00"), func(limit int) (*stopping.Automaton, error) {
+		key := "text\x00" + strings.Join(r.Stop, "\x00")
+		sets[stopping.OfText], err = e.stops.set(key, func(limit int) (*stopping.Automaton, error) {
 			return stopping.Compile(e.stops.pieces, r.Stop, limit)
 		})
 		if err != nil && !errors.Is(err, stopping.ErrTooLarge) {
@@ -79,11 +80,13 @@ func (e *Engine) stopSets(r *Request) (sets stopSets, err error) {
 		}
 	}
 	if _, sequences := e.stopTokens(r); len(sequences) > 0 {
-		sets[stopping.OfTokens], err = e.stops.set("tokens"+fmt.Sprint(sequences), func(limit int) (*stopping.Automaton, error) {
+		key := "tokens" + fmt.Sprint(sequences)
+		sets[stopping.OfTokens], err = e.stops.set(key, func(limit int) (*stopping.Automaton, error) {
 			return stopping.CompileTokens(sequences, limit)
 		})
 		if err != nil {
-			return sets, fmt.Errorf("%w: %d stop tokens and sequences: %w: give fewer", ErrInvalidRequest, len(sequences), err)
+			return sets, fmt.Errorf("%w: %d stop tokens and sequences: %w: give fewer", ErrInvalidRequest,
+				len(sequences), err)
 		}
 	}
 	return sets, nil
@@ -166,10 +169,11 @@ func (e *Engine) placeStops(a *stopping.Arena) error {
 		return nil
 	}
 	announced := &device.Compiled{Program: device.Program{Name: stopsProgram}}
-	if err := e.inStep.announce(announced, [][]byte{tree.Bytes(table)}, nil); err != nil {
-		return err
+	err := e.inStep.announce(announced, [][]byte{tree.Bytes(table)}, nil)
+	if err == nil {
+		err = e.replaceStops(table)
 	}
-	if err := e.replaceStops(table); err != nil {
+	if err != nil {
 		return err
 	}
 	e.stops.of, e.stops.at = a, version

@@ -163,8 +163,8 @@ const (
 var (
 	// ErrStalled says that a call had work and did none of it: a fault of the engine.
 	ErrStalled = errors.New("the engine makes no progress, please report this")
-	// ErrStops says that the device ended a completion at a stop string that its text does not have, or went on past one:
-	// a fault of the engine.
+	// ErrStops says that the device ended a completion at a stop string that its text does not have, or went on past
+	// one: a fault of the engine.
 	ErrStops = errors.New("device and host find a stop string in other places, please report this")
 	// ErrPagesLost says that pages were not free at the end of a run, when nothing holds them: a fault of the engine.
 	ErrPagesLost = errors.New("pages were lost, please report this")

@@ -32,8 +32,8 @@ type result struct {
 	got    *Output
 }
 
-// drain appends what a call drew to its completions and passes on those that ended. With check it looks for stop strings
-// also where the device does.
+// drain appends what a call drew to its completions and passes on those that ended. With check it looks for stop
+// strings also where the device does.
 func (r *result) drain(check bool, emit func(*Completion)) error {
 	got := r.got
 	for at, id := range got.Owners {
@@ -69,7 +69,8 @@ func (r *result) drain(check bool, emit func(*Completion)) error {
 	return nil
 }
 
-// take appends the text of a token. It looks for stop strings where the device does not, and where the device found one.
+// take appends the text of a token. It looks for stop strings where the device does not, and where the device found
+// one.
 func (d *drainState) take(seq *sequence, text string, finish Finish, check bool) error {
 	if onDevice := d.completion.Request.OnDevice; onDevice && finish != AtStopString && !check {
 		d.text.WriteString(text)

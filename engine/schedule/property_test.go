@@ -345,8 +345,8 @@ func TestDeviceMissesAStopString(t *testing.T) {
 				}
 				return 1, schedule.Running
 			}
-			w.requests = []*schedule.Request{{Tokens: []int32{1}, N: 1, MaxLen: 30, Stop: []string{"bbb"}, OnDevice: true,
-				Context: schedule.None}}
+			w.requests = []*schedule.Request{{Tokens: []int32{1}, N: 1, MaxLen: 30, Stop: []string{"bbb"},
+				OnDevice: true, Context: schedule.None}}
 			if _, _, err := w.run(t.Context()); !errors.Is(err, schedule.ErrStops) {
 				t.Error(err)
 			}

@@ -27,7 +27,7 @@ type Stats struct {
 	// HitTokens are the prompt tokens that completions and prefixes took over from a prefix that was there already.
 	HitTokens int `json:"hit_tokens"`
 	// GeneratedTokens are those of the completions that came out. DrawnTokens are all that the device drew: also those
-	// behind a stop string, and those of completions that were not finished.
+	// behind a stop string that the host finds, and those of completions that were not finished.
 	GeneratedTokens int `json:"generated_tokens"`
 	DrawnTokens     int `json:"drawn_tokens"`
 	DecodeTokens    int `json:"decode_tokens"` // drawn tokens that were run to draw the next
