@@ -15,7 +15,7 @@ import (
 
 // BenchmarkWalk is a step of 64 rows with tokens of 6 bytes, without stops and with a stop string each.
 func BenchmarkWalk(b *testing.B) {
-	const slots, vocabulary, length, rounds = 64, 50000, 6, 1000
+	const slots, vocabulary, length, rounds = 64, 50000, 6, 20000
 	for name, state := range map[string]float64{"no stops": stopping.None, "stop strings": 0} {
 		b.Run(name, func(b *testing.B) {
 			exec, err := NewExec(testenv.XLA(b), func(table, bytes, starts *Node) *Node {

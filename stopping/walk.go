@@ -41,7 +41,21 @@ func Walk(t Tables, states, tokens *Node) (after, found *Node) {
 	if states.Rank() != 2 || states.Shape().Dimensions[1] != Lanes {
 		panic(fmt.Errorf("stopping.Walk: states must be i32[n, %d], got %s", Lanes, states.Shape()))
 	}
-	shape := states.Shape()
+	// A loop that runs no time or once: most steps have no stops.
+	type once struct{ States, Found, Todo *Node }
+	zero := Scalar(g, dtypes.Int32, 0)
+	has := LogicalAnd(GreaterOrEqual(ReduceMax(states, -1), zero), GreaterOrEqual(tokens, zero))
+	o := once{states, ZerosLike(states), ReduceLogicalOr(has)}
+	o = control.While(o, func(o once) *Node { return o.Todo }, func(o once) once {
+		after, found := walk(t, o.States, tokens)
+		return once{after, found, LogicalNot(o.Todo)}
+	})
+	return o.States, GreaterThan(o.Found, zero)
+}
+
+// walk is Walk, which finds stops where it returns 1.
+func walk(t Tables, states, tokens *Node) (after, found *Node) {
+	g, shape := states.Graph(), states.Shape()
 	integer := func(x int) *Node { return Scalar(g, dtypes.Int32, float64(x)) }
 	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), shape.Dimensions...) }
 	lane := Iota(g, shape, 1)
@@ -78,7 +92,7 @@ func Walk(t Tables, states, tokens *Node) (after, found *Node) {
 		}
 		return s
 	})
-	return s.States, GreaterThan(s.Found, integer(0))
+	return s.States, s.Found
 }
 
 // NewTables are tables of a vocabulary, as the shapes of a program's arguments: rows of the arena, and the bytes of
