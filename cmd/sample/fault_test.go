@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,7 +36,12 @@ type lives struct {
 func (l *lives) run(hook vfs.Hook) (stdout string, err error) {
 	var fs vfs.FS = l.mem
 	if hook != nil {
-		fs = vfs.Inject(l.mem, hook)
+		var mu sync.Mutex // parts are looked at together
+		fs = vfs.Inject(l.mem, func(op vfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return hook(op)
+		})
 	}
 	fakeFailures = 0
 	var out strings.Builder
