@@ -127,9 +127,13 @@ type Engine struct {
 
 // New plans the engine's sizes, compiles its programs and puts the weights on the device.
 func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
+	return withSmallerKernels(cfg, func() (*Engine, error) { return newEngine(ctx, cfg) })
+}
+
+func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	if cfg.Hosts != nil {
 		defer func() {
-			if err != nil {
+			if err != nil && tryAgain(err) == "" {
 				cfg.Hosts.Fail(err) // or the others would wait
 			}
 		}()
@@ -181,25 +185,7 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 
 	// The weights come after the programs: the compiler takes as much memory as they do, and gives it back.
 	start := time.Now()
-	compiled := e.span(schedule.HostTrack, "compile")
-	var wg sync.WaitGroup
-	built := make([]*device.Compiled, len(programs))
-	failures := make([]error, len(programs))
-	for i, p := range programs {
-		wg.Go(func() {
-			built[i], failures[i] = e.graphs.Compile(cfg.Backend, p)
-			e.log.Debug("compiled", "program", p.Name, "seconds", time.Since(start).Seconds())
-		})
-	}
-	wg.Wait()
-	for i, p := range programs {
-		e.programs[p.Name] = built[i]
-	}
-	err = errors.Join(failures...)
-	if err == nil && e.inStep != nil {
-		err = e.inStep.agree(e)
-	}
-	compiled()
+	err = e.compile(programs)
 	if err == nil {
 		err = e.loadWeights(ctx)
 	}
@@ -212,6 +198,30 @@ func New(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	}
 	e.stats.StartSeconds = time.Since(start).Seconds()
 	return e, e.reset()
+}
+
+// compile compiles the programs side by side.
+func (e *Engine) compile(programs []device.Program) error {
+	start := time.Now()
+	defer e.span(schedule.HostTrack, "compile")("programs", len(programs))
+	var wg sync.WaitGroup
+	built := make([]*device.Compiled, len(programs))
+	failures := make([]error, len(programs))
+	for i, p := range programs {
+		wg.Go(func() {
+			built[i], failures[i] = e.graphs.Compile(e.cfg.Backend, p)
+			e.log.Debug("compiled", "program", p.Name, "seconds", time.Since(start).Seconds())
+		})
+	}
+	wg.Wait()
+	for i, p := range programs {
+		e.programs[p.Name] = built[i]
+	}
+	err := errors.Join(failures...)
+	if err == nil && e.inStep != nil {
+		err = e.inStep.agree(e)
+	}
+	return err
 }
 
 // loadWeights puts the model's arrays on the device, one at a time, so that the host holds no second copy of the model.

@@ -42,6 +42,10 @@ func (p *Precompiled) Close() {
 // Precompile compiles programs of an engine of this config, one after the other, those named by only or all. It reads
 // no weights and puts nothing on a device: cfg.Model may be of models.Dummy, and the backend one that can only compile.
 func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, error) {
+	return withSmallerKernels(cfg, func() (*Precompiled, error) { return precompile(ctx, cfg, only) })
+}
+
+func precompile(ctx context.Context, cfg Config, only []string) (*Precompiled, error) {
 	plan, err := cfg.Plan()
 	if err != nil {
 		return nil, err
@@ -88,4 +92,33 @@ func (c Config) Plan() (Plan, error) {
 		plan.Programs = append(plan.Programs, p.Name)
 	}
 	return plan, nil
+}
+
+// mostKernelTrials bounds how often programs are built anew with other kernels: kernels have two or three sizes of
+// blocks.
+const mostKernelTrials = 16
+
+// withSmallerKernels makes what compiles programs. Where a kernel does not fit into a core's memory it is made anew,
+// from the plan on, as the backend has another kernel then, or none.
+func withSmallerKernels[T any](cfg Config, make func() (T, error)) (made T, err error) {
+	for range mostKernelTrials {
+		made, err = make()
+		next := tryAgain(err)
+		if next == "" {
+			break
+		}
+		if cfg.Log != nil {
+			cfg.Log.Warn("a kernel does not fit, another is tried", "err", err, "next", next)
+		}
+	}
+	return made, err
+}
+
+// tryAgain says what a program has in place of what did not fit if it is built anew; "" where that is of no use.
+func tryAgain(err error) string {
+	var kernel interface{ TryAgain() string }
+	if errors.As(err, &kernel) {
+		return kernel.TryAgain()
+	}
+	return ""
 }

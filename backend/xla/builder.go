@@ -30,6 +30,7 @@ type builder struct {
 	standIns *standIns
 	device   int // -1 for a program that runs on any device
 	compiled func(*Executable)
+	calls    []kernelCall // of kernels with blocks
 	done     bool
 }
 

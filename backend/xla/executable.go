@@ -43,7 +43,7 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	defer func() { e.CompileTime = time.Since(start) }()
 	var key string
 	if b.topology != nil {
-		return b.loadAhead(e)
+		return b.loadAhead(p, e)
 	}
 	if b.cache != nil {
 		key = b.cache.key(text, b.assigned(p.device))
@@ -62,7 +62,7 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	}
 	var err error
 	if e.loaded, err = config.Done(); err != nil {
-		return nil, compileError(p.name, err)
+		return nil, p.failed(err)
 	}
 	if err := pjrtc.SetPartitions(e.loaded, b.here()); err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 	}
 	results, err := run.Done()
 	if err != nil {
-		return nil, fmt.Errorf("xla: executing program %q: %w", e.name, err)
+		return nil, runError(e.name, err)
 	}
 	out := make([]compute.Buffer, len(e.outputs))
 	for i := range out {

@@ -2,6 +2,7 @@ package xla
 
 import (
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -13,6 +14,8 @@ type KernelUse struct {
 	// Kernel says which kernel is called; "" where the plain form was built, and Reason says why.
 	Kernel string `json:"kernel,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Tried says which kernels did not fit into a core's memory before.
+	Tried string `json:"tried,omitempty"`
 }
 
 // kernelUses notes what became of composites.
@@ -27,6 +30,15 @@ func (u *kernelUses) note(use KernelUse) {
 	if !slices.Contains(u.list, use) {
 		u.list = append(u.list, use)
 	}
+}
+
+// forget takes back what was noted of a composite for what begins so: the programs are built anew.
+func (u *kernelUses) forget(composite, of string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.list = slices.DeleteFunc(u.list, func(use KernelUse) bool {
+		return use.Composite == composite && strings.HasPrefix(use.For, of)
+	})
 }
 
 // KernelUses returns what became of each composite with kernels for certain shapes in the programs built so far, each

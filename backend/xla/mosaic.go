@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -21,6 +22,9 @@ import (
 type mosaicKernels struct {
 	store *mosaic.Store
 	uses  *kernelUses
+
+	mu      sync.Mutex
+	refused map[*mosaic.Payload]string // payloads that did not fit into a core's memory, and why
 }
 
 // addMosaic makes the kernels of package mosaic the native form of their composites, for the shapes that there is one
@@ -138,10 +142,10 @@ func (m *mosaicKernels) find(r mosaic.Request, a attentionAttributes) (*mosaic.C
 			Reason: fmt.Sprintf("the kernel takes head dims that are multiples of 128, and the model's is %d",
 				r.Config.HeadDim), Remedy: "ordinary operations are used"}
 	default:
-		call, err = m.store.Find(r)
+		call, err = m.store.FindExcept(r, m.isRefused)
 	}
-	use := KernelUse{Composite: r.Kernel, For: fmt.Sprintf("%s; %d tokens, page table %d x %d", r.Config,
-		r.Sizes.Tokens, r.Sizes.Seqs, r.Sizes.PagesPerSeq)}
+	use := KernelUse{Composite: r.Kernel, Tried: m.tried(r), For: fmt.Sprintf("%s; %d tokens, page table %d x %d",
+		r.Config, r.Sizes.Tokens, r.Sizes.Seqs, r.Sizes.PagesPerSeq)}
 	var none *mosaic.NoKernelError
 	switch {
 	case errors.As(err, &none):
@@ -154,8 +158,8 @@ func (m *mosaicKernels) find(r mosaic.Request, a attentionAttributes) (*mosaic.C
 		if v, ok := p.Versions["tpu-inference"]; ok {
 			from = "tpu-inference " + v
 		}
-		use.Kernel = fmt.Sprintf("%s of %s, blocks of %d queries and %d pages",
-			p.Source[strings.LastIndex(p.Source, ".")+1:], from, p.Blocks.Queries, p.Blocks.Pages)
+		use.Kernel = fmt.Sprintf("%s of %s, %s", p.Source[strings.LastIndex(p.Source, ".")+1:], from, blocksText(p))
+		call.Request = r
 	}
 	m.uses.note(use)
 	return call, err
@@ -345,6 +349,7 @@ func (s *steps) mosaicCall(call *mosaic.Call, operands []*stablehlo.Value) []*st
 			attributes["output_operand_aliases"] = mlir("[" + strings.Join(aliases, ", ") + "]")
 		}
 		copy(results, out)
+		s.f.b.calls = append(s.f.b.calls, newKernelCall(call))
 		return nil, nil
 	})
 	return results

@@ -6,8 +6,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/gomlx/go-xla/pjrt"
@@ -51,27 +49,6 @@ var (
 	// ErrNoDevice is wrapped by the errors of a backend that only compiles, where a device would be needed.
 	ErrNoDevice = errors.New("xla: programs are only compiled here, there is no device")
 )
-
-// OutOfMemoryError says that a program was not compiled because it needs more memory than a device has.
-type OutOfMemoryError struct {
-	Program string
-	// Needed and Available are bytes of one device, as exact as the compiler's text, which rounds to 1/100 of the unit;
-	// 0 where it does not say.
-	Needed, Available int64
-	Cause             error
-}
-
-// Error implements error.
-func (e *OutOfMemoryError) Error() string {
-	if e.Needed == 0 {
-		return fmt.Sprintf("xla: program %q does not fit into the device's memory: %v", e.Program, e.Cause)
-	}
-	return fmt.Sprintf("xla: program %q needs %.2f GiB of the device's memory, which has %.2f GiB", e.Program,
-		float64(e.Needed)/(1<<30), float64(e.Available)/(1<<30))
-}
-
-// Unwrap returns the plugin's error.
-func (e *OutOfMemoryError) Unwrap() error { return e.Cause }
 
 // topologyNames says what names there are.
 func topologyNames() string {
@@ -235,53 +212,12 @@ func compileOptions(devices []int) []byte {
 	return message(nil, 3, build)
 }
 
-// compileError names the program in an error of the compiler, and makes one that is about memory an
-// [*OutOfMemoryError].
-func compileError(program string, err error) error {
-	var e *pjrtc.Error
-	exhausted := errors.As(err, &e) && e.Code == pjrtc.CodeResourceExhausted
-	text := err.Error()
-	if !exhausted && !strings.Contains(text, "CompileTimeHbmOom") && !strings.Contains(text, "RESOURCE_EXHAUSTED") {
-		return fmt.Errorf("xla: compiling program %q: %w", program, err)
-	}
-	oom := &OutOfMemoryError{Program: program, Cause: err}
-	if m := hbmNeeds.FindStringSubmatch(text); m != nil {
-		oom.Needed, oom.Available = compilerBytes(m[1]), compilerBytes(m[2])
-	} else if m := hbmExceeded.FindStringSubmatch(text); m != nil {
-		oom.Available = compilerBytes(m[1])
-		oom.Needed = oom.Available + compilerBytes(m[2])
-	}
-	return oom
-}
-
-// hbmNeeds finds the sizes in libtpu's error E1000.
-var hbmNeeds = regexp.MustCompile(
-	`total memory required[^(]*\(([0-9.]+[KMGT]?)\) exceeds available HBM \(([0-9.]+[KMGT]?)\)`)
-
-// hbmExceeded finds them in what it says where all but the code has room.
-var hbmExceeded = regexp.MustCompile(
-	`Used [0-9.]+[KMGT]? of ([0-9.]+[KMGT]?) hbm. Exceeded hbm capacity by ([0-9.]+[KMGT]?)\.(?:\s|$)`)
-
-// compilerBytes reads a size as XLA writes it, "15.75G" for instance, with units of 1024.
-func compilerBytes(text string) int64 {
-	unit := 1.0
-	if i := strings.IndexByte("KMGT", text[len(text)-1]); i >= 0 {
-		unit = float64(int64(1) << (10 * (i + 1)))
-		text = text[:len(text)-1]
-	}
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return 0
-	}
-	return int64(n * unit)
-}
-
 // loadAhead compiles the program for the topology, and keeps it in the cache for those who have the devices. It is
 // compiled each time: what a program needs can't be read from a serialized one without a device.
-func (b *Backend) loadAhead(e *Executable) (*Executable, error) {
+func (b *Backend) loadAhead(p *builder, e *Executable) (*Executable, error) {
 	compiled, err := b.topology.described.Compile(e.text, compileOptions(b.assigned(-1)))
 	if err != nil {
-		return nil, compileError(e.name, err)
+		return nil, p.failed(err)
 	}
 	e.ahead = compiled
 	b.compiles.Add(1)

@@ -2,6 +2,9 @@ package xla
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
@@ -25,9 +28,53 @@ func TestCompilerErrors(t *testing.T) {
 			t.Errorf("%q is read as %v", text, err)
 		}
 	}
+	for text, want := range map[string][2]int64{
+		"RESOURCE_EXHAUSTED: Attempting to allocate 2.00G. That was not possible. There are 1.50G free.; " +
+			"(0x0x0_HBM0)": {2 << 30, 3 << 29},
+		"Attempting to reserve 12.50GiB at the bottom of memory. That was not possible. There are 5.25GiB free, 0B " +
+			"reserved": {25 << 29, 21 << 28},
+		"RESOURCE_EXHAUSTED: no more": {0, 0},
+	} {
+		err := runError("run", errors.New(text))
+		var oom *OutOfMemoryError
+		if !errors.As(err, &oom) || !oom.Running || oom.Needed != want[0] || oom.Available != want[1] {
+			t.Errorf("%q is read as %v", text, err)
+		}
+	}
 	var oom *OutOfMemoryError
+	if err := runError("run", errors.New("the device is gone")); errors.As(err, &oom) {
+		t.Errorf("a lost device is read as %v", err)
+	}
 	if err := compileError("run", &pjrtc.Error{Code: pjrtc.CodeInvalidArgument,
 		Message: "no such operation"}); errors.As(err, &oom) {
 		t.Errorf("a wrong program is read as %v", err)
+	}
+}
+
+// What libtpu 0.0.51 says where a kernel has too little of a core's memory. The first two are of the kernels for
+// attention with a limit of 1 MiB of VMEM (scoped_memory_configs), the last of one with a page table of 96 x 8192.
+func TestKernelMemoryErrors(t *testing.T) {
+	for file, want := range map[string]KernelMemoryError{
+		"vmem-attention": {Space: VMEM, Needed: compilerBytes("3.54M"), Limit: 1 << 20, Operation: "bf16[128,32,128]"},
+		"vmem-update": {Space: VMEM, Needed: compilerBytes("3.50M"), Limit: 1 << 20,
+			Operation: "bf16[8,128,2,2,128]"},
+		"smem": {Space: SMEM, Needed: 3 << 20, Limit: 1 << 20},
+	} {
+		text, err := os.ReadFile(filepath.Join("testdata", "memory", file+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = compileError("run", &pjrtc.Error{Code: pjrtc.CodeResourceExhausted, Message: string(text)})
+		var lack *KernelMemoryError
+		var oom *OutOfMemoryError
+		if !errors.As(err, &lack) || errors.As(err, &oom) || lack.Space != want.Space || lack.Needed != want.Needed ||
+			lack.Limit != want.Limit || !strings.Contains(lack.Operation, want.Operation) || lack.TryAgain() != "" {
+			t.Errorf("%s is read as %v: %+v", file, err, lack)
+		}
+		// The compiler shows the operands of the call, which tell of which kernel it is.
+		if kernel := (kernelCall{operands: []string{"[96]", "[97]", "[1]"}}); file == "vmem-attention" &&
+			(!kernel.isNamedBy(lack.Operation) || kernelCall{operands: []string{"[64]"}}.isNamedBy(lack.Operation)) {
+			t.Errorf("the operation is %s", lack.Operation)
+		}
 	}
 }

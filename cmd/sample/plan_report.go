@@ -63,6 +63,9 @@ func printPlan(w io.Writer, r *plan.Report) {
 			plan.Size(program.Memory.Temporary), plan.Size(program.Memory.Code), plan.Size(program.Memory.Aliased))
 	}
 	for _, k := range r.Kernels {
+		if k.Tried != "" {
+			row("too large", "%s for %s: %s", k.Composite, k.For, k.Tried)
+		}
 		if k.Kernel != "" {
 			row("kernel", "%s for %s: %s", k.Composite, k.For, k.Kernel)
 		} else {

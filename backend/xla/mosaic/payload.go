@@ -335,6 +335,7 @@ const customCall = "custom_call_config"
 // Call is a kernel with its sizes filled in: what a custom call of the target [Target] needs.
 type Call struct {
 	Payload *Payload
+	Request Request // that it answers, where it answers one
 	// BackendConfig is the call's backend_config, JSON with the body in base64.
 	BackendConfig string
 	// Operands and Results are their names and shapes, all row-major. The page table may have more columns than was

@@ -100,6 +100,15 @@ type Request struct {
 	OneTokenPerSeq bool
 }
 
+// Serves says that a payload is made for what is asked for, whatever its blocks.
+func (p *Payload) Serves(r Request) bool { return p.Kernel == r.Kernel && p.Config.same(r.Config) }
+
+// NeedsAsMuchAs says that a payload for the same as another has blocks that are as large, and no more memory for them.
+func (p *Payload) NeedsAsMuchAs(q *Payload) bool {
+	return p.Kernel == q.Kernel && p.Config.same(q.Config) && p.Blocks.Queries >= q.Blocks.Queries &&
+		p.Blocks.Pages >= q.Blocks.Pages && p.Blocks.VMEMLimit <= q.Blocks.VMEMLimit
+}
+
 // NoKernelError says that there is no kernel for a request, so that its plain form is to be built.
 type NoKernelError struct {
 	Request Request
@@ -114,16 +123,28 @@ func (e *NoKernelError) Error() string {
 
 // Find returns the call of the kernel made for exactly what is asked for, or a [*NoKernelError]. A folder's payload is
 // preferred to an embedded one.
-func (s *Store) Find(r Request) (*Call, error) {
+func (s *Store) Find(r Request) (*Call, error) { return s.FindExcept(r, nil) }
+
+// FindExcept is Find without the payloads for which except holds; nil for all.
+func (s *Store) FindExcept(r Request, except func(*Payload) bool) (*Call, error) {
 	var best *Payload
+	refused := false
 	for _, e := range s.entries {
-		if e.Kernel != r.Kernel || !e.Config.same(r.Config) {
+		if !e.Serves(r) {
+			continue
+		}
+		if except != nil && except(e.Payload) {
+			refused = true
 			continue
 		}
 		if best == nil || r.OneTokenPerSeq && e.Blocks.Queries < best.Blocks.Queries || !r.OneTokenPerSeq &&
 			e.Blocks.Queries > best.Blocks.Queries {
 			best = e.Payload
 		}
+	}
+	if best == nil && refused {
+		return nil, &NoKernelError{r, "no payload has blocks small enough", "`" + r.Config.captureCommand() +
+			"` makes one with others where Python and JAX are installed"}
 	}
 	if best == nil {
 		return nil, &NoKernelError{r, "no payload was captured for it", "`" + r.Config.captureCommand() +
