@@ -163,7 +163,10 @@ func (c *collector) add(done *engine.Completion) error {
 	// A refusal costs nothing to have again, and what it says may depend on the memory there is.
 	if !whole {
 		c.record, _ = r.AppendBinary(c.record[:0])
-		if c.err = c.journal.Append(p.row.Index, c.record); c.err != nil {
+		end := c.observer.span("journal a completion")
+		c.err = c.journal.Append(p.row.Index, c.record)
+		end("bytes", len(c.record))
+		if c.err != nil {
 			c.room.Broadcast()
 			return c.err
 		}
@@ -173,6 +176,7 @@ func (c *collector) add(done *engine.Completion) error {
 	if p.left > 0 && !whole {
 		return nil
 	}
+	defer c.observer.span("write a row")("row", p.row.Index)
 	return c.finish(p)
 }
 

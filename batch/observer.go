@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/telemetry"
 	"github.com/quire/quire/vfs"
@@ -17,7 +18,8 @@ import (
 type Observer struct {
 	Run     *telemetry.Run
 	Log     *slog.Logger
-	Version string // of the program
+	Version string           // of the program
+	Trace   *telemetry.Trace // nil for none
 
 	start  telemetry.Start
 	series *telemetry.Series
@@ -78,6 +80,36 @@ func (w *Observer) keepIn(path string) {
 
 // called takes a call of the device.
 func (w *Observer) called(c engine.Call) { w.Run.Called(telemetry.Call(c)) }
+
+// tracer gives what takes the times of a replica; nil where nothing does.
+func (w *Observer) tracer() func(replica int) schedule.Tracer {
+	if w.Trace == nil {
+		return nil
+	}
+	return func(replica int) schedule.Tracer { return w.Trace.Replica(replica) }
+}
+
+// completionTrack is of the goroutine that takes completions.
+const completionTrack = "completions"
+
+// span begins a span of what a completion takes; the function that it returns ends it.
+func (w *Observer) span(name string) (end func(args ...any)) {
+	if w == nil || w.Trace == nil {
+		return func(...any) {}
+	}
+	return w.Trace.Job().Begin(completionTrack, name)
+}
+
+// publishing begins to publish a part; the function that it returns ends it.
+func (w *Observer) publishing(s promptset.PartSummary) (end func()) {
+	if w == nil || w.Trace == nil {
+		return func() {}
+	}
+	begin := time.Now()
+	return func() {
+		w.Trace.Job().Apart("publish a part", begin, time.Now(), "part", s.Part, "rows", s.Rows)
+	}
+}
 
 // started says that the engine is ready.
 func (w *Observer) started(p engine.Plan, rows, before int64) {

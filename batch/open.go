@@ -86,6 +86,9 @@ func (s *Session) openEngine(ctx context.Context, o *Task, model *models.Checkpo
 			backend.Finalize()
 		}
 	})
+	if err := o.ProfileDevice.check(backend); err != nil {
+		return err
+	}
 	if plugin, ok := backend.(interface{ DeviceKind() (string, error) }); ok {
 		if s.Device, err = plugin.DeviceKind(); err != nil {
 			return err
@@ -97,7 +100,7 @@ func (s *Session) openEngine(ctx context.Context, o *Task, model *models.Checkpo
 	}
 	cfg := o.Engine.Config()
 	cfg.Model, cfg.Tokenizer, cfg.Hosts, cfg.Debug, cfg.Log = model, tok, o.Hosts.joined(), o.Debug, o.Log
-	cfg.Observe = o.Observer.called
+	cfg.Observe, cfg.Inspect, cfg.Trace = o.observe(), o.inspect(), o.Observer.tracer()
 	if cfg.HostKVMemory == 0 && (o.SavePrefix != "" || len(o.LoadPrefixes) > 0) {
 		cfg.HostKVMemory = defaultHostMemory
 	}
@@ -105,6 +108,10 @@ func (s *Session) openEngine(ctx context.Context, o *Task, model *models.Checkpo
 		return err
 	}
 	closes(s.Sampler.Close)
+	if err := o.ProfileDevice.start(backend); err != nil {
+		return err
+	}
+	closes(o.endProfile)
 	return o.loadPrefixes(s.engines()...)
 }
 

@@ -238,10 +238,12 @@ func (s *savedJob) of(row int64) ([]promptset.Result, error) {
 
 // writer starts to write the parts that are missing.
 func (s *savedJob) writer(o *Task, schema *promptset.Schema) (*promptset.Writer, error) {
+	published := func() {}
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
 		Format: o.Format, Schema: schema, Columns: o.Columns, Meta: s.state.Job().Meta, Parts: s.parts,
 		Write: s.missing,
 		Publishing: func(p promptset.PartSummary) error {
+			published = s.observer.publishing(p)
 			if err := s.folder.AddNote(p, o.Format); err != nil {
 				return err
 			}
@@ -250,7 +252,10 @@ func (s *savedJob) writer(o *Task, schema *promptset.Schema) (*promptset.Writer,
 			}
 			return s.state.AddPart(p)
 		},
-		Published: func(_ int, next int64) error { return s.journal.Drop(next) },
+		Published: func(_ int, next int64) error {
+			defer published()
+			return s.journal.Drop(next)
+		},
 	})
 }
 

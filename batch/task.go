@@ -33,6 +33,10 @@ type Options struct {
 	MaxRestarts int
 	// Debug checks the device's tables after every step.
 	Debug bool
+	// DumpTables says when the device's tables are written to files; nil for never.
+	DumpTables *TableDumps
+	// ProfileDevice says that the devices are profiled; nil for no.
+	ProfileDevice *DeviceProfile
 	// SavePrefix is a file for the keys and values of the prefix that all prompts have in common. LoadPrefixes are
 	// files of such prefixes, or their names in PrefixDir: see [Prefixes].
 	SavePrefix   string

@@ -92,6 +92,9 @@ func (o *benchOptions) check() error {
 		return errors.New("--repeat must be 1 or more, --warmup and --limit 0 or more")
 	}
 	o.run.spec.Inputs, o.run.spec.Output = []string{o.workload}, os.DevNull // run's other options are checked with them
+	if d := &o.run.diagnostics; d.dumpTables != "" && d.dumpTablesDir == "" {
+		return errors.New("--dump-tables needs --dump-tables-to here: a benchmark has no output folder")
+	}
 	return o.run.check()
 }
 
@@ -104,7 +107,7 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 	if err := writable("write-rows", o.rows); err != nil {
 		return err
 	}
-	stop, err := o.run.diagnostics.profile()
+	stop, err := o.run.diagnostics.begin()
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func runScripts(t *testing.T, dir string) {
 			return slices.Contains(setup.Accelerators(), condition), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupted": interrupted,
-			"nats": natsServer, "name": name, "metadata": metadataServer},
+			"nats": natsServer, "name": name, "metadata": metadataServer, "tracefile": traceFile},
 	})
 }
 

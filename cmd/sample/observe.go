@@ -83,7 +83,8 @@ type observer struct {
 
 // observe begins to watch a run: the log, and the metrics if they are asked for.
 func (o *runOptions) observe(env *environment) (*observer, error) {
-	w := &observer{Observer: &batch.Observer{Run: telemetry.NewRun(), Log: o.logger(env), Version: quireVersion()}}
+	w := &observer{Observer: &batch.Observer{Run: telemetry.NewRun(), Log: o.logger(env), Version: quireVersion(),
+		Trace: o.diagnostics.tracing}}
 	before := slog.Default()
 	slog.SetDefault(w.Log)
 	w.stops = append(w.stops, func() { slog.SetDefault(before) })

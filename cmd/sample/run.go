@@ -60,7 +60,7 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 				writable("save-prefix", o.process.SavePrefix)); err != nil {
 				return err
 			}
-			stop, err := o.diagnostics.profile()
+			stop, err := o.diagnostics.begin()
 			if err != nil {
 				return err
 			}

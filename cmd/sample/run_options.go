@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/telemetry"
 )
 
 // runOptions are the flags of "sample run", which config files set too.
@@ -126,7 +127,7 @@ func (o *runOptions) defineEngine(s *pflag.FlagSet) {
 // check parses and validates what does not need the model. Its errors name the flag.
 func (o *runOptions) check() error {
 	if err := errors.Join(o.observing.check(), o.units.check(), checkDeviceFlags(&o.process),
-		o.maintenance.check()); err != nil {
+		o.maintenance.check(), o.diagnostics.check(&o.process)); err != nil {
 		return err
 	}
 	if !slices.Contains([]string{"auto", "bar", "plain", "none"}, o.progress) {
@@ -202,6 +203,9 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 	options.Opened, options.Log = o.diagnostics.dump, o.logger(env)
 	if w != nil {
 		options.Observer, options.Log = w.Observer, w.Log
+	} else if o.diagnostics.tracing != nil {
+		options.Observer = &batch.Observer{Run: telemetry.NewRun(), Log: options.Log, Version: o.process.Version,
+			Trace: o.diagnostics.tracing}
 	}
 	t, err := batch.NewTask(o.spec, options)
 	return t, flagError(err)

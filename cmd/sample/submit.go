@@ -47,7 +47,8 @@ func (o *unitOptions) check() error {
 var ofAProcess = []string{
 	"config", "new", "work-dir", "shard", "workers", "ack-wait", "max-tries", "max-restarts", "client-timeout",
 	"call-timeout", "maintenance", "progress", "report", "metrics", "log-format", "log-level", "pprof", "dump-hlo",
-	"save-prefix", "load-prefix", "prefix-dir",
+	"dump-tables", "dump-tables-to", "trace", "profile-device", "profile-calls", "save-prefix", "load-prefix",
+	"prefix-dir",
 }
 
 func newSubmit() *subcommand {

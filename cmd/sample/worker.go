@@ -87,7 +87,7 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 			if err := o.check(args); err != nil {
 				return &exitError{exitUsage, fmt.Errorf("worker: %w", err)}
 			}
-			stop, err := o.diagnostics.profile()
+			stop, err := o.diagnostics.begin()
 			if err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func (o *workerOptions) check(args []string) error {
 	}
 	// The worker goes to the job's folder.
 	for _, file := range []*string{&o.WorkDir, &o.queue.ca, &o.queue.cert, &o.queue.key, &o.queue.credentials,
-		&o.diagnostics.dumpHLO} {
+		&o.diagnostics.dumpHLO, &o.diagnostics.dumpTablesDir, &o.diagnostics.profileDevice} {
 		if *file == "" {
 			continue
 		}
@@ -138,12 +138,12 @@ func (o *workerOptions) check(args []string) error {
 		}
 		*file = abs
 	}
-	return o.observing.check()
+	return errors.Join(o.observing.check(), o.diagnostics.check(&o.Options))
 }
 
 // work works on a job, or on any.
 func (o *workerOptions) work(ctx context.Context, env *environment, job string) (err error) {
-	watched := &runOptions{observing: o.observing, progress: o.progress}
+	watched := &runOptions{observing: o.observing, diagnostics: o.diagnostics, progress: o.progress}
 	watched.process.Debug = o.Debug
 	watch, err := watched.observe(env)
 	if err != nil {

@@ -155,7 +155,12 @@ func (w *work) run(ctx context.Context) ([]*schedule.Completion, schedule.Stats,
 	cfg := &schedule.Config{Sizes: w.device.Sizes, Device: w.device, Host: w.host, Contexts: w.contexts,
 		FreePages: w.device.Free(), Pool: w.device.Unreserved(), PrefixSeed: seed,
 		NewStream: func() schedule.Stream { return letters{} }, Stats: &stats, Calls: &calls, Now: time.Now,
-		InOrder: w.inOrder, Debug: w.inOrder}
+		InOrder: w.inOrder, Debug: w.inOrder, Inspect: func(view func() schedule.View, failure error) error {
+			if err := checkView(view(), w.device.Sizes, len(w.requests)); err != nil {
+				panic(err)
+			}
+			return failure
+		}}
 	if w.stops != nil {
 		cfg.Stops = w.stops
 	}

@@ -101,7 +101,8 @@ func TestDump(t *testing.T) {
 		"reference counts: sum 6, largest 2 (pages 2 5)", "row 0: 10 tokens, 3 pages of 5 sure",
 		`request "row \x1b[2J", generation 2: prompt 9, 10 in the cache, last token 77, admission 1`,
 		"clone of row 3", "queued: token 77 at position 10", "pages (references) 5(2) 2(2) 7(1)",
-		"host: ran 8 of 8 tokens", "contradictions: none", "contexts: 1 in use, 1 page", "to start from 8 tokens of row 3",
+		"host: ran 8 of 8 tokens", "contradictions: none", "contexts: 1 in use, 1 page",
+		"to start from 8 tokens of row 3",
 		"swapped out to the host: 1 completion", "host: to be freed by the next call", "Pages.Ages",
 	} {
 		if !strings.Contains(text.String(), want) {
@@ -127,12 +128,14 @@ func TestContradictions(t *testing.T) {
 		change func(d *device)
 		want   string
 	}{
-		"lost page":      {func(d *device) { d.Pages.RefCounts[9] = 1 }, "page 9 is lost: its count is 1, and no row has it"},
-		"wrong count":    {func(d *device) { d.Pages.RefCounts[5] = 3 }, "page 5 has the count 3, and is in 1 rows"},
-		"no such page":   {func(d *device) { d.Sequences.PageIndices[2] = 99 }, "row 0 has page 99"},
-		"too few pages":  {func(d *device) { d.Sequences.SeqLens[0] = 12 }, "row 0 has 2 pages for 12 tokens"},
-		"unused row":     {func(d *device) { d.Sequences.Used[0] = false }, "row 0 is not used, and has 8 tokens"},
-		"queue":          {func(d *device) { d.Queue.NumQueued, d.Queue.SlotIDs[0] = 1, 2 }, "token of row 2, which is not used"},
+		"lost page": {func(d *device) { d.Pages.RefCounts[9] = 1 },
+			"page 9 is lost: its count is 1, and no row has it"},
+		"wrong count":   {func(d *device) { d.Pages.RefCounts[5] = 3 }, "page 5 has the count 3, and is in 1 rows"},
+		"no such page":  {func(d *device) { d.Sequences.PageIndices[2] = 99 }, "row 0 has page 99"},
+		"too few pages": {func(d *device) { d.Sequences.SeqLens[0] = 12 }, "row 0 has 2 pages for 12 tokens"},
+		"unused row":    {func(d *device) { d.Sequences.Used[0] = false }, "row 0 is not used, and has 8 tokens"},
+		"queue": {func(d *device) { d.Queue.NumQueued, d.Queue.SlotIDs[0] = 1, 2 },
+			"token of row 2, which is not used"},
 		"overcommitment": {func(d *device) { d.Rows.MaxPages[0] = 20 }, "8 pages more are reserved than are free"},
 	} {
 		d := empty()
@@ -145,7 +148,8 @@ func TestContradictions(t *testing.T) {
 	d := empty()
 	d.set(0, 8, -1, 5, 2)
 	q := &schedule.SequenceView{Request: &schedule.Request{Tag: "a"}, Done: 7}
-	got := dump(d, &schedule.View{Rows: []schedule.RowView{{Row: 0, Sequence: q}, {Row: 1, Sequence: q}}}).Contradictions
+	view := &schedule.View{Rows: []schedule.RowView{{Row: 0, Sequence: q}, {Row: 1, Sequence: q}}}
+	got := dump(d, view).Contradictions
 	if want := []string{"row 0 has 8 tokens on the device, and 7 for the host",
 		"the host uses row 1, and the device does not"}; !slices.Equal(got, want) {
 		t.Errorf("device and host: %q, want %q", got, want)

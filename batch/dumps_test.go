@@ -1,0 +1,80 @@
+package batch
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/engine/tables"
+)
+
+func TestParseTableDumps(t *testing.T) {
+	for text, want := range map[string]struct {
+		fault       bool
+		call, every int64
+	}{"fault": {true, 0, 0}, "call=3": {false, 3, 0}, "every=50": {false, 0, 50},
+		"fault,every=2,call=9": {true, 9, 2}} {
+		got, err := ParseTableDumps(text)
+		if err != nil || got.Fault != want.fault || got.Call != want.call || got.Every != want.every {
+			t.Errorf("%q is %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "faults", "call", "call=", "call=0", "call=-1", "every=x", "every=1.5", "fault,",
+		"fault=1", "call=99999999999999999999"} {
+		if _, err := ParseTableDumps(text); err == nil || !strings.Contains(err.Error(), "must be fault, call=N") {
+			t.Errorf("%q gives %v", text, err)
+		}
+	}
+}
+
+// Dumps are made when they are due, of each replica; those of every N-th call leave a bounded number of files, and
+// those of faults each have their own.
+func TestTableDumps(t *testing.T) {
+	dumps, err := ParseTableDumps("fault,call=7,every=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	output := t.TempDir()
+	var messages strings.Builder
+	task := &Task{Spec: Spec{Output: output}, Options: Options{DumpTables: dumps, Messages: &messages}}
+	inspect := task.inspect()
+	taken := 0
+	at := func(replica int, fault error) string {
+		return inspect(engine.Inspection{Replica: replica, Fault: fault, Tables: func() *tables.Dump {
+			taken++
+			return tables.New(tables.Head{Replica: replica}, nil, nil, nil)
+		}})
+	}
+	const calls = 2*everyKept + 20
+	for i := range calls {
+		if got := at(0, nil); (got != "") != ((i+1)%2 == 0 || i+1 == 7) {
+			t.Errorf("call %d: dump %q", i+1, got)
+		}
+	}
+	broken := errors.New("broken")
+	first, second, other := at(0, broken), at(0, broken), at(1, broken)
+	if taken != calls/2+1+3 || first == second || !strings.HasSuffix(first, "-replica-0-call-000220-fault-1.txt") ||
+		!strings.HasSuffix(other, "-replica-1-call-000000-fault-3.txt") {
+		t.Errorf("%d dumps; of faults %q, %q, %q", taken, first, second, other)
+	}
+	files, err := filepath.Glob(filepath.Join(output, "_job", "tables", "*"))
+	if err != nil || len(files) != 2*(everyKept+1+3) || !slices.Contains(files, first) {
+		t.Errorf("there are %d files: %v", len(files), err)
+	}
+	// A folder that can not be made is a warning.
+	if err := os.WriteFile(filepath.Join(output, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dumps.Folder = filepath.Join(output, "file", "tables")
+	const want = "warning: the device's tables were not"
+	if got := at(0, broken); got != "" || !strings.Contains(messages.String(), want) {
+		t.Errorf("%q, %q", got, &messages)
+	}
+	if (&Task{}).inspect() != nil {
+		t.Error("a task without dumps looks at the tables")
+	}
+}

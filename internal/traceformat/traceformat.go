@@ -1,0 +1,167 @@
+// Package traceformat reads traces in the trace event format and checks that they are well formed, for tests.
+package traceformat
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Event is one event. Times are in microseconds.
+type Event struct {
+	Phase    string         `json:"ph"`
+	Category string         `json:"cat"`
+	ID       int            `json:"id"`
+	Name     string         `json:"name"`
+	Process  *int           `json:"pid"`
+	Thread   int            `json:"tid"`
+	At       json.Number    `json:"ts"`
+	Duration json.Number    `json:"dur"`
+	Args     map[string]any `json:"args"`
+}
+
+// Trace is a trace that was read.
+type Trace struct {
+	Events []Event
+	// Tracks are the names of processes and threads, as "process: thread".
+	Tracks map[Track]string
+}
+
+// Track is a thread of a process.
+type Track struct{ Process, Thread int }
+
+// Read reads a trace and checks it. It may lack its end, as when its writer was killed, but has whole events only.
+func Read(data []byte) (*Trace, error) {
+	text := bytes.TrimSpace(data)
+	if !bytes.HasSuffix(text, []byte("]")) {
+		text = append(slices.Clone(text), ']')
+	}
+	t := &Trace{Tracks: map[Track]string{}}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&t.Events); err != nil {
+		return nil, fmt.Errorf("it is not an array of events: %w", err)
+	}
+	return t, t.check()
+}
+
+// Named lists the events of a phase and a name.
+func (t *Trace) Named(phase, name string) (list []Event) {
+	for _, e := range t.Events {
+		if e.Phase == phase && e.Name == name {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+type span struct{ begin, end int64 } // nanoseconds
+
+// check looks at each event, and at the spans of each track, which may lie beside or within one another.
+func (t *Trace) check() error {
+	processes, spans, open := map[int]string{}, map[Track][]span{}, map[string]int64{}
+	for i, e := range t.Events {
+		wrong := func(err error) error { return fmt.Errorf("event %d, %q of phase %q: %w", i, e.Name, e.Phase, err) }
+		if e.Process == nil {
+			return wrong(errors.New("no process"))
+		}
+		track := Track{*e.Process, e.Thread}
+		if e.Phase == "M" {
+			name, _ := e.Args["name"].(string)
+			switch e.Name {
+			case "process_name":
+				processes[track.Process] = name
+			case "thread_name":
+				t.Tracks[track] = processes[track.Process] + ": " + name
+			}
+			continue
+		}
+		at, err := nanoseconds(e.At)
+		if err != nil {
+			return wrong(err)
+		}
+		if processes[track.Process] == "" {
+			return wrong(errors.New("its process has no name"))
+		}
+		key := fmt.Sprint(track.Process, e.Category, e.ID, e.Name)
+		switch e.Phase {
+		case "X":
+			duration, err := nanoseconds(e.Duration)
+			if err != nil {
+				return wrong(err)
+			}
+			if t.Tracks[track] == "" {
+				return wrong(errors.New("its track has no name"))
+			}
+			spans[track] = append(spans[track], span{at, at + duration})
+		case "b":
+			open[key] = at
+		case "e":
+			begin, begun := open[key]
+			if delete(open, key); !begun || begin > at {
+				return wrong(errors.New("it ends before it begins"))
+			}
+		case "C":
+			for name, value := range e.Args {
+				if _, ok := value.(float64); !ok {
+					return wrong(fmt.Errorf("%s is %v", name, value))
+				}
+			}
+			if len(e.Args) == 0 {
+				return wrong(errors.New("it counts nothing"))
+			}
+		default:
+			return wrong(errors.New("the phase is not known"))
+		}
+	}
+	if len(open) > 0 {
+		return fmt.Errorf("%d spans have no end", len(open))
+	}
+	for track, list := range spans {
+		if err := nest(list); err != nil {
+			return fmt.Errorf("track %s: %w", t.Tracks[track], err)
+		}
+	}
+	return nil
+}
+
+// nest says whether spans lie within one another, or beside.
+func nest(list []span) error {
+	slices.SortFunc(list, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(b.end, a.end))
+	})
+	var around []span
+	for _, s := range list {
+		for len(around) > 0 && around[len(around)-1].end <= s.begin {
+			around = around[:len(around)-1]
+		}
+		if len(around) > 0 && s.end > around[len(around)-1].end {
+			return fmt.Errorf("spans %v and %v overlap", around[len(around)-1], s)
+		}
+		around = append(around, s)
+	}
+	return nil
+}
+
+// nanoseconds reads a time in microseconds that is not negative.
+func nanoseconds(text json.Number) (int64, error) {
+	whole, fraction, _ := bytes.Cut([]byte(text), []byte("."))
+	us, err := strconv.ParseInt(string(whole), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("the time is %q", text)
+	}
+	var ns int64
+	if len(fraction) > 0 {
+		if ns, err = strconv.ParseInt(string(fraction), 10, 64); err != nil || len(fraction) != 3 {
+			return 0, fmt.Errorf("the time is %q", text)
+		}
+	}
+	if us < 0 || ns < 0 {
+		return 0, fmt.Errorf("the time is %q", text)
+	}
+	return 1000*us + ns, nil
+}

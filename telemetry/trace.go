@@ -1,0 +1,240 @@
+package telemetry
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"time"
+)
+
+// Trace writes what takes time to a file in the trace event format, which ui.perfetto.dev and chrome://tracing show.
+// The file is one JSON array of events. It is written while they come, with little of it in memory: a file that a
+// killed process leaves lacks the closing bracket, which those who show it do without. Its methods may be called from
+// several goroutines; of a nil Trace they do nothing.
+type Trace struct {
+	mu      sync.Mutex
+	file    *os.File
+	buffer  []byte // whole events
+	begun   bool   // an event was written
+	waiting bool   // the buffer is written soon
+	tracks  map[track]int
+	asyncs  int
+	err     error
+}
+
+type track struct {
+	process int
+	name    string
+}
+
+// Events are written to the file when there are so many bytes of them, or after so long.
+const (
+	traceBuffer = 64 << 10
+	traceEvery  = time.Second
+)
+
+// NewTrace begins a trace in a file, in place of what it had.
+func NewTrace(path string) (*Trace, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trace{file: f, tracks: map[track]int{}, buffer: []byte("[\n")}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.process(os.Getpid(), fmt.Sprintf("job, process %d", os.Getpid()), 0)
+	t.flush()
+	return t, nil
+}
+
+// replicaBase lies beyond the numbers of processes that an operating system gives: 2^22 at most on Linux.
+const replicaBase = 1 << 22
+
+// replicaID stands for a replica of this process, as if it were a process. Traces of several processes can be put
+// together: each has numbers of its own.
+func replicaID(replica int) int {
+	return (1+replica)*replicaBase + os.Getpid()%replicaBase
+}
+
+// Replica gives the tracks of a replica, by its number from 0.
+func (t *Trace) Replica(replica int) *Tracks {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id := replicaID(replica)
+	if _, known := t.tracks[track{id, ""}]; !known {
+		t.process(id, fmt.Sprintf("replica %d of process %d", replica, os.Getpid()), 1+replica)
+	}
+	return &Tracks{t, id}
+}
+
+// Job gives the tracks of what a process has beside its replicas.
+func (t *Trace) Job() *Tracks {
+	if t == nil {
+		return nil
+	}
+	return &Tracks{t, os.Getpid()}
+}
+
+// Tracks are those of one process or replica.
+type Tracks struct {
+	of      *Trace
+	process int
+}
+
+// traceEvent is one event of the format. Times are in microseconds.
+type traceEvent struct {
+	Phase    string          `json:"ph"`
+	Category string          `json:"cat,omitempty"`
+	ID       int             `json:"id,omitempty"` // what begins and ends together
+	Name     string          `json:"name"`
+	Process  int             `json:"pid"`
+	Thread   int             `json:"tid"`
+	At       json.RawMessage `json:"ts,omitempty"`
+	Duration json.RawMessage `json:"dur,omitempty"`
+	Args     map[string]any  `json:"args,omitempty"`
+}
+
+// Span writes something that took time on a track; args are names and values in turn. Spans of a track nest.
+func (k *Tracks) Span(on, name string, begin, end time.Time, args ...any) {
+	if k == nil {
+		return
+	}
+	k.of.mu.Lock()
+	defer k.of.mu.Unlock()
+	duration := max(0, end.Sub(begin).Nanoseconds())
+	k.of.write(traceEvent{Phase: "X", Name: name, Process: k.process, Thread: k.of.thread(k.process, on),
+		At: microseconds(begin.UnixNano()), Duration: microseconds(duration), Args: pairs(args)})
+}
+
+// Apart writes something that took time, and that others may overlap.
+func (k *Tracks) Apart(name string, begin, end time.Time, args ...any) {
+	if k == nil {
+		return
+	}
+	k.of.mu.Lock()
+	defer k.of.mu.Unlock()
+	k.of.asyncs++
+	e := traceEvent{Phase: "b", Category: "job", ID: k.of.asyncs, Name: name, Process: k.process,
+		At: microseconds(begin.UnixNano()), Args: pairs(args)}
+	k.of.write(e)
+	e.Phase, e.At, e.Args = "e", microseconds(max(begin.UnixNano(), end.UnixNano())), nil
+	k.of.write(e)
+}
+
+// Counter writes the values of a counter's series, names and values in turn.
+func (k *Tracks) Counter(name string, at time.Time, series ...any) {
+	if k == nil {
+		return
+	}
+	k.of.mu.Lock()
+	defer k.of.mu.Unlock()
+	k.of.write(traceEvent{Phase: "C", Name: name, Process: k.process, At: microseconds(at.UnixNano()),
+		Args: pairs(series)})
+}
+
+// Begin begins a span; the function that it returns ends it.
+func (k *Tracks) Begin(on, name string) (end func(args ...any)) {
+	if k == nil {
+		return func(...any) {}
+	}
+	begin := time.Now()
+	return func(args ...any) { k.Span(on, name, begin, time.Now(), args...) }
+}
+
+// microseconds writes nanoseconds exactly.
+func microseconds(nanoseconds int64) json.RawMessage {
+	return fmt.Appendf(nil, "%d.%03d", nanoseconds/1000, nanoseconds%1000)
+}
+
+func pairs(args []any) map[string]any {
+	if len(args) == 0 {
+		return nil
+	}
+	all := map[string]any{}
+	for i := 0; i+1 < len(args); i += 2 {
+		value := args[i+1]
+		if f, ok := value.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
+			value = fmt.Sprint(f)
+		}
+		all[fmt.Sprint(args[i])] = value
+	}
+	return all
+}
+
+// process names a process, and says in which place it is shown.
+func (t *Trace) process(id int, name string, place int) {
+	t.tracks[track{id, ""}] = 0
+	t.write(traceEvent{Phase: "M", Name: "process_name", Process: id, Args: map[string]any{"name": name}})
+	t.write(traceEvent{Phase: "M", Name: "process_sort_index", Process: id, Args: map[string]any{"sort_index": place}})
+}
+
+// thread is the number of a track, which is named when it is first used.
+func (t *Trace) thread(process int, name string) int {
+	key := track{process, name}
+	id, known := t.tracks[key]
+	if !known {
+		id = len(t.tracks)
+		t.tracks[key] = id
+		t.write(traceEvent{Phase: "M", Name: "thread_name", Process: process, Thread: id,
+			Args: map[string]any{"name": name}})
+	}
+	return id
+}
+
+// write writes an event. After an error nothing is written any more: a job goes on without its trace.
+func (t *Trace) write(e traceEvent) {
+	text, err := json.Marshal(e)
+	if err != nil || t.err != nil || t.file == nil {
+		t.err = firstError(t.err, err)
+		return
+	}
+	if t.begun {
+		t.buffer = append(t.buffer, ",\n"...)
+	}
+	t.begun = true
+	t.buffer = append(t.buffer, text...)
+	switch {
+	case len(t.buffer) >= traceBuffer:
+		t.flush()
+	case !t.waiting:
+		t.waiting = true
+		time.AfterFunc(traceEvery, func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.waiting = false
+			if t.file != nil {
+				t.flush()
+			}
+		})
+	}
+}
+
+func (t *Trace) flush() {
+	_, err := t.file.Write(t.buffer)
+	t.err, t.buffer = firstError(t.err, err), t.buffer[:0]
+}
+
+func firstError(first, next error) error {
+	if first != nil {
+		return first
+	}
+	return next
+}
+
+// Close ends the trace. Its error is the first of writing.
+func (t *Trace) Close() error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		t.buffer = append(t.buffer, "\n]\n"...)
+		t.flush()
+	}
+	t.err = firstError(t.err, t.file.Close())
+	t.file = nil
+	return t.err
+}
