@@ -46,7 +46,8 @@ func countedBucket(t *testing.T, files ...string) (url func(key string) string, 
 	served = new(atomic.Int64)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fake.ServeHTTP(w, r)
-		if n, err := strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64); err == nil && r.Header.Get("Range") != "" {
+		n, err := strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64)
+		if err == nil && r.Header.Get("Range") != "" {
 			served.Add(n)
 		}
 	}))
@@ -86,7 +87,8 @@ func loaded(t *testing.T, host someDevices, from *models.Checkpoint) map[int][]a
 			t.Fatal(err)
 		}
 		for i, part := range b.(joinedParts).all {
-			flat := reflect.MakeSlice(reflect.SliceOf(a.Shape.DType.GoType()), a.Shape.Size(), a.Shape.Size()).Interface()
+			slice, n := reflect.SliceOf(a.Shape.DType.GoType()), a.Shape.Size()
+			flat := reflect.MakeSlice(slice, n, n).Interface()
 			if err := part.ToFlatData(flat); err != nil {
 				t.Fatal(err)
 			}

@@ -108,7 +108,8 @@ func (e *Engine) lastInput(p *device.Compiled) *sent {
 	s := e.sent[p.Name]
 	if s == nil {
 		n := len(p.Input.Arrays())
-		s = &sent{flats: p.Input.New(), spare: p.Input.New(), buffers: make([]compute.Buffer, n), changed: make([]bool, n)}
+		s = &sent{flats: p.Input.New(), spare: p.Input.New(), buffers: make([]compute.Buffer, n),
+			changed: make([]bool, n)}
 		e.sent[p.Name] = s
 	}
 	return s

@@ -115,7 +115,8 @@ func TestReadParts(t *testing.T) {
 				defer parts.Close()
 				before := h.came()
 				name := rapid.SampledFrom(whole.Names()).Draw(rt, "tensor")
-				dtype := rapid.SampledFrom([]dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Float16}).Draw(rt, "as")
+				kinds := []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Float16}
+				dtype := rapid.SampledFrom(kinds).Draw(rt, "as")
 				full, err := whole.Read(name, dtype)
 				if err != nil {
 					t.Fatal(err)
@@ -222,7 +223,8 @@ func TestReadPartsRefuses(t *testing.T) {
 		}
 	}
 	for _, s := range []Span{{-1, 2}, {0, 0}, {shape[1], 1}, {1, shape[1]}} {
-		if _, err := c.ReadColumns(name, dtypes.Float32, []Span{s}); err == nil || !strings.Contains(err.Error(), name) {
+		_, err := c.ReadColumns(name, dtypes.Float32, []Span{s})
+		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("columns %v: %v", s, err)
 		}
 	}

@@ -41,7 +41,8 @@ func (c *Checkpoint) ReadRows(name string, dtype dtypes.DType, rows Span) (flat 
 	}
 	count, width := t.matrix()
 	if rows.From < 0 || rows.N < 1 || rows.From+rows.N > count {
-		return nil, t.named(name, fmt.Errorf("it has %d rows, and %d from row %d on were wanted", count, rows.N, rows.From))
+		return nil, t.named(name, fmt.Errorf("it has %d rows, and %d from row %d on were wanted", count, rows.N,
+			rows.From))
 	}
 	flat, err = t.read(dtype, rows.From*width, (rows.From+rows.N)*width)
 	return flat, t.named(name, err)
@@ -155,8 +156,8 @@ func (t *tensor) read(dtype dtypes.DType, first, end int) (any, error) {
 	return read(t, first, end, toFloat16)
 }
 
-// view is elements of the tensor's data as a slice of dtype, or nil where they must be decoded: another dtype, misaligned
-// for the element (the formats allow that), or a big-endian machine.
+// view is elements of the tensor's data as a slice of dtype, or nil where they must be decoded: another dtype,
+// misaligned for the element (the formats allow that), or a big-endian machine.
 func (t *tensor) view(dtype dtypes.DType, first, end int) any {
 	if t.native != dtype || len(t.data) == 0 || !littleEndian {
 		return nil

@@ -54,7 +54,8 @@ func TestRanges(t *testing.T) {
 			}
 		}
 		pieces := joined.cut(7)
-		if bytesOf(pieces) != bytesOf(joined) || slices.ContainsFunc(pieces, func(r Range) bool { return r.Len() > 7 }) ||
+		isLong := func(r Range) bool { return r.Len() > 7 }
+		if bytesOf(pieces) != bytesOf(joined) || slices.ContainsFunc(pieces, isLong) ||
 			len(joined.without(x))+len(x) < len(joined) || len(x.without(joined)) > 0 {
 			t.Fatalf("%v in pieces is %v", joined, pieces)
 		}

@@ -28,8 +28,8 @@ func LeavesOf(arrays []Array) []Leaf {
 }
 
 // Packing is how the leaves of a tree are held in few arrays, since each array that goes to a device or comes from it
-// has a price of its own, whatever its size. Leaves of bool, int32, uint32 and float32 share the first array, one behind
-// the other; a bool takes 32 bits. Other leaves, and those that are apart, have an array each.
+// has a price of its own, whatever its size. Leaves of bool, int32, uint32 and float32 share the first array, one
+// behind the other; a bool takes 32 bits. Other leaves, and those that are apart, have an array each.
 type Packing struct {
 	leaves []Leaf
 	places []place // of the leaves

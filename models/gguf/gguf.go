@@ -61,8 +61,8 @@ type File struct {
 	byName  map[string]*Tensor
 }
 
-// Open maps the file at path and reads its tables. Need is nil where the whole file is there; of the data of tensors the
-// caller brings what is read.
+// Open maps the file at path and reads its tables. Need is nil where the whole file is there; of the data of tensors
+// the caller brings what is read.
 func Open(path string, need Need) (*File, error) {
 	m, err := mapped.Open(path)
 	if err != nil {
