@@ -31,12 +31,12 @@ func Run(ctx context.Context, spec Spec, options Options) (*Report, error) {
 func (t *Task) Run(ctx context.Context) (report *Report, err error) {
 	started := time.Now()
 	defer func() { t.Observer.endSeries(result(err)) }()
+	defer t.endInTime(ctx, func() {})()
 	ctx, leave, err := t.join(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = leave(err) }()
-	defer t.endInTime(ctx, func() {})()
 	if err := t.needDevice(ctx); err != nil {
 		return nil, err
 	}
