@@ -21,7 +21,8 @@ func TestWalkCopiesNoTables(t *testing.T) {
 		g := table.Graph()
 		type loop struct{ I, States *Node }
 		l := loop{Scalar(g, dtypes.Int32, 0), Zeros(g, shapes.Make(dtypes.Int32, 16, stopping.Lanes))}
-		l = control.While(l, func(l loop) *Node { return LessThan(l.I, Scalar(g, dtypes.Int32, 10)) }, func(l loop) loop {
+		goesOn := func(l loop) *Node { return LessThan(l.I, Scalar(g, dtypes.Int32, 10)) }
+		l = control.While(l, goesOn, func(l loop) loop {
 			after, _ := stopping.Walk(stopping.Tables{Next: table, Bytes: bytes, Starts: starts}, l.States,
 				BroadcastToDims(l.I, 16))
 			return loop{AddScalar(l.I, 1), after}
