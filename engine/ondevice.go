@@ -78,7 +78,7 @@ func (p Plan) sizes() device.Sizes {
 		Sizes: schedule.Sizes{Slots: p.slots, MaxSeqs: p.MaxSeqs, PrefixRows: p.Holders, Contexts: p.Contexts,
 			Pages: p.Pages, PageSize: p.PageSize, MaxRounds: p.MaxRounds,
 			PromptLimit: max(p.MaxModelLen, minPromptTokens), Paged: p.layout.Paged, PrefixCache: p.PrefixCache,
-			Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Staged: blocksInFlight},
+			Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Mixed: p.mixed, Staged: blocksInFlight},
 		PagesPerSeq: p.PagesPerSeq, PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
 		Layout: p.layout, Transfers: p.Transfers, Stops: p.stops,
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/prefix"
@@ -56,6 +57,7 @@ type Plan struct {
 	stops  *device.StopTables
 	slots  int // MaxSeqs rounded up to whole registers of rows; the surplus is never used
 	layout attention.Layout
+	mixed  bool // see schedule.Sizes
 
 	activations dtypes.DType
 }
@@ -151,7 +153,7 @@ func (c Config) plan() (Plan, error) {
 	if err := p.check(model); err != nil {
 		return Plan{}, err
 	}
-	p.slots = ceilDiv(p.MaxSeqs, rowMultiple) * rowMultiple
+	p.slots, p.mixed = ceilDiv(p.MaxSeqs, rowMultiple)*rowMultiple, c.mixed()
 	p.PrefillTokens = ceilDiv(p.PrefillTokens, rowMultiple) * rowMultiple
 
 	switch p.KV {
@@ -266,6 +268,17 @@ func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
 		return l
 	}
 	return l.ForTPU(c.Backend, c.attentionSteps(p)...)
+}
+
+// mixed says that a drawn token may run in a step of prompts: it gets the same bytes there. So it is with the kernels
+// for CPUs, which compute each row by itself. Without kernels, prompts and drawn tokens have forms of their own.
+func (c Config) mixed() bool {
+	packer, ok := c.Backend.(linear.Packer)
+	if !ok {
+		return false
+	}
+	_, _, _, ok = packer.LinearLayout(dtypes.Float32)
+	return ok
 }
 
 // attentionSteps are the kinds of steps in which each layer attends.

@@ -12,13 +12,17 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// Prompts are packed as the plain-Go twin does it: with slots that have none, that share tokens, and whose first part
-// is gone.
+// Steps are packed as the plain-Go twin does it: with slots that have no prompt, that share tokens, whose first part is
+// gone, and that decode.
 func TestPromptsAgainstHost(t *testing.T) {
-	const slots, limit, capacity = 5, 7, 40
+	const slots, limit, capacity = 5, 9, 40
 	onBackends(t, func(t *testing.T, backend compute.Backend) {
-		exec, err := NewExec(backend, func(tokens, starts, done, lens *Node) []*Node {
-			p := tokenqueue.Prompts{Tokens: tokens, Starts: starts, Done: done, Lens: lens}.PackNext(limit)
+		exec, err := NewExec(backend, func(tokens, starts, done, lens, queued, room *Node) []*Node {
+			g := tokens.Graph()
+			ids := Iota(g, queued.Shape(), 0)
+			q, _ := tokenqueue.New(g, slots).Enqueue(queued, ids, done, GreaterOrEqual(queued, ZerosLike(queued)))
+			p := tokenqueue.Prompts{Tokens: tokens, Starts: starts, Done: done, Lens: lens}.PackNext(
+				q.Next(slots), room, limit)
 			return []*Node{p.Tokens, p.SlotIDs, p.PosIDs, p.NumTokens}
 		})
 		if err != nil {
@@ -28,6 +32,8 @@ func TestPromptsAgainstHost(t *testing.T) {
 			arena := rapid.SliceOfN(rapid.Int32Range(0, 1000), capacity, capacity).Draw(t, "tokens")
 			starts, done, lens := make([]int32, slots), make([]int32, slots), make([]int32, slots)
 			prompts := make([]tokenqueue.HostPrompt, slots)
+			queued := slices.Repeat([]int32{-1}, slots)
+			room := rapid.Int32Range(0, limit).Draw(t, "room")
 			for i := range slots {
 				n := rapid.IntRange(0, 12).Draw(t, "length")
 				ran := rapid.IntRange(0, n+3).Draw(t, "done") // slots that decode are past their prompts
@@ -35,9 +41,13 @@ func TestPromptsAgainstHost(t *testing.T) {
 				starts[i], done[i], lens[i] = int32(at-min(ran, n)), int32(ran), int32(n)
 				prompt := append(make([]int32, min(ran, n)), arena[at:at+n-min(ran, n)]...)
 				prompts[i] = tokenqueue.HostPrompt{Tokens: prompt, Done: ran}
+				if ran >= n && rapid.Bool().Draw(t, "decodes") {
+					queued[i] = rapid.Int32Range(0, 1000).Draw(t, "token")
+					prompts[i].Next = queued[i : i+1]
+				}
 			}
-			want := tokenqueue.PackPrompts(prompts, limit)
-			out, err := exec.Call(arena, starts, done, lens)
+			want := tokenqueue.PackPrompts(prompts, int(room), limit)
+			out, err := exec.Call(arena, starts, done, lens, queued, room)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -58,7 +58,8 @@ func New(g *Graph, capacity int) Queue {
 func (q Queue) Capacity() int { return q.Tokens.Shape().Dimensions[0] }
 
 // Enqueue appends, in order, the tokens for which valid, bool [N], holds. tokens, slots and pos are int32 [N]. Tokens
-// for which there is no room are left out and counted in dropped, an int32 scalar: see [ErrQueueFull].
+// for which there is no room are left out and counted in dropped, an int32 scalar: none where a queue of S slots holds
+// at most one token each.
 func (q Queue) Enqueue(tokens, slots, pos, valid *Node) (after Queue, dropped *Node) {
 	g := tokens.Graph()
 	capacity, n := q.Capacity(), tokens.Shape().Dimensions[0]

@@ -1,9 +1,7 @@
 package tokenqueue_test
 
 import (
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -126,14 +124,6 @@ func TestAgainstHost(t *testing.T) {
 			}
 		})
 	})
-}
-
-func TestErrQueueFull(t *testing.T) {
-	var err error = tokenqueue.ErrQueueFull{Dropped: 3, Capacity: 40}
-	if !errors.Is(err, tokenqueue.ErrQueueFull{}) || !strings.Contains(err.Error(), "3 more tokens") ||
-		errors.Is(err, errors.New("other")) {
-		t.Error(err)
-	}
 }
 
 func onBackends(t *testing.T, test func(t *testing.T, backend compute.Backend)) {

@@ -34,7 +34,12 @@ type Sizes struct {
 type StopTables = stopping.TablesOf[shapes.Shape]
 
 // StepTokens is T, the most tokens of a step.
-func (s Sizes) StepTokens() int { return max(s.PrefillTokens, s.Slots) }
+func (s Sizes) StepTokens() int {
+	if s.Mixed {
+		return s.PrefillTokens + s.Slots
+	}
+	return max(s.PrefillTokens, s.Slots)
+}
 
 // fillTogether is how many slots must be free for waiting sequences to get them.
 func (s Sizes) fillTogether() int { return max(1, s.MaxSeqs/16) }

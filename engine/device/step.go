@@ -22,30 +22,31 @@ func (l loop) prompts(in input) tokenqueue.Prompts {
 	return tokenqueue.Prompts{Tokens: in.Tokens, Starts: l.Starts, Done: s.SeqLens, Lens: lens}
 }
 
-// step runs tokens through the model and draws where a sequence's last one is among them: the next prompt tokens, those
-// of slots before those of prefix rows; or, to decode, the token that each slot drew last. prefill is bool[].
+// pack takes the tokens of a step: to decode, the one that each slot drew last; else the next prompt tokens, those of
+// slots before those of prefix rows, and where steps are mixed and there are pages for it also the ones that slots drew
+// last. decodes, i32[], is how many these are.
+func (gr *Graphs) pack(l *loop, in input, prefill *Node) (packed tokenqueue.Packed, decodes *Node) {
+	g := prefill.Graph()
+	takes := LogicalNot(prefill)
+	if gr.Mixed {
+		takes = LogicalOr(takes, Equal(gr.short(l.State), integer(g, 0)))
+	}
+	next := l.State.Queue.Next(gr.Rows())
+	next = Where(takes, next, FillScalar(g, next.Shape(), -1))
+	room := Where(prefill, integer(g, gr.PrefillTokens), integer(g, 0))
+	packed = l.prompts(in).PackNext(next, room, gr.StepTokens())
+	empty := tree.Leaves(tokenqueue.New(g, gr.Slots))
+	l.State.Queue = tree.Rebuild(l.State.Queue, choices(takes, empty, tree.Leaves(l.State.Queue)))
+	return packed, ReduceAllSum(ConvertDType(GreaterOrEqual(next, ZerosLike(next)), dtypes.Int32))
+}
+
+// step runs tokens through the model and draws where a sequence's last one is among them: see pack. prefill is bool[].
 //
 // The tables are the same work for both kinds; the model is there once for each, as a loop that runs no time or once.
 func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop {
 	g := prefill.Graph()
 	t, slots := gr.StepTokens(), gr.Slots
-	prompts := l.prompts(in).PackNext(t)
-	queue, queued := l.State.Queue.PackNext(slots)
-	choose := func(ofPrompts, ofQueue *Node) *Node {
-		if n := ofQueue.Shape().Size(); ofQueue.Rank() == 1 && n < t {
-			ofQueue = Concatenate([]*Node{ofQueue, FillScalar(g, shapes.Make(dtypes.Int32, t-n), -1)}, 0)
-		}
-		return Where(prefill, ofPrompts, ofQueue)
-	}
-	limit := Where(prefill, integer(g, gr.PrefillTokens), integer(g, slots))
-	fits := LessThan(Iota(g, shapes.Make(dtypes.Int32, t), 0), BroadcastToDims(limit, t))
-	cut := func(x *Node) *Node { return Where(fits, x, FillScalar(g, x.Shape(), -1)) }
-	packed := tokenqueue.Packed{
-		Tokens: cut(choose(prompts.Tokens, queued.Tokens)), SlotIDs: cut(choose(prompts.SlotIDs, queued.SlotIDs)),
-		PosIDs:    cut(choose(prompts.PosIDs, queued.PosIDs)),
-		NumTokens: Min(limit, choose(prompts.NumTokens, queued.NumTokens)),
-	}
-	l.State.Queue = tree.Rebuild(queue, choices(prefill, tree.Leaves(l.State.Queue), tree.Leaves(queue)))
+	packed, decodes := gr.pack(&l, in, prefill)
 
 	var batch tokenqueue.PageBatchInfo
 	var allocated seqtable.Status
@@ -71,10 +72,9 @@ func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop 
 		})
 	one := ConvertDType(prefill, dtypes.Int32)
 	l.Out.PrefillSteps, l.Out.PrefillTokens = Add(l.Out.PrefillSteps, one),
-		Add(l.Out.PrefillTokens, Mul(one, packed.NumTokens))
-	other := Sub(integer(g, 1), one)
-	l.Out.DecodeSteps, l.Out.DecodeTokens = Add(l.Out.DecodeSteps, other),
-		Add(l.Out.DecodeTokens, Mul(other, packed.NumTokens))
+		Add(l.Out.PrefillTokens, Sub(packed.NumTokens, decodes))
+	l.Out.DecodeSteps, l.Out.DecodeTokens = Add(l.Out.DecodeSteps, Sub(integer(g, 1), one)),
+		Add(l.Out.DecodeTokens, decodes)
 	return gr.record(l, in, rows, drawn(got), allocated)
 }
 

@@ -19,6 +19,7 @@ type Sizes struct {
 	Paged       bool // pages can be shared
 	PrefixCache bool // prefixes that several prompts have in common are run once
 	Reserve     bool // a sequence is admitted with all pages that it may need; else with those of its prompt
+	Mixed       bool // prompt steps run the sequences that decode too
 	BlockPages  int  // pages that are copied to the host and back together
 	Staged      int  // blocks that may be on their way to the device beside a call
 }

@@ -75,6 +75,7 @@ func drawWork(t *rapid.T) *work {
 		PageSize: rapid.IntRange(1, 4).Draw(t, "page size"), PrefixRows: rapid.IntRange(1, 5).Draw(t, "prefix rows"),
 		Contexts: rapid.IntRange(0, 2).Draw(t, "contexts"), MaxRounds: rapid.IntRange(1, 8).Draw(t, "rounds"),
 		PromptLimit: 64, Paged: true, PrefixCache: rapid.Bool().Draw(t, "prefix cache"),
+		Mixed:   rapid.Bool().Draw(t, "mixed"),
 		Reserve: rapid.Bool().Draw(t, "reserve"), BlockPages: 2, Staged: rapid.IntRange(1, 3).Draw(t, "staged"),
 	}
 	s.Slots = s.MaxSeqs + rapid.IntRange(0, 2).Draw(t, "slots beyond max seqs")

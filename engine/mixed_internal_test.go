@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/sampling"
+)
+
+// With the kernels for CPUs a sequence draws on while another's prompt runs; without them it waits. It draws the same
+// tokens: see TestSameBytes.
+func TestSequencesDrawWhilePromptsRun(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		backend compute.Backend
+		mixed   bool
+	}{{"kernels", testenv.XLA(t), true}, {"plain", testenv.XLAWithoutKernels(t), false}} {
+		t.Run(c.name, func(t *testing.T) {
+			if !c.mixed {
+				testenv.Slow(t)
+			}
+			e, err := New(t.Context(), Config{Model: testenv.Model(t, "smollm2-like"), Backend: c.backend,
+				MaxSeqs: 2, PageSize: 8, PrefillTokens: 16, MaxModelLen: 160, MaxRounds: 8, KVMemory: 8 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			e.inOrder = true
+			request := func(id string, prompt, tokens int) *Request {
+				r := &Request{ID: id, N: 1, MaxTokens: tokens, IgnoreEOS: true, Sampling: sampling.Settings{TopP: 1}}
+				for i := range prompt {
+					r.Tokens = append(r.Tokens, int32(len(id)*7+i))
+				}
+				return r
+			}
+			// "long" draws 40 tokens, the first in a step of prompts. Meanwhile the prompt behind "short" takes 7
+			// steps.
+			const steps = 39
+			for c, err := range e.Run(t.Context(), slices.Values([]*Request{request("long", 5, steps+1),
+				request("short", 5, 5), request("behind", 112, 2)})) {
+				if err != nil || c.Err != nil {
+					t.Fatal(err, c)
+				}
+			}
+			s := e.Stats()
+			if mixed := s.DecodeSteps <= steps-6; mixed != c.mixed {
+				t.Errorf("%d steps of drawn tokens alone, %d of prompts", s.DecodeSteps, s.PrefillSteps)
+			}
+		})
+	}
+}
