@@ -179,6 +179,7 @@ func (e *Engine) settleContexts(p *device.Compiled, got *device.VerbsOutput, err
 		err = got.Status.Check(got.Rules, e.pinnedPages())
 	}
 	if err == nil {
+		e.settleTaken(got.Pages)
 		if free, want := int(got.EndFree), e.plan.Pages-e.contexts.used; free != want {
 			err = fmt.Errorf("%w: %d are free on the device, and %d should be", ErrPagesLost, free, want)
 		}
@@ -194,6 +195,7 @@ func (e *Engine) settleContexts(p *device.Compiled, got *device.VerbsOutput, err
 func (e *Engine) dropState() {
 	finalize(e.state)
 	e.state = nil
+	e.forgetPages()
 	for _, r := range e.contexts.open() {
 		r.lost, r.pages, r.reserved = true, nil, 0
 		e.contexts.rows[r.row-e.plan.firstContext()] = nil
@@ -210,6 +212,7 @@ func (e *Engine) clearRows() {
 		e.dropState()
 		return
 	}
+	e.forgetPages()
 	err := e.contextVerbs(func(in *device.VerbsInput) {
 		for row := range e.plan.firstContext() {
 			in.Release[row] = true
@@ -327,11 +330,13 @@ func (e *Engine) runPrompts(ctx context.Context, in *device.Input, list []*conte
 		}
 		var did *device.VerbsOutput
 		if err == nil {
-			did = &device.VerbsOutput{Status: got.Status, EndFree: got.EndFree, Rules: got.Rules}
+			did = &device.VerbsOutput{Status: got.Status, EndFree: got.EndFree, Rules: got.Rules,
+				Pages: e.ofRows(got.Pages)}
 		}
 		if err := e.settleContexts(p, did, err); err != nil {
 			return err
 		}
+		e.nameFlushed(list, did.Pages)
 		if !slices.ContainsFunc(list, func(r *contextRow) bool { return r.done < len(r.tokens) }) {
 			return nil
 		}

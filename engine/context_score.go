@@ -59,7 +59,7 @@ func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32)
 		e.contexts.grow(scratch, ceilDiv(base+at+n, pageSize))
 		var did *device.VerbsOutput
 		if err == nil {
-			did = &device.VerbsOutput{Status: got.Status, EndFree: got.EndFree}
+			did = &device.VerbsOutput{Status: got.Status, EndFree: got.EndFree, Pages: got.Pages}
 		}
 		if err := e.settleContexts(p, did, err); err != nil {
 			return nil, err

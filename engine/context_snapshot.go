@@ -66,7 +66,9 @@ func (e *Engine) OpenSnapshot(name string) (*Context, error) {
 			e.contexts.share(r, of, shared)
 		}
 		if shared < all {
-			if err := e.swapper.load(r.row, saved.pages, begin); err != nil {
+			taken, err := e.swapper.load(r.row, saved.pages, begin)
+			e.forgetTaken(taken)
+			if err != nil {
 				e.dropState()
 				return err
 			}

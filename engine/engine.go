@@ -68,7 +68,7 @@ type Config struct {
 	StopStates int
 	// Contexts is how many contexts may be open at once: see NewContext. 0 leaves out their programs.
 	Contexts int
-	// NoPrefixCache turns off that prefixes of prompts are kept for other requests.
+	// NoPrefixCache turns off that pages are kept for other requests that begin with the same tokens.
 	NoPrefixCache bool
 	// DType is of weights and activations, KVDType of the cache: Float32 (default), BFloat16 or Float16.
 	DType, KVDType dtypes.DType
@@ -107,7 +107,7 @@ type Engine struct {
 	log        *slog.Logger
 	swapper    *swapper            // moves pages between device and host
 	hostCache  *schedule.HostCache // nil without HostKVMemory
-	keep       []prefix.Hash       // what the run leaves with the host
+	index      *prefix.Index       // names of the device's pages; nil without a prefix cache
 	prefixSeed prefix.Hash         // begins the names of pages
 	stats      Stats
 	calls      atomic.Int64
@@ -179,9 +179,7 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	e.plan, e.prefixSeed = plan, newPrefixSeed(cfg, plan)
 	e.swapper = newSwapper(e)
 	e.contexts.rows = make([]*contextRow, plan.Contexts)
-	if plan.Transfers && cfg.HostKVMemory > 0 {
-		e.hostCache = schedule.NewHostCache(cfg.HostKVMemory)
-	}
+	e.makeCaches()
 
 	// The weights come after the programs: the compiler takes as much memory as they do, and gives it back.
 	start := time.Now()
@@ -224,6 +222,16 @@ func (e *Engine) compile(programs []device.Program) error {
 	return err
 }
 
+// makeCaches makes what knows of pages that are kept.
+func (e *Engine) makeCaches() {
+	if e.plan.PrefixCache {
+		e.index = prefix.NewIndex(e.plan.Pages)
+	}
+	if e.plan.Transfers && e.cfg.HostKVMemory > 0 {
+		e.hostCache = schedule.NewHostCache(e.cfg.HostKVMemory)
+	}
+}
+
 // loadWeights puts the model's arrays on the device, one at a time, so that the host holds no second copy of the model.
 func (e *Engine) loadWeights(ctx context.Context) error {
 	end := e.span(schedule.HostTrack, "load weights")
@@ -249,7 +257,15 @@ func (e *Engine) reset() error {
 		return fmt.Errorf("making the device state: %w", err)
 	}
 	e.state = state
+	e.forgetPages()
 	return nil
+}
+
+// forgetPages gives up the names of all pages: what they hold is not known any more.
+func (e *Engine) forgetPages() {
+	if e.index != nil {
+		e.index.Clear()
+	}
 }
 
 // Plan returns what the engine settled on.

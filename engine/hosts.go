@@ -277,10 +277,10 @@ func (e *Engine) follow(call [][]byte) error {
 	case "init":
 		return e.reset()
 	case "save":
-		var in device.SaveInput
-		err := e.receive(p, tree.Arrays(&in), call[1:])
+		in := device.NewSave()
+		err := e.receive(p, tree.Arrays(in), call[1:])
 		if err == nil {
-			s.blocks[header.Block], err = e.swapper.down(int(in.Row), int(in.From))
+			s.blocks[header.Block], err = e.swapper.down(in)
 		}
 		return err
 	case "load":
@@ -288,11 +288,12 @@ func (e *Engine) follow(call [][]byte) error {
 		if b == nil {
 			return fmt.Errorf("process 0 loads pages (%d) that are not here", header.Block)
 		}
-		in := tree.Arrays(&device.LoadInput{})
+		in := tree.Arrays(e.graphs.NewLoad())
 		if err := e.receive(p, in, call[1:]); err != nil {
 			return err
 		}
-		return e.swapper.place(in, []*block{b})
+		_, err := e.swapper.place(in, []*block{b})
+		return err
 	case "run":
 		in := e.graphs.NewInput()
 		arrays := tree.Arrays(in)

@@ -19,6 +19,7 @@ type twoDevices struct {
 	t     *testing.T
 	model *model.Device
 	saved map[*schedule.Pages]*schedule.Pages // by those of the device, the model's
+	kept  map[schedule.Block]schedule.Block
 	calls int
 }
 
@@ -65,11 +66,38 @@ func (d *twoDevices) Save(row, tokens int) (*schedule.Pages, error) {
 }
 
 // Load implements [schedule.Device].
-func (d *twoDevices) Load(row int, pages *schedule.Pages, from schedule.Origin) error {
-	if err := d.Device.Load(row, pages, from); err != nil {
-		return err
+func (d *twoDevices) Load(row int, pages *schedule.Pages, from schedule.Origin) ([]int32, error) {
+	taken, err := d.Device.Load(row, pages, from)
+	if err != nil {
+		return nil, err
 	}
-	return d.model.Load(row, d.saved[pages], from)
+	want, err := d.model.Load(row, d.saved[pages], from)
+	if !slices.Equal(taken, want) {
+		d.t.Fatalf("call %d: row %d was loaded into pages %v, in the model into %v", d.calls, row, taken, want)
+	}
+	return taken, err
+}
+
+// Keep implements [schedule.Device].
+func (d *twoDevices) Keep(pages []int32) (schedule.Block, error) {
+	b, err := d.Device.Keep(pages)
+	if err == nil {
+		d.kept[b], err = d.model.Keep(pages)
+	}
+	return b, err
+}
+
+// Restore implements [schedule.Device].
+func (d *twoDevices) Restore(b schedule.Block, from, to, place int, hold []int32) ([]int32, error) {
+	pages, err := d.Device.Restore(b, from, to, place, hold)
+	if err != nil {
+		return nil, err
+	}
+	want, err := d.model.Restore(d.kept[b], from, to, place, hold)
+	if !slices.Equal(pages, want) {
+		d.t.Fatalf("call %d: restored to pages %v, in the model to %v", d.calls, pages, want)
+	}
+	return pages, err
 }
 
 // The model that the scheduler's tests run on is a model of this device: call by call it admits the same entries to the
@@ -98,7 +126,7 @@ func TestDeviceIsAsItsModel(t *testing.T) {
 			defer e.Close()
 			e.inOrder = true
 			d := &twoDevices{t: t, model: model.New(e.graphs.Sizes.Sizes, e.plan.PrefillTokens),
-				saved: map[*schedule.Pages]*schedule.Pages{}}
+				saved: map[*schedule.Pages]*schedule.Pages{}, kept: map[schedule.Block]schedule.Block{}}
 			e.watch = func(device schedule.Device) schedule.Device { d.Device = device; return d }
 			for _, err := range e.Run(t.Context(), slices.Values(manyRequests(60))) {
 				if err != nil {

@@ -43,8 +43,16 @@ func (d onDevice) Save(row, tokens int) (*schedule.Pages, error) {
 }
 
 // Load implements [schedule.Device].
-func (d onDevice) Load(row int, pages *schedule.Pages, from schedule.Origin) error {
+func (d onDevice) Load(row int, pages *schedule.Pages, from schedule.Origin) ([]int32, error) {
 	return d.e.swapper.load(row, pages, from)
+}
+
+// Keep implements [schedule.Device].
+func (d onDevice) Keep(pages []int32) (schedule.Block, error) { return d.e.swapper.keep(pages) }
+
+// Restore implements [schedule.Device].
+func (d onDevice) Restore(b schedule.Block, from, to, place int, hold []int32) ([]int32, error) {
+	return d.e.swapper.restore(b.(*block), from, to, place, hold)
 }
 
 // Stage implements [schedule.Device].
@@ -76,10 +84,11 @@ const minPromptTokens = 8192
 func (p Plan) sizes() device.Sizes {
 	return device.Sizes{
 		Sizes: schedule.Sizes{Slots: p.slots, MaxSeqs: p.MaxSeqs, PrefixRows: p.Holders, Contexts: p.Contexts,
-			Pages: p.Pages, PageSize: p.PageSize, MaxRounds: p.MaxRounds,
+			Pages: p.Pages, PageSize: p.PageSize, PagesPerSeq: p.PagesPerSeq, MaxRounds: p.MaxRounds,
 			PromptLimit: max(p.MaxModelLen, minPromptTokens), Paged: p.layout.Paged, PrefixCache: p.PrefixCache,
-			Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Mixed: p.mixed, Staged: blocksInFlight},
-		PagesPerSeq: p.PagesPerSeq, PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
+			NameDrawn: p.NameDrawn, Mixed: p.mixed,
+			Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Staged: blocksInFlight},
+		PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
 		Layout: p.layout, Transfers: p.Transfers, Stops: p.stops,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/prefix"
 	"github.com/quire/quire/sampling"
@@ -23,9 +24,9 @@ var ErrNotPinned = errors.New("the prefix is not pinned")
 // [ErrInvalidRequest] for less than a page. While Run is under way it returns [ErrRunning].
 func (e *Engine) PinPrefix(ctx context.Context, tokens []int32) (pinned int, err error) {
 	err = e.alone(func() error {
-		k, chain, err := e.keepPrefix(ctx, tokens)
+		blocks, chain, err := e.keepPrefix(ctx, tokens)
 		if err == nil {
-			e.hostCache.Pin(chain[len(chain)-1], k)
+			e.hostCache.Pin(chain[len(chain)-1], blocks)
 			pinned = len(chain) * e.plan.PageSize
 		}
 		return err
@@ -45,9 +46,8 @@ func (e *Engine) UnpinPrefix(tokens []int32) error {
 	})
 }
 
-// keepPrefix leaves the full pages of tokens with the host, and returns what holds them, and more perhaps, and their
-// names.
-func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) (*schedule.Kept, []prefix.Hash, error) {
+// keepPrefix leaves the full pages of tokens with the host, and returns the blocks that have them, and their names.
+func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) ([]*schedule.Kept, []prefix.Hash, error) {
 	if e.hostCache == nil {
 		return nil, nil, fmt.Errorf("%w: give the engine some to keep a prefix (see HostKVMemory)", ErrNoHostMemory)
 	}
@@ -57,13 +57,14 @@ func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) (*schedule.Kept
 			e.plan.PageSize)
 	}
 	chain := prefix.Chain(e.prefixSeed, tokens[:n], e.plan.PageSize)
-	if k, pages := e.hostCache.Longest(chain); pages == len(chain) {
-		return k, chain, nil
+	blocks, end := e.hostCache.Blocks(chain, 0, device.BlockPages)
+	if end == len(chain) {
+		return blocks, chain, nil
 	}
-	// Two completions of one token: what they have in common is the prefix, which the run leaves with the host.
-	e.keep = chain
-	defer func() { e.keep = nil }()
-	r := &Request{ID: "prefix", Tokens: append(slices.Clone(tokens[:n]), tokens[n-1]), N: 2, MaxTokens: 1,
+	if e.index == nil {
+		return nil, nil, fmt.Errorf("%w: the prefix cache is off", ErrInvalidRequest)
+	}
+	r := &Request{ID: "prefix", Tokens: append(slices.Clone(tokens[:n]), tokens[n-1]), N: 1, MaxTokens: 1,
 		Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true}
 	for c, err := range e.runAlone(ctx, slices.Values([]*Request{r})) {
 		if err == nil {
@@ -73,11 +74,42 @@ func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) (*schedule.Kept
 			return nil, nil, err
 		}
 	}
-	k, pages := e.hostCache.Longest(chain)
-	if pages < len(chain) {
-		return nil, nil, e.noHostMemory(n)
+	blocks, err := e.keepNamed(chain)
+	return blocks, chain, err
+}
+
+// keepNamed copies the pages of a chain, which are on the device, to the host, where they are not there already.
+func (e *Engine) keepNamed(chain []prefix.Hash) (blocks []*schedule.Kept, err error) {
+	c := e.hostCache
+	defer func() {
+		for _, k := range blocks {
+			c.Unuse(k)
+		}
+		if err != nil {
+			blocks = nil
+		}
+	}()
+	pages := e.index.Longest(chain)
+	for from := 0; from < len(chain); from += device.BlockPages {
+		to := min(len(chain), from+device.BlockPages)
+		k, end := c.Blocks(chain[:to], from, device.BlockPages)
+		if end < to {
+			bytes := e.bytesOnHost(device.BlockPages * e.plan.PageSize)
+			if len(pages) < to || !c.Take(bytes) {
+				return blocks, e.noHostMemory(len(chain) * e.plan.PageSize)
+			}
+			b, err := e.swapper.keep(pages[from:to])
+			if err != nil {
+				c.Give(bytes)
+				return blocks, err
+			}
+			k = []*schedule.Kept{{Chain: chain[from:to], From: from, Block: b, Bytes: bytes}}
+			c.Add(k[0])
+		}
+		c.Use(k[0]) // the blocks behind it must not take its place
+		blocks = append(blocks, k[0])
 	}
-	return k, chain, nil
+	return blocks, nil
 }
 
 // noHostMemory says that a prefix of n tokens finds no room.

@@ -11,7 +11,6 @@ import (
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/prefix"
@@ -46,9 +45,12 @@ type Plan struct {
 	MaxRounds     int `json:"max_rounds"`
 	// Layers is how the model's layers stand in the programs: LayersUnrolled or LayersLoop.
 	Layers string `json:"layers"`
-	// PrefixCache says that prefixes which several prompts have in common are run once.
-	PrefixCache bool      `json:"prefix_cache"`
-	Admission   Admission `json:"admission"`
+	// PrefixCache says that pages have names, and that prompts that begin with them take them over.
+	PrefixCache bool `json:"prefix_cache"`
+	// NameDrawn says that pages of completions have names too: where a token has the same bytes in a prompt and behind
+	// one.
+	NameDrawn bool      `json:"name_drawn"`
+	Admission Admission `json:"admission"`
 	// Transfers says that pages can be moved to the host and back, which takes two more programs.
 	Transfers bool `json:"transfers"`
 	// Programs are the names of the programs that the engine compiles.
@@ -153,7 +155,7 @@ func (c Config) plan() (Plan, error) {
 	if err := p.check(model); err != nil {
 		return Plan{}, err
 	}
-	p.slots, p.mixed = ceilDiv(p.MaxSeqs, rowMultiple)*rowMultiple, c.mixed()
+	p.slots, p.mixed = ceilDiv(p.MaxSeqs, rowMultiple)*rowMultiple, c.sameForms()
 	p.PrefillTokens = ceilDiv(p.PrefillTokens, rowMultiple) * rowMultiple
 
 	switch p.KV {
@@ -167,6 +169,7 @@ func (c Config) plan() (Plan, error) {
 	default:
 		return Plan{}, fmt.Errorf("kv is %q: paged or basic is needed", p.KV)
 	}
+	p.NameDrawn = p.PrefixCache && p.mixed
 	p.layout = c.layout(p, kv)
 	p.KVBytesPerToken = p.layout.BytesPerToken() * int64(model.NumLayers)
 	budget := c.KVMemory
@@ -270,15 +273,12 @@ func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
 	return l.ForTPU(c.Backend, c.attentionSteps(p)...)
 }
 
-// mixed says that a drawn token may run in a step of prompts: it gets the same bytes there. So it is with the kernels
-// for CPUs, which compute each row by itself. Without kernels, prompts and drawn tokens have forms of their own.
-func (c Config) mixed() bool {
-	packer, ok := c.Backend.(linear.Packer)
-	if !ok {
-		return false
-	}
-	_, _, _, ok = packer.LinearLayout(dtypes.Float32)
-	return ok
+// sameForms says that a drawn token may run in a step of prompts, and its page serve a prompt: it gets the same bytes
+// there. So it is with the kernels for CPUs, which compute each row by itself. Without kernels, prompts and drawn tokens
+// have forms of their own.
+func (c Config) sameForms() bool {
+	on, ok := c.Backend.(interface{ SameForms() bool })
+	return ok && on.SameForms()
 }
 
 // attentionSteps are the kinds of steps in which each layer attends.

@@ -94,8 +94,8 @@ func (e *Engine) prepare() (*schedule.Config, error) {
 		return nil, err
 	}
 	run := &schedule.Config{
-		Sizes: e.graphs.Sizes.Sizes, Host: e.hostCache, Contexts: e.contextsOfRun(),
-		FreePages: e.plan.Pages - e.contexts.used, Pool: e.freePages(), PrefixSeed: e.prefixSeed, Keep: e.keep,
+		Sizes: e.graphs.Sizes.Sizes, Host: e.hostCache, Index: e.index, Contexts: e.contextsOfRun(),
+		FreePages: e.plan.Pages - e.contexts.used, Pool: e.freePages(), PrefixSeed: e.prefixSeed,
 		Stats: &e.stats, Calls: &e.calls, Now: e.now, Note: e.swapper.note, Observe: e.observe, InOrder: e.inOrder,
 		Trace: e.trace, Inspect: e.inspect(), Debug: e.cfg.Debug,
 	}

@@ -98,7 +98,7 @@ func (e *Engine) SavePrefix(ctx context.Context, tokens []int32, w io.Writer) (s
 }
 
 func (e *Engine) savePrefix(ctx context.Context, tokens []int32, w io.Writer) (saved int, err error) {
-	k, chain, err := e.keepPrefix(ctx, tokens)
+	blocks, chain, err := e.keepPrefix(ctx, tokens)
 	if err != nil {
 		return 0, err
 	}
@@ -113,7 +113,7 @@ func (e *Engine) savePrefix(ctx context.Context, tokens []int32, w io.Writer) (s
 	if _, err := io.WriteString(out, snapshotMagic); err != nil {
 		return 0, err
 	}
-	parts := []any{uint32(len(text)), text, k.Tokens[:n]}
+	parts := []any{uint32(len(text)), text, tokens[:n]}
 	write := func(parts []any) error {
 		for _, part := range parts {
 			if err := binary.Write(out, binary.LittleEndian, part); err != nil {
@@ -125,8 +125,8 @@ func (e *Engine) savePrefix(ctx context.Context, tokens []int32, w io.Writer) (s
 	if err := write(parts); err != nil {
 		return 0, err
 	}
-	for _, b := range k.Pages.Blocks[:ceilDiv(len(chain), device.BlockPages)] {
-		layers, err := b.(*block).wait() // the blocks behind it come while this one is written
+	for _, k := range blocks {
+		layers, err := k.Block.(*block).wait() // the blocks behind it come while this one is written
 		if err != nil {
 			e.hostCache.Remove(k)
 			return 0, err
@@ -173,7 +173,7 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	}
 	tokens = make([]int32, n)
 	in.read(tokens)
-	pages := &schedule.Pages{Tokens: n}
+	var contents []*block
 	layout := e.plan.layout
 	elements := e.plan.Devices * device.BlockPages * layout.PageSize * int(layout.BytesPerToken()) / layout.DType.Size()
 	for range ceilDiv(n/e.plan.PageSize, device.BlockPages) {
@@ -185,7 +185,7 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 		if in.err != nil {
 			return nil, in.err
 		}
-		pages.Blocks = append(pages.Blocks, &block{layers: layers})
+		contents = append(contents, &block{layers: layers})
 	}
 	want256 := in.sum.Sum(nil)
 	got256 := make([]byte, sha256.Size)
@@ -196,19 +196,37 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	if !bytes.Equal(want256, got256) {
 		return nil, fmt.Errorf("%w: the checksum is wrong", ErrSnapshotCorrupt)
 	}
-	k := &schedule.Kept{Tokens: tokens, Chain: prefix.Chain(e.prefixSeed, tokens, e.plan.PageSize), Pages: pages,
-		Bytes: e.bytesOnHost(n)}
-	name := k.Chain[len(k.Chain)-1]
-	if same, pages := e.hostCache.Longest(k.Chain); pages == len(k.Chain) {
-		e.hostCache.Pin(name, same)
-		return tokens, nil
+	return tokens, e.pinLoaded(tokens, contents)
+}
+
+// pinLoaded keeps what was read, and pins it.
+func (e *Engine) pinLoaded(tokens []int32, contents []*block) error {
+	c, chain := e.hostCache, prefix.Chain(e.prefixSeed, tokens, e.plan.PageSize)
+	name := chain[len(chain)-1]
+	kept, end := c.Blocks(chain, 0, device.BlockPages)
+	if end < len(chain) {
+		bytes := e.bytesOnHost(device.BlockPages * e.plan.PageSize)
+		if bytes*int64(len(contents)) > c.Left() {
+			return e.noHostMemory(len(tokens))
+		}
+		kept = nil
+		for i, b := range contents {
+			from := i * device.BlockPages
+			k := &schedule.Kept{Chain: chain[from:min(len(chain), from+device.BlockPages)], From: from, Block: b,
+				Bytes: bytes}
+			c.Take(bytes)
+			c.Add(k)
+			c.Use(k)
+			kept = append(kept, k)
+		}
+		defer func() {
+			for _, k := range kept {
+				c.Unuse(k)
+			}
+		}()
 	}
-	if !e.hostCache.Take(k.Bytes) {
-		return nil, e.noHostMemory(n)
-	}
-	e.hostCache.Add(k)
-	e.hostCache.Pin(name, k)
-	return tokens, nil
+	c.Pin(name, kept)
+	return nil
 }
 
 // SnapshotInfo says what a file of a prefix is of.

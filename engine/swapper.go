@@ -111,7 +111,8 @@ func (m *swapper) save(row, length int) (out *schedule.Pages, err error) {
 	defer end("row", row, "tokens", length)
 	err = m.timed(func() error {
 		for from := 0; from*m.e.plan.PageSize < length; from += device.BlockPages {
-			b, err := m.down(row, from)
+			b, err := m.down(&device.SaveInput{Row: int32(row), From: int32(from),
+				Pages: make([]int32, device.BlockPages)})
 			if err != nil {
 				return err
 			}
@@ -122,10 +123,19 @@ func (m *swapper) save(row, length int) (out *schedule.Pages, err error) {
 	return out, err
 }
 
+// keep begins to move pages, device.BlockPages at most, to the host. They may be taken as soon as it returns.
+func (m *swapper) keep(pages []int32) (b *block, err error) {
+	err = m.timed(func() error {
+		b, err = m.down(device.NewSave(pages...))
+		return err
+	})
+	return b, err
+}
+
 // down gathers a block on the device, and copies it from there meanwhile.
-func (m *swapper) down(row, from int) (*block, error) {
+func (m *swapper) down(of *device.SaveInput) (*block, error) {
 	p := m.e.programs[device.Save]
-	in := tree.Arrays(&device.SaveInput{Row: int32(row), From: int32(from)})
+	in := tree.Arrays(of)
 	b := &block{there: make(chan struct{})}
 	input, err := m.e.upload(p, in)
 	if err != nil {
@@ -228,56 +238,74 @@ func (m *swapper) take(behind []*block) ([]compute.Buffer, error) {
 	return s.buffers, s.err
 }
 
-// load begins a sequence in an unused row with what was saved, bit for bit.
-func (m *swapper) load(row int, pages *schedule.Pages, of schedule.Origin) error {
+// load begins a sequence in an unused row with what was saved, bit for bit, and returns the pages that it took.
+func (m *swapper) load(row int, pages *schedule.Pages, of schedule.Origin) (taken []int32, err error) {
 	end := m.e.span(schedule.HostTrack, "load pages")
 	defer end("row", row, "tokens", pages.Tokens)
-	return m.timed(func() error {
+	err = m.timed(func() error {
 		pageSize := m.e.plan.PageSize
 		open := int32(1)
 		first := of.Pages / device.BlockPages
 		for i := first; i < len(pages.Blocks); i++ {
 			length := min(pages.Tokens, (i+1)*device.BlockPages*pageSize)
-			in := device.LoadInput{Row: int32(row), Open: open, Source: int32(of.Row), Held: int32(of.Pages * pageSize),
-				From: int32(i * device.BlockPages), Length: int32(length)}
-			if err := m.place(tree.Arrays(&in), pointers(pages.Blocks[i:])); err != nil {
+			in := m.e.graphs.NewLoad()
+			in.Row, in.Open, in.Source, in.Held = int32(row), open, int32(of.Row), int32(of.Pages*pageSize)
+			in.From, in.Length = int32(i*device.BlockPages), int32(length)
+			copy(in.Named, of.Named)
+			more, err := m.place(tree.Arrays(in), pointers(pages.Blocks[i:]))
+			if err != nil {
 				return err
 			}
+			taken = append(taken, more...)
 			open = 0
 		}
 		return nil
 	})
+	return taken, err
 }
 
-// place gives the row that the input names the first of blocks.
-func (m *swapper) place(in []tree.Array, blocks []*block) error {
+// restore puts pages of a block into free pages, which it returns: see [schedule.Device].
+func (m *swapper) restore(b *block, from, to, place int, hold []int32) (pages []int32, err error) {
+	in := m.e.graphs.NewLoad()
+	in.Row, in.Source = schedule.None, schedule.None
+	in.From, in.Length, in.Place = int32(-from), int32(to-from), int32(place)
+	copy(in.Named, hold)
+	err = m.timed(func() error {
+		pages, err = m.place(tree.Arrays(in), []*block{b})
+		return err
+	})
+	return pages, err
+}
+
+// place gives the row that the input names, or none, the first of blocks, and returns the pages that were taken for it.
+func (m *swapper) place(in []tree.Array, blocks []*block) (taken []int32, err error) {
 	p := m.e.programs[device.Load]
 	arrays, err := m.take(blocks)
 	defer func() { finalize(arrays) }()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	scalars, err := m.e.upload(p, in)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m.note("place")
 	if err := m.e.inStep.announce(p, scalars.pieces(), blocks[0]); err != nil {
-		return err
+		return nil, err
 	}
 	results, err := m.e.dispatch(p, slices.Concat(scalars.buffers, arrays))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer finalize(results)
 	got, err := read[device.LoadOutput](m.e, p, results)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := got.Status.Check(nil, m.e.pinnedPages()); err != nil {
-		return fmt.Errorf("program %s: %w", p.Name, err)
+		return nil, fmt.Errorf("program %s: %w", p.Name, err)
 	}
-	return nil
+	return slices.DeleteFunc(got.Pages, func(page int32) bool { return page < 0 }), nil
 }
 
 // wait waits for all copies, after which nothing is on its way or staged.

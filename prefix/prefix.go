@@ -6,7 +6,6 @@
 package prefix
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -44,24 +43,20 @@ func Chain(seed Hash, tokens []int32, pageSize int) []Hash {
 	return chain
 }
 
-// Cache records which prefixes are kept, each by an id of the caller's. An entry in use is never evicted; of the others
-// the least recently used one goes first.
+// Cache records which prefixes are kept, each by an id of the caller's, and how many use each.
 type Cache struct {
 	entries map[int]*entry
 	byHash  map[Hash]map[int]struct{}
-	lru     *list.List // of *entry, not in use, least recently used first
 }
 
 type entry struct {
-	id     int
-	chain  []Hash
-	users  int
-	unused *list.Element // nil while in use
+	chain []Hash
+	users int
 }
 
 // NewCache returns an empty cache.
 func NewCache() *Cache {
-	return &Cache{entries: map[int]*entry{}, byHash: map[Hash]map[int]struct{}{}, lru: list.New()}
+	return &Cache{entries: map[int]*entry{}, byHash: map[Hash]map[int]struct{}{}}
 }
 
 // Len returns the number of entries.
@@ -72,7 +67,7 @@ func (c *Cache) Insert(id int, chain []Hash) {
 	if c.entries[id] != nil {
 		panic(fmt.Errorf("prefix: entry %d is already in the cache", id))
 	}
-	c.entries[id] = &entry{id: id, chain: chain, users: 1}
+	c.entries[id] = &entry{chain: chain, users: 1}
 	for _, h := range chain {
 		if c.byHash[h] == nil {
 			c.byHash[h] = map[int]struct{}{}
@@ -99,14 +94,7 @@ func (c *Cache) Longest(chain []Hash) (id, pages int) {
 }
 
 // Use adds a user to an entry.
-func (c *Cache) Use(id int) {
-	e := c.entries[id]
-	e.users++
-	if e.unused != nil {
-		c.lru.Remove(e.unused)
-		e.unused = nil
-	}
-}
+func (c *Cache) Use(id int) { c.entries[id].users++ }
 
 // Unuse removes a user from an entry.
 func (c *Cache) Unuse(id int) {
@@ -114,31 +102,15 @@ func (c *Cache) Unuse(id int) {
 	if e.users == 0 {
 		panic(fmt.Errorf("prefix: entry %d has no user", id))
 	}
-	if e.users--; e.users == 0 {
-		e.unused = c.lru.PushBack(e)
-	}
+	e.users--
 }
 
 // Users returns the number of users of an entry.
 func (c *Cache) Users(id int) int { return c.entries[id].users }
 
-// Evict removes the least recently used entry and returns its id; ok is false if all are in use.
-func (c *Cache) Evict() (id int, ok bool) {
-	front := c.lru.Front()
-	if front == nil {
-		return 0, false
-	}
-	id = front.Value.(*entry).id
-	c.Remove(id)
-	return id, true
-}
-
 // Remove removes an entry, in use or not.
 func (c *Cache) Remove(id int) {
 	e := c.entries[id]
-	if e.unused != nil {
-		c.lru.Remove(e.unused)
-	}
 	for _, h := range e.chain {
 		delete(c.byHash[h], id)
 		if len(c.byHash[h]) == 0 {

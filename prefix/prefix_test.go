@@ -32,9 +32,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// model is the cache by the book: entries in order of last use.
+// model is the cache by the book.
 type model struct {
-	order  []int // unused ones, longest unused first
 	users  map[int]int
 	tokens map[int][]int32
 }
@@ -57,7 +56,6 @@ func TestCacheAgainstModel(t *testing.T) {
 		drop := func(id int) {
 			delete(m.users, id)
 			delete(m.tokens, id)
-			m.order = slices.DeleteFunc(m.order, func(o int) bool { return o == id })
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"insert": func(t *rapid.T) {
@@ -74,7 +72,6 @@ func TestCacheAgainstModel(t *testing.T) {
 				}
 				id := rapid.SampledFrom(kept()).Draw(t, "id")
 				m.users[id]++
-				m.order = slices.DeleteFunc(m.order, func(o int) bool { return o == id })
 				c.Use(id)
 			},
 			"unuse": func(t *rapid.T) {
@@ -88,18 +85,10 @@ func TestCacheAgainstModel(t *testing.T) {
 					t.Skip("none used")
 				}
 				id := rapid.SampledFrom(used).Draw(t, "id")
-				if m.users[id]--; m.users[id] == 0 {
-					m.order = append(m.order, id)
-				}
+				m.users[id]--
 				c.Unuse(id)
-			},
-			"evict": func(t *rapid.T) {
-				id, ok := c.Evict()
-				if ok != (len(m.order) > 0) || ok && id != m.order[0] {
-					t.Fatalf("evicted %d (%v), want the first of %v", id, ok, m.order)
-				}
-				if ok {
-					drop(id)
+				if c.Users(id) != m.users[id] {
+					t.Fatalf("entry %d has %d users, want %d", id, c.Users(id), m.users[id])
 				}
 			},
 			"remove": func(t *rapid.T) {

@@ -47,9 +47,9 @@ func (t Table) Adopt(pages pagetable.Table, sources, from, to *Node) (after Tabl
 	invalid = Add(invalid, shareInvalid)
 	return t, pages, status.
 		Then(Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: none,
-			Slot: anywhere}.when(GreaterThan(doubleFree, none))).
+			Slot: anywhere}.When(GreaterThan(doubleFree, none))).
 		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()),
-			Slot: anywhere}.when(GreaterThan(invalid, none)))
+			Slot: anywhere}.When(GreaterThan(invalid, none)))
 }
 
 // Adopt gives up pages for those of others: see [Table.Adopt].

@@ -57,7 +57,8 @@ func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs
 	given := Min(need, MinScalar(free, limit))
 	grants := Min(Max(Sub(broadcast(given, maxSeqs), offsets), ZerosLike(needs)), needs)
 	lens := Max(oldLens, Min(wanted, MulScalar(Add(held, grants), pageSize)))
-	rows := t.withNewPages(oldRows, held, grants, offsets, taken, given)
+	rows, row, place := t.withNewPages(oldRows, held, grants, offsets, taken, given)
+	pages = t.mark(pages, taken, gather(slots, row), place)
 
 	dst := Where(known, slots, none)
 	t.SeqLens = control.ScatterSet(t.SeqLens, dst, lens)
@@ -80,9 +81,9 @@ func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs
 	faults = faults.set(GreaterThan(badPages, zero), CodeInvalidPage, badPages, fillLike(badPages, numPages))
 	status := firstFault(faults).
 		Then(Status{Code: scalar(g, CodeOutOfSlots), Need: b.runs, Have: scalar(g, maxSeqs),
-			Slot: scalar(g, -1)}.when(GreaterThan(b.runs, b.numSeqs))).
+			Slot: scalar(g, -1)}.When(GreaterThan(b.runs, b.numSeqs))).
 		Then(Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: free,
-			Slot: scalar(g, -1)}.when(GreaterThan(need, given)))
+			Slot: scalar(g, -1)}.When(GreaterThan(need, given)))
 
 	return t, pages, tokenqueue.PageBatchInfo{
 		SlotIDs:       dst,
@@ -139,8 +140,8 @@ func (t Table) pagesFor(lens *Node) *Node {
 }
 
 // withNewPages appends grants pages to the held ones of each row, int32 [B, PP]: those of taken, int32 [K], from place
-// offsets on. Only the first given of taken are given away.
-func (t Table) withNewPages(rows, held, grants, offsets, taken, given *Node) *Node {
+// offsets on. Only the first given of taken are given away: to rows, int32 [K], at places.
+func (t Table) withNewPages(rows, held, grants, offsets, taken, given *Node) (after, row, place *Node) {
 	g := rows.Graph()
 	batch, pp := rows.Shape().Dimensions[0], rows.Shape().Dimensions[1]
 	limit := taken.Shape().Dimensions[0]
@@ -148,13 +149,14 @@ func (t Table) withNewPages(rows, held, grants, offsets, taken, given *Node) *No
 	// The row of the k-th page is the first whose grants reach past k.
 	pairs := shapes.Make(dtypes.Int32, limit, batch)
 	ends := BroadcastToShape(InsertAxes(Add(offsets, grants), 0), pairs)
-	row := clip(countRows(LessOrEqual(ends, BroadcastToShape(InsertAxes(rank, 1), pairs))), batch)
-	place := Add(gather(held, row), Sub(rank, gather(offsets, row)))
+	row = clip(countRows(LessOrEqual(ends, BroadcastToShape(InsertAxes(rank, 1), pairs))), batch)
+	place = Add(gather(held, row), Sub(rank, gather(offsets, row)))
 	isGiven := LogicalAnd(LessThan(rank, broadcast(given, limit)), LessThan(place, fillLike(place, pp)))
 	to := Add(MulScalar(row, pp), clip(place, pp))
 	// What stands there is -1.
 	change := Where(isGiven, AddScalar(taken, 1), ZerosLike(taken))
-	return Reshape(ScatterSum(Reshape(rows, batch*pp), InsertAxes(to, -1), change, false, false), batch, pp)
+	after = Reshape(ScatterSum(Reshape(rows, batch*pp), InsertAxes(to, -1), change, false, false), batch, pp)
+	return after, row, place
 }
 
 // destinations is page*PageSize + place in page for each token, int32 [T], or P*PageSize where it has none.

@@ -32,7 +32,7 @@ func BenchmarkVerbs(b *testing.B) {
 		for s := range z.slots - 1 {
 			m.seqs.Rows[s] = seqtable.Row{Used: true, Source: -1, Len: z.pagesPerSeq/2*z.pageSize - 1}
 			for range z.pagesPerSeq / 2 {
-				m.seqs.Rows[s].Pages = append(m.seqs.Rows[s].Pages, m.pages.Take())
+				m.seqs.Rows[s].Pages = append(m.seqs.Rows[s].Pages, m.pages.Take(1)...)
 			}
 		}
 		start := tensors.FromValue(m.vector())
@@ -92,14 +92,14 @@ func BenchmarkVerbs(b *testing.B) {
 			}},
 			{"ReleaseNothing", func(s state, i *Node) (state, []*Node) {
 				seqs, pages, _ := s.Seqs.Release(s.Pages,
-					LessThan(s.Seqs.SeqLens, BroadcastToDims(MinScalar(i, 0), z.slots)))
+					LessThan(s.Seqs.SeqLens, BroadcastToDims(MinScalar(i, 0), z.slots)), nil)
 				s.Seqs, s.Pages = seqs, pages
 				return s, nil
 			}},
 			{"ReleaseAll", func(s state, i *Node) (state, []*Node) {
 				seqs0 := s.Seqs
 				_, pages, status := s.Seqs.Release(s.Pages,
-					GreaterOrEqual(s.Seqs.SeqLens, BroadcastToDims(MinScalar(i, 0), z.slots)))
+					GreaterOrEqual(s.Seqs.SeqLens, BroadcastToDims(MinScalar(i, 0), z.slots)), nil)
 				s.Pages = pages
 				// To the same again; what it released before is then a double free, at the same cost.
 				s.Seqs = seqs0

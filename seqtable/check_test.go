@@ -29,7 +29,7 @@ func TestCheckFindsCorruption(t *testing.T) {
 	pins := []int32{0, 0, 0, 0, 0, 0, 1, 0}
 	finished := []bool{false, false, false, true}
 	// Places in the vector of the state.
-	const lens, rows, used, sources, refs, tokens, slots, count = 0, 4, 16, 20, 24, 32, 36, 44
+	const lens, rows, used, sources, refs, tokens, slots, count = 0, 4, 16, 20, 28, 53, 57, 65
 
 	type change struct {
 		at    int

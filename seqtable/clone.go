@@ -53,10 +53,11 @@ func (t Table) Fork(pages pagetable.Table, src, dst, lens, lazy *Node) (after Ta
 	have := pages.NumFree()
 	pages, fresh, short := pages.Allocate(partial)
 	copies := LogicalAnd(partial, GreaterOrEqual(fresh, zero))
+	pages = t.mark(pages, fresh, dst, fullPages)
 	done := LogicalAnd(valid, LogicalOr(copies, LogicalNot(partial)))
 	need := ReduceAllSum(ConvertDType(partial, dtypes.Int32))
 	outOfPages := Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: have,
-		Slot: scalar(g, -1)}.when(GreaterThan(short, scalar(g, 0)))
+		Slot: scalar(g, -1)}.When(GreaterThan(short, scalar(g, 0)))
 
 	place := Iota(g, shapes.Make(dtypes.Int32, clones, pp), 1)
 	sourceRows := gather(t.PageIndices, src)
@@ -79,6 +80,6 @@ func (t Table) Fork(pages pagetable.Table, src, dst, lens, lazy *Node) (after Ta
 
 	status = status.Then(outOfPages).Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid,
 		Have: scalar(g, pages.NumPages()), Slot: scalar(g, -1)}.
-		when(GreaterThan(invalid, scalar(g, 0))))
+		When(GreaterThan(invalid, scalar(g, 0))))
 	return t, pages, srcPages, dstPages, status
 }

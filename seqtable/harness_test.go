@@ -59,7 +59,7 @@ type sizes struct {
 func (z sizes) new(g *Graph) state {
 	return state{
 		Seqs:  seqtable.New(g, z.slots, z.pagesPerSeq, z.pageSize),
-		Pages: pagetable.New(g, z.pages),
+		Pages: pagetable.NewKeeping(g, z.pages),
 		Queue: tokenqueue.New(g, z.queue),
 	}
 }
@@ -127,16 +127,16 @@ type model struct {
 func (z sizes) model() model {
 	return model{
 		seqs:  seqtable.NewHost(z.slots, z.pagesPerSeq, z.pageSize),
-		pages: pagetable.NewHost(z.pages),
+		pages: pagetable.NewKeepingHost(z.pages),
 		queue: &tokenqueue.Host{Capacity: z.queue},
 	}
 }
 
 // vector is the state as the programs flatten it.
 func (m model) vector() []int32 {
-	var lens, rows, used, sources []int32
+	var lens, rows, used, sources, owners []int32
 	for _, r := range m.seqs.Rows {
-		lens, sources = append(lens, int32(r.Len)), append(sources, r.Source)
+		lens, sources, owners = append(lens, int32(r.Len)), append(sources, r.Source), append(owners, r.Owner)
 		rows = append(rows, pad(r.Pages, m.seqs.PagesPerSeq, -1)...)
 		if r.Used {
 			used = append(used, 1)
@@ -145,7 +145,8 @@ func (m model) vector() []int32 {
 		}
 	}
 	tokens, slots, pos := columns(m.queue.Entries, m.queue.Capacity)
-	v := join(lens, rows, used, sources, m.pages.RefCounts, tokens, slots, pos)
+	v := join(lens, rows, used, sources, owners, m.pages.RefCounts, m.pages.Ages, m.pages.Takers,
+		[]int32{m.pages.Clock}, tokens, slots, pos)
 	return append(v, int32(len(m.queue.Entries)))
 }
 

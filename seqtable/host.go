@@ -19,13 +19,14 @@ type Row struct {
 	Len    int
 	Pages  []int32
 	Source int32 // The slot it was cloned from, or -1.
+	Owner  int32 // For whom the slot takes pages.
 }
 
 // NewHost returns a table of slots unused slots.
 func NewHost(slots, pagesPerSeq, pageSize int) *Host {
 	h := &Host{PageSize: pageSize, PagesPerSeq: pagesPerSeq, Rows: make([]Row, slots)}
 	for i := range h.Rows {
-		h.Rows[i].Source = -1
+		h.Rows[i].Source, h.Rows[i].Owner = -1, int32(i)
 	}
 	return h
 }
@@ -56,18 +57,39 @@ func (h *Host) Open(mask []bool) error {
 	return err
 }
 
-// Release ends the sequences of mask: see [Table.Release].
-func (h *Host) Release(pages *pagetable.Host, mask []bool) error {
+// ages are those of a row's pages from place from to place to, of which the first length tokens are kept.
+func (h *Host) ages(pages *pagetable.Host, length, from, to int) []int32 {
+	ages := make([]int32, to-from)
+	for i := range ages {
+		if (from+i+1)*h.PageSize <= length {
+			ages[i] = pages.Age(from+i, h.PagesPerSeq)
+		}
+	}
+	return ages
+}
+
+// markOf is what a page is marked with that a slot takes for a place in its sequence.
+func (h *Host) markOf(slot, place int) int32 {
+	return h.Rows[slot].Owner*int32(h.PagesPerSeq) + int32(place)
+}
+
+// Release ends the sequences of mask, and keeps the pages of the first keep tokens of each, nil for all: see
+// [Table.Release].
+func (h *Host) Release(pages *pagetable.Host, mask []bool, keep []int32) error {
 	doubleFree, invalid := 0, 0
 	for s, end := range mask {
 		if !end {
 			continue
 		}
-		if h.Rows[s].Used {
-			d, i := pages.Release(h.Rows[s].Pages)
+		if row := h.Rows[s]; row.Used {
+			length := row.Len
+			if keep != nil {
+				length = min(length, int(keep[s]))
+			}
+			d, i := pages.ReleaseOld(row.Pages, h.ages(pages, length, 0, len(row.Pages)))
 			doubleFree, invalid = doubleFree+d, invalid+i
 		}
-		h.Rows[s] = Row{Source: -1}
+		h.Rows[s] = Row{Source: -1, Owner: h.Rows[s].Owner}
 	}
 	for s := range h.Rows {
 		if source := h.Rows[s].Source; source >= 0 && mask[source] {
@@ -92,7 +114,8 @@ func releaseError(pages *pagetable.Host, doubleFree, invalid int) error {
 func (h *Host) Allocate(pages *pagetable.Host, packed []tokenqueue.Entry, maxSeqs int) (Batch, error) {
 	var b Batch
 	var fault, outOfPages error
-	capacity, free, need, runs := h.PagesPerSeq*h.PageSize, pages.NumFree(), 0, 0
+	capacity, free, need, runs := h.PagesPerSeq*h.PageSize, pages.NumFree(), h.need(packed, maxSeqs), 0
+	taken := pages.Take(need)
 	nowhere := int32(len(pages.RefCounts) * h.PageSize)
 	b.CuQLens = []int32{0}
 	for begin := 0; begin < len(packed); {
@@ -128,12 +151,12 @@ func (h *Host) Allocate(pages *pagetable.Host, packed []tokenqueue.Entry, maxSeq
 		}
 		wanted := max(row.Len, min(reach, joined, capacity))
 		for more := (wanted+h.PageSize-1)/h.PageSize - len(row.Pages); more > 0; more-- {
-			need++
-			if page := pages.Take(); page >= 0 {
-				row.Pages = append(row.Pages, page)
-			} else {
-				outOfPages = pagetable.ErrOutOfPages{}
+			if len(taken) == 0 {
+				outOfPages = pagetable.ErrOutOfPages{Need: need, Have: free}
+				break
 			}
+			pages.Mark(taken[0], h.markOf(int(slot), len(row.Pages)))
+			row.Pages, taken = append(row.Pages, taken[0]), taken[1:]
 		}
 		row.Len = max(row.Len, min(wanted, len(row.Pages)*h.PageSize))
 		for _, t := range tokens {
@@ -150,10 +173,24 @@ func (h *Host) Allocate(pages *pagetable.Host, packed []tokenqueue.Entry, maxSeq
 	if runs > maxSeqs {
 		fault = first(fault, ErrOutOfSlots{Need: runs, Have: maxSeqs})
 	}
-	if outOfPages != nil {
-		outOfPages = pagetable.ErrOutOfPages{Need: need, Have: free}
-	}
 	return b, first(fault, outOfPages)
+}
+
+// need is how many pages the tokens of a step take.
+func (h *Host) need(packed []tokenqueue.Entry, maxSeqs int) (need int) {
+	for begin, runs := 0, 0; begin < len(packed) && runs < maxSeqs; runs++ {
+		end := begin + 1
+		for end < len(packed) && packed[end].Slot == packed[begin].Slot {
+			end++
+		}
+		if slot := packed[begin].Slot; h.used(slot) {
+			row := h.Rows[slot]
+			wanted := max(row.Len, min(int(packed[end-1].Pos)+1, row.Len+end-begin, h.PagesPerSeq*h.PageSize))
+			need += max(0, (wanted+h.PageSize-1)/h.PageSize-len(row.Pages))
+		}
+		begin = end
+	}
+	return need
 }
 
 // Clone begins sequences with the first tokens of others: see [Table.Clone].
@@ -169,6 +206,7 @@ func (h *Host) Fork(pages *pagetable.Host, src, dst, lens []int32, lazy []bool) 
 	sources := append([]Row(nil), h.Rows...) // As they were: a clone of this call is no source in it.
 	var shares []int32
 	srcPages, dstPages = make([]int32, len(src)), make([]int32, len(src))
+	valid, partial := make([]bool, len(src)), make([]bool, len(src))
 	claimed := map[int32]bool{}
 	for i := range src {
 		srcPages[i], dstPages[i] = -1, -1
@@ -189,29 +227,35 @@ func (h *Host) Fork(pages *pagetable.Host, src, dst, lens []int32, lazy []bool) 
 			err = first(err, ErrInvalidSlot{Slot: int(to)})
 			continue
 		}
-		claimed[to] = true
+		claimed[to], valid[i] = true, true
+		if partial[i] = !lazy[i] && n%h.PageSize != 0; partial[i] {
+			need++
+		}
+	}
+	fresh, short := pages.Allocate(partial)
+	if short > 0 {
+		outOfPages = pagetable.ErrOutOfPages{Need: need, Have: free}
+	}
+	for i, from := range src {
+		if !valid[i] || partial[i] && fresh[i] < 0 {
+			continue
+		}
+		to, n := dst[i], int(lens[i])
 		full := n / h.PageSize
 		if lazy[i] {
 			full = (n + h.PageSize - 1) / h.PageSize
 		}
-		row := Row{Used: true, Len: n, Source: from, Pages: append([]int32(nil), sources[from].Pages[:full]...)}
-		if n > full*h.PageSize {
-			need++
-			page := pages.Take()
-			if page < 0 {
-				outOfPages = pagetable.ErrOutOfPages{}
-				continue
-			}
-			srcPages[i], dstPages[i] = sources[from].Pages[full], page
-			row.Pages = append(row.Pages, page)
+		row := Row{Used: true, Len: n, Source: from, Owner: h.Rows[to].Owner,
+			Pages: append([]int32(nil), sources[from].Pages[:full]...)}
+		if partial[i] {
+			srcPages[i], dstPages[i] = sources[from].Pages[full], fresh[i]
+			pages.Mark(fresh[i], h.markOf(int(to), full))
+			row.Pages = append(row.Pages, fresh[i])
 		}
 		shares = append(shares, row.Pages[:full]...)
 		h.Rows[to] = row
 	}
 	pages.Share(shares)
-	if outOfPages != nil {
-		outOfPages = pagetable.ErrOutOfPages{Need: need, Have: free}
-	}
 	return srcPages, dstPages, first(err, outOfPages)
 }
 

@@ -9,7 +9,7 @@ func (h *Host) Truncate(pages *pagetable.Host, lens []int32) error {
 		row := &h.Rows[s]
 		if n := int(lens[s]); row.Used && n >= 0 && n < row.Len {
 			keep := (n + h.PageSize - 1) / h.PageSize
-			d, i := pages.Release(row.Pages[keep:])
+			d, i := pages.ReleaseOld(row.Pages[keep:], h.ages(pages, row.Len, keep, len(row.Pages)))
 			doubleFree, invalid = doubleFree+d, invalid+i
 			row.Pages, row.Len = row.Pages[:keep:keep], n
 		}
@@ -34,6 +34,7 @@ func (h *Host) Own(pages *pagetable.Host, mask []bool) (srcPages, dstPages []int
 	for s := range h.Rows {
 		if row := &h.Rows[s]; shared[s] && fresh[s] >= 0 {
 			last := len(row.Pages) - 1
+			pages.Mark(fresh[s], h.markOf(s, last))
 			srcPages[s], dstPages[s] = row.Pages[last], fresh[s]
 			old = append(old, row.Pages[last])
 			row.Pages[last] = fresh[s]
@@ -59,8 +60,9 @@ func (h *Host) Grow(pages *pagetable.Host, slot int32, length, limit int) (taken
 	if have := pages.NumFree(); need > have {
 		return nil, pagetable.ErrOutOfPages{Need: need, Have: have}
 	}
-	for range need {
-		taken = append(taken, pages.Take())
+	taken = pages.Take(need)
+	for i, page := range taken {
+		pages.Mark(page, h.markOf(int(slot), len(row.Pages)+i))
 	}
 	row.Pages, row.Len = append(row.Pages, taken...), max(row.Len, length)
 	return taken, nil

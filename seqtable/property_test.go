@@ -72,7 +72,8 @@ type machine struct {
 	failed  map[string]int
 	counter int32 // Next token.
 
-	open, adopt, enqueue, step, clone, own, release, purge, truncate, grow, check program
+	open, adopt, enqueue, step, clone, own, release, purge, truncate, grow, begin, join,
+	check program
 }
 
 func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
@@ -104,7 +105,7 @@ func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
 		return s, []*graph.Node{from, to, status.Vector()}
 	})
 	m.release = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
-		seqs, pages, status := s.Seqs.Release(s.Pages, args[0])
+		seqs, pages, status := s.Seqs.Release(s.Pages, args[0], args[1])
 		s.Seqs, s.Pages = seqs, pages
 		return s, []*graph.Node{status.Vector()}
 	})
@@ -127,6 +128,17 @@ func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
 		s.Seqs, s.Pages = seqs, pages
 		return s, []*graph.Node{taken, status.Vector()}
 	})
+	m.begin = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		s.Pages, s.Seqs.Owners = s.Pages.Begin(), args[0]
+		return s, nil
+	})
+	m.join = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		pages, invalid := s.Pages.Pin(args[0])
+		seqs, pages, status := s.Seqs.Join(pages, args[0], args[1], args[2])
+		pages, _, _ = pages.Release(args[0])
+		s.Seqs, s.Pages = seqs, pages
+		return s, []*graph.Node{invalid, status.Vector()}
+	})
 	m.check = compile(t, backend, z, func(s state, _ []*graph.Node) (state, []*graph.Node) {
 		return s, []*graph.Node{s.Seqs.Check(seqtable.CheckInput{Pages: s.Pages, Queue: s.Queue})}
 	})
@@ -142,7 +154,7 @@ func (m *machine) reset(t *rapid.T) {
 func (m *machine) operation(t *rapid.T) {
 	// A step and new tokens are the most frequent, so that sequences grow.
 	switch op := rapid.SampledFrom([]string{"step", "enqueue", "step", "enqueue", "open", "open", "adopt", "clone",
-		"own", "finish", "release", "purge", "truncate", "grow"}).Draw(t, "op"); op {
+		"own", "finish", "release", "purge", "truncate", "grow", "begin", "join"}).Draw(t, "op"); op {
 	case "open":
 		mask := m.mask("open", 2)
 		err := m.seqs.Open(mask)
@@ -162,10 +174,21 @@ func (m *machine) operation(t *rapid.T) {
 		mask := m.mask("finish", 3)
 		m.queue.PurgeSlots(mask)
 		m.run("purge", m.purge, errNoStatus, nil, mask)
-		m.run(op, m.release, m.seqs.Release(m.pages, mask), nil, mask)
+		keep := m.keep()
+		m.run(op, m.release, m.seqs.Release(m.pages, mask, keep), nil, mask, keep)
 	case "release":
 		mask := m.mask("release", 1)
-		m.run(op, m.release, m.seqs.Release(m.pages, mask), nil, mask)
+		keep := m.keep()
+		m.run(op, m.release, m.seqs.Release(m.pages, mask, keep), nil, mask, keep)
+	case "begin":
+		owners := rapid.SliceOfN(rapid.Int32Range(0, 99), m.z.slots, m.z.slots).Draw(t, "owners")
+		m.pages.Begin()
+		for s, owner := range owners {
+			m.seqs.Rows[s].Owner = owner
+		}
+		m.run(op, m.begin, errNoStatus, nil, owners)
+	case "join":
+		m.drawJoin()
 	case "truncate":
 		m.drawTruncate()
 	case "own":
@@ -277,6 +300,56 @@ func (m *machine) drawTruncate() {
 		}
 	}
 	m.run("truncate", m.truncate, m.seqs.Truncate(m.pages, lens), nil, lens)
+}
+
+// keep draws how many tokens of each sequence are kept where it is released.
+func (m *machine) keep() []int32 {
+	keep := make([]int32, m.z.slots)
+	for s, r := range m.seqs.Rows {
+		keep[s] = max(0, int32(r.Len)-rapid.Int32Range(0, 6).Draw(m.t, "not kept"))
+	}
+	return keep
+}
+
+// drawJoin lengthens a few sequences by pages that no sequence holds, now and then two by the same, and now and then a
+// sequence that can't be.
+func (m *machine) drawJoin() {
+	ids := slices.DeleteFunc(rapid.Permutation(upTo(m.z.pages)).Draw(m.t, "pages"), func(page int32) bool {
+		return slices.ContainsFunc(m.seqs.Rows, func(r seqtable.Row) bool { return slices.Contains(r.Pages, page) })
+	})
+	named := pad(ids[:min(len(ids), m.z.pagesPerSeq+2)], m.z.pagesPerSeq+2, -1)
+	starts, counts := make([]int32, m.z.slots), make([]int32, m.z.slots)
+	at, before := int32(0), -1
+	for s, r := range m.seqs.Rows {
+		wrong := rapid.IntRange(0, 39).Draw(m.t, "wrong")
+		if rapid.IntRange(0, 2).Draw(m.t, "join") > 0 || wrong > 2 && (r.Len%m.z.pageSize != 0 || !r.Used) {
+			continue
+		}
+		n := min(rapid.Int32Range(0, 3).Draw(m.t, "pages more"), int32(min(len(ids), len(named)))-at)
+		starts[s], counts[s] = at, n
+		if before >= 0 && len(m.seqs.Rows[before].Pages) == len(r.Pages) && rapid.Bool().Draw(m.t, "the same") {
+			starts[s], counts[s] = starts[before], counts[before]
+		} else {
+			at, before = at+n, s
+		}
+		switch wrong {
+		case 0:
+			starts[s], counts[s] = int32(len(named))-1, 2
+		case 1:
+			counts[s] = -1
+		}
+	}
+	invalid := m.pages.Pin(named)
+	err := m.seqs.Join(m.pages, named, starts, counts)
+	m.pages.Release(named)
+	m.run("join", m.join, err, []int32{int32(invalid)}, named, starts, counts)
+}
+
+func upTo(n int) (list []int32) {
+	for i := range int32(n) {
+		list = append(list, i)
+	}
+	return list
 }
 
 // drawAdopt lets a few sequences take over pages of others. The tables know nothing of contents.

@@ -21,15 +21,16 @@ func (t Table) Truncate(pages pagetable.Table, lens *Node) (after Table, afterPa
 	empty := full(g, -1, slots, pp)
 	behind := LogicalAnd(column(cut, pp), GreaterOrEqual(place, column(t.pagesFor(lens), pp)))
 	order, count := scan.Positions(cut, slots)
-	pages, doubleFree, invalid := pages.ReleaseAll(tallyRows(pages, Where(behind, t.PageIndices, empty), order, count))
+	pages, doubleFree, invalid := pages.ReleaseAll(t.tallyOld(pages, Where(behind, t.PageIndices, empty), t.SeqLens,
+		order, count))
 	t.PageIndices = Where(behind, empty, t.PageIndices)
 	t.SeqLens = Where(cut, lens, t.SeqLens)
 
 	zero, anywhere := scalar(g, 0), scalar(g, -1)
 	status = Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: zero,
-		Slot: anywhere}.when(GreaterThan(doubleFree, zero)).
+		Slot: anywhere}.When(GreaterThan(doubleFree, zero)).
 		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()),
-			Slot: anywhere}.when(GreaterThan(invalid, zero)))
+			Slot: anywhere}.When(GreaterThan(invalid, zero)))
 	return t, pages, status
 }
 
@@ -52,10 +53,11 @@ func (t Table) Own(pages pagetable.Table, mask *Node) (after Table, afterPages p
 	have := pages.NumFree()
 	pages, fresh, short := pages.Allocate(shared)
 	copies := LogicalAnd(shared, GreaterOrEqual(fresh, full(g, 0, slots)))
+	pages = t.mark(pages, fresh, iota32(g, slots), DivScalar(t.SeqLens, t.PageSize))
 	pages, _, _ = pages.ReleaseAll(pages.NewTally().Add(Where(copies, last, none)))
 	t.PageIndices = Where(LogicalAnd(isLast, column(copies, pp)), column(fresh, pp), t.PageIndices)
 	status = Status{Code: scalar(g, CodeOutOfPages), Need: countTrue(shared), Have: have,
-		Slot: scalar(g, -1)}.when(GreaterThan(short, scalar(g, 0)))
+		Slot: scalar(g, -1)}.When(GreaterThan(short, scalar(g, 0)))
 	return t, pages, Where(copies, last, none), Where(copies, fresh, none), status
 }
 
@@ -84,6 +86,7 @@ func (t Table) Grow(pages pagetable.Table, slot, length *Node, limit int) (after
 
 	// The k-th page goes to place held + k.
 	rank := iota32(g, limit)
+	pages = t.mark(pages, taken, broadcast(slot, limit), Add(broadcast(held, limit), rank))
 	nowhere := full(g, slots*pp, limit)
 	to := Where(LessThan(rank, broadcast(given, limit)), Add(broadcast(Add(MulScalar(slot, pp), held), limit), rank),
 		nowhere)
@@ -92,10 +95,10 @@ func (t Table) Grow(pages pagetable.Table, slot, length *Node, limit int) (after
 		Reshape(Max(old, length), 1))
 
 	status = Status{Code: scalar(g, CodeInvalidSlot), Need: scalar(g, 0), Have: scalar(g, 0),
-		Slot: slot}.when(LogicalNot(known)).
+		Slot: slot}.When(LogicalNot(known)).
 		Then(Status{Code: scalar(g, CodeSequenceTooLong), Need: length, Have: reach,
-			Slot: slot}.when(LogicalAnd(known, LogicalNot(fits)))).
+			Slot: slot}.When(LogicalAnd(known, LogicalNot(fits)))).
 		Then(Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: have,
-			Slot: slot}.when(LogicalAnd(LogicalAnd(known, fits), LogicalNot(enough))))
+			Slot: slot}.When(LogicalAnd(LogicalAnd(known, fits), LogicalNot(enough))))
 	return t, pages, taken, status
 }

@@ -26,7 +26,10 @@ type Table struct {
 	PageIndices  *Node // int32 [R, PP]: its pages, in order of position; -1 = none.
 	Used         *Node // bool [R].
 	CloneSources *Node // int32 [R]: the slot it was cloned from, while that one lives; -1 = none.
-	PageSize     int   // Tokens a page.
+	// Owners, int32 [R], says for whom a slot takes pages: they are marked with Owner * PP + place, see
+	// [pagetable.Table.Mark]. It means something in slots that are used.
+	Owners   *Node
+	PageSize int // Tokens a page.
 }
 
 // New returns a table of slots unused slots, for sequences of up to pagesPerSeq pages of pageSize tokens.
@@ -40,6 +43,7 @@ func New(g *Graph, slots, pagesPerSeq, pageSize int) Table {
 		PageIndices:  full(g, -1, slots, pagesPerSeq),
 		Used:         ConvertDType(Zeros(g, shapes.Make(dtypes.Int32, slots)), dtypes.Bool),
 		CloneSources: full(g, -1, slots),
+		Owners:       iota32(g, slots),
 		PageSize:     pageSize,
 	}
 }
@@ -69,10 +73,17 @@ func (t Table) Open(mask *Node) (Table, Status) {
 // Release ends the sequence of each slot for which mask, bool [R], holds: the slot becomes all clear, and each of its
 // pages loses one reference. Slots that are not used stay as they are. Faults are [CodeDoubleFree] and
 // [CodeInvalidPage].
-func (t Table) Release(pages pagetable.Table, mask *Node) (Table, pagetable.Table, Status) {
+//
+// A table that keeps pages keeps those that are wholly within the first keep tokens, int32 [R]; nil = all full ones.
+func (t Table) Release(pages pagetable.Table, mask, keep *Node) (Table, pagetable.Table, Status) {
 	g := mask.Graph()
 	order, count := scan.Positions(LogicalAnd(mask, t.Used), t.NumSlots())
-	pages, doubleFree, invalid := pages.ReleaseAll(tallyRows(pages, t.PageIndices, order, count))
+	if keep == nil {
+		keep = t.SeqLens
+	} else {
+		keep = Min(keep, t.SeqLens)
+	}
+	pages, doubleFree, invalid := pages.ReleaseAll(t.tallyOld(pages, t.PageIndices, keep, order, count))
 	none := full(g, -1, t.NumSlots())
 	sourceGone := LogicalAnd(GreaterOrEqual(t.CloneSources, ZerosLike(none)), gatherMask(mask, t.CloneSources))
 	t.CloneSources = Where(LogicalOr(mask, sourceGone), none, t.CloneSources)
@@ -84,9 +95,9 @@ func (t Table) Release(pages pagetable.Table, mask *Node) (Table, pagetable.Tabl
 
 	zero, anywhere := scalar(g, 0), scalar(g, -1)
 	status := Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: zero,
-		Slot: anywhere}.when(GreaterThan(doubleFree, zero)).
+		Slot: anywhere}.When(GreaterThan(doubleFree, zero)).
 		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()),
-			Slot: anywhere}.when(GreaterThan(invalid, zero)))
+			Slot: anywhere}.When(GreaterThan(invalid, zero)))
 	return t, pages, status
 }
 
@@ -108,6 +119,25 @@ func tallyRows(pages pagetable.Table, matrix, order, count *Node) pagetable.Tall
 		}).Tally
 }
 
+// tallyOld is tallyRows of pages that are released, with their ages: of those wholly within the first keep tokens,
+// int32 [R].
+func (t Table) tallyOld(pages pagetable.Table, matrix, keep, order, count *Node) pagetable.Tally {
+	if !pages.Keeps() {
+		return tallyRows(pages, matrix, order, count)
+	}
+	g := matrix.Graph()
+	m, pp := matrix.Shape().Dimensions[0], matrix.Shape().Dimensions[1]
+	place := Iota(g, shapes.Make(dtypes.Int32, m, pp), 1)
+	kept := LessThan(place, column(DivScalar(MaxScalar(keep, 0), t.PageSize), pp))
+	ages := Where(kept, pages.Age(place, pp), ZerosLike(place))
+	return control.While(tallying{Row: scalar(g, 0), Tally: pages.NewTally().WithAges()},
+		func(s tallying) *Node { return LessThan(s.Row, count) },
+		func(s tallying) tallying {
+			return tallying{Row: AddScalar(s.Row, chunkRows(matrix)),
+				Tally: s.Tally.AddOld(nextRows(matrix, order, count, s.Row), nextRows(ages, order, count, s.Row))}
+		}).Tally
+}
+
 // chunkRows is the number of rows of matrix [M, PP] whose pages are handled in one go.
 func chunkRows(matrix *Node) int {
 	return min(matrix.Shape().Dimensions[0], max(1, 512/matrix.Shape().Dimensions[1]))
@@ -123,6 +153,14 @@ func nextRows(matrix, order, count, at *Node) *Node {
 	live := LessThan(places, broadcast(count, rows))
 	chosen := Gather(matrix, InsertAxes(clip(gather(order, places), m), -1))
 	return Reshape(Where(column(live, pp), chosen, full(g, -1, rows, pp)), rows*pp)
+}
+
+// mark notes who took pages, int32 [N]: slots, for places in their sequences.
+func (t Table) mark(pages pagetable.Table, taken, slots, places *Node) pagetable.Table {
+	if !pages.Keeps() {
+		return pages
+	}
+	return pages.Mark(taken, Add(MulScalar(gather(t.Owners, slots), t.PagesPerSeq()), places))
 }
 
 // marked is bool [R]: where slots, int32 [N], names the slot. Ids out of range name none.

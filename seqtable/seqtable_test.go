@@ -112,7 +112,8 @@ func (m *machine) releaseSlots(t *testing.T, end func(slot int) bool) {
 	for s := range mask {
 		mask[s] = end(s)
 	}
-	m.apply(t, m.release, m.seqs.Release(m.pages, mask), nil, mask)
+	keep := make([]int32, m.z.slots)
+	m.apply(t, m.release, m.seqs.Release(m.pages, mask, keep), nil, mask, keep)
 }
 
 // openSlots opens slots on both sides.

@@ -49,8 +49,21 @@ func (s Status) Then(next Status) Status {
 // Vector returns the status as int32 [4], for [StatusError].
 func (s Status) Vector() *Node { return Stack([]*Node{s.Code, s.Need, s.Have, s.Slot}, 0) }
 
-// when is s where the condition holds, else no fault.
-func (s Status) when(condition *Node) Status {
+// InvalidPages is the status of a verb that met so many ids of no pages, of pages that there are.
+func InvalidPages(invalid *Node, pages int) Status {
+	g := invalid.Graph()
+	return Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages),
+		Slot: scalar(g, -1)}.When(GreaterThan(invalid, scalar(g, 0)))
+}
+
+// OutOfPages is the status of a verb that needs pages, int32 scalar, where there are have.
+func OutOfPages(need, have *Node) Status {
+	return Status{Code: scalar(need.Graph(), CodeOutOfPages), Need: need, Have: have,
+		Slot: scalar(need.Graph(), -1)}.When(GreaterThan(need, have))
+}
+
+// When is s where the condition holds, else no fault.
+func (s Status) When(condition *Node) Status {
 	zero := scalar(condition.Graph(), 0)
 	return Status{
 		Code: Where(condition, s.Code, zero), Need: Where(condition, s.Need, zero),
@@ -86,7 +99,7 @@ func firstFault(f faultCodes) Status {
 	first := clip(ReduceAllMin(where(LogicalNot(failed), n, places)), n)
 	pick := func(x *Node) *Node { return Reshape(gather(x, Reshape(first, 1))) }
 	return Status{Code: pick(f.code), Need: pick(f.need), Have: pick(f.have),
-		Slot: pick(f.slot)}.when(ReduceLogicalOr(failed))
+		Slot: pick(f.slot)}.When(ReduceLogicalOr(failed))
 }
 
 // StatusError turns a status read from the device, int32 [4] as of [Status.Vector], into an error; nil where there is

@@ -101,6 +101,10 @@ func (b *Backend) addKernels(mode string) error {
 	return nil
 }
 
+// SameForms says that the model gives a token the same bytes as a prompt's and as a drawn one: the kernels do, whatever
+// the number of rows. Without them a backend may order sums by the shapes.
+func (b *Backend) SameForms() bool { return b.kernels != "" }
+
 // Kernels returns the instruction set that the kernels in C run with, one of [cpukernel.Levels], or "off" where there
 // are none.
 func (b *Backend) Kernels() string {

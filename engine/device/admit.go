@@ -56,12 +56,10 @@ func (gr *Graphs) admissible(l loop, in input) admission {
 		ran := LogicalAnd(GreaterThan(takeMask(used, sources), zero), GreaterOrEqual(take(lens, sources), held))
 		return LogicalOr(LessThan(sources, zero), ran)
 	}
-	needed := func(maxPages, sources, held *Node) *Node {
-		return Sub(maxPages, Where(GreaterOrEqual(sources, zero), DivScalar(held, float64(pageSize)), ZerosLike(held)))
-	}
+	needed := func(maxPages, held *Node) *Node { return Sub(maxPages, DivScalar(held, float64(pageSize))) }
 	eligible := LogicalAnd(pending, ready(in.Waiting.Sources, in.Waiting.Held))
 	need := Where(Equal(in.Waiting.First, integer(g, 1)), ZerosLike(index),
-		needed(in.Waiting.Rows.MaxPages, in.Waiting.Sources, in.Waiting.Held))
+		needed(in.Waiting.Rows.MaxPages, in.Waiting.Held))
 	wanted := Where(eligible, need, ZerosLike(need))
 	sums := scan.Sum(wanted)
 	fits := LogicalAnd(eligible, LogicalOr(LessOrEqual(sums, avail), Equal(need, zero)))
@@ -82,7 +80,7 @@ func (gr *Graphs) admissible(l loop, in input) admission {
 	before := Where(GreaterThan(in.Ahead.Behind, zero), take(alone, SubScalar(in.Ahead.Behind, 1)), ZerosLike(h))
 	waits := LogicalAnd(LogicalAnd(LessThan(h, in.Ahead.Count), Equal(l.Out.Opened, zero)), Equal(before, zero))
 	waits = LogicalAnd(waits, ready(in.Ahead.Sources, in.Ahead.Held))
-	total := scan.Sum(Where(waits, needed(in.Ahead.MaxPages, in.Ahead.Sources, in.Ahead.Held), ZerosLike(h)))
+	total := scan.Sum(Where(waits, needed(in.Ahead.MaxPages, in.Ahead.Held), ZerosLike(h)))
 	aheadFits := LogicalAnd(waits, LessOrEqual(Add(total, ReduceAllSum(wanted)), avail))
 	return admission{Entries: entries, Rows: rows, Ahead: aheadFits,
 		Any: LogicalOr(anyTrue(entries), anyTrue(aheadFits))}
@@ -109,7 +107,7 @@ func (gr *Graphs) short(st state) *Node {
 	return Max(Sub(ReduceAllSum(ConvertDType(needs, dtypes.Int32)), gr.unreserved(st)), integer(g, 0))
 }
 
-// admit gives rows to what is admissible: empty ones, or clones of a prefix row.
+// admit gives rows to what is admissible: empty ones, clones of a prefix row, or such that begin with named pages.
 func (gr *Graphs) admit(l loop, in input) loop {
 	g := l.Out.Columns.Graph()
 	a := l.Admit
@@ -134,7 +132,7 @@ func (gr *Graphs) admit(l loop, in input) loop {
 	st.Rows.PromptLens = Where(isPrompt, take(in.Ahead.PromptLens, prompt), st.Rows.PromptLens)
 	st.Rows.MaxPages = Where(isPrompt, take(in.Ahead.MaxPages, prompt), st.Rows.MaxPages)
 	l.Starts = Where(isPrompt, take(in.Ahead.Starts, prompt), pick(in.Waiting.Starts, l.Starts))
-	l.Owners = Where(isEntry, entry, l.Owners)
+	st.Sequences.Owners = Where(isEntry, entry, st.Sequences.Owners)
 	l.Out.Placed = Max(l.Out.Placed, a.Rows)
 	l.Out.Opened = Max(l.Out.Opened, ConvertDType(a.Ahead, dtypes.Int32))
 
@@ -156,6 +154,14 @@ func (gr *Graphs) admit(l loop, in input) loop {
 			Where(isClone, held, ZerosLike(held)))
 		l.Out.Status = l.Out.Status.Then(cloned)
 		st.Caches = gr.copyPages(st.Caches, from, to)
+	}
+	if gr.PrefixCache {
+		at := Where(isPrompt, take(in.Ahead.Named, prompt), take(in.Waiting.Named, entry))
+		opens := LogicalAnd(LogicalOr(isPrompt, isEntry), LogicalNot(isClone))
+		pages := Where(opens, DivScalar(held, float64(gr.PageSize)), ZerosLike(held))
+		var joined seqtable.Status
+		st.Sequences, st.Pages, joined = st.Sequences.Join(st.Pages, in.Named, at, pages)
+		l.Out.Status = l.Out.Status.Then(joined)
 	}
 	// A sequence that was swapped out goes on with the token it drew last.
 	resumes := LogicalAnd(a.Entries, Equal(in.Waiting.Resume, integer(g, 1)))

@@ -37,8 +37,9 @@ func (gr *Graphs) contextPrograms() []Program {
 
 func (gr *Graphs) contextVerbs(st state, in verbs) (state, verbsOutput) {
 	g := in.Lens.Graph()
+	st = gr.beginVerbs(st)
 	st, status := gr.release(st, in.Release)
-	before := st.Pages.RefCounts
+	before := st.Pages
 	then := func(next seqtable.Status) { status = status.Then(next) }
 	copyPages := func(from, to *Node) {
 		st.Caches = gr.copyPages(st.Caches, from, to)
@@ -61,22 +62,35 @@ func (gr *Graphs) contextVerbs(st state, in verbs) (state, verbsOutput) {
 	copyPages(from, to)
 	st.Sequences, st.Pages, done = st.Sequences.Adopt(st.Pages, in.Equals, in.EqualFrom, in.EqualTo)
 	then(done)
-	if gr.ZeroPages {
-		st.Caches = gr.zero(st.Caches, LogicalAnd(GreaterThan(before, integer(g, 0)),
-			Equal(st.Pages.RefCounts, integer(g, 0))))
+	if gr.PrefixCache {
+		var invalid *Node
+		st.Pages, invalid = gr.hold(st.Pages, in.Named)
+		then(seqtable.InvalidPages(invalid, gr.Pages))
+		st.Sequences, st.Pages, done = st.Sequences.Join(st.Pages, in.Named, in.Starts, in.Counts)
+		then(done)
+		st.Pages = gr.letGo(st.Pages, in.Named)
 	}
+	st.Caches = gr.zeroFreed(st.Caches, before, st.Pages)
 	set := func(old, new *Node) *Node { return Where(GreaterOrEqual(new, integer(g, 0)), new, old) }
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, in.PromptLens), set(st.Rows.MaxPages, in.MaxPages)
-	out := verbsOutput{Status: status, EndFree: st.Pages.NumFree()}
+	out := verbsOutput{Status: status, EndFree: st.Pages.NumFree(), Pages: gr.fates(st.Pages)}
 	if gr.Debug {
-		out.Rules = st.Sequences.Check(gr.checkInput(st))
+		out.Rules = st.Sequences.Check(gr.checkInput(st, nil))
 	}
 	return st, out
+}
+
+// beginVerbs begins a program between runs: pages are taken for rows.
+func (gr *Graphs) beginVerbs(st state) state {
+	st.Pages = st.Pages.Begin()
+	st.Sequences.Owners = Iota(st.Sequences.SeqLens.Graph(), st.Sequences.SeqLens.Shape(), 0)
+	return st
 }
 
 // score runs tokens of one row through the model, and returns how likely the ones behind them are.
 func (gr *Graphs) score(st state, w decoder.Weights, in scoreInput) (state, scoreOutput) {
 	g := in.Row.Graph()
+	st = gr.beginVerbs(st)
 	t, slots := gr.StepTokens(), gr.Slots
 	place := Iota(g, shapes.Make(dtypes.Int32, t), 0)
 	isToken := LessThan(place, BroadcastToDims(in.Count, t))
@@ -87,7 +101,9 @@ func (gr *Graphs) score(st state, w decoder.Weights, in scoreInput) (state, scor
 	}
 	var batch tokenqueue.PageBatchInfo
 	var status seqtable.Status
+	before := st.Pages
 	st.Sequences, st.Pages, batch, status = st.Sequences.Allocate(st.Pages, packed, min(gr.Rows(), t))
+	st.Caches = gr.zeroTaken(st.Caches, before, st.Pages)
 	var hidden *Node
 	st.Caches, hidden = gr.hidden(st.Caches, w, packed, batch, false)
 
@@ -108,5 +124,6 @@ func (gr *Graphs) score(st state, w decoder.Weights, in scoreInput) (state, scor
 			to := Where(LessThan(at, in.Count), at, FillScalar(g, at.Shape(), float64(t)))
 			return scored{AddScalar(s.At, float64(slots)), control.ScatterSet(s.Logprobs, to, logprobs)}
 		})
-	return st, scoreOutput{Status: status, Logprobs: end.Logprobs, EndFree: st.Pages.NumFree()}
+	return st, scoreOutput{Status: status, Logprobs: end.Logprobs, EndFree: st.Pages.NumFree(),
+		Pages: gr.fates(st.Pages)}
 }

@@ -19,7 +19,6 @@ import (
 // Sizes are those of the device state and of the programs' inputs and outputs.
 type Sizes struct {
 	schedule.Sizes
-	PagesPerSeq   int // pages that a sequence may have
 	PrefillTokens int // prompt tokens of a step
 	// LayerLoop has one layer in the program, as the body of a loop, and one cache for all of them.
 	LayerLoop bool

@@ -65,6 +65,7 @@ func (r Row) set(rows Rows, i int, e schedule.Entry) {
 type inputOf[Mask, Int, Ints, Rows any] struct {
 	Release Mask // bool[R]: rows to free first
 	Tokens  Ints `tree:"apart"` // i32[Q]: tokens of the prompts; nil on the host: as in the last call
+	Named   Ints // i32[N]: pages that what waits begins with, held until the call ends; -1 = none
 	Starts  Ints // i32[R]: starts of the prompts of rows that stand, where tokens of them are left
 	Waiting waitingOf[Int, Ints, Rows]
 	Ahead   aheadOf[Int, Ints]
@@ -80,7 +81,8 @@ type waitingOf[Int, Ints, Rows any] struct {
 	Rows    Rows // of A entries
 	Starts  Ints // i32[A]: of the prompt
 	Sources Ints // i32[A]: the row of which it is a clone; -1 = none
-	Held    Ints // i32[A]: tokens it takes over from there
+	Named   Ints // i32[A]: the place in the call's Named of the pages that it begins with, if it is no clone
+	Held    Ints // i32[A]: tokens that it takes over
 	First   Ints // i32[A]: 1 where its pages are reserved with the row that it is a clone of
 	// Resume, i32[A], is 1 where the sequence goes on after it was swapped out: its source holds all of it but the
 	// token drawn last, which is the one at place Held, and which is decoded, as it would have been.
@@ -95,8 +97,8 @@ type aheadOf[Int, Ints any] struct {
 	PromptLens Ints // i32[H]: tokens to run
 	MaxPages   Ints // i32[H]: pages for these and for the first clone
 	Behind     Ints // i32[H]: how many of the entries that wait came before it
-	// Sources and Held, i32[H], are as those of the entries that wait: a prefix may begin as another's clone.
-	Sources, Held Ints
+	// i32[H]: as those of the entries that wait. A prefix may begin as another's clone.
+	Sources, Named, Held Ints
 }
 
 type (
@@ -112,6 +114,10 @@ func (p Sizes) NewInput() *Input {
 		Ahead:   tree.Make[aheadOf[int32, []int32]](p.AheadLen()),
 	}
 	in.Waiting.Rows.StopStates = p.stopStates(in.Waiting.Rows.StopStates)
+	in.Named = make([]int32, p.NamedLen())
+	for i := range in.Named {
+		in.Named[i] = schedule.None
+	}
 	for i := range in.Ahead.Rows {
 		in.Ahead.Rows[i], in.Ahead.Sources[i] = schedule.None, schedule.None
 	}
@@ -133,6 +139,7 @@ func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input 
 	if copy(in.Tokens, offer.Tokens) == 0 {
 		in.Tokens = nil // nobody reads them
 	}
+	copy(in.Named, offer.Named)
 	copy(in.Starts, offer.Starts)
 	in.Columns, in.EnoughFree = int32(offer.Columns), int32(offer.EnoughFree)
 	w := &in.Waiting
@@ -140,14 +147,14 @@ func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input 
 	for i, e := range offer.Waiting {
 		row(e).set(w.Rows, i, e)
 		w.Starts[i], w.Sources[i], w.Held[i] = int32(e.Start), int32(e.Source), int32(e.Held)
-		w.First[i], w.Resume[i] = number(e.First), number(e.Resume)
+		w.First[i], w.Resume[i], w.Named[i] = number(e.First), number(e.Resume), int32(e.Named)
 	}
 	a := &in.Ahead
 	a.Count = int32(len(offer.Ahead))
 	for i, p := range offer.Ahead {
 		a.Rows[i], a.Starts[i], a.Behind[i] = int32(p.Row), int32(p.Start), int32(p.Behind)
 		a.PromptLens[i], a.MaxPages[i] = int32(p.PromptLen), int32(p.MaxPages)
-		a.Sources[i], a.Held[i] = int32(p.Source), int32(p.Held)
+		a.Sources[i], a.Named[i], a.Held[i] = int32(p.Source), int32(p.Named), int32(p.Held)
 	}
 	return in
 }
@@ -174,6 +181,9 @@ type verbsOf[Mask, Ints any] struct {
 	Equals, EqualFrom, EqualTo Ints
 	// PromptLens and MaxPages, i32[R], are set as in rowsOf; -1 = as they are.
 	PromptLens, MaxPages Ints
+	// Counts, i32[R], is by how many pages the row becomes longer: those from place Starts, i32[R], of Named, i32[N],
+	// on. Named is padded with -1.
+	Named, Starts, Counts Ints
 }
 
 type (
@@ -184,7 +194,8 @@ type (
 // NewVerbs makes verbs that do nothing.
 func (p Sizes) NewVerbs() *VerbsInput {
 	v := tree.Make[VerbsInput](p.Rows())
-	for _, list := range [][]int32{v.Sources, v.Lens, v.Equals, v.PromptLens, v.MaxPages} {
+	v.Named = make([]int32, p.NamedLen())
+	for _, list := range [][]int32{v.Sources, v.Lens, v.Equals, v.PromptLens, v.MaxPages, v.Named} {
 		for row := range list {
 			list[row] = schedule.None
 		}
@@ -207,27 +218,47 @@ type (
 )
 
 // loadInputOf is the input of the load program, but for the pages.
-type loadInputOf[Int any] struct {
-	Row    Int // i32[]: the row that gets the pages
+type loadInputOf[Int, Ints any] struct {
+	Row    Int // i32[]: the row that gets the pages; -1 = none: they are kept as if a row had released them
 	Open   Int // i32[]: 1 to begin a sequence there
-	Source Int // i32[]: the row whose first pages it shares; -1 = it begins empty
+	Source Int // i32[]: the row whose first pages it shares; -1 = it begins with Named
 	Held   Int // i32[]: tokens that it has of there, whole pages
 	From   Int // i32[]: the place in the sequence of the first page that is given
-	Length Int // i32[]: the tokens of the sequence with these pages
+	Length Int // i32[]: the tokens of the sequence with these pages; without a row the pages that are wanted
+	Place  Int // i32[]: without a row, the place in its sequence of the first page that is wanted
+	// i32[N]: the pages that the row begins with, padded with -1; without a row, pages that must not be taken
+	Named Ints
 }
 
 type (
-	loadInput = loadInputOf[*Node]
-	LoadInput = loadInputOf[int32]
+	loadInput = loadInputOf[*Node, *Node]
+	LoadInput = loadInputOf[int32, []int32]
 )
+
+// NewLoad makes an input that names no pages.
+func (p Sizes) NewLoad() *LoadInput {
+	in := &LoadInput{Named: make([]int32, p.NamedLen())}
+	for i := range in.Named {
+		in.Named[i] = schedule.None
+	}
+	return in
+}
 
 // saveInputOf is the input of the save program.
-type saveInputOf[Int any] struct {
-	Row  Int // i32[]
-	From Int // i32[]: the first page of the row to read
+type saveInputOf[Int, Ints any] struct {
+	Row   Int  // i32[]; -1 = the pages that are named
+	From  Int  // i32[]: the first page of the row to read
+	Pages Ints // i32[K]
 }
 
 type (
-	saveInput = saveInputOf[*Node]
-	SaveInput = saveInputOf[int32]
+	saveInput = saveInputOf[*Node, *Node]
+	SaveInput = saveInputOf[int32, []int32]
 )
+
+// NewSave makes an input of pages, BlockPages at most.
+func NewSave(pages ...int32) *SaveInput {
+	in := &SaveInput{Row: schedule.None, Pages: make([]int32, BlockPages)}
+	copy(in.Pages, pages)
+	return in
+}

@@ -30,6 +30,7 @@ type (
 type verbsOutputOf[Int, Ints, Status any] struct {
 	Status  Status
 	EndFree Int  // i32[]: free pages
+	Pages   Ints // as in schedule.OutputOf; the owners of pages are rows
 	Rules   Ints // as in outputOf
 }
 
@@ -39,23 +40,27 @@ type (
 )
 
 // scoreOutputOf is the output of the score program.
-type scoreOutputOf[Int, Floats, Status any] struct {
+type scoreOutputOf[Int, Ints, Floats, Status any] struct {
 	Status   Status
 	Logprobs Floats // f32[T]: log softmax(logits)[Next] at each
 	EndFree  Int    // i32[]
+	Pages    Ints   // as in verbsOutputOf
 }
 
 type (
-	scoreOutput = scoreOutputOf[*Node, *Node, seqtable.Status]
-	ScoreOutput = scoreOutputOf[int32, []float32, Status]
+	scoreOutput = scoreOutputOf[*Node, *Node, *Node, seqtable.Status]
+	ScoreOutput = scoreOutputOf[int32, []int32, []float32, Status]
 )
 
 // loadOutputOf is the output of the load program.
-type loadOutputOf[Status any] struct{ Status Status }
+type loadOutputOf[Ints, Status any] struct {
+	Status Status
+	Pages  Ints // i32[K]: those that were taken, in order of position; -1 behind them
+}
 
 type (
-	loadOutput = loadOutputOf[seqtable.Status]
-	LoadOutput = loadOutputOf[Status]
+	loadOutput = loadOutputOf[*Node, seqtable.Status]
+	LoadOutput = loadOutputOf[[]int32, Status]
 )
 
 // saveOutput is the output of the save program, which is read as it is.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tree"
 )
 
@@ -62,9 +64,9 @@ const stepsPerColumn = 4
 type loop struct {
 	State  state
 	Starts *Node // i32[R]: of the rows' prompts among the tokens of the input
-	Owners *Node // i32[R]: see output.Owners
 	Out    output
 	Todo   *Node // i32[]: what the next round does
+	Pins   *Node // i32[P]: references that the call itself holds, in debug mode; else nil
 	Admit  admission
 }
 
@@ -83,15 +85,23 @@ const (
 // Loops that run no time or once stand where a branch would: they keep the state in place.
 func (gr *Graphs) run(st state, w decoder.Weights, in input, out output) (state, output) {
 	g := in.Columns.Graph()
+	st.Pages = st.Pages.Begin()
+	st.Sequences.Owners = AddScalar(Iota(g, in.Starts.Shape(), 0), float64(gr.WaitingLen())) // see output.Owners
 	st, released := gr.release(st, in.Release)
+	var invalid *Node
+	st.Pages, invalid = gr.hold(st.Pages, in.Named)
+	released = released.Then(seqtable.InvalidPages(invalid, gr.Pages))
 	l := loop{
-		State: st, Starts: in.Starts, Owners: AddScalar(Iota(g, in.Starts.Shape(), 0), float64(gr.WaitingLen())),
+		State: st, Starts: in.Starts,
 		Out:  out,
 		Todo: integer(g, look), Admit: noAdmission(in),
 	}
 	l.Out.Status = out.Status.Then(released)
 	does := func(what int) func(l loop) *Node {
 		return func(l loop) *Node { return Equal(l.Todo, integer(g, what)) }
+	}
+	if gr.Debug && st.Pages.Keeps() {
+		l.Pins = st.Pages.NewTally().Add(in.Named).Counts
 	}
 	done := func(l loop) loop {
 		l.Todo = integer(g, stop)
@@ -107,11 +117,28 @@ func (gr *Graphs) run(st state, w decoder.Weights, in input, out output) (state,
 				func(l loop) loop { return done(gr.step(l, w, in, isPrefill)) })
 			return gr.decide(l, in)
 		})
-	out = end.Out
+	out, st = end.Out, end.State
+	st.Pages = gr.letGo(st.Pages, in.Named)
 	out.Clock, _ = tick(out.Clock, end.Todo)
-	out.StopStates = end.State.Rows.StopStates
-	out.SeqLens, out.EndFree, out.Short = end.State.Sequences.SeqLens, end.State.Pages.NumFree(), gr.short(end.State)
-	return end.State, out
+	out.StopStates = st.Rows.StopStates
+	out.SeqLens, out.EndFree, out.Short = st.Sequences.SeqLens, st.Pages.NumFree(), gr.short(st)
+	out.Pages = gr.fates(st.Pages)
+	return st, out
+}
+
+// hold keeps pages from being taken until letGo.
+func (gr *Graphs) hold(t pagetable.Table, pages *Node) (after pagetable.Table, invalid *Node) {
+	if !t.Keeps() {
+		return t, integer(pages.Graph(), 0)
+	}
+	return t.Pin(pages)
+}
+
+func (gr *Graphs) letGo(t pagetable.Table, pages *Node) pagetable.Table {
+	if t.Keeps() {
+		t, _, _ = t.Release(pages)
+	}
+	return t
 }
 
 // decide sets what the next round does: it admits what it can, then runs prompts, then decodes.

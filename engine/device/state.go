@@ -19,7 +19,7 @@ import (
 //
 // R rows are the slots, then the prefix rows, then the contexts. S is the slots.
 type state struct {
-	Pages     pagetable.Table  // reference counts of the P pages
+	Pages     pagetable.Table  // reference counts and ages of the P pages
 	Sequences seqtable.Table   // R rows
 	Queue     tokenqueue.Queue // at most one token a slot: what to decode next
 	Rows      rowParams
@@ -32,13 +32,30 @@ func (l Leaf) InTables() bool { return !strings.HasPrefix(l.Name, "Caches") }
 func (gr *Graphs) newState(g *Graph) state {
 	rows := gr.Rows()
 	st := state{
-		Pages:     pagetable.New(g, gr.Pages),
+		Pages:     gr.newPages(g),
 		Sequences: seqtable.New(g, rows, gr.PagesPerSeq, gr.PageSize),
 		Queue:     tokenqueue.New(g, gr.Slots),
 		Rows:      gr.newRows(g),
 	}
 	st.Caches = gr.newCaches(g)
 	return st
+}
+
+// newPages makes the table of pages, all free. Without a prefix cache none is kept.
+func (gr *Graphs) newPages(g *Graph) pagetable.Table {
+	if gr.PrefixCache {
+		return pagetable.NewKeeping(g, gr.Pages)
+	}
+	return pagetable.New(g, gr.Pages)
+}
+
+// fates are what happened to pages, i32[P]: see schedule.Sizes.PageFate.
+func (gr *Graphs) fates(t pagetable.Table) *Node {
+	if !t.Keeps() {
+		return Zeros(t.RefCounts.Graph(), shapes.Make(dtypes.Int32, 1))
+	}
+	held := ConvertDType(GreaterThan(t.RefCounts, ZerosLike(t.RefCounts)), dtypes.Int32)
+	return Add(MulScalar(t.Takers, 2), held)
 }
 
 // newRows makes the parameters of all rows, all zero.

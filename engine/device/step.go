@@ -8,6 +8,7 @@ import (
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/scan"
 	"github.com/quire/quire/seqtable"
@@ -50,8 +51,10 @@ func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop 
 
 	var batch tokenqueue.PageBatchInfo
 	var allocated seqtable.Status
+	before := l.State.Pages
 	l.State.Sequences, l.State.Pages, batch, allocated = l.State.Sequences.Allocate(l.State.Pages, packed,
 		min(gr.Rows(), t))
+	l.State.Caches = gr.zeroTaken(l.State.Caches, before, l.State.Pages)
 	hidden := gr.forward(&l, w, packed, batch, prefill)
 
 	isSlot := LogicalAnd(GreaterOrEqual(packed.SlotIDs, integer(g, 0)), LessThan(packed.SlotIDs, integer(g, slots)))
@@ -167,7 +170,7 @@ func (gr *Graphs) record(l loop, in input, rows samplers, d drawn, allocated seq
 	st, finish := gr.finish(st, in.Stops, rows, d.Tokens)
 	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs),
 		put(l.Out.Processed, d.Processed)
-	l.Out.Owners, l.Out.Finish = put(l.Out.Owners, take(l.Owners, rows.Slots)), put(l.Out.Finish, finish)
+	l.Out.Owners, l.Out.Finish = put(l.Out.Owners, take(st.Sequences.Owners, rows.Slots)), put(l.Out.Finish, finish)
 
 	done := LogicalAnd(valid, GreaterThan(finish, integer(g, int(schedule.Running))))
 	// A slot has at most one token queued, so that the queue of S never runs full.
@@ -185,15 +188,15 @@ func (gr *Graphs) record(l loop, in input, rows samplers, d drawn, allocated seq
 	l.Out.MinFree = Min(l.Out.MinFree, free)
 	l.Out.Columns = Add(l.Out.Columns, ConvertDType(drew, dtypes.Int32))
 	if gr.Debug {
-		l.Out.Rules = Add(l.Out.Rules, st.Sequences.Check(gr.checkInput(st)))
+		l.Out.Rules = Add(l.Out.Rules, st.Sequences.Check(gr.checkInput(st, l.Pins)))
 	}
 	return l
 }
 
-// checkInput is what the rules are checked with: contexts may share partial pages.
-func (gr *Graphs) checkInput(st state) seqtable.CheckInput {
+// checkInput is what the rules are checked with: contexts may share partial pages. pins are references that no row has.
+func (gr *Graphs) checkInput(st state, pins *Node) seqtable.CheckInput {
 	rows := Iota(st.Sequences.SeqLens.Graph(), st.Sequences.SeqLens.Shape(), 0)
-	return seqtable.CheckInput{Pages: st.Pages, Queue: st.Queue,
+	return seqtable.CheckInput{Pages: st.Pages, Queue: st.Queue, Pins: pins,
 		Lazy: GreaterOrEqual(rows, FillScalar(rows.Graph(), rows.Shape(), float64(gr.FirstContext())))}
 }
 
@@ -202,13 +205,36 @@ func (gr *Graphs) release(st state, mask *Node) (state, seqtable.Status) {
 	before := st.Pages
 	var status seqtable.Status
 	st.Queue = st.Queue.PurgeSlots(mask)
-	st.Sequences, st.Pages, status = st.Sequences.Release(st.Pages, mask)
-	if gr.ZeroPages {
-		g := mask.Graph()
-		freed := LogicalAnd(GreaterThan(before.RefCounts, integer(g, 0)), Equal(st.Pages.RefCounts, integer(g, 0)))
-		st.Caches = gr.zero(st.Caches, freed)
+	var keep *Node // all full pages
+	if !gr.NameDrawn {
+		keep = st.Rows.PromptLens
 	}
+	st.Sequences, st.Pages, status = st.Sequences.Release(st.Pages, mask, keep)
+	st.Caches = gr.zeroFreed(st.Caches, before, st.Pages)
 	return st, status
+}
+
+// zeroFreed clears the pages that became free, if pages are cleared: those that are kept when they are taken.
+func (gr *Graphs) zeroFreed(caches []*Node, before, after pagetable.Table) []*Node {
+	if !gr.ZeroPages {
+		return caches
+	}
+	g := before.RefCounts.Graph()
+	freed := LogicalAnd(GreaterThan(before.RefCounts, integer(g, 0)), Equal(after.RefCounts, integer(g, 0)))
+	if after.Keeps() {
+		freed = LogicalAnd(freed, Equal(after.Ages, integer(g, 0)))
+	}
+	return gr.zero(caches, freed)
+}
+
+// zeroTaken clears the pages that were kept and have been taken, if pages are cleared.
+func (gr *Graphs) zeroTaken(caches []*Node, before, after pagetable.Table) []*Node {
+	if !gr.ZeroPages || !after.Keeps() {
+		return caches
+	}
+	g := before.RefCounts.Graph()
+	return gr.zero(caches, LogicalAnd(Equal(before.RefCounts, integer(g, 0)),
+		GreaterThan(after.RefCounts, integer(g, 0))))
 }
 
 // take returns rows of x by int32 indices; negative ones read row 0.

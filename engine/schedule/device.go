@@ -14,14 +14,18 @@ type Sizes struct {
 	Contexts    int
 	Pages       int
 	PageSize    int
+	PagesPerSeq int  // pages that a sequence may have
 	MaxRounds   int  // columns of output that a call returns at most
 	PromptLimit int  // prompt tokens that a call takes
 	Paged       bool // pages can be shared
-	PrefixCache bool // prefixes that several prompts have in common are run once
-	Reserve     bool // a sequence is admitted with all pages that it may need; else with those of its prompt
-	Mixed       bool // prompt steps run the sequences that decode too
-	BlockPages  int  // pages that are copied to the host and back together
-	Staged      int  // blocks that may be on their way to the device beside a call
+	PrefixCache bool // pages have names, and serve all prompts that begin with them
+	// NameDrawn says that a page of drawn tokens has the bytes that the same tokens have in a prompt: then it has a
+	// name too.
+	NameDrawn  bool
+	Mixed      bool // prompt steps run the sequences that decode too
+	Reserve    bool // a sequence is admitted with all pages that it may need; else with those of its prompt
+	BlockPages int  // pages that are copied to the host and back together
+	Staged     int  // blocks that may be on their way to the device beside a call
 }
 
 // Rows is how many rows the sequence table has.
@@ -36,6 +40,14 @@ func (s Sizes) WaitingLen() int { return s.Slots }
 // AheadLen is how many prompts and prefixes a call takes that run ahead of their clones.
 func (s Sizes) AheadLen() int { return max(1, s.PrefixRows) }
 
+// NamedLen is how many pages a call takes that entries begin with.
+func (s Sizes) NamedLen() int {
+	if !s.PrefixCache {
+		return 1
+	}
+	return max(s.PagesPerSeq, s.PromptLimit/s.PageSize)
+}
+
 func (s Sizes) pages(tokens int) int { return ceilDiv(tokens, s.PageSize) }
 
 // None stands for no row.
@@ -48,8 +60,13 @@ type Device interface {
 	Run(in *Input) (*Output, Spent, error)
 	// Save begins to copy the first tokens of a row to the host. The row may go as soon as Save returns.
 	Save(row, tokens int) (*Pages, error)
-	// Load begins a sequence in an unused row with what was saved.
-	Load(row int, pages *Pages, from Origin) error
+	// Load begins a sequence in an unused row with what was saved. It returns the pages that it took, in order.
+	Load(row int, pages *Pages, from Origin) (taken []int32, err error)
+	// Keep begins to copy BlockPages pages at most to the host. They may be taken as soon as Keep returns.
+	Keep(pages []int32) (Block, error)
+	// Restore puts pages from to to-1 of a block into free pages, which stay free, and returns these. The first is at
+	// place place of its sequence. Those of hold are not taken.
+	Restore(b Block, from, to, place int, hold []int32) (pages []int32, err error)
 	// Stage begins to copy blocks to the device beside the next call, and gives up others that were staged.
 	Stage(blocks []Block)
 	// IsStaged says that the first of blocks are on the device or on their way, as many as may be.
@@ -75,11 +92,16 @@ type Pages struct {
 // Block is a pointer to Sizes.BlockPages pages on the host, or on their way there. It is the device's.
 type Block any
 
-// Origin is where a sequence that is loaded begins, if it shares its first pages with a row that is on the device.
+// Origin is where a sequence that is loaded begins, if its first pages are on the device: with named pages, or as the
+// clone of a row.
 type Origin struct {
+	Named []int32
 	Row   int // None: nowhere
 	Pages int // whole pages that it shares
 }
+
+// named is an origin of pages that are on the device.
+func named(pages []int32) Origin { return Origin{Named: pages, Row: None, Pages: len(pages)} }
 
 // Input is what the scheduler offers in one call. The tokens of prompts lie in one array, of which several entries may
 // read the same part: a start is where position 0 of the prompt is, or would be, since only positions that did not run
@@ -87,6 +109,7 @@ type Origin struct {
 type Input struct {
 	Release []bool  // by row: rows to free first
 	Tokens  []int32 // of prompts
+	Named   []int32 // pages that entries and prompts begin with: held until the call ends
 	Starts  []int32 // by row: starts of the prompts that rows have tokens left of
 	Waiting []Entry
 	Ahead   []Prompt
@@ -102,6 +125,7 @@ type Entry struct {
 	PromptLen  int // tokens to run before it draws
 	MaxPages   int // that are sure for it
 	Source     int // the row of which it is a clone, or None
+	Named      int // the place in Input.Named of the pages that it begins with, or None
 	Held       int // tokens that it takes over from there
 	First      bool
 	// Resume says that it goes on after it was swapped out: its source holds all of it but the token drawn last, which
@@ -112,11 +136,12 @@ type Entry struct {
 
 // Prompt is a prompt or a prefix to be run for clones, in a row that the scheduler chose.
 type Prompt struct {
-	Row, Start   int
-	PromptLen    int // tokens to run
-	MaxPages     int // pages for these, and for the first clone
-	Behind       int // how many waiting entries come before it
-	Source, Held int // as of an entry
+	Row, Start int
+	PromptLen  int // tokens to run
+	MaxPages   int // pages for these, and for the first clone
+	Behind     int // how many waiting entries come before it
+	// As of an entry.
+	Source, Named, Held int
 }
 
 // OutputOf is what a call tells the scheduler: declared here once, for the device and for the host. What a step draws
@@ -132,6 +157,7 @@ type OutputOf[Int, Ints, Floats any] struct {
 	Placed  Ints // i32[A]: the row that each waiting entry got; -1 = none
 	Opened  Ints // i32[H]: 1 where the prompt got its row
 	SeqLens Ints // i32[R], as the call leaves them
+	Pages   Ints // i32[P]: see [PageFate]; without a prefix cache i32[1]
 	// StopStates, i32[R, K], is what the device knows of the stops of rows; nil where that is nothing.
 	StopStates Ints
 
@@ -141,6 +167,16 @@ type OutputOf[Int, Ints, Floats any] struct {
 	MinFree                     Int  // i32[]: the fewest free pages after any step
 	EndFree                     Int  // i32[]: free pages when the call ends
 	Short                       Int  // i32[]: pages without which the sequences that run can not take their next step
+}
+
+// PageFate reads an element of Output.Pages: by whom the page was taken in the call, an owner as of Output.Owners or -1
+// for nobody, for which place of its sequence, and whether somebody holds it when the call ends.
+func (s Sizes) PageFate(v int32) (owner, place int, held bool) {
+	if v < 0 {
+		return -1, 0, v == -1
+	}
+	by := int(v >> 1)
+	return by / s.PagesPerSeq, by % s.PagesPerSeq, v&1 == 1
 }
 
 // Output is what a call tells the scheduler, on the host.

@@ -1,109 +1,131 @@
 package schedule
 
 import (
-	"fmt"
-	"maps"
+	"container/list"
 	"slices"
 
 	"github.com/quire/quire/prefix"
 )
 
-// HostCache is the prefixes in the host's memory: those that had to leave the device, and those loaded from files. It
+// HostCache is named pages in the host's memory: those that had to leave the device, and those loaded from files. It
 // outlives a run. Sequences that are swapped out are not part of it.
 type HostCache struct {
 	limit, bytes int64
-	cache        *prefix.Cache
-	kept         map[int]*Kept
-	pinned       map[prefix.Hash]*Kept // by the names of their last pages
-	next         int
+	byName       map[prefix.Hash]*Kept
+	unused       *list.List              // of *Kept, used longest ago first
+	pinned       map[prefix.Hash][]*Kept // by the names of the last pages of prefixes
 }
 
-// Kept is a prefix in the host cache.
+// Kept is a block in the host cache. The pages of a sequence are in blocks from its begin on, all full but the last.
 type Kept struct {
-	Tokens []int32 // whole pages
-	Chain  []prefix.Hash
-	Pages  *Pages
-	Bytes  int64
+	Chain []prefix.Hash // the names of its pages
+	From  int           // pages before it in its sequence
+	Block Block
+	Bytes int64
 
-	id int
+	users   int
+	element *list.Element // nil while it is used
 }
 
 // NewHostCache makes a cache that takes up to limit bytes.
 func NewHostCache(limit int64) *HostCache {
-	return &HostCache{limit: limit, cache: prefix.NewCache(), kept: map[int]*Kept{}, pinned: map[prefix.Hash]*Kept{}}
+	return &HostCache{limit: limit, byName: map[prefix.Hash]*Kept{}, unused: list.New(),
+		pinned: map[prefix.Hash][]*Kept{}}
 }
 
 // Limit is the bytes that the cache may take.
 func (c *HostCache) Limit() int64 { return c.limit }
 
-// Add keeps a prefix, whose bytes were taken.
+// Add keeps a block, whose bytes were taken. One that has no more than its first pages goes.
 func (c *HostCache) Add(k *Kept) {
-	c.next++
-	c.kept[c.next], k.id = k, c.next
-	c.cache.Insert(k.id, k.Chain)
-	c.cache.Unuse(k.id)
+	old := c.byName[k.Chain[0]]
+	for _, h := range k.Chain {
+		c.byName[h] = k
+	}
+	k.element = c.unused.PushBack(k)
+	if old != nil && old.users == 0 && len(old.Chain) <= len(k.Chain) && slices.Equal(old.Chain,
+		k.Chain[:len(old.Chain)]) {
+		c.Remove(old)
+	}
+}
+
+// Use keeps a block until it is unused as often.
+func (c *HostCache) Use(k *Kept) {
+	k.users++
+	if k.element != nil {
+		c.unused.Remove(k.element)
+		k.element = nil
+	}
+}
+
+// Unuse is the opposite of Use.
+func (c *HostCache) Unuse(k *Kept) {
+	if k.users--; k.users == 0 {
+		k.element = c.unused.PushBack(k)
+	}
 }
 
 // Pin keeps a prefix, by the name of its last page, until Unpin. It is pinned once, however often that is asked for.
-func (c *HostCache) Pin(name prefix.Hash, k *Kept) {
+func (c *HostCache) Pin(name prefix.Hash, blocks []*Kept) {
 	if c.pinned[name] == nil {
-		c.pinned[name] = k
-		c.cache.Use(k.id)
+		c.pinned[name] = blocks
+		for _, k := range blocks {
+			c.Use(k)
+		}
 	}
 }
 
 // Unpin lets a prefix go, if it is pinned.
 func (c *HostCache) Unpin(name prefix.Hash) bool {
-	k := c.pinned[name]
-	if k == nil {
-		return false
-	}
+	blocks := c.pinned[name]
 	delete(c.pinned, name)
-	c.cache.Unuse(k.id)
-	return true
+	for _, k := range slices.Backward(blocks) { // the first page is the last to go
+		c.Unuse(k)
+	}
+	return blocks != nil
 }
 
 // Left is the bytes that there are beside what can't be given up.
 func (c *HostCache) Left() int64 {
 	left := c.limit - c.bytes
-	for id, k := range c.kept {
-		if c.cache.Users(id) == 0 {
-			left += k.Bytes
-		}
+	for e := c.unused.Front(); e != nil; e = e.Next() {
+		left += e.Value.(*Kept).Bytes
 	}
 	return left
 }
 
-// shrink gives up prefixes until there are no more bytes than limit, if they can be given up.
-func (c *HostCache) shrink(limit int64) {
-	for c.bytes > limit {
-		id, ok := c.cache.Evict()
-		if !ok {
-			return
-		}
-		c.forget(id)
-	}
-}
-
-// Remove gives up a prefix.
+// Remove gives up a block.
 func (c *HostCache) Remove(k *Kept) {
-	c.cache.Remove(k.id)
-	maps.DeleteFunc(c.pinned, func(_ prefix.Hash, p *Kept) bool { return p == k })
-	c.forget(k.id)
+	if k.element != nil {
+		c.unused.Remove(k.element)
+		k.element = nil
+	}
+	for _, h := range k.Chain {
+		if c.byName[h] == k {
+			delete(c.byName, h)
+		}
+	}
+	for name, blocks := range c.pinned {
+		if slices.Contains(blocks, k) {
+			delete(c.pinned, name)
+			for _, other := range blocks {
+				if other != k {
+					c.Unuse(other)
+				}
+			}
+		}
+	}
+	c.bytes -= k.Bytes
 }
 
-// forget drops what the cache of names has forgotten.
-func (c *HostCache) forget(id int) {
-	c.bytes -= c.kept[id].Bytes
-	delete(c.kept, id)
-}
-
-// Take takes bytes, for a prefix or something else, if there are as many beside what can't be given up.
+// Take takes bytes, for a block or something else, if there are as many beside what can't be given up.
 func (c *HostCache) Take(bytes int64) bool {
 	if bytes > c.Left() {
 		return false
 	}
-	c.shrink(c.limit - bytes)
+	for c.bytes+bytes > c.limit {
+		c.Remove(c.unused.Front().Value.(*Kept))
+	}
 	c.bytes += bytes
 	return true
 }
@@ -111,121 +133,26 @@ func (c *HostCache) Take(bytes int64) bool {
 // Give returns bytes that were taken for something else.
 func (c *HostCache) Give(bytes int64) { c.bytes -= bytes }
 
-// Longest returns the longest prefix of chain that is kept, and how many pages of it chain has.
-func (c *HostCache) Longest(chain []prefix.Hash) (k *Kept, pages int) {
-	id, pages := c.cache.Longest(chain)
-	if pages == 0 {
-		return nil, 0
+// Has says that a page is kept.
+func (c *HostCache) Has(name prefix.Hash) bool { return c.byName[name] != nil }
+
+// Blocks returns the blocks that have the pages of chain from place from on, up to the first page that none has, and
+// the place of that. size is how many pages a block has.
+func (c *HostCache) Blocks(chain []prefix.Hash, from, size int) (blocks []*Kept, end int) {
+	end = from
+	for end < len(chain) && c.Has(chain[end]) {
+		end++
 	}
-	c.cache.Use(id) // and so it is the one used last
-	c.cache.Unuse(id)
-	return c.kept[id], pages
+	for at := from; at < end; at = (at/size + 1) * size {
+		blocks = append(blocks, c.byName[chain[min(end, (at/size+1)*size)-1]])
+	}
+	return blocks, end
 }
 
-// origin finds a row that has the first pages of a chain on the device now.
-func (s *scheduler) origin(chain []prefix.Hash) Origin {
-	row, pages := s.cache.Longest(chain)
-	if pages > 0 {
-		if p := s.prefixes[row-s.Slots]; p.opened && p.done >= pages*s.PageSize {
-			return Origin{Row: row, Pages: pages}
-		}
+// touch makes blocks those used last, the first of them the very last.
+func (c *HostCache) touch(blocks []*Kept) {
+	for _, k := range slices.Backward(blocks) {
+		c.Use(k)
+		c.Unuse(k)
 	}
-	return Origin{Row: None}
-}
-
-// originOf finds a row that has the first pages of a group's prompt on the device now: the context that it begins with,
-// or a prefix row.
-func (s *scheduler) originOf(g *group) Origin {
-	of := s.origin(g.chain)
-	if pages := s.heldByContext(g) / s.PageSize; pages > 0 && pages >= of.Pages {
-		return Origin{Row: g.Context, Pages: pages}
-	}
-	return of
-}
-
-// missing is the blocks that have pages which are not on the device.
-func (s *scheduler) missing(pages *Pages, of Origin) []Block {
-	return pages.Blocks[of.Pages/s.BlockPages:]
-}
-
-// stage begins to copy to the device what the next call will probably want from the host: the sequences that were
-// swapped out, first admitted first; without any, prefixes of the first requests in the waiting queue.
-func (s *scheduler) stage() {
-	var want []Block
-	add := func(pages *Pages, of Origin) bool {
-		want = append(want, s.missing(pages, of)...)
-		return len(want) < s.Staged
-	}
-	for _, m := range s.swapped {
-		if m.back == nil && !add(m.pages, s.originOf(m.seq.group)) {
-			break
-		}
-	}
-	if c := s.cfg.Host; c != nil && len(s.swapped) == 0 {
-		for _, g := range s.waiting[:min(len(s.waiting), s.MaxSeqs)] {
-			if g.assigned {
-				continue
-			}
-			id, pages := c.cache.Longest(g.chain)
-			if _, here := s.cache.Longest(g.chain); pages <= here {
-				continue
-			}
-			k := c.kept[id]
-			if !slices.Contains(want, k.Pages.Blocks[len(k.Pages.Blocks)-1]) && !add(k.Pages, s.origin(k.Chain)) {
-				break
-			}
-		}
-	}
-	s.cfg.Device.Stage(want)
-}
-
-// offload copies a prefix row's full pages to the host before the device forgets them.
-func (s *scheduler) offload(p *prefixRow) {
-	c, n := s.cfg.Host, len(p.chain)
-	if c == nil || n == 0 || !p.opened || p.done < len(p.tokens) || s.err != nil {
-		return
-	}
-	length := n * s.PageSize
-	bytes := s.cfg.Device.Bytes(length)
-	if _, pages := c.Longest(p.chain); pages == n || !c.Take(bytes) {
-		return
-	}
-	pages, err := s.cfg.Device.Save(p.row, length)
-	if err != nil {
-		c.Give(bytes)
-		s.err = fmt.Errorf("moving a prefix to the host: %w", err)
-		return
-	}
-	s.stats.MovedBytes += bytes
-	c.Add(&Kept{Tokens: p.tokens[:length], Chain: p.chain, Pages: pages, Bytes: bytes})
-}
-
-// restore loads a prefix from the host into a prefix row, if there are pages for it. Pages of it that are on the device
-// are shared.
-func (s *scheduler) restore(k *Kept) *prefixRow {
-	if keeper, pages := s.cache.Longest(k.Chain); pages > 0 { // making room must not evict it
-		s.cache.Use(keeper)
-		defer s.cache.Unuse(keeper)
-	}
-	of := s.origin(k.Chain)
-	pages := len(k.Tokens)/s.PageSize - of.Pages
-	if s.err != nil || s.unreserved() < pages+1 {
-		return nil
-	}
-	row, ok := s.unusedRow()
-	if !ok {
-		return nil
-	}
-	if err := s.cfg.Device.Load(row, k.Pages, of); err != nil {
-		s.cfg.Host.Remove(k)
-		s.err = fmt.Errorf("moving a prefix back from the host: %w", err)
-		return nil
-	}
-	s.freePages -= pages
-	s.stats.MovedBytes += s.bytesMoved(k.Pages, of)
-	p := &prefixRow{row: row, tokens: k.Tokens, chain: k.Chain, opened: true, done: len(k.Tokens)}
-	s.prefixes[row-s.Slots] = p
-	s.cache.Insert(row, p.chain)
-	s.cache.Unuse(row)
-	return p
 }

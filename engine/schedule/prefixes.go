@@ -1,8 +1,8 @@
 package schedule
 
-import "github.com/quire/quire/prefix"
+import "slices"
 
-// drop gives up a prefix row.
+// drop gives up a prefix row. Its full pages have names, and stay until they are taken.
 func (s *scheduler) drop(p *prefixRow) {
 	if p.opened {
 		s.release[p.row] = true
@@ -11,27 +11,14 @@ func (s *scheduler) drop(p *prefixRow) {
 	s.prefixes[p.row-s.Slots] = nil
 }
 
-// evict gives up the prefix row that was used longest ago, if one is not in use.
-func (s *scheduler) evict() (*prefixRow, bool) {
-	row, ok := s.cache.Evict()
-	if !ok {
-		return nil, false
+// dropUnused gives up the prefix rows whose last clone has started.
+func (s *scheduler) dropUnused() {
+	for _, p := range s.prefixes {
+		if p != nil && p.pinned == nil && p.opened && s.cache.Users(p.row) == 0 {
+			s.cache.Remove(p.row)
+			s.drop(p)
+		}
 	}
-	p := s.prefixes[row-s.Slots]
-	s.offload(p)
-	if p.source != nil { // it was never opened
-		s.cache.Unuse(p.source.row)
-	}
-	s.drop(p)
-	return p, true
-}
-
-// keepOnHost leaves the prefix row of a chain in the host cache.
-func (s *scheduler) keepOnHost(chain []prefix.Hash) error {
-	if row, pages := s.cache.Longest(chain); pages == len(chain) && pages > 0 {
-		s.offload(s.prefixes[row-s.Slots])
-	}
-	return s.err
 }
 
 // dropAll gives up all prefix rows but contexts, and lets those who wait for them decide anew.
@@ -53,22 +40,18 @@ func (s *scheduler) dropAll() {
 // newPrefix makes a prefix row of the first size tokens of g's prompt, a clone of source if that is not nil. With
 // first, the pages of g's next sequence are reserved with it. It returns nil where all rows are in use.
 func (s *scheduler) newPrefix(g *group, size int, first bool, source *prefixRow, held int) *prefixRow {
-	if source != nil {
-		s.cache.Use(source.row) // until the row is opened; and making room must not evict it
-	}
 	if len(s.freePrefix) == 0 {
-		if _, ok := s.evict(); !ok {
-			if source != nil {
-				s.cache.Unuse(source.row)
-			}
-			return nil
-		}
+		return nil
+	}
+	if source != nil {
+		s.cache.Use(source.row) // until the row is opened
 	}
 	p := &prefixRow{row: pop(&s.freePrefix), tokens: g.Tokens[:size], source: source, held: held}
 	if first {
 		p.first = g
 	}
 	p.chain = g.chain[:min(len(g.chain), size/s.PageSize)]
+	p.settled = held / s.PageSize
 	s.prefixes[p.row-s.Slots] = p
 	s.cache.Insert(p.row, p.chain)
 	s.cache.Unuse(p.row) // those who use it say so
@@ -76,26 +59,29 @@ func (s *scheduler) newPrefix(g *group, size int, first bool, source *prefixRow,
 }
 
 // assign decides what the sequences of g start from. It returns false where g has to wait for a prefix row; or, while
-// all slots are busy anyway, for a prefix to come from the host beside the next call.
-func (s *scheduler) assign(g *group, busy bool) bool {
-	var source *prefixRow
-	held := 0
-	if row, pages := s.cache.Longest(g.chain); pages > 0 {
-		source, held = s.prefixes[row-s.Slots], pages*s.PageSize
-	}
-	if s.cfg.Host != nil && !s.oneAtATime {
-		if k, pages := s.cfg.Host.Longest(g.chain); pages*s.PageSize > held {
-			if busy && !s.cfg.Device.IsStaged(s.missing(k.Pages, s.origin(k.Chain))) {
+// all slots are busy anyway, for pages to come from the host beside the next call.
+func (s *scheduler) assign(o *offer, g *group, busy bool) bool {
+	named := s.named(g.chain)
+	if c := s.cfg.Host; c != nil && s.index != nil && !s.oneAtATime {
+		if blocks, end := c.Blocks(g.chain, len(named), s.BlockPages); end > len(named) {
+			if busy && !s.cfg.Device.IsStaged(blocksOf(blocks)) {
 				return false
 			}
-			if p := s.restore(k); p != nil {
-				source, held = p, pages*s.PageSize
-			}
+			s.restore(blocks, g.chain, len(named), end, o.room, slices.Concat(o.Named, named))
+			named = s.named(g.chain)
 		}
 	}
+	var source *prefixRow
+	held := len(named) * s.PageSize
+	if row, pages := s.cache.Longest(g.chain); pages*s.PageSize > held {
+		source, held = s.prefixes[row-s.Slots], pages*s.PageSize
+	}
+	// A context's pages are not of the pool: without them there may not be enough for a request that begins with it.
 	ofContext := s.heldByContext(g)
-	if ofContext > 0 && ofContext >= held {
+	if ofContext > 0 && (ofContext >= held || s.pages(g.MaxLen-1) > s.cfg.Pool) {
 		source, held = s.prefixes[g.Context-s.Slots], ofContext
+	} else {
+		ofContext = 0
 	}
 	whole := len(g.Tokens) - 1
 	clones := g.N-g.next > 1 && whole > 0 && s.Paged &&
@@ -156,31 +142,7 @@ func (s *scheduler) unreserved() int {
 	return free
 }
 
-// evictFor gives up prefix rows that are not in use while the unreserved pages do not cover what comes first in the
-// offer.
-func (s *scheduler) evictFor(o *offer) {
-	if s.cache.Len() == 0 {
-		return
-	}
-	free, need := s.unreserved(), 0
-	last := min(len(o.waiting), max(s.MaxSeqs-s.active, 1, o.resumed)+s.MaxSeqs/4)
-	for _, seq := range o.waiting[o.resumed:last] {
-		need += s.surePages(seq.group.Request) - seq.group.held/s.PageSize
-	}
-	for _, p := range o.ahead {
-		need += s.maxPages(p) - p.held/s.PageSize
-	}
-	for free < need {
-		p, ok := s.evict()
-		if !ok {
-			return
-		}
-		free += s.pages(p.done) - p.held/s.PageSize
-	}
-}
-
-// unusedRow takes a prefix row that is free now, and not only from the next call on: where there is none it makes one
-// free for then.
+// unusedRow takes a prefix row that is free now, and not only from the next call on.
 func (s *scheduler) unusedRow() (row int, ok bool) {
 	for at, row := range s.freePrefix {
 		if !s.release[row] {
@@ -188,19 +150,7 @@ func (s *scheduler) unusedRow() (row int, ok bool) {
 			return row, true
 		}
 	}
-	if len(s.freePrefix) == 0 {
-		s.evict()
-	}
 	return 0, false
-}
-
-// unusedRowBeside is like unusedRow, but never evicts the origin's row.
-func (s *scheduler) unusedRowBeside(of Origin) (row int, ok bool) {
-	if of.Pages > 0 {
-		s.cache.Use(of.Row)
-		defer s.cache.Unuse(of.Row)
-	}
-	return s.unusedRow()
 }
 
 func pop(list *[]int) int {

@@ -28,6 +28,7 @@ func (letters) Flush() string           { return "" }
 type work struct {
 	device   *model.Device
 	host     *schedule.HostCache
+	index    *prefix.Index
 	contexts []*schedule.Context
 	requests []*schedule.Request
 	inOrder  bool
@@ -75,7 +76,7 @@ func drawWork(t *rapid.T) *work {
 		PageSize: rapid.IntRange(1, 4).Draw(t, "page size"), PrefixRows: rapid.IntRange(1, 5).Draw(t, "prefix rows"),
 		Contexts: rapid.IntRange(0, 2).Draw(t, "contexts"), MaxRounds: rapid.IntRange(1, 8).Draw(t, "rounds"),
 		PromptLimit: 64, Paged: true, PrefixCache: rapid.Bool().Draw(t, "prefix cache"),
-		Mixed:   rapid.Bool().Draw(t, "mixed"),
+		NameDrawn: rapid.Bool().Draw(t, "drawn tokens have names"), Mixed: rapid.Bool().Draw(t, "mixed"),
 		Reserve: rapid.Bool().Draw(t, "reserve"), BlockPages: 2, Staged: rapid.IntRange(1, 3).Draw(t, "staged"),
 	}
 	s.Slots = s.MaxSeqs + rapid.IntRange(0, 2).Draw(t, "slots beyond max seqs")
@@ -85,9 +86,13 @@ func drawWork(t *rapid.T) *work {
 	if rapid.Bool().Draw(t, "hardly any more pages") {
 		more = perSeq / 2
 	}
+	s.PagesPerSeq = 64 // no sequence here is longer
 	s.Pages = perSeq + rapid.IntRange(0, more).Draw(t, "more pages")
 	w := &work{device: model.New(s, rapid.IntRange(1, 12).Draw(t, "prefill tokens")),
 		inOrder: rapid.Bool().Draw(t, "in order")}
+	if s.PrefixCache {
+		w.index = prefix.NewIndex(s.Pages)
+	}
 	w.device.Draw = func(s model.Sequence) (int32, schedule.Finish) {
 		token, finish := draw(s.Tokens, s.Request, s.Generation)
 		if s.Request.OnDevice && token >= 0 && stopsAt(append(slices.Clip(s.Tokens), token), s.Request) {
@@ -153,7 +158,7 @@ func (w *work) openContext(s schedule.Sizes, tokens []int32, i, reserved int, po
 func (w *work) run(ctx context.Context) ([]*schedule.Completion, schedule.Stats, error) {
 	var stats schedule.Stats
 	var calls atomic.Int64
-	cfg := &schedule.Config{Sizes: w.device.Sizes, Device: w.device, Host: w.host, Contexts: w.contexts,
+	cfg := &schedule.Config{Sizes: w.device.Sizes, Device: w.device, Host: w.host, Index: w.index, Contexts: w.contexts,
 		FreePages: w.device.Free(), Pool: w.device.Unreserved(), PrefixSeed: seed,
 		NewStream: func() schedule.Stream { return letters{} }, Stats: &stats, Calls: &calls, Now: time.Now,
 		InOrder: w.inOrder, Debug: w.inOrder, Inspect: func(view func() schedule.View, failure error) error {
@@ -210,6 +215,18 @@ func stopsAt(tokens []int32, r *schedule.Request) bool {
 		text += letters{}.Push(token)
 	}
 	return slices.ContainsFunc(r.Stop, func(stop string) bool { return strings.HasSuffix(text, stop) })
+}
+
+// whole is the tokens of a prompt and a completion of it, whatever ends it.
+func whole(r *schedule.Request, generation int) []int32 {
+	tokens := slices.Clone(r.Tokens)
+	for finish := schedule.Running; finish == schedule.Running; {
+		var token int32
+		if token, finish = draw(tokens, r, generation); token >= 0 {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens
 }
 
 // wanted is a completion as it must be, whatever else runs.
@@ -284,6 +301,33 @@ func (w *work) contextsAreWhole(t *rapid.T) {
 	}
 }
 
+// namesAreTrue compares the contents of pages that have names with what the names say: of prompts, and of what was
+// drawn behind them.
+func (w *work) namesAreTrue(t *rapid.T) {
+	if w.index == nil {
+		return
+	}
+	for _, r := range w.requests {
+		if r.Err != nil {
+			continue
+		}
+		for k := range r.N {
+			w.chainIsTrue(t, whole(r, r.First+k))
+		}
+	}
+}
+
+// chainIsTrue compares the pages that tokens have on the device.
+func (w *work) chainIsTrue(t *rapid.T, tokens []int32) {
+	chain := prefix.Chain(seed, tokens, w.device.PageSize)
+	for place, page := range w.index.Longest(chain) {
+		want := tokens[place*w.device.PageSize : (place+1)*w.device.PageSize]
+		if got := w.device.Page(page); !slices.Equal(got, want) {
+			t.Fatalf("page %d has %v, and the name of %v", page, got, want)
+		}
+	}
+}
+
 // Whatever the sizes, the requests, the contexts that hold pages and the host cache: each completion comes once, and is
 // what it would be alone; no page is lost, no row is used twice, contexts stay as they are. The device's model panics
 // where a row is used twice, a shared page is written to, or pages run out.
@@ -309,6 +353,7 @@ func TestRandomJobs(t *testing.T) {
 				t.Fatalf("%d tokens drawn for %d that are kept", stats.DrawnTokens, stats.GeneratedTokens)
 			}
 			w.contextsAreWhole(t)
+			w.namesAreTrue(t)
 			if now := w.device.Free(); now != free {
 				t.Fatalf("%d pages are free after the run, and %d before", now, free)
 			}

@@ -55,23 +55,33 @@ func TestPlaceInLine(t *testing.T) {
 	}
 }
 
-// A prefix row that is given up before it was opened lets the one that it was to be a clone of go.
-func TestGivingUpAnUnopenedPrefix(t *testing.T) {
+// A prefix row goes when its last clone has started, and then the one that it was itself a clone of.
+func TestPrefixRowsGoWithTheirClones(t *testing.T) {
 	s := &scheduler{
 		Sizes: Sizes{Slots: 1, PageSize: 1}, cfg: &Config{}, freePrefix: []int{2, 1}, prefixes: make([]*prefixRow, 2),
-		release: make([]bool, 3), cache: prefix.NewCache(),
+		release: make([]bool, 3), cache: prefix.NewCache(), stats: &Stats{},
 	}
 	tokens := []int32{1, 2, 3, 4}
 	g := &group{Request: &Request{Tokens: tokens, chain: prefix.Chain(prefix.Seed(), tokens, 1)}}
 	source := s.newPrefix(g, 2, false, nil, 0)
-	source.opened = true
 	clone := s.newPrefix(g, 4, false, source, 2)
-	for _, want := range []*prefixRow{clone, source} {
-		if p, ok := s.evict(); !ok || p != want {
-			t.Fatalf("gave up %+v, %v; want %+v", p, ok, want)
-		}
+	if p := s.newPrefix(g, 4, false, nil, 0); p != nil {
+		t.Fatal("there is a third row of two")
 	}
-	if _, ok := s.evict(); ok || len(s.freePrefix) != 2 {
-		t.Errorf("%d rows are free", len(s.freePrefix))
+	s.cache.Use(clone.row) // by a sequence
+	source.opened = true
+	s.dropUnused()
+	if s.release[source.row] {
+		t.Error("a row went that another is to be a clone of")
+	}
+	s.settleOpened(&offer{ahead: []*prefixRow{clone}}, &Output{Opened: []int32{1}})
+	s.dropUnused()
+	if !s.release[source.row] || s.release[clone.row] {
+		t.Errorf("released: %v, want row %d", s.release, source.row)
+	}
+	s.cache.Unuse(clone.row)
+	s.dropUnused()
+	if !s.release[clone.row] || len(s.freePrefix) != 2 || s.cache.Len() != 0 {
+		t.Errorf("%d rows are free, released: %v", len(s.freePrefix), s.release)
 	}
 }

@@ -79,7 +79,7 @@ type group struct {
 }
 
 // prefixRow is a row that runs a prompt, or a part that several have in common, for sequences that start as its clones.
-// It stays when they are through, for others with the same prefix, until its row or its pages are wanted. The row of a
+// It goes when the last of them has started: its full pages have names, by which others begin with them. The row of a
 // context is one that stays.
 type prefixRow struct {
 	row    int
@@ -88,6 +88,7 @@ type prefixRow struct {
 	source *prefixRow    // itself a clone, until it is opened
 	held   int
 	opened bool
+	holding
 	done   int      // tokens that it has run
 	pinned *Context // of which it is the row; nil = none
 	first  *group   // the next of whose sequences has its pages reserved with the row, until it is admitted
@@ -100,7 +101,9 @@ type sequence struct {
 	row        int
 	done       int   // tokens of it in the cache, as the last call left it
 	last       int32 // the token drawn last, which is not in the cache yet
-	born       int   // counts admissions
+	names      *prefix.Namer
+	holding
+	born int // counts admissions
 
 	cancelled atomic.Bool // set by the drain at a stop string, read by the scheduler
 	drain     drainState
@@ -131,6 +134,9 @@ type offer struct {
 	ahead   []*prefixRow // of the prompts
 	before  []*sequence  // rows as they stand before the call
 	resumed int          // how many of the waiting, the first ones, were swapped out and go on
+	room    int          // free pages that may be held beside those that are
+	heldAt  map[heldPages]int
+	isHeld  map[int32]bool
 }
 
 func (o *offer) lists(p *prefixRow) bool { return slices.Contains(o.ahead, p) }

@@ -13,14 +13,14 @@ import (
 type Config struct {
 	Sizes
 	Device    Device
-	Host      *HostCache // nil: prefixes that leave the device are forgotten
-	Stops     Stops      // nil: requests have none that need room
-	Contexts  []*Context // the rows that stay as they are
-	FreePages int        // on the device, when the run begins
-	Pool      int        // pages that the run may use: contexts hold the others, or have them reserved
+	Host      *HostCache    // nil: pages that are taken for others are forgotten
+	Index     *prefix.Index // names of the device's pages; nil without Sizes.PrefixCache
+	Stops     Stops         // nil: requests have none that need room
+	Contexts  []*Context    // the rows that stay as they are
+	FreePages int           // on the device, when the run begins
+	Pool      int           // pages that the run may use: contexts hold the others, or have them reserved
 
 	PrefixSeed prefix.Hash   // begins the names of pages
-	Keep       []prefix.Hash // the chain of a prefix that the run leaves in the host cache; nil for none
 	NewStream  func() Stream // turns the tokens of a completion into text; nil: completions have none
 
 	Stats   *Stats
@@ -138,11 +138,8 @@ func (j *job) loop(ctx context.Context) error {
 	}
 }
 
-// finish gives up the prefixes that are kept, and checks that all pages are free then.
+// finish checks that all pages are free when all is done.
 func (j *job) finish() error {
-	if err := j.sched.keepOnHost(j.Keep); err != nil {
-		return err
-	}
 	j.sched.dropAll()
 	o, err := j.sched.offer()
 	if err != nil {

@@ -17,6 +17,9 @@ type scheduler struct {
 	waiting    []*group      // not all of their sequences are admitted, in order
 	counts     prefix.Counts // of the chains of those that wait
 	cache      *prefix.Cache // of prefix rows, by row
+	index      *prefix.Index // of pages; nil without a prefix cache
+	takers     []*holding    // by page: who took it last in this run
+	tookPages  int           // in the last call
 	prefixes   []*prefixRow  // by row, from the slots on
 	rows       []*sequence   // of slots
 	release    []bool        // rows to free at the start of the next call
@@ -27,7 +30,7 @@ type scheduler struct {
 	err        error // of a transfer: it ends the run
 	// after a call that could do nothing: only the first in the queue, without prefix rows that it could do without
 	oneAtATime bool
-	starved    bool // prefixes were given up so that sequences can go on: the next call offers nothing in their place
+	starved    bool // prefix rows were given up so that sequences go on: the next call offers nothing in their place
 }
 
 func newScheduler(cfg *Config) *scheduler {
@@ -35,7 +38,7 @@ func newScheduler(cfg *Config) *scheduler {
 	s := &scheduler{
 		Sizes: p, cfg: cfg, stats: cfg.Stats, rows: make([]*sequence, p.Slots), release: make([]bool, p.Rows()),
 		prefixes: make([]*prefixRow, p.PrefixRows+p.Contexts), counts: prefix.Counts{}, cache: prefix.NewCache(),
-		freePages: cfg.FreePages,
+		freePages: cfg.FreePages, index: cfg.Index, takers: make([]*holding, p.Pages),
 	}
 	for row := p.FirstContext() - 1; row >= p.Slots; row-- {
 		s.freePrefix = append(s.freePrefix, row)
@@ -79,7 +82,7 @@ func (s *scheduler) settle() {
 // offer lays out the next call: the rest of prompts that are being run, then as many of the waiting sequences and
 // prompts as it takes.
 func (s *scheduler) offer() (*offer, error) {
-	o := &offer{before: slices.Clone(s.rows)}
+	o := &offer{before: slices.Clone(s.rows), heldAt: map[heldPages]int{}, isHeld: map[int32]bool{}}
 	o.Starts, o.Release = make([]int32, s.Rows()), s.release
 	for row, seq := range s.rows {
 		if seq != nil && seq.done < len(seq.group.Tokens) {
@@ -93,9 +96,11 @@ func (s *scheduler) offer() (*offer, error) {
 			o.Starts[p.row] = int32(start)
 		}
 	}
+	s.offload()
 	if err := s.swapIn(o); err != nil {
 		return nil, err
 	}
+	o.room = s.roomFor()
 	full := false // no room for stops: those behind that need some wait too
 	for _, g := range s.waiting {
 		if len(s.swapped) > 0 || s.starved && s.active > 0 {
@@ -104,18 +109,19 @@ func (s *scheduler) offer() (*offer, error) {
 		if full = full || !g.inPlace && (len(o.waiting) == s.WaitingLen() || !s.hold(g)); full && !g.inPlace {
 			continue
 		}
-		if !g.assigned && (len(o.waiting) == s.WaitingLen() || !s.assign(g, s.active+len(o.waiting) >= s.MaxSeqs)) {
+		if !g.assigned && (len(o.waiting) == s.WaitingLen() || !s.assign(o, g, s.active+len(o.waiting) >= s.MaxSeqs)) {
 			break
 		}
 		if !s.listAhead(o, g.source) {
 			break
 		}
-		s.list(o, g)
+		if !s.list(o, g) {
+			break
+		}
 		if s.oneAtATime && len(o.waiting) > 0 {
 			break
 		}
 	}
-	s.evictFor(o)
 	return o, s.err
 }
 
@@ -134,24 +140,37 @@ func (s *scheduler) end(seq *sequence) {
 	}
 }
 
-// list offers the sequences of a group that are not admitted yet, as many as the call has room for.
-func (s *scheduler) list(o *offer, g *group) {
+// list offers the sequences of a group that are not admitted yet, as many as the call has room for. It returns false
+// where the pages that they begin with can't be held.
+func (s *scheduler) list(o *offer, g *group) bool {
 	if g.next == g.N || len(o.waiting) == s.WaitingLen() {
-		return
+		return true
+	}
+	at := None
+	if g.source == nil {
+		pages, ok := s.named(g.chain), false
+		if at, ok = s.holdNamed(o, pages); !ok {
+			return false
+		}
+		g.held = len(pages) * s.PageSize
 	}
 	start, ok := o.place(g.Tokens, g.held, s.PromptLimit)
 	if !ok {
-		return
+		return true
+	}
+	if len(o.waiting) == 0 { // what comes behind must leave room for it
+		o.room -= s.surePages(g.Request) - g.held/s.PageSize
 	}
 	for k := g.next; k < g.N && len(o.waiting) < s.WaitingLen(); k++ {
 		e := Entry{Request: g.Request, Generation: g.First + k, Start: start, PromptLen: len(g.Tokens),
-			MaxPages: s.surePages(g.Request), Source: None}
+			MaxPages: s.surePages(g.Request), Source: None, Named: at, Held: g.held}
 		if g.source != nil {
-			e.Source, e.Held, e.First = g.source.row, g.held, g.source.first == g && k == g.begin
+			e.Source, e.First = g.source.row, g.source.first == g && k == g.begin
 		}
 		o.waiting = append(o.waiting, &sequence{group: g, generation: e.Generation, row: None})
 		o.Waiting = append(o.Waiting, e)
 	}
+	return true
 }
 
 // listAhead offers a prefix row that is not opened, behind its own source. It returns false where the call has no room
@@ -163,12 +182,20 @@ func (s *scheduler) listAhead(o *offer, p *prefixRow) bool {
 	if !s.listAhead(o, p.source) || len(o.ahead) == s.AheadLen() {
 		return false
 	}
+	at := None
+	if p.source == nil {
+		pages, ok := s.named(p.chain), false
+		if at, ok = s.holdNamed(o, pages); !ok {
+			return false
+		}
+		p.held, p.settled = len(pages)*s.PageSize, len(pages)
+	}
 	start, ok := o.place(p.tokens, p.held, s.PromptLimit)
 	if ok {
 		prompt := Prompt{Row: p.row, Start: start, PromptLen: len(p.tokens), MaxPages: s.maxPages(p),
-			Behind: len(o.waiting), Source: None}
+			Behind: len(o.waiting), Source: None, Named: at, Held: p.held}
 		if p.source != nil {
-			prompt.Source, prompt.Held = p.source.row, p.held
+			prompt.Source = p.source.row
 		}
 		o.ahead, o.Ahead = append(o.ahead, p), append(o.Ahead, prompt)
 	}
@@ -197,6 +224,8 @@ func (s *scheduler) apply(o *offer, got *Output) ([]*sequence, error) {
 		}
 	}
 	s.settleRows(owners, got)
+	s.settlePages(owners, got)
+	s.dropUnused()
 	s.waiting = slices.DeleteFunc(s.waiting, func(g *group) bool { return g.next == g.N })
 	s.freePages, s.starved = int(got.EndFree), false
 	if short := int(got.Short); short > 0 {
@@ -245,6 +274,10 @@ func (s *scheduler) settleAdmitted(seq *sequence, row int) error {
 	s.born++
 	seq.row, seq.born = row, s.born
 	seq.drain.init(s.cfg.NewStream, g.Request)
+	if s.index != nil {
+		seq.names = prefix.NewNamer(s.cfg.PrefixSeed, g.chain, g.Tokens, s.PageSize)
+		seq.settled = g.held / s.PageSize
+	}
 	s.stats.HitTokens += g.held
 	if g.source != nil && g.source.first == g {
 		g.source.first = nil
@@ -265,9 +298,11 @@ func (s *scheduler) settleRows(owners []*sequence, got *Output) {
 		if id < 0 {
 			continue
 		}
-		owners[id].last, s.oneAtATime = got.Tokens[i], false
+		q := owners[id]
+		q.last, s.oneAtATime = got.Tokens[i], false
+		s.settleDrawn(q, Finish(got.Finish[i]))
 		if Finish(got.Finish[i]) != Running {
-			ended[owners[id]] = true
+			ended[q] = true
 			s.active--
 			s.end(owners[id])
 		}
@@ -283,5 +318,16 @@ func (s *scheduler) settleRows(owners []*sequence, got *Output) {
 		if p != nil && p.opened {
 			p.done = int(got.SeqLens[p.row])
 		}
+	}
+}
+
+// settleDrawn notes a token that a sequence drew. Those before it are in the cache.
+func (s *scheduler) settleDrawn(q *sequence, finish Finish) {
+	if s.index == nil || finish == NotANumber {
+		return // what does not give numbers gets no names
+	}
+	q.done = max(q.done+1, len(q.group.Tokens)) // the first token is drawn from the prompt's last
+	if s.NameDrawn {
+		q.names.Push(q.last)
 	}
 }

@@ -6,20 +6,10 @@ import (
 	"slices"
 )
 
-// preempt finds the pages that the sequences need for their next step. It gives up prefixes that nobody uses. Then it
-// swaps out the sequences admitted last, until the rest can go on for a while. Where that is not enough it gives up
-// prefixes that others wait for. The first admitted is never swapped out, so that one always comes to its end.
+// preempt finds the pages that the sequences need for their next step. It swaps out the sequences admitted last, until
+// the rest can go on for a while. Where that is not enough it gives up prefixes that others wait for. The first
+// admitted is never swapped out, so that one always comes to its end.
 func (s *scheduler) preempt(short int, got *Output) error {
-	for short > 0 {
-		p, ok := s.evict()
-		if !ok {
-			break
-		}
-		short -= s.pages(p.done)
-	}
-	if short <= 0 || s.err != nil {
-		return s.err
-	}
 	decoding := slices.DeleteFunc(slices.Clone(s.rows), func(q *sequence) bool {
 		return q == nil || q.done < len(q.group.Tokens)
 	})
@@ -64,19 +54,21 @@ func (s *scheduler) swapIn(o *offer) error {
 	for _, m := range s.swapped {
 		q := m.seq
 		if m.back == nil {
-			of := s.originOf(q.group)
-			pages := s.pages(q.done) - of.Pages
+			of := s.originOf(q)
+			pages := s.pages(q.done) - of.Pages + s.freeOf(of.Named)
 			if !s.hasPagesFor(q, pages, s.active+len(o.waiting)) {
 				break
 			}
-			row, ok := s.unusedRowBeside(of)
+			row, ok := s.unusedRow()
 			if !ok {
 				break
 			}
 			p := &prefixRow{row: row, opened: true, done: q.done, tokens: make([]int32, q.done)}
-			if err := s.cfg.Device.Load(p.row, m.pages, of); err != nil {
+			taken, err := s.cfg.Device.Load(p.row, m.pages, of)
+			if err != nil {
 				return fmt.Errorf("moving a sequence back from the host: %w", err)
 			}
+			s.settleLoaded(q, of, taken)
 			s.freePages -= pages
 			s.prefixes[p.row-s.Slots] = p
 			s.cache.Insert(p.row, nil)
@@ -91,8 +83,8 @@ func (s *scheduler) swapIn(o *offer) error {
 		// The source is the row that holds the sequence again: that of its group may be gone. It gets no more pages
 		// than it had, which is what there must be.
 		o.Waiting = append(o.Waiting, Entry{Request: q.group.Request, Generation: q.generation, Start: start - q.done,
-			PromptLen: q.done, MaxPages: s.pages(q.done), Source: m.back.row, Held: q.done, Resume: true,
-			StopStates: m.stops})
+			PromptLen: q.done, MaxPages: s.pages(q.done), Source: m.back.row, Named: None, Held: q.done,
+			Resume: true, StopStates: m.stops})
 		o.resumed++
 	}
 	return nil
@@ -120,6 +112,85 @@ func (s *scheduler) settleSwappedIn(q *sequence, row int) {
 	s.drop(p)
 	q.row = row
 	s.active++
+}
+
+// originOf finds what a sequence that comes back has on the device: named pages, or those of a row, of which that of
+// the context that it begins with is one.
+func (s *scheduler) originOf(q *sequence) Origin {
+	of := Origin{Row: None}
+	if row, pages := s.cache.Longest(q.group.chain); pages > 0 {
+		if p := s.prefixes[row-s.Slots]; p.opened && p.done >= pages*s.PageSize {
+			of = Origin{Row: row, Pages: pages}
+		}
+	}
+	if n := s.heldByContext(q.group) / s.PageSize; n > 0 && n >= of.Pages {
+		of = Origin{Row: q.group.Context, Pages: n}
+	}
+	if s.index != nil {
+		names := q.names.Names
+		if pages := s.named(names[:min(len(names), q.done/s.PageSize)]); len(pages) > of.Pages {
+			return named(pages)
+		}
+	}
+	return of
+}
+
+// freeOf is how many of pages nobody holds.
+func (s *scheduler) freeOf(pages []int32) (n int) {
+	for _, page := range pages {
+		if s.index.Free(page) {
+			n++
+		}
+	}
+	return n
+}
+
+// settleLoaded notes which pages hold a sequence that came back.
+func (s *scheduler) settleLoaded(q *sequence, of Origin, taken []int32) {
+	q.holding = holding{settled: q.done / s.PageSize}
+	if s.index == nil {
+		return
+	}
+	for _, page := range of.Named {
+		s.index.Hold(page, true)
+	}
+	for i, page := range taken {
+		s.took(page, nil)
+		s.index.Hold(page, true)
+		if place := of.Pages + i; place < min(q.settled, len(q.names.Names)) {
+			s.index.Name(page, q.names.Names, place)
+		}
+	}
+}
+
+// missing is the blocks that have pages which are not on the device.
+func (s *scheduler) missing(pages *Pages, of Origin) []Block {
+	return pages.Blocks[of.Pages/s.BlockPages:]
+}
+
+// stage begins to copy to the device what the next call will probably want from the host: the sequences that were
+// swapped out, first admitted first; without any, pages of the first requests in the waiting queue.
+func (s *scheduler) stage() {
+	var want []Block
+	for _, m := range s.swapped {
+		if m.back == nil && len(want) < s.Staged {
+			want = append(want, s.missing(m.pages, s.originOf(m.seq))...)
+		}
+	}
+	if c := s.cfg.Host; c != nil && s.index != nil && len(s.swapped) == 0 {
+		for _, g := range s.waiting[:min(len(s.waiting), s.MaxSeqs)] {
+			if g.assigned || len(want) >= s.Staged {
+				continue
+			}
+			blocks, _ := c.Blocks(g.chain, len(s.named(g.chain)), s.BlockPages)
+			for _, b := range blocksOf(blocks) {
+				if !slices.Contains(want, b) {
+					want = append(want, b)
+				}
+			}
+		}
+	}
+	s.cfg.Device.Stage(want)
 }
 
 // bytesMoved is what Load copies.

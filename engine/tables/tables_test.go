@@ -181,7 +181,7 @@ func TestDumpOfRandomTables(t *testing.T) {
 			case !sequences.Rows[row].Used:
 				_ = sequences.Open(mask)
 			case rapid.Bool().Draw(t, "release"):
-				_ = sequences.Release(pages, mask)
+				_ = sequences.Release(pages, mask, nil)
 			default:
 				_, _ = sequences.Allocate(pages, []tokenqueue.Entry{{Slot: int32(row),
 					Pos: int32(sequences.Rows[row].Len)}}, rows)

@@ -33,6 +33,8 @@ var tiers = map[string]int{
 	"engine": 4,
 	// The scheduler knows the device as an interface: nothing of graphs, and of the engine no other package.
 	"engine/schedule": 1,
+	// The model of the device, for tests, has the tables' plain-Go twins.
+	"engine/schedule/model": 4,
 
 	"attention": graphTier, "linear": graphTier, "models/decoder": graphTier, "pagetable": graphTier,
 	"sampling": graphTier, "seqtable": graphTier, "stopping": graphTier, "tokenqueue": graphTier,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/pagetable"
 )
 
 // Device is the model. It panics where a rule is broken: a row is used twice, a page that others hold is written to,
@@ -29,7 +30,8 @@ type Device struct {
 	Offered func(*schedule.Request)
 
 	rows   []row
-	refs   []int     // of pages
+	table  *pagetable.Host
+	taken  []int32   // pages taken for what is done now
 	pages  [][]int32 // contents
 	staged []schedule.Block
 }
@@ -46,7 +48,7 @@ type Sequence struct {
 type row struct {
 	used      bool
 	length    int
-	pages     []int
+	pages     []int32
 	promptLen int
 	maxPages  int
 	request   *schedule.Request
@@ -62,7 +64,11 @@ var ErrFailed = errors.New("the device failed")
 
 // New makes a device whose rows are all free.
 func New(s schedule.Sizes, prefillTokens int) *Device {
-	d := &Device{Sizes: s, PrefillTokens: prefillTokens, rows: make([]row, s.Rows()), refs: make([]int, s.Pages)}
+	d := &Device{Sizes: s, PrefillTokens: prefillTokens, rows: make([]row, s.Rows()),
+		table: pagetable.NewHost(s.Pages)}
+	if s.PrefixCache {
+		d.table = pagetable.NewKeepingHost(s.Pages)
+	}
 	for range s.Pages {
 		d.pages = append(d.pages, make([]int32, s.PageSize))
 	}
@@ -70,14 +76,7 @@ func New(s schedule.Sizes, prefillTokens int) *Device {
 }
 
 // Free is how many pages no row holds.
-func (d *Device) Free() (n int) {
-	for _, r := range d.refs {
-		if r == 0 {
-			n++
-		}
-	}
-	return n
-}
+func (d *Device) Free() (n int) { return d.table.NumFree() }
 
 func (d *Device) pagesOf(tokens int) int { return (tokens + d.PageSize - 1) / d.PageSize }
 
@@ -94,19 +93,33 @@ func (d *Device) Unreserved() int {
 
 func (d *Device) release(row int) {
 	r := &d.rows[row]
-	for _, p := range r.pages {
-		d.refs[p]--
+	kept := r.length
+	if !d.NameDrawn {
+		kept = min(kept, r.promptLen)
 	}
+	ages := make([]int32, len(r.pages))
+	for place := range kept / d.PageSize {
+		ages[place] = d.table.Age(place, d.PagesPerSeq)
+	}
+	d.table.ReleaseOld(r.pages, ages)
 	r.used, r.length, r.pages, r.queued = false, 0, nil, nil
+}
+
+// take takes the pages that are allocated next.
+func (d *Device) take(n int) {
+	if len(d.taken) > 0 {
+		panic("pages were taken that nobody had use for")
+	}
+	if d.taken = d.table.Take(n); len(d.taken) < n {
+		panic("out of pages")
+	}
 }
 
 // alloc gives a row a page.
 func (d *Device) alloc(r *row) {
-	at := slices.Index(d.refs, 0)
-	if at < 0 {
-		panic("out of pages")
-	}
-	d.refs[at] = 1
+	at := d.taken[0]
+	d.taken = d.taken[1:]
+	d.table.Mark(at, int32(r.owner*d.PagesPerSeq+len(r.pages)))
 	clear(d.pages[at])
 	r.pages = append(r.pages, at)
 }
@@ -117,7 +130,7 @@ func (d *Device) write(r *row, token int32) {
 		d.alloc(r)
 	}
 	page := r.pages[r.length/d.PageSize]
-	if d.refs[page] != 1 {
+	if d.table.RefCounts[page] != 1 {
 		panic("a row writes to a page that others hold")
 	}
 	d.pages[page][r.length%d.PageSize] = token
@@ -129,10 +142,14 @@ func (d *Device) Tokens(row int) (tokens []int32, used bool) {
 	return d.tokens(&d.rows[row]), d.rows[row].used
 }
 
+// Page is the contents of a page.
+func (d *Device) Page(page int32) []int32 { return d.pages[page] }
+
 // OpenContext gives a context a row with tokens and reserves pages for it, beside those that it has.
 func (d *Device) OpenContext(row int, tokens []int32, maxPages int) {
 	r := &d.rows[row]
 	r.used, r.promptLen, r.maxPages = true, len(tokens), maxPages
+	d.take(d.pagesOf(len(tokens)))
 	for _, token := range tokens {
 		d.write(r, token)
 	}
@@ -153,9 +170,7 @@ func (d *Device) clone(to, from *row, held int) {
 	}
 	to.used = true
 	to.pages = slices.Clone(from.pages[:held/d.PageSize])
-	for _, p := range to.pages {
-		d.refs[p]++
-	}
+	d.table.Share(to.pages)
 	to.length = held / d.PageSize * d.PageSize
 	for _, token := range d.tokens(from)[to.length:held] {
 		d.write(to, token)
@@ -191,7 +206,8 @@ func (d *Device) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, erro
 	n := d.MaxRounds * d.Slots
 	out := &schedule.Output{Tokens: make([]int32, n), Logprobs: make([]float32, n), Processed: make([]float32, n),
 		Owners: make([]int32, n), Finish: make([]int32, n), Placed: make([]int32, d.WaitingLen()),
-		Opened: make([]int32, d.AheadLen()), SeqLens: make([]int32, d.Rows()), FreePages: make([]int32, d.MaxRounds)}
+		Opened: make([]int32, d.AheadLen()), SeqLens: make([]int32, d.Rows()), FreePages: make([]int32, d.MaxRounds),
+		Pages: make([]int32, 1)}
 	for i := range out.Owners {
 		out.Owners[i] = -1
 	}
@@ -203,6 +219,7 @@ func (d *Device) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, erro
 	for i := range out.Placed {
 		out.Placed[i] = -1
 	}
+	d.table.Begin()
 	for row, release := range in.Release {
 		if release {
 			d.release(row)
@@ -210,6 +227,9 @@ func (d *Device) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, erro
 	}
 	for row := range d.rows {
 		d.rows[row].start, d.rows[row].owner = int(in.Starts[row]), d.WaitingLen()+row
+	}
+	if len(in.Named) > d.NamedLen() || d.table.Pin(in.Named) > 0 {
+		panic("pages are named that are not there")
 	}
 	c := &call{Device: d, in: in, out: out}
 	out.MinFree = int32(d.Pages)
@@ -224,7 +244,11 @@ func (d *Device) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, erro
 		} else {
 			break
 		}
-		d.check()
+		d.check(in.Named)
+	}
+	d.table.Release(in.Named)
+	if d.table.Keeps() {
+		out.Pages = d.fates()
 	}
 	for row, r := range d.rows {
 		out.SeqLens[row] = int32(r.length)
@@ -234,6 +258,17 @@ func (d *Device) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, erro
 	}
 	out.EndFree, out.Short = int32(d.Free()), int32(c.short())
 	return out, schedule.Spent{Device: time.Duration(1 + out.PrefillSteps + out.DecodeSteps)}, nil
+}
+
+// fates is Output.Pages.
+func (d *Device) fates() []int32 {
+	list := make([]int32, d.Sizes.Pages)
+	for p, by := range d.table.Takers {
+		if list[p] = 2 * by; d.table.RefCounts[p] > 0 {
+			list[p]++
+		}
+	}
+	return list
 }
 
 func (c *call) freeSlots() (list []int) {
@@ -251,12 +286,7 @@ func (c *call) ready(source, held int) bool {
 	return source < 0 || c.rows[source].used && c.rows[source].length >= held
 }
 
-func (c *call) need(maxPages, source, held int) int {
-	if source < 0 {
-		return maxPages
-	}
-	return maxPages - held/c.PageSize
-}
+func (c *call) need(maxPages, held int) int { return maxPages - held/c.PageSize }
 
 // admissible finds what may be admitted now.
 func (c *call) admissible() {
@@ -276,7 +306,7 @@ func (c *call) admissible() {
 		if !c.ready(e.Source, e.Held) {
 			continue
 		}
-		need := c.need(e.MaxPages, e.Source, e.Held)
+		need := c.need(e.MaxPages, e.Held)
 		if e.First {
 			need = 0
 		}
@@ -300,56 +330,9 @@ func (c *call) admissible() {
 		if c.out.Opened[h] != 0 || alone[p.Behind] > 0 || !c.ready(p.Source, p.Held) {
 			continue
 		}
-		if total += c.need(p.MaxPages, p.Source, p.Held); total <= avail {
+		if total += c.need(p.MaxPages, p.Held); total <= avail {
 			c.prompts = append(c.prompts, h)
 		}
-	}
-}
-
-// admit gives rows to what is admissible.
-func (c *call) admit() {
-	begin := func(row, source, held int) *row {
-		r := &c.rows[row]
-		if r.used {
-			panic("a row is used twice")
-		}
-		if r.used = true; source >= 0 {
-			c.clone(r, &c.rows[source], held)
-		}
-		return r
-	}
-	for _, h := range c.prompts {
-		p := c.in.Ahead[h]
-		r := begin(p.Row, p.Source, p.Held)
-		r.promptLen, r.maxPages, r.start = p.PromptLen, p.MaxPages, p.Start
-		c.out.Opened[h] = 1
-		c.openedHere++
-	}
-	for i := range c.in.Waiting {
-		row, ok := c.entries[i]
-		if !ok {
-			continue
-		}
-		e := c.in.Waiting[i]
-		r := begin(row, e.Source, e.Held)
-		r.promptLen, r.maxPages, r.start, r.owner = e.PromptLen, e.MaxPages, e.Start, i
-		r.request, r.gen = e.Request, e.Generation
-		if e.First {
-			c.rows[e.Source].maxPages = c.pagesOf(e.Held)
-		}
-		r.drawn = 0
-		if e.Resume && c.Stops {
-			if r.drawn = int(e.StopStates[0]); r.drawn != e.Held+1-len(e.Request.Tokens) || e.StopStates[1] != -1 {
-				panic("a sequence comes back with other states of its stops than it had")
-			}
-		} else if e.StopStates != nil {
-			panic("a sequence that begins has states of its stops")
-		}
-		if e.Resume {
-			r.queued = []int32{c.in.Tokens[e.Start+e.Held]}
-		}
-		c.out.Placed[i] = int32(row)
-		c.placed++
 	}
 }
 
@@ -388,7 +371,18 @@ func (c *call) wantsDecode() bool {
 
 // prefill runs prompt tokens, those of slots first; in mixed steps those of slots that decode too.
 func (c *call) prefill() {
-	left, decodes := c.PrefillTokens, c.Mixed && c.short() == 0
+	left, need, decodes := c.PrefillTokens, 0, c.Mixed && c.short() == 0
+	for _, r := range c.rows {
+		switch n := min(left, r.promptLen-r.length); {
+		case decodes && r.queued != nil:
+			need += c.pagesOf(r.length+1) - len(r.pages)
+		case r.used && n > 0:
+			need += c.pagesOf(r.length+n) - len(r.pages)
+			left -= n
+		}
+	}
+	c.take(need)
+	left = c.PrefillTokens
 	for row := range c.rows {
 		r := &c.rows[row]
 		if decodes && r.queued != nil {
@@ -412,6 +406,13 @@ func (c *call) prefill() {
 
 // decode runs the token that each slot drew last.
 func (c *call) decode() {
+	need := 0
+	for _, r := range c.rows[:c.Slots] {
+		if r.queued != nil && r.length%c.PageSize == 0 {
+			need++
+		}
+	}
+	c.take(need)
 	for row := range c.Slots {
 		if c.rows[row].queued != nil {
 			c.decodeRow(row)
@@ -454,9 +455,9 @@ func (c *call) column() {
 	c.drew = false
 }
 
-// check counts the references of pages, and looks for a page that is written to and shared.
-func (d *Device) check() {
-	refs := make([]int, len(d.refs))
+// check counts the references of pages, beside pins, and looks for a page that is written to and shared.
+func (d *Device) check(pins []int32) {
+	refs := make([]int32, d.Sizes.Pages)
 	for i, r := range d.rows {
 		if len(r.pages) != d.pagesOf(r.length) {
 			panic(fmt.Sprintf("row %d has %d pages for %d tokens", i, len(r.pages), r.length))
@@ -465,7 +466,13 @@ func (d *Device) check() {
 			refs[p]++
 		}
 	}
-	if !slices.Equal(refs, d.refs) {
+	for _, p := range pins {
+		refs[p]++
+	}
+	if !slices.Equal(refs, d.table.RefCounts) {
 		panic("pages are held by others than rows")
+	}
+	if len(d.taken) > 0 {
+		panic("pages were taken that nobody had use for")
 	}
 }

@@ -30,25 +30,66 @@ func (d *Device) Save(row, tokens int) (*schedule.Pages, error) {
 }
 
 // Load implements [schedule.Device].
-func (d *Device) Load(row int, pages *schedule.Pages, from schedule.Origin) error {
+func (d *Device) Load(row int, pages *schedule.Pages, from schedule.Origin) (taken []int32, err error) {
 	if d.Loads++; d.FailLoad {
-		return ErrFailed
+		return nil, ErrFailed
 	}
 	r := &d.rows[row]
 	if r.used {
 		panic("loading into a row that is used")
 	}
 	r.used, r.promptLen, r.maxPages = true, 0, 0
-	if from.Pages > 0 {
+	switch {
+	case len(from.Named) > 0:
+		d.table.Pin(from.Named)
+		d.join(r, from.Named)
+		d.table.Release(from.Named)
+	case from.Pages > 0:
 		d.clone(r, &d.rows[from.Row], from.Pages*d.PageSize)
 	}
-	for i := r.length; i < pages.Tokens; i++ {
-		page := i / d.PageSize
-		block := pages.Blocks[page/d.BlockPages].(*block)
-		d.write(r, block.pages[page%d.BlockPages][i%d.PageSize])
+	for r.length < pages.Tokens {
+		at := len(r.pages) / d.BlockPages
+		length := min(pages.Tokens, (at+1)*d.BlockPages*d.PageSize)
+		d.take(d.pagesOf(length) - len(r.pages))
+		taken = append(taken, d.taken...)
+		for i := r.length; i < length; i++ {
+			page := i / d.PageSize
+			d.write(r, pages.Blocks[at].(*block).pages[page%d.BlockPages][i%d.PageSize])
+		}
 	}
-	d.check()
-	return nil
+	d.check(nil)
+	return taken, nil
+}
+
+// Keep implements [schedule.Device].
+func (d *Device) Keep(pages []int32) (schedule.Block, error) {
+	if d.Saves++; d.FailSave {
+		return nil, ErrFailed
+	}
+	b := &block{}
+	for _, p := range pages {
+		b.pages = append(b.pages, slices.Clone(d.pages[p]))
+	}
+	return b, nil
+}
+
+// Restore implements [schedule.Device].
+func (d *Device) Restore(b schedule.Block, from, to, place int, hold []int32) ([]int32, error) {
+	if d.Loads++; d.FailLoad {
+		return nil, ErrFailed
+	}
+	d.table.Pin(hold)
+	defer d.table.Release(hold)
+	d.take(to - from)
+	pages := d.taken
+	d.taken = nil
+	ages := make([]int32, len(pages))
+	for i, p := range pages {
+		copy(d.pages[p], b.(*block).pages[from+i])
+		ages[i] = d.table.Age(place+i, d.PagesPerSeq)
+	}
+	d.table.ReleaseOld(pages, ages)
+	return pages, nil
 }
 
 // Stage implements [schedule.Device].

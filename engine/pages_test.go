@@ -1,0 +1,105 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/quire/quire/engine"
+)
+
+// ran is how many prompt tokens the last run ran, and how many it took over.
+func ran(e *engine.Engine) (tokens, hits int) { return e.Stats().PrefillTokens, e.Stats().HitTokens }
+
+// A prefix is found again after 5,000 other requests, and in a second run.
+func TestPagesLast(t *testing.T) {
+	e := contractEngine(t, nil)
+	requests := []*engine.Request{greedy("first", append(sharing(900, 144), 1), 1)}
+	for i := range 5000 {
+		requests = append(requests, greedy(fmt.Sprint(i), []int32{int32(i % 256), int32(i / 256), 3}, 1))
+	}
+	requests = append(requests, greedy("last", append(sharing(900, 144), 2), 1))
+	collectInOrder(t, e, requests...)
+	if tokens, hits := ran(e); hits != 144 || tokens != 145+5000*3+1 {
+		t.Errorf("%d tokens were run and %d taken over, want %d and 144", tokens, hits, 145+5000*3+1)
+	}
+	collectInOrder(t, e, greedy("again", append(sharing(900, 144), 3), 1))
+	if tokens, hits := ran(e); hits != 144 || tokens != 1 {
+		t.Errorf("%d tokens were run and %d taken over in a second run", tokens, hits)
+	}
+}
+
+// Of prompts of a few shots, in any order, each shot is run once.
+func TestShuffledShots(t *testing.T) {
+	const kinds, each, shots = 4, 60, 96
+	e := contractEngine(t, nil)
+	var requests []*engine.Request
+	for i := range kinds * each {
+		prompt := append(sharing(uint64(910+i%kinds), shots), int32(i/kinds), 9, 9)
+		requests = append(requests, greedy(fmt.Sprint(i), prompt, 3))
+	}
+	rand.New(rand.NewPCG(4, 4)).Shuffle(len(requests), func(i, j int) {
+		requests[i], requests[j] = requests[j], requests[i]
+	})
+	collectInOrder(t, e, requests...)
+	if tokens, _ := ran(e); tokens != kinds*shots+kinds*each*3 {
+		t.Errorf("%d tokens were run, want %d", tokens, kinds*shots+kinds*each*3)
+	}
+}
+
+// Each turn of a conversation begins with the last one's prompt and completion: only what no page holds is run, and the
+// bytes are those of an engine that keeps nothing. Conversations take the room of others in a pool of few pages.
+func TestConversations(t *testing.T) {
+	cold := contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true })
+	for name, change := range map[string]func(*engine.Config){
+		"room for all": nil,
+		"few pages":    func(c *engine.Config) { c.KVMemory = smallPool },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := contractEngine(t, change)
+			pageSize := e.Plan().PageSize
+			prompts := map[string][]int32{}
+			held := map[string]int{} // tokens of which pages have names
+			for i := range 6 {
+				prompts[fmt.Sprint(i)] = sharing(uint64(920+i), 20+3*i)
+			}
+			for turn := range 4 {
+				var requests []*engine.Request
+				want, all := 0, 0
+				for i := range len(prompts) {
+					id := fmt.Sprint(i)
+					r := sampled(id, prompts[id], 1, 9+i, uint64(turn))
+					requests = append(requests, r)
+					want += min(held[id], len(r.Tokens)-1) / pageSize * pageSize
+					all += len(r.Tokens)
+				}
+				expected := collect(t, cold, requests...)
+				got := collectInOrder(t, e, requests...)
+				sameBytes(t, expected, got, true)
+				if tokens, hits := ran(e); change == nil && (hits != want || tokens != all-want) {
+					t.Errorf("turn %d: %d tokens were run and %d taken over, want %d and %d", turn, tokens, hits,
+						all-want, want)
+				}
+				for id, prompt := range prompts {
+					drawn := got[id+"/0"].Tokens
+					if held[id] = len(prompt); e.Plan().NameDrawn {
+						held[id] += len(drawn) - 1 // the last one is not run
+					}
+					prompts[id] = slices.Concat(prompt, drawn, sharing(uint64(turn), 2+turn))
+				}
+			}
+		})
+	}
+}
+
+// With the prefix cache off nothing is shared between requests.
+func TestPrefixCacheOff(t *testing.T) {
+	e := contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true })
+	for range 2 {
+		collectInOrder(t, e, greedy("a", sharing(930, 64), 1), greedy("b", sharing(930, 64), 1))
+		if tokens, hits := ran(e); hits != 0 || tokens != 128 {
+			t.Errorf("%d tokens were run and %d taken over, want 128 and 0", tokens, hits)
+		}
+	}
+}

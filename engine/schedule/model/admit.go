@@ -1,0 +1,74 @@
+package model
+
+import "slices"
+
+// admit gives rows to what is admissible.
+func (c *call) admit() {
+	type begin struct{ row, source, named, held int }
+	var all []begin
+	for _, h := range c.prompts {
+		p := c.in.Ahead[h]
+		all = append(all, begin{p.Row, p.Source, p.Named, p.Held})
+		r := &c.rows[p.Row]
+		r.promptLen, r.maxPages, r.start = p.PromptLen, p.MaxPages, p.Start
+		c.out.Opened[h] = 1
+		c.openedHere++
+	}
+	for i := range c.in.Waiting {
+		row, ok := c.entries[i]
+		if !ok {
+			continue
+		}
+		e := c.in.Waiting[i]
+		all = append(all, begin{row, e.Source, e.Named, e.Held})
+		r := &c.rows[row]
+		r.promptLen, r.maxPages, r.start, r.owner = e.PromptLen, e.MaxPages, e.Start, i
+		r.request, r.gen = e.Request, e.Generation
+		if e.First {
+			c.rows[e.Source].maxPages = c.pagesOf(e.Held)
+		}
+		r.drawn = 0
+		if e.Resume && c.Stops {
+			if r.drawn = int(e.StopStates[0]); r.drawn != e.Held+1-len(e.Request.Tokens) || e.StopStates[1] != -1 {
+				panic("a sequence comes back with other states of its stops than it had")
+			}
+		} else if e.StopStates != nil {
+			panic("a sequence that begins has states of its stops")
+		}
+		if e.Resume {
+			r.queued = []int32{c.in.Tokens[e.Start+e.Held]}
+		}
+		c.out.Placed[i] = int32(row)
+		c.placed++
+	}
+	slices.SortFunc(all, func(a, b begin) int { return a.row - b.row })
+	partial := 0
+	for _, b := range all {
+		if b.source >= 0 && b.held%c.PageSize != 0 {
+			partial++
+		}
+	}
+	c.take(partial)
+	for _, b := range all {
+		r := &c.rows[b.row]
+		if r.used {
+			panic("a row is used twice")
+		}
+		if r.used = true; b.source >= 0 {
+			c.clone(r, &c.rows[b.source], b.held)
+		} else if b.held > 0 {
+			c.join(r, c.in.Named[b.named:b.named+b.held/c.PageSize])
+			if r.request != nil && b.row < c.Slots && !slices.Equal(c.tokens(r), r.request.Tokens[:b.held]) {
+				panic("a page has another name than its contents")
+			}
+		}
+	}
+}
+
+// join begins a row with pages.
+func (d *Device) join(r *row, pages []int32) {
+	r.pages, r.length = slices.Clone(pages), len(pages)*d.PageSize
+	if d.table.Share(pages) > 0 {
+		panic("a row begins with pages that are free")
+	}
+}
