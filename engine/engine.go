@@ -64,7 +64,7 @@ type Config struct {
 	HostKVMemory int64
 	// StopStates is the room on the device for automata that look for stop strings and for sequences of stop tokens,
 	// about a state for each byte of the strings that run at once; 2048 by default where there is a Tokenizer. Below 0
-	// the host looks for stop strings, after each call. Strings that need more than half of it are left to the host, too.
+	// the host looks for stop strings, after each call. So it does for strings that need more than half of it.
 	StopStates int
 	// Contexts is how many contexts may be open at once: see NewContext. 0 leaves out their programs.
 	Contexts int

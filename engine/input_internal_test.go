@@ -15,8 +15,8 @@ import (
 
 // No parameter of a row is left out: fill writes each array of the rows at the place of an entry, and nothing else.
 func TestRowIsFilled(t *testing.T) {
-	e := &Engine{cfg: Config{Model: &models.Checkpoint{Config: models.Config{VocabSize: 10}}}, plan: Plan{MaxModelLen: 100, PageSize: 16, Pages: 10, slots: 2,
-		stops: stopping.NewTables(100, 0, 0)}}
+	e := &Engine{cfg: Config{Model: &models.Checkpoint{Config: models.Config{VocabSize: 10}}},
+		plan: Plan{MaxModelLen: 100, PageSize: 16, Pages: 10, slots: 2, stops: stopping.NewTables(100, 0, 0)}}
 	e.stops.states, e.stops.sets = 100, map[string]*stopping.Set{}
 	r := &Request{ID: "a", Tokens: []int32{1, 2, 3}, N: 1, MaxTokens: 20, StopTokens: []int32{7},
 		StopSequences: [][]int32{{1, 2}},

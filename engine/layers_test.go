@@ -24,7 +24,7 @@ func TestLayerLoopDrawsTheSame(t *testing.T) {
 			if family != contractFamily {
 				testenv.Slow(t)
 			}
-			cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8,
+			cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, StopStates: 256,
 				Debug: true}
 			want := collect(t, sharedEngine(t, family, cfg), contractRequests()...)
 			looped(&cfg)
@@ -96,7 +96,7 @@ func TestLayerLoopOfDevicesTogether(t *testing.T) {
 	sameBytes(t, want, collect(t, contractEngine(t, func(c *engine.Config) { eights(c); looped(c) }),
 		contractRequests()...), true)
 	// Norms of queries and keys over the heads of all devices, some of which have the same KV head.
-	cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8}
+	cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, StopStates: 256}
 	alone := collect(t, sharedEngine(t, "olmo2", cfg), contractRequests()...)
 	cfg.Backend = testenv.Group(t, xla.KernelsAuto, firstDevices(4)...)
 	looped(&cfg)

@@ -273,9 +273,9 @@ func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
 	return l.ForTPU(c.Backend, c.attentionSteps(p)...)
 }
 
-// sameForms says that a drawn token may run in a step of prompts, and its page serve a prompt: it gets the same bytes
-// there. So it is with the kernels for CPUs, which compute each row by itself. Without kernels, prompts and drawn tokens
-// have forms of their own.
+// sameForms says that a drawn token may run in a step of prompts, and its page may serve a prompt: it gets the same
+// bytes there. So it is with the kernels for CPUs, which compute each row by itself. Without kernels, prompts and drawn
+// tokens have forms of their own.
 func (c Config) sameForms() bool {
 	on, ok := c.Backend.(interface{ SameForms() bool })
 	return ok && on.SameForms()

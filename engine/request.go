@@ -143,8 +143,9 @@ func (e *Engine) checkStops(r *Request) error {
 	return nil
 }
 
-// stopTokens are the tokens that end a completion of r, each once, and the sequences of tokens; tokens that a row has no
-// room for are sequences. The model's own are barred until the completion has min_tokens, even where they do not end it.
+// stopTokens are the tokens that end a completion of r, each once, and the sequences of tokens. Tokens that a row has
+// no room for are sequences. The model's own are barred until the completion has min_tokens, even where they do not end
+// it.
 func (e *Engine) stopTokens(r *Request) (tokens []int32, sequences [][]int32) {
 	tokens = slices.Compact(slices.Sorted(slices.Values(r.StopTokens)))
 	for _, eos := range e.cfg.Model.Config.EOS {
