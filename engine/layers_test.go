@@ -24,8 +24,8 @@ func TestLayerLoopDrawsTheSame(t *testing.T) {
 			if family != contractFamily {
 				testenv.Slow(t)
 			}
-			cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, StopStates: 256,
-				Debug: true}
+			cfg := engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8,
+				StopStates: 256, Debug: true}
 			want := collect(t, sharedEngine(t, family, cfg), contractRequests()...)
 			looped(&cfg)
 			e := newEngine(t, family, cfg)
