@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -45,17 +44,27 @@ func countedBucket(t *testing.T, files ...string) (url func(key string) string, 
 	fake := gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
 	served = new(atomic.Int64)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fake.ServeHTTP(w, r)
-		n, err := strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64)
-		if err == nil && r.Header.Get("Range") != "" {
-			served.Add(n)
+		if r.Header.Get("Range") != "" {
+			w = counted{w, served}
 		}
+		fake.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
 	return func(key string) string {
 		return "s3://models/" + key + "?endpoint=" + server.URL +
 			"&use_path_style=true&hostname_immutable=true&region=us-east-1"
 	}, served
+}
+
+// counted counts what is written, before the reader can have it.
+type counted struct {
+	http.ResponseWriter
+	bytes *atomic.Int64
+}
+
+func (c counted) Write(b []byte) (int, error) {
+	c.bytes.Add(int64(len(b)))
+	return c.ResponseWriter.Write(b)
 }
 
 // someDevices is the part of a group's devices that a host has.
