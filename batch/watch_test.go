@@ -1,9 +1,10 @@
 package batch
 
 import (
-	"bytes"
 	"context"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,24 +13,49 @@ import (
 // countedSampler has calls that end when it is told.
 type countedSampler struct {
 	Sampler
-	calls int64
+	calls atomic.Int64
 }
 
-func (s *countedSampler) Calls() int64 { return s.calls }
+func (s *countedSampler) Calls() int64 { return s.calls.Load() }
 
-// stuckTask notes why its process should end.
-func stuckTask(timeout time.Duration) (t *Task, stuck *error, messages *bytes.Buffer) {
-	stuck, messages = new(error), &bytes.Buffer{}
-	t = &Task{Options: Options{CallTimeout: timeout, Messages: messages, Stuck: func(err error) { *stuck = err }}}
+// stuckTask notes why its process should end, and what it says.
+func stuckTask(timeout time.Duration) (t *Task, said *lastWords) {
+	said = &lastWords{}
+	t = &Task{Options: Options{CallTimeout: timeout, Messages: said, Stuck: said.stuckBy}}
 	t.Options = t.withDefaults()
-	return t, stuck, messages
+	return t, said
+}
+
+// lastWords are messages, and the error with which a process is ended.
+type lastWords struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	stuck error
+}
+
+func (w *lastWords) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(b)
+}
+
+func (w *lastWords) stuckBy(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stuck = err
+}
+
+func (w *lastWords) get() (text string, stuck error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String(), w.stuck
 }
 
 // A device without calls is warned of, ever more seldom, and ends the process after --call-timeout; not while a worker
 // waits for a unit, nor while calls end.
 func TestDeviceHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		task, stuck, messages := stuckTask(30 * time.Minute)
+		task, said := stuckTask(30 * time.Minute)
 		sampler := &countedSampler{}
 		d := task.watchDevice(&Session{Sampler: sampler})
 		defer d.stop()
@@ -39,21 +65,24 @@ func TestDeviceHangs(t *testing.T) {
 		}
 		for range 4 {
 			step(29)
-			sampler.calls++
+			sampler.calls.Add(1)
 		}
 		task.Observer.Run.Waiting()
 		step(180)
 		task.Observer.Run.Working()
-		if step(29); *stuck != nil {
-			t.Fatal(*stuck)
+		step(29)
+		messages, stuck := said.get()
+		if stuck != nil {
+			t.Fatal(stuck)
 		}
 		// After 2, 4, 8 and 16 minutes.
-		if n := strings.Count(messages.String(), "no call of the device has ended"); n != 5*4 {
+		if n := strings.Count(messages, "no call of the device has ended"); n != 5*4 {
 			t.Errorf("%d warnings", n)
 		}
-		if step(2); *stuck == nil || !strings.Contains((*stuck).Error(), "has ended for 30m0s (--call-timeout)") ||
-			OutcomeOf(*stuck) != Failed {
-			t.Errorf("%v", *stuck)
+		step(2)
+		if _, stuck := said.get(); stuck == nil || OutcomeOf(stuck) != Failed ||
+			!strings.Contains(stuck.Error(), "has ended for 30m0s (--call-timeout)") {
+			t.Errorf("%v", stuck)
 		}
 	})
 }
@@ -65,10 +94,9 @@ func TestEndInTime(t *testing.T) {
 			interrupted, ends bool
 			want              string
 		}{{true, false, "abandoned"}, {true, true, ""}, {false, false, ""}} {
-			task, stuck, _ := stuckTask(0)
+			task, said := stuckTask(0)
 			ctx, cancel := context.WithCancel(t.Context())
-			abandoned := ""
-			done := task.endInTime(ctx, func() { abandoned = "abandoned" })
+			done := task.endInTime(ctx, func() { _, _ = said.Write([]byte("abandoned")) })
 			if c.interrupted {
 				cancel()
 			}
@@ -78,9 +106,10 @@ func TestEndInTime(t *testing.T) {
 			}
 			time.Sleep(Timing.EndGrace)
 			synctest.Wait()
-			if abandoned != c.want || (*stuck != nil) != (c.want != "") || *stuck != nil &&
-				OutcomeOf(*stuck) != Interrupted {
-				t.Errorf("%+v: %q, %v", c, abandoned, *stuck)
+			abandoned, stuck := said.get()
+			if abandoned != c.want || (stuck != nil) != (c.want != "") || stuck != nil &&
+				OutcomeOf(stuck) != Interrupted {
+				t.Errorf("%+v: %q, %v", c, abandoned, stuck)
 			}
 			if !c.ends {
 				done()

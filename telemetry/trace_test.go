@@ -81,7 +81,10 @@ func TestTraceOfAKilledProcess(t *testing.T) {
 		const spans = 20_000
 		for range spans {
 			tracks.Span("host", "span", time.Now(), time.Now())
-			if n := cap(trace.buffer); n > 2*traceBuffer {
+			trace.mu.Lock()
+			n := cap(trace.buffer)
+			trace.mu.Unlock()
+			if n > 2*traceBuffer {
 				t.Fatalf("%d bytes are in memory", n)
 			}
 		}
