@@ -1,12 +1,17 @@
 package engine_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/testenv"
 )
 
 // ran is how many prompt tokens the last run ran, and how many it took over.
@@ -51,13 +56,41 @@ func TestShuffledShots(t *testing.T) {
 // Each turn of a conversation begins with the last one's prompt and completion: only what no page holds is run, and the
 // bytes are those of an engine that keeps nothing. Conversations take the room of others in a pool of few pages.
 func TestConversations(t *testing.T) {
-	cold := contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true })
-	for name, change := range map[string]func(*engine.Config){
-		"room for all": nil,
-		"few pages":    func(c *engine.Config) { c.KVMemory = smallPool },
+	for name, c := range map[string]struct {
+		family string
+		change func(*engine.Config)
+		few    bool
+		slow   bool
+	}{
+		"room for all": {},
+		"few pages":    {few: true},
+		"bf16":         {change: func(c *engine.Config) { c.DType = dtypes.BFloat16 }, slow: true},
+		"f16":          {change: func(c *engine.Config) { c.DType = dtypes.Float16 }, slow: true},
+		"int8":         {change: func(c *engine.Config) { c.Weights = "int8" }, slow: true},
+		"two devices": {change: func(c *engine.Config) { c.Backend = testenv.Group(t, xla.KernelsAuto, 0, 1) },
+			slow: true},
+		"gemma2":        {family: "gemma2", slow: true},
+		"qwen3 in bf16": {family: "qwen3", change: func(c *engine.Config) { c.DType = dtypes.BFloat16 }, slow: true},
+		"windows":       {family: "mistral", slow: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := contractEngine(t, change)
+			if c.slow {
+				testenv.Slow(t)
+			}
+			with := func(more func(*engine.Config)) *engine.Engine {
+				cfg := contractConfig()
+				if c.change != nil {
+					c.change(&cfg)
+				}
+				more(&cfg)
+				return sharedEngine(t, cmp.Or(c.family, contractFamily), cfg)
+			}
+			cold := with(func(c *engine.Config) { c.NoPrefixCache = true })
+			e := with(func(cfg *engine.Config) {
+				if c.few {
+					cfg.KVMemory = smallPool
+				}
+			})
 			pageSize := e.Plan().PageSize
 			prompts := map[string][]int32{}
 			held := map[string]int{} // tokens of which pages have names
@@ -77,7 +110,7 @@ func TestConversations(t *testing.T) {
 				expected := collect(t, cold, requests...)
 				got := collectInOrder(t, e, requests...)
 				sameBytes(t, expected, got, true)
-				if tokens, hits := ran(e); change == nil && (hits != want || tokens != all-want) {
+				if tokens, hits := ran(e); !c.few && (hits != want || tokens != all-want) {
 					t.Errorf("turn %d: %d tokens were run and %d taken over, want %d and %d", turn, tokens, hits,
 						all-want, want)
 				}
