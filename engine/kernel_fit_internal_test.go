@@ -124,11 +124,11 @@ func TestKernelsThatDoNotFitLibtpu(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		model models.Config
-		tried []string
+		last  string // the smallest blocks, of which the compiler may complain first
+		most  int    // kernels
 	}{
-		"v5e:1x1": {heads128, []string{"blocks of 32 queries and 16 pages need",
-			"; blocks of 8 queries and 16 pages need"}},
-		"v6e:1x1": {heads64, []string{"blocks of 32 queries and 16 pages need"}},
+		"v5e:1x1": {heads128, "blocks of 8 queries and 16 pages need", 2},
+		"v6e:1x1": {heads64, "blocks of 32 queries and 16 pages need", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := xla.OpenTopology(xla.TopologyOptions{Plugin: plugin, Name: name, KernelDir: cramped(t)})
@@ -149,12 +149,12 @@ func TestKernelsThatDoNotFitLibtpu(t *testing.T) {
 					t.Errorf("%+v", use)
 				}
 			}
-			for _, want := range append(c.tried, "of VMEM, and may have 16.00 KiB") {
+			for _, want := range []string{c.last, "of VMEM, and may have 16.00 KiB"} {
 				if !strings.Contains(tried, want) {
 					t.Errorf("what was tried is %q, want %q", tried, want)
 				}
 			}
-			if n := strings.Count(log.String(), "a kernel does not fit, another is tried"); n != len(c.tried) {
+			if n := strings.Count(log.String(), "a kernel does not fit, another is tried"); n < 1 || n > c.most {
 				t.Errorf("the log says:\n%s", &log)
 			}
 		})
