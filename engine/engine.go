@@ -257,11 +257,6 @@ func (e *Engine) reset() error {
 		return fmt.Errorf("making the device state: %w", err)
 	}
 	e.state = state
-	if on, ok := e.cfg.Backend.(interface{ UseHugePages(compute.Buffer) }); ok {
-		for _, array := range state {
-			on.UseHugePages(array)
-		}
-	}
 	e.forgetPages()
 	return nil
 }

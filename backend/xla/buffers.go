@@ -157,19 +157,3 @@ func (b *Buffer) CopyToDevice(device compute.DeviceNum) (compute.Buffer, error) 
 	}
 	return &Buffer{backend: b.backend, parts: []*pjrt.Buffer{buffer}, shape: b.shape}, nil
 }
-
-// UseHugePages asks for large pages where a buffer is the host's memory, of which nothing was written yet: each is then
-// made at its first write, once where 512 small ones would be. It is advice: what fails is left as it is.
-func (b *Backend) UseHugePages(buffer compute.Buffer) {
-	own, ok := buffer.(*Buffer)
-	if !ok || b.platform != "cpu" {
-		return
-	}
-	for _, part := range own.parts {
-		at, err := part.UnsafePointer()
-		size, sizeErr := part.Size()
-		if err == nil && sizeErr == nil && size > 0 {
-			hugePages(unsafe.Slice((*byte)(at), size))
-		}
-	}
-}
