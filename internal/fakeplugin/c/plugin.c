@@ -41,7 +41,12 @@ struct PJRT_Buffer {
 };
 
 // A rule of the script: what becomes of the calls of a function from number from to number to.
-typedef struct { char function[64]; long from, to, calls; char action[16]; double seconds; int code; char message[256]; } rule;
+typedef struct {
+	char function[64], action[16], message[256];
+	long from, to, calls;
+	double seconds;
+	int code;
+} rule;
 
 static struct {
 	char real[512], platform[32], kind[64], topology[64], log[512];
@@ -49,7 +54,9 @@ static struct {
 	int64_t memory;
 	rule rules[MAX_RULES];
 	int num_rules;
-} script = {.platform = "fake", .kind = "fake device", .minor = PJRT_API_MINOR, .devices = 1, .processes = 1, .outputs = 1};
+} script = {
+	.platform = "fake", .kind = "fake device", .minor = PJRT_API_MINOR, .devices = 1, .processes = 1, .outputs = 1,
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct PJRT_Error errors[MAX_ERRORS];
@@ -207,109 +214,52 @@ static PJRT_Error *event_await(PJRT_Event_Await_Args *a) { (void)a; return NULL;
 static PJRT_Error *client_create(PJRT_Client_Create_Args *a) { a->client = calloc(1, sizeof(*a->client)); return NULL; }
 static PJRT_Error *client_destroy(PJRT_Client_Destroy_Args *a) { free(a->client); return NULL; }
 
-static PJRT_Error *client_platform(PJRT_Client_PlatformName_Args *a) {
-	a->platform_name = script.platform;
-	a->platform_name_size = strlen(script.platform);
-	return NULL;
-}
+// Calls that set fields of their arguments, and those that answer with a text.
+#define SETS(own, name, ...) \
+	static PJRT_Error *own(PJRT_##name##_Args *a) { \
+		__VA_ARGS__; \
+		return NULL; \
+	}
+#define TEXT(own, name, field, text) SETS(own, name, a->field = text, a->field##_size = strlen(text))
 
-static PJRT_Error *client_version(PJRT_Client_PlatformVersion_Args *a) {
-	a->platform_version = "fake";
-	a->platform_version_size = 4;
-	return NULL;
-}
-
-static PJRT_Error *client_process(PJRT_Client_ProcessIndex_Args *a) { a->process_index = script.process; return NULL; }
-
-static PJRT_Error *client_devices(PJRT_Client_Devices_Args *a) {
-	a->devices = all;
-	a->num_devices = script.devices;
-	return NULL;
-}
-
-static PJRT_Error *client_addressable(PJRT_Client_AddressableDevices_Args *a) {
-	a->addressable_devices = here;
-	a->num_addressable_devices = num_here;
-	return NULL;
-}
+TEXT(client_platform, Client_PlatformName, platform_name, script.platform)
+TEXT(client_version, Client_PlatformVersion, platform_version, "fake")
+TEXT(description_kind, DeviceDescription_Kind, device_kind, script.kind)
+TEXT(description_debug, DeviceDescription_DebugString, debug_string, a->device_description->text)
+TEXT(description_string, DeviceDescription_ToString, to_string, a->device_description->text)
+TEXT(executable_name, Executable_Name, executable_name, "fake")
+TEXT(topology_platform, TopologyDescription_PlatformName, platform_name, script.platform)
+TEXT(topology_version, TopologyDescription_PlatformVersion, platform_version, "fake")
+SETS(client_process, Client_ProcessIndex, a->process_index = script.process)
+SETS(client_devices, Client_Devices, a->devices = all, a->num_devices = script.devices)
+SETS(client_addressable, Client_AddressableDevices, a->addressable_devices = here,
+	a->num_addressable_devices = num_here)
 
 static PJRT_Error *client_assignment(PJRT_Client_DefaultDeviceAssignment_Args *a) {
 	for (int i = 0; i < a->num_replicas * a->num_partitions; i++) a->default_assignment[i] = i;
 	return NULL;
 }
 
-static PJRT_Error *device_description(PJRT_Device_GetDescription_Args *a) {
-	a->device_description = &a->device->description;
-	return NULL;
-}
-
-static PJRT_Error *device_addressable(PJRT_Device_IsAddressable_Args *a) {
-	a->is_addressable = a->device->description.process == script.process;
-	return NULL;
-}
-
-static PJRT_Error *device_local(PJRT_Device_LocalHardwareId_Args *a) { a->local_hardware_id = a->device->local; return NULL; }
-
-static PJRT_Error *device_memory(PJRT_Device_MemoryStats_Args *a) {
-	a->bytes_in_use = 0;
-	a->bytes_limit = script.memory;
-	a->bytes_limit_is_set = script.memory > 0;
-	return NULL;
-}
-
-static PJRT_Error *description_id(PJRT_DeviceDescription_Id_Args *a) { a->id = a->device_description->id; return NULL; }
-
-static PJRT_Error *description_process(PJRT_DeviceDescription_ProcessIndex_Args *a) {
-	a->process_index = a->device_description->process;
-	return NULL;
-}
-
-static PJRT_Error *description_kind(PJRT_DeviceDescription_Kind_Args *a) {
-	a->device_kind = script.kind;
-	a->device_kind_size = strlen(script.kind);
-	return NULL;
-}
-
-static PJRT_Error *description_debug(PJRT_DeviceDescription_DebugString_Args *a) {
-	a->debug_string = a->device_description->text;
-	a->debug_string_size = strlen(a->debug_string);
-	return NULL;
-}
-
-static PJRT_Error *description_string(PJRT_DeviceDescription_ToString_Args *a) {
-	a->to_string = a->device_description->text;
-	a->to_string_size = strlen(a->to_string);
-	return NULL;
-}
-
-static PJRT_Error *description_attributes(PJRT_DeviceDescription_Attributes_Args *a) {
-	a->attributes = a->device_description->attributes;
-	a->num_attributes = script.memory > 0 ? 2 : 1;
-	return NULL;
-}
-
-static PJRT_Error *client_compile(PJRT_Client_Compile_Args *a) {
-	a->executable = calloc(1, sizeof(*a->executable));
-	return NULL;
-}
-
-static PJRT_Error *loaded_executable(PJRT_LoadedExecutable_GetExecutable_Args *a) {
-	a->executable = calloc(1, sizeof(*a->executable));
-	return NULL;
-}
+SETS(device_description, Device_GetDescription, a->device_description = &a->device->description)
+SETS(device_addressable, Device_IsAddressable, a->is_addressable = a->device->description.process == script.process)
+SETS(device_local, Device_LocalHardwareId, a->local_hardware_id = a->device->local)
+SETS(device_memory, Device_MemoryStats, a->bytes_in_use = 0, a->bytes_limit = script.memory,
+	a->bytes_limit_is_set = script.memory > 0)
+SETS(description_id, DeviceDescription_Id, a->id = a->device_description->id)
+SETS(description_process, DeviceDescription_ProcessIndex, a->process_index = a->device_description->process)
+SETS(description_attributes, DeviceDescription_Attributes, a->attributes = a->device_description->attributes,
+	a->num_attributes = script.memory > 0 ? 2 : 1)
+SETS(client_compile, Client_Compile, a->executable = calloc(1, sizeof(*a->executable)))
+SETS(loaded_executable, LoadedExecutable_GetExecutable, a->executable = calloc(1, sizeof(*a->executable)))
 
 static PJRT_Error *loaded_destroy(PJRT_LoadedExecutable_Destroy_Args *a) { free(a->executable); return NULL; }
 static PJRT_Error *executable_destroy(PJRT_Executable_Destroy_Args *a) { free(a->executable); return NULL; }
-static PJRT_Error *executable_outputs(PJRT_Executable_NumOutputs_Args *a) { a->num_outputs = script.outputs; return NULL; }
 
-static PJRT_Error *executable_name(PJRT_Executable_Name_Args *a) {
-	a->executable_name = "fake";
-	a->executable_name_size = 4;
-	return NULL;
-}
+SETS(executable_outputs, Executable_NumOutputs, a->num_outputs = script.outputs)
 
 static PJRT_Error *executable_memory(PJRT_Executable_GetCompiledMemoryStats_Args *a) {
-	memset(&a->generated_code_size_in_bytes, 0, a->struct_size - offsetof(PJRT_Executable_GetCompiledMemoryStats_Args, generated_code_size_in_bytes));
+	const size_t first = offsetof(PJRT_Executable_GetCompiledMemoryStats_Args, generated_code_size_in_bytes);
+	memset(&a->generated_code_size_in_bytes, 0, a->struct_size - first);
 	return NULL;
 }
 
@@ -336,16 +286,20 @@ static PJRT_Error *execute(PJRT_LoadedExecutable_Execute_Args *a) {
 static size_t bytes_of(PJRT_Buffer_Type type) {
 	switch (type) {
 	case PJRT_Buffer_Type_PRED: case PJRT_Buffer_Type_S8: case PJRT_Buffer_Type_U8: return 1;
-	case PJRT_Buffer_Type_S16: case PJRT_Buffer_Type_U16: case PJRT_Buffer_Type_F16: case PJRT_Buffer_Type_BF16: return 2;
-	case PJRT_Buffer_Type_S64: case PJRT_Buffer_Type_U64: case PJRT_Buffer_Type_F64: case PJRT_Buffer_Type_C64: return 8;
+	case PJRT_Buffer_Type_S16: case PJRT_Buffer_Type_U16: return 2;
+	case PJRT_Buffer_Type_F16: case PJRT_Buffer_Type_BF16: return 2;
+	case PJRT_Buffer_Type_S64: case PJRT_Buffer_Type_U64: return 8;
+	case PJRT_Buffer_Type_F64: case PJRT_Buffer_Type_C64: return 8;
 	case PJRT_Buffer_Type_C128: return 16;
 	default: return 4;
 	}
 }
 
 static PJRT_Error *from_host(PJRT_Client_BufferFromHostBuffer_Args *a) {
-	if (a->num_dims > MAX_DIMS) return fail(PJRT_Error_Code_UNIMPLEMENTED, "an array of the fake plugin has 8 axes at most");
-	PJRT_Buffer from = {.device = a->device ? a->device : here[0], .type = a->type, .num_dims = a->num_dims, .size = bytes_of(a->type), .data = (void *)a->data};
+	if (a->num_dims > MAX_DIMS)
+		return fail(PJRT_Error_Code_UNIMPLEMENTED, "an array of the fake plugin has 8 axes at most");
+	PJRT_Buffer from = {.device = a->device ? a->device : here[0], .type = a->type, .num_dims = a->num_dims,
+		.size = bytes_of(a->type), .data = (void *)a->data};
 	for (size_t i = 0; i < a->num_dims; i++) {
 		from.dims[i] = a->dims[i];
 		from.size *= (size_t)a->dims[i];
@@ -368,14 +322,9 @@ static PJRT_Error *buffer_destroy(PJRT_Buffer_Destroy_Args *a) {
 	return NULL;
 }
 
-static PJRT_Error *buffer_device(PJRT_Buffer_Device_Args *a) { a->device = a->buffer->device; return NULL; }
-static PJRT_Error *buffer_type(PJRT_Buffer_ElementType_Args *a) { a->type = a->buffer->type; return NULL; }
-
-static PJRT_Error *buffer_dimensions(PJRT_Buffer_Dimensions_Args *a) {
-	a->dims = a->buffer->dims;
-	a->num_dims = a->buffer->num_dims;
-	return NULL;
-}
+SETS(buffer_device, Buffer_Device, a->device = a->buffer->device)
+SETS(buffer_type, Buffer_ElementType, a->type = a->buffer->type)
+SETS(buffer_dimensions, Buffer_Dimensions, a->dims = a->buffer->dims, a->num_dims = a->buffer->num_dims)
 
 static PJRT_Error *topology_create(PJRT_TopologyDescription_Create_Args *a) {
 	char name[64], message[160];
@@ -391,27 +340,10 @@ static PJRT_Error *topology_create(PJRT_TopologyDescription_Create_Args *a) {
 
 static PJRT_Error *topology_destroy(PJRT_TopologyDescription_Destroy_Args *a) { free(a->topology); return NULL; }
 
-static PJRT_Error *topology_platform(PJRT_TopologyDescription_PlatformName_Args *a) {
-	a->platform_name = script.platform;
-	a->platform_name_size = strlen(script.platform);
-	return NULL;
-}
-
-static PJRT_Error *topology_version(PJRT_TopologyDescription_PlatformVersion_Args *a) {
-	a->platform_version = "fake";
-	a->platform_version_size = 4;
-	return NULL;
-}
-
-static PJRT_Error *topology_devices(PJRT_TopologyDescription_GetDeviceDescriptions_Args *a) {
-	a->descriptions = descriptions;
-	a->num_descriptions = script.devices;
-	return NULL;
-}
-
-static PJRT_Error *topology_attributes(PJRT_TopologyDescription_Attributes_Args *a) { a->num_attributes = 0; return NULL; }
-
-static PJRT_Error *compile(PJRT_Compile_Args *a) { a->executable = calloc(1, sizeof(*a->executable)); return NULL; }
+SETS(topology_devices, TopologyDescription_GetDeviceDescriptions, a->descriptions = descriptions,
+	a->num_descriptions = script.devices)
+SETS(topology_attributes, TopologyDescription_Attributes, a->num_attributes = 0)
+SETS(compile, Compile, a->executable = calloc(1, sizeof(*a->executable)))
 
 // ---- The table. Each call goes through the script, then to the real plugin or to what is above.
 
@@ -461,6 +393,11 @@ static char *script_text(void) {
 	return text;
 }
 
+static PJRT_NamedValue attribute(const char *name, PJRT_NamedValue_Type type, size_t size) {
+	return (PJRT_NamedValue){.struct_size = PJRT_NamedValue_STRUCT_SIZE,
+		.name = name, .name_size = strlen(name), .type = type, .value_size = size};
+}
+
 static const PJRT_Api *read_script(void) {
 	char *text = script_text(), *rest = text;
 	for (char *entry; (entry = strsep(&rest, ";"));) read_entry(entry);
@@ -472,8 +409,10 @@ static const PJRT_Api *read_script(void) {
 		d->process = i * script.processes / script.devices;
 		snprintf(d->text, sizeof(d->text), "%s %d (process %d)", script.kind, i, d->process);
 		d->coords[0] = i;
-		d->attributes[0] = (PJRT_NamedValue){.struct_size = PJRT_NamedValue_STRUCT_SIZE, .name = "coords", .name_size = 6, .type = PJRT_NamedValue_kInt64List, .int64_array_value = d->coords, .value_size = 3};
-		d->attributes[1] = (PJRT_NamedValue){.struct_size = PJRT_NamedValue_STRUCT_SIZE, .name = "device_memory_bytes_limit", .name_size = 25, .type = PJRT_NamedValue_kInt64, .int64_value = script.memory, .value_size = 1};
+		d->attributes[0] = attribute("coords", PJRT_NamedValue_kInt64List, 3);
+		d->attributes[0].int64_array_value = d->coords;
+		d->attributes[1] = attribute("device_memory_bytes_limit", PJRT_NamedValue_kInt64, 1);
+		d->attributes[1].int64_value = script.memory;
 		all[i] = &devices[i];
 		descriptions[i] = d;
 		if (d->process != script.process) continue;
@@ -488,14 +427,16 @@ static const PJRT_Api *read_script(void) {
 		memcpy(api, real, real->struct_size);
 	} else {
 		api->struct_size = sizeof(*api);
-		api->pjrt_api_version = (PJRT_Api_Version){.struct_size = PJRT_Api_Version_STRUCT_SIZE, .major_version = script.major, .minor_version = script.minor};
+		api->pjrt_api_version = (PJRT_Api_Version){.struct_size = PJRT_Api_Version_STRUCT_SIZE,
+			.major_version = script.major, .minor_version = script.minor};
 	}
 	api->PJRT_Error_Destroy = error_destroy;
 	api->PJRT_Error_Message = error_message;
 	api->PJRT_Error_GetCode = error_code;
 #define SET(name, own) api->PJRT_##name = call_##name;
 	CALLS(SET)
-	if (script.functions) api->struct_size = offsetof(PJRT_Api, PJRT_Error_Destroy) + (size_t)script.functions * sizeof(void *);
+	if (script.functions)
+		api->struct_size = offsetof(PJRT_Api, PJRT_Error_Destroy) + (size_t)script.functions * sizeof(void *);
 	note_environment();
 	return api;
 }
