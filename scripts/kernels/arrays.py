@@ -68,39 +68,27 @@ def _bitcast(x, dtype):
     return halves.reshape(x.shape[:-2] + (-1, x.shape[-1]))
 
 
-def _view(x, transform):
+def _part(x, transform):
+    """What transform shows of the array x, as two functions: one reads it, the other returns x with a value there."""
     if isinstance(transform, ReshapeTransform):
-        return x.reshape(transform.shape)
+        return lambda: x.reshape(transform.shape), lambda value: value.reshape(x.shape)
     if isinstance(transform, BitcastTransform):
-        return _bitcast(x, transform.dtype)
+        return lambda: _bitcast(x, transform.dtype), lambda value: _bitcast(value, x.dtype)
     if discharge._is_trivial_indexer(transform):
-        return x
+        return lambda: x, lambda value: value
     starts, sizes, strides, scalars = _starts_and_sizes(transform)
     if all(s == 1 for s in strides):
-        return lax.squeeze(lax.dynamic_slice(x, [jnp.asarray(s, jnp.int32) for s in starts], sizes), scalars)
-    places, scalars = _places(transform)
-    return lax.squeeze(x[places], scalars)
-
-
-def _put(x, transform, value):
-    """The array x, with value where _view looks."""
-    if isinstance(transform, ReshapeTransform):
-        return value.reshape(x.shape)
-    if isinstance(transform, BitcastTransform):
-        return _bitcast(value, x.dtype)
-    if discharge._is_trivial_indexer(transform):
-        return value
-    starts, sizes, strides, scalars = _starts_and_sizes(transform)
-    value = lax.expand_dims(value, scalars)
-    if all(s == 1 for s in strides):
-        return lax.dynamic_update_slice(x, value, [jnp.asarray(s, jnp.int32) for s in starts])
-    places, _ = _places(transform)
-    return x.at[places].set(value)
+        at = lambda: [jnp.asarray(s, jnp.int32) for s in starts]
+        return (lambda: lax.squeeze(lax.dynamic_slice(x, at(), sizes), scalars),
+                lambda value: lax.dynamic_update_slice(x, lax.expand_dims(value, scalars), at()))
+    places = lambda: _places(transform)[0]
+    return (lambda: lax.squeeze(x[places()], scalars),
+            lambda value: x.at[places()].set(lax.expand_dims(value, scalars)))
 
 
 def _read(x, transforms):
     for t in transforms or ():
-        x = _view(x, t)
+        x = _part(x, t)[0]()
     return x
 
 
@@ -108,7 +96,8 @@ def _written(x, transforms, value):
     if not transforms:
         return value
     first, *rest = transforms
-    return _put(x, first, _written(_view(x, first), rest, value))
+    read, put = _part(x, first)
+    return put(_written(read(), rest, value))
 
 
 def _load(in_avals, out_avals, *args, args_tree, **_):
