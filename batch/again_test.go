@@ -11,7 +11,6 @@ import (
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/queue"
-	"github.com/quire/quire/queue/local"
 	"github.com/quire/quire/tally"
 )
 
@@ -34,16 +33,7 @@ func smallSpec(t *testing.T, rows int) batch.Spec {
 // A worker that opened its engine before another process began the job opens it again, with the sizes of that one.
 func TestWorkerTakesSizesOfTheJob(t *testing.T) {
 	spec := smallSpec(t, 3)
-	server, err := local.Start(local.Options{Address: ":0", Dir: filepath.Join(t.TempDir(), "nats")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Stop()
-	q, err := queue.Connect(t.Context(), queue.Options{URL: "nats://" + server.Address()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer q.Close()
+	q := startQueue(t)
 	task, err := batch.NewTask(spec, batch.Options{})
 	if err != nil {
 		t.Fatal(err)

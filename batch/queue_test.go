@@ -7,34 +7,32 @@ import (
 	"testing"
 
 	"github.com/quire/quire/batch"
-	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/queue/local"
 )
 
-// A job that goes through a queue has the files of one that does not, and submitted again there is nothing to do.
-func TestSubmitAndWork(t *testing.T) {
-	dir := t.TempDir()
-	input := filepath.Join(dir, "prompts.jsonl")
-	rows := bytes.Repeat([]byte(`{"prompt_token_ids": [14, 88, 220, 43]}`+"\n"), 3)
-	if err := os.WriteFile(input, rows, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	server, err := local.Start(local.Options{Address: ":0", Dir: filepath.Join(dir, "nats")})
+// startQueue starts a server of queues and connects to it.
+func startQueue(t *testing.T) *queue.Queue {
+	t.Helper()
+	server, err := local.Start(local.Options{Address: ":0", Dir: filepath.Join(t.TempDir(), "nats")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Stop()
+	t.Cleanup(server.Stop)
 	q, err := queue.Connect(t.Context(), queue.Options{URL: "nats://" + server.Address()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer q.Close()
+	t.Cleanup(q.Close)
+	return q
+}
 
-	spec := batch.DefaultSpec()
-	spec.Model, spec.Inputs = testenv.Path("testdata", "models", "llama3"), []string{input}
-	spec.Format, spec.PartRows, spec.Sampling.MaxTokens = "jsonl", 1, 5
-	spec.Engine.MaxSeqs, spec.Engine.KVMemory = 4, 1<<20
+// A job that goes through a queue has the files of one that does not, and submitted again there is nothing to do.
+func TestSubmitAndWork(t *testing.T) {
+	q := startQueue(t)
+	spec := smallSpec(t, 3)
+	spec.Engine.MaxSeqs = 4
+	dir := t.TempDir()
 	spec.Output = filepath.Join(dir, "alone")
 	if _, err := batch.Run(t.Context(), spec, batch.Options{}); err != nil {
 		t.Fatal(err)

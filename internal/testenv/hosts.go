@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/lockstep"
-	"github.com/quire/quire/setup"
 )
 
 // hostVariable makes a process of the tests one of several: address, number of processes, number of this one, argument.
@@ -76,20 +74,7 @@ func AsHost(t *testing.T) (group *lockstep.Group, argument string, ok bool) {
 // GroupOver returns a backend on as many virtual devices of the CPU of each process together.
 func GroupOver(t *testing.T, group *lockstep.Group, devices int) *xla.Backend {
 	t.Helper()
-	plugin, err := setup.FindPlugin("cpu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache, err := setup.CacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := xla.New(xla.Options{Plugin: plugin, ClientOptions: map[string]any{"cpu_device_count": devices},
-		CacheDir: filepath.Join(cache, "test-executables")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Finalize)
+	b := ownXLA(t, devices, xla.Options{})
 	list := make([]int, devices)
 	for i := range list {
 		list[i] = i

@@ -18,21 +18,22 @@ import (
 )
 
 var (
-	sharedXLA   = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsAuto, 1) })
-	sharedPlain = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsOff, 1) })
-	// Backends of 8 virtual devices, for groups.
-	sharedDevices = sync.OnceValues(func() (*xla.Backend,
-		error) {
-		return newXLA(xla.KernelsAuto, virtualDevices)
-	})
-	sharedDevicesPlain = sync.OnceValues(func() (*xla.Backend, error) { return newXLA(xla.KernelsOff, virtualDevices) })
+	sharedXLA   = once(1, xla.KernelsAuto)
+	sharedPlain = once(1, xla.KernelsOff)
+	// Backends of several virtual devices, for groups.
+	sharedDevices      = once(virtualDevices, xla.KernelsAuto)
+	sharedDevicesPlain = once(virtualDevices, xla.KernelsOff)
 )
 
 const virtualDevices = 8
 
-func newXLA(kernels string, devices int) (*xla.Backend, error) {
-	plugin, err := setup.FindPlugin("cpu")
-	if err != nil {
+func once(devices int, kernels string) func() (*xla.Backend, error) {
+	return sync.OnceValues(func() (*xla.Backend, error) { return newXLA(devices, xla.Options{Kernels: kernels}) })
+}
+
+// newXLA opens so many virtual devices of the CPU.
+func newXLA(devices int, o xla.Options) (_ *xla.Backend, err error) {
+	if o.Plugin, err = setup.FindPlugin("cpu"); err != nil {
 		return nil, err
 	}
 	// Most of a test's time is the compiler's: programs are kept from one run of the tests to the next.
@@ -40,10 +41,20 @@ func newXLA(kernels string, devices int) (*xla.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return xla.New(xla.Options{
-		Plugin: plugin, Platform: "cpu", ClientOptions: map[string]any{"cpu_device_count": devices},
-		CacheDir: filepath.Join(cache, "test-executables"), Kernels: kernels,
-	})
+	o.Platform, o.ClientOptions = "cpu", map[string]any{"cpu_device_count": devices}
+	o.CacheDir = filepath.Join(cache, "test-executables")
+	return xla.New(o)
+}
+
+// ownXLA is newXLA for one test.
+func ownXLA(t testing.TB, devices int, o xla.Options) *xla.Backend {
+	t.Helper()
+	b, err := newXLA(devices, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Finalize)
+	return b
 }
 
 // XLA returns the serving backend on the CPU plugin, one for all tests of a process. It fails the test if the plugin is

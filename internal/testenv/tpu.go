@@ -2,13 +2,11 @@ package testenv
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/backend/xla/mosaic"
-	"github.com/quire/quire/setup"
 )
 
 // TPUOnCPU returns a backend that builds programs as for a TPU and runs them on virtual devices of the CPU. The kernels
@@ -16,23 +14,7 @@ import (
 // shapes that are listed there. kernels is as in xla.Options.
 func TPUOnCPU(t testing.TB, kernels string, devices int) *xla.Backend {
 	t.Helper()
-	plugin, err := setup.FindPlugin("cpu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache, err := setup.CacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := xla.New(xla.Options{
-		Plugin: plugin, Platform: "cpu", ClientOptions: map[string]any{"cpu_device_count": devices},
-		CacheDir: filepath.Join(cache, "test-executables"), Kernels: kernels, StandIn: tpuKernels(t),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Finalize)
-	return b
+	return ownXLA(t, devices, xla.Options{Kernels: kernels, StandIn: tpuKernels(t)})
 }
 
 // tpuKernels finds the lowered kernels.
