@@ -98,12 +98,9 @@ func (s *Session) openEngine(ctx context.Context, o *Task, model *models.Checkpo
 	if err != nil {
 		return err
 	}
-	cfg := o.Engine.Config()
-	cfg.Model, cfg.Tokenizer, cfg.Hosts, cfg.Debug, cfg.Log = model, tok, o.Hosts.joined(), o.Debug, o.Log
+	cfg := o.programConfig(model, tok)
+	cfg.Hosts, cfg.Log = o.Hosts.joined(), o.Log
 	cfg.Observe, cfg.Inspect, cfg.Trace = o.observe(), o.inspect(), o.Observer.tracer()
-	if cfg.HostKVMemory == 0 && (o.SavePrefix != "" || len(o.LoadPrefixes) > 0) {
-		cfg.HostKVMemory = defaultHostMemory
-	}
 	if s.Sampler, err = newSampler(ctx, cfg, groups); err != nil {
 		return err
 	}
@@ -113,6 +110,30 @@ func (s *Session) openEngine(ctx context.Context, o *Task, model *models.Checkpo
 	}
 	closes(o.endProfile)
 	return o.loadPrefixes(s.engines()...)
+}
+
+// programConfig is what the programs of the task's engine follow from, all but the backend.
+func (o *Task) programConfig(model *models.Checkpoint, tok *tokenizer.Tokenizer) engine.Config {
+	cfg := o.Engine.Config()
+	cfg.Model, cfg.Tokenizer, cfg.Debug = model, tok, o.Debug
+	if cfg.HostKVMemory == 0 && (o.SavePrefix != "" || len(o.LoadPrefixes) > 0) {
+		cfg.HostKVMemory = defaultHostMemory
+	}
+	return cfg
+}
+
+// PlanConfig is what the programs of the task's engine follow from, all but the backend: those of [RealModels.Open].
+func (o *Task) PlanConfig(model *models.Checkpoint) (engine.Config, error) {
+	tok, err := openTokenizer(model)
+	return o.programConfig(model, tok), err
+}
+
+// openTokenizer opens the model's tokenizer; nil where it has none.
+func openTokenizer(model *models.Checkpoint) (*tokenizer.Tokenizer, error) {
+	if source := model.TokenizerSource(); source != "" {
+		return tokenizer.Open(source)
+	}
+	return nil, nil
 }
 
 // newSampler makes the engine, or one on each of several backends.
@@ -232,16 +253,15 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 		}
 		template = string(src)
 	}
-	source := model.TokenizerSource()
-	if source == "" {
+	tok, err := openTokenizer(model)
+	if err != nil {
+		return nil, err
+	}
+	if tok == nil {
 		none := fmt.Errorf("the model %s has no tokenizer: only prompt_token_ids can be run", o.Model)
 		s.Encode = func(string, bool) ([]int32, error) { return nil, none }
 		s.NoTemplate = none
 		return nil, nil
-	}
-	tok, err := tokenizer.Open(source)
-	if err != nil {
-		return nil, err
 	}
 	s.Encode = tok.Encode
 	switch o.ChatTemplate {

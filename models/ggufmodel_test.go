@@ -150,6 +150,11 @@ func TestGGUFOptions(t *testing.T) {
 		t.Errorf("config is %+v, scaling %+v, tokenizer %q, template %q", cfg, cfg.RopeScaling, c.TokenizerSource(),
 			c.ChatTemplate())
 	}
+	dummy, err := OpenConfig(path)
+	if err != nil || dummy.TokenizerSource() != path || dummy.ChatTemplate() != "T" {
+		t.Errorf("without its weights it has tokenizer %q, template %q (%v)", dummy.TokenizerSource(),
+			dummy.ChatTemplate(), err)
+	}
 }
 
 func TestGGUFRefusals(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 )
 
-// OpenConfig opens a model for its shapes: the checkpoint has the config of ref and the weights of [Dummy]. ref is as
+// OpenConfig opens a model for its shapes: the checkpoint has the config and the tokenizer of ref and the weights of
+// [Dummy]. ref is as
 // in [Open], or a config.json by any name that ends in .json. Weights of a folder or a hub repository are neither read
 // nor fetched, and need not exist.
 func OpenConfig(ref string) (*Checkpoint, error) {
@@ -35,5 +36,7 @@ func openConfig(ref string) (*Checkpoint, error) {
 		return nil, err
 	}
 	defer c.Close()
-	return Dummy(c.Config, 0), nil
+	dummy := Dummy(c.Config, 0)
+	dummy.tokenizer, dummy.chatTemplate = c.tokenizer, c.chatTemplate
+	return dummy, nil
 }

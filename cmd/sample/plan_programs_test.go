@@ -41,20 +41,27 @@ func TestRunAfterCompileOnlyCompilesNothing(t *testing.T) {
 		`{"id": "b", "prompt_token_ids": [4]}`+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	model := testenv.Path("testdata", "models", "smollm2-like")
+	withTokenizer := t.TempDir()
+	if err := os.CopyFS(withTokenizer, os.DirFS(model)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(withTokenizer, os.DirFS(testenv.Path("tokenizer", "testdata", "llama2"))); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
-		name     string
-		parallel []string
-		apart    int // replicas that have programs of their own
+		name, model string
+		parallel    []string
+		apart       int // replicas that have programs of their own
 	}{
-		{"one device", nil, 1},
-		{"two replicas", []string{"--dp", "2"}, 1},
-		{"two replicas of two devices", []string{"--tp", "2", "--dp", "2"}, 2},
+		{"one device", withTokenizer, nil, 1},
+		{"two replicas", model, []string{"--dp", "2"}, 1},
+		{"two replicas of two devices", model, []string{"--tp", "2", "--dp", "2"}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cache := t.TempDir()
 			t.Setenv(setup.EnvCache, cache)
-			args := append([]string{"--model", testenv.Path("testdata", "models", "smollm2-like"), "--backend",
-				"xla:cpu", "--kv-memory", "1MiB",
+			args := append([]string{"--model", c.model, "--backend", "xla:cpu", "--kv-memory", "1MiB",
 				"--max-seqs", "4", "--max-model-len", "16"}, c.parallel...)
 			plan, code, stderr := runPlanCommand(t, append(args, "--compile-only")...)
 			if code != exitOK {
