@@ -12,7 +12,7 @@ import (
 )
 
 // Allocate makes room for the tokens of a step and says where each goes. packed is sorted by slot, then position, as
-// [tokenqueue.Queue.PackNext] leaves it; maxSeqs is the number of rows, B, of the result.
+// [tokenqueue.Prompts.PackNext] leaves it; maxSeqs is the number of rows, B, of the result.
 //
 // Each sequence becomes as long as its last token's position + 1, unless it was longer, and gets the pages for that: in
 // order of slot the k-th page needed is the k-th free page. Its tokens must join up with it: at most as many new

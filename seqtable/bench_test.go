@@ -43,15 +43,9 @@ func BenchmarkVerbs(b *testing.B) {
 		}{
 			{"Enqueue", func(s state, i *Node) (state, []*Node) {
 				slots := Rem(iota32(i.Graph(), z.tokens), Scalar(i.Graph(), dtypes.Int32, z.slots-1))
-				s.Queue, _ = s.Queue.Enqueue(slots, slots, BroadcastToDims(i, z.tokens),
+				s.Queue = s.Queue.Enqueue(slots, slots, BroadcastToDims(i, z.tokens),
 					LessThan(slots, OnesLike(slots)))
 				return s, nil
-			}},
-			{"PackNext", func(s state, i *Node) (state, []*Node) {
-				s.Queue.NumQueued = AddScalar(MinScalar(i, 0), z.queue)
-				queue, packed := s.Queue.PackNext(z.tokens)
-				s.Queue = queue
-				return s, tree.Leaves(packed)
 			}},
 			{"PurgeNothing", func(s state, i *Node) (state, []*Node) {
 				s.Queue = s.Queue.PurgeSlots(LessThan(s.Seqs.SeqLens, BroadcastToDims(MinScalar(i, 0), z.slots)))

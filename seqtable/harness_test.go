@@ -1,6 +1,8 @@
 package seqtable_test
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -165,6 +167,24 @@ func (m model) counts() []int32 {
 		}
 	}
 	return counts
+}
+
+// pack takes the oldest tokens of the queue for a step, sorted by slot, then position. args are what the program step
+// gets: these, and the queue without them.
+func (m *machine) pack() (packed []tokenqueue.Entry, args []any) {
+	n := min(m.z.tokens, len(m.queue.Entries))
+	packed = slices.Clone(m.queue.Entries[:n])
+	m.queue.Entries = slices.Delete(m.queue.Entries, 0, n)
+	slices.SortStableFunc(packed, func(a, b tokenqueue.Entry) int {
+		return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Pos, b.Pos))
+	})
+	add := func(entries []tokenqueue.Entry, size int) {
+		tokens, slots, pos := columns(entries, size)
+		args = append(args, tokens, slots, pos, int32(len(entries)))
+	}
+	add(packed, m.z.tokens)
+	add(m.queue.Entries, m.z.queue)
+	return packed, args
 }
 
 func columns(entries []tokenqueue.Entry, n int) (tokens, slots, pos []int32) {

@@ -89,15 +89,15 @@ func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
 		return s, []*graph.Node{status.Vector()}
 	})
 	m.enqueue = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
-		queue, dropped := s.Queue.Enqueue(args[0], args[1], args[2], args[3])
-		s.Queue = queue
-		return s, []*graph.Node{dropped}
+		s.Queue = s.Queue.Enqueue(args[0], args[1], args[2], args[3])
+		return s, nil
 	})
-	m.step = compile(t, backend, z, func(s state, _ []*graph.Node) (state, []*graph.Node) {
-		queue, packed := s.Queue.PackNext(z.tokens)
+	m.step = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		packed := tokenqueue.Packed{Tokens: args[0], SlotIDs: args[1], PosIDs: args[2], NumTokens: args[3]}
+		s.Queue = tokenqueue.Queue{Tokens: args[4], SlotIDs: args[5], PosIDs: args[6], NumQueued: args[7]}
 		seqs, pages, batch, status := s.Seqs.Allocate(s.Pages, packed, z.maxSeqs)
-		return state{Seqs: seqs, Pages: pages, Queue: queue}, slices.Concat(tree.Leaves(packed), tree.Leaves(batch),
-			[]*graph.Node{status.Vector()})
+		s.Seqs, s.Pages = seqs, pages
+		return s, append(tree.Leaves(batch), status.Vector())
 	})
 	m.clone = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
 		seqs, pages, from, to, status := s.Seqs.Fork(s.Pages, args[0], args[1], args[2], args[3])
@@ -164,10 +164,9 @@ func (m *machine) operation(t *rapid.T) {
 	case "enqueue":
 		m.drawEnqueue()
 	case "step":
-		packed := m.queue.PackNext(m.z.tokens)
+		packed, args := m.pack()
 		batch, err := m.seqs.Allocate(m.pages, packed, m.z.maxSeqs)
-		tokens, slots, pos := columns(packed, m.z.tokens)
-		m.run(op, m.step, err, join(tokens, slots, pos, []int32{int32(len(packed))}, m.z.batchVector(batch, packed)))
+		m.run(op, m.step, err, m.z.batchVector(batch, packed), args...)
 	case "clone":
 		m.drawClone()
 	case "finish": // As the engine does.
@@ -253,8 +252,8 @@ func (m *machine) drawEnqueue() {
 		next[slot] = max(next[slot], pos[i]+1)
 		entries = append(entries, tokenqueue.Entry{Token: tokens[i], Slot: slots[i], Pos: pos[i]})
 	}
-	dropped := m.queue.Enqueue(entries...)
-	m.run("enqueue", m.enqueue, errNoStatus, []int32{int32(dropped)}, tokens, slots, pos, valid)
+	m.queue.Enqueue(entries...)
+	m.run("enqueue", m.enqueue, errNoStatus, nil, tokens, slots, pos, valid)
 }
 
 func (m *machine) drawClone() {

@@ -133,14 +133,13 @@ func (m *machine) feed(t *testing.T, slot int32, at, n int) seqtable.Batch {
 		tokens[i], slots[i], pos[i], valid[i] = int32(100+i), slot, int32(at+i), true
 		m.queue.Enqueue(tokenqueue.Entry{Token: tokens[i], Slot: slot, Pos: pos[i]})
 	}
-	m.apply(t, m.enqueue, errNoStatus, []int32{0}, tokens, slots, pos, valid)
-	packed := m.queue.PackNext(m.z.tokens)
+	m.apply(t, m.enqueue, errNoStatus, nil, tokens, slots, pos, valid)
+	packed, args := m.pack()
 	batch, err := m.seqs.Allocate(m.pages, packed, m.z.maxSeqs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, slots, pos = columns(packed, m.z.tokens)
-	m.apply(t, m.step, nil, join(tokens, slots, pos, []int32{int32(len(packed))}, m.z.batchVector(batch, packed)))
+	m.apply(t, m.step, nil, m.z.batchVector(batch, packed), args...)
 	return batch
 }
 

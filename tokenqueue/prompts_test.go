@@ -20,7 +20,7 @@ func TestPromptsAgainstHost(t *testing.T) {
 		exec, err := NewExec(backend, func(tokens, starts, done, lens, queued, room *Node) []*Node {
 			g := tokens.Graph()
 			ids := Iota(g, queued.Shape(), 0)
-			q, _ := tokenqueue.New(g, slots).Enqueue(queued, ids, done, GreaterOrEqual(queued, ZerosLike(queued)))
+			q := tokenqueue.New(g, slots).Enqueue(queued, ids, done, GreaterOrEqual(queued, ZerosLike(queued)))
 			p := tokenqueue.Prompts{Tokens: tokens, Starts: starts, Done: done, Lens: lens}.PackNext(
 				q.Next(slots), room, limit)
 			return []*Node{p.Tokens, p.SlotIDs, p.PosIDs, p.NumTokens}

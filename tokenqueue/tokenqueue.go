@@ -1,8 +1,9 @@
 // Package tokenqueue holds the tokens that wait to be run through the model, and packs the next of them for a step.
 //
-// A token is identified by its slot (the sequence it belongs to) and its position in that sequence. A step takes the
-// tokens that have waited longest, sorted so that those of one sequence are adjacent. Package seqtable then assigns
-// their pages and makes the [PageBatchInfo] that attention reads. [Host] is the plain-Go twin.
+// A token is identified by its slot (the sequence it belongs to) and its position in that sequence. Drawn tokens wait
+// in a [Queue], those of prompts in [Prompts]. [Prompts.PackNext] takes from both, sorted so that the tokens of one
+// sequence are adjacent. Package seqtable then assigns their pages and makes the [PageBatchInfo] that attention reads.
+// [Host] is the plain-Go twin.
 package tokenqueue
 
 import (
@@ -58,9 +59,8 @@ func New(g *Graph, capacity int) Queue {
 func (q Queue) Capacity() int { return q.Tokens.Shape().Dimensions[0] }
 
 // Enqueue appends, in order, the tokens for which valid, bool [N], holds. tokens, slots and pos are int32 [N]. Tokens
-// for which there is no room are left out and counted in dropped, an int32 scalar: none where a queue of S slots holds
-// at most one token each.
-func (q Queue) Enqueue(tokens, slots, pos, valid *Node) (after Queue, dropped *Node) {
+// for which there is no room are left out: there are none where a queue of S slots holds at most one token of each.
+func (q Queue) Enqueue(tokens, slots, pos, valid *Node) Queue {
 	g := tokens.Graph()
 	capacity, n := q.Capacity(), tokens.Shape().Dimensions[0]
 	from, count := scan.Positions(valid, n)
@@ -76,54 +76,7 @@ func (q Queue) Enqueue(tokens, slots, pos, valid *Node) (after Queue, dropped *N
 		SlotIDs:   insert(q.SlotIDs, slots),
 		PosIDs:    insert(q.PosIDs, pos),
 		NumQueued: Add(q.NumQueued, added),
-	}, Sub(count, added)
-}
-
-// PackNext takes the first limit tokens of the queue (T), or all if there are fewer, and sorts them by slot, then
-// position. Tokens of the same place keep their order.
-func (q Queue) PackNext(limit int) (after Queue, packed Packed) {
-	g := q.Tokens.Graph()
-	capacity := q.Capacity()
-	taken := Min(q.NumQueued, Scalar(g, dtypes.Int32, limit))
-	rest := Sub(q.NumQueued, taken)
-
-	place := iota32(g, capacity)
-	source := InsertAxes(clip(Add(place, taken), capacity), -1)
-	stays := LessThan(place, rest)
-	none := fill(g, capacity, -1)
-	shift := func(x *Node) *Node { return Where(stays, Gather(x, source), none) }
-	after = Queue{Tokens: shift(q.Tokens), SlotIDs: shift(q.SlotIDs), PosIDs: shift(q.PosIDs), NumQueued: rest}
-
-	inPack := LessThan(iota32(g, limit), taken)
-	last := fill(g, limit, dtypes.Int32.HighestValue().(int32))
-	padding := fill(g, limit, -1)
-	// Padding sorts last, and gets its -1 after the sort.
-	front := func(x *Node) *Node {
-		if limit > capacity {
-			x = Concatenate([]*Node{x, fill(g, limit-capacity, -1)}, 0)
-		}
-		return SliceAxis(x, 0, AxisRangeFromStart(limit))
 	}
-	sorted := sortTokens(Where(inPack, front(q.SlotIDs), last), Where(inPack, front(q.PosIDs), last), front(q.Tokens))
-	return after, Packed{
-		Tokens:    Where(inPack, sorted[2], padding),
-		SlotIDs:   Where(inPack, sorted[0], padding),
-		PosIDs:    Where(inPack, sorted[1], padding),
-		NumTokens: taken,
-	}
-}
-
-// sortTokens sorts by slot, then position, keeping the order of equals.
-func sortTokens(slots, pos, tokens *Node) []*Node {
-	less := NewClosure(slots.Graph(), func(g *Graph) []*Node {
-		scalar := shapes.Make(dtypes.Int32)
-		slotL, slotR := Parameter(g, "slotL", scalar), Parameter(g, "slotR", scalar)
-		posL, posR := Parameter(g, "posL", scalar), Parameter(g, "posR", scalar)
-		Parameter(g, "tokenL", scalar)
-		Parameter(g, "tokenR", scalar)
-		return []*Node{LogicalOr(LessThan(slotL, slotR), LogicalAnd(Equal(slotL, slotR), LessThan(posL, posR)))}
-	})
-	return SortFunc(less, 0, true, slots, pos, tokens)
 }
 
 // PurgeSlots removes the tokens of the slots for which mask, bool [S], holds. The others keep their order.

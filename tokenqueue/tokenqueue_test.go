@@ -26,7 +26,6 @@ const (
 // programs are the verbs on a queue that goes in and comes out as one vector.
 type programs struct {
 	enqueue, purge *Exec
-	pack           map[int]*Exec
 }
 
 func newPrograms(t *testing.T, backend compute.Backend) programs {
@@ -47,20 +46,13 @@ func newPrograms(t *testing.T, backend compute.Backend) programs {
 		}
 		return e
 	}
-	p := programs{pack: map[int]*Exec{}}
+	var p programs
 	p.enqueue = must(NewExec(backend, func(v, tokens, slots, pos, valid *Node) *Node {
-		q, dropped := queue(v).Enqueue(tokens, slots, pos, ConvertDType(valid, dtypes.Bool))
-		return flatten(append(tree.Leaves(q), dropped)...)
+		return flatten(tree.Leaves(queue(v).Enqueue(tokens, slots, pos, ConvertDType(valid, dtypes.Bool)))...)
 	}))
 	p.purge = must(NewExec(backend, func(v, mask *Node) *Node {
 		return flatten(tree.Leaves(queue(v).PurgeSlots(mask))...)
 	}))
-	for _, limit := range []int{1, 8, 64} { // 64: more than the queue holds.
-		p.pack[limit] = must(NewExec(backend, func(v *Node) *Node {
-			q, packed := queue(v).PackNext(limit)
-			return flatten(append(tree.Leaves(q), tree.Leaves(packed)...)...)
-		}))
-	}
 	return p
 }
 
@@ -80,20 +72,19 @@ func TestAgainstHost(t *testing.T) {
 			host := &tokenqueue.Host{Capacity: capacity}
 			state := vector(nil, capacity)
 			var token int32
-			run := func(exec *Exec, rest []int32, args ...any) {
+			run := func(exec *Exec, args ...any) {
 				out, err := exec.Exec(append([]any{state}, args...)...)
 				if err != nil {
 					t.Fatal(err)
 				}
 				got := tensors.MustCopyFlatData[int32](out[0])
-				want := append(vector(host.Entries, capacity), rest...)
-				if !slices.Equal(got, want) {
+				if want := vector(host.Entries, capacity); !slices.Equal(got, want) {
 					t.Fatalf("\n got %v\nwant %v", got, want)
 				}
-				state = got[:3*capacity+1]
+				state = got
 			}
 			for range 20 {
-				switch rapid.SampledFrom([]string{"enqueue", "enqueue", "pack", "purge"}).Draw(t, "op") {
+				switch rapid.SampledFrom([]string{"enqueue", "enqueue", "purge"}).Draw(t, "op") {
 				case "enqueue":
 					tokens, slotIDs, pos := make([]int32, added), make([]int32, added), make([]int32, added)
 					valid := make([]bool, added)
@@ -107,19 +98,15 @@ func TestAgainstHost(t *testing.T) {
 							entries = append(entries, tokenqueue.Entry{Token: tokens[i], Slot: slotIDs[i], Pos: pos[i]})
 						}
 					}
-					dropped := host.Enqueue(entries...)
-					run(p.enqueue, []int32{int32(dropped)}, tokens, slotIDs, pos, valid)
-				case "pack":
-					limit := rapid.SampledFrom([]int{1, 8, 64}).Draw(t, "limit")
-					packed := host.PackNext(limit)
-					run(p.pack[limit], vector(packed, limit))
+					host.Enqueue(entries...)
+					run(p.enqueue, tokens, slotIDs, pos, valid)
 				case "purge":
 					mask := make([]bool, slots)
 					for i := range mask {
 						mask[i] = rapid.IntRange(0, 3).Draw(t, "purged") == 0
 					}
 					host.PurgeSlots(mask)
-					run(p.purge, nil, mask)
+					run(p.purge, mask)
 				}
 			}
 		})

@@ -166,7 +166,7 @@ func (gr *Graphs) admit(l loop, in input) loop {
 	// A sequence that was swapped out goes on with the token it drew last.
 	resumes := LogicalAnd(a.Entries, Equal(in.Waiting.Resume, integer(g, 1)))
 	last := take(in.Tokens, Add(in.Waiting.Starts, in.Waiting.Held))
-	st.Queue, _ = st.Queue.Enqueue(last, a.Rows, in.Waiting.Held, resumes)
+	st.Queue = st.Queue.Enqueue(last, a.Rows, in.Waiting.Held, resumes)
 	l.State = st
 	return l
 }

@@ -174,7 +174,7 @@ func (gr *Graphs) record(l loop, in input, rows samplers, d drawn, allocated seq
 
 	done := LogicalAnd(valid, GreaterThan(finish, integer(g, int(schedule.Running))))
 	// A slot has at most one token queued, so that the queue of S never runs full.
-	st.Queue, _ = st.Queue.Enqueue(d.Tokens, rows.Slots, rows.Positions, LogicalAnd(valid, LogicalNot(done)))
+	st.Queue = st.Queue.Enqueue(d.Tokens, rows.Slots, rows.Positions, LogicalAnd(valid, LogicalNot(done)))
 	ended := control.ScatterSet(Zeros(g, shapes.Make(dtypes.Int32, gr.Rows())),
 		Where(done, rows.Slots, FillScalar(g, rows.Slots.Shape(), float64(gr.Rows()))), OnesLike(rows.Slots))
 	var released seqtable.Status
