@@ -37,6 +37,12 @@ func (r *Row) Tokens() (most int) {
 
 // Rows yields the rows of an output in its order. A file that is an input is promptset.ErrNoCompletions.
 func Rows(ctx context.Context, out *promptset.Output) iter.Seq2[*Row, error] {
+	return rows(ctx, out, (*promptset.Completion).Prompt)
+}
+
+// rows is Rows with what reads the prompts.
+func rows(ctx context.Context, out *promptset.Output,
+	prompt func(*promptset.Completion) string) iter.Seq2[*Row, error] {
 	return func(yield func(*Row, error) bool) {
 		var row *Row
 		for _, part := range out.Parts {
@@ -53,7 +59,7 @@ func Rows(ctx context.Context, out *promptset.Output) iter.Seq2[*Row, error] {
 					row = nil
 				}
 				if row == nil {
-					row = &Row{ID: c.ID, Prompt: c.Prompt()}
+					row = &Row{ID: c.ID, Prompt: prompt(c)}
 				}
 				row.Completions = append(row.Completions, c.Result)
 			}

@@ -64,7 +64,8 @@ func StatsOf(ctx context.Context, out *promptset.Output) (*Stats, error) {
 	var prompts, completions []int
 	var logprobs []float64
 	words := newVocabulary()
-	for row, err := range Rows(ctx, out) {
+	none := func(*promptset.Completion) string { return "" }
+	for row, err := range rows(ctx, out, none) {
 		if err != nil {
 			return nil, err
 		}
