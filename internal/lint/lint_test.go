@@ -50,7 +50,8 @@ var tiers = map[string]int{
 	"models": hostTier, "prefix": hostTier, "promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier,
 	"setup": hostTier, "telemetry": hostTier, "tokenizer": hostTier,
 
-	"chip": fileTier, "parameter": fileTier, "storage": fileTier, "tally": fileTier, "vfs": fileTier,
+	"chip": fileTier, "grammar": fileTier,
+	"parameter": fileTier, "storage": fileTier, "tally": fileTier, "vfs": fileTier,
 }
 
 const (
