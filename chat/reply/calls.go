@@ -1,0 +1,180 @@
+package reply
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// calling is a form of calls of tools.
+type calling struct {
+	names []string // vLLM's
+	// in says whether a chat template has the form.
+	in    func(template string) bool
+	marks []string
+	// parse returns the calls of a text, and the text without them. It is all or nothing: a text with a call that does
+	// not follow the form has none.
+	parse    func(text string) (calls []ToolCall, rest string, ok bool)
+	idLength int // that the family's templates want ids to have; 0 is any
+}
+
+var callings = []calling{
+	{names: []string{"mistral"}, parse: mistral, idLength: 9, marks: []string{toolCalls, callID, callArgs},
+		in: func(template string) bool { return strings.Contains(template, toolCalls) }},
+	{names: []string{"hermes"}, parse: hermes, marks: []string{callStart, callEnd},
+		in: func(template string) bool { // others of these marks have XML between them
+			return strings.Contains(template, callStart) && strings.Contains(template, "arguments") &&
+				!strings.Contains(template, "<function=") && !strings.Contains(template, "<arg_key>")
+		}},
+	{names: []string{"llama3_json"}, parse: llama, marks: []string{pythonTag},
+		in: func(template string) bool {
+			return strings.Contains(strings.ReplaceAll(template, `\`, ""), `{"name": function name, "parameters": `)
+		}},
+}
+
+// Marks of calls.
+const (
+	callStart, callEnd          = "<tool_call>", "</tool_call>"         // hermes
+	pythonTag                   = "<|python_tag|>"                      // llama3_json
+	toolCalls, callID, callArgs = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]" // mistral
+)
+
+// hermes reads <tool_call>{"name": ..., "arguments": {...}}</tool_call>, of Hermes and Qwen. The end of the text may
+// stand for the last end mark.
+func hermes(text string) (calls []ToolCall, rest string, ok bool) {
+	var left strings.Builder
+	for {
+		before, behind, found := strings.Cut(text, callStart)
+		if !found {
+			left.WriteString(text)
+			return calls, left.String(), len(calls) > 0
+		}
+		left.WriteString(strings.TrimRight(before, "\n"))
+		call, size, ok := decodeCall(behind, "arguments")
+		if !ok {
+			return nil, "", false
+		}
+		text = strings.TrimLeft(behind[size:], " \n")
+		if after, ended := strings.CutPrefix(text, callEnd); ended {
+			text = after
+		} else if text != "" {
+			return nil, "", false
+		}
+		calls = append(calls, call)
+	}
+}
+
+// llama reads objects {"name": ..., "parameters": {...}} with semicolons between them, of Llama 3. They may stand in
+// other text.
+func llama(text string) (calls []ToolCall, rest string, ok bool) {
+	var left strings.Builder
+	for {
+		at := strings.IndexByte(text, '{')
+		if at < 0 {
+			left.WriteString(text)
+			return calls, strings.Trim(left.String(), " \n"), len(calls) > 0
+		}
+		call, size, ok := decodeCall(text[at:], "parameters", "arguments")
+		if !ok {
+			left.WriteString(text[:at+1])
+			text = text[at+1:]
+			continue
+		}
+		before := strings.TrimSuffix(strings.TrimRight(text[:at], " \n"), pythonTag)
+		if between := strings.Trim(before, " \n"); between != ";" || len(calls) == 0 {
+			left.WriteString(before)
+		}
+		calls, text = append(calls, call), text[at+size:]
+	}
+}
+
+// mistral reads [TOOL_CALLS] with a list of objects {"name": ..., "arguments": {...}} behind it, or a name with its
+// arguments behind each: [TOOL_CALLS]name{...}, [TOOL_CALLS]name[CALL_ID]id[ARGS]{...}.
+func mistral(text string) (calls []ToolCall, rest string, ok bool) {
+	before, behind, found := strings.Cut(text, toolCalls)
+	if !found {
+		return nil, "", false
+	}
+	if list := strings.TrimLeft(behind, " \n"); strings.HasPrefix(list, "[{") || strings.HasPrefix(list, "[ ") {
+		calls, size, ok := decodeCalls(list)
+		return calls, before + strings.TrimLeft(list[size:], "\n"), ok
+	}
+	for found {
+		var one string
+		one, behind, found = strings.Cut(behind, toolCalls)
+		brace := strings.IndexByte(one, '{')
+		if brace < 0 {
+			return nil, "", false
+		}
+		c := ToolCall{Name: strings.TrimSuffix(one[:brace], callArgs)}
+		c.Name, c.ID, _ = strings.Cut(c.Name, callID)
+		if c.Name = strings.TrimSpace(c.Name); c.Name == "" {
+			return nil, "", false
+		}
+		raw, size, ok := decodeObject(one[brace:])
+		if !ok {
+			return nil, "", false
+		}
+		c.Arguments = raw
+		calls = append(calls, c)
+		before += strings.TrimLeft(one[brace+size:], "\n")
+	}
+	return calls, before, true
+}
+
+// decodeCalls reads a list of calls at the start of a text.
+func decodeCalls(text string) (calls []ToolCall, size int, ok bool) {
+	d := json.NewDecoder(strings.NewReader(text))
+	var items []json.RawMessage
+	if d.Decode(&items) != nil || len(items) == 0 {
+		return nil, 0, false
+	}
+	for _, item := range items {
+		call, _, ok := decodeCall(string(item), "arguments")
+		if !ok {
+			return nil, 0, false
+		}
+		calls = append(calls, call)
+	}
+	return calls, int(d.InputOffset()), true
+}
+
+// decodeCall reads an object at the start of a text, with a name and with arguments under one of keys.
+func decodeCall(text string, keys ...string) (call ToolCall, size int, ok bool) {
+	raw, size, ok := decodeObject(text)
+	if !ok {
+		return call, 0, false
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(raw), &object) != nil || json.Unmarshal(object["name"], &call.Name) != nil ||
+		call.Name == "" {
+		return call, 0, false
+	}
+	_ = json.Unmarshal(object["id"], &call.ID) // which few models write
+	for _, key := range keys {
+		arguments := string(object[key])
+		if arguments == "" {
+			continue
+		}
+		var text string // models that write the arguments as text with an object in it
+		if json.Unmarshal([]byte(arguments), &text) == nil {
+			arguments = text
+		}
+		call.Arguments, _, ok = decodeObject(arguments)
+		return call, size, ok
+	}
+	return call, 0, false
+}
+
+// decodeObject returns the JSON object that a text begins with, as it is written.
+func decodeObject(text string) (raw string, size int, ok bool) {
+	trimmed := strings.TrimLeft(text, " \t\r\n")
+	if !strings.HasPrefix(trimmed, "{") {
+		return "", 0, false
+	}
+	d := json.NewDecoder(strings.NewReader(trimmed))
+	var object json.RawMessage
+	if d.Decode(&object) != nil {
+		return "", 0, false
+	}
+	return string(object), len(text) - len(trimmed) + int(d.InputOffset()), true
+}

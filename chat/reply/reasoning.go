@@ -1,0 +1,57 @@
+package reply
+
+import (
+	"slices"
+	"strings"
+)
+
+// thinking is a form of reasoning: text between two marks, before the answer.
+type thinking struct {
+	names      []string // vLLM's
+	start, end string
+	label      string // what the reasoning begins with that is no part of it
+}
+
+var thinkings = []thinking{
+	{names: []string{"mistral"}, start: "[THINK]", end: "[/THINK]"},
+	{names: []string{"seed_oss"}, start: "<seed:think>", end: "</seed:think>"},
+	{names: []string{"gemma4"}, start: "<|channel>", end: "<channel|>", label: "thought\n"},
+	{names: []string{"qwen3", "deepseek_r1", "deepseek_v3", "glm45", "olmo3"}, start: "<think>", end: "</think>"},
+}
+
+func thinkingOf(name string) *thinking {
+	for i := range thinkings {
+		if slices.Contains(thinkings[i].names, name) {
+			return &thinkings[i]
+		}
+	}
+	return nil
+}
+
+// thinkingIn is the form that a chat template has.
+func thinkingIn(template string) *thinking {
+	for i := range thinkings {
+		if strings.Contains(template, thinkings[i].end) {
+			return &thinkings[i]
+		}
+	}
+	return nil
+}
+
+// split returns the reasoning and what follows it, the end of text. The reasoning begins with the text where that is
+// open, where the start mark stands first, or where an end mark comes without one; else there is none. Without an end
+// mark all of it is reasoning: the completion ended within.
+//
+// Blank lines around both parts are not theirs: chat templates that put the parts together write them.
+func (t *thinking) split(text string, open bool) (reasoning, rest string) {
+	body, started := strings.CutPrefix(strings.TrimLeft(text, " \n"), t.start)
+	if !started {
+		body = text
+	}
+	reasoning, rest, ended := strings.Cut(body, t.end)
+	if !started && !open && !ended || !started && strings.Contains(reasoning, t.start) {
+		return "", text
+	}
+	reasoning = strings.TrimPrefix(reasoning, t.label)
+	return strings.Trim(reasoning, "\n"), strings.TrimLeft(rest, "\n")
+}
