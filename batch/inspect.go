@@ -37,7 +37,7 @@ func (s *savedJob) inspect(published map[int]bool) error {
 	}
 	s.damaged = found.Damaged
 	s.before = notes.Counts(slices.Sorted(maps.Keys(published)))
-	if job := s.state.Job(); job != nil && len(job.Meta) > 0 && s.format == promptset.FormatJSONL {
+	if job := s.state.Job(); job != nil && len(job.Meta) > 0 && promptset.HasMetaFile(s.format) {
 		s.wroteMeta, err = promptset.MendMeta(s.folder, job.Meta)
 	}
 	return err

@@ -37,7 +37,7 @@ type Spec struct {
 	Inputs []string `json:"-"`
 	// Output is the folder of the completions, here or in an object store.
 	Output string
-	// Format of the output: parquet or jsonl.
+	// Format of the output: one of promptset.Formats.
 	Format string
 	// Columns are those of the output that it has on request.
 	Columns []string
@@ -90,7 +90,7 @@ func (s *Spec) Validate() error {
 		return wrong("columns", "%v", err)
 	}
 	return cmpOr(
-		func() error { return oneOf("format", s.Format, promptset.FormatParquet, promptset.FormatJSONL) },
+		func() error { return oneOf("format", s.Format, promptset.Formats()...) },
 		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },
 		func() error { return checkParameters(&s.Sampling) },
 		s.Engine.Validate,

@@ -110,7 +110,8 @@ func PartsOf(job *jobstate.Description) (parts promptset.Parts, format string, o
 		i, _ := n.Int64()
 		return i
 	}
-	format, ok = job.Settings["format"].(string)
+	format, _ = job.Settings["format"].(string)
+	ok = slices.Contains(promptset.Formats(), format)
 	parts = promptset.Parts{Rows: number("rows"), PartRows: number("part_rows")}
 	return parts, format, ok && parts.Rows >= 0 && parts.PartRows >= 1
 }

@@ -134,7 +134,7 @@ func TestDerivedColumns(t *testing.T) {
 	} {
 		check := NewRowCheck(0, 1, nil)
 		b := line(value)
-		err := readJSONLPart(bytes.NewReader(b), int64(len(b)), func(r *Completion) error {
+		_, err := readJSONLPart(bytes.NewReader(b), int64(len(b)), func(r *Completion) error {
 			check.Add(r.ID, &r.Result)
 			return nil
 		})

@@ -40,12 +40,17 @@ type Unpublished interface {
 const MetaName = "_meta.json"
 
 var (
-	partPattern = regexp.MustCompile(`^part-(\d{5,9})\.(parquet|jsonl)$`)
-	tempPattern = regexp.MustCompile(`^\.(part-\d+\.(parquet|jsonl)|_meta\.json)\.tmp(-[\w-]+)?$`)
+	partPattern = regexp.MustCompile(`^part-(\d{5,9})\.(` + extensionsPattern() + `)$`)
+	tempPattern = regexp.MustCompile(`^\.(part-\d+\.(` + extensionsPattern() + `)|_meta\.json)\.tmp(-[\w-]+)?$`)
 )
 
 // PartName is the name of a part of the output.
-func PartName(part int, format string) string { return fmt.Sprintf("part-%05d.%s", part, format) }
+func PartName(part int, format string) string {
+	if f := formatNamed(format); f != nil {
+		format = f.extension
+	}
+	return fmt.Sprintf("part-%05d.%s", part, format)
+}
 
 // ParsePartName is the inverse of [PartName]; ok says whether name is one of a part.
 func ParsePartName(name string) (part int, format string, ok bool) {
@@ -54,7 +59,8 @@ func ParsePartName(name string) (part int, format string, ok bool) {
 		return 0, "", false
 	}
 	part, err := strconv.Atoi(m[1])
-	return part, m[2], err == nil && PartName(part, m[2]) == name
+	format = formatOfFile(name)
+	return part, format, err == nil && PartName(part, format) == name
 }
 
 // Folder is an output folder. One process at a time may write to it, or several, each with an owner's name of its own

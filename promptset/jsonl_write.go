@@ -16,8 +16,8 @@ type jsonlEncoder struct {
 	buf     []byte
 }
 
-func newJSONLEncoder(w io.Writer, columns *outputColumns) *jsonlEncoder {
-	return &jsonlEncoder{w: w, columns: columns}
+func newJSONLEncoder(w io.Writer, columns *outputColumns, _ *WriterOptions) (encoder, error) {
+	return &jsonlEncoder{w: w, columns: columns}, nil
 }
 
 func (e *jsonlEncoder) finish() error { return nil }

@@ -12,7 +12,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -94,10 +93,7 @@ func OpenPath(ctx context.Context, files vfs.FS, path string) (*Output, error) {
 
 // OpenOutputFile takes a single file, here or in an object store, for an output with one part.
 func OpenOutputFile(ctx context.Context, name string) *Output {
-	part := Part{Name: name, Format: FormatJSONL}
-	if strings.HasSuffix(storage.Path(name), ".parquet") {
-		part.Format = FormatParquet
-	}
+	part := Part{Name: name, Format: formatOfFile(storage.Path(name))}
 	return &Output{Parts: []Part{part}, place: singleFile{ctx, name}}
 }
 
@@ -265,14 +261,19 @@ func (r *interruptible) Read(b []byte) (int, error) {
 
 // readPart gives the rows of a part to each, and returns the metadata of a Parquet part.
 func readPart(format string, in io.ReaderAt, size int64, each func(*Completion) error) (map[string]string, error) {
-	if format == FormatJSONL {
-		return nil, readJSONLPart(in, size, each)
+	f := formatNamed(format)
+	if f == nil {
+		return nil, fmt.Errorf("its format %q is unknown", format)
 	}
-	return readParquetPart(in, size, each)
+	return f.read(in, size, each)
 }
 
 // readJSONLPart gives the rows of a JSONL part to each.
-func readJSONLPart(in io.ReaderAt, size int64, each func(*Completion) error) error {
+func readJSONLPart(in io.ReaderAt, size int64, each func(*Completion) error) (map[string]string, error) {
+	return nil, readLines(in, size, each)
+}
+
+func readLines(in io.ReaderAt, size int64, each func(*Completion) error) error {
 	l, err := openLines("", io.NewSectionReader(in, 0, size))
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ type parquetEncoder struct {
 	row     parquet.Row       // reused
 }
 
-func newParquetEncoder(w io.Writer, columns *outputColumns, meta map[string]string) (e *parquetEncoder, err error) {
+func newParquetEncoder(w io.Writer, columns *outputColumns, o *WriterOptions) (_ encoder, err error) {
 	defer guard(&err)
 	options := []parquet.WriterOption{
 		parquet.NewSchema("completions", columns.root),
@@ -104,7 +104,7 @@ func newParquetEncoder(w io.Writer, columns *outputColumns, meta map[string]stri
 		parquet.DictionaryMaxBytes(dictionaryByte),
 		parquet.MaxRowsPerRowGroup(math.MaxInt64),
 	}
-	for k, v := range meta {
+	for k, v := range o.Meta {
 		options = append(options, parquet.KeyValueMetadata(k, v)) // the library sorts them
 	}
 	// Smallest and greatest values help readers to skip pages by number, not by text, and would put whole texts in the

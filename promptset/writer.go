@@ -1,16 +1,12 @@
 package promptset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
-)
-
-// Formats of output files.
-const (
-	FormatParquet = "parquet"
-	FormatJSONL   = "jsonl"
 )
 
 // Parts says how the rows of a job are cut into parts: part i has the rows with Index from i*PartRows on, PartRows of
@@ -44,7 +40,7 @@ func (p Parts) All() []int {
 
 // WriterOptions say how [NewWriter] writes.
 type WriterOptions struct {
-	Format string  // FormatParquet (also when empty) or FormatJSONL
+	Format string  // one of [Formats]; empty is the first
 	Schema *Schema // of the input, from [Reader.Schema]; its columns are passed through
 	// Columns names the columns on request that the output is to have, see [Columns].
 	Columns []string
@@ -74,6 +70,7 @@ type Writer struct {
 	destination Destination
 	options     WriterOptions
 	columns     *outputColumns
+	format      *outputFormat
 
 	left  []int // parts not published
 	next  int64 // index of the row that is written next
@@ -98,12 +95,10 @@ type finished struct {
 
 // NewWriter starts to write parts.
 func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
-	switch options.Format {
-	case "":
-		options.Format = FormatParquet
-	case FormatParquet, FormatJSONL:
-	default:
-		return nil, fmt.Errorf("output format %q is unknown; use %s or %s", options.Format, FormatParquet, FormatJSONL)
+	options.Format = cmp.Or(options.Format, Formats()[0])
+	format := formatNamed(options.Format)
+	if format == nil {
+		return nil, fmt.Errorf("output format %q is unknown; use %s", options.Format, strings.Join(Formats(), " or "))
 	}
 	if options.Parts.Rows < 0 || options.Parts.PartRows < 1 {
 		return nil, fmt.Errorf("%d rows in parts of %d are not possible", options.Parts.Rows, options.Parts.PartRows)
@@ -115,9 +110,8 @@ func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
 		options.Schema = newSchema()
 	}
 	w := &Writer{destination: d, options: options, columns: newOutputColumns(options.Schema, options.Columns),
-		left: options.Write,
-		held: map[int64]finished{}}
-	if options.Format == FormatJSONL && len(options.Meta) > 0 {
+		format: format, left: options.Write, held: map[int64]finished{}}
+	if format.metaFile && len(options.Meta) > 0 {
 		names, err := d.Names()
 		if err != nil {
 			return nil, err
@@ -261,11 +255,7 @@ func (w *Writer) open() (err error) {
 		return err
 	}
 	w.written = newMeasured(w.part)
-	if w.options.Format == FormatJSONL {
-		w.encoder = newJSONLEncoder(w.written, w.columns)
-		return nil
-	}
-	w.encoder, err = newParquetEncoder(w.written, w.columns, w.options.Meta)
+	w.encoder, err = w.format.encoder(w.written, w.columns, &w.options)
 	return err
 }
 

@@ -370,7 +370,7 @@ func (v *verifier) missing(present map[int]bool) error {
 
 // meta checks the file with the metadata of JSONL parts.
 func (v *verifier) meta(parts bool) error {
-	if v.format != promptset.FormatJSONL || !parts || len(v.job.Meta) == 0 {
+	if !promptset.HasMetaFile(v.format) || !parts || len(v.job.Meta) == 0 {
 		return nil
 	}
 	what, err := promptset.MetaDamage(v.place, v.job.Meta)
