@@ -37,6 +37,9 @@ type Engine struct {
 	Admission engine.Admission
 	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device.
 	HostKVMemory int64
+	// Features are names of engine.Features, with commas between, that rows may ask for without a program being
+	// compiled during the run: beside those that the job's own parameters ask for.
+	Features string
 	// TP is the devices that each model is split over, DP the number of models.
 	TP, DP int
 }
@@ -73,6 +76,9 @@ func (e *Engine) Validate() error {
 			return wrong(c.field, "is %d, but must be 0 (found automatically) or more", c.value)
 		}
 	}
+	if _, err := e.features(); err != nil {
+		return wrong("features", "has %v", err)
+	}
 	if _, err := parseDType("dtype", e.DType); err != nil {
 		return err
 	}
@@ -85,16 +91,23 @@ func (e *Engine) Validate() error {
 	return e.validateDevices()
 }
 
-// Config is the engine's, without model, tokenizer and backend.
+// Config is the engine's, without model, tokenizer and backend. [Spec.EngineConfig] has the features of the job's
+// parameters too.
 func (e *Engine) Config() engine.Config {
 	weights, _ := parseDType("dtype", e.DType) // Validate tells what is wrong
 	kv, _ := parseDType("kv-dtype", e.KVDType)
+	features, _ := e.features()
 	return engine.Config{
 		MaxSeqs: e.MaxSeqs, PageSize: e.PageSize, MaxModelLen: e.MaxModelLen, PrefillTokens: e.PrefillTokens,
 		MaxRounds: e.MaxRounds, KVMemory: e.KVMemory, KV: e.KV, DType: weights, KVDType: kv, Layers: e.Layers,
 		Weights: e.heldWeights(), ZeroPages: e.ZeroPages, NoPrefixCache: e.NoPrefixCache, Admission: e.Admission,
-		HostKVMemory: e.HostKVMemory,
+		HostKVMemory: e.HostKVMemory, Features: features,
 	}
+}
+
+// features is Features as the engine has them.
+func (e *Engine) features() (engine.Features, error) {
+	return engine.FeaturesNamed(strings.FieldsFunc(e.Features, func(r rune) bool { return r == ',' || r == ' ' })...)
 }
 
 // heldWeights is Weights as the engine has it.

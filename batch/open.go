@@ -114,7 +114,7 @@ func (s *Session) openEngine(ctx context.Context, o *Task, model *models.Checkpo
 
 // programConfig is what the programs of the task's engine follow from, all but the backend.
 func (o *Task) programConfig(model *models.Checkpoint, tok *tokenizer.Tokenizer) engine.Config {
-	cfg := o.Engine.Config()
+	cfg := o.EngineConfig()
 	cfg.Model, cfg.Tokenizer, cfg.Debug = model, tok, o.Debug
 	if cfg.HostKVMemory == 0 && (o.SavePrefix != "" || len(o.LoadPrefixes) > 0) {
 		cfg.HostKVMemory = defaultHostMemory

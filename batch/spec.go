@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/engine"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/storage"
@@ -57,6 +58,13 @@ func DefaultSpec() Spec {
 		LoadFormat: LoadAuto, ChatTemplate: TemplateOfModel, Format: promptset.FormatParquet,
 		Sampling: parameter.Defaults(), Engine: defaultEngine(),
 	}
+}
+
+// EngineConfig is the config of the job's engine, without model, tokenizer and backend.
+func (s *Spec) EngineConfig() engine.Config {
+	cfg := s.Engine.Config()
+	cfg.Features |= engine.FeaturesOf(s.Sampling.Sampling)
+	return cfg
 }
 
 // FieldError says what is wrong with a field of a [Spec] or of [Options]. Field is the name that config files and

@@ -166,7 +166,12 @@ func toDevices(backend compute.Backend, l device.Leaf, flat any) (compute.Buffer
 // dispatch runs a program on input that is on the device, and returns what the host gets, still on the device, when the
 // program is through. Both are the caller's.
 func (e *Engine) dispatch(p *device.Compiled, input []compute.Buffer) ([]compute.Buffer, error) {
-	args := slices.Concat(e.state, input)
+	args := slices.Clone(e.state)
+	if len(p.Extras) > 0 {
+		args = append(args, e.extras...)
+	}
+	numKept := len(args)
+	args = append(args, input...)
 	if p.Weights {
 		args = append(args, e.weights...)
 	}
@@ -174,7 +179,7 @@ func (e *Engine) dispatch(p *device.Compiled, input []compute.Buffer) ([]compute
 		args = append(args, e.stops.tables...)
 	}
 	donate := make([]bool, len(args))
-	for i := range p.NumState {
+	for i := range numKept {
 		donate[i] = !p.Reads
 	}
 	run := func(_ *device.Compiled, args []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
@@ -192,6 +197,9 @@ func (e *Engine) dispatch(p *device.Compiled, input []compute.Buffer) ([]compute
 	if err != nil {
 		if !p.Reads {
 			e.state = nil // donated
+			if len(p.Extras) > 0 {
+				e.extras = nil
+			}
 		}
 		return nil, fmt.Errorf("program %s: %w", p.Name, err)
 	}
@@ -199,5 +207,8 @@ func (e *Engine) dispatch(p *device.Compiled, input []compute.Buffer) ([]compute
 		return results, nil
 	}
 	e.state = results[:p.NumState:p.NumState]
-	return results[p.NumState:], nil
+	if len(p.Extras) > 0 {
+		e.extras = results[p.NumState:numKept:numKept]
+	}
+	return results[numKept:], nil
 }

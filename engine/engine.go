@@ -78,6 +78,9 @@ type Config struct {
 	// Weights is how matrices are held: "" in DType, or "int8" as 8-bit numbers, each row with a scale; activations are
 	// rounded to 8 bits before their products, too.
 	Weights string
+	// Features are what requests may ask for without a program being compiled for it during the run; by default none.
+	// Requests may ask for others: with the first of them the program that draws is compiled anew, between two calls.
+	Features Features
 	// ZeroPages clears pages when they are freed, for tenants who must not share memory. Without it pages are cleared
 	// logically.
 	ZeroPages bool
@@ -103,6 +106,7 @@ type Engine struct {
 	programs   map[string]*device.Compiled
 	weights    []compute.Buffer
 	state      []compute.Buffer
+	extras     []compute.Buffer // of the features of program run, behind its state
 	sent       map[string]*sent // by program
 	log        *slog.Logger
 	swapper    *swapper            // moves pages between device and host
@@ -252,13 +256,16 @@ func (e *Engine) loadWeights(ctx context.Context) error {
 // reset makes an empty device state.
 func (e *Engine) reset() error {
 	finalize(e.state)
+	finalize(e.extras)
+	e.extras = nil
 	state, err := e.programs[device.Init].Executable.Execute(nil, nil, 0)
 	if err != nil {
 		return fmt.Errorf("making the device state: %w", err)
 	}
 	e.state = state
 	e.forgetPages()
-	return nil
+	e.extras, err = e.newExtras(e.programs[device.Run], nil)
+	return err
 }
 
 // forgetPages gives up the names of all pages: what they hold is not known any more.
@@ -281,12 +288,13 @@ func (e *Engine) Close() {
 	}
 	e.swapper.wait()
 	finalize(e.state)
+	finalize(e.extras)
 	finalize(e.weights)
 	finalize(e.stops.tables)
 	for _, s := range e.sent {
 		finalize(s.buffers)
 	}
-	e.state, e.weights, e.sent, e.stops.tables = nil, nil, nil, nil
+	e.state, e.extras, e.weights, e.sent, e.stops.tables = nil, nil, nil, nil, nil
 	for _, p := range e.programs {
 		if p != nil {
 			p.Executable.Finalize()

@@ -264,6 +264,10 @@ func (e *Engine) follow(call [][]byte) error {
 		s.note(call)
 		return e.followStops(call[1:])
 	}
+	if header.Program == featuresProgram {
+		s.note(call)
+		return e.followFeatures(call[1:])
+	}
 	p := e.programs[header.Program]
 	if p == nil {
 		return fmt.Errorf("process 0 runs program %q, which is not here", header.Program)

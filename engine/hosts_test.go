@@ -58,7 +58,7 @@ func completions(of map[string]drawn) map[string]*engine.Completion {
 }
 
 // Processes with a part of the model each draw what one process does with the same number of devices, byte for byte:
-// also where pages move to the hosts, and in a second run.
+// also where pages move to the hosts, in a second run, and with features that come during a third.
 func TestHostsDrawTheSame(t *testing.T) {
 	group, argument, ok := testenv.AsHost(t)
 	if ok {
@@ -85,6 +85,8 @@ func TestHostsDrawTheSame(t *testing.T) {
 			t.Error(err)
 		}
 		all = append(all, collect(t, e, contractRequests()...))
+		_, features := allFeatures(contractRequests) // which the program that draws grows for, on all
+		all = append(all, collect(t, e, features...))
 		group.End(0)
 		f, err := os.Create(file)
 		if err == nil {
@@ -119,6 +121,8 @@ func TestHostsDrawTheSame(t *testing.T) {
 		})
 		sameBytes(t, collect(t, e, longRequests(12)...), completions(got[0]), true)
 		sameBytes(t, collect(t, e, contractRequests()...), completions(got[1]), true)
+		_, features := allFeatures(contractRequests)
+		sameBytes(t, collect(t, e, features...), completions(got[2]), true)
 	}
 }
 

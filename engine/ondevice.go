@@ -18,6 +18,9 @@ type onDevice struct {
 
 // Run implements [schedule.Device].
 func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, error) {
+	if err := d.e.grow(in.Waiting); err != nil {
+		return nil, schedule.Spent{}, err
+	}
 	p := d.e.programs[device.Run]
 	if d.stops.Arena != nil {
 		if err := d.e.placeStops(d.stops.Arena); err != nil {
@@ -67,7 +70,7 @@ func (d onDevice) Bytes(tokens int) int64 { return d.e.bytesOnHost(tokens) }
 // row is the parameters of an entry's row.
 func (d onDevice) row(entry schedule.Entry) device.Row {
 	e, r := d.e, entry.Request.Tag.(tag).whole
-	row := device.Row{Sampling: r.Sampling, ID: r.ID, Generation: entry.Generation,
+	row := device.Row{Sampling: r.Sampling, ID: r.ID, Generation: entry.Generation, Prompt: r.Tokens,
 		MinLen: len(r.Tokens) + r.Sampling.MinTokens, MaxLen: e.maxLen(r),
 	}
 	row.StopTokens, _ = e.stopTokens(r)
@@ -90,6 +93,7 @@ func (p Plan) sizes() device.Sizes {
 			Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Staged: blocksInFlight},
 		PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
 		Layout: p.layout, Transfers: p.Transfers, Stops: p.stops,
+		Features: p.features, Vocabulary: p.vocabulary,
 	}
 }
 

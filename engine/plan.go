@@ -55,11 +55,16 @@ type Plan struct {
 	Transfers bool `json:"transfers"`
 	// Programs are the names of the programs that the engine compiles.
 	Programs []string `json:"programs"`
+	// Features are those that the programs have from the start: see Config.Features.
+	Features []string `json:"features,omitempty"`
 
 	stops  *device.StopTables
 	slots  int // MaxSeqs rounded up to whole registers of rows; the surplus is never used
 	layout attention.Layout
 	mixed  bool // see schedule.Sizes
+
+	features   Features
+	vocabulary int
 
 	activations dtypes.DType
 }
@@ -96,6 +101,9 @@ func (p Plan) String() string {
 	row("steps", "prefill %d tokens, decode %d rows, up to %s a call", p.PrefillTokens, p.slots,
 		plural.Count(p.MaxRounds, "step"))
 	row("programs", "%s", strings.Join(p.Programs, ", "))
+	if len(p.Features) > 0 {
+		row("features", "%s", strings.Join(p.Features, ", "))
+	}
 	return b.String()
 }
 
@@ -137,7 +145,8 @@ func (c Config) plan() (Plan, error) {
 		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens,
 		MaxRounds: c.MaxRounds,
 		Devices:   collective.Devices(c.Backend), PrefixCache: !c.NoPrefixCache, Admission: c.Admission,
-		Layers: c.Layers, Contexts: c.Contexts, activations: weights,
+		Layers: c.Layers, Contexts: c.Contexts, activations: weights, Features: c.Features.Names(),
+		features: c.Features, vocabulary: model.VocabSize,
 	}
 	p.stops, _ = c.stopTables()
 	p.Parameters = c.Model.NumParameters()
@@ -174,7 +183,7 @@ func (c Config) plan() (Plan, error) {
 	p.KVBytesPerToken = p.layout.BytesPerToken() * int64(model.NumLayers)
 	budget := c.KVMemory
 	if budget == 0 {
-		if budget, err = c.defaultKVMemory(p.WeightBytes); err != nil {
+		if budget, err = c.defaultKVMemory(p.WeightBytes + p.sizes().ExtraBytes()); err != nil {
 			return Plan{}, err
 		}
 	}

@@ -140,7 +140,8 @@ func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
 	if err == nil {
 		t.stops, err = e.stopSets(whole)
 	}
-	s.Tag, s.OnDevice = t, t.stops[stopping.OfText] != nil
+	t.features = featuresOf(whole.Sampling)
+	s.Tag, s.OnDevice, s.Recalls = t, t.stops[stopping.OfText] != nil, t.features != 0
 	if err == nil {
 		s.Tokens, s.MaxLen = whole.Tokens, e.maxLen(whole)
 		if context != nil {
@@ -157,6 +158,8 @@ type tag struct {
 	asked *Request // what the caller gave
 	whole *Request // has the context's tokens too
 	stops stopSets
+
+	features Features
 }
 
 // completion is a completion as the caller gets it.

@@ -39,6 +39,13 @@ type Sampling struct {
 	TopK int
 	// Seed is the seed of the request's random numbers. Any value is valid.
 	Seed uint64
+	// RepetitionPenalty divides the positive logits of tokens that the prompt or the completion has, and multiplies
+	// their other ones; 1, or 0 in Go, is off. Range: > 0.
+	RepetitionPenalty float64
+	// FrequencyPenalty is taken from a token's logit for each time that the completion has it. Range: [-2, 2].
+	FrequencyPenalty float64
+	// PresencePenalty is taken from the logits of tokens that the completion has. Range: [-2, 2].
+	PresencePenalty float64
 	// MinTokens bars the tokens that end a completion until it has so many, and stop texts within them. Range: >= 0.
 	MinTokens int
 }
@@ -89,6 +96,19 @@ var own = []Parameter{
 	{Name: "seed", From: servers, Flag: "seed", Placeholder: "SEED",
 		Note: "seed of the random numbers, " + SeedRange, InEveryJob: true, Device: "u32[2]",
 		slot: field(0, func(s *Set) *uint64 { return &s.Seed })},
+	{Name: "repetition_penalty", From: VLLM | Transformers, Flag: "repetition-penalty", Placeholder: "X",
+		Note:   "divide positive logits of tokens of prompt and completion by X, multiply others; 1 is off",
+		Device: "f32",
+		slot:   field(1, func(s *Set) *float64 { return &s.RepetitionPenalty }), limits: limits{max: math.MaxFloat32,
+			above: true, text: "a finite float32 number > 0 (1 is off)"}},
+	{Name: "frequency_penalty", From: servers, Flag: "frequency-penalty", Placeholder: "X",
+		Note: "subtract X from a token's logit for each time that the completion has it; 0 is off", Device: "f32",
+		slot: field(0, func(s *Set) *float64 { return &s.FrequencyPenalty }), limits: limits{min: -2, max: 2,
+			text: "in -2 <= {} <= 2 (0 is off)"}},
+	{Name: "presence_penalty", From: servers, Flag: "presence-penalty", Placeholder: "X",
+		Note: "subtract X from the logits of tokens that the completion has; 0 is off", Device: "f32",
+		slot: field(0, func(s *Set) *float64 { return &s.PresencePenalty }), limits: limits{min: -2, max: 2,
+			text: "in -2 <= {} <= 2 (0 is off)"}},
 	{Name: "generation", Note: "number of the row's first completion",
 		slot: field(0, func(s *Set) *int { return &s.Generation }), limits: limits{max: math.MaxInt32,
 			text: "0 to 2147483647 - n"},
@@ -267,11 +287,25 @@ func (s *Set) check(name func(own string) string) error {
 func (s Sampling) Validate() error {
 	all := Defaults()
 	all.Sampling, all.MaxTokens = s, math.MaxInt32
+	all.RepetitionPenalty = s.Repetition()
 	return all.check(func(own string) string { return own })
 }
 
 // Greedy reports whether the parameters choose the most likely token instead of sampling.
 func (s Sampling) Greedy() bool { return float32(s.Temperature) < SmallestTemperature }
+
+// Repetition is the repetition penalty, 1 where there is none.
+func (s Sampling) Repetition() float64 {
+	if s.RepetitionPenalty == 0 {
+		return 1
+	}
+	return s.RepetitionPenalty
+}
+
+// Penalized reports whether tokens have penalties.
+func (s Sampling) Penalized() bool {
+	return float32(s.Repetition()) != 1 || s.FrequencyPenalty != 0 || s.PresencePenalty != 0
+}
 
 // Identity returns what job.json has of the parameters of a job, by their names.
 func (s *Set) Identity() map[string]any {

@@ -83,11 +83,12 @@ func TestJudge(t *testing.T) {
 		{"do_sample", "true", NoEffect, ""},
 		{"do_sample", "1", Refused, ""},
 
-		{"frequency_penalty", "0.0", NoEffect, ""},
-		{"frequency_penalty", "-0", NoEffect, ""},
-		{"frequency_penalty", "0.5", Refused, ""},
-		{"repetition_penalty", "1e0", NoEffect, ""},
-		{"repetition_penalty", "0", Refused, ""},
+		{"frequency_penalty", "0.5", Applied, "0.5"},
+		{"diversity_penalty", "0.0", NoEffect, ""},
+		{"diversity_penalty", "-0", NoEffect, ""},
+		{"diversity_penalty", "0.5", Refused, ""},
+		{"length_penalty", "1e0", NoEffect, ""},
+		{"length_penalty", "0", Refused, ""},
 		{"logit_bias", "{}", NoEffect, ""},
 		{"logit_bias", `{"5":null}`, NoEffect, ""}, // a struct of a Parquet file
 		{"logit_bias", `{"5":-100}`, Refused, ""},

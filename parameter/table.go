@@ -71,9 +71,6 @@ var judged = []Parameter{
 		Note: "false is temperature 0; true is an error at temperature 0"},
 
 	// Penalties and biases.
-	{Name: "frequency_penalty", From: servers, neutral: zero},
-	{Name: "presence_penalty", From: servers, neutral: zero},
-	{Name: "repetition_penalty", From: VLLM | Transformers, neutral: one},
 	{Name: "repeat_penalty", From: LlamaCpp, neutral: one},
 	{Name: "encoder_repetition_penalty", From: Transformers, neutral: one},
 	{Name: "length_penalty", From: VLLM | Transformers, neutral: one},

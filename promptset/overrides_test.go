@@ -70,14 +70,14 @@ func TestParametersOfParquet(t *testing.T) {
 		Tokens   *float64         `parquet:"max_new_tokens,optional"`
 		Max      *int32           `parquet:"max_tokens,optional"`
 		Stop     [][]byte         `parquet:"stop_strings,list"`
-		Penalty  *float32         `parquet:"frequency_penalty,optional"`
+		Penalty  *float32         `parquet:"diversity_penalty,optional"`
 		Format   *format          `parquet:"response_format,optional"`
 		Bias     map[string]int32 `parquet:"logit_bias"`
 		Tools    []format         `parquet:"tools,list"`
 		Sample   *bool            `parquet:"do_sample,optional"`
 		Seed     *int64           `parquet:"seed,optional"`
 		Logprobs []float32        `parquet:"logprobs,list"`
-		Repeat   *int64           `parquet:"repetition_penalty,optional,decimal(1:18)"` // of tenths
+		Repeat   *int64           `parquet:"length_penalty,optional,decimal(1:18)"` // of tenths
 	}
 	text, two, half, nan, three, minus, no := "text", 2.0, float32(0.5), math.NaN(), int32(3), int64(-1), false
 	object, zero, broken := "json_object", float32(0), 2.5
@@ -90,11 +90,11 @@ func TestParametersOfParquet(t *testing.T) {
 		{row{Tokens: &two, Penalty: &zero, Format: &format{Type: &text}, Sample: &no}, `max_tokens 2 temperature 0`},
 		{row{Bias: map[string]int32{}, Tools: []format{}, Format: &format{}, Logprobs: []float32{-1}}, ``},
 		{row{Repeat: &whole}, ``},
-		{row{Repeat: &more}, `parameter repetition_penalty is not supported as 1.5; leave it out, give 1, which`},
+		{row{Repeat: &more}, `parameter length_penalty is not supported as 1.5; leave it out, give 1, which`},
 		{row{Tokens: &broken}, `max_new_tokens is 2.5; give a whole number`},
 		{row{Tokens: &nan}, `max_new_tokens is no finite number; give one, or null`},
 		{row{Tokens: &two, Max: &three}, `max_new_tokens is 2 and max_tokens is 3, and both set max_tokens; keep one`},
-		{row{Penalty: &half}, `parameter frequency_penalty is not supported as 0.5; leave it out, give 0, which`},
+		{row{Penalty: &half}, `parameter diversity_penalty is not supported as 0.5; leave it out, give 0, which`},
 		{row{Format: &format{Type: &object}},
 			`parameter response_format is not supported as {"type":"json_object","json_schema":null...`},
 		{row{Bias: map[string]int32{"5": -100}}, `parameter logit_bias is not supported as {"5":-100}`},

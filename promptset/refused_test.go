@@ -19,20 +19,20 @@ func TestParametersNotSupportedAreRefused(t *testing.T) {
 			t.Fatalf("got %d rows, errors %v and %v", len(got), got[0].Err, got[2].Err)
 		}
 		if err := got[1].Err; err == nil ||
-			!strings.Contains(err.Error(), "parameter repetition_penalty is not supported") {
+			!strings.Contains(err.Error(), "parameter length_penalty is not supported") {
 			t.Errorf("got error %v", err)
 		}
 	}
 	t.Run("jsonl", func(t *testing.T) {
 		check(t, open(t, write(t, "p.jsonl", `{"prompt": "a"}
-{"prompt": "b", "repetition_penalty": 1.1, "mine": 1}
-{"prompt": "c", "repetition_penalty": null, "mine": 2}
+{"prompt": "b", "length_penalty": 1.1, "mine": 1}
+{"prompt": "c", "length_penalty": null, "mine": 2}
 `)))
 	})
 	t.Run("parquet", func(t *testing.T) {
 		type row struct {
 			Prompt  string   `parquet:"prompt"`
-			Penalty *float64 `parquet:"repetition_penalty,optional"`
+			Penalty *float64 `parquet:"length_penalty,optional"`
 		}
 		penalty := 1.1
 		path := filepath.Join(t.TempDir(), "p.parquet")

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/engine"
 )
 
 // definePages defines the flags for what becomes of pages of keys and values: docs/pages.md.
@@ -25,6 +26,13 @@ func (o *runOptions) definePages(s *pflag.FlagSet) {
 	placesVar(s, &o.process.LoadPrefixes, onThisMachine, "load-prefix", "",
 		"`NAME` read a prefix, for prompts that begin with it: a name of \"sample prefix\", or a file. Repeatable")
 	o.definePrefixDir(s)
+}
+
+// defineFeatures defines what rows may ask for that the device has no arrays for unless something asks for it.
+func (o *runOptions) defineFeatures(s *pflag.FlagSet) {
+	s.StringVar(&o.spec.Engine.Features, "features", "",
+		"`NAMES` features that rows ask for, to compile their program at the start and not when the first such row "+
+			"comes: "+strings.Join(engine.FeatureNames(), ",")+" (default: those that the flags ask for)")
 }
 
 // definePrefixDir defines where prefixes are that have names.

@@ -112,6 +112,7 @@ func (o *runOptions) defineEngine(s *pflag.FlagSet) {
 		"`TYPE` type of keys and values: f32, bf16, f16, or auto (that of the weights)")
 	s.IntVar(&o.spec.Engine.PageSize, "page-size", 0, "`TOKENS` tokens in a page of the KV cache")
 	o.definePages(s)
+	o.defineFeatures(s)
 	o.defineDevices(s)
 	s.IntVar(&o.spec.Engine.PrefillTokens, "prefill-tokens", 0,
 		"`TOKENS` maximum prompt tokens per step (default: 128 on CPUs; 128 to 1024 on TPUs and GPUs, by the chip's "+

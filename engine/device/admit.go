@@ -129,6 +129,7 @@ func (gr *Graphs) admit(l loop, in input) loop {
 	}
 	st, r := l.State, l.State.Rows
 	st.Rows = tree.Zip(in.Waiting.Rows, r, pick)
+	st.Extras = gr.admitExtras(st.Extras, in, a)
 	st.Rows.PromptLens = Where(isPrompt, take(in.Ahead.PromptLens, prompt), st.Rows.PromptLens)
 	st.Rows.MaxPages = Where(isPrompt, take(in.Ahead.MaxPages, prompt), st.Rows.MaxPages)
 	l.Starts = Where(isPrompt, take(in.Ahead.Starts, prompt), pick(in.Waiting.Starts, l.Starts))

@@ -17,8 +17,9 @@ import (
 type Compiled struct {
 	Program
 	Executable compute.Executable
-	NumState   int // leaves of the state
+	NumState   int // leaves of the state, without extras
 	State      []Leaf
+	Extras     []Leaf // leaves of the state behind these: see Features
 	Output     []Leaf // what the host gets
 	// Packing is how the arrays that the program returns hold the output; nil where each is one array.
 	Packing *tree.Packing
@@ -45,6 +46,10 @@ func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err 
 	}()
 	scratch := NewGraph(backend, p.Name+" state")
 	like := gr.newState(scratch)
+	numState := len(tree.Leaves(like))
+	if p.hasExtras {
+		like.Extras = gr.newExtras(scratch)
+	}
 	names, leaves := tree.Names(like), tree.Leaves(like)
 	if p.build == nil {
 		if err := scratch.Compile(leaves...); err != nil {
@@ -86,7 +91,9 @@ func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err 
 		nodes = append(nodes, Parameter(g, parameterName("re", leaf.Name), leaf.Shape))
 	}
 	st, out, own := p.build(st, w, nodes)
-	c = &Compiled{Program: p, NumState: len(leaves), State: leavesOfNodes(like, nil), Output: leavesOfNodes(out, own)}
+	all := leavesOfNodes(like, nil)
+	c = &Compiled{Program: p, NumState: numState, State: all[:numState], Extras: all[numState:],
+		Output: leavesOfNodes(out, own)}
 	results := tree.Leaves(out)
 	if p.twin != nil {
 		if _, _, err := p.twin(c.Output); err != nil {

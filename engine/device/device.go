@@ -24,6 +24,9 @@ type Sizes struct {
 	LayerLoop bool
 	Layout    attention.Layout // of a layer's cache
 	Transfers bool             // pages can be moved to the host and back
+	// Features are those of the program run.
+	Features   Features
+	Vocabulary int // tokens
 	// Stops are the shapes of the tables in which stop strings and sequences of stop tokens are looked for; nil where
 	// rows have none.
 	Stops *StopTables

@@ -40,6 +40,7 @@ type Row struct {
 	MaxLen     int
 	StopTokens []int32 // MaxStopTokens at most
 	StopStates [stopping.Lanes]int32
+	Prompt     []int32 // all of it
 }
 
 // BarredOnly is how a row's stop tokens have one that does not end a completion, and is not drawn before MinLen.
@@ -62,7 +63,7 @@ func (r Row) set(rows Rows, i int, e schedule.Entry) {
 
 // inputOf is the input of the run program. The tokens of prompts lie in one array, of which several entries may read
 // the same part: a prompt's start is where its position 0 is, or would be, for only positions not run yet are there.
-type inputOf[Mask, Int, Ints, Rows any] struct {
+type inputOf[Mask, Int, Ints, Rows, Asked any] struct {
 	Release Mask // bool[R]: rows to free first
 	Tokens  Ints `tree:"apart"` // i32[Q]: tokens of the prompts; nil on the host: as in the last call
 	Named   Ints // i32[N]: pages that what waits begins with, held until the call ends; -1 = none
@@ -72,6 +73,7 @@ type inputOf[Mask, Int, Ints, Rows any] struct {
 	Columns Int // i32[]: after how many columns of output to return
 	// EnoughFree is at how many free slots to return once no completion waits, i32[].
 	EnoughFree Int
+	Asked      Asked                   // by the entries that wait
 	Stops      stopping.TablesOf[Ints] // nil on the host: see Program.Resident
 }
 
@@ -102,8 +104,8 @@ type aheadOf[Int, Ints any] struct {
 }
 
 type (
-	input = inputOf[*Node, *Node, *Node, rowParams]
-	Input = inputOf[[]bool, int32, []int32, Rows]
+	input = inputOf[*Node, *Node, *Node, rowParams, asked]
+	Input = inputOf[[]bool, int32, []int32, Rows, Asked]
 )
 
 // NewInput makes an input that asks for nothing.
@@ -112,6 +114,7 @@ func (p Sizes) NewInput() *Input {
 		Release: make([]bool, p.Rows()), Tokens: make([]int32, p.PromptLimit), Starts: make([]int32, p.Rows()),
 		Waiting: tree.Make[waitingOf[int32, []int32, Rows]](p.WaitingLen()),
 		Ahead:   tree.Make[aheadOf[int32, []int32]](p.AheadLen()),
+		Asked:   p.newAsked(),
 	}
 	in.Waiting.Rows.StopStates = p.stopStates(in.Waiting.Rows.StopStates)
 	in.Named = make([]int32, p.NamedLen())
@@ -145,7 +148,9 @@ func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input 
 	w := &in.Waiting
 	w.Count = int32(len(offer.Waiting))
 	for i, e := range offer.Waiting {
-		row(e).set(w.Rows, i, e)
+		r := row(e)
+		r.set(w.Rows, i, e)
+		p.setAsked(&in.Asked, i, r, e)
 		w.Starts[i], w.Sources[i], w.Held[i] = int32(e.Start), int32(e.Source), int32(e.Held)
 		w.First[i], w.Resume[i], w.Named[i] = number(e.First), number(e.Resume), int32(e.Named)
 	}

@@ -31,6 +31,8 @@ type Program struct {
 	// Resident is arrays that the host gives too, but that stay on the device until it gives others: they follow the
 	// weights, and the nodes of the input.
 	Resident []Leaf
+	// hasExtras says that the state has extras: see Features.
+	hasExtras bool
 	// Reads says that the program leaves the state as it is: it is not donated, and not returned.
 	Reads bool
 }
@@ -39,7 +41,7 @@ type Program struct {
 func (gr *Graphs) Programs() []Program {
 	arrays := tree.Arrays(gr.NewInput())
 	all := []Program{{Name: Init}, {
-		Name: Run, Weights: true, Input: packed(arrays), twin: twinOf[Output],
+		Name: Run, Weights: true, Input: packed(arrays), twin: twinOf[Output], hasExtras: true,
 		Resident: gr.stopTables(),
 		build: func(st state, w decoder.Weights, nodes []*Node) (state, any, []*Node) {
 			in := tree.Of[input](arrays, nodes[:len(arrays)])

@@ -24,6 +24,7 @@ type state struct {
 	Queue     tokenqueue.Queue // at most one token a slot: what to decode next
 	Rows      rowParams
 	Caches    []*Node // one a layer, see attention.Layout
+	Extras    extras  // of program run alone: see Features
 }
 
 // InTables says that a leaf of the state is of the tables: all but the caches.

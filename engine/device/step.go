@@ -151,8 +151,22 @@ type drawn struct {
 func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows samplers) drawn {
 	logits := decoder.Logits(gr.Model, w, hidden, rows.Count)
 	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })
-	tokens, logprobs, processed := sampling.SampleBarred(logits, params, rows.Positions, rows.Count, barred(st, rows))
-	return drawn{tokens, logprobs, processed}
+	bars := barred(st, rows)
+	draw := func() (d drawn) {
+		d.Tokens, d.Logprobs, d.Processed = sampling.SampleBarred(logits, params, rows.Positions, rows.Count, bars)
+		return d
+	}
+	by := gr.processors(st, rows)
+	changes := by.Changes()
+	if changes == nil {
+		return draw()
+	}
+	changes = LogicalAnd(changes, GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
+	return control.If(anyTrue(changes), func() (d drawn) {
+		d.Tokens, d.Logprobs, d.Processed = sampling.SampleProcessed(logits, by, params, rows.Positions, rows.Count,
+			bars)
+		return d
+	}, draw)
 }
 
 // record writes a column of output, ends the sequences that are finished, frees their rows and pages, and queues the
@@ -168,6 +182,7 @@ func (gr *Graphs) record(l loop, in input, rows samplers, d drawn, allocated seq
 		return Reshape(control.ScatterSet(Reshape(to, s*columns), place, values), columns, s)
 	}
 	st, finish := gr.finish(st, in.Stops, rows, d.Tokens)
+	st.Extras = gr.drew(st.Extras, rows, d)
 	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs),
 		put(l.Out.Processed, d.Processed)
 	l.Out.Owners, l.Out.Finish = put(l.Out.Owners, take(st.Sequences.Owners, rows.Slots)), put(l.Out.Finish, finish)

@@ -132,6 +132,8 @@ type Entry struct {
 	// is the one at place Held. StopStates are then those of its row when it left it, nil if there are none.
 	Resume     bool
 	StopStates []int32
+	// Drawn are then the tokens that it has drawn, where Request.Recalls.
+	Drawn []int32
 }
 
 // Prompt is a prompt or a prefix to be run for clones, in a row that the scheduler chose.

@@ -21,6 +21,9 @@ type Request struct {
 	MinTokens int
 	// Context is the row of the context that the prompt begins with, one of Config.Contexts; None without.
 	Context int
+	// Recalls says that the device wants to hear of the tokens that a completion has drawn when it goes on after it was
+	// swapped out.
+	Recalls bool
 	Tag     any   // the caller's
 	Err     error // why it can't run: it comes back as a completion
 
@@ -102,6 +105,7 @@ type sequence struct {
 	done       int   // tokens of it in the cache, as the last call left it
 	last       int32 // the token drawn last, which is not in the cache yet
 	names      *prefix.Namer
+	drawn      []int32 // all tokens drawn, where the request recalls them
 	holding
 	born int // counts admissions
 
@@ -135,6 +139,7 @@ type offer struct {
 	before  []*sequence  // rows as they stand before the call
 	resumed int          // how many of the waiting, the first ones, were swapped out and go on
 	room    int          // free pages that may be held beside those that are
+	recalls int          // tokens in Drawn of the entries
 	heldAt  map[heldPages]int
 	isHeld  map[int32]bool
 }

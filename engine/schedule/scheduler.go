@@ -300,6 +300,9 @@ func (s *scheduler) settleRows(owners []*sequence, got *Output) {
 		}
 		q := owners[id]
 		q.last, s.oneAtATime = got.Tokens[i], false
+		if q.group.Recalls {
+			q.drawn = append(q.drawn, q.last)
+		}
 		s.settleDrawn(q, Finish(got.Finish[i]))
 		if Finish(got.Finish[i]) != Running {
 			ended[q] = true

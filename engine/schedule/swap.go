@@ -76,7 +76,7 @@ func (s *scheduler) swapIn(o *offer) error {
 			s.stats.MovedBytes += s.bytesMoved(m.pages, of)
 		}
 		start, ok := o.place([]int32{q.last}, 0, s.PromptLimit)
-		if !ok {
+		if o.recalls += len(q.drawn); !ok || o.recalls > s.PromptLimit {
 			break
 		}
 		o.waiting = append(o.waiting, q)
@@ -84,7 +84,7 @@ func (s *scheduler) swapIn(o *offer) error {
 		// than it had, which is what there must be.
 		o.Waiting = append(o.Waiting, Entry{Request: q.group.Request, Generation: q.generation, Start: start - q.done,
 			PromptLen: q.done, MaxPages: s.pages(q.done), Source: m.back.row, Named: None, Held: q.done,
-			Resume: true, StopStates: m.stops})
+			Resume: true, StopStates: m.stops, Drawn: q.drawn})
 		o.resumed++
 	}
 	return nil

@@ -1,0 +1,136 @@
+package device
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/tree"
+)
+
+// Features is a set of what rows may ask for that needs arrays of its own on the device. The program run is built for a
+// set: one that has fewer lacks the arrays and the work. Rows that do not ask for a feature draw the same with it and
+// without.
+//
+// The arrays of features that stay on the device are extras: the last leaves of the state, of the program run alone. A
+// row's extras are made from the input when the row is admitted, also when it goes on after it was swapped out. Zeros
+// are the extras of a row that does not ask for the feature.
+type Features uint32
+
+const (
+	Penalties Features = 1 << iota // penalties of tokens that a sequence has
+)
+
+var featureNames = []string{"penalties"}
+
+// Has says that all of others are among f.
+func (f Features) Has(others Features) bool { return f&others == others }
+
+// Names are those of the features, in order; nil where there are none.
+func (f Features) Names() (names []string) {
+	for i, name := range featureNames {
+		if f&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// String lists the features.
+func (f Features) String() string { return strings.Join(f.Names(), ", ") }
+
+// FeaturesNamed are the features of these names.
+func FeaturesNamed(names ...string) (f Features, err error) {
+	for _, name := range names {
+		i := slices.Index(featureNames, name)
+		if i < 0 {
+			return 0, fmt.Errorf("%q, which is none of %s", name, strings.Join(featureNames, ", "))
+		}
+		f |= 1 << i
+	}
+	return f, nil
+}
+
+// extras are what features keep on the device, of slots. What features that the program lacks would keep is absent.
+type extras struct {
+	Penalties penalties
+}
+
+// newExtras makes the extras of features, all zero.
+func (gr *Graphs) newExtras(g *Graph) (ex extras) {
+	if gr.Features.Has(Penalties) {
+		ex.Penalties = gr.newPenaltyState(g)
+	}
+	return ex
+}
+
+// ExtraBytes is the memory that the extras take.
+func (p Sizes) ExtraBytes() (n int64) {
+	if p.Features.Has(Penalties) {
+		n += p.penaltyBytes()
+	}
+	return n
+}
+
+// askedOf is what the host gives of the features that A waiting entries ask for.
+type askedOf[Floats, Ints, Words any] struct {
+	Penalties penaltiesOf[Floats, Ints, Words]
+}
+
+type (
+	asked = askedOf[*Node, *Node, *Node]
+	Asked = askedOf[[]float32, []int32, []uint32]
+)
+
+// newAsked asks for nothing.
+func (p Sizes) newAsked() (in Asked) {
+	if p.Features.Has(Penalties) {
+		in.Penalties = p.newPenalties()
+	}
+	return in
+}
+
+// setAsked fills in what the row of entry i asks for.
+func (p Sizes) setAsked(in *Asked, i int, row Row, e schedule.Entry) {
+	if p.Features.Has(Penalties) {
+		p.setPenalties(&in.Penalties, i, row, e)
+	}
+}
+
+// admitExtras makes the extras of the slots that entries get.
+func (gr *Graphs) admitExtras(ex extras, in input, a admission) extras {
+	if gr.Features.Has(Penalties) {
+		ex.Penalties = gr.admitPenalties(ex.Penalties, in.Asked.Penalties, a)
+	}
+	return ex
+}
+
+// processors are those of the logits of rows.
+func (gr *Graphs) processors(st state, rows samplers) (by sampling.Processors) {
+	if gr.Features.Has(Penalties) {
+		p := tree.Map(st.Extras.Penalties, func(of *Node) *Node { return take(of, rows.Slots) })
+		by.Penalties, by.Seen = &p.Penalties, p.Seen
+	}
+	return by
+}
+
+// drew brings the extras of rows behind the tokens that they drew. finish says how they stand there.
+func (gr *Graphs) drew(ex extras, rows samplers, d drawn) extras {
+	if gr.Features.Has(Penalties) {
+		ex.Penalties = gr.countDrawn(ex.Penalties, rows, d.Tokens)
+	}
+	return ex
+}
+
+// words is how many u32 hold a bit for each token of the vocabulary.
+func (p Sizes) words() int { return (p.Vocabulary + 31) / 32 }
+
+func zeros(g *Graph, dtype dtypes.DType, dims ...int) *Node {
+	return Zeros(g, shapes.Make(dtype, dims...))
+}

@@ -1,0 +1,139 @@
+package device
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/scan"
+)
+
+// penalties are those of S slots, and what they count.
+type penalties struct {
+	sampling.Penalties
+	Seen *Node // i32[S, V]: see sampling.InPrompt
+}
+
+// penaltiesOf is what the host gives of the penalties of A waiting entries.
+type penaltiesOf[Floats, Ints, Words any] struct {
+	sampling.PenaltiesOf[Floats]
+	// u32[A * words]: the tokens of their prompts as bits, where the repetition penalty is not 1
+	Prompts Words `tree:"apart"`
+	// What completions have that go on after they were swapped out, i32[D] each, padded with -1: the entry, the token,
+	// and what is known of the token.
+	Entries Ints `tree:"apart"`
+	Tokens  Ints `tree:"apart"`
+	Seen    Ints `tree:"apart"`
+}
+
+func (gr *Graphs) newPenaltyState(g *Graph) penalties {
+	each := func() *Node { return zeros(g, dtypes.Float32, gr.Slots) }
+	return penalties{Penalties: sampling.Penalties{Repetition: each(), Frequency: each(), Presence: each()},
+		Seen: zeros(g, dtypes.Int32, gr.Slots, gr.Vocabulary)}
+}
+
+func (p Sizes) penaltyBytes() int64 { return 4 * int64(p.Slots) * int64(p.Vocabulary+3) }
+
+func (p Sizes) newPenalties() (in penaltiesOf[[]float32, []int32, []uint32]) {
+	n := p.WaitingLen()
+	in.Repetition, in.Frequency, in.Presence = make([]float32, n), make([]float32, n), make([]float32, n)
+	in.Prompts = make([]uint32, n*p.words())
+	for _, list := range []*[]int32{&in.Entries, &in.Tokens, &in.Seen} {
+		*list = make([]int32, p.PromptLimit)
+		for i := range *list {
+			(*list)[i] = schedule.None
+		}
+	}
+	return in
+}
+
+// setPenalties fills in those of entry i.
+func (p Sizes) setPenalties(in *penaltiesOf[[]float32, []int32, []uint32], i int, row Row, e schedule.Entry) {
+	s := row.Sampling
+	if !s.Penalized() {
+		return
+	}
+	in.Repetition[i], in.Frequency[i], in.Presence[i] = float32(s.Repetition()), float32(s.FrequencyPenalty),
+		float32(s.PresencePenalty)
+	prompt := in.Prompts[i*p.words() : (i+1)*p.words()]
+	if in.Repetition[i] != 1 {
+		for _, t := range row.Prompt {
+			prompt[t/32] |= 1 << (t % 32)
+		}
+	}
+	// The entries that go on come first, in the order in which they are filled in.
+	seen := map[int32]int32{}
+	at := 0
+	for at < len(in.Entries) && in.Entries[at] >= 0 {
+		at++
+	}
+	for _, t := range e.Drawn {
+		if seen[t] == 0 {
+			seen[t] = int32(prompt[t/32] >> (t % 32) & sampling.InPrompt)
+			in.Entries[at], in.Tokens[at] = int32(i), t
+			at++
+		}
+		seen[t] += sampling.OneDrawn
+	}
+	for k := at - len(seen); k < at; k++ {
+		in.Seen[k] = seen[in.Tokens[k]]
+	}
+}
+
+// admitPenalties makes those of the slots that entries get.
+func (gr *Graphs) admitPenalties(p penalties, in penaltiesOf[*Node, *Node, *Node], a admission) penalties {
+	g := p.Seen.Graph()
+	slots, vocabulary, entries := gr.Slots, gr.Vocabulary, a.Rows.Shape().Size()
+	to := Where(a.Entries, a.Rows, FillScalar(g, a.Rows.Shape(), float64(slots)))
+	p.Repetition = control.ScatterSet(p.Repetition, to, in.Repetition)
+	p.Frequency = control.ScatterSet(p.Frequency, to, in.Frequency)
+	p.Presence = control.ScatterSet(p.Presence, to, in.Presence)
+
+	// The prompts, an entry at a time: few are admitted together.
+	isPenalized := LogicalAnd(a.Entries, sampling.Penalized(in.PenaltiesOf))
+	which, count := scan.Positions(isPenalized, entries)
+	words := Reshape(in.Prompts, entries, gr.words())
+	type filling struct{ Seen, Done *Node }
+	filled := control.While(filling{p.Seen, integer(g, 0)},
+		func(f filling) *Node { return LessThan(f.Done, count) },
+		func(f filling) filling {
+			entry := take(which, Reshape(f.Done, 1))
+			bits := BitwiseShiftRightLogical(BroadcastToDims(InsertAxes(take(words, entry), -1), 1, gr.words(), 32),
+				Iota(g, shapes.Make(dtypes.Uint32, 1, gr.words(), 32), 2))
+			bits = ConvertDType(BitwiseAnd(bits, OnesLike(bits)), dtypes.Int32)
+			row := SliceAxis(Reshape(bits, 1, gr.words()*32), 1, AxisRangeFromStart(vocabulary))
+			return filling{control.ScatterSet(f.Seen, take(to, entry), row), AddScalar(f.Done, 1)}
+		})
+	// The tokens of those that were swapped out.
+	slot := take(to, in.Entries)
+	isDrawn := LogicalAnd(GreaterOrEqual(in.Entries, ZerosLike(in.Entries)), LessThan(slot, integer(g, slots)))
+	type recalling struct{ Seen, Todo *Node }
+	recalled := control.While(recalling{filled.Seen, anyTrue(isDrawn)},
+		func(r recalling) *Node { return r.Todo },
+		func(r recalling) recalling {
+			seen := control.ScatterSet(Reshape(r.Seen, slots*vocabulary), gr.placeOf(slot, in.Tokens, isDrawn), in.Seen)
+			return recalling{Reshape(seen, slots, vocabulary), LogicalNot(r.Todo)}
+		})
+	p.Seen = recalled.Seen
+	return p
+}
+
+// placeOf is where Seen, as one row, has tokens of slots; outside where it is not valid.
+func (gr *Graphs) placeOf(slots, tokens, valid *Node) *Node {
+	nowhere := FillScalar(slots.Graph(), slots.Shape(), float64(gr.Slots*gr.Vocabulary))
+	return Where(valid, Add(MulScalar(slots, float64(gr.Vocabulary)), tokens), nowhere)
+}
+
+// countDrawn counts the tokens that rows drew.
+func (gr *Graphs) countDrawn(p penalties, rows samplers, tokens *Node) penalties {
+	valid := LogicalAnd(GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)), GreaterOrEqual(tokens, ZerosLike(tokens)))
+	valid = LogicalAnd(valid, take(sampling.Penalized(p.Penalties), rows.Slots))
+	place := gr.placeOf(rows.Slots, tokens, valid)
+	seen := Reshape(p.Seen, p.Seen.Shape().Size())
+	old := take(seen, Where(valid, place, ZerosLike(place)))
+	p.Seen = Reshape(control.ScatterSet(seen, place, AddScalar(old, sampling.OneDrawn)), gr.Slots, gr.Vocabulary)
+	return p
+}

@@ -1,0 +1,194 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/testenv"
+)
+
+// featured are the features, each with what makes a request ask for it, the i-th of several.
+var featured = []struct {
+	engine.Features
+	ask func(i int, r *engine.Request)
+}{
+	{engine.Penalties, func(i int, r *engine.Request) {
+		r.Sampling.RepetitionPenalty = []float64{1, 1.3, 0.7}[i%3]
+		r.Sampling.FrequencyPenalty = []float64{0.5, 0, -0.3, 0}[i%4]
+		r.Sampling.PresencePenalty = []float64{0.1, 0.9}[i%2]
+	}},
+}
+
+// withFeature are the requests, which ask for a feature.
+func withFeature(k int, requests []*engine.Request) []*engine.Request {
+	for i, r := range requests {
+		r.ID = fmt.Sprintf("%s with %s", r.ID, featured[k].Features)
+		featured[k].ask(i, r)
+	}
+	return requests
+}
+
+// allFeatures are all of them, and requests without any and with each.
+func allFeatures(requests func() []*engine.Request) (features engine.Features, all []*engine.Request) {
+	all = requests()
+	for k := range featured {
+		features |= featured[k].Features
+		all = append(all, withFeature(k, requests())...)
+	}
+	return features, all
+}
+
+// The program that draws is compiled anew with the first request that asks for a feature, and not again. Rows without
+// it draw the same in all of its forms.
+func TestFeaturesAreCompiledOnce(t *testing.T) {
+	b := testenv.XLA(t)
+	compiled := func() int64 { return int64(b.Compiles() + b.CacheLoads()) }
+	e := newEngine(t, contractFamily, contractConfig())
+	want := wantOfContract(t)
+	drawn := map[string]*engine.Completion{}
+	for k, f := range featured {
+		for _, compiles := range []int64{1, 0} {
+			before := compiled()
+			got := collect(t, e, append(contractRequests(), withFeature(k, contractRequests())...)...)
+			if n := compiled() - before; n != compiles {
+				t.Errorf("%s: %d programs were compiled, want %d", f.Features, n, compiles)
+			}
+			plain := map[string]*engine.Completion{}
+			for key, c := range got {
+				if want[key] != nil {
+					plain[key] = c
+				} else {
+					drawn[key] = c
+				}
+			}
+			sameBytes(t, want, plain, true)
+		}
+	}
+	cfg := contractConfig()
+	features, requests := allFeatures(contractRequests)
+	cfg.Features = features
+	at := newEngine(t, contractFamily, cfg)
+	start := compiled()
+	got := collect(t, at, requests...)
+	for key, c := range want {
+		drawn[key] = c
+	}
+	sameBytes(t, drawn, got, true)
+	if compiled() != start {
+		t.Errorf("%d programs were compiled for features that the config names", compiled()-start)
+	}
+	if names := at.Plan().Features; !slices.Equal(names, features.Names()) {
+		t.Errorf("the plan has features %v, want %v", names, features.Names())
+	}
+}
+
+// Rows that ask for features draw the same bytes in any order, alone, as clones, with other pages, and where they are
+// moved to the host and back.
+func TestFeaturesWhateverElseRuns(t *testing.T) {
+	features, requests := allFeatures(contractRequests)
+	with := func(change func(c *engine.Config)) *engine.Engine {
+		return contractEngine(t, func(c *engine.Config) {
+			c.Features = features
+			if change != nil {
+				change(c)
+			}
+		})
+	}
+	e := with(nil)
+	want := collect(t, e, requests...)
+	t.Run("shuffled", func(t *testing.T) {
+		_, r := allFeatures(contractRequests)
+		rand.New(rand.NewPCG(1, 2)).Shuffle(len(r), func(i, j int) { r[i], r[j] = r[j], r[i] })
+		sameBytes(t, want, collect(t, e, r...), true)
+	})
+	t.Run("alone", func(t *testing.T) {
+		_, r := allFeatures(contractRequests)
+		for i := len(contractRequests()); i < len(r); i += 7 {
+			sameBytes(t, want, collect(t, e, r[i]), false)
+		}
+	})
+	t.Run("clones as separate requests", func(t *testing.T) {
+		var single []*engine.Request
+		for _, r := range requests[len(contractRequests()):] {
+			for g := range r.N {
+				one := *r
+				one.N, one.FirstGeneration = 1, g
+				single = append(single, &one)
+			}
+		}
+		sameBytes(t, want, collect(t, e, single...), false)
+	})
+	for name, change := range map[string]func(*engine.Config){
+		"page size 8":      func(c *engine.Config) { c.PageSize = 8 },
+		"contiguous":       func(c *engine.Config) { c.KV = "basic" },
+		"64 slots":         func(c *engine.Config) { c.MaxSeqs = 64 },
+		"no prefix cache":  func(c *engine.Config) { c.NoPrefixCache = true },
+		"devices together": func(c *engine.Config) { c.Backend = testenv.Group(t, xla.KernelsAuto, 0, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name != "64 slots" {
+				testenv.Slow(t)
+			}
+			got := collect(t, with(change), requests...)
+			if name == "devices together" { // whose sums are others
+				sameTokens(t, want, got)
+				return
+			}
+			sameBytes(t, want, got, true)
+		})
+	}
+	t.Run("moved to the host and back", func(t *testing.T) {
+		_, long := allFeatures(func() []*engine.Request { return longRequests(9) })
+		want := collect(t, e, long...)
+		few := with(func(c *engine.Config) { c.KVMemory, c.Admission = smallPool, engine.Overcommit })
+		sameBytes(t, want, collectInOrder(t, few, long...), true)
+		if few.Stats().Preemptions == 0 {
+			t.Error("no sequence was moved: the test does not reach what it is for")
+		}
+	})
+}
+
+// Without kernels, and on GoMLX's backend in pure Go, rows that ask for features draw the same tokens.
+func TestFeaturesWithoutKernels(t *testing.T) {
+	features, requests := allFeatures(func() []*engine.Request { return contractRequests()[:5] })
+	with := func(backend compute.Backend) map[string]*engine.Completion {
+		return collect(t, contractEngine(t, func(c *engine.Config) { c.Features, c.Backend = features, backend }),
+			requests...)
+	}
+	want := with(testenv.XLA(t))
+	sameTokens(t, want, with(testenv.XLAWithoutKernels(t)))
+	if !testing.Short() {
+		sameTokens(t, want, with(testenv.Go(t)))
+	}
+}
+
+// A repetition penalty beyond all logits leaves no token that the prompt or the completion has.
+func TestNothingIsRepeated(t *testing.T) {
+	e := contractEngine(t, func(c *engine.Config) { c.Features = engine.Penalties })
+	var requests []*engine.Request
+	for i, base := range contractRequests()[:10] {
+		r := greedy(fmt.Sprint("r", i), base.Tokens, 60)
+		r.N = 1 + i%3
+		r.Sampling.RepetitionPenalty = 1e30
+		requests = append(requests, r)
+	}
+	for key, c := range collect(t, e, requests...) {
+		seen := map[int32]bool{}
+		for _, token := range c.Request.Tokens {
+			seen[token] = true
+		}
+		for _, token := range c.Tokens {
+			if seen[token] {
+				t.Errorf("%s: token %d again: %v behind %v", key, token, c.Tokens, c.Request.Tokens)
+				break
+			}
+			seen[token] = true
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package sampling
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+)
+
+// Processors are what changes the logits of rows before a token is drawn. A program has those that its features need;
+// the fields of others are nil. They apply in the order of the fields: see "Order" in the package documentation.
+type Processors struct {
+	Penalties *Penalties
+	Seen      *Node // i32[S, V]: see Penalize
+}
+
+// Changes says which rows have logits that may be changed, bool[S]; nil where there are no processors.
+func (p Processors) Changes() *Node {
+	var changes *Node
+	if p.Penalties != nil {
+		changes = or(changes, Penalized(*p.Penalties))
+	}
+	return changes
+}
+
+func or(a, b *Node) *Node {
+	if a == nil {
+		return b
+	}
+	return Or(a, b)
+}
+
+// Apply returns the logits after all processors, f32[S, V]. Rows without any keep theirs, to the bit.
+func (p Processors) Apply(logits *Node) *Node {
+	logits = ConvertDType(logits, dtypes.Float32)
+	if p.Penalties != nil {
+		logits = Penalize(logits, *p.Penalties, p.Seen)
+	}
+	return logits
+}
+
+// SampleProcessed is [SampleBarred] after processors, of which there must be one. Rows that none of them is for draw as
+// by SampleBarred, to the bit. logprobs of the others are exactly log softmax(logits)[token], of the logits before the
+// processors; processed is of what was sampled from.
+func SampleProcessed(logits *Node, by Processors, p Params, positions, rows, barred *Node) (tokens, logprobs,
+	processed *Node) {
+	g := logits.Graph()
+	// Greedy rows have a logprob of 0 - log(sum of exp(logit - max)).
+	greedy := p
+	greedy.Temperature = ZerosLike(p.Temperature)
+	best, sum, _ := Sample(logits, greedy, positions, rows)
+	tokens, logprobs, processed = SampleBarred(by.Apply(logits), p, positions, rows, barred)
+
+	at := func(tokens *Node) *Node { return Squeeze(logitsAt(logits, InsertAxes(tokens, -1)), -1) }
+	exact := Add(Sub(at(tokens), at(best)), sum)
+	exact = Where(GreaterOrEqual(tokens, Scalar(g, dtypes.Int32, 0)), exact, ZerosLike(exact))
+	return tokens, Where(by.Changes(), exact, logprobs), processed
+}
