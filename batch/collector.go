@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -184,6 +185,9 @@ func refused(err error) bool {
 	return errors.Is(err, engine.ErrEmptyPrompt) || errors.Is(err, engine.ErrPromptTooLong) ||
 		errors.Is(err, engine.ErrInvalidRequest)
 }
+
+// isFault says that the text of a completion's error is of a fault of the engine, and not of the row.
+func isFault(text string) bool { return strings.Contains(text, engine.ErrNotANumber.Error()) }
 
 // count adds a completion to its row, which this process drew or an earlier one.
 func (c *collector) count(p *pendingRow, r *promptset.Result, drawn bool) {

@@ -198,8 +198,8 @@ func sameSettled(now, then map[string]any) bool {
 func (o *Task) footer(s *Session) map[string]string {
 	parameters, _ := json.Marshal(o.parameters())
 	return map[string]string{
-		"quire.version": o.Version, "quire.model": s.Model, "quire.model_fingerprint": s.Fingerprint,
-		"quire.parameters": string(parameters),
+		"quire.version": o.Version, promptset.MetaModel: s.Model, promptset.MetaFingerprint: s.Fingerprint,
+		promptset.MetaParameters: string(parameters),
 	}
 }
 

@@ -263,7 +263,7 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 		s.NoTemplate = none
 		return nil, nil
 	}
-	s.Encode = tok.Encode
+	s.Encode, s.TokenText = tok.Encode, tok.TokenText
 	switch o.ChatTemplate {
 	case TemplateNone:
 		s.NoTemplate = errors.New("messages need a chat template, and --chat-template is none")

@@ -118,6 +118,9 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 	if j.reader, err = t.openInputs(ctx); err != nil {
 		return nil, err
 	}
+	if err := t.canAnswer(j.reader); err != nil {
+		return nil, err
+	}
 	model, err := t.Models.Identify(ctx, t)
 	if err != nil {
 		return nil, err
@@ -132,6 +135,16 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 	}
 	t.opened = j
 	return j, nil
+}
+
+// canAnswer refuses inputs whose rows the output's format has no lines for.
+func (t *Task) canAnswer(r *promptset.Reader) error {
+	name := r.NoRequests()
+	if t.Format != promptset.FormatOpenAI || name == "" {
+		return nil
+	}
+	return endWith(Misused, "--format is openai, which answers the lines of OpenAI's batch files, and %s is none (its "+
+		"lines have no custom_id, method, url and body): give --format parquet or jsonl", name)
 }
 
 // openInputs looks into the inputs. Names that no file has are an error of usage.

@@ -237,11 +237,11 @@ func (s *savedJob) of(row int64) ([]promptset.Result, error) {
 }
 
 // writer starts to write the parts that are missing.
-func (s *savedJob) writer(o *Task, schema *promptset.Schema) (*promptset.Writer, error) {
+func (s *savedJob) writer(o *Task, schema *promptset.Schema, text promptset.TokenText) (*promptset.Writer, error) {
 	published := func() {}
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
 		Format: o.Format, Schema: schema, Columns: o.Columns, Meta: s.state.Job().Meta, Parts: s.parts,
-		Write: s.missing,
+		Write: s.missing, TokenText: text, Faulty: isFault,
 		Publishing: func(p promptset.PartSummary) error {
 			published = s.observer.publishing(p)
 			if err := s.folder.AddNote(p, o.Format); err != nil {

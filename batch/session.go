@@ -28,6 +28,9 @@ type Session struct {
 	Device string
 	// Encode turns text into token ids, with the tokens that begin a text if special is true.
 	Encode func(text string, special bool) ([]int32, error)
+	// TokenText returns the bytes that a token adds to a text, or the name of a special token. It is nil without a
+	// tokenizer.
+	TokenText promptset.TokenText
 	// Render writes messages as one text, with the opening of the answer. It is nil where there is no template, and
 	// then NoTemplate says why.
 	Render     func(messages []promptset.Message) (string, error)

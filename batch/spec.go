@@ -97,6 +97,10 @@ func (s *Spec) Validate() error {
 	if s.Columns, err = promptset.OnRequest(s.Columns); err != nil {
 		return wrong("columns", "%v", err)
 	}
+	if len(s.Columns) > 0 && s.Format == promptset.FormatOpenAI {
+		return wrong("columns", "is %s, and the lines of --format openai have no columns: leave it out, or give "+
+			"--format parquet or jsonl", strings.Join(s.Columns, ","))
+	}
 	return cmpOr(
 		func() error { return oneOf("format", s.Format, promptset.Formats()...) },
 		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },

@@ -50,7 +50,7 @@ func (r *runner) openUnit(ctx context.Context, t *Task, saved *savedJob, opened 
 		opened()
 	}
 	saved.observer = t.Observer
-	writer, err := saved.writer(t, r.job.reader.Schema())
+	writer, err := saved.writer(t, r.job.reader.Schema(), r.session.TokenText)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/promptset/openai"
 )
 
 // Completion is a row of an output, valid until the next one is read.
@@ -43,7 +44,10 @@ var promptKinds = map[string]Kind{"prompt": KindText, "messages": KindMessages, 
 
 // promptOf reads the prompt of a row of JSONL.
 func promptOf(all []member) *Row {
-	row := &Row{}
+	row := &Row{object: all}
+	if isRequest(all) {
+		return row.requestPrompt()
+	}
 	for _, name := range promptNames {
 		i := slices.IndexFunc(all, func(m member) bool { return m.key == name })
 		if i >= 0 && !isNullJSON(all[i].raw) && row.decodeKnown(name, all[i].raw) {
@@ -55,11 +59,17 @@ func promptOf(all []member) *Row {
 }
 
 // promptReader reads the prompts of the rows of a Parquet file.
-type promptReader struct{ groupReader }
+type promptReader struct {
+	groupReader
+	request *node // the column body where the rows are lines of batch files
+}
 
 func newPromptReader(root *node) *promptReader {
-	r := &promptReader{groupReader{pf: &parquetFile{root: root, known: map[string]*node{}},
+	r := &promptReader{groupReader: groupReader{pf: &parquetFile{root: root, known: map[string]*node{}},
 		columns: make([][]parquet.Value, root.leaves)}}
+	if !slices.ContainsFunc(openai.Keys, func(key string) bool { return root.field(key) == nil }) {
+		r.request = root.field("body")
+	}
 	for _, name := range promptNames {
 		if c := root.field(name); c != nil && !c.isNull() && fits(name, c) {
 			r.pf.known[name] = c
@@ -74,6 +84,9 @@ func (r *promptReader) of(values parquet.Row) *Row {
 	if r.place(values) != nil {
 		return row
 	}
+	if body := r.request; body != nil && r.present(body) {
+		return r.requestOf(values)
+	}
 	for _, name := range promptNames {
 		if c := r.pf.known[name]; c != nil && r.present(c) {
 			r.decodeKnown(row, name, c)
@@ -82,6 +95,27 @@ func (r *promptReader) of(values parquet.Row) *Row {
 		}
 	}
 	return row
+}
+
+// requestOf reads the prompt of a row's values that are a line of a batch file.
+func (r *promptReader) requestOf(values parquet.Row) *Row {
+	row := &Row{}
+	a := &assembler{values: values}
+	a.index()
+	for _, c := range r.pf.root.fields {
+		if raw := a.column(nil, c); slices.Contains(openai.Keys, c.name) {
+			row.object = append(row.object, member{c.name, raw})
+		}
+	}
+	return row.requestPrompt()
+}
+
+// requestPrompt reads the prompt of a line of a batch file.
+func (r *Row) requestPrompt() *Row {
+	if given := r.decodeRequest(); len(given) == 1 {
+		r.Kind = promptKinds[given[0]]
+	}
+	return r
 }
 
 // ErrNoCompletions says that a file has not the columns that every output has.

@@ -19,6 +19,8 @@ type outputFormat struct {
 	extension string // of parts
 	metaFile  bool   // the job's metadata are in the file MetaName beside the parts, as they have no footers
 	encoder   func(w io.Writer, columns *outputColumns, o *WriterOptions) (encoder, error)
+	// settle changes the results of a row to those that the format can have; nil leaves them.
+	settle func([]Result) []Result
 	// read gives the rows of a part to each, and returns the metadata of its footer.
 	read func(in io.ReaderAt, size int64, each func(*Completion) error) (map[string]string, error)
 }
@@ -27,6 +29,8 @@ type outputFormat struct {
 var outputFormats = []outputFormat{
 	{name: FormatParquet, extension: "parquet", encoder: newParquetEncoder, read: readParquetPart},
 	{name: FormatJSONL, extension: "jsonl", metaFile: true, encoder: newJSONLEncoder, read: readJSONLPart},
+	{name: FormatOpenAI, extension: "openai.jsonl", metaFile: true, settle: oneError, encoder: newAnswerEncoder,
+		read: readAnswerPart},
 }
 
 // Formats names the formats of output files, the default first.

@@ -223,7 +223,7 @@ func readJSONL(ctx context.Context, s *Source, f File, from, to int64, yield fun
 		if err != nil {
 			row.fail("%v", err)
 		} else {
-			given = row.decodeJSON()
+			given = row.decode(s)
 		}
 		row.finish(given)
 		if ctx.Err() != nil || !yield(row) {
@@ -233,16 +233,23 @@ func readJSONL(ctx context.Context, s *Source, f File, from, to int64, yield fun
 	return true, nil
 }
 
+// valueOf returns the value of a key, nil where it is not there.
+func valueOf(object []member, key string) json.RawMessage {
+	if i := slices.IndexFunc(object, func(m member) bool { return m.key == key }); i >= 0 {
+		return object[i].raw
+	}
+	return nil
+}
+
 func isNullJSON(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n' }
 
-// decodeJSON sets the row's known fields from its object and returns which prompts are given.
-func (r *Row) decodeJSON() (given []string) {
+// decodeJSON sets the row's known fields from an object and returns which prompts are given.
+func (r *Row) decodeJSON(object []member) (given []string) {
 	for _, name := range knownNames {
-		i := slices.IndexFunc(r.object, func(m member) bool { return m.key == name })
-		if i < 0 || isNullJSON(r.object[i].raw) {
+		raw := valueOf(object, name)
+		if isNullJSON(raw) {
 			continue
 		}
-		raw := r.object[i].raw
 		if slices.Contains(promptNames, name) {
 			given = append(given, name)
 		}
@@ -251,7 +258,7 @@ func (r *Row) decodeJSON() (given []string) {
 		}
 	}
 	var values []foreign
-	for _, m := range r.object {
+	for _, m := range object {
 		if isNullJSON(m.raw) {
 			continue
 		}

@@ -189,6 +189,7 @@ func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err err
 			continue // the row's error, when it is read
 		}
 		s.noteText(object)
+		s.noteRequest(object, l.number)
 		for _, m := range object {
 			t, ok := types[m.key]
 			if !ok {
@@ -206,7 +207,7 @@ func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err err
 			}
 		}
 	}
-	if len(keys) > 0 && !slices.Contains(keys, parentName) &&
+	if len(keys) > 0 && !s.requests && !slices.Contains(keys, parentName) &&
 		!slices.ContainsFunc(promptNames, func(p string) bool { return slices.Contains(keys, p) }) {
 		return nil, &FileError{File: name, What: fmt.Sprintf("no prompt key: its rows need one of %s and have %s",
 			strings.Join(promptNames, ", "), list(keys))}
@@ -218,6 +219,7 @@ func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err err
 		}
 		columns = append(columns, c)
 	}
+	columns = s.requestColumns(columns)
 	number(groupNode("row", required, columns...))
 	// A decompressor may leave bytes behind what it takes for the end.
 	if _, err := io.Copy(io.Discard, raw); err != nil {

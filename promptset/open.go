@@ -29,6 +29,10 @@ type Source struct {
 	marks   []mark   // of an uncompressed JSONL file: where every markEvery-th row begins
 	texts   []span   // rows among which all are whose prompt is text or messages
 	passed  []string // the user's own members of messages, each once
+
+	requests bool               // it is a batch file of OpenAI
+	customID []customID         // of its lines, until repeated is known
+	repeated map[int64]customID // by row: the line before it that has its custom_id
 }
 
 // mark is a place in a JSONL file where a row begins.
@@ -82,6 +86,7 @@ func OpenFrom(ctx context.Context, files Files, paths []string) (*Reader, error)
 			}
 		}
 	}
+	r.findRepeated()
 	return r, nil
 }
 

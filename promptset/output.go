@@ -268,12 +268,38 @@ func readPart(format string, in io.ReaderAt, size int64, each func(*Completion) 
 	return f.read(in, size, each)
 }
 
-// readJSONLPart gives the rows of a JSONL part to each.
+// readJSONLPart gives the rows of a JSONL part to each. Lines of an output file of OpenAI's batch API, by whatever
+// program, are read as what they are.
 func readJSONLPart(in io.ReaderAt, size int64, each func(*Completion) error) (map[string]string, error) {
-	return nil, readLines(in, size, each)
+	answers := false
+	return nil, readLines(in, size, func(raw []byte, all []member, first bool) ([]*Completion, error) {
+		if answers = answers || first && isAnswer(all); answers {
+			return answersOf(raw, all, first)
+		}
+		return rowOf(raw, all, first)
+	}, each)
 }
 
-func readLines(in io.ReaderAt, size int64, each func(*Completion) error) error {
+// rowOf returns the completion in a line.
+func rowOf(_ []byte, all []member, first bool) ([]*Completion, error) {
+	if first {
+		has := func(name string) bool {
+			return slices.ContainsFunc(all, func(m member) bool { return m.key == name })
+		}
+		if err := checkColumns(has, "%s is missing"); err != nil {
+			return nil, err
+		}
+	}
+	id, r, err := resultOf(all)
+	if err != nil {
+		return nil, err
+	}
+	return []*Completion{{id, *r, func() *Row { return promptOf(all) }}}, nil
+}
+
+// readLines gives the completions to each that decode finds in each line. decode is told which line is the first.
+func readLines(in io.ReaderAt, size int64, decode func([]byte, []member, bool) ([]*Completion, error),
+	each func(*Completion) error) error {
 	l, err := openLines("", io.NewSectionReader(in, 0, size))
 	if err != nil {
 		return err
@@ -287,26 +313,20 @@ func readLines(in io.ReaderAt, size int64, each func(*Completion) error) error {
 		if err == nil {
 			all, err = members(line)
 		}
-		if first {
-			if err == nil {
-				err = checkColumns(func(name string) bool {
-					return slices.ContainsFunc(all, func(m member) bool { return m.key == name })
-				}, "%s is missing")
-			}
-			if cutOff(in, size) && !errors.Is(err, ErrNoCompletions) {
-				return errors.New("its last line is cut off")
-			}
-		}
-		var id string
-		var r *Result
+		var completions []*Completion
 		if err == nil {
-			id, r, err = resultOf(all)
+			completions, err = decode(line, all, first)
+		}
+		if first && cutOff(in, size) && !errors.Is(err, ErrNoCompletions) {
+			return errors.New("its last line is cut off")
 		}
 		if err != nil {
 			return fmt.Errorf("line %d: %w", l.number, err)
 		}
-		if err := each(&Completion{id, *r, func() *Row { return promptOf(all) }}); err != nil {
-			return err
+		for _, c := range completions {
+			if err := each(c); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -77,15 +77,20 @@ func (r *Row) apply(values []foreign, given []string) {
 
 // refuse notes a parameter with a value that is not supported.
 func (r *Row) refuse(v foreign) {
-	p, note, leave := v.parameter, "", "leave it out"
+	p, note, leave, instead := v.parameter, "", "leave it out", v.parameter.Instead()
 	if p.Note != "" {
 		note = " (" + p.Note + ")"
 	}
-	if instead := p.Instead(); instead != "" {
-		leave += ", give " + instead + ", which has no effect,"
+	switch inBody := r.request != nil; {
+	case inBody && instead != "":
+		leave += " or give " + instead + ", which has no effect"
+	case inBody:
+	case instead != "":
+		leave += ", give " + instead + ", which has no effect, or rename the column if it is not meant for the sampler"
+	default:
+		leave += " or rename the column if it is not meant for the sampler"
 	}
-	r.fail("parameter %s is not supported as %s%s; %s or rename the column if it is not meant for the sampler",
-		p.Name, abbreviate(v.raw), note, leave)
+	r.fail("parameter %s is not supported as %s%s; %s", p.Name, abbreviate(v.raw), note, leave)
 }
 
 // alias sets one of Quire's own parameters to a value that the row gives under another name.

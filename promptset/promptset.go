@@ -15,6 +15,9 @@
 // Quire does not have, are judged as package parameter says. Every column is passed through to the output, whatever it
 // means.
 //
+// A JSONL file may also be one of OpenAI's batch API: see package openai. A row's prompt and parameters are then in the
+// body of its line, and its id is the custom_id.
+//
 // A file that cannot be used at all makes [Open] fail: not readable, no prompt column, a column above with a type that
 // can never fit, passed-through columns whose types differ between files. A bad row (no prompt, invalid UTF-8, a JSON
 // syntax error, ...) becomes a [Row] with Err set, and reading goes on.
@@ -101,6 +104,7 @@ type Row struct {
 
 	aliases []alias
 	givenID bool
+	request *request // of a line of an OpenAI batch file; nil for other rows
 }
 
 // HasID says whether the row gave its id, which others may give too.
@@ -157,4 +161,5 @@ type Result struct {
 	Err              string // empty when the completion is good
 
 	contradicts string // what of a row that was read back its other columns contradict
+	countAlone  bool   // what was read back has the number of tokens, and not the tokens
 }

@@ -46,6 +46,10 @@ type WriterOptions struct {
 	Columns []string
 	// Meta is kept with the output: in the footer of every Parquet part, in the file _meta.json beside JSONL parts.
 	Meta map[string]string
+	// TokenText has the texts of tokens, for log-probabilities in FormatOpenAI; nil for a model without a tokenizer.
+	// Faulty says that the text of an error is of a fault of the engine, and not of the row.
+	TokenText TokenText
+	Faulty    func(text string) bool
 	// Parts cuts the rows of the job into parts; Write lists those to be written, ascending.
 	Parts Parts
 	Write []int
@@ -224,6 +228,9 @@ func (w *Writer) write(f finished) error {
 			what = f.row.Err.Error()
 		}
 		f.results = []Result{{FinishReason: "error", Err: what, Generation: f.row.Overrides.Values().Generation}}
+	}
+	if w.format.settle != nil {
+		f.results = w.format.settle(f.results)
 	}
 	rows, _, err := w.encoder.add(f.row, f.results)
 	if err != nil {

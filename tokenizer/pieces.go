@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -136,4 +137,38 @@ func fallbackByte(token string) (byte, bool) {
 		}
 	}
 	return 0, false
+}
+
+// TokenText returns the bytes that a token adds to a text, or the name of a special token. Those of tokens that a
+// decoder does not treat one by one are the text of the token alone.
+func (t *Tokenizer) TokenText(id int32) []byte {
+	switch p, err := t.Pieces(); {
+	case t.special[id]:
+		return []byte(t.Token(id))
+	case id < 0 || int(id) >= len(t.tokens):
+		return nil
+	case err != nil:
+		return []byte(t.Decode([]int32{id}, false))
+	default:
+		return p.text(id)
+	}
+}
+
+// text returns the bytes of a token's piece as those of text.
+func (p *Pieces) text(id int32) []byte {
+	piece := p.Bytes[p.Starts[id]:p.Starts[id+1]]
+	if p.Form != FallbackPieces {
+		return slices.Clone(piece)
+	}
+	var text []byte
+	for i := 0; i < len(piece); i++ {
+		switch {
+		case piece[i] == PieceRunEnd:
+			continue
+		case piece[i] == PieceEscape && i+1 < len(piece):
+			i++
+		}
+		text = append(text, piece[i])
+	}
+	return text
 }

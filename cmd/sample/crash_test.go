@@ -195,6 +195,37 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 }
 
+// Answers to a batch file are those of a run that nothing disturbed, too.
+func TestAnswersKilledAtRandom(t *testing.T) {
+	kills := 12
+	if testing.Short() {
+		kills = 3
+	}
+	random := rand.New(rand.NewPCG(2027, 11))
+	j := newCrashJob(t, "--format", "openai", "--part-rows", "170")
+	var lines strings.Builder
+	for i := range crashRows {
+		body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"row %d"}],"logprobs":%t}`, i, i%3 == 0)
+		url := "/v1/chat/completions"
+		if i%2 == 0 {
+			url, body = "/v1/completions", fmt.Sprintf(`{"prompt":"row %d"}`, i)
+		}
+		fmt.Fprintf(&lines, "{\"custom_id\":\"request-%d\",\"method\":\"POST\",\"url\":%q,\"body\":%s}\n", i, url, body)
+	}
+	if err := os.WriteFile(filepath.Join(j.dir, "in.jsonl"), []byte(lines.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for range kills {
+		more := j.drawn() + random.IntN(700)
+		if j.killed(t, func(time.Duration) bool { return j.drawn() > more }) {
+			break
+		}
+		j.undamaged(t)
+	}
+	j.same(t)
+	j.undamaged(t)
+}
+
 // Killed at half way and run again, a job does no more than 1.05 of the work.
 func TestKilledAtHalfWay(t *testing.T) {
 	j := newCrashJob(t)

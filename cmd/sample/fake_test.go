@@ -55,7 +55,8 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 			}
 			return ids, nil
 		},
-		Release: func() {},
+		TokenText: func(id int32) []byte { return []byte{byte(id)} },
+		Release:   func() {},
 	}
 	if o.ChatTemplate == batch.TemplateNone {
 		s.NoTemplate = fmt.Errorf("messages need a chat template, and --chat-template is none")

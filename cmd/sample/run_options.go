@@ -60,7 +60,8 @@ func (o *runOptions) define(f *flags) {
 			"`FOLDER` where the completions go (part-00000.parquet and so on), local or at s3://, gs:// or azblob://")
 		placeVar(s, &o.process.WorkDir, onThisMachine, "work-dir", "",
 			"`FOLDER` where the journal goes (default: the output folder, or the cache if that is in an object store)")
-		s.StringVar(&o.spec.Format, "format", o.spec.Format, "`FORMAT` output format: parquet or jsonl")
+		s.StringVar(&o.spec.Format, "format", o.spec.Format,
+			"`FORMAT` output format: parquet, jsonl, or openai (answers to OpenAI batch files)")
 		columnsFlag(s, &o.spec.Columns)
 		s.Int64Var(&o.spec.Limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
 		s.Int64Var(&o.spec.PartRows, "part-rows", 0,

@@ -1,0 +1,183 @@
+package promptset
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/quire/quire/promptset/openai"
+)
+
+// FormatOpenAI is the format of the output files of OpenAI's batch API: a line for each row of a batch file, with all
+// of its completions.
+const FormatOpenAI = "openai"
+
+// Names of metadata of a job that answers have, too.
+const (
+	MetaModel       = "quire.model"
+	MetaFingerprint = "quire.model_fingerprint"
+	MetaParameters  = "quire.parameters"
+)
+
+// TokenText returns the bytes that a token adds to a text, or its name where it is a special one.
+type TokenText func(id int32) []byte
+
+// answerEncoder writes a part of answers to the lines of batch files.
+type answerEncoder struct {
+	w       io.Writer
+	options *WriterOptions
+	buf     []byte
+}
+
+func newAnswerEncoder(w io.Writer, _ *outputColumns, o *WriterOptions) (encoder, error) {
+	return &answerEncoder{w: w, options: o}, nil
+}
+
+func (e *answerEncoder) finish() error { return nil }
+
+func (e *answerEncoder) add(row *Row, results []Result) (rows, size int64, err error) {
+	line := e.line(row, results)
+	if e.buf, err = line.Append(e.buf[:0]); err != nil {
+		return 0, 0, err
+	}
+	n, err := e.w.Write(e.buf)
+	return int64(len(results)), int64(n), err
+}
+
+// line is the answer to a row. Its names follow from the job and the row, so that it has the same bytes whenever and
+// wherever it is written.
+func (e *answerEncoder) line(row *Row, results []Result) *openai.Line {
+	meta := e.options.Meta
+	asked := row.request
+	if asked == nil { // a line that is no JSON object
+		asked = &request{}
+	}
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%q %q %d %q", meta[MetaFingerprint], meta[MetaParameters], row.Index, asked.customID)
+	name := hex.EncodeToString(sum.Sum(nil))[:32]
+	line := &openai.Line{ID: "batch_req_" + name, CustomID: strings.ToValidUTF8(asked.customID, "\uFFFD"),
+		Response: &openai.Response{StatusCode: 200, RequestID: "req_" + name}}
+	if failed := results[0].Err; failed != "" {
+		problem := &openai.Problem{Message: failed, Type: openai.InvalidRequest}
+		line.Response.StatusCode = 400
+		if row.Err == nil && e.options.Faulty != nil && e.options.Faulty(failed) {
+			line.Response.StatusCode, problem.Type = 500, openai.ServerError
+		}
+		line.Response.Body = &openai.Body{Problem: problem}
+		return line
+	}
+	created := int64(0)
+	b := &openai.Body{ID: "chatcmpl-" + name, Object: openai.ChatObject, Created: &created,
+		Model: row.requestModel(meta[MetaModel]), Usage: &openai.Usage{PromptTokens: results[0].PromptTokens},
+		SystemFingerprint: systemFingerprint(meta[MetaFingerprint])}
+	if asked.endpoint == openai.Completions {
+		b.ID, b.Object = "cmpl-"+name, openai.CompletionsObject
+	}
+	for i := range results {
+		b.Choices = append(b.Choices, e.choice(asked, i, &results[i]))
+		b.Usage.CompletionTokens += results[i].CompletionTokens
+		b.Usage.ByChoice = append(b.Usage.ByChoice, results[i].CompletionTokens)
+	}
+	if len(results) == 1 {
+		b.Usage.ByChoice = nil
+	}
+	b.Usage.TotalTokens = b.Usage.PromptTokens + b.Usage.CompletionTokens
+	line.Response.Body = b
+	return line
+}
+
+// systemFingerprint is a name in OpenAI's form for the model's files.
+func systemFingerprint(of string) string {
+	if of == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(of))
+	return "fp_" + hex.EncodeToString(sum[:5])
+}
+
+func (e *answerEncoder) choice(asked *request, i int, r *Result) openai.Choice {
+	c := openai.Choice{Index: i, FinishReason: r.FinishReason}
+	if asked.endpoint == openai.Completions {
+		c.Text = &r.Text
+	} else {
+		c.Message = &openai.Message{Role: "assistant", Content: &r.Text}
+	}
+	if asked.logprobs {
+		tokens := e.tokens(r)
+		if c.Logprobs = openai.ChatLogprobs(tokens); asked.endpoint == openai.Completions {
+			c.Logprobs = openai.TextLogprobs(tokens)
+		}
+	}
+	if asked.tokenIDs {
+		c.TokenIDs = r.TokenIDs
+	}
+	return c
+}
+
+// tokens are the drawn tokens with their log-probabilities. Those of a model without a tokenizer have names, as vLLM
+// has them.
+func (e *answerEncoder) tokens(r *Result) []openai.Token {
+	text := e.options.TokenText
+	if text == nil {
+		text = func(id int32) []byte { return fmt.Appendf(nil, "token_id:%d", id) }
+	}
+	tokens := make([]openai.Token, min(len(r.TokenIDs), len(r.Logprobs)))
+	for i := range tokens {
+		tokens[i] = openai.Token{Bytes: text(r.TokenIDs[i]), Logprob: r.Logprobs[i]}
+	}
+	return tokens
+}
+
+// oneError leaves one error of a row that has some: a line has choices or an error.
+func oneError(results []Result) []Result {
+	for _, r := range results {
+		if r.Err != "" {
+			return []Result{{FinishReason: r.FinishReason, Err: r.Err}}
+		}
+	}
+	return results
+}
+
+// readAnswerPart gives the completions of a part of answers to each.
+func readAnswerPart(in io.ReaderAt, size int64, each func(*Completion) error) (map[string]string, error) {
+	return nil, readLines(in, size, answersOf, each)
+}
+
+// isAnswer says whether an object is a line of an output file of OpenAI's batch API.
+func isAnswer(object []member) bool {
+	return valueOf(object, "custom_id") != nil && valueOf(object, "response") != nil
+}
+
+// answersOf returns the completions in a line.
+func answersOf(raw []byte, object []member, first bool) ([]*Completion, error) {
+	if first && !isAnswer(object) {
+		return nil, &lackingError{openai.ErrNotResponse.Error()}
+	}
+	line, err := openai.ParseLine(raw)
+	if err != nil {
+		return nil, err
+	}
+	prompt := func() *Row { return &Row{} }
+	if failed := line.Failure(); failed != "" {
+		return []*Completion{{line.CustomID, Result{FinishReason: "error", Err: failed}, prompt}}, nil
+	}
+	body := line.Response.Body
+	var all []*Completion
+	for i := range body.Choices {
+		c := &body.Choices[i]
+		if c.Index != i {
+			return nil, errors.New("its choices are not in order")
+		}
+		r := Result{Generation: i, Text: c.TextOf(), TokenIDs: c.TokenIDs, Logprobs: c.LogprobsOf(),
+			FinishReason: c.FinishReason, CompletionTokens: body.Usage.TokensOf(i, len(body.Choices))}
+		r.countAlone = c.TokenIDs == nil
+		if body.Usage != nil {
+			r.PromptTokens = body.Usage.PromptTokens
+		}
+		all = append(all, &Completion{line.CustomID, r, prompt})
+	}
+	return all, nil
+}

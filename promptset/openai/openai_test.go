@@ -1,0 +1,167 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+)
+
+func parse(t *testing.T, line string) (Request, error) {
+	t.Helper()
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(line), &keys); err != nil {
+		t.Fatal(err)
+	}
+	return ParseRequest(func(key string) json.RawMessage { return keys[key] })
+}
+
+func TestParseRequest(t *testing.T) {
+	r, err := parse(t, `{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"x"}}`)
+	if err != nil || r.CustomID != "a" || r.URL != Completions || string(r.Body) != `{"prompt":"x"}` {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for line, want := range map[string]string{
+		`{}`:                 "custom_id is missing",
+		`{"custom_id":null}`: "custom_id is missing",
+		`{"custom_id":""}`:   "custom_id is empty",
+		`{"custom_id":"a"}`:  "method is missing",
+		`{"custom_id":"a","method":"PUT","url":"u"}`:                                   `method is "PUT", but must be POST`,
+		`{"custom_id":"a","method":"POST","url":"/v1/chat/completions/"}`:              "but must be /v1/chat/completions",
+		`{"custom_id":"a","method":"POST","url":"/v1/embeddings"}`:                     "embeddings cannot be asked for",
+		`{"custom_id":"a","method":"POST","url":"/v2/rerank"}`:                         "ranks of documents cannot",
+		`{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":"text"}`: `body is "text", but must be an object`,
+	} {
+		r, err := parse(t, line)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+		if strings.Contains(line, `"a"`) && r.CustomID != "a" {
+			t.Errorf("%s: the custom_id is not returned with the error", line)
+		}
+	}
+}
+
+func TestParsePrompt(t *testing.T) {
+	for raw, want := range map[string]Prompt{
+		`"a"`:     {Text: json.RawMessage(`"a"`)},
+		`["a"]`:   {Text: json.RawMessage(`"a"`)},
+		`[1,2]`:   {Tokens: json.RawMessage(`[1,2]`)},
+		`[[1,2]]`: {Tokens: json.RawMessage(`[1,2]`)},
+	} {
+		p, err := ParsePrompt(json.RawMessage(raw))
+		if err != nil || !bytes.Equal(p.Text, want.Text) || !bytes.Equal(p.Tokens, want.Tokens) {
+			t.Errorf("%s: %s %s, %v", raw, p.Text, p.Tokens, err)
+		}
+	}
+	for _, raw := range []string{``, `null`, `1`, `true`, `{}`, `[]`, `["a","b"]`, `[[1],[2]]`} {
+		if p, err := ParsePrompt(json.RawMessage(raw)); err == nil {
+			t.Errorf("%s: %+v is no error", raw, p)
+		}
+	}
+}
+
+func TestLogprobs(t *testing.T) {
+	tokens := []Token{
+		{Bytes: []byte("wö"), Logprob: -0.5, Top: []Token{{Bytes: []byte("wö"), Logprob: -0.5},
+			{Bytes: []byte("x"), Logprob: float32(math.Inf(-1))}}},
+		{Bytes: []byte("\xe2\x80"), Logprob: -1.25, Top: []Token{}},
+		{Bytes: []byte("!"), Logprob: -2},
+	}
+	chat, _ := json.Marshal(ChatLogprobs(tokens))
+	text, _ := json.Marshal(TextLogprobs(tokens))
+	const wantChat = `{"content":[{"token":"wö","logprob":-0.5,"bytes":[119,195,182],"top_logprobs":[` +
+		`{"token":"wö","logprob":-0.5,"bytes":[119,195,182]},{"token":"x","logprob":-9999.0,"bytes":[120]}]},` +
+		`{"token":"bytes:\\xe2\\x80","logprob":-1.25,"bytes":[226,128],"top_logprobs":[]},` +
+		`{"token":"!","logprob":-2,"bytes":[33],"top_logprobs":[]}]}`
+	const wantText = `{"tokens":["wö","bytes:\\xe2\\x80","!"],"token_logprobs":[-0.5,-1.25,-2],` +
+		`"top_logprobs":[{"wö":-0.5,"x":-9999.0},{},{}],"text_offset":[0,2,4]}`
+	if string(chat) != wantChat {
+		t.Errorf("chat: %s", chat)
+	}
+	if string(text) != wantText {
+		t.Errorf("text: %s", text)
+	}
+}
+
+// What is written is read back.
+func TestLines(t *testing.T) {
+	text, created := "<b>", int64(0)
+	line := &Line{ID: "i", CustomID: "c", Response: &Response{StatusCode: 200, RequestID: "r", Body: &Body{ID: "b",
+		Object: ChatObject, Created: &created, Model: "m", Usage: &Usage{3, 5, 8, []int{2, 3}},
+		Choices: []Choice{
+			{Message: &Message{Role: "assistant", Content: &text}, FinishReason: "stop",
+				Logprobs: ChatLogprobs([]Token{{Bytes: []byte("<b"), Logprob: -0.1},
+					{Bytes: []byte(">"), Logprob: -3}})},
+			{Index: 1, Text: &text, FinishReason: "length", TokenIDs: []int32{1, 2, 3}}}}}}
+	b, err := line.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseLine(b)
+	if err != nil || got.Failure() != "" || got.CustomID != "c" {
+		t.Fatalf("%s: %v, %q", b, err, got.Failure())
+	}
+	again, _ := got.Append(nil)
+	if !bytes.Equal(b, again) {
+		t.Errorf("%s\n%s", b, again)
+	}
+	body := got.Response.Body
+	for i, want := range []struct {
+		logprobs []float32
+		tokens   int
+	}{{[]float32{-0.1, -3}, 2}, {nil, 3}} {
+		c := &body.Choices[i]
+		if c.TextOf() != text || len(c.LogprobsOf()) != len(want.logprobs) || body.Usage.TokensOf(i, 2) != want.tokens {
+			t.Errorf("choice %d: %q, %v, %d", i, c.TextOf(), c.LogprobsOf(), body.Usage.TokensOf(i, 2))
+		}
+	}
+}
+
+func TestFailure(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"custom_id":"a","response":null,"error":{"code":"batch_expired","message":"too late"}}`:                                "too late",
+		`{"custom_id":"a","response":{"status_code":400,"request_id":"r","body":{"error":{"message":"no"}}},"error":null}`:       "no",
+		`{"custom_id":"a","response":{"status_code":404,"body":null},"error":{"error":{"message":"The model","code":404}}}`:      "The model",
+		`{"custom_id":"a","response":{"status_code":400,"body":null},"error":"in stream mode"}`:                                  "in stream mode",
+		`{"custom_id":"a","response":null,"error":null}`:                                                                         "it has no response",
+		`{"custom_id":"a","response":{"status_code":200,"body":{"choices":[]}},"error":null}`:                                    "it has status 200 and no choices",
+		`{"custom_id":"a","response":{"status_code":200,"body":{"choices":[{"index":0,"text":"x"}],"usage":null}},"error":null}`: "",
+	} {
+		l, err := ParseLine([]byte(line))
+		if err != nil || l.Failure() != want {
+			t.Errorf("%s: %v, %q", line, err, l.Failure())
+		}
+	}
+}
+
+// Whatever a line has, reading it does not panic, and what it was read as is written and read as the same.
+func FuzzLine(f *testing.F) {
+	f.Add([]byte(`{"custom_id":"a","response":{"status_code":200,"body":{"choices":[{"index":0,"text":"x"}]}},"error":null}`))
+	f.Add([]byte(`{"custom_id":"a","response":{"status_code":200,"body":{"choices":[{"index":0,"message":{"content":null},` +
+		`"logprobs":{"content":[{"token":"a","logprob":-1e-9,"bytes":[1]}]}}],"usage":{"completion_tokens":2}}},"error":"x"}`))
+	f.Add([]byte(`{"custom_id":"a","response":null,"error":[]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := ParseLine(b)
+		if err != nil {
+			return
+		}
+		failed := l.Failure()
+		if failed == "" {
+			for i := range l.Response.Body.Choices {
+				l.Response.Body.Choices[i].TextOf()
+				l.Response.Body.Choices[i].LogprobsOf()
+				l.Response.Body.Usage.TokensOf(i, len(l.Response.Body.Choices))
+			}
+		}
+		out, err := l.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseLine(out)
+		if err != nil || again.Failure() != failed {
+			t.Fatalf("%s: %v", out, err)
+		}
+	})
+}

@@ -1,0 +1,291 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Line is a line of an output file.
+type Line struct {
+	ID       string          `json:"id"`
+	CustomID string          `json:"custom_id"`
+	Response *Response       `json:"response"`
+	Error    json.RawMessage `json:"error"` // why there was no response; null in what Quire writes
+}
+
+// Response is what a server would have answered.
+type Response struct {
+	StatusCode int    `json:"status_code"`
+	RequestID  string `json:"request_id"`
+	Body       *Body  `json:"body"`
+}
+
+// Body is the answer: choices, or an error alone.
+type Body struct {
+	Problem *Problem `json:"error,omitempty"`
+
+	ID                string   `json:"id,omitempty"`
+	Object            string   `json:"object,omitempty"`
+	Created           *int64   `json:"created,omitempty"`
+	Model             string   `json:"model,omitempty"`
+	Choices           []Choice `json:"choices,omitempty"`
+	Usage             *Usage   `json:"usage,omitempty"`
+	SystemFingerprint string   `json:"system_fingerprint,omitempty"`
+}
+
+// Names of objects.
+const (
+	ChatObject        = "chat.completion"
+	CompletionsObject = "text_completion"
+)
+
+// Problem is OpenAI's error object.
+type Problem struct {
+	Message string          `json:"message"`
+	Type    string          `json:"type"`
+	Param   *string         `json:"param"`
+	Code    json.RawMessage `json:"code"`
+}
+
+// Types of problems.
+const (
+	InvalidRequest = "invalid_request_error"
+	ServerError    = "server_error"
+)
+
+// Choice is a completion.
+type Choice struct {
+	Index        int       `json:"index"`
+	Message      *Message  `json:"message,omitempty"` // of chats
+	Text         *string   `json:"text,omitempty"`    // of completions
+	Logprobs     *Logprobs `json:"logprobs"`
+	FinishReason string    `json:"finish_reason"`
+	TokenIDs     []int32   `json:"token_ids,omitempty"` // vLLM's, where return_token_ids asks for them
+}
+
+// Message is the completion of a chat.
+type Message struct {
+	Role    string  `json:"role"`
+	Content *string `json:"content"`
+	Refusal *string `json:"refusal"`
+}
+
+// Usage counts the tokens of a line.
+type Usage struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	TotalTokens      int `json:"total_tokens"`
+	// ByChoice has the tokens of each of several choices, which OpenAI's lines do not tell.
+	ByChoice []int `json:"completion_tokens_by_choice,omitempty"`
+}
+
+// Logprobs are the log-probabilities of a choice's tokens: Content of a chat, the other fields of a completion.
+type Logprobs struct {
+	Content *[]TokenLogprob `json:"content,omitempty"`
+
+	Tokens        []string         `json:"tokens,omitempty"`
+	TokenLogprobs []Logprob        `json:"token_logprobs,omitempty"`
+	TopLogprobs   []map[string]any `json:"top_logprobs,omitempty"` // left out where none are wanted
+	TextOffset    []int            `json:"text_offset,omitempty"`
+}
+
+// TokenLogprob is a token with its log-probability, and at a position the most likely ones.
+type TokenLogprob struct {
+	Token       string          `json:"token"`
+	Logprob     Logprob         `json:"logprob"`
+	Bytes       []int           `json:"bytes"`
+	TopLogprobs *[]TokenLogprob `json:"top_logprobs,omitempty"`
+}
+
+// Logprob is a natural logarithm. What JSON has no number for is -9999, as in OpenAI's API.
+type Logprob float32
+
+// unlikely is what OpenAI writes for what is not likely enough to be told.
+const unlikely = "-9999.0"
+
+// MarshalJSON implements json.Marshaler.
+func (p Logprob) MarshalJSON() ([]byte, error) {
+	if f := float64(p); math.IsInf(f, 0) || math.IsNaN(f) {
+		return []byte(unlikely), nil
+	}
+	return strconv.AppendFloat(nil, float64(p), 'g', -1, 32), nil
+}
+
+// Token is a drawn token.
+type Token struct {
+	Bytes   []byte // of its text, or of its name where it is a special one
+	Logprob float32
+	Top     []Token // the most likely ones at its position, where they are wanted
+}
+
+// text is a token as text: where its bytes are not UTF-8, they are written out as OpenAI does.
+func (t *Token) text() string {
+	if utf8.Valid(t.Bytes) {
+		return string(t.Bytes)
+	}
+	var b strings.Builder
+	b.WriteString("bytes:")
+	for _, c := range t.Bytes {
+		fmt.Fprintf(&b, "\\x%02x", c)
+	}
+	return b.String()
+}
+
+func (t *Token) entry() TokenLogprob {
+	e := TokenLogprob{Token: t.text(), Logprob: Logprob(t.Logprob), Bytes: make([]int, len(t.Bytes))}
+	for i, b := range t.Bytes {
+		e.Bytes[i] = int(b)
+	}
+	return e
+}
+
+// ChatLogprobs is the form that log-probabilities have in chats.
+func ChatLogprobs(tokens []Token) *Logprobs {
+	content := make([]TokenLogprob, len(tokens))
+	for i := range tokens {
+		top := make([]TokenLogprob, len(tokens[i].Top))
+		for j := range top {
+			top[j] = tokens[i].Top[j].entry()
+		}
+		content[i] = tokens[i].entry()
+		content[i].TopLogprobs = &top
+	}
+	return &Logprobs{Content: &content}
+}
+
+// TextLogprobs is the form that log-probabilities have in completions. Offsets count characters.
+func TextLogprobs(tokens []Token) *Logprobs {
+	l := &Logprobs{}
+	wanted := slices.ContainsFunc(tokens, func(t Token) bool { return t.Top != nil })
+	offset := 0
+	for i := range tokens {
+		t := &tokens[i]
+		text := t.text()
+		top := map[string]any{}
+		for j := range t.Top {
+			if name := t.Top[j].text(); top[name] == nil { // the first, which is the likeliest
+				top[name] = Logprob(t.Top[j].Logprob)
+			}
+		}
+		l.Tokens = append(l.Tokens, text)
+		l.TokenLogprobs = append(l.TokenLogprobs, Logprob(t.Logprob))
+		if wanted {
+			l.TopLogprobs = append(l.TopLogprobs, top)
+		}
+		l.TextOffset = append(l.TextOffset, offset)
+		offset += utf8.RuneCount(t.Bytes)
+	}
+	return l
+}
+
+// Append appends the line, with its line end.
+func (l *Line) Append(b []byte) ([]byte, error) {
+	out := bytes.NewBuffer(b)
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(l)
+	return out.Bytes(), err
+}
+
+// ErrNotResponse says that a line is not one of an output file.
+var ErrNotResponse = errors.New("it is not a response line of OpenAI's batch format")
+
+// ParseLine reads a line of an output file, of Quire or of others.
+func ParseLine(raw json.RawMessage) (*Line, error) {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &keys); err != nil || keys["custom_id"] == nil || keys["response"] == nil {
+		return nil, ErrNotResponse
+	}
+	var l Line
+	if err := json.Unmarshal(raw, &l); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrNotResponse, err)
+	}
+	return &l, nil
+}
+
+// Failure returns why a line has no choices; "" where it has some.
+func (l *Line) Failure() string {
+	r := l.Response
+	switch {
+	case r != nil && r.Body != nil && r.Body.Problem != nil && r.Body.Problem.Message != "":
+		return r.Body.Problem.Message
+	case !absent(l.Error):
+		return message(l.Error)
+	case r == nil:
+		return "it has no response"
+	case r.Body == nil || len(r.Body.Choices) == 0:
+		return fmt.Sprintf("it has status %d and no choices", r.StatusCode)
+	}
+	return ""
+}
+
+// message is the text of an error in the forms that it has in lines of OpenAI and vLLM.
+func message(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil && text != "" {
+		return text
+	}
+	var object struct {
+		Message string `json:"message"`
+		Error   *struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(raw, &object) == nil {
+		if object.Message != "" {
+			return object.Message
+		}
+		if object.Error != nil && object.Error.Message != "" {
+			return object.Error.Message
+		}
+	}
+	return string(raw)
+}
+
+// TextOf returns the text of a choice.
+func (c *Choice) TextOf() string {
+	switch {
+	case c.Message != nil && c.Message.Content != nil:
+		return *c.Message.Content
+	case c.Text != nil:
+		return *c.Text
+	}
+	return ""
+}
+
+// LogprobsOf returns the log-probabilities of a choice's tokens, nil where it has none.
+func (c *Choice) LogprobsOf() (all []float32) {
+	if c.Logprobs == nil {
+		return nil
+	}
+	all = []float32{}
+	if c.Logprobs.Content != nil {
+		for _, t := range *c.Logprobs.Content {
+			all = append(all, float32(t.Logprob))
+		}
+	}
+	for _, p := range c.Logprobs.TokenLogprobs {
+		all = append(all, float32(p))
+	}
+	return all
+}
+
+// TokensOf returns how many tokens choice i of n has. Where the line does not tell, the first choice has all.
+func (u *Usage) TokensOf(i, n int) int {
+	switch {
+	case u == nil:
+		return 0
+	case len(u.ByChoice) == n:
+		return u.ByChoice[i]
+	case i == 0:
+		return u.CompletionTokens
+	}
+	return 0
+}

@@ -1,0 +1,221 @@
+package promptset
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset/openai"
+)
+
+// request is what of a line of an OpenAI batch file is for its answer.
+type request struct {
+	customID string // empty where the line has none that can be used
+	endpoint openai.Endpoint
+	model    string // that the line names; empty where it names none
+	logprobs bool   // of the drawn tokens are wanted
+	tokenIDs bool   // are wanted
+}
+
+// isRequest says whether an object is a line of an OpenAI batch file, and no row with columns of such names.
+func isRequest(object []member) bool {
+	has := func(key string) bool {
+		return slices.ContainsFunc(object, func(m member) bool { return m.key == key })
+	}
+	return openai.IsRequest(has) && !slices.ContainsFunc(promptNames, has)
+}
+
+// decode sets the row's known fields from its object, and returns which prompts are given.
+func (r *Row) decode(s *Source) (given []string) {
+	if !s.requests {
+		return r.decodeJSON(r.object)
+	}
+	given = r.decodeRequest()
+	if first, again := s.repeated[r.FileRow]; again {
+		at := fmt.Sprintf("line %d", first.line)
+		if first.file.Name != s.Name {
+			at = first.file.Name + " " + at
+		}
+		r.fail("custom_id %q is that of %s; give each line one of its own", r.request.customID, at)
+	}
+	return given
+}
+
+// decodeRequest sets the row's known fields from a line of an OpenAI batch file, and returns which prompts are given.
+func (r *Row) decodeRequest() (given []string) {
+	line, err := openai.ParseRequest(func(key string) json.RawMessage { return valueOf(r.object, key) })
+	r.ID = line.CustomID
+	r.request = &request{customID: line.CustomID, endpoint: line.URL}
+	if err != nil {
+		r.fail("%v", err)
+		return nil
+	}
+	body, err := membersOf(line.Body)
+	if err != nil {
+		r.fail("body: %v", err)
+		return nil
+	}
+	r.readAnswerForm(body)
+	for _, m := range body {
+		r.judgeBody(m)
+	}
+	given = r.decodeJSON(r.translated(body))
+	if len(given) == 0 {
+		r.fail("body has no %s", line.URL.PromptKey())
+	}
+	return given
+}
+
+// readAnswerForm reads what the answer is to have. Values of wrong types are judged elsewhere.
+func (r *Row) readAnswerForm(body []member) {
+	if raw := valueOf(body, "model"); !isNullJSON(raw) && json.Unmarshal(raw, &r.request.model) != nil {
+		r.fail("model is %s, but must be text", kindJSON(raw))
+	}
+	raw := valueOf(body, "logprobs")
+	if r.request.logprobs = string(raw) == "true"; r.request.endpoint == openai.Completions {
+		_, r.request.logprobs = parseNumber(raw)
+	}
+	r.request.tokenIDs = string(valueOf(body, "return_token_ids")) == "true"
+}
+
+// judgeBody refuses a member of a body that is no parameter of OpenAI's or vLLM's servers, and what no batch has.
+func (r *Row) judgeBody(m member) {
+	if isNullJSON(m.raw) {
+		return
+	}
+	switch m.key {
+	case r.request.endpoint.PromptKey():
+		return
+	case "stream":
+		if string(m.raw) != "false" {
+			r.fail("stream is %s, and the answers of a batch are no streams; leave it out", abbreviate(m.raw))
+		}
+	case "logprobs":
+		if isBool := m.raw[0] == 't' || m.raw[0] == 'f'; isBool != (r.request.endpoint == openai.Chat) {
+			r.fail("logprobs is %s, but must be %s", kindJSON(m.raw), map[bool]string{
+				true: "true or false", false: "an integer"}[r.request.endpoint == openai.Chat])
+		}
+	}
+	if slices.ContainsFunc(parameter.Lookup(m.key), func(p *parameter.Parameter) bool { return p.From != 0 }) {
+		return
+	}
+	near := ""
+	if name, ok := parameter.Near(m.key); ok {
+		near = fmt.Sprintf("; did you mean %q?", name)
+	}
+	r.fail("body has %q, which is no parameter of %s; leave it out%s", m.key, r.request.endpoint, near)
+}
+
+// translated returns a body whose prompt is in the columns that rows have for it.
+func (r *Row) translated(body []member) []member {
+	if r.request.endpoint != openai.Completions {
+		return body
+	}
+	i := slices.IndexFunc(body, func(m member) bool { return m.key == "prompt" })
+	if i < 0 || isNullJSON(body[i].raw) {
+		return body
+	}
+	prompt, err := openai.ParsePrompt(body[i].raw)
+	if err != nil {
+		r.fail("%v", err)
+		return body
+	}
+	body = slices.Clone(body)
+	if body[i].raw = prompt.Text; prompt.Tokens != nil {
+		body[i] = member{"prompt_token_ids", prompt.Tokens}
+	}
+	return body
+}
+
+// customID is the custom_id of a line of a batch file, by a digest that no two ids share, and where it is.
+type customID struct {
+	name      [16]byte
+	file      *Source
+	row, line int64
+}
+
+// noteRequest notes what the scan of a JSONL file comes to: whether lines are those of a batch file, and their ids.
+func (s *Source) noteRequest(object []member, line int64) {
+	id := valueOf(object, "custom_id")
+	if id == nil || valueOf(object, "url") == nil && valueOf(object, "body") == nil {
+		return
+	}
+	s.requests = s.requests || isRequest(object)
+	var text string
+	if json.Unmarshal(id, &text) == nil && text != "" {
+		sum := sha256.Sum256([]byte(text))
+		s.customID = append(s.customID, customID{[16]byte(sum[:16]), nil, s.Rows, line})
+	}
+}
+
+// requestColumns are the columns of a batch file, whatever is in its lines, in place of those that these seem to make.
+func (s *Source) requestColumns(columns []*node) []*node {
+	if !s.requests {
+		s.customID = nil
+		return columns
+	}
+	s.texts = []span{{0, math.MaxInt64}}
+	for i, c := range columns {
+		switch {
+		case c.name == "body":
+			columns[i] = jsonAny.node(c.name)
+		case slices.Contains(openai.Keys, c.name):
+			columns[i] = jsonText.node(c.name)
+		}
+	}
+	return columns
+}
+
+// findRepeated finds the lines of batch files whose custom_id an earlier line has.
+func (r *Reader) findRepeated() {
+	var all []customID
+	place := map[string]int{}
+	for i := range r.sources {
+		s := &r.sources[i]
+		for _, id := range s.customID {
+			id.file = s
+			all = append(all, id)
+		}
+		place[s.Name], s.customID = i, nil
+	}
+	slices.SortFunc(all, func(a, b customID) int {
+		return cmp.Or(bytes.Compare(a.name[:], b.name[:]), cmp.Compare(place[a.file.Name], place[b.file.Name]),
+			cmp.Compare(a.row, b.row))
+	})
+	first := 0
+	for i := 1; i < len(all); i++ {
+		if all[i].name != all[first].name {
+			first = i
+			continue
+		}
+		s := all[i].file
+		if s.repeated == nil {
+			s.repeated = map[int64]customID{}
+		}
+		s.repeated[all[i].row] = all[first]
+	}
+}
+
+// NoRequests names the first file that has rows and is no batch file of OpenAI, "" where there is none.
+func (r *Reader) NoRequests() string {
+	for _, s := range r.sources {
+		if !s.requests && s.Rows > 0 {
+			return s.Name
+		}
+	}
+	return ""
+}
+
+// requestModel returns the model that the row names, else the one that was drawn from.
+func (r *Row) requestModel(drawn string) string {
+	if r.request != nil && r.request.model != "" {
+		return strings.ToValidUTF8(r.request.model, "\uFFFD")
+	}
+	return drawn
+}
