@@ -126,13 +126,20 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// With the prefix cache off nothing is shared between requests.
+// With the prefix cache off nothing is shared between requests, also where pages may move to the host.
 func TestPrefixCacheOff(t *testing.T) {
-	e := contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true })
-	for range 2 {
-		collectInOrder(t, e, greedy("a", sharing(930, 64), 1), greedy("b", sharing(930, 64), 1))
-		if tokens, hits := ran(e); hits != 0 || tokens != 128 {
-			t.Errorf("%d tokens were run and %d taken over, want 128 and 0", tokens, hits)
-		}
+	for name, options := range map[string]func(*engine.Config){
+		"device": func(c *engine.Config) { c.NoPrefixCache = true },
+		"host":   func(c *engine.Config) { c.NoPrefixCache, c.HostKVMemory = true, 1<<20 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := contractEngine(t, options)
+			for range 2 {
+				collectInOrder(t, e, greedy("a", sharing(930, 64), 1), greedy("b", sharing(930, 64), 1))
+				if tokens, hits := ran(e); hits != 0 || tokens != 128 {
+					t.Errorf("%d tokens were run and %d taken over, want 128 and 0", tokens, hits)
+				}
+			}
+		})
 	}
 }

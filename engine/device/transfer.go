@@ -70,8 +70,7 @@ func (gr *Graphs) load(st state, in loadInput, layers []*Node) (state, loadOutpu
 	// Whole pages: nothing is to be copied.
 	st.Sequences, st.Pages, _, _, cloned = st.Sequences.Clone(st.Pages, Reshape(in.Source, 1),
 		Reshape(Where(isClone, in.Row, integer(g, -1)), 1), Reshape(in.Held, 1))
-	var joined, kept seqtable.Status
-	joined = seqtable.InvalidPages(invalid, gr.Pages)
+	joined, kept := seqtable.InvalidPages(invalid, gr.Pages), seqtable.NewStatus(g)
 	if gr.PrefixCache {
 		at := Iota(g, shapes.Make(dtypes.Int32, rows), 0)
 		begins := LogicalAnd(Equal(at, in.Row), LogicalAnd(opens, LogicalNot(isClone)))
