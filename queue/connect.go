@@ -182,7 +182,12 @@ func (q *Queue) againWithin(ctx context.Context, timeout time.Duration, call fun
 		one, cancel := context.WithTimeout(ctx, timeout)
 		err := call(one)
 		cancel()
-		if err == nil || ctx.Err() != nil || !passing(err) {
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil: // which the client may tell as a timeout
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		case !passing(err):
 			return err
 		}
 		if time.Since(start) > q.options.Patience {
