@@ -304,8 +304,11 @@ func LookForDevice(backend string) error {
 	return nil
 }
 
-// KernelFolder is where kernels that the user captured lie, under the cache folder.
-const KernelFolder = "kernels"
+// Folders in the cache folder: KernelFolder has the kernels that the user captured, programFolder compiled programs.
+const (
+	KernelFolder  = "kernels"
+	programFolder = "programs"
+)
 
 // OpenDevices makes the task's backend, with the kernels that it asks for, fetching the CPU's plugin if need be.
 func (o *Task) OpenDevices(ctx context.Context) (compute.Backend, error) {
@@ -329,22 +332,50 @@ func (o *Task) OpenDevices(ctx context.Context) (compute.Backend, error) {
 			return setup.UsePlugin(ctx, platform, true, o.Fetching)
 		},
 		ClientOptions: e.clientOptions(o.Hosts),
-		CacheDir:      filepath.Join(cache, "programs"),
+		CacheDir:      filepath.Join(cache, programFolder),
 		Kernels:       e.Kernels,
 		KernelDir:     filepath.Join(cache, KernelFolder),
 		ClientTimeout: o.ClientTimeout,
-		Waiting: func(waited time.Duration, what string) {
-			o.tell("warning: waiting for %s: %s", waited, what)
-		},
+		Waiting:       o.waiting,
 	})
-	if errors.Is(err, xla.ErrClientTimeout) {
-		err = fmt.Errorf("%w; a longer --client-timeout waits longer", err)
-	}
-	if err != nil {
+	if err = orLonger(err); err != nil {
 		if none := setup.NoDevice(strings.TrimPrefix(e.Backend, "xla:")); none != "" {
 			err = fmt.Errorf("%w; %s", err, none)
 		}
 		return nil, fmt.Errorf("--backend is %s: %w", e.Backend, err)
 	}
 	return backend, nil
+}
+
+// OpenTopology makes a backend that compiles the task's programs for devices that need not be here; keep says to keep
+// them in the cache of compiled programs.
+func (o *Task) OpenTopology(ctx context.Context, name string, keep bool) (*xla.Backend, error) {
+	plugin, err := setup.UsePlugin(ctx, setup.Compiler(xla.TopologyPlatform(name)), false, o.Fetching)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := setup.CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	options := xla.TopologyOptions{Plugin: plugin, Name: name, Kernels: o.Engine.Kernels,
+		KernelDir: filepath.Join(cache, KernelFolder), ClientTimeout: o.ClientTimeout, Waiting: o.waiting}
+	if keep {
+		options.CacheDir = filepath.Join(cache, programFolder)
+	}
+	b, err := xla.OpenTopologyContext(ctx, options)
+	return b, orLonger(err)
+}
+
+// waiting tells what a plugin does that takes long.
+func (o *Task) waiting(waited time.Duration, what string) {
+	o.tell("warning: waiting for %s: %s", waited, what)
+}
+
+// orLonger adds to an error of a plugin that took too long what helps.
+func orLonger(err error) error {
+	if errors.Is(err, xla.ErrClientTimeout) {
+		return fmt.Errorf("%w; a longer --client-timeout waits longer", err)
+	}
+	return err
 }

@@ -98,7 +98,7 @@ func NewContext(ctx context.Context, o Options) (*Backend, error) {
 	if os.Getenv(logLevel) == "" {
 		_ = os.Setenv(logLevel, "1") // or the plugin reports every client it makes
 	}
-	plugin, client, err := o.open(ctx)
+	plugin, client, err := o.openClient(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -17,77 +17,104 @@ import (
 	"github.com/quire/quire/internal/plural"
 )
 
-// DefaultClientTimeout is how long [New] waits for a plugin by default.
+// DefaultClientTimeout is how long [New] and [OpenTopology] wait for a plugin by default.
 const DefaultClientTimeout = 2 * time.Minute
 
-// firstWait is how long New waits before it says what it waits for. It says so again after twice as long, and so on.
+// firstWait is how long they wait before they say what they wait for. They say so again after twice as long, and so on.
 var firstWait = 5 * time.Second
 
-// ErrClientTimeout is wrapped by New's error where the plugin takes longer than [Options.ClientTimeout].
+// ErrClientTimeout is wrapped by their errors where the plugin takes longer than [Options.ClientTimeout].
 var ErrClientTimeout = errors.New("the time limit has passed")
 
-// opening is a client that is being made. The plugin's calls can't be ended: an opening that nobody waits for any more
-// is left behind.
-type opening struct {
-	o      Options
-	stage  atomic.Pointer[string]
-	plugin *pjrt.Plugin
-	client *pjrt.Client
-	err    error
-	done   chan struct{} // closed when the three above are set
+// patience says how long a plugin may take, and who hears what it does meanwhile.
+type patience struct {
+	plugin  string
+	limit   time.Duration // 0 is DefaultClientTimeout
+	waiting func(waited time.Duration, what string)
+	likely  string // what the plugin may wait for
 }
 
-// leftBehind are the openings that nobody waits for, by plugin and options. Who opens the same again goes on waiting
-// for them: a second client beside them would wait for the same, or for what the first one holds.
+// opening is what calls of a plugin are making. These can't be ended: an opening that nobody waits for any more is left
+// behind.
+type opening[T any] struct {
+	patience
+	stage atomic.Pointer[string]
+	made  T
+	err   error
+	done  chan struct{} // closed when the two above are set
+}
+
+// leftBehind are the openings that nobody waits for, by what they make. Who opens the same again goes on waiting for
+// them: a second client beside them would wait for the same, or for what the first one holds.
 var leftBehind = struct {
 	sync.Mutex
-	openings map[string]*opening
-}{openings: map[string]*opening{}}
+	openings map[string]any
+}{openings: map[string]any{}}
 
-// open loads the plugin and makes a client, and returns early when ctx ends or the time is over.
-func (o Options) open(ctx context.Context) (*pjrt.Plugin, *pjrt.Client, error) {
-	key := fmt.Sprintln(o.Plugin, o.Platform, o.ClientOptions)
+// open makes the calls of a plugin that may block, and returns early when ctx ends or the time is over. The key says
+// what they make; calls says which of them is under way.
+func open[T any](ctx context.Context, p patience, key string, calls func(enter func(stage string)) (T, error)) (T,
+	error) {
 	leftBehind.Lock()
-	w := leftBehind.openings[key]
+	w, _ := leftBehind.openings[key].(*opening[T])
 	delete(leftBehind.openings, key)
 	leftBehind.Unlock()
 	if w == nil {
-		w = &opening{o: o, done: make(chan struct{})}
-		w.enter("being loaded")
-		go w.run()
+		w = &opening[T]{done: make(chan struct{})}
+		enter := func(stage string) { w.stage.Store(&stage) }
+		enter("being loaded")
+		go func() {
+			defer close(w.done)
+			w.made, w.err = calls(enter)
+		}()
 	}
-	if err := w.wait(ctx, o); err != nil {
+	w.patience = p
+	if err := w.wait(ctx); err != nil {
 		leftBehind.Lock()
 		defer leftBehind.Unlock()
 		leftBehind.openings[key] = w
-		return nil, nil, err
+		var none T
+		return none, err
 	}
-	return w.plugin, w.client, w.err
+	return w.made, w.err
 }
 
-func (w *opening) enter(stage string) { w.stage.Store(&stage) }
-
-// run makes the calls that may block.
-func (w *opening) run() {
-	defer close(w.done)
-	if w.err = pjrtc.CheckVersion(w.o.Plugin); w.err != nil {
-		w.err = fmt.Errorf("xla: %w", w.err)
-		return
+// loadPlugin loads a plugin whose API is new enough.
+func loadPlugin(path string) (*pjrt.Plugin, error) {
+	if err := pjrtc.CheckVersion(path); err != nil {
+		return nil, fmt.Errorf("xla: %w", err)
 	}
-	var err error
-	if w.plugin, err = pjrt.GetPlugin(w.o.Plugin); err != nil {
-		w.err = fmt.Errorf("xla: loading the PJRT plugin %s: %w", w.o.Plugin, err)
-		return
+	plugin, err := pjrt.GetPlugin(path)
+	if err != nil {
+		return nil, fmt.Errorf("xla: loading the PJRT plugin %s: %w", path, err)
 	}
-	w.enter("opening its devices")
-	if w.client, err = newClient(w.plugin, w.o); err != nil {
-		w.err = fmt.Errorf("xla: starting a client of %s with options %v: %w", w.o.Plugin, w.o.ClientOptions, err)
-	}
+	return plugin, nil
 }
 
-// wait waits for run. Its error says why it waits no longer.
-func (w *opening) wait(ctx context.Context, o Options) error {
-	limit := o.ClientTimeout
+// openClient loads the plugin and makes a client.
+func (o Options) openClient(ctx context.Context) (plugin *pjrt.Plugin, client *pjrt.Client, err error) {
+	type made struct {
+		plugin *pjrt.Plugin
+		client *pjrt.Client
+	}
+	p := patience{plugin: o.Plugin, limit: o.ClientTimeout, waiting: o.Waiting, likely: o.likely()}
+	m, err := open(ctx, p, fmt.Sprintln("client", o.Plugin, o.Platform, o.ClientOptions),
+		func(enter func(stage string)) (m made, err error) {
+			if m.plugin, err = loadPlugin(o.Plugin); err != nil {
+				return m, err
+			}
+			enter("opening its devices")
+			if m.client, err = newClient(m.plugin, o); err != nil {
+				err = fmt.Errorf("xla: starting a client of %s with options %v: %w", o.Plugin, o.ClientOptions, err)
+			}
+			return m, err
+		})
+	return m.plugin, m.client, err
+}
+
+// wait waits for what is being made. Its error says why it waits no longer.
+func (w *opening[T]) wait(ctx context.Context) error {
+	limit := w.limit
 	if limit == 0 {
 		limit = DefaultClientTimeout
 	}
@@ -103,10 +130,10 @@ func (w *opening) wait(ctx context.Context, o Options) error {
 		case <-ctx.Done():
 			return fmt.Errorf("xla: told to end while %s: %w", w.what(), ctx.Err())
 		case <-late.C:
-			return fmt.Errorf("xla: %w (%s) while %s; %s", ErrClientTimeout, limit, w.what(), o.likely())
+			return fmt.Errorf("xla: %w (%s) while %s; %s", ErrClientTimeout, limit, w.what(), w.likely)
 		case <-say.C:
-			if o.Waiting != nil {
-				o.Waiting(time.Since(begun).Round(firstWait/10), w.what()+"; "+o.likely())
+			if w.waiting != nil {
+				w.waiting(time.Since(begun).Round(firstWait/10), w.what()+"; "+w.likely)
 			}
 			pause *= 2
 			say.Reset(pause)
@@ -115,8 +142,8 @@ func (w *opening) wait(ctx context.Context, o Options) error {
 }
 
 // what is being waited for.
-func (w *opening) what() string {
-	return fmt.Sprintf("the plugin %s is %s", w.o.Plugin, *w.stage.Load())
+func (w *opening[T]) what() string {
+	return fmt.Sprintf("the plugin %s is %s", w.plugin, *w.stage.Load())
 }
 
 // likely says what a plugin of the platform may wait for.
@@ -130,6 +157,8 @@ func (o *Options) likely() string {
 	return "it may wait for its devices or for a server"
 }
 
+const metadataServer = "Google Cloud's metadata server (TPU_SKIP_MDS_QUERY=1 does without it)"
+
 // likelyOfTPU is what libtpu waits for: its own timeouts are of many minutes.
 func likelyOfTPU(getenv func(string) string) string {
 	var waits []string
@@ -139,7 +168,7 @@ func likelyOfTPU(getenv func(string) string) string {
 			plural.Count(len(hosts), "host")))
 	}
 	if getenv("TPU_SKIP_MDS_QUERY") == "" {
-		waits = append(waits, "Google Cloud's metadata server (TPU_SKIP_MDS_QUERY=1 does without it)")
+		waits = append(waits, metadataServer)
 	}
 	waits = append(waits, "a process that has the chips")
 	return "it may wait for " + strings.Join(waits, ", or ")

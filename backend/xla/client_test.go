@@ -51,6 +51,33 @@ func TestClientTimeout(t *testing.T) {
 	}
 }
 
+// The compiler of a topology has the same time. One that is set to ask a metadata server may wait for it.
+func TestTopologyTimeout(t *testing.T) {
+	xla.SetFirstWait(t, 20*time.Millisecond)
+	for _, c := range [][3]string{
+		{"Plugin_Initialize", "0", "is being loaded; it may wait for Google Cloud's metadata server"},
+		{"TopologyDescription_Create", "1", "is describing topology v5e:4x4; it may wait for a server"},
+	} {
+		t.Setenv("TPU_SKIP_MDS_QUERY", c[1])
+		said := make(chan string, 99)
+		o := xla.TopologyOptions{Name: "v5e:4x4", ClientTimeout: 300 * time.Millisecond,
+			Plugin:  fakeplugin.New(t, "platform=tpu", "topology=v5e:4x4", c[0]+": hang"),
+			Waiting: func(_ time.Duration, what string) { said <- what }}
+		_, err := xla.OpenTopology(o)
+		if !errors.Is(err, xla.ErrClientTimeout) || !strings.Contains(err.Error(), c[2]) {
+			t.Errorf("%v does not say %q", err, c[2])
+		}
+		if len(said) == 0 || !strings.Contains(<-said, c[2]) {
+			t.Errorf("%s: it was not said before", c[0])
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := xla.OpenTopologyContext(ctx, o); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", c[0], err)
+		}
+	}
+}
+
 // A context ends the waiting at once; the next client goes on waiting for the same call, and makes no second one.
 func TestClientInterrupted(t *testing.T) {
 	for _, call := range []string{"Plugin_Initialize", "Client_Create"} {

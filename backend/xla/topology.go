@@ -1,12 +1,14 @@
 package xla
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/gomlx/go-xla/pjrt"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -38,9 +40,11 @@ type TopologyOptions struct {
 	// CacheDir is the folder compiled programs are kept in, as in [Options]: a backend on such devices then finds them
 	// there.
 	CacheDir string
-	// Kernels and KernelDir are as in [Options].
-	Kernels   string
-	KernelDir string
+	// Kernels, KernelDir, ClientTimeout and Waiting are as in [Options].
+	Kernels       string
+	KernelDir     string
+	ClientTimeout time.Duration
+	Waiting       func(waited time.Duration, what string)
 }
 
 var (
@@ -69,13 +73,19 @@ var tpuWithoutTPU = [][2]string{
 	{"TPU_LOG_DIR", "disabled"},
 }
 
-// OpenTopology loads the plugin and makes a backend that builds and compiles programs for a topology, and has no
-// devices: buffers and executions answer [ErrNoDevice]. It needs neither the devices nor the network.
+// OpenTopology is [OpenTopologyContext] without a context.
+func OpenTopology(o TopologyOptions) (*Backend, error) {
+	return OpenTopologyContext(context.Background(), o)
+}
+
+// OpenTopologyContext loads the plugin and makes a backend that builds and compiles programs for a topology, and has no
+// devices: buffers and executions answer [ErrNoDevice]. It needs neither the devices nor the network, and ends early as
+// [NewContext] does.
 //
 // For TPUs it sets environment variables of the process that libtpu reads when it is loaded: TPU_SKIP_MDS_QUERY,
 // ALLOW_MULTIPLE_LIBTPU_LOAD, TPU_ACCELERATOR_TYPE, TPU_WORKER_HOSTNAMES, TPU_WORKER_ID and TPU_LOG_DIR, each where it
 // is not set. So a process that has opened a topology is not one to run on a TPU.
-func OpenTopology(o TopologyOptions) (*Backend, error) {
+func OpenTopologyContext(ctx context.Context, o TopologyOptions) (*Backend, error) {
 	if o.Plugin == "" {
 		return nil, errors.New("xla: no PJRT plugin given: set TopologyOptions.Plugin to the path of one")
 	}
@@ -94,24 +104,13 @@ func OpenTopology(o TopologyOptions) (*Backend, error) {
 	if o.Name == "" {
 		return nil, fmt.Errorf("%w: it has no name; %s", ErrUnknownTopology, topologyNames())
 	}
-	if err := pjrtc.CheckVersion(o.Plugin); err != nil {
-		return nil, fmt.Errorf("xla: %w", err)
-	}
-	plugin, err := pjrt.GetPlugin(o.Plugin)
-	if err != nil {
-		return nil, fmt.Errorf("xla: loading the PJRT plugin %s: %w", o.Plugin, err)
-	}
 	options, err := clientOptions(ownOptions)
 	if err != nil {
 		return nil, err
 	}
-	described, err := pjrtc.NewTopology(plugin, o.Name, options)
-	var refused *pjrtc.Error
-	if errors.As(err, &refused) && refused.Code == pjrtc.CodeInvalidArgument {
-		return nil, fmt.Errorf("%w %q: %s; %s", ErrUnknownTopology, o.Name, refused.Message, topologyNames())
-	}
+	plugin, described, err := o.describe(ctx, options)
 	if err != nil {
-		return nil, fmt.Errorf("xla: topology %q of %s: %w", o.Name, o.Plugin, err)
+		return nil, err
 	}
 	if len(described.Devices) == 0 {
 		described.Close()
@@ -138,6 +137,36 @@ func OpenTopology(o TopologyOptions) (*Backend, error) {
 		}
 	}
 	return b, nil
+}
+
+// describe loads the plugin and has it describe the topology.
+func (o *TopologyOptions) describe(ctx context.Context, options pjrt.NamedValuesMap) (*pjrt.Plugin, *pjrtc.Topology,
+	error) {
+	type made struct {
+		plugin    *pjrt.Plugin
+		described *pjrtc.Topology
+	}
+	p := patience{plugin: o.Plugin, limit: o.ClientTimeout, waiting: o.Waiting,
+		likely: "it may wait for a server, or for another process that has loaded it"}
+	if TopologyPlatform(o.Name) != "cuda" && os.Getenv("TPU_SKIP_MDS_QUERY") != "1" {
+		p.likely = "it may wait for " + metadataServer
+	}
+	m, err := open(ctx, p, fmt.Sprintln("topology", o.Plugin, o.Name, options),
+		func(enter func(stage string)) (m made, err error) {
+			if m.plugin, err = loadPlugin(o.Plugin); err != nil {
+				return m, err
+			}
+			enter("describing topology " + o.Name)
+			m.described, err = pjrtc.NewTopology(m.plugin, o.Name, options)
+			return m, err
+		})
+	var refused *pjrtc.Error
+	if errors.As(err, &refused) && refused.Code == pjrtc.CodeInvalidArgument {
+		err = fmt.Errorf("%w %q: %s; %s", ErrUnknownTopology, o.Name, refused.Message, topologyNames())
+	} else if err != nil && m.plugin != nil {
+		err = fmt.Errorf("xla: topology %q of %s: %w", o.Name, o.Plugin, err)
+	}
+	return m.plugin, m.described, err
 }
 
 // topology is what a backend has in place of a client when it only compiles.

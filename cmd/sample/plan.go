@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -202,21 +201,7 @@ func (o *planOptions) openBackend(ctx context.Context, task *batch.Task) (*xla.B
 		}
 		return x, nil
 	}
-	plugin, err := setup.UsePlugin(ctx, setup.Compiler(xla.TopologyPlatform(o.topology)), false,
-		task.Fetching)
-	if err != nil {
-		return nil, err
-	}
-	options := xla.TopologyOptions{Plugin: plugin, Name: o.topology, Kernels: task.Engine.Kernels}
-	cache, err := setup.CacheDir()
-	if err != nil {
-		return nil, err
-	}
-	options.KernelDir = filepath.Join(cache, batch.KernelFolder)
-	if o.compile {
-		options.CacheDir = filepath.Join(cache, "programs")
-	}
-	b, err := xla.OpenTopology(options)
+	b, err := task.OpenTopology(ctx, o.topology, o.compile)
 	if errors.Is(err, xla.ErrUnknownTopology) {
 		return nil, &exitError{exitUsage, fmt.Errorf("--topology: %w", err)}
 	}

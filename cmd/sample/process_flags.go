@@ -15,7 +15,7 @@ func deviceFlags(s *pflag.FlagSet, o *batch.Options) {
 	s.IntVar(&o.MaxRestarts, "max-restarts", 5,
 		"`N` give up when the device fails more than N times without finishing a completion in between")
 	s.DurationVar(&o.ClientTimeout, "client-timeout", xla.DefaultClientTimeout,
-		"`TIME` give up when the plugin has not opened its devices after this long")
+		"`TIME` give up when the plugin has not opened its devices, or described the topology, after this long")
 	s.DurationVar(&o.CallTimeout, "call-timeout", 0,
 		"`TIME` end the process, with exit code 1, when no device call has ended for this long; 0 only warns")
 }
