@@ -8,6 +8,7 @@ import (
 	"github.com/quire/quire/grammar/automaton"
 	"github.com/quire/quire/grammar/jsontext"
 	"github.com/quire/quire/grammar/regex"
+	"github.com/quire/quire/grammar/schema"
 )
 
 // These are package automaton's.
@@ -55,6 +56,21 @@ func Regex(pattern string) (*Automaton, error) {
 // Options are of JSON.
 type Options struct {
 	Whitespace jsontext.Whitespace // between the parts of the text
+}
+
+// JSONSchema compiles a JSON schema, of draft 2020-12 or one that its $schema names. What can't be said exactly is an
+// error that names the keyword and its place.
+func JSONSchema(text []byte, o Options) (*Automaton, error) {
+	p := jsontext.New(automaton.NewBuilder(), o.Whitespace)
+	e, err := schema.Compile(p, text)
+	if err != nil {
+		return nil, err
+	}
+	a, err := automaton.New(p.B, e)
+	if err != nil {
+		return nil, fmt.Errorf("JSON schema: %w", err)
+	}
+	return a, nil
 }
 
 // JSONObject compiles objects of any members: what OpenAI calls json_object.

@@ -294,3 +294,19 @@ func (b *Builder) reach(from Expr) bool {
 	}
 	return false
 }
+
+// Matches says that a regular expression has a text.
+func (b *Builder) Matches(e Expr, text string) bool {
+	for i := range len(text) {
+		to := Fail
+		for _, a := range b.arcsOf(e) {
+			if a.lo <= text[i] && text[i] <= a.hi {
+				to = a.to
+			}
+		}
+		if e = to; e == Fail {
+			return false
+		}
+	}
+	return b.nodes[e].nullable
+}

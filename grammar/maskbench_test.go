@@ -1,0 +1,145 @@
+package grammar_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quire/quire/grammar"
+	"github.com/quire/quire/grammar/automaton"
+)
+
+// maskBench is a file of MaskBench.
+type maskBench struct {
+	Schema json.RawMessage `json:"schema"`
+	Tests  []struct {
+		Valid bool            `json:"valid"`
+		Data  json.RawMessage `json:"data"`
+	} `json:"tests"`
+}
+
+// dumped writes JSON as Python's json.dumps does with ensure_ascii=False, which is how MaskBench feeds its instances.
+func dumped(text json.RawMessage) string {
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.UseNumber()
+	var b strings.Builder
+	var write func()
+	write = func() {
+		token, err := d.Token()
+		if err != nil {
+			panic(err)
+		}
+		switch x := token.(type) {
+		case json.Delim:
+			b.WriteString(x.String())
+			for i := 0; d.More(); i++ {
+				if i > 0 {
+					b.WriteString(", ")
+				}
+				if x == '{' {
+					write()
+					b.WriteString(": ")
+				}
+				write()
+			}
+			token, _ := d.Token()
+			b.WriteString(token.(json.Delim).String())
+		case string:
+			var q strings.Builder
+			e := json.NewEncoder(&q)
+			e.SetEscapeHTML(false)
+			_ = e.Encode(x)
+			s := strings.TrimSuffix(q.String(), "\n")
+			s = strings.NewReplacer(`\\`, `\\`, `\u2028`, "\u2028", `\u2029`, "\u2029").Replace(s)
+			b.WriteString(s)
+		case json.Number:
+			b.WriteString(x.String())
+		case bool:
+			fmt.Fprint(&b, x)
+		case nil:
+			b.WriteString("null")
+		}
+	}
+	write()
+	return b.String()
+}
+
+// MaskBench's schemas, whose folder QUIRE_MASKBENCH names: see scripts/grammar.
+func TestMaskBench(t *testing.T) {
+	folder := os.Getenv("QUIRE_MASKBENCH")
+	if folder == "" {
+		t.Skip("QUIRE_MASKBENCH names no folder of MaskBench's data")
+	}
+	names, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	if err != nil || len(names) == 0 {
+		t.Fatal("no files", err)
+	}
+	report, _ := os.Create(os.Getenv("QUIRE_MASKBENCH_REPORT"))
+	var times []time.Duration
+	passing, refused, acceptsInvalid, refusesValid := 0, 0, 0, 0
+	for _, name := range names {
+		file, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m maskBench
+		if err := json.Unmarshal(file, &m); err != nil {
+			t.Fatal(name, err)
+		}
+		began := time.Now()
+		a, err := grammar.JSONSchema(m.Schema, grammar.Options{})
+		took := time.Since(began)
+		if took > 200*time.Millisecond {
+			fmt.Fprintf(report, "%s\tslow\t%v\n", filepath.Base(name), took)
+		}
+		if err != nil {
+			refused++
+			fmt.Fprintf(report, "%s\trefused\t%v\n", filepath.Base(name), err)
+			continue
+		}
+		times = append(times, took)
+		verdict := ""
+		for i, test := range m.Tests {
+			text := dumped(test.Data)
+			s := a.Start()
+			at := 0
+			for ; at < len(text) && s != automaton.Dead; at++ {
+				s = a.Next(s, text[at])
+			}
+			if ok := s != automaton.Dead; ok != test.Valid {
+				verdict = "invalid accepted"
+				if test.Valid {
+					verdict = "valid refused"
+				}
+				fmt.Fprintf(report, "%s\t%s\ttest %d: %.100s >>> %.60s\n", filepath.Base(name), verdict, i,
+					text[max(0, at-100):at], text[at:])
+				break
+			}
+			if a.Err() != nil {
+				t.Error(name, a.Err())
+			}
+		}
+		switch verdict {
+		case "":
+			passing++
+		case "valid refused":
+			refusesValid++
+		default:
+			acceptsInvalid++
+		}
+	}
+	slices.Sort(times)
+	var sum time.Duration
+	for _, d := range times {
+		sum += d
+	}
+	t.Logf("%d schemas: %d pass, %d are refused, %d accept an invalid instance, %d refuse a valid one", len(names), passing,
+		refused, acceptsInvalid, refusesValid)
+	t.Logf("compile: mean %v, median %v, 90 %% %v, 99 %% %v, max %v", sum/time.Duration(len(times)), times[len(times)/2],
+		times[len(times)*9/10], times[len(times)*99/100], times[len(times)-1])
+}

@@ -1,0 +1,147 @@
+package schema
+
+import (
+	"fmt"
+
+	"github.com/quire/quire/grammar/automaton"
+	"github.com/quire/quire/grammar/jsontext"
+)
+
+// maxSteps bounds the work of combining schemas.
+const maxSteps = 200_000
+
+type compiler struct {
+	b     *automaton.Builder
+	parts *jsontext.Parts
+	doc   *document
+
+	goals   []goalNode
+	goalIDs map[string]goal
+	steps   int
+
+	digit, fraction, unsigned, decimals, integers automaton.Expr
+	formats                                       map[string]automaton.Expr
+}
+
+// Compile makes the expression of the JSON texts that are valid by a schema.
+func Compile(p *jsontext.Parts, text []byte) (automaton.Expr, error) {
+	root, err := parseValue(text)
+	if err != nil {
+		return 0, fmt.Errorf("the JSON schema is not JSON: %w", err)
+	}
+	if root.kind != objectValue && root.kind != boolValue {
+		return 0, fmt.Errorf("the JSON schema is neither an object nor true or false")
+	}
+	c := &compiler{b: p.B, parts: p, doc: newDocument(root), goalIDs: map[string]goal{},
+		formats: map[string]automaton.Expr{}}
+	c.goals = []goalNode{{kind: goalNever, void: 2}, {kind: goalAlways, void: 1}}
+	c.numbers()
+	e, err := c.expr(c.schema(root, "", ""))
+	if err != nil {
+		return 0, fmt.Errorf("JSON schema: %w", err)
+	}
+	return e, nil
+}
+
+// expr compiles a goal, to a rule: goals may be nested in themselves.
+func (c *compiler) expr(g goal) (automaton.Expr, error) {
+	switch {
+	case g == never:
+		return automaton.Fail, nil
+	case g == always:
+		return c.parts.Value(), nil
+	}
+	if e := c.goals[g].expr; e != automaton.Fail {
+		return e, nil
+	}
+	f, err := c.formOf(g)
+	if err != nil {
+		return 0, err
+	}
+	if e, ok := c.scalar(f); ok {
+		c.goals[g].expr = e
+		return e, nil
+	}
+	rule := c.b.Rule(c.nameOf(g))
+	c.goals[g].expr = rule
+	e, err := c.formExpr(f)
+	if err != nil {
+		return 0, c.at(g, err)
+	}
+	c.b.Define(rule, e)
+	return rule, nil
+}
+
+// nameOf is a goal's place in the schema.
+func (c *compiler) nameOf(g goal) string {
+	for n := &c.goals[g]; ; n = &c.goals[n.list[0]] {
+		if n.kind == goalSchema {
+			return "#" + n.of.path
+		}
+		if len(n.list) == 0 {
+			return "#"
+		}
+	}
+}
+
+// refusal is an error that names its place.
+type refusal struct {
+	path string
+	err  error
+}
+
+func (r *refusal) Error() string { return r.path + ": " + r.err.Error() }
+
+func (r *refusal) Unwrap() error { return r.err }
+
+// at names the place of an error that has none.
+func (c *compiler) at(g goal, err error) error {
+	if r, ok := err.(*refusal); ok {
+		return r
+	}
+	return &refusal{c.nameOf(g), err}
+}
+
+// scalar compiles a form without arrays and objects.
+func (c *compiler) scalar(f *form) (automaton.Expr, bool) {
+	if len(f.arrays) > 0 || len(f.objects) > 0 {
+		return 0, false
+	}
+	return c.scalars(f), true
+}
+
+func (c *compiler) scalars(f *form) automaton.Expr {
+	var words []string
+	for _, w := range []struct {
+		is   bool
+		text string
+	}{{f.null, "null"}, {f.yes, "true"}, {f.no, "false"}} {
+		if w.is {
+			words = append(words, w.text)
+		}
+	}
+	list := []automaton.Expr{c.b.Choice(words...), c.b.Lexeme(f.number)}
+	if f.text != automaton.Fail {
+		list = append(list, c.parts.Quoted(f.text))
+	}
+	return c.b.Alt(list...)
+}
+
+func (c *compiler) formExpr(f *form) (automaton.Expr, error) {
+	list := []automaton.Expr{c.scalars(f)}
+	for _, a := range f.arrays {
+		e, err := c.arrayExpr(a)
+		if err != nil {
+			return 0, err
+		}
+		list = append(list, e)
+	}
+	for _, o := range f.objects {
+		e, err := c.objectExpr(o)
+		if err != nil {
+			return 0, err
+		}
+		list = append(list, e)
+	}
+	return c.b.Alt(list...), nil
+}

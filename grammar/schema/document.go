@@ -1,0 +1,170 @@
+package schema
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// schemaNode is a schema of the document.
+type schemaNode struct {
+	v    *value
+	path string // a JSON pointer, for errors
+	base string // the URI that references in it are relative to
+	goal goal
+}
+
+// document is a schema with all that is in it.
+type document struct {
+	root      *value
+	old       bool // draft 7 or older: keywords beside $ref do not count, and ids are spelled otherwise
+	draft4    bool
+	nodes     map[*value]*schemaNode
+	resources map[string]resource // by URI, with and without anchors
+}
+
+// resource is a value that references can name by a URI.
+type resource struct {
+	v          *value
+	path, base string
+}
+
+func newDocument(root *value) *document {
+	d := &document{root: root, nodes: map[*value]*schemaNode{}, resources: map[string]resource{}}
+	if s := root.get("$schema"); s != nil && s.kind == stringValue {
+		for _, draft := range []string{"draft-04", "draft-06", "draft-07", "draft-03"} {
+			d.old = d.old || strings.Contains(s.text, draft)
+		}
+		d.draft4 = strings.Contains(s.text, "draft-04") || strings.Contains(s.text, "draft-03")
+	}
+	d.resources[""] = resource{v: root}
+	d.scan(root, "", "")
+	return d
+}
+
+// Where a schema has other schemas.
+var (
+	schemaKeywords = []string{"additionalProperties", "additionalItems", "items", "contains", "not", "if", "then", "else",
+		"propertyNames", "unevaluatedItems", "unevaluatedProperties", "contentSchema"}
+	listKeywords = []string{"allOf", "anyOf", "oneOf", "prefixItems", "items"}
+	mapKeywords  = []string{"properties", "patternProperties", "definitions", "$defs", "dependentSchemas", "dependencies"}
+)
+
+// scan notes what references can name.
+func (d *document) scan(v *value, path, base string) {
+	if v.kind != objectValue {
+		return
+	}
+	if id := d.id(v); id != "" {
+		base = resolve(base, id)
+		d.name(strings.TrimSuffix(base, "#"), resource{v, path, base})
+	}
+	for _, keyword := range []string{"$anchor", "$dynamicAnchor"} {
+		if a := v.get(keyword); a != nil && a.kind == stringValue {
+			d.name(withoutFragment(base)+"#"+a.text, resource{v, path, base})
+		}
+	}
+	for _, k := range schemaKeywords {
+		if sub := v.get(k); sub != nil {
+			d.scan(sub, path+"/"+k, base)
+		}
+	}
+	for _, k := range listKeywords {
+		if list := v.get(k); list != nil && list.kind == arrayValue {
+			for i, sub := range list.list {
+				d.scan(sub, path+"/"+k+"/"+strconv.Itoa(i), base)
+			}
+		}
+	}
+	for _, k := range mapKeywords {
+		if m := v.get(k); m != nil && m.kind == objectValue {
+			for i, sub := range m.list {
+				d.scan(sub, path+"/"+k+"/"+escapePointer(m.names[i]), base)
+			}
+		}
+	}
+}
+
+func (d *document) name(uri string, r resource) {
+	if _, ok := d.resources[uri]; !ok {
+		d.resources[uri] = r
+	}
+}
+
+// id is a schema's own URI, or "".
+func (d *document) id(v *value) string {
+	if d.old && v.has("$ref") {
+		return ""
+	}
+	for _, keyword := range []string{"$id", "id"} {
+		if id := v.get(keyword); id != nil && id.kind == stringValue && (keyword == "$id" || d.old) {
+			return id.text
+		}
+	}
+	return ""
+}
+
+func withoutFragment(uri string) string {
+	uri, _, _ = strings.Cut(uri, "#")
+	return uri
+}
+
+// resolve makes a reference absolute.
+func resolve(base, ref string) string {
+	b, err := url.Parse(base)
+	if err != nil || base == "" {
+		return ref
+	}
+	r, err := url.Parse(ref)
+	if err != nil {
+		return ref
+	}
+	return b.ResolveReference(r).String()
+}
+
+func escapePointer(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
+}
+
+// find returns what a reference names.
+func (d *document) find(ref, base string) (resource, error) {
+	uri := resolve(base, ref)
+	if strings.HasPrefix(ref, "#") {
+		uri = withoutFragment(base) + ref
+	}
+	if r, ok := d.resources[strings.TrimSuffix(uri, "#")]; ok {
+		return r, nil
+	}
+	place, fragment, _ := strings.Cut(uri, "#")
+	r, ok := d.resources[place]
+	if !ok && place == withoutFragment(base) {
+		r, ok = d.resources[""], true
+	}
+	if !ok {
+		return r, fmt.Errorf("$ref %q is not in the schema; references to other documents are not supported", ref)
+	}
+	if unescaped, err := url.PathUnescape(fragment); err == nil {
+		fragment = unescaped
+	}
+	if fragment != "" && fragment[0] != '/' {
+		return r, fmt.Errorf("$ref %q names an anchor that is not there", ref)
+	}
+	for _, part := range strings.Split(fragment, "/")[1:] {
+		name := strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
+		next := r.v.get(name)
+		if i, err := strconv.Atoi(name); r.v.kind == arrayValue && err == nil && i >= 0 && i < len(r.v.list) {
+			next = r.v.list[i]
+		}
+		if next == nil {
+			return r, fmt.Errorf("$ref %q names nothing: there is no %q", ref, name)
+		}
+		r.v, r.path = next, r.path+"/"+part
+		if next.kind == objectValue {
+			if id := d.id(next); id != "" {
+				r.base = resolve(r.base, id)
+			}
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,88 @@
+package schema
+
+import (
+	"fmt"
+
+	"github.com/quire/quire/grammar/regex"
+)
+
+// formats are those that are asserted, as patterns.
+var formats = map[string]string{
+	"date":      date,
+	"time":      clock,
+	"date-time": date + "[tT]" + clock,
+	"duration": `P(?:\d+W|(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)(?:T(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S))?|` +
+		`T(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S))`,
+	"email":                 atom + `(?:\.` + atom + `)*@` + hostname,
+	"hostname":              hostname,
+	"ipv4":                  ipv4,
+	"ipv6":                  ipv6,
+	"uuid":                  `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`,
+	"uri":                   `[a-zA-Z][a-zA-Z0-9+.\-]*:` + hierarchy,
+	"uri-reference":         `(?:[a-zA-Z][a-zA-Z0-9+.\-]*:` + hierarchy + `|` + relative + `)`,
+	"json-pointer":          pointer,
+	"relative-json-pointer": `(?:0|[1-9][0-9]*)(?:#|` + pointer + `)`,
+}
+
+const (
+	date = `(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|` +
+		`02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|` +
+		`(?:[02468][048]|[13579][26])00)-02-29)`
+	clock = `(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:[zZ]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])`
+	// Of RFC 5321 dot-strings alone.
+	atom     = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+"
+	hostname = `[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*`
+	ipv4     = octet + `\.` + octet + `\.` + octet + `\.` + octet
+	octet    = `(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])`
+	h16      = `[0-9a-fA-F]{1,4}`
+	ls32     = `(?:` + h16 + `:` + h16 + `|` + ipv4 + `)`
+	ipv6     = `(?:(?:` + h16 + `:){6}` + ls32 +
+		`|::(?:` + h16 + `:){5}` + ls32 +
+		`|(?:` + h16 + `)?::(?:` + h16 + `:){4}` + ls32 +
+		`|(?:(?:` + h16 + `:){0,1}` + h16 + `)?::(?:` + h16 + `:){3}` + ls32 +
+		`|(?:(?:` + h16 + `:){0,2}` + h16 + `)?::(?:` + h16 + `:){2}` + ls32 +
+		`|(?:(?:` + h16 + `:){0,3}` + h16 + `)?::` + h16 + `:` + ls32 +
+		`|(?:(?:` + h16 + `:){0,4}` + h16 + `)?::` + ls32 +
+		`|(?:(?:` + h16 + `:){0,5}` + h16 + `)?::` + h16 +
+		`|(?:(?:` + h16 + `:){0,6}` + h16 + `)?::)`
+	// RFC 3986.
+	unreserved = `a-zA-Z0-9._~\-`
+	delims     = `!$&'()*+,;=`
+	percent    = `%[0-9a-fA-F]{2}`
+	pchar      = `(?:[` + unreserved + delims + `:@]|` + percent + `)`
+	authority  = `(?:(?:[` + unreserved + delims + `:]|` + percent + `)*@)?(?:\[(?:` + ipv6 + `|[vV][0-9a-fA-F]+\.[` +
+		unreserved + delims + `:]+)\]|(?:[` + unreserved + delims + `]|` + percent + `)*)(?::[0-9]*)?`
+	tail      = `(?:\?(?:` + pchar + `|[/?])*)?(?:#(?:` + pchar + `|[/?])*)?`
+	segments  = `(?:/` + pchar + `*)*`
+	hierarchy = `(?://` + authority + segments + `|/(?:` + pchar + `+` + segments + `)?|` + pchar + `+` + segments + `|)` +
+		tail
+	relative = `(?://` + authority + segments + `|/(?:` + pchar + `+` + segments + `)?|` +
+		`(?:[` + unreserved + delims + `@]|` + percent + `)+` + segments + `|)` + tail
+	pointer = `(?:/(?:[^/~]|~[01])*)*`
+)
+
+// unknownFormats are standard ones that are not supported. Others that are not known are annotations, by the standard.
+var unknownFormats = map[string]bool{"idn-email": true, "idn-hostname": true, "iri": true, "iri-reference": true,
+	"uri-template": true, "regex": true}
+
+func (c *compiler) formatForm(_ *schemaNode, _ string, v *value) (*form, error) {
+	if v.kind != stringValue {
+		return nil, fmt.Errorf("it is not a text")
+	}
+	if unknownFormats[v.text] {
+		return nil, fmt.Errorf("%q is not supported", v.text)
+	}
+	pattern, ok := formats[v.text]
+	if !ok {
+		return nil, nil
+	}
+	if e, ok := c.formats[v.text]; ok {
+		return c.onlyTexts(e), nil
+	}
+	e, err := regex.Search(c.b, "^(?:"+pattern+")$", c.parts.Characters, c.parts.Plain)
+	if err != nil {
+		return nil, err
+	}
+	c.formats[v.text] = e
+	return c.onlyTexts(e), nil
+}
