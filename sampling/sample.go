@@ -40,6 +40,11 @@ var smallestWeight = int32(math.Float32bits(float32(math.Ldexp(1, -weightBits)))
 // logprobs, a float32 sum, may differ by rounding. The package documentation has the formulas.
 func Sample(logits *Node, p Params, positions, rows *Node) (tokens, logprobs, processed *Node) {
 	checkShapes(logits, p, positions, rows)
+	return sample("sample", logits, p, positions, rows, Masks{})
+}
+
+// sample is the composite of that name.
+func sample(name string, logits *Node, p Params, positions, rows *Node, m Masks) (tokens, logprobs, processed *Node) {
 	switch logits.DType() {
 	case dtypes.Float32, dtypes.BFloat16, dtypes.Float16:
 	default:
@@ -47,21 +52,31 @@ func Sample(logits *Node, p Params, positions, rows *Node) (tokens, logprobs, pr
 	}
 	size := logits.Shape().Dimensions[0]
 	scores := shapes.Make(dtypes.Float32, size)
-	out := control.Composite("sample", struct{}{}, []*Node{logits, p.Temperature, p.TopP, p.MinP, p.TopK, p.Key,
-		positions, rows},
-		[]shapes.Shape{shapes.Make(dtypes.Int32, size), scores, scores},
+	in := []*Node{logits, p.Temperature, p.TopP, p.MinP, p.TopK, p.Key, positions, rows}
+	if m.Bits != nil {
+		in = append(in, m.Bits, m.Of)
+	}
+	out := control.Composite(name, struct{}{}, in, []shapes.Shape{shapes.Make(dtypes.Int32, size), scores, scores},
 		func(in []*Node) []*Node {
+			var m Masks
+			if len(in) > 8 {
+				m = Masks{Bits: in[8], Of: in[9]}
+			}
 			tokens, logprobs, processed := samplePlain(in[0], Params{Temperature: in[1], TopP: in[2], MinP: in[3],
-				TopK: in[4], Key: in[5]}, in[6])
+				TopK: in[4], Key: in[5]}, in[6], m)
 			return []*Node{tokens, logprobs, processed}
 		})
 	return out[0], out[1], out[2]
 }
 
-func samplePlain(logits *Node, p Params, positions *Node) (tokens, logprobs, processed *Node) {
+func samplePlain(logits *Node, p Params, positions *Node, m Masks) (tokens, logprobs, processed *Node) {
 	v := newVocabulary(logits)
-	rawSum := v.rawSum()
+	rawSum, rawMax := v.rawSum(), v.max
 	valid := GreaterThan(rawSum, v.float32(0))
+	if m.Bits != nil {
+		v = newVocabulary(m.through(logits))
+		valid = And(valid, GreaterThan(v.max, v.float32(math.Inf(-1))))
+	}
 	greedy := LessThan(p.Temperature, v.float32(parameter.SmallestTemperature))
 	temperature := Where(greedy, OnesLike(p.Temperature), p.Temperature)
 	e := v.exponentials(temperature, greedy)
@@ -78,8 +93,9 @@ func samplePlain(logits *Node, p Params, positions *Node) (tokens, logprobs, pro
 	tokens = Add(Mul(block, v.int32(blockSize)), inBlock)
 
 	zero := ZerosLike(v.max)
-	centred := Sub(takeElements(takeRows(v.logits, block), inBlock), v.max)
-	logprobs = Sub(centred, Log(rawSum))
+	chosen := takeElements(takeRows(v.logits, block), inBlock)
+	centred := Sub(chosen, v.max)
+	logprobs = Sub(Sub(chosen, rawMax), Log(rawSum))
 	processed = Sub(Div(centred, temperature), logOfWeight(total))
 	tokens = Where(valid, tokens, v.int32(-1))
 	logprobs = Where(valid, logprobs, zero)

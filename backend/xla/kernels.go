@@ -49,8 +49,9 @@ var cpuKernels = map[string]kernel{
 		attrs: map[string]attribute{"heads": integer, "kv_heads": integer, "rotate": boolean, "norm": boolean,
 			"eps": float},
 	},
-	"sample":     {target: "quire_sample"},
-	"step_clock": {target: "quire_step_clock", alias: map[int]int{0: 0}},
+	"sample":        {target: "quire_sample"},
+	"sample_masked": {target: "quire_sample_masked"},
+	"step_clock":    {target: "quire_step_clock", alias: map[int]int{0: 0}},
 	"linear_rows": {
 		target: "quire_linear_rows",
 		attrs:  map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean},

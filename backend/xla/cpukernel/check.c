@@ -116,22 +116,29 @@ static void sampling(check *c, int dtype, int64_t vocabulary, float size) {
 	float *temperature = part(c, 4 * ROWS), *top_p = part(c, 4 * ROWS), *min_p = part(c, 4 * ROWS);
 	int32_t *top_k = part(c, 4 * ROWS), *position = part(c, 4 * ROWS);
 	uint32_t *key = part(c, 8 * ROWS);
+	int32_t *mask_of = part(c, 4 * ROWS);
+	int64_t words = (vocabulary + 31) / 32;
+	uint32_t *masks = part(c, 4 * words);
 	if (!c->same) return;
+	for (int64_t w = 0; w < words; w++) masks[w] = w % 5 ? 0x9e3779b9u * (w + 7) : 0;
 	q_sample_args a = {
 		.dtype = dtype, .vocabulary = vocabulary, .temperature = temperature, .top_p = top_p, .min_p = min_p, .top_k = top_k, .key = key, .position = position,
+		.masks = masks, .num_masks = 1, .words = words, .lanes = 1, .mask_of = mask_of,
 	};
 	for (int r = 0; r < ROWS; r++) {
 		temperature[r] = settings[r].temperature, top_p[r] = settings[r].top_p, min_p[r] = settings[r].min_p, top_k[r] = settings[r].top_k;
 		position[r] = 40 + r, key[2 * r] = c->random + r, key[2 * r + 1] = 7;
 	}
-	for (int r = 0; r < ROWS; r++) {
-		// All rows read the same logits, but for the last, which has a NaN.
+	for (int k = 0; k < 2 * ROWS; k++) {
+		// Each row without a mask, and with one. All read the same logits, but for the last, which has a NaN.
+		int r = k / 2, masked = k % 2;
+		mask_of[r] = masked - 1;
 		a.logits = (char *)logits - r * vocabulary * q_size(dtype);
 		if (r == ROWS - 1) memset((char *)logits + (vocabulary - 3) * q_size(dtype), 0xff, q_size(dtype));
 		for (int i = 0; i < 2; i++) {
-			a.token = (int32_t *)c->output[i];
-			a.logprob = (float *)c->output[i] + ROWS;
-			a.processed = (float *)c->output[i] + 2 * ROWS;
+			a.token = (int32_t *)c->output[i] + 3 * ROWS * masked;
+			a.logprob = (float *)a.token + ROWS;
+			a.processed = (float *)a.token + 2 * ROWS;
 			(i ? c->code->sample_row : q_code_at(Q_AVX2)->sample_row)(&a, r);
 		}
 	}

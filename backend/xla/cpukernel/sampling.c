@@ -1,9 +1,9 @@
 #include "sampling.h"
 #include "code.h"
 
-q_error *quire_sample(q_frame *f) {
+static q_error *sample(q_frame *f, int masked) {
 	if (q_skip(f)) return NULL;
-	q_error *e = q_count(f, 8, 3);
+	q_error *e = q_count(f, masked ? 10 : 8, 3);
 	if (e) return e;
 	const q_array *logits = q_arg(f, 0);
 	if ((e = q_shape(f, logits, "logits", 0, -1, -1))) return e;
@@ -27,6 +27,14 @@ q_error *quire_sample(q_frame *f) {
 		.key = q_arg(f, 5)->data, .position = q_arg(f, 6)->data,
 		.token = q_result(f, 0)->data, .logprob = q_result(f, 1)->data, .processed = q_result(f, 2)->data,
 	};
+	if (masked) {
+		a.words = (vocabulary + 31) / 32;
+		if ((e = q_shape(f, q_arg(f, 8), "masks", Q_U32, -1, a.words)) || (e = q_shape(f, q_arg(f, 9), "mask_of", Q_S32, rows, -1))) return e;
+		a.masks = q_arg(f, 8)->data;
+		a.num_masks = q_arg(f, 8)->dims[0];
+		a.mask_of = q_arg(f, 9)->data;
+		a.lanes = q_arg(f, 9)->dims[1];
+	}
 	int64_t wanted = *(const int32_t *)q_arg(f, 7)->data;
 	if (wanted > rows) wanted = rows;
 	if (wanted < 0) wanted = 0;
@@ -37,3 +45,7 @@ q_error *quire_sample(q_frame *f) {
 	q_parallel(f, wanted, q_code_in_use()->sample_row, &a);
 	return NULL;
 }
+
+q_error *quire_sample(q_frame *f) { return sample(f, 0); }
+
+q_error *quire_sample_masked(q_frame *f) { return sample(f, 1); }

@@ -9,5 +9,8 @@ import "unsafe"
 
 // samplingHandlers are the kernels of sampling.h.
 func samplingHandlers() map[string]unsafe.Pointer {
-	return map[string]unsafe.Pointer{"quire_sample": unsafe.Pointer(C.quire_sample)}
+	return map[string]unsafe.Pointer{
+		"quire_sample":        unsafe.Pointer(C.quire_sample),
+		"quire_sample_masked": unsafe.Pointer(C.quire_sample_masked),
+	}
 }

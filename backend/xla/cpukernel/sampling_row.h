@@ -28,6 +28,7 @@ typedef struct {
 	int64_t vocabulary, size, chunks;
 	float max, temperature;
 	v16_heat heat;
+	int masked; // the row has masks, and chunks are seen through them
 	float lanes[MAX_CHUNKS * 16]; // the largest logits
 	float largest[MAX_CHUNKS];    // of each chunk
 	uint64_t weights[MAX_CHUNKS]; // of each chunk, what weigh kept
@@ -39,6 +40,28 @@ typedef struct {
 	uint64_t weight[MAX_CANDIDATES + 16];
 } sampled;
 
+// word is 32 bits of the row's masks.
+static inline uint32_t word(const sampled *s, int64_t w) {
+	const q_sample_args *a = s->args;
+	uint32_t bits = -1;
+	for (int64_t lane = 0; lane < a->lanes; lane++) {
+		int32_t mask = a->mask_of[s->row * a->lanes + lane];
+		if (mask >= 0 && mask < a->num_masks) bits &= a->masks[mask * a->words + w];
+	}
+	return bits;
+}
+
+// bar sets what the masks bar among n logits from a token on, a multiple of 32, to -Inf.
+static const float *bar(sampled *s, const float *p, int64_t from, int64_t n) {
+	const v16 none = v16_set(-INFINITY);
+	for (int64_t i = 0; i < n; i += 32) {
+		uint32_t bits = word(s, (from + i) / 32);
+		v16_store(s->buffer + i, v16_only(bits & 0xffff, v16_load(p + i), none));
+		if (i + 16 < n) v16_store(s->buffer + i + 16, v16_only(bits >> 16, v16_load(p + i + 16), none));
+	}
+	return s->buffer;
+}
+
 // chunk returns the logits of chunk c and their number, rounded up to a multiple of 16 with -Inf.
 static const float *chunk(sampled *s, int64_t c, int64_t *n) {
 	int64_t from = c * s->size, count = s->vocabulary - from < s->size ? s->vocabulary - from : s->size;
@@ -46,7 +69,7 @@ static const float *chunk(sampled *s, int64_t c, int64_t *n) {
 	*n = (count + 15) & ~15;
 	if (s->args->dtype == Q_F32) {
 		const float *p = (const float *)s->args->logits + start;
-		if (count == *n) return p;
+		if (count == *n) return s->masked ? bar(s, p, from, *n) : p;
 		memcpy(s->buffer, p, count * sizeof *p);
 		i = count;
 	} else {
@@ -61,7 +84,17 @@ static const float *chunk(sampled *s, int64_t c, int64_t *n) {
 		}
 	}
 	for (; i < *n; i++) s->buffer[i] = -INFINITY;
-	return s->buffer;
+	return s->masked ? bar(s, s->buffer, from, *n) : s->buffer;
+}
+
+// all_barred says that the masks bar all tokens of chunk c.
+static int all_barred(const sampled *s, int64_t c) {
+	int64_t from = c * s->size / 32, to = from + s->size / 32;
+	if (to > s->args->words) to = s->args->words;
+	for (int64_t w = from; w < to; w++) {
+		if (word(s, w)) return 0;
+	}
+	return 1;
 }
 
 // scan is the first pass: it sets max, lanes and largest, and returns the sum of exp(l - max), NaN for a row without a distribution.
@@ -70,8 +103,14 @@ static float scan(sampled *s) {
 	s->max = -INFINITY;
 	for (int64_t c = 0; c < s->chunks; c++) {
 		int64_t n;
-		const float *p = chunk(s, c, &n);
 		v16 a = v16_set(-INFINITY), b = a;
+		if (s->masked && all_barred(s, c)) {
+			v16_store(s->lanes + 16 * c, a);
+			s->largest[c] = -INFINITY;
+			sums[c] = 0;
+			continue;
+		}
+		const float *p = chunk(s, c, &n);
 		int64_t i = 0;
 		for (; i + 32 <= n; i += 32) {
 			a = v16_max(v16_load(p + i), a);
@@ -420,14 +459,20 @@ void Q_SAMPLE_ROW(void *args, int64_t i) {
 	s.size = MIN_SIZE;
 	while (s.size * MAX_CHUNKS < s.vocabulary) s.size *= 2;
 	s.chunks = (s.vocabulary + s.size - 1) / s.size;
-	float sum = scan(&s);
+	s.masked = 0;
+	float sum = scan(&s), max = s.max;
 	a->token[i] = -1;
 	a->logprob[i] = a->processed[i] = 0;
-	if (!(sum > 0 && s.max < INFINITY)) return;
+	if (!(sum > 0 && max < INFINITY)) return;
+	for (int64_t lane = 0; a->masks && lane < a->lanes; lane++) {
+		int32_t mask = a->mask_of[i * a->lanes + lane];
+		if (mask >= 0 && mask < a->num_masks) s.masked = 1;
+	}
+	if (s.masked && !(scan(&s) > 0)) return; // the log-probability stays that of all tokens
 	s.temperature = a->temperature[i];
 	if (!(s.temperature >= FLT_MIN)) { // greedy; the device may flush what is below to zero
 		a->token[i] = first(&s);
-		a->logprob[i] = -logf(sum);
+		a->logprob[i] = s.max == max ? -logf(sum) : s.max - max - logf(sum);
 		return;
 	}
 	if (s.temperature < 0x1p-100f) s.temperature = 0x1p-100f; // hot enough for its multiples to be normal numbers, and as cold
@@ -437,6 +482,6 @@ void Q_SAMPLE_ROW(void *args, int64_t i) {
 	if (token < 0) return; // not reached
 	float centred = logit_of(&s, token) - s.max;
 	a->token[i] = token;
-	a->logprob[i] = centred - logf(sum);
+	a->logprob[i] = s.masked ? logit_of(&s, token) - max - logf(sum) : centred - logf(sum);
 	a->processed[i] = centred / s.temperature - logf((float)kept * 0x1p-36f);
 }

@@ -7,7 +7,7 @@
 #include "convert.h"
 
 // The largest of two numbers is the second where either is NaN. v16_ge has bit i for lane i, and none for NaN. v16_keep is x where
-// x >= bound, else 0. v16_int rounds towards zero. v16i_shift23 shifts the bits left by 23.
+// x >= bound, else 0; v16_only is x in the lanes whose bits are set. v16_int rounds towards zero. v16i_shift23 shifts the bits left by 23.
 #if Q_V16 == 512
 #include <immintrin.h>
 
@@ -26,6 +26,7 @@ static inline v16 v16_div(v16 a, v16 b) { return _mm512_div_ps(a, b); }
 static inline v16 v16_fma(v16 a, v16 b, v16 c) { return _mm512_fmadd_ps(a, b, c); }
 static inline v16 v16_fnma(v16 a, v16 b, v16 c) { return _mm512_fnmadd_ps(a, b, c); }
 static inline unsigned v16_ge(v16 a, v16 b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+static inline v16 v16_only(unsigned bits, v16 x, v16 other) { return _mm512_mask_mov_ps(other, bits, x); }
 static inline v16 v16_keep(v16 x, v16 bound) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_GE_OQ), x); }
 static inline v16i v16_int(v16 x) { return _mm512_cvttps_epi32(x); }
 static inline v16 v16i_float(v16i x) { return _mm512_cvtepi32_ps(x); }
@@ -69,6 +70,12 @@ static inline unsigned v16_ge(v16 x, v16 y) {
 	unsigned a = _mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ)), b = _mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ));
 	return a | b << 8;
 }
+static inline __m256 v8_only(unsigned bits, __m256 x, __m256 other) {
+	const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+	__m256i taken = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(bits), lane), lane);
+	return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(taken));
+}
+static inline v16 v16_only(unsigned bits, v16 x, v16 other) { return (v16){v8_only(bits, x.a, other.a), v8_only(bits >> 8, x.b, other.b)}; }
 static inline v16 v16_keep(v16 x, v16 y) {
 	return (v16){_mm256_and_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ), x.a), _mm256_and_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ), x.b)};
 }
@@ -121,6 +128,7 @@ static inline v16 v16_div(v16 x, v16 y) { v16 r; V16_EACH(x.x[i] / y.x[i]); retu
 static inline v16 v16_fma(v16 x, v16 y, v16 z) { v16 r; V16_EACH(x.x[i] * y.x[i] + z.x[i]); return r; }
 static inline v16 v16_fnma(v16 x, v16 y, v16 z) { v16 r; V16_EACH(z.x[i] - x.x[i] * y.x[i]); return r; }
 static inline unsigned v16_ge(v16 x, v16 y) { unsigned m = 0; for (int i = 0; i < 16; i++) m |= (unsigned)(x.x[i] >= y.x[i]) << i; return m; }
+static inline v16 v16_only(unsigned bits, v16 x, v16 y) { v16 r; V16_EACH(bits >> i & 1 ? x.x[i] : y.x[i]); return r; }
 static inline v16 v16_keep(v16 x, v16 y) { v16 r; V16_EACH(x.x[i] >= y.x[i] ? x.x[i] : 0); return r; }
 static inline v16i v16_int(v16 x) { v16i r; V16_EACH((int32_t)x.x[i]); return r; }
 static inline v16 v16i_float(v16i x) { v16 r; V16_EACH((float)x.x[i]); return r; }

@@ -1,0 +1,68 @@
+package sampling
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+)
+
+// Masks say which tokens rows may draw. The zero value bars none.
+type Masks struct {
+	// Bits u32[M, MaskWords(V)] are M masks: bit t%32 of word t/32 is set where token t may be drawn.
+	Bits *Node
+	// Of i32[S, L] are the masks of each row: it may draw what all of them have. A number that is not of a mask stands
+	// for none.
+	Of *Node
+}
+
+// MaskWords is how many words a mask of a vocabulary takes.
+func MaskWords(vocabulary int) int { return (vocabulary + 31) / 32 }
+
+// NoMask stands for no mask in [Masks].
+const NoMask = -1
+
+// SampleMasked is [Sample] where rows may draw the tokens of their masks alone.
+//
+// A row draws as if the logits of the other tokens were -Inf, and its processed log-probabilities are so too. Its
+// logprobs are those of all of its logits. A row whose masks have no token in common has no distribution. Rows without
+// masks draw as by [Sample], to the bit.
+func SampleMasked(logits *Node, m Masks, p Params, positions, rows *Node) (tokens, logprobs, processed *Node) {
+	if m.Bits == nil {
+		return Sample(logits, p, positions, rows)
+	}
+	checkShapes(logits, p, positions, rows)
+	size := logits.Shape().Dimensions[0]
+	words := MaskWords(logits.Shape().Dimensions[1])
+	if s := m.Bits.Shape(); s.Rank() != 2 || s.DType != dtypes.Uint32 || s.Dimensions[1] != words {
+		panic(fmt.Errorf("sampling.SampleMasked: masks must be u32[masks, %d] for logits %s, got %s", words,
+			logits.Shape(), s))
+	}
+	if s := m.Of.Shape(); s.Rank() != 2 || s.DType != dtypes.Int32 || s.Dimensions[0] != size {
+		panic(fmt.Errorf("sampling.SampleMasked: the masks of rows must be i32[%d, masks], got %s", size, s))
+	}
+	return sample("sample_masked", logits, p, positions, rows, m)
+}
+
+// through returns logits as the masks let them through: -Inf where they bar a token.
+func (m Masks) through(logits *Node) *Node {
+	g := logits.Graph()
+	rows, vocabulary := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]
+	masks, lanes, words := m.Bits.Shape().Dimensions[0], m.Of.Shape().Dimensions[1], m.Bits.Shape().Dimensions[1]
+	has := LogicalAnd(GreaterOrEqual(m.Of, ZerosLike(m.Of)), LessThan(m.Of, FillScalar(g, m.Of.Shape(),
+		float64(masks))))
+	each := Gather(m.Bits, InsertAxes(Where(has, m.Of, ZerosLike(m.Of)), -1)) // [rows, lanes, words]
+	each = Where(BroadcastToDims(InsertAxes(has, -1), rows, lanes, words), each,
+		BroadcastToDims(Scalar(g, dtypes.Uint32, uint32(math.MaxUint32)), rows, lanes, words))
+	all := Squeeze(SliceAxis(each, 1, AxisElem(0)), 1)
+	for lane := 1; lane < lanes; lane++ {
+		all = BitwiseAnd(all, Squeeze(SliceAxis(each, 1, AxisElem(lane)), 1))
+	}
+	wide := BroadcastToDims(InsertAxes(all, -1), rows, words, 32)
+	bit := BitwiseAnd(BitwiseShiftRightLogical(wide, Iota(g, wide.Shape(), 2)), OnesLike(wide))
+	allowed := Reshape(NotEqual(bit, ZerosLike(bit)), rows, words*32)
+	allowed = SliceAxis(allowed, 1, AxisRangeFromStart(vocabulary))
+	return Where(allowed, logits, FillScalar(g, shapes.Make(logits.DType(), rows, vocabulary), math.Inf(-1)))
+}
