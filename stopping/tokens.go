@@ -79,6 +79,22 @@ func CompileTokens(sequences [][]int32, limit int) (*Automaton, error) {
 	return a, nil
 }
 
+// TokenEnds are, for each of the states of [CompileTokens] at which a token begins, the tokens that end a sequence there.
+// They are its first states.
+func TokenEnds(list [][]int32) [][]int32 {
+	s := newSequences(list)
+	ends := make([][]int32, len(s.nodes))
+	for node := range s.nodes {
+		for token, to := range s.leads(int32(node)) {
+			if to < 0 {
+				ends[node] = append(ends[node], token)
+			}
+		}
+		slices.Sort(ends[node])
+	}
+	return ends
+}
+
 // sequences is a trie of sequences of tokens, without the ends of those that no other goes on from.
 type sequences struct {
 	nodes []*tokenNode

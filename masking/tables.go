@@ -1,0 +1,85 @@
+package masking
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/stopping"
+)
+
+// Tables are the device's tables of an arena.
+type Tables struct {
+	Next *Node // i32[States, Width]: the rows that follow a row
+	Info *Node // i32[States]: see Info
+	Bits *Node // u32[Masks, Words]
+}
+
+// Zeros makes empty tables.
+func (s Sizes) Zeros(g *Graph) Tables {
+	return Tables{Next: Zeros(g, shapes.Make(dtypes.Int32, s.States, Width)),
+		Info: Zeros(g, shapes.Make(dtypes.Int32, s.States)),
+		Bits: Zeros(g, shapes.Make(dtypes.Uint32, s.Masks, s.Words))}
+}
+
+// Apply writes a patch into the tables, in place. Where there is none it costs a look.
+func (t Tables) Apply(p PatchOf[*Node, *Node, *Node]) Tables {
+	type once struct {
+		Tables Tables
+		Todo   *Node
+	}
+	yes := func(o once) *Node { return o.Todo }
+	g := t.Next.Graph()
+	zero := Scalar(g, dtypes.Int32, 0)
+	o := control.While(once{t, GreaterThan(p.Clear, zero)}, yes, func(o once) once {
+		t := o.Tables
+		return once{Tables{ZerosLike(t.Next), ZerosLike(t.Info), ZerosLike(t.Bits)}, LogicalNot(o.Todo)}
+	})
+	o.Todo = GreaterOrEqual(ReduceAllMax(p.States), zero)
+	o = control.While(o, yes, func(o once) once {
+		t := o.Tables
+		states := t.Next.Shape().Dimensions[0]
+		next := Reshape(p.Next, p.States.Shape().Size(), Width)
+		bits := Reshape(p.Bits, p.Masks.Shape().Size(), t.Bits.Shape().Dimensions[1])
+		to := Where(GreaterOrEqual(p.States, ZerosLike(p.States)), p.States,
+			FillScalar(g, p.States.Shape(), float64(states)))
+		t.Next = control.ScatterSet(t.Next, to, next)
+		t.Info = control.ScatterSet(t.Info, to, p.Info)
+		to = Where(GreaterOrEqual(p.Masks, ZerosLike(p.Masks)), p.Masks,
+			FillScalar(g, p.Masks.Shape(), float64(t.Bits.Shape().Dimensions[0])))
+		t.Bits = control.ScatterSet(t.Bits, to, bits)
+		return once{t, LogicalNot(o.Todo)}
+	})
+	return o.Tables
+}
+
+// Masks are those of rows in states i32[S, L], negative for none, and which rows may only end their completions,
+// bool[S].
+func (t Tables) Masks(states *Node) (m sampling.Masks, ends *Node) {
+	info := t.infoOf(states)
+	half := DivScalar(info, 2)
+	ends = ReduceLogicalOr(GreaterThan(Sub(info, MulScalar(half, 2)), ZerosLike(info)), -1)
+	return sampling.Masks{Bits: t.Bits, Of: SubScalar(half, 1)}, ends
+}
+
+// Known says which rows have masks in all of their states i32[S, L], bool[S]: the others can not draw.
+func (t Tables) Known(states *Node) *Node {
+	lacks := LogicalAnd(GreaterOrEqual(states, ZerosLike(states)), Equal(t.infoOf(states), ZerosLike(states)))
+	return LogicalNot(ReduceLogicalOr(lacks, -1))
+}
+
+// infoOf are the entries of states, 0 for those that are none.
+func (t Tables) infoOf(states *Node) *Node {
+	entry := Gather(t.Info, InsertAxes(Max(states, ZerosLike(states)), -1))
+	return Where(GreaterOrEqual(states, ZerosLike(states)), entry, ZerosLike(entry))
+}
+
+// Walk takes the states of rows, i32[S, L], through a token of each, i32[S], negative for none. texts are what tokens
+// are to the lanes; their Next is not read.
+func (t Tables) Walk(texts stopping.Tables, states, tokens *Node) *Node {
+	texts.Next = t.Next
+	after, _ := stopping.Walk(texts, states, tokens)
+	return after
+}
