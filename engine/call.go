@@ -176,7 +176,7 @@ func (e *Engine) dispatch(p *device.Compiled, input []compute.Buffer) ([]compute
 		args = append(args, e.weights...)
 	}
 	if p.Resident != nil {
-		args = append(args, e.stops.tables...)
+		args = append(append(args, e.stops.tables...), e.masks.texts...)
 	}
 	donate := make([]bool, len(args))
 	for i := range numKept {

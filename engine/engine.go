@@ -66,6 +66,10 @@ type Config struct {
 	// about a state for each byte of the strings that run at once; 2048 by default where there is a Tokenizer. Below 0
 	// the host looks for stop strings, after each call. So it does for strings that need more than half of it.
 	StopStates int
+	// MaskStates is the room on the device for states of structured output, 1 KiB each; 16384 by default. There is room
+	// for an eighth as many masks of the vocabulary, a bit for each token. The room is taken with the first request that
+	// needs it: see Features.
+	MaskStates int
 	// Contexts is how many contexts may be open at once: see NewContext. 0 leaves out their programs.
 	Contexts int
 	// NoPrefixCache turns off that pages are kept for other requests that begin with the same tokens.
@@ -123,6 +127,7 @@ type Engine struct {
 	contexts   contexts
 	inStep     *inStep // nil without other processes
 	stops      stops
+	masks      masks
 	// each call waits until it has all the requests that there is room for; for tests, whose figures it makes the same
 	// each time
 	inOrder bool
@@ -176,6 +181,7 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 		e.stops.states = e.graphs.Stops.Next.Dimensions[0]
 		_, e.stops.pieces = cfg.stopTables()
 	}
+	e.masks = newMasks(cfg, plan.masks)
 	programs := e.graphs.Programs()
 	for _, p := range programs {
 		plan.Programs = append(plan.Programs, p.Name)
@@ -193,6 +199,9 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	}
 	if err == nil {
 		err = e.loadStops()
+	}
+	if err == nil {
+		err = e.loadMaskTexts()
 	}
 	if err != nil {
 		e.Close()
@@ -264,6 +273,7 @@ func (e *Engine) reset() error {
 	}
 	e.state = state
 	e.forgetPages()
+	e.masks.arena.Forget()
 	e.extras, err = e.newExtras(e.programs[device.Run], nil)
 	return err
 }
@@ -291,6 +301,7 @@ func (e *Engine) Close() {
 	finalize(e.extras)
 	finalize(e.weights)
 	finalize(e.stops.tables)
+	finalize(e.masks.texts)
 	for _, s := range e.sent {
 		finalize(s.buffers)
 	}

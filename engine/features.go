@@ -20,7 +20,8 @@ type Features = device.Features
 
 // The features.
 const (
-	Penalties = device.Penalties // repetition_penalty, frequency_penalty, presence_penalty
+	Penalties    = device.Penalties    // repetition_penalty, frequency_penalty, presence_penalty
+	MaskedTokens = device.MaskedTokens // structured output, allowed_token_ids, bad_words
 )
 
 // FeaturesOf are those that requests with these settings ask for.
@@ -100,6 +101,9 @@ func (e *Engine) addFeatures(all Features) error {
 		e.extras = extras
 	}
 	e.graphs = &gr
+	if err := e.loadMaskTexts(); err != nil {
+		return name(err)
+	}
 	if s := e.sent[device.Run]; s != nil {
 		finalize(s.buffers)
 		delete(e.sent, device.Run)

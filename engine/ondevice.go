@@ -27,7 +27,7 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 			return nil, schedule.Spent{}, err
 		}
 	}
-	got, err := execute[device.Output](d.e, p, tree.Arrays(d.e.graphs.Fill(in, d.row)))
+	got, err := d.run(p, in)
 	if err != nil {
 		return nil, schedule.Spent{}, err
 	}
@@ -38,6 +38,43 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 	spent.Prefill, spent.Decode = device.Spent(got)
 	d.e.traceSteps(got, spent)
 	return &got.OutputOf, spent, nil
+}
+
+// run runs program run.
+func (d onDevice) run(p *device.Compiled, in *schedule.Input) (*device.Output, error) {
+	e := d.e
+	if !e.graphs.Features.Has(MaskedTokens) {
+		return execute[device.Output](e, p, tree.Arrays(e.graphs.Fill(in, d.row)))
+	}
+	states, err := e.masks.begin(in)
+	if err != nil {
+		return nil, err
+	}
+	input := e.graphs.Fill(in, d.row)
+	copy(input.Masks.States, states.slots)
+	copy(input.Asked.MaskStates, states.entries)
+	patch, more := e.masks.arena.Take()
+	for ; more; patch, more = e.masks.arena.Take() { // more than a call takes: it does nothing else
+		nothing := e.graphs.NewInput()
+		nothing.Masks.Patch, nothing.Tokens = *patch, nil
+		if _, err := execute[device.Output](e, p, tree.Arrays(nothing)); err != nil {
+			return nil, err
+		}
+	}
+	input.Masks.Patch = *patch
+	end := e.masks.fillAhead()
+	got, err := execute[device.Output](e, p, tree.Arrays(input))
+	end()
+	if err != nil {
+		return nil, err
+	}
+	if got.Unknown[0] > 0 {
+		e.stats.MaskReturns++
+	}
+	return got, e.masks.settle(states, &got.OutputOf, func(r *Request) []int32 {
+		tokens, _ := e.stopTokens(r)
+		return tokens
+	})
 }
 
 // Save implements [schedule.Device].
@@ -93,7 +130,7 @@ func (p Plan) sizes() device.Sizes {
 			Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Staged: blocksInFlight},
 		PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
 		Layout: p.layout, Transfers: p.Transfers, Stops: p.stops,
-		Features: p.features, Vocabulary: p.vocabulary,
+		Features: p.features, Vocabulary: p.vocabulary, Masks: p.masks,
 	}
 }
 

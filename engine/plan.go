@@ -65,6 +65,7 @@ type Plan struct {
 
 	features   Features
 	vocabulary int
+	masks      device.MaskSizes
 
 	activations dtypes.DType
 }
@@ -165,6 +166,7 @@ func (c Config) plan() (Plan, error) {
 		return Plan{}, err
 	}
 	p.slots, p.mixed = ceilDiv(p.MaxSeqs, rowMultiple)*rowMultiple, c.sameForms()
+	p.masks = c.maskSizes(p.slots)
 	p.PrefillTokens = ceilDiv(p.PrefillTokens, rowMultiple) * rowMultiple
 
 	switch p.KV {

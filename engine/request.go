@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/sampling"
 )
 
@@ -32,6 +33,14 @@ type Request struct {
 	StopTokens []int32
 	// StopSequences ends a completion behind one of these sequences of tokens.
 	StopSequences [][]int32
+	// Structure says what the text must be: the zero value is any text. Ends of sequence come where the text is complete,
+	// and nowhere else.
+	Structure parameter.Structure
+	// AllowedTokens are the only tokens that may be drawn; nil for all.
+	AllowedTokens []int32
+	// BadWords are sequences of tokens of which no completion has one: the last token of one does not come behind the
+	// others.
+	BadWords [][]int32
 	// IgnoreEOS goes on past the model's end-of-sequence tokens.
 	IgnoreEOS bool
 	// Tag is the caller's.

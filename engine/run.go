@@ -99,6 +99,7 @@ func (e *Engine) prepare() (*schedule.Config, error) {
 		Stats: &e.stats, Calls: &e.calls, Now: e.now, Note: e.swapper.note, Observe: e.observe, InOrder: e.inOrder,
 		Trace: e.trace, Inspect: e.inspect(), Debug: e.cfg.Debug,
 	}
+	e.masks.rows = make([]*masked, e.graphs.Slots)
 	on := onDevice{e: e, pinned: e.plan.Pages - run.Pool}
 	if e.stops.states > 0 {
 		on.stops = room{stopping.NewArena(e.stops.states)}
@@ -140,7 +141,12 @@ func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
 	if err == nil {
 		t.stops, err = e.stopSets(whole)
 	}
-	t.features = featuresOf(whole.Sampling)
+	if err == nil {
+		t.masks, err = e.maskedRequest(whole)
+	}
+	if t.features = featuresOf(whole.Sampling); t.masks != nil {
+		t.features |= MaskedTokens
+	}
 	s.Tag, s.OnDevice, s.Recalls = t, t.stops[stopping.OfText] != nil, t.features != 0
 	if err == nil {
 		s.Tokens, s.MaxLen = whole.Tokens, e.maxLen(whole)
@@ -160,6 +166,7 @@ type tag struct {
 	stops stopSets
 
 	features Features
+	masks    *maskedRequest // nil without masks
 }
 
 // completion is a completion as the caller gets it.
@@ -173,6 +180,12 @@ func completion(c *schedule.Completion) *Completion {
 		out.FinishReason, out.Err, out.refused = FinishError, c.Request.Err, true
 	case c.Finish == schedule.NotANumber:
 		out.FinishReason = FinishError
+		if m := c.Request.Tag.(tag).masks; m != nil {
+			if err, ok := m.deadEnds.Load(c.Generation); ok {
+				out.Err = err.(error)
+				break
+			}
+		}
 		out.Err = fmt.Errorf("%w after %d tokens: the weights may not fit the dtype, try --dtype float32",
 			ErrNotANumber, len(c.Tokens))
 	case c.Finish == schedule.AtLength:

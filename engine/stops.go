@@ -152,7 +152,7 @@ func (e *Engine) loadStops() error {
 		}
 		flats = append(flats, bytes, p.Starts)
 	}
-	for i, leaf := range e.programs[device.Run].Resident {
+	for i, leaf := range e.programs[device.Run].Resident[:len(flats)] {
 		b, err := toDevices(e.cfg.Backend, leaf, flats[i])
 		if err != nil {
 			return fmt.Errorf("%s: %w", leaf.Name, err)

@@ -74,6 +74,13 @@ func (a *Arena) reset() {
 	a.stale = true
 }
 
+// Forget forgets all states: the device's tables are others now.
+func (a *Arena) Forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.reset()
+}
+
 // Info is what a row's entry of the array of that name says: whether its mask is known, which it is, and whether only
 // tokens that end a completion may follow.
 func Info(entry int32) (mask int32, end, known bool) { return entry/2 - 1, entry%2 == 1, entry > 0 }
@@ -118,7 +125,7 @@ func (a *Arena) Start(m *Machine) At {
 	return At{m, m.Automaton.Start()}
 }
 
-// Words are the mask of a state, nil where it has none.
+// Mask are the tokens of a state, nil where it has none.
 func (a *Arena) Mask(s At) []uint32 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

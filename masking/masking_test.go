@@ -78,7 +78,7 @@ type tables struct {
 func newTables(t testing.TB, backend compute.Backend) *tables {
 	t.Helper()
 	exec, err := NewExec(backend, func(in []*Node) []*Node {
-		tables := masking.Tables{Next: in[0], Info: in[1], Bits: in[2]}.Apply(masking.PatchOf[*Node, *Node, *Node]{
+		tables := masking.Tables{Next: in[0], Info: in[1], Bits: in[2]}.Apply(masking.PatchOf[*Node, *Node]{
 			Clear: in[3], States: in[4], Next: in[5], Info: in[6], Masks: in[7], Bits: in[8]})
 		masks, ends := tables.Masks(in[9])
 		after := tables.Walk(stopping.Tables{Bytes: in[11], Starts: in[12]}, in[9], in[10])

@@ -1,8 +1,8 @@
 package masking
 
 // PatchOf is what a call is given of the arena: the device's tables are the arena's, as far as they were given.
-type PatchOf[Int, Ints, Words any] struct {
-	Clear  Int  // i32[]: 1 to clear the tables first
+type PatchOf[Ints, Words any] struct {
+	Clear  Ints // i32[1]: 1 to clear the tables first
 	States Ints // i32[PatchStates]: rows to write; -1 = none
 	// The rows' contents. nil on the host: as in the last call.
 	Next  Ints  `tree:"apart"` // i32[PatchStates, Width]
@@ -12,11 +12,11 @@ type PatchOf[Int, Ints, Words any] struct {
 }
 
 // Patch is that of the host.
-type Patch = PatchOf[int32, []int32, []uint32]
+type Patch = PatchOf[[]int32, []uint32]
 
 // NewPatch makes a patch of nothing.
 func (s Sizes) NewPatch() *Patch {
-	p := &Patch{States: make([]int32, s.PatchStates), Next: make([]int32, s.PatchStates*Width),
+	p := &Patch{Clear: make([]int32, 1), States: make([]int32, s.PatchStates), Next: make([]int32, s.PatchStates*Width),
 		Info: make([]int32, s.PatchStates), Masks: make([]int32, s.PatchMasks),
 		Bits: make([]uint32, s.PatchMasks*s.Words)}
 	for _, list := range [][]int32{p.States, p.Masks} {
@@ -34,7 +34,7 @@ func (a *Arena) Take() (p *Patch, more bool) {
 	defer a.mu.Unlock()
 	t := taking{Arena: a, Patch: a.NewPatch(), maskOf: map[int32]bool{}}
 	if a.stale {
-		t.Clear, a.stale = 1, false
+		t.Clear[0], a.stale = 1, false
 	}
 	for _, row := range a.present {
 		more = a.isDirty[row] && !t.take(row) || more

@@ -25,7 +25,7 @@ func (s Sizes) Zeros(g *Graph) Tables {
 }
 
 // Apply writes a patch into the tables, in place. Where there is none it costs a look.
-func (t Tables) Apply(p PatchOf[*Node, *Node, *Node]) Tables {
+func (t Tables) Apply(p PatchOf[*Node, *Node]) Tables {
 	type once struct {
 		Tables Tables
 		Todo   *Node
@@ -33,7 +33,7 @@ func (t Tables) Apply(p PatchOf[*Node, *Node, *Node]) Tables {
 	yes := func(o once) *Node { return o.Todo }
 	g := t.Next.Graph()
 	zero := Scalar(g, dtypes.Int32, 0)
-	o := control.While(once{t, GreaterThan(p.Clear, zero)}, yes, func(o once) once {
+	o := control.While(once{t, GreaterThan(ReduceAllMax(p.Clear), zero)}, yes, func(o once) once {
 		t := o.Tables
 		return once{Tables{ZerosLike(t.Next), ZerosLike(t.Info), ZerosLike(t.Bits)}, LogicalNot(o.Todo)}
 	})

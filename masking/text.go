@@ -130,5 +130,5 @@ func (t *text) onlyEnds(mask []uint32) bool {
 			n++
 		}
 	}
-	return n > 0 && n == count(mask)
+	return n > 0 && n == Count(mask)
 }

@@ -57,12 +57,8 @@ func (t *tokens) Mask(state int32, mask []uint32) (end, known bool) {
 // Has says whether a mask has a token.
 func Has(mask []uint32, token int32) bool { return mask[token/32]>>(token%32)&1 == 1 }
 
-// Common says whether masks have a token in common.
-func Common(masks ...[]uint32) bool {
-	return slices.ContainsFunc(and(masks), func(word uint32) bool { return word != 0 })
-}
-
-func and(masks [][]uint32) []uint32 {
+// Common are the tokens that masks have in common.
+func Common(masks ...[]uint32) []uint32 {
 	all := slices.Clone(masks[0])
 	for _, m := range masks[1:] {
 		for i := range all {
@@ -72,8 +68,14 @@ func and(masks [][]uint32) []uint32 {
 	return all
 }
 
-// count is how many tokens a mask has.
-func count(mask []uint32) (n int) {
+// Without is a mask without a token. It changes the mask.
+func Without(mask []uint32, token int32) []uint32 {
+	mask[token/32] &^= 1 << (token % 32)
+	return mask
+}
+
+// Count is how many tokens a mask has.
+func Count(mask []uint32) (n int) {
 	for _, word := range mask {
 		n += bits.OnesCount32(word)
 	}

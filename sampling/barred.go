@@ -11,14 +11,15 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// SampleBarred is [Sample] where rows may not draw some tokens. barred i32[S, K] are those of each row, each of them
+// SampleBarred is [SampleMasked] where rows may not draw some tokens. barred i32[S, K] are those of each row, each of them
 // once; what is not of the vocabulary is none.
 //
 // A row draws as if the logits of its barred tokens were -Inf, and its processed log-probabilities are so too. Its
 // logprobs are those of all of its logits, but for rounding. Rows that bar no token draw as by [Sample], to the bit.
 //
 // The barred logits are overwritten in place, so that the logits must not be used by anything else.
-func SampleBarred(logits *Node, p Params, positions, rows, barred *Node) (tokens, logprobs, processed *Node) {
+func SampleBarred(logits *Node, m Masks, p Params, positions, rows, barred *Node) (tokens, logprobs,
+	processed *Node) {
 	g := logits.Graph()
 	size := logits.Shape().Dimensions[0]
 	if barred.Rank() != 2 || barred.DType() != dtypes.Int32 || barred.Shape().Dimensions[0] != size {
@@ -35,7 +36,7 @@ func SampleBarred(logits *Node, p Params, positions, rows, barred *Node) (tokens
 	// In place, since nothing reads the logits of all tokens any more: so that held is read first, the places depend on
 	// it.
 	masked := bar(logits, barred, isBarred, ConvertDType(GreaterThan(held, infinity), dtypes.Int32))
-	tokens, logprobs, processed = Sample(masked, p, positions, rows)
+	tokens, logprobs, processed = SampleMasked(masked, m, p, positions, rows)
 
 	// What the barred tokens add to the sum of exp(logit), as logarithms of the share of the others' sum. They are
 	// taken from the drawn token's logit first: the difference of large logits is exact.

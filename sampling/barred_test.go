@@ -20,7 +20,7 @@ import (
 func newBarredSampler(t testing.TB, backend compute.Backend) *Exec {
 	t.Helper()
 	exec, err := NewExec(backend, func(in []*Node) (tokens, logprobs, processed *Node) {
-		return sampling.SampleBarred(in[0], params(in[1:6]), in[6], allRows(in[0]), in[7])
+		return sampling.SampleBarred(in[0], sampling.Masks{}, params(in[1:6]), in[6], allRows(in[0]), in[7])
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestBarringCopiesNoLogits(t *testing.T) {
 	view := testenv.XLA(t).Donating(nil).(*xla.View)
 	exec, err := NewExec(view, func(in []*Node) (tokens, logprobs, processed *Node) {
 		logits := MulScalar(in[0], 2) // an array of the program's own
-		return sampling.SampleBarred(logits, params(in[1:6]), in[6], allRows(logits), in[7])
+		return sampling.SampleBarred(logits, sampling.Masks{}, params(in[1:6]), in[6], allRows(logits), in[7])
 	})
 	if err != nil {
 		t.Fatal(err)

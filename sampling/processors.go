@@ -10,6 +10,8 @@ import (
 type Processors struct {
 	Penalties *Penalties
 	Seen      *Node // i32[S, V]: see Penalize
+	// Masks are not applied by Apply: they say what can be drawn, which no processor changes.
+	Masks Masks
 }
 
 // Changes says which rows have logits that may be changed, bool[S]; nil where there are no processors.
@@ -47,7 +49,7 @@ func SampleProcessed(logits *Node, by Processors, p Params, positions, rows, bar
 	greedy := p
 	greedy.Temperature = ZerosLike(p.Temperature)
 	best, sum, _ := Sample(logits, greedy, positions, rows)
-	tokens, logprobs, processed = SampleBarred(by.Apply(logits), p, positions, rows, barred)
+	tokens, logprobs, processed = SampleBarred(by.Apply(logits), by.Masks, p, positions, rows, barred)
 
 	at := func(tokens *Node) *Node { return Squeeze(logitsAt(logits, InsertAxes(tokens, -1)), -1) }
 	exact := Add(Sub(at(tokens), at(best)), sum)

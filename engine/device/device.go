@@ -27,6 +27,7 @@ type Sizes struct {
 	// Features are those of the program run.
 	Features   Features
 	Vocabulary int // tokens
+	Masks      MaskSizes
 	// Stops are the shapes of the tables in which stop strings and sequences of stop tokens are looked for; nil where
 	// rows have none.
 	Stops *StopTables

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/stopping"
 	"github.com/quire/quire/tree"
 )
 
@@ -24,10 +25,11 @@ import (
 type Features uint32
 
 const (
-	Penalties Features = 1 << iota // penalties of tokens that a sequence has
+	Penalties    Features = 1 << iota // penalties of tokens that a sequence has
+	MaskedTokens                      // masks of the tokens that may come next
 )
 
-var featureNames = []string{"penalties"}
+var featureNames = []string{"penalties", "masks"}
 
 // Has says that all of others are among f.
 func (f Features) Has(others Features) bool { return f&others == others }
@@ -60,12 +62,16 @@ func FeaturesNamed(names ...string) (f Features, err error) {
 // extras are what features keep on the device, of slots. What features that the program lacks would keep is absent.
 type extras struct {
 	Penalties penalties
+	Masks     masks
 }
 
 // newExtras makes the extras of features, all zero.
 func (gr *Graphs) newExtras(g *Graph) (ex extras) {
 	if gr.Features.Has(Penalties) {
 		ex.Penalties = gr.newPenaltyState(g)
+	}
+	if gr.Features.Has(MaskedTokens) {
+		ex.Masks = gr.newMasks(g)
 	}
 	return ex
 }
@@ -75,23 +81,30 @@ func (p Sizes) ExtraBytes() (n int64) {
 	if p.Features.Has(Penalties) {
 		n += p.penaltyBytes()
 	}
+	if p.Features.Has(MaskedTokens) {
+		n += p.maskBytes()
+	}
 	return n
 }
 
 // askedOf is what the host gives of the features that A waiting entries ask for.
-type askedOf[Floats, Ints, Words any] struct {
-	Penalties penaltiesOf[Floats, Ints, Words]
+type askedOf[Floats, Ints, Words, States any] struct {
+	Penalties  penaltiesOf[Floats, Ints, Words]
+	MaskStates States // i32[A, stopping.Lanes]: see masks
 }
 
 type (
-	asked = askedOf[*Node, *Node, *Node]
-	Asked = askedOf[[]float32, []int32, []uint32]
+	asked = askedOf[*Node, *Node, *Node, *Node]
+	Asked = askedOf[[]float32, []int32, []uint32, [][stopping.Lanes]int32]
 )
 
 // newAsked asks for nothing.
 func (p Sizes) newAsked() (in Asked) {
 	if p.Features.Has(Penalties) {
 		in.Penalties = p.newPenalties()
+	}
+	if p.Features.Has(MaskedTokens) {
+		in.MaskStates = noStates(p.WaitingLen())
 	}
 	return in
 }
@@ -103,27 +116,45 @@ func (p Sizes) setAsked(in *Asked, i int, row Row, e schedule.Entry) {
 	}
 }
 
+// beginExtras brings extras to where the host has them when a call begins.
+func (gr *Graphs) beginExtras(ex extras, in input) extras {
+	if gr.Features.Has(MaskedTokens) {
+		ex.Masks = gr.beginMasks(ex.Masks, in.Masks)
+	}
+	return ex
+}
+
 // admitExtras makes the extras of the slots that entries get.
 func (gr *Graphs) admitExtras(ex extras, in input, a admission) extras {
 	if gr.Features.Has(Penalties) {
 		ex.Penalties = gr.admitPenalties(ex.Penalties, in.Asked.Penalties, a)
 	}
+	if gr.Features.Has(MaskedTokens) {
+		ex.Masks = gr.admitMasks(ex.Masks, in.Asked.MaskStates, a)
+	}
 	return ex
 }
 
-// processors are those of the logits of rows.
-func (gr *Graphs) processors(st state, rows samplers) (by sampling.Processors) {
+// processors are those of the logits of rows. ends says which rows have masks of nothing but tokens that end their
+// completions, bool[S]; nil without masks.
+func (gr *Graphs) processors(st state, rows samplers) (by sampling.Processors, ends *Node) {
 	if gr.Features.Has(Penalties) {
 		p := tree.Map(st.Extras.Penalties, func(of *Node) *Node { return take(of, rows.Slots) })
 		by.Penalties, by.Seen = &p.Penalties, p.Seen
 	}
-	return by
+	if m := st.Extras.Masks; gr.Features.Has(MaskedTokens) {
+		by.Masks, ends = m.Tables.Masks(maskStates(m, rows))
+	}
+	return by, ends
 }
 
 // drew brings the extras of rows behind the tokens that they drew. finish says how they stand there.
-func (gr *Graphs) drew(ex extras, rows samplers, d drawn) extras {
+func (gr *Graphs) drew(ex extras, in input, rows samplers, d drawn) extras {
 	if gr.Features.Has(Penalties) {
 		ex.Penalties = gr.countDrawn(ex.Penalties, rows, d.Tokens)
+	}
+	if gr.Features.Has(MaskedTokens) {
+		ex.Masks = gr.walkMasks(ex.Masks, in.MaskTexts, rows, d.Tokens)
 	}
 	return ex
 }

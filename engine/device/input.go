@@ -63,7 +63,7 @@ func (r Row) set(rows Rows, i int, e schedule.Entry) {
 
 // inputOf is the input of the run program. The tokens of prompts lie in one array, of which several entries may read
 // the same part: a prompt's start is where its position 0 is, or would be, for only positions not run yet are there.
-type inputOf[Mask, Int, Ints, Rows, Asked any] struct {
+type inputOf[Mask, Int, Ints, Rows, Asked, Masks any] struct {
 	Release Mask // bool[R]: rows to free first
 	Tokens  Ints `tree:"apart"` // i32[Q]: tokens of the prompts; nil on the host: as in the last call
 	Named   Ints // i32[N]: pages that what waits begins with, held until the call ends; -1 = none
@@ -74,7 +74,9 @@ type inputOf[Mask, Int, Ints, Rows, Asked any] struct {
 	// EnoughFree is at how many free slots to return once no completion waits, i32[].
 	EnoughFree Int
 	Asked      Asked                   // by the entries that wait
+	Masks      Masks                   // nil where rows have none
 	Stops      stopping.TablesOf[Ints] // nil on the host: see Program.Resident
+	MaskTexts  stopping.TablesOf[Ints] // likewise
 }
 
 // waitingOf is the completions that wait for a slot: A entries, first come, first served.
@@ -104,8 +106,8 @@ type aheadOf[Int, Ints any] struct {
 }
 
 type (
-	input = inputOf[*Node, *Node, *Node, rowParams, asked]
-	Input = inputOf[[]bool, int32, []int32, Rows, Asked]
+	input = inputOf[*Node, *Node, *Node, rowParams, asked, maskInput]
+	Input = inputOf[[]bool, int32, []int32, Rows, Asked, Masks]
 )
 
 // NewInput makes an input that asks for nothing.
@@ -117,6 +119,9 @@ func (p Sizes) NewInput() *Input {
 		Asked:   p.newAsked(),
 	}
 	in.Waiting.Rows.StopStates = p.stopStates(in.Waiting.Rows.StopStates)
+	if p.Features.Has(MaskedTokens) {
+		in.Masks = p.newMaskInput()
+	}
 	in.Named = make([]int32, p.NamedLen())
 	for i := range in.Named {
 		in.Named[i] = schedule.None

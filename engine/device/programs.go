@@ -8,6 +8,7 @@ import (
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
+	"github.com/quire/quire/stopping"
 	"github.com/quire/quire/tree"
 )
 
@@ -42,10 +43,14 @@ func (gr *Graphs) Programs() []Program {
 	arrays := tree.Arrays(gr.NewInput())
 	all := []Program{{Name: Init}, {
 		Name: Run, Weights: true, Input: packed(arrays), twin: twinOf[Output], hasExtras: true,
-		Resident: gr.stopTables(),
+		Resident: append(gr.stopTables(), gr.maskTexts()...),
 		build: func(st state, w decoder.Weights, nodes []*Node) (state, any, []*Node) {
 			in := tree.Of[input](arrays, nodes[:len(arrays)])
-			in.Stops = stopTables(nodes[len(arrays):])
+			resident, stops := nodes[len(arrays):], len(gr.stopTables())
+			in.Stops = stopTables(resident[:stops])
+			if texts := resident[stops:]; len(texts) > 0 {
+				in.MaskTexts = stopping.Tables{Bytes: texts[0], Starts: texts[1]}
+			}
 			st, out := gr.run(st, w, in, gr.newOutput(nodes[0].Graph()))
 			return st, out, []*Node{out.Clock}
 		},
@@ -88,6 +93,7 @@ const (
 func (gr *Graphs) run(st state, w decoder.Weights, in input, out output) (state, output) {
 	g := in.Columns.Graph()
 	st.Pages = st.Pages.Begin()
+	st.Extras = gr.beginExtras(st.Extras, in)
 	st.Sequences.Owners = AddScalar(Iota(g, in.Starts.Shape(), 0), float64(gr.WaitingLen())) // see output.Owners
 	st, released := gr.release(st, in.Release)
 	var invalid *Node
@@ -125,6 +131,9 @@ func (gr *Graphs) run(st state, w decoder.Weights, in input, out output) (state,
 	out.StopStates = st.Rows.StopStates
 	out.SeqLens, out.EndFree, out.Short = st.Sequences.SeqLens, st.Pages.NumFree(), gr.short(st)
 	out.Pages = gr.fates(st.Pages)
+	if gr.Features.Has(MaskedTokens) {
+		out.Unknown = Reshape(gr.unknown(st), 1)
+	}
 	return st, out
 }
 
@@ -153,11 +162,15 @@ func (gr *Graphs) decide(l loop, in input) loop {
 	return l
 }
 
-// goesOn says that there is room for another step's output, and no fault.
+// goesOn says that there is room for another step's output, that all rows can draw, and no fault.
 func (gr *Graphs) goesOn(l loop, in input) *Node {
 	steps := Add(l.Out.PrefillSteps, l.Out.DecodeSteps)
-	return LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, in.Columns),
+	goesOn := LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, in.Columns),
 		LessThan(steps, MulScalar(in.Columns, stepsPerColumn))))
+	if gr.Features.Has(MaskedTokens) {
+		goesOn = LogicalAnd(goesOn, Equal(gr.unknown(l.State), integer(steps.Graph(), 0)))
+	}
+	return goesOn
 }
 
 // wantsPrefill says that prompts go before decoding: they do where a slot waits for its own. Those that run ahead of

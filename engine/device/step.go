@@ -151,12 +151,13 @@ type drawn struct {
 func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows samplers) drawn {
 	logits := decoder.Logits(gr.Model, w, hidden, rows.Count)
 	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })
-	bars := barred(st, rows)
+	by, ends := gr.processors(st, rows)
+	bars := barred(st, rows, ends)
 	draw := func() (d drawn) {
-		d.Tokens, d.Logprobs, d.Processed = sampling.SampleBarred(logits, params, rows.Positions, rows.Count, bars)
+		d.Tokens, d.Logprobs, d.Processed = sampling.SampleBarred(logits, by.Masks, params, rows.Positions, rows.Count,
+			bars)
 		return d
 	}
-	by := gr.processors(st, rows)
 	changes := by.Changes()
 	if changes == nil {
 		return draw()
@@ -182,7 +183,7 @@ func (gr *Graphs) record(l loop, in input, rows samplers, d drawn, allocated seq
 		return Reshape(control.ScatterSet(Reshape(to, s*columns), place, values), columns, s)
 	}
 	st, finish := gr.finish(st, in.Stops, rows, d.Tokens)
-	st.Extras = gr.drew(st.Extras, rows, d)
+	st.Extras = gr.drew(st.Extras, in, rows, d)
 	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs),
 		put(l.Out.Processed, d.Processed)
 	l.Out.Owners, l.Out.Finish = put(l.Out.Owners, take(st.Sequences.Owners, rows.Slots)), put(l.Out.Finish, finish)

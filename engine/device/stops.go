@@ -9,11 +9,14 @@ import (
 )
 
 // barred are the tokens that rows may not draw, i32[S, MaxStopTokens], -1 for none: those that end a completion, at
-// positions before its MinLens.
-func barred(st state, rows samplers) *Node {
+// positions before its MinLens. Rows that may draw nothing else, ends, may draw them; it may be nil.
+func barred(st state, rows samplers, ends *Node) *Node {
 	stops := take(st.Rows.StopTokens, rows.Slots)
 	stops = Max(stops, SubScalar(Neg(stops), 2)) // also those that only are barred
 	isEarly := LogicalAnd(early(st, rows), GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
+	if ends != nil {
+		isEarly = LogicalAnd(isEarly, LogicalNot(ends))
+	}
 	isEarly = BroadcastToDims(InsertAxes(isEarly, -1), stops.Shape().Dimensions...)
 	return Where(isEarly, stops, FillScalar(stops.Graph(), stops.Shape(), -1))
 }

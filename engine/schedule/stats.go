@@ -35,6 +35,8 @@ type Stats struct {
 	PrefillSteps    int `json:"prefill_steps"`
 	DecodeSteps     int `json:"decode_steps"`
 	Pages           int `json:"pages"`
+	// MaskReturns are the calls that ended because a row came to a state whose mask the host had to fill in.
+	MaskReturns int `json:"mask_returns,omitempty"`
 	// Preemptions counts sequences that moved to the host; MovedBytes are the keys and values moved, there and back.
 	Preemptions int   `json:"preemptions"`
 	MovedBytes  int64 `json:"moved_bytes"`

@@ -1,0 +1,390 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/grammar"
+	"github.com/quire/quire/masking"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/stopping"
+)
+
+// Room on the device for states of machines and for masks, and how much of it a call fills in at most.
+const (
+	defaultMaskStates = 16384
+	statesOfAMask     = 8 // states for each mask that there is room for
+	patchStates       = 256
+	patchMasks        = 64
+)
+
+// maskSizes are the sizes of what masks take.
+func (c Config) maskSizes(slots int) (s device.MaskSizes) {
+	states := c.MaskStates
+	if states == 0 {
+		states = defaultMaskStates
+	}
+	// All rows of a call must fit, those that stand and those that wait.
+	most := 2*stopping.Lanes*slots + 1
+	s.States, s.Masks = max(states, most), max(states/statesOfAMask, most)
+	s.Words = sampling.MaskWords(c.Model.Config.VocabSize)
+	s.PatchStates, s.PatchMasks = min(patchStates, s.States), min(patchMasks, s.Masks)
+	if c.Tokenizer != nil {
+		if pieces, err := c.Tokenizer.Pieces(); err == nil {
+			s.Texts = len(pieces.Bytes)
+		}
+	}
+	return s
+}
+
+// masks is what the engine has of the masks of tokens.
+type masks struct {
+	sizes device.MaskSizes
+	arena *masking.Arena
+	texts []compute.Buffer // of tokens, as program run takes them
+
+	vocabulary func() (*masking.Vocabulary, error) // made with the first request that needs it
+	mu         sync.Mutex
+	machines   map[string]machine // those made lately, by what they let through
+	rows       []*masked          // of slots
+}
+
+// machine is what became of a constraint.
+type machine struct {
+	*masking.Machine
+	err error
+}
+
+// mostMachines bounds the machines that are kept for equal constraints of later requests.
+const mostMachines = 4096
+
+// maskedRequest is a request with masks.
+type maskedRequest struct {
+	machines [stopping.Lanes]*masking.Machine // nil where it needs none
+	request  *Request
+	deadEnds sync.Map // of generations: errors
+}
+
+// masked is a completion with masks, and where it stands.
+type masked struct {
+	*maskedRequest
+	generation int
+	at         [stopping.Lanes]masking.At
+	tokens     int // drawn
+	ended      bool
+}
+
+// Errors of constraints.
+var (
+	// ErrDeadEnd says that no token may follow what was drawn: the vocabulary has none that the request lets stand
+	// there.
+	ErrDeadEnd = errors.New("no token may follow")
+	// ErrMasks says that the device drew a token that the host does not let stand there: a fault of the engine.
+	ErrMasks = errors.New("device and host differ in which tokens may come, please report this")
+)
+
+// newMasks makes what a program with masks needs.
+func newMasks(c Config, sizes device.MaskSizes) masks {
+	return masks{sizes: sizes, arena: masking.New(sizes.Sizes), machines: map[string]machine{},
+		vocabulary: sync.OnceValues(func() (*masking.Vocabulary, error) {
+			if c.Tokenizer == nil {
+				return nil, errors.New("it needs a tokenizer")
+			}
+			pieces, err := c.Tokenizer.Pieces()
+			if err != nil {
+				return nil, err
+			}
+			return masking.NewVocabulary(pieces, c.Model.Config.VocabSize, c.Model.Config.EOS), nil
+		})}
+}
+
+// maskedRequest makes the machines of a request; nil where it has none.
+func (e *Engine) maskedRequest(r *Request) (*maskedRequest, error) {
+	m := &maskedRequest{request: r}
+	if r.Structure != (parameter.Structure{}) {
+		switch {
+		case r.IgnoreEOS:
+			return nil, fmt.Errorf("%w: ignore_eos with a structure: its text must be able to end", ErrInvalidRequest)
+		case len(e.cfg.Model.Config.EOS) == 0:
+			return nil, fmt.Errorf("%w: a structure with a model that has no end-of-sequence token", ErrInvalidRequest)
+		}
+		of := e.masks.machine(r.Structure.String(), stopping.OfText, func() (masking.Automaton, error) {
+			v, err := e.masks.vocabulary()
+			if err != nil {
+				return nil, err
+			}
+			a, err := compileStructure(r.Structure)
+			if err != nil {
+				return nil, err
+			}
+			return masking.NewText(a, v), nil
+		})
+		if of.err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalidRequest, of.err)
+		}
+		m.machines[stopping.OfText] = of.Machine
+	}
+	if r.AllowedTokens != nil || len(r.BadWords) > 0 {
+		if err := e.checkMasks(r); err != nil {
+			return nil, err
+		}
+		key := fmt.Sprint("tokens", r.AllowedTokens, r.AllowedTokens == nil, r.BadWords)
+		of := e.masks.machine(key, stopping.OfTokens, func() (masking.Automaton, error) {
+			return masking.NewTokens(e.cfg.Model.Config.VocabSize, r.AllowedTokens, r.BadWords, e.masks.sizes.States/2)
+		})
+		if of.err != nil {
+			return nil, fmt.Errorf("%w: bad_words: %w: give fewer", ErrInvalidRequest, of.err)
+		}
+		m.machines[stopping.OfTokens] = of.Machine
+	}
+	if m.machines == [stopping.Lanes]*masking.Machine{} {
+		return nil, nil
+	}
+	return m, nil
+}
+
+// checkMasks says what is wrong with the lists of tokens of a request.
+func (e *Engine) checkMasks(r *Request) error {
+	vocabulary := int32(e.cfg.Model.Config.VocabSize)
+	isToken := func(t int32) bool { return t >= 0 && t < vocabulary }
+	for i, t := range r.AllowedTokens {
+		if !isToken(t) {
+			return fmt.Errorf("%w: allowed_token_ids[%d] is %d, the vocabulary has 0 to %d", ErrInvalidRequest, i, t,
+				vocabulary-1)
+		}
+	}
+	if r.AllowedTokens != nil && len(r.AllowedTokens) == 0 {
+		return fmt.Errorf("%w: allowed_token_ids is empty: no token could be drawn", ErrInvalidRequest)
+	}
+	for i, word := range r.BadWords {
+		if len(word) == 0 || !each(word, isToken) {
+			return fmt.Errorf("%w: bad_words[%d] has the tokens %v: it needs at least one, of 0 to %d", ErrInvalidRequest,
+				i, word, vocabulary-1)
+		}
+	}
+	return nil
+}
+
+func each(list []int32, is func(int32) bool) bool {
+	return !slices.ContainsFunc(list, func(x int32) bool { return !is(x) })
+}
+
+// compileStructure makes the automaton of a structure.
+func compileStructure(s parameter.Structure) (*grammar.Automaton, error) {
+	switch s.Kind {
+	case parameter.JSONObject:
+		return grammar.JSONObject(grammar.Options{})
+	case parameter.Regex:
+		return grammar.Regex(s.Text)
+	case parameter.Choice:
+		return grammar.Choices(s.Choices())
+	}
+	return nil, fmt.Errorf("structured output of kind %q is not supported", s.Kind)
+}
+
+// machine is the machine of a key, whose automaton make makes.
+func (m *masks) machine(key string, lane int, make func() (masking.Automaton, error)) machine {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of, ok := m.machines[key]
+	if !ok {
+		a, err := make()
+		if err == nil {
+			of.Machine = masking.NewMachine(a, lane)
+			m.arena.Mask(m.arena.Start(of.Machine)) // before the run waits for it
+		}
+		of.err = err
+		if len(m.machines) >= mostMachines {
+			clear(m.machines)
+		}
+		m.machines[key] = of
+	}
+	return of
+}
+
+// maskStates are those that rows have in a call.
+type maskStates struct {
+	slots, entries [][stopping.Lanes]int32
+	waiting        []*masked // of the entries
+}
+
+// begin places the states of the slots that stand, and of the entries that wait.
+func (m *masks) begin(in *schedule.Input) (s maskStates, err error) {
+	for row, release := range in.Release[:len(m.rows)] {
+		if release {
+			m.rows[row] = nil
+		}
+	}
+	s.waiting = make([]*masked, len(in.Waiting))
+	for i, entry := range in.Waiting {
+		of := entry.Request.Tag.(tag).masks
+		if of == nil {
+			continue
+		}
+		row := &masked{maskedRequest: of, generation: entry.Generation}
+		for lane, machine := range of.machines {
+			if machine != nil {
+				row.at[lane] = m.arena.Start(machine)
+			}
+		}
+		for _, token := range entry.Drawn {
+			m.walk(row, token)
+		}
+		s.waiting[i] = row
+	}
+	var states []masking.At
+	all := slices.Concat(m.rows, s.waiting)
+	for _, row := range all {
+		for lane := range stopping.Lanes {
+			if row != nil && row.at[lane].Machine != nil {
+				states = append(states, row.at[lane])
+			}
+		}
+	}
+	rows, err := m.arena.Place(states)
+	if err != nil {
+		return s, err
+	}
+	placed := make([][stopping.Lanes]int32, len(all))
+	for i, row := range all {
+		placed[i] = device.NoStates
+		for lane := range stopping.Lanes {
+			if row != nil && row.at[lane].Machine != nil {
+				placed[i][lane], rows = rows[0], rows[1:]
+			}
+		}
+	}
+	s.slots, s.entries = placed[:len(m.rows)], placed[len(m.rows):]
+	return s, nil
+}
+
+// walk takes a completion through a token that it drew. It returns false where that can not stand there.
+func (m *masks) walk(row *masked, token int32) bool {
+	row.tokens++
+	for lane := range row.at {
+		at := &row.at[lane]
+		if at.Machine == nil {
+			continue
+		}
+		symbols := stopping.TokenSymbols(token)
+		if lane == stopping.OfText {
+			v, _ := m.vocabulary()
+			symbols = v.Of(token)
+		}
+		if *at = m.arena.Walk(*at, symbols); at.State == masking.Dead {
+			return false
+		}
+	}
+	return true
+}
+
+// settle takes the rows to where a call left them.
+func (m *masks) settle(s maskStates, got *schedule.Output, stopTokens func(*Request) []int32) error {
+	owners := func(id int32) (row *masked, slot int32) {
+		if n := int32(len(got.Placed)); id >= n {
+			return m.rows[id-n], id - n
+		}
+		return s.waiting[id], got.Placed[id]
+	}
+	stands := make([]*masked, len(m.rows))
+	for i, slot := range got.Placed {
+		if slot >= 0 && i < len(s.waiting) {
+			stands[slot] = s.waiting[i]
+		}
+	}
+	for i, id := range got.Owners {
+		if id < 0 {
+			continue
+		}
+		row, slot := owners(id)
+		if row == nil {
+			continue
+		}
+		switch schedule.Finish(got.Finish[i]) {
+		case schedule.Running:
+			if !m.walk(row, got.Tokens[i]) {
+				return fmt.Errorf("%w: token %d of a completion of request %q is %d", ErrMasks, row.tokens, row.request.ID,
+					got.Tokens[i])
+			}
+			continue
+		case schedule.NotANumber:
+			m.noteDeadEnd(row, stopTokens(row.request))
+		}
+		if row.ended = true; stands[slot] == row {
+			stands[slot] = nil
+		}
+	}
+	for slot, row := range m.rows {
+		if row != nil && !row.ended && stands[slot] == nil {
+			stands[slot] = row
+		}
+	}
+	m.rows = stands
+	return nil
+}
+
+// noteDeadEnd notes that a completion ended because no token may follow, if that is why it has none.
+func (m *masks) noteDeadEnd(row *masked, stopTokens []int32) {
+	var all [][]uint32
+	for _, at := range row.at {
+		if at.Machine != nil {
+			all = append(all, m.arena.Mask(at))
+		}
+	}
+	left := masking.Common(all...)
+	if row.tokens < row.request.Sampling.MinTokens {
+		for _, token := range stopTokens {
+			left = masking.Without(left, token)
+		}
+	}
+	if masking.Count(left) == 0 {
+		row.deadEnds.Store(row.generation, fmt.Errorf("%w token %d of the completion: the structure, allowed_token_ids, "+
+			"bad_words and min_tokens together leave none", ErrDeadEnd, row.tokens))
+	}
+}
+
+// fillAhead fills states that rows may come to, until the function that it returns is called.
+func (m *masks) fillAhead() (end func()) {
+	var stop atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.arena.Ahead(stop.Load)
+	}()
+	return func() {
+		stop.Store(true)
+		<-done
+	}
+}
+
+// loadMaskTexts puts the texts of tokens on the device, if the program run takes them and they are not there.
+func (e *Engine) loadMaskTexts() error {
+	if !e.graphs.Features.Has(MaskedTokens) || e.masks.texts != nil {
+		return nil
+	}
+	leaves := e.programs[device.Run].Resident
+	leaves = leaves[len(leaves)-2:]
+	bytes, starts := make([]int32, leaves[0].Shape.Size()), make([]int32, leaves[1].Shape.Size())
+	if v, err := e.masks.vocabulary(); err == nil {
+		for i, b := range v.Bytes {
+			bytes[i] = int32(b)
+		}
+		copy(starts, v.Starts)
+	}
+	for i, flat := range [][]int32{bytes, starts} {
+		b, err := toDevices(e.cfg.Backend, leaves[i], flat)
+		if err != nil {
+			return fmt.Errorf("%s: %w", leaves[i].Name, err)
+		}
+		e.masks.texts = append(e.masks.texts, b)
+	}
+	return nil
+}
