@@ -9,22 +9,24 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/quire/quire/chat/jinja"
 )
 
-// Message is one turn of a conversation.
-type Message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
-
 // Options are what a template can see besides the messages.
 type Options struct {
 	// AddGenerationPrompt ends the text where the model's answer begins.
 	AddGenerationPrompt bool
+	// ContinueFinalMessage ends the text with that of the last message, for the model to go on with.
+	ContinueFinalMessage bool
+	// Tools and Documents are JSON lists, Variables is a JSON object of further variables; each may be empty. It is an
+	// error where the template has no such variable.
+	Tools, Documents, Variables string
 	// BOS and EOS are the texts of those special tokens, bos_token and eos_token
 	// to the template; "" leaves the name undefined, as for a tokenizer without.
 	BOS, EOS string
@@ -46,7 +48,11 @@ func (e *RaisedError) Error() string {
 }
 
 // Template is a parsed chat template, safe for concurrent use.
-type Template struct{ t *jinja.Template }
+type Template struct {
+	t       *jinja.Template
+	manners func() manners
+	words   map[string]bool // of the source
+}
 
 // Parse reads a chat template.
 func Parse(source string) (*Template, error) {
@@ -57,8 +63,18 @@ func Parse(source string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
-	return &Template{t}, nil
+	template := &Template{t: t, words: map[string]bool{}}
+	for _, word := range word.FindAllString(source, -1) {
+		template.words[word] = true
+	}
+	template.manners = sync.OnceValue(template.learn)
+	return template, nil
 }
+
+var word = regexp.MustCompile(`[\pL_][\pL\pN_]*`)
+
+// mentions says whether the template has a name.
+func (t *Template) mentions(name string) bool { return t.words[name] }
 
 // now is the clock that strftime_now reads.
 var now = time.Now
@@ -77,11 +93,42 @@ var functions = map[string]any{
 // Render returns the text of messages. Its error is a *RaisedError where the
 // template itself refuses them.
 func (t *Template) Render(messages []Message, o Options) (string, error) {
-	list := &jinja.List{Items: make([]any, len(messages))}
-	for i, m := range messages {
-		list.Items[i] = jinja.NewDict("role", m.Role, "content", m.Content)
+	if o.AddGenerationPrompt && o.ContinueFinalMessage {
+		return "", errors.New("add_generation_prompt and continue_final_message contradict each other; keep one")
 	}
-	vars := map[string]any{"messages": list, "tools": nil, "documents": nil,
+	list, err := t.list(messages)
+	if err != nil {
+		return "", err
+	}
+	final := ""
+	if o.ContinueFinalMessage {
+		if final, err = mark(list); err != nil {
+			return "", err
+		}
+	}
+	vars, err := t.vars(list, o)
+	if err != nil {
+		return "", err
+	}
+	text, err := t.t.Render(vars, limits)
+	var raised *jinja.RaisedError
+	switch {
+	case errors.As(err, &raised):
+		return "", &RaisedError{raised.Message}
+	case err != nil:
+		return "", fmt.Errorf("chat template: %w", err)
+	case o.ContinueFinalMessage:
+		return cut(text, final)
+	}
+	return text, nil
+}
+
+// parameters are variables of templates that are no others', with what gives them.
+var parameters = []string{"messages", "tools", "add_generation_prompt", "continue_final_message"}
+
+// vars are the variables that a template sees.
+func (t *Template) vars(messages any, o Options) (map[string]any, error) {
+	vars := map[string]any{"messages": messages, "tools": nil, "documents": nil,
 		"add_generation_prompt": o.AddGenerationPrompt}
 	for name, f := range functions {
 		vars[name] = f
@@ -92,13 +139,42 @@ func (t *Template) Render(messages []Message, o Options) (string, error) {
 	if o.EOS != "" {
 		vars["eos_token"] = o.EOS
 	}
-	text, err := t.t.Render(vars, limits)
-	var raised *jinja.RaisedError
-	switch {
-	case errors.As(err, &raised):
-		return "", &RaisedError{raised.Message}
-	case err != nil:
-		return "", fmt.Errorf("chat template: %w", err)
+	for name, text := range map[string]string{"tools": o.Tools, "documents": o.Documents} {
+		if text == "" {
+			continue
+		}
+		list, err := value([]byte(text))
+		if _, ok := list.(*jinja.List); err != nil || !ok {
+			return nil, fmt.Errorf("%s is no JSON list", name)
+		}
+		if vars[name] = list; !t.mentions(name) {
+			return nil, fmt.Errorf("the chat template takes no %s; leave %[1]s out, or give --chat-template one that "+
+				"does", name)
+		}
 	}
-	return text, nil
+	return vars, t.further(vars, o.Variables)
+}
+
+// further adds variables of a JSON object.
+func (t *Template) further(vars map[string]any, text string) error {
+	if text == "" {
+		return nil
+	}
+	v, err := value([]byte(text))
+	object, ok := v.(*jinja.Dict)
+	if err != nil || !ok {
+		return errors.New("chat_template_kwargs is no JSON object")
+	}
+	for k, v := range object.All() {
+		name, _ := k.(string)
+		switch {
+		case slices.Contains(parameters, name):
+			return fmt.Errorf("chat_template_kwargs has %s, which is a parameter of its own: give it as such", name)
+		case !t.mentions(name):
+			return fmt.Errorf("chat_template_kwargs has %s, which the chat template has no variable for; leave it out",
+				name)
+		}
+		vars[name] = v
+	}
+	return nil
 }

@@ -76,7 +76,7 @@ func TestErrors(t *testing.T) {
 	if !errors.As(err, &raised) || err.Error() != "the chat template refuses these messages: roles must alternate" {
 		t.Errorf("error %v", err)
 	}
-	_, err = render("a\n\n{{ messages.x.y }}", Message{"user", "hi"})
+	_, err = render("a\n\n{{ messages.x.y }}", Message{Role: "user", Content: "hi"})
 	if want := "chat template: line 3: 'list object' has no attribute 'x'"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -93,10 +93,11 @@ func TestErrors(t *testing.T) {
 // messages from being changed.
 func TestMessagesAreData(t *testing.T) {
 	const text = "{{ 1 + 1 }}{% raw %}<&>\"\x00\xff"
-	if got, err := render("{{ messages[0].content }}", Message{"user", text}); err != nil || got != text {
+	got, err := render("{{ messages[0].content }}", Message{Role: "user", Content: text})
+	if err != nil || got != text {
 		t.Errorf("%q, %v", got, err)
 	}
-	messages := []Message{{"user", "a"}, {"assistant", "b"}}
+	messages := []Message{{Role: "user", Content: "a"}, {Role: "assistant", Content: "b"}}
 	if _, err := render("{% set messages = messages[1:] %}{% set m = messages[0] %}{% set m = 1 %}",
 		messages...); err != nil || messages[0].Content != "a" || len(messages) != 2 {
 		t.Errorf("%v, %v", messages, err)
@@ -112,7 +113,8 @@ func TestConcurrentRender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	messages := []Message{{"system", "s"}, {"user", "u"}, {"assistant", "<think>\nt\n</think>\n\na"}, {"user", "v"}}
+	messages := []Message{{Role: "system", Content: "s"}, {Role: "user", Content: "u"},
+		{Role: "assistant", Content: "<think>\nt\n</think>\n\na"}, {Role: "user", Content: "v"}}
 	want, err := template.Render(messages, Options{AddGenerationPrompt: true})
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +152,7 @@ func FuzzRender(f *testing.F) {
 	}
 	limits = jinja.Limits{Output: 1 << 20, Memory: 16 << 20, Time: time.Second}
 	f.Fuzz(func(t *testing.T, source string) {
-		_, _ = render(source, Message{"user", "hi"}, Message{"assistant", "yes"})
+		_, _ = render(source, Message{Role: "user", Content: "hi"}, Message{Role: "assistant", Content: "yes"})
 	})
 }
 
@@ -163,7 +165,7 @@ func BenchmarkRender(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	messages := []Message{{"system", "s"}, {"user", strings.Repeat("word ", 200)}}
+	messages := []Message{{Role: "system", Content: "s"}, {Role: "user", Content: strings.Repeat("word ", 200)}}
 	for b.Loop() {
 		if _, err := template.Render(messages, Options{AddGenerationPrompt: true}); err != nil {
 			b.Fatal(err)

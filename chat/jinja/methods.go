@@ -100,6 +100,12 @@ func sequenceMethod(items []any, name string) method {
 	return nil
 }
 
+// Strip is Python's str.strip.
+func Strip(s string) string { return strip(s, nil, true, true) }
+
+// StripRight is Python's str.rstrip.
+func StripRight(s string) string { return strip(s, nil, false, true) }
+
 // strip is Python's str.strip and its one-sided forms: of the characters in
 // chars, nil for whitespace.
 func strip(s string, chars any, left, right bool) string {

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 )
 
@@ -43,6 +44,13 @@ func filterToJSON(r *run, v any, p *params) (any, error) {
 		return nil, err
 	}
 	return w.out.String(), nil
+}
+
+// ToJSON returns a value as the filter tojson writes it.
+func ToJSON(v any, limits Limits) (string, error) {
+	w := &jsonWriter{run: &run{limits: limits, deadline: time.Now().Add(limits.Time)}, item: ", ", key: ": "}
+	err := w.write(v, 0)
+	return w.out.String(), err
 }
 
 type jsonWriter struct {

@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -86,6 +87,23 @@ func (d *Dict) get(k any) (any, bool) {
 		return nil, false
 	}
 	return d.values[i], true
+}
+
+// Get returns the value of a key.
+func (d *Dict) Get(k any) (v any, ok bool) { return d.get(k) }
+
+// Len returns the number of keys.
+func (d *Dict) Len() int { return len(d.keys) }
+
+// All gives keys and values in their order.
+func (d *Dict) All() iter.Seq2[any, any] {
+	return func(yield func(k, v any) bool) {
+		for i, k := range d.keys {
+			if !yield(k, d.values[i]) {
+				return
+			}
+		}
+	}
 }
 
 // take removes a name of a small dict of names and returns its value.

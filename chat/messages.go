@@ -1,0 +1,297 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/quire/quire/chat/jinja"
+)
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+	// Object is the whole message as a JSON object, where it is more than a role and a text. It may have any members.
+	// Its content may be a list of text parts, or null.
+	Object json.RawMessage `json:"-"`
+}
+
+// UnmarshalJSON reads a message with any members.
+func (m *Message) UnmarshalJSON(b []byte) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(b, &members); err != nil {
+		return err
+	}
+	*m = Message{}
+	if len(members) != 2 || !isText(members["role"], &m.Role) || !isText(members["content"], &m.Content) {
+		*m = Message{Object: append(json.RawMessage(nil), b...)}
+	}
+	return nil
+}
+
+func isText(raw json.RawMessage, to *string) bool {
+	return len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, to) == nil
+}
+
+// list returns messages as the template gets them.
+func (t *Template) list(messages []Message) (*jinja.List, error) {
+	list := &jinja.List{Items: make([]any, len(messages))}
+	for i, m := range messages {
+		if m.Object == nil {
+			list.Items[i] = jinja.NewDict("role", m.Role, "content", m.Content)
+			continue
+		}
+		v, err := value(m.Object)
+		if err != nil {
+			return nil, fmt.Errorf("messages[%d] is %w", i, err)
+		}
+		d, ok := v.(*jinja.Dict)
+		if !ok {
+			return nil, fmt.Errorf("messages[%d] is no object", i)
+		}
+		if list.Items[i], err = t.message(d); err != nil {
+			return nil, fmt.Errorf("messages[%d]%w", i, err)
+		}
+	}
+	return list, nil
+}
+
+// reasoningNames are those under which templates look for the reasoning of a message.
+var reasoningNames = []string{"reasoning_content", "thinking", "reasoning"}
+
+// needed are members that must not be lost.
+var needed = []string{"tool_calls", "function_call", "functions", "tools", "documents", "tool_plan", "tool_results",
+	"tool_responses"}
+
+// message returns a message as the template gets it: without members that are null, with its reasoning under the names
+// that templates have for it, and with content and tool calls in the form that the template takes.
+func (t *Template) message(given *jinja.Dict) (*jinja.Dict, error) {
+	var pairs []any
+	var reasoning any
+	for _, name := range reasoningNames {
+		if v, _ := given.Get(name); v != nil && reasoning == nil {
+			reasoning = v
+		}
+	}
+	if reasoning != nil { // as transformers does
+		pairs = append(pairs, "thinking", reasoning)
+	}
+	calls, _ := given.Get("tool_calls")
+	for k, v := range given.All() {
+		switch {
+		case k == "content":
+			v = t.content(v, calls != nil)
+		case v == nil:
+			continue
+		case k == "tool_calls":
+			v = t.toolCalls(v)
+		}
+		pairs = append(pairs, k, v)
+	}
+	if reasoning != nil {
+		pairs = append(pairs, "reasoning_content", reasoning)
+	}
+	message := jinja.NewDict(pairs...)
+	for _, name := range needed {
+		if v, ok := message.Get(name); ok && !isEmpty(v) && !t.mentions(name) {
+			return nil, fmt.Errorf(".%s is nothing that the chat template writes; leave it out, or give "+
+				"--chat-template one that does", name)
+		}
+	}
+	return message, nil
+}
+
+// isEmpty says whether there is nothing in a list or an object.
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case *jinja.List:
+		return len(v.Items) == 0
+	case *jinja.Dict:
+		return v.Len() == 0
+	}
+	return false
+}
+
+// content returns the content of a message in a form that the template takes. Texts of a list stand in lines, where the
+// template takes text alone. Null is empty text, but beside calls, where some templates look for it.
+func (t *Template) content(v any, calls bool) any {
+	switch v := v.(type) {
+	case nil:
+		if calls && t.manners().null {
+			return nil
+		}
+		return ""
+	case *jinja.List:
+		if t.manners().parts {
+			return v
+		}
+		var texts []string
+		for _, item := range v.Items {
+			if part, ok := item.(*jinja.Dict); ok {
+				item, _ = part.Get("text")
+			}
+			if text, ok := item.(string); ok {
+				texts = append(texts, text)
+			}
+		}
+		return strings.Join(texts, "\n")
+	}
+	return v
+}
+
+// toolCalls returns calls with their arguments in the form that the template takes. OpenAI's API has them as text, and
+// most templates want the object.
+func (t *Template) toolCalls(v any) any {
+	list, ok := v.(*jinja.List)
+	if !ok {
+		return v
+	}
+	calls := make([]any, len(list.Items))
+	for i, item := range list.Items {
+		calls[i] = item
+		call, ok := item.(*jinja.Dict)
+		if !ok {
+			continue
+		}
+		if function, ok := call.Get("function"); ok {
+			if f, ok := function.(*jinja.Dict); ok {
+				calls[i] = with(call, "function", t.arguments(f))
+			}
+			continue
+		}
+		calls[i] = t.arguments(call) // as transformers may have them, without the function around
+	}
+	return &jinja.List{Items: calls}
+}
+
+func (t *Template) arguments(function *jinja.Dict) *jinja.Dict {
+	v, ok := function.Get("arguments")
+	if !ok {
+		return function
+	}
+	text, isText := v.(string)
+	switch {
+	case isText && strings.TrimSpace(text) == "":
+		return with(function, "arguments", jinja.NewDict())
+	case isText && !t.manners().argumentText:
+		if v, err := value([]byte(text)); err == nil {
+			if object, ok := v.(*jinja.Dict); ok {
+				return with(function, "arguments", object)
+			}
+		}
+	case !isText && t.manners().argumentText:
+		if text, err := jinja.ToJSON(v, limits); err == nil {
+			return with(function, "arguments", text)
+		}
+	}
+	return function
+}
+
+// with returns a dict with another value of a key.
+func with(d *jinja.Dict, key string, value any) *jinja.Dict {
+	var pairs []any
+	for k, v := range d.All() {
+		if k == key {
+			v = value
+		}
+		pairs = append(pairs, k, v)
+	}
+	return jinja.NewDict(pairs...)
+}
+
+// manners are what templates differ in, found by rendering small conversations.
+type manners struct {
+	parts        bool // content may be a list of text parts
+	null         bool // content may be null beside calls
+	argumentText bool // the arguments of calls are text, and no object
+}
+
+// needle is a text that no template has.
+const needle = "quire7needle"
+
+// trials bound what a template may take for each of them.
+var trials = jinja.Limits{Output: 1 << 20, Memory: 16 << 20, Time: time.Second}
+
+// learn finds the manners of a template.
+func (t *Template) learn() (m manners) {
+	render := func(turns string) string {
+		list, err := value([]byte(turns))
+		if err != nil {
+			return ""
+		}
+		vars, err := t.vars(list, Options{AddGenerationPrompt: true, BOS: "<s>", EOS: "</s>"})
+		if err != nil {
+			return ""
+		}
+		text, _ := t.t.Render(vars, trials)
+		return text
+	}
+	call := func(content, arguments string) string {
+		return render(`[{"role": "user", "content": "?"}, {"role": "assistant", "content": ` + content +
+			`, "tool_calls": [{"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": ` +
+			arguments + `}}]}]`)
+	}
+	parts := render(`[{"role": "user", "content": [{"type": "text", "text": "` + needle + `"}]}]`)
+	m.parts = strings.Contains(parts, needle) && !strings.Contains(parts, "'"+needle) &&
+		!strings.Contains(parts, `"`+needle)
+	object, text := `{"a": "`+needle+`"}`, `"{\"a\": \"`+needle+`\"}"`
+	m.argumentText = !strings.Contains(call(`""`, object), object) && strings.Contains(call(`""`, text), object)
+	if m.argumentText {
+		object = text
+	}
+	null := call("null", object)
+	m.null = null != "" && strings.Count(null, "None") <= strings.Count(call(`""`, object), "None")
+	return m
+}
+
+// continued marks the end of the last message's text, and cut cuts a rendered text there, as transformers does for
+// continue_final_message.
+const continued = "CONTINUE_FINAL_MESSAGE_TAG "
+
+var errNothingToContinue = errors.New("continue_final_message: the last message has no text to continue")
+
+// mark marks the end of the last message, and returns its text.
+func mark(messages *jinja.List) (final string, err error) {
+	if len(messages.Items) == 0 {
+		return "", errNothingToContinue
+	}
+	last := len(messages.Items) - 1
+	d := messages.Items[last].(*jinja.Dict)
+	content, _ := d.Get("content")
+	switch content := content.(type) {
+	case string:
+		messages.Items[last] = with(d, "content", content+continued)
+		return content, nil
+	case *jinja.List:
+		parts := append([]any(nil), content.Items...)
+		for i := len(parts) - 1; i >= 0; i-- {
+			part, ok := parts[i].(*jinja.Dict)
+			if !ok {
+				continue
+			}
+			if text, _ := part.Get("text"); text != nil {
+				final, _ := text.(string)
+				parts[i] = with(part, "text", final+continued)
+				messages.Items[last] = with(d, "content", &jinja.List{Items: parts})
+				return final, nil
+			}
+		}
+	}
+	return "", errNothingToContinue
+}
+
+// cut ends a rendered text with that of its last message.
+func cut(text, final string) (string, error) {
+	tag := strings.TrimSpace(continued)
+	at := strings.LastIndex(text, tag)
+	if at < 0 || !strings.Contains(text, jinja.Strip(final)) {
+		return "", errors.New("continue_final_message: the chat template does not write the last message as it is")
+	}
+	if strings.HasPrefix(text[at:], continued) {
+		return text[:at], nil
+	}
+	return jinja.StripRight(text[:at]), nil // the template strips messages
+}
