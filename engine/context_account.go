@@ -203,26 +203,6 @@ func (e *Engine) dropState() {
 	e.contexts.used = 0
 }
 
-// clearRows frees all rows but those of contexts, after a run that did not come to its end. Without contexts it is not
-// worth while: the next run starts with an empty state then.
-func (e *Engine) clearRows() {
-	e.contexts.mu.Lock()
-	defer e.contexts.mu.Unlock()
-	if len(e.contexts.open()) == 0 || e.state == nil {
-		e.dropState()
-		return
-	}
-	e.forgetPages()
-	err := e.contextVerbs(func(in *device.VerbsInput) {
-		for row := range e.plan.firstContext() {
-			in.Release[row] = true
-		}
-	})
-	if err != nil {
-		e.log.Warn("contexts were lost with a run that failed", "error", err)
-	}
-}
-
 // freeRow finds a row for a context.
 func (e *Engine) freeRow() (int, error) {
 	at := slices.Index(e.contexts.rows, nil)

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -33,6 +34,37 @@ func TestPagesLast(t *testing.T) {
 	if tokens, hits := ran(e); hits != 144 || tokens != 1 {
 		t.Errorf("%d tokens were run and %d taken over in a second run", tokens, hits)
 	}
+}
+
+// What a cancelled run computed serves the next one, with the same bytes.
+func TestCancelledRunKeepsPages(t *testing.T) {
+	e := contractEngine(t, nil)
+	want := wantOfLong(t)
+	requests := longRequests(16)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var ended *engine.Request
+	for c, err := range e.Run(ctx, slices.Values(requests)) {
+		cancel()
+		if err != nil && err != context.Canceled {
+			t.Fatal(err)
+		}
+		if c != nil {
+			ended = c.Request
+		}
+	}
+	if ended == nil {
+		t.Fatal("nothing came out before the run was cancelled")
+	}
+	if e.FreePages() != e.Plan().Pages {
+		t.Errorf("%d pages of %d are free", e.FreePages(), e.Plan().Pages)
+	}
+	sameBytes(t, want, collectInOrder(t, e, ended), false)
+	pageSize := e.Plan().PageSize
+	if _, hits := ran(e); hits < (len(ended.Tokens)-1)/pageSize*pageSize {
+		t.Errorf("%d prompt tokens of %d were taken over", hits, len(ended.Tokens))
+	}
+	sameBytes(t, want, collect(t, e, requests...), true)
 }
 
 // Of prompts of a few shots, in any order, each shot is run once.

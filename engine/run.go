@@ -123,8 +123,10 @@ func (e *Engine) run(ctx context.Context, run *schedule.Config, intake <-chan *s
 	e.stats.TransferSeconds, e.stats.TransferWaitSeconds = e.swapper.seconds()
 	e.stats.WallSeconds = e.now().Sub(start).Seconds()
 	e.stats.HostSeconds = max(0, e.stats.WallSeconds-e.stats.DeviceSeconds)
-	if err != nil {
-		e.clearRows() // the state is in the middle of something
+	if err != nil && err != ctx.Err() { // the state is in the middle of something
+		e.contexts.mu.Lock()
+		defer e.contexts.mu.Unlock()
+		e.dropState()
 	}
 	return err
 }

@@ -32,7 +32,8 @@ type work struct {
 	contexts []*schedule.Context
 	requests []*schedule.Request
 	inOrder  bool
-	stops    *room // nil where the device finds no stop strings
+	called   func(calls int) // after each call, if not nil
+	stops    *room           // nil where the device finds no stop strings
 }
 
 // room has place for the stops of so many requests. It panics where what is offered has none.
@@ -164,6 +165,9 @@ func (w *work) run(ctx context.Context) ([]*schedule.Completion, schedule.Stats,
 		InOrder: w.inOrder, Debug: w.inOrder, Inspect: func(view func() schedule.View, failure error) error {
 			if err := checkView(view(), w.device.Sizes, len(w.requests)); err != nil {
 				panic(err)
+			}
+			if w.called != nil {
+				w.called(int(calls.Load()))
 			}
 			return failure
 		}}
@@ -438,14 +442,46 @@ func TestDeviceErrors(t *testing.T) {
 	})
 }
 
-// A run that is cancelled ends, with that error.
+// A run that is cancelled at any call ends with that error. It leaves rows and pages free and contexts as they are, and
+// names that are true; what it ran serves the next run.
 func TestCancelled(t *testing.T) {
+	hits := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWork(t)
+		free := w.device.Free()
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, _, err := w.run(ctx); !errors.Is(err, context.Canceled) {
+		defer cancel()
+		after := rapid.IntRange(0, 8).Draw(t, "calls before")
+		if w.called = func(calls int) {
+			if calls == after {
+				cancel()
+			}
+		}; after == 0 {
+			cancel()
+		}
+		_, first, err := w.run(ctx)
+		if cancelled := first.Calls >= after; err != nil != cancelled || cancelled && err != context.Canceled {
+			t.Fatalf("%v after %d calls", err, first.Calls)
+		}
+		w.contextsAreWhole(t)
+		w.namesAreTrue(t)
+		if now := w.device.Free(); now != free {
+			t.Fatalf("%d pages are free after the run, and %d before", now, free)
+		}
+		if w.called = nil; w.stops != nil {
+			clear(w.stops.held) // each run has a room of its own
+		}
+		all, _, err := w.run(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
+		w.check(t, all)
+		w.contextsAreWhole(t)
+		if w.index != nil {
+			hits += w.index.Len()
+		}
 	})
+	if hits == 0 {
+		t.Error("no page has a name")
+	}
 }

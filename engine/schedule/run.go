@@ -66,7 +66,8 @@ type job struct {
 }
 
 // Run draws the completions of requests until intake is closed and all are done, or there is an error, or ctx is
-// cancelled. Stats begin anew, but for the start's. It does not close out.
+// cancelled. Then it frees the rows and returns ctx.Err() itself: pages keep their names. After any other error the
+// device is in the midst of something. Stats begin anew, but for the start's. It does not close out.
 func (c *Config) Run(ctx context.Context, intake <-chan *Request, out chan<- *Completion) error {
 	j := &job{Config: c, sched: newScheduler(c), intake: intake, open: true, out: out, drawn: make(chan *result, 2),
 		read: make(chan struct{}), columns: 1, start: c.Now()}
@@ -93,6 +94,11 @@ func (c *Config) Run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 		kept <- tokens
 	}()
 	err := j.loop(ctx)
+	if err != nil && err == ctx.Err() {
+		if failure := j.giveUp(); failure != nil {
+			err = fmt.Errorf("ending a run that was cancelled: %w", failure)
+		}
+	}
 	if err != nil && c.Inspect != nil && ctx.Err() == nil {
 		err = c.Inspect(j.view, err)
 	}
@@ -136,6 +142,15 @@ func (j *job) loop(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// giveUp ends all that runs and forgets all that waits.
+func (j *job) giveUp() error {
+	if j.sched.err != nil {
+		return j.sched.err
+	}
+	j.sched.giveUp()
+	return j.finish()
 }
 
 // finish checks that all pages are free when all is done.

@@ -79,6 +79,15 @@ func (s *scheduler) settle() {
 	})
 }
 
+// giveUp has the next call free the rows of all sequences, and forgets those that wait.
+func (s *scheduler) giveUp() {
+	for row, q := range s.rows {
+		s.release[row] = s.release[row] || q != nil
+	}
+	clear(s.rows)
+	s.active, s.waiting, s.swapped = 0, nil, nil
+}
+
 // offer lays out the next call: the rest of prompts that are being run, then as many of the waiting sequences and
 // prompts as it takes.
 func (s *scheduler) offer() (*offer, error) {
