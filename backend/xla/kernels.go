@@ -51,6 +51,7 @@ var cpuKernels = map[string]kernel{
 	},
 	"sample":        {target: "quire_sample"},
 	"sample_masked": {target: "quire_sample_masked"},
+	"logprobs":      {target: "quire_logprobs"},
 	"step_clock":    {target: "quire_step_clock", alias: map[int]int{0: 0}},
 	"linear_rows": {
 		target: "quire_linear_rows",

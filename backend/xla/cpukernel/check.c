@@ -145,6 +145,22 @@ static void sampling(check *c, int dtype, int64_t vocabulary, float size) {
 	compare(c);
 }
 
+static void logprobs(check *c, int dtype, int64_t rows, int64_t vocabulary, float size) {
+	begin(c);
+	int64_t width = vocabulary < 40 ? vocabulary : 40;
+	int32_t *token = part(c, 4 * rows), *count = part(c, 4 * rows);
+	q_logprobs_args a = {.of = {.logits = numbers(c, dtype, rows * vocabulary, size), .dtype = dtype, .vocabulary = vocabulary}, .token = token, .count = count, .width = width};
+	if (!c->same) return;
+	for (int r = 0; r < rows; r++) token[r] = (7 * r) % vocabulary, count[r] = width - r % 2;
+	for (int i = 0; i < 2; i++) {
+		a.logprob = (float *)c->output[i];
+		a.id = (int32_t *)c->output[i] + rows;
+		a.top = (float *)c->output[i] + rows + rows * width;
+		for (int r = 0; r < rows; r++) (i ? c->code->logprobs_row : q_code_at(Q_AVX2)->logprobs_row)(&a, r);
+	}
+	compare(c);
+}
+
 static void all(void *args, int64_t task) {
 	check *c = args;
 	static const int types[] = {Q_F32, Q_BF16, Q_F16};
@@ -168,6 +184,10 @@ static void all(void *args, int64_t task) {
 		for (int64_t vocabulary = 3; vocabulary < 20; vocabulary += 7) sampling(c, type, vocabulary, 1.5f); // whose results show single roundings
 	}
 	for (int t = 1; t < 3; t++) norm(c, types[t], Q_F32, 1, 64 + 16 + 5);
+	for (int t = 0; t < 3; t++) {
+		logprobs(c, types[t], 2, types[t] == Q_F32 ? 9001 : 1500, 12);
+		logprobs(c, types[t], 100, 23, 1.5f);
+	}
 	(void)task;
 }
 

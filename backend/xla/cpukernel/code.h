@@ -10,6 +10,7 @@ typedef struct {
 	void (*norm_rows)(void *args, int64_t task);
 	void (*rope_rows)(void *args, int64_t task);
 	void (*sample_row)(void *args, int64_t task);
+	void (*logprobs_row)(void *args, int64_t task);
 } q_code;
 
 // q_code_at is the code of a level: that of the next lower one where a level has none.

@@ -49,3 +49,38 @@ static q_error *sample(q_frame *f, int masked) {
 q_error *quire_sample(q_frame *f) { return sample(f, 0); }
 
 q_error *quire_sample_masked(q_frame *f) { return sample(f, 1); }
+
+q_error *quire_logprobs(q_frame *f) {
+	if (q_skip(f)) return NULL;
+	q_error *e = q_count(f, 4, 3);
+	if (e) return e;
+	const q_array *logits = q_arg(f, 0), *ids = q_result(f, 1);
+	if ((e = q_shape(f, logits, "logits", 0, -1, -1)) || (e = q_shape(f, ids, "ids", Q_S32, -1, -1))) return e;
+	if (logits->dtype != Q_F32 && logits->dtype != Q_BF16 && logits->dtype != Q_F16) {
+		return q_fail(f, "logits have element type %d, want f32, bf16 or f16", logits->dtype);
+	}
+	int64_t rows = logits->dims[0], vocabulary = logits->dims[1], width = ids->dims[1];
+	if (vocabulary < 1 || vocabulary > Q_LARGEST_VOCABULARY || width < 1 || width > vocabulary) {
+		return q_fail(f, "%lld of %lld tokens, want 1 to all of %d at most", (long long)width, (long long)vocabulary, Q_LARGEST_VOCABULARY);
+	}
+	if ((e = q_shape(f, q_arg(f, 1), "tokens", Q_S32, rows)) || (e = q_shape(f, q_arg(f, 2), "counts", Q_S32, rows)) ||
+		(e = q_check_shape(f, q_arg(f, 3), "rows", Q_S32, 0, NULL)) || (e = q_shape(f, q_result(f, 0), "logprobs", Q_F32, rows)) ||
+		(e = q_shape(f, ids, "ids", Q_S32, rows, width)) || (e = q_shape(f, q_result(f, 2), "tops", Q_F32, rows, width))) {
+		return e;
+	}
+	q_logprobs_args a = {
+		.of = {.logits = logits->data, .dtype = logits->dtype, .vocabulary = vocabulary},
+		.token = q_arg(f, 1)->data, .count = q_arg(f, 2)->data, .width = width,
+		.logprob = q_result(f, 0)->data, .id = ids->data, .top = q_result(f, 2)->data,
+	};
+	int64_t wanted = *(const int32_t *)q_arg(f, 3)->data;
+	if (wanted > rows) wanted = rows;
+	if (wanted < 0) wanted = 0;
+	for (int64_t i = wanted; i < rows; i++) a.logprob[i] = 0;
+	for (int64_t i = wanted * width; i < rows * width; i++) {
+		a.id[i] = -1;
+		a.top[i] = 0;
+	}
+	q_parallel(f, wanted, q_code_in_use()->logprobs_row, &a);
+	return NULL;
+}

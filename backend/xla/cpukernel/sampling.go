@@ -12,5 +12,6 @@ func samplingHandlers() map[string]unsafe.Pointer {
 	return map[string]unsafe.Pointer{
 		"quire_sample":        unsafe.Pointer(C.quire_sample),
 		"quire_sample_masked": unsafe.Pointer(C.quire_sample_masked),
+		"quire_logprobs":      unsafe.Pointer(C.quire_logprobs),
 	}
 }

@@ -33,4 +33,22 @@ void q_sample_row_plain(void *args, int64_t i);
 void q_sample_row_avx2(void *args, int64_t i);
 void q_sample_row_avx512(void *args, int64_t i);
 
+// quire_logprobs: logits [S, V] of f32, bf16 or f16; tokens, counts s32[S]; rows s32[] -> logprobs f32[S]; ids s32[S, N], tops f32[S, N] of
+// the first `rows` rows; of the others the log-probabilities are 0 and the ids -1.
+q_error *quire_logprobs(q_frame *f);
+
+typedef struct {
+	q_sample_args of; // only its logits, dtype and vocabulary
+	const int32_t *token, *count;
+	int64_t width; // places for the likeliest tokens of a row
+	float *logprob;
+	int32_t *id; // [rows, width]
+	float *top;  // [rows, width]
+} q_logprobs_args;
+
+// q_logprobs_row_LEVEL does row i of args, q_logprobs_args.
+void q_logprobs_row_plain(void *args, int64_t i);
+void q_logprobs_row_avx2(void *args, int64_t i);
+void q_logprobs_row_avx512(void *args, int64_t i);
+
 #endif

@@ -4,5 +4,7 @@
 #pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
 #define Q_V16 512
 #define Q_SAMPLE_ROW q_sample_row_avx512
+#define Q_LOGPROBS_ROW q_logprobs_row_avx512
 #include "sampling_row.h"
+#include "logprobs_row.h"
 #endif

@@ -472,7 +472,7 @@ void Q_SAMPLE_ROW(void *args, int64_t i) {
 	s.temperature = a->temperature[i];
 	if (!(s.temperature >= FLT_MIN)) { // greedy; the device may flush what is below to zero
 		a->token[i] = first(&s);
-		a->logprob[i] = s.max == max ? -logf(sum) : s.max - max - logf(sum);
+		a->logprob[i] = s.max - max - logf(sum); // 0 - logf(sum), never -0: as logprobs_row.h has it
 		return;
 	}
 	if (s.temperature < 0x1p-100f) s.temperature = 0x1p-100f; // hot enough for its multiples to be normal numbers, and as cold

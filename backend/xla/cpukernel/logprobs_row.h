@@ -1,0 +1,87 @@
+// Log-probabilities of one row; follows sampling_row.h in the source of each level, which defines Q_LOGPROBS_ROW.
+//
+// The likeliest tokens are gathered in a heap, the worst of them on top. The largest lanes of the chunks give a bound that enough tokens
+// reach, so that most vectors are compared with it and no more.
+
+// worse says that a token comes behind another in the list: its logit is less, or as large and its id is higher.
+static int worse(float l, int32_t id, float m, int32_t other) { return l < m || (l == m && id > other); }
+
+// sink puts a token into a heap of n, down from place i on, so that none is worse than the one above it.
+static void sink(float *logit, int32_t *id, int64_t n, int64_t i, float l, int32_t t) {
+	for (int64_t child; (child = 2 * i + 1) < n; i = child) {
+		if (child + 1 < n && worse(logit[child + 1], id[child + 1], logit[child], id[child])) child++;
+		if (!worse(logit[child], id[child], l, t)) break;
+		logit[i] = logit[child];
+		id[i] = id[child];
+	}
+	logit[i] = l;
+	id[i] = t;
+}
+
+// likeliest finds the n tokens with the largest logits, the likeliest first.
+static void likeliest(sampled *s, int64_t n, float *logit, int32_t *id) {
+	float low = bound(s, n);
+	if (low <= -FLT_MAX) low = -INFINITY; // fewer lanes than tokens are wanted
+	int64_t held = 0;
+	for (int64_t c = 0; c < s->chunks; c++) {
+		if (s->largest[c] < low) continue;
+		int64_t size;
+		const float *p = chunk(s, c, &size);
+		for (int64_t i = 0; i < size; i += 16) {
+			for (unsigned lanes = v16_ge(v16_load(p + i), v16_set(low)); lanes; lanes &= lanes - 1) {
+				int lane = __builtin_ctz(lanes);
+				float l = p[i + lane];
+				int64_t t = c * s->size + i + lane;
+				if (t >= s->vocabulary) break;
+				if (held < n) {
+					logit[held] = l;
+					id[held] = t;
+					if (++held < n) continue;
+					for (int64_t k = n / 2; k-- > 0;) sink(logit, id, n, k, logit[k], id[k]);
+				} else if (l > logit[0]) { // of equal ones the first is kept
+					sink(logit, id, n, 0, l, t);
+				} else {
+					continue;
+				}
+				low = logit[0];
+			}
+		}
+	}
+	for (int64_t k = n - 1; k > 0; k--) { // the worst of those left goes to the end
+		float l = logit[k];
+		int32_t t = id[k];
+		logit[k] = logit[0];
+		id[k] = id[0];
+		sink(logit, id, k, 0, l, t);
+	}
+}
+
+void Q_LOGPROBS_ROW(void *args, int64_t i) {
+	const q_logprobs_args *a = args;
+	sampled s;
+	s.args = &a->of;
+	s.row = i;
+	s.vocabulary = a->of.vocabulary;
+	s.size = MIN_SIZE;
+	while (s.size * MAX_CHUNKS < s.vocabulary) s.size *= 2;
+	s.chunks = (s.vocabulary + s.size - 1) / s.size;
+	s.masked = 0;
+	float sum = scan(&s), *top = a->top + i * a->width;
+	int32_t *id = a->id + i * a->width, token = a->token[i];
+	int64_t n = a->count[i] < a->width ? a->count[i] : a->width;
+	if (n < 0) n = 0;
+	for (int64_t k = n; k < a->width; k++) id[k] = -1, top[k] = 0;
+	if (!(sum > 0 && s.max < INFINITY)) {
+		a->logprob[i] = NAN;
+		for (int64_t k = 0; k < n; k++) id[k] = -1, top[k] = NAN;
+		return;
+	}
+	token = token < 0 ? 0 : token >= s.vocabulary ? s.vocabulary - 1 : token;
+	float centred = logit_of(&s, token) - s.max; // as Q_SAMPLE_ROW has it
+	a->logprob[i] = centred - logf(sum);
+	if (n) likeliest(&s, n, top, id);
+	for (int64_t k = 0; k < n; k++) {
+		float centred = top[k] - s.max;
+		top[k] = centred - logf(sum);
+	}
+}
