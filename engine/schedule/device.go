@@ -142,6 +142,7 @@ type Prompt struct {
 	PromptLen  int // tokens to run
 	MaxPages   int // pages for these, and for the first clone
 	Behind     int // how many waiting entries come before it
+	Score      int // as of a [Request]
 	// As of an entry.
 	Source, Named, Held int
 }
@@ -160,6 +161,11 @@ type OutputOf[Int, Ints, Floats any] struct {
 	Opened  Ints // i32[H]: 1 where the prompt got its row
 	SeqLens Ints // i32[R], as the call leaves them
 	Pages   Ints // i32[P]: see [PageFate]; without a prefix cache i32[1]
+	Scores  ScoresOf[Ints, Floats]
+	// TopIDs and TopLogprobs, i32[C, S, W] and f32[C, S, W], are the likeliest tokens with each that was drawn; nil
+	// where nobody may ask for them.
+	TopIDs      Ints
+	TopLogprobs Floats
 	// StopStates, i32[R, K], is what the device knows of the stops of rows; nil where that is nothing.
 	StopStates Ints
 
@@ -169,6 +175,27 @@ type OutputOf[Int, Ints, Floats any] struct {
 	MinFree                     Int  // i32[]: the fewest free pages after any step
 	EndFree                     Int  // i32[]: free pages when the call ends
 	Short                       Int  // i32[]: pages without which the sequences that run can not take their next step
+}
+
+// ScoresOf is what a call scored of prompts: in K places, or nil where nobody may ask for it.
+type ScoresOf[Ints, Floats any] struct {
+	Count     Ints   // i32[1]: how many of the places
+	Owners    Ints   // i32[K]: whose prompt it is, as in OutputOf
+	Positions Ints   // i32[K]: of the token behind which the next one of the prompt is scored
+	Logprobs  Floats // f32[K]: of the next one
+	// The likeliest tokens there: i32[K, W], f32[K, W].
+	TopIDs      Ints
+	TopLogprobs Floats
+}
+
+// Scored is what a call scored, on the host.
+type Scored = ScoresOf[[]int32, []float32]
+
+func scoredCount(s *Scored) int {
+	if len(s.Count) == 0 {
+		return 0
+	}
+	return int(s.Count[0])
 }
 
 // PageFate reads an element of Output.Pages: by whom the page was taken in the call, an owner as of Output.Owners or -1

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -42,7 +43,9 @@ func (r *result) drain(check bool, emit func(*Completion)) error {
 		}
 		seq, finish := r.owners[id], Finish(got.Finish[at])
 		d := &seq.drain
-		if token := got.Tokens[at]; token >= 0 { // else the scores were not numbers: there is no token
+		// Where the scores were not numbers there is no token.
+		if token := got.Tokens[at]; token >= 0 && !d.completion.Request.ScoresOnly {
+			d.tops(got, at)
 			d.completion.Tokens = append(d.completion.Tokens, token)
 			d.completion.Logprobs = append(d.completion.Logprobs, got.Logprobs[at])
 			d.completion.ProcessedLogprobs = append(d.completion.ProcessedLogprobs, got.Processed[at])
@@ -64,9 +67,23 @@ func (r *result) drain(check bool, emit func(*Completion)) error {
 		d.ended = true
 		d.completion.Generation = seq.generation
 		d.completion.Text = d.text.String()
+		if d.completion.Prompt = seq.group.scores; d.completion.Prompt != nil && d.completion.Prompt.notNumbers() {
+			d.completion.Finish = NotANumber
+		}
 		emit(&d.completion)
 	}
 	return nil
+}
+
+// tops appends the likeliest tokens at a place of the output, where the request asks for them.
+func (d *drainState) tops(got *Output, at int) {
+	n := d.completion.Request.Tops
+	if n == 0 {
+		return
+	}
+	width := len(got.TopIDs) / len(got.Tokens)
+	d.completion.TopIDs = append(d.completion.TopIDs, slices.Clone(got.TopIDs[at*width:at*width+n]))
+	d.completion.TopLogprobs = append(d.completion.TopLogprobs, slices.Clone(got.TopLogprobs[at*width:at*width+n]))
 }
 
 // take appends the text of a token. It looks for stop strings where the device does not, and where the device found

@@ -52,6 +52,9 @@ func (s *scheduler) newPrefix(g *group, size int, first bool, source *prefixRow,
 	}
 	p.chain = g.chain[:min(len(g.chain), size/s.PageSize)]
 	p.settled = held / s.PageSize
+	if p.score = g.Score; p.score > 0 {
+		p.scores = newScores(size, g.tops())
+	}
 	s.prefixes[p.row-s.Slots] = p
 	s.cache.Insert(p.row, p.chain)
 	s.cache.Unuse(p.row) // those who use it say so
@@ -61,20 +64,24 @@ func (s *scheduler) newPrefix(g *group, size int, first bool, source *prefixRow,
 // assign decides what the sequences of g start from. It returns false where g has to wait for a prefix row; or, while
 // all slots are busy anyway, for pages to come from the host beside the next call.
 func (s *scheduler) assign(o *offer, g *group, busy bool) bool {
-	named := s.named(g.chain)
 	if c := s.cfg.Host; c != nil && s.index != nil && !s.oneAtATime {
-		if blocks, end := c.Blocks(g.chain, len(named), s.BlockPages); end > len(named) {
+		chain := g.chain
+		if g.Score > 0 {
+			chain = chain[:len(s.scores.known(chain))] // the others are run again
+		}
+		named := s.named(chain)
+		if blocks, end := c.Blocks(chain, len(named), s.BlockPages); end > len(named) {
 			if busy && !s.cfg.Device.IsStaged(blocksOf(blocks)) {
 				return false
 			}
-			s.restore(blocks, g.chain, len(named), end, o.room, slices.Concat(o.Named, named))
-			named = s.named(g.chain)
+			s.restore(blocks, chain, len(named), end, o.room, slices.Concat(o.Named, named))
 		}
 	}
+	named, _ := s.beginOf(g.chain, g.Score)
 	var source *prefixRow
 	held := len(named) * s.PageSize
-	if row, pages := s.cache.Longest(g.chain); pages*s.PageSize > held {
-		source, held = s.prefixes[row-s.Slots], pages*s.PageSize
+	if row, pages := s.cache.Longest(g.chain); g.takes(pages*s.PageSize) > held {
+		source, held = s.prefixes[row-s.Slots], g.takes(pages*s.PageSize)
 	}
 	// A context's pages are not of the pool: without them there may not be enough for a request that begins with it.
 	ofContext := s.heldByContext(g)
@@ -84,18 +91,18 @@ func (s *scheduler) assign(o *offer, g *group, busy bool) bool {
 		ofContext = 0
 	}
 	whole := len(g.Tokens) - 1
-	clones := g.N-g.next > 1 && whole > 0 && s.Paged &&
+	clones := g.N-g.next > 1 && g.takes(whole) > 0 && s.Paged &&
 		s.pagesAhead(g.Request, whole)-ofContext/s.PageSize <= s.cfg.Pool
 	// A prefix that others in the queue have too is run once for all.
-	if shared := s.counts.Shared(g.chain) * s.PageSize; shared > held && !s.oneAtATime {
+	if shared := s.counts.Shared(g.chain) * s.PageSize; g.takes(shared) > held && !s.oneAtATime {
 		if p := s.newPrefix(g, shared, !clones || shared == whole, source, held); p != nil {
-			source, held = p, shared
+			source, held = p, g.takes(shared)
 		}
 	}
 	// So is what the sequences of one group have in common: all of the prompt but its last token.
-	if clones && whole > held {
+	if clones && g.takes(whole) > held {
 		if p := s.newPrefix(g, whole, true, source, held); p != nil {
-			source, held = p, whole
+			source, held = p, g.takes(whole)
 		} else if !s.oneAtATime {
 			return false
 		}

@@ -105,6 +105,8 @@ func drawWork(t *rapid.T) *work {
 		w.stops = &room{size: rapid.IntRange(1, 4).Draw(t, "room for stops"), held: map[*schedule.Request]bool{}}
 		w.device.Stops, w.device.Offered = true, w.stops.offered
 	}
+	w.device.Score, w.device.Tops = likelihood, mostTops
+	w.device.ScorePlaces = w.device.PrefillTokens * rapid.IntRange(1, 4).Draw(t, "places for scores")
 	if rapid.Bool().Draw(t, "host cache") {
 		w.host = schedule.NewHostCache(int64(rapid.IntRange(0, 2000).Draw(t, "host bytes")))
 	}
@@ -129,6 +131,7 @@ func drawWork(t *rapid.T) *work {
 			r.OnDevice = w.stops != nil && rapid.IntRange(0, 3).Draw(t, "too large") > 0
 		}
 		r.MaxLen = len(r.Tokens) + rapid.IntRange(1, 12).Draw(t, "max tokens")
+		drawScoring(t, r)
 		switch {
 		case rapid.IntRange(0, 9).Draw(t, "refused") == 0, len(r.Tokens) == 0,
 			(r.MaxLen-2)/s.PageSize+1 > pool:
@@ -250,14 +253,18 @@ func wanted(r *schedule.Request, generation int) string {
 				finish, text = schedule.AtStopString, text[:at]
 			}
 		}
-		if finish != schedule.Running {
-			return show(tokens[len(r.Tokens):], text, finish)
+		switch {
+		case r.ScoresOnly:
+			return show(nil, "", finish, wantedScores(r, nil))
+		case finish != schedule.Running:
+			drawn := tokens[len(r.Tokens):]
+			return show(drawn, text, finish, wantedScores(r, drawn))
 		}
 	}
 }
 
-func show(tokens []int32, text string, finish schedule.Finish) string {
-	return fmt.Sprintf("%v %q %d", append([]int32{}, tokens...), text, finish)
+func show(tokens []int32, text string, finish schedule.Finish, scores string) string {
+	return fmt.Sprintf("%v %q %d %s", append([]int32{}, tokens...), text, finish, scores)
 }
 
 // check compares what came out with what must: each completion once, as if it ran alone.
@@ -273,7 +280,7 @@ func (w *work) check(t *rapid.T, all []*schedule.Completion) {
 		}
 	}
 	for _, c := range all {
-		name, got := fmt.Sprint(c.Request.Tag, "/", c.Generation), show(c.Tokens, c.Text, c.Finish)
+		name, got := fmt.Sprint(c.Request.Tag, "/", c.Generation), show(c.Tokens, c.Text, c.Finish, scoresOf(c))
 		if c.Refused {
 			name, got = fmt.Sprint(c.Request.Tag), "refused"
 		}
@@ -377,10 +384,10 @@ func TestRandomJobs(t *testing.T) {
 	}
 }
 
-// withoutToken counts the completions that ended where there was none.
+// withoutToken counts the completions that ended where there was none, or none was wanted.
 func withoutToken(all []*schedule.Completion) (n int) {
 	for _, c := range all {
-		if c.Finish == schedule.NotANumber {
+		if c.Finish == schedule.NotANumber || c.Request.ScoresOnly && !c.Refused {
 			n++
 		}
 	}
@@ -433,7 +440,7 @@ func TestDeviceErrors(t *testing.T) {
 			if c.Refused {
 				continue
 			}
-			got, want := show(c.Tokens, c.Text, c.Finish), wanted(c.Request, c.Generation)
+			got, want := show(c.Tokens, c.Text, c.Finish, scoresOf(c)), wanted(c.Request, c.Generation)
 			if got != want || seen[name] {
 				t.Fatalf("completion %s is %s, want %s once", name, got, want)
 			}

@@ -9,10 +9,14 @@ import (
 // add takes in a request that was checked.
 func (s *scheduler) add(r *Request) {
 	if s.Paged && s.PrefixCache {
-		r.chain = prefix.Chain(s.cfg.PrefixSeed, r.Tokens[:len(r.Tokens)-1], s.PageSize)
+		r.chain = prefix.Chain(s.seedOf(r), r.Tokens[:len(r.Tokens)-1], s.PageSize)
 		s.counts.Add(r.chain, 1)
 	}
-	s.enqueue(&group{Request: r})
+	g := &group{Request: r}
+	if r.Score > 0 {
+		g.scores = newScores(len(r.Tokens), r.tops())
+	}
+	s.enqueue(g)
 }
 
 // enqueue puts g into the waiting queue.

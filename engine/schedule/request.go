@@ -24,8 +24,14 @@ type Request struct {
 	// Recalls says that the device wants to hear of the tokens that a completion has drawn when it goes on after it was
 	// swapped out.
 	Recalls bool
-	Tag     any   // the caller's
-	Err     error // why it can't run: it comes back as a completion
+	// Score says that the prompt is scored, with so many of the likeliest tokens at each place and one; 0: it is not.
+	Score int
+	// Tops is how many of the likeliest tokens are told with each that is drawn.
+	Tops int
+	// ScoresOnly says that the prompt is all that is wanted: the one token that is drawn is dropped.
+	ScoresOnly bool
+	Tag        any   // the caller's
+	Err        error // why it can't run: it comes back as a completion
 
 	chain []prefix.Hash // the pages of the prompt that others may share
 }
@@ -42,7 +48,7 @@ func (s Sizes) surePages(r *Request) int {
 // pagesAhead is the pages for a prefix row of held tokens and its first clone, a completion of r: the clone shares full
 // pages only.
 func (s Sizes) pagesAhead(r *Request, held int) int {
-	return s.pages(held) + s.surePages(r) - held/s.PageSize
+	return s.pages(held) + s.surePages(r) - r.takes(held)/s.PageSize
 }
 
 // Completion is a completion that ended, or a request that was refused.
@@ -52,8 +58,12 @@ type Completion struct {
 	Tokens                      []int32
 	Text                        string
 	Logprobs, ProcessedLogprobs []float32
-	Finish                      Finish
-	Refused                     bool // Request.Err says why; it stands for all completions of the request
+	// TopIDs and TopLogprobs are of the likeliest tokens with each of Tokens; nil where none are asked for.
+	TopIDs      [][]int32
+	TopLogprobs [][]float32
+	Prompt      *Scores // nil where the prompt is not scored
+	Finish      Finish
+	Refused     bool // Request.Err says why; it stands for all completions of the request
 }
 
 // Context is a row that stays as it is during a run, and that requests may start from.
@@ -79,6 +89,8 @@ type group struct {
 	passed   int        // groups that came later and were put before it in the waiting queue
 	inPlace  bool       // its stops are on the device
 	ended    int        // completions that ended
+	scores   *Scores    // of the prompt; nil where it is not scored
+	from     takenFrom  // of those tokens that are taken over
 }
 
 // prefixRow is a row that runs a prompt, or a part that several have in common, for sequences that start as its clones.
@@ -94,7 +106,10 @@ type prefixRow struct {
 	holding
 	done   int      // tokens that it has run
 	pinned *Context // of which it is the row; nil = none
-	first  *group   // the next of whose sequences has its pages reserved with the row, until it is admitted
+	score  int      // as of the requests
+	scores *Scores  // of its tokens; nil where they are not scored
+	from   takenFrom
+	first  *group // the next of whose sequences has its pages reserved with the row, until it is admitted
 }
 
 // sequence is one completion on its way.

@@ -18,6 +18,7 @@ type scheduler struct {
 	counts     prefix.Counts // of the chains of those that wait
 	cache      *prefix.Cache // of prefix rows, by row
 	index      *prefix.Index // of pages; nil without a prefix cache
+	scores     *scoreCache   // of pages that were scored
 	takers     []*holding    // by page: who took it last in this run
 	tookPages  int           // in the last call
 	prefixes   []*prefixRow  // by row, from the slots on
@@ -39,6 +40,7 @@ func newScheduler(cfg *Config) *scheduler {
 		Sizes: p, cfg: cfg, stats: cfg.Stats, rows: make([]*sequence, p.Slots), release: make([]bool, p.Rows()),
 		prefixes: make([]*prefixRow, p.PrefixRows+p.Contexts), counts: prefix.Counts{}, cache: prefix.NewCache(),
 		freePages: cfg.FreePages, index: cfg.Index, takers: make([]*holding, p.Pages),
+		scores: newScoreCache(p.PageSize, scoreBytes),
 	}
 	for row := p.FirstContext() - 1; row >= p.Slots; row-- {
 		s.freePrefix = append(s.freePrefix, row)
@@ -157,11 +159,14 @@ func (s *scheduler) list(o *offer, g *group) bool {
 	}
 	at := None
 	if g.source == nil {
-		pages, ok := s.named(g.chain), false
+		pages, scores := s.beginOf(g.chain, g.Score)
+		ok := false
 		if at, ok = s.holdNamed(o, pages); !ok {
 			return false
 		}
-		g.held = len(pages) * s.PageSize
+		g.held, g.from = len(pages)*s.PageSize, takenFrom{pages: scores}
+	} else {
+		g.from = takenFrom{row: g.source.scores}
 	}
 	start, ok := o.place(g.Tokens, g.held, s.PromptLimit)
 	if !ok {
@@ -193,16 +198,19 @@ func (s *scheduler) listAhead(o *offer, p *prefixRow) bool {
 	}
 	at := None
 	if p.source == nil {
-		pages, ok := s.named(p.chain), false
+		pages, scores := s.beginOf(p.chain, p.score)
+		ok := false
 		if at, ok = s.holdNamed(o, pages); !ok {
 			return false
 		}
-		p.held, p.settled = len(pages)*s.PageSize, len(pages)
+		p.held, p.settled, p.from = len(pages)*s.PageSize, len(pages), takenFrom{pages: scores}
+	} else {
+		p.from = takenFrom{row: p.source.scores}
 	}
 	start, ok := o.place(p.tokens, p.held, s.PromptLimit)
 	if ok {
 		prompt := Prompt{Row: p.row, Start: start, PromptLen: len(p.tokens), MaxPages: s.maxPages(p),
-			Behind: len(o.waiting), Source: None, Named: at, Held: p.held}
+			Behind: len(o.waiting), Score: p.score, Source: None, Named: at, Held: p.held}
 		if p.source != nil {
 			prompt.Source = p.source.row
 		}
@@ -234,6 +242,7 @@ func (s *scheduler) apply(o *offer, got *Output) ([]*sequence, error) {
 	}
 	s.settleRows(owners, got)
 	s.settlePages(owners, got)
+	s.settleScores(o, owners, got)
 	s.dropUnused()
 	s.waiting = slices.DeleteFunc(s.waiting, func(g *group) bool { return g.next == g.N })
 	s.freePages, s.starved = int(got.EndFree), false
@@ -284,7 +293,7 @@ func (s *scheduler) settleAdmitted(seq *sequence, row int) error {
 	seq.row, seq.born = row, s.born
 	seq.drain.init(s.cfg.NewStream, g.Request)
 	if s.index != nil {
-		seq.names = prefix.NewNamer(s.cfg.PrefixSeed, g.chain, g.Tokens, s.PageSize)
+		seq.names = prefix.NewNamer(s.seedOf(g.Request), g.chain, g.Tokens, s.PageSize)
 		seq.settled = g.held / s.PageSize
 	}
 	s.stats.HitTokens += g.held

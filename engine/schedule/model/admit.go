@@ -10,7 +10,7 @@ func (c *call) admit() {
 		p := c.in.Ahead[h]
 		all = append(all, begin{p.Row, p.Source, p.Named, p.Held})
 		r := &c.rows[p.Row]
-		r.promptLen, r.maxPages, r.start = p.PromptLen, p.MaxPages, p.Start
+		r.promptLen, r.maxPages, r.start, r.score = p.PromptLen, p.MaxPages, p.Start, p.Score
 		c.out.Opened[h] = 1
 		c.openedHere++
 	}
@@ -23,7 +23,7 @@ func (c *call) admit() {
 		all = append(all, begin{row, e.Source, e.Named, e.Held})
 		r := &c.rows[row]
 		r.promptLen, r.maxPages, r.start, r.owner = e.PromptLen, e.MaxPages, e.Start, i
-		r.request, r.gen = e.Request, e.Generation
+		r.request, r.gen, r.score = e.Request, e.Generation, e.Request.Score
 		if e.First {
 			c.rows[e.Source].maxPages = c.pagesOf(e.Held)
 		}

@@ -28,6 +28,12 @@ type Device struct {
 	// sequence that was swapped out. Offered, if not nil, is told of each waiting entry.
 	Stops   bool
 	Offered func(*schedule.Request)
+	// ScorePlaces is for how many scores of prompts the output has places; 0: none are scored. Score says how likely a
+	// token is behind others, and which ones are the likeliest there.
+	ScorePlaces int
+	Score       func(before []int32, token int32, tops int) (logprob float32, ids []int32, logprobs []float32)
+	// Tops is the width of the lists of the likeliest tokens, in the output.
+	Tops int
 
 	rows   []row
 	table  *pagetable.Host
@@ -57,6 +63,7 @@ type row struct {
 	start     int
 	owner     int
 	drawn     int // tokens since it began: what is known of its stops
+	score     int
 }
 
 // ErrFailed is what fails where it should.
@@ -231,9 +238,10 @@ func (d *Device) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, erro
 	if len(in.Named) > d.NamedLen() || d.table.Pin(in.Named) > 0 {
 		panic("pages are named that are not there")
 	}
+	d.newScores(out)
 	c := &call{Device: d, in: in, out: out}
 	out.MinFree = int32(d.Pages)
-	for int(out.Columns) < in.Columns && int(out.PrefillSteps+out.DecodeSteps) < 4*in.Columns {
+	for int(out.Columns) < in.Columns && int(out.PrefillSteps+out.DecodeSteps) < 4*in.Columns && c.roomToScore() {
 		c.admissible()
 		if len(c.entries) > 0 || len(c.prompts) > 0 {
 			c.admit()
@@ -394,6 +402,7 @@ func (c *call) prefill() {
 		}
 		for ; left > 0 && r.length < r.promptLen; left-- {
 			c.write(r, c.in.Tokens[r.start+r.length])
+			c.score(r)
 			c.out.PrefillTokens++
 		}
 		if row < c.Slots && r.length == r.promptLen {
@@ -436,6 +445,7 @@ func (c *call) sample(row int) {
 	at := int(c.out.Columns)*c.Slots + row
 	token, finish := c.Draw(Sequence{c.tokens(r), r.request, r.gen, at})
 	c.out.Tokens[at], c.out.Owners[at], c.out.Finish[at] = token, int32(r.owner), int32(finish)
+	c.drawTops(r, token, at)
 	c.drew = true
 	r.drawn++
 	if finish == schedule.Running {
