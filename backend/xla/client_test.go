@@ -55,13 +55,14 @@ func TestClientTimeout(t *testing.T) {
 func TestTopologyTimeout(t *testing.T) {
 	xla.SetFirstWait(t, 20*time.Millisecond)
 	for _, c := range [][3]string{
-		{"Plugin_Initialize", "0", "is being loaded; it may wait for Google Cloud's metadata server"},
-		{"TopologyDescription_Create", "1", "is describing topology v5e:4x4; it may wait for a server"},
+		{"TopologyDescription_Create: hang", "1", "is describing topology v5e:4x4; it may wait for a server"},
+		// while a plugin is being loaded, no other is
+		{"Plugin_Initialize: sleep 1", "0", "is being loaded; it may wait for Google Cloud's metadata server"},
 	} {
 		t.Setenv("TPU_SKIP_MDS_QUERY", c[1])
 		said := make(chan string, 99)
 		o := xla.TopologyOptions{Name: "v5e:4x4", ClientTimeout: 300 * time.Millisecond,
-			Plugin:  fakeplugin.New(t, "platform=tpu", "topology=v5e:4x4", c[0]+": hang"),
+			Plugin:  fakeplugin.New(t, "platform=tpu", "topology=v5e:4x4", c[0]),
 			Waiting: func(_ time.Duration, what string) { said <- what }}
 		_, err := xla.OpenTopology(o)
 		if !errors.Is(err, xla.ErrClientTimeout) || !strings.Contains(err.Error(), c[2]) {
