@@ -1,5 +1,5 @@
-// Package review gathers what the HTML page of a run shows: how the output was made, the time series of its processes,
-// and its completions.
+// Package review reads the output of a job back: its rows, statistics of them, how two outputs differ, and what the
+// HTML page of a run shows: how the output was made, the time series of its processes, and its completions.
 package review
 
 import (

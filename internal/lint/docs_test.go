@@ -102,6 +102,18 @@ func TestPagesNameTests(t *testing.T) {
 	}
 }
 
+// docs/architecture.md lists each package.
+func TestPackagesAreListed(t *testing.T) {
+	page := readPages(t)["docs/architecture.md"]
+	listed := map[string]bool{".": true}
+	for _, f := range files {
+		if !listed[f.dir] && !strings.Contains(page, "`"+f.dir+"`") {
+			t.Errorf("docs/architecture.md, Packages, does not list %s", f.dir)
+		}
+		listed[f.dir] = true
+	}
+}
+
 // README is short: what is more than a beginner needs stands in docs.
 func TestReadmeIsShort(t *testing.T) {
 	if lines := strings.Count(readPages(t)["README.md"], "\n"); lines >= 150 {
