@@ -284,7 +284,7 @@ func (b *Builder) reach(from Expr) bool {
 				}
 			}
 		}
-		if b.err != nil || len(by) > 1<<18 {
+		if b.err != nil || len(by) > 1<<15 {
 			b.err = errTooMany
 			return true
 		}

@@ -37,7 +37,7 @@ const (
 	kindRepeat  // a, b to c times
 	kindLexeme  // a, which is stepped through as one
 	kindRule    // a: index into rules
-	kindMembers // a: index into members; b: the next one; c: members so far, as far as they count; d: 1 behind one
+	kindMembers // a: index into members; b: the next, or those that came; c: how many, as far as it counts; d: 1 behind one
 )
 
 // key is an expression's contents. Equal contents are one expression.
@@ -78,6 +78,8 @@ type Builder struct {
 	divisors []divisor
 	rules    []rule
 	members  []Members
+	seen     []string // sets of members
+	seenIDs  map[string]int32
 	absorbs  []Expr
 	scratch  []byte
 	err      error

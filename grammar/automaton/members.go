@@ -1,15 +1,16 @@
 package automaton
 
-// Members are texts in a fixed order, some of which may be left out, with a separator between two; behind them any
-// number of further ones. The members of a JSON object are such.
+// Members are texts with a separator between two, some of which may be left out. They come in their order and further
+// ones behind them, or all in any order. The members of a JSON object are such.
 type Members struct {
 	List      []Member
 	More      Expr // one of the further members; Fail where there may be none
 	Separator Expr
 	Min, Max  int // how many there are; Max may be Unlimited
+	AnyOrder  bool
 }
 
-// Member is one of Members.
+// Member is one of Members. It comes once at most.
 type Member struct {
 	Text     Expr
 	Required bool
@@ -18,16 +19,52 @@ type Member struct {
 // Members makes an expression of members.
 func (b *Builder) Members(m Members) Expr {
 	b.members = append(b.members, m)
-	return b.membersFrom(int32(len(b.members)-1), 0, 0, 0)
+	at := int32(0)
+	if m.AnyOrder {
+		at = b.seenID(string(make([]byte, (len(m.List)+7)/8)))
+	}
+	return b.membersFrom(int32(len(b.members)-1), at, 0, 0)
 }
 
-// membersFrom is the members from one on, with so many before them.
-func (b *Builder) membersFrom(of, from, count, behind int32) Expr {
+// seenID numbers a set of members, of those that have come in any order.
+func (b *Builder) seenID(set string) int32 {
+	if id, ok := b.seenIDs[set]; ok {
+		return id
+	}
+	if b.seenIDs == nil {
+		b.seenIDs = map[string]int32{}
+	}
+	id := int32(len(b.seen))
+	b.seen = append(b.seen, set)
+	b.seenIDs[set] = id
+	return id
+}
+
+// gone says that member i can't come any more: it has, or one behind it has.
+func (b *Builder) gone(m *Members, at int32, i int) bool {
+	if m.AnyOrder {
+		return b.seen[at][i>>3]>>(i&7)&1 != 0
+	}
+	return i < int(at)
+}
+
+// with is where members are behind member i.
+func (b *Builder) with(m *Members, at int32, i int) int32 {
+	if !m.AnyOrder {
+		return int32(i + 1)
+	}
+	set := []byte(b.seen[at])
+	set[i>>3] |= 1 << (i & 7)
+	return b.seenID(string(set))
+}
+
+// membersFrom is the members that are left at a place, with so many before them.
+func (b *Builder) membersFrom(of, at, count, behind int32) Expr {
 	m := &b.members[of]
 	if m.Max == Unlimited {
 		count = min(count, int32(m.Min)) // nothing depends on more
 	}
-	return b.intern(key{kindMembers, of, from, count, behind}, false, false, false)
+	return b.intern(key{kindMembers, of, at, count, behind}, false, false, false)
 }
 
 // expand returns what members begin with: for each one that may be next the text and what follows it; and whether there
@@ -35,23 +72,34 @@ func (b *Builder) membersFrom(of, from, count, behind int32) Expr {
 func (b *Builder) expand(k key) (next []Expr, none bool) {
 	m := b.members[k.a]
 	count := int(k.c)
-	if m.Max == Unlimited || count < m.Max {
-		for i := int(k.b); i < len(m.List); i++ {
-			member := m.List[i]
-			if b.productive(member.Text) && b.enough(k.a, i+1, count+1) {
-				next = append(next, b.behind(k, member.Text, b.membersFrom(k.a, int32(i+1), k.c+1, 1)))
-			}
-			if member.Required {
-				return next, false
-			}
-		}
-		if b.productive(m.More) && b.enough(k.a, len(m.List), count+1) {
-			next = append(next, b.behind(k, m.More, b.membersFrom(k.a, int32(len(m.List)), k.c+1, 1)))
-		}
-	} else if b.required(k.a, int(k.b)) > 0 {
-		return nil, false
+	required := b.required(&m, k.b) > 0
+	if m.Max != Unlimited && count >= m.Max {
+		return nil, !required
 	}
-	return next, count >= m.Min
+	for i, member := range m.List {
+		if b.gone(&m, k.b, i) {
+			continue
+		}
+		if b.productive(member.Text) {
+			at := b.with(&m, k.b, i)
+			if b.enough(&m, at, count+1) {
+				next = append(next, b.behind(k, member.Text, b.membersFrom(k.a, at, k.c+1, 1)))
+			}
+		}
+		if member.Required && !m.AnyOrder {
+			return next, false
+		}
+	}
+	if b.productive(m.More) {
+		at := k.b
+		if !m.AnyOrder {
+			at = int32(len(m.List))
+		}
+		if b.enough(&m, at, count+1) {
+			next = append(next, b.behind(k, m.More, b.membersFrom(k.a, at, k.c+1, 1)))
+		}
+	}
+	return next, count >= m.Min && !required
 }
 
 func (b *Builder) behind(k key, text, rest Expr) Expr {
@@ -61,11 +109,11 @@ func (b *Builder) behind(k key, text, rest Expr) Expr {
 	return b.Seq(b.members[k.a].Separator, text, rest)
 }
 
-// required counts the required members from one on; -1 where one of them can't be.
-func (b *Builder) required(of int32, from int) int {
+// required counts the required members that are left; -1 where one of them can't be.
+func (b *Builder) required(m *Members, at int32) int {
 	n := 0
-	for _, member := range b.members[of].List[from:] {
-		if member.Required {
+	for i, member := range m.List {
+		if member.Required && !b.gone(m, at, i) {
 			if !b.productive(member.Text) {
 				return -1
 			}
@@ -75,18 +123,17 @@ func (b *Builder) required(of int32, from int) int {
 	return n
 }
 
-// enough says that members can be brought to an end from one on, with so many before them.
-func (b *Builder) enough(of int32, from, count int) bool {
-	m := &b.members[of]
-	required := b.required(of, from)
+// enough says that members can be brought to an end, with so many before them.
+func (b *Builder) enough(m *Members, at int32, count int) bool {
+	required := b.required(m, at)
 	if required < 0 || m.Max != Unlimited && count+required > m.Max {
 		return false
 	}
 	if count+required >= m.Min || b.productive(m.More) {
 		return true
 	}
-	for _, member := range m.List[from:] {
-		if b.productive(member.Text) {
+	for i, member := range m.List {
+		if !b.gone(m, at, i) && b.productive(member.Text) {
 			count++
 		}
 	}

@@ -28,7 +28,7 @@ func (b *Builder) productive(e Expr) bool {
 	case kindRule:
 		is = b.rules[k.a].productive
 	case kindMembers:
-		is = b.enough(k.a, int(k.b), int(k.c))
+		is = b.enough(&b.members[k.a], k.b, int(k.c))
 	}
 	if b.settled {
 		b.note(e, !is)

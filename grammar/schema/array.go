@@ -38,7 +38,7 @@ func (c *compiler) andArray(x, y *array) *array {
 	if y.isAny() {
 		return x
 	}
-	a := &array{rest: c.all(x.rest, y.rest), min: max(x.min, y.min), max: least(x.max, y.max),
+	a := &array{rest: c.all(x.rest, y.rest), min: max(x.min, y.min), max: lower(x.max, y.max),
 		some: unique(append(slices.Clone(x.some), y.some...)), distinct: x.distinct || y.distinct}
 	for i := range max(len(x.first), len(y.first)) {
 		a.first = append(a.first, c.all(x.item(i), y.item(i)))

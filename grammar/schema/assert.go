@@ -210,7 +210,14 @@ func (c *compiler) lengthForm(n *schemaNode, _ string, _ *value) (*form, error) 
 	if lo == 0 && hi == automaton.Unlimited {
 		return nil, nil
 	}
-	return c.onlyTexts(c.b.Repeat(c.parts.PlainChar, lo, hi)), nil
+	return c.onlyTexts(c.ofLength(lo, hi)), nil
+}
+
+// ofLength is the texts of so many characters.
+func (c *compiler) ofLength(lo, hi int) automaton.Expr {
+	e := c.b.Repeat(c.parts.PlainChar, lo, hi)
+	c.lengths[e] = [2]int{lo, hi}
+	return e
 }
 
 func (c *compiler) patternForm(_ *schemaNode, _ string, v *value) (*form, error) {

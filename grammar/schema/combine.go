@@ -89,7 +89,9 @@ func (c *compiler) oneOfForm(n *schemaNode, name string, v *value) (*form, error
 }
 
 // oneRegular is what exactly one of the forms' expressions has.
-func (c *compiler) oneRegular(forms []*form, of func(*form) automaton.Expr, whole, domain automaton.Expr) automaton.Expr {
+func (c *compiler) oneRegular(
+	forms []*form, of func(*form) automaton.Expr, whole, domain automaton.Expr,
+) automaton.Expr {
 	once, twice := automaton.Fail, automaton.Fail
 	for _, f := range forms {
 		e := of(f)

@@ -15,16 +15,21 @@ type compiler struct {
 	parts *jsontext.Parts
 	doc   *document
 
+	anyOrder bool // of properties
+
 	goals   []goalNode
 	goalIDs map[string]goal
 	steps   int
 
 	digit, fraction, unsigned, decimals, integers automaton.Expr
-	formats                                       map[string]automaton.Expr
+
+	formats map[string]automaton.Expr
+	lengths map[automaton.Expr][2]int // texts of so many characters
 }
 
-// Compile makes the expression of the JSON texts that are valid by a schema.
-func Compile(p *jsontext.Parts, text []byte) (automaton.Expr, error) {
+// Compile makes the expression of the JSON texts that are valid by a schema. The properties of objects come in the
+// schema's order unless anyOrder is set.
+func Compile(p *jsontext.Parts, text []byte, anyOrder bool) (automaton.Expr, error) {
 	root, err := parseValue(text)
 	if err != nil {
 		return 0, fmt.Errorf("the JSON schema is not JSON: %w", err)
@@ -32,8 +37,8 @@ func Compile(p *jsontext.Parts, text []byte) (automaton.Expr, error) {
 	if root.kind != objectValue && root.kind != boolValue {
 		return 0, fmt.Errorf("the JSON schema is neither an object nor true or false")
 	}
-	c := &compiler{b: p.B, parts: p, doc: newDocument(root), goalIDs: map[string]goal{},
-		formats: map[string]automaton.Expr{}}
+	c := &compiler{b: p.B, parts: p, anyOrder: anyOrder, doc: newDocument(root), goalIDs: map[string]goal{},
+		formats: map[string]automaton.Expr{}, lengths: map[automaton.Expr][2]int{}}
 	c.goals = []goalNode{{kind: goalNever, void: 2}, {kind: goalAlways, void: 1}}
 	c.numbers()
 	e, err := c.expr(c.schema(root, "", ""))

@@ -45,10 +45,11 @@ func newDocument(root *value) *document {
 
 // Where a schema has other schemas.
 var (
-	schemaKeywords = []string{"additionalProperties", "additionalItems", "items", "contains", "not", "if", "then", "else",
-		"propertyNames", "unevaluatedItems", "unevaluatedProperties", "contentSchema"}
+	schemaKeywords = []string{"additionalProperties", "additionalItems", "items", "contains", "not", "if", "then",
+		"else", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "contentSchema"}
 	listKeywords = []string{"allOf", "anyOf", "oneOf", "prefixItems", "items"}
-	mapKeywords  = []string{"properties", "patternProperties", "definitions", "$defs", "dependentSchemas", "dependencies"}
+	mapKeywords  = []string{"properties", "patternProperties", "definitions", "$defs", "dependentSchemas",
+		"dependencies"}
 )
 
 // scan notes what references can name.

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/quire/quire/grammar/automaton"
@@ -15,6 +16,9 @@ type form struct {
 	arrays        []*array
 	objects       []*object
 }
+
+// errCircle is what a form that needs itself ends with.
+var errCircle = errors.New("it refers to itself without a value in between")
 
 // maxCases bounds the alternatives of arrays and objects that allOf of anyOf makes.
 const maxCases = 2000
@@ -44,6 +48,14 @@ func (c *compiler) andRegular(x, y, whole automaton.Expr) automaton.Expr {
 	case y == whole:
 		return x
 	}
+	lx, isLength := c.lengths[x]
+	if ly, both := c.lengths[y]; isLength && both {
+		lo, hi := max(lx[0], ly[0]), lower(lx[1], ly[1])
+		if hi != automaton.Unlimited && hi < lo {
+			return automaton.Fail
+		}
+		return c.ofLength(lo, hi)
+	}
 	e := c.b.And(x, y)
 	if c.b.EmptyRegular(e) {
 		return automaton.Fail
@@ -66,6 +78,16 @@ func (c *compiler) notRegular(x, whole, domain automaton.Expr) automaton.Expr {
 	case automaton.Fail:
 		return whole
 	}
+	if l, ok := c.lengths[x]; ok { // a walk to what is longer than a bound may be long
+		shorter, longer := automaton.Fail, automaton.Fail
+		if l[0] > 0 {
+			shorter = c.ofLength(0, l[0]-1)
+		}
+		if l[1] != automaton.Unlimited {
+			longer = c.ofLength(l[1]+1, automaton.Unlimited)
+		}
+		return c.b.Alt(shorter, longer)
+	}
 	return c.andRegular(domain, c.b.Not(x), whole)
 }
 
@@ -84,15 +106,24 @@ func (c *compiler) and(f, g *form) (*form, error) {
 			}
 		}
 	}
+	many := len(f.objects) > 1 && len(g.objects) > 1 // what is empty would multiply with what comes
 	for _, x := range f.objects {
 		for _, y := range g.objects {
 			o, err := c.andObject(x, y)
 			if err != nil {
 				return nil, err
 			}
-			if o != nil {
-				to.objects = append(to.objects, o)
+			if o == nil {
+				continue
 			}
+			if many {
+				if is, err := c.emptyObject(o); err != nil {
+					return nil, err
+				} else if is {
+					continue
+				}
+			}
+			to.objects = append(to.objects, o)
 		}
 	}
 	return to, nil
@@ -141,7 +172,7 @@ func (c *compiler) formOf(g goal) (*form, error) {
 		return f, nil
 	}
 	if c.goals[g].busy {
-		return nil, fmt.Errorf("it refers to itself without a value in between")
+		return nil, errCircle
 	}
 	if c.steps++; c.steps > maxSteps {
 		return nil, fmt.Errorf("the schema has more than %d parts to combine", maxSteps)
@@ -197,11 +228,14 @@ func (c *compiler) empty(g goal) (bool, error) {
 	}
 	c.goals[g].void = 3
 	f, err := c.formOf(g)
-	if err != nil {
-		c.goals[g].void = 0
-		return false, err
+	var is bool
+	if err == nil {
+		is, err = c.emptyForm(f)
 	}
-	is, err := c.emptyForm(f)
+	if errors.Is(err, errCircle) { // one that is being made asks: it can't be known yet
+		c.goals[g].void = 0
+		return false, nil
+	}
 	if err != nil {
 		c.goals[g].void = 0
 		return false, err

@@ -7,8 +7,8 @@ import (
 	"github.com/quire/quire/grammar/automaton"
 )
 
-// keywords are those that say what is valid, each with the form that it makes of itself and those that belong to it. The
-// first of a group does so for all of it.
+// keywords are those that say what is valid, each with the form that it makes of itself and those that belong to it.
+// The first of a group does so for all of it.
 var keywords map[string]func(*compiler, *schemaNode, string, *value) (*form, error)
 
 func init() { // they refer to each other

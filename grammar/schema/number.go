@@ -16,8 +16,8 @@ func (c *compiler) numbers() {
 	high := b.Bytes('1', '9')
 	positive := b.Seq(high, b.Repeat(c.digit, 0, automaton.Unlimited))
 	c.unsigned = b.Seq(b.Alt(b.Text("0"), positive), c.fraction)
-	nonzero := b.Alt(b.Seq(positive, c.fraction), b.Seq(b.Text("0."), b.Repeat(b.Text("0"), 0, automaton.Unlimited), high,
-		b.Repeat(c.digit, 0, automaton.Unlimited)))
+	nonzero := b.Alt(b.Seq(positive, c.fraction), b.Seq(b.Text("0."),
+		b.Repeat(b.Text("0"), 0, automaton.Unlimited), high, b.Repeat(c.digit, 0, automaton.Unlimited)))
 	c.decimals = b.Alt(c.unsigned, b.Seq(b.Text("-"), nonzero))
 	c.integers = b.Alt(b.Text("0"), b.Seq(b.Optional(b.Text("-")), positive))
 }

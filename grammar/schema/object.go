@@ -82,7 +82,7 @@ func (c *compiler) andObject(x, y *object) (*object, error) {
 	if c.isAny(y) && len(y.props) == 0 {
 		return x, nil
 	}
-	o := &object{min: max(x.min, y.min), max: least(x.max, y.max)}
+	o := &object{min: max(x.min, y.min), max: lower(x.max, y.max)}
 	for _, p := range x.props {
 		o.props = append(o.props, property{p.name, c.all(p.goal, c.goalFor(y, p.name))})
 	}
@@ -118,8 +118,8 @@ func (c *compiler) andObject(x, y *object) (*object, error) {
 	return o, nil
 }
 
-// least is the smaller of two bounds, of which any may be Unlimited.
-func least(x, y int) int {
+// lower is the smaller of two bounds, of which any may be Unlimited.
+func lower(x, y int) int {
 	if x == automaton.Unlimited || y != automaton.Unlimited && y < x {
 		return y
 	}
@@ -161,7 +161,8 @@ func (c *compiler) notObject(o *object) ([]*object, error) {
 	}
 	for _, r := range o.regions {
 		if r.goal != always {
-			return nil, fmt.Errorf("the complement of additionalProperties, patternProperties or propertyNames is not supported")
+			return nil, fmt.Errorf("the complement of additionalProperties, patternProperties and propertyNames " +
+				"is not supported")
 		}
 	}
 	if o.min > 0 {
@@ -188,7 +189,8 @@ func (c *compiler) emptyObject(o *object) (bool, error) {
 
 // apartObjects says that no object is in both sets, as far as that shows.
 func (c *compiler) apartObjects(x, y *object) (bool, error) {
-	if hi := least(x.max, y.max); hi != automaton.Unlimited && hi < max(x.min, y.min, len(x.required), len(y.required)) {
+	least := max(x.min, y.min, len(x.required), len(y.required))
+	if hi := lower(x.max, y.max); hi != automaton.Unlimited && hi < least {
 		return true, nil
 	}
 	for _, name := range append(slices.Clone(x.required), y.required...) {
@@ -204,7 +206,7 @@ func (c *compiler) objectExpr(o *object) (automaton.Expr, error) {
 	if c.isAny(o) && len(o.props) == 0 {
 		return c.parts.AnyObject(), nil
 	}
-	m := automaton.Members{Min: o.min, Max: o.max}
+	m := automaton.Members{Min: o.min, Max: o.max, AnyOrder: c.anyOrder}
 	props := slices.Clone(o.props)
 	for _, name := range o.required {
 		if o.find(name) < 0 {
@@ -249,8 +251,8 @@ func (c *compiler) objectExpr(o *object) (automaton.Expr, error) {
 	}
 	m.More = c.b.Alt(more...)
 	if m.More != automaton.Fail && o.min > len(o.required)+1 {
-		return 0, fmt.Errorf("minProperties above the number of required ones and 1 is not supported: further members " +
-			"may repeat a name")
+		return 0, fmt.Errorf("minProperties is not supported where it asks for two properties that have no " +
+			"schema of their own: they might have one name")
 	}
 	return c.parts.Object(m), nil
 }
