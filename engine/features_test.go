@@ -23,6 +23,21 @@ var featured = []struct {
 		r.Sampling.FrequencyPenalty = []float64{0.5, 0, -0.3, 0}[i%4]
 		r.Sampling.PresencePenalty = []float64{0.1, 0.9}[i%2]
 	}},
+	{engine.MaskedTokens, func(i int, r *engine.Request) {
+		if i%3 != 0 {
+			for token := range int32(256) {
+				if token%int32(2+i%5) == 0 || token > 200 {
+					r.AllowedTokens = append(r.AllowedTokens, token)
+				}
+			}
+		}
+		if i%3 != 1 {
+			r.BadWords = [][]int32{{int32(i)}, {2, 4}, {2, 6, 8}, {6, 8, 10, 12}}
+			for token := range int32(40) {
+				r.BadWords = append(r.BadWords, []int32{token, token + 1}, []int32{240 - token, token, 200})
+			}
+		}
+	}},
 }
 
 // withFeature are the requests, which ask for a feature.
