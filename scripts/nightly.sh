@@ -31,6 +31,12 @@ race() { make race; }
 fuzz() { make fuzz FUZZTIME=60s; }
 vulnerabilities() { make vulnerabilities; }
 benchmarks() { make bench; }
+answers() { # answers to OpenAI batch files against the types of OpenAI's package
+	local venv=$logs/openai
+	[ -x $venv/bin/python ] || python3 -m venv $venv || return 1
+	$venv/bin/pip install -q openai || { echo "warning: no package openai: its types are left out"; return 0; }
+	QUIRE_OPENAI_PYTHON=$PWD/$venv/bin/python $GO test -count=1 -run TestAnswersHaveOpenAIsTypes ./cmd/sample
+}
 manifests() { $GO -C deploy/validate test -count=1 ./...; }
 
 # The best of the levels of package cpukernel that this processor has.
@@ -39,7 +45,7 @@ for pair in avx2:avx2 avx512vl:avx512 avx512_bf16:avx512bf16 amx_bf16:amx; do
 	! grep -qw "${pair%:*}" /proc/cpuinfo || best=${pair#*:}
 done
 
-every="plugins all_tests levels processors race fuzz vulnerabilities benchmarks manifests"
+every="plugins all_tests levels processors race fuzz vulnerabilities benchmarks answers manifests"
 failed=0
 table=""
 begun=$(date +%s)
