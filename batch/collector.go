@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -186,8 +187,16 @@ func refused(err error) bool {
 		errors.Is(err, engine.ErrInvalidRequest)
 }
 
-// isFault says that the text of a completion's error is of a fault of the engine, and not of the row.
-func isFault(text string) bool { return strings.Contains(text, engine.ErrNotANumber.Error()) }
+// statusOf is the HTTP status that the text of a row's error stands for.
+func statusOf(text string) int {
+	switch {
+	case strings.Contains(text, engine.ErrNotANumber.Error()):
+		return http.StatusInternalServerError
+	case strings.HasPrefix(text, noModel):
+		return http.StatusNotFound
+	}
+	return http.StatusBadRequest
+}
 
 // count adds a completion to its row, which this process drew or an earlier one.
 func (c *collector) count(p *pendingRow, r *promptset.Result, drawn bool) {

@@ -210,6 +210,9 @@ func (o *Task) parameters() map[string]any {
 		"chat_template": o.ChatTemplate, "dtype": o.Engine.DType, "kv_dtype": o.Engine.KVDType,
 		"weights": o.Engine.Weights,
 	})
+	if len(o.ServedModels) > 0 {
+		all["served_models"] = o.ServedModels
+	}
 	if len(o.Columns) > 0 {
 		all["columns"] = o.Columns
 	}

@@ -3,12 +3,17 @@ package batch
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 )
+
+// noModel begins the error of a line that names another model than those that are served.
+const noModel = "there is no model"
 
 // requestBuilder turns rows into requests: the command line's parameters, overridden by the row's own.
 type requestBuilder struct {
@@ -27,6 +32,11 @@ func (b *requestBuilder) parameters(row *promptset.Row) parameter.Set {
 func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request, error) {
 	if row.Err != nil {
 		return nil, row.Err
+	}
+	if name := row.RequestModel(); name != "" && len(b.task.ServedModels) > 0 &&
+		!slices.Contains(b.task.ServedModels, name) {
+		return nil, fmt.Errorf(noModel+" %q; --served-model-name is %s", name,
+			strings.Join(b.task.ServedModels, ", "))
 	}
 	tokens, err := b.prompt(row, from)
 	if err != nil {

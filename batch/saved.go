@@ -241,7 +241,7 @@ func (s *savedJob) writer(o *Task, schema *promptset.Schema, text promptset.Toke
 	published := func() {}
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
 		Format: o.Format, Schema: schema, Columns: o.Columns, Meta: s.state.Job().Meta, Parts: s.parts,
-		Write: s.missing, TokenText: text, Faulty: isFault,
+		Write: s.missing, TokenText: text, Status: statusOf,
 		Publishing: func(p promptset.PartSummary) error {
 			published = s.observer.publishing(p)
 			if err := s.folder.AddNote(p, o.Format); err != nil {

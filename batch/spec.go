@@ -42,6 +42,8 @@ type Spec struct {
 	Format string
 	// Columns are those of the output that it has on request.
 	Columns []string
+	// ServedModels are the names that lines of OpenAI batch files may give the model; none stands for any.
+	ServedModels []string
 	// Limit takes so many rows from the start of the input; 0 takes all.
 	Limit int64
 	// PartRows is the input rows of a part; 0 takes as many as make about 16,384 completions.

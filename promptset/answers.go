@@ -1,6 +1,7 @@
 package promptset
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -61,17 +62,16 @@ func (e *answerEncoder) line(row *Row, results []Result) *openai.Line {
 	line := &openai.Line{ID: "batch_req_" + name, CustomID: strings.ToValidUTF8(asked.customID, "\uFFFD"),
 		Response: &openai.Response{StatusCode: 200, RequestID: "req_" + name}}
 	if failed := results[0].Err; failed != "" {
-		problem := &openai.Problem{Message: failed, Type: openai.InvalidRequest}
 		line.Response.StatusCode = 400
-		if row.Err == nil && e.options.Faulty != nil && e.options.Faulty(failed) {
-			line.Response.StatusCode, problem.Type = 500, openai.ServerError
+		if row.Err == nil && e.options.Status != nil {
+			line.Response.StatusCode = e.options.Status(failed)
 		}
-		line.Response.Body = &openai.Body{Problem: problem}
+		line.Response.Body = &openai.Body{Problem: openai.ProblemOf(line.Response.StatusCode, failed)}
 		return line
 	}
 	created := int64(0)
 	b := &openai.Body{ID: "chatcmpl-" + name, Object: openai.ChatObject, Created: &created,
-		Model: row.requestModel(meta[MetaModel]), Usage: &openai.Usage{PromptTokens: results[0].PromptTokens},
+		Model: cmp.Or(asked.model, meta[MetaModel]), Usage: &openai.Usage{PromptTokens: results[0].PromptTokens},
 		SystemFingerprint: systemFingerprint(meta[MetaFingerprint])}
 	if asked.endpoint == openai.Completions {
 		b.ID, b.Object = "cmpl-"+name, openai.CompletionsObject

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset/openai"
@@ -80,6 +79,9 @@ func (r *Row) readAnswerForm(body []member) {
 	raw := valueOf(body, "logprobs")
 	if r.request.logprobs = string(raw) == "true"; r.request.endpoint == openai.Completions {
 		_, r.request.logprobs = parseNumber(raw)
+	}
+	if raw = valueOf(body, "top_logprobs"); !isNullJSON(raw) && string(raw) != "0" && !r.request.logprobs {
+		r.fail("top_logprobs is %s and logprobs is not true; give both, or none", abbreviate(raw))
 	}
 	r.request.tokenIDs = string(valueOf(body, "return_token_ids")) == "true"
 }
@@ -212,10 +214,10 @@ func (r *Reader) NoRequests() string {
 	return ""
 }
 
-// requestModel returns the model that the row names, else the one that was drawn from.
-func (r *Row) requestModel(drawn string) string {
-	if r.request != nil && r.request.model != "" {
-		return strings.ToValidUTF8(r.request.model, "\uFFFD")
+// RequestModel returns the model that a line of a batch file names, "" where it names none.
+func (r *Row) RequestModel() string {
+	if r.request == nil {
+		return ""
 	}
-	return drawn
+	return r.request.model
 }

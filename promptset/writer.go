@@ -47,9 +47,9 @@ type WriterOptions struct {
 	// Meta is kept with the output: in the footer of every Parquet part, in the file _meta.json beside JSONL parts.
 	Meta map[string]string
 	// TokenText has the texts of tokens, for log-probabilities in FormatOpenAI; nil for a model without a tokenizer.
-	// Faulty says that the text of an error is of a fault of the engine, and not of the row.
+	// Status is the HTTP status there of an error with this text; nil is 400 for all.
 	TokenText TokenText
-	Faulty    func(text string) bool
+	Status    func(text string) int
 	// Parts cuts the rows of the job into parts; Write lists those to be written, ascending.
 	Parts Parts
 	Write []int

@@ -63,6 +63,9 @@ func (o *runOptions) define(f *flags) {
 		s.StringVar(&o.spec.Format, "format", o.spec.Format,
 			"`FORMAT` output format: parquet, jsonl, or openai (answers to OpenAI batch files)")
 		columnsFlag(s, &o.spec.Columns)
+		s.StringArrayVar(&o.spec.ServedModels, "served-model-name", nil,
+			"`NAME` a name that lines of OpenAI batch files may give the model; other names are errors of their "+
+				"lines. Repeatable (default: any name)")
 		s.Int64Var(&o.spec.Limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
 		s.Int64Var(&o.spec.PartRows, "part-rows", 0,
 			"`ROWS` input rows per part of the output; 0 makes parts of about 16,384 completions")

@@ -60,6 +60,18 @@ const (
 	ServerError    = "server_error"
 )
 
+// ProblemOf returns the error object of a response with a status.
+func ProblemOf(status int, message string) *Problem {
+	p := &Problem{Message: message, Type: InvalidRequest}
+	switch {
+	case status >= 500:
+		p.Type = ServerError
+	case status == 404:
+		p.Code = json.RawMessage(`"model_not_found"`)
+	}
+	return p
+}
+
 // Choice is a completion.
 type Choice struct {
 	Index        int       `json:"index"`
