@@ -40,6 +40,7 @@ type collector struct {
 	w        rowWriter
 	journal  recorder
 	inFlight int // bound of rows
+	format   string
 
 	mu           sync.Mutex
 	room         sync.Cond
@@ -226,6 +227,7 @@ func (c *collector) finish(p *pendingRow) error {
 	p.ended = true
 	delete(c.running, p)
 	slices.SortFunc(p.results, func(a, b promptset.Result) int { return cmp.Compare(a.Generation, b.Generation) })
+	p.results = promptset.Settled(c.format, p.results)
 	if c.family != nil {
 		if c.err = c.family.settle(p); c.err != nil || p.early { // which is written at its place
 			c.room.Broadcast()

@@ -41,6 +41,14 @@ func Formats() (names []string) {
 	return names
 }
 
+// Settled returns what an output of a format can have of the results of a row.
+func Settled(format string, results []Result) []Result {
+	if f := formatNamed(format); f != nil && f.settle != nil {
+		return f.settle(results)
+	}
+	return results
+}
+
 // HasMetaFile says whether outputs of a format have the file [MetaName].
 func HasMetaFile(format string) bool {
 	f := formatNamed(format)

@@ -229,9 +229,7 @@ func (w *Writer) write(f finished) error {
 		}
 		f.results = []Result{{FinishReason: "error", Err: what, Generation: f.row.Overrides.Values().Generation}}
 	}
-	if w.format.settle != nil {
-		f.results = w.format.settle(f.results)
-	}
+	f.results = Settled(w.format.name, f.results)
 	rows, _, err := w.encoder.add(f.row, f.results)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", w.name, err)

@@ -45,6 +45,7 @@ flight.`,
 sample run --model smollm2 --input prompts.parquet --output out
 sample run -m ./Llama-3.2-1B -i 'data/*.parquet' -o out -n 8 --temperature 0.8 --top-p 0.95 --seed 1
 sample run -m model.gguf -i chats.jsonl -o out --format jsonl --stop 'User:' --max-tokens 64
+sample run -m smollm2 -i batch.jsonl -o answers --format openai     # a file of OpenAI's batch API
 sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 		flags: func(fl *flags) {
 			f = fl
