@@ -146,7 +146,7 @@ func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
 	if err == nil {
 		t.masks, err = e.maskedRequest(whole)
 	}
-	if t.features = featuresOf(whole.Sampling); t.masks != nil {
+	if t.features = featuresOf(r.Sampling); t.masks != nil {
 		t.features |= MaskedTokens
 	}
 	s.Tag, s.OnDevice, s.Recalls = t, t.stops[stopping.OfText] != nil, t.features != 0
