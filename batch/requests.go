@@ -52,9 +52,14 @@ func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request
 	if err := set.Check(row.ParameterName); err != nil {
 		return nil, err
 	}
+	badWords, err := b.badWords(set.BadWords)
+	if err != nil {
+		return nil, err
+	}
 	return &engine.Request{
 		ID: row.ID, Tokens: tokens, FirstGeneration: set.Generation, N: set.N, MaxTokens: set.MaxTokens,
 		Sampling: set.Sampling, Stop: set.Stop, IgnoreEOS: set.IgnoreEOS,
+		Structure: set.StructuredOutputs, AllowedTokens: tokensOf(set.AllowedTokenIDs), BadWords: badWords,
 	}, nil
 }
 

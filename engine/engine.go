@@ -67,8 +67,8 @@ type Config struct {
 	// the host looks for stop strings, after each call. So it does for strings that need more than half of it.
 	StopStates int
 	// MaskStates is the room on the device for states of structured output, 1 KiB each; 16384 by default. There is room
-	// for an eighth as many masks of the vocabulary, a bit for each token. The room is taken with the first request that
-	// needs it: see Features.
+	// for an eighth as many masks of the vocabulary, a bit for each token. The room is taken with the first request
+	// that needs it: see Features.
 	MaskStates int
 	// Contexts is how many contexts may be open at once: see NewContext. 0 leaves out their programs.
 	Contexts int

@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/grammar"
+	"github.com/quire/quire/grammar/jsontext"
 	"github.com/quire/quire/masking"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/sampling"
@@ -166,8 +167,8 @@ func (e *Engine) checkMasks(r *Request) error {
 	}
 	for i, word := range r.BadWords {
 		if len(word) == 0 || !each(word, isToken) {
-			return fmt.Errorf("%w: bad_words[%d] has the tokens %v: it needs at least one, of 0 to %d", ErrInvalidRequest,
-				i, word, vocabulary-1)
+			return fmt.Errorf("%w: bad_words[%d] has the tokens %v: it needs at least one, of 0 to %d",
+				ErrInvalidRequest, i, word, vocabulary-1)
 		}
 	}
 	return nil
@@ -179,15 +180,21 @@ func each(list []int32, is func(int32) bool) bool {
 
 // compileStructure makes the automaton of a structure.
 func compileStructure(s parameter.Structure) (*grammar.Automaton, error) {
+	var o grammar.Options
+	if s.Compact {
+		o.Whitespace = jsontext.NoSpace
+	}
 	switch s.Kind {
-	case parameter.JSONObject:
-		return grammar.JSONObject(grammar.Options{})
-	case parameter.Regex:
+	case parameter.SchemaStructure:
+		return grammar.JSONSchema([]byte(s.Text), o)
+	case parameter.ObjectStructure:
+		return grammar.JSONObject(o)
+	case parameter.RegexStructure:
 		return grammar.Regex(s.Text)
-	case parameter.Choice:
+	case parameter.ChoiceStructure:
 		return grammar.Choices(s.Choices())
 	}
-	return nil, fmt.Errorf("structured output of kind %q is not supported", s.Kind)
+	return nil, fmt.Errorf("a structure of the kind %q is not supported", s.Kind)
 }
 
 // machine is the machine of a key, whose automaton make makes.
@@ -311,8 +318,8 @@ func (m *masks) settle(s maskStates, got *schedule.Output, stopTokens func(*Requ
 		switch schedule.Finish(got.Finish[i]) {
 		case schedule.Running:
 			if !m.walk(row, got.Tokens[i]) {
-				return fmt.Errorf("%w: token %d of a completion of request %q is %d", ErrMasks, row.tokens, row.request.ID,
-					got.Tokens[i])
+				return fmt.Errorf("%w: token %d of a completion of request %q is %d", ErrMasks, row.tokens,
+					row.request.ID, got.Tokens[i])
 			}
 			continue
 		case schedule.NotANumber:
@@ -346,8 +353,8 @@ func (m *masks) noteDeadEnd(row *masked, stopTokens []int32) {
 		}
 	}
 	if masking.Count(left) == 0 {
-		row.deadEnds.Store(row.generation, fmt.Errorf("%w token %d of the completion: the structure, allowed_token_ids, "+
-			"bad_words and min_tokens together leave none", ErrDeadEnd, row.tokens))
+		row.deadEnds.Store(row.generation, fmt.Errorf("%w token %d of the completion: the structure, "+
+			"allowed_token_ids, bad_words and min_tokens together leave none", ErrDeadEnd, row.tokens))
 	}
 }
 

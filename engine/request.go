@@ -33,8 +33,8 @@ type Request struct {
 	StopTokens []int32
 	// StopSequences ends a completion behind one of these sequences of tokens.
 	StopSequences [][]int32
-	// Structure says what the text must be: the zero value is any text. Ends of sequence come where the text is complete,
-	// and nowhere else.
+	// Structure says what the text must be: the zero value is any text. Ends of sequence come where the text is
+	// complete, and nowhere else.
 	Structure parameter.Structure
 	// AllowedTokens are the only tokens that may be drawn; nil for all.
 	AllowedTokens []int32

@@ -1,7 +1,6 @@
 package masking_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -127,8 +126,8 @@ func (d *tables) call(t *rapid.T, p *masking.Patch, states [][]int32, tokens []i
 			d.state[2].([][]uint32)[i] = make([]uint32, sizes.Words)
 		}
 	}
-	out, err := d.exec.Exec(append(slices.Clone(d.state), p.Clear, p.States, next, p.Info, p.Masks, bits, states, tokens,
-		texts, starts)...)
+	out, err := d.exec.Exec(append(slices.Clone(d.state), p.Clear, p.States, next, p.Info, p.Masks, bits, states,
+		tokens, texts, starts)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,8 +183,9 @@ func testAgainstMachines(t *rapid.T, d *tables) {
 		for i := range at {
 			mask, end := make([]uint32, 1), false
 			end, _ = at[i].Automaton.Mask(at[i].State, mask)
-			if of := got.masks[i]; of[1] != sampling.NoMask || !slices.Equal(got.bits[of[0]], mask) || got.ends[i] != end {
-				t.Fatalf("row %d: masks %v, which are %v, end %v; want %b, end %v", i, of, got.bits, got.ends[i], mask, end)
+			of := got.masks[i]
+			if of[1] != sampling.NoMask || !slices.Equal(got.bits[of[0]], mask) || got.ends[i] != end {
+				t.Fatalf("row %d: masks %v of %v, end %v; want %b, end %v", i, of, got.bits, got.ends[i], mask, end)
 			}
 			if tokens[i] >= 0 {
 				at[i] = a.Walk(at[i], []byte(vocabulary[tokens[i]]))
@@ -202,8 +202,8 @@ func testAgainstMachines(t *rapid.T, d *tables) {
 		for i := range at {
 			after := got.after[i][0]
 			if after != masking.Unknown && after != want[i] || after == masking.Unknown && got.known[i] {
-				t.Fatalf("row %d: %v behind %v and %q, want row %d; %s", i, after, before[i].State, vocabulary[max(0, tokens[i])],
-					want[i], fmt.Sprint(got.known))
+				t.Fatalf("row %d: %v behind %v and %q, want row %d; known %v", i, after, before[i].State,
+					vocabulary[max(0, tokens[i])], want[i], got.known)
 			}
 		}
 	}
@@ -230,7 +230,8 @@ func TestAhead(t *testing.T) {
 			}
 		}
 		if states, _, _ := a.Full(); states != len(reached) || filled != len(reached)-1 {
-			t.Fatalf("%d states stand there, and %d are filled in advance; want %d and one less", states, filled, len(reached))
+			t.Fatalf("%d states stand there, and %d are filled in advance; want %d and one less", states, filled,
+				len(reached))
 		}
 	})
 }

@@ -24,7 +24,18 @@ type Set struct {
 	Generation int // number of the row's first completion
 	Stop       []string
 	IgnoreEOS  bool
+	// StructuredOutputs says what the text must be.
+	StructuredOutputs Structure
+	Masking
 	Sampling
+}
+
+// Masking are the parameters that say which tokens may be drawn.
+type Masking struct {
+	// AllowedTokenIDs are the only tokens that may be drawn; empty for all.
+	AllowedTokenIDs []int
+	// BadWords are texts that no completion has.
+	BadWords []string
 }
 
 // Sampling are the parameters by which the device draws tokens.
@@ -124,6 +135,23 @@ var own = []Parameter{
 	{Name: "ignore_eos", From: VLLM | LlamaCpp, Flag: "ignore-eos",
 		Note: "continue past the model's end-of-sequence token, up to max_tokens", InEveryJob: true,
 		slot: field(false, func(s *Set) *bool { return &s.IgnoreEOS })},
+	{Name: "structured_outputs", From: VLLM, Flag: "structured-outputs", Placeholder: "JSON",
+		Note: "what the text must be, as vLLM has it: an object with json, json_object, regex, choice or grammar",
+		slot: field(Structure{}, func(s *Set) *Structure { return &s.StructuredOutputs })},
+	{Name: "bad_words", From: VLLM, Flag: "bad-words", Placeholder: "TEXT",
+		Note: "text that completions do not have; repeatable",
+		slot: field(nil, func(s *Set) *[]string { return &s.BadWords })},
+	{Name: "allowed_token_ids", From: VLLM, Flag: "allowed-token-ids", Placeholder: "IDS",
+		Note: "draw these tokens only, separated by commas", strict: true,
+		slot: field(nil, func(s *Set) *[]int { return &s.AllowedTokenIDs }),
+		allowed: func(s *Set) string {
+			for _, id := range s.AllowedTokenIDs {
+				if id < 0 || id > math.MaxInt32 {
+					return "a list of tokens of the vocabulary"
+				}
+			}
+			return ""
+		}},
 }
 
 // slot is the place of a parameter in a [Set].
@@ -159,6 +187,10 @@ func (f slotOf[T]) kind() Type {
 		return Boolean
 	case []string:
 		return TextList
+	case []int:
+		return IntegerList
+	case Structure:
+		return Structured
 	}
 	return 0
 }
@@ -171,7 +203,8 @@ func (p *Parameter) Type() Type {
 	return p.slot.kind()
 }
 
-// At returns a pointer to the value of one of Quire's own parameters: *int, *float64, *uint64, *bool or *[]string.
+// At returns a pointer to the value of one of Quire's own parameters: *int, *float64, *uint64, *bool, *[]string, *[]int
+// or *Structure.
 func (p *Parameter) At(s *Set) any { return p.slot.at(s) }
 
 // Own gives Quire's own parameters.
@@ -204,8 +237,13 @@ type limits struct {
 // Default returns the default of one of Quire's own parameters as a flag shows it, "none" where it is empty.
 func (p *Parameter) Default() string {
 	s := Defaults()
-	if list, ok := p.slot.get(&s).([]string); ok && len(list) == 0 {
-		return "none"
+	switch v := p.slot.get(&s).(type) {
+	case []string, []int:
+		if reflect.ValueOf(v).Len() == 0 {
+			return "none"
+		}
+	case Structure:
+		return "any text"
 	}
 	return fmt.Sprint(p.slot.get(&s))
 }

@@ -16,7 +16,7 @@ func TestOwn(t *testing.T) {
 	var walk func(v reflect.Value)
 	walk = func(v reflect.Value) {
 		for i := range v.NumField() {
-			if v.Field(i).Kind() == reflect.Struct {
+			if v.Type().Field(i).Anonymous {
 				walk(v.Field(i))
 				continue
 			}

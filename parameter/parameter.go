@@ -23,6 +23,8 @@ const (
 	Seed // an integer of 64 bits without a sign
 	Boolean
 	TextList // a list of text; one text is a list of it
+	IntegerList
+	Structured // an object of those that ParseStructure reads
 )
 
 // String returns the type as error messages name it.
@@ -34,6 +36,10 @@ func (t Type) String() string {
 		return "boolean"
 	case TextList:
 		return "text or list of text"
+	case IntegerList:
+		return "a list of integers"
+	case Structured:
+		return "a JSON object"
 	}
 	return "an integer"
 }

@@ -16,7 +16,14 @@ import (
 
 // knownNames are the columns that this package reads itself, in the order of the documentation.
 var knownNames = append([]string{"prompt", "messages", "prompt_token_ids", "id", parentName, "parent_generation",
-	"parent_length"}, parameter.OwnNames()...)
+	"parent_length"}, slices.DeleteFunc(parameter.OwnNames(), judgedAsJSON)...)
+
+// judgedAsJSON says that the values of a name are read as JSON, as those of names that other engines have: a column may
+// have any type.
+func judgedAsJSON(name string) bool {
+	t := parameter.TypeOf(name)
+	return t == parameter.Structured || t == parameter.IntegerList
+}
 
 var promptNames = knownNames[:3]
 

@@ -36,7 +36,7 @@ type foreign struct {
 func foreignNames(column string) []*parameter.Parameter {
 	var found []*parameter.Parameter
 	for _, p := range parameter.Lookup(column) {
-		if !p.Own() && !p.Passes() {
+		if (!p.Own() || judgedAsJSON(p.Name)) && !p.Passes() {
 			found = append(found, p)
 		}
 	}
@@ -132,6 +132,18 @@ func (r *Row) decodeParameter(o *Overrides, p *parameter.Parameter, key string, 
 			*o.Give(p).(*[]string) = list
 		}
 		return ok
+	case parameter.IntegerList:
+		return json.Unmarshal(raw, o.Give(p).(*[]int)) == nil
+	case parameter.Structured:
+		if !parameter.GivesStructure(key, raw) {
+			return true
+		}
+		s, err := parameter.ParseStructure(key, raw)
+		if err != nil {
+			r.fail("%v", err)
+		}
+		*o.Give(p).(*parameter.Structure) = s
+		return true
 	case parameter.Boolean:
 		var b *bool
 		if json.Unmarshal(raw, &b) != nil {

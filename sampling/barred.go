@@ -11,8 +11,8 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// SampleBarred is [SampleMasked] where rows may not draw some tokens. barred i32[S, K] are those of each row, each of them
-// once; what is not of the vocabulary is none.
+// SampleBarred is [SampleMasked] where rows may not draw some tokens. barred i32[S, K] are those of each row, each of
+// them once; what is not of the vocabulary is none.
 //
 // A row draws as if the logits of its barred tokens were -Inf, and its processed log-probabilities are so too. Its
 // logprobs are those of all of its logits, but for rounding. Rows that bar no token draw as by [Sample], to the bit.

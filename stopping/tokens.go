@@ -79,8 +79,8 @@ func CompileTokens(sequences [][]int32, limit int) (*Automaton, error) {
 	return a, nil
 }
 
-// TokenEnds are, for each of the states of [CompileTokens] at which a token begins, the tokens that end a sequence there.
-// They are its first states.
+// TokenEnds are, for each of the states of [CompileTokens] at which a token begins, the tokens that end a sequence
+// there. They are its first states.
 func TokenEnds(list [][]int32) [][]int32 {
 	s := newSequences(list)
 	ends := make([][]int32, len(s.nodes))

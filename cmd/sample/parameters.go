@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -34,8 +35,56 @@ func parameterFlags(s *pflag.FlagSet, set *parameter.Set) {
 			s.BoolVarP(at, p.Flag, p.Short, *at, usage)
 		case *[]string:
 			s.StringArrayVarP(at, p.Flag, p.Short, *at, usage)
+		case *[]int:
+			s.IntSliceVarP(at, p.Flag, p.Short, *at, usage)
+		case *parameter.Structure:
+			structureFlags(s, p, at)
 		}
 	}
+}
+
+// structureFlags defines the flags that say what the text must be.
+func structureFlags(s *pflag.FlagSet, p *parameter.Parameter, at *parameter.Structure) {
+	set := func(name string, read func(text string) (parameter.Structure, error)) func(string) error {
+		return func(text string) error {
+			of, err := read(text)
+			if err != nil {
+				return err
+			}
+			if at.Kind != "" && (at.Kind != parameter.ChoiceStructure || name != "choice") {
+				return fmt.Errorf("the text's structure is given already, as %.100s: give one", *at)
+			}
+			if at.Kind != "" {
+				of, err = parameter.NewStructure(parameter.ChoiceStructure, append(at.Choices(), text))
+			}
+			*at = of
+			return err
+		}
+	}
+	ofFile := func(kind parameter.StructureKind) func(string) (parameter.Structure, error) {
+		return func(name string) (parameter.Structure, error) {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return parameter.Structure{}, err
+			}
+			return parameter.NewStructure(kind, string(text))
+		}
+	}
+	of := func(kind parameter.StructureKind, value any) (parameter.Structure, error) {
+		return parameter.NewStructure(kind, value)
+	}
+	define := func(name, usage string, read func(text string) (parameter.Structure, error)) {
+		s.Func(name, usage+" (default: any text)", set(name, read))
+	}
+	define(p.Flag, fmt.Sprintf("`%s` %s", p.Placeholder, p.Note), func(text string) (parameter.Structure, error) {
+		return parameter.ParseStructure(p.Name, []byte(text))
+	})
+	define("json-schema", "`FILE` draw JSON of this schema", ofFile(parameter.SchemaStructure))
+	define("regex", "`PATTERN` draw text that this regular expression matches as a whole",
+		func(text string) (parameter.Structure, error) { return of(parameter.RegexStructure, text) })
+	define("choice", "`TEXT` draw one of these texts; repeatable",
+		func(text string) (parameter.Structure, error) { return of(parameter.ChoiceStructure, []string{text}) })
+	define("grammar", "`FILE` draw text of this grammar, in GBNF", ofFile(parameter.GrammarStructure))
 }
 
 // columnsFlag defines --columns.

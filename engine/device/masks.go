@@ -91,8 +91,8 @@ func (gr *Graphs) walkMasks(m masks, texts stopping.Tables, rows samplers, token
 	return m
 }
 
-// unknown is how many slots stand in a state that the tables lack, i32[]: they can not draw until the host has filled it
-// in.
+// unknown is how many slots stand in a state that the tables lack, i32[]: they can not draw until the host has
+// filled it in.
 func (gr *Graphs) unknown(st state) *Node {
 	m := st.Extras.Masks
 	used := SliceAxis(st.Sequences.Used, 0, AxisRangeFromStart(gr.Slots))

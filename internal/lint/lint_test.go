@@ -36,7 +36,8 @@ var tiers = map[string]int{
 	// The model of the device, for tests, has the tables' plain-Go twins.
 	"engine/schedule/model": 4,
 
-	"attention": graphTier, "linear": graphTier, "masking": graphTier, "models/decoder": graphTier, "pagetable": graphTier,
+	"attention": graphTier, "linear": graphTier, "masking": graphTier, "models/decoder": graphTier,
+	"pagetable": graphTier,
 	"sampling": graphTier, "seqtable": graphTier, "stopping": graphTier, "tokenqueue": graphTier,
 
 	"collective": basisTier, "control": basisTier, "scan": basisTier, "tree": basisTier,
