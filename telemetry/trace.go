@@ -14,6 +14,7 @@ import (
 // killed process leaves lacks the closing bracket, which those who show it do without. Its methods may be called from
 // several goroutines; of a nil Trace they do nothing.
 type Trace struct {
+	start   time.Time
 	mu      sync.Mutex
 	file    *os.File
 	buffer  []byte // whole events
@@ -41,7 +42,7 @@ func NewTrace(path string) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Trace{file: f, tracks: map[track]int{}, buffer: []byte("[\n")}
+	t := &Trace{start: time.Now(), file: f, tracks: map[track]int{}, buffer: []byte("[\n")}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.process(os.Getpid(), fmt.Sprintf("job, process %d", os.Getpid()), 0)
@@ -85,15 +86,15 @@ type Tracks struct {
 
 // traceEvent is one event of the format. Times are in microseconds.
 type traceEvent struct {
-	Phase    string          `json:"ph"`
-	Category string          `json:"cat,omitempty"`
-	ID       int             `json:"id,omitempty"` // what begins and ends together
-	Name     string          `json:"name"`
-	Process  int             `json:"pid"`
-	Thread   int             `json:"tid"`
-	At       json.RawMessage `json:"ts,omitempty"`
-	Duration json.RawMessage `json:"dur,omitempty"`
-	Args     map[string]any  `json:"args,omitempty"`
+	Phase    string         `json:"ph"`
+	Category string         `json:"cat,omitempty"`
+	ID       int            `json:"id,omitempty"` // what begins and ends together
+	Name     string         `json:"name"`
+	Process  int            `json:"pid"`
+	Thread   int            `json:"tid"`
+	At       *int64         `json:"ts,omitempty"`
+	Duration *int64         `json:"dur,omitempty"`
+	Args     map[string]any `json:"args,omitempty"`
 }
 
 // Span writes something that took time on a track; args are names and values in turn. Spans of a track nest.
@@ -103,9 +104,10 @@ func (k *Tracks) Span(on, name string, begin, end time.Time, args ...any) {
 	}
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
-	duration := max(0, end.Sub(begin).Nanoseconds())
-	k.of.write(traceEvent{Phase: "X", Name: name, Process: k.process, Thread: k.of.thread(k.process, on),
-		At: microseconds(begin.UnixNano()), Duration: microseconds(duration), Args: pairs(args)})
+	from := k.of.at(begin)
+	duration := max(0, k.of.at(end)-from)
+	k.of.write(traceEvent{Phase: "X", Name: name, Process: k.process, Thread: k.of.thread(k.process, on), At: &from,
+		Duration: &duration, Args: pairs(args)})
 }
 
 // Apart writes something that took time, and that others may overlap.
@@ -116,10 +118,12 @@ func (k *Tracks) Apart(name string, begin, end time.Time, args ...any) {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
 	k.of.asyncs++
-	e := traceEvent{Phase: "b", Category: "job", ID: k.of.asyncs, Name: name, Process: k.process,
-		At: microseconds(begin.UnixNano()), Args: pairs(args)}
+	from := k.of.at(begin)
+	until := max(from, k.of.at(end))
+	e := traceEvent{Phase: "b", Category: "job", ID: k.of.asyncs, Name: name, Process: k.process, At: &from,
+		Args: pairs(args)}
 	k.of.write(e)
-	e.Phase, e.At, e.Args = "e", microseconds(max(begin.UnixNano(), end.UnixNano())), nil
+	e.Phase, e.At, e.Args = "e", &until, nil
 	k.of.write(e)
 }
 
@@ -130,8 +134,8 @@ func (k *Tracks) Counter(name string, at time.Time, series ...any) {
 	}
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
-	k.of.write(traceEvent{Phase: "C", Name: name, Process: k.process, At: microseconds(at.UnixNano()),
-		Args: pairs(series)})
+	time := k.of.at(at)
+	k.of.write(traceEvent{Phase: "C", Name: name, Process: k.process, At: &time, Args: pairs(series)})
 }
 
 // Begin begins a span; the function that it returns ends it.
@@ -143,10 +147,9 @@ func (k *Tracks) Begin(on, name string) (end func(args ...any)) {
 	return func(args ...any) { k.Span(on, name, begin, time.Now(), args...) }
 }
 
-// microseconds writes nanoseconds exactly.
-func microseconds(nanoseconds int64) json.RawMessage {
-	return fmt.Appendf(nil, "%d.%03d", nanoseconds/1000, nanoseconds%1000)
-}
+// at is a time of the day in whole microseconds, told by the clock that nobody sets: spans that lie within one another
+// then do so in the file too. Those who show traces round fractions each in their own way.
+func (t *Trace) at(when time.Time) int64 { return t.start.Add(when.Sub(t.start)).UnixMicro() }
 
 func pairs(args []any) map[string]any {
 	if len(args) == 0 {

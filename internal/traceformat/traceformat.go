@@ -8,10 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 )
 
-// Event is one event. Times are in microseconds.
+// Event is one event. Times are in whole microseconds, since those who show traces drop or round fractions.
 type Event struct {
 	Phase    string         `json:"ph"`
 	Category string         `json:"cat"`
@@ -19,8 +18,8 @@ type Event struct {
 	Name     string         `json:"name"`
 	Process  *int           `json:"pid"`
 	Thread   int            `json:"tid"`
-	At       json.Number    `json:"ts"`
-	Duration json.Number    `json:"dur"`
+	At       *int64         `json:"ts"`
+	Duration *int64         `json:"dur"`
 	Args     map[string]any `json:"args"`
 }
 
@@ -59,7 +58,37 @@ func (t *Trace) Named(phase, name string) (list []Event) {
 	return list
 }
 
-type span struct{ begin, end int64 } // nanoseconds
+// Spans lists the spans as "NAME from BEGIN for LENGTH", in nanoseconds.
+func (t *Trace) Spans() (list []string) {
+	open := map[string]int64{}
+	for _, e := range t.Events {
+		key := fmt.Sprint(*e.Process, e.Category, e.ID, e.Name)
+		switch e.Phase {
+		case "X":
+			list = append(list, fmt.Sprint(e.Name, " from ", 1000**e.At, " for ", 1000**e.Duration))
+		case "b":
+			open[key] = *e.At
+		case "e":
+			list = append(list, fmt.Sprint(e.Name, " from ", 1000*open[key], " for ", 1000*(*e.At-open[key])))
+		}
+	}
+	return list
+}
+
+// Values lists the values of counters as "value at TIME", in nanoseconds.
+func (t *Trace) Values() (list []string) {
+	for _, e := range t.Events {
+		if e.Phase != "C" {
+			continue
+		}
+		for range e.Args {
+			list = append(list, fmt.Sprint("value at ", 1000**e.At))
+		}
+	}
+	return list
+}
+
+type span struct{ begin, end int64 }
 
 // check looks at each event, and at the spans of each track, which may lie beside or within one another.
 func (t *Trace) check() error {
@@ -80,24 +109,23 @@ func (t *Trace) check() error {
 			}
 			continue
 		}
-		at, err := nanoseconds(e.At)
-		if err != nil {
-			return wrong(err)
+		if e.At == nil || *e.At < 0 {
+			return wrong(errors.New("it has no time"))
 		}
+		at := *e.At
 		if processes[track.Process] == "" {
 			return wrong(errors.New("its process has no name"))
 		}
 		key := fmt.Sprint(track.Process, e.Category, e.ID, e.Name)
 		switch e.Phase {
 		case "X":
-			duration, err := nanoseconds(e.Duration)
-			if err != nil {
-				return wrong(err)
+			if e.Duration == nil || *e.Duration < 0 {
+				return wrong(errors.New("it has no length"))
 			}
 			if t.Tracks[track] == "" {
 				return wrong(errors.New("its track has no name"))
 			}
-			spans[track] = append(spans[track], span{at, at + duration})
+			spans[track] = append(spans[track], span{at, at + *e.Duration})
 		case "b":
 			open[key] = at
 		case "e":
@@ -145,23 +173,4 @@ func nest(list []span) error {
 		around = append(around, s)
 	}
 	return nil
-}
-
-// nanoseconds reads a time in microseconds that is not negative.
-func nanoseconds(text json.Number) (int64, error) {
-	whole, fraction, _ := bytes.Cut([]byte(text), []byte("."))
-	us, err := strconv.ParseInt(string(whole), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("the time is %q", text)
-	}
-	var ns int64
-	if len(fraction) > 0 {
-		if ns, err = strconv.ParseInt(string(fraction), 10, 64); err != nil || len(fraction) != 3 {
-			return 0, fmt.Errorf("the time is %q", text)
-		}
-	}
-	if us < 0 || ns < 0 {
-		return 0, fmt.Errorf("the time is %q", text)
-	}
-	return 1000*us + ns, nil
 }

@@ -12,8 +12,8 @@ const names = `[{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"
 
 func TestRead(t *testing.T) {
 	good := names + `,
-{"ph":"X","name":"inner","pid":1,"tid":1,"ts":2.500,"dur":1},
-{"ph":"X","name":"outer","pid":1,"tid":1,"ts":1,"dur":5.000},
+{"ph":"X","name":"inner","pid":1,"tid":1,"ts":2,"dur":1},
+{"ph":"X","name":"outer","pid":1,"tid":1,"ts":1,"dur":5},
 {"ph":"b","cat":"c","id":1,"name":"a","pid":1,"tid":0,"ts":3},
 {"ph":"e","cat":"c","id":1,"name":"a","pid":1,"tid":0,"ts":3},
 {"ph":"C","name":"n","pid":1,"tid":0,"ts":3,"args":{"v":1.5}}`
@@ -25,8 +25,9 @@ func TestRead(t *testing.T) {
 	}
 	for name, c := range map[string][2]string{
 		"cut event":   {names + `,{"ph":"X"`, "not an array"},
-		"negative":    {names + `,{"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":-1}]`, "the time is"},
-		"no time":     {names + `,{"ph":"X","name":"x","pid":1,"tid":1,"dur":1}]`, "the time is"},
+		"negative":    {names + `,{"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":-1}]`, "it has no length"},
+		"no time":     {names + `,{"ph":"X","name":"x","pid":1,"tid":1,"dur":1}]`, "it has no time"},
+		"fraction":    {names + `,{"ph":"X","name":"x","pid":1,"tid":1,"ts":1.5,"dur":1}]`, "not an array"},
 		"no track":    {names + `,{"ph":"X","name":"x","pid":1,"tid":9,"ts":1,"dur":1}]`, "track has no name"},
 		"no process":  {names + `,{"ph":"X","name":"x","pid":2,"tid":1,"ts":1,"dur":1}]`, "process has no name"},
 		"no end":      {names + `,{"ph":"b","id":1,"name":"x","pid":1,"tid":1,"ts":1}]`, "1 spans have no end"},
