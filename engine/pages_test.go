@@ -3,7 +3,9 @@ package engine_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -65,6 +67,57 @@ func TestCancelledRunKeepsPages(t *testing.T) {
 		t.Errorf("%d prompt tokens of %d were taken over", hits, len(ended.Tokens))
 	}
 	sameBytes(t, want, collect(t, e, requests...), true)
+}
+
+// A job that finds the pool full of another job's pages, is killed at any moment, and goes on in the same pool or in
+// another process draws what it would draw alone.
+func TestSameBytesWithAReusedPool(t *testing.T) {
+	want := wantOfContract(t)
+	e := contractEngine(t, func(c *engine.Config) { c.KVMemory = smallPool })
+	rng := rand.New(rand.NewPCG(5, 5))
+	for round := range 4 {
+		var earlier []*engine.Request // the same prompts and beginnings of them, with other completions
+		for i, r := range contractRequests() {
+			cut := max(1, len(r.Tokens)-round*i)
+			earlier = append(earlier, sampled(fmt.Sprint("earlier-", round, i), r.Tokens[:cut], 2, 20, uint64(round)))
+		}
+		collect(t, e, earlier...)
+
+		got := map[string]*engine.Completion{}
+		ctx, kill := context.WithCancel(t.Context())
+		last := rng.IntN(len(want) - 1)
+		for c, err := range e.Run(ctx, slices.Values(contractRequests())) {
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			if c != nil {
+				got[fmt.Sprintf("%s/%d", c.Request.ID, c.Generation)] = c
+			}
+			if len(got) > last {
+				kill()
+			}
+		}
+		kill()
+		var rest []*engine.Request
+		for _, r := range contractRequests() {
+			for g := range r.N {
+				if got[fmt.Sprintf("%s/%d", r.ID, g)] == nil {
+					one := *r
+					one.N, one.FirstGeneration = 1, g
+					rest = append(rest, &one)
+				}
+			}
+		}
+		if len(got) == 0 || len(rest) == 0 {
+			t.Errorf("%d completions came before the end, and %d remained", len(got), len(rest))
+		}
+		after := e
+		if round%2 == 1 {
+			after = contractEngine(t, nil)
+		}
+		maps.Copy(got, collect(t, after, rest...))
+		sameBytes(t, want, got, true)
+	}
 }
 
 // Of prompts of a few shots, in any order, each shot is run once.
