@@ -4,4 +4,7 @@
 // A [Spec] says what the job is, [Options] how this process does it, and a [Task] is the two together. [Task.Run] does
 // the job, or a shard of it, in this process; [Task.Submit] puts it into a queue, and a [Worker] takes its units from
 // there. All three are one runner over a source of units: all that is missing, this shard's, or leases of the queue.
+//
+// Errors speak of a setting by its name in config files, as a flag: --part-rows is [Spec.PartRows]. A [*FieldError] has
+// the name by itself.
 package batch
