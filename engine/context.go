@@ -14,9 +14,9 @@ import (
 // Context is a sequence that a program owns: for trees, agents and scoring, where what comes next depends on what was
 // drawn.
 //
-// Its keys and values are in pages of the engine's page size. Committed pages are full and stay as they are; working
-// pages come after them, and the last of these may be partly filled. Forks share pages: what was run once is never run
-// again.
+// Its keys and values are in pages of the engine's page size. Full pages are committed: they have names, by which
+// requests and other contexts find them. The last page may be partly filled. Forks share pages: what was run once is
+// never run again.
 //
 // Contexts are for the time between runs. While Run is under way all methods but the counters and Close return
 // [ErrRunning]; requests name the contexts that they start from. Methods may be called from several goroutines, and
@@ -53,10 +53,11 @@ func (e *Engine) beginContext(begin func(r *contextRow) error) (*Context, error)
 		return nil, err
 	}
 	r := &contextRow{row: at}
+	e.contexts.rows[at-e.plan.firstContext()] = r
 	if err := begin(r); err != nil {
+		e.contexts.rows[at-e.plan.firstContext()] = nil
 		return nil, err
 	}
-	e.contexts.rows[at-e.plan.firstContext()] = r
 	c := &Context{e: e, row: r}
 	c.cleanup = runtime.AddCleanup(c, e.abandon, r)
 	return c, nil
@@ -131,8 +132,12 @@ func (e *Engine) checkLen(n int) error {
 	return nil
 }
 
-// Flush runs the tokens that wait. Their pages are working pages until Commit. It returns pagetable.ErrOutOfPages, and
-// changes nothing, where pages are short; cancelled, it leaves the tokens that were not run waiting.
+// Flush runs the tokens that wait; those at the begin that named pages have already are taken over from there. Pages
+// that become full get their names: requests whose prompts begin with the same tokens take them over. Where another
+// context has equal pages, these take the place of the new ones.
+//
+// It returns pagetable.ErrOutOfPages, and changes nothing, where pages are short; cancelled, it leaves the tokens that
+// were not run waiting.
 func (c *Context) Flush(ctx context.Context) error {
 	return c.do(func(r *contextRow) error { return c.e.flush(ctx, []*contextRow{r}) })
 }
@@ -188,24 +193,21 @@ func (e *Engine) fork(r, n *contextRow, held int, lazy bool) error {
 	}
 	e.contexts.share(n, r, shared)
 	e.contexts.grow(n, all)
-	n.tokens, n.done, n.names = slices.Clone(r.tokens[:held]), held, slices.Clone(r.names[:min(r.committed(), full)])
+	n.tokens, n.done, n.names = slices.Clone(r.tokens[:held]), held, slices.Clone(r.names[:full])
 	return e.contextVerbs(func(in *device.VerbsInput) {
 		in.Sources[n.row], in.Held[n.row], in.Lazy[n.row] = int32(r.row), int32(held), lazy
 		in.PromptLens[n.row], in.MaxPages[n.row] = int32(held), 0
 	})
 }
 
-// Truncate drops the last n tokens, those that wait first. Committed ones can't be: [ErrAlreadyCommitted]. Pages behind
-// the new end go back to the pool, or stay reserved if they were. What is left of a page that a fork holds too is
-// copied when it is next written to, or at once where pages are reserved. Then there may be pagetable.ErrOutOfPages: a
-// page that a fork holds too does not come back.
+// Truncate drops the last n tokens, those that wait first. Pages behind the new end keep their names until their memory
+// is wanted, or stay reserved if they were. What is left of a page that a fork holds too is copied when it is next
+// written to, or at once where pages are reserved. Then there may be pagetable.ErrOutOfPages: a page that a fork holds
+// too does not come back.
 func (c *Context) Truncate(n int) error {
 	return c.do(func(r *contextRow) error {
-		if n < 0 {
-			return fmt.Errorf("%w: %d tokens to truncate", ErrInvalidRequest, n)
-		}
-		if working := len(r.tokens) - r.committed()*c.e.plan.PageSize; n > working {
-			return ErrAlreadyCommitted{Unit: "tokens", Need: n, Have: working}
+		if n < 0 || n > len(r.tokens) {
+			return fmt.Errorf("%w: %d tokens to truncate, the context has %d", ErrInvalidRequest, n, len(r.tokens))
 		}
 		return c.e.cutContext(r, len(r.tokens)-n, r.reserved)
 	})
@@ -216,12 +218,12 @@ func (c *Context) Truncate(n int) error {
 func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 	done := min(r.done, length)
 	keep := ceilDiv(done, e.plan.PageSize)
-	copies := sure(reserved, keep) && done%e.plan.PageSize != 0 && *r.pages[keep-1] > 1
+	copies := sure(reserved, keep) && done%e.plan.PageSize != 0 && r.pages[keep-1].holders > 1
 	// Pages that stay promised, or are promised now, come from what was promised and what the cut frees, which others
 	// may hold too.
 	need, spare := 0, r.unheld()-max(0, reserved-keep)
 	for _, page := range r.pages[keep:] {
-		if *page == 1 {
+		if page.holders == 1 {
 			spare++
 		}
 	}
@@ -233,6 +235,7 @@ func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 	}
 	cut, promised := done < r.done, reserved != r.reserved
 	r.tokens, r.done, r.reserved = r.tokens[:length], done, reserved
+	r.names = r.names[:done/e.plan.PageSize]
 	if !cut && !promised && !copies {
 		return nil
 	}
@@ -248,26 +251,7 @@ func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 	})
 }
 
-// Commit makes the next n working pages committed: they stay as they are, and requests of a run whose prompts begin
-// with the same tokens take them over. A page that is not full is [ErrPartialPage], one that is not there
-// [ErrInvalidPage]; nothing is committed then. Tokens that wait have no page: Flush first. Where another context has
-// committed equal pages, its pages take the place of these, which go back to the pool.
-func (c *Context) Commit(n int) error {
-	return c.do(func(r *contextRow) error {
-		pageSize := c.e.plan.PageSize
-		switch last := r.committed() + n - 1; {
-		case n < 0:
-			return fmt.Errorf("%w: %d pages to commit", ErrInvalidRequest, n)
-		case last >= len(r.pages):
-			return ErrInvalidPage{Page: last, Pages: len(r.pages)}
-		case (last+1)*pageSize > r.done:
-			return ErrPartialPage{Page: last, Tokens: r.done - last*pageSize, PageSize: pageSize}
-		}
-		return c.e.commit(r, n)
-	})
-}
-
-// Reserve makes n working pages more sure for the context, so that what it appends can't run out of pages; a partial
+// Reserve makes n pages more sure for the context, so that what it appends can't run out of pages; a partial
 // page that it shares with a fork is copied now. Too few pages are pagetable.ErrOutOfPages, and more than a sequence
 // may have [ErrPromptTooLong].
 func (c *Context) Reserve(n int) error {
@@ -284,16 +268,13 @@ func (c *Context) Reserve(n int) error {
 	})
 }
 
-// Release gives up the last n working pages: reserved ones that are not used yet, then those with tokens, and the
-// tokens with them. It returns [ErrAlreadyCommitted] where there are fewer.
+// Release gives up the last n pages: reserved ones that are not used yet, then those with tokens, and the tokens with
+// them. It returns [ErrInvalidRequest] where there are fewer.
 func (c *Context) Release(n int) error {
 	return c.do(func(r *contextRow) error {
-		if n < 0 {
-			return fmt.Errorf("%w: %d pages to release", ErrInvalidRequest, n)
-		}
 		all := max(r.reserved, len(r.pages))
-		if working := all - r.committed(); n > working {
-			return ErrAlreadyCommitted{Unit: "pages", Need: n, Have: working}
+		if n < 0 || n > all {
+			return fmt.Errorf("%w: %d pages to release, the context has %d", ErrInvalidRequest, n, all)
 		}
 		length := len(r.tokens)
 		if all -= n; all < len(r.pages) {
@@ -305,11 +286,11 @@ func (c *Context) Release(n int) error {
 
 // PageCounts says which pages a context has.
 type PageCounts struct {
-	Committed     int
-	Working       int // with tokens
+	Committed     int // full
+	Working       int // partly filled: 1 or 0
 	Reserved      int // sure for it, and not used yet
 	Shared        int // of the committed and working ones, those that another context holds too
-	WorkingTokens int // in the working pages
+	WorkingTokens int // in the working page
 	Waiting       int // tokens that were not run yet
 }
 
@@ -322,11 +303,11 @@ func (c *Context) Counts() PageCounts {
 		return PageCounts{}
 	}
 	counts := PageCounts{
-		Committed: r.committed(), Working: len(r.pages) - r.committed(), Reserved: r.unheld(),
-		WorkingTokens: r.done - r.committed()*c.e.plan.PageSize, Waiting: len(r.tokens) - r.done,
+		Committed: len(r.names), Working: len(r.pages) - len(r.names), Reserved: r.unheld(),
+		WorkingTokens: r.done % c.e.plan.PageSize, Waiting: len(r.tokens) - r.done,
 	}
 	for _, page := range r.pages {
-		if *page > 1 {
+		if page.holders > 1 {
 			counts.Shared++
 		}
 	}
@@ -343,15 +324,15 @@ func (c *Context) Tokens() []int32 {
 	return slices.Clone(c.row.tokens)
 }
 
-// PageHash returns the name of a committed page, which is equal for equal tokens up to its end: see package prefix. A
-// working page has none yet, [ErrNotCommitted], and one that is not there neither, [ErrInvalidPage].
+// PageHash returns the name of a full page, which is equal for equal tokens up to its end: see package prefix. One that
+// is partly filled has none yet, [ErrPartialPage], and one that is not there neither, [ErrInvalidPage].
 func (c *Context) PageHash(page int) (hash prefix.Hash, err error) {
 	err = c.do(func(r *contextRow) error {
 		switch {
 		case page < 0 || page >= len(r.pages):
 			return ErrInvalidPage{Page: page, Pages: len(r.pages)}
-		case page >= r.committed():
-			return ErrNotCommitted{Page: page, Committed: r.committed()}
+		case page >= len(r.names):
+			return ErrPartialPage{Page: page, Tokens: r.done % c.e.plan.PageSize, PageSize: c.e.plan.PageSize}
 		}
 		hash = r.names[page]
 		return nil

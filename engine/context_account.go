@@ -19,8 +19,9 @@ type contexts struct {
 	// mu guards all but the abandoned; an operation holds it from its begin to its end. Run changes nothing here but
 	// under mu too.
 	mu     sync.Mutex
-	rows   []*contextRow // by row, from the first one of contexts on; nil = free
-	used   int           // pages that they hold, each counted once
+	rows   []*contextRow       // by row, from the first one of contexts on; nil = free
+	used   int                 // pages that they hold, each counted once
+	byID   map[int32]*heldPage // those of which the host knows which they are
 	saved  map[string]*savedContext
 	closed bool // the engine was
 
@@ -33,16 +34,23 @@ type contextRow struct {
 	row      int
 	tokens   []int32       // those that were run, then those that wait
 	done     int           // tokens that were run
-	names    []prefix.Hash // of the committed pages, the first ones
-	pages    []*int        // for each page held, how many contexts hold it
-	reserved int           // pages that are sure for it, with those it holds
+	names    []prefix.Hash // of the full pages
+	pages    []*heldPage
+	reserved int // pages that are sure for it, with those it holds
 	closed   bool
 	lost     bool
 }
 
+// heldPage is a page that contexts hold.
+type heldPage struct {
+	holders int
+	id      int32 // None where the host does not know it: without a prefix cache
+	full    bool  // it has its name, until it is written to again
+}
+
 // borrows says that the partial page of the context is others' too: it needs one of its own before it is written to.
 func (r *contextRow) borrows(pageSize int) bool {
-	return r.done%pageSize != 0 && *r.pages[len(r.pages)-1] > 1
+	return r.done%pageSize != 0 && r.pages[len(r.pages)-1].holders > 1
 }
 
 // sure says that a context with so many pages reserved, and so many in use, may count on them: then it has its partial
@@ -52,8 +60,10 @@ func sure(reserved, pages int) bool { return reserved > 0 && reserved >= pages }
 // unheld is the pages that are promised to the context and that it does not hold yet.
 func (r *contextRow) unheld() int { return max(0, r.reserved-len(r.pages)) }
 
-// committed is how many of the pages are.
-func (r *contextRow) committed() int { return len(r.names) }
+// rewrites says that the context, once it goes on, writes to a page that was full before a cut.
+func (r *contextRow) rewrites(pageSize int) bool {
+	return r.done%pageSize != 0 && r.pages[len(r.pages)-1].full
+}
 
 // open are the rows in use.
 func (c *contexts) open() []*contextRow {
@@ -72,18 +82,23 @@ func (e *Engine) freePages() int {
 // cut takes pages away from the context, from place keep on.
 func (c *contexts) cut(r *contextRow, keep int) {
 	for _, page := range r.pages[keep:] {
-		if *page--; *page == 0 {
-			c.used--
-		}
+		c.letGo(page)
 	}
 	r.pages = r.pages[:keep:keep]
+}
+
+// letGo notes that a context gives up a page.
+func (c *contexts) letGo(page *heldPage) {
+	if page.holders--; page.holders == 0 {
+		c.used--
+		delete(c.byID, page.id)
+	}
 }
 
 // grow gives the context pages of its own, until it has n.
 func (c *contexts) grow(r *contextRow, n int) {
 	for len(r.pages) < n {
-		one := 1
-		r.pages = append(r.pages, &one)
+		r.pages = append(r.pages, &heldPage{holders: 1, id: schedule.None})
 		c.used++
 	}
 }
@@ -101,8 +116,42 @@ func (c *contexts) own(list ...*contextRow) {
 // share gives the context the first n pages of another.
 func (c *contexts) share(r, of *contextRow, n int) {
 	for _, page := range of.pages[:n] {
-		*page++
+		page.holders++
 		r.pages = append(r.pages, page)
+	}
+}
+
+// join gives the context named pages, which others may hold.
+func (c *contexts) join(r *contextRow, named []int32) {
+	for _, id := range named {
+		page := c.byID[id]
+		if page == nil {
+			page = &heldPage{id: id, full: true}
+			c.byID[id] = page
+			c.used++
+		}
+		page.holders++
+		r.pages = append(r.pages, page)
+	}
+}
+
+// notHeld is how many of pages no context holds.
+func (c *contexts) notHeld(pages map[int32]bool) (n int) {
+	for id := range pages {
+		if c.byID[id] == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// know notes which page it is that a row got at a place.
+func (c *contexts) know(row, place int, id int32) {
+	for _, r := range c.rows {
+		if r != nil && r.row == row && place < len(r.pages) && r.pages[place].id == schedule.None {
+			r.pages[place].id = id
+			c.byID[id] = r.pages[place]
+		}
 	}
 }
 
@@ -201,6 +250,7 @@ func (e *Engine) dropState() {
 		e.contexts.rows[r.row-e.plan.firstContext()] = nil
 	}
 	e.contexts.used = 0
+	clear(e.contexts.byID)
 }
 
 // freeRow finds a row for a context.
@@ -228,37 +278,14 @@ func (e *Engine) enoughOf(free, need, have int, what string) error {
 // pinnedPages is how many pages contexts hold or were promised: those that make way for nobody.
 func (e *Engine) pinnedPages() int { return e.plan.Pages - e.freePages() }
 
-// flush runs the tokens of contexts that wait, together.
+// flush runs the tokens of contexts that wait, together, but for those of which there are pages already.
 func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
-	pageSize := e.plan.PageSize
 	list = slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool { return r.done == len(r.tokens) })
-	need, own := 0, 0
-	var borrowers []*contextRow
-	sharers := map[*int]int{} // of a partial page, so far
-	for _, r := range list {
-		more := ceilDiv(len(r.tokens), pageSize) - len(r.pages)
-		need, own = need+more, own+min(more, r.unheld())
-		if r.borrows(pageSize) {
-			page := r.pages[len(r.pages)-1]
-			if sharers[page]++; sharers[page] < *page { // else all others get another page
-				borrowers = append(borrowers, r)
-			}
-		}
-	}
-	if err := e.enough(need+len(borrowers), e.freePages()+own, "running the tokens of contexts"); err != nil {
+	if err := e.beginFlush(list); err != nil {
 		return err
 	}
-	if len(borrowers) > 0 {
-		e.contexts.own(borrowers...)
-		err := e.contextVerbs(func(in *device.VerbsInput) {
-			for _, r := range borrowers {
-				in.Own[r.row] = true
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
+	whole := list
+	list = slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool { return r.done == len(r.tokens) })
 	for len(list) > 0 {
 		in := e.graphs.NewInput()
 		in.Columns, in.EnoughFree = int32(e.plan.MaxRounds), int32(e.plan.slots+1)
@@ -273,11 +300,73 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 			n, placed = n+1, placed+len(more)
 		}
 		if err := e.runPrompts(ctx, in, list[:n]); err != nil {
-			return err
+			return errors.Join(err, e.commit(whole))
 		}
 		list = list[n:]
 	}
+	return e.commit(whole)
+}
+
+// beginFlush gives contexts the pages that have what comes next in them, and pages of their own in place of partial
+// ones that others hold too. It says whether there are pages for the rest.
+func (e *Engine) beginFlush(list []*contextRow) error {
+	pageSize := e.plan.PageSize
+	need, own := 0, 0
+	var borrowers []*contextRow
+	sharers := map[*heldPage]int{} // of a partial page, so far
+	named := make([][]int32, len(list))
+	joined := map[int32]bool{}
+	for i, r := range list {
+		more := ceilDiv(len(r.tokens), pageSize) - len(r.pages)
+		need, own = need+more, own+min(more, r.unheld())
+		if r.borrows(pageSize) {
+			page := r.pages[len(r.pages)-1]
+			if sharers[page]++; sharers[page] < page.holders { // else all others get another page
+				borrowers = append(borrowers, r)
+			}
+		}
+		named[i] = e.namedNext(r)
+		need -= len(named[i])
+		for _, page := range named[i] {
+			joined[page] = true
+		}
+	}
+	need += e.contexts.notHeld(joined) + len(borrowers)
+	if err := e.enough(need, e.freePages()+own, "running the tokens of contexts"); err != nil {
+		return err
+	}
+	if len(borrowers) > 0 {
+		e.contexts.own(borrowers...)
+		err := e.contextVerbs(func(in *device.VerbsInput) {
+			for _, r := range borrowers {
+				in.Own[r.row] = true
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i, r := range list {
+		if len(named[i]) > 0 {
+			if err := e.joinNamed(r, named[i]); err != nil {
+				return err
+			}
+		} else if r.rewrites(pageSize) {
+			e.forgetPage(r.pages[len(r.pages)-1])
+		}
+	}
 	return nil
+}
+
+// joinNamed lets a context go on with named pages.
+func (e *Engine) joinNamed(r *contextRow, named []int32) error {
+	e.index.Share(named...)
+	e.contexts.join(r, named)
+	r.done = len(r.pages) * e.plan.PageSize
+	return e.contextVerbs(func(in *device.VerbsInput) {
+		copy(in.Named, named)
+		in.Counts[r.row], in.PromptLens[r.row] = int32(len(named)), int32(r.done)
+	})
 }
 
 // runPrompts runs the tokens of some contexts, which are those of the call, by the program that runs those of requests:
@@ -297,6 +386,9 @@ func (e *Engine) runPrompts(ctx context.Context, in *device.Input, list []*conte
 	for {
 		got, err := execute[device.Output](e, p, tree.Arrays(in))
 		moved := false
+		if err == nil && e.flushed != nil {
+			e.flushed(got)
+		}
 		if err == nil {
 			lens := got.SeqLens
 			for _, r := range list {
@@ -316,7 +408,6 @@ func (e *Engine) runPrompts(ctx context.Context, in *device.Input, list []*conte
 		if err := e.settleContexts(p, did, err); err != nil {
 			return err
 		}
-		e.nameFlushed(list, did.Pages)
 		if !slices.ContainsFunc(list, func(r *contextRow) bool { return r.done < len(r.tokens) }) {
 			return nil
 		}

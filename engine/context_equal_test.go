@@ -9,8 +9,8 @@ import (
 	"github.com/quire/quire/engine"
 )
 
-// Equal pages that two contexts computed at once are one when both have committed them, whoever goes first, and also
-// where a snapshot is opened beside its original; what they draw is the same, and what a fork holds stays.
+// Equal pages that two contexts compute at once become one, also where a snapshot is opened beside its original, and
+// where a context comes to them from the middle of a page; what they draw is the same, and what a fork holds stays.
 func TestEqualPagesEndAsOne(t *testing.T) {
 	ctx := t.Context()
 	e := contextEngine(t, nil)
@@ -27,29 +27,22 @@ func TestEqualPagesEndAsOne(t *testing.T) {
 	if err := e.Flush(ctx, a, b); err != nil {
 		t.Fatal(err)
 	}
-	free("two of 7 pages", 14)
+	free("6 pages in common, and two partial ones", 8)
 	f := fork(t, b)
-	free("and a fork, which takes none yet", 14)
-	if err := errors.Join(a.Commit(4), b.Commit(2)); err != nil {
+	free("and a fork, which takes none yet", 8)
+	late := open(t, e, r.Tokens[:90]...)
+	if err := late.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	free("the fork holds what b gave up", 14)
-	if err := errors.Join(f.Commit(6)); err != nil {
+	free("5 pages were there already", 9)
+	if err := errors.Join(late.Append(r.Tokens[90:]...), late.Flush(ctx)); err != nil {
 		t.Fatal(err)
 	}
-	free("a's four serve the fork, whose own first two nobody has now", 12)
-	if err := b.Commit(4); err != nil {
-		t.Fatal(err)
-	}
-	free("and b too: 6, and the 2 partial ones, and two of a's that are not committed", 10)
-	if err := a.Commit(2); err != nil {
-		t.Fatal(err)
-	}
-	free("all", 8)
+	free("and the sixth was not, but is equal", 9)
 	if counts := b.Counts(); counts.Shared != 7 || counts.Committed != 6 {
 		t.Errorf("%+v", counts)
 	}
-	if err := errors.Join(a.Commit(0), a.Save("a"), a.Close()); err != nil {
+	if err := errors.Join(late.Close(), a.Save("a"), a.Close()); err != nil {
 		t.Fatal(err)
 	}
 	free("without the first", 7)
@@ -77,6 +70,51 @@ func TestEqualPagesEndAsOne(t *testing.T) {
 		}
 	}
 	free("all closed", 0)
+}
+
+// A context begins with pages that have names, though nobody holds them any more, and runs the rest; what is cut off
+// and comes again is not run again. A page that is written to after a cut loses its name first.
+func TestContextsBeginWithNamedPages(t *testing.T) {
+	ctx := t.Context()
+	e := contextEngine(t, func(c *engine.Config) { c.HostKVMemory = 0 })
+	r := contractRequests()[13] // 100 tokens, 6 full pages
+	want := collect(t, contractEngine(t, nil), r)
+	runs := 0 // programs that ran tokens of contexts
+	e.CountPrefill(&runs)
+	flush := func(what string, c *engine.Context, tokens int) {
+		t.Helper()
+		runs = 0
+		if err := c.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if runs != tokens {
+			t.Errorf("%s: %d tokens were run, want %d", what, runs, tokens)
+		}
+	}
+	collect(t, e, r)
+	c := open(t, e, r.Tokens...)
+	flush("after a request", c, 4)
+	drawsTheSame(t, "after a request", c, r, want)
+	if err := errors.Join(c.Truncate(60), c.Append(r.Tokens[40:]...)); err != nil {
+		t.Fatal(err)
+	}
+	flush("cut in the middle of a page", c, 60)
+	drawsTheSame(t, "cut in the middle of a page", c, r, want)
+	if err := errors.Join(c.Truncate(100), c.Append(r.Tokens...)); err != nil {
+		t.Fatal(err)
+	}
+	flush("come again", c, 4)
+	drawsTheSame(t, "come again", c, r, want)
+
+	// 64 tokens, cut to 60 and gone on otherwise: what the fourth page had is not found under its name.
+	if err := errors.Join(c.Truncate(40), c.Append(9, 9, 9, 9, 9)); err != nil {
+		t.Fatal(err)
+	}
+	flush("gone on otherwise", c, 5)
+	sameBytes(t, want, collect(t, e, r), true)
+	other := open(t, e, r.Tokens...)
+	flush("beside it", other, 4)
+	drawsTheSame(t, "beside it", other, r, want)
 }
 
 // drawsTheSame compares what a context draws that has all the tokens of a request with what the request drew.

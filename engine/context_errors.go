@@ -24,37 +24,7 @@ var (
 	ErrSnapshotExists = errors.New("there is a snapshot of this name: delete it, or choose another")
 )
 
-// ErrAlreadyCommitted says that tokens or pages to be given up reach into committed pages. errors.Is matches any
-// ErrAlreadyCommitted.
-type ErrAlreadyCommitted struct {
-	Unit string // "tokens" or "pages"
-	Need int    // as many should go
-	Have int    // as many are not committed
-}
-
-func (e ErrAlreadyCommitted) Error() string {
-	return fmt.Sprintf(
-		"%d %s can not be given up: %d are not committed yet; fork before a commit that may have to be undone", e.Need,
-		e.Unit, e.Have)
-}
-
-// Is reports whether target is an ErrAlreadyCommitted.
-func (e ErrAlreadyCommitted) Is(target error) bool { _, ok := target.(ErrAlreadyCommitted); return ok }
-
-// ErrNotCommitted says that a page has no name yet, for it may still change. errors.Is matches any ErrNotCommitted.
-type ErrNotCommitted struct {
-	Page      int // of the context, from 0
-	Committed int // pages that are
-}
-
-func (e ErrNotCommitted) Error() string {
-	return fmt.Sprintf("page %d is not committed, the first %d are", e.Page, e.Committed)
-}
-
-// Is reports whether target is an ErrNotCommitted.
-func (e ErrNotCommitted) Is(target error) bool { _, ok := target.(ErrNotCommitted); return ok }
-
-// ErrPartialPage says that a page is not full, and so can't be committed. errors.Is matches any ErrPartialPage.
+// ErrPartialPage says that a page is not full, and so has no name. errors.Is matches any ErrPartialPage.
 type ErrPartialPage struct {
 	Page     int // of the context, from 0
 	Tokens   int // in it
@@ -62,7 +32,7 @@ type ErrPartialPage struct {
 }
 
 func (e ErrPartialPage) Error() string {
-	return fmt.Sprintf("page %d can not be committed: %d of its %d tokens are there", e.Page, e.Tokens, e.PageSize)
+	return fmt.Sprintf("page %d has no name: %d of its %d tokens are there", e.Page, e.Tokens, e.PageSize)
 }
 
 // Is reports whether target is an ErrPartialPage.

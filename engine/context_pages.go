@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/prefix"
 )
 
@@ -11,32 +12,50 @@ func (e *Engine) settleTaken(fates []int32) {
 	if e.index == nil {
 		return
 	}
+	e.index.Tick()
 	for page, v := range fates {
-		row, _, held := e.graphs.PageFate(v)
+		row, place, held := e.graphs.PageFate(v)
 		if row >= 0 {
 			e.index.Forget(int32(page))
+			e.contexts.know(row, place, int32(page))
 		}
 		e.index.Hold(int32(page), held)
 	}
 }
 
-// nameFlushed names the pages that contexts took and filled in one call. Others find them by their names also when the
-// context is gone.
-func (e *Engine) nameFlushed(list []*contextRow, fates []int32) {
-	if e.index == nil {
-		return
+// namedNext are the pages that have what comes next in a context, which waits.
+func (e *Engine) namedNext(r *contextRow) []int32 {
+	pageSize := e.plan.PageSize
+	if e.index == nil || r.done%pageSize != 0 {
+		return nil
 	}
-	chains := map[int][]prefix.Hash{}
-	for page, v := range fates {
-		row, place, held := e.graphs.PageFate(v)
-		at := slices.IndexFunc(list, func(r *contextRow) bool { return r.row == row })
-		if at < 0 || !held || (place+1)*e.plan.PageSize > list[at].done {
-			continue
+	return e.index.Longest(prefix.Chain(e.lastName(r), r.tokens[r.done:], pageSize))
+}
+
+// lastName is the name of the last full page of a context.
+func (e *Engine) lastName(r *contextRow) prefix.Hash {
+	if n := len(r.names); n > 0 {
+		return r.names[n-1]
+	}
+	return e.prefixSeed
+}
+
+// name names the full pages of a context. Others find them by their names also when the context is gone.
+func (e *Engine) name(r *contextRow) {
+	pageSize, from := e.plan.PageSize, len(r.names)
+	r.names = slices.Concat(r.names, prefix.Chain(e.lastName(r), r.tokens[from*pageSize:r.done], pageSize))
+	for place := from; place < len(r.names); place++ {
+		page := r.pages[place]
+		if page.full = true; e.index != nil && page.id != schedule.None {
+			e.index.Name(page.id, r.names, place)
 		}
-		if chains[row] == nil {
-			chains[row] = prefix.Chain(e.prefixSeed, list[at].tokens[:list[at].done], e.plan.PageSize)
-		}
-		e.index.Name(int32(page), chains[row], place)
+	}
+}
+
+// forgetPage gives up the name of a page that is written to again.
+func (e *Engine) forgetPage(page *heldPage) {
+	if page.full = false; e.index != nil && page.id != schedule.None {
+		e.index.Forget(page.id)
 	}
 }
 

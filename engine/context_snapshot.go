@@ -13,7 +13,7 @@ import (
 // savedContext is a context that was saved by name.
 type savedContext struct {
 	tokens []int32
-	names  []prefix.Hash // of the committed pages
+	names  []prefix.Hash // of the full pages
 	pages  *schedule.Pages
 	bytes  int64
 }
@@ -47,44 +47,59 @@ func (c *Context) Save(name string) error {
 	})
 }
 
-// OpenSnapshot begins a context with what was saved, bit for bit. Committed pages that another context has committed
-// too are shared. It returns [ErrNoSnapshot], [ErrOutOfContexts] and pagetable.ErrOutOfPages. The snapshot stays.
+// OpenSnapshot begins a context with what was saved, bit for bit. Pages that are on the device by their names are not
+// copied there again. It returns [ErrNoSnapshot], [ErrOutOfContexts] and pagetable.ErrOutOfPages. The snapshot stays.
 func (e *Engine) OpenSnapshot(name string) (*Context, error) {
 	return e.openContext(func(r *contextRow) error {
 		saved := e.contexts.saved[name]
 		if saved == nil {
 			return fmt.Errorf("%w: %q", ErrNoSnapshot, name)
 		}
-		all := ceilDiv(saved.pages.Tokens, e.plan.PageSize)
-		of, shared := e.contexts.equalPages(nil, saved.names)
-		if err := e.enough(all-shared, e.freePages(), "opening a snapshot"); err != nil {
+		return e.load(r, saved)
+	})
+}
+
+// load begins a context with what was saved.
+func (e *Engine) load(r *contextRow, saved *savedContext) error {
+	all := ceilDiv(saved.pages.Tokens, e.plan.PageSize)
+	var named []int32
+	joined := map[int32]bool{}
+	if e.index != nil {
+		named = e.index.Longest(saved.names)
+	}
+	for _, page := range named {
+		joined[page] = true
+	}
+	err := e.enough(all-len(named)+e.contexts.notHeld(joined), e.freePages(), "opening a snapshot")
+	if err != nil {
+		return err
+	}
+	e.contexts.join(r, named)
+	if len(named) < all {
+		taken, err := e.swapper.load(r.row, saved.pages, schedule.Origin{Named: named, Row: schedule.None,
+			Pages: len(named)})
+		e.forgetTaken(taken)
+		if err != nil {
+			e.dropState()
 			return err
 		}
-		begin := schedule.Origin{Row: schedule.None}
-		if shared > 0 {
-			begin = schedule.Origin{Row: of.row, Pages: shared}
-			e.contexts.share(r, of, shared)
-		}
-		if shared < all {
-			taken, err := e.swapper.load(r.row, saved.pages, begin)
-			e.forgetTaken(taken)
-			if err != nil {
-				e.dropState()
-				return err
-			}
-		}
-		r.tokens, r.done, r.names = slices.Clone(saved.tokens), saved.pages.Tokens, slices.Clone(saved.names)
 		e.contexts.grow(r, all)
-		return e.contextVerbs(func(in *device.VerbsInput) {
-			switch {
-			case all == 0:
-				in.Open[r.row] = true
-			case shared == all: // nothing was loaded
-				in.Sources[r.row], in.Held[r.row] = int32(of.row), int32(r.done)
-			}
-			in.PromptLens[r.row], in.MaxPages[r.row] = int32(r.done), 0
-		})
+		for i, page := range taken {
+			e.contexts.know(r.row, len(named)+i, page)
+		}
+	}
+	r.tokens, r.done = slices.Clone(saved.tokens), saved.pages.Tokens
+	err = e.contextVerbs(func(in *device.VerbsInput) {
+		if len(named) == all { // nothing was loaded
+			in.Open[r.row], in.Counts[r.row] = true, int32(all)
+			copy(in.Named, named)
+		}
+		in.PromptLens[r.row], in.MaxPages[r.row] = int32(r.done), 0
 	})
+	if err == nil {
+		err = e.commit([]*contextRow{r})
+	}
+	return err
 }
 
 // DeleteSnapshot forgets what was saved; contexts opened from it stay. It returns [ErrNoSnapshot].

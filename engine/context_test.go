@@ -80,10 +80,10 @@ func TestContextGeneratesTheSame(t *testing.T) {
 			if err := c.Append(tokens[cut:]...); err != nil {
 				t.Fatal(err)
 			}
-		case 2: // or comes after something else was cut off, all full pages of it committed
+		case 2: // or comes after something else was cut off
 			rest.Tokens = nil
 			err := errors.Join(c.Append(1, 2, 3, 4, 5, 6, 7, 8, 9), c.Flush(t.Context()), c.Truncate(9),
-				c.Append(tokens[cut:]...), c.Flush(t.Context()), c.Commit(len(tokens)/16))
+				c.Append(tokens[cut:]...), c.Flush(t.Context()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +117,7 @@ func TestContextGeneratesTheSame(t *testing.T) {
 	}
 }
 
-// Requests of many contexts run together, beside others that begin with what a context committed.
+// Requests of many contexts run together, beside others that begin with what a context has.
 func TestRunFromContexts(t *testing.T) {
 	want := wantOfContract(t)
 	e := contextEngine(t, nil)
@@ -136,7 +136,7 @@ func TestRunFromContexts(t *testing.T) {
 	last := contractRequests()[13].Tokens // 100 tokens
 	c := open(t, e, last...)
 	contexts = append(contexts, c)
-	if err := errors.Join(e.Flush(t.Context(), contexts...), c.Commit(6)); err != nil {
+	if err := e.Flush(t.Context(), contexts...); err != nil {
 		t.Fatal(err)
 	}
 	sameBytes(t, want, collectInOrder(t, e, requests...), true)
@@ -187,23 +187,11 @@ func TestContextErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, err, target)
 		}
 	}
-	is("a partial page", c.Commit(3), engine.ErrPartialPage{})
-	var partial engine.ErrPartialPage
-	if errors.As(c.Commit(3), &partial); partial != (engine.ErrPartialPage{Page: 2, Tokens: 8, PageSize: 16}) {
-		t.Errorf("%+v", partial)
-	}
-	is("no page", c.Commit(4), engine.ErrInvalidPage{})
-	if err := c.Commit(2); err != nil {
-		t.Fatal(err)
-	}
-	var committed engine.ErrAlreadyCommitted
-	if err := c.Truncate(9); !errors.As(err, &committed) || committed.Have != 8 {
-		t.Errorf("committed tokens: %v", err)
-	}
-	is("committed pages", c.Release(2), engine.ErrAlreadyCommitted{})
+	is("more tokens than there are", c.Truncate(41), engine.ErrInvalidRequest)
+	is("more pages than there are", c.Release(4), engine.ErrInvalidRequest)
 	other := open(t, contextEngine(t, func(c *engine.Config) { c.Weights, c.Backend = "int8", testenv.Go(t) }),
 		make([]int32, 40)...)
-	if err := errors.Join(other.Flush(ctx), other.Commit(2)); err != nil {
+	if err := other.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
 	one, err := c.PageHash(0)
@@ -212,7 +200,11 @@ func TestContextErrors(t *testing.T) {
 		t.Errorf("pages of other weights have the same name, or none: %v, %v", err, err2)
 	}
 	_, err = c.PageHash(2)
-	is("the name of a working page", err, engine.ErrNotCommitted{})
+	is("the name of a partial page", err, engine.ErrPartialPage{})
+	var partial engine.ErrPartialPage
+	if errors.As(err, &partial); partial != (engine.ErrPartialPage{Page: 2, Tokens: 8, PageSize: 16}) {
+		t.Errorf("%+v", partial)
+	}
 	_, err = c.PageHash(3)
 	is("the name of no page", err, engine.ErrInvalidPage{})
 	if counts := c.Counts(); counts != (engine.PageCounts{Committed: 2, Working: 1, WorkingTokens: 8}) {
@@ -313,7 +305,7 @@ func TestContextSnapshots(t *testing.T) {
 	want := collect(t, e, r)
 	free := e.FreePages()
 	c := open(t, e, r.Tokens[:90]...)
-	if err := errors.Join(c.Flush(ctx), c.Commit(5), c.Append(r.Tokens[90:]...), c.Save("a")); err != nil {
+	if err := errors.Join(c.Flush(ctx), c.Append(r.Tokens[90:]...), c.Save("a")); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Save("a"); !errors.Is(err, engine.ErrSnapshotExists) {

@@ -18,7 +18,7 @@ var ErrNotPinned = errors.New("the prefix is not pinned")
 // PinPrefix keeps the keys and values of the full pages of a prefix for every prompt that begins with it, and returns
 // how many tokens these are. It runs the tokens, if they are not there already. On the device a pinned prefix makes way
 // like any other; in the host's memory, which it comes back from, it stays until UnpinPrefix. To keep one on the
-// device, commit it in a context.
+// device, flush it in a context.
 //
 // It returns [ErrNoHostMemory] where Config.HostKVMemory does not hold it beside what is pinned and saved, and
 // [ErrInvalidRequest] for less than a page. While Run is under way it returns [ErrRunning].

@@ -39,10 +39,14 @@ func (x *Index) Hold(page int32, held bool) {
 	}
 }
 
-// Name says that a page has the contents of place of chain. It is left without a name if another page has that one.
+// Name says that a page has the contents of place of chain. It is left without a name if another page has that one,
+// unless it is held and the other is not.
 func (x *Index) Name(page int32, chain []Hash, place int) {
-	if _, there := x.byName[chain[place]]; there {
-		return
+	if other, there := x.byName[chain[place]]; there {
+		if other == page || x.pages[other].held || !x.pages[page].held {
+			return
+		}
+		x.Forget(other)
 	}
 	x.Forget(page)
 	p := &x.pages[page]

@@ -88,6 +88,11 @@ func TestIndexOldest(t *testing.T) {
 	if chain, pages, from := x.Block(a[2], 2); from != 2 || !slices.Equal(chain, a[2:]) || pages[0] != 2 {
 		t.Errorf("block of pages %v from place %d", pages, from)
 	}
+	x.Hold(5, true)
+	x.Name(5, a, 1)
+	if page, _ := x.Page(a[1]); page != 5 {
+		t.Error("a page that nobody holds keeps its name beside one that is held")
+	}
 	x.Forget(0)
 	if chain, _, _ := x.Block(a[1], 2); chain != nil {
 		t.Error("a block without its first page")
