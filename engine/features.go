@@ -22,6 +22,8 @@ type Features = device.Features
 const (
 	Penalties    = device.Penalties    // repetition_penalty, frequency_penalty, presence_penalty
 	MaskedTokens = device.MaskedTokens // structured output, allowed_token_ids, bad_words
+	Biases       = device.Biases       // logit_bias, and min_tokens where more tokens than device.MaxStopTokens end
+	Filters      = device.Filters      // typical_p, top_n_sigma, XTC
 )
 
 // FeaturesOf are those that requests with these settings ask for.
@@ -34,6 +36,9 @@ func FeaturesNamed(names ...string) (Features, error) { return device.FeaturesNa
 func featuresOf(s sampling.Settings) (f Features) {
 	if s.Penalized() {
 		f |= Penalties
+	}
+	if s.Filtered() {
+		f |= Filters
 	}
 	return f
 }

@@ -23,21 +23,47 @@ var featured = []struct {
 		r.Sampling.FrequencyPenalty = []float64{0.5, 0, -0.3, 0}[i%4]
 		r.Sampling.PresencePenalty = []float64{0.1, 0.9}[i%2]
 	}},
-	{engine.MaskedTokens, func(i int, r *engine.Request) {
-		if i%3 != 0 {
-			for token := range int32(256) {
-				if token%int32(2+i%5) == 0 || token > 200 {
-					r.AllowedTokens = append(r.AllowedTokens, token)
-				}
-			}
-		}
-		if i%3 != 1 {
-			r.BadWords = [][]int32{{int32(i)}, {2, 4}, {2, 6, 8}, {6, 8, 10, 12}}
-			for token := range int32(40) {
-				r.BadWords = append(r.BadWords, []int32{token, token + 1}, []int32{240 - token, token, 200})
-			}
-		}
+	{engine.MaskedTokens, askForMasks},
+	{engine.Biases, askForBiases},
+	{engine.Filters, askForFilters},
+	{engine.Penalties | engine.MaskedTokens | engine.Biases | engine.Filters, func(i int, r *engine.Request) {
+		askForMasks(i, r)
+		askForBiases(i, r)
+		askForFilters(i, r)
+		r.Sampling.FrequencyPenalty, r.Sampling.RepetitionPenalty = 0.4, 1.1
 	}},
+}
+
+func askForBiases(i int, r *engine.Request) {
+	r.LogitBias = map[int32]float32{int32(i): 3, 77: -100, 131: float32(i % 3)}
+	if i%2 == 0 { // more than a row has room for, until it has so many
+		r.Sampling.MinTokens = 9
+		for token := range int32(12) {
+			r.StopTokens = append(r.StopTokens, 20*token+int32(i))
+		}
+	}
+}
+
+func askForFilters(i int, r *engine.Request) {
+	r.Sampling.TopNSigma = []float64{0, 1.5}[i%2]
+	r.Sampling.TypicalP = []float64{0.8, 1, 0.5}[i%3]
+	r.Sampling.XTCProbability, r.Sampling.XTCThreshold = []float64{0.5, 0, 1, 0.3}[i%4], 0.02
+}
+
+func askForMasks(i int, r *engine.Request) {
+	if i%3 != 0 {
+		for token := range int32(256) {
+			if token%int32(2+i%5) == 0 || token > 200 {
+				r.AllowedTokens = append(r.AllowedTokens, token)
+			}
+		}
+	}
+	if i%3 != 1 {
+		r.BadWords = [][]int32{{int32(i)}, {2, 4}, {2, 6, 8}, {6, 8, 10, 12}}
+		for token := range int32(40) {
+			r.BadWords = append(r.BadWords, []int32{token, token + 1}, []int32{240 - token, token, 200})
+		}
+	}
 }
 
 // withFeature are the requests, which ask for a feature.
@@ -67,8 +93,14 @@ func TestFeaturesAreCompiledOnce(t *testing.T) {
 	e := newEngine(t, contractFamily, contractConfig())
 	want := wantOfContract(t)
 	drawn := map[string]*engine.Completion{}
+	var have engine.Features
 	for k, f := range featured {
-		for _, compiles := range []int64{1, 0} {
+		for range 2 {
+			compiles := int64(1)
+			if have.Has(f.Features) {
+				compiles = 0
+			}
+			have |= f.Features
 			before := compiled()
 			got := collect(t, e, append(contractRequests(), withFeature(k, contractRequests())...)...)
 			if n := compiled() - before; n != compiles {

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/plural"
@@ -27,6 +26,8 @@ type Request struct {
 	MaxTokens int
 	// Sampling says how tokens are chosen.
 	Sampling sampling.Settings
+	// LogitBias is added to the logits of tokens, -100 to 100.
+	LogitBias map[int32]float32
 	// Stop ends a completion where its text contains one of these; the text ends before it.
 	Stop []string
 	// StopTokens ends a completion at one of these tokens, as the model's end-of-sequence tokens do.
@@ -113,6 +114,9 @@ func (e *Engine) check(r *Request) error {
 	if err := e.checkStops(r); err != nil {
 		return err
 	}
+	if err := e.checkBiases(r); err != nil {
+		return err
+	}
 	if need := e.pagesFor(e.maxLen(r)); need > e.plan.Pages {
 		return fmt.Errorf("%w: prompt and completion need %s of the pool's %d (see --kv-memory, or lower max_tokens)",
 			ErrPromptTooLong, plural.Count(need, "page"), e.plan.Pages)
@@ -134,15 +138,11 @@ func (e *Engine) checkTokens(tokens []int32) error {
 
 // checkStops says what is wrong with the stop tokens of a request.
 func (e *Engine) checkStops(r *Request) error {
-	tokens, sequences := e.stopTokens(r)
-	switch {
-	case len(sequences) > 0 && e.stops.states == 0:
+	_, sequences := e.stopTokens(r)
+	if len(sequences) > 0 && e.stops.states == 0 {
 		return fmt.Errorf("%w: %d stop tokens and %d sequences: more than %d tokens, and sequences, need room on the "+
 			"device: set Config.StopStates", ErrInvalidRequest, len(r.StopTokens), len(r.StopSequences),
 			device.MaxStopTokens)
-	case len(sequences) > len(r.StopSequences) && r.Sampling.MinTokens > 0:
-		return fmt.Errorf("%w: %d stop tokens with the model's own, and at most %d are supported with min_tokens",
-			ErrInvalidRequest, len(tokens)+len(sequences)-len(r.StopSequences), device.MaxStopTokens)
 	}
 	for _, s := range sequences {
 		if len(s) == 0 {
@@ -150,28 +150,6 @@ func (e *Engine) checkStops(r *Request) error {
 		}
 	}
 	return nil
-}
-
-// stopTokens are the tokens that end a completion of r, each once, and the sequences of tokens. Tokens that a row has
-// no room for are sequences. The model's own are barred until the completion has min_tokens, even where they do not end
-// it.
-func (e *Engine) stopTokens(r *Request) (tokens []int32, sequences [][]int32) {
-	tokens = slices.Compact(slices.Sorted(slices.Values(r.StopTokens)))
-	for _, eos := range e.cfg.Model.Config.EOS {
-		switch {
-		case slices.Contains(tokens, eos):
-		case !r.IgnoreEOS:
-			tokens = append(tokens, eos)
-		case r.Sampling.MinTokens > 0:
-			tokens = append(tokens, device.BarredOnly(eos))
-		}
-	}
-	sequences = slices.Clone(r.StopSequences)
-	for len(tokens) > device.MaxStopTokens {
-		last := len(tokens) - 1
-		sequences, tokens = append(sequences, tokens[last:]), tokens[:last:last]
-	}
-	return tokens, sequences
 }
 
 // maxLen is the most tokens, prompt and completion, that a completion of r may come to.

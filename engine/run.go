@@ -149,6 +149,11 @@ func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
 	if t.features = featuresOf(r.Sampling); t.masks != nil {
 		t.features |= MaskedTokens
 	}
+	if err == nil {
+		if t.biases = e.biasesOf(whole); t.biases != nil {
+			t.features |= Biases
+		}
+	}
 	s.Tag, s.OnDevice, s.Recalls = t, t.stops[stopping.OfText] != nil, t.features != 0
 	if err == nil {
 		s.Tokens, s.MaxLen = whole.Tokens, e.maxLen(whole)
@@ -169,6 +174,7 @@ type tag struct {
 
 	features Features
 	masks    *maskedRequest // nil without masks
+	biases   []device.Bias
 }
 
 // completion is a completion as the caller gets it.

@@ -57,6 +57,14 @@ type Sampling struct {
 	FrequencyPenalty float64
 	// PresencePenalty is taken from the logits of tokens that the completion has. Range: [-2, 2].
 	PresencePenalty float64
+	// TypicalP keeps the most typical tokens, those whose surprise is nearest to the mean, with at least this much
+	// probability; 1, or 0 in Go, is off. Range: (0, 1].
+	TypicalP float64
+	// TopNSigma keeps logits of at least the largest less TopNSigma standard deviations of all; 0 is off. Range: >= 0.
+	TopNSigma float64
+	// XTCProbability is how often all tokens of at least the probability XTCThreshold are dropped, but for the least
+	// likely of them; 0 is off. Range of both: [0, 1].
+	XTCProbability, XTCThreshold float64
 	// MinTokens bars the tokens that end a completion until it has so many, and stop texts within them. Range: >= 0.
 	MinTokens int
 }
@@ -104,6 +112,31 @@ var own = []Parameter{
 		InEveryJob: true, Device: "f32",
 		slot: field(0, func(s *Set) *float64 { return &s.MinP }), limits: limits{max: 1,
 			text: "in 0 <= {} <= 1 (0 is off)"}},
+	{Name: "typical_p", From: LlamaCpp | Transformers, Flag: "typical-p", Placeholder: "P",
+		Note:   "sample from the most typical tokens whose probabilities sum to P; 1 keeps all",
+		Device: "f32",
+		slot:   field(1, func(s *Set) *float64 { return &s.TypicalP }), limits: limits{max: 1, above: true,
+			text: "in 0 < {} <= 1 (1 is off)"}},
+	{Name: "top_n_sigma", From: LlamaCpp, Flag: "top-n-sigma", Placeholder: "X",
+		Note:   "drop tokens with a logit more than X standard deviations below the largest; 0 or -1 keeps all",
+		Device: "f32",
+		slot:   field(0, func(s *Set) *float64 { return &s.TopNSigma }), limits: limits{max: math.MaxFloat32,
+			text: "a finite float32 number >= 0 (0 is off)"},
+		settle: func(s *Set) {
+			if s.TopNSigma == -1 { // as llama.cpp says it
+				s.TopNSigma = 0
+			}
+		}},
+	{Name: "xtc_probability", From: LlamaCpp, Flag: "xtc-probability", Placeholder: "P",
+		Note:   "how often the most likely tokens are dropped: see xtc_threshold; 0 is off",
+		Device: "f32",
+		slot:   field(0, func(s *Set) *float64 { return &s.XTCProbability }), limits: limits{max: 1,
+			text: "in 0 <= {} <= 1 (0 is off)"}},
+	{Name: "xtc_threshold", From: LlamaCpp, Flag: "xtc-threshold", Placeholder: "P",
+		Note:   "with xtc_probability, drop all tokens of at least the probability P but the least likely of them",
+		Device: "f32",
+		slot:   field(0.1, func(s *Set) *float64 { return &s.XTCThreshold }), limits: limits{max: 1,
+			text: "in 0 <= {} <= 1"}},
 	{Name: "seed", From: servers, Flag: "seed", Placeholder: "SEED",
 		Note: "seed of the random numbers, " + SeedRange, InEveryJob: true, Device: "u32[2]",
 		slot: field(0, func(s *Set) *uint64 { return &s.Seed })},
@@ -325,7 +358,7 @@ func (s *Set) check(name func(own string) string) error {
 func (s Sampling) Validate() error {
 	all := Defaults()
 	all.Sampling, all.MaxTokens = s, math.MaxInt32
-	all.RepetitionPenalty = s.Repetition()
+	all.RepetitionPenalty, all.TypicalP = s.Repetition(), s.typicalP()
 	return all.check(func(own string) string { return own })
 }
 
@@ -343,6 +376,26 @@ func (s Sampling) Repetition() float64 {
 // Penalized reports whether tokens have penalties.
 func (s Sampling) Penalized() bool {
 	return float32(s.Repetition()) != 1 || s.FrequencyPenalty != 0 || s.PresencePenalty != 0
+}
+
+func (s Sampling) typicalP() float64 {
+	if s.TypicalP == 0 {
+		return 1
+	}
+	return s.TypicalP
+}
+
+// TypicalMass is TypicalP where that is on, else 0.
+func (s Sampling) TypicalMass() float64 {
+	if float32(s.TypicalP) == 1 {
+		return 0
+	}
+	return s.TypicalP
+}
+
+// Filtered reports whether there are filters beside top-k, top-p and min-p.
+func (s Sampling) Filtered() bool {
+	return s.TypicalMass() > 0 || s.TopNSigma > 0 || s.XTCProbability > 0
 }
 
 // Identity returns what job.json has of the parameters of a job, by their names.

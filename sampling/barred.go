@@ -28,14 +28,13 @@ func SampleBarred(logits *Node, m Masks, p Params, positions, rows, barred *Node
 	if logits.Shape().Size() > math.MaxInt32 {
 		panic(fmt.Errorf("sampling.SampleBarred: logits %s are more than can be indexed", logits.Shape()))
 	}
-	isBarred := LogicalAnd(GreaterOrEqual(barred, ZerosLike(barred)),
-		LessThan(barred, FillScalar(g, barred.Shape(), float64(logits.Shape().Dimensions[1]))))
+	isBarred := isToken(logits, barred)
 	bars := ReduceLogicalOr(isBarred, -1)
 	held := logitsAt(logits, barred)
 	infinity := FillScalar(g, held.Shape(), math.Inf(1))
 	// In place, since nothing reads the logits of all tokens any more: so that held is read first, the places depend on
 	// it.
-	masked := bar(logits, barred, isBarred, ConvertDType(GreaterThan(held, infinity), dtypes.Int32))
+	masked := barAfter(logits, barred, ConvertDType(GreaterThan(held, infinity), dtypes.Int32))
 	tokens, logprobs, processed = SampleMasked(masked, m, p, positions, rows)
 
 	// What the barred tokens add to the sum of exp(logit), as logarithms of the share of the others' sum. They are
@@ -62,9 +61,19 @@ func logitsAt(logits, tokens *Node) *Node {
 	return ConvertDType(Gather(logits, at), dtypes.Float32)
 }
 
+// isToken says which of tokens i32[S, K] are of the vocabulary.
+func isToken(logits, tokens *Node) *Node {
+	size := FillScalar(tokens.Graph(), tokens.Shape(), float64(logits.Shape().Dimensions[1]))
+	return LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)), LessThan(tokens, size))
+}
+
 // bar sets the logits of the barred tokens to -Inf.
-func bar(logits, barred, isBarred, after *Node) *Node {
+func bar(logits, barred *Node) *Node { return barAfter(logits, barred, ZerosLike(barred)) }
+
+// barAfter is bar once after, i32[S, K] of zeros, is there.
+func barAfter(logits, barred, after *Node) *Node {
 	g := logits.Graph()
+	isBarred := isToken(logits, barred)
 	size, vocabulary := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]
 	row := Iota(g, barred.Shape(), 0)
 	place := Where(isBarred, Add(MulScalar(row, float64(vocabulary)), barred), FillScalar(g, barred.Shape(), -1))

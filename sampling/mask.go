@@ -48,6 +48,9 @@ func SampleMasked(logits *Node, m Masks, p Params, positions, rows *Node) (token
 
 // through returns logits as the masks let them through: -Inf where they bar a token.
 func (m Masks) through(logits *Node) *Node {
+	if m.Bits == nil {
+		return logits
+	}
 	g := logits.Graph()
 	rows, vocabulary := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]
 	masks, lanes, words := m.Bits.Shape().Dimensions[0], m.Of.Shape().Dimensions[1], m.Bits.Shape().Dimensions[1]

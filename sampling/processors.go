@@ -8,31 +8,42 @@ import (
 // Processors are what changes the logits of rows before a token is drawn. A program has those that its features need;
 // the fields of others are nil. They apply in the order of the fields: see "Order" in the package documentation.
 type Processors struct {
+	Biases    *Biases
 	Penalties *Penalties
 	Seen      *Node // i32[S, V]: see Penalize
-	// Masks are not applied by Apply: they say what can be drawn, which no processor changes.
-	Masks Masks
+	// Masks are not applied by Apply: they say what can be drawn, which neither biases nor penalties change.
+	Masks   Masks
+	Filters *Filters
 }
 
 // Changes says which rows have logits that may be changed, bool[S]; nil where there are no processors.
 func (p Processors) Changes() *Node {
 	var changes *Node
+	also := func(rows *Node) {
+		if changes == nil {
+			changes = rows
+		} else {
+			changes = Or(changes, rows)
+		}
+	}
+	if p.Biases != nil {
+		also(p.Biases.Has)
+	}
 	if p.Penalties != nil {
-		changes = or(changes, Penalized(*p.Penalties))
+		also(Penalized(*p.Penalties))
+	}
+	if p.Filters != nil {
+		also(Filtered(*p.Filters))
 	}
 	return changes
 }
 
-func or(a, b *Node) *Node {
-	if a == nil {
-		return b
-	}
-	return Or(a, b)
-}
-
-// Apply returns the logits after all processors, f32[S, V]. Rows without any keep theirs, to the bit.
+// Apply returns the logits after biases and penalties, f32[S, V]. Rows without any keep theirs, to the bit.
 func (p Processors) Apply(logits *Node) *Node {
 	logits = ConvertDType(logits, dtypes.Float32)
+	if p.Biases != nil {
+		logits = AddBiases(logits, *p.Biases)
+	}
 	if p.Penalties != nil {
 		logits = Penalize(logits, *p.Penalties, p.Seen)
 	}
@@ -49,7 +60,15 @@ func SampleProcessed(logits *Node, by Processors, p Params, positions, rows, bar
 	greedy := p
 	greedy.Temperature = ZerosLike(p.Temperature)
 	best, sum, _ := Sample(logits, greedy, positions, rows)
-	tokens, logprobs, processed = SampleBarred(by.Apply(logits), by.Masks, p, positions, rows, barred)
+	after := by.Apply(logits)
+	if by.Filters != nil { // what is barred is no part of the distribution that they filter
+		filtered := BroadcastToDims(InsertAxes(Filtered(*by.Filters), -1), barred.Shape().Dimensions...)
+		none := FillScalar(g, barred.Shape(), -1)
+		after = bar(after, Where(filtered, barred, none))
+		barred = Where(filtered, none, barred)
+		after, p = Filter(after, by.Masks.through(after), p, *by.Filters, positions)
+	}
+	tokens, logprobs, processed = SampleBarred(after, by.Masks, p, positions, rows, barred)
 
 	at := func(tokens *Node) *Node { return Squeeze(logitsAt(logits, InsertAxes(tokens, -1)), -1) }
 	exact := Add(Sub(at(tokens), at(best)), sum)

@@ -27,9 +27,11 @@ type Features uint32
 const (
 	Penalties    Features = 1 << iota // penalties of tokens that a sequence has
 	MaskedTokens                      // masks of the tokens that may come next
+	Biases                            // biases of tokens
+	Filters                           // filters beside top-k, top-p and min-p
 )
 
-var featureNames = []string{"penalties", "masks"}
+var featureNames = []string{"penalties", "masks", "biases", "filters"}
 
 // Has says that all of others are among f.
 func (f Features) Has(others Features) bool { return f&others == others }
@@ -63,6 +65,8 @@ func FeaturesNamed(names ...string) (f Features, err error) {
 type extras struct {
 	Penalties penalties
 	Masks     masks
+	Biases    biases
+	Filters   sampling.Filters
 }
 
 // newExtras makes the extras of features, all zero.
@@ -72,6 +76,12 @@ func (gr *Graphs) newExtras(g *Graph) (ex extras) {
 	}
 	if gr.Features.Has(MaskedTokens) {
 		ex.Masks = gr.newMasks(g)
+	}
+	if gr.Features.Has(Biases) {
+		ex.Biases = gr.newBiasState(g)
+	}
+	if gr.Features.Has(Filters) {
+		ex.Filters = gr.newFilterState(g)
 	}
 	return ex
 }
@@ -84,6 +94,12 @@ func (p Sizes) ExtraBytes() (n int64) {
 	if p.Features.Has(MaskedTokens) {
 		n += p.maskBytes()
 	}
+	if p.Features.Has(Biases) {
+		n += p.biasBytes()
+	}
+	if p.Features.Has(Filters) {
+		n += p.filterBytes()
+	}
 	return n
 }
 
@@ -91,6 +107,8 @@ func (p Sizes) ExtraBytes() (n int64) {
 type askedOf[Floats, Ints, Words, States any] struct {
 	Penalties  penaltiesOf[Floats, Ints, Words]
 	MaskStates States // i32[A, stopping.Lanes]: see masks
+	Biases     biasesOf[Floats, Ints]
+	Filters    sampling.FiltersOf[Floats]
 }
 
 type (
@@ -106,6 +124,12 @@ func (p Sizes) newAsked() (in Asked) {
 	if p.Features.Has(MaskedTokens) {
 		in.MaskStates = noStates(p.WaitingLen())
 	}
+	if p.Features.Has(Biases) {
+		in.Biases = p.newBiases()
+	}
+	if p.Features.Has(Filters) {
+		in.Filters = tree.Make[sampling.FiltersOf[[]float32]](p.WaitingLen())
+	}
 	return in
 }
 
@@ -113,6 +137,12 @@ func (p Sizes) newAsked() (in Asked) {
 func (p Sizes) setAsked(in *Asked, i int, row Row, e schedule.Entry) {
 	if p.Features.Has(Penalties) {
 		p.setPenalties(&in.Penalties, i, row, e)
+	}
+	if p.Features.Has(Biases) {
+		in.Biases.set(i, row.Biases)
+	}
+	if p.Features.Has(Filters) {
+		sampling.SetFilters(in.Filters, i, row.Sampling)
 	}
 }
 
@@ -132,6 +162,12 @@ func (gr *Graphs) admitExtras(ex extras, in input, a admission) extras {
 	if gr.Features.Has(MaskedTokens) {
 		ex.Masks = gr.admitMasks(ex.Masks, in.Asked.MaskStates, a)
 	}
+	if gr.Features.Has(Biases) {
+		ex.Biases = gr.admitBiases(ex.Biases, in.Asked.Biases, a)
+	}
+	if gr.Features.Has(Filters) {
+		ex.Filters = gr.admitFilters(ex.Filters, in.Asked.Filters, a)
+	}
 	return ex
 }
 
@@ -144,6 +180,14 @@ func (gr *Graphs) processors(st state, rows samplers) (by sampling.Processors, e
 	}
 	if m := st.Extras.Masks; gr.Features.Has(MaskedTokens) {
 		by.Masks, ends = m.Tables.Masks(maskStates(m, rows))
+	}
+	if gr.Features.Has(Biases) {
+		b := gr.biasesOf(st, rows)
+		by.Biases = &b
+	}
+	if gr.Features.Has(Filters) {
+		f := tree.Map(st.Extras.Filters, func(of *Node) *Node { return take(of, rows.Slots) })
+		by.Filters = &f
 	}
 	return by, ends
 }

@@ -41,6 +41,7 @@ type Row struct {
 	StopTokens []int32 // MaxStopTokens at most
 	StopStates [stopping.Lanes]int32
 	Prompt     []int32 // all of it
+	Biases     []Bias  // MaxBiases at most
 }
 
 // BarredOnly is how a row's stop tokens have one that does not end a completion, and is not drawn before MinLen.

@@ -25,6 +25,7 @@ oracle smollm2_goldens.py "$gguf" testdata/goldens
 oracle config_goldens.py models/testdata/configs.json
 oracle gguf_goldens.py testdata/models "$gguf" models/testdata
 oracle sampling_goldens.py sampling/testdata/huggingface.json
+oracle processors_goldens.py sampling/testdata/processors.json
 oracle tokenizer_goldens.py "$gguf"
 oracle chat_goldens.py
 oracle parquet_fixtures.py

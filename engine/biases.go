@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/sampling"
+)
+
+// maxLogitBias bounds the biases of tokens, as OpenAI and vLLM do.
+const maxLogitBias = 100
+
+// stopTokensOf are the tokens that end a completion of r, each once, those with biases first. The model's own are
+// barred until the completion has min_tokens, even where they do not end it.
+func (e *Engine) stopTokensOf(r *Request) []int32 {
+	tokens := slices.Compact(slices.Sorted(slices.Values(r.StopTokens)))
+	for _, eos := range e.cfg.Model.Config.EOS {
+		switch {
+		case slices.Contains(tokens, eos):
+		case !r.IgnoreEOS:
+			tokens = append(tokens, eos)
+		case r.Sampling.MinTokens > 0:
+			tokens = append(tokens, device.BarredOnly(eos))
+		}
+	}
+	slices.SortStableFunc(tokens, func(a, b int32) int {
+		return cmp.Compare(boolToInt(!r.biases(a)), boolToInt(!r.biases(b)))
+	})
+	return tokens
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// biases says whether a stop token has a bias.
+func (r *Request) biases(token int32) bool {
+	_, ok := r.LogitBias[stopToken(token)]
+	return ok
+}
+
+// stopToken is the token that one of stopTokensOf is.
+func stopToken(token int32) int32 {
+	if token < 0 {
+		return device.BarredOnly(token) // its own inverse
+	}
+	return token
+}
+
+// stopTokens are the tokens that end a completion of r, those of a row, and the sequences of tokens. Tokens that a row
+// has no room for are sequences.
+func (e *Engine) stopTokens(r *Request) (tokens []int32, sequences [][]int32) {
+	tokens, sequences = e.stopTokensOf(r), slices.Clone(r.StopSequences)
+	for len(tokens) > device.MaxStopTokens {
+		last := len(tokens) - 1
+		if tokens[last] >= 0 { // the others end nothing
+			sequences = append(sequences, tokens[last:])
+		}
+		tokens = tokens[:last:last]
+	}
+	return tokens, sequences
+}
+
+// biasesOf are the biases of the tokens of a request. Stop tokens that a row has no room for are barred by biases.
+func (e *Engine) biasesOf(r *Request) (list []device.Bias) {
+	for _, token := range slices.Sorted(maps.Keys(r.LogitBias)) {
+		list = append(list, device.Bias{Token: token, Value: r.LogitBias[token]})
+	}
+	if all := e.stopTokensOf(r); r.Sampling.MinTokens > 0 && len(all) > device.MaxStopTokens {
+		for _, token := range all[device.MaxStopTokens:] {
+			list = append(list, device.Bias{Token: stopToken(token), Value: sampling.BarredEarly})
+		}
+	}
+	return list
+}
+
+// checkBiases says what is wrong with the biases of a request.
+func (e *Engine) checkBiases(r *Request) error {
+	vocab := int32(e.cfg.Model.Config.VocabSize)
+	for _, token := range slices.Sorted(maps.Keys(r.LogitBias)) {
+		switch bias := float64(r.LogitBias[token]); {
+		case token < 0 || token >= vocab:
+			return fmt.Errorf("%w: logit_bias has token %d, the vocabulary has 0 to %d", ErrInvalidRequest, token,
+				vocab-1)
+		case !(math.Abs(bias) <= maxLogitBias):
+			return fmt.Errorf("%w: logit_bias of token %d is %v, but must be -%d to %d", ErrInvalidRequest, token, bias,
+				maxLogitBias, maxLogitBias)
+		}
+	}
+	all := e.stopTokensOf(r)
+	if n := len(e.biasesOf(r)); n > device.MaxBiases {
+		return fmt.Errorf("%w: %d tokens have a bias or are barred by min_tokens, and a row has room for %d: "+
+			"give fewer", ErrInvalidRequest, n, device.MaxBiases)
+	}
+	if r.Sampling.MinTokens > 0 && len(all) > device.MaxStopTokens && r.biases(all[device.MaxStopTokens]) {
+		return fmt.Errorf("%w: more than %d stop tokens have a logit_bias, which is not supported with min_tokens",
+			ErrInvalidRequest, device.MaxStopTokens)
+	}
+	return nil
+}
