@@ -22,6 +22,17 @@ func benchInput(b *testing.B) string {
 	return write(b, "in.jsonl", lines.String())
 }
 
+// benchRequests is the same as a batch file of OpenAI, whose answers have log-probabilities.
+func benchRequests(b *testing.B) string {
+	var lines strings.Builder
+	for i := range benchRows {
+		fmt.Fprintf(&lines, `{"custom_id":"row-%d","method":"POST","url":"/v1/chat/completions","body":{"model":"m",`+
+			`"logprobs":true,"max_tokens":128,"messages":[{"role":"user","content":%q}]}}`+"\n", i,
+			strings.Repeat("some words of a question ", 10))
+	}
+	return write(b, "in.jsonl", lines.String())
+}
+
 func benchResult(row *Row) []Result {
 	r := Result{Text: strings.Repeat("word ", benchTokens), FinishReason: "length", PromptTokens: 60,
 		CompletionTokens: benchTokens}
@@ -32,8 +43,8 @@ func benchResult(row *Row) []Result {
 	return []Result{r}
 }
 
-func benchWrite(b *testing.B, format string) (folder string) {
-	r := open(b, benchInput(b))
+func benchWrite(b *testing.B, format, input string) (folder string) {
+	r := open(b, input)
 	in := rows(b, r)
 	out := make([][]Result, len(in))
 	for i, row := range in {
@@ -57,8 +68,9 @@ func benchWrite(b *testing.B, format string) (folder string) {
 	return folder
 }
 
-func BenchmarkWriteParquet(b *testing.B) { benchWrite(b, FormatParquet) }
-func BenchmarkWriteJSONL(b *testing.B)   { benchWrite(b, FormatJSONL) }
+func BenchmarkWriteParquet(b *testing.B) { benchWrite(b, FormatParquet, benchInput(b)) }
+func BenchmarkWriteJSONL(b *testing.B)   { benchWrite(b, FormatJSONL, benchInput(b)) }
+func BenchmarkWriteAnswers(b *testing.B) { benchWrite(b, FormatOpenAI, benchRequests(b)) }
 
 func benchRead(b *testing.B, path string) {
 	for b.Loop() {
@@ -69,7 +81,8 @@ func benchRead(b *testing.B, path string) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/benchRows, "us/row")
 }
 
-func BenchmarkReadJSONL(b *testing.B) { benchRead(b, benchInput(b)) }
+func BenchmarkReadJSONL(b *testing.B)    { benchRead(b, benchInput(b)) }
+func BenchmarkReadRequests(b *testing.B) { benchRead(b, benchRequests(b)) }
 
 func BenchmarkReadParquet(b *testing.B) {
 	r := open(b, benchInput(b))
