@@ -99,12 +99,13 @@ func systemFingerprint(of string) string {
 }
 
 func (e *answerEncoder) choice(asked *request, i int, r *Result) openai.Choice {
-	c := openai.Choice{Index: i, FinishReason: r.FinishReason}
+	c := openai.Choice{Index: i}
 	if asked.endpoint == openai.Completions {
 		c.Text = &r.Text
 	} else {
-		c.Message = &openai.Message{Role: "assistant", Content: &r.Text}
+		c.Message = openai.NewMessage("", r.Text, "")
 	}
+	c.FinishWith(r.FinishReason)
 	if asked.logprobs {
 		tokens := e.tokens(r)
 		if c.Logprobs = openai.ChatLogprobs(tokens); asked.endpoint == openai.Completions {
@@ -172,7 +173,7 @@ func answersOf(raw []byte, object []member, first bool) ([]*Completion, error) {
 			return nil, errors.New("its choices are not in order")
 		}
 		r := Result{Generation: i, Text: c.TextOf(), TokenIDs: c.TokenIDs, Logprobs: c.LogprobsOf(),
-			FinishReason: c.FinishReason, CompletionTokens: body.Usage.TokensOf(i, len(body.Choices))}
+			FinishReason: c.Finish(), CompletionTokens: body.Usage.TokensOf(i, len(body.Choices))}
 		r.countAlone = c.TokenIDs == nil
 		if body.Usage != nil {
 			r.PromptTokens = body.Usage.PromptTokens

@@ -119,6 +119,28 @@ func TestLines(t *testing.T) {
 	}
 }
 
+func TestMessages(t *testing.T) {
+	const calls = `[{"id":"call-1","type":"function","function":{"name":"f","arguments":"{}"}}]`
+	for _, c := range []struct{ reasoning, text, calls, reason, want string }{
+		{"", "a", "", "stop", `{"index":0,"message":{"role":"assistant","content":"a","refusal":null},` +
+			`"logprobs":null,"finish_reason":"stop"}`},
+		{"hm", "", calls, "stop", `{"index":0,"message":{"role":"assistant","content":null,"refusal":null,` +
+			`"reasoning":"hm","tool_calls":` + calls + `},"logprobs":null,"finish_reason":"tool_calls"}`},
+		{"", "a", calls, "length", `{"index":0,"message":{"role":"assistant","content":"a","refusal":null,` +
+			`"tool_calls":` + calls + `},"logprobs":null,"finish_reason":"length"}`},
+	} {
+		choice := Choice{Message: NewMessage(c.reasoning, c.text, c.calls)}
+		choice.FinishWith(c.reason)
+		got, err := json.Marshal(choice)
+		if err != nil || string(got) != c.want {
+			t.Errorf("%s, %v", got, err)
+		}
+		if choice.Finish() != c.reason || choice.TextOf() != c.text {
+			t.Errorf("read back as %s, %q", choice.Finish(), choice.TextOf())
+		}
+	}
+}
+
 func TestFailure(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"custom_id":"a","response":null,"error":{"code":"batch_expired","message":"too late"}}`:                                "too late",

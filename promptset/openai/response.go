@@ -84,9 +84,45 @@ type Choice struct {
 
 // Message is the completion of a chat.
 type Message struct {
-	Role    string  `json:"role"`
-	Content *string `json:"content"`
-	Refusal *string `json:"refusal"`
+	Role      string          `json:"role"`
+	Content   *string         `json:"content"` // nil where there are calls of tools alone
+	Refusal   *string         `json:"refusal"`
+	Reasoning string          `json:"reasoning,omitempty"` // vLLM's, where the text is taken apart
+	ToolCalls json.RawMessage `json:"tool_calls,omitempty"`
+}
+
+// NewMessage returns the message of a completion: its reasoning, its text, and its calls of tools as a JSON list; ""
+// stands for none.
+func NewMessage(reasoning, text, calls string) *Message {
+	m := &Message{Role: "assistant", Content: &text, Reasoning: reasoning}
+	if calls != "" {
+		m.ToolCalls = json.RawMessage(calls)
+		if text == "" {
+			m.Content = nil
+		}
+	}
+	return m
+}
+
+// Reasons for which a choice ended that Quire tells otherwise.
+const (
+	toolCalls    = "tool_calls" // it has some
+	stop, length = "stop", "length"
+)
+
+// FinishWith sets why a choice ended: for calls of tools, where it has some and was not cut.
+func (c *Choice) FinishWith(reason string) {
+	if c.FinishReason = reason; reason == stop && c.Message != nil && len(c.Message.ToolCalls) > 0 {
+		c.FinishReason = toolCalls
+	}
+}
+
+// Finish returns why a choice ended, without a look at what it has.
+func (c *Choice) Finish() string {
+	if c.FinishReason != length {
+		return stop
+	}
+	return length
 }
 
 // Usage counts the tokens of a line.
