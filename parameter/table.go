@@ -169,6 +169,7 @@ var judged = []Parameter{
 	{Name: "reasoning_effort", From: servers, Note: inTheTemplate},
 	{Name: "verbosity", From: OpenAI, neutral: []string{`"medium"`}, Note: "say it in the prompt"},
 	{Name: "web_search_options", From: OpenAI},
+	{Name: "moderation", From: OpenAI},
 	{Name: "previous_response_id", From: OpenAI, Note: "give the whole conversation as messages"},
 
 	// What of a completion is wanted.
@@ -214,7 +215,7 @@ var passing = []struct {
 	{placement, VLLM, `
 		kv_transfer_params ec_transfer_params priority cache_salt skip_reading_prefix_cache
 		guided_decoding_backend`},
-	{placement, OpenAI, "prompt_cache_key prompt_cache_retention"},
+	{placement, OpenAI, "prompt_cache_key prompt_cache_options prompt_cache_retention"},
 	{placement, LlamaCpp, "cache_prompt n_cache_reuse id_slot slot_id backend_sampling"},
 	{placement, Transformers, `
 		use_cache cache_implementation cache_config return_legacy_cache prefill_chunk_size compile_config

@@ -107,7 +107,7 @@ func (e *answerEncoder) choice(asked *request, i int, r *Result) openai.Choice {
 	}
 	c.FinishWith(r.FinishReason)
 	if asked.logprobs {
-		tokens := e.tokens(r)
+		tokens := e.tokens(r, asked.asIDs)
 		if c.Logprobs = openai.ChatLogprobs(tokens); asked.endpoint == openai.Completions {
 			c.Logprobs = openai.TextLogprobs(tokens)
 		}
@@ -120,9 +120,9 @@ func (e *answerEncoder) choice(asked *request, i int, r *Result) openai.Choice {
 
 // tokens are the drawn tokens with their log-probabilities. Those of a model without a tokenizer have names, as vLLM
 // has them.
-func (e *answerEncoder) tokens(r *Result) []openai.Token {
+func (e *answerEncoder) tokens(r *Result, asIDs bool) []openai.Token {
 	text := e.options.TokenText
-	if text == nil {
+	if text == nil || asIDs {
 		text = func(id int32) []byte { return fmt.Appendf(nil, "token_id:%d", id) }
 	}
 	tokens := make([]openai.Token, min(len(r.TokenIDs), len(r.Logprobs)))

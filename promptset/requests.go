@@ -20,6 +20,7 @@ type request struct {
 	model    string // that the line names; empty where it names none
 	logprobs bool   // of the drawn tokens are wanted
 	tokenIDs bool   // are wanted
+	asIDs    bool   // tokens are named by their ids
 }
 
 // isRequest says whether an object is a line of an OpenAI batch file, and no row with columns of such names.
@@ -84,6 +85,7 @@ func (r *Row) readAnswerForm(body []member) {
 		r.fail("top_logprobs is %s and logprobs is not true; give both, or none", abbreviate(raw))
 	}
 	r.request.tokenIDs = string(valueOf(body, "return_token_ids")) == "true"
+	r.request.asIDs = string(valueOf(body, "return_tokens_as_token_ids")) == "true"
 }
 
 // judgeBody refuses a member of a body that is no parameter of OpenAI's or vLLM's servers, and what no batch has.
@@ -97,6 +99,10 @@ func (r *Row) judgeBody(m member) {
 	case "stream":
 		if string(m.raw) != "false" {
 			r.fail("stream is %s, and the answers of a batch are no streams; leave it out", abbreviate(m.raw))
+		}
+	case "return_prompt_text", "return_token_offsets":
+		if string(m.raw) != "false" {
+			r.fail("%s is %s, and answers do not have them; leave it out", m.key, abbreviate(m.raw))
 		}
 	case "logprobs":
 		if isBool := m.raw[0] == 't' || m.raw[0] == 'f'; isBool != (r.request.endpoint == openai.Chat) {
