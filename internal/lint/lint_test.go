@@ -38,7 +38,7 @@ var tiers = map[string]int{
 
 	"attention": graphTier, "linear": graphTier, "masking": graphTier, "models/decoder": graphTier,
 	"pagetable": graphTier,
-	"sampling": graphTier, "seqtable": graphTier, "stopping": graphTier, "tokenqueue": graphTier,
+	"sampling":  graphTier, "seqtable": graphTier, "stopping": graphTier, "tokenqueue": graphTier,
 
 	"collective": basisTier, "control": basisTier, "scan": basisTier, "tree": basisTier,
 
