@@ -27,16 +27,16 @@ const (
 	kindFail kind = iota
 	kindEmpty
 	kindAll
-	kindSet     // a: index into sets
-	kindChoice  // a: index into tables; b, c: the range of its strings that are left; d: bytes that are gone
-	kindNumber  // a: index into divisors; b: remainder; c: phase; d: digits of the fraction that are left
-	kindSeq     // a, then b
-	kindAlt     // list a
-	kindAnd     // list a
-	kindNot     // a
-	kindRepeat  // a, b to c times
-	kindLexeme  // a, which is stepped through as one
-	kindRule    // a: index into rules
+	kindSet    // a: index into sets
+	kindChoice // a: index into tables; b, c: the range of its strings that are left; d: bytes that are gone
+	kindNumber // a: index into divisors; b: remainder; c: phase; d: digits of the fraction that are left
+	kindSeq    // a, then b
+	kindAlt    // list a
+	kindAnd    // list a
+	kindNot    // a
+	kindRepeat // a, b to c times
+	kindLexeme // a, which is stepped through as one
+	kindRule   // a: index into rules
 	// a: index into members; b: the next, or those that came; c: how many, as far as it counts; d: 1 behind one
 	kindMembers
 )
