@@ -467,8 +467,10 @@ func TestCancelled(t *testing.T) {
 			cancel()
 		}
 		_, first, err := w.run(ctx)
-		if cancelled := first.Calls >= after; err != nil != cancelled || cancelled && err != context.Canceled {
-			t.Fatalf("%v after %d calls", err, first.Calls)
+		switch { // the last call of a run that is done only frees rows
+		case err == nil && first.Calls <= after, err == context.Canceled && first.Calls >= after:
+		default:
+			t.Fatalf("%v after %d calls, cancelled at call %d", err, first.Calls, after)
 		}
 		w.contextsAreWhole(t)
 		w.namesAreTrue(t)
