@@ -139,7 +139,7 @@ type Entry struct {
 // Prompt is a prompt or a prefix to be run for clones, in a row that the scheduler chose.
 type Prompt struct {
 	Row, Start int
-	PromptLen  int // tokens to run
+	PromptLen  int // tokens to run; where it is scored, the one behind them lies there too
 	MaxPages   int // pages for these, and for the first clone
 	Behind     int // how many waiting entries come before it
 	Score      int // as of a [Request]

@@ -37,8 +37,9 @@ func (s *scheduler) dropAll() {
 	}
 }
 
-// newPrefix makes a prefix row of the first size tokens of g's prompt, a clone of source if that is not nil. With
-// first, the pages of g's next sequence are reserved with it. It returns nil where all rows are in use.
+// newPrefix makes a prefix row of the first size tokens of g's prompt, or of those that a clone of these takes over. It
+// is a clone of source if that is not nil. With first, the pages of g's next sequence are reserved with it. It returns
+// nil where all rows are in use.
 func (s *scheduler) newPrefix(g *group, size int, first bool, source *prefixRow, held int) *prefixRow {
 	if len(s.freePrefix) == 0 {
 		return nil
@@ -46,7 +47,7 @@ func (s *scheduler) newPrefix(g *group, size int, first bool, source *prefixRow,
 	if source != nil {
 		s.cache.Use(source.row) // until the row is opened
 	}
-	p := &prefixRow{row: pop(&s.freePrefix), tokens: g.Tokens[:size], source: source, held: held}
+	p := &prefixRow{row: pop(&s.freePrefix), tokens: g.Tokens[:g.takes(size)], source: source, held: held}
 	if first {
 		p.first = g
 	}
@@ -92,7 +93,7 @@ func (s *scheduler) assign(o *offer, g *group, busy bool) bool {
 	}
 	whole := len(g.Tokens) - 1
 	clones := g.N-g.next > 1 && g.takes(whole) > 0 && s.Paged &&
-		s.pagesAhead(g.Request, whole)-ofContext/s.PageSize <= s.cfg.Pool
+		s.pagesAhead(g.Request, g.takes(whole))-ofContext/s.PageSize <= s.cfg.Pool
 	// A prefix that others in the queue have too is run once for all.
 	if shared := s.counts.Shared(g.chain) * s.PageSize; g.takes(shared) > held && !s.oneAtATime {
 		if p := s.newPrefix(g, shared, !clones || shared == whole, source, held); p != nil {

@@ -99,7 +99,7 @@ type group struct {
 type prefixRow struct {
 	row    int
 	tokens []int32
-	chain  []prefix.Hash // of its full pages
+	chain  []prefix.Hash // of its full pages; where it is scored also of one that lacks its last token
 	source *prefixRow    // itself a clone, until it is opened
 	held   int
 	opened bool

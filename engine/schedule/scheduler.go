@@ -103,7 +103,7 @@ func (s *scheduler) offer() (*offer, error) {
 	}
 	for _, p := range s.prefixes {
 		if p != nil && p.opened && p.done < len(p.tokens) {
-			start, _ := o.place(p.tokens, p.done, s.PromptLimit)
+			start, _ := o.place(p.placed(), p.done, s.PromptLimit)
 			o.Starts[p.row] = int32(start)
 		}
 	}
@@ -207,7 +207,7 @@ func (s *scheduler) listAhead(o *offer, p *prefixRow) bool {
 	} else {
 		p.from = takenFrom{row: p.source.scores}
 	}
-	start, ok := o.place(p.tokens, p.held, s.PromptLimit)
+	start, ok := o.place(p.placed(), p.held, s.PromptLimit)
 	if ok {
 		prompt := Prompt{Row: p.row, Start: start, PromptLen: len(p.tokens), MaxPages: s.maxPages(p),
 			Behind: len(o.waiting), Score: p.score, Source: None, Named: at, Held: p.held}

@@ -149,13 +149,21 @@ func (s *Scores) takePages(pages []*Scores, pageSize int) {
 // tops is how many of the likeliest tokens are told with each of the prompt.
 func (r *Request) tops() int { return max(0, r.Score-1) }
 
-// takes is how many tokens a clone takes over of a row that has n of its prompt. Where the prompt is scored it runs the
-// last one again: from that its own next token is scored, which the row may not have.
+// takes is how many tokens a clone takes over where it has n in common with a row. Where the prompt is scored it runs
+// the last of these itself: from that its own next token is scored, which the row may not have.
 func (r *Request) takes(n int) int {
 	if r.Score > 0 {
 		return max(0, n-1)
 	}
 	return n
+}
+
+// placed is the tokens that the row runs; where it is scored with the one behind them, which is scored from the last.
+func (p *prefixRow) placed() []int32 {
+	if p.score > 0 {
+		return p.tokens[:len(p.tokens)+1]
+	}
+	return p.tokens
 }
 
 // seedOf begins the names of the pages of a prompt. Where it is scored, pages have names of their own, so that all that

@@ -402,7 +402,7 @@ func (c *call) prefill() {
 		}
 		for ; left > 0 && r.length < r.promptLen; left-- {
 			c.write(r, c.in.Tokens[r.start+r.length])
-			c.score(r)
+			c.score(row)
 			c.out.PrefillTokens++
 		}
 		if row < c.Slots && r.length == r.promptLen {

@@ -20,8 +20,9 @@ func (c *call) roomToScore() bool {
 }
 
 // score scores the token behind the one that a row ran last, if that is of its prompt.
-func (c *call) score(r *row) {
-	if r.score == 0 || r.length == r.promptLen {
+func (c *call) score(row int) {
+	r := &c.rows[row]
+	if r.score == 0 || row < c.Slots && r.length == r.promptLen {
 		return
 	}
 	out := &c.out.Scores
