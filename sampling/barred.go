@@ -15,7 +15,7 @@ import (
 // them once; what is not of the vocabulary is none.
 //
 // A row draws as if the logits of its barred tokens were -Inf, and its processed log-probabilities are so too. Its
-// logprobs are those of all of its logits, but for rounding. Rows that bar no token draw as by [Sample], to the bit.
+// logprobs are those of all of its logits, to the bit. Rows that bar no token draw as by [Sample], to the bit.
 //
 // The barred logits are overwritten in place, so that the logits must not be used by anything else.
 func SampleBarred(logits *Node, m Masks, p Params, positions, rows, barred *Node) (tokens, logprobs,
@@ -30,26 +30,44 @@ func SampleBarred(logits *Node, m Masks, p Params, positions, rows, barred *Node
 	}
 	isBarred := isToken(logits, barred)
 	bars := ReduceLogicalOr(isBarred, -1)
-	held := logitsAt(logits, barred)
-	infinity := FillScalar(g, held.Shape(), math.Inf(1))
-	// In place, since nothing reads the logits of all tokens any more: so that held is read first, the places depend on
+	raw := rawOf(logits, p, positions, rows, ReduceLogicalOr(bars))
+	// In place, since nothing reads the logits of all tokens any more: so that raw is known first, the places depend on
 	// it.
-	masked := barAfter(logits, barred, ConvertDType(GreaterThan(held, infinity), dtypes.Int32))
+	never := GreaterThan(raw.Sum, FillScalar(g, raw.Sum.Shape(), math.Inf(1)))
+	never = BroadcastToDims(InsertAxes(never, -1), barred.Shape().Dimensions...)
+	masked := barAfter(logits, barred, ConvertDType(never, dtypes.Int32))
 	tokens, logprobs, processed = SampleMasked(masked, m, p, positions, rows)
 
-	// What the barred tokens add to the sum of exp(logit), as logarithms of the share of the others' sum. They are
-	// taken from the drawn token's logit first: the difference of large logits is exact.
 	zero := ZerosLike(logprobs)
-	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), held.Shape().Dimensions...) }
 	drawn := Squeeze(logitsAt(masked, InsertAxes(tokens, -1)), -1)
-	shares := Where(isBarred, Add(Sub(held, wide(drawn)), wide(logprobs)), FillScalar(g, held.Shape(), math.Inf(-1)))
-	most := Max(ReduceMax(shares, -1), zero)
-	more := Add(Log(Add(ReduceSum(Exp(Sub(shares, wide(most))), -1), Exp(Neg(most)))), most)
-	valid := LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)), GreaterOrEqual(more, zero)) // no NaN is barred
+	some := GreaterOrEqual(tokens, ZerosLike(tokens))
+	valid := LogicalAnd(some, GreaterOrEqual(raw.Best, ZerosLike(tokens))) // no NaN is barred
 	tokens = Where(LogicalAnd(bars, LogicalNot(valid)), FillScalar(g, tokens.Shape(), -1), tokens)
-	logprobs = Where(bars, Where(valid, Sub(logprobs, more), zero), logprobs)
+	logprobs = Where(bars, Where(valid, Add(Sub(drawn, raw.Top), raw.Sum), zero), logprobs)
 	processed = Where(LogicalOr(LogicalNot(bars), valid), processed, zero)
 	return tokens, logprobs, processed
+}
+
+// raw is what log-probabilities under all logits are made of: log softmax(logits)[i] is logits[i] - Top + Sum, to the
+// bit as [Sample] has it.
+type raw struct {
+	Best *Node // i32[S]: the likeliest token, -1 without a distribution
+	Top  *Node // f32[S]: its logit
+	Sum  *Node // f32[S]: its log-probability
+}
+
+// rawOf computes it where wanted, bool[], holds.
+func rawOf(logits *Node, p Params, positions, rows, wanted *Node) raw {
+	return control.If(wanted, func() (r raw) {
+		greedy := p
+		greedy.Temperature = ZerosLike(p.Temperature)
+		r.Best, r.Sum, _ = Sample(logits, greedy, positions, rows)
+		r.Top = Squeeze(logitsAt(logits, InsertAxes(r.Best, -1)), -1)
+		return r
+	}, func() raw {
+		none := ZerosLike(p.Temperature)
+		return raw{Best: ZerosLike(positions), Top: none, Sum: none}
+	})
 }
 
 // logitsAt returns the logits of some tokens of each row, f32[S, K] for tokens i32[S, K]; that of token 0 for those

@@ -14,8 +14,8 @@ import (
 // Logprobs says how likely one token of each row is under the model's own distribution, and which tokens are the
 // likeliest: log softmax(logits), before temperature and filters.
 //
-// logits [S, V] are of any float dtype (computed in float32). tokens i32[S] are of the vocabulary. counts i32[S] are
-// how many of the likeliest tokens a row wants, width at most; width is 1 to V. rows i32[] says how many of the S rows,
+// logits [S, V] are of any float dtype (computed in float32). tokens i32[S] are of the vocabulary, or -1 for
+// none, whose log-probability is 0. counts i32[S] are how many of the likeliest tokens a row wants, width at most; width is 1 to V. rows i32[] says how many of the S rows,
 // the first ones, are wanted: the results of the others may be anything.
 //
 // It returns logprobs f32[S]; and topIDs i32[S, width] and topLogprobs f32[S, width], the likeliest tokens first, of
@@ -63,6 +63,7 @@ func logprobsPlain(logits, tokens, counts *Node, width int) (logprobs, ids, tops
 	block := Div(token, v.int32(blockSize))
 	logit := takeElements(takeRows(v.logits, block), Sub(token, Mul(block, v.int32(blockSize))))
 	logprobs = Where(valid, Sub(Sub(logit, v.max), Log(rawSum)), nan)
+	logprobs = Where(LessThan(tokens, ZerosLike(tokens)), ZerosLike(logprobs), logprobs)
 
 	type likeliest struct{ IDs, Logits *Node }
 	top := control.If(ReduceLogicalOr(GreaterThan(counts, ZerosLike(counts))),

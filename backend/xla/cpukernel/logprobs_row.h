@@ -66,19 +66,24 @@ void Q_LOGPROBS_ROW(void *args, int64_t i) {
 	while (s.size * MAX_CHUNKS < s.vocabulary) s.size *= 2;
 	s.chunks = (s.vocabulary + s.size - 1) / s.size;
 	s.masked = 0;
-	float sum = scan(&s), *top = a->top + i * a->width;
+	float *top = a->top + i * a->width;
 	int32_t *id = a->id + i * a->width, token = a->token[i];
 	int64_t n = a->count[i] < a->width ? a->count[i] : a->width;
 	if (n < 0) n = 0;
 	for (int64_t k = n; k < a->width; k++) id[k] = -1, top[k] = 0;
+	a->logprob[i] = 0;
+	if (!n && token < 0) return;
+	float sum = scan(&s);
 	if (!(sum > 0 && s.max < INFINITY)) {
-		a->logprob[i] = NAN;
+		if (token >= 0) a->logprob[i] = NAN;
 		for (int64_t k = 0; k < n; k++) id[k] = -1, top[k] = NAN;
 		return;
 	}
-	token = token < 0 ? 0 : token >= s.vocabulary ? s.vocabulary - 1 : token;
-	float centred = logit_of(&s, token) - s.max; // as Q_SAMPLE_ROW has it
-	a->logprob[i] = centred - logf(sum);
+	if (token >= s.vocabulary) token = s.vocabulary - 1;
+	if (token >= 0) {
+		float centred = logit_of(&s, token) - s.max; // as Q_SAMPLE_ROW has it
+		a->logprob[i] = centred - logf(sum);
+	}
 	if (n) likeliest(&s, n, top, id);
 	for (int64_t k = 0; k < n; k++) {
 		float centred = top[k] - s.max;
