@@ -24,6 +24,10 @@ const (
 	MaskedTokens = device.MaskedTokens // structured output, allowed_token_ids, bad_words
 	Biases       = device.Biases       // logit_bias, and min_tokens where more tokens than device.MaxStopTokens end
 	Filters      = device.Filters      // typical_p, top_n_sigma, XTC
+	// top_logprobs, prompt_logprobs, and more of the likeliest tokens than 20 of either
+	TopLogprobs    = device.TopLogprobs
+	PromptLogprobs = device.PromptLogprobs
+	WideLogprobs   = device.WideLogprobs
 )
 
 // FeaturesOf are those that requests with these settings ask for.
@@ -46,11 +50,16 @@ func featuresOf(s sampling.Settings) (f Features) {
 // featuresProgram is what process 0 calls that the program run gets more features.
 const featuresProgram = "features"
 
-// grow gives the program run the features that entries ask for, if it lacks them.
-func (e *Engine) grow(entries []schedule.Entry) error {
+// grow gives the program run the features that entries and prompts ahead ask for, if it lacks them.
+func (e *Engine) grow(entries []schedule.Entry, ahead []schedule.Prompt) error {
 	all := e.graphs.Features
 	for _, entry := range entries {
 		all |= entry.Request.Tag.(tag).features
+	}
+	for _, p := range ahead {
+		if p.Score > 0 {
+			all |= ScoringFeatures(0, p.Score-1)
+		}
 	}
 	if all == e.graphs.Features {
 		return nil

@@ -11,7 +11,8 @@ import (
 
 // A program without features has no array of them, and those that it has are updated in place.
 func TestExtrasOfFeatures(t *testing.T) {
-	for _, features := range []Features{0, Penalties, Biases, Filters, Penalties | Biases | Filters} {
+	for _, features := range []Features{0, Penalties, Biases, Filters, TopLogprobs, PromptLogprobs,
+		Penalties | Biases | Filters | TopLogprobs | PromptLogprobs | WideLogprobs} {
 		cfg := Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 64, PageSize: 16,
 			PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 64 << 20, Features: features}
 		e, err := New(t.Context(), cfg)

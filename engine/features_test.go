@@ -26,6 +26,10 @@ var featured = []struct {
 	{engine.MaskedTokens, askForMasks},
 	{engine.Biases, askForBiases},
 	{engine.Filters, askForFilters},
+	{engine.TopLogprobs, func(i int, r *engine.Request) { r.TopLogprobs = []int{5, 0, 20, 1}[i%4] }},
+	{engine.PromptLogprobs, func(i int, r *engine.Request) {
+		r.ScorePrompt, r.PromptTopLogprobs = i%5 != 1, []int{0, 3}[i%2]
+	}},
 	{engine.Penalties | engine.MaskedTokens | engine.Biases | engine.Filters, func(i int, r *engine.Request) {
 		askForMasks(i, r)
 		askForBiases(i, r)

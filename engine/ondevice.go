@@ -18,7 +18,7 @@ type onDevice struct {
 
 // Run implements [schedule.Device].
 func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, error) {
-	if err := d.e.grow(in.Waiting); err != nil {
+	if err := d.e.grow(in.Waiting, in.Ahead); err != nil {
 		return nil, schedule.Spent{}, err
 	}
 	p := d.e.programs[device.Run]

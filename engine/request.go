@@ -22,7 +22,7 @@ type Request struct {
 	Context *Context
 	// N is how many completions to draw, numbered FirstGeneration, FirstGeneration+1, ...
 	N, FirstGeneration int
-	// MaxTokens bounds the tokens of a completion. The engine's MaxModelLen bounds prompt and completion together.
+	// MaxTokens bounds the tokens of a completion; 0, with ScorePrompt, draws none. The engine's MaxModelLen bounds prompt and completion together.
 	MaxTokens int
 	// Sampling says how tokens are chosen.
 	Sampling sampling.Settings
@@ -44,6 +44,12 @@ type Request struct {
 	BadWords [][]int32
 	// IgnoreEOS goes on past the model's end-of-sequence tokens.
 	IgnoreEOS bool
+	// TopLogprobs is how many of the likeliest tokens are told with each token of a completion.
+	TopLogprobs int
+	// ScorePrompt has Completion.Prompt tell how likely the tokens of the prompt are, with PromptTopLogprobs of the
+	// likeliest ones at each place.
+	ScorePrompt       bool
+	PromptTopLogprobs int
 	// Tag is the caller's.
 	Tag any
 }
@@ -69,8 +75,13 @@ type Completion struct {
 	// Logprobs are of the chosen tokens under the model's own distribution; ProcessedLogprobs under the one that was
 	// sampled from, after temperature and filters. Natural logarithms.
 	Logprobs, ProcessedLogprobs []float32
-	FinishReason                FinishReason
-	PromptTokens                int
+	// TopIDs and TopLogprobs are of the likeliest tokens at the place of each of Tokens, the likeliest first, of equal
+	// ones the lowest id, under the model's own distribution; nil without Request.TopLogprobs.
+	TopIDs       [][]int32
+	TopLogprobs  [][]float32
+	Prompt       *PromptScores // nil without Request.ScorePrompt
+	FinishReason FinishReason
+	PromptTokens int
 	// Err is why the request could not be run, or did not end well. The job goes on.
 	Err error
 
@@ -102,8 +113,11 @@ func (e *Engine) check(r *Request) error {
 		return fmt.Errorf("%w: n is %d, at least 1 is needed", ErrInvalidRequest, r.N)
 	case r.FirstGeneration < 0:
 		return fmt.Errorf("%w: generation is %d, which is negative", ErrInvalidRequest, r.FirstGeneration)
-	case r.MaxTokens < 1:
+	case r.MaxTokens < 0:
 		return fmt.Errorf("%w: max_tokens is %d, at least 1 is needed", ErrInvalidRequest, r.MaxTokens)
+	}
+	if err := checkScores(r); err != nil {
+		return err
 	}
 	if err := e.checkTokens(r.Tokens); err != nil {
 		return err
@@ -154,7 +168,7 @@ func (e *Engine) checkStops(r *Request) error {
 
 // maxLen is the most tokens, prompt and completion, that a completion of r may come to.
 func (e *Engine) maxLen(r *Request) int {
-	return min(len(r.Tokens)+r.MaxTokens, e.plan.MaxModelLen)
+	return min(len(r.Tokens)+max(r.MaxTokens, 1), e.plan.MaxModelLen)
 }
 
 // pagesFor is how many pages hold the keys and values of a sequence of maxLen tokens: the last token is drawn, but

@@ -136,10 +136,14 @@ func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
 	s := &schedule.Request{Tokens: r.Tokens, N: r.N, First: r.FirstGeneration, Stop: r.Stop,
 		MinTokens: r.Sampling.MinTokens, Context: schedule.None}
 	whole, context, err := e.resolve(r)
-	t := tag{asked: r, whole: whole}
+	if err == nil && whole.MaxTokens == 0 {
+		whole = scoresOnly(whole)
+		s.Stop, s.MinTokens = nil, 0
+	}
 	if err == nil {
 		err = e.check(whole)
 	}
+	t := tag{asked: r, whole: whole}
 	if err == nil {
 		t.stops, err = e.stopSets(whole)
 	}
@@ -154,9 +158,14 @@ func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
 			t.features |= Biases
 		}
 	}
-	s.Tag, s.OnDevice, s.Recalls = t, t.stops[stopping.OfText] != nil, t.features != 0
+	s.Recalls = t.features != 0
+	t.features |= r.scoring()
+	s.Tag, s.OnDevice = t, t.stops[stopping.OfText] != nil
 	if err == nil {
 		s.Tokens, s.MaxLen = whole.Tokens, e.maxLen(whole)
+		if e.setScoring(s, whole); s.Score > 0 {
+			context = nil // its tokens were not scored
+		}
 		if context != nil {
 			s.Context = context.row
 		}
@@ -181,7 +190,8 @@ type tag struct {
 func completion(c *schedule.Completion) *Completion {
 	asked := c.Request.Tag.(tag).asked
 	out := &Completion{Request: asked, Generation: c.Generation, PromptTokens: len(c.Request.Tokens), Tokens: c.Tokens,
-		Text: c.Text, Logprobs: c.Logprobs, ProcessedLogprobs: c.ProcessedLogprobs}
+		Text: c.Text, Logprobs: c.Logprobs, ProcessedLogprobs: c.ProcessedLogprobs,
+		TopIDs: c.TopIDs, TopLogprobs: c.TopLogprobs, Prompt: c.Prompt}
 	switch {
 	case c.Refused:
 		out.PromptTokens = len(asked.Tokens)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
 	"github.com/quire/quire/tree"
@@ -116,11 +117,7 @@ func (gr *Graphs) score(st state, w decoder.Weights, in scoreInput) (state, scor
 			left := Min(Sub(in.Count, s.At), integer(g, slots))
 			within := Min(at, integer(g, t-1))
 			logits := decoder.Logits(gr.Model, w, take(hidden, within), left)
-			centred := Sub(logits, ReduceAndKeep(logits, ReduceMax, 1))
-			next := BroadcastToDims(InsertAxes(take(in.Next, within), 1), logits.Shape().Dimensions...)
-			isNext := Equal(Iota(g, shapes.Make(dtypes.Int32, logits.Shape().Dimensions...), 1), next)
-			of := ReduceSum(Where(isNext, centred, ZerosLike(centred)), 1)
-			logprobs := Sub(of, Log(ReduceSum(Exp(centred), 1)))
+			logprobs, _, _ := sampling.Logprobs(logits, take(in.Next, within), ZerosLike(at), left, 1)
 			to := Where(LessThan(at, in.Count), at, FillScalar(g, at.Shape(), float64(t)))
 			return scored{AddScalar(s.At, float64(slots)), control.ScatterSet(s.Logprobs, to, logprobs)}
 		})

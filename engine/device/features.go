@@ -25,13 +25,17 @@ import (
 type Features uint32
 
 const (
-	Penalties    Features = 1 << iota // penalties of tokens that a sequence has
-	MaskedTokens                      // masks of the tokens that may come next
-	Biases                            // biases of tokens
-	Filters                           // filters beside top-k, top-p and min-p
+	Penalties      Features = 1 << iota // penalties of tokens that a sequence has
+	MaskedTokens                        // masks of the tokens that may come next
+	Biases                              // biases of tokens
+	Filters                             // filters beside top-k, top-p and min-p
+	TopLogprobs                         // the likeliest tokens with each that is drawn
+	PromptLogprobs                      // how likely the tokens of prompts are, and the likeliest ones
+	WideLogprobs                        // of these more than NarrowTops
 )
 
-var featureNames = []string{"penalties", "masks", "biases", "filters"}
+var featureNames = []string{"penalties", "masks", "biases", "filters", "top_logprobs", "prompt_logprobs",
+	"wide_logprobs"}
 
 // Has says that all of others are among f.
 func (f Features) Has(others Features) bool { return f&others == others }
@@ -67,6 +71,7 @@ type extras struct {
 	Masks     masks
 	Biases    biases
 	Filters   sampling.Filters
+	Scoring   scoring
 }
 
 // newExtras makes the extras of features, all zero.
@@ -83,6 +88,7 @@ func (gr *Graphs) newExtras(g *Graph) (ex extras) {
 	if gr.Features.Has(Filters) {
 		ex.Filters = gr.newFilterState(g)
 	}
+	ex.Scoring = gr.newScoring(g)
 	return ex
 }
 
@@ -100,7 +106,7 @@ func (p Sizes) ExtraBytes() (n int64) {
 	if p.Features.Has(Filters) {
 		n += p.filterBytes()
 	}
-	return n
+	return n + p.scoringBytes()
 }
 
 // askedOf is what the host gives of the features that A waiting entries ask for.
@@ -109,6 +115,7 @@ type askedOf[Floats, Ints, Words, States any] struct {
 	MaskStates States // i32[A, stopping.Lanes]: see masks
 	Biases     biasesOf[Floats, Ints]
 	Filters    sampling.FiltersOf[Floats]
+	Scoring    scoringOf[Ints]
 }
 
 type (
@@ -130,6 +137,7 @@ func (p Sizes) newAsked() (in Asked) {
 	if p.Features.Has(Filters) {
 		in.Filters = tree.Make[sampling.FiltersOf[[]float32]](p.WaitingLen())
 	}
+	in.Scoring = p.newAskedScoring()
 	return in
 }
 
@@ -144,6 +152,7 @@ func (p Sizes) setAsked(in *Asked, i int, row Row, e schedule.Entry) {
 	if p.Features.Has(Filters) {
 		sampling.SetFilters(in.Filters, i, row.Sampling)
 	}
+	setScoring(&in.Scoring, i, e)
 }
 
 // beginExtras brings extras to where the host has them when a call begins.
@@ -168,6 +177,7 @@ func (gr *Graphs) admitExtras(ex extras, in input, a admission) extras {
 	if gr.Features.Has(Filters) {
 		ex.Filters = gr.admitFilters(ex.Filters, in.Asked.Filters, a)
 	}
+	ex.Scoring = gr.admitScoring(ex.Scoring, in, a)
 	return ex
 }
 

@@ -165,6 +165,9 @@ func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input 
 	for i, p := range offer.Ahead {
 		a.Rows[i], a.Starts[i], a.Behind[i] = int32(p.Row), int32(p.Start), int32(p.Behind)
 		a.PromptLens[i], a.MaxPages[i] = int32(p.PromptLen), int32(p.MaxPages)
+		if in.Asked.Scoring.Ahead != nil {
+			in.Asked.Scoring.Ahead[i] = int32(p.Score)
+		}
 		a.Sources[i], a.Named[i], a.Held[i] = int32(p.Source), int32(p.Named), int32(p.Held)
 	}
 	return in

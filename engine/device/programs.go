@@ -170,6 +170,9 @@ func (gr *Graphs) goesOn(l loop, in input) *Node {
 	if gr.Features.Has(MaskedTokens) {
 		goesOn = LogicalAnd(goesOn, Equal(gr.unknown(l.State), integer(steps.Graph(), 0)))
 	}
+	if room := gr.roomToScore(l); room != nil {
+		goesOn = LogicalAnd(goesOn, room)
+	}
 	return goesOn
 }
 

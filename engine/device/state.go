@@ -82,6 +82,7 @@ func (gr *Graphs) newOutput(g *Graph) output {
 		FreePages:    i32(columns), MinFree: integer(g, gr.Pages),
 		EndFree: integer(g, 0), Short: integer(g, 0),
 	}
+	gr.newScores(g, &out)
 	out.Clock = newClock(g)
 	if gr.Debug {
 		out.Rules = Zeros(g, shapes.Make(dtypes.Int32, len(seqtable.Rules)))

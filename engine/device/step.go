@@ -1,6 +1,8 @@
 package device
 
 import (
+	"slices"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -66,19 +68,16 @@ func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop 
 	rows := samplers{Slots: Where(isRow, take(packed.SlotIDs, at), FillScalar(g, at.Shape(), -1)),
 		Positions: take(next, at), Count: count}
 	// Most steps of a long prompt draw nothing.
-	type tokens struct{ Tokens, Logprobs, Processed *Node }
 	got := control.If(GreaterThan(count, integer(g, 0)),
-		func() tokens { return tokens(gr.sample(l.State, w, take(hidden, at), rows)) },
-		func() tokens {
-			none := Zeros(g, shapes.Make(dtypes.Float32, slots))
-			return tokens{ZerosLike(at), none, none}
-		})
+		func() drawn { return gr.sample(l.State, w, take(hidden, at), rows) },
+		func() drawn { return gr.noneDrawn(g) })
+	l = gr.scorePrompts(l, w, in, packed, hidden)
 	one := ConvertDType(prefill, dtypes.Int32)
 	l.Out.PrefillSteps, l.Out.PrefillTokens = Add(l.Out.PrefillSteps, one),
 		Add(l.Out.PrefillTokens, Sub(packed.NumTokens, decodes))
 	l.Out.DecodeSteps, l.Out.DecodeTokens = Add(l.Out.DecodeSteps, Sub(integer(g, 1), one)),
 		Add(l.Out.DecodeTokens, decodes)
-	return gr.record(l, in, rows, drawn(got), allocated)
+	return gr.record(l, in, rows, got, allocated)
 }
 
 // choices picks one of two lists of nodes by a condition, bool[].
@@ -145,6 +144,18 @@ type samplers struct {
 // drawn is what they draw.
 type drawn struct {
 	Tokens, Logprobs, Processed *Node // i32[S], f32[S], f32[S]
+	TopIDs, TopLogprobs         *Node // i32[S, W], f32[S, W]; nil without the feature
+}
+
+// noneDrawn stands for what no row draws.
+func (gr *Graphs) noneDrawn(g *Graph) drawn {
+	none := zeros(g, dtypes.Float32, gr.Slots)
+	d := drawn{Tokens: zeros(g, dtypes.Int32, gr.Slots), Logprobs: none, Processed: none}
+	if gr.Features.Has(TopLogprobs) {
+		d.TopIDs = zeros(g, dtypes.Int32, gr.Slots, gr.TopsWidth())
+		d.TopLogprobs = zeros(g, dtypes.Float32, gr.Slots, gr.TopsWidth())
+	}
+	return d
 }
 
 // sample draws a token for each of rows from hidden states [S, hidden].
@@ -152,8 +163,9 @@ func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows sampler
 	logits := decoder.Logits(gr.Model, w, hidden, rows.Count)
 	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })
 	by, ends := gr.processors(st, rows)
-	bars := barred(st, rows, ends)
+	topIDs, topLogprobs, bars := gr.tops(st, logits, rows, barred(st, rows, ends))
 	draw := func() (d drawn) {
+		d.TopIDs, d.TopLogprobs = topIDs, topLogprobs
 		d.Tokens, d.Logprobs, d.Processed = sampling.SampleBarred(logits, by.Masks, params, rows.Positions, rows.Count,
 			bars)
 		return d
@@ -164,6 +176,7 @@ func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows sampler
 	}
 	changes = LogicalAnd(changes, GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
 	return control.If(anyTrue(changes), func() (d drawn) {
+		d.TopIDs, d.TopLogprobs = topIDs, topLogprobs
 		d.Tokens, d.Logprobs, d.Processed = sampling.SampleProcessed(logits, by, params, rows.Positions, rows.Count,
 			bars)
 		return d
@@ -180,12 +193,18 @@ func (gr *Graphs) record(l loop, in input, rows samplers, d drawn, allocated seq
 	nowhere := FillScalar(g, rows.Slots.Shape(), float64(s*columns))
 	place := Where(valid, Add(rows.Slots, MulScalar(l.Out.Columns, float64(s))), nowhere)
 	put := func(to, values *Node) *Node {
-		return Reshape(control.ScatterSet(Reshape(to, s*columns), place, values), columns, s)
+		if to == nil {
+			return nil
+		}
+		dims := to.Shape().Dimensions
+		flat := Reshape(to, slices.Concat([]int{s * columns}, dims[2:])...)
+		return Reshape(control.ScatterSet(flat, place, values), dims...)
 	}
 	st, finish := gr.finish(st, in.Stops, rows, d.Tokens)
 	st.Extras = gr.drew(st.Extras, in, rows, d)
 	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs),
 		put(l.Out.Processed, d.Processed)
+	l.Out.TopIDs, l.Out.TopLogprobs = put(l.Out.TopIDs, d.TopIDs), put(l.Out.TopLogprobs, d.TopLogprobs)
 	l.Out.Owners, l.Out.Finish = put(l.Out.Owners, take(st.Sequences.Owners, rows.Slots)), put(l.Out.Finish, finish)
 
 	done := LogicalAnd(valid, GreaterThan(finish, integer(g, int(schedule.Running))))
