@@ -52,8 +52,9 @@ type collector struct {
 	drawn    tally.Counts // what this process did; with before it is what the job has come to
 	errors   []string     // the first few
 	observer *Observer
-	family   *family // nil where no row goes on from another one
-	err      error   // of the writer or the journal; nothing is written after it
+	columns  []string // that the output has on request
+	family   *family  // nil where no row goes on from another one
+	err      error    // of the writer or the journal; nothing is written after it
 	record   []byte
 }
 
@@ -156,6 +157,8 @@ func (c *collector) add(done *engine.Completion) error {
 	}
 	if done.Err != nil {
 		r.Err = done.Err.Error()
+	} else {
+		c.onRequest(&r, done)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,6 +184,25 @@ func (c *collector) add(done *engine.Completion) error {
 	}
 	defer c.observer.span("write a row")("row", p.row.Index)
 	return c.finish(p)
+}
+
+// onRequest takes what a completion has beside what all have.
+func (c *collector) onRequest(r *promptset.Result, done *engine.Completion) {
+	r.TopIDs, r.TopLogprobs = done.TopIDs, done.TopLogprobs
+	if done.Request.TopLogprobs > 0 && r.TopIDs == nil { // no token was drawn
+		r.TopIDs, r.TopLogprobs = [][]int32{}, [][]float32{}
+	}
+	if slices.Contains(c.columns, "processed_logprobs") {
+		if r.ProcessedLogprobs = done.ProcessedLogprobs; r.ProcessedLogprobs == nil {
+			r.ProcessedLogprobs = []float32{}
+		}
+	}
+	if p := done.Prompt; p != nil {
+		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
+	}
+	if done.Prompt != nil || slices.Contains(c.columns, "prompt_token_ids") {
+		r.PromptTokenIDs = done.Request.Tokens
+	}
 }
 
 func refused(err error) bool {

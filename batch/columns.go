@@ -10,6 +10,26 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
+// columnsOf are the columns on request that the output has: those that are named, and those of parameters that the job
+// or a column of its input gives.
+func (s *Spec) columnsOf(input *promptset.Schema) []string {
+	names := slices.Clone(s.Columns)
+	for c := range promptset.Columns() {
+		if c.AskedBy == nil {
+			continue
+		}
+		gives := func(column string) bool {
+			own := parameter.Sink(column)
+			return own != nil && own.Name == c.Parameter
+		}
+		if c.AskedBy(&s.Sampling) || slices.ContainsFunc(input.Columns(), gives) {
+			names = append(names, c.Name)
+		}
+	}
+	ordered, _ := promptset.OnRequest(names)
+	return ordered
+}
+
 // maxNamed bounds the names in warnings about the input.
 const maxNamed = 8
 

@@ -60,6 +60,8 @@ func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request
 		ID: row.ID, Tokens: tokens, FirstGeneration: set.Generation, N: set.N, MaxTokens: set.MaxTokens,
 		Sampling: set.Sampling, Stop: set.Stop, IgnoreEOS: set.IgnoreEOS,
 		Structure: set.StructuredOutputs, AllowedTokens: tokensOf(set.AllowedTokenIDs), BadWords: badWords,
+		TopLogprobs: set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,
+		PromptTopLogprobs: max(0, set.PromptLogprobs),
 	}, nil
 }
 

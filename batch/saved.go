@@ -240,7 +240,7 @@ func (s *savedJob) of(row int64) ([]promptset.Result, error) {
 func (s *savedJob) writer(o *Task, schema *promptset.Schema, text promptset.TokenText) (*promptset.Writer, error) {
 	published := func() {}
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
-		Format: o.Format, Schema: schema, Columns: o.Columns, Meta: s.state.Job().Meta, Parts: s.parts,
+		Format: o.Format, Schema: schema, Columns: o.columnsOf(schema), Meta: s.state.Job().Meta, Parts: s.parts,
 		Write: s.missing, TokenText: text, Status: statusOf,
 		Publishing: func(p promptset.PartSummary) error {
 			published = s.observer.publishing(p)

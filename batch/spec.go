@@ -65,7 +65,8 @@ func DefaultSpec() Spec {
 // EngineConfig is the config of the job's engine, without model, tokenizer and backend.
 func (s *Spec) EngineConfig() engine.Config {
 	cfg := s.Engine.Config()
-	cfg.Features |= engine.FeaturesOf(s.Sampling.Sampling)
+	cfg.Features |= engine.FeaturesOf(s.Sampling.Sampling) |
+		engine.ScoringFeatures(s.Sampling.TopLogprobs, s.Sampling.PromptLogprobs)
 	return cfg
 }
 

@@ -57,6 +57,7 @@ func (r *runner) openUnit(ctx context.Context, t *Task, saved *savedJob, opened 
 	u := &unit{task: t, reader: r.job.reader, saved: saved, builder: r.builder, writer: writer,
 		out: newCollector(writer, saved.journal, rowsInFlight)}
 	u.out.observer, u.out.format = t.Observer, t.Format
+	u.out.columns = t.columnsOf(r.job.reader.Schema())
 	if err := u.openFamily(ctx, r.job); err != nil {
 		return nil, err
 	}

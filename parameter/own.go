@@ -26,6 +26,12 @@ type Set struct {
 	IgnoreEOS  bool
 	// StructuredOutputs says what the text must be.
 	StructuredOutputs Structure
+	// TopLogprobs is how many of the likeliest tokens are told with each token of a completion. Range: 0 to
+	// MaxTopLogprobs.
+	TopLogprobs int
+	// PromptLogprobs is how many are told with each token of the prompt, whose log-probabilities are told then;
+	// NoPromptLogprobs: these are not. Range: 0 to MaxTopLogprobs.
+	PromptLogprobs int
 	Masking
 	Sampling
 }
@@ -37,6 +43,12 @@ type Masking struct {
 	// BadWords are texts that no completion has.
 	BadWords []string
 }
+
+// MaxTopLogprobs bounds the likeliest tokens that are told with each token.
+const MaxTopLogprobs = 256
+
+// NoPromptLogprobs is Set.PromptLogprobs where nothing is told of the prompt.
+const NoPromptLogprobs = -2
 
 // Sampling are the parameters by which the device draws tokens.
 type Sampling struct {
@@ -77,8 +89,19 @@ var own = []Parameter{
 			text: fmt.Sprintf("1 to %d", MaxGenerations)}},
 	{Name: "max_tokens", From: servers, Flag: "max-tokens", Placeholder: "TOKENS",
 		Note: "maximum tokens of a completion", InEveryJob: true,
-		slot: field(256, func(s *Set) *int { return &s.MaxTokens }), limits: limits{min: 1, max: math.MaxInt32,
-			text: "at least 1"}},
+		slot: field(256, func(s *Set) *int { return &s.MaxTokens }), limits: limits{max: math.MaxInt32,
+			text: "at least 1; 0 with prompt_logprobs"},
+		allowed: func(s *Set) string {
+			switch {
+			case s.MaxTokens >= 1 && s.MaxTokens <= math.MaxInt32:
+				return ""
+			case s.MaxTokens == 0 && s.PromptLogprobs != NoPromptLogprobs:
+				return ""
+			case s.MaxTokens == 0:
+				return "at least 1, or 0 with prompt_logprobs"
+			}
+			return "at least 1"
+		}},
 	{Name: "min_tokens", From: VLLM, Flag: "min-tokens", Placeholder: "TOKENS",
 		Note:   "minimum tokens of a completion; neither the end-of-sequence token nor stop ends it before",
 		Device: "i32",
@@ -185,6 +208,21 @@ var own = []Parameter{
 			}
 			return ""
 		}},
+	{Name: "top_logprobs", From: OpenAI, Flag: "top-logprobs", Placeholder: "N",
+		Note: "tell the N likeliest tokens with each token, in columns top_ids and top_logprobs",
+		slot: field(0, func(s *Set) *int { return &s.TopLogprobs }), limits: limits{max: MaxTopLogprobs,
+			text: fmt.Sprintf("0 to %d", MaxTopLogprobs)}},
+	{Name: "prompt_logprobs", From: VLLM, Flag: "prompt-logprobs", Placeholder: "N",
+		Note: "tell the log-probabilities of the prompt's tokens and the N likeliest ones, in columns prompt_token_ids, " +
+			"prompt_logprobs, prompt_top_ids and prompt_top_logprobs",
+		slot:   field(NoPromptLogprobs, func(s *Set) *int { return &s.PromptLogprobs }),
+		limits: limits{max: MaxTopLogprobs, text: fmt.Sprintf("0 to %d", MaxTopLogprobs)},
+		allowed: func(s *Set) string {
+			if s.PromptLogprobs == NoPromptLogprobs || s.PromptLogprobs >= 0 && s.PromptLogprobs <= MaxTopLogprobs {
+				return ""
+			}
+			return fmt.Sprintf("0 to %d", MaxTopLogprobs)
+		}},
 }
 
 // slot is the place of a parameter in a [Set].
@@ -270,7 +308,11 @@ type limits struct {
 // Default returns the default of one of Quire's own parameters as a flag shows it, "none" where it is empty.
 func (p *Parameter) Default() string {
 	s := Defaults()
-	switch v := p.slot.get(&s).(type) {
+	v := p.slot.get(&s)
+	if !p.limits.allow(v) {
+		return "none"
+	}
+	switch v := v.(type) {
 	case []string, []int:
 		if reflect.ValueOf(v).Len() == 0 {
 			return "none"

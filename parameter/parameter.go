@@ -113,12 +113,13 @@ const (
 // gets. given returns the JSON value of one of Quire's own parameters that the row has, or "".
 func (p *Parameter) Judge(value []byte, given func(own string) string) (verdict Verdict, set []byte) {
 	v, ok := decode(value)
+	_, isList := v.([]any)
 	switch {
 	case p.passes || ok && v == nil:
 		return NoEffect, nil
 	case !ok:
 		return Refused, nil
-	case p.Sets != "" && p.values == nil:
+	case p.Sets != "" && p.values == nil && !p.Neutral(value) && !(isList && p.dataList):
 		return Applied, value
 	}
 	for from, to := range p.values {
@@ -131,7 +132,6 @@ func (p *Parameter) Judge(value []byte, given func(own string) string) (verdict 
 			return Contradicts, nil
 		}
 	}
-	_, isList := v.([]any)
 	switch {
 	case isList && p.dataList, !p.strict && empty(v), p.Neutral(value), p.equal != "" && is(v, given(p.equal)):
 		return NoEffect, nil

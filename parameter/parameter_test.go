@@ -109,12 +109,11 @@ func TestJudge(t *testing.T) {
 
 		{"logprobs", "true", NoEffect, ""},
 		{"logprobs", "false", NoEffect, ""},
-		{"logprobs", "0", NoEffect, ""},
-		{"logprobs", "1", Refused, ""},
+		{"logprobs", "0", Applied, "0"},
+		{"logprobs", "1", Applied, "1"},
 		{"logprobs", "[-0.5]", NoEffect, ""}, // what an earlier run wrote
-		{"top_logprobs", "0", NoEffect, ""},
-		{"top_logprobs", "5", Refused, ""},
-		{"prompt_logprobs", "0", Refused, ""}, // asks for the prompt's
+		{"top_logprobs", "5", Applied, "5"},
+		{"prompt_logprobs", "0", Applied, "0"},
 
 		{"user", `"someone"`, NoEffect, ""},
 		{"metadata", `{"a":1}`, NoEffect, ""},

@@ -28,7 +28,7 @@ const (
 	inTheTemplate    = "give --chat-template a template with the values in it, or a rendered prompt"
 	fillIn           = "give a prompt with the model's own tokens for filling in"
 	renderedPrompt   = "give the rendered text as prompt"
-	chosenOnly       = "the column logprobs of the output has the log-probability of each drawn token, and no others"
+	chosenOnly       = "columns logprobs and top_logprobs of the output have those of each drawn token and of the likeliest"
 )
 
 // Neutral values.
@@ -173,12 +173,12 @@ var judged = []Parameter{
 	{Name: "previous_response_id", From: OpenAI, Note: "give the whole conversation as messages"},
 
 	// What of a completion is wanted.
-	{Name: "logprobs", From: servers, neutral: []string{"false", "true", "0"}, dataList: true, Note: chosenOnly},
-	{Name: "top_logprobs", From: servers, neutral: zero, Note: chosenOnly},
-	{Name: "n_probs", From: LlamaCpp, neutral: zero, Note: chosenOnly},
+	{Name: "logprobs", Sets: "top_logprobs", From: servers, neutral: []string{"false", "true"}, dataList: true,
+		Note: "a number as in OpenAI's completions and vLLM; of true, as in OpenAI's chat, top_logprobs says the number"},
+	{Name: "n_probs", Sets: "top_logprobs", From: LlamaCpp},
 	{Name: "logprob_token_ids", From: VLLM, Note: chosenOnly},
-	{Name: "prompt_logprobs", From: VLLM, neutral: isFalse, Note: chosenOnly},
 	{Name: "prompt_logprob_token_ids", From: VLLM, Note: chosenOnly},
+	{Name: "prompt_logprob_start", From: VLLM, neutral: zero, Note: "prompt_logprobs are of all tokens"},
 	{Name: "post_sampling_probs", From: LlamaCpp, neutral: isFalse, Note: "log-probabilities are before temperature"},
 	{Name: "output_scores", From: Transformers, neutral: isFalse, Note: chosenOnly},
 	{Name: "output_logits", From: Transformers, neutral: isFalse, Note: chosenOnly},
@@ -237,7 +237,6 @@ var passing = []struct {
 	{response, LlamaCpp, "return_progress response_fields timings_per_token"},
 	{response, Transformers, "return_dict_in_generate"},
 	{"special tokens are not in the text", VLLM, "spaces_between_special_tokens"},
-	{only("prompt_logprobs"), VLLM, "prompt_logprob_start"},
 	{only("beam search"), VLLM | Transformers, "early_stopping"},
 	{only("beam search"), Transformers, "renormalize_logits"},
 	{"objects of Python, which no row can hold", Transformers, "constraints"},

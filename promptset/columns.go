@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/parameter"
 )
 
 // outputRow is one row of the output, without the input's columns.
@@ -25,6 +27,10 @@ type Column struct {
 	Doc  string
 	// OnRequest says that the column is there only where [WriterOptions.Columns] asks for it.
 	OnRequest bool
+	// Parameter is one that asks for the column too: where a column of the input gives it, and in jobs for which AskedBy
+	// holds.
+	Parameter string
+	AskedBy   func(*parameter.Set) bool
 
 	form form
 	// at points to the value of a row, of the type of form. What it points to is written, and is set when the row is
@@ -72,7 +78,39 @@ var columns = []Column{
 			return &sum
 		},
 		null: func(o *outputRow) bool { return o.Err != "" }},
+	{Name: "processed_logprobs", Doc: "natural logarithm of each token's probability among those that it was drawn " +
+		"from, after temperature and filters; 0 where temperature is 0", OnRequest: true,
+		form: floatsForm, at: func(o *outputRow) any { return &o.ProcessedLogprobs }, varied: true,
+		null: func(o *outputRow) bool { return o.ProcessedLogprobs == nil }},
+	{Name: "top_ids", Doc: "for each token of the completion the likeliest tokens there, the likeliest first; null " +
+		"where the row has no top_logprobs", OnRequest: true, Parameter: "top_logprobs", AskedBy: asksTops,
+		form: integerListsForm, at: func(o *outputRow) any { return &o.TopIDs }, varied: true,
+		null: func(o *outputRow) bool { return o.TopIDs == nil }},
+	{Name: "top_logprobs", Doc: "natural logarithms of the probabilities of top_ids, before temperature and filters",
+		OnRequest: true, Parameter: "top_logprobs", AskedBy: asksTops,
+		form: floatListsForm, at: func(o *outputRow) any { return &o.TopLogprobs }, varied: true,
+		null: func(o *outputRow) bool { return o.TopLogprobs == nil }},
+	{Name: "prompt_token_ids", Doc: "the tokens of the prompt; null where there are none", OnRequest: true,
+		Parameter: "prompt_logprobs", AskedBy: asksPrompt,
+		form: integersForm, at: func(o *outputRow) any { return &o.PromptTokenIDs },
+		null: func(o *outputRow) bool { return o.PromptTokenIDs == nil }},
+	{Name: "prompt_logprobs", Doc: "natural logarithm of the probability of each token of the prompt behind those " +
+		"before it; null for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
+		form: scoresForm, at: func(o *outputRow) any { return &o.PromptLogprobs }, varied: true,
+		null: func(o *outputRow) bool { return o.PromptLogprobs == nil }},
+	{Name: "prompt_top_ids", Doc: "for each token of the prompt the likeliest tokens there, the likeliest first; none " +
+		"for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPromptTops,
+		form: integerListsForm, at: func(o *outputRow) any { return &o.PromptTopIDs }, varied: true,
+		null: func(o *outputRow) bool { return o.PromptTopIDs == nil }},
+	{Name: "prompt_top_logprobs", Doc: "natural logarithms of the probabilities of prompt_top_ids", OnRequest: true,
+		Parameter: "prompt_logprobs", AskedBy: asksPromptTops,
+		form: floatListsForm, at: func(o *outputRow) any { return &o.PromptTopLogprobs }, varied: true,
+		null: func(o *outputRow) bool { return o.PromptTopLogprobs == nil }},
 }
+
+func asksTops(s *parameter.Set) bool       { return s.TopLogprobs > 0 }
+func asksPrompt(s *parameter.Set) bool     { return s.PromptLogprobs != parameter.NoPromptLogprobs }
+func asksPromptTops(s *parameter.Set) bool { return s.PromptLogprobs > 0 }
 
 // failed says that a row has an error in place of a completion.
 func (o *outputRow) failed() bool { return o.Err != "" && o.Text == "" && len(o.TokenIDs) == 0 }

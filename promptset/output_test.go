@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -29,9 +30,54 @@ func drawResults(t *rapid.T, n int) (all []Result) {
 		r.TokenIDs = rapid.SliceOfN(rapid.Int32Min(0), 0, 4).Draw(t, "tokens")
 		r.Logprobs = slices.Repeat([]float32{-0.1}, len(r.TokenIDs))
 		r.CompletionTokens = len(r.TokenIDs)
+		if rapid.Bool().Draw(t, "scored") {
+			drawScores(t, &r)
+		}
 		all = append(all, r)
 	}
 	return all
+}
+
+// drawScores gives a result what rows have on request.
+func drawScores(t *rapid.T, r *Result) {
+	lists := func(n int) (ids [][]int32, logprobs [][]float32) {
+		width := rapid.IntRange(0, 3).Draw(t, "width")
+		ids, logprobs = make([][]int32, n), make([][]float32, n)
+		for i := range n {
+			ids[i] = slices.Repeat([]int32{int32(i)}, width)
+			logprobs[i] = slices.Repeat([]float32{-0.5}, width)
+		}
+		return ids, logprobs
+	}
+	r.TopIDs, r.TopLogprobs = lists(len(r.TokenIDs))
+	r.ProcessedLogprobs = slices.Repeat([]float32{-0.25}, len(r.TokenIDs))
+	r.PromptTokenIDs = slices.Repeat([]int32{3}, r.PromptTokens)
+	r.PromptLogprobs = slices.Repeat([]float32{-2}, r.PromptTokens)
+	r.PromptTopIDs, r.PromptTopLogprobs = lists(r.PromptTokens)
+	if r.PromptTokens > 0 {
+		r.PromptLogprobs[0] = float32(math.NaN())
+		r.PromptTopIDs[0], r.PromptTopLogprobs[0] = []int32{}, []float32{}
+	}
+}
+
+// printed is a result as text, with what it has on request if an output has that.
+func printed(id string, r *Result, onRequest bool) string {
+	s := fmt.Sprintf("%s %d %q %v %v %s %d %d %q", id, r.Generation, r.Text, r.TokenIDs, r.Logprobs, r.FinishReason,
+		r.PromptTokens, r.CompletionTokens, r.Err)
+	if onRequest {
+		s += fmt.Sprint(r.ProcessedLogprobs, r.TopIDs, r.TopLogprobs, r.PromptTokenIDs, r.PromptLogprobs,
+			r.PromptTopIDs, r.PromptTopLogprobs, r.TopIDs == nil, r.PromptTopIDs == nil)
+	}
+	return s
+}
+
+func allOnRequest() (names []string) {
+	for c := range Columns() {
+		if c.OnRequest {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 // What was written is read back: ids, results, digests, the metadata.
@@ -49,7 +95,7 @@ func TestOutputReadsBack(t *testing.T) {
 		var notes []PartSummary
 		o := WriterOptions{Format: format, Schema: r.Schema(), Meta: meta, Parts: Parts{Rows: 7, PartRows: 3},
 			Write:      []int{0, 1, 2},
-			Columns:    rapid.SampledFrom([][]string{nil, {"cumulative_logprob"}}).Draw(t, "columns"),
+			Columns:    rapid.SampledFrom([][]string{nil, {"cumulative_logprob"}, allOnRequest()}).Draw(t, "columns"),
 			Publishing: func(p PartSummary) error { notes = append(notes, p); return nil }}
 		w, err := NewWriter(folder, o)
 		if err != nil {
@@ -59,9 +105,7 @@ func TestOutputReadsBack(t *testing.T) {
 		for _, row := range in {
 			all := drawResults(t, rapid.IntRange(1, 3).Draw(t, "n"))
 			for _, r := range all {
-				want = append(want, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", row.ID, r.Generation, r.Text, r.TokenIDs,
-					r.Logprobs,
-					r.FinishReason, r.PromptTokens, r.CompletionTokens, r.Err))
+				want = append(want, printed(row.ID, &r, len(o.Columns) > 1))
 			}
 			if err := w.Add(row, all); err != nil {
 				t.Fatal(err)
@@ -77,9 +121,7 @@ func TestOutputReadsBack(t *testing.T) {
 		var got []string
 		for i, part := range out.Parts {
 			c, err := out.Read(context.Background(), part, func(r *Completion) error {
-				got = append(got, fmt.Sprintf("%s %d %q %v %v %s %d %d %q", r.ID, r.Generation, r.Text, r.TokenIDs,
-					r.Logprobs,
-					r.FinishReason, r.PromptTokens, r.CompletionTokens, r.Err))
+				got = append(got, printed(r.ID, &r.Result, len(o.Columns) > 1))
 				if r.contradicts != "" {
 					t.Fatal(r.contradicts)
 				}

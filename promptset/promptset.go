@@ -160,6 +160,15 @@ type Result struct {
 	CompletionTokens int
 	Err              string // empty when the completion is good
 
+	// What a row has on request; nil where it does not. Logarithms are natural.
+	ProcessedLogprobs []float32 // of the chosen tokens under what they were drawn from
+	TopIDs            [][]int32 // for each token
+	TopLogprobs       [][]float32
+	PromptTokenIDs    []int32
+	PromptLogprobs    []float32 // of the prompt's tokens; NaN for the first, which nothing comes before
+	PromptTopIDs      [][]int32 // for each of them; none for the first
+	PromptTopLogprobs [][]float32
+
 	contradicts string // what of a row that was read back its other columns contradict
 	countAlone  bool   // what was read back has the number of tokens, and not the tokens
 }

@@ -181,6 +181,24 @@ var resultGenerator = rapid.Custom(func(t *rapid.T) Result {
 	if rapid.Bool().Draw(t, "logprobs") {
 		r.Logprobs = rapid.SliceOf(rapid.Float32()).Draw(t, "logprobs values")
 	}
+	for _, list := range []*[]float32{&r.ProcessedLogprobs, &r.PromptLogprobs} {
+		if rapid.Bool().Draw(t, "has") {
+			*list = rapid.SliceOf(rapid.Float32()).Draw(t, "floats")
+		}
+	}
+	for _, lists := range []*[][]float32{&r.TopLogprobs, &r.PromptTopLogprobs} {
+		if rapid.Bool().Draw(t, "has") {
+			*lists = rapid.SliceOf(rapid.SliceOf(rapid.Float32())).Draw(t, "lists of floats")
+		}
+	}
+	for _, lists := range []*[][]int32{&r.TopIDs, &r.PromptTopIDs} {
+		if rapid.Bool().Draw(t, "has") {
+			*lists = rapid.SliceOf(rapid.SliceOf(rapid.Int32())).Draw(t, "lists of ids")
+		}
+	}
+	if rapid.Bool().Draw(t, "has") {
+		r.PromptTokenIDs = rapid.SliceOf(rapid.Int32()).Draw(t, "prompt's ids")
+	}
 	return r
 })
 
@@ -212,7 +230,7 @@ func TestResultBytes(t *testing.T) {
 
 func FuzzResultBytes(f *testing.F) {
 	for _, r := range []Result{{}, {Text: "text", TokenIDs: []int32{1, -1}, Logprobs: []float32{-0.5},
-		FinishReason: "stop"}} {
+		FinishReason: "stop"}, {TopIDs: [][]int32{{1, 2}, {}, nil}, PromptLogprobs: []float32{-1}}} {
 		b, _ := r.AppendBinary(nil)
 		f.Add(b)
 	}

@@ -6,15 +6,22 @@ import (
 	"math"
 )
 
-// resultVersion is the first byte of a result's binary form.
-const resultVersion = 1
+// The first byte of a result's binary form: with extras behind what all results have, and without.
+const (
+	resultVersion = 1
+	extraVersion  = 2
+)
 
 // ErrResultBytes says that bytes are not the binary form of a [Result].
 var ErrResultBytes = errors.New("not the bytes of a completion")
 
 // AppendBinary appends a form of the result that [Result.UnmarshalBinary] reads back exactly.
 func (r *Result) AppendBinary(b []byte) ([]byte, error) {
-	b = append(b, resultVersion)
+	if r.numExtras() > 0 {
+		b = append(b, extraVersion)
+	} else {
+		b = append(b, resultVersion)
+	}
 	b = binary.AppendVarint(b, int64(r.Generation))
 	b = appendString(b, r.FinishReason)
 	b = appendString(b, r.Text)
@@ -28,6 +35,9 @@ func (r *Result) AppendBinary(b []byte) ([]byte, error) {
 	b = appendLength(b, len(r.Logprobs), r.Logprobs == nil)
 	for _, p := range r.Logprobs {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(p))
+	}
+	if r.numExtras() > 0 {
+		b = r.appendExtras(b)
 	}
 	return b, nil
 }
@@ -46,11 +56,10 @@ func appendLength(b []byte, n int, isNil bool) []byte {
 
 // UnmarshalBinary reads what AppendBinary wrote. The error is [ErrResultBytes].
 func (r *Result) UnmarshalBinary(b []byte) error {
-	d := resultDecoder{b: b, ok: len(b) > 0 && b[0] == resultVersion}
+	d := newResultDecoder(b)
 	if !d.ok {
 		return ErrResultBytes
 	}
-	d.b = b[1:]
 	*r = Result{Generation: d.integer(), FinishReason: d.text(), Text: d.text(), Err: d.text(),
 		PromptTokens: d.integer(), CompletionTokens: d.integer()}
 	if n, isNil := d.length(1); !isNil {
@@ -66,6 +75,9 @@ func (r *Result) UnmarshalBinary(b []byte) error {
 		}
 		d.b = d.b[4*n:]
 	}
+	if b[0] == extraVersion {
+		d.extras(r)
+	}
 	if !d.ok || len(d.b) > 0 {
 		return ErrResultBytes
 	}
@@ -74,11 +86,7 @@ func (r *Result) UnmarshalBinary(b []byte) error {
 
 // GenerationOf returns the generation of a result in its binary form, without the rest of it.
 func GenerationOf(b []byte) (int, error) {
-	d := resultDecoder{b: b, ok: len(b) > 0 && b[0] == resultVersion}
-	if !d.ok {
-		return 0, ErrResultBytes
-	}
-	d.b = b[1:]
+	d := newResultDecoder(b)
 	generation := d.integer()
 	if !d.ok {
 		return 0, ErrResultBytes
@@ -89,6 +97,13 @@ func GenerationOf(b []byte) (int, error) {
 type resultDecoder struct {
 	b  []byte
 	ok bool // so far
+}
+
+func newResultDecoder(b []byte) *resultDecoder {
+	if len(b) == 0 || b[0] != resultVersion && b[0] != extraVersion {
+		return &resultDecoder{}
+	}
+	return &resultDecoder{b: b[1:], ok: true}
 }
 
 func (d *resultDecoder) fail() {

@@ -79,6 +79,24 @@ func (r *Result) wrong() string {
 	case len(r.Logprobs) > 0 && len(r.Logprobs) != r.CompletionTokens:
 		return fmt.Sprintf("has %d token_ids and %d logprobs", r.CompletionTokens, len(r.Logprobs))
 	}
+	for _, list := range []struct {
+		name string
+		n    int
+		of   string
+		want int
+	}{
+		{"processed_logprobs", len(r.ProcessedLogprobs), "token_ids", len(r.TokenIDs)},
+		{"top_ids", len(r.TopIDs), "token_ids", len(r.TokenIDs)},
+		{"top_logprobs", len(r.TopLogprobs), "top_ids", len(r.TopIDs)},
+		{"prompt_token_ids", len(r.PromptTokenIDs), "prompt_tokens", r.PromptTokens},
+		{"prompt_logprobs", len(r.PromptLogprobs), "prompt_token_ids", len(r.PromptTokenIDs)},
+		{"prompt_top_ids", len(r.PromptTopIDs), "prompt_token_ids", len(r.PromptTokenIDs)},
+		{"prompt_top_logprobs", len(r.PromptTopLogprobs), "prompt_top_ids", len(r.PromptTopIDs)},
+	} {
+		if list.n > 0 && list.n != list.want {
+			return fmt.Sprintf("has %d %s and %d %s", list.n, list.name, list.want, list.of)
+		}
+	}
 	return ""
 }
 

@@ -32,7 +32,8 @@ func newCrashJob(t *testing.T, extra ...string) *crashJob {
 	j := &crashJob{dir: dir, count: filepath.Join(dir, "drawn")}
 	var rows strings.Builder
 	for i := range crashRows {
-		fmt.Fprintf(&rows, "{\"prompt\":\"row %d\",\"topic\":\"%d\"}\n", i, i%7)
+		scores := []string{"", `,"top_logprobs":2`, `,"prompt_logprobs":1`}[i%3]
+		fmt.Fprintf(&rows, "{\"prompt\":\"row %d\",\"topic\":\"%d\"%s}\n", i, i%7, scores)
 	}
 	for name, text := range map[string]string{"m.fake": "", "in.jsonl": rows.String()} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -199,6 +201,27 @@ func (f *fakeEngine) next(intake <-chan *engine.Request, some bool) (r *engine.R
 	}
 }
 
+// fakeScores tells of likely tokens, where the request asks for it.
+func fakeScores(c *engine.Completion) {
+	r := c.Request
+	lists := func(n, width int) (ids [][]int32, logprobs [][]float32) {
+		for i := range n {
+			ids = append(ids, slices.Repeat([]int32{int32(i)}, width))
+			logprobs = append(logprobs, slices.Repeat([]float32{-float32(i) / 8}, width))
+		}
+		return ids, logprobs
+	}
+	if r.TopLogprobs > 0 {
+		c.TopIDs, c.TopLogprobs = lists(len(c.Tokens), r.TopLogprobs)
+	}
+	if r.ScorePrompt {
+		c.Prompt = &engine.PromptScores{Logprobs: slices.Repeat([]float32{-0.25}, len(r.Tokens))}
+		c.Prompt.Logprobs[0] = float32(math.NaN())
+		c.Prompt.TopIDs, c.Prompt.TopLogprobs = lists(len(r.Tokens), r.PromptTopLogprobs)
+		c.Prompt.TopIDs[0], c.Prompt.TopLogprobs[0] = []int32{}, []float32{}
+	}
+}
+
 func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 	f.stats.Requests++
 	f.stats.PromptTokens += len(r.Tokens)
@@ -248,6 +271,7 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 			}
 		}
 		c.Text = strings.ToValidUTF8(text, "�")
+		fakeScores(c)
 		f.stats.GeneratedTokens += len(c.Tokens)
 		f.stats.DrawnTokens += len(c.Tokens)
 		all = append(all, c)
