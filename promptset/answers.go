@@ -128,6 +128,11 @@ func (e *answerEncoder) tokens(r *Result, asIDs bool) []openai.Token {
 	tokens := make([]openai.Token, min(len(r.TokenIDs), len(r.Logprobs)))
 	for i := range tokens {
 		tokens[i] = openai.Token{Bytes: text(r.TokenIDs[i]), Logprob: r.Logprobs[i]}
+		if i < min(len(r.TopIDs), len(r.TopLogprobs)) {
+			for k, id := range r.TopIDs[i] {
+				tokens[i].Top = append(tokens[i].Top, openai.Token{Bytes: text(id), Logprob: r.TopLogprobs[i][k]})
+			}
+		}
 	}
 	return tokens
 }

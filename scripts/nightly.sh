@@ -44,6 +44,15 @@ answers() { # answers to OpenAI batch files against the types of OpenAI's packag
 	$venv/bin/pip install -q openai || { echo "warning: no package openai: its types are left out"; return 0; }
 	QUIRE_OPENAI_PYTHON=$PWD/$venv/bin/python $GO test -count=1 -run TestAnswersHaveOpenAIsTypes ./cmd/sample
 }
+lm_eval_scores() { # lm-evaluation-harness with its own model class and with Quire's: the same scores
+	local peers=${QUIRE_CACHE:-$HOME/.cache/quire}/peers venv=$logs/lm_eval
+	local model=$peers/SmolLM2-135M-Instruct-bf16
+	[ -d "$model" ] && [ -x "$peers/python/bin/python" ] || { echo "warning: bench/peers/setup.sh was not run: lm_eval is left out"; return 0; }
+	[ -x $venv/bin/python ] || "$peers/python/bin/python" -m venv $venv || return 1
+	ls -d "$peers"/python/lib/python3*/site-packages >"$(ls -d $venv/lib/python3*/site-packages)/peers.pth" # torch and transformers
+	$venv/bin/pip install -q lm_eval pyarrow || { echo "warning: no package lm_eval: it is left out"; return 0; }
+	PYTHONPATH=scripts/lm_eval_quire $venv/bin/python scripts/lm_eval_quire/compare.py "$model" bin/sample
+}
 manifests() { $GO -C deploy/validate test -count=1 ./...; }
 
 # The best of the levels of package cpukernel that this processor has.
@@ -52,7 +61,7 @@ for pair in avx2:avx2 avx512vl:avx512 avx512_bf16:avx512bf16 amx_bf16:amx; do
 	! grep -qw "${pair%:*}" /proc/cpuinfo || best=${pair#*:}
 done
 
-every="plugins all_tests levels processors race fuzz vulnerabilities benchmarks answers manifests"
+every="plugins all_tests levels processors race fuzz vulnerabilities benchmarks answers lm_eval_scores manifests"
 failed=0
 table=""
 begun=$(date +%s)
