@@ -22,7 +22,8 @@ type Request struct {
 	Context *Context
 	// N is how many completions to draw, numbered FirstGeneration, FirstGeneration+1, ...
 	N, FirstGeneration int
-	// MaxTokens bounds the tokens of a completion; 0, with ScorePrompt, draws none. The engine's MaxModelLen bounds prompt and completion together.
+	// MaxTokens bounds the tokens of a completion; 0, with ScorePrompt, draws none. The engine's MaxModelLen bounds
+	// prompt and completion together.
 	MaxTokens int
 	// Sampling says how tokens are chosen.
 	Sampling sampling.Settings

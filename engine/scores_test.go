@@ -69,7 +69,8 @@ func TestScoredAsDrawn(t *testing.T) {
 					}
 					if kernels {
 						scored := engine.Completion{TopIDs: c.Prompt.TopIDs[n:], TopLogprobs: c.Prompt.TopLogprobs[n:]}
-						if !slices.Equal(bits(c.Prompt.Logprobs[n:]), bits(d.Logprobs)) || scoresOf(&scored) != scoresOf(d) {
+						if !slices.Equal(bits(c.Prompt.Logprobs[n:]), bits(d.Logprobs)) ||
+							scoresOf(&scored) != scoresOf(d) {
 							t.Errorf("%s: scored with %v, drawn with %v", key, c.Prompt.Logprobs[n:], d.Logprobs)
 						}
 						continue

@@ -213,8 +213,8 @@ var own = []Parameter{
 		slot: field(0, func(s *Set) *int { return &s.TopLogprobs }), limits: limits{max: MaxTopLogprobs,
 			text: fmt.Sprintf("0 to %d", MaxTopLogprobs)}},
 	{Name: "prompt_logprobs", From: VLLM, Flag: "prompt-logprobs", Placeholder: "N",
-		Note: "tell the log-probabilities of the prompt's tokens and the N likeliest ones, in columns prompt_token_ids, " +
-			"prompt_logprobs, prompt_top_ids and prompt_top_logprobs",
+		Note: "tell the log-probabilities of the prompt's tokens and the N likeliest ones, in columns " +
+			"prompt_token_ids, prompt_logprobs, prompt_top_ids and prompt_top_logprobs",
 		slot:   field(NoPromptLogprobs, func(s *Set) *int { return &s.PromptLogprobs }),
 		limits: limits{max: MaxTopLogprobs, text: fmt.Sprintf("0 to %d", MaxTopLogprobs)},
 		allowed: func(s *Set) string {

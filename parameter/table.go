@@ -28,7 +28,7 @@ const (
 	inTheTemplate    = "give --chat-template a template with the values in it, or a rendered prompt"
 	fillIn           = "give a prompt with the model's own tokens for filling in"
 	renderedPrompt   = "give the rendered text as prompt"
-	chosenOnly       = "columns logprobs and top_logprobs of the output have those of each drawn token and of the likeliest"
+	chosenOnly       = "columns logprobs and top_logprobs have those of each drawn token and of the likeliest"
 )
 
 // Neutral values.
@@ -174,7 +174,8 @@ var judged = []Parameter{
 
 	// What of a completion is wanted.
 	{Name: "logprobs", Sets: "top_logprobs", From: servers, neutral: []string{"false", "true"}, dataList: true,
-		Note: "a number as in OpenAI's completions and vLLM; of true, as in OpenAI's chat, top_logprobs says the number"},
+		Note: "a number as in OpenAI's completions and vLLM; with true, as in OpenAI's chat, top_logprobs is the " +
+			"number"},
 	{Name: "n_probs", Sets: "top_logprobs", From: LlamaCpp},
 	{Name: "logprob_token_ids", From: VLLM, Note: chosenOnly},
 	{Name: "prompt_logprob_token_ids", From: VLLM, Note: chosenOnly},

@@ -27,8 +27,8 @@ type Column struct {
 	Doc  string
 	// OnRequest says that the column is there only where [WriterOptions.Columns] asks for it.
 	OnRequest bool
-	// Parameter is one that asks for the column too: where a column of the input gives it, and in jobs for which AskedBy
-	// holds.
+	// Parameter is one that asks for the column too: where a column of the input gives it, and in jobs for which
+	// AskedBy holds.
 	Parameter string
 	AskedBy   func(*parameter.Set) bool
 
@@ -98,8 +98,8 @@ var columns = []Column{
 		"before it; null for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
 		form: scoresForm, at: func(o *outputRow) any { return &o.PromptLogprobs }, varied: true,
 		null: func(o *outputRow) bool { return o.PromptLogprobs == nil }},
-	{Name: "prompt_top_ids", Doc: "for each token of the prompt the likeliest tokens there, the likeliest first; none " +
-		"for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPromptTops,
+	{Name: "prompt_top_ids", Doc: "for each token of the prompt the likeliest tokens there, the likeliest first; " +
+		"none for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPromptTops,
 		form: integerListsForm, at: func(o *outputRow) any { return &o.PromptTopIDs }, varied: true,
 		null: func(o *outputRow) bool { return o.PromptTopIDs == nil }},
 	{Name: "prompt_top_logprobs", Doc: "natural logarithms of the probabilities of prompt_top_ids", OnRequest: true,

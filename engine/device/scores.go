@@ -151,8 +151,8 @@ func (gr *Graphs) isScored(l loop, packed tokenqueue.Packed) *Node {
 	return LogicalAnd(LogicalAnd(GreaterOrEqual(row, integer(g, 0)), wants), LessThan(packed.PosIDs, last))
 }
 
-// scorePrompts notes how likely the tokens of prompts are behind the packed tokens, from hidden states [T, hidden]. The logits
-// are those of S tokens at a time: those of all may be as large as the caches.
+// scorePrompts notes how likely the tokens of prompts are behind the packed tokens, from hidden states [T, hidden]. The
+// logits are those of S tokens at a time: those of all may be as large as the caches.
 func (gr *Graphs) scorePrompts(l loop, w decoder.Weights, in input, packed tokenqueue.Packed, hidden *Node) loop {
 	if !gr.Features.Has(PromptLogprobs) {
 		return l
