@@ -145,11 +145,16 @@ func newSampler(ctx context.Context, cfg engine.Config, backends []compute.Backe
 	return engine.New(ctx, cfg)
 }
 
-// OpenModel opens the task's model, whose weights are not read yet. Of a model in an object store that several hosts
-// run together, each host reads what its own devices have.
+// OpenModel opens the task's model, whose weights are not read yet. Of a model in an object store or on the hub that
+// several hosts run together, each host reads what its own devices have.
 func (o *Task) OpenModel(ctx context.Context) (*models.Checkpoint, error) {
-	if storage.IsRemote(o.Model) && o.Hosts.several() && o.LoadFormat != LoadDummy {
-		return o.openParts(ctx)
+	if o.Hosts.several() && o.LoadFormat != LoadDummy {
+		if storage.IsRemote(o.Model) {
+			return o.openParts(ctx)
+		}
+		if models.OnHub(o.Model) {
+			return o.openHubParts(ctx)
+		}
 	}
 	ref, err := o.modelRef(ctx)
 	if err != nil {
@@ -191,56 +196,6 @@ func (o *Task) fetchModel(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("model %s: %w", storage.Redact(o.Model), err)
 	}
 	return dir, nil
-}
-
-// openParts opens a model folder or GGUF file that is the URL of objects, of which the bytes come that are read.
-func (o *Task) openParts(ctx context.Context) (*models.Checkpoint, error) {
-	cache, err := setup.CacheDir()
-	if err != nil {
-		return nil, err
-	}
-	cache = filepath.Join(cache, "remote")
-	options := storage.PartialOptions{Gap: o.partGap, Progress: storage.ProgressLines(o.Messages)}
-	var path string
-	parts := map[string]*storage.Partial{}
-	if models.IsWeights(storage.Path(o.Model)) {
-		p, err := storage.OpenPartial(ctx, o.Model, cache, options)
-		if err != nil {
-			return nil, err
-		}
-		path = p.Path()
-		parts[filepath.Base(path)] = p
-	} else {
-		path, err = models.FetchFolder(func(want func(file string) bool) (dir string, err error) {
-			for _, p := range parts { // of a call before: it had no weights
-				err = errors.Join(err, p.Close())
-			}
-			if err == nil {
-				dir, parts, err = storage.FetchFolderPartly(ctx, o.Model, cache, want, models.IsWeights, options)
-			}
-			return dir, err
-		})
-	}
-	closeAll := func() (err error) {
-		for _, p := range parts {
-			err = errors.Join(err, p.Close())
-		}
-		return err
-	}
-	var model *models.Checkpoint
-	if err == nil {
-		model, err = models.OpenParts(path, func(file string, ranges ...models.Range) error {
-			list := make([]storage.Range, len(ranges))
-			for i, r := range ranges {
-				list[i] = storage.Range(r)
-			}
-			return parts[file].Need(list...)
-		}, closeAll)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("model %s: %w", storage.Redact(o.Model), err), closeAll())
-	}
-	return model, nil
 }
 
 // openText sets what turns text into tokens. A model without a tokenizer takes prompt_token_ids only.

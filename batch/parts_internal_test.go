@@ -2,12 +2,16 @@ package batch
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -54,6 +58,51 @@ func countedBucket(t *testing.T, files ...string) (url func(key string) string, 
 		return "s3://models/" + key + "?endpoint=" + server.URL +
 			"&use_path_style=true&hostname_immutable=true&region=us-east-1"
 	}, served
+}
+
+// countedHub is a hub with the repository org/m, which has a model's files, and counts the bytes of ranges that it
+// serves; url names the repository or a GGUF file of it.
+func countedHub(t *testing.T, files ...string) (url func(key string) string, served *atomic.Int64) {
+	t.Helper()
+	return startHub(t, true, files...)
+}
+
+// startHub starts a hub that sends ranges, or whole files only.
+func startHub(t *testing.T, ranges bool, files ...string) (url func(key string) string, served *atomic.Int64) {
+	t.Helper()
+	const commit = "0123456789abcdef0123456789abcdef01234567"
+	served = new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/api/models/org/m/revision/") {
+			var siblings []map[string]any
+			for _, file := range files {
+				siblings = append(siblings, map[string]any{"rfilename": filepath.Base(file)})
+			}
+			_ = json.NewEncoder(w).Encode(map[string]any{"sha": commit, "siblings": siblings})
+			return
+		}
+		name, ok := strings.CutPrefix(r.URL.Path, "/org/m/resolve/"+commit+"/")
+		at := slices.IndexFunc(files, func(file string) bool { return filepath.Base(file) == name })
+		switch {
+		case !ok || at < 0:
+			http.NotFound(w, r)
+			return
+		case !ranges:
+			r.Header.Del("Range")
+		case r.Header.Get("Range") != "":
+			w = counted{w, served}
+		case models.IsWeights(name):
+			t.Errorf("%s was asked for as a whole", name)
+		}
+		w.Header().Set("ETag", strconv.Quote(name))
+		http.ServeFile(w, r, files[at])
+	}))
+	t.Cleanup(server.Close)
+	for name, value := range map[string]string{"HF_ENDPOINT": server.URL, "HF_HUB_CACHE": t.TempDir(), "HF_TOKEN": "",
+		"HF_HUB_OFFLINE": ""} {
+		t.Setenv(name, value)
+	}
+	return func(key string) string { return "hf://" + strings.TrimSuffix("org/"+key, "/") }, served
 }
 
 // counted counts what is written, before the reader can have it.
@@ -109,7 +158,32 @@ func loaded(t *testing.T, host someDevices, from *models.Checkpoint) map[int][]a
 
 // Hosts that run a model of an object store together each read the weights of their own devices, and no others: what is
 // split comes once in all, what every device has comes once for each host.
-func TestHostsReadTheirParts(t *testing.T) {
+func TestHostsReadTheirParts(t *testing.T) { hostsReadTheirParts(t, countedBucket) }
+
+// So they do with a model of the hub.
+func TestHostsReadTheirPartsOfTheHub(t *testing.T) { hostsReadTheirParts(t, countedHub) }
+
+// A hub that sends no ranges sends whole files.
+func TestHubWithoutRanges(t *testing.T) {
+	model := testenv.Path("testdata", "models", "llama3-sharded")
+	files, err := filepath.Glob(filepath.Join(model, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, _ := startHub(t, false, files...)
+	c, closeAll := openParts(t, url("m/"))
+	defer closeAll()
+	local, err := models.Open(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer local.Close()
+	if c.FingerPrint() != local.FingerPrint() || c.Ref != "hf://org/m" {
+		t.Errorf("%s is another model", c.Ref)
+	}
+}
+
+func hostsReadTheirParts(t *testing.T, store func(t *testing.T, files ...string) (func(string) string, *atomic.Int64)) {
 	for _, model := range []string{
 		testenv.Path("testdata", "models", "llama3-sharded"), testenv.Path("testdata", "models", "qwen2"),
 		testenv.Path("testdata", "models", "olmo2"), testenv.Path("models", "testdata", "qwen2.gguf"),
@@ -127,7 +201,7 @@ func TestHostsReadTheirParts(t *testing.T) {
 				}
 				name = "m/"
 			}
-			url, served := countedBucket(t, files...)
+			url, served := store(t, files...)
 			const devices = 2
 			want := loaded(t, someDevices{testenv.Go(t), devices, []int{0, 1}}, local)
 			split, whole := sizesOf(t, local, devices)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -27,6 +28,8 @@ type hubRef struct {
 	repo, revision, file string
 	// configOnly is for those who want no weights.
 	configOnly bool
+	// urls, if not nil, gets where the weights are, by their files: they are not fetched.
+	urls map[string]string
 }
 
 var isCommit = regexp.MustCompile(`^[0-9a-f]{40}$`)
@@ -128,6 +131,9 @@ func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 		if !slices.Contains(all, h.file) {
 			return "", fmt.Errorf("repository %s has no file %s", h.repo, h.file), nil
 		}
+		if h.urls != nil {
+			return "", nil, h.locate(repo, h.file)
+		}
 		dir, err := fetch([]string{h.file})
 		return filepath.Join(dir, h.file), nil, err
 	}
@@ -151,8 +157,62 @@ func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 			return "", err, nil
 		}
 	}
+	if h.urls != nil {
+		return dir, nil, h.locate(repo, weights...)
+	}
 	_, err = fetch(weights)
 	return dir, nil, err
+}
+
+// locate notes where weights are.
+func (h hubRef) locate(repo *hub.Repo, files ...string) (err error) {
+	for _, file := range files {
+		if h.urls[file], err = repo.FileURL(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// HubWeights is a model of the hub whose weights are not here.
+type HubWeights struct {
+	// Folder has the other files; "" for a GGUF file.
+	Folder string
+	// URLs are where the weights are, by their files: of a commit, which never changes. Header comes with requests.
+	URLs   map[string]string
+	Header http.Header
+}
+
+// FindOnHub brings all but the weights of a model of the hub here. It returns nil where the whole is here, or nothing
+// comes from the hub now: then Open knows what to do or say.
+func FindOnHub(ref string) (*HubWeights, error) {
+	h, err := parseHubRef(ref)
+	if v := os.Getenv("HF_HUB_OFFLINE"); err != nil || v != "" && v != "0" {
+		return nil, nil
+	}
+	cache := hubCacheDir()
+	if isCommit.MatchString(h.revision) {
+		if _, ok := h.cached(cache, []string{h.revision}); ok {
+			return nil, nil
+		}
+	}
+	found := h
+	found.urls = map[string]string{}
+	dir, refusal, fetchErr := found.download(cache)
+	if refusal != nil {
+		return nil, fmt.Errorf("model %s: %w", ref, refusal)
+	}
+	if fetchErr != nil {
+		return nil, nil
+	}
+	if _, ok := h.cached(cache, h.commits(cache)); ok {
+		return nil, nil
+	}
+	header := http.Header{}
+	if token := os.Getenv("HF_TOKEN"); token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	return &HubWeights{Folder: dir, URLs: found.urls, Header: header}, nil
 }
 
 // record writes which commit the revision is, where Hugging Face's own tools do, to find the files without a network.

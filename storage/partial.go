@@ -38,7 +38,7 @@ type PartialOptions struct {
 // others, which take no room on the disk. It is safe for concurrent use, also by several processes.
 type Partial struct {
 	path   string
-	object *object // nil if the whole is there
+	object source // nil if the whole is there
 	ctx    context.Context
 	gap    int64
 	file   *os.File
@@ -48,6 +48,17 @@ type Partial struct {
 	have    ranges
 	unnoted int64 // bytes that came since what there is was noted
 }
+
+// source is one version of a file elsewhere, of which parts can be read.
+type source interface {
+	label() string
+	length() int64
+	// fill reads exactly len(p) bytes from offset on.
+	fill(ctx context.Context, p []byte, offset int64) error
+}
+
+func (o *object) label() string { return o.name }
+func (o *object) length() int64 { return o.version.size }
 
 // OpenPartial opens a partial copy of an object in the folder cache, the same that Fetch keeps whole ones in. What
 // earlier calls brought is there already; a whole copy is taken as it is. Ranges are pinned to the version of the
@@ -65,19 +76,23 @@ func OpenPartial(ctx context.Context, name, cache string, o PartialOptions) (*Pa
 	if err != nil {
 		return nil, failed("fetch", name, err)
 	}
-	p := &Partial{object: object, ctx: ctx, gap: o.Gap, report: o.Progress}
+	dir, err := versionFolder(l, object, info, cache)
+	if err != nil {
+		return nil, failed("fetch", name, err)
+	}
+	return newPartial(ctx, object, dir, path.Base(l.key), o)
+}
+
+// newPartial opens the copy of a version in its folder of the cache.
+func newPartial(ctx context.Context, of source, dir, base string, o PartialOptions) (*Partial, error) {
+	p := &Partial{object: of, ctx: ctx, gap: o.Gap, report: o.Progress}
 	if p.gap == 0 {
 		p.gap = partialGap
 	}
-	return p, failed("fetch", name, p.open(l, info, cache))
+	return p, failed("fetch", of.label(), p.open(dir, base))
 }
 
-func (p *Partial) open(l location, info Info, cache string) error {
-	dir, err := versionFolder(l, p.object, info, cache)
-	if err != nil {
-		return err
-	}
-	base := path.Base(l.key)
+func (p *Partial) open(dir, base string) (err error) {
 	if whole := filepath.Join(dir, base); isFile(whole) {
 		p.path, p.object = whole, nil
 		return nil
@@ -89,7 +104,7 @@ func (p *Partial) open(l location, info Info, cache string) error {
 	if p.file, err = os.OpenFile(p.path, os.O_CREATE|os.O_RDWR, 0o644); err != nil {
 		return err
 	}
-	if err := p.file.Truncate(info.Size); err != nil { // a hole
+	if err := p.file.Truncate(p.object.length()); err != nil { // a hole
 		return errors.Join(err, p.file.Close())
 	}
 	p.have, err = p.noted()
@@ -111,11 +126,11 @@ func (p *Partial) Need(list ...Range) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return failed("fetch", p.object.name, p.bring(union(list)))
+	return failed("fetch", p.object.label(), p.bring(union(list)))
 }
 
 func (p *Partial) bring(want ranges) error {
-	size := p.object.version.size
+	size := p.object.length()
 	if n := len(want); n > 0 && (want[0].From < 0 || want[n-1].To > size) {
 		return fmt.Errorf("it has %d bytes, but those from %d to %d were requested", size, want[0].From, want[n-1].To)
 	}
@@ -150,7 +165,7 @@ func (p *Partial) bring(want ranges) error {
 	}
 	p.have = union(all)
 	if p.report != nil {
-		p.report(Redact(p.object.name), p.have.bytes(), size)
+		p.report(Redact(p.object.label()), p.have.bytes(), size)
 	}
 	if err == nil && p.unnoted >= partialNote {
 		err = p.note()
@@ -171,7 +186,7 @@ func (p *Partial) Close() error {
 	}
 	err = errors.Join(err, p.file.Close())
 	p.file = nil
-	return failed("fetch", p.object.name, err)
+	return failed("fetch", p.object.label(), err)
 }
 
 func (p *Partial) notes() string { return filepath.Join(filepath.Dir(p.path), ".ranges.json") }
@@ -190,7 +205,7 @@ func (p *Partial) noted() (ranges, error) {
 		return nil, nil
 	}
 	have := union(list)
-	if n := len(have); n > 0 && (have[0].From < 0 || have[n-1].To > p.object.version.size) {
+	if n := len(have); n > 0 && (have[0].From < 0 || have[n-1].To > p.object.length()) {
 		return nil, nil
 	}
 	return have, nil

@@ -214,22 +214,28 @@ func (o *object) fill(ctx context.Context, p []byte, offset int64) error {
 		if err := o.version.check(r, offset); err != nil {
 			return err
 		}
-		for len(p) > 0 {
-			n, err := r.Read(p)
-			p, offset = p[n:], offset+int64(n)
-			if n > 0 {
-				a.progress()
-			}
-			if err == io.EOF && len(p) > 0 {
-				return io.ErrUnexpectedEOF // a body cut short by whoever stands between
-			}
-			if err != nil && err != io.EOF {
-				return err
-			}
-		}
-		return nil
+		n, err := a.fill(p, r)
+		p, offset = p[n:], offset+int64(n)
+		return err
 	})
 	return reason(err)
+}
+
+// fill reads all of p, and returns how much of it came.
+func (a attempt) fill(p []byte, r io.Reader) (came int, err error) {
+	for came < len(p) {
+		n, err := r.Read(p[came:])
+		if came += n; n > 0 {
+			a.progress()
+		}
+		if err == io.EOF && came < len(p) {
+			return came, io.ErrUnexpectedEOF // a body cut short by whoever stands between
+		}
+		if err != nil && err != io.EOF {
+			return came, err
+		}
+	}
+	return came, nil
 }
 
 const (

@@ -1,0 +1,147 @@
+package batch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/setup"
+	"github.com/quire/quire/storage"
+)
+
+// parts are weight files elsewhere, by their names, of which the bytes come that are read.
+type parts map[string]*storage.Partial
+
+func (p parts) close() (err error) {
+	for _, part := range p {
+		err = errors.Join(err, part.Close())
+	}
+	return err
+}
+
+// open opens the model at path, which closes the parts at its end.
+func (p parts) open(path string) (*models.Checkpoint, error) {
+	return models.OpenParts(path, func(file string, ranges ...models.Range) error {
+		list := make([]storage.Range, len(ranges))
+		for i, r := range ranges {
+			list[i] = storage.Range(r)
+		}
+		return p[file].Need(list...)
+	}, p.close)
+}
+
+// partOptions are those of the task's parts, and where their copies are kept.
+func (o *Task) partOptions() (cache string, options storage.PartialOptions, err error) {
+	cache, err = setup.CacheDir()
+	return filepath.Join(cache, "remote"), storage.PartialOptions{Gap: o.partGap,
+		Progress: storage.ProgressLines(o.Messages)}, err
+}
+
+// openParts opens a model folder or GGUF file that is the URL of objects.
+func (o *Task) openParts(ctx context.Context) (*models.Checkpoint, error) {
+	cache, options, err := o.partOptions()
+	if err != nil {
+		return nil, err
+	}
+	var path string
+	all := parts{}
+	if models.IsWeights(storage.Path(o.Model)) {
+		p, err := storage.OpenPartial(ctx, o.Model, cache, options)
+		if err != nil {
+			return nil, err
+		}
+		path = p.Path()
+		all[filepath.Base(path)] = p
+	} else {
+		path, err = models.FetchFolder(func(want func(file string) bool) (dir string, err error) {
+			if err = all.close(); err == nil { // of a call before: it had no weights
+				dir, all, err = storage.FetchFolderPartly(ctx, o.Model, cache, want, models.IsWeights, options)
+			}
+			return dir, err
+		})
+	}
+	var model *models.Checkpoint
+	if err == nil {
+		model, err = all.open(path)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("model %s: %w", storage.Redact(o.Model), err), all.close())
+	}
+	return model, nil
+}
+
+// openHubParts opens a model of the hub. It fetches whole files where the hub sends no parts of them.
+func (o *Task) openHubParts(ctx context.Context) (*models.Checkpoint, error) {
+	found, err := models.FindOnHub(o.Model)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return models.Open(o.Model)
+	}
+	cache, options, err := o.partOptions()
+	if err != nil {
+		return nil, err
+	}
+	all := parts{}
+	for _, file := range slices.Sorted(maps.Keys(found.URLs)) {
+		p, err := storage.OpenPartialURL(ctx, found.URLs[file], found.Header, cache, options)
+		if errors.Is(err, storage.ErrNoRanges) && all.close() == nil {
+			return models.Open(o.Model)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("model %s: %w", o.Model, err), all.close())
+		}
+		all[filepath.Base(file)] = p
+	}
+	path, err := all.folder(found.Folder, cache)
+	var model *models.Checkpoint
+	if err == nil {
+		model, err = all.open(path)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("model %s: %w", o.Model, err), all.close())
+	}
+	model.Ref = o.Model
+	return model, nil
+}
+
+// folder makes a folder in the cache with links to the parts and to the files of another folder. Without that it is the
+// path of the only part.
+func (p parts) folder(others, cache string) (dir string, err error) {
+	links := map[string]string{}
+	identity := sha256.New()
+	for _, file := range slices.Sorted(maps.Keys(p)) {
+		if others == "" {
+			return p[file].Path(), nil
+		}
+		links[file] = p[file].Path()
+		fmt.Fprintln(identity, links[file])
+	}
+	entries, err := os.ReadDir(others)
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range entries {
+		if !models.IsWeights(entry.Name()) {
+			links[entry.Name()] = filepath.Join(others, entry.Name())
+		}
+	}
+	dir = filepath.Join(cache, "hub-"+hex.EncodeToString(identity.Sum(nil))[:24])
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	for name, target := range links {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return "", err
+		}
+	}
+	return dir, nil
+}
