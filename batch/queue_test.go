@@ -2,9 +2,13 @@ package batch_test
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/queue"
@@ -66,6 +70,68 @@ func TestSubmitAndWork(t *testing.T) {
 		}
 		if got, err := os.ReadFile(filepath.Join(dir, "queued", part)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s is %s, %v; want %s", part, got, err, want)
+		}
+	}
+}
+
+// Units that one engine does one after the other find the pages of those before, also of units that were given up. The
+// files are those of a run without a queue.
+func TestWorkersReuseTheirPages(t *testing.T) {
+	const rows = 24
+	spec := smallSpec(t, 1)
+	var text strings.Builder
+	for i := range rows { // 3 prefixes of 40 tokens
+		tokens := make([]string, 40)
+		for j := range tokens {
+			tokens[j] = fmt.Sprint((7*j + 11*(i%3)) % 200)
+		}
+		fmt.Fprintf(&text, `{"id": "%d", "prompt_token_ids": [%s, %d, 5], "temperature": 1}`+"\n", i,
+			strings.Join(tokens, ", "), i)
+	}
+	if err := os.WriteFile(spec.Inputs[0], []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	spec.Sampling.MaxTokens, spec.Engine.MaxSeqs, spec.Engine.PageSize = 20, 2, 8
+	spec.Output = filepath.Join(dir, "alone")
+	if _, err := batch.Run(t.Context(), spec, batch.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	spec.Output = filepath.Join(dir, "queued")
+	q := startQueue(t)
+	task, err := batch.NewTask(spec, batch.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := task.Submit(t.Context(), q, batch.UnitOptions{MaxTries: queue.DefaultMaxTries}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := func(output string, row int) string {
+		return filepath.Join(dir, output, fmt.Sprintf("part-%05d.jsonl", row))
+	}
+	for _, until := range []int{5, 14, rows} { // parts that a worker sees before it is ended
+		ctx, end := context.WithCancel(t.Context())
+		go func() {
+			for ctx.Err() == nil {
+				if all, _ := filepath.Glob(filepath.Join(dir, "queued", "part-*")); len(all) >= until {
+					end()
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		if err := (&batch.Worker{}).Work(ctx, q, job.Job.ID); err != nil && batch.OutcomeOf(err) != batch.Interrupted {
+			t.Fatal(err)
+		}
+		end()
+	}
+	for row := range rows {
+		want, err := os.ReadFile(part("alone", row))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(part("queued", row)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("row %d is %s, %v; want %s", row, got, err, want)
 		}
 	}
 }
