@@ -127,3 +127,18 @@ func TestTraceThatFails(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// BenchmarkSpan is what an event costs who writes it.
+func BenchmarkSpan(b *testing.B) {
+	trace, err := NewTrace(filepath.Join(b.TempDir(), "trace.json"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	tracks := trace.Replica(0)
+	for b.Loop() {
+		tracks.Begin("host", "call")("steps", 16, "tokens", 1024)
+	}
+	if err := trace.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
