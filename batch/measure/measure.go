@@ -66,10 +66,15 @@ func (b *Job) prepare() error {
 				return err
 			}
 		}
-		b.Requests = append(b.Requests, &engine.Request{
+		r := &engine.Request{
 			ID: row.ID, Tokens: row.TokenIDs, N: row.N, MaxTokens: row.MaxTokens, Sampling: settings, IgnoreEOS: true,
 			Tag: row,
-		})
+		}
+		if row.Schema != "" { // whose text does not end before
+			r.Structure = parameter.Structure{Kind: parameter.SchemaStructure, Text: row.Schema, Compact: true}
+			r.IgnoreEOS = false
+		}
+		b.Requests = append(b.Requests, r)
 		b.Completions += row.N
 		b.promptTokens += len(row.TokenIDs)
 		b.Tokens += row.N * row.MaxTokens

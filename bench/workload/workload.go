@@ -50,6 +50,8 @@ type Workload struct {
 	MaxTokensRange []int   `yaml:"max_tokens_range" json:"max_tokens_range,omitempty"`
 	EqualLengths   bool    `yaml:"equal_lengths" json:"equal_lengths,omitempty"`
 	Temperature    float64 `yaml:"temperature" json:"temperature"`
+	// Schemas is how many JSON schemas the rows have in turn; 0 for none. Their texts do not end within MaxTokens.
+	Schemas int `yaml:"schemas" json:"schemas,omitempty"`
 }
 
 // Row is one prompt, as text or as token ids, and what is wanted of it.
@@ -59,6 +61,7 @@ type Row struct {
 	TokenIDs  []int32 `json:"prompt_token_ids,omitempty"`
 	N         int     `json:"n"`
 	MaxTokens int     `json:"max_tokens"`
+	Schema    string  `json:"json_schema,omitempty"`
 }
 
 // ErrUnknown says that there is no workload of a name, nor a file.
@@ -137,6 +140,9 @@ func (w *Workload) check() error {
 	if w.NumRows < 1 || w.NumRows > mostRows || w.N < 1 || w.N > mostRows {
 		return fmt.Errorf("rows is %d and n is %d, but both must be 1 to %d", w.NumRows, w.N, mostRows)
 	}
+	if w.Schemas < 0 {
+		return fmt.Errorf("schemas is %d, but must be 0 or more", w.Schemas)
+	}
 	if w.Temperature < 0 {
 		return fmt.Errorf("temperature is %g, but must be 0 or more", w.Temperature)
 	}
@@ -177,6 +183,9 @@ func (w *Workload) Rows(vocab int) ([]Row, error) {
 	rows := make([]Row, w.NumRows)
 	for i := range rows {
 		rows[i] = Row{ID: fmt.Sprintf("row-%05d", i), N: w.N, MaxTokens: lengths[i]}
+		if w.Schemas > 0 {
+			rows[i].Schema = schema(i%w.Schemas, lengths[i])
+		}
 		question := "Question: " + questions[i%len(questions)] + "\nAnswer:"
 		switch w.Prompts {
 		case "questions":
