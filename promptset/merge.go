@@ -14,6 +14,8 @@ import (
 type Schema struct {
 	root *node // columns in order; numbered
 	from map[string]string
+	// bodies are the members that bodies of lines of batch files have: parameters, as columns of other files are.
+	bodies []string
 }
 
 // Columns returns the names of the columns.
@@ -24,6 +26,10 @@ func (s *Schema) Columns() []string {
 	}
 	return names
 }
+
+// Parameters returns the names of columns, and of members of the bodies of batch files: what gives rows parameters is
+// among them.
+func (s *Schema) Parameters() []string { return slices.Concat(s.Columns(), s.bodies) }
 
 // String lists the columns with their types, for people.
 func (s *Schema) String() string {

@@ -33,6 +33,7 @@ type Source struct {
 	requests bool               // it is a batch file of OpenAI
 	customID []customID         // of its lines, until repeated is known
 	repeated map[int64]customID // by row: the line before it that has its custom_id
+	bodies   []string           // the parameters that its lines have, in order of first appearance
 }
 
 // mark is a place in a JSONL file where a row begins.
@@ -122,6 +123,7 @@ func (r *Reader) look(ctx context.Context, name string) error {
 	if err := r.schema.add(name, columns); err != nil {
 		return err
 	}
+	r.schema.bodies = append(r.schema.bodies, s.bodies...)
 	r.sources = append(r.sources, s)
 	r.rows += s.Rows
 	return nil

@@ -154,11 +154,27 @@ func (s *Source) noteRequest(object []member, line int64) {
 	if id == nil || valueOf(object, "url") == nil && valueOf(object, "body") == nil {
 		return
 	}
-	s.requests = s.requests || isRequest(object)
+	if isRequest(object) {
+		s.requests = true
+		s.noteBody(valueOf(object, "body"))
+	}
 	var text string
 	if json.Unmarshal(id, &text) == nil && text != "" {
 		sum := sha256.Sum256([]byte(text))
 		s.customID = append(s.customID, customID{[16]byte(sum[:16]), nil, s.Rows, line})
+	}
+}
+
+// noteBody notes which parameters the body of a line has.
+func (s *Source) noteBody(raw json.RawMessage) {
+	if len(raw) == 0 || raw[0] != '{' {
+		return
+	}
+	body, _ := membersOf(raw)
+	for _, m := range body {
+		if !isNullJSON(m.raw) && !slices.Contains(s.bodies, m.key) && len(parameter.Lookup(m.key)) > 0 {
+			s.bodies = append(s.bodies, m.key)
+		}
 	}
 }
 

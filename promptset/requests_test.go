@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,20 @@ func TestRequestsAreRows(t *testing.T) {
 		if same(got) != same(want) {
 			t.Errorf("%s: %s, want %s", c.body, same(got), same(want))
 		}
+	}
+}
+
+// The parameters of an input are its columns, and the members of bodies that the table of parameters has.
+func TestParametersOfRequests(t *testing.T) {
+	r, err := openLinesOf(t, "batch.jsonl",
+		`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"p","n":2,"logprobs":null}}`,
+		`{"custom_id":"b","method":"POST","url":"/v1/completions","body":{"prompt":"p","top_logprobs":2,"mine":1,"n":1}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"custom_id", "method", "url", "body", "n", "top_logprobs"}
+	if got := r.Schema().Parameters(); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
