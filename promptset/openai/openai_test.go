@@ -76,7 +76,7 @@ func TestLogprobs(t *testing.T) {
 		`{"token":"bytes:\\xe2\\x80","logprob":-1.25,"bytes":[226,128],"top_logprobs":[]},` +
 		`{"token":"!","logprob":-2,"bytes":[33],"top_logprobs":[]}]}`
 	const wantText = `{"tokens":["wö","bytes:\\xe2\\x80","!"],"token_logprobs":[-0.5,-1.25,-2],` +
-		`"top_logprobs":[{"wö":-0.5,"x":-9999.0},{},{}],"text_offset":[0,2,4]}`
+		`"top_logprobs":[{"wö":-0.5,"x":-9999.0},{"bytes:\\xe2\\x80":-1.25},{}],"text_offset":[0,2,4]}`
 	if string(chat) != wantChat {
 		t.Errorf("chat: %s", chat)
 	}

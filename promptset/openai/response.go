@@ -222,6 +222,9 @@ func TextLogprobs(tokens []Token) *Logprobs {
 				top[name] = Logprob(t.Top[j].Logprob)
 			}
 		}
+		if t.Top != nil && top[text] == nil { // the drawn token is always there
+			top[text] = Logprob(t.Logprob)
+		}
 		l.Tokens = append(l.Tokens, text)
 		l.TokenLogprobs = append(l.TokenLogprobs, Logprob(t.Logprob))
 		if wanted {
