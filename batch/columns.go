@@ -11,7 +11,7 @@ import (
 )
 
 // columnsOf are the columns on request that the output has: those that are named, and those of parameters that the job
-// or a column of its input gives.
+// or a column of its input, or a line of a batch file, gives.
 func (s *Spec) columnsOf(input *promptset.Schema) []string {
 	names := slices.Clone(s.Columns)
 	for c := range promptset.Columns() {
@@ -22,7 +22,7 @@ func (s *Spec) columnsOf(input *promptset.Schema) []string {
 			own := parameter.Sink(column)
 			return own != nil && own.Name == c.Parameter
 		}
-		if c.AskedBy(&s.Sampling) || slices.ContainsFunc(input.Columns(), gives) {
+		if c.AskedBy(&s.Sampling) || slices.ContainsFunc(input.Parameters(), gives) {
 			names = append(names, c.Name)
 		}
 	}

@@ -52,6 +52,10 @@ func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request
 	if err := set.Check(row.ParameterName); err != nil {
 		return nil, err
 	}
+	if b.task.Format == promptset.FormatOpenAI && set.PromptLogprobs != parameter.NoPromptLogprobs {
+		return nil, fmt.Errorf("%s is for the columns of a row, which answers to batch files do not have; leave it out, "+
+			"or give --format parquet or jsonl", row.ParameterName("prompt_logprobs"))
+	}
 	badWords, err := b.badWords(set.BadWords)
 	if err != nil {
 		return nil, err

@@ -47,6 +47,10 @@ func TestOtherNamesOfParameters(t *testing.T) {
 		p := rapid.SampledFrom(names).Draw(t, "name")
 		value := rapid.SampledFrom([]string{"1", "2.0", "-1", "2.5", "1e3", "9223372036854775808", `"x"`,
 			`["a","b"]`, `[null]`, "[]", "true", "null", "{}"}).Draw(t, "value")
+		// Some values of a name say nothing, where they would be errors of Quire's own.
+		if verdict, _ := p.Judge([]byte(value), func(string) string { return "" }); verdict == parameter.NoEffect {
+			t.Skip()
+		}
 		own, ownErr := read(t, fmt.Sprintf(`{"prompt": "a", %q: %s}`, p.Sets, value))
 		got, err := read(t, fmt.Sprintf(`{"prompt": "a", %q: %s}`, p.Name, value))
 		if want := strings.Replace(ownErr, p.Sets, p.Name, 1); err != want || !reflect.DeepEqual(got, own) {
