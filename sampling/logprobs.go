@@ -14,7 +14,7 @@ import (
 // Logprobs says how likely one token of each row is under the model's own distribution, and which tokens are the
 // likeliest: log softmax(logits), before temperature and filters.
 //
-// logits [S, V] are of any float dtype (computed in float32). tokens i32[S] are of the vocabulary, or -1 for none, whose
+// logits [S, V] are of any float dtype (computed in float32). tokens i32[S] are of the vocabulary, or -1 for none: its
 // log-probability is 0. counts i32[S] are how many of the likeliest tokens a row wants, width at most; width is 1 to V.
 // rows i32[] says how many of the S rows, the first ones, are wanted: the results of the others may be anything.
 //
