@@ -23,6 +23,7 @@ require (
 	github.com/parquet-go/parquet-go v0.32.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/rogpeppe/go-internal v1.16.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/spf13/pflag v1.0.10
 	gocloud.dev v0.47.0
 	golang.org/x/sync v0.24.0
@@ -30,8 +31,6 @@ require (
 	google.golang.org/api v0.297.0
 	pgregory.net/rapid v1.3.0
 )
-
-require github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
 
 require (
 	cel.dev/expr v0.25.3 // indirect

@@ -67,6 +67,9 @@ func (s *Spec) EngineConfig() engine.Config {
 	cfg := s.Engine.Config()
 	cfg.Features |= engine.FeaturesOf(s.Sampling.Sampling) |
 		engine.ScoringFeatures(s.Sampling.TopLogprobs, s.Sampling.PromptLogprobs)
+	if s.Sampling.StructuredOutputs.Kind != "" || s.Sampling.AllowedTokenIDs != nil || s.Sampling.BadWords != nil {
+		cfg.Features |= engine.MaskedTokens
+	}
 	return cfg
 }
 

@@ -74,8 +74,8 @@ func wrongText(s parameter.Structure, text string) error {
 	return compiled.Validate(value)
 }
 
-// structureEngine is an engine of the contract's configuration, changed, whose model has an end-of-sequence token and the
-// texts of SmolLM2's first tokens.
+// structureEngine is an engine of the contract's configuration, changed, whose model has an end-of-sequence token and
+// the texts of SmolLM2's first tokens.
 func structureEngine(t *testing.T, change func(*engine.Config)) *engine.Engine {
 	t.Helper()
 	cfg := contractConfig()
