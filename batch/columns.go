@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
@@ -33,16 +32,10 @@ func (s *Spec) columnsOf(input *promptset.Schema) []string {
 // maxNamed bounds the names in warnings about the input.
 const maxNamed = 8
 
-// warnOfColumns says once what of the input is only passed through, and was perhaps meant to change completions.
+// warnOfColumns names once columns of the input that are only passed through, and were perhaps meant to be parameters.
 func warnOfColumns(w io.Writer, input *promptset.Reader) {
-	warnOfNearColumns(w, input.Schema().Columns())
-	warnOfMembers(w, input.PassedMembers())
-}
-
-// warnOfNearColumns names columns of the input that were probably meant to be parameters.
-func warnOfNearColumns(w io.Writer, columns []string) {
 	said := 0
-	for _, column := range slices.Sorted(slices.Values(columns)) {
+	for _, column := range slices.Sorted(slices.Values(input.Schema().Columns())) {
 		near, ok := parameter.Near(column)
 		if !ok {
 			continue
@@ -54,21 +47,4 @@ func warnOfNearColumns(w io.Writer, columns []string) {
 		fmt.Fprintf(w, "warning: column %q is not a parameter of Quire: did you mean %q? It is passed through\n",
 			column, near)
 	}
-}
-
-// warnOfMembers names members of messages that no chat template gets.
-func warnOfMembers(w io.Writer, members []string) {
-	if len(members) == 0 {
-		return
-	}
-	var named []string
-	for _, m := range members[:min(len(members), maxNamed)] {
-		named = append(named, fmt.Sprintf("%q", m))
-	}
-	more := ""
-	if len(members) > maxNamed {
-		more = " and more"
-	}
-	fmt.Fprintf(w, "warning: messages have members beside role and content that no chat template gets: %s%s; they are "+
-		"passed through\n", strings.Join(named, ", "), more)
 }

@@ -108,9 +108,7 @@ func (e *equalRows) hash(r *engine.Request) uint64 {
 	for _, s := range r.Stop {
 		text(s)
 	}
-	if r.IgnoreEOS {
-		b = append(b, 1)
-	}
+	b = fmt.Append(b, r.IgnoreEOS, r.IncludeStop, r.KeepSpecialTokens)
 	for _, id := range r.Tokens {
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
 	}

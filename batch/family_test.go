@@ -15,6 +15,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 )
 
@@ -96,7 +97,7 @@ func TestLineage(t *testing.T) {
 // What a row goes on from is the parent's prompt, what is wanted of a completion, and its own prompt in the form that
 // it has there: text without what begins one, turns without what begins a conversation.
 func TestPromptBehindParent(t *testing.T) {
-	b := &requestBuilder{session: &Session{Vocab: 300, Config: models.Config{EOS: []int32{9}},
+	b := &requestBuilder{task: &Task{}, session: &Session{Vocab: 300, Config: models.Config{EOS: []int32{9}},
 		Encode: func(text string, special bool) (ids []int32, err error) {
 			if special {
 				ids = append(ids, 256)
@@ -106,7 +107,7 @@ func TestPromptBehindParent(t *testing.T) {
 			}
 			return ids, nil
 		},
-		Render: func(messages []promptset.Message) (string, error) {
+		Render: func(messages []promptset.Message, _ *parameter.Set) (string, error) {
 			text := "BEGIN"
 			for _, m := range messages {
 				text += fmt.Sprintf("<%s>%s\t", m.Role, m.Content) // a tab, 9, ends a turn

@@ -119,21 +119,23 @@ func (b *requestBuilder) following(row *promptset.Row, last int32) ([]int32, err
 	case promptset.KindText:
 		return b.text(row.Prompt, false)
 	case promptset.KindMessages:
-		return b.turns(row.Messages, last)
+		return b.turns(row, last)
 	}
 	return b.tokens(row)
 }
 
 // turns returns the tokens of further turns of a conversation: what the template writes between an answer and the
 // opening of the next one. A token that ends the answer is not written again where the answer has it.
-func (b *requestBuilder) turns(messages []promptset.Message, last int32) ([]int32, error) {
-	answer := "(the answer)"
-	for slices.ContainsFunc(messages, func(m promptset.Message) bool { return strings.Contains(m.Content, answer) }) {
+func (b *requestBuilder) turns(row *promptset.Row, last int32) ([]int32, error) {
+	answer, messages := "(the answer)", row.Messages
+	for slices.ContainsFunc(messages, func(m promptset.Message) bool {
+		return strings.Contains(m.Content, answer) || strings.Contains(m.Object, answer)
+	}) {
 		answer += ")"
 	}
 	conversation := append([]promptset.Message{{Role: "user", Content: "?"}, {Role: "assistant", Content: answer}},
 		messages...)
-	text, err := b.render(conversation)
+	text, err := b.render(row, conversation)
 	if err != nil {
 		return nil, err
 	}

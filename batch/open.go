@@ -16,6 +16,7 @@ import (
 	"github.com/quire/quire/chat"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/storage"
@@ -238,13 +239,19 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 		return nil, fmt.Errorf("the chat template of --chat-template %s: %w", o.ChatTemplate, err)
 	}
 	special := tok.SpecialIDs()
-	options := chat.Options{AddGenerationPrompt: true, BOS: tok.Token(special.BOS), EOS: tok.Token(special.EOS)}
-	s.Render = func(messages []promptset.Message) (string, error) {
+	bos, eos := tok.Token(special.BOS), tok.Token(special.EOS)
+	s.Render = func(messages []promptset.Message, by *parameter.Set) (string, error) {
 		turns := make([]chat.Message, len(messages))
 		for i, m := range messages {
-			turns[i] = chat.Message{Role: m.Role, Content: m.Content}
+			turns[i] = chat.Message{Role: m.Role, Content: m.Content, Object: []byte(m.Object)}
 		}
-		return parsed.Render(turns, options)
+		o := chat.Options{BOS: bos, EOS: eos, Documents: string(by.Documents), Variables: string(by.ChatTemplateKwargs),
+			ContinueFinalMessage: by.ContinueFinalMessage,
+			AddGenerationPrompt:  by.AddGenerationPrompt && !by.ContinueFinalMessage}
+		if by.ToolChoice != "none" {
+			o.Tools = string(by.Tools)
+		}
+		return parsed.Render(turns, o)
 	}
 	return tok, nil
 }

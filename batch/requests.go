@@ -38,12 +38,15 @@ func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request
 		return nil, fmt.Errorf(noModel+" %q; --served-model-name is %s", name,
 			strings.Join(b.task.ServedModels, ", "))
 	}
+	set := b.parameters(row)
+	if err := checkMessages(row); err != nil {
+		return nil, err
+	}
 	tokens, err := b.prompt(row, from)
 	if err != nil {
 		return nil, err
 	}
 	b.common.add(tokens)
-	set := b.parameters(row)
 	if over := row.Overrides; over.Sampled != nil && set.Temperature == 0 {
 		return nil, fmt.Errorf(
 			"%s is true and the job's temperature is 0, which contradict each other; give the row a temperature",
@@ -53,8 +56,8 @@ func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request
 		return nil, err
 	}
 	if b.task.Format == promptset.FormatOpenAI && set.PromptLogprobs != parameter.NoPromptLogprobs {
-		return nil, fmt.Errorf("%s is for the columns of a row, which answers to batch files do not have; leave it out, "+
-			"or give --format parquet or jsonl", row.ParameterName("prompt_logprobs"))
+		return nil, fmt.Errorf("%s is for the columns of a row, which answers to batch files do not have; leave it "+
+			"out, or give --format parquet or jsonl", row.ParameterName("prompt_logprobs"))
 	}
 	badWords, err := b.badWords(set.BadWords)
 	if err != nil {
@@ -62,28 +65,49 @@ func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request
 	}
 	return &engine.Request{
 		ID: row.ID, Tokens: tokens, FirstGeneration: set.Generation, N: set.N, MaxTokens: set.MaxTokens,
-		Sampling: set.Sampling, Stop: set.Stop, IgnoreEOS: set.IgnoreEOS,
-		Structure: set.StructuredOutputs, AllowedTokens: tokensOf(set.AllowedTokenIDs), BadWords: badWords,
+		Sampling: set.Sampling, Stop: set.Stop, IgnoreEOS: set.IgnoreEOS, IncludeStop: set.IncludeStopStrInOutput,
+		KeepSpecialTokens: !set.SkipSpecialTokens,
+		Structure:         set.StructuredOutputs, AllowedTokens: tokensOf(set.AllowedTokenIDs), BadWords: badWords,
 		TopLogprobs: set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,
 		PromptTopLogprobs: max(0, set.PromptLogprobs),
 	}, nil
 }
 
 // prompt returns the whole prompt of a row as token ids.
-func (b *requestBuilder) prompt(row *promptset.Row, from *kin) ([]int32, error) {
+func (b *requestBuilder) prompt(row *promptset.Row, from *kin) (tokens []int32, err error) {
 	if from == nil {
-		return b.tokens(row)
+		tokens, err = b.tokens(row)
+	} else if tokens, err = from.end(row.Parent); err == nil {
+		last := int32(-1)
+		if len(tokens) > 0 {
+			last = tokens[len(tokens)-1]
+		}
+		var own []int32
+		own, err = b.following(row, last)
+		tokens = append(tokens, own...)
 	}
-	before, err := from.end(row.Parent)
 	if err != nil {
 		return nil, err
 	}
-	last := int32(-1)
-	if len(before) > 0 {
-		last = before[len(before)-1]
+	return b.truncated(row, tokens)
+}
+
+// truncated returns the end of a prompt that truncate_prompt_tokens keeps.
+func (b *requestBuilder) truncated(row *promptset.Row, tokens []int32) ([]int32, error) {
+	set := b.parameters(row)
+	most := set.TruncatePromptTokens
+	switch {
+	case most == 0 || most < -1: // which is told when parameters are checked
+		return tokens, nil
+	case most == -1:
+		length := b.session.Plan().MaxModelLen
+		if most = length - set.MaxTokens; most < 1 {
+			return nil, fmt.Errorf("%s is -1, and max_tokens, which is %d, leaves no room for a prompt within the "+
+				"model's %d tokens: give fewer max_tokens", row.ParameterName("truncate_prompt_tokens"), set.MaxTokens,
+				length)
+		}
 	}
-	own, err := b.following(row, last)
-	return append(before, own...), err
+	return tokens[max(0, len(tokens)-most):], nil
 }
 
 // tokens returns the prompt of a row of its own as token ids.
@@ -98,7 +122,7 @@ func (b *requestBuilder) tokens(row *promptset.Row) ([]int32, error) {
 		}
 		return row.TokenIDs, nil
 	case promptset.KindMessages:
-		text, err := b.render(row.Messages)
+		text, err := b.render(row, row.Messages)
 		if err != nil {
 			return nil, err
 		}
@@ -117,19 +141,42 @@ func (b *requestBuilder) text(text string, special bool) ([]int32, error) {
 	return b.session.Encode(text, special)
 }
 
-// render writes messages as one text.
-func (b *requestBuilder) render(messages []promptset.Message) (string, error) {
+// render writes messages as one text, by the parameters of a row.
+func (b *requestBuilder) render(row *promptset.Row, messages []promptset.Message) (string, error) {
 	if b.session.Render == nil {
 		return "", b.session.NoTemplate
 	}
 	for i, m := range messages {
-		if !utf8.ValidString(m.Content) || !utf8.ValidString(m.Role) {
+		if !utf8.ValidString(m.Content) || !utf8.ValidString(m.Role) || !utf8.ValidString(m.Object) {
 			return "", fmt.Errorf("messages[%d] is not UTF-8", i)
 		}
 	}
-	text, err := b.session.Render(messages)
+	set := b.parameters(row)
+	if over := &row.Overrides; set.ContinueFinalMessage && set.AddGenerationPrompt &&
+		over.Has(parameter.Sink("add_generation_prompt")) {
+		return "", errors.New("add_generation_prompt and continue_final_message are both true, which contradict each " +
+			"other; keep one")
+	}
+	text, err := b.session.Render(messages, &set)
 	if err != nil {
 		return "", fmt.Errorf("messages: %w", err)
 	}
 	return text, nil
+}
+
+// forMessages are the parameters that only rows with messages may give.
+var forMessages = []string{"tools", "chat_template_kwargs", "continue_final_message"}
+
+// checkMessages refuses parameters of a row that only its messages could follow.
+func checkMessages(row *promptset.Row) error {
+	if row.Kind == promptset.KindMessages {
+		return nil
+	}
+	for _, name := range forMessages {
+		if row.Overrides.Has(parameter.Sink(name)) {
+			return fmt.Errorf("%s is for the chat template, and the row has no messages; leave it out or give messages",
+				row.ParameterName(name))
+		}
+	}
+	return nil
 }

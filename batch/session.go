@@ -6,6 +6,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 )
 
@@ -31,9 +32,9 @@ type Session struct {
 	// TokenText returns the bytes that a token adds to a text, or the name of a special token. It is nil without a
 	// tokenizer.
 	TokenText promptset.TokenText
-	// Render writes messages as one text, with the opening of the answer. It is nil where there is no template, and
-	// then NoTemplate says why.
-	Render     func(messages []promptset.Message) (string, error)
+	// Render writes messages as one text, by the parameters of a row, of which it takes [parameter.Text]. It is nil
+	// where there is no template, and then NoTemplate says why.
+	Render     func(messages []promptset.Message, by *parameter.Set) (string, error)
 	NoTemplate error
 	// Release gives back all that the session has.
 	Release func()

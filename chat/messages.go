@@ -40,7 +40,7 @@ func isText(raw json.RawMessage, to *string) bool {
 func (t *Template) list(messages []Message) (*jinja.List, error) {
 	list := &jinja.List{Items: make([]any, len(messages))}
 	for i, m := range messages {
-		if m.Object == nil {
+		if len(m.Object) == 0 {
 			list.Items[i] = jinja.NewDict("role", m.Role, "content", m.Content)
 			continue
 		}

@@ -43,6 +43,11 @@ type Request struct {
 	// BadWords are sequences of tokens of which no completion has one: the last token of one does not come behind the
 	// others.
 	BadWords [][]int32
+	// IncludeStop ends the text behind the stop string, and not before it.
+	IncludeStop bool
+	// KeepSpecialTokens leaves special tokens in the text, where stop strings are looked for too. A token that ended
+	// the completion is there with IncludeStop only.
+	KeepSpecialTokens bool
 	// IgnoreEOS goes on past the model's end-of-sequence tokens.
 	IgnoreEOS bool
 	// TopLogprobs is how many of the likeliest tokens are told with each token of a completion.
@@ -71,7 +76,8 @@ type Completion struct {
 	Generation int
 	// Tokens are the tokens drawn, with the stop token that ended them, if one did.
 	Tokens []int32
-	// Text is the text of Tokens without special tokens, up to the stop string; empty without a tokenizer.
+	// Text is the text of Tokens without special tokens, up to the stop string, or as the request asks for; empty
+	// without a tokenizer.
 	Text string
 	// Logprobs are of the chosen tokens under the model's own distribution; ProcessedLogprobs under the one that was
 	// sampled from, after temperature and filters. Natural logarithms.

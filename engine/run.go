@@ -110,7 +110,12 @@ func (e *Engine) prepare() (*schedule.Config, error) {
 		run.Device = e.watch(run.Device)
 	}
 	if t := e.cfg.Tokenizer; t != nil {
-		run.NewStream = func() schedule.Stream { return t.NewStream() }
+		run.NewStream = func(r *schedule.Request) schedule.Stream {
+			if r.KeepSpecial {
+				return t.NewWholeStream()
+			}
+			return t.NewStream()
+		}
 	}
 	return run, nil
 }
@@ -134,7 +139,8 @@ func (e *Engine) run(ctx context.Context, run *schedule.Config, intake <-chan *s
 // scheduled is a request as the scheduler takes it, which may use pool pages: checked, and with all of its prompt.
 func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
 	s := &schedule.Request{Tokens: r.Tokens, N: r.N, First: r.FirstGeneration, Stop: r.Stop,
-		MinTokens: r.Sampling.MinTokens, Context: schedule.None}
+		IncludeStop: r.IncludeStop, KeepSpecial: r.KeepSpecialTokens, MinTokens: r.Sampling.MinTokens,
+		Context: schedule.None}
 	whole, context, err := e.resolve(r)
 	if err == nil && whole.MaxTokens == 0 {
 		whole = scoresOnly(whole)

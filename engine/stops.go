@@ -70,7 +70,7 @@ func (s stopSets) list() (list []*stopping.Set) {
 
 // stopSets makes the automata of a request. Strings that need more states than half of the room are left to the host.
 func (e *Engine) stopSets(r *Request) (sets stopSets, err error) {
-	if e.stops.pieces != nil && len(r.Stop) > 0 {
+	if e.stops.pieces != nil && len(r.Stop) > 0 && !r.KeepSpecialTokens { // whose texts the device does not know
 		key := "text\x00" + strings.Join(r.Stop, "\x00")
 		sets[stopping.OfText], err = e.stops.set(key, func(limit int) (*stopping.Automaton, error) {
 			return stopping.Compile(e.stops.pieces, r.Stop, limit)

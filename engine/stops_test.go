@@ -124,6 +124,48 @@ func withoutSequences(requests []*engine.Request) []*engine.Request {
 	return requests
 }
 
+// What is in the text changes no token: stop strings, special tokens. Stop strings are looked for in special tokens
+// where the text has them.
+func TestTextsAsAsked(t *testing.T) {
+	tok := smolLM2Tokenizer(t)
+	e := contractEngine(t, func(c *engine.Config) { c.Tokenizer = tok })
+	free := collect(t, e, contractRequests()[:16]...)
+	cut := collect(t, e, withoutSequences(withStops(contractRequests()[:16], free))...)
+	included := withoutSequences(withStops(contractRequests()[:16], free))
+	whole := contractRequests()[:16]
+	for i := range whole {
+		included[i].IncludeStop, whole[i].KeepSpecialTokens = true, true
+	}
+	stops := 0
+	got := collect(t, e, included...)
+	sameBytes(t, cut, got, true)
+	for key, c := range got {
+		rest := strings.TrimPrefix(c.Text, cut[key].Text)
+		if len(c.Text) != len(cut[key].Text)+len(rest) || rest != "" && !slices.Contains(c.Request.Stop, rest) {
+			t.Errorf("%s: %q, and without the stop string %q", key, c.Text, cut[key].Text)
+		}
+		stops += min(1, len(rest))
+	}
+	special := 0
+	got = collect(t, e, whole...)
+	sameBytes(t, free, got, true)
+	for key, c := range got {
+		tokens := c.Tokens
+		if c.FinishReason == engine.FinishStop && len(c.Request.Stop) == 0 {
+			tokens = tokens[:len(tokens)-1]
+		}
+		if want := tok.Decode(tokens, false); len(c.Request.Stop) == 0 && c.Text != want {
+			t.Errorf("%s: %q, want %q", key, c.Text, want)
+		}
+		if c.Text != free[key].Text {
+			special++
+		}
+	}
+	if stops == 0 || special == 0 {
+		t.Errorf("%d stop strings and %d texts with special tokens: the test tests nothing", stops, special)
+	}
+}
+
 // A completion ends behind the first sequence of tokens that it has, and at any of however many tokens, from min_tokens
 // on.
 func TestStopSequences(t *testing.T) {

@@ -2,36 +2,11 @@ package parameter
 
 import "iter"
 
-// Remedies for members of messages.
-const (
-	intoContent = "put it into content"
-	asPrompt    = "give the rendered text as prompt"
-)
+// toContinue is the remedy for members that ask for it.
+const toContinue = "give continue_final_message"
 
-// members are what a message may have beside role and content, in the APIs and in chat templates, and what Quire's
-// templates do not get. Note is what to do in place of giving the member.
+// members are what a message may ask for that Quire does not do. Chat templates get all others.
 var members = []Parameter{
-	{Name: "name", From: all, Note: intoContent},
-
-	{Name: "tool_calls", From: all, Note: asPrompt},
-	{Name: "tool_call_id", From: all, Note: asPrompt},
-	{Name: "tool_name", From: LlamaCpp, Note: asPrompt},
-	{Name: "tool_plan", From: Transformers, Note: asPrompt},
-	{Name: "tool_results", From: Transformers, Note: asPrompt},
-	{Name: "tool_responses", From: Transformers, Note: asPrompt},
-	{Name: "function_call", From: OpenAI, Note: asPrompt},
-	{Name: "tools", From: VLLM | Transformers, Note: asPrompt},
-	{Name: "functions", From: Transformers, Note: asPrompt},
-	{Name: "documents", From: Transformers, Note: intoContent},
-
-	{Name: "reasoning", From: VLLM, Note: intoContent},
-	{Name: "reasoning_content", From: VLLM | LlamaCpp | Transformers, Note: intoContent},
-	{Name: "reasoning_details", Note: intoContent},
-	{Name: "thinking", From: Transformers, Note: intoContent},
-	{Name: "thinking_blocks", Note: intoContent},
-	{Name: "refusal", From: OpenAI, Note: intoContent},
-	{Name: "annotations", From: OpenAI, Note: intoContent},
-
 	{Name: "audio", From: OpenAI},
 	{Name: "audios", From: Transformers},
 	{Name: "image", From: Transformers},
@@ -39,8 +14,8 @@ var members = []Parameter{
 	{Name: "video", From: Transformers},
 	{Name: "videos", From: Transformers},
 
-	{Name: "prefix", neutral: isFalse, Note: asPrompt},
-	{Name: "partial", neutral: isFalse, Note: asPrompt},
+	{Name: "prefix", neutral: isFalse, Note: toContinue},
+	{Name: "partial", neutral: isFalse, Note: toContinue},
 }
 
 var memberByName = func() map[string]*Parameter {
@@ -51,8 +26,7 @@ var memberByName = func() map[string]*Parameter {
 	return all
 }()
 
-// LookupMember returns what the table has of a member of a message: nil for role and content, and for a member of the
-// user's own, which no template gets.
+// LookupMember returns what the table has of a member of a message: nil for those that chat templates get.
 func LookupMember(name string) *Parameter { return memberByName[name] }
 
 // Members gives the members of messages that are judged.

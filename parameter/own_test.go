@@ -118,6 +118,12 @@ func TestOver(t *testing.T) {
 					*at = true
 				case *[]string:
 					*at = []string{"x"}
+				case *string:
+					*at = "x"
+				case *ObjectJSON:
+					*at = `{"x":1}`
+				case *ListJSON:
+					*at = "[1]"
 				}
 			}
 			if !g.Has(p) || !reflect.DeepEqual(g.Value(p), p.slot.get(&want)) {

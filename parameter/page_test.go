@@ -37,10 +37,10 @@ the table: Quire reads no such requests.
 const messages = `
 ## Members of a message
 
-A chat template gets role and content of each message, both text, and nothing else. A member below that has a value makes
-the row an error that names it. A member with another name ("id", "weight", "timestamp") is the user's own: it is passed
-through to the output in the column messages, no template gets it, and the job says so once. A key that is there twice, in
-a row or in a message, makes the row an error.
+A chat template gets each message with all its members, but those that are null, an empty list or an empty object. Content is
+text, a list of text parts (` + "`" + `{"type": "text", "text": ...}` + "`" + `), or null in a message of neither system nor user. A member below
+that has a value makes the row an error that names it. A key that is there twice, in a row or in a message, makes the row an
+error. See [chat.md](chat.md).
 `
 
 func (e Engine) String() string {

@@ -25,6 +25,9 @@ const (
 	TextList // a list of text; one text is a list of it
 	IntegerList
 	Structured // an object of those that ParseStructure reads
+	Word       // text, one of a few
+	Object     // a JSON object, or text with one
+	List       // a JSON list, or text with one
 )
 
 // String returns the type as error messages name it.
@@ -40,6 +43,12 @@ func (t Type) String() string {
 		return "a list of integers"
 	case Structured:
 		return "a JSON object"
+	case Word:
+		return "text"
+	case Object:
+		return "a JSON object"
+	case List:
+		return "a JSON list"
 	}
 	return "an integer"
 }

@@ -57,7 +57,7 @@ func TestMembers(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"role", "content", "weight", "id", "timestamp"} {
+	for _, name := range []string{"role", "content", "name", "tool_calls", "weight", "id"} {
 		if LookupMember(name) != nil {
 			t.Errorf("%s is refused", name)
 		}
@@ -95,12 +95,11 @@ func TestJudge(t *testing.T) {
 		{"best_of", "1", NoEffect, ""},
 		{"best_of", "2", Refused, ""},
 		{"response_format", `{"type":"json_object"}`, Applied, `{"type":"json_object"}`},
-		{"tools", "[]", NoEffect, ""},
-		{"tools", `[{"type":"function"}]`, Refused, ""},
-		{"tools", `[{"type":null},null]`, NoEffect, ""},
-		{"tool_choice", `"auto"`, NoEffect, ""},
-		{"tool_choice", `"required"`, Refused, ""},
-		{"chat_template_kwargs", `{"enable_thinking":false}`, Refused, ""},
+		{"functions", "[]", NoEffect, ""},
+		{"functions", `[{"name":"f"}]`, Refused, ""},
+		{"functions", `[{"name":null},null]`, NoEffect, ""},
+		{"function_call", `"auto"`, NoEffect, ""},
+		{"function_call", `{"name":"f"}`, Refused, ""},
 		{"sampling_params", `{"max_tokens":2}`, Refused, ""},
 		{"echo", "false", NoEffect, ""},
 		{"echo", "true", Refused, ""},

@@ -25,9 +25,9 @@ func only(with string) string { return "it matters only with " + with + ", which
 // Remedies.
 const (
 	membersAsColumns = "write its members as columns of their own"
-	inTheTemplate    = "give --chat-template a template with the values in it, or a rendered prompt"
+	inTheTemplate    = "give it as a variable of the template, in chat_template_kwargs"
+	takenApart       = "--columns takes the text of all rows apart"
 	fillIn           = "give a prompt with the model's own tokens for filling in"
-	renderedPrompt   = "give the rendered text as prompt"
 	chosenOnly       = "columns logprobs and top_logprobs have those of each drawn token and of the likeliest"
 )
 
@@ -139,20 +139,14 @@ var judged = []Parameter{
 	{Name: "t_max_predict_ms", From: LlamaCpp, neutral: zero},
 	{Name: "stop_token_ids", From: VLLM, Note: "give the text of the tokens as stop"},
 	{Name: "eos_token_id", From: Transformers, Note: "the model's files have it"},
-	{Name: "include_stop_str_in_output", From: VLLM, neutral: isFalse},
 	{Name: "thinking_token_budget", From: VLLM, neutral: []string{"-1"}},
 	{Name: "reasoning_budget_tokens", From: LlamaCpp, neutral: []string{"-1"}},
 
 	// What is made of the prompt.
-	{Name: "tools", From: servers, Note: renderedPrompt},
-	{Name: "tool_choice", From: servers, neutral: []string{`"none"`, `"auto"`}, Note: renderedPrompt},
-	{Name: "functions", From: OpenAI, Note: renderedPrompt},
-	{Name: "function_call", From: OpenAI, neutral: []string{`"none"`, `"auto"`}, Note: renderedPrompt},
+	{Name: "parallel_tool_calls", From: servers, neutral: isTrue, Note: "a model may call several tools at once"},
+	{Name: "functions", From: OpenAI, Note: "give tools"},
+	{Name: "function_call", From: OpenAI, neutral: []string{`"none"`, `"auto"`}, Note: "give tool_choice"},
 	{Name: "chat_template", From: VLLM, Note: "give --chat-template"},
-	{Name: "chat_template_kwargs", From: VLLM | LlamaCpp, Note: inTheTemplate},
-	{Name: "documents", From: VLLM, rows: "messages", Note: inTheTemplate},
-	{Name: "add_generation_prompt", From: VLLM | LlamaCpp, neutral: isTrue, Note: renderedPrompt},
-	{Name: "continue_final_message", From: VLLM, neutral: isFalse, Note: renderedPrompt},
 	{Name: "add_special_tokens", From: VLLM, rows: "prompt", neutral: isTrue, Note: "give prompt_token_ids"},
 	{Name: "add_special_tokens", From: VLLM, rows: "messages", neutral: isFalse, Note: "give prompt_token_ids"},
 	{Name: "echo", From: OpenAI | VLLM, neutral: isFalse, Note: "the output has the prompt in the input's columns"},
@@ -160,7 +154,7 @@ var judged = []Parameter{
 	{Name: "input_prefix", From: LlamaCpp, rows: "prompt", Note: fillIn},
 	{Name: "input_suffix", From: LlamaCpp, rows: "prompt", Note: fillIn},
 	{Name: "input_extra", From: LlamaCpp, rows: "prompt", Note: fillIn},
-	{Name: "truncate_prompt_tokens", From: VLLM, Note: "give a shorter prompt"},
+	{Name: "truncation_side", From: VLLM, neutral: []string{`"left"`}, Note: "truncate_prompt_tokens keeps the end"},
 	{Name: "prompt_embeds", From: VLLM},
 	{Name: "image_data", From: LlamaCpp},
 	{Name: "multi_modal_data", From: VLLM},
@@ -186,10 +180,9 @@ var judged = []Parameter{
 	{Name: "output_attentions", From: Transformers, neutral: isFalse},
 	{Name: "output_hidden_states", From: Transformers, neutral: isFalse},
 	{Name: "detokenize", From: VLLM, neutral: isTrue},
-	{Name: "skip_special_tokens", From: VLLM, neutral: isTrue, Note: "the column token_ids of the output has them"},
-	{Name: "include_reasoning", From: VLLM, neutral: isTrue, Note: "the text is not taken apart"},
-	{Name: "reasoning_format", From: LlamaCpp, neutral: []string{`"none"`}, Note: "the text is not taken apart"},
-	{Name: "parse_tool_calls", From: LlamaCpp, neutral: isFalse, Note: "the text is not taken apart"},
+	{Name: "include_reasoning", From: VLLM, neutral: isTrue, Note: takenApart},
+	{Name: "reasoning_format", From: LlamaCpp, neutral: []string{`"none"`}, Note: takenApart},
+	{Name: "parse_tool_calls", From: LlamaCpp, neutral: isFalse, Note: takenApart},
 
 	// Parameters within a parameter.
 	{Name: "sampling_params", From: VLLM, Note: membersAsColumns},
@@ -237,15 +230,13 @@ var passing = []struct {
 		routed_experts_prompt_start`},
 	{response, LlamaCpp, "return_progress response_fields timings_per_token"},
 	{response, Transformers, "return_dict_in_generate"},
-	{"special tokens are not in the text", VLLM, "spaces_between_special_tokens"},
+	{"text has special tokens as the tokenizer's decoder writes them", VLLM, "spaces_between_special_tokens"},
 	{only("beam search"), VLLM | Transformers, "early_stopping"},
 	{only("beam search"), Transformers, "renormalize_logits"},
 	{"objects of Python, which no row can hold", Transformers, "constraints"},
-	{only("tools"), OpenAI | VLLM | LlamaCpp, "parallel_tool_calls"},
-	{only("tools"), OpenAI, "max_tool_calls"},
+	{"Quire runs no tools", OpenAI, "max_tool_calls"},
 	{only("modalities other than text"), OpenAI, "audio"},
 	{"prompts are text", VLLM, "media_io_kwargs"},
-	{only("truncate_prompt_tokens"), VLLM, "truncation_side"},
 	{only("guided_json"), VLLM, "guided_whitespace_pattern"},
 	{only("a penalty"), LlamaCpp, "repeat_last_n"},
 	{only("repeat_penalty"), LlamaCpp, "penalize_nl penalty_prompt"},

@@ -80,7 +80,7 @@ func newPromptReader(root *node) *promptReader {
 
 // of reads the prompt of a row's values.
 func (r *promptReader) of(values parquet.Row) *Row {
-	row := &Row{}
+	row := &Row{values: values}
 	if r.place(values) != nil {
 		return row
 	}

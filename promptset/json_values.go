@@ -18,6 +18,7 @@ import (
 // as RFC 3339 text, decimals as text with all their digits, UUIDs as text, JSON as itself, other binary as base64.
 type assembler struct {
 	values []parquet.Value // of the row, by leaf
+	given  bool            // members of structs that are null are left out
 	next   []int           // the next value of each leaf
 	end    []int
 }
@@ -108,11 +109,19 @@ func (a *assembler) present(b []byte, n *node) []byte {
 		})
 	}
 	b = append(b, '{')
-	for i, f := range n.fields {
-		if i > 0 {
+	first := true
+	for _, f := range n.fields {
+		before := len(b)
+		if !first {
 			b = append(b, ',')
 		}
-		b = a.column(append(appendText(b, f.name), ':'), f)
+		b = append(appendText(b, f.name), ':')
+		value := len(b)
+		if b = a.column(b, f); a.given && string(b[value:]) == "null" {
+			b = b[:before]
+			continue
+		}
+		first = false
 	}
 	return append(b, '}')
 }

@@ -247,7 +247,7 @@ func isNullJSON(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n
 func (r *Row) decodeJSON(object []member) (given []string) {
 	for _, name := range knownNames {
 		raw := valueOf(object, name)
-		if isNullJSON(raw) {
+		if isNullJSON(raw) || !concerns(name, given) {
 			continue
 		}
 		if slices.Contains(promptNames, name) {

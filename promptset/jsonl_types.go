@@ -151,12 +151,17 @@ func knownNode(name string) *node {
 		return listNode(name, optional, jsonText.node(""))
 	case parameter.Boolean:
 		return jsonBool.node(name)
+	case parameter.Word:
+		return jsonText.node(name)
+	case parameter.Object, parameter.List:
+		if concernsAll(name) {
+			return jsonAny.node(name)
+		}
 	}
 	return nil
 }
 
-// scanJSONL reads a file once, for its number of rows, its digest, marks and passed members, which it sets, and its
-// columns.
+// scanJSONL reads a file once, for its number of rows, its digest and marks, which it sets, and its columns.
 func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err error) {
 	name, digest := s.Name, sha256.New()
 	raw := io.TeeReader(io.NewSectionReader(f, 0, f.Size()), digest)
@@ -202,9 +207,6 @@ func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err err
 				t = unify(t, typeOfJSON(m.raw))
 			}
 			types[m.key] = t
-			if m.key == "messages" && t == jsonAny {
-				s.noteMembers(m.raw)
-			}
 		}
 	}
 	if len(keys) > 0 && !s.requests && !slices.Contains(keys, parentName) &&

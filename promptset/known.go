@@ -44,6 +44,16 @@ func wanted(name string) string {
 	return parameter.TypeOf(name).String()
 }
 
+// concerns says that a column is a parameter beside one of these prompt columns, and not the user's own.
+func concerns(name string, prompts []string) bool {
+	p := parameter.Sink(name)
+	return p == nil || slices.ContainsFunc(prompts, p.Concerns) ||
+		!slices.ContainsFunc(promptNames, func(prompt string) bool { return !p.Concerns(prompt) })
+}
+
+// concernsAll says that a column is a parameter beside any prompt column.
+func concernsAll(name string) bool { return concerns(name, nil) }
+
 // roles are the roles that a message may have: those that chat templates know.
 var roles = []string{"system", "developer", "user", "assistant", "model", "tool", "function", "ipython", "environment"}
 
@@ -53,8 +63,7 @@ func fits(name string, n *node) bool {
 	case "prompt":
 		return textual(n)
 	case "messages":
-		role, content := messageLeaves(n)
-		return role != nil && content != nil
+		return areMessages(n)
 	case "prompt_token_ids":
 		e := n.element()
 		if e == nil || !e.leaf {
@@ -72,6 +81,12 @@ func fits(name string, n *node) bool {
 		return textual(n) || e != nil && e.leaf && e.maxRep == 1 && textualLeaf(e)
 	case parameter.Boolean:
 		return n.leaf && n.rep != repeated && n.typ.Kind() == parquet.Boolean
+	case parameter.Word:
+		return textual(n)
+	case parameter.Object: // a struct, a map, or text
+		return textual(n) || !n.leaf && n.rep != repeated && (n.element() == nil || n.isMap())
+	case parameter.List:
+		return textual(n) || n.element() != nil && !n.isMap()
 	}
 	_, ok := integer(typeOf(n))
 	return ok || float(n) // data frames turn integers with nulls into floats; values must be whole
@@ -83,7 +98,7 @@ func textualLeaf(n *node) bool {
 
 // readAsText marks the binary leaves of a known column: they are text, whatever their annotation.
 func (n *node) readAsText() {
-	n.words = n.leaf
+	n.words = n.leaf && !n.isJSON()
 	for _, f := range n.fields {
 		f.readAsText()
 	}

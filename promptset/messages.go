@@ -5,17 +5,31 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/quire/quire/parameter"
 )
 
-// maxPassed bounds the members of messages that are noted of a file.
-const maxPassed = 100
+// Message is one turn of a conversation.
+type Message struct {
+	Role string
+	// Content is the text of the message; parts of it stand in lines.
+	Content string
+	// Object is the whole message as a JSON object, where it has more than a role and a text: other members, or a
+	// content that is null or a list of text parts. Members that are null or empty are not there.
+	Object string
+}
 
-// decodeMessages sets the messages of a JSONL row; false means that they are no list of objects.
+// decodeMessages sets the messages of a row from JSON; false means that they are no list of objects, nor text with one.
 func (r *Row) decodeMessages(raw json.RawMessage) bool {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		if raw = json.RawMessage(strings.TrimSpace(text)); !json.Valid(raw) {
+			return false
+		}
+	}
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) != nil {
 		return false
@@ -27,40 +41,134 @@ func (r *Row) decodeMessages(raw json.RawMessage) bool {
 	}
 	r.Messages = make([]Message, len(items))
 	for i, item := range items {
-		object := r.splitMessage(i, item)
-		r.messageText(i, "role", object, &r.Messages[i].Role)
-		for _, m := range object {
-			r.judgeMember(i, m)
-		}
-		r.messageText(i, "content", object, &r.Messages[i].Content)
+		r.Messages[i] = r.message(i, item)
 	}
 	return true
 }
 
-// splitMessage returns the members of a message. One that is null has none.
-func (r *Row) splitMessage(i int, item json.RawMessage) []member {
-	if isNullJSON(item) {
-		return nil
+// message reads a message.
+func (r *Row) message(i int, item json.RawMessage) (m Message) {
+	var object []member
+	if !isNullJSON(item) {
+		var err error
+		if object, err = membersOf(item); err != nil {
+			r.fail("messages[%d]: %v", i, err)
+		}
 	}
-	object, err := membersOf(item)
-	if err != nil {
-		r.fail("messages[%d]: %v", i, err)
-	}
-	return object
-}
-
-// messageText reads the role or the content of a message.
-func (r *Row) messageText(i int, key string, object []member, text *string) {
-	at := slices.IndexFunc(object, func(m member) bool { return m.key == key })
+	role := valueOf(object, "role")
 	switch {
-	case at < 0 || isNullJSON(object[at].raw):
-		r.fail("messages[%d] has no %s; give it text", i, key)
-	case json.Unmarshal(object[at].raw, text) != nil:
-		r.fail("messages[%d].%s is %s; it must be text", i, key, kindJSON(object[at].raw))
+	case isNullJSON(role):
+		r.fail("messages[%d] has no role; use one of %s", i, strings.Join(roles, ", "))
+	case json.Unmarshal(role, &m.Role) != nil:
+		r.fail("messages[%d].role is %s; it must be text", i, kindJSON(role))
 	}
+	var wide bool
+	m.Content, wide = r.content(i, m.Role, valueOf(object, "content"))
+	kept := object[:0:0]
+	for _, o := range object {
+		if o.key == "role" || o.key == "content" {
+			kept = append(kept, o)
+			continue
+		}
+		if r.judgeMember(i, o); !isEmptyJSON(o.raw) {
+			kept = append(kept, member{o.key, untied(o.key, o.raw)})
+			wide = true
+		}
+	}
+	if wide {
+		m.Object = string(compactJSON(joinMembers(kept)))
+	}
+	return m
 }
 
-// judgeMember refuses a member of a message that asks for what no template gets.
+// content reads the content of a message: its text, and whether it is more than that.
+func (r *Row) content(i int, role string, raw json.RawMessage) (text string, wide bool) {
+	switch {
+	case isNullJSON(raw) && slices.Contains([]string{"user", "system", "developer"}, role):
+		r.fail("messages[%d] has no content; give it text", i)
+	case isNullJSON(raw):
+		return "", true
+	case raw[0] == '[':
+		return r.parts(i, raw), true
+	case json.Unmarshal(raw, &text) != nil:
+		r.fail("messages[%d].content is %s; it must be text or a list of text parts", i, kindJSON(raw))
+	}
+	return text, false
+}
+
+// parts reads the content of a message that is a list of text parts.
+func (r *Row) parts(i int, raw json.RawMessage) string {
+	var items []json.RawMessage
+	_ = json.Unmarshal(raw, &items) // which is a list
+	texts := make([]string, len(items))
+	for k, item := range items {
+		var part struct {
+			Type string
+			Text *string
+		}
+		switch err := json.Unmarshal(item, &part); {
+		case err != nil:
+			r.fail("messages[%d].content[%d] is %s; it must be an object with the type text", i, k, kindJSON(item))
+		case part.Type != "text":
+			r.fail("messages[%d].content[%d] has the type %q; only text is supported", i, k, part.Type)
+		case part.Text == nil:
+			r.fail("messages[%d].content[%d] has no text", i, k)
+		default:
+			texts[k] = *part.Text
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// isEmptyJSON says that there is nothing in a member: it is null, a list of nothing, or an object of nulls.
+func isEmptyJSON(raw json.RawMessage) bool {
+	var items []json.RawMessage
+	var object map[string]json.RawMessage
+	switch {
+	case isNullJSON(raw):
+		return true
+	case raw[0] == '[':
+		return json.Unmarshal(raw, &items) == nil && len(items) == 0
+	case raw[0] == '{' && json.Unmarshal(raw, &object) == nil:
+		for _, v := range object {
+			if !isNullJSON(v) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// lists are members that may be text with JSON in it, as a Parquet file may have what has no one type.
+var lists = []string{"tool_calls", "function_call", "tools", "functions", "documents"}
+
+// untied returns the JSON in a member that is text with it.
+func untied(name string, raw json.RawMessage) json.RawMessage {
+	var text string
+	if slices.Contains(lists, name) && json.Unmarshal(raw, &text) == nil && json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	return raw
+}
+
+// joinMembers is the object of members.
+func joinMembers(object []member) json.RawMessage {
+	b := json.RawMessage("{")
+	for i, m := range object {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		raw := m.raw
+		if isNullJSON(raw) {
+			raw = json.RawMessage("null")
+		}
+		b = append(append(appendText(b, m.key), ':'), raw...)
+	}
+	return append(b, '}')
+}
+
+// judgeMember refuses a member of a message that asks for what Quire does not do.
 func (r *Row) judgeMember(i int, m member) {
 	p := parameter.LookupMember(m.key)
 	if p == nil {
@@ -76,56 +184,12 @@ func (r *Row) judgeMember(i int, m member) {
 	r.fail("messages[%d].%s is not supported as %s; leave it out%s", i, m.key, abbreviate(m.raw), instead)
 }
 
-// noteMembers notes the user's own members of the messages of a JSONL row.
-func (s *Source) noteMembers(raw json.RawMessage) {
-	var items []map[string]json.RawMessage
-	if len(s.passed) >= maxPassed || json.Unmarshal(raw, &items) != nil {
-		return
-	}
-	for _, item := range items {
-		for name, value := range item {
-			if usersOwn(name) && !isNullJSON(value) && len(s.passed) < maxPassed && !slices.Contains(s.passed, name) {
-				s.passed = append(s.passed, name)
-			}
-		}
-	}
-}
-
-// usersOwn says whether a member of a message is neither read nor judged.
-func usersOwn(name string) bool {
-	return name != "role" && name != "content" && parameter.LookupMember(name) == nil
-}
-
-// passed returns the user's own members of the messages of a Parquet file.
-func (pf *parquetFile) passed() (names []string) {
-	c := pf.known["messages"]
-	if c == nil {
-		return nil
-	}
-	for _, f := range messageFields(c) {
-		if usersOwn(f.name) && !f.isNull() && len(names) < maxPassed {
-			names = append(names, f.name)
-		}
-	}
-	return names
-}
-
 // messageFields returns the fields of the structs of a messages column, or those of its struct of lists.
 func messageFields(n *node) []*node {
 	if e := n.element(); e != nil {
 		return e.fields
 	}
 	return n.fields
-}
-
-// judgedFields returns the fields of a messages column that the table of parameters judges.
-func judgedFields(c *node) (judged []*node) {
-	for _, f := range messageFields(c) {
-		if parameter.LookupMember(f.name) != nil && !f.isNull() {
-			judged = append(judged, f)
-		}
-	}
-	return judged
 }
 
 // twice says whether two nodes have one name.
@@ -138,21 +202,43 @@ func twice(nodes []*node) bool {
 	return false
 }
 
-// messageLeaves finds the role and content leaves of a messages column: a list of structs, or the struct of lists that
-// some tools make of it. They are nil if n is something else, or has two fields of one name.
-func messageLeaves(n *node) (role, content *node) {
-	if twice(messageFields(n)) {
-		return nil, nil
+// areMessages says that a Parquet column can be messages: a list of structs with role and content, the struct of lists
+// that some tools make of it, or text with JSON.
+func areMessages(n *node) bool {
+	if textual(n) {
+		return true
 	}
-	if e := n.element(); e != nil && !e.leaf {
-		role, content = e.field("role"), e.field("content")
-	} else if !n.leaf && n.rep != repeated {
-		if r, c := n.field("role"), n.field("content"); r != nil && c != nil {
-			role, content = r.element(), c.element()
+	if n.leaf || twice(messageFields(n)) {
+		return false
+	}
+	var role, content *node
+	for _, f := range messageFields(n) {
+		switch f.name {
+		case "role":
+			role = f
+		case "content":
+			content = f
 		}
 	}
-	if role == nil || content == nil || !textualLeaf(role) || !textualLeaf(content) ||
-		role.maxRep != 1 || content.maxRep != 1 {
+	if role == nil || content == nil {
+		return false
+	}
+	if n.element() == nil {
+		role, content = role.element(), content.element()
+	}
+	return role != nil && content != nil && textualLeaf(role) && (textualLeaf(content) || content.element() != nil) &&
+		role.maxRep == 1
+}
+
+// plainMessages finds the leaves of a messages column that is a list of structs with text as role and content. They are
+// nil for other columns.
+func plainMessages(n *node) (role, content *node) {
+	e := n.element()
+	if e == nil || e.leaf {
+		return nil, nil
+	}
+	role, content = e.field("role"), e.field("content")
+	if !textualLeaf(role) || !textualLeaf(content) || role.maxRep != 1 || content.maxRep != 1 {
 		return nil, nil
 	}
 	return role, content
@@ -160,71 +246,97 @@ func messageLeaves(n *node) (role, content *node) {
 
 // messages reads the column messages of a Parquet row.
 func (r *groupReader) messages(row *Row, c *node) {
-	role, content := messageLeaves(c)
-	roleList, contentList := c, c
-	split := false
-	if e := c.element(); e == nil || e.leaf {
-		split = true
-		roleList, contentList = c.field("role"), c.field("content")
-	}
-	r.elements(roleList, role, func(v parquet.Value, null bool) {
-		m := Message{}
-		if null {
-			row.fail("messages[%d] has no role; use one of %s", len(row.Messages), strings.Join(roles, ", "))
-		} else {
-			m.Role = row.text(fmt.Sprintf("messages[%d].role", len(row.Messages)), v.ByteArray())
-		}
-		row.Messages = append(row.Messages, m)
-	})
-	r.judgeMembers(row, c, split)
-	i := 0
-	r.elements(contentList, content, func(v parquet.Value, null bool) {
-		if null {
-			row.fail("messages[%d] has no content; give it text", i)
-		} else if i < len(row.Messages) {
+	role, content := plainMessages(c)
+	if role != nil && !slices.ContainsFunc(messageFields(c), func(f *node) bool {
+		return f != role && f != content && r.hasValue(f)
+	}) && !r.lacks(c, content) {
+		r.elements(c, role, func(v parquet.Value, null bool) {
+			m := Message{}
+			if null {
+				row.fail("messages[%d] has no role; use one of %s", len(row.Messages), strings.Join(roles, ", "))
+			} else {
+				m.Role = row.text(fmt.Sprintf("messages[%d].role", len(row.Messages)), v.ByteArray())
+			}
+			row.Messages = append(row.Messages, m)
+		})
+		i := 0
+		r.elements(c, content, func(v parquet.Value, _ bool) {
 			row.Messages[i].Content = row.text(fmt.Sprintf("messages[%d].content", i), v.ByteArray())
-		}
-		i++
-	})
-	if i != len(row.Messages) {
-		row.fail("messages has %d roles and %d contents; give each message both", len(row.Messages), i)
+			i++
+		})
+		return
+	}
+	raw := r.json(row, c)
+	if raw == nil {
+		return
+	}
+	if c.element() == nil && !c.leaf {
+		raw = row.transposed(raw)
+	}
+	r.checkText(row, c)
+	if !row.decodeMessages(raw) {
+		row.fail("messages is %s; it must be %s", kindJSON(raw), wanted("messages"))
 	}
 }
 
-// judgeMembers judges what messages have besides role and content, as JSON: so it means the same in both formats. split
-// says that the column is a struct of lists.
-func (r *groupReader) judgeMembers(row *Row, c *node, split bool) {
-	if !slices.ContainsFunc(r.pf.members, r.hasValue) {
-		return
-	}
-	a := &assembler{values: row.values}
-	a.index()
-	raw := a.column(nil, c)
-	if !split {
-		var items []json.RawMessage
-		if err := json.Unmarshal(raw, &items); err != nil {
-			row.fail("messages cannot be read: %v; write the file anew", err)
-		}
-		for i, item := range items {
-			for _, m := range row.splitMessage(i, item) {
-				row.judgeMember(i, m)
+// checkText looks at all text below a column.
+func (r *groupReader) checkText(row *Row, c *node) {
+	for _, leaf := range r.columns[c.column : c.column+c.leaves] {
+		for _, v := range leaf {
+			if v.Kind() == parquet.ByteArray && !v.IsNull() && !utf8.Valid(v.ByteArray()) {
+				row.fail("%s is not valid UTF-8; re-encode it as UTF-8", c.name)
 			}
 		}
-		return
 	}
-	var lists map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &lists); err != nil {
-		row.fail("messages cannot be read: %v; write the file anew", err)
+}
+
+// lacks says that a leaf of a list of structs is null in the current row.
+func (r *groupReader) lacks(list, leaf *node) (null bool) {
+	r.elements(list, leaf, func(_ parquet.Value, isNull bool) { null = null || isNull })
+	return null
+}
+
+// transposed turns the JSON of a struct of lists into that of a list of structs. A value that is no list is of each.
+func (r *Row) transposed(raw json.RawMessage) json.RawMessage {
+	fields, err := membersOf(raw)
+	if err != nil {
+		r.fail("messages cannot be read: %v; write the file anew", err)
+		return raw
 	}
-	for _, f := range r.pf.members {
+	var messages [][]member
+	roles, contents := countItems(valueOf(fields, "role")), countItems(valueOf(fields, "content"))
+	if roles != contents {
+		r.fail("messages has %d roles and %d contents; give each message both", roles, contents)
+	}
+	for _, f := range fields {
 		var values []json.RawMessage
-		if json.Unmarshal(lists[f.name], &values) != nil {
-			values = []json.RawMessage{lists[f.name]} // one value, for all messages
+		if json.Unmarshal(f.raw, &values) != nil {
+			for i := range messages {
+				messages[i] = append(messages[i], f)
+			}
+			continue
 		}
 		for i, v := range values {
-			row.judgeMember(i, member{f.name, v})
+			if i == len(messages) {
+				messages = append(messages, nil)
+			}
+			messages[i] = append(messages[i], member{f.key, v})
 		}
 	}
+	items := json.RawMessage("[")
+	for i, m := range messages {
+		if i > 0 {
+			items = append(items, ',')
+		}
+		items = append(items, joinMembers(m)...)
+	}
+	return append(items, ']')
+}
+
+func countItems(raw json.RawMessage) int {
+	var items []json.RawMessage
+	_ = json.Unmarshal(raw, &items) // which is a list, or nothing
+	return len(items)
 }
 
 // hasValue says whether anything below a node is not null in the current row.

@@ -23,45 +23,61 @@ func what(r *Row) string {
 	return r.Err.(*RowError).What
 }
 
-// A member of a message that no template gets makes the row an error where it asks for something.
+// Messages reach the template with all that they have; what asks for something that Quire does not do makes the row an
+// error.
 func TestMembersOfMessages(t *testing.T) {
-	for _, c := range []struct{ members, want string }{
-		{
-			`"content":"a","name":"bob"`,
-			`messages[1].name is not supported as "bob"; leave it out or put it into content`},
-		{
-			`"name":"bob","content":"a"`,
-			`messages[1].name is not supported as "bob"; leave it out or put it into content`},
-		{`"content":null,"tool_calls":[{"type":"function","function":{"name":"f","arguments":"{}"}}]`,
-			`messages[1].tool_calls is not supported as [{"type":"function","function":{"name":"... leave it out or give the ` +
-				`rendered text as prompt`},
-		{`"content":"a","images":["a.png"]`, `messages[1].images is not supported as ["a.png"]; leave it out`},
-		{`"content":"a","prefix":true`,
-			`messages[1].prefix is not supported as true; leave it out or give the rendered text as prompt`},
-		{`"content":"a","name":null,"refusal":"","tool_calls":[],"function_call":{"name":null},"prefix":false`, ``},
-		{`"content":"a","weight":0,"id":7,"from":"x","timestamp":"now"`, ``},
+	const tools = `"tool_calls":[{"type":"function","function":{"name":"f","arguments":"{}"}}]`
+	for _, c := range []struct{ members, want, object string }{
+		{`"role":"user","content":"a"`, "", ""},
+		{`"role":"user","content":"a","name":"bob"`, "", `{"role":"user","content":"a","name":"bob"}`},
+		{`"name":"bob","role":"user","content":"a"`, "", `{"name":"bob","role":"user","content":"a"}`},
+		{`"role":"assistant","content":null,` + tools, "", `{"role":"assistant","content":null,` + tools + `}`},
+		{`"role":"assistant",` + tools, "", `{"role":"assistant",` + tools + `}`},
+		{`"role":"assistant","tool_calls":"[{\"a\": 1}]"`, "", `{"role":"assistant","tool_calls":[{"a":1}]}`},
+		{`"role":"tool","content":"","tool_call_id":"x"`, "", `{"role":"tool","content":"","tool_call_id":"x"}`},
+		{`"role":"user","content":"a","name":null,"tool_calls":[],"function_call":{ },"prefix":false,"images":null`, "",
+			`{"role":"user","content":"a","prefix":false}`},
+		{`"role":"user","content":[{"type":"text","text":"a"},{"text":"b","type":"text","x":1}]`, "",
+			`{"role":"user","content":[{"type":"text","text":"a"},{"text":"b","type":"text","x":1}]}`},
+		{`"role":"user","content":[]`, "", `{"role":"user","content":[]}`},
 
-		{`"content":"a","content":"b"`, `messages[1]: the key "content" is there twice; keep one`},
-		{`"content":"a","role":"system"`, `messages[1]: the key "role" is there twice; keep one`},
-		{`"content":"a","weight":1,"weight":2`, `messages[1]: the key "weight" is there twice; keep one`},
+		{`"role":"user","content":"a","images":["a.png"]`,
+			`messages[1].images is not supported as ["a.png"]; leave it out`, ""},
+		{`"role":"assistant","content":"a","prefix":true`,
+			`messages[1].prefix is not supported as true; leave it out or give continue_final_message`, ""},
+		{`"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{}}]`,
+			`messages[1].content[1] has the type "image_url"; only text is supported`, ""},
+		{`"role":"user","content":[{"type":"input_audio"}]`,
+			`messages[1].content[0] has the type "input_audio"; only text is supported`, ""},
+		{`"role":"user","content":[{"type":"text"}]`, `messages[1].content[0] has no text`, ""},
+		{`"role":"user","content":["a"]`,
+			`messages[1].content[0] is text "a"; it must be an object with the type text`, ""},
+		{`"role":"user","content":{"type":"text"}`,
+			`messages[1].content is an object; it must be text or a list of text parts`, ""},
 
-		{`"name":"bob"`, `messages[1].name is not supported as "bob"`},
-		{`"content":null`, `messages[1] has no content; give it text`},
-		{`"weight":1`, `messages[1] has no content; give it text`},
-		{`"content":[{"type":"text","text":"a"}]`,
-			`messages[1].content is a list [{"type":"text","text":"a"}]; it must be text`},
-		{`"content":{"type":"text"}`, `messages[1].content is an object; it must be text`},
+		{`"role":"user","content":"a","content":"b"`, `messages[1]: the key "content" is there twice; keep one`, ""},
+		{`"role":"user","content":"a","weight":1,"weight":2`, `messages[1]: the key "weight" is there twice; keep one`, ""},
+
+		{`"role":"user","name":"bob"`, `messages[1] has no content; give it text`, ""},
+		{`"role":"system","content":null`, `messages[1] has no content; give it text`, ""},
+		{`"content":"a"`, `messages[1] has no role; use one of system,`, ""},
+		{`"role":1,"content":"a"`, `messages[1].role is the number 1; it must be text`, ""},
 	} {
-		line := `{"messages":[{"role":"system","content":"s"},{"role":"user",` + c.members + `}]}`
-		row := rows(t, open(t, write(t, "x.jsonl", line)))[0]
-		want := strings.Replace(c.want, "... leave", "...; leave", 1)
-		if got := what(row); !strings.HasPrefix(got, want) || want == "" && got != "" {
-			t.Errorf("%s:\n got %s\nwant %s", c.members, got, want)
-		}
-		if want == "" && !reflect.DeepEqual(row.Messages, []Message{{"system", "s"}, {"user", "a"}}) {
-			t.Errorf("%s: got %v", c.members, row.Messages)
+		line := `{"messages":[{"role":"system","content":"s"},{` + c.members + `}]}`
+		quoted, _ := json.Marshal(line[len(`{"messages":`) : len(line)-1])
+		for _, line := range []string{line, `{"messages":` + string(quoted) + `}`} {
+			row := rows(t, open(t, write(t, "x.jsonl", line)))[0]
+			if got := what(row); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+				t.Errorf("%s:\n got %s\nwant %s", line, got, c.want)
+			}
+			if c.want == "" && (len(row.Messages) != 2 || row.Messages[1].Object != c.object) {
+				t.Errorf("%s: got %+v", line, row.Messages)
+			}
 		}
 	}
+	row := rows(t, open(t, write(t, "x.jsonl",
+		`{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}`)))[0]
+	want(t, "for people", row.PromptText(), "user: a\nb")
 }
 
 // All members of the table are refused, whatever their values are.
@@ -92,6 +108,33 @@ type wideMessage struct {
 
 type wideRow struct {
 	Messages []wideMessage `parquet:"messages,list" json:"messages"`
+}
+
+// withoutNulls is JSON without members that are null, and with the others in the order of their names: a Parquet file
+// keeps neither.
+func withoutNulls(text string) string {
+	var prune func(v any) any
+	prune = func(v any) any {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, m := range v {
+				if v[k] = prune(m); v[k] == nil {
+					delete(v, k)
+				}
+			}
+		case []any:
+			for i := range v {
+				v[i] = prune(v[i])
+			}
+		}
+		return v
+	}
+	var v any
+	if json.Unmarshal([]byte(text), &v) != nil {
+		return text
+	}
+	b, _ := json.Marshal(prune(v))
+	return string(b)
 }
 
 // Members of messages mean the same in JSONL and Parquet.
@@ -138,6 +181,11 @@ func TestMembersInBothFormats(t *testing.T) {
 		}
 		p, j := read(t, asParquet), read(t, asJSONL)
 		// Which of several faults is named first may differ.
+		for _, messages := range [][]Message{p.Messages, j.Messages} {
+			for i := range messages {
+				messages[i].Object = withoutNulls(messages[i].Object)
+			}
+		}
 		if (p.Err == nil) != (j.Err == nil) || !reflect.DeepEqual(p.Messages, j.Messages) ||
 			len(row.Messages) == 1 && what(p) != what(j) {
 			t.Fatalf("%s:\nparquet %v %q\njsonl   %v %q", b, p.Messages, what(p), j.Messages, what(j))
@@ -170,14 +218,107 @@ func TestMembersOfSplitMessages(t *testing.T) {
 	if err := parquet.WriteFile(path, []row{
 		{lists{role, content, []*string{nil, &bob}, []int32{1, 2}}},
 		{lists{role, content, []*string{&empty, nil}, nil}},
+		{lists{role, content[:1], nil, nil}},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	r := open(t, path)
-	got := rows(t, r)
-	want(t, "refused", what(got[0]), `messages[1].name is not supported as "bob"; leave it out or put it into content`)
-	want(t, "good", fmt.Sprint(got[1].Messages)+what(got[1]), "[{user a} {assistant b}]")
-	want(t, "passed", fmt.Sprint(r.PassedMembers()), "[id]")
+	got := rows(t, open(t, path))
+	want(t, "wide", fmt.Sprint(got[0].Messages)+what(got[0]), `[{user a {"role":"user","content":"a","id":1}} `+
+		`{assistant b {"role":"assistant","content":"b","name":"bob","id":2}}]`)
+	want(t, "empty", fmt.Sprint(got[1].Messages)+what(got[1]),
+		`[{user a {"role":"user","content":"a","name":""}} {assistant b }]`)
+	want(t, "uneven", what(got[2]), "messages has 2 roles and 1 contents; give each message both")
+}
+
+// Messages, tools and variables of the template may be structs, or text with JSON.
+func TestJSONInParquet(t *testing.T) {
+	type part struct {
+		Type string `parquet:"type"`
+		Text string `parquet:"text"`
+	}
+	type message struct {
+		Role    string `parquet:"role"`
+		Content []part `parquet:"content,list"`
+		Calls   string `parquet:"tool_calls"`
+	}
+	type function struct {
+		Name string `parquet:"name"`
+		Days *int64 `parquet:"days,optional"`
+	}
+	type structs struct {
+		Messages  []message           `parquet:"messages,list"`
+		Tools     []function          `parquet:"tools,list"`
+		Variables function            `parquet:"chat_template_kwargs"`
+		Documents []map[string]string `parquet:"documents,list"`
+		Choice    string              `parquet:"tool_choice"`
+		Add       bool                `parquet:"add_generation_prompt"`
+	}
+	type texts struct {
+		Messages  string  `parquet:"messages"`
+		Tools     []byte  `parquet:"tools,json"`
+		Variables *string `parquet:"chat_template_kwargs,optional"`
+		Documents string  `parquet:"documents"`
+		Choice    string  `parquet:"tool_choice"`
+		Add       bool    `parquet:"add_generation_prompt"`
+	}
+	days, variables := int64(3), `{"name":"n"}`
+	dir := t.TempDir()
+	paths := []string{filepath.Join(dir, "structs.parquet"), filepath.Join(dir, "texts.parquet"), write(t, "x.jsonl",
+		`{"messages":[{"role":"user","content":[{"type":"text","text":"a"}],"tool_calls":[{"x":1}]}],`+
+			`"tools":[{"name":"f"},{"name":"g","days":3}],"chat_template_kwargs":{"name":"n"},"documents":[{"k":"v"}],`+
+			`"tool_choice":"none","add_generation_prompt":false}`)}
+	if err := parquet.WriteFile(paths[0], []structs{{[]message{{"user", []part{{"text", "a"}}, `[{"x":1}]`}},
+		[]function{{"f", nil}, {"g", &days}}, function{"n", nil}, []map[string]string{{"k": "v"}}, "none",
+		false}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := parquet.WriteFile(paths[1], []texts{{
+		`[{"role":"user","content":[{"type":"text","text":"a"}],"tool_calls":[{"x":1}]}]`,
+		[]byte(`[{"name": "f"}, {"name": "g", "days": 3}]`), &variables, `[{"k":"v"}]`, "none", false}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		row := rows(t, open(t, path))[0]
+		set := row.Overrides.Over(parameter.Defaults())
+		want(t, path, fmt.Sprint(row.Messages, set.Text, what(row)), `[{user a {"role":"user",`+
+			`"content":[{"type":"text","text":"a"}],"tool_calls":[{"x":1}]}}] {[{"name":"f"},{"name":"g","days":3}] `+
+			`[{"k":"v"}] {"name":"n"} none false false 0 true false}`)
+	}
+}
+
+// Documents are a parameter of messages. Beside other prompts they are the user's own.
+func TestDocumentsOfPrompts(t *testing.T) {
+	type row struct {
+		Prompt    string `parquet:"prompt"`
+		Documents int64  `parquet:"documents"`
+	}
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	if err := parquet.WriteFile(path, []row{{"a", 1}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{path, write(t, "x.jsonl", `{"prompt":"a","documents":1}`)} {
+		want(t, path, what(rows(t, open(t, path))[0]), "")
+	}
+	want(t, "messages", what(rows(t, open(t, write(t, "y.jsonl",
+		`{"messages":[{"role":"user","content":"a"}],"documents":1}`)))[0]),
+		"documents is the number 1; it must be a JSON list")
+}
+
+// Values that are no JSON of the parameter's type make the row an error; empty ones are not given.
+func TestJSONParameters(t *testing.T) {
+	for value, problem := range map[string]string{
+		`{}`: "", `"{}"`: "", `""`: "", `null`: "", `{"a":1}`: "", `"{\"a\":1}"`: "",
+		`[]`:  `chat_template_kwargs is a list []; it must be a JSON object`,
+		`1`:   `chat_template_kwargs is the number 1; it must be a JSON object`,
+		`"x"`: `chat_template_kwargs is text "x"; it must be a JSON object`,
+	} {
+		row := rows(t, open(t, write(t, "x.jsonl", `{"prompt":"a","chat_template_kwargs":`+value+`}`)))[0]
+		want(t, value, what(row), problem)
+		given := row.Overrides.Values().ChatTemplateKwargs
+		if has := strings.Contains(value, "a"); has != (given == `{"a":1}`) || !has && given != "" {
+			t.Errorf("%s gives %q", value, given)
+		}
+	}
 }
 
 // A Parquet file may have two fields of one name.
@@ -192,22 +333,4 @@ func TestFieldsOfMessagesTwice(t *testing.T) {
 	want(t, "twice", fits("messages", column(text("role"), text("content"), text("content"))), false)
 	want(t, "a member twice", fits("messages", column(text("name"), text("role"), text("content"), text("name"))),
 		false)
-}
-
-// The user's own members are noted over all files, each once.
-func TestPassedMembers(t *testing.T) {
-	r := open(t, write(t, "a.jsonl", `{"messages":[{"role":"user","content":"a"}]}
-{"messages":[{"role":"user","content":"a","name":"b","tool_calls":[]},{"role":"user","content":"a","id":1}]}
-{"messages":[{"role":"user","content":"a","timestamp":0,"id":2,"unset":null}]}
-{"messages":"none"}
-`), write(t, "b.jsonl", `{"prompt":"a","unread":1}
-{"messages":[{"role":"user","content":"a","weight":1,"id":1}]}`))
-	want(t, "members", fmt.Sprint(r.PassedMembers()), "[id timestamp weight]")
-	path := filepath.Join(t.TempDir(), "x.parquet")
-	if err := parquet.WriteFile(path, []wideRow{{}}); err != nil {
-		t.Fatal(err)
-	}
-	want(t, "parquet", fmt.Sprint(open(t, path).PassedMembers()), "[weight]")
-	want(t, "none", len(open(t, write(t, "c.jsonl", `{"messages":[{"role":"user","content":"a"}]}`)).PassedMembers()),
-		0)
 }

@@ -24,11 +24,10 @@ type Source struct {
 	Digest string
 
 	parquet bool
-	version string   // the file's
-	base    int64    // index of its first row
-	marks   []mark   // of an uncompressed JSONL file: where every markEvery-th row begins
-	texts   []span   // rows among which all are whose prompt is text or messages
-	passed  []string // the user's own members of messages, each once
+	version string // the file's
+	base    int64  // index of its first row
+	marks   []mark // of an uncompressed JSONL file: where every markEvery-th row begins
+	texts   []span // rows among which all are whose prompt is text or messages
 
 	requests bool               // it is a batch file of OpenAI
 	customID []customID         // of its lines, until repeated is known
@@ -112,7 +111,6 @@ func (r *Reader) look(ctx context.Context, name string) error {
 			return err
 		}
 		s.Rows, columns, s.texts = pf.file.NumRows(), pf.root.fields, pf.texts()
-		s.passed = pf.passed()
 		s.Digest, err = footerDigest(f)
 		if err != nil {
 			return &FileError{File: name, What: "cannot read it", Err: err}
@@ -137,17 +135,6 @@ func (r *Reader) Sources() []Source { return slices.Clone(r.sources) }
 
 // Schema returns the columns of all files together, which [WriterOptions] takes.
 func (r *Reader) Schema() *Schema { return r.schema }
-
-// PassedMembers returns the members of messages, besides role and content, that are the user's own: they are passed
-// through with the column, and no template gets them. They are sorted, and no more than maxPassed of a file.
-func (r *Reader) PassedMembers() []string {
-	var all []string
-	for _, s := range r.sources {
-		all = append(all, s.passed...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
 
 // Rows gives every row once, in order, with Index 0 to NumRows-1; see [Reader.Range].
 func (r *Reader) Rows(ctx context.Context) iter.Seq[*Row] { return r.Range(ctx, 0, r.rows) }

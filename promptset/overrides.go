@@ -118,7 +118,14 @@ func (o *Overrides) text(own string) string {
 	if p == nil || !o.Has(p) {
 		return ""
 	}
-	b, _ := json.Marshal(o.Value(p)) // NaN, of a Parquet file, has none
+	v := o.Value(p)
+	switch v := v.(type) {
+	case parameter.ObjectJSON:
+		return string(v)
+	case parameter.ListJSON:
+		return string(v)
+	}
+	b, _ := json.Marshal(v) // NaN, of a Parquet file, has none
 	return string(b)
 }
 
@@ -153,12 +160,39 @@ func (r *Row) decodeParameter(o *Overrides, p *parameter.Parameter, key string, 
 			*o.Give(p).(*bool) = *b
 		}
 		return true
+	case parameter.Word:
+		return raw[0] == '"' && json.Unmarshal(raw, o.Give(p)) == nil
+	case parameter.Object, parameter.List:
+		return giveJSON(o, p, raw)
 	}
 	v, ok := parseNumber(raw)
 	if ok {
 		r.override(o, p, key, v)
 	}
 	return ok
+}
+
+// giveJSON sets an object or a list. An empty one is not given.
+func giveJSON(o *Overrides, p *parameter.Parameter, raw json.RawMessage) bool {
+	text, first := parameter.ParseJSON(raw), byte('[')
+	if p.Type() == parameter.Object {
+		first = '{'
+	}
+	switch {
+	case text == "" && raw[0] != first && raw[0] != '"':
+		return false
+	case text == "":
+		return true
+	case text[0] != first || !json.Valid([]byte(text)):
+		return false
+	}
+	switch at := o.Give(p).(type) {
+	case *parameter.ObjectJSON:
+		*at = parameter.ObjectJSON(text)
+	case *parameter.ListJSON:
+		*at = parameter.ListJSON(text)
+	}
+	return true
 }
 
 // decodeTexts reads text or a list of it.

@@ -104,7 +104,7 @@ func TestParametersOfParquet(t *testing.T) {
 			`structured_outputs {"json_object":true}`},
 		{row{Bias: map[string]int32{"5": -100}}, `parameter logit_bias is not supported as {"5":-100}`},
 		{row{Tools: []format{{Type: &text}}},
-			`parameter tools is not supported as [{"type":"text","json_schema":null}]`},
+			`tools [{"type":"text"}]`},
 		{row{Seed: &minus}, `seed is -1, but must be 0 to 18446744073709551615`},
 	} {
 		c.row.Prompt = "a"

@@ -25,7 +25,6 @@ type parquetFile struct {
 	root    *node // its columns, numbered as in the file
 	known   map[string]*node
 	foreign []*node // columns whose values the table of parameters judges
-	members []*node // fields of the column messages that it judges
 }
 
 // guard turns a panic of the Parquet library, which a corrupt file can cause, into an error.
@@ -45,13 +44,15 @@ func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) 
 	var names []string
 	for _, c := range root.fields {
 		names = append(names, c.name)
+	}
+	for _, c := range root.fields {
 		if len(foreignNames(c.name)) > 0 && !c.isNull() {
 			pf.foreign = append(pf.foreign, c)
 			if parameter.TypeOf(c.name) == parameter.TextList {
 				c.readAsText()
 			}
 		}
-		if !slices.Contains(knownNames, c.name) || c.isNull() {
+		if !slices.Contains(knownNames, c.name) || c.isNull() || !concerns(c.name, names) {
 			continue
 		}
 		if !fits(c.name, c) {
@@ -60,9 +61,6 @@ func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) 
 		}
 		pf.known[c.name] = c
 		c.readAsText()
-		if c.name == "messages" {
-			pf.members = judgedFields(c)
-		}
 	}
 	if !slices.ContainsFunc(promptNames, func(name string) bool { return pf.known[name] != nil }) &&
 		pf.known[parentName] == nil {
@@ -297,14 +295,14 @@ func compact(row parquet.Row) []parquet.Value {
 
 // decode sets the row's known fields and returns which prompts are given.
 func (r *groupReader) decode(row *Row) (given []string) {
-	for _, name := range knownNames {
-		if c := r.pf.known[name]; c != nil {
-			r.decodeKnown(row, name, c)
-		}
-	}
 	for _, name := range promptNames {
 		if c := r.pf.known[name]; c != nil && r.present(c) {
 			given = append(given, name)
+		}
+	}
+	for _, name := range knownNames {
+		if c := r.pf.known[name]; c != nil && concerns(name, given) {
+			r.decodeKnown(row, name, c)
 		}
 	}
 	row.apply(r.foreign(row), given)
@@ -437,17 +435,37 @@ func (r *groupReader) tokens(row *Row, c *node) {
 // parameter sets one of Quire's own parameters to the value of its column.
 func (r *groupReader) parameter(row *Row, p *parameter.Parameter, c *node) {
 	o := &row.Overrides
-	if p.Type() == parameter.TextList {
+	switch p.Type() {
+	case parameter.TextList:
 		r.texts(row, p, c)
+		return
+	case parameter.Object, parameter.List:
+		r.checkText(row, c)
+		if raw := r.json(row, c); raw != nil && !giveJSON(o, p, raw) {
+			row.fail("%s is %s; it must be %s", p.Name, kindJSON(raw), p.Type())
+		}
 		return
 	}
 	switch v := r.columns[c.column][0]; {
 	case v.IsNull():
 	case p.Type() == parameter.Boolean:
 		*o.Give(p).(*bool) = v.Boolean()
+	case p.Type() == parameter.Word:
+		*o.Give(p).(*string) = row.text(p.Name, v.ByteArray())
 	default:
 		row.override(o, p, p.Name, numberOf(v, c.typ))
 	}
+}
+
+// json returns a column of the row as JSON, nil where it is null. Members of structs that are null are not given: every
+// struct of a column has all members.
+func (r *groupReader) json(row *Row, c *node) []byte {
+	if !r.present(c) {
+		return nil
+	}
+	a := &assembler{values: row.values, given: true}
+	a.index()
+	return a.column(nil, c)
 }
 
 // texts sets a parameter that is a list of text, from a column of text or of lists.

@@ -6,7 +6,8 @@
 // with bounded memory. A row's prompt is in one of the columns (keys, in JSONL)
 //
 //   - prompt: text
-//   - messages: a list of {role, content}, both text; package parameter says which other members are refused
+//   - messages: a list of {role, content} with any other members, or text with it as JSON; content is text, null, or a
+//     list of text parts. Package parameter says which members are refused
 //   - prompt_token_ids: a list of integers
 //
 // and a row may have an id (text or integer), a parent that it goes on from (the id of another row, with
@@ -66,12 +67,6 @@ func (k Kind) String() string {
 		return "prompt_token_ids"
 	}
 	return "none"
-}
-
-// Message is one turn of a conversation.
-type Message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
 }
 
 // Overrides are the parameters that a row gives for itself; the job's hold for the others. Only their types are checked

@@ -18,6 +18,9 @@ type Stream struct {
 // NewStream starts decoding a sequence, special tokens left out.
 func (t *Tokenizer) NewStream() *Stream { return t.newStream(true) }
 
+// NewWholeStream is NewStream with special tokens: the strings, joined, are Decode(ids, false).
+func (t *Tokenizer) NewWholeStream() *Stream { return t.newStream(false) }
+
 func (t *Tokenizer) newStream(skipSpecial bool) *Stream {
 	return &Stream{t: t, skipSpecial: skipSpecial, stages: t.stages()}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/spf13/pflag"
 )
 
 // applyConfig sets every flag that a YAML file gives and the command line does not. The file's keys are the flags'
@@ -43,7 +44,7 @@ func applyConfig(path string, f *flags, except ...string) (err error) {
 			if flag.Changed {
 				continue // flags win
 			}
-			values, err := scalars(entry.Value)
+			values, err := values(entry.Value, flag)
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", at, name, err)
 			}
@@ -74,6 +75,17 @@ func mapping(node ast.Node) ([]*ast.MappingValueNode, error) {
 	}
 	return nil, fmt.Errorf("keys with values are wanted, such as \"max-tokens: 64\"")
 }
+
+// values returns the texts that a flag is set to. A flag that takes JSON may have it as YAML.
+func values(node ast.Node, flag *pflag.Flag) ([]string, error) {
+	if _, isJSON := flag.Value.(*jsonValue); isJSON && !slices.Contains(scalarTypes, node.Type()) {
+		text, err := yaml.YAMLToJSON([]byte(node.String()))
+		return []string{string(text)}, err
+	}
+	return scalars(node)
+}
+
+var scalarTypes = []ast.NodeType{ast.StringType, ast.LiteralType, ast.NullType}
 
 // scalars returns the texts of a scalar or of a list of scalars.
 func scalars(node ast.Node) ([]string, error) {

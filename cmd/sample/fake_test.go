@@ -14,6 +14,7 @@ import (
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 )
 
@@ -63,10 +64,18 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 	if o.ChatTemplate == batch.TemplateNone {
 		s.NoTemplate = fmt.Errorf("messages need a chat template, and --chat-template is none")
 	} else {
-		s.Render = func(messages []promptset.Message) (string, error) {
+		s.Render = func(messages []promptset.Message, by *parameter.Set) (string, error) {
 			var b strings.Builder
+			b.WriteString(string(by.Tools) + string(by.ChatTemplateKwargs) + string(by.Documents))
 			for _, m := range messages {
-				fmt.Fprintf(&b, "<%s>%s", m.Role, m.Content)
+				if m.Object != "" {
+					b.WriteString(m.Object)
+				} else {
+					fmt.Fprintf(&b, "<%s>%s", m.Role, m.Content)
+				}
+			}
+			if !by.AddGenerationPrompt || by.ContinueFinalMessage {
+				return b.String(), nil
 			}
 			return b.String() + "<assistant>", nil
 		}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -39,6 +41,12 @@ func parameterFlags(s *pflag.FlagSet, set *parameter.Set) {
 			s.IntSliceVarP(at, p.Flag, p.Short, *at, usage)
 		case *parameter.Structure:
 			structureFlags(s, p, at)
+		case *string:
+			s.StringVarP(at, p.Flag, p.Short, *at, usage)
+		case *parameter.ObjectJSON:
+			s.VarP(&jsonValue{(*string)(at), p.Type()}, p.Flag, p.Short, usage)
+		case *parameter.ListJSON:
+			s.VarP(&jsonValue{(*string)(at), p.Type()}, p.Flag, p.Short, usage)
 		}
 	}
 }
@@ -86,6 +94,41 @@ func structureFlags(s *pflag.FlagSet, p *parameter.Parameter, at *parameter.Stru
 		func(text string) (parameter.Structure, error) { return of(parameter.ChoiceStructure, []string{text}) })
 	define("grammar", "`FILE` draw text of this grammar, in GBNF", ofFile(parameter.GrammarStructure))
 }
+
+// jsonValue is the value of a flag that is JSON: as it is, or the name of a file with it.
+type jsonValue struct {
+	at *string
+	of parameter.Type
+}
+
+// maxJSON bounds a file with such a value.
+const maxJSON = 16 << 20
+
+func (v *jsonValue) Set(text string) error {
+	raw := []byte(strings.TrimSpace(text))
+	if len(raw) > 0 && raw[0] != '{' && raw[0] != '[' {
+		file, err := os.Open(text)
+		if err != nil {
+			return v.wrong(text)
+		}
+		defer file.Close()
+		if raw, err = io.ReadAll(io.LimitReader(file, maxJSON+1)); err != nil || len(raw) > maxJSON {
+			return v.wrong(text)
+		}
+	}
+	if len(raw) > 0 && !json.Valid(raw) {
+		return v.wrong(text)
+	}
+	*v.at = parameter.ParseJSON(raw)
+	return nil
+}
+
+func (v *jsonValue) wrong(text string) error {
+	return &rangeError{text, v.of.String() + ", or a file with one"}
+}
+
+func (v *jsonValue) String() string { return *v.at }
+func (v *jsonValue) Type() string   { return v.of.String() }
 
 // columnsFlag defines --columns.
 func columnsFlag(s *pflag.FlagSet, columns *[]string) {

@@ -20,9 +20,9 @@ type drainState struct {
 	ended      bool
 }
 
-func (d *drainState) init(newStream func() Stream, r *Request) {
+func (d *drainState) init(newStream func(*Request) Stream, r *Request) {
 	if newStream != nil {
-		d.stream = newStream()
+		d.stream = newStream(r)
 	}
 	d.completion = Completion{Request: r}
 }
@@ -49,7 +49,7 @@ func (r *result) drain(check bool, emit func(*Completion)) error {
 			d.completion.Tokens = append(d.completion.Tokens, token)
 			d.completion.Logprobs = append(d.completion.Logprobs, got.Logprobs[at])
 			d.completion.ProcessedLogprobs = append(d.completion.ProcessedLogprobs, got.Processed[at])
-			if d.stream != nil {
+			if d.stream != nil && !(finish == AtStopToken && d.completion.Request.hidesStop()) {
 				if err := d.take(seq, d.stream.Push(token), finish, check); err != nil {
 					return err
 				}
@@ -110,18 +110,21 @@ func (d *drainState) push(text string) bool {
 		return false
 	}
 	all := d.text.String()
-	first := -1
+	first, end := -1, 0
 	for _, stop := range r.Stop {
 		from := max(0, old-len(stop)+1)
 		if i := strings.Index(all[from:], stop); stop != "" && i >= 0 && (first < 0 || from+i < first) {
-			first = from + i
+			first, end = from+i, from+i+len(stop)
 		}
 	}
 	if first < 0 {
 		return false
 	}
+	if !r.IncludeStop {
+		end = first
+	}
 	d.text.Reset()
-	d.text.WriteString(all[:first])
+	d.text.WriteString(all[:end])
 	d.ended = true
 	d.completion.Finish = AtStopString
 	return true

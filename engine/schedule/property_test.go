@@ -164,7 +164,8 @@ func (w *work) run(ctx context.Context) ([]*schedule.Completion, schedule.Stats,
 	var calls atomic.Int64
 	cfg := &schedule.Config{Sizes: w.device.Sizes, Device: w.device, Host: w.host, Index: w.index, Contexts: w.contexts,
 		FreePages: w.device.Free(), Pool: w.device.Unreserved(), PrefixSeed: seed,
-		NewStream: func() schedule.Stream { return letters{} }, Stats: &stats, Calls: &calls, Now: time.Now,
+		NewStream: func(*schedule.Request) schedule.Stream { return letters{} }, Stats: &stats, Calls: &calls,
+		Now:     time.Now,
 		InOrder: w.inOrder, Debug: w.inOrder, Inspect: func(view func() schedule.View, failure error) error {
 			if err := checkView(view(), w.device.Sizes, len(w.requests)); err != nil {
 				panic(err)

@@ -20,8 +20,9 @@ type Config struct {
 	FreePages int           // on the device, when the run begins
 	Pool      int           // pages that the run may use: contexts hold the others, or have them reserved
 
-	PrefixSeed prefix.Hash   // begins the names of pages
-	NewStream  func() Stream // turns the tokens of a completion into text; nil: completions have none
+	PrefixSeed prefix.Hash // begins the names of pages
+	// NewStream turns the tokens of a completion of r into text; nil: completions have none.
+	NewStream func(r *Request) Stream
 
 	Stats   *Stats
 	Calls   *atomic.Int64                   // counts calls while the run goes on

@@ -1,0 +1,84 @@
+package parameter
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Text are the parameters of what is made of messages and of completions as text.
+type Text struct {
+	// Tools and Documents are what the chat template may tell the model of; ChatTemplateKwargs are further variables of
+	// the template.
+	Tools, Documents   ListJSON
+	ChatTemplateKwargs ObjectJSON
+	// ToolChoice is "auto", or "none": the template gets no tools, and the completion has no calls of them.
+	ToolChoice string
+	// AddGenerationPrompt ends the prompt with the opening of the answer, unless ContinueFinalMessage ends it with the
+	// text of the last message.
+	AddGenerationPrompt, ContinueFinalMessage bool
+	// TruncatePromptTokens keeps the last tokens of a prompt: so many, or for -1 what leaves room for max_tokens. 0
+	// keeps all.
+	TruncatePromptTokens int
+	// SkipSpecialTokens leaves special tokens out of the text. IncludeStopStrInOutput ends the text behind a stop
+	// string, and not before it.
+	SkipSpecialTokens, IncludeStopStrInOutput bool
+}
+
+// ObjectJSON and ListJSON are values as compact JSON; "" is none.
+type (
+	ObjectJSON string
+	ListJSON   string
+)
+
+// oneOf says what a word must be, "" where it is that.
+func oneOf(word string, words ...string) string {
+	if slices.Contains(words, word) {
+		return ""
+	}
+	return strings.Join(words, " or ")
+}
+
+// wellFormed says what no value of a type may be.
+func wellFormed(v any) error {
+	switch v := v.(type) {
+	case []string:
+		for _, text := range v {
+			if text == "" || !utf8.ValidString(text) {
+				return fmt.Errorf("%q is empty or not UTF-8", text)
+			}
+		}
+	case ObjectJSON:
+		return isJSON(string(v), '{', Object)
+	case ListJSON:
+		return isJSON(string(v), '[', List)
+	}
+	return nil
+}
+
+func isJSON(text string, first byte, t Type) error {
+	if text == "" || text[0] == first && utf8.ValidString(text) && json.Valid([]byte(text)) {
+		return nil
+	}
+	return fmt.Errorf("must be %v", t)
+}
+
+// ParseJSON returns a JSON value in the compact form of [ObjectJSON] and [ListJSON]. Text stands for the JSON in it,
+// and an empty value for none.
+func ParseJSON(raw []byte) string {
+	var inner string
+	if json.Unmarshal(raw, &inner) == nil {
+		raw = []byte(inner)
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return strings.TrimSpace(string(raw)) // whatever it is, it is told when it is checked
+	}
+	if text := b.String(); text != "{}" && text != "[]" && text != "null" {
+		return text
+	}
+	return ""
+}
