@@ -72,4 +72,3 @@ type Sampling struct {
 	// MinTokens bars the tokens that end a completion until it has so many, and stop texts within them. Range: >= 0.
 	MinTokens int
 }
-
