@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -81,4 +82,38 @@ func ParseJSON(raw []byte) string {
 		return text
 	}
 	return ""
+}
+
+// ofText are the entries of the table for [Text].
+var ofText = []Parameter{
+	{Name: "tools", From: servers, Flag: "tools", Placeholder: "JSON",
+		Note: "tools that the chat template tells the model of: a JSON list, or a file with one",
+		slot: field(ListJSON(""), func(s *Set) *ListJSON { return &s.Tools })},
+	{Name: "tool_choice", From: servers, Flag: "tool-choice", Placeholder: "CHOICE",
+		Note:    "auto, or none: the chat template gets no tools, and the text is not searched for calls",
+		slot:    field("auto", func(s *Set) *string { return &s.ToolChoice }),
+		limits:  limits{text: "auto or none"},
+		allowed: func(s *Set) string { return oneOf(s.ToolChoice, "auto", "none") }},
+	{Name: "documents", From: VLLM, rows: "messages", Flag: "documents", Placeholder: "JSON",
+		Note: "documents that the chat template gives the model: a JSON list, or a file with one",
+		slot: field(ListJSON(""), func(s *Set) *ListJSON { return &s.Documents })},
+	{Name: "chat_template_kwargs", From: VLLM | LlamaCpp, Flag: "chat-template-kwargs", Placeholder: "JSON",
+		Note: "further variables of the chat template: a JSON object, or a file with one",
+		slot: field(ObjectJSON(""), func(s *Set) *ObjectJSON { return &s.ChatTemplateKwargs })},
+	{Name: "add_generation_prompt", From: VLLM | LlamaCpp, Flag: "add-generation-prompt",
+		Note: "end messages with the opening of the answer, unless continue_final_message is true",
+		slot: field(true, func(s *Set) *bool { return &s.AddGenerationPrompt })},
+	{Name: "continue_final_message", From: VLLM, Flag: "continue-final-message",
+		Note: "end the prompt within the last message, for the model to go on with",
+		slot: field(false, func(s *Set) *bool { return &s.ContinueFinalMessage })},
+	{Name: "truncate_prompt_tokens", From: VLLM, Flag: "truncate-prompt-tokens", Placeholder: "TOKENS",
+		Note:   "keep so many tokens of the prompt, its last; -1 keeps what leaves room for max_tokens, 0 keeps all",
+		slot:   field(0, func(s *Set) *int { return &s.TruncatePromptTokens }),
+		limits: limits{min: -1, max: math.MaxInt32, text: "-1 or more"}},
+	{Name: "skip_special_tokens", From: VLLM, Flag: "skip-special-tokens",
+		Note: "leave special tokens out of the text",
+		slot: field(true, func(s *Set) *bool { return &s.SkipSpecialTokens })},
+	{Name: "include_stop_str_in_output", From: VLLM, Flag: "include-stop-str-in-output",
+		Note: "end the text behind a stop text, and not before it",
+		slot: field(false, func(s *Set) *bool { return &s.IncludeStopStrInOutput })},
 }
