@@ -53,6 +53,7 @@ type collector struct {
 	errors   []string     // the first few
 	observer *Observer
 	columns  []string // that the output has on request
+	apart    *apart   // nil where texts stay whole
 	family   *family  // nil where no row goes on from another one
 	err      error    // of the writer or the journal; nothing is written after it
 	record   []byte
@@ -159,6 +160,7 @@ func (c *collector) add(done *engine.Completion) error {
 		r.Err = done.Err.Error()
 	} else {
 		c.onRequest(&r, done)
+		c.apart.take(&r, p.row, done.Request)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -216,6 +216,7 @@ func (o *Task) parameters() map[string]any {
 	if len(o.Columns) > 0 {
 		all["columns"] = o.Columns
 	}
+	o.parsers(all)
 	return all
 }
 

@@ -220,6 +220,19 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 		return nil, nil
 	}
 	s.Encode, s.TokenText = tok.Encode, tok.TokenText
+	s.Decode = func(tokens []int32) string { return tok.Decode(tokens, false) }
+	s.Mark = func(tokens []int32, text string, marks []string) string {
+		keep := map[int32]bool{}
+		for _, mark := range marks {
+			if id, ok := tok.ID(mark); ok && tok.IsSpecial(id) {
+				keep[id] = true
+			}
+		}
+		if len(keep) == 0 {
+			return text
+		}
+		return tok.Mark(tokens, text, keep)
+	}
 	switch o.ChatTemplate {
 	case TemplateNone:
 		s.NoTemplate = errors.New("messages need a chat template, and --chat-template is none")
@@ -234,6 +247,7 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 			return tok, nil
 		}
 	}
+	s.Template = template
 	parsed, err := chat.Parse(template)
 	if err != nil {
 		return nil, fmt.Errorf("the chat template of --chat-template %s: %w", o.ChatTemplate, err)

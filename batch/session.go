@@ -32,6 +32,12 @@ type Session struct {
 	// TokenText returns the bytes that a token adds to a text, or the name of a special token. It is nil without a
 	// tokenizer.
 	TokenText promptset.TokenText
+	// Decode returns the text of tokens, with special ones. Mark returns the text of a completion with those of marks
+	// that are special tokens where they stand among its tokens. Both may be nil.
+	Decode func(tokens []int32) string
+	Mark   func(tokens []int32, text string, marks []string) string
+	// Template is the source of the chat template, "" without one.
+	Template string
 	// Render writes messages as one text, by the parameters of a row, of which it takes [parameter.Text]. It is nil
 	// where there is no template, and then NoTemplate says why.
 	Render     func(messages []promptset.Message, by *parameter.Set) (string, error)

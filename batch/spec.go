@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/chat/reply"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
@@ -44,6 +45,9 @@ type Spec struct {
 	Columns []string
 	// ServedModels are the names that lines of OpenAI batch files may give the model; none stands for any.
 	ServedModels []string
+	// ReasoningParser and ToolCallParser name the forms by which the columns reasoning and tool_calls are taken from
+	// texts: see package reply.
+	ReasoningParser, ToolCallParser string
 	// Limit takes so many rows from the start of the input; 0 takes all.
 	Limit int64
 	// PartRows is the input rows of a part; 0 takes as many as make about 16,384 completions.
@@ -58,6 +62,7 @@ type Spec struct {
 func DefaultSpec() Spec {
 	return Spec{
 		LoadFormat: LoadAuto, ChatTemplate: TemplateOfModel, Format: promptset.FormatParquet,
+		ReasoningParser: reply.Auto, ToolCallParser: reply.Auto,
 		Sampling: parameter.Defaults(), Engine: defaultEngine(),
 	}
 }
@@ -110,6 +115,7 @@ func (s *Spec) Validate() error {
 	return cmpOr(
 		func() error { return oneOf("format", s.Format, promptset.Formats()...) },
 		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },
+		s.checkParsers,
 		func() error { return checkParameters(&s.Sampling) },
 		s.Engine.Validate,
 	)

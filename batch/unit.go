@@ -58,6 +58,9 @@ func (r *runner) openUnit(ctx context.Context, t *Task, saved *savedJob, opened 
 		out: newCollector(writer, saved.journal, rowsInFlight)}
 	u.out.observer, u.out.format = t.Observer, t.Format
 	u.out.columns = t.columnsOf(r.job.reader.Schema())
+	if u.out.apart, err = t.apart(r.session); err != nil {
+		return nil, err
+	}
 	if err := u.openFamily(ctx, r.job); err != nil {
 		return nil, err
 	}

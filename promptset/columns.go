@@ -106,6 +106,13 @@ var columns = []Column{
 		Parameter: "prompt_logprobs", AskedBy: asksPromptTops,
 		form: floatListsForm, at: func(o *outputRow) any { return &o.PromptTopLogprobs }, varied: true,
 		null: func(o *outputRow) bool { return o.PromptTopLogprobs == nil }},
+	{Name: "reasoning", Doc: "the reasoning before the answer, which text then lacks; null where there is none",
+		OnRequest: true, form: textForm, at: func(o *outputRow) any { return &o.Reasoning }, varied: true,
+		null: func(o *outputRow) bool { return o.Reasoning == "" }},
+	{Name: "tool_calls", Doc: "calls of tools as a JSON list in the form of OpenAI's API, which text then lacks; " +
+		"null where there are none", OnRequest: true, form: textForm,
+		at: func(o *outputRow) any { return &o.ToolCalls }, varied: true,
+		null: func(o *outputRow) bool { return o.ToolCalls == "" }},
 }
 
 func asksTops(s *parameter.Set) bool       { return s.TopLogprobs > 0 }

@@ -163,6 +163,8 @@ type Result struct {
 	PromptLogprobs    []float32 // of the prompt's tokens; NaN for the first, which nothing comes before
 	PromptTopIDs      [][]int32 // for each of them; none for the first
 	PromptTopLogprobs [][]float32
+	Reasoning         string // taken from Text; "" for none
+	ToolCalls         string // a JSON list in the form of OpenAI's API, taken from Text; "" for none
 
 	contradicts string // what of a row that was read back its other columns contradict
 	countAlone  bool   // what was read back has the number of tokens, and not the tokens

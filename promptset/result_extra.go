@@ -22,6 +22,14 @@ var extras = []extra{
 	listExtra(5, func(r *Result) *[]float32 { return &r.PromptLogprobs }, floatItem),
 	nestedExtra(6, func(r *Result) *[][]int32 { return &r.PromptTopIDs }, idItem),
 	nestedExtra(7, func(r *Result) *[][]float32 { return &r.PromptTopLogprobs }, floatItem),
+	textExtra(8, func(r *Result) *string { return &r.Reasoning }),
+	textExtra(9, func(r *Result) *string { return &r.ToolCalls }),
+}
+
+func textExtra(tag byte, of func(*Result) *string) extra {
+	return extra{tag: tag, has: func(r *Result) bool { return *of(r) != "" },
+		append: func(b []byte, r *Result) []byte { return appendString(b, *of(r)) },
+		read:   func(d *resultDecoder, r *Result) { *of(r) = d.text() }}
 }
 
 // item is how an element of a list is written.

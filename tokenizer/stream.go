@@ -39,6 +39,21 @@ func (s *Stream) Flush() string {
 	return s.take()
 }
 
+// Mark returns text, which ids have without special tokens or which is the start of that, with the special tokens of
+// keep where they stand among the others.
+func (t *Tokenizer) Mark(ids []int32, text string, keep map[int32]bool) string {
+	var out strings.Builder
+	s, at, written := t.NewStream(), 0, 0
+	for _, id := range ids {
+		if at += len(s.Push(id)); keep[id] && at <= len(text) {
+			out.WriteString(text[written:at])
+			out.WriteString(t.Token(id))
+			written = at
+		}
+	}
+	return out.String() + text[written:]
+}
+
 func (s *Stream) take() string {
 	text := s.out.String()
 	s.out.Reset()

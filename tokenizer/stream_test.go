@@ -83,3 +83,39 @@ func TestStreamHoldsBack(t *testing.T) {
 		t.Errorf("byte fallback: pieces %q, want %q", got, want)
 	}
 }
+
+// Mark puts special tokens back where they stood, and leaves those out that are behind the end of the text.
+func TestMark(t *testing.T) {
+	for _, family := range families {
+		tok := open(t, "testdata/"+family)
+		var special []int32
+		keep := map[int32]bool{}
+		for id := range int32(tok.VocabSize()) {
+			if tok.IsSpecial(id) && len(special) < 4 {
+				special, keep[id] = append(special, id), true
+			}
+		}
+		words := encode(t, tok, "one two, three")
+		var ids []int32
+		for i, id := range words {
+			if ids = append(ids, id); len(special) > 0 {
+				ids = append(ids, special[i%len(special)])
+			}
+		}
+		text := tok.Decode(ids, true)
+		count := map[int32]int{}
+		for _, id := range ids {
+			count[id]++
+		}
+		got, cut := tok.Mark(ids, text, keep), tok.Mark(ids, text[:3], keep)
+		for _, id := range special {
+			if n := strings.Count(got, tok.Token(id)); n != count[id] {
+				t.Errorf("%s: %q has %q %d times, want %d", family, got, tok.Token(id), n, count[id])
+			}
+			got, cut = strings.ReplaceAll(got, tok.Token(id), ""), strings.ReplaceAll(cut, tok.Token(id), "")
+		}
+		if got != text || cut != text[:3] || tok.Mark(ids, text, nil) != text {
+			t.Errorf("%s: %q is %q without special tokens, and its start %q", family, text, got, cut)
+		}
+	}
+}

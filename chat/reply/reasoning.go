@@ -49,7 +49,7 @@ func (t *thinking) split(text string, open bool) (reasoning, rest string) {
 		body = text
 	}
 	reasoning, rest, ended := strings.Cut(body, t.end)
-	if !started && !open && !ended || !started && strings.Contains(reasoning, t.start) {
+	if !started && !open && (!ended || strings.Contains(reasoning, t.start)) {
 		return "", text
 	}
 	reasoning = strings.TrimPrefix(reasoning, t.label)

@@ -158,6 +158,17 @@ func (f *Forms) Opens(prompt string) bool {
 	return f.reasoning != nil && strings.HasSuffix(strings.TrimRight(prompt, " \n"), f.reasoning.start)
 }
 
+// Within says whether a text ends within reasoning.
+func (f *Forms) Within(text string) bool {
+	return f.reasoning != nil && strings.LastIndex(text, f.reasoning.start) > strings.LastIndex(text, f.reasoning.end)
+}
+
+// WithoutCalls are the forms without that of calls.
+func (f Forms) WithoutCalls() Forms {
+	f.calls = nil
+	return f
+}
+
 // Parse takes a completion apart. open says that it begins within reasoning.
 func (f *Forms) Parse(text string, open bool) Parsed {
 	p := Parsed{Text: text}

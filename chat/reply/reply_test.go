@@ -69,6 +69,12 @@ func TestOpens(t *testing.T) {
 			t.Errorf("%q: %v", prompt, !want)
 		}
 	}
+	for text, want := range map[string]bool{"<think>\nI": true, "<think>a</think>b": false, "": false,
+		"<think>a</think>b<think>": true} {
+		if f.Within(text) != want {
+			t.Errorf("%q: %v", text, !want)
+		}
+	}
 	var none Forms
 	if none.Opens("<think>") {
 		t.Error("a model without reasoning")

@@ -58,6 +58,13 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 			}
 			return ids, nil
 		},
+		Decode: func(ids []int32) string {
+			var text []byte
+			for _, id := range ids {
+				text = append(text, byte(id))
+			}
+			return string(text)
+		},
 		TokenText: func(id int32) []byte { return []byte{byte(id)} },
 		Release:   func() {},
 	}

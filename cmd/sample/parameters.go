@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/batch"
+	"github.com/quire/quire/chat/reply"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 )
@@ -129,6 +131,17 @@ func (v *jsonValue) wrong(text string) error {
 
 func (v *jsonValue) String() string { return *v.at }
 func (v *jsonValue) Type() string   { return v.of.String() }
+
+// parserFlags defines the flags that name forms of texts.
+func parserFlags(s *pflag.FlagSet, spec *batch.Spec) {
+	list := func(names []string) string { return strings.Join(names[2:], ", ") }
+	s.StringVar(&spec.ReasoningParser, "reasoning-parser", spec.ReasoningParser, fmt.Sprintf(
+		"`NAME` form of the reasoning for the column reasoning: auto (the chat template's), none, %s",
+		list(reply.ReasoningNames())))
+	s.StringVar(&spec.ToolCallParser, "tool-call-parser", spec.ToolCallParser, fmt.Sprintf(
+		"`NAME` form of tool calls for the column tool_calls: auto (the chat template's), none, %s",
+		list(reply.ToolCallNames())))
+}
 
 // columnsFlag defines --columns.
 func columnsFlag(s *pflag.FlagSet, columns *[]string) {

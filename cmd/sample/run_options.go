@@ -63,6 +63,7 @@ func (o *runOptions) define(f *flags) {
 		s.StringVar(&o.spec.Format, "format", o.spec.Format,
 			"`FORMAT` output format: parquet, jsonl, or openai (answers to OpenAI batch files)")
 		columnsFlag(s, &o.spec.Columns)
+		parserFlags(s, &o.spec)
 		s.StringArrayVar(&o.spec.ServedModels, "served-model-name", nil,
 			"`NAME` a name that lines of OpenAI batch files may give the model; other names are errors of their "+
 				"lines. Repeatable (default: any name)")

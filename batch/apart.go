@@ -1,0 +1,131 @@
+package batch
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/chat/reply"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+)
+
+// Columns of completions that are taken apart.
+const (
+	reasoningColumn = "reasoning"
+	callsColumn     = "tool_calls"
+)
+
+// checkParsers checks the names of forms, and that there is a column for what they find.
+func (s *Spec) checkParsers() error {
+	for _, p := range []struct {
+		field, name, column string
+		names               []string
+	}{
+		{"reasoning-parser", s.ReasoningParser, reasoningColumn, reply.ReasoningNames()},
+		{"tool-call-parser", s.ToolCallParser, callsColumn, reply.ToolCallNames()},
+	} {
+		if err := reply.Check(p.name, p.names); err != nil {
+			return wrong(p.field, "%v", err)
+		}
+		named := p.name != reply.Auto && p.name != reply.None
+		if named && !slices.Contains(s.Columns, p.column) && s.Format != promptset.FormatOpenAI {
+			return wrong(p.field, "is %s, and the output has no column for it: give --columns %s", p.name, p.column)
+		}
+	}
+	return nil
+}
+
+// parsers are what job.json has of the forms: those that are named.
+func (s *Spec) parsers(settings map[string]any) {
+	for name, parser := range map[string]string{"reasoning_parser": s.ReasoningParser,
+		"tool_call_parser": s.ToolCallParser} {
+		if parser != reply.Auto {
+			settings[name] = parser
+		}
+	}
+}
+
+// apart takes completions apart into reasoning, text and calls of tools.
+type apart struct {
+	task    *Task
+	session *Session
+	forms   reply.Forms
+	without reply.Forms // with reasoning alone
+}
+
+// apart returns what takes the completions of the job apart; nil where nobody asks for it.
+func (t *Task) apart(s *Session) (*apart, error) {
+	reasoning, calls := t.ReasoningParser, t.ToolCallParser
+	answers := t.Format == promptset.FormatOpenAI
+	hasReasoning, hasCalls := slices.Contains(t.Columns, reasoningColumn), slices.Contains(t.Columns, callsColumn)
+	if !hasReasoning && !hasCalls && !answers {
+		return nil, nil
+	}
+	if !hasCalls && !answers {
+		calls = reply.None
+	}
+	forms, err := reply.New(reasoning, calls, s.Template)
+	if err != nil {
+		return nil, err
+	}
+	forms.KeepReasoning = !hasReasoning && !answers
+	if hasReasoning && !forms.HasReasoning() && reasoning == reply.Auto {
+		t.tell("warning: the chat template has no form of reasoning that Quire knows: the column reasoning is null; " +
+			"--reasoning-parser names one")
+	}
+	if hasCalls && !forms.HasCalls() && calls == reply.Auto {
+		t.tell("warning: the chat template has no form of tool calls that Quire knows: the column tool_calls is " +
+			"null; --tool-call-parser names one")
+	}
+	if !forms.HasReasoning() && !forms.HasCalls() {
+		return nil, nil
+	}
+	return &apart{task: t, session: s, forms: forms, without: forms.WithoutCalls()}, nil
+}
+
+// promptEnd is how many tokens of a prompt are looked at for the opening of reasoning.
+const promptEnd = 16
+
+// take takes a completion apart. A nil apart leaves it as it is.
+func (a *apart) take(r *promptset.Result, row *promptset.Row, request *engine.Request) {
+	if a == nil || r.Text == "" {
+		return
+	}
+	set := row.Overrides.Over(a.task.Sampling)
+	forms := &a.forms
+	if answers := a.task.Format == promptset.FormatOpenAI; answers && row.Kind != promptset.KindMessages {
+		return
+	} else if set.ToolChoice == "none" || answers && set.Tools == "" {
+		forms = &a.without
+	}
+	marks := forms.Marks()
+	text := r.Text
+	if a.session.Mark != nil && !request.KeepSpecialTokens {
+		text = a.session.Mark(r.TokenIDs, text, marks)
+	}
+	p := forms.Parse(text, a.open(forms, row, request, &set))
+	if p.Reasoning == "" && len(p.ToolCalls) == 0 && p.Text == text {
+		return
+	}
+	forms.Identify(&p, row.ID, r.Generation)
+	if text != r.Text { // marks that are special tokens, and that the forms did not take
+		for _, mark := range marks {
+			p.Text = strings.ReplaceAll(p.Text, mark, "")
+		}
+	}
+	r.Reasoning, r.Text, r.ToolCalls = p.Reasoning, p.Text, p.JSON()
+}
+
+// open says that a completion begins within reasoning: the prompt ends with its opening, or within a message that has
+// it.
+func (a *apart) open(forms *reply.Forms, row *promptset.Row, request *engine.Request, set *parameter.Set) bool {
+	if n := len(row.Messages); set.ContinueFinalMessage && n > 0 {
+		return forms.Within(row.Messages[n-1].Content)
+	}
+	if a.session.Decode == nil {
+		return false
+	}
+	end := request.Tokens[max(0, len(request.Tokens)-promptEnd):]
+	return forms.Opens(a.session.Decode(end))
+}

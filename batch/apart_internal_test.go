@@ -1,0 +1,95 @@
+package batch
+
+import (
+	"testing"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+)
+
+// Completions are taken apart by the forms of the job's template, the end of the prompt, and what the row asks for.
+func TestApart(t *testing.T) {
+	const template = `<think></think><tool_call>{"name": n, "arguments": a}</tool_call>`
+	const call = `<tool_call>{"name": "f", "arguments": {}}</tool_call>`
+	session := &Session{Template: template,
+		Decode: func(tokens []int32) (text string) {
+			for _, id := range tokens {
+				text += string(rune(id))
+			}
+			return text
+		},
+		// A special token that text lacks.
+		Mark: func(_ []int32, text string, _ []string) string { return "<think>" + text },
+	}
+	plain := *session
+	plain.Mark = nil
+	for _, c := range []struct {
+		name    string
+		session *Session
+		columns []string
+		format  string
+		row     promptset.Row
+		kept    bool // special tokens
+		prompt  string
+		text    string
+		want    promptset.Result
+	}{
+		{name: "no columns", session: session, text: "a</think>b", want: promptset.Result{Text: "a</think>b"}},
+		{name: "both", session: &plain, columns: []string{"reasoning", "tool_calls"}, text: "a</think>b" + call,
+			want: promptset.Result{Reasoning: "a", Text: "b", ToolCalls: "some"}},
+		{name: "reasoning alone", session: &plain, columns: []string{"reasoning"}, text: "a</think>b" + call,
+			want: promptset.Result{Reasoning: "a", Text: "b" + call}},
+		{name: "calls alone", session: &plain, columns: []string{"tool_calls"}, text: "a</think>b" + call,
+			want: promptset.Result{Text: "a</think>b", ToolCalls: "some"}},
+		{name: "a special mark", session: session, columns: []string{"reasoning"}, text: "a</think>b",
+			want: promptset.Result{Reasoning: "a", Text: "b"}},
+		{name: "special marks in the text", session: session, columns: []string{"reasoning"}, kept: true, text: "a",
+			want: promptset.Result{Text: "a"}},
+		{name: "begun in the prompt", session: &plain, columns: []string{"reasoning"}, prompt: "A<think>\n", text: "a",
+			want: promptset.Result{Reasoning: "a"}},
+		{name: "not begun", session: &plain, columns: []string{"reasoning"}, prompt: "A", text: "a",
+			want: promptset.Result{Text: "a"}},
+		{name: "answers have no calls without tools", session: &plain, format: promptset.FormatOpenAI,
+			row: promptset.Row{Kind: promptset.KindMessages}, text: "a</think>b" + call,
+			want: promptset.Result{Reasoning: "a", Text: "b" + call}},
+		{name: "answers to prompts are whole", session: &plain, format: promptset.FormatOpenAI,
+			row: promptset.Row{Kind: promptset.KindText}, text: "a</think>b",
+			want: promptset.Result{Text: "a</think>b"}},
+	} {
+		task := &Task{Spec: DefaultSpec()}
+		task.Columns = c.columns
+		if c.format != "" {
+			task.Format = c.format
+		}
+		a, err := task.apart(c.session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := promptset.Result{Text: c.text}
+		request := &engine.Request{KeepSpecialTokens: c.kept}
+		for _, ch := range c.prompt {
+			request.Tokens = append(request.Tokens, ch)
+		}
+		a.take(&r, &c.row, request)
+		if r.Reasoning != c.want.Reasoning || r.Text != c.want.Text || (r.ToolCalls == "") != (c.want.ToolCalls == "") {
+			t.Errorf("%s: %+v", c.name, r)
+		}
+	}
+	a, err := (&Task{Spec: withColumns("reasoning")}).apart(&plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := promptset.Row{Messages: []promptset.Message{{Role: "assistant", Content: "<think>so"}}}
+	*row.Overrides.Give(parameter.Sink("continue_final_message")).(*bool) = true
+	r := promptset.Result{Text: " far"}
+	if a.take(&r, &row, &engine.Request{}); r.Reasoning != " far" || r.Text != "" {
+		t.Errorf("behind a message to continue: %+v", r)
+	}
+}
+
+func withColumns(columns ...string) Spec {
+	s := DefaultSpec()
+	s.Columns = columns
+	return s
+}
