@@ -103,7 +103,7 @@ func (e *answerEncoder) choice(asked *request, i int, r *Result) openai.Choice {
 	if asked.endpoint == openai.Completions {
 		c.Text = &r.Text
 	} else {
-		c.Message = openai.NewMessage("", r.Text, "")
+		c.Message = openai.NewMessage(r.Reasoning, r.Text, r.ToolCalls)
 	}
 	c.FinishWith(r.FinishReason)
 	if asked.logprobs {
