@@ -31,6 +31,12 @@ func TestRequestsAreRows(t *testing.T) {
 		{"completions", `"prompt":[1,2],"model":"m","n":2,"top_p":0.5`, `"prompt_token_ids":[1,2],"n":2,"top_p":0.5`},
 		{"chat/completions", `"messages":[{"role":"user","content":"p"}],"max_completion_tokens":7,"user":"u"`,
 			`"messages":[{"role":"user","content":"p"}],"max_tokens":7`},
+		{"chat/completions", `"messages":[{"role":"user","content":"p"}],"response_format":{"type":"json_object"}`,
+			`"messages":[{"role":"user","content":"p"}],"response_format":{"type":"json_object"}`},
+		{"chat/completions", `"messages":[{"role":"user","content":"p"}],"logprobs":true,"top_logprobs":2`,
+			`"messages":[{"role":"user","content":"p"}],"top_logprobs":2`},
+		{"completions", `"prompt":"p","logprobs":2,"frequency_penalty":0.5`,
+			`"prompt":"p","top_logprobs":2,"frequency_penalty":0.5`},
 		{"chat/completions", `"messages":[{"role":"user","content":"p"}],"ignore_eos":true,"top_k":4,"min_p":null`,
 			`"messages":[{"role":"user","content":"p"}],"ignore_eos":true,"top_k":4`},
 	} {
