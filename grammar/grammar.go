@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/quire/quire/grammar/automaton"
+	"github.com/quire/quire/grammar/gbnf"
 	"github.com/quire/quire/grammar/jsontext"
 	"github.com/quire/quire/grammar/regex"
 	"github.com/quire/quire/grammar/schema"
@@ -49,6 +50,21 @@ func Regex(pattern string) (*Automaton, error) {
 	a, err := automaton.New(b, b.Lexeme(e))
 	if err != nil {
 		return nil, fmt.Errorf("regular expression %.100q: %w", pattern, err)
+	}
+	return a, nil
+}
+
+// GBNF compiles a grammar of llama.cpp's syntax; the completion is a text of its rule root. As there, a rule that
+// begins with itself is an error.
+func GBNF(text string) (*Automaton, error) {
+	b := automaton.NewBuilder()
+	e, err := gbnf.Compile(b, text)
+	if err != nil {
+		return nil, err
+	}
+	a, err := automaton.New(b, e)
+	if err != nil {
+		return nil, fmt.Errorf("grammar: %w", err)
 	}
 	return a, nil
 }

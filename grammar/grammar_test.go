@@ -168,9 +168,13 @@ func TestMaskIsOfNext(t *testing.T) {
 		grammar.Regex,
 		func(string) (*grammar.Automaton, error) { return grammar.JSONObject(grammar.Options{}) },
 		func(s string) (*grammar.Automaton, error) { return grammar.Choices([]string{s, "ab", "{{"}) },
+		func(s string) (*grammar.Automaton, error) {
+			return grammar.JSONSchema([]byte(`{"additionalProperties":{"type":["string","null"],"minLength":1,`+
+				`"maxLength":3},"properties":{"ab":{"type":["array","string"]}}}`), grammar.Options{})
+		},
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		a, err := makers[rapid.IntRange(0, 2).Draw(t, "maker")](patterns().Draw(t, "pattern"))
+		a, err := makers[rapid.IntRange(0, 3).Draw(t, "maker")](patterns().Draw(t, "pattern"))
 		if err != nil {
 			t.Skip(err)
 		}

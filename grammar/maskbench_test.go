@@ -69,7 +69,7 @@ func dumped(text json.RawMessage) string {
 	return b.String()
 }
 
-// MaskBench's schemas, whose folder QUIRE_MASKBENCH names: see scripts/grammar.
+// MaskBench's schemas, whose folder QUIRE_MASKBENCH names: see bench/grammars.md.
 func TestMaskBench(t *testing.T) {
 	folder := os.Getenv("QUIRE_MASKBENCH")
 	if folder == "" {

@@ -263,9 +263,9 @@ func (b *Builder) note(e Expr, empty bool) {
 func (b *Builder) reach(from Expr) bool {
 	by := map[Expr]Expr{from: from}
 	todo := []Expr{from}
-	for len(todo) > 0 {
-		e := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	for len(todo) > 0 { // the nearest first: a counter has many that are far
+		e := todo[0]
+		todo = todo[1:]
 		for _, a := range b.arcsOf(e) {
 			if _, ok := by[a.to]; ok {
 				continue
@@ -284,7 +284,7 @@ func (b *Builder) reach(from Expr) bool {
 				}
 			}
 		}
-		if b.err != nil || len(by) > 1<<15 {
+		if b.err != nil || len(by) > 1<<16 {
 			b.err = errTooMany
 			return true
 		}

@@ -96,6 +96,9 @@ func (a *Automaton) cont(c cont) int32 {
 		return id
 	}
 	id := int32(len(a.conts))
+	if len(a.conts) > a.b.budget {
+		a.b.err = errTooMany
+	}
 	a.conts = append(a.conts, c)
 	a.closures = append(a.closures, closure{})
 	a.mark = append(a.mark, 0)
@@ -111,7 +114,7 @@ func (a *Automaton) close(of int32) closure {
 	a.round++
 	c := closure{made: true}
 	todo := []int32{of}
-	for len(todo) > 0 {
+	for len(todo) > 0 && a.b.err == nil {
 		id := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		if a.mark[id] == a.round {

@@ -27,18 +27,17 @@ const (
 	kindFail kind = iota
 	kindEmpty
 	kindAll
-	kindSet    // a: index into sets
-	kindChoice // a: index into tables; b, c: the range of its strings that are left; d: bytes that are gone
-	kindNumber // a: index into divisors; b: remainder; c: phase; d: digits of the fraction that are left
-	kindSeq    // a, then b
-	kindAlt    // list a
-	kindAnd    // list a
-	kindNot    // a
-	kindRepeat // a, b to c times
-	kindLexeme // a, which is stepped through as one
-	kindRule   // a: index into rules
-	// a: index into members; b: the next, or those that came; c: how many, as far as it counts; d: 1 behind one
-	kindMembers
+	kindSet     // a: index into sets
+	kindChoice  // a: index into tables; b, c: the range of its strings that are left; d: bytes that are gone
+	kindNumber  // a: index into divisors; b: remainder; c: phase; d: digits of the fraction that are left
+	kindSeq     // a, then b
+	kindAlt     // list a
+	kindAnd     // list a
+	kindNot     // a
+	kindRepeat  // a, b to c times
+	kindLexeme  // a, which is stepped through as one
+	kindRule    // a: index into rules
+	kindMembers // a: index into members; b: the next, or those that came; c: how many came; d: 1 behind one
 )
 
 // key is an expression's contents. Equal contents are one expression.
@@ -82,6 +81,7 @@ type Builder struct {
 	seen     []string // sets of members
 	seenIDs  map[string]int32
 	absorbs  []Expr
+	common   map[Expr]string // characters, by what Common calls them
 	scratch  []byte
 	err      error
 	settled  bool // it is known which rules have strings
@@ -96,7 +96,8 @@ type rule struct {
 
 // NewBuilder makes a builder that has nothing but Fail, Empty and All.
 func NewBuilder() *Builder {
-	b := &Builder{ids: map[key]Expr{}, setIDs: map[byteSet]int32{}, listIDs: map[string]int32{}, budget: 1 << 23}
+	b := &Builder{ids: map[key]Expr{}, common: map[Expr]string{}, setIDs: map[byteSet]int32{}, listIDs: map[string]int32{},
+		budget: 1 << 21}
 	b.nodes = []node{
 		{key: key{kind: kindFail}, regular: true, plain: true, made: true, state: 2},
 		{key: key{kind: kindEmpty}, regular: true, plain: true, made: true, nullable: true},
@@ -217,6 +218,10 @@ func (b *Builder) seq(x, y Expr) Expr {
 
 // Absorb says that where an alternative is e, the others are part of it: e is all that the others may be.
 func (b *Builder) Absorb(e Expr) { b.absorbs = append(b.absorbs, e) }
+
+// Common gives the characters of long texts a name, by which a Vocabulary knows them again in other automata: the same
+// name, the same characters. None is the beginning of another.
+func (b *Builder) Common(name string, char Expr) { b.common[char] = name }
 
 // Alt is any one of the expressions.
 func (b *Builder) Alt(list ...Expr) Expr {

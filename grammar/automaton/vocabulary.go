@@ -3,6 +3,7 @@ package automaton
 import (
 	"bytes"
 	"slices"
+	"sync"
 )
 
 // Vocabulary is the texts of a model's tokens as a trie.
@@ -12,6 +13,9 @@ type Vocabulary struct {
 	nodes  []trieNode
 	more   []int32 // further tokens of the same text, by node: see trieNode.more
 	depth  int     // of the deepest node
+
+	mu    sync.Mutex
+	chars map[string]*inside // by Builder.Common
 }
 
 // trieNode is a prefix of a token's text. Nodes stand in depth-first order.
@@ -26,7 +30,7 @@ type trieNode struct {
 // NewVocabulary makes the trie. The text of token i is texts[i]; tokens without one, as special tokens are, come in no
 // text. Tokens of ends end the sequence. Texts have 65535 bytes at most; longer ones never come.
 func NewVocabulary(texts [][]byte, ends []int32) *Vocabulary {
-	v := &Vocabulary{tokens: len(texts), ends: slices.Clone(ends)}
+	v := &Vocabulary{tokens: len(texts), ends: slices.Clone(ends), chars: map[string]*inside{}}
 	order := make([]int32, 0, len(texts))
 	for i, t := range texts {
 		if len(t) > 0 && len(t) < 1<<16 && !slices.Contains(ends, int32(i)) {
@@ -98,6 +102,9 @@ func (v *Vocabulary) Mask(a *Automaton, s State, mask []uint32) {
 	}
 	stack := make([]State, v.depth+1)
 	stack[0] = s
+	if v.maskText(a, s, stack, mask) {
+		return
+	}
 	v.walk(a, 0, int32(len(v.nodes)), stack, mask)
 }
 
@@ -116,14 +123,21 @@ func (v *Vocabulary) walk(a *Automaton, from, to int32, stack []State, mask []ui
 		}
 		stack[n.depth+1] = next
 		if n.token >= 0 {
-			set(mask, n.token)
-			if n.more >= 0 {
-				for _, t := range v.more[n.more+1:][:v.more[n.more]] {
-					set(mask, t)
-				}
-			}
+			v.each(n, func(t int32) { set(mask, t) })
 		}
 		i++
+	}
+}
+
+// each calls f with the tokens of a node.
+func (v *Vocabulary) each(n *trieNode, f func(int32)) {
+	if n.token >= 0 {
+		f(n.token)
+	}
+	if n.more >= 0 {
+		for _, t := range v.more[n.more+1:][:v.more[n.more]] {
+			f(t)
+		}
 	}
 }
 

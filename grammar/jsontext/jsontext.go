@@ -47,16 +47,17 @@ type Parts struct {
 	value               automaton.Expr
 }
 
-// New makes the parts. It is the first to use the builder.
+// New makes the parts.
 func New(b *automaton.Builder, form Whitespace) *Parts {
 	p := &Parts{B: b}
-	// Free comes first, so that it is the same expression in every builder: see automaton.Vocabulary.
 	p.FreeChar = p.freeChar()
 	p.Free = b.Repeat(p.FreeChar, 0, automaton.Unlimited)
 	p.PlainChar = p.Characters(0, unicode.MaxRune)
 	p.Plain = b.Repeat(p.PlainChar, 0, automaton.Unlimited)
 	b.Absorb(p.Free)
 	b.Absorb(p.Plain)
+	b.Common("JSON, any spelling", p.FreeChar)
+	b.Common("JSON, one spelling", p.PlainChar)
 	p.Quote = b.Text(`"`)
 	switch form {
 	case AnySpace:

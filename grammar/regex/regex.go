@@ -16,6 +16,7 @@ type Encoder func(ranges ...rune) automaton.Expr
 const (
 	maxPattern = 1 << 16 // bytes of a pattern
 	maxCopies  = 16      // of what is repeated and has anchors in it
+	maxParts   = 1 << 16
 )
 
 // Whole is the texts that a pattern of RE2's syntax matches as a whole, as UTF-8. "." is any character but a line feed.
@@ -65,9 +66,13 @@ const (
 type compiler struct {
 	b      *automaton.Builder
 	encode Encoder
+	parts  int
 }
 
 func (c *compiler) compile(re *syntax.Regexp) (language, error) {
+	if c.parts++; c.parts > maxParts {
+		return language{}, fmt.Errorf("it has more than %d parts", maxParts)
+	}
 	switch re.Op {
 	case syntax.OpNoMatch:
 		return language{}, nil

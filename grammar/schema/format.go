@@ -61,6 +61,13 @@ const (
 	pointer = `(?:/(?:[^/~]|~[01])*)*`
 )
 
+// limits of RFC 1034 and 5321, and labels with "--" in third place: what may follow there (punycode) is not checked, so
+// there are none.
+var (
+	limits     = map[string]string{"hostname": "^.{1,253}$", "email": "^[^@]{1,64}@[^@]{1,189}$"}
+	codedLabel = map[string]string{"hostname": `(?:^|\.)[^.]{2}--`, "email": `@(?:.*\.)?[^.@]{2}--`}
+)
+
 // unknownFormats are standard ones that are not supported. Others that are not known are annotations, by the standard.
 var unknownFormats = map[string]bool{"idn-email": true, "idn-hostname": true, "iri": true, "iri-reference": true,
 	"uri-template": true, "regex": true}
@@ -82,6 +89,17 @@ func (c *compiler) formatForm(_ *schemaNode, _ string, v *value) (*form, error) 
 	e, err := regex.Search(c.b, "^(?:"+pattern+")$", c.parts.Characters, c.parts.Plain)
 	if err != nil {
 		return nil, err
+	}
+	if v.text == "hostname" || v.text == "email" {
+		limit, err := regex.Search(c.b, limits[v.text], c.parts.Characters, c.parts.Plain)
+		if err != nil {
+			return nil, err
+		}
+		coded, err := regex.Search(c.b, codedLabel[v.text], c.parts.Characters, c.parts.Plain)
+		if err != nil {
+			return nil, err
+		}
+		e = c.andRegular(e, c.b.And(limit, c.b.Not(coded)), c.parts.Free)
 	}
 	c.formats[v.text] = e
 	return c.onlyTexts(e), nil

@@ -1,0 +1,132 @@
+package automaton
+
+import (
+	"math"
+	"slices"
+)
+
+// inside is what of a vocabulary may stand in a text of some characters: most tokens may, wherever that text is in a
+// grammar. It is found once.
+type inside struct {
+	all    []uint32 // the mask of the tokens that are such texts, or beginnings of some
+	tokens []counted
+	exits  []counted // nodes whose byte no such character has, behind whole ones
+	most   int32     // characters of a token
+	begins [256]bool // the bytes that a character begins with
+}
+
+// counted is a token or node with the number of characters that have begun before its end, or before the node.
+type counted struct{ id, chars int32 }
+
+// insideOf returns what may stand in texts of a character, which Builder.Common has named.
+func (v *Vocabulary) insideOf(b *Builder, char Expr) *inside {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	name := b.common[char]
+	if in := v.chars[name]; in != nil {
+		return in
+	}
+	in := &inside{all: make([]uint32, v.Words())}
+	boundary := b.Repeat(char, 0, Unlimited)
+	rows := map[Expr]*[256]Expr{}
+	row := func(e Expr) *[256]Expr {
+		r := rows[e]
+		if r == nil {
+			r = &[256]Expr{}
+			for _, a := range b.arcsOf(e) {
+				for c := int(a.lo); c <= int(a.hi); c++ {
+					r[c] = a.to
+				}
+			}
+			rows[e] = r
+		}
+		return r
+	}
+	for c, to := range row(boundary) {
+		in.begins[c] = to != Fail
+	}
+	exprs, chars := make([]Expr, v.depth+1), make([]int32, v.depth+1)
+	exprs[0] = boundary
+	for i := int32(0); i < int32(len(v.nodes)); {
+		n := &v.nodes[i]
+		at, count := exprs[n.depth], chars[n.depth]
+		to := row(at)[n.byte]
+		if to == Fail {
+			if at == boundary {
+				in.exits = append(in.exits, counted{i, count})
+			}
+			i = n.next
+			continue
+		}
+		if at == boundary {
+			count++
+		}
+		exprs[n.depth+1], chars[n.depth+1] = to, count
+		v.each(n, func(t int32) {
+			set(in.all, t)
+			in.tokens = append(in.tokens, counted{t, count})
+			in.most = max(in.most, count)
+		})
+		i++
+	}
+	slices.SortFunc(in.tokens, func(x, y counted) int { return int(x.chars - y.chars) })
+	v.chars[name] = in
+	return in
+}
+
+// maskText makes the mask of a state in which a text of common characters goes on, if it is such a state: what stays in
+// the text is known, and what leaves it is walked.
+func (v *Vocabulary) maskText(a *Automaton, s State, stack []State, mask []uint32) bool {
+	leaves := a.states[s].leaves
+	text := slices.IndexFunc(leaves, func(id int32) bool {
+		k := a.b.nodes[a.conts[id].head].key
+		return k.kind == kindRepeat && a.b.common[Expr(k.a)] != ""
+	})
+	if text < 0 {
+		return false
+	}
+	at := a.conts[leaves[text]]
+	k := a.b.nodes[at.head].key
+	in := v.insideOf(a.b, Expr(k.a))
+	lo, hi := k.b, k.c
+	if hi == Unlimited {
+		hi = math.MaxInt32
+	}
+	behind := a.state([]int32{at.tail})
+	if behind < 0 {
+		return false
+	}
+	others := slices.Delete(slices.Clone(leaves), text, text+1)
+	if len(others) > 0 && !slices.Equal(others, a.states[behind].leaves) {
+		return false // there is more than the text, and what follows where it may end
+	}
+	row := a.Row(behind)
+	for c, to := range row {
+		if to != Dead && in.begins[c] {
+			return false // the text may go on or end there
+		}
+	}
+	if hi >= in.most {
+		for i, w := range in.all {
+			mask[i] |= w
+		}
+	} else {
+		for _, t := range in.tokens {
+			if t.chars > hi {
+				break
+			}
+			set(mask, t.id)
+		}
+	}
+	for _, e := range in.exits {
+		n := &v.nodes[e.id]
+		to := row[n.byte]
+		if to == Dead || e.chars < lo || e.chars > hi {
+			continue
+		}
+		v.each(n, func(t int32) { set(mask, t) })
+		stack[n.depth+1] = to
+		v.walk(a, e.id+1, n.next, stack, mask)
+	}
+	return true
+}

@@ -1,0 +1,174 @@
+package grammar_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/quire/quire/grammar"
+)
+
+// schemas have each keyword, and keywords that meet.
+var schemas = []string{
+	person,
+	`{"type":"integer","minimum":-12,"exclusiveMaximum":1043,"multipleOf":3}`,
+	`{"type":"number","exclusiveMinimum":-0.25,"maximum":2.05}`,
+	`{"type":"number","multipleOf":0.05,"minimum":1}`,
+	`{"type":"number","not":{"multipleOf":0.5},"minimum":-3,"maximum":3}`,
+	`{"type":"string","minLength":2,"maxLength":4,"pattern":"a|^b.$"}`,
+	`{"type":"string","pattern":"^\\S+\\.\\d{2,3}$","not":{"pattern":"x"}}`,
+	`{"enum":["a\"\n\u0001é",1.50,null,true,{"b":[1],"a":2},[]]}`,
+	`{"type":"object","properties":{"n":{"type":"null"},"next":{"$ref":"#"}},"required":["n"],"maxProperties":2}`,
+	`{"type":"object","patternProperties":{"^a":{"type":"integer"},"b$":{"minimum":3}},"additionalProperties":false,
+		"minProperties":1}`,
+	`{"type":"object","propertyNames":{"maxLength":2,"pattern":"^[a-c]"},"additionalProperties":{"enum":[1]}}`,
+	`{"type":"array","prefixItems":[{"type":"null"},{"type":"boolean"}],"items":{"const":7},"minItems":1,"maxItems":4}`,
+	`{"type":"array","items":{"type":["integer","null"]},"contains":{"const":5}}`,
+	`{"oneOf":[{"type":"object","properties":{"k":{"const":"x"},"v":{"type":"null"}},"required":["k"]},
+		{"type":"object","properties":{"k":{"const":"y"}},"required":["k","w"]}]}`,
+	`{"type":"object","oneOf":[{"required":["a"]},{"required":["b"]}],"properties":{"a":{"type":"null"},
+		"b":{"type":"null"}},"additionalProperties":false}`,
+	`{"type":"object","properties":{"a":{"enum":[1,2]},"b":{"type":"boolean"}},"required":["a"],
+		"if":{"properties":{"a":{"const":1}}},"then":{"required":["b"]},"else":{"not":{"required":["b"]}},
+		"additionalProperties":false}`,
+	`{"type":"object","dependentRequired":{"a":["b"]},"properties":{"a":{"type":"null"},"b":{"type":"null"}},
+		"additionalProperties":false,"maxProperties":2}`,
+	`{"allOf":[{"$ref":"#/$defs/x"},{"properties":{"b":{"maximum":9}}}],"$defs":{"x":{"type":"object",
+		"properties":{"a":{"type":"null"},"b":{"type":"integer"}},"required":["b"],"additionalProperties":false}}}`,
+	`{"type":"string","format":"date-time"}`, `{"type":"string","format":"ipv6"}`, `{"type":"string","format":"uuid"}`,
+	`{"type":"string","format":"duration"}`, `{"type":"string","format":"uri","maxLength":30}`,
+	`{"type":"string","format":"json-pointer","maxLength":9}`, `{"type":"string","format":"time"}`,
+	`{"type":"string","format":"hostname","maxLength":20}`, `{"type":"string","format":"email","maxLength":20}`,
+}
+
+// draw walks an automaton to the end of a text, by bytes that end things where it can. It returns false if that takes
+// too long.
+func draw(t *testing.T, rnd *rand.Rand, a *grammar.Automaton) (string, bool) {
+	s := a.Start()
+	var text []byte
+	for len(text) < 3000 {
+		if a.Accepts(s) && (len(text) > 200 || rnd.IntN(3) == 0) {
+			return string(text), true
+		}
+		var can, ends, plain []byte
+		for c := range 256 {
+			if a.Next(s, byte(c)) == grammar.Dead {
+				continue
+			}
+			can = append(can, byte(c))
+			if strings.IndexByte(`"]}`, byte(c)) >= 0 {
+				ends = append(ends, byte(c))
+			} else if c > ' ' && c < 0x7F && c != ',' && c != '\\' && c != '[' && c != '{' {
+				plain = append(plain, byte(c))
+			}
+		}
+		if len(can) == 0 {
+			if !a.Accepts(s) && a.Err() == nil {
+				t.Fatalf("%q leads nowhere", text)
+			}
+			return string(text), a.Accepts(s)
+		}
+		if k := rnd.IntN(10); len(ends) > 0 && (k < 4 || len(text) > 300) {
+			can = ends
+		} else if len(plain) > 0 && k < 8 {
+			can = plain
+		}
+		c := can[rnd.IntN(len(can))]
+		text = append(text, c)
+		s = a.Next(s, c)
+	}
+	return "", false
+}
+
+// validator compiles a schema by a library that knows nothing of automata, nil if it can't.
+func validator(schema string) *jsonschema.Schema {
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(schema))
+	if err != nil {
+		return nil
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if c.AddResource("quire.json", doc) != nil {
+		return nil
+	}
+	s, err := c.Compile("quire.json")
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// check draws texts and asks the validator. It returns how many it asked about.
+func check(t *testing.T, name, schema string, o grammar.Options, texts int) int {
+	a, err := grammar.JSONSchema([]byte(schema), o)
+	if err != nil {
+		if name == schema {
+			t.Errorf("%s: %v", schema, err)
+		}
+		return 0
+	}
+	v := validator(schema)
+	if v == nil {
+		return 0
+	}
+	rnd := rand.New(rand.NewPCG(1, uint64(len(schema))))
+	n := 0
+	for range texts {
+		text, ok := draw(t, rnd, a)
+		if !ok {
+			continue
+		}
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		if err != nil {
+			t.Errorf("%s: %q is not JSON: %v", name, text, err)
+			continue
+		}
+		n++
+		if err := v.Validate(value); err != nil {
+			t.Errorf("%s: %s is not valid: %v", name, text, err)
+			return n
+		}
+	}
+	return n
+}
+
+// What the automaton of a schema makes is valid by a validator that others wrote.
+func TestMadeTextsAreValid(t *testing.T) {
+	n := 0
+	for _, schema := range schemas {
+		n += check(t, schema, schema, grammar.Options{}, 50)
+		n += check(t, schema, schema, grammar.Options{AnyOrder: true}, 50)
+	}
+	if t.Logf("%d texts", n); n < 1000 {
+		t.Errorf("only %d texts came to an end", n)
+	}
+}
+
+// The same for the schemas of MaskBench.
+func TestMaskBenchMadeTextsAreValid(t *testing.T) {
+	folder := os.Getenv("QUIRE_MASKBENCH")
+	if folder == "" {
+		t.Skip("QUIRE_MASKBENCH names no folder of MaskBench's data")
+	}
+	names, _ := filepath.Glob(filepath.Join(folder, "*.json"))
+	n, of := 0, 0
+	for _, name := range names {
+		file, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m maskBench
+		if err := json.Unmarshal(file, &m); err != nil {
+			t.Fatal(name, err)
+		}
+		if k := check(t, filepath.Base(name), string(m.Schema), grammar.Options{}, 3); k > 0 {
+			n, of = n+k, of+1
+		}
+	}
+	t.Logf("%d texts of %d schemas", n, of)
+}
