@@ -193,6 +193,8 @@ func compileStructure(s parameter.Structure) (*grammar.Automaton, error) {
 		return grammar.Regex(s.Text)
 	case parameter.ChoiceStructure:
 		return grammar.Choices(s.Choices())
+	case parameter.GrammarStructure:
+		return grammar.GBNF(s.Text)
 	}
 	return nil, fmt.Errorf("a structure of the kind %q is not supported", s.Kind)
 }

@@ -96,8 +96,8 @@ type rule struct {
 
 // NewBuilder makes a builder that has nothing but Fail, Empty and All.
 func NewBuilder() *Builder {
-	b := &Builder{ids: map[key]Expr{}, common: map[Expr]string{}, setIDs: map[byteSet]int32{}, listIDs: map[string]int32{},
-		budget: 1 << 21}
+	b := &Builder{ids: map[key]Expr{}, common: map[Expr]string{}, setIDs: map[byteSet]int32{},
+		listIDs: map[string]int32{}, budget: 1 << 21}
 	b.nodes = []node{
 		{key: key{kind: kindFail}, regular: true, plain: true, made: true, state: 2},
 		{key: key{kind: kindEmpty}, regular: true, plain: true, made: true, nullable: true},
