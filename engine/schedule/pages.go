@@ -98,12 +98,7 @@ func (s *scheduler) holdNamed(o *offer, pages []int32) (at int, ok bool) {
 	if at, ok := o.heldAt[key]; ok {
 		return at, true
 	}
-	free := 0
-	for _, page := range pages {
-		if s.index.Free(page) && !o.isHeld[page] {
-			free++
-		}
-	}
+	free := s.notHeld(o, pages)
 	if len(o.Named)+len(pages) > s.NamedLen() || free > o.room {
 		return None, false
 	}
@@ -115,6 +110,16 @@ func (s *scheduler) holdNamed(o *offer, pages []int32) (at int, ok bool) {
 	at = len(o.Named)
 	o.Named, o.heldAt[key] = append(o.Named, pages...), at
 	return at, true
+}
+
+// notHeld is how many of pages nobody holds, and the call does not hold yet.
+func (s *scheduler) notHeld(o *offer, pages []int32) (n int) {
+	for _, page := range pages {
+		if s.index.Free(page) && !o.isHeld[page] {
+			n++
+		}
+	}
+	return n
 }
 
 // heldPages stands for a list of named pages: the last one and their number say which they are.

@@ -75,7 +75,7 @@ func (s *scheduler) assign(o *offer, g *group, busy bool) bool {
 			if busy && !s.cfg.Device.IsStaged(blocksOf(blocks)) {
 				return false
 			}
-			s.restore(blocks, chain, len(named), end, o.room, slices.Concat(o.Named, named))
+			s.restore(blocks, chain, len(named), end, o.room-s.notHeld(o, named), slices.Concat(o.Named, named))
 		}
 	}
 	named, _ := s.beginOf(g.chain, g.Score)
