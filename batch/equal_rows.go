@@ -108,7 +108,7 @@ func (e *equalRows) hash(r *engine.Request) uint64 {
 	for _, s := range r.Stop {
 		text(s)
 	}
-	b = fmt.Append(b, r.IgnoreEOS, r.IncludeStop, r.KeepSpecialTokens)
+	b = fmt.Append(b, r.IgnoreEOS, r.IncludeStop, r.KeepSpecialTokens, r.LogitBias, r.StopTokens)
 	for _, id := range r.Tokens {
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
 	}

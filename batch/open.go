@@ -35,7 +35,8 @@ func (RealModels) Identify(ctx context.Context, o *Task) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	known := Identity{Fingerprint: model.FingerPrint(), Tokenizer: model.TokenizerSource() != ""}
+	known := Identity{Fingerprint: model.FingerPrint(), Tokenizer: model.TokenizerSource() != "",
+		Generation: model.Config.Generation}
 	return known, model.Close()
 }
 

@@ -66,6 +66,7 @@ func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request
 	return &engine.Request{
 		ID: row.ID, Tokens: tokens, FirstGeneration: set.Generation, N: set.N, MaxTokens: set.MaxTokens,
 		Sampling: set.Sampling, Stop: set.Stop, IgnoreEOS: set.IgnoreEOS, IncludeStop: set.IncludeStopStrInOutput,
+		StopTokens: tokensOf(set.StopTokenIDs), LogitBias: set.LogitBias,
 		KeepSpecialTokens: !set.SkipSpecialTokens,
 		Structure:         set.StructuredOutputs, AllowedTokens: tokensOf(set.AllowedTokenIDs), BadWords: badWords,
 		TopLogprobs: set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,

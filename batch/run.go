@@ -128,6 +128,9 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 	if err := t.needTokenizer(ctx, model, j.reader); err != nil {
 		return nil, err
 	}
+	if err := t.takeGeneration(model.Generation); err != nil {
+		return nil, err
+	}
 	j.fingerprint = model.Fingerprint
 	j.parts = t.parts(j.reader.NumRows())
 	if j.description, err = t.describe(j.reader, j.parts, j.fingerprint); err != nil {

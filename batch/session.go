@@ -71,4 +71,6 @@ type Models interface {
 type Identity struct {
 	Fingerprint string // of its files
 	Tokenizer   bool   // it has one; without, it takes prompt_token_ids only
+	// Generation are the parameters that its generation_config.json asks for.
+	Generation map[string]float64
 }

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,7 +56,11 @@ type Spec struct {
 
 	// Sampling is what rows that give no parameters of their own take.
 	Sampling parameter.Set
-	Engine   Engine
+	// Given are the names of the parameters that Sampling gives, in whose place the model's generation_config.json can
+	// not have another default. GenerationConfig is GenerationAuto or GenerationNone, which reads none.
+	Given            []string
+	GenerationConfig string
+	Engine           Engine
 }
 
 // DefaultSpec is a job without model, inputs and output.
@@ -63,7 +68,7 @@ func DefaultSpec() Spec {
 	return Spec{
 		LoadFormat: LoadAuto, ChatTemplate: TemplateOfModel, Format: promptset.FormatParquet,
 		ReasoningParser: reply.Auto, ToolCallParser: reply.Auto,
-		Sampling: parameter.Defaults(), Engine: defaultEngine(),
+		Sampling: parameter.Defaults(), GenerationConfig: GenerationAuto, Engine: defaultEngine(),
 	}
 }
 
@@ -72,6 +77,9 @@ func (s *Spec) EngineConfig() engine.Config {
 	cfg := s.Engine.Config()
 	cfg.Features |= engine.FeaturesOf(s.Sampling.Sampling) |
 		engine.ScoringFeatures(s.Sampling.TopLogprobs, s.Sampling.PromptLogprobs)
+	if len(s.Sampling.LogitBias) > 0 {
+		cfg.Features |= engine.Biases
+	}
 	if s.Sampling.StructuredOutputs.Kind != "" || s.Sampling.AllowedTokenIDs != nil || s.Sampling.BadWords != nil {
 		cfg.Features |= engine.MaskedTokens
 	}
@@ -116,6 +124,11 @@ func (s *Spec) Validate() error {
 		func() error { return oneOf("format", s.Format, promptset.Formats()...) },
 		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },
 		s.checkParsers,
+		func() error {
+			// "" is that of jobs that earlier versions gave to a queue.
+			return oneOf("generation-config", cmp.Or(s.GenerationConfig, GenerationNone), GenerationAuto,
+				GenerationNone)
+		},
 		func() error { return checkParameters(&s.Sampling) },
 		s.Engine.Validate,
 	)

@@ -159,6 +159,12 @@ func (e *Engine) checkTokens(tokens []int32) error {
 
 // checkStops says what is wrong with the stop tokens of a request.
 func (e *Engine) checkStops(r *Request) error {
+	for _, t := range r.StopTokens {
+		if vocab := e.cfg.Model.Config.VocabSize; int(t) >= vocab {
+			return fmt.Errorf("%w: stop token %d is none of the vocabulary, which has 0 to %d", ErrInvalidRequest,
+				t, vocab-1)
+		}
+	}
 	_, sequences := e.stopTokens(r)
 	if len(sequences) > 0 && e.stops.states == 0 {
 		return fmt.Errorf("%w: %d stop tokens and %d sequences: more than %d tokens, and sequences, need room on the "+

@@ -24,6 +24,9 @@ type Set struct {
 	Generation int // number of the row's first completion
 	Stop       []string
 	IgnoreEOS  bool
+	// StopTokenIDs are tokens that end a completion.
+	StopTokenIDs []int
+	LogitBias    Biases
 	// StructuredOutputs says what the text must be.
 	StructuredOutputs Structure
 	// TopLogprobs is how many of the likeliest tokens are told with each token of a completion. Range: 0 to
@@ -192,6 +195,13 @@ var own = slices.Concat([]Parameter{
 	{Name: "ignore_eos", From: VLLM | LlamaCpp, Flag: "ignore-eos",
 		Note: "continue past the model's end-of-sequence token, up to max_tokens", InEveryJob: true,
 		slot: field(false, func(s *Set) *bool { return &s.IgnoreEOS })},
+	{Name: "stop_token_ids", From: VLLM, Flag: "stop-token-ids", Placeholder: "IDS",
+		Note: "end a completion at one of these tokens, separated by commas", strict: true,
+		slot:    field(nil, func(s *Set) *[]int { return &s.StopTokenIDs }),
+		allowed: func(s *Set) string { return ofVocabulary(s.StopTokenIDs) }},
+	{Name: "logit_bias", From: servers, Flag: "logit-bias", Placeholder: "JSON",
+		Note: "add to the logits of tokens, at most 1024: an object of numbers, -100 to 100, by token ids",
+		slot: field(Biases(nil), func(s *Set) *Biases { return &s.LogitBias })},
 	{Name: "structured_outputs", From: VLLM, Flag: "structured-outputs", Placeholder: "JSON",
 		Note: "what the text must be, as vLLM has it: an object with json, json_object, regex, choice or grammar",
 		slot: field(Structure{}, func(s *Set) *Structure { return &s.StructuredOutputs })},
@@ -200,15 +210,8 @@ var own = slices.Concat([]Parameter{
 		slot: field(nil, func(s *Set) *[]string { return &s.BadWords })},
 	{Name: "allowed_token_ids", From: VLLM, Flag: "allowed-token-ids", Placeholder: "IDS",
 		Note: "draw these tokens only, separated by commas", strict: true,
-		slot: field(nil, func(s *Set) *[]int { return &s.AllowedTokenIDs }),
-		allowed: func(s *Set) string {
-			for _, id := range s.AllowedTokenIDs {
-				if id < 0 || id > math.MaxInt32 {
-					return "a list of tokens of the vocabulary"
-				}
-			}
-			return ""
-		}},
+		slot:    field(nil, func(s *Set) *[]int { return &s.AllowedTokenIDs }),
+		allowed: func(s *Set) string { return ofVocabulary(s.AllowedTokenIDs) }},
 	{Name: "top_logprobs", From: OpenAI, Flag: "top-logprobs", Placeholder: "N",
 		Note: "tell the N likeliest tokens with each token, in columns top_ids and top_logprobs",
 		slot: field(0, func(s *Set) *int { return &s.TopLogprobs }), limits: limits{max: MaxTopLogprobs,
@@ -225,6 +228,16 @@ var own = slices.Concat([]Parameter{
 			return fmt.Sprintf("0 to %d", MaxTopLogprobs)
 		}},
 }, ofText)
+
+// ofVocabulary says what a list must be, "" where it may be that.
+func ofVocabulary(tokens []int) string {
+	for _, id := range tokens {
+		if id < 0 || id > math.MaxInt32 {
+			return "a list of tokens of the vocabulary"
+		}
+	}
+	return ""
+}
 
 // slot is the place of a parameter in a [Set].
 type slot interface {
@@ -261,6 +274,8 @@ func (f slotOf[T]) kind() Type {
 		return TextList
 	case []int:
 		return IntegerList
+	case Biases:
+		return BiasesOfTokens
 	case Structure:
 		return Structured
 	case string:
@@ -282,7 +297,8 @@ func (p *Parameter) Type() Type {
 }
 
 // At returns a pointer to the value of one of Quire's own parameters: *int, *float64, *uint64, *bool, *string,
-// *[]string, *[]int, *ObjectJSON, *ListJSON or *Structure.
+// *[]string, *[]int, *ObjectJSON, *ListJSON, *Biases or
+// *Structure.
 func (p *Parameter) At(s *Set) any { return p.slot.at(s) }
 
 // Own gives Quire's own parameters.
@@ -323,7 +339,7 @@ func (p *Parameter) Default() string {
 		return "any text"
 	}
 	text := fmt.Sprint(v)
-	if text == "" || text == "[]" {
+	if text == "" || text == "[]" || text == "map[]" {
 		return "none"
 	}
 	return text
@@ -404,42 +420,6 @@ func (s Sampling) Validate() error {
 	all.Sampling, all.MaxTokens = s, math.MaxInt32
 	all.RepetitionPenalty, all.TypicalP = s.Repetition(), s.typicalP()
 	return all.check(func(own string) string { return own })
-}
-
-// Greedy reports whether the parameters choose the most likely token instead of sampling.
-func (s Sampling) Greedy() bool { return float32(s.Temperature) < SmallestTemperature }
-
-// Repetition is the repetition penalty, 1 where there is none.
-func (s Sampling) Repetition() float64 {
-	if s.RepetitionPenalty == 0 {
-		return 1
-	}
-	return s.RepetitionPenalty
-}
-
-// Penalized reports whether tokens have penalties.
-func (s Sampling) Penalized() bool {
-	return float32(s.Repetition()) != 1 || s.FrequencyPenalty != 0 || s.PresencePenalty != 0
-}
-
-func (s Sampling) typicalP() float64 {
-	if s.TypicalP == 0 {
-		return 1
-	}
-	return s.TypicalP
-}
-
-// TypicalMass is TypicalP where that is on, else 0.
-func (s Sampling) TypicalMass() float64 {
-	if float32(s.TypicalP) == 1 {
-		return 0
-	}
-	return s.TypicalP
-}
-
-// Filtered reports whether there are filters beside top-k, top-p and min-p.
-func (s Sampling) Filtered() bool {
-	return s.TypicalMass() > 0 || s.TopNSigma > 0 || s.XTCProbability > 0
 }
 
 // Identity returns what job.json has of the parameters of a job, by their names.

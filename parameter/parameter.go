@@ -24,10 +24,11 @@ const (
 	Boolean
 	TextList // a list of text; one text is a list of it
 	IntegerList
-	Structured // an object of those that ParseStructure reads
-	Word       // text, one of a few
-	Object     // a JSON object, or text with one
-	List       // a JSON list, or text with one
+	Structured     // an object of those that ParseStructure reads
+	Word           // text, one of a few
+	Object         // a JSON object, or text with one
+	List           // a JSON list, or text with one
+	BiasesOfTokens // an object of numbers by token ids
 )
 
 // String returns the type as error messages name it.
@@ -39,6 +40,8 @@ func (t Type) String() string {
 		return "boolean"
 	case TextList:
 		return "text or list of text"
+	case BiasesOfTokens:
+		return "a JSON object of numbers by token ids"
 	case IntegerList:
 		return "a list of integers"
 	case Structured:

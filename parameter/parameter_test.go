@@ -89,9 +89,10 @@ func TestJudge(t *testing.T) {
 		{"diversity_penalty", "0.5", Refused, ""},
 		{"length_penalty", "1e0", NoEffect, ""},
 		{"length_penalty", "0", Refused, ""},
-		{"logit_bias", "{}", NoEffect, ""},
-		{"logit_bias", `{"5":null}`, NoEffect, ""}, // a struct of a Parquet file
-		{"logit_bias", `{"5":-100}`, Refused, ""},
+		{"sequence_bias", "{}", NoEffect, ""},
+		{"sequence_bias", `{"5":null}`, NoEffect, ""}, // a struct of a Parquet file
+		{"sequence_bias", `{"5":-100}`, Refused, ""},
+		{"logit_bias", `{"5":-100}`, Applied, `{"5":-100}`},
 		{"best_of", "1", NoEffect, ""},
 		{"best_of", "2", Refused, ""},
 		{"response_format", `{"type":"json_object"}`, Applied, `{"type":"json_object"}`},

@@ -22,7 +22,7 @@ var knownNames = append([]string{"prompt", "messages", "prompt_token_ids", "id",
 // have any type.
 func judgedAsJSON(name string) bool {
 	t := parameter.TypeOf(name)
-	return t == parameter.Structured || t == parameter.IntegerList
+	return t == parameter.Structured || t == parameter.IntegerList || t == parameter.BiasesOfTokens
 }
 
 var promptNames = knownNames[:3]

@@ -139,6 +139,15 @@ func (r *Row) decodeParameter(o *Overrides, p *parameter.Parameter, key string, 
 			*o.Give(p).(*[]string) = list
 		}
 		return ok
+	case parameter.BiasesOfTokens:
+		biases, err := parameter.ParseBiases(raw)
+		if err != nil {
+			r.fail("%s %v", key, err)
+		}
+		if biases != nil {
+			*o.Give(p).(*parameter.Biases) = biases
+		}
+		return true
 	case parameter.IntegerList:
 		return json.Unmarshal(raw, o.Give(p).(*[]int)) == nil
 	case parameter.Structured:

@@ -10,6 +10,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/parameter"
 )
 
 // applyConfig sets every flag that a YAML file gives and the command line does not. The file's keys are the flags'
@@ -44,6 +46,7 @@ func applyConfig(path string, f *flags, except ...string) (err error) {
 			if flag.Changed {
 				continue // flags win
 			}
+			_ = f.set.SetAnnotation(name, givenInConfig, []string{path})
 			values, err := values(entry.Value, flag)
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", at, name, err)
@@ -62,6 +65,20 @@ func applyConfig(path string, f *flags, except ...string) (err error) {
 		}
 	}
 	return nil
+}
+
+// givenInConfig notes with a flag that a config file gives it.
+const givenInConfig = "in config"
+
+// givenParameters are the parameters of rows that flags or config files give.
+func givenParameters(s *pflag.FlagSet) (names []string) {
+	for p := range parameter.Own() {
+		f := s.Lookup(p.Flag)
+		if f != nil && (f.Changed || f.Annotations[givenInConfig] != nil) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 func mapping(node ast.Node) ([]*ast.MappingValueNode, error) {

@@ -41,6 +41,11 @@ func parameterFlags(s *pflag.FlagSet, set *parameter.Set) {
 			s.StringArrayVarP(at, p.Flag, p.Short, *at, usage)
 		case *[]int:
 			s.IntSliceVarP(at, p.Flag, p.Short, *at, usage)
+		case *parameter.Biases:
+			s.Func(p.Flag, usage+" (default: none)", func(text string) (err error) {
+				*at, err = parameter.ParseBiases([]byte(text))
+				return err
+			})
 		case *parameter.Structure:
 			structureFlags(s, p, at)
 		case *string:

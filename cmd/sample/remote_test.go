@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -253,7 +254,7 @@ func TestModelFromObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	remote, err := identify(url("m/"))
-	if err != nil || remote != local {
+	if err != nil || !reflect.DeepEqual(remote, local) {
 		t.Errorf("the model from objects is %v, want %v: %v", remote, local, err)
 	}
 	if _, err := identify(url("nothing")); err == nil ||

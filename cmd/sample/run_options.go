@@ -22,6 +22,7 @@ type runOptions struct {
 	shardText, kvMemory, hostMemory, prefixCache, mesh string
 	hosts                                              hostOptions
 
+	flags                    *pflag.FlagSet
 	config, progress, report string
 	diagnostics              diagnostics
 	observing                observing
@@ -33,7 +34,7 @@ type runOptions struct {
 
 // define defines the flags, with the defaults in o.
 func (o *runOptions) define(f *flags) {
-	o.spec = batch.DefaultSpec()
+	o.spec, o.flags = batch.DefaultSpec(), f.set
 	o.hosts.ID = -1 // for subcommands without the flags of several hosts
 	f.group("Model", func(s *pflag.FlagSet) {
 		placeVar(s, &o.spec.Model, modelPlace, "model", "m",
@@ -46,6 +47,9 @@ func (o *runOptions) define(f *flags) {
 			"`TEMPLATE` chat template for rows with messages: model (the model's own), none (such rows are errors), "+
 				"or a "+
 				"file with a Jinja template. A prompt is always raw text")
+		s.StringVar(&o.spec.GenerationConfig, "generation-config", o.spec.GenerationConfig,
+			"`SOURCE` defaults of temperature, top-k and others: auto (what the model's generation_config.json asks "+
+				"for) or none (those below)")
 		s.StringVar(&o.spec.Engine.DType, "dtype", o.spec.Engine.DType,
 			"`TYPE` weight type on the device: f32, bf16, f16, or auto (f32)")
 		s.IntVar(&o.spec.Engine.MaxModelLen, "max-model-len", 0,
@@ -152,6 +156,7 @@ func (o *runOptions) check() error {
 	if o.process.Shard, err = parseShard(o.shardText, o.hosts.shardEnvironment(os.Getenv)); err != nil {
 		return err
 	}
+	o.spec.Given = givenParameters(o.flags)
 	engine := &o.spec.Engine
 	if o.prefixCache != "on" && o.prefixCache != "off" {
 		return fmt.Errorf("--prefix-cache is %q, but must be on or off", o.prefixCache)

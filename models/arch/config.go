@@ -23,6 +23,9 @@ type Config struct {
 	NumLayers, NumHeads, NumKVHeads, HeadDim int
 	MaxPositions                             int // longest context the model was made for, tokens
 
+	// Generation are the parameters of sampling that the model's generation_config.json asks for, by their names.
+	Generation map[string]float64
+
 	Norm        Norm
 	RMSNormEps  float64
 	RopeTheta   float64
