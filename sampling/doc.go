@@ -16,6 +16,18 @@
 // The filters apply in this order: temperature, top-k, top-p, min-p. The token is then drawn with probability
 // w[i] / (sum of the kept w). Temperature 0 is greedy: the largest logit, the lowest id where several are equal.
 //
+// # Order
+//
+// Rows may ask for more, see [Processors]. All of it applies in this order:
+//
+//	biases      l[i] + bias[i]                        (OpenAI's logit_bias)
+//	masks       tokens that may not be drawn have the weight 0
+//	penalties   repetition, then frequency and presence: see [Penalize]
+//	temperature and e as above
+//	top-n-sigma, top-k, top-p, min-p, typical-p, XTC: see [Filters]
+//
+// Log-probabilities are of the logits before all of it; the processed ones of what was sampled from.
+//
 // # Why integers
 //
 // Integer sums don't depend on the order of the additions. So the token of a row doesn't depend on how a compiler
