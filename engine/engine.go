@@ -111,6 +111,7 @@ type Engine struct {
 	weights    []compute.Buffer
 	state      []compute.Buffer
 	extras     []compute.Buffer // of the features of program run, behind its state
+	asked      atomic.Uint32    // the features of all requests so far
 	sent       map[string]*sent // by program
 	log        *slog.Logger
 	swapper    *swapper            // moves pages between device and host

@@ -64,6 +64,7 @@ func (e *Engine) grow(entries []schedule.Entry, ahead []schedule.Prompt) error {
 	if all == e.graphs.Features {
 		return nil
 	}
+	all |= Features(e.asked.Load()) // so that it is compiled once for all that wait
 	announced := &device.Compiled{Program: device.Program{Name: featuresProgram}}
 	err := e.inStep.announce(announced, [][]byte{[]byte(strings.Join(all.Names(), " "))}, nil)
 	if err == nil {

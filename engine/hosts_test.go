@@ -35,6 +35,9 @@ func fewPages(c *engine.Config) {
 type drawn struct {
 	Tokens                      []int32
 	Logprobs, ProcessedLogprobs []float32
+	TopIDs                      [][]int32
+	TopLogprobs                 [][]float32
+	Prompt                      *engine.PromptScores
 	FinishReason                engine.FinishReason
 }
 
@@ -42,7 +45,8 @@ func plain(all []map[string]*engine.Completion) (list []map[string]drawn) {
 	for _, of := range all {
 		list = append(list, map[string]drawn{})
 		for key, c := range of {
-			list[len(list)-1][key] = drawn{c.Tokens, c.Logprobs, c.ProcessedLogprobs, c.FinishReason}
+			list[len(list)-1][key] = drawn{c.Tokens, c.Logprobs, c.ProcessedLogprobs, c.TopIDs,
+				c.TopLogprobs, c.Prompt, c.FinishReason}
 		}
 	}
 	return list
@@ -52,7 +56,7 @@ func completions(of map[string]drawn) map[string]*engine.Completion {
 	all := map[string]*engine.Completion{}
 	for key, d := range of {
 		all[key] = &engine.Completion{Tokens: d.Tokens, Logprobs: d.Logprobs, ProcessedLogprobs: d.ProcessedLogprobs,
-			FinishReason: d.FinishReason}
+			TopIDs: d.TopIDs, TopLogprobs: d.TopLogprobs, Prompt: d.Prompt, FinishReason: d.FinishReason}
 	}
 	return all
 }
