@@ -21,9 +21,9 @@ import (
 
 // Room on the device for states of machines and for masks, and how much of it a call fills in at most.
 const (
-	defaultMaskStates = 16384
+	defaultMaskStates = 32768
 	statesOfAMask     = 8 // states for each mask that there is room for
-	patchStates       = 256
+	patchStates       = 1024
 	patchMasks        = 64
 )
 

@@ -31,9 +31,10 @@ type Arena struct {
 	bits   []uint32
 	used   int // rows of states
 	masks  map[string]int32
-	at     map[*Machine]map[int32]int32 // rows of states
-	of     []At                         // of rows
-	filled []bool
+	at     map[At]int32   // rows of states
+	of     []At           // of rows
+	follow [][]follower   // of rows
+	lacks  map[At][]int32 // rows that a state without a row follows
 
 	// What the device does not have yet. stale says that it has what was forgotten.
 	stale       bool
@@ -41,9 +42,17 @@ type Arena struct {
 	isDirty     []bool // of rows of states
 	maskIsDirty []bool
 
-	present     []int32 // the rows that were placed last
-	soon, later []int32 // rows to fill, those that the present ones may come to soon first
-	flushes     int
+	present []int32 // the rows that were placed last
+	soon    []int32 // those that they may come to soon, the likeliest first
+	ahead   search
+	isFull  bool // there was no room for what they may come to
+	flushes int
+}
+
+// follower is a state that follows another.
+type follower struct {
+	state int32
+	part  float32 // how likely it is among those that follow, which sum to 1
 }
 
 // At is a state of a machine.
@@ -55,7 +64,7 @@ type At struct {
 // New makes an empty arena.
 func New(s Sizes) *Arena {
 	a := &Arena{Sizes: s, next: make([]int32, s.States*Width), info: make([]int32, s.States),
-		bits: make([]uint32, s.Masks*s.Words), of: make([]At, s.States), filled: make([]bool, s.States),
+		bits: make([]uint32, s.Masks*s.Words), of: make([]At, s.States), follow: make([][]follower, s.States),
 		isDirty: make([]bool, s.States), maskIsDirty: make([]bool, s.Masks)}
 	a.reset()
 	return a
@@ -66,12 +75,12 @@ func (a *Arena) reset() {
 	clear(a.next)
 	clear(a.info)
 	clear(a.of)
-	clear(a.filled)
+	clear(a.follow)
 	clear(a.isDirty)
 	clear(a.maskIsDirty)
-	a.used, a.masks, a.at = 1, map[string]int32{}, map[*Machine]map[int32]int32{}
-	a.dirtyStates, a.present, a.soon, a.later = nil, nil, nil, nil
-	a.stale = true
+	a.used, a.masks, a.at, a.lacks = 1, map[string]int32{}, map[At]int32{}, map[At][]int32{}
+	a.dirtyStates, a.present, a.soon, a.ahead = nil, nil, nil, search{}
+	a.stale, a.isFull = true, false
 }
 
 // Forget forgets all states: the device's tables are others now.
@@ -85,21 +94,19 @@ func (a *Arena) Forget() {
 // tokens that end a completion may follow.
 func Info(entry int32) (mask int32, end, known bool) { return entry/2 - 1, entry%2 == 1, entry > 0 }
 
-// Place returns the rows of states, each with its mask. Where there is no room for all it forgets the others, and gives
-// each of them another row. It is an error where they do not fit even so.
+// Place returns the rows of states, each with its mask. Where there is no room for all, or there was none for what
+// follows, it forgets the others, and gives each of them another row. It is an error where they do not fit even so.
 func (a *Arena) Place(states []At) ([]int32, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	rows := make([]int32, len(states))
 	for try := range 2 {
-		ok := true
-		for i, s := range states {
-			if rows[i], ok = a.place(s); !ok {
-				break
-			}
+		ok := !a.isFull
+		for i := 0; ok && i < len(states); i++ {
+			rows[i], ok = a.place(states[i])
 		}
 		if ok {
-			a.present, a.soon = slices.Clone(rows), nil
+			a.present = slices.Clone(rows)
 			return rows, nil
 		}
 		if try == 0 {
@@ -135,79 +142,87 @@ func (a *Arena) Mask(s At) []uint32 {
 	return nil
 }
 
-// place gives a state a row and fills it.
+// place is the row of a state, a new one if need be. It returns false where there is no room for it or its mask.
 func (a *Arena) place(s At) (int32, bool) {
-	row, ok := a.row(s, true)
-	return row, ok && a.fill(row)
-}
-
-// perMachine is up to how many states a machine has filled in advance, those apart that its rows may come to soon.
-const perMachine = 512
-
-// speculative is the part of the arena that states which no row is in may take, in quarters.
-const speculative = 3
-
-// row is the row of a state, a new one if need be. Those for what only may follow leave room for others.
-func (a *Arena) row(s At, needed bool) (int32, bool) {
-	rows := a.at[s.Machine]
-	if row, ok := rows[s.State]; ok {
+	if row, ok := a.at[s]; ok {
 		return row, true
 	}
-	room := a.States
-	if !needed {
-		room = a.States * speculative / 4
-	}
-	if a.used >= room {
+	if a.used == a.States {
 		return Unknown, false
 	}
-	if rows == nil {
-		rows = map[int32]int32{}
-		a.at[s.Machine] = rows
-	}
 	row := int32(a.used)
-	a.used++
-	rows[s.State], a.of[row] = row, s
-	return row, true
-}
-
-// fill says what follows a row's state. It returns false where there is no room for its mask.
-func (a *Arena) fill(row int32) bool {
-	if a.filled[row] {
-		return true
-	}
-	s := a.of[row]
 	if m := s.mask(s.State, a.Words); m != nil {
 		mask, ok := a.placeMask(m)
 		if !ok {
-			return false
+			return Unknown, false
 		}
 		a.info[row] = 2 * (mask + 1)
 		if m.end {
 			a.info[row]++
 		}
 	}
-	last, lastRow := int32(Dead), int32(Unknown)
+	a.used++
+	a.at[s], a.of[row] = row, s
+	a.fill(row)
+	for _, before := range a.lacks[s] {
+		a.link(before, s.State, row)
+	}
+	delete(a.lacks, s)
+	return row, true
+}
+
+// fill says what follows a new row's state.
+func (a *Arena) fill(row int32) {
+	s := a.of[row]
 	to := a.next[int(row)*Width:][:Width]
+	weights := map[int32]*weight{}
+	last, lastRow, lastWeight := int32(Dead), int32(Unknown), (*weight)(nil)
 	for symbol := range to {
 		next := s.Next(s.State, byte(symbol))
 		if next == Dead {
 			continue
 		}
 		if next != last { // most symbols lead where their neighbours do
-			before := a.used
-			last, lastRow = next, Unknown
-			if r, ok := a.row(At{s.Machine, next}, false); ok {
-				lastRow = r
-			}
-			if a.used > before && len(a.at[s.Machine]) < perMachine {
-				a.later = append(a.later, lastRow)
+			last, lastRow, lastWeight = next, a.at[At{s.Machine, next}], weights[next]
+			if lastWeight == nil {
+				lastWeight = &weight{}
+				weights[next] = lastWeight
+				a.follow[row] = append(a.follow[row], follower{state: next})
+				if lastRow == Unknown {
+					a.lacks[At{s.Machine, next}] = append(a.lacks[At{s.Machine, next}], row)
+				}
 			}
 		}
+		lastWeight.add(byte(symbol))
 		to[symbol] = lastRow
 	}
-	a.filled[row], a.isDirty[row] = true, true
-	a.dirtyStates = append(a.dirtyStates, row)
-	return true
+	sum := float32(0)
+	for _, w := range weights {
+		sum += w.value()
+	}
+	for i, f := range a.follow[row] {
+		a.follow[row][i].part = weights[f.state].value() / sum
+	}
+	a.dirty(row)
+}
+
+// link says that a state that follows a row has a row now.
+func (a *Arena) link(row, state, to int32) {
+	s := a.of[row]
+	for symbol := range Width {
+		if s.Next(s.State, byte(symbol)) == state {
+			a.next[int(row)*Width+symbol] = to
+		}
+	}
+	a.dirty(row)
+}
+
+// dirty notes that the device does not have a row as it is.
+func (a *Arena) dirty(row int32) {
+	if !a.isDirty[row] {
+		a.isDirty[row] = true
+		a.dirtyStates = append(a.dirtyStates, row)
+	}
 }
 
 // placeMask is the number of a mask, a new one if need be.

@@ -28,7 +28,7 @@ func (s Sizes) NewPatch() *Patch {
 }
 
 // Take returns what the device does not have yet of the arena, as much as a call takes: first of all the rows placed
-// last. more says that some of these are left.
+// last, then those that they may come to soon. more says that some of the first are left.
 func (a *Arena) Take() (p *Patch, more bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -38,6 +38,11 @@ func (a *Arena) Take() (p *Patch, more bool) {
 	}
 	for _, row := range a.present {
 		more = a.isDirty[row] && !t.take(row) || more
+	}
+	for _, row := range a.soon {
+		if a.isDirty[row] && !t.take(row) {
+			break
+		}
 	}
 	left := a.dirtyStates[:0]
 	for _, row := range a.dirtyStates {
