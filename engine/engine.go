@@ -66,7 +66,7 @@ type Config struct {
 	// about a state for each byte of the strings that run at once; 2048 by default where there is a Tokenizer. Below 0
 	// the host looks for stop strings, after each call. So it does for strings that need more than half of it.
 	StopStates int
-	// MaskStates is the room on the device for states of structured output, 1 KiB each; 16384 by default. There is room
+	// MaskStates is the room on the device for states of structured output, 1 KiB each; 32768 by default. There is room
 	// for an eighth as many masks of the vocabulary, a bit for each token. The room is taken with the first request
 	// that needs it: see Features.
 	MaskStates int

@@ -36,8 +36,8 @@ func (c *candidates) Pop() any {
 	return last
 }
 
-// Ahead fills states that the rows placed last may come to, the likeliest first, until there are none, or no room, or
-// stop says so. It returns how many it filled.
+// Ahead fills states that the rows placed last may come to, the likeliest first, until there are none, or no room, or a
+// call takes no more, or stop says so. It returns how many it filled.
 func (a *Arena) Ahead(stop func() bool) (filled int) {
 	a.mu.Lock()
 	a.lookAhead()
@@ -76,7 +76,7 @@ func (a *Arena) meet(c candidate) {
 // step takes the search to the next state, and fills it where it is not. more is false at the end of the search.
 func (a *Arena) step() (isNew, more bool) {
 	s := &a.ahead
-	if len(s.queue) == 0 || s.room == 0 {
+	if len(s.queue) == 0 || s.room == 0 || len(a.dirtyStates) >= a.PatchStates {
 		return false, false
 	}
 	s.room--

@@ -214,7 +214,7 @@ func TestAhead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDFA(t)
 		wide := sizes
-		wide.States, wide.Masks = 64, 64
+		wide.States, wide.Masks, wide.PatchStates = 64, 64, 64
 		a, m := masking.New(wide), masking.NewMachine(d, stopping.OfText)
 		if _, err := a.Place([]masking.At{a.Start(m)}); err != nil {
 			t.Fatal(err)
@@ -234,4 +234,59 @@ func TestAhead(t *testing.T) {
 				len(reached))
 		}
 	})
+}
+
+// A state that gets its row late is linked from those before it, so that no row is stopped there twice.
+func TestLateStatesAreLinked(t *testing.T) {
+	a := masking.New(sizes)
+	m := masking.NewMachine(&dfa{[][3]int32{{1, -1, -1}, {-1, 0, -1}}, []bool{true, true}}, stopping.OfText)
+	place := func(at masking.At) int32 {
+		t.Helper()
+		rows, err := a.Place([]masking.At{at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows[0]
+	}
+	first := place(a.Start(m))
+	if p, _ := a.Take(); p.Next['a'] != masking.Unknown {
+		t.Fatalf("row %d leads to row %d, which has no state yet", first, p.Next['a'])
+	}
+	second := place(a.Walk(a.Start(m), []byte("a")))
+	p, _ := a.Take()
+	i := slices.Index(p.States, first)
+	if i < 0 || p.Next[i*masking.Width+'a'] != second {
+		t.Errorf("the patch writes rows %v; row %d must lead to row %d", p.States, first, second)
+	}
+	if p, _ := a.Take(); p.Next != nil {
+		t.Errorf("rows %v are written again", p.States)
+	}
+}
+
+// Where there was no room for what rows may come to, the next call makes some.
+func TestAheadMakesRoom(t *testing.T) {
+	d := &dfa{} // a line
+	for i := range int32(40) {
+		d.next, d.accepts = append(d.next, [3]int32{(i + 1) % 40, -1, -1}), append(d.accepts, true)
+	}
+	a, m := masking.New(sizes), masking.NewMachine(d, stopping.OfText)
+	at := a.Start(m)
+	for step := range 40 {
+		if _, err := a.Place([]masking.At{at}); err != nil {
+			t.Fatal(err)
+		}
+		a.Take()
+		a.Ahead(func() bool { return false })
+		before, _, flushes := a.Full()
+		at = a.Walk(at, []byte("a"))
+		if _, err := a.Place([]masking.At{at}); err != nil {
+			t.Fatal(err)
+		}
+		if after, _, now := a.Full(); now == flushes && after != before {
+			t.Fatalf("step %d: the state that follows was not placed in advance: %d states, then %d", step, before, after)
+		}
+	}
+	if _, _, flushes := a.Full(); flushes == 0 {
+		t.Error("the arena was never full: the test does not reach what it is for")
+	}
 }
