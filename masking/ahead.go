@@ -84,7 +84,6 @@ func (a *Arena) step() (isNew, more bool) {
 	row, ok := a.at[c.At]
 	if isNew = !ok; isNew {
 		if row, ok = a.place(c.At); !ok {
-			a.isFull = true
 			return false, false
 		}
 	}

@@ -45,7 +45,6 @@ type Arena struct {
 	present []int32 // the rows that were placed last
 	soon    []int32 // those that they may come to soon, the likeliest first
 	ahead   search
-	isFull  bool // there was no room for what they may come to
 	flushes int
 }
 
@@ -80,7 +79,7 @@ func (a *Arena) reset() {
 	clear(a.maskIsDirty)
 	a.used, a.masks, a.at, a.lacks = 1, map[string]int32{}, map[At]int32{}, map[At][]int32{}
 	a.dirtyStates, a.present, a.soon, a.ahead = nil, nil, nil, search{}
-	a.stale, a.isFull = true, false
+	a.stale = true
 }
 
 // Forget forgets all states: the device's tables are others now.
@@ -94,14 +93,14 @@ func (a *Arena) Forget() {
 // tokens that end a completion may follow.
 func Info(entry int32) (mask int32, end, known bool) { return entry/2 - 1, entry%2 == 1, entry > 0 }
 
-// Place returns the rows of states, each with its mask. Where there is no room for all, or there was none for what
-// follows, it forgets the others, and gives each of them another row. It is an error where they do not fit even so.
+// Place returns the rows of states, each with its mask. Where there is no room for all it forgets the others, and gives
+// each of them another row. It is an error where they do not fit even so.
 func (a *Arena) Place(states []At) ([]int32, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	rows := make([]int32, len(states))
 	for try := range 2 {
-		ok := !a.isFull
+		ok := true
 		for i := 0; ok && i < len(states); i++ {
 			rows[i], ok = a.place(states[i])
 		}

@@ -263,7 +263,7 @@ func TestLateStatesAreLinked(t *testing.T) {
 	}
 }
 
-// Where there was no room for what rows may come to, the next call makes some.
+// An arena that is full makes room for a state that it lacks, and for what may follow.
 func TestAheadMakesRoom(t *testing.T) {
 	d := &dfa{} // a line
 	for i := range int32(40) {
