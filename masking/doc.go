@@ -7,6 +7,6 @@
 // masks its logits, see [sampling.Masks], and [stopping.Walk] takes it through the token that was drawn.
 //
 // A state that the arena does not have yet is [Unknown]. A row there cannot draw: the call returns to the host, which
-// knows the tokens that were drawn, and so the state. It places that state and what may follow soon, and calls again.
-// While calls run it places more.
+// knows the tokens that were drawn, and so the state. It places that state, and calls again. While calls run it places
+// those that may follow, the likeliest first.
 package masking
