@@ -283,7 +283,7 @@ func TestAheadMakesRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after, _, now := a.Full(); now == flushes && after != before {
-			t.Fatalf("step %d: the state that follows was not placed in advance: %d states, then %d", step, before, after)
+			t.Fatalf("step %d: what follows was not placed in advance: %d states, then %d", step, before, after)
 		}
 	}
 	if _, _, flushes := a.Full(); flushes == 0 {
