@@ -69,9 +69,6 @@ func TestBadRequests(t *testing.T) {
 			"token 1 of the prompt is 256"},
 		"temperature": {func(r *engine.Request) { r.Sampling.Temperature = -1 }, engine.ErrInvalidRequest,
 			"temperature"},
-		"stop tokens": {func(r *engine.Request) {
-			r.StopTokens, r.Sampling.MinTokens = []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}, 1
-		}, engine.ErrInvalidRequest, "9 stop tokens"},
 		"stop sequence": {func(r *engine.Request) { r.StopSequences = [][]int32{{1}, {}} }, engine.ErrInvalidRequest,
 			"has no tokens"},
 		"long sequence": {func(r *engine.Request) { r.StopSequences = [][]int32{make([]int32, 200)} },

@@ -245,7 +245,9 @@ func (m *masks) begin(in *schedule.Input) (s maskStates, err error) {
 			}
 		}
 		for _, token := range entry.Drawn {
-			m.walk(row, token)
+			if err := m.draw(row, token); err != nil {
+				return s, err
+			}
 		}
 		s.waiting[i] = row
 	}
@@ -295,48 +297,49 @@ func (m *masks) walk(row *masked, token int32) bool {
 	return true
 }
 
-// settle takes the rows to where a call left them.
+// draw takes a completion through a token that the device drew.
+func (m *masks) draw(row *masked, token int32) error {
+	if !m.walk(row, token) {
+		return fmt.Errorf("%w: token %d of a completion of request %q is %d", ErrMasks, row.tokens, row.request.ID, token)
+	}
+	return nil
+}
+
+// settle takes the rows to where a call left them. A slot may have had several of the entries that waited, one after
+// the other in any order: the one that did not end stands there.
 func (m *masks) settle(s maskStates, got *schedule.Output, stopTokens func(*Request) []int32) error {
-	owners := func(id int32) (row *masked, slot int32) {
-		if n := int32(len(got.Placed)); id >= n {
-			return m.rows[id-n], id - n
-		}
-		return s.waiting[id], got.Placed[id]
-	}
-	stands := make([]*masked, len(m.rows))
-	for i, slot := range got.Placed {
-		if slot >= 0 && i < len(s.waiting) {
-			stands[slot] = s.waiting[i]
-		}
-	}
 	for i, id := range got.Owners {
-		if id < 0 {
-			continue
+		var row *masked
+		switch n := int32(len(got.Placed)); {
+		case id >= n:
+			row = m.rows[id-n]
+		case id >= 0:
+			row = s.waiting[id]
 		}
-		row, slot := owners(id)
 		if row == nil {
 			continue
 		}
 		switch schedule.Finish(got.Finish[i]) {
 		case schedule.Running:
-			if !m.walk(row, got.Tokens[i]) {
-				return fmt.Errorf("%w: token %d of a completion of request %q is %d", ErrMasks, row.tokens,
-					row.request.ID, got.Tokens[i])
+			if err := m.draw(row, got.Tokens[i]); err != nil {
+				return err
 			}
 			continue
 		case schedule.NotANumber:
 			m.noteDeadEnd(row, stopTokens(row.request))
 		}
-		if row.ended = true; stands[slot] == row {
-			stands[slot] = nil
-		}
+		row.ended = true
 	}
 	for slot, row := range m.rows {
-		if row != nil && !row.ended && stands[slot] == nil {
-			stands[slot] = row
+		if row != nil && row.ended {
+			m.rows[slot] = nil
 		}
 	}
-	m.rows = stands
+	for i, row := range s.waiting {
+		if slot := got.Placed[i]; slot >= 0 && row != nil && !row.ended {
+			m.rows[slot] = row
+		}
+	}
 	return nil
 }
 
