@@ -300,7 +300,8 @@ func (m *masks) walk(row *masked, token int32) bool {
 // draw takes a completion through a token that the device drew.
 func (m *masks) draw(row *masked, token int32) error {
 	if !m.walk(row, token) {
-		return fmt.Errorf("%w: token %d of a completion of request %q is %d", ErrMasks, row.tokens, row.request.ID, token)
+		return fmt.Errorf("%w: token %d of a completion of request %q is %d", ErrMasks, row.tokens, row.request.ID,
+			token)
 	}
 	return nil
 }
