@@ -141,9 +141,11 @@ func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 	if err != nil {
 		return "", err, nil
 	}
-	dir, err := fetch(texts)
-	if err != nil {
-		return "", nil, err
+	var dir string
+	for _, name := range texts { // one at a time: go-huggingface 0.4.1 counts files fetched together without a lock
+		if dir, err = fetch([]string{name}); err != nil {
+			return "", nil, err
+		}
 	}
 	if _, err := readFolderConfig(dir); err != nil { // an unsupported model is refused before gigabytes are fetched
 		return "", err, nil
