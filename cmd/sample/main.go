@@ -100,13 +100,17 @@ func exitCode(ctx context.Context, stderr io.Writer, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(stderr, "sample: %v\n", err)
 	code, known := codeOf(err)
-	switch {
-	case known && code == exitUsage:
-		fmt.Fprintln(stderr, `Run "sample help" or "sample help SUBCOMMAND" for the usage.`)
-	case !known && ctx.Err() != nil && errors.Is(err, context.Canceled):
+	interrupted := !known && ctx.Err() != nil && errors.Is(err, context.Canceled)
+	if interrupted && err == context.Canceled {
+		err = errors.New("interrupted")
+	}
+	fmt.Fprintf(stderr, "sample: %v\n", err)
+	if interrupted {
 		return exitInterrupted
+	}
+	if known && code == exitUsage {
+		fmt.Fprintln(stderr, `Run "sample help" or "sample help SUBCOMMAND" for the usage.`)
 	}
 	return code
 }
