@@ -114,11 +114,12 @@ func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 	}
 	all := slices.Sorted(maps.Keys(sizes))
 	fetch := func(names []string) (dir string, err error) {
-		paths, err := repo.DownloadFiles(names...)
-		if err != nil {
-			return "", err
-		}
-		for i, path := range paths { // go-huggingface 0.4.1 reports a broken connection as success
+		// go-huggingface 0.4.1 counts files fetched together without a lock, and reports a broken connection as success.
+		for i, name := range names {
+			path, err := repo.DownloadFile(name)
+			if err != nil {
+				return "", err
+			}
 			info, err := os.Stat(path)
 			if err != nil || sizes[names[i]] > 0 && info.Size() != sizes[names[i]] {
 				return "", fmt.Errorf("the download of %s broke off", names[i])
@@ -141,11 +142,9 @@ func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 	if err != nil {
 		return "", err, nil
 	}
-	var dir string
-	for _, name := range texts { // one at a time: go-huggingface 0.4.1 counts files fetched together without a lock
-		if dir, err = fetch([]string{name}); err != nil {
-			return "", nil, err
-		}
+	dir, err := fetch(texts)
+	if err != nil {
+		return "", nil, err
 	}
 	if _, err := readFolderConfig(dir); err != nil { // an unsupported model is refused before gigabytes are fetched
 		return "", err, nil
