@@ -114,7 +114,8 @@ func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 	}
 	all := slices.Sorted(maps.Keys(sizes))
 	fetch := func(names []string) (dir string, err error) {
-		// go-huggingface 0.4.1 counts files fetched together without a lock, and reports a broken connection as success.
+		// go-huggingface 0.4.1 counts files fetched together without a lock, and reports a broken connection as a
+		// success.
 		for i, name := range names {
 			path, err := repo.DownloadFile(name)
 			if err != nil {
