@@ -10,7 +10,6 @@ import (
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/queue"
 	"github.com/quire/quire/tally"
 )
 
@@ -34,14 +33,7 @@ func smallSpec(t *testing.T, rows int) batch.Spec {
 func TestWorkerTakesSizesOfTheJob(t *testing.T) {
 	spec := smallSpec(t, 3)
 	q := startQueue(t)
-	task, err := batch.NewTask(spec, batch.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	job, err := task.Submit(t.Context(), q, batch.UnitOptions{MaxTries: queue.DefaultMaxTries}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := submit(t, q, spec)
 
 	other := spec
 	other.Engine.MaxSeqs = 2

@@ -31,6 +31,20 @@ func startQueue(t *testing.T) *queue.Queue {
 	return q
 }
 
+// submit puts a job into the queue.
+func submit(t *testing.T, q *queue.Queue, spec batch.Spec) *batch.Submission {
+	t.Helper()
+	task, err := batch.NewTask(spec, batch.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := task.Submit(t.Context(), q, batch.UnitOptions{MaxTries: queue.DefaultMaxTries}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // A job that goes through a queue has the files of one that does not, and submitted again there is nothing to do.
 func TestSubmitAndWork(t *testing.T) {
 	q := startQueue(t)
@@ -42,25 +56,14 @@ func TestSubmitAndWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec.Output = filepath.Join(dir, "queued")
-	submit := func() *batch.Submission {
-		task, err := batch.NewTask(spec, batch.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := task.Submit(t.Context(), q, batch.UnitOptions{MaxTries: queue.DefaultMaxTries}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	job := submit()
+	job := submit(t, q, spec)
 	if job.Result != queue.Submitted || job.Waiting != 3 {
 		t.Errorf("%v, %d units wait", job.Result, job.Waiting)
 	}
 	if err := (&batch.Worker{}).Work(t.Context(), q, job.Job.ID); err != nil {
 		t.Fatal(err)
 	}
-	if again := submit(); again.Result == queue.Submitted || again.Figures.Rows != 3 {
+	if again := submit(t, q, spec); again.Result == queue.Submitted || again.Figures.Rows != 3 {
 		t.Errorf("%v, %d rows", again.Result, again.Figures.Rows)
 	}
 	for _, part := range []string{"part-00000.jsonl", "part-00001.jsonl", "part-00002.jsonl"} {
@@ -99,14 +102,7 @@ func TestWorkersReuseTheirPages(t *testing.T) {
 	}
 	spec.Output = filepath.Join(dir, "queued")
 	q := startQueue(t)
-	task, err := batch.NewTask(spec, batch.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	job, err := task.Submit(t.Context(), q, batch.UnitOptions{MaxTries: queue.DefaultMaxTries}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := submit(t, q, spec)
 	part := func(output string, row int) string {
 		return filepath.Join(dir, output, fmt.Sprintf("part-%05d.jsonl", row))
 	}

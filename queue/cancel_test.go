@@ -18,7 +18,7 @@ func TestCancel(t *testing.T) {
 	q := connect(t, newServer(t, local.Options{}))
 	job := submit(t, q, testJob("a", 4), testUnits(4), Submitted)
 	w := newWorker(t, q, job, "w")
-	first, second := next(t, w, 10*time.Second), next(t, w, 10*time.Second)
+	first, second := next(t, w, time.Minute), next(t, w, 10*time.Second)
 	if err := w.Beat(t.Context(), Life{}); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestCancel(t *testing.T) {
 	}
 	submit(t, q, testJob("a", 4), testUnits(4)[1:], Submitted)
 	for range 3 {
-		l := next(t, w, 10*time.Second)
+		l := next(t, w, time.Minute)
 		if l == nil {
 			t.Fatal("no unit after the job was submitted again")
 		}
@@ -148,7 +148,7 @@ func TestStatusSaysWhy(t *testing.T) {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	w := newWorker(t, q, job, "w")
-	failed, running := next(t, w, 10*time.Second), next(t, w, 10*time.Second)
+	failed, running := next(t, w, time.Minute), next(t, w, 10*time.Second)
 	if err := failed.Fail(t.Context(), errors.New("fire")); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/quire/quire/queue/local"
 	"github.com/quire/quire/tally"
 )
@@ -28,6 +30,20 @@ func newServer(t *testing.T, o local.Options) *local.Server {
 	}
 	t.Cleanup(s.Stop)
 	return s
+}
+
+// queued counts the units that the server has of a job. What it counts for a consumer, and Status says, comes a moment later.
+func queued(t *testing.T, q *Queue, job Job) int {
+	t.Helper()
+	info, err := q.stream.Info(t.Context(), jetstream.WithSubjectFilter(subjects+job.ID+".>"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, messages := range info.State.Subjects {
+		n += int(messages)
+	}
+	return n
 }
 
 func connect(t *testing.T, s *local.Server) *Queue {
@@ -110,7 +126,7 @@ func TestUnitsAreDoneOnce(t *testing.T) {
 	workers := []*Worker{newWorker(t, q, job, "a"), newWorker(t, q, job, "b")}
 	seen := map[int]int{}
 	for i := range 5 {
-		l := next(t, workers[i%2], 5*time.Second)
+		l := next(t, workers[i%2], time.Minute)
 		if l == nil {
 			t.Fatal("no unit")
 		}
@@ -140,7 +156,7 @@ func TestUnitsAreDoneOnce(t *testing.T) {
 	submit(t, q, job, nil, Over)
 	// A part that is gone is drawn again.
 	job = submit(t, q, job, testUnits(5)[2:3], Submitted)
-	if l := next(t, workers[1], 5*time.Second); l == nil || l.Number != 2 {
+	if l := next(t, workers[1], time.Minute); l == nil || l.Number != 2 {
 		t.Errorf("not the unit that was asked for: %v", l)
 	}
 	jobs, err := q.Jobs(t.Context())
@@ -155,8 +171,8 @@ func TestUnitsAreDoneOnce(t *testing.T) {
 	}
 	// A job of a name that was removed is a new one.
 	job = submit(t, q, testJob("job", 5), testUnits(5), Submitted)
-	if waiting, held, err := q.left(t.Context(), job); waiting != 5 || held != 0 || err != nil {
-		t.Errorf("submitted again behind its removal: %d waiting, %d held, %v", waiting, held, err)
+	if n := queued(t, q, job); n != 5 {
+		t.Errorf("submitted again behind its removal: %d units queued", n)
 	}
 }
 
@@ -334,7 +350,7 @@ func TestProgressIsNoFailure(t *testing.T) {
 	q := connect(t, newServer(t, local.Options{}))
 	job := submit(t, q, testJob("job", 1), testUnits(1), Submitted)
 	for i := range int64(6) {
-		l := next(t, newWorker(t, q, job, "a"), 5*time.Second)
+		l := next(t, newWorker(t, q, job, "a"), time.Minute)
 		if l == nil {
 			t.Fatalf("parked after %d lives", i)
 		}
@@ -422,9 +438,8 @@ func TestSubmitterDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, held, err := q.left(t.Context(), job)
-	if waiting != n || held != 0 || err != nil || !job.Ready || job.Epoch != 1 {
-		t.Errorf("%d waiting, %d held, %v, %+v", waiting, held, err, job)
+	if got := queued(t, q, job); got != n || !job.Ready || job.Epoch != 1 {
+		t.Errorf("%d units queued, %+v", got, job)
 	}
 }
 

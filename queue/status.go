@@ -64,7 +64,7 @@ func (q *Queue) Status(ctx context.Context, id string) (*Status, error) {
 	}
 	s := &Status{Job: job, Figures: job.Before.Noted()}
 	// The queue first: what leaves it meanwhile is in its record already.
-	waiting, held, err := q.left(ctx, job)
+	left, err := q.Left(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (q *Queue) Status(ctx context.Context, id string) (*Status, error) {
 		s.Over, s.Cancelled = true, rest
 		return s, err
 	}
-	if s.Over = job.Ready && waiting+held == 0; s.Over {
+	if s.Over = job.Ready && !left; s.Over {
 		s.Lost, s.Running = rest+s.Running, 0
 	} else {
 		s.Waiting = rest

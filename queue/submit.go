@@ -60,7 +60,7 @@ func (q *Queue) submit(ctx context.Context, job Job, units []Unit) (Submission, 
 	}
 	queued := revision > 0 && was.Ready && !was.Cancelled
 	if queued {
-		if waiting, held, err := q.left(ctx, was); err != nil || waiting+held > 0 {
+		if left, err := q.Left(ctx, was); err != nil || left {
 			if err == nil && !ours { // it was submitted by a version that knew of no claims
 				err = q.claim(ctx, job, claimed)
 			}
@@ -197,35 +197,29 @@ func (q *Queue) consumer(ctx context.Context, job Job) (c jetstream.Consumer, er
 }
 
 // Left says that units of a job wait, or are held by workers.
-func (q *Queue) Left(ctx context.Context, job Job) (bool, error) {
-	waiting, held, err := q.left(ctx, job)
-	return waiting+held > 0, err
-}
-
-// left counts the units that wait, and those that workers hold.
-func (q *Queue) left(ctx context.Context, job Job) (waiting, held int, err error) {
+func (q *Queue) Left(ctx context.Context, job Job) (left bool, err error) {
 	err = q.again(ctx, func(ctx context.Context) error {
 		c, err := q.stream.Consumer(ctx, job.ID)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			waiting, held = 0, 0
+			left = false
 			return nil
 		}
-		if err == nil {
-			info := c.CachedInfo() // of this moment
-			waiting, held = int(info.NumPending), info.NumAckPending
-		}
-		if err != nil || waiting+held > 0 {
+		if err != nil {
 			return err
+		}
+		info := c.CachedInfo() // of this moment
+		if left = info.NumPending > 0 || info.NumAckPending > 0; left {
+			return nil
 		}
 		// The server counts for a consumer what was published a moment ago a moment later.
 		_, err = q.stream.GetLastMsgForSubject(ctx, subjects+job.ID+".>")
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
 		}
-		waiting = 1
+		left = true
 		return err
 	})
-	return waiting, held, err
+	return left, err
 }
 
 // Retry queues the units again that are parked, and returns how many those are.

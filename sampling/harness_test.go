@@ -33,14 +33,28 @@ type sampler struct{ exec *Exec }
 
 func newSampler(t testing.TB, backend compute.Backend) sampler {
 	t.Helper()
-	exec, err := NewExec(backend, func(in []*Node) (tokens, logprobs, processed *Node) {
+	return sampler{newExec(t, backend, func(in []*Node) (tokens, logprobs, processed *Node) {
 		return sampling.Sample(in[0], params(in[1:6]), in[6], allRows(in[0]))
-	})
+	})}
+}
+
+// newExec prepares a graph that samples.
+func newExec(t testing.TB, backend compute.Backend, graph func(in []*Node) (tokens, logprobs, processed *Node)) *Exec {
+	t.Helper()
+	exec, err := NewExec(backend, graph)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(exec.Finalize)
-	return sampler{exec}
+	return exec
+}
+
+// onEach runs a test in Go, in XLA's own operations and with the CPU's kernels.
+func onEach(t *testing.T, test func(*testing.T, compute.Backend)) {
+	for name, backend := range map[string]compute.Backend{"go": testenv.Go(t), "xla": testenv.XLAWithoutKernels(t),
+		"kernel": testenv.XLA(t)} {
+		t.Run(name, func(t *testing.T) { test(t, backend) })
+	}
 }
 
 func params(in []*Node) sampling.Params {
@@ -98,9 +112,7 @@ func (s sampler) draw(t tester, rows []row) []drawn {
 
 // onBackends runs a test on GoMLX's own backend and on XLA:CPU, there with the kernel and without.
 func onBackends(t *testing.T, test func(t *testing.T, s sampler)) {
-	t.Run("go", func(t *testing.T) { test(t, newSampler(t, testenv.Go(t))) })
-	t.Run("xla", func(t *testing.T) { test(t, newSampler(t, testenv.XLAWithoutKernels(t))) })
-	t.Run("kernel", func(t *testing.T) { test(t, newSampler(t, testenv.XLA(t))) })
+	onEach(t, func(t *testing.T, backend compute.Backend) { test(t, newSampler(t, backend)) })
 }
 
 // onXLA runs a test of many rows with the kernel, and leaves the plain form to the slow tests.

@@ -9,34 +9,25 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"pgregory.net/rapid"
 
-	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"
 )
 
 // newMaskedSampler is newSampler where the last inputs are masks and those of the rows.
 func newMaskedSampler(t testing.TB, backend compute.Backend) *Exec {
 	t.Helper()
-	exec, err := NewExec(backend, func(in []*Node) (tokens, logprobs, processed *Node) {
+	return newExec(t, backend, func(in []*Node) (tokens, logprobs, processed *Node) {
 		return sampling.SampleMasked(in[0], sampling.Masks{Bits: in[7], Of: in[8]}, params(in[1:6]), in[6],
 			allRows(in[0]))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(exec.Finalize)
-	return exec
 }
 
 // A row draws what it draws where the tokens that its masks lack have the logit -Inf, and its log-probability is that
 // of all logits. Rows without a mask are as by Sample, to the bit.
 func TestSampleMasked(t *testing.T) {
-	for name, backend := range map[string]compute.Backend{"go": testenv.Go(t), "xla": testenv.XLAWithoutKernels(t),
-		"kernel": testenv.XLA(t)} {
-		t.Run(name, func(t *testing.T) {
-			plain, masking := newSampler(t, backend), newMaskedSampler(t, backend)
-			rapid.Check(t, func(t *rapid.T) { testMasked(t, plain, masking) })
-		})
-	}
+	onEach(t, func(t *testing.T, backend compute.Backend) {
+		plain, masking := newSampler(t, backend), newMaskedSampler(t, backend)
+		rapid.Check(t, func(t *rapid.T) { testMasked(t, plain, masking) })
+	})
 }
 
 func testMasked(t *rapid.T, plain sampler, masking *Exec) {
