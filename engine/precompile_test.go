@@ -217,7 +217,8 @@ func TestViolations(t *testing.T) {
 func checkedModel(model models.Config, vocabulary int) *models.Checkpoint {
 	model.Architecture, model.ModelType, model.VocabSize, model.NumLayers, model.MaxPositions = "LlamaForCausalLM",
 		"llama", vocabulary, 2, 4096
-	model.RMSNormEps, model.RopeTheta, model.EOS, model.DType = 1e-5, 5e5, []int32{2}, dtypes.BFloat16
+	model.RMSNormEps, model.Ropes, model.EOS, model.DType = 1e-5, []models.Rope{{Theta: 5e5}}, []int32{2},
+		dtypes.BFloat16
 	model.SetLayers(model.LlamaLayer())
 	return models.Dummy(model, 0)
 }

@@ -129,7 +129,7 @@ func compareDraws(t *testing.T, got, want map[string]*engine.Completion, toleran
 func dummyHeads128() *models.Checkpoint {
 	c := models.Config{Architecture: "LlamaForCausalLM", ModelType: "llama", HiddenSize: 256, IntermediateSize: 512,
 		NumHeads: 8, NumKVHeads: 2, HeadDim: 128, NumLayers: 2, VocabSize: 1024, MaxPositions: 128, RMSNormEps: 1e-5,
-		RopeTheta: 1e4, EOS: []int32{2}, DType: dtypes.BFloat16}
+		Ropes: []models.Rope{{Theta: 1e4}}, EOS: []int32{2}, DType: dtypes.BFloat16}
 	c.SetLayers(c.LlamaLayer())
 	return models.Dummy(c, 0)
 }

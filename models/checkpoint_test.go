@@ -105,21 +105,29 @@ func sameTensors(t *testing.T, got, want *Checkpoint, dtype dtypes.DType) {
 func TestGGUFLikeFolder(t *testing.T) {
 	adapt := map[string]func(c *Config){
 		"llama-bias": func(c *Config) { // the converter was told of llama3 scaling
-			c.RopeTheta = 5e5
-			c.RopeScaling = &RopeScaling{Type: "llama3", Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4,
+			c.Ropes[0].Theta = 5e5
+			c.Ropes[0].Scaling = &RopeScaling{Type: "llama3", Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4,
 				AttentionFactor: 1, OriginalMaxPositions: 8192}
 		},
 		"qwen2": func(c *Config) { // and here of yarn
-			c.RopeScaling = &RopeScaling{Type: "yarn", Factor: 4, BetaFast: 32, BetaSlow: 1, Truncate: true,
+			c.Ropes[0].Scaling = &RopeScaling{Type: "yarn", Factor: 4, BetaFast: 32, BetaSlow: 1, Truncate: true,
 				AttentionFactor: 0.1*math.Log(4) + 1, OriginalMaxPositions: 40}
 		},
 		"qwen3": func(c *Config) {},
 		"smollm3": func(c *Config) { // GGUF cannot say otherwise
 			for i := range c.Layers {
-				c.Layers[i].Rope = i != 3
+				c.Layers[i].Rope = arch.FullRope
+				if i == 3 {
+					c.Layers[i].Rope = arch.NoRope
+				}
 			}
 		},
 		"olmo2": func(c *Config) {},
+		"gemma3": func(c *Config) {
+			for i := range c.Layers {
+				c.Layers[i].Scale = 1 / math.Sqrt(float64(c.HeadDim))
+			}
+		},
 		"gemma2": func(c *Config) { // nor what queries are scaled by
 			for i := range c.Layers {
 				c.Layers[i].Scale = 1 / math.Sqrt(float64(c.HeadDim))
@@ -199,7 +207,8 @@ func TestSmolLM2LikeTransformers(t *testing.T) {
 	cfg := c.Config
 	if cfg.Architecture != "LlamaForCausalLM" || cfg.NumParameters() != 134_515_008 || !cfg.TieEmbeddings ||
 		cfg.BOS != 1 ||
-		!slices.Equal(cfg.EOS, []int32{2}) || cfg.RopeTheta != 1e5 || cfg.MaxPositions != 8192 || cfg.HeadDim != 64 {
+		!slices.Equal(cfg.EOS, []int32{2}) || cfg.Ropes[0].Theta != 1e5 || cfg.MaxPositions != 8192 ||
+		cfg.HeadDim != 64 {
 		t.Errorf("config is %+v", cfg)
 	}
 	if c.TokenizerSource() != c.tensors[arch.NameEmbedding].file ||

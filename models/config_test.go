@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/models/arch"
 )
 
 // configGolden is an entry of testdata/configs.json, made by scripts/oracle/config_goldens.py from transformers.
@@ -31,6 +33,7 @@ type configGolden struct {
 		BOS             int       `json:"bos"`
 		EOS             []int32   `json:"eos"`
 		InvFreq         []float32 `json:"inv_freq"`
+		LocalInvFreq    []float32 `json:"local_inv_freq"`
 		AttentionFactor float64   `json:"attention_factor"`
 		Tensors         map[string][]int
 	}
@@ -51,7 +54,7 @@ func configGoldens(t testing.TB) []configGolden {
 // windowsOf returns the windows of the layers, and which have no rotary embedding.
 func windowsOf(c Config) (windows []int, noRope []bool) {
 	for _, l := range c.Layers {
-		windows, noRope = append(windows, l.Window), append(noRope, !l.Rope)
+		windows, noRope = append(windows, l.Window), append(noRope, l.Rope == arch.NoRope)
 	}
 	return windows, noRope
 }
@@ -98,20 +101,34 @@ func TestConfigsLikeTransformers(t *testing.T) {
 			if len(tensors) != len(w.Tensors) {
 				t.Errorf("tensors are %v, want %v", tensors, w.Tensors)
 			}
-			inv, factor := c.RopeFrequencies()
+			inv, factor := c.RopeFrequencies(arch.FullRope)
 			if math.Abs(factor-w.AttentionFactor) > 1e-6 {
 				t.Errorf("attention factor is %v, want %v", factor, w.AttentionFactor)
 			}
-			if len(inv) != len(w.InvFreq) {
-				t.Fatalf("%d frequencies, want %d", len(inv), len(w.InvFreq))
-			}
-			for i := range inv {
-				// Three last bits: torch's power function and division may round otherwise than ours.
-				if math.Abs(float64(inv[i]-w.InvFreq[i])) > 2e-7*float64(w.InvFreq[i]) {
-					t.Errorf("frequency %d is %v, want %v", i, inv[i], w.InvFreq[i])
+			sameFrequencies(t, inv, w.InvFreq)
+			if w.LocalInvFreq != nil {
+				inv, _ = c.RopeFrequencies(arch.LocalRope)
+				sameFrequencies(t, inv, w.LocalInvFreq)
+				for i, l := range c.Layers {
+					if (l.Window > 0) != (l.Rope == arch.LocalRope) {
+						t.Errorf("layer %d is %+v", i, l)
+					}
 				}
 			}
 		})
+	}
+}
+
+func sameFrequencies(t *testing.T, got, want []float32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d frequencies, want %d", len(got), len(want))
+	}
+	for i := range got {
+		// Three last bits: torch's power function and division may round otherwise than ours.
+		if math.Abs(float64(got[i]-want[i])) > 2e-7*float64(want[i]) {
+			t.Errorf("frequency %d is %v, want %v", i, got[i], want[i])
+		}
 	}
 }
 
@@ -295,7 +312,7 @@ func FuzzParseConfig(f *testing.F) {
 			t.Fatal("no parameters")
 		}
 		if c.HeadDim <= 1<<16 {
-			inv, factor := c.RopeFrequencies()
+			inv, factor := c.RopeFrequencies(arch.FullRope)
 			for i, x := range inv {
 				if x != x || math.IsNaN(factor) {
 					t.Fatalf("frequency %d is %v, factor %v for %s", i, x, factor, config)

@@ -44,11 +44,12 @@ func openFolder(dir string, need Need) (*Checkpoint, error) {
 			return nil, err
 		}
 	}
-	for name, shard := range index {
-		if c.tensors[name] == nil {
+	for stored, shard := range index {
+		name, used := c.Config.Stored.Name(stored)
+		if used && c.tensors[name] == nil {
 			c.Close()
 			return nil, fmt.Errorf("%s: tensor %q is not in %s, where the index places it",
-				filepath.Join(dir, weightsIndex), name, shard)
+				filepath.Join(dir, weightsIndex), stored, shard)
 		}
 	}
 	if err := c.addFolderText(dir); err != nil {
@@ -114,7 +115,8 @@ func (c *Checkpoint) addSafetensors(path, shard string, index map[string]string,
 	id := identityPart{header: f.Header(), need: need}
 	for i := range f.Tensors() {
 		st := &f.Tensors()[i]
-		if index != nil && index[st.Name] != shard {
+		name, used := c.Config.Stored.Name(st.Name)
+		if !used || index != nil && index[st.Name] != shard {
 			continue
 		}
 		t := &tensor{shape: st.Dims, file: path, stored: st.DType, data: st.Data, unit: 1, blockLen: 1, group: 1,
@@ -130,7 +132,7 @@ func (c *Checkpoint) addSafetensors(path, shard string, index map[string]string,
 		if t.native != dtypes.InvalidDType {
 			t.blockBytes = t.native.Size()
 		}
-		c.tensors[st.Name] = t
+		c.tensors[name] = t
 		id.tensors = append(id.tensors, t)
 	}
 	c.identity = append(c.identity, id)

@@ -102,7 +102,7 @@ func TestGGUFDefaults(t *testing.T) {
 		t.Fatalf("warnings %v, error %v", warnings, err)
 	}
 	cfg := c.Config
-	if cfg.VocabSize != 16 || !cfg.TieEmbeddings || cfg.RopeTheta != 1e4 || cfg.BOS != -1 || cfg.EOS != nil ||
+	if cfg.VocabSize != 16 || !cfg.TieEmbeddings || cfg.Ropes[0].Theta != 1e4 || cfg.BOS != -1 || cfg.EOS != nil ||
 		cfg.HeadDim != 4 ||
 		cfg.DType != dtypes.Float32 || c.TokenizerSource() != "" {
 		t.Errorf("config is %+v", cfg)
@@ -142,13 +142,13 @@ func TestGGUFOptions(t *testing.T) {
 		t.Errorf("warnings %v, error %v", warnings, err)
 	}
 	cfg := c.Config
-	if cfg.NumKVHeads != 1 || cfg.RopeScaling == nil ||
-		*cfg.RopeScaling != (RopeScaling{Type: "linear", Factor: 4, AttentionFactor: 1}) ||
+	if cfg.NumKVHeads != 1 || cfg.Ropes[0].Scaling == nil ||
+		*cfg.Ropes[0].Scaling != (RopeScaling{Type: "linear", Factor: 4, AttentionFactor: 1}) ||
 		cfg.Layers[0].Window != 32 || cfg.BOS != -1 || !slices.Equal(cfg.EOS, []int32{3}) ||
 		cfg.TieEmbeddings || !cfg.Layers[0].QKVBias ||
 		c.TokenizerSource() != path || c.ChatTemplate() != "T" {
-		t.Errorf("config is %+v, scaling %+v, tokenizer %q, template %q", cfg, cfg.RopeScaling, c.TokenizerSource(),
-			c.ChatTemplate())
+		t.Errorf("config is %+v, scaling %+v, tokenizer %q, template %q", cfg, cfg.Ropes[0].Scaling,
+			c.TokenizerSource(), c.ChatTemplate())
 	}
 	dummy, err := OpenConfig(path)
 	if err != nil || dummy.TokenizerSource() != path || dummy.ChatTemplate() != "T" {
@@ -163,8 +163,8 @@ func TestGGUFRefusals(t *testing.T) {
 		want        string
 		unsupported bool
 	}{
-		"architecture": {func(g ggufFile) { g.values["general.architecture"] = "gemma3" },
-			`GGUF architecture "gemma3"`, true},
+		"architecture": {func(g ggufFile) { g.values["general.architecture"] = "mamba" },
+			`GGUF architecture "mamba"`, true},
 		"no architecture": {func(g ggufFile) { delete(g.values, "general.architecture") }, "GGUF architecture", true},
 		"split":           {func(g ggufFile) { g.values["split.count"] = uint32(3) }, "split into 3 files", true},
 		"unknown key": {func(g ggufFile) { g.values["llama.logit_scale"] = float32(2) },

@@ -13,19 +13,22 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/gemma2"
+	"github.com/quire/quire/models/gemma3"
 	"github.com/quire/quire/models/llama"
 	"github.com/quire/quire/models/olmo2"
 )
 
 // Decoders are the kinds of models that there are.
-var Decoders = append(llama.Decoders, gemma2.Decoder, olmo2.Decoder)
+var Decoders = slices.Concat(llama.Decoders, []arch.Decoder{gemma2.Decoder, olmo2.Decoder}, gemma3.Decoders)
 
 // Types of package arch that users of checkpoints meet.
 type (
 	Config           = arch.Config
+	Rope             = arch.Rope
 	RopeScaling      = arch.RopeScaling
 	UnsupportedError = arch.UnsupportedError
 )

@@ -26,10 +26,9 @@ type Config struct {
 	// Generation are the parameters of sampling that the model's generation_config.json asks for, by their names.
 	Generation map[string]float64
 
-	Norm        Norm
-	RMSNormEps  float64
-	RopeTheta   float64
-	RopeScaling *RopeScaling // nil: frequencies used as they are
+	Norm       Norm
+	RMSNormEps float64
+	Ropes      []Rope // the ways in which layers turn queries and keys
 
 	EmbeddingScale float64 // embeddings are multiplied by it, rounded to their dtype; 0 is 1
 	LogitCap       float64 // logits become cap * tanh(logit / cap); 0: none
@@ -37,6 +36,7 @@ type Config struct {
 
 	Layers []Layer // NumLayers of them
 	Names  Names   `json:"-"` // of the layers' tensors in checkpoints; nil: those of Llama
+	Stored Stored  `json:"-"`
 
 	BOS   int          // -1: none
 	EOS   []int32      // any of them ends a completion
@@ -55,7 +55,7 @@ type Norm struct {
 type Layer struct {
 	Mixer    Mixer
 	Window   int     // tokens that a token attends to, itself included; 0: all before it
-	Rope     bool    // queries and keys are turned by their positions
+	Rope     int     // the number of Config.Ropes by which queries and keys are turned; NoRope: they are not
 	QKNorm   Width   // of the RMSNorm of queries and keys, before they are turned
 	Scale    float64 // of the scores q.k
 	ScoreCap float64 // scores become cap * tanh(score / cap); 0: none
@@ -99,7 +99,7 @@ const (
 
 // LlamaLayer is the layer that most decoders have, with differences.
 func (c *Config) LlamaLayer() Layer {
-	return Layer{Mixer: Attention, Rope: true, Scale: 1 / math.Sqrt(float64(c.HeadDim)),
+	return Layer{Mixer: Attention, Scale: 1 / math.Sqrt(float64(c.HeadDim)),
 		AttentionNorm: Norms{Before: true}, MLPNorm: Norms{Before: true}, Gated: true, Activation: SiLU}
 }
 
@@ -109,21 +109,6 @@ func (c *Config) SetLayers(l Layer) {
 	for i := range c.Layers {
 		c.Layers[i].KVFrom = i
 	}
-}
-
-// RopeScaling holds the parameters of a rotary embedding for longer contexts, under the names and formulas of
-// transformers' modeling_rope_utils. Config.RopeFrequencies computes with them.
-type RopeScaling struct {
-	Type   string  // "linear", "llama3" or "yarn"
-	Factor float64 // >= 1
-
-	LowFreqFactor, HighFreqFactor float64 // llama3
-
-	BetaFast, BetaSlow float64 // yarn
-	Truncate           bool    // yarn: correction range cut to whole dimensions
-	AttentionFactor    float64 // yarn: cos and sin are multiplied by it; 1 for the other types
-
-	OriginalMaxPositions int // llama3, yarn: context length before the extension, tokens
 }
 
 // UnsupportedError says which feature of a model is not supported. The file it was found in is in the wrapping error.
@@ -184,15 +169,11 @@ func (c *Config) check() error {
 	case c.NumHeads%c.NumKVHeads != 0:
 		return fmt.Errorf("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.NumHeads,
 			c.NumKVHeads)
-	case c.HeadDim%2 != 0:
-		return fmt.Errorf("head_dim is %d; the rotary embedding needs an even one", c.HeadDim)
 	case c.NumHeads*c.HeadDim > maxDimension:
 		return fmt.Errorf("%d heads of %d make rows of %d, more than %d", c.NumHeads, c.HeadDim, c.NumHeads*c.HeadDim,
 			maxDimension)
 	case !(c.RMSNormEps > 0 && c.RMSNormEps < 1):
 		return fmt.Errorf("rms_norm_eps is %g; it must be between 0 and 1", c.RMSNormEps)
-	case !(c.RopeTheta > 1 && c.RopeTheta < 1e30):
-		return fmt.Errorf("rope_theta is %g; it must be above 1", c.RopeTheta)
 	case c.BOS < -1 || c.BOS >= c.VocabSize:
 		return fmt.Errorf("bos_token_id %d is outside the vocabulary of %d", c.BOS, c.VocabSize)
 	}
@@ -202,11 +183,8 @@ func (c *Config) check() error {
 		}
 	}
 	for i, l := range c.Layers {
-		if err := l.check(i); err != nil {
+		if err := l.check(i, len(c.Ropes)); err != nil {
 			return err
-		}
-		if l.QKNorm == EachHead && c.Norm.Wide {
-			return Unsupported("", "a norm of each head that multiplies in float32, in layer %d,", i)
 		}
 	}
 	if len(c.Layers) != c.NumLayers {
@@ -219,40 +197,28 @@ func (c *Config) check() error {
 	if !(c.LogitCap >= 0 && c.LogitCap <= 1e6) {
 		return fmt.Errorf("the soft cap of logits is %g; it must be between 0 and 1e6", c.LogitCap)
 	}
-	return c.RopeScaling.check()
+	for _, r := range c.Ropes {
+		if err := r.check(c.HeadDim); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (l Layer) check(number int) error {
+func (l Layer) check(number, ropes int) error {
 	switch {
 	case l.Mixer != Attention:
 		return Unsupported("attention is", "mixer %q of layer %d", l.Mixer, number)
 	case l.KVFrom != number:
 		return Unsupported("", "layer %d with the keys and values of layer %d", number, l.KVFrom)
+	case l.Rope < NoRope || l.Rope >= ropes:
+		return fmt.Errorf("layer %d has rotary embedding %d of %d", number, l.Rope, ropes)
 	case l.Window < 0:
 		return fmt.Errorf("the sliding window of layer %d is %d", number, l.Window)
 	case !(l.Scale > 0 && l.Scale <= 1e6):
 		return fmt.Errorf("the scale of layer %d's scores is %g; it must be above 0", number, l.Scale)
 	case !(l.ScoreCap >= 0 && l.ScoreCap <= 1e6):
 		return fmt.Errorf("the soft cap of layer %d's scores is %g; it must be between 0 and 1e6", number, l.ScoreCap)
-	}
-	return nil
-}
-
-func (s *RopeScaling) check() error {
-	if s == nil {
-		return nil
-	}
-	switch {
-	case !(s.Factor >= 1 && s.Factor <= 1e6):
-		return fmt.Errorf("the rope scaling factor is %g; it must be at least 1", s.Factor)
-	case s.Type != "linear" && (s.OriginalMaxPositions < 1 || s.OriginalMaxPositions > maxContext):
-		return fmt.Errorf("original_max_position_embeddings is %d", s.OriginalMaxPositions)
-	case s.Type == "llama3" && !(s.LowFreqFactor > 0 && s.HighFreqFactor > s.LowFreqFactor):
-		return fmt.Errorf("low_freq_factor %g and high_freq_factor %g must be positive and ascending", s.LowFreqFactor,
-			s.HighFreqFactor)
-	case s.Type == "yarn" && !(s.BetaSlow > 0 && s.BetaFast > 0 && s.AttentionFactor > 0 && s.AttentionFactor < 1e6):
-		return fmt.Errorf("beta_fast %g, beta_slow %g and attention_factor %g must be positive", s.BetaFast, s.BetaSlow,
-			s.AttentionFactor)
 	}
 	return nil
 }

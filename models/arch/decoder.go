@@ -13,13 +13,37 @@ type Decoder struct {
 	Defaults  Defaults
 	Names     Names // of its layers' tensors; nil: those of Llama
 	Norm      Norm
+	Stored    Stored // of a Hugging Face folder
+	Text      string // the key of config.json whose object is the decoder's config; "": config.json is
 
-	// JSON reads from a config.json what is the decoder's own, when the rest of c is read but for the rotary embedding
-	// and special tokens. The layers are [Config.LlamaLayer] before. What a key asks for that the decoder does not have
-	// is to be refused by name.
+	// JSON reads from a config.json what is the decoder's own, when the rest of c is read but for special tokens. The
+	// layers are [Config.LlamaLayer] before. What a key asks for that the decoder does not have is to be refused by
+	// name.
 	JSON func(j *JSON, c *Config) error
 	// Metadata does the same for a GGUF file.
 	Metadata func(m *Metadata, c *Config) error
+}
+
+// Stored says how a checkpoint has weights where it differs from [Config.Tensors].
+type Stored struct {
+	Interleaved bool              // rows of q and k lie so that a rotation turns neighbours
+	Renamed     map[string]string // beginnings of names, and what stands there otherwise
+	Unused      []string          // beginnings of the names of tensors that the decoder has no use for
+}
+
+// Name returns what [Config.Tensors] calls a tensor; ok is false for tensors without use.
+func (s Stored) Name(name string) (is string, ok bool) {
+	for _, begin := range s.Unused {
+		if strings.HasPrefix(name, begin) {
+			return "", false
+		}
+	}
+	for begin, want := range s.Renamed {
+		if rest, found := strings.CutPrefix(name, begin); found {
+			return want + rest, true
+		}
+	}
+	return name, true
 }
 
 // GGUF is what GGUF files of a decoder are like.
@@ -37,9 +61,11 @@ type Defaults struct {
 	HeadDim      int     // 0: hidden_size / num_attention_heads
 	Eps          float64 // 0: 1e-6
 	Theta        float64
+	LocalTheta   float64 // of layers with a window, where they have a rotary embedding of their own; 0: they have none
 	Tie          bool
 	BOS          int // -1: none
 	EOS          []int32
+	Sizes        map[string]int // of keys that have no default in other decoders
 }
 
 // supported lists the names that f has for decoders.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
@@ -24,7 +25,12 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 	if err != nil {
 		return Config{}, err
 	}
-	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm}
+	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm, Stored: d.Stored}
+	if d.Text != "" {
+		if j, err = j.text(d.Text); err != nil {
+			return Config{}, err
+		}
+	}
 	if err := j.sizes(&c, d.Defaults); err != nil {
 		return Config{}, err
 	}
@@ -37,7 +43,7 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 			"quantization_config (quant_method %q)", q.Method)
 	}
 	c.SetLayers(c.LlamaLayer())
-	err = errors.Join(d.JSON(j, &c), j.rope(&c, d.Defaults.Theta), j.specialTokens(&c, d.Defaults, generation))
+	err = errors.Join(j.ropes(&c, d.Defaults), d.JSON(j, &c), j.specialTokens(&c, d.Defaults, generation))
 	if j.err != nil { // what was read wrong may have led to the other
 		return Config{}, j.err
 	}
@@ -45,6 +51,24 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 		return Config{}, err
 	}
 	return c, c.check()
+}
+
+// text reads the object of a key. What stands beside it, and not in it, counts too.
+func (j *JSON) text(key string) (*JSON, error) {
+	if !j.Has(key) {
+		return nil, fmt.Errorf("%s is missing", key)
+	}
+	inner, err := j.object(key)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"bos_token_id", "eos_token_id", "tie_word_embeddings", "dtype", "torch_dtype",
+		"quantization_config"} {
+		if value, ok := j.fields[name]; ok && !inner.Present(name) {
+			inner.fields[name] = value
+		}
+	}
+	return inner, nil
 }
 
 // decoder finds the class by architectures, or by model_type in the configs that name none.
@@ -71,6 +95,11 @@ func (j *JSON) decoder(decoders []Decoder) (Decoder, error) {
 
 // sizes reads what all decoders have.
 func (j *JSON) sizes(c *Config, absent Defaults) error {
+	for key, size := range absent.Sizes {
+		if !j.Has(key) {
+			j.fields[key] = json.RawMessage(strconv.Itoa(size))
+		}
+	}
 	c.VocabSize = j.required("vocab_size")
 	c.HiddenSize = j.required("hidden_size")
 	c.IntermediateSize = j.required("intermediate_size")
@@ -130,6 +159,12 @@ func (j *JSON) Window(absent int) (int, error) {
 	return window, nil
 }
 
+// Types of layers.
+const (
+	fullAttention    = "full_attention"
+	slidingAttention = "sliding_attention"
+)
+
 // SlidingLayers reads layer_types: which layers are of type sliding_attention; nil where it is absent.
 func (j *JSON) SlidingLayers(c *Config) ([]bool, error) {
 	var types []string
@@ -142,65 +177,21 @@ func (j *JSON) SlidingLayers(c *Config) ([]bool, error) {
 	}
 	sliding := make([]bool, len(types))
 	for i, t := range types {
-		if t != "full_attention" && t != "sliding_attention" {
-			return nil, Unsupported("full_attention and sliding_attention are", "layer type %q", t)
+		if t != fullAttention && t != slidingAttention {
+			return nil, Unsupported(fullAttention+" and "+slidingAttention+" are", "layer type %q", t)
 		}
-		sliding[i] = t == "sliding_attention"
+		sliding[i] = t == slidingAttention
 	}
 	return sliding, nil
 }
 
-// rope fills RopeTheta and RopeScaling, with transformers' precedence between the two formats.
-func (j *JSON) rope(c *Config, defaultTheta float64) error {
-	c.RopeTheta = j.Float("rope_theta", defaultTheta)
-	partial := j.Float("partial_rotary_factor", 1)
-	key := "rope_scaling"
-	if raw := strings.TrimSpace(string(j.fields[key])); !j.Has(key) || raw == "{}" {
-		key = "rope_parameters"
+// AllButEvery is true for all layers but every n-th one; for none if n is 0.
+func AllButEvery(n, layers int) []bool {
+	list := make([]bool, layers)
+	for i := range list {
+		list[i] = n > 0 && (i+1)%n != 0
 	}
-	if j.Has(key) {
-		r, err := newJSON(j.fields[key])
-		if err != nil {
-			return fmt.Errorf("%s: %w", key, err)
-		}
-		for name, value := range r.fields {
-			if strings.HasPrefix(string(value), "{") {
-				return Unsupported("one set for all layers is", "%s for each layer type (%q)", key, name)
-			}
-		}
-		c.RopeTheta = r.Float("rope_theta", c.RopeTheta)
-		partial = r.Float("partial_rotary_factor", partial)
-		typ := r.String("rope_type", r.String("type", "default"))
-		original := r.Int("original_max_position_embeddings", c.MaxPositions)
-		original = j.Int("original_max_position_embeddings", original)
-		s := &RopeScaling{Type: typ, AttentionFactor: 1}
-		switch typ {
-		case "default", "none":
-			s = nil
-		case "linear":
-			s.Factor = r.requiredFloat("factor")
-		case "llama3":
-			s.Factor, s.OriginalMaxPositions = r.requiredFloat("factor"), original
-			s.LowFreqFactor, s.HighFreqFactor = r.requiredFloat("low_freq_factor"), r.requiredFloat("high_freq_factor")
-		case "yarn":
-			s.OriginalMaxPositions = original
-			s.Factor = r.Float("factor", float64(c.MaxPositions)/float64(max(original, 1)))
-			s.BetaFast, s.BetaSlow = r.Float("beta_fast", 32), r.Float("beta_slow", 1)
-			s.Truncate = r.Bool("truncate", true)
-			s.AttentionFactor = r.Float("attention_factor",
-				yarnAttentionFactor(s.Factor, r.Float("mscale", 0), r.Float("mscale_all_dim", 0)))
-		default:
-			return Unsupported("default, linear, llama3 and yarn are", "rope type %q", typ)
-		}
-		if r.err != nil {
-			return fmt.Errorf("%s: %w", key, r.err)
-		}
-		c.RopeScaling = s
-	}
-	if partial != 1 {
-		return Unsupported("the whole head must be rotated", "partial_rotary_factor %g", partial)
-	}
-	return nil
+	return list
 }
 
 // specialTokens fills BOS and EOS: the ids of generation_config.json first, then those of config.json.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/models/gguf"
 )
 
@@ -44,7 +45,7 @@ func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
 		return Config{}, Decoder{}, err
 	}
 	c.SetLayers(c.LlamaLayer())
-	if err := errors.Join(d.Metadata(m, &c), m.rope(&c), m.refusals(&c, d.GGUF.Keys)); err != nil {
+	if err := errors.Join(m.rope(&c), d.Metadata(m, &c), m.refusals(&c, d.GGUF.Keys)); err != nil {
 		return Config{}, Decoder{}, err
 	}
 	if m.err != nil {
@@ -67,7 +68,7 @@ func (m *Metadata) sizes(c *Config) error {
 	c.NumKVHeads = m.Int("attention.head_count_kv", c.NumHeads)
 	c.HeadDim = m.Int("attention.key_length", c.HiddenSize/c.NumHeads)
 	c.RMSNormEps = m.Float("attention.layer_norm_rms_epsilon", math.NaN())
-	c.RopeTheta = m.Float("rope.freq_base", 1e4)
+	c.Ropes = []Rope{{Theta: m.Float("rope.freq_base", 1e4)}}
 
 	embedding := m.File.Tensor("token_embd.weight")
 	if embedding == nil || len(embedding.Dims) != 2 {
@@ -88,7 +89,7 @@ func (m *Metadata) sizes(c *Config) error {
 	return nil
 }
 
-// rope reads the scaling, which is in keys for linear and yarn, and in a tensor of divisors for llama3.
+// rope reads the scaling of FullRope, which is in keys for linear and yarn, and in a tensor of divisors for llama3.
 func (m *Metadata) rope(c *Config) error {
 	typ := "none"
 	if m.Has("rope.scaling.type") {
@@ -98,25 +99,27 @@ func (m *Metadata) rope(c *Config) error {
 	if typ == "none" && !m.Has("rope.scaling.type") && factor != 1 {
 		typ = "linear" // files from before the type had a key
 	}
+	var scaling *RopeScaling
 	switch typ {
 	case "none":
 	case "linear":
 		if factor != 1 {
-			c.RopeScaling = &RopeScaling{Type: typ, Factor: factor, AttentionFactor: 1}
+			scaling = &RopeScaling{Type: typ, Factor: factor, AttentionFactor: 1}
 		}
 	case "yarn":
-		c.RopeScaling = &RopeScaling{Type: typ, Factor: factor, Truncate: true,
+		scaling = &RopeScaling{Type: typ, Factor: factor, Truncate: true,
 			BetaFast: m.Float("rope.scaling.yarn_beta_fast", 32), BetaSlow: m.Float("rope.scaling.yarn_beta_slow", 1),
 			AttentionFactor:      m.Float("rope.scaling.attn_factor", 1) * yarnAttentionFactor(factor, 0, 0),
 			OriginalMaxPositions: m.Int("rope.scaling.original_context_length", c.MaxPositions)}
 	default:
 		return Unsupported("none, linear and yarn are", "rope.scaling.type %q", typ)
 	}
+	c.Ropes[FullRope].Scaling = scaling
 	divisors := m.File.Tensor(RopeFactors)
 	if divisors == nil {
 		return m.err
 	}
-	if c.RopeScaling != nil {
+	if scaling != nil {
 		return Unsupported("", "%s together with rope.scaling.type %q", RopeFactors, typ)
 	}
 	if err := c.check(); err != nil { // the sizes are used below
@@ -136,20 +139,17 @@ func (m *Metadata) rope(c *Config) error {
 // frequencies and the original context are those of every Llama 3.1, 3.2 and 3.3; only the factor differs.
 func (c *Config) recoverLlama3(divisors []float32) error {
 	factor := float64(divisors[len(divisors)-1])
-	plain := *c
-	plain.RopeScaling = nil
-	scaled := plain
-	scaled.RopeScaling = &RopeScaling{Type: "llama3", Factor: factor, LowFreqFactor: 1, HighFreqFactor: 4,
+	base, _ := c.RopeFrequencies(FullRope)
+	scaling := &RopeScaling{Type: "llama3", Factor: factor, LowFreqFactor: 1, HighFreqFactor: 4,
 		AttentionFactor: 1, OriginalMaxPositions: 8192}
-	base, _ := plain.RopeFrequencies()
-	want, _ := scaled.RopeFrequencies()
+	c.Ropes[FullRope].Scaling = scaling
+	want, _ := c.RopeFrequencies(FullRope)
 	for i, d := range divisors {
 		if !(math.Abs(float64(base[i]/d)-float64(want[i])) <= 1e-5*float64(want[i])) {
 			return Unsupported("only those of Llama 3.1 to 3.3 are", "%s with divisors of another rope scaling",
 				RopeFactors)
 		}
 	}
-	c.RopeScaling = scaled.RopeScaling
 	return nil
 }
 
@@ -215,6 +215,21 @@ func (m *Metadata) Int(key string, absent int) int {
 		return absent
 	}
 	return int(n)
+}
+
+// SlidingLayers reads which layers have a window: a list, or a number n that says all but every n-th one, which is
+// pattern where there is none.
+func (m *Metadata) SlidingLayers(c *Config, pattern int) ([]bool, error) {
+	const key = "attention.sliding_window_pattern"
+	sliding, ok := m.File.Bools(m.prefix + key)
+	if !ok {
+		return AllButEvery(m.Int(key, pattern), c.NumLayers), nil
+	}
+	if len(sliding) != c.NumLayers {
+		return nil, fmt.Errorf("metadata key %q has %s for %s", m.prefix+key, plural.Count(len(sliding), "entry"),
+			plural.Count(c.NumLayers, "layer"))
+	}
+	return sliding, nil
 }
 
 func (m *Metadata) required(key string) int {

@@ -1,19 +1,81 @@
 package arch
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
-// RopeFrequencies returns the inverse frequencies of the rotary embedding, HeadDim/2 radians per position, scaling
-// applied, and the factor that cos and sin are multiplied by. The steps are transformers' (modeling_rope_utils), each
+// Rope is a rotary embedding: how queries and keys are turned by their positions.
+type Rope struct {
+	Theta   float64
+	Scaling *RopeScaling // nil: frequencies used as they are
+}
+
+// Values of Layer.Rope. A model has one rotary embedding, or one for layers that attend to all and one for layers with
+// a window: those of decoders with Defaults.LocalTheta.
+const (
+	NoRope    = -1
+	FullRope  = 0
+	LocalRope = 1
+)
+
+// RopeScaling holds the parameters of a rotary embedding for longer contexts, under the names and formulas of
+// transformers' modeling_rope_utils. Config.RopeFrequencies computes with them.
+type RopeScaling struct {
+	Type   string  // "linear", "llama3" or "yarn"
+	Factor float64 // >= 1
+
+	LowFreqFactor, HighFreqFactor float64 // llama3
+
+	BetaFast, BetaSlow float64 // yarn
+	Truncate           bool    // yarn: correction range cut to whole dimensions
+	AttentionFactor    float64 // yarn: cos and sin are multiplied by it; 1 for the other types
+
+	OriginalMaxPositions int // llama3, yarn: context length before the extension, tokens
+}
+
+func (r Rope) check(headDim int) error {
+	switch {
+	case headDim%2 != 0:
+		return fmt.Errorf("head_dim is %d; the rotary embedding needs an even one", headDim)
+	case !(r.Theta > 1 && r.Theta < 1e30):
+		return fmt.Errorf("rope_theta is %g; it must be above 1", r.Theta)
+	}
+	return r.Scaling.check()
+}
+
+func (s *RopeScaling) check() error {
+	if s == nil {
+		return nil
+	}
+	switch {
+	case !(s.Factor >= 1 && s.Factor <= 1e6):
+		return fmt.Errorf("the rope scaling factor is %g; it must be at least 1", s.Factor)
+	case s.Type != "linear" && (s.OriginalMaxPositions < 1 || s.OriginalMaxPositions > maxContext):
+		return fmt.Errorf("original_max_position_embeddings is %d", s.OriginalMaxPositions)
+	case s.Type == "llama3" && !(s.LowFreqFactor > 0 && s.HighFreqFactor > s.LowFreqFactor):
+		return fmt.Errorf("low_freq_factor %g and high_freq_factor %g must be positive and ascending", s.LowFreqFactor,
+			s.HighFreqFactor)
+	case s.Type == "yarn" && !(s.BetaSlow > 0 && s.BetaFast > 0 && s.AttentionFactor > 0 && s.AttentionFactor < 1e6):
+		return fmt.Errorf("beta_fast %g, beta_slow %g and attention_factor %g must be positive", s.BetaFast, s.BetaSlow,
+			s.AttentionFactor)
+	}
+	return nil
+}
+
+// RopeFrequencies returns the inverse frequencies of one of Ropes, HeadDim/2 radians per position, scaling applied, and
+// the factor that cos and sin are multiplied by. The steps are transformers' (modeling_rope_utils), each
 // rounded to float32 as there: an error of one last bit is an angle of 1e-3 at position 10,000.
-func (c *Config) RopeFrequencies() (inv []float32, attentionFactor float64) {
+func (c *Config) RopeFrequencies(number int) (inv []float32, attentionFactor float64) {
+	rope := c.Ropes[number]
 	half := c.HeadDim / 2
 	power := make([]float32, half) // theta^(2i/d)
 	inv = make([]float32, half)
 	for i := range inv {
-		power[i] = float32(math.Pow(float64(float32(c.RopeTheta)), float64(float32(2*i)/float32(c.HeadDim))))
+		power[i] = float32(math.Pow(float64(float32(rope.Theta)), float64(float32(2*i)/float32(c.HeadDim))))
 		inv[i] = 1 / power[i]
 	}
-	s := c.RopeScaling
+	s := rope.Scaling
 	if s == nil {
 		return inv, 1
 	}
@@ -26,7 +88,7 @@ func (c *Config) RopeFrequencies() (inv []float32, attentionFactor float64) {
 	case "llama3":
 		s.scaleLlama3(inv)
 	case "yarn":
-		low, high := s.correctionRange(c.HeadDim, c.RopeTheta)
+		low, high := s.correctionRange(c.HeadDim, rope.Theta)
 		for i := range inv {
 			ramp := min(max((float32(i)-float32(low))/float32(high-low), 0), 1)
 			keep := 1 - ramp // share of the unscaled frequency

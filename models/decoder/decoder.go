@@ -40,7 +40,7 @@ func AttentionOptions(cfg models.Config, number int, oneTokenPerSeq bool) attent
 func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state []*Node,
 	attention AttentionFunc) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, tokens)
-	b := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows, turn: rotary(cfg, positions),
+	b := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows, turns: rotary(cfg, positions),
 		firstKeys: w.nodes[firstKeysName]}
 	x := b.embed(w, tokens)
 	x, state = eachLayer(cfg.NumLayers, w, x, state, func(at Layer, w Weights, x *Node, state []*Node) (*Node,
@@ -89,8 +89,8 @@ type body struct {
 	cfg, whole models.Config // what one device has, and all have
 	split      Partition
 	rows       *Node
-	turn       *rotation
-	firstKeys  *Node // see there
+	turns      []*rotation // of cfg.Ropes
+	firstKeys  *Node       // see there
 }
 
 // embed returns the embeddings of tokens [T, hidden].
@@ -128,9 +128,9 @@ func (b body) norm(w Weights, is bool, part arch.Part, x *Node) *Node {
 // heads are the queries, keys and values of a layer.
 func (b body) heads(w Weights, layer arch.Layer, h *Node) (q, k, v *Node) {
 	qkv := apply(w, "qkv", layer.QKVBias, h, linear.Options{Rows: b.rows})
-	turn := b.turn
-	if !layer.Rope {
-		turn = nil
+	var turn *rotation
+	if layer.Rope != arch.NoRope {
+		turn = b.turns[layer.Rope]
 	}
 	var qNorm, kNorm *Node
 	switch layer.QKNorm {

@@ -9,23 +9,27 @@ import (
 	"github.com/quire/quire/models"
 )
 
-// rotation holds the cosines and sines f32[T, D/2] of the rotary embedding's angles.
+// rotation holds the cosines and sines f32[T, half] of a rotary embedding's angles, for 2*half numbers of each head.
 type rotation struct{ cos, sin *Node }
 
-// rotary returns the rotation of tokens at positions i32[T].
-func rotary(cfg models.Config, positions *Node) *rotation {
-	g := positions.Graph()
-	frequencies, factor := cfg.RopeFrequencies()
-	t, half := positions.Shape().Dimensions[0], len(frequencies)
-	angles := Mul(
-		BroadcastToDims(InsertAxes(ConvertDType(positions, dtypes.Float32), -1), t, half),
-		BroadcastToDims(InsertAxes(Const(g, frequencies), 0), t, half))
-	return &rotation{MulScalar(Cos(angles), factor), MulScalar(Sin(angles), factor)}
+// rotary returns the rotations of tokens at positions i32[T], by the numbers of cfg.Ropes.
+func rotary(cfg models.Config, positions *Node) []*rotation {
+	turns := make([]*rotation, len(cfg.Ropes))
+	t := positions.Shape().Dimensions[0]
+	for i := range turns {
+		frequencies, factor := cfg.RopeFrequencies(i)
+		half := len(frequencies)
+		angles := Mul(
+			BroadcastToDims(InsertAxes(ConvertDType(positions, dtypes.Float32), -1), t, half),
+			BroadcastToDims(InsertAxes(Const(positions.Graph(), frequencies), 0), t, half))
+		turns[i] = &rotation{MulScalar(Cos(angles), factor), MulScalar(Sin(angles), factor)}
+	}
+	return turns
 }
 
 // splitHeads cuts the fused projection qkv [T, (H+2*KVH)*D] into queries [T, H, D], keys and values [T, KVH, D].
-// Queries and keys are normalized with the weights qNorm and kNorm [D], where those are not nil, then rotated, where
-// turn is not nil. rows, i32[], as in [Hidden].
+// Queries and keys are normalized with the weights qNorm and kNorm [D], as [rmsNorm] does, where those are not nil,
+// then rotated, where turn is not nil. rows, i32[], as in [Hidden].
 func splitHeads(cfg models.Config, qkv, qNorm, kNorm *Node, turn *rotation, rows *Node) (q, k, v *Node) {
 	t, dtype := qkv.Shape().Dimensions[0], qkv.DType()
 	inputs := []*Node{qkv}
@@ -63,10 +67,13 @@ func splitPlain(cfg models.Config, qkv *Node) (q, k, v *Node) {
 	return part(0, cfg.NumHeads), part(cfg.NumHeads, cfg.NumKVHeads), part(cfg.NumHeads+cfg.NumKVHeads, cfg.NumKVHeads)
 }
 
-// rotate turns the pairs (x[i], x[i+D/2]) of [T, heads, D] by their angles, in float32.
+// rotate turns the pairs (x[i], x[i+half]) of [T, heads, D] by their angles, in float32. Numbers from 2*half on stay.
 func rotate(x, cos, sin *Node) *Node {
-	dims := x.Shape().Dimensions
-	half := dims[2] / 2
+	dims, half := x.Shape().Dimensions, cos.Shape().Dimensions[1]
+	if 2*half < dims[2] {
+		return Concatenate([]*Node{rotate(SliceAxis(x, 2, AxisRangeFromStart(2*half)), cos, sin),
+			SliceAxis(x, 2, AxisRange(2*half))}, 2)
+	}
 	x32 := ConvertDType(x, dtypes.Float32)
 	a, b := SliceAxis(x32, 2, AxisRange(0, half)), SliceAxis(x32, 2, AxisRange(half))
 	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 1), dims[0], dims[1], half) }

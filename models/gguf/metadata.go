@@ -150,6 +150,18 @@ func (f *File) Strings(key string) (list []string, ok bool) {
 	return list, true
 }
 
+// Bools returns an array of bools.
+func (f *File) Bools(key string) (list []bool, ok bool) {
+	v, ok := f.values[key]
+	if !ok || !v.array || v.typ != typeBool {
+		return nil, false
+	}
+	for _, b := range v.raw {
+		list = append(list, b != 0)
+	}
+	return list, true
+}
+
 // Ints decodes an array of integers; ok is false when the key is absent, of another type, or holds one beyond int64.
 func (f *File) Ints(key string) (list []int64, ok bool) {
 	v, ok := f.values[key]

@@ -85,7 +85,7 @@ func readNoRope(j *arch.JSON, c *arch.Config) error {
 				plural.Count(c.NumLayers, "layer"))
 		}
 		for i := range c.Layers {
-			c.Layers[i].Rope = layers[i] != 0
+			setRope(&c.Layers[i], layers[i] != 0)
 		}
 		return nil
 	}
@@ -93,9 +93,15 @@ func readNoRope(j *arch.JSON, c *arch.Config) error {
 		return fmt.Errorf("no_rope_layer_interval is %d; it must be at least 1", interval)
 	}
 	for i := range c.Layers {
-		c.Layers[i].Rope = (i+1)%interval != 0
+		setRope(&c.Layers[i], (i+1)%interval != 0)
 	}
 	return nil
+}
+
+func setRope(l *arch.Layer, is bool) {
+	if !is {
+		l.Rope = arch.NoRope
+	}
 }
 
 // readWindows finds the layers with a window: all of a Mistral, those with use_sliding_window that layer_types or
@@ -131,7 +137,7 @@ func (f features) readWindows(j *arch.JSON, c *arch.Config) error {
 	for i := range c.Layers {
 		sliding := window > 0 && i >= from
 		if f.noRope {
-			sliding = window > 0 && !c.Layers[i].Rope
+			sliding = window > 0 && c.Layers[i].Rope == arch.NoRope
 		}
 		if types != nil {
 			sliding = types[i]
@@ -158,7 +164,7 @@ func (f features) readMetadata(m *arch.Metadata, c *arch.Config) error {
 		l := &c.Layers[i]
 		l.QKNorm, l.Window = f.qkNorm, window
 		l.QKVBias, l.OBias, l.MLPBias = f.qkvBias || has("attn_q.bias"), has("attn_output.bias"), has("ffn_gate.bias")
-		l.Rope = !f.noRope || (i+1)%4 != 0 // the format has no key for it; the converter takes SmolLM3's default
+		setRope(l, !f.noRope || (i+1)%4 != 0) // the format has no key for it; the converter takes SmolLM3's default
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ QWEN2 = dict(BASE, model_type="qwen2", architectures=["Qwen2ForCausalLM"])
 QWEN3 = dict(BASE, model_type="qwen3", architectures=["Qwen3ForCausalLM"])
 SMOLLM3 = dict(BASE, model_type="smollm3", architectures=["SmolLM3ForCausalLM"])
 GEMMA2 = dict(BASE, model_type="gemma2", architectures=["Gemma2ForCausalLM"])
+GEMMA3 = dict(BASE, model_type="gemma3_text", architectures=["Gemma3ForCausalLM"])
 OLMO2 = dict(BASE, model_type="olmo2", architectures=["Olmo2ForCausalLM"])
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
 BIG = dict(hidden_size=512, num_attention_heads=4, rope_theta=500000.0, max_position_embeddings=131072)
@@ -65,6 +66,10 @@ CASES = {
     "gemma2, defaults": without(GEMMA2, "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "gemma2, no caps": dict(GEMMA2, attn_logit_softcapping=None, final_logit_softcapping=None, head_dim=16, query_pre_attn_scalar=24),
     "gemma2, layer types": dict(GEMMA2, sliding_window=16, layer_types=["full_attention", "sliding_attention"] * 3, tie_word_embeddings=False),
+    "gemma3": dict(GEMMA3, head_dim=16, sliding_window=16),
+    "gemma3, defaults": {k: GEMMA3[k] for k in ("model_type", "architectures", "num_hidden_layers", "hidden_size")},
+    "gemma3, older style": dict(GEMMA3, head_dim=16, sliding_window=16, sliding_window_pattern=3, query_pre_attn_scalar=24, rope_theta=2e6, rope_local_base_freq=20000.0, rope_scaling={"factor": 8.0, "rope_type": "linear"}, final_logit_softcapping=20.0, tie_word_embeddings=False),
+    "gemma3, newer style": dict(GEMMA3, head_dim=16, sliding_window=16, layer_types=["full_attention", "sliding_attention"] * 3, rope_parameters={"full_attention": {"rope_type": "linear", "factor": 4.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 5e4}}),
     "olmo2, defaults": without(dict(OLMO2, vocab_size=50304), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "olmo2, biases, theta": dict(OLMO2, attention_bias=True, rope_theta=500000.0, tie_word_embeddings=True),
 }
@@ -81,6 +86,8 @@ def resolve(config):
             window = parsed.sliding_window
         windows.append(window or 0)
     rotary = model.model.rotary_emb
+    full, local = (getattr(rotary, f"{kind}_inv_freq", None) for kind in ("full_attention", "sliding_attention"))
+    local = {} if local is None else {"local_inv_freq": local.to(torch.float32).tolist()}
     eos = parsed.eos_token_id
     return {
         "num_key_value_heads": parsed.num_key_value_heads,
@@ -90,13 +97,13 @@ def resolve(config):
         "windows": windows,
         "no_rope": [not getattr(a, "use_rope", 1) for a in attentions],
         "scales": [a.scaling for a in attentions],
-        "score_caps": [getattr(a, "attn_logit_softcapping", None) or 0 for a in attentions],
+        "score_caps": [config["model_type"] == "gemma2" and a.attn_logit_softcapping or 0 for a in attentions],
         "logit_cap": getattr(parsed, "final_logit_softcapping", None) or 0,
         "tied": bool(parsed.tie_word_embeddings),
         "bos": -1 if parsed.bos_token_id is None else parsed.bos_token_id,
         "eos": [] if eos is None else eos if isinstance(eos, list) else [eos],
-        "inv_freq": rotary.inv_freq.to(torch.float32).tolist(),
-        "attention_factor": float(rotary.attention_scaling),
+        "inv_freq": (rotary.inv_freq if full is None else full).to(torch.float32).tolist(), **local,
+        "attention_factor": float(rotary.attention_scaling if full is None else rotary.full_attention_attention_scaling),
         "tensors": {name: list(x.shape) for name, x in model.state_dict().items()
                     if (".layers." not in name or ".layers.0." in name) and not (parsed.tie_word_embeddings and name == "lm_head.weight")},
     }

@@ -90,6 +90,7 @@ def permute(w, heads):
 def convert(folder, path, arch, extra=None):
     config = json.loads((folder / "config.json").read_text())
     rope = config.get("rope_parameters") or {}
+    rope = rope.get("full_attention", rope)
     heads, kv = config["num_attention_heads"], config["num_key_value_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     theta = rope.get("rope_theta") or config.get("rope_theta")
@@ -104,8 +105,14 @@ def convert(folder, path, arch, extra=None):
     if arch == "gemma2":
         w.add_attn_logit_softcapping(config["attn_logit_softcapping"]), w.add_final_logit_softcapping(config["final_logit_softcapping"])
         w.add_sliding_window(config["sliding_window"])
+    elif arch == "gemma3":
+        w.add_sliding_window(config["sliding_window"])
+        w.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
+        w.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
     else:
         w.add_rope_dimension_count(head_dim)
+    if rope.get("rope_type") == "linear":
+        w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR), w.add_rope_scaling_factor(rope["factor"])
     w.add_bos_token_id(1), w.add_eos_token_id(2), w.add_eot_token_id(5)
     if extra == "yarn":
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN), w.add_rope_scaling_factor(4.0), w.add_rope_scaling_orig_ctx_len(40)
@@ -121,9 +128,9 @@ def convert(folder, path, arch, extra=None):
         x = x.numpy()
         if arch in ("llama", "smollm3") and (".q_proj." in name or ".k_proj." in name):
             x = permute(x, heads if ".q_proj." in name else kv)
-        if arch == "gemma2" and name.endswith("norm.weight"):
+        if arch in ("gemma2", "gemma3") and name.endswith("norm.weight"):
             x = x + 1
-        w.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(x if arch == "gemma2" and x.ndim == 1 else x.astype(np.float16)))
+        w.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(x if arch in ("gemma2", "gemma3") and x.ndim == 1 else x.astype(np.float16)))
     w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
 
 
@@ -150,6 +157,7 @@ def main():
     convert(tiny / "qwen3", out / "qwen3.gguf", "qwen3")
     convert(tiny / "smollm3", out / "smollm3.gguf", "smollm3")
     convert(tiny / "gemma2", out / "gemma2.gguf", "gemma2")
+    convert(tiny / "gemma3", out / "gemma3.gguf", "gemma3")
     convert(tiny / "olmo2", out / "olmo2.gguf", "olmo2")
     write_smollm2(smollm2, out / "smollm2.json")
 

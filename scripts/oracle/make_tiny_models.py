@@ -51,6 +51,22 @@ LLAMA3 = dict(
     rope_parameters=dict(rope_type="default", rope_theta=500000.0),
 )
 
+GEMMA3 = dict(
+    num_key_value_heads=2,
+    num_hidden_layers=4,
+    head_dim=16,
+    query_pre_attn_scalar=24,
+    sliding_window=16,
+    layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+    tie_word_embeddings=True,
+    rms_norm_eps=1e-6,
+    rope_parameters=dict(
+        sliding_attention=dict(rope_type="default", rope_theta=100.0),
+        full_attention=dict(rope_type="linear", rope_theta=10000.0, factor=2.5),
+    ),
+)
+TINY_VISION = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=28)
+
 # name -> (model_type, seed, settings over COMMON)
 FAMILIES = {
     "llama2": ("llama", 1, dict(num_key_value_heads=4, rope_parameters=dict(rope_type="default", rope_theta=10000.0))),
@@ -191,11 +207,17 @@ FAMILIES = {
             rope_parameters=dict(rope_type="default", rope_theta=500000.0),
         ),
     ),
+    # The rope of the layers without a window is scaled, as in Gemma 3 4B and larger.
+    "gemma3": ("gemma3_text", 16, GEMMA3),
+    # The same inside a config that has pictures too.
+    "gemma3-vision": ("gemma3", 16, GEMMA3),
 }
 
 # As in Llama 3 Instruct, generation_config.json names more end-of-sequence ids than config.json does.
 GENERATION_EOS = {"llama3": [48, 50]}
 BF16 = {"llama3-bf16"}
+# name -> the family whose config is its text_config
+NESTED = {"gemma3-vision": "gemma3"}
 SHARDED = {"llama3-sharded": 3}
 CLASSIC = {"llama2", "llama32-tied", "llama-linear", "qwen2"}
 
@@ -204,16 +226,16 @@ def randomize(model, seed):
     """Give every parameter a random value of a size that keeps logits varied and f32 rounding small."""
     gen = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for name, p in sorted(model.named_parameters()):
+        for name, p in sorted(model.named_parameters(), key=lambda np: np[0].replace("model.language_model.", "model.")):
             noise = torch.randn(p.shape, generator=gen, dtype=torch.float32)
             if "norm" in name:
                 # Spread widely, with a few negative weights. Gemma adds 1 itself.
-                p.copy_((model.config.model_type != "gemma2") + 0.5 * noise)
+                p.copy_((not model.config.model_type.startswith(("gemma2", "gemma3"))) + 0.5 * noise)
             elif name.endswith("bias"):
                 p.copy_(0.5 * noise)
             elif "embed_tokens" in name:
                 # Small against what the layers add: tied logits would otherwise favour the token just read.
-                p.copy_((0.15 if model.config.tie_word_embeddings else 0.5) * noise)
+                p.copy_((0.15 if model.config.get_text_config().tie_word_embeddings else 0.5) * noise)
             elif "lm_head" in name:
                 p.copy_(1.5 / math.sqrt(p.shape[1]) * noise)
             else:
@@ -245,12 +267,16 @@ def classic(cfg):
 
 def write(root, name):
     kind, seed, settings = FAMILIES[name]
-    config = CONFIG_MAPPING[kind](**(COMMON | settings))
+    settings = COMMON | settings
+    if name in NESTED:
+        text = dict(settings, model_type=FAMILIES[NESTED[name]][0])
+        settings = dict(text_config=text, vision_config=TINY_VISION, tie_word_embeddings=settings["tie_word_embeddings"])
+    config = CONFIG_MAPPING[kind](**settings)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     randomize(model, seed)
     if name in BF16:
         model = model.to(torch.bfloat16)
-    model.generation_config.eos_token_id = GENERATION_EOS.get(name, config.eos_token_id)
+    model.generation_config.eos_token_id = GENERATION_EOS.get(name, config.get_text_config().eos_token_id)
     folder = root / name
     shutil.rmtree(folder, ignore_errors=True)
     if name in SHARDED:

@@ -63,14 +63,16 @@ q_error *quire_rope(q_frame *f) {
 	}
 	if (rotate) {
 		const q_array *cos = q_arg(f, next++), *sin = q_arg(f, next++);
-		if (a.dim % 2) return q_fail(f, "heads of %lld numbers cannot be rotated in pairs", (long long)a.dim);
-		if ((e = q_shape(f, cos, "cos", Q_F32, rows, a.dim / 2)) || (e = q_shape(f, sin, "sin", Q_F32, rows, a.dim / 2))) return e;
+		if (cos->rank == 2) a.half = cos->dims[1];
+		if (2 * a.half > a.dim) return q_fail(f, "heads of %lld numbers cannot be rotated in %lld pairs", (long long)a.dim, (long long)a.half);
+		if ((e = q_shape(f, cos, "cos", Q_F32, rows, a.half)) || (e = q_shape(f, sin, "sin", Q_F32, rows, a.half))) return e;
 		a.cos = cos->data;
 		a.sin = sin->data;
 	}
 	if (norm) {
 		const q_array *q_norm = q_arg(f, next++), *k_norm = q_arg(f, next++);
-		if ((e = q_shape(f, q_norm, "q_norm", qkv->dtype, a.dim)) || (e = q_shape(f, k_norm, "k_norm", qkv->dtype, a.dim))) return e;
+		a.norm_dtype = q_norm->dtype == Q_F32 ? Q_F32 : qkv->dtype;
+		if ((e = q_shape(f, q_norm, "q_norm", a.norm_dtype, a.dim)) || (e = q_shape(f, k_norm, "k_norm", a.norm_dtype, a.dim))) return e;
 		a.q_norm = q_norm->data;
 		a.k_norm = k_norm->data;
 	}

@@ -8,9 +8,10 @@
 // which the first `rows` rows are made. Before the product with a weight of x's type the quotient is rounded to that.
 q_error *quire_rms_norm(q_frame *f);
 
-// quire_rope: qkv [T, (H+2*KVH)*D] of f32, bf16 or f16; where rotate: cos and sin f32[T, D/2]; where norm: weights [D] of qkv's
-// element type for queries and keys; rows s32[]. Attributes heads, kv_heads i64, rotate, norm bool, eps f64.
-// -> q [T, H, D], k and v [T, KVH, D]: the heads of the first `rows` rows; of q and k normalized, then rotated.
+// quire_rope: qkv [T, (H+2*KVH)*D] of f32, bf16 or f16; where rotate: cos and sin f32[T, half], half <= D/2; where norm: weights
+// [D] for queries and keys, of qkv's element type or of f32 as in quire_rms_norm; rows s32[]. Attributes heads, kv_heads i64, rotate, norm bool, eps f64.
+// -> q [T, H, D], k and v [T, KVH, D]: the heads of the first `rows` rows; of q and k normalized, then the first
+// 2*half numbers rotated.
 q_error *quire_rope(q_frame *f);
 
 typedef struct {
@@ -26,8 +27,8 @@ typedef struct {
 	const void *qkv, *q_norm, *k_norm; // the weights are NULL without norm
 	const float *cos, *sin;            // NULL without rotation
 	void *q, *k, *v;
-	int dtype;
-	int64_t heads, kv_heads, dim;
+	int dtype, norm_dtype;
+	int64_t heads, kv_heads, dim, half; // the first 2*half numbers of a head are rotated
 	float eps;
 	int64_t rows, step;
 } q_rope_args;

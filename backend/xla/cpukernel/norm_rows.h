@@ -101,22 +101,23 @@ static inline __attribute__((always_inline)) void rotate(const void *x, const fl
 
 // turn makes the heads of a row from x.
 static inline __attribute__((always_inline)) void turn(const q_rope_args *a, int64_t row, const char *x, const void *weight, char *y,
-	int64_t heads, int dtype) {
-	size_t bytes = a->dim * size_of(dtype);
+	int64_t heads, int dtype, int of) {
+	size_t bytes = a->dim * size_of(dtype), turned = 2 * a->half * size_of(dtype);
 	for (; heads--; x += bytes, y += bytes) {
 		const void *from = x;
-		if (weight) normalize(x, weight, y, dtype, dtype, a->dim, a->eps), from = y;
-		if (a->cos) rotate(from, a->cos + row * (a->dim / 2), a->sin + row * (a->dim / 2), y, dtype, a->dim / 2);
-		else if (!weight) memcpy(y, x, bytes);
+		if (weight) normalize(x, weight, y, dtype, of, a->dim, a->eps), from = y;
+		else if (turned < bytes) memcpy(y + turned, x + turned, bytes - turned);
+		if (a->cos) rotate(from, a->cos + row * a->half, a->sin + row * a->half, y, dtype, a->half);
 	}
 }
 
-static inline __attribute__((always_inline)) void rope_rows(const q_rope_args *a, int64_t from, int64_t to, int dtype) {
+static inline __attribute__((always_inline)) void rope_rows(const q_rope_args *a, int64_t from, int64_t to, int dtype,
+	int of) {
 	size_t bytes = a->dim * size_of(dtype), q = a->heads * bytes, kv = a->kv_heads * bytes;
 	for (int64_t i = from; i < to; i++) {
 		const char *x = (const char *)a->qkv + i * (q + 2 * kv);
-		turn(a, i, x, a->q_norm, (char *)a->q + i * q, a->heads, dtype);
-		turn(a, i, x + q, a->k_norm, (char *)a->k + i * kv, a->kv_heads, dtype);
+		turn(a, i, x, a->q_norm, (char *)a->q + i * q, a->heads, dtype, of);
+		turn(a, i, x + q, a->k_norm, (char *)a->k + i * kv, a->kv_heads, dtype, of);
 		memcpy((char *)a->v + i * kv, x + q + kv, kv);
 	}
 }
@@ -124,7 +125,10 @@ static inline __attribute__((always_inline)) void rope_rows(const q_rope_args *a
 void Q_ROPE_ROWS(void *args, int64_t i) {
 	const q_rope_args *a = args;
 	int64_t from = i * a->step, to = from + a->step < a->rows ? from + a->step : a->rows;
-	if (a->dtype == Q_F32) rope_rows(a, from, to, Q_F32);
-	else if (a->dtype == Q_BF16) rope_rows(a, from, to, Q_BF16);
-	else rope_rows(a, from, to, Q_F16);
+	const int wide = a->norm_dtype == Q_F32;
+	if (a->dtype == Q_F32) rope_rows(a, from, to, Q_F32, Q_F32);
+	else if (a->dtype == Q_BF16 && wide) rope_rows(a, from, to, Q_BF16, Q_F32);
+	else if (a->dtype == Q_BF16) rope_rows(a, from, to, Q_BF16, Q_BF16);
+	else if (wide) rope_rows(a, from, to, Q_F16, Q_F32);
+	else rope_rows(a, from, to, Q_F16, Q_F16);
 }

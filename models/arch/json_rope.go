@@ -1,0 +1,112 @@
+package arch
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+)
+
+// ropes fills c.Ropes, with transformers' precedence between the two formats: that of transformers 4 has rope_theta and
+// rope_scaling, that of 5 rope_parameters.
+func (j *JSON) ropes(c *Config, absent Defaults) error {
+	if absent.LocalTheta > 0 {
+		return j.ropesOfTypes(c, absent)
+	}
+	key := "rope_scaling"
+	if raw := strings.TrimSpace(string(j.fields[key])); !j.Has(key) || raw == "{}" {
+		key = "rope_parameters"
+	}
+	set, err := j.object(key)
+	if err != nil {
+		return err
+	}
+	for name, value := range set.fields {
+		if strings.HasPrefix(string(value), "{") {
+			return Unsupported("one set for all layers is", "%s for each layer type (%q)", key, name)
+		}
+	}
+	r, err := j.rope(c, set, key, j.Float("rope_theta", absent.Theta), absent)
+	c.Ropes = []Rope{r}
+	return err
+}
+
+// ropesOfTypes reads one for each type of layers: FullRope and LocalRope. rope_scaling is of the first.
+func (j *JSON) ropesOfTypes(c *Config, absent Defaults) error {
+	const key = "rope_parameters"
+	types, err := j.object(key)
+	if err != nil {
+		return err
+	}
+	for name := range types.fields {
+		if name != fullAttention && name != slidingAttention {
+			return Unsupported(fullAttention+" and "+slidingAttention+" are", "%q of %s", name, key)
+		}
+	}
+	full, err := types.object(fullAttention)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	sliding, err := types.object(slidingAttention)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	scaling, err := j.object("rope_scaling")
+	if err != nil {
+		return err
+	}
+	maps.Copy(full.fields, scaling.fields)
+	c.Ropes = make([]Rope, 2)
+	if c.Ropes[FullRope], err = j.rope(c, full, key, j.Float("rope_theta", absent.Theta), absent); err != nil {
+		return err
+	}
+	c.Ropes[LocalRope], err = j.rope(c, sliding, key, j.Float("rope_local_base_freq", absent.LocalTheta), absent)
+	return err
+}
+
+// rope reads one rotary embedding from set, the object of a key; theta is the one where it has none.
+func (j *JSON) rope(c *Config, set *JSON, key string, theta float64, absent Defaults) (Rope, error) {
+	rope := Rope{Theta: set.Float("rope_theta", theta)}
+	partial := set.Float("partial_rotary_factor", j.Float("partial_rotary_factor", 1))
+	typ := set.String("rope_type", set.String("type", "default"))
+	original := j.Int("original_max_position_embeddings", set.Int("original_max_position_embeddings", c.MaxPositions))
+	s := &RopeScaling{Type: typ, AttentionFactor: 1}
+	switch typ {
+	case "default", "none":
+		s = nil
+	case "linear":
+		s.Factor = set.requiredFloat("factor")
+	case "llama3":
+		s.Factor, s.OriginalMaxPositions = set.requiredFloat("factor"), original
+		s.LowFreqFactor, s.HighFreqFactor = set.requiredFloat("low_freq_factor"), set.requiredFloat("high_freq_factor")
+	case "yarn":
+		s.OriginalMaxPositions = original
+		s.Factor = set.Float("factor", float64(c.MaxPositions)/float64(max(original, 1)))
+		s.BetaFast, s.BetaSlow = set.Float("beta_fast", 32), set.Float("beta_slow", 1)
+		s.Truncate = set.Bool("truncate", true)
+		s.AttentionFactor = set.Float("attention_factor",
+			yarnAttentionFactor(s.Factor, set.Float("mscale", 0), set.Float("mscale_all_dim", 0)))
+	default:
+		return rope, Unsupported("default, linear, llama3 and yarn are", "rope type %q", typ)
+	}
+	if set.err != nil {
+		return rope, fmt.Errorf("%s: %w", key, set.err)
+	}
+	rope.Scaling = s
+	if partial != 1 {
+		return rope, Unsupported("the whole head must be rotated", "partial_rotary_factor %g", partial)
+	}
+	return rope, nil
+}
+
+// object reads an object: an empty one where the key is absent.
+func (j *JSON) object(key string) (*JSON, error) {
+	if !j.Has(key) {
+		return &JSON{fields: map[string]json.RawMessage{}}, nil
+	}
+	o, err := newJSON(j.fields[key])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return o, nil
+}

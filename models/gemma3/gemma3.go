@@ -1,0 +1,99 @@
+// Package gemma3 has the decoders of Gemma 3: as Gemma-2, with norms of queries and keys in place of soft caps, a
+// window in five of six layers, and a rotary embedding of their own for these.
+package gemma3
+
+import (
+	"math"
+
+	"github.com/quire/quire/models/arch"
+)
+
+// Decoders are Gemma3ForCausalLM, and the text of models that read pictures too.
+var Decoders = []arch.Decoder{
+	decoder(arch.Decoder{Class: "Gemma3ForCausalLM", ModelType: "gemma3_text", GGUF: arch.GGUF{
+		Architecture: "gemma3", OffsetNorms: true,
+		Keys: []string{"attention.sliding_window", "attention.sliding_window_pattern", "rope.freq_base_swa",
+			"final_logit_softcapping"}}}),
+	decoder(arch.Decoder{Class: "Gemma3ForConditionalGeneration", ModelType: "gemma3", Text: "text_config",
+		Stored: arch.Stored{
+			Renamed: map[string]string{"language_model.model.": "model.", "model.language_model.": "model.",
+				"language_model.lm_head.": "lm_head."},
+			Unused: []string{"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+				"model.multi_modal_projector."}}}),
+}
+
+func decoder(d arch.Decoder) arch.Decoder {
+	d.Defaults = arch.Defaults{KVHeads: 4, MaxPositions: 131072, HeadDim: 256, Theta: 1e6, LocalTheta: localTheta,
+		Tie: true, BOS: 2, EOS: []int32{1}, Sizes: map[string]int{"vocab_size": 262208, "hidden_size": 2304,
+			"intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8}}
+	d.Names, d.Norm = arch.SandwichNames, arch.Norm{Wide: true, Offset: 1}
+	d.JSON, d.Metadata = readJSON, readMetadata
+	return d
+}
+
+// Where neither kind of config says otherwise.
+const (
+	localTheta = 1e4
+	window     = 4096
+	pattern    = 6 // the last layer of so many attends to all
+)
+
+func readJSON(j *arch.JSON, c *arch.Config) error {
+	if err := j.Require("hidden_activation", "gelu_pytorch_tanh"); err != nil {
+		return err
+	}
+	for _, key := range []string{"attention_bias", "use_bidirectional_attention"} {
+		if j.Bool(key, false) {
+			return arch.Unsupported("", "%s in a %s", key, c.Architecture)
+		}
+	}
+	if j.Has("attn_logit_softcapping") { // transformers reads it and does not use it
+		return arch.Unsupported("", "attn_logit_softcapping in a %s", c.Architecture)
+	}
+	window, err := j.Window(window)
+	if err != nil {
+		return err
+	}
+	if window == 0 {
+		return arch.Unsupported("", "sliding_window null in a %s", c.Architecture)
+	}
+	sliding, err := j.SlidingLayers(c)
+	if err != nil {
+		return err
+	}
+	if sliding == nil {
+		sliding = arch.AllButEvery(j.Int("sliding_window_pattern", pattern), c.NumLayers)
+	}
+	c.LogitCap = j.FloatOrNull("final_logit_softcapping", 0)
+	setLayers(c, window, sliding, j.Float("query_pre_attn_scalar", 256))
+	return nil
+}
+
+func readMetadata(m *arch.Metadata, c *arch.Config) error {
+	// As in llama.cpp: no key says what queries are scaled by.
+	perHead := c.HeadDim
+	if c.NumLayers == 62 { // Gemma 3 27B
+		perHead = c.HiddenSize / c.NumHeads
+	}
+	c.Ropes = append(c.Ropes, arch.Rope{Theta: m.Float("rope.freq_base_swa", localTheta)})
+	c.LogitCap = m.Float("final_logit_softcapping", 0)
+	sliding, err := m.SlidingLayers(c, pattern)
+	if err != nil {
+		return err
+	}
+	setLayers(c, m.Int("attention.sliding_window", 0), sliding, float64(perHead))
+	return nil
+}
+
+// setLayers makes the layers; without a window all of them attend to all.
+func setLayers(c *arch.Config, window int, sliding []bool, preAttentionScalar float64) {
+	c.EmbeddingScale = math.Sqrt(float64(c.HiddenSize))
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		l.AttentionNorm, l.MLPNorm = arch.Norms{Before: true, After: true}, arch.Norms{Before: true, After: true}
+		l.Activation, l.Scale, l.QKNorm = arch.GELUTanh, 1/math.Sqrt(preAttentionScalar), arch.EachHead
+		if sliding[i] && window > 0 {
+			l.Window, l.Rope = window, arch.LocalRope
+		}
+	}
+}
