@@ -104,7 +104,7 @@ func (a *apart) take(r *promptset.Result, row *promptset.Row, request *engine.Re
 	if a.session.Mark != nil && !request.KeepSpecialTokens {
 		text = a.session.Mark(r.TokenIDs, text, marks)
 	}
-	p := forms.Parse(text, a.open(forms, row, request, &set))
+	p := forms.Parse(text, a.session.thinks(forms, row, request.Tokens, &set))
 	if p.Reasoning == "" && len(p.ToolCalls) == 0 && p.Text == text {
 		return
 	}
@@ -117,15 +117,11 @@ func (a *apart) take(r *promptset.Result, row *promptset.Row, request *engine.Re
 	r.Reasoning, r.Text, r.ToolCalls = p.Reasoning, p.Text, p.JSON()
 }
 
-// open says that a completion begins within reasoning: the prompt ends with its opening, or within a message that has
+// thinks says that a completion begins within reasoning: the prompt ends with its opening, or within a message that has
 // it.
-func (a *apart) open(forms *reply.Forms, row *promptset.Row, request *engine.Request, set *parameter.Set) bool {
+func (s *Session) thinks(forms *reply.Forms, row *promptset.Row, prompt []int32, set *parameter.Set) bool {
 	if n := len(row.Messages); set.ContinueFinalMessage && n > 0 {
 		return forms.Within(row.Messages[n-1].Content)
 	}
-	if a.session.Decode == nil {
-		return false
-	}
-	end := request.Tokens[max(0, len(request.Tokens)-promptEnd):]
-	return forms.Opens(a.session.Decode(end))
+	return s.Decode != nil && forms.Opens(s.Decode(prompt[max(0, len(prompt)-promptEnd):]))
 }

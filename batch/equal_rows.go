@@ -108,7 +108,8 @@ func (e *equalRows) hash(r *engine.Request) uint64 {
 	for _, s := range r.Stop {
 		text(s)
 	}
-	b = fmt.Append(b, r.IgnoreEOS, r.IncludeStop, r.KeepSpecialTokens, r.LogitBias, r.StopTokens)
+	b = fmt.Append(b, r.IgnoreEOS, r.IncludeStop, r.KeepSpecialTokens, r.LogitBias, r.StopTokens, r.Structure,
+		r.AllowedTokens, r.BadWords, r.Thinking)
 	for _, id := range r.Tokens {
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
 	}

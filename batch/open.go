@@ -220,7 +220,7 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 		s.NoTemplate = none
 		return nil, nil
 	}
-	s.Encode, s.TokenText = tok.Encode, tok.TokenText
+	s.Encode, s.TokenText, s.Token = tok.Encode, tok.TokenText, tok.ID
 	s.Decode = func(tokens []int32) string { return tok.Decode(tokens, false) }
 	s.Mark = func(tokens []int32, text string, marks []string) string {
 		keep := map[int32]bool{}

@@ -36,6 +36,8 @@ type Session struct {
 	// that are special tokens where they stand among its tokens. Both may be nil.
 	Decode func(tokens []int32) string
 	Mark   func(tokens []int32, text string, marks []string) string
+	// Token returns the token that has a text as its name. It may be nil.
+	Token func(name string) (int32, bool)
 	// Template is the source of the chat template, "" without one.
 	Template string
 	// Render writes messages as one text, by the parameters of a row, of which it takes [parameter.Text]. It is nil

@@ -24,6 +24,7 @@ const (
 	MaskedTokens = device.MaskedTokens // structured output, allowed_token_ids, bad_words
 	Biases       = device.Biases       // logit_bias, and min_tokens where more tokens than device.MaxStopTokens end
 	Filters      = device.Filters      // typical_p, top_n_sigma, XTC
+	Thinking     = device.Thinking     // max_thinking_tokens
 	// top_logprobs, prompt_logprobs, and more of the likeliest tokens than 20 of either
 	TopLogprobs    = device.TopLogprobs
 	PromptLogprobs = device.PromptLogprobs

@@ -30,8 +30,10 @@ var featured = []struct {
 	{engine.PromptLogprobs, func(i int, r *engine.Request) {
 		r.ScorePrompt, r.PromptTopLogprobs = i%5 != 1, []int{0, 3}[i%2]
 	}},
+	{engine.Thinking | engine.Biases, askForThinking},
 	{engine.Penalties | engine.MaskedTokens | engine.Biases | engine.Filters, func(i int, r *engine.Request) {
 		askForMasks(i, r)
+		askForThinking(i, r)
 		askForBiases(i, r)
 		askForFilters(i, r)
 		r.Sampling.FrequencyPenalty, r.Sampling.RepetitionPenalty = 0.4, 1.1
@@ -52,6 +54,13 @@ func askForFilters(i int, r *engine.Request) {
 	r.Sampling.TopNSigma = []float64{0, 1.5}[i%2]
 	r.Sampling.TypicalP = []float64{0.8, 1, 0.5}[i%3]
 	r.Sampling.XTCProbability, r.Sampling.XTCThreshold = []float64{0.5, 0, 1, 0.3}[i%4], 0.02
+}
+
+func askForThinking(i int, r *engine.Request) {
+	r.Thinking = &engine.Thought{Start: 250, End: 255, Most: i % 7, Open: i%3 != 0}
+	if i%3 == 0 { // they begin by themselves
+		r.LogitBias = map[int32]float32{250: 100}
+	}
 }
 
 func askForMasks(i int, r *engine.Request) {

@@ -111,7 +111,7 @@ func (d onDevice) row(entry schedule.Entry) device.Row {
 		MinLen: len(r.Tokens) + r.Sampling.MinTokens, MaxLen: e.maxLen(r),
 	}
 	row.StopTokens, _ = e.stopTokens(r)
-	row.Biases = entry.Request.Tag.(tag).biases
+	row.Biases, row.Thought = entry.Request.Tag.(tag).biases, r.Thinking
 	if d.stops.Arena != nil {
 		row.StopStates = d.stops.states(entry)
 	}

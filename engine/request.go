@@ -50,6 +50,8 @@ type Request struct {
 	KeepSpecialTokens bool
 	// IgnoreEOS goes on past the model's end-of-sequence tokens.
 	IgnoreEOS bool
+	// Thinking bounds the tokens of reasoning; nil does not.
+	Thinking *Thought
 	// TopLogprobs is how many of the likeliest tokens are told with each token of a completion.
 	TopLogprobs int
 	// ScorePrompt has Completion.Prompt tell how likely the tokens of the prompt are, with PromptTopLogprobs of the
@@ -136,6 +138,9 @@ func (e *Engine) check(r *Request) error {
 		return err
 	}
 	if err := e.checkBiases(r); err != nil {
+		return err
+	}
+	if err := e.checkThinking(r); err != nil {
 		return err
 	}
 	if need := e.pagesFor(e.maxLen(r)); need > e.plan.Pages {

@@ -164,6 +164,9 @@ func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
 			t.features |= Biases
 		}
 	}
+	if err == nil && whole.Thinking != nil {
+		t.features |= Thinking
+	}
 	s.Recalls = t.features != 0
 	t.features |= r.scoring()
 	s.Tag, s.OnDevice = t, t.stops[stopping.OfText] != nil

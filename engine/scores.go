@@ -59,7 +59,7 @@ func scoresOnly(r *Request) *Request {
 	only.Sampling = sampling.Settings{TopP: 1}
 	only.Stop, only.StopTokens, only.StopSequences, only.IgnoreEOS = nil, nil, nil, true
 	only.Structure, only.AllowedTokens, only.BadWords, only.LogitBias = parameter.Structure{}, nil, nil, nil
-	only.TopLogprobs = 0
+	only.Thinking, only.TopLogprobs = nil, 0
 	return &only
 }
 

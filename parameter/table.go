@@ -27,6 +27,7 @@ const (
 	membersAsColumns = "write its members as columns of their own"
 	inTheTemplate    = "give it as a variable of the template, in chat_template_kwargs"
 	takenApart       = "--columns takes the text of all rows apart"
+	marksOfTemplate  = "the chat template has the marks, or --reasoning-parser"
 	fillIn           = "give a prompt with the model's own tokens for filling in"
 	chosenOnly       = "columns logprobs and top_logprobs have those of each drawn token and of the likeliest"
 )
@@ -137,8 +138,12 @@ var judged = []Parameter{
 	{Name: "max_time", From: Transformers},
 	{Name: "t_max_predict_ms", From: LlamaCpp, neutral: zero},
 	{Name: "eos_token_id", From: Transformers, Note: "the model's files have it"},
-	{Name: "thinking_token_budget", From: VLLM, neutral: []string{"-1"}},
-	{Name: "reasoning_budget_tokens", From: LlamaCpp, neutral: []string{"-1"}},
+	{Name: "thinking_token_budget", From: VLLM, Sets: "max_thinking_tokens"},
+	{Name: "reasoning_budget_tokens", From: LlamaCpp, Sets: "max_thinking_tokens"},
+	{Name: "reasoning_budget_message", From: LlamaCpp, Note: "max_thinking_tokens draws the mark alone"},
+	{Name: "reasoning_budget_start_tag", From: LlamaCpp, Note: marksOfTemplate},
+	{Name: "reasoning_budget_end_tag", From: LlamaCpp, Note: marksOfTemplate},
+	{Name: "reasoning_budget_arm_immediately", From: LlamaCpp, neutral: isFalse},
 
 	// What is made of the prompt.
 	{Name: "parallel_tool_calls", From: servers, neutral: isTrue, Note: "a model may call several tools at once"},
@@ -243,9 +248,6 @@ var passing = []struct {
 	{only("mirostat"), LlamaCpp, "mirostat_tau mirostat_eta"},
 	{only("adaptive_target"), LlamaCpp, "adaptive_decay"},
 	{only("grammar_triggers"), LlamaCpp, "preserved_tokens"},
-	{only("reasoning_budget_tokens"), LlamaCpp, `
-		reasoning_budget_start_tag reasoning_budget_end_tag reasoning_budget_message
-		reasoning_budget_arm_immediately`},
 	{only("parse_tool_calls"), LlamaCpp, "chat_format"},
 	{only("reasoning_format"), LlamaCpp, "thinking_forced_open"},
 	{"prompts are not padded", Transformers, "pad_token_id"},

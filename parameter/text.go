@@ -27,6 +27,8 @@ type Text struct {
 	// SkipSpecialTokens leaves special tokens out of the text. IncludeStopStrInOutput ends the text behind a stop
 	// string, and not before it.
 	SkipSpecialTokens, IncludeStopStrInOutput bool
+	// MaxThinkingTokens bounds the tokens of reasoning: behind so many the text that ends it is drawn. -1 has no bound.
+	MaxThinkingTokens int
 }
 
 // ObjectJSON and ListJSON are values as compact JSON; "" is none.
@@ -116,4 +118,8 @@ var ofText = []Parameter{
 	{Name: "include_stop_str_in_output", From: VLLM, Flag: "include-stop-str-in-output",
 		Note: "end the text behind a stop text, and not before it",
 		slot: field(false, func(s *Set) *bool { return &s.IncludeStopStrInOutput })},
+	{Name: "max_thinking_tokens", Flag: "max-thinking-tokens", Placeholder: "TOKENS",
+		Note: "maximum tokens of reasoning, behind which the mark that ends it is drawn; -1 has no bound",
+		slot: field(-1, func(s *Set) *int { return &s.MaxThinkingTokens }), limits: limits{min: -1, max: math.MaxInt32,
+			text: "-1 or more"}},
 }

@@ -11,6 +11,7 @@ type Processors struct {
 	Biases    *Biases
 	Penalties *Penalties
 	Seen      *Node // i32[S, V]: see Penalize
+	Forced    *Node // i32[S]: the only token that may be drawn, -1 for none
 	// Masks are not applied by Apply: they say what can be drawn, which neither biases nor penalties change.
 	Masks   Masks
 	Filters *Filters
@@ -35,10 +36,14 @@ func (p Processors) Changes() *Node {
 	if p.Filters != nil {
 		also(Filtered(*p.Filters))
 	}
+	if p.Forced != nil {
+		also(isForced(p.Forced))
+	}
 	return changes
 }
 
-// Apply returns the logits after biases and penalties, f32[S, V]. Rows without any keep theirs, to the bit.
+// Apply returns the logits after biases, penalties and forced tokens, f32[S, V]. Rows without any keep theirs, to the
+// bit.
 func (p Processors) Apply(logits *Node) *Node {
 	logits = ConvertDType(logits, dtypes.Float32)
 	if p.Biases != nil {
@@ -46,6 +51,9 @@ func (p Processors) Apply(logits *Node) *Node {
 	}
 	if p.Penalties != nil {
 		logits = Penalize(logits, *p.Penalties, p.Seen)
+	}
+	if p.Forced != nil {
+		logits = force(logits, p.Forced)
 	}
 	return logits
 }

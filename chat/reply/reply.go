@@ -153,6 +153,9 @@ func (f *Forms) Marks() (marks []string) {
 	return marks
 }
 
+// ReasoningMarks are the texts that reasoning stands between.
+func (f *Forms) ReasoningMarks() (start, end string) { return f.reasoning.start, f.reasoning.end }
+
 // Opens says whether a prompt ends with the opening of reasoning, so that the completion begins within it.
 func (f *Forms) Opens(prompt string) bool {
 	return f.reasoning != nil && strings.HasSuffix(strings.TrimRight(prompt, " \n"), f.reasoning.start)

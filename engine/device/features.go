@@ -32,10 +32,11 @@ const (
 	TopLogprobs                         // the likeliest tokens with each that is drawn
 	PromptLogprobs                      // how likely the tokens of prompts are, and the likeliest ones
 	WideLogprobs                        // of these more than NarrowTops
+	Thinking                            // bounds of reasoning
 )
 
 var featureNames = []string{"penalties", "masks", "biases", "filters", "top_logprobs", "prompt_logprobs",
-	"wide_logprobs"}
+	"wide_logprobs", "thinking"}
 
 // Has says that all of others are among f.
 func (f Features) Has(others Features) bool { return f&others == others }
@@ -71,6 +72,7 @@ type extras struct {
 	Masks     masks
 	Biases    biases
 	Filters   sampling.Filters
+	Thinking  thinking
 	Scoring   scoring
 }
 
@@ -87,6 +89,9 @@ func (gr *Graphs) newExtras(g *Graph) (ex extras) {
 	}
 	if gr.Features.Has(Filters) {
 		ex.Filters = gr.newFilterState(g)
+	}
+	if gr.Features.Has(Thinking) {
+		ex.Thinking = gr.newThinking(g)
 	}
 	ex.Scoring = gr.newScoring(g)
 	return ex
@@ -106,6 +111,9 @@ func (p Sizes) ExtraBytes() (n int64) {
 	if p.Features.Has(Filters) {
 		n += p.filterBytes()
 	}
+	if p.Features.Has(Thinking) {
+		n += p.thinkingBytes()
+	}
 	return n + p.scoringBytes()
 }
 
@@ -115,6 +123,7 @@ type askedOf[Floats, Ints, Words, States any] struct {
 	MaskStates States // i32[A, stopping.Lanes]: see masks
 	Biases     biasesOf[Floats, Ints]
 	Filters    sampling.FiltersOf[Floats]
+	Thinking   thinkingOf[Ints]
 	Scoring    scoringOf[Ints]
 }
 
@@ -137,6 +146,9 @@ func (p Sizes) newAsked() (in Asked) {
 	if p.Features.Has(Filters) {
 		in.Filters = tree.Make[sampling.FiltersOf[[]float32]](p.WaitingLen())
 	}
+	if p.Features.Has(Thinking) {
+		in.Thinking = tree.Make[thinkingOf[[]int32]](p.WaitingLen())
+	}
 	in.Scoring = p.newAskedScoring()
 	return in
 }
@@ -151,6 +163,9 @@ func (p Sizes) setAsked(in *Asked, i int, row Row, e schedule.Entry) {
 	}
 	if p.Features.Has(Filters) {
 		sampling.SetFilters(in.Filters, i, row.Sampling)
+	}
+	if p.Features.Has(Thinking) {
+		setThinking(in.Thinking, i, row.Thought, row.Prompt, e.Drawn)
 	}
 	setScoring(&in.Scoring, i, e)
 }
@@ -177,6 +192,9 @@ func (gr *Graphs) admitExtras(ex extras, in input, a admission) extras {
 	if gr.Features.Has(Filters) {
 		ex.Filters = gr.admitFilters(ex.Filters, in.Asked.Filters, a)
 	}
+	if gr.Features.Has(Thinking) {
+		ex.Thinking = gr.admitThinking(ex.Thinking, in.Asked.Thinking, a)
+	}
 	ex.Scoring = gr.admitScoring(ex.Scoring, in, a)
 	return ex
 }
@@ -199,6 +217,9 @@ func (gr *Graphs) processors(st state, rows samplers) (by sampling.Processors, e
 		f := tree.Map(st.Extras.Filters, func(of *Node) *Node { return take(of, rows.Slots) })
 		by.Filters = &f
 	}
+	if gr.Features.Has(Thinking) {
+		by.Forced = forcedBy(tree.Map(st.Extras.Thinking, func(of *Node) *Node { return take(of, rows.Slots) }))
+	}
 	return by, ends
 }
 
@@ -209,6 +230,9 @@ func (gr *Graphs) drew(ex extras, in input, rows samplers, d drawn) extras {
 	}
 	if gr.Features.Has(MaskedTokens) {
 		ex.Masks = gr.walkMasks(ex.Masks, in.MaskTexts, rows, d.Tokens)
+	}
+	if gr.Features.Has(Thinking) {
+		ex.Thinking = gr.think(ex.Thinking, rows, d.Tokens)
 	}
 	return ex
 }

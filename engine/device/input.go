@@ -42,6 +42,7 @@ type Row struct {
 	StopStates [stopping.Lanes]int32
 	Prompt     []int32 // all of it
 	Biases     []Bias  // MaxBiases at most
+	Thought    *Thought
 }
 
 // BarredOnly is how a row's stop tokens have one that does not end a completion, and is not drawn before MinLen.

@@ -1,0 +1,48 @@
+package batch
+
+import (
+	"fmt"
+
+	"github.com/quire/quire/chat/reply"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+)
+
+// thinking is the bound of a row's reasoning, nil where it has none.
+func (b *requestBuilder) thinking(row *promptset.Row, prompt []int32, set *parameter.Set) (*engine.Thought, error) {
+	if set.MaxThinkingTokens < 0 {
+		return nil, nil
+	}
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("%s is %d, and "+format, append([]any{row.ParameterName("max_thinking_tokens"),
+			set.MaxThinkingTokens}, args...)...)
+	}
+	s := b.session
+	forms, err := reply.New(b.task.ReasoningParser, reply.None, s.Template)
+	switch {
+	case err != nil:
+		return nil, err
+	case !forms.HasReasoning() && b.task.ReasoningParser == reply.None:
+		return nil, refuse("--reasoning-parser is none: name the form of the model's reasoning there")
+	case !forms.HasReasoning():
+		return nil, refuse("the chat template has no form of reasoning that Quire knows: leave it out, or name the " +
+			"form by --reasoning-parser")
+	}
+	start, end := forms.ReasoningMarks()
+	t := engine.Thought{Most: set.MaxThinkingTokens, Open: s.thinks(&forms, row, prompt, set)}
+	for _, mark := range []struct {
+		text  string
+		token *int32
+	}{{start, &t.Start}, {end, &t.End}} {
+		id, ok := int32(0), false
+		if s.Token != nil {
+			id, ok = s.Token(mark.text)
+		}
+		if !ok {
+			return nil, refuse("the tokenizer has no token %s, which it needs: leave it out", mark.text)
+		}
+		*mark.token = id
+	}
+	return &t, nil
+}
