@@ -2,12 +2,13 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"iter"
 	"runtime"
 	"slices"
 
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/prefix"
 )
 
@@ -18,9 +19,11 @@ import (
 // requests and other contexts find them. The last page may be partly filled. Forks share pages: what was run once is
 // never run again.
 //
-// Contexts are for the time between runs. While Run is under way all methods but the counters and Close return
-// [ErrRunning]; requests name the contexts that they start from. Methods may be called from several goroutines, and
-// work one after the other. The engine holds Config.Contexts of them at most.
+// Contexts may be used between runs and while Run is under way, also by whoever takes its completions: what runs tokens
+// rides with the run's calls, and all else goes between them. Pages that sequences of the run hold are waited for:
+// nothing new is admitted meanwhile. What cuts or closes a context waits until the requests that begin with it have
+// started. Methods may be called from several goroutines; those of one context work one after the other. The engine
+// holds Config.Contexts of them at most.
 //
 // A context that can't go on, because a run or an operation failed on the device, says [ErrContextLost] from then on.
 type Context struct {
@@ -42,7 +45,7 @@ func (e *Engine) NewContext() (*Context, error) {
 
 // openContext makes a context in a free row, which begin fills.
 func (e *Engine) openContext(begin func(r *contextRow) error) (c *Context, err error) {
-	err = e.between(func() error { c, err = e.beginContext(begin); return err })
+	err = e.operation(context.Background(), func() (err error) { c, err = e.beginContext(begin); return err })
 	return c, err
 }
 
@@ -71,9 +74,10 @@ func (e *Engine) abandon(r *contextRow) {
 	e.contexts.abandoned = append(e.contexts.abandoned, r)
 }
 
-// do is an operation on the context between runs.
+// do is an operation on the context, which no other is done on meanwhile.
 func (c *Context) do(f func(r *contextRow) error) error {
-	return c.e.between(func() error {
+	defer lockRows([]*contextRow{c.row})()
+	return c.e.operation(context.Background(), func() error {
 		if err := c.row.usable(); err != nil {
 			return err
 		}
@@ -81,29 +85,39 @@ func (c *Context) do(f func(r *contextRow) error) error {
 	})
 }
 
-// Close gives back what the context holds. Closed while Run is under way, it does so afterwards. Closing again does
-// nothing.
+// host is an operation on what the host knows of the context.
+func (c *Context) host(f func(r *contextRow) error) error {
+	defer lockRows([]*contextRow{c.row})()
+	c.e.contexts.mu.Lock()
+	defer c.e.contexts.mu.Unlock()
+	if c.e.contexts.closed {
+		return ErrClosed
+	}
+	if err := c.row.usable(); err != nil {
+		return err
+	}
+	return f(c.row)
+}
+
+// Close gives back what the context holds. Closing again does nothing.
 func (c *Context) Close() error {
 	e, r := c.e, c.row
 	c.cleanup.Stop()
-	inRun := e.lock.acquire(false) != nil
-	if !inRun {
-		defer e.lock.release()
-	}
-	e.contexts.mu.Lock()
-	defer e.contexts.mu.Unlock()
-	if r.closed || r.lost || e.contexts.closed {
-		r.closed = true
+	defer lockRows([]*contextRow{r})()
+	err := e.operation(context.Background(), func() error {
+		if r.closed || r.lost {
+			r.closed = true
+			return nil
+		}
+		if err := e.unused(r); err != nil {
+			return err
+		}
+		return e.releaseContexts(r)
+	})
+	if errors.Is(err, ErrClosed) {
 		return nil
 	}
-	if inRun {
-		r.closed = true
-		e.contexts.abandonedMu.Lock()
-		defer e.contexts.abandonedMu.Unlock()
-		e.contexts.abandoned = append(e.contexts.abandoned, r)
-		return nil
-	}
-	return e.releaseContexts(r)
+	return err
 }
 
 // Append adds tokens to the end. They wait, and take no pages, until Flush or an operation that needs their keys and
@@ -111,7 +125,7 @@ func (c *Context) Close() error {
 //
 // It returns [ErrInvalidRequest] for a token out of the vocabulary, and [ErrPromptTooLong] beyond MaxModelLen.
 func (c *Context) Append(tokens ...int32) error {
-	return c.do(func(r *contextRow) error {
+	return c.host(func(r *contextRow) error {
 		if err := c.e.checkTokens(tokens); err != nil {
 			return err
 		}
@@ -139,40 +153,44 @@ func (e *Engine) checkLen(n int) error {
 // It returns pagetable.ErrOutOfPages, and changes nothing, where pages are short; cancelled, it leaves the tokens that
 // were not run waiting.
 func (c *Context) Flush(ctx context.Context) error {
-	return c.do(func(r *contextRow) error { return c.e.flush(ctx, []*contextRow{r}) })
+	return c.e.Flush(ctx, c)
 }
 
 // Flush runs the tokens that wait of several contexts in the same steps: faster than one context after the other.
 func (e *Engine) Flush(ctx context.Context, contexts ...*Context) error {
-	return e.between(func() error {
-		var list []*contextRow
-		for _, c := range contexts {
-			if c.e != e {
-				return fmt.Errorf("%w: the context is another engine's", ErrInvalidRequest)
-			}
-			if err := c.row.usable(); err != nil {
-				return err
-			}
-			if !slices.Contains(list, c.row) {
-				list = append(list, c.row)
-			}
+	var list []*contextRow
+	for _, c := range contexts {
+		if c.e != e {
+			return fmt.Errorf("%w: the context is another engine's", ErrInvalidRequest)
 		}
-		return e.flush(ctx, list)
-	})
+		if !slices.Contains(list, c.row) {
+			list = append(list, c.row)
+		}
+	}
+	defer lockRows(list)()
+	return e.flush(ctx, list)
 }
 
 // Fork runs what waits, and begins another context with the same tokens. All pages are shared, whether committed or
 // working: no page is taken. The partial one is copied when one of the two first writes to it, and then a page is
 // needed. What was reserved stays with c, and stays sure: with pages reserved, the partial page is copied at once.
 func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
-	e := c.e
-	err = c.do(func(r *contextRow) error {
-		if _, err := e.freeRow(); err != nil {
-			return err
+	e, r := c.e, c.row
+	defer lockRows([]*contextRow{r})()
+	err = e.operation(ctx, func() error {
+		err := r.usable()
+		if err == nil {
+			_, err = e.freeRow()
 		}
-		if err := e.flush(ctx, []*contextRow{r}); err != nil {
-			return err
-		}
+		return err
+	})
+	if err == nil {
+		err = e.flush(ctx, []*contextRow{r})
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = e.operation(ctx, func() (err error) {
 		fork, err = e.beginContext(func(n *contextRow) error {
 			return e.fork(r, n, r.done, !sure(r.reserved, len(r.pages)))
 		})
@@ -188,15 +206,16 @@ func (e *Engine) fork(r, n *contextRow, held int, lazy bool) error {
 	if lazy {
 		shared = all
 	}
-	if err := e.enough(all-shared, e.freePages(), "copying the partial page of a context"); err != nil {
+	if err := e.enough(all-shared, n.reserved, "copying the partial page of a context"); err != nil {
 		return err
 	}
 	e.contexts.share(n, r, shared)
 	e.contexts.grow(n, all)
 	n.tokens, n.done, n.names = slices.Clone(r.tokens[:held]), held, slices.Clone(r.names[:full])
+	n.from = full
 	return e.contextVerbs(func(in *device.VerbsInput) {
 		in.Sources[n.row], in.Held[n.row], in.Lazy[n.row] = int32(r.row), int32(held), lazy
-		in.PromptLens[n.row], in.MaxPages[n.row] = int32(held), 0
+		in.PromptLens[n.row], in.MaxPages[n.row] = int32(held), int32(n.reserved)
 	})
 }
 
@@ -216,39 +235,47 @@ func (c *Context) Truncate(n int) error {
 // cutContext makes a context shorter, and sets the pages that are sure for it. Where any are, it gets its partial page
 // alone.
 func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
+	pageSize, inRun := e.plan.PageSize, e.contexts.between != nil
 	done := min(r.done, length)
-	keep := ceilDiv(done, e.plan.PageSize)
-	copies := sure(reserved, keep) && done%e.plan.PageSize != 0 && r.pages[keep-1].holders > 1
+	keep := ceilDiv(done, pageSize)
+	cut, promised := done < r.done, reserved != r.reserved
+	if cut {
+		if err := e.unused(r); err != nil {
+			return err
+		}
+	}
+	copies := sure(reserved, keep) && done%pageSize != 0 &&
+		(r.pages[keep-1].holders > 1 || inRun && r.pages[keep-1].full)
 	// Pages that stay promised, or are promised now, come from what was promised and what the cut frees, which others
 	// may hold too.
-	need, spare := 0, r.unheld()-max(0, reserved-keep)
+	need, spare := 0, r.unheld(pageSize)-max(0, reserved-keep)
 	for _, page := range r.pages[keep:] {
-		if page.holders == 1 {
+		if page.holders == 1 && !inRun { // rows of a run may hold it
 			spare++
 		}
 	}
 	if copies {
 		need++
 	}
-	if err := e.enough(need+max(0, -spare), e.freePages()+max(0, spare), "reserving pages"); err != nil {
+	if err := e.enough(need+max(0, -spare), max(0, spare), "reserving pages"); err != nil {
 		return err
 	}
-	cut, promised := done < r.done, reserved != r.reserved
 	r.tokens, r.done, r.reserved = r.tokens[:length], done, reserved
-	r.names = r.names[:done/e.plan.PageSize]
+	r.names, r.from = r.names[:done/pageSize], min(r.from, done/pageSize)
 	if !cut && !promised && !copies {
 		return nil
 	}
 	e.contexts.cut(r, keep)
-	if copies {
-		e.contexts.own(r)
-	}
-	return e.contextVerbs(func(in *device.VerbsInput) {
+	err := e.contextVerbs(func(in *device.VerbsInput) {
 		if cut {
 			in.Lens[r.row], in.PromptLens[r.row] = int32(done), int32(done)
 		}
-		in.MaxPages[r.row], in.Own[r.row] = int32(reserved), copies
+		in.MaxPages[r.row] = int32(reserved)
 	})
+	if err == nil && copies {
+		err = e.own([]*contextRow{r})
+	}
+	return err
 }
 
 // Reserve makes n pages more sure for the context, so that what it appends can't run out of pages; a partial
@@ -303,7 +330,7 @@ func (c *Context) Counts() PageCounts {
 		return PageCounts{}
 	}
 	counts := PageCounts{
-		Committed: len(r.names), Working: len(r.pages) - len(r.names), Reserved: r.unheld(),
+		Committed: len(r.names), Working: len(r.pages) - len(r.names), Reserved: max(0, r.reserved-len(r.pages)),
 		WorkingTokens: r.done % c.e.plan.PageSize, Waiting: len(r.tokens) - r.done,
 	}
 	for _, page := range r.pages {
@@ -327,7 +354,7 @@ func (c *Context) Tokens() []int32 {
 // PageHash returns the name of a full page, which is equal for equal tokens up to its end: see package prefix. One that
 // is partly filled has none yet, [ErrPartialPage], and one that is not there neither, [ErrInvalidPage].
 func (c *Context) PageHash(page int) (hash prefix.Hash, err error) {
-	err = c.do(func(r *contextRow) error {
+	err = c.host(func(r *contextRow) error {
 		switch {
 		case page < 0 || page >= len(r.pages):
 			return ErrInvalidPage{Page: page, Pages: len(r.pages)}
@@ -360,18 +387,73 @@ func (c *Context) Generate(ctx context.Context, r *Request) ([]*Completion, erro
 	}
 	one := *r
 	one.Context = c
-	var all []*Completion
-	var requests iter.Seq[*Request] = slices.Values([]*Request{&one})
-	for completion, err := range c.e.Run(ctx, requests) {
-		if err != nil {
-			return nil, err
-		}
-		if completion.Err != nil {
-			return nil, completion.Err
-		}
+	all, err := c.e.generate(ctx, &one)
+	if err != nil {
+		return nil, err
+	}
+	for _, completion := range all {
 		completion.Request = r
-		all = append(all, completion)
 	}
 	slices.SortFunc(all, func(a, b *Completion) int { return a.Generation - b.Generation })
 	return all, nil
+}
+
+// generate draws the completions of a request in the run that is under way, or in one of its own.
+func (e *Engine) generate(ctx context.Context, r *Request) (all []*Completion, err error) {
+	for {
+		run, mine := e.lock.join(false)
+		if !mine {
+			all, ended, err := e.visit(ctx, run, r)
+			if ended {
+				continue
+			}
+			return all, err
+		}
+		defer e.lock.release()
+		for completion, err := range e.runAlone(ctx, run, slices.Values([]*Request{r})) {
+			if err == nil {
+				err = completion.Err
+			}
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, completion)
+		}
+		return all, nil
+	}
+}
+
+// visit draws the completions of a request in a run of others. ended says that the run ended before.
+func (e *Engine) visit(ctx context.Context, run *running, r *Request) (all []*Completion, ended bool, err error) {
+	s := e.scheduled(r)
+	if s.Err != nil {
+		return nil, false, s.Err
+	}
+	t := s.Tag.(tag)
+	t.guest = make(chan *schedule.Completion, s.N)
+	s.Tag = t
+	if !run.do(func(between *schedule.Between) bool { between.Add(s); return false }) {
+		return nil, true, nil
+	}
+	run.slack.take()
+	defer run.slack.give()
+	for len(all) < s.N {
+		var c *schedule.Completion
+		select {
+		case c = <-t.guest:
+		case <-run.ended:
+			if len(t.guest) == 0 { // what came out is there already
+				return nil, true, nil
+			}
+			continue
+		case <-ctx.Done():
+			return nil, false, ctx.Err() // its completions go nowhere
+		}
+		done := completion(c)
+		if done.Err != nil {
+			return nil, false, done.Err
+		}
+		all = append(all, done)
+	}
+	return all, false, nil
 }

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,11 +17,15 @@ type contexts struct {
 	// mu guards all but the abandoned; an operation holds it from its begin to its end. Run changes nothing here but
 	// under mu too.
 	mu     sync.Mutex
-	rows   []*contextRow       // by row, from the first one of contexts on; nil = free
+	rows   []*contextRow       // by row, from the first one of contexts on; nil = free. The last is for scores
 	used   int                 // pages that they hold, each counted once
 	byID   map[int32]*heldPage // those of which the host knows which they are
 	saved  map[string]*savedContext
 	closed bool // the engine was
+	// between is there while an operation is done between two calls of a run.
+	between *schedule.Between
+	changed chan struct{} // closed when tokens were run that somebody may wait for
+	scoring sync.Mutex    // of the row for scores
 
 	abandonedMu sync.Mutex
 	abandoned   []*contextRow // closed during a run, or never: their rows are given back by the next operation
@@ -37,8 +39,13 @@ type contextRow struct {
 	names    []prefix.Hash // of the full pages
 	pages    []*heldPage
 	reserved int // pages that are sure for it, with those it holds
+	flushing int // while tokens are run, how many there are to be: there are pages for them
+	riding   int // of those, how many the next calls run
+	from     int // pages that had names before
 	closed   bool
 	lost     bool
+
+	busy sync.Mutex // one operation is done at a time; acquired before the engine's lock
 }
 
 // heldPage is a page that contexts hold.
@@ -58,7 +65,10 @@ func (r *contextRow) borrows(pageSize int) bool {
 func sure(reserved, pages int) bool { return reserved > 0 && reserved >= pages }
 
 // unheld is the pages that are promised to the context and that it does not hold yet.
-func (r *contextRow) unheld() int { return max(0, r.reserved-len(r.pages)) }
+func (r *contextRow) unheld(pageSize int) int { return max(0, r.sure(pageSize)-len(r.pages)) }
+
+// sure is the pages that nobody else gets, with those it holds.
+func (r *contextRow) sure(pageSize int) int { return max(r.reserved, ceilDiv(r.flushing, pageSize)) }
 
 // rewrites says that the context, once it goes on, writes to a page that was full before a cut.
 func (r *contextRow) rewrites(pageSize int) bool {
@@ -74,7 +84,7 @@ func (c *contexts) open() []*contextRow {
 func (e *Engine) freePages() int {
 	free := e.plan.Pages - e.contexts.used
 	for _, r := range e.contexts.open() {
-		free -= r.unheld()
+		free -= r.unheld(e.plan.PageSize)
 	}
 	return free
 }
@@ -155,38 +165,24 @@ func (c *contexts) know(row, place int, id int32) {
 	}
 }
 
-// between does an operation between runs.
-func (e *Engine) between(do func() error) error {
-	return e.alone(func() error {
-		c := &e.contexts
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.closed {
-			return ErrClosed
-		}
-		if len(c.rows) == 0 {
-			return ErrNoContexts
-		}
-		if e.state == nil { // a run failed
-			if err := e.reset(); err != nil {
-				return err
-			}
-		}
-		if err := e.sweep(); err != nil {
-			return err
-		}
-		return do()
-	})
-}
-
-// sweep gives back the rows of contexts that were closed during a run, or abandoned.
-func (e *Engine) sweep() error {
+// sweep gives back the rows of contexts that were abandoned.
+func (e *Engine) sweep(between *schedule.Between) error {
 	c := &e.contexts
 	c.abandonedMu.Lock()
 	list := c.abandoned
 	c.abandoned = nil
 	c.abandonedMu.Unlock()
-	list = slices.DeleteFunc(list, func(r *contextRow) bool { return r.lost })
+	var later []*contextRow
+	list = slices.DeleteFunc(list, func(r *contextRow) bool {
+		begins := between != nil && between.Begins(r.row)
+		if begins {
+			later = append(later, r)
+		}
+		return r.lost || begins
+	})
+	c.abandonedMu.Lock()
+	c.abandoned = append(c.abandoned, later...)
+	c.abandonedMu.Unlock()
 	if len(list) == 0 {
 		return nil
 	}
@@ -197,7 +193,7 @@ func (e *Engine) releaseContexts(list ...*contextRow) error {
 	for _, r := range list {
 		e.contexts.cut(r, 0)
 		e.contexts.rows[r.row-e.plan.firstContext()] = nil
-		r.closed, r.tokens, r.reserved = true, nil, 0
+		r.closed, r.tokens, r.reserved, r.flushing, r.riding = true, nil, 0, 0, 0
 	}
 	return e.contextVerbs(func(in *device.VerbsInput) {
 		for _, r := range list {
@@ -208,9 +204,6 @@ func (e *Engine) releaseContexts(list ...*contextRow) error {
 
 // firstContext is the first row of contexts.
 func (p Plan) firstContext() int { return p.sizes().FirstContext() }
-
-// scratchRow is a row that is free between runs.
-func (p Plan) scratchRow() int { return p.slots }
 
 // contextVerbs runs the context program. What the verbs do to pages is in the account already: the device must come to
 // the same.
@@ -229,15 +222,29 @@ func (e *Engine) settleContexts(p *device.Compiled, got *device.VerbsOutput, err
 	}
 	if err == nil {
 		e.settleTaken(got.Pages)
-		if free, want := int(got.EndFree), e.plan.Pages-e.contexts.used; free != want {
+		free, want := int(got.EndFree), e.plan.Pages-e.contexts.used
+		if between := e.contexts.between; between != nil {
+			between.FreePages(free) // its rows hold some
+		} else if free != want {
 			err = fmt.Errorf("%w: %d are free on the device, and %d should be", ErrPagesLost, free, want)
 		}
 	}
 	if err != nil {
-		err = e.look(nil, fmt.Errorf("program %s: %w", p.Name, err))
-		e.dropState()
+		err = fmt.Errorf("program %s: %w", p.Name, err)
+		if e.contexts.between == nil {
+			err = e.look(nil, err)
+		}
+		e.failed(err)
 	}
 	return err
+}
+
+// failed notes that an operation left the device in the midst of something.
+func (e *Engine) failed(err error) {
+	e.dropState()
+	if e.contexts.between != nil {
+		e.contexts.between.Fail(err)
+	}
 }
 
 // dropState gives up the device state: the next run or operation starts with an empty one, and contexts are lost.
@@ -246,185 +253,54 @@ func (e *Engine) dropState() {
 	e.state = nil
 	e.forgetPages()
 	for _, r := range e.contexts.open() {
-		r.lost, r.pages, r.reserved = true, nil, 0
+		r.lost, r.pages, r.reserved, r.flushing, r.riding = true, nil, 0, 0, 0
 		e.contexts.rows[r.row-e.plan.firstContext()] = nil
 	}
 	e.contexts.used = 0
 	clear(e.contexts.byID)
+	e.contexts.tell()
 }
 
 // freeRow finds a row for a context.
 func (e *Engine) freeRow() (int, error) {
-	at := slices.Index(e.contexts.rows, nil)
+	at := slices.Index(e.contexts.rows[:e.plan.Contexts], nil)
 	if at < 0 {
-		return 0, fmt.Errorf("%w: all %d are open", ErrOutOfContexts, len(e.contexts.rows))
+		return 0, fmt.Errorf("%w: all %d are open", ErrOutOfContexts, e.plan.Contexts)
 	}
 	return e.plan.firstContext() + at, nil
 }
 
-// enough says that pages are there.
-func (e *Engine) enough(need, have int, what string) error {
-	return e.enoughOf(e.freePages(), need, have, what)
+// enough says that there are need pages, with own of which nobody else gets hold. In a run it returns errLater where
+// there will be.
+func (e *Engine) enough(need, own int, what string) error {
+	between, free := e.contexts.between, e.freePages()
+	if between != nil {
+		free = min(free, between.Free())
+	}
+	switch {
+	case need <= free+own:
+		return nil
+	case between != nil && need <= between.Most()+own && between.Want(need-own):
+		return errLater
+	}
+	return e.enoughOf(e.freePages(), need, free+own, what)
 }
 
-// enoughOf is enough where so many pages are not the contexts'.
+// enoughOf is the error where so many pages are not the contexts', and need more than have are wanted.
 func (e *Engine) enoughOf(free, need, have int, what string) error {
-	if need <= have {
-		return nil
-	}
 	return fmt.Errorf("%s: %w", what, pagetable.ErrOutOfPages{Need: need, Have: have, Pinned: e.plan.Pages - free})
 }
 
 // pinnedPages is how many pages contexts hold or were promised: those that make way for nobody.
 func (e *Engine) pinnedPages() int { return e.plan.Pages - e.freePages() }
 
-// flush runs the tokens of contexts that wait, together, but for those of which there are pages already.
-func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
-	list = slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool { return r.done == len(r.tokens) })
-	if err := e.beginFlush(list); err != nil {
-		return err
-	}
-	whole := list
-	list = slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool { return r.done == len(r.tokens) })
-	for len(list) > 0 {
-		in := e.graphs.NewInput()
-		in.Columns, in.EnoughFree = int32(e.plan.MaxRounds), int32(e.plan.slots+1)
-		n, placed := 0, 0
-		for _, r := range list {
-			more := r.tokens[r.done:]
-			if placed+len(more) > len(in.Tokens) {
-				break
-			}
-			copy(in.Tokens[placed:], more)
-			in.Starts[r.row] = int32(placed - r.done)
-			n, placed = n+1, placed+len(more)
-		}
-		if err := e.runPrompts(ctx, in, list[:n]); err != nil {
-			return errors.Join(err, e.commit(whole))
-		}
-		list = list[n:]
-	}
-	return e.commit(whole)
-}
-
-// beginFlush gives contexts the pages that have what comes next in them, and pages of their own in place of partial
-// ones that others hold too. It says whether there are pages for the rest.
-func (e *Engine) beginFlush(list []*contextRow) error {
-	pageSize := e.plan.PageSize
-	need, own := 0, 0
-	var borrowers []*contextRow
-	sharers := map[*heldPage]int{} // of a partial page, so far
-	named := make([][]int32, len(list))
-	joined := map[int32]bool{}
-	for i, r := range list {
-		more := ceilDiv(len(r.tokens), pageSize) - len(r.pages)
-		need, own = need+more, own+min(more, r.unheld())
-		if r.borrows(pageSize) {
-			page := r.pages[len(r.pages)-1]
-			if sharers[page]++; sharers[page] < page.holders { // else all others get another page
-				borrowers = append(borrowers, r)
-			}
-		}
-		named[i] = e.namedNext(r)
-		need -= len(named[i])
-		for _, page := range named[i] {
-			joined[page] = true
-		}
-	}
-	need += e.contexts.notHeld(joined) + len(borrowers)
-	if err := e.enough(need, e.freePages()+own, "running the tokens of contexts"); err != nil {
-		return err
-	}
-	if len(borrowers) > 0 {
-		e.contexts.own(borrowers...)
-		err := e.contextVerbs(func(in *device.VerbsInput) {
-			for _, r := range borrowers {
-				in.Own[r.row] = true
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for i, r := range list {
-		if len(named[i]) > 0 {
-			if err := e.joinNamed(r, named[i]); err != nil {
-				return err
-			}
-		} else if r.rewrites(pageSize) {
-			e.forgetPage(r.pages[len(r.pages)-1])
-		}
-	}
-	return nil
-}
-
-// joinNamed lets a context go on with named pages.
-func (e *Engine) joinNamed(r *contextRow, named []int32) error {
-	e.index.Share(named...)
-	e.contexts.join(r, named)
-	r.done = len(r.pages) * e.plan.PageSize
-	return e.contextVerbs(func(in *device.VerbsInput) {
-		copy(in.Named, named)
-		in.Counts[r.row], in.PromptLens[r.row] = int32(len(named)), int32(r.done)
-	})
-}
-
-// runPrompts runs the tokens of some contexts, which are those of the call, by the program that runs those of requests:
-// so keys and values are the same bytes.
-func (e *Engine) runPrompts(ctx context.Context, in *device.Input, list []*contextRow) error {
-	promise := func(lens func(r *contextRow) int) error {
-		return e.contextVerbs(func(in *device.VerbsInput) {
-			for _, r := range list {
-				in.PromptLens[r.row] = int32(lens(r))
-			}
-		})
-	}
-	if err := promise(func(r *contextRow) int { return len(r.tokens) }); err != nil {
-		return err
-	}
-	p := e.programs[device.Run]
-	for {
-		got, err := execute[device.Output](e, p, tree.Arrays(in))
-		moved := false
-		if err == nil && e.flushed != nil {
-			e.flushed(got)
-		}
-		if err == nil {
-			lens := got.SeqLens
-			for _, r := range list {
-				moved = moved || int(lens[r.row]) > r.done
-				r.done = int(lens[r.row])
-				e.contexts.grow(r, ceilDiv(r.done, e.plan.PageSize))
-			}
-			if !moved {
-				err = ErrStalled
-			}
-		}
-		var did *device.VerbsOutput
-		if err == nil {
-			did = &device.VerbsOutput{Status: got.Status, EndFree: got.EndFree, Rules: got.Rules,
-				Pages: e.ofRows(got.Pages)}
-		}
-		if err := e.settleContexts(p, did, err); err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(list, func(r *contextRow) bool { return r.done < len(r.tokens) }) {
-			return nil
-		}
-		if err := ctx.Err(); err != nil { // what was run stays; the rest waits
-			return errors.Join(err, promise(func(r *contextRow) int { return r.done }))
-		}
-	}
-}
-
 // contextsOfRun are the open contexts, as rows that keep what they have and which requests of a run may start from.
 func (e *Engine) contextsOfRun() []*schedule.Context {
 	var list []*schedule.Context
 	for _, r := range e.contexts.open() {
-		c := &schedule.Context{Row: r.row, Tokens: r.tokens[:r.done:r.done], MaxPages: max(r.reserved, len(r.pages))}
-		if e.plan.PrefixCache {
-			c.Chain = slices.Clone(r.names)
-		}
+		n := max(r.done, min(r.flushing, len(r.tokens)))
+		c := &schedule.Context{Row: r.row, Tokens: r.tokens[:n:n], Done: r.done,
+			MaxPages: max(r.sure(e.plan.PageSize), len(r.pages))}
 		list = append(list, c)
 	}
 	return list
@@ -447,16 +323,6 @@ func (e *Engine) resolve(r *Request) (*Request, *contextRow, error) {
 	whole := *r
 	whole.Tokens = slices.Concat(row.tokens, r.Tokens)
 	return &whole, row, nil
-}
-
-// fits says that a run with pool pages has those for a completion, now that contexts hold some.
-func (e *Engine) fits(r *Request, context *contextRow, pool int) error {
-	need := e.pagesFor(e.maxLen(r))
-	// A sequence that was swapped out comes back with pages of its own.
-	if context != nil && e.plan.Admission == Reserve {
-		need -= min(context.done, len(r.Tokens)-1) / e.plan.PageSize
-	}
-	return e.enoughOf(pool, need, pool, "contexts hold pages")
 }
 
 func (r *contextRow) usable() error {

@@ -29,8 +29,9 @@ func (c *contexts) equalPages(r *contextRow, names []prefix.Hash) (of *contextRo
 // names.
 func (e *Engine) commit(list []*contextRow) error {
 	for _, r := range list {
-		from := len(r.names)
+		from := r.from
 		e.name(r)
+		r.from = len(r.names)
 		of, pages := e.contexts.equalPages(r, r.names)
 		if !e.contexts.adopt(r, of, from, pages) {
 			continue

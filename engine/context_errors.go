@@ -16,7 +16,7 @@ var (
 	ErrClosed = errors.New("the context is closed")
 	// ErrContextLost: the device failed, and with its state what the context held. Close it.
 	ErrContextLost = errors.New("the context was lost when the device failed: close it and begin anew")
-	// ErrRunning: a Run is under way; contexts and pinned prefixes are for the time between runs.
+	// ErrRunning: a Run is under way; pinned prefixes are for the time between runs.
 	ErrRunning = errors.New("not while Run is under way")
 	// ErrNoSnapshot: no snapshot has this name.
 	ErrNoSnapshot = errors.New("there is no snapshot of this name")

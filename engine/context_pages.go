@@ -59,17 +59,6 @@ func (e *Engine) forgetPage(page *heldPage) {
 	}
 }
 
-// ofRows are the fates of pages, as a run has them, with rows as owners.
-func (e *Engine) ofRows(fates []int32) []int32 {
-	list := make([]int32, len(fates))
-	for i, v := range fates {
-		if list[i] = v; v >= 0 {
-			list[i] = v - int32(2*e.graphs.WaitingLen()*e.plan.PagesPerSeq)
-		}
-	}
-	return list
-}
-
 // forgetTaken notes that pages were taken for contents of which nothing is known.
 func (e *Engine) forgetTaken(pages []int32) {
 	for _, page := range pages {

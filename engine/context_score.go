@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -15,63 +16,70 @@ import (
 // It returns [ErrEmptyPrompt] for an empty context, whose next token nothing is said about, [ErrPromptTooLong],
 // [ErrInvalidRequest], pagetable.ErrOutOfPages, and [ErrNotANumber].
 func (c *Context) Score(ctx context.Context, tokens []int32) (logprobs []float32, err error) {
-	err = c.do(func(r *contextRow) error {
-		if err := c.e.checkTokens(tokens); err != nil {
+	e, r := c.e, c.row
+	defer lockRows([]*contextRow{r})()
+	err = e.operation(ctx, func() error {
+		if err := r.usable(); err != nil {
+			return err
+		}
+		if err := e.checkTokens(tokens); err != nil {
 			return err
 		}
 		if len(r.tokens) == 0 {
 			return ErrEmptyPrompt
 		}
-		if err := c.e.checkLen(len(r.tokens) + len(tokens)); err != nil {
-			return err
-		}
-		if err := c.e.flush(ctx, []*contextRow{r}); err != nil || len(tokens) == 0 {
-			return err
-		}
-		logprobs, err = c.e.scoreTokens(ctx, r, tokens)
-		return err
+		return e.checkLen(len(r.tokens) + len(tokens))
 	})
-	return logprobs, err
-}
-
-// scoreTokens runs the last token of the context and all but the last of tokens in a row that is given up afterwards.
-func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32) ([]float32, error) {
-	p, pageSize := e.programs[device.Score], e.plan.PageSize
-	base := r.done - 1
-	end := ceilDiv(base+len(tokens), pageSize)
-	if err := e.enough(end-base/pageSize, e.freePages(), "scoring tokens"); err != nil {
+	if err == nil {
+		err = e.flush(ctx, []*contextRow{r})
+	}
+	if err != nil || len(tokens) == 0 {
 		return nil, err
 	}
-	scratch := &contextRow{row: e.plan.scratchRow()}
-	if err := e.fork(r, scratch, base, false); err != nil {
+	return e.scoreTokens(ctx, r, tokens)
+}
+
+// scoreTokens runs the last token of the context and all but the last of tokens in a row that is given up afterwards, a
+// step between two calls of a run.
+func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32) ([]float32, error) {
+	e.contexts.scoring.Lock()
+	defer e.contexts.scoring.Unlock()
+	pageSize, base := e.plan.PageSize, r.done-1
+	scratch := &contextRow{row: e.graphs.ScoreRow()}
+	at := scratch.row - e.plan.firstContext()
+	err := e.operation(ctx, func() error {
+		if err := r.usable(); err != nil {
+			return err
+		}
+		end := ceilDiv(base+len(tokens), pageSize)
+		if err := e.enough(end-base/pageSize, 0, "scoring tokens"); err != nil {
+			return err
+		}
+		scratch.reserved = end
+		e.contexts.rows[at] = scratch
+		return e.fork(r, scratch, base, false)
+	})
+	if err != nil {
 		return nil, err
 	}
 	run := append([]int32{r.tokens[base]}, tokens...)
 	logprobs := make([]float32, 0, len(tokens))
-	for len(logprobs) < len(tokens) && ctx.Err() == nil {
-		at := len(logprobs)
-		n := min(e.plan.PrefillTokens, len(tokens)-at)
-		in := tree.Make[device.ScoreInput](e.graphs.StepTokens())
-		in.Row, in.From, in.Count = int32(scratch.row), int32(base+at), int32(n)
-		copy(in.Tokens, run[at:at+n])
-		copy(in.Next, tokens[at:at+n])
-		got, err := execute[device.ScoreOutput](e, p, tree.Arrays(&in))
-		e.contexts.grow(scratch, ceilDiv(base+at+n, pageSize))
-		var did *device.VerbsOutput
-		if err == nil {
-			did = &device.VerbsOutput{Status: got.Status, EndFree: got.EndFree, Pages: got.Pages}
-		}
-		if err := e.settleContexts(p, did, err); err != nil {
-			return nil, err
-		}
-		logprobs = append(logprobs, got.Logprobs[:n]...)
+	for err == nil && len(logprobs) < len(tokens) {
+		err = e.operation(ctx, func() error {
+			from := len(logprobs)
+			n := min(e.plan.PrefillTokens, len(tokens)-from)
+			some, err := e.scoreStep(scratch, base+from, run[from:from+n], tokens[from:from+n])
+			logprobs = append(logprobs, some...)
+			return err
+		})
 	}
-	e.contexts.cut(scratch, 0)
-	err := e.contextVerbs(func(in *device.VerbsInput) { in.Release[scratch.row] = true })
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	end := e.operation(context.Background(), func() error {
+		if scratch.lost {
+			return nil
+		}
+		return e.releaseContexts(scratch)
+	})
+	if err = errors.Join(err, end); err != nil {
 		return nil, err
 	}
 	for i, l := range logprobs {
@@ -80,4 +88,27 @@ func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32)
 		}
 	}
 	return logprobs, nil
+}
+
+// scoreStep runs tokens of a row from a position on, and returns how likely the next ones are.
+func (e *Engine) scoreStep(r *contextRow, from int, tokens, next []int32) ([]float32, error) {
+	if err := r.usable(); err != nil {
+		return nil, err
+	}
+	p, n := e.programs[device.Score], len(tokens)
+	in := tree.Make[device.ScoreInput](e.graphs.StepTokens())
+	in.Row, in.From, in.Count = int32(r.row), int32(from), int32(n)
+	copy(in.Tokens, tokens)
+	copy(in.Next, next)
+	got, err := execute[device.ScoreOutput](e, p, tree.Arrays(&in))
+	e.contexts.grow(r, ceilDiv(from+n, e.plan.PageSize))
+	r.done = from + n
+	var did *device.VerbsOutput
+	if err == nil {
+		did = &device.VerbsOutput{Status: got.Status, EndFree: got.EndFree, Pages: got.Pages}
+	}
+	if err := e.settleContexts(p, did, err); err != nil {
+		return nil, err
+	}
+	return got.Logprobs[:n], nil
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,7 +36,7 @@ func (c *Context) Save(name string) error {
 		pages, err := e.swapper.save(r.row, r.done)
 		if err != nil {
 			e.hostCache.Give(bytes)
-			e.dropState()
+			e.failed(err)
 			return err
 		}
 		if e.contexts.saved == nil {
@@ -70,7 +71,7 @@ func (e *Engine) load(r *contextRow, saved *savedContext) error {
 	for _, page := range named {
 		joined[page] = true
 	}
-	err := e.enough(all-len(named)+e.contexts.notHeld(joined), e.freePages(), "opening a snapshot")
+	err := e.enough(all-len(named)+e.contexts.notHeld(joined), 0, "opening a snapshot")
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (e *Engine) load(r *contextRow, saved *savedContext) error {
 			Pages: len(named)})
 		e.forgetTaken(taken)
 		if err != nil {
-			e.dropState()
+			e.failed(err)
 			return err
 		}
 		e.contexts.grow(r, all)
@@ -104,9 +105,7 @@ func (e *Engine) load(r *contextRow, saved *savedContext) error {
 
 // DeleteSnapshot forgets what was saved; contexts opened from it stay. It returns [ErrNoSnapshot].
 func (e *Engine) DeleteSnapshot(name string) error {
-	return e.alone(func() error { // a run keeps prefixes in the same memory
-		e.contexts.mu.Lock()
-		defer e.contexts.mu.Unlock()
+	return e.operation(context.Background(), func() error {
 		saved := e.contexts.saved[name]
 		if saved == nil {
 			return fmt.Errorf("%w: %q", ErrNoSnapshot, name)

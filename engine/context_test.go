@@ -246,7 +246,7 @@ func TestContextErrors(t *testing.T) {
 		if err != nil || completion.Err != nil {
 			t.Fatal(err, completion)
 		}
-		is("while Run is under way", c.Flush(ctx), engine.ErrRunning)
+		is("a token while Run is under way", c.Append(256), engine.ErrInvalidRequest)
 		_, err = e.PinPrefix(ctx, make([]int32, 16))
 		is("pinning meanwhile", err, engine.ErrRunning)
 		is("unpinning meanwhile", e.UnpinPrefix(make([]int32, 16)), engine.ErrRunning)

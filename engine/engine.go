@@ -133,7 +133,6 @@ type Engine struct {
 	// each time
 	inOrder bool
 	watch   func(schedule.Device) schedule.Device // stands before the device of a run, if not nil: for tests
-	flushed func(*device.Output)                  // told of each call that ran tokens of contexts: for tests
 }
 
 // New plans the engine's sizes, compiles its programs and puts the weights on the device.
@@ -190,7 +189,10 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	}
 	e.plan, e.prefixSeed = plan, newPrefixSeed(cfg, plan)
 	e.swapper = newSwapper(e)
-	e.contexts.rows, e.contexts.byID = make([]*contextRow, plan.Contexts), map[int32]*heldPage{}
+	e.contexts.byID = map[int32]*heldPage{}
+	if plan.Contexts > 0 {
+		e.contexts.rows = make([]*contextRow, plan.Contexts+1)
+	}
 	e.makeCaches()
 
 	// The weights come after the programs: the compiler takes as much memory as they do, and gives it back.

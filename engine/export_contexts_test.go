@@ -1,8 +1,21 @@
 package engine
 
-import "github.com/quire/quire/engine/device"
+import "github.com/quire/quire/engine/schedule"
 
-// CountPrefill adds up how many prompt tokens the run program runs, for tests.
+// CountPrefill adds up how many prompt tokens the calls of runs run, for tests.
 func (e *Engine) CountPrefill(n *int) {
-	e.flushed = func(got *device.Output) { *n += int(got.PrefillTokens) }
+	e.watch = func(d schedule.Device) schedule.Device { return counted{d, n} }
+}
+
+type counted struct {
+	schedule.Device
+	n *int
+}
+
+func (c counted) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, error) {
+	out, spent, err := c.Device.Run(in)
+	if err == nil {
+		*c.n += int(out.PrefillTokens)
+	}
+	return out, spent, err
 }

@@ -223,9 +223,7 @@ func (e *Engine) Follow(ctx context.Context) error {
 	if s == nil || s.leads() {
 		return errors.New("engine: only the engine of a process other than 0 follows")
 	}
-	if err := e.lock.acquire(true); err != nil {
-		return err
-	}
+	e.lock.begin()
 	defer e.lock.release()
 	defer context.AfterFunc(ctx, s.group.Leave)()
 	start := time.Now()

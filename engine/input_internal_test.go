@@ -21,7 +21,7 @@ func TestRowIsFilled(t *testing.T) {
 	r := &Request{ID: "a", Tokens: []int32{1, 2, 3}, N: 1, MaxTokens: 20, StopTokens: []int32{7},
 		StopSequences: [][]int32{{1, 2}},
 		Sampling:      sampling.Settings{Temperature: 0.5, TopP: 0.9, MinP: 0.1, TopK: 40, Seed: 3, MinTokens: 5}}
-	entry := schedule.Entry{Request: e.scheduled(r, 10), Generation: 2, PromptLen: 3, MaxPages: 1}
+	entry := schedule.Entry{Request: e.scheduled(r), Generation: 2, PromptLen: 3, MaxPages: 1}
 	on := onDevice{e: e, stops: room{stopping.NewArena(100)}}
 	on.stops.Hold(entry.Request)
 	in := e.plan.sizes().Fill(&schedule.Input{Waiting: []schedule.Entry{entry}}, on.row)

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Operations wait for one another, and do not wait for a run; a run waits for whatever there is.
+// Operations wait for one another, and those that have no place beside a run do not wait for one, unless it is brief; a
+// run waits for whatever there is.
 func TestLock(t *testing.T) {
 	var l lock
 	got := make(chan error, 1)
-	waits := func(what string, byRun bool) {
+	waits := func(what string, take func() error) {
 		t.Helper()
-		go func() { got <- l.acquire(byRun) }()
+		go func() { got <- take() }()
 		select {
 		case err := <-got:
 			t.Fatalf("%s did not wait: %v", what, err)
@@ -23,17 +24,23 @@ func TestLock(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	if err := l.acquire(false); err != nil {
+	run := func() error { l.begin(); return nil }
+	if err := l.acquire(); err != nil {
 		t.Fatal(err)
 	}
-	waits("an operation behind another", false)
-	waits("a run behind an operation", true)
-	if err := l.acquire(false); !errors.Is(err, ErrRunning) {
+	waits("an operation behind another", l.acquire)
+	waits("a run behind an operation", run)
+	if err := l.acquire(); !errors.Is(err, ErrRunning) {
 		t.Errorf("an operation during a run: %v", err)
 	}
-	waits("a run behind another", true)
-	l.release()
-	if err := l.acquire(false); err != nil {
-		t.Error(err)
+	if other, mine := l.join(true); mine || other != l.enter() {
+		t.Error("what runs is not joined")
 	}
+	waits("a run behind another", run)
+	l.release()
+	if _, mine := l.join(true); !mine {
+		t.Error("a run is not begun")
+	}
+	waits("an operation behind a brief run", l.acquire)
+	l.release()
 }

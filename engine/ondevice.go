@@ -9,11 +9,10 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// onDevice is the engine's device as the scheduler knows it. pinned is how many pages the run may not use.
+// onDevice is the engine's device as the scheduler knows it.
 type onDevice struct {
-	e      *Engine
-	pinned int
-	stops  room // without an arena where the device looks for no stops
+	e     *Engine
+	stops room // without an arena where the device looks for no stops
 }
 
 // Run implements [schedule.Device].
@@ -31,7 +30,7 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 	if err != nil {
 		return nil, schedule.Spent{}, err
 	}
-	if err := got.Status.Check(got.Rules, d.pinned); err != nil {
+	if err := got.Status.Check(got.Rules, d.e.pinnedPages()); err != nil {
 		return &got.OutputOf, schedule.Spent{}, fmt.Errorf("program %s: %w", p.Name, err)
 	}
 	spent := schedule.Spent{Device: d.e.ran}

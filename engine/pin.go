@@ -66,7 +66,7 @@ func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) ([]*schedule.Ke
 	}
 	r := &Request{ID: "prefix", Tokens: append(slices.Clone(tokens[:n]), tokens[n-1]), N: 1, MaxTokens: 1,
 		Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true}
-	for c, err := range e.runAlone(ctx, slices.Values([]*Request{r})) {
+	for c, err := range e.runAlone(ctx, nil, slices.Values([]*Request{r})) {
 		if err == nil {
 			err = c.Err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync/atomic"
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
@@ -17,46 +18,41 @@ import (
 // goroutine than the caller's. Stopping the iteration stops the engine's work on it.
 func (e *Engine) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
-		if err := e.lock.acquire(true); err != nil {
-			yield(nil, err)
-			return
-		}
+		run := e.lock.begin()
 		defer e.lock.release()
-		e.runAlone(ctx, requests)(yield)
+		e.runAlone(ctx, run, requests)(yield)
 	}
 }
 
-// runAlone is Run for those who hold the lock.
-func (e *Engine) runAlone(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
+// runAlone is Run for those who hold the lock: as a run, or for an operation, without one. requests is nil where only
+// tokens of contexts are to be run.
+func (e *Engine) runAlone(ctx context.Context, of *running, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
-		run, err := e.prepare()
+		run, err := e.prepare(of)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		intake := make(chan *schedule.Request, schedule.LookAhead/4)
-		out := make(chan *schedule.Completion, 4*e.plan.MaxSeqs)
-		go func() {
-			defer close(intake)
-			for r := range requests {
-				select {
-				case intake <- e.scheduled(r, run.Pool):
-				case <-ctx.Done():
-					return
-				}
-			}
-		}()
+		intake := e.intake(ctx, requests)
+		drawn, out := make(chan *schedule.Completion, 4*e.plan.MaxSeqs), make(chan *schedule.Completion)
 		failed := make(chan error, 1)
 		go func() {
-			defer close(out)
-			failed <- e.run(ctx, run, intake, out)
+			defer close(drawn)
+			failed <- e.run(ctx, run, intake, drawn)
 		}()
+		if of == nil {
+			of = &running{slack: newSlack()}
+		}
+		go of.slack.relay(drawn, out)
 		end := func() { // what was begun here ends before Run does
 			cancel()
 			for range out {
 			}
-			for range intake {
+			for intake != nil {
+				if _, ok := <-intake; !ok {
+					break
+				}
 			}
 		}
 		defer end() // should yield panic
@@ -74,8 +70,27 @@ func (e *Engine) runAlone(ctx context.Context, requests iter.Seq[*Request]) iter
 	}
 }
 
+// intake are requests as the scheduler takes them; nil where there are none.
+func (e *Engine) intake(ctx context.Context, requests iter.Seq[*Request]) <-chan *schedule.Request {
+	if requests == nil {
+		return nil
+	}
+	intake := make(chan *schedule.Request, schedule.LookAhead/4)
+	go func() {
+		defer close(intake)
+		for r := range requests {
+			select {
+			case intake <- e.scheduled(r):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return intake
+}
+
 // prepare says what a run works with.
-func (e *Engine) prepare() (*schedule.Config, error) {
+func (e *Engine) prepare(of *running) (*schedule.Config, error) {
 	if e.inStep != nil && !e.inStep.leads() {
 		return nil, fmt.Errorf("%w: process 0 runs, and this one follows", ErrSeveralHosts)
 	}
@@ -90,17 +105,25 @@ func (e *Engine) prepare() (*schedule.Config, error) {
 	}
 	e.contexts.mu.Lock()
 	defer e.contexts.mu.Unlock()
-	if err := e.sweep(); err != nil {
+	if err := e.sweep(nil); err != nil {
 		return nil, err
 	}
 	run := &schedule.Config{
 		Sizes: e.graphs.Sizes.Sizes, Host: e.hostCache, Index: e.index, Contexts: e.contextsOfRun(),
 		FreePages: e.plan.Pages - e.contexts.used, Pool: e.freePages(), PrefixSeed: e.prefixSeed,
 		Stats: &e.stats, Calls: &e.calls, Now: e.now, Note: e.swapper.note, Observe: e.observe, InOrder: e.inOrder,
-		Trace: e.trace, Inspect: e.inspect(), Debug: e.cfg.Debug,
+		Trace: e.trace, Inspect: e.inspect(), Debug: e.cfg.Debug, Moved: e.moved, Short: func(need, pool int) error {
+			return e.enoughOf(pool, need, pool, "contexts hold pages")
+		},
+	}
+	if of != nil {
+		run.Between = of.between
+		if of.brief { // nobody asks for its figures
+			run.Stats, run.Calls, run.Observe = &schedule.Stats{}, &atomic.Int64{}, func(schedule.Call, []int32) {}
+		}
 	}
 	e.masks.rows = make([]*masked, e.graphs.Slots)
-	on := onDevice{e: e, pinned: e.plan.Pages - run.Pool}
+	on := onDevice{e: e}
 	if e.stops.states > 0 {
 		on.stops = room{stopping.NewArena(e.stops.states)}
 		run.Stops = on.stops
@@ -125,19 +148,22 @@ func (e *Engine) run(ctx context.Context, run *schedule.Config, intake <-chan *s
 	start := e.now()
 	err := run.Run(ctx, intake, out)
 	e.inStep.fail(ctx, err)
-	e.stats.TransferSeconds, e.stats.TransferWaitSeconds = e.swapper.seconds()
-	e.stats.WallSeconds = e.now().Sub(start).Seconds()
-	e.stats.HostSeconds = max(0, e.stats.WallSeconds-e.stats.DeviceSeconds)
+	st := run.Stats
+	st.TransferSeconds, st.TransferWaitSeconds = e.swapper.seconds()
+	st.WallSeconds = e.now().Sub(start).Seconds()
+	st.HostSeconds = max(0, st.WallSeconds-st.DeviceSeconds)
+	e.contexts.mu.Lock()
+	defer e.contexts.mu.Unlock()
 	if err != nil && err != ctx.Err() { // the state is in the middle of something
-		e.contexts.mu.Lock()
-		defer e.contexts.mu.Unlock()
 		e.dropState()
+	} else if failure := e.endRides(); failure != nil {
+		err = failure
 	}
 	return err
 }
 
-// scheduled is a request as the scheduler takes it, which may use pool pages: checked, and with all of its prompt.
-func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
+// scheduled is a request as the scheduler takes it: checked, and with all of its prompt.
+func (e *Engine) scheduled(r *Request) *schedule.Request {
 	s := &schedule.Request{Tokens: r.Tokens, N: r.N, First: r.FirstGeneration, Stop: r.Stop,
 		IncludeStop: r.IncludeStop, KeepSpecial: r.KeepSpecialTokens, MinTokens: r.Sampling.MinTokens,
 		Context: schedule.None}
@@ -178,7 +204,6 @@ func (e *Engine) scheduled(r *Request, pool int) *schedule.Request {
 		if context != nil {
 			s.Context = context.row
 		}
-		err = e.fits(whole, context, pool)
 	}
 	s.Err = err
 	return s
@@ -189,6 +214,8 @@ type tag struct {
 	asked *Request // what the caller gave
 	whole *Request // has the context's tokens too
 	stops stopSets
+	// guest gets the completions of a request that came to the run of others; nil for those of Run.
+	guest chan *schedule.Completion
 
 	features Features
 	masks    *maskedRequest // nil without masks

@@ -6,7 +6,7 @@ import (
 )
 
 // Sizes are what the engine settled on, as far as the scheduler goes by it. Rows of the sequence table are the slots,
-// then the prefix rows, then the contexts.
+// then the prefix rows, then the contexts and a row in which their scores are computed.
 type Sizes struct {
 	Slots       int // rows that decode, of which MaxSeqs are used
 	MaxSeqs     int
@@ -29,7 +29,15 @@ type Sizes struct {
 }
 
 // Rows is how many rows the sequence table has.
-func (s Sizes) Rows() int { return s.FirstContext() + s.Contexts }
+func (s Sizes) Rows() int {
+	if s.Contexts == 0 {
+		return s.FirstContext()
+	}
+	return s.ScoreRow() + 1
+}
+
+// ScoreRow is the row in which scores of contexts are computed, if there are contexts.
+func (s Sizes) ScoreRow() int { return s.FirstContext() + s.Contexts }
 
 // FirstContext is the first row of contexts.
 func (s Sizes) FirstContext() int { return s.Slots + s.PrefixRows }

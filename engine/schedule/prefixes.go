@@ -85,7 +85,7 @@ func (s *scheduler) assign(o *offer, g *group, busy bool) bool {
 		source, held = s.prefixes[row-s.Slots], g.takes(pages*s.PageSize)
 	}
 	// A context's pages are not of the pool: without them there may not be enough for a request that begins with it.
-	ofContext := s.heldByContext(g)
+	ofContext := s.heldByContext(g.Request)
 	if ofContext > 0 && (ofContext >= held || s.pages(g.MaxLen-1) > s.cfg.Pool) {
 		source, held = s.prefixes[g.Context-s.Slots], ofContext
 	} else {
@@ -115,12 +115,20 @@ func (s *scheduler) assign(o *offer, g *group, busy bool) bool {
 	return true
 }
 
-// heldByContext is how many tokens of g's prompt its context holds, of those that a clone may take over.
-func (s *scheduler) heldByContext(g *group) int {
-	if g.Context == None {
+// heldByContext is how many tokens of a request's prompt its context holds, of those that a clone may take over. The
+// context may have others by now.
+func (s *scheduler) heldByContext(r *Request) int {
+	if r.Context == None || s.prefixes[r.Context-s.Slots] == nil {
 		return 0
 	}
-	return min(s.prefixes[g.Context-s.Slots].done, len(g.Tokens)-1)
+	p := s.prefixes[r.Context-s.Slots]
+	most := min(p.done, len(r.Tokens)-1)
+	for i, token := range p.tokens[:most] {
+		if token != r.Tokens[i] {
+			return i
+		}
+	}
+	return most
 }
 
 // maxPages is the most pages that a prefix row may come to hold, with those reserved for its first clone.

@@ -151,10 +151,7 @@ func (w *work) openContext(s schedule.Sizes, tokens []int32, i, reserved int, po
 	*pool -= need
 	row := s.FirstContext() + i
 	w.device.OpenContext(row, tokens, need)
-	c := &schedule.Context{Row: row, Tokens: tokens, MaxPages: need}
-	if s.PrefixCache {
-		c.Chain = prefix.Chain(seed, tokens[:len(tokens)/s.PageSize*s.PageSize], s.PageSize)
-	}
+	c := &schedule.Context{Row: row, Tokens: tokens, Done: len(tokens), MaxPages: need}
 	w.contexts = append(w.contexts, c)
 }
 

@@ -72,12 +72,12 @@ type Completion struct {
 	Refused     bool // Request.Err says why; it stands for all completions of the request
 }
 
-// Context is a row that stays as it is during a run, and that requests may start from.
+// Context is a row that no completion has, and that requests may start from.
 type Context struct {
 	Row      int
-	Tokens   []int32       // those that were run
-	Chain    []prefix.Hash // of pages that prompts with the same tokens may share
-	MaxPages int           // held by it or reserved for it
+	Tokens   []int32 // that it is to have: those that were run, then those to be run
+	Done     int     // tokens that were run
+	MaxPages int     // held by it or reserved for it
 }
 
 // group is a sequence group: a request on its way.

@@ -17,8 +17,16 @@ type Config struct {
 	Index     *prefix.Index // names of the device's pages; nil without Sizes.PrefixCache
 	Stops     Stops         // nil: requests have none that need room
 	Contexts  []*Context    // the rows that stay as they are
-	FreePages int           // on the device, when the run begins
+	FreePages int           // on the device, when nothing runs
 	Pool      int           // pages that the run may use: contexts hold the others, or have them reserved
+	// Between gives what is to be done between two calls; nil for nothing. Whoever gives an operation must see to it
+	// that completions are read meanwhile.
+	Between <-chan *Operation
+	// Moved is told where a call ran tokens of a context: how many it has now, and the pages that it took, by place;
+	// None where it took none.
+	Moved func(row, done int, pages []int32)
+	// Short makes the error of a request that needs more pages than the pool has.
+	Short func(need, pool int) error
 
 	PrefixSeed prefix.Hash // begins the names of pages
 	// NewStream turns the tokens of a completion of r into text; nil: completions have none.
@@ -64,14 +72,18 @@ type job struct {
 	called  time.Time // when the last call ended
 	failed  View      // rows when a call failed
 	fails   bool
+	later   []*Operation // that were called and could not be done yet
 }
 
-// Run draws the completions of requests until intake is closed and all are done, or there is an error, or ctx is
+// Run draws the completions of requests until intake is closed, or nil, and all are done, or there is an error, or ctx is
 // cancelled. Then it frees the rows and returns ctx.Err() itself: pages keep their names. After any other error the
 // device is in the midst of something. Stats begin anew, but for the start's. It does not close out.
 func (c *Config) Run(ctx context.Context, intake <-chan *Request, out chan<- *Completion) error {
 	j := &job{Config: c, sched: newScheduler(c), intake: intake, open: true, out: out, drawn: make(chan *result, 2),
 		read: make(chan struct{}), columns: 1, start: c.Now()}
+	if intake == nil {
+		j.open, j.columns = false, c.MaxRounds // tokens of contexts, and nothing that is waited for
+	}
 	c.Calls.Store(0)
 	*c.Stats = Stats{StartSeconds: c.Stats.StartSeconds, Pages: c.Sizes.Pages}
 	kept := make(chan int, 1)
@@ -95,6 +107,7 @@ func (c *Config) Run(ctx context.Context, intake <-chan *Request, out chan<- *Co
 		kept <- tokens
 	}()
 	err := j.loop(ctx)
+	defer j.leave()
 	if err != nil && err == ctx.Err() {
 		if failure := j.giveUp(); failure != nil {
 			err = fmt.Errorf("ending a run that was cancelled: %w", failure)
@@ -124,6 +137,7 @@ func (j *job) loop(ctx context.Context) error {
 			return *fault
 		}
 		s.settle()
+		j.between()
 		end := j.span(HostTrack, "take requests")
 		err := j.fill(ctx)
 		end("waiting", len(s.waiting))
@@ -156,7 +170,9 @@ func (j *job) giveUp() error {
 
 // finish checks that all pages are free when all is done.
 func (j *job) finish() error {
-	j.sched.dropAll()
+	if j.sched.dropAll(); j.sched.bare() && j.sched.freePages == j.FreePages && !j.sched.rides() {
+		return nil
+	}
 	o, err := j.sched.offer()
 	if err != nil {
 		return err
@@ -175,6 +191,11 @@ func (j *job) fill(ctx context.Context) error {
 		if j.sched.idle() || j.InOrder {
 			select {
 			case r, j.open = <-j.intake:
+			case o := <-j.Between:
+				if j.do(o); !j.sched.idle() || len(j.later) > 0 {
+					return nil
+				}
+				continue
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -188,15 +209,25 @@ func (j *job) fill(ctx context.Context) error {
 		if !j.open {
 			break
 		}
-		j.Stats.Requests++
-		if r.Err != nil {
-			j.out <- &Completion{Request: r, Generation: r.First, Refused: true}
-			continue
-		}
-		j.Stats.PromptTokens += len(r.Tokens)
-		j.sched.add(r)
+		j.take(r)
 	}
 	return nil
+}
+
+// take takes a request in, or refuses it.
+func (j *job) take(r *Request) {
+	j.Stats.Requests++
+	if r.Err == nil && j.Short != nil {
+		if need := j.sched.need(r); need > j.Pool {
+			r.Err = j.Short(need, j.Pool)
+		}
+	}
+	if r.Err != nil {
+		j.out <- &Completion{Request: r, Generation: r.First, Refused: true}
+		return
+	}
+	j.Stats.PromptTokens += len(r.Tokens)
+	j.sched.add(r)
 }
 
 // call runs the device once, hands what was drawn to the drain, and returns how many pages are free on the device.

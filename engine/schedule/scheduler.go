@@ -31,6 +31,7 @@ type scheduler struct {
 	err        error // of a transfer: it ends the run
 	// after a call that could do nothing: only the first in the queue, without prefix rows that it could do without
 	oneAtATime bool
+	wanted     int  // pages that operations on contexts wait for
 	starved    bool // prefix rows were given up so that sequences go on: the next call offers nothing in their place
 }
 
@@ -38,24 +39,20 @@ func newScheduler(cfg *Config) *scheduler {
 	p := cfg.Sizes
 	s := &scheduler{
 		Sizes: p, cfg: cfg, stats: cfg.Stats, rows: make([]*sequence, p.Slots), release: make([]bool, p.Rows()),
-		prefixes: make([]*prefixRow, p.PrefixRows+p.Contexts), counts: prefix.Counts{}, cache: prefix.NewCache(),
+		prefixes: make([]*prefixRow, p.Rows()-p.Slots), counts: prefix.Counts{}, cache: prefix.NewCache(),
 		freePages: cfg.FreePages, index: cfg.Index, takers: make([]*holding, p.Pages),
 		scores: newScoreCache(p.PageSize, scoreBytes),
 	}
 	for row := p.FirstContext() - 1; row >= p.Slots; row-- {
 		s.freePrefix = append(s.freePrefix, row)
 	}
-	for _, c := range cfg.Contexts {
-		row := &prefixRow{row: c.Row, tokens: c.Tokens, chain: c.Chain, opened: true, done: len(c.Tokens), pinned: c}
-		s.prefixes[c.Row-p.Slots] = row
-		s.cache.Insert(c.Row, c.Chain) // in use, as long as the run goes
-	}
+	s.setContexts(cfg.Contexts)
 	return s
 }
 
 // idle says that nothing waits, nothing runs, and nothing is left to be freed.
 func (s *scheduler) idle() bool {
-	return len(s.waiting) == 0 && s.active == 0 && len(s.swapped) == 0 && !slices.Contains(s.release, true)
+	return len(s.waiting) == 0 && s.active == 0 && len(s.swapped) == 0 && !slices.Contains(s.release, true) && !s.rides()
 }
 
 // settle notes the rows of sequences that met a stop string: the next call releases them first.
@@ -106,6 +103,9 @@ func (s *scheduler) offer() (*offer, error) {
 			start, _ := o.place(p.placed(), p.done, s.PromptLimit)
 			o.Starts[p.row] = int32(start)
 		}
+	}
+	if s.err != nil || s.wanted > 0 {
+		return o, s.err
 	}
 	s.offload()
 	if err := s.swapIn(o); err != nil {
@@ -246,7 +246,11 @@ func (s *scheduler) apply(o *offer, got *Output) ([]*sequence, error) {
 	s.dropUnused()
 	s.waiting = slices.DeleteFunc(s.waiting, func(g *group) bool { return g.next == g.N })
 	s.freePages, s.starved = int(got.EndFree), false
-	if short := int(got.Short); short > 0 {
+	short := int(got.Short)
+	if s.wanted > 0 && !s.Reserve {
+		short = max(short, s.wanted-s.unreserved())
+	}
+	if short > 0 {
 		if err := s.preempt(short, got); err != nil {
 			return nil, err
 		}

@@ -123,7 +123,7 @@ func (s *scheduler) originOf(q *sequence) Origin {
 			of = Origin{Row: row, Pages: pages}
 		}
 	}
-	if n := s.heldByContext(q.group) / s.PageSize; n > 0 && n >= of.Pages {
+	if n := s.heldByContext(q.group.Request) / s.PageSize; n > 0 && n >= of.Pages {
 		of = Origin{Row: q.group.Context, Pages: n}
 	}
 	if s.index != nil {

@@ -355,7 +355,7 @@ func (c *call) remaining(rows []row) (n int) {
 
 func (c *call) wantsPrefill() bool {
 	all := c.remaining(c.rows)
-	return c.remaining(c.rows[:c.Slots]) > 0 ||
+	return c.remaining(c.rows[:c.Slots]) > 0 || c.remaining(c.rows[c.FirstContext():]) > 0 ||
 		all > 0 && (len(c.freeSlots()) >= c.fillTogether() || all >= c.PrefillTokens)
 }
 
