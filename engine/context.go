@@ -409,7 +409,7 @@ func (e *Engine) generate(ctx context.Context, r *Request) (all []*Completion, e
 			}
 			return all, err
 		}
-		defer e.lock.release()
+		defer e.lock.leave(run)
 		for completion, err := range e.runAlone(ctx, run, slices.Values([]*Request{r})) {
 			if err == nil {
 				err = completion.Err

@@ -60,6 +60,9 @@ func (r *contextRow) borrows(pageSize int) bool {
 	return r.done%pageSize != 0 && r.pages[len(r.pages)-1].holders > 1
 }
 
+// flushed says that no tokens wait.
+func (r *contextRow) flushed() bool { return r.done == len(r.tokens) }
+
 // sure says that a context with so many pages reserved, and so many in use, may count on them: then it has its partial
 // page alone, so that they suffice.
 func sure(reserved, pages int) bool { return reserved > 0 && reserved >= pages }
@@ -273,15 +276,16 @@ func (e *Engine) freeRow() (int, error) {
 // enough says that there are need pages, with own of which nobody else gets hold. In a run it returns errLater where
 // there will be.
 func (e *Engine) enough(need, own int, what string) error {
-	between, free := e.contexts.between, e.freePages()
-	if between != nil {
-		free = min(free, between.Free())
-	}
-	switch {
-	case need <= free+own:
+	free := e.freePages()
+	if between := e.contexts.between; between != nil {
+		if now, later := between.Take(need - own); now {
+			return nil
+		} else if later {
+			return errLater
+		}
+		free = min(free, max(0, between.Free()))
+	} else if need <= free+own {
 		return nil
-	case between != nil && need <= between.Most()+own && between.Want(need-own):
-		return errLater
 	}
 	return e.enoughOf(e.freePages(), need, free+own, what)
 }

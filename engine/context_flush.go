@@ -84,7 +84,7 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 	for {
 		var riding []*contextRow
 		err := e.operation(ctx, func() (err error) {
-			waiting := slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool { return r.done == len(r.tokens) })
+			waiting := slices.DeleteFunc(slices.Clone(list), (*contextRow).flushed)
 			for _, r := range list {
 				if err := r.usable(); err != nil {
 					return err
@@ -116,7 +116,7 @@ func (e *Engine) flush(ctx context.Context, list []*contextRow) error {
 
 // promise has the next calls run the tokens of the first of contexts, as many as they have room for.
 func (e *Engine) promise(list []*contextRow) (riding []*contextRow, err error) {
-	list = slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool { return r.done == len(r.tokens) })
+	list = slices.DeleteFunc(slices.Clone(list), (*contextRow).flushed)
 	room, n := e.graphs.PromptLimit, 0
 	if e.contexts.between != nil {
 		room = e.contexts.between.Room()
@@ -160,7 +160,7 @@ func (e *Engine) ride(ctx context.Context, list []*contextRow) error {
 			for _, err := range e.runAlone(ctx, run, nil) {
 				failed = err
 			}
-			if e.lock.release(); failed != nil {
+			if e.lock.leave(run); failed != nil {
 				return failed
 			}
 			continue
@@ -230,7 +230,9 @@ func (e *Engine) stopRiding(list []*contextRow) error {
 
 // endFlush gives up the pages that were reserved for tokens which were not run, and names those that are full.
 func (e *Engine) endFlush(list []*contextRow) error {
-	list = slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool { return r.usable() != nil || r.flushing == 0 })
+	list = slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool {
+		return r.usable() != nil || r.flushing == 0
+	})
 	var short []*contextRow
 	for _, r := range list {
 		if r.flushing = 0; r.done < len(r.tokens) {

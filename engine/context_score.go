@@ -102,7 +102,7 @@ func (e *Engine) scoreStep(r *contextRow, from int, tokens, next []int32) ([]flo
 	copy(in.Next, next)
 	got, err := execute[device.ScoreOutput](e, p, tree.Arrays(&in))
 	e.contexts.grow(r, ceilDiv(from+n, e.plan.PageSize))
-	r.done = from + n
+	r.tokens, r.done = append(r.tokens, tokens...), from+n
 	var did *device.VerbsOutput
 	if err == nil {
 		did = &device.VerbsOutput{Status: got.Status, EndFree: got.EndFree, Pages: got.Pages}

@@ -1,8 +1,6 @@
 package engine_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -136,30 +134,6 @@ func TestSameBytesWhateverElseRuns(t *testing.T) {
 		}
 		sameBytes(t, want, collect(t, e, single...), true)
 	})
-}
-
-// Nor does it matter what the pool was used for before: by another run, by one that was cancelled, by contexts.
-func TestSameBytesOnAReusedPool(t *testing.T) {
-	want := wantOfContract(t)
-	e := contextEngine(t, func(c *engine.Config) { c.KVMemory = pagesOf(48) })
-	sameBytes(t, want, collect(t, e, contractRequests()...), true)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for _, err := range e.Run(ctx, slices.Values(longRequests(16))) {
-		cancel()
-		if err != nil && !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-	}
-	sameBytes(t, want, collect(t, e, contractRequests()...), true)
-	for _, r := range contractRequests()[8:11] {
-		c := open(t, e, r.Tokens...)
-		if err := errors.Join(c.Flush(t.Context()), c.Truncate(5), c.Append(1, 2, 3), c.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-	}
-	sameBytes(t, want, collect(t, e, contractRequests()...), true)
 }
 
 func TestSameBytesWhateverTheCache(t *testing.T) {

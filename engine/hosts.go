@@ -223,8 +223,7 @@ func (e *Engine) Follow(ctx context.Context) error {
 	if s == nil || s.leads() {
 		return errors.New("engine: only the engine of a process other than 0 follows")
 	}
-	e.lock.begin()
-	defer e.lock.release()
+	defer e.lock.leave(e.lock.begin())
 	defer context.AfterFunc(ctx, s.group.Leave)()
 	start := time.Now()
 	for {

@@ -15,22 +15,25 @@ type lock struct {
 	taken   bool
 	run     *running // nil: an operation has the lock
 	runs    int      // that wait for the lock
+	read    int      // runs that are over on the device, whose completions are still being taken
 }
 
 // running is a run that has the lock.
 type running struct {
 	between chan *schedule.Operation
-	ended   chan struct{}
+	ended   chan struct{} // closed when it is over on the device
+	over    bool          // guarded by the lock
 	// brief says that it runs nothing but tokens of contexts, and ends soon: once a run waits it takes no more.
 	brief bool
+	aside bool // it is beside the one whose figures are asked for
 	slack *slack
 }
 
-func (l *lock) wait() {
+func (l *lock) cond() *sync.Cond {
 	if l.changed == nil {
 		l.changed = sync.NewCond(&l.mu)
 	}
-	l.changed.Wait()
+	return l.changed
 }
 
 // acquire waits for the lock, for an operation that has no place beside a run: while one is under way it returns
@@ -38,11 +41,11 @@ func (l *lock) wait() {
 func (l *lock) acquire() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.taken {
-		if l.run != nil && !l.run.brief {
+	for l.taken || l.read > 0 {
+		if l.read > 0 || l.run != nil && !l.run.brief {
 			return ErrRunning
 		}
-		l.wait()
+		l.cond().Wait()
 	}
 	l.taken = true
 	return nil
@@ -53,8 +56,8 @@ func (l *lock) begin() *running {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.runs++
-	for l.taken {
-		l.wait()
+	for l.taken || l.read > 0 {
+		l.cond().Wait()
 	}
 	l.runs--
 	return l.start(false)
@@ -63,7 +66,7 @@ func (l *lock) begin() *running {
 func (l *lock) start(brief bool) *running {
 	l.taken = true
 	l.run = &running{between: make(chan *schedule.Operation), ended: make(chan struct{}), brief: brief,
-		slack: newSlack()}
+		aside: l.read > 0, slack: newSlack()}
 	return l.run
 }
 
@@ -72,7 +75,7 @@ func (l *lock) join(brief bool) (run *running, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.taken && !l.takesMore() {
-		l.wait()
+		l.cond().Wait()
 	}
 	if l.taken {
 		return l.run, false
@@ -88,7 +91,7 @@ func (l *lock) enter() *running {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.taken && !l.takesMore() {
-		l.wait()
+		l.cond().Wait()
 	}
 	if l.taken {
 		return l.run
@@ -97,16 +100,43 @@ func (l *lock) enter() *running {
 	return nil
 }
 
-// release gives the lock back.
+// release gives back what acquire or enter took.
 func (l *lock) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.run != nil {
-		close(l.run.ended)
-	}
+	l.free()
+}
+
+func (l *lock) free() {
 	l.taken, l.run = false, nil
-	if l.changed != nil {
-		l.changed.Broadcast()
+	l.cond().Broadcast()
+}
+
+// over says that a run has done its last call. Operations on contexts need not wait until its completions are taken,
+// which may be up to the very caller.
+func (l *lock) over(run *running) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	run.over = true
+	close(run.ended)
+	if !run.brief {
+		l.read++
+	}
+	l.free()
+}
+
+// leave gives back what begin or join took.
+func (l *lock) leave(run *running) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !run.over: // it did not begin
+		run.over = true
+		close(run.ended)
+		l.free()
+	case !run.brief:
+		l.read--
+		l.cond().Broadcast()
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 func TestLock(t *testing.T) {
 	var l lock
 	got := make(chan error, 1)
-	waits := func(what string, take func() error) {
+	waits := func(what string, take func() error, end func()) {
 		t.Helper()
 		go func() { got <- take() }()
 		select {
@@ -19,28 +19,47 @@ func TestLock(t *testing.T) {
 			t.Fatalf("%s did not wait: %v", what, err)
 		case <-time.After(20 * time.Millisecond):
 		}
-		l.release()
+		end()
 		if err := <-got; err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	run := func() error { l.begin(); return nil }
+	var last *running
+	run := func() error { last = l.begin(); return nil }
+	leave := func() { l.leave(last) }
 	if err := l.acquire(); err != nil {
 		t.Fatal(err)
 	}
-	waits("an operation behind another", l.acquire)
-	waits("a run behind an operation", run)
+	waits("an operation behind another", l.acquire, l.release)
+	waits("a run behind an operation", run, l.release)
 	if err := l.acquire(); !errors.Is(err, ErrRunning) {
 		t.Errorf("an operation during a run: %v", err)
 	}
 	if other, mine := l.join(true); mine || other != l.enter() {
 		t.Error("what runs is not joined")
 	}
-	waits("a run behind another", run)
+	first := last
+	waits("a run behind another", run, func() { l.leave(first) })
+	// Over on the device, it leaves room for operations on contexts, and for what these run, while it is read.
+	if l.over(last); l.enter() != nil {
+		t.Error("an operation joins a run that is over")
+	}
 	l.release()
-	if _, mine := l.join(true); !mine {
+	if err := l.acquire(); !errors.Is(err, ErrRunning) {
+		t.Errorf("an operation while a run is read: %v", err)
+	}
+	guest, mine := l.join(false)
+	if !mine || !guest.aside {
+		t.Error("a run is not begun beside one that is read")
+	}
+	l.over(guest)
+	l.leave(guest)
+	first = last
+	waits("a run behind one that is read", run, func() { l.leave(first) })
+	leave()
+	if last, mine = l.join(true); !mine || last.aside {
 		t.Error("a run is not begun")
 	}
-	waits("an operation behind a brief run", l.acquire)
+	waits("an operation behind a brief run", l.acquire, leave)
 	l.release()
 }

@@ -19,7 +19,7 @@ import (
 func (e *Engine) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
 		run := e.lock.begin()
-		defer e.lock.release()
+		defer e.lock.leave(run)
 		e.runAlone(ctx, run, requests)(yield)
 	}
 }
@@ -39,12 +39,17 @@ func (e *Engine) runAlone(ctx context.Context, of *running, requests iter.Seq[*R
 		failed := make(chan error, 1)
 		go func() {
 			defer close(drawn)
-			failed <- e.run(ctx, run, intake, drawn)
+			err := e.run(ctx, run, intake, drawn)
+			if of != nil {
+				e.lock.over(of)
+			}
+			failed <- err
 		}()
-		if of == nil {
-			of = &running{slack: newSlack()}
+		slack := newSlack()
+		if of != nil {
+			slack = of.slack
 		}
-		go of.slack.relay(drawn, out)
+		go slack.relay(drawn, out)
 		end := func() { // what was begun here ends before Run does
 			cancel()
 			for range out {
@@ -118,7 +123,7 @@ func (e *Engine) prepare(of *running) (*schedule.Config, error) {
 	}
 	if of != nil {
 		run.Between = of.between
-		if of.brief { // nobody asks for its figures
+		if of.brief || of.aside { // nobody asks for its figures
 			run.Stats, run.Calls, run.Observe = &schedule.Stats{}, &atomic.Int64{}, func(schedule.Call, []int32) {}
 		}
 	}

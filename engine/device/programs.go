@@ -176,8 +176,8 @@ func (gr *Graphs) goesOn(l loop, in input) *Node {
 	return goesOn
 }
 
-// wantsPrefill says that prompts go before decoding: they do where a slot or a context waits for its own. Those that run
-// ahead of their clones wait until slots are free for these, or until they fill a step.
+// wantsPrefill says that prompts go before decoding: they do where a slot or a context waits for its own. Those that
+// run ahead of their clones wait until slots are free for these, or until they fill a step.
 func (gr *Graphs) wantsPrefill(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
 	slots := gr.Slots

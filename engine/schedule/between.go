@@ -31,6 +31,20 @@ func (b *Between) Free() int { return b.j.sched.unreserved() - b.j.sched.wanted 
 // taken in must still find its own.
 func (b *Between) Most() int { return b.j.Pool - b.j.sched.largest() }
 
+// Take says whether an operation may take so many pages now, or later, when sequences of the run have made room.
+// Neither says that they are not there.
+func (b *Between) Take(pages int) (now, later bool) {
+	switch {
+	case pages <= 0:
+		return true, false
+	case pages > b.Most():
+		return false, false
+	case pages <= b.Free():
+		return true, false
+	}
+	return false, b.Want(pages)
+}
+
 // Want says that an operation waits for pages. Until it has them nothing new is admitted, and where sequences can move
 // to the host those admitted last make room. It returns false where waiting has no use: nothing runs.
 func (b *Between) Want(pages int) (waits bool) {
@@ -144,8 +158,8 @@ func (s *scheduler) largest() (pages int) {
 			pages = max(pages, s.need(q.group.Request))
 		}
 	}
-	for _, m := range s.swapped {
-		pages = max(pages, s.need(m.seq.group.Request))
+	for _, m := range s.swapped { // a partial page is there twice while it comes back
+		pages = max(pages, s.need(m.seq.group.Request), s.pages(m.seq.done)+1)
 	}
 	return pages
 }

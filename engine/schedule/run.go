@@ -75,8 +75,8 @@ type job struct {
 	later   []*Operation // that were called and could not be done yet
 }
 
-// Run draws the completions of requests until intake is closed, or nil, and all are done, or there is an error, or ctx is
-// cancelled. Then it frees the rows and returns ctx.Err() itself: pages keep their names. After any other error the
+// Run draws the completions of requests until intake is closed, or nil, and all are done, or there is an error, or ctx
+// is cancelled. Then it frees the rows and returns ctx.Err() itself: pages keep their names. After any other error the
 // device is in the midst of something. Stats begin anew, but for the start's. It does not close out.
 func (c *Config) Run(ctx context.Context, intake <-chan *Request, out chan<- *Completion) error {
 	j := &job{Config: c, sched: newScheduler(c), intake: intake, open: true, out: out, drawn: make(chan *result, 2),

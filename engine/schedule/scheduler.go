@@ -52,7 +52,8 @@ func newScheduler(cfg *Config) *scheduler {
 
 // idle says that nothing waits, nothing runs, and nothing is left to be freed.
 func (s *scheduler) idle() bool {
-	return len(s.waiting) == 0 && s.active == 0 && len(s.swapped) == 0 && !slices.Contains(s.release, true) && !s.rides()
+	return len(s.waiting) == 0 && s.active == 0 && len(s.swapped) == 0 && !s.rides() &&
+		!slices.Contains(s.release, true)
 }
 
 // settle notes the rows of sequences that met a stop string: the next call releases them first.
@@ -224,6 +225,7 @@ func (s *scheduler) listAhead(o *offer, p *prefixRow) bool {
 func (s *scheduler) apply(o *offer, got *Output) ([]*sequence, error) {
 	owners := make([]*sequence, s.WaitingLen()+s.Slots)
 	copy(owners[s.WaitingLen():], o.before)
+	before := s.lengths()
 	progress := got.PrefillSteps+got.DecodeSteps > 0 || slices.Contains(s.release, true)
 	clear(s.release)
 	if s.settleOpened(o, got) {
@@ -242,6 +244,7 @@ func (s *scheduler) apply(o *offer, got *Output) ([]*sequence, error) {
 	}
 	s.settleRows(owners, got)
 	s.settlePages(owners, got)
+	s.settleContexts(before)
 	s.settleScores(o, owners, got)
 	s.dropUnused()
 	s.waiting = slices.DeleteFunc(s.waiting, func(g *group) bool { return g.next == g.N })

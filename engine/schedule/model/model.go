@@ -152,16 +152,6 @@ func (d *Device) Tokens(row int) (tokens []int32, used bool) {
 // Page is the contents of a page.
 func (d *Device) Page(page int32) []int32 { return d.pages[page] }
 
-// OpenContext gives a context a row with tokens and reserves pages for it, beside those that it has.
-func (d *Device) OpenContext(row int, tokens []int32, maxPages int) {
-	r := &d.rows[row]
-	r.used, r.promptLen, r.maxPages = true, len(tokens), maxPages
-	d.take(d.pagesOf(len(tokens)))
-	for _, token := range tokens {
-		d.write(r, token)
-	}
-}
-
 // tokens are the contents of a row.
 func (d *Device) tokens(r *row) (all []int32) {
 	for i := range r.length {
