@@ -180,7 +180,7 @@ func each(list []int32, is func(int32) bool) bool {
 
 // compileStructure makes the automaton of a structure.
 func compileStructure(s parameter.Structure) (*grammar.Automaton, error) {
-	var o grammar.Options
+	o := grammar.Options{AnyOrder: s.AnyOrder}
 	if s.Compact {
 		o.Whitespace = jsontext.NoSpace
 	}

@@ -16,6 +16,8 @@ type Structure struct {
 	Text string // the JSON schema, the regular expression, the list of texts as JSON, or the grammar
 	// Compact has no whitespace between the parts of JSON.
 	Compact bool
+	// AnyOrder lets the properties of JSON objects come in any order, not the schema's alone.
+	AnyOrder bool
 }
 
 // StructureKind is what a [Structure] is.
@@ -54,8 +56,11 @@ func (s Structure) Choices() (texts []string) {
 	return texts
 }
 
-// compactName is vLLM's name of [Structure.Compact].
-const compactName = "disable_any_whitespace"
+// The names of [Structure.Compact], as vLLM has it, and of [Structure.AnyOrder], as XGrammar has it.
+const (
+	compactName  = "disable_any_whitespace"
+	anyOrderName = "any_order"
+)
 
 // MarshalJSON returns the structure as vLLM's structured_outputs has it, null for any text.
 func (s Structure) MarshalJSON() ([]byte, error) {
@@ -73,6 +78,9 @@ func (s Structure) MarshalJSON() ([]byte, error) {
 	object := map[string]any{string(s.Kind): value}
 	if s.Compact {
 		object[compactName] = true
+	}
+	if s.AnyOrder {
+		object[anyOrderName] = true
 	}
 	return json.Marshal(object)
 }
@@ -154,8 +162,12 @@ func (s *Structure) parseOutputs(raw []byte) error {
 			if of.Kind != "" {
 				s.Kind, s.Text = of.Kind, of.Text
 			}
-		case name == compactName:
-			if json.Unmarshal(value, &s.Compact) != nil {
+		case name == compactName, name == anyOrderName:
+			is := &s.Compact
+			if name == anyOrderName {
+				is = &s.AnyOrder
+			}
+			if json.Unmarshal(value, is) != nil {
 				return fmt.Errorf("has a member %s that is not true or false", name)
 			}
 		case name == "disable_fallback", string(value) == "false", string(value) == `""`:

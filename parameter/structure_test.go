@@ -16,6 +16,8 @@ func TestParseStructure(t *testing.T) {
 		{"structured_outputs", `{"choice": ["a", "b"], "disable_fallback": true}`, `{"choice":["a","b"]}`},
 		{"structured_outputs", `{"json_object": true, "disable_any_whitespace": true}`,
 			`{"disable_any_whitespace":true,"json_object":true}`},
+		{"structured_outputs", `{"json": {"type": "object"}, "any_order": true}`,
+			`{"any_order":true,"json":{"type":"object"}}`},
 		{"structured_outputs", `{"grammar": "root ::= \"a\""}`, `{"grammar":"root ::= \"a\""}`},
 		{"structured_outputs", `{"json_object": false}`, `null`},
 		{"response_format", `{"type": "text"}`, `null`},
@@ -68,6 +70,7 @@ func TestParseStructure(t *testing.T) {
 func FuzzParseStructure(f *testing.F) {
 	f.Add("response_format", `{"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}`)
 	f.Add("structured_outputs", `{"choice": ["a"], "disable_any_whitespace": false}`)
+	f.Add("structured_outputs", `{"json": {}, "any_order": true}`)
 	f.Fuzz(func(t *testing.T, name, raw string) {
 		s, err := parameter.ParseStructure(name, []byte(raw))
 		if err != nil {
