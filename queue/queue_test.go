@@ -32,7 +32,7 @@ func newServer(t *testing.T, o local.Options) *local.Server {
 	return s
 }
 
-// queued counts the units that the server has of a job. What it counts for a consumer, and Status says, comes a moment later.
+// queued counts the units that the server has of a job. What it counts for a consumer comes a moment later.
 func queued(t *testing.T, q *Queue, job Job) int {
 	t.Helper()
 	info, err := q.stream.Info(t.Context(), jetstream.WithSubjectFilter(subjects+job.ID+".>"))

