@@ -20,6 +20,7 @@ type besideRuns struct {
 	rng  *rand.Rand
 	name string
 	tree []*engine.Context
+	done int // operations
 
 	did    map[string]int
 	drawn  map[string]*engine.Completion // by key
@@ -35,7 +36,8 @@ type scored struct {
 
 func (w *besideRuns) work(operations int) {
 	ctx := context.Background()
-	for i := range operations {
+	for range operations {
+		w.done++
 		what := []string{"extend", "fork", "cut", "draw", "score", "save", "close", "reserve"}[w.rng.IntN(8)]
 		if len(w.tree) == 0 {
 			what = "open"
@@ -65,7 +67,7 @@ func (w *besideRuns) work(operations int) {
 		case "cut":
 			err = errors.Join(c.Truncate(w.rng.IntN(c.Len())), c.Append(7, 8, 9), c.Flush(ctx))
 		case "draw":
-			r := sampled(fmt.Sprintf("%s-%d", w.name, i), nil, 1+w.rng.IntN(2), 4, uint64(i))
+			r := sampled(fmt.Sprintf("%s-%d", w.name, w.done), nil, 1+w.rng.IntN(2), 4, uint64(w.done))
 			var all []*engine.Completion
 			if all, err = c.Generate(ctx, r); err == nil {
 				whole := *r
@@ -76,10 +78,10 @@ func (w *besideRuns) work(operations int) {
 				}
 			}
 		case "score":
-			next := sharing(uint64(i), 1+w.rng.IntN(9))
+			next := sharing(uint64(w.done), 1+w.rng.IntN(9))
 			var logprobs []float32
 			if logprobs, err = c.Score(ctx, next); err == nil {
-				w.scored[fmt.Sprintf("%s-%d", w.name, i)] = scored{c.Tokens(), next, logprobs}
+				w.scored[fmt.Sprintf("%s-%d", w.name, w.done)] = scored{c.Tokens(), next, logprobs}
 			}
 		case "save":
 			if err = c.Save(w.name); err == nil {
@@ -111,6 +113,9 @@ func (w *besideRuns) work(operations int) {
 			return
 		}
 	}
+}
+
+func (w *besideRuns) end() {
 	for _, c := range w.tree {
 		if err := c.Close(); err != nil {
 			w.Error(err)
@@ -137,7 +142,7 @@ func TestContextsBesideRuns(t *testing.T) {
 				w := &besideRuns{T: t, e: e, rng: rand.New(rand.NewPCG(uint64(i), 77)), name: fmt.Sprint("w", i),
 					did: map[string]int{}, drawn: map[string]*engine.Completion{}, scored: map[string]scored{}}
 				if workers = append(workers, w); i > 0 {
-					working.Go(func() { w.work(operations) })
+					working.Go(func() { w.work(operations); w.end() })
 				}
 			}
 			taker := workers[0]
@@ -151,7 +156,6 @@ func TestContextsBesideRuns(t *testing.T) {
 					if c != nil {
 						got[key(c)] = c
 						taker.work(1)
-						taker.tree = nil
 					}
 					if n == 1 {
 						cancel()
@@ -160,6 +164,7 @@ func TestContextsBesideRuns(t *testing.T) {
 				cancel()
 				sameBytes(t, want, got, n != 1)
 			}
+			taker.end()
 			working.Wait()
 			if e.FreePages() != e.Plan().Pages {
 				t.Errorf("%d pages of %d are free", e.FreePages(), e.Plan().Pages)
