@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/engine/device"
 )
 
 // Precompiled are the programs of an engine, compiled and nothing more: no weights, no state.
@@ -29,6 +31,8 @@ type PrecompiledProgram struct {
 	Executable compute.Executable
 	// Seconds is how long it took to build and to compile.
 	Seconds float64
+
+	extras []device.Leaf // of features: they are updated in place, too
 }
 
 // Close frees the programs.
@@ -73,7 +77,7 @@ func precompile(ctx context.Context, cfg Config, only []string) (*Precompiled, e
 		}
 		out.Programs = append(out.Programs, PrecompiledProgram{
 			Name: p.Name, UpdatesState: p.UpdatesState(), Executable: c.Executable,
-			Seconds: time.Since(start).Seconds(),
+			Seconds: time.Since(start).Seconds(), extras: c.Extras,
 		})
 	}
 	return out, nil

@@ -72,10 +72,10 @@ func (l programLimits) violations(hlo string) (found []string) {
 
 // checkPrograms holds for a job's programs what no plan may lack: few of them, all of the state updated in place, and
 // nothing as large as a layer's cache written anew or kept as a temporary. Of several devices no more is gathered than
-// the scores of tokens, once a step.
-func checkPrograms(t *testing.T, cfg Config) {
+// the scores of tokens, once a step. It holds for all programs, or for those named by only.
+func checkPrograms(t *testing.T, cfg Config, only ...string) {
 	t.Helper()
-	done, err := Precompile(context.Background(), cfg)
+	done, err := Precompile(context.Background(), cfg, only...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +91,8 @@ func checkPrograms(t *testing.T, cfg Config) {
 		t.Errorf("an engine has %d programs, %d are enough", len(done.Programs), enough)
 	}
 	layer := done.Plan.KVBytes / int64(cfg.Model.Config.NumLayers)
+	// Or some arrays of the size of all rows' logits, which is more where devices share the caches.
+	temporary := max(layer/2, 16*4*int64(done.Plan.slots*cfg.Model.Config.VocabSize))
 	limits := programLimits{cache: int(layer) / done.Plan.layout.DType.Size(),
 		gathered: done.Plan.slots * (cfg.Model.Config.VocabSize + done.Plan.Devices)}
 	checkKernels(t, cfg, done)
@@ -109,18 +111,22 @@ func checkPrograms(t *testing.T, cfg Config) {
 			t.Fatal(err)
 		}
 		inPlace := len(updated.FindAllString(hlo, -1))
+		state, arrays := done.StateBytes, leaves+len(program.extras)
+		for _, l := range program.extras {
+			state += int64(l.Shape.Size()) * int64(l.Shape.DType.Size())
+		}
 		switch {
 		case !program.UpdatesState:
 			if m.Aliased != 0 {
 				t.Errorf("%s leaves the state as it is, and updates %d bytes in place", program.Name, m.Aliased)
 			}
 		// TPUs pad small tables.
-		case m.Aliased < done.StateBytes, m.Aliased > done.StateBytes+done.StateBytes/100:
-			t.Errorf("%s updates %d bytes in place, the state has %d", program.Name, m.Aliased, done.StateBytes)
-		case inPlace != leaves:
-			t.Errorf("%s updates %d arrays in place, the state has %d", program.Name, inPlace, leaves)
+		case m.Aliased < state, m.Aliased > state+state/100:
+			t.Errorf("%s updates %d bytes in place, the state has %d", program.Name, m.Aliased, state)
+		case inPlace != arrays:
+			t.Errorf("%s updates %d arrays in place, the state has %d", program.Name, inPlace, arrays)
 		}
-		if m.Temporary >= layer/2 {
+		if m.Temporary >= temporary {
 			t.Errorf("%s takes %d bytes of temporaries, a layer's cache is %d", program.Name, m.Temporary, layer)
 		}
 		limits.gathers = 0
@@ -278,6 +284,49 @@ func TestProgramsForGPU(t *testing.T) {
 				t.Errorf("attention has the forms %v, want %v", forms, want)
 			}
 		})
+	}
+}
+
+// Programs with features are as those without: in place, nothing of the size of a layer's cache written anew, attention
+// in the kernels. The vocabulary is as large as that of a model of today, so that what features have of its size shows.
+func TestFeaturesForAccelerators(t *testing.T) {
+	testenv.Slow(t)
+	var all Features
+	var alone []Features
+	for i := range FeatureNames() {
+		alone = append(alone, 1<<i)
+		all |= 1 << i
+	}
+	for _, c := range []struct {
+		topology string
+		alone    bool // each feature alone, too
+	}{{"v6e:1x1", true}, {"h200:1", true}, {"v5e:1x1", false}, {"b200:1", false}, {"v6e:2x2", false},
+		{"h100:4", false}} {
+		topology := testenv.Topology(t, c.topology)
+		sets := []Features{all}
+		if c.alone {
+			sets = append(sets, alone...)
+		}
+		for _, features := range sets {
+			t.Run(c.topology+" "+features.String(), func(t *testing.T) {
+				backend, vocabulary := topology, 128256
+				if n := topology.NumDevices(); n > 1 {
+					group, err := topology.Group([]int{0, 1, 2, 3}[:n]...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					backend, vocabulary = group, vocabulary+3
+				}
+				checkPrograms(t, Config{Model: checkedModel(wide, vocabulary), Backend: backend,
+					DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 4 << 30, Layers: LayersLoop, Features: features},
+					"init", device.Run)
+				for _, use := range backend.KernelUses() {
+					if use.Kernel == "" {
+						t.Errorf("attention has its plain form for %s: %s", use.For, use.Reason)
+					}
+				}
+			})
+		}
 	}
 }
 
