@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -16,6 +17,8 @@ type crashJob struct {
 	dir   string
 	count string // file with a byte for each completion that was drawn
 	args  []string
+	real  bool // with a model, not the fake one
+	code  int  // with which it ends
 }
 
 const (
@@ -47,7 +50,11 @@ func newCrashJob(t *testing.T, extra ...string) *crashJob {
 
 func (j *crashJob) command(t *testing.T, output string, delay time.Duration) *exec.Cmd {
 	t.Helper()
-	path, err := exec.LookPath("sample") // the command of the scripts: the whole one, but for the model
+	name := "sample" // the command of the scripts: the whole one, but for the model
+	if j.real {
+		name = "real-sample"
+	}
+	path, err := exec.LookPath(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +62,18 @@ func (j *crashJob) command(t *testing.T, output string, delay time.Duration) *ex
 	cmd.Dir = j.dir
 	cmd.Env = append(os.Environ(), "QUIRE_FAKE_COUNT="+j.count, "QUIRE_FAKE_DELAY="+delay.String())
 	return cmd
+}
+
+// failed says how a process ended otherwise than the job is to end.
+func (j *crashJob) failed(err error) error {
+	exit := (*exec.ExitError)(nil)
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == j.code:
+		return nil
+	case err == nil && j.code != 0:
+		return fmt.Errorf("exit code 0, want %d", j.code)
+	}
+	return err
 }
 
 // drawn is how many completions were drawn so far, over all processes.
@@ -81,7 +100,7 @@ func (j *crashJob) killed(t *testing.T, stop func(since time.Duration) bool) (do
 	for {
 		select {
 		case err := <-ended:
-			if err != nil {
+			if err := j.failed(err); err != nil {
 				t.Fatalf("%v: %s", err, out.String())
 			}
 			return true
@@ -126,7 +145,8 @@ func (j *crashJob) same(t *testing.T) {
 		if output == "whole" {
 			cmd.Env = append(cmd.Env, "QUIRE_FAKE_COUNT="+os.DevNull)
 		}
-		if out, err := cmd.CombinedOutput(); err != nil {
+		out, err := cmd.CombinedOutput()
+		if err := j.failed(err); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
