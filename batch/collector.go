@@ -61,14 +61,14 @@ type collector struct {
 
 // pendingRow is a row whose completions are not all there.
 type pendingRow struct {
-	of      *collector
-	row     *promptset.Row
-	request *engine.Request // of all its completions; nil for one that has none to come
-	results []promptset.Result
-	left    int
-	drawn   int // of the results by this process
-	ended   bool
-	begun   time.Time
+	of       *collector
+	row      *promptset.Row
+	requests []*engine.Request // of all its completions, one for each prompt; none where there are none to come
+	results  []promptset.Result
+	left     int
+	drawn    int // of the results by this process
+	ended    bool
+	begun    time.Time
 
 	// Of rows that go on from others, and of those.
 	done     []promptset.Result // that were there before, while the row waits
@@ -127,6 +127,7 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early 
 // fail gives a row that was begun one result: an error.
 func (c *collector) fail(p *pendingRow, err error) error {
 	r := promptset.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
+	r.ErrParam, r.ErrCode = paramOf(p.row, err)
 	r.Generation = p.row.Overrides.Values().Generation
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,6 +159,7 @@ func (c *collector) add(done *engine.Completion) error {
 	}
 	if done.Err != nil {
 		r.Err = done.Err.Error()
+		r.ErrParam, r.ErrCode = paramOf(p.row, done.Err)
 	} else {
 		c.onRequest(&r, done)
 		c.apart.take(&r, p.row, done.Request)
@@ -181,7 +183,15 @@ func (c *collector) add(done *engine.Completion) error {
 	}
 	p.counted = p.early && whole
 	c.count(p, &r, true)
-	if p.left > 0 && !whole {
+	if whole && len(p.requests) > 1 { // the others are drawn, so that the row does not depend on which came first
+		for range done.Request.N - 1 {
+			r.Generation++
+			c.count(p, &r, true)
+		}
+	} else if whole {
+		p.left = 0
+	}
+	if p.left > 0 {
 		return nil
 	}
 	defer c.observer.span("write a row")("row", p.row.Index)
@@ -202,7 +212,8 @@ func (c *collector) onRequest(r *promptset.Result, done *engine.Completion) {
 	if p := done.Prompt; p != nil {
 		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
 	}
-	if done.Prompt != nil || slices.Contains(c.columns, "prompt_token_ids") {
+	if done.Prompt != nil || slices.Contains(c.columns, "prompt_token_ids") ||
+		done.Request.Tag.(*pendingRow).row.WantsTokenIDs() {
 		r.PromptTokenIDs = done.Request.Tokens
 	}
 }
@@ -268,7 +279,7 @@ func (c *collector) finish(p *pendingRow) error {
 	if p.drawn == 0 { // all of it was in the journal
 		of = &c.before
 	}
-	of.Row(p.results[0].PromptTokens, failure != "")
+	of.Row(p.row.PromptTokens(p.results), failure != "")
 	if failure != "" && len(c.errors) < errorExamples {
 		c.errors = append(c.errors, rowError(p.row, failure))
 	}
@@ -291,7 +302,7 @@ func (c *collector) unfinished() []*pendingRow {
 	defer c.mu.Unlock()
 	var all []*pendingRow
 	for p := range c.running {
-		if p.request != nil {
+		if len(p.requests) > 0 {
 			all = append(all, p)
 		}
 	}
@@ -309,23 +320,25 @@ func (c *collector) requests(p *pendingRow) []*engine.Request {
 	}
 	slices.Sort(have)
 	var all []*engine.Request
-	next, end := p.request.FirstGeneration, p.request.FirstGeneration+p.request.N
-	for _, g := range append(have, end) {
-		if g > next {
-			r := *p.request
-			r.FirstGeneration, r.N, r.Tag = next, g-next, p
-			all = append(all, &r)
+	for _, of := range p.requests {
+		next, end := of.FirstGeneration, of.FirstGeneration+of.N
+		for _, g := range append(have, end) {
+			if g > next && next < end {
+				r := *of
+				r.FirstGeneration, r.N, r.Tag = next, min(g, end)-next, p
+				all = append(all, &r)
+			}
+			next = max(next, g+1)
 		}
-		next = g + 1
 	}
 	return all
 }
 
-// give notes the request of a row.
-func (c *collector) give(p *pendingRow, request *engine.Request) {
+// give notes the requests of a row.
+func (c *collector) give(p *pendingRow, requests []*engine.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.request = request
+	p.requests = requests
 }
 
 // end lets nothing be begun or written any more.

@@ -138,12 +138,15 @@ func TestCollectorErrors(t *testing.T) {
 // What is missing of a row is asked for in as few requests as there are gaps.
 func TestCollectorRequestsWhatIsMissing(t *testing.T) {
 	for _, c := range []struct {
-		have []int
-		want string
+		have    []int
+		want    string
+		prompts int
 	}{
-		{nil, "10+6"}, {[]int{10}, "11+5"}, {[]int{15}, "10+5"}, {[]int{12, 11}, "10+1 13+3"},
-		{[]int{10, 12, 14}, "11+1 13+1 15+1"},
-		{[]int{10, 11, 12, 13, 14}, "15+1"},
+		{nil, "10+6", 1}, {[]int{10}, "11+5", 1}, {[]int{15}, "10+5", 1}, {[]int{12, 11}, "10+1 13+3", 1},
+		{[]int{10, 12, 14}, "11+1 13+1 15+1", 1},
+		{[]int{10, 11, 12, 13, 14}, "15+1", 1},
+		{nil, "10+3 13+3", 2}, {[]int{10, 15}, "11+2 13+2", 2}, {[]int{13, 14, 15, 11}, "10+1 12+1", 2},
+		{[]int{12, 13}, "10+2 14+2", 2},
 	} {
 		w := newWrittenRows()
 		n := &notes{}
@@ -152,7 +155,10 @@ func TestCollectorRequestsWhatIsMissing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.request = &engine.Request{ID: "a", FirstGeneration: 10, N: 6}
+		p.requests = []*engine.Request{{ID: "a", FirstGeneration: 10, N: 6}}
+		if c.prompts == 2 {
+			p.requests = []*engine.Request{{ID: "a", FirstGeneration: 10, N: 3}, {ID: "a", FirstGeneration: 13, N: 3}}
+		}
 		var done []promptset.Result
 		for _, g := range c.have {
 			done = append(done, promptset.Result{Generation: g, FinishReason: "stop"})

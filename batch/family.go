@@ -137,8 +137,8 @@ func (f *family) settle(p *pendingRow) error {
 		return nil
 	}
 	k := &kin{results: p.results}
-	if p.request != nil {
-		k.prompt = p.request.Tokens
+	if len(p.requests) > 0 {
+		k.prompt = p.requests[0].Tokens
 	}
 	switch {
 	case k.failed():

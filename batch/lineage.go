@@ -18,6 +18,7 @@ const (
 	parentMissing         // no row has the id that it names
 	parentAmbiguous       // several have
 	parentCycle           // it would go on from itself
+	parentSeveral         // the row has several prompts
 )
 
 // lineage says which row of a job each row goes on from. It takes 8 bytes a row, and while it is made 32 more.
@@ -49,8 +50,12 @@ func readLineage(ctx context.Context, r *promptset.Reader, rows int64) (*lineage
 	reader := r.Beside()
 	ids := make([]namedRow, 0, rows)
 	var children []namedRow
+	several := map[int64]bool{}
 	for row := range reader.Range(ctx, 0, rows) {
 		ids = append(ids, namedRow{nameOf(row.ID), row.Index})
+		if len(row.More) > 0 {
+			several[row.Index] = true
+		}
 		if row.Parent.ID != "" {
 			children = append(children, namedRow{nameOf(row.Parent.ID), row.Index})
 		}
@@ -64,7 +69,9 @@ func readLineage(ctx context.Context, r *promptset.Reader, rows int64) (*lineage
 	slices.SortFunc(ids, func(a, b namedRow) int { return bytes.Compare(a.name[:], b.name[:]) })
 	l := &lineage{parents: slices.Repeat([]int64{noParent}, int(rows))}
 	for _, c := range children {
-		l.parents[c.row] = find(ids, c.name)
+		if l.parents[c.row] = find(ids, c.name); several[l.parents[c.row]] {
+			l.parents[c.row] = parentSeveral
+		}
 	}
 	l.cutCycles()
 	l.named = make([]uint64, (rows+63)/64)
@@ -124,6 +131,8 @@ func (l *lineage) parent(row *promptset.Row) (int64, error) {
 			row.Parent.ID)
 	case parentAmbiguous:
 		return 0, fmt.Errorf("parent %q is the id of several rows; give each of them an id of its own", row.Parent.ID)
+	case parentSeveral:
+		return 0, fmt.Errorf("parent %q has several prompts; give each a line of its own", row.Parent.ID)
 	case parentCycle:
 		return 0, fmt.Errorf("parent %q goes on from this row itself; leave out a parent of this circle", row.Parent.ID)
 	default:

@@ -10,6 +10,7 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/openai"
 )
 
 // noModel begins the error of a line that names another model than those that are served.
@@ -28,15 +29,32 @@ func (b *requestBuilder) parameters(row *promptset.Row) parameter.Set {
 	return row.Overrides.Over(b.task.Sampling)
 }
 
-// request returns the request of a row, which goes on from another one if that is given, or what is wrong with the row.
-func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request, error) {
+// requests returns the requests of a row, one for each of its prompts, or what is wrong with the row. It goes on from
+// another one if that is given.
+func (b *requestBuilder) requests(row *promptset.Row, from *kin) (all []*engine.Request, err error) {
 	if row.Err != nil {
 		return nil, row.Err
 	}
+	for i, one := range row.Each() {
+		r, err := b.request(one, from)
+		if err != nil && i > 0 {
+			err = fmt.Errorf("prompt[%d]: %w", i, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		r.FirstGeneration += i * r.N
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// request returns the request of a row with one prompt.
+func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request, error) {
 	if name := row.RequestModel(); name != "" && len(b.task.ServedModels) > 0 &&
 		!slices.Contains(b.task.ServedModels, name) {
-		return nil, fmt.Errorf(noModel+" %q; --served-model-name is %s", name,
-			strings.Join(b.task.ServedModels, ", "))
+		err := fmt.Errorf(noModel+" %q; --served-model-name is %s", name, strings.Join(b.task.ServedModels, ", "))
+		return nil, &paramError{err, "model", openai.CodeNoModel}
 	}
 	set := b.parameters(row)
 	if err := checkMessages(row); err != nil {
@@ -48,16 +66,12 @@ func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request
 	}
 	b.common.add(tokens)
 	if over := row.Overrides; over.Sampled != nil && set.Temperature == 0 {
-		return nil, fmt.Errorf(
+		return nil, &paramError{fmt.Errorf(
 			"%s is true and the job's temperature is 0, which contradict each other; give the row a temperature",
-			*over.Sampled)
+			*over.Sampled), *over.Sampled, openai.CodeInvalidValue}
 	}
 	if err := set.Check(row.ParameterName); err != nil {
 		return nil, err
-	}
-	if b.task.Format == promptset.FormatOpenAI && set.PromptLogprobs != parameter.NoPromptLogprobs {
-		return nil, fmt.Errorf("%s is for the columns of a row, which answers to batch files do not have; leave it "+
-			"out, or give --format parquet or jsonl", row.ParameterName("prompt_logprobs"))
 	}
 	badWords, err := b.badWords(set.BadWords)
 	if err != nil {

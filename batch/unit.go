@@ -212,10 +212,10 @@ func (u *unit) begin(ctx context.Context, row *promptset.Row, early bool) (*pend
 		fmt.Fprintf(u.task.Messages, "warning: %v; it is drawn again\n", err)
 		done = nil
 	}
+	n := set.N * (1 + len(row.More))
 	done = slices.DeleteFunc(done, func(r promptset.Result) bool {
-		return r.Generation < set.Generation || r.Generation-set.Generation >= set.N
+		return r.Generation < set.Generation || r.Generation-set.Generation >= n
 	})
-	n := set.N
 	if failed != nil {
 		n = 1
 	}
@@ -243,12 +243,14 @@ func (u *unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		if err != nil {
 			return nil, u.unreadable(ctx, err)
 		}
-		request, err := u.builder.request(p.row, from)
+		requests, err := u.builder.requests(p.row, from)
 		if err != nil {
 			return nil, u.out.fail(p, err)
 		}
-		u.out.give(p, request)
-		u.builder.equal.look(p.row, request)
+		u.out.give(p, requests)
+		for _, r := range requests {
+			u.builder.equal.look(p.row, r)
+		}
 	}
 	if len(done) > 0 {
 		if err := u.out.restore(p, done); err != nil {

@@ -87,17 +87,16 @@ func (e *Engine) checkBiases(r *Request) error {
 	for _, token := range slices.Sorted(maps.Keys(r.LogitBias)) {
 		switch bias := float64(r.LogitBias[token]); {
 		case token < 0 || token >= vocab:
-			return fmt.Errorf("%w: logit_bias has token %d, the vocabulary has 0 to %d", ErrInvalidRequest, token,
-				vocab-1)
+			return invalid("logit_bias", "logit_bias has token %d, the vocabulary has 0 to %d", token, vocab-1)
 		case !(math.Abs(bias) <= maxLogitBias):
-			return fmt.Errorf("%w: logit_bias of token %d is %v, but must be -%d to %d", ErrInvalidRequest, token, bias,
+			return invalid("logit_bias", "logit_bias of token %d is %v, but must be -%d to %d", token, bias,
 				maxLogitBias, maxLogitBias)
 		}
 	}
 	all := e.stopTokensOf(r)
 	if n := len(e.biasesOf(r)); n > device.MaxBiases {
-		return fmt.Errorf("%w: %d tokens have a bias or are barred by min_tokens, and a row has room for %d: "+
-			"give fewer", ErrInvalidRequest, n, device.MaxBiases)
+		return invalid("logit_bias", "%d tokens have a bias or are barred by min_tokens, and a row has room for %d: "+
+			"give fewer", n, device.MaxBiases)
 	}
 	if r.Sampling.MinTokens > 0 && len(all) > device.MaxStopTokens && r.biases(all[device.MaxStopTokens]) {
 		return fmt.Errorf("%w: more than %d stop tokens have a logit_bias, which is not supported with min_tokens",

@@ -113,7 +113,7 @@ func (e *Engine) maskedRequest(r *Request) (*maskedRequest, error) {
 	if r.Structure != (parameter.Structure{}) {
 		switch {
 		case r.IgnoreEOS:
-			return nil, fmt.Errorf("%w: ignore_eos with a structure: its text must be able to end", ErrInvalidRequest)
+			return nil, invalid("ignore_eos", "ignore_eos with a structure: its text must be able to end")
 		case len(e.cfg.Model.Config.EOS) == 0:
 			return nil, fmt.Errorf("%w: a structure with a model that has no end-of-sequence token", ErrInvalidRequest)
 		}
@@ -129,7 +129,7 @@ func (e *Engine) maskedRequest(r *Request) (*maskedRequest, error) {
 			return masking.NewText(a, v), nil
 		})
 		if of.err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInvalidRequest, of.err)
+			return nil, invalid("structured_outputs", "%w", of.err)
 		}
 		m.machines[stopping.OfText] = of.Machine
 	}
@@ -142,7 +142,7 @@ func (e *Engine) maskedRequest(r *Request) (*maskedRequest, error) {
 			return masking.NewTokens(e.cfg.Model.Config.VocabSize, r.AllowedTokens, r.BadWords, e.masks.sizes.States/2)
 		})
 		if of.err != nil {
-			return nil, fmt.Errorf("%w: bad_words: %w: give fewer", ErrInvalidRequest, of.err)
+			return nil, invalid("bad_words", "bad_words: %w: give fewer", of.err)
 		}
 		m.machines[stopping.OfTokens] = of.Machine
 	}
@@ -158,17 +158,17 @@ func (e *Engine) checkMasks(r *Request) error {
 	isToken := func(t int32) bool { return t >= 0 && t < vocabulary }
 	for i, t := range r.AllowedTokens {
 		if !isToken(t) {
-			return fmt.Errorf("%w: allowed_token_ids[%d] is %d, the vocabulary has 0 to %d", ErrInvalidRequest, i, t,
+			return invalid("allowed_token_ids", "allowed_token_ids[%d] is %d, the vocabulary has 0 to %d", i, t,
 				vocabulary-1)
 		}
 	}
 	if r.AllowedTokens != nil && len(r.AllowedTokens) == 0 {
-		return fmt.Errorf("%w: allowed_token_ids is empty: no token could be drawn", ErrInvalidRequest)
+		return invalid("allowed_token_ids", "allowed_token_ids is empty: no token could be drawn")
 	}
 	for i, word := range r.BadWords {
 		if len(word) == 0 || !each(word, isToken) {
-			return fmt.Errorf("%w: bad_words[%d] has the tokens %v: it needs at least one, of 0 to %d",
-				ErrInvalidRequest, i, word, vocabulary-1)
+			return invalid("bad_words", "bad_words[%d] has the tokens %v: it needs at least one, of 0 to %d", i, word,
+				vocabulary-1)
 		}
 	}
 	return nil

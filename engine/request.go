@@ -110,6 +110,20 @@ var (
 	ErrNotANumber = errors.New("the model returned scores that are not numbers")
 )
 
+// parameterError is an error about a parameter of a request.
+type parameterError struct {
+	error
+	parameter string
+}
+
+func (e *parameterError) Unwrap() error     { return e.error }
+func (e *parameterError) Parameter() string { return e.parameter }
+
+// invalid is ErrInvalidRequest about a parameter.
+func invalid(parameter, format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrInvalidRequest, &parameterError{fmt.Errorf(format, args...), parameter})
+}
+
 // check says what is wrong with a request before it takes any room.
 func (e *Engine) check(r *Request) error {
 	switch {

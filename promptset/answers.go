@@ -66,15 +66,18 @@ func (e *answerEncoder) line(row *Row, results []Result) *openai.Line {
 		if row.Err == nil && e.options.Status != nil {
 			line.Response.StatusCode = e.options.Status(failed)
 		}
-		line.Response.Body = &openai.Body{Problem: openai.ProblemOf(line.Response.StatusCode, failed)}
+		of := openai.Error{Param: results[0].ErrParam, Code: results[0].ErrCode, What: failed}
+		line.Response.Body = &openai.Body{Problem: openai.ProblemOf(line.Response.StatusCode, of)}
 		return line
 	}
 	created := int64(0)
 	b := &openai.Body{ID: "chatcmpl-" + name, Object: openai.ChatObject, Created: &created,
-		Model: cmp.Or(asked.model, meta[MetaModel]), Usage: &openai.Usage{PromptTokens: results[0].PromptTokens},
+		Model: cmp.Or(asked.model, meta[MetaModel]), Usage: &openai.Usage{PromptTokens: row.PromptTokens(results)},
 		SystemFingerprint: systemFingerprint(meta[MetaFingerprint])}
 	if asked.endpoint == openai.Completions {
 		b.ID, b.Object = "cmpl-"+name, openai.CompletionsObject
+	} else {
+		b.ScoredPrompt = e.prompt(asked, &results[0])
 	}
 	for i := range results {
 		b.Choices = append(b.Choices, e.choice(asked, i, &results[i]))
@@ -101,7 +104,7 @@ func systemFingerprint(of string) string {
 func (e *answerEncoder) choice(asked *request, i int, r *Result) openai.Choice {
 	c := openai.Choice{Index: i}
 	if asked.endpoint == openai.Completions {
-		c.Text = &r.Text
+		c.Text, c.ScoredPrompt = &r.Text, e.prompt(asked, r)
 	} else {
 		c.Message = openai.NewMessage(r.Reasoning, r.Text, r.ToolCalls)
 	}
@@ -125,23 +128,44 @@ func (e *answerEncoder) tokens(r *Result, asIDs bool) []openai.Token {
 	if text == nil || asIDs {
 		text = func(id int32) []byte { return fmt.Appendf(nil, "token_id:%d", id) }
 	}
-	tokens := make([]openai.Token, min(len(r.TokenIDs), len(r.Logprobs)))
+	return tokensOf(text, r.TokenIDs, r.Logprobs, r.TopIDs, r.TopLogprobs)
+}
+
+// tokensOf are tokens with their log-probabilities, and the likeliest ones where they are known.
+func tokensOf(text TokenText, ids []int32, logprobs []float32, topIDs [][]int32, tops [][]float32) []openai.Token {
+	tokens := make([]openai.Token, min(len(ids), len(logprobs)))
 	for i := range tokens {
-		tokens[i] = openai.Token{Bytes: text(r.TokenIDs[i]), Logprob: r.Logprobs[i]}
-		if i < min(len(r.TopIDs), len(r.TopLogprobs)) {
-			for k, id := range r.TopIDs[i] {
-				tokens[i].Top = append(tokens[i].Top, openai.Token{Bytes: text(id), Logprob: r.TopLogprobs[i][k]})
+		tokens[i] = openai.Token{ID: ids[i], Bytes: text(ids[i]), Logprob: logprobs[i]}
+		if i < min(len(topIDs), len(tops)) {
+			for k, id := range topIDs[i] {
+				tokens[i].Top = append(tokens[i].Top, openai.Token{ID: id, Bytes: text(id), Logprob: tops[i][k]})
 			}
 		}
 	}
 	return tokens
 }
 
+// prompt is what the answer has of the prompt of a completion.
+func (e *answerEncoder) prompt(asked *request, r *Result) (p openai.ScoredPrompt) {
+	if r.PromptLogprobs != nil {
+		text := e.options.TokenText
+		if text == nil {
+			text = func(int32) []byte { return nil }
+		}
+		p.PromptLogprobs = openai.PromptLogprobs(tokensOf(text, r.PromptTokenIDs, r.PromptLogprobs, r.PromptTopIDs,
+			r.PromptTopLogprobs))
+	}
+	if asked.tokenIDs {
+		p.PromptTokenIDs = r.PromptTokenIDs
+	}
+	return p
+}
+
 // oneError leaves one error of a row that has some: a line has choices or an error.
 func oneError(results []Result) []Result {
 	for _, r := range results {
 		if r.Err != "" {
-			return []Result{{FinishReason: r.FinishReason, Err: r.Err}}
+			return []Result{{FinishReason: r.FinishReason, Err: r.Err, ErrParam: r.ErrParam, ErrCode: r.ErrCode}}
 		}
 	}
 	return results
@@ -180,7 +204,7 @@ func answersOf(raw []byte, object []member, first bool) ([]*Completion, error) {
 		r := Result{Generation: i, Text: c.TextOf(), TokenIDs: c.TokenIDs, Logprobs: c.LogprobsOf(),
 			FinishReason: c.Finish(), CompletionTokens: body.Usage.TokensOf(i, len(body.Choices))}
 		r.countAlone = c.TokenIDs == nil
-		if body.Usage != nil {
+		if body.Usage != nil && i == 0 { // which are those of all prompts
 			r.PromptTokens = body.Usage.PromptTokens
 		}
 		all = append(all, &Completion{line.CustomID, r, prompt})

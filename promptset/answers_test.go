@@ -46,21 +46,23 @@ func TestStatusOfAnswers(t *testing.T) {
 	drawn := func(fault string) func(*Row) []Result {
 		return func(*Row) []Result {
 			return []Result{{Text: "fine", FinishReason: "stop", CompletionTokens: 1, TokenIDs: []int32{1}},
-				{Generation: 1, FinishReason: "error", Err: fault, PromptTokens: 3}}
+				{Generation: 1, FinishReason: "error", Err: fault, ErrParam: "model", ErrCode: "c", PromptTokens: 3}}
 		}
 	}
 	status := func(text string) int { return map[string]int{"fault": 500, "nobody": 404, "bad": 500}[text] }
 	for _, c := range []struct {
-		fault, typ, code string
-		status           int
-	}{{"fault", "server_error", "null", 500}, {"nobody", "invalid_request_error", `"model_not_found"`, 404}} {
+		fault, typ string
+		status     int
+	}{{"fault", "server_error", 500}, {"nobody", "invalid_request_error", 404}} {
 		got := answersTo(t, WriterOptions{Status: status}, drawn(c.fault), answered, `{"custom_id":"b"}`)
 		p := got[0].Response.Body.Problem
 		if got[0].Response.StatusCode != c.status || p.Message != c.fault || p.Type != c.typ ||
-			string(p.Code) != c.code || len(got[0].Response.Body.Choices) > 0 {
+			string(p.Code) != `"c"` || *p.Param != "model" || len(got[0].Response.Body.Choices) > 0 {
 			t.Errorf("%s: %+v %+v", c.fault, got[0].Response, p)
 		}
-		if got[1].Response.StatusCode != 400 || got[1].CustomID != "b" {
+		p = got[1].Response.Body.Problem
+		if got[1].Response.StatusCode != 400 || got[1].CustomID != "b" || *p.Param != "method" ||
+			string(p.Code) != `"missing_required_parameter"` {
 			t.Errorf("a line that can't be run: %+v", got[1].Response)
 		}
 	}

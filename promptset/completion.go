@@ -1,6 +1,7 @@
 package promptset
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -114,6 +115,11 @@ func (r *promptReader) requestOf(values parquet.Row) *Row {
 func (r *Row) requestPrompt() *Row {
 	if given := r.decodeRequest(); len(given) == 1 {
 		r.Kind = promptKinds[given[0]]
+	}
+	if len(r.More) > 0 { // which one is completed follows from n, which may be the job's
+		line, _ := openai.ParseRequest(func(key string) json.RawMessage { return valueOf(r.object, key) })
+		body, _ := membersOf(line.Body)
+		r.Kind, r.Prompt = KindText, string(valueOf(body, r.PromptParam()))
 	}
 	return r
 }

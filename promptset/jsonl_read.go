@@ -20,6 +20,7 @@ import (
 
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset/openai"
 )
 
 // maxLine is the longest line of a JSONL file, in bytes.
@@ -253,9 +254,11 @@ func (r *Row) decodeJSON(object []member) (given []string) {
 		if slices.Contains(promptNames, name) {
 			given = append(given, name)
 		}
-		if !r.decodeKnown(name, raw) {
-			r.fail("%s is %s; it must be %s", name, kindJSON(raw), wanted(name))
-		}
+		r.blame(name, openai.CodeInvalidValue, func() {
+			if !r.decodeKnown(name, raw) {
+				r.mistyped("%s is %s; it must be %s", name, kindJSON(raw), wanted(name))
+			}
+		})
 	}
 	var values []foreign
 	for _, m := range object {
@@ -268,6 +271,11 @@ func (r *Row) decodeJSON(object []member) (given []string) {
 	}
 	r.apply(values, given)
 	return given
+}
+
+// mistyped notes a value of another type than it must be.
+func (r *Row) mistyped(format string, args ...any) {
+	r.blame("", openai.CodeInvalidType, func() { r.fail(format, args...) })
 }
 
 // decodeKnown sets one known field; false means that its type is wrong.

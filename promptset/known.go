@@ -1,6 +1,8 @@
 package promptset
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset/openai"
 )
 
 // knownNames are the columns that this package reads itself, in the order of the documentation.
@@ -138,6 +141,22 @@ func (r *Row) fail(format string, args ...any) {
 	}
 }
 
+// failWith is fail with an error that may be of package openai.
+func (r *Row) failWith(err error) {
+	of := &openai.Error{}
+	errors.As(err, &of)
+	r.blame(of.Param, of.Code, func() { r.fail("%v", err) })
+}
+
+// blame notes what the first thing wrong with a row is about, if judge finds it.
+func (r *Row) blame(param, code string, judge func()) {
+	before := r.Err
+	judge()
+	if of, _ := r.Err.(*RowError); before == nil && of != nil && of.Param == "" {
+		of.Param, of.Code = param, cmp.Or(of.Code, code)
+	}
+}
+
 // text checks a value that must be UTF-8.
 func (r *Row) text(name string, b []byte) string {
 	if !utf8.Valid(b) {
@@ -164,13 +183,23 @@ func (r *Row) finish(given []string) {
 	}
 	if r.Err != nil {
 		r.Kind, r.Prompt, r.Messages, r.TokenIDs, r.Overrides = KindNone, "", nil, nil, Overrides{}
+		r.More = nil
 		r.Parent = Parent{}
 		return
 	}
 	if len(given) == 0 {
 		return
 	}
-	switch given[0] {
+	r.blame(r.PromptParam(), openai.CodeInvalidValue, func() { r.finishPrompt(given[0]) })
+	if r.Err != nil {
+		r.Kind, r.Messages, r.TokenIDs, r.Overrides, r.Parent = KindNone, nil, nil, Overrides{}, Parent{}
+		r.More = nil
+	}
+}
+
+// finishPrompt checks the prompt, which is given under a name.
+func (r *Row) finishPrompt(given string) {
+	switch given {
 	case "prompt":
 		r.Kind = KindText
 	case "messages":
@@ -189,9 +218,11 @@ func (r *Row) finish(given []string) {
 		if len(r.TokenIDs) == 0 && r.Parent.ID == "" {
 			r.fail("prompt_token_ids is empty; give at least one token")
 		}
-	}
-	if r.Err != nil {
-		r.Kind, r.Messages, r.TokenIDs, r.Overrides, r.Parent = KindNone, nil, nil, Overrides{}, Parent{}
+		for i, p := range r.More {
+			if len(p.TokenIDs) == 0 {
+				r.fail("prompt[%d] is empty; give at least one token", i+1)
+			}
+		}
 	}
 }
 

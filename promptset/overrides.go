@@ -10,6 +10,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset/openai"
 )
 
 // alias notes under which name of other engines a row gives a parameter.
@@ -55,7 +56,7 @@ func (r *Row) apply(values []foreign, given []string) {
 	values = slices.DeleteFunc(values, func(v foreign) bool {
 		verdict, set := v.parameter.Judge(v.raw, r.Overrides.text)
 		if verdict == parameter.Applied {
-			r.alias(v, set)
+			r.blame(v.parameter.Name, openai.CodeInvalidValue, func() { r.alias(v, set) })
 		}
 		return verdict == parameter.Applied
 	})
@@ -65,8 +66,10 @@ func (r *Row) apply(values []foreign, given []string) {
 		case parameter.Refused:
 			r.refuse(v)
 		case parameter.Contradicts:
-			r.fail("%s is %s and %s is %s, which contradict each other; keep one",
-				p.Name, v.raw, r.ParameterName(p.Sets), r.Overrides.text(p.Sets))
+			r.blame(p.Name, openai.CodeInvalidValue, func() {
+				r.fail("%s is %s and %s is %s, which contradict each other; keep one",
+					p.Name, v.raw, r.ParameterName(p.Sets), r.Overrides.text(p.Sets))
+			})
 		case parameter.NoEffect:
 			if p.Sets == "temperature" && p.Excludes(v.raw) != "" {
 				r.Overrides.Sampled = &p.Name
@@ -90,7 +93,13 @@ func (r *Row) refuse(v foreign) {
 	default:
 		leave += " or rename the column if it is not meant for the sampler"
 	}
-	r.fail("parameter %s is not supported as %s%s; %s", p.Name, abbreviate(v.raw), note, leave)
+	code := openai.CodeUnsupported
+	if instead != "" {
+		code = openai.CodeNotThisValue
+	}
+	r.blame(p.Name, code, func() {
+		r.fail("parameter %s is not supported as %s%s; %s", p.Name, abbreviate(v.raw), note, leave)
+	})
 }
 
 // alias sets one of Quire's own parameters to a value that the row gives under another name.
@@ -99,7 +108,7 @@ func (r *Row) alias(v foreign, set json.RawMessage) {
 	before := r.Overrides.text(own)
 	o := r.Overrides
 	if !r.decodeParameter(&o, parameter.Sink(own), key, set) {
-		r.fail("%s is %s; it must be %s", key, kindJSON(v.raw), parameter.TypeOf(own))
+		r.mistyped("%s is %s; it must be %s", key, kindJSON(v.raw), parameter.TypeOf(own))
 		return
 	}
 	if before != "" && !reflect.DeepEqual(o, r.Overrides) {

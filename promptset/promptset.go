@@ -87,6 +87,7 @@ type Row struct {
 	Prompt    string
 	Messages  []Message
 	TokenIDs  []int32
+	More      []Prompt // behind the first, where a line of a batch file has several
 	Overrides Overrides
 	Parent    Parent
 	Err       error // a *RowError when the row cannot be used; its prompt and overrides then mean nothing
@@ -102,6 +103,38 @@ type Row struct {
 	request *request // of a line of an OpenAI batch file; nil for other rows
 }
 
+// Prompt is one of several prompts of a row: text, or token ids.
+type Prompt struct {
+	Text     string
+	TokenIDs []int32
+}
+
+// Each returns the row for each of its prompts: with that one alone.
+func (r *Row) Each() []*Row {
+	all := []*Row{r}
+	if len(r.More) == 0 {
+		return all
+	}
+	first := *r
+	first.More = nil
+	all[0] = &first
+	for _, p := range r.More {
+		one := first
+		one.Prompt, one.TokenIDs = p.Text, p.TokenIDs
+		all = append(all, &one)
+	}
+	return all
+}
+
+// PromptTokens returns how many tokens the row's prompts have, by its results: those of each prompt are as many.
+func (r *Row) PromptTokens(results []Result) (n int) {
+	each := max(1, len(results)/(1+len(r.More)))
+	for i := 0; i < len(results); i += each {
+		n += results[i].PromptTokens
+	}
+	return n
+}
+
 // HasID says whether the row gave its id, which others may give too.
 func (r *Row) HasID() bool { return r.givenID }
 
@@ -111,6 +144,9 @@ type RowError struct {
 	Row  int64 // from 0
 	Line int64 // in a JSONL file, from 1; 0 in a Parquet file
 	What string
+	// Param is the member of a line of a batch file that it is about, and Code what it is, by OpenAI's names; they may
+	// be empty.
+	Param, Code string
 }
 
 func (e *RowError) Error() string {
@@ -154,6 +190,8 @@ type Result struct {
 	PromptTokens     int
 	CompletionTokens int
 	Err              string // empty when the completion is good
+	// ErrParam and ErrCode are what answers to batch files tell beside Err. They are not part of the binary form.
+	ErrParam, ErrCode string
 
 	// What a row has on request; nil where it does not. Logarithms are natural.
 	ProcessedLogprobs []float32 // of the chosen tokens under what they were drawn from

@@ -42,7 +42,9 @@ func (r *Row) decode(s *Source) (given []string) {
 		if first.file.Name != s.Name {
 			at = first.file.Name + " " + at
 		}
-		r.fail("custom_id %q is that of %s; give each line one of its own", r.request.customID, at)
+		r.blame("custom_id", openai.CodeRepeatedID, func() {
+			r.fail("custom_id %q is that of %s; give each line one of its own", r.request.customID, at)
+		})
 	}
 	return given
 }
@@ -53,36 +55,46 @@ func (r *Row) decodeRequest() (given []string) {
 	r.ID = line.CustomID
 	r.request = &request{customID: line.CustomID, endpoint: line.URL}
 	if err != nil {
-		r.fail("%v", err)
+		r.failWith(err)
 		return nil
 	}
 	body, err := membersOf(line.Body)
 	if err != nil {
-		r.fail("body: %v", err)
+		r.blame("body", openai.CodeInvalidLine, func() { r.fail("body: %v", err) })
 		return nil
 	}
 	r.readAnswerForm(body)
 	for _, m := range body {
-		r.judgeBody(m)
+		r.blame(m.key, openai.CodeUnsupported, func() { r.judgeBody(m) })
 	}
 	given = r.decodeJSON(r.translated(body))
 	if len(given) == 0 {
-		r.fail("body has no %s", line.URL.PromptKey())
+		r.blame(r.PromptParam(), openai.CodeMissing, func() { r.fail("body has no %s", r.PromptParam()) })
 	}
 	return given
+}
+
+// PromptParam is the member of a batch file's line that has the prompt; empty for other rows.
+func (r *Row) PromptParam() string {
+	if r.request == nil {
+		return ""
+	}
+	return r.request.endpoint.PromptKey()
 }
 
 // readAnswerForm reads what the answer is to have. Values of wrong types are judged elsewhere.
 func (r *Row) readAnswerForm(body []member) {
 	if raw := valueOf(body, "model"); !isNullJSON(raw) && json.Unmarshal(raw, &r.request.model) != nil {
-		r.fail("model is %s, but must be text", kindJSON(raw))
+		r.blame("model", "", func() { r.mistyped("model is %s, but must be text", kindJSON(raw)) })
 	}
 	raw := valueOf(body, "logprobs")
 	if r.request.logprobs = string(raw) == "true"; r.request.endpoint == openai.Completions {
 		_, r.request.logprobs = parseNumber(raw)
 	}
 	if raw = valueOf(body, "top_logprobs"); !isNullJSON(raw) && string(raw) != "0" && !r.request.logprobs {
-		r.fail("top_logprobs is %s and logprobs is not true; give both, or none", abbreviate(raw))
+		r.blame("top_logprobs", openai.CodeInvalidValue, func() {
+			r.fail("top_logprobs is %s and logprobs is not true; give both, or none", abbreviate(raw))
+		})
 	}
 	r.request.tokenIDs = string(valueOf(body, "return_token_ids")) == "true"
 	r.request.asIDs = string(valueOf(body, "return_tokens_as_token_ids")) == "true"
@@ -106,7 +118,7 @@ func (r *Row) judgeBody(m member) {
 		}
 	case "logprobs":
 		if isBool := m.raw[0] == 't' || m.raw[0] == 'f'; isBool != (r.request.endpoint == openai.Chat) {
-			r.fail("logprobs is %s, but must be %s", kindJSON(m.raw), map[bool]string{
+			r.mistyped("logprobs is %s, but must be %s", kindJSON(m.raw), map[bool]string{
 				true: "true or false", false: "an integer"}[r.request.endpoint == openai.Chat])
 		}
 	}
@@ -117,7 +129,9 @@ func (r *Row) judgeBody(m member) {
 	if name, ok := parameter.Near(m.key); ok {
 		near = fmt.Sprintf("; did you mean %q?", name)
 	}
-	r.fail("body has %q, which is no parameter of %s; leave it out%s", m.key, r.request.endpoint, near)
+	r.blame(m.key, openai.CodeUnknown, func() {
+		r.fail("body has %q, which is no parameter of %s; leave it out%s", m.key, r.request.endpoint, near)
+	})
 }
 
 // translated returns a body whose prompt is in the columns that rows have for it.
@@ -129,16 +143,34 @@ func (r *Row) translated(body []member) []member {
 	if i < 0 || isNullJSON(body[i].raw) {
 		return body
 	}
-	prompt, err := openai.ParsePrompt(body[i].raw)
+	prompts, err := openai.ParsePrompts(body[i].raw)
 	if err != nil {
-		r.fail("%v", err)
+		r.failWith(err)
 		return body
 	}
+	for _, p := range prompts[1:] {
+		r.blame(r.PromptParam(), openai.CodeInvalidType, func() { r.addPrompt(p) })
+	}
 	body = slices.Clone(body)
-	if body[i].raw = prompt.Text; prompt.Tokens != nil {
-		body[i] = member{"prompt_token_ids", prompt.Tokens}
+	if body[i].raw = prompts[0].Text; prompts[0].Tokens != nil {
+		body[i] = member{"prompt_token_ids", prompts[0].Tokens}
 	}
 	return body
+}
+
+// addPrompt adds a prompt behind others.
+func (r *Row) addPrompt(p openai.Prompt) {
+	name, raw := "prompt", p.Text
+	if p.Tokens != nil {
+		name, raw = "prompt_token_ids", p.Tokens
+	}
+	var one Row
+	if !one.decodeKnown(name, raw) {
+		r.fail("prompt[%d] is %s, but must be text or a list of token ids", len(r.More)+1, abbreviate(raw))
+	} else if of, _ := one.Err.(*RowError); of != nil {
+		r.fail("prompt[%d]: %s", len(r.More)+1, of.What)
+	}
+	r.More = append(r.More, Prompt{one.Prompt, one.TokenIDs})
 }
 
 // customID is the custom_id of a line of a batch file, by a digest that no two ids share, and where it is.
@@ -243,3 +275,6 @@ func (r *Row) RequestModel() string {
 	}
 	return r.request.model
 }
+
+// WantsTokenIDs says that a line of a batch file asks for the ids of tokens.
+func (r *Row) WantsTokenIDs() bool { return r.request != nil && r.request.tokenIDs }

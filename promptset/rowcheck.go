@@ -150,7 +150,11 @@ func (c *RowCheck) end() {
 		return
 	}
 	c.open = false
-	c.Summary.add(c.of)
+	row := c.wanted.Row
+	if !c.Known() || row == nil || c.problem != "" {
+		row = &Row{}
+	}
+	c.Summary.add(row, c.of)
 	// A row that can't be run has one result, whatever its n.
 	refused := c.count == 1 && c.of[0].Err != ""
 	if c.Known() && c.problem == "" && c.count != c.wanted.N && !refused {

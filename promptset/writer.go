@@ -223,11 +223,15 @@ func (w *Writer) write(f finished) error {
 		}
 	}
 	if len(f.results) == 0 {
-		what := "the row has no completions"
+		r := Result{FinishReason: "error", Err: "the row has no completions"}
 		if f.row.Err != nil {
-			what = f.row.Err.Error()
+			r.Err = f.row.Err.Error()
 		}
-		f.results = []Result{{FinishReason: "error", Err: what, Generation: f.row.Overrides.Values().Generation}}
+		if of := (*RowError)(nil); errors.As(f.row.Err, &of) {
+			r.ErrParam, r.ErrCode = of.Param, of.Code
+		}
+		r.Generation = f.row.Overrides.Values().Generation
+		f.results = []Result{r}
 	}
 	f.results = Settled(w.format.name, f.results)
 	rows, _, err := w.encoder.add(f.row, f.results)
@@ -235,7 +239,7 @@ func (w *Writer) write(f finished) error {
 		return fmt.Errorf("writing %s: %w", w.name, err)
 	}
 	w.total += rows
-	w.summary.add(f.results)
+	w.summary.add(f.row, f.results)
 	if w.next < w.end {
 		return nil
 	}
@@ -243,13 +247,13 @@ func (w *Writer) write(f finished) error {
 }
 
 // add counts a row.
-func (s *PartSummary) add(results []Result) {
+func (s *PartSummary) add(row *Row, results []Result) {
 	failed := false
 	for _, r := range results {
 		s.Completion(r.FinishReason, r.CompletionTokens, r.Err != "")
 		failed = failed || r.Err != ""
 	}
-	s.Row(results[0].PromptTokens, failed)
+	s.Row(row.PromptTokens(results), failed)
 }
 
 // open starts the next part.

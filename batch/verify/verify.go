@@ -326,7 +326,7 @@ func (v *verifier) wanted(from, to int64) iter.Seq[promptset.WantedRow] {
 	return func(yield func(promptset.WantedRow) bool) {
 		for row := range v.reader.Range(v.ctx, from, to) {
 			set := row.Overrides.Over(parameter.Set{N: int(n)})
-			if !yield(promptset.WantedRow{Row: row, First: set.Generation, N: set.N}) {
+			if !yield(promptset.WantedRow{Row: row, First: set.Generation, N: set.N * (1 + len(row.More))}) {
 				return
 			}
 		}

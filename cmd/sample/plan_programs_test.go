@@ -4,9 +4,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/vfs"
@@ -51,18 +53,19 @@ func TestRunAfterCompileOnlyCompilesNothing(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, model string
-		parallel    []string
+		flags       []string
 		apart       int // replicas that have programs of their own
 	}{
 		{"one device", withTokenizer, nil, 1},
 		{"two replicas", model, []string{"--dp", "2"}, 1},
 		{"two replicas of two devices", model, []string{"--tp", "2", "--dp", "2"}, 2},
+		{"features", withTokenizer, []string{"--features", strings.Join(engine.FeatureNames(), ",")}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cache := t.TempDir()
 			t.Setenv(setup.EnvCache, cache)
 			args := append([]string{"--model", c.model, "--backend", "xla:cpu", "--kv-memory", "1MiB",
-				"--max-seqs", "4", "--max-model-len", "16"}, c.parallel...)
+				"--max-seqs", "4", "--max-model-len", "16"}, c.flags...)
 			plan, code, stderr := runPlanCommand(t, append(args, "--compile-only")...)
 			if code != exitOK {
 				t.Fatal(stderr)

@@ -3,7 +3,9 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -37,28 +39,48 @@ func TestParseRequest(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
+		if of := (*Error)(nil); !errors.As(err, &of) || of.Param == "" || of.Code == "" {
+			t.Errorf("%s: the error has no param, or no code", line)
+		}
 		if strings.Contains(line, `"a"`) && r.CustomID != "a" {
 			t.Errorf("%s: the custom_id is not returned with the error", line)
 		}
 	}
 }
 
-func TestParsePrompt(t *testing.T) {
-	for raw, want := range map[string]Prompt{
-		`"a"`:     {Text: json.RawMessage(`"a"`)},
-		`["a"]`:   {Text: json.RawMessage(`"a"`)},
-		`[1,2]`:   {Tokens: json.RawMessage(`[1,2]`)},
-		`[[1,2]]`: {Tokens: json.RawMessage(`[1,2]`)},
+func TestParsePrompts(t *testing.T) {
+	for raw, want := range map[string][]Prompt{
+		`"a"`:         {{Text: json.RawMessage(`"a"`)}},
+		`["a"]`:       {{Text: json.RawMessage(`"a"`)}},
+		`["a", ""]`:   {{Text: json.RawMessage(`"a"`)}, {Text: json.RawMessage(`""`)}},
+		`[1,2]`:       {{Tokens: json.RawMessage(`[1,2]`)}},
+		`[[1,2]]`:     {{Tokens: json.RawMessage(`[1,2]`)}},
+		`[[1,2],[3]]`: {{Tokens: json.RawMessage(`[1,2]`)}, {Tokens: json.RawMessage(`[3]`)}},
 	} {
-		p, err := ParsePrompt(json.RawMessage(raw))
-		if err != nil || !bytes.Equal(p.Text, want.Text) || !bytes.Equal(p.Tokens, want.Tokens) {
-			t.Errorf("%s: %s %s, %v", raw, p.Text, p.Tokens, err)
+		got, err := ParsePrompts(json.RawMessage(raw))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %s, %v", raw, got, err)
 		}
 	}
-	for _, raw := range []string{``, `null`, `1`, `true`, `{}`, `[]`, `["a","b"]`, `[[1],[2]]`} {
-		if p, err := ParsePrompt(json.RawMessage(raw)); err == nil {
-			t.Errorf("%s: %+v is no error", raw, p)
+	for _, raw := range []string{``, `null`, `1`, `true`, `{}`, `[]`, `["a",[1]]`, `[[1],"a"]`, `["a",null]`} {
+		p, err := ParsePrompts(json.RawMessage(raw))
+		if of := (*Error)(nil); !errors.As(err, &of) || of.Param != "prompt" || of.Code == "" {
+			t.Errorf("%s: %+v, %v", raw, p, err)
 		}
+	}
+}
+
+func TestPromptLogprobs(t *testing.T) {
+	tokens := []Token{{ID: 1, Bytes: []byte("<s>"), Logprob: float32(math.NaN())},
+		{ID: 5, Bytes: []byte("a"), Logprob: -0.5, Top: []Token{{ID: 7, Bytes: []byte("<"), Logprob: -0.25},
+			{ID: 5, Bytes: []byte("a"), Logprob: -0.5}}},
+		{ID: 9, Logprob: float32(math.Inf(-1))},
+	}
+	const want = `[null,{"5":{"logprob":-0.5,"rank":2,"decoded_token":"a"},` +
+		`"7":{"logprob":-0.25,"rank":1,"decoded_token":"<"}},` +
+		`{"9":{"logprob":-9999.0,"rank":null,"decoded_token":null}}]`
+	if got := string(PromptLogprobs(tokens)); got != want {
+		t.Errorf("%s", got)
 	}
 }
 

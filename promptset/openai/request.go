@@ -3,7 +3,6 @@ package openai
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,6 +55,35 @@ type Request struct {
 	Body     json.RawMessage // a JSON object, of a good line
 }
 
+// Error says what is wrong with a line, as OpenAI's error objects do.
+type Error struct {
+	Param string // the member, of the line or of its body
+	Code  string
+	What  string
+}
+
+func (e *Error) Error() string { return e.What }
+
+// Codes of errors, by OpenAI's names.
+const (
+	CodeMissing       = "missing_required_parameter"
+	CodeUnknown       = "unknown_parameter"
+	CodeUnsupported   = "unsupported_parameter"
+	CodeNotThisValue  = "unsupported_value"
+	CodeInvalidType   = "invalid_type"
+	CodeInvalidValue  = "invalid_value"
+	CodeInvalidLine   = "invalid_json_line"
+	CodeInvalidMethod = "invalid_method"
+	CodeInvalidURL    = "invalid_url"
+	CodeRepeatedID    = "duplicate_custom_id"
+	CodeTooLong       = "context_length_exceeded"
+	CodeNoModel       = "model_not_found"
+)
+
+func wrong(param, code, format string, args ...any) error {
+	return &Error{param, code, fmt.Sprintf(format, args...)}
+}
+
 // ParseRequest reads a line by the values of its members; get returns nil for one that is not there. The error says
 // what is wrong with the line. What of the request is known is returned with it.
 func ParseRequest(get func(key string) json.RawMessage) (r Request, err error) {
@@ -64,11 +92,11 @@ func ParseRequest(get func(key string) json.RawMessage) (r Request, err error) {
 		switch {
 		case err != nil:
 		case absent(raw):
-			err = fmt.Errorf("%s is missing; a line has %s", key, strings.Join(Keys, ", "))
+			err = wrong(key, CodeMissing, "%s is missing; a line has %s", key, strings.Join(Keys, ", "))
 		case json.Unmarshal(raw, &s) != nil:
-			err = fmt.Errorf("%s is %s, but must be text", key, shorten(raw))
+			err = wrong(key, CodeInvalidType, "%s is %s, but must be text", key, shorten(raw))
 		case s == "":
-			err = fmt.Errorf("%s is empty; give it text", key)
+			err = wrong(key, CodeInvalidValue, "%s is empty; give it text", key)
 		}
 		return s
 	}
@@ -76,7 +104,7 @@ func ParseRequest(get func(key string) json.RawMessage) (r Request, err error) {
 	method, url := text("method"), text("url")
 	r.URL = Endpoint(url)
 	if err == nil && method != "POST" {
-		err = fmt.Errorf("method is %q, but must be POST", method)
+		err = wrong("method", CodeInvalidMethod, "method is %q, but must be POST", method)
 	}
 	if err == nil {
 		err = r.URL.check()
@@ -94,18 +122,19 @@ func (e Endpoint) check() error {
 	}
 	for _, o := range others {
 		if strings.HasSuffix(string(e), o.suffix) {
-			return fmt.Errorf("url is %q: %s cannot be asked for; give %s", e, o.what, served)
+			return wrong("url", CodeInvalidURL, "url is %q: %s cannot be asked for; give %s", e, o.what, served)
 		}
 	}
-	return fmt.Errorf("url is %q, but must be %s", e, served)
+	return wrong("url", CodeInvalidURL, "url is %q, but must be %s", e, served)
 }
 
 func body(raw json.RawMessage) (json.RawMessage, error) {
 	switch {
 	case absent(raw):
-		return nil, errors.New("body is missing; give the parameters of the request")
+		return nil, wrong("body", CodeMissing, "body is missing; give the parameters of the request")
 	case raw[0] != '{':
-		return nil, fmt.Errorf("body is %s, but must be an object with the parameters of the request", shorten(raw))
+		return nil, wrong("body", CodeInvalidType,
+			"body is %s, but must be an object with the parameters of the request", shorten(raw))
 	}
 	return raw, nil
 }
@@ -132,33 +161,40 @@ type Prompt struct {
 	Tokens json.RawMessage // a JSON list of numbers, or nil
 }
 
-// ParsePrompt reads a prompt: text, a list of token ids, or a list with one of either.
-func ParsePrompt(raw json.RawMessage) (p Prompt, err error) {
-	wrong := fmt.Errorf("prompt is %s, but must be text or a list of token ids", shorten(raw))
+// ParsePrompts reads prompts: text, a list of token ids, or a list with some of either.
+func ParsePrompts(raw json.RawMessage) ([]Prompt, error) {
+	mistyped := wrong("prompt", CodeInvalidType, "prompt is %s, but must be text or a list of token ids", shorten(raw))
 	switch {
 	case absent(raw):
-		return p, errors.New("prompt is missing; give text or a list of token ids")
+		return nil, wrong("prompt", CodeMissing, "prompt is missing; give text or a list of token ids")
 	case raw[0] == '"':
-		return Prompt{Text: raw}, nil
+		return []Prompt{{Text: raw}}, nil
 	case raw[0] != '[':
-		return p, wrong
+		return nil, mistyped
 	}
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) != nil {
-		return p, wrong
+		return nil, mistyped
 	}
 	if len(items) == 0 {
-		return p, errors.New("prompt is an empty list; give text or a list of token ids")
+		return nil, wrong("prompt", CodeInvalidValue, "prompt is an empty list; give text or a list of token ids")
 	}
-	switch first := items[0]; first[0] {
-	case '"', '[':
-		if len(items) > 1 {
-			return p, fmt.Errorf("prompt is a list of %d prompts; give each a line of its own", len(items))
-		}
-		if first[0] == '"' {
-			return Prompt{Text: first}, nil
-		}
-		return Prompt{Tokens: first}, nil
+	first := items[0][0]
+	if first != '"' && first != '[' {
+		return []Prompt{{Tokens: raw}}, nil
 	}
-	return Prompt{Tokens: raw}, nil
+	var prompts []Prompt
+	for i, item := range items {
+		switch {
+		case item[0] != first:
+			return nil, wrong("prompt", CodeInvalidType,
+				"prompt[%d] is %s, and others are not; give a list of texts or a list of lists of token ids", i,
+				shorten(item))
+		case first == '"':
+			prompts = append(prompts, Prompt{Text: item})
+		default:
+			prompts = append(prompts, Prompt{Tokens: item})
+		}
+	}
+	return prompts, nil
 }

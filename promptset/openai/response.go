@@ -38,6 +38,14 @@ type Body struct {
 	Choices           []Choice `json:"choices,omitempty"`
 	Usage             *Usage   `json:"usage,omitempty"`
 	SystemFingerprint string   `json:"system_fingerprint,omitempty"`
+
+	ScoredPrompt // of chats
+}
+
+// ScoredPrompt is what vLLM's answers have of a prompt on request.
+type ScoredPrompt struct {
+	PromptLogprobs json.RawMessage `json:"prompt_logprobs,omitempty"`
+	PromptTokenIDs []int32         `json:"prompt_token_ids,omitempty"`
 }
 
 // Names of objects.
@@ -60,14 +68,17 @@ const (
 	ServerError    = "server_error"
 )
 
-// ProblemOf returns the error object of a response with a status.
-func ProblemOf(status int, message string) *Problem {
-	p := &Problem{Message: message, Type: InvalidRequest}
-	switch {
-	case status >= 500:
+// ProblemOf returns the error object of a response with a status. Its param and its code may be empty.
+func ProblemOf(status int, of Error) *Problem {
+	p := &Problem{Message: of.What, Type: InvalidRequest}
+	if status >= 500 {
 		p.Type = ServerError
-	case status == 404:
-		p.Code = json.RawMessage(`"model_not_found"`)
+	}
+	if of.Param != "" {
+		p.Param = &of.Param
+	}
+	if of.Code != "" {
+		p.Code, _ = json.Marshal(of.Code)
 	}
 	return p
 }
@@ -80,6 +91,8 @@ type Choice struct {
 	Logprobs     *Logprobs `json:"logprobs"`
 	FinishReason string    `json:"finish_reason"`
 	TokenIDs     []int32   `json:"token_ids,omitempty"` // vLLM's, where return_token_ids asks for them
+
+	ScoredPrompt // of completions
 }
 
 // Message is the completion of a chat.
@@ -166,9 +179,10 @@ func (p Logprob) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(p), 'g', -1, 32), nil
 }
 
-// Token is a drawn token.
+// Token is a token that was drawn, or of a prompt.
 type Token struct {
-	Bytes   []byte // of its text, or of its name where it is a special one
+	ID      int32
+	Bytes   []byte // of its text, or of its name where it is a special one; nil without a tokenizer
 	Logprob float32
 	Top     []Token // the most likely ones at its position, where they are wanted
 }
@@ -206,6 +220,52 @@ func ChatLogprobs(tokens []Token) *Logprobs {
 		content[i].TopLogprobs = &top
 	}
 	return &Logprobs{Content: &content}
+}
+
+// PromptLogprobs is the form that vLLM gives the log-probabilities of the tokens of a prompt: for each an object with
+// the token and the likeliest ones by their ids, and null for the first. A token that is none of the likeliest has no
+// rank.
+func PromptLogprobs(tokens []Token) json.RawMessage {
+	b := []byte{'['}
+	for i := range tokens {
+		t := &tokens[i]
+		if i == 0 {
+			b = append(b, "null"...)
+			continue
+		}
+		rank := 1 + slices.IndexFunc(t.Top, func(top Token) bool { return top.ID == t.ID })
+		b = append(b, ",{"...)
+		b = t.appendRanked(b, rank)
+		for k := range t.Top {
+			if t.Top[k].ID != t.ID {
+				b = t.Top[k].appendRanked(append(b, ','), k+1)
+			}
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+// appendRanked appends a token with its rank among the likeliest; 0 is none of them.
+func (t *Token) appendRanked(b []byte, rank int) []byte {
+	entry := struct {
+		Logprob Logprob `json:"logprob"`
+		Rank    *int    `json:"rank"`
+		Text    *string `json:"decoded_token"`
+	}{Logprob: Logprob(t.Logprob)}
+	if rank > 0 {
+		entry.Rank = &rank
+	}
+	if t.Bytes != nil {
+		text := t.text()
+		entry.Text = &text
+	}
+	b = append(strconv.AppendInt(append(b, '"'), int64(t.ID), 10), `":`...)
+	out := bytes.NewBuffer(b)
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(entry) // which has nothing that cannot be encoded
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
 // TextLogprobs is the form that log-probabilities have in completions. Offsets count characters.
