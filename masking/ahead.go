@@ -1,21 +1,23 @@
 package masking
 
-import (
-	"container/heap"
-	"math"
-)
+import "math"
 
-// Bounds of how far ahead of a row the arena looks: in states, and in how likely a state is to be met.
+// Bounds of how far ahead of a row the arena looks: how likely a state must be to be filled, how much less likely each
+// byte makes what follows, since it comes later, and how many states it looks at for each row.
 const (
-	horizon  = 256
-	unlikely = 1e-3
+	unlikely = 0.01
+	perByte  = 0.98
+	horizon  = 512
 )
 
 // search is a search of the states that rows may come to, the likeliest first.
+//
+// Each row begins with a likelihood of 1 in its state, which goes on to those that follow, and adds up where ways meet:
+// a text may end behind any of its characters, and what comes behind it is all the same.
 type search struct {
-	queue candidates
-	seen  map[At]bool
-	room  int // states that may still be looked at
+	number int
+	queue  candidates
+	room   int // states that may still be looked at
 }
 
 // candidate is a state that a row may come to.
@@ -24,16 +26,39 @@ type candidate struct {
 	likely float32
 }
 
-type candidates []candidate
+// candidates are a queue, the likeliest first, but for small differences.
+type candidates struct {
+	levels [64][]candidate
+	best   int // no level before it has any
+}
 
-func (c candidates) Len() int           { return len(c) }
-func (c candidates) Less(i, j int) bool { return c[i].likely > c[j].likely }
-func (c candidates) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
-func (c *candidates) Push(x any)        { *c = append(*c, x.(candidate)) }
-func (c *candidates) Pop() any {
-	last := (*c)[len(*c)-1]
-	*c = (*c)[:len(*c)-1]
-	return last
+// level is that of a likelihood: eight for each time that it halves.
+func level(likely float32) int {
+	return min(max(0, int(math.Float32bits(1)>>20)-int(math.Float32bits(likely)>>20)), len(candidates{}.levels)-1)
+}
+
+func (c *candidates) push(at At, likely float32) {
+	l := level(likely)
+	c.levels[l] = append(c.levels[l], candidate{at, likely})
+	c.best = min(c.best, l)
+}
+
+func (c *candidates) pop() (best candidate, ok bool) {
+	for ; c.best < len(c.levels); c.best++ {
+		if l := c.levels[c.best]; len(l) > 0 {
+			best, c.levels[c.best] = l[len(l)-1], l[:len(l)-1]
+			return best, true
+		}
+	}
+	return candidate{}, false
+}
+
+// reset empties the queue.
+func (c *candidates) reset() {
+	for i := range c.levels {
+		c.levels[i] = c.levels[i][:0]
+	}
+	c.best = 0
 }
 
 // Ahead fills states that the rows placed last may come to, the likeliest first, until there are none, or no room, or a
@@ -58,56 +83,64 @@ func (a *Arena) Ahead(stop func() bool) (filled int) {
 
 // lookAhead begins a search at the rows placed last.
 func (a *Arena) lookAhead() {
-	a.soon, a.ahead = nil, search{seen: map[At]bool{}}
+	a.soon = a.soon[:0]
+	a.ahead.number++
+	a.ahead.queue.reset()
 	for _, row := range a.present {
-		a.meet(candidate{a.of[row], 1})
+		a.meet(a.of[row], 1)
 	}
-	a.ahead.room = min(len(a.ahead.queue)*horizon, a.States/2)
+	a.ahead.room = min(len(a.present)*horizon, a.States/2)
 }
 
-// meet notes a state that rows may come to.
-func (a *Arena) meet(c candidate) {
-	if !a.ahead.seen[c.At] {
-		a.ahead.seen[c.At] = true
-		heap.Push(&a.ahead.queue, c)
+// meet adds to how likely rows come to a state.
+func (a *Arena) meet(at At, likely float32) {
+	s := at.Machine.at(at.State)
+	if s.search != a.ahead.number {
+		s.search, s.likely, s.seen = a.ahead.number, 0, false
+	}
+	s.likely += likely
+	if s.likely >= unlikely {
+		a.ahead.queue.push(at, s.likely)
 	}
 }
 
 // step takes the search to the next state, and fills it where it is not. more is false at the end of the search.
 func (a *Arena) step() (isNew, more bool) {
-	s := &a.ahead
-	if len(s.queue) == 0 || s.room == 0 || len(a.dirtyStates) >= a.PatchStates {
+	if a.ahead.room == 0 || len(a.dirtyStates) >= a.PatchStates {
 		return false, false
 	}
-	s.room--
-	c := heap.Pop(&s.queue).(candidate)
-	row, ok := a.at[c.At]
-	if isNew = !ok; isNew {
+	var c candidate
+	var s *state
+	for s == nil || s.likely != c.likely { // more has come to it since, or it has gone on
+		var ok bool
+		if c, ok = a.ahead.queue.pop(); !ok {
+			return false, false
+		}
+		s = c.Machine.at(c.State)
+	}
+	s.likely = 0
+	row := a.rowOf(s)
+	if isNew = row == Unknown; isNew {
+		var ok bool
 		if row, ok = a.place(c.At); !ok {
 			return false, false
 		}
 	}
-	a.soon = append(a.soon, row)
-	for _, f := range a.follow[row] {
-		if likely := c.likely * f.part; likely >= unlikely {
-			a.meet(candidate{At{c.Machine, f.state}, likely})
+	if !s.seen {
+		s.seen = true
+		a.ahead.room--
+		a.soon = append(a.soon, row)
+	}
+	sum := float32(0)
+	for k, next := range s.follow {
+		if next != c.State { // what stays in a state for a while goes on in the end
+			sum += s.shape.weights[k]
+		}
+	}
+	for k, next := range s.follow {
+		if next != c.State {
+			a.meet(At{c.Machine, next}, c.likely*perByte*s.shape.weights[k]/sum)
 		}
 	}
 	return isNew, true
-}
-
-// weight estimates how likely a state is to follow another, by the symbols that lead there. Most text is ASCII. A state
-// that many symbols lead to is likelier than one of few, but not by as much: what ends a text is a single one.
-type weight struct{ ascii, others int }
-
-func (w *weight) add(symbol byte) {
-	if symbol < 0x80 {
-		w.ascii++
-	} else {
-		w.others++
-	}
-}
-
-func (w *weight) value() float32 {
-	return float32(math.Log2(float64(1+w.ascii)) + math.Log2(float64(1+w.others))/16)
 }

@@ -1,12 +1,9 @@
 package masking
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"sync"
-
-	"github.com/quire/quire/tree"
 )
 
 // Unknown is the row of all states that the arena does not have.
@@ -25,16 +22,16 @@ type Sizes struct {
 // goroutines.
 type Arena struct {
 	Sizes
-	mu     sync.Mutex
-	next   []int32 // i32[States, Width]: rows
-	info   []int32 // i32[States]: see Info
-	bits   []uint32
-	used   int // rows of states
-	masks  map[string]int32
-	at     map[At]int32   // rows of states
-	of     []At           // of rows
-	follow [][]follower   // of rows
-	lacks  map[At][]int32 // rows that a state without a row follows
+	mu      sync.Mutex
+	next    []int32 // i32[States, Width]: rows
+	info    []int32 // i32[States]: see Info
+	bits    []uint32
+	used    int              // rows of states
+	of      []At             // of rows
+	masks   map[uint64]int32 // by the hash of their words
+	number  int              // of masks
+	filling int              // how often it was emptied, from 1
+	shapes  map[groups]*shape
 
 	// What the device does not have yet. stale says that it has what was forgotten.
 	stale       bool
@@ -46,12 +43,8 @@ type Arena struct {
 	soon    []int32 // those that they may come to soon, the likeliest first
 	ahead   search
 	flushes int
-}
-
-// follower is a state that follows another.
-type follower struct {
-	state int32
-	part  float32 // how likely it is among those that follow, which sum to 1
+	scratch []uint32 // a mask
+	patch   *Patch   // the last one
 }
 
 // At is a state of a machine.
@@ -63,26 +56,27 @@ type At struct {
 // New makes an empty arena.
 func New(s Sizes) *Arena {
 	a := &Arena{Sizes: s, next: make([]int32, s.States*Width), info: make([]int32, s.States),
-		bits: make([]uint32, s.Masks*s.Words), of: make([]At, s.States), follow: make([][]follower, s.States),
-		isDirty: make([]bool, s.States), maskIsDirty: make([]bool, s.Masks)}
+		bits: make([]uint32, s.Masks*s.Words), of: make([]At, s.States), shapes: map[groups]*shape{},
+		isDirty: make([]bool, s.States), maskIsDirty: make([]bool, s.Masks), scratch: make([]uint32, s.Words),
+		patch: s.NewPatch()}
 	a.reset()
 	return a
 }
 
-// reset forgets all states.
+// reset forgets where states stand.
 func (a *Arena) reset() {
-	clear(a.next)
 	clear(a.info)
 	clear(a.of)
-	clear(a.follow)
 	clear(a.isDirty)
 	clear(a.maskIsDirty)
-	a.used, a.masks, a.at, a.lacks = 1, map[string]int32{}, map[At]int32{}, map[At][]int32{}
-	a.dirtyStates, a.present, a.soon, a.ahead = nil, nil, nil, search{}
+	a.filling++
+	a.used, a.masks, a.number = 1, map[uint64]int32{}, 0
+	a.dirtyStates, a.present, a.soon = nil, nil, nil
+	a.ahead.queue.reset()
 	a.stale = true
 }
 
-// Forget forgets all states: the device's tables are others now.
+// Forget forgets where states stand: the device's tables are others now.
 func (a *Arena) Forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,11 +111,20 @@ func (a *Arena) Place(states []At) ([]int32, error) {
 		a.States, a.Masks)
 }
 
-// Walk is the state behind symbols.
+// Walk is the state behind symbols that were drawn, or Dead.
 func (a *Arena) Walk(from At, symbols []byte) At {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return At{from.Machine, from.walk(from.State, symbols)}
+	for _, symbol := range symbols {
+		if from.State == Dead {
+			break
+		}
+		if s := from.Machine.at(from.State); s.shape != nil {
+			s.shape.note(symbol)
+		}
+		from.State = from.Next(from.State, symbol)
+	}
+	return from
 }
 
 // Start is the first state of a machine.
@@ -132,84 +135,82 @@ func (a *Arena) Start(m *Machine) At {
 }
 
 // Mask are the tokens of a state, nil where it has none.
-func (a *Arena) Mask(s At) []uint32 {
+func (a *Arena) Mask(at At) []uint32 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if m := s.mask(s.State, a.Words); m != nil {
+	if m := at.maskOf(at.State, a.scratch).mask; m != nil {
 		return m.words
 	}
 	return nil
 }
 
+// rowOf is the row of a state, Unknown where it has none.
+func (a *Arena) rowOf(s *state) int32 {
+	if s.filling != a.filling {
+		s.filling, s.row, s.lacks = a.filling, Unknown, nil
+	}
+	return s.row
+}
+
 // place is the row of a state, a new one if need be. It returns false where there is no room for it or its mask.
-func (a *Arena) place(s At) (int32, bool) {
-	if row, ok := a.at[s]; ok {
+func (a *Arena) place(at At) (int32, bool) {
+	s := at.Machine.at(at.State)
+	if row := a.rowOf(s); row != Unknown {
 		return row, true
 	}
 	if a.used == a.States {
 		return Unknown, false
 	}
 	row := int32(a.used)
-	if m := s.mask(s.State, a.Words); m != nil {
-		mask, ok := a.placeMask(m)
+	at.maskOf(at.State, a.scratch)
+	at.followersOf(at.State, a.shapes)
+	if s.mask != nil {
+		mask, ok := a.placeMask(s.mask)
 		if !ok {
 			return Unknown, false
 		}
 		a.info[row] = 2 * (mask + 1)
-		if m.end {
+		if s.end {
 			a.info[row]++
 		}
 	}
 	a.used++
-	a.at[s], a.of[row] = row, s
+	s.row, a.of[row] = row, at
 	a.fill(row)
-	for _, before := range a.lacks[s] {
-		a.link(before, s.State, row)
+	for _, before := range s.lacks {
+		a.link(before, at.State)
 	}
-	delete(a.lacks, s)
+	s.lacks = nil
 	return row, true
 }
 
 // fill says what follows a new row's state.
 func (a *Arena) fill(row int32) {
-	s := a.of[row]
+	at := a.of[row]
+	s := at.Machine.at(at.State)
 	to := a.next[int(row)*Width:][:Width]
-	weights := map[int32]*weight{}
-	last, lastRow, lastWeight := int32(Dead), int32(Unknown), (*weight)(nil)
-	for symbol := range to {
-		next := s.Next(s.State, byte(symbol))
-		if next == Dead {
-			continue
+	clear(to)
+	var rows [Width + 1]int32
+	for k, next := range s.follow {
+		follower := at.Machine.at(next)
+		if rows[k+1] = a.rowOf(follower); rows[k+1] == Unknown {
+			follower.lacks = append(follower.lacks, row)
 		}
-		if next != last { // most symbols lead where their neighbours do
-			last, lastRow, lastWeight = next, a.at[At{s.Machine, next}], weights[next]
-			if lastWeight == nil {
-				lastWeight = &weight{}
-				weights[next] = lastWeight
-				a.follow[row] = append(a.follow[row], follower{state: next})
-				if lastRow == Unknown {
-					a.lacks[At{s.Machine, next}] = append(a.lacks[At{s.Machine, next}], row)
-				}
-			}
-		}
-		lastWeight.add(byte(symbol))
-		to[symbol] = lastRow
 	}
-	sum := float32(0)
-	for _, w := range weights {
-		sum += w.value()
-	}
-	for i, f := range a.follow[row] {
-		a.follow[row][i].part = weights[f.state].value() / sum
+	for symbol, group := range s.shape.groups {
+		to[symbol] = rows[group]
 	}
 	a.dirty(row)
 }
 
 // link says that a state that follows a row has a row now.
-func (a *Arena) link(row, state, to int32) {
-	s := a.of[row]
-	for symbol := range Width {
-		if s.Next(s.State, byte(symbol)) == state {
+func (a *Arena) link(row, follower int32) {
+	at := a.of[row]
+	s := at.Machine.at(at.State)
+	group := uint16(1 + slices.Index(s.follow, follower))
+	to := at.Machine.at(follower).row
+	for symbol, g := range s.shape.groups {
+		if g == group {
 			a.next[int(row)*Width+symbol] = to
 		}
 	}
@@ -226,16 +227,21 @@ func (a *Arena) dirty(row int32) {
 
 // placeMask is the number of a mask, a new one if need be.
 func (a *Arena) placeMask(m *mask) (int32, bool) {
-	if at, ok := a.masks[m.key]; ok {
-		return at, true
+	if m.filling == a.filling {
+		return m.number, true
 	}
-	at := int32(len(a.masks))
-	if int(at) == a.Masks {
-		return 0, false
+	at, ok := a.masks[m.hash]
+	if !ok || !slices.Equal(a.bits[int(at)*a.Words:][:a.Words], m.words) {
+		if a.number == a.Masks {
+			return 0, false
+		}
+		at = int32(a.number)
+		a.number++
+		a.masks[m.hash] = at
+		copy(a.bits[int(at)*a.Words:], m.words)
+		a.maskIsDirty[at] = true
 	}
-	a.masks[m.key] = at
-	copy(a.bits[int(at)*a.Words:], m.words)
-	a.maskIsDirty[at] = true
+	m.filling, m.number = a.filling, at
 	return at, true
 }
 
@@ -243,15 +249,5 @@ func (a *Arena) placeMask(m *mask) (int32, bool) {
 func (a *Arena) Full() (states, masks, flushes int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.used - 1, len(a.masks), a.flushes
-}
-
-// key is what equal masks have in common.
-func key(words []uint32, end bool) string {
-	h := sha256.New()
-	h.Write(tree.Bytes(words))
-	if end {
-		h.Write([]byte{1})
-	}
-	return string(h.Sum(nil))
+	return a.used - 1, a.number, a.flushes
 }

@@ -6,7 +6,7 @@
 // each symbol, and which mask a state has. Equal masks stand there once. A row has the number of its state. A step
 // masks its logits, see [sampling.Masks], and [stopping.Walk] takes it through the token that was drawn.
 //
-// A state that the arena does not have yet is [Unknown]. A row there cannot draw: the call returns to the host, which
-// knows the tokens that were drawn, and so the state. It places that state, and calls again. While calls run it places
-// those that may follow, the likeliest first.
+// A state that the arena does not have yet is [Unknown]. A row there cannot draw. When the call has returned, the host
+// knows the tokens that were drawn, and so the state: it places it for the next call. While calls run it places states
+// that may follow, the likeliest first, see [Arena.Ahead].
 package masking

@@ -1,6 +1,12 @@
 package masking
 
-import "github.com/quire/quire/stopping"
+import (
+	"hash/maphash"
+	"slices"
+
+	"github.com/quire/quire/stopping"
+	"github.com/quire/quire/tree"
+)
 
 // Width is how many symbols a machine reads: the values of a byte.
 const Width = stopping.Width
@@ -8,7 +14,8 @@ const Width = stopping.Width
 // Dead is the state behind a symbol that can not stand there.
 const Dead = -1
 
-// Automaton is states, made as they are met, with the tokens that may follow each.
+// Automaton is states, made as they are met, with the tokens that may follow each. States have numbers from 0 on, with
+// few gaps.
 type Automaton interface {
 	// Start is the first state.
 	Start() int32
@@ -22,49 +29,108 @@ type Automaton interface {
 // Machine is an automaton that can stand in an [Arena]. It is used under the lock of one arena alone.
 type Machine struct {
 	Automaton
-	Lane  int              // stopping.OfText or stopping.OfTokens: what it reads of a token
-	masks map[int32]*mask  // of states
-	equal map[string]*mask // by content
+	Lane   int              // stopping.OfText or stopping.OfTokens: what it reads of a token
+	states []*state         // those that were met
+	equal  map[uint64]*mask // by the hash of their words
+}
+
+// state is what the arena knows of a machine's state.
+type state struct {
+	// What follows it, by the groups of its shape; nil until it is wanted.
+	shape  *shape
+	follow []int32
+	// Its mask, nil where no token ends at it, and whether it has nothing but tokens that end a completion.
+	mask     *mask
+	end      bool
+	isMasked bool // mask and end are known
+
+	// Where it stands since the arena was last emptied, and if it does not, which rows it follows.
+	filling int
+	row     int32
+	lacks   []int32
+
+	// Of the search that the arena is at.
+	search int
+	likely float32 // what has come to it and has not gone on
+	seen   bool
 }
 
 // mask is the tokens that may follow.
 type mask struct {
-	words []uint32
-	end   bool
-	key   string // the words
+	words   []uint32
+	hash    uint64
+	filling int // as of a state
+	number  int32
 }
+
+// hashes begins those of masks.
+var hashes = maphash.MakeSeed()
 
 // NewMachine makes a machine of an automaton that reads what the lane of [stopping.Walk] reads.
 func NewMachine(a Automaton, lane int) *Machine {
-	return &Machine{Automaton: a, Lane: lane, masks: map[int32]*mask{}, equal: map[string]*mask{}}
+	return &Machine{Automaton: a, Lane: lane, equal: map[uint64]*mask{}}
 }
 
-// mask is that of a state, or nil where no token ends at it.
-func (m *Machine) mask(state int32, words int) *mask {
-	if found, ok := m.masks[state]; ok {
-		return found
+// at is what is known of a state.
+func (m *Machine) at(number int32) *state {
+	if int(number) >= len(m.states) {
+		m.states = slices.Grow(m.states, int(number)+1-len(m.states))[:number+1]
 	}
-	of := &mask{words: make([]uint32, words)}
-	end, known := m.Mask(state, of.words)
-	if !known {
-		of = nil
-	} else if of.key = key(of.words, end); m.equal[of.key] != nil {
-		of = m.equal[of.key]
-	} else {
-		of.end = end
-		m.equal[of.key] = of
+	if m.states[number] == nil {
+		m.states[number] = &state{}
 	}
-	m.masks[state] = of
-	return of
+	return m.states[number]
 }
 
-// walk is the state behind symbols, or Dead.
-func (m *Machine) walk(state int32, symbols []byte) int32 {
-	for _, symbol := range symbols {
-		if state == Dead {
-			return Dead
+// maskOf finds the mask of a state. scratch has the room of one.
+func (m *Machine) maskOf(number int32, scratch []uint32) *state {
+	s := m.at(number)
+	if s.isMasked {
+		return s
+	}
+	clear(scratch)
+	end, known := m.Mask(number, scratch)
+	s = m.at(number)
+	if s.isMasked = true; !known {
+		return s
+	}
+	s.end = end
+	hash := maphash.Bytes(hashes, tree.Bytes(scratch))
+	found := m.equal[hash]
+	if found == nil || !slices.Equal(found.words, scratch) {
+		found = &mask{words: slices.Clone(scratch), hash: hash}
+		m.equal[hash] = found
+	}
+	s.mask = found
+	return s
+}
+
+// followersOf finds what follows a state.
+func (m *Machine) followersOf(number int32, shapes map[groups]*shape) *state {
+	s := m.at(number)
+	if s.shape != nil {
+		return s
+	}
+	var group groups
+	var follow []int32
+	last, lastGroup := int32(Dead), 0
+	for symbol := range group {
+		next := m.Next(number, byte(symbol))
+		if next == Dead {
+			continue
 		}
-		state = m.Next(state, symbol)
+		if next != last { // most symbols lead where their neighbours do
+			if last, lastGroup = next, slices.Index(follow, next); lastGroup < 0 {
+				lastGroup = len(follow)
+				follow = append(follow, next)
+			}
+		}
+		group[symbol] = uint16(lastGroup + 1)
 	}
-	return state
+	if shapes[group] == nil {
+		shapes[group] = newShape(group, len(follow))
+	}
+	s = m.at(number)
+	s.shape, s.follow = shapes[group], follow
+	return s
 }

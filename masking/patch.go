@@ -16,23 +16,32 @@ type Patch = PatchOf[[]int32, []uint32]
 
 // NewPatch makes a patch of nothing.
 func (s Sizes) NewPatch() *Patch {
-	p := &Patch{Clear: make([]int32, 1), States: make([]int32, s.PatchStates), Next: make([]int32, s.PatchStates*Width),
+	p := &Patch{Clear: make([]int32, 1), States: make([]int32, s.PatchStates),
+		Next: make([]int32, s.PatchStates*Width),
 		Info: make([]int32, s.PatchStates), Masks: make([]int32, s.PatchMasks),
 		Bits: make([]uint32, s.PatchMasks*s.Words)}
-	for _, list := range [][]int32{p.States, p.Masks} {
+	return again(p)
+}
+
+// again is a patch of nothing in the memory of another.
+func again(p *Patch) *Patch {
+	q := *p
+	clear(q.Clear)
+	for _, list := range [][]int32{q.States, q.Masks} {
 		for i := range list {
 			list[i] = -1
 		}
 	}
-	return p
+	return &q
 }
 
 // Take returns what the device does not have yet of the arena, as much as a call takes: first of all the rows placed
-// last, then those that they may come to soon. more says that some of the first are left.
+// last, then those that they may come to soon. more says that some of the first are left. The patch is good until the
+// next one is taken.
 func (a *Arena) Take() (p *Patch, more bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t := taking{Arena: a, Patch: a.NewPatch(), maskOf: map[int32]bool{}}
+	t := taking{Arena: a, Patch: again(a.patch), maskOf: map[int32]bool{}}
 	if a.stale {
 		t.Clear[0], a.stale = 1, false
 	}

@@ -1,0 +1,64 @@
+package masking
+
+import "math"
+
+// groups are which symbols lead from a state to the same state: the number of each symbol's group, from 1, and 0 where
+// the symbol can not stand.
+type groups [Width]uint16
+
+// shape is what states of equal groups have in common. Automata have many such states: those within a text, those where
+// space may come. It remembers what followed, whatever the automaton was, and so tells what is likely to follow: see
+// [search].
+type shape struct {
+	groups
+	weights []float32 // of groups: what was read, and a guess
+	read    int
+}
+
+// Bounds of what a shape remembers: a guess counts as much as so many symbols; when it has read mostRead it counts all
+// half as much.
+const (
+	guessed  = 4
+	mostRead = 1 << 12
+)
+
+// newShape makes a shape with guesses of its weights. Most text is ASCII. A group of many symbols is likelier than one
+// of few, but not by as much: what ends a text is a single one.
+func newShape(of groups, count int) *shape {
+	s := &shape{groups: of, weights: make([]float32, count)}
+	ascii, others := make([]int, count), make([]int, count)
+	for symbol, g := range of {
+		switch {
+		case g == 0:
+		case symbol < 0x80:
+			ascii[g-1]++
+		default:
+			others[g-1]++
+		}
+	}
+	sum := float32(0)
+	for k := range s.weights {
+		s.weights[k] = float32(math.Log2(float64(1+ascii[k])) + math.Log2(float64(1+others[k]))/16)
+		sum += s.weights[k]
+	}
+	for k := range s.weights {
+		s.weights[k] *= guessed / sum
+	}
+	return s
+}
+
+// note remembers a symbol that followed a state of the shape.
+func (s *shape) note(symbol byte) {
+	g := s.groups[symbol]
+	if g == 0 {
+		return
+	}
+	if s.read == mostRead {
+		for k := range s.weights {
+			s.weights[k] /= 2
+		}
+		s.read /= 2
+	}
+	s.weights[g-1]++
+	s.read++
+}
