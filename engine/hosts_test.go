@@ -13,22 +13,21 @@ import (
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/lockstep"
 )
-
-// overHosts is the contract's engine on the devices of several processes, of which this is one.
-func overHosts(t *testing.T, group *lockstep.Group, devices int, change func(*engine.Config)) *engine.Engine {
-	return contractEngine(t, func(c *engine.Config) {
-		c.Backend, c.Hosts = testenv.GroupOver(t, group, devices), group
-		if change != nil {
-			change(c)
-		}
-	})
-}
 
 // fewPages makes sequences move to the host and back.
 func fewPages(c *engine.Config) {
 	c.KVMemory, c.HostKVMemory, c.Admission, c.Debug = 16*16*2*2*2*8*4, 64<<20, engine.Overcommit, false
+}
+
+// structuresOnFewPages is an engine for texts of structures, which it learns of when the first comes, whose sequences
+// move to the host and back.
+func structuresOnFewPages(t *testing.T, change func(*engine.Config)) *engine.Engine {
+	return structureEngine(t, func(c *engine.Config) {
+		c.Features = 0
+		fewPages(c)
+		change(c)
+	})
 }
 
 // drawn is what one process tells another of a completion.
@@ -62,7 +61,7 @@ func completions(of map[string]drawn) map[string]*engine.Completion {
 }
 
 // Processes with a part of the model each draw what one process does with the same number of devices, byte for byte:
-// also where pages move to the hosts, in a second run, and with features that come during a third.
+// also where pages move to the hosts, in a second run, with features that come during a third, and with structures.
 func TestHostsDrawTheSame(t *testing.T) {
 	group, argument, ok := testenv.AsHost(t)
 	if ok {
@@ -71,7 +70,9 @@ func TestHostsDrawTheSame(t *testing.T) {
 		if _, err := fmt.Sscan(argument, &devices, &file); err != nil {
 			t.Fatal(err)
 		}
-		e := overHosts(t, group, devices, fewPages)
+		e := structuresOnFewPages(t, func(c *engine.Config) {
+			c.Backend, c.Hosts = testenv.GroupOver(t, group, devices), group
+		})
 		if !group.Leads() {
 			if err := e.Follow(t.Context()); err != nil {
 				t.Error(err)
@@ -90,7 +91,7 @@ func TestHostsDrawTheSame(t *testing.T) {
 		}
 		all = append(all, collect(t, e, contractRequests()...))
 		_, features := allFeatures(contractRequests) // which the program that draws grows for, on all
-		all = append(all, collect(t, e, features...))
+		all = append(all, collect(t, e, features...), collect(t, e, structured(20)...))
 		group.End(0)
 		f, err := os.Create(file)
 		if err == nil {
@@ -119,14 +120,14 @@ func TestHostsDrawTheSame(t *testing.T) {
 		if err := gob.NewDecoder(f).Decode(&got); err != nil {
 			t.Fatal(err)
 		}
-		e := contractEngine(t, func(c *engine.Config) {
+		e := structuresOnFewPages(t, func(c *engine.Config) {
 			c.Backend = testenv.Group(t, xla.KernelsAuto, firstDevices(2*devices)...)
-			fewPages(c)
 		})
 		sameBytes(t, collect(t, e, longRequests(12)...), completions(got[0]), true)
 		sameBytes(t, collect(t, e, contractRequests()...), completions(got[1]), true)
 		_, features := allFeatures(contractRequests)
 		sameBytes(t, collect(t, e, features...), completions(got[2]), true)
+		sameBytes(t, collect(t, e, structured(20)...), completions(got[3]), true)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 const (
 	defaultMaskStates = 32768
 	statesOfAMask     = 8 // states for each mask that there is room for
-	patchStates       = 1024
+	patchStates       = 2048
 	patchMasks        = 64
 )
 

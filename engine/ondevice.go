@@ -67,9 +67,10 @@ func (d onDevice) run(p *device.Compiled, in *schedule.Input) (*device.Output, e
 	if err != nil {
 		return nil, err
 	}
-	if got.Unknown[0] > 0 {
+	if got.Waits[0] > 0 && got.Columns < int32(in.Columns) {
 		e.stats.MaskReturns++
 	}
+	e.stats.MaskWaits += int(got.Waits[1])
 	return got, e.masks.settle(states, &got.OutputOf, func(r *Request) []int32 {
 		tokens, _ := e.stopTokens(r)
 		return tokens

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/parameter"
@@ -159,20 +161,37 @@ func TestStructuredTexts(t *testing.T) {
 		}
 		sameTexts(t, want, got)
 	})
+	t.Run("ended half-way and begun again", func(t *testing.T) {
+		again := with(nil) // as another process has it
+		got, requests := collectSome(t, e, len(want)/2, structured(20)...), structured(20)
+		for key, c := range collect(t, again, missing(requests, got)...) {
+			got[key] = c
+		}
+		sameTexts(t, want, got)
+	})
 	for name, change := range map[string]func(*engine.Config){
 		"room for few states": func(c *engine.Config) { c.MaskStates = 70 },
 		"few pages":           func(c *engine.Config) { c.KVMemory, c.Admission = smallPool, engine.Overcommit },
 		"no prefix cache":     func(c *engine.Config) { c.NoPrefixCache = true },
 		"no stop strings":     func(c *engine.Config) { c.StopStates = -1 },
+		"devices together":    func(c *engine.Config) { c.Backend = testenv.Group(t, xla.KernelsAuto, 0, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "room for few states" && name != "few pages" {
 				testenv.Slow(t)
 			}
 			e := with(change)
-			sameTexts(t, want, collect(t, e, structured(20)...))
-			if name == "few pages" && e.Stats().Preemptions == 0 {
+			got := collect(t, e, structured(20)...)
+			if name == "devices together" { // whose sums are others
+				sameTokens(t, want, got)
+				return
+			}
+			sameTexts(t, want, got)
+			switch stats := e.Stats(); {
+			case name == "few pages" && stats.Preemptions == 0:
 				t.Error("no sequence was moved: the test does not reach what it is for")
+			case name == "room for few states" && stats.MaskWaits == 0:
+				t.Error("no row waited beside others: the test does not reach what it is for")
 			}
 		})
 	}
@@ -180,6 +199,35 @@ func TestStructuredTexts(t *testing.T) {
 		got := collect(t, with(func(c *engine.Config) { c.Backend = testenv.XLAWithoutKernels(t) }), structured(20)...)
 		sameTokens(t, want, got)
 	})
+}
+
+// collectSome ends the run behind some of the completions.
+func collectSome(t *testing.T, e *engine.Engine, n int, requests ...*engine.Request) map[string]*engine.Completion {
+	t.Helper()
+	got := map[string]*engine.Completion{}
+	for c, err := range e.Run(t.Context(), slices.Values(requests)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[fmt.Sprintf("%s/%d", c.Request.ID, c.Generation)] = c; len(got) == n {
+			break
+		}
+	}
+	return got
+}
+
+// missing are requests for the completions that are not there.
+func missing(requests []*engine.Request, got map[string]*engine.Completion) (left []*engine.Request) {
+	for _, r := range requests {
+		for g := range r.N {
+			if got[fmt.Sprintf("%s/%d", r.ID, g)] == nil {
+				one := *r
+				one.N, one.FirstGeneration = 1, g
+				left = append(left, &one)
+			}
+		}
+	}
+	return left
 }
 
 // What can not be drawn is an error that says so, of that request alone.
@@ -232,7 +280,8 @@ func TestSmolLM2DrawsValidJSON(t *testing.T) {
 	testenv.Slow(t)
 	tok := smolLM2Tokenizer(t)
 	e, err := engine.New(t.Context(), engine.Config{Model: testenv.SmolLM2(t), Tokenizer: tok,
-		Backend: testenv.XLA(t), MaxSeqs: 64, MaxModelLen: 512, KVMemory: 1 << 30, Features: engine.MaskedTokens})
+		Backend: testenv.XLA(t), DType: dtypes.BFloat16, MaxSeqs: 64, MaxModelLen: 256, KVMemory: 1 << 30,
+		Features: engine.MaskedTokens})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,15 +291,16 @@ func TestSmolLM2DrawsValidJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	var requests []*engine.Request
-	for i := range 128 {
-		r := &engine.Request{ID: fmt.Sprint(i), Tokens: prompt, N: 2, MaxTokens: 200,
+	for i := range 64 {
+		r := &engine.Request{ID: fmt.Sprint(i), Tokens: prompt, N: 1, MaxTokens: 200,
 			Sampling: sampling.Settings{Temperature: 1, TopP: 1, Seed: uint64(i)}, Structure: structures(i)}
 		requests = append(requests, r)
 	}
 	got := collect(t, e, requests...)
 	ended := checkTexts(t, got)
 	stats := e.Stats()
-	t.Logf("%d of %d texts ended; %d of %d calls returned for masks", ended, len(got), stats.MaskReturns, stats.Calls)
+	t.Logf("%d of %d texts ended; %d of %d calls returned for masks, %d tokens waited", ended, len(got),
+		stats.MaskReturns, stats.Calls, stats.MaskWaits)
 	if ended < len(got)/2 {
 		t.Errorf("%d of %d texts ended", ended, len(got))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/quire/quire/masking"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/stopping"
+	"github.com/quire/quire/tokenqueue"
 )
 
 // masks are the tables of an arena of package masking, and where slots stand in them.
@@ -91,13 +92,36 @@ func (gr *Graphs) walkMasks(m masks, texts stopping.Tables, rows samplers, token
 	return m
 }
 
-// unknown is how many slots stand in a state that the tables lack, i32[]: they can not draw until the host has
-// filled it in.
-func (gr *Graphs) unknown(st state) *Node {
+// waits says which slots stand in a state that the tables lack, bool[S]: they draw nothing until the host has filled it
+// in, and the others go on.
+func (gr *Graphs) waits(st state) *Node {
 	m := st.Extras.Masks
 	used := SliceAxis(st.Sequences.Used, 0, AxisRangeFromStart(gr.Slots))
-	lacks := LogicalAnd(used, LogicalNot(m.Tables.Known(m.States)))
-	return ReduceAllSum(ConvertDType(lacks, dtypes.Int32))
+	return LogicalAnd(used, LogicalNot(m.Tables.Known(m.States)))
+}
+
+// numWaits counts them, i32[].
+func (gr *Graphs) numWaits(st state) *Node { return ReduceAllSum(ConvertDType(gr.waits(st), dtypes.Int32)) }
+
+// mostWaited is how many tokens the slots that wait may have missed when a call returns for them. A call has a price,
+// and so has a slot that draws nothing.
+func (p Sizes) mostWaited() int { return p.MaxSeqs / 4 }
+
+// holdBack leaves the tokens of slots that wait in the queue, and takes them from next, i32[R], see tokenqueue.Queue.
+// after is the queue where a step takes the others of next.
+func (gr *Graphs) holdBack(l *loop, next, takes *Node) (left *Node, after tokenqueue.Queue) {
+	g, rows := next.Graph(), gr.Rows()
+	waits := gr.waits(l.State)
+	all := Concatenate([]*Node{waits, zeros(g, dtypes.Bool, rows-gr.Slots)}, 0)
+	count := ConvertDType(LogicalAnd(waits, BroadcastToDims(takes, gr.Slots)), dtypes.Int32)
+	l.Out.Waits = Add(l.Out.Waits, Concatenate([]*Node{zeros(g, dtypes.Int32, 1), Reshape(ReduceAllSum(count), 1)}, 0))
+	return Where(all, FillScalar(g, next.Shape(), -1), next), l.State.Queue.PurgeSlots(LogicalNot(all))
+}
+
+// mayWait says that the slots that wait have not missed too many tokens, with the next.
+func (gr *Graphs) mayWait(l loop) *Node {
+	missed := Add(ReduceAllSum(l.Out.Waits), gr.numWaits(l.State))
+	return LessOrEqual(missed, integer(missed.Graph(), gr.mostWaited()))
 }
 
 // maskTexts are the texts of tokens as arguments of a program, none where rows have no masks.

@@ -132,7 +132,7 @@ func (gr *Graphs) run(st state, w decoder.Weights, in input, out output) (state,
 	out.SeqLens, out.EndFree, out.Short = st.Sequences.SeqLens, st.Pages.NumFree(), gr.short(st)
 	out.Pages = gr.fates(st.Pages)
 	if gr.Features.Has(MaskedTokens) {
-		out.Unknown = Reshape(gr.unknown(st), 1)
+		out.Waits = Add(out.Waits, Concatenate([]*Node{Reshape(gr.numWaits(st), 1), zeros(g, dtypes.Int32, 1)}, 0))
 	}
 	return st, out
 }
@@ -162,13 +162,13 @@ func (gr *Graphs) decide(l loop, in input) loop {
 	return l
 }
 
-// goesOn says that there is room for another step's output, that all rows can draw, and no fault.
+// goesOn says that there is room for another step's output, that rows have not waited for too long, and no fault.
 func (gr *Graphs) goesOn(l loop, in input) *Node {
 	steps := Add(l.Out.PrefillSteps, l.Out.DecodeSteps)
 	goesOn := LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, in.Columns),
 		LessThan(steps, MulScalar(in.Columns, stepsPerColumn))))
 	if gr.Features.Has(MaskedTokens) {
-		goesOn = LogicalAnd(goesOn, Equal(gr.unknown(l.State), integer(steps.Graph(), 0)))
+		goesOn = LogicalAnd(goesOn, gr.mayWait(l))
 	}
 	if room := gr.roomToScore(l); room != nil {
 		goesOn = LogicalAnd(goesOn, room)
@@ -203,7 +203,11 @@ func (gr *Graphs) wantsDecode(l loop, in input) *Node {
 	enough := GreaterOrEqual(gr.numFreeSlots(l), in.EnoughFree)
 	early := LogicalAnd(LogicalAnd(enough, LogicalNot(waits)), GreaterThan(l.Out.Columns, integer(g, 0)))
 	able := Equal(gr.short(l.State), integer(g, 0))
-	return LogicalAnd(LogicalAnd(GreaterThan(l.State.Queue.NumQueued, integer(g, 0)), able), LogicalNot(early))
+	queued := l.State.Queue.NumQueued
+	if gr.Features.Has(MaskedTokens) {
+		queued = Sub(queued, gr.numWaits(l.State))
+	}
+	return LogicalAnd(LogicalAnd(GreaterThan(queued, integer(g, 0)), able), LogicalNot(early))
 }
 
 func (gr *Graphs) numFreeSlots(l loop) *Node {

@@ -83,6 +83,9 @@ func (gr *Graphs) newOutput(g *Graph) output {
 		EndFree: integer(g, 0), Short: integer(g, 0),
 	}
 	gr.newScores(g, &out)
+	if gr.Features.Has(MaskedTokens) {
+		out.Waits = i32(2)
+	}
 	out.Clock = newClock(g)
 	if gr.Debug {
 		out.Rules = Zeros(g, shapes.Make(dtypes.Int32, len(seqtable.Rules)))

@@ -35,11 +35,17 @@ func (gr *Graphs) pack(l *loop, in input, prefill *Node) (packed tokenqueue.Pack
 		takes = LogicalOr(takes, Equal(gr.short(l.State), integer(g, 0)))
 	}
 	next := l.State.Queue.Next(gr.Rows())
+	var after tokenqueue.Queue
+	if gr.Features.Has(MaskedTokens) {
+		next, after = gr.holdBack(l, next, takes)
+	}
 	next = Where(takes, next, FillScalar(g, next.Shape(), -1))
 	room := Where(prefill, integer(g, gr.PrefillTokens), integer(g, 0))
 	packed = l.prompts(in).PackNext(next, room, gr.StepTokens())
-	empty := tree.Leaves(tokenqueue.New(g, gr.Slots))
-	l.State.Queue = tree.Rebuild(l.State.Queue, choices(takes, empty, tree.Leaves(l.State.Queue)))
+	if !gr.Features.Has(MaskedTokens) {
+		after = tokenqueue.New(g, gr.Slots)
+	}
+	l.State.Queue = tree.Rebuild(l.State.Queue, choices(takes, tree.Leaves(after), tree.Leaves(l.State.Queue)))
 	return packed, ReduceAllSum(ConvertDType(GreaterOrEqual(next, ZerosLike(next)), dtypes.Int32))
 }
 

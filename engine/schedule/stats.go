@@ -35,8 +35,10 @@ type Stats struct {
 	PrefillSteps    int `json:"prefill_steps"`
 	DecodeSteps     int `json:"decode_steps"`
 	Pages           int `json:"pages"`
-	// MaskReturns are the calls that ended because a row came to a state whose mask the host had to fill in.
+	// MaskReturns are the calls that ended early because rows waited for the host to fill in the masks of their states.
+	// MaskWaits is how many tokens such rows did not draw in steps in which others did.
 	MaskReturns int `json:"mask_returns,omitempty"`
+	MaskWaits   int `json:"mask_waits,omitempty"`
 	// Preemptions counts sequences that moved to the host; MovedBytes are the keys and values moved, there and back.
 	Preemptions int   `json:"preemptions"`
 	MovedBytes  int64 `json:"moved_bytes"`
