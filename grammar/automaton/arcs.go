@@ -310,3 +310,34 @@ func (b *Builder) Matches(e Expr, text string) bool {
 	}
 	return b.nodes[e].nullable
 }
+
+// longestText bounds the texts of Texts.
+const longestText = 1 << 12
+
+// Texts returns the texts of a regular expression, if there are no more than a number of them.
+func (b *Builder) Texts(e Expr, most int) (texts []string, ok bool) {
+	var text []byte
+	var visit func(e Expr) bool
+	visit = func(e Expr) bool {
+		if b.nodes[e].nullable {
+			if texts = append(texts, string(text)); len(texts) > most {
+				return false
+			}
+		}
+		for _, a := range b.arcsOf(e) {
+			if b.empty(a.to) {
+				continue
+			}
+			for c := int(a.lo); c <= int(a.hi); c++ {
+				text = append(text, byte(c))
+				if len(text) > longestText || b.err != nil || !visit(a.to) {
+					return false
+				}
+				text = text[:len(text)-1]
+			}
+		}
+		return true
+	}
+	ok = visit(e)
+	return texts, ok
+}

@@ -37,7 +37,7 @@ const (
 	kindRepeat  // a, b to c times
 	kindLexeme  // a, which is stepped through as one
 	kindRule    // a: index into rules
-	kindMembers // a: index into members; b: the next, or those that came; c: how many came; d: 1 behind one
+	kindMembers // a: index into members; b: the next, or those that came; c: how many came; d: see membersFrom
 )
 
 // key is an expression's contents. Equal contents are one expression.

@@ -1,5 +1,7 @@
 package automaton
 
+import "slices"
+
 // productive says that an expression has a string, by what is known of the rules.
 func (b *Builder) productive(e Expr) bool {
 	k := b.nodes[e].key
@@ -28,7 +30,7 @@ func (b *Builder) productive(e Expr) bool {
 	case kindRule:
 		is = b.rules[k.a].productive
 	case kindMembers:
-		is = b.enough(&b.members[k.a], k.b, int(k.c))
+		is = b.enough(k)
 	}
 	if b.settled {
 		b.note(e, !is)
@@ -90,12 +92,11 @@ func (b *Builder) leftRecursive() (string, bool) {
 			}
 			state[k.a] = done
 		case kindMembers:
-			for _, m := range b.members[k.a].List {
-				if r, found := visit(m.Text); found {
+			for _, v := range b.members[k.a].variants() {
+				if r, found := visit(v.Text); found {
 					return r, true
 				}
 			}
-			return visit(b.members[k.a].More)
 		}
 		return 0, false
 	}
@@ -142,12 +143,8 @@ func (b *Builder) hasEmpty(e Expr, rules []bool) bool {
 		return rules[n.a]
 	case kindMembers:
 		m := &b.members[n.a]
-		for _, member := range m.List {
-			if member.Required {
-				return false
-			}
-		}
-		return m.Min == 0
+		required := slices.ContainsFunc(m.List, func(m Member) bool { return m.Required })
+		return m.Min == 0 && !required && m.satisfied(0)
 	}
 	return n.nullable
 }

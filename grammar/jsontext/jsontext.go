@@ -192,6 +192,12 @@ func (p *Parts) Object(m automaton.Members) automaton.Expr {
 	return p.B.Seq(p.B.Text("{"), p.Space, p.B.Members(m), p.Space, p.B.Text("}"))
 }
 
+// Items is an array of such members. Their separator is set here.
+func (p *Parts) Items(m automaton.Members) automaton.Expr {
+	m.Separator = p.Comma
+	return p.B.Seq(p.B.Text("["), p.Space, p.B.Members(m), p.Space, p.B.Text("]"))
+}
+
 // Value is a value of any kind.
 func (p *Parts) Value() automaton.Expr {
 	if p.value != automaton.Fail {
@@ -210,5 +216,5 @@ func (p *Parts) AnyArray() automaton.Expr { return p.Array(nil, p.Value(), 0, au
 // AnyObject is an object of members of any name and kind.
 func (p *Parts) AnyObject() automaton.Expr {
 	member := p.B.Seq(p.String, p.Colon, p.Value())
-	return p.Object(automaton.Members{More: member, Max: automaton.Unlimited})
+	return p.Object(automaton.Members{More: automaton.One(member), Max: automaton.Unlimited})
 }

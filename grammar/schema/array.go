@@ -12,8 +12,15 @@ type array struct {
 	first    []goal // of the first items
 	rest     goal   // of those behind them
 	min, max int
-	some     []goal // each of an item somewhere
-	distinct bool   // no two items are equal
+	some     []someItems
+	distinct bool // no two items are equal
+}
+
+// someItems are of a goal: so many of the items from a place on.
+type someItems struct {
+	goal     goal
+	from     int
+	min, max int
 }
 
 func anyArray() *array { return &array{rest: always, max: automaton.Unlimited} }
@@ -39,7 +46,7 @@ func (c *compiler) andArray(x, y *array) *array {
 		return x
 	}
 	a := &array{rest: c.all(x.rest, y.rest), min: max(x.min, y.min), max: lower(x.max, y.max),
-		some: unique(append(slices.Clone(x.some), y.some...)), distinct: x.distinct || y.distinct}
+		some: unique(slices.Concat(x.some, y.some)), distinct: x.distinct || y.distinct}
 	for i := range max(len(x.first), len(y.first)) {
 		a.first = append(a.first, c.all(x.item(i), y.item(i)))
 	}
@@ -97,18 +104,36 @@ func (c *compiler) notArray(a *array) ([]*array, error) {
 			at(i, g)
 		}
 	}
-	switch {
-	case a.rest == never:
+	switch a.rest {
+	case never:
 		at(len(a.first), never)
-	case a.rest != always && len(a.first) == 0:
-		add(func(n *array) { n.some = []goal{c.not(a.rest)} })
-	case a.rest != always:
-		return nil, fmt.Errorf("the complement of items behind prefixItems is not supported")
+	case always:
+	default:
+		add(func(n *array) {
+			n.some = []someItems{{goal: c.not(a.rest), from: len(a.first), min: 1, max: automaton.Unlimited}}
+		})
 	}
-	for _, g := range a.some {
-		add(func(n *array) { n.rest = c.not(g) })
+	for _, s := range a.some {
+		if s.min > 0 {
+			add(func(n *array) { c.fewer(n, s) })
+		}
+		if s.max != automaton.Unlimited {
+			add(func(n *array) { n.some = []someItems{{s.goal, s.from, s.max + 1, automaton.Unlimited}} })
+		}
 	}
 	return not, nil
+}
+
+// fewer lets an array have fewer of some items than they are at least.
+func (c *compiler) fewer(a *array, s someItems) {
+	if s.min > 1 {
+		a.some = []someItems{{s.goal, s.from, 0, s.min - 1}}
+		return
+	}
+	for range s.from {
+		a.first = append(a.first, always)
+	}
+	a.rest = c.not(s.goal)
 }
 
 // emptyArray says that there is no such array, as far as that shows.
@@ -121,11 +146,38 @@ func (c *compiler) emptyArray(a *array) (bool, error) {
 			return is, err
 		}
 	}
+	for _, s := range a.some {
+		if can, err := c.canContain(a, s); !can || err != nil {
+			return !can, err
+		}
+	}
+	return false, nil
+}
+
+// canContain says that an array may have one of some items, if it must.
+func (c *compiler) canContain(a *array, s someItems) (bool, error) {
+	if s.min == 0 {
+		return true, nil
+	}
+	for i := s.from; i <= max(s.from, len(a.first)); i++ {
+		if a.max != automaton.Unlimited && i >= a.max {
+			break
+		}
+		if is, err := c.empty(c.all(a.item(i), s.goal)); !is || err != nil {
+			return true, err
+		}
+	}
 	return false, nil
 }
 
 // arrayExpr compiles a set of arrays.
 func (c *compiler) arrayExpr(a *array) (automaton.Expr, error) {
+	if a.distinct && (a.max == automaton.Unlimited || a.max > 1) {
+		return c.distinctExpr(a)
+	}
+	if len(a.some) > 0 {
+		return c.someExpr(a)
+	}
 	var first []automaton.Expr
 	for _, g := range a.first {
 		e, err := c.expr(g)
@@ -142,21 +194,118 @@ func (c *compiler) arrayExpr(a *array) (automaton.Expr, error) {
 		}
 		rest = e
 	}
-	if a.distinct && (a.max == automaton.Unlimited || a.max > 1) {
-		return 0, fmt.Errorf("uniqueItems is not supported where there may be two items")
+	return c.parts.Array(first, rest, a.min, a.max), nil
+}
+
+// mostCounted bounds what contains may count to, in all its combinations, and the items beside it.
+const mostCounted = 1000
+
+// someExpr compiles arrays some of whose items are counted.
+func (c *compiler) someExpr(a *array) (automaton.Expr, error) {
+	m := automaton.Members{Min: a.min, Max: a.max, Order: automaton.AtPlaces}
+	w := &wanted{c: c}
+	places, counts := len(a.first), a.min+1
+	for _, s := range a.some {
+		w.add(s.goal, s.min, s.max)
+		places = max(places, s.from)
+		if counts *= max(s.min, s.max, 1) + 1; counts > mostCounted {
+			return 0, fmt.Errorf("contains is not supported with counts that have more than %d combinations, minItems "+
+				"among them", mostCounted)
+		}
 	}
-	if len(a.some) == 0 {
-		return c.parts.Array(first, rest, a.min, a.max), nil
+	if len(a.some) > maxWanted {
+		return 0, fmt.Errorf("more than %d schemas of contains for one array are not supported", maxWanted)
 	}
-	if len(a.some) > 1 || len(first) > 0 || a.min > 1 || a.max != automaton.Unlimited {
-		return 0, fmt.Errorf("contains is supported with items alone")
+	for i := range places + 1 {
+		list, err := w.variants(a.item(i), automaton.Empty, func(of int) bool { return i >= a.some[of].from })
+		if err != nil {
+			return 0, err
+		}
+		if m.More = list; i < places {
+			m.List = append(m.List, automaton.Member{Variants: list})
+		}
 	}
-	item, err := c.expr(c.all(a.rest, a.some[0]))
+	m.Counters = w.counters
+	return c.parts.Items(m), nil
+}
+
+// mostDistinct bounds the values of items that must be distinct.
+const mostDistinct = 1000
+
+// distinctExpr compiles arrays of which no two items are equal, where that needs no memory of what they were: there are
+// few values, or items at different places are never equal.
+func (c *compiler) distinctExpr(a *array) (automaton.Expr, error) {
+	if apart, err := c.apartItems(a); apart || err != nil {
+		b := *a
+		if b.distinct = false; err != nil {
+			return 0, err
+		}
+		return c.arrayExpr(&b)
+	}
+	if len(a.first) > 0 || len(a.some) > 0 {
+		return 0, fmt.Errorf("uniqueItems is not supported beside prefixItems and contains, unless the items that " +
+			"prefixItems allows are of different types")
+	}
+	f, err := c.formOf(a.rest)
 	if err != nil {
 		return 0, err
 	}
-	b := c.b
-	before := b.Repeat(b.Seq(rest, c.parts.Comma), 0, automaton.Unlimited)
-	behind := b.Repeat(b.Seq(c.parts.Comma, rest), 0, automaton.Unlimited)
-	return b.Seq(b.Text("["), c.parts.Space, before, item, behind, c.parts.Space, b.Text("]")), nil
+	values, ok := c.values(f)
+	if !ok {
+		return 0, fmt.Errorf("uniqueItems is supported where items have at most %d values, which are no arrays or "+
+			"objects", mostDistinct)
+	}
+	m := automaton.Members{Min: a.min, Max: a.max, Order: automaton.AnyOrder}
+	for _, e := range values {
+		m.List = append(m.List, automaton.Member{Variants: automaton.One(e)})
+	}
+	return c.parts.Items(m), nil
+}
+
+// apartItems says that no two items can be equal, as their places tell.
+func (c *compiler) apartItems(a *array) (bool, error) {
+	if a.rest != never && (a.max == automaton.Unlimited || a.max > len(a.first)) || len(a.first) > mostDistinct/20 {
+		return false, nil
+	}
+	for i, g := range a.first {
+		for _, h := range a.first[:i] {
+			if is, err := c.empty(c.all(g, h)); !is || err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// values is the values that a form allows, each with all its spellings, if they are few.
+func (c *compiler) values(f *form) ([]automaton.Expr, bool) {
+	if len(f.arrays) > 0 || len(f.objects) > 0 || f.number == c.parts.Number || f.text == c.parts.Free {
+		return nil, false
+	}
+	var list []automaton.Expr
+	for _, w := range f.words() {
+		list = append(list, c.b.Text(w))
+	}
+	texts, ok := c.b.Texts(f.text, mostDistinct)
+	if !ok {
+		return nil, false
+	}
+	for _, t := range texts {
+		list = append(list, c.b.Text(`"`+t+`"`))
+	}
+	// Each number has a spelling without zeros at the end of a fraction.
+	zeros := c.b.Seq(c.b.Repeat(c.b.Bytes('-', '-', '0', '9'), 1, automaton.Unlimited), c.b.Text("."),
+		c.b.Repeat(c.digit, 0, automaton.Unlimited), c.b.Text("0"))
+	texts, ok = c.b.Texts(c.b.And(f.number, c.b.Not(zeros)), mostDistinct)
+	left := f.number
+	for _, t := range texts {
+		d, err := parseDecimal(t)
+		if err != nil {
+			return nil, false
+		}
+		spellings := c.equal(d)
+		list = append(list, c.b.Lexeme(c.b.And(f.number, spellings)))
+		left = c.b.And(left, c.b.Not(spellings))
+	}
+	return list, ok && len(list) <= mostDistinct && c.b.EmptyRegular(left)
 }

@@ -183,14 +183,24 @@ func (c *compiler) uniqueForm(_ *schemaNode, _ string, v *value) (*form, error) 
 	return c.otherThanArrays(a), nil
 }
 
+// containsForm is contains, minContains and maxContains of one schema.
 func (c *compiler) containsForm(n *schemaNode, name string, v *value) (*form, error) {
-	for _, other := range []string{"minContains", "maxContains"} {
-		if n.v.has(other) {
-			return nil, fmt.Errorf("%s is not supported", other)
+	s := someItems{goal: c.sub(n, v, name), min: 1, max: automaton.Unlimited}
+	for i, to := range []*int{&s.min, &s.max} {
+		keyword := []string{"minContains", "maxContains"}[i]
+		if v := n.v.get(keyword); v != nil && !c.doc.old {
+			n, err := count(v)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", keyword, err)
+			}
+			*to = n
 		}
 	}
+	if s.min == 0 && s.max == automaton.Unlimited {
+		return nil, nil
+	}
 	a := anyArray()
-	a.some = []goal{c.sub(n, v, name)}
+	a.some = []someItems{s}
 	return c.otherThanArrays(a), nil
 }
 

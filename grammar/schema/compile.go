@@ -23,6 +23,9 @@ type compiler struct {
 
 	digit, fraction, unsigned, decimals, integers automaton.Expr
 
+	shortest automaton.Expr          // decimals, of integers those without a fraction
+	spelled  map[automaton.Expr]bool // numbers that lack integers with a fraction, like 1.0, but have them without
+
 	formats map[string]automaton.Expr
 	lengths map[automaton.Expr][2]int // texts of so many characters
 }
@@ -39,6 +42,7 @@ func Compile(p *jsontext.Parts, text []byte, anyOrder bool) (automaton.Expr, err
 	}
 	c := &compiler{b: p.B, parts: p, anyOrder: anyOrder, doc: newDocument(root), goalIDs: map[string]goal{},
 		formats: map[string]automaton.Expr{}, lengths: map[automaton.Expr][2]int{}}
+	c.spelled = map[automaton.Expr]bool{}
 	c.goals = []goalNode{{kind: goalNever, void: 2}, {kind: goalAlways, void: 1}}
 	c.numbers()
 	e, err := c.expr(c.schema(root, "", ""))
@@ -115,8 +119,8 @@ func (c *compiler) scalar(f *form) (automaton.Expr, bool) {
 	return c.scalars(f), true
 }
 
-func (c *compiler) scalars(f *form) automaton.Expr {
-	var words []string
+// words are null, true and false as far as a form allows them.
+func (f *form) words() (words []string) {
 	for _, w := range []struct {
 		is   bool
 		text string
@@ -125,7 +129,11 @@ func (c *compiler) scalars(f *form) automaton.Expr {
 			words = append(words, w.text)
 		}
 	}
-	list := []automaton.Expr{c.b.Choice(words...), c.b.Lexeme(f.number)}
+	return words
+}
+
+func (c *compiler) scalars(f *form) automaton.Expr {
+	list := []automaton.Expr{c.b.Choice(f.words()...), c.b.Lexeme(f.number)}
 	if f.text != automaton.Fail {
 		list = append(list, c.parts.Quoted(f.text))
 	}

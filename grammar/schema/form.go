@@ -60,6 +60,7 @@ func (c *compiler) andRegular(x, y, whole automaton.Expr) automaton.Expr {
 	if c.b.EmptyRegular(e) {
 		return automaton.Fail
 	}
+	c.spelled[e] = c.spelled[x] || c.spelled[y]
 	return e
 }
 
@@ -67,7 +68,9 @@ func (c *compiler) orRegular(x, y, whole automaton.Expr) automaton.Expr {
 	if x == whole || y == whole {
 		return whole
 	}
-	return c.b.Alt(x, y)
+	e := c.b.Alt(x, y)
+	c.spelled[e] = c.spelled[x] || c.spelled[y]
+	return e
 }
 
 // notRegular is what of domain an expression does not have.
@@ -88,7 +91,11 @@ func (c *compiler) notRegular(x, whole, domain automaton.Expr) automaton.Expr {
 		}
 		return c.b.Alt(shorter, longer)
 	}
-	return c.andRegular(domain, c.b.Not(x), whole)
+	not := c.b.Not(x)
+	if c.spelled[x] { // it lacks spellings of what it has
+		domain, c.spelled[not] = c.shortest, true
+	}
+	return c.andRegular(domain, not, whole)
 }
 
 // and is what both forms allow.

@@ -74,38 +74,20 @@ func (c *compiler) schema(v *value, path, base string) goal {
 }
 
 // all is what all goals allow. Their order is kept: it is that of properties.
-func (c *compiler) all(goals ...goal) goal {
-	var flat []goal
-	for _, g := range goals {
-		switch n := &c.goals[g]; n.kind {
-		case goalNever:
-			return never
-		case goalAlways:
-		case goalAnd:
-			flat = append(flat, n.list...)
-		default:
-			flat = append(flat, g)
-		}
-	}
-	flat = unique(flat)
-	switch len(flat) {
-	case 0:
-		return always
-	case 1:
-		return flat[0]
-	}
-	return c.goalOf(goalAnd, flat)
-}
+func (c *compiler) all(goals ...goal) goal { return c.combine(goalAnd, always, never, goals) }
 
 // any is what some goal allows.
-func (c *compiler) any(goals ...goal) goal {
+func (c *compiler) any(goals ...goal) goal { return c.combine(goalOr, never, always, goals) }
+
+// combine makes a goal of others by a rule under which one of them changes nothing, and one decides all.
+func (c *compiler) combine(kind goalKind, nothing, all goal, goals []goal) goal {
 	var flat []goal
 	for _, g := range goals {
-		switch n := &c.goals[g]; n.kind {
-		case goalNever:
-		case goalAlways:
-			return always
-		case goalOr:
+		switch n := &c.goals[g]; {
+		case g == all:
+			return all
+		case g == nothing:
+		case n.kind == kind:
 			flat = append(flat, n.list...)
 		default:
 			flat = append(flat, g)
@@ -114,11 +96,11 @@ func (c *compiler) any(goals ...goal) goal {
 	flat = unique(flat)
 	switch len(flat) {
 	case 0:
-		return never
+		return nothing
 	case 1:
 		return flat[0]
 	}
-	return c.goalOf(goalOr, flat)
+	return c.goalOf(kind, flat)
 }
 
 // not is what a goal does not allow.
@@ -134,11 +116,12 @@ func (c *compiler) not(g goal) goal {
 	return c.goalOf(goalNot, []goal{g})
 }
 
-func unique(list []goal) []goal {
-	var to []goal
-	for _, g := range list {
-		if !slices.Contains(to, g) {
-			to = append(to, g)
+// unique drops what stands further before.
+func unique[T comparable](list []T) []T {
+	var to []T
+	for _, x := range list {
+		if !slices.Contains(to, x) {
+			to = append(to, x)
 		}
 	}
 	return to

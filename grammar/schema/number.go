@@ -20,6 +20,9 @@ func (c *compiler) numbers() {
 		b.Repeat(b.Text("0"), 0, automaton.Unlimited), high, b.Repeat(c.digit, 0, automaton.Unlimited)))
 	c.decimals = b.Alt(c.unsigned, b.Seq(b.Text("-"), nonzero))
 	c.integers = b.Alt(b.Text("0"), b.Seq(b.Optional(b.Text("-")), positive))
+	c.spelled[c.integers] = true
+	zeros := b.Seq(c.integers, b.Text("."), b.Repeat(b.Text("0"), 1, automaton.Unlimited))
+	c.shortest = b.And(c.decimals, b.Not(zeros))
 }
 
 // below is the unsigned numbers that are less than one, or equal to it where equal says so.

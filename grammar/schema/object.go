@@ -13,6 +13,7 @@ type object struct {
 	index    map[string]int
 	required []string
 	regions  []region // the other names
+	some     []region // each of a member that must be there: of some such name, with such a value
 	min, max int
 }
 
@@ -56,7 +57,7 @@ func (c *compiler) goalFor(o *object, name string) goal {
 		return o.props[i].goal
 	}
 	for _, r := range o.regions {
-		if r.names == c.parts.Free || c.b.Matches(r.names, c.parts.Spelled(name)) {
+		if c.hasName(r, name) {
 			return r.goal
 		}
 	}
@@ -65,7 +66,7 @@ func (c *compiler) goalFor(o *object, name string) goal {
 
 // isAny says that a set has all objects.
 func (c *compiler) isAny(o *object) bool {
-	return len(o.required) == 0 && o.min == 0 && o.max == automaton.Unlimited && c.allowsAny(o) &&
+	return len(o.required) == 0 && o.min == 0 && o.max == automaton.Unlimited && len(o.some) == 0 && c.allowsAny(o) &&
 		!slices.ContainsFunc(o.props, func(p property) bool { return p.goal != always })
 }
 
@@ -82,7 +83,7 @@ func (c *compiler) andObject(x, y *object) (*object, error) {
 	if c.isAny(y) && len(y.props) == 0 {
 		return x, nil
 	}
-	o := &object{min: max(x.min, y.min), max: lower(x.max, y.max)}
+	o := &object{min: max(x.min, y.min), max: lower(x.max, y.max), some: unique(slices.Concat(x.some, y.some))}
 	for _, p := range x.props {
 		o.props = append(o.props, property{p.name, c.all(p.goal, c.goalFor(y, p.name))})
 	}
@@ -159,11 +160,18 @@ func (c *compiler) notObject(o *object) ([]*object, error) {
 			})
 		}
 	}
-	for _, r := range o.regions {
+	for _, r := range c.unlisted(o) {
 		if r.goal != always {
-			return nil, fmt.Errorf("the complement of additionalProperties, patternProperties and propertyNames " +
-				"is not supported")
+			add(func(n *object) { n.some = []region{{r.names, c.not(r.goal)}} })
 		}
+	}
+	for _, s := range o.some {
+		add(func(n *object) {
+			n.regions = []region{{s.names, c.not(s.goal)}}
+			if others := c.notRegular(s.names, c.parts.Free, c.parts.Plain); others != automaton.Fail {
+				n.regions = append(n.regions, region{others, always})
+			}
+		})
 	}
 	if o.min > 0 {
 		add(func(n *object) { n.max = o.min - 1 })
@@ -174,6 +182,33 @@ func (c *compiler) notObject(o *object) ([]*object, error) {
 	return not, nil
 }
 
+// unlisted is the regions of an object without the names that are listed.
+func (c *compiler) unlisted(o *object) []region {
+	if len(o.props) == 0 {
+		return o.regions
+	}
+	var names []string
+	for _, p := range o.props {
+		names = append(names, c.parts.Spelled(p.name))
+	}
+	var regions []region
+	for _, r := range o.regions {
+		if r.names == c.parts.Free {
+			r.names = c.parts.Plain
+		}
+		r.names = c.b.And(r.names, c.b.Not(c.b.Choice(names...)))
+		if !c.b.EmptyRegular(r.names) {
+			regions = append(regions, r)
+		}
+	}
+	return regions
+}
+
+// hasName says that a name is one of those of a region.
+func (c *compiler) hasName(r region, name string) bool {
+	return r.names == c.parts.Free || c.b.Matches(r.names, c.parts.Spelled(name))
+}
+
 // emptyObject says that there is no such object, as far as that shows.
 func (c *compiler) emptyObject(o *object) (bool, error) {
 	if o.max != automaton.Unlimited && (o.max < o.min || o.max < len(o.required)) {
@@ -182,6 +217,32 @@ func (c *compiler) emptyObject(o *object) (bool, error) {
 	for _, name := range o.required {
 		if is, err := c.empty(c.goalFor(o, name)); is || err != nil {
 			return is, err
+		}
+	}
+	for _, s := range o.some {
+		if can, err := c.canHave(o, s); !can || err != nil {
+			return !can, err
+		}
+	}
+	return false, nil
+}
+
+// canHave says that an object may have a member that must be there.
+func (c *compiler) canHave(o *object, some region) (bool, error) {
+	for _, p := range o.props {
+		if !c.hasName(some, p.name) {
+			continue
+		}
+		if is, err := c.empty(c.all(p.goal, some.goal)); !is || err != nil {
+			return true, err
+		}
+	}
+	for _, r := range c.unlisted(o) {
+		if c.andRegular(r.names, some.names, c.parts.Free) == automaton.Fail {
+			continue
+		}
+		if is, err := c.empty(c.all(r.goal, some.goal)); !is || err != nil {
+			return true, err
 		}
 	}
 	return false, nil
@@ -199,60 +260,4 @@ func (c *compiler) apartObjects(x, y *object) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// objectExpr compiles a set of objects.
-func (c *compiler) objectExpr(o *object) (automaton.Expr, error) {
-	if c.isAny(o) && len(o.props) == 0 {
-		return c.parts.AnyObject(), nil
-	}
-	m := automaton.Members{Min: o.min, Max: o.max, AnyOrder: c.anyOrder}
-	props := slices.Clone(o.props)
-	for _, name := range o.required {
-		if o.find(name) < 0 {
-			props = append(props, property{name, c.goalFor(o, name)})
-		}
-	}
-	var names []string
-	for _, p := range props {
-		spelled := c.parts.Spelled(p.name)
-		names = append(names, spelled)
-		required := slices.Contains(o.required, p.name)
-		if p.goal == never && !required {
-			continue
-		}
-		e, err := c.expr(p.goal)
-		if err != nil {
-			return 0, err
-		}
-		text := c.b.Seq(c.b.Text(`"`+spelled+`"`), c.parts.Colon, e)
-		m.List = append(m.List, automaton.Member{Text: text, Required: required})
-	}
-	var more []automaton.Expr
-	for _, r := range o.regions {
-		if r.goal == never {
-			continue
-		}
-		of := r.names
-		if len(names) > 0 {
-			if of == c.parts.Free {
-				of = c.parts.Plain
-			}
-			of = c.b.And(of, c.b.Not(c.b.Choice(names...)))
-		}
-		if c.b.EmptyRegular(of) {
-			continue
-		}
-		e, err := c.expr(r.goal)
-		if err != nil {
-			return 0, err
-		}
-		more = append(more, c.b.Seq(c.parts.Quoted(of), c.parts.Colon, e))
-	}
-	m.More = c.b.Alt(more...)
-	if m.More != automaton.Fail && o.min > len(o.required)+1 {
-		return 0, fmt.Errorf("minProperties is not supported where it asks for two properties that have no " +
-			"schema of their own: they might have one name")
-	}
-	return c.parts.Object(m), nil
 }
