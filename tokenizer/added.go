@@ -86,6 +86,20 @@ func (m *addedMatcher) find(s string, from int) (start, end int, token *addedTok
 	return 0, 0, nil
 }
 
+// prefix returns the length of the longest match at the start of s, 0 for none.
+func (m *addedMatcher) prefix(s string) int {
+	longest, node := 0, int32(0)
+	for i := 0; i < len(s); i++ {
+		if node = m.step(node, s[i]); node == 0 {
+			break
+		}
+		if m.ends[node] >= 0 {
+			longest = i + 1
+		}
+	}
+	return longest
+}
+
 // split appends the segments of s to out.
 func (m *addedMatcher) split(out []segment, s string, atStart bool) []segment {
 	if len(m.tokens) == 0 {

@@ -7,7 +7,7 @@ import (
 
 // BenchmarkStream turns tokens into text one at a time, as the engine's drain does.
 func BenchmarkStream(b *testing.B) {
-	tok := open(b, model(b))
+	tok := open(b, smollm2(b))
 	ids, err := tok.Encode(strings.Join(corpus(b)[30:3000], "\n"), true)
 	if err != nil {
 		b.Fatal(err)

@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"fmt"
-	"hash/maphash"
 	"sync"
 	"unicode/utf8"
 )
@@ -14,12 +13,10 @@ type bpe struct {
 	merges       map[uint64]merge
 	unk          int32 // -1: characters outside the vocabulary are dropped
 	fuseUnk      bool
-	ignoreMerges bool // a word that is in the vocabulary is that token
-	byteTokens   *[256]int32
+	ignoreMerges bool        // a word that is in the vocabulary is that token
+	byteTokens   *byteTokens // nil: characters outside the vocabulary are not written in bytes
 
-	cache [cacheShards]wordShard
-	seed  maphash.Seed
-	work  sync.Pool // *bpeWork
+	work sync.Pool // *bpeWork
 }
 
 type merge struct{ rank, id int32 }
@@ -31,7 +28,7 @@ func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b
 // <0xFF> stand for the bytes of characters outside the vocabulary.
 func newBPE(vocab map[string]int32, merges [][2]string, unk string, fuseUnk, byteFallback, ignoreMerges bool) (*bpe,
 	error) {
-	m := &bpe{vocab: vocab, unk: -1, fuseUnk: fuseUnk, ignoreMerges: ignoreMerges, seed: maphash.MakeSeed()}
+	m := &bpe{vocab: vocab, unk: -1, fuseUnk: fuseUnk, ignoreMerges: ignoreMerges}
 	m.work.New = func() any { return new(bpeWork) }
 	if unk != "" {
 		id, ok := vocab[unk]
@@ -41,14 +38,7 @@ func newBPE(vocab map[string]int32, merges [][2]string, unk string, fuseUnk, byt
 		m.unk = id
 	}
 	if byteFallback {
-		m.byteTokens = new([256]int32)
-		for b := range m.byteTokens {
-			id, ok := vocab[fmt.Sprintf("<0x%02X>", b)]
-			if !ok {
-				id = -1
-			}
-			m.byteTokens[b] = id
-		}
+		m.byteTokens = newByteTokens(vocab)
 	}
 	m.merges = make(map[uint64]merge, len(merges))
 	for rank, p := range merges {
@@ -61,53 +51,11 @@ func newBPE(vocab map[string]int32, merges [][2]string, unk string, fuseUnk, byt
 		}
 		m.merges[pairKey(a, b)] = merge{int32(rank), ab}
 	}
-	for i := range m.cache {
-		m.cache[i].words = make(map[string][]int32)
-	}
 	return m, nil
 }
 
-const (
-	cacheShards    = 16
-	maxShardWords  = 8192
-	maxCachedBytes = 64 // longer words are rarely seen twice
-)
-
-type wordShard struct {
-	sync.RWMutex
-	words map[string][]int32
-}
-
-// appendWord appends the tokens of one piece of text. With byteLevel the piece
-// is first written in the byte-level alphabet.
-func (m *bpe) appendWord(ids []int32, word string, byteLevel bool) []int32 {
-	if len(word) > maxCachedBytes {
-		return m.encodeWord(ids, word, byteLevel)
-	}
-	shard := &m.cache[maphash.String(m.seed, word)%cacheShards]
-	shard.RLock()
-	got, ok := shard.words[word]
-	shard.RUnlock()
-	if ok {
-		return append(ids, got...)
-	}
-	n := len(ids)
-	ids = m.encodeWord(ids, word, byteLevel)
-	kept := append([]int32(nil), ids[n:]...)
-	// The key is copied: a substring would keep the caller's whole text alive.
-	key := string(append([]byte(nil), word...))
-	shard.Lock()
-	if len(shard.words) >= maxShardWords {
-		clear(shard.words)
-	}
-	shard.words[key] = kept
-	shard.Unlock()
-	return ids
-}
-
-// bpeWork is the scratch memory of one encodeWord.
+// bpeWork is the scratch memory of one encode.
 type bpeWork struct {
-	text    []byte
 	symbols []symbol
 	queue   []candidate
 }
@@ -128,23 +76,15 @@ func (c candidate) before(d candidate) bool {
 	return c.rank < d.rank || c.rank == d.rank && c.pos < d.pos
 }
 
-func (m *bpe) encodeWord(ids []int32, word string, byteLevel bool) []int32 {
-	w := m.work.Get().(*bpeWork)
-	defer m.work.Put(w)
-	if byteLevel {
-		w.text = w.text[:0]
-		for i := 0; i < len(word); i++ {
-			w.text = utf8.AppendRune(w.text, byteToRune[word[i]])
-		}
-	} else {
-		w.text = append(w.text[:0], word...)
-	}
+func (m *bpe) encode(ids []int32, word string) []int32 {
 	if m.ignoreMerges {
-		if id, ok := m.vocab[string(w.text)]; ok {
+		if id, ok := m.vocab[word]; ok {
 			return append(ids, id)
 		}
 	}
-	m.split(w)
+	w := m.work.Get().(*bpeWork)
+	defer m.work.Put(w)
+	m.split(w, word)
 	m.merge(w)
 	for i := int32(0); i >= 0 && int(i) < len(w.symbols); i = w.symbols[i].next {
 		ids = append(ids, w.symbols[i].id)
@@ -152,19 +92,19 @@ func (m *bpe) encodeWord(ids []int32, word string, byteLevel bool) []int32 {
 	return ids
 }
 
-// split fills w.symbols with one token for each character of w.text.
-func (m *bpe) split(w *bpeWork) {
+// split fills w.symbols with one token for each character of word.
+func (m *bpe) split(w *bpeWork, word string) {
 	w.symbols = w.symbols[:0]
 	add := func(id int32) {
 		n := int32(len(w.symbols))
 		w.symbols = append(w.symbols, symbol{id: id, prev: n - 1, next: n + 1})
 	}
 	unknown := false // an unknown token waits, so that fuse_unk can join runs
-	for i := 0; i < len(w.text); {
-		_, n := utf8.DecodeRune(w.text[i:])
-		char := w.text[i : i+n]
+	for i := 0; i < len(word); {
+		_, n := utf8.DecodeRuneInString(word[i:])
+		char := word[i : i+n]
 		i += n
-		if id, ok := m.vocab[string(char)]; ok {
+		if id, ok := m.vocab[char]; ok {
 			if unknown {
 				add(m.unk)
 				unknown = false
@@ -172,8 +112,8 @@ func (m *bpe) split(w *bpeWork) {
 			add(id)
 			continue
 		}
-		if m.byteTokens != nil && m.haveBytes(char) {
-			for _, b := range char {
+		if m.byteTokens.have(char) {
+			for _, b := range []byte(char) {
 				add(m.byteTokens[b])
 			}
 			continue
@@ -193,15 +133,6 @@ func (m *bpe) split(w *bpeWork) {
 	}
 }
 
-func (m *bpe) haveBytes(char []byte) bool {
-	for _, b := range char {
-		if m.byteTokens[b] < 0 {
-			return false
-		}
-	}
-	return true
-}
-
 func (m *bpe) merge(w *bpeWork) {
 	s := w.symbols
 	w.queue = w.queue[:0]
@@ -214,11 +145,8 @@ func (m *bpe) merge(w *bpeWork) {
 		siftDown(w.queue, i)
 	}
 	for len(w.queue) > 0 {
-		top := w.queue[0]
-		last := len(w.queue) - 1
-		w.queue[0] = w.queue[last]
-		w.queue = w.queue[:last]
-		siftDown(w.queue, 0)
+		var top candidate
+		top, w.queue = popCandidate(w.queue)
 
 		left := &s[top.pos]
 		if left.dead || left.next < 0 {
@@ -249,7 +177,12 @@ func (m *bpe) push(w *bpeWork, pos, a, b int32) {
 	if !ok {
 		return
 	}
-	q := append(w.queue, candidate{p.rank, pos, p.id})
+	w.queue = pushCandidate(w.queue, candidate{p.rank, pos, p.id})
+}
+
+// pushCandidate and popCandidate keep q a heap whose first is the one before all others.
+func pushCandidate(q []candidate, c candidate) []candidate {
+	q = append(q, c)
 	for i := len(q) - 1; i > 0; {
 		up := (i - 1) / 2
 		if !q[i].before(q[up]) {
@@ -258,7 +191,15 @@ func (m *bpe) push(w *bpeWork, pos, a, b int32) {
 		q[i], q[up] = q[up], q[i]
 		i = up
 	}
-	w.queue = q
+	return q
+}
+
+func popCandidate(q []candidate) (candidate, []candidate) {
+	top, last := q[0], len(q)-1
+	q[0] = q[last]
+	q = q[:last]
+	siftDown(q, 0)
+	return top, q
 }
 
 func siftDown(q []candidate, i int) {
@@ -277,20 +218,3 @@ func siftDown(q []candidate, i int) {
 		i = c
 	}
 }
-
-// byteToRune is GPT-2's byte-level alphabet: printable bytes stand for
-// themselves, the others for U+0100 and on. runeToByte is its inverse.
-var byteToRune, runeToByte = func() (to [256]rune, from map[rune]byte) {
-	from = make(map[rune]byte, 256)
-	next := rune(0x100)
-	for b := range to {
-		r := rune(b)
-		if printable := b >= '!' && b <= '~' || b >= 0xA1 && b <= 0xAC || b >= 0xAE; !printable {
-			r = next
-			next++
-		}
-		to[b] = r
-		from[r] = byte(b)
-	}
-	return to, from
-}()

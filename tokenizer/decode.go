@@ -26,6 +26,8 @@ type decoderJSON struct {
 	Replacement    string            `json:"replacement"`
 	PrependScheme  string            `json:"prepend_scheme"`
 	AddPrefixSpace *bool             `json:"add_prefix_space"`
+	Prefix         *string           `json:"prefix"`
+	Cleanup        *bool             `json:"cleanup"`
 }
 
 // newStages makes a fresh chain of stages.
@@ -105,10 +107,18 @@ func (d *decoderBuilder) add(raw json.RawMessage, depth int) error {
 		d.makers = append(d.makers, func() stage {
 			return &stripStage{content: j.Content, start: j.Start, stop: j.Stop, fused: fused}
 		})
+	case "WordPiece":
+		prefix := "##"
+		if j.Prefix != nil {
+			prefix = *j.Prefix
+		}
+		d.makers = append(d.makers, func() stage {
+			return &wordPieceStage{prefix: prefix, cleanup: or(j.Cleanup, true)}
+		})
 	default:
 		return fmt.Errorf(
 			"decoder %q is not supported (supported: Sequence, ByteLevel, ByteFallback, Fuse, Replace, Metaspace, "+
-				"Strip)", j.Type)
+				"Strip, WordPiece)", j.Type)
 	}
 	return nil
 }
@@ -196,6 +206,34 @@ func (s *metaspaceStage) push(token string, emit func(string)) {
 	emit(strings.ReplaceAll(token, s.mark, with))
 }
 func (s *metaspaceStage) flush(func(string)) {}
+
+// wordPieceStage puts spaces between words, and takes the prefix off tokens that continue one.
+type wordPieceStage struct {
+	prefix  string
+	cleanup bool
+	some    bool
+}
+
+var wordPieceCleanup = []struct{ old, with string }{{" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"},
+	{" n't", "n't"}, {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}}
+
+func (s *wordPieceStage) push(token string, emit func(string)) {
+	if s.some {
+		if rest, ok := strings.CutPrefix(token, s.prefix); ok {
+			token = rest
+		} else {
+			token = " " + token
+		}
+	}
+	s.some = true
+	if s.cleanup {
+		for _, c := range wordPieceCleanup {
+			token = strings.ReplaceAll(token, c.old, c.with)
+		}
+	}
+	emit(token)
+}
+func (s *wordPieceStage) flush(func(string)) {}
 
 // stripStage takes up to start and stop contents off the ends: of each token,
 // or of the whole text once the tokens are fused.

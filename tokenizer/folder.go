@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strconv"
+	"strings"
 )
 
 // maxFileBytes bounds the files read whole. The largest tokenizer.json in use
@@ -22,22 +22,7 @@ type tokenizerJSON struct {
 	PreTokenizer  json.RawMessage `json:"pre_tokenizer"`
 	PostProcessor json.RawMessage `json:"post_processor"`
 	Decoder       json.RawMessage `json:"decoder"`
-	Model         modelHeadJSON   `json:"model"`
-}
-
-// modelHeadJSON puts off the vocabulary until the type is known to be BPE:
-// other models spell it differently.
-type modelHeadJSON struct {
-	Type         string          `json:"type"`
-	Dropout      *float64        `json:"dropout"`
-	Unk          *string         `json:"unk_token"`
-	Prefix       *string         `json:"continuing_subword_prefix"`
-	Suffix       *string         `json:"end_of_word_suffix"`
-	FuseUnk      bool            `json:"fuse_unk"`
-	ByteFallback bool            `json:"byte_fallback"`
-	IgnoreMerges bool            `json:"ignore_merges"`
-	Vocab        json.RawMessage `json:"vocab"`
-	Merges       json.RawMessage `json:"merges"`
+	Model         modelJSON       `json:"model"`
 }
 
 type configJSON struct {
@@ -47,20 +32,38 @@ type configJSON struct {
 	Pad          json.RawMessage       `json:"pad_token"`
 	ChatTemplate json.RawMessage       `json:"chat_template"`
 	Added        map[string]addedToken `json:"added_tokens_decoder"`
+	Class        string                `json:"tokenizer_class"`
+	AddBOS       *bool                 `json:"add_bos_token"`
+	AddEOS       *bool                 `json:"add_eos_token"`
 }
 
-func openFolder(dir, tokenizerFile string) (*parts, error) {
-	data, err := readFile(tokenizerFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil,
-			fmt.Errorf(
-				"there is no tokenizer.json (to make one from tokenizer.model or vocab.json, run transformers' " +
-					"AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))")
-	} else if err != nil {
-		return nil, err
+// tokenizerFile returns the path of the best of the tokenizers in a folder.
+func tokenizerFile(dir string) (string, error) {
+	for _, name := range []string{"tokenizer.json", "tokenizer.model"} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			return path, err
+		}
 	}
-	p, err := parseTokenizerJSON(data)
-	if err != nil {
+	found, err := filepath.Glob(filepath.Join(globEscape(dir), "*.tiktoken"))
+	if err == nil && len(found) == 1 {
+		return found[0], nil
+	}
+	return "", errors.New("there is no tokenizer.json, no tokenizer.model and no .tiktoken (to make a tokenizer.json " +
+		"from vocab.json or vocab.txt, run transformers' AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))")
+}
+
+// globEscape returns a pattern that matches path alone.
+func globEscape(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "[", `\[`, "*", `\*`, "?", `\?`).Replace(path)
+}
+
+// openFolder reads the tokenizer in file, with what the folder says besides.
+func openFolder(dir, file string) (*parts, error) {
+	data, err := readFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no %s", filepath.Base(file))
+	} else if err != nil {
 		return nil, err
 	}
 	var config, specials configJSON
@@ -76,12 +79,28 @@ func openFolder(dir, tokenizerFile string) (*parts, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	var p *parts
+	switch {
+	case strings.EqualFold(filepath.Ext(file), ".json"):
+		p, err = parseTokenizerJSON(data)
+	case isTiktoken(data):
+		p, err = parseTiktoken(data, filepath.Base(file), config)
+	default:
+		p, err = parseSentencePiece(data)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if err := p.addMissing(config.Added); err != nil {
 		return nil, err
 	}
+	of := p.specials
 	p.specials = Specials{
-		BOS: p.role(config.BOS, specials.BOS), EOS: p.role(config.EOS, specials.EOS),
-		Unknown: p.role(config.Unk, specials.Unk), Pad: p.role(config.Pad, specials.Pad),
+		BOS: p.role(of.BOS, config.BOS, specials.BOS), EOS: p.role(of.EOS, config.EOS, specials.EOS),
+		Unknown: p.role(of.Unknown, config.Unk, specials.Unk), Pad: p.role(of.Pad, config.Pad, specials.Pad),
+	}
+	if p.addBOSAndEOS {
+		p.framed(config)
 	}
 	if p.specials.Unknown < 0 && p.unk != "" {
 		if id, ok := p.vocab[p.unk]; ok {
@@ -109,27 +128,10 @@ func parseTokenizerJSON(data []byte) (*parts, error) {
 	if err := json.Unmarshal(data, &j); err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
-	m := &j.Model
-	switch {
-	case m.Type != "" && m.Type != "BPE" || m.Type == "" && isNull(m.Merges):
-		return nil, fmt.Errorf("model %q is not supported (BPE is)", m.Type)
-	case m.Dropout != nil && *m.Dropout != 0:
-		return nil, errors.New("model BPE with dropout is not supported")
-	case m.Prefix != nil && *m.Prefix != "":
-		return nil, errors.New("model BPE with continuing_subword_prefix is not supported")
-	case m.Suffix != nil && *m.Suffix != "":
-		return nil, errors.New("model BPE with end_of_word_suffix is not supported")
-	}
-	p := &parts{fuseUnk: m.FuseUnk, byteFallback: m.ByteFallback, ignoreMerges: m.IgnoreMerges, added: j.AddedTokens}
-	if m.Unk != nil {
-		p.unk = *m.Unk
-	}
-	if err := json.Unmarshal(m.Vocab, &p.vocab); err != nil {
-		return nil, fmt.Errorf("tokenizer.json: vocab: %w", err)
-	}
-	var err error
-	if p.merges, err = parseMerges(m.Merges); err != nil {
-		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	p := &parts{added: j.AddedTokens, specials: noSpecials}
+	err := p.parseModel(&j.Model)
+	if err != nil {
+		return nil, err
 	}
 	if p.normalize, err = parseNormalizer(j.Normalizer, 0); err != nil {
 		return nil, err
@@ -142,30 +144,6 @@ func parseTokenizerJSON(data []byte) (*parts, error) {
 	}
 	p.stages, err = parseDecoder(j.Decoder)
 	return p, err
-}
-
-// parseMerges reads merges as pairs or, in older files, as "left right".
-func parseMerges(raw json.RawMessage) ([][2]string, error) {
-	inner := bytes.TrimLeft(bytes.TrimPrefix(bytes.TrimSpace(raw), []byte("[")), " \t\r\n")
-	if !bytes.HasPrefix(inner, []byte(`"`)) {
-		var lists [][]string
-		if err := json.Unmarshal(raw, &lists); err != nil {
-			return nil, fmt.Errorf("merges: %w", err)
-		}
-		pairs := make([][2]string, len(lists))
-		for i, l := range lists {
-			if len(l) != 2 {
-				return nil, fmt.Errorf("merge %d has %d parts instead of 2", i, len(l))
-			}
-			pairs[i] = [2]string(l)
-		}
-		return pairs, nil
-	}
-	var lines []string
-	if err := json.Unmarshal(raw, &lines); err != nil {
-		return nil, fmt.Errorf("merges: %w", err)
-	}
-	return splitMerges(lines)
 }
 
 // addMissing adds the tokens that only tokenizer_config.json names, as
@@ -191,9 +169,20 @@ func (p *parts) addMissing(more map[string]addedToken) error {
 	return nil
 }
 
+// framed sets the tokens around a text where the tokenizer's file does not say them: a BOS if there is one, no EOS,
+// unless the configuration says otherwise.
+func (p *parts) framed(config configJSON) {
+	if (config.AddBOS == nil || *config.AddBOS) && p.specials.BOS >= 0 {
+		p.frame.before = []int32{p.specials.BOS}
+	}
+	if config.AddEOS != nil && *config.AddEOS && p.specials.EOS >= 0 {
+		p.frame.after = []int32{p.specials.EOS}
+	}
+}
+
 // role returns the id of the first of values that names a token, as a string or
-// as an object with a content.
-func (p *parts) role(values ...json.RawMessage) int32 {
+// as an object with a content, and otherwise where none does.
+func (p *parts) role(otherwise int32, values ...json.RawMessage) int32 {
 	for _, raw := range values {
 		var text string
 		if json.Unmarshal(raw, &text) != nil {
@@ -217,7 +206,7 @@ func (p *parts) role(values ...json.RawMessage) int32 {
 			return id
 		}
 	}
-	return -1
+	return otherwise
 }
 
 // chatTemplate returns chat_template.jinja where it exists, else the

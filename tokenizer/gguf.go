@@ -1,63 +1,14 @@
 package tokenizer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/gomlx/go-huggingface/models/gguf"
-	"golang.org/x/text/unicode/norm"
 )
-
-// Token types of tokenizer.ggml.token_type.
-const (
-	ggufNormal  = 1
-	ggufUnknown = 2
-	ggufControl = 3
-	ggufUser    = 4
-)
-
-// ggufSplit is what a value of tokenizer.ggml.pre stands for: the components of
-// the model family's own tokenizer.json.
-type ggufSplit struct {
-	pre          func() ([]preTokenizer, error)
-	normalize    normalizer
-	ignoreMerges bool
-	addBOS       bool // where the file has no add_bos_token
-}
-
-const patternTekken = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+` +
-	`|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*` +
-	`|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-
-func splitBy(pattern string) func() ([]preTokenizer, error) {
-	return func() ([]preTokenizer, error) {
-		step, err := newSplit(preTokenizerJSON{Behavior: "Isolated", Pattern: patternJSON{Regex: &pattern}})
-		return []preTokenizer{step}, err
-	}
-}
-
-var (
-	splitGPT2   = ggufSplit{pre: splitBy(patternGPT2)}
-	splitLlama3 = ggufSplit{pre: splitBy(patternLlama3), ignoreMerges: true, addBOS: true}
-)
-
-var ggufSplits = map[string]ggufSplit{
-	"":          splitGPT2, // files from before the key; llama.cpp's own fallback
-	"default":   splitGPT2,
-	"gpt-2":     splitGPT2,
-	"llama3":    splitLlama3,
-	"llama-v3":  splitLlama3,
-	"llama-bpe": splitLlama3,
-	"qwen2":     {pre: splitBy(patternQwen2), normalize: norm.NFC.String},
-	"tekken":    {pre: splitBy(patternTekken), ignoreMerges: true, addBOS: true},
-	"smollm": {pre: func() ([]preTokenizer, error) {
-		return []preTokenizer{digits(true), scanAll(scanGPT2)}, nil
-	}},
-}
 
 func openGGUF(path string) (*parts, error) {
 	f, err := gguf.Open(path)
@@ -82,37 +33,66 @@ func partsOfGGUF(f metadata) (*parts, error) {
 	if kind == "" {
 		return nil, errors.New("the GGUF file has no tokenizer (no tokenizer.ggml.model)")
 	}
-	tokens := get("ggml.tokens").Strings()
-	types := get("ggml.token_type").Int64s()
-	p := &parts{chatTemplate: get("chat_template").String()}
-	if err := p.ggufVocabulary(tokens, types); err != nil {
+	g := ggufTokens{tokens: get("ggml.tokens").Strings(), types: get("ggml.token_type").Int64s(),
+		scores: get("ggml.scores").Float64s()}
+	p := &parts{chatTemplate: get("chat_template").String(), specials: noSpecials}
+	if err := p.ggufVocabulary(g.tokens, g.types); err != nil {
 		return nil, err
 	}
-	var err error
-	if p.merges, err = splitMerges(get("ggml.merges").Strings()); err != nil {
+	if err := p.ggufSpecials(f, len(g.tokens)); err != nil {
+		return nil, err
+	}
+	merges, err := splitMerges(get("ggml.merges").Strings())
+	if err != nil {
 		return nil, fmt.Errorf("the GGUF file: %w", err)
 	}
-	if err := p.ggufSpecials(f, len(tokens)); err != nil {
-		return nil, err
-	}
-	addBOS := false
+	addBOS, addEOS := false, false
 	switch kind {
 	case "gpt2":
-		addBOS, err = p.ggufByteLevel(get("ggml.pre").String())
+		addBOS, err = p.ggufByLevels(get("ggml.pre").String(), merges)
+	case "gemma4":
+		addBOS, err = p.ggufByLevels("gemma4", merges)
 	case "llama":
-		if strings.HasPrefix(f.Architecture(), "gemma") {
-			return nil, fmt.Errorf("the GGUF tokenizer of %q models is not supported", f.Architecture())
-		}
 		addBOS = true
-		err = p.sentencePiece(get, tokens, types)
+		err = p.ggufLlama(get, g, merges)
+	case "t5":
+		addEOS = true
+		err = p.ggufUnigram(get, g)
 	default:
-		err = fmt.Errorf("the GGUF tokenizer model %q is not supported (gpt2 and llama are)", kind)
+		err = fmt.Errorf("the GGUF tokenizer model %q is not supported (gpt2, llama, gemma4 and t5 are)", kind)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.ggufFrame(f, addBOS)
+	p.ggufFrame(f, addBOS, addEOS)
 	return p, nil
+}
+
+// ggufTokens are the tokens of a file; types may be empty.
+type ggufTokens struct {
+	tokens []string
+	types  []int64
+	scores []float64
+}
+
+// kinds returns the types as SentencePiece's, whose numbers they are.
+func (g ggufTokens) kinds() []pieceKind {
+	kinds := make([]pieceKind, len(g.types))
+	for i, t := range g.types {
+		kinds[i] = normalPiece
+		if t > 0 && t <= int64(bytePiece) {
+			kinds[i] = pieceKind(t)
+		}
+	}
+	return kinds
+}
+
+// needScores is the error where tokens lack scores.
+func (g ggufTokens) needScores() error {
+	if len(g.scores) != len(g.tokens) {
+		return fmt.Errorf("the GGUF file has %d tokens but %d scores, and no merges", len(g.tokens), len(g.scores))
+	}
+	return nil
 }
 
 // ggufVocabulary sets the ids of tokens, and which are added tokens. types may be empty.
@@ -131,8 +111,8 @@ func (p *parts) ggufVocabulary(tokens []string, types []int64) error {
 		p.vocab[token] = int32(i)
 	}
 	for i, kind := range types {
-		if kind == ggufControl || kind == ggufUnknown || kind == ggufUser {
-			p.added = append(p.added, addedToken{ID: int32(i), Content: tokens[i], Special: kind != ggufUser})
+		if k := pieceKind(kind); k == controlPiece || k == unknownPiece || k == userPiece {
+			p.added = append(p.added, addedToken{ID: int32(i), Content: tokens[i], Special: k != userPiece})
 		}
 	}
 	return nil
@@ -156,123 +136,111 @@ func (p *parts) ggufSpecials(f metadata, tokens int) error {
 	return nil
 }
 
-// ggufByteLevel sets the stages of a tokenizer of the kind gpt2, whose pre-tokenizer is pre.
-func (p *parts) ggufByteLevel(pre string) (addBOS bool, err error) {
+// ggufByLevels sets the stages of a tokenizer with merges, whose pre-tokenizer is pre.
+func (p *parts) ggufByLevels(pre string, merges [][2]string) (addBOS bool, err error) {
 	split, ok := ggufSplits[pre]
 	if !ok {
-		return false, fmt.Errorf("the GGUF pre-tokenizer %q is not supported (tokenizer.ggml.pre may be default, "+
-			"gpt-2, llama-bpe, qwen2, smollm, tekken); the model's folder with its tokenizer.json may be", pre)
+		return false, fmt.Errorf("the GGUF pre-tokenizer %q is not supported (tokenizer.ggml.pre may be %s); "+
+			"the model's folder with its tokenizer.json may be", pre, strings.Join(slices.Sorted(maps.Keys(ggufSplits)), ", "))
 	}
-	p.normalize, p.ignoreMerges = split.normalize, split.ignoreMerges
+	p.normalize = split.normalize
+	p.model = func() (model, error) {
+		return newBPE(p.vocab, merges, "", false, !split.level(), split.ignoreMerges)
+	}
 	if p.pre, err = split.pre(); err != nil {
 		return false, err
 	}
-	p.byteLevel = true
-	p.stages = func() []stage { return []stage{&byteLevelStage{}} }
+	if p.byteLevel = split.level(); p.byteLevel {
+		p.stages = func() []stage { return []stage{&byteLevelStage{}} }
+	} else {
+		p.stages = markedStages(0)
+	}
 	return split.addBOS, nil
 }
 
-// ggufFrame sets the tokens before and after each text. addBOS is what the kind of tokenizer does unless the file says
-// otherwise.
-func (p *parts) ggufFrame(f metadata, addBOS bool) {
+// ggufFrame sets the tokens before and after each text. addBOS and addEOS are what the kind of tokenizer does
+// unless the file says otherwise.
+func (p *parts) ggufFrame(f metadata, addBOS, addEOS bool) {
 	flag := func(key string, otherwise bool) bool {
-		if kv, ok := f.GetKeyValue("tokenizer.ggml." + key); ok {
-			return kv.Bool()
-		}
-		return otherwise
+		kv, _ := f.GetKeyValue("tokenizer.ggml." + key)
+		return ggufFlag(kv, otherwise)
 	}
 	if flag("add_bos_token", addBOS) && p.specials.BOS >= 0 {
 		p.frame.before = []int32{p.specials.BOS}
 	}
-	if flag("add_eos_token", false) && p.specials.EOS >= 0 {
+	if flag("add_eos_token", addEOS) && p.specials.EOS >= 0 {
 		p.frame.after = []int32{p.specials.EOS}
 	}
 }
 
-// sentencePiece sets the pipeline of Llama 2's tokenizer.json.
-func (p *parts) sentencePiece(get func(string) gguf.KeyValue, tokens []string, types []int64) error {
-	const mark = "\u2581"
-	p.byteFallback, p.fuseUnk = true, true
-	if id := p.specials.Unknown; id >= 0 {
-		p.unk = tokens[id]
-	}
-	spaces := replace(" ", mark)
-	p.normalize = spaces
-	prefix := true
-	if kv := get("ggml.add_space_prefix"); kv.Raw() != nil {
-		prefix = kv.Bool()
-	}
-	strip := 0
-	if prefix {
-		first := prepend(mark)
-		p.normalize = func(s string) string { return spaces(first(s)) }
-		strip = 1
-	}
-	p.stages = func() []stage {
-		return []stage{replaceStage{mark, " "}, &byteFallbackStage{},
+// spaceMark is what SentencePiece writes for a space.
+const spaceMark = "\u2581"
+
+// markedStages makes text of pieces with space marks; strip spaces are taken off its start.
+func markedStages(strip int) newStages {
+	return func() []stage {
+		return []stage{replaceStage{spaceMark, " "}, &byteFallbackStage{},
 			&stripStage{content: " ", start: strip, fused: true}}
 	}
-	if len(p.merges) > 0 {
-		return nil
-	}
-	scores := get("ggml.scores").Float64s()
-	if len(scores) != len(tokens) {
-		return fmt.Errorf("the GGUF file has %d tokens but %d scores, and no merges", len(tokens), len(scores))
-	}
-	var err error
-	p.merges, err = mergesOfScores(p.vocab, tokens, types, scores)
-	return err
 }
 
-// mergesOfScores derives the merges of a SentencePiece BPE vocabulary: every way
-// to put a token together from two others, best score of the result first. The
-// order among equals is that of transformers' generate_merges.
-func mergesOfScores(vocab map[string]int32, tokens []string, types []int64, scores []float64) ([][2]string, error) {
-	const maxToken = 512 // bytes; the search is quadratic in the length
-	type scored struct {
-		pair          [2]string
-		score         float64
-		lenA, lenB    int
-		left, right   int32
-		result, order int
+// ggufLlama sets the stages of a SentencePiece vocabulary of BPE. Most have scores and no merges.
+func (p *parts) ggufLlama(get func(string) gguf.KeyValue, g ggufTokens, merges [][2]string) error {
+	unk := p.specials.Unknown
+	if unk >= 0 {
+		p.unk = g.tokens[unk]
 	}
-	usable := func(id int32) bool {
-		return len(types) == 0 || types[id] == ggufNormal || types[id] == ggufUser
+	spaces := replace(" ", spaceMark)
+	p.normalize, p.stages = spaces, markedStages(0)
+	if ggufFlag(get("ggml.add_space_prefix"), true) {
+		first := prepend(spaceMark)
+		p.normalize = func(s string) string { return spaces(first(s)) }
+		p.stages = markedStages(1)
 	}
-	var all []scored
-	for i, token := range tokens {
-		if !usable(int32(i)) {
-			continue
+	if len(merges) > 0 {
+		p.model = func() (model, error) { return newBPE(p.vocab, merges, p.unk, true, true, false) }
+		return nil
+	}
+	p.model = func() (model, error) {
+		scores := make([]float32, len(g.scores))
+		for i, s := range g.scores {
+			scores[i] = float32(s)
 		}
-		if len(token) > maxToken {
-			return nil,
-				fmt.Errorf(
-					"the GGUF file's token %d has %d bytes, more than the %d allowed where merges are derived from "+
-						"scores", i, len(token), maxToken)
-		}
-		chars := utf8.RuneCountInString(token)
-		at := 0
-		for cut := range token {
-			if cut == 0 {
-				continue
-			}
-			at++
-			a, okA := vocab[token[:cut]]
-			b, okB := vocab[token[cut:]]
-			if okA && okB && usable(a) && usable(b) {
-				all = append(all, scored{[2]string{token[:cut], token[cut:]}, scores[i], at, chars - at, a, b, i, 0})
-			}
-		}
+		m := newScored(g.tokens, scores, g.kinds())
+		m.unk, m.fuseUnk, m.byteTokens = unk, true, newByteTokens(p.vocab)
+		return m, nil
 	}
-	slices.SortStableFunc(all, func(x, y scored) int {
-		return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(y.lenA, x.lenA), cmp.Compare(y.lenB, x.lenB),
-			cmp.Compare(x.result, y.result), cmp.Compare(x.left, y.left), cmp.Compare(x.right, y.right))
-	})
-	merges := make([][2]string, len(all))
-	for i, s := range all {
-		merges[i] = s.pair
+	return g.needScores()
+}
+
+// ggufUnigram sets the stages of a SentencePiece vocabulary of Unigram.
+func (p *parts) ggufUnigram(get func(string) gguf.KeyValue, g ggufTokens) error {
+	var charsmap []byte
+	for _, b := range get("ggml.precompiled_charsmap").Int64s() {
+		charsmap = append(charsmap, byte(b))
 	}
-	return merges, nil
+	spec := pieceNormalizer{escape: true, prefix: ggufFlag(get("ggml.add_space_prefix"), true),
+		tidy: ggufFlag(get("ggml.remove_extra_whitespaces"), true)}
+	var err error
+	if spec.chars, err = newCharsMap(charsmap); err != nil {
+		return fmt.Errorf("the GGUF file: %w", err)
+	}
+	if p.specials.Unknown < 0 {
+		return errNoUnknown
+	}
+	p.unk = g.tokens[p.specials.Unknown]
+	p.normalize, p.stages = spec.normalize, markedStages(spec.stripped())
+	p.model = func() (model, error) {
+		return pieceUnigram(g.tokens, g.scores, g.kinds(), p.specials.Unknown, false), nil
+	}
+	return g.needScores()
+}
+
+func ggufFlag(kv gguf.KeyValue, otherwise bool) bool {
+	if kv.Raw() == nil {
+		return otherwise
+	}
+	return kv.Bool()
 }
 
 // splitMerges reads merges written as "left right".

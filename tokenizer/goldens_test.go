@@ -50,8 +50,8 @@ func corpus(t testing.TB) []string {
 	return texts
 }
 
-// model is the GGUF file of SmolLM2 where `sample setup` puts it.
-func model(t testing.TB) string {
+// smollm2 is the GGUF file of SmolLM2 where `sample setup` puts it.
+func smollm2(t testing.TB) string {
 	t.Helper()
 	path, err := setup.FindModel("smollm2")
 	if err != nil {
@@ -110,7 +110,7 @@ func checksum(tok *Tokenizer, ids []int32) uint32 {
 func TestGoldens(t *testing.T) {
 	texts := corpus(t)
 	for _, c := range []struct{ golden, path string }{
-		{"smollm2", model(t)},
+		{"smollm2", smollm2(t)},
 		{"smollm", "testdata/smollm"},
 		{"llama3", "testdata/llama3"},
 		{"llama3", "testdata/llama3.gguf"},

@@ -2,8 +2,11 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
+	"unicode"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -17,6 +20,20 @@ type normalizerJSON struct {
 	Prepend     string            `json:"prepend"`
 	Pattern     patternJSON       `json:"pattern"`
 	Content     string            `json:"content"`
+	Left        *bool             `json:"strip_left"`
+	Right       *bool             `json:"strip_right"`
+	Clean       *bool             `json:"clean_text"`
+	Chinese     *bool             `json:"handle_chinese_chars"`
+	Accents     *bool             `json:"strip_accents"`
+	Lower       *bool             `json:"lowercase"`
+}
+
+// or returns what flag says, and otherwise where it says nothing.
+func or(flag *bool, otherwise bool) bool {
+	if flag == nil {
+		return otherwise
+	}
+	return *flag
 }
 
 // patternJSON is a pattern of tokenizer.json: {"String": s} or {"Regex": s}.
@@ -70,14 +87,57 @@ func parseNormalizer(raw json.RawMessage, depth int) (normalizer, error) {
 	case "Prepend":
 		return prepend(n.Prepend), nil
 	case "Replace":
-		if n.Pattern.String == nil {
-			return nil, fmt.Errorf("normalizer Replace with a regular expression is not supported (plain strings are)")
-		}
-		return replace(*n.Pattern.String, n.Content), nil
+		return n.Pattern.replacer(n.Content)
+	case "Lowercase":
+		return lowercase, nil
+	case "StripAccents":
+		return func(s string) string { return dropRunes(s, isAccent) }, nil
+	case "Strip":
+		return strip(or(n.Left, true), or(n.Right, true)), nil
+	case "ByteLevel":
+		return levelled, nil
+	case "BertNormalizer":
+		lower := or(n.Lower, true)
+		return bertNormalizer(or(n.Clean, true), or(n.Chinese, true), or(n.Accents, lower), lower), nil
+	case "Precompiled":
+		return parsePrecompiled(raw)
 	}
-	return nil,
-		fmt.Errorf("normalizer %q is not supported (supported: Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace)",
-			n.Type)
+	return nil, fmt.Errorf("normalizer %q is not supported (supported: Sequence, NFC, NFD, NFKC, NFKD, Prepend, "+
+		"Replace, Lowercase, StripAccents, Strip, ByteLevel, BertNormalizer, Precompiled)", n.Type)
+}
+
+func strip(left, right bool) normalizer {
+	return func(s string) string {
+		if left {
+			s = strings.TrimLeftFunc(s, unicode.IsSpace)
+		}
+		if right {
+			s = strings.TrimRightFunc(s, unicode.IsSpace)
+		}
+		return s
+	}
+}
+
+// simplePattern matches patterns that all engines read alike and that do not match nothing.
+var simplePattern = regexp.MustCompile(`^([^][\\.^$|?*+(){}](\+|\{[1-9][0-9]*,[0-9]*\})?)+$`)
+
+// replacer writes with for each match.
+func (p patternJSON) replacer(with string) (normalizer, error) {
+	switch {
+	case p.String != nil:
+		return replace(*p.String, with), nil
+	case p.Regex != nil:
+		if !simplePattern.MatchString(*p.Regex) {
+			return nil, fmt.Errorf("normalizer Replace with the pattern %q is not supported (characters, {m,n} "+
+				"and + are)", *p.Regex)
+		}
+		re, err := regexp.Compile(*p.Regex) // takes linear time, so a normalizer cannot fail
+		if err != nil {
+			return nil, fmt.Errorf("normalizer Replace: %w", err)
+		}
+		return func(s string) string { return re.ReplaceAllLiteralString(s, with) }, nil
+	}
+	return nil, errors.New("normalizer Replace has no pattern")
 }
 
 func prepend(prefix string) normalizer {

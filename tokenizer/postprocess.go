@@ -12,6 +12,8 @@ type postJSON struct {
 	Type       string                       `json:"type"`
 	Processors []json.RawMessage            `json:"processors"`
 	Single     []map[string]json.RawMessage `json:"single"`
+	CLS        [2]json.RawMessage           `json:"cls"`
+	SEP        [2]json.RawMessage           `json:"sep"`
 	Specials   map[string]struct {
 		IDs []int32 `json:"ids"`
 	} `json:"special_tokens"`
@@ -44,9 +46,15 @@ func parsePostProcessor(raw json.RawMessage, depth int) (frame, error) {
 		return f, nil
 	case "TemplateProcessing":
 		return p.template()
+	case "BertProcessing", "RobertaProcessing":
+		var before, after int32
+		if json.Unmarshal(p.CLS[1], &before) != nil || json.Unmarshal(p.SEP[1], &after) != nil {
+			return f, fmt.Errorf("post_processor %s: cls and sep are not a token and its id", p.Type)
+		}
+		return frame{before: []int32{before}, after: []int32{after}}, nil
 	}
-	return f, fmt.Errorf("post_processor %q is not supported (supported: Sequence, ByteLevel, TemplateProcessing)",
-		p.Type)
+	return f, fmt.Errorf("post_processor %q is not supported (supported: Sequence, ByteLevel, TemplateProcessing, "+
+		"BertProcessing, RobertaProcessing)", p.Type)
 }
 
 func (p *postJSON) template() (f frame, err error) {

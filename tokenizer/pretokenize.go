@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// piece is a stretch of text that BPE encodes on its own.
+// piece is a stretch of text that the model encodes on its own.
 type piece struct {
 	text    string
 	atStart bool
@@ -33,10 +33,11 @@ type preTokenizerJSON struct {
 	Behavior         string            `json:"behavior"`
 	Invert           bool              `json:"invert"`
 	IndividualDigits bool              `json:"individual_digits"`
+	Delimiter        string            `json:"delimiter"`
 }
 
 // parsePreTokenizer returns the steps of a pre-tokenizer, and whether the last
-// of them is ByteLevel, so that BPE sees the byte-level alphabet.
+// of them is ByteLevel, so that the model sees the byte-level alphabet.
 func parsePreTokenizer(raw json.RawMessage, depth int) (steps []preTokenizer, byteLevel bool, err error) {
 	if isNull(raw) {
 		return nil, false, nil
@@ -69,6 +70,20 @@ func parsePreTokenizer(raw json.RawMessage, depth int) (steps []preTokenizer, by
 			steps = append(steps, scanAll(scanGPT2))
 		}
 		return steps, true, nil
+	case "Whitespace":
+		return []preTokenizer{wordsAndSigns}, false, nil
+	case "WhitespaceSplit":
+		return []preTokenizer{whitespaceOnly}, false, nil
+	case "BertPreTokenizer":
+		return []preTokenizer{bertWords}, false, nil
+	case "Punctuation":
+		step, err := punctuation(p.Behavior)
+		return []preTokenizer{step}, false, err
+	case "CharDelimiterSplit":
+		delimiter := p.Delimiter
+		return []preTokenizer{func(out []piece, q piece) ([]piece, error) {
+			return removed.apply(out, q, findAll(q.text, delimiter), false), nil
+		}}, false, nil
 	case "Digits":
 		return []preTokenizer{digits(p.IndividualDigits)}, false, nil
 	case "Metaspace":
@@ -79,8 +94,20 @@ func parsePreTokenizer(raw json.RawMessage, depth int) (steps []preTokenizer, by
 		return []preTokenizer{step}, false, err
 	}
 	return nil, false,
-		fmt.Errorf("pre_tokenizer %q is not supported (supported: Sequence, ByteLevel, Digits, Metaspace, Split)",
-			p.Type)
+		fmt.Errorf("pre_tokenizer %q is not supported (supported: Sequence, ByteLevel, Digits, Metaspace, Split, "+
+			"Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, CharDelimiterSplit)", p.Type)
+}
+
+func punctuation(name string) (preTokenizer, error) {
+	b, ok := behaviors[name]
+	if !ok && name != "" {
+		return nil, fmt.Errorf("pre_tokenizer Punctuation: behavior %q is not known", name)
+	} else if !ok {
+		b = isolated
+	}
+	return func(out []piece, p piece) ([]piece, error) {
+		return b.apply(out, p, spansOf(p.text, isBertPunctuation), false), nil
+	}, nil
 }
 
 func addPrefixSpace(out []piece, p piece) ([]piece, error) {

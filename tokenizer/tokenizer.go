@@ -1,8 +1,8 @@
 // Package tokenizer turns text into the token ids that a model was trained on, and back.
 //
-// It reads a tokenizer.json, or builds the same from the metadata of a GGUF file, and returns exactly the ids of
-// Hugging Face tokenizers: byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM, ...) and BPE with byte fallback (Llama 2,
-// Mistral). Opening a file with an unknown component fails with an error that names it. Files are untrusted input.
+// It reads a tokenizer.json (BPE, Unigram, WordPiece), SentencePiece's tokenizer.model (BPE, Unigram), tiktoken's files
+// of ranks, and the metadata of GGUF files. It returns exactly the ids of Hugging Face tokenizers, SentencePiece and
+// tiktoken. Opening a file with an unknown component fails with an error that names it. Files are untrusted input.
 package tokenizer
 
 import (
@@ -18,10 +18,9 @@ import (
 // Tokenizer encodes and decodes text. All its methods are safe for concurrent
 // use.
 type Tokenizer struct {
-	model     *bpe
+	words     *words
 	normalize normalizer
 	pre       []preTokenizer
-	byteLevel bool
 	raw       *addedMatcher // tokens found in the text as given
 	norm      *addedMatcher // tokens found in the normalized text
 	frame     frame
@@ -29,7 +28,8 @@ type Tokenizer struct {
 
 	tokens       []string // by id; "" where has is false
 	has          []bool
-	ids          map[string]int32
+	ids          map[string]int32 // of added tokens
+	vocab        map[string]int32
 	special      map[int32]bool
 	specials     Specials
 	chatTemplate string
@@ -43,12 +43,9 @@ type Specials struct {
 
 // parts is what a tokenizer is built from, whichever file it was in.
 type parts struct {
-	vocab        map[string]int32
-	merges       [][2]string
-	unk          string
-	fuseUnk      bool
-	byteFallback bool
-	ignoreMerges bool
+	vocab map[string]int32
+	unk   string
+	model func() (model, error) // made once all parts are known
 
 	added     []addedToken
 	normalize normalizer
@@ -57,13 +54,17 @@ type parts struct {
 	frame     frame
 	stages    newStages
 
-	specials     Specials
+	specials     Specials // -1 where the tokenizer's own file names none
+	addBOSAndEOS bool     // as the configuration says; the tokenizer's own file does not
 	chatTemplate string
 }
 
-// Open reads the tokenizer of a Hugging Face folder (tokenizer.json, with
-// tokenizer_config.json, special_tokens_map.json and chat_template.jinja where
-// they exist), of a tokenizer.json by its own path, or of a GGUF file.
+var noSpecials = Specials{-1, -1, -1, -1}
+
+// Open reads the tokenizer of a Hugging Face folder (tokenizer.json, else
+// tokenizer.model, else a file of tiktoken, with tokenizer_config.json,
+// special_tokens_map.json and chat_template.jinja where they exist), of one of
+// these files by its own path, or of a GGUF file.
 //
 // As Hugging Face tokenizers does, it finds special tokens in the text itself:
 // who encodes text of strangers must expect "<|im_end|>" in it to be that token.
@@ -86,9 +87,14 @@ func openParts(path string) (*parts, error) {
 		return nil, errors.Unwrap(err)
 	}
 	if info.IsDir() {
-		return openFolder(path, filepath.Join(path, "tokenizer.json"))
+		file, err := tokenizerFile(path)
+		if err != nil {
+			return nil, err
+		}
+		return openFolder(path, file)
 	}
-	if strings.EqualFold(filepath.Ext(path), ".json") {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".json", ".model", ".tiktoken":
 		return openFolder(filepath.Dir(path), path)
 	}
 	f, err := os.Open(path)
@@ -98,19 +104,20 @@ func openParts(path string) (*parts, error) {
 	defer f.Close()
 	var magic [4]byte
 	if _, err := io.ReadFull(f, magic[:]); err != nil || string(magic[:]) != "GGUF" {
-		return nil, errors.New("this is neither a folder, a tokenizer.json nor a GGUF file")
+		return nil, errors.New("this is neither a folder, a tokenizer.json, a tokenizer.model, a .tiktoken nor a " +
+			"GGUF file")
 	}
 	return openGGUF(path)
 }
 
 func build(p *parts) (*Tokenizer, error) {
-	model, err := newBPE(p.vocab, p.merges, p.unk, p.fuseUnk, p.byteFallback, p.ignoreMerges)
+	model, err := p.model()
 	if err != nil {
 		return nil, err
 	}
 	t := &Tokenizer{
-		model: model, normalize: p.normalize, pre: p.pre, byteLevel: p.byteLevel, frame: p.frame, stages: p.stages,
-		ids: make(map[string]int32, len(p.added)), special: make(map[int32]bool), specials: p.specials,
+		words: newWords(model, p.byteLevel), normalize: p.normalize, pre: p.pre, frame: p.frame, stages: p.stages,
+		ids: make(map[string]int32, len(p.added)), vocab: p.vocab, special: make(map[int32]bool), specials: p.specials,
 		chatTemplate: p.chatTemplate,
 	}
 	t.pieces = sync.OnceValues(t.makePieces)
@@ -227,7 +234,7 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 				return nil, err
 			}
 			for _, p := range pieces {
-				ids = t.model.appendWord(ids, p.text, t.byteLevel)
+				ids = t.words.append(ids, p.text)
 			}
 		}
 	}
@@ -292,7 +299,7 @@ func (t *Tokenizer) ID(token string) (int32, bool) {
 	if id, ok := t.ids[token]; ok {
 		return id, true
 	}
-	id, ok := t.model.vocab[token]
+	id, ok := t.vocab[token]
 	return id, ok
 }
 

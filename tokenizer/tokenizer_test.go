@@ -10,7 +10,7 @@ import (
 )
 
 func TestSpecials(t *testing.T) {
-	smol := open(t, model(t))
+	smol := open(t, smollm2(t))
 	if got, want := smol.SpecialIDs(), (Specials{BOS: 1, EOS: 2, Unknown: 0, Pad: 2}); got != want {
 		t.Errorf("SmolLM2 has %+v, want %+v", got, want)
 	}
@@ -110,11 +110,11 @@ func TestRefused(t *testing.T) {
 		return s
 	}
 	for _, c := range []struct{ file, want string }{
-		{change(`"type":"BPE"`, `"type":"Unigram"`), `model "Unigram" is not supported`},
+		{change(`"type":"BPE"`, `"type":"WordLevel"`), `model "WordLevel" is not supported`},
 		{change(`"dropout":null`, `"dropout":0.1`), "dropout"},
-		{change(`"type":"Prepend"`, `"type":"Lowercase"`), `normalizer "Lowercase" is not supported`},
-		{change(`"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Whitespace"}`),
-			`pre_tokenizer "Whitespace" is not supported`},
+		{change(`"type":"Prepend"`, `"type":"Nmt"`), `normalizer "Nmt" is not supported`},
+		{change(`"pre_tokenizer":null`, `"pre_tokenizer":{"type":"UnicodeScripts"}`),
+			`pre_tokenizer "UnicodeScripts" is not supported`},
 		{
 			change(`"pre_tokenizer":null`,
 				`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[[:alpha:]]+"},"behavior":"Isolated","invert":false}`), `"[[:"`},
@@ -123,8 +123,8 @@ func TestRefused(t *testing.T) {
 				`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated","invert":false}`),
 			"pattern"},
 		{change(`"type":"Fuse"`, `"type":"CTC"`), `decoder "CTC" is not supported`},
-		{change(`"type":"TemplateProcessing"`, `"type":"BertProcessing"`),
-			`post_processor "BertProcessing" is not supported`},
+		{change(`"type":"TemplateProcessing"`, `"type":"Unheard"`),
+			`post_processor "Unheard" is not supported`},
 		{change(`"id":1,"content":"<s>"`, `"id":7,"content":"<s>"`),
 			`added token "<s>" has id 7, but 1 in the vocabulary`},
 		{change(`"<s>":1`, `"<s>":1000000000`), "1000000000"},
@@ -166,7 +166,7 @@ func TestTimeout(t *testing.T) {
 
 func BenchmarkEncode(b *testing.B) {
 	text := strings.Join(corpus(b)[30:3000], "\n")
-	for name, path := range map[string]string{"smollm2": model(b), "llama3": "testdata/llama3",
+	for name, path := range map[string]string{"smollm2": smollm2(b), "llama3": "testdata/llama3",
 		"llama2": "testdata/llama2", "tekken": "testdata/tekken"} {
 		tok := open(b, path)
 		b.Run(name, func(b *testing.B) {

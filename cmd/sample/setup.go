@@ -89,8 +89,9 @@ func setupItems(args []string) ([]string, error) {
 		case slices.Contains(setup.Platforms(), arg), slices.Contains(setup.Models(), arg):
 			items = append(items, arg)
 		default:
+			known := append(append(setup.Platforms(), setup.Models()...), setupModel, "all")
 			return nil, usagef("setup knows no %q%s: cpu, cuda, cuda-compile, tpu, model, gemma3 and all are known",
-				arg, didYouMean(arg, append(append(setup.Platforms(), setup.Models()...), setupModel, "all"), ""))
+				arg, didYouMean(arg, known, ""))
 		}
 	}
 	slices.Sort(items)

@@ -1,0 +1,185 @@
+package tokenizer
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"unicode/utf8"
+)
+
+// scored is byte-pair encoding as SentencePiece, llama.cpp and tiktoken have it: start from single characters, join
+// the two neighbours whose text together is the token of the best score, leftmost first. There are no merges.
+type scored struct {
+	vocab        map[string]int32
+	kinds        []pieceKind // by id; unused ones are only steps on the way to others
+	rank         []int32     // by id: 0 has the best score
+	size         []int32     // by id: bytes
+	frozen       *addedMatcher
+	unk          int32 // -1: characters outside the vocabulary are dropped
+	fuseUnk      bool
+	ignoreMerges bool // a word that is in the vocabulary is that token
+	byteTokens   *byteTokens
+
+	work sync.Pool // *scoredWork
+}
+
+// pieceKind is what SentencePiece says of a piece, with its numbers, which are GGUF's too.
+type pieceKind uint8
+
+const (
+	normalPiece  pieceKind = 1
+	unknownPiece pieceKind = 2
+	controlPiece pieceKind = 3
+	userPiece    pieceKind = 4
+	unusedPiece  pieceKind = 5
+	bytePiece    pieceKind = 6
+)
+
+// inText reports whether text can be a piece of this kind without more ado.
+func (k pieceKind) inText() bool { return k == normalPiece || k == userPiece || k == unusedPiece }
+
+// newScored indexes tokens. kinds may be empty, which means that all are normal.
+func newScored(tokens []string, scores []float32, kinds []pieceKind) *scored {
+	m := &scored{vocab: make(map[string]int32, len(tokens)), kinds: kinds, unk: -1,
+		rank: make([]int32, len(tokens)), size: make([]int32, len(tokens))}
+	m.work.New = func() any { return new(scoredWork) }
+	byScore := make([]int32, len(tokens))
+	for id, token := range tokens {
+		byScore[id] = int32(id)
+		m.size[id] = int32(len(token))
+		if len(kinds) == 0 || kinds[id].inText() {
+			m.vocab[token] = int32(id)
+		}
+	}
+	slices.SortFunc(byScore, func(a, b int32) int { return cmp.Compare(scores[b], scores[a]) })
+	for i, id := range byScore { // equals share a rank: between them the place decides
+		if i > 0 && scores[id] == scores[byScore[i-1]] {
+			m.rank[id] = m.rank[byScore[i-1]]
+		} else {
+			m.rank[id] = int32(i)
+		}
+	}
+	return m
+}
+
+// scoredWork is the scratch memory of one encode.
+type scoredWork struct {
+	spans  []textSpan
+	queue  []candidate
+	halves map[int32]int32 // unused token -> where its right half begins, in bytes of the token
+}
+
+// textSpan is a node of the doubly linked list of stretches that may become tokens.
+type textSpan struct {
+	start, end int32 // in bytes; the same where it was joined to the one before
+	prev, next int32
+	frozen     bool
+}
+
+func (m *scored) encode(ids []int32, word string) []int32 {
+	if m.ignoreMerges {
+		if id, ok := m.vocab[word]; ok {
+			return append(ids, id)
+		}
+	}
+	w := m.work.Get().(*scoredWork)
+	defer m.work.Put(w)
+	m.cut(w, word)
+	m.join(w, word)
+	unknown := false
+	for i := int32(0); i >= 0 && int(i) < len(w.spans); i = w.spans[i].next {
+		ids, unknown = m.resolve(w, ids, word[w.spans[i].start:w.spans[i].end], unknown)
+	}
+	return ids
+}
+
+// cut fills w.spans with the characters of word. Texts of frozen tokens stay whole.
+func (m *scored) cut(w *scoredWork, word string) {
+	w.spans, w.queue = w.spans[:0], w.queue[:0]
+	for at := 0; at < len(word); {
+		_, n := utf8.DecodeRuneInString(word[at:])
+		frozen := false
+		if m.frozen != nil {
+			if end := m.frozen.prefix(word[at:]); end > 0 {
+				n, frozen = end, true
+			}
+		}
+		i := int32(len(w.spans))
+		w.spans = append(w.spans, textSpan{int32(at), int32(at + n), i - 1, i + 1, frozen})
+		at += n
+	}
+	if n := len(w.spans); n > 0 {
+		w.spans[n-1].next = -1
+	}
+}
+
+func (m *scored) join(w *scoredWork, word string) {
+	clear(w.halves)
+	for i := range w.spans {
+		m.offer(w, word, int32(i))
+	}
+	for len(w.queue) > 0 {
+		var top candidate
+		top, w.queue = popCandidate(w.queue)
+		left := &w.spans[top.pos]
+		if left.start == left.end || left.next < 0 {
+			continue
+		}
+		right := &w.spans[left.next]
+		// Either side may have been joined with another since this was queued.
+		if right.end-left.start != m.size[top.id] {
+			continue
+		}
+		left.end, right.start = right.end, right.end
+		left.next = right.next
+		if right.next >= 0 {
+			w.spans[right.next].prev = top.pos
+		}
+		if left.prev >= 0 {
+			m.offer(w, word, left.prev)
+		}
+		m.offer(w, word, top.pos)
+	}
+}
+
+// offer queues joining the span at pos with the next one, if that is a token.
+func (m *scored) offer(w *scoredWork, word string, pos int32) {
+	left := &w.spans[pos]
+	if left.next < 0 || left.frozen {
+		return
+	}
+	right := &w.spans[left.next]
+	id, ok := m.vocab[word[left.start:right.end]]
+	if right.frozen || !ok {
+		return
+	}
+	w.queue = pushCandidate(w.queue, candidate{m.rank[id], pos, id})
+	if len(m.kinds) > 0 && m.kinds[id] == unusedPiece {
+		if w.halves == nil {
+			w.halves = make(map[int32]int32)
+		}
+		w.halves[id] = right.start - left.start
+	}
+}
+
+// resolve appends the tokens of a stretch that nothing could be joined to: its own, for an unused token those it was
+// joined from, for what is not in the vocabulary its bytes or the unknown token. unknown says that the stretch
+// before was unknown.
+func (m *scored) resolve(w *scoredWork, ids []int32, text string, unknown bool) ([]int32, bool) {
+	id, ok := m.vocab[text]
+	if ok && len(m.kinds) > 0 && m.kinds[id] == unusedPiece {
+		if half, joined := w.halves[id]; joined {
+			ids, unknown = m.resolve(w, ids, text[:half], unknown)
+			return m.resolve(w, ids, text[half:], unknown)
+		}
+	}
+	switch {
+	case ok:
+		return append(ids, id), false
+	case m.byteTokens.have(text):
+		return m.byteTokens.append(ids, text), false
+	case m.unk >= 0 && !(unknown && m.fuseUnk):
+		ids = append(ids, m.unk)
+	}
+	return ids, true
+}
