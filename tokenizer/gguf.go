@@ -141,7 +141,8 @@ func (p *parts) ggufByLevels(pre string, merges [][2]string) (addBOS bool, err e
 	split, ok := ggufSplits[pre]
 	if !ok {
 		return false, fmt.Errorf("the GGUF pre-tokenizer %q is not supported (tokenizer.ggml.pre may be %s); "+
-			"the model's folder with its tokenizer.json may be", pre, strings.Join(slices.Sorted(maps.Keys(ggufSplits)), ", "))
+			"the model's folder with its tokenizer.json may be", pre,
+			strings.Join(slices.Sorted(maps.Keys(ggufSplits)), ", "))
 	}
 	p.normalize = split.normalize
 	p.model = func() (model, error) {

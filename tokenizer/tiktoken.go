@@ -82,8 +82,8 @@ func parseTiktoken(data []byte, name string, config configJSON) (*parts, error) 
 	}
 	if !ok {
 		return nil, fmt.Errorf("%s: how it splits text is not known: files of tiktoken do not say it, and their "+
-			"names do: cl100k_base.tiktoken, o200k_base.tiktoken, p50k_base.tiktoken, r50k_base.tiktoken, qwen.tiktoken, and "+
-			"tokenizer.model for Llama 3", name)
+			"names do: cl100k_base.tiktoken, o200k_base.tiktoken, p50k_base.tiktoken, r50k_base.tiktoken, "+
+			"qwen.tiktoken, and tokenizer.model for Llama 3", name)
 	}
 	p := &parts{vocab: make(map[string]int32), normalize: kind.normalize, byteLevel: true, specials: noSpecials,
 		addBOSAndEOS: true}

@@ -19,8 +19,8 @@ type outputOf[Int, Ints, Floats, Longs, Status any] struct {
 	Status Status
 	Rules  Ints  // i32[K]: violations of each rule, in debug mode; else nil
 	Clock  Longs // i64[6]: see newClock; nil where there is none
-	// Waits, i32[2], is how many slots wait for the host to fill in their states when the call ends, and how many tokens
-	// those that waited have missed; nil without masks.
+	// Waits, i32[2], is how many slots wait for the host to fill in their states when the call ends, and how many
+	// tokens those that waited have missed; nil without masks.
 	Waits Ints
 }
 
