@@ -101,7 +101,9 @@ func (gr *Graphs) waits(st state) *Node {
 }
 
 // numWaits counts them, i32[].
-func (gr *Graphs) numWaits(st state) *Node { return ReduceAllSum(ConvertDType(gr.waits(st), dtypes.Int32)) }
+func (gr *Graphs) numWaits(st state) *Node {
+	return ReduceAllSum(ConvertDType(gr.waits(st), dtypes.Int32))
+}
 
 // mostWaited is how many tokens the slots that wait may have missed when a call returns for them. A call has a price,
 // and so has a slot that draws nothing.
