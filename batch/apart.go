@@ -104,7 +104,7 @@ func (a *apart) take(r *promptset.Result, row *promptset.Row, request *engine.Re
 	if a.session.Mark != nil && !request.KeepSpecialTokens {
 		text = a.session.Mark(r.TokenIDs, text, marks)
 	}
-	p := forms.Parse(text, a.session.thinks(forms, row, request.Tokens, &set))
+	p := forms.Parse(text, a.session.thinks(forms, row, request.Tokens, &set), reply.Tools(set.Tools))
 	if p.Reasoning == "" && len(p.ToolCalls) == 0 && p.Text == text {
 		return
 	}

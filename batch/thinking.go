@@ -29,7 +29,10 @@ func (b *requestBuilder) thinking(row *promptset.Row, prompt []int32, set *param
 		return nil, refuse("the chat template has no form of reasoning that Quire knows: leave it out, or name the " +
 			"form by --reasoning-parser")
 	}
-	start, end := forms.ReasoningMarks()
+	start, end, ok := forms.ReasoningMarks()
+	if !ok {
+		return nil, refuse("the model's form of reasoning has no mark that ends it wherever it stands: leave it out")
+	}
 	t := engine.Thought{Most: set.MaxThinkingTokens, Open: s.thinks(&forms, row, prompt, set)}
 	for _, mark := range []struct {
 		text  string

@@ -13,7 +13,7 @@ type calling struct {
 	marks []string
 	// parse returns the calls of a text, and the text without them. It is all or nothing: a text with a call that does
 	// not follow the form has none.
-	parse    func(text string) (calls []ToolCall, rest string, ok bool)
+	parse    func(text string, tools Tools) (calls []ToolCall, rest string, ok bool)
 	idLength int // that the family's templates want ids to have; 0 is any
 }
 
@@ -29,6 +29,28 @@ var callings = []calling{
 		in: func(template string) bool {
 			return strings.Contains(strings.ReplaceAll(template, `\`, ""), `{"name": function name, "parameters": `)
 		}},
+	{names: []string{"openai"}, parse: harmony, marks: harmonyMarks,
+		in: func(template string) bool {
+			return strings.Contains(template, channelMark) && strings.Contains(template, callMark)
+		}},
+	{names: []string{"qwen3_coder", "qwen3_xml"}, parse: qwenCoder, marks: []string{callStart, callEnd},
+		in: func(template string) bool {
+			return strings.Contains(template, callStart) && strings.Contains(template, functionStart)
+		}},
+	{names: []string{"seed_oss"}, parse: seed, marks: []string{seedStart, seedEnd},
+		in: func(template string) bool { return strings.Contains(template, seedStart) }},
+	{names: []string{"glm45", "glm47"}, parse: glm,
+		marks: []string{callStart, callEnd, keyStart, keyEnd, valueStart, valueEnd},
+		in: func(template string) bool {
+			return strings.Contains(template, callStart) && strings.Contains(template, keyStart)
+		}},
+	{names: []string{"deepseek_v3", "deepseek_v31"}, parse: deepSeek,
+		marks: []string{deepStart, deepEnd, deepCall, deepSep, deepDone},
+		in:    func(template string) bool { return strings.Contains(template, deepCall) }},
+	{names: []string{"olmo3"}, parse: olmo, marks: []string{callsStart, callsEnd},
+		in: func(template string) bool { return strings.Contains(template, callsStart) }},
+	{names: []string{"pythonic", "llama4_pythonic"}, parse: pythonic, marks: []string{pythonStart, pythonEnd},
+		in: func(template string) bool { return strings.Contains(template, pythonList) }},
 }
 
 // Marks of calls.
@@ -40,7 +62,7 @@ const (
 
 // hermes reads <tool_call>{"name": ..., "arguments": {...}}</tool_call>, of Hermes and Qwen. The end of the text may
 // stand for the last end mark.
-func hermes(text string) (calls []ToolCall, rest string, ok bool) {
+func hermes(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 	var left strings.Builder
 	for {
 		before, behind, found := strings.Cut(text, callStart)
@@ -65,7 +87,7 @@ func hermes(text string) (calls []ToolCall, rest string, ok bool) {
 
 // llama reads objects {"name": ..., "parameters": {...}} with semicolons between them, of Llama 3. They may stand in
 // other text.
-func llama(text string) (calls []ToolCall, rest string, ok bool) {
+func llama(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 	var left strings.Builder
 	for {
 		at := strings.IndexByte(text, '{')
@@ -89,7 +111,7 @@ func llama(text string) (calls []ToolCall, rest string, ok bool) {
 
 // mistral reads [TOOL_CALLS] with a list of objects {"name": ..., "arguments": {...}} behind it, or a name with its
 // arguments behind each: [TOOL_CALLS]name{...}, [TOOL_CALLS]name[CALL_ID]id[ARGS]{...}.
-func mistral(text string) (calls []ToolCall, rest string, ok bool) {
+func mistral(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 	before, behind, found := strings.Cut(text, toolCalls)
 	if !found {
 		return nil, "", false

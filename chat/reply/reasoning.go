@@ -10,6 +10,7 @@ type thinking struct {
 	names      []string // vLLM's
 	start, end string
 	label      string // what the reasoning begins with that is no part of it
+	harmony    bool   // it is the form of messages of that name
 }
 
 var thinkings = []thinking{
@@ -17,6 +18,7 @@ var thinkings = []thinking{
 	{names: []string{"seed_oss"}, start: "<seed:think>", end: "</seed:think>"},
 	{names: []string{"gemma4"}, start: "<|channel>", end: "<channel|>", label: "thought\n"},
 	{names: []string{"qwen3", "deepseek_r1", "deepseek_v3", "glm45", "olmo3"}, start: "<think>", end: "</think>"},
+	{names: []string{"openai_gptoss"}, start: channelMark + "analysis" + bodyMark, end: messageEnd, harmony: true},
 }
 
 func thinkingOf(name string) *thinking {
@@ -31,7 +33,8 @@ func thinkingOf(name string) *thinking {
 // thinkingIn is the form that a chat template has.
 func thinkingIn(template string) *thinking {
 	for i := range thinkings {
-		if strings.Contains(template, thinkings[i].end) {
+		if strings.Contains(template, thinkings[i].start) || !thinkings[i].harmony &&
+			strings.Contains(template, thinkings[i].end) {
 			return &thinkings[i]
 		}
 	}
@@ -44,6 +47,9 @@ func thinkingIn(template string) *thinking {
 //
 // Blank lines around both parts are not theirs: chat templates that put the parts together write them.
 func (t *thinking) split(text string, open bool) (reasoning, rest string) {
+	if t.harmony {
+		return splitHarmony(text, open)
+	}
 	body, started := strings.CutPrefix(strings.TrimLeft(text, " \n"), t.start)
 	if !started {
 		body = text

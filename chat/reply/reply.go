@@ -145,7 +145,11 @@ func (f *Forms) HasCalls() bool { return f.calls != nil }
 // have.
 func (f *Forms) Marks() (marks []string) {
 	if f.reasoning != nil {
-		marks = append(marks, f.reasoning.start, f.reasoning.end)
+		if f.reasoning.harmony {
+			marks = append(marks, harmonyMarks...)
+		} else {
+			marks = append(marks, f.reasoning.start, f.reasoning.end)
+		}
 	}
 	if f.calls != nil {
 		marks = append(marks, f.calls.marks...)
@@ -153,8 +157,10 @@ func (f *Forms) Marks() (marks []string) {
 	return marks
 }
 
-// ReasoningMarks are the texts that reasoning stands between.
-func (f *Forms) ReasoningMarks() (start, end string) { return f.reasoning.start, f.reasoning.end }
+// ReasoningMarks are the texts that reasoning stands between. ok is false for a form that marks more than that.
+func (f *Forms) ReasoningMarks() (start, end string, ok bool) {
+	return f.reasoning.start, f.reasoning.end, !f.reasoning.harmony
+}
 
 // Opens says whether a prompt ends with the opening of reasoning, so that the completion begins within it.
 func (f *Forms) Opens(prompt string) bool {
@@ -172,18 +178,18 @@ func (f Forms) WithoutCalls() Forms {
 	return f
 }
 
-// Parse takes a completion apart. open says that it begins within reasoning.
-func (f *Forms) Parse(text string, open bool) Parsed {
+// Parse takes a completion apart. open says that it begins within reasoning; tools are those of the row.
+func (f *Forms) Parse(text string, open bool, tools Tools) Parsed {
 	p := Parsed{Text: text}
 	before := ""
-	if f.reasoning != nil {
+	if f.reasoning != nil && !(f.reasoning.harmony && f.KeepReasoning) {
 		p.Reasoning, p.Text = f.reasoning.split(text, open)
 		if f.KeepReasoning {
 			before, p.Reasoning = text[:len(text)-len(p.Text)], ""
 		}
 	}
 	if f.calls != nil {
-		if calls, rest, ok := f.calls.parse(p.Text); ok {
+		if calls, rest, ok := f.calls.parse(p.Text, tools); ok {
 			p.ToolCalls, p.Text = calls, strings.Trim(rest, "\n")
 		}
 	}

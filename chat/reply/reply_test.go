@@ -45,14 +45,14 @@ func TestReasoning(t *testing.T) {
 			{"a second end mark", "Sa step/Ethe /E answer", false, "a step", "the /E answer"},
 		} {
 			marks := strings.NewReplacer("S", tags.start, "/E", tags.end)
-			p := f.Parse(marks.Replace(c.text), c.open)
+			p := f.Parse(marks.Replace(c.text), c.open, "")
 			if p.Reasoning != c.reasoning || p.Text != marks.Replace(c.rest) || p.ToolCalls != nil {
 				t.Errorf("%s, %s: %q is %+v", tags.parser, c.name, marks.Replace(c.text), p)
 			}
 		}
 	}
 	f, _ := New("gemma4", None, "")
-	if p := f.Parse("<|channel>thought\na step<channel|>the answer", false); p.Reasoning != "a step" {
+	if p := f.Parse("<|channel>thought\na step<channel|>the answer", false, ""); p.Reasoning != "a step" {
 		t.Errorf("%+v", p)
 	}
 }
@@ -157,7 +157,7 @@ func TestToolCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range cases {
-			p := f.Parse(c.text, false)
+			p := f.Parse(c.text, false, "")
 			if !reflect.DeepEqual(p.ToolCalls, c.want) || p.Text != c.rest {
 				t.Errorf("%s, %s: %q is %+v", parser, c.name, c.text, p)
 			}
@@ -174,12 +174,12 @@ func TestBoth(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []ToolCall{{Name: "f", Arguments: "{}"}}
-	p := f.Parse(text, false)
+	p := f.Parse(text, false, "")
 	if !reflect.DeepEqual(p, Parsed{"I could <tool_call>{}</tool_call>.", "I do.", want}) {
 		t.Errorf("%+v", p)
 	}
 	f.KeepReasoning = true
-	p = f.Parse(text, false)
+	p = f.Parse(text, false, "")
 	if !reflect.DeepEqual(p, Parsed{"", text[:strings.Index(text, "\n<tool_call>{\"name")], want}) {
 		t.Errorf("%+v", p)
 	}
@@ -221,7 +221,7 @@ func TestAuto(t *testing.T) {
 
 func TestIdentify(t *testing.T) {
 	f, _ := New(None, "mistral", "")
-	p := f.Parse(`[TOOL_CALLS]a{}[TOOL_CALLS]b[CALL_ID]123456789[ARGS]{}`, false)
+	p := f.Parse(`[TOOL_CALLS]a{}[TOOL_CALLS]b[CALL_ID]123456789[ARGS]{}`, false, "")
 	f.Identify(&p, "row", 0)
 	if len(p.ToolCalls[0].ID) != 9 || p.ToolCalls[1].ID != "123456789" {
 		t.Errorf("%+v", p.ToolCalls)
@@ -270,7 +270,7 @@ func TestCallsComeBack(t *testing.T) {
 				text += one(string(quoted), string(arguments))
 				want = append(want, ToolCall{Name: name, Arguments: string(arguments)})
 			}
-			p := f.Parse(strings.TrimSuffix(text, ";"), false)
+			p := f.Parse(strings.TrimSuffix(text, ";"), false, "")
 			if !reflect.DeepEqual(p.ToolCalls, want) || p.Text != "" {
 				t.Fatalf("%s: %q is %+v", parser, text, p)
 			}
@@ -280,7 +280,13 @@ func TestCallsComeBack(t *testing.T) {
 
 // FuzzParse takes anything apart: parts are of the text, and arguments are objects.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"<think>a</think>b", "[THINK]a[/THINK][TOOL_CALLS]f[ARGS]{}",
+	for _, text := range []string{"<think>a</think>b", "[f(a=1, b=['x', {'y': None}])]",
+		"<function_calls>\nf(a=-.5)\n</function_calls>",
+		"<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
+		"<tool_call><function=f><parameter=a>1</parameter></function></tool_call>",
+		"<|channel|>analysis<|message|>a<|end|><|channel|>commentary to=functions.f<|message|>{}<|call|>",
+		"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>" +
+			"<｜tool▁calls▁end｜>", "[THINK]a[/THINK][TOOL_CALLS]f[ARGS]{}",
 		`{"name":"f","parameters":{}};`,
 		`<tool_call>{"name":"f","arguments":"{}"}</tool_call>`, `[TOOL_CALLS][{"name":"f","arguments":{}}]`} {
 		f.Add(text, false)
@@ -292,11 +298,12 @@ func FuzzParse(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p := forms.Parse(text, open)
-				if !strings.Contains(text, p.Reasoning) || len(p.Reasoning)+len(p.Text) > len(text) {
+				p := forms.Parse(text, open, "")
+				several := forms.reasoning != nil && forms.reasoning.harmony // messages, joined
+				if !several && !strings.Contains(text, p.Reasoning) || len(p.Reasoning)+len(p.Text) > len(text) {
 					t.Fatalf("%s %s: %q is %+v", reasoning, calls, text, p)
 				}
-				if len(p.ToolCalls) == 0 && !strings.Contains(text, p.Text) {
+				if !several && len(p.ToolCalls) == 0 && !strings.Contains(text, p.Text) {
 					t.Fatalf("%s %s: %q is %+v", reasoning, calls, text, p)
 				}
 				for _, c := range p.ToolCalls {
@@ -306,7 +313,7 @@ func FuzzParse(f *testing.F) {
 					}
 				}
 				forms.KeepReasoning = true
-				if q := forms.Parse(text, open); q.Reasoning != "" || len(q.ToolCalls) == 0 && q.Text != text {
+				if q := forms.Parse(text, open, ""); q.Reasoning != "" || len(q.ToolCalls) == 0 && q.Text != text {
 					t.Fatalf("%s %s: %q keeps %+v", reasoning, calls, text, q)
 				}
 			}

@@ -1,0 +1,125 @@
+package reply
+
+import "strings"
+
+// Marks of harmony, the form of gpt-oss: a completion is several messages, each with a channel, and some with a
+// recipient.
+const (
+	messageStart, channelMark, constrainMark = "<|start|>", "<|channel|>", "<|constrain|>"
+	bodyMark                                 = "<|message|>"
+	messageEnd, callMark, returnMark         = "<|end|>", "<|call|>", "<|return|>"
+	functionsOf                              = "functions."
+)
+
+var harmonyMarks = []string{messageStart, channelMark, constrainMark, bodyMark, messageEnd, callMark, returnMark}
+
+// message is one of harmony.
+type message struct {
+	channel, recipient, body string
+	whole                    string // with its marks
+}
+
+// messages takes a text apart. It returns false for one that is not of this form.
+func messages(text string) (list []message, ok bool) {
+	for strings.TrimSpace(text) != "" {
+		head, behind, found := strings.Cut(text, bodyMark)
+		if !found {
+			return nil, false
+		}
+		m := message{body: behind}
+		end := len(behind)
+		for _, mark := range []string{messageEnd, callMark, returnMark, messageStart} {
+			if at := strings.Index(behind[:end], mark); at >= 0 {
+				m.body, end = behind[:at], at
+			}
+		}
+		rest := behind[end:]
+		for _, mark := range []string{messageEnd, callMark, returnMark} {
+			rest = strings.TrimPrefix(rest, mark)
+		}
+		if !m.head(head) {
+			return nil, false
+		}
+		m.whole = text[:len(text)-len(rest)]
+		list, text = append(list, m), rest
+	}
+	return list, len(list) > 0
+}
+
+// head reads what stands before a message's body: a role with a recipient perhaps, and a channel with one perhaps.
+func (m *message) head(head string) bool {
+	head, _, _ = strings.Cut(head, constrainMark)
+	role, channel, found := strings.Cut(head, channelMark)
+	if !found {
+		return false
+	}
+	words := strings.Fields(channel)
+	if len(words) == 0 {
+		return false
+	}
+	m.channel = words[0]
+	for _, word := range append(strings.Fields(role), words[1:]...) {
+		if to, ok := strings.CutPrefix(word, "to="); ok {
+			m.recipient = to
+		}
+	}
+	return true
+}
+
+// splitHarmony returns the analysis of a completion and the rest: the text of the other messages, or with calls of
+// tools among them these messages as they are. open says that the prompt ends with the head of the analysis.
+func splitHarmony(text string, open bool) (reasoning, rest string) {
+	whole := text
+	if open {
+		whole = channelMark + "analysis" + bodyMark + text
+	}
+	list, ok := messages(whole)
+	if !ok {
+		return "", text
+	}
+	var thoughts, others, bodies []string
+	calls := false
+	for _, m := range list {
+		if m.channel == "analysis" && m.recipient == "" {
+			thoughts = append(thoughts, m.body)
+			continue
+		}
+		others, bodies = append(others, m.whole), append(bodies, m.body)
+		calls = calls || m.recipient != ""
+	}
+	if reasoning = strings.Join(thoughts, "\n"); calls {
+		return reasoning, strings.Join(others, "")
+	}
+	return reasoning, strings.Join(bodies, "\n")
+}
+
+// harmony reads messages to functions. The other messages are the rest, their texts where it is of the final channel
+// and of the commentary alone.
+func harmony(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
+	list, ok := messages(text)
+	if !ok {
+		return nil, "", false
+	}
+	var whole, bodies []string
+	thinks := false
+	for _, m := range list {
+		name, isCall := strings.CutPrefix(m.recipient, functionsOf)
+		if !isCall {
+			whole, bodies = append(whole, m.whole), append(bodies, m.body)
+			thinks = thinks || m.channel == "analysis"
+			continue
+		}
+		raw, size, ok := decodeObject(m.body)
+		if body := strings.TrimSpace(m.body); body == "" {
+			raw, size, ok = "{}", len(m.body), true
+		}
+		if !ok || name == "" || strings.TrimSpace(m.body[size:]) != "" {
+			return nil, "", false
+		}
+		calls = append(calls, ToolCall{Name: name, Arguments: raw})
+	}
+	if thinks {
+		return calls, strings.Join(whole, ""), len(calls) > 0
+	}
+	return calls, strings.Join(bodies, "\n"), len(calls) > 0
+}

@@ -1,0 +1,251 @@
+package reply
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Marks around calls as Python has them.
+const (
+	pythonStart, pythonEnd = "<|python_start|>", "<|python_end|>"     // Llama 4
+	callsStart, callsEnd   = "<function_calls>", "</function_calls>"  // OLMo 3
+	pythonList             = "[func_name1(params_name1=params_value1" // how templates tell models of the form
+	mostNested             = 64                                       // of values
+)
+
+// pythonic reads [f(a=1, b='x'), g()], of Llama 3.2, Llama 4 and others: the whole text is a list of calls.
+func pythonic(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
+	text = strings.TrimSpace(text)
+	text = strings.TrimSuffix(strings.TrimPrefix(text, pythonStart), pythonEnd)
+	p := python{text: text}
+	if !p.take('[') {
+		return nil, "", false
+	}
+	calls, ok = p.calls(func() bool { return p.take(',') })
+	return calls, "", ok && p.take(']') && p.atEnd()
+}
+
+// olmo reads calls of Python in lines between marks, of OLMo 3. They may stand in other text.
+func olmo(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
+	before, behind, found := strings.Cut(text, callsStart)
+	inner, after, ended := strings.Cut(behind, callsEnd)
+	if !found || !ended {
+		return nil, "", false
+	}
+	p := python{text: inner}
+	calls, ok = p.calls(func() bool { p.take(','); return !p.atEnd() })
+	return calls, strings.TrimRight(before, " \n") + strings.TrimLeft(after, "\n"), ok && p.atEnd()
+}
+
+// python reads what Python writes of values and calls, as JSON.
+type python struct {
+	text  string
+	depth int
+}
+
+// calls reads calls of functions, as long as more says that there are more.
+func (p *python) calls(more func() bool) (calls []ToolCall, ok bool) {
+	for {
+		name := p.name()
+		if name == "" || !p.take('(') {
+			return nil, false
+		}
+		arguments, ok := p.members(')', func() (string, bool) {
+			key := p.name()
+			return key, key != "" && !strings.Contains(key, ".") && p.take('=')
+		})
+		if !ok {
+			return nil, false
+		}
+		calls = append(calls, ToolCall{Name: name, Arguments: arguments})
+		if !more() {
+			return calls, true
+		}
+	}
+}
+
+func (p *python) skip() { p.text = strings.TrimLeft(p.text, " \t\r\n") }
+
+func (p *python) atEnd() bool {
+	p.skip()
+	return p.text == ""
+}
+
+// take takes a character, if it comes next.
+func (p *python) take(c byte) bool {
+	p.skip()
+	if p.text == "" || p.text[0] != c {
+		return false
+	}
+	p.text = p.text[1:]
+	return true
+}
+
+// name takes a name with dots between its parts, "" where there is none.
+func (p *python) name() string {
+	p.skip()
+	n := 0
+	for n < len(p.text) {
+		switch c := p.text[n]; {
+		case c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' || n > 0 && (c >= '0' && c <= '9' || c == '.'):
+			n++
+			continue
+		}
+		break
+	}
+	name := p.text[:n]
+	p.text = p.text[n:]
+	return name
+}
+
+// members reads the members of an object up to end, whose keys key reads, each once.
+func (p *python) members(end byte, key func() (string, bool)) (object string, ok bool) {
+	out, seen := []byte("{"), map[string]bool{}
+	for !p.take(end) {
+		if len(out) > 1 {
+			out = append(out, ", "...)
+		}
+		name, ok := key()
+		if !ok || seen[name] {
+			return "", false
+		}
+		seen[name] = true
+		value, ok := p.value()
+		if !ok {
+			return "", false
+		}
+		out = append(append(append(out, quoted(name)...), ": "...), value...)
+		if !p.take(',') {
+			if !p.take(end) {
+				return "", false
+			}
+			break
+		}
+	}
+	return string(append(out, '}')), true
+}
+
+// value reads a value.
+func (p *python) value() (value string, ok bool) {
+	if p.depth++; p.depth > mostNested {
+		return "", false
+	}
+	defer func() { p.depth-- }()
+	if p.skip(); p.text == "" {
+		return "", false
+	}
+	switch c := p.text[0]; c {
+	case '\'', '"':
+		text, ok := p.quoted()
+		return quoted(text), ok
+	case '[', '(':
+		p.text = p.text[1:]
+		return p.list(map[byte]byte{'[': ']', '(': ')'}[c])
+	case '{':
+		p.text = p.text[1:]
+		return p.members('}', func() (string, bool) {
+			if p.skip(); p.text == "" || p.text[0] != '"' && p.text[0] != '\'' {
+				return "", false
+			}
+			key, ok := p.quoted()
+			return key, ok && p.take(':')
+		})
+	}
+	if name := p.name(); name != "" {
+		value, ok = map[string]string{"True": "true", "true": "true", "False": "false", "false": "false",
+			"None": "null", "null": "null"}[name]
+		return value, ok
+	}
+	return p.number()
+}
+
+func (p *python) list(end byte) (list string, ok bool) {
+	out := []byte("[")
+	for !p.take(end) {
+		if len(out) > 1 {
+			out = append(out, ", "...)
+		}
+		value, ok := p.value()
+		if !ok {
+			return "", false
+		}
+		out = append(out, value...)
+		if !p.take(',') {
+			if !p.take(end) {
+				return "", false
+			}
+			break
+		}
+	}
+	return string(append(out, ']')), true
+}
+
+// number reads a decimal number.
+func (p *python) number() (number string, ok bool) {
+	n := 0
+	for n < len(p.text) && strings.IndexByte("+-0123456789.eE", p.text[n]) >= 0 {
+		n++
+	}
+	number = p.text[:n]
+	p.text = p.text[n:]
+	if json.Valid([]byte(number)) {
+		_, err := strconv.ParseFloat(number, 64)
+		return number, err == nil // JSON has none that are infinite
+	}
+	x, err := strconv.ParseFloat(number, 64) // .5, 1., +1
+	digits := strings.TrimLeft(number, "+-")
+	if err != nil || len(digits) > 1 && digits[0] == '0' && digits[1] != '.' {
+		return "", false
+	}
+	return strconv.FormatFloat(x, 'g', -1, 64), true
+}
+
+// escapes are those of one character.
+var escapes = map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', 'a': '\a', 'b': '\b', 'f': '\f', 'v': '\v', '0': 0,
+	'\\': '\\', '\'': '\'', '"': '"'}
+
+// quoted reads text in quotes.
+func (p *python) quoted() (text string, ok bool) {
+	quote := p.text[0]
+	var out []byte
+	for i := 1; i < len(p.text); i++ {
+		c := p.text[i]
+		switch {
+		case c == quote:
+			p.text = p.text[i+1:]
+			return string(out), utf8.Valid(out)
+		case c == '\n':
+			return "", false
+		case c != '\\' || i+1 == len(p.text):
+			out = append(out, c)
+			continue
+		}
+		i++
+		c = p.text[i]
+		if digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]; digits > 0 {
+			if i+digits >= len(p.text) {
+				return "", false
+			}
+			r, err := strconv.ParseUint(p.text[i+1:i+1+digits], 16, 32)
+			if err != nil || r > utf8.MaxRune {
+				return "", false
+			}
+			out = utf8.AppendRune(out, rune(r))
+			i += digits
+		} else if e, ok := escapes[c]; ok {
+			out = append(out, e)
+		} else {
+			out = append(out, '\\', c) // as Python keeps it
+		}
+	}
+	return "", false
+}
+
+// quoted is text as JSON.
+func quoted(text string) string {
+	b, _ := marshal(text)
+	return string(bytes.TrimSpace(b))
+}
