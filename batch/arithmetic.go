@@ -46,8 +46,10 @@ func (o *Task) arithmetic(device string) (string, error) {
 func (o *Task) tiles() bool {
 	var held cpukernel.DType
 	switch {
-	case o.Engine.heldWeights() == "int8":
+	case o.Engine.Weights == "int8":
 		held = cpukernel.S8
+	case o.Engine.Weights == "f32", o.Engine.Weights == "f16":
+		return false
 	case o.Engine.Config().DType == dtypes.BFloat16:
 		held = cpukernel.BF16
 	default:

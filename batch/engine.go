@@ -21,7 +21,7 @@ type Engine struct {
 	Kernels string
 	// Layers is engine.LayersUnrolled or engine.LayersLoop.
 	Layers string
-	// Weights is how matrices are held: auto, in DType, or int8.
+	// Weights is how matrices are held: see engine.Config.
 	Weights string
 	// DType is of the weights on the device, KVDType of keys and values: f32, bf16, f16 or auto.
 	DType, KVDType string
@@ -57,7 +57,7 @@ func (e *Engine) Validate() error {
 	}{
 		{"kernels", e.Kernels, []string{xla.KernelsAuto, xla.KernelsOff}},
 		{"layers", e.Layers, []string{engine.LayersUnrolled, engine.LayersLoop}},
-		{"weights", e.Weights, []string{"auto", "int8"}},
+		{"weights", e.Weights, engine.Weights},
 		{"kv", e.KV, []string{"paged", "basic"}},
 		{"admission", string(e.Admission), []string{string(engine.Reserve), string(engine.Overcommit)}},
 	}
@@ -100,7 +100,7 @@ func (e *Engine) Config() engine.Config {
 	return engine.Config{
 		MaxSeqs: e.MaxSeqs, PageSize: e.PageSize, MaxModelLen: e.MaxModelLen, PrefillTokens: e.PrefillTokens,
 		MaxRounds: e.MaxRounds, KVMemory: e.KVMemory, KV: e.KV, DType: weights, KVDType: kv, Layers: e.Layers,
-		Weights: e.heldWeights(), ZeroPages: e.ZeroPages, NoPrefixCache: e.NoPrefixCache, Admission: e.Admission,
+		Weights: e.Weights, ZeroPages: e.ZeroPages, NoPrefixCache: e.NoPrefixCache, Admission: e.Admission,
 		HostKVMemory: e.HostKVMemory, Features: features,
 	}
 }
@@ -108,14 +108,6 @@ func (e *Engine) Config() engine.Config {
 // features is Features as the engine has them.
 func (e *Engine) features() (engine.Features, error) {
 	return engine.FeaturesNamed(strings.FieldsFunc(e.Features, func(r rune) bool { return r == ',' || r == ' ' })...)
-}
-
-// heldWeights is Weights as the engine has it.
-func (e *Engine) heldWeights() string {
-	if e.Weights == "auto" {
-		return ""
-	}
-	return e.Weights
 }
 
 // parseDType parses the name of a float type; auto is InvalidDType, which lets the engine choose.

@@ -79,8 +79,9 @@ type Config struct {
 	// Layers is LayersUnrolled (default) or LayersLoop: how the model's layers stand in the programs, and so how
 	// weights and caches lie.
 	Layers string
-	// Weights is how matrices are held: "" in DType, or "int8" as 8-bit numbers, each row with a scale; activations are
-	// rounded to 8 bits before their products, too.
+	// Weights is how matrices are held: "" in DType; WeightsAuto those in blocks as the checkpoint has them, and others
+	// in DType; "f32", "bf16" or "f16"; "q8_0" or "q4_0" in blocks of 32 numbers of 8 or 4 bits with a scale; "int8" as
+	// 8-bit numbers, each row with a scale. Kernels round activations to 8 bits before products with other than floats.
 	Weights string
 	// Features are what requests may ask for without a program being compiled for it during the run; by default none.
 	// Requests may ask for others: with the first of them the program that draws is compiled anew, between two calls.

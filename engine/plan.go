@@ -2,12 +2,14 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/attention"
+	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/plural"
@@ -121,17 +123,37 @@ func (c Config) dtypes() (weights, kv dtypes.DType, err error) {
 			return 0, 0, fmt.Errorf("dtype %s is not supported: choose float32, bfloat16 or float16", d)
 		}
 	}
-	if c.Weights != "" && c.Weights != "int8" {
-		return 0, 0, fmt.Errorf("weights %q are not supported: choose int8, or leave it to dtype", c.Weights)
+	if !slices.Contains(Weights, c.Weights) && c.Weights != "" {
+		return 0, 0, fmt.Errorf("weights %q are not supported: choose %s", c.Weights, strings.Join(Weights, ", "))
 	}
 	return weights, kv, nil
+}
+
+// Weights are the values of [Config.Weights], beside "".
+var Weights = []string{WeightsAuto, "f32", "bf16", "f16", "q8_0", "q4_0", "int8"}
+
+// WeightsAuto holds matrices as the checkpoint has them.
+const WeightsAuto = "auto"
+
+// blocks is the format that a tensor of the model is held in: see decoder.Storage.
+func (c Config) blocks() func(tensor string) blocks.Format {
+	switch c.Weights {
+	case WeightsAuto:
+		return c.Model.Blocks
+	case "q8_0":
+		return func(string) blocks.Format { return blocks.Q8_0 }
+	case "q4_0":
+		return func(string) blocks.Format { return blocks.Q4_0 }
+	}
+	return nil
 }
 
 // storage is how the engine holds the model's arrays.
 func (c Config) storage() decoder.Storage {
 	weights, _, _ := c.dtypes() // plan has checked them
-	return decoder.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8",
-		LayerLoop: c.Layers == LayersLoop}
+	matrices := map[string]dtypes.DType{"f32": dtypes.Float32, "bf16": dtypes.BFloat16, "f16": dtypes.Float16}
+	return decoder.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8", Blocks: c.blocks(),
+		Matrices: matrices[c.Weights], LayerLoop: c.Layers == LayersLoop}
 }
 
 // plan settles the sizes of the engine from the model, the memory and what the config asks for.

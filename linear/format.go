@@ -8,6 +8,8 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
+
+	"github.com/quire/quire/blocks"
 )
 
 // Packer is what a backend implements whose native forms of "linear" and "linear_rows" read packed matrices.
@@ -19,6 +21,10 @@ type Packer interface {
 	// PackLinear packs rows of a row-major matrix [out, in], those from the given one on, into packed, which begins as
 	// zeros. Both are given as their bytes. Gates and ups are packed in turns of [Turn] rows.
 	PackLinear(packed, rows []byte, dtype dtypes.DType, out, in int, gateUp bool, from int) error
+	// PackBlocks is PackLinear of a matrix in blocks. Its layout is that of Uint8, of which only panel counts.
+	PackBlocks(packed []byte, rows *blocks.Rows, out int, gateUp bool, from int) error
+	// BlocksShape is the shape of bytes that holds such a matrix.
+	BlocksShape(f blocks.Format, out, in int, gateUp bool) []int
 }
 
 // Turn is how many gates, then ups, lie together in a packed matrix of both.
@@ -30,8 +36,10 @@ type Matrix struct {
 	Out, In int
 	// GateUp says that the rows are those of two matrices, of gates and of ups, one behind the other.
 	GateUp bool
-	// DType is of the matrix's elements: a float, or Int8 with scales.
+	// DType is of the matrix's elements: a float, or Int8 with scales, or Uint8 in blocks.
 	DType dtypes.DType
+	// Blocks is the format of a matrix in blocks, whose rows are whole units of it.
+	Blocks blocks.Format
 }
 
 // Format says how a matrix is held.
@@ -39,14 +47,23 @@ type Format struct {
 	Matrix
 	// Panel, Group and Multiple are what [Packer] says of packed matrices; they are 0 where the matrix is [Out, In].
 	Panel, Group, Multiple int
+	// units and unitBytes are the last dimensions of a packed matrix in blocks.
+	units, unitBytes int
 }
 
 // NewFormat returns the form that a backend wants a matrix in.
 func NewFormat(backend compute.Backend, m Matrix) Format {
 	f := Format{Matrix: m}
+	if m.Blocks.Is() && m.In%m.Blocks.Unit() != 0 {
+		panic(fmt.Errorf("linear: rows of %d numbers are not whole units of %s", m.In, m.Blocks))
+	}
 	if p, ok := backend.(Packer); ok {
 		if panel, group, multiple, packs := p.LinearLayout(m.DType); packs {
 			f.Panel, f.Group, f.Multiple = panel, group, multiple
+			if m.Blocks.Is() {
+				dims := p.BlocksShape(m.Blocks, m.Out, m.In, m.GateUp)
+				f.units, f.unitBytes = dims[1], dims[2]
+			}
 		}
 	}
 	return f
@@ -63,14 +80,54 @@ func (m Matrix) Columns() int {
 	return m.Out
 }
 
-// Shape is the shape of the array that holds the matrix.
+// Plane is one of the arrays that hold a matrix.
+type Plane struct {
+	// Suffix is behind the matrix's name: "" of the first.
+	Suffix string
+	Shape  shapes.Shape
+}
+
+// Suffixes of planes behind the first.
+const (
+	scalesSuffix  = ".scales"
+	factorsSuffix = ".factors"
+)
+
+// Planes are the arrays that hold the matrix.
+func (f Format) Planes() []Plane {
+	planes := []Plane{{"", f.Shape()}}
+	switch {
+	case f.Blocks.Is() && !f.Packed():
+		return append(planes, f.blockPlanes()...)
+	case f.DType == dtypes.Int8:
+		return append(planes, Plane{scalesSuffix, f.ScalesShape()})
+	}
+	return planes
+}
+
+// Bytes is what the matrix takes.
+func (f Format) Bytes() int64 {
+	n := int64(0)
+	for _, p := range f.Planes() {
+		n += int64(p.Shape.Memory())
+	}
+	return n
+}
+
+// Shape is the shape of the array that holds the matrix, or its first plane.
 func (f Format) Shape() shapes.Shape {
-	if !f.Packed() {
+	switch {
+	case f.Blocks.Is() && !f.Packed():
+		return shapes.Make(dtypes.Uint8, f.Out, f.In*f.Blocks.Bits/8)
+	case !f.Packed():
 		return shapes.Make(f.DType, f.Out, f.In)
 	}
 	rows := f.Out
 	if f.GateUp {
 		rows = ceil(f.Out/2, Turn) * 2 * Turn
+	}
+	if f.Blocks.Is() {
+		return shapes.Make(dtypes.Uint8, ceil(rows, f.Panel), f.units, f.unitBytes)
 	}
 	return shapes.Make(f.DType, ceil(rows, f.Panel), ceil(f.In, f.Multiple)*f.Multiple/f.Group, f.Panel, f.Group)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/linear"
 )
 
@@ -28,6 +29,7 @@ type layer struct {
 	rows           int // of the program
 
 	x, w, b, r, scales []float32
+	blocks             *blocks.Rows // the matrix, where it is in blocks: w has its numbers
 }
 
 func (l layer) String() string {
@@ -42,6 +44,9 @@ func (l layer) String() string {
 }
 
 func (l layer) matrix() linear.Matrix {
+	if l.blocks != nil {
+		return linear.Matrix{Out: l.out, In: l.in, GateUp: l.gateUp, DType: dtypes.Uint8, Blocks: l.blocks.Format}
+	}
 	return linear.Matrix{Out: l.out, In: l.in, GateUp: l.gateUp, DType: l.weights}
 }
 
@@ -206,6 +211,9 @@ func pack(l layer, format linear.Format, backend compute.Backend, packed any) er
 func (l layer) weight(t testing.TB, backend compute.Backend, g *Graph, format linear.Format) (linear.Weight,
 	[]compute.Buffer) {
 	t.Helper()
+	if l.blocks != nil {
+		return l.blocksWeight(t, backend, g, format)
+	}
 	shape := format.Shape()
 	packed := make([]float32, shape.Size())
 	data := flat(packed, l.weights)

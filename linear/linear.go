@@ -20,8 +20,38 @@ type Weight struct {
 	Format
 	// Data is of Format.Shape.
 	Data *Node
-	// Scales f32[Out] are what the rows of an Int8 matrix are multiplied by; nil for other dtypes.
-	Scales *Node
+	// Scales f32[Out] are what the rows of an Int8 matrix are multiplied by, or the second of [Format.Planes] of a
+	// matrix in blocks, whose third is Factors; else nil.
+	Scales, Factors *Node
+	// Parts are matrices that lie one behind the other where those of one layer are held in several formats. Then
+	// nothing but Out, In and GateUp is set beside.
+	Parts []Weight
+}
+
+// NewWeight returns the weight of a format whose planes are the nodes of their suffixes.
+func NewWeight(f Format, plane func(suffix string) *Node) Weight {
+	w := Weight{Format: f}
+	for i, p := range f.Planes() {
+		switch n := plane(p.Suffix); {
+		case i == 0:
+			w.Data = n
+		case p.Suffix == scalesSuffix:
+			w.Scales = n
+		default:
+			w.Factors = n
+		}
+	}
+	return w
+}
+
+// NewParts returns the weight of matrices that lie one behind the other, of gates and of ups if gateUp.
+func NewParts(parts []Weight, gateUp bool) Weight {
+	w := Weight{Parts: parts}
+	w.In, w.GateUp = parts[0].In, gateUp
+	for _, p := range parts {
+		w.Out += p.Out
+	}
+	return w
 }
 
 // Options are what a layer does beside its product.
@@ -43,7 +73,8 @@ type Options struct {
 // [T, Out/2].
 //
 // All is computed in float32 and rounded once. For an Int8 matrix, each row of x is rounded to 8 bits too, at the scale
-// of its own largest element: the products are integers, their sums exact.
+// of its own largest element: the products are integers, their sums exact. For a matrix in blocks the kernels round
+// each 32 numbers of x so; the plain form does not, and rounds the matrix to x's dtype instead.
 func Apply(x *Node, w Weight, o Options) *Node {
 	g, dtype := x.Graph(), x.DType()
 	if x.Rank() != 2 || x.Shape().Dimensions[1] != w.In {
@@ -58,6 +89,9 @@ func Apply(x *Node, w Weight, o Options) *Node {
 	if rows == nil {
 		rows = Scalar(g, dtypes.Int32, float64(t))
 	}
+	if w.Parts != nil {
+		return applyParts(x, w, o, result.DType)
+	}
 	inputs := []*Node{x, w.Data, rows}
 	add := func(n *Node) int {
 		if n == nil {
@@ -66,7 +100,7 @@ func Apply(x *Node, w Weight, o Options) *Node {
 		inputs = append(inputs, n)
 		return len(inputs) - 1
 	}
-	scales, bias, residual := add(w.Scales), add(o.Bias), add(o.Residual)
+	scales, bias, residual, factors := add(w.Scales), add(o.Bias), add(o.Residual), add(w.Factors)
 	plain := func(in []*Node) []*Node {
 		optional := func(i int) *Node {
 			if i == 0 {
@@ -74,7 +108,7 @@ func Apply(x *Node, w Weight, o Options) *Node {
 			}
 			return in[i]
 		}
-		held := Weight{w.Format, in[1], optional(scales)}
+		held := Weight{Format: w.Format, Data: in[1], Scales: optional(scales), Factors: optional(factors)}
 		y := apply(in[0], held, o.Activation, optional(bias), optional(residual))
 		return []*Node{ConvertDType(y, result.DType)}
 	}
@@ -82,14 +116,27 @@ func Apply(x *Node, w Weight, o Options) *Node {
 		return plain(inputs)[0]
 	}
 	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp, "activation": o.Activation.number(),
-		"scales": scales > 0, "bias": bias > 0, "residual": residual > 0}
+		"scales": scales > 0, "bias": bias > 0, "residual": residual > 0, "blocks": w.Blocks.Number()}
 	scratch := shapes.Make(dtypes.Float32, ceil(t, 16)*16, ceil(w.In, 64)*64+16)
 	return control.Composite("linear", attrs, inputs, []shapes.Shape{result, scratch}, plain)[0]
 }
 
+// applyParts is Apply of a weight in parts: the products one beside the other, and then what follows them.
+func applyParts(x *Node, w Weight, o Options, result dtypes.DType) *Node {
+	var all []*Node
+	for _, p := range w.Parts {
+		all = append(all, Apply(x, p, Options{Rows: o.Rows, Float32: true}))
+	}
+	return ConvertDType(finish(Concatenate(all, 1), w, o.Activation, o.Bias, o.Residual), result)
+}
+
 // apply is the plain form, in float32.
 func apply(x *Node, w Weight, activation Activation, bias, residual *Node) *Node {
-	y := product(x, w)
+	return finish(product(x, w), w, activation, bias, residual)
+}
+
+// finish is what follows the product.
+func finish(y *Node, w Weight, activation Activation, bias, residual *Node) *Node {
 	dims := y.Shape().Dimensions
 	if bias != nil {
 		y = Add(y, BroadcastToDims(InsertAxes(ConvertDType(bias, dtypes.Float32), 0), dims...))
@@ -108,10 +155,13 @@ func apply(x *Node, w Weight, activation Activation, bias, residual *Node) *Node
 
 // product is x [T, In] times the matrix transposed, in float32.
 func product(x *Node, w Weight) *Node {
-	matrix := unpack(w)
 	times := func(x, m *Node, out dtypes.DType) *Node {
 		return Dot(x, m).WithOutputDType(out).General([]int{1}, nil, []int{1}, nil)
 	}
+	if w.Blocks.Is() {
+		return times(x, ConvertDType(w.numbers(), x.DType()), dtypes.Float32)
+	}
+	matrix := unpack(w)
 	if w.DType != dtypes.Int8 {
 		return times(x, ConvertDType(matrix, x.DType()), dtypes.Float32)
 	}
@@ -134,13 +184,19 @@ func unpack(w Weight) *Node {
 	}
 	d := w.Data.Shape().Dimensions
 	m := Reshape(TransposeAllAxes(w.Data, 0, 2, 1, 3), d[0]*d[2], d[1]*d[3])
-	m = SliceAxis(m, 1, AxisRange(0, w.In))
+	return w.inOrder(SliceAxis(m, 1, AxisRange(0, w.In)))
+}
+
+// inOrder puts the rows of panels, [rows, width], into the order of the matrix: [Out, width].
+func (w Weight) inOrder(m *Node) *Node {
 	if !w.GateUp {
 		return SliceAxis(m, 0, AxisRange(0, w.Out))
 	}
-	turns := d[0] * d[2] / (2 * Turn)
-	m = Reshape(TransposeAllAxes(Reshape(m, turns, 2, Turn, w.In), 1, 0, 2, 3), 2, turns*Turn, w.In)
-	return Reshape(SliceAxis(m, 1, AxisRange(0, w.Out/2)), w.Out, w.In)
+	rows, width := m.Shape().Dimensions[0], m.Shape().Dimensions[1]
+	turns := rows / (2 * Turn)
+	m = SliceAxis(m, 0, AxisRange(0, turns*2*Turn))
+	m = Reshape(TransposeAllAxes(Reshape(m, turns, 2, Turn, width), 1, 0, 2, 3), 2, turns*Turn, width)
+	return Reshape(SliceAxis(m, 1, AxisRange(0, w.Out/2)), w.Out, width)
 }
 
 // Rows returns rows of the matrix, by their numbers ids i32[T]: [T, In] of the given dtype. Numbers that are out of
@@ -153,12 +209,23 @@ func Rows(w Weight, ids, rows *Node, dtype dtypes.DType) *Node {
 	}
 	ids = Min(Max(ids, ScalarZero(g, dtypes.Int32)), Scalar(g, dtypes.Int32, float64(w.Out-1)))
 	inputs := []*Node{ids, w.Data, rows}
-	if w.Scales != nil {
-		inputs = append(inputs, w.Scales)
+	for _, plane := range []*Node{w.Scales, w.Factors} {
+		if plane != nil {
+			inputs = append(inputs, plane)
+		}
 	}
 	plain := func(in []*Node) []*Node {
-		at := InsertAxes(in[0], -1)
-		y := Gather(unpack(Weight{Format: w.Format, Data: in[1]}), at)
+		at, held := InsertAxes(in[0], -1), Weight{Format: w.Format, Data: in[1]}
+		if w.Scales != nil {
+			held.Scales = in[3]
+		}
+		if w.Factors != nil {
+			held.Factors = in[4]
+		}
+		if w.Blocks.Is() {
+			return []*Node{ConvertDType(held.rowsOf(at), dtype)}
+		}
+		y := Gather(unpack(held), at)
 		if w.Scales != nil {
 			y = ConvertDType(y, dtypes.Float32)
 			y = Mul(y, BroadcastToDims(Gather(InsertAxes(in[3], -1), at), y.Shape().Dimensions...))
@@ -168,6 +235,12 @@ func Rows(w Weight, ids, rows *Node, dtype dtypes.DType) *Node {
 	if !w.Packed() {
 		return plain(inputs)[0]
 	}
-	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp, "scales": w.Scales != nil}
-	return control.Composite("linear_rows", attrs, inputs, []shapes.Shape{shapes.Make(dtype, t, w.In)}, plain)[0]
+	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp, "scales": w.Scales != nil,
+		"blocks": w.Blocks.Number()}
+	result := shapes.Make(dtype, t, w.In)
+	if w.DType.IsFloat() {
+		result.DType = w.DType // rows are copied
+	}
+	return ConvertDType(control.Composite("linear_rows", attrs, inputs, []shapes.Shape{result},
+		func(in []*Node) []*Node { return []*Node{ConvertDType(plain(in)[0], result.DType)} })[0], dtype)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/blocks"
 )
 
 // ErrNoTensor is wrapped by Read's error for a name that the checkpoint does not hold.
@@ -39,6 +41,9 @@ type tensor struct {
 	// supported.
 	decode  func(dst []float32, first int)
 	release func() // gives data's pages back
+	// format is that of data's blocks, if it has any. unpack gives elements from first on, like decode, as blocks.
+	format blocks.Format
+	unpack func(to *blocks.Rows, first int)
 
 	// encoding is how many elements a block of data has, and how many bytes; group is how many rows are stored in
 	// another order, each group by itself.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/gguf"
 )
@@ -45,7 +47,8 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need needFile) error {
 		blockLen, blockBytes := gt.Type.Block()
 		t := &tensor{shape: gt.Dims, file: path, stored: gt.Type.String(), data: gt.Data, unit: blockLen,
 			decode: blockDecoder(gt.Type, gt.Data), release: func() { f.Release(gt) },
-			blockLen: blockLen, blockBytes: blockBytes, group: 1, offset: gt.Offset, need: need}
+			blockLen: blockLen, blockBytes: blockBytes, group: 1, offset: gt.Offset, need: need,
+			format: gt.Type.Format(), unpack: blockUnpacker(gt.Type, gt.Data)}
 		switch gt.Type {
 		case gguf.F32:
 			t.native = dtypes.Float32
@@ -93,13 +96,33 @@ func (t *tensor) deinterleave(headDim int) {
 	for _, d := range t.shape[1:] {
 		row *= d
 	}
+	storedRow := func(r int) int {
+		inHead := r % headDim
+		return r - inHead + 2*(inHead%(headDim/2)) + inHead/(headDim/2)
+	}
 	t.native, t.unit, t.group = dtypes.InvalidDType, row, headDim
 	t.decode = func(dst []float32, first int) {
 		for r := first / row; len(dst) > 0; r++ {
-			inHead := r % headDim
-			from := r - inHead + 2*(inHead%(headDim/2)) + inHead/(headDim/2)
-			stored(dst[:row], from*row)
+			stored(dst[:row], storedRow(r)*row)
 			dst = dst[row:]
+		}
+	}
+	if unpack := t.unpack; unpack != nil { // of one row, or of a part of it
+		t.unpack = func(to *blocks.Rows, first int) { unpack(to, storedRow(first/row)*row+first%row) }
+	}
+}
+
+// blockUnpacker is blockDecoder that leaves blocks as they are; nil for floats.
+func blockUnpacker(typ gguf.Type, data []byte) func(to *blocks.Rows, first int) {
+	if !typ.Format().Is() {
+		return nil
+	}
+	blockLen, blockBytes := typ.Block()
+	return func(to *blocks.Rows, first int) {
+		start := first / blockLen * blockBytes
+		// The error is impossible: the parsers checked that data holds the tensor's elements exactly.
+		if err := gguf.Unpack(typ, to, data[start:start+len(to.Quants)/blockLen*blockBytes]); err != nil {
+			panic(err)
 		}
 	}
 }

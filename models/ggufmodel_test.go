@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,10 +16,11 @@ import (
 	"github.com/quire/quire/models/gguf"
 )
 
-// ggufFile is what the tests below spoil: metadata (uint32, float32, bool, string, []uint32) and F32 tensors.
+// ggufFile is what the tests below spoil: metadata (uint32, float32, bool, string, []uint32) and tensors.
 type ggufFile struct {
 	values  map[string]any
-	tensors map[string][]int // outermost first
+	tensors map[string][]int     // outermost first
+	types   map[string]gguf.Type // F32 if it has none
 }
 
 // tinyGGUF is a model of one layer that is fine: 2 heads of 4 over 1, hidden size 8.
@@ -73,16 +75,25 @@ func (g ggufFile) encode() []byte {
 		dims := g.tensors[name]
 		str(name)
 		put(uint32(len(dims)))
-		size := uint64(4)
+		elements, bytes := g.types[name].Block()
+		size := uint64(bytes)
 		for _, d := range slices.Backward(dims) {
 			put(uint64(d))
 			size *= uint64(d)
 		}
-		put(uint32(gguf.F32))
+		size /= uint64(elements)
+		put(uint32(g.types[name]))
 		put(offset)
 		offset += (size + 31) / 32 * 32
 	}
 	w.Write(make([]byte, (32-w.Len()%32)%32))
+	if g.types != nil { // bytes of which no pair is a float16 number that is infinite or none
+		random := rand.New(rand.NewPCG(1, 1))
+		for range offset {
+			w.WriteByte(byte(random.Uint32()) &^ 0x84)
+		}
+		return w.Bytes()
+	}
 	for i := range offset / 4 {
 		put(float32(i))
 	}

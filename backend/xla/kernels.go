@@ -55,12 +55,13 @@ var cpuKernels = map[string]kernel{
 	"step_clock":    {target: "quire_step_clock", alias: map[int]int{0: 0}},
 	"linear_rows": {
 		target: "quire_linear_rows",
-		attrs:  map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean},
+		attrs: map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,
+			"blocks": integer},
 	},
 	"linear": {
 		target: "quire_linear",
 		attrs: map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,
-			"activation": integer, "bias": boolean, "residual": boolean},
+			"activation": integer, "bias": boolean, "residual": boolean, "blocks": integer},
 	},
 	"ragged_paged_attention": {
 		target: "quire_ragged_paged_attention",

@@ -9,11 +9,12 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
+	"github.com/quire/quire/blocks"
 )
 
 // packed are the dtypes of matrices that kernels read in panels.
 var packed = map[dtypes.DType]cpukernel.DType{dtypes.Float32: cpukernel.F32, dtypes.BFloat16: cpukernel.BF16,
-	dtypes.Float16: cpukernel.F16, dtypes.Int8: cpukernel.S8}
+	dtypes.Float16: cpukernel.F16, dtypes.Int8: cpukernel.S8, dtypes.Uint8: cpukernel.U8}
 
 // LinearLayout says how matrices of a dtype are packed for the kernels, where there are kernels: see package linear.
 func (b *Backend) LinearLayout(dtype dtypes.DType) (panel, group, multiple int, ok bool) {
@@ -32,6 +33,16 @@ func (b *Backend) PackLinear(packedBytes, rows []byte, dtype dtypes.DType, out, 
 		return fmt.Errorf("xla: matrices of %s are not packed", dtype)
 	}
 	return cpukernel.Pack(packedBytes, rows, d, out, in, gateUp, from)
+}
+
+// PackBlocks and BlocksShape are of matrices in blocks: see package linear.
+func (b *Backend) PackBlocks(packedBytes []byte, rows *blocks.Rows, out int, gateUp bool, from int) error {
+	return cpukernel.PackBlocks(packedBytes, rows, out, gateUp, from)
+}
+
+// BlocksShape is the shape of the bytes of a packed matrix in blocks.
+func (b *Backend) BlocksShape(f blocks.Format, out, in int, gateUp bool) []int {
+	return cpukernel.BlocksShape(f, out, in, gateUp)
 }
 
 // NewZeros returns an array of zeros, and a slice of its dtype's Go type over its storage, which the host may write

@@ -108,9 +108,8 @@ func (o *runOptions) defineEngine(s *pflag.FlagSet) {
 		"`FORM` how the programs hold the model's layers: unrolled, or loop (one loop over the layers, which compiles "+
 			"faster)")
 	s.StringVar(&o.spec.Engine.Weights, "weights", o.spec.Engine.Weights,
-		"`FORM` how matrices are stored: auto (in the dtype) or int8 (8 bits, a scale per row: less memory, faster, "+
-			"other "+
-			"tokens)")
+		"`FORM` how matrices are stored: auto (quantized blocks of a GGUF file as they are, others in the dtype), "+
+			"f32, bf16, f16, q8_0 or q4_0 (8 or 4 bits, a scale per 32 numbers), or int8 (8 bits, a scale per row)")
 	s.IntVar(&o.spec.Engine.MaxSeqs, "max-seqs", 0, "`SLOTS` maximum number of sequences that decode at once")
 	s.StringVar(&o.spec.Engine.KV, "kv", o.spec.Engine.KV,
 		"`KIND` kind of KV cache: paged, or basic (one row of max-model-len per slot, and as many slots as fit unless "+

@@ -51,7 +51,7 @@ var tiers = map[string]int{
 	"models": hostTier, "prefix": hostTier, "promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier,
 	"setup": hostTier, "telemetry": hostTier, "tokenizer": hostTier,
 
-	"chip": fileTier, "grammar": fileTier,
+	"blocks": fileTier, "chip": fileTier, "grammar": fileTier,
 	"parameter": fileTier, "storage": fileTier, "tally": fileTier, "vfs": fileTier,
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models"
@@ -25,8 +26,14 @@ type Storage struct {
 	Backend compute.Backend
 	// DType is of the arrays and of activations: Float32, BFloat16 or Float16.
 	DType dtypes.DType
+	// Matrices is of matrices that are held as floats; DType by default.
+	Matrices dtypes.DType
 	// Int8 holds matrices as 8-bit numbers, each row with a scale.
 	Int8 bool
+	// Blocks returns the format of blocks that a tensor is held in, by its name, if it is a matrix whose rows, as
+	// devices have them, are whole units; none holds it as floats. nil is none for all. Tensors that the checkpoint
+	// does not have so are rounded.
+	Blocks func(tensor string) blocks.Format
 	// LayerLoop holds the arrays of all layers as one, [layers, ...], and makes [Hidden] run them as a loop: a program
 	// is smaller by the number of layers. Not every model can be: see [CheckLayerLoop].
 	LayerLoop bool
@@ -41,12 +48,14 @@ type Array struct {
 	Shape shapes.Shape
 
 	part    part
+	plane   int           // of the matrix, by its place among linear.Format's
 	sources []source      // stacked on the first axis to make it
 	format  linear.Format // of the matrix
 	read    dtypes.DType  // what the sources are read as
 	offset  float32       // added to the elements of a vector of float32
 
 	activations dtypes.DType // of the model
+	gateUp      bool         // of a matrix in parts: they are of gates and of ups
 
 	split  Partition // of firstRow and firstKeys
 	layers []Array   // what a stack is made of
@@ -70,7 +79,7 @@ type part int
 const (
 	vector part = iota
 	matrix
-	scales
+	plane     // behind a matrix's first
 	firstRow  // the number of the first row of the vocabulary that the device has
 	firstKeys // for each KV slot of the device 1, or 0 where another slot before has the same head or the slot is empty
 )
@@ -80,6 +89,9 @@ const (
 // [Partition].
 func Arrays(cfg models.Config, s Storage) []Array {
 	split := NewPartition(cfg, collective.Devices(s.Backend))
+	if s.LayerLoop {
+		s.Blocks = alike(cfg, s.Blocks)
+	}
 	var names []string
 	tensors := map[string][]arch.Tensor{} // by their array
 	for t := range cfg.Tensors() {
@@ -106,8 +118,22 @@ func Arrays(cfg models.Config, s Storage) []Array {
 	return list
 }
 
-// arrays are those that tensors, one behind the other, make: one, or a matrix and its scales.
+// arrays are those that tensors, one behind the other, make: one, or the planes of a matrix, or those of a matrix in
+// parts where formats differ.
 func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tensor) []Array {
+	if parts := s.parts(tensors); len(parts) > 1 {
+		var list []Array
+		for i, part := range parts {
+			for k := range part {
+				part[k].Array = fmt.Sprintf("%s.%d", tensors[0].Array, i)
+			}
+			for _, a := range s.arrays(cfg, split, part) {
+				a.gateUp = tensors[0].Part == arch.Gate
+				list = append(list, a)
+			}
+		}
+		return list
+	}
 	first := tensors[0]
 	a := Array{Name: first.Array, read: s.DType, activations: s.DType}
 	rows := 0 // of a device
@@ -136,19 +162,31 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 		}
 		return []Array{a}
 	}
-	a.part = matrix
-	m := linear.Matrix{Out: rows, In: a.format.In, GateUp: first.Part == arch.Gate, DType: s.DType}
-	if s.Int8 {
+	m := linear.Matrix{Out: rows, In: a.format.In, GateUp: first.Part == arch.Gate && len(tensors) > 1, DType: s.DType}
+	if s.Matrices != dtypes.InvalidDType {
+		m.DType, a.read = s.Matrices, s.Matrices
+	}
+	switch format := s.format(a); {
+	case format.Is():
+		m.DType, m.Blocks = dtypes.Uint8, format
+	case s.Int8:
 		m.DType, a.read = dtypes.Int8, dtypes.Float32
 	}
 	a.format = linear.NewFormat(s.Backend, m)
-	a.Shape = a.format.Shape()
-	if !s.Int8 {
-		return []Array{a}
+	return a.planes()
+}
+
+// planes are the arrays of a matrix.
+func (a Array) planes() (list []Array) {
+	for i, p := range a.format.Planes() {
+		of := a
+		of.Name, of.Shape, of.part, of.plane = a.Name+p.Suffix, p.Shape, matrix, i
+		if i > 0 {
+			of.part = plane
+		}
+		list = append(list, of)
 	}
-	of := a
-	of.Name, of.part, of.Shape = a.Name+scalesSuffix, scales, a.format.ScalesShape()
-	return []Array{a, of}
+	return list
 }
 
 // behind moves the places of spans back.
@@ -168,12 +206,10 @@ const (
 	firstKeysName = "keys.first"
 )
 
-const scalesSuffix = ".scales"
-
 // Weights holds the arrays of a model as graph nodes, by name.
 type Weights struct {
 	nodes    map[string]*graph.Node
-	matrices map[string]linear.Format
+	matrices map[string]Array
 	dtype    dtypes.DType // of activations
 	stacked  bool         // the arrays of layers are [layers, ...]
 	prefix   string       // before the names of one layer's arrays
@@ -181,12 +217,12 @@ type Weights struct {
 
 // NewWeights names nodes in the order of [Arrays].
 func NewWeights(arrays []Array, nodes []*graph.Node) Weights {
-	w := Weights{nodes: make(map[string]*graph.Node, len(arrays)), matrices: map[string]linear.Format{}}
+	w := Weights{nodes: make(map[string]*graph.Node, len(arrays)), matrices: map[string]Array{}}
 	for i, a := range arrays {
 		w.nodes[a.Name] = nodes[i]
 		w.stacked = w.stacked || a.layers != nil
 		if a.part == matrix {
-			w.matrices[a.Name], w.dtype = a.format, a.activations
+			w.matrices[a.Name], w.dtype = a, a.activations
 		}
 	}
 	return w
@@ -201,6 +237,21 @@ func (w Weights) get(name string) *graph.Node {
 }
 
 func (w Weights) matrix(name string) linear.Weight {
-	return linear.Weight{Format: w.matrices[w.prefix+name], Data: w.get(name),
-		Scales: w.nodes[w.prefix+name+scalesSuffix]}
+	if a, ok := w.matrices[w.prefix+name]; ok {
+		return linear.NewWeight(a.format, func(suffix string) *graph.Node { return w.get(name + suffix) })
+	}
+	var parts []linear.Weight
+	gateUp := false
+	for i := 0; ; i++ {
+		part := fmt.Sprintf("%s.%d", name, i)
+		a, ok := w.matrices[w.prefix+part]
+		if !ok {
+			break
+		}
+		parts, gateUp = append(parts, w.matrix(part)), a.gateUp
+	}
+	if parts == nil {
+		panic(fmt.Errorf("decoder: the model has no matrix %q", w.prefix+name))
+	}
+	return linear.NewParts(parts, gateUp)
 }

@@ -11,6 +11,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
@@ -116,7 +117,8 @@ func TestLogitsEqualTransformers(t *testing.T) {
 func TestLogitsOfFewerBits(t *testing.T) {
 	for _, family := range []string{"gemma2", "gemma3", "olmo2"} {
 		for name, s := range map[string]decoder.Storage{"bfloat16": {DType: dtypes.BFloat16},
-			"float16": {DType: dtypes.Float16}, "int8": {DType: dtypes.Float32, Int8: true}} {
+			"float16": {DType: dtypes.Float16}, "int8": {DType: dtypes.Float32, Int8: true},
+			"Q8_0": {DType: dtypes.BFloat16, Blocks: func(string) blocks.Format { return blocks.Q8_0 }}} {
 			t.Run(family+" "+name, func(t *testing.T) {
 				var golden testenv.Golden
 				testenv.ReadGolden(t, family, &golden)

@@ -107,7 +107,10 @@ func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoin
 			devices[i] = s.spans(places[i])
 		}
 		put := a.fillRows
-		if s.columns {
+		switch {
+		case a.format.Blocks.Is():
+			put = a.fillBlocks
+		case s.columns:
 			put = a.fillColumns
 		}
 		if err := put(backend, flats, s, devices, from); err != nil {
@@ -208,7 +211,7 @@ func (a Array) putRows(backend compute.Backend, flat, rows any, at int) error {
 				flat.([]float32)[at+i] += a.offset
 			}
 		}
-	case a.part == scales:
+	case a.part == plane:
 		eachRow(rows.([]float32), width, func(i int, x []float32) { flat.([]float32)[at+i] = scaleOf(x) })
 	case a.format.DType == dtypes.Int8:
 		x := rows.([]float32)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/quire/quire/blocks"
 )
 
 // Type is the encoding of a tensor, with ggml's numbering.
@@ -28,21 +30,23 @@ const (
 type codec struct {
 	name                 string
 	blockLen, blockBytes int
-	decode               func(dst []float32, src []byte) // whole blocks
+	decode               func(dst []float32, src []byte) // floats
+	format               blocks.Format                   // of all others
+	unpack               func(to *blocks.Rows, src []byte)
 }
 
 var codecs = map[Type]codec{
-	F32:  {"F32", 1, 4, decodeF32},
-	F16:  {"F16", 1, 2, decodeF16},
-	BF16: {"BF16", 1, 2, decodeBF16},
-	Q4_0: {"Q4_0", 32, 18, decodeQ4_0},
-	Q4_1: {"Q4_1", 32, 20, decodeQ4_1},
-	Q5_0: {"Q5_0", 32, 22, decodeQ5_0},
-	Q5_1: {"Q5_1", 32, 24, decodeQ5_1},
-	Q8_0: {"Q8_0", 32, 34, decodeQ8_0},
-	Q4_K: {"Q4_K", 256, 144, decodeQ4K},
-	Q5_K: {"Q5_K", 256, 176, decodeQ5K},
-	Q6_K: {"Q6_K", 256, 210, decodeQ6K},
+	F32:  {"F32", 1, 4, decodeF32, blocks.Format{}, nil},
+	F16:  {"F16", 1, 2, decodeF16, blocks.Format{}, nil},
+	BF16: {"BF16", 1, 2, decodeBF16, blocks.Format{}, nil},
+	Q4_0: {"Q4_0", 32, 18, nil, blocks.Q4_0, unpackQ4_0},
+	Q4_1: {"Q4_1", 32, 20, nil, blocks.Q4_1, unpackQ4_1},
+	Q5_0: {"Q5_0", 32, 22, nil, blocks.Q5_0, unpackQ5_0},
+	Q5_1: {"Q5_1", 32, 24, nil, blocks.Q5_1, unpackQ5_1},
+	Q8_0: {"Q8_0", 32, 34, nil, blocks.Q8_0, unpackQ8_0},
+	Q4_K: {"Q4_K", 256, 144, nil, blocks.Q4_K, unpackQ4K},
+	Q5_K: {"Q5_K", 256, 176, nil, blocks.Q5_K, unpackQ5K},
+	Q6_K: {"Q6_K", 256, 210, nil, blocks.Q6_K, unpackQ6K},
 }
 
 // unsupportedNames are ggml's names of encodings that are known but not read, for error messages.
@@ -81,7 +85,37 @@ func Dequantize(t Type, dst []float32, src []byte) error {
 	if len(dst)%c.blockLen != 0 || len(src) != len(dst)/c.blockLen*c.blockBytes {
 		return fmt.Errorf("%d bytes of %s do not decode to %d elements", len(src), c.name, len(dst))
 	}
-	c.decode(dst, src)
+	if c.decode != nil {
+		c.decode(dst, src)
+		return nil
+	}
+	const some = 16 * blocks.SuperSize // that stay in the cache
+	rows := blocks.NewRows(c.format, 1, min(some, len(dst)))
+	for ; len(dst) > 0; dst = dst[rows.In:] {
+		if len(dst) < rows.In {
+			rows = blocks.NewRows(c.format, 1, len(dst))
+		}
+		n := rows.In / c.blockLen * c.blockBytes
+		c.unpack(rows, src[:n])
+		rows.FloatsTo(dst[:rows.In])
+		src = src[n:]
+	}
+	return nil
+}
+
+// Format is that of the encoding's blocks; none for floats.
+func (t Type) Format() blocks.Format { return codecs[t].format }
+
+// Unpack fills rows of the encoding's [Type.Format] with whole blocks of type t.
+func Unpack(t Type, to *blocks.Rows, src []byte) error {
+	c, ok := codecs[t]
+	if !ok || c.unpack == nil || to.Format != c.format {
+		return fmt.Errorf("GGUF type %s is not blocks of %s", t, to.Format)
+	}
+	if len(to.Quants)%c.blockLen != 0 || len(src) != len(to.Quants)/c.blockLen*c.blockBytes {
+		return fmt.Errorf("%d bytes of %s do not unpack to %d elements", len(src), c.name, len(to.Quants))
+	}
+	c.unpack(to, src)
 	return nil
 }
 

@@ -6,6 +6,7 @@
 
 #include "convert.h"
 #include "cpu.h"
+#include "gemm_blocks.h"
 
 // The level of this file's code: q_level(), unless q_linear_choose found that level's results wrong. A test build pretends a level.
 static _Atomic int chosen = -1;
@@ -25,17 +26,27 @@ static int by_dots(int level, int weights_dtype, int dtype) {
 	return level >= Q_AVX512BF16 && (weights_dtype == Q_S8 || (weights_dtype == Q_BF16 && dtype == Q_BF16));
 }
 
-static const q_linear_code *code(int level, int weights_dtype, int dtype) {
+enum { TILES_FROM = 20 }; // rows from which AMX is worth it for blocks
+
+static const q_linear_code *code(int level, int weights_dtype, int dtype, int64_t rows) {
 #if defined(Q_X86)
+	if (weights_dtype == Q_U8) {
+		if (level >= Q_AMX && rows >= TILES_FROM) return &q_blocks_amx;
+		if (level >= Q_AVX512BF16) return &q_blocks_vnni;
+		if (level >= Q_AVX512) return &q_blocks_avx512;
+		if (level >= Q_AVX2) return &q_blocks_avx2;
+	}
 	if (by_dots(level, weights_dtype, dtype)) return level >= Q_AMX ? &q_linear_amx : &q_linear_dot;
 	if (level >= Q_AVX512) return &q_linear_avx512;
 	if (level >= Q_AVX2) return &q_linear_avx2;
 #endif
+	if (weights_dtype == Q_U8) return &q_blocks_plain;
 	return &q_linear_plain;
 }
 
 static q_layout layout_at(int level, int dtype) {
 	q_layout l = {level >= Q_AVX512 ? 32 : 16, 1, 4};
+	if (dtype == Q_U8) return l;
 	if (dtype == Q_BF16 || dtype == Q_S8) l.group = 2;
 	if (by_dots(level, dtype, dtype)) {
 		l.group = dtype == Q_S8 ? 4 : 2;
@@ -63,7 +74,7 @@ static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int6
 static void run_at(int level, q_frame *f, const q_linear *l) {
 	if (l->rows <= 0 || l->out <= 0) return;
 	q_layout layout = layout_at(level, l->weights_dtype);
-	q_linear_job j = {l, code(level, l->weights_dtype, l->dtype), q_padded_in(l->in, layout)};
+	q_linear_job j = {l, code(level, l->weights_dtype, l->dtype, l->rows), q_padded_in(l->in, layout)};
 	j.tiles = (l->rows + j.code->tile_rows - 1) / j.code->tile_rows;
 	j.panels = q_panels(l->out, l->gate_up, layout);
 	j.panels_a_task = panels_a_task(j.panels, q_threads(f), 128 / layout.panel, l->gate_up && layout.panel == Q_TURN ? 2 : 1);
@@ -116,10 +127,49 @@ static int same_at(int level, int weights_dtype, int dtype) {
 	return 1;
 }
 
+// same_blocks_at is same_at for matrices in blocks.
+static int same_blocks_at(int level, q_blocks b) {
+	enum { ROWS = 15, IN = 512, OUT = 2 * 40, N = OUT * IN, SCALES = N / 16, SIZE = OUT * IN * 2 };
+	static uint8_t quants[N];
+	static uint16_t scales[SCALES], minima[SCALES], factors[N / 256];
+	static float x[ROWS * IN], y[2][ROWS * OUT / 2];
+	uint32_t random = 1;
+	for (int i = 0; i < N; i++) quants[i] = (random = random * 1664525 + 1013904223) >> (32 - b.bits);
+	for (int i = 0; i < SCALES; i++) scales[i] = b.super ? 1 + i % 60 : q_to_f16(0.01f + i % 7 * 0.001f), minima[i] = b.super ? i % 61 : q_to_f16(-0.1f);
+	for (int i = 0; i < N / 256; i++) factors[i] = q_to_f16(0.001f);
+	for (int i = 0; i < ROWS * IN; i++) x[i] = (float)((random = random * 1664525 + 1013904223) >> 24) / 128 - 1;
+	char *memory = aligned_alloc(64, SIZE + (size_t)(q_linear_scratch(ROWS, IN) + 63) / 64 * 64);
+	if (!memory) return 0;
+	q_linear l = {.weights_dtype = Q_U8, .dtype = Q_F32, .result_dtype = Q_F32, .blocks = b, .gate_up = 1, .activation = Q_SILU, .rows = ROWS, .in = IN, .out = OUT};
+	l.x = x;
+	l.weights = memory;
+	l.scratch = memory + SIZE;
+	for (int i = 0; i < 2; i++) {
+		int at = i ? level : Q_PLAIN;
+		q_layout layout = layout_at(at, Q_U8);
+		memset(memory, 0, SIZE);
+		q_pack_blocks(memory, b, (q_blocks_rows){quants, scales, minima, factors, factors}, OUT, IN, 1, layout.panel, 0, OUT, 0, q_panels(OUT, 1, layout));
+		l.y = y[i];
+		run_at(at, NULL, &l);
+	}
+	free(memory);
+	for (int i = 0; i < ROWS * OUT / 2; i++) {
+		float difference = y[0][i] - y[1][i], size = y[0][i] < 0 ? -y[0][i] : y[0][i];
+		if (!(difference <= 1e-4f * (1 + size) && -difference <= 1e-4f * (1 + size))) return 0;
+	}
+	return 1;
+}
+
+// same_blocks says it for one of each kind.
+static int same_blocks(int level) {
+	return same_blocks_at(level, (q_blocks){4, 32, 8, 0, 0}) && same_blocks_at(level, (q_blocks){5, 32, 0, 1, 1}) &&
+		same_blocks_at(level, (q_blocks){6, 16, 32, 1, 0}) && same_blocks_at(level, (q_blocks){8, 32, 128, 0, 0});
+}
+
 int q_linear_choose(void) {
 	int l = q_level();
 	for (; l > Q_AVX2; l--) {
-		if (same_at(l, Q_F32, Q_F32) && same_at(l, Q_F16, Q_F16) && same_at(l, Q_BF16, Q_BF16) && same_at(l, Q_BF16, Q_F32) && same_at(l, Q_S8, Q_F32)) break;
+		if (same_at(l, Q_F32, Q_F32) && same_at(l, Q_F16, Q_F16) && same_at(l, Q_BF16, Q_BF16) && same_at(l, Q_BF16, Q_F32) && same_at(l, Q_S8, Q_F32) && same_blocks(l)) break;
 	}
 	atomic_store(&chosen, l);
 	return l;
@@ -130,11 +180,25 @@ typedef struct {
 	int64_t in, out;
 	int gate_up;
 	q_layout layout;
+	q_blocks blocks;
 } matrix;
+
+// read_blocks is read_matrix of a matrix in blocks.
+static q_error *read_blocks(q_frame *f, const q_array *weights, matrix *m, int64_t packed) {
+	q_blocks b = {.bits = packed & 255, .size = packed >> 8 & 255, .offset = packed >> 16 & 255, .super = packed >> 24 & 1, .min = packed >> 25 & 1};
+	int known = b.bits == 8 ? b.size == 32 && !b.min : b.bits >= 4 && b.bits <= 6 && (b.size == 32 || (b.size == 16 && b.super && !b.min));
+	if (!known || m->in % q_unit_in(b)) return q_fail(f, "blocks of %d numbers of %d bits in rows of %lld are not supported", b.size, b.bits, (long long)m->in);
+	m->blocks = b;
+	m->layout = q_linear_layout(Q_U8);
+	return q_shape(f, weights, "weights", Q_U8, q_panels(m->out, m->gate_up, m->layout), m->in / q_unit_in(b), q_unit_bytes(b, m->layout.panel));
+}
 
 static q_error *read_matrix(q_frame *f, const q_array *weights, matrix *m, int scales) {
 	q_error *e;
 	if ((e = q_int(f, "in", &m->in)) || (e = q_int(f, "out", &m->out)) || (e = q_bool(f, "gate_up", &m->gate_up))) return e;
+	int64_t blocks;
+	if ((e = q_int(f, "blocks", &blocks))) return e;
+	if (blocks) return read_blocks(f, weights, m, blocks);
 	if (!is_float(weights->dtype) && weights->dtype != Q_S8) return q_fail(f, "weights of element type %d are not supported", weights->dtype);
 	if (scales != (weights->dtype == Q_S8)) return q_fail(f, "scales belong to weights of 8 bits");
 	m->layout = q_linear_layout(weights->dtype);
@@ -154,7 +218,7 @@ static q_error *read_rows(q_frame *f, const q_array *rows, int64_t most, int64_t
 q_error *quire_linear(q_frame *f) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
-	matrix m;
+	matrix m = {0};
 	int bias, residual;
 	int64_t activation;
 	if ((e = q_bool(f, "bias", &bias)) || (e = q_bool(f, "residual", &residual)) || (e = q_int(f, "activation", &activation))) return e;
@@ -165,7 +229,7 @@ q_error *quire_linear(q_frame *f) {
 	if (!is_float(x->dtype) || (y->dtype != x->dtype && y->dtype != Q_F32)) return q_fail(f, "element types %d of x and %d of the result are not supported", x->dtype, y->dtype);
 	if ((e = q_shape(f, x, "x", 0, (int64_t)-1, m.in))) return e;
 	int64_t most = x->dims[0], columns = m.gate_up ? m.out / 2 : m.out;
-	q_linear l = {.weights_dtype = q_arg(f, 1)->dtype, .dtype = x->dtype, .result_dtype = y->dtype, .gate_up = m.gate_up, .activation = (int)activation, .in = m.in, .out = m.out};
+	q_linear l = {.weights_dtype = q_arg(f, 1)->dtype, .dtype = x->dtype, .result_dtype = y->dtype, .blocks = m.blocks, .gate_up = m.gate_up, .activation = (int)activation, .in = m.in, .out = m.out};
 	if ((e = read_rows(f, q_arg(f, 2), most, &l.rows)) || (e = q_shape(f, y, "the result", 0, most, columns))) return e;
 	int next = 3;
 	if (scales) {
@@ -226,6 +290,24 @@ static void gather_row(void *args, int64_t t) {
 	}
 }
 
+// gather_blocks is gather_row of a matrix in blocks.
+static void gather_blocks(void *args, int64_t t) {
+	const struct gather *g = args;
+	const int64_t in = g->m.in, panel = g->m.layout.panel;
+	int64_t id = g->ids[t];
+	if (id < 0) id = 0;
+	if (id >= g->m.out) id = g->m.out - 1;
+	float some[Q_SUPER_IN];
+	for (int64_t i = 0; i < in; i += q_unit_in(g->m.blocks)) {
+		q_blocks_unit(some, g->weights, g->m.blocks, in, panel, q_packed_column(id, g->m.out, g->m.gate_up), i);
+		for (int64_t k = 0; k < q_unit_in(g->m.blocks); k++) {
+			int64_t at = t * in + i + k;
+			if (g->dtype == Q_F32) ((float *)g->y)[at] = some[k];
+			else ((uint16_t *)g->y)[at] = g->dtype == Q_BF16 ? q_to_bf16(some[k]) : q_to_f16(some[k]);
+		}
+	}
+}
+
 q_error *quire_linear_rows(q_frame *f) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
@@ -233,7 +315,7 @@ q_error *quire_linear_rows(q_frame *f) {
 	struct gather g = {0};
 	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales, 1)) || (e = read_matrix(f, q_arg(f, 1), &g.m, scales))) return e;
 	const q_array *ids = q_arg(f, 0), *weights = q_arg(f, 1), *y = q_result(f, 0);
-	if ((e = q_shape(f, ids, "ids", Q_S32, -1)) || (e = q_shape(f, y, "the result", scales ? 0 : weights->dtype, ids->dims[0], g.m.in))) return e;
+	if ((e = q_shape(f, ids, "ids", Q_S32, -1)) || (e = q_shape(f, y, "the result", scales || g.m.blocks.bits ? 0 : weights->dtype, ids->dims[0], g.m.in))) return e;
 	if (!is_float(y->dtype)) return q_fail(f, "a result of element type %d is not supported", y->dtype);
 	int64_t rows;
 	if ((e = read_rows(f, q_arg(f, 2), ids->dims[0], &rows))) return e;
@@ -246,6 +328,6 @@ q_error *quire_linear_rows(q_frame *f) {
 	g.y = y->data;
 	g.size = q_size(weights->dtype);
 	g.dtype = y->dtype;
-	q_parallel(rows > 16 ? f : NULL, rows, gather_row, &g);
+	q_parallel(rows > 16 ? f : NULL, rows, g.m.blocks.bits ? gather_blocks : gather_row, &g);
 	return NULL;
 }

@@ -31,6 +31,7 @@ const (
 	BF16 DType = C.Q_BF16
 	F16  DType = C.Q_F16
 	S8   DType = C.Q_S8
+	U8   DType = C.Q_U8 // a matrix in blocks
 )
 
 // Layout says how the kernels of this machine want a matrix [out, in]: [panels][in/Group][Panel][Group], where a panel

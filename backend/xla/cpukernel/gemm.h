@@ -26,10 +26,17 @@ typedef struct {
 
 q_layout q_linear_layout(int dtype);
 
+// q_blocks says what a matrix in blocks holds: see gemm_blocks.h. A number is scale * (quant - offset), plus a minimum if min; bits is 0 for
+// other matrices.
+typedef struct {
+	int bits, size, offset, super, min;
+} q_blocks;
+
 typedef struct {
 	int weights_dtype; // of weights
 	int dtype;         // of x, bias and residual
 	int result_dtype;  // of y: dtype or Q_F32
+	q_blocks blocks;   // of weights that are bytes, Q_U8
 	int gate_up;       // y[:, i] = activation(gate[i]) * up[i], where out = 2 * columns of y
 	int activation;
 	int64_t rows, in, out;
@@ -86,11 +93,12 @@ static inline int64_t q_packed_column(int64_t c, int64_t out, int gate_up) {
 }
 
 // quire_linear: x [T, in], packed weights, rows s32[], then scales f32[out], bias [out] and residual [T, columns] where the attributes of
-// these names hold -> y [T, columns], scratch. Attributes: in, out, gate_up, activation, scales, bias, residual.
+// these names hold -> y [T, columns], scratch. Attributes: in, out, gate_up, activation, scales, bias, residual, blocks: of a matrix in blocks
+// bits, size << 8, offset << 16, super << 24, min << 25; else 0.
 q_error *quire_linear(q_frame *f);
 
 // quire_linear_rows: ids s32[T], packed weights, rows s32[], then scales f32[out] where that attribute holds -> y [T, in]: the matrix's rows
-// ids[t], times their scales. Attributes: in, out, gate_up, scales.
+// ids[t], times their scales. Attributes: in, out, gate_up, scales, blocks.
 q_error *quire_linear_rows(q_frame *f);
 
 #endif

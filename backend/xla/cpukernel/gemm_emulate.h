@@ -50,12 +50,15 @@ static inline void emulate_bf16(int c, int a, int b) {
 	}
 }
 
-static inline void emulate_s8(int c, int a, int b) {
+static inline void emulate_bytes(int c, int a, int b, int sign) {
 	for (int m = 0; m < emulated[c].rows; m++) {
 		for (int n = 0; n < emulated[c].bytes / 4; n++) {
 			int32_t sum;
 			memcpy(&sum, emulated[c].data[m] + 4 * n, 4);
-			for (int k = 0; k < emulated[a].bytes; k++) sum += (int8_t)emulated[a].data[m][k] * (int8_t)emulated[b].data[k / 4][4 * n + k % 4];
+			for (int k = 0; k < emulated[a].bytes; k++) {
+				uint8_t w = emulated[b].data[k / 4][4 * n + k % 4];
+				sum += (int8_t)emulated[a].data[m][k] * (sign ? (int8_t)w : w);
+			}
 			memcpy(emulated[c].data[m] + 4 * n, &sum, 4);
 		}
 	}
@@ -68,12 +71,14 @@ static inline void emulate_s8(int c, int a, int b) {
 #undef _tile_stored
 #undef _tile_dpbf16ps
 #undef _tile_dpbssd
+#undef _tile_dpbsud
 #define _tile_loadconfig(p) emulate_config((const uint8_t *)(p))
 #define _tile_release() ((void)0)
 #define _tile_zero(t) emulate_zero(t)
 #define _tile_loadd(t, p, stride) emulate_load(t, p, stride)
 #define _tile_stored(t, p, stride) emulate_store(t, p, stride)
 #define _tile_dpbf16ps(c, a, b) emulate_bf16(c, a, b)
-#define _tile_dpbssd(c, a, b) emulate_s8(c, a, b)
+#define _tile_dpbssd(c, a, b) emulate_bytes(c, a, b, 1)
+#define _tile_dpbsud(c, a, b) emulate_bytes(c, a, b, 0)
 
 #endif

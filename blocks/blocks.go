@@ -1,0 +1,185 @@
+// Package blocks is how quantized matrices are stored: numbers of a few bits, in blocks of 16 or 32 along a row, each
+// with a scale and perhaps a minimum.
+//
+// Few formats serve the encodings of many files: a reader makes [Rows] of what a file has, without loss.
+package blocks
+
+import "fmt"
+
+// Format says what a block holds. Its numbers are scale * (quant - Offset), plus the block's minimum if Min.
+type Format struct {
+	// Bits is those of a quant: 4, 5, 6 or 8. 0 is no format: the numbers are floats.
+	Bits int
+	// Size is how many numbers a block has: 16 or 32.
+	Size int
+	// Offset is taken from a quant.
+	Offset int
+	// Super says that scales and minima are integers of 8 bits, which float16 factors of [SuperSize] numbers multiply;
+	// such a minimum is subtracted. Else they are float16.
+	Super bool
+	// Min says that blocks have minima.
+	Min bool
+}
+
+// SuperSize is how many numbers have one factor of scales.
+const SuperSize = 256
+
+// The formats of the common encodings.
+var (
+	Q8_0 = Format{Bits: 8, Size: 32, Offset: 128}
+	Q4_0 = Format{Bits: 4, Size: 32, Offset: 8}
+	Q4_1 = Format{Bits: 4, Size: 32, Min: true}
+	Q5_0 = Format{Bits: 5, Size: 32, Offset: 16}
+	Q5_1 = Format{Bits: 5, Size: 32, Min: true}
+	Q4_K = Format{Bits: 4, Size: 32, Super: true, Min: true}
+	Q5_K = Format{Bits: 5, Size: 32, Super: true, Min: true}
+	Q6_K = Format{Bits: 6, Size: 16, Offset: 32, Super: true}
+)
+
+// Formats are all that have kernels, by the names of GGUF's encodings.
+var Formats = map[string]Format{"Q8_0": Q8_0, "Q4_0": Q4_0, "Q4_1": Q4_1, "Q5_0": Q5_0, "Q5_1": Q5_1, "Q4_K": Q4_K,
+	"Q5_K": Q5_K, "Q6_K": Q6_K}
+
+// Is reports whether it is a format.
+func (f Format) Is() bool { return f.Bits > 0 }
+
+// Unit is how many numbers of a row belong together: a row has a multiple of it.
+func (f Format) Unit() int {
+	if f.Super {
+		return SuperSize
+	}
+	return 32
+}
+
+// Number is the format as one, for attributes of programs: 0 where it is none.
+func (f Format) Number() int {
+	n := f.Bits | f.Size<<8 | f.Offset<<16
+	if f.Super {
+		n |= 1 << 24
+	}
+	if f.Min {
+		n |= 1 << 25
+	}
+	return n
+}
+
+// String is its name among [Formats].
+func (f Format) String() string {
+	for name, known := range Formats {
+		if f == known {
+			return name
+		}
+	}
+	return fmt.Sprintf("%d bits in blocks of %d", f.Bits, f.Size)
+}
+
+// Bytes is the size of a number of values.
+func (f Format) Bytes(values int) int {
+	bits := 32*f.Bits + 32/f.Size*f.perScale()*f.scales()
+	if !f.Super {
+		return values / 32 * bits / 8
+	}
+	return values/32*bits/8 + values/SuperSize*2*f.scales()
+}
+
+// perScale is the bits of a scale or a minimum, scales how many of them a block has.
+func (f Format) perScale() int {
+	if f.Super {
+		return 8
+	}
+	return 16
+}
+
+func (f Format) scales() int {
+	if f.Min {
+		return 2
+	}
+	return 1
+}
+
+// Rows are rows of a matrix in blocks, as readers make them and packers take them.
+type Rows struct {
+	Format
+	// N rows of In numbers.
+	N, In int
+	// Quants [N, In] has a byte for each.
+	Quants []uint8
+	// Scales and Minima [N, In/Size] are the bits of float16 numbers, or of int8 numbers if Super. Minima is nil
+	// without Min.
+	Scales, Minima []uint16
+	// ScaleFactors and MinimumFactors [N, In/SuperSize] are the bits of float16 numbers; nil without Super, or Min.
+	ScaleFactors, MinimumFactors []uint16
+}
+
+// NewRows returns rows of zeros.
+func NewRows(f Format, n, in int) *Rows {
+	r := &Rows{Format: f, N: n, In: in, Quants: make([]uint8, n*in), Scales: make([]uint16, n*in/f.Size)}
+	if f.Min {
+		r.Minima = make([]uint16, len(r.Scales))
+	}
+	if f.Super {
+		r.ScaleFactors = make([]uint16, n*in/SuperSize)
+		if f.Min {
+			r.MinimumFactors = make([]uint16, n*in/SuperSize)
+		}
+	}
+	return r
+}
+
+// Part returns n numbers of a row, the first being number at of all, over the same memory: whole units.
+func (r *Rows) Part(at, n int) *Rows {
+	cut := func(x []uint16, each int) []uint16 {
+		if x == nil {
+			return nil
+		}
+		return x[at/each : (at+n)/each]
+	}
+	return &Rows{Format: r.Format, N: 1, In: n, Quants: r.Quants[at : at+n], Scales: cut(r.Scales, r.Size),
+		Minima: cut(r.Minima, r.Size), ScaleFactors: cut(r.ScaleFactors, SuperSize),
+		MinimumFactors: cut(r.MinimumFactors, SuperSize)}
+}
+
+// Copy copies the numbers of rows of the same format and number of numbers.
+func (r *Rows) Copy(from *Rows) {
+	copy(r.Quants, from.Quants)
+	copy(r.Scales, from.Scales)
+	copy(r.Minima, from.Minima)
+	copy(r.ScaleFactors, from.ScaleFactors)
+	copy(r.MinimumFactors, from.MinimumFactors)
+}
+
+// Slice returns rows from one up to before another, over the same memory.
+func (r *Rows) Slice(from, to int) *Rows {
+	s := r.Part(from*r.In, (to-from)*r.In)
+	s.N, s.In = to-from, r.In
+	return s
+}
+
+// Floats are the numbers, as every reader and kernel of them computes them.
+func (r *Rows) Floats() []float32 {
+	out := make([]float32, len(r.Quants))
+	r.FloatsTo(out)
+	return out
+}
+
+// FloatsTo writes the numbers to a slice of their number. Products and sums are rounded one by one, as in ggml: the
+// conversions forbid fused multiply-adds.
+func (r *Rows) FloatsTo(out []float32) {
+	offset := float32(r.Offset)
+	for b, bits := range r.Scales {
+		scale, minimum := Half(bits), float32(0)
+		if r.Super {
+			scale = Half(r.ScaleFactors[b*r.Size/SuperSize]) * float32(int8(bits))
+		}
+		switch {
+		case r.Min && r.Super:
+			minimum = -float32(Half(r.MinimumFactors[b*r.Size/SuperSize]) * float32(int8(r.Minima[b])))
+		case r.Min:
+			minimum = Half(r.Minima[b])
+		}
+		quants, to := r.Quants[b*r.Size:][:r.Size], out[b*r.Size:][:r.Size]
+		for i, q := range quants {
+			to[i] = float32(scale*(float32(q)-offset)) + minimum
+		}
+	}
+}

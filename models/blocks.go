@@ -1,0 +1,78 @@
+package models
+
+import (
+	"fmt"
+
+	"github.com/quire/quire/blocks"
+)
+
+// Blocks returns the format of the blocks that the file has of a tensor; none where its numbers are floats, or there is
+// no such tensor.
+func (c *Checkpoint) Blocks(name string) blocks.Format {
+	if t := c.tensors[name]; t != nil {
+		return t.format
+	}
+	return blocks.Format{}
+}
+
+// ReadBlocks returns rows of a tensor as the blocks that the file has. columns are the spans of them that are wanted,
+// each row's one behind the other, which begin and end with units of [blocks.Format]; nil wants all. Of a file that is
+// not all here, only their bytes are brought.
+func (c *Checkpoint) ReadBlocks(name string, rows Span, columns []Span) (*blocks.Rows, error) {
+	t := c.tensors[name]
+	if t == nil {
+		return nil, fmt.Errorf("model %s: %w: %s", c.Ref, ErrNoTensor, name)
+	}
+	r, err := t.readBlocks(rows, columns)
+	return r, t.named(name, err)
+}
+
+func (t *tensor) readBlocks(rows Span, columns []Span) (*blocks.Rows, error) {
+	if !t.format.Is() {
+		return nil, fmt.Errorf("its numbers are %s, not blocks", t.stored)
+	}
+	count, width := t.matrix()
+	if columns == nil {
+		columns = []Span{{0, width}}
+	}
+	total := 0
+	for _, s := range columns {
+		if s.From < 0 || s.N < 1 || s.From+s.N > width || s.From%t.format.Unit() != 0 || s.N%t.format.Unit() != 0 {
+			return nil, fmt.Errorf("it has %d columns in units of %d, and %d from column %d on were wanted", width,
+				t.format.Unit(), s.N, s.From)
+		}
+		total += s.N
+	}
+	if rows.From < 0 || rows.N < 1 || rows.From+rows.N > count {
+		return nil, fmt.Errorf("it has %d rows, and %d from row %d on were wanted", count, rows.N, rows.From)
+	}
+	if err := t.bringBlocks(rows, columns, width); err != nil {
+		return nil, err
+	}
+	out := blocks.NewRows(t.format, rows.N, total)
+	err := t.inParallel(rows.N, rows.N*total, func(row, n int) error {
+		for ; n > 0; n-- {
+			at := row * total
+			for _, s := range columns {
+				t.unpack(out.Part(at, s.N), (rows.From+row)*width+s.From)
+				at += s.N
+			}
+			row++
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (t *tensor) bringBlocks(rows Span, columns []Span, width int) error {
+	if len(columns) == 1 && columns[0].N == width {
+		return t.bring(t.place(rows.From*width, (rows.From+rows.N)*width))
+	}
+	var ranges []Range
+	for row := rows.From; row < rows.From+rows.N; row++ {
+		for _, s := range columns {
+			ranges = append(ranges, t.place(row*width+s.From, row*width+s.From+s.N))
+		}
+	}
+	return t.bring(ranges...)
+}

@@ -1,0 +1,71 @@
+package models
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/models/gguf"
+)
+
+// Blocks as a file has them are the numbers that Read gives, whole and cut.
+func TestReadBlocks(t *testing.T) {
+	file := tinyGGUF()
+	for key, value := range map[string]uint32{"embedding_length": 256, "feed_forward_length": 512} {
+		file.values["llama."+key] = value
+	}
+	for name, dims := range map[string][]int{"token_embd": {16, 256}, "output_norm": {256}, "blk.0.attn_norm": {256},
+		"blk.0.attn_q": {256, 256}, "blk.0.attn_k": {128, 256}, "blk.0.attn_v": {128, 256},
+		"blk.0.attn_output": {256, 256}, "blk.0.ffn_norm": {256}, "blk.0.ffn_gate": {512, 256},
+		"blk.0.ffn_up": {512, 256}, "blk.0.ffn_down": {256, 512}} {
+		file.tensors[name+".weight"] = dims
+	}
+	for _, typ := range []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q5_1, gguf.Q8_0, gguf.Q4_K, gguf.Q5_K,
+		gguf.Q6_K} {
+		file.types = map[string]gguf.Type{}
+		for name, dims := range file.tensors {
+			if len(dims) == 2 {
+				file.types[name] = typ
+			}
+		}
+		c := openTest(t, file.write(t))
+		seen := 0
+		for spec := range c.Config.Tensors() {
+			format := c.Blocks(spec.Name)
+			if !format.Is() {
+				continue
+			}
+			seen++
+			flat, err := c.Read(spec.Name, dtypes.Float32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, rows, width := flat.([]float32), spec.Shape[0], spec.Shape[1]
+			whole, err := c.ReadBlocks(spec.Name, Span{N: rows}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if whole.In != width || !slices.Equal(whole.Floats(), want) {
+				t.Fatalf("%s in %s is not what is read as float32", spec.Name, format)
+			}
+			u := format.Unit()
+			part, err := c.ReadBlocks(spec.Name, Span{From: 1, N: rows - 1}, []Span{{From: width - u, N: u}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := part.Floats()
+			for row := 1; row < rows; row++ {
+				if !slices.Equal(got[(row-1)*u:row*u], want[row*width+width-u:][:u]) {
+					t.Fatalf("%s: the last columns of row %d are others", spec.Name, row)
+				}
+			}
+			if _, err := c.ReadBlocks(spec.Name, Span{N: 1}, []Span{{From: 1, N: u}}); err == nil {
+				t.Error("columns that cut a unit were read")
+			}
+		}
+		if seen != 8 {
+			t.Errorf("%d tensors are in blocks of %s", seen, typ)
+		}
+	}
+}
