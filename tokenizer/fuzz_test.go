@@ -23,7 +23,9 @@ func tryAll(t *testing.T, tok *Tokenizer) {
 func FuzzFolder(f *testing.F) {
 	for _, family := range families {
 		data, err := os.ReadFile(filepath.Join("testdata", family, "tokenizer.json"))
-		if err != nil {
+		if os.IsNotExist(err) {
+			continue
+		} else if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(data)
@@ -31,6 +33,35 @@ func FuzzFolder(f *testing.F) {
 	f.Add([]byte(`{"model":{"vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]},"added_tokens":[{"id":3,"content":""}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := parseTokenizerJSON(data)
+		if err != nil {
+			return
+		}
+		tok, err := build(p)
+		if err != nil {
+			return
+		}
+		tryAll(t, tok)
+	})
+}
+
+// FuzzTokenizerModel does the same with files of SentencePiece and of tiktoken.
+func FuzzTokenizerModel(f *testing.F) {
+	for _, name := range []string{"spm-unigram/tokenizer.model", "spm-bpe/tokenizer.model",
+		"spm-suffix/tokenizer.model", "o200k/o200k_base.tiktoken"} {
+		data, err := os.ReadFile(filepath.Join("testdata", filepath.FromSlash(name)))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		parse := parseSentencePiece
+		if isTiktoken(data) {
+			parse = func(data []byte) (*parts, error) {
+				return parseTiktoken(data, "o200k_base.tiktoken", configJSON{})
+			}
+		}
+		p, err := parse(data)
 		if err != nil {
 			return
 		}

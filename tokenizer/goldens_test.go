@@ -123,6 +123,16 @@ func TestGoldens(t *testing.T) {
 		{"gemma2", "testdata/gemma2"},
 		{"spm", "testdata/spm.gguf"},
 		{"odd", "testdata/odd"},
+		{"spm-unigram", "testdata/spm-unigram"},
+		{"spm-bpe", "testdata/spm-bpe/tokenizer.model"},
+		{"spm-gemma", "testdata/spm-gemma"},
+		{"spm-suffix", "testdata/spm-suffix"},
+		{"bert", "testdata/bert"},
+		{"cased", "testdata/cased"},
+		{"unigram", "testdata/unigram"},
+		{"t5", "testdata/t5"},
+		{"gpt-oss", "testdata/gpt-oss"},
+		{"o200k", "testdata/o200k/o200k_base.tiktoken"},
 	} {
 		t.Run(filepath.Base(c.path), func(t *testing.T) {
 			t.Parallel()

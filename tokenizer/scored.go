@@ -172,6 +172,7 @@ func (m *scored) resolve(w *scoredWork, ids []int32, text string, unknown bool) 
 			ids, unknown = m.resolve(w, ids, text[:half], unknown)
 			return m.resolve(w, ids, text[half:], unknown)
 		}
+		ok = false // a character by itself
 	}
 	switch {
 	case ok:

@@ -26,7 +26,8 @@ func streamed(t interface{ Fatalf(string, ...any) }, s *Stream, ids []int32) str
 	return all.String()
 }
 
-var families = []string{"smollm", "llama3", "qwen2", "tekken", "gpt2", "llama2", "mistral", "gemma2", "odd"}
+var families = []string{"smollm", "llama3", "qwen2", "tekken", "gpt2", "llama2", "mistral", "gemma2", "odd",
+	"spm-unigram", "spm-bpe", "spm-gemma", "spm-suffix", "bert", "cased", "unigram", "t5", "gpt-oss", "o200k"}
 
 func TestStreamOfCorpusEqualsDecode(t *testing.T) {
 	texts := corpus(t)

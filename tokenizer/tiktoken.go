@@ -102,7 +102,7 @@ func parseTiktoken(data []byte, name string, config configJSON) (*parts, error) 
 	if limit := 4*len(p.vocab) + 1<<16; int(highest) > limit {
 		return nil, fmt.Errorf("%s: rank %d is far beyond the %d tokens", name, highest, len(p.vocab))
 	}
-	p.tiktokenSpecials(kind.specials, config)
+	p.tiktokenSpecials(kind.specials, highest, config)
 	tokens, scores := make([]string, highest+1), make([]float32, highest+1)
 	kinds := make([]pieceKind, highest+1)
 	for token, rank := range p.vocab {
@@ -123,13 +123,10 @@ func parseTiktoken(data []byte, name string, config configJSON) (*parts, error) 
 }
 
 // tiktokenSpecials adds the special tokens of the kind, unless the configuration names those of the model.
-func (p *parts) tiktokenSpecials(specials map[string]int32, config configJSON) {
-	taken := make(map[int32]bool, len(p.vocab))
-	for _, rank := range p.vocab {
-		taken[rank] = true
-	}
+func (p *parts) tiktokenSpecials(specials map[string]int32, highest int32, config configJSON) {
+	const near = 1024 // ids far behind the ranks are those of another file
 	for name, id := range specials {
-		if !taken[id] && len(config.Added) == 0 {
+		if id > highest && id <= highest+near && len(config.Added) == 0 {
 			p.added = append(p.added, addedToken{ID: id, Content: name, Special: true})
 		}
 	}

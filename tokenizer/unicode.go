@@ -81,6 +81,6 @@ func isDigit(r rune) bool {
 // isWordChar is \w of Rust's regex crate (UTS 18, annex C), which the
 // single_word flag of added tokens goes by.
 func isWordChar(r rune) bool {
-	return r == '_' || r == 0x200C || r == 0x200D || unicode.IsLetter(r) || unicode.Is(newLetters, r) ||
+	return r == '_' || r == 0x200C || r == 0x200D || unicode.IsLetter(r) || listed(newWordChars, r) ||
 		unicode.In(r, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic)
 }

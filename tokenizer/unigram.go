@@ -87,11 +87,11 @@ func (m *unigram) search(best []bestPath, text string) []bestPath {
 }
 
 func (m *unigram) improve(to *bestPath, score float64, start int, id int32) {
-	if to.start >= 0 && score <= to.score {
-		return
-	}
 	if m.single {
 		score = float64(float32(score))
+	}
+	if to.start >= 0 && score <= to.score {
+		return
 	}
 	*to = bestPath{score, int32(start), id}
 }
