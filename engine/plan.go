@@ -25,10 +25,12 @@ type Plan struct {
 	// Devices is how many run the model together, each with a part of it: see docs/parallel.md.
 	Devices int `json:"devices"`
 	// Replicas is how many engines like this draw from one queue; 0 for one alone.
-	Replicas        int    `json:"replicas,omitempty"`
-	Model           string `json:"model"`
-	Parameters      int64  `json:"parameters"`
-	DType           string `json:"dtype"`
+	Replicas   int    `json:"replicas,omitempty"`
+	Model      string `json:"model"`
+	Parameters int64  `json:"parameters"`
+	DType      string `json:"dtype"`
+	// Weights are the forms that matrices are held in where they are not in DType.
+	Weights         string `json:"weights,omitempty"`
 	KVDType         string `json:"kv_dtype"`
 	KV              string `json:"kv"`
 	WeightBytes     int64  `json:"weight_bytes"`
@@ -89,7 +91,11 @@ func (p Plan) String() string {
 	if p.Replicas > 1 {
 		row("replicas", "%d with a queue in common; sizes are those of one", p.Replicas)
 	}
-	row("model", "%s, %s parameters in %s, %s", p.Model, count(p.Parameters), p.DType, bytesText(p.WeightBytes))
+	held := p.DType
+	if p.Weights != "" {
+		held = fmt.Sprintf("%s, activations in %s", p.Weights, p.DType)
+	}
+	row("model", "%s, %s parameters in %s, %s", p.Model, count(p.Parameters), held, bytesText(p.WeightBytes))
 	row("KV cache", "%s, %s a token (2 x layers x KV heads x head dim x %s), %s in all", p.KV,
 		bytesText(p.KVBytesPerToken), p.KVDType, bytesText(p.KVBytes))
 	if p.layout.Paged {
@@ -173,9 +179,15 @@ func (c Config) plan() (Plan, error) {
 	}
 	p.stops, _ = c.stopTables()
 	p.Parameters = c.Model.NumParameters()
+	var forms []string
 	for _, a := range decoder.Arrays(model, c.storage()) {
 		p.WeightBytes += int64(a.Shape.Memory())
+		if f, ok := a.Matrix(); ok && f.Form() != weights.String() && !slices.Contains(forms, f.Form()) {
+			forms = append(forms, f.Form())
+		}
 	}
+	slices.Sort(forms)
+	p.Weights = strings.Join(forms, " and ")
 	orDefault(&p.KV, "paged")
 	orDefault(&p.MaxSeqs, defaultMaxSeqs)
 	orDefault(&p.PageSize, defaultPageSize)
@@ -336,7 +348,7 @@ func (c Config) attentionSteps(p Plan) (steps []attention.Step) {
 // newPrefixSeed begins the names of pages: two engines with the same have the same contents for the same tokens, but
 // for rounding, which is a matter of devices and kernels.
 func newPrefixSeed(cfg Config, p Plan) prefix.Hash {
-	return prefix.Seed(cfg.Model.FingerPrint(), p.DType, cfg.Weights, p.KVDType, fmt.Sprint(p.PageSize))
+	return prefix.Seed(cfg.Model.FingerPrint(), p.DType, p.Weights, p.KVDType, fmt.Sprint(p.PageSize))
 }
 
 const (

@@ -59,7 +59,7 @@ const maxSnapshotHeader = 1 << 16
 
 func (e *Engine) snapshotHeader(tokens int) snapshotHeader {
 	cfg := e.cfg.Model.Config
-	h := snapshotHeader{Model: e.cfg.Model.FingerPrint(), DType: e.plan.DType, Weights: e.cfg.Weights,
+	h := snapshotHeader{Model: e.cfg.Model.FingerPrint(), DType: e.plan.DType, Weights: e.plan.Weights,
 		KVDType: e.plan.KVDType, PageSize: e.plan.PageSize,
 		Layers: cfg.NumLayers, KVHeads: cfg.NumKVHeads, HeadDim: cfg.HeadDim, Tokens: tokens,
 		Computed: e.cfg.Backend.Name()}

@@ -105,6 +105,14 @@ func (f Format) Planes() []Plane {
 	return planes
 }
 
+// Form names how the numbers are held: the format of their blocks, or their dtype.
+func (f Format) Form() string {
+	if f.Blocks.Is() {
+		return f.Blocks.String()
+	}
+	return f.DType.String()
+}
+
 // Bytes is what the matrix takes.
 func (f Format) Bytes() int64 {
 	n := int64(0)

@@ -129,7 +129,7 @@ static int same_at(int level, int weights_dtype, int dtype) {
 
 // same_blocks_at is same_at for matrices in blocks.
 static int same_blocks_at(int level, q_blocks b) {
-	enum { ROWS = 15, IN = 512, OUT = 2 * 40, N = OUT * IN, SCALES = N / 16, SIZE = OUT * IN * 2 };
+	enum { ROWS = 37, IN = 512, OUT = 2 * 40, N = OUT * IN, SCALES = N / 16, SIZE = OUT * IN * 2 };
 	static uint8_t quants[N];
 	static uint16_t scales[SCALES], minima[SCALES], factors[N / 256];
 	static float x[ROWS * IN], y[2][ROWS * OUT / 2];
