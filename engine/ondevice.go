@@ -5,6 +5,7 @@ import (
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/tree"
 )
@@ -135,8 +136,15 @@ func (p Plan) sizes() device.Sizes {
 	}
 }
 
+// model is the model's config, and how long the sequences are that it is run with.
+func (p Plan) model(c Config) models.Config {
+	model := c.Model.Config
+	model.Context = p.MaxModelLen
+	return model
+}
+
 // graphs are those of the programs of a plan.
 func (c Config) graphs(p Plan) *device.Graphs {
-	return &device.Graphs{Sizes: p.sizes(), Model: c.Model.Config, Arrays: decoder.Arrays(c.Model.Config, c.storage()),
+	return &device.Graphs{Sizes: p.sizes(), Model: p.model(c), Arrays: decoder.Arrays(c.Model.Config, c.storage()),
 		DType: p.activations, ZeroPages: c.ZeroPages, Debug: c.Debug}
 }

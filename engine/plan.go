@@ -348,7 +348,12 @@ func (c Config) attentionSteps(p Plan) (steps []attention.Step) {
 // newPrefixSeed begins the names of pages: two engines with the same have the same contents for the same tokens, but
 // for rounding, which is a matter of devices and kernels.
 func newPrefixSeed(cfg Config, p Plan) prefix.Hash {
-	return prefix.Seed(cfg.Model.FingerPrint(), p.DType, p.Weights, p.KVDType, fmt.Sprint(p.PageSize))
+	model := p.model(cfg)
+	of := []string{cfg.Model.FingerPrint(), p.DType, p.Weights, p.KVDType, fmt.Sprint(p.PageSize)}
+	if model.LongRope() { // other keys
+		of = append(of, "long rope")
+	}
+	return prefix.Seed(of...)
 }
 
 const (

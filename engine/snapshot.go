@@ -39,6 +39,7 @@ type snapshotHeader struct {
 	HeadDim  int    `json:"head_dim"`
 	// that run the model together, if there are several: each has its own part of a page
 	Devices  int    `json:"devices,omitempty"`
+	LongRope bool   `json:"long_rope,omitempty"`
 	Computed string `json:"computed"` // platform and kernels: others round otherwise
 	Tokens   int    `json:"tokens"`
 }
@@ -58,11 +59,11 @@ var (
 const maxSnapshotHeader = 1 << 16
 
 func (e *Engine) snapshotHeader(tokens int) snapshotHeader {
-	cfg := e.cfg.Model.Config
+	cfg := e.plan.model(e.cfg)
 	h := snapshotHeader{Model: e.cfg.Model.FingerPrint(), DType: e.plan.DType, Weights: e.plan.Weights,
 		KVDType: e.plan.KVDType, PageSize: e.plan.PageSize,
 		Layers: cfg.NumLayers, KVHeads: cfg.NumKVHeads, HeadDim: cfg.HeadDim, Tokens: tokens,
-		Computed: e.cfg.Backend.Name()}
+		LongRope: cfg.LongRope(), Computed: e.cfg.Backend.Name()}
 	if e.plan.Devices > 1 {
 		h.Devices = e.plan.Devices
 	}

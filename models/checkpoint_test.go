@@ -123,6 +123,21 @@ func TestGGUFLikeFolder(t *testing.T) {
 			}
 		},
 		"olmo2": func(c *Config) {},
+		"olmo3": func(c *Config) {},
+		"phi3":  func(c *Config) {},
+		"phi4-mini": func(c *Config) { // all the format holds, as below
+			s := *c.Ropes[0].Scaling
+			s.AttentionFactor = float64(float32(s.AttentionFactor))
+			c.Ropes = []Rope{{Theta: c.Ropes[0].Theta, Dims: c.Ropes[0].Dims, Scaling: &s}}
+		},
+		"granite":  func(c *Config) { c.ResidualScale = float64(float32(c.ResidualScale)) },
+		"glm4":     func(c *Config) {},
+		"stablelm": func(c *Config) {},
+		"starcoder2": func(c *Config) { // the format has no key for the window
+			for i := range c.Layers {
+				c.Layers[i].Window = 0
+			}
+		},
 		"gemma3": func(c *Config) {
 			for i := range c.Layers {
 				c.Layers[i].Scale = 1 / math.Sqrt(float64(c.HeadDim))
@@ -142,7 +157,9 @@ func TestGGUFLikeFolder(t *testing.T) {
 			if err != nil || len(warnings) > 0 {
 				t.Fatalf("warnings %v, error %v", warnings, err)
 			}
-			delete(file.tensors, arch.RopeFactors)
+			for _, name := range arch.RopeTensors {
+				delete(file.tensors, name)
+			}
 			file.finish()
 			sameTensors(t, file, folder, dtypes.Float16)
 			want := folder.Config

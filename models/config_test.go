@@ -34,6 +34,8 @@ type configGolden struct {
 		EOS             []int32   `json:"eos"`
 		InvFreq         []float32 `json:"inv_freq"`
 		LocalInvFreq    []float32 `json:"local_inv_freq"`
+		LongInvFreq     []float32 `json:"long_inv_freq"`
+		Multipliers     []float64 // of embeddings, of what layers add, divisor of logits
 		AttentionFactor float64   `json:"attention_factor"`
 		Tensors         map[string][]int
 	}
@@ -87,9 +89,18 @@ func TestConfigsLikeTransformers(t *testing.T) {
 			if c.LogitCap != w.LogitCap {
 				t.Errorf("the cap of logits is %g, want %g", c.LogitCap, w.LogitCap)
 			}
+			if m := []float64{c.EmbeddingScale, c.ResidualScale, c.LogitDivisor}; w.Multipliers != nil &&
+				!slices.Equal(m, w.Multipliers) {
+				t.Errorf("multipliers are %g, want %g", m, w.Multipliers)
+			}
 			tensors := map[string][]int{}
 			for spec := range c.Tensors() {
-				if !strings.Contains(spec.Name, ".layers.") || strings.Contains(spec.Name, ".layers.0.") {
+				if strings.Contains(spec.Name, ".layers.") && !strings.Contains(spec.Name, ".layers.0.") {
+					continue
+				}
+				if within := spec.Within; within != nil {
+					tensors[within.Name] = append([]int{within.Rows}, spec.Shape[1:]...)
+				} else {
 					tensors[spec.Name] = spec.Shape
 				}
 			}
@@ -100,6 +111,11 @@ func TestConfigsLikeTransformers(t *testing.T) {
 			}
 			if len(tensors) != len(w.Tensors) {
 				t.Errorf("tensors are %v, want %v", tensors, w.Tensors)
+			}
+			if w.LongInvFreq != nil {
+				inv, _ := c.RopeFrequencies(arch.FullRope)
+				sameFrequencies(t, inv, w.LongInvFreq)
+				c.Context = c.Ropes[arch.FullRope].Scaling.OriginalMaxPositions
 			}
 			inv, factor := c.RopeFrequencies(arch.FullRope)
 			if math.Abs(factor-w.AttentionFactor) > 1e-6 {
@@ -171,9 +187,8 @@ func TestConfigRefusals(t *testing.T) {
 		"partial rotary, new": {m{"rope_parameters": m{"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5",
 			true},
 		"dynamic rope": {m{"rope_scaling": m{"type": "dynamic", "factor": 2}}, `rope type "dynamic"`, true},
-		"longrope": {m{"rope_scaling": m{"rope_type": "longrope", "factor": 2}}, `rope type "longrope"`,
-			true},
-		"mrope": {m{"rope_scaling": m{"rope_type": "mrope"}}, `rope type "mrope"`, true},
+		"longrope":     {m{"rope_scaling": m{"rope_type": "longrope", "factor": 2}}, "longrope has 0 divisors", false},
+		"mrope":        {m{"rope_scaling": m{"rope_type": "mrope"}}, `rope type "mrope"`, true},
 		"rope by layer type": {m{"rope_parameters": m{"full_attention": m{"rope_type": "default"}}},
 			"full_attention", true},
 		"linear without factor": {m{"rope_scaling": m{"type": "linear"}}, "factor is missing", false},

@@ -52,7 +52,7 @@ func openFolder(dir string, need Need) (*Checkpoint, error) {
 				filepath.Join(dir, weightsIndex), stored, shard)
 		}
 	}
-	if err := c.addFolderText(dir); err != nil {
+	if err := errors.Join(c.arrange(), c.addFolderText(dir)); err != nil {
 		c.Close()
 		return nil, err
 	}

@@ -32,6 +32,9 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need needFile) error {
 	c.Config = config
 	known := map[string]arch.Tensor{}
 	for t := range config.Tensors() {
+		if w := t.Within; w != nil {
+			t = arch.Tensor{Name: w.Name, GGUF: w.GGUF, Part: arch.QKV}
+		}
 		known[t.GGUF] = t
 	}
 	id := identityPart{header: f.Header(), need: need}
@@ -57,14 +60,6 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need needFile) error {
 		case gguf.BF16:
 			t.native = dtypes.BFloat16
 		}
-		// The converter interleaves the rotary halves where ggml's graph rotates neighbours.
-		if decoder.GGUF.Interleaved && (part == arch.Q || part == arch.K) && gt.Dims[0]%c.Config.HeadDim == 0 {
-			if len(gt.Dims) == 1 && blockLen > 1 {
-				return fmt.Errorf("tensor %q is a bias in blocks of %s: %w", gt.Name, gt.Type,
-					arch.Unsupported("", "reordering it"))
-			}
-			t.deinterleave(c.Config.HeadDim)
-		}
 		if stored := t.decode; decoder.GGUF.OffsetNorms && part.IsNorm() && stored != nil {
 			t.native = dtypes.InvalidDType
 			t.decode = func(dst []float32, first int) {
@@ -74,42 +69,21 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need needFile) error {
 				}
 			}
 		}
-		if part == arch.V {
+		if part == arch.V || part == arch.QKV {
 			c.Config.DType = t.native // stays invalid for quantized files
 		}
 		c.tensors[name] = t
 		id.tensors = append(id.tensors, t)
 	}
 	c.identity = append(c.identity, id)
+	if err := c.arrange(); err != nil {
+		return err
+	}
 	if f.Has("tokenizer.ggml.model") {
 		c.tokenizer = path
 	}
 	c.chatTemplate, _ = f.String("tokenizer.chat_template")
 	return nil
-}
-
-// deinterleave makes decode give the rows of a q or k projection (or the elements of its bias) in Hugging Face order:
-// row half*d/2+i of a head with d rows, half 0 or 1, is stored as row 2*i+half.
-func (t *tensor) deinterleave(headDim int) {
-	stored := t.decode
-	row := 1
-	for _, d := range t.shape[1:] {
-		row *= d
-	}
-	storedRow := func(r int) int {
-		inHead := r % headDim
-		return r - inHead + 2*(inHead%(headDim/2)) + inHead/(headDim/2)
-	}
-	t.native, t.unit, t.group = dtypes.InvalidDType, row, headDim
-	t.decode = func(dst []float32, first int) {
-		for r := first / row; len(dst) > 0; r++ {
-			stored(dst[:row], storedRow(r)*row)
-			dst = dst[row:]
-		}
-	}
-	if unpack := t.unpack; unpack != nil { // of one row, or of a part of it
-		t.unpack = func(to *blocks.Rows, first int) { unpack(to, storedRow(first/row)*row+first%row) }
-	}
 }
 
 // blockUnpacker is blockDecoder that leaves blocks as they are; nil for floats.

@@ -18,12 +18,18 @@ import (
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/gemma2"
 	"github.com/quire/quire/models/gemma3"
+	"github.com/quire/quire/models/glm4"
+	"github.com/quire/quire/models/granite"
 	"github.com/quire/quire/models/llama"
 	"github.com/quire/quire/models/olmo2"
+	"github.com/quire/quire/models/phi3"
+	"github.com/quire/quire/models/stablelm"
+	"github.com/quire/quire/models/starcoder2"
 )
 
 // Decoders are the kinds of models that there are.
-var Decoders = slices.Concat(llama.Decoders, []arch.Decoder{gemma2.Decoder, olmo2.Decoder}, gemma3.Decoders)
+var Decoders = slices.Concat(llama.Decoders, gemma3.Decoders, olmo2.Decoders, []arch.Decoder{gemma2.Decoder,
+	glm4.Decoder, granite.Decoder, phi3.Decoder, stablelm.Decoder, starcoder2.Decoder})
 
 // Types of package arch that users of checkpoints meet.
 type (

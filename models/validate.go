@@ -30,7 +30,7 @@ func (c *Checkpoint) Validate() (warnings []string, err error) {
 		}
 	}
 	for _, name := range c.names {
-		if !known[name] && !strings.HasSuffix(name, "rotary_emb.inv_freq") && name != arch.RopeFactors {
+		if !known[name] && !strings.HasSuffix(name, "rotary_emb.inv_freq") && !slices.Contains(arch.RopeTensors, name) {
 			warnings = append(warnings, fmt.Sprintf("tensor %s %v in %s is not used by %s", name, c.tensors[name].shape,
 				c.tensors[name].file, c.Config.Architecture))
 		}

@@ -44,6 +44,7 @@ var cpuKernels = map[string]kernel{
 	"zero_pages": {target: "quire_zero_pages", alias: map[int]int{0: 0}},
 	"zeros":      {target: "quire_zeros", attrs: map[string]attribute{"results": integer}},
 	"rms_norm":   {target: "quire_rms_norm", attrs: map[string]attribute{"eps": float}},
+	"layer_norm": {target: "quire_layer_norm", attrs: map[string]attribute{"eps": float}},
 	"rope": {
 		target: "quire_rope",
 		attrs: map[string]attribute{"heads": integer, "kv_heads": integer, "rotate": boolean, "norm": boolean,

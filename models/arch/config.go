@@ -23,6 +23,8 @@ type Config struct {
 	NumLayers, NumHeads, NumKVHeads, HeadDim int
 	MaxPositions                             int // longest context the model was made for, tokens
 
+	Context int `json:"-"` // the longest sequence that it is run with, for rope scaling longrope; 0: MaxPositions
+
 	// Generation are the parameters of sampling that the model's generation_config.json asks for, by their names.
 	Generation map[string]float64
 
@@ -31,6 +33,8 @@ type Config struct {
 	Ropes      []Rope // the ways in which layers turn queries and keys
 
 	EmbeddingScale float64 // embeddings are multiplied by it, rounded to their dtype; 0 is 1
+	ResidualScale  float64 // what a mixer or a feed-forward adds is multiplied by it; 0 is 1
+	LogitDivisor   float64 // logits are divided by it; 0 is 1
 	LogitCap       float64 // logits become cap * tanh(logit / cap); 0: none
 	TieEmbeddings  bool    // lm_head is the embedding matrix
 
@@ -43,8 +47,10 @@ type Config struct {
 	DType dtypes.DType // of the checkpoint's weights as the config or file declares it; InvalidDType when it does not
 }
 
-// Norm says how RMSNorms multiply by their weights.
+// Norm says what norms compute, and how RMSNorms multiply by their weights.
 type Norm struct {
+	// Layer: they are LayerNorms, which take the mean off first and add a bias. It needs Wide.
+	Layer bool
 	// Wide: in float32, and the product is rounded. Otherwise the factor before it is rounded, and then the product.
 	Wide bool
 	// Offset is added to the weights as Hugging Face's checkpoints have them, in float32: 1 in Gemma. It needs Wide.
@@ -186,16 +192,24 @@ func (c *Config) check() error {
 		if err := l.check(i, len(c.Ropes)); err != nil {
 			return err
 		}
+		if l.QKNorm != NoNorm && c.Norm.Layer {
+			return Unsupported("", "a LayerNorm of queries and keys in layer %d", i)
+		}
 	}
 	if len(c.Layers) != c.NumLayers {
 		return fmt.Errorf("there are records of %s, num_hidden_layers is %d", plural.Count(len(c.Layers), "layer"),
 			c.NumLayers)
 	}
-	if !(c.EmbeddingScale >= 0 && c.EmbeddingScale <= 1e6) {
-		return fmt.Errorf("the scale of embeddings is %g; it must be between 0 and 1e6", c.EmbeddingScale)
-	}
-	if !(c.LogitCap >= 0 && c.LogitCap <= 1e6) {
-		return fmt.Errorf("the soft cap of logits is %g; it must be between 0 and 1e6", c.LogitCap)
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{
+		{"the scale of embeddings", c.EmbeddingScale}, {"the scale of what layers add", c.ResidualScale},
+		{"the soft cap of logits", c.LogitCap}, {"the divisor of logits", c.LogitDivisor},
+	} {
+		if !(f.value >= 0 && f.value <= 1e6) {
+			return fmt.Errorf("%s is %g; it must be between 0 and 1e6", f.name, f.value)
+		}
 	}
 	for _, r := range c.Ropes {
 		if err := r.check(c.HeadDim); err != nil {

@@ -62,6 +62,7 @@ type Defaults struct {
 	Eps          float64 // 0: 1e-6
 	Theta        float64
 	LocalTheta   float64 // of layers with a window, where they have a rotary embedding of their own; 0: they have none
+	Partial      float64 // share of a head that is turned; 0: all, and no config may say otherwise
 	Tie          bool
 	BOS          int // -1: none
 	EOS          []int32

@@ -67,7 +67,9 @@ func (j *JSON) ropesOfTypes(c *Config, absent Defaults) error {
 // rope reads one rotary embedding from set, the object of a key; theta is the one where it has none.
 func (j *JSON) rope(c *Config, set *JSON, key string, theta float64, absent Defaults) (Rope, error) {
 	rope := Rope{Theta: set.Float("rope_theta", theta)}
-	partial := set.Float("partial_rotary_factor", j.Float("partial_rotary_factor", 1))
+	if err := j.partial(c, set, &rope, absent.Partial); err != nil {
+		return rope, err
+	}
 	typ := set.String("rope_type", set.String("type", "default"))
 	original := j.Int("original_max_position_embeddings", set.Int("original_max_position_embeddings", c.MaxPositions))
 	s := &RopeScaling{Type: typ, AttentionFactor: 1}
@@ -86,17 +88,38 @@ func (j *JSON) rope(c *Config, set *JSON, key string, theta float64, absent Defa
 		s.Truncate = set.Bool("truncate", true)
 		s.AttentionFactor = set.Float("attention_factor",
 			yarnAttentionFactor(s.Factor, set.Float("mscale", 0), set.Float("mscale_all_dim", 0)))
+	case "longrope":
+		s.OriginalMaxPositions = original
+		s.Factor = set.Float("factor", float64(c.MaxPositions)/float64(max(original, 1)))
+		s.AttentionFactor = set.Float("attention_factor", longAttentionFactor(s.Factor, original))
+		s.Factor, s.Divisors = max(s.Factor, 1), &Divisors{}
+		set.Decode("short_factor", &s.Divisors.Short)
+		set.Decode("long_factor", &s.Divisors.Long)
 	default:
-		return rope, Unsupported("default, linear, llama3 and yarn are", "rope type %q", typ)
+		return rope, Unsupported("default, linear, llama3, yarn and longrope are", "rope type %q", typ)
 	}
 	if set.err != nil {
 		return rope, fmt.Errorf("%s: %w", key, set.err)
 	}
 	rope.Scaling = s
-	if partial != 1 {
-		return rope, Unsupported("the whole head must be rotated", "partial_rotary_factor %g", partial)
-	}
 	return rope, nil
+}
+
+// partial reads how much of a head is turned; absent is what a class that can turn a part of it takes where no key says
+// it, 0 for other classes.
+func (j *JSON) partial(c *Config, set *JSON, rope *Rope, absent float64) error {
+	partial := set.Float("partial_rotary_factor", j.Float("partial_rotary_factor", max(absent, 0)))
+	switch {
+	case partial == 1 || absent == 0 && partial == 0:
+	case absent == 0:
+		return Unsupported("the whole head must be rotated", "partial_rotary_factor %g in a %s", partial,
+			c.Architecture)
+	case !(partial > 0 && partial < 1):
+		return fmt.Errorf("partial_rotary_factor is %g; it must be above 0 and at most 1", partial)
+	default:
+		rope.Dims = int(float64(c.HeadDim) * partial)
+	}
+	return nil
 }
 
 // object reads an object: an empty one where the key is absent.

@@ -14,6 +14,15 @@ import (
 // RopeFactors is the tensor of GGUF files that holds the llama3 rope scaling.
 const RopeFactors = "rope_freqs.weight"
 
+// RopeTensors are all tensors that say how a rotary embedding is scaled.
+var RopeTensors = []string{RopeFactors, RopeFactorsLong, RopeFactorsShort}
+
+// Tensors of GGUF files with the divisors of longrope.
+const (
+	RopeFactorsLong  = "rope_factors_long.weight"
+	RopeFactorsShort = "rope_factors_short.weight"
+)
+
 // knownKeys are the keys below the architecture's name that ReadMetadata acts on or that change nothing. Any other key
 // may change what the model computes, so it is refused, unless the decoder knows it.
 var knownKeys = []string{
@@ -40,12 +49,13 @@ func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
 			func(d Decoder) string { return d.GGUF.Architecture }), "GGUF architecture %q", name)
 	}
 	d, m := decoders[at], &Metadata{File: f, prefix: name + "."}
-	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm}
+	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm,
+		Stored: Stored{Interleaved: d.GGUF.Interleaved}}
 	if err := m.sizes(&c); err != nil {
 		return Config{}, Decoder{}, err
 	}
 	c.SetLayers(c.LlamaLayer())
-	if err := errors.Join(m.rope(&c), d.Metadata(m, &c), m.refusals(&c, d.GGUF.Keys)); err != nil {
+	if err := errors.Join(m.rope(&c), d.Metadata(m, &c), m.refusals(&c, d.GGUF.Keys, d.Defaults.Partial)); err != nil {
 		return Config{}, Decoder{}, err
 	}
 	if m.err != nil {
@@ -69,6 +79,9 @@ func (m *Metadata) sizes(c *Config) error {
 	c.HeadDim = m.Int("attention.key_length", c.HiddenSize/c.NumHeads)
 	c.RMSNormEps = m.Float("attention.layer_norm_rms_epsilon", math.NaN())
 	c.Ropes = []Rope{{Theta: m.Float("rope.freq_base", 1e4)}}
+	if n := m.Int("rope.dimension_count", c.HeadDim); n != c.HeadDim {
+		c.Ropes[FullRope].Dims = n
+	}
 
 	embedding := m.File.Tensor("token_embd.weight")
 	if embedding == nil || len(embedding.Dims) != 2 {
@@ -154,7 +167,7 @@ func (c *Config) recoverLlama3(divisors []float32) error {
 }
 
 // refusals lists what the metadata asks for beyond what is understood.
-func (m *Metadata) refusals(c *Config, own []string) error {
+func (m *Metadata) refusals(c *Config, own []string, partial float64) error {
 	var errs []error
 	for _, key := range m.File.Keys() {
 		if short, ok := strings.CutPrefix(key, m.prefix); ok && !slices.Contains(knownKeys, short) &&
@@ -165,7 +178,7 @@ func (m *Metadata) refusals(c *Config, own []string) error {
 	if n := m.Int("expert_count", 0); n > 0 {
 		errs = append(errs, Unsupported("", "a mixture of %d experts", n))
 	}
-	if n := m.Int("rope.dimension_count", c.HeadDim); n != c.HeadDim {
+	if n := m.Int("rope.dimension_count", c.HeadDim); n != c.HeadDim && partial == 0 {
 		errs = append(errs, Unsupported("the whole head must be rotated", "rope.dimension_count %d for heads of %d", n,
 			c.HeadDim))
 	}
@@ -250,6 +263,30 @@ func (m *Metadata) Float(key string, absent float64) float64 {
 		return absent
 	}
 	return x
+}
+
+// Bool reads a key that says yes or no.
+func (m *Metadata) Bool(key string, absent bool) bool {
+	if is, ok := m.File.Bool(m.prefix + key); ok {
+		return is
+	}
+	return absent
+}
+
+// HasTensor tells whether the file has a tensor.
+func (m *Metadata) HasTensor(name string) bool { return m.File.Tensor(name) != nil }
+
+// Floats32 reads a tensor of F32; nil if there is none.
+func (m *Metadata) Floats32(name string) ([]float32, error) {
+	t := m.File.Tensor(name)
+	if t == nil {
+		return nil, nil
+	}
+	if t.Type != gguf.F32 || len(t.Dims) != 1 || t.Elements() > maxDimension {
+		return nil, fmt.Errorf("%s is no vector of F32", name)
+	}
+	values := make([]float32, t.Elements())
+	return values, gguf.Dequantize(t.Type, values, t.Data)
 }
 
 // token reads a token id of the tokenizer's metadata, -1 if there is none. Writers use the largest uint32 for none as

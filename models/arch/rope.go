@@ -3,12 +3,23 @@ package arch
 import (
 	"fmt"
 	"math"
+
+	"github.com/quire/quire/internal/plural"
 )
 
 // Rope is a rotary embedding: how queries and keys are turned by their positions.
 type Rope struct {
 	Theta   float64
+	Dims    int          // of each head, its first ones, are turned; 0: all
 	Scaling *RopeScaling // nil: frequencies used as they are
+}
+
+// RopeDims is the numbers of each head that one of Ropes turns.
+func (c *Config) RopeDims(number int) int {
+	if dims := c.Ropes[number].Dims; dims > 0 {
+		return dims
+	}
+	return c.HeadDim
 }
 
 // Values of Layer.Rope. A model has one rotary embedding, or one for layers that attend to all and one for layers with
@@ -22,26 +33,75 @@ const (
 // RopeScaling holds the parameters of a rotary embedding for longer contexts, under the names and formulas of
 // transformers' modeling_rope_utils. Config.RopeFrequencies computes with them.
 type RopeScaling struct {
-	Type   string  // "linear", "llama3" or "yarn"
+	Type   string  // "linear", "llama3", "yarn" or "longrope"
 	Factor float64 // >= 1
 
 	LowFreqFactor, HighFreqFactor float64 // llama3
 
 	BetaFast, BetaSlow float64 // yarn
 	Truncate           bool    // yarn: correction range cut to whole dimensions
-	AttentionFactor    float64 // yarn: cos and sin are multiplied by it; 1 for the other types
+	AttentionFactor    float64 // yarn, longrope: cos and sin are multiplied by it; 1 for the other types
 
-	OriginalMaxPositions int // llama3, yarn: context length before the extension, tokens
+	// longrope: what frequencies are divided by. The long ones are for all tokens of a model that is run with sequences
+	// longer than OriginalMaxPositions (Config.Context), the short ones otherwise.
+	Divisors *Divisors
+
+	OriginalMaxPositions int // llama3, yarn, longrope: context length before the extension, tokens
+}
+
+// Divisors are those of longrope, one for each frequency.
+type Divisors struct{ Short, Long []float32 }
+
+// LongRope tells whether the long divisors of a longrope count, given Config.Context.
+func (c *Config) LongRope() bool {
+	longest := c.Context
+	if longest == 0 {
+		longest = c.MaxPositions
+	}
+	for _, r := range c.Ropes {
+		if r.divisors() != nil && longest > r.Scaling.OriginalMaxPositions {
+			return true
+		}
+	}
+	return false
 }
 
 func (r Rope) check(headDim int) error {
 	switch {
-	case headDim%2 != 0:
+	case r.Dims < 0 || r.Dims > headDim:
+		return fmt.Errorf("the rotary embedding turns %d numbers of heads of %d", r.Dims, headDim)
+	case r.Dims == 0 && headDim%2 != 0:
 		return fmt.Errorf("head_dim is %d; the rotary embedding needs an even one", headDim)
+	case r.Dims%2 != 0:
+		return fmt.Errorf("the rotary embedding turns %d numbers of a head; it needs an even number", r.Dims)
 	case !(r.Theta > 1 && r.Theta < 1e30):
 		return fmt.Errorf("rope_theta is %g; it must be above 1", r.Theta)
 	}
+	if d := r.divisors(); d != nil {
+		dims := r.Dims
+		if dims == 0 {
+			dims = headDim
+		}
+		for _, list := range [][]float32{d.Short, d.Long} {
+			if len(list) != dims/2 {
+				return fmt.Errorf("longrope has %s, and the rotary embedding %s",
+					plural.Count(len(list), "divisor"), plural.Count(dims/2, "frequency"))
+			}
+			for _, x := range list {
+				if !(x > 0 && x < 1e6) {
+					return fmt.Errorf("a divisor of longrope is %g; it must be above 0", x)
+				}
+			}
+		}
+	}
 	return r.Scaling.check()
+}
+
+func (r Rope) divisors() *Divisors {
+	if r.Scaling == nil {
+		return nil
+	}
+	return r.Scaling.Divisors
 }
 
 func (s *RopeScaling) check() error {
@@ -56,6 +116,8 @@ func (s *RopeScaling) check() error {
 	case s.Type == "llama3" && !(s.LowFreqFactor > 0 && s.HighFreqFactor > s.LowFreqFactor):
 		return fmt.Errorf("low_freq_factor %g and high_freq_factor %g must be positive and ascending", s.LowFreqFactor,
 			s.HighFreqFactor)
+	case s.Type == "longrope" && (s.Divisors == nil || !(s.AttentionFactor > 0 && s.AttentionFactor < 1e6)):
+		return fmt.Errorf("longrope has an attention factor of %g; it must be above 0", s.AttentionFactor)
 	case s.Type == "yarn" && !(s.BetaSlow > 0 && s.BetaFast > 0 && s.AttentionFactor > 0 && s.AttentionFactor < 1e6):
 		return fmt.Errorf("beta_fast %g, beta_slow %g and attention_factor %g must be positive", s.BetaFast, s.BetaSlow,
 			s.AttentionFactor)
@@ -63,16 +125,17 @@ func (s *RopeScaling) check() error {
 	return nil
 }
 
-// RopeFrequencies returns the inverse frequencies of one of Ropes, HeadDim/2 radians per position, scaling applied, and
-// the factor that cos and sin are multiplied by. The steps are transformers' (modeling_rope_utils), each
+// RopeFrequencies returns the inverse frequencies of one of Ropes, half of RopeDims radians per position, scaling
+// applied, and the factor that cos and sin are multiplied by. The steps are transformers' (modeling_rope_utils), each
 // rounded to float32 as there: an error of one last bit is an angle of 1e-3 at position 10,000.
 func (c *Config) RopeFrequencies(number int) (inv []float32, attentionFactor float64) {
 	rope := c.Ropes[number]
-	half := c.HeadDim / 2
+	dims := c.RopeDims(number)
+	half := dims / 2
 	power := make([]float32, half) // theta^(2i/d)
 	inv = make([]float32, half)
 	for i := range inv {
-		power[i] = float32(math.Pow(float64(float32(rope.Theta)), float64(float32(2*i)/float32(c.HeadDim))))
+		power[i] = float32(math.Pow(float64(float32(rope.Theta)), float64(float32(2*i)/float32(dims))))
 		inv[i] = 1 / power[i]
 	}
 	s := rope.Scaling
@@ -87,8 +150,16 @@ func (c *Config) RopeFrequencies(number int) (inv []float32, attentionFactor flo
 		}
 	case "llama3":
 		s.scaleLlama3(inv)
+	case "longrope":
+		divisors := s.Divisors.Short
+		if c.LongRope() {
+			divisors = s.Divisors.Long
+		}
+		for i := range inv {
+			inv[i] = 1 / float32(divisors[i]*power[i])
+		}
 	case "yarn":
-		low, high := s.correctionRange(c.HeadDim, rope.Theta)
+		low, high := s.correctionRange(dims, rope.Theta)
 		for i := range inv {
 			ramp := min(max((float32(i)-float32(low))/float32(high-low), 0), 1)
 			keep := 1 - ramp // share of the unscaled frequency
@@ -132,6 +203,14 @@ func (s *RopeScaling) correctionRange(headDim int, theta float64) (low, high flo
 		high += 0.001 // transformers' guard against a division by zero
 	}
 	return low, high
+}
+
+// longAttentionFactor is transformers' default of longrope.
+func longAttentionFactor(factor float64, original int) float64 {
+	if factor <= 1 {
+		return 1
+	}
+	return math.Sqrt(1 + math.Log(factor)/math.Log(float64(original)))
 }
 
 // yarnAttentionFactor is transformers' default where a config does not set attention_factor; zero mscale means not set.

@@ -3,6 +3,8 @@ package arch
 import (
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 )
 
 // Tensor is a weight of a model: what checkpoints call it, its shape, and the array of the device that it is part of.
@@ -14,9 +16,18 @@ type Tensor struct {
 
 	// Array names the array that it is in. Tensors of the same array stand one behind the other, by their first axis.
 	Array string
+	// Within is the tensor that checkpoints have it in, from row First on of Rows; nil: one of its own.
+	Within *Within
 	// Axis is split over the devices that run the model together: Over says by what.
 	Axis int
 	Over Split
+}
+
+// Within is a tensor that holds several, one behind the other by rows.
+type Within struct {
+	Name        string // in Hugging Face's checkpoints
+	GGUF        string // in GGUF files
+	First, Rows int
 }
 
 // Part is what a tensor of a layer is for.
@@ -31,9 +42,14 @@ const (
 	QNorm             Part = "q_norm"
 	KNorm             Part = "k_norm"
 	FinalNorm         Part = "norm"
+	NormBias          Part = "norm_bias"
 	Q, K, V, O        Part = "q", "k", "v", "o"
 	Gate, Up, Down    Part = "gate", "up", "down"
 	Embedding, Head   Part = "embed", "lm_head"
+
+	// Names only: of tensors that hold q, k and v, or gate and up.
+	QKV    Part = "qkv"
+	GateUp Part = "gate_up"
 )
 
 // IsNorm tells whether a part is the weights of a norm.
@@ -73,13 +89,14 @@ var LlamaNames = Names{
 }
 
 // SandwichNames are those of decoders that have norms behind attention and behind the feed-forward.
-var SandwichNames = LlamaNames.with(Names{
+var SandwichNames = LlamaNames.With(Names{
 	AttentionPostNorm: {"post_attention_layernorm", "post_attention_norm"},
 	MLPNorm:           {"pre_feedforward_layernorm", "ffn_norm"},
 	MLPPostNorm:       {"post_feedforward_layernorm", "post_ffw_norm"},
 })
 
-func (n Names) with(others Names) Names {
+// With returns the names with others added, or in their place.
+func (n Names) With(others Names) Names {
 	all := Names{}
 	for _, names := range []Names{n, others} {
 		for part, name := range names {
@@ -94,6 +111,8 @@ const (
 	NameEmbedding = "model.embed_tokens.weight"
 	NameFinalNorm = "model.norm.weight"
 	NameHead      = "lm_head.weight"
+
+	NameFinalNormBias = "model.norm.bias" // of a LayerNorm
 )
 
 // Tensors yields every weight that the config implies, in model order.
@@ -113,6 +132,10 @@ func (c *Config) Tensors() iter.Seq[Tensor] {
 		}
 		if !yield(Tensor{Name: NameFinalNorm, GGUF: "output_norm.weight", Part: FinalNorm, Shape: []int{c.HiddenSize},
 			Array: string(FinalNorm)}) {
+			return
+		}
+		if c.Norm.Layer && !yield(Tensor{Name: NameFinalNormBias, GGUF: "output_norm.bias", Part: NormBias,
+			Shape: []int{c.HiddenSize}, Array: string(FinalNorm) + biasSuffix}) {
 			return
 		}
 		if !c.TieEmbeddings {
@@ -138,17 +161,21 @@ func (c *Config) layerTensors(number int) []Tensor {
 		if is {
 			add(part, string(part), ".weight", 0, over, size)
 		}
+		if is && c.Norm.Layer {
+			add(part, string(part)+biasSuffix, biasSuffix, 0, over, size)
+			list[len(list)-1].Part = NormBias
+		}
 	}
 	outputs := func(part Part, array string, over Split, out int, bias bool) {
 		add(part, array+".weight", ".weight", 0, over, out, c.HiddenSize)
 		if bias {
-			add(part, array+".bias", ".bias", 0, over, out)
+			add(part, array+biasSuffix, biasSuffix, 0, over, out)
 		}
 	}
 	inputs := func(part Part, over Split, in int, bias bool) {
 		add(part, string(part)+".weight", ".weight", 1, over, c.HiddenSize, in)
 		if bias { // added to the sum of what devices have
-			add(part, string(part)+".bias", ".bias", 0, Whole, c.HiddenSize)
+			add(part, string(part)+biasSuffix, biasSuffix, 0, Whole, c.HiddenSize)
 		}
 	}
 	q, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
@@ -171,7 +198,36 @@ func (c *Config) layerTensors(number int) []Tensor {
 	outputs(Up, up, ByIntermediate, c.IntermediateSize, layer.MLPBias)
 	inputs(Down, ByIntermediate, c.IntermediateSize, layer.MLPBias)
 	norm(layer.MLPNorm.After, MLPPostNorm, Whole, c.HiddenSize)
+	within(list, names, number)
 	return list
+}
+
+const biasSuffix = ".bias"
+
+// within says which tensors of a layer checkpoints have in another one.
+func within(list []Tensor, names Names, number int) {
+	for whole, parts := range map[Part][]Part{QKV: {Q, K, V}, GateUp: {Gate, Up}} {
+		name, ok := names[whole]
+		if !ok {
+			continue
+		}
+		for _, suffix := range []string{".weight", biasSuffix} {
+			w := Within{Name: fmt.Sprintf("model.layers.%d.%s%s", number, name.HF, suffix),
+				GGUF: fmt.Sprintf("blk.%d.%s%s", number, name.GGUF, suffix)}
+			var found []int
+			for i, t := range list {
+				if slices.Contains(parts, t.Part) && strings.HasSuffix(t.Name, suffix) {
+					found = append(found, i)
+					w.Rows += t.Shape[0]
+				}
+			}
+			for _, i := range found {
+				one := w
+				list[i].Within = &one
+				w.First += list[i].Shape[0]
+			}
+		}
+	}
 }
 
 // NumParameters is the number of weights that the config implies; tied embeddings count once.

@@ -157,8 +157,11 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 	}
 	if len(first.Shape) == 1 {
 		a.Shape = shapes.Make(s.DType, rows)
-		if first.Part.IsNorm() && cfg.Norm.Wide {
-			a.read, a.offset, a.Shape.DType = dtypes.Float32, float32(cfg.Norm.Offset), dtypes.Float32
+		if cfg.Norm.Wide && (first.Part.IsNorm() || first.Part == arch.NormBias) {
+			a.read, a.Shape.DType = dtypes.Float32, dtypes.Float32
+		}
+		if cfg.Norm.Wide && first.Part.IsNorm() {
+			a.offset = float32(cfg.Norm.Offset)
 		}
 		return []Array{a}
 	}
@@ -205,6 +208,8 @@ const (
 	firstRowName  = "embed.first"
 	firstKeysName = "keys.first"
 )
+
+const biasSuffix = ".bias"
 
 // Weights holds the arrays of a model as graph nodes, by name.
 type Weights struct {

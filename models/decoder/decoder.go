@@ -73,6 +73,9 @@ func Logits(cfg models.Config, w Weights, hidden, rows *Node) *Node {
 	if split := splitOf(cfg, hidden); split.Devices > 1 {
 		logits = SliceAxis(collective.Concatenate(logits, 1), 1, AxisRangeFromStart(cfg.VocabSize))
 	}
+	if cfg.LogitDivisor > 0 {
+		logits = DivScalar(logits, cfg.LogitDivisor)
+	}
 	if cfg.LogitCap > 0 {
 		logits = MulScalar(Tanh(DivScalar(logits, cfg.LogitCap)), cfg.LogitCap)
 	}
@@ -117,10 +120,13 @@ func lookUp(split Partition, w Weights, tokens, rows *Node) *Node {
 	return collective.Sum(Where(here, x, ZerosLike(x)))
 }
 
-// norm is the RMSNorm of a part, where there is one.
+// norm is the norm of a part, where there is one.
 func (b body) norm(w Weights, is bool, part arch.Part, x *Node) *Node {
-	if !is {
+	switch {
+	case !is:
 		return x
+	case b.cfg.Norm.Layer:
+		return layerNorm(x, w.get(string(part)), w.get(string(part)+biasSuffix), b.cfg.RMSNormEps, b.rows)
 	}
 	return rmsNorm(x, w.get(string(part)), b.cfg.RMSNormEps, b.rows)
 }
@@ -142,13 +148,17 @@ func (b body) heads(w Weights, layer arch.Layer, h *Node) (q, k, v *Node) {
 	return splitHeads(b.cfg, qkv, qNorm, kNorm, turn, b.rows)
 }
 
-// add is x plus the linear layer of a name, or plus its norm. Where each device has some of the layer's inputs, their
-// parts are added up before they are rounded.
+// add is x plus the linear layer of a name, or plus its norm, by the scale of what is added. Where each device has some
+// of the layer's inputs, their parts are added up before they are rounded.
 func (b body) add(w Weights, name arch.Part, bias, normed bool, norm arch.Part, h, x *Node) *Node {
-	if !normed {
+	if !normed && b.cfg.ResidualScale == 0 {
 		return b.sum(w, string(name), bias, h, x)
 	}
-	return Add(x, b.norm(w, true, norm, b.sum(w, string(name), bias, h, nil)))
+	y := b.norm(w, normed, norm, b.sum(w, string(name), bias, h, nil))
+	if b.cfg.ResidualScale > 0 {
+		y = MulScalar(y, b.cfg.ResidualScale)
+	}
+	return Add(x, y)
 }
 
 // sum is the linear layer of a name, plus residual if that is not nil.
@@ -158,7 +168,7 @@ func (b body) sum(w Weights, name string, bias bool, h, residual *Node) *Node {
 	}
 	y := collective.Sum(linear.Apply(h, w.matrix(name+".weight"), linear.Options{Rows: b.rows, Float32: true}))
 	if bias {
-		y = Add(y, BroadcastToDims(InsertAxes(ConvertDType(w.get(name+".bias"), dtypes.Float32), 0),
+		y = Add(y, BroadcastToDims(InsertAxes(ConvertDType(w.get(name+biasSuffix), dtypes.Float32), 0),
 			y.Shape().Dimensions...))
 	}
 	if residual != nil {
@@ -170,7 +180,7 @@ func (b body) sum(w Weights, name string, bias bool, h, residual *Node) *Node {
 // apply is the linear layer of a name, with its bias if the model has one.
 func apply(w Weights, name string, bias bool, x *Node, o linear.Options) *Node {
 	if bias {
-		o.Bias = w.get(name + ".bias")
+		o.Bias = w.get(name + biasSuffix)
 	}
 	return linear.Apply(x, w.matrix(name+".weight"), o)
 }

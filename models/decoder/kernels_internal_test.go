@@ -163,6 +163,17 @@ func TestRMSNormKernel(t *testing.T) {
 	}
 }
 
+func TestLayerNormKernel(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for i, dims := range [][]int{{300, 576}, {7, 3, 20}, {3, 64}} {
+		dtype, wide := floats[i], func(x *Node) *Node { return ConvertDType(x, dtypes.Float32) }
+		f := func(in []*Node) []*Node { return []*Node{layerNorm(in[0], wide(in[1]), wide(in[2]), 1e-5, in[3])} }
+		width := dims[len(dims)-1]
+		checkRows(t, fmt.Sprintf("%s %v", dtype, dims), dtype, dims[0], 1, f, random(r, dims...), random(r, width),
+			random(r, width))
+	}
+}
+
 func TestSplitHeadsKernel(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, c := range []struct {
@@ -175,10 +186,14 @@ func TestSplitHeadsKernel(t *testing.T) {
 	} {
 		c.cfg.RMSNormEps = 1e-6
 		for _, dtype := range floats {
-			for i, with := range []struct{ rotate, norm bool }{{true, true}, {true, false}, {false, true},
-				{false, false}} {
+			for i, with := range []struct{ rotate, norm, wide, part bool }{{rotate: true, norm: true}, {rotate: true},
+				{rotate: true, norm: true, wide: true, part: true}, {rotate: true, part: true}, {norm: true}, {}} {
 				if i > 0 && dtype != dtypes.BFloat16 || i > 1 && c.rows != 6 {
 					continue
+				}
+				half := c.cfg.HeadDim / 2
+				if with.part {
+					half = max(1, half/2)
 				}
 				f := func(in []*Node) []*Node {
 					var turn *rotation
@@ -189,12 +204,15 @@ func TestSplitHeadsKernel(t *testing.T) {
 					if with.norm {
 						qNorm, kNorm = in[3], in[4]
 					}
+					if with.wide {
+						qNorm, kNorm = ConvertDType(qNorm, dtypes.Float32), ConvertDType(kNorm, dtypes.Float32)
+					}
 					q, k, v := splitHeads(c.cfg, in[0], qNorm, kNorm, turn, in[5])
 					return []*Node{q, k, v}
 				}
 				width := (c.cfg.NumHeads + 2*c.cfg.NumKVHeads) * c.cfg.HeadDim
 				checkRows(t, fmt.Sprintf("%s, heads of %d, %+v", dtype, c.cfg.HeadDim, with), dtype, c.rows, 3, f,
-					random(r, c.rows, width), random(r, c.rows, c.cfg.HeadDim/2), random(r, c.rows, c.cfg.HeadDim/2),
+					random(r, c.rows, width), random(r, c.rows, half), random(r, c.rows, half),
 					random(r, c.cfg.HeadDim), random(r, c.cfg.HeadDim))
 			}
 		}

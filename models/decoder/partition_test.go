@@ -30,7 +30,8 @@ func TestLogitsOfDevicesTogether(t *testing.T) {
 			for _, family := range testenv.Families(t) {
 				t.Run(fmt.Sprintf("%s on %d, kernels %s", family, n, kernels), func(t *testing.T) {
 					quick := n == 4 && kernels == xla.KernelsAuto &&
-						slices.Contains([]string{"llama-bias", "llama3", "qwen3", "gemma2", "olmo2"}, family)
+						slices.Contains([]string{"llama-bias", "llama3", "qwen3", "gemma2", "gemma3", "olmo2", "glm4",
+							"starcoder2"}, family)
 					if !quick && family != "smollm2-like" {
 						testenv.Slow(t)
 					}

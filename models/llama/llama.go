@@ -1,5 +1,5 @@
-// Package llama has the decoders of the Llama family: Llama 2 to 3.2, Mistral, Qwen2, Qwen3, SmolLM2 and SmolLM3 differ
-// by biases, norms of queries and keys, windows, and layers without a rotary embedding.
+// Package llama has the decoders of the Llama family: Llama 2 to 3.2, Mistral, Ministral, Qwen2, Qwen3, SmolLM2 and
+// SmolLM3 differ by biases, norms of queries and keys, windows, and layers without a rotary embedding.
 package llama
 
 import (
@@ -17,6 +17,10 @@ var Decoders = []arch.Decoder{
 	}),
 	features{window: 4096}.decoder(arch.Decoder{
 		Class: "MistralForCausalLM", ModelType: "mistral",
+		Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 131072, Theta: 1e4, BOS: 1, EOS: []int32{2}},
+	}),
+	features{window: 4096, layerTypes: true}.decoder(arch.Decoder{
+		Class: "MinistralForCausalLM", ModelType: "ministral",
 		Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 131072, Theta: 1e4, BOS: 1, EOS: []int32{2}},
 	}),
 	features{window: 4096, qkvBias: true, windowSwitch: true}.decoder(arch.Decoder{
@@ -43,6 +47,7 @@ type features struct {
 	qkvBias       bool // q, k and v always have biases
 	qkNorm        arch.Width
 	windowSwitch  bool // use_sliding_window and layer_types
+	layerTypes    bool // layer_types; all layers have the window where there are none
 	noRope        bool // no_rope_layers
 }
 
@@ -114,6 +119,17 @@ func (f features) readWindows(j *arch.JSON, c *arch.Config) error {
 	types, err := j.SlidingLayers(c)
 	if err != nil {
 		return err
+	}
+	if f.layerTypes {
+		for i := range c.Layers {
+			if types == nil || types[i] {
+				c.Layers[i].Window = window
+			}
+			if types != nil && types[i] && window == 0 {
+				return fmt.Errorf("layer %d is of type sliding_attention, but there is no sliding_window", i)
+			}
+		}
+		return nil
 	}
 	if !f.windowSwitch {
 		if f.window == 0 { // the class has no windows and transformers ignores the keys

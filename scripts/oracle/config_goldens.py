@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 BASE = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=6, num_attention_heads=4,
             num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=None)
@@ -19,6 +20,14 @@ QWEN3 = dict(BASE, model_type="qwen3", architectures=["Qwen3ForCausalLM"])
 SMOLLM3 = dict(BASE, model_type="smollm3", architectures=["SmolLM3ForCausalLM"])
 GEMMA2 = dict(BASE, model_type="gemma2", architectures=["Gemma2ForCausalLM"])
 GEMMA3 = dict(BASE, model_type="gemma3_text", architectures=["Gemma3ForCausalLM"])
+PHI3 = dict(BASE, model_type="phi3", architectures=["Phi3ForCausalLM"])
+LONGROPE = dict(short_factor=[1.0, 1.1, 1.2, 1.5], long_factor=[1.5, 2.0, 4.0, 9.0])
+GRANITE = dict(BASE, model_type="granite", architectures=["GraniteForCausalLM"])
+OLMO3 = dict(BASE, model_type="olmo3", architectures=["Olmo3ForCausalLM"])
+GLM4 = dict(BASE, model_type="glm4", architectures=["Glm4ForCausalLM"])
+MINISTRAL = dict(BASE, model_type="ministral", architectures=["MinistralForCausalLM"])
+STARCODER2 = dict(BASE, model_type="starcoder2", architectures=["Starcoder2ForCausalLM"])
+STABLELM = dict(BASE, model_type="stablelm", architectures=["StableLmForCausalLM"])
 OLMO2 = dict(BASE, model_type="olmo2", architectures=["Olmo2ForCausalLM"])
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
 BIG = dict(hidden_size=512, num_attention_heads=4, rope_theta=500000.0, max_position_embeddings=131072)
@@ -70,6 +79,27 @@ CASES = {
     "gemma3, defaults": {k: GEMMA3[k] for k in ("model_type", "architectures", "num_hidden_layers", "hidden_size")},
     "gemma3, older style": dict(GEMMA3, head_dim=16, sliding_window=16, sliding_window_pattern=3, query_pre_attn_scalar=24, rope_theta=2e6, rope_local_base_freq=20000.0, rope_scaling={"factor": 8.0, "rope_type": "linear"}, final_logit_softcapping=20.0, tie_word_embeddings=False),
     "gemma3, newer style": dict(GEMMA3, head_dim=16, sliding_window=16, layer_types=["full_attention", "sliding_attention"] * 3, rope_parameters={"full_attention": {"rope_type": "linear", "factor": 4.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 5e4}}),
+    "phi3": dict(PHI3, rope_theta=1e4, sliding_window=16),
+    "phi3, defaults": without(dict(PHI3, vocab_size=32064), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "phi3, longrope, older style": dict(PHI3, max_position_embeddings=131072, original_max_position_embeddings=4096, rope_theta=1e4, rope_scaling=dict(LONGROPE, type="longrope")),
+    "phi3, partial, tied": dict(PHI3, tie_word_embeddings=True, partial_rotary_factor=0.75, rope_theta=1e4),
+    "phi3, longrope, newer style": dict(PHI3, max_position_embeddings=131072, original_max_position_embeddings=4096, rope_parameters=dict(LONGROPE, rope_type="longrope", rope_theta=1e5, partial_rotary_factor=1.0)),
+    "granite": dict(GRANITE, embedding_multiplier=12.0, attention_multiplier=0.015625, residual_multiplier=0.22, logits_scaling=8.0, rope_theta=1e6),
+    "granite, defaults": without(dict(GRANITE, attention_bias=True, mlp_bias=True), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "olmo3": OLMO3,
+    "olmo3, older style": dict(OLMO3, sliding_window=16, max_position_embeddings=65536, rope_theta=5e5, rope_scaling={"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192, "attention_factor": 1.2, "beta_fast": 32, "beta_slow": 1}),
+    "olmo3, layer types": dict(OLMO3, sliding_window=16, attention_bias=True, layer_types=["full_attention", "sliding_attention"] * 3),
+    "glm4": dict(GLM4, head_dim=8),
+    "glm4, no bias, partial": dict(GLM4, head_dim=16, attention_bias=False, partial_rotary_factor=0.25, rope_theta=1e6),
+    "glm4, defaults": {k: dict(GLM4, vocab_size=151552)[k] for k in ("model_type", "architectures", "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")},
+    "ministral": dict(MINISTRAL, head_dim=8),
+    "ministral, layer types": dict(MINISTRAL, head_dim=16, sliding_window=16, layer_types=["sliding_attention", "full_attention", "full_attention"] * 2),
+    "ministral, window null": dict(MINISTRAL, head_dim=8, sliding_window=None),
+    "starcoder2": STARCODER2,
+    "starcoder2, window, no biases": dict(STARCODER2, sliding_window=16, use_bias=False, norm_epsilon=1e-6, tie_word_embeddings=False),
+    "starcoder2, defaults": without(dict(STARCODER2, vocab_size=50304), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "stablelm": dict(STABLELM, hidden_size=64),
+    "stablelm, biases, older style": dict(STABLELM, hidden_size=64, use_qkv_bias=True, partial_rotary_factor=0.5, rope_theta=1e5, layer_norm_eps=1e-6),
     "olmo2, defaults": without(dict(OLMO2, vocab_size=50304), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "olmo2, biases, theta": dict(OLMO2, attention_bias=True, rope_theta=500000.0, tie_word_embeddings=True),
 }
@@ -82,18 +112,23 @@ def resolve(config):
     windows = []
     for a in attentions:
         window = getattr(a, "sliding_window", None)
-        if config["model_type"] == "mistral":
+        if config["model_type"] in ("mistral", "phi3", "starcoder2"):
             window = parsed.sliding_window
         windows.append(window or 0)
     rotary = model.model.rotary_emb
     full, local = (getattr(rotary, f"{kind}_inv_freq", None) for kind in ("full_attention", "sliding_attention"))
     local = {} if local is None else {"local_inv_freq": local.to(torch.float32).tolist()}
+    more = {}
+    if parsed.model_type == "granite":
+        more["multipliers"] = [parsed.embedding_multiplier, parsed.residual_multiplier, parsed.logits_scaling]
+    if getattr(rotary, "rope_type", None) == "longrope":
+        more["long_inv_freq"] = ROPE_INIT_FUNCTIONS["longrope"](parsed, seq_len=parsed.original_max_position_embeddings + 1)[0].tolist()
     eos = parsed.eos_token_id
     return {
         "num_key_value_heads": parsed.num_key_value_heads,
         "head_dim": attentions[0].head_dim,
         "max_position_embeddings": parsed.max_position_embeddings,
-        "rms_norm_eps": parsed.rms_norm_eps,
+        "rms_norm_eps": next(getattr(parsed, key) for key in ("norm_epsilon", "layer_norm_eps", "rms_norm_eps") if hasattr(parsed, key)),
         "windows": windows,
         "no_rope": [not getattr(a, "use_rope", 1) for a in attentions],
         "scales": [a.scaling for a in attentions],
@@ -104,6 +139,7 @@ def resolve(config):
         "eos": [] if eos is None else eos if isinstance(eos, list) else [eos],
         "inv_freq": (rotary.inv_freq if full is None else full).to(torch.float32).tolist(), **local,
         "attention_factor": float(rotary.attention_scaling if full is None else rotary.full_attention_attention_scaling),
+        **more,
         "tensors": {name: list(x.shape) for name, x in model.state_dict().items()
                     if (".layers." not in name or ".layers.0." in name) and not (parsed.tie_word_embeddings and name == "lm_head.weight")},
     }

@@ -92,6 +92,7 @@ def convert(folder, path, arch, extra=None):
     rope = config.get("rope_parameters") or {}
     rope = rope.get("full_attention", rope)
     heads, kv = config["num_attention_heads"], config["num_key_value_heads"]
+    partial = rope.get("partial_rotary_factor") or 1
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     theta = rope.get("rope_theta") or config.get("rope_theta")
     if extra == "llama3":
@@ -100,7 +101,11 @@ def convert(folder, path, arch, extra=None):
     w.add_block_count(config["num_hidden_layers"]), w.add_context_length(config["max_position_embeddings"])
     w.add_embedding_length(config["hidden_size"]), w.add_feed_forward_length(config["intermediate_size"])
     w.add_head_count(heads), w.add_head_count_kv(kv), w.add_rope_freq_base(theta)
-    w.add_layer_norm_rms_eps(config["rms_norm_eps"]), w.add_vocab_size(config["vocab_size"])
+    if arch in ("starcoder2", "stablelm"):
+        w.add_layer_norm_eps(config.get("norm_epsilon") or config["layer_norm_eps"])
+    else:
+        w.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    w.add_vocab_size(config["vocab_size"])
     w.add_key_length(head_dim), w.add_value_length(head_dim)
     if arch == "gemma2":
         w.add_attn_logit_softcapping(config["attn_logit_softcapping"]), w.add_final_logit_softcapping(config["final_logit_softcapping"])
@@ -110,7 +115,24 @@ def convert(folder, path, arch, extra=None):
         w.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
         w.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
     else:
-        w.add_rope_dimension_count(head_dim)
+        w.add_rope_dimension_count(int(head_dim * partial))
+    if arch == "phi3":
+        original = config["original_max_position_embeddings"]
+        scale = config["max_position_embeddings"] / original
+        w.add_rope_scaling_orig_ctx_len(original), w.add_sliding_window(config["sliding_window"] or 0)
+        w.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(original)) if scale > 1 else 1.0)
+        for kind in ("long", "short"):
+            w.add_tensor(f"rope_factors_{kind}.weight", np.array(rope[f"{kind}_factor"], np.float32))
+    if arch == "granite":
+        w.add_attention_scale(config["attention_multiplier"]), w.add_embedding_scale(config["embedding_multiplier"])
+        w.add_residual_scale(config["residual_multiplier"]), w.add_logit_scale(config["logits_scaling"])
+    if arch == "stablelm":
+        w.add_parallel_residual(config["use_parallel_residual"])
+    if arch == "olmo2" and config.get("sliding_window"):
+        w.add_sliding_window(config["sliding_window"])
+        w.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN), w.add_rope_scaling_factor(rope["factor"])
+        w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
     if rope.get("rope_type") == "linear":
         w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR), w.add_rope_scaling_factor(rope["factor"])
     w.add_bos_token_id(1), w.add_eos_token_id(2), w.add_eot_token_id(5)
@@ -126,7 +148,7 @@ def convert(folder, path, arch, extra=None):
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], config["num_hidden_layers"])
     for name, x in load_file(folder / "model.safetensors").items():
         x = x.numpy()
-        if arch in ("llama", "smollm3") and (".q_proj." in name or ".k_proj." in name):
+        if arch in ("llama", "smollm3", "granite") and (".q_proj." in name or ".k_proj." in name):
             x = permute(x, heads if ".q_proj." in name else kv)
         if arch in ("gemma2", "gemma3") and name.endswith("norm.weight"):
             x = x + 1
@@ -158,6 +180,9 @@ def main():
     convert(tiny / "smollm3", out / "smollm3.gguf", "smollm3")
     convert(tiny / "gemma2", out / "gemma2.gguf", "gemma2")
     convert(tiny / "gemma3", out / "gemma3.gguf", "gemma3")
+    for name in ("phi3", "phi4-mini", "granite", "glm4", "starcoder2", "stablelm"):
+        convert(tiny / name, out / f"{name}.gguf", "phi3" if name == "phi4-mini" else name)
+    convert(tiny / "olmo3", out / "olmo3.gguf", "olmo2")
     convert(tiny / "olmo2", out / "olmo2.gguf", "olmo2")
     write_smollm2(smollm2, out / "smollm2.json")
 

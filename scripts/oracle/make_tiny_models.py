@@ -211,6 +211,112 @@ FAMILIES = {
     "gemma3": ("gemma3_text", 16, GEMMA3),
     # The same inside a config that has pictures too.
     "gemma3-vision": ("gemma3", 16, GEMMA3),
+    # Two lists of divisors, of which the short ones count: the model has as many positions as before the extension.
+    "phi3": (
+        "phi3",
+        17,
+        dict(
+            num_key_value_heads=2,
+            sliding_window=16,
+            original_max_position_embeddings=160,
+            rope_parameters=dict(
+                rope_type="longrope", rope_theta=10000.0, short_factor=[1.0, 1.1, 1.3, 1.8], long_factor=[1.5, 2.0, 4.0, 9.0]
+            ),
+        ),
+    ),
+    # And here the long ones, for prompts longer than 32.
+    "phi4-mini": (
+        "phi3",
+        18,
+        dict(
+            hidden_size=64,
+            num_key_value_heads=2,
+            num_hidden_layers=2,
+            tie_word_embeddings=True,
+            original_max_position_embeddings=32,
+            rope_parameters=dict(
+                rope_type="longrope",
+                rope_theta=10000.0,
+                partial_rotary_factor=0.75,
+                short_factor=[1.0, 1.1, 1.2, 1.3, 1.5, 1.8],
+                long_factor=[1.2, 1.5, 2.0, 4.0, 9.0, 20.0],
+            ),
+        ),
+    ),
+    "granite": (
+        "granite",
+        19,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=3,
+            tie_word_embeddings=True,
+            embedding_multiplier=6.0,
+            attention_multiplier=0.25,
+            residual_multiplier=0.4,
+            logits_scaling=0.25,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
+    "olmo3": (
+        "olmo3",
+        20,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=4,
+            sliding_window=16,
+            rms_norm_eps=1e-6,
+            rope_parameters=dict(
+                sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+                full_attention=dict(
+                    rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=40
+                ),
+            ),
+        ),
+    ),
+    "glm4": (
+        "glm4",
+        21,
+        dict(
+            num_key_value_heads=2,
+            head_dim=16,
+            eos_token_id=[48, 50],
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5),
+        ),
+    ),
+    "ministral": (
+        "ministral",
+        22,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=3,
+            head_dim=16,
+            sliding_window=16,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
+    "starcoder2": (
+        "starcoder2",
+        23,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=3,
+            sliding_window=16,
+            norm_epsilon=1e-5,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
+    "stablelm": (
+        "stablelm",
+        24,
+        dict(
+            hidden_size=64,
+            num_key_value_heads=2,
+            use_qkv_bias=True,
+            layer_norm_eps=1e-5,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25),
+        ),
+    ),
 }
 
 # As in Llama 3 Instruct, generation_config.json names more end-of-sequence ids than config.json does.
@@ -228,14 +334,16 @@ def randomize(model, seed):
     with torch.no_grad():
         for name, p in sorted(model.named_parameters(), key=lambda np: np[0].replace("model.language_model.", "model.")):
             noise = torch.randn(p.shape, generator=gen, dtype=torch.float32)
-            if "norm" in name:
+            if "norm" in name and not (name.endswith("bias") and model.config.model_type == "starcoder2"):
                 # Spread widely, with a few negative weights. Gemma adds 1 itself.
                 p.copy_((not model.config.model_type.startswith(("gemma2", "gemma3"))) + 0.5 * noise)
             elif name.endswith("bias"):
-                p.copy_(0.5 * noise)
+                # Where every layer and norm has them they would make the model say the same whatever it is asked.
+                p.copy_((0.15 if model.config.model_type == "starcoder2" else 0.5) * noise)
             elif "embed_tokens" in name:
                 # Small against what the layers add: tied logits would otherwise favour the token just read.
-                p.copy_((0.15 if model.config.get_text_config().tie_word_embeddings else 0.5) * noise)
+                scale = 0.15 / getattr(model.config, "embedding_multiplier", 1)
+                p.copy_((scale if model.config.get_text_config().tie_word_embeddings else 0.5) * noise)
             elif "lm_head" in name:
                 p.copy_(1.5 / math.sqrt(p.shape[1]) * noise)
             else:

@@ -18,29 +18,37 @@ static q_error *check_float(q_frame *f, const q_array *a, const char *name) {
 	return q_fail(f, "%s has element type %d, want f32, bf16 or f16", name, a->dtype);
 }
 
-q_error *quire_rms_norm(q_frame *f) {
+// norm_of is both norms: a LayerNorm has a bias, and its weight is f32.
+static q_error *norm_of(q_frame *f, int has_bias) {
 	if (q_skip(f)) return NULL;
-	q_error *e = q_count(f, 3, 1);
+	q_error *e = q_count(f, 3 + has_bias, 1);
 	if (e) return e;
 	const q_array *x = q_arg(f, 0);
 	double eps;
 	if ((e = check_float(f, x, "x")) || (e = q_float(f, "eps", &eps))) return e;
 	if (x->rank < 2) return q_fail(f, "x has %lld dimensions, want 2 or more", (long long)x->rank);
 	int64_t rows = x->dims[0], width = x->dims[x->rank - 1];
-	int weight = q_arg(f, 1)->dtype == Q_F32 ? Q_F32 : x->dtype;
-	if ((e = q_shape(f, q_arg(f, 1), "weight", weight, width)) || (e = q_check_shape(f, q_arg(f, 2), "rows", Q_S32, 0, NULL)) ||
+	int weight = has_bias || q_arg(f, 1)->dtype == Q_F32 ? Q_F32 : x->dtype;
+	const q_array *count = q_arg(f, 2 + has_bias);
+	if ((e = q_shape(f, q_arg(f, 1), "weight", weight, width)) || (e = q_check_shape(f, count, "rows", Q_S32, 0, NULL)) ||
+		(has_bias && (e = q_shape(f, q_arg(f, 2), "bias", Q_F32, width))) ||
 		(e = q_check_shape(f, q_result(f, 0), "y", x->dtype, x->rank, x->dims))) {
 		return e;
 	}
 	if (q_elements(x) == 0) return NULL;
 	q_norm_args a = {
 		.x = x->data, .weight = q_arg(f, 1)->data, .y = q_result(f, 0)->data, .dtype = x->dtype, .weight_dtype = weight,
-		.groups = q_elements(x) / rows / width, .width = width, .eps = eps, .rows = wanted(q_arg(f, 2), rows),
+		.groups = q_elements(x) / rows / width, .width = width, .eps = eps, .rows = wanted(count, rows),
+		.bias = has_bias ? q_arg(f, 2)->data : NULL,
 	};
 	a.step = step(a.groups * width * q_size(x->dtype));
 	q_parallel(f, (a.rows + a.step - 1) / a.step, q_code_in_use()->norm_rows, &a);
 	return NULL;
 }
+
+q_error *quire_rms_norm(q_frame *f) { return norm_of(f, 0); }
+
+q_error *quire_layer_norm(q_frame *f) { return norm_of(f, 1); }
 
 q_error *quire_rope(q_frame *f) {
 	if (q_skip(f)) return NULL;

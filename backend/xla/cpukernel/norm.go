@@ -10,7 +10,8 @@ import "unsafe"
 // normHandlers are the kernels of norm.h.
 func normHandlers() map[string]unsafe.Pointer {
 	return map[string]unsafe.Pointer{
-		"quire_rms_norm": unsafe.Pointer(C.quire_rms_norm),
-		"quire_rope":     unsafe.Pointer(C.quire_rope),
+		"quire_rms_norm":   unsafe.Pointer(C.quire_rms_norm),
+		"quire_layer_norm": unsafe.Pointer(C.quire_layer_norm),
+		"quire_rope":       unsafe.Pointer(C.quire_rope),
 	}
 }

@@ -75,9 +75,52 @@ static inline __attribute__((always_inline)) void norm_rows(const q_norm_args *a
 	}
 }
 
+// part loads the 16 numbers from p[i] on, or those before width and zeros.
+static inline v16 part(const void *p, int dtype, int64_t i, int64_t width) {
+	return i + 16 <= width ? load(p, dtype, i) : load_part(p, dtype, i, width - i);
+}
+
+// center writes (x - mean(x)) / sqrt(var(x) + eps) * weight + bias to y, all but x and y in float32.
+static inline __attribute__((always_inline)) void center(const void *x, const float *weight, const float *bias, void *y, int dtype, int64_t width,
+	float eps) {
+	v16 sum = v16_set(0);
+	for (int64_t i = 0; i < width; i += 16) sum = v16_add(sum, part(x, dtype, i, width));
+	float mean = v16_sum(sum) / width;
+	sum = v16_set(0);
+	for (int64_t i = 0; i < width; i += 16) {
+		v16 d = v16_sub(part(x, dtype, i, width), v16_set(mean));
+		if (i + 16 > width) { // zeros beyond the row
+			float rest[16];
+			v16_store(rest, d);
+			d = load_part(rest, Q_F32, 0, width - i);
+		}
+		sum = v16_fma(d, d, sum);
+	}
+	v16 scale = v16_set(1 / sqrtf(v16_sum(sum) / width + eps));
+	for (int64_t i = 0; i < width; i += 16) {
+		v16 d = v16_mul(v16_sub(part(x, dtype, i, width), v16_set(mean)), scale);
+		d = v16_fma(d, part(weight, Q_F32, i, width), part(bias, Q_F32, i, width));
+		if (i + 16 <= width) store(y, dtype, i, d);
+		else store_part(y, dtype, i, width - i, d);
+	}
+}
+
+static inline __attribute__((always_inline)) void center_rows(const q_norm_args *a, int64_t from, int64_t to, int dtype) {
+	size_t bytes = a->width * size_of(dtype);
+	for (int64_t i = from * a->groups; i < to * a->groups; i++) {
+		center((const char *)a->x + i * bytes, a->weight, a->bias, (char *)a->y + i * bytes, dtype, a->width, a->eps);
+	}
+}
+
 void Q_NORM_ROWS(void *args, int64_t i) {
 	const q_norm_args *a = args;
 	int64_t from = i * a->step, to = from + a->step < a->rows ? from + a->step : a->rows;
+	if (a->bias) {
+		if (a->dtype == Q_F32) center_rows(a, from, to, Q_F32);
+		else if (a->dtype == Q_BF16) center_rows(a, from, to, Q_BF16);
+		else center_rows(a, from, to, Q_F16);
+		return;
+	}
 	const int wide = a->weight_dtype == Q_F32;
 	if (a->dtype == Q_F32) norm_rows(a, from, to, Q_F32, Q_F32);
 	else if (a->dtype == Q_BF16 && wide) norm_rows(a, from, to, Q_BF16, Q_F32);

@@ -1,0 +1,86 @@
+package models
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/models/arch"
+)
+
+// arrange makes the tensors of the config from those of the file: parts of tensors that hold several, and rows of q and
+// k in the order in which halves of a head are rotated. What does not fit the config is left to Validate.
+func (c *Checkpoint) arrange() error {
+	wholes := map[string]bool{}
+	for want := range c.Config.Tensors() {
+		if w := want.Within; w != nil {
+			whole := c.tensors[w.Name]
+			if whole == nil || len(whole.shape) != len(want.Shape) || whole.shape[0] != w.Rows {
+				continue
+			}
+			if _, width := whole.matrix(); width%whole.blockLen != 0 && w.First*width%whole.blockLen != 0 {
+				return fmt.Errorf("tensor %s: %w", w.Name, arch.Unsupported("", "cutting blocks of %s", whole.stored))
+			}
+			c.tensors[want.Name] = whole.rows(w.First, want.Shape[0])
+			wholes[w.Name] = true
+		}
+		t := c.tensors[want.Name]
+		if !c.Config.Stored.Interleaved || want.Part != arch.Q && want.Part != arch.K || t == nil || t.decode == nil ||
+			len(c.Config.Ropes) == 0 || len(t.shape) == 0 || t.shape[0]%c.Config.HeadDim != 0 {
+			continue
+		}
+		if len(t.shape) == 1 && t.blockLen > 1 {
+			return fmt.Errorf("tensor %q is a bias in blocks of %s: %w", want.GGUF, t.stored,
+				arch.Unsupported("", "reordering it"))
+		}
+		t.deinterleave(c.Config.HeadDim, c.Config.RopeDims(arch.FullRope))
+	}
+	for name := range wholes {
+		delete(c.tensors, name)
+	}
+	return nil
+}
+
+// rows is some rows of a tensor as one of its own.
+func (t *tensor) rows(first, n int) *tensor {
+	part := *t
+	_, width := t.matrix()
+	part.shape = append([]int{n}, t.shape[1:]...)
+	r := t.place(first*width, (first+n)*width)
+	part.data, part.offset = t.data[r.From:r.To], t.offset+r.From
+	if decode := t.decode; decode != nil {
+		part.decode = func(dst []float32, from int) { decode(dst, first*width+from) }
+	}
+	if unpack := t.unpack; unpack != nil {
+		part.unpack = func(to *blocks.Rows, from int) { unpack(to, first*width+from) }
+	}
+	return &part
+}
+
+// deinterleave makes decode give the rows of a q or k projection (or the elements of its bias) in Hugging Face order:
+// of the first `turned` rows of a head, row half*turned/2+i, half 0 or 1, is stored as row 2*i+half.
+func (t *tensor) deinterleave(headDim, turned int) {
+	stored := t.decode
+	row := 1
+	for _, d := range t.shape[1:] {
+		row *= d
+	}
+	storedRow := func(r int) int {
+		inHead := r % headDim
+		if inHead >= turned {
+			return r
+		}
+		return r - inHead + 2*(inHead%(turned/2)) + inHead/(turned/2)
+	}
+	t.native, t.unit, t.group = dtypes.InvalidDType, row, headDim
+	t.decode = func(dst []float32, first int) {
+		for r := first / row; len(dst) > 0; r++ {
+			stored(dst[:row], storedRow(r)*row)
+			dst = dst[row:]
+		}
+	}
+	if unpack := t.unpack; unpack != nil { // of one row, or of a part of it
+		t.unpack = func(to *blocks.Rows, first int) { unpack(to, storedRow(first/row)*row+first%row) }
+	}
+}
