@@ -222,7 +222,7 @@ func readJSONL(ctx context.Context, s *Source, f File, from, to int64, yield fun
 			row.object, err = members(line)
 		}
 		if err != nil {
-			row.fail("%v", err)
+			row.blame("", openai.CodeInvalidLine, func() { row.fail("%v", err) })
 		} else {
 			given = row.decode(s)
 		}

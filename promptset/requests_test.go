@@ -3,6 +3,7 @@ package promptset
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,6 +68,42 @@ func TestRequestsAreRows(t *testing.T) {
 	}
 }
 
+// A line may have several prompts; the completions of each come one after another.
+func TestSeveralPrompts(t *testing.T) {
+	r, err := openLinesOf(t, "batch.jsonl",
+		`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":["p","q","r"],"n":2}}`,
+		`{"custom_id":"b","method":"POST","url":"/v1/completions","body":{"prompt":[[1,2],[3]]}}`,
+		`{"custom_id":"c","method":"POST","url":"/v1/completions","body":{"prompt":[[1,2],[]]}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for row := range r.Rows(context.Background()) {
+		if row.Err != nil {
+			got = append(got, row.Err.(*RowError).Param+": "+row.Err.Error())
+			continue
+		}
+		for _, one := range row.Each() {
+			got = append(got, fmt.Sprint(one.ID, one.Kind, one.Prompt, one.TokenIDs, len(one.More)))
+		}
+		if row.ID == "a" {
+			results := []Result{{PromptTokens: 1}, {PromptTokens: 1}, {PromptTokens: 20}, {PromptTokens: 20},
+				{PromptTokens: 300}, {PromptTokens: 300}}
+			if n := row.PromptTokens(results); n != 321 {
+				t.Errorf("the prompts have %d tokens", n)
+			}
+			if n := row.PromptTokens([]Result{{Err: "bad"}}); n != 0 {
+				t.Errorf("the prompts of an error have %d tokens", n)
+			}
+		}
+	}
+	want := []string{"apromptp[]0", "apromptq[]0", "apromptr[]0", "bprompt_token_ids[1 2]0", "bprompt_token_ids[3]0",
+		"prompt: batch.jsonl line 3: prompt[1] is empty; give at least one token"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
 // The parameters of an input are its columns, and the members of bodies that the table of parameters has.
 func TestParametersOfRequests(t *testing.T) {
 	r, err := openLinesOf(t, "batch.jsonl",
@@ -112,6 +149,8 @@ func FuzzRequests(f *testing.F) {
 	f.Add(`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":[[1,2]],"logprobs":2,"n":3}}`)
 	f.Add(`{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":` +
 		`[{"type":"text","text":"a"}]}],"stream":true,"logprobs":true}}`)
+	f.Add(`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":[[1,2],[3],[]],"n":2}}`)
+	f.Add(`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":["a","b"],"prompt_logprobs":1}}`)
 	f.Add(`{"custom_id":1,"method":null,"url":[],"body":{}}`)
 	f.Add("{\"custom_id\":\"a\",\"url\":\"\"}\n{\"custom_id\":\"a\",\"body\":{\"model\":7}}\nnull")
 	const good = `{"custom_id":"good","method":"POST","url":"/v1/completions","body":{"prompt":"p"}}`

@@ -57,8 +57,7 @@ func TestMemoryOfScores(t *testing.T) {
 			for i, n := range []string{"0", "256"} {
 				args := append([]string{"run", "-m", dir, "-i", input, "-o", filepath.Join(t.TempDir(), "out"),
 					"--progress", "none", "--max-seqs", fmt.Sprint(slots), "--max-model-len", "4200", "--kv-memory",
-					"64MiB", "--features",
-					"top_logprobs,prompt_logprobs,wide_logprobs", c.flag, n}, c.more...)
+					"64MiB", "--features", "top_logprobs,prompt_logprobs,wide_logprobs", c.flag, n}, c.more...)
 				if i == 0 { // so that neither of those that count compiles
 					runForPeak(t, exec.Command(path, append(args, "--max-tokens", "1", "--ignore-eos")...))
 					args[6] = filepath.Join(t.TempDir(), "out")

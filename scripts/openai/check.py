@@ -19,7 +19,7 @@ from openai.types.shared import ErrorObject
 from pydantic import BaseModel, TypeAdapter
 
 # Members that Quire writes and OpenAI does not: see docs/openai.md.
-KNOWN = {"completion_tokens_by_choice", "token_ids", "reasoning", "reasoning_content"}
+KNOWN = {"completion_tokens_by_choice", "token_ids", "prompt_token_ids", "prompt_logprobs", "reasoning", "reasoning_content"}
 BODIES = {"chat.completion": ChatCompletion, "text_completion": Completion}
 PARAMS = {"/v1/chat/completions": ChatParams, "/v1/completions": TextParams}
 
