@@ -59,8 +59,10 @@ type Plan struct {
 	Transfers bool `json:"transfers"`
 	// Programs are the names of the programs that the engine compiles.
 	Programs []string `json:"programs"`
-	// Features are those that the programs have from the start: see Config.Features.
-	Features []string `json:"features,omitempty"`
+	// Features are those that the programs have from the start: see Config.Features. MaskBytes is what the states and
+	// masks of structured output take of the device's memory where masks are among them.
+	Features  []string `json:"features,omitempty"`
+	MaskBytes int64    `json:"mask_bytes,omitempty"`
 
 	stops  *device.StopTables
 	slots  int // MaxSeqs rounded up to whole registers of rows; the surplus is never used
@@ -112,6 +114,10 @@ func (p Plan) String() string {
 	row("programs", "%s", strings.Join(p.Programs, ", "))
 	if len(p.Features) > 0 {
 		row("features", "%s", strings.Join(p.Features, ", "))
+	}
+	if p.MaskBytes > 0 {
+		row("masks", "room for %d states of grammars and %d masks of tokens, %s", p.masks.States, p.masks.Masks,
+			bytesText(p.MaskBytes))
 	}
 	return b.String()
 }
@@ -201,6 +207,9 @@ func (c Config) plan() (Plan, error) {
 	}
 	p.slots, p.mixed = ceilDiv(p.MaxSeqs, rowMultiple)*rowMultiple, c.sameForms()
 	p.masks = c.maskSizes(p.slots)
+	if p.features.Has(MaskedTokens) {
+		p.MaskBytes = p.sizes().MaskBytes()
+	}
 	p.PrefillTokens = ceilDiv(p.PrefillTokens, rowMultiple) * rowMultiple
 
 	switch p.KV {

@@ -1,6 +1,7 @@
 """A whole job on vLLM's LLM.generate: vllm_job.py FOLDER ROWS.jsonl DTYPE SLOTS PREFIX_CACHE(on|off)
 
-All rows in one call, by token ids; every completion gets all its tokens. load_seconds has its imports, its loading and its compiling;
+All rows in one call, by token ids; every completion gets all its tokens. A row's json_schema is given to vLLM's default engine of
+structured output. load_seconds has its imports, its loading and its compiling;
 generate_seconds is the call. Prints one JSON object as its last line.
 """
 
@@ -18,6 +19,7 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 
 def main(folder: str, path: str, dtype: str, slots: int, prefix_cache: str) -> None:
     from vllm import LLM, SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
 
     with open(path) as f:
         rows = [json.loads(line) for line in f]
@@ -28,8 +30,11 @@ def main(folder: str, path: str, dtype: str, slots: int, prefix_cache: str) -> N
     )  # fmt: skip
     prompts = [{"prompt_token_ids": r["prompt_token_ids"]} for r in rows]
     params = [
-        SamplingParams(n=r["n"], temperature=r["temperature"], max_tokens=r["max_tokens"], ignore_eos=True, detokenize=True) for r in rows
-    ]
+        SamplingParams(
+            n=r["n"], temperature=r["temperature"], max_tokens=r["max_tokens"], ignore_eos=True, detokenize=True,
+            structured_outputs=StructuredOutputsParams(json=r["json_schema"]) if r.get("json_schema") else None,
+        ) for r in rows
+    ]  # fmt: skip
     load_seconds = time.perf_counter() - begin
 
     start = time.perf_counter()

@@ -103,7 +103,7 @@ func (p Sizes) ExtraBytes() (n int64) {
 		n += p.penaltyBytes()
 	}
 	if p.Features.Has(MaskedTokens) {
-		n += p.maskBytes()
+		n += p.MaskBytes()
 	}
 	if p.Features.Has(Biases) {
 		n += p.biasBytes()

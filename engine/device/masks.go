@@ -43,7 +43,8 @@ func (gr *Graphs) newMasks(g *Graph) masks {
 	return masks{gr.Masks.Zeros(g), zeros(g, dtypes.Int32, gr.Slots, stopping.Lanes)}
 }
 
-func (p Sizes) maskBytes() int64 {
+// MaskBytes is the memory that tables and states of masks take.
+func (p Sizes) MaskBytes() int64 {
 	m := p.Masks
 	return 4 * (int64(m.States)*(masking.Width+1) + int64(m.Masks)*int64(m.Words) + int64(p.Slots)*stopping.Lanes +
 		int64(m.Texts+p.Vocabulary+1))
