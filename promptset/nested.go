@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
 )
@@ -54,6 +55,11 @@ func (f nestedForm[T]) appendValues(row parquet.Row, at any, column, _ int) parq
 	if len(lists) == 0 {
 		return append(row, parquet.NullValue().Level(0, emptyOuter, column))
 	}
+	n := 0
+	for _, items := range lists {
+		n += max(1, len(items))
+	}
+	row = slices.Grow(row, n)
 	for i, items := range lists {
 		if len(items) == 0 {
 			row = append(row, parquet.NullValue().Level(min(i, 1), emptyInner, column))

@@ -92,8 +92,12 @@ type parquetEncoder struct {
 	rows    int64 // of the current row group
 	bytes   int64
 	input   [][]parquet.Value // of the current input row, by output leaf; reused
-	row     parquet.Row       // reused
+	values  []parquet.Value   // of a column of the output; reused
 }
+
+// keptValues is how many values a buffer has at most that is kept for later rows. A row of log-probabilities may have
+// a million in a column.
+const keptValues = 1 << 16
 
 func newParquetEncoder(w io.Writer, columns *outputColumns, o *WriterOptions) (_ encoder, err error) {
 	defer guard(&err)
@@ -135,16 +139,8 @@ func (e *parquetEncoder) add(row *Row, results []Result) (rows, bytes int64, err
 	}
 	e.passThrough(row)
 	for i := range results {
-		e.row = e.row[:0]
-		for _, values := range e.input[:e.columns.result.column] {
-			e.row = append(e.row, values...)
-		}
-		e.results(row, &results[i])
-		var size int64
-		for _, v := range e.row {
-			size += valueSize(v)
-		}
-		if _, err := e.writer.WriteRows([]parquet.Row{e.row}); err != nil {
+		size, err := e.completion(row, &results[i])
+		if err != nil {
 			return rows, bytes, err
 		}
 		rows++
@@ -157,6 +153,30 @@ func (e *parquetEncoder) add(row *Row, results []Result) (rows, bytes int64, err
 		err = e.writer.Flush()
 	}
 	return rows, bytes, err
+}
+
+// completion writes a row of the output. It goes column by column: the values of all would take much more memory.
+func (e *parquetEncoder) completion(row *Row, r *Result) (bytes int64, err error) {
+	columns, first := e.writer.ColumnWriters(), e.columns.result.column
+	write := func(values []parquet.Value, column int) {
+		for _, v := range values {
+			bytes += valueSize(v)
+		}
+		if err == nil {
+			_, err = columns[column].WriteRowValues(values)
+		}
+	}
+	for i, values := range e.input[:first] {
+		write(values, i)
+	}
+	o := outputRow{row.ID, r}
+	for i, c := range e.columns.results {
+		e.values = c.appendValues(e.values[:0], &o, first+i)
+		if write(e.values, first+i); cap(e.values) > keptValues {
+			e.values = nil
+		}
+	}
+	return bytes, err
 }
 
 func (e *parquetEncoder) finish() (err error) {
@@ -208,14 +228,6 @@ func (p *leafPlace) convert(v parquet.Value) parquet.Value {
 		return parquet.DoubleValue(float64(v.Float()))
 	}
 	return v
-}
-
-// results adds the values of one completion to the row.
-func (e *parquetEncoder) results(row *Row, r *Result) {
-	o := outputRow{row.ID, r}
-	for i, c := range e.columns.results {
-		e.row = c.appendValues(e.row, &o, e.columns.result.column+i)
-	}
 }
 
 // valueSize is about how many bytes a value takes in memory and, before compression, in a file.
