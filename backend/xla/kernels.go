@@ -64,6 +64,11 @@ var cpuKernels = map[string]kernel{
 		attrs: map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,
 			"activation": integer, "bias": boolean, "residual": boolean, "blocks": integer},
 	},
+	"experts": {
+		target: "quire_experts",
+		attrs: map[string]attribute{"in": integer, "inner": integer, "gate_up": boolean, "scales": boolean,
+			"activation": integer, "bias": boolean, "residual": boolean},
+	},
 	"ragged_paged_attention": {
 		target: "quire_ragged_paged_attention",
 		attrs:  map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean},

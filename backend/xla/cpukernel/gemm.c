@@ -71,13 +71,20 @@ static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int6
 	return best;
 }
 
-static void run_at(int level, q_frame *f, const q_linear *l) {
-	if (l->rows <= 0 || l->out <= 0) return;
+static q_linear_job plan_at(int level, q_frame *f, const q_linear *l) {
 	q_layout layout = layout_at(level, l->weights_dtype);
 	q_linear_job j = {l, code(level, l->weights_dtype, l->dtype, l->rows), q_padded_in(l->in, layout)};
 	j.tiles = (l->rows + j.code->tile_rows - 1) / j.code->tile_rows;
 	j.panels = q_panels(l->out, l->gate_up, layout);
 	j.panels_a_task = panels_a_task(j.panels, q_threads(f), 128 / layout.panel, l->gate_up && layout.panel == Q_TURN ? 2 : 1);
+	return j;
+}
+
+q_linear_job q_linear_plan(q_frame *f, const q_linear *l) { return plan_at(level(), f, l); }
+
+static void run_at(int level, q_frame *f, const q_linear *l) {
+	if (l->rows <= 0 || l->out <= 0) return;
+	q_linear_job j = plan_at(level, f, l);
 	q_parallel(j.tiles > 2 ? f : NULL, j.tiles, j.code->pack_tile, &j);
 	q_parallel(f, (j.panels + j.panels_a_task - 1) / j.panels_a_task, j.code->panels, &j);
 }

@@ -72,6 +72,10 @@ typedef struct {
 	int64_t padded_in, tiles, panels, panels_a_task;
 } q_linear_job;
 
+// q_linear_plan says in how many tiles and tasks a layer of at least one row and output is computed: first pack_tile of each tile, then panels
+// of each share of panels_a_task of them.
+q_linear_job q_linear_plan(q_frame *f, const q_linear *l);
+
 extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512, q_linear_dot, q_linear_amx;
 
 // q_pack packs n rows, from the first on, of a matrix [out, in] of dtype, row-major, as far as they are in panels [from, to). packed begins

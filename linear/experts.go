@@ -1,0 +1,131 @@
+package linear
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+)
+
+// Experts are the feed-forwards of a mixture, E of them, each of two layers and all of the same shapes.
+type Experts struct {
+	// Up makes inner rows of a row, and Down a row of those. The formats are of one expert; Data and Scales are of all,
+	// [E, ...].
+	Up, Down Weight
+	// UpBias and DownBias [E, Out], of the rows' dtype, are added to the products; nil for none.
+	UpBias, DownBias *Node
+	// Activation is what Up does to its product.
+	Activation Activation
+}
+
+// Routes say which experts a row goes to.
+type Routes struct {
+	// Experts i32[T, K] are their numbers, ascending. A number outside [0, E) is no expert.
+	Experts *Node
+	// Shares f32[T, K] are what their results are multiplied by.
+	Shares *Node
+}
+
+// Apply returns for each row of x [T, In] the sum of share * Down(Up(x)) over its experts, in the order of their
+// numbers: [T, In]. Inner rows are rounded to x's dtype; the sums are float32 and rounded once. Of the options Rows,
+// Residual and Float32 count.
+//
+// A row's result depends on no other row. The weights of experts that no row goes to are not read.
+func (e Experts) Apply(x *Node, r Routes, o Options) *Node {
+	g, dtype := x.Graph(), x.DType()
+	experts, t, k := e.Up.Data.Shape().Dimensions[0], r.Experts.Shape().Dimensions[0], r.Experts.Shape().Dimensions[1]
+	if x.Rank() != 2 || x.Shape().Dimensions[0] != t || x.Shape().Dimensions[1] != e.Up.In ||
+		e.Up.Columns() != e.Down.In || e.Down.Out != e.Up.In {
+		panic(fmt.Errorf("linear: x of shape %s and experts of shape %s do not fit matrices [%d, %d] and [%d, %d]",
+			x.Shape(), r.Experts.Shape(), e.Up.Out, e.Up.In, e.Down.Out, e.Down.In))
+	}
+	result := shapes.Make(dtype, t, e.Up.In)
+	if o.Float32 {
+		result.DType = dtypes.Float32
+	}
+	rows := o.Rows
+	if rows == nil {
+		rows = Scalar(g, dtypes.Int32, float64(t))
+	}
+	inputs := []*Node{x, r.Experts, r.Shares, rows, e.Up.Data, e.Down.Data}
+	add := func(nodes ...*Node) (has bool) {
+		for _, n := range nodes {
+			if n != nil {
+				inputs, has = append(inputs, n), true
+			}
+		}
+		return has
+	}
+	scales, bias, residual := add(e.Up.Scales, e.Down.Scales), add(e.UpBias, e.DownBias), add(o.Residual)
+	if !e.Up.Packed() {
+		return e.plain(x, r, rows, o.Residual, result.DType)
+	}
+	attrs := map[string]any{"in": e.Up.In, "inner": e.Down.In, "gate_up": e.Up.GateUp,
+		"activation": e.Activation.number(), "scales": scales, "bias": bias, "residual": residual}
+	scratch := shapes.Make(dtypes.Float32, expertsScratch(t, k, experts, e.Up.In, e.Down.In))
+	return control.Composite("experts", attrs, inputs, []shapes.Shape{result, scratch},
+		func([]*Node) []*Node { return []*Node{e.plain(x, r, rows, o.Residual, result.DType)} })[0]
+}
+
+// expertsScratch is what the kernel needs, in float32 numbers.
+func expertsScratch(t, k, experts, in, inner int) int {
+	assigned := t * k
+	line := func(n int) int { return ceil(n, 16) * 16 }
+	packed := line(assigned+15*min(experts, assigned)) * (ceil(max(in, inner), 64)*64 + 16)
+	return 2*line(assigned*in) + line(assigned*inner) + packed + line(assigned)
+}
+
+// plain goes through the experts that have rows, each with all rows: those of others have a share of nothing.
+func (e Experts) plain(x *Node, r Routes, rows, residual *Node, dtype dtypes.DType) *Node {
+	g := x.Graph()
+	experts, t := e.Up.Data.Shape().Dimensions[0], x.Shape().Dimensions[0]
+	zero := ScalarZero(g, dtypes.Int32)
+	numbers := Iota(g, shapes.Make(dtypes.Int32, experts), 0)
+	row := Iota(g, r.Experts.Shape().Clone(), 0)
+	wanted := Where(LessThan(row, BroadcastToDims(rows, row.Shape().Dimensions...)), r.Experts,
+		BroadcastToDims(Scalar(g, dtypes.Int32, -1), row.Shape().Dimensions...))
+	all := []int{wanted.Shape().Size(), experts}
+	has := ReduceMax(ConvertDType(Equal(BroadcastToDims(Reshape(wanted, all[0], 1), all...),
+		BroadcastToDims(Reshape(numbers, 1, experts), all...)), dtypes.Int32), 0)
+	none := BroadcastToDims(Scalar(g, dtypes.Int32, float64(experts)), experts)
+	order := Sort(Where(Equal(has, ZerosLike(has)), none, numbers), 0, true)
+	count := ReduceSum(has, 0)
+	type progress struct{ At, Sum *Node }
+	end := control.While(progress{zero, Zeros(g, shapes.Make(dtypes.Float32, t, e.Up.In))},
+		func(p progress) *Node { return LessThan(p.At, count) },
+		func(p progress) progress {
+			number := Reshape(oneOf(order, p.At))
+			up, down := one(e.Up, number), one(e.Down, number)
+			inner := ConvertDType(apply(x, up, e.Activation, oneOf(e.UpBias, number), nil), x.DType())
+			y := apply(inner, down, None, oneOf(e.DownBias, number), nil)
+			here := Equal(r.Experts, BroadcastToDims(number, r.Experts.Shape().Dimensions...))
+			share := ReduceAndKeep(Where(here, r.Shares, ZerosLike(r.Shares)), ReduceSum, 1)
+			chosen := BroadcastToDims(ReduceAndKeep(ConvertDType(here, dtypes.Int32), ReduceMax, 1),
+				y.Shape().Dimensions...)
+			y = Mul(y, BroadcastToDims(share, y.Shape().Dimensions...))
+			// A product that is not a number does not reach the rows of other experts.
+			y = Where(Equal(chosen, ZerosLike(chosen)), ZerosLike(y), y)
+			return progress{AddScalar(p.At, 1), Add(p.Sum, y)}
+		})
+	y := end.Sum
+	if residual != nil {
+		y = Add(y, ConvertDType(residual, dtypes.Float32))
+	}
+	return ConvertDType(y, dtype)
+}
+
+// one is the matrix of an expert.
+func one(of Weight, number *Node) Weight {
+	return Weight{Format: of.Format, Data: oneOf(of.Data, number), Scales: oneOf(of.Scales, number)}
+}
+
+// oneOf is x[number] of x [E, ...], or nil of nil.
+func oneOf(x, number *Node) *Node {
+	if x == nil {
+		return nil
+	}
+	return Reshape(Gather(x, Reshape(number, 1, 1)), x.Shape().Dimensions[1:]...)
+}
