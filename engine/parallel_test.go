@@ -24,7 +24,7 @@ func firstDevices(n int) []int {
 }
 
 // ofEight are the families that run on 8 devices too: what differs between decoders. Compiling for 8 takes longest.
-var ofEight = []string{"smollm2-like", "llama3", "qwen3", "gemma2", "olmo2"}
+var ofEight = []string{"smollm2-like", "llama3", "qwen3", "gemma2", "olmo2", "qwen3-moe"}
 
 // Greedy tokens of 2, 4 and 8 devices together are transformers', as those of one device, for every family: also where
 // heads, MLP and vocabulary do not divide.

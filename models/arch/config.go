@@ -69,6 +69,7 @@ type Layer struct {
 
 	AttentionNorm, MLPNorm Norms
 
+	Experts    Experts    // what the feed-forward is a mixture of
 	Gated      bool       // activation(gate) * up; else activation(up)
 	Activation Activation // of the feed-forward
 
@@ -234,5 +235,5 @@ func (l Layer) check(number, ropes int) error {
 	case !(l.ScoreCap >= 0 && l.ScoreCap <= 1e6):
 		return fmt.Errorf("the soft cap of layer %d's scores is %g; it must be between 0 and 1e6", number, l.ScoreCap)
 	}
-	return nil
+	return l.Experts.check(number)
 }

@@ -13,6 +13,8 @@ type Tensor struct {
 	GGUF  string // in GGUF files
 	Part  Part
 	Shape []int // outermost first; linear weights are [out, in]
+	// Experts is 0, or how many tensors the one of a GGUF file is made of, and Expert which of them this one is.
+	Expert, Experts int
 
 	// Array names the array that it is in. Tensors of the same array stand one behind the other, by their first axis.
 	Array string
@@ -46,6 +48,9 @@ const (
 	Q, K, V, O        Part = "q", "k", "v", "o"
 	Gate, Up, Down    Part = "gate", "up", "down"
 	Embedding, Head   Part = "embed", "lm_head"
+	Router            Part = "router"
+	// Those of one expert: checkpoints' names have its number in place of %d.
+	ExpertGate, ExpertUp, ExpertDown Part = "expert_gate", "expert_up", "expert_down"
 
 	// Names only: of tensors that hold q, k and v, or gate and up.
 	QKV    Part = "qkv"
@@ -86,6 +91,9 @@ var LlamaNames = Names{
 	O: {"self_attn.o_proj", "attn_output"}, QNorm: {"self_attn.q_norm", "attn_q_norm"},
 	KNorm: {"self_attn.k_norm", "attn_k_norm"},
 	Gate:  {"mlp.gate_proj", "ffn_gate"}, Up: {"mlp.up_proj", "ffn_up"}, Down: {"mlp.down_proj", "ffn_down"},
+	Router:     {"mlp.gate", "ffn_gate_inp"},
+	ExpertGate: {"mlp.experts.%d.gate_proj", "ffn_gate_exps"}, ExpertUp: {"mlp.experts.%d.up_proj", "ffn_up_exps"},
+	ExpertDown: {"mlp.experts.%d.down_proj", "ffn_down_exps"},
 }
 
 // SandwichNames are those of decoders that have norms behind attention and behind the feed-forward.
@@ -190,13 +198,17 @@ func (c *Config) layerTensors(number int) []Tensor {
 	inputs(O, ByQueryHeads, q, layer.OBias)
 	norm(layer.AttentionNorm.After, AttentionPostNorm, Whole, c.HiddenSize)
 	norm(layer.MLPNorm.Before, MLPNorm, Whole, c.HiddenSize)
-	up := "up"
-	if layer.Gated {
-		up = "gate_up"
-		outputs(Gate, up, ByIntermediate, c.IntermediateSize, layer.MLPBias)
+	if layer.Experts.Count > 0 {
+		list = append(list, c.expertTensors(number, names)...)
+	} else {
+		up := "up"
+		if layer.Gated {
+			up = "gate_up"
+			outputs(Gate, up, ByIntermediate, c.IntermediateSize, layer.MLPBias)
+		}
+		outputs(Up, up, ByIntermediate, c.IntermediateSize, layer.MLPBias)
+		inputs(Down, ByIntermediate, c.IntermediateSize, layer.MLPBias)
 	}
-	outputs(Up, up, ByIntermediate, c.IntermediateSize, layer.MLPBias)
-	inputs(Down, ByIntermediate, c.IntermediateSize, layer.MLPBias)
 	norm(layer.MLPNorm.After, MLPPostNorm, Whole, c.HiddenSize)
 	within(list, names, number)
 	return list
@@ -228,6 +240,30 @@ func within(list []Tensor, names Names, number int) {
 			}
 		}
 	}
+}
+
+// expertTensors are the router of a layer and its experts. A GGUF file has each part of all experts in one tensor.
+func (c *Config) expertTensors(number int, names Names) []Tensor {
+	layer, e := c.Layers[number], c.Layers[number].Experts
+	at, block := fmt.Sprintf("model.layers.%d.", number), fmt.Sprintf("blk.%d.", number)
+	array := fmt.Sprintf("layers.%d.", number)
+	list := []Tensor{{Name: at + names[Router].HF + ".weight", GGUF: block + names[Router].GGUF + ".weight", Part: Router,
+		Shape: []int{e.Count, c.HiddenSize}, Array: array + string(Router) + ".weight"}}
+	for n := range e.Count {
+		add := func(part Part, of string, axis int, shape ...int) {
+			list = append(list, Tensor{Name: at + fmt.Sprintf(names[part].HF, n) + ".weight",
+				GGUF: block + names[part].GGUF + ".weight", Expert: n, Experts: e.Count, Part: part, Shape: shape,
+				Array: fmt.Sprintf("%s%s%d.%s.weight", array, ExpertPrefix, n, of), Axis: axis, Over: ByIntermediate})
+		}
+		up := "up"
+		if layer.Gated {
+			up = "gate_up"
+			add(ExpertGate, up, 0, e.Size, c.HiddenSize)
+		}
+		add(ExpertUp, up, 0, e.Size, c.HiddenSize)
+		add(ExpertDown, "down", 1, c.HiddenSize, e.Size)
+	}
+	return list
 }
 
 // NumParameters is the number of weights that the config implies; tied embeddings count once.

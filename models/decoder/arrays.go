@@ -57,8 +57,9 @@ type Array struct {
 	activations dtypes.DType // of the model
 	gateUp      bool         // of a matrix in parts: they are of gates and of ups
 
-	split  Partition // of firstRow and firstKeys
-	layers []Array   // what a stack is made of
+	split   Partition // of firstRow and firstKeys
+	members []Array   // what a stack is made of, along its first axis
+	looped  bool      // it is a stack of layers
 }
 
 // source is a tensor of the checkpoint, [rows, width] or, with width 1, [rows].
@@ -102,7 +103,7 @@ func Arrays(cfg models.Config, s Storage) []Array {
 	}
 	var list []Array
 	for _, name := range names {
-		list = append(list, s.arrays(cfg, split, tensors[name])...)
+		list = append(list, s.of(tensors[name][0].Part).arrays(cfg, split, tensors[name])...)
 		if name == string(arch.Embedding) && split.Devices > 1 {
 			list = append(list, Array{Name: firstRowName, Shape: shapes.Make(dtypes.Int32), part: firstRow,
 				split: split})
@@ -112,10 +113,23 @@ func Arrays(cfg models.Config, s Storage) []Array {
 			}
 		}
 	}
+	list = stack(list, expertArray)
 	if s.LayerLoop {
-		return stack(list)
+		return loop(list)
 	}
 	return list
+}
+
+// of is how the matrices of a part are held. Those of experts are not held in blocks, and the choices of a router are
+// not to be rounded.
+func (s Storage) of(part arch.Part) Storage {
+	switch part {
+	case arch.ExpertGate, arch.ExpertUp, arch.ExpertDown:
+		s.Blocks = nil
+	case arch.Router:
+		s.Blocks, s.Int8 = nil, false
+	}
+	return s
 }
 
 // arrays are those that tensors, one behind the other, make: one, or the planes of a matrix, or those of a matrix in
@@ -138,7 +152,7 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 	a := Array{Name: first.Array, read: s.DType, activations: s.DType}
 	rows := 0 // of a device
 	for _, t := range tensors {
-		spans, share := split.of(cfg, t.Over)
+		spans, share := split.of(cfg, t)
 		from := source{name: t.Name, rows: t.Shape[0], width: 1, columns: t.Axis == 1}
 		if len(t.Shape) == 2 {
 			from.width = t.Shape[1]
@@ -165,7 +179,8 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 		}
 		return []Array{a}
 	}
-	m := linear.Matrix{Out: rows, In: a.format.In, GateUp: first.Part == arch.Gate && len(tensors) > 1, DType: s.DType}
+	gateUp := (first.Part == arch.Gate || first.Part == arch.ExpertGate) && len(tensors) > 1
+	m := linear.Matrix{Out: rows, In: a.format.In, GateUp: gateUp, DType: s.DType}
 	if s.Matrices != dtypes.InvalidDType {
 		m.DType, a.read = s.Matrices, s.Matrices
 	}
@@ -225,7 +240,7 @@ func NewWeights(arrays []Array, nodes []*graph.Node) Weights {
 	w := Weights{nodes: make(map[string]*graph.Node, len(arrays)), matrices: map[string]Array{}}
 	for i, a := range arrays {
 		w.nodes[a.Name] = nodes[i]
-		w.stacked = w.stacked || a.layers != nil
+		w.stacked = w.stacked || a.looped
 		if a.part == matrix {
 			w.matrices[a.Name], w.dtype = a, a.activations
 		}

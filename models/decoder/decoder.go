@@ -53,6 +53,9 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state [
 		x = b.add(w, arch.O, layer.OBias, layer.AttentionNorm.After, arch.AttentionPostNorm, a, x)
 
 		h = b.norm(w, layer.MLPNorm.Before, arch.MLPNorm, x)
+		if layer.Experts.Count > 0 {
+			return b.mixture(w, layer, h, x), state
+		}
 		up := "up"
 		if layer.Gated {
 			up = "gate_up" // activation(gate) * up

@@ -90,8 +90,8 @@ func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *mod
 // fill writes the elements of the array that each device of this process has to its slice, which holds zeros.
 func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoint) error {
 	places := collective.Places(backend)
-	if a.layers != nil {
-		return a.fillLayers(backend, flats, from)
+	if a.members != nil {
+		return a.fillStack(backend, flats, from)
 	}
 	for i, flat := range flats {
 		switch a.part {

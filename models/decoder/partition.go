@@ -122,16 +122,18 @@ func (s Partition) firstKeys(device int, ones []float32) {
 	}
 }
 
-// of returns the spans of a device of an axis that is shared out, and how much of it a device holds. Heads are
-// HeadDim wide.
-func (s Partition) of(cfg models.Config, by arch.Split) (spans func(device int) []span, share int) {
-	switch by {
+// of returns the spans of a device of the axis of a tensor that is shared out, and how much of it a device holds. Heads
+// are HeadDim wide.
+func (s Partition) of(cfg models.Config, t arch.Tensor) (spans func(device int) []span, share int) {
+	switch t.Over {
 	case arch.ByQueryHeads:
 		return func(d int) []span { return s.queries(d, cfg.HeadDim) }, s.Heads() * cfg.HeadDim
 	case arch.ByKVHeads:
 		return func(d int) []span { return s.keys(d, cfg.HeadDim) }, s.KVHeads * cfg.HeadDim
 	case arch.ByIntermediate:
-		return func(d int) []span { return block(d, s.Intermediate, cfg.IntermediateSize) }, s.Intermediate
+		width := t.Shape[t.Axis]
+		share = ceilDiv(width, s.Devices)
+		return func(d int) []span { return block(d, share, width) }, share
 	case arch.ByVocabulary:
 		return func(d int) []span { return block(d, s.Vocab, cfg.VocabSize) }, s.Vocab
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/arch"
 )
 
 // ErrLayersDiffer is what [CheckLayerLoop] wraps.
@@ -39,41 +40,64 @@ func CheckLayerLoop(cfg models.Config) error {
 
 const layerPrefix = "layers."
 
-// stack makes one array, [layers, ...], of each array that all layers have: "layers.qkv.weight" of
+// layerArray and expertArray name the stack that an array of a layer, or of an expert, is a member of.
+func layerArray(a Array) (stack string, ok bool) {
+	_, name, ok := strings.Cut(strings.TrimPrefix(a.Name, layerPrefix), ".")
+	return layerPrefix + name, ok && strings.HasPrefix(a.Name, layerPrefix)
+}
+
+func expertArray(a Array) (stack string, ok bool) {
+	layer, name, ok := strings.Cut(a.Name, "."+arch.ExpertPrefix)
+	_, name, _ = strings.Cut(name, ".")
+	return layer + "." + arch.ExpertPrefix + name, ok
+}
+
+// stack makes one array, [members, ...], of the arrays that are members of the same: "layers.qkv.weight" of
 // "layers.0.qkv.weight" and so on.
-func stack(list []Array) []Array {
+func stack(list []Array, member func(a Array) (stack string, ok bool)) []Array {
 	var out []Array
 	at := map[string]int{}
 	for _, a := range list {
-		number, name, ok := strings.Cut(strings.TrimPrefix(a.Name, layerPrefix), ".")
-		if !ok || !strings.HasPrefix(a.Name, layerPrefix) {
+		name, ok := member(a)
+		if !ok {
 			out = append(out, a)
 			continue
 		}
-		if number == "0" {
-			at[name] = len(out)
+		i, seen := at[name]
+		if !seen {
+			i = len(out)
+			at[name] = i
 			whole := a
-			whole.Name, whole.sources = layerPrefix+name, nil
+			whole.Name, whole.sources, whole.members = name, nil, nil
 			out = append(out, whole)
 		}
-		whole := &out[at[name]]
-		whole.layers = append(whole.layers, a)
+		whole := &out[i]
+		whole.members = append(whole.members, a)
 		whole.Shape = shapes.Make(a.Shape.DType, slices.Insert(slices.Clone(a.Shape.Dimensions), 0,
-			len(whole.layers))...)
+			len(whole.members))...)
 	}
 	return out
 }
 
-// fillLayers is fill of a stack.
-func (a Array) fillLayers(backend compute.Backend, flats []any, from *models.Checkpoint) error {
-	for i, layer := range a.layers {
-		size := layer.Shape.Size()
+// loop makes stacks of the arrays of layers.
+func loop(list []Array) []Array {
+	list = stack(list, layerArray)
+	for i := range list {
+		list[i].looped = strings.HasPrefix(list[i].Name, layerPrefix)
+	}
+	return list
+}
+
+// fillStack is fill of a stack.
+func (a Array) fillStack(backend compute.Backend, flats []any, from *models.Checkpoint) error {
+	for i, member := range a.members {
+		size := member.Shape.Size()
 		parts := make([]any, len(flats))
 		for device, flat := range flats {
 			parts[device] = reflect.ValueOf(flat).Slice(i*size, (i+1)*size).Interface()
 		}
-		if err := layer.fill(backend, parts, from); err != nil {
-			return fmt.Errorf("layer %d: %w", i, err)
+		if err := member.fill(backend, parts, from); err != nil {
+			return fmt.Errorf("%s: %w", member.Name, err)
 		}
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package llama has the decoders of the Llama family: Llama 2 to 3.2, Mistral, Ministral, Qwen2, Qwen3, SmolLM2 and
-// SmolLM3 differ by biases, norms of queries and keys, windows, and layers without a rotary embedding.
+// Package llama has the decoders of the Llama family: Llama 2 to 3.2, Mistral, Ministral, Mixtral, Qwen2, Qwen3, OLMoE, SmolLM2 and
+// SmolLM3 differ by biases, norms of queries and keys, windows, layers without a rotary embedding, and experts.
 package llama
 
 import (
@@ -37,6 +37,18 @@ var Decoders = []arch.Decoder{
 		Defaults: arch.Defaults{KVHeads: 4, MaxPositions: 32768, Theta: 2e6, Tie: true, BOS: 128000,
 			EOS: []int32{128001}},
 	}),
+	features{experts: mixtral}.decoder(arch.Decoder{
+		Class: "MixtralForCausalLM", ModelType: "mixtral", Names: mixtralNames,
+		Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 131072, Eps: 1e-5, Theta: 1e6, BOS: 1, EOS: []int32{2}},
+	}),
+	features{attentionBias: true, qkNorm: arch.EachHead, experts: qwen3}.decoder(arch.Decoder{
+		Class: "Qwen3MoeForCausalLM", ModelType: "qwen3_moe", GGUF: arch.GGUF{Architecture: "qwen3moe"},
+		Defaults: arch.Defaults{KVHeads: 4, MaxPositions: 32768, Theta: 1e4, BOS: -1},
+	}),
+	features{attentionBias: true, qkNorm: arch.AllHeads, experts: olmoe}.decoder(arch.Decoder{
+		Class: "OlmoeForCausalLM", ModelType: "olmoe", GGUF: arch.GGUF{Architecture: "olmoe"},
+		Defaults: arch.Defaults{MaxPositions: 4096, Eps: 1e-5, Theta: 1e4, BOS: -1, EOS: []int32{50279}},
+	}),
 }
 
 // features are what a class acts on.
@@ -49,6 +61,7 @@ type features struct {
 	windowSwitch  bool // use_sliding_window and layer_types
 	layerTypes    bool // layer_types; all layers have the window where there are none
 	noRope        bool // no_rope_layers
+	experts       *experts
 }
 
 func (f features) decoder(d arch.Decoder) arch.Decoder {
@@ -71,6 +84,11 @@ func (f features) readJSON(j *arch.JSON, c *arch.Config) error {
 	for i := range c.Layers {
 		l := &c.Layers[i]
 		l.QKVBias, l.OBias, l.MLPBias, l.QKNorm = f.qkvBias || bias, f.attentionBias && bias, mlpBias, f.qkNorm
+	}
+	if f.experts != nil {
+		if err := f.experts.readJSON(j, c); err != nil {
+			return err
+		}
 	}
 	if f.noRope {
 		if err := readNoRope(j, c); err != nil {

@@ -173,6 +173,14 @@ def ablations(model, folder):
         if rope["rope_type"] == "yarn":
             yield f"yarn attention factor {kind}", turned(rope | dict(attention_factor=1.0))
         yield f"rope theta {kind}", turned(rope | dict(rope_theta=rope["rope_theta"] / 3))
+    if getattr(config, "num_experts_per_tok", None):
+        yield "an expert of each token", changed(num_experts_per_tok=config.num_experts_per_tok - 1)
+        if hasattr(config, "norm_topk_prob"):
+            yield "shares that add up to 1", changed(norm_topk_prob=not config.norm_topk_prob)
+        if getattr(config, "mlp_only_layers", None) == [1]:
+            plain = load(folder)
+            plain.model.layers[1].mlp = plain.model.layers[0].mlp
+            yield "layers without experts", plain
     no_rope = getattr(config, "no_rope_layers", None)
     if no_rope:
         assert len(set(no_rope)) == 2, no_rope

@@ -1,0 +1,59 @@
+package llama
+
+import "github.com/quire/quire/models/arch"
+
+// experts are the keys of a mixture.
+type experts struct {
+	count, chosen, size string // keys; newer configs may say num_local_experts in place of count
+	// What transformers takes where the keys are absent.
+	absentCount, absentChosen, absentSize int
+	// renormalize is the key that says it; "" says that shares always are.
+	renormalize string
+	// dense says that mlp_only_layers and decoder_sparse_step may leave layers with one feed-forward.
+	dense bool
+	// What may be asked for and is not supported: clip_qkv; sliding_window in all layers.
+	clip, windows bool
+}
+
+var (
+	mixtral = &experts{count: "num_local_experts", chosen: "num_experts_per_tok", size: "intermediate_size",
+		absentCount: 8, absentChosen: 2, windows: true}
+	qwen3 = &experts{count: "num_experts", chosen: "num_experts_per_tok", size: "moe_intermediate_size",
+		absentCount: 128, absentChosen: 8, absentSize: 768, renormalize: "norm_topk_prob", dense: true}
+	olmoe = &experts{count: "num_experts", chosen: "num_experts_per_tok", size: "intermediate_size", absentCount: 64,
+		absentChosen: 8, renormalize: "norm_topk_prob", clip: true}
+)
+
+var mixtralNames = arch.LlamaNames.With(arch.Names{
+	arch.Router:     {HF: "block_sparse_moe.gate", GGUF: "ffn_gate_inp"},
+	arch.ExpertGate: {HF: "block_sparse_moe.experts.%d.w1", GGUF: "ffn_gate_exps"},
+	arch.ExpertUp:   {HF: "block_sparse_moe.experts.%d.w3", GGUF: "ffn_up_exps"},
+	arch.ExpertDown: {HF: "block_sparse_moe.experts.%d.w2", GGUF: "ffn_down_exps"},
+})
+
+func (e *experts) readJSON(j *arch.JSON, c *arch.Config) error {
+	if e.clip && j.Has("clip_qkv") {
+		return arch.Unsupported("", "clip_qkv in a %s", c.Architecture)
+	}
+	if j.Has("sliding_window") && (e.windows || j.Bool("use_sliding_window", false)) {
+		return arch.Unsupported("", "sliding_window in a %s", c.Architecture)
+	}
+	mixture := arch.Experts{Count: j.Int(e.count, j.Int("num_local_experts", e.absentCount)), Chosen: j.Int(e.chosen, e.absentChosen),
+		Size: j.Int(e.size, e.absentSize), Renormalize: e.renormalize == "" || j.Bool(e.renormalize, false)}
+	step, only := 1, []int{}
+	if e.dense {
+		step = max(1, j.Int("decoder_sparse_step", 1))
+		j.Decode("mlp_only_layers", &only)
+	}
+	for i := range c.Layers {
+		if (i+1)%step == 0 && mixture.Count > 0 {
+			c.Layers[i].Experts = mixture
+		}
+	}
+	for _, i := range only {
+		if i >= 0 && i < len(c.Layers) {
+			c.Layers[i].Experts = arch.Experts{}
+		}
+	}
+	return nil
+}
