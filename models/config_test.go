@@ -3,6 +3,7 @@ package models
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -260,6 +261,60 @@ func TestConfigRefusals(t *testing.T) {
 	for _, text := range []string{"", "[]", "{", "null", `{"architectures":[]}`} {
 		if _, err := ParseConfig([]byte(text), nil); err == nil {
 			t.Errorf("config %q was accepted", text)
+		}
+	}
+}
+
+// Which layers of a mixture have experts, how many of what width, and what is refused.
+func TestExpertsOfConfigs(t *testing.T) {
+	parse := func(class string, change map[string]any) (Config, error) {
+		fields := map[string]any{"architectures": []string{class}, "vocab_size": 64, "hidden_size": 32,
+			"intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+			"bos_token_id": nil, "eos_token_id": nil}
+		maps.Copy(fields, change)
+		text, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ParseConfig(text, nil)
+	}
+	type m = map[string]any
+	three := arch.Experts{Count: 6, Chosen: 3, Size: 20}
+	for name, c := range map[string]struct {
+		class  string
+		change m
+		want   []arch.Experts
+	}{
+		"mixtral, as it is where nothing is said": {"MixtralForCausalLM", m{},
+			slices.Repeat([]arch.Experts{{Count: 8, Chosen: 2, Size: 48, Renormalize: true}}, 4)},
+		"qwen, every second but one": {"Qwen3MoeForCausalLM", m{"num_experts": 6, "num_experts_per_tok": 3,
+			"moe_intermediate_size": 20, "decoder_sparse_step": 2, "mlp_only_layers": []int{3}},
+			[]arch.Experts{{}, three, {}, {}}},
+		"olmoe, by the newer name": {"OlmoeForCausalLM", m{"num_local_experts": 6, "num_experts_per_tok": 3,
+			"intermediate_size": 20}, slices.Repeat([]arch.Experts{three}, 4)},
+	} {
+		got, err := parse(c.class, c.change)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for i, l := range got.Layers {
+			if l.Experts != c.want[i] {
+				t.Errorf("%s: layer %d has %+v, want %+v", name, i, l.Experts, c.want[i])
+			}
+		}
+	}
+	for _, c := range []struct {
+		class  string
+		change m
+		want   string
+	}{
+		{"MixtralForCausalLM", m{"sliding_window": 16}, "sliding_window"},
+		{"MixtralForCausalLM", m{"num_experts_per_tok": 9}, "9 of 8 experts"},
+		{"Qwen3MoeForCausalLM", m{"use_sliding_window": true, "sliding_window": 16}, "sliding_window"},
+		{"OlmoeForCausalLM", m{"clip_qkv": 8.0}, "clip_qkv"},
+	} {
+		if _, err := parse(c.class, c.change); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s with %v: %v, want %q", c.class, c.change, err, c.want)
 		}
 	}
 }

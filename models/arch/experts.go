@@ -19,7 +19,8 @@ func (e Experts) check(layer int) error {
 	case e.Count < 1 || e.Count > 1<<14 || e.Chosen < 1 || e.Chosen > e.Count:
 		return fmt.Errorf("layer %d takes %d of %d experts", layer, e.Chosen, e.Count)
 	case e.Size < 1 || e.Size > maxDimension:
-		return fmt.Errorf("the experts of layer %d are %d wide; it must be between 1 and %d", layer, e.Size, maxDimension)
+		return fmt.Errorf("the experts of layer %d are %d wide; it must be between 1 and %d", layer, e.Size,
+			maxDimension)
 	}
 	return nil
 }

@@ -247,8 +247,8 @@ func (c *Config) expertTensors(number int, names Names) []Tensor {
 	layer, e := c.Layers[number], c.Layers[number].Experts
 	at, block := fmt.Sprintf("model.layers.%d.", number), fmt.Sprintf("blk.%d.", number)
 	array := fmt.Sprintf("layers.%d.", number)
-	list := []Tensor{{Name: at + names[Router].HF + ".weight", GGUF: block + names[Router].GGUF + ".weight", Part: Router,
-		Shape: []int{e.Count, c.HiddenSize}, Array: array + string(Router) + ".weight"}}
+	list := []Tensor{{Name: at + names[Router].HF + ".weight", GGUF: block + names[Router].GGUF + ".weight",
+		Part: Router, Shape: []int{e.Count, c.HiddenSize}, Array: array + string(Router) + ".weight"}}
 	for n := range e.Count {
 		add := func(part Part, of string, axis int, shape ...int) {
 			list = append(list, Tensor{Name: at + fmt.Sprintf(names[part].HF, n) + ".weight",

@@ -38,8 +38,11 @@ func (e *experts) readJSON(j *arch.JSON, c *arch.Config) error {
 	if j.Has("sliding_window") && (e.windows || j.Bool("use_sliding_window", false)) {
 		return arch.Unsupported("", "sliding_window in a %s", c.Architecture)
 	}
-	mixture := arch.Experts{Count: j.Int(e.count, j.Int("num_local_experts", e.absentCount)), Chosen: j.Int(e.chosen, e.absentChosen),
-		Size: j.Int(e.size, e.absentSize), Renormalize: e.renormalize == "" || j.Bool(e.renormalize, false)}
+	mixture := arch.Experts{
+		Count:  j.Int(e.count, j.Int("num_local_experts", e.absentCount)),
+		Chosen: j.Int(e.chosen, e.absentChosen), Size: j.Int(e.size, e.absentSize),
+		Renormalize: e.renormalize == "" || j.Bool(e.renormalize, false),
+	}
 	step, only := 1, []int{}
 	if e.dense {
 		step = max(1, j.Int("decoder_sparse_step", 1))

@@ -1,5 +1,6 @@
-// Package llama has the decoders of the Llama family: Llama 2 to 3.2, Mistral, Ministral, Mixtral, Qwen2, Qwen3, OLMoE, SmolLM2 and
-// SmolLM3 differ by biases, norms of queries and keys, windows, layers without a rotary embedding, and experts.
+// Package llama has the decoders of the Llama family: Llama 2 to 3.2, Mistral, Ministral, Mixtral, Qwen2, Qwen3, OLMoE,
+// SmolLM2 and SmolLM3 differ by biases, norms of queries and keys, windows, layers without a rotary embedding, and
+// experts.
 package llama
 
 import (
