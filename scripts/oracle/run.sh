@@ -27,5 +27,6 @@ oracle gguf_goldens.py testdata/models "$gguf" models/testdata
 oracle sampling_goldens.py sampling/testdata/huggingface.json
 oracle processors_goldens.py sampling/testdata/processors.json
 oracle tokenizer_goldens.py "$gguf"
+oracle tokenizer_more_goldens.py
 oracle chat_goldens.py
 oracle parquet_fixtures.py
