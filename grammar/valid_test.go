@@ -1,10 +1,7 @@
 package grammar_test
 
 import (
-	"encoding/json"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -172,22 +169,9 @@ func TestMadeTextsAreValid(t *testing.T) {
 
 // The same for the schemas of MaskBench.
 func TestMaskBenchMadeTextsAreValid(t *testing.T) {
-	folder := os.Getenv("QUIRE_MASKBENCH")
-	if folder == "" {
-		t.Skip("QUIRE_MASKBENCH names no folder of MaskBench's data")
-	}
-	names, _ := filepath.Glob(filepath.Join(folder, "*.json"))
 	n, of := 0, 0
-	for _, name := range names {
-		file, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var m maskBench
-		if err := json.Unmarshal(file, &m); err != nil {
-			t.Fatal(name, err)
-		}
-		if k := check(t, filepath.Base(name), string(m.Schema), grammar.Options{}, 3); k > 0 {
+	for name, m := range readMaskBench(t) {
+		if k := check(t, name, string(m.Schema), grammar.Options{}, 3); k > 0 {
 			n, of = n+k, of+1
 		}
 	}

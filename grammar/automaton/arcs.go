@@ -12,7 +12,7 @@ type arc struct {
 }
 
 // errTooMany is what a grammar with too many expressions ends with.
-var errTooMany = errors.New("the grammar needs too many states")
+var errTooMany = errors.New("the grammar needs more memory than one may take")
 
 // arcsOf returns the derivatives of a regular expression: arcs in order, without
 // overlap. Targets may be empty, which empty tells.
@@ -20,13 +20,13 @@ func (b *Builder) arcsOf(e Expr) []arc {
 	if n := &b.nodes[e]; n.made {
 		return n.arcs
 	}
-	if len(b.nodes) > b.budget {
-		b.err = errTooMany
+	if b.err != nil {
 		return nil
 	}
 	arcs := b.derive(b.nodes[e].key)
 	n := &b.nodes[e]
 	n.arcs, n.made = arcs, true
+	b.spend(12 * len(arcs))
 	return arcs
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"unsafe"
 )
 
 // State is a state of an Automaton. States are numbered from 0 as they are first met.
@@ -96,9 +97,7 @@ func (a *Automaton) cont(c cont) int32 {
 		return id
 	}
 	id := int32(len(a.conts))
-	if len(a.conts) > a.b.budget {
-		a.b.err = errTooMany
-	}
+	a.b.spend(150) // a cont, and its place in contIDs
 	a.conts = append(a.conts, c)
 	a.closures = append(a.closures, closure{})
 	a.mark = append(a.mark, 0)
@@ -139,6 +138,7 @@ func (a *Automaton) close(of int32) closure {
 	slices.Sort(c.leaves)
 	c.leaves = slices.Compact(c.leaves)
 	a.closures[of] = c
+	a.b.spend(4 * len(c.leaves))
 	return c
 }
 
@@ -202,7 +202,7 @@ func (a *Automaton) state(conts []int32) State {
 	} else {
 		leaves = a.join(leaves)
 	}
-	if len(leaves) == 0 && !accepts {
+	if len(leaves) == 0 && !accepts || a.b.err != nil {
 		return Dead
 	}
 	s := a.scratch[:0]
@@ -219,6 +219,7 @@ func (a *Automaton) state(conts []int32) State {
 	id := State(len(a.states))
 	a.states = append(a.states, state{leaves: leaves, accepts: accepts})
 	a.stateIDs[string(s)] = id
+	a.b.spend(150 + 8*len(leaves))
 	return id
 }
 
@@ -276,16 +277,30 @@ func (a *Automaton) Next(s State, c byte) State {
 	return a.Row(s)[c]
 }
 
-// Err is not nil once a grammar has turned out to need more than an automaton may take. Its states are then not to be
-// relied upon.
+// Err is not nil once a grammar has turned out to need more memory than an automaton may take. No byte can come in the
+// states from which none was asked for before.
 func (a *Automaton) Err() error { return a.b.err }
+
+// none is the row of a state from which no byte leads on.
+var none = func() (row [256]State) {
+	for i := range row {
+		row[i] = Dead
+	}
+	return row
+}()
 
 // Row has the states behind each byte. It stays the automaton's.
 func (a *Automaton) Row(s State) *[256]State {
 	if row := a.states[s].row; row != nil {
 		return row
 	}
+	if a.b.err != nil {
+		return &none
+	}
 	row := a.makeRow(s)
+	if a.b.spend(int(unsafe.Sizeof(*row))); a.b.err != nil {
+		return &none
+	}
 	a.states[s].row = row
 	return row
 }

@@ -85,8 +85,24 @@ type Builder struct {
 	scratch  []byte
 	err      error
 	settled  bool // it is known which rules have strings
-	budget   int  // of expressions: how many there may be
+	spent    int  // bytes, about: see spend
 }
+
+// maxSpent bounds the memory of a grammar, its states with it.
+const maxSpent = 512 << 20
+
+// spend accounts for memory. A grammar that needs too much of it has an error from then on.
+func (b *Builder) spend(bytes int) {
+	if b.spent += bytes; b.spent > maxSpent && b.err == nil {
+		b.err = errTooMany
+	}
+}
+
+// Spent is about how much memory the expressions take.
+func (b *Builder) Spent() int { return b.spent }
+
+// Err is not nil once a grammar has turned out to need more than it may take.
+func (b *Builder) Err() error { return b.err }
 
 type rule struct {
 	name       string
@@ -97,7 +113,7 @@ type rule struct {
 // NewBuilder makes a builder that has nothing but Fail, Empty and All.
 func NewBuilder() *Builder {
 	b := &Builder{ids: map[key]Expr{}, common: map[Expr]string{}, setIDs: map[byteSet]int32{},
-		listIDs: map[string]int32{}, budget: 1 << 21}
+		listIDs: map[string]int32{}}
 	b.nodes = []node{
 		{key: key{kind: kindFail}, regular: true, plain: true, made: true, state: 2},
 		{key: key{kind: kindEmpty}, regular: true, plain: true, made: true, nullable: true},
@@ -113,6 +129,7 @@ func (b *Builder) intern(k key, nullable, regular, plain bool) Expr {
 	e := Expr(len(b.nodes))
 	b.nodes = append(b.nodes, node{key: k, nullable: nullable, regular: regular, plain: plain})
 	b.ids[k] = e
+	b.spend(150) // a node, and its place in ids
 	return e
 }
 
@@ -128,6 +145,7 @@ func (b *Builder) internList(list []Expr) int32 {
 	id := int32(len(b.lists))
 	b.lists = append(b.lists, slices.Clone(list))
 	b.listIDs[string(s)] = id
+	b.spend(100 + 8*len(list))
 	return id
 }
 
@@ -235,8 +253,7 @@ func (b *Builder) Alt(list ...Expr) Expr {
 			flat = append(flat, e)
 		}
 	}
-	slices.Sort(flat)
-	flat = slices.Compact(flat)
+	flat = distinct(flat)
 	if len(flat) == 0 {
 		return Fail
 	}
@@ -263,6 +280,12 @@ func (b *Builder) Alt(list ...Expr) Expr {
 	return b.intern(key{kind: kindAlt, a: b.internList(flat)}, nullable, regular, plain)
 }
 
+// distinct is expressions in order, each once.
+func distinct(list []Expr) []Expr {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
 // mergeSets makes one of the alternatives that are sets of bytes.
 func (b *Builder) mergeSets(list []Expr) []Expr {
 	var union byteSet
@@ -280,8 +303,7 @@ func (b *Builder) mergeSets(list []Expr) []Expr {
 	}
 	list = slices.DeleteFunc(list, func(e Expr) bool { return b.nodes[e].kind == kindSet })
 	list = append(list, b.set(union))
-	slices.Sort(list)
-	return slices.Compact(list)
+	return distinct(list)
 }
 
 // And is what all the expressions have. They are regular: made without rules and members.
@@ -300,18 +322,14 @@ func (b *Builder) And(list ...Expr) Expr {
 			flat = append(flat, e)
 		}
 	}
-	slices.Sort(flat)
-	flat = slices.Compact(flat)
+	flat = distinct(flat)
 	if len(flat) == 0 {
 		return All
 	}
 	if len(flat) == 1 {
 		return flat[0]
 	}
-	nullable := true
-	for _, e := range flat {
-		nullable = nullable && b.nodes[e].nullable
-	}
+	nullable := !slices.ContainsFunc(flat, func(e Expr) bool { return !b.nodes[e].nullable })
 	if slices.Contains(flat, Empty) {
 		if nullable {
 			return Empty

@@ -52,6 +52,10 @@ func (c *compiler) oneOfForm(n *schemaNode, name string, v *value) (*form, error
 	if err != nil {
 		return nil, err
 	}
+	base, err := c.plainObjects(n)
+	if err != nil {
+		return nil, err
+	}
 	forms := make([]*form, len(goals))
 	for i, g := range goals {
 		if forms[i], err = c.formOf(g); err != nil {
@@ -79,7 +83,7 @@ func (c *compiler) oneOfForm(n *schemaNode, name string, v *value) (*form, error
 		if err != nil {
 			return nil, err
 		}
-		objects, err := c.onlyObjects(forms, i)
+		objects, err := c.onlyObjects(forms, i, base)
 		if err != nil {
 			return nil, err
 		}
@@ -104,17 +108,58 @@ func (c *compiler) oneRegular(
 	return c.andRegular(once, c.notRegular(twice, whole, domain), whole)
 }
 
-// onlyObjects is the objects that form i allows and no other.
-func (c *compiler) onlyObjects(forms []*form, i int) ([]*object, error) {
-	f := c.otherThanObjects(forms[i].objects...)
+// plainObjects is the objects that the keywords of a schema allow which have no alternatives: with them it shows sooner
+// that others hold for none.
+func (c *compiler) plainObjects(n *schemaNode) ([]*object, error) {
+	f := c.everything()
+	for i, name := range n.v.names {
+		switch name {
+		case "type", "required", "properties", "minProperties", "maxProperties":
+			g, err := keywords[name](c, n, name, n.v.list[i])
+			if err != nil || g == nil {
+				return f.objects, err
+			}
+			if f, err = c.and(f, g); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return f.objects, nil
+}
+
+// beside is the sets of a list that have objects of base.
+func (c *compiler) beside(list, base []*object) (kept []*object, err error) {
+	for _, x := range list {
+		apart, err := c.apartFrom(base, x)
+		if err != nil {
+			return nil, err
+		}
+		if !apart {
+			kept = append(kept, x)
+		}
+	}
+	return kept, nil
+}
+
+// onlyObjects is the objects that form i allows and no other, as far as they are of base.
+func (c *compiler) onlyObjects(forms []*form, i int, base []*object) ([]*object, error) {
+	objects := forms[i].objects
 	for j, other := range forms {
 		if j == i {
 			continue
 		}
 		for _, y := range other.objects {
-			apart, err := c.apartFrom(f.objects, y)
+			both, err := c.and(c.otherThanObjects(y), c.otherThanObjects(base...))
 			if err != nil {
 				return nil, err
+			}
+			apart := true
+			for _, z := range both.objects {
+				is, err := c.apartFrom(objects, z)
+				if err != nil {
+					return nil, err
+				}
+				apart = apart && is
 			}
 			if apart {
 				continue
@@ -123,12 +168,16 @@ func (c *compiler) onlyObjects(forms []*form, i int) ([]*object, error) {
 			if err != nil {
 				return nil, fmt.Errorf("schemas %d and %d may hold at once: %w", min(i, j), max(i, j), err)
 			}
-			if f, err = c.and(f, c.otherThanObjects(not...)); err != nil {
+			f, err := c.and(c.otherThanObjects(objects...), c.otherThanObjects(not...))
+			if err != nil {
+				return nil, err
+			}
+			if objects, err = c.beside(f.objects, base); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return f.objects, nil
+	return objects, nil
 }
 
 func (c *compiler) apartFrom(list []*object, y *object) (bool, error) {

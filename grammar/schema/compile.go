@@ -21,6 +21,8 @@ type compiler struct {
 	goalIDs map[string]goal
 	steps   int
 
+	implying bool // what is looked at may be more than what the schema needs: it is not looked at closely
+
 	digit, fraction, unsigned, decimals, integers automaton.Expr
 
 	shortest automaton.Expr          // decimals, of integers those without a fraction

@@ -20,6 +20,9 @@ type form struct {
 // errCircle is what a form that needs itself ends with.
 var errCircle = errors.New("it refers to itself without a value in between")
 
+// maxSpent bounds the memory that combining schemas takes.
+const maxSpent = 64 << 20
+
 // maxCases bounds the alternatives of arrays and objects that allOf of anyOf makes.
 const maxCases = 2000
 
@@ -103,7 +106,11 @@ func (c *compiler) and(f, g *form) (*form, error) {
 	to := &form{null: f.null && g.null, yes: f.yes && g.yes, no: f.no && g.no,
 		number: c.andRegular(f.number, g.number, c.parts.Number),
 		text:   c.andRegular(f.text, g.text, c.parts.Free)}
-	if len(f.arrays)*len(g.arrays) > maxCases || len(f.objects)*len(g.objects) > maxCases {
+	var xs, ys []*object // those that are not wholly in one of the others
+	xs, to.objects = c.apportion(f.objects, g.objects)
+	ys, more := c.apportion(g.objects, f.objects)
+	to.objects = c.joinObjects(to.objects, more)
+	if len(f.arrays)*len(g.arrays) > maxCases || len(xs)*len(ys) > maxCases {
 		return nil, fmt.Errorf("it has more than %d combinations of alternatives", maxCases)
 	}
 	for _, x := range f.arrays {
@@ -114,8 +121,8 @@ func (c *compiler) and(f, g *form) (*form, error) {
 		}
 	}
 	many := len(f.objects) > 1 && len(g.objects) > 1 // what is empty would multiply with what comes
-	for _, x := range f.objects {
-		for _, y := range g.objects {
+	for _, x := range xs {
+		for _, y := range ys {
 			o, err := c.andObject(x, y)
 			if err != nil {
 				return nil, err
@@ -183,6 +190,9 @@ func (c *compiler) formOf(g goal) (*form, error) {
 	}
 	if c.steps++; c.steps > maxSteps {
 		return nil, fmt.Errorf("the schema has more than %d parts to combine", maxSteps)
+	}
+	if c.b.Spent() > maxSpent {
+		return nil, fmt.Errorf("its combination with others needs more than %d MiB", maxSpent>>20)
 	}
 	c.goals[g].busy = true
 	f, err := c.makeForm(g)

@@ -83,6 +83,7 @@ func (c *compiler) andObject(x, y *object) (*object, error) {
 	if c.isAny(y) && len(y.props) == 0 {
 		return x, nil
 	}
+	c.steps += (len(x.props) + len(y.props)) / 16
 	o := &object{min: max(x.min, y.min), max: lower(x.max, y.max), some: unique(slices.Concat(x.some, y.some))}
 	for _, p := range x.props {
 		o.props = append(o.props, property{p.name, c.all(p.goal, c.goalFor(y, p.name))})
@@ -225,6 +226,75 @@ func (c *compiler) emptyObject(o *object) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// fewCases is how many combinations of alternatives are made without looking whether one is part of another.
+const fewCases = 16
+
+// apportion returns the sets of a list that are not part of one of others, and those that are. Where both lists are
+// short it does not look.
+func (c *compiler) apportion(list, others []*object) (apart, within []*object) {
+	if len(list)*len(others) <= fewCases || c.implying {
+		return list, nil
+	}
+	for _, x := range list {
+		if slices.ContainsFunc(others, func(y *object) bool { return c.within(x, y) }) {
+			within = append(within, x)
+		} else {
+			apart = append(apart, x)
+		}
+	}
+	return apart, within
+}
+
+// within says that a set is part of another, which lists no names that it does not list, as far as that shows.
+func (c *compiler) within(x, y *object) bool {
+	if x.min < y.min || lower(x.max, y.max) != x.max {
+		return false
+	}
+	for _, name := range y.required {
+		if !slices.Contains(x.required, name) {
+			return false
+		}
+	}
+	for _, s := range y.some {
+		if !slices.Contains(x.some, s) {
+			return false
+		}
+	}
+	for _, p := range y.props {
+		if x.find(p.name) < 0 || !c.implies(c.goalFor(x, p.name), p.goal) {
+			return false
+		}
+	}
+	if c.allowsAny(y) {
+		return true
+	}
+	for _, p := range x.props {
+		if y.find(p.name) < 0 && !c.implies(p.goal, c.goalFor(y, p.name)) {
+			return false
+		}
+	}
+	for _, r := range c.unlisted(x) {
+		for _, s := range y.regions {
+			if !c.implies(r.goal, s.goal) && c.andRegular(r.names, s.names, c.parts.Free) != automaton.Fail {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// implies says that what a goal allows another one does too, as far as that shows.
+func (c *compiler) implies(g, h goal) bool {
+	if g == h || g == never || h == always {
+		return true
+	}
+	before := c.implying
+	c.implying = true
+	is, err := c.empty(c.all(g, c.not(h)))
+	c.implying = before
+	return is && err == nil
 }
 
 // canHave says that an object may have a member that must be there.

@@ -1,0 +1,75 @@
+package grammar_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/quire/quire/grammar"
+)
+
+// allowed writes the bytes that may come next as scripts/grammar/masks.py does.
+func allowed(a *grammar.Automaton, s grammar.State) string {
+	var parts []string
+	for c := 0; c < 256; c++ {
+		lo := c
+		for c < 256 && a.Next(s, byte(c)) != grammar.Dead {
+			c++
+		}
+		switch {
+		case c-lo == 1:
+			parts = append(parts, fmt.Sprintf("%02x", lo))
+		case c > lo:
+			parts = append(parts, fmt.Sprintf("%02x-%02x", lo, c-1))
+		}
+	}
+	if a.Accepts(s) {
+		parts = append(parts, "end")
+	}
+	return strings.Join(parts, " ")
+}
+
+// Along walks that llguidance drew, the bytes that may come next are those that it lets come. Two differences are
+// known. It lets no DEL (7f) stand in a string, which JSON does. It writes a number of enum or const as the schema
+// does, where we let 12.0 stand for 12: the schemas here have none such.
+func TestMasksAreLlguidances(t *testing.T) {
+	file, err := os.ReadFile("testdata/llguidance.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Schema json.RawMessage
+		Walks  []struct {
+			Text  string
+			Masks []string
+		}
+	}
+	if err := json.Unmarshal(file, &cases); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, c := range cases {
+		a, err := grammar.JSONSchema(c.Schema, grammar.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range c.Walks {
+			for i, theirs := range w.Masks {
+				s := walk(a, w.Text[:i])
+				if s == grammar.Dead {
+					t.Errorf("%s: %q is refused", c.Schema, w.Text[:i])
+					break
+				}
+				n++
+				ours, theirs := strings.ReplaceAll(allowed(a, s), "-7f", "-7e"), strings.TrimSpace(theirs)
+				if ours != theirs {
+					t.Errorf("%s behind %q: ours %q, llguidance's %q", c.Schema, w.Text[:i], ours, theirs)
+					break
+				}
+			}
+		}
+	}
+	t.Logf("%d masks", n)
+}
