@@ -81,12 +81,16 @@ func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request
 	if err != nil {
 		return nil, err
 	}
+	structure, err := b.structure(row, tokens, &set)
+	if err != nil {
+		return nil, err
+	}
 	return &engine.Request{
 		ID: row.ID, Tokens: tokens, FirstGeneration: set.Generation, N: set.N, MaxTokens: set.MaxTokens,
 		Sampling: set.Sampling, Stop: set.Stop, IgnoreEOS: set.IgnoreEOS, IncludeStop: set.IncludeStopStrInOutput,
 		StopTokens: tokensOf(set.StopTokenIDs), LogitBias: set.LogitBias,
 		KeepSpecialTokens: !set.SkipSpecialTokens, Thinking: thinking,
-		Structure: set.StructuredOutputs, AllowedTokens: tokensOf(set.AllowedTokenIDs), BadWords: badWords,
+		Structure: structure, AllowedTokens: tokensOf(set.AllowedTokenIDs), BadWords: badWords,
 		TopLogprobs: set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,
 		PromptTopLogprobs: max(0, set.PromptLogprobs),
 	}, nil

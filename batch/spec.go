@@ -83,6 +83,9 @@ func (s *Spec) EngineConfig() engine.Config {
 	if s.Sampling.StructuredOutputs.Kind != "" || s.Sampling.AllowedTokenIDs != nil || s.Sampling.BadWords != nil {
 		cfg.Features |= engine.MaskedTokens
 	}
+	if _, wanted := s.Sampling.WantsCall(); wanted {
+		cfg.Features |= engine.MaskedTokens
+	}
 	if s.Sampling.MaxThinkingTokens >= 0 {
 		cfg.Features |= engine.Thinking
 	}

@@ -117,7 +117,7 @@ func (e *Engine) maskedRequest(r *Request) (*maskedRequest, error) {
 		case len(e.cfg.Model.Config.EOS) == 0:
 			return nil, fmt.Errorf("%w: a structure with a model that has no end-of-sequence token", ErrInvalidRequest)
 		}
-		of := e.masks.machine(r.Structure.String(), stopping.OfText, func() (masking.Automaton, error) {
+		of := e.masks.machine(keyOf(r.Structure), stopping.OfText, func() (masking.Automaton, error) {
 			v, err := e.masks.vocabulary()
 			if err != nil {
 				return nil, err
@@ -178,6 +178,9 @@ func each(list []int32, is func(int32) bool) bool {
 	return !slices.ContainsFunc(list, func(x int32) bool { return !is(x) })
 }
 
+// keyOf is what equal structures have in common.
+func keyOf(s parameter.Structure) string { return fmt.Sprintf("%s %q %q", s, s.Before, s.After) }
+
 // compileStructure makes the automaton of a structure.
 func compileStructure(s parameter.Structure) (*grammar.Automaton, error) {
 	o := grammar.Options{AnyOrder: s.AnyOrder}
@@ -186,6 +189,7 @@ func compileStructure(s parameter.Structure) (*grammar.Automaton, error) {
 	}
 	switch s.Kind {
 	case parameter.SchemaStructure:
+		o.Before, o.After = s.Before, s.After
 		return grammar.JSONSchema([]byte(s.Text), o)
 	case parameter.ObjectStructure:
 		return grammar.JSONObject(o)

@@ -16,6 +16,8 @@ type Structure struct {
 	Text string // the JSON schema, the regular expression, the list of texts as JSON, or the grammar
 	// Compact has no whitespace between the parts of JSON.
 	Compact bool
+	// Before and After are texts that stand around the JSON of a schema. No value of a parameter has them.
+	Before, After string
 	// AnyOrder lets the properties of JSON objects come in any order, not the schema's alone.
 	AnyOrder bool
 }

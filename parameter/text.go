@@ -16,7 +16,8 @@ type Text struct {
 	// the template.
 	Tools, Documents   ListJSON
 	ChatTemplateKwargs ObjectJSON
-	// ToolChoice is "auto", or "none": the template gets no tools, and the completion has no calls of them.
+	// ToolChoice is "auto"; "none": the template gets no tools, and the completion has no calls of them; "required":
+	// the completion is a call; or a JSON object that names the function to call, as OpenAI has it.
 	ToolChoice string
 	// AddGenerationPrompt ends the prompt with the opening of the answer, unless ContinueFinalMessage ends it with the
 	// text of the last message.
@@ -43,6 +44,29 @@ func oneOf(word string, words ...string) string {
 		return ""
 	}
 	return strings.Join(words, " or ")
+}
+
+// WantsCall says whether the completion must be a call of a tool, and of which; "" is any.
+func (t *Text) WantsCall() (tool string, wanted bool) {
+	if t.ToolChoice == "required" {
+		return "", true
+	}
+	var choice struct {
+		Type     string
+		Function struct{ Name string }
+	}
+	if json.Unmarshal([]byte(t.ToolChoice), &choice) != nil || choice.Type != "function" {
+		return "", false
+	}
+	return choice.Function.Name, choice.Function.Name != ""
+}
+
+// allowedChoice says what ToolChoice must be, "" where it is that.
+func (t *Text) allowedChoice() string {
+	if _, wanted := t.WantsCall(); wanted || t.ToolChoice == "auto" || t.ToolChoice == "none" {
+		return ""
+	}
+	return `auto, none, required, or {"type": "function", "function": {"name": ...}}`
 }
 
 // wellFormed says what no value of a type may be.
@@ -92,10 +116,11 @@ var ofText = []Parameter{
 		Note: "tools that the chat template tells the model of: a JSON list, or a file with one",
 		slot: field(ListJSON(""), func(s *Set) *ListJSON { return &s.Tools })},
 	{Name: "tool_choice", From: servers, Flag: "tool-choice", Placeholder: "CHOICE",
-		Note:    "auto, or none: the chat template gets no tools, and the text is not searched for calls",
+		Note: "auto, none (no tools for the chat template, no calls in the text), required (the completion is a " +
+			"call), or a JSON object that names a function",
 		slot:    field("auto", func(s *Set) *string { return &s.ToolChoice }),
-		limits:  limits{text: "auto or none"},
-		allowed: func(s *Set) string { return oneOf(s.ToolChoice, "auto", "none") }},
+		limits:  limits{text: "auto, none, required or an object that names a function"},
+		allowed: func(s *Set) string { return s.allowedChoice() }},
 	{Name: "documents", From: VLLM, rows: "messages", Flag: "documents", Placeholder: "JSON",
 		Note: "documents that the chat template gives the model: a JSON list, or a file with one",
 		slot: field(ListJSON(""), func(s *Set) *ListJSON { return &s.Documents })},

@@ -179,6 +179,10 @@ func (r *Row) decodeParameter(o *Overrides, p *parameter.Parameter, key string, 
 		}
 		return true
 	case parameter.Word:
+		if raw[0] == '{' { // an object stands for its text
+			*o.Give(p).(*string) = parameter.ParseJSON(raw)
+			return true
+		}
 		return raw[0] == '"' && json.Unmarshal(raw, o.Give(p)) == nil
 	case parameter.Object, parameter.List:
 		return giveJSON(o, p, raw)

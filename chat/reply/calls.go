@@ -15,17 +15,21 @@ type calling struct {
 	// not follow the form has none.
 	parse    func(text string, tools Tools) (calls []ToolCall, rest string, ok bool)
 	idLength int // that the family's templates want ids to have; 0 is any
+	// What one call is, where that is JSON: what stands around an object of name and arguments, and the key of these;
+	// "" for other forms.
+	before, after, argumentsKey string
 }
 
 var callings = []calling{
 	{names: []string{"mistral"}, parse: mistral, idLength: 9, marks: []string{toolCalls, callID, callArgs},
 		in: func(template string) bool { return strings.Contains(template, toolCalls) }},
 	{names: []string{"hermes"}, parse: hermes, marks: []string{callStart, callEnd},
+		before: callStart + "\n", after: "\n" + callEnd, argumentsKey: "arguments",
 		in: func(template string) bool { // others of these marks have XML between them
 			return strings.Contains(template, callStart) && strings.Contains(template, "arguments") &&
 				!strings.Contains(template, "<function=") && !strings.Contains(template, "<arg_key>")
 		}},
-	{names: []string{"llama3_json"}, parse: llama, marks: []string{pythonTag},
+	{names: []string{"llama3_json"}, parse: llama, marks: []string{pythonTag}, argumentsKey: "parameters",
 		in: func(template string) bool {
 			return strings.Contains(strings.ReplaceAll(template, `\`, ""), `{"name": function name, "parameters": `)
 		}},

@@ -1,0 +1,42 @@
+package batch
+
+import (
+	"fmt"
+
+	"github.com/quire/quire/chat/reply"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+)
+
+// structure is what the text of a row's completions must be: what the row asks for, or a call of a tool where
+// tool_choice wants one.
+func (b *requestBuilder) structure(row *promptset.Row, prompt []int32, set *parameter.Set) (parameter.Structure,
+	error) {
+	tool, wanted := set.WantsCall()
+	if !wanted || row.Kind != promptset.KindMessages {
+		return set.StructuredOutputs, nil
+	}
+	refuse := func(format string, args ...any) (parameter.Structure, error) {
+		return parameter.Structure{}, fmt.Errorf("%s is %s, and "+format, append([]any{
+			row.ParameterName("tool_choice"), set.ToolChoice}, args...)...)
+	}
+	s := b.session
+	forms, err := reply.New(b.task.ReasoningParser, b.task.ToolCallParser, s.Template)
+	switch {
+	case err != nil:
+		return parameter.Structure{}, err
+	case set.Tools == "":
+		return refuse("there are no tools: give tools")
+	case set.StructuredOutputs != (parameter.Structure{}):
+		return refuse("there is a structure, too: keep one")
+	case s.thinks(&forms, row, prompt, set):
+		return refuse("the prompt ends within reasoning, where no call may stand: turn reasoning off by " +
+			"chat_template_kwargs")
+	}
+	form, err := forms.Required(reply.Tools(set.Tools), tool)
+	if err != nil {
+		return refuse("%w", err)
+	}
+	return parameter.Structure{Kind: parameter.SchemaStructure, Text: form.Schema, Before: form.Before,
+		After: form.After}, nil
+}
