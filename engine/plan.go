@@ -117,10 +117,14 @@ func (p Plan) String() string {
 		row("features", "%s", strings.Join(p.Features, ", "))
 	}
 	if p.MaskBytes > 0 {
-		row("masks", "room for %d states of grammars and %d masks of tokens, %s", p.masks.States, p.masks.Masks,
-			bytesText(p.MaskBytes))
+		row("masks", "%s, %s", p.MaskRoom(), bytesText(p.MaskBytes))
 	}
 	return b.String()
+}
+
+// MaskRoom says what there is room for in MaskBytes.
+func (p Plan) MaskRoom() string {
+	return fmt.Sprintf("%d states of grammars and %d masks of tokens", p.masks.States, p.masks.Masks)
 }
 
 func (c Config) dtypes() (weights, kv dtypes.DType, err error) {

@@ -24,6 +24,7 @@ type Report struct {
 	Weights   int64 `json:"weights"`
 	KV        int64 `json:"kv"`
 	Tables    int64 `json:"tables"`
+	Masks     int64 `json:"masks,omitempty"` // states and masks of structured output
 	Temporary int64 `json:"temporary"`
 	Code      int64 `json:"code"`
 	// Rest is inputs, outputs and what layouts pad.
@@ -91,7 +92,8 @@ func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
 	}
 	plan := done.Plan
 	r.Weights, r.KV, r.Tables = plan.WeightBytes, plan.KVBytes, done.StateBytes-plan.KVBytes
-	r.Rest = r.Total - r.Weights - r.KV - r.Tables - r.Temporary - r.Code
+	r.Masks = plan.MaskBytes
+	r.Rest = r.Total - r.Weights - r.KV - r.Tables - r.Masks - r.Temporary - r.Code
 	r.Pages, r.TokensOfContext = plan.Pages, plan.Pages*plan.PageSize
 	r.AllUsable = plan.KV == "paged" && plan.Pages >= usablePages(plan)
 	r.KVMemoryFlag = fmt.Sprint(plan.KVBytes)

@@ -36,6 +36,9 @@ func printPlan(w io.Writer, r *plan.Report) {
 	part("KV cache", r.KV, fmt.Sprintf("%d pages of %d tokens, %s a token in %s", r.Pages, p.PageSize,
 		plan.Size(p.KVBytesPerToken), p.KVDType))
 	part("tables", r.Tables, "")
+	if r.Masks > 0 {
+		part("masks", r.Masks, p.MaskRoom())
+	}
 	part("temporaries", r.Temporary, "")
 	part("code", r.Code, "")
 	part("inputs, outputs, padding", r.Rest, "")
