@@ -120,7 +120,7 @@ func (r *Row) parts(i int, raw json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-// isEmptyJSON says that there is nothing in a member: it is null, a list of nothing, or an object of nulls.
+// isEmptyJSON says that there is nothing in a member: it is null, an object of nulls, or a list of such.
 func isEmptyJSON(raw json.RawMessage) bool {
 	var items []json.RawMessage
 	var object map[string]json.RawMessage
@@ -128,7 +128,9 @@ func isEmptyJSON(raw json.RawMessage) bool {
 	case isNullJSON(raw):
 		return true
 	case raw[0] == '[':
-		return json.Unmarshal(raw, &items) == nil && len(items) == 0
+		return json.Unmarshal(raw, &items) == nil && !slices.ContainsFunc(items, func(item json.RawMessage) bool {
+			return !isEmptyJSON(item)
+		})
 	case raw[0] == '{' && json.Unmarshal(raw, &object) == nil:
 		for _, v := range object {
 			if !isNullJSON(v) {

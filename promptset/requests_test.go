@@ -80,11 +80,13 @@ func TestSeveralPrompts(t *testing.T) {
 	var got []string
 	for row := range r.Rows(context.Background()) {
 		if row.Err != nil {
-			got = append(got, row.Err.(*RowError).Param+": "+row.Err.Error())
+			text := row.Err.Error()
+			got = append(got, row.Err.(*RowError).Param+": "+text[strings.Index(text, "batch.jsonl"):])
 			continue
 		}
 		for _, one := range row.Each() {
-			got = append(got, fmt.Sprint(one.ID, one.Kind, one.Prompt, one.TokenIDs, len(one.More)))
+			got = append(got, fmt.Sprintf("%s %s %s%v %d", one.ID, one.Kind, one.Prompt, one.TokenIDs,
+				len(one.More)))
 		}
 		if row.ID == "a" {
 			results := []Result{{PromptTokens: 1}, {PromptTokens: 1}, {PromptTokens: 20}, {PromptTokens: 20},
@@ -97,7 +99,8 @@ func TestSeveralPrompts(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"apromptp[]0", "apromptq[]0", "apromptr[]0", "bprompt_token_ids[1 2]0", "bprompt_token_ids[3]0",
+	want := []string{"a prompt p[] 0", "a prompt q[] 0", "a prompt r[] 0", "b prompt_token_ids [1 2] 0",
+		"b prompt_token_ids [3] 0",
 		"prompt: batch.jsonl line 3: prompt[1] is empty; give at least one token"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)

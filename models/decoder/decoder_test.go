@@ -115,7 +115,7 @@ func TestLogitsEqualTransformers(t *testing.T) {
 // Held in 16 bits or 8, models with norms that multiply in float32, soft caps and other activations than SiLU score as
 // in float32 but for rounding, which is about the same with kernels and without.
 func TestLogitsOfFewerBits(t *testing.T) {
-	for _, family := range []string{"gemma2", "gemma3", "olmo2", "granite", "starcoder2"} {
+	for _, family := range []string{"gemma2", "gemma3", "olmo2", "granite", "starcoder2", "mixtral"} {
 		for name, s := range map[string]decoder.Storage{"bfloat16": {DType: dtypes.BFloat16},
 			"float16": {DType: dtypes.Float16}, "int8": {DType: dtypes.Float32, Int8: true},
 			"Q8_0": {DType: dtypes.BFloat16, Blocks: func(string) blocks.Format { return blocks.Q8_0 }}} {
@@ -137,7 +137,11 @@ func TestLogitsOfFewerBits(t *testing.T) {
 					errors[i] = math.Sqrt(wrong / all)
 				}
 				t.Logf("errors are %.4f with kernels, %.4f without", errors[0], errors[1])
-				if !(errors[0] < 0.1 && errors[1] < 0.1 && errors[0] < 1.5*errors[1]) {
+				most, ratio := 0.1, 1.5
+				if s.Blocks != nil { // the kernels round activations too
+					most, ratio = 0.15, 2
+				}
+				if !(errors[0] < most && errors[1] < most && errors[0] < ratio*errors[1]) {
 					t.Errorf("errors are %g with kernels, %g without", errors[0], errors[1])
 				}
 			})
