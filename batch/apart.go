@@ -30,7 +30,7 @@ func (s *Spec) checkParsers() error {
 		}
 		named := p.name != reply.Auto && p.name != reply.None
 		if named && !slices.Contains(s.Columns, p.column) && s.Format != promptset.FormatOpenAI {
-			return wrong(p.field, "is %s, and the output has no column for it: give --columns %s", p.name, p.column)
+			return wrong(p.field, "is %s, and the output has no column for it: give `columns` %s", p.name, p.column)
 		}
 	}
 	return nil
@@ -72,11 +72,11 @@ func (t *Task) apart(s *Session) (*apart, error) {
 	forms.KeepReasoning = !hasReasoning && !answers
 	if hasReasoning && !forms.HasReasoning() && reasoning == reply.Auto {
 		t.tell("warning: the chat template has no form of reasoning that Quire knows: the column reasoning is null; " +
-			"--reasoning-parser names one")
+			"`reasoning-parser` names one")
 	}
 	if hasCalls && !forms.HasCalls() && calls == reply.Auto {
 		t.tell("warning: the chat template has no form of tool calls that Quire knows: the column tool_calls is " +
-			"null; --tool-call-parser names one")
+			"null; `tool-call-parser` names one")
 	}
 	if !forms.HasReasoning() && !forms.HasCalls() {
 		return nil, nil

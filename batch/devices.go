@@ -18,7 +18,7 @@ func (e *Engine) validateDevices() error {
 	case e.DP < 1:
 		return wrong("dp", "is %d, but must be at least 1", e.DP)
 	case e.devices() > 1 && e.Backend == "go":
-		return errors.New("--tp and --dp need several devices, and --backend go has one: use a backend of xla")
+		return errors.New("`tp` and `dp` need several devices, and `backend` go has one: use a backend of xla")
 	}
 	return nil
 }
@@ -29,16 +29,16 @@ func (h *Hosts) validate(e *Engine) error {
 	case !h.several():
 		return nil
 	case h.InitializationTimeout <= 0 || h.HeartbeatTimeout <= 0:
-		return errors.New("--initialization-timeout and --heartbeat-timeout must be longer than nothing")
+		return errors.New("`initialization-timeout` and `heartbeat-timeout` must be longer than nothing")
 	case e.DP > 1:
-		return errors.New("--dp and --num-processes may not come together: one replica of the model is on all hosts; " +
-			"--shard shares rows out to others")
+		return errors.New("`dp` and `num-processes` may not come together: one replica of the model is on all hosts; " +
+			"`shard` shares rows out to others")
 	case e.TP%h.Processes != 0 || e.TP == 0:
-		return fmt.Errorf("--tp is %d, and there are %d processes: it counts the devices of all, and each has as many "+
+		return fmt.Errorf("`tp` is %d, and there are %d processes: it counts the devices of all, and each has as many "+
 			"of them", e.TP, h.Processes)
 	case e.Backend == "xla:cuda":
-		return errors.New("--num-processes is for xla:tpu and xla:cpu: one model on GPUs of several hosts is not " +
-			"supported; use --tp with one host's, and --shard for the others")
+		return errors.New("`num-processes` is for xla:tpu and xla:cpu: one model on GPUs of several hosts is not " +
+			"supported; use `tp` with one host's, and `shard` for the others")
 	}
 	return nil
 }
@@ -75,11 +75,11 @@ func (e *Engine) groups(backend compute.Backend, hosts *Hosts) ([]compute.Backen
 	}
 	b, ok := backend.(*xla.Backend)
 	if !ok {
-		return nil, fmt.Errorf("--tp and --dp: backend %s has one device", backend.Name())
+		return nil, fmt.Errorf("`tp` and `dp`: backend %s has one device", backend.Name())
 	}
 	if there := b.NumDevices(); hosts.joined() != nil {
 		if there < e.here(hosts) {
-			return nil, fmt.Errorf("--tp %d on %d hosts needs %d devices of each, and %s has %d here", e.TP,
+			return nil, fmt.Errorf("`tp` %d on %d hosts needs %d devices of each, and %s has %d here", e.TP,
 				hosts.processes(), e.here(hosts), b.Platform(), there)
 		}
 		devices := make([]int, e.here(hosts))
@@ -89,7 +89,7 @@ func (e *Engine) groups(backend compute.Backend, hosts *Hosts) ([]compute.Backen
 		g, err := b.GroupOver(hosts.joined(), devices...)
 		return []compute.Backend{g}, err
 	} else if there < e.devices() {
-		return nil, fmt.Errorf("--tp %d and --dp %d need %d devices, and %s has %d%s", e.TP, e.DP, e.devices(),
+		return nil, fmt.Errorf("`tp` %d and `dp` %d need %d devices, and %s has %d%s", e.TP, e.DP, e.devices(),
 			b.Platform(), there, otherHosts())
 	}
 	var groups []compute.Backend
@@ -102,8 +102,8 @@ func (e *Engine) groups(backend compute.Backend, hosts *Hosts) ([]compute.Backen
 		if errors.Is(err, xla.ErrOtherHost) {
 			return nil,
 				fmt.Errorf(
-					"--tp %d and --dp %d: %w: \"sample run --num-processes\" puts a model on several hosts, and "+
-						"\"sample run --shard\" shares rows out to them", e.TP, e.DP, err)
+					"`tp` %d and `dp` %d: %w: \"sample run `num-processes`\" puts a model on several hosts, and "+
+						"\"sample run `shard`\" shares rows out to them", e.TP, e.DP, err)
 		}
 		if err != nil {
 			return nil, err
@@ -117,8 +117,8 @@ func (e *Engine) groups(backend compute.Backend, hosts *Hosts) ([]compute.Backen
 func otherHosts() string {
 	if hosts := sliceHosts(); len(hosts) > 1 {
 		return fmt.Sprintf(
-			": those of this host. \"sample run --num-processes auto\" puts a model on all %d hosts, with a process "+
-				"on each; \"sample run --shard auto\" shares the rows out to them", len(hosts))
+			": those of this host. \"sample run `num-processes` auto\" puts a model on all %d hosts, with a process "+
+				"on each; \"sample run `shard` auto\" shares the rows out to them", len(hosts))
 	}
 	return ""
 }

@@ -5,6 +5,6 @@
 // the job, or a shard of it, in this process; [Task.Submit] puts it into a queue, and a [Worker] takes its units from
 // there. All three are one runner over a source of units: all that is missing, this shard's, or leases of the queue.
 //
-// Errors speak of a setting by its name in config files, as a flag: --part-rows is [Spec.PartRows]. A [*FieldError] has
-// the name by itself.
+// Errors name a setting as config files do, in backquotes: `part-rows` is [Spec.PartRows]. A [*FieldError] has the name
+// by itself. What shows an error may write it as its users know it, as the command does, which has a flag for each.
 package batch

@@ -131,7 +131,7 @@ func parseBackend(backend string) (spec string, err error) {
 	switch {
 	case isXLA && platform == setup.CUDACompile:
 		return "", wrong("backend", "is %s, which compiles programs but does not run them: run on xla:cuda, or "+
-			"compile with \"sample plan --topology\"", backend)
+			"compile with \"sample plan `topology`\"", backend)
 	case backend == "go", isXLA && slices.Contains(setup.Platforms(), platform):
 		return backend, nil
 	case isXLA && strings.ContainsRune(platform, filepath.Separator):

@@ -20,7 +20,7 @@ func (t *Task) takeGeneration(asked map[string]float64) error {
 	if t.GenerationConfig != GenerationAuto {
 		return nil
 	}
-	const remedy = "give the parameter, or --generation-config none"
+	const remedy = "give the parameter, or `generation-config` none"
 	var taken []string
 	set := t.Sampling
 	for p := range parameter.Own() {
@@ -47,7 +47,7 @@ func (t *Task) takeGeneration(asked map[string]float64) error {
 		return endWith(Misused, "the model's generation_config.json: %w: %s", err, remedy)
 	}
 	if t.Sampling = set; len(taken) > 0 {
-		t.say("the model's generation_config.json asks for %s; --generation-config none keeps other defaults",
+		t.say("the model's generation_config.json asks for %s; `generation-config` none keeps other defaults",
 			strings.Join(taken, ", "))
 	}
 	return nil

@@ -87,7 +87,7 @@ func (o *Task) describe(r *promptset.Reader, parts promptset.Parts, fingerprint 
 	if o.ChatTemplate != TemplateOfModel && o.ChatTemplate != TemplateNone {
 		text, err := os.ReadFile(o.ChatTemplate)
 		if err != nil {
-			return nil, fmt.Errorf("--chat-template is neither model nor none nor a file that can be read: %w", err)
+			return nil, fmt.Errorf("`chat-template` is neither model nor none nor a file that can be read: %w", err)
 		}
 		sum := sha256.Sum256(text)
 		d.Settings["chat_template"] = "sha256:" + hex.EncodeToString(sum[:])
@@ -234,9 +234,10 @@ func (o *Task) elsewhere() string {
 	switch {
 	case o.queued != "":
 		return fmt.Sprintf(
-			`cancel this job ("sample cancel %s") and submit it with another output, or with "sample submit --new", which removes what is there`, o.queued)
+			"cancel this job (\"sample cancel %s\") and submit it with another output, or with "+
+				"\"sample submit `new`\", which removes what is there", o.queued)
 	case !o.Shard.Whole():
-		return "choose another --output, or remove what is there"
+		return "choose another `output`, or remove what is there"
 	}
-	return "choose another --output, or give --new to remove what is there"
+	return "choose another `output`, or give `new` to remove what is there"
 }

@@ -149,7 +149,7 @@ type parentElsewhereError struct {
 
 func (e *parentElsewhereError) Error() string {
 	return e.row.Error(fmt.Sprintf("(id %q) its parent %q, row %d of the job, is in another %s, and processes do not "+
-		"wait for one another: draw this job with one process, or give --part-rows so that each row is in the part of "+
+		"wait for one another: draw this job with one process, or give `part-rows` so that each row is in the part of "+
 		"its parent", e.row.ID, e.row.Parent.ID, e.parent, e.unit)).Error()
 }
 

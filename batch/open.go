@@ -206,7 +206,7 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 	if o.ChatTemplate != TemplateOfModel && o.ChatTemplate != TemplateNone {
 		src, err := os.ReadFile(o.ChatTemplate)
 		if err != nil {
-			return nil, fmt.Errorf("--chat-template is neither model nor none nor a file that can be read: %w", err)
+			return nil, fmt.Errorf("`chat-template` is neither model nor none nor a file that can be read: %w", err)
 		}
 		template = string(src)
 	}
@@ -236,7 +236,7 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 	}
 	switch o.ChatTemplate {
 	case TemplateNone:
-		s.NoTemplate = errors.New("messages need a chat template, and --chat-template is none")
+		s.NoTemplate = errors.New("messages need a chat template, and `chat-template` is none")
 		return tok, nil
 	case TemplateOfModel:
 		if template = model.ChatTemplate(); template == "" {
@@ -244,14 +244,14 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 		}
 		if template == "" {
 			s.NoTemplate = fmt.Errorf(
-				"messages need a chat template, and the model %s has none: give --chat-template FILE", o.Model)
+				"messages need a chat template, and the model %s has none: give `chat-template` FILE", o.Model)
 			return tok, nil
 		}
 	}
 	s.Template = template
 	parsed, err := chat.Parse(template)
 	if err != nil {
-		return nil, fmt.Errorf("the chat template of --chat-template %s: %w", o.ChatTemplate, err)
+		return nil, fmt.Errorf("the chat template of `chat-template` %s: %w", o.ChatTemplate, err)
 	}
 	special := tok.SpecialIDs()
 	bos, eos := tok.Token(special.BOS), tok.Token(special.EOS)
@@ -276,7 +276,7 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 // found here.
 func LookForDevice(backend string) error {
 	if err := setup.Usable(strings.TrimPrefix(backend, "xla:"), true); err != nil {
-		return fmt.Errorf("--backend is %s: %w", backend, err)
+		return fmt.Errorf("`backend` is %s: %w", backend, err)
 	}
 	return nil
 }
@@ -302,7 +302,7 @@ func (o *Task) OpenDevices(ctx context.Context) (compute.Backend, error) {
 		return nil, err
 	}
 	if err := o.isolate(); err != nil {
-		return nil, fmt.Errorf("--backend is %s: %w", e.Backend, err)
+		return nil, fmt.Errorf("`backend` is %s: %w", e.Backend, err)
 	}
 	backend, err := xla.OpenContext(ctx, spec, xla.OpenOptions{
 		FindPlugin: func(platform string) (string, error) {
@@ -319,7 +319,7 @@ func (o *Task) OpenDevices(ctx context.Context) (compute.Backend, error) {
 		if none := setup.NoDevice(strings.TrimPrefix(e.Backend, "xla:")); none != "" {
 			err = fmt.Errorf("%w; %s", err, none)
 		}
-		return nil, fmt.Errorf("--backend is %s: %w", e.Backend, err)
+		return nil, fmt.Errorf("`backend` is %s: %w", e.Backend, err)
 	}
 	return backend, nil
 }
@@ -352,7 +352,7 @@ func (o *Task) waiting(waited time.Duration, what string) {
 // orLonger adds to an error of a plugin that took too long what helps.
 func orLonger(err error) error {
 	if errors.Is(err, xla.ErrClientTimeout) {
-		return fmt.Errorf("%w; a longer --client-timeout waits longer", err)
+		return fmt.Errorf("%w; a longer `client-timeout` waits longer", err)
 	}
 	return err
 }

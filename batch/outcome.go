@@ -52,7 +52,7 @@ func rowsWithErrors(errors, rows int64, output string) error {
 	if errors == 0 {
 		return nil
 	}
-	return endWith(Partial, "%d of %d rows carry errors: sample show --errors %s prints them", errors, rows, output)
+	return endWith(Partial, "%d of %d rows carry errors: sample show `errors` %s prints them", errors, rows, output)
 }
 
 // result says in a word how a run ended.

@@ -125,7 +125,7 @@ func (o *Task) loadPrefixes(engines ...*engine.Engine) error {
 	for _, prefix := range o.LoadPrefixes {
 		file, err := Prefixes{o.PrefixDir}.find(prefix)
 		if err != nil {
-			return fmt.Errorf("--load-prefix: %w", err)
+			return fmt.Errorf("`load-prefix`: %w", err)
 		}
 		for _, e := range engines {
 			if err := loadPrefix(e, file); err != nil {
@@ -139,11 +139,11 @@ func (o *Task) loadPrefixes(engines ...*engine.Engine) error {
 func loadPrefix(e *engine.Engine, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
-		return fmt.Errorf("--load-prefix: %w", err)
+		return fmt.Errorf("`load-prefix`: %w", err)
 	}
 	defer f.Close()
 	if _, err := e.LoadPrefix(f); err != nil {
-		return fmt.Errorf("--load-prefix %s: %w", file, err)
+		return fmt.Errorf("`load-prefix` %s: %w", file, err)
 	}
 	return nil
 }
@@ -187,17 +187,17 @@ func (o *Task) savePrefix(ctx context.Context, s *Session, tokens []int32) (err 
 	}
 	engines := s.engines()
 	if len(engines) == 0 {
-		return errors.New("--save-prefix: this engine keeps no keys and values")
+		return errors.New("`save-prefix`: this engine keeps no keys and values")
 	}
 	temporary := o.SavePrefix + ".part"
 	f, err := os.Create(temporary)
 	if err != nil {
-		return fmt.Errorf("--save-prefix: %w", err)
+		return fmt.Errorf("`save-prefix`: %w", err)
 	}
 	defer func() {
 		if err != nil {
 			_ = os.Remove(temporary)
-			err = fmt.Errorf("--save-prefix %s: %w", o.SavePrefix, err)
+			err = fmt.Errorf("`save-prefix` %s: %w", o.SavePrefix, err)
 		}
 	}()
 	_, err = engines[0].SavePrefix(ctx, tokens, f)

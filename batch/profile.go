@@ -38,11 +38,11 @@ func (p *DeviceProfile) check(backend compute.Backend) error {
 	}
 	b, ok := backend.(profiled)
 	if !ok {
-		return fmt.Errorf("--profile-device: backend %s has no profiler: use one of xla", backend.Name())
+		return fmt.Errorf("`profile-device`: backend %s has no profiler: use one of xla", backend.Name())
 	}
 	err := b.CheckProfiler()
 	if errors.Is(err, xla.ErrNoProfiler) {
-		return fmt.Errorf("--profile-device: %w; those for TPU and GPU have one. --trace shows the calls of any device",
+		return fmt.Errorf("`profile-device`: %w; those for TPU and GPU have one. `trace` shows the calls of any device",
 			err)
 	}
 	return err
@@ -61,7 +61,7 @@ func (p *DeviceProfile) start(backend compute.Backend) error {
 	p.begun = true
 	var err error
 	if p.running, err = backend.(profiled).StartProfile(); err != nil {
-		return fmt.Errorf("--profile-device: %w", err)
+		return fmt.Errorf("`profile-device`: %w", err)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (t *Task) endProfile() {
 	file, err := p.running.Stop(p.Folder)
 	p.running = nil
 	if err != nil {
-		t.tell("warning: --profile-device: %v", err)
+		t.tell("warning: `profile-device`: %v", err)
 		return
 	}
 	t.say("the profile of the device is in %s", file)

@@ -146,15 +146,15 @@ func (t *Task) canAnswer(r *promptset.Reader) error {
 	if t.Format != promptset.FormatOpenAI || name == "" {
 		return nil
 	}
-	return endWith(Misused, "--format is openai, which answers the lines of OpenAI's batch files, and %s is none (its "+
-		"lines have no custom_id, method, url and body): give --format parquet or jsonl", name)
+	return endWith(Misused, "`format` is openai, which answers the lines of OpenAI's batch files, and %s is none (its "+
+		"lines have no custom_id, method, url and body): give `format` parquet or jsonl", name)
 }
 
 // openInputs looks into the inputs. Names that no file has are an error of usage.
 func (t *Task) openInputs(ctx context.Context) (*promptset.Reader, error) {
 	reader, err := promptset.OpenFrom(ctx, promptset.Anywhere(), t.Inputs)
 	if wrong := (*promptset.FileError)(nil); errors.As(err, &wrong) && wrong.Missing {
-		return nil, endWith(Misused, "--input %w", err)
+		return nil, endWith(Misused, "`input` %w", err)
 	}
 	return reader, err
 }
@@ -302,7 +302,7 @@ func (t *Task) alreadyFinished(saved *savedJob, fingerprint string, started time
 	report.Counts, report.RowsBefore, report.RowsPlanned = saved.before, saved.before.Rows, saved.rows
 	if _, err := os.Stat(t.SavePrefix); t.SavePrefix != "" && err != nil {
 		return report, fmt.Errorf(
-			"--save-prefix %s was not written: the job is finished and nothing was run; --new draws it again",
+			"`save-prefix` %s was not written: the job is finished and nothing was run; `new` draws it again",
 			t.SavePrefix)
 	}
 	// As for the run that finished it, whose exit code may have been lost with it.

@@ -30,7 +30,7 @@ func (c claim) String() string {
 
 // FindShard takes the shard from what schedulers tell their processes. All that is there must agree.
 func FindShard(getenv func(string) string) (jobstate.Shard, error) {
-	e := &environ{getenv: getenv, flags: "--shard I/N"}
+	e := &environ{getenv: getenv, flags: "`shard` I/N"}
 	given, _ := e.number(countVariable)
 	e.kubernetes()
 	e.slurm()
@@ -44,7 +44,7 @@ func FindShard(getenv func(string) string) (jobstate.Shard, error) {
 			errors.New(
 				"nothing says which shard this is: neither JOB_COMPLETION_INDEX (Kubernetes) nor SLURM_PROCID, " +
 					"SLURM_ARRAY_TASK_ID " +
-					"nor TPU_WORKER_ID nor RANK is set; give --shard I/N")
+					"nor TPU_WORKER_ID nor RANK is set; give `shard` I/N")
 	}
 	e.dropLone()
 	count := given
@@ -63,7 +63,7 @@ func FindShard(getenv func(string) string) (jobstate.Shard, error) {
 			for _, c := range e.claims {
 				claims = append(claims, c.String())
 			}
-			return jobstate.Shard{}, fmt.Errorf("the environment contradicts itself: %s; give --shard I/N",
+			return jobstate.Shard{}, fmt.Errorf("the environment contradicts itself: %s; give `shard` I/N",
 				strings.Join(claims, "; "))
 		}
 	}
@@ -71,7 +71,7 @@ func FindShard(getenv func(string) string) (jobstate.Shard, error) {
 		return jobstate.Shard{},
 			fmt.Errorf(
 				"%s, and nothing says of how many: set %s to the number of shards (completions of the Job), or give "+
-					"--shard I/N", first, countVariable)
+					"`shard` I/N", first, countVariable)
 	}
 	if first.index >= count || count > jobstate.MaxShards {
 		return jobstate.Shard{}, fmt.Errorf("%s, of %d shards, which is none of them", first, count)
@@ -197,7 +197,7 @@ func (e *environ) dropLone() {
 // FindHosts takes which of the processes that run one model together this is from what schedulers tell their processes:
 // number, count, and where process 0 is, which is empty where nothing says it.
 func FindHosts(getenv func(string) string) (*Hosts, error) {
-	e := &environ{getenv: getenv, flags: "--num-processes N and --process-id I"}
+	e := &environ{getenv: getenv, flags: "`num-processes` N and `process-id` I"}
 	e.slurm()
 	e.tpu()
 	e.pair("JAX_PROCESS_ID", "JAX_NUM_PROCESSES")

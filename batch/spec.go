@@ -92,13 +92,13 @@ func (s *Spec) EngineConfig() engine.Config {
 	return cfg
 }
 
-// FieldError says what is wrong with a field of a [Spec] or of [Options]. Field is the name that config files and
-// flags have for it, such as "max-tokens".
+// FieldError says what is wrong with a field of a [Spec] or of [Options]. Field is the name that config files have for
+// it, such as "max-tokens".
 type FieldError struct {
 	Field, Problem string
 }
 
-func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
+func (e *FieldError) Error() string { return "`" + e.Field + "` " + e.Problem }
 
 func wrong(field, format string, args ...any) error {
 	return &FieldError{field, fmt.Sprintf(format, args...)}
@@ -123,8 +123,8 @@ func (s *Spec) Validate() error {
 		return wrong("columns", "%v", err)
 	}
 	if len(s.Columns) > 0 && s.Format == promptset.FormatOpenAI {
-		return wrong("columns", "is %s, and the lines of --format openai have no columns: leave it out, or give "+
-			"--format parquet or jsonl", strings.Join(s.Columns, ","))
+		return wrong("columns", "is %s, and the lines of `format` openai have no columns: leave it out, or give "+
+			"`format` parquet or jsonl", strings.Join(s.Columns, ","))
 	}
 	return cmpOr(
 		func() error { return oneOf("format", s.Format, promptset.Formats()...) },

@@ -131,5 +131,5 @@ func (t *Task) taken(j *openedJob, err error) error {
 	}
 	return fmt.Errorf(
 		"%s is the output of job %s, which is in the queue and another job%s: wait for its end, choose another "+
-			"--output, or cancel it: \"sample cancel %s\"", t.Output, taken.Other.ID, what, taken.Other.ID)
+			"`output`, or cancel it: \"sample cancel %s\"", t.Output, taken.Other.ID, what, taken.Other.ID)
 }

@@ -179,9 +179,9 @@ func (t *Task) validate() error {
 	case t.MaxRestarts < 0:
 		return wrong("max-restarts", "is %d, but must be 0 or more", t.MaxRestarts)
 	case prefixes && t.Engine.NoPrefixCache:
-		return errors.New("--save-prefix and --load-prefix need --prefix-cache on")
+		return errors.New("`save-prefix` and `load-prefix` need `prefix-cache` on")
 	case prefixes && t.several():
-		return errors.New("--save-prefix and --load-prefix may not come with --num-processes: each process has a " +
+		return errors.New("`save-prefix` and `load-prefix` may not come with `num-processes`: each process has a " +
 			"part of the prefix, and the file has all")
 	}
 	if err := t.Hosts.validate(&t.Engine); err != nil || t.Shard.Whole() {
@@ -189,10 +189,10 @@ func (t *Task) validate() error {
 	}
 	switch {
 	case t.New:
-		return errors.New("--new removes what all shards wrote, and may not come with --shard: remove the folder " +
-			"before the shards begin, or choose another --output")
+		return errors.New("`new` removes what all shards wrote, and may not come with `shard`: remove the folder " +
+			"before the shards begin, or choose another `output`")
 	case t.WorkDir != "" && !storage.IsRemote(t.Output):
-		return errors.New("--work-dir may not come with --shard and a local --output: the shards know each other's " +
+		return errors.New("`work-dir` may not come with `shard` and a local `output`: the shards know each other's " +
 			"job by the output folder")
 	}
 	return nil

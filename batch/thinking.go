@@ -24,10 +24,10 @@ func (b *requestBuilder) thinking(row *promptset.Row, prompt []int32, set *param
 	case err != nil:
 		return nil, err
 	case !forms.HasReasoning() && b.task.ReasoningParser == reply.None:
-		return nil, refuse("--reasoning-parser is none: name the form of the model's reasoning there")
+		return nil, refuse("`reasoning-parser` is none: name the form of the model's reasoning there")
 	case !forms.HasReasoning():
 		return nil, refuse("the chat template has no form of reasoning that Quire knows: leave it out, or name the " +
-			"form by --reasoning-parser")
+			"form by `reasoning-parser`")
 	}
 	start, end, ok := forms.ReasoningMarks()
 	if !ok {

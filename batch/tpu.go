@@ -147,7 +147,7 @@ func (e *Engine) ChipsOfWorkers(workers int) ([]string, error) {
 		chips, _ = parseChips(chipList(0, workers*each))
 	}
 	if len(chips) < workers*each || chipBounds[each] == "" {
-		return nil, fmt.Errorf("--workers %d with --tp %d and --dp %d need %d chips each, of 1, 2, 4 or 8, and this "+
+		return nil, fmt.Errorf("`workers` %d with `tp` %d and `dp` %d need %d chips each, of 1, 2, 4 or 8, and this "+
 			"host has %d in all", workers, e.TP, e.DP, each, len(chips))
 	}
 	lists := make([]string, workers)

@@ -57,7 +57,7 @@ func (d *watchdog) watch(counter caller) {
 		quiet := time.Since(d.from) - time.Duration(d.last.Load())
 		if timeout := d.task.CallTimeout; timeout > 0 && quiet >= timeout {
 			// A worker's units stay taken until the queue notices that it is gone: that counts as a try.
-			d.task.Stuck(fmt.Errorf("%s for %s (--call-timeout): the device hangs; what is finished is kept, and the "+
+			d.task.Stuck(fmt.Errorf("%s for %s (`call-timeout`): the device hangs; what is finished is kept, and the "+
 				"same command goes on", what, timeout))
 			return
 		}

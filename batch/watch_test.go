@@ -81,7 +81,7 @@ func TestDeviceHangs(t *testing.T) {
 		}
 		step(2)
 		if _, stuck := said.get(); stuck == nil || OutcomeOf(stuck) != Failed ||
-			!strings.Contains(stuck.Error(), "has ended for 30m0s (--call-timeout)") {
+			!strings.Contains(stuck.Error(), "has ended for 30m0s (`call-timeout`)") {
 			t.Errorf("%v", stuck)
 		}
 	})

@@ -173,9 +173,6 @@ func (w *Worker) task(j queue.Job) (*Task, *queuedJob, error) {
 		spec.Engine.KVMemory = w.KVMemory
 	}
 	t, err := NewTask(spec, options)
-	if wrong := (*FieldError)(nil); errors.As(err, &wrong) {
-		err = fmt.Errorf("the job's --%w", err)
-	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
@@ -188,7 +185,7 @@ func (w *Worker) task(j queue.Job) (*Task, *queuedJob, error) {
 	}
 	if strings.ContainsRune(t.Engine.Backend, filepath.Separator) && !w.Plugins {
 		return nil, nil, fmt.Errorf("job %s wants the plugin %s, and this worker was not told that it may load what a "+
-			"job names: give it --plugins", j.ID, t.Engine.Backend)
+			"job names: give it `plugins`", j.ID, t.Engine.Backend)
 	}
 	return t, c, nil
 }
@@ -277,7 +274,7 @@ func JobOver(s *queue.Status) error {
 	case s.Parked > 0:
 		return fmt.Errorf(
 			"%s of %s %s parked, and %s missing: %s; mend what is wrong and submit the job again: \"sample submit "+
-				"--retry\"",
+				"`retry`\"",
 			plural.Count(s.Parked, "unit"), s.Job.Name, plural.Of(s.Parked, "is", "are"),
 			plural.Of(s.Parked, "its part is", "their parts are"), strings.Join(what, "; "))
 	case s.Lost > 0:

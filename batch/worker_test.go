@@ -44,11 +44,11 @@ func TestElsewhere(t *testing.T) {
 		new  bool
 	}{"run": {&run, true}, "shard": {&shard, false}, "worker": {&worker, true}} {
 		text := c.task.different([]string{"n is 2, was 1"}).Error()
-		if strings.Contains(text, "--new") != c.new {
+		if strings.Contains(text, "`new`") != c.new {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
-	if text := worker.elsewhere(); !strings.Contains(text, `"sample submit --new"`) {
+	if text := worker.elsewhere(); !strings.Contains(text, "\"sample submit `new`\"") {
 		t.Error(text)
 	}
 }

@@ -130,7 +130,7 @@ func (e *Engine) check(r *Request) error {
 	case len(r.Tokens) == 0:
 		return ErrEmptyPrompt
 	case len(r.Tokens) >= e.plan.MaxModelLen:
-		return fmt.Errorf("%w: %s, and prompt and completion together may have %d (see --max-model-len)",
+		return fmt.Errorf("%w: %s, and prompt and completion together may have %d (see `max-model-len`)",
 			ErrPromptTooLong, plural.Count(len(r.Tokens), "token"), e.plan.MaxModelLen)
 	case r.N < 1:
 		return fmt.Errorf("%w: n is %d, at least 1 is needed", ErrInvalidRequest, r.N)
@@ -158,7 +158,7 @@ func (e *Engine) check(r *Request) error {
 		return err
 	}
 	if need := e.pagesFor(e.maxLen(r)); need > e.plan.Pages {
-		return fmt.Errorf("%w: prompt and completion need %s of the pool's %d (see --kv-memory, or lower max_tokens)",
+		return fmt.Errorf("%w: prompt and completion need %s of the pool's %d (see `kv-memory`, or lower max_tokens)",
 			ErrPromptTooLong, plural.Count(need, "page"), e.plan.Pages)
 	}
 	return nil

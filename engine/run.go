@@ -245,7 +245,7 @@ func completion(c *schedule.Completion) *Completion {
 				break
 			}
 		}
-		out.Err = fmt.Errorf("%w after %d tokens: the weights may not fit the dtype, try --dtype float32",
+		out.Err = fmt.Errorf("%w after %d tokens: the weights may not fit the dtype, try `dtype` float32",
 			ErrNotANumber, len(c.Tokens))
 	case c.Finish == schedule.AtLength:
 		out.FinishReason = FinishLength

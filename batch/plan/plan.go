@@ -79,8 +79,8 @@ type doesNotFitError struct {
 }
 
 func (e *doesNotFitError) Error() string {
-	const remedy = "take a smaller --dtype or --max-seqs, a device with more memory, or more devices that run the " +
-		"model together (--tp)"
+	const remedy = "take a smaller `dtype` or `max-seqs`, a device with more memory, or more devices that run the " +
+		"model together (`tp`)"
 	if e.needed == 0 {
 		return fmt.Sprintf("the model does not fit: its weights are %s, and a device of %s has %s; %s", Size(e.weights),
 			e.device, Size(e.available), remedy)
@@ -90,7 +90,7 @@ func (e *doesNotFitError) Error() string {
 	if e.least {
 		why += ", which is what one sequence takes"
 	} else {
-		what, or = "the job", "lower --kv-memory, or "
+		what, or = "the job", "lower `kv-memory`, or "
 	}
 	return fmt.Sprintf(
 		"%s does not fit: with weights of %s and %s, program %s needs %s, and a device of %s has %s; %s%s",
@@ -206,7 +206,7 @@ func (p *Planner) search(ctx context.Context, sketch engine.Plan, r *Report) err
 	}
 	r.Complete = s.complete(best, trials)
 	if best == 0 && !r.Complete {
-		return fmt.Errorf("--max-compiles %d is too few: no number of pages was found to fit yet (%s)",
+		return fmt.Errorf("`max-compiles` %d is too few: no number of pages was found to fit yet (%s)",
 			p.options.Trials, r.Tried())
 	}
 	if best == 0 {

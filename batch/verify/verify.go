@@ -297,7 +297,7 @@ func (v *verifier) part(part promptset.Part) error {
 
 // Remedies of a damaged part: a run looks at sizes and ends of parts, and not at what is within.
 const (
-	bringBack    = "bring job.json back, or give the run --new to begin anew"
+	bringBack    = "bring job.json back, or give the run `new` to begin anew"
 	runAgain     = "the same sample run command draws it again"
 	removeAndRun = "remove it: the same sample run command then draws it again"
 )

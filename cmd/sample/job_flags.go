@@ -3,6 +3,8 @@ package main
 import (
 	"regexp"
 	"strings"
+
+	"github.com/spf13/pflag"
 )
 
 // A worker did not give the flags of its job: whoever submitted it did. So that no error tells somebody to give a
@@ -30,7 +32,7 @@ func ofJob(err error) error {
 		return nil
 	}
 	mine, jobs := flagsOf(newWorker()), flagsOf(newRun())
-	text := err.Error()
+	text := asFlags(err.Error())
 	var out strings.Builder
 	reword := func(part string) {
 		out.WriteString(flagMention.ReplaceAllStringFunc(part, func(mention string) string {
@@ -46,7 +48,7 @@ func ofJob(err error) error {
 		out.WriteString(text[command[0]:command[1]])
 		at = command[1]
 	}
-	if reword(text[at:]); out.String() == text {
+	if reword(text[at:]); out.String() == err.Error() {
 		return err
 	}
 	return &jobError{err, out.String()}
@@ -57,4 +59,12 @@ func flagsOf(sub *subcommand) func(flag string) bool {
 	f := newFlags(sub.name)
 	sub.flags(f)
 	return func(flag string) bool { return flag == "help" || f.set.Lookup(flag) != nil }
+}
+
+// namesOfFlags lists the flags that a subcommand has.
+func namesOfFlags(sub *subcommand) (names []string) {
+	f := newFlags(sub.name)
+	sub.flags(f)
+	f.set.VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
+	return names
 }

@@ -75,6 +75,7 @@ func main() {
 func sampleMain(args []string, world *environment) int {
 	env := *world
 	stdout, stderr := newScreen(world.stdout), newScreen(world.stderr)
+	stderr.names = true
 	env.stdout, env.stderr = stdout, stderr
 	ctx, interrupt, stop := interruptible(env.stderr)
 	defer stop()

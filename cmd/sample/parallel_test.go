@@ -36,7 +36,7 @@ func TestParallelFlags(t *testing.T) {
 			if err := parseMesh(c.mesh, &p); err != nil {
 				return err
 			}
-			return flagError(p.Validate())
+			return p.Validate()
 		}
 		err := check()
 		if again := check(); (err == nil) != (again == nil) {
@@ -44,7 +44,7 @@ func TestParallelFlags(t *testing.T) {
 		}
 		switch {
 		case c.fails != "":
-			if err == nil || !strings.Contains(err.Error(), c.fails) {
+			if err == nil || !strings.Contains(asFlags(err.Error()), c.fails) {
 				t.Errorf("%+v: %v", c, err)
 			}
 		case err != nil || p.TP != c.wantTP || p.DP != c.wantDP:

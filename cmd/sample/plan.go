@@ -164,7 +164,7 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 		out.SetIndent("", "  ")
 		return out.Encode(report)
 	}
-	printPlan(env.stdout, report)
+	printPlan(withFlags{env.stdout}, report)
 	return nil
 }
 

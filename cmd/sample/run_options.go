@@ -172,14 +172,6 @@ func (o *runOptions) check() error {
 	}
 	o.process.Version, o.process.Quiet = quireVersion(), o.progress == "none"
 	_, err = batch.NewTask(o.spec, o.process)
-	return flagError(err)
-}
-
-// flagError names the flag of a field that is wrong.
-func flagError(err error) error {
-	if wrong := (*batch.FieldError)(nil); errors.As(err, &wrong) {
-		return fmt.Errorf("--%w", err)
-	}
 	return err
 }
 
@@ -218,5 +210,5 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 			Trace: o.diagnostics.tracing}
 	}
 	t, err := batch.NewTask(o.spec, options)
-	return t, flagError(err)
+	return t, err
 }

@@ -18,7 +18,8 @@ import (
 // A pipe that nobody reads any more, as in "sample show out | head", ends the process by SIGPIPE without a word, as it
 // ends other tools: the Go runtime does so for writes to standard output and standard error.
 type screen struct {
-	to io.Writer
+	to    io.Writer
+	names bool // names of settings are written as flags
 
 	mu   sync.Mutex
 	text *visible.Writer
@@ -34,9 +35,15 @@ func (s *screen) Write(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	n, err := s.text.Write(b)
-	s.note(err)
-	return n, err
+	text := b
+	if s.names {
+		text = []byte(asFlags(string(b)))
+	}
+	if _, err := s.text.Write(text); err != nil {
+		s.note(err)
+		return 0, err
+	}
+	return len(b), nil
 }
 
 func (s *screen) note(err error) {

@@ -52,7 +52,7 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 			}
 			defer q.Close()
 			if len(args) == 0 {
-				return listJobs(ctx, q, env.stdout, asJSON)
+				return listJobs(ctx, q, withFlags{env.stdout}, asJSON)
 			}
 			said := map[string]bool{}
 			for last := ""; ; {
@@ -62,7 +62,7 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 				}
 				v := batch.Summarize(s)
 				if !wait || s.Over {
-					if err := printStatus(env.stdout, v, asJSON); err != nil || !wait {
+					if err := printStatus(withFlags{env.stdout}, v, asJSON); err != nil || !wait {
 						return err
 					}
 					return batch.JobOver(s)

@@ -55,7 +55,7 @@ sample verify s3://bucket/out --json | jq .problems`,
 			if err != nil {
 				return err
 			}
-			if err := printVerified(env.stdout, report, asJSON); err != nil {
+			if err := printVerified(withFlags{env.stdout}, report, asJSON); err != nil {
 				return err
 			}
 			if n := len(report.Problems); n > 0 {
