@@ -69,7 +69,7 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 		Release:   func() {},
 	}
 	if o.ChatTemplate == batch.TemplateNone {
-		s.NoTemplate = fmt.Errorf("messages need a chat template, and --chat-template is none")
+		s.NoTemplate = errors.New("messages need a chat template, and `chat-template` is none")
 	} else {
 		s.Render = func(messages []promptset.Message, by *parameter.Set) (string, error) {
 			var b strings.Builder
