@@ -68,9 +68,7 @@ func (gr *Graphs) admissible(l loop, in input) admission {
 	stuck := LogicalAnd(idle, LogicalNot(anyTrue(fits)))
 	fits = LogicalOr(fits, LogicalAnd(stuck, Equal(index, firstFitting)))
 	rank := SubScalar(scan.Sum(ConvertDType(fits, dtypes.Int32)), 1)
-	// A prompt step reads all weights for however few tokens: slots are filled several at a time.
-	entries := LogicalAnd(LogicalAnd(fits, LessThan(rank, numFree)),
-		GreaterOrEqual(numFree, integer(g, gr.fillTogether())))
+	entries := LogicalAnd(LogicalAnd(fits, LessThan(rank, numFree)), GreaterOrEqual(numFree, gr.fillAt(l, in)))
 	rows := Where(entries, take(freeRows, Min(rank, integer(g, slots-1))), FillScalar(g, index.Shape(), -1))
 
 	// A prompt runs ahead when what came before it and runs alone is admitted, and pages are left beside those for what
@@ -84,6 +82,14 @@ func (gr *Graphs) admissible(l loop, in input) admission {
 	aheadFits := LogicalAnd(waits, LessOrEqual(Add(total, ReduceAllSum(wanted)), avail))
 	return admission{Entries: entries, Rows: rows, Ahead: aheadFits,
 		Any: LogicalOr(anyTrue(entries), anyTrue(aheadFits))}
+}
+
+// fillAt is at how many free slots waiting sequences get them, i32[]. A prompt step reads all weights for however few
+// tokens, so slots are filled several at a time, or all that wait at once.
+func (gr *Graphs) fillAt(l loop, in input) *Node {
+	g := l.Out.Columns.Graph()
+	placed := ReduceAllSum(ConvertDType(GreaterOrEqual(l.Out.Placed, integer(g, 0)), dtypes.Int32))
+	return Min(integer(g, gr.fillTogether()), Max(Sub(in.Waiting.Count, placed), integer(g, 1)))
 }
 
 // unreserved is how many free pages no row has a right to, i32[].

@@ -44,7 +44,7 @@ func (s Sizes) StepTokens() int {
 	return max(s.PrefillTokens, s.Slots)
 }
 
-// fillTogether is how many slots must be free for waiting sequences to get them.
+// fillTogether is how many slots must be free for waiting sequences to get them, where at least as many wait.
 func (s Sizes) fillTogether() int { return max(1, s.MaxSeqs/16) }
 
 // Graphs builds the programs' graphs for one model.

@@ -189,7 +189,7 @@ func (gr *Graphs) wantsPrefill(l loop, in input) *Node {
 	all := ReduceAllSum(remaining)
 	return LogicalOr(GreaterThan(ofSlots, integer(g, 0)),
 		LogicalAnd(GreaterThan(all, integer(g, 0)),
-			LogicalOr(GreaterOrEqual(gr.numFreeSlots(l), integer(g, gr.fillTogether())),
+			LogicalOr(GreaterOrEqual(gr.numFreeSlots(l), gr.fillAt(l, in)),
 				GreaterOrEqual(all, integer(g, gr.PrefillTokens)))))
 }
 

@@ -278,7 +278,16 @@ func (c *call) freeSlots() (list []int) {
 	return list
 }
 
-func (c *call) fillTogether() int { return max(1, c.MaxSeqs/16) }
+// fillAt is at how many free slots waiting sequences get them.
+func (c *call) fillAt() int {
+	waiting := 0
+	for i := range c.in.Waiting {
+		if c.out.Placed[i] < 0 {
+			waiting++
+		}
+	}
+	return min(max(1, c.MaxSeqs/16), max(1, waiting))
+}
 
 func (c *call) ready(source, held int) bool {
 	return source < 0 || c.rows[source].used && c.rows[source].length >= held
@@ -318,7 +327,7 @@ func (c *call) admissible() {
 	if len(fitting) == 0 && len(slots) == c.MaxSeqs && stuck >= 0 {
 		fitting = []int{stuck}
 	}
-	if len(slots) >= c.fillTogether() {
+	if len(slots) >= c.fillAt() {
 		for k, i := range fitting[:min(len(fitting), len(slots))] {
 			c.entries[i] = slots[k]
 		}
@@ -346,7 +355,7 @@ func (c *call) remaining(rows []row) (n int) {
 func (c *call) wantsPrefill() bool {
 	all := c.remaining(c.rows)
 	return c.remaining(c.rows[:c.Slots]) > 0 || c.remaining(c.rows[c.FirstContext():]) > 0 ||
-		all > 0 && (len(c.freeSlots()) >= c.fillTogether() || all >= c.PrefillTokens)
+		all > 0 && (len(c.freeSlots()) >= c.fillAt() || all >= c.PrefillTokens)
 }
 
 // short is how many pages are missing for the next step of all that decode.
