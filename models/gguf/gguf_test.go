@@ -50,7 +50,7 @@ func TestDequantizeRefusesWrongSizes(t *testing.T) {
 	for _, c := range []struct {
 		typ      Type
 		dst, src int
-	}{{Q4_0, 31, 18}, {Q4_0, 32, 17}, {Q4_0, 32, 19}, {Q6_K, 32, 210}, {10, 256, 84}, {99, 1, 1}} {
+	}{{Q4_0, 31, 18}, {Q4_0, 32, 17}, {Q4_0, 32, 19}, {Q6_K, 32, 210}, {Q2_K, 128, 84}, {24, 256, 256}, {99, 1, 1}} {
 		if err := Dequantize(c.typ, make([]float32, c.dst), make([]byte, c.src)); err == nil {
 			t.Errorf("%s: %d elements from %d bytes was accepted", c.typ, c.dst, c.src)
 		}

@@ -20,17 +20,23 @@ const (
 	Q5_0 Type = 6
 	Q5_1 Type = 7
 	Q8_0 Type = 8
+	Q2_K Type = 10
+	Q3_K Type = 11
 	Q4_K Type = 12
 	Q5_K Type = 13
 	Q6_K Type = 14
 	BF16 Type = 30
+
+	IQ4_NL Type = 20
+	IQ4_XS Type = 23
+	MXFP4  Type = 39
 )
 
 // codec describes one encoding: blockBytes bytes hold blockLen elements.
 type codec struct {
 	name                 string
 	blockLen, blockBytes int
-	decode               func(dst []float32, src []byte) // floats
+	decode               func(dst []float32, src []byte) // floats, and blocks that are only read as such
 	format               blocks.Format                   // of all others
 	unpack               func(to *blocks.Rows, src []byte)
 }
@@ -47,14 +53,19 @@ var codecs = map[Type]codec{
 	Q4_K: {"Q4_K", 256, 144, nil, blocks.Q4_K, unpackQ4K},
 	Q5_K: {"Q5_K", 256, 176, nil, blocks.Q5_K, unpackQ5K},
 	Q6_K: {"Q6_K", 256, 210, nil, blocks.Q6_K, unpackQ6K},
+
+	Q2_K:   {"Q2_K", 256, 84, decodeBlocks(256, 84, decodeQ2K), blocks.Format{}, nil},
+	Q3_K:   {"Q3_K", 256, 110, decodeBlocks(256, 110, decodeQ3K), blocks.Format{}, nil},
+	IQ4_NL: {"IQ4_NL", 32, 18, decodeBlocks(32, 18, decodeIQ4NL), blocks.Format{}, nil},
+	IQ4_XS: {"IQ4_XS", 256, 136, decodeBlocks(256, 136, decodeIQ4XS), blocks.Format{}, nil},
+	MXFP4:  {"MXFP4", 32, 17, decodeBlocks(32, 17, decodeMXFP4), blocks.Format{}, nil},
 }
 
 // unsupportedNames are ggml's names of encodings that are known but not read, for error messages.
 var unsupportedNames = map[Type]string{
-	9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
-	20: "IQ4_NL",
-	21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M",
-	34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
+	9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
+	24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
+	41: "Q1_0",
 }
 
 // String is ggml's name of the encoding.
