@@ -9,8 +9,9 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// arrange makes the tensors of the config from those of the file: parts of tensors that hold several, and rows of q and
-// k in the order in which halves of a head are rotated. What does not fit the config is left to Validate.
+// arrange makes the tensors of the config from those of the file: parts of tensors that hold several, experts of those
+// that hold all, and rows of q and k in the order in which halves of a head are rotated.
+// What does not fit the config is left to Validate.
 func (c *Checkpoint) arrange() error {
 	wholes := map[string]bool{}
 	for want := range c.Config.Tensors() {
@@ -24,6 +25,13 @@ func (c *Checkpoint) arrange() error {
 			}
 			c.tensors[want.Name] = whole.rows(w.First, want.Shape[0])
 			wholes[w.Name] = true
+		}
+		if all := c.tensors[want.GGUF]; want.Experts > 0 && all != nil && len(all.shape) == 3 &&
+			all.shape[0] == want.Experts {
+			one := all.rows(want.Expert, 1)
+			one.shape = one.shape[1:]
+			c.tensors[want.Name] = one
+			wholes[want.GGUF] = true
 		}
 		t := c.tensors[want.Name]
 		if !c.Config.Stored.Interleaved || want.Part != arch.Q && want.Part != arch.K || t == nil || t.decode == nil ||

@@ -9,8 +9,8 @@ import (
 	"github.com/quire/quire/models/gguf"
 )
 
-// Blocks as a file has them are the numbers that Read gives, whole and cut.
-func TestReadBlocks(t *testing.T) {
+// wideGGUF is a model of which rows are whole units of all formats.
+func wideGGUF() ggufFile {
 	file := tinyGGUF()
 	for key, value := range map[string]uint32{"embedding_length": 256, "feed_forward_length": 512} {
 		file.values["llama."+key] = value
@@ -21,6 +21,12 @@ func TestReadBlocks(t *testing.T) {
 		"blk.0.ffn_up": {512, 256}, "blk.0.ffn_down": {256, 512}} {
 		file.tensors[name+".weight"] = dims
 	}
+	return file
+}
+
+// Blocks as a file has them are the numbers that Read gives, whole and cut.
+func TestReadBlocks(t *testing.T) {
+	file := wideGGUF()
 	for _, typ := range []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q5_1, gguf.Q8_0, gguf.Q4_K, gguf.Q5_K,
 		gguf.Q6_K} {
 		file.types = map[string]gguf.Type{}
@@ -67,5 +73,56 @@ func TestReadBlocks(t *testing.T) {
 		if seen != 8 {
 			t.Errorf("%d tensors are in blocks of %s", seen, typ)
 		}
+	}
+}
+
+// An expert is its part of the tensor that has all of them, as floats and in blocks.
+func TestExpertsInBlocks(t *testing.T) {
+	file := wideGGUF()
+	mixture(file)
+	file.tensors["blk.0.ffn_gate_inp.weight"] = []int{3, 256}
+	file.types = map[string]gguf.Type{"blk.0.ffn_gate_exps.weight": gguf.Q4_K, "blk.0.ffn_up_exps.weight": gguf.Q3_K,
+		"blk.0.ffn_down_exps.weight": gguf.Q8_0}
+	path := file.write(t)
+	c := openTest(t, path)
+	if warnings, err := c.Validate(); err != nil || len(warnings) > 0 {
+		t.Fatalf("warnings %v, error %v", warnings, err)
+	}
+	class, e := c.Config.Architecture, c.Config.Layers[0].Experts
+	if class != "MixtralForCausalLM" || e.Count != 3 || e.Chosen != 2 || e.Size != 512 || !e.Renormalize {
+		t.Fatalf("it is a %s of %+v", class, e)
+	}
+	raw, err := gguf.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	seen := 0
+	for spec := range c.Config.Tensors() {
+		if spec.Experts == 0 {
+			continue
+		}
+		seen++
+		all := raw.Tensor(spec.GGUF)
+		want := make([]float32, all.Elements())
+		if err := gguf.Dequantize(all.Type, want, all.Data); err != nil {
+			t.Fatal(err)
+		}
+		n := len(want) / spec.Experts
+		want = want[spec.Expert*n:][:n]
+		got, err := c.Read(spec.Name, dtypes.Float32)
+		if err != nil || !slices.Equal(got.([]float32), want) {
+			t.Errorf("%s are not expert %d's (%v)", spec.Name, spec.Expert, err)
+		}
+		if !c.Blocks(spec.Name).Is() {
+			continue
+		}
+		rows, err := c.ReadBlocks(spec.Name, Span{N: spec.Shape[0]}, nil)
+		if err != nil || !slices.Equal(rows.Floats(), want) {
+			t.Errorf("blocks of %s are not expert %d's (%v)", spec.Name, spec.Expert, err)
+		}
+	}
+	if seen != 9 {
+		t.Errorf("there are %d tensors of experts", seen)
 	}
 }

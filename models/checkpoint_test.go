@@ -130,9 +130,12 @@ func TestGGUFLikeFolder(t *testing.T) {
 			s.AttentionFactor = float64(float32(s.AttentionFactor))
 			c.Ropes = []Rope{{Theta: c.Ropes[0].Theta, Dims: c.Ropes[0].Dims, Scaling: &s}}
 		},
-		"granite":  func(c *Config) { c.ResidualScale = float64(float32(c.ResidualScale)) },
-		"glm4":     func(c *Config) {},
-		"stablelm": func(c *Config) {},
+		"granite":   func(c *Config) { c.ResidualScale = float64(float32(c.ResidualScale)) },
+		"glm4":      func(c *Config) {},
+		"mixtral":   func(c *Config) {},
+		"qwen3-moe": func(c *Config) {},
+		"olmoe":     func(c *Config) {},
+		"stablelm":  func(c *Config) {},
 		"starcoder2": func(c *Config) { // the format has no key for the window
 			for i := range c.Layers {
 				c.Layers[i].Window = 0

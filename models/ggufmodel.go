@@ -32,6 +32,9 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need needFile) error {
 	c.Config = config
 	known := map[string]arch.Tensor{}
 	for t := range config.Tensors() {
+		if t.Experts > 0 { // the tensor of all experts keeps its own name
+			continue
+		}
 		if w := t.Within; w != nil {
 			t = arch.Tensor{Name: w.Name, GGUF: w.GGUF, Part: arch.QKV}
 		}

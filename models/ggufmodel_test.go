@@ -40,6 +40,17 @@ func tinyGGUF() ggufFile {
 	}
 }
 
+// mixture makes the model one of 3 experts.
+func mixture(g ggufFile) {
+	g.values["llama.expert_count"], g.values["llama.expert_used_count"] = uint32(3), uint32(2)
+	g.tensors["blk.0.ffn_gate_inp.weight"] = []int{3, 8}
+	for _, part := range []string{"gate", "up", "down"} {
+		name := "blk.0.ffn_" + part
+		g.tensors[name+"_exps.weight"] = append([]int{3}, g.tensors[name+".weight"]...)
+		delete(g.tensors, name+".weight")
+	}
+}
+
 func (g ggufFile) encode() []byte {
 	w := &bytes.Buffer{}
 	put := func(x any) { binary.Write(w, binary.LittleEndian, x) }
@@ -180,8 +191,30 @@ func TestGGUFRefusals(t *testing.T) {
 		"split":           {func(g ggufFile) { g.values["split.count"] = uint32(3) }, "split into 3 files", true},
 		"unknown key": {func(g ggufFile) { g.values["llama.logit_scale"] = float32(2) },
 			`GGUF key "llama.logit_scale"`, true},
-		"experts": {func(g ggufFile) { g.values["llama.expert_count"] = uint32(8) }, "mixture of 8 experts",
-			true},
+		"experts of a dense model": {func(g ggufFile) {
+			g.values["llama.expert_count"], g.values["llama.expert_used_count"] = uint32(8), uint32(2)
+		}, "no layer has experts", false},
+		"experts of another architecture": {func(g ggufFile) {
+			g.values["general.architecture"] = "qwen3"
+			for key, v := range g.values {
+				if rest, ok := strings.CutPrefix(key, "llama."); ok {
+					g.values["qwen3."+rest] = v
+				}
+			}
+			g.values["qwen3.expert_count"] = uint32(8)
+		}, "mixture of 8 experts", true},
+		"experts not chosen": {func(g ggufFile) { mixture(g); delete(g.values, "llama.expert_used_count") },
+			`"llama.expert_used_count" is missing`, false},
+		"a tensor for each expert": {func(g ggufFile) {
+			mixture(g)
+			g.tensors["blk.0.ffn_up.0.weight"] = []int{12, 8}
+		}, "blk.0.ffn_up.0.weight", true},
+		"experts missing": {func(g ggufFile) { mixture(g); delete(g.tensors, "blk.0.ffn_down_exps.weight") },
+			"blk.0.ffn_down_exps.weight is missing", false},
+		"too few experts": {func(g ggufFile) { mixture(g); g.tensors["blk.0.ffn_gate_exps.weight"] = []int{2, 12, 8} },
+			"blk.0.ffn_gate_exps.weight has shape [2 12 8], but expert_count is 3", false},
+		"weights of shares": {func(g ggufFile) { mixture(g); g.values["llama.expert_weights_scale"] = float32(2) },
+			`GGUF key "llama.expert_weights_scale"`, true},
 		"partial rotary": {func(g ggufFile) { g.values["llama.rope.dimension_count"] = uint32(2) },
 			"rope.dimension_count 2", true},
 		"value length": {func(g ggufFile) { g.values["llama.attention.value_length"] = uint32(8) },
@@ -239,6 +272,9 @@ func FuzzOpenGGUF(f *testing.F) {
 	g.values["general.architecture"], g.values["llama.rope.scaling.type"] = "llama", "yarn"
 	g.values["llama.rope.scaling.factor"] = float32(4)
 	g.tensors["blk.0.attn_q.bias"], g.tensors["rope_freqs.weight"] = []int{8}, []int{2}
+	f.Add(g.encode())
+	g = tinyGGUF()
+	mixture(g)
 	f.Add(g.encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file, err := gguf.Parse("fuzz", data)

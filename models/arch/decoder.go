@@ -52,6 +52,7 @@ type GGUF struct {
 	Keys         []string // keys below it that Metadata acts on, beside those of all decoders
 	Interleaved  bool     // rows of q and k lie so that a rotation turns neighbours
 	OffsetNorms  bool     // weights of norms have Norm.Offset in them
+	Experts      bool     // files have an expert_count: this tells decoders of one Architecture apart
 }
 
 // Defaults are what transformers takes for keys that a config.json leaves out.

@@ -32,7 +32,7 @@ var knownKeys = []string{
 	"rope.dimension_count", "rope.freq_base", "rope.scale_linear",
 	"rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length", "rope.scaling.finetuned",
 	"rope.scaling.attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
-	"expert_count", "expert_used_count",
+	"expert_count", "expert_used_count", "expert_feed_forward_length",
 }
 
 // ReadMetadata builds the config of a GGUF file of one of decoders, which it returns too: from the file's metadata and,
@@ -43,7 +43,13 @@ func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
 			"a GGUF model split into %d files", n)
 	}
 	name, _ := f.String("general.architecture")
-	at := slices.IndexFunc(decoders, func(d Decoder) bool { return name != "" && d.GGUF.Architecture == name })
+	experts, _ := f.Int(name + ".expert_count")
+	at := -1
+	for i, d := range decoders {
+		if name != "" && d.GGUF.Architecture == name && (at < 0 || d.GGUF.Experts == (experts > 0)) {
+			at = i
+		}
+	}
 	if at < 0 {
 		return Config{}, Decoder{}, Unsupported(supported(decoders,
 			func(d Decoder) string { return d.GGUF.Architecture }), "GGUF architecture %q", name)
@@ -55,7 +61,7 @@ func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
 		return Config{}, Decoder{}, err
 	}
 	c.SetLayers(c.LlamaLayer())
-	if err := errors.Join(m.rope(&c), d.Metadata(m, &c), m.refusals(&c, d.GGUF.Keys, d.Defaults.Partial)); err != nil {
+	if err := errors.Join(m.rope(&c), d.Metadata(m, &c), m.refusals(&c, d)); err != nil {
 		return Config{}, Decoder{}, err
 	}
 	if m.err != nil {
@@ -167,18 +173,18 @@ func (c *Config) recoverLlama3(divisors []float32) error {
 }
 
 // refusals lists what the metadata asks for beyond what is understood.
-func (m *Metadata) refusals(c *Config, own []string, partial float64) error {
+func (m *Metadata) refusals(c *Config, d Decoder) error {
 	var errs []error
 	for _, key := range m.File.Keys() {
 		if short, ok := strings.CutPrefix(key, m.prefix); ok && !slices.Contains(knownKeys, short) &&
-			!slices.Contains(own, short) {
+			!slices.Contains(d.GGUF.Keys, short) {
 			errs = append(errs, Unsupported("", "GGUF key %q", key))
 		}
 	}
-	if n := m.Int("expert_count", 0); n > 0 {
+	if n := m.Int("expert_count", 0); n > 0 && !d.GGUF.Experts {
 		errs = append(errs, Unsupported("", "a mixture of %d experts", n))
 	}
-	if n := m.Int("rope.dimension_count", c.HeadDim); n != c.HeadDim && partial == 0 {
+	if n := m.Int("rope.dimension_count", c.HeadDim); n != c.HeadDim && d.Defaults.Partial == 0 {
 		errs = append(errs, Unsupported("the whole head must be rotated", "rope.dimension_count %d for heads of %d", n,
 			c.HeadDim))
 	}

@@ -9,6 +9,8 @@ type experts struct {
 	absentCount, absentChosen, absentSize int
 	// renormalize is the key that says it; "" says that shares always are.
 	renormalize string
+	// sharesOfAll says that those of a GGUF file are not.
+	sharesOfAll bool
 	// dense says that mlp_only_layers and decoder_sparse_step may leave layers with one feed-forward.
 	dense bool
 	// What may be asked for and is not supported: clip_qkv; sliding_window in all layers.
@@ -21,7 +23,7 @@ var (
 	qwen3 = &experts{count: "num_experts", chosen: "num_experts_per_tok", size: "moe_intermediate_size",
 		absentCount: 128, absentChosen: 8, absentSize: 768, renormalize: "norm_topk_prob", dense: true}
 	olmoe = &experts{count: "num_experts", chosen: "num_experts_per_tok", size: "intermediate_size", absentCount: 64,
-		absentChosen: 8, renormalize: "norm_topk_prob", clip: true}
+		absentChosen: 8, renormalize: "norm_topk_prob", sharesOfAll: true, clip: true}
 )
 
 var mixtralNames = arch.LlamaNames.With(arch.Names{

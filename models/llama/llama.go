@@ -40,14 +40,15 @@ var Decoders = []arch.Decoder{
 	}),
 	features{experts: mixtral}.decoder(arch.Decoder{
 		Class: "MixtralForCausalLM", ModelType: "mixtral", Names: mixtralNames,
+		GGUF:     arch.GGUF{Architecture: "llama", Interleaved: true, Experts: true},
 		Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 131072, Eps: 1e-5, Theta: 1e6, BOS: 1, EOS: []int32{2}},
 	}),
 	features{attentionBias: true, qkNorm: arch.EachHead, experts: qwen3}.decoder(arch.Decoder{
-		Class: "Qwen3MoeForCausalLM", ModelType: "qwen3_moe", GGUF: arch.GGUF{Architecture: "qwen3moe"},
+		Class: "Qwen3MoeForCausalLM", ModelType: "qwen3_moe", GGUF: arch.GGUF{Architecture: "qwen3moe", Experts: true},
 		Defaults: arch.Defaults{KVHeads: 4, MaxPositions: 32768, Theta: 1e4, BOS: -1},
 	}),
 	features{attentionBias: true, qkNorm: arch.AllHeads, experts: olmoe}.decoder(arch.Decoder{
-		Class: "OlmoeForCausalLM", ModelType: "olmoe", GGUF: arch.GGUF{Architecture: "olmoe"},
+		Class: "OlmoeForCausalLM", ModelType: "olmoe", GGUF: arch.GGUF{Architecture: "olmoe", Experts: true},
 		Defaults: arch.Defaults{MaxPositions: 4096, Eps: 1e-5, Theta: 1e4, BOS: -1, EOS: []int32{50279}},
 	}),
 }
@@ -200,6 +201,9 @@ func (f features) readMetadata(m *arch.Metadata, c *arch.Config) error {
 		l.QKNorm, l.Window = f.qkNorm, window
 		l.QKVBias, l.OBias, l.MLPBias = f.qkvBias || has("attn_q.bias"), has("attn_output.bias"), has("ffn_gate.bias")
 		setRope(l, !f.noRope || (i+1)%4 != 0) // the format has no key for it; the converter takes SmolLM3's default
+	}
+	if f.experts != nil {
+		return m.Experts(c, !f.experts.sharesOfAll)
 	}
 	return nil
 }

@@ -128,6 +128,10 @@ def convert(folder, path, arch, extra=None):
     if arch == "granite":
         w.add_attention_scale(config["attention_multiplier"]), w.add_embedding_scale(config["embedding_multiplier"])
         w.add_residual_scale(config["residual_multiplier"]), w.add_logit_scale(config["logits_scaling"])
+    if experts := config.get("num_local_experts") or config.get("num_experts"):
+        w.add_expert_count(experts), w.add_expert_used_count(config["num_experts_per_tok"])
+    if config.get("moe_intermediate_size"):
+        w.add_expert_feed_forward_length(config["moe_intermediate_size"])
     if arch == "stablelm":
         w.add_parallel_residual(config["use_parallel_residual"])
     if arch == "olmo2" and config.get("sliding_window"):
@@ -148,13 +152,18 @@ def convert(folder, path, arch, extra=None):
             factors.append(1 if wavelen < 8192 / 4 else 8 if wavelen > 8192 else 1 / ((1 - smooth) / 8 + smooth))
         w.add_tensor("rope_freqs.weight", np.array(factors, np.float32))
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], config["num_hidden_layers"])
-    for name, x in load_file(folder / "model.safetensors").items():
-        x = x.numpy()
+    tensors = {name: x.numpy() for name, x in load_file(folder / "model.safetensors").items()}
+    for name in [name for name in tensors if ".experts.0." in name]:  # one tensor of all experts
+        every = [tensors.pop(name.replace(".experts.0.", f".experts.{n}.")) for n in range(experts)]
+        tensors[name.replace(".experts.0.", ".experts.")] = np.stack(every)
+    others = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])  # a layer of qwen3moe without experts
+    for name, x in tensors.items():
         if arch in ("llama", "smollm3", "granite") and (".q_proj." in name or ".k_proj." in name):
             x = permute(x, heads if ".q_proj." in name else kv)
         if arch in ("gemma2", "gemma3") and name.endswith("norm.weight"):
             x = x + 1
-        w.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(x if arch in ("gemma2", "gemma3") and x.ndim == 1 else x.astype(np.float16)))
+        stored = names.get_name(name, (".weight", ".bias")) or others.get_name(name, (".weight", ".bias"))
+        w.add_tensor(stored, np.ascontiguousarray(x if arch in ("gemma2", "gemma3") and x.ndim == 1 else x.astype(np.float16)))
     w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
 
 
@@ -186,6 +195,8 @@ def main():
         convert(tiny / name, out / f"{name}.gguf", "phi3" if name == "phi4-mini" else name)
     convert(tiny / "olmo3", out / "olmo3.gguf", "olmo2")
     convert(tiny / "olmo2", out / "olmo2.gguf", "olmo2")
+    for name, arch in {"mixtral": "llama", "qwen3-moe": "qwen3moe", "olmoe": "olmoe"}.items():
+        convert(tiny / name, out / f"{name}.gguf", arch)
     write_smollm2(smollm2, out / "smollm2.json")
 
 
