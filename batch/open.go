@@ -189,7 +189,15 @@ func (o *Task) fetchModel(ctx context.Context) (string, error) {
 	cache = filepath.Join(cache, "remote")
 	show := storage.ProgressLines(o.Messages)
 	if strings.HasSuffix(storage.Path(o.Model), ".gguf") {
-		return storage.Fetch(ctx, o.Model, cache, show)
+		files := map[string]string{}
+		for _, url := range o.weightURLs() {
+			file, err := storage.Fetch(ctx, url, cache, show)
+			if err != nil {
+				return "", err
+			}
+			files[filepath.Base(file)] = file
+		}
+		return linkSplit(files, cache)
 	}
 	dir, err := models.FetchFolder(func(want func(file string) bool) (string, error) {
 		return storage.FetchFolder(ctx, o.Model, cache, want, show)

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/setup"
@@ -53,12 +55,14 @@ func (o *Task) openParts(ctx context.Context) (*models.Checkpoint, error) {
 	var path string
 	all := parts{}
 	if models.IsWeights(storage.Path(o.Model)) {
-		p, err := storage.OpenPartial(ctx, o.Model, cache, options)
-		if err != nil {
-			return nil, err
+		for _, url := range o.weightURLs() {
+			p, err := storage.OpenPartial(ctx, url, cache, options)
+			if err != nil {
+				return nil, errors.Join(err, all.close())
+			}
+			all[filepath.Base(p.Path())] = p
 		}
-		path = p.Path()
-		all[filepath.Base(path)] = p
+		path, err = all.folder("", cache)
 	} else {
 		path, err = models.FetchFolder(func(want func(file string) bool) (dir string, err error) {
 			if err = all.close(); err == nil { // of a call before: it had no weights
@@ -75,6 +79,20 @@ func (o *Task) openParts(ctx context.Context) (*models.Checkpoint, error) {
 		return nil, errors.Join(fmt.Errorf("model %s: %w", storage.Redact(o.Model), err), all.close())
 	}
 	return model, nil
+}
+
+// weightURLs are those of the task's GGUF file, or of all files of the split model that it is one of.
+func (o *Task) weightURLs() []string {
+	base := path.Base(storage.Path(o.Model))
+	at := strings.LastIndex(o.Model, base)
+	names := models.SplitNames(base)
+	if at < 0 || len(names) == 1 {
+		return []string{o.Model}
+	}
+	for i, name := range names {
+		names[i] = o.Model[:at] + name + o.Model[at+len(base):]
+	}
+	return names
 }
 
 // openHubParts opens a model of the hub. It fetches whole files where the hub sends no parts of them.
@@ -114,16 +132,14 @@ func (o *Task) openHubParts(ctx context.Context) (*models.Checkpoint, error) {
 }
 
 // folder makes a folder in the cache with links to the parts and to the files of another folder. Without that it is the
-// path of the only part.
+// path of the GGUF file, the first of a split model.
 func (p parts) folder(others, cache string) (dir string, err error) {
 	links := map[string]string{}
-	identity := sha256.New()
-	for _, file := range slices.Sorted(maps.Keys(p)) {
-		if others == "" {
-			return p[file].Path(), nil
-		}
-		links[file] = p[file].Path()
-		fmt.Fprintln(identity, links[file])
+	for file, part := range p {
+		links[file] = part.Path()
+	}
+	if others == "" {
+		return linkSplit(links, cache)
 	}
 	entries, err := os.ReadDir(others)
 	if err != nil {
@@ -134,7 +150,27 @@ func (p parts) folder(others, cache string) (dir string, err error) {
 			links[entry.Name()] = filepath.Join(others, entry.Name())
 		}
 	}
-	dir = filepath.Join(cache, "hub-"+hex.EncodeToString(identity.Sum(nil))[:24])
+	return linkFolder(links, cache)
+}
+
+// linkSplit returns the path of the first file of a split model, which has the others beside it. Of one file it is the
+// path as it is.
+func linkSplit(files map[string]string, cache string) (string, error) {
+	names := slices.Sorted(maps.Keys(files))
+	if len(names) == 1 {
+		return files[names[0]], nil
+	}
+	dir, err := linkFolder(files, cache)
+	return filepath.Join(dir, names[0]), err
+}
+
+// linkFolder makes a folder in the cache with links to files, by their names in it.
+func linkFolder(links map[string]string, cache string) (dir string, err error) {
+	identity := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(links)) {
+		fmt.Fprintln(identity, name, links[name])
+	}
+	dir = filepath.Join(cache, "links-"+hex.EncodeToString(identity.Sum(nil))[:24])
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}

@@ -187,6 +187,7 @@ func hostsReadTheirParts(t *testing.T, store func(t *testing.T, files ...string)
 	for _, model := range []string{
 		testenv.Path("testdata", "models", "llama3-sharded"), testenv.Path("testdata", "models", "qwen2"),
 		testenv.Path("testdata", "models", "olmo2"), testenv.Path("models", "testdata", "qwen2.gguf"),
+		testenv.Path("models", "testdata", "split", "qwen3-00002-of-00003.gguf"),
 	} {
 		t.Run(filepath.Base(model), func(t *testing.T) {
 			local, err := models.Open(model)
@@ -194,7 +195,7 @@ func hostsReadTheirParts(t *testing.T, store func(t *testing.T, files ...string)
 				t.Fatal(err)
 			}
 			defer local.Close()
-			files, name := []string{model}, "m/"+filepath.Base(model)
+			files, name := models.SplitNames(model), "m/"+filepath.Base(model)
 			if filepath.Ext(model) == "" {
 				if files, err = filepath.Glob(filepath.Join(model, "*")); err != nil {
 					t.Fatal(err)
@@ -219,7 +220,7 @@ func hostsReadTheirParts(t *testing.T, store func(t *testing.T, files ...string)
 			}
 			exact := split + devices*whole
 			if filepath.Ext(model) == ".gguf" { // some weights come with its tables
-				if first+weights < exact || weights > exact || first > devices*40_000 {
+				if first+weights < exact || weights > exact || first > int64(devices*len(files)*40_000) {
 					t.Errorf("the hosts read %d bytes and then %d, want %d", first, weights, exact)
 				}
 			} else if weights != exact {
@@ -264,5 +265,31 @@ func openParts(t *testing.T, name string) (c *models.Checkpoint, closeAll func()
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A split model of an object store is fetched whole, whichever of its files is named; the error of a missing part names
+// it.
+func TestFetchSplitModel(t *testing.T) {
+	files := models.SplitNames(testenv.Path("models", "testdata", "split", "qwen3-00001-of-00003.gguf"))
+	open := func(url string) (*models.Checkpoint, error) {
+		t.Setenv("QUIRE_CACHE", t.TempDir())
+		task := &Task{Options: Options{Messages: io.Discard}}
+		task.Model = url
+		return task.OpenModel(t.Context())
+	}
+	url, _ := countedBucket(t, files...)
+	c, err := open(url("m/" + filepath.Base(files[1])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	url, _ = countedBucket(t, files[:2]...)
+	if _, err = open(url("m/" + filepath.Base(files[0]))); err == nil ||
+		!strings.Contains(err.Error(), filepath.Base(files[2])) {
+		t.Errorf("without its third part: %v", err)
 	}
 }

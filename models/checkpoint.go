@@ -89,7 +89,7 @@ func (t *tensor) elements() int {
 // Open opens a checkpoint. ref is one of
 //
 //	DIR                              Hugging Face folder: config.json, *.safetensors
-//	FILE.gguf                        GGUF file
+//	FILE.gguf                        GGUF file, or any file of a split model
 //	hf://org/name[@rev]              hub repository, downloaded into the hub's cache
 //	hf://org/name[@rev]/FILE.gguf    one GGUF file of a hub repository
 //
@@ -158,7 +158,7 @@ func openPath(path string, need Need) (*Checkpoint, error) {
 	case filepath.Ext(path) == ".safetensors":
 		return nil, fmt.Errorf("this is a weight file without its config; give its folder %s", filepath.Dir(path))
 	}
-	return openGGUF(path, need.of(path))
+	return openGGUF(path, need)
 }
 
 // finish lists the names of a checkpoint whose tensors are set.

@@ -1,7 +1,10 @@
 package models
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 
@@ -10,12 +13,13 @@ import (
 	"github.com/quire/quire/models/gguf"
 )
 
-// openGGUF opens a single GGUF file.
-func openGGUF(path string, need needFile) (*Checkpoint, error) {
-	f, err := gguf.Open(path, need.one())
+// openGGUF opens a GGUF file, or all of a split model that it is part of.
+func openGGUF(path string, need Need) (*Checkpoint, error) {
+	f, err := openParts(path, need)
 	if err != nil {
 		return nil, err
 	}
+	path = f.Name()
 	c := &Checkpoint{tensors: map[string]*tensor{}, closers: []func() error{f.Close}}
 	if err := c.addGGUF(f, path, need); err != nil {
 		c.Close()
@@ -24,7 +28,52 @@ func openGGUF(path string, need needFile) (*Checkpoint, error) {
 	return c.finish(), nil
 }
 
-func (c *Checkpoint) addGGUF(f *gguf.File, path string, need needFile) error {
+// openParts opens a file, and the others of its model if it is split.
+func openParts(path string, need Need) (*gguf.File, error) {
+	f, err := gguf.Open(path, need.of(path).one())
+	if err != nil || f.SplitCount() == 1 {
+		return f, err
+	}
+	n := f.SplitCount()
+	f.Close()
+	names := gguf.SplitNames(path)
+	if len(names) != n {
+		return nil, fmt.Errorf("GGUF file %s is one of %d of a split model; name the files NAME-00001-of-%05d.gguf "+
+			"and so on, as gguf-split does, so that the others are found", path, n, n)
+	}
+	var missing []string
+	for _, name := range names {
+		if !exists(name) {
+			missing = append(missing, filepath.Base(name))
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("GGUF file %s is one of %d of a split model, of which are missing: %s; put them in its "+
+			"folder", path, n, strings.Join(missing, ", "))
+	}
+	parts := make([]*gguf.File, 0, n)
+	for _, name := range names {
+		part, err := gguf.Open(name, need.of(name).one())
+		if err != nil {
+			return nil, errors.Join(err, closeAll(parts))
+		}
+		parts = append(parts, part)
+	}
+	if f, err = gguf.Join(parts); err != nil {
+		return nil, errors.Join(err, closeAll(parts))
+	}
+	return f, nil
+}
+
+func closeAll(files []*gguf.File) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Checkpoint) addGGUF(f *gguf.File, path string, need Need) error {
 	config, decoder, err := arch.ReadMetadata(Decoders, f)
 	if err != nil {
 		return err
@@ -40,6 +89,24 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need needFile) error {
 		}
 		known[t.GGUF] = t
 	}
+	for _, file := range f.Parts() {
+		if err := c.addGGUFTensors(file, need.of(file.Name()), known, decoder); err != nil {
+			return err
+		}
+	}
+	if err := c.arrange(); err != nil {
+		return err
+	}
+	if f.Has("tokenizer.ggml.model") {
+		c.tokenizer = path
+	}
+	c.chatTemplate, _ = f.String("tokenizer.chat_template")
+	return nil
+}
+
+// addGGUFTensors adds the tensors of one file: those that are known by the names of Hugging Face's checkpoints.
+func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[string]arch.Tensor,
+	decoder arch.Decoder) error {
 	id := identityPart{header: f.Header(), need: need}
 	for i := range f.Tensors() {
 		gt := &f.Tensors()[i]
@@ -51,7 +118,7 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need needFile) error {
 			return fmt.Errorf("tensors %q and another one both are %s", gt.Name, name)
 		}
 		blockLen, blockBytes := gt.Type.Block()
-		t := &tensor{shape: gt.Dims, file: path, stored: gt.Type.String(), data: gt.Data, unit: blockLen,
+		t := &tensor{shape: gt.Dims, file: f.Name(), stored: gt.Type.String(), data: gt.Data, unit: blockLen,
 			decode: blockDecoder(gt.Type, gt.Data), release: func() { f.Release(gt) },
 			blockLen: blockLen, blockBytes: blockBytes, group: 1, offset: gt.Offset, need: need,
 			format: gt.Type.Format(), unpack: blockUnpacker(gt.Type, gt.Data)}
@@ -79,13 +146,6 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need needFile) error {
 		id.tensors = append(id.tensors, t)
 	}
 	c.identity = append(c.identity, id)
-	if err := c.arrange(); err != nil {
-		return err
-	}
-	if f.Has("tokenizer.ggml.model") {
-		c.tokenizer = path
-	}
-	c.chatTemplate, _ = f.String("tokenizer.chat_template")
 	return nil
 }
 

@@ -188,7 +188,8 @@ func TestGGUFRefusals(t *testing.T) {
 		"architecture": {func(g ggufFile) { g.values["general.architecture"] = "mamba" },
 			`GGUF architecture "mamba"`, true},
 		"no architecture": {func(g ggufFile) { delete(g.values, "general.architecture") }, "GGUF architecture", true},
-		"split":           {func(g ggufFile) { g.values["split.count"] = uint32(3) }, "split into 3 files", true},
+		"split": {func(g ggufFile) { g.values["split.count"] = uint32(3) }, "NAME-00001-of-00003.gguf",
+			false},
 		"unknown key": {func(g ggufFile) { g.values["llama.logit_scale"] = float32(2) },
 			`GGUF key "llama.logit_scale"`, true},
 		"experts of a dense model": {func(g ggufFile) {

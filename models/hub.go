@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/gomlx/go-huggingface/hub"
+
+	"github.com/quire/quire/models/gguf"
 )
 
 const hubScheme = "hf://"
@@ -130,13 +132,16 @@ func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 		return dir, h.record(cache, filepath.Base(dir))
 	}
 	if h.file != "" {
-		if !slices.Contains(all, h.file) {
-			return "", fmt.Errorf("repository %s has no file %s", h.repo, h.file), nil
+		files := gguf.SplitNames(h.file)
+		for _, file := range files {
+			if !slices.Contains(all, file) {
+				return "", fmt.Errorf("repository %s has no file %s", h.repo, file), nil
+			}
 		}
 		if h.urls != nil {
-			return "", nil, h.locate(repo, h.file)
+			return "", nil, h.locate(repo, files...)
 		}
-		dir, err := fetch([]string{h.file})
+		dir, err := fetch(files)
 		return filepath.Join(dir, h.file), nil, err
 	}
 	texts, err := h.textFiles(all)
@@ -178,7 +183,7 @@ func (h hubRef) locate(repo *hub.Repo, files ...string) (err error) {
 
 // HubWeights is a model of the hub whose weights are not here.
 type HubWeights struct {
-	// Folder has the other files; "" for a GGUF file.
+	// Folder has the other files; "" for GGUF files.
 	Folder string
 	// URLs are where the weights are, by their files: of a commit, which never changes. Header comes with requests.
 	URLs   map[string]string
@@ -278,8 +283,9 @@ func (h hubRef) cached(cache string, commits []string) (path string, ok bool) {
 	for _, commit := range commits {
 		dir := filepath.Join(h.cacheDir(cache), "snapshots", commit)
 		if h.file != "" {
-			if path := filepath.Join(dir, h.file); exists(path) {
-				return path, true
+			missing := func(file string) bool { return !exists(filepath.Join(dir, file)) }
+			if !slices.ContainsFunc(gguf.SplitNames(h.file), missing) {
+				return filepath.Join(dir, h.file), true
 			}
 			continue
 		}

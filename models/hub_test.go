@@ -81,10 +81,11 @@ func TestHub(t *testing.T) {
 	h := &fakeHub{repos: map[string]string{
 		"org/single":  absolute(t, filepath.Join(tinyModels, "qwen3")),
 		"org/sharded": absolute(t, filepath.Join(tinyModels, "llama3-sharded")),
-		"org/files":   absolute(t, "testdata")}}
+		"org/files":   absolute(t, "testdata"),
+		"org/split":   absolute(t, filepath.Join("testdata", "split"))}}
 	unplug := serveHub(t, h)
 	refs := []string{"hf://org/single", "hf://org/sharded@main", "hf://org/sharded@" + commit,
-		"hf://org/files/qwen3.gguf"}
+		"hf://org/files/qwen3.gguf", "hf://org/split/qwen3-00002-of-00003.gguf"}
 	prints := map[string]string{}
 	for _, ref := range refs {
 		c := openTest(t, ref)
@@ -132,18 +133,20 @@ func TestHubRefusals(t *testing.T) {
 	write(t, filepath.Join(gpt2, configFile), base(map[string]any{"architectures": []string{"GPT2LMHeadModel"}}))
 	write(t, filepath.Join(gpt2, weightsFile), nil)
 	h := &fakeHub{repos: map[string]string{"org/gpt2": gpt2, "org/files": absolute(t, "testdata"),
-		"org/single": absolute(t, filepath.Join(tinyModels, "qwen3"))}}
+		"org/single": absolute(t, filepath.Join(tinyModels, "qwen3")),
+		"org/split":  absolute(t, filepath.Join("testdata", "split"))}}
 	serveHub(t, h)
 	for ref, want := range map[string]string{
-		"hf://org/gpt2":             `"GPT2LMHeadModel" is not supported`,
-		"hf://org/files":            "name one of its GGUF files, e.g. hf://org/files/",
-		"hf://org/files/other.gguf": "no file other.gguf",
-		"hf://org/unknown":          "404",
-		"hf://org":                  "not of the form",
-		"hf://org/name/file.bin":    "not of the form",
-		"hf://../name":              "not of the form",
-		"hf://org/name@../x":        "not of the form",
-		"hf://org/name/../x.gguf":   "not of the form",
+		"hf://org/gpt2":                            `"GPT2LMHeadModel" is not supported`,
+		"hf://org/files":                           "name one of its GGUF files, e.g. hf://org/files/",
+		"hf://org/files/other.gguf":                "no file other.gguf",
+		"hf://org/split/qwen3-00001-of-00004.gguf": "no file qwen3-00001-of-00004.gguf",
+		"hf://org/unknown":                         "404",
+		"hf://org":                                 "not of the form",
+		"hf://org/name/file.bin":                   "not of the form",
+		"hf://../name":                             "not of the form",
+		"hf://org/name@../x":                       "not of the form",
+		"hf://org/name/../x.gguf":                  "not of the form",
 	} {
 		if _, err := Open(ref); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error should say %q: %v", ref, want, err)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/quire/quire/models/gguf"
 )
 
 // folderFile reports whether Open reads a file of a Hugging Face folder, or a tokenizer may: weights apart, or with
@@ -20,6 +22,10 @@ func folderFile(name string, weights bool) bool {
 func IsWeights(file string) bool {
 	return filepath.Ext(file) == ".safetensors" || filepath.Ext(file) == ".gguf"
 }
+
+// SplitNames returns the names of all files of a split GGUF model from that of one; name alone where it is not such a
+// name.
+func SplitNames(name string) []string { return gguf.SplitNames(name) }
 
 // folderTexts are the files of a folder that Open reads or that tokenizers may need, beside the weights.
 var folderTexts = []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile, weightsIndex,

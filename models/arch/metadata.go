@@ -38,10 +38,6 @@ var knownKeys = []string{
 // ReadMetadata builds the config of a GGUF file of one of decoders, which it returns too: from the file's metadata and,
 // where that is silent, from its tensors.
 func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
-	if n, ok := f.Int("split.count"); ok && n > 1 {
-		return Config{}, Decoder{}, Unsupported("merge them with llama.cpp's gguf-split",
-			"a GGUF model split into %d files", n)
-	}
 	name, _ := f.String("general.architecture")
 	experts, _ := f.Int(name + ".expert_count")
 	at := -1

@@ -10,6 +10,7 @@ package gguf
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -59,6 +60,7 @@ type File struct {
 	keys    []string // in file order
 	tensors []Tensor // in file order
 	byName  map[string]*Tensor
+	parts   []*File // of a split model
 }
 
 // Open maps the file at path and reads its tables. Need is nil where the whole file is there; of the data of tensors
@@ -114,10 +116,14 @@ func Parse(name string, data []byte) (*File, error) {
 
 // Close unmaps the file; the data of its tensors must not be used afterwards.
 func (f *File) Close() error {
-	if f.mapping == nil {
-		return nil
+	var errs []error
+	for _, part := range f.parts {
+		errs = append(errs, part.Close())
 	}
-	return f.mapping.Close()
+	if f.mapping != nil {
+		errs = append(errs, f.mapping.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Release tells the operating system that a tensor's pages are not needed in memory for now (see mapped.File.Release).

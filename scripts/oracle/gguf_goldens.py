@@ -8,6 +8,7 @@ Writes, all with other people's writers and decoders (packages gguf, safetensors
                         metadata of every value type
   dtypes.safetensors    f32, bf16, f16 tensors of awkward values and X.to.Y (stored as integers) as torch converts them
   NAME.gguf             tiny checkpoints of TESTDATA_MODELS in F16, converted as llama.cpp's convert_hf_to_gguf does
+  split/                one of them in several files, of which the first has only metadata
   smollm2.json          SHA-256 and first values of every tensor of SMOLLM2.gguf as transformers loads it (float32)
 """
 import hashlib, json, math, sys
@@ -89,7 +90,7 @@ def permute(w, heads):
     return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
-def convert(folder, path, arch, extra=None):
+def convert(folder, path, arch, extra=None, **split):
     config = json.loads((folder / "config.json").read_text())
     rope = config.get("rope_parameters") or {}
     rope = rope.get("full_attention", rope)
@@ -99,7 +100,7 @@ def convert(folder, path, arch, extra=None):
     theta = rope.get("rope_theta") or config.get("rope_theta")
     if extra == "llama3":
         theta = 500000.0  # as in every Llama 3.1: the longest wavelengths exceed 8192
-    w = gguf.GGUFWriter(path, arch)
+    w = gguf.GGUFWriter(path, arch, **split)
     w.add_block_count(config["num_hidden_layers"]), w.add_context_length(config["max_position_embeddings"])
     w.add_embedding_length(config["hidden_size"]), w.add_feed_forward_length(config["intermediate_size"])
     w.add_head_count(heads), w.add_head_count_kv(kv), w.add_rope_freq_base(theta)
@@ -197,6 +198,8 @@ def main():
     convert(tiny / "olmo2", out / "olmo2.gguf", "olmo2")
     for name, arch in {"mixtral": "llama", "qwen3-moe": "qwen3moe", "olmoe": "olmoe"}.items():
         convert(tiny / name, out / f"{name}.gguf", arch)
+    (out / "split").mkdir(exist_ok=True)
+    convert(tiny / "qwen3", out / "split" / "qwen3.gguf", "qwen3", split_max_tensors=20, small_first_shard=True)
     write_smollm2(smollm2, out / "smollm2.json")
 
 
