@@ -30,6 +30,14 @@ const (
 	IQ4_NL Type = 20
 	IQ4_XS Type = 23
 	MXFP4  Type = 39
+
+	IQ2_XXS Type = 16
+	IQ2_XS  Type = 17
+	IQ3_XXS Type = 18
+	IQ1_S   Type = 19
+	IQ3_S   Type = 21
+	IQ2_S   Type = 22
+	IQ1_M   Type = 29
 )
 
 // codec describes one encoding: blockBytes bytes hold blockLen elements.
@@ -59,12 +67,19 @@ var codecs = map[Type]codec{
 	IQ4_NL: {"IQ4_NL", 32, 18, decodeBlocks(32, 18, decodeIQ4NL), blocks.Format{}, nil},
 	IQ4_XS: {"IQ4_XS", 256, 136, decodeBlocks(256, 136, decodeIQ4XS), blocks.Format{}, nil},
 	MXFP4:  {"MXFP4", 32, 17, decodeBlocks(32, 17, decodeMXFP4), blocks.Format{}, nil},
+
+	IQ2_XXS: {"IQ2_XXS", 256, 66, decodeBlocks(256, 66, decodeIQ2XXS), blocks.Format{}, nil},
+	IQ2_XS:  {"IQ2_XS", 256, 74, decodeBlocks(256, 74, decodeIQ2XS), blocks.Format{}, nil},
+	IQ3_XXS: {"IQ3_XXS", 256, 98, decodeBlocks(256, 98, decodeIQ3XXS), blocks.Format{}, nil},
+	IQ1_S:   {"IQ1_S", 256, 50, decodeBlocks(256, 50, decodeIQ1S), blocks.Format{}, nil},
+	IQ3_S:   {"IQ3_S", 256, 110, decodeBlocks(256, 110, decodeIQ3S), blocks.Format{}, nil},
+	IQ2_S:   {"IQ2_S", 256, 82, decodeBlocks(256, 82, decodeIQ2S), blocks.Format{}, nil},
+	IQ1_M:   {"IQ1_M", 256, 56, decodeBlocks(256, 56, decodeIQ1M), blocks.Format{}, nil},
 }
 
 // unsupportedNames are ggml's names of encodings that are known but not read, for error messages.
 var unsupportedNames = map[Type]string{
-	9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
-	24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
+	9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
 	41: "Q1_0",
 }
 

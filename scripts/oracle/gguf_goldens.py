@@ -6,6 +6,7 @@
 Writes, all with other people's writers and decoders (packages gguf, safetensors, torch, transformers):
   types.gguf            for each block type T: tensor T of random blocks and T.expected (F32) as gguf.quants decodes it;
                         metadata of every value type
+  ../gguf/grids.bin     the tables of the IQ types, as the gguf package has them
   dtypes.safetensors    f32, bf16, f16 tensors of awkward values and X.to.Y (stored as integers) as torch converts them
   NAME.gguf             tiny checkpoints of TESTDATA_MODELS in F16, converted as llama.cpp's convert_hf_to_gguf does
   split/                one of them in several files, of which the first has only metadata
@@ -17,14 +18,17 @@ from pathlib import Path
 import gguf
 import numpy as np
 import torch
+from gguf import quants
 from gguf.quants import dequantize
 from safetensors.torch import load_file, save_file
 
 TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K",
-         "Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4"]
+         "Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4",
+         "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M"]
 # Byte offsets of the float16 fields in a block: random bytes there would be NaNs and infinities.
 HALF_FIELDS = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
-               "Q2_K": [80, 82], "Q3_K": [108], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": []}
+               "Q2_K": [80, 82], "Q3_K": [108], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": [],
+               "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ1_S": [0], "IQ1_M": []}
 
 
 def random_blocks(rng, name, rows, row):
@@ -39,7 +43,14 @@ def random_blocks(rng, name, rows, row):
     for at in HALF_FIELDS[name]:
         scale = (rng.standard_normal(len(data)) * np.exp2(rng.integers(-20, 4, len(data)))).astype(np.float16)
         data[:, at:at + 2] = scale[:, None].view(np.uint8)
+    if name == "IQ1_M":  # its float16 is in the high bits of four numbers
+        data[:, -1] &= 0xBF
     return data.reshape(rows, row // block * size)
+
+
+def write_grids(path):
+    tables = [quants.IQ2_XXS, quants.IQ2_XS, quants.IQ2_S, quants.IQ3_XXS, quants.IQ3_S, quants.IQ1_S]
+    path.write_bytes(b"".join(bytes.fromhex(table.grid_hex.decode()) for table in tables))
 
 
 def write_types(path):
@@ -185,6 +196,7 @@ def main():
     tiny, smollm2, out = map(Path, sys.argv[1:])
     out.mkdir(exist_ok=True)
     write_types(out / "types.gguf")
+    write_grids(out / ".." / "gguf" / "grids.bin")
     write_dtypes(out / "dtypes.safetensors")
     convert(tiny / "llama-bias", out / "llama-bias.gguf", "llama", "llama3")
     convert(tiny / "qwen2", out / "qwen2.gguf", "qwen2", "yarn")
