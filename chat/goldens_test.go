@@ -47,6 +47,10 @@ func (g *golden) render() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return g.with(template)
+}
+
+func (g *golden) with(template *Template) (string, error) {
 	return template.Render(g.Messages, Options{AddGenerationPrompt: g.AddGenerationPrompt, BOS: g.BOS, EOS: g.EOS,
 		ContinueFinalMessage: g.Continue, Tools: string(g.Tools), Documents: string(g.Documents),
 		Variables: string(g.Variables)})

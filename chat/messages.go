@@ -174,6 +174,8 @@ func (t *Template) arguments(function *jinja.Dict) *jinja.Dict {
 	}
 	text, isText := v.(string)
 	switch {
+	case isText && strings.TrimSpace(text) == "" && t.manners().argumentText:
+		return with(function, "arguments", "{}")
 	case isText && strings.TrimSpace(text) == "":
 		return with(function, "arguments", jinja.NewDict())
 	case isText && !t.manners().argumentText:
@@ -229,21 +231,28 @@ func (t *Template) learn() (m manners) {
 		text, _ := t.t.Render(vars, trials)
 		return text
 	}
-	call := func(content, arguments string) string {
+	call := func(content, arguments, behind string) string {
 		return render(`[{"role": "user", "content": "?"}, {"role": "assistant", "content": ` + content +
 			`, "tool_calls": [{"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": ` +
-			arguments + `}}]}]`)
+			arguments + `}}]}` + behind + `]`)
 	}
 	parts := render(`[{"role": "user", "content": [{"type": "text", "text": "` + needle + `"}]}]`)
 	m.parts = strings.Contains(parts, needle) && !strings.Contains(parts, "'"+needle) &&
 		!strings.Contains(parts, `"`+needle)
 	object, text := `{"a": "`+needle+`"}`, `"{\"a\": \"`+needle+`\"}"`
-	m.argumentText = !strings.Contains(call(`""`, object), object) && strings.Contains(call(`""`, text), object)
+	asObject := call(`""`, object, "")
+	m.argumentText = (!strings.Contains(asObject, needle) || strings.Contains(asObject, "'"+needle)) &&
+		strings.Contains(call(`""`, text, ""), object)
 	if m.argumentText {
 		object = text
 	}
-	null := call("null", object)
-	m.null = null != "" && strings.Count(null, "None") <= strings.Count(call(`""`, object), "None")
+	m.null = call("null", object, "") != ""
+	for _, behind := range []string{"", `, {"role": "tool", "name": "f", "tool_call_id": "abcdefghi", "content": "1"}`} {
+		null, empty := call("null", object, behind), call(`""`, object, behind)
+		if null == "" && empty != "" || strings.Count(null, "None") > strings.Count(empty, "None") {
+			m.null = false
+		}
+	}
 	return m
 }
 

@@ -68,7 +68,7 @@ func (p *parser) oneFilter(x expr) (expr, error) {
 		return nil, err
 	}
 	if filters[name] == nil {
-		return nil, p.fail("there is no filter %q", name)
+		p.unknown = append(p.unknown, p.fail("there is no filter %q", name))
 	}
 	f := &filterExpr{x: x, name: name}
 	if p.op("(") {
@@ -84,7 +84,7 @@ func (p *parser) test(x expr) (expr, error) {
 		return nil, err
 	}
 	if tests[name] == nil {
-		return nil, p.fail("there is no test %q", name)
+		p.unknown = append(p.unknown, p.fail("there is no test %q", name))
 	}
 	t := &testExpr{x: x, name: name}
 	next := p.peek()

@@ -265,6 +265,9 @@ func (f *filterExpr) apply(r *run, s *scope, v any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if filters[f.name] == nil {
+		return nil, fmt.Errorf("there is no filter %q", f.name)
+	}
 	out, err := filters[f.name](r, v, &params{args: args, kwargs: kwargs})
 	if err != nil {
 		return nil, fmt.Errorf("filter %s: %w", f.name, err)

@@ -12,6 +12,7 @@ func (p *parser) expression() (expr, error) {
 		return nil, err
 	}
 	defer p.leave()
+	from := len(p.unknown)
 	x, err := p.or()
 	for err == nil && p.skip(tokName, "if") {
 		var test, no expr
@@ -24,6 +25,7 @@ func (p *parser) expression() (expr, error) {
 			}
 		}
 		x = &condExpr{test, x, no}
+		p.unknown = p.unknown[:from]
 	}
 	return x, err
 }

@@ -58,6 +58,9 @@ func filterJoin(r *run, v any, p *params) (any, error) {
 }
 
 func filterMap(r *run, v any, p *params) (any, error) {
+	if !truth(v) { // which Jinja looks no further into
+		return &List{}, nil
+	}
 	items, err := iterate(v)
 	if err != nil {
 		return nil, err
@@ -111,6 +114,9 @@ func filterSelect(keep, ofAttribute bool) filter {
 		}
 		if err := p.done(); err != nil {
 			return nil, err
+		}
+		if !truth(v) {
+			return &List{}, nil
 		}
 		items, err := iterate(v)
 		if err != nil {

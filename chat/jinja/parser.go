@@ -13,6 +13,9 @@ type parser struct {
 	at     int
 	depth  int
 	loops  int // loops around the current statement
+	// unknown are filters and tests that there are none of. As in Jinja they are an error of the template, but one of
+	// rendering where they stand in a condition or its branches.
+	unknown []error
 }
 
 func parse(src string) ([]stmt, error) {
@@ -22,7 +25,18 @@ func parse(src string) ([]stmt, error) {
 	}
 	p := &parser{tokens: tokens}
 	body, _, err := p.statements()
+	if err == nil {
+		err = p.known(0)
+	}
 	return body, err
+}
+
+// known is an error if anything since from is unknown.
+func (p *parser) known(from int) error {
+	if len(p.unknown) > from {
+		return p.unknown[from]
+	}
+	return nil
 }
 
 func (p *parser) peek() token { return p.tokens[p.at] }
@@ -130,7 +144,11 @@ func (p *parser) block(end string) ([]stmt, error) {
 	if err := p.expect(tokBlockEnd, ""); err != nil {
 		return nil, err
 	}
+	from := len(p.unknown)
 	body, _, err := p.statements(end)
+	if err == nil {
+		err = p.known(from)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +198,8 @@ func (p *parser) statement(tag string, line int) (stmt, error) {
 
 func (p *parser) parseIf(line int) (stmt, error) {
 	s := &ifStmt{line: line}
+	from := len(p.unknown)
+	defer func() { p.unknown = p.unknown[:from] }()
 	for {
 		test, err := p.tuple(false, nil)
 		if err != nil {
@@ -197,8 +217,12 @@ func (p *parser) parseIf(line int) (stmt, error) {
 			continue
 		}
 		if end == "else" {
-			s.other, err = p.block("endif")
-			return s, err
+			if err := p.expect(tokBlockEnd, ""); err != nil {
+				return nil, err
+			}
+			if s.other, _, err = p.statements("endif"); err != nil {
+				return nil, err
+			}
 		}
 		return s, p.expect(tokBlockEnd, "")
 	}
@@ -225,9 +249,13 @@ func (p *parser) parseFor(line int) (stmt, error) {
 	if err := p.expect(tokBlockEnd, ""); err != nil {
 		return nil, err
 	}
+	from := len(p.unknown)
 	p.loops++
 	body, end, err := p.statements("endfor", "else")
 	p.loops--
+	if err == nil {
+		err = p.known(from)
+	}
 	if err != nil {
 		return nil, err
 	}
