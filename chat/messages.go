@@ -240,9 +240,13 @@ func (t *Template) learn() (m manners) {
 	m.parts = strings.Contains(parts, needle) && !strings.Contains(parts, "'"+needle) &&
 		!strings.Contains(parts, `"`+needle)
 	object, text := `{"a": "`+needle+`"}`, `"{\"a\": \"`+needle+`\"}"`
-	asObject := call(`""`, object, "")
-	m.argumentText = (!strings.Contains(asObject, needle) || strings.Contains(asObject, "'"+needle)) &&
-		strings.Contains(call(`""`, text, ""), object)
+	for _, content := range []string{`""`, "null"} { // some write calls beside one of them alone
+		asObject := call(content, object, "")
+		if strings.Contains(asObject, needle) && !strings.Contains(asObject, "'"+needle) {
+			break
+		}
+		m.argumentText = m.argumentText || strings.Contains(call(content, text, ""), object)
+	}
 	if m.argumentText {
 		object = text
 	}

@@ -1,15 +1,19 @@
 package chat
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quire/quire/chat/reply"
 )
 
 // published is testdata/published.json: how transformers renders published templates, which are not committed (see
@@ -120,4 +124,105 @@ func resultOf(text string, err error) string {
 		}
 	}
 	return "?"
+}
+
+// TestPublishedForms reads calls of tools, and reasoning, out of what published templates write of them, in the form
+// that is found for each: testdata/forms.txt. A "-" is none, and "~" stands before a form that the template itself
+// writes in no message, or in another way.
+func TestPublishedForms(t *testing.T) {
+	data, err := os.ReadFile("testdata/forms.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		name, forms, _ := strings.Cut(strings.TrimSpace(line), " ")
+		want[name] = strings.Join(strings.Fields(forms), " ")
+	}
+	for _, of := range readPublished(t).Templates {
+		t.Run(of.Name, func(t *testing.T) {
+			source := of.read(t)
+			template, err := Parse(source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := found(t, source, template); got != want[of.Name] {
+				t.Errorf("forms are\n%s %s\nwant %s", of.Name, got, want[of.Name])
+			}
+		})
+	}
+}
+
+const (
+	publishedCalls = `[{"id": "abcdefghi", "type": "function", "function": {"name": "weather", "arguments": ` +
+		`{"place": "Zürich \"HB\", {1}", "days": 2, "deep": {"b": [1.5, true], "a": {}}, "on": false}}}]`
+	publishedTools = `[{"type": "function", "function": {"name": "weather", "description": "It.", "parameters": ` +
+		`{"type": "object", "properties": {"place": {"type": "string"}, "days": {"type": "integer"}, "deep": ` +
+		`{"type": "object"}, "on": {"type": "boolean"}}}}}]`
+)
+
+// completion is what a template writes of an answer with these members behind its generation prompt.
+func completion(template *Template, members, tools string) (prompt, text string) {
+	messages := []Message{{Role: "user", Content: "How warm?"}}
+	if !template.mentions("tools") {
+		tools = ""
+	}
+	prompt, err := template.Render(messages, Options{AddGenerationPrompt: true, Tools: tools, BOS: "<s>", EOS: "</s>"})
+	if err != nil {
+		return "", ""
+	}
+	answer := Message{Object: json.RawMessage(`{"role": "assistant", ` + members + `}`)}
+	whole, err := template.Render(append(messages, answer), Options{Tools: tools, BOS: "<s>", EOS: "</s>"})
+	if err != nil {
+		return "", ""
+	}
+	n := 0
+	for n < min(len(prompt), len(whole)) && prompt[n] == whole[n] {
+		n++
+	}
+	if at := strings.LastIndexAny(whole[:n], "<["); n < len(prompt) && at >= 0 && !strings.ContainsAny(whole[at:n], ">]") {
+		n = at // the prompt ends with another mark that begins alike
+	}
+	return prompt, strings.TrimSpace(whole[n:])
+}
+
+// found are the forms of a template, each with what it reads of the template's own text.
+func found(t *testing.T, source string, template *Template) string {
+	forms, err := reply.New(reply.Auto, reply.Auto, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasoning, calls := forms.Names()
+	if reasoning != "" && !readsReasoning(forms.WithoutCalls(), template) {
+		reasoning = "~" + reasoning
+	}
+	if calls != "" && !readsCalls(t, &forms, template) {
+		calls = "~" + calls
+	}
+	return strings.TrimSuffix(cmp.Or(reasoning, "-")+" "+cmp.Or(calls, "-"), "- -")
+}
+
+func readsReasoning(forms reply.Forms, template *Template) bool {
+	prompt, text := completion(template, `"content": "Warm.", "reasoning_content": "I looked."`, "")
+	parsed := forms.Parse(text, forms.Opens(prompt), "")
+	return strings.TrimSpace(parsed.Reasoning) == "I looked." && strings.HasPrefix(parsed.Text, "Warm.")
+}
+
+func readsCalls(t *testing.T, forms *reply.Forms, template *Template) bool {
+	_, text := completion(template, `"content": null, "tool_calls": `+publishedCalls, publishedTools)
+	parsed := forms.Parse(text, false, publishedTools)
+	if len(parsed.ToolCalls) != 1 {
+		return false
+	}
+	var given []struct{ Function struct{ Arguments any } }
+	var got any
+	call := parsed.ToolCalls[0]
+	if err := errors.Join(json.Unmarshal([]byte(publishedCalls), &given),
+		json.Unmarshal([]byte(call.Arguments), &got)); err != nil {
+		t.Fatal(err)
+	}
+	if call.Name != "weather" || !reflect.DeepEqual(got, given[0].Function.Arguments) {
+		t.Errorf("%q is %+v", text, call)
+	}
+	return true
 }

@@ -2,6 +2,7 @@ package reply
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -23,11 +24,14 @@ type calling struct {
 var callings = []calling{
 	{names: []string{"mistral"}, parse: mistral, idLength: 9, marks: []string{toolCalls, callID, callArgs},
 		in: func(template string) bool { return strings.Contains(template, toolCalls) }},
-	{names: []string{"hermes"}, parse: hermes, marks: []string{callStart, callEnd},
+	{names: []string{"granite"}, parse: granite, marks: []string{graniteCall},
+		in: func(template string) bool { return strings.Contains(template, graniteCall) }},
+	{names: []string{"hermes", "granite4"}, parse: hermes, marks: []string{callStart, callEnd},
 		before: callStart + "\n", after: "\n" + callEnd, argumentsKey: "arguments",
 		in: func(template string) bool { // others of these marks have XML between them
+			others := []string{functionStart, keyStart, "<tool_calls>", "<invoke"}
 			return strings.Contains(template, callStart) && strings.Contains(template, "arguments") &&
-				!strings.Contains(template, "<function=") && !strings.Contains(template, "<arg_key>")
+				!slices.ContainsFunc(others, func(mark string) bool { return strings.Contains(template, mark) })
 		}},
 	{names: []string{"llama3_json"}, parse: llama, marks: []string{pythonTag}, argumentsKey: "parameters",
 		in: func(template string) bool {
@@ -51,6 +55,14 @@ var callings = []calling{
 	{names: []string{"deepseek_v3", "deepseek_v31"}, parse: deepSeek,
 		marks: []string{deepStart, deepEnd, deepCall, deepSep, deepDone},
 		in:    func(template string) bool { return strings.Contains(template, deepCall) }},
+	{names: []string{"deepseek_v32", "deepseek_v4"}, parse: deepSeekBlock, marks: []string{dsml},
+		in: func(template string) bool { return strings.Contains(template, dsml) }},
+	{names: []string{"kimi_k2"}, parse: kimi, marks: []string{kimiStart, kimiEnd, kimiCall, kimiArgs, kimiDone},
+		in: func(template string) bool { return strings.Contains(template, kimiArgs) }},
+	{names: []string{"gemma4"}, parse: gemma, marks: []string{gemmaStart, gemmaEnd, gemmaQuote},
+		in: func(template string) bool { return strings.Contains(template, gemmaStart) }},
+	{names: []string{"phi4_mini_json"}, parse: phi, // whose templates say nothing of calls
+		in: func(template string) bool { return strings.Contains(template, "<|/tool|>") }},
 	{names: []string{"olmo3"}, parse: olmo, marks: []string{callsStart, callsEnd},
 		in: func(template string) bool { return strings.Contains(template, callsStart) }},
 	{names: []string{"pythonic", "llama4_pythonic"}, parse: pythonic, marks: []string{pythonStart, pythonEnd},
@@ -121,7 +133,7 @@ func mistral(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 		return nil, "", false
 	}
 	if list := strings.TrimLeft(behind, " \n"); strings.HasPrefix(list, "[{") || strings.HasPrefix(list, "[ ") {
-		calls, size, ok := decodeCalls(list)
+		calls, size, ok := decodeCalls(list, "arguments")
 		return calls, before + strings.TrimLeft(list[size:], "\n"), ok
 	}
 	for found {
@@ -147,15 +159,15 @@ func mistral(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 	return calls, before, true
 }
 
-// decodeCalls reads a list of calls at the start of a text.
-func decodeCalls(text string) (calls []ToolCall, size int, ok bool) {
+// decodeCalls reads a list of calls at the start of a text, each with arguments under one of keys.
+func decodeCalls(text string, keys ...string) (calls []ToolCall, size int, ok bool) {
 	d := json.NewDecoder(strings.NewReader(text))
 	var items []json.RawMessage
 	if d.Decode(&items) != nil || len(items) == 0 {
 		return nil, 0, false
 	}
 	for _, item := range items {
-		call, _, ok := decodeCall(string(item), "arguments")
+		call, _, ok := decodeCall(string(item), keys...)
 		if !ok {
 			return nil, 0, false
 		}

@@ -17,7 +17,9 @@ var thinkings = []thinking{
 	{names: []string{"mistral"}, start: "[THINK]", end: "[/THINK]"},
 	{names: []string{"seed_oss"}, start: "<seed:think>", end: "</seed:think>"},
 	{names: []string{"gemma4"}, start: "<|channel>", end: "<channel|>", label: "thought\n"},
-	{names: []string{"qwen3", "deepseek_r1", "deepseek_v3", "glm45", "olmo3"}, start: "<think>", end: "</think>"},
+	{names: []string{"granite"}, start: "Here is my thought process:", end: "Here is my response:"},
+	{names: []string{"qwen3", "deepseek_r1", "deepseek_v3", "deepseek_v4", "glm45", "kimi_k2", "olmo3"},
+		start: "<think>", end: "</think>"},
 	{names: []string{"openai_gptoss"}, start: channelMark + "analysis" + bodyMark, end: messageEnd, harmony: true},
 }
 

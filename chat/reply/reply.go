@@ -135,6 +135,17 @@ func oneOf(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
+// Names are those of the forms, "" for none.
+func (f *Forms) Names() (reasoning, calls string) {
+	if f.reasoning != nil {
+		reasoning = f.reasoning.names[0]
+	}
+	if f.calls != nil {
+		calls = f.calls.names[0]
+	}
+	return reasoning, calls
+}
+
 // HasReasoning says whether a form of reasoning is known.
 func (f *Forms) HasReasoning() bool { return f.reasoning != nil }
 

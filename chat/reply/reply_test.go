@@ -281,6 +281,10 @@ func TestCallsComeBack(t *testing.T) {
 // FuzzParse takes anything apart: parts are of the text, and arguments are objects.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"<think>a</think>b", "[f(a=1, b=['x', {'y': None}])]",
+		`<|tool_call>call:f{a:[<|"|>x<|"|>,{b:1}],c:None}<tool_call|>`,
+		"<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]",
+		"<" + dsml + "tool_calls>" + invokeStart + `f">` + givenStart + `a" string="true">b` + givenEnd + invokeEnd,
+		kimiStart + kimiCall + "functions.f:0" + kimiArgs + "{}" + kimiDone + kimiEnd,
 		"<function_calls>\nf(a=-.5)\n</function_calls>",
 		"<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
 		"<tool_call><function=f><parameter=a>1</parameter></function></tool_call>",

@@ -40,14 +40,16 @@ func (t Tools) isText(tool, argument string) bool {
 	return true
 }
 
-// argument is a value as JSON: what is written, where that is JSON and the argument is none of text, else text.
+// argument is a value as JSON: what is written, where that is JSON or a value of Python and the argument is none of
+// text, else text.
 func (t Tools) argument(tool, name, value string) string {
 	if trimmed := strings.TrimSpace(value); !t.isText(tool, name) {
-		switch {
-		case json.Valid([]byte(trimmed)):
+		if json.Valid([]byte(trimmed)) {
 			return trimmed
-		case trimmed == "None", trimmed == "True", trimmed == "False": // as templates in Python write them
-			return map[string]string{"None": "null", "True": "true", "False": "false"}[trimmed]
+		}
+		p := python{text: trimmed} // as templates write values that they do not make JSON of
+		if v, ok := p.value(); ok && p.atEnd() {
+			return v
 		}
 	}
 	return quoted(value)

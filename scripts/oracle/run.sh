@@ -29,6 +29,6 @@ oracle processors_goldens.py sampling/testdata/processors.json
 oracle tokenizer_goldens.py "$gguf"
 oracle tokenizer_more_goldens.py
 oracle chat_goldens.py
+oracle parquet_fixtures.py
 oracle collect_templates.py
 oracle template_goldens.py
-oracle parquet_fixtures.py
