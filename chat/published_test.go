@@ -180,7 +180,8 @@ func completion(template *Template, members, tools string) (prompt, text string)
 	for n < min(len(prompt), len(whole)) && prompt[n] == whole[n] {
 		n++
 	}
-	if at := strings.LastIndexAny(whole[:n], "<["); n < len(prompt) && at >= 0 && !strings.ContainsAny(whole[at:n], ">]") {
+	at := strings.LastIndexAny(whole[:n], "<[")
+	if n < len(prompt) && at >= 0 && !strings.ContainsAny(whole[at:n], ">]") {
 		n = at // the prompt ends with another mark that begins alike
 	}
 	return prompt, strings.TrimSpace(whole[n:])
