@@ -28,42 +28,16 @@ type segment struct {
 // addedMatcher finds added tokens, leftmost first, of those the longest.
 type addedMatcher struct {
 	tokens []addedToken
-	root   [256]int32       // first byte -> node, 0 none
-	edges  map[uint64]int32 // node<<8 | byte -> node
-	ends   []int32          // node -> index into tokens, -1 none
+	trie   // of indices into tokens
 }
 
 // newAddedMatcher matches each token by the text that written gives for it.
 func newAddedMatcher(tokens []addedToken, written func(string) string) *addedMatcher {
-	m := &addedMatcher{tokens: tokens, edges: make(map[uint64]int32), ends: []int32{-1}}
+	m := &addedMatcher{tokens, newTrie(0)}
 	for i, t := range tokens {
-		text := written(t.Content)
-		node := int32(0)
-		for j := 0; j < len(text); j++ {
-			next := m.step(node, text[j])
-			if next == 0 {
-				next = int32(len(m.ends))
-				m.ends = append(m.ends, -1)
-				if node == 0 {
-					m.root[text[j]] = next
-				} else {
-					m.edges[uint64(node)<<8|uint64(text[j])] = next
-				}
-			}
-			node = next
-		}
-		if node != 0 && m.ends[node] < 0 {
-			m.ends[node] = int32(i)
-		}
+		m.add(written(t.Content), int32(i))
 	}
 	return m
-}
-
-func (m *addedMatcher) step(node int32, b byte) int32 {
-	if node == 0 {
-		return m.root[b]
-	}
-	return m.edges[uint64(node)<<8|uint64(b)]
 }
 
 // find returns the first match in s at or after from.
@@ -87,16 +61,8 @@ func (m *addedMatcher) find(s string, from int) (start, end int, token *addedTok
 }
 
 // prefix returns the length of the longest match at the start of s, 0 for none.
-func (m *addedMatcher) prefix(s string) int {
-	longest, node := 0, int32(0)
-	for i := 0; i < len(s); i++ {
-		if node = m.step(node, s[i]); node == 0 {
-			break
-		}
-		if m.ends[node] >= 0 {
-			longest = i + 1
-		}
-	}
+func (m *addedMatcher) prefix(s string) (longest int) {
+	m.prefixes(s, func(length int, _ int32) { longest = length })
 	return longest
 }
 

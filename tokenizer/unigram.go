@@ -10,7 +10,7 @@ import (
 // unigram cuts a text into the pieces whose scores have the greatest sum (Viterbi's algorithm), as SentencePiece's and
 // Hugging Face tokenizers' Unigram models do. What is in no piece is unknown, at a price.
 type unigram struct {
-	trie       pieceTrie
+	trie       trie
 	scores     []float64 // by id; of pieces that the trie has
 	unk        int32
 	unkScore   float64
@@ -123,53 +123,10 @@ func lowestScore(scores []float64, counts func(id int) bool) float64 {
 	return lowest
 }
 
-// pieceTrie finds the pieces that a text begins with.
-type pieceTrie struct {
-	root  [256]int32       // first byte -> node, 0 none
-	edges map[uint64]int32 // node<<8 | byte -> node
-	ends  []int32          // node -> id, -1 none
-}
-
-func newPieceTrie(pieces map[string]int32) pieceTrie {
-	t := pieceTrie{edges: make(map[uint64]int32, 2*len(pieces)), ends: []int32{-1}}
+func newPieceTrie(pieces map[string]int32) trie {
+	t := newTrie(2 * len(pieces))
 	for piece, id := range pieces {
-		node := int32(0)
-		for i := 0; i < len(piece); i++ {
-			next := t.step(node, piece[i])
-			if next == 0 {
-				next = int32(len(t.ends))
-				t.ends = append(t.ends, -1)
-				if node == 0 {
-					t.root[piece[i]] = next
-				} else {
-					t.edges[uint64(node)<<8|uint64(piece[i])] = next
-				}
-			}
-			node = next
-		}
-		if node != 0 {
-			t.ends[node] = id
-		}
+		t.add(piece, id)
 	}
 	return t
-}
-
-func (t *pieceTrie) step(node int32, b byte) int32 {
-	if node == 0 {
-		return t.root[b]
-	}
-	return t.edges[uint64(node)<<8|uint64(b)]
-}
-
-// prefixes calls found for each piece that s begins with, the shortest first.
-func (t *pieceTrie) prefixes(s string, found func(length int, id int32)) {
-	node := int32(0)
-	for i := 0; i < len(s); i++ {
-		if node = t.step(node, s[i]); node == 0 {
-			return
-		}
-		if id := t.ends[node]; id >= 0 {
-			found(i+1, id)
-		}
-	}
 }
