@@ -129,7 +129,8 @@ func (e *Engine) maskedRequest(r *Request) (*maskedRequest, error) {
 			return masking.NewText(a, v), nil
 		})
 		if of.err != nil {
-			return nil, invalid("structured_outputs", "%w", of.err)
+			return nil, invalid("structured_outputs", "structured output by %s: %w; mend it or leave it out",
+				r.Structure.Kind, of.err)
 		}
 		m.machines[stopping.OfText] = of.Machine
 	}
