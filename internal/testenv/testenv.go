@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -126,9 +126,28 @@ func Go(t testing.TB) compute.Backend {
 
 // Path returns a file of the repository, by its path from the root.
 func Path(elem ...string) string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(append([]string{filepath.Dir(file), "..", ".."}, elem...)...)
+	return filepath.Join(append([]string{root}, elem...)...)
 }
+
+// root is the folder of the repository. It is found from the folder that a test starts in, as a binary built
+// with -trimpath does not know the paths of its sources.
+var root = findRoot()
+
+func findRoot() string {
+	folder, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	for ; folder != filepath.Dir(folder); folder = filepath.Dir(folder) {
+		text, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+		if err == nil && strings.HasPrefix(string(text), module) {
+			return folder
+		}
+	}
+	panic("testenv: tests run in a folder of the repository")
+}
+
+const module = "module github.com/quire/quire\n"
 
 // Families are the names of the tiny checkpoints under testdata/models.
 func Families(t testing.TB) []string {
