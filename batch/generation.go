@@ -5,18 +5,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/parameter"
 )
 
 // Values of [Spec.GenerationConfig].
 const (
-	GenerationAuto = "auto" // defaults of the model's generation_config.json
+	GenerationAuto = "auto" // defaults of the model's files
 	GenerationNone = "none"
 )
 
-// takeGeneration takes what the model's generation_config.json asks for as defaults of parameters that the job does not
-// give: those that vLLM takes, and typical_p. do_sample is ignored, as by vLLM.
-func (t *Task) takeGeneration(asked map[string]float64) error {
+// takeGeneration takes what the model's files ask for as defaults of parameters that the job does not give: a
+// generation_config.json, or metadata of a GGUF file.
+func (t *Task) takeGeneration(asked arch.Generation) error {
 	if t.GenerationConfig != GenerationAuto {
 		return nil
 	}
@@ -24,7 +25,7 @@ func (t *Task) takeGeneration(asked map[string]float64) error {
 	var taken []string
 	set := t.Sampling
 	for p := range parameter.Own() {
-		value, ok := asked[p.Name]
+		value, ok := asked.Asked[p.Name]
 		if !ok || slices.Contains(t.Given, p.Name) {
 			continue
 		}
@@ -34,8 +35,8 @@ func (t *Task) takeGeneration(asked map[string]float64) error {
 			*at, differs = value, *at != value
 		case *int:
 			if value != float64(int(value)) {
-				return endWith(Misused, "the model's generation_config.json has %s %v, which is no whole number: %s",
-					p.Name, value, remedy)
+				return endWith(Misused, "the model's %s has %s %v, which is no whole number: %s", asked.From, p.Name,
+					value, remedy)
 			}
 			*at, differs = int(value), float64(*at) != value
 		}
@@ -44,11 +45,24 @@ func (t *Task) takeGeneration(asked map[string]float64) error {
 		}
 	}
 	if err := set.Check(func(own string) string { return own }); err != nil {
-		return endWith(Misused, "the model's generation_config.json: %w: %s", err, remedy)
+		return endWith(Misused, "the model's %s: %w: %s", asked.From, err, remedy)
 	}
 	if t.Sampling = set; len(taken) > 0 {
-		t.say("the model's generation_config.json asks for %s; `generation-config` none keeps other defaults",
-			strings.Join(taken, ", "))
+		t.defaults = fmt.Sprintf("%s, of the model's %s", strings.Join(taken, ", "), asked.From)
+	}
+	if len(asked.Left) > 0 {
+		t.tell("warning: the model's %s asks for %s, which Quire does not take as defaults", asked.From,
+			strings.Join(asked.Left, ", "))
 	}
 	return nil
+}
+
+// Defaults says which defaults of parameters are those that the model's files ask for, "" where none is.
+func (t *Task) Defaults() string { return t.defaults }
+
+// sayDefaults tells of them.
+func (t *Task) sayDefaults() {
+	if t.defaults != "" {
+		t.say("defaults: %s; `generation-config` none takes none", t.defaults)
+	}
 }

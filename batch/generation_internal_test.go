@@ -6,12 +6,16 @@ import (
 	"testing"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models/arch"
 )
 
-// What a model's generation_config.json asks for is a default: of parameters that the job does not give, and where it
-// is not turned off.
+// What a model's files ask for is a default: of parameters that the job does not give, and where it is not turned off.
 func TestGenerationConfig(t *testing.T) {
-	asked := map[string]float64{"temperature": 0.6, "top_k": 20, "repetition_penalty": 1.1, "max_tokens": 9}
+	numbers := func(asked map[string]float64) arch.Generation {
+		return arch.Generation{From: "generation_config.json", Asked: asked}
+	}
+	asked := numbers(map[string]float64{"temperature": 0.6, "top_k": 20, "repetition_penalty": 1.1, "max_tokens": 9})
+	asked.Left = []string{"num_beams 4", "no_repeat_ngram_size 3"}
 	var said bytes.Buffer
 	task := func(config string, given ...string) *Task {
 		said.Reset()
@@ -29,16 +33,23 @@ func TestGenerationConfig(t *testing.T) {
 	if !auto.EngineConfig().Features.Has(engine.Penalties) {
 		t.Errorf("features %v", auto.EngineConfig().Features)
 	}
-	const asks = "asks for max_tokens 9, temperature 0.6, repetition_penalty 1.1"
-	if !strings.Contains(said.String(), asks) {
-		t.Errorf("said %q", said.String())
+	auto.sayDefaults()
+	for _, want := range []string{
+		"defaults: max_tokens 9, temperature 0.6, repetition_penalty 1.1, of the model's generation_config.json; ",
+		"warning: the model's generation_config.json asks for num_beams 4, no_repeat_ngram_size 3, which",
+	} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("said %q, want %q", said.String(), want)
+		}
 	}
 	none := task(GenerationNone)
-	if err := none.takeGeneration(asked); err != nil || none.Sampling.Temperature != 1 || said.Len() > 0 {
+	err := none.takeGeneration(asked)
+	if none.sayDefaults(); err != nil || none.Sampling.Temperature != 1 || said.Len() > 0 {
 		t.Errorf("%v, %+v, said %q", err, none.Sampling, said.String())
 	}
 	same := task(GenerationAuto)
-	if err := same.takeGeneration(map[string]float64{"temperature": 1}); err != nil || said.Len() > 0 {
+	err = same.takeGeneration(numbers(map[string]float64{"temperature": 1}))
+	if same.sayDefaults(); err != nil || said.Len() > 0 {
 		t.Errorf("%v, said %q", err, said.String())
 	}
 	for want, asked := range map[string]map[string]float64{
@@ -47,7 +58,7 @@ func TestGenerationConfig(t *testing.T) {
 		"generation_config.json: min_p is -1, but must be":                                       {"min_p": -1},
 	} {
 		o := task(GenerationAuto)
-		if err := o.takeGeneration(asked); err == nil || !strings.Contains(err.Error(), want) {
+		if err := o.takeGeneration(numbers(asked)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -126,6 +126,9 @@ func (o *Task) programConfig(model *models.Checkpoint, tok *tokenizer.Tokenizer)
 
 // PlanConfig is what the programs of the task's engine follow from, all but the backend: those of [RealModels.Open].
 func (o *Task) PlanConfig(model *models.Checkpoint) (engine.Config, error) {
+	if err := o.takeGeneration(model.Config.Generation); err != nil {
+		return engine.Config{}, err
+	}
 	tok, err := openTokenizer(model)
 	return o.programConfig(model, tok), err
 }

@@ -17,6 +17,7 @@ type Report struct {
 	Output      string         `json:"output"`
 	Shard       string         `json:"shard,omitempty"` // of which all figures are
 	Parameters  map[string]any `json:"parameters"`
+	Defaults    string         `json:"defaults,omitempty"` // of these, those that the model's files ask for
 	Plan        engine.Plan    `json:"plan"`
 
 	tally.Counts // of the whole job: of earlier runs and of this one
@@ -63,7 +64,8 @@ type Report struct {
 // report begins a report with what is known before anything is drawn.
 func (t *Task) report(fingerprint string, started time.Time) *Report {
 	return &Report{Version: t.Version, Model: t.Model, Fingerprint: fingerprint, Inputs: t.Inputs, Output: t.Output,
-		Shard: shardText(t.Shard), Parameters: t.parameters(), TotalSeconds: time.Since(started).Seconds()}
+		Shard: shardText(t.Shard), Parameters: t.parameters(), Defaults: t.defaults,
+		TotalSeconds: time.Since(started).Seconds()}
 }
 
 // report gathers the figures after a run.

@@ -131,6 +131,7 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 	if err := t.takeGeneration(model.Generation); err != nil {
 		return nil, err
 	}
+	t.sayDefaults()
 	j.fingerprint = model.Fingerprint
 	j.parts = t.parts(j.reader.NumRows())
 	if j.description, err = t.describe(j.reader, j.parts, j.fingerprint); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 )
@@ -73,6 +74,6 @@ type Models interface {
 type Identity struct {
 	Fingerprint string // of its files
 	Tokenizer   bool   // it has one; without, it takes prompt_token_ids only
-	// Generation are the parameters that its generation_config.json asks for.
-	Generation map[string]float64
+	// Generation are the defaults of sampling that its files ask for.
+	Generation arch.Generation
 }

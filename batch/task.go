@@ -125,9 +125,10 @@ type Task struct {
 	Spec
 	Options
 
-	opened *openedJob
-	queued string // in a queue, of which a worker does units; empty elsewhere
-	writer string // a name of its own for what is not published, where a shard may have several writers
+	opened   *openedJob
+	defaults string // those that the model's files ask for
+	queued   string // in a queue, of which a worker does units; empty elsewhere
+	writer   string // a name of its own for what is not published, where a shard may have several writers
 }
 
 // NewTask checks a job and how it is to be done. The error is a [*FieldError], or says which options contradict each

@@ -29,6 +29,12 @@ JSONL and for columns of Parquet files, and a value means the same in both. For 
 
 All these columns are also passed through to the output, as every column of the input is.
 
+The defaults below are those of a model whose files ask for no others. What its generation_config.json asks for
+(temperature, top_k, top_p, min_p, typical_p, repetition_penalty), or the keys of general.sampling of its GGUF file as
+llama.cpp has them (temp, top_k, top_p, min_p, xtc_probability, xtc_threshold, penalty_repeat), takes their place, unless
+"--generation-config none" is given. The first lines of a run, the plan and the report say which. A warning names what else
+these files ask for: the number of tokens that a GGUF file's penalty looks at, mirostat, beams.
+
 A column with another name is the user's own. Where its name is near to one of these ("temprature"), the job says so once.
 The names of OpenAI's Responses API that are common names of data ("input", "instructions", "reasoning", "text") are not in
 the table: Quire reads no such requests.

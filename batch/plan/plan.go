@@ -17,7 +17,8 @@ import (
 
 // Options of a plan.
 type Options struct {
-	Model string // as reports name it
+	Model    string // as reports name it
+	Defaults string // of parameters, those that the model's files ask for
 	// Context is the tokens of each sequence that sequences and speeds are told for; 0 is 2048, or the most that a
 	// sequence may have if that is less.
 	Context int
@@ -112,7 +113,8 @@ func (p *Planner) Plan(ctx context.Context) (*Report, error) {
 	if sketch.WeightBytes >= p.available {
 		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available}
 	}
-	r := &Report{Model: p.options.Model, Device: p.device(), Devices: p.devices, DeviceMemory: p.available}
+	r := &Report{Model: p.options.Model, Defaults: p.options.Defaults, Device: p.device(),
+		Devices: p.devices, DeviceMemory: p.available}
 	if t, ok := p.backend.Topology(); ok {
 		r.Topology = t.Name
 	}

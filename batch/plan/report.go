@@ -15,6 +15,7 @@ import (
 // Report is what a plan found; "sample plan --json" prints it as it is. Sizes are bytes of one device.
 type Report struct {
 	Model    string `json:"model"`
+	Defaults string `json:"defaults,omitempty"` // of parameters, those that the model's files ask for
 	Topology string `json:"topology,omitempty"`
 	Device   string `json:"device"`
 	// Devices is how many there are; each would run the whole model by itself.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 )
@@ -91,14 +92,24 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 }
 
 // Identify takes the content of the model's file for the model. With the word "tokenless" in it the model has no
-// tokenizer.
+// tokenizer; lines "asks NAME NUMBER" are defaults of parameters, and lines "left TEXT" what is not taken as one.
 func (fakeModels) Identify(_ context.Context, o *batch.Task) (batch.Identity, error) {
 	b, err := os.ReadFile(o.Model)
 	if err != nil {
 		return batch.Identity{}, fmt.Errorf("model %s: %w", o.Model, err)
 	}
+	asked := arch.Generation{From: "GGUF metadata", Asked: map[string]float64{}}
+	for line := range strings.Lines(string(b)) {
+		var name string
+		var value float64
+		if n, _ := fmt.Sscanf(line, "asks %s %g", &name, &value); n == 2 {
+			asked.Asked[name] = value
+		} else if left, ok := strings.CutPrefix(line, "left "); ok {
+			asked.Left = append(asked.Left, strings.TrimSpace(left))
+		}
+	}
 	return batch.Identity{Fingerprint: fmt.Sprintf("%x", sha256.Sum256(b)),
-		Tokenizer: !strings.Contains(string(b), "tokenless")}, nil
+		Tokenizer: !strings.Contains(string(b), "tokenless"), Generation: asked}, nil
 }
 
 // Lacks says that there is no device, if it is told to.

@@ -145,7 +145,8 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	if o.compile && config.Tokenizer == nil {
 		fmt.Fprintf(env.stderr, "%s has no tokenizer: with one, sample run compiles other programs\n", task.Model)
 	}
-	p, err := plan.New(config, groups, backend.NumDevices(), plan.Options{Model: task.Model, Context: o.context,
+	p, err := plan.New(config, groups, backend.NumDevices(), plan.Options{Model: task.Model,
+		Defaults: task.Defaults(), Context: o.context,
 		Trials: o.trials, Note: func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }})
 	if err != nil {
 		return err

@@ -19,6 +19,9 @@ func printPlan(w io.Writer, r *plan.Report) {
 	}
 	p := r.Plan
 	row("model", "%s: %s, %.2f B parameters in %s", r.Model, p.Model, float64(p.Parameters)/1e9, p.DType)
+	if r.Defaults != "" {
+		row("defaults", "%s", r.Defaults)
+	}
 	row("device", "%s, %s of memory", r.Device, plan.Size(r.DeviceMemory))
 	if together := max(1, p.Devices); r.Devices > 1 {
 		if together == 1 {

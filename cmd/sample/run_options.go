@@ -48,8 +48,8 @@ func (o *runOptions) define(f *flags) {
 				"or a "+
 				"file with a Jinja template. A prompt is always raw text")
 		s.StringVar(&o.spec.GenerationConfig, "generation-config", o.spec.GenerationConfig,
-			"`SOURCE` defaults of temperature, top-k and others: auto (what the model's generation_config.json asks "+
-				"for) or none (those below)")
+			"`SOURCE` defaults of temperature, top-k and others: auto (what the model's generation_config.json or "+
+				"GGUF file asks for) or none (those below)")
 		s.StringVar(&o.spec.Engine.DType, "dtype", o.spec.Engine.DType,
 			"`TYPE` weight type on the device: f32, bf16, f16, or auto (f32)")
 		s.IntVar(&o.spec.Engine.MaxModelLen, "max-model-len", 0,

@@ -25,8 +25,7 @@ type Config struct {
 
 	Context int `json:"-"` // the longest sequence that it is run with, for rope scaling longrope; 0: MaxPositions
 
-	// Generation are the parameters of sampling that the model's generation_config.json asks for, by their names.
-	Generation map[string]float64
+	Generation Generation `json:"-"` // defaults of sampling that the model's files ask for
 
 	Norm       Norm
 	RMSNormEps float64

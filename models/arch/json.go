@@ -224,22 +224,6 @@ func (j *JSON) specialTokens(c *Config, absent Defaults, generation []byte) erro
 	return nil
 }
 
-// generation reads the parameters of sampling that the text of a generation_config.json asks for, nil if none.
-func (j *JSON) generation() (asked map[string]float64) {
-	for _, name := range generationNames {
-		if _, ok := j.fields[name]; ok && string(j.fields[name]) != "null" {
-			if asked == nil {
-				asked = map[string]float64{}
-			}
-			asked[name] = j.Float(name, 0)
-		}
-	}
-	return asked
-}
-
-// generationNames are those that vLLM takes of a generation_config.json, and typical_p.
-var generationNames = []string{"temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty"}
-
 // dtype understands both the older torch_dtype and the newer dtype.
 func (j *JSON) dtype() dtypes.DType {
 	switch strings.TrimPrefix(j.String("dtype", j.String("torch_dtype", "")), "torch.") {

@@ -52,7 +52,7 @@ func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
 	}
 	d, m := decoders[at], &Metadata{File: f, prefix: name + "."}
 	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm,
-		Stored: Stored{Interleaved: d.GGUF.Interleaved}}
+		Stored: Stored{Interleaved: d.GGUF.Interleaved}, Generation: ggufGeneration(f)}
 	if err := m.sizes(&c); err != nil {
 		return Config{}, Decoder{}, err
 	}
