@@ -75,11 +75,24 @@ func (l programLimits) violations(hlo string) (found []string) {
 // the scores of tokens, once a step. It holds for all programs, or for those named by only.
 func checkPrograms(t *testing.T, cfg Config, only ...string) {
 	t.Helper()
+	done := precompiled(t, cfg, only...)
+	checkKernels(t, cfg, done)
+	checkMoves(t, cfg, done)
+}
+
+func precompiled(t *testing.T, cfg Config, only ...string) *Precompiled {
+	t.Helper()
 	done, err := Precompile(context.Background(), cfg, only...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer done.Close()
+	t.Cleanup(func() { done.Close() })
+	return done
+}
+
+// checkMoves is all of checkPrograms but that attention is in the kernels.
+func checkMoves(t *testing.T, cfg Config, done *Precompiled) {
+	t.Helper()
 	enough := 2
 	if done.Plan.Transfers {
 		enough += 2
@@ -95,7 +108,6 @@ func checkPrograms(t *testing.T, cfg Config, only ...string) {
 	temporary := max(layer/2, 16*4*int64(done.Plan.slots*cfg.Model.Config.VocabSize))
 	limits := programLimits{cache: int(layer) / done.Plan.layout.DType.Size(),
 		gathered: done.Plan.slots * (cfg.Model.Config.VocabSize + done.Plan.Devices)}
-	checkKernels(t, cfg, done)
 	leaves, on := 0, cfg.Backend.(interface{ Platform() string })
 	for _, program := range done.Programs {
 		e := program.Executable.(*xla.Executable)

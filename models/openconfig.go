@@ -7,9 +7,8 @@ import (
 )
 
 // OpenConfig opens a model for its shapes: the checkpoint has the config and the tokenizer of ref and the weights of
-// [Dummy]. ref is as
-// in [Open], or a config.json by any name that ends in .json. Weights of a folder or a hub repository are neither read
-// nor fetched, and need not exist.
+// [Dummy]. ref is as in [Open], or a config.json by any name that ends in .json. Weights of a folder or a hub
+// repository are neither read nor fetched, and need not exist.
 func OpenConfig(ref string) (*Checkpoint, error) {
 	c, err := openConfig(ref)
 	if err != nil {

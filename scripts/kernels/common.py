@@ -2,8 +2,9 @@
 
     python common.py [--keep FILE]
 
-All are in bfloat16 with a scale of 1/sqrt(head_dim), with no window, for pages of 16, 32, 64 and 128 tokens. Those that FILE, an
-uncompressed file of payloads, has already are taken from it: so a model more takes minutes, and not an hour.
+All are in bfloat16, for pages of 16, 32, 64 and 128 tokens; those of models with a window, a soft cap or a scale of their own for pages
+of 16 and 64. Those that FILE, an uncompressed file of payloads, has already are taken from it: so a model more takes minutes, and not an
+hour.
 """
 import argparse
 import json
@@ -30,6 +31,32 @@ MODELS = [
     (15, 5, 64),  # SmolLM2-360M
     (14, 2, 64),  # Qwen2-0.5B, Qwen2.5-0.5B
 ]
+
+# Layers that need more said, as (heads, KV heads, head_dim, windows, scale, soft cap): window 0 is none, scale 0 is 1/sqrt(head_dim). Each is
+# captured for as many devices as FEWER_DEVICES and for FEWER_PAGES.
+LAYERS = [
+    (32, 4, 128, [0], 0, 0),  # Qwen3-30B-A3B
+    (64, 4, 128, [0], 0, 0),  # Qwen3-235B-A22B
+    (16, 16, 128, [0], 0, 0),  # OLMoE
+    (32, 2, 128, [0], 0, 0),  # GLM-4-9B
+    (40, 10, 128, [0], 0, 0),  # Phi-4
+    (32, 8, 128, [0], 1 / 128, 0),  # Granite 3 8B
+    (32, 8, 64, [0], 1 / 64, 0),  # Granite 3 2B
+    (4, 1, 256, [0, 512], 0, 0),  # Gemma 3 270M and 1B
+    (8, 4, 256, [0, 1024], 0, 0),  # Gemma 3 4B
+    (16, 8, 256, [0, 1024], 0, 0),  # Gemma 3 12B
+    (32, 16, 128, [0, 1024], 168**-0.5, 0),  # Gemma 3 27B
+    (8, 4, 256, [0, 4096], 0, 50),  # Gemma 2 2B
+    (16, 8, 256, [0, 4096], 0, 50),  # Gemma 2 9B
+    (32, 8, 128, [4096], 0, 0),  # Mistral-7B v0.1
+    (32, 8, 128, [32768], 0, 0),  # Ministral 8B
+    (32, 32, 128, [4096], 0, 0),  # OLMo-3 7B
+    (40, 8, 128, [4096], 0, 0),  # OLMo-3 32B
+    (24, 2, 128, [4096], 0, 0),  # StarCoder2-3B
+    (36, 4, 128, [4096], 0, 0),  # StarCoder2-7B
+]
+FEWER_DEVICES = [1, 2, 4, 8]
+FEWER_PAGES = [16, 64]
 DEVICES = [1, 2, 4, 8, 16, 32]
 PAGES = [16, 32, 64, 128]
 
@@ -55,10 +82,24 @@ def configs():
                 shapes[h, kvh, head_dim] = True
     for heads, kv_heads, head_dim in shapes:
         for page_size in PAGES:
-            yield {
-                "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "page_size": page_size, "dtype": "bfloat16", "kv_dtype": "bfloat16",
-                "scale": head_dim ** -0.5, "window": 0, "soft_cap": 0.0,
-            }
+            yield config(heads, kv_heads, head_dim, page_size)
+    more = {}
+    for heads, kv_heads, head_dim, windows, scale, soft_cap in LAYERS:
+        for devices in FEWER_DEVICES:
+            h, kvh = part(heads, kv_heads, devices)
+            plain = windows == [0] and not scale and not soft_cap
+            if can_be_tiled(kvh, head_dim) and not (plain and (h, kvh, head_dim) in shapes):
+                more.update({(h, kvh, head_dim, window, scale, soft_cap): True for window in windows})
+    for heads, kv_heads, head_dim, window, scale, soft_cap in more:
+        for page_size in FEWER_PAGES:
+            yield config(heads, kv_heads, head_dim, page_size, window, scale, soft_cap)
+
+
+def config(heads, kv_heads, head_dim, page_size, window=0, scale=0, soft_cap=0):
+    return {
+        "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "page_size": page_size, "dtype": "bfloat16", "kv_dtype": "bfloat16",
+        "scale": scale or head_dim ** -0.5, "window": window, "soft_cap": float(soft_cap),
+    }  # fmt: skip
 
 
 def key(config, queries, pages):
@@ -83,13 +124,13 @@ def main():
     a = p.parse_args()
     kept = payloads(a.keep.read_bytes()) if a.keep else {}
     with tempfile.TemporaryDirectory() as folder:
-        for config in configs():
-            source, usual = capture.module_for(config)
+        for wanted_config in configs():
+            source, usual = capture.module_for(wanted_config)
             for queries in usual:
-                queries, pages = source.blocks(config, queries)
-                wanted = key(config, queries, pages)
+                queries, pages = source.blocks(wanted_config, queries)
+                wanted = key(wanted_config, queries, pages)
                 if wanted not in kept:
-                    path, = capture.write(config, [queries], pages, 0, pathlib.Path(folder))
+                    path, = capture.write(wanted_config, [queries], pages, 0, pathlib.Path(folder))
                     kept[wanted] = path.read_bytes()
                     print(path.name, file=sys.stderr, flush=True)
                 sys.stdout.buffer.write(kept[wanted])

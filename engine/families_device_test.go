@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/models"
+)
+
+// Each family's programs for TPUs and GPUs are as a Llama's: the state in place, nothing as large as a layer's cache
+// written anew. On GPUs attention is in the kernel; for TPUs only the published shapes have payloads.
+func TestFamiliesForAccelerators(t *testing.T) {
+	testenv.Slow(t)
+	for _, family := range testenv.Families(t) {
+		for _, topology := range []string{"v5e:1x1", "h200:1"} {
+			t.Run(family+" "+topology, func(t *testing.T) {
+				backend := testenv.Topology(t, topology)
+				// A TPU's compiler moves smaller caches into VMEM while they are read.
+				cfg := Config{Model: enlarged(t, family, 2048), Backend: backend, DType: dtypes.BFloat16, MaxSeqs: 64,
+					KVMemory: 1 << 30}
+				checkMoves(t, cfg, precompiled(t, cfg))
+				for _, use := range backend.KernelUses() {
+					if use.Kernel == "" && backend.Platform() == "cuda" {
+						t.Errorf("attention has its plain form for %s: %s", use.For, use.Reason)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Weights in blocks and in int8 are read as they are: no matrix is written anew as floats, which would take 64 MiB.
+func TestWeightsForAccelerators(t *testing.T) {
+	testenv.Slow(t)
+	for _, family := range []string{"llama3", "qwen3-moe"} {
+		for _, topology := range []string{"v5e:1x1", "h200:1"} {
+			for _, weights := range []string{"int8", "q8_0", "q4_0"} {
+				t.Run(family+" "+topology+" "+weights, func(t *testing.T) {
+					cfg := Config{Model: enlarged(t, family, 32<<10), Backend: testenv.Topology(t, topology),
+						DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 256 << 20, Weights: weights}
+					checkMoves(t, cfg, precompiled(t, cfg))
+				})
+			}
+		}
+	}
+}
+
+// enlarged is a tiny checkpoint's model with random weights, heads as large as those that are published, and so many
+// activations within a layer's MLP, or of all experts of a layer.
+func enlarged(t *testing.T, family string, intermediate int) *models.Checkpoint {
+	t.Helper()
+	text, err := os.ReadFile(testenv.Path("testdata", "models", family, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config map[string]any
+	if err := json.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	enlarge(config, intermediate)
+	if inner, ok := config["text_config"].(map[string]any); ok {
+		enlarge(inner, intermediate)
+	}
+	if text, err = json.Marshal(config); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := models.OpenConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// enlarge sets the sizes of a config.
+func enlarge(config map[string]any, intermediate int) {
+	const headDim = 128
+	for _, name := range []string{"num_local_experts", "num_experts"} {
+		if experts, ok := config[name].(float64); ok {
+			intermediate /= int(experts)
+		}
+	}
+	for name, size := range map[string]any{"hidden_size": 8 * headDim, "num_attention_heads": 8,
+		"num_key_value_heads": 4, "head_dim": headDim, "intermediate_size": intermediate,
+		"moe_intermediate_size": intermediate,
+		"vocab_size":            1024, "max_position_embeddings": 4096, "sliding_window": 512, "query_pre_attn_scalar": headDim,
+		"original_max_position_embeddings": 1024} {
+		if old, ok := config[name]; ok && (old != nil || name == "head_dim") {
+			config[name] = size
+		}
+	}
+	rope, _ := config["rope_parameters"].(map[string]any)
+	part, ok := rope["partial_rotary_factor"].(float64)
+	if !ok {
+		part = 1
+	}
+	for _, name := range []string{"long_factor", "short_factor"} {
+		if list, ok := rope[name].([]any); ok {
+			divisors := int(headDim/2*part) - len(list)
+			rope[name] = slices.Concat(list, slices.Repeat(list[len(list)-1:], divisors))
+		}
+	}
+	if _, ok := rope["original_max_position_embeddings"]; ok {
+		rope["original_max_position_embeddings"] = 1024
+	}
+}
