@@ -96,7 +96,9 @@ func (l Layout) decode(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opti
 	}
 	out := l.online(Reshape(q, t, l.KVHeads, group, l.HeadDim), InsertAxes(ends, 1), first, ceilDiv(last, size), size,
 		opts,
-		func(block *Node) (k, v *Node) { return l.block(cache, batch.SlotIDs, batch.PageIndices, block, size) })
+		func(block *Node) (k, v vectors) {
+			return l.block(cache, batch.SlotIDs, batch.PageIndices, block, size, l.products(q.DType()))
+		})
 	return ConvertDType(Reshape(out, dims...), q.DType())
 }
 
@@ -134,7 +136,7 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 			block = Reshape(TransposeAllAxes(block, 1, 2, 0, 3), 1, l.KVHeads, group*queryBlock, l.HeadDim)
 			rowEnds := Reshape(BroadcastPrefix(ends, group), 1, group*queryBlock)
 			out := l.online(block, rowEnds, first, ceilDiv(last, size), size, opts,
-				func(b *Node) (k, v *Node) { return l.block(cache, slot, pages, b, size) })
+				func(b *Node) (k, v vectors) { return l.block(cache, slot, pages, b, size, l.products(q.DType())) })
 			out = TransposeAllAxes(Reshape(out, l.KVHeads, group, queryBlock, l.HeadDim), 2, 0, 1, 3)
 			out = ConvertDType(Reshape(out, queryBlock, heads, l.HeadDim), q.DType())
 			more := LessThan(AddScalar(start, queryBlock), limit)
@@ -150,15 +152,16 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 // online is the softmax over blocks of context [first, last) for B sequences with M rows of queries for each KV head.
 //
 // q is [B, KVH, M, D]; ends i32[B, M] or [B, 1] is how many positions a row sees (0: none, and its result is 0); read
-// gives a block's keys and values, [B, KVH, size, D] each. The result is f32 [B, KVH, M, D].
+// gives a block's keys and values. The result is f32 [B, KVH, M, D].
 //
 // A block behind a row's end leaves the row's sums as they are, bit for bit, so that other rows' lengths do not matter.
-func (l Layout) online(q, ends, first, last *Node, size int, opts Options, read func(block *Node) (k, v *Node)) *Node {
+func (l Layout) online(q, ends, first, last *Node, size int, opts Options,
+	read func(block *Node) (k, v vectors)) *Node {
 	g := q.Graph()
 	dims := q.Shape().Dimensions
 	b, m := dims[0], dims[2]
-	rows := []int{b, l.KVHeads, m}
-	q = ConvertDType(MulScalar(ConvertDType(q, dtypes.Float32), opts.Scale), l.DType)
+	rows, products := []int{b, l.KVHeads, m}, l.products(q.DType())
+	q = ConvertDType(MulScalar(toFloat32(q), opts.Scale), products)
 	ends = InsertAxes(ends, 1, -1) // [B, 1, M or 1, 1]
 
 	type sums struct{ Block, Max, Total, Acc *Node }
@@ -172,7 +175,8 @@ func (l Layout) online(q, ends, first, last *Node, size int, opts Options, read 
 		func(s sums) *Node { return LessThan(s.Block, last) },
 		func(s sums) sums {
 			k, v := read(s.Block)
-			scores := toFloat32(Dot(q, k).General([]int{3}, []int{0, 1}, []int{3}, []int{0, 1})) // [B, KVH, M, size]
+			scores := toFloat32(Dot(q, k.numbers).General([]int{3}, []int{0, 1}, []int{3}, []int{0, 1}))
+			scores = k.times(scores) // [B, KVH, M, size]
 			if opts.SoftCap > 0 {
 				scores = MulScalar(Tanh(DivScalar(scores, opts.SoftCap)), opts.SoftCap)
 			}
@@ -186,8 +190,8 @@ func (l Layout) online(q, ends, first, last *Node, size int, opts Options, read 
 			top := Max(s.Max, ReduceMax(scores, 3))
 			weights := Where(seen, Exp(Sub(scores, InsertAxes(top, -1))), ZerosLike(scores))
 			keep := Exp(Sub(s.Max, top))
-			part := toFloat32(Dot(ConvertDType(weights, l.DType), v).General([]int{3}, []int{0, 1}, []int{2},
-				[]int{0, 1}))
+			part := toFloat32(Dot(ConvertDType(v.times(weights), products), v.numbers).General([]int{3}, []int{0, 1},
+				[]int{2}, []int{0, 1}))
 			return sums{
 				Block: AddScalar(s.Block, 1),
 				Max:   top,

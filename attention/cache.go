@@ -1,6 +1,7 @@
 // Package attention stores the keys and values of the tokens seen so far, and attends to them.
 //
-// A cache holds one layer: K and V of each KV head, interleaved k0,v0,k1,v1,... as [.., 2*KVH, D]. It has two layouts
+// A cache holds one layer: K and V of each KV head, interleaved k0,v0,k1,v1,... as [.., 2*KVH, D], or [.., 2*KVH, D+4]
+// where they are bytes with a scale each (quantized.go). It has two layouts
 // with the same methods. The paged layout is a pool of pages [P, page_size, 2*KVH, D] that sequences own by their page
 // lists. The contiguous layout is [R, max_len, 2*KVH, D], one row a slot; it shares nothing and is the simple reference
 // for the paged one. On TPU the last two axes may be one: [Layout.ForTPU].
@@ -32,7 +33,8 @@ type Layout struct {
 	Pages, PageSize int
 	KVHeads         int
 	HeadDim         int
-	DType           dtypes.DType
+	// DType is of keys and values: a float, Int8 or F8E4M3FN, see quantized.go.
+	DType dtypes.DType
 	// Flat puts a token's heads into one axis: [Pages, PageSize, 2*KVHeads*HeadDim], the same numbers in the same
 	// order. See [Layout.ForTPU].
 	Flat bool
@@ -56,15 +58,15 @@ func (l Layout) Shape() shapes.Shape {
 		return shapes.Make(l.DType, l.Pages, l.PageSize, l.heads()/l.Packed, l.Packed, 2*l.HeadDim)
 	}
 	if l.Flat {
-		return shapes.Make(l.DType, l.Pages, l.PageSize, 2*l.KVHeads*l.HeadDim)
+		return shapes.Make(l.stored(), l.Pages, l.PageSize, 2*l.KVHeads*l.width())
 	}
-	return shapes.Make(l.DType, l.Pages, l.PageSize, 2*l.KVHeads, l.HeadDim)
+	return shapes.Make(l.stored(), l.Pages, l.PageSize, 2*l.KVHeads, l.width())
 }
 
 // BytesPerToken returns the bytes that a token takes in one layer: 2 * KVH * D * sizeof(dtype), where a packed cache
-// has KVH rounded up.
+// has KVH rounded up, and a quantized one 2 * KVH * (D + 4).
 func (l Layout) BytesPerToken() int64 {
-	return 2 * int64(l.heads()) * int64(l.HeadDim) * int64(l.DType.Size())
+	return 2 * int64(l.heads()) * int64(l.width()) * int64(l.stored().Size())
 }
 
 // PagedLayout and ContiguousLayout describe the two kinds.
@@ -86,10 +88,13 @@ func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) 
 		cache, k, v, dests := in[0], in[1], in[2], in[3]
 		token := l.Shape().Dimensions[2:]
 		kv := Stack([]*Node{k, v}, 2)
+		if l.Quantized() {
+			kv = l.quantize(kv)
+		}
 		if missing := l.heads() - l.KVHeads; missing > 0 {
 			kv = Pad(kv, ScalarZero(k.Graph(), k.DType()), compute.PadAxis{}, compute.PadAxis{End: missing})
 		}
-		kv = ConvertDType(Reshape(kv, append([]int{k.Shape().Dimensions[0]}, token...)...), l.DType)
+		kv = ConvertDType(Reshape(kv, append([]int{k.Shape().Dimensions[0]}, token...)...), l.stored())
 		flat := Reshape(cache, append([]int{l.Pages * l.PageSize}, token...)...)
 		return []*Node{Reshape(control.ScatterSet(flat, dests, kv), l.Shape().Dimensions...)}
 	}
@@ -99,7 +104,7 @@ func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) 
 // composite applies an operation on the cache that a backend may have of its own, for the dtypes that such forms take.
 func (l Layout) composite(op string, attrs any, in []*Node, result shapes.Shape, plain func(in []*Node) []*Node) *Node {
 	switch l.DType {
-	case dtypes.Float32, dtypes.BFloat16, dtypes.Float16:
+	case dtypes.Float32, dtypes.BFloat16, dtypes.Float16, dtypes.Int8, dtypes.F8E4M3FN:
 		return control.Composite(op, attrs, in, []shapes.Shape{result}, plain)[0]
 	}
 	return plain(in)[0]
@@ -233,12 +238,13 @@ func (l Layout) ZeroPages(cache, mask *Node) *Node {
 	})
 }
 
-// block reads the keys and values, [B, KVH, blockSize, D] each, of blockSize tokens of context from position
-// block*blockSize on for B sequences. What lies behind a sequence's end is arbitrary but finite.
+// block reads the keys and values of blockSize tokens of context from position block*blockSize on for B sequences, for
+// products of a dtype. What lies behind a sequence's end is arbitrary but finite.
 //
 // The vectors are gathered one by one into the order that the products want: gathering whole pages would need a
 // transposition after.
-func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize int) (k, v *Node) {
+func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize int, products dtypes.DType) (k,
+	v vectors) {
 	g := cache.Graph()
 	b := slots.Shape().Dimensions[0]
 	positions := Add(MulScalar(block, float64(blockSize)), Iota(g, shapes.Make(dtypes.Int32, b, blockSize), 1))
@@ -254,17 +260,24 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 		tokens = Add(MulScalar(rows, float64(l.PageSize)), Min(positions, scalar(g, l.PageSize-1)))
 	}
 	if l.Flat || l.Packed > 0 {
-		flat := Reshape(cache, l.Pages*l.PageSize, 2*l.heads()*l.HeadDim)
+		flat := Reshape(cache, l.Pages*l.PageSize, 2*l.heads()*l.width())
+		if l.Quantized() {
+			return l.openFlat(takeRows(flat, tokens), products)
+		}
 		kv := TransposeAllAxes(Reshape(takeRows(flat, tokens), b, blockSize, l.heads(), 2, l.HeadDim), 3, 0, 2, 1, 4)
-		part := func(i int) *Node {
-			return Squeeze(Slice(kv, AxisRange(i, i+1), AxisRange(), AxisRange(0, l.KVHeads)), 0)
+		part := func(i int) vectors {
+			return vectors{numbers: Squeeze(Slice(kv, AxisRange(i, i+1), AxisRange(), AxisRange(0, l.KVHeads)), 0)}
 		}
 		return part(0), part(1)
 	}
 	heads := Iota(g, shapes.Make(dtypes.Int32, 1, l.KVHeads, 1), 1)
-	vectors := Add(MulScalar(InsertAxes(tokens, 1), float64(2*l.KVHeads)), MulScalar(heads, 2))
-	flat := Reshape(cache, l.Pages*l.PageSize*2*l.KVHeads, l.HeadDim)
-	return takeRows(flat, vectors), takeRows(flat, AddScalar(vectors, 1))
+	keys := Add(MulScalar(InsertAxes(tokens, 1), float64(2*l.KVHeads)), MulScalar(heads, 2))
+	flat := Reshape(cache, l.Pages*l.PageSize*2*l.KVHeads, l.width())
+	keyRows, valueRows := takeRows(flat, keys), takeRows(flat, AddScalar(keys, 1))
+	if l.Quantized() {
+		return l.open(keyRows, products), l.open(valueRows, products)
+	}
+	return vectors{numbers: keyRows}, vectors{numbers: valueRows}
 }
 
 // takeRows returns rows of x by int32 indices of any shape; negative ones read row 0.

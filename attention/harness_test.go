@@ -24,14 +24,20 @@ type shape struct {
 	tokens, seqs            int // of the program: T and B
 	pageSize, perSeq, pages int
 	opts                    attention.Options
-	contiguous              bool
+	contiguous, flat        bool
+	kvType                  dtypes.DType // of the cache, where it is not that of queries
 }
 
 func (s shape) layout(dtype dtypes.DType) attention.Layout {
-	if s.contiguous {
-		return attention.ContiguousLayout(s.seqs, s.perSeq*s.pageSize, s.kvHeads, s.headDim, dtype)
+	if s.kvType != dtypes.InvalidDType {
+		dtype = s.kvType
 	}
-	return attention.PagedLayout(s.pages, s.pageSize, s.kvHeads, s.headDim, dtype)
+	l := attention.PagedLayout(s.pages, s.pageSize, s.kvHeads, s.headDim, dtype)
+	if s.contiguous {
+		l = attention.ContiguousLayout(s.seqs, s.perSeq*s.pageSize, s.kvHeads, s.headDim, dtype)
+	}
+	l.Flat = s.flat
+	return l
 }
 
 // withPages is s with pages of another size for the same number of tokens.
@@ -52,7 +58,11 @@ func (s shape) emptyCache(dtype dtypes.DType, nan bool) *tensors.Tensor {
 	if !nan {
 		return tensors.FromShape(shape)
 	}
-	switch dims, n := shape.Dimensions, float32(math.NaN()); dtype {
+	switch dims, n := shape.Dimensions, float32(math.NaN()); shape.DType {
+	case dtypes.Int8: // the scales are NaN
+		return tensors.FromFlatDataAndDimensions(slices.Repeat([]int8{-1}, shape.Size()), dims...)
+	case dtypes.Uint8:
+		return tensors.FromFlatDataAndDimensions(slices.Repeat([]uint8{0xff}, shape.Size()), dims...)
 	case dtypes.BFloat16:
 		return tensors.FromFlatDataAndDimensions(slices.Repeat([]bfloat16.BFloat16{bfloat16.FromFloat32(n)},
 			shape.Size()), dims...)
@@ -90,12 +100,22 @@ func newBatch(s shape, dtype dtypes.DType, seed uint64, seqs ...ragged) *batch {
 		return x
 	}
 	for _, q := range seqs {
-		b.k = append(b.k, values(q.length*s.kvHeads*s.headDim))
-		b.v = append(b.v, values(q.length*s.kvHeads*s.headDim))
+		b.k = append(b.k, s.cached(values(q.length*s.kvHeads*s.headDim)))
+		b.v = append(b.v, s.cached(values(q.length*s.kvHeads*s.headDim)))
 		b.q = append(b.q, values(q.length*s.heads*s.headDim))
 	}
 	b.placePages(seed)
 	return b
+}
+
+// cached are keys or values as the cache has them.
+func (s shape) cached(x []float32) []float32 {
+	if s.layout(dtypes.Float32).Quantized() {
+		for at := 0; at < len(x); at += s.headDim {
+			copy(x[at:], quantize(s.kvType, x[at:at+s.headDim]).values(s.kvType))
+		}
+	}
+	return x
 }
 
 func rounded(dtype dtypes.DType, x float32) float32 {

@@ -23,7 +23,8 @@ type Engine struct {
 	Layers string
 	// Weights is how matrices are held: see engine.Config.
 	Weights string
-	// DType is of the weights on the device, KVDType of keys and values: f32, bf16, f16 or auto.
+	// DType is of the weights on the device, KVDType of keys and values: f32, bf16, f16 or auto; int8 and fp8 are of
+	// keys and values only.
 	DType, KVDType string
 	// KV is the kind of KV cache: paged or basic.
 	KV string
@@ -82,7 +83,7 @@ func (e *Engine) Validate() error {
 	if _, err := parseDType("dtype", e.DType); err != nil {
 		return err
 	}
-	if _, err := parseDType("kv-dtype", e.KVDType); err != nil {
+	if _, err := parseDType(kvDType, e.KVDType); err != nil {
 		return err
 	}
 	if _, err := parseBackend(e.Backend); err != nil {
@@ -95,7 +96,7 @@ func (e *Engine) Validate() error {
 // parameters too.
 func (e *Engine) Config() engine.Config {
 	weights, _ := parseDType("dtype", e.DType) // Validate tells what is wrong
-	kv, _ := parseDType("kv-dtype", e.KVDType)
+	kv, _ := parseDType(kvDType, e.KVDType)
 	features, _ := e.features()
 	return engine.Config{
 		MaxSeqs: e.MaxSeqs, PageSize: e.PageSize, MaxModelLen: e.MaxModelLen, PrefillTokens: e.PrefillTokens,
@@ -110,8 +111,20 @@ func (e *Engine) features() (engine.Features, error) {
 	return engine.FeaturesNamed(strings.FieldsFunc(e.Features, func(r rune) bool { return r == ',' || r == ' ' })...)
 }
 
-// parseDType parses the name of a float type; auto is InvalidDType, which lets the engine choose.
+const kvDType = "kv-dtype"
+
+// parseDType parses the name of a type; auto is InvalidDType, which lets the engine choose. Field kv-dtype has two more.
 func parseDType(field, name string) (dtypes.DType, error) {
+	choices := "auto, f32, bf16 or f16"
+	if field == kvDType {
+		choices = "auto, f32, bf16, f16, int8 or fp8"
+		switch strings.ToLower(name) {
+		case "int8":
+			return dtypes.Int8, nil
+		case "fp8":
+			return dtypes.F8E4M3FN, nil
+		}
+	}
 	switch strings.ToLower(name) {
 	case "auto":
 		return dtypes.InvalidDType, nil
@@ -122,7 +135,7 @@ func parseDType(field, name string) (dtypes.DType, error) {
 	case "f16", "float16":
 		return dtypes.Float16, nil
 	}
-	return dtypes.InvalidDType, wrong(field, "is %q, but must be auto, f32, bf16 or f16", name)
+	return dtypes.InvalidDType, wrong(field, "is %q, but must be %s", name, choices)
 }
 
 // parseBackend checks the name of a backend and returns it as package xla takes it: with an absolute path.

@@ -154,18 +154,19 @@ func (o *Engine) settle(was map[string]any) (differences []string, err error) {
 			*field = then
 			continue
 		}
-		now, err := parseDType(strings.ReplaceAll(name, "_", "-"), *field)
+		flag := strings.ReplaceAll(name, "_", "-")
+		now, err := parseDType(flag, *field)
 		if err != nil {
 			return nil, err
 		}
-		if before, err := parseDType(name, then); err != nil || now != before {
+		if before, err := parseDType(flag, then); err != nil || now != before {
 			differences = append(differences, fmt.Sprintf("%s is %s, was %s", name, *field, then))
 		}
 	}
 	if _, err := parseDType("dtype", o.DType); err != nil {
 		return nil, err
 	}
-	_, err = parseDType("kv-dtype", o.KVDType)
+	_, err = parseDType(kvDType, o.KVDType)
 	slices.Sort(differences)
 	return differences, err
 }

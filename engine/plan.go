@@ -99,8 +99,12 @@ func (p Plan) String() string {
 		held = fmt.Sprintf("%s, activations in %s", p.Weights, p.DType)
 	}
 	row("model", "%s, %s parameters in %s, %s", p.Model, count(p.Parameters), held, bytesText(p.WeightBytes))
-	row("KV cache", "%s, %s a token (2 x layers x KV heads x head dim x %s), %s in all", p.KV,
-		bytesText(p.KVBytesPerToken), p.KVDType, bytesText(p.KVBytes))
+	vector := "head dim x " + p.KVDType
+	if p.layout.Quantized() {
+		vector = "(" + vector + " + a scale)"
+	}
+	row("KV cache", "%s, %s a token (2 x layers x KV heads x %s), %s in all", p.KV, bytesText(p.KVBytesPerToken),
+		vector, bytesText(p.KVBytes))
 	if p.layout.Paged {
 		row("pages", "%d of %s: %d tokens of context; up to %s a sequence", p.Pages, plural.Count(p.PageSize, "token"),
 			p.Pages*p.PageSize, plural.Count(p.PagesPerSeq, "page"))
@@ -135,10 +139,12 @@ func (c Config) dtypes() (weights, kv dtypes.DType, err error) {
 	if kv == dtypes.InvalidDType {
 		kv = weights
 	}
-	for _, d := range []dtypes.DType{weights, kv} {
-		if d != dtypes.Float32 && d != dtypes.BFloat16 && d != dtypes.Float16 {
-			return 0, 0, fmt.Errorf("dtype %s is not supported: choose float32, bfloat16 or float16", d)
-		}
+	floats := []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Float16}
+	if !slices.Contains(floats, weights) {
+		return 0, 0, fmt.Errorf("dtype %s is not supported: choose float32, bfloat16 or float16", weights)
+	}
+	if !slices.Contains(floats, kv) && kv != dtypes.Int8 && kv != dtypes.F8E4M3FN {
+		return 0, 0, fmt.Errorf("kv dtype %s is not supported: choose float32, bfloat16, float16, int8 or fp8", kv)
 	}
 	if !slices.Contains(Weights, c.Weights) && c.Weights != "" {
 		return 0, 0, fmt.Errorf("weights %q are not supported: choose %s", c.Weights, strings.Join(Weights, ", "))
@@ -148,6 +154,14 @@ func (c Config) dtypes() (weights, kv dtypes.DType, err error) {
 		return 0, 0, fmt.Errorf("weights %q are not supported for experts: choose int8 or a float", c.Weights)
 	}
 	return weights, kv, nil
+}
+
+// kvName is the name of a dtype of keys and values in plans, jobs and snapshots.
+func kvName(d dtypes.DType) string {
+	if d == dtypes.F8E4M3FN {
+		return "FP8"
+	}
+	return d.String()
 }
 
 // Weights are the values of [Config.Weights], beside "".
@@ -185,7 +199,7 @@ func (c Config) plan() (Plan, error) {
 		return Plan{}, err
 	}
 	p := Plan{
-		Backend: c.Backend.Description(), Model: model.Architecture, DType: weights.String(), KVDType: kv.String(),
+		Backend: c.Backend.Description(), Model: model.Architecture, DType: weights.String(), KVDType: kvName(kv),
 		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens,
 		MaxRounds: c.MaxRounds,
 		Devices:   collective.Devices(c.Backend), PrefixCache: !c.NoPrefixCache, Admission: c.Admission,

@@ -176,11 +176,12 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	in.read(tokens)
 	var contents []*block
 	layout := e.plan.layout
-	elements := e.plan.Devices * device.BlockPages * layout.PageSize * int(layout.BytesPerToken()) / layout.DType.Size()
+	dtype := layout.Shape().DType
+	elements := e.plan.Devices * device.BlockPages * layout.PageSize * int(layout.BytesPerToken()) / dtype.Size()
 	for range ceilDiv(n/e.plan.PageSize, device.BlockPages) {
 		layers := make([]any, header.Layers)
 		for i := range layers {
-			layers[i] = reflect.MakeSlice(reflect.SliceOf(layout.DType.GoType()), elements, elements).Interface()
+			layers[i] = reflect.MakeSlice(reflect.SliceOf(dtype.GoType()), elements, elements).Interface()
 			in.read(layers[i])
 		}
 		if in.err != nil {

@@ -30,6 +30,8 @@ func TestSnapshotOfAnother(t *testing.T) {
 		{"dtype", contractFamily, dtypes.BFloat16, dtypes.Float32, "dtype is Float32 in the file and BFloat16 here"},
 		{"dtype of the KV cache", contractFamily, dtypes.Float32, dtypes.BFloat16,
 			"kv_dtype is Float32 in the file and BFloat16 here"},
+		{"keys and values of 8 bits", contractFamily, dtypes.Float32, dtypes.Int8,
+			"kv_dtype is Float32 in the file and Int8 here"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEngine(t, c.family, engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160,

@@ -1,9 +1,13 @@
 package xla
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 )
 
 // KernelUse tells what became of a composite whose kernels are made for certain shapes, in a program for TPU or GPU.
@@ -39,6 +43,18 @@ func (u *kernelUses) forget(composite, of string) {
 	u.list = slices.DeleteFunc(u.list, func(use KernelUse) bool {
 		return use.Composite == composite && strings.HasPrefix(use.For, of)
 	})
+}
+
+// refuseQuantized notes, and returns as an error, that kernels do not take a cache of bytes with scales: see package
+// attention.
+func (u *kernelUses) refuseQuantized(composite string, cache shapes.Shape) error {
+	if cache.DType != dtypes.Int8 && cache.DType != dtypes.Uint8 {
+		return nil
+	}
+	use := KernelUse{Composite: composite, For: "keys and values of 8 bits",
+		Reason: "kernels read floats only: use --kv-dtype auto"}
+	u.note(use)
+	return errors.New(use.Reason)
 }
 
 // KernelUses returns what became of each composite with kernels for certain shapes in the programs built so far, each

@@ -114,6 +114,9 @@ func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 	if len(q) == 3 && len(cache) == 3 { // flat: see attention.Layout.ForTPU
 		cache = []int{cache[0], cache[1], cache[2] / q[2], q[2]}
 	}
+	if err := m.uses.refuseQuantized(mosaic.RaggedPagedAttention, inputs[inputCache]); err != nil {
+		return nil, err
+	}
 	if len(q) != 3 || len(cache) != 4 || len(table) != 2 {
 		return nil, fmt.Errorf("queries %s, cache %s and page table %s are not of 3, 4 and 2 axes", inputs[inputQ],
 			inputs[inputCache], inputs[inputPageIndices])

@@ -45,6 +45,9 @@ func (k *tritonKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 		return nil, fmt.Errorf("queries %s, cache %s and page table %s are not of 3, 4 and 2 axes", inputs[inputQ],
 			inputs[inputCache], inputs[inputPageIndices])
 	}
+	if err := k.uses.refuseQuantized(triton.RaggedPagedAttention, inputs[inputCache]); err != nil {
+		return nil, err
+	}
 	want := triton.Attention{
 		Heads: q[1], KVHeads: cache[2] / 2, HeadDim: q[2], PageSize: cache[1], DType: inputs[inputCache].DType,
 		Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap,

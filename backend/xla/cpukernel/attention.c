@@ -45,23 +45,27 @@ q_error *quire_ragged_paged_attention(q_frame *f) {
 	if ((e = q_count(f, 9, 1))) return e;
 	const q_array *q = q_arg(f, 0), *cache = q_arg(f, 1), *slots = q_arg(f, 2), *pages = q_arg(f, 3), *lens = q_arg(f, 4), *starts = q_arg(f, 5),
 		*seqs = q_arg(f, 6), *token_seqs = q_arg(f, 7), *positions = q_arg(f, 8), *out = q_result(f, 0);
-	if ((e = q_shape(f, q, "q", 0, -1, -1, -1)) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, q->dims[2])) ||
+	const int64_t scale_bytes = q_attention_quantized(cache->dtype) ? Q_ATTENTION_SCALE : 0;
+	if ((e = q_shape(f, q, "q", 0, -1, -1, -1)) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, q->dims[2] + scale_bytes)) ||
 		(e = q_shape(f, out, "the result", q->dtype, q->dims[0], q->dims[1], q->dims[2])) || (e = q_shape(f, slots, "slots", Q_S32, -1)) ||
 		(e = q_shape(f, pages, "pages", Q_S32, slots->dims[0], -1)) || (e = q_shape(f, lens, "lens", Q_S32, slots->dims[0])) ||
 		(e = q_shape(f, starts, "starts", Q_S32, slots->dims[0] + 1)) || (e = q_shape(f, seqs, "seqs", Q_S32)) ||
 		(e = q_shape(f, token_seqs, "token_seqs", Q_S32, q->dims[0])) || (e = q_shape(f, positions, "positions", Q_S32, q->dims[0]))) return e;
-	if (!is_float(cache->dtype) || !is_float(q->dtype)) return q_fail(f, "element types %d and %d: f32, bf16 and f16 are supported", q->dtype, cache->dtype);
+	if ((!is_float(cache->dtype) && !scale_bytes) || !is_float(q->dtype)) {
+		return q_fail(f, "element types %d and %d: f32, bf16 and f16 are supported, and s8 and u8 for the cache", q->dtype, cache->dtype);
+	}
 	int64_t kv_heads = cache->dims[2] / 2;
 	if (kv_heads < 1 || cache->dims[2] % 2 || q->dims[1] % kv_heads) {
 		return q_fail(f, "%lld heads and a cache with %lld vectors a token", (long long)q->dims[1], (long long)cache->dims[2]);
 	}
 	if (!cache->dims[0] || !cache->dims[1] || !pages->dims[1]) return q_fail(f, "the cache has no pages");
 	double scale, soft_cap;
+	const int64_t vector_bytes = q->dims[2] * q_size(cache->dtype) + scale_bytes;
 	struct q_attention a = {
 		.q = q->data, .cache = cache->data, .out = out->data, .slots = slots->data, .pages = pages->data, .token_seqs = token_seqs->data,
 		.positions = positions->data, .tokens = q->dims[0], .heads = q->dims[1], .kv_heads = kv_heads, .dim = q->dims[2], .page_count = cache->dims[0],
-		.page_size = cache->dims[1], .per_seq = pages->dims[1], .token_bytes = 2 * kv_heads * q->dims[2] * q_size(cache->dtype), .type = q->dtype,
-		.cache_type = cache->dtype,
+		.page_size = cache->dims[1], .per_seq = pages->dims[1], .vector_bytes = vector_bytes, .token_bytes = 2 * kv_heads * vector_bytes,
+		.type = q->dtype, .cache_type = cache->dtype,
 	};
 	if ((e = q_float(f, "scale", &scale)) || (e = q_float(f, "soft_cap", &soft_cap)) || (e = q_int(f, "window", &a.window)) ||
 		(e = q_bool(f, "paged", &a.paged))) return e;

@@ -5,7 +5,8 @@
 #include "ffi.h"
 
 // quire_kv_update: cache [P, page, 2*KVH, D], k and v [T, KVH, D], dests s32[T] -> cache, in place: token t's keys and values go to
-// place dests[t] of the P*page, or nowhere if that is out of range. Places must not repeat. Element types are f32, bf16 or f16.
+// place dests[t] of the P*page, or nowhere if that is out of range. Places must not repeat. Element types are f32, bf16 or f16. A cache of
+// s8, or of u8 for e4m3, is [P, page, 2*KVH, D+4]: see attention_task.h.
 q_error *quire_kv_update(q_frame *f);
 
 // quire_copy_pages: cache, src s32[C], dst s32[C] -> cache, in place: page src[i] to page dst[i], for each i where both are pages. No
@@ -25,7 +26,7 @@ q_error *quire_zeros(q_frame *f);
 // Token t stands at positions[t] of sequence token_seqs[t] (either may be -1: its result is 0) and attends to that sequence's positions
 // up to its own, from the last window ones only if that is not 0: softmax over cap*tanh(q.k*scale/cap) in float32. Position p of sequence b is
 // at place p%page of page pages[b, p/page], or, not paged, at place p of page slots[b]. H is a multiple of KVH; D is any; the types are f32,
-// bf16 or f16. The tokens of one sequence stand together. lens, starts and seqs say the same in the form that other backends' kernels want.
+// bf16 or f16, and the cache's also those of quire_kv_update. The tokens of one sequence stand together. lens, starts and seqs say the same in the form that other backends' kernels want.
 //
 // A token's result, in bytes, depends on its query, its position, and the keys and values of its sequence up to it: not on the other
 // tokens, whether they come in one call or several, the number of threads, the page size or the pages.

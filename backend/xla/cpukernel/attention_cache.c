@@ -1,6 +1,6 @@
 #define _GNU_SOURCE // madvise
-// Kernels that write a cache of keys and values in place: [pages, page_size, 2*kv_heads, head_dim], k0, v0, k1, v1, ... Their result
-// is their operand.
+// Kernels that write a cache of keys and values in place: [pages, page_size, 2*kv_heads, head_dim], or head_dim bytes and a scale (see
+// attention_task.h), k0, v0, k1, v1, ... Their result is their operand.
 #include "attention.h"
 
 #include <string.h>
@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #endif
 
+#include "attention_task.h"
+#include "code.h"
 #include "convert.h"
 #include "ffi.h"
 
@@ -48,7 +50,14 @@ static void update_token(const struct update *u, int64_t t) {
 	int64_t dest = u->dests[t];
 	if (dest < 0 || dest >= u->places) return;
 	size_t size = q_size(u->type), cache_size = q_size(u->cache_type);
-	for (int64_t h = 0; h < u->heads; h++) {
+	for (int64_t h = 0; h < u->heads && q_attention_quantized(u->cache_type); h++) {
+		int64_t from = (t * u->heads + h) * u->dim * size, bytes = u->dim + Q_ATTENTION_SCALE;
+		char *to = u->cache + (dest * u->heads + h) * 2 * bytes;
+		const struct q_quantize k = {u->k + from, to, u->dim, u->type, u->cache_type}, v = {u->v + from, to + bytes, u->dim, u->type, u->cache_type};
+		q_code_in_use()->quantize(&k);
+		q_code_in_use()->quantize(&v);
+	}
+	for (int64_t h = 0; h < u->heads && !q_attention_quantized(u->cache_type); h++) {
 		int64_t from = (t * u->heads + h) * u->dim, to = (dest * u->heads + h) * 2 * u->dim;
 		if (u->type == u->cache_type) {
 			memcpy(u->cache + to * size, u->k + from * size, u->dim * size);
@@ -76,10 +85,13 @@ q_error *quire_kv_update(q_frame *f) {
 	q_error *e;
 	if ((e = q_count(f, 4, 1))) return e;
 	const q_array *cache = q_arg(f, 0), *k = q_arg(f, 1), *v = q_arg(f, 2), *dests = q_arg(f, 3);
+	const int64_t scale_bytes = q_attention_quantized(cache->dtype) ? Q_ATTENTION_SCALE : 0;
 	if ((e = in_place(f, cache, q_result(f, 0))) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, -1)) ||
-		(e = q_shape(f, k, "k", 0, -1, cache->dims[2] / 2, cache->dims[3])) || (e = q_shape(f, v, "v", k->dtype, k->dims[0], k->dims[1], k->dims[2])) ||
+		(e = q_shape(f, k, "k", 0, -1, cache->dims[2] / 2, cache->dims[3] - scale_bytes)) || (e = q_shape(f, v, "v", k->dtype, k->dims[0], k->dims[1], k->dims[2])) ||
 		(e = q_shape(f, dests, "dests", Q_S32, k->dims[0]))) return e;
-	if (!is_float(cache->dtype) || !is_float(k->dtype)) return q_fail(f, "element types %d and %d: f32, bf16 and f16 are supported", cache->dtype, k->dtype);
+	if ((!is_float(cache->dtype) && !scale_bytes) || !is_float(k->dtype)) {
+		return q_fail(f, "element types %d and %d: f32, bf16 and f16 are supported, and s8 and u8 for the cache", cache->dtype, k->dtype);
+	}
 	struct update u = {
 		.cache = cache->data, .k = k->data, .v = v->data, .dests = dests->data, .tokens = k->dims[0], .places = cache->dims[0] * cache->dims[1],
 		.heads = k->dims[1], .dim = k->dims[2], .cache_type = cache->dtype, .type = k->dtype,

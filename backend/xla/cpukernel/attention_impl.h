@@ -7,7 +7,8 @@
 //
 // What a row gets depends on its query, its position and its sequence's keys and values alone: a score is LANES sums over every
 // LANES-th dimension in order, added by a fixed tree; weighted sums add over the positions in order, sums of weights by a fixed tree.
-// Blocks that a row does not see leave its sums as they are.
+// Blocks that a row does not see leave its sums as they are. Of quantized keys and values the numbers of the bytes are used as others are;
+// scores are multiplied by the keys' scales, and weights by the values', once they are summed.
 #include "simd.h"
 
 #ifndef Q_SIMD_MISSING
@@ -31,6 +32,7 @@ struct scratch {
 	float *keep;   // [rows]
 	float *keys;   // [BLOCK][padded]
 	float *values; // [BLOCK][padded]
+	float *scales; // [BLOCK]
 	int64_t padded;
 };
 
@@ -38,8 +40,8 @@ static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 static int allocate(struct scratch *s, const struct q_attention *a, int64_t heads, int64_t rows) {
 	int64_t padded = up(a->dim, 16), all = heads * rows;
-	int64_t sizes[] = {all * padded, all * padded, all, all, rows * BLOCK, rows, BLOCK * padded, BLOCK * padded};
-	float **parts[] = {&s->query, &s->sum, &s->max, &s->total, &s->scores, &s->keep, &s->keys, &s->values};
+	int64_t sizes[] = {all * padded, all * padded, all, all, rows * BLOCK, rows, BLOCK * padded, BLOCK * padded, BLOCK};
+	float **parts[] = {&s->query, &s->sum, &s->max, &s->total, &s->scores, &s->keep, &s->keys, &s->values, &s->scales};
 	enum { PARTS = sizeof sizes / sizeof *sizes };
 	int64_t size = 0;
 	for (int i = 0; i < PARTS; i++) size += up(sizes[i], 16);
@@ -53,18 +55,51 @@ static int allocate(struct scratch *s, const struct q_attention *a, int64_t head
 	return 1;
 }
 
+// The numbers of 8-bit floats are read at 2^-8 of what they are, as float16 of the same bits: scales_of makes up for it.
+enum { E4M3_UNIT = 256 };
+
+static inline float from_e4m3(uint8_t x) { return q_from_f16((uint16_t)((x & 0x80) << 8 | (x & 0x7f) << 7)); }
+
 static float element(const void *p, int dtype, int64_t i) {
 	switch (dtype) {
+	case Q_S8: return ((const int8_t *)p)[i];
+	case Q_U8: return from_e4m3(((const uint8_t *)p)[i]);
 	case Q_BF16: return q_from_bf16(((const uint16_t *)p)[i]);
 	case Q_F16: return q_from_f16(((const uint16_t *)p)[i]);
 	default: return ((const float *)p)[i];
 	}
 }
 
+#if Q_SIMD == Q_AVX512
+// numbers16 converts the bytes of a vector of numbers.
+Q_INLINE vf numbers16(__m128i bytes, const int dtype) {
+	if (dtype == Q_S8) return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+	__m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);
+	return (vf)_mm512_cvtph_ps(_mm256_and_si256(wide, _mm256_set1_epi16((short)0xbfff)));
+}
+#endif
+
+// read_numbers reads Q_WIDTH numbers, from number i on.
+Q_INLINE vf read_numbers(const void *p, const int dtype, int64_t i) {
+	if (dtype != Q_S8 && dtype != Q_U8) return vread(p, dtype, i);
+	const char *from = (const char *)p + i;
+#if Q_SIMD == Q_AVX512
+	return numbers16(_mm_loadu_si128((const __m128i *)from), dtype);
+#elif Q_SIMD == Q_AVX2
+	__m128i bytes = _mm_loadl_epi64((const __m128i *)from);
+	if (dtype == Q_S8) return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+	return (vf)_mm256_cvtph_ps(_mm_and_si128(_mm_slli_epi16(_mm_cvtepi8_epi16(bytes), 7), _mm_set1_epi16((short)0xbfff)));
+#else
+	vf v = {};
+	for (int k = 0; k < Q_WIDTH; k++) v[k] = element(from, dtype, k);
+	return v;
+#endif
+}
+
 // unpack converts a row of dim elements to float32, with zeros up to padded.
 Q_INLINE void unpack(const char *p, int dtype, int64_t dim, int64_t padded, float *to) {
 	int64_t d = 0;
-	for (; d + Q_WIDTH <= dim; d += Q_WIDTH) vstore(to + d, vread(p, dtype, d));
+	for (; d + Q_WIDTH <= dim; d += Q_WIDTH) vstore(to + d, read_numbers(p, dtype, d));
 	for (; d < dim; d++) to[d] = element(p, dtype, d);
 	for (; d < padded; d++) to[d] = 0;
 }
@@ -94,8 +129,23 @@ static void pack(const struct q_attention *a, struct tokens_of from, int64_t n, 
 		switch (a->cache_type) {
 		case Q_BF16: unpack(p, Q_BF16, a->dim, padded, to + j * padded); break;
 		case Q_F16: unpack(p, Q_F16, a->dim, padded, to + j * padded); break;
+		case Q_S8: unpack(p, Q_S8, a->dim, padded, to + j * padded); break;
+		case Q_U8: unpack(p, Q_U8, a->dim, padded, to + j * padded); break;
 		default: unpack(p, Q_F32, a->dim, padded, to + j * padded); break;
 		}
+	}
+}
+
+// multiply_by multiplies each row of scores, or of weights, by the scales of n keys or values; the others become 0.
+static void multiply_by(const struct q_attention *a, struct tokens_of vectors, int64_t n, int64_t rows, float *scales, float *scores) {
+	const float unit = a->cache_type == Q_U8 ? E4M3_UNIT : 1;
+	for (int64_t j = 0; j < BLOCK; j++) {
+		scales[j] = 0;
+		if (j < n) memcpy(scales + j, vectors.tokens[j] + vectors.offset + a->dim, sizeof *scales);
+		scales[j] *= unit;
+	}
+	for (int64_t r = 0; r < rows; r++) {
+		for (int c = 0; c < BLOCK; c += Q_WIDTH) vstore(scores + r * BLOCK + c, vload(scores + r * BLOCK + c) * vload(scales + c));
 	}
 }
 
@@ -107,16 +157,18 @@ enum { TILE_ROWS = 6, TILE_VECTORS = 8 };
 
 // read_keys reads LANES dimensions, from d on, of the keys of token j and, where KEYS is 2, of token j + other.
 Q_INLINE vf read_keys(struct tokens_of keys, int64_t j, int64_t other, const int dtype, int64_t d) {
-	const char *p = keys.tokens[j] + keys.offset + d * (dtype == Q_F32 ? 4 : 2);
+	const int size = dtype == Q_F32 ? 4 : dtype == Q_S8 || dtype == Q_U8 ? 1 : 2;
+	const char *p = keys.tokens[j] + keys.offset + d * size;
 #if Q_SIMD == Q_AVX512
-	const char *q = keys.tokens[j + other] + keys.offset + d * (dtype == Q_F32 ? 4 : 2);
+	const char *q = keys.tokens[j + other] + keys.offset + d * size;
+	if (size == 1) return numbers16(_mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)p), _mm_loadl_epi64((const __m128i *)q)), dtype);
 	if (dtype == Q_F32) return (vf)_mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps((const float *)p)), _mm256_loadu_ps((const float *)q), 1);
 	__m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)p)), _mm_loadu_si128((const __m128i *)q), 1);
 	if (dtype == Q_F16) return (vf)_mm512_cvtph_ps(both);
 	return (vf)((vu)_mm512_cvtepu16_epi32(both) << 16);
 #else
 	(void)other;
-	return vread(p, dtype, 0);
+	return read_numbers(p, dtype, 0);
 #endif
 }
 
@@ -129,6 +181,7 @@ Q_INLINE vf read_query(const float *p) {
 #endif
 }
 
+typedef uint8_t vb __attribute__((vector_size(Q_WIDTH)));
 typedef float v4 __attribute__((vector_size(16)));
 
 // lanes4 adds the LANES products of four queries and keys: of the first of KEYS keys in a vector, or of the second.
@@ -202,11 +255,11 @@ Q_INLINE void value_tile(const int rows, const int columns, const int dtype, int
 		if (rows < columns) {
 			EACH_ROW x[r] = vset(weights[r * BLOCK + j]);
 			EACH_VECTOR {
-				vf one = vread(value, dtype, d + c * Q_WIDTH);
+				vf one = read_numbers(value, dtype, d + c * Q_WIDTH);
 				EACH_ROW sum[r][c] = vfma(x[r], one, sum[r][c]);
 			}
 		} else {
-			EACH_VECTOR v[c] = vread(value, dtype, d + c * Q_WIDTH);
+			EACH_VECTOR v[c] = read_numbers(value, dtype, d + c * Q_WIDTH);
 			EACH_ROW {
 				vf one = vset(weights[r * BLOCK + j]);
 				EACH_VECTOR sum[r][c] = vfma(one, v[c], sum[r][c]);
@@ -262,6 +315,8 @@ static void score_all(int dtype, int64_t rows, int64_t dim, int64_t n, int64_t p
 	switch (dtype) {
 	case Q_BF16: score_all_as(Q_BF16, rows, dim, n, padded, query, keys, ahead, scores); break;
 	case Q_F16: score_all_as(Q_F16, rows, dim, n, padded, query, keys, ahead, scores); break;
+	case Q_S8: score_all_as(Q_S8, rows, dim, n, padded, query, keys, ahead, scores); break;
+	case Q_U8: score_all_as(Q_U8, rows, dim, n, padded, query, keys, ahead, scores); break;
 	default: score_all_as(Q_F32, rows, dim, n, padded, query, keys, ahead, scores); break;
 	}
 }
@@ -276,6 +331,8 @@ static void value_all(int dtype, int64_t rows, int64_t n, int64_t padded, const 
 	switch (dtype) {
 	case Q_BF16: value_all_as(Q_BF16, rows, n, padded, weights, keep, values, ahead, sums); break;
 	case Q_F16: value_all_as(Q_F16, rows, n, padded, weights, keep, values, ahead, sums); break;
+	case Q_S8: value_all_as(Q_S8, rows, n, padded, weights, keep, values, ahead, sums); break;
+	case Q_U8: value_all_as(Q_U8, rows, n, padded, weights, keep, values, ahead, sums); break;
 	default: value_all_as(Q_F32, rows, n, padded, weights, keep, values, ahead, sums); break;
 	}
 }
@@ -400,9 +457,11 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			to = i + 1;
 		}
 		for (int64_t h = 0; h < t->heads && from < to; h++) {
-			int64_t bytes = dim * q_size(a->cache_type), offset = (t->head + h) * 2 * bytes;
+			int64_t bytes = a->vector_bytes, offset = (t->head + h) * 2 * bytes;
 			int64_t row = h * rows + from * group, count = (to - from) * group;
 			struct tokens_of keys = {tokens, offset}, values = {tokens, offset + bytes};
+			const struct tokens_of cached[] = {keys, values};
+			const int quantized = q_attention_quantized(a->cache_type);
 			for (int64_t i = 0, token = h * BLOCK / t->heads, head = h * BLOCK % t->heads; i < BLOCK; i++) {
 				pieces[i] = next[token] + (t->head + head) * 2 * bytes;
 				if (++head == t->heads) head = 0, token++;
@@ -418,6 +477,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 				dtype = Q_F32;
 			}
 			score_all(dtype, count, up(dim, LANES), n, padded, s.query + row * padded, keys, half, s.scores);
+			if (quantized) multiply_by(a, cached[0], n, count, s.scales, s.scores);
 			for (int64_t r = 0; r < count; r++) {
 				int64_t end = (int64_t)positions[from + r / group] + 1 - base, start = a->window > 0 ? end - a->window : 0;
 				float *scores = s.scores + r * BLOCK;
@@ -427,6 +487,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 				if (start < end) s.keep[r] = soften(scores, start, end, a->soft_cap, s.max + row + r, s.total + row + r);
 				else memset(scores, 0, BLOCK * sizeof(float));
 			}
+			if (quantized) multiply_by(a, cached[1], n, count, s.scales, s.scores);
 			value_all(dtype, count, n, padded, s.scores, s.keep, values, rest, s.sum + row * padded);
 		}
 		n = next_n;
@@ -434,8 +495,70 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 	for (int64_t h = 0; h < t->heads; h++) finish(a, t, t->head + h, rows, s.sum + h * rows * padded, s.total + h * rows, padded);
 	free(s.query);
 }
+
+// bytes_of rounds numbers of at most 127, or 448 of 8-bit floats, to bytes.
+Q_INLINE vu bytes_of(vf x, const int dtype) {
+	const vf magic = vset(12582912.0f); // 1.5 * 2^23: adding it rounds to an integer
+	if (dtype == Q_S8) return (vu)((vi)(x + magic) - (vi)magic);
+	vi negative = (vi)(x < vset(0));
+	vf size = (vf)((vu)x & 0x7fffffff);
+	vu bits = (vu)size, normal = ((bits + 0x7ffff + ((bits >> 20) & 1)) >> 20) - (120 << 3);
+	vu most = (vu){} + 0x7e;
+	vu subnormal = (vu)((vi)(size * vset(512) + magic) - (vi)magic);
+	vf code = vselect((vi)(size < vset(0x1p-6f)), (vf)subnormal, vselect((vi)(normal > most), (vf)most, (vf)normal));
+	return (vu)code | ((vu)(negative & (vi)((vi)code > 0)) & 0x80); // 0 has no sign
+}
+
+Q_INLINE void quantize_as(const struct q_quantize *v, const int type, const int dtype) {
+	vf top = {}, wrong = {};
+	float last[Q_WIDTH];
+	int64_t dim = v->dim;
+	for (int64_t d = 0; d < dim; d += Q_WIDTH) {
+		vf x;
+		if (d + Q_WIDTH <= dim) {
+			x = vread(v->from, type, d);
+		} else {
+			for (int i = 0; i < Q_WIDTH; i++) last[i] = d + i < dim ? element(v->from, type, d + i) : 0;
+			x = vload(last);
+		}
+		top = vmax((vf)((vu)x & 0x7fffffff), top);
+		wrong = (vf)((vu)wrong | (vu)(vi)(x != x));
+	}
+	float scale = 0;
+	int nan = 0;
+	for (int i = 0; i < Q_WIDTH; i++) {
+		scale = top[i] > scale ? top[i] : scale;
+		nan |= ((vi)wrong)[i] != 0;
+	}
+	scale = scale < Q_ATTENTION_TINY ? 0 : scale * (1 / (dtype == Q_S8 ? 127.0f : 448.0f));
+	if (nan) scale = NAN;
+	memcpy(v->to + dim, &scale, sizeof scale);
+	if (!(scale > 0 && scale < INFINITY)) {
+		memset(v->to, 0, dim);
+		return;
+	}
+	const vf inverse = vset(1 / scale);
+	for (int64_t d = 0; d < dim; d += Q_WIDTH) {
+		vf x;
+		int64_t n = d + Q_WIDTH <= dim ? Q_WIDTH : dim - d;
+		if (n == Q_WIDTH) x = vread(v->from, type, d);
+		else x = vload(last);
+		vb bytes = __builtin_convertvector(bytes_of(x * inverse, dtype), vb);
+		memcpy(v->to + d, &bytes, n);
+	}
+}
+
+void Q_NAME(q_quantize)(const struct q_quantize *v) {
+	const int dtype = v->cache_type;
+	switch (v->type) {
+	case Q_BF16: dtype == Q_S8 ? quantize_as(v, Q_BF16, Q_S8) : quantize_as(v, Q_BF16, Q_U8); break;
+	case Q_F16: dtype == Q_S8 ? quantize_as(v, Q_F16, Q_S8) : quantize_as(v, Q_F16, Q_U8); break;
+	default: dtype == Q_S8 ? quantize_as(v, Q_F32, Q_S8) : quantize_as(v, Q_F32, Q_U8); break;
+	}
+}
 #else
 #include "attention_task.h"
 
 void Q_NAME(q_attend)(void *args, int64_t i) { q_attend_plain(args, i); }
+void Q_NAME(q_quantize)(const struct q_quantize *v) { q_quantize_plain(v); }
 #endif

@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "ffi.h"
+
 // Q_ATTENTION_BLOCK is how many tokens of context are read at a time. What a token gets depends on it.
 #define Q_ATTENTION_BLOCK 32
 
@@ -19,7 +21,7 @@ struct q_attention {
 	char *out;
 	const int32_t *slots, *pages, *token_seqs, *positions;
 	int64_t tokens, heads, kv_heads, dim;
-	int64_t page_count, page_size, per_seq, token_bytes;
+	int64_t page_count, page_size, per_seq, vector_bytes, token_bytes; // vector_bytes: of a key or a value, with its scale
 	int type, cache_type; // element types of q and out, and of cache
 	int paged;
 	int64_t window;
@@ -27,6 +29,25 @@ struct q_attention {
 	const struct q_attention_task *tasks;
 	_Atomic int failed; // some task found no memory
 };
+
+// Caches of bytes, Q_S8 or, of 8-bit floats (e4m3), Q_U8: a key or value of dim numbers is dim bytes and a float32, which they are to be
+// multiplied by. Vectors whose numbers are all below Q_ATTENTION_TINY are zeros, with a scale of 0.
+enum { Q_ATTENTION_SCALE = 4 };
+#define Q_ATTENTION_TINY 0x1p-100f
+
+static inline int q_attention_quantized(int dtype) { return dtype == Q_S8 || dtype == Q_U8; }
+
+// q_quantize writes dim numbers, of a float type, as such a vector.
+struct q_quantize {
+	const char *from;
+	char *to;
+	int64_t dim;
+	int type, cache_type;
+};
+
+void q_quantize_plain(const struct q_quantize *v);
+void q_quantize_avx2(const struct q_quantize *v);
+void q_quantize_avx512(const struct q_quantize *v);
 
 // q_attend_LEVEL runs task i of args, a struct q_attention.
 void q_attend_plain(void *args, int64_t i);

@@ -48,15 +48,32 @@ static void begin(check *c) {
 
 static void compare(check *c) { c->same = c->same && memcmp(c->output[0], c->output[1], OUTPUT) == 0; }
 
-static void attention(check *c, int type, int64_t kv_heads, int64_t group, int64_t dim, int64_t count, int64_t context, int64_t window, float soft_cap) {
+// bytes are vectors of a quantized cache, of dim bytes and a scale.
+static void *bytes(check *c, int dtype, int64_t vectors, int64_t dim) {
+	char *p = part(c, vectors * (dim + Q_ATTENTION_SCALE)), *to = p;
+	for (int64_t i = 0; c->same && i < vectors; i++) {
+		for (int64_t d = 0; d < dim; d++) {
+			int x = (int)(number(c) * 126); // of e4m3, a sign and a size
+			*to++ = dtype == Q_S8 || x >= 0 ? x : -x | 0x80;
+		}
+		float scale = (2 + number(c)) / 100;
+		memcpy(to, &scale, sizeof scale);
+		to += sizeof scale;
+	}
+	return p;
+}
+
+static void attention(check *c, int type, int cache_type, int64_t kv_heads, int64_t group, int64_t dim, int64_t count, int64_t context, int64_t window, float soft_cap) {
 	enum { PAGE = 24, PAGES = 4 };
 	begin(c);
-	int64_t heads = kv_heads * group;
+	const int quantized = q_attention_quantized(cache_type);
+	int64_t heads = kv_heads * group, vectors = PAGES * PAGE * 2 * kv_heads, vector_bytes = dim * q_size(cache_type) + (quantized ? Q_ATTENTION_SCALE : 0);
 	int32_t *token_seqs = part(c, count * 4), *positions = part(c, count * 4), *slots = part(c, 4), *pages = part(c, PAGES * 4);
 	struct q_attention a = {
-		.q = numbers(c, type, count * heads * dim, 2), .cache = numbers(c, type, PAGES * PAGE * 2 * kv_heads * dim, 2), .slots = slots, .pages = pages,
+		.q = numbers(c, type, count * heads * dim, 2), .cache = quantized ? bytes(c, cache_type, vectors, dim) : numbers(c, cache_type, vectors * dim, 2),
+		.slots = slots, .pages = pages,
 		.token_seqs = token_seqs, .positions = positions, .tokens = count, .heads = heads, .kv_heads = kv_heads, .dim = dim, .page_count = PAGES,
-		.page_size = PAGE, .per_seq = PAGES, .token_bytes = 2 * kv_heads * dim * q_size(type), .type = type, .cache_type = type, .paged = 1,
+		.page_size = PAGE, .per_seq = PAGES, .vector_bytes = vector_bytes, .token_bytes = 2 * kv_heads * vector_bytes, .type = type, .cache_type = cache_type, .paged = 1,
 		.window = window, .scale = 0.25f, .soft_cap = soft_cap,
 	};
 	const struct q_attention_task task = {.token = 0, .count = count, .head = 0, .heads = kv_heads};
@@ -69,6 +86,16 @@ static void attention(check *c, int type, int64_t kv_heads, int64_t group, int64
 		a.out = c->output[i];
 		q_parallel(NULL, 1, i ? c->code->attend : q_code_at(Q_AVX2)->attend, &a);
 		if (a.failed) c->same = 0;
+	}
+	compare(c);
+}
+
+static void quantize(check *c, int type, int cache_type, int64_t dim, float size) {
+	begin(c);
+	struct q_quantize v = {.from = numbers(c, type, dim, size), .dim = dim, .type = type, .cache_type = cache_type};
+	for (int i = 0; c->same && i < 2; i++) {
+		v.to = c->output[i];
+		(i ? c->code->quantize : q_code_at(Q_AVX2)->quantize)(&v);
 	}
 	compare(c);
 }
@@ -166,11 +193,11 @@ static void all(void *args, int64_t task) {
 	static const int types[] = {Q_F32, Q_BF16, Q_F16};
 	for (int t = 0; t < 3; t++) {
 		const int type = types[t];
-		for (int64_t group = 1; group <= 6; group++) attention(c, type, 2, group, 64, 1, 70, 0, 0); // a token of a decode step
-		attention(c, type, 1, 3, 64, 5, 33, 0, 0);
-		attention(c, type, 2, 1, 40, 7, 66, 21, 0);
-		attention(c, type, 1, 2, 128, 8, 64, 0, 3);
-		attention(c, type, 1, 1, 13, 1, 96, 0, 0);
+		for (int64_t group = 1; group <= 6; group++) attention(c, type, type, 2, group, 64, 1, 70, 0, 0); // a token of a decode step
+		attention(c, type, type, 1, 3, 64, 5, 33, 0, 0);
+		attention(c, type, type, 2, 1, 40, 7, 66, 21, 0);
+		attention(c, type, type, 1, 2, 128, 8, 64, 0, 3);
+		attention(c, type, type, 1, 1, 13, 1, 96, 0, 0);
 		norm(c, type, type, 1, 576);
 		norm(c, type, type, 3, 64 + 16 + 5);
 		norm(c, type, type, 2, 7);
@@ -187,6 +214,14 @@ static void all(void *args, int64_t task) {
 	for (int t = 0; t < 3; t++) {
 		logprobs(c, types[t], 2, types[t] == Q_F32 ? 9001 : 1500, 12);
 		logprobs(c, types[t], 100, 23, 1.5f);
+	}
+	static const int quantized[] = {Q_S8, Q_U8};
+	for (int i = 0; i < 2; i++) {
+		const int cache = quantized[i];
+		for (int64_t group = 1; group <= 6; group++) attention(c, Q_F32, cache, 2, group, 64, 1, 70, 0, 0);
+		attention(c, Q_F32, cache, 2, 1, 40, 7, 66, 21, 0);
+		attention(c, Q_F32, cache, 1, 2, 128, 8, 64, 0, 3);
+		for (int t = 0; t < 3; t++) quantize(c, types[t], cache, 77, 3);
 	}
 	(void)task;
 }

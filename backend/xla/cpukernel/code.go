@@ -9,13 +9,14 @@ import "C"
 import "log/slog"
 
 // levels is the level of each kernel's code, of those in code.h.
-type levels struct{ attend, normRows, ropeRows, sampleRow, logprobsRow int }
+type levels struct{ attend, quantize, normRows, ropeRows, sampleRow, logprobsRow int }
 
 // sameAsAVX2 says that the code of these levels computes what AVX2's does, bit by bit, for some inputs that are always
 // the same.
 func sameAsAVX2(l levels) bool {
 	code := C.q_code{
 		attend:       C.q_code_at(C.int(l.attend)).attend,
+		quantize:     C.q_code_at(C.int(l.quantize)).quantize,
 		norm_rows:    C.q_code_at(C.int(l.normRows)).norm_rows,
 		rope_rows:    C.q_code_at(C.int(l.ropeRows)).rope_rows,
 		sample_row:   C.q_code_at(C.int(l.sampleRow)).sample_row,

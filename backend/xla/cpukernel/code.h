@@ -4,9 +4,12 @@
 
 #include <stdint.h>
 
+struct q_quantize;
+
 // Each runs a task of q_parallel: see attention_task.h, norm.h and sampling.h for the arguments.
 typedef struct {
 	void (*attend)(void *args, int64_t task);
+	void (*quantize)(const struct q_quantize *v); // no task, but a vector
 	void (*norm_rows)(void *args, int64_t task);
 	void (*rope_rows)(void *args, int64_t task);
 	void (*sample_row)(void *args, int64_t task);

@@ -1,0 +1,150 @@
+package attention
+
+import (
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+)
+
+// A quantized cache holds a key or a value, the vector of a token and KV head, as a byte for each number and a float32,
+// the scale, in the four bytes behind them. The scale is the largest magnitude of the vector times 1/limit; a byte is
+// the number times 1/scale, rounded to nearest even; all in float32. (A compiler may turn divisions into products.) A
+// vector of which all magnitudes are below [tiny] is zeros with a scale of 0, and so are the bytes of one that has a NaN
+// or an infinity, whose scale is not finite.
+
+// scaleBytes are those of a vector's scale.
+const scaleBytes = 4
+
+// tiny is below every key and value that matters; what is less might not be a normal float32 once it is divided.
+const tiny = 0x1p-100
+
+// Quantized tells whether the cache holds bytes with scales.
+func (l Layout) Quantized() bool { return l.DType == dtypes.Int8 || l.DType == dtypes.F8E4M3FN }
+
+// stored is the dtype of the cache's array. Backends without 8-bit floats have the bytes of these.
+func (l Layout) stored() dtypes.DType {
+	if l.DType == dtypes.F8E4M3FN {
+		return dtypes.Uint8
+	}
+	return l.DType
+}
+
+// width is how many numbers of the cache's array a key or a value takes.
+func (l Layout) width() int {
+	if l.Quantized() {
+		return l.HeadDim + scaleBytes
+	}
+	return l.HeadDim
+}
+
+// limit is the largest number that a byte stands for.
+func (l Layout) limit() float32 {
+	if l.DType == dtypes.Int8 {
+		return 127
+	}
+	return 448
+}
+
+// quantize returns the tokens of kv, [T, KVH, 2, D], as they lie in a quantized cache: [T, ...].
+func (l Layout) quantize(kv *Node) *Node {
+	g := kv.Graph()
+	kv = toFloat32(kv)
+	n := kv.Shape().Dimensions[0]
+	like := func(x float64) *Node { return FillScalar(g, shapes.Make(dtypes.Float32, n, l.KVHeads, 2), x) }
+	top, nan := ReduceMax(Abs(kv), -1), ReduceMax(Where(NotEqual(kv, kv), OnesLike(kv), ZerosLike(kv)), -1)
+	scale := Where(LessThan(top, like(tiny)), like(0), Mul(top, like(float64(1/l.limit()))))
+	scale = Where(GreaterThan(nan, like(0)), like(math.NaN()), scale) // which a maximum may overlook
+	good := LogicalAnd(GreaterThan(scale, like(0)), LessThan(scale, like(math.Inf(1))))
+	inverse := Div(like(1), Where(good, scale, like(1)))
+	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), kv.Shape().Dimensions...) }
+	numbers := Where(wide(good), Mul(kv, wide(inverse)), ZerosLike(kv))
+	bytes, scales := l.round(numbers), Bitcast(scale, l.stored())
+	if l.Flat {
+		return Concatenate([]*Node{Reshape(bytes, n, -1), Reshape(scales, n, -1)}, -1)
+	}
+	return Concatenate([]*Node{bytes, scales}, -1)
+}
+
+// round returns the bytes of numbers, which are at most limit and a rounding.
+func (l Layout) round(x *Node) *Node {
+	if l.DType == dtypes.Int8 {
+		return ConvertDType(Round(x), dtypes.Int8)
+	}
+	// An 8-bit float has 4 bits of exponent, 7 for a factor of 1, and 3 of mantissa.
+	g := x.Graph()
+	like := func(of *Node, value float64) *Node { return FillScalar(g, of.Shape(), value) }
+	size := Abs(x)
+	bits := Bitcast(size, dtypes.Int32)
+	odd := BitwiseAnd(BitwiseShiftRightLogicalScalar(bits, int32(20)), like(bits, 1))
+	normal := SubScalar(BitwiseShiftRightLogicalScalar(Add(AddScalar(bits, 0x7ffff), odd), int32(20)), 120<<3)
+	subnormal := ConvertDType(Round(MulScalar(size, 512)), dtypes.Int32)
+	code := Where(LessThan(size, like(x, 0x1p-6)), subnormal, Min(normal, like(bits, 0x7e)))
+	negative := LogicalAnd(LessThan(x, ZerosLike(x)), GreaterThan(code, ZerosLike(code)))
+	return ConvertDType(Where(negative, AddScalar(code, 0x80), code), dtypes.Uint8)
+}
+
+// vectors are keys or values of a block of context: what their bytes stand for, [B, KVH, size, D] in the dtype of
+// products, and their scales f32[B, KVH, size]; nil where there are none.
+type vectors struct{ numbers, scales *Node }
+
+// open takes rows of a quantized cache apart: [B, KVH, size, width].
+func (l Layout) open(rows *Node, products dtypes.DType) vectors {
+	all := AxisRange()
+	return l.vectors(Slice(rows, all, all, all, AxisRange(0, l.HeadDim)),
+		Slice(rows, all, all, all, AxisRange(l.HeadDim, l.width())), products)
+}
+
+// openFlat takes tokens of a flat quantized cache apart: [B, size, 2*KVH*width].
+func (l Layout) openFlat(tokens *Node, products dtypes.DType) (k, v vectors) {
+	dims := tokens.Shape().Dimensions
+	b, size, bytes := dims[0], dims[1], 2*l.KVHeads*l.HeadDim
+	part := func(from, to, width, i int) *Node {
+		x := Slice(tokens, AxisRange(), AxisRange(), AxisRange(from, to))
+		x = TransposeAllAxes(Reshape(x, b, size, l.KVHeads, 2, width), 3, 0, 2, 1, 4)
+		return Squeeze(Slice(x, AxisRange(i, i+1)), 0)
+	}
+	of := func(i int) vectors {
+		return l.vectors(part(0, bytes, l.HeadDim, i), part(bytes, dims[2], scaleBytes, i), products)
+	}
+	return of(0), of(1)
+}
+
+func (l Layout) vectors(bytes, scales *Node, products dtypes.DType) vectors {
+	return vectors{l.numbers(bytes, products), Bitcast(scales, dtypes.Float32)}
+}
+
+// numbers are what bytes stand for.
+func (l Layout) numbers(bytes *Node, dtype dtypes.DType) *Node {
+	if l.DType == dtypes.Int8 {
+		return ConvertDType(bytes, dtype)
+	}
+	g := bytes.Graph()
+	code := ConvertDType(bytes, dtypes.Int32)
+	like := func(value float64) *Node { return FillScalar(g, code.Shape(), value) }
+	size := BitwiseAnd(code, like(0x7f))
+	normal := Bitcast(AddScalar(BitwiseShiftLeftScalar(size, int32(20)), 120<<23), dtypes.Float32)
+	subnormal := MulScalar(toFloat32(size), 0x1p-9)
+	x := Where(LessThan(size, like(8)), subnormal, normal)
+	return ConvertDType(Where(GreaterThan(code, like(0x7f)), Neg(x), x), dtype)
+}
+
+// products is the dtype in which queries and keys, and weights and values, are multiplied.
+func (l Layout) products(queries dtypes.DType) dtypes.DType {
+	switch {
+	case !l.Quantized():
+		return l.DType
+	case queries == dtypes.BFloat16:
+		return dtypes.BFloat16 // which has all the bytes' numbers
+	}
+	return dtypes.Float32
+}
+
+// times multiplies x, [B, KVH, M, size], with the scales of the size tokens, if there are any.
+func (v vectors) times(x *Node) *Node {
+	if v.scales == nil {
+		return x
+	}
+	return Mul(x, BroadcastToDims(InsertAxes(v.scales, 2), x.Shape().Dimensions...))
+}
