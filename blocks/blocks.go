@@ -1,5 +1,5 @@
-// Package blocks is how quantized matrices are stored: numbers of a few bits, in blocks of 16 or 32 along a row, each
-// with a scale and perhaps a minimum.
+// Package blocks is how quantized matrices are stored: numbers of a few bits, in blocks of 16 to 128 along a row, each
+// with a scale and perhaps a minimum or a zero point.
 //
 // Few formats serve the encodings of many files: a reader makes [Rows] of what a file has, without loss.
 package blocks
@@ -10,7 +10,7 @@ import "fmt"
 type Format struct {
 	// Bits is those of a quant: 4, 5, 6 or 8. 0 is no format: the numbers are floats.
 	Bits int
-	// Size is how many numbers a block has: 16 or 32.
+	// Size is how many numbers a block has: 16 or 32; up to 128 with Group.
 	Size int
 	// Offset is taken from a quant.
 	Offset int
@@ -19,6 +19,31 @@ type Format struct {
 	Super bool
 	// Min says that blocks have minima.
 	Min bool
+	// Group is the type of the scales of a format of safetensors files; 0 is a format of GGUF files. Its Size is 32, 64
+	// or 128, and it has neither Super nor Min.
+	Group Scale
+	// Zero says that blocks of such a format have zero points: whole numbers that take the place of Offset.
+	Zero bool
+	// E4M3 says that quants are floats of 8 bits, with 4 of the exponent: see [E4M3].
+	E4M3 bool
+}
+
+// Scale is the type of the scales of a grouped format.
+type Scale int
+
+// The types.
+const (
+	F16 Scale = iota + 1
+	BF16
+	F32
+)
+
+// Bytes is the size of a scale.
+func (s Scale) Bytes() int {
+	if s == F32 {
+		return 4
+	}
+	return 2
 }
 
 // SuperSize is how many numbers have one factor of scales.
@@ -45,8 +70,11 @@ func (f Format) Is() bool { return f.Bits > 0 }
 
 // Unit is how many numbers of a row belong together: a row has a multiple of it.
 func (f Format) Unit() int {
-	if f.Super {
+	switch {
+	case f.Super:
 		return SuperSize
+	case f.Group != 0:
+		return f.Size
 	}
 	return 32
 }
@@ -60,6 +88,13 @@ func (f Format) Number() int {
 	if f.Min {
 		n |= 1 << 25
 	}
+	n |= int(f.Group) << 29
+	if f.Zero {
+		n |= 1 << 31
+	}
+	if f.E4M3 {
+		n |= 1 << 32
+	}
 	return n
 }
 
@@ -70,11 +105,26 @@ func (f Format) String() string {
 			return name
 		}
 	}
+	switch {
+	case f.E4M3:
+		return fmt.Sprintf("fp8 in blocks of %d", f.Size)
+	case f.Zero:
+		return fmt.Sprintf("int%d with zero points in blocks of %d", f.Bits, f.Size)
+	case f.Group != 0:
+		return fmt.Sprintf("int%d in blocks of %d", f.Bits, f.Size)
+	}
 	return fmt.Sprintf("%d bits in blocks of %d", f.Bits, f.Size)
 }
 
 // Bytes is the size of a number of values.
 func (f Format) Bytes(values int) int {
+	if f.Group != 0 {
+		each := f.Group.Bytes()
+		if f.Zero {
+			each++
+		}
+		return values*f.Bits/8 + values/f.Size*each
+	}
 	bits := 32*f.Bits + 32/f.Size*f.perScale()*f.scales()
 	if !f.Super {
 		return values / 32 * bits / 8
@@ -109,11 +159,23 @@ type Rows struct {
 	Scales, Minima []uint16
 	// ScaleFactors and MinimumFactors [N, In/SuperSize] are the bits of float16 numbers; nil without Super, or Min.
 	ScaleFactors, MinimumFactors []uint16
+	// GroupScales and Zeros [N, In/Size] are those of a format with Group, in place of Scales: numbers of its type. Zeros
+	// is nil without Zero.
+	GroupScales []float32
+	Zeros       []uint8
 }
 
 // NewRows returns rows of zeros.
 func NewRows(f Format, n, in int) *Rows {
-	r := &Rows{Format: f, N: n, In: in, Quants: make([]uint8, n*in), Scales: make([]uint16, n*in/f.Size)}
+	r := &Rows{Format: f, N: n, In: in, Quants: make([]uint8, n*in)}
+	if f.Group != 0 {
+		r.GroupScales = make([]float32, n*in/f.Size)
+		if f.Zero {
+			r.Zeros = make([]uint8, n*in/f.Size)
+		}
+		return r
+	}
+	r.Scales = make([]uint16, n*in/f.Size)
 	if f.Min {
 		r.Minima = make([]uint16, len(r.Scales))
 	}
@@ -128,15 +190,18 @@ func NewRows(f Format, n, in int) *Rows {
 
 // Part returns n numbers of a row, the first being number at of all, over the same memory: whole units.
 func (r *Rows) Part(at, n int) *Rows {
-	cut := func(x []uint16, each int) []uint16 {
-		if x == nil {
-			return nil
-		}
-		return x[at/each : (at+n)/each]
+	return &Rows{Format: r.Format, N: 1, In: n, Quants: r.Quants[at : at+n], Scales: cut(r.Scales, at, n, r.Size),
+		Minima: cut(r.Minima, at, n, r.Size), ScaleFactors: cut(r.ScaleFactors, at, n, SuperSize),
+		MinimumFactors: cut(r.MinimumFactors, at, n, SuperSize), GroupScales: cut(r.GroupScales, at, n, r.Size),
+		Zeros: cut(r.Zeros, at, n, r.Size)}
+}
+
+// cut is what n numbers from one on have of an array with an element for each so many.
+func cut[T any](x []T, at, n, each int) []T {
+	if x == nil {
+		return nil
 	}
-	return &Rows{Format: r.Format, N: 1, In: n, Quants: r.Quants[at : at+n], Scales: cut(r.Scales, r.Size),
-		Minima: cut(r.Minima, r.Size), ScaleFactors: cut(r.ScaleFactors, SuperSize),
-		MinimumFactors: cut(r.MinimumFactors, SuperSize)}
+	return x[at/each : (at+n)/each]
 }
 
 // Copy copies the numbers of rows of the same format and number of numbers.
@@ -146,6 +211,8 @@ func (r *Rows) Copy(from *Rows) {
 	copy(r.Minima, from.Minima)
 	copy(r.ScaleFactors, from.ScaleFactors)
 	copy(r.MinimumFactors, from.MinimumFactors)
+	copy(r.GroupScales, from.GroupScales)
+	copy(r.Zeros, from.Zeros)
 }
 
 // Slice returns rows from one up to before another, over the same memory.
@@ -166,6 +233,20 @@ func (r *Rows) Floats() []float32 {
 // conversions forbid fused multiply-adds.
 func (r *Rows) FloatsTo(out []float32) {
 	offset := float32(r.Offset)
+	for b, scale := range r.GroupScales {
+		zero := offset
+		if r.Zeros != nil {
+			zero = float32(r.Zeros[b])
+		}
+		quants, to := r.Quants[b*r.Size:][:r.Size], out[b*r.Size:][:r.Size]
+		for i, q := range quants {
+			x := float32(q) - zero
+			if r.E4M3 {
+				x = E4M3(q)
+			}
+			to[i] = scale * x
+		}
+	}
 	for b, bits := range r.Scales {
 		scale, minimum := Half(bits), float32(0)
 		if r.Super {

@@ -30,3 +30,18 @@ func ToHalf(x float32) uint16 {
 	b += 0xc8000fff + b>>13&1
 	return sign | uint16(b>>13)
 }
+
+// E4M3 is the number of the bits of a float of 8 bits: a sign, 4 of the exponent, 3 of the fraction, no infinities.
+func E4M3(bits uint8) float32 {
+	sign, exp, frac := uint32(bits>>7)<<31, uint32(bits>>3)&0xf, uint32(bits)&7
+	switch {
+	case bits&0x7f == 0x7f:
+		return float32(math.NaN())
+	case exp == 0:
+		return math.Float32frombits(sign | math.Float32bits(float32(frac)*0x1p-9))
+	}
+	return math.Float32frombits(sign | (exp+120)<<23 | frac<<20)
+}
+
+// BFloat16 is the bfloat16 number of some bits.
+func BFloat16(bits uint16) float32 { return math.Float32frombits(uint32(bits) << 16) }

@@ -31,7 +31,9 @@ type Plan struct {
 	Parameters int64  `json:"parameters"`
 	DType      string `json:"dtype"`
 	// Weights are the forms that matrices are held in where they are not in DType.
-	Weights         string `json:"weights,omitempty"`
+	Weights string `json:"weights,omitempty"`
+	// Quantization is how a quantized safetensors checkpoint is stored: see [models.Checkpoint.Quantization].
+	Quantization    string `json:"quantization,omitempty"`
 	KVDType         string `json:"kv_dtype"`
 	KV              string `json:"kv"`
 	WeightBytes     int64  `json:"weight_bytes"`
@@ -99,6 +101,9 @@ func (p Plan) String() string {
 		held = fmt.Sprintf("%s, activations in %s", p.Weights, p.DType)
 	}
 	row("model", "%s, %s parameters in %s, %s", p.Model, count(p.Parameters), held, bytesText(p.WeightBytes))
+	if p.Quantization != "" {
+		row("stored as", "%s", p.Quantization)
+	}
 	vector := "head dim x " + p.KVDType
 	if p.layout.Quantized() {
 		vector = "(" + vector + " + a scale)"
@@ -207,7 +212,7 @@ func (c Config) plan() (Plan, error) {
 		features: c.Features, vocabulary: model.VocabSize,
 	}
 	p.stops, _ = c.stopTables()
-	p.Parameters = c.Model.NumParameters()
+	p.Parameters, p.Quantization = c.Model.NumParameters(), c.Model.Quantization()
 	var forms []string
 	for _, a := range decoder.Arrays(model, c.storage()) {
 		p.WeightBytes += int64(a.Shape.Memory())

@@ -52,6 +52,9 @@ func (c *Checkpoint) arrange() error {
 
 // rows is some rows of a tensor as one of its own.
 func (t *tensor) rows(first, n int) *tensor {
+	if t.packed != nil {
+		return t.cut(first, n)
+	}
 	part := *t
 	_, width := t.matrix()
 	part.shape = append([]int{n}, t.shape[1:]...)
@@ -80,6 +83,10 @@ func (t *tensor) deinterleave(headDim, turned int) {
 			return r
 		}
 		return r - inHead + 2*(inHead%(turned/2)) + inHead/(turned/2)
+	}
+	if t.packed != nil {
+		t.reorder(storedRow)
+		return
 	}
 	t.native, t.unit, t.group = dtypes.InvalidDType, row, headDim
 	t.decode = func(dst []float32, first int) {

@@ -46,6 +46,9 @@ func (t *tensor) readBlocks(rows Span, columns []Span) (*blocks.Rows, error) {
 	if rows.From < 0 || rows.N < 1 || rows.From+rows.N > count {
 		return nil, fmt.Errorf("it has %d rows, and %d from row %d on were wanted", count, rows.N, rows.From)
 	}
+	if t.packed != nil {
+		return t.readPacked(rows, columns, total)
+	}
 	if err := t.bringBlocks(rows, columns, width); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/models/quantized"
 )
 
 // ErrNoTensor is wrapped by Read's error for a name that the checkpoint does not hold.
@@ -27,12 +28,14 @@ type Checkpoint struct {
 	tensors      map[string]*tensor
 	identity     []identityPart // what FingerPrint hashes
 	closers      []func() error
+	scheme       *quantized.Scheme // of quantized matrices of safetensors; nil where there are none
 }
 
 // tensor is a weight in the form it is stored in.
 type tensor struct {
 	shape  []int
 	file   string       // for messages
+	name   string       // there, of a safetensors file
 	stored string       // encoding as the file names it, e.g. BF16, Q4_1
 	native dtypes.DType // dtype of data's elements if they need no decoding
 	data   []byte       // encoded bytes in the mapping; nil for dummy weights
@@ -51,6 +54,8 @@ type tensor struct {
 	group                int
 	offset               int64 // of data in the file
 	need                 needFile
+
+	packed *packed // of a quantized matrix, which has no data of its own
 }
 
 // Range is the bytes of a file from one offset to before another.
@@ -210,7 +215,7 @@ func (c *Checkpoint) NumParameters() int64 { return c.Config.NumParameters() }
 func (c *Checkpoint) StoredBytes() int64 {
 	var n int64
 	for _, t := range c.tensors {
-		n += int64(len(t.data))
+		n += int64(len(t.data)) + t.packed.bytes()
 	}
 	return n
 }

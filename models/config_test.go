@@ -183,7 +183,7 @@ func TestConfigRefusals(t *testing.T) {
 			`"LlamaForSequenceClassification"`, true},
 		"no class":       {m{"architectures": "absent"}, "model_type", true},
 		"activation":     {m{"hidden_act": "gelu"}, `hidden_act "gelu"`, true},
-		"quantized":      {m{"quantization_config": m{"quant_method": "gptq"}}, `"gptq"`, true},
+		"quantized":      {m{"quantization_config": m{"quant_method": "quip"}}, `"quip"`, true},
 		"partial rotary": {m{"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5", true},
 		"partial rotary, new": {m{"rope_parameters": m{"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5",
 			true},

@@ -52,6 +52,10 @@ func openFolder(dir string, need Need) (*Checkpoint, error) {
 				filepath.Join(dir, weightsIndex), stored, shard)
 		}
 	}
+	if err := c.assemble(); err != nil {
+		c.Close()
+		return nil, err
+	}
 	if err := errors.Join(c.arrange(), c.addFolderText(dir)); err != nil {
 		c.Close()
 		return nil, err
@@ -119,7 +123,8 @@ func (c *Checkpoint) addSafetensors(path, shard string, index map[string]string,
 		if !used || index != nil && index[st.Name] != shard {
 			continue
 		}
-		t := &tensor{shape: st.Dims, file: path, stored: st.DType, data: st.Data, unit: 1, blockLen: 1, group: 1,
+		t := &tensor{shape: st.Dims, file: path, name: st.Name, stored: st.DType, data: st.Data, unit: 1, blockLen: 1,
+			group: 1, blockBytes: 1,
 			release: func() { f.Release(st) }, offset: st.Offset, need: need}
 		switch st.DType {
 		case "F32":

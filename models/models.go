@@ -23,6 +23,7 @@ import (
 	"github.com/quire/quire/models/llama"
 	"github.com/quire/quire/models/olmo2"
 	"github.com/quire/quire/models/phi3"
+	"github.com/quire/quire/models/quantized"
 	"github.com/quire/quire/models/stablelm"
 	"github.com/quire/quire/models/starcoder2"
 )
@@ -41,7 +42,14 @@ type (
 
 // ParseConfig reads the text of a Hugging Face config.json and of a generation_config.json (nil if there is none).
 func ParseConfig(config, generation []byte) (Config, error) {
-	return arch.ParseConfig(Decoders, config, generation)
+	c, err := arch.ParseConfig(Decoders, config, generation)
+	if err != nil {
+		return Config{}, err
+	}
+	if _, err := quantized.Parse(c.Quantization); err != nil {
+		return Config{}, err
+	}
+	return c, nil
 }
 
 func readFolderConfig(dir string) (Config, error) {

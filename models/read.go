@@ -138,6 +138,9 @@ func (t *tensor) bring(ranges ...Range) error {
 
 // read returns elements from first up to end: a view, or decoded.
 func (t *tensor) read(dtype dtypes.DType, first, end int) (any, error) {
+	if err := t.bringPacked(first, end); err != nil {
+		return nil, err
+	}
 	if len(t.data) > 0 {
 		r := t.place(first, end)
 		if err := t.bring(r); err != nil {
@@ -193,6 +196,9 @@ func read[T any](t *tensor, from, to int, narrow func(dst []T, src []float32)) (
 	out := make([]T, min(ceilDiv(to, t.unit)*t.unit, t.elements())-start)
 	units := ceilDiv(len(out), t.unit)
 	chunk := max(chunkElements/t.unit, 1) * t.unit
+	if t.packed != nil {
+		chunk = packedRows * t.unit
+	}
 	err := t.inParallel(units, len(out), func(i, n int) error {
 		first, end := i*t.unit, min((i+n)*t.unit, len(out))
 		if direct, ok := any(out).([]float32); ok { // no narrowing, no scratch
@@ -229,6 +235,9 @@ func readColumns[T any](t *tensor, columns []Span, dtype dtypes.DType, narrow fu
 	total, widest := 0, 0
 	for _, s := range columns {
 		total, widest = total+s.N, max(widest, s.N)
+	}
+	if err := t.bringPacked(0, rows*width); err != nil {
+		return nil, err
 	}
 	if len(t.data) > 0 {
 		ranges := make([]Range, 0, rows*len(columns))

@@ -37,6 +37,9 @@ type Config struct {
 	LogitCap       float64 // logits become cap * tanh(logit / cap); 0: none
 	TieEmbeddings  bool    // lm_head is the embedding matrix
 
+	// Quantization is the quantization_config of a config.json as it stands there; nil where there is none.
+	Quantization []byte `json:"-"`
+
 	Layers []Layer // NumLayers of them
 	Names  Names   `json:"-"` // of the layers' tensors in checkpoints; nil: those of Llama
 	Stored Stored  `json:"-"`

@@ -35,12 +35,7 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 		return Config{}, err
 	}
 	if j.Has("quantization_config") {
-		var q struct {
-			Method string `json:"quant_method"`
-		}
-		j.Decode("quantization_config", &q)
-		return Config{}, Unsupported("use the unquantized model or a GGUF file",
-			"quantization_config (quant_method %q)", q.Method)
+		c.Quantization = j.fields["quantization_config"]
 	}
 	c.SetLayers(c.LlamaLayer())
 	err = errors.Join(j.ropes(&c, d.Defaults), d.JSON(j, &c), j.specialTokens(&c, d.Defaults, generation))
