@@ -91,11 +91,11 @@ func enlarge(config map[string]any, intermediate int) {
 			intermediate /= int(experts)
 		}
 	}
-	for name, size := range map[string]any{"hidden_size": 8 * headDim, "num_attention_heads": 8,
-		"num_key_value_heads": 4, "head_dim": headDim, "intermediate_size": intermediate,
-		"moe_intermediate_size": intermediate,
-		"vocab_size":            1024, "max_position_embeddings": 4096, "sliding_window": 512, "query_pre_attn_scalar": headDim,
-		"original_max_position_embeddings": 1024} {
+	sizes := map[string]any{"hidden_size": 8 * headDim, "num_attention_heads": 8, "num_key_value_heads": 4,
+		"head_dim": headDim, "vocab_size": 1024, "max_position_embeddings": 4096, "sliding_window": 512,
+		"query_pre_attn_scalar": headDim, "original_max_position_embeddings": 1024}
+	sizes["intermediate_size"], sizes["moe_intermediate_size"] = intermediate, intermediate
+	for name, size := range sizes {
 		if old, ok := config[name]; ok && (old != nil || name == "head_dim") {
 			config[name] = size
 		}
