@@ -42,6 +42,9 @@ type Layout struct {
 	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for
 	// heads that are too few.
 	Packed int
+	// State, if not 0, is how many numbers of float32 a page has in place of keys and values, [Pages, 1, 1, State]: the
+	// state of a layer behind the page's last token. See [StateLayout].
+	State int
 }
 
 // heads is KVHeads, rounded up to what the cache has.
@@ -54,6 +57,9 @@ func (l Layout) heads() int {
 
 // Shape returns the shape of one layer's cache.
 func (l Layout) Shape() shapes.Shape {
+	if l.State > 0 {
+		return shapes.Make(l.DType, l.Pages, 1, 1, l.State)
+	}
 	if l.Packed > 0 {
 		return shapes.Make(l.DType, l.Pages, l.PageSize, l.heads()/l.Packed, l.Packed, 2*l.HeadDim)
 	}
@@ -67,6 +73,21 @@ func (l Layout) Shape() shapes.Shape {
 // has KVH rounded up, and a quantized one 2 * KVH * (D + 4).
 func (l Layout) BytesPerToken() int64 {
 	return 2 * int64(l.heads()) * int64(l.width()) * int64(l.stored().Size())
+}
+
+// PageBytes returns the bytes that a page takes in one layer.
+func (l Layout) PageBytes() int64 {
+	if l.State > 0 {
+		return int64(l.State) * int64(l.DType.Size())
+	}
+	return int64(l.PageSize) * l.BytesPerToken()
+}
+
+// StateLayout is the layout of a layer that keeps a state of so many numbers of each sequence, where the layers that
+// attend have this one. A page has the state behind the last of its tokens that was run. So it is shared, copied and
+// moved with the page, and a full page has what a sequence goes on with that begins with it.
+func (l Layout) StateLayout(numbers int) Layout {
+	return Layout{Paged: l.Paged, Pages: l.Pages, PageSize: l.PageSize, DType: dtypes.Float32, State: numbers}
 }
 
 // PagedLayout and ContiguousLayout describe the two kinds.

@@ -54,6 +54,7 @@ var cpuKernels = map[string]kernel{
 	"sample_masked": {target: "quire_sample_masked"},
 	"logprobs":      {target: "quire_logprobs"},
 	"step_clock":    {target: "quire_step_clock", alias: map[int]int{0: 0}},
+	"short_conv":    {target: "quire_short_conv", alias: map[int]int{1: 2}},
 	"linear_rows": {
 		target: "quire_linear_rows",
 		attrs: map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,

@@ -37,8 +37,8 @@ var tiers = map[string]int{
 	"engine/schedule/model": 4,
 
 	"attention": graphTier, "linear": graphTier, "masking": graphTier, "models/decoder": graphTier,
-	"pagetable": graphTier,
-	"sampling":  graphTier, "seqtable": graphTier, "stopping": graphTier, "tokenqueue": graphTier,
+	"pagetable": graphTier, "recurrence": graphTier,
+	"sampling": graphTier, "seqtable": graphTier, "stopping": graphTier, "tokenqueue": graphTier,
 
 	"collective": basisTier, "control": basisTier, "scan": basisTier, "tree": basisTier,
 

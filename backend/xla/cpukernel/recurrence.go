@@ -1,0 +1,11 @@
+package cpukernel
+
+// #include "recurrence.h"
+import "C"
+
+import "unsafe"
+
+// recurrenceHandlers are the kernels of recurrence.h.
+func recurrenceHandlers() map[string]unsafe.Pointer {
+	return map[string]unsafe.Pointer{"quire_short_conv": unsafe.Pointer(C.quire_short_conv)}
+}

@@ -1,0 +1,73 @@
+package recurrence
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+)
+
+// ShortConv is a convolution of each channel over the last few tokens, between two gates. in is [T, 3*C] of any float
+// dtype: a gate, a second one and inputs, C channels each. The inputs times the first gate are convolved with taps
+// [C, K] of in's dtype, the last of which is for the token itself; the result [T, C] is that times the second gate. The
+// products are rounded to in's dtype, sums are in float32.
+//
+// A state is the K-1 products before, [K-1, C], oldest first.
+func ShortConv(in, taps, cache *Node, rows Rows) (out, after *Node) {
+	channels := taps.Shape().Dimensions[0]
+	inputs := append([]*Node{in, taps, cache}, rows.in()...)
+	results := []shapes.Shape{shapes.Make(in.DType(), in.Shape().Dimensions[0], channels), cache.Shape()}
+	both := control.Composite("short_conv", struct{}{}, inputs, results, func(in []*Node) []*Node {
+		return shortConvPlain(in[0], in[1], in[2], ofInputs(in[3:]))
+	})
+	return both[0], both[1]
+}
+
+func shortConvPlain(in, taps, cache *Node, rows Rows) []*Node {
+	channels, k := taps.Shape().Dimensions[0], taps.Shape().Dimensions[1]
+	part := func(i int) *Node { return SliceAxis(in, 1, AxisRange(i*channels, (i+1)*channels)) }
+	window := rows.window(ConvertDType(Mul(part(0), part(2)), dtypes.Float32), rows.before(cache), k)
+	taps = ConvertDType(taps, dtypes.Float32)
+	sum := ZerosLike(window[0])
+	for i, x := range window {
+		tap := Reshape(SliceAxis(taps, 1, AxisElem(i)), 1, channels)
+		sum = Add(sum, Mul(x, BroadcastToDims(tap, x.Shape().Dimensions...)))
+	}
+	out := Mul(part(1), ConvertDType(sum, in.DType()))
+	return []*Node{out, rows.keep(cache, window[1:]...)}
+}
+
+// window are the k numbers [T, C] that each token sees of its sequence, oldest first, the last of which is its own, x.
+// states [T, ...] begin with the k-1 before the step.
+func (r Rows) window(x, states *Node, k int) []*Node {
+	g := x.Graph()
+	t, channels := x.Shape().Dimensions[0], x.Shape().Dimensions[1]
+	back := r.back()
+	window := make([]*Node, k)
+	window[k-1] = x
+	for j := 1; j < k; j++ {
+		// j tokens before: of the step where so many are, else of the state.
+		was := Zeros(g, shapes.Make(x.DType(), min(j, t), channels))
+		if j < t {
+			was = Concatenate([]*Node{was, SliceAxis(x, 0, AxisRangeFromStart(t-j))}, 0)
+		}
+		for m := range j {
+			at := (k - 1 - (j - m)) * channels
+			isBack := BroadcastToDims(InsertAxes(Equal(back, scalar(g, m)), -1), t, channels)
+			was = Where(isBack, SliceAxis(states, 1, AxisRange(at, at+channels)), was)
+		}
+		window[k-1-j] = was
+	}
+	return window
+}
+
+// keep writes states, the numbers [T, ...] of each token one behind the other, where they are kept.
+func (r Rows) keep(cache *Node, numbers ...*Node) *Node {
+	dims := cache.Shape().Dimensions
+	states := numbers[0]
+	if len(numbers) > 1 {
+		states = Concatenate(numbers, 1)
+	}
+	return Reshape(control.ScatterSet(Reshape(cache, dims[0], -1), r.To, states), dims...)
+}
