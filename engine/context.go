@@ -237,6 +237,9 @@ func (c *Context) Truncate(n int) error {
 func (e *Engine) cutContext(r *contextRow, length, reserved int) error {
 	pageSize, inRun := e.plan.PageSize, e.contexts.between != nil
 	done := min(r.done, length)
+	if done < r.done {
+		done = e.begin(done)
+	}
 	keep := ceilDiv(done, pageSize)
 	cut, promised := done < r.done, reserved != r.reserved
 	if cut {

@@ -264,6 +264,15 @@ func (e *Engine) dropState() {
 	e.contexts.tell()
 }
 
+// begin is how many of the first n tokens that a context has run it can go on with, if it has run more: pages with
+// states have those of their ends.
+func (e *Engine) begin(n int) int {
+	if e.plan.StateBytes > 0 {
+		n -= n % e.plan.PageSize
+	}
+	return n
+}
+
 // freeRow finds a row for a context.
 func (e *Engine) freeRow() (int, error) {
 	at := slices.Index(e.contexts.rows[:e.plan.Contexts], nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/tree"
@@ -44,14 +45,15 @@ func (c *Context) Score(ctx context.Context, tokens []int32) (logprobs []float32
 func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32) ([]float32, error) {
 	e.contexts.scoring.Lock()
 	defer e.contexts.scoring.Unlock()
-	pageSize, base := e.plan.PageSize, r.done-1
+	pageSize, base := e.plan.PageSize, e.begin(r.done-1)
+	before := r.done - 1 - base // what runs again because states are those of pages' ends
 	scratch := &contextRow{row: e.graphs.ScoreRow()}
 	at := scratch.row - e.plan.firstContext()
 	err := e.operation(ctx, func() error {
 		if err := r.usable(); err != nil {
 			return err
 		}
-		end := ceilDiv(base+len(tokens), pageSize)
+		end := ceilDiv(base+before+len(tokens), pageSize)
 		if err := e.enough(end-base/pageSize, 0, "scoring tokens"); err != nil {
 			return err
 		}
@@ -62,13 +64,13 @@ func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32)
 	if err != nil {
 		return nil, err
 	}
-	run := append([]int32{r.tokens[base]}, tokens...)
-	logprobs := make([]float32, 0, len(tokens))
-	for err == nil && len(logprobs) < len(tokens) {
+	run := slices.Concat(r.tokens[base:r.done], tokens)
+	logprobs := make([]float32, 0, len(run)-1)
+	for err == nil && len(logprobs) < len(run)-1 {
 		err = e.operation(ctx, func() error {
 			from := len(logprobs)
-			n := min(e.plan.PrefillTokens, len(tokens)-from)
-			some, err := e.scoreStep(scratch, base+from, run[from:from+n], tokens[from:from+n])
+			n := min(e.plan.PrefillTokens, len(run)-1-from)
+			some, err := e.scoreStep(scratch, base+from, run[from:from+n], run[from+1:from+n+1])
 			logprobs = append(logprobs, some...)
 			return err
 		})
@@ -82,6 +84,7 @@ func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32)
 	if err = errors.Join(err, end); err != nil {
 		return nil, err
 	}
+	logprobs = logprobs[before:]
 	for i, l := range logprobs {
 		if math.IsNaN(float64(l)) || math.IsInf(float64(l), 1) {
 			return nil, fmt.Errorf("%w: scoring token %d", ErrNotANumber, i)

@@ -128,7 +128,7 @@ func (p Plan) sizes() device.Sizes {
 		Sizes: schedule.Sizes{Slots: p.slots, MaxSeqs: p.MaxSeqs, PrefixRows: p.Holders, Contexts: p.Contexts,
 			Pages: p.Pages, PageSize: p.PageSize, PagesPerSeq: p.PagesPerSeq, MaxRounds: p.MaxRounds,
 			PromptLimit: max(p.MaxModelLen, minPromptTokens), Paged: p.layout.Paged, PrefixCache: p.PrefixCache,
-			NameDrawn: p.NameDrawn, Mixed: p.mixed,
+			NameDrawn: p.NameDrawn, Mixed: p.mixed, States: p.StateBytes > 0,
 			Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Staged: blocksInFlight},
 		PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
 		Layout: p.layout, Transfers: p.Transfers, Stops: p.stops,

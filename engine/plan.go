@@ -38,7 +38,9 @@ type Plan struct {
 	KV              string `json:"kv"`
 	WeightBytes     int64  `json:"weight_bytes"`
 	KVBytesPerToken int64  `json:"kv_bytes_per_token"`
-	KVBytes         int64  `json:"kv_bytes"`
+	// StateBytes is what a page has beside its tokens: a state of each layer that keeps one.
+	StateBytes int64 `json:"state_bytes,omitempty"`
+	KVBytes    int64 `json:"kv_bytes"`
 	// MaxSeqs is how many sequences decode at once, the slots; Holders is how many prompts wait beside them for their
 	// clones.
 	MaxSeqs       int `json:"max_seqs"`
@@ -110,6 +112,10 @@ func (p Plan) String() string {
 	}
 	row("KV cache", "%s, %s a token (2 x layers x KV heads x %s), %s in all", p.KV, bytesText(p.KVBytesPerToken),
 		vector, bytesText(p.KVBytes))
+	if p.StateBytes > 0 {
+		row("states", "%s a page, of the layers that keep a state of a sequence; in the %s above",
+			bytesText(p.StateBytes), bytesText(p.KVBytes))
+	}
 	if p.layout.Paged {
 		row("pages", "%d of %s: %d tokens of context; up to %s a sequence", p.Pages, plural.Count(p.PageSize, "token"),
 			p.Pages*p.PageSize, plural.Count(p.PagesPerSeq, "page"))
@@ -224,12 +230,12 @@ func (c Config) plan() (Plan, error) {
 	p.Weights = strings.Join(forms, " and ")
 	orDefault(&p.KV, "paged")
 	orDefault(&p.MaxSeqs, defaultMaxSeqs)
-	orDefault(&p.PageSize, defaultPageSize)
 	orDefault(&p.PrefillTokens, c.defaultPrefillTokens(p))
 	orDefault(&p.MaxRounds, defaultMaxRounds)
 	orDefault(&p.Admission, Overcommit)
 	orDefault(&p.Layers, LayersUnrolled)
 	orDefault(&p.MaxModelLen, model.MaxPositions)
+	orDefault(&p.PageSize, defaultPageSize(model, kv, p.MaxModelLen))
 	if err := p.check(model); err != nil {
 		return Plan{}, err
 	}
@@ -253,7 +259,13 @@ func (c Config) plan() (Plan, error) {
 	}
 	p.NameDrawn = p.PrefixCache && p.mixed
 	p.layout = c.layout(p, kv)
-	p.KVBytesPerToken = p.layout.BytesPerToken() * int64(model.NumLayers)
+	for i := range model.Layers {
+		if n := model.StateSize(i); n > 0 {
+			p.StateBytes += p.layout.StateLayout(n).PageBytes()
+		} else {
+			p.KVBytesPerToken += p.layout.BytesPerToken()
+		}
+	}
 	budget := c.KVMemory
 	if budget == 0 {
 		if budget, err = c.defaultKVMemory(p.WeightBytes + p.sizes().ExtraBytes()); err != nil {
@@ -308,7 +320,7 @@ func (p Plan) check(model models.Config) error {
 
 // planPages settles the pages of a paged cache.
 func (c Config) planPages(p *Plan, budget int64) error {
-	page := p.KVBytesPerToken * int64(p.PageSize)
+	page := p.PageBytes()
 	// More than every row at its longest is never used, and then there is nothing to over-commit.
 	most := int64(p.MaxSeqs+p.Holders+p.Contexts) * int64(p.PagesPerSeq)
 	if p.Pages = int(min(budget/page, most)); int64(p.Pages) == most {
@@ -328,7 +340,7 @@ func (c Config) planRows(p *Plan, kv dtypes.DType, budget int64) error {
 	if p.Contexts > 0 {
 		return fmt.Errorf("contexts share pages, which kv basic has none of: use kv paged")
 	}
-	row := p.KVBytesPerToken * int64(p.MaxModelLen)
+	row := p.PageBytes()
 	if c.MaxSeqs == 0 { // as many slots as fit
 		fit := max(int(min(budget/row, int64(p.slots)))/rowMultiple, 1) * rowMultiple
 		p.slots, p.MaxSeqs = fit, min(p.MaxSeqs, fit)
@@ -368,6 +380,9 @@ func (c Config) attentionSteps(p Plan) (steps []attention.Step) {
 	model := c.Model.Config
 	part := decoder.NewPartition(model, p.Devices)
 	for layer := range model.NumLayers {
+		if model.StateSize(layer) > 0 {
+			continue
+		}
 		for _, oneToken := range []bool{false, true} {
 			s := attention.Step{Tokens: p.sizes().StepTokens(), PagesPerSeq: p.PagesPerSeq,
 				Heads: part.KVHeads * part.QueriesPerKV, DType: p.activations,
@@ -393,9 +408,31 @@ func newPrefixSeed(cfg Config, p Plan) prefix.Hash {
 	return prefix.Seed(of...)
 }
 
+// PageBytes is what a page takes in all layers.
+func (p Plan) PageBytes() int64 { return p.KVBytesPerToken*int64(p.PageSize) + p.StateBytes }
+
+// defaultPageSize is so large that states, of which a page has one a layer, take no more than half of what the keys and
+// values of its tokens do, up to a limit and the longest sequence.
+func defaultPageSize(model models.Config, kv dtypes.DType, longest int) int {
+	token, states := 0, 0 // bytes
+	for i := range model.Layers {
+		if n := model.StateSize(i); n > 0 {
+			states += n * dtypes.Float32.Size()
+		} else {
+			token += 2 * model.NumKVHeads * model.HeadDim * kv.Size()
+		}
+	}
+	size := smallestPage
+	for size < min(largestPage, longest) && states > size*token/2 {
+		size *= 2
+	}
+	return size
+}
+
 const (
 	defaultMaxSeqs   = 64
-	defaultPageSize  = 16
+	smallestPage     = 16
+	largestPage      = 512
 	defaultMaxRounds = 16
 	maxCPUKVMemory   = 4 << 30
 	unknownKVMemory  = 1 << 30 // where the backend does not say

@@ -175,12 +175,15 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	tokens = make([]int32, n)
 	in.read(tokens)
 	var contents []*block
-	layout := e.plan.layout
-	dtype := layout.Shape().DType
-	elements := e.plan.Devices * device.BlockPages * layout.PageSize * int(layout.BytesPerToken()) / dtype.Size()
 	for range ceilDiv(n/e.plan.PageSize, device.BlockPages) {
 		layers := make([]any, header.Layers)
 		for i := range layers {
+			layout := e.plan.layout
+			if n := e.cfg.Model.Config.StateSize(i); n > 0 {
+				layout = layout.StateLayout(n)
+			}
+			dtype := layout.Shape().DType
+			elements := e.plan.Devices * device.BlockPages * int(layout.PageBytes()) / dtype.Size()
 			layers[i] = reflect.MakeSlice(reflect.SliceOf(dtype.GoType()), elements, elements).Interface()
 			in.read(layers[i])
 		}

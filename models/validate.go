@@ -21,7 +21,7 @@ func (c *Checkpoint) Validate() (warnings []string, err error) {
 		switch {
 		case t == nil:
 			problems = append(problems, fmt.Sprintf("%s is missing (expected shape %v)", spec.Name, spec.Shape))
-		case !slices.Equal(t.shape, spec.Shape):
+		case !slices.Equal(t.shape, spec.Shape) && !(spec.Part == arch.ConvTaps && isTaps(t.shape, spec.Shape)):
 			problems = append(problems, fmt.Sprintf("%s has shape %v, but the config implies %v", spec.Name, t.shape,
 				spec.Shape))
 		case t.decode == nil:
@@ -43,4 +43,9 @@ func (c *Checkpoint) Validate() (warnings []string, err error) {
 		err = errors.New("checkpoint " + c.Ref + " does not fit its config: " + strings.Join(problems, "; "))
 	}
 	return warnings, err
+}
+
+// isTaps says that a shape is [channels, 1, taps], as convolutions have it in Hugging Face's checkpoints.
+func isTaps(shape, want []int) bool {
+	return len(shape) == 3 && shape[1] == 1 && slices.Equal([]int{shape[0], shape[2]}, want)
 }

@@ -133,7 +133,7 @@ func (p *Planner) Plan(ctx context.Context) (*Report, error) {
 	done, err := engine.Precompile(ctx, p.config, others...)
 	var oom *xla.OutOfMemoryError
 	if errors.As(err, &oom) {
-		pages := int(p.config.KVMemory / (sketch.KVBytesPerToken * int64(sketch.PageSize)))
+		pages := int(p.config.KVMemory / sketch.PageBytes())
 		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available,
 			needed: oom.Needed,
 			pages:  pages, pageSize: sketch.PageSize, program: oom.Program, cause: err}
@@ -194,7 +194,7 @@ func usablePages(p engine.Plan) int { return (p.MaxSeqs + p.Holders) * p.PagesPe
 
 // search sets the config's KV memory to the most that compiles and fits.
 func (p *Planner) search(ctx context.Context, sketch engine.Plan, r *Report) error {
-	page := sketch.KVBytesPerToken * int64(sketch.PageSize)
+	page := sketch.PageBytes()
 	s := pageSearch{
 		atLeast: sketch.PagesPerSeq, atMost: usablePages(sketch), pageBytes: page, available: p.available,
 		maxTrials: p.options.Trials,

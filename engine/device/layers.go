@@ -1,11 +1,14 @@
 package device
 
 import (
+	"slices"
+
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/recurrence"
 	"github.com/quire/quire/tokenqueue"
 )
 
@@ -19,13 +22,25 @@ func (p Sizes) layerCaches(layers int) (arrays int, layout attention.Layout) {
 	return 1, layout
 }
 
+// layouts are those of the caches, one each: a layer that keeps a state has it in place of keys and values.
+func (gr *Graphs) layouts() []attention.Layout {
+	n, layout := gr.layerCaches(gr.Model.NumLayers)
+	list := slices.Repeat([]attention.Layout{layout}, n)
+	for i := range list {
+		if size := gr.Model.StateSize(i); size > 0 {
+			list[i] = layout.StateLayout(size)
+		}
+	}
+	return list
+}
+
 // copyPages copies pages from[i] to to[i], i32[C], of all layers; -1 in either copies nothing.
 func (gr *Graphs) copyPages(caches []*Node, from, to *Node) []*Node {
 	_, layout := gr.layerCaches(gr.Model.NumLayers)
 	if !gr.LayerLoop {
 		changed := make([]*Node, len(caches))
-		for i, cache := range caches {
-			changed[i] = layout.CopyPages(cache, from, to)
+		for i, layout := range gr.layouts() {
+			changed[i] = layout.CopyPages(caches[i], from, to)
 		}
 		return changed
 	}
@@ -87,36 +102,57 @@ func (gr *Graphs) zero(caches []*Node, mask *Node) []*Node {
 		mask = Reshape(BroadcastToDims(InsertAxes(mask, 0), gr.Model.NumLayers, gr.Pages), layout.Pages)
 	}
 	changed := make([]*Node, len(caches))
-	for i, cache := range caches {
-		changed[i] = layout.ZeroPages(cache, mask)
+	for i, layout := range gr.layouts() {
+		changed[i] = layout.ZeroPages(caches[i], mask)
 	}
 	return changed
 }
 
 // readPages are the pages ids, i32[C], of each layer.
 func (gr *Graphs) readPages(caches []*Node, ids *Node) []*Node {
-	_, layout := gr.layerCaches(gr.Model.NumLayers)
+	layouts := gr.layouts()
 	var pages []*Node
 	for i := range gr.Model.NumLayers {
-		pages = append(pages, layout.ReadPages(caches[min(i, len(caches)-1)],
-			gr.pagesOfLayer(decoder.Layer{Number: i}, ids)))
+		at := min(i, len(caches)-1)
+		pages = append(pages, layouts[at].ReadPages(caches[at], gr.pagesOfLayer(decoder.Layer{Number: i}, ids)))
 	}
 	return pages
 }
 
 // writePages replaces the pages ids, i32[C], of each layer; pages are one array a layer.
 func (gr *Graphs) writePages(caches []*Node, ids *Node, pages []*Node) []*Node {
-	_, layout := gr.layerCaches(gr.Model.NumLayers)
+	layouts := gr.layouts()
 	caches = append([]*Node(nil), caches...)
 	for i, p := range pages {
 		at := min(i, len(caches)-1)
-		caches[at] = layout.WritePages(caches[at], gr.pagesOfLayer(decoder.Layer{Number: i}, ids), p)
+		caches[at] = layouts[at].WritePages(caches[at], gr.pagesOfLayer(decoder.Layer{Number: i}, ids), p)
 	}
 	return caches
 }
 
 // newCaches are empty.
 func (gr *Graphs) newCaches(g *Graph) []*Node {
-	n, layout := gr.layerCaches(gr.Model.NumLayers)
-	return layout.New(g, n)
+	layouts := gr.layouts()
+	places := map[attention.Layout][]int{}
+	for i, layout := range layouts {
+		places[layout] = append(places[layout], i)
+	}
+	caches := make([]*Node, len(layouts))
+	for i, layout := range layouts {
+		if places[layout][0] != i {
+			continue
+		}
+		for k, cache := range layout.New(g, len(places[layout])) {
+			caches[places[layout][k]] = cache
+		}
+	}
+	return caches
+}
+
+// sequences says whose the tokens of a step are to layers that keep states, where there are any.
+func (gr *Graphs) sequences(batch tokenqueue.PageBatchInfo) (rows recurrence.Rows) {
+	if gr.Model.HasStates() {
+		rows = recurrence.RowsOf(batch)
+	}
+	return rows
 }

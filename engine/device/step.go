@@ -136,7 +136,7 @@ func (gr *Graphs) forward(l *loop, w decoder.Weights, packed tokenqueue.Packed, 
 func (gr *Graphs) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	oneToken bool) ([]*Node, *Node) {
 	hidden, caches := decoder.Hidden(gr.Model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, caches,
-		gr.attend(batch, oneToken))
+		gr.attend(batch, oneToken), gr.sequences(batch))
 	return caches, hidden
 }
 

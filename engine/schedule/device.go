@@ -21,7 +21,10 @@ type Sizes struct {
 	PrefixCache bool // pages have names, and serve all prompts that begin with them
 	// NameDrawn says that a page of drawn tokens has the bytes that the same tokens have in a prompt: then it has a
 	// name too.
-	NameDrawn  bool
+	NameDrawn bool
+	// States says that a page has states of layers too, those behind the last of its tokens that was run. So a row
+	// begins with whole pages of another one, or with all that it has run.
+	States     bool
 	Mixed      bool // prompt steps run the sequences that decode too
 	Reserve    bool // a sequence is admitted with all pages that it may need; else with those of its prompt
 	BlockPages int  // pages that are copied to the host and back together

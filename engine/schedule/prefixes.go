@@ -47,7 +47,7 @@ func (s *scheduler) newPrefix(g *group, size int, first bool, source *prefixRow,
 	if source != nil {
 		s.cache.Use(source.row) // until the row is opened
 	}
-	p := &prefixRow{row: pop(&s.freePrefix), tokens: g.Tokens[:g.takes(size)], source: source, held: held}
+	p := &prefixRow{row: pop(&s.freePrefix), tokens: g.Tokens[:s.takes(g.Request, size)], source: source, held: held}
 	if first {
 		p.first = g
 	}
@@ -81,8 +81,8 @@ func (s *scheduler) assign(o *offer, g *group, busy bool) bool {
 	named, _ := s.beginOf(g.chain, g.Score)
 	var source *prefixRow
 	held := len(named) * s.PageSize
-	if row, pages := s.cache.Longest(g.chain); g.takes(pages*s.PageSize) > held {
-		source, held = s.prefixes[row-s.Slots], g.takes(pages*s.PageSize)
+	if row, pages := s.cache.Longest(g.chain); s.takes(g.Request, pages*s.PageSize) > held {
+		source, held = s.prefixes[row-s.Slots], s.takes(g.Request, pages*s.PageSize)
 	}
 	// A context's pages are not of the pool: without them there may not be enough for a request that begins with it.
 	ofContext := s.heldByContext(g.Request)
@@ -92,18 +92,18 @@ func (s *scheduler) assign(o *offer, g *group, busy bool) bool {
 		ofContext = 0
 	}
 	whole := len(g.Tokens) - 1
-	clones := g.N-g.next > 1 && g.takes(whole) > 0 && s.Paged &&
-		s.pagesAhead(g.Request, g.takes(whole))-ofContext/s.PageSize <= s.cfg.Pool
+	clones := g.N-g.next > 1 && s.takes(g.Request, whole) > 0 && s.Paged &&
+		s.pagesAhead(g.Request, s.takes(g.Request, whole))-ofContext/s.PageSize <= s.cfg.Pool
 	// A prefix that others in the queue have too is run once for all.
-	if shared := s.counts.Shared(g.chain) * s.PageSize; g.takes(shared) > held && !s.oneAtATime {
+	if shared := s.counts.Shared(g.chain) * s.PageSize; s.takes(g.Request, shared) > held && !s.oneAtATime {
 		if p := s.newPrefix(g, shared, !clones || shared == whole, source, held); p != nil {
-			source, held = p, g.takes(shared)
+			source, held = p, s.takes(g.Request, shared)
 		}
 	}
 	// So is what the sequences of one group have in common: all of the prompt but its last token.
-	if clones && g.takes(whole) > held {
+	if clones && s.takes(g.Request, whole) > held {
 		if p := s.newPrefix(g, whole, true, source, held); p != nil {
-			source, held = p, g.takes(whole)
+			source, held = p, s.takes(g.Request, whole)
 		} else if !s.oneAtATime {
 			return false
 		}
@@ -125,10 +125,10 @@ func (s *scheduler) heldByContext(r *Request) int {
 	most := min(p.done, len(r.Tokens)-1)
 	for i, token := range p.tokens[:most] {
 		if token != r.Tokens[i] {
-			return i
+			return s.begin(i)
 		}
 	}
-	return most
+	return s.begin(most)
 }
 
 // maxPages is the most pages that a prefix row may come to hold, with those reserved for its first clone.

@@ -84,6 +84,7 @@ func drawWork(t *rapid.T) *work {
 		Contexts: rapid.IntRange(0, 2).Draw(t, "contexts"), MaxRounds: rapid.IntRange(1, 8).Draw(t, "rounds"),
 		PromptLimit: 64, Paged: true, PrefixCache: rapid.Bool().Draw(t, "prefix cache"),
 		NameDrawn: rapid.Bool().Draw(t, "drawn tokens have names"), Mixed: rapid.Bool().Draw(t, "mixed"),
+		States:  rapid.Bool().Draw(t, "pages have states"),
 		Reserve: rapid.Bool().Draw(t, "reserve"), BlockPages: 2, Staged: rapid.IntRange(1, 3).Draw(t, "staged"),
 	}
 	s.Slots = s.MaxSeqs + rapid.IntRange(0, 2).Draw(t, "slots beyond max seqs")

@@ -54,7 +54,7 @@ func (s Sizes) surePages(r *Request) int {
 // pagesAhead is the pages for a prefix row of held tokens and its first clone, a completion of r: the clone shares full
 // pages only.
 func (s Sizes) pagesAhead(r *Request, held int) int {
-	return s.pages(held) + s.surePages(r) - r.takes(held)/s.PageSize
+	return s.pages(held) + s.surePages(r) - s.takes(r, held)/s.PageSize
 }
 
 // Completion is a completion that ended, or a request that was refused.

@@ -151,9 +151,17 @@ func (r *Request) tops() int { return max(0, r.Score-1) }
 
 // takes is how many tokens a clone takes over where it has n in common with a row. Where the prompt is scored it runs
 // the last of these itself: from that its own next token is scored, which the row may not have.
-func (r *Request) takes(n int) int {
-	if r.Score > 0 {
-		return max(0, n-1)
+func (s Sizes) takes(r *Request, n int) int {
+	if r.Score == 0 {
+		return n
+	}
+	return s.begin(max(0, n-1))
+}
+
+// begin is how many of the first n tokens of a row that has more another row may begin with.
+func (s Sizes) begin(n int) int {
+	if s.States {
+		n -= n % s.PageSize
 	}
 	return n
 }

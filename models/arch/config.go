@@ -68,6 +68,7 @@ type Layer struct {
 	Scale    float64 // of the scores q.k
 	ScoreCap float64 // scores become cap * tanh(score / cap); 0: none
 	KVFrom   int     // the layer whose keys and values it attends to: its own number
+	Taps     int     // of a short convolution: the token itself and those before it that count
 
 	AttentionNorm, MLPNorm Norms
 
@@ -81,8 +82,26 @@ type Layer struct {
 // Mixer is how tokens of a layer see each other.
 type Mixer string
 
-// Attention is softmax attention over the tokens before, the one mixer there is.
-const Attention Mixer = "attention"
+// The mixers: softmax attention over the tokens before, and those that keep a state of fixed size of them.
+const (
+	Attention Mixer = "attention"
+	ShortConv Mixer = "short convolution" // each channel over the last few tokens, with gates before and behind
+)
+
+// StateSize is how many numbers the state of a layer has: what it keeps of a sequence, however long that is. It is 0
+// for attention, which keeps keys and values of each token.
+func (c *Config) StateSize(layer int) int {
+	switch l := c.Layers[layer]; l.Mixer {
+	case ShortConv:
+		return (l.Taps - 1) * c.HiddenSize
+	}
+	return 0
+}
+
+// HasStates says that layers have states.
+func (c *Config) HasStates() bool {
+	return slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Mixer != Attention })
+}
 
 // Width is what numbers a norm takes together.
 type Width string
@@ -143,6 +162,7 @@ const (
 	maxLayers    = 4096
 	maxDimension = 1 << 22
 	maxContext   = 1 << 30
+	maxTaps      = 16
 )
 
 // checkCounts validates the sizes that are divided by and allocated from before the rest is known.
@@ -224,8 +244,11 @@ func (c *Config) check() error {
 
 func (l Layer) check(number, ropes int) error {
 	switch {
-	case l.Mixer != Attention:
-		return Unsupported("attention is", "mixer %q of layer %d", l.Mixer, number)
+	case l.Mixer != Attention && l.Mixer != ShortConv:
+		return Unsupported("attention and short convolutions are", "mixer %q of layer %d", l.Mixer, number)
+	case l.Mixer == ShortConv && (l.Taps < 2 || l.Taps > maxTaps):
+		return fmt.Errorf("the convolution of layer %d has %d taps; it must be between 2 and %d", number, l.Taps,
+			maxTaps)
 	case l.KVFrom != number:
 		return Unsupported("", "layer %d with the keys and values of layer %d", number, l.KVFrom)
 	case l.Rope < NoRope || l.Rope >= ropes:

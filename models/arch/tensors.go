@@ -49,6 +49,9 @@ const (
 	Gate, Up, Down    Part = "gate", "up", "down"
 	Embedding, Head   Part = "embed", "lm_head"
 	Router            Part = "router"
+	ConvIn            Part = "conv_in"   // of a short convolution: the gates before and behind it, and what it reads
+	ConvTaps          Part = "conv_taps" // [channels, taps], the last one for the token itself
+	ConvOut           Part = "conv_out"
 	// Those of one expert: checkpoints' names have its number in place of %d.
 	ExpertGate, ExpertUp, ExpertDown Part = "expert_gate", "expert_up", "expert_down"
 
@@ -188,14 +191,21 @@ func (c *Config) layerTensors(number int) []Tensor {
 	}
 	q, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
 	norm(layer.AttentionNorm.Before, AttentionNorm, Whole, c.HiddenSize)
-	outputs(Q, "qkv", ByQueryHeads, q, layer.QKVBias)
-	outputs(K, "qkv", ByKVHeads, kv, layer.QKVBias)
-	outputs(V, "qkv", ByKVHeads, kv, layer.QKVBias)
-	norm(layer.QKNorm == EachHead, QNorm, Whole, c.HeadDim)
-	norm(layer.QKNorm == EachHead, KNorm, Whole, c.HeadDim)
-	norm(layer.QKNorm == AllHeads, QNorm, ByQueryHeads, q)
-	norm(layer.QKNorm == AllHeads, KNorm, ByKVHeads, kv)
-	inputs(O, ByQueryHeads, q, layer.OBias)
+	switch layer.Mixer {
+	case ShortConv:
+		outputs(ConvIn, string(ConvIn), Whole, 3*c.HiddenSize, false)
+		add(ConvTaps, string(ConvTaps)+".weight", ".weight", 0, Whole, c.HiddenSize, layer.Taps)
+		outputs(ConvOut, string(ConvOut), Whole, c.HiddenSize, false)
+	default:
+		outputs(Q, "qkv", ByQueryHeads, q, layer.QKVBias)
+		outputs(K, "qkv", ByKVHeads, kv, layer.QKVBias)
+		outputs(V, "qkv", ByKVHeads, kv, layer.QKVBias)
+		norm(layer.QKNorm == EachHead, QNorm, Whole, c.HeadDim)
+		norm(layer.QKNorm == EachHead, KNorm, Whole, c.HeadDim)
+		norm(layer.QKNorm == AllHeads, QNorm, ByQueryHeads, q)
+		norm(layer.QKNorm == AllHeads, KNorm, ByKVHeads, kv)
+		inputs(O, ByQueryHeads, q, layer.OBias)
+	}
 	norm(layer.AttentionNorm.After, AttentionPostNorm, Whole, c.HiddenSize)
 	norm(layer.MLPNorm.Before, MLPNorm, Whole, c.HiddenSize)
 	if layer.Experts.Count > 0 {

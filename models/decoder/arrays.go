@@ -169,6 +169,10 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 		}
 		a.sources = append(a.sources, from)
 	}
+	if first.Part == arch.ConvTaps {
+		a.Shape = shapes.Make(s.DType, rows, a.format.In)
+		return []Array{a}
+	}
 	if len(first.Shape) == 1 {
 		a.Shape = shapes.Make(s.DType, rows)
 		if cfg.Norm.Wide && (first.Part.IsNorm() || first.Part == arch.NormBias) {

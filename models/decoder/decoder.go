@@ -9,6 +9,7 @@ import (
 	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/recurrence"
 )
 
 // Layer is the number of a layer: At, i32[], where the layers are run as a loop, else Number.
@@ -37,8 +38,10 @@ func AttentionOptions(cfg models.Config, number int, oneTokenPerSeq bool) attent
 //
 // Where a group of devices runs it, each does it with its part of the weights, and heads are those of one device: see
 // [Partition]. The results are the same on all.
+//
+// Layers that keep a state of their sequences have it in state, by their number; sequences says whose the tokens are.
 func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state []*Node,
-	attention AttentionFunc) (hidden *Node, after []*Node) {
+	attention AttentionFunc, sequences recurrence.Rows) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, tokens)
 	b := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows, turns: rotary(cfg, positions),
 		firstKeys: w.nodes[firstKeysName]}
@@ -47,10 +50,16 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state [
 		[]*Node) {
 		layer := cfg.Layers[at.Number]
 		h := b.norm(w, layer.AttentionNorm.Before, arch.AttentionNorm, x)
-		q, k, v := b.heads(w, layer, h)
-		a, state := attention(at, state, q, k, v)
-		a = Reshape(a, a.Shape().Dimensions[0], b.cfg.NumHeads*b.cfg.HeadDim)
-		x = b.add(w, arch.O, layer.OBias, layer.AttentionNorm.After, arch.AttentionPostNorm, a, x)
+		switch layer.Mixer {
+		case arch.ShortConv:
+			x, state = b.shortConv(w, at, sequences, h, x, state)
+		default:
+			q, k, v := b.heads(w, layer, h)
+			var a *Node
+			a, state = attention(at, state, q, k, v)
+			a = Reshape(a, a.Shape().Dimensions[0], b.cfg.NumHeads*b.cfg.HeadDim)
+			x = b.add(w, arch.O, layer.OBias, layer.AttentionNorm.After, arch.AttentionPostNorm, a, x)
+		}
 
 		h = b.norm(w, layer.MLPNorm.Before, arch.MLPNorm, x)
 		if layer.Experts.Count > 0 {

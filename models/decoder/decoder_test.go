@@ -11,11 +11,13 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/quire/quire/attention"
 	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/recurrence"
 )
 
 // dense is attention over one whole sequence at once: the textbook form.
@@ -39,6 +41,17 @@ func dense(cfg models.Config) decoder.AttentionFunc {
 		scores = Where(mask, scores, FillScalar(g, scores.Shape(), -1e30))
 		return Reshape(Einsum("kgst,tkd->skgd", Softmax(scores), v), t, cfg.NumHeads, cfg.HeadDim), state
 	}
+}
+
+// states are one page of each layer that keeps a state.
+func states(g *Graph, cfg models.Config) []*Node {
+	list := make([]*Node, cfg.NumLayers)
+	for i := range list {
+		if n := cfg.StateSize(i); n > 0 {
+			list[i] = Zeros(g, attention.ContiguousLayout(1, padded, 1, 1, dtypes.Float32).StateLayout(n).Shape())
+		}
+	}
+	return list
 }
 
 // padded is the length that every prompt is padded to: attention is causal, so that what comes behind a prompt is not
@@ -69,7 +82,8 @@ func scorerOf(t *testing.T, ckpt *models.Checkpoint, s decoder.Storage) func(pro
 		tokens, last := in[0], in[1]
 		local := decoder.NewPartition(ckpt.Config, collective.Devices(b)).Local(ckpt.Config)
 		hidden, _ := decoder.Hidden(ckpt.Config, decoder.NewWeights(arrays, in[2:]), tokens,
-			Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded), nil, dense(local))
+			Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded),
+			states(tokens.Graph(), ckpt.Config), dense(local), recurrence.One(tokens.Graph(), padded))
 		return decoder.Logits(ckpt.Config, decoder.NewWeights(arrays, in[2:]), Gather(hidden, Reshape(last, 1, 1)),
 			Scalar(last.Graph(), dtypes.Int32, 1))
 	})

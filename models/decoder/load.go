@@ -205,6 +205,7 @@ func (a Array) putRows(backend compute.Backend, flat, rows any, at int) error {
 	width := a.format.In
 	switch {
 	case a.part == vector:
+		at *= width
 		reflect.Copy(reflect.ValueOf(flat).Slice(at, reflect.ValueOf(flat).Len()), reflect.ValueOf(rows))
 		if a.offset != 0 {
 			for i := range reflect.ValueOf(rows).Len() {

@@ -27,6 +27,7 @@ OLMO3 = dict(BASE, model_type="olmo3", architectures=["Olmo3ForCausalLM"])
 GLM4 = dict(BASE, model_type="glm4", architectures=["Glm4ForCausalLM"])
 MINISTRAL = dict(BASE, model_type="ministral", architectures=["MinistralForCausalLM"])
 STARCODER2 = dict(BASE, model_type="starcoder2", architectures=["Starcoder2ForCausalLM"])
+LFM2 = dict(BASE, model_type="lfm2", architectures=["Lfm2ForCausalLM"])
 STABLELM = dict(BASE, model_type="stablelm", architectures=["StableLmForCausalLM"])
 OLMO2 = dict(BASE, model_type="olmo2", architectures=["Olmo2ForCausalLM"])
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
@@ -100,6 +101,10 @@ CASES = {
     "starcoder2, defaults": without(dict(STARCODER2, vocab_size=50304), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "stablelm": dict(STABLELM, hidden_size=64),
     "stablelm, biases, older style": dict(STABLELM, hidden_size=64, use_qkv_bias=True, partial_rotary_factor=0.5, rope_theta=1e5, layer_norm_eps=1e-6),
+    "lfm2": dict(LFM2, layer_types=["full_attention", "conv", "conv"] * 2, block_multiple_of=8),
+    "lfm2, older style": dict(LFM2, full_attn_idxs=[2, 5], block_ff_dim=100, block_ffn_dim_multiplier=1.5, block_multiple_of=16, conv_L_cache=4, norm_eps=1e-6, rope_theta=1e5, tie_embedding=False),
+    "lfm2, widths as they are": dict(LFM2, full_attn_idxs=[1], block_auto_adjust_ff_dim=False),
+    "lfm2, defaults": without(dict(LFM2, hidden_size=64, num_attention_heads=8, intermediate_size=96), "vocab_size", "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "olmo2, defaults": without(dict(OLMO2, vocab_size=50304), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "olmo2, biases, theta": dict(OLMO2, attention_bias=True, rope_theta=500000.0, tie_word_embeddings=True),
 }
@@ -108,7 +113,10 @@ CASES = {
 def resolve(config):
     parsed = AutoConfig.for_model(config["model_type"], **without(json.loads(json.dumps(config)), "model_type"))
     model = AutoModelForCausalLM.from_config(parsed, attn_implementation="eager")
-    attentions = [layer.self_attn for layer in model.model.layers]
+    # Layers without attention have the scale of those with it, which nothing reads, and no rope.
+    attends = [hasattr(layer, "self_attn") for layer in model.model.layers]
+    other = next(layer.self_attn for layer in model.model.layers if hasattr(layer, "self_attn"))
+    attentions = [getattr(layer, "self_attn", other) for layer in model.model.layers]
     windows = []
     for a in attentions:
         window = getattr(a, "sliding_window", None)
@@ -128,9 +136,9 @@ def resolve(config):
         "num_key_value_heads": parsed.num_key_value_heads,
         "head_dim": attentions[0].head_dim,
         "max_position_embeddings": parsed.max_position_embeddings,
-        "rms_norm_eps": next(getattr(parsed, key) for key in ("norm_epsilon", "layer_norm_eps", "rms_norm_eps") if hasattr(parsed, key)),
+        "rms_norm_eps": next(getattr(parsed, key) for key in ("norm_eps", "norm_epsilon", "layer_norm_eps", "rms_norm_eps") if hasattr(parsed, key)),
         "windows": windows,
-        "no_rope": [not getattr(a, "use_rope", 1) for a in attentions],
+        "no_rope": [not (attends[i] and getattr(a, "use_rope", 1)) for i, a in enumerate(attentions)],
         "scales": [a.scaling for a in attentions],
         "score_caps": [config["model_type"] == "gemma2" and a.attn_logit_softcapping or 0 for a in attentions],
         "logit_cap": getattr(parsed, "final_logit_softcapping", None) or 0,
@@ -140,7 +148,7 @@ def resolve(config):
         "inv_freq": (rotary.inv_freq if full is None else full).to(torch.float32).tolist(), **local,
         "attention_factor": float(rotary.attention_scaling if full is None else rotary.full_attention_attention_scaling),
         **more,
-        "tensors": {name: list(x.shape) for name, x in model.state_dict().items()
+        "tensors": {name.replace("embedding_norm", "norm"): [n for n in x.shape if n != 1] for name, x in model.state_dict().items()
                     if (".layers." not in name or ".layers.0." in name) and not (parsed.tie_word_embeddings and name == "lm_head.weight")},
     }
 

@@ -204,6 +204,32 @@ def ablations(model, folder):
         yield "mean of LayerNorm", other
         yield "biases of layers' norms", zeroed("layernorm.bias", 0.0)
         yield "bias of the last norm", zeroed("model.norm.bias", 0.0)
+    if config.model_type == "lfm2":
+
+        def tapped(drop):
+            other = load(folder)
+            with torch.no_grad():
+                for name, p in other.named_parameters():
+                    if name.endswith("conv.conv.weight"):
+                        p[:, :, drop] = 0.0
+            return other
+
+        yield "tokens before, in convolutions", tapped(slice(0, -1))
+        yield "the first tap of convolutions", tapped(slice(0, 1))
+        for gate in (0, 1):  # the one before the convolution, and the one behind it
+            other = load(folder)
+            for layer in other.model.layers:
+                if not layer.is_attention_layer:
+                    n = config.hidden_size
+                    was = layer.conv.in_proj.forward
+
+                    def open_gate(x, was=was, at=gate * n, n=n):
+                        y = was(x).clone()
+                        y[..., at : at + n] = 1.0
+                        return y
+
+                    layer.conv.in_proj.forward = open_gate
+            yield f"gate {gate} of convolutions", other
     gemma = config.model_type in ("gemma2", "gemma3_text")
     if config.model_type == "gemma2":
         yield "soft cap of scores", changed(attn_logit_softcapping=None)
@@ -228,6 +254,11 @@ def ablations(model, folder):
         "post_feedforward_layernorm",
         "post_self_attn_layernorm",
         "post_mlp_layernorm",
+        "operator_norm",
+        "ffn_norm",
+        "q_layernorm",
+        "k_layernorm",
+        "embedding_norm",
         "model.norm",
     ):
         if any(part in n for n in present):

@@ -355,6 +355,21 @@ FAMILIES = {
             rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25),
         ),
     ),
+    # The width of the feed-forward is 48 once it is made less: 2/3 of 60, up to a multiple of 16.
+    "lfm2": (
+        "lfm2",
+        40,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=5,
+            layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],
+            intermediate_size=60,
+            block_multiple_of=16,
+            tie_word_embeddings=True,
+            norm_eps=1e-5,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
 }
 
 # As in Llama 3 Instruct, generation_config.json names more end-of-sequence ids than config.json does.

@@ -165,6 +165,9 @@ func (d *Device) clone(to, from *row, held int) {
 	if !from.used || from.length < held {
 		panic("a clone of tokens that did not run")
 	}
+	if d.States && held%d.PageSize != 0 && held != from.length {
+		panic("a clone whose last page has a state behind other tokens")
+	}
 	to.used = true
 	to.pages = slices.Clone(from.pages[:held/d.PageSize])
 	d.table.Share(to.pages)

@@ -1,0 +1,98 @@
+// Package lfm2 has the decoder of LFM2: short convolutions in most layers, attention with norms of queries and keys in
+// the others.
+package lfm2
+
+import (
+	"fmt"
+
+	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/models/arch"
+)
+
+// Decoder is Lfm2ForCausalLM.
+var Decoder = arch.Decoder{
+	Class: "Lfm2ForCausalLM", ModelType: "lfm2",
+	Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 128000, Theta: 1e6, Tie: true, BOS: 1, EOS: []int32{2},
+		Sizes: map[string]int{"vocab_size": 65536, "hidden_size": 2560, "intermediate_size": 12288,
+			"num_hidden_layers": 32, "num_attention_heads": 32}},
+	Names: arch.Names{
+		arch.AttentionNorm: {HF: "operator_norm", GGUF: "attn_norm"}, arch.MLPNorm: {HF: "ffn_norm", GGUF: "ffn_norm"},
+		arch.Q: {HF: "self_attn.q_proj", GGUF: "attn_q"}, arch.K: {HF: "self_attn.k_proj", GGUF: "attn_k"},
+		arch.V: {HF: "self_attn.v_proj", GGUF: "attn_v"}, arch.O: {HF: "self_attn.out_proj", GGUF: "attn_output"},
+		arch.QNorm:    {HF: "self_attn.q_layernorm", GGUF: "attn_q_norm"},
+		arch.KNorm:    {HF: "self_attn.k_layernorm", GGUF: "attn_k_norm"},
+		arch.ConvIn:   {HF: "conv.in_proj", GGUF: "shortconv.in_proj"},
+		arch.ConvTaps: {HF: "conv.conv", GGUF: "shortconv.conv"},
+		arch.ConvOut:  {HF: "conv.out_proj", GGUF: "shortconv.out_proj"},
+		arch.Gate:     {HF: "feed_forward.w1", GGUF: "ffn_gate"}, arch.Up: {HF: "feed_forward.w3", GGUF: "ffn_up"},
+		arch.Down: {HF: "feed_forward.w2", GGUF: "ffn_down"},
+	},
+	Stored: arch.Stored{Renamed: map[string]string{"model.embedding_norm.": "model.norm."}},
+	JSON:   readJSON,
+}
+
+func readJSON(j *arch.JSON, c *arch.Config) error {
+	if j.Bool("conv_bias", false) {
+		return arch.Unsupported("", "conv_bias in a %s", c.Architecture)
+	}
+	c.RMSNormEps = j.Float("norm_eps", 1e-5)
+	c.TieEmbeddings = j.Bool("tie_embedding", c.TieEmbeddings)
+	width(j, c)
+	attends, err := attending(j, c)
+	if err != nil {
+		return err
+	}
+	taps := j.Int("conv_L_cache", 3)
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		l.QKNorm = arch.EachHead
+		if !attends[i] {
+			l.Mixer, l.Taps, l.QKNorm, l.Rope = arch.ShortConv, taps, arch.NoNorm, arch.NoRope
+		}
+	}
+	return nil
+}
+
+// width finds that of the feed-forward, which the config has before it is made less.
+func width(j *arch.JSON, c *arch.Config) {
+	c.IntermediateSize = j.Int("block_ff_dim", c.IntermediateSize)
+	if !j.Bool("block_auto_adjust_ff_dim", true) {
+		return
+	}
+	c.IntermediateSize = 2 * c.IntermediateSize / 3
+	c.IntermediateSize = int(j.Float("block_ffn_dim_multiplier", 1) * float64(c.IntermediateSize))
+	if of := j.Int("block_multiple_of", 256); of > 0 {
+		c.IntermediateSize = (c.IntermediateSize + of - 1) / of * of
+	}
+}
+
+// attending says which layers attend: those that layer_types or full_attn_idxs name; all where there is neither.
+func attending(j *arch.JSON, c *arch.Config) ([]bool, error) {
+	list := make([]bool, c.NumLayers)
+	var types []string
+	if j.Decode("layer_types", &types); types != nil {
+		if len(types) != c.NumLayers {
+			return nil, fmt.Errorf("layer_types has %s for %s", plural.Count(len(types), "entry"),
+				plural.Count(c.NumLayers, "layer"))
+		}
+		for i, t := range types {
+			if t != "full_attention" && t != "conv" {
+				return nil, arch.Unsupported("full_attention and conv are", "layer type %q", t)
+			}
+			list[i] = t == "full_attention"
+		}
+		return list, nil
+	}
+	var layers []int
+	j.Decode("full_attn_idxs", &layers)
+	for i := range list {
+		list[i] = layers == nil
+	}
+	for _, i := range layers {
+		if i < 0 || i >= c.NumLayers {
+			return nil, fmt.Errorf("full_attn_idxs names layer %d of %s", i, plural.Count(c.NumLayers, "layer"))
+		}
+		list[i] = true
+	}
+	return list, nil
+}
