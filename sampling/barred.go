@@ -20,6 +20,12 @@ import (
 // The barred logits are overwritten in place, so that the logits must not be used by anything else.
 func SampleBarred(logits *Node, m Masks, p Params, positions, rows, barred *Node) (tokens, logprobs,
 	processed *Node) {
+	return sampleBarred(logits, m, nil, p, positions, rows, barred)
+}
+
+// sampleBarred is SampleBarred of rows with filters, of what masks and bars leave; nil: none of them has any.
+func sampleBarred(logits *Node, m Masks, f *Filters, p Params, positions, rows, barred *Node) (tokens, logprobs,
+	processed *Node) {
 	g := logits.Graph()
 	size := logits.Shape().Dimensions[0]
 	if barred.Rank() != 2 || barred.DType() != dtypes.Int32 || barred.Shape().Dimensions[0] != size {
@@ -36,7 +42,7 @@ func SampleBarred(logits *Node, m Masks, p Params, positions, rows, barred *Node
 	never := GreaterThan(raw.Sum, FillScalar(g, raw.Sum.Shape(), math.Inf(1)))
 	never = BroadcastToDims(InsertAxes(never, -1), barred.Shape().Dimensions...)
 	masked := barAfter(logits, barred, ConvertDType(never, dtypes.Int32))
-	tokens, logprobs, processed = SampleMasked(masked, m, p, positions, rows)
+	tokens, logprobs, processed = sampleFiltered(masked, m, f, p, positions, rows)
 
 	zero := ZerosLike(logprobs)
 	drawn := Squeeze(logitsAt(masked, InsertAxes(tokens, -1)), -1)
@@ -85,10 +91,7 @@ func isToken(logits, tokens *Node) *Node {
 	return LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)), LessThan(tokens, size))
 }
 
-// bar sets the logits of the barred tokens to -Inf.
-func bar(logits, barred *Node) *Node { return barAfter(logits, barred, ZerosLike(barred)) }
-
-// barAfter is bar once after, i32[S, K] of zeros, is there.
+// barAfter sets the logits of the barred tokens to -Inf, once after, i32[S, K] of zeros, is there.
 func barAfter(logits, barred, after *Node) *Node {
 	g := logits.Graph()
 	isBarred := isToken(logits, barred)

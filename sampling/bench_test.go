@@ -37,7 +37,16 @@ func rounds(change bool) func(in []*Node) *Node {
 					place := Iota(g, shapes.Make(dtypes.Int32, logits.Shape().Dimensions...), 1)
 					logits = Where(Equal(place, s.Round), AddScalar(logits, 1), logits)
 				}
-				tokens, _, _ := sampling.Sample(logits, params(in[1:6]), Add(in[6], s.Round), allRows(logits))
+				draw := sampling.Sample
+				if len(in) > 7 {
+					draw = func(logits *Node, p sampling.Params, positions, rows *Node) (tokens, _, _ *Node) {
+						by := sampling.Processors{Filters: &sampling.Filters{TopNSigma: in[7], Typical: in[8],
+							XTCProbability: in[9], XTCThreshold: in[10]}}
+						barred := InsertAxes(AddScalar(ZerosLike(positions), -1), -1)
+						return sampling.SampleProcessed(logits, by, p, positions, rows, barred)
+					}
+				}
+				tokens, _, _ := draw(logits, params(in[1:6]), Add(in[6], s.Round), allRows(logits))
 				return benchState{AddScalar(s.Round, 1), Add(s.Tokens, tokens)}
 			}).Tokens
 	}
@@ -54,6 +63,10 @@ var benchSettings = []struct {
 	{"min-p", sampling.Settings{Temperature: 0.8, TopP: 1, MinP: 0.02}},
 	{"all", sampling.Settings{Temperature: 0.8, TopP: 0.95, TopK: 50, MinP: 0.02}},
 	{"hot", sampling.Settings{Temperature: 2, TopP: 0.95}},
+	{"top-n-sigma", sampling.Settings{Temperature: 1, TopP: 1, TopNSigma: 1}},
+	{"typical", sampling.Settings{Temperature: 1, TopP: 1, TypicalP: 0.9}},
+	{"typical-hot", sampling.Settings{Temperature: 2, TopP: 1, TypicalP: 0.95}},
+	{"xtc", sampling.Settings{Temperature: 1, TopP: 1, XTCProbability: 0.5, XTCThreshold: 0.1}},
 }
 
 // BenchmarkSample is the cost of one step's sampling by the kernel of XLA:CPU, for the vocabularies of SmolLM2 and
@@ -88,6 +101,14 @@ func benchmark(b *testing.B, backend compute.Backend, change bool, n, size int) 
 			rows[i].settings = with.Settings
 		}
 		args := deviceArguments(rows)
+		if with.Settings.Filtered() {
+			f := sampling.FiltersOf[[]float32]{TopNSigma: make([]float32, n), Typical: make([]float32, n),
+				XTCProbability: make([]float32, n), XTCThreshold: make([]float32, n)}
+			for i := range rows {
+				sampling.SetFilters(f, i, with.Settings)
+			}
+			args = append(args, f.TopNSigma, f.Typical, f.XTCProbability, f.XTCThreshold)
+		}
 		step := func(b *testing.B) {
 			out, err := exec.Exec(args...)
 			if err != nil {

@@ -44,13 +44,14 @@ func filteredLate(f Filters) *Node {
 }
 
 // Filter sets the logits f32[n, V] that filters drop to -Inf, in the order top-n-sigma, top-k, top-p, min-p, typical,
-// XTC, of the distribution that allowed, f32[n, V], has at the temperature: the logits of what may be drawn. Rows with
-// the last two have no other filters left then: so say the parameters that it returns. Rows without filters keep logits
-// and parameters, to the bit.
+// XTC, of the distribution that they have at the temperature. Rows with the last two have no other filters left then:
+// so say the parameters that it returns. Rows without filters keep logits and parameters, to the bit.
 //
-// Sums are of integers, as those of [Sample], so that a row does not depend on how many there are.
-func Filter(logits, allowed *Node, p Params, f Filters, positions *Node) (*Node, Params) {
-	v := newVocabulary(allowed)
+// Sums are of integers, as those of [Sample], so that a row does not depend on how many there are. It is the plain form
+// of what the kernel for CPUs does where it samples.
+func Filter(logits *Node, p Params, f Filters, positions *Node) (*Node, Params) {
+	logits = ConvertDType(logits, dtypes.Float32)
+	v := newVocabulary(logits)
 	greedy := LessThan(p.Temperature, v.float32(parameter.SmallestTemperature))
 	sampled := And(Filtered(f), Not(greedy))
 	kept := v.topNSigma(f.TopNSigma)

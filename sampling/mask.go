@@ -30,10 +30,16 @@ const NoMask = -1
 // logprobs are those of all of its logits. A row whose masks have no token in common has no distribution. Rows without
 // masks draw as by [Sample], to the bit.
 func SampleMasked(logits *Node, m Masks, p Params, positions, rows *Node) (tokens, logprobs, processed *Node) {
-	if m.Bits == nil {
-		return Sample(logits, p, positions, rows)
-	}
+	return sampleFiltered(logits, m, nil, p, positions, rows)
+}
+
+// sampleFiltered is [SampleMasked] of rows with filters; nil: none of them has any.
+func sampleFiltered(logits *Node, m Masks, f *Filters, p Params, positions, rows *Node) (tokens, logprobs,
+	processed *Node) {
 	checkShapes(logits, p, positions, rows)
+	if m.Bits == nil {
+		return sample(logits, m, f, p, positions, rows)
+	}
 	size := logits.Shape().Dimensions[0]
 	words := MaskWords(logits.Shape().Dimensions[1])
 	if s := m.Bits.Shape(); s.Rank() != 2 || s.DType != dtypes.Uint32 || s.Dimensions[1] != words {
@@ -43,7 +49,7 @@ func SampleMasked(logits *Node, m Masks, p Params, positions, rows *Node) (token
 	if s := m.Of.Shape(); s.Rank() != 2 || s.DType != dtypes.Int32 || s.Dimensions[0] != size {
 		panic(fmt.Errorf("sampling.SampleMasked: the masks of rows must be i32[%d, masks], got %s", size, s))
 	}
-	return sample("sample_masked", logits, p, positions, rows, m)
+	return sample(logits, m, f, p, positions, rows)
 }
 
 // through returns logits as the masks let them through: -Inf where they bar a token.

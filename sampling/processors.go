@@ -17,7 +17,7 @@ type Processors struct {
 	Filters *Filters
 }
 
-// Changes says which rows have logits that may be changed, bool[S]; nil where there are no processors.
+// Changes says which rows have logits that may be changed, or filters, bool[S]; nil where there are no processors.
 func (p Processors) Changes() *Node {
 	var changes *Node
 	also := func(rows *Node) {
@@ -60,23 +60,18 @@ func (p Processors) Apply(logits *Node) *Node {
 
 // SampleProcessed is [SampleBarred] after processors, of which there must be one. Rows that none of them is for draw as
 // by SampleBarred, to the bit. logprobs of the others are exactly log softmax(logits)[token], of the logits before the
-// processors; processed is of what was sampled from.
+// processors; processed is of what was sampled from. Filters see what biases, penalties, masks and bars leave.
 func SampleProcessed(logits *Node, by Processors, p Params, positions, rows, barred *Node) (tokens, logprobs,
 	processed *Node) {
 	g := logits.Graph()
+	if only := (Processors{Masks: by.Masks, Filters: by.Filters}); only == by {
+		return sampleBarred(logits, by.Masks, by.Filters, p, positions, rows, barred)
+	}
 	// Greedy rows have a logprob of 0 - log(sum of exp(logit - max)).
 	greedy := p
 	greedy.Temperature = ZerosLike(p.Temperature)
 	best, sum, _ := Sample(logits, greedy, positions, rows)
-	after := by.Apply(logits)
-	if by.Filters != nil { // what is barred is no part of the distribution that they filter
-		filtered := BroadcastToDims(InsertAxes(Filtered(*by.Filters), -1), barred.Shape().Dimensions...)
-		none := FillScalar(g, barred.Shape(), -1)
-		after = bar(after, Where(filtered, barred, none))
-		barred = Where(filtered, none, barred)
-		after, p = Filter(after, by.Masks.through(after), p, *by.Filters, positions)
-	}
-	tokens, logprobs, processed = SampleBarred(after, by.Masks, p, positions, rows, barred)
+	tokens, logprobs, processed = sampleBarred(by.Apply(logits), by.Masks, by.Filters, p, positions, rows, barred)
 
 	at := func(tokens *Node) *Node { return Squeeze(logitsAt(logits, InsertAxes(tokens, -1)), -1) }
 	exact := Add(Sub(at(tokens), at(best)), sum)

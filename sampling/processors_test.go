@@ -46,7 +46,7 @@ func newProcessing(t testing.TB, backend compute.Backend) processing {
 		p := params(in[1:6])
 		tokens, logprobs, processed := sampling.SampleProcessed(in[0], by, p, in[6], allRows(in[0]), in[18])
 		after := by.Apply(in[0])
-		after, _ = sampling.Filter(after, after, p, *by.Filters, in[6])
+		after, _ = sampling.Filter(after, p, *by.Filters, in[6])
 		return []*Node{tokens, logprobs, processed, after}
 	})
 	if err != nil {

@@ -40,11 +40,11 @@ var smallestWeight = int32(math.Float32bits(float32(math.Ldexp(1, -weightBits)))
 // logprobs, a float32 sum, may differ by rounding. The package documentation has the formulas.
 func Sample(logits *Node, p Params, positions, rows *Node) (tokens, logprobs, processed *Node) {
 	checkShapes(logits, p, positions, rows)
-	return sample("sample", logits, p, positions, rows, Masks{})
+	return sample(logits, Masks{}, nil, p, positions, rows)
 }
 
-// sample is the composite of that name.
-func sample(name string, logits *Node, p Params, positions, rows *Node, m Masks) (tokens, logprobs, processed *Node) {
+// sample is the composite of that name, or of the ones for rows with filters, which may be nil, and masks.
+func sample(logits *Node, m Masks, f *Filters, p Params, positions, rows *Node) (tokens, logprobs, processed *Node) {
 	switch logits.DType() {
 	case dtypes.Float32, dtypes.BFloat16, dtypes.Float16:
 	default:
@@ -52,30 +52,44 @@ func sample(name string, logits *Node, p Params, positions, rows *Node, m Masks)
 	}
 	size := logits.Shape().Dimensions[0]
 	scores := shapes.Make(dtypes.Float32, size)
-	in := []*Node{logits, p.Temperature, p.TopP, p.MinP, p.TopK, p.Key, positions, rows}
+	name, in := "sample", []*Node{logits, p.Temperature, p.TopP, p.MinP, p.TopK, p.Key, positions, rows}
+	if f != nil {
+		name, in = name+"_filtered", append(in, f.TopNSigma, f.Typical, f.XTCProbability, f.XTCThreshold)
+	}
 	if m.Bits != nil {
-		in = append(in, m.Bits, m.Of)
+		name, in = name+"_masked", append(in, m.Bits, m.Of)
 	}
 	out := control.Composite(name, struct{}{}, in, []shapes.Shape{shapes.Make(dtypes.Int32, size), scores, scores},
 		func(in []*Node) []*Node {
 			var m Masks
-			if len(in) > 8 {
-				m = Masks{Bits: in[8], Of: in[9]}
+			var filters *Filters
+			more := in[8:]
+			if f != nil {
+				filters = &Filters{TopNSigma: more[0], Typical: more[1], XTCProbability: more[2], XTCThreshold: more[3]}
+				more = more[4:]
 			}
-			tokens, logprobs, processed := samplePlain(in[0], Params{Temperature: in[1], TopP: in[2], MinP: in[3],
-				TopK: in[4], Key: in[5]}, in[6], m)
+			if len(more) > 0 {
+				m = Masks{Bits: more[0], Of: more[1]}
+			}
+			tokens, logprobs, processed := samplePlain(in[0], m, filters, Params{Temperature: in[1], TopP: in[2],
+				MinP: in[3], TopK: in[4], Key: in[5]}, in[6])
 			return []*Node{tokens, logprobs, processed}
 		})
 	return out[0], out[1], out[2]
 }
 
-func samplePlain(logits *Node, p Params, positions *Node, m Masks) (tokens, logprobs, processed *Node) {
+func samplePlain(logits *Node, m Masks, f *Filters, p Params, positions *Node) (tokens, logprobs, processed *Node) {
 	v := newVocabulary(logits)
 	rawSum, rawMax := v.rawSum(), v.max
 	valid := GreaterThan(rawSum, v.float32(0))
 	if m.Bits != nil {
-		v = newVocabulary(m.through(logits))
+		logits = m.through(logits)
+		v = newVocabulary(logits)
 		valid = And(valid, GreaterThan(v.max, v.float32(math.Inf(-1))))
+	}
+	if f != nil {
+		logits, p = Filter(logits, p, *f, positions)
+		v = newVocabulary(logits)
 	}
 	greedy := LessThan(p.Temperature, v.float32(parameter.SmallestTemperature))
 	temperature := Where(greedy, OnesLike(p.Temperature), p.Temperature)

@@ -27,6 +27,7 @@ oracle gguf_goldens.py testdata/models "$gguf" models/testdata
 oracle quantized_goldens.py testdata/quantized
 oracle sampling_goldens.py sampling/testdata/huggingface.json
 oracle processors_goldens.py sampling/testdata/processors.json
+oracle typical_goldens.py sampling/testdata/typical.txt
 oracle tokenizer_goldens.py "$gguf"
 oracle tokenizer_more_goldens.py
 oracle chat_goldens.py

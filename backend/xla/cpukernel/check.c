@@ -137,6 +137,9 @@ static void sampling(check *c, int dtype, int64_t vocabulary, float size) {
 	static const struct { float temperature, top_p, min_p; int32_t top_k; } settings[] = {
 		{0, 1, 0, 0}, {0.8f, 1, 0, 0}, {0.8f, 1, 0, 50}, {1.1f, 1, 0, 3000}, {1, 0.95f, 0, 0}, {0.8f, 0.9f, 0, 40}, {50, 0.9f, 0, 0}, {1, 1, 0.05f, 0}, {1, 1, 0, 7},
 	};
+	// Likewise: top-n-sigma, typical, XTC's probability and threshold.
+	static const float filters[][4] = {{0, 0.9f, 0, 0}, {2, 0, 0, 0}, {0, 0, 1, 0.01f}, {3, 0.3f, 1, 0.05f}};
+	enum { FILTERS = sizeof filters / sizeof *filters };
 	enum { ROWS = sizeof settings / sizeof *settings };
 	begin(c);
 	void *logits = numbers(c, dtype, vocabulary, size);
@@ -146,20 +149,24 @@ static void sampling(check *c, int dtype, int64_t vocabulary, float size) {
 	int32_t *mask_of = part(c, 4 * ROWS);
 	int64_t words = (vocabulary + 31) / 32;
 	uint32_t *masks = part(c, 4 * words);
+	float *filtered = part(c, 4 * 4 * ROWS);
 	if (!c->same) return;
 	for (int64_t w = 0; w < words; w++) masks[w] = w % 5 ? 0x9e3779b9u * (w + 7) : 0;
 	q_sample_args a = {
 		.dtype = dtype, .vocabulary = vocabulary, .temperature = temperature, .top_p = top_p, .min_p = min_p, .top_k = top_k, .key = key, .position = position,
 		.masks = masks, .num_masks = 1, .words = words, .lanes = 1, .mask_of = mask_of,
+		.top_n_sigma = filtered, .typical = filtered + ROWS, .xtc_probability = filtered + 2 * ROWS, .xtc_threshold = filtered + 3 * ROWS,
 	};
 	for (int r = 0; r < ROWS; r++) {
 		temperature[r] = settings[r].temperature, top_p[r] = settings[r].top_p, min_p[r] = settings[r].min_p, top_k[r] = settings[r].top_k;
 		position[r] = 40 + r, key[2 * r] = c->random + r, key[2 * r + 1] = 7;
 	}
-	for (int k = 0; k < 2 * ROWS; k++) {
-		// Each row without a mask, and with one. All read the same logits, but for the last, which has a NaN.
-		int r = k / 2, masked = k % 2;
-		mask_of[r] = masked - 1;
+	for (int k = 0; k < 4 * ROWS; k++) {
+		// Each row without a mask, and with one, without filters, and with one. All read the same logits, but for the last, which has a NaN.
+		int r = k / 4, masked = k % 4;
+		mask_of[r] = masked % 2 - 1;
+		const float *filter = filters[r % FILTERS];
+		for (int n = 0; n < 4; n++) filtered[n * ROWS + r] = masked / 2 ? filter[n] : 0;
 		a.logits = (char *)logits - r * vocabulary * q_size(dtype);
 		if (r == ROWS - 1) memset((char *)logits + (vocabulary - 3) * q_size(dtype), 0xff, q_size(dtype));
 		for (int i = 0; i < 2; i++) {

@@ -65,7 +65,8 @@ void Q_LOGPROBS_ROW(void *args, int64_t i) {
 	s.size = MIN_SIZE;
 	while (s.size * MAX_CHUNKS < s.vocabulary) s.size *= 2;
 	s.chunks = (s.vocabulary + s.size - 1) / s.size;
-	s.masked = 0;
+	s.masked = s.late = 0;
+	s.floor = -INFINITY;
 	float *top = a->top + i * a->width;
 	int32_t *id = a->id + i * a->width, token = a->token[i];
 	int64_t n = a->count[i] < a->width ? a->count[i] : a->width;

@@ -1,9 +1,10 @@
 #include "sampling.h"
 #include "code.h"
 
-static q_error *sample(q_frame *f, int masked) {
+static q_error *sample(q_frame *f, int filtered, int masked) {
 	if (q_skip(f)) return NULL;
-	q_error *e = q_count(f, masked ? 10 : 8, 3);
+	int filters = 8, masks = filtered ? 12 : 8; // where these operands begin
+	q_error *e = q_count(f, masked ? masks + 2 : masks, 3);
 	if (e) return e;
 	const q_array *logits = q_arg(f, 0);
 	if ((e = q_shape(f, logits, "logits", 0, -1, -1))) return e;
@@ -27,13 +28,25 @@ static q_error *sample(q_frame *f, int masked) {
 		.key = q_arg(f, 5)->data, .position = q_arg(f, 6)->data,
 		.token = q_result(f, 0)->data, .logprob = q_result(f, 1)->data, .processed = q_result(f, 2)->data,
 	};
+	if (filtered) {
+		if ((e = q_shape(f, q_arg(f, filters), "top_n_sigma", Q_F32, rows)) || (e = q_shape(f, q_arg(f, filters + 1), "typical", Q_F32, rows)) ||
+			(e = q_shape(f, q_arg(f, filters + 2), "xtc_probability", Q_F32, rows)) ||
+			(e = q_shape(f, q_arg(f, filters + 3), "xtc_threshold", Q_F32, rows))) {
+			return e;
+		}
+		a.top_n_sigma = q_arg(f, filters)->data, a.typical = q_arg(f, filters + 1)->data;
+		a.xtc_probability = q_arg(f, filters + 2)->data, a.xtc_threshold = q_arg(f, filters + 3)->data;
+	}
 	if (masked) {
 		a.words = (vocabulary + 31) / 32;
-		if ((e = q_shape(f, q_arg(f, 8), "masks", Q_U32, -1, a.words)) || (e = q_shape(f, q_arg(f, 9), "mask_of", Q_S32, rows, -1))) return e;
-		a.masks = q_arg(f, 8)->data;
-		a.num_masks = q_arg(f, 8)->dims[0];
-		a.mask_of = q_arg(f, 9)->data;
-		a.lanes = q_arg(f, 9)->dims[1];
+		if ((e = q_shape(f, q_arg(f, masks), "masks", Q_U32, -1, a.words)) ||
+			(e = q_shape(f, q_arg(f, masks + 1), "mask_of", Q_S32, rows, -1))) {
+			return e;
+		}
+		a.masks = q_arg(f, masks)->data;
+		a.num_masks = q_arg(f, masks)->dims[0];
+		a.mask_of = q_arg(f, masks + 1)->data;
+		a.lanes = q_arg(f, masks + 1)->dims[1];
 	}
 	int64_t wanted = *(const int32_t *)q_arg(f, 7)->data;
 	if (wanted > rows) wanted = rows;
@@ -46,9 +59,13 @@ static q_error *sample(q_frame *f, int masked) {
 	return NULL;
 }
 
-q_error *quire_sample(q_frame *f) { return sample(f, 0); }
+q_error *quire_sample(q_frame *f) { return sample(f, 0, 0); }
 
-q_error *quire_sample_masked(q_frame *f) { return sample(f, 1); }
+q_error *quire_sample_masked(q_frame *f) { return sample(f, 0, 1); }
+
+q_error *quire_sample_filtered(q_frame *f) { return sample(f, 1, 0); }
+
+q_error *quire_sample_filtered_masked(q_frame *f) { return sample(f, 1, 1); }
 
 q_error *quire_logprobs(q_frame *f) {
 	if (q_skip(f)) return NULL;

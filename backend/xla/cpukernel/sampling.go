@@ -10,8 +10,10 @@ import "unsafe"
 // samplingHandlers are the kernels of sampling.h.
 func samplingHandlers() map[string]unsafe.Pointer {
 	return map[string]unsafe.Pointer{
-		"quire_sample":        unsafe.Pointer(C.quire_sample),
-		"quire_sample_masked": unsafe.Pointer(C.quire_sample_masked),
-		"quire_logprobs":      unsafe.Pointer(C.quire_logprobs),
+		"quire_sample":                 unsafe.Pointer(C.quire_sample),
+		"quire_sample_masked":          unsafe.Pointer(C.quire_sample_masked),
+		"quire_sample_filtered":        unsafe.Pointer(C.quire_sample_filtered),
+		"quire_sample_filtered_masked": unsafe.Pointer(C.quire_sample_filtered_masked),
+		"quire_logprobs":               unsafe.Pointer(C.quire_logprobs),
 	}
 }

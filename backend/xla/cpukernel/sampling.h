@@ -5,9 +5,12 @@
 #include "ffi.h"
 
 // quire_sample: logits [S, V] of f32, bf16 or f16; temperature, top_p, min_p f32[S]; top_k s32[S]; key u32[S, 2]; positions s32[S];
-// rows s32[]; quire_sample_masked also masks u32[M, ceil(V / 32)], mask_of s32[S, L] -> tokens s32[S]; logprobs, processed f32[S] of the first `rows` rows; the other tokens are -1.
+// rows s32[]; those with filters also top_n_sigma, typical, xtc_probability, xtc_threshold f32[S]; the masked ones also masks
+// u32[M, ceil(V / 32)], mask_of s32[S, L] -> tokens s32[S]; logprobs, processed f32[S] of the first `rows` rows; the other tokens are -1.
 q_error *quire_sample(q_frame *f);
 q_error *quire_sample_masked(q_frame *f);
+q_error *quire_sample_filtered(q_frame *f);
+q_error *quire_sample_filtered_masked(q_frame *f);
 
 // The rows of a batch, row-major.
 typedef struct {
@@ -18,6 +21,7 @@ typedef struct {
 	const int32_t *top_k;
 	const uint32_t *key; // [rows, 2]
 	const int32_t *position;
+	const float *top_n_sigma, *typical, *xtc_probability, *xtc_threshold; // 0 is off; NULL: no row has any of them
 	// A row may draw the tokens whose bits are set in all of its masks; a number that is none of theirs bars nothing.
 	const uint32_t *masks; // [num_masks, words]; NULL: no row has a mask
 	int64_t num_masks, words, lanes;

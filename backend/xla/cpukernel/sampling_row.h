@@ -28,7 +28,11 @@ typedef struct {
 	int64_t vocabulary, size, chunks;
 	float max, temperature;
 	v16_heat heat;
-	int masked; // the row has masks, and chunks are seen through them
+	int masked;  // the row has masks, and chunks are seen through them
+	float floor; // chunks are seen without logits below
+	// Of the tokens with at least some e, those are kept that are no farther than near from the mean surprise, and whose e is at most `most`.
+	int late; // if this is set
+	float mean, near, most;
 	float lanes[MAX_CHUNKS * 16]; // the largest logits
 	float largest[MAX_CHUNKS];    // of each chunk
 	uint64_t weights[MAX_CHUNKS]; // of each chunk, what weigh kept
@@ -36,6 +40,7 @@ typedef struct {
 
 	int candidates;
 	int32_t id[MAX_CANDIDATES + 16];
+	float logit[MAX_CANDIDATES + 16];
 	float e[MAX_CANDIDATES + 16];
 	uint64_t weight[MAX_CANDIDATES + 16];
 } sampled;
@@ -62,6 +67,18 @@ static const float *bar(sampled *s, const float *p, int64_t from, int64_t n) {
 	return s->buffer;
 }
 
+// seen returns what is kept of n logits, a multiple of 16, from a token on.
+static const float *seen(sampled *s, const float *p, int64_t from, int64_t n) {
+	if (s->masked) p = bar(s, p, from, n);
+	if (s->floor == -INFINITY) return p;
+	const v16 none = v16_set(-INFINITY), floor = v16_set(s->floor);
+	for (int64_t i = 0; i < n; i += 16) {
+		v16 l = v16_load(p + i);
+		v16_store(s->buffer + i, v16_only(v16_ge(l, floor), l, none));
+	}
+	return s->buffer;
+}
+
 // chunk returns the logits of chunk c and their number, rounded up to a multiple of 16 with -Inf.
 static const float *chunk(sampled *s, int64_t c, int64_t *n) {
 	int64_t from = c * s->size, count = s->vocabulary - from < s->size ? s->vocabulary - from : s->size;
@@ -69,7 +86,7 @@ static const float *chunk(sampled *s, int64_t c, int64_t *n) {
 	*n = (count + 15) & ~15;
 	if (s->args->dtype == Q_F32) {
 		const float *p = (const float *)s->args->logits + start;
-		if (count == *n) return s->masked ? bar(s, p, from, *n) : p;
+		if (count == *n) return seen(s, p, from, *n);
 		memcpy(s->buffer, p, count * sizeof *p);
 		i = count;
 	} else {
@@ -84,7 +101,7 @@ static const float *chunk(sampled *s, int64_t c, int64_t *n) {
 		}
 	}
 	for (; i < *n; i++) s->buffer[i] = -INFINITY;
-	return s->masked ? bar(s, s->buffer, from, *n) : s->buffer;
+	return seen(s, s->buffer, from, *n);
 }
 
 // all_barred says that the masks bar all tokens of chunk c.
@@ -147,6 +164,25 @@ static inline v16 exponential(const sampled *s, v16 logits) {
 	return v16_exp_heated(v16_sub(logits, v16_set(s->max)), &s->heat);
 }
 
+// surprise is how much less likely sixteen logits are than the largest one, as a logarithm.
+static inline v16 surprise(const sampled *s, v16 logits) {
+	return v16_div(v16_sub(v16_set(s->max), logits), v16_set(s->temperature));
+}
+
+// distance is how far from the mean surprise sixteen logits are.
+static inline v16 distance(const sampled *s, v16 logits) {
+	v16 x = surprise(s, logits), mean = v16_set(s->mean);
+	return v16_max(v16_sub(x, mean), v16_sub(mean, x));
+}
+
+// kept is e of sixteen logits, 0 for those of less than least and those that late filters dropped.
+static inline v16 kept(const sampled *s, v16 logits, v16 least) {
+	v16 e = v16_keep(exponential(s, logits), least);
+	if (!s->late) return e;
+	e = v16_only(v16_ge(v16_set(s->near), distance(s, logits)), e, v16_set(0));
+	return v16_only(v16_ge(v16_set(s->most), e), e, v16_set(0));
+}
+
 // pieces are the upper and the lower bits of the weights of e.
 static inline void pieces(v16 e, v16i *upper, v16i *lower) {
 	const v16 scale = v16_set(1 << PIECE_BITS);
@@ -175,7 +211,7 @@ static float logit_above(const sampled *s, float e) {
 	return l + fabsf(l) * 1e-6f;
 }
 
-// weigh sums the weights of the tokens with at least this e, chunk by chunk.
+// weigh sums the weights of the tokens with at least this e that are kept, chunk by chunk.
 static uint64_t weigh(sampled *s, float least) {
 	uint64_t total = 0;
 	float bound = logit_below(s, least);
@@ -186,7 +222,7 @@ static uint64_t weigh(sampled *s, float least) {
 		const float *p = chunk(s, c, &n);
 		v16i upper = v16i_zero(), lower = upper, u, l;
 		for (int64_t i = 0; i < n; i += 16) {
-			pieces(v16_keep(exponential(s, v16_load(p + i)), v16_set(least)), &u, &l);
+			pieces(kept(s, v16_load(p + i), v16_set(least)), &u, &l);
 			upper = v16i_add(upper, u);
 			lower = v16i_add(lower, l);
 		}
@@ -215,7 +251,7 @@ static float bound(const sampled *s, int64_t lanes) {
 
 // gather makes candidates of the tokens with logits in [low, high], in their order. It returns 0 where they are too many.
 static int gather(sampled *s, float low, float high) {
-	float logits[MAX_CANDIDATES + 16];
+	float *logits = s->logit;
 	int n = 0;
 	s->candidates = 0;
 	for (int64_t c = 0; c < s->chunks; c++) {
@@ -336,11 +372,11 @@ static int32_t search(sampled *s, int by_weight, uint64_t need, int32_t lowest) 
 	return low;
 }
 
-// threefry is Threefry-2x32 with 20 rounds of the counter (position, 0): 64 random bits.
-static uint64_t threefry(const uint32_t *key, uint32_t position) {
+// threefry is Threefry-2x32 with 20 rounds of the counter (position, stream): 64 random bits.
+static uint64_t threefry(const uint32_t *key, uint32_t position, uint32_t stream) {
 	static const int rotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
 	uint32_t schedule[3] = {key[0], key[1], 0x1bd11bda ^ key[0] ^ key[1]};
-	uint32_t x0 = position + schedule[0], x1 = schedule[1];
+	uint32_t x0 = position + schedule[0], x1 = stream + schedule[1];
 	for (int round = 0; round < 20; round++) {
 		int r = rotations[round % 8];
 		x0 += x1;
@@ -357,14 +393,14 @@ static uint64_t threefry(const uint32_t *key, uint32_t position) {
 // part is floor(u * total / 2^64).
 static uint64_t part(uint64_t u, uint64_t total) { return (unsigned __int128)u * total >> 64; }
 
-// draw_all returns the token at target among those that weigh kept, which have at least this e.
+// draw_all returns the token at target among those that weigh summed, for the same e.
 static int32_t draw_all(sampled *s, uint64_t target, float least) {
 	int64_t c = 0, n;
 	for (; c < s->chunks - 1 && target >= s->weights[c]; c++) target -= s->weights[c];
 	const float *p = chunk(s, c, &n);
 	for (int64_t i = 0; i < n; i += 16) {
 		uint64_t weight[16];
-		store_weights(weight, v16_keep(exponential(s, v16_load(p + i)), v16_set(least)));
+		store_weights(weight, kept(s, v16_load(p + i), v16_set(least)));
 		for (int lane = 0; lane < 16; lane++) {
 			if (target < weight[lane]) return c * s->size + i + lane;
 			target -= weight[lane];
@@ -415,12 +451,15 @@ static int32_t nucleus(sampled *s, float top_p, int32_t lowest, uint64_t *need) 
 	return 0;
 }
 
-// sample draws the token of a row that has a distribution; *kept is the weight of the tokens that it was drawn from.
-static int32_t sample(sampled *s, uint64_t *kept) {
+#include "filters_row.h"
+
+// sample draws the token of a row that has a distribution; *whole is the weight of the tokens that it was drawn from.
+static int32_t sample(sampled *s, uint64_t *whole) {
 	const q_sample_args *a = s->args;
 	int64_t k = a->top_k[s->row];
 	int32_t lowest = LEAST;
 	s->candidates = 0;
+	if (a->top_n_sigma && a->top_n_sigma[s->row] > 0) raise_floor(s, a->top_n_sigma[s->row]);
 	if (k > 0 && k < s->vocabulary) {
 		if (k <= MAX_CANDIDATES / 4 && gather_above(s, bound(s, k))) lowest = narrow(s, 0, k, lowest, ONE + 1);
 		else lowest = search(s, 0, k, lowest);
@@ -432,13 +471,15 @@ static int32_t sample(sampled *s, uint64_t *kept) {
 	}
 	float least = q_from_bits(lowest), min_p = a->min_p[s->row];
 	if (min_p > least) least = min_p < 1 ? min_p : 1;
-	uint64_t u = threefry(a->key + 2 * s->row, a->position[s->row]);
+	if (a->typical && a->typical[s->row] > 0) typical(s, a->typical[s->row], least);
+	if (a->xtc_probability && a->xtc_probability[s->row] > 0) xtc(s, least);
+	uint64_t u = threefry(a->key + 2 * s->row, a->position[s->row], 0);
 	if (s->candidates) {
-		*kept = weight_above(s, least);
-		return draw_candidate(s, part(u, *kept), least);
+		*whole = weight_above(s, least);
+		return draw_candidate(s, part(u, *whole), least);
 	}
-	*kept = weigh(s, least);
-	return draw_all(s, part(u, *kept), least);
+	*whole = weigh(s, least);
+	return draw_all(s, part(u, *whole), least);
 }
 
 static float logit_of(const sampled *s, int32_t token) {
@@ -459,7 +500,8 @@ void Q_SAMPLE_ROW(void *args, int64_t i) {
 	s.size = MIN_SIZE;
 	while (s.size * MAX_CHUNKS < s.vocabulary) s.size *= 2;
 	s.chunks = (s.vocabulary + s.size - 1) / s.size;
-	s.masked = 0;
+	s.masked = s.late = 0;
+	s.floor = -INFINITY;
 	float sum = scan(&s), max = s.max;
 	a->token[i] = -1;
 	a->logprob[i] = a->processed[i] = 0;
@@ -477,11 +519,11 @@ void Q_SAMPLE_ROW(void *args, int64_t i) {
 	}
 	if (s.temperature < 0x1p-100f) s.temperature = 0x1p-100f; // hot enough for its multiples to be normal numbers, and as cold
 	s.heat = v16_heated(s.temperature);
-	uint64_t kept;
-	int32_t token = sample(&s, &kept);
+	uint64_t whole;
+	int32_t token = sample(&s, &whole);
 	if (token < 0) return; // not reached
 	float centred = logit_of(&s, token) - s.max;
 	a->token[i] = token;
 	a->logprob[i] = s.masked ? logit_of(&s, token) - max - logf(sum) : centred - logf(sum);
-	a->processed[i] = centred / s.temperature - logf((float)kept * 0x1p-36f);
+	a->processed[i] = centred / s.temperature - logf((float)whole * 0x1p-36f);
 }
