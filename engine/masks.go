@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -56,6 +57,7 @@ type masks struct {
 	mu         sync.Mutex
 	machines   map[string]machine // those made lately, by what they let through
 	rows       []*masked          // of slots
+	bound      int                // bytes that the states of a structure may take; 0: as package grammar has it
 }
 
 // machine is what became of a constraint.
@@ -64,8 +66,11 @@ type machine struct {
 	err error
 }
 
-// mostMachines bounds the machines that are kept for equal constraints of later requests.
-const mostMachines = 4096
+// Bounds of the machines that are kept for equal constraints of later requests: their number and memory.
+const (
+	mostMachines      = 4096
+	mostMachineMemory = 2 << 30
+)
 
 // maskedRequest is a request with masks.
 type maskedRequest struct {
@@ -78,8 +83,8 @@ type maskedRequest struct {
 type masked struct {
 	*maskedRequest
 	generation int
-	at         [stopping.Lanes]masking.At
-	tokens     int // drawn
+	at         [stopping.Lanes]*masking.Reader // nil where it needs none
+	tokens     int                             // drawn
 	ended      bool
 }
 
@@ -88,6 +93,9 @@ var (
 	// ErrDeadEnd says that no token may follow what was drawn: the vocabulary has none that the request lets stand
 	// there.
 	ErrDeadEnd = errors.New("no token may follow")
+	// ErrStructureTooLarge says that what a completion has drawn takes more memory, with the states of its structure,
+	// than one may take.
+	ErrStructureTooLarge = errors.New("the structure is too large")
 	// ErrMasks says that the device drew a token that the host does not let stand there: a fault of the engine.
 	ErrMasks = errors.New("device and host differ in which tokens may come, please report this")
 )
@@ -125,6 +133,9 @@ func (e *Engine) maskedRequest(r *Request) (*maskedRequest, error) {
 			a, err := compileStructure(r.Structure)
 			if err != nil {
 				return nil, err
+			}
+			if e.masks.bound > 0 {
+				a.Bound(e.masks.bound)
 			}
 			return masking.NewText(a, v), nil
 		})
@@ -210,18 +221,26 @@ func (m *masks) machine(key string, lane int, make func() (masking.Automaton, er
 	defer m.mu.Unlock()
 	of, ok := m.machines[key]
 	if !ok {
-		a, err := make()
-		if err == nil {
-			of.Machine = masking.NewMachine(a, lane)
+		if of.Machine, of.err = masking.NewMachine(lane, make); of.err == nil {
 			m.arena.Mask(m.arena.Start(of.Machine)) // before the run waits for it
 		}
-		of.err = err
-		if len(m.machines) >= mostMachines {
+		if len(m.machines) >= mostMachines || m.arena.Memory(m.known()) > mostMachineMemory {
 			clear(m.machines)
 		}
 		m.machines[key] = of
 	}
 	return of
+}
+
+// known are the machines that are kept.
+func (m *masks) known() iter.Seq[*masking.Machine] {
+	return func(yield func(*masking.Machine) bool) {
+		for _, of := range m.machines {
+			if of.err == nil && !yield(of.Machine) {
+				return
+			}
+		}
+	}
 }
 
 // maskStates are those that rows have in a call.
@@ -256,16 +275,16 @@ func (m *masks) begin(in *schedule.Input) (s maskStates, err error) {
 		}
 		s.waiting[i] = row
 	}
-	var states []masking.At
+	var readers []*masking.Reader
 	all := slices.Concat(m.rows, s.waiting)
 	for _, row := range all {
 		for lane := range stopping.Lanes {
-			if row != nil && row.at[lane].Machine != nil {
-				states = append(states, row.at[lane])
+			if row != nil && row.at[lane] != nil {
+				readers = append(readers, row.at[lane])
 			}
 		}
 	}
-	rows, err := m.arena.Place(states)
+	rows, err := m.arena.Place(readers)
 	if err != nil {
 		return s, err
 	}
@@ -273,7 +292,7 @@ func (m *masks) begin(in *schedule.Input) (s maskStates, err error) {
 	for i, row := range all {
 		placed[i] = device.NoStates
 		for lane := range stopping.Lanes {
-			if row != nil && row.at[lane].Machine != nil {
+			if row != nil && row.at[lane] != nil {
 				placed[i][lane], rows = rows[0], rows[1:]
 			}
 		}
@@ -285,9 +304,8 @@ func (m *masks) begin(in *schedule.Input) (s maskStates, err error) {
 // walk takes a completion through a token that it drew. It returns false where that can not stand there.
 func (m *masks) walk(row *masked, token int32) bool {
 	row.tokens++
-	for lane := range row.at {
-		at := &row.at[lane]
-		if at.Machine == nil {
+	for lane, at := range row.at {
+		if at == nil {
 			continue
 		}
 		symbols := stopping.TokenSymbols(token)
@@ -295,7 +313,7 @@ func (m *masks) walk(row *masked, token int32) bool {
 			v, _ := m.vocabulary()
 			symbols = v.Of(token)
 		}
-		if *at = m.arena.Walk(*at, symbols); at.State == masking.Dead {
+		if !m.arena.Walk(at, symbols) {
 			return false
 		}
 	}
@@ -353,9 +371,15 @@ func (m *masks) settle(s maskStates, got *schedule.Output, stopTokens func(*Requ
 func (m *masks) noteDeadEnd(row *masked, stopTokens []int32) {
 	var all [][]uint32
 	for _, at := range row.at {
-		if at.Machine != nil {
-			all = append(all, m.arena.Mask(at))
+		if at == nil {
+			continue
 		}
+		if err := at.Err(); err != nil {
+			row.deadEnds.Store(row.generation, fmt.Errorf("%w: token %d of the completion, %w: simplify the structure",
+				ErrStructureTooLarge, row.tokens, err))
+			return
+		}
+		all = append(all, m.arena.Mask(at))
 	}
 	left := masking.Common(all...)
 	if row.tokens < row.request.Sampling.MinTokens {

@@ -18,6 +18,8 @@ type (
 	Automaton = automaton.Automaton
 	// State is one of its states: they are numbered from 0 as they are first met.
 	State = automaton.State
+	// Memory is how much an automaton has taken.
+	Memory = automaton.Memory
 	// Vocabulary is the texts of a model's tokens. It serves any number of goroutines.
 	Vocabulary = automaton.Vocabulary
 )

@@ -135,8 +135,8 @@ func TestMaskBench(t *testing.T) {
 					text[max(0, at-100):at], text[at:])
 				break
 			}
-			if a.Err() != nil {
-				t.Error(name, a.Err())
+			if a.Memory().Err != nil {
+				t.Error(name, a.Memory().Err)
 			}
 		}
 		switch verdict {

@@ -86,7 +86,7 @@ func draw(t *testing.T, rnd *rand.Rand, a *grammar.Automaton) (string, bool) {
 			}
 		}
 		if len(can) == 0 {
-			if !a.Accepts(s) && a.Err() == nil {
+			if !a.Accepts(s) && a.Memory().Err == nil {
 				t.Fatalf("%q leads nowhere", text)
 			}
 			return string(text), a.Accepts(s)

@@ -22,7 +22,7 @@ type search struct {
 
 // candidate is a state that a row may come to.
 type candidate struct {
-	At
+	at
 	likely float32
 }
 
@@ -37,7 +37,7 @@ func level(likely float32) int {
 	return min(max(0, int(math.Float32bits(1)>>20)-int(math.Float32bits(likely)>>20)), len(candidates{}.levels)-1)
 }
 
-func (c *candidates) push(at At, likely float32) {
+func (c *candidates) push(at at, likely float32) {
 	l := level(likely)
 	c.levels[l] = append(c.levels[l], candidate{at, likely})
 	c.best = min(c.best, l)
@@ -87,14 +87,14 @@ func (a *Arena) lookAhead() {
 	a.ahead.number++
 	a.ahead.queue.reset()
 	for _, row := range a.present {
-		a.meet(a.of[row], 1)
+		a.expect(a.of[row], 1)
 	}
 	a.ahead.room = min(len(a.present)*horizon, a.States/2)
 }
 
-// meet adds to how likely rows come to a state.
-func (a *Arena) meet(at At, likely float32) {
-	s := at.Machine.at(at.State)
+// expect adds to how likely rows come to a state.
+func (a *Arena) expect(at at, likely float32) {
+	s := at.of()
 	if s.search != a.ahead.number {
 		s.search, s.likely, s.seen = a.ahead.number, 0, false
 	}
@@ -104,7 +104,8 @@ func (a *Arena) meet(at At, likely float32) {
 	}
 }
 
-// step takes the search to the next state, and fills it where it is not. more is false at the end of the search.
+// step takes the search to the next state, and fills it where it is not. more is false at the end of the search. It
+// does not fill states of machines that are full: what room they have left is for their rows.
 func (a *Arena) step() (isNew, more bool) {
 	if a.ahead.room == 0 || len(a.dirtyStates) >= a.PatchStates {
 		return false, false
@@ -116,14 +117,17 @@ func (a *Arena) step() (isNew, more bool) {
 		if c, ok = a.ahead.queue.pop(); !ok {
 			return false, false
 		}
-		s = c.Machine.at(c.State)
+		s = c.of()
 	}
 	s.likely = 0
 	row := a.rowOf(s)
 	if isNew = row == Unknown; isNew {
-		var ok bool
-		if row, ok = a.place(c.At); !ok {
-			return false, false
+		if c.isFull() {
+			return false, true
+		}
+		var got placing
+		if row, got = a.place(c.at); got != placed {
+			return false, got == failed
 		}
 	}
 	if !s.seen {
@@ -139,7 +143,7 @@ func (a *Arena) step() (isNew, more bool) {
 	}
 	for k, next := range s.follow {
 		if next != c.State {
-			a.meet(At{c.Machine, next}, c.likely*perByte*s.shape.weights[k]/sum)
+			a.expect(at{c.Machine, next}, c.likely*perByte*s.shape.weights[k]/sum)
 		}
 	}
 	return isNew, true

@@ -2,6 +2,7 @@ package masking
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 )
@@ -27,11 +28,13 @@ type Arena struct {
 	info    []int32 // i32[States]: see Info
 	bits    []uint32
 	used    int              // rows of states
-	of      []At             // of rows
+	of      []at             // of rows
 	masks   map[uint64]int32 // by the hash of their words
 	number  int              // of masks
 	filling int              // how often it was emptied, from 1
 	shapes  map[groups]*shape
+	pool    pool
+	nothing *Machine // in which no token may follow
 
 	// What the device does not have yet. stale says that it has what was forgotten.
 	stale       bool
@@ -39,26 +42,24 @@ type Arena struct {
 	isDirty     []bool // of rows of states
 	maskIsDirty []bool
 
-	present []int32 // the rows that were placed last
-	soon    []int32 // those that they may come to soon, the likeliest first
-	ahead   search
-	flushes int
-	scratch []uint32 // a mask
-	patch   *Patch   // the last one
+	present  []int32 // the rows that were placed last
+	soon     []int32 // those that they may come to soon, the likeliest first
+	ahead    search
+	flushes  int
+	renewals int      // of machines
+	scratch  []uint32 // a mask
+	patch    *Patch   // the last one
 }
 
-// At is a state of a machine.
-type At struct {
-	*Machine
-	State int32
-}
+// pooled is how many masks the host remembers for each that the device has room for.
+const pooled = 2
 
 // New makes an empty arena.
 func New(s Sizes) *Arena {
 	a := &Arena{Sizes: s, next: make([]int32, s.States*Width), info: make([]int32, s.States),
-		bits: make([]uint32, s.Masks*s.Words), of: make([]At, s.States), shapes: map[groups]*shape{},
+		bits: make([]uint32, s.Masks*s.Words), of: make([]at, s.States), shapes: map[groups]*shape{},
 		isDirty: make([]bool, s.States), maskIsDirty: make([]bool, s.Masks), scratch: make([]uint32, s.Words),
-		patch: s.NewPatch()}
+		patch: s.NewPatch(), pool: newPool(pooled * s.Masks), nothing: &Machine{Automaton: nothing{}}}
 	a.reset()
 	return a
 }
@@ -87,61 +88,46 @@ func (a *Arena) Forget() {
 // tokens that end a completion may follow.
 func Info(entry int32) (mask int32, end, known bool) { return entry/2 - 1, entry%2 == 1, entry > 0 }
 
-// Place returns the rows of states, each with its mask. Where there is no room for all it forgets the others, and gives
-// each of them another row. It is an error where they do not fit even so.
-func (a *Arena) Place(states []At) ([]int32, error) {
+// Place returns the rows of the states that readers stand in, each with its mask. Where there is no room for all it
+// forgets the others, and gives each of them another row. It is an error where they do not fit even so.
+//
+// Machines that are full are made anew. A reader that alone takes too much memory has an error, and a row in which no
+// token may follow.
+func (a *Arena) Place(readers []*Reader) ([]int32, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	rows := make([]int32, len(states))
-	for try := range 2 {
-		ok := true
-		for i := 0; ok && i < len(states); i++ {
-			rows[i], ok = a.place(states[i])
-		}
-		if ok {
+	if err := a.renew(readers); err != nil {
+		return nil, err
+	}
+	for flushed := false; ; {
+		rows, got := a.placeAll(readers)
+		switch {
+		case got == placed:
 			a.present = slices.Clone(rows)
 			return rows, nil
-		}
-		if try == 0 {
+		case got == failed:
+			if err := a.renew(readers); err != nil {
+				return nil, err
+			}
+		case flushed:
+			return nil, fmt.Errorf("%d rows do not fit into %d states and %d masks: make Config.MaskStates larger",
+				len(readers), a.States, a.Masks)
+		default:
 			a.reset()
 			a.flushes++
+			flushed = true
 		}
 	}
-	return nil, fmt.Errorf("%d rows do not fit into %d states and %d masks: make Config.MaskStates larger", len(states),
-		a.States, a.Masks)
 }
 
-// Walk is the state behind symbols that were drawn, or Dead.
-func (a *Arena) Walk(from At, symbols []byte) At {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, symbol := range symbols {
-		if from.State == Dead {
+func (a *Arena) placeAll(readers []*Reader) (rows []int32, got placing) {
+	rows = make([]int32, len(readers))
+	for i, r := range readers {
+		if rows[i], got = a.place(r.at); got != placed {
 			break
 		}
-		if s := from.Machine.at(from.State); s.shape != nil {
-			s.shape.note(symbol)
-		}
-		from.State = from.Next(from.State, symbol)
 	}
-	return from
-}
-
-// Start is the first state of a machine.
-func (a *Arena) Start(m *Machine) At {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return At{m, m.Automaton.Start()}
-}
-
-// Mask are the tokens of a state, nil where it has none.
-func (a *Arena) Mask(at At) []uint32 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if m := at.maskOf(at.State, a.scratch).mask; m != nil {
-		return m.words
-	}
-	return nil
+	return rows, got
 }
 
 // rowOf is the row of a state, Unknown where it has none.
@@ -152,22 +138,32 @@ func (a *Arena) rowOf(s *state) int32 {
 	return s.row
 }
 
-// place is the row of a state, a new one if need be. It returns false where there is no room for it or its mask.
-func (a *Arena) place(at At) (int32, bool) {
-	s := at.Machine.at(at.State)
+// placing is what came of placing a state.
+type placing int
+
+const (
+	placed placing = iota
+	noRoom         // for it or its mask
+	failed         // the machine ran out of memory
+)
+
+// place is the row of a state, a new one if need be.
+func (a *Arena) place(of at) (int32, placing) {
+	s := of.of()
 	if row := a.rowOf(s); row != Unknown {
-		return row, true
+		return row, placed
 	}
 	if a.used == a.States {
-		return Unknown, false
+		return Unknown, noRoom
+	}
+	if !a.meet(of) {
+		return Unknown, failed
 	}
 	row := int32(a.used)
-	at.maskOf(at.State, a.scratch)
-	at.followersOf(at.State, a.shapes)
-	if s.mask != nil {
+	if s.mask != noMask {
 		mask, ok := a.placeMask(s.mask)
 		if !ok {
-			return Unknown, false
+			return Unknown, noRoom
 		}
 		a.info[row] = 2 * (mask + 1)
 		if s.end {
@@ -175,19 +171,19 @@ func (a *Arena) place(at At) (int32, bool) {
 		}
 	}
 	a.used++
-	s.row, a.of[row] = row, at
+	s.row, a.of[row] = row, of
 	a.fill(row)
 	for _, before := range s.lacks {
-		a.link(before, at.State)
+		a.link(before, of.State)
 	}
 	s.lacks = nil
-	return row, true
+	return row, placed
 }
 
 // fill says what follows a new row's state.
 func (a *Arena) fill(row int32) {
 	at := a.of[row]
-	s := at.Machine.at(at.State)
+	s := at.of()
 	to := a.next[int(row)*Width:][:Width]
 	clear(to)
 	var rows [Width + 1]int32
@@ -206,7 +202,7 @@ func (a *Arena) fill(row int32) {
 // link says that a state that follows a row has a row now.
 func (a *Arena) link(row, follower int32) {
 	at := a.of[row]
-	s := at.Machine.at(at.State)
+	s := at.of()
 	group := uint16(1 + slices.Index(s.follow, follower))
 	to := at.Machine.at(follower).row
 	for symbol, g := range s.shape.groups {
@@ -225,8 +221,9 @@ func (a *Arena) dirty(row int32) {
 	}
 }
 
-// placeMask is the number of a mask, a new one if need be.
-func (a *Arena) placeMask(m *mask) (int32, bool) {
+// placeMask is the number on the device of a mask of the pool, a new one if need be.
+func (a *Arena) placeMask(number int32) (int32, bool) {
+	m := &a.pool.masks[number]
 	if m.filling == a.filling {
 		return m.number, true
 	}
@@ -243,6 +240,23 @@ func (a *Arena) placeMask(m *mask) (int32, bool) {
 	}
 	m.filling, m.number = a.filling, at
 	return at, true
+}
+
+// Memory is how many bytes machines have taken.
+func (a *Arena) Memory(machines iter.Seq[*Machine]) (bytes int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for m := range machines {
+		bytes += m.Automaton.Memory().Bytes
+	}
+	return bytes
+}
+
+// Renewals counts the machines that were made anew.
+func (a *Arena) Renewals() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.renewals
 }
 
 // Full says how many states and masks are placed, and how often all were forgotten.

@@ -1,11 +1,10 @@
 package masking
 
 import (
-	"hash/maphash"
 	"slices"
 
+	"github.com/quire/quire/grammar"
 	"github.com/quire/quire/stopping"
-	"github.com/quire/quire/tree"
 )
 
 // Width is how many symbols a machine reads: the values of a byte.
@@ -13,6 +12,9 @@ const Width = stopping.Width
 
 // Dead is the state behind a symbol that can not stand there.
 const Dead = -1
+
+// Memory is how much an automaton has taken.
+type Memory = grammar.Memory
 
 // Automaton is states, made as they are met, with the tokens that may follow each. States have numbers from 0 on, with
 // few gaps.
@@ -24,25 +26,38 @@ type Automaton interface {
 	// Mask sets the bits of the tokens that may follow a state, in words that are clear. end says that these are tokens
 	// at which a completion ends, and no others. known is false where no token ends at the state.
 	Mask(state int32, mask []uint32) (end, known bool)
+	// Memory says how much the automaton has taken. Where that has an error, what the others returned since is not to
+	// be relied on.
+	Memory() Memory
 }
 
 // Machine is an automaton that can stand in an [Arena]. It is used under the lock of one arena alone.
 type Machine struct {
 	Automaton
-	Lane   int              // stopping.OfText or stopping.OfTokens: what it reads of a token
-	states []*state         // those that were met
-	equal  map[uint64]*mask // by the hash of their words
+	Lane   int // stopping.OfText or stopping.OfTokens: what it reads of a token
+	anew   func() (Automaton, error)
+	states []*state // those that were met
 }
+
+// at is a state of a machine.
+type at struct {
+	*Machine
+	State int32
+}
+
+// of is what is known of the state.
+func (a at) of() *state { return a.Machine.at(a.State) }
 
 // state is what the arena knows of a machine's state.
 type state struct {
 	// What follows it, by the groups of its shape; nil until it is wanted.
 	shape  *shape
 	follow []int32
-	// Its mask, nil where no token ends at it, and whether it has nothing but tokens that end a completion.
-	mask     *mask
-	end      bool
-	isMasked bool // mask and end are known
+	// Its mask in the pool, as that was filled last, noMask where no token ends at it; and whether it has nothing but
+	// tokens that end a completion.
+	mask   int32
+	end    bool
+	pooled int // 0: the mask was never found
 
 	// Where it stands since the arena was last emptied, and if it does not, which rows it follows.
 	filling int
@@ -55,20 +70,18 @@ type state struct {
 	seen   bool
 }
 
-// mask is the tokens that may follow.
-type mask struct {
-	words   []uint32
-	hash    uint64
-	filling int // as of a state
-	number  int32
+// NewMachine makes a machine of an automaton that reads what the lane of [stopping.Walk] reads. It keeps the function,
+// to make the automaton anew when that has taken too much memory.
+func NewMachine(lane int, anew func() (Automaton, error)) (*Machine, error) {
+	m := &Machine{Lane: lane, anew: anew}
+	return m, m.renew()
 }
 
-// hashes begins those of masks.
-var hashes = maphash.MakeSeed()
-
-// NewMachine makes a machine of an automaton that reads what the lane of [stopping.Walk] reads.
-func NewMachine(a Automaton, lane int) *Machine {
-	return &Machine{Automaton: a, Lane: lane, equal: map[uint64]*mask{}}
+// renew makes the automaton anew, and forgets all states.
+func (m *Machine) renew() (err error) {
+	m.states = nil
+	m.Automaton, err = m.anew()
+	return err
 }
 
 // at is what is known of a state.
@@ -82,40 +95,38 @@ func (m *Machine) at(number int32) *state {
 	return m.states[number]
 }
 
-// maskOf finds the mask of a state. scratch has the room of one.
-func (m *Machine) maskOf(number int32, scratch []uint32) *state {
-	s := m.at(number)
-	if s.isMasked {
-		return s
+// meet finds what may follow a state, tokens and symbols. It returns false where the machine runs out of memory.
+func (a *Arena) meet(of at) bool { return a.meetMask(of) && a.meetFollowers(of) }
+
+// meetMask finds the mask of a state.
+func (a *Arena) meetMask(of at) bool {
+	if of.of().pooled == a.pool.filling {
+		return true
 	}
-	clear(scratch)
-	end, known := m.Mask(number, scratch)
-	s = m.at(number)
-	if s.isMasked = true; !known {
-		return s
+	clear(a.scratch)
+	end, known := of.Mask(of.State, a.scratch)
+	if of.failed() {
+		return false
 	}
-	s.end = end
-	hash := maphash.Bytes(hashes, tree.Bytes(scratch))
-	found := m.equal[hash]
-	if found == nil || !slices.Equal(found.words, scratch) {
-		found = &mask{words: slices.Clone(scratch), hash: hash}
-		m.equal[hash] = found
+	s := of.of()
+	s.mask, s.end = noMask, end
+	if known {
+		s.mask = a.pool.number(a.scratch)
 	}
-	s.mask = found
-	return s
+	s.pooled = a.pool.filling
+	return true
 }
 
-// followersOf finds what follows a state.
-func (m *Machine) followersOf(number int32, shapes map[groups]*shape) *state {
-	s := m.at(number)
-	if s.shape != nil {
-		return s
+// meetFollowers finds what follows a state.
+func (a *Arena) meetFollowers(of at) bool {
+	if of.of().shape != nil {
+		return true
 	}
 	var group groups
 	var follow []int32
 	last, lastGroup := int32(Dead), 0
 	for symbol := range group {
-		next := m.Next(number, byte(symbol))
+		next := of.Next(of.State, byte(symbol))
 		if next == Dead {
 			continue
 		}
@@ -127,10 +138,10 @@ func (m *Machine) followersOf(number int32, shapes map[groups]*shape) *state {
 		}
 		group[symbol] = uint16(lastGroup + 1)
 	}
-	if shapes[group] == nil {
-		shapes[group] = newShape(group, len(follow))
+	if of.failed() {
+		return false
 	}
-	s = m.at(number)
-	s.shape, s.follow = shapes[group], follow
-	return s
+	s := of.of()
+	s.shape, s.follow = a.shapeOf(group, len(follow)), follow
+	return true
 }

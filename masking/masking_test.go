@@ -52,6 +52,17 @@ func (d *dfa) Mask(state int32, mask []uint32) (end, known bool) {
 	return end, true
 }
 
+func (d *dfa) Memory() (m masking.Memory) { return m }
+
+// machine makes a machine of an automaton.
+func machine(t rapid.TB, a masking.Automaton) *masking.Machine {
+	m, err := masking.NewMachine(stopping.OfText, func() (masking.Automaton, error) { return a, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 func drawDFA(t *rapid.T) *dfa {
 	d := &dfa{}
 	for n := rapid.IntRange(1, 12).Draw(t, "states"); len(d.next) < n; {
@@ -151,9 +162,9 @@ func testAgainstMachines(t *rapid.T, d *tables) {
 	const rows = 3
 	machines := make([]*masking.Machine, 4)
 	for i := range machines {
-		machines[i] = masking.NewMachine(drawDFA(t), stopping.OfText)
+		machines[i] = machine(t, drawDFA(t))
 	}
-	at := make([]masking.At, rows)
+	at := make([]*masking.Reader, rows)
 	for i := range at {
 		at[i] = a.Start(machines[rapid.IntRange(0, 3).Draw(t, "machine")])
 	}
@@ -179,8 +190,9 @@ func testAgainstMachines(t *rapid.T, d *tables) {
 			}
 		}
 		got := d.call(t, p, states, tokens)
-		before := slices.Clone(at)
+		before := make([]int32, rows)
 		for i := range at {
+			before[i] = at[i].State
 			mask, end := make([]uint32, 1), false
 			end, _ = at[i].Automaton.Mask(at[i].State, mask)
 			of := got.masks[i]
@@ -188,7 +200,7 @@ func testAgainstMachines(t *rapid.T, d *tables) {
 				t.Fatalf("row %d: masks %v of %v, end %v; want %b, end %v", i, of, got.bits, got.ends[i], mask, end)
 			}
 			if tokens[i] >= 0 {
-				at[i] = a.Walk(at[i], []byte(vocabulary[tokens[i]]))
+				a.Walk(at[i], []byte(vocabulary[tokens[i]]))
 			}
 		}
 		_, _, flushes := a.Full()
@@ -202,7 +214,7 @@ func testAgainstMachines(t *rapid.T, d *tables) {
 		for i := range at {
 			after := got.after[i][0]
 			if after != masking.Unknown && after != want[i] || after == masking.Unknown && got.known[i] {
-				t.Fatalf("row %d: %v behind %v and %q, want row %d; known %v", i, after, before[i].State,
+				t.Fatalf("row %d: %v behind %v and %q, want row %d; known %v", i, after, before[i],
 					vocabulary[max(0, tokens[i])], want[i], got.known)
 			}
 		}
@@ -215,8 +227,8 @@ func TestAhead(t *testing.T) {
 		d := drawDFA(t)
 		wide := sizes
 		wide.States, wide.Masks, wide.PatchStates = 64, 64, 64
-		a, m := masking.New(wide), masking.NewMachine(d, stopping.OfText)
-		if _, err := a.Place([]masking.At{a.Start(m)}); err != nil {
+		a, m := masking.New(wide), machine(t, d)
+		if _, err := a.Place([]*masking.Reader{a.Start(m)}); err != nil {
 			t.Fatal(err)
 		}
 		filled := a.Ahead(func() bool { return false })
@@ -239,20 +251,22 @@ func TestAhead(t *testing.T) {
 // A state that gets its row late is linked from those before it, so that no row is stopped there twice.
 func TestLateStatesAreLinked(t *testing.T) {
 	a := masking.New(sizes)
-	m := masking.NewMachine(&dfa{[][3]int32{{1, -1, -1}, {-1, 0, -1}}, []bool{true, true}}, stopping.OfText)
-	place := func(at masking.At) int32 {
+	m := machine(t, &dfa{[][3]int32{{1, -1, -1}, {-1, 0, -1}}, []bool{true, true}})
+	at := a.Start(m)
+	place := func() int32 {
 		t.Helper()
-		rows, err := a.Place([]masking.At{at})
+		rows, err := a.Place([]*masking.Reader{at})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return rows[0]
 	}
-	first := place(a.Start(m))
+	first := place()
 	if p, _ := a.Take(); p.Next['a'] != masking.Unknown {
 		t.Fatalf("row %d leads to row %d, which has no state yet", first, p.Next['a'])
 	}
-	second := place(a.Walk(a.Start(m), []byte("a")))
+	a.Walk(at, []byte("a"))
+	second := place()
 	p, _ := a.Take()
 	i := slices.Index(p.States, first)
 	if i < 0 || p.Next[i*masking.Width+'a'] != second {
@@ -269,17 +283,17 @@ func TestAheadMakesRoom(t *testing.T) {
 	for i := range int32(40) {
 		d.next, d.accepts = append(d.next, [3]int32{(i + 1) % 40, -1, -1}), append(d.accepts, true)
 	}
-	a, m := masking.New(sizes), masking.NewMachine(d, stopping.OfText)
-	at := a.Start(m)
+	a := masking.New(sizes)
+	at := a.Start(machine(t, d))
 	for step := range 40 {
-		if _, err := a.Place([]masking.At{at}); err != nil {
+		if _, err := a.Place([]*masking.Reader{at}); err != nil {
 			t.Fatal(err)
 		}
 		a.Take()
 		a.Ahead(func() bool { return false })
 		before, _, flushes := a.Full()
-		at = a.Walk(at, []byte("a"))
-		if _, err := a.Place([]masking.At{at}); err != nil {
+		a.Walk(at, []byte("a"))
+		if _, err := a.Place([]*masking.Reader{at}); err != nil {
 			t.Fatal(err)
 		}
 		if after, _, now := a.Full(); now == flushes && after != before {

@@ -22,6 +22,22 @@ const (
 	mostRead = 1 << 12
 )
 
+// mostShapes bounds the shapes that are remembered for states of other automata.
+const mostShapes = 1 << 15
+
+// shapeOf is the shape of states with such groups, so many of them.
+func (a *Arena) shapeOf(of groups, count int) *shape {
+	s := a.shapes[of]
+	if s == nil {
+		if len(a.shapes) == mostShapes {
+			clear(a.shapes)
+		}
+		s = newShape(of, count)
+		a.shapes[of] = s
+	}
+	return s
+}
+
 // newShape makes a shape with guesses of its weights. Most text is ASCII. A group of many symbols is likelier than one
 // of few, but not by as much: what ends a text is a single one.
 func newShape(of groups, count int) *shape {

@@ -63,6 +63,9 @@ type text struct {
 	v *Vocabulary
 }
 
+// Memory implements [Automaton].
+func (t *text) Memory() Memory { return t.Automaton.Memory() }
+
 // NewText makes an automaton of a grammar.
 func NewText(a *grammar.Automaton, v *Vocabulary) Automaton { return &text{a, v} }
 

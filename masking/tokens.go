@@ -54,6 +54,9 @@ func (t *tokens) Mask(state int32, mask []uint32) (end, known bool) {
 	return false, true
 }
 
+// Memory implements [Automaton]. All of the automaton is there from the start.
+func (t *tokens) Memory() (m Memory) { return m }
+
 // Has says whether a mask has a token.
 func Has(mask []uint32, token int32) bool { return mask[token/32]>>(token%32)&1 == 1 }
 

@@ -42,6 +42,7 @@ type Automaton struct {
 	mark     []int32 // of conts: the round in which a closure has met them
 	round    int32
 	scratch  []byte
+	compiled int // bytes that were spent before the first byte
 }
 
 type state struct {
@@ -63,6 +64,7 @@ func New(b *Builder, e Expr) (*Automaton, error) {
 	a := &Automaton{b: b, contIDs: map[cont]int32{}, stateIDs: map[string]State{},
 		conts: []cont{{}}, closures: []closure{{accepts: true, made: true}}, mark: []int32{0}}
 	a.start = a.state([]int32{a.push(e, 0)})
+	a.compiled = b.spent
 	return a, b.err
 }
 
@@ -277,9 +279,23 @@ func (a *Automaton) Next(s State, c byte) State {
 	return a.Row(s)[c]
 }
 
-// Err is not nil once a grammar has turned out to need more memory than an automaton may take. No byte can come in the
-// states from which none was asked for before.
-func (a *Automaton) Err() error { return a.b.err }
+// Memory is how much an automaton has taken.
+type Memory struct {
+	Bytes int
+	Share float64 // of what it may take for its states, 1 at most where Err is nil
+	// Err is not nil once the grammar has turned out to need more than an automaton may take. What was asked of the
+	// automaton since is not to be relied on: no byte can come in the states from which none was asked for before.
+	Err error
+}
+
+// Memory says how much the automaton has taken.
+func (a *Automaton) Memory() Memory {
+	return Memory{Bytes: a.b.spent, Share: float64(a.b.spent-a.compiled) / float64(max(1, a.b.most-a.compiled)),
+		Err: a.b.err}
+}
+
+// Bound lets the automaton take so many bytes for its states, in place of what it may take otherwise.
+func (a *Automaton) Bound(bytes int) { a.b.most = a.compiled + bytes }
 
 // none is the row of a state from which no byte leads on.
 var none = func() (row [256]State) {

@@ -81,11 +81,12 @@ type Builder struct {
 	seen     []string // sets of members
 	seenIDs  map[string]int32
 	absorbs  []Expr
-	common   map[Expr]string // characters, by what Common calls them
+	common   map[Expr]common
 	scratch  []byte
 	err      error
 	settled  bool // it is known which rules have strings
 	spent    int  // bytes, about: see spend
+	most     int  // that may be spent
 }
 
 // maxSpent bounds the memory of a grammar, its states with it.
@@ -93,7 +94,7 @@ const maxSpent = 512 << 20
 
 // spend accounts for memory. A grammar that needs too much of it has an error from then on.
 func (b *Builder) spend(bytes int) {
-	if b.spent += bytes; b.spent > maxSpent && b.err == nil {
+	if b.spent += bytes; b.spent > b.most && b.err == nil {
 		b.err = errTooMany
 	}
 }
@@ -112,8 +113,8 @@ type rule struct {
 
 // NewBuilder makes a builder that has nothing but Fail, Empty and All.
 func NewBuilder() *Builder {
-	b := &Builder{ids: map[key]Expr{}, common: map[Expr]string{}, setIDs: map[byteSet]int32{},
-		listIDs: map[string]int32{}}
+	b := &Builder{ids: map[key]Expr{}, common: map[Expr]common{}, setIDs: map[byteSet]int32{},
+		listIDs: map[string]int32{}, most: maxSpent}
 	b.nodes = []node{
 		{key: key{kind: kindFail}, regular: true, plain: true, made: true, state: 2},
 		{key: key{kind: kindEmpty}, regular: true, plain: true, made: true, nullable: true},
@@ -237,9 +238,19 @@ func (b *Builder) seq(x, y Expr) Expr {
 // Absorb says that where an alternative is e, the others are part of it: e is all that the others may be.
 func (b *Builder) Absorb(e Expr) { b.absorbs = append(b.absorbs, e) }
 
-// Common gives the characters of long texts a name, by which a Vocabulary knows them again in other automata: the same
-// name, the same characters. None is the beginning of another.
-func (b *Builder) Common(name string, char Expr) { b.common[char] = name }
+// common is what the characters of long texts are called, and how a builder makes them.
+type common struct {
+	name string
+	make func(*Builder) Expr
+}
+
+// Common makes the characters of long texts, and gives them a name, by which a Vocabulary knows them again in other
+// automata: the same name, the same characters. None is the beginning of another.
+func (b *Builder) Common(name string, make func(*Builder) Expr) Expr {
+	char := make(b)
+	b.common[char] = common{name, make}
+	return char
+}
 
 // Alt is any one of the expressions.
 func (b *Builder) Alt(list ...Expr) Expr {

@@ -18,16 +18,16 @@ type inside struct {
 // counted is a token or node with the number of characters that have begun before its end, or before the node.
 type counted struct{ id, chars int32 }
 
-// insideOf returns what may stand in texts of a character, which Builder.Common has named.
-func (v *Vocabulary) insideOf(b *Builder, char Expr) *inside {
+// insideOf returns what may stand in texts of a character. It takes no memory of the automaton that asks first.
+func (v *Vocabulary) insideOf(c common) *inside {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	name := b.common[char]
-	if in := v.chars[name]; in != nil {
+	if in := v.chars[c.name]; in != nil {
 		return in
 	}
 	in := &inside{all: make([]uint32, v.Words())}
-	boundary := b.Repeat(char, 0, Unlimited)
+	b := NewBuilder()
+	boundary := b.Repeat(c.make(b), 0, Unlimited)
 	rows := map[Expr]*[256]Expr{}
 	row := func(e Expr) *[256]Expr {
 		r := rows[e]
@@ -70,7 +70,7 @@ func (v *Vocabulary) insideOf(b *Builder, char Expr) *inside {
 		i++
 	}
 	slices.SortFunc(in.tokens, func(x, y counted) int { return int(x.chars - y.chars) })
-	v.chars[name] = in
+	v.chars[c.name] = in
 	return in
 }
 
@@ -80,14 +80,14 @@ func (v *Vocabulary) maskText(a *Automaton, s State, stack []State, mask []uint3
 	leaves := a.states[s].leaves
 	text := slices.IndexFunc(leaves, func(id int32) bool {
 		k := a.b.nodes[a.conts[id].head].key
-		return k.kind == kindRepeat && a.b.common[Expr(k.a)] != ""
+		return k.kind == kindRepeat && a.b.common[Expr(k.a)].name != ""
 	})
 	if text < 0 {
 		return false
 	}
 	at := a.conts[leaves[text]]
 	k := a.b.nodes[at.head].key
-	in := v.insideOf(a.b, Expr(k.a))
+	in := v.insideOf(a.b.common[Expr(k.a)])
 	lo, hi := k.b, k.c
 	if hi == Unlimited {
 		hi = math.MaxInt32

@@ -14,8 +14,8 @@ func TestSpent(t *testing.T) {
 	if s2 := a.Next(a.Start(), 'a'); s2 != s {
 		t.Errorf("a state that was met is %d now, was %d", s2, s)
 	}
-	if next := a.Next(s, 'b'); next != Dead || a.Err() == nil {
-		t.Errorf("the next state is %d, the error %v", next, a.Err())
+	if next := a.Next(s, 'b'); next != Dead || a.Memory().Err == nil {
+		t.Errorf("the next state is %d, the error %v", next, a.Memory().Err)
 	}
 	if a.Accepts(s) {
 		t.Error("half of a text is complete")

@@ -50,14 +50,14 @@ type Parts struct {
 // New makes the parts.
 func New(b *automaton.Builder, form Whitespace) *Parts {
 	p := &Parts{B: b}
-	p.FreeChar = p.freeChar()
+	p.FreeChar = b.Common("JSON, any spelling", freeChar)
 	p.Free = b.Repeat(p.FreeChar, 0, automaton.Unlimited)
-	p.PlainChar = p.Characters(0, unicode.MaxRune)
+	p.PlainChar = b.Common("JSON, one spelling", func(b *automaton.Builder) automaton.Expr {
+		return (&Parts{B: b}).Characters(0, unicode.MaxRune)
+	})
 	p.Plain = b.Repeat(p.PlainChar, 0, automaton.Unlimited)
 	b.Absorb(p.Free)
 	b.Absorb(p.Plain)
-	b.Common("JSON, any spelling", p.FreeChar)
-	b.Common("JSON, one spelling", p.PlainChar)
 	p.Quote = b.Text(`"`)
 	switch form {
 	case AnySpace:
@@ -84,14 +84,11 @@ func (p *Parts) Quoted(contents automaton.Expr) automaton.Expr {
 	return p.B.Seq(p.Quote, p.B.Lexeme(contents), p.Quote)
 }
 
-func (p *Parts) hex() automaton.Expr { return p.B.Bytes('0', '9', 'a', 'f', 'A', 'F') }
-
 // freeChar is a character of a string as JSON has it. Halves of characters, surrogates alone, are none.
-func (p *Parts) freeChar() automaton.Expr {
-	b := p.B
+func freeChar(b *automaton.Builder) automaton.Expr {
 	raw := b.Runes(' ', '!', '#', '[', ']', unicode.MaxRune)
 	short := b.Bytes('"', '"', '\\', '\\', '/', '/', 'b', 'b', 'f', 'f', 'n', 'n', 'r', 'r', 't', 't')
-	h, d := p.hex(), b.Bytes('d', 'd', 'D', 'D')
+	h, d := b.Bytes('0', '9', 'a', 'f', 'A', 'F'), b.Bytes('d', 'd', 'D', 'D')
 	low := b.Seq(d, b.Bytes('c', 'f', 'C', 'F'), h, h)
 	four := b.Alt(
 		b.Seq(b.Bytes('0', '9', 'a', 'c', 'e', 'f', 'A', 'C', 'E', 'F'), h, h, h),
