@@ -52,7 +52,7 @@ type Masking struct {
 const MaxTopLogprobs = 256
 
 // NoPromptLogprobs is Set.PromptLogprobs where nothing is told of the prompt.
-const NoPromptLogprobs = -2
+const NoPromptLogprobs = math.MinInt32
 
 // Sampling are the parameters by which the device draws tokens.
 type Sampling struct {

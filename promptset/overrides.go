@@ -1,6 +1,7 @@
 package promptset
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"reflect"
@@ -245,6 +246,7 @@ type numeric struct {
 	u    uint64 // the same as i; for unsigned values above its range, big is set
 	big  bool
 	f    float64
+	all  float64 // a Double holds all whole numbers below this one; 0 is 2^53
 }
 
 func (v numeric) String() string {
@@ -262,7 +264,7 @@ func (v numeric) whole() (numeric, bool) {
 	if v.kind != parquet.Double {
 		return v, true
 	}
-	if v.f != math.Trunc(v.f) || math.Abs(v.f) > 1<<53 {
+	if v.f != math.Trunc(v.f) || !(math.Abs(v.f) < cmp.Or(v.all, 1<<53)) {
 		return v, false
 	}
 	return numeric{kind: parquet.Int64, i: int64(v.f), u: uint64(int64(v.f))}, true

@@ -382,10 +382,10 @@ func numberOf(v parquet.Value, t parquet.Type) numeric {
 	case parquet.Float:
 		// Through its shortest decimal, so that 0.7 stored in 32 bits is 0.7 and not 0.699999988.
 		f, err := strconv.ParseFloat(strconv.FormatFloat(float64(v.Float()), 'g', -1, 32), 64)
-		if err != nil {
+		if err != nil || math.Abs(f) > math.MaxFloat32 { // as that of the largest float32 is
 			f = float64(v.Float())
 		}
-		return numeric{kind: parquet.Double, f: f}
+		return numeric{kind: parquet.Double, f: f, all: 1 << 24}
 	case parquet.Double:
 		return numeric{kind: parquet.Double, f: v.Double()}
 	}

@@ -72,11 +72,21 @@ func typeError(flag *pflag.Flag, text string, err error) error {
 		"bool": "true or false", "duration": "a duration such as 90s or 5m"}[flag.Value.Type()]
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return fmt.Errorf("%q is out of range", text)
+		return fmt.Errorf("%q is out of range%s", text, rangeOf(flag.Name))
 	case wanted != "":
 		return fmt.Errorf("%q is not %s", text, wanted)
 	}
 	return err
+}
+
+// rangeOf says what a flag of a parameter must be, "" for other flags.
+func rangeOf(flag string) string {
+	for p := range parameter.Own() {
+		if p.Flag == flag {
+			return ": it must be " + p.Range()
+		}
+	}
+	return ""
 }
 
 // rangeError says that a flag's value is not one that it may have.
