@@ -28,6 +28,7 @@ oracle quantized_goldens.py testdata/quantized
 oracle sampling_goldens.py sampling/testdata/huggingface.json
 oracle processors_goldens.py sampling/testdata/processors.json
 oracle typical_goldens.py sampling/testdata/typical.txt
+oracle rows_goldens.py sampling/testdata/rows.txt
 oracle tokenizer_goldens.py "$gguf"
 oracle tokenizer_more_goldens.py
 oracle chat_goldens.py
