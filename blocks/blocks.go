@@ -4,7 +4,10 @@
 // Few formats serve the encodings of many files: a reader makes [Rows] of what a file has, without loss.
 package blocks
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Format says what a block holds. Its numbers are scale * (quant - Offset), plus the block's minimum if Min.
 type Format struct {
@@ -26,6 +29,10 @@ type Format struct {
 	Zero bool
 	// E4M3 says that quants are floats of 8 bits, with 4 of the exponent: see [E4M3].
 	E4M3 bool
+	// Exponent says that scales are powers of two, by exponents of 8 bits: see [PowerOfTwo].
+	Exponent bool
+	// Table says that quants of 4 bits stand for the numbers of a table, from which Offset is taken.
+	Table Table
 }
 
 // Scale is the type of the scales of a grouped format.
@@ -46,6 +53,32 @@ func (s Scale) Bytes() int {
 	return 2
 }
 
+// Table is a list of what the 16 quants of 4 bits stand for.
+type Table uint8
+
+// The tables: of IQ4_NL and IQ4_XS, whose numbers lie the closer the smaller they are; and of floats of 4 bits (E2M1),
+// doubled.
+const (
+	NoTable Table = iota
+	Curve
+	Floats4
+)
+
+// Numbers are those of a table, plus the Offset of its formats: 128 of Curve, 12 of Floats4.
+func (t Table) Numbers() [16]uint8 {
+	switch t {
+	case Curve:
+		return [16]uint8{1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}
+	case Floats4:
+		return [16]uint8{12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0}
+	}
+	return [16]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+}
+
+// PowerOfTwo is the scale of an exponent: 2^(e-128), half of what the OCP's E8M0 says, as the numbers of [Floats4] are
+// doubled.
+func PowerOfTwo(exponent uint8) float32 { return float32(math.Ldexp(1, int(exponent)-128)) }
+
 // SuperSize is how many numbers have one factor of scales.
 const SuperSize = 256
 
@@ -59,11 +92,15 @@ var (
 	Q4_K = Format{Bits: 4, Size: 32, Super: true, Min: true}
 	Q5_K = Format{Bits: 5, Size: 32, Super: true, Min: true}
 	Q6_K = Format{Bits: 6, Size: 16, Offset: 32, Super: true}
+
+	IQ4_NL = Format{Bits: 4, Size: 32, Offset: 128, Table: Curve}
+	IQ4_XS = Format{Bits: 4, Size: 32, Offset: 128, Super: true, Table: Curve}
+	MXFP4  = Format{Bits: 4, Size: 32, Offset: 12, Exponent: true, Table: Floats4}
 )
 
 // Formats are all that have kernels, by the names of GGUF's encodings.
 var Formats = map[string]Format{"Q8_0": Q8_0, "Q4_0": Q4_0, "Q4_1": Q4_1, "Q5_0": Q5_0, "Q5_1": Q5_1, "Q4_K": Q4_K,
-	"Q5_K": Q5_K, "Q6_K": Q6_K}
+	"Q5_K": Q5_K, "Q6_K": Q6_K, "IQ4_NL": IQ4_NL, "IQ4_XS": IQ4_XS, "MXFP4": MXFP4}
 
 // Is reports whether it is a format.
 func (f Format) Is() bool { return f.Bits > 0 }
@@ -88,7 +125,10 @@ func (f Format) Number() int {
 	if f.Min {
 		n |= 1 << 25
 	}
-	n |= int(f.Group) << 29
+	if f.Exponent {
+		n |= 1 << 26
+	}
+	n |= int(f.Table)<<27 | int(f.Group)<<29
 	if f.Zero {
 		n |= 1 << 31
 	}
@@ -134,7 +174,7 @@ func (f Format) Bytes(values int) int {
 
 // perScale is the bits of a scale or a minimum, scales how many of them a block has.
 func (f Format) perScale() int {
-	if f.Super {
+	if f.Super || f.Exponent {
 		return 8
 	}
 	return 16
@@ -154,8 +194,8 @@ type Rows struct {
 	N, In int
 	// Quants [N, In] has a byte for each.
 	Quants []uint8
-	// Scales and Minima [N, In/Size] are the bits of float16 numbers, or of int8 numbers if Super. Minima is nil
-	// without Min.
+	// Scales and Minima [N, In/Size] are the bits of float16 numbers, or of int8 numbers if Super, or exponents if
+	// Exponent. Minima is nil without Min.
 	Scales, Minima []uint16
 	// ScaleFactors and MinimumFactors [N, In/SuperSize] are the bits of float16 numbers; nil without Super, or Min.
 	ScaleFactors, MinimumFactors []uint16
@@ -232,7 +272,7 @@ func (r *Rows) Floats() []float32 {
 // FloatsTo writes the numbers to a slice of their number. Products and sums are rounded one by one, as in ggml: the
 // conversions forbid fused multiply-adds.
 func (r *Rows) FloatsTo(out []float32) {
-	offset := float32(r.Offset)
+	offset, table := float32(r.Offset), r.Table.Numbers()
 	for b, scale := range r.GroupScales {
 		zero := offset
 		if r.Zeros != nil {
@@ -249,8 +289,11 @@ func (r *Rows) FloatsTo(out []float32) {
 	}
 	for b, bits := range r.Scales {
 		scale, minimum := Half(bits), float32(0)
-		if r.Super {
+		switch {
+		case r.Super:
 			scale = Half(r.ScaleFactors[b*r.Size/SuperSize]) * float32(int8(bits))
+		case r.Exponent:
+			scale = PowerOfTwo(uint8(bits))
 		}
 		switch {
 		case r.Min && r.Super:
@@ -260,6 +303,9 @@ func (r *Rows) FloatsTo(out []float32) {
 		}
 		quants, to := r.Quants[b*r.Size:][:r.Size], out[b*r.Size:][:r.Size]
 		for i, q := range quants {
+			if r.Table != NoTable {
+				q = table[q&15]
+			}
 			to[i] = float32(scale*(float32(q)-offset)) + minimum
 		}
 	}

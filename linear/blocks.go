@@ -16,7 +16,7 @@ import (
 //
 //	u8  [Out, In*Bits/8]  quants of 8 bits; or low nibbles, the first half of a row in the lower halves of bytes, and
 //	                      then the bits above them: number c in bits of byte c mod In/8 (of fifth bits), or In/4
-//	f16 [Out, In/Size]    scales, and as many minima behind them; int8 where there are factors
+//	f16 [Out, In/Size]    scales, and as many minima behind them; int8 where there are factors, u8 of exponents
 //	f16 [Out, In/256]     factors of scales, and as many of minima
 
 // blockPlanes are the planes behind the first.
@@ -25,7 +25,10 @@ func (f Format) blockPlanes() []Plane {
 	if b.Min {
 		each = 2
 	}
-	if !b.Super {
+	switch {
+	case b.Exponent:
+		return []Plane{{scalesSuffix, shapes.Make(dtypes.Uint8, f.Out, f.In/b.Size)}}
+	case !b.Super:
 		return []Plane{{scalesSuffix, shapes.Make(dtypes.Float16, f.Out, f.In/b.Size*each)}}
 	}
 	return []Plane{{scalesSuffix, shapes.Make(dtypes.Int8, f.Out, f.In/b.Size*each)},
@@ -66,6 +69,11 @@ func (f Format) PackBlocks(backend compute.Backend, plane int, flat any, rows *b
 		for i, x := range pairs(rows.Scales, rows.Minima, f.Blocks.Size) {
 			to[i] = int8(x)
 		}
+	case plane == 1 && f.Blocks.Exponent:
+		to := flat.([]uint8)[at:]
+		for i, x := range rows.Scales {
+			to[i] = uint8(x)
+		}
 	case plane == 1:
 		putHalves(flat.([]float16.Float16)[at:], pairs(rows.Scales, rows.Minima, f.Blocks.Size))
 	default:
@@ -105,8 +113,11 @@ func (w Weight) numbers() *Node {
 	return combine(w.Blocks, quants, scales, minima)
 }
 
-// combine multiplies quants [N, In] by scales [N, In/Size] and adds minima; nil for none.
+// combine multiplies what quants [N, In] stand for by scales [N, In/Size] and adds minima; nil for none.
 func combine(b blocks.Format, quants, scales, minima *Node) *Node {
+	if b.Table != blocks.NoTable {
+		quants = look(quants, b.Table)
+	}
 	d := quants.Shape().Dimensions
 	each := []int{d[0], d[1] / b.Size, b.Size}
 	spread := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), each...) }
@@ -157,6 +168,35 @@ func bitsOf(x *Node, at int, mask uint8) *Node {
 	return BitwiseAnd(x, BroadcastToDims(Scalar(x.Graph(), dtypes.Uint8, float64(mask)), x.Shape().Dimensions...))
 }
 
+// look replaces quants by their numbers in a table, chosen bit by bit: devices are slow at reading tables.
+func look(quants *Node, table blocks.Table) *Node {
+	var choices []*Node
+	for _, x := range table.Numbers() {
+		choices = append(choices, BroadcastToDims(Scalar(quants.Graph(), dtypes.Uint8, float64(x)),
+			quants.Shape().Dimensions...))
+	}
+	for bit := 0; len(choices) > 1; bit++ {
+		is := bitsOf(quants, bit, 1)
+		set := Equal(is, OnesLike(is))
+		var left []*Node
+		for i := 0; i < len(choices); i += 2 {
+			left = append(left, Where(set, choices[i+1], choices[i]))
+		}
+		choices = left
+	}
+	return choices[0]
+}
+
+// powersOfTwo are the scales of exponents u8: see [blocks.PowerOfTwo].
+func powersOfTwo(exponents *Node) *Node {
+	e := ConvertDType(exponents, dtypes.Uint32)
+	dims := e.Shape().Dimensions
+	constant := func(x uint32) *Node { return BroadcastToDims(Const(e.Graph(), x), dims...) }
+	normal := BitwiseShiftLeftScalar(Sub(e, constant(1)), uint32(23))
+	small := Where(Equal(e, constant(0)), constant(1<<21), constant(1<<22)) // subnormal numbers
+	return Bitcast(Where(LessThan(e, constant(2)), small, normal), dtypes.Float32)
+}
+
 // decodeScales splits the planes behind the first, of N rows.
 func decodeScales(b blocks.Format, plane, factors *Node) (scales, minima *Node) {
 	split := func(x *Node) (first, second *Node) {
@@ -166,6 +206,9 @@ func decodeScales(b blocks.Format, plane, factors *Node) (scales, minima *Node) 
 		}
 		half := x.Shape().Dimensions[1] / 2
 		return SliceAxis(x, 1, AxisRange(0, half)), SliceAxis(x, 1, AxisRange(half))
+	}
+	if b.Exponent {
+		return powersOfTwo(plane), nil
 	}
 	scales, minima = split(plane)
 	if !b.Super {
@@ -225,10 +268,13 @@ func (w Weight) decodedPanels() (quants, scales, minima *Node) {
 	each, from := 32/b.Size, 4*b.Bits*panel
 	part := func(factors *Node) *Node {
 		var x *Node
-		if b.Super {
+		switch {
+		case b.Exponent:
+			x = powersOfTwo(last(body, from, from+panel))
+		case b.Super:
 			x = Bitcast(last(body, from, from+each*panel), dtypes.Int8)
 			from += each * panel
-		} else {
+		default:
 			x = halves(last(body, from, from+2*each*panel), panels, count, each*panel)
 			from += 2 * each * panel
 		}

@@ -27,11 +27,18 @@ func (l layer) inBlocks(f blocks.Format, seed uint64) layer {
 		r.Quants[i] = uint8(random.IntN(1 << f.Bits))
 	}
 	for i := range r.Scales {
-		if f.Super {
+		switch {
+		case f.Super:
 			r.Scales[i] = uint16(random.IntN(64))
+			if f.Table == blocks.Curve { // whose numbers are large
+				r.Scales[i] /= 16
+			}
+			continue
+		case f.Exponent:
+			r.Scales[i] = uint16(120 + random.IntN(8))
 			continue
 		}
-		r.Scales[i] = blocks.ToHalf(float32(random.NormFloat64() / 8))
+		r.Scales[i] = blocks.ToHalf(float32(random.NormFloat64() / 32))
 	}
 	for i := range r.Minima {
 		if f.Super {

@@ -1,10 +1,5 @@
 package gguf
 
-import (
-	"encoding/binary"
-	"math"
-)
-
 // The encodings below become floats: no kernel takes them as they are. Products and sums are rounded one by one, as in
 // the gguf package.
 
@@ -40,39 +35,4 @@ func decodeQ3K(to []float32, block []byte) {
 		q := int(lowPairs(block[32:96], i)) - 4 + int(block[i%32]>>(i/32)&1)<<2
 		to[i] = float32(d*float32(int(scale)-32)) * float32(q)
 	}
-}
-
-// curve are the numbers of IQ4_NL and IQ4_XS by their nibbles, floats those of MXFP4, doubled.
-var (
-	curve  = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
-	floats = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
-)
-
-// byNibbles multiplies 32 numbers of a table by a scale: low nibbles first.
-func byNibbles(to []float32, scale float32, table *[16]float32, nibbles []byte) {
-	for i, q := range nibbles[:16] {
-		to[i], to[i+16] = scale*table[q&15], scale*table[q>>4]
-	}
-}
-
-// IQ4_NL: scale f16, 32 nibbles.
-func decodeIQ4NL(to []float32, block []byte) { byNibbles(to, half(block), &curve, block[2:]) }
-
-// IQ4_XS: super-scale f16, 8 x 2 high bits of scales, 8 x 4 low bits, offset -32, 256 nibbles in groups of 32.
-func decodeIQ4XS(to []float32, block []byte) {
-	d, high := half(block), binary.LittleEndian.Uint16(block[2:])
-	for j := range 8 {
-		scale := int(block[4+j/2]>>(j%2*4)&15) | int(high>>(2*j)&3)<<4
-		byNibbles(to[32*j:], d*float32(scale-32), &curve, block[8+16*j:])
-	}
-}
-
-// MXFP4: exponent of the scale (8 bits, offset -127), 32 nibbles that are floats of 4 bits.
-func decodeMXFP4(to []float32, block []byte) {
-	e := uint32(block[0])
-	bits := (e - 1) << 23 // of half the scale, as the table's numbers are doubled
-	if e < 2 {
-		bits = 0x00200000 << e
-	}
-	byNibbles(to, math.Float32frombits(bits), &floats, block[1:])
 }

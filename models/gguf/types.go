@@ -64,9 +64,9 @@ var codecs = map[Type]codec{
 
 	Q2_K:   {"Q2_K", 256, 84, decodeBlocks(256, 84, decodeQ2K), blocks.Format{}, nil},
 	Q3_K:   {"Q3_K", 256, 110, decodeBlocks(256, 110, decodeQ3K), blocks.Format{}, nil},
-	IQ4_NL: {"IQ4_NL", 32, 18, decodeBlocks(32, 18, decodeIQ4NL), blocks.Format{}, nil},
-	IQ4_XS: {"IQ4_XS", 256, 136, decodeBlocks(256, 136, decodeIQ4XS), blocks.Format{}, nil},
-	MXFP4:  {"MXFP4", 32, 17, decodeBlocks(32, 17, decodeMXFP4), blocks.Format{}, nil},
+	IQ4_NL: {"IQ4_NL", 32, 18, nil, blocks.IQ4_NL, unpackQ4_0},
+	IQ4_XS: {"IQ4_XS", 256, 136, nil, blocks.IQ4_XS, unpackIQ4XS},
+	MXFP4:  {"MXFP4", 32, 17, nil, blocks.MXFP4, unpackMXFP4},
 
 	IQ2_XXS: {"IQ2_XXS", 256, 66, decodeBlocks(256, 66, decodeIQ2XXS), blocks.Format{}, nil},
 	IQ2_XS:  {"IQ2_XS", 256, 74, decodeBlocks(256, 74, decodeIQ2XS), blocks.Format{}, nil},

@@ -27,7 +27,7 @@ func unpackQ8_0(r *blocks.Rows, src []byte) {
 	}
 }
 
-// Q4_0: scale f16, 32 nibbles, offset -8.
+// Q4_0: scale f16, 32 nibbles, offset -8. IQ4_NL: the same, by a table.
 func unpackQ4_0(r *blocks.Rows, src []byte) {
 	for b := range r.Scales {
 		block := src[b*18:][:18]
@@ -133,5 +133,28 @@ func unpackQ6K(r *blocks.Rows, src []byte) {
 				q[i+96] = low[i+32]>>4 | x>>6<<4
 			}
 		}
+	}
+}
+
+// IQ4_XS: super-scale f16, 8 x 2 high bits of scales, 8 x 4 low bits, offset -32, 256 nibbles in groups of 32.
+func unpackIQ4XS(r *blocks.Rows, src []byte) {
+	for b := range r.ScaleFactors {
+		block := src[b*136:][:136]
+		r.ScaleFactors[b] = binary.LittleEndian.Uint16(block)
+		high := binary.LittleEndian.Uint16(block[2:])
+		for j := range 8 {
+			scale := int(block[4+j/2]>>(j%2*4)&15) | int(high>>(2*j)&3)<<4
+			r.Scales[8*b+j] = uint16(uint8(scale - 32))
+			halves(r.Quants[b*256+32*j:], block[8+16*j:][:16])
+		}
+	}
+}
+
+// MXFP4: exponent of the scale (8 bits), 32 nibbles that are floats of 4 bits.
+func unpackMXFP4(r *blocks.Rows, src []byte) {
+	for b := range r.Scales {
+		block := src[b*17:][:17]
+		r.Scales[b] = uint16(block[0])
+		halves(r.Quants[b*32:], block[1:])
 	}
 }

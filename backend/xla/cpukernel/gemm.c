@@ -142,7 +142,7 @@ static int same_blocks_at(int level, q_blocks b) {
 	static float x[ROWS * IN], y[2][ROWS * OUT / 2];
 	uint32_t random = 1;
 	for (int i = 0; i < N; i++) quants[i] = (random = random * 1664525 + 1013904223) >> (32 - b.bits);
-	for (int i = 0; i < SCALES; i++) scales[i] = b.super ? 1 + i % 60 : q_to_f16(0.01f + i % 7 * 0.001f), minima[i] = b.super ? i % 61 : q_to_f16(-0.1f);
+	for (int i = 0; i < SCALES; i++) scales[i] = b.super ? 1 + i % 60 : b.exponent ? 118 + i % 3 : q_to_f16(0.01f + i % 7 * 0.001f), minima[i] = b.super ? i % 61 : q_to_f16(-0.1f);
 	for (int i = 0; i < N / 256; i++) factors[i] = q_to_f16(0.001f);
 	for (int i = 0; i < ROWS * IN; i++) x[i] = (float)((random = random * 1664525 + 1013904223) >> 24) / 128 - 1;
 	char *memory = aligned_alloc(64, SIZE + (size_t)(q_linear_scratch(ROWS, IN) + 63) / 64 * 64);
@@ -170,7 +170,8 @@ static int same_blocks_at(int level, q_blocks b) {
 // same_blocks says it for one of each kind.
 static int same_blocks(int level) {
 	return same_blocks_at(level, (q_blocks){4, 32, 8, 0, 0}) && same_blocks_at(level, (q_blocks){5, 32, 0, 1, 1}) &&
-		same_blocks_at(level, (q_blocks){6, 16, 32, 1, 0}) && same_blocks_at(level, (q_blocks){8, 32, 128, 0, 0});
+		same_blocks_at(level, (q_blocks){6, 16, 32, 1, 0}) && same_blocks_at(level, (q_blocks){8, 32, 128, 0, 0}) &&
+		same_blocks_at(level, (q_blocks){4, 32, 128, 1, 0, 0, Q_CURVE}) && same_blocks_at(level, (q_blocks){4, 32, 12, 0, 0, 1, Q_FLOATS4});
 }
 
 int q_linear_choose(void) {
@@ -192,9 +193,8 @@ typedef struct {
 
 // read_blocks is read_matrix of a matrix in blocks.
 static q_error *read_blocks(q_frame *f, const q_array *weights, matrix *m, int64_t packed) {
-	q_blocks b = {.bits = packed & 255, .size = packed >> 8 & 255, .offset = packed >> 16 & 255, .super = packed >> 24 & 1, .min = packed >> 25 & 1};
-	int known = b.bits == 8 ? b.size == 32 && !b.min : b.bits >= 4 && b.bits <= 6 && (b.size == 32 || (b.size == 16 && b.super && !b.min));
-	if (!known || m->in % q_unit_in(b)) return q_fail(f, "blocks of %d numbers of %d bits in rows of %lld are not supported", b.size, b.bits, (long long)m->in);
+	q_blocks b = q_blocks_of(packed);
+	if (!q_blocks_known(b) || m->in % q_unit_in(b)) return q_fail(f, "blocks of %d numbers of %d bits in rows of %lld are not supported", b.size, b.bits, (long long)m->in);
 	m->blocks = b;
 	m->layout = q_linear_layout(Q_U8);
 	return q_shape(f, weights, "weights", Q_U8, q_panels(m->out, m->gate_up, m->layout), m->in / q_unit_in(b), q_unit_bytes(b, m->layout.panel));

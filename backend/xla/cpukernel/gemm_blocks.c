@@ -4,6 +4,19 @@
 
 #include "convert.h"
 
+const uint8_t q_blocks_tables[Q_TABLES][16] = {
+	{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+	{1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241},
+	{12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0},
+};
+
+int q_blocks_known(q_blocks b) {
+	if (b.table >= Q_TABLES || (b.exponent && (b.super || b.min))) return 0;
+	if (b.table && (b.bits != 4 || b.size != 32 || b.min)) return 0;
+	if (b.bits == 8) return b.size == 32 && b.offset == 128 && !b.min;
+	return b.bits >= 4 && b.bits <= 6 && (b.size == 32 || (b.size == 16 && b.super && !b.min));
+}
+
 // put_block writes 32 numbers of a column to a block, which begins as zeros.
 static void put_block(uint8_t *to, q_blocks b, const uint8_t *q, int64_t panel, int64_t column) {
 	uint8_t *high = to + 16 * panel;
@@ -26,7 +39,7 @@ static uint8_t get_quant(const uint8_t *from, q_blocks b, int64_t panel, int64_t
 	int q = from[step % 4 * 4 * panel + at] >> (step < 4 ? 0 : 4) & 15;
 	if (b.bits == 5) q |= (high[at] >> step & 1) << 4;
 	if (b.bits == 6) q |= (high[step / 4 * 4 * panel + at] >> 2 * (step % 4) & 3) << 4;
-	return q;
+	return b.table ? q_blocks_tables[b.table][q] : q;
 }
 
 static void put16(uint8_t *to, int64_t i, uint16_t x) { memcpy(to + 2 * i, &x, 2); }
@@ -52,7 +65,7 @@ static void pack_row(uint8_t *to, q_blocks b, q_blocks_rows rows, int64_t row, i
 			uint8_t *scales = to + q_quant_bytes(b, panel), *minima = scales + q_scale_bytes(b, panel);
 			for (int64_t h = 0; h < each; h++) {
 				int64_t at = (row * in + i + k) / b.size + h;
-				if (b.super) scales[h * panel + column] = (uint8_t)rows.scales[at];
+				if (b.super || b.exponent) scales[h * panel + column] = (uint8_t)rows.scales[at];
 				else put16(scales, h * panel + column, rows.scales[at]);
 				if (!b.min) continue;
 				if (b.super) minima[h * panel + column] = (uint8_t)rows.minima[at];
@@ -84,7 +97,7 @@ void q_blocks_unit(float *to, const void *packed, q_blocks b, int64_t in, int64_
 		const uint8_t *scales = from + q_quant_bytes(b, panel), *minima = scales + q_scale_bytes(b, panel);
 		for (int j = 0; j < Q_BLOCK_IN; j++) {
 			int64_t at = j / b.size * panel + column;
-			float scale = b.super ? scale_factor * (int8_t)scales[at] : get16(scales, at);
+			float scale = b.super ? scale_factor * (int8_t)scales[at] : b.exponent ? q_power_of_two(scales[at]) : get16(scales, at);
 			float x = scale * (float)(get_quant(from, b, panel, column, j) - b.offset);
 			if (b.min) x = b.super ? x - minimum_factor * (int8_t)minima[at] : x + get16(minima, at);
 			to[j] = x;

@@ -16,7 +16,7 @@ import (
 
 func blocksOf(f blocks.Format) C.q_blocks {
 	return C.q_blocks{bits: C.int(f.Bits), size: C.int(f.Size), offset: C.int(f.Offset), super: flag(f.Super),
-		min: flag(f.Min)}
+		min: flag(f.Min), exponent: flag(f.Exponent), table: C.int(f.Table)}
 }
 
 // BlocksShape is the shape of the bytes of a packed matrix [out, in] in blocks: panels, units, bytes of a unit.

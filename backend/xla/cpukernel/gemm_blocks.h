@@ -7,7 +7,7 @@
 //	low bits    [4][PANEL][4] bytes: step s in the lower half of byte s, step s + 4 in the upper half; for 8 bits [8][PANEL][4], whole bytes
 //	fifth bits  [PANEL][4] bytes: bit s is that of step s
 //	bits 5, 6   [2][PANEL][4] bytes: bits 2 (s % 4) and the next of byte s / 4
-//	scales      [32 / size][PANEL] of float16 or int8
+//	scales      [32 / size][PANEL] of float16, or int8, or exponents of 8 bits
 //	minima      the same, where there are any
 //
 // Activations are rounded to 8 bits, each 32 by the scale of their largest. A block's products are integers and exact, whatever computes them;
@@ -16,6 +16,8 @@
 #ifndef QUIRE_GEMM_BLOCKS_H
 #define QUIRE_GEMM_BLOCKS_H
 
+#include <string.h>
+
 #include "gemm.h"
 
 enum { Q_BLOCK_IN = 32, Q_SUPER_IN = 256 };
@@ -23,11 +25,29 @@ enum { Q_BLOCK_IN = 32, Q_SUPER_IN = 256 };
 // q_unit_in is the inputs of a unit, q_unit_bytes its bytes in a panel, q_block_bytes those of 32 inputs.
 static inline int64_t q_unit_in(q_blocks b) { return b.super ? Q_SUPER_IN : Q_BLOCK_IN; }
 static inline int64_t q_quant_bytes(q_blocks b, int64_t panel) { return 4 * b.bits * panel; }
-static inline int64_t q_scale_bytes(q_blocks b, int64_t panel) { return 32 / b.size * (b.super ? 1 : 2) * panel; }
+static inline int64_t q_scale_bytes(q_blocks b, int64_t panel) { return 32 / b.size * (b.super || b.exponent ? 1 : 2) * panel; }
 static inline int64_t q_block_bytes(q_blocks b, int64_t panel) { return q_quant_bytes(b, panel) + q_scale_bytes(b, panel) * (b.min ? 2 : 1); }
 static inline int64_t q_header_bytes(q_blocks b, int64_t panel) { return b.super ? 2 * panel * (b.min ? 2 : 1) : 0; }
 static inline int64_t q_unit_bytes(q_blocks b, int64_t panel) {
 	return q_header_bytes(b, panel) + q_unit_in(b) / Q_BLOCK_IN * q_block_bytes(b, panel);
+}
+
+// q_blocks_wide says that unpacked numbers take all of 8 bits.
+static inline int q_blocks_wide(q_blocks b) { return b.offset == 128; }
+
+// q_blocks_known says that the kernels compute with blocks of these numbers.
+int q_blocks_known(q_blocks b);
+
+// q_blocks_tables are what quants stand for, as package blocks has them.
+enum { Q_NO_TABLE, Q_CURVE, Q_FLOATS4, Q_TABLES };
+extern const uint8_t q_blocks_tables[Q_TABLES][16];
+
+// q_power_of_two is the scale of an exponent, 2^(e - 128).
+static inline float q_power_of_two(uint8_t e) {
+	const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1u) << 23;
+	float x;
+	memcpy(&x, &bits, 4);
+	return x;
 }
 
 extern const q_linear_code q_blocks_plain, q_blocks_avx2, q_blocks_avx512, q_blocks_vnni, q_blocks_amx;

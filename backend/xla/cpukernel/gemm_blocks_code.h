@@ -67,8 +67,20 @@ ALWAYS ints ints_dot(ints sum, ints w, ints x) {
 // bytes are 64 numbers of 8 bits, in whatever registers there are.
 typedef uint8_t bytes __attribute__((vector_size(64), aligned(1), may_alias));
 
+// look writes what 64 nibbles stand for in a table of 16.
+ALWAYS void look(uint8_t *to, const bytes *x, const uint8_t *table) {
+#if Q_V16 == 512
+	_mm512_storeu_si512(to, _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), _mm512_loadu_si512(x)));
+#elif Q_V16 == 256
+	const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
+	EACH(h, 2) _mm256_storeu_si256((__m256i *)to + h, _mm256_shuffle_epi8(t, _mm256_loadu_si256((const __m256i *)x + h)));
+#else
+	EACH(i, 64) to[i] = table[(*x)[i]];
+#endif
+}
+
 // unpack makes bytes of a block: [8][PANEL][4].
-ALWAYS void unpack(uint8_t *to, const uint8_t *from, const int bits) {
+ALWAYS void unpack(uint8_t *to, const uint8_t *from, const int bits, const uint8_t *table) {
 	if (bits == 8) {
 		memcpy(to, from, BLOCK);
 		return;
@@ -85,6 +97,11 @@ ALWAYS void unpack(uint8_t *to, const uint8_t *from, const int bits) {
 			if (bits == 6) {
 				low |= (*(const bytes *)(high + i) >> 2 * s & 3) << 4;
 				up |= (*(const bytes *)(high + STEP + i) >> 2 * s & 3) << 4;
+			}
+			if (table) {
+				look(to + s * STEP + i, &low, table);
+				look(to + (s + 4) * STEP + i, &up, table);
+				continue;
 			}
 			*(bytes *)(to + s * STEP + i) = low;
 			*(bytes *)(to + (s + 4) * STEP + i) = up;
@@ -120,12 +137,14 @@ static void unpack_unit(chunk *to, int64_t block, const uint8_t *from, q_blocks 
 	for (int64_t i = q_unit_in(b) / Q_BLOCK_IN; i > 0; i--, block++, from += size) {
 		for (int64_t line = 0; line < size; line += 64) __builtin_prefetch(from + AHEAD + line, 0, 2);
 		uint8_t *q = to->quants + block * BLOCK;
-		if (b.bits == 4) unpack(q, from, 4);
-		else if (b.bits == 5) unpack(q, from, 5);
-		else if (b.bits == 6) unpack(q, from, 6);
-		else unpack(q, from, 8);
+		if (b.table) unpack(q, from, 4, q_blocks_tables[b.table]);
+		else if (b.bits == 4) unpack(q, from, 4, NULL);
+		else if (b.bits == 5) unpack(q, from, 5, NULL);
+		else if (b.bits == 6) unpack(q, from, 6, NULL);
+		else unpack(q, from, 8, NULL);
 		const int halves = 32 / b.size;
-		for (int h = 0; h < halves; h++) widen(to->scales + (block * halves + h) * PANEL, from + quants + h * scales / halves, b.super ? factors : NULL);
+		for (int c = 0; b.exponent && c < PANEL; c++) to->scales[block * PANEL + c] = q_power_of_two(from[quants + c]);
+		for (int h = 0; !b.exponent && h < halves; h++) widen(to->scales + (block * halves + h) * PANEL, from + quants + h * scales / halves, b.super ? factors : NULL);
 		if (b.min) widen(to->minima + block * PANEL, from + quants + scales, b.super ? minimum_factors : NULL);
 	}
 }
@@ -209,7 +228,7 @@ static void pack_tile(void *job, int64_t t) {
 	}
 }
 
-// The kinds of code: blocks of 32 with scales, with minima, of bytes; of 16.
+// The kinds of code: blocks of 32 with scales, with minima, of whole bytes; of 16.
 enum { SCALES, MINIMA, HALVES, BYTES, KINDS };
 
 // add_products adds integer products of a row and LANES columns to their sums.
@@ -288,7 +307,7 @@ static void panels(void *job, int64_t task) {
 	const int64_t from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
 	const int64_t passes = (j->tiles + BLOCK_TILES - 1) / BLOCK_TILES, a_pass = (j->tiles + passes - 1) / passes; // of tiles
 	const int64_t a_chunk = CHUNK / unit_blocks;
-	const int kind = f.bits == 8 ? BYTES : f.size == 16 ? HALVES : f.min ? MINIMA : SCALES;
+	const int kind = q_blocks_wide(f) ? BYTES : f.size == 16 ? HALVES : f.min ? MINIMA : SCALES;
 	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));
 	chunk w __attribute__((aligned(64)));
 	begin_tiles(f);
