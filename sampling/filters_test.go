@@ -67,8 +67,8 @@ func (s filterSampler) draw(t tester, rows []row) []drawn {
 	return results
 }
 
-// goldenRow is row i of testdata/typical.txt: scripts/oracle/typical_goldens.py has the same formulas.
-func goldenRow(i int) row {
+// typicalRow is row i of testdata/typical.txt: scripts/oracle/typical_goldens.py has the same formulas.
+func typicalRow(i int) row {
 	const size = 40
 	state, isCoarse := uint64(i), i%4 == 0
 	r := row{logits: make([]float32, size), key: sampling.RequestKey(7, uint64(i), 0), position: int32(i % 90)}
@@ -116,7 +116,7 @@ func TestTypicalLikeTransformers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept, rows = append(kept, bits), append(rows, goldenRow(len(rows)))
+		kept, rows = append(kept, bits), append(rows, typicalRow(len(rows)))
 	}
 	if len(rows) != 10_000 {
 		t.Fatalf("%d rows", len(rows))
