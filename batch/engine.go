@@ -113,7 +113,8 @@ func (e *Engine) features() (engine.Features, error) {
 
 const kvDType = "kv-dtype"
 
-// parseDType parses the name of a type; auto is InvalidDType, which lets the engine choose. Field kv-dtype has two more.
+// parseDType parses the name of a type; auto is InvalidDType, which lets the engine choose. Field kv-dtype has two
+// more.
 func parseDType(field, name string) (dtypes.DType, error) {
 	choices := "auto, f32, bf16 or f16"
 	if field == kvDType {

@@ -24,7 +24,8 @@ func TestWrongCodeIsNotUsed(t *testing.T) {
 	}
 	t.Logf("the check took %s", time.Since(begin))
 	beyond := avx2 + 1 // which this processor may lack: it is not run
-	defer useCode(highest, func() bool { return sameAsAVX2(levels{highest, highest, highest, highest, highest, highest}) })
+	all := levels{highest, highest, highest, highest, highest, highest}
+	defer useCode(highest, func() bool { return sameAsAVX2(all) })
 	for name, wrong := range map[string]levels{
 		"attend": {plain, avx2, avx2, avx2, avx2, avx2}, "norm": {avx2, avx2, plain, avx2, avx2, avx2},
 		"rope": {avx2, avx2, avx2, plain, avx2, avx2}, "sample": {avx2, avx2, avx2, avx2, plain, avx2},
