@@ -36,7 +36,7 @@ type Layout struct {
 	// DType is of keys and values: a float, Int8 or F8E4M3FN, see quantized.go.
 	DType dtypes.DType
 	// Flat puts a token's heads into one axis: [Pages, PageSize, 2*KVHeads*HeadDim], the same numbers in the same
-	// order. See [Layout.ForTPU].
+	// order; if quantized all bytes, then all scales, then zeros up to a multiple of 128. See [Layout.ForTPU].
 	Flat bool
 	// Packed, if not 0, is how many numbers a register of 32 bits holds, and the cache is
 	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for
@@ -64,14 +64,17 @@ func (l Layout) Shape() shapes.Shape {
 		return shapes.Make(l.DType, l.Pages, l.PageSize, l.heads()/l.Packed, l.Packed, 2*l.HeadDim)
 	}
 	if l.Flat {
-		return shapes.Make(l.stored(), l.Pages, l.PageSize, 2*l.KVHeads*l.width())
+		return shapes.Make(l.stored(), l.Pages, l.PageSize, l.flatWidth())
 	}
 	return shapes.Make(l.stored(), l.Pages, l.PageSize, 2*l.KVHeads, l.width())
 }
 
 // BytesPerToken returns the bytes that a token takes in one layer: 2 * KVH * D * sizeof(dtype), where a packed cache
-// has KVH rounded up, and a quantized one 2 * KVH * (D + 4).
+// has KVH rounded up, and a quantized one 2 * KVH * (D + 4), if flat rounded up.
 func (l Layout) BytesPerToken() int64 {
+	if l.Flat {
+		return int64(l.flatWidth()) * int64(l.stored().Size())
+	}
 	return 2 * int64(l.heads()) * int64(l.width()) * int64(l.stored().Size())
 }
 
@@ -281,7 +284,7 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 		tokens = Add(MulScalar(rows, float64(l.PageSize)), Min(positions, scalar(g, l.PageSize-1)))
 	}
 	if l.Flat || l.Packed > 0 {
-		flat := Reshape(cache, l.Pages*l.PageSize, 2*l.heads()*l.width())
+		flat := Reshape(cache, l.Pages*l.PageSize, -1)
 		if l.Quantized() {
 			return l.openFlat(takeRows(flat, tokens), products)
 		}

@@ -3,16 +3,17 @@ package attention
 import (
 	"math"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// A quantized cache holds a key or a value, the vector of a token and KV head, as a byte for each number and a float32,
-// the scale, in the four bytes behind them. The scale is the largest magnitude of the vector times 1/limit; a byte is
-// the number times 1/scale, rounded to nearest even; all in float32. (A compiler may turn divisions into products.) A
-// vector of which all magnitudes are below [tiny] is zeros with a scale of 0, and so are the bytes of one that has a NaN
-// or an infinity, whose scale is not finite.
+// A quantized cache holds a key or a value, the vector of a token and KV head, as a byte for each number and a
+// float32, the scale, in the four bytes behind them. The scale is the largest magnitude of the vector times 1/limit; a
+// byte is the number times 1/scale, rounded to nearest even; all in float32. (A compiler may turn divisions into
+// products.) A vector of which all magnitudes are below [tiny] is zeros with a scale of 0, and so are the bytes of one
+// that has a NaN or an infinity, whose scale is not finite.
 
 // scaleBytes are those of a vector's scale.
 const scaleBytes = 4
@@ -39,6 +40,15 @@ func (l Layout) width() int {
 	return l.HeadDim
 }
 
+// flatWidth is how many numbers of a flat cache's array a token takes.
+func (l Layout) flatWidth() int {
+	n := 2 * l.KVHeads * l.width()
+	if l.Quantized() {
+		n = (n + tpuLanes - 1) / tpuLanes * tpuLanes
+	}
+	return n
+}
+
 // limit is the largest number that a byte stands for.
 func (l Layout) limit() float32 {
 	if l.DType == dtypes.Int8 {
@@ -62,7 +72,9 @@ func (l Layout) quantize(kv *Node) *Node {
 	numbers := Where(wide(good), Mul(kv, wide(inverse)), ZerosLike(kv))
 	bytes, scales := l.round(numbers), Bitcast(scale, l.stored())
 	if l.Flat {
-		return Concatenate([]*Node{Reshape(bytes, n, -1), Reshape(scales, n, -1)}, -1)
+		token := Concatenate([]*Node{Reshape(bytes, n, -1), Reshape(scales, n, -1)}, -1)
+		fill := compute.PadAxis{End: l.flatWidth() - token.Shape().Dim(-1)}
+		return Pad(token, ScalarZero(g, l.stored()), compute.PadAxis{}, fill)
 	}
 	return Concatenate([]*Node{bytes, scales}, -1)
 }
@@ -96,7 +108,7 @@ func (l Layout) open(rows *Node, products dtypes.DType) vectors {
 		Slice(rows, all, all, all, AxisRange(l.HeadDim, l.width())), products)
 }
 
-// openFlat takes tokens of a flat quantized cache apart: [B, size, 2*KVH*width].
+// openFlat takes tokens of a flat quantized cache apart: [B, size, flatWidth].
 func (l Layout) openFlat(tokens *Node, products dtypes.DType) (k, v vectors) {
 	dims := tokens.Shape().Dimensions
 	b, size, bytes := dims[0], dims[1], 2*l.KVHeads*l.HeadDim
@@ -106,7 +118,7 @@ func (l Layout) openFlat(tokens *Node, products dtypes.DType) (k, v vectors) {
 		return Squeeze(Slice(x, AxisRange(i, i+1)), 0)
 	}
 	of := func(i int) vectors {
-		return l.vectors(part(0, bytes, l.HeadDim, i), part(bytes, dims[2], scaleBytes, i), products)
+		return l.vectors(part(0, bytes, l.HeadDim, i), part(bytes, 2*l.KVHeads*l.width(), scaleBytes, i), products)
 	}
 	return of(0), of(1)
 }

@@ -419,7 +419,7 @@ func defaultPageSize(model models.Config, kv dtypes.DType, longest int) int {
 		if n := model.StateSize(i); n > 0 {
 			states += n * dtypes.Float32.Size()
 		} else {
-			token += 2 * model.NumKVHeads * model.HeadDim * kv.Size()
+			token += int(attention.PagedLayout(1, 1, model.NumKVHeads, model.HeadDim, kv).BytesPerToken())
 		}
 	}
 	size := smallestPage

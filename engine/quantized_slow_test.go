@@ -32,53 +32,52 @@ func TestQuantizedKeysOfSmolLM2(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids = ids[:window*windows]
-	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
-		full, want := 0.0, map[string]*engine.Completion(nil)
-		for _, kv := range []dtypes.DType{dtype, dtypes.Int8, dtypes.F8E4M3FN} {
-			e, err := engine.New(t.Context(), engine.Config{Model: ckpt, Backend: testenv.XLA(t), MaxSeqs: 32,
-				MaxModelLen: window, KVMemory: 1 << 30, DType: dtype, KVDType: kv, Contexts: 2, NoPrefixCache: true})
-			if err != nil {
-				t.Fatal(err)
+	const dtype = dtypes.BFloat16
+	full, want := 0.0, map[string]*engine.Completion(nil)
+	for _, kv := range []dtypes.DType{dtype, dtypes.Int8, dtypes.F8E4M3FN} {
+		e, err := engine.New(t.Context(), engine.Config{Model: ckpt, Backend: testenv.XLA(t), MaxSeqs: 32,
+			MaxModelLen: window, KVMemory: 1 << 30, DType: dtype, KVDType: kv, Contexts: 2, NoPrefixCache: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		loss := 0.0
+		var requests []*engine.Request
+		for from := 0; from < len(ids); from += window {
+			part := ids[from : from+window]
+			loss += lossInContext(t, e, part)
+			for i := range 4 {
+				requests = append(requests, greedy(fmt.Sprint(from, " ", i), part[i*200:][:100+60*i], drawn))
 			}
-			loss := 0.0
-			var requests []*engine.Request
-			for from := 0; from < len(ids); from += window {
-				part := ids[from : from+window]
-				loss += lossInContext(t, e, part)
-				for i := range 4 {
-					requests = append(requests, greedy(fmt.Sprint(from, " ", i), part[i*200:][:100+60*i], drawn))
-				}
+		}
+		perplexity := math.Exp(loss / float64(len(ids)-windows))
+		got := collect(t, e, requests...)
+		e.Close()
+		if want == nil {
+			full, want = perplexity, got
+		}
+		same, all, whole := 0, 0, 0
+		for key, w := range want {
+			n := 0
+			for n < len(w.Tokens) && w.Tokens[n] == got[key].Tokens[n] {
+				n++
 			}
-			perplexity := math.Exp(loss / float64(len(ids)-windows))
-			got := collect(t, e, requests...)
-			e.Close()
-			if want == nil {
-				full, want = perplexity, got
+			same, all = same+n, all+len(w.Tokens)
+			if n == len(w.Tokens) {
+				whole++
 			}
-			same, all, whole := 0, 0, 0
-			for key, w := range want {
-				n := 0
-				for n < len(w.Tokens) && w.Tokens[n] == got[key].Tokens[n] {
-					n++
-				}
-				same, all = same+n, all+len(w.Tokens)
-				if n == len(w.Tokens) {
-					whole++
-				}
-			}
-			t.Logf("%s, keys and values %s: perplexity %.4f (%+.3f %%); %d of %d greedy tokens until each row's first "+
-				"other one, %d of %d rows whole", dtype, kv, perplexity, 100*(perplexity/full-1), same, all, whole,
-				len(want))
-			most := 1.01
-			if kv == dtypes.F8E4M3FN {
-				most = 1.05
-			}
-			if !(perplexity < full*most) {
-				t.Errorf("%s keys and values raise the perplexity from %g to %g", kv, full, perplexity)
-			}
-			if same*3 < all {
-				t.Errorf("of %d greedy tokens with %s keys and values only %d come before another one", all, kv, same)
-			}
+		}
+		t.Logf("%s, keys and values %s: perplexity %.4f (%+.3f %%); %d of %d greedy tokens until each row's first "+
+			"other one, %d of %d rows whole", dtype, kv, perplexity, 100*(perplexity/full-1), same, all, whole,
+			len(want))
+		most := 1.01
+		if kv == dtypes.F8E4M3FN {
+			most = 1.05
+		}
+		if !(perplexity < full*most) {
+			t.Errorf("%s keys and values raise the perplexity from %g to %g", kv, full, perplexity)
+		}
+		if same*3 < all {
+			t.Errorf("of %d greedy tokens with %s keys and values only %d come before another one", all, kv, same)
 		}
 	}
 }
