@@ -199,8 +199,8 @@ type Rows struct {
 	Scales, Minima []uint16
 	// ScaleFactors and MinimumFactors [N, In/SuperSize] are the bits of float16 numbers; nil without Super, or Min.
 	ScaleFactors, MinimumFactors []uint16
-	// GroupScales and Zeros [N, In/Size] are those of a format with Group, in place of Scales: numbers of its type. Zeros
-	// is nil without Zero.
+	// GroupScales and Zeros [N, In/Size] are those of a format with Group, in place of Scales: numbers of its type.
+	// Zeros is nil without Zero.
 	GroupScales []float32
 	Zeros       []uint8
 }

@@ -22,6 +22,9 @@ import (
 // blockPlanes are the planes behind the first.
 func (f Format) blockPlanes() []Plane {
 	b, each := f.Blocks, 1
+	if b.Group != 0 {
+		return f.groupPlanes()
+	}
 	if b.Min {
 		each = 2
 	}
@@ -64,6 +67,8 @@ func (f Format) PackBlocks(backend compute.Backend, plane int, flat any, rows *b
 			packQuants(to[row*f.In*f.Blocks.Bits/8:][:f.In*f.Blocks.Bits/8], rows.Quants[row*f.In:][:f.In],
 				f.Blocks.Bits)
 		}
+	case f.Blocks.Group != 0:
+		packGroups(flat, rows, at)
 	case plane == 1 && f.Blocks.Super:
 		to := flat.([]int8)[at:]
 		for i, x := range pairs(rows.Scales, rows.Minima, f.Blocks.Size) {
@@ -109,6 +114,9 @@ func packQuants(to, quants []uint8, bits int) {
 
 // numbers returns the matrix [Out, In], in float32.
 func (w Weight) numbers() *Node {
+	if w.Blocks.Group != 0 {
+		return w.groupNumbers()
+	}
 	quants, scales, minima := w.decoded()
 	return combine(w.Blocks, quants, scales, minima)
 }
@@ -298,6 +306,9 @@ func bitcastHalves(x *Node) *Node { return Bitcast(x, dtypes.Float16) }
 
 // rowsOf are rows of a matrix in blocks, [T, In] in float32.
 func (w Weight) rowsOf(at *Node) *Node {
+	if w.Blocks.Group != 0 {
+		return w.groupRows(at)
+	}
 	if w.Packed() {
 		return Gather(w.numbers(), at)
 	}

@@ -26,6 +26,27 @@ func (l layer) inBlocks(f blocks.Format, seed uint64) layer {
 	for i := range r.Quants {
 		r.Quants[i] = uint8(random.IntN(1 << f.Bits))
 	}
+	for i := range r.Quants {
+		if f.E4M3 { // below 4, so that few numbers do not outweigh all others
+			r.Quants[i] = r.Quants[i]&0x87 | uint8(random.IntN(9))<<3
+		}
+	}
+	for i := range r.GroupScales {
+		x := float32(random.NormFloat64() / 8)
+		if f.Bits == 8 && !f.E4M3 {
+			x /= 16
+		}
+		switch f.Group {
+		case blocks.F16:
+			x = blocks.Half(blocks.ToHalf(x))
+		case blocks.BF16:
+			x = math.Float32frombits(math.Float32bits(x) &^ 0xffff)
+		}
+		r.GroupScales[i] = x
+	}
+	for i := range r.Zeros {
+		r.Zeros[i] = uint8(random.IntN(1 << f.Bits))
+	}
 	for i := range r.Scales {
 		switch {
 		case f.Super:
@@ -80,7 +101,10 @@ func (l layer) blocksWeight(t testing.TB, backend compute.Backend, g *Graph, for
 }
 
 // rounded is x as the kernels multiply it by blocks: each 32 of a row rounded to 8 bits.
-func rounded(x []float32) []float32 {
+func rounded(f blocks.Format, x []float32) []float32 {
+	if f.E4M3 {
+		return x
+	}
 	out := make([]float32, len(x))
 	for b := 0; b < len(x); b += 32 {
 		largest := float32(0)
@@ -118,6 +142,16 @@ func formats(t *testing.T, f func(t *testing.T, format blocks.Format)) {
 	for _, name := range slices.Sorted(maps.Keys(blocks.Formats)) {
 		t.Run(name, func(t *testing.T) { f(t, blocks.Formats[name]) })
 	}
+	for _, format := range grouped {
+		t.Run(fmt.Sprint(format, format.Group), func(t *testing.T) { f(t, format) })
+	}
+}
+
+// grouped are formats of safetensors files.
+var grouped = []blocks.Format{
+	{Bits: 4, Size: 128, Group: blocks.F16, Zero: true}, {Bits: 4, Size: 32, Group: blocks.BF16, Offset: 8},
+	{Bits: 8, Size: 128, Group: blocks.F32, Offset: 128}, {Bits: 8, Size: 64, Group: blocks.BF16, Zero: true},
+	{Bits: 8, Size: 128, Group: blocks.F32, E4M3: true}, {Bits: 8, Size: 64, Group: blocks.F16, E4M3: true},
 }
 
 // Results of matrices in blocks are those of float64 within rounding, where activations are rounded to 8 bits.
@@ -135,7 +169,7 @@ func TestBlocks(t *testing.T) {
 			}
 			run := l.compile(t, backend, format)
 			for _, n := range []int{rows, 1, 7} {
-				l.check(t, run(l.x[:n*l.in], l.r[:n*l.columns()]), rounded(l.x[:n*l.in]), l.r[:n*l.columns()])
+				l.check(t, run(l.x[:n*l.in], l.r[:n*l.columns()]), rounded(f, l.x[:n*l.in]), l.r[:n*l.columns()])
 			}
 		}
 	})
@@ -273,6 +307,6 @@ func TestParts(t *testing.T) {
 		if err := out[0].ToFlatData(got); err != nil {
 			t.Fatal(err)
 		}
-		whole.check(t, got, rounded(whole.x), whole.r)
+		whole.check(t, got, rounded(blocks.Q4_K, whole.x), whole.r)
 	}
 }

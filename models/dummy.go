@@ -7,6 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/quantized"
 )
 
 // dummyStd is the standard deviation of dummy weights, the usual initializer_range.
@@ -14,11 +20,21 @@ const dummyStd = 0.02
 
 // Dummy returns a checkpoint of random weights for cfg, to benchmark a model without its files. Norms multiply by 1,
 // biases are 0, all others uniform with mean 0 and standard deviation 0.02, a function of (seed, tensor name, index)
-// alone. Nothing is held in memory: each Read generates its tensor.
+// alone. Matrices that the config says are quantized have the form that it says, of the same seed.
+// Nothing is held in memory: each Read generates its tensor.
 func Dummy(cfg Config, seed uint64) *Checkpoint {
 	c := &Checkpoint{Config: cfg, Ref: fmt.Sprintf("dummy %s, seed %d", cfg.Architecture, seed),
 		tensors: map[string]*tensor{}}
+	scheme, err := quantized.Parse(cfg.Quantization)
+	if err != nil { // ParseConfig refused it
+		scheme = nil
+	}
+	c.scheme = scheme
 	for spec := range cfg.Tensors() {
+		if t := dummyPacked(scheme, &cfg, spec, seed); t != nil {
+			c.tensors[spec.Name] = t
+			continue
+		}
 		t := &tensor{shape: spec.Shape, file: "dummy weights", stored: "random", unit: 1, blockLen: 1, group: 1}
 		switch {
 		case spec.Part.IsNorm():
@@ -26,9 +42,7 @@ func Dummy(cfg Config, seed uint64) *Checkpoint {
 		case strings.HasSuffix(spec.Name, ".bias"):
 			t.decode = func(dst []float32, _ int) { fill(dst, 0) }
 		default:
-			h := fnv.New64a()
-			h.Write([]byte(spec.Name))
-			key := mix(seed ^ h.Sum64())
+			key := keyOf(spec.Name, seed)
 			t.decode = func(dst []float32, first int) { uniform(dst, key, uint64(first)) }
 		}
 		c.tensors[spec.Name] = t
@@ -36,6 +50,35 @@ func Dummy(cfg Config, seed uint64) *Checkpoint {
 	text, _ := json.Marshal(cfg) // a struct of numbers, strings and slices of them
 	c.identity = []identityPart{{header: fmt.Appendf(text, " seed %d", seed)}}
 	return c.finish()
+}
+
+func keyOf(name string, seed uint64) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return mix(seed ^ h.Sum64())
+}
+
+// dummyPacked is a tensor that the config says is quantized; nil for others.
+func dummyPacked(scheme *quantized.Scheme, cfg *Config, spec arch.Tensor, seed uint64) *tensor {
+	if scheme == nil || len(spec.Shape) != 2 || spec.Part == arch.Embedding || spec.Part == arch.Head ||
+		spec.Part == arch.Router {
+		return nil
+	}
+	number := map[dtypes.DType]blocks.Scale{dtypes.BFloat16: blocks.BF16, dtypes.Float32: blocks.F32}[cfg.DType]
+	if number == 0 {
+		number = blocks.F16
+	}
+	key, in := keyOf(spec.Name, seed), uint64(spec.Shape[1])
+	m := scheme.Random(strings.TrimSuffix(spec.Name, ".weight"), spec.Shape[0], spec.Shape[1], number,
+		func(to []uint8, row, n int) {
+			for i := range to {
+				to[i] = uint8(mix(key+uint64(row)*in+uint64(i)) >> 40)
+			}
+		})
+	if m == nil {
+		return nil
+	}
+	return packedTensor(&packed{matrix: m}, "dummy weights")
 }
 
 func openDummy(path string) (*Checkpoint, error) {

@@ -79,12 +79,17 @@ func assembled(scheme *quantized.Scheme, name string, parts map[string]*tensor) 
 	if p.matrix == nil {
 		return nil, nil
 	}
+	return packedTensor(p, first.file), nil
+}
+
+// packedTensor is the tensor of a whole matrix.
+func packedTensor(p *packed, file string) *tensor {
 	p.rows = p.matrix.Out
-	t := &tensor{shape: []int{p.matrix.Out, p.matrix.In}, file: first.file, stored: p.matrix.Stored, unit: p.matrix.In,
-		blockLen: 1, group: 1, packed: p}
+	t := &tensor{shape: []int{p.matrix.Out, p.matrix.In}, file: file, stored: p.matrix.Stored, unit: p.matrix.In,
+		blockLen: 1, group: 1, format: p.matrix.Format, packed: p}
 	t.decode = func(dst []float32, from int) { p.floats(dst, from/p.matrix.In) }
 	t.release = p.release
-	return t, nil
+	return t
 }
 
 // cut is some rows of a quantized matrix as one of its own.

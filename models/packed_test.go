@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,6 +115,9 @@ func checkBlocks(t *testing.T, c *Checkpoint, name string, x []float32) {
 	t.Helper()
 	format := c.Blocks(name)
 	if !format.Is() {
+		if c.tensors[name].packed != nil && !strings.Contains(c.Ref, "order") {
+			t.Errorf("%s has no blocks", name)
+		}
 		return
 	}
 	rows, width := c.Shape(name)[0], c.Shape(name)[1]
@@ -209,19 +213,24 @@ func TestQuantizedRefused(t *testing.T) {
 		"gptq bits":  {"gptq", set("bits", 3), nil, true, []string{"bits 3", "gptq"}},
 		"marlin":     {"gptq", set("checkpoint_format", "marlin"), nil, true, []string{`"marlin"`}},
 		"gptq group": {"gptq", set("group_size", 0), nil, false, []string{"group_size is 0"}},
-		"dynamic":    {"gptq", set("dynamic", map[string]any{"+:.*down.*": map[string]any{"bits": 8}}), nil, true, []string{"+:.*down.*"}},
+		"dynamic": {"gptq", set("dynamic", map[string]any{"+:.*down.*": map[string]any{"bits": 8}}), nil, true,
+			[]string{"+:.*down.*"}},
 		"other type": {"gptq", set("bits", "four"), nil, false, []string{"bits is not of the expected type"}},
 		"gemv":       {"awq", set("version", "gemv"), nil, true, []string{`"gemv"`}},
 		"awq bits":   {"awq", set("bits", 8), nil, true, []string{"bits 8"}},
 		"no zeros":   {"awq", set("zero_point", false), nil, true, []string{"zero_point"}},
 		"format":     {"ct-w8a8", set("format", "marlin-24"), nil, true, []string{`"marlin-24"`}},
-		"sparse":     {"ct-w8a8", set("sparsity_config", map[string]any{"format": "sparse-bitmask"}), nil, true, []string{"sparse-bitmask"}},
-		"transform": {"ct-w8a8", set("transform_config", map[string]any{"config_groups": map[string]any{"u": 1}}), nil, true,
+		"sparse": {"ct-w8a8", set("sparsity_config", map[string]any{"format": "sparse-bitmask"}), nil, true,
+			[]string{"sparse-bitmask"}},
+		"transform": {"ct-w8a8", set("transform_config", map[string]any{"config_groups": map[string]any{"u": 1}}), nil,
+			true,
 			[]string{"transform_config"}},
-		"fp4":      {"ct-fp8-tensor", weights("num_bits", 4), nil, true, []string{"type float with num_bits 4", "group_0"}},
+		"fp4": {"ct-fp8-tensor", weights("num_bits", 4), nil, true,
+			[]string{"type float with num_bits 4", "group_0"}},
 		"strategy": {"ct-w8a8", weights("strategy", "tensor_group"), nil, true, []string{"tensor_group"}},
-		"preset": {"ct-w8a8", func(c map[string]any) { c["config_groups"] = map[string]any{"W8A8": []string{"Linear"}} }, nil,
-			true, []string{"W8A8", "preset"}},
+		"preset": {"ct-w8a8", func(c map[string]any) {
+			c["config_groups"] = map[string]any{"W8A8": []string{"Linear"}}
+		}, nil, true, []string{"W8A8", "preset"}},
 		"pattern": {"ct-w8a8", set("ignore", []string{"re:("}), nil, false, []string{`"re:("`}},
 		"ignored": {"ct-w8a8", set("ignore", []string{"re:.*q_proj"}), nil, false,
 			[]string{"ignores the module", q + "weight", weightsFile}},
@@ -231,13 +240,16 @@ func TestQuantizedRefused(t *testing.T) {
 		"no scales": {"gptq", nil, func(x tensors) { delete(x, q+"scales") }, false,
 			[]string{q + "qweight", weightsFile, "scales is missing"}},
 		"no weight": {"gptq", nil, func(x tensors) { delete(x, q+"qweight") }, false, []string{q, "no qweight"}},
-		"int64":     {"gptq", nil, func(x tensors) { w := x[q+"qweight"]; w.dtype, w.shape = "I64", []int{16, 64} }, true, []string{"qweight of dtype I64"}},
+		"int64": {"gptq", nil, func(x tensors) { w := x[q+"qweight"]; w.dtype, w.shape = "I64", []int{16, 64} }, true,
+			[]string{"qweight of dtype I64"}},
 		"shape": {"gptq", nil, func(x tensors) { s := x[q+"scales"]; s.shape = []int{s.shape[1], s.shape[0]} }, false,
 			[]string{"scales have shape [128 1]"}},
-		"order": {"gptq-order", nil, func(x tensors) { x[down+"g_idx"].data[4] = 77 }, false, []string{"column 1 in group 77"}},
+		"order": {"gptq-order", nil, func(x tensors) { x[down+"g_idx"].data[4] = 77 }, false,
+			[]string{"column 1 in group 77"}},
 		"uneven order": {"ct-w4a16-order", nil, func(x tensors) { clear(x[q+"weight_g_idx"].data) }, false,
 			[]string{"more than 32 columns in group 0"}},
-		"block": {"fp8-block", set("weight_block_size", []int{64, 64}), nil, false, []string{"weight_scale_inv has shape"}},
+		"block": {"fp8-block", set("weight_block_size", []int{64, 64}), nil, false,
+			[]string{"weight_scale_inv has shape"}},
 		"unscaled": {"fp8-block", nil, func(x tensors) { delete(x, q+"weight_scale_inv") }, false,
 			[]string{q + "weight", "F8_E4M3", "there is no weight_scale"}},
 		"not compressed": {"ct-w8a8", nil, func(x tensors) {
@@ -266,17 +278,35 @@ func TestQuantizedRefused(t *testing.T) {
 	}
 }
 
+// A number that is none has no block: the error names tensor, file and row.
+func TestQuantizedNaN(t *testing.T) {
+	const name = "model.layers.0.self_attn.q_proj.weight"
+	for suffix, want := range map[string]string{"": "a number of row 1 ", "_scale": "a scale of row 0 "} {
+		c := openTest(t, changed(t, "ct-fp8-tensor", nil, func(x map[string]*rawTensor) {
+			data := x[name+suffix].data
+			if suffix == "" {
+				data[128] = 0xff
+				return
+			}
+			copy(data[len(data)-2:], []byte{0xc0, 0x7f})
+		}))
+		_, err := c.ReadBlocks(name, Span{0, 8}, nil)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name+" in "+c.Ref) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+}
+
 // What config.json asks for beside the weights is said.
 func TestQuantizationIsSaid(t *testing.T) {
 	for name, want := range map[string]string{
 		"gptq-v2": "gptq, 4 bits, a scale for each output",
 		"awq":     "awq, 4 bits, groups of 64",
-		"ct-w8a8": "compressed-tensors, int8, a scale for each output; the config asks for activations in int8 " +
-			"(dynamic, by token), which is not done",
-		"ct-fp8-tensor": "compressed-tensors, float8, a scale for each matrix; the config asks for activations in " +
-			"float8 (static, by tensor), which is not done; the config asks for keys and values in float8 (static, by " +
-			"tensor), which is not done",
-		"fp8-block": "fp8, fp8, scales of 128 x 128; the config asks for activations in fp8 (dynamic), which is not done",
+		"ct-w8a8": "compressed-tensors, int8, a scale for each output; not done: rounding of activations to int8 " +
+			"(dynamic, by token)",
+		"ct-fp8-tensor": "compressed-tensors, float8, a scale for each matrix; not done: rounding of activations to " +
+			"float8 (static, by tensor), of keys and values to float8 (static, by tensor)",
+		"fp8-block": "fp8, scales of 128 x 128; not done: rounding of activations to float8 (dynamic)",
 	} {
 		if got := openTest(t, filepath.Join(quantizedModels, name)).Quantization(); got != want {
 			t.Errorf("%s is %q", name, got)
@@ -315,6 +345,44 @@ func TestQuantizedInParts(t *testing.T) {
 		stored := whole.tensors[name].packed.bytes()
 		if brought == 0 || brought > stored || model != "gptq-order" && brought > stored/4 {
 			t.Errorf("%s: %d of %d bytes were brought", model, brought, stored)
+		}
+	}
+}
+
+// Random weights of a quantized checkpoint's config have the forms of the checkpoint itself, so that a plan is right.
+func TestQuantizedDummies(t *testing.T) {
+	for name := range quantizedGoldens(t) {
+		dir := filepath.Join(quantizedModels, name)
+		c, dummy := openTest(t, dir), func() *Checkpoint {
+			d, err := OpenConfig(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}()
+		if c.Quantization() != dummy.Quantization() {
+			t.Errorf("%s is %q, with random weights %q", name, c.Quantization(), dummy.Quantization())
+		}
+		for _, tensor := range c.Names() {
+			want, got := c.Blocks(tensor), dummy.Blocks(tensor)
+			if want != got && name != "fp8-ue8m0" {
+				t.Errorf("%s of %s is in %v, with random weights in %v", tensor, name, want, got)
+			}
+			if !got.Is() {
+				continue
+			}
+			x, err := dummy.Read(tensor, dtypes.Float32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkBlocks(t, dummy, tensor, x.([]float32))
+			sum := 0.0
+			for _, v := range x.([]float32) {
+				sum += math.Pow(float64(v), 2)
+			}
+			if std := math.Sqrt(sum / float64(len(x.([]float32)))); std < 0.01 || std > 0.4 {
+				t.Errorf("%s of %s has a standard deviation of %g", tensor, name, std)
+			}
 		}
 	}
 }

@@ -9,14 +9,17 @@ import (
 
 // awq is AutoAWQ's format for its kernel gemm: qweight I32 [in, out/8] and qzeros I32 [groups, out/8] have the numbers
 // of eight outputs in a word, in awqOrder; scales [groups, out].
-type awq struct{ group int }
+type awq struct {
+	group int
+	skips skips
+}
 
 // awqOrder is the place in a word of each of eight numbers.
 var awqOrder = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
 func parseAWQ(c *config) (reader, error) {
 	bits := c.first(4, "bits", "w_bit")
-	q := awq{group: c.first(128, "group_size", "q_group_size")}
+	q := awq{group: c.first(128, "group_size", "q_group_size"), skips: parseSkips(c)}
 	if err := checkBits(bits, q.group); err != nil {
 		return nil, err
 	}

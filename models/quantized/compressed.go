@@ -10,8 +10,8 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// compressed is the format of compressed-tensors: weight I8 or F8_E4M3 [out, in], or weight_packed I32 [out, in*bits/32]
-// of numbers of consecutive inputs, with a scale for a matrix, a row, a group of a row or a block.
+// compressed is the format of compressed-tensors: weight I8 or F8_E4M3 [out, in], or weight_packed I32
+// [out, in*bits/32] of numbers of consecutive inputs, with a scale for a matrix, a row, a group of a row or a block.
 type compressed struct {
 	groups []compressedGroup
 	ignore *targets
@@ -34,6 +34,7 @@ type quantArgs struct {
 	Strategy  string          `json:"strategy"`
 	Block     json.RawMessage `json:"block_structure"`
 	Dynamic   json.RawMessage `json:"dynamic"`
+	Order     json.RawMessage `json:"actorder"`
 
 	rows, columns int // of a scale; 0: all
 }
@@ -163,6 +164,11 @@ func (a *quantArgs) settle() error {
 
 func (a *quantArgs) symmetric() bool { return a.Symmetric == nil || *a.Symmetric }
 
+// ordered says that columns may have another order than their groups.
+func (a *quantArgs) ordered() bool {
+	return slices.Contains([]string{`"group"`, `"dynamic"`, "true"}, string(a.Order))
+}
+
 // activations says what activations are to be.
 func (a *quantArgs) activations() string {
 	bits, kind, how := a.Bits, a.Type, "static"
@@ -208,13 +214,13 @@ func (q *compressed) text() string {
 
 func (q *compressed) asks() (asks []string) {
 	for _, g := range q.groups {
-		ask := "activations in " + g.inputs
+		ask := "activations to " + g.inputs
 		if g.inputs != "" && !slices.Contains(asks, ask) {
 			asks = append(asks, ask)
 		}
 	}
 	if q.kv != "" {
-		asks = append(asks, "keys and values in "+q.kv)
+		asks = append(asks, "keys and values to "+q.kv)
 	}
 	return asks
 }
@@ -250,11 +256,9 @@ func (q *compressed) matrix(module Module, parts map[string]Tensor) (*Matrix, er
 	}
 	m := &Matrix{Out: w.Shape[0], In: w.Shape[1], Stored: "int8", bits: 8}
 	m.quants = bytesOf(w.Data, m.In, 128)
-	if m.scales, err = newGrid(weightScale, scale, m.Out, m.In, or(args.rows, m.Out), or(args.columns, m.In)); err != nil {
-		return nil, err
-	}
-	if args.symmetric() {
-		return m, nil
+	m.scales, err = newGrid(weightScale, scale, m.Out, m.In, or(args.rows, m.Out), or(args.columns, m.In))
+	if err != nil || args.symmetric() {
+		return m, err
 	}
 	zeros, err := need(parts, zeroPoint, "I8", 0)
 	if err != nil {
@@ -295,8 +299,8 @@ func (q *compressed) argsOf(module Module) (quantArgs, error) {
 // packedMatrix is one of weight_packed.
 func packedMatrix(parts map[string]Tensor, words Tensor, args quantArgs) (*Matrix, error) {
 	if args.Type != "int" || words.DType != "I32" || len(words.Shape) != 2 {
-		return nil, arch.Unsupported("I32 of two dimensions is", "%s of dtype %s and shape %v, of type %s", weightPacked,
-			words.DType, words.Shape, args.Type)
+		return nil, arch.Unsupported("I32 of two dimensions is", "%s of dtype %s and shape %v, of type %s",
+			weightPacked, words.DType, words.Shape, args.Type)
 	}
 	each, width := 32/args.Bits, words.Shape[1]
 	m := &Matrix{Out: words.Shape[0], In: width * each, Stored: fmt.Sprintf("packed int%d", args.Bits), bits: args.Bits}
@@ -306,7 +310,8 @@ func packedMatrix(parts map[string]Tensor, words Tensor, args quantArgs) (*Matri
 			return nil, err
 		}
 		if out != m.Out || in < 1 || in > m.In || ceil(in, each) != width {
-			return nil, fmt.Errorf("%s is [%d, %d], but %s has shape %v", weightShape, out, in, weightPacked, words.Shape)
+			return nil, fmt.Errorf("%s is [%d, %d], but %s has shape %v", weightShape, out, in, weightPacked,
+				words.Shape)
 		}
 		m.In = in
 	}

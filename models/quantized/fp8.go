@@ -12,6 +12,7 @@ type fp8 struct {
 	block []int // rows and columns; nil: one number for all
 	set   bool  // the config says so
 	acts  string
+	skips skips
 }
 
 const scaleInverse = "weight_scale_inv"
@@ -19,7 +20,7 @@ const scaleInverse = "weight_scale_inv"
 var fp8Suffixes = []string{scaleInverse, weightScale, inputScale, "activation_scale", "k_scale", "v_scale"}
 
 func parseFP8(c *config) (reader, error) {
-	q := fp8{block: []int{128, 128}, acts: c.str("activation_scheme", "dynamic")}
+	q := fp8{block: []int{128, 128}, acts: c.str("activation_scheme", "dynamic"), skips: parseSkips(c)}
 	if _, q.set = c.fields["weight_block_size"]; q.set {
 		q.block = nil
 		c.decode("weight_block_size", &q.block)
@@ -38,12 +39,12 @@ func parseFP8(c *config) (reader, error) {
 
 func (q fp8) text() string {
 	if q.block == nil {
-		return "fp8, a scale for each matrix"
+		return "a scale for each matrix"
 	}
-	return fmt.Sprintf("fp8, scales of %d x %d", q.block[0], q.block[1])
+	return fmt.Sprintf("scales of %d x %d", q.block[0], q.block[1])
 }
 
-func (q fp8) asks() []string { return []string{"activations in fp8 (" + q.acts + ")"} }
+func (q fp8) asks() []string { return []string{"activations to float8 (" + q.acts + ")"} }
 
 func (q fp8) matrix(_ Module, parts map[string]Tensor) (*Matrix, error) {
 	w, ok := parts[weight]
@@ -73,8 +74,8 @@ func unscaled(w Tensor, scale string) error {
 // e4m3Matrix is a matrix of floats of 8 bits with a scale of so many rows and columns, 0 for all.
 func e4m3Matrix(w Tensor, name string, s Tensor, rows, columns int) (*Matrix, error) {
 	if w.DType != "F8_E4M3" || len(w.Shape) != 2 {
-		return nil, arch.Unsupported("F8_E4M3 of two dimensions is", "a quantized weight of dtype %s and shape %v", w.DType,
-			w.Shape)
+		return nil, arch.Unsupported("F8_E4M3 of two dimensions is", "a quantized weight of dtype %s and shape %v",
+			w.DType, w.Shape)
 	}
 	m := &Matrix{Out: w.Shape[0], In: w.Shape[1], Stored: "F8_E4M3", bits: 8, e4m3: true}
 	m.quants = bytesOf(w.Data, m.In, 0)
@@ -94,12 +95,12 @@ func or(n, all int) int {
 }
 
 // fbgemm is FBGEMM's format: weight F8_E4M3 with a scale for each row.
-type fbgemm struct{}
+type fbgemm struct{ skips skips }
 
-func parseFBGEMM(*config) (reader, error) { return fbgemm{}, nil }
+func parseFBGEMM(c *config) (reader, error) { return fbgemm{parseSkips(c)}, nil }
 
-func (fbgemm) text() string   { return "fp8, a scale for each output" }
-func (fbgemm) asks() []string { return []string{"activations in fp8 (dynamic, by token)"} }
+func (fbgemm) text() string   { return "a scale for each output" }
+func (fbgemm) asks() []string { return []string{"activations to float8 (dynamic, by token)"} }
 
 func (fbgemm) matrix(_ Module, parts map[string]Tensor) (*Matrix, error) {
 	w, ok := parts[weight]

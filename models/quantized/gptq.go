@@ -12,11 +12,12 @@ import (
 // of each input.
 type gptq struct {
 	bits, group int
+	ordered     bool   // columns may have another order than their groups
 	less        uint32 // what version 1 takes from each word of qzeros: 1 of each number
 }
 
 func parseGPTQ(c *config) (reader, error) {
-	q := gptq{bits: c.num("bits", 4), group: c.num("group_size", -1)}
+	q := gptq{bits: c.num("bits", 4), group: c.num("group_size", -1), ordered: c.flag("desc_act", false)}
 	if err := checkBits(q.bits, q.group); err != nil {
 		return nil, err
 	}

@@ -47,9 +47,11 @@ const (
 type reader interface {
 	// matrix makes the matrix of a module of its parts, by their suffixes; nil where its weight is not quantized.
 	matrix(module Module, parts map[string]Tensor) (*Matrix, error)
-	// text says what the config says of weights; asks what it asks for beside, which is not done.
+	// text says what the config says of weights; asks what else it wants rounded, and to what, which is not done.
 	text() string
 	asks() []string
+	// planned says how the config wants a module's weight stored, as far as it can be kept so.
+	planned(module Module) *planned
 }
 
 // Module is the name of a module: as files have it, and as [arch.Config] does.
@@ -98,8 +100,8 @@ func Parse(text json.RawMessage) (*Scheme, error) {
 // String says it in a line.
 func (s *Scheme) String() string {
 	text := s.Method + ", " + s.reader.text()
-	for _, ask := range s.reader.asks() {
-		text += "; the config asks for " + ask + ", which is not done"
+	if asks := s.reader.asks(); len(asks) > 0 {
+		text += "; not done: rounding of " + strings.Join(asks, ", of ")
 	}
 	return text
 }
@@ -125,6 +127,9 @@ func (s *Scheme) Matrix(module Module, parts map[string]Tensor) (*Matrix, error)
 	m, err := s.reader.matrix(module, parts)
 	if m == nil || err != nil {
 		return nil, err
+	}
+	if m.Out < 1 || m.In < 1 {
+		return nil, fmt.Errorf("it is a matrix [%d, %d]", m.Out, m.In)
 	}
 	m.settle()
 	return m, nil

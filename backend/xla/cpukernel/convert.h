@@ -41,4 +41,11 @@ static inline uint16_t q_to_f16(float x) {
 	return sign | ((rest + 0xfff + ((rest >> 13) & 1) - 0x38000000) >> 13);
 }
 
+// q_from_e4m3 widens a float of 8 bits: a sign, 4 bits of the exponent, 3 of the fraction. Those that are no numbers are not kept so.
+static inline float q_from_e4m3(uint8_t x) {
+	const uint32_t size = x & 0x7f;
+	const float y = q_from_bits((size << 20) + (120u << 23));
+	return q_from_bits(q_bits(size < 8 ? 2 * y - 0x1p-6f : y) | (uint32_t)(x & 0x80) << 24);
+}
+
 #endif

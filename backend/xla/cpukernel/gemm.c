@@ -28,9 +28,9 @@ static int by_dots(int level, int weights_dtype, int dtype) {
 
 enum { TILES_FROM = 20 }; // rows from which AMX is worth it for blocks
 
-static const q_linear_code *code(int level, int weights_dtype, int dtype, int64_t rows) {
+static const q_linear_code *code(int level, int weights_dtype, int dtype, int64_t rows, int e4m3) {
 #if defined(Q_X86)
-	if (weights_dtype == Q_U8) {
+	if (weights_dtype == Q_U8 && !e4m3) {
 		if (level >= Q_AMX && rows >= TILES_FROM) return &q_blocks_amx;
 		if (level >= Q_AVX512BF16) return &q_blocks_vnni;
 		if (level >= Q_AVX512) return &q_blocks_avx512;
@@ -40,7 +40,7 @@ static const q_linear_code *code(int level, int weights_dtype, int dtype, int64_
 	if (level >= Q_AVX512) return &q_linear_avx512;
 	if (level >= Q_AVX2) return &q_linear_avx2;
 #endif
-	if (weights_dtype == Q_U8) return &q_blocks_plain;
+	if (weights_dtype == Q_U8 && !e4m3) return &q_blocks_plain;
 	return &q_linear_plain;
 }
 
@@ -73,7 +73,7 @@ static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int6
 
 static q_linear_job plan_at(int level, q_frame *f, const q_linear *l) {
 	q_layout layout = layout_at(level, l->weights_dtype);
-	q_linear_job j = {l, code(level, l->weights_dtype, l->dtype, l->rows), q_padded_in(l->in, layout)};
+	q_linear_job j = {l, code(level, l->weights_dtype, l->dtype, l->rows, l->blocks.e4m3), q_padded_in(l->in, layout)};
 	j.tiles = (l->rows + j.code->tile_rows - 1) / j.code->tile_rows;
 	j.panels = q_panels(l->out, l->gate_up, layout);
 	j.panels_a_task = panels_a_task(j.panels, q_threads(f), 128 / layout.panel, l->gate_up && layout.panel == Q_TURN ? 2 : 1);
@@ -139,11 +139,14 @@ static int same_blocks_at(int level, q_blocks b) {
 	enum { ROWS = 37, IN = 512, OUT = 2 * 40, N = OUT * IN, SCALES = N / 16, SIZE = OUT * IN * 2 };
 	static uint8_t quants[N];
 	static uint16_t scales[SCALES], minima[SCALES], factors[N / 256];
+	static float group_scales[N / 32];
+	static uint8_t zeros[N / 32];
 	static float x[ROWS * IN], y[2][ROWS * OUT / 2];
 	uint32_t random = 1;
 	for (int i = 0; i < N; i++) quants[i] = (random = random * 1664525 + 1013904223) >> (32 - b.bits);
 	for (int i = 0; i < SCALES; i++) scales[i] = b.super ? 1 + i % 60 : b.exponent ? 118 + i % 3 : q_to_f16(0.01f + i % 7 * 0.001f), minima[i] = b.super ? i % 61 : q_to_f16(-0.1f);
 	for (int i = 0; i < N / 256; i++) factors[i] = q_to_f16(0.001f);
+	for (int i = 0; i < N / 32; i++) group_scales[i] = b.e4m3 ? 0.0001f : 0.01f + i % 7 * 0.001f, zeros[i] = i % 15;
 	for (int i = 0; i < ROWS * IN; i++) x[i] = (float)((random = random * 1664525 + 1013904223) >> 24) / 128 - 1;
 	char *memory = aligned_alloc(64, SIZE + (size_t)(q_linear_scratch(ROWS, IN) + 63) / 64 * 64);
 	if (!memory) return 0;
@@ -155,7 +158,7 @@ static int same_blocks_at(int level, q_blocks b) {
 		int at = i ? level : Q_PLAIN;
 		q_layout layout = layout_at(at, Q_U8);
 		memset(memory, 0, SIZE);
-		q_pack_blocks(memory, b, (q_blocks_rows){quants, scales, minima, factors, factors}, OUT, IN, 1, layout.panel, 0, OUT, 0, q_panels(OUT, 1, layout));
+		q_pack_blocks(memory, b, (q_blocks_rows){quants, scales, minima, factors, factors, group_scales, zeros}, OUT, IN, 1, layout.panel, 0, OUT, 0, q_panels(OUT, 1, layout));
 		l.y = y[i];
 		run_at(at, NULL, &l);
 	}
@@ -171,7 +174,10 @@ static int same_blocks_at(int level, q_blocks b) {
 static int same_blocks(int level) {
 	return same_blocks_at(level, (q_blocks){4, 32, 8, 0, 0}) && same_blocks_at(level, (q_blocks){5, 32, 0, 1, 1}) &&
 		same_blocks_at(level, (q_blocks){6, 16, 32, 1, 0}) && same_blocks_at(level, (q_blocks){8, 32, 128, 0, 0}) &&
-		same_blocks_at(level, (q_blocks){4, 32, 128, 1, 0, 0, Q_CURVE}) && same_blocks_at(level, (q_blocks){4, 32, 12, 0, 0, 1, Q_FLOATS4});
+		same_blocks_at(level, (q_blocks){4, 32, 128, 1, 0, 0, Q_CURVE}) && same_blocks_at(level, (q_blocks){4, 32, 12, 0, 0, 1, Q_FLOATS4}) &&
+		same_blocks_at(level, (q_blocks){.bits = 4, .size = 128, .group = 1, .zero = 1}) &&
+		same_blocks_at(level, (q_blocks){.bits = 8, .size = 64, .group = 2, .zero = 1}) &&
+		same_blocks_at(level, (q_blocks){.bits = 8, .size = 128, .group = 3, .e4m3 = 1});
 }
 
 int q_linear_choose(void) {

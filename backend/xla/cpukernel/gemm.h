@@ -27,14 +27,16 @@ typedef struct {
 q_layout q_linear_layout(int dtype);
 
 // q_blocks says what a matrix in blocks holds: see gemm_blocks.h. A number is scale * (quant - offset), plus a minimum if min; with a table a
-// quant stands for a number of it, and with exponent a scale is a power of two. bits is 0 for other matrices.
+// quant stands for a number of it, and with exponent a scale is a power of two. In a grouped format, group is the type of scales (1 float16,
+// 2 bfloat16, 3 float32), zero says that blocks have zero points in place of the offset, and e4m3 that quants are floats of 8 bits. bits is 0
+// for other matrices.
 typedef struct {
-	int bits, size, offset, super, min, exponent, table;
+	int bits, size, offset, super, min, exponent, table, group, zero, e4m3;
 } q_blocks;
 
 // q_blocks_of reads the attribute `blocks` of a kernel.
 static inline q_blocks q_blocks_of(int64_t n) {
-	return (q_blocks){n & 255, n >> 8 & 255, n >> 16 & 255, n >> 24 & 1, n >> 25 & 1, n >> 26 & 1, n >> 27 & 3};
+	return (q_blocks){n & 255, n >> 8 & 255, n >> 16 & 255, n >> 24 & 1, n >> 25 & 1, n >> 26 & 1, n >> 27 & 3, n >> 29 & 3, n >> 31 & 1, n >> 32 & 1};
 }
 
 typedef struct {
@@ -103,7 +105,7 @@ static inline int64_t q_packed_column(int64_t c, int64_t out, int gate_up) {
 
 // quire_linear: x [T, in], packed weights, rows s32[], then scales f32[out], bias [out] and residual [T, columns] where the attributes of
 // these names hold -> y [T, columns], scratch. Attributes: in, out, gate_up, activation, scales, bias, residual, blocks: of a matrix in blocks
-// bits, size << 8, offset << 16, super << 24, min << 25, exponent << 26, table << 27; else 0.
+// bits, size << 8, offset << 16, super << 24, min << 25, exponent << 26, table << 27, group << 29, zero << 31, e4m3 << 32; else 0.
 q_error *quire_linear(q_frame *f);
 
 // quire_linear_rows: ids s32[T], packed weights, rows s32[], then scales f32[out] where that attribute holds -> y [T, in]: the matrix's rows

@@ -11,6 +11,10 @@ const uint8_t q_blocks_tables[Q_TABLES][16] = {
 };
 
 int q_blocks_known(q_blocks b) {
+	if (b.group) {
+		if (b.super || b.min || b.exponent || b.table) return 0;
+		return (b.size == 32 || b.size == 64 || b.size == 128) && (b.bits == 8 || (b.bits == 4 && !b.e4m3)) && (b.zero || b.e4m3 || b.offset == 1 << (b.bits - 1));
+	}
 	if (b.table >= Q_TABLES || (b.exponent && (b.super || b.min))) return 0;
 	if (b.table && (b.bits != 4 || b.size != 32 || b.min)) return 0;
 	if (b.bits == 8) return b.size == 32 && b.offset == 128 && !b.min;
@@ -75,11 +79,38 @@ static void pack_row(uint8_t *to, q_blocks b, q_blocks_rows rows, int64_t row, i
 	}
 }
 
+// pack_group_row is pack_row of a grouped format.
+static void pack_group_row(uint8_t *to, q_blocks b, q_blocks_rows rows, int64_t row, int64_t in, int64_t panel, int64_t column) {
+	for (int64_t i = 0; i < in; i += b.size) {
+		const int64_t at = (row * in + i) / b.size;
+		const float scale = rows.group_scales[at];
+		if (b.group == 3) memcpy(to + 4 * column, &scale, 4);
+		else put16(to, column, b.group == 2 ? q_to_bf16(scale) : q_to_f16(scale));
+		if (b.zero) to[q_group_bytes(b, panel) - panel + column] = rows.zeros[at];
+		to += q_group_bytes(b, panel);
+		for (int64_t k = 0; k < b.size; k += Q_BLOCK_IN, to += q_quant_bytes(b, panel)) put_block(to, b, rows.quants + row * in + i + k, panel, column);
+	}
+}
+
+// group_unit is q_blocks_unit of a grouped format, whose unit begins at from.
+static void group_unit(float *to, const uint8_t *from, q_blocks b, int64_t panel, int64_t column) {
+	const float scale = q_group_scale(from, b, column);
+	const int zero = b.zero ? q_group_zeros(from, b, panel)[column] : b.offset;
+	from += q_group_bytes(b, panel);
+	for (int64_t k = 0; k < b.size; k += Q_BLOCK_IN, from += q_quant_bytes(b, panel)) {
+		for (int j = 0; j < Q_BLOCK_IN; j++) {
+			const uint8_t q = get_quant(from, b, panel, column, j);
+			*to++ = scale * (b.e4m3 ? q_from_e4m3(q) : (float)(q - zero));
+		}
+	}
+}
+
 void q_pack_blocks(void *packed, q_blocks b, q_blocks_rows rows, int64_t out, int64_t in, int gate_up, int64_t panel, int64_t first, int64_t n, int64_t from, int64_t to) {
 	for (int64_t row = 0; row < n; row++) {
 		int64_t column = q_packed_column(first + row, out, gate_up), p = column / panel;
 		if (p < from || p >= to) continue;
-		pack_row((uint8_t *)packed + p * (in / q_unit_in(b)) * q_unit_bytes(b, panel), b, rows, row, in, panel, column % panel);
+		uint8_t *to = (uint8_t *)packed + p * (in / q_unit_in(b)) * q_unit_bytes(b, panel);
+		(b.group ? pack_group_row : pack_row)(to, b, rows, row, in, panel, column % panel);
 	}
 }
 
@@ -87,6 +118,10 @@ void q_blocks_unit(float *to, const void *packed, q_blocks b, int64_t in, int64_
 	const int64_t units = in / q_unit_in(b);
 	const uint8_t *from = (const uint8_t *)packed + (column / panel * units + i / q_unit_in(b)) * q_unit_bytes(b, panel);
 	column %= panel;
+	if (b.group) {
+		group_unit(to, from, b, panel, column);
+		return;
+	}
 	float scale_factor = 1, minimum_factor = 1;
 	if (b.super) {
 		scale_factor = get16(from, column);

@@ -16,7 +16,8 @@ import (
 
 func blocksOf(f blocks.Format) C.q_blocks {
 	return C.q_blocks{bits: C.int(f.Bits), size: C.int(f.Size), offset: C.int(f.Offset), super: flag(f.Super),
-		min: flag(f.Min), exponent: flag(f.Exponent), table: C.int(f.Table)}
+		min: flag(f.Min), exponent: flag(f.Exponent), table: C.int(f.Table), group: C.int(f.Group),
+		zero: flag(f.Zero), e4m3: flag(f.E4M3)}
 }
 
 // BlocksShape is the shape of the bytes of a packed matrix [out, in] in blocks: panels, units, bytes of a unit.
@@ -53,10 +54,20 @@ func PackBlocks(packed []byte, rows *blocks.Rows, out int, gateUp bool, from int
 				return (*C.uint16_t)(unsafe.Pointer(&x[0]))
 			}
 			pin.Pin(&rows.Quants[0])
+			var scales *C.float
+			if len(rows.GroupScales) > 0 {
+				pin.Pin(&rows.GroupScales[0])
+				scales = (*C.float)(unsafe.Pointer(&rows.GroupScales[0]))
+			}
+			var zeros *C.uint8_t
+			if len(rows.Zeros) > 0 {
+				pin.Pin(&rows.Zeros[0])
+				zeros = (*C.uint8_t)(unsafe.Pointer(&rows.Zeros[0]))
+			}
 			C.q_pack_blocks(unsafe.Pointer(&packed[0]), blocksOf(rows.Format),
 				C.q_blocks_rows{quants: (*C.uint8_t)(unsafe.Pointer(&rows.Quants[0])), scales: at(rows.Scales),
 					minima: at(rows.Minima), scale_factors: at(rows.ScaleFactors),
-					minimum_factors: at(rows.MinimumFactors)},
+					minimum_factors: at(rows.MinimumFactors), group_scales: scales, zeros: zeros},
 				C.int64_t(out), C.int64_t(rows.In), flag(gateUp), panel, C.int64_t(from), C.int64_t(rows.N),
 				C.int64_t(shape[0]*i/workers), C.int64_t(shape[0]*(i+1)/workers))
 		})

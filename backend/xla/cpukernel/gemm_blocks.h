@@ -10,6 +10,9 @@
 //	scales      [32 / size][PANEL] of float16, or int8, or exponents of 8 bits
 //	minima      the same, where there are any
 //
+// A unit of a grouped format is a block of 32, 64 or 128 inputs. It begins with the scale of each column, and then the zero points as bytes where
+// there are any; the rest are low bits, or whole bytes, of 32 inputs each. Floats of 8 bits are not multiplied as integers: see gemm_e4m3.h.
+//
 // Activations are rounded to 8 bits, each 32 by the scale of their largest. A block's products are integers and exact, whatever computes them;
 // they are multiplied by their scales in float32 and added up block by block. So a row's bits are the same on all levels that have fused
 // multiply-adds.
@@ -18,16 +21,19 @@
 
 #include <string.h>
 
+#include "convert.h"
 #include "gemm.h"
 
 enum { Q_BLOCK_IN = 32, Q_SUPER_IN = 256 };
 
 // q_unit_in is the inputs of a unit, q_unit_bytes its bytes in a panel, q_block_bytes those of 32 inputs.
-static inline int64_t q_unit_in(q_blocks b) { return b.super ? Q_SUPER_IN : Q_BLOCK_IN; }
+static inline int64_t q_unit_in(q_blocks b) { return b.super ? Q_SUPER_IN : b.group ? b.size : Q_BLOCK_IN; }
+static inline int64_t q_halves(q_blocks b) { return b.size == 16 ? 2 : 1; } // of 32 inputs, with a scale each
+static inline int64_t q_group_bytes(q_blocks b, int64_t panel) { return panel * ((b.group == 3 ? 4 : 2) + b.zero); }
 static inline int64_t q_quant_bytes(q_blocks b, int64_t panel) { return 4 * b.bits * panel; }
-static inline int64_t q_scale_bytes(q_blocks b, int64_t panel) { return 32 / b.size * (b.super || b.exponent ? 1 : 2) * panel; }
+static inline int64_t q_scale_bytes(q_blocks b, int64_t panel) { return b.group ? 0 : 32 / b.size * (b.super || b.exponent ? 1 : 2) * panel; }
 static inline int64_t q_block_bytes(q_blocks b, int64_t panel) { return q_quant_bytes(b, panel) + q_scale_bytes(b, panel) * (b.min ? 2 : 1); }
-static inline int64_t q_header_bytes(q_blocks b, int64_t panel) { return b.super ? 2 * panel * (b.min ? 2 : 1) : 0; }
+static inline int64_t q_header_bytes(q_blocks b, int64_t panel) { return b.group ? q_group_bytes(b, panel) : b.super ? 2 * panel * (b.min ? 2 : 1) : 0; }
 static inline int64_t q_unit_bytes(q_blocks b, int64_t panel) {
 	return q_header_bytes(b, panel) + q_unit_in(b) / Q_BLOCK_IN * q_block_bytes(b, panel);
 }
@@ -57,7 +63,24 @@ extern const q_linear_code q_blocks_plain, q_blocks_avx2, q_blocks_avx512, q_blo
 typedef struct {
 	const uint8_t *quants;
 	const uint16_t *scales, *minima, *scale_factors, *minimum_factors;
+	const float *group_scales; // of a grouped format, [n][in / size], in place of scales
+	const uint8_t *zeros;
 } q_blocks_rows;
+
+// q_group_scale is the scale of a column of a unit of a grouped format.
+static inline float q_group_scale(const uint8_t *unit, q_blocks b, int64_t column) {
+	uint16_t half;
+	float x;
+	if (b.group == 3) {
+		memcpy(&x, unit + 4 * column, 4);
+		return x;
+	}
+	memcpy(&half, unit + 2 * column, 2);
+	return b.group == 2 ? q_from_bf16(half) : q_from_f16(half);
+}
+
+// q_group_zeros are the zero points of a unit.
+static inline const uint8_t *q_group_zeros(const uint8_t *unit, q_blocks b, int64_t panel) { return unit + (b.group == 3 ? 4 : 2) * panel; }
 
 // q_pack_blocks packs n rows, from the first on, as far as they are in panels [from, to). packed begins as zeros.
 void q_pack_blocks(void *packed, q_blocks b, q_blocks_rows rows, int64_t out, int64_t in, int gate_up, int64_t panel, int64_t first, int64_t n, int64_t from, int64_t to);

@@ -124,10 +124,36 @@ ALWAYS void widen(float *to, const uint8_t *from, const float *factors) {
 	for (int c = 0; c < PANEL; c++) to[c] = (float)(int8_t)from[c] * factors[c];
 }
 
+// unpack_group is unpack_unit of a grouped format. A zero point is a minimum: minus the zero point times the scale.
+static void unpack_group(chunk *to, int64_t block, const uint8_t *from, q_blocks b) {
+	float *scales = to->scales + block * PANEL, *minima = to->minima + block * PANEL;
+	const int64_t blocks = b.size / Q_BLOCK_IN, size = q_quant_bytes(b, PANEL);
+	EACH(c, Q_WIDE) {
+		const uint8_t *at = from + 16 * c * (b.group == 3 ? 4 : 2);
+		v16_store(scales + 16 * c, b.group == 3 ? v16_load((const float *)at) : b.group == 2 ? v16_load_bf16((const uint16_t *)at) : v16_load_f16((const uint16_t *)at));
+	}
+	const uint8_t *zeros = q_group_zeros(from, b, PANEL);
+	for (int c = 0; b.zero && c < PANEL; c++) minima[c] = -(float)zeros[c] * scales[c];
+	for (int64_t i = 1; i < blocks; i++) {
+		memcpy(scales + i * PANEL, scales, PANEL * sizeof *scales);
+		if (b.zero) memcpy(minima + i * PANEL, minima, PANEL * sizeof *minima);
+	}
+	from += q_group_bytes(b, PANEL);
+	for (int64_t i = 0; i < blocks; i++, from += size) {
+		for (int64_t line = 0; line < size; line += 64) __builtin_prefetch(from + AHEAD + line, 0, 2);
+		if (b.bits == 4) unpack(to->quants + (block + i) * BLOCK, from, 4, NULL);
+		else unpack(to->quants + (block + i) * BLOCK, from, 8, NULL);
+	}
+}
+
 // unpack_unit unpacks a unit to a chunk, from one of its blocks on.
 static void unpack_unit(chunk *to, int64_t block, const uint8_t *from, q_blocks b) {
+	if (b.group) {
+		unpack_group(to, block, from, b);
+		return;
+	}
 	const int64_t size = q_block_bytes(b, PANEL), quants = q_quant_bytes(b, PANEL), scales = q_scale_bytes(b, PANEL);
-	float factors[PANEL], minimum_factors[PANEL];
+	float factors[PANEL], minimum_factors[PANEL] = {0};
 	if (b.super) {
 		widen(factors, from, NULL);
 		if (b.min) widen(minimum_factors, from + 2 * PANEL, NULL);
@@ -218,7 +244,7 @@ static void pack_tile(void *job, int64_t t) {
 #endif
 			a.scales[b * pitch + r] = scale;
 			a.sums[b * pitch + r] = scale * (float)(halves[0] + halves[1]);
-			if (l->blocks.size == 32) {
+			if (l->blocks.size != 16) {
 				a.begins[b * pitch + r] = -l->blocks.offset * (halves[0] + halves[1]);
 			} else {
 				a.begins[2 * b * pitch + r] = -l->blocks.offset * halves[0];
@@ -228,8 +254,8 @@ static void pack_tile(void *job, int64_t t) {
 	}
 }
 
-// The kinds of code: blocks of 32 with scales, with minima, of whole bytes; of 16.
-enum { SCALES, MINIMA, HALVES, BYTES, KINDS };
+// The kinds of code: blocks of 32 with scales, with minima, of whole bytes; of 16; of whole bytes with minima.
+enum { SCALES, MINIMA, HALVES, BYTES, BYTES_MINIMA, KINDS };
 
 // add_products adds integer products of a row and LANES columns to their sums.
 ALWAYS void add_products(ints products, const float *scales, float scale, const float *minima, float sum, float *to) {
@@ -284,14 +310,15 @@ typedef void (*tile_code)(activations, const chunk *, int64_t, float *);
 
 #define TILE(name, n, halves, min, wide) \
 	static __attribute__((noinline)) void name(activations a, const chunk *w, int64_t blocks, float *sums) { tile(n, halves, min, wide, a, w, blocks, sums); }
-#define TILES(n) TILE(scales_##n, n, 1, 0, 0) TILE(minima_##n, n, 1, 1, 0) TILE(halves_##n, n, 2, 0, 0) TILE(bytes_##n, n, 1, 0, 1)
+#define TILES(n) TILE(scales_##n, n, 1, 0, 0) TILE(minima_##n, n, 1, 1, 0) TILE(halves_##n, n, 2, 0, 0) TILE(bytes_##n, n, 1, 0, 1) \
+	TILE(bytes_minima_##n, n, 1, 1, 1)
 #define COMMA ,
 #if Q_ROWS == 4
 #define FOR_ROWS(f, _) f(1) _ f(2) _ f(3) _ f(4)
 #else
 #define FOR_ROWS(f, _) f(1) _ f(2) _ f(3) _ f(4) _ f(5) _ f(6) _ f(7) _ f(8) _ f(9) _ f(10) _ f(11) _ f(12)
 #endif
-#define CODES(n) {scales_##n, minima_##n, halves_##n, bytes_##n}
+#define CODES(n) {scales_##n, minima_##n, halves_##n, bytes_##n, bytes_minima_##n}
 FOR_ROWS(TILES, )
 static const tile_code codes[Q_ROWS][KINDS] = {FOR_ROWS(CODES, COMMA)};
 static void multiply(int64_t n, int kind, activations a, const chunk *w, int64_t blocks, float *sums) { codes[n - 1][kind](a, w, blocks, sums); }
@@ -307,7 +334,7 @@ static void panels(void *job, int64_t task) {
 	const int64_t from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
 	const int64_t passes = (j->tiles + BLOCK_TILES - 1) / BLOCK_TILES, a_pass = (j->tiles + passes - 1) / passes; // of tiles
 	const int64_t a_chunk = CHUNK / unit_blocks;
-	const int kind = q_blocks_wide(f) ? BYTES : f.size == 16 ? HALVES : f.min ? MINIMA : SCALES;
+	const int kind = f.bits == 8 && f.zero ? BYTES_MINIMA : f.zero ? MINIMA : q_blocks_wide(f) ? BYTES : f.size == 16 ? HALVES : f.min ? MINIMA : SCALES;
 	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));
 	chunk w __attribute__((aligned(64)));
 	begin_tiles(f);
@@ -325,7 +352,7 @@ static void panels(void *job, int64_t task) {
 					a.x += block * 32 * pitch;
 					a.scales += block * pitch;
 					a.sums += block * pitch;
-					a.begins += block * (32 / f.size) * pitch;
+					a.begins += block * q_halves(f) * pitch;
 					multiply(count, kind, a, &w, some * unit_blocks, sums + p * SUMS + (begin - row) * PANEL);
 				}
 			}

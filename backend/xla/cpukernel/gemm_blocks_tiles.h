@@ -11,8 +11,9 @@ typedef struct {
 static void begin_tiles(q_blocks b) {
 	tile_config config = {.palette = 1};
 	for (int i = 0; i < 7; i++) {
-		config.row_bytes[i] = i == 4 ? b.size : 64;
-		config.rows[i] = i < 5 ? Q_ROWS : b.size / 4;
+		const int inputs = b.size == 16 ? 16 : 32;
+		config.row_bytes[i] = i == 4 ? inputs : 64;
+		config.rows[i] = i < 5 ? Q_ROWS : inputs / 4;
 	}
 	_tile_loadconfig(&config);
 }
@@ -69,7 +70,8 @@ ALWAYS void blocks_of(const int kind, int64_t n, activations a, const chunk *w, 
 
 static void multiply(int64_t n, int kind, activations a, const chunk *w, int64_t blocks, float *sums) {
 	switch (kind) {
-	case MINIMA: blocks_of(MINIMA, n, a, w, blocks, sums); break;
+	case MINIMA:
+	case BYTES_MINIMA: blocks_of(MINIMA, n, a, w, blocks, sums); break;
 	case HALVES: blocks_of(HALVES, n, a, w, blocks, sums); break;
 	default: blocks_of(SCALES, n, a, w, blocks, sums);
 	}

@@ -84,6 +84,8 @@ static int64_t tile_begin(const q_linear_job *j, int64_t tile) { return j->l->ro
 
 #include "gemm_int8.h"
 
+#include "gemm_e4m3.h"
+
 // pack_tile puts the activations of a tile side by side: [in/4][rows of the tile][4], with zeros behind the last input.
 static void pack_tile(void *job, int64_t t) {
 	const q_linear_job *j = job;
@@ -107,6 +109,10 @@ static void pack_tile(void *job, int64_t t) {
 static void panels(void *job, int64_t task) {
 	const q_linear_job *j = job;
 	const q_linear *l = j->l;
+	if (l->blocks.e4m3) {
+		panels_e4m3(j, task);
+		return;
+	}
 	const int64_t in = j->padded_in, size = q_size(l->weights_dtype);
 	const int64_t from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
 	const int kind = l->weights_dtype == Q_F32 ? FLOATS : l->weights_dtype == Q_BF16 ? BF16 : F16;
