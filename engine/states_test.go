@@ -13,7 +13,7 @@ import (
 
 // stateful are the families with layers that keep a state of a sequence, of which a page has the one behind its last
 // token: one of each kind of layer.
-var stateful = []string{"lfm2"}
+var stateful = []string{"lfm2", "qwen35"}
 
 // stateEngine is contractEngine of another family, with memory for a number of pages if that is not 0.
 func stateEngine(t testing.TB, family string, pages int64, change func(*engine.Config)) *engine.Engine {

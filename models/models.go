@@ -25,13 +25,14 @@ import (
 	"github.com/quire/quire/models/olmo2"
 	"github.com/quire/quire/models/phi3"
 	"github.com/quire/quire/models/quantized"
+	"github.com/quire/quire/models/qwen35"
 	"github.com/quire/quire/models/stablelm"
 	"github.com/quire/quire/models/starcoder2"
 )
 
 // Decoders are the kinds of models that there are.
-var Decoders = slices.Concat(llama.Decoders, gemma3.Decoders, olmo2.Decoders, []arch.Decoder{gemma2.Decoder,
-	glm4.Decoder, granite.Decoder, lfm2.Decoder, phi3.Decoder, stablelm.Decoder, starcoder2.Decoder})
+var Decoders = slices.Concat(llama.Decoders, gemma3.Decoders, olmo2.Decoders, qwen35.Decoders, []arch.Decoder{
+	gemma2.Decoder, glm4.Decoder, granite.Decoder, lfm2.Decoder, phi3.Decoder, stablelm.Decoder, starcoder2.Decoder})
 
 // Types of package arch that users of checkpoints meet.
 type (

@@ -57,6 +57,12 @@ var cpuKernels = map[string]kernel{
 	"logprobs":               {target: "quire_logprobs"},
 	"step_clock":             {target: "quire_step_clock", alias: map[int]int{0: 0}},
 	"short_conv":             {target: "quire_short_conv", alias: map[int]int{1: 2}},
+	"gated_delta": {
+		target: "quire_gated_delta", alias: map[int]int{1: 5},
+		attrs: map[string]attribute{"key_heads": integer, "value_heads": integer, "key_dim": integer,
+			"value_dim": integer, "eps": float},
+	},
+	"gate": {target: "quire_gate"},
 	"linear_rows": {
 		target: "quire_linear_rows",
 		attrs: map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,

@@ -68,7 +68,9 @@ type Layer struct {
 	Scale    float64 // of the scores q.k
 	ScoreCap float64 // scores become cap * tanh(score / cap); 0: none
 	KVFrom   int     // the layer whose keys and values it attends to: its own number
-	Taps     int     // of a short convolution: the token itself and those before it that count
+	Taps     int     // of a convolution: the token itself and those before it that count
+	Delta    DeltaNet
+	Gate     bool // what a head of attention reads is multiplied by the sigmoid of a gate, made with its query
 
 	AttentionNorm, MLPNorm Norms
 
@@ -86,6 +88,7 @@ type Mixer string
 const (
 	Attention Mixer = "attention"
 	ShortConv Mixer = "short convolution" // each channel over the last few tokens, with gates before and behind
+	Delta     Mixer = "gated delta net"   // a matrix of each head that is moved towards each token's values
 )
 
 // StateSize is how many numbers the state of a layer has: what it keeps of a sequence, however long that is. It is 0
@@ -94,6 +97,8 @@ func (c *Config) StateSize(layer int) int {
 	switch l := c.Layers[layer]; l.Mixer {
 	case ShortConv:
 		return (l.Taps - 1) * c.HiddenSize
+	case Delta:
+		return l.Delta.state(l.Taps)
 	}
 	return 0
 }
@@ -244,9 +249,7 @@ func (c *Config) check() error {
 
 func (l Layer) check(number, ropes int) error {
 	switch {
-	case l.Mixer != Attention && l.Mixer != ShortConv:
-		return Unsupported("attention and short convolutions are", "mixer %q of layer %d", l.Mixer, number)
-	case l.Mixer == ShortConv && (l.Taps < 2 || l.Taps > maxTaps):
+	case l.Mixer != Attention && (l.Taps < 2 || l.Taps > maxTaps):
 		return fmt.Errorf("the convolution of layer %d has %d taps; it must be between 2 and %d", number, l.Taps,
 			maxTaps)
 	case l.KVFrom != number:
@@ -259,6 +262,11 @@ func (l Layer) check(number, ropes int) error {
 		return fmt.Errorf("the scale of layer %d's scores is %g; it must be above 0", number, l.Scale)
 	case !(l.ScoreCap >= 0 && l.ScoreCap <= 1e6):
 		return fmt.Errorf("the soft cap of layer %d's scores is %g; it must be between 0 and 1e6", number, l.ScoreCap)
+	}
+	if l.Mixer == Delta {
+		if err := l.Delta.check(number); err != nil {
+			return err
+		}
 	}
 	return l.Experts.check(number)
 }

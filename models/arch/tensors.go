@@ -52,6 +52,12 @@ const (
 	ConvIn            Part = "conv_in"   // of a short convolution: the gates before and behind it, and what it reads
 	ConvTaps          Part = "conv_taps" // [channels, taps], the last one for the token itself
 	ConvOut           Part = "conv_out"
+
+	// Of a gated delta net, whose convolution has ConvTaps: what makes queries, keys and values, gates, how much heads
+	// learn, and their steps.
+	DeltaQKV, DeltaGate, DeltaLearn, DeltaStep Part = "delta_qkv", "delta_gate", "delta_learn", "delta_step"
+	DeltaDecay, DeltaBias, DeltaNorm, DeltaOut Part = "delta_decay", "delta_bias", "delta_norm", "delta_out"
+
 	// Those of one expert: checkpoints' names have its number in place of %d.
 	ExpertGate, ExpertUp, ExpertDown Part = "expert_gate", "expert_up", "expert_down"
 
@@ -69,13 +75,17 @@ func (p Part) IsNorm() bool {
 	return false
 }
 
+// IsWide tells whether a part is held in float32 whatever the model's dtype: vectors of delta nets.
+func (p Part) IsWide() bool { return p == DeltaDecay || p == DeltaBias || p == DeltaNorm }
+
 // Split is how an axis of a tensor is shared out to devices.
 type Split int
 
-// The ways: each device has all, some query heads, some KV heads, some of the feed-forward, some of the vocabulary.
+// The ways: each device has all, some query heads, some with their gates behind them, some KV heads, some of the feed-forward, some of the vocabulary.
 const (
 	Whole Split = iota
 	ByQueryHeads
+	ByGatedHeads
 	ByKVHeads
 	ByIntermediate
 	ByVocabulary
@@ -196,8 +206,14 @@ func (c *Config) layerTensors(number int) []Tensor {
 		outputs(ConvIn, string(ConvIn), Whole, 3*c.HiddenSize, false)
 		add(ConvTaps, string(ConvTaps)+".weight", ".weight", 0, Whole, c.HiddenSize, layer.Taps)
 		outputs(ConvOut, string(ConvOut), Whole, c.HiddenSize, false)
+	case Delta:
+		list = append(list, c.deltaTensors(number, names)...)
 	default:
-		outputs(Q, "qkv", ByQueryHeads, q, layer.QKVBias)
+		if layer.Gate {
+			outputs(Q, "qkv", ByGatedHeads, 2*q, layer.QKVBias)
+		} else {
+			outputs(Q, "qkv", ByQueryHeads, q, layer.QKVBias)
+		}
 		outputs(K, "qkv", ByKVHeads, kv, layer.QKVBias)
 		outputs(V, "qkv", ByKVHeads, kv, layer.QKVBias)
 		norm(layer.QKNorm == EachHead, QNorm, Whole, c.HeadDim)

@@ -175,6 +175,9 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 	}
 	if len(first.Shape) == 1 {
 		a.Shape = shapes.Make(s.DType, rows)
+		if first.Part.IsWide() {
+			a.read, a.Shape.DType = dtypes.Float32, dtypes.Float32
+		}
 		if cfg.Norm.Wide && (first.Part.IsNorm() || first.Part == arch.NormBias) {
 			a.read, a.Shape.DType = dtypes.Float32, dtypes.Float32
 		}

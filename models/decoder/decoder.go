@@ -53,11 +53,16 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state [
 		switch layer.Mixer {
 		case arch.ShortConv:
 			x, state = b.shortConv(w, at, sequences, h, x, state)
+		case arch.Delta:
+			x, state = b.deltaNet(w, at, sequences, h, x, state)
 		default:
-			q, k, v := b.heads(w, layer, h)
+			q, k, v, gate := b.heads(w, layer, h)
 			var a *Node
 			a, state = attention(at, state, q, k, v)
 			a = Reshape(a, a.Shape().Dimensions[0], b.cfg.NumHeads*b.cfg.HeadDim)
+			if gate != nil {
+				a = gated(a, gate, rows)
+			}
 			x = b.add(w, arch.O, layer.OBias, layer.AttentionNorm.After, arch.AttentionPostNorm, a, x)
 		}
 
@@ -143,9 +148,13 @@ func (b body) norm(w Weights, is bool, part arch.Part, x *Node) *Node {
 	return rmsNorm(x, w.get(string(part)), b.cfg.RMSNormEps, b.rows)
 }
 
-// heads are the queries, keys and values of a layer.
-func (b body) heads(w Weights, layer arch.Layer, h *Node) (q, k, v *Node) {
+// heads are the queries, keys and values of a layer, and the gates [T, H*D] of what its heads read, nil where it has
+// none.
+func (b body) heads(w Weights, layer arch.Layer, h *Node) (q, k, v, gate *Node) {
 	qkv := apply(w, "qkv", layer.QKVBias, h, linear.Options{Rows: b.rows})
+	if layer.Gate {
+		qkv, gate = b.takeGates(qkv)
+	}
 	var turn *rotation
 	if layer.Rope != arch.NoRope {
 		turn = b.turns[layer.Rope]
@@ -157,7 +166,8 @@ func (b body) heads(w Weights, layer arch.Layer, h *Node) (q, k, v *Node) {
 	case arch.AllHeads:
 		qkv = b.normAllHeads(w, qkv)
 	}
-	return splitHeads(b.cfg, qkv, qNorm, kNorm, turn, b.rows)
+	q, k, v = splitHeads(b.cfg, qkv, qNorm, kNorm, turn, b.rows)
+	return q, k, v, gate
 }
 
 // add is x plus the linear layer of a name, or plus its norm, by the scale of what is added. Where each device has some

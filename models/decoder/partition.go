@@ -128,6 +128,8 @@ func (s Partition) of(cfg models.Config, t arch.Tensor) (spans func(device int) 
 	switch t.Over {
 	case arch.ByQueryHeads:
 		return func(d int) []span { return s.queries(d, cfg.HeadDim) }, s.Heads() * cfg.HeadDim
+	case arch.ByGatedHeads:
+		return func(d int) []span { return s.queries(d, 2*cfg.HeadDim) }, 2 * s.Heads() * cfg.HeadDim
 	case arch.ByKVHeads:
 		return func(d int) []span { return s.keys(d, cfg.HeadDim) }, s.KVHeads * cfg.HeadDim
 	case arch.ByIntermediate:

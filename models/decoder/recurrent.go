@@ -3,8 +3,11 @@ package decoder
 import (
 	"slices"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/control"
 	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/recurrence"
@@ -21,4 +24,37 @@ func (b body) shortConv(w Weights, at Layer, sequences recurrence.Rows, h, x *No
 		w.get(string(arch.ConvTaps)+".weight"), state[at.Number], sequences)
 	o.Residual = x
 	return apply(w, string(arch.ConvOut), false, y, o), after
+}
+
+// deltaNet adds a layer's gated delta net of h to x. Where a group of devices runs the model, each computes all of it.
+func (b body) deltaNet(w Weights, at Layer, sequences recurrence.Rows, h, x *Node, state []*Node) (sum *Node,
+	after []*Node) {
+	o := linear.Options{Rows: b.rows}
+	after = slices.Clone(state)
+	weights := recurrence.DeltaWeights{Taps: w.get(string(arch.ConvTaps) + ".weight"),
+		Decay: w.get(string(arch.DeltaDecay)), Bias: w.get(string(arch.DeltaBias)), Norm: w.get(string(arch.DeltaNorm))}
+	var y *Node
+	y, after[at.Number] = recurrence.GatedDelta(apply(w, "delta_in", false, h, o), weights, state[at.Number], sequences,
+		b.cfg.Layers[at.Number].Delta, b.cfg.RMSNormEps)
+	o.Residual = x
+	return apply(w, string(arch.DeltaOut), false, y, o), after
+}
+
+// takeGates takes apart what a layer with gates makes of its inputs, each query with its gate behind it: what a layer
+// without gates would have, and the gates [T, H*D].
+func (b body) takeGates(qkv *Node) (plain, gate *Node) {
+	t, heads, dim := qkv.Shape().Dimensions[0], b.cfg.NumHeads, b.cfg.HeadDim
+	both := Reshape(SliceAxis(qkv, 1, AxisRangeFromStart(2*heads*dim)), t, heads, 2*dim)
+	part := func(from int) *Node {
+		return Reshape(SliceAxis(both, 2, AxisRange(from, from+dim)), t, heads*dim)
+	}
+	return Concatenate([]*Node{part(0), SliceAxis(qkv, 1, AxisRange(2*heads*dim))}, 1), part(dim)
+}
+
+// gated is x times the sigmoid of gate, which is rounded to their dtype. rows, i32[], as in [Hidden].
+func gated(x, gate, rows *Node) *Node {
+	return control.Composite("gate", struct{}{}, []*Node{x, gate, rows}, []shapes.Shape{x.Shape()},
+		func(in []*Node) []*Node {
+			return []*Node{Mul(in[0], ConvertDType(Sigmoid(ConvertDType(in[1], dtypes.Float32)), in[0].DType()))}
+		})[0]
 }

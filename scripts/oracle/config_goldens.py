@@ -28,6 +28,7 @@ GLM4 = dict(BASE, model_type="glm4", architectures=["Glm4ForCausalLM"])
 MINISTRAL = dict(BASE, model_type="ministral", architectures=["MinistralForCausalLM"])
 STARCODER2 = dict(BASE, model_type="starcoder2", architectures=["Starcoder2ForCausalLM"])
 LFM2 = dict(BASE, model_type="lfm2", architectures=["Lfm2ForCausalLM"])
+QWEN35 = dict(BASE, model_type="qwen3_5_text", architectures=["Qwen3_5ForCausalLM"])
 STABLELM = dict(BASE, model_type="stablelm", architectures=["StableLmForCausalLM"])
 OLMO2 = dict(BASE, model_type="olmo2", architectures=["Olmo2ForCausalLM"])
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
@@ -105,6 +106,10 @@ CASES = {
     "lfm2, older style": dict(LFM2, full_attn_idxs=[2, 5], block_ff_dim=100, block_ffn_dim_multiplier=1.5, block_multiple_of=16, conv_L_cache=4, norm_eps=1e-6, rope_theta=1e5, tie_embedding=False),
     "lfm2, widths as they are": dict(LFM2, full_attn_idxs=[1], block_auto_adjust_ff_dim=False),
     "lfm2, defaults": without(dict(LFM2, hidden_size=64, num_attention_heads=8, intermediate_size=96), "vocab_size", "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "qwen35": dict(QWEN35, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=12, linear_conv_kernel_dim=3, layer_types=["linear_attention", "full_attention"] * 3, rope_parameters={"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1], "mrope_interleaved": True}),
+    "qwen35, interval": dict(QWEN35, full_attention_interval=3, tie_word_embeddings=True, rope_theta=1e6),
+    "qwen35, layer 0 attends": dict(QWEN35, layer_types=["full_attention", "linear_attention"] * 3, head_dim=8),
+    "qwen35, defaults": without(QWEN35, "vocab_size", "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "olmo2, defaults": without(dict(OLMO2, vocab_size=50304), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "olmo2, biases, theta": dict(OLMO2, attention_bias=True, rope_theta=500000.0, tie_word_embeddings=True),
 }

@@ -204,6 +204,32 @@ def ablations(model, folder):
         yield "mean of LayerNorm", other
         yield "biases of layers' norms", zeroed("layernorm.bias", 0.0)
         yield "bias of the last norm", zeroed("model.norm.bias", 0.0)
+    if config.model_type.startswith("qwen3_5"):
+        nets = lambda other: [layer.linear_attn for layer in other.model.layers if layer.block_type == "linear_attention"]
+
+        def without(change):
+            other = load(folder)
+            with torch.no_grad():
+                for net in nets(other):
+                    change(net)
+            return other
+
+        yield "tokens before, in convolutions", without(lambda net: net.conv1d.weight[:, :, :-1].zero_())
+        yield "the first tap of convolutions", without(lambda net: net.conv1d.weight[:, :, :1].zero_())
+        yield "forgetting", without(lambda net: net.A_log.fill_(-30.0))
+        yield "biases of steps", without(lambda net: net.dt_bias.zero_())
+        yield "steps by token", without(lambda net: net.in_proj_a.weight.zero_())
+        yield "learning by token", without(lambda net: net.in_proj_b.weight.zero_())
+        yield "gates of delta nets", without(lambda net: net.in_proj_z.weight.zero_())
+        yield "norms of delta nets", without(lambda net: net.norm.weight.fill_(1.0))
+        # A gate of 0 halves what all heads read, so that what is left out is how gates differ.
+        other = load(folder)
+        with torch.no_grad():
+            for layer in other.model.layers:
+                if layer.block_type == "full_attention":
+                    w = layer.self_attn.q_proj.weight
+                    w.view(-1, 2, config.head_dim, w.shape[1])[:, 1].zero_()
+        yield "gates of attention", other
     if config.model_type == "lfm2":
 
         def tapped(drop):
@@ -230,11 +256,11 @@ def ablations(model, folder):
 
                     layer.conv.in_proj.forward = open_gate
             yield f"gate {gate} of convolutions", other
-    gemma = config.model_type in ("gemma2", "gemma3_text")
+    gemma = config.model_type in ("gemma2", "gemma3_text", "qwen3_5_text")
     if config.model_type == "gemma2":
         yield "soft cap of scores", changed(attn_logit_softcapping=None)
         yield "soft cap of logits", changed(final_logit_softcapping=None)
-    if gemma:
+    if gemma and "gemma" in config.model_type:
         yield "scale of scores", changed(query_pre_attn_scalar=config.head_dim)
         yield "GELU", changed(hidden_activation="silu")
         unscaled = load(folder)

@@ -355,6 +355,24 @@ FAMILIES = {
             rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25),
         ),
     ),
+    # Two value heads for each key head; half of each head of attention is rotated.
+    "qwen35": (
+        "qwen3_5_text",
+        41,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=4,
+            head_dim=16,
+            layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"],
+            linear_num_key_heads=2,
+            linear_num_value_heads=4,
+            linear_key_head_dim=8,
+            linear_value_head_dim=12,
+            linear_conv_kernel_dim=4,
+            rms_norm_eps=1e-6,
+            rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.5),
+        ),
+    ),
     # The width of the feed-forward is 48 once it is made less: 2/3 of 60, up to a multiple of 16.
     "lfm2": (
         "lfm2",
@@ -389,7 +407,10 @@ def randomize(model, seed):
             noise = torch.randn(p.shape, generator=gen, dtype=torch.float32)
             if "norm" in name and not (name.endswith("bias") and model.config.model_type == "starcoder2"):
                 # Spread widely, with a few negative weights. Gemma adds 1 itself.
-                p.copy_((not model.config.model_type.startswith(("gemma2", "gemma3"))) + 0.5 * noise)
+                zero = model.config.model_type.startswith(("gemma2", "gemma3", "qwen3_5")) and "linear_attn.norm" not in name
+                p.copy_((not zero) + 0.5 * noise)
+            elif name.endswith(("A_log", "dt_bias")):
+                p.copy_(0.7 * noise - (1.5 if name.endswith("A_log") else 0))
             elif name.endswith("bias"):
                 # Where every layer and norm has them they would make the model say the same whatever it is asked.
                 p.copy_((0.15 if model.config.model_type == "starcoder2" else 0.5) * noise)

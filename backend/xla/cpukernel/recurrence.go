@@ -7,5 +7,9 @@ import "unsafe"
 
 // recurrenceHandlers are the kernels of recurrence.h.
 func recurrenceHandlers() map[string]unsafe.Pointer {
-	return map[string]unsafe.Pointer{"quire_short_conv": unsafe.Pointer(C.quire_short_conv)}
+	return map[string]unsafe.Pointer{
+		"quire_short_conv":  unsafe.Pointer(C.quire_short_conv),
+		"quire_gated_delta": unsafe.Pointer(C.quire_gated_delta),
+		"quire_gate":        unsafe.Pointer(C.quire_gate),
+	}
 }
