@@ -81,7 +81,8 @@ func (p Part) IsWide() bool { return p == DeltaDecay || p == DeltaBias || p == D
 // Split is how an axis of a tensor is shared out to devices.
 type Split int
 
-// The ways: each device has all, some query heads, some with their gates behind them, some KV heads, some of the feed-forward, some of the vocabulary.
+// The ways: each device has all, some query heads, some with their gates behind them, some KV heads, some of the
+// feed-forward, some of the vocabulary.
 const (
 	Whole Split = iota
 	ByQueryHeads

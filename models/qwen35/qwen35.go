@@ -1,5 +1,5 @@
-// Package qwen35 has the decoders of Qwen3.5 and 3.6 without experts: gated delta nets in three of four layers, attention
-// whose heads have gates in the others.
+// Package qwen35 has the decoders of Qwen3.5 and 3.6 without experts: gated delta nets in three of four layers,
+// attention whose heads have gates in the others.
 package qwen35
 
 import (
