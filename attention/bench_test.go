@@ -22,10 +22,13 @@ import (
 var peak = sync.OnceValues(func() (cpukernel.Peak, error) { return cpukernel.MeasurePeak(runtime.NumCPU()) })
 
 // benchAttention runs attention alone: seqs sequences whose last fresh tokens, up to position length, are new, in pages
-// of page tokens.
+// of page tokens. Beside 8-bit keys and values queries are bfloat16.
 func benchAttention(b *testing.B, heads, kvHeads, headDim, seqs, length, fresh, page int, dtype dtypes.DType) {
 	perSeq := (length + page - 1) / page
 	layout := attention.PagedLayout(seqs*perSeq, page, kvHeads, headDim, dtype)
+	if layout.Quantized() {
+		dtype = dtypes.BFloat16
+	}
 	backend := testenv.XLA(b)
 	view := backend.Donating(nil).(*xla.View)
 	g := NewGraph(view, "attention")
@@ -120,7 +123,8 @@ func BenchmarkDecode(b *testing.B) {
 		dtype                   dtypes.DType
 	}{
 		{"SmolLM2/f32", 9, 3, 64, dtypes.Float32}, {"SmolLM2/bf16", 9, 3, 64, dtypes.BFloat16},
-		{"Llama-8B/bf16", 32, 8, 128, dtypes.BFloat16},
+		{"SmolLM2/int8", 9, 3, 64, dtypes.Int8}, {"SmolLM2/fp8", 9, 3, 64, dtypes.F8E4M3FN},
+		{"Llama-8B/bf16", 32, 8, 128, dtypes.BFloat16}, {"Llama-8B/int8", 32, 8, 128, dtypes.Int8},
 	} {
 		for _, context := range []int{128, 1024, 4096} {
 			b.Run(fmt.Sprintf("%s/context%d", c.name, context), func(b *testing.B) {
@@ -140,7 +144,7 @@ func BenchmarkDecode(b *testing.B) {
 
 // 512 tokens of prompt, alone or behind others.
 func BenchmarkPrefill(b *testing.B) {
-	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
+	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Int8} {
 		b.Run(fmt.Sprintf("SmolLM2/%s/512", dtype),
 			func(b *testing.B) { benchAttention(b, 9, 3, 64, 1, 512, 512, 16, dtype) })
 		b.Run(fmt.Sprintf("Llama-8B/%s/512", dtype),

@@ -36,7 +36,7 @@ type Layout struct {
 	// DType is of keys and values: a float, Int8 or F8E4M3FN, see quantized.go.
 	DType dtypes.DType
 	// Flat puts a token's heads into one axis: [Pages, PageSize, 2*KVHeads*HeadDim], the same numbers in the same
-	// order; if quantized all bytes, then all scales, then zeros up to a multiple of 128. See [Layout.ForTPU].
+	// order; if quantized all bytes, then all scales, then zeros, as words. See [Layout.ForTPU].
 	Flat bool
 	// Packed, if not 0, is how many numbers a register of 32 bits holds, and the cache is
 	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for

@@ -3,7 +3,6 @@ package attention
 import (
 	"math"
 
-	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -24,9 +23,13 @@ const tiny = 0x1p-100
 // Quantized tells whether the cache holds bytes with scales.
 func (l Layout) Quantized() bool { return l.DType == dtypes.Int8 || l.DType == dtypes.F8E4M3FN }
 
-// stored is the dtype of the cache's array. Backends without 8-bit floats have the bytes of these.
+// stored is the dtype of the cache's array: bytes, or words where it is flat. Backends without 8-bit floats have the
+// bytes of these.
 func (l Layout) stored() dtypes.DType {
-	if l.DType == dtypes.F8E4M3FN {
+	switch {
+	case l.Quantized() && l.Flat:
+		return dtypes.Int32
+	case l.DType == dtypes.F8E4M3FN:
 		return dtypes.Uint8
 	}
 	return l.DType
@@ -38,15 +41,6 @@ func (l Layout) width() int {
 		return l.HeadDim + scaleBytes
 	}
 	return l.HeadDim
-}
-
-// flatWidth is how many numbers of a flat cache's array a token takes.
-func (l Layout) flatWidth() int {
-	n := 2 * l.KVHeads * l.width()
-	if l.Quantized() {
-		n = (n + tpuLanes - 1) / tpuLanes * tpuLanes
-	}
-	return n
 }
 
 // limit is the largest number that a byte stands for.
@@ -70,13 +64,11 @@ func (l Layout) quantize(kv *Node) *Node {
 	inverse := Div(like(1), Where(good, scale, like(1)))
 	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), kv.Shape().Dimensions...) }
 	numbers := Where(wide(good), Mul(kv, wide(inverse)), ZerosLike(kv))
-	bytes, scales := l.round(numbers), Bitcast(scale, l.stored())
+	bytes := l.round(numbers)
 	if l.Flat {
-		token := Concatenate([]*Node{Reshape(bytes, n, -1), Reshape(scales, n, -1)}, -1)
-		fill := compute.PadAxis{End: l.flatWidth() - token.Shape().Dim(-1)}
-		return Pad(token, ScalarZero(g, l.stored()), compute.PadAxis{}, fill)
+		return l.packWords(Reshape(bytes, n, -1), Reshape(Bitcast(scale, dtypes.Int32), n, -1))
 	}
-	return Concatenate([]*Node{bytes, scales}, -1)
+	return Concatenate([]*Node{bytes, Bitcast(scale, l.stored())}, -1)
 }
 
 // round returns the bytes of numbers, which are at most limit and a rounding.
@@ -104,30 +96,11 @@ type vectors struct{ numbers, scales *Node }
 // open takes rows of a quantized cache apart: [B, KVH, size, width].
 func (l Layout) open(rows *Node, products dtypes.DType) vectors {
 	all := AxisRange()
-	return l.vectors(Slice(rows, all, all, all, AxisRange(0, l.HeadDim)),
-		Slice(rows, all, all, all, AxisRange(l.HeadDim, l.width())), products)
+	return vectors{l.numbers(Slice(rows, all, all, all, AxisRange(0, l.HeadDim)), products),
+		Bitcast(Slice(rows, all, all, all, AxisRange(l.HeadDim, l.width())), dtypes.Float32)}
 }
 
-// openFlat takes tokens of a flat quantized cache apart: [B, size, flatWidth].
-func (l Layout) openFlat(tokens *Node, products dtypes.DType) (k, v vectors) {
-	dims := tokens.Shape().Dimensions
-	b, size, bytes := dims[0], dims[1], 2*l.KVHeads*l.HeadDim
-	part := func(from, to, width, i int) *Node {
-		x := Slice(tokens, AxisRange(), AxisRange(), AxisRange(from, to))
-		x = TransposeAllAxes(Reshape(x, b, size, l.KVHeads, 2, width), 3, 0, 2, 1, 4)
-		return Squeeze(Slice(x, AxisRange(i, i+1)), 0)
-	}
-	of := func(i int) vectors {
-		return l.vectors(part(0, bytes, l.HeadDim, i), part(bytes, 2*l.KVHeads*l.width(), scaleBytes, i), products)
-	}
-	return of(0), of(1)
-}
-
-func (l Layout) vectors(bytes, scales *Node, products dtypes.DType) vectors {
-	return vectors{l.numbers(bytes, products), Bitcast(scales, dtypes.Float32)}
-}
-
-// numbers are what bytes stand for.
+// numbers are what bytes stand for, which may be in an integer of more bits.
 func (l Layout) numbers(bytes *Node, dtype dtypes.DType) *Node {
 	if l.DType == dtypes.Int8 {
 		return ConvertDType(bytes, dtype)

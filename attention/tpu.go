@@ -24,7 +24,7 @@ type Step struct {
 // ForTPU returns the layout as programs for TPU should have it. A last axis that is no multiple of 128 is padded to one
 // there, or the compiler turns the whole cache around and back. So caches of head dim 64 are packed if the backend has
 // kernels for all of the steps, which then also write the new keys and values, and other such caches are flat, and so
-// are quantized ones, filled up to a multiple of 128.
+// are quantized ones.
 func (l Layout) ForTPU(backend compute.Backend, steps ...Step) Layout {
 	if l.Quantized() {
 		l.Flat = true

@@ -106,7 +106,7 @@ func checkMoves(t *testing.T, cfg Config, done *Precompiled) {
 	layer := done.Plan.KVBytes / int64(cfg.Model.Config.NumLayers)
 	// Or some arrays of the size of all rows' logits, which is more where devices share the caches.
 	temporary := max(layer/2, 16*4*int64(done.Plan.slots*cfg.Model.Config.VocabSize))
-	limits := programLimits{cache: int(layer) / done.Plan.layout.DType.Size(),
+	limits := programLimits{cache: int(layer) / done.Plan.layout.Shape().DType.Size(),
 		gathered: done.Plan.slots * (cfg.Model.Config.VocabSize + done.Plan.Devices)}
 	leaves, on := 0, cfg.Backend.(interface{ Platform() string })
 	for _, program := range done.Programs {
@@ -161,6 +161,13 @@ func checkKernels(t *testing.T, cfg Config, done *Precompiled) {
 	t.Helper()
 	b := cfg.Backend.(*xla.Backend)
 	if b.Platform() != "tpu" {
+		return
+	}
+	if quantized := cfg.KVDType == dtypes.Int8 || cfg.KVDType == dtypes.F8E4M3FN; quantized {
+		if used := b.KernelUses(); len(used) != 1 || used[0].Kernel != "" ||
+			!strings.Contains(used[0].Reason, "kernels read floats only") {
+			t.Errorf("the kernels are %+v", used)
+		}
 		return
 	}
 	for _, use := range b.KernelUses() {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 )
 
@@ -48,7 +47,7 @@ func (u *kernelUses) forget(composite, of string) {
 // refuseQuantized notes, and returns as an error, that kernels do not take a cache of bytes with scales: see package
 // attention.
 func (u *kernelUses) refuseQuantized(composite string, cache shapes.Shape) error {
-	if cache.DType != dtypes.Int8 && cache.DType != dtypes.Uint8 {
+	if cache.DType.IsFloat() {
 		return nil
 	}
 	use := KernelUse{Composite: composite, For: "keys and values of 8 bits",
