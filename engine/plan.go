@@ -14,7 +14,6 @@ import (
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/prefix"
 )
@@ -159,10 +158,6 @@ func (c Config) dtypes() (weights, kv dtypes.DType, err error) {
 	}
 	if !slices.Contains(Weights, c.Weights) && c.Weights != "" {
 		return 0, 0, fmt.Errorf("weights %q are not supported: choose %s", c.Weights, strings.Join(Weights, ", "))
-	}
-	mixture := func(l arch.Layer) bool { return l.Experts.Count > 0 }
-	if (c.Weights == "q8_0" || c.Weights == "q4_0") && slices.ContainsFunc(c.Model.Config.Layers, mixture) {
-		return 0, 0, fmt.Errorf("weights %q are not supported for experts: choose int8 or a float", c.Weights)
 	}
 	return weights, kv, nil
 }

@@ -12,8 +12,8 @@ import (
 
 // Experts are the feed-forwards of a mixture, E of them, each of two layers and all of the same shapes.
 type Experts struct {
-	// Up makes inner rows of a row, and Down a row of those. The formats are of one expert; Data and Scales are of all,
-	// [E, ...].
+	// Up makes inner rows of a row, and Down a row of those. The formats are of one expert; Data, Scales and Factors
+	// are of all, [E, ...].
 	Up, Down Weight
 	// UpBias and DownBias [E, Out], of the rows' dtype, are added to the products; nil for none.
 	UpBias, DownBias *Node
@@ -64,7 +64,8 @@ func (e Experts) Apply(x *Node, r Routes, o Options) *Node {
 		return e.plain(x, r, rows, o.Residual, result.DType)
 	}
 	attrs := map[string]any{"in": e.Up.In, "inner": e.Down.In, "gate_up": e.Up.GateUp,
-		"activation": e.Activation.number(), "scales": scales, "bias": bias, "residual": residual}
+		"activation": e.Activation.number(), "scales": scales, "bias": bias, "residual": residual,
+		"up_blocks": e.Up.Blocks.Number(), "down_blocks": e.Down.Blocks.Number()}
 	scratch := shapes.Make(dtypes.Float32, expertsScratch(t, k, experts, e.Up.In, e.Down.In))
 	return control.Composite("experts", attrs, inputs, []shapes.Shape{result, scratch},
 		func([]*Node) []*Node { return []*Node{e.plain(x, r, rows, o.Residual, result.DType)} })[0]
@@ -119,7 +120,8 @@ func (e Experts) plain(x *Node, r Routes, rows, residual *Node, dtype dtypes.DTy
 
 // one is the matrix of an expert.
 func one(of Weight, number *Node) Weight {
-	return Weight{Format: of.Format, Data: oneOf(of.Data, number), Scales: oneOf(of.Scales, number)}
+	return Weight{Format: of.Format, Data: oneOf(of.Data, number), Scales: oneOf(of.Scales, number),
+		Factors: oneOf(of.Factors, number)}
 }
 
 // oneOf is x[number] of x [E, ...], or nil of nil.

@@ -3,7 +3,9 @@ package linear_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -13,6 +15,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
+	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/linear"
 )
@@ -33,29 +36,58 @@ func upAll(b *testing.B, backend compute.Backend, arrays []arrayOf) (buffers []c
 	return buffers
 }
 
-// BenchmarkExperts runs a layer's experts of Qwen3-30B-A3B in bfloat16 with random weights, and says how long it takes
-// by how long the weights of the experts in use take to be read once: see docs/kernels.md.
+// expertWeights are random matrices of all experts, of floats in bfloat16 or in blocks of a format: those of the first
+// one again and again.
+func expertWeights(b *testing.B, backend compute.Backend, name string, m linear.Matrix, experts int) (linear.Format,
+	arrayOf) {
+	b.Helper()
+	random := rand.New(rand.NewPCG(1, 1))
+	f := linear.NewFormat(backend, m)
+	one := reflect.MakeSlice(reflect.SliceOf(m.DType.GoType()), f.Shape().Size(), f.Shape().Size())
+	if m.Blocks.Is() {
+		l := layer{dtype: dtypes.BFloat16, out: m.Out, in: m.In}.inBlocks(m.Blocks, 1)
+		if err := f.PackBlocks(backend, 0, one.Interface(), l.blocks, 0); err != nil {
+			b.Fatal(err)
+		}
+	} else {
+		for i, flat := 0, one.Interface().([]bfloat16.BFloat16); i < len(flat); i++ {
+			flat[i] = bfloat16.FromFloat32(float32(random.NormFloat64()) / 64)
+		}
+	}
+	all := reflect.MakeSlice(one.Type(), 0, experts*one.Len())
+	for range experts {
+		all = reflect.AppendSlice(all, one)
+	}
+	shape := shapes.Make(m.DType, append([]int{experts}, f.Shape().Dimensions...)...)
+	return f, arrayOf{name, shape, all.Interface()}
+}
+
+// BenchmarkExperts runs a layer's experts of Qwen3-30B-A3B with random weights, in bfloat16 and in blocks, and says how
+// long it takes by how long the weights of the experts in use take to be read once: see docs/kernels.md.
 func BenchmarkExperts(b *testing.B) {
+	for _, f := range []blocks.Format{{}, blocks.Q8_0, blocks.Q4_0, blocks.Q4_K, blocks.Q6_K, blocks.MXFP4} {
+		name, dtype := "BFloat16", dtypes.BFloat16
+		if f.Is() {
+			name, dtype = f.String(), dtypes.Uint8
+		}
+		b.Run(name, func(b *testing.B) { benchmarkExperts(b, dtype, f) })
+	}
+}
+
+func benchmarkExperts(b *testing.B, dtype dtypes.DType, blocksOf blocks.Format) {
 	const experts, k, in, inner = 128, 8, 2048, 768
 	backend := testenv.XLA(b)
 	random := rand.New(rand.NewPCG(1, 1))
-	noise := make([]bfloat16.BFloat16, 1<<20)
+	noise := make([]bfloat16.BFloat16, 512*in)
 	for i := range noise {
 		noise[i] = bfloat16.FromFloat32(float32(random.NormFloat64()) / 64)
 	}
-	var arrays []arrayOf
-	weight := func(name string, m linear.Matrix) linear.Weight {
-		f := linear.NewFormat(backend, m)
-		shape := shapes.Make(m.DType, append([]int{experts}, f.Shape().Dimensions...)...)
-		flat := make([]bfloat16.BFloat16, shape.Size())
-		for at := 0; at < len(flat); {
-			at += copy(flat[at:], noise)
-		}
-		arrays = append(arrays, arrayOf{name, shape, flat})
-		return linear.Weight{Format: f}
-	}
-	up := weight("up", linear.Matrix{Out: 2 * inner, In: in, GateUp: true, DType: dtypes.BFloat16})
-	down := weight("down", linear.Matrix{Out: in, In: inner, DType: dtypes.BFloat16})
+	up, upArray := expertWeights(b, backend, "up", linear.Matrix{Out: 2 * inner, In: in, GateUp: true, DType: dtype,
+		Blocks: blocksOf}, experts)
+	down, downArray := expertWeights(b, backend, "down", linear.Matrix{Out: in, In: inner, DType: dtype,
+		Blocks: blocksOf}, experts)
+	arrays := upAll(b, backend, []arrayOf{upArray, downArray})
+	each := float64(up.Bytes() + down.Bytes())
 	peak, err := cpukernel.MeasurePeak(runtime.NumCPU())
 	if err != nil {
 		b.Fatal(err)
@@ -63,8 +95,9 @@ func BenchmarkExperts(b *testing.B) {
 	for _, rows := range []int{1, 16, 64, 512} {
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
 			g := NewGraph(backend, "experts")
-			e := linear.Experts{Up: up, Down: down, Activation: linear.SiLU}
-			e.Up.Data, e.Down.Data = Parameter(g, "up", arrays[0].shape), Parameter(g, "down", arrays[1].shape)
+			e := linear.Experts{Up: linear.Weight{Format: up}, Down: linear.Weight{Format: down},
+				Activation: linear.SiLU}
+			e.Up.Data, e.Down.Data = Parameter(g, "up", upArray.shape), Parameter(g, "down", downArray.shape)
 			chosen, used := make([]int32, rows*k), map[int32]bool{}
 			for row := range rows {
 				for i, of := range random.Perm(experts)[:k] {
@@ -75,8 +108,8 @@ func BenchmarkExperts(b *testing.B) {
 			x := Parameter(g, "x", shapes.Make(dtypes.BFloat16, rows, in))
 			routes := linear.Routes{Experts: Parameter(g, "experts", shapes.Make(dtypes.Int32, rows, k)),
 				Shares: MulScalar(Ones(g, shapes.Make(dtypes.Float32, rows, k)), 1.0/k)}
-			buffers := upAll(b, backend, append(arrays, arrayOf{"x", x.Shape(), noise[:rows*in]},
-				arrayOf{"experts", routes.Experts.Shape(), chosen}))
+			buffers := append(slices.Clip(arrays), upAll(b, backend, []arrayOf{{"x", x.Shape(), noise[:rows*in]},
+				{"experts", routes.Experts.Shape(), chosen}})...)
 			b.Cleanup(g.Finalize)
 			y := ConvertDType(e.Apply(x, routes, linear.Options{}), dtypes.Float32)
 			if err := g.Compile(ReduceAllSum(y)); err != nil {
@@ -91,7 +124,7 @@ func BenchmarkExperts(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			bytes := float64(len(used)) * 3 * in * inner * 2
+			bytes := float64(len(used)) * each
 			seconds := b.Elapsed().Seconds() / float64(b.N)
 			b.ReportMetric(seconds/(bytes/peak.Read), "x-reading")
 			b.ReportMetric(seconds*peak.BFloat16/(float64(rows)*k*3*in*inner*2), "x-arithmetic")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/linear"
 )
@@ -38,6 +40,14 @@ func newMixture(dtype, weights dtypes.DType, experts, k, in, inner, rows int, ga
 		}
 		down := layer{dtype: dtype, weights: weights, in: inner, out: in, bias: bias, float32: true, rows: rows}
 		m.up, m.down = append(m.up, up.filled(uint64(2*e))), append(m.down, down.filled(uint64(2*e+1)))
+	}
+	return m
+}
+
+// inBlocks is the mixture with random matrices in blocks, of the first layers and of the second ones.
+func (m mixture) inBlocks(up, down blocks.Format) mixture {
+	for e := range m.up {
+		m.up[e], m.down[e] = m.up[e].inBlocks(up, uint64(2*e)), m.down[e].inBlocks(down, uint64(2*e+1))
 	}
 	return m
 }
@@ -90,6 +100,9 @@ func (m mixture) compile(t testing.TB, backend compute.Backend, packer compute.B
 	weight := func(name string, of []layer) (linear.Weight, *Node) {
 		l := of[0]
 		f := linear.NewFormat(packer, l.matrix())
+		if l.blocks != nil {
+			return m.blocksWeight(t, name, of, f, packer, array), nil
+		}
 		size := f.Shape().Size()
 		var all, scales, bias []float32
 		for _, l := range of {
@@ -149,6 +162,24 @@ func (m mixture) compile(t testing.TB, backend compute.Backend, packer compute.B
 	}
 }
 
+// blocksWeight is the weight of layers in blocks.
+func (m mixture) blocksWeight(t testing.TB, name string, of []layer, f linear.Format, packer compute.Backend,
+	array func(name string, data any, dtype dtypes.DType, dims ...int) *Node) linear.Weight {
+	i := 0
+	return linear.NewWeight(f, func(suffix string) *Node {
+		shape := f.Planes()[i].Shape
+		size := shape.Size()
+		all := reflect.MakeSlice(reflect.SliceOf(shape.DType.GoType()), len(of)*size, len(of)*size)
+		for e, l := range of {
+			if err := f.PackBlocks(packer, i, all.Slice(e*size, (e+1)*size).Interface(), l.blocks, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		i++
+		return array(name+suffix, all.Interface(), shape.DType, append([]int{len(of)}, shape.Dimensions...)...)
+	})
+}
+
 // byApply is the sum of what the layers do one by one.
 func (m mixture) byApply(t testing.TB, backend compute.Backend) func(routed) []float32 {
 	var up, down []func(x, residual []float32) []float32
@@ -201,6 +232,12 @@ func mixtures() []mixture {
 		m.float32 = true
 		all = append(all, m)
 	}
+	for i, f := range [][2]blocks.Format{{blocks.Q8_0, blocks.Q4_0}, {blocks.Q4_K, blocks.Q6_K},
+		{blocks.MXFP4, blocks.Q4_1}} {
+		m := newMixture(floats[i], floats[i], 4, 2, 3*f[0].Unit(), f[1].Unit(), 50, i != 2, false).inBlocks(f[0], f[1])
+		m.residual = i == 1
+		all = append(all, m)
+	}
 	return all
 }
 
@@ -248,6 +285,9 @@ func TestExpertsPlain(t *testing.T) {
 				within = largest * m.up[0].epsilon() * 4
 			} else if m.up[0].weights == dtypes.Int8 {
 				within = largest * 0x1p-7
+			}
+			if m.up[0].blocks != nil { // kernels round the rows of both layers to 8 bits, the plain form does not
+				within = largest * 0x1p-5
 			}
 			for i := range want {
 				if math.Abs(float64(got[i]-want[i])) > within {

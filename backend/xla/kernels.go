@@ -76,7 +76,8 @@ var cpuKernels = map[string]kernel{
 	"experts": {
 		target: "quire_experts",
 		attrs: map[string]attribute{"in": integer, "inner": integer, "gate_up": boolean, "scales": boolean,
-			"activation": integer, "bias": boolean, "residual": boolean},
+			"activation": integer, "bias": boolean, "residual": boolean, "up_blocks": integer,
+			"down_blocks": integer},
 	},
 	"ragged_paged_attention": {
 		target: "quire_ragged_paged_attention",

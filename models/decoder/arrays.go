@@ -90,8 +90,9 @@ const (
 // [Partition].
 func Arrays(cfg models.Config, s Storage) []Array {
 	split := NewPartition(cfg, collective.Devices(s.Backend))
+	s.Blocks = alike(cfg, s.Blocks, expertKind)
 	if s.LayerLoop {
-		s.Blocks = alike(cfg, s.Blocks)
+		s.Blocks = alike(cfg, s.Blocks, layerKind)
 	}
 	var names []string
 	tensors := map[string][]arch.Tensor{} // by their array
@@ -120,13 +121,9 @@ func Arrays(cfg models.Config, s Storage) []Array {
 	return list
 }
 
-// of is how the matrices of a part are held. Those of experts are not held in blocks, and the choices of a router are
-// not to be rounded.
+// of is how the matrices of a part are held. The choices of a router are not to be rounded.
 func (s Storage) of(part arch.Part) Storage {
-	switch part {
-	case arch.ExpertGate, arch.ExpertUp, arch.ExpertDown:
-		s.Blocks = nil
-	case arch.Router:
+	if part == arch.Router {
 		s.Blocks, s.Int8 = nil, false
 	}
 	return s

@@ -3,7 +3,6 @@ package decoder
 import (
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -22,24 +21,35 @@ func (s Storage) wanted(tensor string) blocks.Format {
 	return s.Blocks(tensor)
 }
 
-// alike returns formats that are the same for all layers, for arrays of all layers: none where they differ.
-func alike(cfg models.Config, of func(tensor string) blocks.Format) func(tensor string) blocks.Format {
+// alike returns formats that are the same for all tensors of a kind: none where they differ.
+func alike(cfg models.Config, of func(tensor string) blocks.Format,
+	kindOf func(t arch.Tensor) string) func(tensor string) blocks.Format {
 	if of == nil {
 		return nil
 	}
 	formats, kinds := map[string]blocks.Format{}, map[string]string{} // by kind; a kind by its tensor
 	for t := range cfg.Tensors() {
-		kind := t.Array + " " + string(t.Part)
-		if number, name, ok := strings.Cut(strings.TrimPrefix(t.Array, layerPrefix), "."); ok && number != t.Array {
-			kind = layerPrefix + name + " " + string(t.Part)
-		}
-		f := of(t.Name)
+		kind, f := kindOf(t), of(t.Name)
 		if first, ok := formats[kind]; ok && first != f {
 			f = blocks.Format{}
 		}
 		formats[kind], kinds[t.Name] = f, kind
 	}
 	return func(tensor string) blocks.Format { return formats[kinds[tensor]] }
+}
+
+// layerKind is the same for a part of all layers, whose arrays may be one.
+func layerKind(t arch.Tensor) string {
+	kind, _ := layerArray(Array{Name: t.Array})
+	return kind + " " + string(t.Part)
+}
+
+// expertKind is the same for gates and ups, or downs, of all experts of a layer, which are one array.
+func expertKind(t arch.Tensor) string {
+	if kind, ok := expertArray(Array{Name: t.Array}); ok {
+		return kind
+	}
+	return t.Name
 }
 
 // parts are the runs of tensors that are held in one format.

@@ -3,6 +3,7 @@ package decoder_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -22,10 +23,26 @@ func blockModel(t *testing.T) *models.Checkpoint {
 	return models.Dummy(cfg, 1)
 }
 
+// mixtureModel is one of experts of whole blocks.
+func mixtureModel(t *testing.T) *models.Checkpoint {
+	cfg := testenv.Model(t, "mixtral").Config
+	cfg.HiddenSize, cfg.NumHeads, cfg.NumKVHeads, cfg.HeadDim = 256, 4, 2, 64
+	cfg.Layers = slices.Clone(cfg.Layers)
+	for i := range cfg.Layers {
+		cfg.Layers[i].Experts.Size = 512
+	}
+	return models.Dummy(cfg, 1)
+}
+
 // Matrices in blocks score alike on one device and on two, with kernels and without, and to the bit in a loop over the
 // layers.
 func TestLogitsOfBlocks(t *testing.T) {
-	ckpt := blockModel(t)
+	for name, ckpt := range map[string]*models.Checkpoint{"layers": blockModel(t), "experts": mixtureModel(t)} {
+		t.Run(name, func(t *testing.T) { logitsOfBlocks(t, ckpt) })
+	}
+}
+
+func logitsOfBlocks(t *testing.T, ckpt *models.Checkpoint) {
 	prompt := []int32{1, 5, 9, 2, 6}
 	storage := func(b compute.Backend) decoder.Storage {
 		return decoder.Storage{Backend: b, DType: dtypes.Float32, Blocks: func(name string) blocks.Format {
@@ -88,5 +105,36 @@ func TestFormsOfMatrices(t *testing.T) {
 	got = forms(s, func(c *models.Config) {})
 	if got["layers.down.weight"] != "BFloat16" || got["layers.gate_up.weight"] != "Q4_K" {
 		t.Errorf("in a loop the forms are %v", got)
+	}
+}
+
+// Experts of a layer are in blocks where all of them have the same format, gates that of ups.
+func TestFormsOfExperts(t *testing.T) {
+	cfg := mixtureModel(t).Config
+	forms := func(of func(tensor string) blocks.Format) map[string]string {
+		got := map[string]string{}
+		for _, a := range decoder.Arrays(cfg, decoder.Storage{Backend: testenv.XLA(t), DType: dtypes.BFloat16,
+			Blocks: of}) {
+			if f, ok := a.Matrix(); ok {
+				got[a.Name] = f.Form()
+			}
+		}
+		return got
+	}
+	got := forms(func(tensor string) blocks.Format {
+		switch {
+		case strings.Contains(tensor, ".w2."):
+			return blocks.Q6_K
+		case strings.Contains(tensor, "layers.1.") && strings.Contains(tensor, ".w3."):
+			return blocks.Q8_0
+		}
+		return blocks.Q4_K
+	})
+	for name, want := range map[string]string{"layers.0.experts.gate_up.weight": "Q4_K",
+		"layers.0.experts.down.weight": "Q6_K", "layers.1.experts.gate_up.weight": "BFloat16",
+		"layers.1.experts.down.weight": "Q6_K", "layers.0.router.weight": "BFloat16"} {
+		if got[name] != want {
+			t.Errorf("%s is held in %s, want %s", name, got[name], want)
+		}
 	}
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "convert.h"
+#include "gemm_blocks.h"
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -161,12 +162,29 @@ static void run(q_frame *f, const mixture *m, group *g, const q_linear *of, int6
 	q_parallel(f, g->tasks[g->count], panels, g);
 }
 
+// read_blocks reads the weights of a layer of all experts in blocks.
+static q_error *read_blocks(q_frame *f, const mixture *m, q_linear *l, const q_array *w, int64_t *matrix_bytes) {
+	const q_layout layout = q_linear_layout(Q_U8);
+	const q_blocks b = l->blocks;
+	if (!q_blocks_known(b) || l->in % q_unit_in(b)) return q_fail(f, "experts in blocks of %d numbers of %d bits in rows of %lld are not supported", b.size, b.bits, (long long)l->in);
+	const int64_t panels = q_panels(l->out, l->gate_up, layout), units = l->in / q_unit_in(b), bytes = q_unit_bytes(b, layout.panel);
+	*matrix_bytes = panels * units * bytes;
+	l->weights_dtype = Q_U8;
+	l->weights = w->data;
+	return q_shape(f, w, "weights", Q_U8, m->experts, panels, units, bytes);
+}
+
 // read_layer reads the weights, scales and bias of a layer of all experts.
 static q_error *read_layer(q_frame *f, const mixture *m, q_linear *l, int weights, int scales, int bias, int64_t *matrix_bytes) {
 	const q_array *w = q_arg(f, weights);
+	q_error *e;
+	if (bias) {
+		if ((e = q_shape(f, q_arg(f, bias), "bias", m->dtype, m->experts, l->out))) return e;
+		l->bias = q_arg(f, bias)->data;
+	}
+	if (l->blocks.bits) return read_blocks(f, m, l, w, matrix_bytes);
 	l->weights_dtype = w->dtype;
 	const q_layout layout = q_linear_layout(w->dtype);
-	q_error *e;
 	const int64_t panels = q_panels(l->out, l->gate_up, layout), in = q_padded_in(l->in, layout);
 	if ((e = q_shape(f, w, "weights", 0, m->experts, panels, in / layout.group, layout.panel, layout.group))) return e;
 	if (!!scales != (w->dtype == Q_S8)) return q_fail(f, "scales belong to weights of 8 bits");
@@ -175,10 +193,6 @@ static q_error *read_layer(q_frame *f, const mixture *m, q_linear *l, int weight
 	if (scales) {
 		if ((e = q_shape(f, q_arg(f, scales), "scales", Q_F32, m->experts, l->out))) return e;
 		l->scales = q_arg(f, scales)->data;
-	}
-	if (bias) {
-		if ((e = q_shape(f, q_arg(f, bias), "bias", m->dtype, m->experts, l->out))) return e;
-		l->bias = q_arg(f, bias)->data;
 	}
 	return NULL;
 }
@@ -209,20 +223,21 @@ q_error *quire_experts(q_frame *f) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
 	int gate_up, scales, bias, residual;
-	int64_t activation, bytes[2];
+	int64_t activation, bytes[2], up_blocks, down_blocks;
 	mixture m = {0};
 	if ((e = q_int(f, "in", &m.in)) || (e = q_int(f, "inner", &m.inner)) || (e = q_bool(f, "gate_up", &gate_up)) || (e = q_int(f, "activation", &activation)) ||
-		(e = q_bool(f, "scales", &scales)) || (e = q_bool(f, "bias", &bias)) || (e = q_bool(f, "residual", &residual))) return e;
+		(e = q_bool(f, "scales", &scales)) || (e = q_bool(f, "bias", &bias)) || (e = q_bool(f, "residual", &residual)) ||
+		(e = q_int(f, "up_blocks", &up_blocks)) || (e = q_int(f, "down_blocks", &down_blocks))) return e;
 	if (activation < 0 || activation >= Q_ACTIVATIONS) return q_fail(f, "there is no activation %lld", (long long)activation);
 	if ((e = q_count(f, 6 + 2 * scales + 2 * bias + residual, 2))) return e;
-	if (q_arg(f, 1)->rank != 2 || q_arg(f, 4)->rank != 5) return q_fail(f, "experts has %lld dimensions and weights have %lld, want 2 and 5", (long long)q_arg(f, 1)->rank, (long long)q_arg(f, 4)->rank);
+	if (q_arg(f, 1)->rank != 2 || q_arg(f, 4)->rank < 1) return q_fail(f, "experts has %lld dimensions and weights have %lld, want 2 and 4 or 5", (long long)q_arg(f, 1)->rank, (long long)q_arg(f, 4)->rank);
 	m.a_row = q_arg(f, 1)->dims[1];
 	m.experts = q_arg(f, 4)->dims[0];
 	const int64_t all = q_arg(f, 1)->dims[0];
 	if ((e = read_rows(f, &m, all))) return e;
 	const int of_bias = 6 + 2 * scales, of_residual = of_bias + 2 * bias;
-	q_linear first = {.dtype = m.dtype, .result_dtype = m.dtype, .gate_up = gate_up, .activation = (int)activation, .in = m.in, .out = gate_up ? 2 * m.inner : m.inner};
-	q_linear second = {.dtype = m.dtype, .result_dtype = Q_F32, .in = m.inner, .out = m.in};
+	q_linear first = {.dtype = m.dtype, .result_dtype = m.dtype, .gate_up = gate_up, .activation = (int)activation, .in = m.in, .out = gate_up ? 2 * m.inner : m.inner, .blocks = q_blocks_of(up_blocks)};
+	q_linear second = {.dtype = m.dtype, .result_dtype = Q_F32, .in = m.inner, .out = m.in, .blocks = q_blocks_of(down_blocks)};
 	if ((e = read_layer(f, &m, &first, 4, scales ? 6 : 0, bias ? of_bias : 0, &bytes[0])) ||
 		(e = read_layer(f, &m, &second, 5, scales ? 7 : 0, bias ? of_bias + 1 : 0, &bytes[1]))) return e;
 	if (residual) {
