@@ -50,12 +50,23 @@ func (o *Task) tiles() bool {
 		held = cpukernel.S8
 	case o.Engine.Weights == "f32", o.Engine.Weights == "f16":
 		return false
-	case o.Engine.Config().DType == dtypes.BFloat16:
+	case o.dtype() == dtypes.BFloat16:
 		held = cpukernel.BF16
 	default:
 		return false
 	}
 	return cpukernel.LinearLayout(held).Multiple > cpukernel.LinearLayout(cpukernel.F32).Multiple
+}
+
+// dtype is what the model is computed in, once the model was identified.
+func (o *Task) dtype() dtypes.DType {
+	if given := o.Engine.Config().DType; given != dtypes.InvalidDType {
+		return given
+	}
+	if o.opened != nil {
+		return o.opened.dtype
+	}
+	return dtypes.InvalidDType
 }
 
 // kernelClass names what kernels of a level compute: AVX-512's have AVX2's bytes, tiles and plain C have not.

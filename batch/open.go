@@ -36,7 +36,7 @@ func (RealModels) Identify(ctx context.Context, o *Task) (Identity, error) {
 		return Identity{}, err
 	}
 	known := Identity{Fingerprint: model.FingerPrint(), Tokenizer: model.TokenizerSource() != "",
-		Generation: model.Config.Generation}
+		DType: model.DType(), Generation: model.Config.Generation}
 	return known, model.Close()
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gomlx/compute/dtypes"
+
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
@@ -97,6 +99,7 @@ func (t *Task) openSavedPatiently(ctx context.Context, job *openedJob) (saved *s
 type openedJob struct {
 	reader      *promptset.Reader
 	fingerprint string
+	dtype       dtypes.DType // the model's own
 	description *jobstate.Description
 	parts       promptset.Parts
 	kin         *lineage // once it was read; nil where no row goes on from another
@@ -132,7 +135,7 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 		return nil, err
 	}
 	t.sayDefaults()
-	j.fingerprint = model.Fingerprint
+	j.fingerprint, j.dtype = model.Fingerprint, model.DType
 	j.parts = t.parts(j.reader.NumRows())
 	if j.description, err = t.describe(j.reader, j.parts, j.fingerprint); err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 
+	"github.com/gomlx/compute/dtypes"
+
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
@@ -72,8 +74,9 @@ type Models interface {
 
 // Identity is what is known of a model before it is loaded.
 type Identity struct {
-	Fingerprint string // of its files
-	Tokenizer   bool   // it has one; without, it takes prompt_token_ids only
+	Fingerprint string       // of its files
+	Tokenizer   bool         // it has one; without, it takes prompt_token_ids only
+	DType       dtypes.DType // its own: see models.Checkpoint
 	// Generation are the defaults of sampling that its files ask for.
 	Generation arch.Generation
 }

@@ -74,8 +74,9 @@ type Config struct {
 	Contexts int
 	// NoPrefixCache turns off that pages are kept for other requests that begin with the same tokens.
 	NoPrefixCache bool
-	// DType is of weights and activations: Float32 (default), BFloat16 or Float16. KVDType is of the cache: one of
-	// these, by default DType; or Int8 or F8E4M3FN, which have a scale for each token and KV head beside the bytes.
+	// DType is of weights and activations: Float32, BFloat16 or Float16, by default the checkpoint's own
+	// ([models.Checkpoint.DType]). KVDType is of the cache: one of these, by default DType; or Int8 or F8E4M3FN, which
+	// have a scale for each token and KV head beside the bytes.
 	DType, KVDType dtypes.DType
 	// Layers is LayersUnrolled (default) or LayersLoop: how the model's layers stand in the programs, and so how
 	// weights and caches lie.

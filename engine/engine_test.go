@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
@@ -34,6 +35,9 @@ func withDefaults(t testing.TB, cfg *engine.Config) {
 	}
 	if cfg.KVMemory == 0 {
 		cfg.KVMemory = 8 << 20
+	}
+	if cfg.DType == dtypes.InvalidDType { // also of checkpoints in bfloat16, whose goldens are in float32
+		cfg.DType = dtypes.Float32
 	}
 }
 

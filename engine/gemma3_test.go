@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
@@ -38,8 +40,8 @@ func TestGemma3GreedyEqualsTransformers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = model.Close() })
-	e, err := engine.New(t.Context(), engine.Config{Model: model, Backend: testenv.XLA(t), MaxSeqs: 32,
-		MaxModelLen: 1024, KVMemory: 1 << 30})
+	e, err := engine.New(t.Context(), engine.Config{Model: model, Backend: testenv.XLA(t),
+		DType: dtypes.Float32, MaxSeqs: 32, MaxModelLen: 1024, KVMemory: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
@@ -25,7 +27,7 @@ func TestPeakMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		e, err := engine.New(context.Background(), engine.Config{Model: testenv.SmolLM2(t), Backend: backend,
-			MaxSeqs: 16, MaxModelLen: 256, KVMemory: kvMemory})
+			DType: dtypes.Float32, MaxSeqs: 16, MaxModelLen: 256, KVMemory: kvMemory})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -144,7 +144,7 @@ func (p Plan) MaskRoom() string {
 func (c Config) dtypes() (weights, kv dtypes.DType, err error) {
 	weights, kv = c.DType, c.KVDType
 	if weights == dtypes.InvalidDType {
-		weights = dtypes.Float32
+		weights = c.Model.DType()
 	}
 	if kv == dtypes.InvalidDType {
 		kv = weights

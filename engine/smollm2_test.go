@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
@@ -38,7 +39,8 @@ func smolLM2GreedyEqualsTransformers(t *testing.T, backend compute.Backend, kvMe
 	}
 	testenv.ReadGolden(t, "smollm2", &golden)
 	e, err := engine.New(context.Background(), engine.Config{
-		Model: testenv.SmolLM2(t), Backend: backend, MaxSeqs: 32, MaxModelLen: 1024, KVMemory: kvMemory,
+		Model: testenv.SmolLM2(t), Backend: backend, DType: dtypes.Float32, MaxSeqs: 32, MaxModelLen: 1024,
+		KVMemory: kvMemory,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -28,7 +29,7 @@ func wideGGUF() ggufFile {
 func TestReadBlocks(t *testing.T) {
 	file := wideGGUF()
 	for _, typ := range []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q5_1, gguf.Q8_0, gguf.Q4_K, gguf.Q5_K,
-		gguf.Q6_K} {
+		gguf.Q6_K, gguf.IQ4_NL, gguf.IQ4_XS, gguf.MXFP4} {
 		file.types = map[string]gguf.Type{}
 		for name, dims := range file.tensors {
 			if len(dims) == 2 {
@@ -73,6 +74,32 @@ func TestReadBlocks(t *testing.T) {
 		if seen != 8 {
 			t.Errorf("%d tensors are in blocks of %s", seen, typ)
 		}
+	}
+}
+
+// A checkpoint is computed in its own dtype unless told otherwise: bfloat16 where it is quantized.
+func TestOwnDType(t *testing.T) {
+	file := wideGGUF()
+	of := func(typ gguf.Type) string {
+		for name, dims := range file.tensors {
+			if len(dims) == 2 {
+				file.types[name] = typ
+			}
+		}
+		return file.write(t)
+	}
+	file.types = map[string]gguf.Type{}
+	for path, want := range map[string]dtypes.DType{of(gguf.F32): dtypes.Float32, of(gguf.F16): dtypes.Float16,
+		of(gguf.BF16): dtypes.BFloat16, of(gguf.Q4_K): dtypes.BFloat16, of(gguf.Q3_K): dtypes.BFloat16,
+		filepath.Join("..", "testdata", "models", "llama3-bf16"): dtypes.BFloat16,
+		filepath.Join("..", "testdata", "models", "llama3"):      dtypes.Float32} {
+		if got := openTest(t, path).DType(); got != want {
+			t.Errorf("%s is computed in %s, want %s", path, got, want)
+		}
+	}
+	gemma := openTest(t, filepath.Join("testdata", "gemma3.gguf"))
+	if gemma.Config.DType = dtypes.Float16; gemma.DType() != dtypes.BFloat16 {
+		t.Errorf("Gemma's activations are %s, which they exceed", gemma.DType())
 	}
 }
 

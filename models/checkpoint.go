@@ -208,6 +208,25 @@ func (c *Checkpoint) Encoding(name string) string {
 	return ""
 }
 
+// DType is what the model is computed in unless something else is asked for: what the checkpoint says or is stored in,
+// bfloat16 where it is quantized, float32 where nothing says. Decoders of Gemma's kind, whose
+// activations exceed float16, have bfloat16 instead. It depends on the files alone, not on the processor.
+func (c *Checkpoint) DType() dtypes.DType {
+	own := c.Config.DType
+	if own == dtypes.InvalidDType {
+		own = dtypes.Float32
+		for _, t := range c.tensors {
+			if t.blockLen > 1 {
+				own = dtypes.BFloat16
+			}
+		}
+	}
+	if own == dtypes.Float16 && c.Config.Norm.Wide {
+		own = dtypes.BFloat16
+	}
+	return own
+}
+
 // NumParameters is the number of weights that the config implies; tied embeddings count once.
 func (c *Checkpoint) NumParameters() int64 { return c.Config.NumParameters() }
 

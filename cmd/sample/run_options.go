@@ -51,7 +51,8 @@ func (o *runOptions) define(f *flags) {
 			"`SOURCE` defaults of temperature, top-k and others: auto (what the model's generation_config.json or "+
 				"GGUF file asks for) or none (those below)")
 		s.StringVar(&o.spec.Engine.DType, "dtype", o.spec.Engine.DType,
-			"`TYPE` weight type on the device: f32, bf16, f16, or auto (f32)")
+			"`TYPE` type of weights and activations on the device: f32, bf16, f16, or auto (that of the checkpoint; "+
+				"bf16 for quantized ones)")
 		s.IntVar(&o.spec.Engine.MaxModelLen, "max-model-len", 0,
 			"`TOKENS` maximum length of a prompt and its completion together (default: the model's own limit)")
 	})
