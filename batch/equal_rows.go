@@ -110,6 +110,7 @@ func (e *equalRows) hash(r *engine.Request) uint64 {
 	}
 	b = fmt.Append(b, r.IgnoreEOS, r.IncludeStop, r.KeepSpecialTokens, r.LogitBias, r.StopTokens, r.Structure,
 		r.AllowedTokens, r.BadWords, r.Thinking)
+	b = fmt.Appendf(b, "%q", r.DRYSequenceBreakers)
 	for _, id := range r.Tokens {
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
 	}

@@ -132,6 +132,7 @@ type Engine struct {
 	inStep     *inStep // nil without other processes
 	stops      stops
 	masks      masks
+	breakers   breakers
 	// each call waits until it has all the requests that there is room for; for tests, whose figures it makes the same
 	// each time
 	inOrder bool

@@ -25,6 +25,7 @@ const (
 	Biases       = device.Biases       // logit_bias, and min_tokens where more tokens than device.MaxStopTokens end
 	Filters      = device.Filters      // typical_p, top_n_sigma, XTC
 	Thinking     = device.Thinking     // max_thinking_tokens
+	DRY          = device.DRY          // dry_multiplier
 	// top_logprobs, prompt_logprobs, and more of the likeliest tokens than 20 of either
 	TopLogprobs    = device.TopLogprobs
 	PromptLogprobs = device.PromptLogprobs
@@ -44,6 +45,9 @@ func featuresOf(s sampling.Settings) (f Features) {
 	}
 	if s.Filtered() {
 		f |= Filters
+	}
+	if s.HasDRY() {
+		f |= DRY
 	}
 	return f
 }

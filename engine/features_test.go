@@ -31,8 +31,10 @@ var featured = []struct {
 		r.ScorePrompt, r.PromptTopLogprobs = i%5 != 1, []int{0, 3}[i%2]
 	}},
 	{engine.Thinking | engine.Biases, askForThinking},
-	{engine.Penalties | engine.MaskedTokens | engine.Biases | engine.Filters, func(i int, r *engine.Request) {
+	{engine.DRY, askForDRY},
+	{engine.Penalties | engine.MaskedTokens | engine.Biases | engine.Filters | engine.DRY, func(i int, r *engine.Request) {
 		askForMasks(i, r)
+		askForDRY(i, r)
 		askForThinking(i, r)
 		askForBiases(i, r)
 		askForFilters(i, r)
@@ -47,6 +49,15 @@ func askForBiases(i int, r *engine.Request) {
 		for token := range int32(12) {
 			r.StopTokens = append(r.StopTokens, 20*token+int32(i))
 		}
+	}
+}
+
+// askForDRY penalizes what repeats even single tokens, so that most rows have penalties.
+func askForDRY(i int, r *engine.Request) {
+	r.Sampling.DRYMultiplier, r.Sampling.DRYBase = []float64{0.8, 3}[i%2], []float64{1.75, 1.1, 0}[i%3]
+	r.Sampling.DRYAllowedLength, r.Sampling.DRYPenaltyLastN = i%3, []int{-1, 64, 20}[i%3]
+	if i%4 != 0 {
+		r.DRYBreakers = [][]int32{{int32(i)}, {2, 4}, {77}, {131, 9, 4}, {200, 3}}
 	}
 }
 
@@ -249,6 +260,32 @@ func TestNothingIsRepeated(t *testing.T) {
 				break
 			}
 			seen[token] = true
+		}
+	}
+}
+
+// DRY beyond all logits lets no sequence of more tokens than are allowed come twice, but for what breakers end.
+func TestNothingLongIsRepeated(t *testing.T) {
+	const allowed = 2
+	e := contractEngine(t, func(c *engine.Config) { c.Features = engine.DRY })
+	var requests []*engine.Request
+	for i, base := range contractRequests()[:8] {
+		r := greedy(fmt.Sprint("r", i), base.Tokens, 60)
+		r.N = 1 + i%3
+		r.Sampling.DRYMultiplier, r.Sampling.DRYBase, r.Sampling.DRYPenaltyLastN = 1e30, 1, -1
+		r.Sampling.DRYAllowedLength = allowed
+		requests = append(requests, r)
+	}
+	for key, c := range collect(t, e, requests...) {
+		all := slices.Concat(c.Request.Tokens, c.Tokens)
+		seen := map[[allowed + 1]int32]bool{}
+		for k := range len(all) - allowed {
+			part := [allowed + 1]int32(all[k:])
+			if seen[part] && k+allowed >= len(c.Request.Tokens) {
+				t.Errorf("%s: tokens %v again: %v behind %v", key, part, c.Tokens, c.Request.Tokens)
+				break
+			}
+			seen[part] = true
 		}
 	}
 }

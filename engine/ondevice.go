@@ -7,6 +7,7 @@ import (
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/tree"
 )
 
@@ -113,6 +114,7 @@ func (d onDevice) row(entry schedule.Entry) device.Row {
 	}
 	row.StopTokens, _ = e.stopTokens(r)
 	row.Biases, row.Thought = entry.Request.Tag.(tag).biases, r.Thinking
+	row.Breakers = entry.Request.Tag.(tag).breakers
 	if d.stops.Arena != nil {
 		row.StopStates = d.stops.states(entry)
 	}
@@ -133,6 +135,7 @@ func (p Plan) sizes() device.Sizes {
 		PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
 		Layout: p.layout, Transfers: p.Transfers, Stops: p.stops,
 		Features: p.features, Vocabulary: p.vocabulary, Masks: p.masks,
+		History: max(2, min(p.MaxModelLen, parameter.MaxDRYLastN)),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/stopping"
 )
 
@@ -195,6 +196,9 @@ func (e *Engine) scheduled(r *Request) *schedule.Request {
 			t.features |= Biases
 		}
 	}
+	if err == nil && t.features.Has(DRY) {
+		t.breakers, err = e.breakersOf(whole)
+	}
 	if err == nil && whole.Thinking != nil {
 		t.features |= Thinking
 	}
@@ -225,6 +229,7 @@ type tag struct {
 	features Features
 	masks    *maskedRequest // nil without masks
 	biases   []device.Bias
+	breakers *sampling.Breakers // nil without DRY
 }
 
 // completion is a completion as the caller gets it.

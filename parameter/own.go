@@ -26,7 +26,9 @@ type Set struct {
 	IgnoreEOS  bool
 	// StopTokenIDs are tokens that end a completion.
 	StopTokenIDs []int
-	LogitBias    Biases
+	// DRYSequenceBreakers are texts at which what DRY takes for repeated ends. Range: MaxDRYBreaker bytes each.
+	DRYSequenceBreakers []string
+	LogitBias           Biases
 	// StructuredOutputs says what the text must be.
 	StructuredOutputs Structure
 	// TopLogprobs is how many of the likeliest tokens are told with each token of a completion. Range: 0 to
@@ -81,6 +83,11 @@ type Sampling struct {
 	// XTCProbability is how often all tokens of at least the probability XTCThreshold are dropped, but for the least
 	// likely of them; 0 is off. Range of both: [0, 1].
 	XTCProbability, XTCThreshold float64
+	// DRYMultiplier, times DRYBase to the power of what a token repeats beyond DRYAllowedLength tokens, is taken from its
+	// logit; 0 is off. DRYPenaltyLastN is how many of the last tokens are looked at, -1 all of them and 0 none. Range:
+	// >= 0; the base >= 1, 0 in Go is 1.75; the last -1 to MaxDRYLastN.
+	DRYMultiplier, DRYBase            float64
+	DRYAllowedLength, DRYPenaltyLastN int
 	// MinTokens bars the tokens that end a completion until it has so many, and stop texts within them. Range: >= 0.
 	MinTokens int
 }
@@ -227,7 +234,7 @@ var own = slices.Concat([]Parameter{
 			}
 			return fmt.Sprintf("0 to %d", MaxTopLogprobs)
 		}},
-}, ofText)
+}, ofDRY, ofText)
 
 // ofVocabulary says what a list must be, "" where it may be that.
 func ofVocabulary(tokens []int) string {
@@ -338,6 +345,12 @@ func (p *Parameter) Default() string {
 	if _, ok := v.(Structure); ok {
 		return "any text"
 	}
+	if list, ok := v.([]string); ok {
+		if len(list) == 0 {
+			return "none"
+		}
+		return strings.Trim(fmt.Sprintf("%q", list), "[]")
+	}
 	text := fmt.Sprint(v)
 	if text == "" || text == "[]" || text == "map[]" {
 		return "none"
@@ -418,7 +431,7 @@ func (s *Set) check(name func(own string) string) error {
 func (s Sampling) Validate() error {
 	all := Defaults()
 	all.Sampling, all.MaxTokens = s, math.MaxInt32
-	all.RepetitionPenalty, all.TypicalP = s.Repetition(), s.typicalP()
+	all.RepetitionPenalty, all.TypicalP, all.DRYBase = s.Repetition(), s.typicalP(), s.DRYPower()
 	return all.check(func(own string) string { return own })
 }
 

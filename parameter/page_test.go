@@ -40,6 +40,24 @@ The names of OpenAI's Responses API that are common names of data ("input", "ins
 the table: Quire reads no such requests.
 `
 
+const ofDRYText = `
+## DRY
+
+The parameters ` + "`dry_*`" + ` are those of llama.cpp's sampler dry (` + "`src/llama-sampler.cpp`" + `). Let the last k tokens of prompt and
+completion stand elsewhere among the last ` + "`dry_penalty_last_n`" + ` too. The token behind them there would repeat k + 1 tokens. If k is
+at least ` + "`dry_allowed_length`" + `, its logit gets less by
+
+    dry_multiplier * dry_base ^ (k - dry_allowed_length)
+
+for the largest k. No repetition goes beyond a breaker. A breaker is a token that contains a text of
+` + "`dry_sequence_breakers`" + `, or a token that ends with the beginning of one, followed by the tokens of the rest. A token that is a
+breaker by itself has no penalty. DRY comes behind the other penalties.
+
+A row is an error where this cannot be exact: where its breakers come to more than 15 such rests, where one has more than 40
+bytes or a special token behind its beginning, and where ` + "`dry_penalty_last_n`" + ` is -1, which llama.cpp had once, and a sequence may
+have more than 8192 tokens (` + "`--max-model-len`" + `).
+`
+
 const messages = `
 ## Members of a message
 
@@ -90,6 +108,7 @@ func page() string {
 		}
 		return strings.Join([]string{p.Type().String(), p.Default(), p.Range(), flag, device}, " | ")
 	})
+	b.WriteString(ofDRYText)
 	section("Other names of these", "sets", func(p *Parameter) string {
 		if p.Own() || p.Sets == "" {
 			return ""

@@ -23,6 +23,7 @@
 //	biases      l[i] + bias[i]                        (OpenAI's logit_bias)
 //	masks       tokens that may not be drawn have the weight 0
 //	penalties   repetition, then frequency and presence: see [Penalize]
+//	DRY         of tokens that would repeat a sequence: see [DRY]
 //	forced      where a token is forced, all others have the weight 0
 //	temperature and e as above
 //	top-n-sigma, top-k, top-p, min-p, typical-p, XTC: see [Filters]

@@ -11,6 +11,7 @@ type Processors struct {
 	Biases    *Biases
 	Penalties *Penalties
 	Seen      *Node // i32[S, V]: see Penalize
+	DRY       *DRY
 	Forced    *Node // i32[S]: the only token that may be drawn, -1 for none
 	// Masks are not applied by Apply: they say what can be drawn, which neither biases nor penalties change.
 	Masks   Masks
@@ -33,6 +34,9 @@ func (p Processors) Changes() *Node {
 	if p.Penalties != nil {
 		also(Penalized(*p.Penalties))
 	}
+	if p.DRY != nil {
+		also(HasDRY(p.DRY.DRYOf))
+	}
 	if p.Filters != nil {
 		also(Filtered(*p.Filters))
 	}
@@ -42,7 +46,7 @@ func (p Processors) Changes() *Node {
 	return changes
 }
 
-// Apply returns the logits after biases, penalties and forced tokens, f32[S, V]. Rows without any keep theirs, to the
+// Apply returns the logits after biases, penalties, DRY and forced tokens, f32[S, V]. Rows without any keep theirs, to the
 // bit.
 func (p Processors) Apply(logits *Node) *Node {
 	logits = ConvertDType(logits, dtypes.Float32)
@@ -51,6 +55,9 @@ func (p Processors) Apply(logits *Node) *Node {
 	}
 	if p.Penalties != nil {
 		logits = Penalize(logits, *p.Penalties, p.Seen)
+	}
+	if p.DRY != nil {
+		logits = p.DRY.penalizeRepeats(logits)
 	}
 	if p.Forced != nil {
 		logits = force(logits, p.Forced)

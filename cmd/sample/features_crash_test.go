@@ -40,7 +40,7 @@ func featureRows(n int, lines bool) (rows []map[string]any) {
 			{"logit_bias": of{"5": 4, "77": -100, "131": 2}, "min_tokens": 5},
 			{"stop": []string{"ab", "e", "zz"}, "n": 2},
 			{"parent": fmt.Sprint("r", max(0, i-[]int{1, 7, 10}[i%3])), "parent_length": 4, "n": 2},
-			{"n": 3, "frequency_penalty": 0.3, "prompt_logprobs": 0},
+			{"n": 3, "frequency_penalty": 0.3, "prompt_logprobs": 0, "dry_multiplier": 0.8, "dry_allowed_length": 1},
 			wrong[i/16%len(wrong)],
 			{"typical_p": 0.7, "top_n_sigma": 1.5, "n": 2},
 			{"response_format": of{"type": "json_object"}, "n": 2, "repetition_penalty": 1.1},

@@ -39,6 +39,9 @@ func parameterFlags(s *pflag.FlagSet, set *parameter.Set) {
 			s.BoolVarP(at, p.Flag, p.Short, *at, usage)
 		case *[]string:
 			s.StringArrayVarP(at, p.Flag, p.Short, *at, usage)
+			if len(*at) > 0 { // which may have line breaks
+				s.Lookup(p.Flag).DefValue = p.Default()
+			}
 		case *[]int:
 			s.IntSliceVarP(at, p.Flag, p.Short, *at, usage)
 		case *parameter.Biases:

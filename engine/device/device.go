@@ -28,6 +28,7 @@ type Sizes struct {
 	Features   Features
 	Vocabulary int // tokens
 	Masks      MaskSizes
+	History    int // tokens of a sequence that DRY looks at, the last ones
 	// Stops are the shapes of the tables in which stop strings and sequences of stop tokens are looked for; nil where
 	// rows have none.
 	Stops *StopTables

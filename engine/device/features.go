@@ -33,10 +33,11 @@ const (
 	PromptLogprobs                      // how likely the tokens of prompts are, and the likeliest ones
 	WideLogprobs                        // of these more than NarrowTops
 	Thinking                            // bounds of reasoning
+	DRY                                 // penalties of tokens that repeat a sequence
 )
 
 var featureNames = []string{"penalties", "masks", "biases", "filters", "top_logprobs", "prompt_logprobs",
-	"wide_logprobs", "thinking"}
+	"wide_logprobs", "thinking", "dry"}
 
 // Has says that all of others are among f.
 func (f Features) Has(others Features) bool { return f&others == others }
@@ -73,6 +74,7 @@ type extras struct {
 	Biases    biases
 	Filters   sampling.Filters
 	Thinking  thinking
+	DRY       dry
 	Scoring   scoring
 }
 
@@ -92,6 +94,9 @@ func (gr *Graphs) newExtras(g *Graph) (ex extras) {
 	}
 	if gr.Features.Has(Thinking) {
 		ex.Thinking = gr.newThinking(g)
+	}
+	if gr.Features.Has(DRY) {
+		ex.DRY = gr.newDRY(g)
 	}
 	ex.Scoring = gr.newScoring(g)
 	return ex
@@ -114,6 +119,9 @@ func (p Sizes) ExtraBytes() (n int64) {
 	if p.Features.Has(Thinking) {
 		n += p.thinkingBytes()
 	}
+	if p.Features.Has(DRY) {
+		n += p.dryBytes()
+	}
 	return n + p.scoringBytes()
 }
 
@@ -124,6 +132,7 @@ type askedOf[Floats, Ints, Words, States any] struct {
 	Biases     biasesOf[Floats, Ints]
 	Filters    sampling.FiltersOf[Floats]
 	Thinking   thinkingOf[Ints]
+	DRY        dryOf[Floats, Ints, Words]
 	Scoring    scoringOf[Ints]
 }
 
@@ -149,6 +158,9 @@ func (p Sizes) newAsked() (in Asked) {
 	if p.Features.Has(Thinking) {
 		in.Thinking = tree.Make[thinkingOf[[]int32]](p.WaitingLen())
 	}
+	if p.Features.Has(DRY) {
+		in.DRY = p.newAskedDRY()
+	}
 	in.Scoring = p.newAskedScoring()
 	return in
 }
@@ -166,6 +178,9 @@ func (p Sizes) setAsked(in *Asked, i int, row Row, e schedule.Entry) {
 	}
 	if p.Features.Has(Thinking) {
 		setThinking(in.Thinking, i, row.Thought, row.Prompt, e.Drawn)
+	}
+	if p.Features.Has(DRY) {
+		p.setDRY(&in.DRY, i, row, e)
 	}
 	setScoring(&in.Scoring, i, e)
 }
@@ -195,6 +210,9 @@ func (gr *Graphs) admitExtras(ex extras, in input, a admission) extras {
 	if gr.Features.Has(Thinking) {
 		ex.Thinking = gr.admitThinking(ex.Thinking, in.Asked.Thinking, a)
 	}
+	if gr.Features.Has(DRY) {
+		ex.DRY = gr.admitDRY(ex.DRY, in.Asked.DRY, a)
+	}
 	ex.Scoring = gr.admitScoring(ex.Scoring, in, a)
 	return ex
 }
@@ -220,6 +238,9 @@ func (gr *Graphs) processors(st state, rows samplers) (by sampling.Processors, e
 	if gr.Features.Has(Thinking) {
 		by.Forced = forcedBy(tree.Map(st.Extras.Thinking, func(of *Node) *Node { return take(of, rows.Slots) }))
 	}
+	if gr.Features.Has(DRY) {
+		by.DRY = gr.dryBy(st.Extras.DRY, rows)
+	}
 	return by, ends
 }
 
@@ -233,6 +254,9 @@ func (gr *Graphs) drew(ex extras, in input, rows samplers, d drawn) extras {
 	}
 	if gr.Features.Has(Thinking) {
 		ex.Thinking = gr.think(ex.Thinking, rows, d.Tokens)
+	}
+	if gr.Features.Has(DRY) {
+		ex.DRY = gr.pushDrawn(ex.DRY, rows, d.Tokens)
 	}
 	return ex
 }

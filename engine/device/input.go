@@ -43,6 +43,7 @@ type Row struct {
 	Prompt     []int32 // all of it
 	Biases     []Bias  // MaxBiases at most
 	Thought    *Thought
+	Breakers   *sampling.Breakers // of what DRY takes for repeated; nil for none
 }
 
 // BarredOnly is how a row's stop tokens have one that does not end a completion, and is not drawn before MinLen.

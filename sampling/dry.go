@@ -1,0 +1,99 @@
+package sampling
+
+import (
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+)
+
+// DRYOf are the parameters of DRY of n rows, declared once for the device and for the host: penalties of tokens that
+// would repeat a sequence. All zero is a row without.
+type DRYOf[Floats, Ints any] struct {
+	Multiplier, Base Floats // f32[n]
+	Allowed          Ints   // i32[n]: the fewest tokens that make a repetition
+	LastN            Ints   // i32[n]: how many of the last tokens are looked at
+	MostPower        Ints   // i32[n]: the highest power of the base
+}
+
+// DRY is that of rows on the device, and what it needs to know of their tokens.
+type DRY struct {
+	DRYOf[*Node, *Node]
+	Histories
+	Lens *Node // i32[n]: tokens of prompt and completion
+	// Breaks says which of tokens i32[n] are breakers by themselves, bool[n]. They have no penalties.
+	Breaks func(tokens *Node) *Node
+}
+
+// SetDRY fills in row i: what settings say, of sequences of at most so many tokens.
+func SetDRY(rows DRYOf[[]float32, []int32], i int, s Settings, longest int) {
+	base := float32(s.DRYPower())
+	rows.Multiplier[i], rows.Base[i] = float32(s.DRYMultiplier), base
+	rows.Allowed[i], rows.LastN[i], rows.MostPower[i] = int32(s.DRYAllowedLength), int32(s.DRYPenaltyLastN), math.MaxInt32
+	if s.DRYPenaltyLastN < 0 {
+		rows.LastN[i] = int32(longest)
+	}
+	if base > 1.000001 { // as llama.cpp has it, which keeps the power finite
+		rows.MostPower[i] = int32(88.7228391 / float32(math.Log(float64(base))))
+	}
+}
+
+// HasDRY says which rows have it, bool[n].
+func HasDRY(d DRYOf[*Node, *Node]) *Node { return GreaterThan(d.Multiplier, ZerosLike(d.Multiplier)) }
+
+// penalizeRepeats returns the logits f32[n, V] after DRY. Rows without it keep theirs, to the bit.
+//
+// It is llama.cpp's sampler dry: where the last k tokens stand elsewhere among the last LastN, k at least Allowed and
+// not beyond a breaker, the token behind them there has Multiplier * Base^(k - Allowed) taken from its logit, for the
+// largest k.
+func (d DRY) penalizeRepeats(logits *Node) *Node {
+	g := logits.Graph()
+	n, size, h := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1], d.Tokens.Shape().Dimensions[1]
+	number := func(x int) *Node { return Scalar(g, dtypes.Int32, x) }
+	all := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), n, h-1) }
+	at := func(x *Node, from int) *Node { return SliceAxis(x, 1, AxisRange(from, from+h-1)) }
+
+	last := Min(d.Lens, d.LastN)
+	limit := Where(LessThan(d.Head, last), Min(d.Limit, last), last)
+	distance := AddScalar(Iota(g, shapes.Make(dtypes.Int32, n, h-1), 1), 1)
+	repeats := Min(Min(at(d.Matches, 1), Sub(all(last), distance)), all(limit))
+	counts := And(LessThan(distance, all(last)), GreaterOrEqual(repeats, all(d.Allowed)))
+	counts = And(counts, all(HasDRY(d.DRYOf)))
+	next, none := at(d.Tokens, 0), FillScalar(g, distance.Shape(), -1)
+
+	// A token at a time, those behind the longest repetitions first: few tokens have penalties.
+	type penalizing struct{ Logits, Repeats *Node }
+	start := penalizing{Reshape(logits, n*size), Where(counts, repeats, none)}
+	end := control.While(start,
+		func(p penalizing) *Node { return GreaterOrEqual(ReduceAllMax(p.Repeats), number(0)) },
+		func(p penalizing) penalizing {
+			most := ReduceMax(p.Repeats, -1)
+			isMost := And(Equal(p.Repeats, all(most)), GreaterOrEqual(p.Repeats, ZerosLike(p.Repeats)))
+			token := ReduceMax(Where(isMost, next, none), -1)
+			some := And(GreaterOrEqual(token, number(0)), LessThan(token, number(size)))
+			place := Add(MulScalar(Iota(g, int32Vector(n), 0), float64(size)), Max(token, number(0)))
+			old := Gather(p.Logits, InsertAxes(place, -1))
+			penalty := Mul(d.Multiplier, power(d.Base, Min(Sub(most, d.Allowed), d.MostPower)))
+			place = Where(And(some, Not(d.Breaks(Max(token, number(0))))), place, FillScalar(g, place.Shape(),
+				float64(n*size)))
+			return penalizing{control.ScatterSet(p.Logits, place, Sub(old, penalty)),
+				Where(Equal(next, all(token)), none, p.Repeats)}
+		})
+	return Reshape(end.Logits, n, size)
+}
+
+// power is base f32[n] to the power of exponents i32[n], not negative, by squaring: products of the same numbers on
+// every backend.
+func power(base, exponents *Node) *Node {
+	g := base.Graph()
+	result := OnesLike(base)
+	for bit := range 31 {
+		isSet := NotEqual(BitwiseAnd(exponents, Scalar(g, dtypes.Int32, 1<<bit)), ZerosLike(exponents))
+		result = Where(isSet, Mul(result, base), result)
+		base = Mul(base, base)
+	}
+	return result
+}
