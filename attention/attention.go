@@ -20,6 +20,9 @@ type Options struct {
 	Window int
 	// SoftCap squashes scores to cap*tanh(score/cap); 0 for none.
 	SoftCap float64
+	// Sinks f32[H] are one more score of each query head, whose value is zeros: they take a share of the softmax. nil
+	// for none.
+	Sinks *Node
 	// OneTokenPerSeq says that token t is the only one of sequence t of the batch: the decode form, batched over
 	// sequences.
 	OneTokenPerSeq bool
@@ -56,6 +59,10 @@ func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchI
 		batch := batch
 		batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs, batch.TokenSeqs,
 			batch.PosIDs = in[2], in[3], in[4], in[5], in[6], in[7], in[8]
+		opts := opts
+		if opts.Sinks != nil {
+			opts.Sinks = in[9]
+		}
 		if opts.OneTokenPerSeq {
 			return []*Node{l.decode(q, cache, batch, opts)}
 		}
@@ -63,6 +70,9 @@ func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchI
 	}
 	inputs := []*Node{q, cache, batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs,
 		batch.TokenSeqs, batch.PosIDs}
+	if opts.Sinks != nil {
+		inputs = append(inputs, opts.Sinks)
+	}
 	if q.DType() == dtypes.Float64 {
 		return plain(inputs)[0]
 	}
@@ -94,6 +104,9 @@ func (l Layout) decode(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opti
 		start := ReduceAllMin(Where(live, Max(SubScalar(ends, float64(opts.Window)), zero(g)), far))
 		first = div(Min(start, last), size)
 	}
+	if opts.Sinks != nil {
+		opts.Sinks = Reshape(opts.Sinks, 1, l.KVHeads, group)
+	}
 	out := l.online(Reshape(q, t, l.KVHeads, group, l.HeadDim), InsertAxes(ends, 1), first, ceilDiv(last, size), size,
 		opts,
 		func(block *Node) (k, v vectors) {
@@ -110,6 +123,10 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 	t, heads, group := dims[0], dims[1], dims[1]/l.KVHeads
 	size := l.blockSize(prefillBlock)
 	perSeq := batch.PageIndices.Shape().Dimensions[1]
+	if opts.Sinks != nil { // of the rows of a block
+		opts.Sinks = Reshape(BroadcastToDims(Reshape(opts.Sinks, l.KVHeads, group, 1), l.KVHeads, group, queryBlock), 1,
+			l.KVHeads, group*queryBlock)
+	}
 
 	// One flat loop over (sequence, query block): Done counts the queries of Seq that are through.
 	type work struct{ Seq, Done, Out *Node }
@@ -152,7 +169,7 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 // online is the softmax over blocks of context [first, last) for B sequences with M rows of queries for each KV head.
 //
 // q is [B, KVH, M, D]; ends i32[B, M] or [B, 1] is how many positions a row sees (0: none, and its result is 0); read
-// gives a block's keys and values. The result is f32 [B, KVH, M, D].
+// gives a block's keys and values. opts.Sinks are [1, KVH, M]. The result is f32 [B, KVH, M, D].
 //
 // A block behind a row's end leaves the row's sums as they are, bit for bit, so that other rows' lengths do not matter.
 func (l Layout) online(q, ends, first, last *Node, size int, opts Options,
@@ -163,13 +180,18 @@ func (l Layout) online(q, ends, first, last *Node, size int, opts Options,
 	rows, products := []int{b, l.KVHeads, m}, l.products(q.DType())
 	q = ConvertDType(MulScalar(toFloat32(q), opts.Scale), products)
 	ends = InsertAxes(ends, 1, -1) // [B, 1, M or 1, 1]
+	total := Zeros(g, shapes.Make(dtypes.Float32, rows...))
+	top := FillScalar(g, total.Shape(), lowest)
+	if opts.Sinks != nil {
+		top, total = BroadcastToDims(opts.Sinks, rows...), OnesLike(total)
+	}
 
 	type sums struct{ Block, Max, Total, Acc *Node }
 	end := control.While(
 		sums{
 			Block: first,
-			Max:   FillScalar(g, shapes.Make(dtypes.Float32, rows...), lowest),
-			Total: Zeros(g, shapes.Make(dtypes.Float32, rows...)),
+			Max:   top,
+			Total: total,
 			Acc:   Zeros(g, shapes.Make(dtypes.Float32, append(rows[:3:3], l.HeadDim)...)),
 		},
 		func(s sums) *Node { return LessThan(s.Block, last) },
@@ -199,7 +221,7 @@ func (l Layout) online(q, ends, first, last *Node, size int, opts Options,
 				Acc:   Add(Mul(s.Acc, InsertAxes(keep, -1)), part),
 			}
 		})
-	total := Where(GreaterThan(end.Total, ScalarZero(g, dtypes.Float32)), end.Total, OnesLike(end.Total))
+	total = Where(GreaterThan(end.Total, ScalarZero(g, dtypes.Float32)), end.Total, OnesLike(end.Total))
 	return Div(end.Acc, InsertAxes(total, -1))
 }
 

@@ -56,7 +56,7 @@ func TestWindowSoftCapAndRatios(t *testing.T) {
 			for _, decode := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%+v/%v/decode=%v", f.name, opts, heads, decode), func(t *testing.T) {
 					s, these := base, batches
-					s.opts, s.heads, s.kvHeads, s.headDim = opts, heads[0], heads[1], 5
+					s.opts, s.heads, s.kvHeads, s.headDim, s.sinks = opts, heads[0], heads[1], 5, i%2 == 0
 					if decode {
 						s, these = s.decode(), batches[1:]
 					}
@@ -83,6 +83,7 @@ func TestKernelShapes(t *testing.T) {
 				if i%2 == 1 {
 					s.opts.Window, s.opts.SoftCap = 37, 5
 				}
+				s.sinks = i%4 > 1
 				check(t, f, s, c.dtype, c.tolerance, []ragged{{48, 48}}, []ragged{{90, 20}, {33, 1}, {64, 2}, {31, 25}})
 			})
 		}

@@ -49,6 +49,7 @@ func TestSameBytes(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%s/%+v", dtype, c.kv, opts), func(t *testing.T) {
 			first := base
 			first.heads, first.kvHeads, first.headDim, first.opts, first.kvType = 6, 2, 40+8*(i/3), opts, c.kv
+			first.sinks = i%3 == 1
 			reference := first
 			reference.tokens, reference.seqs = 96, 1
 			whole := compile(t, testenv.XLA(t), reference, dtype)

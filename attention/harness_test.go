@@ -26,6 +26,19 @@ type shape struct {
 	opts                    attention.Options
 	contiguous, flat        bool
 	kvType                  dtypes.DType // of the cache, where it is not that of queries
+	sinks                   bool
+}
+
+// sinksOf are the scores of a shape's sinks; nil for none.
+func (s shape) sinksOf() []float32 {
+	if !s.sinks {
+		return nil
+	}
+	list := make([]float32, s.heads)
+	for i := range list {
+		list[i] = float32(i%5) - 1.5
+	}
+	return list
 }
 
 func (s shape) layout(dtype dtypes.DType) attention.Layout {
@@ -161,7 +174,10 @@ func (b *batch) want() []float64 {
 				if b.opts.Window > 0 {
 					from = max(0, pos+1-b.opts.Window)
 				}
-				top := math.Inf(-1)
+				top, sinks := math.Inf(-1), b.sinksOf()
+				if sinks != nil {
+					top = float64(sinks[h])
+				}
 				for t := from; t <= pos; t++ {
 					dot := 0.0
 					for d := range b.headDim {
@@ -176,6 +192,9 @@ func (b *batch) want() []float64 {
 					top = max(top, dot)
 				}
 				total := 0.0
+				if sinks != nil {
+					total = math.Exp(float64(sinks[h]) - top)
+				}
 				acc := make([]float64, b.headDim)
 				for t, score := range scores {
 					w := math.Exp(score - top)
@@ -207,7 +226,11 @@ func compile(t testing.TB, backend compute.Backend, s shape, dtype dtypes.DType)
 			NumSeqs:       in[8],
 			NewTokenDests: in[9], TokenSeqs: in[10], PosIDs: in[11], PageSize: s.pageSize}
 		cache := layout.Update(in[0], info, in[2], in[3])
-		out := layout.RaggedPagedAttention(ConvertDType(in[1], dtype), cache, info, s.opts)
+		opts := s.opts
+		if s.sinks {
+			opts.Sinks = Const(cache.Graph(), s.sinksOf())
+		}
+		out := layout.RaggedPagedAttention(ConvertDType(in[1], dtype), cache, info, opts)
 		return []*Node{cache, ConvertDType(out, dtypes.Float32)}
 	})
 	if err != nil {

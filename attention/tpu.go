@@ -19,6 +19,7 @@ type Step struct {
 	Heads                     int
 	DType                     dtypes.DType // of queries
 	Options                   Options
+	Sinks                     bool // that the options will have
 }
 
 // ForTPU returns the layout as programs for TPU should have it. A last axis that is no multiple of 128 is padded to one
@@ -67,6 +68,9 @@ func (l Layout) hasKernel(backend compute.Backend, s Step) bool {
 	q, kv := shapes.Make(s.DType, s.Tokens, s.Heads, l.HeadDim), shapes.Make(s.DType, s.Tokens, l.KVHeads, l.HeadDim)
 	inputs := []shapes.Shape{q, kv, kv, l.Shape(), i32(s.Seqs), i32(s.Seqs, s.PagesPerSeq), i32(s.Seqs),
 		i32(s.Seqs + 1), i32(), i32(s.Tokens), i32(s.Tokens), i32(s.Tokens)}
+	if s.Sinks {
+		inputs = append(inputs, shapes.Make(dtypes.Float32, s.Heads))
+	}
 	return control.Replaces(backend, updateOp, l.updateOptions(s.Options), inputs, []shapes.Shape{q, l.Shape()})
 }
 
@@ -77,11 +81,18 @@ func (l Layout) Attend(q, k, v, cache *Node, batch tokenqueue.PageBatchInfo, opt
 		b := batch
 		b.SlotIDs, b.PageIndices, b.SeqLens, b.CuQLens, b.NumSeqs, b.TokenSeqs, b.PosIDs, b.NewTokenDests = in[4],
 			in[5], in[6], in[7], in[8], in[9], in[10], in[11]
+		opts := opts
+		if opts.Sinks != nil {
+			opts.Sinks = in[12]
+		}
 		cache := l.Update(in[3], b, in[1], in[2])
 		return []*Node{l.RaggedPagedAttention(in[0], cache, b, opts), cache}
 	}
 	inputs := []*Node{q, k, v, cache, batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs,
 		batch.TokenSeqs, batch.PosIDs, batch.NewTokenDests}
+	if opts.Sinks != nil {
+		inputs = append(inputs, opts.Sinks)
+	}
 	var results []*Node
 	if l.Packed > 0 {
 		results = control.Composite(updateOp, l.updateOptions(opts), inputs, []shapes.Shape{q.Shape(), l.Shape()},

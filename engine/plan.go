@@ -381,7 +381,8 @@ func (c Config) attentionSteps(p Plan) (steps []attention.Step) {
 		for _, oneToken := range []bool{false, true} {
 			s := attention.Step{Tokens: p.sizes().StepTokens(), PagesPerSeq: p.PagesPerSeq,
 				Heads: part.KVHeads * part.QueriesPerKV, DType: p.activations,
-				Options: decoder.AttentionOptions(model, layer, oneToken)}
+				Options: decoder.AttentionOptions(model, decoder.Layer{Number: layer}, oneToken),
+				Sinks:   model.Layers[layer].Sinks}
 			if oneToken {
 				s.Tokens = p.slots
 			}

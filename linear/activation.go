@@ -18,10 +18,19 @@ const (
 	GELUTanh    Activation = "gelu_tanh"    // x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) / 2
 	GELU        Activation = "gelu"         // x * (1 + erf(x / sqrt(2))) / 2
 	ReLUSquared Activation = "relu_squared" // max(x, 0)^2
+	// ClampedSwiGLU is of gates and ups only: gate * sigmoid(1.702 gate) * (up + 1), where gates above 7 become 7, and
+	// ups are kept within -7 and 7.
+	ClampedSwiGLU Activation = "clamped_swiglu"
+)
+
+// The numbers of [ClampedSwiGLU].
+const (
+	SwiGLULimit = 7.0
+	SwiGLUAlpha = 1.702
 )
 
 // Activations are all of them.
-var Activations = []Activation{None, SiLU, GELUTanh, GELU, ReLUSquared}
+var Activations = []Activation{None, SiLU, GELUTanh, GELU, ReLUSquared, ClampedSwiGLU}
 
 func (a Activation) number() int {
 	if a == "" {
@@ -32,6 +41,16 @@ func (a Activation) number() int {
 		panic(fmt.Errorf("linear: there is no activation %q", string(a)))
 	}
 	return n
+}
+
+// pair is the plain form for gates and ups.
+func (a Activation) pair(gate, up *Node) *Node {
+	if a != ClampedSwiGLU {
+		return Mul(a.of(gate), up)
+	}
+	limit := MulScalar(OnesLike(gate), SwiGLULimit)
+	gate, up = Min(gate, limit), Max(Min(up, limit), Neg(limit))
+	return Mul(AddScalar(up, 1), Mul(gate, Sigmoid(MulScalar(gate, SwiGLUAlpha))))
 }
 
 // of is the plain form.
@@ -46,6 +65,8 @@ func (a Activation) of(x *Node) *Node {
 		return Mul(MulScalar(x, 0.5), AddScalar(Erf(MulScalar(x, math.Sqrt2/2)), 1))
 	case ReLUSquared:
 		return Square(Max(x, ZerosLike(x)))
+	case ClampedSwiGLU:
+		panic(fmt.Errorf("linear: activation %q is of gates and ups", string(a)))
 	}
 	return x
 }

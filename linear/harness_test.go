@@ -63,6 +63,9 @@ func (l layer) activate(x float64) float64 {
 		return x / 2 * math.Erfc(-x/math.Sqrt2)
 	case linear.ReLUSquared:
 		return math.Pow(max(x, 0), 2)
+	case linear.ClampedSwiGLU:
+		x = min(x, linear.SwiGLULimit)
+		return x / (1 + math.Exp(-linear.SwiGLUAlpha*x))
 	}
 	return x
 }
@@ -184,6 +187,10 @@ func (l layer) want(x, residual []float32) (y, magnitude []float64) {
 		}
 		if l.gateUp {
 			up := sums[columns+i]
+			if l.activation == linear.ClampedSwiGLU {
+				up = 1 + min(max(up, -linear.SwiGLULimit), linear.SwiGLULimit)
+				size += math.Abs(y)
+			}
 			y, size = y*up, size*math.Abs(up)+sizes[columns+i]*math.Abs(y)
 		}
 		sums[i], sizes[i] = y, size

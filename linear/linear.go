@@ -89,6 +89,9 @@ func Apply(x *Node, w Weight, o Options) *Node {
 	if rows == nil {
 		rows = Scalar(g, dtypes.Int32, float64(t))
 	}
+	if o.Activation == ClampedSwiGLU && !w.GateUp {
+		panic(fmt.Errorf("linear: activation %q of a matrix [%d, %d] without gates", o.Activation, w.Out, w.In))
+	}
 	if w.Parts != nil {
 		return applyParts(x, w, o, result.DType)
 	}
@@ -143,7 +146,7 @@ func finish(y *Node, w Weight, activation Activation, bias, residual *Node) *Nod
 	}
 	if w.GateUp {
 		gate, up := SliceAxis(y, 1, AxisRange(0, dims[1]/2)), SliceAxis(y, 1, AxisRange(dims[1]/2))
-		y = Mul(activation.of(gate), up)
+		y = activation.pair(gate, up)
 	} else {
 		y = activation.of(y)
 	}

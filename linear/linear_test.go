@@ -52,8 +52,10 @@ func layers(random *rand.Rand, rows int) []layer {
 	for i, a := range linear.Activations { // each alone and of a pair, at columns that end within a register
 		dtype := floats[i%len(floats)]
 		all = append(all, layer{dtype: dtype, out: 2 * 37, in: 130, gateUp: true, activation: a, bias: i%2 == 0},
-			layer{dtype: dtypes.Float32, out: 37, in: 65, activation: a, residual: true},
 			layer{dtype: dtypes.Float32, weights: dtypes.Int8, out: 2 * 21, in: 64, gateUp: true, activation: a})
+		if a != linear.ClampedSwiGLU {
+			all = append(all, layer{dtype: dtypes.Float32, out: 37, in: 65, activation: a, residual: true})
+		}
 	}
 	for i := range all {
 		all[i].rows = rows

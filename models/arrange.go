@@ -13,6 +13,9 @@ import (
 // that hold all, and rows of q and k in the order in which halves of a head are rotated.
 // What does not fit the config is left to Validate.
 func (c *Checkpoint) arrange() error {
+	if err := c.joinMXFP4(); err != nil {
+		return err
+	}
 	wholes := map[string]bool{}
 	for want := range c.Config.Tensors() {
 		if w := want.Within; w != nil {
@@ -26,12 +29,20 @@ func (c *Checkpoint) arrange() error {
 			c.tensors[want.Name] = whole.rows(w.First, want.Shape[0])
 			wholes[w.Name] = true
 		}
-		if all := c.tensors[want.GGUF]; want.Experts > 0 && all != nil && len(all.shape) == 3 &&
+		if all := c.tensors[want.GGUF]; want.Experts > 0 && all != nil && len(all.shape) == len(want.Shape)+1 &&
 			all.shape[0] == want.Experts {
 			one := all.rows(want.Expert, 1)
 			one.shape = one.shape[1:]
 			c.tensors[want.Name] = one
 			wholes[want.GGUF] = true
+		}
+		if f := want.Fused; f != nil && c.tensors[f.Name] != nil {
+			one, err := c.tensors[f.Name].expert(want)
+			if err != nil {
+				return err
+			}
+			c.tensors[want.Name] = one
+			wholes[f.Name] = true
 		}
 		t := c.tensors[want.Name]
 		if !c.Config.Stored.Interleaved || want.Part != arch.Q && want.Part != arch.K || t == nil || t.decode == nil ||

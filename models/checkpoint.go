@@ -54,8 +54,11 @@ type tensor struct {
 	group                int
 	offset               int64 // of data in the file
 	need                 needFile
-
-	packed *packed // of a quantized matrix, which has no data of its own
+	packed               *packed // of a quantized matrix, which has no data of its own
+	// scattered says that elements may be anywhere in data, which holds others too.
+	scattered bool
+	// beside are tensors of the file that decode reads too.
+	beside []*tensor
 }
 
 // Range is the bytes of a file from one offset to before another.
@@ -234,7 +237,7 @@ func (c *Checkpoint) NumParameters() int64 { return c.Config.NumParameters() }
 func (c *Checkpoint) StoredBytes() int64 {
 	var n int64
 	for _, t := range c.tensors {
-		n += int64(len(t.data)) + t.packed.bytes()
+		n += t.storedBytes() + t.packed.bytes()
 	}
 	return n
 }

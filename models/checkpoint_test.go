@@ -77,6 +77,50 @@ func TestShardsReadAsOne(t *testing.T) {
 	sameTensors(t, openTest(t, filepath.Join(tinyModels, "llama3-bf16")), whole, dtypes.BFloat16)
 }
 
+// The experts of gpt-oss as they are published, in MXFP4, are the numbers that transformers makes of them.
+func TestMXFP4(t *testing.T) {
+	c := openTest(t, "testdata/gpt-oss-mxfp4")
+	if warnings, err := c.Validate(); err != nil || len(warnings) > 0 {
+		t.Fatalf("warnings %v, error %v", warnings, err)
+	}
+	floats := openTest(t, filepath.Join(tinyModels, "gpt-oss"))
+	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
+		sameTensors(t, c, floats, dtype)
+	}
+	for _, name := range []string{"up_proj.weight", "down_proj.weight"} { // rows and columns, as devices have them
+		name = "model.layers.1.mlp.experts.2." + name
+		for _, f := range []func(c *Checkpoint) (any, error){
+			func(c *Checkpoint) (any, error) { return c.ReadRows(name, dtypes.Float32, Span{3, 9}) },
+			func(c *Checkpoint) (any, error) {
+				return c.ReadColumns(name, dtypes.BFloat16, []Span{{1, 4}, {16, 9}})
+			},
+		} {
+			got, err := f(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := f(floats)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(rawBits(got), rawBits(want)) {
+				t.Errorf("a part of %s differs", name)
+			}
+		}
+	}
+	if got, want := c.StoredBytes(), floats.StoredBytes()-3*6*3*32*32*(4*32-17)/32; got != want {
+		t.Errorf("stored bytes are %d, want %d", got, want)
+	}
+	extremes := make([]float32, 96) // nibbles 1 and 2 by the least exponent, 7 and 15 by the largest, 0 by none
+	decodeMXFP4(extremes, slices.Concat(slices.Repeat([]byte{0x21}, 16), slices.Repeat([]byte{0xf7}, 16),
+		make([]byte, 16)), []byte{0, 254, 255})
+	if extremes[0] != 0x1p-128 || extremes[1] != 0x1p-127 || extremes[32] != float32(math.Inf(1)) ||
+		extremes[33] != float32(math.Inf(-1)) || extremes[64] == extremes[64] {
+		t.Errorf("numbers are %g, %g, %g, %g and %g", extremes[0], extremes[1], extremes[32], extremes[33],
+			extremes[64])
+	}
+}
+
 // sameTensors reads both checkpoints in dtype and compares bits.
 func sameTensors(t *testing.T, got, want *Checkpoint, dtype dtypes.DType) {
 	t.Helper()
@@ -135,7 +179,13 @@ func TestGGUFLikeFolder(t *testing.T) {
 		"mixtral":   func(c *Config) {},
 		"qwen3-moe": func(c *Config) {},
 		"olmoe":     func(c *Config) {},
-		"stablelm":  func(c *Config) {},
+		"gpt-oss": func(c *Config) {
+			c.EOS = append(c.EOS, 255) // <|call|>
+			for i := range c.Layers {
+				c.Layers[i].Experts.Fused = arch.NotFused
+			}
+		},
+		"stablelm": func(c *Config) {},
 		"starcoder2": func(c *Config) { // the format has no key for the window
 			for i := range c.Layers {
 				c.Layers[i].Window = 0

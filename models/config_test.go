@@ -99,7 +99,9 @@ func TestConfigsLikeTransformers(t *testing.T) {
 				if strings.Contains(spec.Name, ".layers.") && !strings.Contains(spec.Name, ".layers.0.") {
 					continue
 				}
-				if within := spec.Within; within != nil {
+				if spec.Fused != nil {
+					tensors[spec.Fused.Name] = spec.FusedShape()
+				} else if within := spec.Within; within != nil {
 					tensors[within.Name] = append([]int{within.Rows}, spec.Shape[1:]...)
 				} else {
 					tensors[spec.Name] = spec.Shape

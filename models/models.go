@@ -19,6 +19,7 @@ import (
 	"github.com/quire/quire/models/gemma2"
 	"github.com/quire/quire/models/gemma3"
 	"github.com/quire/quire/models/glm4"
+	"github.com/quire/quire/models/gptoss"
 	"github.com/quire/quire/models/granite"
 	"github.com/quire/quire/models/lfm2"
 	"github.com/quire/quire/models/llama"
@@ -32,7 +33,8 @@ import (
 
 // Decoders are the kinds of models that there are.
 var Decoders = slices.Concat(llama.Decoders, gemma3.Decoders, olmo2.Decoders, qwen35.Decoders, []arch.Decoder{
-	gemma2.Decoder, glm4.Decoder, granite.Decoder, lfm2.Decoder, phi3.Decoder, stablelm.Decoder, starcoder2.Decoder})
+	gemma2.Decoder, glm4.Decoder, gptoss.Decoder, granite.Decoder, lfm2.Decoder, phi3.Decoder, stablelm.Decoder,
+	starcoder2.Decoder})
 
 // Types of package arch that users of checkpoints meet.
 type (

@@ -113,6 +113,9 @@ func (t *tensor) matrix() (rows, width int) {
 // place is where elements from one up to another lie in data: whole blocks, and whole groups of rows that are stored in
 // another order.
 func (t *tensor) place(first, end int) Range {
+	if t.scattered {
+		return Range{0, int64(len(t.data))}
+	}
 	unit := t.blockLen
 	if t.group > 1 {
 		_, width := t.matrix()
@@ -126,6 +129,11 @@ func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
 // bring has ranges of data brought, as far as they are not there.
 func (t *tensor) bring(ranges ...Range) error {
+	for _, b := range t.beside {
+		if err := b.bring(Range{0, int64(len(b.data))}); err != nil {
+			return err
+		}
+	}
 	if t.need == nil {
 		return nil
 	}
@@ -225,7 +233,7 @@ func read[T any](t *tensor, from, to int, narrow func(dst []T, src []float32)) (
 func readColumns[T any](t *tensor, columns []Span, dtype dtypes.DType, narrow func(dst []T, src []float32)) ([]T,
 	error) {
 	rows, width := t.matrix()
-	if t.group > 1 { // rows in another order: no matrix has both
+	if t.group > 1 || t.scattered { // rows in another order: no matrix has both
 		whole, err := t.read(dtype, 0, t.elements())
 		if err != nil {
 			return nil, err

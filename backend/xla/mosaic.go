@@ -91,6 +91,8 @@ type attentionAttributes struct {
 	Window   int     `json:"window"`
 	Paged    bool    `json:"paged"`
 	OneToken bool    `json:"one_token"`
+
+	sinks bool // scores beside those of keys, one of each head, are an input behind the others
 }
 
 // attentionOf reads the attributes of composite "ragged_paged_attention", called with inputs.
@@ -98,8 +100,8 @@ func attentionOf(attrs json.RawMessage, inputs []shapes.Shape) (a attentionAttri
 	if err := json.Unmarshal(attrs, &a); err != nil {
 		return a, fmt.Errorf("attributes %s: %w", attrs, err)
 	}
-	if len(inputs) != attentionInputs {
-		return a, fmt.Errorf("it takes %d inputs, not %d", attentionInputs, len(inputs))
+	if a.sinks = len(inputs) == attentionInputs+1; len(inputs) != attentionInputs && !a.sinks {
+		return a, fmt.Errorf("it takes %d inputs, and sinks if there are any, not %d", attentionInputs, len(inputs))
 	}
 	return a, nil
 }
@@ -140,6 +142,9 @@ func (m *mosaicKernels) find(r mosaic.Request, a attentionAttributes) (*mosaic.C
 	err := error(&mosaic.NoKernelError{Request: r, Reason: "the cache is contiguous", Remedy: "use --kv paged"})
 	switch {
 	case !a.Paged:
+	case a.sinks:
+		err = &mosaic.NoKernelError{Request: r, Reason: "the model has attention sinks, and the kernels have none",
+			Remedy: "ordinary operations are used"}
 	case r.Kernel == mosaic.RaggedPagedAttention && r.Config.HeadDim%128 != 0:
 		err = &mosaic.NoKernelError{Request: r,
 			Reason: fmt.Sprintf("the kernel takes head dims that are multiples of 128, and the model's is %d",

@@ -33,8 +33,8 @@ func (m *mosaicKernels) update(attrs json.RawMessage, inputs []shapes.Shape) (*m
 	if err := json.Unmarshal(attrs, &a); err != nil {
 		return nil, fmt.Errorf("attributes %s: %w", attrs, err)
 	}
-	if len(inputs) != updateInputs {
-		return nil, fmt.Errorf("it takes %d inputs, not %d", updateInputs, len(inputs))
+	if a.sinks = len(inputs) == updateInputs+1; len(inputs) != updateInputs && !a.sinks {
+		return nil, fmt.Errorf("it takes %d inputs, and sinks if there are any, not %d", updateInputs, len(inputs))
 	}
 	q, k, cache, table := inputs[updateQ].Dimensions, inputs[updateK].Dimensions, inputs[updateCache].Dimensions,
 		inputs[updatePageIndices].Dimensions

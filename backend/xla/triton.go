@@ -55,7 +55,10 @@ func (k *tritonKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 	}
 	var calls []triton.Call
 	err = &triton.NoKernelError{Reason: "the cache is contiguous"}
-	if a.Paged {
+	switch {
+	case a.sinks:
+		err = &triton.NoKernelError{Reason: "the model has attention sinks, and the kernel has none"}
+	case a.Paged:
 		calls, err = want.Calls()
 	}
 	use := KernelUse{Composite: triton.RaggedPagedAttention, For: want.String()}

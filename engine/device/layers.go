@@ -89,7 +89,7 @@ func (gr *Graphs) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.
 		}
 		after := append([]*Node(nil), caches...)
 		var out *Node
-		options := decoder.AttentionOptions(gr.Model, layer.Number, oneToken)
+		options := decoder.AttentionOptions(gr.Model, layer, oneToken)
 		out, after[at] = layout.Attend(q, k, v, caches[at], b, options)
 		return out, after
 	}

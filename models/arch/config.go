@@ -67,6 +67,7 @@ type Layer struct {
 	QKNorm   Width   // of the RMSNorm of queries and keys, before they are turned
 	Scale    float64 // of the scores q.k
 	ScoreCap float64 // scores become cap * tanh(score / cap); 0: none
+	Sinks    bool    // each query head has a score of its own beside those of keys, of a value of zeros
 	KVFrom   int     // the layer whose keys and values it attends to: its own number
 	Taps     int     // of a convolution: the token itself and those before it that count
 	Delta    DeltaNet
@@ -126,8 +127,9 @@ type Activation string
 
 // The activations of the decoders that there are.
 const (
-	SiLU     Activation = "silu"
-	GELUTanh Activation = "gelu_tanh"
+	SiLU          Activation = "silu"
+	GELUTanh      Activation = "gelu_tanh"
+	ClampedSwiGLU Activation = "clamped_swiglu"
 )
 
 // LlamaLayer is the layer that most decoders have, with differences.

@@ -13,8 +13,9 @@ type Decoder struct {
 	Defaults  Defaults
 	Names     Names // of its layers' tensors; nil: those of Llama
 	Norm      Norm
-	Stored    Stored // of a Hugging Face folder
-	Text      string // the key of config.json whose object is the decoder's config; "": config.json is
+	Stored    Stored   // of a Hugging Face folder
+	Quantized []string // values of quant_method in config.json whose tensors the checkpoint's reader knows by itself
+	Text      string   // the key of config.json whose object is the decoder's config; "": config.json is
 
 	// JSON reads from a config.json what is the decoder's own, when the rest of c is read but for special tokens. The
 	// layers are [Config.LlamaLayer] before. What a key asks for that the decoder does not have is to be refused by

@@ -13,6 +13,69 @@ type Experts struct {
 	Size   int // width of an expert's feed-forward
 	// Renormalize makes the shares of the chosen add up to 1. A share is the softmax of the scores of all experts.
 	Renormalize bool
+	// Bias says that the router has a bias, and each layer of an expert.
+	Bias bool
+	// Fused says how Hugging Face's checkpoints have each part of all experts in one tensor.
+	Fused Fused
+}
+
+// Fused is how the tensors of all experts lie: [experts, rows, inputs], gates and ups in one.
+type Fused string
+
+// The ways: each expert has tensors of its own; gates and ups take turns, and rows are inputs; all gates come before
+// all ups.
+const (
+	NotFused    Fused = ""
+	FusedTurns  Fused = "turns"
+	FusedHalves Fused = "halves"
+)
+
+// FusedIn is where a tensor of one expert is in one of all experts: [experts, Rows, inputs] has it as rows First,
+// First+Step and so on. Transposed ones are [experts, inputs, Rows].
+type FusedIn struct {
+	Name              string
+	First, Step, Rows int
+	Transposed        bool
+}
+
+// FusedShape is that of the tensor of all experts, where there is one.
+func (t Tensor) FusedShape() []int {
+	shape := slices.Clone(t.Shape)
+	if shape[0] = t.Fused.Rows; t.Fused.Transposed {
+		slices.Reverse(shape)
+	}
+	return append([]int{t.Experts}, shape...)
+}
+
+// in is where a part of an expert is that has so many rows, as matrix or as bias; nil where it is a tensor of its own.
+func (f Fused) in(part Part, bias bool, rows int, name func(part Part) string) *FusedIn {
+	if f == NotFused {
+		return nil
+	}
+	in := &FusedIn{Step: 1, Rows: rows, Transposed: f == FusedTurns && !bias}
+	if part == ExpertDown {
+		in.Name = name(ExpertsDown)
+	} else {
+		in.Name, in.Rows = name(ExpertsGateUp), 2*rows
+	}
+	switch {
+	case f == FusedHalves && part == ExpertUp:
+		in.First = rows
+	case f == FusedTurns && part != ExpertDown:
+		in.Step = 2
+		if part == ExpertUp {
+			in.First = 1
+		}
+	}
+	switch {
+	case f == FusedHalves && bias:
+		in.Name += biasSuffix
+	case f == FusedHalves:
+		in.Name += weightSuffix
+	case bias:
+		in.Name += "_bias"
+	}
+	return in
 }
 
 func (e Experts) check(layer int) error {
@@ -64,4 +127,42 @@ func (m *Metadata) Experts(c *Config, renormalize bool) error {
 		return fmt.Errorf("no layer has experts, but expert_count is %d", e.Count)
 	}
 	return nil
+}
+
+// expertTensors are the router of a layer and its experts. A GGUF file has each part of all experts in one tensor.
+func (c *Config) expertTensors(number int, names Names) []Tensor {
+	layer, e := c.Layers[number], c.Layers[number].Experts
+	name := func(part Part) string { return fmt.Sprintf("model.layers.%d.%s", number, names[part].HF) }
+	array := fmt.Sprintf("layers.%d.", number)
+	var list []Tensor
+	add := func(part Part, of, suffix string, expert, axis int, over Split, shape ...int) {
+		t := Tensor{Name: name(part) + suffix, GGUF: fmt.Sprintf("blk.%d.%s%s", number, names[part].GGUF, suffix),
+			Part: part, Shape: shape, Array: array + of + suffix, Axis: axis, Over: over}
+		if part != Router {
+			t.Name, t.Expert, t.Experts = fmt.Sprintf(t.Name, expert), expert, e.Count
+			t.Array = fmt.Sprintf("%s%s%d.%s%s", array, ExpertPrefix, expert, of, suffix)
+			t.Fused = e.Fused.in(part, suffix == biasSuffix, shape[0], name)
+		}
+		list = append(list, t)
+	}
+	layers := func(part Part, of string, expert int, over Split, out, in int) {
+		add(part, of, weightSuffix, expert, 0, over, out, in)
+		if e.Bias {
+			add(part, of, biasSuffix, expert, 0, over, out)
+		}
+	}
+	layers(Router, string(Router), 0, Whole, e.Count, c.HiddenSize)
+	for n := range e.Count {
+		up := "up"
+		if layer.Gated {
+			up = "gate_up"
+			layers(ExpertGate, up, n, ByIntermediate, e.Size, c.HiddenSize)
+		}
+		layers(ExpertUp, up, n, ByIntermediate, e.Size, c.HiddenSize)
+		add(ExpertDown, "down", weightSuffix, n, 1, ByIntermediate, c.HiddenSize, e.Size)
+		if e.Bias { // added to the sum of what devices have: one of them has it
+			add(ExpertDown, "down", biasSuffix, n, 0, OnOne, c.HiddenSize)
+		}
+	}
+	return list
 }

@@ -35,7 +35,12 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 		return Config{}, err
 	}
 	if j.Has("quantization_config") {
-		c.Quantization = j.fields["quantization_config"]
+		var q struct {
+			Method string `json:"quant_method"`
+		}
+		if j.Decode("quantization_config", &q); !slices.Contains(d.Quantized, q.Method) {
+			c.Quantization = j.fields["quantization_config"]
+		}
 	}
 	c.SetLayers(c.LlamaLayer())
 	err = errors.Join(j.ropes(&c, d.Defaults), d.JSON(j, &c), j.specialTokens(&c, d.Defaults, generation))

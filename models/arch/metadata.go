@@ -291,6 +291,14 @@ func (m *Metadata) Floats32(name string) ([]float32, error) {
 	return values, gguf.Dequantize(t.Type, values, t.Data)
 }
 
+// EndsAt makes a token of the vocabulary, if it has it, end completions too.
+func (m *Metadata) EndsAt(c *Config, text string) {
+	texts, _ := m.File.Strings("tokenizer.ggml.tokens")
+	if id := slices.Index(texts, text); id >= 0 && !slices.Contains(c.EOS, int32(id)) {
+		c.EOS = append(c.EOS, int32(id))
+	}
+}
+
 // token reads a token id of the tokenizer's metadata, -1 if there is none. Writers use the largest uint32 for none as
 // well.
 func (m *Metadata) token(key string) int {

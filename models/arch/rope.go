@@ -49,6 +49,12 @@ type RopeScaling struct {
 	OriginalMaxPositions int // llama3, yarn, longrope: context length before the extension, tokens
 }
 
+// Yarn is the scaling of that type with what transformers takes where a config says no more.
+func Yarn(factor float64, original int, truncate bool) *RopeScaling {
+	return &RopeScaling{Type: "yarn", Factor: factor, BetaFast: 32, BetaSlow: 1, Truncate: truncate,
+		AttentionFactor: yarnAttentionFactor(factor, 0, 0), OriginalMaxPositions: original}
+}
+
 // Divisors are those of longrope, one for each frequency.
 type Divisors struct{ Short, Long []float32 }
 

@@ -20,6 +20,8 @@ type Tensor struct {
 	Array string
 	// Within is the tensor that checkpoints have it in, from row First on of Rows; nil: one of its own.
 	Within *Within
+	// Fused is the tensor of all experts that Hugging Face's checkpoints have it in; nil: one of its own.
+	Fused *FusedIn
 	// Axis is split over the devices that run the model together: Over says by what.
 	Axis int
 	Over Split
@@ -60,10 +62,14 @@ const (
 
 	// Those of one expert: checkpoints' names have its number in place of %d.
 	ExpertGate, ExpertUp, ExpertDown Part = "expert_gate", "expert_up", "expert_down"
+	// Sinks are scores of attention, one of each query head.
+	Sinks Part = "sinks"
 
-	// Names only: of tensors that hold q, k and v, or gate and up.
-	QKV    Part = "qkv"
-	GateUp Part = "gate_up"
+	// Names only: of tensors that hold q, k and v, or gate and up, of one feed-forward or of all experts.
+	QKV           Part = "qkv"
+	GateUp        Part = "gate_up"
+	ExpertsGateUp Part = "experts_gate_up"
+	ExpertsDown   Part = "experts_down"
 )
 
 // IsNorm tells whether a part is the weights of a norm.
@@ -75,14 +81,15 @@ func (p Part) IsNorm() bool {
 	return false
 }
 
-// IsWide tells whether a part is held in float32 whatever the model's dtype: vectors of delta nets.
-func (p Part) IsWide() bool { return p == DeltaDecay || p == DeltaBias || p == DeltaNorm }
+// IsWide tells whether a part is held in float32 whatever the model's dtype: vectors of delta nets, and
+// sinks.
+func (p Part) IsWide() bool { return p == DeltaDecay || p == DeltaBias || p == DeltaNorm || p == Sinks }
 
 // Split is how an axis of a tensor is shared out to devices.
 type Split int
 
 // The ways: each device has all, some query heads, some with their gates behind them, some KV heads, some of the
-// feed-forward, some of the vocabulary.
+// feed-forward, some of the vocabulary; or one has all, and the others have zeros.
 const (
 	Whole Split = iota
 	ByQueryHeads
@@ -90,6 +97,7 @@ const (
 	ByKVHeads
 	ByIntermediate
 	ByVocabulary
+	OnOne
 )
 
 // Name is what checkpoints of both kinds call a part of a layer.
@@ -221,6 +229,10 @@ func (c *Config) layerTensors(number int) []Tensor {
 		norm(layer.QKNorm == EachHead, KNorm, Whole, c.HeadDim)
 		norm(layer.QKNorm == AllHeads, QNorm, ByQueryHeads, q)
 		norm(layer.QKNorm == AllHeads, KNorm, ByKVHeads, kv)
+		if layer.Sinks {
+			add(Sinks, string(Sinks), "", 0, ByQueryHeads, c.NumHeads)
+			list[len(list)-1].GGUF += ".weight"
+		}
 		inputs(O, ByQueryHeads, q, layer.OBias)
 	}
 	norm(layer.AttentionNorm.After, AttentionPostNorm, Whole, c.HiddenSize)
@@ -241,7 +253,10 @@ func (c *Config) layerTensors(number int) []Tensor {
 	return list
 }
 
-const biasSuffix = ".bias"
+const (
+	weightSuffix = ".weight"
+	biasSuffix   = ".bias"
+)
 
 // within says which tensors of a layer checkpoints have in another one.
 func within(list []Tensor, names Names, number int) {
@@ -267,30 +282,6 @@ func within(list []Tensor, names Names, number int) {
 			}
 		}
 	}
-}
-
-// expertTensors are the router of a layer and its experts. A GGUF file has each part of all experts in one tensor.
-func (c *Config) expertTensors(number int, names Names) []Tensor {
-	layer, e := c.Layers[number], c.Layers[number].Experts
-	at, block := fmt.Sprintf("model.layers.%d.", number), fmt.Sprintf("blk.%d.", number)
-	array := fmt.Sprintf("layers.%d.", number)
-	list := []Tensor{{Name: at + names[Router].HF + ".weight", GGUF: block + names[Router].GGUF + ".weight",
-		Part: Router, Shape: []int{e.Count, c.HiddenSize}, Array: array + string(Router) + ".weight"}}
-	for n := range e.Count {
-		add := func(part Part, of string, axis int, shape ...int) {
-			list = append(list, Tensor{Name: at + fmt.Sprintf(names[part].HF, n) + ".weight",
-				GGUF: block + names[part].GGUF + ".weight", Expert: n, Experts: e.Count, Part: part, Shape: shape,
-				Array: fmt.Sprintf("%s%s%d.%s.weight", array, ExpertPrefix, n, of), Axis: axis, Over: ByIntermediate})
-		}
-		up := "up"
-		if layer.Gated {
-			up = "gate_up"
-			add(ExpertGate, up, 0, e.Size, c.HiddenSize)
-		}
-		add(ExpertUp, up, 0, e.Size, c.HiddenSize)
-		add(ExpertDown, "down", 1, c.HiddenSize, e.Size)
-	}
-	return list
 }
 
 // NumParameters is the number of weights that the config implies; tied embeddings count once.

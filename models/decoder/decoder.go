@@ -16,6 +16,7 @@ import (
 type Layer struct {
 	Number int
 	At     *Node
+	Sinks  *Node // f32[H] of the layer's attention; nil if it has none
 }
 
 // AttentionFunc stores the new keys and values of a layer and attends to all of its sequence: q is [T, H, D], k and v
@@ -24,9 +25,10 @@ type Layer struct {
 type AttentionFunc func(layer Layer, state []*Node, q, k, v *Node) (out *Node, after []*Node)
 
 // AttentionOptions are those of a layer.
-func AttentionOptions(cfg models.Config, number int, oneTokenPerSeq bool) attention.Options {
-	l := cfg.Layers[number]
-	return attention.Options{Scale: l.Scale, Window: l.Window, SoftCap: l.ScoreCap, OneTokenPerSeq: oneTokenPerSeq}
+func AttentionOptions(cfg models.Config, layer Layer, oneTokenPerSeq bool) attention.Options {
+	l := cfg.Layers[layer.Number]
+	return attention.Options{Scale: l.Scale, Window: l.Window, SoftCap: l.ScoreCap, Sinks: layer.Sinks,
+		OneTokenPerSeq: oneTokenPerSeq}
 }
 
 // Hidden runs T tokens through the decoder and returns its last hidden states [T, hidden], normalized, of the weights'
@@ -57,6 +59,9 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state [
 			x, state = b.deltaNet(w, at, sequences, h, x, state)
 		default:
 			q, k, v, gate := b.heads(w, layer, h)
+			if layer.Sinks {
+				at.Sinks = w.get(string(arch.Sinks))
+			}
 			var a *Node
 			a, state = attention(at, state, q, k, v)
 			a = Reshape(a, a.Shape().Dimensions[0], b.cfg.NumHeads*b.cfg.HeadDim)

@@ -26,7 +26,7 @@ func dense(cfg models.Config) decoder.AttentionFunc {
 		g := q.Graph()
 		t, group := q.Shape().Dimensions[0], cfg.NumHeads/cfg.NumKVHeads
 		q = Reshape(q, t, cfg.NumKVHeads, group, cfg.HeadDim)
-		options := decoder.AttentionOptions(cfg, layer.Number, false)
+		options := decoder.AttentionOptions(cfg, layer, false)
 		scores := MulScalar(Einsum("skgd,tkd->kgst", q, k), options.Scale)
 		if c := options.SoftCap; c > 0 {
 			scores = MulScalar(Tanh(DivScalar(scores, c)), c)
@@ -39,7 +39,13 @@ func dense(cfg models.Config) decoder.AttentionFunc {
 		}
 		mask := BroadcastToDims(InsertAxes(seen, 0, 0), scores.Shape().Dimensions...)
 		scores = Where(mask, scores, FillScalar(g, scores.Shape(), -1e30))
-		return Reshape(Einsum("kgst,tkd->skgd", Softmax(scores), v), t, cfg.NumHeads, cfg.HeadDim), state
+		if options.Sinks == nil {
+			return Reshape(Einsum("kgst,tkd->skgd", Softmax(scores), v), t, cfg.NumHeads, cfg.HeadDim), state
+		}
+		sinks := Reshape(ConvertDType(options.Sinks, q.DType()), cfg.NumKVHeads, group, 1, 1)
+		sinks = BroadcastToDims(sinks, cfg.NumKVHeads, group, t, 1)
+		weights := SliceAxis(Softmax(Concatenate([]*Node{scores, sinks}, 3)), 3, AxisRange(0, t))
+		return Reshape(Einsum("kgst,tkd->skgd", weights, v), t, cfg.NumHeads, cfg.HeadDim), state
 	}
 }
 
@@ -129,7 +135,7 @@ func TestLogitsEqualTransformers(t *testing.T) {
 // Held in 16 bits or 8, models with norms that multiply in float32, soft caps and other activations than SiLU score as
 // in float32 but for rounding, which is about the same with kernels and without.
 func TestLogitsOfFewerBits(t *testing.T) {
-	for _, family := range []string{"gemma2", "gemma3", "olmo2", "granite", "starcoder2", "mixtral"} {
+	for _, family := range []string{"gemma2", "gemma3", "olmo2", "granite", "starcoder2", "mixtral", "gpt-oss"} {
 		for name, s := range map[string]decoder.Storage{"bfloat16": {DType: dtypes.BFloat16},
 			"float16": {DType: dtypes.Float16}, "int8": {DType: dtypes.Float32, Int8: true},
 			"Q8_0": {DType: dtypes.BFloat16, Blocks: func(string) blocks.Format { return blocks.Q8_0 }}} {

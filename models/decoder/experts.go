@@ -13,13 +13,16 @@ import (
 // mixture is x plus what the experts of each token make of h, or plus its norm. Where each device has some of every
 // expert's width, their parts are added up before they are rounded.
 func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
-	scores := linear.Apply(h, w.matrix(string(arch.Router)+".weight"), linear.Options{Rows: b.rows, Float32: true})
+	scores := apply(w, string(arch.Router), layer.Experts.Bias, h, linear.Options{Rows: b.rows, Float32: true})
 	up := "up"
 	if layer.Gated {
 		up = "gate_up"
 	}
 	e := linear.Experts{Up: w.matrix(arch.ExpertPrefix + up + ".weight"),
 		Down: w.matrix(arch.ExpertPrefix + "down.weight"), Activation: linear.Activation(layer.Activation)}
+	if layer.Experts.Bias {
+		e.UpBias, e.DownBias = w.get(arch.ExpertPrefix+up+biasSuffix), w.get(arch.ExpertPrefix+"down"+biasSuffix)
+	}
 	routes, o := route(scores, layer.Experts), linear.Options{Rows: b.rows}
 	if layer.MLPNorm.After {
 		return Add(x, b.norm(w, true, arch.MLPPostNorm, b.apart(e, h, routes, o)))

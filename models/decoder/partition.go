@@ -126,16 +126,18 @@ func (s Partition) firstKeys(device int, ones []float32) {
 // are HeadDim wide.
 func (s Partition) of(cfg models.Config, t arch.Tensor) (spans func(device int) []span, share int) {
 	switch t.Over {
-	case arch.ByQueryHeads:
-		return func(d int) []span { return s.queries(d, cfg.HeadDim) }, s.Heads() * cfg.HeadDim
-	case arch.ByGatedHeads:
-		return func(d int) []span { return s.queries(d, 2*cfg.HeadDim) }, 2 * s.Heads() * cfg.HeadDim
+	case arch.ByQueryHeads, arch.ByGatedHeads:
+		each := t.Shape[t.Axis] / cfg.NumHeads // of a head
+		return func(d int) []span { return s.queries(d, each) }, s.Heads() * each
 	case arch.ByKVHeads:
 		return func(d int) []span { return s.keys(d, cfg.HeadDim) }, s.KVHeads * cfg.HeadDim
 	case arch.ByIntermediate:
 		width := t.Shape[t.Axis]
 		share = ceilDiv(width, s.Devices)
 		return func(d int) []span { return block(d, share, width) }, share
+	case arch.OnOne:
+		share = t.Shape[t.Axis]
+		return func(d int) []span { return block(d, share, share) }, share
 	case arch.ByVocabulary:
 		return func(d int) []span { return block(d, s.Vocab, cfg.VocabSize) }, s.Vocab
 	}

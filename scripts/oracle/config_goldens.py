@@ -31,6 +31,7 @@ LFM2 = dict(BASE, model_type="lfm2", architectures=["Lfm2ForCausalLM"])
 QWEN35 = dict(BASE, model_type="qwen3_5_text", architectures=["Qwen3_5ForCausalLM"])
 STABLELM = dict(BASE, model_type="stablelm", architectures=["StableLmForCausalLM"])
 OLMO2 = dict(BASE, model_type="olmo2", architectures=["Olmo2ForCausalLM"])
+GPT_OSS = dict(BASE, model_type="gpt_oss", architectures=["GptOssForCausalLM"], num_local_experts=5)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
 BIG = dict(hidden_size=512, num_attention_heads=4, rope_theta=500000.0, max_position_embeddings=131072)
 
@@ -111,6 +112,9 @@ CASES = {
     "qwen35, layer 0 attends": dict(QWEN35, layer_types=["full_attention", "linear_attention"] * 3, head_dim=8),
     "qwen35, defaults": without(QWEN35, "vocab_size", "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "olmo2, defaults": without(dict(OLMO2, vocab_size=50304), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "gpt-oss, defaults": without(dict(GPT_OSS, num_hidden_layers=3), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id") | {"num_attention_heads": 8},
+    "gpt-oss, as published": dict(GPT_OSS, head_dim=8, sliding_window=16, num_experts_per_tok=3, experts_per_token=3, swiglu_limit=7.0, rope_theta=150000, initial_context_length=4096, rope_scaling={"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096, "rope_type": "yarn", "truncate": False}),
+    "gpt-oss, layer types, theta alone, no biases": dict(GPT_OSS, head_dim=8, attention_bias=False, rope_theta=1e5, layer_types=["full_attention", "full_attention", "sliding_attention"] * 2),
     "olmo2, biases, theta": dict(OLMO2, attention_bias=True, rope_theta=500000.0, tie_word_embeddings=True),
 }
 

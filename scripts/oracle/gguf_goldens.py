@@ -9,6 +9,7 @@ Writes, all with other people's writers and decoders (packages gguf, safetensors
   ../gguf/grids.bin     the tables of the IQ types, as the gguf package has them
   dtypes.safetensors    f32, bf16, f16 tensors of awkward values and X.to.Y (stored as integers) as torch converts them
   NAME.gguf             tiny checkpoints of TESTDATA_MODELS in F16, converted as llama.cpp's convert_hf_to_gguf does
+  gpt-oss-mxfp4/        the tiny gpt-oss with its experts as they are published, in MXFP4
   split/                one of them in several files, of which the first has only metadata
   smollm2.json          SHA-256 and first values of every tensor of SMOLLM2.gguf as transformers loads it (float32)
 """
@@ -21,6 +22,10 @@ import torch
 from gguf import quants
 from gguf.quants import dequantize
 from safetensors.torch import load_file, save_file
+
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+from make_tiny_models import mxfp4
 
 TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K",
          "Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4",
@@ -140,6 +145,11 @@ def convert(folder, path, arch, extra=None, **split):
     if arch == "granite":
         w.add_attention_scale(config["attention_multiplier"]), w.add_embedding_scale(config["embedding_multiplier"])
         w.add_residual_scale(config["residual_multiplier"]), w.add_logit_scale(config["logits_scaling"])
+    if arch == "gpt-oss":
+        w.add_sliding_window(config["sliding_window"]), w.add_expert_feed_forward_length(config["intermediate_size"])
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN), w.add_rope_scaling_factor(rope["factor"])
+        w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        w.add_tokenizer_model("none"), w.add_token_list([f"<{i}>" for i in range(config["vocab_size"] - 1)] + ["<|call|>"])
     if experts := config.get("num_local_experts") or config.get("num_experts"):
         w.add_expert_count(experts), w.add_expert_used_count(config["num_experts_per_tok"])
     if config.get("moe_intermediate_size"):
@@ -163,8 +173,10 @@ def convert(folder, path, arch, extra=None, **split):
             smooth = (8192 / wavelen - 1) / 3
             factors.append(1 if wavelen < 8192 / 4 else 8 if wavelen > 8192 else 1 / ((1 - smooth) / 8 + smooth))
         w.add_tensor("rope_freqs.weight", np.array(factors, np.float32))
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], config["num_hidden_layers"])
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper().replace("-", "_")], config["num_hidden_layers"])
     tensors = {name: x.numpy() for name, x in load_file(folder / "model.safetensors").items()}
+    if arch == "gpt-oss":
+        tensors = dict(oss_tensors(tensors))
     for name in [name for name in tensors if ".experts.0." in name]:  # one tensor of all experts
         every = [tensors.pop(name.replace(".experts.0.", f".experts.{n}.")) for n in range(experts)]
         tensors[name.replace(".experts.0.", ".experts.")] = np.stack(every)
@@ -174,9 +186,58 @@ def convert(folder, path, arch, extra=None, **split):
             x = permute(x, heads if ".q_proj." in name else kv)
         if arch in ("gemma2", "gemma3") and name.endswith("norm.weight"):
             x = x + 1
+        if arch == "gpt-oss" and x.ndim == 3:
+            w.add_tensor(names.get_name(name, (".weight",)), ggml_mxfp4(x), raw_dtype=gguf.GGMLQuantizationType.MXFP4)
+            continue
         stored = names.get_name(name, (".weight", ".bias")) or others.get_name(name, (".weight", ".bias"))
         w.add_tensor(stored, np.ascontiguousarray(x if arch in ("gemma2", "gemma3") and x.ndim == 1 else x.astype(np.float16)))
     w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
+
+
+def oss_tensors(tensors):
+    """GptOssModel.modify_tensors of convert_hf_to_gguf."""
+    for name, x in tensors.items():
+        if name.endswith("sinks"):
+            yield name + ".weight", x
+        elif "experts." in name:
+            name, part = name.rsplit(".", 1)
+            kind = "bias" if part.endswith("_bias") else "weight"
+            x = x if kind == "bias" else x.swapaxes(1, 2)
+            if part.startswith("gate_up"):
+                yield f"{name}.gate_proj.{kind}", x[:, ::2]
+                yield f"{name}.up_proj.{kind}", x[:, 1::2]
+            else:
+                yield f"{name}.down_proj.{kind}", x
+        else:
+            yield name, x
+
+
+def ggml_mxfp4(x):
+    """Blocks of ggml: an exponent, and nibbles of which the high ones are of a block's second half."""
+    rounded, nibbles, exponents = mxfp4(torch.from_numpy(np.ascontiguousarray(x)))
+    assert np.array_equal(rounded.numpy(), x)
+    n = nibbles.numpy()
+    blocks = np.concatenate([exponents.numpy()[..., None], n[..., :16] | n[..., 16:] << 4], -1)
+    return np.ascontiguousarray(blocks.reshape(*x.shape[:2], -1))
+
+
+def write_mxfp4(folder, out):
+    """The checkpoint as it would be published, which transformers must read as the same numbers."""
+    tensors = load_file(folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+    stored = {}
+    for name, x in tensors.items():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            rounded, nibbles, exponents = mxfp4(x.transpose(1, 2).contiguous())
+            assert torch.equal(rounded, x.transpose(1, 2))
+            stored[name + "_blocks"], stored[name + "_scales"] = nibbles[..., ::2] | nibbles[..., 1::2] << 4, exponents
+            assert torch.equal(convert_moe_packed_tensors(stored[name + "_blocks"], exponents, dtype=torch.float32), x)
+        else:
+            stored[name] = x
+    out.mkdir(exist_ok=True)
+    (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    save_file(stored, out / "model.safetensors", metadata={"format": "pt"})
 
 
 def write_smollm2(path, out):
@@ -210,6 +271,8 @@ def main():
     convert(tiny / "olmo2", out / "olmo2.gguf", "olmo2")
     for name, arch in {"mixtral": "llama", "qwen3-moe": "qwen3moe", "olmoe": "olmoe"}.items():
         convert(tiny / name, out / f"{name}.gguf", arch)
+    convert(tiny / "gpt-oss", out / "gpt-oss.gguf", "gpt-oss")
+    write_mxfp4(tiny / "gpt-oss", out / "gpt-oss-mxfp4")
     (out / "split").mkdir(exist_ok=True)
     convert(tiny / "qwen3", out / "split" / "qwen3.gguf", "qwen3", split_max_tensors=20, small_first_shard=True)
     write_smollm2(smollm2, out / "smollm2.json")

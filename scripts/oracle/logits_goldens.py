@@ -170,6 +170,8 @@ def ablations(model, folder):
         if partial < 1:
             longer = {k: v + [v[-1]] * (round(len(v) / partial) - len(v)) for k, v in rope.items() if k.endswith("_factor") and isinstance(v, list)}
             yield "partial rotation", turned(rope | longer | dict(partial_rotary_factor=1.0))
+        if rope["rope_type"] == "yarn" and not rope.get("truncate", True):
+            yield f"yarn not truncated {kind}", turned(rope | dict(truncate=True))
         if rope["rope_type"] == "yarn":
             yield f"yarn attention factor {kind}", turned(rope | dict(attention_factor=1.0))
         yield f"rope theta {kind}", turned(rope | dict(rope_theta=rope["rope_theta"] / 3))
@@ -189,6 +191,21 @@ def ablations(model, folder):
         for key in ("embedding_multiplier", "residual_multiplier", "logits_scaling"):
             yield key, changed(**{key: 1.0})
         yield "attention_multiplier", changed(attention_multiplier=(config.hidden_size // config.num_attention_heads) ** -0.5)
+    if config.model_type == "gpt_oss":
+        yield "sinks", zeroed("sinks", -1e4)
+        yield "limit of gates and ups", changed(swiglu_limit=1e4)
+        yield "alpha of gates", changed(swiglu_alpha=1.0)
+        for what in ("router.bias", "gate_up_proj_bias", "down_proj_bias"):
+            yield what, zeroed(what, 0.0)
+        plain = load(folder)
+        for layer in plain.model.layers:
+            experts = layer.mlp.experts
+            experts._apply_gate = lambda x, e=experts: type(e)._apply_gate(e, x) - glu_of(e, x)
+        yield "1 added to ups", plain
+        plain = load(folder)
+        for layer in plain.model.layers:
+            layer.mlp.router.forward = lambda x, r=layer.mlp.router: shares_of_all(r, x)
+        yield "shares of the chosen alone", plain
     if config.model_type == "glm4":
         was = modeling_glm4.apply_rotary_pos_emb
         modeling_glm4.apply_rotary_pos_emb = modeling_phi3.apply_rotary_pos_emb
@@ -289,6 +306,19 @@ def ablations(model, folder):
     ):
         if any(part in n for n in present):
             yield f"{part} weight", zeroed(f"{part}.weight", 0.0 if gemma else 1.0)
+
+
+def glu_of(experts, gate_up):
+    """What the 1 that gpt-oss adds to ups is worth."""
+    gate = gate_up[..., ::2].clamp(max=experts.limit)
+    return gate * torch.sigmoid(gate * experts.alpha)
+
+
+def shares_of_all(router, x):
+    """A router of gpt-oss whose shares are a softmax over all experts."""
+    scores = torch.nn.functional.linear(x, router.weight, router.bias)
+    shares, chosen = torch.topk(scores.softmax(-1), router.top_k, dim=-1)
+    return scores, shares, chosen
 
 
 def check_ablations(model, folder, cases):

@@ -235,6 +235,24 @@ FAMILIES = {
             rope_parameters=dict(rope_type="default", rope_theta=10000.0),
         ),
     ),
+    # Sizes of whole blocks of MXFP4: the experts' weights are such numbers (see gguf_goldens.py).
+    "gpt-oss": (
+        "gpt_oss",
+        33,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=3,
+            head_dim=16,
+            intermediate_size=32,
+            sliding_window=16,
+            num_local_experts=6,
+            num_experts_per_tok=3,
+            eos_token_id=[48, 50],
+            rope_parameters=dict(
+                rope_type="yarn", rope_theta=150000.0, factor=4.0, original_max_position_embeddings=40, truncate=False
+            ),
+        ),
+    ),
     "olmo2": (
         "olmo2",
         15,
@@ -399,6 +417,21 @@ SHARDED = {"llama3-sharded": 3}
 CLASSIC = {"llama2", "llama32-tied", "llama-linear", "qwen2"}
 
 
+FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def mxfp4(x):
+    """(x rounded to what MXFP4 has, nibbles, exponents): along the last axis, 32 numbers by one power of two. No zero is
+    negative: GGUF files have none."""
+    blocks = x.reshape(*x.shape[:-1], -1, 32)
+    exponents = blocks.abs().amax(-1, keepdim=True).log2().floor() - 2
+    nibbles = (blocks.abs() / exponents.exp2()).unsqueeze(-1).sub(FP4).abs().argmin(-1)
+    negative = (blocks < 0) & (nibbles > 0)
+    rounded = torch.where(negative, -1, 1) * FP4[nibbles] * exponents.exp2()
+    nibbles = nibbles + 8 * negative
+    return rounded.reshape(x.shape), nibbles.to(torch.uint8), (exponents.squeeze(-1) + 127).to(torch.uint8)
+
+
 def randomize(model, seed):
     """Give every parameter a random value of a size that keeps logits varied and f32 rounding small."""
     gen = torch.Generator().manual_seed(seed)
@@ -411,6 +444,12 @@ def randomize(model, seed):
                 p.copy_((not zero) + 0.5 * noise)
             elif name.endswith(("A_log", "dt_bias")):
                 p.copy_(0.7 * noise - (1.5 if name.endswith("A_log") else 0))
+            elif name.endswith("sinks"):
+                p.copy_(noise + 1)
+            elif name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+                # Gates and ups beyond the limit of 7, and results no larger than those of others.
+                gain = 4.0 if "gate_up" in name else 0.2
+                p.copy_(mxfp4((gain / math.sqrt(p.shape[1]) * noise).transpose(1, 2))[0].transpose(1, 2))
             elif name.endswith("bias"):
                 # Where every layer and norm has them they would make the model say the same whatever it is asked.
                 p.copy_((0.15 if model.config.model_type == "starcoder2" else 0.5) * noise)

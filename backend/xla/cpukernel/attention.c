@@ -42,7 +42,8 @@ static int64_t runs(const struct q_attention *a, int64_t seqs, int64_t longest, 
 q_error *quire_ragged_paged_attention(q_frame *f) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
-	if ((e = q_count(f, 9, 1))) return e;
+	const int sinks = q_args(f) == 10;
+	if ((e = q_count(f, 9 + sinks, 1))) return e;
 	const q_array *q = q_arg(f, 0), *cache = q_arg(f, 1), *slots = q_arg(f, 2), *pages = q_arg(f, 3), *lens = q_arg(f, 4), *starts = q_arg(f, 5),
 		*seqs = q_arg(f, 6), *token_seqs = q_arg(f, 7), *positions = q_arg(f, 8), *out = q_result(f, 0);
 	const int64_t scale_bytes = q_attention_quantized(cache->dtype) ? Q_ATTENTION_SCALE : 0;
@@ -59,9 +60,11 @@ q_error *quire_ragged_paged_attention(q_frame *f) {
 		return q_fail(f, "%lld heads and a cache with %lld vectors a token", (long long)q->dims[1], (long long)cache->dims[2]);
 	}
 	if (!cache->dims[0] || !cache->dims[1] || !pages->dims[1]) return q_fail(f, "the cache has no pages");
+	if (sinks && (e = q_shape(f, q_arg(f, 9), "sinks", Q_F32, q->dims[1]))) return e;
 	double scale, soft_cap;
 	const int64_t vector_bytes = q->dims[2] * q_size(cache->dtype) + scale_bytes;
 	struct q_attention a = {
+		.sinks = sinks ? q_arg(f, 9)->data : NULL,
 		.q = q->data, .cache = cache->data, .out = out->data, .slots = slots->data, .pages = pages->data, .token_seqs = token_seqs->data,
 		.positions = positions->data, .tokens = q->dims[0], .heads = q->dims[1], .kv_heads = kv_heads, .dim = q->dims[2], .page_count = cache->dims[0],
 		.page_size = cache->dims[1], .per_seq = pages->dims[1], .vector_bytes = vector_bytes, .token_bytes = 2 * kv_heads * vector_bytes,

@@ -20,11 +20,12 @@ q_error *quire_zero_pages(q_frame *f);
 q_error *quire_zeros(q_frame *f);
 
 // quire_ragged_paged_attention: q [T, H, D], cache [P, page, 2*KVH, D], slots s32[B], pages s32[B, PP], lens s32[B], starts s32[B+1],
-// seqs s32[], token_seqs s32[T], positions s32[T] -> [T, H, D] of q's type; attributes scale and soft_cap (floats, 0 for no cap), window (integer,
+// seqs s32[], token_seqs s32[T], positions s32[T], and sinks f32[H] if there are any -> [T, H, D] of q's type; attributes scale and soft_cap (floats, 0 for no cap), window (integer,
 // 0 for none), paged (bool).
 //
 // Token t stands at positions[t] of sequence token_seqs[t] (either may be -1: its result is 0) and attends to that sequence's positions
-// up to its own, from the last window ones only if that is not 0: softmax over cap*tanh(q.k*scale/cap) in float32. Position p of sequence b is
+// up to its own, from the last window ones only if that is not 0: softmax over cap*tanh(q.k*scale/cap) in float32. A head's sink is one more score
+// there, of a value of zeros. Position p of sequence b is
 // at place p%page of page pages[b, p/page], or, not paged, at place p of page slots[b]. H is a multiple of KVH; D is any; the types are f32,
 // bf16 or f16, and the cache's also those of quire_kv_update. The tokens of one sequence stand together. lens, starts and seqs say the same in the form that other backends' kernels want.
 //

@@ -427,8 +427,8 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			float *to = s.query + (h * rows + r) * padded;
 			unpack(from, a->type, dim, padded, to);
 			for (int64_t d = 0; d < padded; d++) to[d] *= a->scale;
-			s.max[h * rows + r] = -INFINITY;
-			s.total[h * rows + r] = 0;
+			s.max[h * rows + r] = a->sinks ? a->sinks[(t->head + h) * group + r % group] : -INFINITY;
+			s.total[h * rows + r] = a->sinks ? 1 : 0; // the sink's own weight
 		}
 	}
 	memset(s.sum, 0, t->heads * rows * s.padded * sizeof(float));

@@ -26,6 +26,7 @@ struct q_attention {
 	int paged;
 	int64_t window;
 	float scale, soft_cap;
+	const float *sinks; // [heads], or NULL
 	const struct q_attention_task *tasks;
 	_Atomic int failed; // some task found no memory
 };

@@ -105,6 +105,8 @@ q_error *q_device(q_frame *f, int *device) {
 	return e;
 }
 
+int64_t q_args(const q_frame *f) { return f->struct_size < sizeof *f ? 0 : f->args.size; }
+
 q_error *q_count(q_frame *f, int64_t args, int64_t results) {
 	if (f->struct_size < sizeof *f) {
 		return q_fail(f, "the call frame has %zu bytes, this kernel is built for %zu: the plugin's FFI is another version", f->struct_size, sizeof *f);

@@ -42,6 +42,7 @@ int q_skip(q_frame *f);
 
 // q_count checks the number of operands and results, before any of them is looked at.
 q_error *q_count(q_frame *f, int64_t args, int64_t results);
+int64_t q_args(const q_frame *f); // how many there are, where that is not fixed
 const q_array *q_arg(const q_frame *f, int i);
 const q_array *q_result(const q_frame *f, int i);
 

@@ -238,6 +238,7 @@ q_error *quire_linear(q_frame *f) {
 	if (activation < 0 || activation >= Q_ACTIVATIONS) return q_fail(f, "there is no activation %lld", (long long)activation);
 	int scales;
 	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales + bias + residual, 2)) || (e = read_matrix(f, q_arg(f, 1), &m, scales))) return e;
+	if (activation == Q_CLAMPED_SWIGLU && !m.gate_up) return q_fail(f, "activation %lld is of gates and ups", (long long)activation);
 	const q_array *x = q_arg(f, 0), *y = q_result(f, 0), *scratch = q_result(f, 1);
 	if (!is_float(x->dtype) || (y->dtype != x->dtype && y->dtype != Q_F32)) return q_fail(f, "element types %d of x and %d of the result are not supported", x->dtype, y->dtype);
 	if ((e = q_shape(f, x, "x", 0, (int64_t)-1, m.in))) return e;

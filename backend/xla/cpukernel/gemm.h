@@ -16,8 +16,8 @@
 
 enum { Q_TURN = 16 };
 
-// Activations, numbered as package linear does.
-enum { Q_NONE, Q_SILU, Q_GELU_TANH, Q_GELU, Q_RELU_SQUARED, Q_ACTIVATIONS };
+// Activations, numbered as package linear does. Q_CLAMPED_SWIGLU is of gates and ups together.
+enum { Q_NONE, Q_SILU, Q_GELU_TANH, Q_GELU, Q_RELU_SQUARED, Q_CLAMPED_SWIGLU, Q_ACTIVATIONS };
 
 // The kernel's own shape of a packed matrix at the level in use, by its element type (Q_F32, Q_BF16, Q_F16, Q_S8).
 typedef struct {

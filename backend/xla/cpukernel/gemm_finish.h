@@ -91,6 +91,17 @@ static inline v16 gelu(v16 x) {
 	return v16_fma(negative, tail, v16_fnma(positive, tail, positive));
 }
 
+// clamped_swiglu is g / (1 + exp(-1.702 g)) * (u + 1), where g is the gate but at most 7 and u the up within -7 and 7. What is not a number stays
+// so.
+static inline v16 clamped_swiglu(v16 gate, v16 up) {
+	const v16 zero = v16_set(0), one = v16_set(1), least = v16_set(-7);
+	gate = v16_sub(zero, v16_max(least, v16_sub(zero, gate)));
+	up = v16_max(least, v16_sub(zero, v16_max(least, v16_sub(zero, up))));
+	v16 positive = v16_keep(gate, zero), negative = v16_sub(gate, positive);
+	v16 e = v16_exp(v16_mul(v16_sub(negative, positive), v16_set(1.702f)));
+	return v16_mul(v16_div(v16_fma(negative, e, positive), v16_add(one, e)), v16_add(up, one));
+}
+
 ALWAYS v16 activate(v16 x, int activation) {
 	switch (activation) {
 	case Q_SILU: return silu(x);
@@ -124,7 +135,7 @@ ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_
 			v16 u = v16_load(sums + up);
 			if (l->scales) u = v16_mul(u, scales[1]);
 			if (l->bias) u = v16_add(u, bias[1]);
-			y = v16_mul(activate(y, activation), u);
+			y = activation == Q_CLAMPED_SWIGLU ? clamped_swiglu(y, u) : v16_mul(activate(y, activation), u);
 		} else {
 			y = activate(y, activation);
 		}

@@ -229,6 +229,7 @@ q_error *quire_experts(q_frame *f) {
 		(e = q_bool(f, "scales", &scales)) || (e = q_bool(f, "bias", &bias)) || (e = q_bool(f, "residual", &residual)) ||
 		(e = q_int(f, "up_blocks", &up_blocks)) || (e = q_int(f, "down_blocks", &down_blocks))) return e;
 	if (activation < 0 || activation >= Q_ACTIVATIONS) return q_fail(f, "there is no activation %lld", (long long)activation);
+	if (activation == Q_CLAMPED_SWIGLU && !gate_up) return q_fail(f, "activation %lld is of gates and ups", (long long)activation);
 	if ((e = q_count(f, 6 + 2 * scales + 2 * bias + residual, 2))) return e;
 	if (q_arg(f, 1)->rank != 2 || q_arg(f, 4)->rank < 1) return q_fail(f, "experts has %lld dimensions and weights have %lld, want 2 and 4 or 5", (long long)q_arg(f, 1)->rank, (long long)q_arg(f, 4)->rank);
 	m.a_row = q_arg(f, 1)->dims[1];

@@ -1,0 +1,129 @@
+package models
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/models/arch"
+)
+
+// expert makes the tensor of one expert of the one that has those of all.
+func (t *tensor) expert(want arch.Tensor) (*tensor, error) {
+	f, transposed, shape := want.Fused, want.Fused.Transposed, want.FusedShape()
+	if transposed && t.stored == mxfp4 { // its blocks lie along inputs
+		transposed, shape[1], shape[2] = false, shape[2], shape[1]
+	}
+	if !slices.Equal(t.shape, shape) {
+		return nil, fmt.Errorf("tensor %s has shape %v, but the config implies %v", f.Name, t.shape, shape)
+	}
+	if t.decode == nil || t.packed != nil || transposed && t.blockLen > 1 || shape[len(shape)-1]%t.blockLen != 0 {
+		return nil, fmt.Errorf("tensor %s: %w", f.Name, arch.Unsupported("F32, BF16, F16 and MXFP4 are", "dtype %s",
+			t.stored))
+	}
+	one := t.rows(want.Expert, 1)
+	one.shape = one.shape[1:]
+	if f.Step == 1 && !transposed {
+		return one.rows(f.First, want.Shape[0]), nil
+	}
+	return one.strided(f.First, f.Step, want.Shape, transposed), nil
+}
+
+// strided is rows, or columns if transposed, of a tensor from one on, step apart, as a tensor of a shape.
+func (t *tensor) strided(first, step int, shape []int, transposed bool) *tensor {
+	out := *t
+	out.shape, out.native, out.scattered = shape, dtypes.InvalidDType, true
+	_, width := out.matrix()
+	out.unit = width
+	decode := t.decode
+	out.decode = func(dst []float32, from int) {
+		for row := from / width; len(dst) > 0; row++ {
+			decode(dst[:width], (first+row*step)*width)
+			dst = dst[width:]
+		}
+	}
+	if unpack := t.unpack; unpack != nil { // of one row, or of a part of it
+		out.unpack = func(to *blocks.Rows, from int) { unpack(to, (first+from/width*step)*width+from%width) }
+	}
+	if transposed {
+		_, columns := t.matrix()
+		out.unpack = nil
+		out.decode = func(dst []float32, from int) {
+			rows := len(dst) / width
+			run := make([]float32, (rows-1)*step+1)
+			for i := range width {
+				decode(run, i*columns+first+from/width*step)
+				for row := range rows {
+					dst[row*width+i] = run[row*step]
+				}
+			}
+		}
+	}
+	return &out
+}
+
+// mxfp4 is blocks of 32 numbers of 4 bits with an exponent each.
+const mxfp4 = "MXFP4"
+
+// joinMXFP4 makes tensors NAME of NAME_blocks, [..., inputs/32, 16], and NAME_scales, [..., inputs/32].
+func (c *Checkpoint) joinMXFP4() error {
+	const blocksSuffix, scalesSuffix = "_blocks", "_scales"
+	for name, b := range c.tensors {
+		at := len(name) - len(blocksSuffix)
+		if at <= 0 || name[at:] != blocksSuffix || b.stored != "U8" {
+			continue
+		}
+		s := c.tensors[name[:at]+scalesSuffix]
+		if s == nil {
+			return fmt.Errorf("tensor %s is there, and %s is missing", name, name[:at]+scalesSuffix)
+		}
+		n := len(b.shape) - 1
+		if n < 2 || b.shape[n] != 16 || !slices.Equal(b.shape[:n], s.shape) || s.stored != "U8" {
+			return fmt.Errorf("tensors %s and %s have shapes %v and %v, which do not belong together", name,
+				name[:at]+scalesSuffix, b.shape, s.shape)
+		}
+		t := *b
+		t.shape = slices.Clone(b.shape[:n])
+		t.shape[n-1] *= 32
+		t.stored, t.unit, t.blockLen, t.blockBytes, t.beside = mxfp4, 32, 32, 16, []*tensor{s}
+		s.blockBytes = 1
+		t.decode = func(dst []float32, first int) { decodeMXFP4(dst, b.data[first/2:], s.data[first/32:]) }
+		t.release = func() { b.release(); s.release() }
+		c.tensors[name[:at]] = &t
+		delete(c.tensors, name)
+		delete(c.tensors, name[:at]+scalesSuffix)
+	}
+	return nil
+}
+
+// decodeMXFP4 makes numbers of nibbles, the low one of a byte first, and of a scale's exponent for each 32.
+func decodeMXFP4(dst []float32, nibbles, exponents []byte) {
+	for ; len(dst) > 0; dst, nibbles, exponents = dst[32:], nibbles[16:], exponents[1:] {
+		bits := uint32(exponents[0]) << 23
+		if bits == 0 {
+			bits = 1 << 22 // 2^-127
+		}
+		scale := math.Float32frombits(bits)
+		for i, q := range nibbles[:16] {
+			dst[2*i], dst[2*i+1] = scale*fp4[q&15], scale*fp4[q>>4]
+		}
+	}
+}
+
+// fp4 are the numbers of 4 bits: a sign, 2 bits of exponent and one of mantissa.
+var fp4 = [16]float32{0, .5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -.5, -1, -1.5, -2, -3, -4, -6}
+
+// storedBytes is what the tensor takes in its file.
+func (t *tensor) storedBytes() int64 {
+	n := int64(len(t.data))
+	if t.scattered {
+		n = int64(t.elements() / t.blockLen * t.blockBytes)
+	}
+	for _, b := range t.beside {
+		n += int64(t.elements() / t.blockLen * b.blockBytes)
+	}
+	return n
+}

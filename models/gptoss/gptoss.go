@@ -1,0 +1,100 @@
+// Package gptoss has the decoder of gpt-oss: a mixture whose experts have biases and clamped gates, attention sinks,
+// and a window in every second layer.
+package gptoss
+
+import (
+	"fmt"
+
+	"github.com/quire/quire/models/arch"
+)
+
+// Decoder is GptOssForCausalLM.
+var Decoder = arch.Decoder{
+	Class: "GptOssForCausalLM", ModelType: "gpt_oss", Names: names, Norm: arch.Norm{Wide: true},
+	Quantized: []string{"mxfp4"},
+	GGUF: arch.GGUF{Architecture: "gpt-oss", Experts: true,
+		Keys: []string{"attention.sliding_window", "attention.sliding_window_pattern"}},
+	Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 131072, HeadDim: 64, Eps: 1e-5, Theta: 150000, BOS: -1,
+		Sizes: map[string]int{"vocab_size": 201088, "hidden_size": 2880, "intermediate_size": 2880,
+			"num_hidden_layers": 36, "num_attention_heads": 64}},
+	JSON: readJSON, Metadata: readMetadata,
+}
+
+var names = arch.LlamaNames.With(arch.Names{
+	arch.MLPNorm:       {HF: "post_attention_layernorm", GGUF: "post_attention_norm"},
+	arch.Sinks:         {HF: "self_attn.sinks", GGUF: "attn_sinks"},
+	arch.Router:        {HF: "mlp.router", GGUF: "ffn_gate_inp"},
+	arch.ExpertsGateUp: {HF: "mlp.experts.gate_up_proj"},
+	arch.ExpertsDown:   {HF: "mlp.experts.down_proj"},
+})
+
+// Where a config does not say otherwise.
+const (
+	window  = 128
+	pattern = 2 // the last layer of so many attends to all
+)
+
+func readJSON(j *arch.JSON, c *arch.Config) error {
+	if err := j.Require("hidden_act", "silu"); err != nil {
+		return err
+	}
+	for key, want := range map[string]float64{"swiglu_limit": 7, "swiglu_alpha": 1.702} {
+		if is := j.Float(key, want); is != want {
+			return arch.Unsupported(fmt.Sprintf("%g is", want), "%s %g", key, is)
+		}
+	}
+	window, err := j.Window(window)
+	if err != nil {
+		return err
+	}
+	if window == 0 {
+		return arch.Unsupported("", "sliding_window null in a %s", c.Architecture)
+	}
+	sliding, err := j.SlidingLayers(c)
+	if err != nil {
+		return err
+	}
+	if sliding == nil {
+		sliding = arch.AllButEvery(pattern, c.NumLayers)
+	}
+	if !j.Has("rope_scaling") && !j.Has("rope_parameters") {
+		c.Ropes[arch.FullRope].Scaling = arch.Yarn(32, 4096, false)
+	}
+	setLayers(c, window, sliding, j.Bool("attention_bias", true))
+	mixture := arch.Experts{Count: j.Int("num_local_experts", j.Int("num_experts", 128)),
+		Chosen: j.Int("num_experts_per_tok", 4), Size: c.IntermediateSize, Renormalize: true, Bias: true,
+		Fused: arch.FusedTurns}
+	for i := range c.Layers {
+		c.Layers[i].Experts = mixture
+	}
+	return nil
+}
+
+func readMetadata(m *arch.Metadata, c *arch.Config) error {
+	sliding, err := m.SlidingLayers(c, pattern)
+	if err != nil {
+		return err
+	}
+	if s := c.Ropes[arch.FullRope].Scaling; s != nil {
+		s.Truncate = false // as in the models; the format has no key for it
+	}
+	m.EndsAt(c, "<|call|>") // as generation_config.json says; the format has one key, which is of <|return|>
+	setLayers(c, m.Int("attention.sliding_window", window), sliding, m.HasTensor("blk.0.attn_q.bias"))
+	if err := m.Experts(c, true); err != nil {
+		return err
+	}
+	for i := range c.Layers {
+		c.Layers[i].Experts.Bias = true
+	}
+	return nil
+}
+
+func setLayers(c *arch.Config, window int, sliding []bool, bias bool) {
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		l.QKVBias, l.OBias, l.Sinks, l.Activation = bias, bias, true, arch.ClampedSwiGLU
+		if sliding[i] {
+			l.Window = window
+		}
+	}
+}
