@@ -53,9 +53,32 @@ func TestWeightsForAccelerators(t *testing.T) {
 	}
 }
 
+// Quantized safetensors are read as they are too.
+func TestQuantizedForAccelerators(t *testing.T) {
+	testenv.Slow(t)
+	for name, quantization := range map[string]map[string]any{
+		"gptq": {"quant_method": "gptq", "bits": 4, "group_size": 128},
+		"fp8":  {"quant_method": "fp8", "weight_block_size": []int{128, 128}},
+	} {
+		for _, topology := range []string{"v5e:1x1", "h200:1"} {
+			t.Run(name+" "+topology, func(t *testing.T) {
+				model := enlarged(t, "llama3", 32<<10, func(c map[string]any) {
+					c["quantization_config"] = quantization
+				})
+				if !model.Blocks("model.layers.0.mlp.up_proj.weight").Is() {
+					t.Fatal("random weights are not quantized")
+				}
+				cfg := Config{Model: model, Backend: testenv.Topology(t, topology), DType: dtypes.BFloat16, MaxSeqs: 64,
+					KVMemory: 256 << 20, Weights: WeightsAuto}
+				checkMoves(t, cfg, precompiled(t, cfg, "init", device.Run))
+			})
+		}
+	}
+}
+
 // enlarged is a tiny checkpoint's model with random weights, heads as large as those that are published, and so many
 // activations within a layer's MLP, or of all experts of a layer.
-func enlarged(t *testing.T, family string, intermediate int) *models.Checkpoint {
+func enlarged(t *testing.T, family string, intermediate int, changes ...func(map[string]any)) *models.Checkpoint {
 	t.Helper()
 	text, err := os.ReadFile(testenv.Path("testdata", "models", family, "config.json"))
 	if err != nil {
@@ -66,6 +89,9 @@ func enlarged(t *testing.T, family string, intermediate int) *models.Checkpoint 
 		t.Fatal(err)
 	}
 	enlarge(config, intermediate)
+	for _, change := range changes {
+		change(config)
+	}
 	if inner, ok := config["text_config"].(map[string]any); ok {
 		enlarge(inner, intermediate)
 	}

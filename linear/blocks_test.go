@@ -27,8 +27,12 @@ func (l layer) inBlocks(f blocks.Format, seed uint64) layer {
 		r.Quants[i] = uint8(random.IntN(1 << f.Bits))
 	}
 	for i := range r.Quants {
-		if f.E4M3 { // below 4, so that few numbers do not outweigh all others
-			r.Quants[i] = r.Quants[i]&0x87 | uint8(random.IntN(9))<<3
+		if f.E4M3 { // below 32; small ones only where float16 has them
+			least := 4
+			if l.dtype == dtypes.Float32 {
+				least = 0
+			}
+			r.Quants[i] = r.Quants[i]&0x87 | uint8(least+random.IntN(12-least))<<3
 		}
 	}
 	for i := range r.GroupScales {

@@ -53,7 +53,7 @@ func TestMemoryOfQuantized(t *testing.T) {
 		stored := c.StoredBytes()
 		t.Logf("%d bytes of %d that are stored: %.3f", bytes, stored, float64(bytes)/float64(stored))
 		inOrder := strings.HasSuffix(name, "order")
-		if inOrder != (float64(bytes) > 1.1*float64(stored)) || inOrder != (floats > 2) {
+		if inOrder != (float64(bytes) > 1.1*float64(stored)) || inOrder != (floats > 0) {
 			t.Errorf("%d bytes are held of %d that are stored, %d matrices as floats", bytes, stored, floats)
 		}
 	})
