@@ -12,20 +12,21 @@ import (
 	"github.com/quire/quire/models"
 )
 
-// With keys and values of 8 bits a TPU's programs have attention's plain form, which says why, and still write no cache
-// anew.
-func TestQuantizedKeysForTPU(t *testing.T) {
+// With keys and values of 8 bits the programs for TPU and GPU have attention's plain form, and the reason is told; they
+// still write no cache anew.
+func TestQuantizedKeysForAccelerators(t *testing.T) {
 	testenv.Slow(t)
 	for _, c := range []struct {
-		kv     dtypes.DType
-		layers string
-		model  models.Config
+		topology string
+		kv       dtypes.DType
+		layers   string
+		model    models.Config
 	}{
-		{dtypes.Int8, LayersUnrolled, heads128}, {dtypes.Int8, LayersLoop, heads64},
-		{dtypes.F8E4M3FN, LayersLoop, heads128},
+		{"v5e:1x1", dtypes.Int8, LayersUnrolled, heads128}, {"v5e:1x1", dtypes.Int8, LayersLoop, heads64},
+		{"v5e:1x1", dtypes.F8E4M3FN, LayersLoop, heads128}, {"h200:1", dtypes.Int8, LayersLoop, heads128},
 	} {
-		t.Run(fmt.Sprintf("%s head_dim %d %s", c.kv, c.model.HeadDim, c.layers), func(t *testing.T) {
-			checkPrograms(t, Config{Model: checkedModel(c.model, 1024), Backend: testenv.Topology(t, "v5e:1x1"),
+		t.Run(fmt.Sprintf("%s %s head_dim %d %s", c.topology, c.kv, c.model.HeadDim, c.layers), func(t *testing.T) {
+			checkPrograms(t, Config{Model: checkedModel(c.model, 1024), Backend: testenv.Topology(t, c.topology),
 				DType: dtypes.BFloat16, KVDType: c.kv, MaxSeqs: 64, PageSize: 64, KVMemory: 256 << 20,
 				Layers: c.layers})
 		})
