@@ -6,8 +6,8 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// A flat quantized cache is for TPUs, whose compiler turns an array of bytes around to write tokens to it. So a token is
-// words of 32 bits: first its bytes, then its scales, then zeros up to whole registers. Byte i of word j is byte
+// A flat quantized cache is for TPUs, whose compiler turns an array of bytes around to write tokens to it. So a token
+// is words of 32 bits: first its bytes, then its scales, then zeros up to whole registers. Byte i of word j is byte
 // i*byteWords + j of the token, so that words are taken apart and put together without moving numbers between lanes.
 
 // byteWords is how many words the bytes of a token take.
