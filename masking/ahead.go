@@ -120,8 +120,8 @@ func (a *Arena) step() (isNew, more bool) {
 		s = c.of()
 	}
 	s.likely = 0
-	row := a.rowOf(s)
-	if isNew = row == Unknown; isNew {
+	row, used := a.rowOf(s), a.used
+	if row == Unknown || a.info[row] == 0 {
 		if c.isFull() {
 			return false, true
 		}
@@ -129,6 +129,7 @@ func (a *Arena) step() (isNew, more bool) {
 		if row, got = a.place(c.at); got != placed {
 			return false, got == failed
 		}
+		isNew = a.used > used
 	}
 	if !s.seen {
 		s.seen = true

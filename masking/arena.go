@@ -104,6 +104,7 @@ func (a *Arena) Place(readers []*Reader) ([]int32, error) {
 		switch {
 		case got == placed:
 			a.present = slices.Clone(rows)
+			a.linkPassed(readers)
 			return rows, nil
 		case got == failed:
 			if err := a.renew(readers); err != nil {
@@ -130,6 +131,20 @@ func (a *Arena) placeAll(readers []*Reader) (rows []int32, got placing) {
 	return rows, got
 }
 
+// linkPassed gives rows to the states that readers passed since they were placed last, as long as there is room. Others
+// that come the same way would be stopped there again.
+func (a *Arena) linkPassed(readers []*Reader) {
+	for _, r := range readers {
+		for _, state := range r.passed {
+			if r.isFull() {
+				break
+			}
+			a.link(at{r.Machine, state})
+		}
+		r.passed = r.passed[:0]
+	}
+}
+
 // rowOf is the row of a state, Unknown where it has none.
 func (a *Arena) rowOf(s *state) int32 {
 	if s.filling != a.filling {
@@ -147,8 +162,32 @@ const (
 	failed         // the machine ran out of memory
 )
 
-// place is the row of a state, a new one if need be.
+// place is the row of a state with its mask, a new one if need be.
 func (a *Arena) place(of at) (int32, placing) {
+	row, got := a.link(of)
+	if got != placed || a.info[row] != 0 {
+		return row, got
+	}
+	if !a.meetMask(of) {
+		return Unknown, failed
+	}
+	s := of.of()
+	if s.mask == noMask {
+		return row, placed
+	}
+	mask, ok := a.placeMask(s.mask)
+	if !ok {
+		return Unknown, noRoom
+	}
+	if a.info[row] = 2 * (mask + 1); s.end {
+		a.info[row]++
+	}
+	a.dirty(row)
+	return row, placed
+}
+
+// link is the row of a state, a new one if need be. A new one has no mask: rows may pass there, and can not draw.
+func (a *Arena) link(of at) (int32, placing) {
 	s := of.of()
 	if row := a.rowOf(s); row != Unknown {
 		return row, placed
@@ -156,25 +195,15 @@ func (a *Arena) place(of at) (int32, placing) {
 	if a.used == a.States {
 		return Unknown, noRoom
 	}
-	if !a.meet(of) {
+	if !a.meetFollowers(of) {
 		return Unknown, failed
 	}
 	row := int32(a.used)
-	if s.mask != noMask {
-		mask, ok := a.placeMask(s.mask)
-		if !ok {
-			return Unknown, noRoom
-		}
-		a.info[row] = 2 * (mask + 1)
-		if s.end {
-			a.info[row]++
-		}
-	}
 	a.used++
-	s.row, a.of[row] = row, of
+	s.row, a.of[row], a.info[row] = row, of, 0
 	a.fill(row)
 	for _, before := range s.lacks {
-		a.link(before, of.State)
+		a.lead(before, of.State)
 	}
 	s.lacks = nil
 	return row, placed
@@ -199,8 +228,8 @@ func (a *Arena) fill(row int32) {
 	a.dirty(row)
 }
 
-// link says that a state that follows a row has a row now.
-func (a *Arena) link(row, follower int32) {
+// lead says that a state that follows a row has a row now.
+func (a *Arena) lead(row, follower int32) {
 	at := a.of[row]
 	s := at.of()
 	group := uint16(1 + slices.Index(s.follow, follower))

@@ -248,6 +248,33 @@ func TestAhead(t *testing.T) {
 	})
 }
 
+// States that a text passes are placed too, so that others that come the same way are not stopped there.
+func TestPassedStatesAreLinked(t *testing.T) {
+	a := masking.New(sizes)
+	at := a.Start(machine(t, &dfa{[][3]int32{{1, -1, -1}, {-1, 2, -1}, {-1, -1, 0}}, []bool{true, true, true}}))
+	if _, err := a.Place([]*masking.Reader{at}); err != nil {
+		t.Fatal(err)
+	}
+	a.Take()
+	a.Walk(at, []byte("ab"))
+	if _, err := a.Place([]*masking.Reader{at}); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := a.Take()
+	row := func(i int) []int32 { return p.Next[i*masking.Width:][:masking.Width] }
+	first := slices.Index(p.States, 1)
+	if first < 0 || row(first)['a'] == masking.Unknown {
+		t.Fatalf("the patch writes rows %v: the first leads nowhere", p.States)
+	}
+	passed := slices.Index(p.States, row(first)['a'])
+	if passed < 0 || p.Info[passed] != 0 || row(passed)['b'] == masking.Unknown {
+		t.Fatalf("the patch writes rows %v with %v: the state between has no row, or a mask", p.States, p.Info)
+	}
+	if last := slices.Index(p.States, row(passed)['b']); last < 0 || p.Info[last] == 0 {
+		t.Errorf("the patch writes rows %v with %v: the last has no mask", p.States, p.Info)
+	}
+}
+
 // A state that gets its row late is linked from those before it, so that no row is stopped there twice.
 func TestLateStatesAreLinked(t *testing.T) {
 	a := masking.New(sizes)

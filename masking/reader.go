@@ -6,9 +6,10 @@ import "fmt"
 // anew comes to where the other one stood.
 type Reader struct {
 	at
-	read []byte
-	lost bool // the machine ran out of memory behind the text: where it stands is not known
-	err  error
+	read   []byte
+	passed []int32 // states that had no row, since it was placed last
+	lost   bool    // the machine ran out of memory behind the text: where it stands is not known
+	err    error
 }
 
 // Err says that the text alone takes more memory than an automaton may take. No token may follow it.
@@ -49,8 +50,12 @@ func (a *Arena) Walk(r *Reader, symbols []byte) bool {
 		return true
 	}
 	for _, symbol := range symbols {
-		if s := r.at.of(); s.shape != nil {
+		s := r.at.of()
+		if s.shape != nil {
 			s.shape.note(symbol)
+		}
+		if a.rowOf(s) == Unknown {
+			r.passed = append(r.passed, r.State)
 		}
 		if r.State = r.Next(r.State, symbol); r.State == Dead {
 			break
@@ -112,7 +117,7 @@ func (a *Arena) carry(m *Machine, readers []*Reader) error {
 		case failed && n == 0:
 			r := readers[0]
 			r.err = fmt.Errorf("its %d bytes: %w", len(r.read), m.Automaton.Memory().Err)
-			r.at, r.lost = at{a.nothing, 0}, false
+			r.at, r.passed, r.lost = at{a.nothing, 0}, nil, false
 			readers = readers[1:]
 		case failed: // the last one gets a machine of its own
 			readers[0], readers[n] = readers[n], readers[0]
@@ -127,7 +132,7 @@ func (a *Arena) carry(m *Machine, readers []*Reader) error {
 // reread takes a reader through its text in a machine, and finds what follows it. It returns false where the machine
 // runs out of memory.
 func (a *Arena) reread(r *Reader, m *Machine) bool {
-	r.at, r.lost = at{m, m.Automaton.Start()}, false
+	r.at, r.passed, r.lost = at{m, m.Automaton.Start()}, r.passed[:0], false
 	for _, symbol := range r.read {
 		if r.State = r.Next(r.State, symbol); r.State == Dead {
 			return false

@@ -107,8 +107,8 @@ func (gr *Graphs) numWaits(st state) *Node {
 }
 
 // mostWaited is how many tokens the slots that wait may have missed when a call returns for them. A call has a price,
-// and so has a slot that draws nothing.
-func (p Sizes) mostWaited() int { return p.MaxSeqs / 4 }
+// about that of a twelfth of a step on CPUs, and so has a slot that draws nothing.
+func (p Sizes) mostWaited() int { return p.MaxSeqs / 8 }
 
 // holdBack leaves the tokens of slots that wait in the queue, and takes them from next, i32[R], see tokenqueue.Queue.
 // after is the queue where a step takes the others of next.
