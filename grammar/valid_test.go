@@ -2,6 +2,7 @@ package grammar_test
 
 import (
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -111,6 +112,10 @@ func validator(schema string) *jsonschema.Schema {
 	}
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
+	for _, name := range []string{"semver", "period"} { // which no draft has: annotations
+		c.RegisterFormat(&jsonschema.Format{Name: name, Validate: func(any) error { return nil }})
+	}
+	c.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) { return regexp.Compile(spaces(pattern)) })
 	if c.AddResource("quire.json", doc) != nil {
 		return nil
 	}
@@ -119,6 +124,43 @@ func validator(schema string) *jsonschema.Schema {
 		return nil
 	}
 	return s
+}
+
+// spaces has the white space of ECMAScript in a pattern, of which package regexp has that of ASCII alone.
+func spaces(pattern string) string {
+	const all = `\s\v\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}`
+	var b strings.Builder
+	inside := false
+	for i := 0; i < len(pattern); i++ {
+		switch c := pattern[i]; {
+		case c == '\\' && i+1 < len(pattern):
+			i++
+			switch of := pattern[i]; {
+			case of == 's' && inside:
+				b.WriteString(all)
+			case of == 's':
+				b.WriteString("[" + all + "]")
+			case of == 'S' && !inside:
+				b.WriteString("[^" + all + "]")
+			default:
+				b.Write([]byte{'\\', of})
+			}
+			continue
+		case c == '[':
+			inside = true
+		case c == ']':
+			inside = false
+		}
+		b.WriteByte(pattern[i])
+	}
+	return b.String()
+}
+
+// validates asks a validator about a value. It returns false where the validator fails: it can not compare numbers of
+// very many digits.
+func validates(v *jsonschema.Schema, value any) (asked bool, err error) {
+	defer func() { asked = recover() == nil }()
+	return true, v.Validate(value)
 }
 
 // check draws texts and asks the validator. It returns how many it asked about.
@@ -146,8 +188,12 @@ func check(t *testing.T, name, schema string, o grammar.Options, texts int) int 
 			t.Errorf("%s: %q is not JSON: %v", name, text, err)
 			continue
 		}
+		asked, err := validates(v, value)
+		if !asked {
+			continue
+		}
 		n++
-		if err := v.Validate(value); err != nil {
+		if err != nil {
 			t.Errorf("%s: %s is not valid: %v", name, text, err)
 			return n
 		}
