@@ -23,9 +23,9 @@ const mostBreakers = 64
 // breakersOf are the breakers of a request with DRY, nil where it has none.
 func (e *Engine) breakersOf(r *Request) (*sampling.Breakers, error) {
 	if s := r.Sampling; s.DRYPenaltyLastN < 0 && e.plan.MaxModelLen > parameter.MaxDRYLastN {
-		return nil, invalid("dry_penalty_last_n", "dry_penalty_last_n is -1, which looks at a whole sequence, and one may "+
-			"have %d tokens (see `max-model-len`), but at most %d are looked at: give a number", e.plan.MaxModelLen,
-			parameter.MaxDRYLastN)
+		return nil, invalid("dry_penalty_last_n", "dry_penalty_last_n is -1, which looks at a whole sequence, and "+
+			"one may have %d tokens (see `max-model-len`), but at most %d are looked at: give a number",
+			e.plan.MaxModelLen, parameter.MaxDRYLastN)
 	}
 	if len(r.DRYSequenceBreakers) == 0 && len(r.DRYBreakers) == 0 {
 		return nil, nil
@@ -53,8 +53,8 @@ func (e *Engine) newBreakers(r *Request) (*sampling.Breakers, error) {
 	for _, s := range r.DRYBreakers {
 		for _, token := range s {
 			if token < 0 || token >= vocab {
-				return nil, invalid("dry_sequence_breakers", "a breaker of DRY has token %d, the vocabulary has 0 to %d",
-					token, vocab-1)
+				return nil, invalid("dry_sequence_breakers", "a breaker of DRY has token %d, the vocabulary has 0 to "+
+					"%d", token, vocab-1)
 			}
 		}
 		if len(s) == 0 || !addBreaker(b, s[0], s[1:]) {
@@ -70,11 +70,12 @@ func (e *Engine) newBreakers(r *Request) (*sampling.Breakers, error) {
 	return b, nil
 }
 
-// addBreakersOf adds the tokens that a text is, as llama.cpp has it: each token that has the text within its own; and
+// addBreakersOf adds the tokens that a text is, as llama.cpp has it: each token that has the text within its own, and
 // each that ends with a beginning of it, followed by the tokens of its rest.
 func (e *Engine) addBreakersOf(b *sampling.Breakers, text string) error {
 	refuse := func(format string, args ...any) error {
-		return invalid("dry_sequence_breakers", "dry_sequence_breakers has %q, "+format, append([]any{text}, args...)...)
+		return invalid("dry_sequence_breakers", "dry_sequence_breakers has %q, "+format,
+			append([]any{text}, args...)...)
 	}
 	tok := e.cfg.Tokenizer
 	switch {
@@ -83,7 +84,8 @@ func (e *Engine) addBreakersOf(b *sampling.Breakers, text string) error {
 	case text == "":
 		return refuse("which is empty: leave it out")
 	case len(text) > parameter.MaxDRYBreaker:
-		return refuse("which has more than %d bytes, where llama.cpp cuts it: give a shorter one", parameter.MaxDRYBreaker)
+		return refuse("which has more than %d bytes, where llama.cpp cuts it: give a shorter one",
+			parameter.MaxDRYBreaker)
 	}
 	rests := make([][]int32, len(text)) // by where they begin
 	for i := 1; i < len(text); i++ {
@@ -116,8 +118,8 @@ func (e *Engine) addBreakersOf(b *sampling.Breakers, text string) error {
 					tok.Token(rest[at]))
 			}
 			if !addBreaker(b, token, rest) {
-				return refuse("which together with the others is more than %d sequences of tokens: give fewer or shorter "+
-					"ones", sampling.Heads)
+				return refuse("which together with the others is more than %d sequences of tokens: give fewer or "+
+					"shorter ones", sampling.Heads)
 			}
 		}
 	}

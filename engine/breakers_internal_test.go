@@ -24,8 +24,8 @@ func tokenizing(t *testing.T, name string) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Engine{cfg: Config{Tokenizer: tok, Model: &models.Checkpoint{Config: models.Config{VocabSize: tok.VocabSize()}}},
-		plan: Plan{MaxModelLen: 1024}}
+	model := &models.Checkpoint{Config: models.Config{VocabSize: tok.VocabSize()}}
+	return &Engine{cfg: Config{Tokenizer: tok, Model: model}, plan: Plan{MaxModelLen: 1024}}
 }
 
 // What DRY takes from logits is what llama.cpp takes, with breakers as texts, which are single tokens or sequences of
@@ -78,7 +78,8 @@ func TestDRYOfTextsLikeLlamaCpp(t *testing.T) {
 				b := sampling.BreakersOf{Classes: in[5]}
 				rows := Iota(in[0].Graph(), in[6].Shape(), 0)
 				return sampling.Processors{DRY: &sampling.DRY{
-					Histories: sampling.Histories{Tokens: in[1], Matches: in[2], Head: in[3], Limit: in[4]}, Lens: in[6],
+					Histories: sampling.Histories{Tokens: in[1], Matches: in[2], Head: in[3], Limit: in[4]},
+					Lens:      in[6],
 					DRYOf: sampling.DRYOf[*Node, *Node]{Multiplier: in[7], Base: in[8], Allowed: in[9], LastN: in[10],
 						MostPower: in[11]},
 					Breaks: func(tokens *Node) *Node { return b.Break(rows, tokens) }}}.Apply(in[0])

@@ -32,7 +32,8 @@ var featured = []struct {
 	}},
 	{engine.Thinking | engine.Biases, askForThinking},
 	{engine.DRY, askForDRY},
-	{engine.Penalties | engine.MaskedTokens | engine.Biases | engine.Filters | engine.DRY, func(i int, r *engine.Request) {
+	{engine.Penalties | engine.MaskedTokens | engine.Biases | engine.Filters | engine.DRY, func(i int,
+		r *engine.Request) {
 		askForMasks(i, r)
 		askForDRY(i, r)
 		askForThinking(i, r)

@@ -43,8 +43,8 @@ type Request struct {
 	// BadWords are sequences of tokens of which no completion has one: the last token of one does not come behind the
 	// others.
 	BadWords [][]int32
-	// DRYSequenceBreakers are texts, and DRYBreakers sequences of tokens, at which what DRY takes for repeated ends: see
-	// sampling.DRY.
+	// DRYSequenceBreakers are texts, and DRYBreakers sequences of tokens, at which what DRY takes for repeated ends:
+	// see sampling.DRY.
 	DRYSequenceBreakers []string
 	DRYBreakers         [][]int32
 	// IncludeStop ends the text behind the stop string, and not before it.

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// MaxDRYLastN bounds the tokens that DRY looks at, and MaxDRYBreaker the bytes of a text at which repetitions end, which
-// llama.cpp cuts there.
+// MaxDRYLastN bounds the tokens that DRY looks at, and MaxDRYBreaker the bytes of a text at which repetitions end,
+// which llama.cpp cuts there.
 const (
 	MaxDRYLastN   = 8192
 	MaxDRYBreaker = 40
@@ -27,8 +27,8 @@ func (s Sampling) HasDRY() bool { return s.DRYMultiplier > 0 && s.DRYPenaltyLast
 // ofDRY are the entries of the table for DRY, as llama.cpp has it.
 var ofDRY = []Parameter{
 	{Name: "dry_multiplier", From: LlamaCpp, Flag: "dry-multiplier", Placeholder: "X",
-		Note: "subtract X * dry_base ^ (n - dry_allowed_length) from the logit of a token that would repeat what came " +
-			"behind the same n tokens before; 0 is off",
+		Note: "subtract X * dry_base ^ (n - dry_allowed_length) from the logit of a token that would repeat what " +
+			"came behind the same n tokens before; 0 is off",
 		Device: "f32",
 		slot:   field(0, func(s *Set) *float64 { return &s.DRYMultiplier }), limits: limits{max: math.MaxFloat32,
 			text: "a finite float32 number >= 0 (0 is off)"}},

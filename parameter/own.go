@@ -83,9 +83,9 @@ type Sampling struct {
 	// XTCProbability is how often all tokens of at least the probability XTCThreshold are dropped, but for the least
 	// likely of them; 0 is off. Range of both: [0, 1].
 	XTCProbability, XTCThreshold float64
-	// DRYMultiplier, times DRYBase to the power of what a token repeats beyond DRYAllowedLength tokens, is taken from its
-	// logit; 0 is off. DRYPenaltyLastN is how many of the last tokens are looked at, -1 all of them and 0 none. Range:
-	// >= 0; the base >= 1, 0 in Go is 1.75; the last -1 to MaxDRYLastN.
+	// DRYMultiplier, times DRYBase to the power of what a token repeats beyond DRYAllowedLength tokens, is taken from
+	// its logit; 0 is off. DRYPenaltyLastN is how many of the last tokens are looked at, -1 all of them and 0 none.
+	// Range: >= 0; the base >= 1, 0 in Go is 1.75; the last -1 to MaxDRYLastN.
 	DRYMultiplier, DRYBase            float64
 	DRYAllowedLength, DRYPenaltyLastN int
 	// MinTokens bars the tokens that end a completion until it has so many, and stop texts within them. Range: >= 0.

@@ -32,7 +32,8 @@ type DRY struct {
 func SetDRY(rows DRYOf[[]float32, []int32], i int, s Settings, longest int) {
 	base := float32(s.DRYPower())
 	rows.Multiplier[i], rows.Base[i] = float32(s.DRYMultiplier), base
-	rows.Allowed[i], rows.LastN[i], rows.MostPower[i] = int32(s.DRYAllowedLength), int32(s.DRYPenaltyLastN), math.MaxInt32
+	rows.Allowed[i], rows.LastN[i] = int32(s.DRYAllowedLength), int32(s.DRYPenaltyLastN)
+	rows.MostPower[i] = math.MaxInt32
 	if s.DRYPenaltyLastN < 0 {
 		rows.LastN[i] = int32(longest)
 	}

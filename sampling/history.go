@@ -62,7 +62,8 @@ type HistoryOf[Ints any] struct {
 	// many tokens, from each of them on backwards, are those from the newest on backwards; 0 for the newest itself.
 	Tokens  Ints `tree:"apart"`
 	Matches Ints `tree:"apart"`
-	// Head i32[n] is how far back the first token of the last breaker is, and Limit i32[n] how many tokens are behind it.
+	// Head i32[n] is how far back the first token of the last breaker is, and Limit i32[n] how many tokens are behind
+	// the breaker.
 	Head, Limit Ints
 }
 
@@ -75,7 +76,7 @@ type BreakersOf struct {
 	Tails   *Node // i32[n, Heads, MostTail], each backwards and padded with -1
 }
 
-// breaks are the classes of tokens i32[n, K] of rows i32[n] of b, u32[n, K]; 0 of tokens below 0.
+// classes are the classes of tokens i32[n, K] of rows i32[n] of b, u32[n, K]; 0 of tokens below 0.
 func (b BreakersOf) classes(rows, tokens *Node) *Node {
 	words := b.Classes.Shape().Dimensions[1]
 	dims := tokens.Shape().Dimensions
@@ -126,7 +127,8 @@ func (b BreakersOf) Push(h Histories, tokens *Node) Histories {
 	headBack, limit := Min(AddScalar(h.Head, 1), unbroken), Min(AddScalar(h.Limit, 1), unbroken)
 	is := And(LessOrEqual(found, headBack), LessThan(found, unbroken))
 	return Histories{Tokens: list, Matches: Where(all(some), matches, h.Matches),
-		Head: Where(some, Where(is, found, headBack), h.Head), Limit: Where(some, Where(is, ZerosLike(limit), limit), h.Limit)}
+		Head:  Where(some, Where(is, found, headBack), h.Head),
+		Limit: Where(some, Where(is, ZerosLike(limit), limit), h.Limit)}
 }
 
 // History is that of one sequence, on the host.

@@ -46,8 +46,8 @@ func (p Processors) Changes() *Node {
 	return changes
 }
 
-// Apply returns the logits after biases, penalties, DRY and forced tokens, f32[S, V]. Rows without any keep theirs, to the
-// bit.
+// Apply returns the logits after biases, penalties, DRY and forced tokens, f32[S, V]. Rows without any keep theirs, to
+// the bit.
 func (p Processors) Apply(logits *Node) *Node {
 	logits = ConvertDType(logits, dtypes.Float32)
 	if p.Biases != nil {
