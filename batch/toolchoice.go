@@ -37,6 +37,5 @@ func (b *requestBuilder) structure(row *promptset.Row, prompt []int32, set *para
 	if err != nil {
 		return refuse("%w", err)
 	}
-	return parameter.Structure{Kind: parameter.SchemaStructure, Text: form.Schema, Before: form.Before,
-		After: form.After}, nil
+	return parameter.Structure{Kind: parameter.CallStructure, Text: form}, nil
 }

@@ -191,7 +191,7 @@ func each(list []int32, is func(int32) bool) bool {
 }
 
 // keyOf is what equal structures have in common.
-func keyOf(s parameter.Structure) string { return fmt.Sprintf("%s %q %q", s, s.Before, s.After) }
+func keyOf(s parameter.Structure) string { return s.String() }
 
 // compileStructure makes the automaton of a structure.
 func compileStructure(s parameter.Structure) (*grammar.Automaton, error) {
@@ -201,8 +201,9 @@ func compileStructure(s parameter.Structure) (*grammar.Automaton, error) {
 	}
 	switch s.Kind {
 	case parameter.SchemaStructure:
-		o.Before, o.After = s.Before, s.After
 		return grammar.JSONSchema([]byte(s.Text), o)
+	case parameter.CallStructure:
+		return grammar.Alternatives([]byte(s.Text), o)
 	case parameter.ObjectStructure:
 		return grammar.JSONObject(o)
 	case parameter.RegexStructure:

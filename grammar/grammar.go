@@ -76,8 +76,6 @@ type Options struct {
 	Whitespace jsontext.Whitespace // between the parts of the text
 	// AnyOrder lets the properties that a schema lists come in any order. Otherwise they come in the schema's.
 	AnyOrder bool
-	// Before and After stand around the JSON of a schema.
-	Before, After string
 }
 
 // JSONSchema compiles a JSON schema, of draft 2020-12 or one that its $schema names. What can't be said exactly is an
@@ -88,7 +86,7 @@ func JSONSchema(text []byte, o Options) (*Automaton, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := automaton.New(p.B, p.B.Seq(p.B.Text(o.Before), e, p.B.Text(o.After)))
+	a, err := automaton.New(p.B, e)
 	if err != nil {
 		return nil, fmt.Errorf("JSON schema: %w", err)
 	}

@@ -16,8 +16,6 @@ type Structure struct {
 	Text string // the JSON schema, the regular expression, the list of texts as JSON, or the grammar
 	// Compact has no whitespace between the parts of JSON.
 	Compact bool
-	// Before and After are texts that stand around the JSON of a schema. No value of a parameter has them.
-	Before, After string
 	// AnyOrder lets the properties of JSON objects come in any order, not the schema's alone.
 	AnyOrder bool
 }
@@ -33,6 +31,9 @@ const (
 	ChoiceStructure  StructureKind = "choice"
 	GrammarStructure StructureKind = "grammar"
 )
+
+// CallStructure is a call of a tool, as parts of package grammar. No value of a parameter is one.
+const CallStructure StructureKind = "call"
 
 // NewStructure makes a structure of a kind of its value: text, or a list of it.
 func NewStructure(kind StructureKind, value any) (s Structure, err error) {

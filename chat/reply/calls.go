@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/quire/quire/grammar"
 )
 
 // calling is a form of calls of tools.
@@ -16,24 +18,26 @@ type calling struct {
 	// not follow the form has none.
 	parse    func(text string, tools Tools) (calls []ToolCall, rest string, ok bool)
 	idLength int // that the family's templates want ids to have; 0 is any
-	// What one call is, where that is JSON: what stands around an object of name and arguments, and the key of these;
-	// "" for other forms.
-	before, after, argumentsKey string
+	// one is one call of a tool as parts of a text, which parse reads as that call; nil for forms of which that can't be
+	// said.
+	one func(tool tool) ([]grammar.Part, error)
 }
 
 var callings = []calling{
 	{names: []string{"mistral"}, parse: mistral, idLength: 9, marks: []string{toolCalls, callID, callArgs},
-		in: func(template string) bool { return strings.Contains(template, toolCalls) }},
+		one: mistralCall,
+		in:  func(template string) bool { return strings.Contains(template, toolCalls) }},
 	{names: []string{"granite"}, parse: granite, marks: []string{graniteCall},
-		in: func(template string) bool { return strings.Contains(template, graniteCall) }},
+		one: object(graniteCall+"[", "arguments", "]"),
+		in:  func(template string) bool { return strings.Contains(template, graniteCall) }},
 	{names: []string{"hermes", "granite4"}, parse: hermes, marks: []string{callStart, callEnd},
-		before: callStart + "\n", after: "\n" + callEnd, argumentsKey: "arguments",
+		one: object(callStart+"\n", "arguments", "\n"+callEnd),
 		in: func(template string) bool { // others of these marks have XML between them
 			others := []string{functionStart, keyStart, "<tool_calls>", "<invoke"}
 			return strings.Contains(template, callStart) && strings.Contains(template, "arguments") &&
 				!slices.ContainsFunc(others, func(mark string) bool { return strings.Contains(template, mark) })
 		}},
-	{names: []string{"llama3_json"}, parse: llama, marks: []string{pythonTag}, argumentsKey: "parameters",
+	{names: []string{"llama3_json"}, parse: llama, marks: []string{pythonTag}, one: object("", "parameters", ""),
 		in: func(template string) bool {
 			return strings.Contains(strings.ReplaceAll(template, `\`, ""), `{"name": function name, "parameters": `)
 		}},
@@ -42,26 +46,30 @@ var callings = []calling{
 			return strings.Contains(template, channelMark) && strings.Contains(template, callMark)
 		}},
 	{names: []string{"qwen3_coder", "qwen3_xml"}, parse: qwenCoder, marks: []string{callStart, callEnd},
+		one: functionOf(callStart, callEnd),
 		in: func(template string) bool {
 			return strings.Contains(template, callStart) && strings.Contains(template, functionStart)
 		}},
 	{names: []string{"seed_oss"}, parse: seed, marks: []string{seedStart, seedEnd},
-		in: func(template string) bool { return strings.Contains(template, seedStart) }},
+		one: functionOf(seedStart, seedEnd),
+		in:  func(template string) bool { return strings.Contains(template, seedStart) }},
 	{names: []string{"glm45", "glm47"}, parse: glm,
-		marks: []string{callStart, callEnd, keyStart, keyEnd, valueStart, valueEnd},
+		marks: []string{callStart, callEnd, keyStart, keyEnd, valueStart, valueEnd}, one: glmCall,
 		in: func(template string) bool {
 			return strings.Contains(template, callStart) && strings.Contains(template, keyStart)
 		}},
 	{names: []string{"deepseek_v3", "deepseek_v31"}, parse: deepSeek,
-		marks: []string{deepStart, deepEnd, deepCall, deepSep, deepDone},
-		in:    func(template string) bool { return strings.Contains(template, deepCall) }},
+		marks: []string{deepStart, deepEnd, deepCall, deepSep, deepDone}, one: deepSeekCall,
+		in: func(template string) bool { return strings.Contains(template, deepCall) }},
 	{names: []string{"deepseek_v32", "deepseek_v4"}, parse: deepSeekBlock, marks: []string{dsml},
 		in: func(template string) bool { return strings.Contains(template, dsml) }},
 	{names: []string{"kimi_k2"}, parse: kimi, marks: []string{kimiStart, kimiEnd, kimiCall, kimiArgs, kimiDone},
-		in: func(template string) bool { return strings.Contains(template, kimiArgs) }},
+		one: named(kimiStart+kimiCall+functionsOf, ":0"+kimiArgs, kimiDone+kimiEnd),
+		in:  func(template string) bool { return strings.Contains(template, kimiArgs) }},
 	{names: []string{"gemma4"}, parse: gemma, marks: []string{gemmaStart, gemmaEnd, gemmaQuote},
 		in: func(template string) bool { return strings.Contains(template, gemmaStart) }},
-	{names: []string{"phi4_mini_json"}, parse: phi, // whose templates say nothing of calls
+	// Its templates say nothing of calls.
+	{names: []string{"phi4_mini_json"}, parse: phi, one: object(phiCalls+"[", "arguments", "]"),
 		in: func(template string) bool { return strings.Contains(template, "<|/tool|>") }},
 	{names: []string{"olmo3"}, parse: olmo, marks: []string{callsStart, callsEnd},
 		in: func(template string) bool { return strings.Contains(template, callsStart) }},
@@ -137,24 +145,17 @@ func mistral(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 		return calls, before + strings.TrimLeft(list[size:], "\n"), ok
 	}
 	for found {
-		var one string
-		one, behind, found = strings.Cut(behind, toolCalls)
-		brace := strings.IndexByte(one, '{')
-		if brace < 0 {
-			return nil, "", false
-		}
-		c := ToolCall{Name: strings.TrimSuffix(one[:brace], callArgs)}
+		head, _ := cutBefore(behind, "{")
+		raw, size, ok := decodeObject(behind[len(head):])
+		c := ToolCall{Name: strings.TrimSuffix(head, callArgs), Arguments: raw}
 		c.Name, c.ID, _ = strings.Cut(c.Name, callID)
-		if c.Name = strings.TrimSpace(c.Name); c.Name == "" {
+		if c.Name = strings.TrimSpace(c.Name); !ok || c.Name == "" || strings.Contains(head, toolCalls) {
 			return nil, "", false
 		}
-		raw, size, ok := decodeObject(one[brace:])
-		if !ok {
-			return nil, "", false
-		}
-		c.Arguments = raw
 		calls = append(calls, c)
-		before += strings.TrimLeft(one[brace+size:], "\n")
+		var between string
+		between, behind, found = strings.Cut(behind[len(head)+size:], toolCalls)
+		before += strings.TrimLeft(between, "\n")
 	}
 	return calls, before, true
 }

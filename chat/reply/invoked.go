@@ -20,11 +20,10 @@ const (
 // the marks of a section.
 func kimi(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 	before, behind, found := strings.Cut(text, kimiStart)
-	inner, after, _ := strings.Cut(behind, kimiEnd)
 	if !found {
 		return nil, "", false
 	}
-	calls, left, ok := marked(inner, kimiCall, kimiDone, func(text string) (call ToolCall, ok bool) {
+	calls, after, ok := objects(behind, kimiCall, kimiDone, kimiEnd, func(text string) (call ToolCall, ok bool) {
 		id, text, named := strings.Cut(text, kimiArgs)
 		raw, size, isObject := decodeObject(text)
 		id = strings.TrimSpace(id)
@@ -35,10 +34,7 @@ func kimi(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 		return ToolCall{ID: id, Name: name, Arguments: raw},
 			named && isObject && name != "" && strings.TrimSpace(text[size:]) == ""
 	})
-	if !ok || strings.TrimSpace(left) != "" {
-		return nil, "", false
-	}
-	return calls, strings.TrimRight(before, " \n") + strings.TrimLeft(after, " \n"), true
+	return calls, strings.TrimRight(before, " \n") + strings.TrimLeft(after, " \n"), ok
 }
 
 // granite reads <|tool_call|>[{"name": ..., "arguments": {...}}], of Granite 3.

@@ -69,12 +69,14 @@ func marshal(v any) ([]byte, error) {
 type Forms struct {
 	reasoning *thinking
 	calls     *calling
+	template  string // the chat template
 	// KeepReasoning leaves reasoning in the text, where no calls are looked for in it.
 	KeepReasoning bool
 }
 
 // New returns the forms of these names, which may be [Auto] and [None]. template is the model's chat template.
 func New(reasoning, calls, template string) (f Forms, err error) {
+	f.template = template
 	switch reasoning {
 	case None:
 	case Auto:

@@ -4,21 +4,30 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/quire/quire/grammar"
 )
 
-// Required is the form of a completion that is one call: JSON of a schema between two texts.
-type Required struct{ Before, Schema, After string }
+// tool is a tool that a completion may call.
+type tool struct {
+	name       string
+	parameters json.RawMessage // a JSON schema; nil for no arguments
+	template   string          // the model's chat template, of forms that are written in several ways
+}
 
 // Required returns the form of one call of the tools, which are a JSON list as OpenAI has it: of any of them, or of the
-// one that is named. It is an error where the form of calls, or a tool, can't be said exactly.
-func (f *Forms) Required(tools Tools, name string) (r Required, err error) {
+// one that is named. It is JSON that [grammar.Alternatives] compiles, and an error where the form of calls, or a tool,
+// can't be said exactly.
+func (f *Forms) Required(tools Tools, name string) (form string, err error) {
 	switch {
 	case f.calls == nil:
-		return r, errors.New("the chat template has no form of tool calls that Quire knows: --tool-call-parser names " +
-			"one")
-	case f.calls.argumentsKey == "":
-		return r, fmt.Errorf("a call of the form %s has no JSON schema: leave it out", f.calls.names[0])
+		return "", errors.New("the chat template has no form of tool calls that Quire knows: --tool-call-parser " +
+			"names one")
+	case f.calls.one == nil:
+		return "", fmt.Errorf("a call of the form %s has no grammar: leave it out", f.calls.names[0])
 	}
 	var list []struct {
 		Type     string
@@ -28,52 +37,278 @@ func (f *Forms) Required(tools Tools, name string) (r Required, err error) {
 		}
 	}
 	if err := json.Unmarshal([]byte(tools), &list); err != nil {
-		return r, fmt.Errorf("tools: %w", err)
+		return "", fmt.Errorf("tools: %w", err)
 	}
-	var calls []any
-	for _, tool := range list {
-		of := tool.Function
-		if name != "" && of.Name != name {
+	var calls [][]grammar.Part
+	for _, of := range list {
+		t := tool{of.Function.Name, of.Function.Parameters, f.template}
+		if name != "" && t.name != name {
 			continue
 		}
-		if of.Name == "" {
-			return r, errors.New("a tool has no function with a name")
+		if t.name == "" {
+			return "", errors.New("a tool has no function with a name")
 		}
-		arguments, err := argumentsOf(of.Parameters)
+		parts, err := f.calls.one(t)
 		if err != nil {
-			return r, fmt.Errorf("the tool %s: %w", of.Name, err)
+			return "", fmt.Errorf("the tool %s: %w", t.name, err)
 		}
-		calls = append(calls, json.RawMessage(fmt.Sprintf(`{"type": "object", "properties": {"name": {"const": %s}, `+
-			`%q: %s}, "required": ["name", %q], "additionalProperties": false}`, quoted(of.Name), f.calls.argumentsKey,
-			arguments, f.calls.argumentsKey)))
+		calls = append(calls, parts)
 	}
 	if len(calls) == 0 {
 		if name != "" {
-			return r, fmt.Errorf("no tool is called %s", name)
+			return "", fmt.Errorf("no tool is called %s", name)
 		}
-		return r, errors.New("there are no tools")
+		return "", errors.New("there are no tools")
 	}
-	schema, err := marshal(map[string]any{"anyOf": calls})
-	return Required{f.calls.before, string(schema), f.calls.after}, err
+	b, err := marshal(calls)
+	return string(b), err
 }
 
-// argumentsOf is the schema of the arguments of a tool: an object.
-func argumentsOf(parameters json.RawMessage) (string, error) {
-	if len(parameters) == 0 || string(parameters) == "null" {
+func literal(text string) grammar.Part { return grammar.Part{Text: text} }
+
+// object is a call that is a JSON object of a name and of arguments under a key, between two texts.
+func object(before, key, after string) func(tool) ([]grammar.Part, error) {
+	return func(t tool) ([]grammar.Part, error) {
+		arguments, err := t.arguments()
+		schema := fmt.Sprintf(`{"type": "object", "properties": {"name": {"const": %s}, %q: %s}, `+
+			`"required": ["name", %q], "additionalProperties": false}`, quoted(t.name), key, arguments, key)
+		return []grammar.Part{literal(before), {Schema: json.RawMessage(schema)}, literal(after)}, err
+	}
+}
+
+// named is a call that is a name and a JSON object of arguments, with texts around them.
+func named(before, between, after string) func(tool) ([]grammar.Part, error) {
+	return func(t tool) ([]grammar.Part, error) {
+		if err := t.plainName(); err != nil {
+			return nil, err
+		}
+		arguments, err := t.arguments()
+		return []grammar.Part{literal(before + t.name + between), {Schema: json.RawMessage(arguments)}, literal(after)},
+			err
+	}
+}
+
+// mistralCall is a call in the one of the ways that the template has.
+func mistralCall(t tool) ([]grammar.Part, error) {
+	if strings.Contains(t.template, callArgs) {
+		return named(toolCalls, callArgs, "")(t)
+	}
+	return object(toolCalls+"[", "arguments", "]")(t)
+}
+
+// deepSeekCall is a call in the one of the ways that the template has.
+func deepSeekCall(t tool) ([]grammar.Part, error) {
+	if strings.Contains(t.template, "```json") {
+		return named(deepStart+deepCall+"function"+deepSep, "\n```json\n", "\n```"+deepDone+deepEnd)(t)
+	}
+	return named(deepStart+deepCall, deepSep, deepDone+deepEnd)(t)
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
+// plainName refuses names that could be taken for marks.
+func (t *tool) plainName() error {
+	if !plainName.MatchString(t.name) {
+		return errors.New("its name has other characters than letters, digits, _, . and -")
+	}
+	return nil
+}
+
+// arguments is the schema of the arguments: an object.
+func (t *tool) arguments() (string, error) {
+	if len(t.parameters) == 0 || string(t.parameters) == "null" {
 		return `{"type": "object", "properties": {}, "additionalProperties": false}`, nil
 	}
 	var schema map[string]any
-	if err := json.Unmarshal(parameters, &schema); err != nil {
+	if err := json.Unmarshal(t.parameters, &schema); err != nil {
 		return "", errors.New("its parameters are no JSON schema of an object")
 	}
-	if strings.Contains(string(parameters), `"$ref"`) {
+	if strings.Contains(string(t.parameters), `"$ref"`) {
 		return "", errors.New("its parameters have $ref, which is not supported within a call: write the schema there")
 	}
 	switch schema["type"] {
 	case nil:
-		return `{"allOf": [{"type": "object"}, ` + string(parameters) + `]}`, nil
+		return `{"allOf": [{"type": "object"}, ` + string(t.parameters) + `]}`, nil
 	case "object":
-		return string(parameters), nil
+		return string(t.parameters), nil
 	}
 	return "", fmt.Errorf("its parameters are of type %v, and must be of object", schema["type"])
+}
+
+// functionOf is a call of the form that [Tools.function] reads, between two marks.
+func functionOf(start, end string) func(tool) ([]grammar.Part, error) {
+	return func(t tool) ([]grammar.Part, error) {
+		return t.written(start+"\n"+functionStart+t.name+">\n", functionEnd+"\n"+end,
+			func(key string) (string, string) { return parameterStart + key + ">\n", "\n" + parameterEnd },
+			parameterEnd, end)
+	}
+}
+
+// glmCall is a call of the form that [glm] reads.
+func glmCall(t tool) ([]grammar.Part, error) {
+	return t.written(callStart+t.name+"\n", callEnd, func(key string) (string, string) {
+		return keyStart + key + keyEnd + "\n" + valueStart, valueEnd
+	}, valueEnd, callEnd)
+}
+
+// written is a call whose arguments are written one by one, in the schema's order: text as it is, without the marks
+// that would end it, and other values as JSON.
+func (t *tool) written(before, after string, around func(key string) (before, after string), marks ...string) (
+	[]grammar.Part, error) {
+	if err := t.plainName(); err != nil {
+		return nil, err
+	}
+	if _, err := t.arguments(); err != nil {
+		return nil, err
+	}
+	var schema struct {
+		Properties json.RawMessage
+		Required   []string
+	}
+	keys := []string{"type", "properties", "required", "additionalProperties", "title", "description", "$schema"}
+	if err := decodeOnly(t.parameters, &schema, keys); err != nil {
+		return nil, fmt.Errorf("its parameters have %w", err)
+	}
+	parts := []grammar.Part{literal(before)}
+	names, properties, err := membersInOrder(schema.Properties)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range schema.Required {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("its argument %s is required, and has no schema", name)
+		}
+	}
+	for _, name := range names {
+		value, err := argument(properties[name], marks)
+		if err != nil || !plainName.MatchString(name) {
+			return nil, fmt.Errorf("its argument %s has %w", name, orName(err))
+		}
+		start, end := around(name)
+		one := []grammar.Part{literal(start), value, literal(end + "\n")}
+		if slices.Contains(schema.Required, name) {
+			parts = append(parts, one...)
+		} else {
+			parts = append(parts, grammar.Part{Maybe: one})
+		}
+	}
+	return append(parts, literal(after)), nil
+}
+
+func orName(err error) error {
+	if err == nil {
+		return errors.New("a name with other characters than letters, digits, _, . and -")
+	}
+	return err
+}
+
+// argument is what may stand as an argument of a schema, before marks: the schema says that it is text, or that it is
+// JSON which has no text in it.
+func argument(schema json.RawMessage, marks []string) (p grammar.Part, err error) {
+	var of struct {
+		Type any
+		Enum []any
+	}
+	if json.Unmarshal(schema, &of) != nil {
+		return p, errors.New("a schema that is no object")
+	}
+	if of.Type != "string" {
+		return grammar.Part{Schema: schema}, withoutText(schema)
+	}
+	keys := []string{"type", "enum", "title", "description", "default", "examples"}
+	if err := decodeOnly(schema, &of, keys); err != nil {
+		return p, err
+	}
+	if of.Enum == nil {
+		return grammar.Part{Without: marks}, nil
+	}
+	for _, v := range of.Enum {
+		text, ok := v.(string)
+		within := func(mark string) bool { return strings.Contains(text, mark) }
+		if !ok || text == "" || slices.ContainsFunc(marks, within) {
+			return p, fmt.Errorf("the text %v in its enum", v)
+		}
+		p.Choice = append(p.Choice, text)
+	}
+	return p, nil
+}
+
+// withoutText refuses schemas of JSON that may have text in it, where a mark could stand: all but those of numbers,
+// truth values, null, and lists of these.
+func withoutText(schema json.RawMessage) error {
+	var of struct {
+		Type  any
+		Items json.RawMessage
+	}
+	if json.Unmarshal(schema, &of) != nil {
+		return errors.New("a schema that is no object")
+	}
+	types, isList := of.Type.([]any)
+	if !isList {
+		types = []any{of.Type}
+	}
+	for _, one := range types {
+		switch one {
+		case "integer", "number", "boolean", "null":
+		case "array":
+			if err := withoutText(of.Items); err != nil {
+				return err
+			}
+			for _, key := range []string{"prefixItems", "contains", "unevaluatedItems"} {
+				if strings.Contains(string(schema), `"`+key+`"`) {
+					return errors.New(key)
+				}
+			}
+		default:
+			return errors.New("a schema of text within JSON, which could end the argument: give type string, integer, " +
+				"number, boolean, or array of these but string")
+		}
+	}
+	return nil
+}
+
+// decodeOnly reads a JSON object which has no other keys than these. Nothing, or null, is one without keys.
+func decodeOnly(raw json.RawMessage, to any, keys []string) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return errors.New("a schema that is no object")
+	}
+	for key := range all {
+		if !slices.Contains(keys, key) {
+			return fmt.Errorf("%s, which this form of calls can't hold to", key)
+		}
+	}
+	if json.Unmarshal(raw, to) != nil {
+		return errors.New("a schema that is not well formed")
+	}
+	return nil
+}
+
+// membersInOrder returns the names and values of an object.
+func membersInOrder(raw json.RawMessage) (names []string, values map[string]json.RawMessage, err error) {
+	if len(raw) == 0 {
+		return nil, nil, nil
+	}
+	wrong := errors.New("its properties are no object")
+	d := json.NewDecoder(strings.NewReader(string(raw)))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, nil, wrong
+	}
+	values = map[string]json.RawMessage{}
+	for d.More() {
+		key, err := d.Token()
+		var value json.RawMessage
+		if err != nil || d.Decode(&value) != nil {
+			return nil, nil, wrong
+		}
+		name, _ := key.(string)
+		if _, twice := values[name]; !twice {
+			names = append(names, name)
+		}
+		values[name] = value
+	}
+	return names, values, nil
 }

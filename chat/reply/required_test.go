@@ -2,6 +2,7 @@ package reply
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -19,69 +20,176 @@ func accepts(a *grammar.Automaton, text string) bool {
 	return a.Accepts(s)
 }
 
+// requiredForms are forms of one call, each with a template that has it and how it is written. typed says that text
+// stands as it is.
+var requiredForms = map[string]struct {
+	parser, template string
+	call             func(name, arguments string) string
+	typed            bool
+}{
+	"hermes": {"hermes", "", func(name, arguments string) string {
+		return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>"
+	}, false},
+	"llama": {"llama3_json", "", func(name, arguments string) string {
+		return `{"name": "` + name + `", "parameters": ` + arguments + "}"
+	}, false},
+	"granite": {"granite", "", func(name, arguments string) string {
+		return graniteCall + `[{"name": "` + name + `", "arguments": ` + arguments + "}]"
+	}, false},
+	"phi": {"phi4_mini_json", "", func(name, arguments string) string {
+		return phiCalls + `[{"name": "` + name + `", "arguments": ` + arguments + "}]"
+	}, false},
+	"mistral": {"mistral", toolCalls, func(name, arguments string) string {
+		return toolCalls + `[{"name": "` + name + `", "arguments": ` + arguments + "}]"
+	}, false},
+	"newer mistral": {"mistral", toolCalls + callArgs, func(name, arguments string) string {
+		return toolCalls + name + callArgs + arguments
+	}, false},
+	"deepseek v3": {"deepseek_v3", "function" + deepSep + "name\n```json", func(name, arguments string) string {
+		return deepStart + deepCall + "function" + deepSep + name + "\n```json\n" + arguments + "\n```" + deepDone +
+			deepEnd
+	}, false},
+	"deepseek v3.1": {"deepseek_v31", deepCall, func(name, arguments string) string {
+		return deepStart + deepCall + name + deepSep + arguments + deepDone + deepEnd
+	}, false},
+	"kimi": {"kimi_k2", "", func(name, arguments string) string {
+		return kimiStart + kimiCall + "functions." + name + ":0" + kimiArgs + arguments + kimiDone + kimiEnd
+	}, false},
+	"qwen3_coder": {"qwen3_coder", "", func(name, arguments string) string {
+		return callStart + "\n<function=" + name + ">\n" + written(arguments, func(key, value string) string {
+			return "<parameter=" + key + ">\n" + value + "\n</parameter>\n"
+		}) + "</function>\n" + callEnd
+	}, true},
+	"seed_oss": {"seed_oss", "", func(name, arguments string) string {
+		return seedStart + "\n<function=" + name + ">\n" + written(arguments, func(key, value string) string {
+			return "<parameter=" + key + ">\n" + value + "\n</parameter>\n"
+		}) + "</function>\n" + seedEnd
+	}, true},
+	"glm45": {"glm45", "", func(name, arguments string) string {
+		return callStart + name + "\n" + written(arguments, func(key, value string) string {
+			return keyStart + key + keyEnd + "\n" + valueStart + value + valueEnd + "\n"
+		}) + callEnd
+	}, true},
+}
+
+// written writes arguments one by one, texts as they are.
+func written(arguments string, one func(key, value string) string) (text string) {
+	names, values, err := membersInOrder(json.RawMessage(arguments))
+	if err != nil {
+		return "no object: " + arguments
+	}
+	for _, name := range names {
+		value := string(values[name])
+		var inner string
+		if json.Unmarshal(values[name], &inner) == nil {
+			value = inner
+		}
+		text += one(name, value)
+	}
+	return text
+}
+
+const requiredTools = `[{"type": "function", "function": {"name": "add", "parameters": {"type": "object",
+	"properties": {"a": {"type": "integer"}, "note": {"type": "string"},
+	"unit": {"type": "string", "enum": ["m", "km"]}, "list": {"type": "array", "items": {"type": ["number", "null"]}}}, "required": ["a"],
+	"additionalProperties": false}}}, {"type": "function", "function": {"name": "now"}}]`
+
 // What a required call may be is what the form reads as one call of the tools.
 func TestRequired(t *testing.T) {
-	for parser, wrap := range map[string]func(name, arguments string) string{
-		"hermes": func(name, arguments string) string {
-			return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>"
-		},
-		"llama3_json": func(name, arguments string) string {
-			return `{"name": "` + name + `", "parameters": ` + arguments + "}"
-		},
-	} {
-		f, err := New(None, parser, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		const tools = `[{"type": "function", "function": {"name": "add", "parameters": {"type": "object",
-			"properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false}}},
-			{"type": "function", "function": {"name": "now"}},
-			{"type": "function", "function": {"name": "any", "parameters": {}}}]`
-		for _, c := range []struct {
-			tool, name, arguments string
-			want                  bool
-		}{
-			{"", "add", `{"a": 1}`, true}, {"", "now", `{}`, true}, {"", "any", `{"x": [1]}`, true},
-			{"add", "add", `{"a": 1}`, true}, {"now", "add", `{"a": 1}`, false}, {"", "add", `{}`, false},
-			{"", "add", `{"a": "b"}`, false}, {"", "now", `{"a": 1}`, false}, {"", "sub", `{}`, false},
-			{"", "any", `1`, false},
-		} {
-			form, err := f.Required(tools, c.tool)
+	for name, form := range requiredForms {
+		t.Run(name, func(t *testing.T) {
+			f, err := New(None, form.parser, form.template)
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := grammar.JSONSchema([]byte(form.Schema), grammar.Options{Before: form.Before, After: form.After})
-			if err != nil {
-				t.Fatal(err)
+			for _, c := range []struct {
+				tool, name, arguments string
+				want                  bool
+			}{
+				{"", "add", `{"a": 1}`, true}, {"", "now", `{}`, true}, {"now", "now", `{}`, true},
+				{"add", "add", `{"a": 1}`, true}, {"now", "add", `{"a": 1}`, false}, {"", "add", `{}`, false},
+				{"", "add", `{"a": "b"}`, false}, {"", "now", `{"a": 1}`, false}, {"", "sub", `{}`, false},
+				{"", "add", `{"a": -5, "note": "x y", "unit": "km", "list": [1.5, null]}`, true},
+				{"", "add", `{"a": 1, "note": "<b>{ü\n</"}`, true}, {"", "add", `{"a": 1, "unit": "mm"}`, false},
+				{"", "add", `{"a": 1, "list": ["x"]}`, false}, {"", "add", `{"a": 1, "other": 2}`, false},
+				{"", "add", `{"a": 1, "note": "` + deepDone + deepEnd + kimiDone + kimiEnd + toolCalls + `"}`, true},
+			} {
+				checkRequired(t, &f, form.typed, c.tool, c.name, c.arguments, form.call(c.name, c.arguments), c.want)
 			}
-			text := wrap(c.name, c.arguments)
-			if accepts(a, text) != c.want {
-				t.Errorf("%s, tool %q: %q is accepted: %v", parser, c.tool, text, !c.want)
+			for _, end := range []string{parameterEnd + valueEnd, callEnd + seedEnd} {
+				arguments := `{"a": 1, "note": "` + end + `"}`
+				checkRequired(t, &f, form.typed, "", "add", arguments, form.call("add", arguments), !form.typed)
 			}
-			if p := f.Parse(text, false, tools); c.want && (len(p.ToolCalls) != 1 || p.ToolCalls[0].Name != c.name ||
-				!json.Valid([]byte(p.ToolCalls[0].Arguments)) || p.Text != "") {
-				t.Errorf("%s: %q is read as %+v", parser, text, p)
-			}
-		}
-		for _, c := range [][3]string{
-			{"[]", "", "there are no tools"},
-			{tools, "sub", "no tool is called sub"},
-			{"{", "", "tools: "},
-			{`[{"type": "function"}]`, "", "a tool has no function with a name"},
-			{`[{"function": {"name": "f", "parameters": {"$ref": "#/$defs/a"}}}]`, "", "the tool f: its parameters have $ref"},
-			{`[{"function": {"name": "f", "parameters": {"type": "string"}}}]`, "", "are of type string, and must be"},
-			{`[{"function": {"name": "f", "parameters": 1}}]`, "", "the tool f: its parameters are no JSON schema"},
-		} {
-			if _, err := f.Required(Tools(c[0]), c[1]); err == nil || !strings.Contains(err.Error(), c[2]) {
-				t.Errorf("%s: got %v, want %q", c[0], err, c[2])
-			}
-		}
+			testRequiredErrors(t, &f, form.typed)
+		})
 	}
-	for parser, want := range map[string]string{"pythonic": "a call of the form pythonic has no JSON schema",
-		None: "has no form of tool calls that Quire knows"} {
+	for parser, want := range map[string]string{"pythonic": "a call of the form pythonic has no grammar",
+		"openai": "a call of the form openai has no grammar", None: "has no form of tool calls that Quire knows"} {
 		f, _ := New(None, parser, "")
 		if _, err := f.Required(someTools, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", parser, err)
+		}
+	}
+}
+
+// checkRequired checks whether a call is accepted, and if so that it is read as that call.
+func checkRequired(t *testing.T, f *Forms, typed bool, tool, name, arguments, text string, want bool) {
+	t.Helper()
+	form, err := f.Required(requiredTools, tool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := grammar.Alternatives([]byte(form), grammar.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if accepts(a, text) != want {
+		t.Errorf("tool %q: %q is accepted: %v", tool, text, !want)
+	}
+	if !want {
+		return
+	}
+	p := f.Parse(text, false, requiredTools)
+	if len(p.ToolCalls) != 1 || p.ToolCalls[0].Name != name || p.ToolCalls[0].Arguments != arguments && !typed ||
+		p.Text != "" {
+		t.Errorf("%q is read as %+v", text, p)
+		return
+	}
+	var got, meant any
+	if json.Unmarshal([]byte(p.ToolCalls[0].Arguments), &got) != nil ||
+		json.Unmarshal([]byte(arguments), &meant) != nil || !reflect.DeepEqual(got, meant) {
+		t.Errorf("%q is read as %+v, want %s", text, p, arguments)
+	}
+}
+
+func testRequiredErrors(t *testing.T, f *Forms, typed bool) {
+	of := func(parameters string) string {
+		return `[{"function": {"name": "f", "parameters": ` + parameters + `}}]`
+	}
+	cases := [][3]string{
+		{"[]", "", "there are no tools"},
+		{requiredTools, "sub", "no tool is called sub"},
+		{"{", "", "tools: "},
+		{`[{"type": "function"}]`, "", "a tool has no function with a name"},
+		{of(`{"$ref": "#/$defs/a"}`), "", "the tool f: its parameters have $ref"},
+		{of(`{"type": "string"}`), "", "are of type string, and must be"},
+		{of(`1`), "", "the tool f: its parameters are no JSON schema"},
+	}
+	if typed {
+		cases = append(cases, [][3]string{
+			{of(`{"properties": {"a": {}}}`), "", "its argument a has a schema of text within JSON"},
+			{of(`{"properties": {"a": {"type": "array", "items": {"type": "string"}}}}`), "", "of text within JSON"},
+			{of(`{"properties": {"a": {"type": "string", "pattern": "x"}}}`), "", "its argument a has pattern, which"},
+			{of(`{"properties": {"a b": {"type": "integer"}}}`), "", "argument a b has a name with other characters"},
+			{of(`{"properties": {"a": true}}`), "", "its argument a has a schema that is no object"},
+			{of(`{"required": ["a"]}`), "", "its argument a is required, and has no schema"},
+			{of(`{"minProperties": 1}`), "", "its parameters have minProperties, which"},
+			{`[{"function": {"name": "a>b"}}]`, "", "the tool a>b: its name has other characters"},
+		}...)
+	}
+	for _, c := range cases {
+		if _, err := f.Required(Tools(c[0]), c[1]); err == nil || !strings.Contains(err.Error(), c[2]) {
+			t.Errorf("%s: got %v, want %q", c[0], err, c[2])
 		}
 	}
 }

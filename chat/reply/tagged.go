@@ -168,11 +168,10 @@ const (
 // behind it; of V3.1 the name, and the arguments.
 func deepSeek(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 	before, behind, found := strings.Cut(text, deepStart)
-	inner, after, _ := strings.Cut(behind, deepEnd)
 	if !found {
 		return nil, "", false
 	}
-	calls, left, ok := marked(inner, deepCall, deepDone, func(text string) (call ToolCall, ok bool) {
+	calls, after, ok := objects(behind, deepCall, deepDone, deepEnd, func(text string) (call ToolCall, ok bool) {
 		name, text, named := strings.Cut(text, deepSep)
 		if kind, fenced, isBlock := strings.Cut(text, "\n```json\n"); isBlock {
 			if name != "function" {
@@ -184,8 +183,48 @@ func deepSeek(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 		return ToolCall{Name: strings.TrimSpace(name), Arguments: raw},
 			named && isObject && strings.TrimSpace(name) != "" && strings.TrimSpace(text[size:]) == ""
 	})
-	if !ok || strings.TrimSpace(left) != "" {
-		return nil, "", false
+	return calls, strings.TrimRight(before, "\n") + after, ok
+}
+
+// objects reads calls between two marks, each by one, up to a mark that ends all of them. Their arguments are JSON, in
+// whose texts the marks may stand. The end of the text may stand for the last end marks.
+func objects(text, start, end, last string, one func(inner string) (ToolCall, bool)) (calls []ToolCall, rest string,
+	ok bool) {
+	for {
+		trimmed := strings.TrimSpace(text)
+		if trimmed == "" && len(calls) > 0 {
+			return calls, "", true
+		}
+		text = strings.TrimLeft(text, " \n")
+		if after, ended := strings.CutPrefix(text, last); ended && len(calls) > 0 {
+			return calls, after, true
+		}
+		behind, found := strings.CutPrefix(text, start)
+		if !found {
+			return nil, "", false
+		}
+		var call ToolCall
+		for size, found := 0, false; !found; {
+			// What ends within a text of the arguments is no object yet.
+			at := nearest(behind[size:], end, last)
+			inner := behind[:size+at]
+			if call, found = one(inner); found {
+				text = strings.TrimPrefix(behind[len(inner):], end)
+			} else if size += at + 1; size > len(behind) {
+				return nil, "", false
+			}
+		}
+		calls = append(calls, call)
 	}
-	return calls, strings.TrimRight(before, "\n") + after, true
+}
+
+// nearest is where the first of two marks stands, or the end of the text.
+func nearest(text, a, b string) int {
+	at := len(text)
+	for _, mark := range []string{a, b} {
+		if i := strings.Index(text[:at], mark); i >= 0 {
+			at = i
+		}
+	}
+	return at
 }
