@@ -11,8 +11,8 @@ import (
 	"github.com/quire/quire/internal/testenv"
 )
 
-// 256 of the likeliest tokens with each of a prompt's 4,096 take at most 64 MB on the host for each row that is in
-// flight, beside what they take for all rows.
+// 256 of the likeliest tokens with each of 4,096, of prompts or of completions, take at most 64 MB on the host for each
+// row that is in flight, beside what they take for all rows.
 func TestMemoryOfScores(t *testing.T) {
 	testenv.Slow(t)
 	const rows, few, many, tokens = 20, 2, 10, 4096
@@ -34,6 +34,7 @@ func TestMemoryOfScores(t *testing.T) {
 		tokens     int // to draw
 	}{
 		{"prompts", "--prompt-logprobs", tokens, 0},
+		{"completions", "--top-logprobs", 1, tokens},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var text bytes.Buffer
