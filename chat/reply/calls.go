@@ -18,8 +18,8 @@ type calling struct {
 	// not follow the form has none.
 	parse    func(text string, tools Tools) (calls []ToolCall, rest string, ok bool)
 	idLength int // that the family's templates want ids to have; 0 is any
-	// one is one call of a tool as parts of a text, which parse reads as that call; nil for forms of which that can't be
-	// said.
+	// one is one call of a tool as parts of a text, which parse reads as that call; nil for forms of which that can't
+	// be said.
 	one func(tool tool) ([]grammar.Part, error)
 }
 

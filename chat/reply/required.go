@@ -260,8 +260,8 @@ func withoutText(schema json.RawMessage) error {
 				}
 			}
 		default:
-			return errors.New("a schema of text within JSON, which could end the argument: give type string, integer, " +
-				"number, boolean, or array of these but string")
+			return errors.New("a schema of text within JSON, which could end the argument: give type string, " +
+				"integer, number, boolean, or array of these but string")
 		}
 	}
 	return nil

@@ -91,7 +91,8 @@ func written(arguments string, one func(key, value string) string) (text string)
 
 const requiredTools = `[{"type": "function", "function": {"name": "add", "parameters": {"type": "object",
 	"properties": {"a": {"type": "integer"}, "note": {"type": "string"},
-	"unit": {"type": "string", "enum": ["m", "km"]}, "list": {"type": "array", "items": {"type": ["number", "null"]}}}, "required": ["a"],
+	"unit": {"type": "string", "enum": ["m", "km"]},
+	"list": {"type": "array", "items": {"type": ["number", "null"]}}}, "required": ["a"],
 	"additionalProperties": false}}}, {"type": "function", "function": {"name": "now"}}]`
 
 // What a required call may be is what the form reads as one call of the tools.
