@@ -36,8 +36,7 @@ func printPlan(w io.Writer, r *plan.Report) {
 	t.Flush()
 	fmt.Fprintln(t, "\nmemory of one device")
 	part("weights", r.Weights, "")
-	part("KV cache", r.KV, fmt.Sprintf("%d pages of %d tokens, %s a token in %s", r.Pages, p.PageSize,
-		plan.Size(p.KVBytesPerToken), p.KVDType))
+	part("KV cache", r.KV, pagesOf(r))
 	part("tables", r.Tables, "")
 	if r.Masks > 0 {
 		part("masks", r.Masks, p.MaskRoom())
@@ -86,6 +85,17 @@ func printPlan(w io.Writer, r *plan.Report) {
 	}
 	row("run with", "--kv-memory %s", r.KVMemoryFlag)
 	t.Flush()
+}
+
+// pagesOf says what the KV cache is.
+func pagesOf(r *plan.Report) string {
+	p := r.Plan
+	text := fmt.Sprintf("%d pages of %d tokens, %s a token in %s", r.Pages, p.PageSize, plan.Size(p.KVBytesPerToken),
+		p.KVDType)
+	if p.StateBytes > 0 {
+		text += fmt.Sprintf(", and states of %s a page", plan.Size(p.StateBytes))
+	}
+	return text
 }
 
 func printEstimate(r *plan.Report, row func(name, format string, args ...any)) {

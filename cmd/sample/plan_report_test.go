@@ -44,6 +44,9 @@ func TestPlanTable(t *testing.T) {
 			}
 		}
 	}
+	r.Plan.StateBytes = 1 << 20
+	has("1000 pages of 64 tokens, 128 KiB a token in BFloat16, and states of 1.0 MiB a page")
+	r.Plan.StateBytes = 0
 	has(
 		"model m.json: Qwen3, 8.19 B parameters in BFloat16",
 		"devices 8, each with the whole model: planned for one, and 8 run side by side",
