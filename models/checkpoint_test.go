@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/setup"
 )
@@ -105,6 +107,26 @@ func TestMXFP4(t *testing.T) {
 			}
 			if !slices.Equal(rawBits(got), rawBits(want)) {
 				t.Errorf("a part of %s differs", name)
+			}
+		}
+	}
+	for spec := range c.Config.Tensors() { // as blocks, whole and cut
+		is := spec.Experts > 0 && len(spec.Shape) == 2
+		if is != (c.Blocks(spec.Name) == blocks.MXFP4) {
+			t.Errorf("%s is in blocks of %s", spec.Name, c.Blocks(spec.Name))
+		}
+		if !is {
+			continue
+		}
+		want, err := floats.ReadRows(spec.Name, dtypes.Float32, Span{5, 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, columns := range [][]Span{nil, {{0, 32}}} {
+			if got, err := c.ReadBlocks(spec.Name, Span{5, 20}, columns); err != nil {
+				t.Fatal(err)
+			} else if !slices.Equal(got.Floats(), want.([]float32)) {
+				t.Errorf("the blocks of %s are other numbers", spec.Name)
 			}
 		}
 	}

@@ -91,6 +91,8 @@ func (c *Checkpoint) joinMXFP4() error {
 		t.stored, t.unit, t.blockLen, t.blockBytes, t.beside = mxfp4, 32, 32, 16, []*tensor{s}
 		s.blockBytes = 1
 		t.decode = func(dst []float32, first int) { decodeMXFP4(dst, b.data[first/2:], s.data[first/32:]) }
+		t.format = blocks.MXFP4
+		t.unpack = func(to *blocks.Rows, first int) { unpackMXFP4(to, b.data[first/2:], s.data[first/32:]) }
 		t.release = func() { b.release(); s.release() }
 		c.tensors[name[:at]] = &t
 		delete(c.tensors, name)
@@ -110,6 +112,16 @@ func decodeMXFP4(dst []float32, nibbles, exponents []byte) {
 		for i, q := range nibbles[:16] {
 			dst[2*i], dst[2*i+1] = scale*fp4[q&15], scale*fp4[q>>4]
 		}
+	}
+}
+
+// unpackMXFP4 is decodeMXFP4 that leaves blocks as they are.
+func unpackMXFP4(to *blocks.Rows, nibbles, exponents []byte) {
+	for i := range to.Quants {
+		to.Quants[i] = nibbles[i/2] >> (i % 2 * 4) & 15
+	}
+	for i := range to.Scales {
+		to.Scales[i] = uint16(exponents[i])
 	}
 }
 
