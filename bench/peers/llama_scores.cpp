@@ -24,7 +24,9 @@ int main(int argc, char **argv) {
 	if (argc != 4) die("usage: llama_scores MODEL.gguf ROWS THREADS");
 	llama_log_set([](ggml_log_level level, const char *text, void *) { if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr); }, nullptr);
 	llama_backend_init();
-	llama_model *model = llama_model_load_from_file(argv[1], llama_model_default_params());
+	llama_model_params how = llama_model_default_params();
+	how.use_extra_bufts = false; // its AMX form of Q4_1 ends with a fault on a Xeon
+	llama_model *model = llama_model_load_from_file(argv[1], how);
 	if (!model) die("the model can't be loaded");
 	llama_context_params p = llama_context_default_params();
 	p.n_ctx = p.n_batch = 2048;

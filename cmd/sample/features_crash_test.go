@@ -58,9 +58,15 @@ func featureRows(n int, lines bool) (rows []map[string]any) {
 // newFeatureJob makes a job of such rows for a random model whose tokens are characters and pairs of letters.
 func newFeatureJob(t *testing.T, rows int, format string, extra ...string) *crashJob {
 	t.Helper()
+	return newFeatureJobOf(t, "smollm2-like", rows, format, extra...)
+}
+
+// newFeatureJobOf is newFeatureJob with the weights of a checkpoint of 256 tokens.
+func newFeatureJobOf(t *testing.T, checkpoint string, rows int, format string, extra ...string) *crashJob {
+	t.Helper()
 	dir := t.TempDir()
 	j := &crashJob{dir: dir, count: os.DevNull, real: true, code: exitPartial}
-	model := testenv.Path("testdata", "models", "smollm2-like")
+	model := testenv.Path("testdata", "models", checkpoint)
 	var vocabulary strings.Builder
 	for i := range 95 {
 		token, _ := json.Marshal(string(rune(32 + i)))
@@ -137,33 +143,42 @@ func TestFeaturesKilledAtRandom(t *testing.T) {
 	if testing.Short() {
 		rows, kills, formats = 96, 2, formats[:1]
 	}
-	for i, format := range formats {
-		t.Run(format, func(t *testing.T) {
-			random := rand.New(rand.NewPCG(uint64(i), 24))
-			j := newFeatureJob(t, rows, format)
-			times := 0
-			for left := kills; left > 0; {
-				moment := time.Duration(random.IntN(int(3 * time.Second)))
-				more := j.kept(t, "out") + 1 + random.Int64N(int64(rows)*200)
-				early := random.IntN(4) == 0
-				done := j.killed(t, func(since time.Duration) bool {
-					return early && since > moment || !early && j.kept(t, "out") > more
-				})
-				if !done {
-					left--
-				}
-				j.undamaged(t)
-				if !done && left > 0 {
-					continue
-				}
-				j.same(t)
-				j.undamaged(t)
-				if err := os.RemoveAll(filepath.Join(j.dir, "out")); err != nil {
-					t.Fatal(err)
-				}
-				times++
-			}
-			t.Logf("%d kills, the job was through %d times; it keeps %d bytes", kills, times, j.kept(t, "whole"))
-		})
+	killed := func(name string, seed uint64, j *crashJob) {
+		t.Run(name, func(t *testing.T) { killedAtRandom(t, j, seed, rows, kills) })
 	}
+	for i, format := range formats {
+		killed(format, uint64(i), newFeatureJob(t, rows, format))
+	}
+	if !testing.Short() {
+		killed("blocks", 9, newFeatureJobOf(t, "mixtral", rows, promptset.FormatJSONL, "--weights", "q8_0",
+			"--dtype", "bf16"))
+	}
+}
+
+// killedAtRandom kills a job of rows so many times, and compares each whole output with that of an undisturbed job.
+func killedAtRandom(t *testing.T, j *crashJob, seed uint64, rows, kills int) {
+	random := rand.New(rand.NewPCG(seed, 24))
+	times := 0
+	for left := kills; left > 0; {
+		moment := time.Duration(random.IntN(int(3 * time.Second)))
+		more := j.kept(t, "out") + 1 + random.Int64N(int64(rows)*200)
+		early := random.IntN(4) == 0
+		done := j.killed(t, func(since time.Duration) bool {
+			return early && since > moment || !early && j.kept(t, "out") > more
+		})
+		if !done {
+			left--
+		}
+		j.undamaged(t)
+		if !done && left > 0 {
+			continue
+		}
+		j.same(t)
+		j.undamaged(t)
+		if err := os.RemoveAll(filepath.Join(j.dir, "out")); err != nil {
+			t.Fatal(err)
+		}
+		times++
+	}
+	t.Logf("%d kills, the job was through %d times; it keeps %d bytes", kills, times, j.kept(t, "whole"))
 }
