@@ -19,7 +19,8 @@ func looped(c *engine.Config) { c.Layers = engine.LayersLoop }
 // Layers in a loop draw what layers one after the other draw, bit for bit: with biases, norms of queries and keys,
 // windows.
 func TestLayerLoopDrawsTheSame(t *testing.T) {
-	for _, family := range []string{contractFamily, "llama-bias", "qwen3", "mistral", "olmo2", "mixtral"} {
+	for _, family := range []string{contractFamily, "llama-bias", "qwen3", "mistral", "olmo2", "mixtral", "phi3",
+		"granite", "glm4", "stablelm", "starcoder2", "qwen3-moe"} {
 		t.Run(family, func(t *testing.T) {
 			if family != contractFamily {
 				testenv.Slow(t)

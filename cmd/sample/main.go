@@ -103,7 +103,7 @@ func exitCode(ctx context.Context, stderr io.Writer, err error) int {
 	}
 	code, known := codeOf(err)
 	interrupted := !known && ctx.Err() != nil && errors.Is(err, context.Canceled)
-	if interrupted && err == context.Canceled {
+	if interrupted && err.Error() == context.Canceled.Error() { // wrapped or not, it says no more
 		err = errors.New("interrupted")
 	}
 	fmt.Fprintf(stderr, "sample: %v\n", err)
