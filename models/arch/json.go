@@ -185,6 +185,21 @@ func (j *JSON) SlidingLayers(c *Config) ([]bool, error) {
 	return sliding, nil
 }
 
+// SlidingWindow reads the window of a class that has one, and which layers have it: those of layer_types, else all but
+// every pattern-th one. absent is the window of a config without sliding_window; null is refused.
+func (j *JSON) SlidingWindow(c *Config, absent, pattern int) (window int, sliding []bool, err error) {
+	if window, err = j.Window(absent); err != nil {
+		return 0, nil, err
+	}
+	if window == 0 {
+		return 0, nil, Unsupported("", "sliding_window null in a %s", c.Architecture)
+	}
+	if sliding, err = j.SlidingLayers(c); sliding == nil {
+		sliding = AllButEvery(pattern, c.NumLayers)
+	}
+	return window, sliding, err
+}
+
 // AllButEvery is true for all layers but every n-th one; for none if n is 0.
 func AllButEvery(n, layers int) []bool {
 	list := make([]bool, layers)

@@ -25,6 +25,7 @@ const (
 	scoreCap = 50
 	logitCap = 30
 	window   = 4096
+	pattern  = 2 // the last layer of so many attends to all
 )
 
 func readJSON(j *arch.JSON, c *arch.Config) error {
@@ -36,19 +37,9 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 			return arch.Unsupported("", "%s in a %s", key, c.Architecture)
 		}
 	}
-	window, err := j.Window(window)
+	window, sliding, err := j.SlidingWindow(c, window, pattern)
 	if err != nil {
 		return err
-	}
-	if window == 0 {
-		return arch.Unsupported("", "sliding_window null in a %s", c.Architecture)
-	}
-	sliding, err := j.SlidingLayers(c)
-	if err != nil {
-		return err
-	}
-	if sliding == nil {
-		sliding = alternating(c.NumLayers)
 	}
 	c.LogitCap = j.FloatOrNull("final_logit_softcapping", logitCap)
 	setLayers(c, window, sliding, j.Float("query_pre_attn_scalar", 256),
@@ -63,18 +54,9 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 		perHead = c.HiddenSize / c.NumHeads
 	}
 	c.LogitCap = m.Float("final_logit_softcapping", logitCap)
-	setLayers(c, m.Int("attention.sliding_window", window), alternating(c.NumLayers), float64(perHead),
+	setLayers(c, m.Int("attention.sliding_window", window), arch.AllButEvery(pattern, c.NumLayers), float64(perHead),
 		m.Float("attn_logit_softcapping", scoreCap))
 	return nil
-}
-
-// alternating has a window in layers 0, 2, 4 and so on.
-func alternating(layers int) []bool {
-	sliding := make([]bool, layers)
-	for i := 0; i < layers; i += 2 {
-		sliding[i] = true
-	}
-	return sliding
 }
 
 func setLayers(c *arch.Config, window int, sliding []bool, preAttentionScalar, scoreCap float64) {

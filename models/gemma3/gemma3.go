@@ -50,19 +50,9 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	if j.Has("attn_logit_softcapping") { // transformers reads it and does not use it
 		return arch.Unsupported("", "attn_logit_softcapping in a %s", c.Architecture)
 	}
-	window, err := j.Window(window)
+	window, sliding, err := j.SlidingWindow(c, window, j.Int("sliding_window_pattern", pattern))
 	if err != nil {
 		return err
-	}
-	if window == 0 {
-		return arch.Unsupported("", "sliding_window null in a %s", c.Architecture)
-	}
-	sliding, err := j.SlidingLayers(c)
-	if err != nil {
-		return err
-	}
-	if sliding == nil {
-		sliding = arch.AllButEvery(j.Int("sliding_window_pattern", pattern), c.NumLayers)
 	}
 	c.LogitCap = j.FloatOrNull("final_logit_softcapping", 0)
 	setLayers(c, window, sliding, j.Float("query_pre_attn_scalar", 256))

@@ -43,19 +43,9 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 			return arch.Unsupported(fmt.Sprintf("%g is", want), "%s %g", key, is)
 		}
 	}
-	window, err := j.Window(window)
+	window, sliding, err := j.SlidingWindow(c, window, pattern)
 	if err != nil {
 		return err
-	}
-	if window == 0 {
-		return arch.Unsupported("", "sliding_window null in a %s", c.Architecture)
-	}
-	sliding, err := j.SlidingLayers(c)
-	if err != nil {
-		return err
-	}
-	if sliding == nil {
-		sliding = arch.AllButEvery(pattern, c.NumLayers)
 	}
 	if !j.Has("rope_scaling") && !j.Has("rope_parameters") {
 		c.Ropes[arch.FullRope].Scaling = arch.Yarn(32, 4096, false)

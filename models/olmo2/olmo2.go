@@ -35,19 +35,9 @@ func readOLMo3(j *arch.JSON, c *arch.Config) error {
 	if err := j.Require("hidden_act", "silu"); err != nil {
 		return err
 	}
-	window, err := j.Window(4096)
+	window, sliding, err := j.SlidingWindow(c, 4096, pattern)
 	if err != nil {
 		return err
-	}
-	if window == 0 {
-		return arch.Unsupported("", "sliding_window null in a %s", c.Architecture)
-	}
-	sliding, err := j.SlidingLayers(c)
-	if err != nil {
-		return err
-	}
-	if sliding == nil {
-		sliding = arch.AllButEvery(pattern, c.NumLayers)
 	}
 	setLayers(c, j.Bool("attention_bias", false), window, sliding)
 	return nil
