@@ -8,7 +8,8 @@ import (
 
 // OpenConfig opens a model for its shapes: the checkpoint has the config and the tokenizer of ref and the weights of
 // [Dummy]. ref is as in [Open], or a config.json by any name that ends in .json. Weights of a folder or a hub
-// repository are neither read nor fetched, and need not exist.
+// repository are neither read nor fetched, and need not exist. A GGUF file has its own weights, in their blocks: its
+// shapes are in the same file.
 func OpenConfig(ref string) (*Checkpoint, error) {
 	c, err := openConfig(ref)
 	if err != nil {
@@ -30,12 +31,5 @@ func openConfig(ref string) (*Checkpoint, error) {
 	if err == nil && (info.IsDir() || filepath.Ext(path) == ".json") {
 		return openDummy(path)
 	}
-	c, err := openPath(path, nil) // a GGUF file, or the error
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	dummy := Dummy(c.Config, 0)
-	dummy.tokenizer, dummy.chatTemplate = c.tokenizer, c.chatTemplate
-	return dummy, nil
+	return openPath(path, nil) // a GGUF file, or the error
 }

@@ -5,6 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/models/gguf"
 )
 
 func TestOpenConfig(t *testing.T) {
@@ -53,5 +56,25 @@ func TestOpenConfig(t *testing.T) {
 	}
 	if _, err := Open("hf://org/m"); !errors.Is(err, ErrNotFetched) {
 		t.Errorf("the weights of the hub's model were fetched: %v", err)
+	}
+}
+
+// A plan of a GGUF file is one of its blocks.
+func TestOpenConfigOfBlocks(t *testing.T) {
+	file := wideGGUF()
+	mixture(file)
+	file.tensors["blk.0.ffn_gate_inp.weight"] = []int{3, 256}
+	file.types = map[string]gguf.Type{"blk.0.ffn_gate_exps.weight": gguf.Q4_K}
+	c, err := OpenConfig(file.write(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	const gate = "model.layers.0.block_sparse_moe.experts.1.w1.weight"
+	if got := c.Blocks(gate); got != blocks.Q4_K {
+		t.Errorf("%s is in blocks of %s, want %s", gate, got, blocks.Q4_K)
 	}
 }

@@ -42,7 +42,7 @@ func (o *runOptions) define(f *flags) {
 				"smollm2, the demo model, or gemma3, which are fetched if need be")
 		s.StringVar(&o.spec.LoadFormat, "load-format", o.spec.LoadFormat,
 			"`SOURCE` weight source: auto (the model's files) or dummy (random, in the config's shapes, to measure a "+
-				"model without them)")
+				"model without them; a GGUF file keeps its own)")
 		placeVar(s, &o.spec.ChatTemplate, onThisMachine, "chat-template", "",
 			"`TEMPLATE` chat template for rows with messages: model (the model's own), none (such rows are errors), "+
 				"or a "+
