@@ -77,7 +77,7 @@ func within(vocab int, requests []*engine.Request) []*engine.Request {
 	into := func(tokens []int32) []int32 {
 		all := slices.Clone(tokens)
 		for i, token := range all {
-			if all[i] = token % int32(vocab); token < 0 { // one that must not be drawn: see [engine.Request]
+			if all[i] = token % int32(vocab); token < 0 { // ends nothing, but is barred as others are
 				all[i] = -2 - (-2-token)%int32(vocab)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -102,11 +103,16 @@ type Figures struct {
 	Kernels map[string]float64 `json:"kernel_seconds,omitempty"`
 	// Matmul is floating point operations of the model's products; Bytes is what must be read at least: the weights
 	// each step, and keys and values for each token.
-	Matmul      float64 `json:"matmul_flops_per_second,omitempty"`
-	MatmulPeak  float64 `json:"matmul_share_of_peak,omitempty"`
-	KernelPeak  float64 `json:"matmul_share_of_peak_in_kernels,omitempty"` // while the kernels of products run
-	Bytes       float64 `json:"read_bytes_per_second"`
-	BytesPeak   float64 `json:"read_share_of_peak,omitempty"`
+	Matmul     float64 `json:"matmul_flops_per_second,omitempty"`
+	MatmulPeak float64 `json:"matmul_share_of_peak,omitempty"`
+	KernelPeak float64 `json:"matmul_share_of_peak_in_kernels,omitempty"` // while the kernels of products run
+	Bytes      float64 `json:"read_bytes_per_second"`
+	BytesPeak  float64 `json:"read_share_of_peak,omitempty"`
+	// Limit is the seconds that the run takes at least: the more of its products at the measured peak of arithmetic and
+	// its reads at that of memory. TimesLimit is Seconds by it.
+	Limit       float64 `json:"limit_seconds,omitempty"`
+	LimitBy     string  `json:"limit_by,omitempty"` // "arithmetic" or "reading"
+	TimesLimit  float64 `json:"times_limit,omitempty"`
 	MemoryPeak  int64   `json:"peak_memory_bytes"` // of the process in this run
 	MemoryBegin int64   `json:"memory_begin_bytes"`
 	MemoryEnd   int64   `json:"memory_end_bytes"`
@@ -191,9 +197,21 @@ func (b *Job) derive(f *Figures, before map[string]time.Duration) {
 	if flops := b.matmulFlops(st); flops > 0 {
 		f.Matmul = flops / f.Seconds
 	}
-	read := float64(st.PrefillSteps+st.DecodeSteps)*float64(plan.WeightBytes) +
+	steps := float64(st.PrefillSteps + st.DecodeSteps)
+	read := steps*float64(plan.WeightBytes)*b.readShare(share(float64(st.PrefillTokens+st.DecodeTokens), steps)) +
 		float64(b.contextTokens)*float64(plan.KVBytesPerToken)
 	f.Bytes = read / f.Seconds
+}
+
+// readShare is the share of the weights that a step of so many tokens reads: not 1 where there are experts.
+func (b *Job) readShare(tokens float64) float64 {
+	c := b.Session.Config
+	_, logits := c.Work()
+	all := c.Read(math.Inf(1)) + float64(logits)
+	if all == 0 {
+		return 1
+	}
+	return (c.Read(tokens) + float64(logits)) / all
 }
 
 // kernelKind sorts the kernels by what they are for.
@@ -215,11 +233,8 @@ func kernelKind(name string) string {
 // matmulFlops is the arithmetic of the products with weights: two operations for each weight and token, the logits'
 // only for tokens that another was drawn from. 0 where the model is not known.
 func (b *Job) matmulFlops(st engine.Stats) float64 {
-	c := b.Session.Config
-	heads := float64((2*c.NumHeads + 2*c.NumKVHeads) * c.HeadDim) // query, key, value, output
-	layer := float64(c.HiddenSize) * (heads + 3*float64(c.IntermediateSize))
-	body := layer * float64(c.NumLayers) * float64(st.PrefillTokens+st.DecodeTokens)
-	return 2 * (body + float64(c.HiddenSize)*float64(c.VocabSize)*float64(b.Tokens))
+	layers, logits := b.Session.Config.Work()
+	return 2 * (float64(layers)*float64(st.PrefillTokens+st.DecodeTokens) + float64(logits)*float64(b.Tokens))
 }
 
 func share(part, whole float64) float64 {

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"testing"
 	"time"
 
+	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/batch"
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models/arch"
 )
 
 // echo gives each request its completions, all of the longest that they may be, and then does something to them.
@@ -133,14 +136,35 @@ func TestFigures(t *testing.T) {
 		f.FirstCompletion >= f.Seconds || f.MemoryPeak == 0 {
 		t.Errorf("%+v", f)
 	}
-	// Products: 2 operations for each weight and token.
-	b.Session.Config.HiddenSize, b.Session.Config.NumLayers, b.Session.Config.NumHeads, b.Session.Config.NumKVHeads = 8,
-		3, 4, 2
-	b.Session.Config.HeadDim, b.Session.Config.IntermediateSize, b.Session.Config.VocabSize = 2, 16, 100
-	perLayer := 8*(4+2+2)*2 + 4*2*8 + 3*8*16
+	// Products: 2 operations for each weight and token; those of the logits for each token drawn.
+	b.Session.Config = arch.Config{HiddenSize: 8, NumHeads: 4, NumKVHeads: 2, HeadDim: 2, IntermediateSize: 16,
+		VocabSize: 100, Layers: []arch.Layer{{Gated: true}, {}}}
+	layers := 2*(8*(4+2+2)*2+4*2*8) + (3+2)*8*16
 	if got, want := b.matmulFlops(engine.Stats{PrefillTokens: 10, DecodeTokens: 5}),
-		float64(2*(perLayer*3*15+8*100*64)); got != want {
+		float64(2*(layers*15+8*100*64)); got != want {
 		t.Errorf("%g operations, want %g", got, want)
+	}
+}
+
+// The limit of a run is the more of its arithmetic and its reading at their peaks.
+func TestLimit(t *testing.T) {
+	for _, c := range []struct {
+		dtype, weights string
+		matmul         float64
+		limit          float64
+		by             string
+	}{
+		{dtype: "Float32", matmul: 10, limit: 2, by: "arithmetic"},
+		{dtype: "BFloat16", matmul: 10, limit: 1, by: "arithmetic"},
+		{dtype: "BFloat16", weights: "Float32 and Q4_1", matmul: 10, limit: 0.5, by: "arithmetic"},
+		{dtype: "BFloat16", weights: "fp8 in blocks of 128", matmul: 1, limit: 0.3, by: "reading"},
+	} {
+		f := &Figures{Seconds: 2, Matmul: c.matmul, Bytes: 15}
+		r := &Report{Plan: engine.Plan{DType: c.dtype, Weights: c.weights}, Runs: []*Figures{f}}
+		r.Compare(cpukernel.Peak{Float32: 10, BFloat16: 20, Int8: 40, Read: 100})
+		if math.Abs(f.Limit-c.limit) > 1e-9 || f.LimitBy != c.by || math.Abs(f.TimesLimit-2/c.limit) > 1e-9 {
+			t.Errorf("%+v: the limit is %g s by %s, %g times", c, f.Limit, f.LimitBy, f.TimesLimit)
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package measure
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gomlx/compute"
@@ -93,17 +95,36 @@ func (b *Job) Report(opened time.Duration) *Report {
 	return r
 }
 
-// Compare sets the shares of what the processor can do.
+// Compare sets the shares of what the processor can do, and the limit of each run.
 func (r *Report) Compare(peak cpukernel.Peak) {
 	r.Peak = &peak
-	flops := peak.Float32
-	if r.Plan.DType == "BFloat16" {
-		flops = peak.BFloat16
-	}
+	flops := r.arithmetic()
 	for _, f := range slices.Concat(r.WarmUp, r.Runs) {
 		f.MatmulPeak, f.BytesPeak = share(f.Matmul, flops), share(f.Bytes, peak.Read)
 		f.KernelPeak = share(f.MatmulPeak, f.Shares["matmul"])
+		f.Limit, f.LimitBy = f.Seconds*f.MatmulPeak, "arithmetic"
+		if f.BytesPeak > f.MatmulPeak {
+			f.Limit, f.LimitBy = f.Seconds*f.BytesPeak, "reading"
+		}
+		f.TimesLimit = share(f.Seconds, f.Limit)
 	}
+}
+
+// arithmetic is the peak of what the products are computed in, the fastest where matrices have several forms. Matrices
+// of at most 8 bits are multiplied as integers, but for fp8.
+func (r *Report) arithmetic() float64 {
+	fastest := 0.0
+	for form := range strings.SplitSeq(cmp.Or(r.Plan.Weights, r.Plan.DType), " and ") {
+		rate := r.Peak.Int8
+		switch {
+		case form == "BFloat16":
+			rate = r.Peak.BFloat16
+		case strings.HasPrefix(form, "Float"), strings.HasPrefix(form, "fp8"):
+			rate = r.Peak.Float32
+		}
+		fastest = max(fastest, rate)
+	}
+	return fastest
 }
 
 // Finish picks the run that stands for all.

@@ -264,14 +264,11 @@ func memoryOf(program engine.PrecompiledProgram) (xla.Memory, error) {
 // work is what the roofline needs to know of the model.
 func (p *Planner) work(plan engine.Plan, sequences, context int) modelWork {
 	c := p.config.Model.Config
-	vocabulary := float64(c.VocabSize) * float64(c.HiddenSize)
-	embeddings := 2 * vocabulary
-	if c.TieEmbeddings {
-		embeddings = vocabulary
-	}
 	together := float64(plan.Devices) // each does its share
+	layers, logits := c.Work()
 	return modelWork{
-		layerParams: (float64(plan.Parameters) - embeddings) / together, headParams: vocabulary / together,
+		layerParams: float64(layers) / together, headParams: float64(logits) / together,
+		read:       func(tokens float64) float64 { return c.Read(tokens) / together },
 		weightSize: float64(plan.WeightBytes) * together / float64(plan.Parameters),
 		layers:     float64(c.NumLayers), heads: float64(c.NumHeads) / together, headDim: float64(c.HeadDim),
 		kvBytesPerToken: float64(plan.KVBytesPerToken),

@@ -23,7 +23,9 @@ type Estimate struct {
 
 // modelWork is what the roofline is computed from.
 type modelWork struct {
-	layerParams, headParams  float64 // weights in products, of all layers and of the output matrix
+	layerParams, headParams float64 // weights that a token is multiplied with, in the layers and in the output matrix
+	// read is how many weights of layers a step of so many tokens reads: see [arch.Config.Read].
+	read                     func(tokens float64) float64
 	weightSize               float64 // bytes of a weight
 	layers, heads, headDim   float64
 	kvBytesPerToken          float64
@@ -32,18 +34,18 @@ type modelWork struct {
 
 // roofline is the estimate of this work on a chip. A product with n weights takes 2n operations a token; attention
 // takes 4*heads*headDim a layer for each token that is looked at: q.k and the sum of values. A step reads each weight
-// once, and the keys and values of its sequences once.
+// once, and the keys and values of its sequences once. Experts are chosen evenly.
 func (w modelWork) roofline(c chip.Chip) Estimate {
 	attention := 4 * w.layers * w.heads * w.headDim
 	batch, context, step := float64(w.sequences), float64(w.context), float64(w.step)
 	e := Estimate{
 		Chip: c, Sequences: w.sequences, Context: w.context,
 		DecodeFLOPs: batch * (2*(w.layerParams+w.headParams) + attention*context),
-		DecodeBytes: (w.layerParams+w.headParams)*w.weightSize + batch*context*w.kvBytesPerToken,
+		DecodeBytes: (w.read(batch)+w.headParams)*w.weightSize + batch*context*w.kvBytesPerToken,
 		// A prompt's token looks at half of the context in the mean; only a prompt's last token goes through the output
 		// matrix.
 		PrefillFLOPs: step * (2*w.layerParams + attention*context/2),
-		PrefillBytes: w.layerParams*w.weightSize + context/2*w.kvBytesPerToken,
+		PrefillBytes: w.read(step)*w.weightSize + context/2*w.kvBytesPerToken,
 	}
 	e.DecodeTokensPerSecond, e.DecodeBound = c.Rate(batch, e.DecodeFLOPs, e.DecodeBytes)
 	e.PrefillTokensPerSecond, e.PrefillBound = c.Rate(step, e.PrefillFLOPs, e.PrefillBytes)

@@ -11,6 +11,7 @@ import (
 // bytes a token.
 func TestRoofline(t *testing.T) {
 	w := modelWork{layerParams: 6.98e9, headParams: 0.525e9, weightSize: 2, layers: 32, heads: 32, headDim: 128,
+		read:            func(float64) float64 { return 6.98e9 },
 		kvBytesPerToken: 131072,
 		sequences:       64, context: 2048, step: 4096}
 	v6e, ok := chip.Find("TPU v6 lite")

@@ -96,6 +96,7 @@ def bench_section(files: list[str]) -> list[str]:
             rows += [
                 ("matmuls", f"{m.get('matmul_flops_per_second', 0) / 1e9:.0f} GFLOP/s, {100 * m.get('matmul_share_of_peak', 0):.0f} % of the measured peak; "
                  f"while their kernels run {100 * m.get('matmul_share_of_peak_in_kernels', 0):.0f} %"),
+                *([("limit", f"{m['limit_seconds']:.2f} s by {m['limit_by']}; the run took {m['times_limit']:.1f} times that")] if "limit_seconds" in m else []),
                 ("measured peak", f"{peak['float32_flops'] / 1e9:.0f} GFLOP/s float32, {peak['bfloat16_flops'] / 1e9:.0f} GFLOP/s bfloat16, "
                  f"{peak['read_bytes_per_second'] / 1e9:.1f} GB/s read ({peak['level']}, {peak['threads']} threads)"),
             ]  # fmt: skip

@@ -42,7 +42,8 @@ It reports figures of complete runs only: a row with an error, or a missing or s
 
 Tokens/s are over a run, from its start to the last completion, prompts included. The time of each kind of kernel is
 measured around its calls. The processor's peaks (multiply-adds on registers, memory reads) are measured in the same
-process, after the runs.
+process, after the runs. A run's limit is the more of its products at the peak of arithmetic and its reads (weights each
+step, keys and values for each token) at that of memory.
 
 Workloads: ` + strings.Join(workloads.Names(), ", ") + `; or a YAML file like those in bench/workload.`,
 		example: `

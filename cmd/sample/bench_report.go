@@ -61,8 +61,12 @@ func printBench(w io.Writer, r *measure.Report) {
 				kernels)
 		}
 		row("memory read", "%.1f GB/s at least, %.0f %% of the measured peak", m.Bytes/1e9, 100*m.BytesPeak)
-		row("peak", "%.0f GFLOP/s float32, %.0f GFLOP/s bfloat16, %.1f GB/s read (%s, %d threads)", r.Peak.Float32/1e9,
-			r.Peak.BFloat16/1e9, r.Peak.Read/1e9, r.Peak.Level, r.Peak.Threads)
+		row("peak", "%.0f GFLOP/s float32, %.0f bfloat16, %.0f int8, %.1f GB/s read (%s, %d threads)",
+			r.Peak.Float32/1e9, r.Peak.BFloat16/1e9, r.Peak.Int8/1e9, r.Peak.Read/1e9, r.Peak.Level, r.Peak.Threads)
+		if m.Limit > 0 {
+			row("limit", "%s at the peak of %s; the run took %.1f times that", seconds(m.Limit), m.LimitBy,
+				m.TimesLimit)
+		}
 	}
 	row("memory", "peak %s, %s before the run, %s after it", memoryText(m.MemoryPeak), memoryText(m.MemoryBegin),
 		memoryText(m.MemoryEnd))

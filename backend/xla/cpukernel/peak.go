@@ -22,6 +22,8 @@ type Peak struct {
 	// Where the level has no instruction for bfloat16 its rate is that of float32.
 	Float32  float64 `json:"float32_flops"`
 	BFloat16 float64 `json:"bfloat16_flops"`
+	// Int8 is the same of bytes, with sums in int32.
+	Int8 float64 `json:"int8_ops"`
 	// Read is bytes a second from memory that no cache holds.
 	Read float64 `json:"read_bytes_per_second"`
 }
@@ -33,7 +35,7 @@ const (
 	peakBytes  = 96 << 20 // that each thread reads
 )
 
-// MeasurePeak measures on so many threads for about two seconds. Whatever else runs makes it come out lower.
+// MeasurePeak measures on so many threads for about three seconds. Whatever else runs makes it come out lower.
 func MeasurePeak(threads int) (Peak, error) {
 	level, err := Features()
 	if err != nil {
@@ -44,6 +46,9 @@ func MeasurePeak(threads int) (Peak, error) {
 		return Peak{}, err
 	}
 	if p.BFloat16, err = peakFlops(C.q_peak_bf16(), threads); err != nil {
+		return Peak{}, err
+	}
+	if p.Int8, err = peakFlops(C.q_peak_int8(), threads); err != nil {
 		return Peak{}, err
 	}
 	words := make([][]uint64, threads)

@@ -17,11 +17,15 @@ typedef struct {
 q_peak q_peak_f32(void);
 q_peak q_peak_bf16(void);
 
+// q_peak_int8 is that for products of bytes with sums in int32.
+q_peak q_peak_int8(void);
+
 // q_peak_read returns the sum of n numbers. n is a multiple of 64.
 uint64_t q_peak_read(const uint64_t *from, int64_t n);
 
 // Those of the levels; a q_peak without run is one that the compiler or the machine has no code for.
 q_peak q_peak_plain(void), q_peak_avx2(void), q_peak_avx512(void), q_peak_avx512bf16(void), q_peak_amx(void);
+q_peak q_peak_int8_plain(void), q_peak_int8_avx2(void), q_peak_int8_avx512(void), q_peak_int8_vnni(void), q_peak_int8_amx(void);
 uint64_t q_peak_read_plain(const uint64_t *from, int64_t n), q_peak_read_avx2(const uint64_t *from, int64_t n);
 
 #endif
