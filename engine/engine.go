@@ -88,6 +88,10 @@ type Config struct {
 	// Features are what requests may ask for without a program being compiled for it during the run; by default none.
 	// Requests may ask for others: with the first of them the program that draws is compiled anew, between two calls.
 	Features Features
+	// Speculate is how many tokens of a sequence are drafted in a step at most, to draw several together: see
+	// docs/speculation.md. Completions stay the same. 0 drafts none, SpeculateAuto as many as pay, and none where the
+	// bytes of a token depend on the step that it runs in.
+	Speculate int
 	// ZeroPages clears pages when they are freed, for tenants who must not share memory. Without it pages are cleared
 	// logically.
 	ZeroPages bool

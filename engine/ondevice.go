@@ -133,7 +133,7 @@ func (p Plan) sizes() device.Sizes {
 			NameDrawn: p.NameDrawn, Mixed: p.mixed, States: p.StateBytes > 0,
 			Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Staged: blocksInFlight},
 		PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
-		Layout: p.layout, Transfers: p.Transfers, Stops: p.stops,
+		Drafts: p.drafts, Layout: p.layout, Transfers: p.Transfers, Stops: p.stops,
 		Features: p.features, Vocabulary: p.vocabulary, Masks: p.masks,
 		History: max(2, min(p.MaxModelLen, parameter.MaxDRYLastN)),
 	}

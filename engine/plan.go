@@ -63,6 +63,10 @@ type Plan struct {
 	Transfers bool `json:"transfers"`
 	// Programs are the names of the programs that the engine compiles.
 	Programs []string `json:"programs"`
+	// Drafts is how many tokens of a sequence are drafted in a step at most, DraftWidth how many tokens a step with
+	// drafts has: see Config.Speculate.
+	Drafts     int `json:"drafts,omitempty"`
+	DraftWidth int `json:"draft_width,omitempty"`
 	// Features are those that the programs have from the start: see Config.Features. MaskBytes is what the states and
 	// masks of structured output take of the device's memory where masks are among them.
 	Features  []string `json:"features,omitempty"`
@@ -72,6 +76,7 @@ type Plan struct {
 	slots  int // MaxSeqs rounded up to whole registers of rows; the surplus is never used
 	layout attention.Layout
 	mixed  bool // see schedule.Sizes
+	drafts device.Drafting
 
 	features   Features
 	vocabulary int
@@ -126,6 +131,10 @@ func (p Plan) String() string {
 	}
 	row("steps", "prefill %d tokens, decode %d rows, up to %s a call", p.PrefillTokens, p.slots,
 		plural.Count(p.MaxRounds, "step"))
+	if p.Drafts > 0 {
+		row("speculation", "up to %s a sequence, %d tokens a step with drafts",
+			plural.Count(p.Drafts, "drafted token"), p.DraftWidth)
+	}
 	row("programs", "%s", strings.Join(p.Programs, ", "))
 	if len(p.Features) > 0 {
 		row("features", "%s", strings.Join(p.Features, ", "))
@@ -235,6 +244,10 @@ func (c Config) plan() (Plan, error) {
 		return Plan{}, err
 	}
 	p.slots, p.mixed = ceilDiv(p.MaxSeqs, rowMultiple)*rowMultiple, c.sameForms()
+	if p.drafts, err = c.drafting(p); err != nil {
+		return Plan{}, err
+	}
+	p.Drafts, p.DraftWidth = p.drafts.Most, p.drafts.Width
 	p.masks = c.maskSizes(p.slots)
 	if p.features.Has(MaskedTokens) {
 		p.MaskBytes = p.sizes().MaskBytes()

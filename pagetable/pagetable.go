@@ -231,6 +231,16 @@ func (t Table) ReleaseAll(y Tally) (after Table, doubleFree, invalid *Node) {
 	return t, doubleFree, y.Invalid
 }
 
+// Return is [Table.ReleaseAll] of pages that were taken since Begin, and whose contents mean nothing: they are blank, and
+// by, which stands for nobody who is known, took them.
+func (t Table) Return(y Tally, by int) (after Table, doubleFree, invalid *Node) {
+	if t.Keeps() {
+		zero := ZerosLike(y.Counts)
+		t.Takers = Where(GreaterThan(y.Counts, zero), AddScalar(zero, by), t.Takers)
+	}
+	return t.ReleaseAll(y)
+}
+
 // add returns counts [P] with one added at each page for each element of mask that is set.
 func (t Table) add(counts, pages, mask *Node) *Node {
 	return ScatterSum(counts, InsertAxes(t.clip(pages), -1), ConvertDType(mask, dtypes.Int32), false, false)

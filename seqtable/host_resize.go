@@ -17,6 +17,28 @@ func (h *Host) Truncate(pages *pagetable.Host, lens []int32) error {
 	return releaseError(pages, doubleFree, invalid)
 }
 
+// Retract takes back the last tokens of sequences: see [Table.Retract].
+func (h *Host) Retract(pages *pagetable.Host, lens []int32, by int32) error {
+	doubleFree, invalid := 0, 0
+	for s := range h.Rows {
+		row := &h.Rows[s]
+		n := int(lens[s])
+		if !row.Used || n < 0 || n >= row.Len {
+			continue
+		}
+		if keep := (n + h.PageSize - 1) / h.PageSize; keep < (row.Len+h.PageSize-1)/h.PageSize {
+			for _, page := range row.Pages[keep:] {
+				pages.Mark(page, by)
+			}
+			d, i := pages.Release(row.Pages[keep:])
+			doubleFree, invalid = doubleFree+d, invalid+i
+			row.Pages = row.Pages[:keep:keep]
+		}
+		row.Len = n
+	}
+	return releaseError(pages, doubleFree, invalid)
+}
+
 // Own gives sequences pages of their own: see [Table.Own].
 func (h *Host) Own(pages *pagetable.Host, mask []bool) (srcPages, dstPages []int32, err error) {
 	srcPages, dstPages = make([]int32, len(h.Rows)), make([]int32, len(h.Rows))

@@ -72,8 +72,8 @@ type machine struct {
 	failed  map[string]int
 	counter int32 // Next token.
 
-	open, adopt, enqueue, step, clone, own, release, purge, truncate, grow, begin, join,
-	check program
+	open, adopt, enqueue, step, clone, own, release, purge, truncate, retract, grow, begin,
+	join, check program
 }
 
 func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
@@ -118,6 +118,11 @@ func newMachine(t *testing.T, backend compute.Backend, z sizes) *machine {
 		s.Seqs, s.Pages = seqs, pages
 		return s, []*graph.Node{status.Vector()}
 	})
+	m.retract = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
+		seqs, pages, status := s.Seqs.Retract(s.Pages, args[0], retractedBy)
+		s.Seqs, s.Pages = seqs, pages
+		return s, []*graph.Node{status.Vector()}
+	})
 	m.own = compile(t, backend, z, func(s state, args []*graph.Node) (state, []*graph.Node) {
 		seqs, pages, from, to, status := s.Seqs.Own(s.Pages, args[0])
 		s.Seqs, s.Pages = seqs, pages
@@ -154,7 +159,7 @@ func (m *machine) reset(t *rapid.T) {
 func (m *machine) operation(t *rapid.T) {
 	// A step and new tokens are the most frequent, so that sequences grow.
 	switch op := rapid.SampledFrom([]string{"step", "enqueue", "step", "enqueue", "open", "open", "adopt", "clone",
-		"own", "finish", "release", "purge", "truncate", "grow", "begin", "join"}).Draw(t, "op"); op {
+		"own", "finish", "release", "purge", "truncate", "retract", "grow", "begin", "join"}).Draw(t, "op"); op {
 	case "open":
 		mask := m.mask("open", 2)
 		err := m.seqs.Open(mask)
@@ -189,7 +194,11 @@ func (m *machine) operation(t *rapid.T) {
 	case "join":
 		m.drawJoin()
 	case "truncate":
-		m.drawTruncate()
+		lens := m.drawLens()
+		m.run(op, m.truncate, m.seqs.Truncate(m.pages, lens), nil, lens)
+	case "retract":
+		lens := m.drawLens()
+		m.run(op, m.retract, m.seqs.Retract(m.pages, lens, retractedBy), nil, lens)
 	case "own":
 		mask := m.mask("own", 4)
 		from, to, err := m.seqs.Own(m.pages, mask)
@@ -290,15 +299,18 @@ func (m *machine) drawClone() {
 // growLimit is the most pages that a sequence is given at once.
 const growLimit = 3
 
-// drawTruncate shortens a few sequences; tokens of theirs that are queued may then not join up any more.
-func (m *machine) drawTruncate() {
+// retractedBy is who took the pages that are taken back.
+const retractedBy = 1234
+
+// drawLens draws what a few sequences are shortened to; tokens of theirs that are queued may then not join up any more.
+func (m *machine) drawLens() []int32 {
 	lens := make([]int32, m.z.slots)
 	for s := range lens {
-		if lens[s] = -1; rapid.IntRange(0, 2).Draw(m.t, "truncate") == 0 {
+		if lens[s] = -1; rapid.IntRange(0, 2).Draw(m.t, "shorten") == 0 {
 			lens[s] = rapid.Int32Range(-1, int32(m.seqs.Rows[s].Len)+1).Draw(m.t, "length")
 		}
 	}
-	m.run("truncate", m.truncate, m.seqs.Truncate(m.pages, lens), nil, lens)
+	return lens
 }
 
 // keep draws how many tokens of each sequence are kept where it is released.

@@ -25,13 +25,26 @@ func (t Table) Truncate(pages pagetable.Table, lens *Node) (after Table, afterPa
 		order, count))
 	t.PageIndices = Where(behind, empty, t.PageIndices)
 	t.SeqLens = Where(cut, lens, t.SeqLens)
+	return t, pages, releaseStatus(pages, doubleFree, invalid)
+}
 
-	zero, anywhere := scalar(g, 0), scalar(g, -1)
-	status = Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: zero,
-		Slot: anywhere}.When(GreaterThan(doubleFree, zero)).
-		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()),
-			Slot: anywhere}.When(GreaterThan(invalid, zero)))
-	return t, pages, status
+// Retract takes back the last tokens of sequences, with the pages that they took since [pagetable.Table.Begin]: each
+// sequence becomes as long as lens, int32 [R], if it was longer; -1 leaves it as it is. Nobody else has these pages, and
+// what they contain means nothing: by, see [pagetable.Table.Return], took them. Faults are those of [Table.Release].
+func (t Table) Retract(pages pagetable.Table, lens *Node, by int) (after Table, afterPages pagetable.Table,
+	status Status) {
+	g := lens.Graph()
+	slots, pp := t.NumSlots(), t.PagesPerSeq()
+	cut := LogicalAnd(t.Used, LogicalAnd(GreaterOrEqual(lens, full(g, 0, slots)), LessThan(lens, t.SeqLens)))
+	gone := LogicalAnd(cut, LessThan(t.pagesFor(lens), t.pagesFor(t.SeqLens))) // of few that are cut
+	t.SeqLens = Where(cut, lens, t.SeqLens)
+	place := Iota(g, shapes.Make(dtypes.Int32, slots, pp), 1)
+	behind := LogicalAnd(column(gone, pp), GreaterOrEqual(place, column(t.pagesFor(lens), pp)))
+	empty := full(g, -1, slots, pp)
+	order, count := scan.Positions(gone, slots)
+	pages, doubleFree, invalid := pages.Return(tallyRows(pages, Where(behind, t.PageIndices, empty), order, count), by)
+	t.PageIndices = Where(behind, empty, t.PageIndices)
+	return t, pages, releaseStatus(pages, doubleFree, invalid)
 }
 
 // Own gives the sequence of each slot for which mask, bool [R], holds a page of its own in place of a partial one that

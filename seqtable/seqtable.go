@@ -93,12 +93,17 @@ func (t Table) Release(pages pagetable.Table, mask, keep *Node) (Table, pagetabl
 		shapes.Make(dtypes.Bool, t.PageIndices.Shape().Dimensions...)),
 		full(g, -1, t.NumSlots(), t.PagesPerSeq()), t.PageIndices)
 
+	return t, pages, releaseStatus(pages, doubleFree, invalid)
+}
+
+// releaseStatus is what a release of pages comes to.
+func releaseStatus(pages pagetable.Table, doubleFree, invalid *Node) Status {
+	g := doubleFree.Graph()
 	zero, anywhere := scalar(g, 0), scalar(g, -1)
-	status := Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: zero,
+	return Status{Code: scalar(g, CodeDoubleFree), Need: doubleFree, Have: zero,
 		Slot: anywhere}.When(GreaterThan(doubleFree, zero)).
 		Then(Status{Code: scalar(g, CodeInvalidPage), Need: invalid, Have: scalar(g, pages.NumPages()),
 			Slot: anywhere}.When(GreaterThan(invalid, zero)))
-	return t, pages, status
 }
 
 // tallying is the state of tallyRows' loop.

@@ -23,17 +23,30 @@ type Prompts struct {
 // Remaining is how many tokens of each slot's prompt have not been run, int32 [R].
 func (p Prompts) Remaining() *Node { return Max(Sub(p.Lens, p.Done), ZerosLike(p.Lens)) }
 
+// Drafts are tokens that may be drawn behind those that wait in R slots, at most N of each.
+type Drafts struct {
+	Tokens *Node // int32 [R, N].
+	Counts *Node // int32 [R]: how many of them there are; 0 where no token waits.
+}
+
 // PackNext packs a step of at most limit tokens (T), sorted by slot: the token that waits in each slot that has one in
 // next, int32 [R], see [Queue.Next], and prompt tokens as far as room, an int32 scalar, goes: the rest of the first
 // slot's prompt, then the next slot's, and so on. A slot in next has no prompt left; its token is at position Done. It
 // leaves Done to the caller, who knows which of them it ran.
-func (p Prompts) PackNext(next, room *Node, limit int) Packed {
+func (p Prompts) PackNext(next, room *Node, limit int) Packed { return p.PackDrafts(next, nil, room, limit) }
+
+// PackDrafts is PackNext, with drafts behind the tokens that wait; nil for none.
+func (p Prompts) PackDrafts(next *Node, drafts *Drafts, room *Node, limit int) Packed {
 	g := p.Tokens.Graph()
 	slots := p.Lens.Shape().Dimensions[0]
 	remaining := p.Remaining()
 	before := Sub(scan.Sum(remaining), remaining)
 	ofPrompts := Max(ZerosLike(remaining), Min(remaining, Sub(BroadcastToDims(room, slots), before)))
-	counts := Where(GreaterOrEqual(next, ZerosLike(next)), OnesLike(next), ofPrompts)
+	waits := OnesLike(next)
+	if drafts != nil {
+		waits = Add(waits, drafts.Counts)
+	}
+	counts := Where(GreaterOrEqual(next, ZerosLike(next)), waits, ofPrompts)
 	ends := scan.Sum(counts)
 	num := Min(Reshape(SliceAxis(ends, 0, AxisElem(slots-1))), Scalar(g, dtypes.Int32, limit))
 
@@ -46,6 +59,9 @@ func (p Prompts) PackNext(next, room *Node, limit int) Packed {
 	pos := Add(Gather(Add(p.Done, Sub(counts, ends)), at), rank)
 	place := InsertAxes(clip(Add(Gather(p.Starts, at), pos), p.Tokens.Shape().Dimensions[0]), -1)
 	waiting := Gather(next, at)
+	if drafts != nil {
+		waiting = drafts.behind(waiting, slot, Sub(pos, Gather(p.Done, at)))
+	}
 	token := Where(GreaterOrEqual(waiting, ZerosLike(waiting)), waiting, Gather(p.Tokens, place))
 	isToken := LessThan(rank, BroadcastToDims(num, limit))
 	padding := fill(g, limit, -1)
@@ -55,6 +71,16 @@ func (p Prompts) PackNext(next, room *Node, limit int) Packed {
 		PosIDs:    Where(isToken, pos, padding),
 		NumTokens: num,
 	}
+}
+
+// behind is the token that is nth, int32 [T], of those of a slot, int32 [T], of which next, int32 [T], waits; -1 where
+// none does.
+func (d *Drafts) behind(next, slot, nth *Node) *Node {
+	rows, most := d.Tokens.Shape().Dimensions[0], d.Tokens.Shape().Dimensions[1]
+	at := Add(MulScalar(clip(slot, rows), most), clip(SubScalar(nth, 1), most))
+	draft := Gather(Reshape(d.Tokens, rows*most), InsertAxes(at, -1))
+	zero := ZerosLike(next)
+	return Where(LogicalAnd(GreaterOrEqual(next, zero), GreaterThan(nth, zero)), draft, next)
 }
 
 // Next is the token that waits in each of a number of slots, int32 [slots], -1 for none. At most one token a slot may
@@ -70,15 +96,15 @@ func (q Queue) Next(slots int) *Node {
 type HostPrompt struct {
 	Tokens []int32 // All of the prompt.
 	Done   int
-	Next   []int32 // The token that waits, if there is one.
+	Next   []int32 // The token that waits, if there is one, and drafts behind it.
 }
 
-// PackPrompts is the plain-Go twin of [Prompts.PackNext].
+// PackPrompts is the plain-Go twin of [Prompts.PackDrafts].
 func PackPrompts(prompts []HostPrompt, room, limit int) []Entry {
 	var packed []Entry
 	for slot, p := range prompts {
-		for _, token := range p.Next {
-			packed = append(packed, Entry{Token: token, Slot: int32(slot), Pos: int32(p.Done)})
+		for i, token := range p.Next {
+			packed = append(packed, Entry{Token: token, Slot: int32(slot), Pos: int32(p.Done + i)})
 		}
 		for pos := p.Done; pos < len(p.Tokens) && room > 0; pos++ {
 			packed = append(packed, Entry{Token: p.Tokens[pos], Slot: int32(slot), Pos: int32(pos)})

@@ -13,16 +13,18 @@ import (
 )
 
 // Steps are packed as the plain-Go twin does it: with slots that have no prompt, that share tokens, whose first part is
-// gone, and that decode.
+// gone, and that decode with drafts or without.
 func TestPromptsAgainstHost(t *testing.T) {
-	const slots, limit, capacity = 5, 9, 40
+	const slots, limit, capacity, most = 5, 9, 40, 3
 	onBackends(t, func(t *testing.T, backend compute.Backend) {
-		exec, err := NewExec(backend, func(tokens, starts, done, lens, queued, room *Node) []*Node {
+		exec, err := NewExec(backend, func(in []*Node) []*Node {
+			tokens, starts, done, lens, queued, room := in[0], in[1], in[2], in[3], in[4], in[5]
+			drafts := &tokenqueue.Drafts{Tokens: Reshape(in[6], slots, most), Counts: in[7]}
 			g := tokens.Graph()
 			ids := Iota(g, queued.Shape(), 0)
 			q := tokenqueue.New(g, slots).Enqueue(queued, ids, done, GreaterOrEqual(queued, ZerosLike(queued)))
-			p := tokenqueue.Prompts{Tokens: tokens, Starts: starts, Done: done, Lens: lens}.PackNext(
-				q.Next(slots), room, limit)
+			p := tokenqueue.Prompts{Tokens: tokens, Starts: starts, Done: done, Lens: lens}.PackDrafts(
+				q.Next(slots), drafts, room, limit)
 			return []*Node{p.Tokens, p.SlotIDs, p.PosIDs, p.NumTokens}
 		})
 		if err != nil {
@@ -33,6 +35,8 @@ func TestPromptsAgainstHost(t *testing.T) {
 			starts, done, lens := make([]int32, slots), make([]int32, slots), make([]int32, slots)
 			prompts := make([]tokenqueue.HostPrompt, slots)
 			queued := slices.Repeat([]int32{-1}, slots)
+			drafts := rapid.SliceOfN(rapid.Int32Range(0, 1000), slots*most, slots*most).Draw(t, "drafts")
+			counts := make([]int32, slots)
 			room := rapid.Int32Range(0, limit).Draw(t, "room")
 			for i := range slots {
 				n := rapid.IntRange(0, 12).Draw(t, "length")
@@ -43,11 +47,12 @@ func TestPromptsAgainstHost(t *testing.T) {
 				prompts[i] = tokenqueue.HostPrompt{Tokens: prompt, Done: ran}
 				if ran >= n && rapid.Bool().Draw(t, "decodes") {
 					queued[i] = rapid.Int32Range(0, 1000).Draw(t, "token")
-					prompts[i].Next = queued[i : i+1]
+					counts[i] = rapid.Int32Range(0, most).Draw(t, "drafts")
+					prompts[i].Next = append([]int32{queued[i]}, drafts[i*most:i*most+int(counts[i])]...)
 				}
 			}
 			want := tokenqueue.PackPrompts(prompts, int(room), limit)
-			out, err := exec.Call(arena, starts, done, lens, queued, room)
+			out, err := exec.Call(arena, starts, done, lens, queued, room, drafts, counts)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -161,6 +161,7 @@ func (gr *Graphs) admit(l loop, in input) loop {
 			Where(isClone, held, ZerosLike(held)))
 		l.Out.Status = l.Out.Status.Then(cloned)
 		st.Caches = gr.copyPages(st.Caches, from, to)
+		st.Extras.Drafts = st.Extras.Drafts.copied(from, to)
 	}
 	if gr.PrefixCache {
 		at := Where(isPrompt, take(in.Ahead.Named, prompt), take(in.Waiting.Named, entry))

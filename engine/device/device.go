@@ -24,6 +24,7 @@ type Sizes struct {
 	LayerLoop bool
 	Layout    attention.Layout // of a layer's cache
 	Transfers bool             // pages can be moved to the host and back
+	Drafts    Drafting
 	// Features are those of the program run.
 	Features   Features
 	Vocabulary int // tokens

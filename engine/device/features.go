@@ -76,6 +76,7 @@ type extras struct {
 	Thinking  thinking
 	DRY       dry
 	Scoring   scoring
+	Drafts    drafting
 }
 
 // newExtras makes the extras of features, all zero.
@@ -98,7 +99,7 @@ func (gr *Graphs) newExtras(g *Graph) (ex extras) {
 	if gr.Features.Has(DRY) {
 		ex.DRY = gr.newDRY(g)
 	}
-	ex.Scoring = gr.newScoring(g)
+	ex.Scoring, ex.Drafts = gr.newScoring(g), gr.newDrafting(g)
 	return ex
 }
 
@@ -122,7 +123,7 @@ func (p Sizes) ExtraBytes() (n int64) {
 	if p.Features.Has(DRY) {
 		n += p.dryBytes()
 	}
-	return n + p.scoringBytes()
+	return n + p.scoringBytes() + p.draftingBytes()
 }
 
 // askedOf is what the host gives of the features that A waiting entries ask for.

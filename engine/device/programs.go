@@ -73,6 +73,7 @@ type loop struct {
 	Starts *Node // i32[R]: of the rows' prompts among the tokens of the input
 	Out    output
 	Todo   *Node // i32[]: what the next round does
+	Rounds *Node // i32[]: steps that drew, where tokens are drafted; else nil: each has a column
 	Pins   *Node // i32[P]: references that the call itself holds, in debug mode; else nil
 	Admit  admission
 }
@@ -103,6 +104,9 @@ func (gr *Graphs) run(st state, w decoder.Weights, in input, out output) (state,
 		State: st, Starts: in.Starts,
 		Out:  out,
 		Todo: integer(g, look), Admit: noAdmission(in),
+	}
+	if gr.Drafts.On() {
+		l.Rounds = integer(g, 0)
 	}
 	l.Out.Status = out.Status.Then(released)
 	does := func(what int) func(l loop) *Node {
@@ -165,8 +169,15 @@ func (gr *Graphs) decide(l loop, in input) loop {
 // goesOn says that there is room for another step's output, that rows have not waited for too long, and no fault.
 func (gr *Graphs) goesOn(l loop, in input) *Node {
 	steps := Add(l.Out.PrefillSteps, l.Out.DecodeSteps)
-	goesOn := LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, in.Columns),
+	columns := in.Columns
+	if gr.Drafts.On() { // a step may fill several
+		columns = integer(steps.Graph(), gr.Columns())
+	}
+	goesOn := LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, columns),
 		LessThan(steps, MulScalar(in.Columns, stepsPerColumn))))
+	if gr.Drafts.On() {
+		goesOn = LogicalAnd(goesOn, LessThan(l.Rounds, in.Columns))
+	}
 	if gr.Features.Has(MaskedTokens) {
 		goesOn = LogicalAnd(goesOn, gr.mayWait(l))
 	}

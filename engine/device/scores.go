@@ -107,7 +107,7 @@ func (gr *Graphs) newScores(g *Graph, out *output) {
 	i32 := func(dims ...int) *Node { return zeros(g, dtypes.Int32, dims...) }
 	f32 := func(dims ...int) *Node { return zeros(g, dtypes.Float32, dims...) }
 	if gr.Features.Has(TopLogprobs) {
-		out.TopIDs, out.TopLogprobs = i32(gr.MaxRounds, gr.Slots, w), f32(gr.MaxRounds, gr.Slots, w)
+		out.TopIDs, out.TopLogprobs = i32(gr.Columns(), gr.Slots, w), f32(gr.Columns(), gr.Slots, w)
 	}
 	if k := gr.scorePlaces(); gr.Features.Has(PromptLogprobs) {
 		out.Scores = schedule.ScoresOf[*Node, *Node]{Count: i32(1), Owners: i32(k), Positions: i32(k), Logprobs: f32(k),
@@ -115,7 +115,7 @@ func (gr *Graphs) newScores(g *Graph, out *output) {
 	}
 }
 
-// tops finds the likeliest tokens of rows that want to know them: i32[S, W], f32[S, W], nil without the feature. What
+// tops finds the likeliest tokens of rows that want to know them: i32[D, W], f32[D, W], nil without the feature. What
 // changes the logits in place must wait for it: the barred tokens that it returns do.
 func (gr *Graphs) tops(st state, logits *Node, rows samplers, bars *Node) (ids, logprobs, after *Node) {
 	if !gr.Features.Has(TopLogprobs) {
@@ -132,8 +132,8 @@ func (gr *Graphs) tops(st state, logits *Node, rows samplers, bars *Node) (ids, 
 			return likeliest{ids, logprobs}
 		},
 		func() likeliest {
-			return likeliest{zeros(g, dtypes.Int32, gr.Slots, gr.TopsWidth()),
-				zeros(g, dtypes.Float32, gr.Slots, gr.TopsWidth())}
+			return likeliest{zeros(g, dtypes.Int32, gr.Draws(), gr.TopsWidth()),
+				zeros(g, dtypes.Float32, gr.Draws(), gr.TopsWidth())}
 		})
 	first := SliceAxis(got.Logprobs, 1, AxisRange(0, 1))
 	never := ConvertDType(GreaterThan(first, FillScalar(g, first.Shape(), math.Inf(1))), dtypes.Int32)

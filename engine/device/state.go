@@ -67,7 +67,7 @@ func (gr *Graphs) newRows(g *Graph) rowParams {
 }
 
 func (gr *Graphs) newOutput(g *Graph) output {
-	s, columns := gr.Slots, gr.MaxRounds
+	s, columns := gr.Slots, gr.Columns()
 	none := func(dims ...int) *Node { return FillScalar(g, shapes.Make(dtypes.Int32, dims...), -1) }
 	i32 := func(dims ...int) *Node { return Zeros(g, shapes.Make(dtypes.Int32, dims...)) }
 	f32 := func(dims ...int) *Node { return Zeros(g, shapes.Make(dtypes.Float32, dims...)) }
@@ -85,6 +85,9 @@ func (gr *Graphs) newOutput(g *Graph) output {
 	gr.newScores(g, &out)
 	if gr.Features.Has(MaskedTokens) {
 		out.Waits = i32(2)
+	}
+	if gr.Drafts.On() {
+		out.Drafts = i32(2)
 	}
 	out.Clock = newClock(g)
 	if gr.Debug {

@@ -25,10 +25,20 @@ func (l loop) prompts(in input) tokenqueue.Prompts {
 	return tokenqueue.Prompts{Tokens: in.Tokens, Starts: l.Starts, Done: s.SeqLens, Lens: lens}
 }
 
-// pack takes the tokens of a step: to decode, the one that each slot drew last; else the next prompt tokens, those of
-// slots before those of prefix rows, and where steps are mixed and there are pages for it also the ones that slots drew
-// last. decodes, i32[], is how many these are.
-func (gr *Graphs) pack(l *loop, in input, prefill *Node) (packed tokenqueue.Packed, decodes *Node) {
+// stepTokens are the tokens of a step.
+type stepTokens struct {
+	tokenqueue.Packed
+	Decodes *Node // i32[]: how many of them slots drew last
+	// Of the tokens that may be drawn behind these, where tokens are drafted: what they are, of R rows, and how many of
+	// them, i32[].
+	Drafts  tokenqueue.Drafts
+	Drafted *Node
+}
+
+// pack takes the tokens of a step: to decode, the one that each slot drew last, and drafts behind it; else the next
+// prompt tokens, those of slots before those of prefix rows, and where steps are mixed and there are pages for it also
+// the ones that slots drew last.
+func (gr *Graphs) pack(l *loop, in input, prefill *Node) (p stepTokens) {
 	g := prefill.Graph()
 	takes := LogicalNot(prefill)
 	if gr.Mixed {
@@ -41,35 +51,49 @@ func (gr *Graphs) pack(l *loop, in input, prefill *Node) (packed tokenqueue.Pack
 	}
 	next = Where(takes, next, FillScalar(g, next.Shape(), -1))
 	room := Where(prefill, integer(g, gr.PrefillTokens), integer(g, 0))
-	packed = l.prompts(in).PackNext(next, room, gr.StepTokens())
+	if gr.Drafts.On() {
+		p.Drafts = gr.draft(*l, next, prefill)
+		p.Drafted = ReduceAllSum(p.Drafts.Counts)
+		p.Packed = l.prompts(in).PackDrafts(next, &p.Drafts, room, gr.StepTokens())
+	} else {
+		p.Packed = l.prompts(in).PackNext(next, room, gr.StepTokens())
+	}
 	if !gr.Features.Has(MaskedTokens) {
 		after = tokenqueue.New(g, gr.Slots)
 	}
 	l.State.Queue = tree.Rebuild(l.State.Queue, choices(takes, tree.Leaves(after), tree.Leaves(l.State.Queue)))
-	return packed, ReduceAllSum(ConvertDType(GreaterOrEqual(next, ZerosLike(next)), dtypes.Int32))
+	p.Decodes = ReduceAllSum(ConvertDType(GreaterOrEqual(next, ZerosLike(next)), dtypes.Int32))
+	return p
 }
 
 // step runs tokens through the model and draws where a sequence's last one is among them: see pack. prefill is bool[].
 //
-// The tables are the same work for both kinds; the model is there once for each, as a loop that runs no time or once.
+// The tables are the same work for both kinds; the model is there once for each, as a loop that runs no time or once. A
+// step with drafts takes the form of prompts.
 func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop {
 	g := prefill.Graph()
-	t, slots := gr.StepTokens(), gr.Slots
-	packed, decodes := gr.pack(&l, in, prefill)
+	t, draws := gr.StepTokens(), gr.Draws()
+	packed := gr.pack(&l, in, prefill)
 
 	var batch tokenqueue.PageBatchInfo
 	var allocated seqtable.Status
 	before := l.State.Pages
-	l.State.Sequences, l.State.Pages, batch, allocated = l.State.Sequences.Allocate(l.State.Pages, packed,
+	l.State.Sequences, l.State.Pages, batch, allocated = l.State.Sequences.Allocate(l.State.Pages, packed.Packed,
 		min(gr.Rows(), t))
 	l.State.Caches = gr.zeroTaken(l.State.Caches, before, l.State.Pages)
-	hidden := gr.forward(&l, w, packed, batch, prefill)
+	l.State.Extras.Drafts = l.State.Extras.Drafts.note(packed.Packed, batch)
+	ragged, newTokens := prefill, packed.Decodes
+	if gr.Drafts.On() {
+		ragged = LogicalOr(prefill, GreaterThan(packed.Drafted, integer(g, 0)))
+		newTokens = Add(newTokens, packed.Drafted)
+	}
+	hidden := gr.forward(&l, w, packed.Packed, batch, ragged)
 
-	isSlot := LogicalAnd(GreaterOrEqual(packed.SlotIDs, integer(g, 0)), LessThan(packed.SlotIDs, integer(g, slots)))
+	isSlot := LogicalAnd(GreaterOrEqual(packed.SlotIDs, integer(g, 0)), LessThan(packed.SlotIDs, integer(g, gr.Slots)))
 	next := AddScalar(packed.PosIDs, 1)
 	at, count := scan.Positions(LogicalAnd(isSlot, GreaterOrEqual(next, take(l.State.Rows.PromptLens, packed.SlotIDs))),
-		slots)
-	isRow := LessThan(Iota(g, at.Shape(), 0), BroadcastToDims(count, slots))
+		draws)
+	isRow := LessThan(Iota(g, at.Shape(), 0), BroadcastToDims(count, draws))
 	at = Min(at, integer(g, t-1))
 	rows := samplers{Slots: Where(isRow, take(packed.SlotIDs, at), FillScalar(g, at.Shape(), -1)),
 		Positions: take(next, at), Count: count}
@@ -77,12 +101,15 @@ func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop 
 	got := control.If(GreaterThan(count, integer(g, 0)),
 		func() drawn { return gr.sample(l.State, w, take(hidden, at), rows) },
 		func() drawn { return gr.noneDrawn(g) })
-	l = gr.scorePrompts(l, w, in, packed, hidden)
+	l = gr.scorePrompts(l, w, in, packed.Packed, hidden)
 	one := ConvertDType(prefill, dtypes.Int32)
 	l.Out.PrefillSteps, l.Out.PrefillTokens = Add(l.Out.PrefillSteps, one),
-		Add(l.Out.PrefillTokens, Sub(packed.NumTokens, decodes))
+		Add(l.Out.PrefillTokens, Sub(packed.NumTokens, newTokens))
 	l.Out.DecodeSteps, l.Out.DecodeTokens = Add(l.Out.DecodeSteps, Sub(integer(g, 1), one)),
-		Add(l.Out.DecodeTokens, decodes)
+		Add(l.Out.DecodeTokens, packed.Decodes)
+	if gr.Drafts.On() {
+		return gr.recordDrafts(l, in, packed, at, rows, got, allocated)
+	}
 	return gr.record(l, in, rows, got, allocated)
 }
 
@@ -140,31 +167,31 @@ func (gr *Graphs) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Pa
 	return caches, hidden
 }
 
-// samplers are the rows of a step that draw a token: the first Count of S.
+// samplers are the rows of a step that draw a token: the first Count of D, see Sizes.Draws.
 type samplers struct {
-	Slots     *Node // i32[S]; -1 from Count on
-	Positions *Node // i32[S]: of the token to be drawn
+	Slots     *Node // i32[D]; -1 from Count on
+	Positions *Node // i32[D]: of the token to be drawn
 	Count     *Node // i32[]
 }
 
 // drawn is what they draw.
 type drawn struct {
-	Tokens, Logprobs, Processed *Node // i32[S], f32[S], f32[S]
-	TopIDs, TopLogprobs         *Node // i32[S, W], f32[S, W]; nil without the feature
+	Tokens, Logprobs, Processed *Node // i32[D], f32[D], f32[D]
+	TopIDs, TopLogprobs         *Node // i32[D, W], f32[D, W]; nil without the feature
 }
 
 // noneDrawn stands for what no row draws.
 func (gr *Graphs) noneDrawn(g *Graph) drawn {
-	none := zeros(g, dtypes.Float32, gr.Slots)
-	d := drawn{Tokens: zeros(g, dtypes.Int32, gr.Slots), Logprobs: none, Processed: none}
+	none := zeros(g, dtypes.Float32, gr.Draws())
+	d := drawn{Tokens: zeros(g, dtypes.Int32, gr.Draws()), Logprobs: none, Processed: none}
 	if gr.Features.Has(TopLogprobs) {
-		d.TopIDs = zeros(g, dtypes.Int32, gr.Slots, gr.TopsWidth())
-		d.TopLogprobs = zeros(g, dtypes.Float32, gr.Slots, gr.TopsWidth())
+		d.TopIDs = zeros(g, dtypes.Int32, gr.Draws(), gr.TopsWidth())
+		d.TopLogprobs = zeros(g, dtypes.Float32, gr.Draws(), gr.TopsWidth())
 	}
 	return d
 }
 
-// sample draws a token for each of rows from hidden states [S, hidden].
+// sample draws a token for each of rows from hidden states [D, hidden].
 func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows samplers) drawn {
 	logits := decoder.Logits(gr.Model, w, hidden, rows.Count)
 	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })
@@ -192,9 +219,23 @@ func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows sampler
 // record writes a column of output, ends the sequences that are finished, frees their rows and pages, and queues the
 // tokens of the others.
 func (gr *Graphs) record(l loop, in input, rows samplers, d drawn, allocated seqtable.Status) loop {
-	st := l.State
 	g := rows.Slots.Graph()
-	s, columns := gr.Slots, gr.MaxRounds
+	l, finish := gr.note(l, in, rows, d)
+	valid := GreaterOrEqual(rows.Slots, integer(g, 0))
+	l.Out.Status = l.Out.Status.Then(allocated)
+	l = gr.goOn(l, rows, d.Tokens, LogicalAnd(valid, GreaterThan(finish, integer(g, int(schedule.Running)))))
+	free := l.State.Pages.NumFree()
+	drew := GreaterThan(rows.Count, integer(g, 0))
+	l.Out.FreePages = control.ScatterSet(l.Out.FreePages, Reshape(l.Out.Columns, 1), Reshape(free, 1))
+	l.Out.MinFree = Min(l.Out.MinFree, free)
+	l.Out.Columns = Add(l.Out.Columns, ConvertDType(drew, dtypes.Int32))
+	return gr.checked(l)
+}
+
+// note writes a column of output, and says how the sequences stand behind the tokens that they drew, i32[D].
+func (gr *Graphs) note(l loop, in input, rows samplers, d drawn) (after loop, finish *Node) {
+	g := rows.Slots.Graph()
+	s, columns := gr.Slots, gr.Columns()
 	valid := GreaterOrEqual(rows.Slots, integer(g, 0))
 	nowhere := FillScalar(g, rows.Slots.Shape(), float64(s*columns))
 	place := Where(valid, Add(rows.Slots, MulScalar(l.Out.Columns, float64(s))), nowhere)
@@ -206,30 +247,36 @@ func (gr *Graphs) record(l loop, in input, rows samplers, d drawn, allocated seq
 		flat := Reshape(to, slices.Concat([]int{s * columns}, dims[2:])...)
 		return Reshape(control.ScatterSet(flat, place, values), dims...)
 	}
-	st, finish := gr.finish(st, in.Stops, rows, d.Tokens)
-	st.Extras = gr.drew(st.Extras, in, rows, d)
+	l.State, finish = gr.finish(l.State, in.Stops, rows, d.Tokens)
+	l.State.Extras = gr.drew(l.State.Extras, in, rows, d)
 	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs),
 		put(l.Out.Processed, d.Processed)
 	l.Out.TopIDs, l.Out.TopLogprobs = put(l.Out.TopIDs, d.TopIDs), put(l.Out.TopLogprobs, d.TopLogprobs)
-	l.Out.Owners, l.Out.Finish = put(l.Out.Owners, take(st.Sequences.Owners, rows.Slots)), put(l.Out.Finish, finish)
+	l.Out.Owners = put(l.Out.Owners, take(l.State.Sequences.Owners, rows.Slots))
+	l.Out.Finish = put(l.Out.Finish, finish)
+	return l, finish
+}
 
-	done := LogicalAnd(valid, GreaterThan(finish, integer(g, int(schedule.Running))))
+// goOn queues the tokens that rows drew, and ends the sequences of those that are done, bool[D].
+func (gr *Graphs) goOn(l loop, rows samplers, tokens, done *Node) loop {
+	st := l.State
+	g := rows.Slots.Graph()
+	valid := GreaterOrEqual(rows.Slots, integer(g, 0))
 	// A slot has at most one token queued, so that the queue of S never runs full.
-	st.Queue = st.Queue.Enqueue(d.Tokens, rows.Slots, rows.Positions, LogicalAnd(valid, LogicalNot(done)))
+	st.Queue = st.Queue.Enqueue(tokens, rows.Slots, rows.Positions, LogicalAnd(valid, LogicalNot(done)))
 	ended := control.ScatterSet(Zeros(g, shapes.Make(dtypes.Int32, gr.Rows())),
 		Where(done, rows.Slots, FillScalar(g, rows.Slots.Shape(), float64(gr.Rows()))), OnesLike(rows.Slots))
 	var released seqtable.Status
 	st, released = gr.release(st, Equal(ended, integer(g, 1)))
 	l.State = st
-	l.Out.Status = l.Out.Status.Then(allocated).Then(released)
+	l.Out.Status = l.Out.Status.Then(released)
+	return l
+}
 
-	free := st.Pages.NumFree()
-	drew := GreaterThan(rows.Count, integer(g, 0))
-	l.Out.FreePages = control.ScatterSet(l.Out.FreePages, Reshape(l.Out.Columns, 1), Reshape(free, 1))
-	l.Out.MinFree = Min(l.Out.MinFree, free)
-	l.Out.Columns = Add(l.Out.Columns, ConvertDType(drew, dtypes.Int32))
+// checked counts the violations of rules, in debug mode.
+func (gr *Graphs) checked(l loop) loop {
 	if gr.Debug {
-		l.Out.Rules = Add(l.Out.Rules, st.Sequences.Check(gr.checkInput(st, l.Pins)))
+		l.Out.Rules = Add(l.Out.Rules, l.State.Sequences.Check(gr.checkInput(l.State, l.Pins)))
 	}
 	return l
 }

@@ -61,6 +61,9 @@ func (s Sizes) NamedLen() int {
 
 func (s Sizes) pages(tokens int) int { return ceilDiv(tokens, s.PageSize) }
 
+// Nobody is an owner, as of Output.Owners, who is nobody: of pages that were taken and mean nothing.
+func (s Sizes) Nobody() int { return s.WaitingLen() + s.Rows() }
+
 // None stands for no row.
 const None = -1
 
@@ -185,6 +188,7 @@ type OutputOf[Int, Ints, Floats any] struct {
 	FreePages                   Ints // i32[C]: free pages after the step that drew a column
 	MinFree                     Int  // i32[]: the fewest free pages after any step
 	EndFree                     Int  // i32[]: free pages when the call ends
+	Drafts                      Ints // i32[2]: tokens drafted, and of these drawn; nil where none are drafted
 	Short                       Int  // i32[]: pages without which the sequences that run can not take their next step
 }
 

@@ -64,8 +64,8 @@ func (s *scheduler) holdingOf(owners []*sequence, owner int) *holding {
 		if q := owners[owner]; q != nil {
 			return &q.holding
 		}
-	} else if p := s.prefixes[owner-len(owners)]; p != nil {
-		return &p.holding
+	} else if at := owner - len(owners); at < len(s.prefixes) && s.prefixes[at] != nil {
+		return &s.prefixes[at].holding
 	}
 	return &holding{} // of nobody who is known any more
 }

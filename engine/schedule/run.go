@@ -308,6 +308,10 @@ func (j *job) account(got *Output, spent Spent) {
 	st.DecodeSteps += int(got.DecodeSteps)
 	st.PrefillTokens += int(got.PrefillTokens)
 	st.DecodeTokens += int(got.DecodeTokens)
+	if len(got.Drafts) > 0 {
+		st.DraftedTokens += int(got.Drafts[0])
+		st.AcceptedTokens += int(got.Drafts[1])
+	}
 	st.DeviceSeconds += spent.Device.Seconds()
 	st.PrefillSeconds += spent.Prefill.Seconds()
 	st.DecodeSeconds += spent.Decode.Seconds()

@@ -31,10 +31,13 @@ type Stats struct {
 	GeneratedTokens int `json:"generated_tokens"`
 	DrawnTokens     int `json:"drawn_tokens"`
 	DecodeTokens    int `json:"decode_tokens"` // drawn tokens that were run to draw the next
-	Calls           int `json:"calls"`
-	PrefillSteps    int `json:"prefill_steps"`
-	DecodeSteps     int `json:"decode_steps"`
-	Pages           int `json:"pages"`
+	// DraftedTokens were run before they were drawn; AcceptedTokens of them were drawn then, and are among DecodeTokens.
+	DraftedTokens  int `json:"drafted_tokens,omitempty"`
+	AcceptedTokens int `json:"accepted_tokens,omitempty"`
+	Calls          int `json:"calls"`
+	PrefillSteps   int `json:"prefill_steps"`
+	DecodeSteps    int `json:"decode_steps"`
+	Pages          int `json:"pages"`
 	// MaskReturns are the calls that ended early because rows waited for the host to fill in the masks of their states.
 	// MaskWaits is how many tokens such rows did not draw in steps in which others did.
 	MaskReturns int `json:"mask_returns,omitempty"`

@@ -1,0 +1,104 @@
+package device
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/seqtable"
+	"github.com/quire/quire/tree"
+)
+
+// accepting is the state of a loop over what slots drew in a step with drafts: the first token of each, then the second
+// of those whose first was drafted, and so on.
+type accepting struct {
+	Loop      loop
+	Round     *Node // i32[]
+	Alive     *Node // bool[S]: the slots that have a token in this round
+	Tokens    *Node // i32[S]: what each drew last
+	Positions *Node // i32[S]: of it
+	Done      *Node // bool[S]: it ends the sequence
+}
+
+// recordDrafts is record of a step that may have drafts. at, i32[D], is which of the packed tokens the rows draw behind.
+// A draw is what it would be without drafts where all tokens before it were drafted as they were drawn; the others are
+// dropped, and their tokens are taken back.
+func (gr *Graphs) recordDrafts(l loop, in input, packed stepTokens, at *Node, rows samplers, d drawn,
+	allocated seqtable.Status) loop {
+	g := rows.Slots.Graph()
+	slots, width := gr.Slots, rows.Slots.Shape().Size()
+	ids := Iota(g, shapes.Make(dtypes.Int32, slots), 0)
+	none := FillScalar(g, ids.Shape(), -1)
+
+	// The first row of each slot.
+	before := Concatenate([]*Node{FillScalar(g, shapes.Make(dtypes.Int32, 1), -1),
+		SliceAxis(rows.Slots, 0, AxisRange(0, width-1))}, 0)
+	isFirst := LogicalAnd(GreaterOrEqual(rows.Slots, ZerosLike(before)), NotEqual(rows.Slots, before))
+	first := control.ScatterSet(none, Where(isFirst, rows.Slots, FillScalar(g, before.Shape(), float64(slots))),
+		Iota(g, before.Shape(), 0))
+	drew := GreaterOrEqual(first, ZerosLike(first))
+	drafts := SliceAxis(packed.Drafts.Counts, 0, AxisRangeFromStart(slots))
+	inputs := take(packed.Tokens, at)
+
+	began := l.Out.Columns
+	end := control.While(accepting{l, integer(g, 0), drew, none, none, LessThan(ids, ZerosLike(ids))},
+		func(a accepting) *Node { return anyTrue(a.Alive) },
+		func(a accepting) accepting {
+			row := Min(Add(first, a.Round), integer(g, width-1))
+			now := samplers{Slots: Where(a.Alive, ids, none), Positions: take(rows.Positions, row), Count: rows.Count}
+			of := tree.Map(d, func(of *Node) *Node { return take(of, row) })
+			l, finish := gr.note(a.Loop, in, now, of)
+			l.Out.Columns = AddScalar(l.Out.Columns, 1)
+			done := LogicalAnd(a.Alive, GreaterThan(finish, integer(g, int(schedule.Running))))
+			expected := take(inputs, Min(AddScalar(row, 1), integer(g, width-1)))
+			goesOn := LogicalAnd(LogicalAnd(a.Alive, LogicalNot(done)),
+				LogicalAnd(LessThan(a.Round, drafts), Equal(of.Tokens, expected)))
+			return accepting{l, AddScalar(a.Round, 1), goesOn, Where(a.Alive, of.Tokens, a.Tokens),
+				Where(a.Alive, now.Positions, a.Positions), LogicalOr(a.Done, done)}
+		})
+	l = end.Loop
+
+	// What comes behind the last token of each was drafted and is not to be.
+	rest := FillScalar(g, shapes.Make(dtypes.Int32, gr.Rows()-slots), -1)
+	lens := Where(LogicalAnd(drew, GreaterThan(drafts, ZerosLike(drafts))), end.Positions, none)
+	l.Out.Status = l.Out.Status.Then(allocated)
+	l = gr.retract(l, Concatenate([]*Node{lens, rest}, 0))
+
+	last := samplers{Slots: Where(drew, ids, none), Positions: end.Positions, Count: rows.Count}
+	l = gr.goOn(l, last, end.Tokens, end.Done)
+	free := l.State.Pages.NumFree()
+	column := Iota(g, l.Out.FreePages.Shape(), 0)
+	filled := LogicalAnd(GreaterOrEqual(column, began), LessThan(column, l.Out.Columns))
+	l.Out.FreePages = Where(filled, BroadcastToDims(free, gr.Columns()), l.Out.FreePages)
+	l.Out.MinFree = Min(l.Out.MinFree, free)
+	l.Rounds = Add(l.Rounds, ConvertDType(anyTrue(drew), dtypes.Int32))
+
+	// Each of the tokens of a slot is a position further than the one before.
+	firstAt := take(rows.Positions, first)
+	accepted := ReduceAllSum(Where(drew, Sub(end.Positions, firstAt), ZerosLike(ids)))
+	l.Out.Drafts = Add(l.Out.Drafts, Stack([]*Node{packed.Drafted, accepted}, 0))
+	l.Out.DecodeTokens = Add(l.Out.DecodeTokens, accepted)
+	return gr.checked(l)
+}
+
+// retract cuts sequences to lens, i32[R], where they are longer; -1 leaves them as they are. They are those that had
+// drafts in this step.
+func (gr *Graphs) retract(l loop, lens *Node) loop {
+	type once struct {
+		Loop loop
+		Todo *Node
+	}
+	return control.While(once{l, anyTrue(GreaterOrEqual(lens, ZerosLike(lens)))},
+		func(o once) *Node { return o.Todo },
+		func(o once) once {
+			l, before := o.Loop, o.Loop.State.Pages
+			var retracted seqtable.Status
+			l.State.Sequences, l.State.Pages, retracted = l.State.Sequences.Retract(before, lens,
+				gr.Nobody()*gr.PagesPerSeq)
+			l.State.Caches = gr.zeroFreed(l.State.Caches, before, l.State.Pages)
+			l.Out.Status = l.Out.Status.Then(retracted)
+			return once{l, LogicalNot(o.Todo)}
+		}).Loop
+}

@@ -1,0 +1,213 @@
+package device
+
+import (
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/scan"
+	"github.com/quire/quire/tokenqueue"
+)
+
+// Drafting says how many tokens are drafted: see docs/speculation.md. All zero: none.
+type Drafting struct {
+	Most  int // of a sequence in a step
+	Width int // tokens of a step that has drafts, with those behind which they are
+	// Growing has only as many drafts as tokens of the sequence's end were found again, twice that but one.
+	Growing bool
+}
+
+// On says that tokens are drafted.
+func (d Drafting) On() bool { return d.Most > 0 }
+
+// Rows is how many sequences may run for any to have drafts.
+func (d Drafting) Rows() int { return d.Width / 2 }
+
+// longestMatch is how many tokens of a sequence's end are looked for, shortestMatch how many must be found.
+const (
+	longestMatch  = 8
+	shortestMatch = 2
+)
+
+// Draws is how many tokens a step draws at most.
+func (p Sizes) Draws() int { return max(p.Slots, p.Drafts.Width) }
+
+// Columns is how many columns the output of a call has. With drafts a step fills several.
+func (p Sizes) Columns() int {
+	if p.Drafts.On() {
+		return draftColumns * p.MaxRounds
+	}
+	return p.MaxRounds
+}
+
+const draftColumns = 4
+
+// drafting is what the device knows of sequences to find drafts: the token of each place of the cache, i32[P,
+// page_size]. It is shared with pages, and a page that came from the host has what it had before: a wrong draft costs a
+// row of a step and no more.
+type drafting struct {
+	Tokens *Node
+}
+
+func (gr *Graphs) newDrafting(g *Graph) (d drafting) {
+	if gr.Drafts.On() {
+		d.Tokens = zeros(g, dtypes.Int32, gr.Pages, gr.PageSize)
+	}
+	return d
+}
+
+func (p Sizes) draftingBytes() int64 {
+	if !p.Drafts.On() {
+		return 0
+	}
+	return 4 * int64(p.Pages) * int64(p.PageSize)
+}
+
+// note writes down the tokens of a step, which go to places of the cache.
+func (d drafting) note(packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo) drafting {
+	if d.Tokens != nil {
+		shape := d.Tokens.Shape().Dimensions
+		flat := Reshape(d.Tokens, shape[0]*shape[1])
+		d.Tokens = Reshape(control.ScatterSet(flat, batch.NewTokenDests, packed.Tokens), shape...)
+	}
+	return d
+}
+
+// copied is d after pages from[i] were copied to to[i], -1 in either for none.
+func (d drafting) copied(from, to *Node) drafting {
+	if d.Tokens != nil {
+		g := from.Graph()
+		isCopy := LogicalAnd(GreaterOrEqual(from, ZerosLike(from)), GreaterOrEqual(to, ZerosLike(to)))
+		nowhere := FillScalar(g, to.Shape(), float64(d.Tokens.Shape().Dimensions[0]))
+		d.Tokens = control.ScatterSet(d.Tokens, Where(isCopy, to, nowhere), take(d.Tokens, from))
+	}
+	return d
+}
+
+// noDrafts is none for each of R rows.
+func (gr *Graphs) noDrafts(g *Graph) tokenqueue.Drafts {
+	return tokenqueue.Drafts{Tokens: zeros(g, dtypes.Int32, gr.Rows(), gr.Drafts.Most),
+		Counts: zeros(g, dtypes.Int32, gr.Rows())}
+}
+
+// draft finds what may be drawn behind the tokens that wait, next i32[R], see tokenqueue.Queue: the tokens that
+// followed where the end of a sequence stands in it before. There are no drafts in steps of prompts, nor where so many
+// sequences run that a step is no longer bound by reading the weights.
+func (gr *Graphs) draft(l loop, next, prefill *Node) tokenqueue.Drafts {
+	g := next.Graph()
+	live := ReduceAllSum(ConvertDType(GreaterOrEqual(next, ZerosLike(next)), dtypes.Int32))
+	room := Sub(integer(g, gr.Columns()-1), l.Out.Columns) // columns beside that of the token that is drawn anyway
+	able := LogicalAnd(LogicalNot(prefill), LogicalAnd(LessOrEqual(live, integer(g, gr.Drafts.Rows())),
+		GreaterThan(Min(live, room), integer(g, 0))))
+	return control.If(able, func() tokenqueue.Drafts {
+		slots, _ := scan.Positions(GreaterOrEqual(SliceAxis(next, 0, AxisRangeFromStart(gr.Slots)), integer(g, 0)),
+			gr.Drafts.Rows())
+		isRow := LessThan(slots, integer(g, gr.Slots))
+		at := Min(slots, integer(g, gr.Slots-1))
+		lens := take(l.State.Sequences.SeqLens, at)
+		found := gr.findDrafts(gr.texts(l.State, at, lens, take(next, at)), lens)
+		counts := Min(found.Counts, Min(BroadcastToDims(room, gr.Drafts.Rows()),
+			SubScalar(Sub(take(l.State.Rows.MaxLens, at), lens), 2)))
+		counts = Where(LogicalAnd(isRow, gr.mayDraft(l.State, at)), Max(counts, ZerosLike(counts)), ZerosLike(counts))
+		// What the others leave is shared out evenly.
+		rows := Max(ReduceAllSum(ConvertDType(GreaterThan(counts, ZerosLike(counts)), dtypes.Int32)), integer(g, 1))
+		share := Div(Sub(integer(g, gr.Drafts.Width), live), rows)
+		counts = Min(counts, BroadcastToDims(share, gr.Drafts.Rows()))
+		counts = gr.inPages(l.State, at, lens, counts)
+		none := gr.noDrafts(g)
+		to := Where(isRow, slots, FillScalar(g, slots.Shape(), float64(gr.Rows())))
+		return tokenqueue.Drafts{Tokens: control.ScatterSet(none.Tokens, to, found.Tokens),
+			Counts: control.ScatterSet(none.Counts, to, counts)}
+	}, func() tokenqueue.Drafts { return gr.noDrafts(g) })
+}
+
+// texts are the tokens of slots, i32[D], that have lens tokens in the cache, i32[D], and those that wait, i32[D]: i32[D,
+// capacity], arbitrary behind these.
+func (gr *Graphs) texts(st state, slots, lens, waiting *Node) *Node {
+	d, pp := slots.Shape().Dimensions[0], gr.PagesPerSeq
+	pages := Reshape(take(st.Sequences.PageIndices, slots), d*pp)
+	texts := Reshape(take(st.Extras.Drafts.Tokens, pages), d, pp*gr.PageSize)
+	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), texts.Shape().Dimensions...) }
+	return Where(Equal(Iota(texts.Graph(), texts.Shape(), 1), wide(lens)), wide(waiting), texts)
+}
+
+// findDrafts finds drafts behind the tokens at places lens, i32[D], of texts, i32[D, H]: those behind the place before
+// it from which on backwards the most tokens are the same, the last of several. Where that are few, there are none.
+func (gr *Graphs) findDrafts(texts, lens *Node) tokenqueue.Drafts {
+	g := texts.Graph()
+	d, h := texts.Shape().Dimensions[0], texts.Shape().Dimensions[1]
+	most := gr.Drafts.Most
+	flat := Reshape(texts, d*h)
+	row := MulScalar(Iota(g, lens.Shape(), 0), float64(h))
+	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), d, h) }
+	place := Iota(g, texts.Shape(), 1)
+
+	zero := ZerosLike(texts)
+	matches, same := zero, LessThan(place, wide(lens))
+	for back := range min(longestMatch, h) {
+		before := texts
+		if back > 0 { // the token so far back, from each place
+			before = Pad(SliceAxis(texts, 1, AxisRange(0, h-back)), integer(g, -1), compute.PadAxis{},
+				compute.PadAxis{Start: back})
+		}
+		at := SubScalar(lens, float64(back))
+		last := Where(GreaterOrEqual(at, ZerosLike(at)), take(flat, Add(row, at)), FillScalar(g, at.Shape(), -2))
+		same = LogicalAnd(same, Equal(before, wide(last)))
+		matches = Add(matches, ConvertDType(same, dtypes.Int32))
+	}
+	enough := GreaterOrEqual(matches, FillScalar(g, matches.Shape(), shortestMatch))
+	best := ReduceMax(Where(enough, Add(MulScalar(matches, float64(h)), place), SubScalar(zero, 1)), 1)
+	isFound := GreaterOrEqual(best, ZerosLike(best))
+	best = Max(best, ZerosLike(best))
+	length := DivScalar(best, float64(h))
+	from := Sub(best, MulScalar(length, float64(h)))
+	counts := FillScalar(g, lens.Shape(), float64(most))
+	if gr.Drafts.Growing {
+		counts = Min(counts, SubScalar(MulScalar(length, 2), 2*shortestMatch-1))
+	}
+
+	// Behind the end of a text, what repeats is repeated once more.
+	nth := Iota(g, shapes.Make(dtypes.Int32, d, most), 1)
+	few := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), d, most) }
+	period := few(Max(Sub(lens, from), OnesLike(lens)))
+	nth = Sub(nth, Mul(Div(nth, period), period))
+	tokens := take(flat, Add(few(AddScalar(Add(row, from), 1)), nth))
+	return tokenqueue.Drafts{Tokens: tokens, Counts: Where(isFound, counts, ZerosLike(counts))}
+}
+
+// mayDraft says which of slots, i32[D], draw from what does not depend on the tokens that they drew before, but for the
+// model, bool[D]: the others would need it for each draft.
+func (gr *Graphs) mayDraft(st state, slots *Node) *Node {
+	may := Equal(slots, slots)
+	ex := st.Extras
+	positive := func(x *Node) *Node { return GreaterThan(take(x, slots), ZerosLike(slots)) }
+	if gr.Features.Has(Penalties) {
+		may = LogicalAnd(may, LogicalNot(take(sampling.Penalized(ex.Penalties.Penalties), slots)))
+	}
+	if gr.Features.Has(MaskedTokens) {
+		states := take(ex.Masks.States, slots)
+		may = LogicalAnd(may, LogicalNot(ReduceLogicalOr(GreaterOrEqual(states, ZerosLike(states)), -1)))
+	}
+	if gr.Features.Has(Thinking) {
+		may = LogicalAnd(may, LogicalNot(positive(ex.Thinking.Start)))
+	}
+	if gr.Features.Has(DRY) {
+		may = LogicalAnd(may, LogicalNot(take(sampling.HasDRY(ex.DRY.DRYOf), slots)))
+	}
+	return may
+}
+
+// inPages leaves as many of the drafts of slots as there are pages for that nobody else has a right to.
+func (gr *Graphs) inPages(st state, slots, lens, counts *Node) *Node {
+	size := gr.PageSize
+	has := Max(pagesOf(AddScalar(lens, 1), size), take(st.Rows.MaxPages, slots))
+	wanted := Max(Sub(pagesOf(AddScalar(Add(lens, counts), 1), size), has), ZerosLike(has))
+	// The tokens that wait may take a page each that is not reserved.
+	spare := Sub(gr.unreserved(st), integer(lens.Graph(), gr.Drafts.Rows()))
+	enough := LessOrEqual(ReduceAllSum(wanted), spare)
+	within := Max(SubScalar(Sub(MulScalar(has, float64(size)), lens), 1), ZerosLike(has))
+	return Where(enough, counts, Min(counts, within))
+}

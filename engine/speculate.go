@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/quire/quire/engine/device"
+)
+
+// SpeculateAuto is a [Config.Speculate].
+const SpeculateAuto = -1
+
+// MaxDrafts is the most that Config.Speculate may be.
+const MaxDrafts = 16
+
+// Sizes of steps with drafts.
+const (
+	autoDrafts = 15
+	autoWidth  = 32
+	draftWidth = 64
+)
+
+// drafting is how tokens are drafted.
+func (c Config) drafting(p Plan) (device.Drafting, error) {
+	switch {
+	case c.Speculate == 0:
+		return device.Drafting{}, nil
+	case c.Speculate < SpeculateAuto || c.Speculate > MaxDrafts:
+		return device.Drafting{}, fmt.Errorf("speculate is %d, but must be 1 to %d, auto or off", c.Speculate, MaxDrafts)
+	}
+	reason := ""
+	switch {
+	case !p.mixed:
+		reason = fmt.Sprintf("on %s the bytes of a token depend on the step that it runs in, so that drafts would change "+
+			"completions", p.Backend)
+	case c.Model.Config.HasStates():
+		reason = fmt.Sprintf("%s has layers that keep a state of a sequence, which can't go back behind a draft that is "+
+			"refused", p.Model)
+	}
+	switch {
+	case c.Speculate == SpeculateAuto && reason != "":
+		return device.Drafting{}, nil
+	case reason != "":
+		return device.Drafting{}, fmt.Errorf("speculate is %d, but %s: use auto or off", c.Speculate, reason)
+	case c.Speculate == SpeculateAuto:
+		return device.Drafting{Most: autoDrafts, Width: autoWidth, Growing: true}, nil
+	}
+	return device.Drafting{Most: c.Speculate, Width: draftWidth}, nil
+}
