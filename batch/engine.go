@@ -3,6 +3,7 @@ package batch
 import (
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
@@ -34,6 +35,8 @@ type Engine struct {
 	// ZeroPages overwrites freed pages with zeros.
 	ZeroPages     bool
 	NoPrefixCache bool
+	// Speculate is how many tokens are drafted: auto, off or a number, see engine.Config.
+	Speculate string
 	// Admission is how pages are reserved: engine.Overcommit or engine.Reserve.
 	Admission engine.Admission
 	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device.
@@ -47,7 +50,7 @@ type Engine struct {
 
 func defaultEngine() Engine {
 	return Engine{Backend: "xla:cpu", Kernels: xla.KernelsAuto, Layers: engine.LayersUnrolled, Weights: "auto",
-		DType: "auto", KVDType: "auto", KV: "paged", Admission: engine.Overcommit, TP: 1, DP: 1}
+		DType: "auto", KVDType: "auto", KV: "paged", Admission: engine.Overcommit, Speculate: "off", TP: 1, DP: 1}
 }
 
 // Validate checks what does not need the model. The error is a [*FieldError].
@@ -77,6 +80,9 @@ func (e *Engine) Validate() error {
 			return wrong(c.field, "is %d, but must be 0 (found automatically) or more", c.value)
 		}
 	}
+	if _, err := parseSpeculate(e.Speculate); err != nil {
+		return err
+	}
 	if _, err := e.features(); err != nil {
 		return wrong("features", "has %v", err)
 	}
@@ -98,12 +104,28 @@ func (e *Engine) Config() engine.Config {
 	weights, _ := parseDType("dtype", e.DType) // Validate tells what is wrong
 	kv, _ := parseDType(kvDType, e.KVDType)
 	features, _ := e.features()
+	drafts, _ := parseSpeculate(e.Speculate)
 	return engine.Config{
 		MaxSeqs: e.MaxSeqs, PageSize: e.PageSize, MaxModelLen: e.MaxModelLen, PrefillTokens: e.PrefillTokens,
 		MaxRounds: e.MaxRounds, KVMemory: e.KVMemory, KV: e.KV, DType: weights, KVDType: kv, Layers: e.Layers,
 		Weights: e.Weights, ZeroPages: e.ZeroPages, NoPrefixCache: e.NoPrefixCache, Admission: e.Admission,
-		HostKVMemory: e.HostKVMemory, Features: features,
+		HostKVMemory: e.HostKVMemory, Speculate: drafts, Features: features,
 	}
+}
+
+// parseSpeculate reads Speculate as the engine has it.
+func parseSpeculate(text string) (int, error) {
+	switch text {
+	case "off", "":
+		return 0, nil
+	case "auto":
+		return engine.SpeculateAuto, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > engine.MaxDrafts {
+		return 0, wrong("speculate", "is %q, but must be auto, off or a number from 1 to %d", text, engine.MaxDrafts)
+	}
+	return n, nil
 }
 
 // features is Features as the engine has them.

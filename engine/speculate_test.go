@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/quire/quire/engine"
@@ -28,23 +29,102 @@ func repeatingRequests() []*engine.Request {
 	return requests
 }
 
-// Drafts change no byte, and some are drawn.
+// Drafts change no byte, and some of them are drawn: alone and beside rows of all kinds, in pages of any size, and where
+// pages run out.
 func TestSameBytesWithDrafts(t *testing.T) {
-	for name, change := range map[string]func(*engine.Config){
-		"auto": func(c *engine.Config) { c.Speculate = engine.SpeculateAuto },
+	all := func() []*engine.Request { return append(repeatingRequests(), contractRequests()...) }
+	for name, c := range map[string]struct {
+		slow     bool
+		requests func() []*engine.Request
+		change   func(*engine.Config)
+	}{
+		"auto":           {false, all, func(c *engine.Config) {}},
+		"many":           {true, all, func(c *engine.Config) { c.Speculate = 16 }},
+		"one":            {true, all, func(c *engine.Config) { c.Speculate = 1 }},
+		"few pages":      {false, repeatingRequests, func(c *engine.Config) { c.KVMemory = smallPool }},
+		"pages of 8":     {true, all, func(c *engine.Config) { c.PageSize = 8 }},
+		"contiguous":     {true, all, func(c *engine.Config) { c.KV = "basic" }},
+		"one round":      {true, all, func(c *engine.Config) { c.MaxRounds = 1 }},
+		"cleared memory": {true, all, func(c *engine.Config) { c.ZeroPages = true }},
+		"one slot":       {true, all, func(c *engine.Config) { c.MaxSeqs = 1 }},
+		"loop":           {true, all, func(c *engine.Config) { c.Layers = engine.LayersLoop }},
+		"no cache":       {true, all, func(c *engine.Config) { c.NoPrefixCache = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requests := func() []*engine.Request { return append(repeatingRequests(), contractRequests()...) }
-			want := collect(t, contractEngine(t, nil), requests()...)
-			e := contractEngine(t, change)
-			sameBytes(t, want, collect(t, e, requests()...), true)
-			s := e.Stats()
-			t.Logf("%d of %d tokens drafted, %d of them drawn, %d steps", s.DraftedTokens, s.DrawnTokens,
-				s.AcceptedTokens, s.DecodeSteps)
-			if s.AcceptedTokens == 0 || s.AcceptedTokens == s.DraftedTokens {
-				t.Errorf("of %d drafts %d were drawn", s.DraftedTokens, s.AcceptedTokens)
+			if c.slow {
+				testenv.Slow(t)
+			}
+			want := collect(t, contractEngine(t, nil), c.requests()...)
+			e := contractEngine(t, func(cfg *engine.Config) {
+				cfg.Speculate = engine.SpeculateAuto
+				c.change(cfg)
+			})
+			sameBytes(t, want, collect(t, e, c.requests()...), true)
+			checkDrafts(t, e)
+			if s := e.Stats(); name == "few pages" && s.Preemptions == 0 {
+				t.Error("no sequence was moved: the test does not reach what it is for")
 			}
 		})
 	}
-	_ = testenv.Slow
+}
+
+// checkDrafts fails unless some drafts were drawn and others were not.
+func checkDrafts(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	s := e.Stats()
+	t.Logf("%d tokens drawn in %d steps; of %d drafts %d", s.DrawnTokens, s.DecodeSteps, s.DraftedTokens,
+		s.AcceptedTokens)
+	if s.AcceptedTokens == 0 || s.AcceptedTokens >= s.DraftedTokens {
+		t.Errorf("of %d drafts %d were drawn", s.DraftedTokens, s.AcceptedTokens)
+	}
+}
+
+// Nor where rows ask for features.
+func TestFeaturesWithDrafts(t *testing.T) {
+	for _, f := range featured {
+		t.Run(f.Features.String(), func(t *testing.T) {
+			if f.Features != engine.MaskedTokens {
+				testenv.Slow(t)
+			}
+			requests := func() []*engine.Request {
+				all := repeatingRequests()
+				for i, r := range all {
+					if i != 2 {
+						f.ask(i, r)
+					}
+				}
+				return all
+			}
+			change := func(c *engine.Config) { c.Features = f.Features }
+			want := collect(t, contractEngine(t, change), requests()...)
+			e := contractEngine(t, func(c *engine.Config) {
+				change(c)
+				c.Speculate = engine.SpeculateAuto
+			})
+			sameBytes(t, want, collect(t, e, requests()...), true)
+			checkDrafts(t, e)
+		})
+	}
+}
+
+// Where drafts would change bytes they are refused.
+func TestDraftsAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		model  string
+		change func(*engine.Config)
+		want   string
+	}{
+		"too many":        {contractFamily, func(c *engine.Config) { c.Speculate = 17 }, "must be 1 to 16, auto or off"},
+		"without kernels": {contractFamily, func(c *engine.Config) { c.Backend = testenv.XLAWithoutKernels(t) }, "depend on the step"},
+		"states":          {"lfm2", func(c *engine.Config) {}, "keep a state of a sequence"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := contractConfig()
+			cfg.Model, cfg.Backend, cfg.Speculate = testenv.Model(t, c.model), testenv.XLA(t), 4
+			c.change(&cfg)
+			if _, err := engine.New(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got error %v, want one with %q", err, c.want)
+			}
+		})
+	}
 }

@@ -76,6 +76,34 @@ func (t Tables) infoOf(states *Node) *Node {
 	return Where(GreaterOrEqual(states, ZerosLike(states)), entry, ZerosLike(entry))
 }
 
+// Allow says which tokens, i32[S], rows in states i32[S, L] may draw, bool[S].
+func (t Tables) Allow(states, tokens *Node) *Node {
+	m, _ := t.Masks(states)
+	bit := Mod(tokens, FillScalar(tokens.Graph(), tokens.Shape(), 32))
+	words := t.Bits.Shape().Dimensions[1]
+	word := BroadcastToDims(InsertAxes(DivScalar(tokens, 32), -1), m.Of.Shape().Dimensions...)
+	place := Add(MulScalar(Max(m.Of, ZerosLike(m.Of)), float64(words)), Max(word, ZerosLike(word)))
+	has := Gather(Reshape(t.Bits, t.Bits.Shape().Size()), InsertAxes(place, -1))
+	has = BitwiseShiftRightLogical(has, BroadcastToDims(InsertAxes(ConvertDType(bit, dtypes.Uint32), -1),
+		m.Of.Shape().Dimensions...))
+	isIn := NotEqual(BitwiseAnd(has, OnesLike(has)), ZerosLike(has))
+	return ReduceLogicalAnd(LogicalOr(isIn, LessThan(m.Of, ZerosLike(m.Of))), -1)
+}
+
+// Only is the one token that rows in states i32[S, L] may draw, i32[S], -1 where they have no masks, or several tokens,
+// or none.
+func (t Tables) Only(states *Node) *Node {
+	m, _ := t.Masks(states)
+	bits := m.All()
+	has := GreaterOrEqual(ReduceMax(m.Of, -1), Scalar(states.Graph(), dtypes.Int32, 0))
+	number := ReduceSum(ConvertDType(BitCount(bits), dtypes.Int32), -1)
+	// A word of one bit less one has as many bits as the bit's place.
+	place := ConvertDType(BitCount(Sub(bits, OnesLike(bits))), dtypes.Int32)
+	place = Add(place, MulScalar(Iota(place.Graph(), place.Shape(), 1), 32))
+	token := ReduceSum(Where(NotEqual(bits, ZerosLike(bits)), place, ZerosLike(place)), -1)
+	return Where(LogicalAnd(has, Equal(number, OnesLike(number))), token, SubScalar(ZerosLike(token), 1))
+}
+
 // Walk takes the states of rows, i32[S, L], through a token of each, i32[S], negative for none. texts are what tokens
 // are to the lanes; their Next is not read.
 func (t Tables) Walk(texts stopping.Tables, states, tokens *Node) *Node {

@@ -59,7 +59,20 @@ func (m Masks) through(logits *Node) *Node {
 	}
 	g := logits.Graph()
 	rows, vocabulary := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]
-	masks, lanes, words := m.Bits.Shape().Dimensions[0], m.Of.Shape().Dimensions[1], m.Bits.Shape().Dimensions[1]
+	all := m.All()
+	words := all.Shape().Dimensions[1]
+	wide := BroadcastToDims(InsertAxes(all, -1), rows, words, 32)
+	bit := BitwiseAnd(BitwiseShiftRightLogical(wide, Iota(g, wide.Shape(), 2)), OnesLike(wide))
+	allowed := Reshape(NotEqual(bit, ZerosLike(bit)), rows, words*32)
+	allowed = SliceAxis(allowed, 1, AxisRangeFromStart(vocabulary))
+	return Where(allowed, logits, FillScalar(g, shapes.Make(logits.DType(), rows, vocabulary), math.Inf(-1)))
+}
+
+// All is the masks of each row as one, u32[S, words]: all bits are set where it has none.
+func (m Masks) All() *Node {
+	g := m.Bits.Graph()
+	rows, lanes := m.Of.Shape().Dimensions[0], m.Of.Shape().Dimensions[1]
+	masks, words := m.Bits.Shape().Dimensions[0], m.Bits.Shape().Dimensions[1]
 	has := LogicalAnd(GreaterOrEqual(m.Of, ZerosLike(m.Of)), LessThan(m.Of, FillScalar(g, m.Of.Shape(),
 		float64(masks))))
 	each := Gather(m.Bits, InsertAxes(Where(has, m.Of, ZerosLike(m.Of)), -1)) // [rows, lanes, words]
@@ -69,9 +82,5 @@ func (m Masks) through(logits *Node) *Node {
 	for lane := 1; lane < lanes; lane++ {
 		all = BitwiseAnd(all, Squeeze(SliceAxis(each, 1, AxisElem(lane)), 1))
 	}
-	wide := BroadcastToDims(InsertAxes(all, -1), rows, words, 32)
-	bit := BitwiseAnd(BitwiseShiftRightLogical(wide, Iota(g, wide.Shape(), 2)), OnesLike(wide))
-	allowed := Reshape(NotEqual(bit, ZerosLike(bit)), rows, words*32)
-	allowed = SliceAxis(allowed, 1, AxisRangeFromStart(vocabulary))
-	return Where(allowed, logits, FillScalar(g, shapes.Make(logits.DType(), rows, vocabulary), math.Inf(-1)))
+	return all
 }

@@ -2,7 +2,8 @@
 // their lengths.
 //
 // The texts are Quire's own: arithmetic word problems with the length distribution of GSM8K's questions, made by the
-// command in generate, and four solved ones as a few-shot prefix.
+// command in generate, and four solved ones as a few-shot prefix. Passages of books that are in the public domain are
+// there to be quoted and summed up.
 package workload
 
 import (
@@ -23,7 +24,7 @@ import (
 
 //go:generate go run ./generate
 
-//go:embed *.yaml questions.jsonl fewshot.txt
+//go:embed *.yaml questions.jsonl fewshot.txt passages.txt
 var files embed.FS
 
 const extension = ".yaml"
@@ -38,6 +39,8 @@ type Workload struct {
 	//	fewshot     the same behind a prefix of four worked ones that all share
 	//	sums        a few tokens each, all different
 	//	tokens      PromptTokens drawn token ids
+	//	quotes      a passage of a book, to be said again
+	//	summaries   a passage of a book, to be summed up
 	Prompts      string `yaml:"prompts" json:"prompts"`
 	PromptTokens int    `yaml:"prompt_tokens" json:"prompt_tokens,omitempty"`
 	NumRows      int    `yaml:"rows" json:"rows"`
@@ -126,7 +129,7 @@ const (
 
 func (w *Workload) check() error {
 	switch w.Prompts {
-	case "questions", "fewshot", "sums":
+	case "questions", "fewshot", "sums", "quotes", "summaries":
 		if w.PromptTokens != 0 {
 			return fmt.Errorf("prompt_tokens is for prompts: tokens, not %s", w.Prompts)
 		}
@@ -135,7 +138,7 @@ func (w *Workload) check() error {
 			return fmt.Errorf("prompt_tokens is %d, but must be 1 to %d", w.PromptTokens, mostTokens)
 		}
 	default:
-		return fmt.Errorf("prompts is %q, but must be questions, fewshot, sums or tokens", w.Prompts)
+		return fmt.Errorf("prompts is %q, but must be questions, fewshot, sums, tokens, quotes or summaries", w.Prompts)
 	}
 	if w.NumRows < 1 || w.NumRows > mostRows || w.N < 1 || w.N > mostRows {
 		return fmt.Errorf("rows is %d and n is %d, but both must be 1 to %d", w.NumRows, w.N, mostRows)
@@ -174,6 +177,10 @@ func (w *Workload) Rows(vocab int) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
+	passages, err := files.ReadFile("passages.txt")
+	if err != nil {
+		return nil, err
+	}
 	if w.Prompts == "tokens" && vocab < 2 {
 		return nil, fmt.Errorf("workload %s: a vocabulary of %d tokens is too small to draw prompts from", w.Name,
 			vocab)
@@ -192,6 +199,8 @@ func (w *Workload) Rows(vocab int) ([]Row, error) {
 			rows[i].Prompt = question
 		case "fewshot":
 			rows[i].Prompt = string(prefix) + question
+		case "quotes", "summaries":
+			rows[i].Prompt = passage(string(passages), w.Prompts, i)
 		case "sums":
 			rows[i].Prompt = fmt.Sprintf("%d + %d =", i, r.IntN(100))
 		case "tokens":
@@ -202,6 +211,18 @@ func (w *Workload) Rows(vocab int) ([]Row, error) {
 		}
 	}
 	return rows, nil
+}
+
+// passage is a prompt about one of passages, which blank lines part.
+func passage(passages, what string, row int) string {
+	tasks := map[string][]string{
+		"quotes": {"The whole text again, word for word:\n",
+			"The text again, with every spelling mistake corrected and nothing else changed:\n"},
+		"summaries": {"What the text says, in a few sentences that keep its own words:\n",
+			"The most important sentences of the text, each in quotation marks:\n"},
+	}[what]
+	list := strings.Split(strings.TrimSpace(passages), "\n\n")
+	return "Text:\n" + list[row%len(list)] + "\n\n" + tasks[row/len(list)%len(tasks)]
 }
 
 func (w *Workload) lengths() []int {

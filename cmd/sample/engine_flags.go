@@ -28,6 +28,13 @@ func (o *runOptions) definePages(s *pflag.FlagSet) {
 	o.definePrefixDir(s)
 }
 
+// defineSpeculation defines how many tokens are drafted: docs/speculation.md.
+func (o *runOptions) defineSpeculation(s *pflag.FlagSet) {
+	s.StringVar(&o.spec.Engine.Speculate, "speculate", o.spec.Engine.Speculate, fmt.Sprintf(
+		"`TOKENS` draft tokens from the row's own text and verify them in one step; the output is the same: off, auto "+
+			"(where it pays), or the most per row and step, 1 to %d", engine.MaxDrafts))
+}
+
 // defineFeatures defines what rows may ask for that the device has no arrays for unless something asks for it.
 func (o *runOptions) defineFeatures(s *pflag.FlagSet) {
 	s.StringVar(&o.spec.Engine.Features, "features", "",

@@ -122,6 +122,7 @@ func (o *runOptions) defineEngine(s *pflag.FlagSet) {
 			"per token and KV head)")
 	s.IntVar(&o.spec.Engine.PageSize, "page-size", 0, "`TOKENS` tokens in a page of the KV cache")
 	o.definePages(s)
+	o.defineSpeculation(s)
 	o.defineFeatures(s)
 	o.defineDevices(s)
 	s.IntVar(&o.spec.Engine.PrefillTokens, "prefill-tokens", 0,

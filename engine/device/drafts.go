@@ -87,41 +87,42 @@ func (d drafting) copied(from, to *Node) drafting {
 	return d
 }
 
-// noDrafts is none for each of R rows.
-func (gr *Graphs) noDrafts(g *Graph) tokenqueue.Drafts {
-	return tokenqueue.Drafts{Tokens: zeros(g, dtypes.Int32, gr.Rows(), gr.Drafts.Most),
-		Counts: zeros(g, dtypes.Int32, gr.Rows())}
-}
-
 // draft finds what may be drawn behind the tokens that wait, next i32[R], see tokenqueue.Queue: the tokens that
 // followed where the end of a sequence stands in it before. There are no drafts in steps of prompts, nor where so many
 // sequences run that a step is no longer bound by reading the weights.
-func (gr *Graphs) draft(l loop, next, prefill *Node) tokenqueue.Drafts {
+func (gr *Graphs) draft(l loop, in input, next, prefill *Node) drafts {
 	g := next.Graph()
+	n := gr.Drafts.Rows()
 	live := ReduceAllSum(ConvertDType(GreaterOrEqual(next, ZerosLike(next)), dtypes.Int32))
 	room := Sub(integer(g, gr.Columns()-1), l.Out.Columns) // columns beside that of the token that is drawn anyway
-	able := LogicalAnd(LogicalNot(prefill), LogicalAnd(LessOrEqual(live, integer(g, gr.Drafts.Rows())),
+	able := LogicalAnd(LogicalNot(prefill), LogicalAnd(LessOrEqual(live, integer(g, n)),
 		GreaterThan(Min(live, room), integer(g, 0))))
-	return control.If(able, func() tokenqueue.Drafts {
-		slots, _ := scan.Positions(GreaterOrEqual(SliceAxis(next, 0, AxisRangeFromStart(gr.Slots)), integer(g, 0)),
-			gr.Drafts.Rows())
+	return control.If(able, func() drafts {
+		slots, _ := scan.Positions(GreaterOrEqual(SliceAxis(next, 0, AxisRangeFromStart(gr.Slots)), integer(g, 0)), n)
 		isRow := LessThan(slots, integer(g, gr.Slots))
 		at := Min(slots, integer(g, gr.Slots-1))
 		lens := take(l.State.Sequences.SeqLens, at)
+		limits := Min(BroadcastToDims(room, n), SubScalar(Sub(take(l.State.Rows.MaxLens, at), lens), 2))
+		limits = Min(Max(limits, ZerosLike(limits)), FillScalar(g, limits.Shape(), float64(gr.Drafts.Most)))
+		limits = Where(LogicalAnd(isRow, gr.mayDraft(l.State, at)), limits, ZerosLike(limits))
+		limits = gr.inPages(l.State, at, lens, limits)
+
+		d := gr.noDrafts(g)
 		found := gr.findDrafts(gr.texts(l.State, at, lens, take(next, at)), lens)
-		counts := Min(found.Counts, Min(BroadcastToDims(room, gr.Drafts.Rows()),
-			SubScalar(Sub(take(l.State.Rows.MaxLens, at), lens), 2)))
-		counts = Where(LogicalAnd(isRow, gr.mayDraft(l.State, at)), Max(counts, ZerosLike(counts)), ZerosLike(counts))
+		if gr.walksDrafts() {
+			found, d.Behind = gr.walkDrafts(l, in, at, found, limits)
+			d.Ranks = control.ScatterSet(d.Ranks, slots, Iota(g, slots.Shape(), 0))
+		}
+		counts := Min(found.Counts, limits)
 		// What the others leave is shared out evenly.
 		rows := Max(ReduceAllSum(ConvertDType(GreaterThan(counts, ZerosLike(counts)), dtypes.Int32)), integer(g, 1))
 		share := Div(Sub(integer(g, gr.Drafts.Width), live), rows)
-		counts = Min(counts, BroadcastToDims(share, gr.Drafts.Rows()))
-		counts = gr.inPages(l.State, at, lens, counts)
-		none := gr.noDrafts(g)
+		counts = Min(counts, BroadcastToDims(share, n))
 		to := Where(isRow, slots, FillScalar(g, slots.Shape(), float64(gr.Rows())))
-		return tokenqueue.Drafts{Tokens: control.ScatterSet(none.Tokens, to, found.Tokens),
-			Counts: control.ScatterSet(none.Counts, to, counts)}
-	}, func() tokenqueue.Drafts { return gr.noDrafts(g) })
+		d.Tokens = control.ScatterSet(d.Tokens, to, found.Tokens)
+		d.Counts = control.ScatterSet(d.Counts, to, counts)
+		return d
+	}, func() drafts { return gr.noDrafts(g) })
 }
 
 // texts are the tokens of slots, i32[D], that have lens tokens in the cache, i32[D], and those that wait, i32[D]: i32[D,
@@ -178,21 +179,13 @@ func (gr *Graphs) findDrafts(texts, lens *Node) tokenqueue.Drafts {
 	return tokenqueue.Drafts{Tokens: tokens, Counts: Where(isFound, counts, ZerosLike(counts))}
 }
 
-// mayDraft says which of slots, i32[D], draw from what does not depend on the tokens that they drew before, but for the
-// model, bool[D]: the others would need it for each draft.
+// mayDraft says which of slots may have drafts, bool[D]: those that draw from counts or histories of their tokens would
+// need these for each draft.
 func (gr *Graphs) mayDraft(st state, slots *Node) *Node {
 	may := Equal(slots, slots)
 	ex := st.Extras
-	positive := func(x *Node) *Node { return GreaterThan(take(x, slots), ZerosLike(slots)) }
 	if gr.Features.Has(Penalties) {
 		may = LogicalAnd(may, LogicalNot(take(sampling.Penalized(ex.Penalties.Penalties), slots)))
-	}
-	if gr.Features.Has(MaskedTokens) {
-		states := take(ex.Masks.States, slots)
-		may = LogicalAnd(may, LogicalNot(ReduceLogicalOr(GreaterOrEqual(states, ZerosLike(states)), -1)))
-	}
-	if gr.Features.Has(Thinking) {
-		may = LogicalAnd(may, LogicalNot(positive(ex.Thinking.Start)))
 	}
 	if gr.Features.Has(DRY) {
 		may = LogicalAnd(may, LogicalNot(take(sampling.HasDRY(ex.DRY.DRYOf), slots)))
@@ -200,7 +193,7 @@ func (gr *Graphs) mayDraft(st state, slots *Node) *Node {
 	return may
 }
 
-// inPages leaves as many of the drafts of slots as there are pages for that nobody else has a right to.
+// inPages leaves as many of counts, i32[D], of drafts of slots as there are pages for that nobody else has a right to.
 func (gr *Graphs) inPages(st state, slots, lens, counts *Node) *Node {
 	size := gr.PageSize
 	has := Max(pagesOf(AddScalar(lens, 1), size), take(st.Rows.MaxPages, slots))

@@ -237,7 +237,11 @@ func (gr *Graphs) processors(st state, rows samplers) (by sampling.Processors, e
 		by.Filters = &f
 	}
 	if gr.Features.Has(Thinking) {
-		by.Forced = forcedBy(tree.Map(st.Extras.Thinking, func(of *Node) *Node { return take(of, rows.Slots) }))
+		t := tree.Map(st.Extras.Thinking, func(of *Node) *Node { return take(of, rows.Slots) })
+		if rows.Behind != nil {
+			t.Left, t.Open = rows.Behind.Left, rows.Behind.Open
+		}
+		by.Forced = forcedBy(t)
 	}
 	if gr.Features.Has(DRY) {
 		by.DRY = gr.dryBy(st.Extras.DRY, rows)

@@ -78,6 +78,9 @@ func (gr *Graphs) admitMasks(m masks, states *Node, a admission) masks {
 // maskStates are the states of rows that draw.
 func maskStates(m masks, rows samplers) *Node {
 	states := take(m.States, rows.Slots)
+	if rows.Behind != nil {
+		states = rows.Behind.Masks
+	}
 	valid := GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots))
 	return Where(BroadcastToDims(InsertAxes(valid, -1), states.Shape().Dimensions...), states,
 		FillScalar(states.Graph(), states.Shape(), sampling.NoMask))

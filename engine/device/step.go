@@ -31,7 +31,7 @@ type stepTokens struct {
 	Decodes *Node // i32[]: how many of them slots drew last
 	// Of the tokens that may be drawn behind these, where tokens are drafted: what they are, of R rows, and how many of
 	// them, i32[].
-	Drafts  tokenqueue.Drafts
+	Drafts  drafts
 	Drafted *Node
 }
 
@@ -52,9 +52,9 @@ func (gr *Graphs) pack(l *loop, in input, prefill *Node) (p stepTokens) {
 	next = Where(takes, next, FillScalar(g, next.Shape(), -1))
 	room := Where(prefill, integer(g, gr.PrefillTokens), integer(g, 0))
 	if gr.Drafts.On() {
-		p.Drafts = gr.draft(*l, next, prefill)
+		p.Drafts = gr.draft(*l, in, next, prefill)
 		p.Drafted = ReduceAllSum(p.Drafts.Counts)
-		p.Packed = l.prompts(in).PackDrafts(next, &p.Drafts, room, gr.StepTokens())
+		p.Packed = l.prompts(in).PackDrafts(next, &p.Drafts.Drafts, room, gr.StepTokens())
 	} else {
 		p.Packed = l.prompts(in).PackNext(next, room, gr.StepTokens())
 	}
@@ -77,7 +77,7 @@ func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop 
 
 	var batch tokenqueue.PageBatchInfo
 	var allocated seqtable.Status
-	before := l.State.Pages
+	before, lens := l.State.Pages, l.State.Sequences.SeqLens
 	l.State.Sequences, l.State.Pages, batch, allocated = l.State.Sequences.Allocate(l.State.Pages, packed.Packed,
 		min(gr.Rows(), t))
 	l.State.Caches = gr.zeroTaken(l.State.Caches, before, l.State.Pages)
@@ -97,6 +97,11 @@ func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop 
 	at = Min(at, integer(g, t-1))
 	rows := samplers{Slots: Where(isRow, take(packed.SlotIDs, at), FillScalar(g, at.Shape(), -1)),
 		Positions: take(next, at), Count: count}
+	if gr.Drafts.On() {
+		nth := Sub(take(packed.PosIDs, at), take(lens, rows.Slots))
+		nth = Where(GreaterThan(take(packed.Drafts.Counts, rows.Slots), ZerosLike(nth)), nth, ZerosLike(nth))
+		rows.Behind = packed.Drafts.at(l.State, gr, rows.Slots, nth)
+	}
 	// Most steps of a long prompt draw nothing.
 	got := control.If(GreaterThan(count, integer(g, 0)),
 		func() drawn { return gr.sample(l.State, w, take(hidden, at), rows) },
@@ -169,9 +174,10 @@ func (gr *Graphs) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Pa
 
 // samplers are the rows of a step that draw a token: the first Count of D, see Sizes.Draws.
 type samplers struct {
-	Slots     *Node // i32[D]; -1 from Count on
-	Positions *Node // i32[D]: of the token to be drawn
-	Count     *Node // i32[]
+	Slots     *Node     // i32[D]; -1 from Count on
+	Positions *Node     // i32[D]: of the token to be drawn
+	Count     *Node     // i32[]
+	Behind    *standing // where they stand behind drafts; nil: as their slots do
 }
 
 // drawn is what they draw.

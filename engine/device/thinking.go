@@ -82,14 +82,20 @@ func forcedBy(t thinking) *Node {
 func (gr *Graphs) think(t thinking, rows samplers, tokens *Node) thinking {
 	g := tokens.Graph()
 	of := tree.Map(t, func(of *Node) *Node { return take(of, rows.Slots) })
-	zero, one := ZerosLike(tokens), OnesLike(tokens)
-	isOpen := GreaterThan(of.Open, zero)
-	drawn := Add(tokens, one)
-	left := Where(isOpen, Max(zero, Sub(of.Left, one)), of.Left)
-	open := Where(isOpen, NotEqual(drawn, of.End), Equal(drawn, of.Start))
+	zero := ZerosLike(tokens)
+	left, open := thinkOn(of, tokens)
 	valid := LogicalAnd(GreaterOrEqual(rows.Slots, zero), GreaterOrEqual(tokens, zero))
 	to := Where(valid, rows.Slots, FillScalar(g, rows.Slots.Shape(), float64(gr.Slots)))
 	t.Left = control.ScatterSet(t.Left, to, left)
-	t.Open = control.ScatterSet(t.Open, to, ConvertDType(open, dtypes.Int32))
+	t.Open = control.ScatterSet(t.Open, to, open)
 	return t
+}
+
+// thinkOn is where rows stand behind tokens, i32[n].
+func thinkOn(of thinking, tokens *Node) (left, open *Node) {
+	zero, one := ZerosLike(tokens), OnesLike(tokens)
+	isOpen := GreaterThan(of.Open, zero)
+	drawn := Add(tokens, one)
+	left = Where(isOpen, Max(zero, Sub(of.Left, one)), of.Left)
+	return left, ConvertDType(Where(isOpen, NotEqual(drawn, of.End), Equal(drawn, of.Start)), dtypes.Int32)
 }

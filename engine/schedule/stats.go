@@ -53,6 +53,14 @@ type Stats struct {
 	TransferWaitSeconds float64 `json:"transfer_wait_seconds"`
 }
 
+// TokensAStep is how many tokens a sequence drew in a step of drawn tokens, 1 without drafts.
+func (s Stats) TokensAStep() float64 {
+	if drawn := s.DecodeTokens - s.AcceptedTokens; drawn > 0 {
+		return float64(s.DecodeTokens) / float64(drawn)
+	}
+	return 1
+}
+
 // Then adds the figures of a run that followed, on an engine that was made in place of this one.
 func (s Stats) Then(next Stats) Stats {
 	sum := next
