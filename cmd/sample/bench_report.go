@@ -50,9 +50,8 @@ func printBench(w io.Writer, r *measure.Report) {
 		seconds(m.FirstCompletion))
 	row("steps", "%s, %s", steps("decode", m.Engine.DecodeSteps, m.DecodeStepSeconds),
 		steps("prefill", m.Engine.PrefillSteps, m.PrefillStep))
-	if n := m.Engine.DraftedTokens; n > 0 {
-		row("speculation", "%d tokens drafted, %.0f %% of them drawn; %.2f tokens a sequence and decode step", n,
-			100*float64(m.Engine.AcceptedTokens)/float64(n), m.Engine.TokensAStep())
+	if m.Engine.DraftedTokens > 0 {
+		row("speculation", "%s", speculated(m.Engine))
 	}
 	row("time", "%s", sharesOf(m))
 	if r.Peak != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +18,9 @@ type crashJob struct {
 	dir   string
 	count string // file with a byte for each completion that was drawn
 	args  []string
-	real  bool // with a model, not the fake one
-	code  int  // with which it ends
+	real  bool     // with a model, not the fake one
+	code  int      // with which it ends
+	more  []string // arguments of all runs but the undisturbed one
 }
 
 const (
@@ -58,7 +60,11 @@ func (j *crashJob) command(t *testing.T, output string, delay time.Duration) *ex
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, append(j.args, "-o", output)...)
+	args := slices.Concat(j.args, []string{"-o", output})
+	if output != "whole" {
+		args = append(args, j.more...)
+	}
+	cmd := exec.Command(path, args...)
 	cmd.Dir = j.dir
 	cmd.Env = append(os.Environ(), "QUIRE_FAKE_COUNT="+j.count, "QUIRE_FAKE_DELAY="+delay.String())
 	return cmd

@@ -150,6 +150,9 @@ func TestFeaturesKilledAtRandom(t *testing.T) {
 		killed(format, uint64(i), newFeatureJob(t, rows, format))
 	}
 	if !testing.Short() {
+		drafts := newFeatureJob(t, rows, promptset.FormatJSONL)
+		drafts.more = []string{"--speculate", "8"}
+		killed("drafts", 10, drafts)
 		killed("blocks", 9, newFeatureJobOf(t, "mixtral", rows, promptset.FormatJSONL, "--weights", "q8_0",
 			"--dtype", "bf16"))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 )
@@ -49,6 +50,9 @@ func printReport(w io.Writer, r *batch.Report) {
 	if dropped := r.Engine.DrawnTokens - r.Engine.GeneratedTokens; dropped > 0 {
 		row("dropped", "%d tokens of %d drawn: behind a stop string, or of completions that did not end", dropped,
 			r.Engine.DrawnTokens)
+	}
+	if r.Engine.DraftedTokens > 0 {
+		row("speculation", "%s", speculated(r.Engine))
 	}
 	if hits := r.Engine.HitTokens; hits > 0 {
 		row("prefixes", "%d prompt tokens taken over from prefixes that were there, %d run", hits,
@@ -99,4 +103,10 @@ func share(part, whole float64) float64 {
 		return 0
 	}
 	return part / whole
+}
+
+// speculated says what became of drafts.
+func speculated(s engine.Stats) string {
+	return fmt.Sprintf("%s drafted, %.0f %% of them drawn; %.2f tokens of a sequence a decode step",
+		plural.Count(s.DraftedTokens, "token"), 100*float64(s.AcceptedTokens)/float64(s.DraftedTokens), s.TokensAStep())
 }
