@@ -242,9 +242,12 @@ func (c *compiler) distinctExpr(a *array) (automaton.Expr, error) {
 		}
 		return c.arrayExpr(&b)
 	}
+	if e, ok, err := c.distinctTuples(a); ok || err != nil {
+		return e, err
+	}
 	if len(a.first) > 0 || len(a.some) > 0 {
-		return 0, fmt.Errorf("uniqueItems is not supported beside prefixItems and contains, unless the items that " +
-			"prefixItems allows are of different types")
+		return 0, fmt.Errorf("uniqueItems is not supported beside contains, nor beside prefixItems, unless the items " +
+			"that it allows are of different types, or all that there are and of few values")
 	}
 	f, err := c.formOf(a.rest)
 	if err != nil {
@@ -275,6 +278,47 @@ func (c *compiler) apartItems(a *array) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// distinctTuples compiles arrays of distinct items that have a place of few values each.
+func (c *compiler) distinctTuples(a *array) (e automaton.Expr, ok bool, err error) {
+	hi := lower(a.max, len(a.first))
+	more := a.rest != never && lower(a.max, len(a.first)+1) > len(a.first)
+	if len(a.first) == 0 || len(a.some) > 0 || more {
+		return 0, false, nil
+	}
+	tuples, all := [][]automaton.Expr{nil}, []automaton.Expr(nil)
+	for i := 0; ; i++ {
+		if i >= a.min {
+			for _, t := range tuples {
+				all = append(all, c.parts.Array(t, automaton.Fail, i, i))
+			}
+		}
+		if i == hi {
+			return c.b.Alt(all...), true, nil
+		}
+		f, err := c.formOf(a.first[i])
+		if err != nil {
+			return 0, false, err
+		}
+		values, few := c.values(f)
+		var longer [][]automaton.Expr
+		for _, t := range tuples {
+			for _, v := range values {
+				same := func(w automaton.Expr) bool { return !c.b.EmptyRegular(c.b.And(v, w)) }
+				if !slices.ContainsFunc(t, same) {
+					longer = append(longer, append(slices.Clip(t), v))
+				}
+			}
+			if len(longer)+len(all) > mostDistinct {
+				few = false
+				break
+			}
+		}
+		if tuples = longer; !few {
+			return 0, false, nil
+		}
+	}
 }
 
 // values is the values that a form allows, each with all its spellings, if they are few.

@@ -47,7 +47,7 @@ func Compile(p *jsontext.Parts, text []byte, anyOrder bool) (automaton.Expr, err
 	c.spelled = map[automaton.Expr]bool{}
 	c.goals = []goalNode{{kind: goalNever, void: 2}, {kind: goalAlways, void: 1}}
 	c.numbers()
-	e, err := c.expr(c.schema(root, "", ""))
+	e, err := c.expr(c.schema(root, "", "", nil))
 	if err != nil {
 		return 0, fmt.Errorf("JSON schema: %w", err)
 	}

@@ -13,6 +13,9 @@ type schemaNode struct {
 	path string // a JSON pointer, for errors
 	base string // the URI that references in it are relative to
 	goal goal
+
+	scope    *scope
+	waysBusy bool
 }
 
 // document is a schema with all that is in it.
@@ -20,22 +23,30 @@ type document struct {
 	root      *value
 	old       bool // draft 7 or older: keywords beside $ref do not count, and ids are spelled otherwise
 	draft4    bool
-	nodes     map[*value]*schemaNode
+	draft2019 bool
+	nodes     map[scoped]*schemaNode
 	resources map[string]resource // by URI, with and without anchors
+
+	anchors map[string][]anchor // $dynamicAnchor, by the URI of their document
+	several map[string]int      // how many there are of a name
+	scopes  map[string]*scope
 }
 
 // resource is a value that references can name by a URI.
 type resource struct {
 	v          *value
-	path, base string
+	path, base string // the base is that of what it stands in
+	dynamic    bool   // by a $dynamicAnchor
 }
 
 func newDocument(root *value) *document {
-	d := &document{root: root, nodes: map[*value]*schemaNode{}, resources: map[string]resource{}}
+	d := &document{root: root, nodes: map[scoped]*schemaNode{}, resources: map[string]resource{},
+		anchors: map[string][]anchor{}, several: map[string]int{}, scopes: map[string]*scope{}}
 	if s := root.get("$schema"); s != nil && s.kind == stringValue {
 		for _, draft := range []string{"draft-04", "draft-06", "draft-07", "draft-03"} {
 			d.old = d.old || strings.Contains(s.text, draft)
 		}
+		d.draft2019 = strings.Contains(s.text, "2019-09")
 		d.draft4 = strings.Contains(s.text, "draft-04") || strings.Contains(s.text, "draft-03")
 	}
 	d.resources[""] = resource{v: root}
@@ -57,13 +68,19 @@ func (d *document) scan(v *value, path, base string) {
 	if v.kind != objectValue {
 		return
 	}
+	outer := base
 	if id := d.id(v); id != "" {
 		base = resolve(base, id)
-		d.name(strings.TrimSuffix(base, "#"), resource{v, path, base})
+		d.name(strings.TrimSuffix(base, "#"), resource{v: v, path: path, base: outer})
 	}
 	for _, keyword := range []string{"$anchor", "$dynamicAnchor"} {
 		if a := v.get(keyword); a != nil && a.kind == stringValue {
-			d.name(withoutFragment(base)+"#"+a.text, resource{v, path, base})
+			r := resource{v: v, path: path, base: outer, dynamic: keyword == "$dynamicAnchor"}
+			d.name(withoutFragment(base)+"#"+a.text, r)
+			if r.dynamic {
+				d.anchors[withoutFragment(base)] = append(d.anchors[withoutFragment(base)], anchor{a.text, r})
+				d.several[a.text]++
+			}
 		}
 	}
 	for _, k := range schemaKeywords {
@@ -153,6 +170,9 @@ func (d *document) find(ref, base string) (resource, error) {
 	}
 	for _, part := range strings.Split(fragment, "/")[1:] {
 		name := strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
+		if id := d.id(r.v); id != "" {
+			r.base = resolve(r.base, id)
+		}
 		next := r.v.get(name)
 		if i, err := strconv.Atoi(name); r.v.kind == arrayValue && err == nil && i >= 0 && i < len(r.v.list) {
 			next = r.v.list[i]
@@ -161,11 +181,6 @@ func (d *document) find(ref, base string) (resource, error) {
 			return r, fmt.Errorf("$ref %q names nothing: there is no %q", ref, name)
 		}
 		r.v, r.path = next, r.path+"/"+part
-		if next.kind == objectValue {
-			if id := d.id(next); id != "" {
-				r.base = resolve(r.base, id)
-			}
-		}
 	}
 	return r, nil
 }

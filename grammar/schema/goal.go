@@ -51,7 +51,7 @@ func (c *compiler) goalOf(kind goalKind, list []goal) goal {
 }
 
 // schema is the goal of a schema of the document.
-func (c *compiler) schema(v *value, path, base string) goal {
+func (c *compiler) schema(v *value, path, base string, s *scope) goal {
 	if v.kind == boolValue {
 		if v.yes {
 			return always
@@ -61,14 +61,16 @@ func (c *compiler) schema(v *value, path, base string) goal {
 	if v.kind == objectValue && len(v.names) == 0 {
 		return always
 	}
-	if n := c.doc.nodes[v]; n != nil {
-		return n.goal
-	}
 	if id := c.doc.id(v); id != "" {
 		base = resolve(base, id)
 	}
-	n := &schemaNode{v: v, path: path, base: base, goal: goal(len(c.goals))}
-	c.doc.nodes[v] = n
+	s = c.doc.enter(s, base)
+	at := scoped{v, s}
+	if n := c.doc.nodes[at]; n != nil {
+		return n.goal
+	}
+	n := &schemaNode{v: v, path: path, base: base, scope: s, goal: goal(len(c.goals))}
+	c.doc.nodes[at] = n
 	c.goals = append(c.goals, goalNode{kind: goalSchema, of: n})
 	return n.goal
 }

@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/quire/quire/grammar/automaton"
 )
@@ -31,7 +32,7 @@ func init() { // they refer to each other
 		"multipleOf":            (*compiler).multipleForm,
 		"unevaluatedItems":      (*compiler).unevaluatedForm,
 		"unevaluatedProperties": (*compiler).unevaluatedForm,
-		"$dynamicRef":           (*compiler).unsupported, "$recursiveRef": (*compiler).unsupported,
+		"$dynamicRef":           (*compiler).refForm, "$recursiveRef": (*compiler).unsupported,
 	}
 }
 
@@ -79,7 +80,7 @@ func (c *compiler) sub(n *schemaNode, v *value, path ...string) goal {
 	for _, part := range path {
 		p += "/" + escapePointer(part)
 	}
-	return c.schema(v, p, n.base)
+	return c.schema(v, p, n.base, n.scope)
 }
 
 // list reads schemas in a list.
@@ -96,13 +97,6 @@ func (c *compiler) list(n *schemaNode, keyword string, v *value) ([]goal, error)
 
 func (c *compiler) unsupported(_ *schemaNode, _ string, _ *value) (*form, error) {
 	return nil, fmt.Errorf("it is not supported")
-}
-
-func (c *compiler) unevaluatedForm(n *schemaNode, name string, v *value) (*form, error) {
-	if c.sub(n, v, name) == always {
-		return nil, nil
-	}
-	return c.unsupported(n, name, v)
 }
 
 func (c *compiler) typeForm(_ *schemaNode, _ string, v *value) (*form, error) {
@@ -189,16 +183,29 @@ func (c *compiler) valuesForm(list []*value) (*form, error) {
 
 // constant is the goal of one value.
 func (c *compiler) constant(v *value) goal {
-	return c.schema(&value{kind: objectValue, names: []string{"const"}, list: []*value{v}}, "", "")
+	return c.schema(&value{kind: objectValue, names: []string{"const"}, list: []*value{v}}, "", "", nil)
 }
 
-func (c *compiler) refForm(n *schemaNode, _ string, v *value) (*form, error) {
-	if v.kind != stringValue {
-		return nil, fmt.Errorf("it is not a text")
-	}
-	r, err := c.doc.find(v.text, n.base)
+func (c *compiler) refForm(n *schemaNode, name string, v *value) (*form, error) {
+	g, err := c.referred(n, name, v)
 	if err != nil {
 		return nil, err
 	}
-	return c.formOf(c.schema(r.v, r.path, r.base))
+	return c.formOf(g)
+}
+
+// referred is the schema that a reference names. A $dynamicRef that names a $dynamicAnchor means the outermost schema
+// with this anchor, of the documents that led to it.
+func (c *compiler) referred(n *schemaNode, keyword string, v *value) (goal, error) {
+	if v.kind != stringValue {
+		return never, fmt.Errorf("it is not a text")
+	}
+	r, err := c.doc.find(v.text, n.base)
+	if err != nil {
+		return never, err
+	}
+	if _, anchor, _ := strings.Cut(v.text, "#"); keyword == "$dynamicRef" && r.dynamic {
+		r = n.scope.outermost(anchor, r)
+	}
+	return c.schema(r.v, r.path, r.base, n.scope), nil
 }

@@ -1,0 +1,56 @@
+package schema
+
+import "strconv"
+
+// scope is what dynamic references may mean in a schema: of the documents that led to it, one within the other, the
+// outermost that has an anchor. Anchors that only one document has need none. Equal scopes are one; nil is that
+// without anchors.
+type scope struct {
+	number  int
+	anchors []anchor
+}
+
+// anchor is a $dynamicAnchor.
+type anchor struct {
+	name string
+	of   resource
+}
+
+// scoped is a schema in a scope.
+type scoped struct {
+	v     *value
+	scope *scope
+}
+
+// outermost is what an anchor names in a scope, and otherwise what it names where it is asked for.
+func (s *scope) outermost(name string, otherwise resource) resource {
+	if s != nil {
+		for _, a := range s.anchors {
+			if a.name == name {
+				return a.of
+			}
+		}
+	}
+	return otherwise
+}
+
+// enter is a scope within a document, which a URI names.
+func (d *document) enter(s *scope, uri string) *scope {
+	for i, a := range d.anchors[withoutFragment(uri)] {
+		if d.several[a.name] < 2 || s.outermost(a.name, resource{}).v != nil {
+			continue
+		}
+		key := strconv.Itoa(i) + " " + withoutFragment(uri)
+		to := &scope{}
+		if s != nil {
+			key = strconv.Itoa(s.number) + " " + key
+			to.anchors = append(to.anchors, s.anchors...)
+		}
+		if d.scopes[key] == nil {
+			to.number, to.anchors = len(d.scopes), append(to.anchors, a)
+			d.scopes[key] = to
+		}
+		s = d.scopes[key]
+	}
+	return s
+}
