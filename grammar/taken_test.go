@@ -110,3 +110,62 @@ func TestTakesWhatIsValid(t *testing.T) {
 		}
 	}
 }
+
+// Patterns with look-aheads take what a reading of them by hand does.
+func TestLookAheads(t *testing.T) {
+	has := strings.HasPrefix
+	none := func(string) bool { return false }
+	somewhere := func(is func(before, behind string) bool) func(string) bool {
+		return func(s string) bool {
+			for i := range len(s) + 1 {
+				if is(s[:i], s[i:]) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	for pattern, want := range map[string]func(string) bool{
+		`^(?!a)`:             func(s string) bool { return !has(s, "a") },
+		`^(?!ab$).*$`:        func(s string) bool { return s != "ab" },
+		`^(?!.*bb)[ab]+$`:    func(s string) bool { return s != "" && strings.Trim(s, "ab") == "" && !strings.Contains(s, "bb") },
+		`^(?=[ab]{2}c?$)a`:   func(s string) bool { return s == "aa" || s == "ab" || s == "aac" || s == "abc" },
+		`a(?=b)`:             func(s string) bool { return strings.Contains(s, "ab") },
+		`a(?!b)`:             somewhere(func(_, s string) bool { return has(s, "a") && !has(s, "ab") }),
+		`(?!^a|b)c`:          func(s string) bool { return strings.Contains(s, "c") },
+		`(?!^c)c`:            func(s string) bool { return strings.LastIndex(s, "c") > 0 },
+		`^(?!^a|ba).*`:       func(s string) bool { return !has(s, "a") && !has(s, "ba") },
+		`(?:a(?!b)|b(?=a))c`: func(s string) bool { return strings.Contains(s, "ac") },
+		`^(?:(?!aa)[ab]){2}$`: func(s string) bool {
+			return len(s) == 2 && strings.Trim(s, "ab") == "" && s != "aa"
+		},
+		`^(?:(?=a)){0,2}b$|(?=$)a`: func(s string) bool { return s == "b" },
+		`(?!)`:                     none,
+		`(?=a(?!.*c))`:             somewhere(func(_, s string) bool { return has(s, "a") && !strings.Contains(s, "c") }),
+		`(?!^)(?=c$)`:              func(s string) bool { return len(s) > 1 && strings.HasSuffix(s, "c") },
+	} {
+		schema, err := json.Marshal(map[string]any{"type": "string", "pattern": pattern})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := grammar.JSONSchema(schema, grammar.Options{})
+		if err != nil && !strings.Contains(err.Error(), "no text can be complete") {
+			t.Error(err)
+			continue
+		}
+		texts := []string{""}
+		for i := 0; i < len(texts); i++ {
+			if len(texts[i]) < 5 {
+				texts = append(texts, texts[i]+"a", texts[i]+"b", texts[i]+"c")
+			}
+			if got := err == nil && accepts(a, `"`+texts[i]+`"`); got != want(texts[i]) {
+				t.Errorf("%s on %q: %v", pattern, texts[i], got)
+			}
+		}
+	}
+	for _, pattern := range []string{`(?<=a)b`, `^(?:(?!a).)*$`, `(?=a)*`} {
+		if _, err := grammar.JSONSchema([]byte(`{"type":"string","pattern":"`+pattern+`"}`), grammar.Options{}); err == nil {
+			t.Errorf("%s is taken", pattern)
+		}
+	}
+}

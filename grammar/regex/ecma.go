@@ -95,6 +95,9 @@ func (p *ecma) term(depth int) (*syntax.Regexp, error) {
 		p.rest, lo, hi = p.rest[n:], min, max
 	}
 	p.take("?") // a lazy quantifier matches the same texts
+	if re.Op == opAhead || re.Op == opNotAhead {
+		return nil, fmt.Errorf("a quantifier behind a look-ahead")
+	}
 	if re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText {
 		return nil, fmt.Errorf("a quantifier behind an anchor")
 	}
@@ -167,16 +170,19 @@ func (p *ecma) atom(depth int) (*syntax.Regexp, error) {
 func class(ranges []rune) *syntax.Regexp { return &syntax.Regexp{Op: syntax.OpCharClass, Rune: ranges} }
 
 func (p *ecma) group(depth int) (*syntax.Regexp, error) {
-	fold := p.fold
+	fold, look := p.fold, syntax.Op(0)
 	switch {
 	case p.take("?:"):
 	case p.take("?i:"):
 		p.fold = true
 	case p.take("?-i:"):
 		p.fold = false
-	case strings.HasPrefix(p.rest, "?="), strings.HasPrefix(p.rest, "?!"),
-		strings.HasPrefix(p.rest, "?<="), strings.HasPrefix(p.rest, "?<!"):
-		return nil, fmt.Errorf("look-around is not supported")
+	case strings.HasPrefix(p.rest, "?<="), strings.HasPrefix(p.rest, "?<!"):
+		return nil, fmt.Errorf("look-behind is not supported")
+	case p.take("?="):
+		look = opAhead
+	case p.take("?!"):
+		look = opNotAhead
 	case p.take("?<"):
 		name, rest, ok := strings.Cut(p.rest, ">")
 		if !ok || name == "" {
@@ -191,6 +197,9 @@ func (p *ecma) group(depth int) (*syntax.Regexp, error) {
 		err = fmt.Errorf("an unmatched (")
 	}
 	p.fold = fold
+	if look != 0 {
+		re = &syntax.Regexp{Op: look, Sub: []*syntax.Regexp{re}}
+	}
 	return re, err
 }
 

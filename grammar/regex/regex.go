@@ -46,7 +46,14 @@ func Search(b *automaton.Builder, pattern string, encode Encoder, any automaton.
 	if err != nil {
 		return 0, fmt.Errorf("pattern %.100q: %w", pattern, err)
 	}
-	c := &compiler{b: b, encode: encode}
+	c := &compiler{b: b, encode: encode, any: any}
+	if looks(re) {
+		e, err := c.ahead(re)
+		if err != nil {
+			err = fmt.Errorf("pattern %.100q: %w", pattern, err)
+		}
+		return e, err
+	}
 	l, err := c.compile(re)
 	if err != nil {
 		return 0, fmt.Errorf("pattern %.100q: %w", pattern, err)
@@ -66,6 +73,7 @@ const (
 type compiler struct {
 	b      *automaton.Builder
 	encode Encoder
+	any    automaton.Expr // texts of any characters
 	parts  int
 }
 
