@@ -231,8 +231,8 @@ func (t Table) ReleaseAll(y Tally) (after Table, doubleFree, invalid *Node) {
 	return t, doubleFree, y.Invalid
 }
 
-// Return is [Table.ReleaseAll] of pages that were taken since Begin, and whose contents mean nothing: they are blank, and
-// by, which stands for nobody who is known, took them.
+// Return is [Table.ReleaseAll] of pages that were taken since Begin, and whose contents mean nothing: they are blank,
+// and by, which stands for nobody who is known, took them.
 func (t Table) Return(y Tally, by int) (after Table, doubleFree, invalid *Node) {
 	if t.Keeps() {
 		zero := ZerosLike(y.Counts)
