@@ -20,7 +20,7 @@ import torch
 import transformers
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM
 
-from tiny_families import BF16, CLASSIC, FAMILIES, GENERATION_EOS, NESTED, SHARDED
+from tiny_families import BF16, CLASSIC, COMMON, FAMILIES, GENERATION_EOS, NESTED, SHARDED, TINY_VISION
 
 FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
@@ -51,7 +51,7 @@ def randomize(model, seed):
                 p.copy_(0.7 * noise - (1.5 if name.endswith("A_log") else 0))
             elif name.endswith("sinks"):
                 p.copy_(noise + 1)
-            elif name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            elif model.config.model_type == "gpt_oss" and name.endswith(("experts.gate_up_proj", "experts.down_proj")):
                 # Gates and ups beyond the limit of 7, and results no larger than those of others.
                 gain = 4.0 if "gate_up" in name else 0.2
                 p.copy_(mxfp4((gain / math.sqrt(p.shape[1]) * noise).transpose(1, 2))[0].transpose(1, 2))
