@@ -18,8 +18,9 @@ import (
 // written anew. On GPUs attention is in the kernel; for TPUs only the published shapes have payloads.
 func TestFamiliesForAccelerators(t *testing.T) {
 	testenv.Slow(t)
-	for _, family := range []string{"gemma2", "gemma3", "glm4", "gpt-oss", "granite", "ministral", "mixtral", "olmo2",
-		"olmo3", "olmoe", "phi4-mini", "qwen3-moe", "smollm3", "stablelm", "starcoder2"} {
+	for _, family := range []string{"gemma2", "gemma3", "glm4", "gpt-oss", "granite", "granite-moe-shared",
+		"ministral", "mixtral", "olmo2", "olmo3", "olmoe", "phi4-mini", "qwen3-moe", "smollm3", "stablelm",
+		"starcoder2"} {
 		for _, topology := range []string{"v5e:1x1", "h200:1"} {
 			t.Run(family+" "+topology, func(t *testing.T) {
 				backend := testenv.Topology(t, topology)

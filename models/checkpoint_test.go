@@ -196,7 +196,13 @@ func TestGGUFLikeFolder(t *testing.T) {
 			s.AttentionFactor = float64(float32(s.AttentionFactor))
 			c.Ropes = []Rope{{Theta: c.Ropes[0].Theta, Dims: c.Ropes[0].Dims, Scaling: &s}}
 		},
-		"granite":   func(c *Config) { c.ResidualScale = float64(float32(c.ResidualScale)) },
+		"granite": func(c *Config) { c.ResidualScale = float64(float32(c.ResidualScale)) },
+		"granite-moe-shared": func(c *Config) {
+			c.ResidualScale = float64(float32(c.ResidualScale))
+			for i := range c.Layers {
+				c.Layers[i].Experts.Fused = arch.NotFused
+			}
+		},
 		"glm4":      func(c *Config) {},
 		"mixtral":   func(c *Config) {},
 		"qwen3-moe": func(c *Config) {},

@@ -294,6 +294,9 @@ func TestExpertsOfConfigs(t *testing.T) {
 			[]arch.Experts{{}, three, {}, {}}},
 		"olmoe, by the newer name": {"OlmoeForCausalLM", m{"num_local_experts": 6, "num_experts_per_tok": 3,
 			"intermediate_size": 20}, slices.Repeat([]arch.Experts{three}, 4)},
+		"granite with a shared one": {"GraniteMoeSharedForCausalLM", m{"shared_intermediate_size": 24},
+			slices.Repeat([]arch.Experts{{Count: 8, Chosen: 2, Size: 48, Renormalize: true, Shared: 24,
+				Fused: arch.FusedHalves}}, 4)},
 	} {
 		got, err := parse(c.class, c.change)
 		if err != nil {
@@ -314,6 +317,7 @@ func TestExpertsOfConfigs(t *testing.T) {
 		{"MixtralForCausalLM", m{"num_experts_per_tok": 9}, "9 of 8 experts"},
 		{"Qwen3MoeForCausalLM", m{"use_sliding_window": true, "sliding_window": 16}, "sliding_window"},
 		{"OlmoeForCausalLM", m{"clip_qkv": 8.0}, "clip_qkv"},
+		{"GraniteMoeSharedForCausalLM", m{"shared_intermediate_size": -1}, "the shared expert of layer 0 is -1 wide"},
 	} {
 		if _, err := parse(c.class, c.change); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s with %v: %v, want %q", c.class, c.change, err, c.want)

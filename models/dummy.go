@@ -61,7 +61,7 @@ func keyOf(name string, seed uint64) uint64 {
 // dummyPacked is a tensor that the config says is quantized; nil for others.
 func dummyPacked(scheme *quantized.Scheme, cfg *Config, spec arch.Tensor, seed uint64) *tensor {
 	if scheme == nil || len(spec.Shape) != 2 || spec.Part == arch.Embedding || spec.Part == arch.Head ||
-		spec.Part == arch.Router {
+		spec.Part.IsRouter() {
 		return nil
 	}
 	number := map[dtypes.DType]blocks.Scale{dtypes.BFloat16: blocks.BF16, dtypes.Float32: blocks.F32}[cfg.DType]

@@ -84,7 +84,7 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need Need) error {
 		if t.Experts > 0 { // the tensor of all experts keeps its own name
 			continue
 		}
-		if w := t.Within; w != nil {
+		if w := t.Within; w != nil && w.GGUF != "" {
 			t = arch.Tensor{Name: w.Name, GGUF: w.GGUF, Part: arch.QKV}
 		}
 		known[t.GGUF] = t

@@ -32,9 +32,9 @@ import (
 )
 
 // Decoders are the kinds of models that there are.
-var Decoders = slices.Concat(llama.Decoders, gemma3.Decoders, olmo2.Decoders, qwen35.Decoders, []arch.Decoder{
-	gemma2.Decoder, glm4.Decoder, gptoss.Decoder, granite.Decoder, lfm2.Decoder, phi3.Decoder, stablelm.Decoder,
-	starcoder2.Decoder})
+var Decoders = slices.Concat(llama.Decoders, gemma3.Decoders, granite.Decoders, olmo2.Decoders, qwen35.Decoders,
+	[]arch.Decoder{gemma2.Decoder, glm4.Decoder, gptoss.Decoder, lfm2.Decoder, phi3.Decoder, stablelm.Decoder,
+		starcoder2.Decoder})
 
 // Types of package arch that users of checkpoints meet.
 type (

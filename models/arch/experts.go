@@ -15,11 +15,16 @@ type Experts struct {
 	Renormalize bool
 	// Bias says that the router has a bias, and each layer of an expert.
 	Bias bool
-	// Fused says how Hugging Face's checkpoints have each part of all experts in one tensor.
+	// Shared is the width of a feed-forward that all tokens go through beside their experts; 0: none. SharedGate says
+	// that the sigmoid of a score of its own is its share; else that is 1.
+	Shared     int
+	SharedGate bool
+	// Fused says how Hugging Face's checkpoints have each part of all experts in one tensor, where they do.
 	Fused Fused
 }
 
-// Fused is how the tensors of all experts lie: [experts, rows, inputs], gates and ups in one.
+// Fused is how the tensors of all experts lie: [experts, rows, inputs], gates and ups in one. Their names are those of
+// ExpertsGateUp and ExpertsDown, of biases with "_bias" behind.
 type Fused string
 
 // The ways: each expert has tensors of its own; gates and ups take turns, and rows are inputs; all gates come before
@@ -67,12 +72,7 @@ func (f Fused) in(part Part, bias bool, rows int, name func(part Part) string) *
 			in.First = 1
 		}
 	}
-	switch {
-	case f == FusedHalves && bias:
-		in.Name += biasSuffix
-	case f == FusedHalves:
-		in.Name += weightSuffix
-	case bias:
+	if bias {
 		in.Name += "_bias"
 	}
 	return in
@@ -87,6 +87,9 @@ func (e Experts) check(layer int) error {
 	case e.Size < 1 || e.Size > maxDimension:
 		return fmt.Errorf("the experts of layer %d are %d wide; it must be between 1 and %d", layer, e.Size,
 			maxDimension)
+	case e.Shared < 0 || e.Shared > maxDimension:
+		return fmt.Errorf("the shared expert of layer %d is %d wide; it must be between 0 and %d", layer, e.Shared,
+			maxDimension)
 	}
 	return nil
 }
@@ -97,7 +100,8 @@ const ExpertPrefix = "experts."
 // Experts reads the mixture of a GGUF file, of the decoder's shares, into the layers that have no feed-forward of their
 // own, and checks that the file has as many experts.
 func (m *Metadata) Experts(c *Config, renormalize bool) error {
-	e := Experts{Count: m.required("expert_count"), Chosen: m.required("expert_used_count"), Renormalize: renormalize}
+	e := Experts{Count: m.required("expert_count"), Chosen: m.required("expert_used_count"), Renormalize: renormalize,
+		Shared: m.Int("expert_shared_feed_forward_length", 0)}
 	if e.Size = m.Int("expert_feed_forward_length", 0); e.Size == 0 {
 		e.Size = c.IntermediateSize
 	}
@@ -121,6 +125,7 @@ func (m *Metadata) Experts(c *Config, renormalize bool) error {
 				return fmt.Errorf("tensor %s has shape %v, but expert_count is %d", name, t.Dims, e.Count)
 			}
 		}
+		e.SharedGate = e.Shared > 0 && m.HasTensor(tensor(SharedScore)+weightSuffix)
 		c.Layers[i].Experts = e
 	}
 	if !slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Experts.Count > 0 }) {
@@ -129,7 +134,8 @@ func (m *Metadata) Experts(c *Config, renormalize bool) error {
 	return nil
 }
 
-// expertTensors are the router of a layer and its experts. A GGUF file has each part of all experts in one tensor.
+// expertTensors are the router of a layer, its experts and the shared one. A GGUF file has each part of all experts in
+// one tensor.
 func (c *Config) expertTensors(number int, names Names) []Tensor {
 	layer, e := c.Layers[number], c.Layers[number].Experts
 	name := func(part Part) string { return fmt.Sprintf("model.layers.%d.%s", number, names[part].HF) }
@@ -138,7 +144,7 @@ func (c *Config) expertTensors(number int, names Names) []Tensor {
 	add := func(part Part, of, suffix string, expert, axis int, over Split, shape ...int) {
 		t := Tensor{Name: name(part) + suffix, GGUF: fmt.Sprintf("blk.%d.%s%s", number, names[part].GGUF, suffix),
 			Part: part, Shape: shape, Array: array + of + suffix, Axis: axis, Over: over}
-		if part != Router {
+		if expert >= 0 {
 			t.Name, t.Expert, t.Experts = fmt.Sprintf(t.Name, expert), expert, e.Count
 			t.Array = fmt.Sprintf("%s%s%d.%s%s", array, ExpertPrefix, expert, of, suffix)
 			t.Fused = e.Fused.in(part, suffix == biasSuffix, shape[0], name)
@@ -151,7 +157,11 @@ func (c *Config) expertTensors(number int, names Names) []Tensor {
 			add(part, of, biasSuffix, expert, 0, over, out)
 		}
 	}
-	layers(Router, string(Router), 0, Whole, e.Count, c.HiddenSize)
+	const one = -1 // no number of an expert
+	layers(Router, string(Router), one, Whole, e.Count, c.HiddenSize)
+	if e.SharedGate {
+		layers(SharedScore, string(Router), one, Whole, 1, c.HiddenSize)
+	}
 	for n := range e.Count {
 		up := "up"
 		if layer.Gated {
@@ -163,6 +173,15 @@ func (c *Config) expertTensors(number int, names Names) []Tensor {
 		if e.Bias { // added to the sum of what devices have: one of them has it
 			add(ExpertDown, "down", biasSuffix, n, 0, OnOne, c.HiddenSize)
 		}
+	}
+	if e.Shared > 0 {
+		up := "shared_up"
+		if layer.Gated {
+			up = "shared_gate_up"
+			add(SharedGate, up, weightSuffix, one, 0, ByIntermediate, e.Shared, c.HiddenSize)
+		}
+		add(SharedUp, up, weightSuffix, one, 0, ByIntermediate, e.Shared, c.HiddenSize)
+		add(SharedDown, string(SharedDown), weightSuffix, one, 1, ByIntermediate, c.HiddenSize, e.Shared)
 	}
 	return list
 }

@@ -30,7 +30,7 @@ type Tensor struct {
 // Within is a tensor that holds several, one behind the other by rows.
 type Within struct {
 	Name        string // in Hugging Face's checkpoints
-	GGUF        string // in GGUF files
+	GGUF        string // in GGUF files; "": they have a tensor for each
 	First, Rows int
 }
 
@@ -62,12 +62,16 @@ const (
 
 	// Those of one expert: checkpoints' names have its number in place of %d.
 	ExpertGate, ExpertUp, ExpertDown Part = "expert_gate", "expert_up", "expert_down"
+	// Those of the shared one, and what makes the score of its share.
+	SharedGate, SharedUp, SharedDown, SharedScore Part = "shared_gate", "shared_up", "shared_down", "shared_score"
 	// Sinks are scores of attention, one of each query head.
 	Sinks Part = "sinks"
 
-	// Names only: of tensors that hold q, k and v, or gate and up, of one feed-forward or of all experts.
+	// Names only: of tensors that hold q, k and v, or gate and up, of one feed-forward, of the shared expert or of all
+	// experts.
 	QKV           Part = "qkv"
 	GateUp        Part = "gate_up"
+	SharedGateUp  Part = "shared_gate_up"
 	ExpertsGateUp Part = "experts_gate_up"
 	ExpertsDown   Part = "experts_down"
 )
@@ -80,6 +84,12 @@ func (p Part) IsNorm() bool {
 	}
 	return false
 }
+
+// IsGate tells whether a part makes the gates of a feed-forward, behind which its ups stand.
+func (p Part) IsGate() bool { return p == Gate || p == ExpertGate || p == SharedGate }
+
+// IsRouter tells whether a part chooses among experts, or weighs one: what it makes is not to be rounded.
+func (p Part) IsRouter() bool { return p == Router || p == SharedScore }
 
 // IsWide tells whether a part is held in float32 whatever the model's dtype: vectors of delta nets, and
 // sinks.
@@ -115,7 +125,11 @@ var LlamaNames = Names{
 	Gate:  {"mlp.gate_proj", "ffn_gate"}, Up: {"mlp.up_proj", "ffn_up"}, Down: {"mlp.down_proj", "ffn_down"},
 	Router:     {"mlp.gate", "ffn_gate_inp"},
 	ExpertGate: {"mlp.experts.%d.gate_proj", "ffn_gate_exps"}, ExpertUp: {"mlp.experts.%d.up_proj", "ffn_up_exps"},
-	ExpertDown: {"mlp.experts.%d.down_proj", "ffn_down_exps"},
+	ExpertDown:  {"mlp.experts.%d.down_proj", "ffn_down_exps"},
+	SharedGate:  {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+	SharedUp:    {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+	SharedDown:  {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+	SharedScore: {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
 }
 
 // SandwichNames are those of decoders that have norms behind attention and behind the feed-forward.
@@ -260,14 +274,17 @@ const (
 
 // within says which tensors of a layer checkpoints have in another one.
 func within(list []Tensor, names Names, number int) {
-	for whole, parts := range map[Part][]Part{QKV: {Q, K, V}, GateUp: {Gate, Up}} {
+	for whole, parts := range map[Part][]Part{QKV: {Q, K, V}, GateUp: {Gate, Up},
+		SharedGateUp: {SharedGate, SharedUp}} {
 		name, ok := names[whole]
 		if !ok {
 			continue
 		}
 		for _, suffix := range []string{".weight", biasSuffix} {
-			w := Within{Name: fmt.Sprintf("model.layers.%d.%s%s", number, name.HF, suffix),
-				GGUF: fmt.Sprintf("blk.%d.%s%s", number, name.GGUF, suffix)}
+			w := Within{Name: fmt.Sprintf("model.layers.%d.%s%s", number, name.HF, suffix)}
+			if name.GGUF != "" {
+				w.GGUF = fmt.Sprintf("blk.%d.%s%s", number, name.GGUF, suffix)
+			}
 			var found []int
 			for i, t := range list {
 				if slices.Contains(parts, t.Part) && strings.HasSuffix(t.Name, suffix) {

@@ -123,7 +123,7 @@ func Arrays(cfg models.Config, s Storage) []Array {
 
 // of is how the matrices of a part are held. The choices of a router are not to be rounded.
 func (s Storage) of(part arch.Part) Storage {
-	if part == arch.Router {
+	if part.IsRouter() {
 		s.Blocks, s.Int8 = nil, false
 	}
 	return s
@@ -139,7 +139,7 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 				part[k].Array = fmt.Sprintf("%s.%d", tensors[0].Array, i)
 			}
 			for _, a := range s.arrays(cfg, split, part) {
-				a.gateUp = tensors[0].Part == arch.Gate
+				a.gateUp = tensors[0].Part.IsGate()
 				list = append(list, a)
 			}
 		}
@@ -183,7 +183,7 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 		}
 		return []Array{a}
 	}
-	gateUp := (first.Part == arch.Gate || first.Part == arch.ExpertGate) && len(tensors) > 1
+	gateUp := first.Part.IsGate() && len(tensors) > 1
 	m := linear.Matrix{Out: rows, In: a.format.In, GateUp: gateUp, DType: s.DType}
 	if s.Matrices != dtypes.InvalidDType {
 		m.DType, a.read = s.Matrices, s.Matrices

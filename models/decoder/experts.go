@@ -10,10 +10,15 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// mixture is x plus what the experts of each token make of h, or plus its norm. Where each device has some of every
-// expert's width, their parts are added up before they are rounded.
+// mixture is x plus what the experts of each token and the shared one make of h, or plus its norm, by the scale of what
+// is added.
 func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
 	scores := apply(w, string(arch.Router), layer.Experts.Bias, h, linear.Options{Rows: b.rows, Float32: true})
+	var share *Node // f32[T, 1] of the shared expert; nil: 1
+	if layer.Experts.SharedGate {
+		share = Sigmoid(SliceAxis(scores, 1, AxisRange(layer.Experts.Count)))
+		scores = SliceAxis(scores, 1, AxisRangeFromStart(layer.Experts.Count))
+	}
 	up := "up"
 	if layer.Gated {
 		up = "gate_up"
@@ -23,22 +28,47 @@ func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
 	if layer.Experts.Bias {
 		e.UpBias, e.DownBias = w.get(arch.ExpertPrefix+up+biasSuffix), w.get(arch.ExpertPrefix+"down"+biasSuffix)
 	}
-	routes, o := route(scores, layer.Experts), linear.Options{Rows: b.rows}
-	if layer.MLPNorm.After {
-		return Add(x, b.norm(w, true, arch.MLPPostNorm, b.apart(e, h, routes, o)))
+	routes := route(scores, layer.Experts)
+	var shared *Node
+	if layer.Experts.Shared > 0 {
+		shared = b.shared(w, layer, h, share)
 	}
-	o.Residual = x
-	return b.apart(e, h, routes, o)
+	if !layer.MLPNorm.After && b.cfg.ResidualScale == 0 {
+		return b.apart(e, h, routes, shared, x)
+	}
+	y := b.norm(w, layer.MLPNorm.After, arch.MLPPostNorm, b.apart(e, h, routes, shared, nil))
+	if b.cfg.ResidualScale > 0 {
+		y = MulScalar(y, b.cfg.ResidualScale)
+	}
+	return Add(x, y)
 }
 
-// apart runs experts of which each device has a part.
-func (b body) apart(e linear.Experts, h *Node, routes linear.Routes, o linear.Options) *Node {
-	if b.split.Devices == 1 {
-		return e.Apply(h, routes, o)
+// shared is share times what the shared expert makes of h, f32[T, hidden]: of a device, with its part of the width.
+func (b body) shared(w Weights, layer arch.Layer, h, share *Node) *Node {
+	up := "shared_up"
+	if layer.Gated {
+		up = "shared_gate_up"
 	}
-	y := collective.Sum(e.Apply(h, routes, linear.Options{Rows: o.Rows, Float32: true}))
-	if o.Residual != nil {
-		y = Add(y, ConvertDType(o.Residual, dtypes.Float32))
+	h = apply(w, up, false, h, linear.Options{Rows: b.rows, Activation: linear.Activation(layer.Activation)})
+	y := apply(w, string(arch.SharedDown), false, h, linear.Options{Rows: b.rows, Float32: true})
+	if share == nil {
+		return y
+	}
+	return Mul(y, BroadcastToDims(share, y.Shape().Dimensions...))
+}
+
+// apart is what the experts make of h, plus what the shared one does and residual, where they are not nil. Where each
+// device has a part of the experts, their parts are added up before they are rounded.
+func (b body) apart(e linear.Experts, h *Node, routes linear.Routes, shared, residual *Node) *Node {
+	if b.split.Devices == 1 && shared == nil {
+		return e.Apply(h, routes, linear.Options{Rows: b.rows, Residual: residual})
+	}
+	y := e.Apply(h, routes, linear.Options{Rows: b.rows, Float32: true})
+	if shared != nil {
+		y = Add(y, shared)
+	}
+	if y = collective.Sum(y); residual != nil {
+		y = Add(y, ConvertDType(residual, dtypes.Float32))
 	}
 	return ConvertDType(y, h.DType())
 }

@@ -23,6 +23,8 @@ GEMMA3 = dict(BASE, model_type="gemma3_text", architectures=["Gemma3ForCausalLM"
 PHI3 = dict(BASE, model_type="phi3", architectures=["Phi3ForCausalLM"])
 LONGROPE = dict(short_factor=[1.0, 1.1, 1.2, 1.5], long_factor=[1.5, 2.0, 4.0, 9.0])
 GRANITE = dict(BASE, model_type="granite", architectures=["GraniteForCausalLM"])
+GRANITE_MOE = dict(BASE, model_type="granitemoe", architectures=["GraniteMoeForCausalLM"])
+GRANITE_SHARED = dict(BASE, model_type="granitemoeshared", architectures=["GraniteMoeSharedForCausalLM"])
 OLMO3 = dict(BASE, model_type="olmo3", architectures=["Olmo3ForCausalLM"])
 GLM4 = dict(BASE, model_type="glm4", architectures=["Glm4ForCausalLM"])
 MINISTRAL = dict(BASE, model_type="ministral", architectures=["MinistralForCausalLM"])
@@ -89,6 +91,10 @@ CASES = {
     "phi3, longrope, newer style": dict(PHI3, max_position_embeddings=131072, original_max_position_embeddings=4096, rope_parameters=dict(LONGROPE, rope_type="longrope", rope_theta=1e5, partial_rotary_factor=1.0)),
     "granite": dict(GRANITE, embedding_multiplier=12.0, attention_multiplier=0.015625, residual_multiplier=0.22, logits_scaling=8.0, rope_theta=1e6),
     "granite, defaults": without(dict(GRANITE, attention_bias=True, mlp_bias=True), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "granite-moe": dict(GRANITE_MOE, embedding_multiplier=12.0, attention_multiplier=0.015625, residual_multiplier=0.22, logits_scaling=6.0, num_local_experts=5, num_experts_per_tok=3, attention_bias=True, tie_word_embeddings=True),
+    "granite-moe, defaults": without(GRANITE_MOE, "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "granite-moe, shared": dict(GRANITE_SHARED, shared_intermediate_size=24, num_local_experts=5, residual_multiplier=0.22),
+    "granite-moe, none shared": without(GRANITE_SHARED, "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "olmo3": OLMO3,
     "olmo3, older style": dict(OLMO3, sliding_window=16, max_position_embeddings=65536, rope_theta=5e5, rope_scaling={"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192, "attention_factor": 1.2, "beta_fast": 32, "beta_slow": 1}),
     "olmo3, layer types": dict(OLMO3, sliding_window=16, attention_bias=True, layer_types=["full_attention", "sliding_attention"] * 3),
@@ -119,6 +125,14 @@ CASES = {
 }
 
 
+def stored(name, kind):
+    """What checkpoints call a tensor of a model."""
+    if kind.startswith("granitemoe"):
+        for module, own in {"experts.gate_up_proj": "input_linear.weight", "experts.down_proj": "output_linear.weight", "router.weight": "router.layer.weight"}.items():
+            name = name.replace(f"block_sparse_moe.{module}", f"block_sparse_moe.{own}")
+    return name.replace("embedding_norm", "norm")
+
+
 def resolve(config):
     parsed = AutoConfig.for_model(config["model_type"], **without(json.loads(json.dumps(config)), "model_type"))
     model = AutoModelForCausalLM.from_config(parsed, attn_implementation="eager")
@@ -136,7 +150,7 @@ def resolve(config):
     full, local = (getattr(rotary, f"{kind}_inv_freq", None) for kind in ("full_attention", "sliding_attention"))
     local = {} if local is None else {"local_inv_freq": local.to(torch.float32).tolist()}
     more = {}
-    if parsed.model_type == "granite":
+    if parsed.model_type.startswith("granite"):
         more["multipliers"] = [parsed.embedding_multiplier, parsed.residual_multiplier, parsed.logits_scaling]
     if getattr(rotary, "rope_type", None) == "longrope":
         more["long_inv_freq"] = ROPE_INIT_FUNCTIONS["longrope"](parsed, seq_len=parsed.original_max_position_embeddings + 1)[0].tolist()
@@ -157,7 +171,7 @@ def resolve(config):
         "inv_freq": (rotary.inv_freq if full is None else full).to(torch.float32).tolist(), **local,
         "attention_factor": float(rotary.attention_scaling if full is None else rotary.full_attention_attention_scaling),
         **more,
-        "tensors": {name.replace("embedding_norm", "norm"): [n for n in x.shape if n != 1] for name, x in model.state_dict().items()
+        "tensors": {stored(name, parsed.model_type): [n for n in x.shape if n != 1 or x.dim() < 3] for name, x in model.state_dict().items()
                     if (".layers." not in name or ".layers.0." in name) and not (parsed.tie_word_embeddings and name == "lm_head.weight")},
     }
 

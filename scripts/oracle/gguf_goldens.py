@@ -142,7 +142,7 @@ def convert(folder, path, arch, extra=None, **split):
         w.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(original)) if scale > 1 else 1.0)
         for kind in ("long", "short"):
             w.add_tensor(f"rope_factors_{kind}.weight", np.array(rope[f"{kind}_factor"], np.float32))
-    if arch == "granite":
+    if arch.startswith("granite"):
         w.add_attention_scale(config["attention_multiplier"]), w.add_embedding_scale(config["embedding_multiplier"])
         w.add_residual_scale(config["residual_multiplier"]), w.add_logit_scale(config["logits_scaling"])
     if arch == "gpt-oss":
@@ -150,6 +150,8 @@ def convert(folder, path, arch, extra=None, **split):
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN), w.add_rope_scaling_factor(rope["factor"])
         w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         w.add_tokenizer_model("none"), w.add_token_list([f"<{i}>" for i in range(config["vocab_size"] - 1)] + ["<|call|>"])
+    if config.get("shared_intermediate_size"):
+        w.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
     if experts := config.get("num_local_experts") or config.get("num_experts"):
         w.add_expert_count(experts), w.add_expert_used_count(config["num_experts_per_tok"])
     if config.get("moe_intermediate_size"):
@@ -173,16 +175,18 @@ def convert(folder, path, arch, extra=None, **split):
             smooth = (8192 / wavelen - 1) / 3
             factors.append(1 if wavelen < 8192 / 4 else 8 if wavelen > 8192 else 1 / ((1 - smooth) / 8 + smooth))
         w.add_tensor("rope_freqs.weight", np.array(factors, np.float32))
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper().replace("-", "_")], config["num_hidden_layers"])
+    names = gguf.get_tensor_name_map(next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == arch), config["num_hidden_layers"])
     tensors = {name: x.numpy() for name, x in load_file(folder / "model.safetensors").items()}
     if arch == "gpt-oss":
         tensors = dict(oss_tensors(tensors))
+    if arch == "granitemoe":
+        tensors = dict(granite_tensors(tensors))
     for name in [name for name in tensors if ".experts.0." in name]:  # one tensor of all experts
         every = [tensors.pop(name.replace(".experts.0.", f".experts.{n}.")) for n in range(experts)]
         tensors[name.replace(".experts.0.", ".experts.")] = np.stack(every)
     others = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])  # a layer of qwen3moe without experts
     for name, x in tensors.items():
-        if arch in ("llama", "smollm3", "granite") and (".q_proj." in name or ".k_proj." in name):
+        if arch in ("llama", "smollm3", "granite", "granitemoe") and (".q_proj." in name or ".k_proj." in name):
             x = permute(x, heads if ".q_proj." in name else kv)
         if arch in ("gemma2", "gemma3") and name.endswith("norm.weight"):
             x = x + 1
@@ -192,6 +196,20 @@ def convert(folder, path, arch, extra=None, **split):
         stored = names.get_name(name, (".weight", ".bias")) or others.get_name(name, (".weight", ".bias"))
         w.add_tensor(stored, np.ascontiguousarray(x if arch in ("gemma2", "gemma3") and x.ndim == 1 else x.astype(np.float16)))
     w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
+
+
+def granite_tensors(tensors):
+    """GraniteMoeModel.modify_tensors of convert_hf_to_gguf."""
+    for name, x in tensors.items():
+        if name.endswith("input_linear.weight"):
+            of = name.removesuffix("input_linear.weight")
+            shared = "shared_mlp" in name
+            for part, half in zip(("gate", "up"), np.split(x, 2, axis=-2)):
+                yield (f"{of.replace('shared_mlp', 'mlp.shared_expert')}{part}_proj.weight" if shared else f"{of}experts.{part}.weight"), half
+        elif name.endswith("output_linear.weight"):
+            yield name.replace("block_sparse_moe.output_linear", "block_sparse_moe.experts.down"), x
+        else:
+            yield name, x
 
 
 def oss_tensors(tensors):
@@ -269,7 +287,7 @@ def main():
         convert(tiny / name, out / f"{name}.gguf", "phi3" if name == "phi4-mini" else name)
     convert(tiny / "olmo3", out / "olmo3.gguf", "olmo2")
     convert(tiny / "olmo2", out / "olmo2.gguf", "olmo2")
-    for name, arch in {"mixtral": "llama", "qwen3-moe": "qwen3moe", "olmoe": "olmoe"}.items():
+    for name, arch in {"granite-moe-shared": "granitemoe", "mixtral": "llama", "qwen3-moe": "qwen3moe", "olmoe": "olmoe"}.items():
         convert(tiny / name, out / f"{name}.gguf", arch)
     convert(tiny / "gpt-oss", out / "gpt-oss.gguf", "gpt-oss")
     write_mxfp4(tiny / "gpt-oss", out / "gpt-oss-mxfp4")

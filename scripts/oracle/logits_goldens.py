@@ -183,11 +183,16 @@ def ablations(model, folder):
             plain = load(folder)
             plain.model.layers[1].mlp = plain.model.layers[0].mlp
             yield "layers without experts", plain
+        yield "what experts add", zeroed("experts.down_proj", 0.0)
+        if any("shared_" in name for name, _ in model.named_parameters()):
+            yield "the shared expert", zeroed("output_linear" if "granite" in config.model_type else "shared_expert.down_proj", 0.0)
+        if any("shared_expert_gate" in name for name, _ in model.named_parameters()):
+            yield "the share of the shared expert by token", zeroed("shared_expert_gate", 0.0)
     no_rope = getattr(config, "no_rope_layers", None)
     if no_rope:
         assert len(set(no_rope)) == 2, no_rope
         yield "layers without rope", changed(no_rope_layers=[1] * layers)
-    if config.model_type == "granite":
+    if config.model_type.startswith("granite"):
         for key in ("embedding_multiplier", "residual_multiplier", "logits_scaling"):
             yield key, changed(**{key: 1.0})
         yield "attention_multiplier", changed(attention_multiplier=(config.hidden_size // config.num_attention_heads) ** -0.5)
