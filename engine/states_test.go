@@ -38,8 +38,11 @@ func stateEngine(t testing.TB, family string, pages int64, change func(*engine.C
 // The contract with states: neither neighbours, order, clones, cuts of prompts into steps and pages, prefixes that are
 // there already, nor preemption change a byte.
 func TestSameBytesWithStates(t *testing.T) {
-	for _, family := range stateful {
+	for _, family := range append(slices.Clone(stateful), "qwen3-next") { // and experts
 		t.Run(family, func(t *testing.T) {
+			if family == "qwen3-next" {
+				testenv.Slow(t)
+			}
 			cold := stateEngine(t, family, 0, func(c *engine.Config) { c.NoPrefixCache = true })
 			requests := func() []*engine.Request { return slices.Concat(contractRequests(), sharingRequests()) }
 			want := collect(t, cold, requests()...)

@@ -23,10 +23,14 @@ func (c *Checkpoint) arrange() error {
 			if whole == nil || len(whole.shape) != len(want.Shape) || whole.shape[0] != w.Rows {
 				continue
 			}
-			if _, width := whole.matrix(); width%whole.blockLen != 0 && w.First*width%whole.blockLen != 0 {
+			_, width := whole.matrix()
+			if width%whole.blockLen != 0 && (w.First*width%whole.blockLen != 0 || w.Heads > 1) {
 				return fmt.Errorf("tensor %s: %w", w.Name, arch.Unsupported("", "cutting blocks of %s", whole.stored))
 			}
 			c.tensors[want.Name] = whole.rows(w.First, want.Shape[0])
+			if w.Heads > 1 {
+				c.tensors[want.Name] = whole.picked(want.Shape, func(row int) int { return w.Row(row, want.Shape[0]) })
+			}
 			wholes[w.Name] = true
 		}
 		if all := c.tensors[want.GGUF]; want.Experts > 0 && all != nil && len(all.shape) == len(want.Shape)+1 &&
@@ -76,6 +80,31 @@ func (t *tensor) rows(first, n int) *tensor {
 	}
 	if unpack := t.unpack; unpack != nil {
 		part.unpack = func(to *blocks.Rows, from int) { unpack(to, first*width+from) }
+	}
+	return &part
+}
+
+// picked is rows of a tensor, by their numbers in it, as one of its own.
+func (t *tensor) picked(shape []int, stored func(row int) int) *tensor {
+	if t.packed != nil {
+		part := t.cut(0, shape[0])
+		part.reorder(stored)
+		return part
+	}
+	part := *t
+	part.shape, part.native, part.scattered = shape, dtypes.InvalidDType, true
+	_, width := part.matrix()
+	part.unit = width
+	if decode := t.decode; decode != nil {
+		part.decode = func(dst []float32, from int) {
+			for row := from / width; len(dst) > 0; row++ {
+				decode(dst[:width], stored(row)*width)
+				dst = dst[width:]
+			}
+		}
+	}
+	if unpack := t.unpack; unpack != nil { // of one row, or of a part of it
+		part.unpack = func(to *blocks.Rows, from int) { unpack(to, stored(from/width)*width+from%width) }
 	}
 	return &part
 }

@@ -294,6 +294,8 @@ func TestExpertsOfConfigs(t *testing.T) {
 			[]arch.Experts{{}, three, {}, {}}},
 		"olmoe, by the newer name": {"OlmoeForCausalLM", m{"num_local_experts": 6, "num_experts_per_tok": 3,
 			"intermediate_size": 20}, slices.Repeat([]arch.Experts{three}, 4)},
+		"qwen3.5": {"Qwen3_5MoeForCausalLM", m{"num_experts": 12}, slices.Repeat([]arch.Experts{{Count: 12, Chosen: 8,
+			Size: 512, Renormalize: true, Shared: 512, SharedGate: true, Fused: arch.FusedHalves}}, 4)},
 		"granite with a shared one": {"GraniteMoeSharedForCausalLM", m{"shared_intermediate_size": 24},
 			slices.Repeat([]arch.Experts{{Count: 8, Chosen: 2, Size: 48, Renormalize: true, Shared: 24,
 				Fused: arch.FusedHalves}}, 4)},

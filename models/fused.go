@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-
 	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/models/arch"
 )
@@ -34,21 +32,9 @@ func (t *tensor) expert(want arch.Tensor) (*tensor, error) {
 
 // strided is rows, or columns if transposed, of a tensor from one on, step apart, as a tensor of a shape.
 func (t *tensor) strided(first, step int, shape []int, transposed bool) *tensor {
-	out := *t
-	out.shape, out.native, out.scattered = shape, dtypes.InvalidDType, true
-	_, width := out.matrix()
-	out.unit = width
-	decode := t.decode
-	out.decode = func(dst []float32, from int) {
-		for row := from / width; len(dst) > 0; row++ {
-			decode(dst[:width], (first+row*step)*width)
-			dst = dst[width:]
-		}
-	}
-	if unpack := t.unpack; unpack != nil { // of one row, or of a part of it
-		out.unpack = func(to *blocks.Rows, from int) { unpack(to, (first+from/width*step)*width+from%width) }
-	}
+	out, decode := t.picked(shape, func(row int) int { return first + row*step }), t.decode
 	if transposed {
+		_, width := out.matrix()
 		_, columns := t.matrix()
 		out.unpack = nil
 		out.decode = func(dst []float32, from int) {
@@ -62,7 +48,7 @@ func (t *tensor) strided(first, step int, shape []int, transposed bool) *tensor 
 			}
 		}
 	}
-	return &out
+	return out
 }
 
 // mxfp4 is blocks of 32 numbers of 4 bits with an exponent each.

@@ -48,7 +48,9 @@ func (c *Config) deltaTensors(number int, names Names) (list []Tensor) {
 			Array: fmt.Sprintf("layers.%d.%s", number, array)})
 	}
 	const in = "delta_in.weight"
-	add(DeltaQKV, in, ".weight", l.Delta.Channels(), c.HiddenSize)
+	add(DeltaQ, in, ".weight", l.Delta.KeyHeads*l.Delta.KeyDim, c.HiddenSize)
+	add(DeltaK, in, ".weight", l.Delta.KeyHeads*l.Delta.KeyDim, c.HiddenSize)
+	add(DeltaV, in, ".weight", l.Delta.Values(), c.HiddenSize)
 	add(DeltaGate, in, ".weight", l.Delta.Values(), c.HiddenSize)
 	add(DeltaLearn, in, ".weight", l.Delta.ValueHeads, c.HiddenSize)
 	add(DeltaStep, in, ".weight", l.Delta.ValueHeads, c.HiddenSize)

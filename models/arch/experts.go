@@ -94,6 +94,18 @@ func (e Experts) check(layer int) error {
 	return nil
 }
 
+// SparseExperts gives the layers a mixture but those that decoder_sparse_step and mlp_only_layers leave with one
+// feed-forward.
+func (j *JSON) SparseExperts(c *Config, e Experts) {
+	step, only := max(1, j.Int("decoder_sparse_step", 1)), []int{}
+	j.Decode("mlp_only_layers", &only)
+	for i := range c.Layers {
+		if (i+1)%step == 0 && e.Count > 0 && !slices.Contains(only, i) {
+			c.Layers[i].Experts = e
+		}
+	}
+}
+
 // ExpertPrefix begins the names of the arrays of expert number n of a layer, behind the layer's: "experts.n.".
 const ExpertPrefix = "experts."
 

@@ -32,6 +32,14 @@ type Within struct {
 	Name        string // in Hugging Face's checkpoints
 	GGUF        string // in GGUF files; "": they have a tensor for each
 	First, Rows int
+	// Heads is in how many runs its rows are, all of one length: the next one is Rows/Heads behind the last. 0 is 1.
+	Heads int
+}
+
+// Row is where it has a tensor's row of rows in all.
+func (w *Within) Row(row, rows int) int {
+	heads := max(w.Heads, 1)
+	return w.First + row/(rows/heads)*(w.Rows/heads) + row%(rows/heads)
 }
 
 // Part is what a tensor of a layer is for.
@@ -57,7 +65,8 @@ const (
 
 	// Of a gated delta net, whose convolution has ConvTaps: what makes queries, keys and values, gates, how much heads
 	// learn, and their steps.
-	DeltaQKV, DeltaGate, DeltaLearn, DeltaStep Part = "delta_qkv", "delta_gate", "delta_learn", "delta_step"
+	DeltaQ, DeltaK, DeltaV                     Part = "delta_q", "delta_k", "delta_v"
+	DeltaGate, DeltaLearn, DeltaStep           Part = "delta_gate", "delta_learn", "delta_step"
 	DeltaDecay, DeltaBias, DeltaNorm, DeltaOut Part = "delta_decay", "delta_bias", "delta_norm", "delta_out"
 
 	// Those of one expert: checkpoints' names have its number in place of %d.
@@ -72,8 +81,13 @@ const (
 	QKV           Part = "qkv"
 	GateUp        Part = "gate_up"
 	SharedGateUp  Part = "shared_gate_up"
+	DeltaQKV      Part = "delta_qkv"
 	ExpertsGateUp Part = "experts_gate_up"
 	ExpertsDown   Part = "experts_down"
+
+	// Names only too: of tensors that have all inputs of a delta net for one key head behind those for the last one.
+	DeltaQKVGate   Part = "delta_qkv_gate"
+	DeltaLearnStep Part = "delta_learn_step"
 )
 
 // IsNorm tells whether a part is the weights of a norm.
@@ -263,7 +277,7 @@ func (c *Config) layerTensors(number int) []Tensor {
 		inputs(Down, ByIntermediate, c.IntermediateSize, layer.MLPBias)
 	}
 	norm(layer.MLPNorm.After, MLPPostNorm, Whole, c.HiddenSize)
-	within(list, names, number)
+	within(list, names, number, max(layer.Delta.KeyHeads, 1))
 	return list
 }
 
@@ -273,21 +287,27 @@ const (
 )
 
 // within says which tensors of a layer checkpoints have in another one.
-func within(list []Tensor, names Names, number int) {
-	for whole, parts := range map[Part][]Part{QKV: {Q, K, V}, GateUp: {Gate, Up},
-		SharedGateUp: {SharedGate, SharedUp}} {
-		name, ok := names[whole]
+func within(list []Tensor, names Names, number, keyHeads int) {
+	for _, of := range []struct {
+		whole Part
+		parts []Part
+		heads int
+	}{{QKV, []Part{Q, K, V}, 1}, {GateUp, []Part{Gate, Up}, 1}, {SharedGateUp, []Part{SharedGate, SharedUp}, 1},
+		{DeltaQKV, []Part{DeltaQ, DeltaK, DeltaV}, 1},
+		{DeltaQKVGate, []Part{DeltaQ, DeltaK, DeltaV, DeltaGate}, keyHeads},
+		{DeltaLearnStep, []Part{DeltaLearn, DeltaStep}, keyHeads}} {
+		name, ok := names[of.whole]
 		if !ok {
 			continue
 		}
 		for _, suffix := range []string{".weight", biasSuffix} {
-			w := Within{Name: fmt.Sprintf("model.layers.%d.%s%s", number, name.HF, suffix)}
+			w := Within{Name: fmt.Sprintf("model.layers.%d.%s%s", number, name.HF, suffix), Heads: of.heads}
 			if name.GGUF != "" {
 				w.GGUF = fmt.Sprintf("blk.%d.%s%s", number, name.GGUF, suffix)
 			}
 			var found []int
 			for i, t := range list {
-				if slices.Contains(parts, t.Part) && strings.HasSuffix(t.Name, suffix) {
+				if slices.Contains(of.parts, t.Part) && strings.HasSuffix(t.Name, suffix) {
 					found = append(found, i)
 					w.Rows += t.Shape[0]
 				}
@@ -295,7 +315,7 @@ func within(list []Tensor, names Names, number int) {
 			for _, i := range found {
 				one := w
 				list[i].Within = &one
-				w.First += list[i].Shape[0]
+				w.First += list[i].Shape[0] / of.heads
 			}
 		}
 	}

@@ -135,7 +135,8 @@ func TestLogitsEqualTransformers(t *testing.T) {
 // Held in 16 bits or 8, models with norms that multiply in float32, soft caps and other activations than SiLU score as
 // in float32 but for rounding, which is about the same with kernels and without.
 func TestLogitsOfFewerBits(t *testing.T) {
-	fast := []string{"gemma2", "gemma3", "olmo2", "granite", "starcoder2", "mixtral", "gpt-oss", "granite-moe-shared"}
+	fast := []string{"gemma2", "gemma3", "olmo2", "granite", "starcoder2", "mixtral", "gpt-oss", "granite-moe-shared",
+		"qwen35-moe"}
 	for _, family := range testenv.Families(t) {
 		for name, s := range map[string]decoder.Storage{"bfloat16": {DType: dtypes.BFloat16},
 			"float16": {DType: dtypes.Float16}, "int8": {DType: dtypes.Float32, Int8: true},

@@ -31,7 +31,8 @@ func TestLogitsOfDevicesTogether(t *testing.T) {
 				t.Run(fmt.Sprintf("%s on %d, kernels %s", family, n, kernels), func(t *testing.T) {
 					quick := n == 4 && kernels == xla.KernelsAuto &&
 						slices.Contains([]string{"llama-bias", "llama3", "qwen3", "gemma2", "gemma3", "olmo2", "glm4",
-							"starcoder2", "qwen3-moe", "gpt-oss", "granite-moe-shared"}, family)
+							"starcoder2", "qwen3-moe", "gpt-oss", "granite-moe-shared",
+							"qwen3-next"}, family)
 					if !quick && family != "smollm2-like" {
 						testenv.Slow(t)
 					}

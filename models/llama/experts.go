@@ -45,20 +45,12 @@ func (e *experts) readJSON(j *arch.JSON, c *arch.Config) error {
 		Chosen: j.Int(e.chosen, e.absentChosen), Size: j.Int(e.size, e.absentSize),
 		Renormalize: e.renormalize == "" || j.Bool(e.renormalize, false),
 	}
-	step, only := 1, []int{}
 	if e.dense {
-		step = max(1, j.Int("decoder_sparse_step", 1))
-		j.Decode("mlp_only_layers", &only)
+		j.SparseExperts(c, mixture)
+		return nil
 	}
 	for i := range c.Layers {
-		if (i+1)%step == 0 && mixture.Count > 0 {
-			c.Layers[i].Experts = mixture
-		}
-	}
-	for _, i := range only {
-		if i >= 0 && i < len(c.Layers) {
-			c.Layers[i].Experts = arch.Experts{}
-		}
+		c.Layers[i].Experts = mixture
 	}
 	return nil
 }

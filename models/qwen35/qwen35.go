@@ -1,5 +1,5 @@
-// Package qwen35 has the decoders of Qwen3.5 and 3.6 without experts: gated delta nets in three of four layers,
-// attention whose heads have gates in the others.
+// Package qwen35 has the decoders of Qwen3.5, 3.6 and Qwen3-Next: gated delta nets in three of four layers, attention
+// whose heads have gates in the others, and one feed-forward or a mixture with a shared expert.
 package qwen35
 
 import (
@@ -9,27 +9,62 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Decoders are Qwen3_5ForCausalLM, and the text of models that read pictures too.
+// Decoders are those of Qwen3.5, alone and as the text of models that read pictures too, and of Qwen3-Next.
 var Decoders = []arch.Decoder{
-	decoder(arch.Decoder{Class: "Qwen3_5ForCausalLM", ModelType: "qwen3_5_text"}),
-	decoder(arch.Decoder{Class: "Qwen3_5ForConditionalGeneration", ModelType: "qwen3_5", Text: "text_config"}),
+	decoder(dense, arch.Decoder{Class: "Qwen3_5ForCausalLM", ModelType: "qwen3_5_text"}),
+	decoder(dense, arch.Decoder{Class: "Qwen3_5ForConditionalGeneration", ModelType: "qwen3_5", Text: "text_config"}),
+	decoder(mixture, arch.Decoder{Class: "Qwen3_5MoeForCausalLM", ModelType: "qwen3_5_moe_text"}),
+	decoder(mixture, arch.Decoder{Class: "Qwen3_5MoeForConditionalGeneration", ModelType: "qwen3_5_moe",
+		Text: "text_config"}),
+	decoder(next, arch.Decoder{Class: "Qwen3NextForCausalLM", ModelType: "qwen3_next"}),
 }
 
-func decoder(d arch.Decoder) arch.Decoder {
+// kind is what classes differ by.
+type kind struct {
+	kvHeads int
+	sizes   map[string]int
+	names   arch.Names
+	experts *arch.Experts // of a mixture, where its config does not say otherwise
+	sparse  bool          // the config says which layers have experts, and whether shares are of the chosen alone
+}
+
+var (
+	dense = kind{kvHeads: 4, names: inputs, sizes: map[string]int{"vocab_size": 248320, "hidden_size": 4096,
+		"intermediate_size": 12288, "num_hidden_layers": 32, "num_attention_heads": 16}}
+	// No layer has a feed-forward of intermediate_size.
+	mixture = kind{kvHeads: 2, names: inputs, sizes: map[string]int{"vocab_size": 248320, "hidden_size": 2048,
+		"intermediate_size": 512, "num_hidden_layers": 40, "num_attention_heads": 16},
+		experts: &arch.Experts{Count: 256, Chosen: 8}}
+	next = kind{kvHeads: 2, names: inputsByHead, sparse: true, sizes: map[string]int{"vocab_size": 151936,
+		"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 48, "num_attention_heads": 16},
+		experts: &arch.Experts{Count: 512, Chosen: 10}}
+)
+
+// What makes the inputs of a delta net: a matrix for each kind of them, and two that have all kinds for each key head.
+var (
+	inputs = arch.Names{arch.DeltaQKV: {HF: "linear_attn.in_proj_qkv"}, arch.DeltaGate: {HF: "linear_attn.in_proj_z"},
+		arch.DeltaLearn: {HF: "linear_attn.in_proj_b"}, arch.DeltaStep: {HF: "linear_attn.in_proj_a"}}
+	inputsByHead = arch.Names{arch.DeltaQKVGate: {HF: "linear_attn.in_proj_qkvz"},
+		arch.DeltaLearnStep: {HF: "linear_attn.in_proj_ba"},
+		// Names of their parts once they are apart.
+		arch.DeltaGate: {HF: "linear_attn.z"}, arch.DeltaLearn: {HF: "linear_attn.b"},
+		arch.DeltaStep: {HF: "linear_attn.a"}}
+)
+
+func decoder(k kind, d arch.Decoder) arch.Decoder {
 	d.Stored = arch.Stored{Renamed: map[string]string{"model.language_model.": "model."},
 		Unused: []string{"mtp.", "model.visual."}}
-	d.Defaults = arch.Defaults{KVHeads: 4, MaxPositions: 32768, HeadDim: 256, Theta: 1e4, Partial: 0.25, BOS: -1,
-		Sizes: map[string]int{"vocab_size": 248320, "hidden_size": 4096, "intermediate_size": 12288,
-			"num_hidden_layers": 32, "num_attention_heads": 16}}
+	d.Defaults = arch.Defaults{KVHeads: k.kvHeads, MaxPositions: 32768, HeadDim: 256, Theta: 1e4, Partial: 0.25,
+		BOS: -1, Sizes: k.sizes}
 	d.Names = arch.LlamaNames.With(arch.Names{
-		arch.DeltaQKV: {HF: "linear_attn.in_proj_qkv"}, arch.DeltaGate: {HF: "linear_attn.in_proj_z"},
-		arch.DeltaLearn: {HF: "linear_attn.in_proj_b"}, arch.DeltaStep: {HF: "linear_attn.in_proj_a"},
+		arch.DeltaQ: {HF: "linear_attn.q"}, arch.DeltaK: {HF: "linear_attn.k"}, arch.DeltaV: {HF: "linear_attn.v"},
 		arch.ConvTaps: {HF: "linear_attn.conv1d"}, arch.DeltaDecay: {HF: "linear_attn.A_log"},
 		arch.DeltaBias: {HF: "linear_attn.dt_bias"}, arch.DeltaNorm: {HF: "linear_attn.norm"},
-		arch.DeltaOut: {HF: "linear_attn.out_proj"},
-	})
+		arch.DeltaOut: {HF: "linear_attn.out_proj"}, arch.ExpertsGateUp: {HF: "mlp.experts.gate_up_proj"},
+		arch.ExpertsDown: {HF: "mlp.experts.down_proj"},
+	}).With(k.names)
 	d.Norm = arch.Norm{Wide: true, Offset: 1}
-	d.JSON = readJSON
+	d.JSON = k.readJSON
 	return d
 }
 
@@ -39,7 +74,7 @@ const (
 	linearAttention = "linear_attention"
 )
 
-func readJSON(j *arch.JSON, c *arch.Config) error {
+func (k kind) readJSON(j *arch.JSON, c *arch.Config) error {
 	if err := j.Require("hidden_act", "silu"); err != nil {
 		return err
 	}
@@ -64,7 +99,26 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 			return arch.Unsupported(fullAttention+" and "+linearAttention+" are", "layer type %q", types[i])
 		}
 	}
+	k.readExperts(j, c)
 	return nil
+}
+
+func (k kind) readExperts(j *arch.JSON, c *arch.Config) {
+	if k.experts == nil {
+		return
+	}
+	e := arch.Experts{Count: j.Int("num_experts", k.experts.Count),
+		Chosen: j.Int("num_experts_per_tok", k.experts.Chosen), Size: j.Int("moe_intermediate_size", 512),
+		Shared:      j.Int("shared_expert_intermediate_size", 512),
+		Renormalize: true, SharedGate: true, Fused: arch.FusedHalves}
+	if k.sparse {
+		e.Renormalize = j.Bool("norm_topk_prob", true)
+		j.SparseExperts(c, e)
+		return
+	}
+	for i := range c.Layers {
+		c.Layers[i].Experts = e
+	}
 }
 
 // layerTypes reads layer_types; without it the last layer of so many attends.

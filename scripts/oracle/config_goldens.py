@@ -31,6 +31,8 @@ MINISTRAL = dict(BASE, model_type="ministral", architectures=["MinistralForCausa
 STARCODER2 = dict(BASE, model_type="starcoder2", architectures=["Starcoder2ForCausalLM"])
 LFM2 = dict(BASE, model_type="lfm2", architectures=["Lfm2ForCausalLM"])
 QWEN35 = dict(BASE, model_type="qwen3_5_text", architectures=["Qwen3_5ForCausalLM"])
+QWEN35_MOE = dict(BASE, model_type="qwen3_5_moe_text", architectures=["Qwen3_5MoeForCausalLM"], num_experts=12)
+QWEN3_NEXT = dict(BASE, model_type="qwen3_next", architectures=["Qwen3NextForCausalLM"], num_experts=12)
 STABLELM = dict(BASE, model_type="stablelm", architectures=["StableLmForCausalLM"])
 OLMO2 = dict(BASE, model_type="olmo2", architectures=["Olmo2ForCausalLM"])
 GPT_OSS = dict(BASE, model_type="gpt_oss", architectures=["GptOssForCausalLM"], num_local_experts=5)
@@ -117,6 +119,10 @@ CASES = {
     "qwen35, interval": dict(QWEN35, full_attention_interval=3, tie_word_embeddings=True, rope_theta=1e6),
     "qwen35, layer 0 attends": dict(QWEN35, layer_types=["full_attention", "linear_attention"] * 3, head_dim=8),
     "qwen35, defaults": without(QWEN35, "vocab_size", "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "qwen35-moe": dict(without(QWEN35_MOE, "intermediate_size"), head_dim=16, linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=12, moe_intermediate_size=20, shared_expert_intermediate_size=24, layer_types=["linear_attention", "full_attention"] * 3),
+    "qwen35-moe, defaults": without(QWEN35_MOE, "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "qwen3-next": dict(QWEN3_NEXT, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=12, moe_intermediate_size=20, shared_expert_intermediate_size=24, rope_theta=1e7, partial_rotary_factor=0.5, decoder_sparse_step=2, tie_word_embeddings=True),
+    "qwen3-next, defaults": without(QWEN3_NEXT, "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "olmo2, defaults": without(dict(OLMO2, vocab_size=50304), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "gpt-oss, defaults": without(dict(GPT_OSS, num_hidden_layers=3), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id") | {"num_attention_heads": 8},
     "gpt-oss, as published": dict(GPT_OSS, head_dim=8, sliding_window=16, num_experts_per_tok=3, experts_per_token=3, swiglu_limit=7.0, rope_theta=150000, initial_context_length=4096, rope_scaling={"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096, "rope_type": "yarn", "truncate": False}),

@@ -226,7 +226,7 @@ def ablations(model, folder):
         yield "mean of LayerNorm", other
         yield "biases of layers' norms", zeroed("layernorm.bias", 0.0)
         yield "bias of the last norm", zeroed("model.norm.bias", 0.0)
-    if config.model_type.startswith("qwen3_5"):
+    if config.model_type.startswith(("qwen3_5", "qwen3_next")):
         nets = lambda other: [layer.linear_attn for layer in other.model.layers if layer.block_type == "linear_attention"]
 
         def without(change):
@@ -240,9 +240,23 @@ def ablations(model, folder):
         yield "the first tap of convolutions", without(lambda net: net.conv1d.weight[:, :, :1].zero_())
         yield "forgetting", without(lambda net: net.A_log.fill_(-30.0))
         yield "biases of steps", without(lambda net: net.dt_bias.zero_())
-        yield "steps by token", without(lambda net: net.in_proj_a.weight.zero_())
-        yield "learning by token", without(lambda net: net.in_proj_b.weight.zero_())
-        yield "gates of delta nets", without(lambda net: net.in_proj_z.weight.zero_())
+        values = config.linear_num_value_heads // config.linear_num_key_heads  # heads of each key head
+        parts = dict(a=("ba", values, values), b=("ba", 0, values))
+        parts["z"] = ("qkvz", 2 * config.linear_key_head_dim + values * config.linear_value_head_dim, values * config.linear_value_head_dim)
+
+        def shut(part):
+            def change(net):
+                if hasattr(net, f"in_proj_{part}"):
+                    return getattr(net, f"in_proj_{part}").weight.zero_()
+                whole, first, n = parts[part]
+                w = getattr(net, f"in_proj_{whole}").weight
+                w.view(config.linear_num_key_heads, -1, w.shape[1])[:, first : first + n].zero_()
+
+            return without(change)
+
+        yield "steps by token", shut("a")
+        yield "learning by token", shut("b")
+        yield "gates of delta nets", shut("z")
         yield "norms of delta nets", without(lambda net: net.norm.weight.fill_(1.0))
         # A gate of 0 halves what all heads read, so that what is left out is how gates differ.
         other = load(folder)
@@ -278,7 +292,7 @@ def ablations(model, folder):
 
                     layer.conv.in_proj.forward = open_gate
             yield f"gate {gate} of convolutions", other
-    gemma = config.model_type in ("gemma2", "gemma3_text", "qwen3_5_text")
+    gemma = config.model_type in ("gemma2", "gemma3_text") or config.model_type.startswith(("qwen3_5", "qwen3_next"))
     if config.model_type == "gemma2":
         yield "soft cap of scores", changed(attn_logit_softcapping=None)
         yield "soft cap of logits", changed(final_logit_softcapping=None)

@@ -18,9 +18,10 @@ from pathlib import Path
 
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM
 
-from tiny_families import BF16, CLASSIC, COMMON, FAMILIES, GENERATION_EOS, NESTED, SHARDED, TINY_VISION
+from tiny_families import BF16, CLASSIC, COMMON, FAMILIES, FUSED, GENERATION_EOS, NESTED, SHARDED, TINY_VISION
 
 FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
@@ -45,7 +46,7 @@ def randomize(model, seed):
             noise = torch.randn(p.shape, generator=gen, dtype=torch.float32)
             if "norm" in name and not (name.endswith("bias") and model.config.model_type == "starcoder2"):
                 # Spread widely, with a few negative weights. Gemma adds 1 itself.
-                zero = model.config.model_type.startswith(("gemma2", "gemma3", "qwen3_5")) and "linear_attn.norm" not in name
+                zero = model.config.model_type.startswith(("gemma2", "gemma3", "qwen3_5", "qwen3_next")) and "linear_attn.norm" not in name
                 p.copy_((not zero) + 0.5 * noise)
             elif name.endswith(("A_log", "dt_bias")):
                 p.copy_(0.7 * noise - (1.5 if name.endswith("A_log") else 0))
@@ -91,6 +92,18 @@ def classic(cfg):
     return dict(sorted(cfg.items()))
 
 
+def fuse(path):
+    """The file with one tensor of the gates and ups of all experts, and one of their downs."""
+    tensors = load_file(path)
+    for down in [name for name in tensors if name.endswith("experts.0.down_proj.weight")]:
+        of = down.removesuffix("0.down_proj.weight")
+        count = sum(name.startswith(of) and name.endswith("down_proj.weight") for name in tensors)
+        gate, up, downs = ([tensors.pop(f"{of}{n}.{part}_proj.weight") for n in range(count)] for part in ("gate", "up", "down"))
+        tensors[f"{of}gate_up_proj"] = torch.cat([torch.stack(gate), torch.stack(up)], 1)
+        tensors[f"{of}down_proj"] = torch.stack(downs)
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
 def write(root, name):
     kind, seed, settings = FAMILIES[name]
     settings = COMMON | settings
@@ -112,6 +125,8 @@ def write(root, name):
         assert shards == SHARDED[name], f"{name}: {shards} shards"
     else:
         model.save_pretrained(folder)
+    if name in FUSED:
+        fuse(folder / "model.safetensors")
     if name in CLASSIC:
         path = folder / "config.json"
         path.write_text(json.dumps(classic(json.loads(path.read_text())), indent=2) + "\n")

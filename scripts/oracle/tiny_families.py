@@ -47,6 +47,21 @@ GEMMA3 = dict(
 )
 TINY_VISION = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=28)
 
+# Two value heads for each key head; half of each head of attention is rotated.
+QWEN35 = dict(
+    num_key_value_heads=2,
+    num_hidden_layers=4,
+    head_dim=16,
+    layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"],
+    linear_num_key_heads=2,
+    linear_num_value_heads=4,
+    linear_key_head_dim=8,
+    linear_value_head_dim=12,
+    linear_conv_kernel_dim=4,
+    rms_norm_eps=1e-6,
+    rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.5),
+)
+
 # name -> (model_type, seed, settings over COMMON)
 FAMILIES = {
     "llama2": ("llama", 1, dict(num_key_value_heads=4, rope_parameters=dict(rope_type="default", rope_theta=10000.0))),
@@ -387,22 +402,25 @@ FAMILIES = {
             rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25),
         ),
     ),
-    # Two value heads for each key head; half of each head of attention is rotated.
-    "qwen35": (
-        "qwen3_5_text",
-        41,
-        dict(
-            num_key_value_heads=2,
-            num_hidden_layers=4,
-            head_dim=16,
-            layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"],
-            linear_num_key_heads=2,
-            linear_num_value_heads=4,
-            linear_key_head_dim=8,
-            linear_value_head_dim=12,
-            linear_conv_kernel_dim=4,
-            rms_norm_eps=1e-6,
-            rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.5),
+    "qwen35": ("qwen3_5_text", 41, QWEN35),
+    "qwen35-moe": (
+        "qwen3_5_moe_text",
+        42,
+        QWEN35
+        | dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20, shared_expert_intermediate_size=24),
+    ),
+    # All inputs of a delta net are in two matrices, by key heads. One layer has no experts.
+    "qwen3-next": (
+        "qwen3_next",
+        44,
+        QWEN35
+        | dict(
+            num_experts=5,
+            num_experts_per_tok=2,
+            moe_intermediate_size=20,
+            shared_expert_intermediate_size=28,
+            norm_topk_prob=True,
+            mlp_only_layers=[1],
         ),
     ),
     # The width of the feed-forward is 48 once it is made less: 2/3 of 60, up to a multiple of 16.
@@ -427,5 +445,7 @@ GENERATION_EOS = {"llama3": [48, 50]}
 BF16 = {"llama3-bf16"}
 # name -> the family whose config is its text_config
 NESTED = {"gemma3-vision": "gemma3"}
+# The experts of a layer are in two tensors, as they are published; transformers writes some for each.
+FUSED = {"qwen35-moe"}
 SHARDED = {"llama3-sharded": 3}
 CLASSIC = {"llama2", "llama32-tied", "llama-linear", "qwen2"}
