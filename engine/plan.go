@@ -223,15 +223,7 @@ func (c Config) plan() (Plan, error) {
 	}
 	p.stops, _ = c.stopTables()
 	p.Parameters, p.Quantization = c.Model.NumParameters(), c.Model.Quantization()
-	var forms []string
-	for _, a := range decoder.Arrays(model, c.storage()) {
-		p.WeightBytes += int64(a.Shape.Memory())
-		if f, ok := a.Matrix(); ok && f.Form() != weights.String() && !slices.Contains(forms, f.Form()) {
-			forms = append(forms, f.Form())
-		}
-	}
-	slices.Sort(forms)
-	p.Weights = strings.Join(forms, " and ")
+	p.setWeights(c)
 	orDefault(&p.KV, "paged")
 	orDefault(&p.MaxSeqs, defaultMaxSeqs)
 	orDefault(&p.PrefillTokens, c.defaultPrefillTokens(p))
@@ -244,10 +236,9 @@ func (c Config) plan() (Plan, error) {
 		return Plan{}, err
 	}
 	p.slots, p.mixed = ceilDiv(p.MaxSeqs, rowMultiple)*rowMultiple, c.sameForms()
-	if p.drafts, err = c.drafting(p); err != nil {
+	if err := p.setDrafts(c); err != nil {
 		return Plan{}, err
 	}
-	p.Drafts, p.DraftWidth = p.drafts.Most, p.drafts.Width
 	p.masks = c.maskSizes(p.slots)
 	if p.features.Has(MaskedTokens) {
 		p.MaskBytes = p.sizes().MaskBytes()
@@ -290,6 +281,19 @@ func (c Config) plan() (Plan, error) {
 	}
 	p.layout.Pages = p.Pages
 	return p, nil
+}
+
+// setWeights settles how matrices are held, and what all weights take.
+func (p *Plan) setWeights(c Config) {
+	var forms []string
+	for _, a := range decoder.Arrays(c.Model.Config, c.storage()) {
+		p.WeightBytes += int64(a.Shape.Memory())
+		if f, ok := a.Matrix(); ok && f.Form() != p.DType && !slices.Contains(forms, f.Form()) {
+			forms = append(forms, f.Form())
+		}
+	}
+	slices.Sort(forms)
+	p.Weights = strings.Join(forms, " and ")
 }
 
 // check refuses what is out of range.
@@ -483,26 +487,4 @@ func orDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
-}
-
-func count(n int64) string {
-	switch {
-	case n >= 1e9:
-		return fmt.Sprintf("%.1f B", float64(n)/1e9)
-	case n >= 1e6:
-		return fmt.Sprintf("%.0f M", float64(n)/1e6)
-	}
-	return fmt.Sprint(n)
-}
-
-func bytesText(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", n)
 }

@@ -19,22 +19,30 @@ const (
 	draftWidth = 64
 )
 
+// setDrafts settles how tokens are drafted.
+func (p *Plan) setDrafts(c Config) (err error) {
+	p.drafts, err = c.drafting(*p)
+	p.Drafts, p.DraftWidth = p.drafts.Most, p.drafts.Width
+	return err
+}
+
 // drafting is how tokens are drafted.
 func (c Config) drafting(p Plan) (device.Drafting, error) {
 	switch {
 	case c.Speculate == 0:
 		return device.Drafting{}, nil
 	case c.Speculate < SpeculateAuto || c.Speculate > MaxDrafts:
-		return device.Drafting{}, fmt.Errorf("speculate is %d, but must be 1 to %d, auto or off", c.Speculate, MaxDrafts)
+		return device.Drafting{}, fmt.Errorf("speculate is %d, but must be 1 to %d, auto or off", c.Speculate,
+			MaxDrafts)
 	}
 	reason := ""
 	switch {
 	case !p.mixed:
-		reason = fmt.Sprintf("on %s the bytes of a token depend on the step that it runs in, so that drafts would change "+
-			"completions", p.Backend)
+		reason = fmt.Sprintf("on %s the bytes of a token depend on the step that it runs in, so that drafts would "+
+			"change completions", p.Backend)
 	case c.Model.Config.HasStates():
-		reason = fmt.Sprintf("%s has layers that keep a state of a sequence, which can't go back behind a draft that is "+
-			"refused", p.Model)
+		reason = fmt.Sprintf("%s has layers that keep a state of a sequence, which can't go back behind a draft "+
+			"that is refused", p.Model)
 	}
 	switch {
 	case c.Speculate == SpeculateAuto && reason != "":

@@ -29,8 +29,8 @@ func repeatingRequests() []*engine.Request {
 	return requests
 }
 
-// Drafts change no byte, and some of them are drawn: alone and beside rows of all kinds, in pages of any size, and where
-// pages run out.
+// Drafts change no byte, and some of them are drawn: alone and beside rows of all kinds, in pages of any size, and
+// where pages run out.
 func TestSameBytesWithDrafts(t *testing.T) {
 	all := func() []*engine.Request { return append(repeatingRequests(), contractRequests()...) }
 	for name, c := range map[string]struct {
@@ -114,9 +114,11 @@ func TestDraftsAreRefused(t *testing.T) {
 		change func(*engine.Config)
 		want   string
 	}{
-		"too many":        {contractFamily, func(c *engine.Config) { c.Speculate = 17 }, "must be 1 to 16, auto or off"},
-		"without kernels": {contractFamily, func(c *engine.Config) { c.Backend = testenv.XLAWithoutKernels(t) }, "depend on the step"},
-		"states":          {"lfm2", func(c *engine.Config) {}, "keep a state of a sequence"},
+		"too many": {contractFamily, func(c *engine.Config) { c.Speculate = 17 }, "must be 1 to 16, auto or off"},
+		"without kernels": {contractFamily, func(c *engine.Config) {
+			c.Backend = testenv.XLAWithoutKernels(t)
+		}, "depend on the step"},
+		"states": {"lfm2", func(c *engine.Config) {}, "keep a state of a sequence"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := contractConfig()

@@ -30,7 +30,8 @@ func (t Table) Truncate(pages pagetable.Table, lens *Node) (after Table, afterPa
 
 // Retract takes back the last tokens of sequences, with the pages that they took since [pagetable.Table.Begin]: each
 // sequence becomes as long as lens, int32 [R], if it was longer; -1 leaves it as it is. Nobody else has these pages,
-// and what they contain means nothing: by, see [pagetable.Table.Return], took them. Faults are those of [Table.Release].
+// and what they contain means nothing: by, see [pagetable.Table.Return], took them. Faults are those of
+// [Table.Release].
 func (t Table) Retract(pages pagetable.Table, lens *Node, by int) (after Table, afterPages pagetable.Table,
 	status Status) {
 	g := lens.Graph()

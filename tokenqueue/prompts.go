@@ -33,7 +33,9 @@ type Drafts struct {
 // next, int32 [R], see [Queue.Next], and prompt tokens as far as room, an int32 scalar, goes: the rest of the first
 // slot's prompt, then the next slot's, and so on. A slot in next has no prompt left; its token is at position Done. It
 // leaves Done to the caller, who knows which of them it ran.
-func (p Prompts) PackNext(next, room *Node, limit int) Packed { return p.PackDrafts(next, nil, room, limit) }
+func (p Prompts) PackNext(next, room *Node, limit int) Packed {
+	return p.PackDrafts(next, nil, room, limit)
+}
 
 // PackDrafts is PackNext, with drafts behind the tokens that wait; nil for none.
 func (p Prompts) PackDrafts(next *Node, drafts *Drafts, room *Node, limit int) Packed {

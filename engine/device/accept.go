@@ -22,7 +22,7 @@ type accepting struct {
 	Done      *Node // bool[S]: it ends the sequence
 }
 
-// recordDrafts is record of a step that may have drafts. at, i32[D], is which of the packed tokens the rows draw behind.
+// recordDrafts is record of a step that may have drafts. at, i32[D], is the packed tokens that the rows draw behind.
 // A draw is what it would be without drafts where all tokens before it were drafted as they were drawn; the others are
 // dropped, and their tokens are taken back.
 func (gr *Graphs) recordDrafts(l loop, in input, packed stepTokens, at *Node, rows samplers, d drawn,

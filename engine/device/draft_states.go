@@ -84,8 +84,8 @@ type walking struct {
 	Now, Behind    standing
 }
 
-// walkDrafts takes slots, i32[D], through the drafts that were found for them. It adds tokens that rows must draw, up to
-// limits, i32[D], and drops those that they can't draw, or behind which the device does not know what they may.
+// walkDrafts takes slots, i32[D], through the drafts that were found for them. It adds tokens that they must draw, up
+// to limits, i32[D], and drops those that they can't draw, or behind which the device does not know what they may.
 func (gr *Graphs) walkDrafts(l loop, in input, slots *Node, found tokenqueue.Drafts, limits *Node) (tokenqueue.Drafts,
 	standing) {
 	g := slots.Graph()
@@ -96,8 +96,8 @@ func (gr *Graphs) walkDrafts(l loop, in input, slots *Node, found tokenqueue.Dra
 	ids := Iota(g, slots.Shape(), 0)
 	end := control.While(w,
 		func(w walking) *Node {
-			isForced := LogicalAnd(LogicalAnd(GreaterOrEqual(w.Forced, ZerosLike(w.Forced)), LessThan(w.Counts, limits)),
-				Equal(w.Counts, BroadcastToDims(w.At, n)))
+			isForced := LogicalAnd(GreaterOrEqual(w.Forced, ZerosLike(w.Forced)), LessThan(w.Counts, limits))
+			isForced = LogicalAnd(isForced, Equal(w.Counts, BroadcastToDims(w.At, n)))
 			more := LogicalOr(isForced, GreaterThan(w.Counts, BroadcastToDims(w.At, n)))
 			return LogicalAnd(LessThan(w.At, integer(g, most)), anyTrue(more))
 		},

@@ -125,8 +125,8 @@ func (gr *Graphs) draft(l loop, in input, next, prefill *Node) drafts {
 	}, func() drafts { return gr.noDrafts(g) })
 }
 
-// texts are the tokens of slots, i32[D], that have lens tokens in the cache, i32[D], and those that wait, i32[D]: i32[D,
-// capacity], arbitrary behind these.
+// texts are the tokens of slots, i32[D], that have lens tokens in the cache, i32[D], and those that wait, i32[D]:
+// i32[D, capacity], arbitrary behind these.
 func (gr *Graphs) texts(st state, slots, lens, waiting *Node) *Node {
 	d, pp := slots.Shape().Dimensions[0], gr.PagesPerSeq
 	pages := Reshape(take(st.Sequences.PageIndices, slots), d*pp)

@@ -41,7 +41,8 @@ func (d Drafting) draftsOf(text []int32) []int32 {
 // Drafts are what follows where most of a sequence's end stands before, in texts of few tokens that repeat.
 func TestDraftsAreWhatFollowed(t *testing.T) {
 	const rows, capacity = 3, 40
-	for name, d := range map[string]Drafting{"growing": {Most: 7, Width: 8, Growing: true}, "all": {Most: 5, Width: 8}} {
+	for name, d := range map[string]Drafting{"growing": {Most: 7, Width: 8, Growing: true},
+		"all": {Most: 5, Width: 8}} {
 		t.Run(name, func(t *testing.T) {
 			gr := &Graphs{Sizes: Sizes{Drafts: d}}
 			exec, err := NewExec(testenv.XLA(t), func(texts, lens *Node) []*Node {

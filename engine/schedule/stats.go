@@ -31,7 +31,8 @@ type Stats struct {
 	GeneratedTokens int `json:"generated_tokens"`
 	DrawnTokens     int `json:"drawn_tokens"`
 	DecodeTokens    int `json:"decode_tokens"` // drawn tokens that were run to draw the next
-	// DraftedTokens were run before they were drawn; AcceptedTokens of them were drawn then, and are among DecodeTokens.
+	// DraftedTokens were run before they were drawn. AcceptedTokens of them were drawn then; they are among
+	// DecodeTokens.
 	DraftedTokens  int `json:"drafted_tokens,omitempty"`
 	AcceptedTokens int `json:"accepted_tokens,omitempty"`
 	Calls          int `json:"calls"`
