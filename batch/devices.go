@@ -17,6 +17,8 @@ func (e *Engine) validateDevices() error {
 		return wrong("tp", "is %d, but must be at least 1", e.TP)
 	case e.DP < 1:
 		return wrong("dp", "is %d, but must be at least 1", e.DP)
+	case e.EP < 0 || e.EP > 1 && e.TP%e.EP != 0:
+		return wrong("ep", "is %d, but must divide `tp`, which is %d", e.EP, e.TP)
 	case e.devices() > 1 && e.Backend == "go":
 		return errors.New("`tp` and `dp` need several devices, and `backend` go has one: use a backend of xla")
 	}

@@ -46,11 +46,14 @@ type Engine struct {
 	Features string
 	// TP is the devices that each model is split over, DP the number of models.
 	TP, DP int
+	// EP is in how many groups the devices of a model share out experts; 0, of jobs from before it, is 1.
+	EP int
 }
 
 func defaultEngine() Engine {
 	return Engine{Backend: "xla:cpu", Kernels: xla.KernelsAuto, Layers: engine.LayersUnrolled, Weights: "auto",
-		DType: "auto", KVDType: "auto", KV: "paged", Admission: engine.Overcommit, Speculate: "off", TP: 1, DP: 1}
+		DType: "auto", KVDType: "auto", KV: "paged", Admission: engine.Overcommit, Speculate: "off", TP: 1, DP: 1,
+		EP: 1}
 }
 
 // Validate checks what does not need the model. The error is a [*FieldError].
@@ -110,6 +113,7 @@ func (e *Engine) Config() engine.Config {
 		MaxRounds: e.MaxRounds, KVMemory: e.KVMemory, KV: e.KV, DType: weights, KVDType: kv, Layers: e.Layers,
 		Weights: e.Weights, ZeroPages: e.ZeroPages, NoPrefixCache: e.NoPrefixCache, Admission: e.Admission,
 		HostKVMemory: e.HostKVMemory, Speculate: drafts, Features: features,
+		ExpertGroups: e.EP,
 	}
 }
 

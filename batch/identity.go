@@ -78,6 +78,9 @@ func (o *Task) describe(r *promptset.Reader, parts promptset.Parts, fingerprint 
 	if o.Engine.TP > 1 { // sums over devices have another order; replicas change nothing
 		d.Settings["tp"] = o.Engine.TP
 	}
+	if o.Engine.EP > 1 { // so have sums over groups
+		d.Settings["ep"] = o.Engine.EP
+	}
 	if o.Engine.Layers == engine.LayersLoop { // compilers join operations in other ways
 		d.Settings["layers"] = o.Engine.Layers
 	}

@@ -81,6 +81,9 @@ type Config struct {
 	// Layers is LayersUnrolled (default) or LayersLoop: how the model's layers stand in the programs, and so how
 	// weights and caches lie.
 	Layers string
+	// ExpertGroups is in how many groups the devices that run the model together share out the experts of each layer; a
+	// divisor of the devices, 1 by default. The devices of a group split each of its experts.
+	ExpertGroups int
 	// Weights is how matrices are held: "" in DType; WeightsAuto those in blocks as the checkpoint has them, and others
 	// in DType; "f32", "bf16" or "f16"; "q8_0" or "q4_0" in blocks of 32 numbers of 8 or 4 bits with a scale; "int8" as
 	// 8-bit numbers, each row with a scale. Kernels round activations to 8 bits before products with other than floats.

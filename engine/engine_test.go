@@ -101,11 +101,16 @@ func TestGreedyEqualsTransformers(t *testing.T) {
 	}
 }
 
-func greedyEqualsTransformers(t *testing.T, family string, backend compute.Backend) {
+func greedyEqualsTransformers(t *testing.T, family string, backend compute.Backend,
+	changes ...func(*engine.Config)) {
+	t.Helper()
 	var golden testenv.Golden
 	testenv.ReadGolden(t, family, &golden)
-	e := sharedEngine(t, family, engine.Config{Backend: backend, MaxSeqs: 8, PageSize: 8, PrefillTokens: 64,
-		MaxModelLen: 160, MaxRounds: 8})
+	cfg := engine.Config{Backend: backend, MaxSeqs: 8, PageSize: 8, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8}
+	for _, change := range changes {
+		change(&cfg)
+	}
+	e := sharedEngine(t, family, cfg)
 	var requests []*engine.Request
 	for i, c := range golden.Cases {
 		requests = append(requests, greedy(fmt.Sprint(i), c.Prompt, len(c.Tokens)))

@@ -16,6 +16,29 @@ const (
 	LayersLoop = "loop"
 )
 
+// checkExperts refuses what experts cannot be shared out to.
+func (p Plan) checkExperts(model models.Config) error {
+	fewest := 0 // of a layer that has any
+	for _, l := range model.Layers {
+		if n := l.Experts.Count; n > 0 && (fewest == 0 || n < fewest) {
+			fewest = n
+		}
+	}
+	switch {
+	case p.ExpertGroups == 1:
+		return nil
+	case p.Devices%p.ExpertGroups != 0:
+		return fmt.Errorf("ep is %d, which does not divide the %d devices that run the model together (tp)",
+			p.ExpertGroups, p.Devices)
+	case fewest == 0:
+		return fmt.Errorf("ep is %d, and %s has no experts: leave it out", p.ExpertGroups, p.Model)
+	case fewest < p.ExpertGroups:
+		return fmt.Errorf("ep is %d, and a layer of %s has %d experts: at most as many groups are possible",
+			p.ExpertGroups, p.Model, fewest)
+	}
+	return nil
+}
+
 // checkLayers refuses what has no loop of layers.
 func (p Plan) checkLayers(model models.Config) error {
 	switch {

@@ -141,13 +141,20 @@ func (p Plan) sizes() device.Sizes {
 
 // model is the model's config, and how long the sequences are that it is run with.
 func (p Plan) model(c Config) models.Config {
-	model := c.Model.Config
+	model := c.model()
 	model.Context = p.MaxModelLen
+	return model
+}
+
+// model is the model's config, and how devices share it out.
+func (c Config) model() models.Config {
+	model := c.Model.Config
+	model.ExpertGroups = max(1, c.ExpertGroups)
 	return model
 }
 
 // graphs are those of the programs of a plan.
 func (c Config) graphs(p Plan) *device.Graphs {
-	return &device.Graphs{Sizes: p.sizes(), Model: p.model(c), Arrays: decoder.Arrays(c.Model.Config, c.storage()),
+	return &device.Graphs{Sizes: p.sizes(), Model: p.model(c), Arrays: decoder.Arrays(c.model(), c.storage()),
 		DType: p.activations, ZeroPages: c.ZeroPages, Debug: c.Debug}
 }

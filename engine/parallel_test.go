@@ -47,6 +47,51 @@ func TestGreedyOfDevicesTogether(t *testing.T) {
 	}
 }
 
+// So are those of groups of devices that share out experts, unrolled and as a loop. A row's bytes do not depend on its
+// neighbours there either.
+func TestGreedyOfExpertGroups(t *testing.T) {
+	testenv.Slow(t)
+	for _, c := range []struct {
+		family          string
+		devices, groups int
+	}{{"qwen3-moe", 4, 2}, {"gpt-oss", 2, 2}, {"granite-moe-shared", 4, 4}, {"qwen3-next", 2, 2}} {
+		t.Run(fmt.Sprintf("%s in %d of %d", c.family, c.groups, c.devices), func(t *testing.T) {
+			greedyEqualsTransformers(t, c.family, testenv.Group(t, xla.KernelsAuto, firstDevices(c.devices)...),
+				func(cfg *engine.Config) { cfg.ExpertGroups = c.groups })
+		})
+	}
+	t.Run("loop", func(t *testing.T) {
+		greedyEqualsTransformers(t, "granite-moe-shared", testenv.Group(t, xla.KernelsAuto, 0, 1),
+			func(cfg *engine.Config) { cfg.ExpertGroups, cfg.Layers = 2, engine.LayersLoop })
+	})
+	for _, weights := range []string{"", "int8", "q8_0"} {
+		t.Run("neighbours, weights "+weights, func(t *testing.T) {
+			e := newEngine(t, "mixtral", engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160,
+				MaxRounds: 8, StopStates: 256, Weights: weights, Backend: testenv.Group(t, xla.KernelsAuto, 0, 1),
+				ExpertGroups: 2})
+			want := collect(t, e, contractRequests()...)
+			for _, i := range []int{3, 11, 13} {
+				sameBytes(t, want, collect(t, e, contractRequests()[i]), false)
+			}
+		})
+	}
+}
+
+func TestExpertGroupsThatAreNone(t *testing.T) {
+	for _, c := range []struct {
+		family          string
+		devices, groups int
+		want            string
+	}{{"mixtral", 2, 3, "ep is 3, which does not divide the 2 devices"}, {"llama3", 2, 2, "has no experts"},
+		{"mixtral", 8, 8, "has 5 experts: at most as many groups are possible"}} {
+		_, err := engine.Config{Model: testenv.Model(t, c.family), ExpertGroups: c.groups, KVMemory: 1 << 20,
+			Backend: testenv.Group(t, xla.KernelsAuto, firstDevices(c.devices)...)}.Plan()
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s in %d groups: %v", c.family, c.groups, err)
+		}
+	}
+}
+
 // sameTokens fails unless got has the completions of want: the same tokens, with logprobs that differ by 1e-4 at most.
 func sameTokens(t *testing.T, want, got map[string]*engine.Completion) {
 	t.Helper()

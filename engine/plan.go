@@ -24,6 +24,8 @@ type Plan struct {
 	Backend string `json:"backend"`
 	// Devices is how many run the model together, each with a part of it: see docs/parallel.md.
 	Devices int `json:"devices"`
+	// ExpertGroups is in how many groups they share out experts.
+	ExpertGroups int `json:"expert_groups"`
 	// Replicas is how many engines like this draw from one queue; 0 for one alone.
 	Replicas   int    `json:"replicas,omitempty"`
 	Model      string `json:"model"`
@@ -98,6 +100,9 @@ func (p Plan) String() string {
 			virtual = " virtual ones of the CPU"
 		}
 		row("devices", "%d%s run the model together; sizes are those of one", p.Devices, virtual)
+	}
+	if p.ExpertGroups > 1 {
+		row("experts", "shared out to %d groups of devices", p.ExpertGroups)
 	}
 	if p.Replicas > 1 {
 		row("replicas", "%d with a queue in common; sizes are those of one", p.Replicas)
@@ -208,7 +213,7 @@ func (c Config) storage() decoder.Storage {
 
 // plan settles the sizes of the engine from the model, the memory and what the config asks for.
 func (c Config) plan() (Plan, error) {
-	model := c.Model.Config
+	model := c.model()
 	weights, kv, err := c.dtypes()
 	if err != nil {
 		return Plan{}, err
@@ -216,10 +221,13 @@ func (c Config) plan() (Plan, error) {
 	p := Plan{
 		Backend: c.Backend.Description(), Model: model.Architecture, DType: weights.String(), KVDType: kvName(kv),
 		KV: c.KV, MaxSeqs: c.MaxSeqs, PageSize: c.PageSize, MaxModelLen: c.MaxModelLen, PrefillTokens: c.PrefillTokens,
-		MaxRounds: c.MaxRounds,
-		Devices:   collective.Devices(c.Backend), PrefixCache: !c.NoPrefixCache, Admission: c.Admission,
+		MaxRounds: c.MaxRounds, ExpertGroups: model.ExpertGroups,
+		Devices: collective.Devices(c.Backend), PrefixCache: !c.NoPrefixCache, Admission: c.Admission,
 		Layers: c.Layers, Contexts: c.Contexts, activations: weights, Features: c.Features.Names(),
 		features: c.Features, vocabulary: model.VocabSize,
+	}
+	if err := p.checkExperts(model); err != nil {
+		return Plan{}, err
 	}
 	p.stops, _ = c.stopTables()
 	p.Parameters, p.Quantization = c.Model.NumParameters(), c.Model.Quantization()
@@ -286,7 +294,7 @@ func (c Config) plan() (Plan, error) {
 // setWeights settles how matrices are held, and what all weights take.
 func (p *Plan) setWeights(c Config) {
 	var forms []string
-	for _, a := range decoder.Arrays(c.Model.Config, c.storage()) {
+	for _, a := range decoder.Arrays(c.model(), c.storage()) {
 		p.WeightBytes += int64(a.Shape.Memory())
 		if f, ok := a.Matrix(); ok && f.Form() != p.DType && !slices.Contains(forms, f.Form()) {
 			forms = append(forms, f.Form())

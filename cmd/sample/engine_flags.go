@@ -52,6 +52,8 @@ func (o *runOptions) definePrefixDir(s *pflag.FlagSet) {
 func (o *runOptions) defineDevices(s *pflag.FlagSet) {
 	s.IntVar(&o.spec.Engine.TP, "tp", o.spec.Engine.TP,
 		"`DEVICES` devices to split each model over (tensor parallelism)")
+	s.IntVar(&o.spec.Engine.EP, "ep", o.spec.Engine.EP,
+		"`GROUPS` groups of --tp's devices to share experts out to; each splits its own (expert parallelism)")
 	s.IntVar(&o.spec.Engine.DP, "dp", o.spec.Engine.DP,
 		"`REPLICAS` replicas of the model, each on --tp devices of its own (data parallelism)")
 	s.StringVar(&o.mesh, "mesh", "", "`AXES` --tp and --dp at once, such as tp=4,dp=2")

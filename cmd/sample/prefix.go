@@ -84,7 +84,7 @@ func (o *runOptions) definePrefix(f *flags) {
 	}
 	f.group("Model", wanted("model", "load-format", "chat-template", "dtype", "max-model-len"))
 	f.group("Engine, as the jobs have it", wanted("backend", "kernels", "layers", "weights", "kv-memory", "kv-dtype",
-		"page-size", "tp", "prefill-tokens", "host-kv-memory"))
+		"page-size", "tp", "ep", "prefill-tokens", "host-kv-memory"))
 }
 
 // savePrefix writes what the prompts of files begin with.

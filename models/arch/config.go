@@ -25,6 +25,10 @@ type Config struct {
 
 	Context int `json:"-"` // the longest sequence that it is run with, for rope scaling longrope; 0: MaxPositions
 
+	// ExpertGroups is in how many groups the devices that run it share out the experts of a layer: a device has a part
+	// of each of its group's. 0 is 1: of all.
+	ExpertGroups int `json:"-"`
+
 	Generation Generation `json:"-"` // defaults of sampling that the model's files ask for
 
 	Norm       Norm

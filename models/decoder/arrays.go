@@ -57,8 +57,9 @@ type Array struct {
 	activations dtypes.DType // of the model
 	gateUp      bool         // of a matrix in parts: they are of gates and of ups
 
-	split   Partition // of firstRow and firstKeys
+	split   Partition // of firstRow, firstKeys, expertGroup and experts
 	members []Array   // what a stack is made of, along its first axis
+	experts int       // how many of its members a device has, where they are shared out; 0: all
 	looped  bool      // it is a stack of layers
 }
 
@@ -83,6 +84,8 @@ const (
 	plane     // behind a matrix's first
 	firstRow  // the number of the first row of the vocabulary that the device has
 	firstKeys // for each KV slot of the device 1, or 0 where another slot before has the same head or the slot is empty
+	// The number of the device's group: see [Partition].
+	expertGroup
 )
 
 // Arrays lists the arrays of a model, in the order that programs take them. Projections that read the same input are
@@ -115,6 +118,9 @@ func Arrays(cfg models.Config, s Storage) []Array {
 		}
 	}
 	list = stack(list, expertArray)
+	if split.ExpertGroups > 1 {
+		list = shareOut(list, split)
+	}
 	if s.LayerLoop {
 		return loop(list)
 	}
@@ -226,6 +232,7 @@ func behind(rows int, spans func(device int) []span) func(device int) []span {
 const (
 	firstRowName  = "embed.first"
 	firstKeysName = "keys.first"
+	groupName     = "experts.group"
 )
 
 const biasSuffix = ".bias"

@@ -46,7 +46,7 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state [
 	attention AttentionFunc, sequences recurrence.Rows) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, tokens)
 	b := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows, turns: rotary(cfg, positions),
-		firstKeys: w.nodes[firstKeysName]}
+		firstKeys: w.nodes[firstKeysName], group: w.nodes[groupName]}
 	x := b.embed(w, tokens)
 	x, state = eachLayer(cfg.NumLayers, w, x, state, func(at Layer, w Weights, x *Node, state []*Node) (*Node,
 		[]*Node) {
@@ -116,6 +116,7 @@ type body struct {
 	rows       *Node
 	turns      []*rotation // of cfg.Ropes
 	firstKeys  *Node       // see there
+	group      *Node       // expertGroup; nil where all devices have all experts
 }
 
 // embed returns the embeddings of tokens [T, hidden].

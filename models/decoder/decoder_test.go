@@ -111,24 +111,28 @@ func TestLogitsEqualTransformers(t *testing.T) {
 	for _, family := range testenv.Families(t) {
 		t.Run(family, func(t *testing.T) {
 			ckpt := testenv.Model(t, family)
-			var golden testenv.Golden
-			testenv.ReadGolden(t, family, &golden)
-			for name, backend := range map[string]compute.Backend{"kernels": testenv.XLA(t),
-				"plain": testenv.XLAWithoutKernels(t)} {
-				score := scorer(t, backend, ckpt)
-				for _, c := range golden.Cases {
-					got := score(c.Prompt)
-					worst := 0.0
-					for i := range c.Logits {
-						worst = max(worst, math.Abs(float64(got[i]-c.Logits[i])))
-					}
-					if worst > 1e-4 || math.IsNaN(worst) {
-						t.Errorf("%s, prompt of %d tokens: logits differ by up to %g, want 1e-4", name, len(c.Prompt),
-							worst)
-					}
-				}
-			}
+			t.Run("kernels", func(t *testing.T) { logitsEqualTransformers(t, family, testenv.XLA(t), ckpt) })
+			t.Run("plain", func(t *testing.T) {
+				logitsEqualTransformers(t, family, testenv.XLAWithoutKernels(t), ckpt)
+			})
 		})
+	}
+}
+
+func logitsEqualTransformers(t *testing.T, family string, backend compute.Backend, ckpt *models.Checkpoint) {
+	t.Helper()
+	var golden testenv.Golden
+	testenv.ReadGolden(t, family, &golden)
+	score := scorer(t, backend, ckpt)
+	for _, c := range golden.Cases {
+		got := score(c.Prompt)
+		worst := 0.0
+		for i := range c.Logits {
+			worst = max(worst, math.Abs(float64(got[i]-c.Logits[i])))
+		}
+		if worst > 1e-4 || math.IsNaN(worst) {
+			t.Errorf("prompt of %d tokens: logits differ by up to %g, want 1e-4", len(c.Prompt), worst)
+		}
 	}
 }
 
@@ -165,6 +169,9 @@ func TestLogitsOfFewerBits(t *testing.T) {
 				most, ratio := 0.1, 1.5
 				if s.Blocks != nil { // the kernels round activations too
 					most, ratio = 0.15, 2
+				}
+				if testenv.Model(t, family).Config.HasStates() { // which carry the errors of all tokens before
+					most = 0.25
 				}
 				if !(errors[0] < most && errors[1] < most && errors[0] < ratio*errors[1]) {
 					t.Errorf("errors are %g with kernels, %g without", errors[0], errors[1])

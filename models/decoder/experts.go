@@ -29,6 +29,10 @@ func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
 		e.UpBias, e.DownBias = w.get(arch.ExpertPrefix+up+biasSuffix), w.get(arch.ExpertPrefix+"down"+biasSuffix)
 	}
 	routes := route(scores, layer.Experts)
+	if b.group != nil { // a device knows its experts by their numbers among them
+		first := MulScalar(b.group, b.split.experts(layer.Experts.Count))
+		routes.Experts = Sub(routes.Experts, BroadcastToDims(first, routes.Experts.Shape().Dimensions...))
+	}
 	var shared *Node
 	if layer.Experts.Shared > 0 {
 		shared = b.shared(w, layer, h, share)

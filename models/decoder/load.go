@@ -59,7 +59,7 @@ func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *mod
 	}()
 	flats := make([]any, len(members))
 	p, inPlace := members[0].(placer)
-	inPlace = inPlace && p.HostWritable() && a.part != firstRow
+	inPlace = inPlace && p.HostWritable() && a.part != firstRow && a.part != expertGroup
 	for i, member := range members {
 		if inPlace {
 			if buffers[i], flats[i], err = member.(placer).NewZeros(device, a.Shape); err != nil {
@@ -87,16 +87,20 @@ func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *mod
 	return group.Join(buffers)
 }
 
-// fill writes the elements of the array that each device of this process has to its slice, which holds zeros.
+// fill writes the elements of the array that each device of this process has to its slice, which holds zeros; nil of
+// devices that have none of it.
 func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoint) error {
 	places := collective.Places(backend)
 	if a.members != nil {
 		return a.fillStack(backend, flats, from)
 	}
+	flats, places = present(flats, places)
 	for i, flat := range flats {
 		switch a.part {
 		case firstRow:
 			flat.([]int32)[0] = int32(places[i] * a.split.Vocab)
+		case expertGroup:
+			flat.([]int32)[0] = int32(a.split.group(places[i]))
 		case firstKeys:
 			a.split.firstKeys(places[i], flat.([]float32))
 		}
@@ -119,6 +123,16 @@ func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoin
 		from.Release(s.name)
 	}
 	return nil
+}
+
+// present are the slices that are not nil, and the places of their devices.
+func present(flats []any, places []int) (have []any, at []int) {
+	for i, flat := range flats {
+		if flat != nil {
+			have, at = append(have, flat), append(at, places[i])
+		}
+	}
+	return have, at
 }
 
 // fillRows writes the rows of a tensor that devices have, and reads no others, nor any twice.

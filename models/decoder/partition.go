@@ -20,6 +20,8 @@ type Partition struct {
 	KVHeads, QueriesPerKV int
 	// Intermediate is the MLP's columns of a device, and Vocab the rows of the vocabulary.
 	Intermediate, Vocab int
+	// ExpertGroups is how many groups of devices, each behind the last one, share out experts: see [models.Config].
+	ExpertGroups int
 
 	heads, perHead int // query heads of the model, and those of each of its KV heads
 }
@@ -29,7 +31,7 @@ type Partition struct {
 func NewPartition(cfg models.Config, devices int) Partition {
 	s := Partition{
 		Devices: devices, Intermediate: ceilDiv(cfg.IntermediateSize, devices), Vocab: ceilDiv(cfg.VocabSize, devices),
-		heads: cfg.NumHeads, perHead: cfg.NumHeads / cfg.NumKVHeads,
+		heads: cfg.NumHeads, perHead: cfg.NumHeads / cfg.NumKVHeads, ExpertGroups: max(1, cfg.ExpertGroups),
 	}
 	for queries := s.perHead; queries >= 1; queries-- {
 		slots := ceilDiv(cfg.NumKVHeads*ceilDiv(s.perHead, queries), devices)
@@ -50,6 +52,12 @@ func (s Partition) Local(cfg models.Config) models.Config {
 	cfg.NumHeads, cfg.NumKVHeads, cfg.IntermediateSize = s.Heads(), s.KVHeads, s.Intermediate
 	return cfg
 }
+
+// experts is how many of a layer's experts a device has, and group the number of its group: the first of them is
+// group * experts, and those of the last groups may be fewer.
+func (s Partition) experts(count int) int { return ceilDiv(count, s.ExpertGroups) }
+
+func (s Partition) group(device int) int { return device / (s.Devices / s.ExpertGroups) }
 
 // span is a run of rows, or of columns, of a tensor: n from one place on, which an array holds from another on.
 type span struct{ from, to, n int }
@@ -125,6 +133,12 @@ func (s Partition) firstKeys(device int, ones []float32) {
 // of returns the spans of a device of the axis of a tensor that is shared out, and how much of it a device holds. Heads
 // are HeadDim wide.
 func (s Partition) of(cfg models.Config, t arch.Tensor) (spans func(device int) []span, share int) {
+	if t.Experts > 0 && s.ExpertGroups > 1 { // as if its group were all devices
+		s.Devices /= s.ExpertGroups
+		s.ExpertGroups = 1
+		within, share := s.of(cfg, t)
+		return func(d int) []span { return within(d % s.Devices) }, share
+	}
 	switch t.Over {
 	case arch.ByQueryHeads, arch.ByGatedHeads:
 		each := t.Shape[t.Axis] / cfg.NumHeads // of a head

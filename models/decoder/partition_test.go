@@ -2,10 +2,10 @@ package decoder_test
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
 	"pgregory.net/rapid"
 
 	"github.com/quire/quire/backend/xla"
@@ -36,22 +36,55 @@ func TestLogitsOfDevicesTogether(t *testing.T) {
 					if !quick && family != "smollm2-like" {
 						testenv.Slow(t)
 					}
-					ckpt := testenv.Model(t, family)
-					var golden testenv.Golden
-					testenv.ReadGolden(t, family, &golden)
-					score := scorer(t, testenv.Group(t, kernels, firstDevices(n)...), ckpt)
-					for _, c := range golden.Cases {
-						got := score(c.Prompt)
-						worst := 0.0
-						for i := range c.Logits {
-							worst = max(worst, math.Abs(float64(got[i]-c.Logits[i])))
-						}
-						if worst > 1e-4 || math.IsNaN(worst) {
-							t.Errorf("prompt of %d tokens: logits differ by up to %g, want 1e-4", len(c.Prompt), worst)
-						}
-					}
+					logitsEqualTransformers(t, family, testenv.Group(t, kernels, firstDevices(n)...),
+						testenv.Model(t, family))
 				})
 			}
+		}
+	}
+}
+
+// So do groups of them that share out the experts of a layer: as many as divide, with some left over, each expert split
+// within its group or whole, with biases, a shared expert, and layers without experts.
+func TestLogitsOfExpertGroups(t *testing.T) {
+	for _, c := range []struct {
+		family          string
+		devices, groups int
+		quick           bool
+	}{{"qwen3-moe", 4, 2, true}, {"qwen3-moe", 2, 2, false}, {"qwen3-moe", 8, 4, false}, {"gpt-oss", 4, 2, false},
+		{"gpt-oss", 4, 4, true}, {"mixtral", 2, 2, false}, {"granite-moe-shared", 4, 4, false},
+		{"granite-moe-shared", 2, 2, true}, {"qwen3-next", 4, 2, false}, {"qwen35-moe", 4, 4, false}} {
+		for _, kernels := range []string{xla.KernelsAuto, xla.KernelsOff} {
+			name := fmt.Sprintf("%s in %d of %d, kernels %s", c.family, c.groups, c.devices, kernels)
+			t.Run(name, func(t *testing.T) {
+				if !c.quick || kernels == xla.KernelsOff {
+					testenv.Slow(t)
+				}
+				ckpt := *testenv.Model(t, c.family)
+				ckpt.Config.ExpertGroups = c.groups
+				logitsEqualTransformers(t, c.family, testenv.Group(t, kernels, firstDevices(c.devices)...), &ckpt)
+			})
+		}
+	}
+}
+
+// A device of a group has the experts of its group alone, and its part of their width.
+func TestArraysOfExpertGroups(t *testing.T) {
+	cfg := testenv.Model(t, "qwen3-moe").Config // 6 experts of 20
+	for groups, want := range map[int][]int{1: {6, 2 * 5, 32}, 2: {3, 2 * 10, 32}, 4: {2, 2 * 20, 32}} {
+		cfg.ExpertGroups = groups
+		s := decoder.Storage{Backend: testenv.Group(t, xla.KernelsOff, firstDevices(4)...), DType: dtypes.Float32}
+		found := false
+		for _, a := range decoder.Arrays(cfg, s) {
+			if a.Name == "layers.0.experts.gate_up.weight" {
+				found = true
+				if !slices.Equal(a.Shape.Dimensions, want) {
+					t.Errorf("in %d groups a device has %s, want %v", groups, a.Shape, want)
+				}
+			}
+		}
+		if !found {
+			t.Error("there is no such array")
 		}
 	}
 }

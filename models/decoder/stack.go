@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/collective"
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
@@ -68,7 +69,7 @@ func stack(list []Array, member func(a Array) (stack string, ok bool)) []Array {
 			i = len(out)
 			at[name] = i
 			whole := a
-			whole.Name, whole.sources, whole.members = name, nil, nil
+			whole.Name, whole.sources, whole.members, whole.experts = name, nil, nil, 0
 			out = append(out, whole)
 		}
 		whole := &out[i]
@@ -77,6 +78,19 @@ func stack(list []Array, member func(a Array) (stack string, ok bool)) []Array {
 			len(whole.members))...)
 	}
 	return out
+}
+
+// shareOut cuts the stacks of experts for groups of devices, each of which has some, and adds the number of the group.
+func shareOut(list []Array, split Partition) []Array {
+	for i := range list {
+		a := &list[i]
+		if a.members != nil {
+			a.split, a.experts = split, split.experts(len(a.members))
+			a.Shape = a.Shape.Clone()
+			a.Shape.Dimensions[0] = a.experts
+		}
+	}
+	return append(list, Array{Name: groupName, Shape: shapes.Make(dtypes.Int32), part: expertGroup, split: split})
 }
 
 // loop makes stacks of the arrays of layers.
@@ -90,11 +104,18 @@ func loop(list []Array) []Array {
 
 // fillStack is fill of a stack.
 func (a Array) fillStack(backend compute.Backend, flats []any, from *models.Checkpoint) error {
+	places := collective.Places(backend)
 	for i, member := range a.members {
 		size := member.Shape.Size()
-		parts := make([]any, len(flats))
+		parts := make([]any, len(flats)) // nil of devices without it
 		for device, flat := range flats {
-			parts[device] = reflect.ValueOf(flat).Slice(i*size, (i+1)*size).Interface()
+			at := i
+			if a.experts > 0 {
+				at -= a.split.group(places[device]) * a.experts
+			}
+			if flat != nil && at >= 0 && (a.experts == 0 || at < a.experts) {
+				parts[device] = reflect.ValueOf(flat).Slice(at*size, (at+1)*size).Interface()
+			}
 		}
 		if err := member.fill(backend, parts, from); err != nil {
 			return fmt.Errorf("%s: %w", member.Name, err)
