@@ -27,7 +27,7 @@ test: fetch
 	$(GO) test -short -timeout 15m $(TESTS)
 
 test-slow: fetch
-	$(GO) test -timeout 80m $(TESTS)
+	$(GO) test -timeout 80m $(SLOW) $(TESTS)
 	$(GO) test -tags emulate_amx ./linear
 	$(GO) test -tags emulate_dot ./linear
 

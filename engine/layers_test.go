@@ -20,7 +20,7 @@ func looped(c *engine.Config) { c.Layers = engine.LayersLoop }
 // windows.
 func TestLayerLoopDrawsTheSame(t *testing.T) {
 	for _, family := range []string{contractFamily, "llama-bias", "qwen3", "mistral", "olmo2", "mixtral", "phi3",
-		"granite", "glm4", "stablelm", "starcoder2", "qwen3-moe", "granite-moe-shared"} {
+		"granite", "glm4", "stablelm", "starcoder2", "olmoe", "granite-moe-shared"} {
 		t.Run(family, func(t *testing.T) {
 			if family != contractFamily {
 				testenv.Slow(t)

