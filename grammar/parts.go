@@ -13,9 +13,26 @@ import (
 type Part struct {
 	Text    string          `json:"text,omitempty"`    // this very text
 	Schema  json.RawMessage `json:"schema,omitempty"`  // JSON of a schema
+	Python  bool            `json:"python,omitempty"`  // it is written as Python writes it
 	Without []string        `json:"without,omitempty"` // any text that has none of these within it
 	Choice  []string        `json:"choice,omitempty"`  // one of these texts
 	Maybe   []Part          `json:"maybe,omitempty"`   // these parts, or nothing
+	Members *Members        `json:"members,omitempty"`
+}
+
+// Members are parts with a separator between two: those of the list in its order, and More as often as may be.
+type Members struct {
+	Separator string   `json:"separator"`
+	List      []Member `json:"list,omitempty"`
+	More      []Part   `json:"more,omitempty"`
+	Min       int      `json:"min,omitempty"`
+	Max       *int     `json:"max,omitempty"`
+}
+
+// Member is one of a list.
+type Member struct {
+	Parts    []Part `json:"parts"`
+	Required bool   `json:"required,omitempty"`
 }
 
 // Alternatives compiles a JSON list of lists of parts, one of which is the completion.
@@ -47,7 +64,13 @@ func sequence(p *jsontext.Parts, parts []Part, o Options) (automaton.Expr, error
 		var err error
 		switch {
 		case part.Schema != nil:
-			e, err = schema.Compile(p, part.Schema, o.AnyOrder)
+			of := p
+			if part.Python {
+				of = jsontext.Python(p.B, o.Whitespace)
+			}
+			e, err = schema.Compile(of, part.Schema, o.AnyOrder)
+		case part.Members != nil:
+			e, err = members(p, part.Members, o)
 		case part.Without != nil:
 			any := p.B.Repeat(p.B.Runes(0, '\U0010ffff'), 0, automaton.Unlimited)
 			e = p.B.Lexeme(p.B.And(any, p.B.Not(p.B.Seq(any, p.B.Choice(part.Without...), any))))
@@ -63,4 +86,29 @@ func sequence(p *jsontext.Parts, parts []Part, o Options) (automaton.Expr, error
 		all = append(all, e)
 	}
 	return p.B.Seq(all...), nil
+}
+
+func members(p *jsontext.Parts, of *Members, o Options) (automaton.Expr, error) {
+	m := automaton.Members{Separator: p.B.Text(of.Separator), Min: of.Min, Max: automaton.Unlimited}
+	if of.Max != nil {
+		if *of.Max < 0 {
+			return 0, fmt.Errorf("members of a text: at most %d of them", *of.Max)
+		}
+		m.Max = *of.Max
+	}
+	for _, member := range of.List {
+		e, err := sequence(p, member.Parts, o)
+		if err != nil {
+			return 0, err
+		}
+		m.List = append(m.List, automaton.Member{Variants: automaton.One(e), Required: member.Required})
+	}
+	if of.More != nil {
+		e, err := sequence(p, of.More, o)
+		if err != nil {
+			return 0, err
+		}
+		m.More = automaton.One(e)
+	}
+	return p.B.Members(m), nil
 }

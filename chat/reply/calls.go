@@ -18,8 +18,7 @@ type calling struct {
 	// not follow the form has none.
 	parse    func(text string, tools Tools) (calls []ToolCall, rest string, ok bool)
 	idLength int // that the family's templates want ids to have; 0 is any
-	// one is one call of a tool as parts of a text, which parse reads as that call; nil for forms of which that can't
-	// be said.
+	// one is one call of a tool as parts of a text, which parse reads as that call.
 	one func(tool tool) ([]grammar.Part, error)
 }
 
@@ -42,6 +41,7 @@ var callings = []calling{
 			return strings.Contains(strings.ReplaceAll(template, `\`, ""), `{"name": function name, "parameters": `)
 		}},
 	{names: []string{"openai"}, parse: harmony, marks: harmonyMarks,
+		one: named(channelMark+"commentary to="+functionsOf, " "+constrainMark+"json"+bodyMark, ""),
 		in: func(template string) bool {
 			return strings.Contains(template, channelMark) && strings.Contains(template, callMark)
 		}},
@@ -62,19 +62,23 @@ var callings = []calling{
 		marks: []string{deepStart, deepEnd, deepCall, deepSep, deepDone}, one: deepSeekCall,
 		in: func(template string) bool { return strings.Contains(template, deepCall) }},
 	{names: []string{"deepseek_v32", "deepseek_v4"}, parse: deepSeekBlock, marks: []string{dsml},
-		in: func(template string) bool { return strings.Contains(template, dsml) }},
+		one: deepSeekBlockCall,
+		in:  func(template string) bool { return strings.Contains(template, dsml) }},
 	{names: []string{"kimi_k2"}, parse: kimi, marks: []string{kimiStart, kimiEnd, kimiCall, kimiArgs, kimiDone},
 		one: named(kimiStart+kimiCall+functionsOf, ":0"+kimiArgs, kimiDone+kimiEnd),
 		in:  func(template string) bool { return strings.Contains(template, kimiArgs) }},
 	{names: []string{"gemma4"}, parse: gemma, marks: []string{gemmaStart, gemmaEnd, gemmaQuote},
-		in: func(template string) bool { return strings.Contains(template, gemmaStart) }},
+		one: gemmaCall,
+		in:  func(template string) bool { return strings.Contains(template, gemmaStart) }},
 	// Its templates say nothing of calls.
 	{names: []string{"phi4_mini_json"}, parse: phi, one: object(phiCalls+"[", "arguments", "]"),
 		in: func(template string) bool { return strings.Contains(template, "<|/tool|>") }},
 	{names: []string{"olmo3"}, parse: olmo, marks: []string{callsStart, callsEnd},
-		in: func(template string) bool { return strings.Contains(template, callsStart) }},
+		one: pythonCall(callsStart+"\n", "\n"+callsEnd),
+		in:  func(template string) bool { return strings.Contains(template, callsStart) }},
 	{names: []string{"pythonic", "llama4_pythonic"}, parse: pythonic, marks: []string{pythonStart, pythonEnd},
-		in: func(template string) bool { return strings.Contains(template, pythonList) }},
+		one: pythonCall("[", "]"),
+		in:  func(template string) bool { return strings.Contains(template, pythonList) }},
 }
 
 // Marks of calls.

@@ -40,8 +40,8 @@ func TestMarkedCalls(t *testing.T) {
 			{"brackets that do not match", "[add(a=1])]", nil, "[add(a=1])]"},
 			{"a broken quote", "[add(a='x 'y')]", nil, "[add(a='x 'y')]"},
 			{"bytes", "[add(a=b'z')]", nil, "[add(a=b'z')]"},
-			{"deep", "[f(a=" + strings.Repeat("[", 99) + strings.Repeat("]", 99) + ")]", nil,
-				"[f(a=" + strings.Repeat("[", 99) + strings.Repeat("]", 99) + ")]"},
+			{"deep", "[f(a=" + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + ")]", nil,
+				"[f(a=" + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + ")]"},
 		},
 		"olmo3": {
 			{"two in lines", "<function_calls>\nadd(a=1, b='two')\nlook(x=null)\n</function_calls>",

@@ -30,7 +30,7 @@ func (g *gemmaText) atEnd() bool { return strings.TrimSpace(g.text) == "" }
 
 // take takes a mark, if it comes next.
 func (g *gemmaText) take(mark string) (ok bool) {
-	g.text, ok = strings.CutPrefix(strings.TrimLeft(g.text, " \n"), mark)
+	g.text, ok = strings.CutPrefix(strings.TrimLeft(g.text, " \t\r\n"), mark)
 	return ok
 }
 

@@ -26,19 +26,24 @@ func messages(text string) (list []message, ok bool) {
 		if !found {
 			return nil, false
 		}
-		m := message{body: behind}
+		var m message
+		if !m.head(head) {
+			return nil, false
+		}
+		size := 0 // of the arguments of a call, which may have marks in their texts
+		if strings.HasPrefix(m.recipient, functionsOf) {
+			_, size, _ = decodeObject(behind)
+		}
 		end := len(behind)
 		for _, mark := range []string{messageEnd, callMark, returnMark, messageStart} {
-			if at := strings.Index(behind[:end], mark); at >= 0 {
-				m.body, end = behind[:at], at
+			if at := strings.Index(behind[size:end], mark); at >= 0 {
+				end = size + at
 			}
 		}
+		m.body = behind[:end]
 		rest := behind[end:]
 		for _, mark := range []string{messageEnd, callMark, returnMark} {
 			rest = strings.TrimPrefix(rest, mark)
-		}
-		if !m.head(head) {
-			return nil, false
 		}
 		m.whole = text[:len(text)-len(rest)]
 		list, text = append(list, m), rest

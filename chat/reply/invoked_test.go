@@ -11,7 +11,7 @@ func TestInvokedCalls(t *testing.T) {
 	add := ToolCall{Name: "add", Arguments: `{"a": 1, "b": "two"}`}
 	none := ToolCall{Name: "f", Arguments: "{}"}
 	withID := func(c ToolCall, id string) ToolCall { c.ID = id; return c }
-	deep := "<|tool_call>call:f{a:" + strings.Repeat("[", 99) + strings.Repeat("]", 99) + "}<tool_call|>"
+	deep := "<|tool_call>call:f{a:" + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + "}<tool_call|>"
 	const invoke = `<D|invoke name="add">` + "\n" + `<D|parameter name="a" string="false">1</D|parameter>` + "\n" +
 		`<D|parameter name="b" string="true">two</D|parameter>` + "\n</D|invoke>\n"
 	kimi := func(id, arguments string) string { return kimiCall + id + kimiArgs + arguments + kimiDone }

@@ -13,7 +13,7 @@ const (
 	pythonStart, pythonEnd = "<|python_start|>", "<|python_end|>"     // Llama 4
 	callsStart, callsEnd   = "<function_calls>", "</function_calls>"  // OLMo 3
 	pythonList             = "[func_name1(params_name1=params_value1" // how templates tell models of the form
-	mostNested             = 64                                       // of values
+	mostNested             = 10_000                                   // of values, as of encoding/json
 )
 
 // pythonic reads [f(a=1, b='x'), g()], of Llama 3.2, Llama 4 and others: the whole text is a list of calls.
@@ -31,13 +31,13 @@ func pythonic(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 // olmo reads calls of Python in lines between marks, of OLMo 3. They may stand in other text.
 func olmo(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 	before, behind, found := strings.Cut(text, callsStart)
-	inner, after, ended := strings.Cut(behind, callsEnd)
-	if !found || !ended {
+	if !found {
 		return nil, "", false
 	}
-	p := python{text: inner}
-	calls, ok = p.calls(func() bool { p.take(','); return !p.atEnd() })
-	return calls, strings.TrimRight(before, " \n") + strings.TrimLeft(after, "\n"), ok && p.atEnd()
+	p := python{text: behind}
+	calls, ok = p.calls(func() bool { p.take(','); p.skip(); return !strings.HasPrefix(p.text, callsEnd) })
+	after, ended := strings.CutPrefix(p.text, callsEnd)
+	return calls, strings.TrimRight(before, " \n") + strings.TrimLeft(after, "\n"), ok && ended
 }
 
 // python reads what Python writes of values and calls, as JSON.
@@ -101,7 +101,8 @@ func (p *python) name() string {
 	return name
 }
 
-// members reads the members of an object up to end, whose keys key reads, each once.
+// members reads the members of an object up to end, whose keys key reads. Where they are names of arguments each comes
+// once.
 func (p *python) members(end byte, key func() (string, bool)) (object string, ok bool) {
 	out, seen := []byte("{"), map[string]bool{}
 	for !p.take(end) {
@@ -109,7 +110,7 @@ func (p *python) members(end byte, key func() (string, bool)) (object string, ok
 			out = append(out, ", "...)
 		}
 		name, ok := key()
-		if !ok || seen[name] {
+		if !ok || seen[name] && end == ')' {
 			return "", false
 		}
 		seen[name] = true
@@ -192,8 +193,8 @@ func (p *python) number() (number string, ok bool) {
 	number = p.text[:n]
 	p.text = p.text[n:]
 	if json.Valid([]byte(number)) {
-		_, err := strconv.ParseFloat(number, 64)
-		return number, err == nil // JSON has none that are infinite
+		_, err := strconv.ParseFloat(number, 64) // JSON has none that are infinite
+		return number, err == nil || !strings.ContainsAny(number, "eE")
 	}
 	x, err := strconv.ParseFloat(number, 64) // .5, 1., +1
 	digits := strings.TrimLeft(number, "+-")

@@ -22,12 +22,9 @@ type tool struct {
 // one that is named. It is JSON that [grammar.Alternatives] compiles, and an error where the form of calls, or a tool,
 // can't be said exactly.
 func (f *Forms) Required(tools Tools, name string) (form string, err error) {
-	switch {
-	case f.calls == nil:
+	if f.calls == nil {
 		return "", errors.New("the chat template has no form of tool calls that Quire knows: --tool-call-parser " +
 			"names one")
-	case f.calls.one == nil:
-		return "", fmt.Errorf("a call of the form %s has no grammar: leave it out", f.calls.names[0])
 	}
 	var list []struct {
 		Type     string
@@ -139,54 +136,41 @@ func (t *tool) arguments() (string, error) {
 func functionOf(start, end string) func(tool) ([]grammar.Part, error) {
 	return func(t tool) ([]grammar.Part, error) {
 		return t.written(start+"\n"+functionStart+t.name+">\n", functionEnd+"\n"+end,
-			func(key string) (string, string) { return parameterStart + key + ">\n", "\n" + parameterEnd },
+			func(key string, _ bool) (string, string) { return parameterStart + key + ">\n", "\n" + parameterEnd },
 			parameterEnd, end)
 	}
 }
 
 // glmCall is a call of the form that [glm] reads.
 func glmCall(t tool) ([]grammar.Part, error) {
-	return t.written(callStart+t.name+"\n", callEnd, func(key string) (string, string) {
+	return t.written(callStart+t.name+"\n", callEnd, func(key string, _ bool) (string, string) {
 		return keyStart + key + keyEnd + "\n" + valueStart, valueEnd
 	}, valueEnd, callEnd)
 }
 
 // written is a call whose arguments are written one by one, in the schema's order: text as it is, without the marks
 // that would end it, and other values as JSON.
-func (t *tool) written(before, after string, around func(key string) (before, after string), marks ...string) (
-	[]grammar.Part, error) {
+func (t *tool) written(before, after string, around func(key string, isText bool) (before, after string),
+	marks ...string) ([]grammar.Part, error) {
 	if err := t.plainName(); err != nil {
 		return nil, err
 	}
 	if _, err := t.arguments(); err != nil {
 		return nil, err
 	}
-	var schema struct {
-		Properties json.RawMessage
-		Required   []string
-	}
-	keys := []string{"type", "properties", "required", "additionalProperties", "title", "description", "$schema"}
-	if err := decodeOnly(t.parameters, &schema, keys); err != nil {
-		return nil, fmt.Errorf("its parameters have %w", err)
-	}
-	parts := []grammar.Part{literal(before)}
-	names, properties, err := membersInOrder(schema.Properties)
+	arguments, err := propertiesOf(t.parameters)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range schema.Required {
-		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("its argument %s is required, and has no schema", name)
+	parts := []grammar.Part{literal(before)}
+	for _, a := range arguments {
+		value, err := argument(a.schema, marks)
+		if err != nil || !plainName.MatchString(a.name) {
+			return nil, fmt.Errorf("its argument %s has %w", a.name, orName(err))
 		}
-	}
-	for _, name := range names {
-		value, err := argument(properties[name], marks)
-		if err != nil || !plainName.MatchString(name) {
-			return nil, fmt.Errorf("its argument %s has %w", name, orName(err))
-		}
-		start, end := around(name)
+		start, end := around(a.name, value.Schema == nil)
 		one := []grammar.Part{literal(start), value, literal(end + "\n")}
-		if slices.Contains(schema.Required, name) {
+		if a.required {
 			parts = append(parts, one...)
 		} else {
 			parts = append(parts, grammar.Part{Maybe: one})

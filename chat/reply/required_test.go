@@ -3,6 +3,7 @@ package reply
 import (
 	"encoding/json"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,55 +22,110 @@ func accepts(a *grammar.Automaton, text string) bool {
 }
 
 // requiredForms are forms of one call, each with a template that has it and how it is written. typed says that text
-// stands as it is.
+// stands as it is, and may not have barred in it; lists that it may stand in lists.
 var requiredForms = map[string]struct {
 	parser, template string
 	call             func(name, arguments string) string
 	typed            bool
+	barred           string
+	lists            bool
 }{
 	"hermes": {"hermes", "", func(name, arguments string) string {
 		return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>"
-	}, false},
+	}, false, "", false},
 	"llama": {"llama3_json", "", func(name, arguments string) string {
 		return `{"name": "` + name + `", "parameters": ` + arguments + "}"
-	}, false},
+	}, false, "", false},
 	"granite": {"granite", "", func(name, arguments string) string {
 		return graniteCall + `[{"name": "` + name + `", "arguments": ` + arguments + "}]"
-	}, false},
+	}, false, "", false},
 	"phi": {"phi4_mini_json", "", func(name, arguments string) string {
 		return phiCalls + `[{"name": "` + name + `", "arguments": ` + arguments + "}]"
-	}, false},
+	}, false, "", false},
 	"mistral": {"mistral", toolCalls, func(name, arguments string) string {
 		return toolCalls + `[{"name": "` + name + `", "arguments": ` + arguments + "}]"
-	}, false},
+	}, false, "", false},
 	"newer mistral": {"mistral", toolCalls + callArgs, func(name, arguments string) string {
 		return toolCalls + name + callArgs + arguments
-	}, false},
+	}, false, "", false},
 	"deepseek v3": {"deepseek_v3", "function" + deepSep + "name\n```json", func(name, arguments string) string {
 		return deepStart + deepCall + "function" + deepSep + name + "\n```json\n" + arguments + "\n```" + deepDone +
 			deepEnd
-	}, false},
+	}, false, "", false},
 	"deepseek v3.1": {"deepseek_v31", deepCall, func(name, arguments string) string {
 		return deepStart + deepCall + name + deepSep + arguments + deepDone + deepEnd
-	}, false},
+	}, false, "", false},
 	"kimi": {"kimi_k2", "", func(name, arguments string) string {
 		return kimiStart + kimiCall + "functions." + name + ":0" + kimiArgs + arguments + kimiDone + kimiEnd
-	}, false},
+	}, false, "", false},
 	"qwen3_coder": {"qwen3_coder", "", func(name, arguments string) string {
 		return callStart + "\n<function=" + name + ">\n" + written(arguments, func(key, value string) string {
 			return "<parameter=" + key + ">\n" + value + "\n</parameter>\n"
 		}) + "</function>\n" + callEnd
-	}, true},
+	}, true, parameterEnd, false},
 	"seed_oss": {"seed_oss", "", func(name, arguments string) string {
 		return seedStart + "\n<function=" + name + ">\n" + written(arguments, func(key, value string) string {
 			return "<parameter=" + key + ">\n" + value + "\n</parameter>\n"
 		}) + "</function>\n" + seedEnd
-	}, true},
+	}, true, parameterEnd, false},
 	"glm45": {"glm45", "", func(name, arguments string) string {
 		return callStart + name + "\n" + written(arguments, func(key, value string) string {
 			return keyStart + key + keyEnd + "\n" + valueStart + value + valueEnd + "\n"
 		}) + callEnd
-	}, true},
+	}, true, valueEnd, false},
+	"deepseek v3.2": {"deepseek_v32", "", func(name, arguments string) string {
+		return deepSeekText("function_calls", name, arguments)
+	}, true, dsml, false},
+	"deepseek v4": {"deepseek_v4", "<" + dsml + "tool_calls>", func(name, arguments string) string {
+		return deepSeekText("tool_calls", name, arguments)
+	}, true, dsml, false},
+	"gpt-oss": {"openai", "", func(name, arguments string) string {
+		return "<|channel|>commentary to=functions." + name + " <|constrain|>json<|message|>" + arguments
+	}, false, "", true},
+	"pythonic": {"pythonic", "", func(name, arguments string) string {
+		return "[" + name + "(" + pythonText(arguments) + ")]"
+	}, false, "", true},
+	"olmo3": {"olmo3", "", func(name, arguments string) string {
+		return "<function_calls>\n" + name + "(" + pythonText(arguments) + ")\n</function_calls>"
+	}, false, "", true},
+	"gemma4": {"gemma4", "", func(name, arguments string) string {
+		text := written(arguments, func(key, value string) string {
+			if value[0] == '[' {
+				value = strings.NewReplacer(`"`, gemmaQuote, ", ", ",").Replace(value)
+			} else if key != "a" {
+				value = gemmaQuote + value + gemmaQuote
+			}
+			return "," + key + ":" + value
+		})
+		return "<|tool_call>call:" + name + "{" + strings.TrimPrefix(text, ",") + "}<tool_call|>"
+	}, true, gemmaEnd, true},
+}
+
+// deepSeekText is a call as DeepSeek V3.2 and V4 write it.
+func deepSeekText(block, name, arguments string) string {
+	text := "<" + dsml + block + ">\n" + invokeStart + name + "\">\n"
+	_, values, _ := membersInOrder(json.RawMessage(arguments))
+	text += written(arguments, func(key, value string) string {
+		isText := string(values[key]) != value
+		return givenStart + key + `" string="` + strconv.FormatBool(isText) + `">` + value + givenEnd + "\n"
+	})
+	return text + invokeEnd + "\n</" + dsml + block + ">"
+}
+
+// pythonText is arguments as Python has them.
+func pythonText(arguments string) (text string) {
+	names, values, _ := membersInOrder(json.RawMessage(arguments))
+	for i, name := range names {
+		if i > 0 {
+			text += ", "
+		}
+		value := string(values[name])
+		if value[0] != '"' {
+			value = strings.NewReplacer("null", "None", "true", "True", "false", "False").Replace(value)
+		}
+		text += name + "=" + value
+	}
+	return text
 }
 
 // written writes arguments one by one, texts as they are.
@@ -117,18 +173,64 @@ func TestRequired(t *testing.T) {
 			} {
 				checkRequired(t, &f, form.typed, c.tool, c.name, c.arguments, form.call(c.name, c.arguments), c.want)
 			}
-			for _, end := range []string{parameterEnd + valueEnd, callEnd + seedEnd} {
+			for _, end := range []string{parameterEnd + valueEnd, callEnd + seedEnd + parameterEnd + valueEnd,
+				gemmaEnd, dsml} {
 				arguments := `{"a": 1, "note": "` + end + `"}`
-				checkRequired(t, &f, form.typed, "", "add", arguments, form.call("add", arguments), !form.typed)
+				checkRequired(t, &f, form.typed, "", "add", arguments, form.call("add", arguments), !form.typed ||
+					!strings.Contains(end, form.barred))
 			}
-			testRequiredErrors(t, &f, form.typed)
+			if form.lists {
+				testNestedCalls(t, &f, form.call)
+			}
+			testRequiredErrors(t, &f, form.typed && !form.lists)
 		})
 	}
-	for parser, want := range map[string]string{"pythonic": "a call of the form pythonic has no grammar",
-		"openai": "a call of the form openai has no grammar", None: "has no form of tool calls that Quire knows"} {
+	f, _ := New(None, None, "")
+	_, err := f.Required(someTools, "")
+	if err == nil || !strings.Contains(err.Error(), "has no form of tool calls that Quire knows") {
+		t.Error(err)
+	}
+	for parser, want := range map[string]string{"pythonic": "its name is none that Python can read",
+		"gemma4": "its name has other characters", "openai": "its name has other characters"} {
 		f, _ := New(None, parser, "")
-		if _, err := f.Required(someTools, ""); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := f.Required(`[{"function": {"name": "1(a"}}]`, "")
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", parser, err)
+		}
+	}
+}
+
+// testNestedCalls looks at values within others.
+func testNestedCalls(t *testing.T, f *Forms, call func(name, arguments string) string) {
+	const tools = `[{"function": {"name": "f", "parameters": {"type": "object", "properties": {
+		"texts": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
+		"at": {"type": "array", "items": {"type": "array", "items": {"type": ["number", "boolean", "null"]}}}}}}}]`
+	form, err := f.Required(tools, "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := grammar.Alternatives([]byte(form), grammar.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for arguments, want := range map[string]bool{
+		`{"texts": ["a<|call|></function_calls>ü", ""]}`: true,
+		`{"at": [[1.5, -2e30], [], [true, null]]}`:       true,
+		`{"texts": ["x"], "at": []}`:                     true,
+		`{}`:                                             true,
+		`{"texts": []}`:                                  false,
+		`{"texts": ["a", "b", "c"]}`:                     false,
+		`{"at": [["x"]]}`:                                false,
+	} {
+		text := call("f", arguments)
+		if strings.Contains(text, "at=") {
+			text = strings.NewReplacer("true", "True", "null", "None").Replace(text)
+		}
+		if got := accepts(a, text); got != want {
+			t.Errorf("%s is accepted: %v", text, got)
+		}
+		if p := f.Parse(text, false, tools); want && (len(p.ToolCalls) != 1 || p.ToolCalls[0].Arguments != arguments) {
+			t.Errorf("%q is read as %+v", text, p)
 		}
 	}
 }

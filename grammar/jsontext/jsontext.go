@@ -44,12 +44,13 @@ type Parts struct {
 	Comma, Colon        automaton.Expr // with the whitespace around them
 	Number, Integer     automaton.Expr
 	String              automaton.Expr
+	Null, True, False   string
 	value               automaton.Expr
 }
 
 // New makes the parts.
 func New(b *automaton.Builder, form Whitespace) *Parts {
-	p := &Parts{B: b}
+	p := &Parts{B: b, Null: "null", True: "true", False: "false"}
 	p.FreeChar = b.Common("JSON, any spelling", freeChar)
 	p.Free = b.Repeat(p.FreeChar, 0, automaton.Unlimited)
 	p.PlainChar = b.Common("JSON, one spelling", func(b *automaton.Builder) automaton.Expr {
@@ -75,6 +76,21 @@ func New(b *automaton.Builder, form Whitespace) *Parts {
 	p.Integer = b.Seq(b.Optional(b.Text("-")), whole)
 	p.Number = b.Seq(p.Integer, b.Optional(b.Seq(b.Text("."), digits)),
 		b.Optional(b.Seq(b.Bytes('e', 'e', 'E', 'E'), b.Optional(b.Bytes('+', '+', '-', '-')), digits)))
+	p.String = p.Quoted(p.Free)
+	return p
+}
+
+// Python makes the parts of values as Python writes them: strings in double quotes, in the one spelling that means the
+// same there and in JSON, and no numbers that would be infinite.
+func Python(b *automaton.Builder, form Whitespace) *Parts {
+	p := New(b, form)
+	p.Null, p.True, p.False = "None", "True", "False"
+	p.FreeChar, p.Free = p.PlainChar, p.Plain
+	digits := b.Repeat(b.Bytes('0', '9'), 1, 200)
+	exponent := b.Seq(b.Bytes('e', 'e', 'E', 'E'), b.Optional(b.Bytes('+', '+', '-', '-')),
+		b.Repeat(b.Bytes('0', '9'), 1, 2))
+	short := b.Seq(b.Optional(b.Text("-")), digits, b.Optional(b.Seq(b.Text("."), digits)), b.Optional(exponent))
+	p.Number = b.And(p.Number, short)
 	p.String = p.Quoted(p.Free)
 	return p
 }
@@ -202,7 +218,7 @@ func (p *Parts) Value() automaton.Expr {
 	}
 	b := p.B
 	p.value = b.Rule("any JSON")
-	b.Define(p.value, b.Alt(b.Choice("true", "false", "null"), b.Lexeme(p.Number), p.String,
+	b.Define(p.value, b.Alt(b.Choice(p.True, p.False, p.Null), b.Lexeme(p.Number), p.String,
 		p.AnyArray(), p.AnyObject()))
 	return p.value
 }

@@ -327,7 +327,7 @@ func (c *compiler) values(f *form) ([]automaton.Expr, bool) {
 		return nil, false
 	}
 	var list []automaton.Expr
-	for _, w := range f.words() {
+	for _, w := range c.words(f) {
 		list = append(list, c.b.Text(w))
 	}
 	texts, ok := c.b.Texts(f.text, mostDistinct)

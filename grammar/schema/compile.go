@@ -122,11 +122,11 @@ func (c *compiler) scalar(f *form) (automaton.Expr, bool) {
 }
 
 // words are null, true and false as far as a form allows them.
-func (f *form) words() (words []string) {
+func (c *compiler) words(f *form) (words []string) {
 	for _, w := range []struct {
 		is   bool
 		text string
-	}{{f.null, "null"}, {f.yes, "true"}, {f.no, "false"}} {
+	}{{f.null, c.parts.Null}, {f.yes, c.parts.True}, {f.no, c.parts.False}} {
 		if w.is {
 			words = append(words, w.text)
 		}
@@ -135,7 +135,7 @@ func (f *form) words() (words []string) {
 }
 
 func (c *compiler) scalars(f *form) automaton.Expr {
-	list := []automaton.Expr{c.b.Choice(f.words()...), c.b.Lexeme(f.number)}
+	list := []automaton.Expr{c.b.Choice(c.words(f)...), c.b.Lexeme(f.number)}
 	if f.text != automaton.Fail {
 		list = append(list, c.parts.Quoted(f.text))
 	}

@@ -1,0 +1,155 @@
+package reply
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/grammar"
+)
+
+// property is an argument of a tool, or a member of an object within one.
+type property struct {
+	name     string
+	schema   json.RawMessage
+	required bool
+}
+
+// propertiesOf reads a schema that says of an object what members it has, and nothing else.
+func propertiesOf(raw json.RawMessage) ([]property, error) {
+	var schema struct {
+		Properties json.RawMessage
+		Required   []string
+	}
+	keys := []string{"type", "properties", "required", "additionalProperties", "title", "description", "$schema"}
+	if err := decodeOnly(raw, &schema, keys); err != nil {
+		return nil, fmt.Errorf("its parameters have %w", err)
+	}
+	names, schemas, err := membersInOrder(schema.Properties)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range schema.Required {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("its argument %s is required, and has no schema", name)
+		}
+	}
+	var list []property
+	for _, name := range names {
+		list = append(list, property{name, schemas[name], slices.Contains(schema.Required, name)})
+	}
+	return list, nil
+}
+
+// Names that Python can read: of arguments, and of functions with dots between parts.
+var (
+	pythonKey  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	pythonName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
+)
+
+// pythonCall is a call as Python has it, between two texts.
+func pythonCall(before, after string) func(tool) ([]grammar.Part, error) {
+	return func(t tool) ([]grammar.Part, error) {
+		if !pythonName.MatchString(t.name) {
+			return nil, errors.New("its name is none that Python can read")
+		}
+		if _, err := t.arguments(); err != nil {
+			return nil, err
+		}
+		arguments, err := propertiesOf(t.parameters)
+		if err != nil {
+			return nil, err
+		}
+		m := grammar.Members{Separator: ", "}
+		for _, a := range arguments {
+			if !pythonKey.MatchString(a.name) {
+				return nil, fmt.Errorf("its argument %s has a name that Python can't read", a.name)
+			}
+			m.List = append(m.List, grammar.Member{Required: a.required,
+				Parts: []grammar.Part{literal(a.name + "="), {Schema: a.schema, Python: true}}})
+		}
+		return []grammar.Part{literal(before + t.name + "("), {Members: &m}, literal(")" + after)}, nil
+	}
+}
+
+// gemmaCall is a call of the form that [gemma] reads.
+func gemmaCall(t tool) ([]grammar.Part, error) {
+	if err := t.plainName(); err != nil {
+		return nil, err
+	}
+	if _, err := t.arguments(); err != nil {
+		return nil, err
+	}
+	arguments, err := gemmaObject(t.parameters)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]grammar.Part{literal(gemmaStart + "call:" + t.name)}, arguments,
+		[]grammar.Part{literal(gemmaEnd)}), nil
+}
+
+func gemmaObject(schema json.RawMessage) ([]grammar.Part, error) {
+	members, err := propertiesOf(schema)
+	if err != nil {
+		return nil, err
+	}
+	m := grammar.Members{Separator: ","}
+	for _, p := range members {
+		value, err := gemmaValue(p.schema)
+		if err != nil || !plainName.MatchString(p.name) {
+			return nil, fmt.Errorf("its argument %s has %w", p.name, orName(err))
+		}
+		m.List = append(m.List, grammar.Member{Required: p.required,
+			Parts: append([]grammar.Part{literal(p.name + ":")}, value...)})
+	}
+	return []grammar.Part{literal("{"), {Members: &m}, literal("}")}, nil
+}
+
+// gemmaValue is a value of a schema: text between marks, which it lacks, lists and objects without quotes, and others
+// as JSON.
+func gemmaValue(schema json.RawMessage) ([]grammar.Part, error) {
+	var of struct {
+		Type     any
+		Items    json.RawMessage
+		MinItems int
+		MaxItems *int
+	}
+	if json.Unmarshal(schema, &of) != nil {
+		return nil, errors.New("a schema that is no object")
+	}
+	switch of.Type {
+	case "object":
+		return gemmaObject(schema)
+	case "array":
+		keys := []string{"type", "items", "minItems", "maxItems", "title", "description"}
+		if err := decodeOnly(schema, &of, keys); err != nil {
+			return nil, err
+		}
+		item, err := gemmaValue(of.Items)
+		if err != nil {
+			return nil, err
+		}
+		m := grammar.Members{Separator: ",", More: item, Min: of.MinItems, Max: of.MaxItems}
+		return []grammar.Part{literal("["), {Members: &m}, literal("]")}, nil
+	case "string":
+		text, err := argument(schema, []string{gemmaQuote, gemmaEnd})
+		return []grammar.Part{literal(gemmaQuote), text, literal(gemmaQuote)}, err
+	}
+	value, err := argument(schema, nil)
+	return []grammar.Part{value}, err
+}
+
+// deepSeekBlockCall is a call of the form that [deepSeekBlock] reads, in the one of the ways that the template has.
+func deepSeekBlockCall(t tool) ([]grammar.Part, error) {
+	block := "function_calls>\n"
+	if strings.Contains(t.template, "tool_calls>") {
+		block = "tool_calls>\n"
+	}
+	return t.written("<"+dsml+block+invokeStart+t.name+"\">\n", invokeEnd+"\n</"+dsml+block[:len(block)-1],
+		func(key string, isText bool) (string, string) {
+			return fmt.Sprintf("%s%s\" string=\"%v\">", givenStart, key, isText), givenEnd
+		}, dsml)
+}
