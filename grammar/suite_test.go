@@ -1,6 +1,9 @@
 package grammar_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"os"
@@ -17,7 +20,8 @@ var write = flag.Bool("write", false, "write the baseline of JSON-Schema-Test-Su
 const baseline = "testdata/suite.txt"
 
 // JSON-Schema-Test-Suite, whose checkout QUIRE_JSON_SCHEMA_SUITE names. The groups that pass whole are those of the
-// baseline, or more. No group, passing or not, may accept what is invalid.
+// baseline, or more. A group is known by its contents too: those that another version of the suite has are kept in the
+// baseline, and not looked for. No group, passing or not, may accept what is invalid.
 func TestJSONSchemaSuite(t *testing.T) {
 	root := os.Getenv("QUIRE_JSON_SCHEMA_SUITE")
 	if root == "" {
@@ -32,28 +36,22 @@ func TestJSONSchemaSuite(t *testing.T) {
 		}
 		files = append(files, some...)
 	}
-	var passing []string
+	var passing, all []string
 	groups, refused, refuseValid := 0, 0, 0
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var all []struct {
-			Description string
-			Schema      json.RawMessage
-			Tests       []struct {
-				Description string
-				Data        json.RawMessage
-				Valid       bool
-			}
-		}
-		if err := json.Unmarshal(text, &all); err != nil {
+		var contents []json.RawMessage
+		if err := json.Unmarshal(text, &contents); err != nil {
 			t.Fatal(file, err)
 		}
 		name, _ := filepath.Rel(folder, file)
-		for _, group := range all {
-			groups++
+		for _, raw := range contents {
+			group, id := suiteGroup(t, raw)
+			id = filepath.ToSlash(name) + ": " + group.Description + " " + id
+			groups, all = groups+1, append(all, id)
 			a, err := grammar.JSONSchema(group.Schema, grammar.Options{AnyOrder: true})
 			impossible := err != nil && strings.Contains(err.Error(), "no text can be complete")
 			if err != nil && !impossible {
@@ -70,28 +68,55 @@ func TestJSONSchemaSuite(t *testing.T) {
 				passes = passes && got == test.Valid
 			}
 			if passes {
-				passing = append(passing, filepath.ToSlash(name)+": "+group.Description)
+				passing = append(passing, id)
 			} else {
 				refuseValid++
 				t.Logf("%s: %s: refuses what is valid", name, group.Description)
 			}
 		}
 	}
-	slices.Sort(passing)
 	t.Logf("%d groups: %d pass, %d are refused, %d refuse something valid", groups, len(passing), refused, refuseValid)
-	if *write {
-		if err := os.WriteFile(baseline, []byte(strings.Join(passing, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
 	before, err := os.ReadFile(baseline)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range strings.Split(strings.TrimSpace(string(before)), "\n") {
-		if !slices.Contains(passing, name) {
-			t.Errorf("%s passed before", name)
+	known := 0
+	for _, id := range strings.Split(strings.TrimSpace(string(before)), "\n") {
+		switch {
+		case !slices.Contains(all, id):
+			passing = append(passing, id)
+		case slices.Contains(passing, id):
+			known++
+		case !*write:
+			t.Errorf("%s passed before", id)
 		}
 	}
+	if *write {
+		slices.Sort(passing)
+		if err := os.WriteFile(baseline, []byte(strings.Join(passing, "\n")+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if t.Logf("%d of them are in the baseline", known); known < 300 {
+		t.Errorf("only %d groups of this suite are in the baseline", known)
+	}
+}
+
+type group struct {
+	Description string
+	Schema      json.RawMessage
+	Tests       []struct {
+		Description string
+		Data        json.RawMessage
+		Valid       bool
+	}
+}
+
+// suiteGroup reads a group, and makes a short text of its contents.
+func suiteGroup(t *testing.T, raw json.RawMessage) (g group, id string) {
+	var compact bytes.Buffer
+	if err := json.Unmarshal(raw, &g); err != nil || json.Compact(&compact, raw) != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(compact.Bytes())
+	return g, hex.EncodeToString(sum[:4])
 }

@@ -49,6 +49,18 @@ answers() { # answers to OpenAI batch files against the types of OpenAI's packag
 	$venv/bin/pip install -q openai || { echo "warning: no package openai: its types are left out"; return 0; }
 	QUIRE_OPENAI_PYTHON=$PWD/$venv/bin/python $GO test -count=1 -run TestAnswersHaveOpenAIsTypes ./cmd/sample
 }
+grammars() { # the suites that others wrote for JSON schemas
+	local suite=$logs/json-schema-suite data=${QUIRE_MASKBENCH:-${QUIRE_CACHE:-$HOME/.cache/quire}/maskbench/data} order
+	[ -d $suite ] || { mkdir -p $suite.sdist && pip download -q --no-deps --no-binary jsonschema -d $suite.sdist jsonschema==4.26.0 &&
+		mkdir -p $suite && tar xzf $suite.sdist/jsonschema-4.26.0.tar.gz -C $suite --strip-components 2 jsonschema-4.26.0/json; } ||
+		{ rm -rf $suite; echo "warning: no sources of the Python package jsonschema: JSON-Schema-Test-Suite is left out"; }
+	[ ! -d $suite ] || QUIRE_JSON_SCHEMA_SUITE=$PWD/$suite $GO test -count=1 -v -run TestJSONSchemaSuite ./grammar || return 1
+	[ -d "$data" ] || { echo "warning: no data of MaskBench in $data: it is left out"; return 0; }
+	for order in schema any; do
+		QUIRE_MASKBENCH=$data QUIRE_MASKBENCH_ORDER=$order $GO test -count=1 -v -run 'TestMaskBench$' ./grammar || return 1
+	done
+	QUIRE_MASKBENCH=$data $GO test -count=1 -v -run TestMaskBenchMadeTextsAreValid ./grammar
+}
 lm_eval_scores() { # lm-evaluation-harness with its own model class and with Quire's: the same scores
 	local peers=${QUIRE_CACHE:-$HOME/.cache/quire}/peers venv=$logs/lm_eval
 	local model=$peers/SmolLM2-135M-Instruct-bf16
@@ -67,7 +79,7 @@ for pair in avx2:avx2 avx512vl:avx512 avx512_bf16:avx512bf16 amx_bf16:amx; do
 done
 
 compiled='Accelerators|ForTPU|ForGPU' # tests of a step of their own
-every="plugins all_tests accelerators levels processors race fuzz vulnerabilities benchmarks answers lm_eval_scores manifests"
+every="plugins all_tests accelerators levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores manifests"
 failed=0
 table=""
 begun=$(date +%s)
