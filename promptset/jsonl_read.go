@@ -266,7 +266,7 @@ func (r *Row) decodeJSON(object []member) (given []string) {
 			continue
 		}
 		for _, p := range foreignNames(m.key) {
-			values = append(values, foreign{p, m.raw})
+			values = append(values, foreign{parameter: p, raw: m.raw})
 		}
 	}
 	r.apply(values, given)

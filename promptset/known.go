@@ -234,3 +234,22 @@ func (r *Row) token(id int64) {
 	}
 	r.TokenIDs = append(r.TokenIDs, int32(id))
 }
+
+// wholeBelow is the number below which a column of floats holds all whole numbers, 0 for other columns.
+func wholeBelow(c *node) float64 {
+	if !c.leaf {
+		return 0
+	}
+	if lt := c.typ.LogicalType(); lt != nil {
+		if _, half := lt.Value.(*format.Float16Type); half {
+			return 1 << 11
+		}
+	}
+	switch {
+	case c.typ.Kind() == parquet.Float:
+		return 1 << 24
+	case c.typ.Kind() == parquet.Double:
+		return 1 << 53
+	}
+	return 0
+}

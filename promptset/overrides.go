@@ -32,6 +32,7 @@ func (r *Row) ParameterName(own string) string {
 type foreign struct {
 	parameter *parameter.Parameter
 	raw       json.RawMessage // not null
+	all       float64         // of a column of floats: it holds all whole numbers below this one
 }
 
 // foreignNames returns what the table of parameters has to say of a column beyond reading it as one of Quire's own.
@@ -108,7 +109,13 @@ func (r *Row) alias(v foreign, set json.RawMessage) {
 	own, key := v.parameter.Sets, v.parameter.Name
 	before := r.Overrides.text(own)
 	o := r.Overrides
-	if !r.decodeParameter(&o, parameter.Sink(own), key, set) {
+	sink := parameter.Sink(own)
+	if n, ok := parseNumber(v.raw); ok && v.all > 0 && math.Abs(n.float()) >= v.all &&
+		(sink.Type() == parameter.Integer || sink.Type() == parameter.Seed) {
+		r.inexact(key, n)
+		return
+	}
+	if !r.decodeParameter(&o, sink, key, set) {
 		r.mistyped("%s is %s; it must be %s", key, kindJSON(v.raw), parameter.TypeOf(own))
 		return
 	}
@@ -280,6 +287,10 @@ func (v numeric) float() float64 {
 	return float64(v.i)
 }
 
+func (r *Row) inexact(key string, v numeric) {
+	r.fail("%s is %v, which a floating-point column holds only about; give an integer", key, v)
+}
+
 // override sets the numeric parameter p, which the row gives under key.
 func (r *Row) override(o *Overrides, p *parameter.Parameter, key string, v numeric) {
 	f := v.float()
@@ -294,7 +305,7 @@ func (r *Row) override(o *Overrides, p *parameter.Parameter, key string, v numer
 	}
 	if v = w; !ok {
 		if f == math.Trunc(f) {
-			r.fail("%s is %v, which a floating-point column holds only about; give an integer", key, v)
+			r.inexact(key, v)
 			return
 		}
 		r.fail("%s is %v; give a whole number", key, v)

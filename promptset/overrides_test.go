@@ -73,6 +73,7 @@ func TestParametersOfParquet(t *testing.T) {
 		Prompt   string           `parquet:"prompt"`
 		Tokens   *float64         `parquet:"max_new_tokens,optional"`
 		Max      *int32           `parquet:"max_tokens,optional"`
+		About    *float32         `parquet:"max_completion_tokens,optional"`
 		Stop     [][]byte         `parquet:"stop_strings,list"`
 		Penalty  *float32         `parquet:"diversity_penalty,optional"`
 		Format   *format          `parquet:"response_format,optional"`
@@ -86,6 +87,7 @@ func TestParametersOfParquet(t *testing.T) {
 	text, two, half, nan, three, minus, no := "text", 2.0, float32(0.5), math.NaN(), int32(3), int64(-1), false
 	object, zero, broken := "json_object", float32(0), 2.5
 	whole, more := int64(10), int64(15)
+	exact, about, far := float32(1<<24-1), float32(1<<24), float64(1<<53)
 	for _, c := range []struct {
 		row  row
 		want string // of the error, or the overrides
@@ -97,6 +99,9 @@ func TestParametersOfParquet(t *testing.T) {
 		{row{Repeat: &whole}, ``},
 		{row{Repeat: &more}, `parameter length_penalty is not supported as 1.5; leave it out, give 1, which`},
 		{row{Tokens: &broken}, `max_new_tokens is 2.5; give a whole number`},
+		{row{About: &exact}, `max_tokens 16777215`},
+		{row{About: &about}, `max_completion_tokens is 1.6777216e+07, which a floating-point column holds only about`},
+		{row{Tokens: &far}, `max_new_tokens is 9.007199254740992e+15, which a floating-point column holds only about`},
 		{row{Tokens: &nan}, `max_new_tokens is no finite number; give one, or null`},
 		{row{Tokens: &two, Max: &three}, `max_new_tokens is 2 and max_tokens is 3, and both set max_tokens; keep one`},
 		{row{Penalty: &half}, `parameter diversity_penalty is not supported as 0.5; leave it out, give 0, which`},

@@ -365,7 +365,7 @@ func (r *groupReader) foreign(row *Row) (values []foreign) {
 			continue
 		}
 		for _, p := range foreignNames(c.name) {
-			values = append(values, foreign{p, raw})
+			values = append(values, foreign{p, raw, wholeBelow(c)})
 		}
 	}
 	return values
