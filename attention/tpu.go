@@ -20,6 +20,7 @@ type Step struct {
 	DType                     dtypes.DType // of queries
 	Options                   Options
 	Sinks                     bool // that the options will have
+	Stored                    bool // the keys and values are those of another layer, which has stored them
 }
 
 // ForTPU returns the layout as programs for TPU should have it. A last axis that is no multiple of 128 is padded to one
@@ -41,7 +42,7 @@ func (l Layout) ForTPU(backend compute.Backend, steps ...Step) Layout {
 	}
 	packed.Packed = 4 / l.DType.Size()
 	for _, s := range steps {
-		if !packed.hasKernel(backend, s) {
+		if s.Stored || !packed.hasKernel(backend, s) {
 			return l
 		}
 	}
@@ -76,7 +77,11 @@ func (l Layout) hasKernel(backend compute.Backend, s Step) bool {
 
 // Attend is [Layout.Update] and then [Layout.RaggedPagedAttention]: the new keys k and values v, [T, KVH, D], are
 // stored, and each query of q, [T, H, D], attends to its sequence. It returns the result, [T, H, D], and the cache.
+// Where k and v are nil, they are in the cache already.
 func (l Layout) Attend(q, k, v, cache *Node, batch tokenqueue.PageBatchInfo, opts Options) (out, updated *Node) {
+	if k == nil {
+		return l.RaggedPagedAttention(q, cache, batch, opts), cache
+	}
 	plain := func(in []*Node) []*Node {
 		b := batch
 		b.SlotIDs, b.PageIndices, b.SeqLens, b.CuQLens, b.NumSeqs, b.TokenSeqs, b.PosIDs, b.NewTokenDests = in[4],

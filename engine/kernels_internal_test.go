@@ -60,8 +60,8 @@ func checkKernelsOf(t *testing.T, store *mosaic.Store, model *models.Checkpoint,
 		t.Fatalf("%s: %v", name, err)
 	}
 	found := map[mosaic.Request]bool{} // most layers ask for the same
-	for _, s := range cfg.attentionSteps(plan) {
-		r := kernelFor(plan.layout, s)
+	for _, s := range cfg.attentionSteps(plan, 0) {
+		r := kernelFor(plan.layouts[0], s)
 		if found[r] {
 			continue
 		}

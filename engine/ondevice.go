@@ -129,11 +129,11 @@ func (p Plan) sizes() device.Sizes {
 	return device.Sizes{
 		Sizes: schedule.Sizes{Slots: p.slots, MaxSeqs: p.MaxSeqs, PrefixRows: p.Holders, Contexts: p.Contexts,
 			Pages: p.Pages, PageSize: p.PageSize, PagesPerSeq: p.PagesPerSeq, MaxRounds: p.MaxRounds,
-			PromptLimit: max(p.MaxModelLen, minPromptTokens), Paged: p.layout.Paged, PrefixCache: p.PrefixCache,
+			PromptLimit: max(p.MaxModelLen, minPromptTokens), Paged: p.KV == "paged", PrefixCache: p.PrefixCache,
 			NameDrawn: p.NameDrawn, Mixed: p.mixed, States: p.StateBytes > 0,
 			Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Staged: blocksInFlight},
 		PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
-		Drafts: p.drafts, Layout: p.layout, Transfers: p.Transfers, Stops: p.stops,
+		Drafts: p.drafts, Layouts: p.layouts, Transfers: p.Transfers, Stops: p.stops,
 		Features: p.features, Vocabulary: p.vocabulary, Masks: p.masks,
 		History: max(2, min(p.MaxModelLen, parameter.MaxDRYLastN)),
 	}

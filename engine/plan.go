@@ -74,11 +74,11 @@ type Plan struct {
 	Features  []string `json:"features,omitempty"`
 	MaskBytes int64    `json:"mask_bytes,omitempty"`
 
-	stops  *device.StopTables
-	slots  int // MaxSeqs rounded up to whole registers of rows; the surplus is never used
-	layout attention.Layout
-	mixed  bool // see schedule.Sizes
-	drafts device.Drafting
+	stops   *device.StopTables
+	slots   int                // MaxSeqs rounded up to whole registers of rows; the surplus is never used
+	layouts []attention.Layout // of the caches, one a layer that has one
+	mixed   bool               // see schedule.Sizes
+	drafts  device.Drafting
 
 	features   Features
 	vocabulary int
@@ -116,16 +116,16 @@ func (p Plan) String() string {
 		row("stored as", "%s", p.Quantization)
 	}
 	vector := "head dim x " + p.KVDType
-	if p.layout.Quantized() {
+	if slices.ContainsFunc(p.layouts, attention.Layout.Quantized) {
 		vector = "(" + vector + " + a scale)"
 	}
-	row("KV cache", "%s, %s a token (2 x layers x KV heads x %s), %s in all", p.KV, bytesText(p.KVBytesPerToken),
-		vector, bytesText(p.KVBytes))
+	row("KV cache", "%s, %s a token (2 x layers x KV heads x %s%s), %s in all", p.KV, bytesText(p.KVBytesPerToken),
+		vector, p.differing(), bytesText(p.KVBytes))
 	if p.StateBytes > 0 {
 		row("states", "%s a page, of the layers that keep a state of a sequence; in the %s above",
 			bytesText(p.StateBytes), bytesText(p.KVBytes))
 	}
-	if p.layout.Paged {
+	if p.KV == "paged" {
 		row("pages", "%d of %s: %d tokens of context; up to %s a sequence", p.Pages, plural.Count(p.PageSize, "token"),
 			p.Pages*p.PageSize, plural.Count(p.PagesPerSeq, "page"))
 	}
@@ -265,14 +265,8 @@ func (c Config) plan() (Plan, error) {
 		return Plan{}, fmt.Errorf("kv is %q: paged or basic is needed", p.KV)
 	}
 	p.NameDrawn = p.PrefixCache && p.mixed
-	p.layout = c.layout(p, kv)
-	for i := range model.Layers {
-		if n := model.StateSize(i); n > 0 {
-			p.StateBytes += p.layout.StateLayout(n).PageBytes()
-		} else {
-			p.KVBytesPerToken += p.layout.BytesPerToken()
-		}
-	}
+	p.layouts = c.layouts(p, kv)
+	p.KVBytesPerToken, p.StateBytes = bytesOf(p.layouts)
 	budget := c.KVMemory
 	if budget == 0 {
 		if budget, err = c.defaultKVMemory(p.WeightBytes + p.sizes().ExtraBytes()); err != nil {
@@ -287,7 +281,9 @@ func (c Config) plan() (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p.layout.Pages = p.Pages
+	for i := range p.layouts {
+		p.layouts[i].Pages = p.Pages
+	}
 	return p, nil
 }
 
@@ -364,7 +360,7 @@ func (c Config) planRows(p *Plan, kv dtypes.DType, budget int64) error {
 	if c.MaxSeqs == 0 { // as many slots as fit
 		fit := max(int(min(budget/row, int64(p.slots)))/rowMultiple, 1) * rowMultiple
 		p.slots, p.MaxSeqs = fit, min(p.MaxSeqs, fit)
-		p.layout = c.layout(*p, kv)
+		p.layouts = c.layouts(*p, kv)
 	}
 	if need := row * int64(p.slots); need > budget {
 		return fmt.Errorf("kv basic keeps %d rows of %d tokens, %s, and the KV memory is %s: "+
@@ -375,47 +371,12 @@ func (c Config) planRows(p *Plan, kv dtypes.DType, budget int64) error {
 	return nil
 }
 
-// layout is the caches', but for the number of pages.
-func (c Config) layout(p Plan, kv dtypes.DType) attention.Layout {
-	model := c.Model.Config
-	part := decoder.NewPartition(model, p.Devices)
-	l := attention.ContiguousLayout(1, p.PageSize, part.KVHeads, model.HeadDim, kv)
-	l.Paged = p.KV == "paged"
-	if on, ok := c.Backend.(interface{ Platform() string }); !ok || on.Platform() != "tpu" {
-		return l
-	}
-	return l.ForTPU(c.Backend, c.attentionSteps(p)...)
-}
-
 // sameForms says that a drawn token may run in a step of prompts, and its page may serve a prompt: it gets the same
 // bytes there. So it is with the kernels for CPUs, which compute each row by itself. Without kernels, prompts and drawn
 // tokens have forms of their own.
 func (c Config) sameForms() bool {
 	on, ok := c.Backend.(interface{ SameForms() bool })
 	return ok && on.SameForms()
-}
-
-// attentionSteps are the kinds of steps in which each layer attends.
-func (c Config) attentionSteps(p Plan) (steps []attention.Step) {
-	model := c.Model.Config
-	part := decoder.NewPartition(model, p.Devices)
-	for layer := range model.NumLayers {
-		if model.StateSize(layer) > 0 {
-			continue
-		}
-		for _, oneToken := range []bool{false, true} {
-			s := attention.Step{Tokens: p.sizes().StepTokens(), PagesPerSeq: p.PagesPerSeq,
-				Heads: part.KVHeads * part.QueriesPerKV, DType: p.activations,
-				Options: decoder.AttentionOptions(model, decoder.Layer{Number: layer}, oneToken),
-				Sinks:   model.Layers[layer].Sinks}
-			if oneToken {
-				s.Tokens = p.slots
-			}
-			s.Seqs = min(p.sizes().Rows(), s.Tokens)
-			steps = append(steps, s)
-		}
-	}
-	return steps
 }
 
 // newPrefixSeed begins the names of pages: two engines with the same have the same contents for the same tokens, but
@@ -431,24 +392,6 @@ func newPrefixSeed(cfg Config, p Plan) prefix.Hash {
 
 // PageBytes is what a page takes in all layers.
 func (p Plan) PageBytes() int64 { return p.KVBytesPerToken*int64(p.PageSize) + p.StateBytes }
-
-// defaultPageSize is so large that states, of which a page has one a layer, take no more than half of what the keys and
-// values of its tokens do, up to a limit and the longest sequence.
-func defaultPageSize(model models.Config, kv dtypes.DType, longest int) int {
-	token, states := 0, 0 // bytes
-	for i := range model.Layers {
-		if n := model.StateSize(i); n > 0 {
-			states += n * dtypes.Float32.Size()
-		} else {
-			token += int(attention.PagedLayout(1, 1, model.NumKVHeads, model.HeadDim, kv).BytesPerToken())
-		}
-	}
-	size := smallestPage
-	for size < min(largestPage, longest) && states > size*token/2 {
-		size *= 2
-	}
-	return size
-}
 
 const (
 	defaultMaxSeqs   = 64

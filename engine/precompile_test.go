@@ -103,10 +103,10 @@ func checkMoves(t *testing.T, cfg Config, done *Precompiled) {
 	if len(done.Programs) > enough {
 		t.Errorf("an engine has %d programs, %d are enough", len(done.Programs), enough)
 	}
-	layer := done.Plan.KVBytes / int64(cfg.Model.Config.NumLayers)
+	layer := done.Plan.KVBytes / int64(cfg.Model.Config.NumCaches())
 	// Or some arrays of the size of all rows' logits, which is more where devices share the caches.
 	temporary := max(layer/2, 16*4*int64(done.Plan.slots*cfg.Model.Config.VocabSize))
-	limits := programLimits{cache: int(layer) / done.Plan.layout.Shape().DType.Size(),
+	limits := programLimits{cache: int(layer) / done.Plan.layouts[0].Shape().DType.Size(),
 		gathered: done.Plan.slots * (cfg.Model.Config.VocabSize + done.Plan.Devices)}
 	leaves, on := 0, cfg.Backend.(interface{ Platform() string })
 	for _, program := range done.Programs {

@@ -36,7 +36,12 @@ func (c Config) defaultPrefillTokens(p Plan) int {
 	}
 	model := c.Model.Config
 	// A token's hidden states, queries and columns of the MLP, in float32.
-	token := 4 * (4*model.HiddenSize + (2*model.NumHeads*model.HeadDim+2*model.IntermediateSize)/p.Devices)
+	widest := 0
+	for i := range model.Layers {
+		of := model.OfLayer(i)
+		widest = max(widest, 2*of.NumHeads*of.HeadDim+2*of.IntermediateSize)
+	}
+	token := 4 * (4*model.HiddenSize + widest/p.Devices)
 	tokens, most := leastPrefillTokens, max(p.WeightBytes/prefillShare, prefillBytes)
 	for float64(tokens) < wanted && tokens < mostPrefillTokens && int64(2*tokens*token) <= most {
 		tokens *= 2

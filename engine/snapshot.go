@@ -176,12 +176,8 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	in.read(tokens)
 	var contents []*block
 	for range ceilDiv(n/e.plan.PageSize, device.BlockPages) {
-		layers := make([]any, header.Layers)
-		for i := range layers {
-			layout := e.plan.layout
-			if n := e.cfg.Model.Config.StateSize(i); n > 0 {
-				layout = layout.StateLayout(n)
-			}
+		layers := make([]any, len(e.plan.layouts))
+		for i, layout := range e.plan.layouts {
 			dtype := layout.Shape().DType
 			elements := e.plan.Devices * device.BlockPages * int(layout.PageBytes()) / dtype.Size()
 			layers[i] = reflect.MakeSlice(reflect.SliceOf(dtype.GoType()), elements, elements).Interface()

@@ -138,7 +138,7 @@ func TestFigures(t *testing.T) {
 	}
 	// Products: 2 operations for each weight and token; those of the logits for each token drawn.
 	b.Session.Config = arch.Config{HiddenSize: 8, NumHeads: 4, NumKVHeads: 2, HeadDim: 2, IntermediateSize: 16,
-		VocabSize: 100, Layers: []arch.Layer{{Gated: true}, {}}}
+		VocabSize: 100, Layers: []arch.Layer{{Gated: true}, {KVFrom: 1}}}
 	layers := 2*(8*(4+2+2)*2+4*2*8) + (3+2)*8*16
 	if got, want := b.matmulFlops(engine.Stats{PrefillTokens: 10, DecodeTokens: 5}),
 		float64(2*(layers*15+8*100*64)); got != want {

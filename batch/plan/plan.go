@@ -266,11 +266,16 @@ func (p *Planner) work(plan engine.Plan, sequences, context int) modelWork {
 	c := p.config.Model.Config
 	together := float64(plan.Devices) // each does its share
 	layers, logits := c.Work()
+	headDims := 0
+	for i := range c.Layers {
+		headDims += c.OfLayer(i).HeadDim
+	}
 	return modelWork{
 		layerParams: float64(layers) / together, headParams: float64(logits) / together,
 		read:       func(tokens float64) float64 { return c.Read(tokens) / together },
 		weightSize: float64(plan.WeightBytes) * together / float64(plan.Parameters),
-		layers:     float64(c.NumLayers), heads: float64(c.NumHeads) / together, headDim: float64(c.HeadDim),
+		layers:     float64(c.NumLayers), heads: float64(c.NumHeads) / together,
+		headDim:         float64(headDims) / float64(c.NumLayers),
 		kvBytesPerToken: float64(plan.KVBytesPerToken),
 		sequences:       sequences, context: context, step: plan.PrefillTokens,
 	}

@@ -149,7 +149,7 @@ func (gr *Graphs) admit(l loop, in input) loop {
 	var opened seqtable.Status
 	st.Sequences, opened = st.Sequences.Open(LogicalAnd(LogicalOr(isPrompt, isEntry), LogicalNot(isClone)))
 	l.Out.Status = l.Out.Status.Then(opened)
-	if gr.Layout.Paged {
+	if gr.Paged {
 		// With its first clone the prefix row's reservation for it goes: the row holds its prompt and no more.
 		first := LogicalAnd(a.Entries, Equal(in.Waiting.First, integer(g, 1)))
 		st.Rows.MaxPages = control.ScatterSet(st.Rows.MaxPages, Where(first, in.Waiting.Sources, nowhere(numWaiting)),

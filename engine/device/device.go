@@ -22,8 +22,8 @@ type Sizes struct {
 	PrefillTokens int // prompt tokens of a step
 	// LayerLoop has one layer in the program, as the body of a loop, and one cache for all of them.
 	LayerLoop bool
-	Layout    attention.Layout // of a layer's cache
-	Transfers bool             // pages can be moved to the host and back
+	Layouts   []attention.Layout // of the caches, one a layer that has one
+	Transfers bool               // pages can be moved to the host and back
 	Drafts    Drafting
 	// Features are those of the program run.
 	Features   Features

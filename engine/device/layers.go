@@ -1,8 +1,6 @@
 package device
 
 import (
-	"slices"
-
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
@@ -12,44 +10,32 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// layerCaches is how the caches lie: in how many arrays, and the layout of each.
-func (p Sizes) layerCaches(layers int) (arrays int, layout attention.Layout) {
-	layout = p.Layout
-	if !p.LayerLoop {
-		return layers, layout
+// cacheLayouts are those of the arrays that have the caches: one for all of them in the loop of layers.
+func (gr *Graphs) cacheLayouts() []attention.Layout {
+	if !gr.LayerLoop {
+		return gr.Layouts
 	}
-	layout.Pages *= layers
-	return 1, layout
-}
-
-// layouts are those of the caches, one each: a layer that keeps a state has it in place of keys and values.
-func (gr *Graphs) layouts() []attention.Layout {
-	n, layout := gr.layerCaches(gr.Model.NumLayers)
-	list := slices.Repeat([]attention.Layout{layout}, n)
-	for i := range list {
-		if size := gr.Model.StateSize(i); size > 0 {
-			list[i] = layout.StateLayout(size)
-		}
-	}
-	return list
+	layout := gr.Layouts[0]
+	layout.Pages *= len(gr.Layouts)
+	return []attention.Layout{layout}
 }
 
 // copyPages copies pages from[i] to to[i], i32[C], of all layers; -1 in either copies nothing.
 func (gr *Graphs) copyPages(caches []*Node, from, to *Node) []*Node {
-	_, layout := gr.layerCaches(gr.Model.NumLayers)
+	arrays := gr.cacheLayouts()
 	if !gr.LayerLoop {
 		changed := make([]*Node, len(caches))
-		for i, layout := range gr.layouts() {
+		for i, layout := range arrays {
 			changed[i] = layout.CopyPages(caches[i], from, to)
 		}
 		return changed
 	}
 	type progress struct{ At, Cache *Node }
 	end := control.While(progress{integer(from.Graph(), 0), caches[0]},
-		func(p progress) *Node { return LessThan(p.At, integer(p.At.Graph(), gr.Model.NumLayers)) },
+		func(p progress) *Node { return LessThan(p.At, integer(p.At.Graph(), len(gr.Layouts))) },
 		func(p progress) progress {
 			layer := decoder.Layer{At: p.At}
-			return progress{AddScalar(p.At, 1), layout.CopyPages(p.Cache, gr.pagesOfLayer(layer, from),
+			return progress{AddScalar(p.At, 1), arrays[0].CopyPages(p.Cache, gr.pagesOfLayer(layer, from),
 				gr.pagesOfLayer(layer, to))}
 		})
 	return []*Node{end.Cache}
@@ -77,51 +63,51 @@ func shifted(x *Node, size int, at *Node, outside int) *Node {
 
 // attend is attention of a layer, with the batch's places as they are in the array that has the layer.
 func (gr *Graphs) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.AttentionFunc {
-	_, layout := gr.layerCaches(gr.Model.NumLayers)
+	layouts := gr.cacheLayouts()
 	return func(layer decoder.Layer, caches []*Node, q, k, v *Node) (*Node, []*Node) {
 		b := batch
-		at := layer.Number
+		at := gr.Model.Layers[layer.Number].KVFrom
 		if layer.At != nil {
 			at = 0
 			b.PageIndices = gr.pagesOfLayer(layer, b.PageIndices)
 			places := gr.Pages * gr.PageSize
-			b.NewTokenDests = shifted(b.NewTokenDests, places, layer.At, places*gr.Model.NumLayers)
+			b.NewTokenDests = shifted(b.NewTokenDests, places, layer.At, places*len(gr.Layouts))
 		}
 		after := append([]*Node(nil), caches...)
 		var out *Node
 		options := decoder.AttentionOptions(gr.Model, layer, oneToken)
-		out, after[at] = layout.Attend(q, k, v, caches[at], b, options)
+		out, after[at] = layouts[at].Attend(q, k, v, caches[at], b, options)
 		return out, after
 	}
 }
 
 // zero clears the pages where mask, bool[P], holds, in all layers.
 func (gr *Graphs) zero(caches []*Node, mask *Node) []*Node {
-	n, layout := gr.layerCaches(gr.Model.NumLayers)
-	if n < gr.Model.NumLayers {
-		mask = Reshape(BroadcastToDims(InsertAxes(mask, 0), gr.Model.NumLayers, gr.Pages), layout.Pages)
+	arrays := gr.cacheLayouts()
+	if gr.LayerLoop {
+		mask = Reshape(BroadcastToDims(InsertAxes(mask, 0), len(gr.Layouts), gr.Pages), arrays[0].Pages)
 	}
 	changed := make([]*Node, len(caches))
-	for i, layout := range gr.layouts() {
+	for i, layout := range arrays {
 		changed[i] = layout.ZeroPages(caches[i], mask)
 	}
 	return changed
 }
 
-// readPages are the pages ids, i32[C], of each layer.
+// readPages are the pages ids, i32[C], of each layer that has a cache.
 func (gr *Graphs) readPages(caches []*Node, ids *Node) []*Node {
-	layouts := gr.layouts()
+	layouts := gr.cacheLayouts()
 	var pages []*Node
-	for i := range gr.Model.NumLayers {
+	for i := range gr.Layouts {
 		at := min(i, len(caches)-1)
 		pages = append(pages, layouts[at].ReadPages(caches[at], gr.pagesOfLayer(decoder.Layer{Number: i}, ids)))
 	}
 	return pages
 }
 
-// writePages replaces the pages ids, i32[C], of each layer; pages are one array a layer.
+// writePages replaces the pages ids, i32[C], of each layer that has a cache; pages are one array a layer.
 func (gr *Graphs) writePages(caches []*Node, ids *Node, pages []*Node) []*Node {
-	layouts := gr.layouts()
+	layouts := gr.cacheLayouts()
 	caches = append([]*Node(nil), caches...)
 	for i, p := range pages {
 		at := min(i, len(caches)-1)
@@ -132,7 +118,7 @@ func (gr *Graphs) writePages(caches []*Node, ids *Node, pages []*Node) []*Node {
 
 // newCaches are empty.
 func (gr *Graphs) newCaches(g *Graph) []*Node {
-	layouts := gr.layouts()
+	layouts := gr.cacheLayouts()
 	places := map[attention.Layout][]int{}
 	for i, layout := range layouts {
 		places[layout] = append(places[layout], i)

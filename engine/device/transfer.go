@@ -17,11 +17,10 @@ import (
 
 // transfers are the programs that move a row's pages to the host and back.
 func (gr *Graphs) transfers() []Program {
-	layouts := gr.layouts()
 	loads, saves := tree.Arrays(gr.NewLoad()), tree.Arrays(NewSave())
 	var layers []Leaf
-	for i := range gr.Model.NumLayers {
-		pages := layouts[min(i, len(layouts)-1)].Shape()
+	for i, layout := range gr.Layouts {
+		pages := layout.Shape()
 		pages.Dimensions[0] = BlockPages
 		layers = append(layers, Leaf{Name: fmt.Sprint("Layers.", i), Shape: pages, Own: true})
 	}

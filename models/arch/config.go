@@ -39,6 +39,7 @@ type Config struct {
 	ResidualScale  float64 // what a mixer or a feed-forward adds is multiplied by it; 0 is 1
 	LogitDivisor   float64 // logits are divided by it; 0 is 1
 	LogitCap       float64 // logits become cap * tanh(logit / cap); 0: none
+	LayerEmbedding int     // numbers that a token has for each layer beside its hidden states; 0: none
 	TieEmbeddings  bool    // lm_head is the embedding matrix
 
 	// Quantization is the quantization_config of a config.json as it stands there; nil where there is none.
@@ -72,10 +73,16 @@ type Layer struct {
 	Scale    float64 // of the scores q.k
 	ScoreCap float64 // scores become cap * tanh(score / cap); 0: none
 	Sinks    bool    // each query head has a score of its own beside those of keys, of a value of zeros
-	KVFrom   int     // the layer whose keys and values it attends to: its own number
+	KVFrom   int     // the layer whose keys and values it attends to: its own number, or that of one before
 	Taps     int     // of a convolution: the token itself and those before it that count
 	Delta    DeltaNet
 	Gate     bool // what a head of attention reads is multiplied by the sigmoid of a gate, made with its query
+
+	// HeadDim, KVHeads and Intermediate are the layer's where they are not the Config's, else 0: see [Config.OfLayer].
+	HeadDim, KVHeads, Intermediate int
+	KeysAreValues                  bool // a value is the key before its norm and rotation: it has no matrix of its own
+	ValueNorm                      bool // values go through an RMSNorm of each head that has no weights
+	Scaled                         bool // the hidden states behind the layer are multiplied by a number of its own
 
 	AttentionNorm, MLPNorm Norms
 
@@ -106,6 +113,31 @@ func (c *Config) StateSize(layer int) int {
 		return l.Delta.state(l.Taps)
 	}
 	return 0
+}
+
+// OfLayer is the config with the sizes that a layer has.
+func (c Config) OfLayer(layer int) Config {
+	l := c.Layers[layer]
+	for _, size := range []struct{ of, is *int }{{&c.HeadDim, &l.HeadDim}, {&c.NumKVHeads, &l.KVHeads},
+		{&c.IntermediateSize, &l.Intermediate}} {
+		if *size.is > 0 {
+			*size.of = *size.is
+		}
+	}
+	return c
+}
+
+// Owns says that a layer has keys and values of its own, or a state.
+func (c *Config) Owns(layer int) bool { return c.Layers[layer].KVFrom == layer }
+
+// NumCaches is how many layers have keys and values of their own, or a state: the first ones.
+func (c *Config) NumCaches() int {
+	for i := range c.Layers {
+		if !c.Owns(i) {
+			return i
+		}
+	}
+	return len(c.Layers)
 }
 
 // HasStates says that layers have states.
@@ -206,12 +238,9 @@ func (c *Config) check() error {
 		}
 	}
 	switch {
-	case c.NumHeads%c.NumKVHeads != 0:
-		return fmt.Errorf("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.NumHeads,
-			c.NumKVHeads)
-	case c.NumHeads*c.HeadDim > maxDimension:
-		return fmt.Errorf("%d heads of %d make rows of %d, more than %d", c.NumHeads, c.HeadDim, c.NumHeads*c.HeadDim,
-			maxDimension)
+	case c.LayerEmbedding < 0 || c.LayerEmbedding*c.NumLayers > maxDimension:
+		return fmt.Errorf("tokens have embeddings of %d for each of %d layers, more than %d numbers", c.LayerEmbedding,
+			c.NumLayers, maxDimension)
 	case !(c.RMSNormEps > 0 && c.RMSNormEps < 1):
 		return fmt.Errorf("rms_norm_eps is %g; it must be between 0 and 1", c.RMSNormEps)
 	case c.BOS < -1 || c.BOS >= c.VocabSize:
@@ -222,12 +251,9 @@ func (c *Config) check() error {
 			return fmt.Errorf("eos_token_id %d is outside the vocabulary of %d", id, c.VocabSize)
 		}
 	}
-	for i, l := range c.Layers {
-		if err := l.check(i, len(c.Ropes)); err != nil {
+	for i := range c.Layers {
+		if err := c.checkLayer(i); err != nil {
 			return err
-		}
-		if l.QKNorm != NoNorm && c.Norm.Layer {
-			return Unsupported("", "a LayerNorm of queries and keys in layer %d", i)
 		}
 	}
 	if len(c.Layers) != c.NumLayers {
@@ -246,8 +272,55 @@ func (c *Config) check() error {
 		}
 	}
 	for _, r := range c.Ropes {
-		if err := r.check(c.HeadDim); err != nil {
+		if err := r.check(max(c.HeadDim, r.Dims)); err != nil {
 			return err
+		}
+	}
+	return c.checkHeads()
+}
+
+// checkLayer validates a record, and what it says together with the config.
+func (c *Config) checkLayer(number int) error {
+	l := c.Layers[number]
+	if err := l.check(number, len(c.Ropes)); err != nil {
+		return err
+	}
+	switch {
+	case l.QKNorm != NoNorm && c.Norm.Layer:
+		return Unsupported("", "a LayerNorm of queries and keys in layer %d", number)
+	case number > 0 && c.Owns(number) && !c.Owns(number-1):
+		return Unsupported("", "layer %d with keys and values of its own behind one without", number)
+	case c.Owns(number):
+		return nil
+	}
+	of := c.Layers[l.KVFrom]
+	switch {
+	case l.Mixer != Attention || of.Mixer != Attention || !c.Owns(l.KVFrom):
+		return fmt.Errorf("layer %d attends to keys and values of layer %d, which has none", number, l.KVFrom)
+	case l.HeadDim != of.HeadDim || l.KVHeads != of.KVHeads:
+		return fmt.Errorf("layer %d attends to keys and values of layer %d, whose heads are others", number, l.KVFrom)
+	case l.Gate || l.QKVBias || l.QKNorm == AllHeads:
+		return Unsupported("", "layer %d with the keys and values of layer %d, and with gates, biases or norms of "+
+			"all heads", number, l.KVFrom)
+	}
+	return nil
+}
+
+// checkHeads validates the sizes of each layer's heads.
+func (c *Config) checkHeads() error {
+	for i, l := range c.Layers {
+		of := c.OfLayer(i)
+		switch {
+		case of.NumHeads%of.NumKVHeads != 0:
+			return fmt.Errorf("num_attention_heads %d is not a multiple of num_key_value_heads %d", of.NumHeads,
+				of.NumKVHeads)
+		case of.NumHeads*of.HeadDim > maxDimension:
+			return fmt.Errorf("%d heads of %d make rows of %d, more than %d", of.NumHeads, of.HeadDim,
+				of.NumHeads*of.HeadDim, maxDimension)
+		case l.Rope != NoRope:
+			if err := c.Ropes[l.Rope].check(of.HeadDim); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -258,8 +331,11 @@ func (l Layer) check(number, ropes int) error {
 	case l.Mixer != Attention && (l.Taps < 2 || l.Taps > maxTaps):
 		return fmt.Errorf("the convolution of layer %d has %d taps; it must be between 2 and %d", number, l.Taps,
 			maxTaps)
-	case l.KVFrom != number:
-		return Unsupported("", "layer %d with the keys and values of layer %d", number, l.KVFrom)
+	case min(l.HeadDim, l.KVHeads, l.Intermediate) < 0 || max(l.HeadDim, l.KVHeads, l.Intermediate) > maxDimension:
+		return fmt.Errorf("layer %d has %d KV heads of %d and a feed-forward %d wide", number, l.KVHeads, l.HeadDim,
+			l.Intermediate)
+	case l.KVFrom < 0 || l.KVFrom > number:
+		return fmt.Errorf("layer %d attends to keys and values of layer %d", number, l.KVFrom)
 	case l.Rope < NoRope || l.Rope >= ropes:
 		return fmt.Errorf("layer %d has rotary embedding %d of %d", number, l.Rope, ropes)
 	case l.Window < 0:

@@ -51,6 +51,7 @@ func (s Stored) Name(name string) (is string, ok bool) {
 type GGUF struct {
 	Architecture string   // general.architecture; "" if there is none of its own
 	Keys         []string // keys below it that Metadata acts on, beside those of all decoders
+	ByLayer      []string // keys that may differ between layers, which Metadata reads by [Metadata.IntsOfLayers]
 	Interleaved  bool     // rows of q and k lie so that a rotation turns neighbours
 	OffsetNorms  bool     // weights of norms have Norm.Offset in them
 	Experts      bool     // files have an expert_count: this tells decoders of one Architecture apart

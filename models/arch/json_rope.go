@@ -2,6 +2,7 @@ package arch
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -67,15 +68,23 @@ func (j *JSON) ropesOfTypes(c *Config, absent Defaults) error {
 // rope reads one rotary embedding from set, the object of a key; theta is the one where it has none.
 func (j *JSON) rope(c *Config, set *JSON, key string, theta float64, absent Defaults) (Rope, error) {
 	rope := Rope{Theta: set.Float("rope_theta", theta)}
-	if err := j.partial(c, set, &rope, absent.Partial); err != nil {
+	typ := set.String("rope_type", set.String("type", "default"))
+	if typ == "proportional" {
+		if rope.Share = set.Float("partial_rotary_factor", 1); rope.Share == 0 {
+			return rope, errors.New("partial_rotary_factor is 0; it must be above 0 and at most 1")
+		}
+	} else if err := j.partial(c, set, &rope, absent.Partial); err != nil {
 		return rope, err
 	}
-	typ := set.String("rope_type", set.String("type", "default"))
 	original := j.Int("original_max_position_embeddings", set.Int("original_max_position_embeddings", c.MaxPositions))
 	s := &RopeScaling{Type: typ, AttentionFactor: 1}
 	switch typ {
 	case "default", "none":
 		s = nil
+	case "proportional":
+		if s.Type, s.Factor = "linear", set.Float("factor", 1); s.Factor == 1 {
+			s = nil
+		}
 	case "linear":
 		s.Factor = set.requiredFloat("factor")
 	case "llama3":
@@ -96,7 +105,7 @@ func (j *JSON) rope(c *Config, set *JSON, key string, theta float64, absent Defa
 		set.Decode("short_factor", &s.Divisors.Short)
 		set.Decode("long_factor", &s.Divisors.Long)
 	default:
-		return rope, Unsupported("default, linear, llama3, yarn and longrope are", "rope type %q", typ)
+		return rope, Unsupported("default, linear, llama3, yarn, longrope and proportional are", "rope type %q", typ)
 	}
 	if set.err != nil {
 		return rope, fmt.Errorf("%s: %w", key, set.err)

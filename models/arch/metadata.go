@@ -50,7 +50,7 @@ func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
 		return Config{}, Decoder{}, Unsupported(supported(decoders,
 			func(d Decoder) string { return d.GGUF.Architecture }), "GGUF architecture %q", name)
 	}
-	d, m := decoders[at], &Metadata{File: f, prefix: name + "."}
+	d, m := decoders[at], &Metadata{File: f, prefix: name + ".", byLayer: decoders[at].GGUF.ByLayer}
 	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm,
 		Stored: Stored{Interleaved: d.GGUF.Interleaved}, Generation: ggufGeneration(f)}
 	if err := m.sizes(&c); err != nil {
@@ -147,7 +147,24 @@ func (m *Metadata) rope(c *Config) error {
 	if err := gguf.Dequantize(divisors.Type, values, divisors.Data); err != nil {
 		return err
 	}
+	if still := slices.Index(values, stillDivisor); still > 0 {
+		return c.recoverShare(values, still)
+	}
 	return c.recoverLlama3(values)
+}
+
+// stillDivisor is that of pairs of numbers that are not turned.
+const stillDivisor = 1e30
+
+// recoverShare finds the share of a head that is turned: the divisors of its pairs are ones, and all others stay.
+func (c *Config) recoverShare(divisors []float32, still int) error {
+	for i, d := range divisors {
+		if i < still && d != 1 || i >= still && d != stillDivisor {
+			return Unsupported("", "%s with the divisor %g between others", RopeFactors, d)
+		}
+	}
+	c.Ropes[FullRope].Share = float64(still) / float64(len(divisors))
+	return nil
 }
 
 // recoverLlama3 finds the llama3 scaling that gives these divisors of the frequencies. The factors for low and high
@@ -180,12 +197,13 @@ func (m *Metadata) refusals(c *Config, d Decoder) error {
 	if n := m.Int("expert_count", 0); n > 0 && !d.GGUF.Experts {
 		errs = append(errs, Unsupported("", "a mixture of %d experts", n))
 	}
-	if n := m.Int("rope.dimension_count", c.HeadDim); n != c.HeadDim && d.Defaults.Partial == 0 {
+	keys := m.Int("attention.key_length", c.HeadDim)
+	if n := m.Int("rope.dimension_count", keys); n != keys && d.Defaults.Partial == 0 {
 		errs = append(errs, Unsupported("the whole head must be rotated", "rope.dimension_count %d for heads of %d", n,
-			c.HeadDim))
+			keys))
 	}
-	if n := m.Int("attention.value_length", c.HeadDim); n != c.HeadDim {
-		errs = append(errs, Unsupported("", "attention.value_length %d for keys of %d", n, c.HeadDim))
+	if n := m.Int("attention.value_length", keys); n != keys {
+		errs = append(errs, Unsupported("", "attention.value_length %d for keys of %d", n, keys))
 	}
 	if causal, ok := m.File.Bool(m.prefix + "attention.causal"); ok && !causal {
 		errs = append(errs, Unsupported("", "attention that is not causal"))
@@ -196,9 +214,10 @@ func (m *Metadata) refusals(c *Config, d Decoder) error {
 // Metadata reads typed metadata below the name of the architecture, each key with the value that it has where it is
 // absent. The first key of the wrong type is kept in err.
 type Metadata struct {
-	File   *gguf.File
-	prefix string
-	err    error
+	File    *gguf.File
+	prefix  string
+	byLayer []string // keys that may differ between layers: Int is the first one's
+	err     error
 }
 
 func (m *Metadata) Has(key string) bool { return m.File.Has(m.prefix + key) }
@@ -211,6 +230,7 @@ func (m *Metadata) fail(format string, args ...any) {
 
 // int also accepts an array whose elements are all equal: some converters write per-layer values.
 func (m *Metadata) Int(key string, absent int) int {
+	differ := slices.Contains(m.byLayer, key)
 	key = m.prefix + key
 	if !m.File.Has(key) {
 		return absent
@@ -219,7 +239,7 @@ func (m *Metadata) Int(key string, absent int) int {
 	if list, isList := m.File.Ints(key); isList && len(list) > 0 {
 		n, ok = list[0], true
 		for _, x := range list {
-			if x != n {
+			if x != n && !differ {
 				m.fail("%w", Unsupported("one for all layers is", "%s that differs between layers", key))
 				return absent
 			}
@@ -230,6 +250,26 @@ func (m *Metadata) Int(key string, absent int) int {
 		return absent
 	}
 	return int(n)
+}
+
+// IntsOfLayers reads a key of each layer: a list, or one number for all.
+func (m *Metadata) IntsOfLayers(c *Config, key string, absent int) ([]int, error) {
+	list, ok := m.File.Ints(m.prefix + key)
+	if !ok {
+		return slices.Repeat([]int{m.Int(key, absent)}, c.NumLayers), nil
+	}
+	if len(list) != c.NumLayers {
+		return nil, fmt.Errorf("metadata key %q has %s for %s", m.prefix+key, plural.Count(len(list), "entry"),
+			plural.Count(c.NumLayers, "layer"))
+	}
+	ints := make([]int, len(list))
+	for i, x := range list {
+		if x < 0 || x > math.MaxInt32 {
+			return nil, fmt.Errorf("metadata key %q is %d for layer %d", m.prefix+key, x, i)
+		}
+		ints[i] = int(x)
+	}
+	return ints, nil
 }
 
 // SlidingLayers reads which layers have a window: a list, or a number n that says all but every n-th one, which is

@@ -11,6 +11,7 @@ import (
 type Rope struct {
 	Theta   float64
 	Dims    int          // of each head, its first ones, are turned; 0: all
+	Share   float64      // of the pairs of these numbers, the first ones, are turned, the others stay; 0: all
 	Scaling *RopeScaling // nil: frequencies used as they are
 }
 
@@ -80,6 +81,8 @@ func (r Rope) check(headDim int) error {
 		return fmt.Errorf("head_dim is %d; the rotary embedding needs an even one", headDim)
 	case r.Dims%2 != 0:
 		return fmt.Errorf("the rotary embedding turns %d numbers of a head; it needs an even number", r.Dims)
+	case !(r.Share >= 0 && r.Share <= 1):
+		return fmt.Errorf("the rotary embedding turns %g of a head; it must be between 0 and 1", r.Share)
 	case !(r.Theta > 1 && r.Theta < 1e30):
 		return fmt.Errorf("rope_theta is %g; it must be above 1", r.Theta)
 	}
@@ -143,6 +146,9 @@ func (c *Config) RopeFrequencies(number int) (inv []float32, attentionFactor flo
 	for i := range inv {
 		power[i] = float32(math.Pow(float64(float32(rope.Theta)), float64(float32(2*i)/float32(dims))))
 		inv[i] = 1 / power[i]
+	}
+	if rope.Share > 0 {
+		clear(inv[int(rope.Share*float64(dims)/2):])
 	}
 	s := rope.Scaling
 	if s == nil {

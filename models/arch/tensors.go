@@ -12,6 +12,7 @@ type Tensor struct {
 	Name  string // in Hugging Face's checkpoints
 	GGUF  string // in GGUF files
 	Part  Part
+	Layer int   // the number of its layer; 0 outside of layers
 	Shape []int // outermost first; linear weights are [out, in]
 	// Experts is 0, or how many tensors the one of a GGUF file is made of, and Expert which of them this one is.
 	Expert, Experts int
@@ -62,6 +63,16 @@ const (
 	ConvIn            Part = "conv_in"   // of a short convolution: the gates before and behind it, and what it reads
 	ConvTaps          Part = "conv_taps" // [channels, taps], the last one for the token itself
 	ConvOut           Part = "conv_out"
+	LayerScale        Part = "scale" // the number that hidden states are multiplied by
+
+	// Of embeddings for each layer: those of tokens, what makes them of hidden states, and its norm; in a layer what
+	// they are multiplied with, what is added, and its norm.
+	LayerEmbedding   Part = "layer_embed"
+	LayerContext     Part = "layer_context"
+	LayerContextNorm Part = "layer_context_norm"
+	LayerGate        Part = "layer_gate"
+	LayerOut         Part = "layer_out"
+	LayerOutNorm     Part = "layer_out_norm"
 
 	// Of a gated delta net, whose convolution has ConvTaps: what makes queries, keys and values, gates, how much heads
 	// learn, and their steps.
@@ -93,7 +104,8 @@ const (
 // IsNorm tells whether a part is the weights of a norm.
 func (p Part) IsNorm() bool {
 	switch p {
-	case AttentionNorm, AttentionPostNorm, MLPNorm, MLPPostNorm, QNorm, KNorm, FinalNorm:
+	case AttentionNorm, AttentionPostNorm, MLPNorm, MLPPostNorm, QNorm, KNorm, FinalNorm, LayerContextNorm,
+		LayerOutNorm:
 		return true
 	}
 	return false
@@ -181,9 +193,14 @@ func (c *Config) Tensors() iter.Seq[Tensor] {
 			Array: string(Embedding), Over: ByVocabulary}) {
 			return
 		}
+		for _, t := range c.layerEmbeddings() {
+			if !yield(t) {
+				return
+			}
+		}
 		for i := range c.Layers {
 			for _, t := range c.layerTensors(i) {
-				if !yield(t) {
+				if t.Layer = i; !yield(t) {
 					return
 				}
 			}
@@ -236,9 +253,10 @@ func (c *Config) layerTensors(number int) []Tensor {
 			add(part, string(part)+biasSuffix, biasSuffix, 0, Whole, c.HiddenSize)
 		}
 	}
-	q, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
+	sizes := c.OfLayer(number)
+	q, kv := sizes.NumHeads*sizes.HeadDim, sizes.NumKVHeads*sizes.HeadDim
 	norm(layer.AttentionNorm.Before, AttentionNorm, Whole, c.HiddenSize)
-	switch layer.Mixer {
+	switch keys := c.keyParts(number); layer.Mixer {
 	case ShortConv:
 		outputs(ConvIn, string(ConvIn), Whole, 3*c.HiddenSize, false)
 		add(ConvTaps, string(ConvTaps)+".weight", ".weight", 0, Whole, c.HiddenSize, layer.Taps)
@@ -251,10 +269,11 @@ func (c *Config) layerTensors(number int) []Tensor {
 		} else {
 			outputs(Q, "qkv", ByQueryHeads, q, layer.QKVBias)
 		}
-		outputs(K, "qkv", ByKVHeads, kv, layer.QKVBias)
-		outputs(V, "qkv", ByKVHeads, kv, layer.QKVBias)
-		norm(layer.QKNorm == EachHead, QNorm, Whole, c.HeadDim)
-		norm(layer.QKNorm == EachHead, KNorm, Whole, c.HeadDim)
+		for _, part := range keys {
+			outputs(part, "qkv", ByKVHeads, kv, layer.QKVBias)
+		}
+		norm(layer.QKNorm == EachHead, QNorm, Whole, sizes.HeadDim)
+		norm(layer.QKNorm == EachHead && len(keys) > 0, KNorm, Whole, sizes.HeadDim)
 		norm(layer.QKNorm == AllHeads, QNorm, ByQueryHeads, q)
 		norm(layer.QKNorm == AllHeads, KNorm, ByKVHeads, kv)
 		if layer.Sinks {
@@ -271,14 +290,61 @@ func (c *Config) layerTensors(number int) []Tensor {
 		up := "up"
 		if layer.Gated {
 			up = "gate_up"
-			outputs(Gate, up, ByIntermediate, c.IntermediateSize, layer.MLPBias)
+			outputs(Gate, up, ByIntermediate, sizes.IntermediateSize, layer.MLPBias)
 		}
-		outputs(Up, up, ByIntermediate, c.IntermediateSize, layer.MLPBias)
-		inputs(Down, ByIntermediate, c.IntermediateSize, layer.MLPBias)
+		outputs(Up, up, ByIntermediate, sizes.IntermediateSize, layer.MLPBias)
+		inputs(Down, ByIntermediate, sizes.IntermediateSize, layer.MLPBias)
 	}
 	norm(layer.MLPNorm.After, MLPPostNorm, Whole, c.HiddenSize)
+	list = append(list, c.layerEnd(number, names)...)
 	within(list, names, number, max(layer.Delta.KeyHeads, 1))
 	return list
+}
+
+// layerEnd are the tensors behind a layer's feed-forward. Each device has all of them.
+func (c *Config) layerEnd(number int, names Names) (list []Tensor) {
+	add := func(part Part, array, suffix string, shape ...int) {
+		list = append(list, Tensor{Name: fmt.Sprintf("model.layers.%d.%s%s", number, names[part].HF, suffix),
+			GGUF: fmt.Sprintf("blk.%d.%s.weight", number, names[part].GGUF), Part: part, Shape: shape,
+			Array: fmt.Sprintf("layers.%d.%s", number, array)})
+	}
+	if size := c.LayerEmbedding; size > 0 {
+		add(LayerGate, string(LayerGate)+weightSuffix, weightSuffix, size, c.HiddenSize)
+		add(LayerOut, string(LayerOut)+weightSuffix, weightSuffix, c.HiddenSize, size)
+		add(LayerOutNorm, string(LayerOutNorm), weightSuffix, c.HiddenSize)
+	}
+	if c.Layers[number].Scaled {
+		add(LayerScale, string(LayerScale), "", 1)
+	}
+	return list
+}
+
+// keyParts are the matrices that make a layer's keys and values.
+func (c *Config) keyParts(number int) []Part {
+	switch {
+	case !c.Owns(number):
+		return nil
+	case c.Layers[number].KeysAreValues:
+		return []Part{K}
+	}
+	return []Part{K, V}
+}
+
+// layerEmbeddings are the tensors that make what tokens have for each layer.
+func (c *Config) layerEmbeddings() []Tensor {
+	all := c.LayerEmbedding * c.NumLayers
+	if all == 0 {
+		return nil
+	}
+	array := string(LayerContext) + weightSuffix
+	return []Tensor{
+		{Name: "model.embed_tokens_per_layer.weight", GGUF: "per_layer_token_embd.weight", Part: LayerEmbedding,
+			Shape: []int{c.VocabSize, all}, Array: string(LayerEmbedding), Over: ByVocabulary},
+		{Name: "model.per_layer_model_projection.weight", GGUF: "per_layer_model_proj.weight", Part: LayerContext,
+			Shape: []int{all, c.HiddenSize}, Array: array},
+		{Name: "model.per_layer_projection_norm.weight", GGUF: "per_layer_proj_norm.weight", Part: LayerContextNorm,
+			Shape: []int{c.LayerEmbedding}, Array: string(LayerContextNorm)},
+	}
 }
 
 const (

@@ -11,7 +11,7 @@ func (c *Config) Work() (layers, logits int64) {
 // Read is how many weights of the layers' matrices a step of so many tokens reads in the mean, if they choose experts
 // evenly.
 func (c *Config) Read(tokens float64) float64 {
-	total := 0.0
+	total := float64(c.LayerEmbedding*c.NumLayers) * float64(c.HiddenSize) // what makes embeddings of hidden states
 	for i := range c.Layers {
 		experts := c.Layers[i].Experts
 		for _, t := range c.layerTensors(i) {

@@ -152,6 +152,8 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 		return list
 	}
 	first := tensors[0]
+	cfg = cfg.OfLayer(first.Layer)
+	split = NewPartition(cfg, split.Devices)
 	a := Array{Name: first.Array, read: s.DType, activations: s.DType}
 	rows := 0 // of a device
 	for _, t := range tensors {

@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
@@ -20,8 +21,9 @@ type Layer struct {
 }
 
 // AttentionFunc stores the new keys and values of a layer and attends to all of its sequence: q is [T, H, D], k and v
-// are [T, KVH, D], the result [T, H, D], all of the weights' dtype. state is what it keeps of all layers, the caches;
-// it returns what becomes of it. [AttentionOptions] says how a layer attends.
+// are [T, KVH, D], the result [T, H, D], all of the weights' dtype. k and v are nil for a layer that attends to those
+// of another one, its KVFrom. state is what it keeps of all layers, the caches; it returns what becomes of it.
+// [AttentionOptions] says how a layer attends.
 type AttentionFunc func(layer Layer, state []*Node, q, k, v *Node) (out *Node, after []*Node)
 
 // AttentionOptions are those of a layer.
@@ -45,12 +47,13 @@ func AttentionOptions(cfg models.Config, layer Layer, oneTokenPerSeq bool) atten
 func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state []*Node,
 	attention AttentionFunc, sequences recurrence.Rows) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, tokens)
-	b := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows, turns: rotary(cfg, positions),
+	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows, turns: rotary(cfg, positions),
 		firstKeys: w.nodes[firstKeysName], group: w.nodes[groupName]}
-	x := b.embed(w, tokens)
+	x := all.embed(w, tokens)
+	embeddings := all.layerEmbeddings(w, tokens, x)
 	x, state = eachLayer(cfg.NumLayers, w, x, state, func(at Layer, w Weights, x *Node, state []*Node) (*Node,
 		[]*Node) {
-		layer := cfg.Layers[at.Number]
+		b, layer := all.ofLayer(at.Number), cfg.Layers[at.Number]
 		h := b.norm(w, layer.AttentionNorm.Before, arch.AttentionNorm, x)
 		switch layer.Mixer {
 		case arch.ShortConv:
@@ -58,7 +61,7 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state [
 		case arch.Delta:
 			x, state = b.deltaNet(w, at, sequences, h, x, state)
 		default:
-			q, k, v, gate := b.heads(w, layer, h)
+			q, k, v, gate := b.heads(w, at.Number, h)
 			if layer.Sinks {
 				at.Sinks = w.get(string(arch.Sinks))
 			}
@@ -73,16 +76,13 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state [
 
 		h = b.norm(w, layer.MLPNorm.Before, arch.MLPNorm, x)
 		if layer.Experts.Count > 0 {
-			return b.mixture(w, layer, h, x), state
+			x = b.mixture(w, layer, h, x)
+		} else {
+			x = b.feedForward(w, layer, h, x)
 		}
-		up := "up"
-		if layer.Gated {
-			up = "gate_up" // activation(gate) * up
-		}
-		h = apply(w, up, layer.MLPBias, h, linear.Options{Rows: rows, Activation: linear.Activation(layer.Activation)})
-		return b.add(w, arch.Down, layer.MLPBias, layer.MLPNorm.After, arch.MLPPostNorm, h, x), state
+		return b.end(w, at.Number, embeddings, x), state
 	})
-	return b.norm(w, true, arch.FinalNorm, x), state
+	return all.norm(w, true, arch.FinalNorm, x), state
 }
 
 // Logits returns the scores f32[N, vocab] of the next token for hidden states [N, hidden]; rows, i32[], as in [Hidden].
@@ -119,23 +119,41 @@ type body struct {
 	group      *Node       // expertGroup; nil where all devices have all experts
 }
 
+// ofLayer has the sizes of a layer.
+func (b body) ofLayer(number int) body {
+	b.whole = b.whole.OfLayer(number)
+	b.split = NewPartition(b.whole, b.split.Devices)
+	b.cfg = b.split.Local(b.whole)
+	return b
+}
+
+// feedForward is x plus the feed-forward of h.
+func (b body) feedForward(w Weights, layer arch.Layer, h, x *Node) *Node {
+	up := "up"
+	if layer.Gated {
+		up = "gate_up" // activation(gate) * up
+	}
+	h = apply(w, up, layer.MLPBias, h, linear.Options{Rows: b.rows, Activation: linear.Activation(layer.Activation)})
+	return b.add(w, arch.Down, layer.MLPBias, layer.MLPNorm.After, arch.MLPPostNorm, h, x)
+}
+
 // embed returns the embeddings of tokens [T, hidden].
 func (b body) embed(w Weights, tokens *Node) *Node {
-	x := lookUp(b.split, w, tokens, b.rows)
+	x := lookUp(b.split, w, arch.Embedding, tokens, b.rows)
 	if b.cfg.EmbeddingScale > 0 {
 		x = MulScalar(x, b.cfg.EmbeddingScale)
 	}
 	return x
 }
 
-// lookUp returns rows of the embedding matrix. A device gives those of its part of the vocabulary, and zeros for the
+// lookUp returns rows of an embedding matrix. A device gives those of its part of the vocabulary, and zeros for the
 // others.
-func lookUp(split Partition, w Weights, tokens, rows *Node) *Node {
+func lookUp(split Partition, w Weights, of arch.Part, tokens, rows *Node) *Node {
 	if split.Devices == 1 {
-		return linear.Rows(w.matrix("embed"), tokens, rows, w.dtype)
+		return linear.Rows(w.matrix(string(of)), tokens, rows, w.dtype)
 	}
 	at := Sub(tokens, BroadcastToDims(w.get(firstRowName), tokens.Shape().Dimensions...))
-	x := linear.Rows(w.matrix("embed"), at, rows, w.dtype)
+	x := linear.Rows(w.matrix(string(of)), at, rows, w.dtype)
 	g := tokens.Graph()
 	here := LogicalAnd(GreaterOrEqual(at, ScalarZero(g, dtypes.Int32)),
 		LessThan(at, Scalar(g, dtypes.Int32, float64(split.Vocab))))
@@ -154,9 +172,10 @@ func (b body) norm(w Weights, is bool, part arch.Part, x *Node) *Node {
 	return rmsNorm(x, w.get(string(part)), b.cfg.RMSNormEps, b.rows)
 }
 
-// heads are the queries, keys and values of a layer, and the gates [T, H*D] of what its heads read, nil where it has
-// none.
-func (b body) heads(w Weights, layer arch.Layer, h *Node) (q, k, v, gate *Node) {
+// heads are the queries, keys and values of a layer, nil where it has none of its own, and the gates [T, H*D] of what
+// its heads read, nil where it has none.
+func (b body) heads(w Weights, number int, h *Node) (q, k, v, gate *Node) {
+	layer := b.cfg.Layers[number]
 	qkv := apply(w, "qkv", layer.QKVBias, h, linear.Options{Rows: b.rows})
 	if layer.Gate {
 		qkv, gate = b.takeGates(qkv)
@@ -168,11 +187,23 @@ func (b body) heads(w Weights, layer arch.Layer, h *Node) (q, k, v, gate *Node) 
 	var qNorm, kNorm *Node
 	switch layer.QKNorm {
 	case arch.EachHead:
-		qNorm, kNorm = w.get(string(arch.QNorm)), w.get(string(arch.KNorm))
+		qNorm = w.get(string(arch.QNorm))
+		if b.cfg.Owns(number) {
+			kNorm = w.get(string(arch.KNorm))
+		}
 	case arch.AllHeads:
 		qkv = b.normAllHeads(w, qkv)
 	}
+	if !b.cfg.Owns(number) {
+		return b.queries(qkv, qNorm, turn), nil, nil, nil
+	}
+	if layer.KeysAreValues {
+		qkv = Concatenate([]*Node{qkv, SliceAxis(qkv, 1, AxisRange(b.cfg.NumHeads*b.cfg.HeadDim))}, 1)
+	}
 	q, k, v = splitHeads(b.cfg, qkv, qNorm, kNorm, turn, b.rows)
+	if layer.ValueNorm {
+		v = rmsNorm(v, Ones(v.Graph(), shapes.Make(dtypes.Float32, b.cfg.HeadDim)), b.cfg.RMSNormEps, b.rows)
+	}
 	return q, k, v, gate
 }
 

@@ -23,6 +23,9 @@ var ErrLayersDiffer = errors.New("the layers of the model are not alike")
 
 // CheckLayerLoop tells whether the layers can be run as a loop: all of them compute the same with other numbers.
 func CheckLayerLoop(cfg models.Config) error {
+	if cfg.LayerEmbedding > 0 {
+		return fmt.Errorf("%w: each has an embedding of its own", ErrLayersDiffer)
+	}
 	for i := range cfg.NumLayers {
 		first, layer := cfg.Layers[0], cfg.Layers[i]
 		layer.KVFrom = first.KVFrom
@@ -32,6 +35,8 @@ func CheckLayerLoop(cfg models.Config) error {
 		case layer.Window != first.Window:
 			return fmt.Errorf("%w: layer %d has a window of %d tokens, layer 0 of %d", ErrLayersDiffer, i,
 				layer.Window, first.Window)
+		case !cfg.Owns(i):
+			return fmt.Errorf("%w: layer %d has no keys and values of its own", ErrLayersDiffer, i)
 		case layer != first:
 			return fmt.Errorf("%w: layer %d is of another kind than layer 0", ErrLayersDiffer, i)
 		}

@@ -1,0 +1,40 @@
+package decoder
+
+import (
+	"math"
+
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/linear"
+	"github.com/quire/quire/models/arch"
+)
+
+// layerEmbeddings are what each layer has of the tokens beside their hidden states, [T, layers*n]: the token's own
+// embedding and what its first hidden states x make. It is nil for models without.
+func (b body) layerEmbeddings(w Weights, tokens, x *Node) *Node {
+	t, layers, n := tokens.Shape().Dimensions[0], b.cfg.NumLayers, b.cfg.LayerEmbedding
+	if n == 0 {
+		return nil
+	}
+	own := MulScalar(lookUp(b.split, w, arch.LayerEmbedding, tokens, b.rows), math.Sqrt(float64(n)))
+	y := apply(w, string(arch.LayerContext), false, x, linear.Options{Rows: b.rows})
+	y = Reshape(MulScalar(y, 1/math.Sqrt(float64(b.cfg.HiddenSize))), t, layers, n)
+	y = Reshape(b.norm(w, true, arch.LayerContextNorm, y), t, layers*n)
+	return MulScalar(Add(y, own), math.Sqrt(0.5))
+}
+
+// end is what a layer hands on: x, with what it makes of its embeddings, times its scale.
+func (b body) end(w Weights, number int, embeddings, x *Node) *Node {
+	if embeddings != nil {
+		n := b.cfg.LayerEmbedding
+		mine := SliceAxis(embeddings, 1, AxisRange(number*n, (number+1)*n))
+		activation := linear.Activation(b.cfg.Layers[number].Activation)
+		h := apply(w, string(arch.LayerGate), false, x, linear.Options{Rows: b.rows, Activation: activation})
+		h = apply(w, string(arch.LayerOut), false, Mul(h, mine), linear.Options{Rows: b.rows})
+		x = Add(x, b.norm(w, true, arch.LayerOutNorm, h))
+	}
+	if b.cfg.Layers[number].Scaled {
+		x = Mul(x, BroadcastToDims(InsertAxes(w.get(string(arch.LayerScale)), 0), x.Shape().Dimensions...))
+	}
+	return x
+}
