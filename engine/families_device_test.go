@@ -18,7 +18,7 @@ import (
 // written anew. On GPUs attention is in the kernel; for TPUs only the published shapes have payloads.
 func TestFamiliesForAccelerators(t *testing.T) {
 	testenv.Slow(t)
-	for _, family := range []string{"gemma2", "gemma3", "glm4", "gpt-oss", "granite", "granite-moe-shared",
+	for _, family := range []string{"gemma2", "gemma3", "gemma4", "glm4", "gpt-oss", "granite", "granite-moe-shared",
 		"ministral", "mixtral", "olmo2", "olmo3", "olmoe", "phi4-mini", "qwen3-moe", "smollm3", "stablelm",
 		"starcoder2"} {
 		for _, topology := range []string{"v5e:1x1", "h200:1"} {
@@ -126,6 +126,10 @@ func enlarge(config map[string]any, intermediate int) {
 		if old, ok := config[name]; ok && (old != nil || name == "head_dim") {
 			config[name] = size
 		}
+	}
+	if _, ok := config["per_layer_config"]; ok { // of Gemma 4
+		delete(config, "per_layer_config")
+		config["global_head_dim"], config["vocab_size_per_layer_input"] = 2*headDim, 1024
 	}
 	rope, _ := config["rope_parameters"].(map[string]any)
 	part, ok := rope["partial_rotary_factor"].(float64)

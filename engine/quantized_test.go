@@ -86,16 +86,20 @@ func TestSameBytesWithQuantizedKeys(t *testing.T) {
 	}
 }
 
-// So do those beside layers that keep a state.
+// So do those beside layers that keep a state, and those of several sizes.
 func TestSameBytesWithQuantizedKeysAndStates(t *testing.T) {
 	testenv.Slow(t)
-	int8Keys := func(c *engine.Config) { c.KVDType = dtypes.Int8 }
-	e := stateEngine(t, "lfm2", 0, int8Keys)
-	want := collect(t, e, contractRequests()...)
-	sameBytes(t, want, collect(t, e, contractRequests()[11]), false)
-	few := stateEngine(t, "lfm2", 44, func(c *engine.Config) {
-		int8Keys(c)
-		c.PageSize, c.PrefillTokens, c.Admission = 8, 16, engine.Overcommit
-	})
-	sameBytes(t, want, collectInOrder(t, few, contractRequests()...), true)
+	for _, family := range []string{"lfm2", "gemma4"} {
+		t.Run(family, func(t *testing.T) {
+			int8Keys := func(c *engine.Config) { c.KVDType = dtypes.Int8 }
+			e := stateEngine(t, family, 0, int8Keys)
+			want := collect(t, e, contractRequests()...)
+			sameBytes(t, want, collect(t, e, contractRequests()[11]), false)
+			few := stateEngine(t, family, 44, func(c *engine.Config) {
+				int8Keys(c)
+				c.PageSize, c.PrefillTokens, c.Admission = 8, 16, engine.Overcommit
+			})
+			sameBytes(t, want, collectInOrder(t, few, contractRequests()...), true)
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,9 +12,9 @@ import (
 	"github.com/quire/quire/internal/testenv"
 )
 
-// stateful are the families with layers that keep a state of a sequence, of which a page has the one behind its last
-// token: one of each kind of layer.
-var stateful = []string{"lfm2", "qwen35"}
+// stateful are the families whose layers keep different things of a sequence: states, of which a page has the one
+// behind its last token, one of each kind of layer; keys and values of several sizes, or those of another layer.
+var stateful = []string{"lfm2", "qwen35", "gemma4"}
 
 // stateEngine is contractEngine of another family, with memory for a number of pages if that is not 0.
 func stateEngine(t testing.TB, family string, pages int64, change func(*engine.Config)) *engine.Engine {
@@ -140,6 +141,34 @@ func TestContextsWithStates(t *testing.T) {
 				if e.FreePages() != free {
 					t.Fatalf("%s: %d pages are free, %d were", r.ID, e.FreePages(), free)
 				}
+			}
+		})
+	}
+}
+
+// A prefix in a file has all of it: another engine goes on from there with the same bytes.
+func TestPrefixFilesWithStates(t *testing.T) {
+	testenv.Slow(t)
+	for _, family := range stateful {
+		t.Run(family, func(t *testing.T) {
+			of := func() *engine.Engine {
+				cfg := contractConfig()
+				cfg.HostKVMemory, cfg.PageSize = 64<<20, 16
+				return newEngine(t, family, cfg)
+			}
+			e, r := of(), sharingRequests()[49]
+			want := collect(t, e, r)
+			var file bytes.Buffer
+			if n, err := e.SavePrefix(t.Context(), r.Tokens, &file); err != nil || n != 80 {
+				t.Fatalf("saved %d tokens: %v", n, err)
+			}
+			other := of()
+			if tokens, err := other.LoadPrefix(&file); err != nil || len(tokens) != 80 {
+				t.Fatalf("loaded %d tokens: %v", len(tokens), err)
+			}
+			sameBytes(t, want, collect(t, other, r), false)
+			if hit := other.Stats().HitTokens; hit < 64 {
+				t.Errorf("%d tokens were taken over from the file", hit)
 			}
 		})
 	}

@@ -39,6 +39,12 @@ type configGolden struct {
 		Multipliers     []float64 // of embeddings, of what layers add, divisor of logits
 		AttentionFactor float64   `json:"attention_factor"`
 		Tensors         map[string][]int
+		Layers          []struct { // where they differ
+			HeadDim int `json:"head_dim"`
+			KVHeads int `json:"kv_heads"`
+			KVFrom  int `json:"kv_from"`
+			Width   int
+		}
 	}
 }
 
@@ -70,7 +76,13 @@ func TestConfigsLikeTransformers(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := g.Want
-			if c.NumKVHeads != w.KVHeads || c.HeadDim != w.HeadDim || c.MaxPositions != w.MaxPositions ||
+			for i, l := range w.Layers {
+				if got := c.OfLayer(i); got.HeadDim != l.HeadDim || got.NumKVHeads != l.KVHeads ||
+					got.IntermediateSize != l.Width || c.Layers[i].KVFrom != l.KVFrom {
+					t.Errorf("layer %d is %+v, want %+v", i, c.Layers[i], l)
+				}
+			}
+			if c.NumKVHeads != w.KVHeads || c.OfLayer(0).HeadDim != w.HeadDim || c.MaxPositions != w.MaxPositions ||
 				c.RMSNormEps != w.Eps ||
 				c.TieEmbeddings != w.Tied || c.BOS != w.BOS || !slices.Equal(c.EOS, w.EOS) {
 				t.Errorf("config is %+v, want %+v", c, w)
@@ -264,6 +276,42 @@ func TestConfigRefusals(t *testing.T) {
 		if _, err := ParseConfig([]byte(text), nil); err == nil {
 			t.Errorf("config %q was accepted", text)
 		}
+	}
+}
+
+// What is refused of Gemma 4, by name.
+func TestGemma4Refusals(t *testing.T) {
+	type m = map[string]any
+	for name, c := range map[string]struct {
+		change m
+		want   string
+	}{
+		"mixture":            {m{"enable_moe_block": true, "num_experts": 4}, "enable_moe_block"},
+		"bias":               {m{"attention_bias": true}, "attention_bias"},
+		"activation":         {m{"hidden_activation": "silu"}, `hidden_activation "silu"`},
+		"tokens behind":      {m{"use_bidirectional_attention": "all"}, `use_bidirectional_attention "all"`},
+		"window null":        {m{"sliding_window": nil}, "sliding_window null"},
+		"another vocabulary": {m{"vocab_size_per_layer_input": 32}, "vocab_size_per_layer_input 32"},
+		"all layers share":   {m{"num_kv_shared_layers": 2}, "no layer before has the type of layer 0"},
+		"too many share":     {m{"num_kv_shared_layers": 3}, "3 of 2 layers share"},
+		"another type alone": {m{"num_kv_shared_layers": 1}, "no layer before has the type of layer 1"},
+		"size of a layer":    {m{"per_layer_config": m{"1": m{"intermediate_size": 8}}}, "intermediate_size 8"},
+		"layer of a size":    {m{"per_layer_config": m{"2": m{"head_dim": 8}}}, `a layer "2"`},
+		"heads differ": {m{"per_layer_config": m{"1": m{"head_dim": 8}},
+			"layer_types": []string{"full_attention", "full_attention"}}, "layer 1 with heads of 8"},
+		"odd heads": {m{"global_head_dim": 7}, "turns 7 numbers"},
+		"no rotation": {m{"rope_parameters": m{"full_attention": m{"rope_type": "proportional",
+			"partial_rotary_factor": 0}}}, "partial_rotary_factor is 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.change["architectures"] = []string{"Gemma4ForCausalLM"}
+			if c.change["vocab_size_per_layer_input"] == nil {
+				c.change["vocab_size_per_layer_input"] = 64
+			}
+			if _, err := ParseConfig(base(c.change), nil); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the error should say %q: %v", c.want, err)
+			}
+		})
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/blocks"
-	"github.com/quire/quire/collective"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
@@ -22,10 +21,18 @@ import (
 
 // dense is attention over one whole sequence at once: the textbook form.
 func dense(cfg models.Config) decoder.AttentionFunc {
+	stored := map[int][2]*Node{} // keys and values, by layer
 	return func(layer decoder.Layer, state []*Node, q, k, v *Node) (*Node, []*Node) {
+		if k == nil {
+			from := stored[cfg.Layers[layer.Number].KVFrom]
+			k, v = from[0], from[1]
+		}
+		stored[layer.Number] = [2]*Node{k, v}
 		g := q.Graph()
-		t, group := q.Shape().Dimensions[0], cfg.NumHeads/cfg.NumKVHeads
-		q = Reshape(q, t, cfg.NumKVHeads, group, cfg.HeadDim)
+		t, heads, dim, kvHeads := q.Shape().Dimensions[0], q.Shape().Dimensions[1], q.Shape().Dimensions[2],
+			k.Shape().Dimensions[1]
+		group := heads / kvHeads
+		q = Reshape(q, t, kvHeads, group, dim)
 		options := decoder.AttentionOptions(cfg, layer, false)
 		scores := MulScalar(Einsum("skgd,tkd->kgst", q, k), options.Scale)
 		if c := options.SoftCap; c > 0 {
@@ -40,12 +47,12 @@ func dense(cfg models.Config) decoder.AttentionFunc {
 		mask := BroadcastToDims(InsertAxes(seen, 0, 0), scores.Shape().Dimensions...)
 		scores = Where(mask, scores, FillScalar(g, scores.Shape(), -1e30))
 		if options.Sinks == nil {
-			return Reshape(Einsum("kgst,tkd->skgd", Softmax(scores), v), t, cfg.NumHeads, cfg.HeadDim), state
+			return Reshape(Einsum("kgst,tkd->skgd", Softmax(scores), v), t, heads, dim), state
 		}
-		sinks := Reshape(ConvertDType(options.Sinks, q.DType()), cfg.NumKVHeads, group, 1, 1)
-		sinks = BroadcastToDims(sinks, cfg.NumKVHeads, group, t, 1)
+		sinks := Reshape(ConvertDType(options.Sinks, q.DType()), kvHeads, group, 1, 1)
+		sinks = BroadcastToDims(sinks, kvHeads, group, t, 1)
 		weights := SliceAxis(Softmax(Concatenate([]*Node{scores, sinks}, 3)), 3, AxisRange(0, t))
-		return Reshape(Einsum("kgst,tkd->skgd", weights, v), t, cfg.NumHeads, cfg.HeadDim), state
+		return Reshape(Einsum("kgst,tkd->skgd", weights, v), t, heads, dim), state
 	}
 }
 
@@ -86,10 +93,9 @@ func scorerOf(t *testing.T, ckpt *models.Checkpoint, s decoder.Storage) func(pro
 	}
 	exec, err := NewExec(b, func(in []*Node) *Node {
 		tokens, last := in[0], in[1]
-		local := decoder.NewPartition(ckpt.Config, collective.Devices(b)).Local(ckpt.Config)
 		hidden, _ := decoder.Hidden(ckpt.Config, decoder.NewWeights(arrays, in[2:]), tokens,
 			Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded),
-			states(tokens.Graph(), ckpt.Config), dense(local), recurrence.One(tokens.Graph(), padded))
+			states(tokens.Graph(), ckpt.Config), dense(ckpt.Config), recurrence.One(tokens.Graph(), padded))
 		return decoder.Logits(ckpt.Config, decoder.NewWeights(arrays, in[2:]), Gather(hidden, Reshape(last, 1, 1)),
 			Scalar(last.Graph(), dtypes.Int32, 1))
 	})
@@ -140,7 +146,7 @@ func logitsEqualTransformers(t *testing.T, family string, backend compute.Backen
 // in float32 but for rounding, which is about the same with kernels and without.
 func TestLogitsOfFewerBits(t *testing.T) {
 	fast := []string{"gemma2", "gemma3", "olmo2", "granite", "starcoder2", "mixtral", "gpt-oss", "granite-moe-shared",
-		"qwen35-moe"}
+		"qwen35-moe", "gemma4", "gemma4-large"}
 	for _, family := range testenv.Families(t) {
 		for name, s := range map[string]decoder.Storage{"bfloat16": {DType: dtypes.BFloat16},
 			"float16": {DType: dtypes.Float16}, "int8": {DType: dtypes.Float32, Int8: true},
@@ -172,6 +178,9 @@ func TestLogitsOfFewerBits(t *testing.T) {
 				}
 				if testenv.Model(t, family).Config.HasStates() { // which carry the errors of all tokens before
 					most = 0.25
+				}
+				if testenv.Model(t, family).Config.LayerEmbedding > 0 { // transformers' error in bfloat16 is 0.13
+					most = 0.32
 				}
 				if !(errors[0] < most && errors[1] < most && errors[0] < ratio*errors[1]) {
 					t.Errorf("errors are %g with kernels, %g without", errors[0], errors[1])

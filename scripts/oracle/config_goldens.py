@@ -20,6 +20,7 @@ QWEN3 = dict(BASE, model_type="qwen3", architectures=["Qwen3ForCausalLM"])
 SMOLLM3 = dict(BASE, model_type="smollm3", architectures=["SmolLM3ForCausalLM"])
 GEMMA2 = dict(BASE, model_type="gemma2", architectures=["Gemma2ForCausalLM"])
 GEMMA3 = dict(BASE, model_type="gemma3_text", architectures=["Gemma3ForCausalLM"])
+GEMMA4 = dict(BASE, model_type="gemma4_text", architectures=["Gemma4ForCausalLM"], vocab_size_per_layer_input=64)
 PHI3 = dict(BASE, model_type="phi3", architectures=["Phi3ForCausalLM"])
 LONGROPE = dict(short_factor=[1.0, 1.1, 1.2, 1.5], long_factor=[1.5, 2.0, 4.0, 9.0])
 GRANITE = dict(BASE, model_type="granite", architectures=["GraniteForCausalLM"])
@@ -86,6 +87,11 @@ CASES = {
     "gemma3, defaults": {k: GEMMA3[k] for k in ("model_type", "architectures", "num_hidden_layers", "hidden_size")},
     "gemma3, older style": dict(GEMMA3, head_dim=16, sliding_window=16, sliding_window_pattern=3, query_pre_attn_scalar=24, rope_theta=2e6, rope_local_base_freq=20000.0, rope_scaling={"factor": 8.0, "rope_type": "linear"}, final_logit_softcapping=20.0, tie_word_embeddings=False),
     "gemma3, newer style": dict(GEMMA3, head_dim=16, sliding_window=16, layer_types=["full_attention", "sliding_attention"] * 3, rope_parameters={"full_attention": {"rope_type": "linear", "factor": 4.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 5e4}}),
+    "gemma4": dict(GEMMA4, head_dim=16, global_head_dim=32, sliding_window=16, hidden_size_per_layer_input=8, final_logit_softcapping=30.0),
+    "gemma4, defaults": {k: GEMMA4[k] for k in ("model_type", "architectures", "num_hidden_layers", "hidden_size", "vocab_size", "vocab_size_per_layer_input")},
+    "gemma4, shared keys": dict(GEMMA4, num_kv_shared_layers=3, use_double_wide_mlp=True, hidden_size_per_layer_input=0, layer_types=["full_attention", "sliding_attention"] * 3),
+    "gemma4, keys as values": dict(GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1, hidden_size_per_layer_input=0, layer_types=["full_attention"] * 2 + ["sliding_attention"] * 4, use_bidirectional_attention="vision", tie_word_embeddings=False),
+    "gemma4, layers by number": dict(GEMMA4, head_dim=8, per_layer_config={"0": {"head_dim": 24, "num_key_value_heads": 4}, "5": {"head_dim": 24, "num_key_value_heads": 4}}, layer_types=["full_attention"] + ["sliding_attention"] * 4 + ["full_attention"], hidden_size_per_layer_input=4, rope_parameters={"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.4, "rope_theta": 5e5, "factor": 2.0}, "sliding_attention": {"rope_type": "linear", "factor": 3.0, "rope_theta": 2e4}}),
     "phi3": dict(PHI3, rope_theta=1e4, sliding_window=16),
     "phi3, defaults": without(dict(PHI3, vocab_size=32064), "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "phi3, longrope, older style": dict(PHI3, max_position_embeddings=131072, original_max_position_embeddings=4096, rope_theta=1e4, rope_scaling=dict(LONGROPE, type="longrope")),
@@ -141,6 +147,7 @@ def stored(name, kind):
 
 def resolve(config):
     parsed = AutoConfig.for_model(config["model_type"], **without(json.loads(json.dumps(config)), "model_type"))
+    parsed.allow_global_per_layer_attribute_access = True  # of gemma4
     model = AutoModelForCausalLM.from_config(parsed, attn_implementation="eager")
     # Layers without attention have the scale of those with it, which nothing reads, and no rope.
     attends = [hasattr(layer, "self_attn") for layer in model.model.layers]
@@ -158,6 +165,12 @@ def resolve(config):
     more = {}
     if parsed.model_type.startswith("granite"):
         more["multipliers"] = [parsed.embedding_multiplier, parsed.residual_multiplier, parsed.logits_scaling]
+    if parsed.model_type == "gemma4_text":
+        kinds, modes = parsed.layer_types, parsed.kv_sharing_modes
+        owners = {kind: i for i, (kind, mode) in enumerate(zip(kinds, modes)) if mode == "store"}
+        more["layers"] = [dict(head_dim=a.head_dim, kv_heads=parsed.num_attention_heads // a.num_key_value_groups,
+                               kv_from=owners[kinds[i]] if modes[i] == "reuse" else i, width=model.model.layers[i].mlp.intermediate_size)
+                          for i, a in enumerate(attentions)]
     if getattr(rotary, "rope_type", None) == "longrope":
         more["long_inv_freq"] = ROPE_INIT_FUNCTIONS["longrope"](parsed, seq_len=parsed.original_max_position_embeddings + 1)[0].tolist()
     eos = parsed.eos_token_id

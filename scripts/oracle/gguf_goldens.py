@@ -118,7 +118,18 @@ def convert(folder, path, arch, extra=None, **split):
         theta = 500000.0  # as in every Llama 3.1: the longest wavelengths exceed 8192
     w = gguf.GGUFWriter(path, arch, **split)
     w.add_block_count(config["num_hidden_layers"]), w.add_context_length(config["max_position_embeddings"])
-    w.add_embedding_length(config["hidden_size"]), w.add_feed_forward_length(config["intermediate_size"])
+    width = config["intermediate_size"]
+    if arch == "gemma4":  # of each layer
+        sizes = [config["per_layer_config"].get(str(i), {}) for i in range(config["num_hidden_layers"])]
+        w.add_key_length_swa(head_dim), w.add_value_length_swa(head_dim), w.add_rope_dimension_count_swa(head_dim)
+        head_dim = max(of.get("head_dim", 0) for of in sizes)
+        if any("num_key_value_heads" in of for of in sizes):
+            kv = [of.get("num_key_value_heads", kv) for of in sizes]
+        if config["use_double_wide_mlp"]:
+            width = [width] * (len(sizes) - config["num_kv_shared_layers"]) + [2 * width] * config["num_kv_shared_layers"]
+        turned = int(head_dim * partial / 2)
+        w.add_tensor("rope_freqs.weight", np.array([1] * turned + [1e30] * (head_dim // 2 - turned), np.float32))
+    w.add_embedding_length(config["hidden_size"]), w.add_feed_forward_length(width)
     w.add_head_count(heads), w.add_head_count_kv(kv), w.add_rope_freq_base(theta)
     if arch in ("starcoder2", "stablelm"):
         w.add_layer_norm_eps(config.get("norm_epsilon") or config["layer_norm_eps"])
@@ -129,11 +140,15 @@ def convert(folder, path, arch, extra=None, **split):
     if arch == "gemma2":
         w.add_attn_logit_softcapping(config["attn_logit_softcapping"]), w.add_final_logit_softcapping(config["final_logit_softcapping"])
         w.add_sliding_window(config["sliding_window"])
-    elif arch == "gemma3":
+    if arch == "gemma4":
+        w.add_rope_dimension_count(head_dim), w.add_final_logit_softcapping(config["final_logit_softcapping"] or 0)
+        w.add_embedding_length_per_layer_input(config["hidden_size_per_layer_input"] or 0)
+        w.add_shared_kv_layers(config["num_kv_shared_layers"])
+    if arch in ("gemma3", "gemma4"):
         w.add_sliding_window(config["sliding_window"])
         w.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
         w.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
-    else:
+    elif arch != "gemma2":
         w.add_rope_dimension_count(int(head_dim * partial))
     if arch == "phi3":
         original = config["original_max_position_embeddings"]
@@ -193,8 +208,10 @@ def convert(folder, path, arch, extra=None, **split):
         if arch == "gpt-oss" and x.ndim == 3:
             w.add_tensor(names.get_name(name, (".weight",)), ggml_mxfp4(x), raw_dtype=gguf.GGMLQuantizationType.MXFP4)
             continue
+        if name.endswith("layer_scalar"):
+            name += ".weight"
         stored = names.get_name(name, (".weight", ".bias")) or others.get_name(name, (".weight", ".bias"))
-        w.add_tensor(stored, np.ascontiguousarray(x if arch in ("gemma2", "gemma3") and x.ndim == 1 else x.astype(np.float16)))
+        w.add_tensor(stored, np.ascontiguousarray(x if arch.startswith("gemma") and x.ndim == 1 else x.astype(np.float16)))
     w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
 
 
@@ -283,6 +300,8 @@ def main():
     convert(tiny / "smollm3", out / "smollm3.gguf", "smollm3")
     convert(tiny / "gemma2", out / "gemma2.gguf", "gemma2")
     convert(tiny / "gemma3", out / "gemma3.gguf", "gemma3")
+    for name in ("gemma4", "gemma4-large"):
+        convert(tiny / name, out / f"{name}.gguf", "gemma4")
     for name in ("phi3", "phi4-mini", "granite", "glm4", "starcoder2", "stablelm"):
         convert(tiny / name, out / f"{name}.gguf", "phi3" if name == "phi4-mini" else name)
     convert(tiny / "olmo3", out / "olmo3.gguf", "olmo2")

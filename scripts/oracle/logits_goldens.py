@@ -42,7 +42,7 @@ FIRST_NEW = 32
 LONG = {"phi4-mini"}
 LONG_LENGTHS = [33, 34, 36, 39, 40, 41, 47, 48, 49, 55, 56, 63, 64, 65, 71, 72, 80, 88, 95, 96]
 # Checkpoints with the features of another one, with which they are tested.
-SAME = {"gemma3-vision"}
+SAME = {"gemma3-vision", "gemma4-vision"}
 # A gap this wide is hundreds of times the f32 rounding error of these models, so equal tokens may be demanded.
 MIN_GAP = 2e-3
 
@@ -148,6 +148,9 @@ def ablations(model, folder):
     full = ["full_attention"] * layers
     if config.model_type in ("mistral", "phi3", "starcoder2") and config.sliding_window:
         yield "sliding window", changed(sliding_window=None)
+        yield "sliding window one shorter", changed(sliding_window=config.sliding_window - 1)
+    elif config.model_type == "gemma4_text":  # the type of a layer says its sizes too
+        yield "sliding window", changed(sliding_window=1000)
         yield "sliding window one shorter", changed(sliding_window=config.sliding_window - 1)
     elif kinds and "sliding_attention" in kinds:
         assert kinds != ["sliding_attention"] * layers, kinds
@@ -292,12 +295,15 @@ def ablations(model, folder):
 
                     layer.conv.in_proj.forward = open_gate
             yield f"gate {gate} of convolutions", other
+    if config.model_type == "gemma4_text":
+        yield from gemma4_ablations(config, lambda: load(folder), changed)
     gemma = config.model_type in ("gemma2", "gemma3_text") or config.model_type.startswith(("qwen3_5", "qwen3_next"))
     if config.model_type == "gemma2":
         yield "soft cap of scores", changed(attn_logit_softcapping=None)
         yield "soft cap of logits", changed(final_logit_softcapping=None)
     if gemma and "gemma" in config.model_type:
         yield "scale of scores", changed(query_pre_attn_scalar=config.head_dim)
+    if "gemma" in config.model_type:
         yield "GELU", changed(hidden_activation="silu")
         unscaled = load(folder)
         unscaled.model.embed_tokens.embed_scale.fill_(1.0)
@@ -322,9 +328,67 @@ def ablations(model, folder):
         "k_layernorm",
         "embedding_norm",
         "model.norm",
+        "per_layer_projection_norm",
+        "post_per_layer_input_norm",
     ):
         if any(part in n for n in present):
             yield f"{part} weight", zeroed(f"{part}.weight", 0.0 if gemma else 1.0)
+
+
+def gemma4_ablations(config, load, changed):
+    def without(change):
+        other = load()
+        with torch.no_grad():
+            for i, layer in enumerate(other.model.layers):
+                change(i, layer)
+        return other
+
+    def no_norm_of_values(i, layer):
+        if hasattr(layer.self_attn, "v_norm"):
+            layer.self_attn.v_norm.forward = lambda x: x
+
+    def values_of_normalized_keys(i, layer):
+        a = layer.self_attn
+        if a.use_alternative_attention:
+            a.v_norm.forward = lambda x: a.k_norm(x)
+
+    def scaled(i, layer):
+        layer.self_attn.scaling = layer.self_attn.head_dim**-0.5
+
+    yield "norm of values", without(no_norm_of_values)
+    yield "scale of scores", without(scaled)
+    yield "scale of a layer", without(lambda i, layer: layer.layer_scalar.fill_(1.0))
+    if config.final_logit_softcapping:
+        yield "soft cap of logits", changed(final_logit_softcapping=None)
+    if config.attention_k_eq_v:
+        yield "values of keys before their norm", without(values_of_normalized_keys)
+    if config.num_kv_shared_layers:
+        owners = {config.num_hidden_layers - config.num_kv_shared_layers - n for n in (1, 2)}
+
+        def first_of_its_type(i, layer):
+            layer.self_attn.store_full_length_kv = i + 2 in owners
+
+        yield "which layer's keys and values are shared", without(first_of_its_type)
+    if config.hidden_size_per_layer_input:
+
+        def tokens_alone(other):
+            other.model.per_layer_model_projection.weight.zero_()
+
+        def embeddings_alone(other):
+            other.model.embed_tokens_per_layer.weight.zero_()
+
+        def not_scaled(other):
+            other.model.embed_tokens_per_layer.embed_scale.fill_(1.0)
+
+        for what, change in (
+            ("hidden states in a layer's embedding", tokens_alone),
+            ("the token in it", embeddings_alone),
+            ("the scale of the token's part", not_scaled),
+        ):
+            other = load()
+            with torch.no_grad():
+                change(other)
+            yield what, other  # the norm behind takes the scale of both away
 
 
 def glu_of(experts, gate_up):
@@ -354,7 +418,8 @@ def check_ablations(model, folder, cases):
         report.append(f"{what} {moved:.2g}")
         if moved < 1e-2:
             raise SystemExit(f"{folder.name}: leaving out {what} moves the logits by {moved:.2g} only")
-        if differ == 0 and folder.name not in FIRST and what != "logits_scaling":  # the largest logit stays it
+        # The largest logit stays it by these.
+        if differ == 0 and folder.name not in FIRST and what not in ("logits_scaling", "soft cap of logits"):
             raise SystemExit(f"{folder.name}: leaving out {what} changes no token")
     return report
 

@@ -42,6 +42,9 @@ def randomize(model, seed):
     """Give every parameter a random value of a size that keeps logits varied and f32 rounding small."""
     gen = torch.Generator().manual_seed(seed)
     with torch.no_grad():
+        for name, b in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                b.copy_(0.8 + 0.4 * torch.rand(1, generator=gen))
         for name, p in sorted(model.named_parameters(), key=lambda np: np[0].replace("model.language_model.", "model.")):
             noise = torch.randn(p.shape, generator=gen, dtype=torch.float32)
             if "norm" in name and not (name.endswith("bias") and model.config.model_type == "starcoder2"):
@@ -109,7 +112,7 @@ def write(root, name):
     settings = COMMON | settings
     if name in NESTED:
         text = dict(settings, model_type=FAMILIES[NESTED[name]][0])
-        settings = dict(text_config=text, vision_config=TINY_VISION, tie_word_embeddings=settings["tie_word_embeddings"])
+        settings = dict(text_config=text, vision_config=TINY_VISION[kind], tie_word_embeddings=settings["tie_word_embeddings"])
     config = CONFIG_MAPPING[kind](**settings)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     randomize(model, seed)

@@ -45,7 +45,38 @@ GEMMA3 = dict(
         full_attention=dict(rope_type="linear", rope_theta=10000.0, factor=2.5),
     ),
 )
-TINY_VISION = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=28)
+# Layers 4 and 5 attend to the keys and values of layers 2 and 3, and have a feed-forward twice as wide.
+GEMMA4 = dict(
+    num_key_value_heads=2,
+    num_hidden_layers=6,
+    head_dim=8,
+    global_head_dim=16,
+    sliding_window=16,
+    layer_types=["sliding_attention", "full_attention"] * 3,
+    num_kv_shared_layers=2,
+    use_double_wide_mlp=True,
+    hidden_size_per_layer_input=8,
+    vocab_size_per_layer_input=256,
+    final_logit_softcapping=4.0,
+    tie_word_embeddings=True,
+    rms_norm_eps=1e-6,
+    rope_parameters=dict(
+        sliding_attention=dict(rope_type="default", rope_theta=100.0),
+        full_attention=dict(rope_type="proportional", rope_theta=10000.0, partial_rotary_factor=0.5),
+    ),
+)
+TINY_VISION = {
+    "gemma3": dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=28),
+    "gemma4": dict(
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        head_dim=8,
+        position_embedding_size=8,
+    ),
+}
 
 # Two value heads for each key head; half of each head of attention is rotated.
 QWEN35 = dict(
@@ -262,6 +293,24 @@ FAMILIES = {
     "gemma3": ("gemma3_text", 16, GEMMA3),
     # The same inside a config that has pictures too.
     "gemma3-vision": ("gemma3", 16, GEMMA3),
+    "gemma4": ("gemma4_text", 50, GEMMA4),
+    "gemma4-vision": ("gemma4", 60, GEMMA4 | dict(pad_token_id=0)),
+    # As the larger ones: values are keys before their norm, and layers without a window have fewer KV heads.
+    "gemma4-large": (
+        "gemma4_text",
+        53,
+        GEMMA4
+        | dict(
+            num_hidden_layers=4,
+            layer_types=["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"],
+            num_global_key_value_heads=1,
+            attention_k_eq_v=True,
+            num_kv_shared_layers=0,
+            use_double_wide_mlp=False,
+            hidden_size_per_layer_input=0,
+            final_logit_softcapping=None,
+        ),
+    ),
     # Two lists of divisors, of which the short ones count: the model has as many positions as before the extension.
     "phi3": (
         "phi3",
@@ -444,7 +493,7 @@ FAMILIES = {
 GENERATION_EOS = {"llama3": [48, 50]}
 BF16 = {"llama3-bf16"}
 # name -> the family whose config is its text_config
-NESTED = {"gemma3-vision": "gemma3"}
+NESTED = {"gemma3-vision": "gemma3", "gemma4-vision": "gemma4"}
 # The experts of a layer are in two tensors, as they are published; transformers writes some for each.
 FUSED = {"qwen35-moe"}
 SHARDED = {"llama3-sharded": 3}

@@ -1,0 +1,177 @@
+// Package gemma4 has the decoders of Gemma 4: norms of queries, keys and values, larger heads in layers without a
+// window, and, by model, layers that attend to the keys and values of earlier ones, embeddings for each layer, or
+// values that are keys.
+package gemma4
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/quire/quire/models/arch"
+)
+
+// Decoders are Gemma4ForCausalLM, and the text of models that read pictures and sounds too.
+var Decoders = []arch.Decoder{
+	decoder(arch.Decoder{Class: "Gemma4ForCausalLM", ModelType: "gemma4_text", GGUF: ofGGUF}),
+	decoder(arch.Decoder{Class: "Gemma4ForConditionalGeneration", ModelType: "gemma4", Text: "text_config",
+		Stored: arch.Stored{
+			Renamed: map[string]string{"model.language_model.": "model."},
+			Unused: []string{"model.vision_tower.", "model.audio_tower.", "model.embed_vision.",
+				"model.embed_audio."}}}),
+}
+
+func decoder(d arch.Decoder) arch.Decoder {
+	d.Defaults = arch.Defaults{KVHeads: 4, MaxPositions: 131072, HeadDim: 256, Theta: theta, LocalTheta: localTheta,
+		Tie: true, BOS: 2, EOS: []int32{1}, Sizes: map[string]int{"vocab_size": 262144, "hidden_size": 2304,
+			"intermediate_size": 9216, "num_hidden_layers": 30, "num_attention_heads": 8}}
+	d.Names = arch.SandwichNames.With(arch.Names{
+		arch.LayerGate:    {HF: "per_layer_input_gate", GGUF: "inp_gate"},
+		arch.LayerOut:     {HF: "per_layer_projection", GGUF: "proj"},
+		arch.LayerOutNorm: {HF: "post_per_layer_input_norm", GGUF: "post_norm"},
+		arch.LayerScale:   {HF: "layer_scalar", GGUF: "layer_output_scale"},
+	})
+	d.Norm = arch.Norm{Wide: true}
+	d.JSON, d.Metadata = readJSON, readMetadata
+	return d
+}
+
+// Where a config does not say otherwise.
+const (
+	theta, localTheta = 1e6, 1e4
+	share             = 0.25 // of heads without a window, is turned
+	window            = 512
+	pattern           = 6 // the last layer of so many attends to all
+	globalHeadDim     = 512
+	layerEmbedding    = 256
+)
+
+func readJSON(j *arch.JSON, c *arch.Config) error {
+	if err := j.Require("hidden_activation", "gelu_pytorch_tanh"); err != nil {
+		return err
+	}
+	for _, key := range []string{"attention_bias", "enable_moe_block"} {
+		if j.Bool(key, false) {
+			return arch.Unsupported("", "%s in a %s", key, c.Architecture)
+		}
+	}
+	if j.String("use_bidirectional_attention", "") == "all" { // "vision" is of pictures
+		return arch.Unsupported("", `use_bidirectional_attention "all" in a %s`, c.Architecture)
+	}
+	window, sliding, err := j.SlidingWindow(c, window, pattern)
+	if err != nil {
+		return err
+	}
+	sliding[c.NumLayers-1] = false // whatever the config says, as in transformers
+	c.LogitCap = j.FloatOrNull("final_logit_softcapping", 0)
+	c.LayerEmbedding = int(j.FloatOrNull("hidden_size_per_layer_input", layerEmbedding))
+	if c.LayerEmbedding > 0 {
+		if words := j.Int("vocab_size_per_layer_input", 262144); words != c.VocabSize {
+			return arch.Unsupported("", "vocab_size_per_layer_input %d beside a vocab_size of %d", words, c.VocabSize)
+		}
+	}
+	setLayers(c, window, sliding)
+	for i := range c.Layers {
+		c.Layers[i].KeysAreValues = !sliding[i] && j.Bool("attention_k_eq_v", false)
+	}
+	if !j.Has("rope_parameters") {
+		c.Ropes[arch.FullRope] = arch.Rope{Theta: theta, Share: share}
+	}
+	if err := heads(j, c); err != nil {
+		return err
+	}
+	if err := turnHeads(c); err != nil {
+		return err
+	}
+	shared := j.Int("num_kv_shared_layers", 0)
+	if err := shareKeys(c, shared); err != nil {
+		return err
+	}
+	for i := c.NumLayers - shared; i < c.NumLayers; i++ {
+		if j.Bool("use_double_wide_mlp", false) {
+			c.Layers[i].Intermediate = 2 * c.IntermediateSize
+		}
+		for _, part := range []string{"k_proj", "v_proj", "k_norm", "v_norm"} {
+			for _, before := range []string{"model.", "model.language_model."} {
+				c.Stored.Unused = append(c.Stored.Unused, fmt.Sprintf("%slayers.%d.self_attn.%s.", before, i, part))
+			}
+		}
+	}
+	return nil
+}
+
+func setLayers(c *arch.Config, window int, sliding []bool) {
+	c.EmbeddingScale = math.Sqrt(float64(c.HiddenSize))
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		l.AttentionNorm, l.MLPNorm = arch.Norms{Before: true, After: true}, arch.Norms{Before: true, After: true}
+		l.Activation, l.Scale, l.QKNorm, l.ValueNorm, l.Scaled = arch.GELUTanh, 1, arch.EachHead, true, true
+		if sliding[i] {
+			l.Window, l.Rope = window, arch.LocalRope
+		}
+	}
+}
+
+// heads reads the sizes of heads of each layer. Those without a window have their own, of all of them or, in newer
+// configs, by the number of the layer.
+func heads(j *arch.JSON, c *arch.Config) error {
+	var own map[string]map[string]any
+	if j.Decode("per_layer_config", &own); own == nil {
+		dim, heads := j.Int("global_head_dim", globalHeadDim), j.Int("num_global_key_value_heads", 0)
+		for i := range c.Layers {
+			if l := &c.Layers[i]; l.Window == 0 {
+				l.HeadDim = dim
+			}
+			if l := &c.Layers[i]; l.KeysAreValues {
+				l.KVHeads = heads
+			}
+		}
+	}
+	for number, sizes := range own {
+		i, err := strconv.Atoi(number)
+		if err != nil || i < 0 || i >= c.NumLayers {
+			return fmt.Errorf("per_layer_config is of a layer %q, and there are %d", number, c.NumLayers)
+		}
+		for key, value := range sizes {
+			of := map[string]*int{"head_dim": &c.Layers[i].HeadDim, "num_key_value_heads": &c.Layers[i].KVHeads}[key]
+			size, ok := value.(float64)
+			if of == nil || !ok || size < 1 || size != math.Trunc(size) || size > math.MaxInt32 {
+				return arch.Unsupported("head_dim and num_key_value_heads are", "%s %v in per_layer_config", key, value)
+			}
+			*of = int(size)
+		}
+	}
+	return nil
+}
+
+// turnHeads says how large the heads are that rotary embeddings turn: all of a type.
+func turnHeads(c *arch.Config) error {
+	for i, l := range c.Layers {
+		dim, rope := c.OfLayer(i).HeadDim, &c.Ropes[l.Rope]
+		if rope.Dims != 0 && rope.Dims != dim {
+			return arch.Unsupported("", "layer %d with heads of %d beside others of its type with heads of %d", i, dim,
+				rope.Dims)
+		}
+		rope.Dims = dim
+	}
+	return nil
+}
+
+// shareKeys makes the last layers attend to the keys and values of the last layer of their type that has some.
+func shareKeys(c *arch.Config, shared int) error {
+	first := c.NumLayers - shared
+	if shared < 0 || first < 0 {
+		return fmt.Errorf("%d of %d layers share keys and values", shared, c.NumLayers)
+	}
+	for i := first; i < c.NumLayers; i++ {
+		l := &c.Layers[i]
+		for l.KVFrom = first - 1; l.KVFrom >= 0 && c.Layers[l.KVFrom].Window != l.Window; {
+			l.KVFrom--
+		}
+		if l.KVFrom < 0 {
+			return fmt.Errorf("%d layers share keys and values, and no layer before has the type of layer %d", shared,
+				i)
+		}
+	}
+	return nil
+}
