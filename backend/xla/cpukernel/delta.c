@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu.h"
 #include "scalar.h"
 
 enum { MAX_DIM = 512 };
@@ -72,6 +73,35 @@ static void unit(float *x, int64_t n, float scale) {
 	for (int64_t i = 0; i < n; i++) x[i] *= by;
 }
 
+// MATRIX is what a token does to the matrix of a head, f32[rows, dim]: it is multiplied by keeps; delta becomes what it lacks of v for
+// key k, by learns; that is added; and y is what it reads for q. With wider registers the same is done to each number: no instruction
+// multiplies and adds at once.
+#define MATRIX(name, with) \
+	with static void name(float *matrix, int64_t rows, int64_t dim, float keeps, float learns, const float *restrict q, \
+		const float *restrict k, const float *restrict v, float *restrict delta, float *restrict y) { \
+		for (int64_t i = 0; i < rows; i++) { \
+			float *restrict row = matrix + i * dim; \
+			for (int64_t j = 0; j < dim; j++) { \
+				row[j] *= keeps; \
+				delta[j] += row[j] * k[i]; \
+			} \
+		} \
+		for (int64_t j = 0; j < dim; j++) delta[j] = (v[j] - delta[j]) * learns; \
+		for (int64_t i = 0; i < rows; i++) { \
+			float *restrict row = matrix + i * dim; \
+			for (int64_t j = 0; j < dim; j++) { \
+				row[j] += k[i] * delta[j]; \
+				y[j] += row[j] * q[i]; \
+			} \
+		} \
+	}
+MATRIX(matrix_plain, )
+#if defined(Q_X86)
+MATRIX(matrix_avx2, __attribute__((target("avx2"))))
+#else
+#define matrix_avx2 matrix_plain
+#endif
+
 // value_head is what comes of a token in one value head: matrix is f32[key_dim, value_dim].
 static void value_head(const delta_args *a, float *matrix, int64_t t, int64_t head, const float *q, const float *k, const float *v) {
 	int64_t heads = a->key_heads * a->group, dim = a->value_dim, own = t * a->width + a->channels;
@@ -79,21 +109,7 @@ static void value_head(const delta_args *a, float *matrix, int64_t t, int64_t he
 	float step = q_load(a->in, a->dtype, own + a->values + heads + head) + a->bias[head];
 	float softplus = (step > 0 ? step : 0) + q_log1p(q_exp(-fabsf(step)));
 	float keeps = q_exp(-(q_exp(a->decay[head]) * softplus)), delta[MAX_DIM] = {0}, y[MAX_DIM] = {0};
-	for (int64_t i = 0; i < a->key_dim; i++) {
-		float *row = matrix + i * dim;
-		for (int64_t j = 0; j < dim; j++) {
-			row[j] *= keeps;
-			delta[j] += row[j] * k[i];
-		}
-	}
-	for (int64_t j = 0; j < dim; j++) delta[j] = (v[j] - delta[j]) * learns;
-	for (int64_t i = 0; i < a->key_dim; i++) {
-		float *row = matrix + i * dim;
-		for (int64_t j = 0; j < dim; j++) {
-			row[j] += k[i] * delta[j];
-			y[j] += row[j] * q[i];
-		}
-	}
+	(q_level() >= Q_AVX2 ? matrix_avx2 : matrix_plain)(matrix, a->key_dim, dim, keeps, learns, q, k, v, delta, y);
 	float sum = 0;
 	for (int64_t j = 0; j < dim; j++) {
 		y[j] = q_rounded(a->dtype, y[j]);
