@@ -42,87 +42,63 @@ func GatedDelta(in *Node, w DeltaWeights, cache *Node, rows Rows, d arch.DeltaNe
 	return both[0], both[1]
 }
 
-// deltaPlain goes through the tokens of all sequences one by one, so that a token's result does not depend on how a
-// prompt was cut.
+// deltaPlain convolves all tokens, then goes through those of each sequence one by one.
 func deltaPlain(in *Node, w DeltaWeights, cache *Node, rows Rows, d arch.DeltaNet, eps float64) []*Node {
-	g, dims := in.Graph(), cache.Shape().Dimensions
-	tokens, numbers := in.Shape().Dimensions[0], dims[3]
-	total := take(rows.CuQLens, rows.NumSeqs)
-	type scan struct{ At, State, Cache, Out *Node }
-	end := control.While(
-		scan{zero(g), Zeros(g, shapes.Make(dtypes.Float32, numbers)), Reshape(cache, dims[0], numbers),
-			Zeros(g, shapes.Make(in.DType(), tokens, d.Values()))},
-		func(s scan) *Node { return LessThan(s.At, total) },
-		func(s scan) scan {
-			put := func(x, at, values *Node) *Node {
-				return control.ScatterSet(x, Reshape(at, 1), InsertAxes(values, 0))
-			}
-			seq := take(rows.Seqs, s.At)
-			from := take(rows.From, seq)
-			begins := Equal(take(rows.CuQLens, seq), s.At)
-			was := take(s.Cache, from)
-			was = whereAll(GreaterOrEqual(from, zero(g)), was, ZerosLike(was))
-			out, state := deltaToken(take(in, s.At), whereAll(begins, was, s.State), w, d, eps)
-			return scan{AddScalar(s.At, 1), state, put(s.Cache, take(rows.To, s.At), state), put(s.Out, s.At, out)}
-		})
-	return []*Node{end.Out, Reshape(end.Cache, dims...)}
-}
-
-// deltaToken is what comes of one token.
-func deltaToken(in, state *Node, w DeltaWeights, d arch.DeltaNet, eps float64) (out, after *Node) {
-	dtype, channels, taps := in.DType(), d.Channels(), w.Taps.Shape().Dimensions[1]
+	dtype, tokens := in.DType(), in.Shape().Dimensions[0]
 	at := 0
 	next := func(n int) *Node {
 		at += n
-		return SliceAxis(in, 0, AxisRange(at-n, at))
+		return ConvertDType(SliceAxis(in, 1, AxisRange(at-n, at)), dtypes.Float32)
 	}
-	wide := func(x *Node) *Node { return ConvertDType(x, dtypes.Float32) }
-	rounded := func(x *Node) *Node { return wide(ConvertDType(x, dtype)) }
+	rounded := func(x *Node) *Node { return ConvertDType(ConvertDType(x, dtype), dtypes.Float32) }
 
-	past := (taps - 1) * channels
-	window := Concatenate([]*Node{SliceAxis(state, 0, AxisRangeFromStart(past)), wide(next(channels))}, 0)
-	conv := Mul(Reshape(window, taps, channels), TransposeAllAxes(wide(w.Taps), 1, 0))
-	x := rounded(ReduceSum(conv, 0))
-	x = rounded(Mul(x, Sigmoid(x)))
-	heads := func(from, heads, dim int) *Node {
-		return Reshape(SliceAxis(x, 0, AxisRange(from, from+heads*dim)), heads, dim)
-	}
+	begins := rows.begin(cache)
+	x, kept := rows.convolve(next(d.Channels()), w.Taps, nil, begins, dtype)
 	keys := d.KeyHeads * d.KeyDim
-	group := d.ValueHeads / d.KeyHeads
-	unit := func(y *Node, scale float64) *Node { // [VH, KD], of length scale
-		by := MulScalar(Rsqrt(AddScalar(ReduceAndKeep(Square(y), ReduceSum, 1), 1e-6)), scale)
+	heads := func(from, heads, dim int) *Node {
+		return Reshape(SliceAxis(x, 1, AxisRange(from, from+heads*dim)), tokens, heads, dim)
+	}
+	unit := func(y *Node, scale float64) *Node { // [T, VH, KD], of length scale
+		by := MulScalar(Rsqrt(AddScalar(ReduceAndKeep(Square(y), ReduceSum, 2), 1e-6)), scale)
 		y = Mul(y, BroadcastToDims(by, y.Shape().Dimensions...))
-		y = BroadcastToDims(InsertAxes(y, 1), d.KeyHeads, group, d.KeyDim)
-		return Reshape(y, d.ValueHeads, d.KeyDim)
+		y = BroadcastToDims(InsertAxes(y, 2), tokens, d.KeyHeads, d.ValueHeads/d.KeyHeads, d.KeyDim)
+		return Reshape(y, tokens, d.ValueHeads, d.KeyDim)
 	}
 	q := unit(heads(0, d.KeyHeads, d.KeyDim), 1/math.Sqrt(float64(d.KeyDim)))
 	k := unit(heads(keys, d.KeyHeads, d.KeyDim), 1)
 	v := heads(2*keys, d.ValueHeads, d.ValueDim)
-	gate := Reshape(wide(next(d.Values())), d.ValueHeads, d.ValueDim)
-	learns := rounded(Sigmoid(wide(next(d.ValueHeads))))
-	step := Add(wide(next(d.ValueHeads)), w.Bias)
-	softplus := Add(Max(step, ZerosLike(step)), Log1P(Exp(Neg(Abs(step)))))
-	keeps := Exp(Neg(Mul(Exp(w.Decay), softplus)))
+	gate := next(d.Values())
+	learns := rounded(Sigmoid(next(d.ValueHeads)))
+	all := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 0), tokens, d.ValueHeads) } // of all tokens
+	keeps := Exp(Neg(Mul(all(Exp(w.Decay)), softplus(Add(next(d.ValueHeads), all(w.Bias))))))
 
-	matrix := Reshape(SliceAxis(state, 0, AxisRange(past)), d.ValueHeads, d.KeyDim, d.ValueDim)
-	all := matrix.Shape().Dimensions
-	column := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 2), all...) } // of KD
-	line := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 1), all...) }   // of VD
-	matrix = Mul(matrix, BroadcastToDims(InsertAxes(keeps, 1, 1), all...))
-	learns = BroadcastToDims(InsertAxes(learns, 1), v.Shape().Dimensions...)
-	delta := Mul(Sub(v, ReduceSum(Mul(matrix, column(k)), 1)), learns)
-	matrix = Add(matrix, Mul(column(k), line(delta)))
-	y := rounded(ReduceSum(Mul(matrix, column(q)), 1))
-
-	inverse := Rsqrt(AddScalar(ReduceAndKeep(Square(y), ReduceMean, 1), eps))
+	past := (w.Taps.Shape().Dimensions[1] - 1) * d.Channels()
+	y, after := rows.eachToken(cache, SliceAxis(begins, 1, AxisRange(past)), []*Node{q, k, v, learns, keeps}, kept,
+		d.Values(), func(in []*Node, matrices *Node) (out, after *Node) {
+			return deltaToken(in[0], in[1], in[2], in[3], in[4], matrices)
+		})
+	y = Reshape(rounded(y), v.Shape().Dimensions...)
+	inverse := Rsqrt(AddScalar(ReduceAndKeep(Square(y), ReduceMean, 2), eps))
 	y = rounded(Mul(y, BroadcastToDims(inverse, y.Shape().Dimensions...)))
-	y = rounded(Mul(y, BroadcastToDims(InsertAxes(w.Norm, 0), y.Shape().Dimensions...)))
-	y = Mul(y, Mul(gate, Sigmoid(gate)))
-	after = Concatenate([]*Node{SliceAxis(window, 0, AxisRange(channels)), Reshape(matrix, -1)}, 0)
-	return ConvertDType(Reshape(y, -1), dtype), after
+	y = rounded(Mul(y, BroadcastToDims(InsertAxes(w.Norm, 0, 0), y.Shape().Dimensions...)))
+	y = Mul(Reshape(y, gate.Shape().Dimensions...), Mul(gate, Sigmoid(gate)))
+	return []*Node{ConvertDType(y, dtype), after}
 }
 
-// whereAll picks one of two arrays by a condition, bool[].
-func whereAll(condition, then, otherwise *Node) *Node {
-	return Where(BroadcastToDims(condition, then.Shape().Dimensions...), then, otherwise)
+// deltaToken is what a token of each of B sequences reads: queries and keys are [B, VH, KD], values [B, VH, VD], what
+// heads learn and keep [B, VH].
+func deltaToken(q, k, v, learns, keeps, matrices *Node) (out, after *Node) {
+	dims := v.Shape().Dimensions
+	all := []int{dims[0], dims[1], k.Shape().Dimensions[2], dims[2]}
+	column := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 3), all...) } // of KD
+	line := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 2), all...) }   // of VD
+	matrix := Mul(Reshape(matrices, all...), BroadcastToDims(InsertAxes(keeps, 2, 3), all...))
+	learns = BroadcastToDims(InsertAxes(learns, 2), dims...)
+	delta := Mul(Sub(v, ReduceSum(Mul(matrix, column(k)), 2)), learns)
+	matrix = Add(matrix, Mul(column(k), line(delta)))
+	read := ReduceSum(Mul(matrix, column(q)), 2)
+	return Reshape(read, dims[0], -1), Reshape(matrix, dims[0], -1)
 }
+
+// softplus is log(1 + exp(x)).
+func softplus(x *Node) *Node { return Add(Max(x, ZerosLike(x)), Log1P(Exp(Neg(Abs(x))))) }

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/control"
 	"github.com/quire/quire/tokenqueue"
 )
 
@@ -71,13 +72,44 @@ func (r Rows) back() *Node {
 	return Sub(Iota(r.Seqs.Graph(), r.Seqs.Shape(), 0), take(r.CuQLens, r.Seqs))
 }
 
-// before is the state with which the sequence of each token begins the step, f32[T, numbers].
-func (r Rows) before(cache *Node) *Node {
-	from := Where(LessThan(r.Seqs, ZerosLike(r.Seqs)), FillScalar(cache.Graph(), r.Seqs.Shape(), -1),
-		take(r.From, r.Seqs))
-	states := take(Reshape(cache, cache.Shape().Dimensions[0], -1), from)
-	is := BroadcastToDims(InsertAxes(GreaterOrEqual(from, ZerosLike(from)), -1), states.Shape().Dimensions...)
+// begin is the state with which each sequence begins the step, f32[B, numbers].
+func (r Rows) begin(cache *Node) *Node {
+	states := take(Reshape(cache, cache.Shape().Dimensions[0], -1), r.From)
+	is := BroadcastToDims(InsertAxes(GreaterOrEqual(r.From, ZerosLike(r.From)), -1), states.Shape().Dimensions...)
 	return Where(is, states, ZerosLike(states))
+}
+
+// eachToken goes through the tokens of the sequences, one of each at a time, so that a token's result does not depend
+// on how a prompt was cut. token is given what in, [T, ...] each, have of B tokens, and the states before them
+// [B, numbers]; it makes outputs f32[B, n] and the states behind them. first, [T, ...], is what else is kept of each
+// token, in front of these states. The results are f32[T, n] and the cache behind the step.
+func (r Rows) eachToken(cache, states *Node, in []*Node, first *Node, n int,
+	token func(in []*Node, states *Node) (out, after *Node)) (out, after *Node) {
+	g, dims := cache.Graph(), cache.Shape().Dimensions
+	tokens, sequences := r.Seqs.Shape().Dimensions[0], r.From.Shape().Dimensions[0]
+	begins := SliceAxis(r.CuQLens, 0, AxisRangeFromStart(sequences))
+	counts := Sub(SliceAxis(r.CuQLens, 0, AxisRangeToEnd(1)), begins)
+	counts = Where(LessThan(Iota(g, counts.Shape(), 0), r.NumSeqs), counts, ZerosLike(counts))
+	most := ReduceAllMax(counts)
+	type scan struct{ At, States, Cache, Out *Node }
+	end := control.While(
+		scan{zero(g), states, Reshape(cache, dims[0], -1), Zeros(g, shapes.Make(dtypes.Float32, tokens, n))},
+		func(s scan) *Node { return LessThan(s.At, most) },
+		func(s scan) scan {
+			is := LessThan(BroadcastToDims(s.At, sequences), counts)
+			at := Min(Add(begins, s.At), scalar(g, tokens-1))
+			numbers := make([]*Node, len(in))
+			for i, x := range in {
+				numbers[i] = take(x, at)
+			}
+			out, states := token(numbers, s.States)
+			keep := Concatenate([]*Node{take(first, at), states}, 1)
+			nowhere := FillScalar(g, at.Shape(), noPage)
+			s.Cache = control.ScatterSet(s.Cache, Where(is, take(r.To, at), nowhere), keep)
+			s.Out = control.ScatterSet(s.Out, Where(is, at, nowhere), out)
+			return scan{AddScalar(s.At, 1), states, s.Cache, s.Out}
+		})
+	return end.Out, Reshape(end.Cache, dims...)
 }
 
 // take returns rows of x by int32 indices; negative ones read row 0.

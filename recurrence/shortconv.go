@@ -25,17 +25,42 @@ func ShortConv(in, taps, cache *Node, rows Rows) (out, after *Node) {
 }
 
 func shortConvPlain(in, taps, cache *Node, rows Rows) []*Node {
-	channels, k := taps.Shape().Dimensions[0], taps.Shape().Dimensions[1]
+	channels := taps.Shape().Dimensions[0]
 	part := func(i int) *Node { return SliceAxis(in, 1, AxisRange(i*channels, (i+1)*channels)) }
-	window := rows.window(ConvertDType(Mul(part(0), part(2)), dtypes.Float32), rows.before(cache), k)
-	taps = ConvertDType(taps, dtypes.Float32)
-	sum := ZerosLike(window[0])
-	for i, x := range window {
-		tap := Reshape(SliceAxis(taps, 1, AxisElem(i)), 1, channels)
-		sum = Add(sum, Mul(x, BroadcastToDims(tap, x.Shape().Dimensions...)))
+	sum, kept := rows.sum(ConvertDType(Mul(part(0), part(2)), dtypes.Float32), taps, rows.begin(cache))
+	dims := cache.Shape().Dimensions
+	after := Reshape(control.ScatterSet(Reshape(cache, dims[0], -1), rows.To, kept), dims...)
+	return []*Node{Mul(part(1), ConvertDType(sum, in.DType())), after}
+}
+
+// convolve is what comes of inputs f32[T, C] by taps [C, K], with a bias f32[C] if it is not nil, and SiLU behind it.
+// Both results are rounded to dtype, and are float32. kept are the numbers of each token's state, [T, (K-1)*C]; those
+// of the sequences, [B, ...], are before the step the first ones of begins.
+func (r Rows) convolve(x, taps, bias, begins *Node, dtype dtypes.DType) (y, kept *Node) {
+	rounded := func(x *Node) *Node { return ConvertDType(ConvertDType(x, dtype), dtypes.Float32) }
+	y, kept = r.sum(x, taps, begins)
+	if bias != nil {
+		y = Add(y, BroadcastToDims(InsertAxes(bias, 0), y.Shape().Dimensions...))
 	}
-	out := Mul(part(1), ConvertDType(sum, in.DType()))
-	return []*Node{out, rows.keep(cache, window[1:]...)}
+	y = rounded(y)
+	return rounded(Mul(y, Sigmoid(y))), kept
+}
+
+// sum is the convolution alone.
+func (r Rows) sum(x, taps, begins *Node) (sum, kept *Node) {
+	channels, k := taps.Shape().Dimensions[0], taps.Shape().Dimensions[1]
+	before := take(SliceAxis(begins, 1, AxisRangeFromStart((k-1)*channels)), r.Seqs)
+	window := r.window(x, before, k)
+	taps = ConvertDType(taps, dtypes.Float32)
+	sum = ZerosLike(x)
+	for i, was := range window {
+		tap := Reshape(SliceAxis(taps, 1, AxisElem(i)), 1, channels)
+		sum = Add(sum, Mul(was, BroadcastToDims(tap, x.Shape().Dimensions...)))
+	}
+	if kept = window[1]; k > 2 {
+		kept = Concatenate(window[1:], 1)
+	}
+	return sum, kept
 }
 
 // window are the k numbers [T, C] that each token sees of its sequence, oldest first, the last of which is its own, x.
@@ -60,14 +85,4 @@ func (r Rows) window(x, states *Node, k int) []*Node {
 		window[k-1-j] = was
 	}
 	return window
-}
-
-// keep writes states, the numbers [T, ...] of each token one behind the other, where they are kept.
-func (r Rows) keep(cache *Node, numbers ...*Node) *Node {
-	dims := cache.Shape().Dimensions
-	states := numbers[0]
-	if len(numbers) > 1 {
-		states = Concatenate(numbers, 1)
-	}
-	return Reshape(control.ScatterSet(Reshape(cache, dims[0], -1), r.To, states), dims...)
 }
