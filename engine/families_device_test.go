@@ -19,8 +19,8 @@ import (
 func TestFamiliesForAccelerators(t *testing.T) {
 	testenv.Slow(t)
 	for _, family := range []string{"gemma2", "gemma3", "gemma4", "glm4", "gpt-oss", "granite", "granite-moe-shared",
-		"ministral", "mixtral", "olmo2", "olmo3", "olmoe", "phi4-mini", "qwen3-moe", "smollm3", "stablelm",
-		"starcoder2"} {
+		"granite4", "lfm2", "ministral", "mixtral", "olmo2", "olmo3", "olmoe", "phi4-mini", "qwen3-moe", "qwen35",
+		"smollm3", "stablelm", "starcoder2"} {
 		for _, topology := range []string{"v5e:1x1", "h200:1"} {
 			t.Run(family+" "+topology, func(t *testing.T) {
 				backend := testenv.Topology(t, topology)
@@ -114,14 +114,17 @@ func enlarged(t *testing.T, family string, intermediate int, changes ...func(map
 func enlarge(config map[string]any, intermediate int) {
 	const headDim = 128
 	for _, name := range []string{"num_local_experts", "num_experts"} {
-		if experts, ok := config[name].(float64); ok {
+		if experts, ok := config[name].(float64); ok && experts > 0 {
 			intermediate /= int(experts)
 		}
 	}
 	sizes := map[string]any{"hidden_size": 8 * headDim, "num_attention_heads": 8, "num_key_value_heads": 4,
 		"head_dim": headDim, "vocab_size": 1024, "max_position_embeddings": 4096, "sliding_window": 512,
-		"query_pre_attn_scalar": headDim, "original_max_position_embeddings": 1024}
-	sizes["intermediate_size"], sizes["moe_intermediate_size"] = intermediate, intermediate
+		"query_pre_attn_scalar": headDim, "original_max_position_embeddings": 1024, "mamba_n_heads": 32,
+		"mamba_d_head": 64, "mamba_d_state": 128}
+	for _, name := range []string{"intermediate_size", "moe_intermediate_size", "shared_intermediate_size"} {
+		sizes[name] = intermediate
+	}
 	for name, size := range sizes {
 		if old, ok := config[name]; ok && (old != nil || name == "head_dim") {
 			config[name] = size

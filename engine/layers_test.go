@@ -20,7 +20,7 @@ func looped(c *engine.Config) { c.Layers = engine.LayersLoop }
 // windows.
 func TestLayerLoopDrawsTheSame(t *testing.T) {
 	for _, family := range []string{contractFamily, "llama-bias", "qwen3", "mistral", "olmo2", "mixtral", "phi3",
-		"granite", "glm4", "stablelm", "starcoder2", "olmoe", "granite-moe-shared"} {
+		"granite", "granite4-dense", "glm4", "stablelm", "starcoder2", "olmoe", "granite-moe-shared"} {
 		t.Run(family, func(t *testing.T) {
 			if family != contractFamily {
 				testenv.Slow(t)
@@ -105,7 +105,7 @@ func TestLayerLoopOfDevicesTogether(t *testing.T) {
 }
 
 func TestLayersThatAreNoLoop(t *testing.T) {
-	for _, family := range []string{"smollm3", "qwen2-sliding", "gemma2", "gemma3", "gemma4", "gemma4-large"} {
+	for _, family := range []string{"smollm3", "qwen2-sliding", "gemma2", "gemma3", "gemma4", "gemma4-large", "granite4"} {
 		_, err := engine.Config{Model: testenv.Model(t, family), Backend: testenv.XLA(t),
 			Layers: engine.LayersLoop}.Plan()
 		if !errors.Is(err, decoder.ErrLayersDiffer) || !strings.Contains(err.Error(), "use layers unrolled") {

@@ -150,7 +150,10 @@ func sameTensors(t *testing.T, got, want *Checkpoint, dtype dtypes.DType) {
 		t.Fatalf("names are %v, want %v", got.Names(), want.Names())
 	}
 	for _, name := range want.Names() {
-		if !slices.Equal(got.Shape(name), want.Shape(name)) {
+		whole := func(shape []int) []int { // GGUF files have no axes of 1 in a convolution
+			return slices.DeleteFunc(slices.Clone(shape), func(n int) bool { return n == 1 })
+		}
+		if !slices.Equal(whole(got.Shape(name)), whole(want.Shape(name))) {
 			t.Errorf("%s has shape %v, want %v", name, got.Shape(name), want.Shape(name))
 		}
 		a, err := got.Read(name, dtype)
@@ -201,6 +204,12 @@ func TestGGUFLikeFolder(t *testing.T) {
 			c.ResidualScale = float64(float32(c.ResidualScale))
 			for i := range c.Layers {
 				c.Layers[i].Experts.Fused = arch.NotFused
+			}
+		},
+		"granite4": func(c *Config) { // the format has no bounds of steps
+			c.ResidualScale = float64(float32(c.ResidualScale))
+			for i := range c.Layers {
+				c.Layers[i].Mamba.MinStep, c.Layers[i].Mamba.MaxStep = 0, 0
 			}
 		},
 		"glm4":      func(c *Config) {},

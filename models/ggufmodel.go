@@ -3,6 +3,7 @@ package models
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -130,6 +131,7 @@ func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[strin
 		case gguf.BF16:
 			t.native = dtypes.BFloat16
 		}
+		t.ofStateSpace(known[gt.Name])
 		if stored := t.decode; decoder.GGUF.OffsetNorms && part.IsNorm() && stored != nil {
 			t.native = dtypes.InvalidDType
 			t.decode = func(dst []float32, first int) {
@@ -147,6 +149,28 @@ func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[strin
 	}
 	c.identity = append(c.identity, id)
 	return nil
+}
+
+// ofStateSpace gives the vectors of a Mamba-2 layer their shape. How fast heads forget is stored as -exp of what
+// Hugging Face's checkpoints have.
+func (t *tensor) ofStateSpace(want arch.Tensor) {
+	switch want.Part {
+	case arch.MambaDecay, arch.MambaSkip, arch.MambaNorm:
+	default:
+		return
+	}
+	if n := len(t.shape); n == 2 && t.shape[0]*t.shape[1] == want.Shape[0] {
+		t.shape = want.Shape
+	}
+	if stored := t.decode; want.Part == arch.MambaDecay && stored != nil {
+		t.native = dtypes.InvalidDType
+		t.decode = func(dst []float32, first int) {
+			stored(dst, first)
+			for i := range dst {
+				dst[i] = float32(math.Log(-float64(dst[i])))
+			}
+		}
+	}
 }
 
 // blockUnpacker is blockDecoder that leaves blocks as they are; nil for floats.

@@ -63,6 +63,12 @@ var cpuKernels = map[string]kernel{
 			"value_dim": integer, "eps": float},
 	},
 	"gate": {target: "quire_gate"},
+	"mamba2": {
+		target: "quire_mamba2", alias: map[int]int{1: 6},
+		attrs: map[string]attribute{"heads": integer, "head_dim": integer, "groups": integer, "state_dim": integer,
+			"min_step": float, "max_step": float},
+	},
+	"gated_norm": {target: "quire_gated_norm", attrs: map[string]attribute{"groups": integer, "eps": float}},
 	"linear_rows": {
 		target: "quire_linear_rows",
 		attrs: map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,

@@ -5,6 +5,7 @@
 package arch
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -76,6 +77,7 @@ type Layer struct {
 	KVFrom   int     // the layer whose keys and values it attends to: its own number, or that of one before
 	Taps     int     // of a convolution: the token itself and those before it that count
 	Delta    DeltaNet
+	Mamba    StateSpace
 	Gate     bool // what a head of attention reads is multiplied by the sigmoid of a gate, made with its query
 
 	// HeadDim, KVHeads and Intermediate are the layer's where they are not the Config's, else 0: see [Config.OfLayer].
@@ -101,6 +103,7 @@ const (
 	Attention Mixer = "attention"
 	ShortConv Mixer = "short convolution" // each channel over the last few tokens, with gates before and behind
 	Delta     Mixer = "gated delta net"   // a matrix of each head that is moved towards each token's values
+	Mamba     Mixer = "Mamba-2"           // a matrix of each head that fades, and each token is added to
 )
 
 // StateSize is how many numbers the state of a layer has: what it keeps of a sequence, however long that is. It is 0
@@ -111,6 +114,8 @@ func (c *Config) StateSize(layer int) int {
 		return (l.Taps - 1) * c.HiddenSize
 	case Delta:
 		return l.Delta.state(l.Taps)
+	case Mamba:
+		return l.Mamba.state(l.Taps)
 	}
 	return 0
 }
@@ -345,10 +350,12 @@ func (l Layer) check(number, ropes int) error {
 	case !(l.ScoreCap >= 0 && l.ScoreCap <= 1e6):
 		return fmt.Errorf("the soft cap of layer %d's scores is %g; it must be between 0 and 1e6", number, l.ScoreCap)
 	}
-	if l.Mixer == Delta {
-		if err := l.Delta.check(number); err != nil {
-			return err
-		}
+	err := l.Experts.check(number)
+	switch l.Mixer {
+	case Delta:
+		err = errors.Join(err, l.Delta.check(number))
+	case Mamba:
+		err = errors.Join(err, l.Mamba.check(number))
 	}
-	return l.Experts.check(number)
+	return err
 }

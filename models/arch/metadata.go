@@ -77,7 +77,7 @@ func (m *Metadata) sizes(c *Config) error {
 	if err := c.checkCounts(); err != nil {
 		return err
 	}
-	c.NumKVHeads = m.Int("attention.head_count_kv", c.NumHeads)
+	c.NumKVHeads = m.kvHeads(c.NumHeads)
 	c.HeadDim = m.Int("attention.key_length", c.HiddenSize/c.NumHeads)
 	c.RMSNormEps = m.Float("attention.layer_norm_rms_epsilon", math.NaN())
 	c.Ropes = []Rope{{Theta: m.Float("rope.freq_base", 1e4)}}
@@ -270,6 +270,17 @@ func (m *Metadata) IntsOfLayers(c *Config, key string, absent int) ([]int, error
 		ints[i] = int(x)
 	}
 	return ints, nil
+}
+
+// kvHeads reads how many KV heads layers have: all the same, but none where a layer does not attend.
+func (m *Metadata) kvHeads(absent int) int {
+	const key = "attention.head_count_kv"
+	list, _ := m.File.Ints(m.prefix + key)
+	list = slices.Compact(slices.DeleteFunc(list, func(n int64) bool { return n == 0 }))
+	if len(list) == 1 && list[0] > 0 && list[0] <= math.MaxInt32 {
+		return int(list[0])
+	}
+	return m.Int(key, absent)
 }
 
 // SlidingLayers reads which layers have a window: a list, or a number n that says all but every n-th one, which is

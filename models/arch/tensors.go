@@ -80,6 +80,11 @@ const (
 	DeltaGate, DeltaLearn, DeltaStep           Part = "delta_gate", "delta_learn", "delta_step"
 	DeltaDecay, DeltaBias, DeltaNorm, DeltaOut Part = "delta_decay", "delta_bias", "delta_norm", "delta_out"
 
+	// Of a Mamba-2 layer, whose convolution has ConvTaps and ConvBias: what makes gates, what is convolved, and steps
+	// of heads; how fast heads forget, biases of steps, how much of a head's inputs goes past its state, the norm.
+	MambaIn, ConvBias, MambaDecay, MambaStep Part = "mamba_in", "conv_bias", "mamba_decay", "mamba_step"
+	MambaSkip, MambaNorm, MambaOut           Part = "mamba_skip", "mamba_norm", "mamba_out"
+
 	// Those of one expert: checkpoints' names have its number in place of %d.
 	ExpertGate, ExpertUp, ExpertDown Part = "expert_gate", "expert_up", "expert_down"
 	// Those of the shared one, and what makes the score of its share.
@@ -117,9 +122,15 @@ func (p Part) IsGate() bool { return p == Gate || p == ExpertGate || p == Shared
 // IsRouter tells whether a part chooses among experts, or weighs one: what it makes is not to be rounded.
 func (p Part) IsRouter() bool { return p == Router || p == SharedScore }
 
-// IsWide tells whether a part is held in float32 whatever the model's dtype: vectors of delta nets, and
+// IsWide tells whether a part is held in float32 whatever the model's dtype: vectors of layers that keep states, and
 // sinks.
-func (p Part) IsWide() bool { return p == DeltaDecay || p == DeltaBias || p == DeltaNorm || p == Sinks }
+func (p Part) IsWide() bool {
+	switch p {
+	case DeltaDecay, DeltaBias, DeltaNorm, ConvBias, MambaDecay, MambaStep, MambaSkip, MambaNorm, Sinks:
+		return true
+	}
+	return false
+}
 
 // Split is how an axis of a tensor is shared out to devices.
 type Split int
@@ -263,6 +274,8 @@ func (c *Config) layerTensors(number int) []Tensor {
 		outputs(ConvOut, string(ConvOut), Whole, c.HiddenSize, false)
 	case Delta:
 		list = append(list, c.deltaTensors(number, names)...)
+	case Mamba:
+		list = append(list, c.mambaTensors(number, names)...)
 	default:
 		if layer.Gate {
 			outputs(Q, "qkv", ByGatedHeads, 2*q, layer.QKVBias)

@@ -60,6 +60,8 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state [
 			x, state = b.shortConv(w, at, sequences, h, x, state)
 		case arch.Delta:
 			x, state = b.deltaNet(w, at, sequences, h, x, state)
+		case arch.Mamba:
+			x, state = b.mamba(w, at, sequences, h, x, state)
 		default:
 			q, k, v, gate := b.heads(w, at.Number, h)
 			if layer.Sinks {

@@ -32,7 +32,7 @@ func TestLogitsOfDevicesTogether(t *testing.T) {
 					quick := n == 4 && kernels == xla.KernelsAuto &&
 						slices.Contains([]string{"llama-bias", "llama3", "qwen3", "gemma2", "gemma3", "olmo2", "glm4",
 							"starcoder2", "qwen3-moe", "gpt-oss", "granite-moe-shared",
-							"qwen3-next", "gemma4", "gemma4-large"}, family)
+							"qwen3-next", "gemma4", "gemma4-large", "granite4"}, family)
 					if !quick && family != "smollm2-like" {
 						testenv.Slow(t)
 					}

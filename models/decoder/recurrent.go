@@ -40,6 +40,29 @@ func (b body) deltaNet(w Weights, at Layer, sequences recurrence.Rows, h, x *Nod
 	return apply(w, string(arch.DeltaOut), false, y, o), after
 }
 
+// mamba adds a layer's state space of h to x, by the scale of what is added. Where a group of devices runs the model,
+// each computes all of it.
+func (b body) mamba(w Weights, at Layer, sequences recurrence.Rows, h, x *Node, state []*Node) (sum *Node,
+	after []*Node) {
+	s := b.cfg.Layers[at.Number].Mamba
+	weights := recurrence.MambaWeights{Taps: w.get(string(arch.ConvTaps) + ".weight"),
+		Decay: w.get(string(arch.MambaDecay)), Step: w.get(string(arch.MambaStep)), Skip: w.get(string(arch.MambaSkip))}
+	if s.TapsBias {
+		weights.TapsBias = w.get(string(arch.ConvBias))
+	}
+	in := apply(w, string(arch.MambaIn), s.Bias, h, linear.Options{Rows: b.rows})
+	after = slices.Clone(state)
+	var y *Node
+	y, after[at.Number] = recurrence.Mamba2(in, weights, state[at.Number], sequences, s)
+	y = recurrence.GatedNorm(y, in, w.get(string(arch.MambaNorm)), b.rows, s.Groups, b.cfg.RMSNormEps)
+	o := linear.Options{Rows: b.rows}
+	if b.cfg.ResidualScale == 0 {
+		o.Residual = x
+		return apply(w, string(arch.MambaOut), s.Bias, y, o), after
+	}
+	return Add(x, MulScalar(apply(w, string(arch.MambaOut), s.Bias, y, o), b.cfg.ResidualScale)), after
+}
+
 // takeGates takes apart what a layer with gates makes of its inputs, each query with its gate behind it: what a layer
 // without gates would have, and the gates [T, H*D].
 func (b body) takeGates(qkv *Node) (plain, gate *Node) {

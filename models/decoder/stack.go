@@ -30,6 +30,8 @@ func CheckLayerLoop(cfg models.Config) error {
 		first, layer := cfg.Layers[0], cfg.Layers[i]
 		layer.KVFrom = first.KVFrom
 		switch {
+		case layer.Mixer != arch.Attention:
+			return fmt.Errorf("%w: layer %d keeps a state", ErrLayersDiffer, i)
 		case layer.Rope != first.Rope:
 			return fmt.Errorf("%w: layer %d turns queries and keys otherwise than layer 0", ErrLayersDiffer, i)
 		case layer.Window != first.Window:

@@ -1,8 +1,12 @@
-// Package granite has the decoders of Granite 3: Llamas that multiply embeddings, scores, what their layers add, and
-// divide logits, with one feed-forward in a layer or a mixture.
+// Package granite has the decoders of Granite 3 and 4: Llamas that multiply embeddings, scores, what their layers add,
+// and divide logits, with one feed-forward in a layer or a mixture; those of Granite 4 with Mamba-2 in most layers.
 package granite
 
-import "github.com/quire/quire/models/arch"
+import (
+	"slices"
+
+	"github.com/quire/quire/models/arch"
+)
 
 // Decoders are those of the family. GGUF files of both mixtures have one architecture.
 var Decoders = []arch.Decoder{
@@ -13,6 +17,7 @@ var Decoders = []arch.Decoder{
 	decoder(arch.Decoder{Class: "GraniteMoeSharedForCausalLM", ModelType: "granitemoeshared", Names: mixtureNames,
 		GGUF: arch.GGUF{Architecture: "granitemoe", Experts: true},
 		JSON: mixture(func(j *arch.JSON) int { return j.Int("shared_intermediate_size", 0) })}),
+	hybrid,
 }
 
 var mixtureNames = arch.LlamaNames.With(arch.Names{
@@ -26,8 +31,7 @@ var mixtureNames = arch.LlamaNames.With(arch.Names{
 func decoder(d arch.Decoder) arch.Decoder {
 	d.Defaults = arch.Defaults{MaxPositions: 2048, Theta: 1e4, BOS: 1, EOS: []int32{2}}
 	d.GGUF.Interleaved = true
-	d.GGUF.Keys = []string{"attention.scale", "embedding_scale", "residual_scale", "logit_scale",
-		"expert_shared_feed_forward_length"}
+	d.GGUF.Keys = slices.Concat(scales, spaces)
 	d.Metadata = readMetadata
 	return d
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.granitemoehybrid.modeling_granitemoehybrid import GraniteMoeHybridRotaryEmbedding
 
 BASE = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=6, num_attention_heads=4,
             num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=None)
@@ -26,6 +27,7 @@ LONGROPE = dict(short_factor=[1.0, 1.1, 1.2, 1.5], long_factor=[1.5, 2.0, 4.0, 9
 GRANITE = dict(BASE, model_type="granite", architectures=["GraniteForCausalLM"])
 GRANITE_MOE = dict(BASE, model_type="granitemoe", architectures=["GraniteMoeForCausalLM"])
 GRANITE_SHARED = dict(BASE, model_type="granitemoeshared", architectures=["GraniteMoeSharedForCausalLM"])
+GRANITE4 = dict(BASE, model_type="granitemoehybrid", architectures=["GraniteMoeHybridForCausalLM"], num_local_experts=0, mamba_n_heads=4)
 OLMO3 = dict(BASE, model_type="olmo3", architectures=["Olmo3ForCausalLM"])
 GLM4 = dict(BASE, model_type="glm4", architectures=["Glm4ForCausalLM"])
 MINISTRAL = dict(BASE, model_type="ministral", architectures=["MinistralForCausalLM"])
@@ -103,6 +105,10 @@ CASES = {
     "granite-moe, defaults": without(GRANITE_MOE, "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "granite-moe, shared": dict(GRANITE_SHARED, shared_intermediate_size=24, num_local_experts=5, residual_multiplier=0.22),
     "granite-moe, none shared": without(GRANITE_SHARED, "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "granite4": dict(GRANITE4, layer_types=["mamba", "attention", "mamba"] * 2, position_embedding_type="nope", attention_multiplier=0.015625, embedding_multiplier=12, residual_multiplier=0.22, logits_scaling=6, mamba_n_groups=2, mamba_d_state=16, mamba_d_head=16, mamba_d_conv=3, mamba_proj_bias=True, shared_intermediate_size=40, rope_theta=10000, rope_scaling=None, num_experts_per_tok=0),
+    "granite4, newer style": dict(GRANITE4, layer_types=["linear_attention", "full_attention", "full_attention"] * 2, position_embedding_type="rope", attention_bias=True, mamba_conv_bias=False, mamba_expand=4, time_step_limit=[0.0, {"__float__": "Infinity"}], rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
+    "granite4, layers_block_type, attention alone": dict(without(GRANITE4, "mamba_n_heads"), hidden_size=64, layers_block_type=["attention"] * 6, position_embedding_type="rope", tie_word_embeddings=True, mamba_d_head="auto"),
+    "granite4, defaults": without(dict(GRANITE4, hidden_size=64, layer_types=["mamba", "attention"] * 3), "mamba_n_heads", "vocab_size", "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
     "olmo3": OLMO3,
     "olmo3, older style": dict(OLMO3, sliding_window=16, max_position_embeddings=65536, rope_theta=5e5, rope_scaling={"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192, "attention_factor": 1.2, "beta_fast": 32, "beta_slow": 1}),
     "olmo3, layer types": dict(OLMO3, sliding_window=16, attention_bias=True, layer_types=["full_attention", "sliding_attention"] * 3),
@@ -145,21 +151,27 @@ def stored(name, kind):
     return name.replace("embedding_norm", "norm")
 
 
+def special(x):
+    """Infinity, as transformers writes it."""
+    return float(x["__float__"]) if "__float__" in x else x
+
+
 def resolve(config):
-    parsed = AutoConfig.for_model(config["model_type"], **without(json.loads(json.dumps(config)), "model_type"))
+    parsed = AutoConfig.for_model(config["model_type"], **without(json.loads(json.dumps(config), object_hook=special), "model_type"))
     parsed.allow_global_per_layer_attribute_access = True  # of gemma4
     model = AutoModelForCausalLM.from_config(parsed, attn_implementation="eager")
     # Layers without attention have the scale of those with it, which nothing reads, and no rope.
-    attends = [hasattr(layer, "self_attn") for layer in model.model.layers]
-    other = next(layer.self_attn for layer in model.model.layers if hasattr(layer, "self_attn"))
-    attentions = [getattr(layer, "self_attn", other) for layer in model.model.layers]
+    attentions = [getattr(layer, "self_attn", None) for layer in model.model.layers]
+    other = next(a for a in attentions if a is not None)
+    attends = [a is not None and model.model.rotary_emb is not None for a in attentions]
+    attentions = [a or other for a in attentions]
     windows = []
     for a in attentions:
         window = getattr(a, "sliding_window", None)
         if config["model_type"] in ("mistral", "phi3", "starcoder2"):
             window = parsed.sliding_window
         windows.append(window or 0)
-    rotary = model.model.rotary_emb
+    rotary = model.model.rotary_emb or GraniteMoeHybridRotaryEmbedding(parsed)
     full, local = (getattr(rotary, f"{kind}_inv_freq", None) for kind in ("full_attention", "sliding_attention"))
     local = {} if local is None else {"local_inv_freq": local.to(torch.float32).tolist()}
     more = {}

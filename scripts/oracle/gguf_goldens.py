@@ -130,6 +130,8 @@ def convert(folder, path, arch, extra=None, **split):
         turned = int(head_dim * partial / 2)
         w.add_tensor("rope_freqs.weight", np.array([1] * turned + [1e30] * (head_dim // 2 - turned), np.float32))
     w.add_embedding_length(config["hidden_size"]), w.add_feed_forward_length(width)
+    if arch == "granitehybrid":
+        kv = [kv * (kind == "full_attention") for kind in config["layer_types"]]
     w.add_head_count(heads), w.add_head_count_kv(kv), w.add_rope_freq_base(theta)
     if arch in ("starcoder2", "stablelm"):
         w.add_layer_norm_eps(config.get("norm_epsilon") or config["layer_norm_eps"])
@@ -157,6 +159,12 @@ def convert(folder, path, arch, extra=None, **split):
         w.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(original)) if scale > 1 else 1.0)
         for kind in ("long", "short"):
             w.add_tensor(f"rope_factors_{kind}.weight", np.array(rope[f"{kind}_factor"], np.float32))
+    if arch == "granitehybrid":
+        attends = [kind == "full_attention" for kind in config["layer_types"]]
+        w.add_ssm_conv_kernel(config["mamba_d_conv"]), w.add_ssm_state_size(config["mamba_d_state"])
+        w.add_ssm_group_count(config["mamba_n_groups"]), w.add_ssm_time_step_rank(config["mamba_n_heads"])
+        w.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
+        w.add_rope_scaling_finetuned(False), w.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
     if arch.startswith("granite"):
         w.add_attention_scale(config["attention_multiplier"]), w.add_embedding_scale(config["embedding_multiplier"])
         w.add_residual_scale(config["residual_multiplier"]), w.add_logit_scale(config["logits_scaling"])
@@ -196,12 +204,14 @@ def convert(folder, path, arch, extra=None, **split):
         tensors = dict(oss_tensors(tensors))
     if arch == "granitemoe":
         tensors = dict(granite_tensors(tensors))
+    if arch == "granitehybrid":
+        tensors = dict(hybrid_tensors(tensors, config["mamba_n_groups"]))
     for name in [name for name in tensors if ".experts.0." in name]:  # one tensor of all experts
         every = [tensors.pop(name.replace(".experts.0.", f".experts.{n}.")) for n in range(experts)]
         tensors[name.replace(".experts.0.", ".experts.")] = np.stack(every)
     others = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])  # a layer of qwen3moe without experts
     for name, x in tensors.items():
-        if arch in ("llama", "smollm3", "granite", "granitemoe") and (".q_proj." in name or ".k_proj." in name):
+        if arch in ("llama", "smollm3", "granite", "granitemoe", "granitehybrid") and (".q_proj." in name or ".k_proj." in name):
             x = permute(x, heads if ".q_proj." in name else kv)
         if arch in ("gemma2", "gemma3") and name.endswith("norm.weight"):
             x = x + 1
@@ -211,7 +221,7 @@ def convert(folder, path, arch, extra=None, **split):
         if name.endswith("layer_scalar"):
             name += ".weight"
         stored = names.get_name(name, (".weight", ".bias")) or others.get_name(name, (".weight", ".bias"))
-        w.add_tensor(stored, np.ascontiguousarray(x if arch.startswith("gemma") and x.ndim == 1 else x.astype(np.float16)))
+        w.add_tensor(stored, np.ascontiguousarray(x if arch.startswith("gemma") and x.ndim == 1 or name.endswith("A_log") else x.astype(np.float16)))
     w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
 
 
@@ -227,6 +237,22 @@ def granite_tensors(tensors):
             yield name.replace("block_sparse_moe.output_linear", "block_sparse_moe.experts.down"), x
         else:
             yield name, x
+
+
+def hybrid_tensors(tensors, groups):
+    """modify_tensors of GraniteHybridModel and Mamba2Model."""
+    for name, x in tensors.items():
+        if name.endswith("input_linear.weight"):
+            for part, rows in zip(("gate", "up"), np.split(x, 2)):
+                yield name.replace("shared_mlp.input_linear", f"mlp.{part}_proj"), rows
+        elif name.endswith(("A_log", "mamba.D")):
+            yield name, (-np.exp(x) if name.endswith("A_log") else x)[:, None]
+        elif name.endswith("dt_bias"):
+            yield name.replace("dt_bias", "dt_proj.bias"), x
+        elif name.endswith("mamba.norm.weight"):
+            yield name, x.reshape(groups, -1)
+        else:
+            yield name.replace("shared_mlp.output_linear", "mlp.down_proj"), x.squeeze()
 
 
 def oss_tensors(tensors):
@@ -306,6 +332,7 @@ def main():
         convert(tiny / name, out / f"{name}.gguf", "phi3" if name == "phi4-mini" else name)
     convert(tiny / "olmo3", out / "olmo3.gguf", "olmo2")
     convert(tiny / "olmo2", out / "olmo2.gguf", "olmo2")
+    convert(tiny / "granite4", out / "granite4.gguf", "granitehybrid")
     for name, arch in {"granite-moe-shared": "granitemoe", "mixtral": "llama", "qwen3-moe": "qwen3moe", "olmoe": "olmoe"}.items():
         convert(tiny / name, out / f"{name}.gguf", arch)
     convert(tiny / "gpt-oss", out / "gpt-oss.gguf", "gpt-oss")

@@ -24,6 +24,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.glm4 import modeling_glm4
+from transformers.models.granitemoehybrid import modeling_granitemoehybrid
 from transformers.models.phi3 import modeling_phi3
 
 # One token; around pages of 8, 16 and 32; one past a prefill chunk of 64; the longest that leaves room for as many more
@@ -47,10 +48,26 @@ SAME = {"gemma3-vision", "gemma4-vision"}
 MIN_GAP = 2e-3
 
 
+LIMITS = [0.0, float("inf")]  # of the steps of Granite 4's layers
+update_state = modeling_granitemoehybrid.mamba2_selective_state_update
+
+
+def update_limited(state, x, dt, *args, dt_bias, dt_softplus, **kwargs):
+    """A token with a cache: transformers leaves out time_step_limit here, and has it in prompts."""
+    assert dt_softplus
+    dt = torch.nn.functional.softplus(dt + dt_bias).clamp(*LIMITS)
+    return update_state(state, x, dt, *args, **kwargs)
+
+
+modeling_granitemoehybrid.mamba2_selective_state_update = update_limited
+
+
 def load(folder, config=None):
     model = AutoModelForCausalLM.from_pretrained(
         folder, config=config, dtype=torch.float32, attn_implementation="eager"
     )
+    if model.config.model_type == "granitemoehybrid":
+        LIMITS[:] = model.config.time_step_limit
     return model.eval()
 
 
@@ -156,7 +173,10 @@ def ablations(model, folder):
         assert kinds != ["sliding_attention"] * layers, kinds
         yield "sliding window", changed(layer_types=full)
         yield "sliding in some layers only", changed(layer_types=["sliding_attention"] * layers)
-    for kind, rope in (ropes if nested else {"": ropes}).items():
+    if getattr(config, "position_embedding_type", "rope") != "rope":
+        yield "no rope", changed(position_embedding_type="rope")
+        ropes = {}
+    for kind, rope in (ropes if nested or not ropes else {"": ropes}).items():
 
         def turned(other):
             return changed(rope_parameters=ropes | {kind: other} if nested else other)
@@ -269,6 +289,42 @@ def ablations(model, folder):
                     w = layer.self_attn.q_proj.weight
                     w.view(-1, 2, config.head_dim, w.shape[1])[:, 1].zero_()
         yield "gates of attention", other
+    if config.model_type == "granitemoehybrid" and "linear_attention" in kinds:
+
+        def without(change):
+            other = load(folder)
+            with torch.no_grad():
+                for layer in other.model.layers:
+                    if layer.mamba is not None:
+                        change(layer.mamba)
+            return other
+
+        inner = config.mamba_expand * config.hidden_size
+        yield "tokens before, in convolutions", without(lambda net: net.conv1d.weight[:, :, :-1].zero_())
+        yield "the first tap of convolutions", without(lambda net: net.conv1d.weight[:, :, :1].zero_())
+        yield "forgetting", without(lambda net: net.A_log.fill_(-30.0))
+        yield "biases of steps", without(lambda net: net.dt_bias.zero_())
+        yield "steps by token", without(lambda net: net.in_proj.weight[-net.num_heads :].zero_())
+        yield "inputs past the state", without(lambda net: net.D.zero_())
+        yield "gates", without(lambda net: net.in_proj.weight[:inner].zero_())
+        yield "norms of states", without(lambda net: net.norm.weight.fill_(1.0))
+        yield "groups of norms", without(lambda net: setattr(net.norm, "group_size", inner))
+        yield "biases of convolutions", without(lambda net: net.conv1d.bias.zero_())
+        yield "biases before", without(lambda net: net.in_proj.bias.zero_())
+        yield "biases behind", without(lambda net: net.out_proj.bias.zero_())
+        for side in (1, 2):  # what the second group writes and reads is what the first one does
+            n, at = config.mamba_d_state, 2 * inner + 2 * (side - 1) * config.mamba_d_state
+
+            def alike(net, n=n, at=at):
+                net.in_proj.weight[at + n : at + 2 * n] = net.in_proj.weight[at : at + n]
+                net.in_proj.bias[at + n : at + 2 * n] = net.in_proj.bias[at : at + n]
+                net.conv1d.weight[at - inner + n : at - inner + 2 * n] = net.conv1d.weight[at - inner : at - inner + n]
+                net.conv1d.bias[at - inner + n : at - inner + 2 * n] = net.conv1d.bias[at - inner : at - inner + n]
+
+            yield f"groups {side}", without(alike)
+        least, most = config.time_step_limit
+        yield "the least step", changed(time_step_limit=(0.0, most))
+        yield "the largest step", changed(time_step_limit=(least, float("inf")))
     if config.model_type == "lfm2":
 
         def tapped(drop):

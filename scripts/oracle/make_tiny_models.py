@@ -53,7 +53,7 @@ def randomize(model, seed):
                 p.copy_((not zero) + 0.5 * noise)
             elif name.endswith(("A_log", "dt_bias")):
                 p.copy_(0.7 * noise - (1.5 if name.endswith("A_log") else 0))
-            elif name.endswith("sinks"):
+            elif name.endswith(("sinks", "mamba.D")):
                 p.copy_(noise + 1)
             elif model.config.model_type == "gpt_oss" and name.endswith(("experts.gate_up_proj", "experts.down_proj")):
                 # Gates and ups beyond the limit of 7, and results no larger than those of others.
@@ -61,7 +61,7 @@ def randomize(model, seed):
                 p.copy_(mxfp4((gain / math.sqrt(p.shape[1]) * noise).transpose(1, 2))[0].transpose(1, 2))
             elif name.endswith("bias"):
                 # Where every layer and norm has them they would make the model say the same whatever it is asked.
-                p.copy_((0.15 if model.config.model_type == "starcoder2" else 0.5) * noise)
+                p.copy_((0.15 if model.config.model_type == "starcoder2" or ".mamba." in name else 0.5) * noise)
             elif "embed_tokens" in name:
                 # Small against what the layers add: tied logits would otherwise favour the token just read.
                 scale = 0.15 / getattr(model.config, "embedding_multiplier", 1)

@@ -25,17 +25,9 @@ q_error *q_sequences_of(q_frame *f, int first, int result, int64_t tokens, q_seq
 // The channels of a task, which go through the tokens of one sequence.
 enum { CHANNELS = 256 };
 
-typedef struct {
-	q_sequences s;
-	const void *in, *taps;
-	void *y;
-	int dtype;
-	int64_t channels, k, blocks;
-} conv_args;
-
 // A number's operations are the same whatever the block, and no code depends on the processor.
 static void conv_block(void *args, int64_t task) {
-	const conv_args *a = args;
+	const q_conv *a = args;
 	const q_sequences *s = &a->s;
 	int64_t seq = task / a->blocks, c0 = task % a->blocks * CHANNELS, past = a->k - 1;
 	int64_t n = a->channels - c0 < CHANNELS ? a->channels - c0 : CHANNELS;
@@ -51,19 +43,31 @@ static void conv_block(void *args, int64_t task) {
 	int64_t first = 0; // the row of the oldest
 	for (int64_t t = s->begins[seq]; t < s->begins[seq + 1] && t < s->tokens; t++) {
 		float *own = window[(first + past) % a->k], sum[CHANNELS] = {0};
-		int64_t row = t * 3 * a->channels + c0;
-		for (int64_t c = 0; c < n; c++)
-			own[c] = q_rounded(a->dtype, q_load(a->in, a->dtype, row + c) * q_load(a->in, a->dtype, row + 2 * a->channels + c));
+		int64_t row = t * a->width + a->first + c0, out = t * a->channels + c0;
+		for (int64_t c = 0; c < n; c++) {
+			own[c] = q_load(a->in, a->dtype, row + c);
+			if (!a->bias) own[c] = q_rounded(a->dtype, own[c] * q_load(a->in, a->dtype, row + 2 * a->channels + c));
+		}
 		for (int64_t i = 0; i < a->k; i++) {
 			const float *x = window[(first + i) % a->k];
 			for (int64_t c = 0; c < n; c++) sum[c] += x[c] * taps[i][c];
 		}
-		for (int64_t c = 0; c < n; c++)
-			q_store(a->y, a->dtype, t * a->channels + c0 + c, q_load(a->in, a->dtype, row + a->channels + c) * q_rounded(a->dtype, sum[c]));
+		if (a->bias) {
+			for (int64_t c = 0; c < n; c++) sum[c] = q_rounded(a->dtype, sum[c] + a->bias[c0 + c]);
+			for (int64_t c = 0; c < n; c++) q_store(a->y, a->dtype, out + c, sum[c] * q_sigmoid(sum[c]));
+		} else {
+			for (int64_t c = 0; c < n; c++)
+				q_store(a->y, a->dtype, out + c, q_load(a->in, a->dtype, row + a->channels + c) * q_rounded(a->dtype, sum[c]));
+		}
 		first = (first + 1) % a->k;
 		float *to = q_page(s, s->to[t]);
 		for (int64_t i = 0; to && i < past; i++) memcpy(to + i * a->channels + c0, window[(first + i) % a->k], n * sizeof(float));
 	}
+}
+
+void q_convolve(q_frame *f, q_conv *a) {
+	a->blocks = (a->channels + CHANNELS - 1) / CHANNELS;
+	q_parallel(f, a->s.sequences * a->blocks, conv_block, a);
 }
 
 q_error *quire_short_conv(q_frame *f) {
@@ -71,7 +75,7 @@ q_error *quire_short_conv(q_frame *f) {
 	q_error *e;
 	if ((e = q_count(f, 8, 2))) return e;
 	const q_array *in = q_arg(f, 0), *taps = q_arg(f, 1), *y = q_result(f, 0);
-	conv_args a = {.in = in->data, .taps = taps->data, .y = y->data, .dtype = in->dtype};
+	q_conv a = {.in = in->data, .taps = taps->data, .y = y->data, .dtype = in->dtype};
 	if (a.dtype != Q_F32 && a.dtype != Q_BF16 && a.dtype != Q_F16) return q_fail(f, "in has element type %d, want f32, bf16 or f16", a.dtype);
 	if ((e = q_shape(f, taps, "taps", a.dtype, -1, -1)) || (e = q_shape(f, in, "in", a.dtype, -1, 3 * taps->dims[0])) ||
 		(e = q_shape(f, y, "y", a.dtype, in->dims[0], taps->dims[0])) || (e = q_sequences_of(f, 2, 1, in->dims[0], &a.s))) {
@@ -81,7 +85,7 @@ q_error *quire_short_conv(q_frame *f) {
 	a.k = taps->dims[1];
 	if (a.k < 2 || a.k > Q_MAX_TAPS) return q_fail(f, "%lld taps, want 2 to %d", (long long)a.k, Q_MAX_TAPS);
 	if (a.s.numbers != (a.k - 1) * a.channels) return q_fail(f, "a state of %lld numbers, want %lld", (long long)a.s.numbers, (long long)((a.k - 1) * a.channels));
-	a.blocks = (a.channels + CHANNELS - 1) / CHANNELS;
-	q_parallel(f, a.s.sequences * a.blocks, conv_block, &a);
+	a.width = 3 * a.channels;
+	q_convolve(f, &a);
 	return NULL;
 }

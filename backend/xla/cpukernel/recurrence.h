@@ -20,6 +20,20 @@ static inline float *q_page(const q_sequences *s, int64_t id) { return id < 0 ||
 
 enum { Q_MAX_TAPS = 16 };
 
+// A convolution of the channels of a step's sequences over the last k tokens, and the states of its inputs: of a token's `width` numbers
+// those from `first` on. Without a bias, gates stand before and behind it, as in a short convolution; with one, SiLU does.
+typedef struct {
+	q_sequences s;
+	const void *in, *taps; // [T, width], [C, k]
+	const float *bias;     // f32[C]
+	void *y;               // [T, C]
+	int dtype;
+	int64_t channels, k, width, first, blocks;
+} q_conv;
+
+// q_convolve does it in q_parallel.
+void q_convolve(q_frame *f, q_conv *a);
+
 // quire_short_conv: in [T, 3*C] of f32, bf16 or f16, taps [C, K] of the same, cache f32[P, 1, 1, (K-1)*C], from s32[B], to s32[T],
 // begins s32[B+1], sequences s32[], owners s32[T] -> y [T, C] like in, and the cache in place.
 q_error *quire_short_conv(q_frame *f);
@@ -30,5 +44,14 @@ q_error *quire_gated_delta(q_frame *f);
 
 // quire_gate: x and gate [T, N] of f32, bf16 or f16, rows s32[] -> x times the sigmoid of gate, which is rounded: the first rows.
 q_error *quire_gate(q_frame *f);
+
+// quire_mamba2: in [T, ...] of f32, bf16 or f16, taps [C, K] of the same, bias of taps f32[C], decay, bias of steps and skip f32[H],
+// cache, from, to, begins, sequences and owners as above; heads, head_dim, groups, state_dim i64, min_step and max_step f64 (0: none)
+// -> y [T, H*D] like in, the cache in place, and what is convolved, [T, C] like in.
+q_error *quire_mamba2(q_frame *f);
+
+// quire_gated_norm: x [T, N] of f32, bf16 or f16, gate [T, >= N] of the same, weight f32[N], rows s32[]; groups i64, eps f64 -> y like x:
+// the first rows.
+q_error *quire_gated_norm(q_frame *f);
 
 #endif

@@ -1,0 +1,76 @@
+package arch
+
+import "fmt"
+
+// StateSpace is the sizes of a Mamba-2 layer: see package recurrence. The zero value is none.
+type StateSpace struct {
+	Heads, HeadDim   int
+	Groups, StateDim int     // the heads of a group write to their states and read them in the same way
+	MinStep, MaxStep float64 // bounds of a token's steps; a MaxStep of 0 is none
+
+	TapsBias, Bias bool // of the convolution, and of the matrices before and behind
+}
+
+// Inner is how many numbers all heads have.
+func (s StateSpace) Inner() int { return s.Heads * s.HeadDim }
+
+// Channels is how many numbers are convolved: those of heads, and for each group what writes to states and what reads
+// them.
+func (s StateSpace) Channels() int { return s.Inner() + 2*s.Groups*s.StateDim }
+
+// Inputs is how many numbers a token has for the layer.
+func (s StateSpace) Inputs() int { return s.Inner() + s.Channels() + s.Heads }
+
+// Past is how many numbers of a sequence the convolution keeps.
+func (s StateSpace) Past(taps int) int { return (taps - 1) * s.Channels() }
+
+// state is how many numbers of a sequence are kept.
+func (s StateSpace) state(taps int) int { return s.Past(taps) + s.Inner()*s.StateDim }
+
+func (s StateSpace) check(layer int) error {
+	for _, n := range []int{s.Heads, s.HeadDim, s.Groups, s.StateDim} {
+		if n < 1 || n > maxStateSpace {
+			return fmt.Errorf("the Mamba-2 layer %d has %d heads of %d and %d groups with states of %d; each must be "+
+				"between 1 and %d", layer, s.Heads, s.HeadDim, s.Groups, s.StateDim, maxStateSpace)
+		}
+	}
+	switch {
+	case s.Heads%s.Groups != 0:
+		return fmt.Errorf("the Mamba-2 layer %d has %d heads, no multiple of its %d groups", layer, s.Heads, s.Groups)
+	case s.Inputs() > maxDimension:
+		return fmt.Errorf("the Mamba-2 layer %d has %d numbers a token, more than %d", layer, s.Inputs(), maxDimension)
+	case !(s.MinStep >= 0 && s.MaxStep >= 0) || s.MaxStep > 0 && s.MaxStep < s.MinStep:
+		return fmt.Errorf("steps of the Mamba-2 layer %d are between %g and %g", layer, s.MinStep, s.MaxStep)
+	}
+	return nil
+}
+
+// maxStateSpace bounds each size of a Mamba-2 layer: published ones have up to 256 heads, and states of 256.
+const maxStateSpace = 1024
+
+// mambaTensors are those of a Mamba-2 layer. Each device has all of it.
+func (c *Config) mambaTensors(number int, names Names) (list []Tensor) {
+	l := c.Layers[number]
+	add := func(part Part, array, suffix string, shape ...int) {
+		list = append(list, Tensor{Name: fmt.Sprintf("model.layers.%d.%s%s", number, names[part].HF, suffix),
+			GGUF: fmt.Sprintf("blk.%d.%s%s", number, names[part].GGUF, suffix), Part: part, Shape: shape,
+			Array: fmt.Sprintf("layers.%d.%s", number, array)})
+	}
+	linear := func(part Part, out, in int) {
+		add(part, string(part)+weightSuffix, weightSuffix, out, in)
+		if l.Mamba.Bias {
+			add(part, string(part)+biasSuffix, biasSuffix, out)
+		}
+	}
+	linear(MambaIn, l.Mamba.Inputs(), c.HiddenSize)
+	add(ConvTaps, string(ConvTaps)+weightSuffix, weightSuffix, l.Mamba.Channels(), l.Taps)
+	if l.Mamba.TapsBias {
+		add(ConvBias, string(ConvBias), biasSuffix, l.Mamba.Channels())
+	}
+	for _, part := range []Part{MambaDecay, MambaStep, MambaSkip} {
+		add(part, string(part), "", l.Mamba.Heads)
+	}
+	add(MambaNorm, string(MambaNorm), weightSuffix, l.Mamba.Inner())
+	linear(MambaOut, c.HiddenSize, l.Mamba.Inner())
+	return list
+}
