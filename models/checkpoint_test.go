@@ -206,6 +206,12 @@ func TestGGUFLikeFolder(t *testing.T) {
 				c.Layers[i].Experts.Fused = arch.NotFused
 			}
 		},
+		"granite4-moe": func(c *Config) {
+			c.ResidualScale = float64(float32(c.ResidualScale))
+			for i := range c.Layers {
+				c.Layers[i].Experts.Fused = arch.NotFused
+			}
+		},
 		"granite4": func(c *Config) { // the format has no bounds of steps
 			c.ResidualScale = float64(float32(c.ResidualScale))
 			for i := range c.Layers {

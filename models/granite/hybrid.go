@@ -11,15 +11,16 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// hybrid is GraniteMoeHybridForCausalLM, which is Granite 4: Mamba-2 in most layers or in none, one feed-forward for
-// all tokens.
+// hybrid is GraniteMoeHybridForCausalLM, which is Granite 4: Mamba-2 in most layers or in none, and one feed-forward or
+// a mixture with a shared expert.
 var hybrid = arch.Decoder{
 	Class: "GraniteMoeHybridForCausalLM", ModelType: "granitemoehybrid",
-	GGUF: arch.GGUF{Architecture: "granitehybrid", Interleaved: true, Keys: slices.Concat(scales, spaces)},
+	GGUF: arch.GGUF{Architecture: "granitehybrid", Interleaved: true, Experts: true,
+		Keys: slices.Concat(scales, spaces)},
 	Defaults: arch.Defaults{MaxPositions: 2048, Theta: 1e4, BOS: 1, EOS: []int32{2},
 		Sizes: map[string]int{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
 			"num_hidden_layers": 32, "num_attention_heads": 32}},
-	Names: arch.LlamaNames.With(arch.Names{
+	Names: mixtureNames.With(arch.Names{
 		arch.GateUp:     {HF: "shared_mlp.input_linear"},
 		arch.Down:       {HF: "shared_mlp.output_linear", GGUF: "ffn_down"},
 		arch.MambaIn:    {HF: "mamba.in_proj", GGUF: "ssm_in"},
@@ -64,14 +65,19 @@ func readHybridMetadata(m *arch.Metadata, c *arch.Config) error {
 			l.Rope = arch.NoRope
 		}
 	}
-	return nil
+	if m.Int("expert_count", 0) == 0 {
+		return nil
+	}
+	return m.Experts(c, true)
 }
 
 func readHybrid(j *arch.JSON, c *arch.Config) error {
-	if n := j.Int("num_local_experts", 8); n > 0 {
-		return arch.Unsupported("models without are", "a %s with %s", c.Architecture, plural.Count(n, "expert"))
+	shared := j.Int("shared_intermediate_size", 1024)
+	experts := arch.Experts{Count: j.Int("num_local_experts", 8), Chosen: j.Int("num_experts_per_tok", 2),
+		Size: c.IntermediateSize, Renormalize: true, Shared: shared, Fused: arch.FusedHalves}
+	if experts.Count == 0 {
+		c.IntermediateSize, experts = shared, arch.Experts{}
 	}
-	c.IntermediateSize = j.Int("shared_intermediate_size", 1024)
 	setLayers(c, j.Float("embedding_multiplier", 1), j.Float("attention_multiplier", 1),
 		j.Float("residual_multiplier", 1), j.Float("logits_scaling", 1))
 	attends, err := attending(j, c)
@@ -89,7 +95,7 @@ func readHybrid(j *arch.JSON, c *arch.Config) error {
 	turned := j.String("position_embedding_type", "") == "rope"
 	for i := range c.Layers {
 		l := &c.Layers[i]
-		l.QKVBias, l.OBias = bias, bias
+		l.QKVBias, l.OBias, l.Experts = bias, bias, experts
 		if !attends[i] {
 			l.Mixer, l.Mamba, l.Taps = arch.Mamba, space, taps
 		}

@@ -205,7 +205,7 @@ def convert(folder, path, arch, extra=None, **split):
     if arch == "granitemoe":
         tensors = dict(granite_tensors(tensors))
     if arch == "granitehybrid":
-        tensors = dict(hybrid_tensors(tensors, config["mamba_n_groups"]))
+        tensors = dict(hybrid_tensors(dict(granite_tensors(tensors)) if experts else tensors, config["mamba_n_groups"]))
     for name in [name for name in tensors if ".experts.0." in name]:  # one tensor of all experts
         every = [tensors.pop(name.replace(".experts.0.", f".experts.{n}.")) for n in range(experts)]
         tensors[name.replace(".experts.0.", ".experts.")] = np.stack(every)
@@ -241,6 +241,7 @@ def granite_tensors(tensors):
 
 def hybrid_tensors(tensors, groups):
     """modify_tensors of GraniteHybridModel and Mamba2Model."""
+    down = "shared_mlp.output_linear" if any(".experts." in name for name in tensors) else "mlp.down_proj"
     for name, x in tensors.items():
         if name.endswith("input_linear.weight"):
             for part, rows in zip(("gate", "up"), np.split(x, 2)):
@@ -252,7 +253,7 @@ def hybrid_tensors(tensors, groups):
         elif name.endswith("mamba.norm.weight"):
             yield name, x.reshape(groups, -1)
         else:
-            yield name.replace("shared_mlp.output_linear", "mlp.down_proj"), x.squeeze()
+            yield name.replace("shared_mlp.output_linear", down), x.squeeze()
 
 
 def oss_tensors(tensors):
@@ -332,7 +333,8 @@ def main():
         convert(tiny / name, out / f"{name}.gguf", "phi3" if name == "phi4-mini" else name)
     convert(tiny / "olmo3", out / "olmo3.gguf", "olmo2")
     convert(tiny / "olmo2", out / "olmo2.gguf", "olmo2")
-    convert(tiny / "granite4", out / "granite4.gguf", "granitehybrid")
+    for name in ("granite4", "granite4-moe"):
+        convert(tiny / name, out / f"{name}.gguf", "granitehybrid")
     for name, arch in {"granite-moe-shared": "granitemoe", "mixtral": "llama", "qwen3-moe": "qwen3moe", "olmoe": "olmoe"}.items():
         convert(tiny / name, out / f"{name}.gguf", arch)
     convert(tiny / "gpt-oss", out / "gpt-oss.gguf", "gpt-oss")

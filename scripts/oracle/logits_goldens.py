@@ -308,11 +308,13 @@ def ablations(model, folder):
         yield "inputs past the state", without(lambda net: net.D.zero_())
         yield "gates", without(lambda net: net.in_proj.weight[:inner].zero_())
         yield "norms of states", without(lambda net: net.norm.weight.fill_(1.0))
-        yield "groups of norms", without(lambda net: setattr(net.norm, "group_size", inner))
+        if config.mamba_n_groups > 1:
+            yield "groups of norms", without(lambda net: setattr(net.norm, "group_size", inner))
         yield "biases of convolutions", without(lambda net: net.conv1d.bias.zero_())
-        yield "biases before", without(lambda net: net.in_proj.bias.zero_())
-        yield "biases behind", without(lambda net: net.out_proj.bias.zero_())
-        for side in (1, 2):  # what the second group writes and reads is what the first one does
+        if config.mamba_proj_bias:
+            yield "biases before", without(lambda net: net.in_proj.bias.zero_())
+            yield "biases behind", without(lambda net: net.out_proj.bias.zero_())
+        for side in (1, 2) if config.mamba_n_groups > 1 else ():  # what the second group writes and reads is what the first one does
             n, at = config.mamba_d_state, 2 * inner + 2 * (side - 1) * config.mamba_d_state
 
             def alike(net, n=n, at=at):
@@ -323,8 +325,9 @@ def ablations(model, folder):
 
             yield f"groups {side}", without(alike)
         least, most = config.time_step_limit
-        yield "the least step", changed(time_step_limit=(0.0, most))
-        yield "the largest step", changed(time_step_limit=(least, float("inf")))
+        if least > 0:
+            yield "the least step", changed(time_step_limit=(0.0, most))
+            yield "the largest step", changed(time_step_limit=(least, float("inf")))
     if config.model_type == "lfm2":
 
         def tapped(drop):
