@@ -232,86 +232,105 @@ func (c *Config) Tensors() iter.Seq[Tensor] {
 }
 
 func (c *Config) layerTensors(number int) []Tensor {
-	layer, names := c.Layers[number], c.Names
-	if names == nil {
-		names = LlamaNames
+	l := layerList{c: c, number: number, names: c.Names}
+	if l.names == nil {
+		l.names = LlamaNames
 	}
-	var list []Tensor
-	add := func(part Part, array, suffix string, axis int, over Split, shape ...int) {
-		list = append(list, Tensor{
-			Name: fmt.Sprintf("model.layers.%d.%s%s", number, names[part].HF, suffix),
-			GGUF: fmt.Sprintf("blk.%d.%s%s", number, names[part].GGUF, suffix),
-			Part: part, Shape: shape, Array: fmt.Sprintf("layers.%d.%s", number, array), Axis: axis, Over: over})
-	}
-	norm := func(is bool, part Part, over Split, size int) {
-		if is {
-			add(part, string(part), ".weight", 0, over, size)
-		}
-		if is && c.Norm.Layer {
-			add(part, string(part)+biasSuffix, biasSuffix, 0, over, size)
-			list[len(list)-1].Part = NormBias
-		}
-	}
-	outputs := func(part Part, array string, over Split, out int, bias bool) {
-		add(part, array+".weight", ".weight", 0, over, out, c.HiddenSize)
-		if bias {
-			add(part, array+biasSuffix, biasSuffix, 0, over, out)
-		}
-	}
-	inputs := func(part Part, over Split, in int, bias bool) {
-		add(part, string(part)+".weight", ".weight", 1, over, c.HiddenSize, in)
-		if bias { // added to the sum of what devices have
-			add(part, string(part)+biasSuffix, biasSuffix, 0, Whole, c.HiddenSize)
-		}
-	}
-	sizes := c.OfLayer(number)
-	q, kv := sizes.NumHeads*sizes.HeadDim, sizes.NumKVHeads*sizes.HeadDim
-	norm(layer.AttentionNorm.Before, AttentionNorm, Whole, c.HiddenSize)
-	switch keys := c.keyParts(number); layer.Mixer {
+	layer := c.Layers[number]
+	l.norm(layer.AttentionNorm.Before, AttentionNorm, Whole, c.HiddenSize)
+	switch layer.Mixer {
 	case ShortConv:
-		outputs(ConvIn, string(ConvIn), Whole, 3*c.HiddenSize, false)
-		add(ConvTaps, string(ConvTaps)+".weight", ".weight", 0, Whole, c.HiddenSize, layer.Taps)
-		outputs(ConvOut, string(ConvOut), Whole, c.HiddenSize, false)
+		l.outputs(ConvIn, string(ConvIn), Whole, 3*c.HiddenSize, false)
+		l.add(ConvTaps, string(ConvTaps)+".weight", ".weight", 0, Whole, c.HiddenSize, layer.Taps)
+		l.outputs(ConvOut, string(ConvOut), Whole, c.HiddenSize, false)
 	case Delta:
-		list = append(list, c.deltaTensors(number, names)...)
+		l.list = append(l.list, c.deltaTensors(number, l.names)...)
 	case Mamba:
-		list = append(list, c.mambaTensors(number, names)...)
+		l.list = append(l.list, c.mambaTensors(number, l.names)...)
 	default:
-		if layer.Gate {
-			outputs(Q, "qkv", ByGatedHeads, 2*q, layer.QKVBias)
-		} else {
-			outputs(Q, "qkv", ByQueryHeads, q, layer.QKVBias)
-		}
-		for _, part := range keys {
-			outputs(part, "qkv", ByKVHeads, kv, layer.QKVBias)
-		}
-		norm(layer.QKNorm == EachHead, QNorm, Whole, sizes.HeadDim)
-		norm(layer.QKNorm == EachHead && len(keys) > 0, KNorm, Whole, sizes.HeadDim)
-		norm(layer.QKNorm == AllHeads, QNorm, ByQueryHeads, q)
-		norm(layer.QKNorm == AllHeads, KNorm, ByKVHeads, kv)
-		if layer.Sinks {
-			add(Sinks, string(Sinks), "", 0, ByQueryHeads, c.NumHeads)
-			list[len(list)-1].GGUF += ".weight"
-		}
-		inputs(O, ByQueryHeads, q, layer.OBias)
+		l.attention()
 	}
-	norm(layer.AttentionNorm.After, AttentionPostNorm, Whole, c.HiddenSize)
-	norm(layer.MLPNorm.Before, MLPNorm, Whole, c.HiddenSize)
+	l.norm(layer.AttentionNorm.After, AttentionPostNorm, Whole, c.HiddenSize)
+	l.norm(layer.MLPNorm.Before, MLPNorm, Whole, c.HiddenSize)
 	if layer.Experts.Count > 0 {
-		list = append(list, c.expertTensors(number, names)...)
+		l.list = append(l.list, c.expertTensors(number, l.names)...)
 	} else {
-		up := "up"
+		up, size := "up", c.OfLayer(number).IntermediateSize
 		if layer.Gated {
 			up = "gate_up"
-			outputs(Gate, up, ByIntermediate, sizes.IntermediateSize, layer.MLPBias)
+			l.outputs(Gate, up, ByIntermediate, size, layer.MLPBias)
 		}
-		outputs(Up, up, ByIntermediate, sizes.IntermediateSize, layer.MLPBias)
-		inputs(Down, ByIntermediate, sizes.IntermediateSize, layer.MLPBias)
+		l.outputs(Up, up, ByIntermediate, size, layer.MLPBias)
+		l.inputs(Down, ByIntermediate, size, layer.MLPBias)
 	}
-	norm(layer.MLPNorm.After, MLPPostNorm, Whole, c.HiddenSize)
-	list = append(list, c.layerEnd(number, names)...)
-	within(list, names, number, max(layer.Delta.KeyHeads, 1))
-	return list
+	l.norm(layer.MLPNorm.After, MLPPostNorm, Whole, c.HiddenSize)
+	l.list = append(l.list, c.layerEnd(number, l.names)...)
+	within(l.list, l.names, number, max(layer.Delta.KeyHeads, 1))
+	return l.list
+}
+
+// A layerList collects the tensors of a layer.
+type layerList struct {
+	c      *Config
+	number int
+	names  Names
+	list   []Tensor
+}
+
+func (l *layerList) add(part Part, array, suffix string, axis int, over Split, shape ...int) {
+	l.list = append(l.list, Tensor{
+		Name: fmt.Sprintf("model.layers.%d.%s%s", l.number, l.names[part].HF, suffix),
+		GGUF: fmt.Sprintf("blk.%d.%s%s", l.number, l.names[part].GGUF, suffix),
+		Part: part, Shape: shape, Array: fmt.Sprintf("layers.%d.%s", l.number, array), Axis: axis, Over: over})
+}
+
+// norm adds the weight of a norm, if there is one, and its bias.
+func (l *layerList) norm(is bool, part Part, over Split, size int) {
+	if is {
+		l.add(part, string(part), ".weight", 0, over, size)
+	}
+	if is && l.c.Norm.Layer {
+		l.add(part, string(part)+biasSuffix, biasSuffix, 0, over, size)
+		l.list[len(l.list)-1].Part = NormBias
+	}
+}
+
+// outputs adds a matrix of which devices have outputs each.
+func (l *layerList) outputs(part Part, array string, over Split, out int, bias bool) {
+	l.add(part, array+".weight", ".weight", 0, over, out, l.c.HiddenSize)
+	if bias {
+		l.add(part, array+biasSuffix, biasSuffix, 0, over, out)
+	}
+}
+
+// inputs adds a matrix of which devices have inputs each. Its bias is added to the sum of what they have.
+func (l *layerList) inputs(part Part, over Split, in int, bias bool) {
+	l.add(part, string(part)+".weight", ".weight", 1, over, l.c.HiddenSize, in)
+	if bias {
+		l.add(part, string(part)+biasSuffix, biasSuffix, 0, Whole, l.c.HiddenSize)
+	}
+}
+
+func (l *layerList) attention() {
+	layer, sizes, keys := l.c.Layers[l.number], l.c.OfLayer(l.number), l.c.keyParts(l.number)
+	q, kv := sizes.NumHeads*sizes.HeadDim, sizes.NumKVHeads*sizes.HeadDim
+	if layer.Gate {
+		l.outputs(Q, "qkv", ByGatedHeads, 2*q, layer.QKVBias)
+	} else {
+		l.outputs(Q, "qkv", ByQueryHeads, q, layer.QKVBias)
+	}
+	for _, part := range keys {
+		l.outputs(part, "qkv", ByKVHeads, kv, layer.QKVBias)
+	}
+	l.norm(layer.QKNorm == EachHead, QNorm, Whole, sizes.HeadDim)
+	l.norm(layer.QKNorm == EachHead && len(keys) > 0, KNorm, Whole, sizes.HeadDim)
+	l.norm(layer.QKNorm == AllHeads, QNorm, ByQueryHeads, q)
+	l.norm(layer.QKNorm == AllHeads, KNorm, ByKVHeads, kv)
+	if layer.Sinks {
+		l.add(Sinks, string(Sinks), "", 0, ByQueryHeads, l.c.NumHeads)
+		l.list[len(l.list)-1].GGUF += ".weight"
+	}
+	l.inputs(O, ByQueryHeads, q, layer.OBias)
 }
 
 // layerEnd are the tensors behind a layer's feed-forward. Each device has all of them.
