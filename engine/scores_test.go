@@ -38,13 +38,15 @@ func scoredAgain(of map[string]*engine.Completion, tops int) (requests []*engine
 // What was drawn is scored with the bits that it was drawn with, where the model has the same bytes in both forms; also
 // behind pages that are there already. Elsewhere it differs by rounding.
 func TestScoredAsDrawn(t *testing.T) {
-	for name, kernels := range map[string]bool{"kernels": true, "plain": false} {
+	for _, name := range append([]string{"smollm2-like", "plain"}, stateful...) {
 		t.Run(name, func(t *testing.T) {
+			family, kernels := name, name != "plain"
 			if !kernels {
 				testenv.Slow(t)
+				family = "smollm2-like"
 			}
 			const tops = 4
-			e := contractEngine(t, func(c *engine.Config) {
+			e := stateEngine(t, family, 0, func(c *engine.Config) {
 				c.Features = engine.TopLogprobs | engine.PromptLogprobs
 				if !kernels {
 					c.Backend = testenv.XLAWithoutKernels(t)
