@@ -1,4 +1,5 @@
-// The handler of ragged paged attention: it checks the call, cuts it into tasks and runs them at the level of the processor.
+// The handler of ragged paged attention: it checks the call, cuts it into tasks and runs them at the level of the
+// processor.
 #include "attention.h"
 
 #include <stdlib.h>
@@ -17,8 +18,8 @@ static int by_cost(const void *x, const void *y) {
 	return (a < b) - (a > b);
 }
 
-// runs cuts the tokens into runs of one sequence of at most longest tokens, clears the results of the others, and returns how many runs there
-// are.
+// runs cuts the tokens into runs of one sequence of at most longest tokens, clears the results of the others, and
+// returns how many runs there are.
 static int64_t runs(const struct q_attention *a, int64_t seqs, int64_t longest, struct q_attention_task *tasks) {
 	int64_t n = 0, row = a->heads * a->dim * q_size(a->type);
 	for (int64_t t = 0; t < a->tokens; t++) {
@@ -28,7 +29,8 @@ static int64_t runs(const struct q_attention *a, int64_t seqs, int64_t longest, 
 			continue;
 		}
 		struct q_attention_task *last = tasks + n - 1;
-		if (n && last->token + last->count == t && last->count < longest && a->token_seqs[last->token] == seq) last->count++;
+		if (n && last->token + last->count == t && last->count < longest && a->token_seqs[last->token] == seq)
+			last->count++;
 		else tasks[n++] = (struct q_attention_task){.token = t, .count = 1, .heads = a->kv_heads};
 	}
 	for (int64_t i = 0; i < n; i++) {
@@ -44,35 +46,57 @@ q_error *quire_ragged_paged_attention(q_frame *f) {
 	q_error *e;
 	const int sinks = q_args(f) == 10;
 	if ((e = q_count(f, 9 + sinks, 1))) return e;
-	const q_array *q = q_arg(f, 0), *cache = q_arg(f, 1), *slots = q_arg(f, 2), *pages = q_arg(f, 3), *lens = q_arg(f, 4), *starts = q_arg(f, 5),
-		*seqs = q_arg(f, 6), *token_seqs = q_arg(f, 7), *positions = q_arg(f, 8), *out = q_result(f, 0);
+	const q_array *q = q_arg(f, 0), *cache = q_arg(f, 1), *slots = q_arg(f, 2), *pages = q_arg(f, 3),
+				  *lens = q_arg(f, 4), *starts = q_arg(f, 5), *seqs = q_arg(f, 6), *token_seqs = q_arg(f, 7),
+				  *positions = q_arg(f, 8), *out = q_result(f, 0);
 	const int64_t scale_bytes = q_attention_quantized(cache->dtype) ? Q_ATTENTION_SCALE : 0;
-	if ((e = q_shape(f, q, "q", 0, -1, -1, -1)) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, q->dims[2] + scale_bytes)) ||
-		(e = q_shape(f, out, "the result", q->dtype, q->dims[0], q->dims[1], q->dims[2])) || (e = q_shape(f, slots, "slots", Q_S32, -1)) ||
-		(e = q_shape(f, pages, "pages", Q_S32, slots->dims[0], -1)) || (e = q_shape(f, lens, "lens", Q_S32, slots->dims[0])) ||
+	if ((e = q_shape(f, q, "q", 0, -1, -1, -1)) ||
+		(e = q_shape(f, cache, "cache", 0, -1, -1, -1, q->dims[2] + scale_bytes)) ||
+		(e = q_shape(f, out, "the result", q->dtype, q->dims[0], q->dims[1], q->dims[2])) ||
+		(e = q_shape(f, slots, "slots", Q_S32, -1)) || (e = q_shape(f, pages, "pages", Q_S32, slots->dims[0], -1)) ||
+		(e = q_shape(f, lens, "lens", Q_S32, slots->dims[0])) ||
 		(e = q_shape(f, starts, "starts", Q_S32, slots->dims[0] + 1)) || (e = q_shape(f, seqs, "seqs", Q_S32)) ||
-		(e = q_shape(f, token_seqs, "token_seqs", Q_S32, q->dims[0])) || (e = q_shape(f, positions, "positions", Q_S32, q->dims[0]))) return e;
+		(e = q_shape(f, token_seqs, "token_seqs", Q_S32, q->dims[0])) ||
+		(e = q_shape(f, positions, "positions", Q_S32, q->dims[0])))
+		return e;
 	if ((!is_float(cache->dtype) && !scale_bytes) || !is_float(q->dtype)) {
-		return q_fail(f, "element types %d and %d: f32, bf16 and f16 are supported, and s8 and u8 for the cache", q->dtype, cache->dtype);
+		return q_fail(f, "element types %d and %d: f32, bf16 and f16 are supported, and s8 and u8 for the cache",
+			q->dtype, cache->dtype);
 	}
 	int64_t kv_heads = cache->dims[2] / 2;
 	if (kv_heads < 1 || cache->dims[2] % 2 || q->dims[1] % kv_heads) {
-		return q_fail(f, "%lld heads and a cache with %lld vectors a token", (long long)q->dims[1], (long long)cache->dims[2]);
+		return q_fail(
+			f, "%lld heads and a cache with %lld vectors a token", (long long)q->dims[1], (long long)cache->dims[2]);
 	}
 	if (!cache->dims[0] || !cache->dims[1] || !pages->dims[1]) return q_fail(f, "the cache has no pages");
 	if (sinks && (e = q_shape(f, q_arg(f, 9), "sinks", Q_F32, q->dims[1]))) return e;
 	double scale, soft_cap;
 	const int64_t vector_bytes = q->dims[2] * q_size(cache->dtype) + scale_bytes;
-	struct q_attention a = {
-		.sinks = sinks ? q_arg(f, 9)->data : NULL,
-		.q = q->data, .cache = cache->data, .out = out->data, .slots = slots->data, .pages = pages->data, .token_seqs = token_seqs->data,
-		.positions = positions->data, .tokens = q->dims[0], .heads = q->dims[1], .kv_heads = kv_heads, .dim = q->dims[2], .page_count = cache->dims[0],
-		.page_size = cache->dims[1], .per_seq = pages->dims[1], .vector_bytes = vector_bytes, .token_bytes = 2 * kv_heads * vector_bytes,
-		.type = q->dtype, .cache_type = cache->dtype,
-	};
-	if ((e = q_float(f, "scale", &scale)) || (e = q_float(f, "soft_cap", &soft_cap)) || (e = q_int(f, "window", &a.window)) ||
-		(e = q_bool(f, "paged", &a.paged))) return e;
-	if (a.window < 0 || soft_cap < 0) return q_fail(f, "a window of %lld and a soft cap of %g: they must be 0 or more", (long long)a.window, soft_cap);
+	struct q_attention a = {.sinks = sinks ? q_arg(f, 9)->data : NULL,
+		.q = q->data,
+		.cache = cache->data,
+		.out = out->data,
+		.slots = slots->data,
+		.pages = pages->data,
+		.token_seqs = token_seqs->data,
+		.positions = positions->data,
+		.tokens = q->dims[0],
+		.heads = q->dims[1],
+		.kv_heads = kv_heads,
+		.dim = q->dims[2],
+		.page_count = cache->dims[0],
+		.page_size = cache->dims[1],
+		.per_seq = pages->dims[1],
+		.vector_bytes = vector_bytes,
+		.token_bytes = 2 * kv_heads * vector_bytes,
+		.type = q->dtype,
+		.cache_type = cache->dtype};
+	if ((e = q_float(f, "scale", &scale)) || (e = q_float(f, "soft_cap", &soft_cap)) ||
+		(e = q_int(f, "window", &a.window)) || (e = q_bool(f, "paged", &a.paged)))
+		return e;
+	if (a.window < 0 || soft_cap < 0)
+		return q_fail(
+			f, "a window of %lld and a soft cap of %g: they must be 0 or more", (long long)a.window, soft_cap);
 	a.scale = scale;
 	a.soft_cap = soft_cap;
 	if (!a.tokens || !a.dim) return NULL;
@@ -81,8 +105,8 @@ q_error *quire_ragged_paged_attention(q_frame *f) {
 	struct q_attention_task *tasks = malloc(a.tokens * kv_heads * sizeof *tasks);
 	if (!tasks) return q_fail(f, "no memory for %lld tasks", (long long)(a.tokens * kv_heads));
 	int64_t n = runs(&a, slots->dims[0], longest < 1 ? 1 : longest, tasks);
-	// With a task for each head there is work for more threads and less to hold at a time; lone tokens read their context in larger
-	// pieces with all heads in one.
+	// With a task for each head there is work for more threads and less to hold at a time; lone tokens read their
+	// context in larger pieces with all heads in one.
 	int64_t whole = n, threads = n ? q_threads(f) : 1;
 	for (int64_t i = n - 1; i >= 0; i--) {
 		struct q_attention_task t = tasks[i];

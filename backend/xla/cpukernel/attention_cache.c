@@ -1,6 +1,6 @@
 #define _GNU_SOURCE // madvise
-// Kernels that write a cache of keys and values in place: [pages, page_size, 2*kv_heads, head_dim], or head_dim bytes and a scale (see
-// attention_task.h), k0, v0, k1, v1, ... Their result is their operand.
+// Kernels that write a cache of keys and values in place: [pages, page_size, 2*kv_heads, head_dim], or head_dim bytes
+// and a scale (see attention_task.h), k0, v0, k1, v1, ... Their result is their operand.
 #include "attention.h"
 
 #include <string.h>
@@ -31,7 +31,8 @@ static void store(void *data, int dtype, int64_t i, float x) {
 
 static int is_float(int dtype) { return dtype == Q_F32 || dtype == Q_BF16 || dtype == Q_F16; }
 
-// q_in_place checks that the result is the operand's own storage: XLA copies an operand that it can't alias, and then it is not.
+// q_in_place checks that the result is the operand's own storage: XLA copies an operand that it can't alias, and then
+// it is not.
 static q_error *in_place(q_frame *f, const q_array *operand, const q_array *result) {
 	if (operand->data == result->data) return NULL;
 	return q_fail(f, "the cache is not updated in place");
@@ -53,7 +54,8 @@ static void update_token(const struct update *u, int64_t t) {
 	for (int64_t h = 0; h < u->heads && q_attention_quantized(u->cache_type); h++) {
 		int64_t from = (t * u->heads + h) * u->dim * size, bytes = u->dim + Q_ATTENTION_SCALE;
 		char *to = u->cache + (dest * u->heads + h) * 2 * bytes;
-		const struct q_quantize k = {u->k + from, to, u->dim, u->type, u->cache_type}, v = {u->v + from, to + bytes, u->dim, u->type, u->cache_type};
+		const struct q_quantize k = {u->k + from, to, u->dim, u->type, u->cache_type},
+								v = {u->v + from, to + bytes, u->dim, u->type, u->cache_type};
 		q_code_in_use()->quantize(&k);
 		q_code_in_use()->quantize(&v);
 	}
@@ -87,15 +89,24 @@ q_error *quire_kv_update(q_frame *f) {
 	const q_array *cache = q_arg(f, 0), *k = q_arg(f, 1), *v = q_arg(f, 2), *dests = q_arg(f, 3);
 	const int64_t scale_bytes = q_attention_quantized(cache->dtype) ? Q_ATTENTION_SCALE : 0;
 	if ((e = in_place(f, cache, q_result(f, 0))) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, -1)) ||
-		(e = q_shape(f, k, "k", 0, -1, cache->dims[2] / 2, cache->dims[3] - scale_bytes)) || (e = q_shape(f, v, "v", k->dtype, k->dims[0], k->dims[1], k->dims[2])) ||
-		(e = q_shape(f, dests, "dests", Q_S32, k->dims[0]))) return e;
+		(e = q_shape(f, k, "k", 0, -1, cache->dims[2] / 2, cache->dims[3] - scale_bytes)) ||
+		(e = q_shape(f, v, "v", k->dtype, k->dims[0], k->dims[1], k->dims[2])) ||
+		(e = q_shape(f, dests, "dests", Q_S32, k->dims[0])))
+		return e;
 	if ((!is_float(cache->dtype) && !scale_bytes) || !is_float(k->dtype)) {
-		return q_fail(f, "element types %d and %d: f32, bf16 and f16 are supported, and s8 and u8 for the cache", cache->dtype, k->dtype);
+		return q_fail(f, "element types %d and %d: f32, bf16 and f16 are supported, and s8 and u8 for the cache",
+			cache->dtype, k->dtype);
 	}
-	struct update u = {
-		.cache = cache->data, .k = k->data, .v = v->data, .dests = dests->data, .tokens = k->dims[0], .places = cache->dims[0] * cache->dims[1],
-		.heads = k->dims[1], .dim = k->dims[2], .cache_type = cache->dtype, .type = k->dtype,
-	};
+	struct update u = {.cache = cache->data,
+		.k = k->data,
+		.v = v->data,
+		.dests = dests->data,
+		.tokens = k->dims[0],
+		.places = cache->dims[0] * cache->dims[1],
+		.heads = k->dims[1],
+		.dim = k->dims[2],
+		.cache_type = cache->dtype,
+		.type = k->dtype};
 	q_parallel(f, (u.tokens + UPDATE_TOKENS - 1) / UPDATE_TOKENS, update_tokens, &u);
 	return NULL;
 }
@@ -114,15 +125,18 @@ static void copy_page(void *args, int64_t i) {
 	memcpy(c->cache + to * c->bytes, c->cache + from * c->bytes, c->bytes);
 }
 
-static int64_t page_bytes(const q_array *cache) { return cache->dims[1] * cache->dims[2] * cache->dims[3] * q_size(cache->dtype); }
+static int64_t page_bytes(const q_array *cache) {
+	return cache->dims[1] * cache->dims[2] * cache->dims[3] * q_size(cache->dtype);
+}
 
 q_error *quire_copy_pages(q_frame *f) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
 	if ((e = q_count(f, 3, 1))) return e;
 	const q_array *cache = q_arg(f, 0), *from = q_arg(f, 1), *to = q_arg(f, 2);
-	if ((e = in_place(f, cache, q_result(f, 0))) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, -1)) || (e = q_shape(f, from, "src", Q_S32, -1)) ||
-		(e = q_shape(f, to, "dst", Q_S32, from->dims[0]))) return e;
+	if ((e = in_place(f, cache, q_result(f, 0))) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, -1)) ||
+		(e = q_shape(f, from, "src", Q_S32, -1)) || (e = q_shape(f, to, "dst", Q_S32, from->dims[0])))
+		return e;
 	struct copy c = {cache->data, from->data, to->data, cache->dims[0], page_bytes(cache)};
 	int64_t copies = 0;
 	for (int64_t i = 0; i < from->dims[0]; i++) copies += c.from[i] >= 0 && c.to[i] >= 0;
@@ -137,7 +151,8 @@ q_error *quire_zero_pages(q_frame *f) {
 	if ((e = q_count(f, 2, 1))) return e;
 	const q_array *cache = q_arg(f, 0), *mask = q_arg(f, 1);
 	if ((e = in_place(f, cache, q_result(f, 0))) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, -1)) ||
-		(e = q_shape(f, mask, "mask", Q_PRED, cache->dims[0]))) return e;
+		(e = q_shape(f, mask, "mask", Q_PRED, cache->dims[0])))
+		return e;
 	size_t bytes = page_bytes(cache);
 	for (int64_t p = 0; p < cache->dims[0]; p++) {
 		if (((const uint8_t *)mask->data)[p]) memset((char *)cache->data + p * bytes, 0, bytes);
@@ -145,12 +160,14 @@ q_error *quire_zero_pages(q_frame *f) {
 	return NULL;
 }
 
-// zeros clears memory without touching what it can give back to the system: pages of an anonymous mapping that are given back read as
-// zeros, and take memory once they are written. A cache is as large as the memory allows, and most jobs use little of it.
+// zeros clears memory without touching what it can give back to the system: pages of an anonymous mapping that are
+// given back read as zeros, and take memory once they are written. A cache is as large as the memory allows, and most
+// jobs use little of it.
 static void zeros(char *to, size_t bytes) {
 #if defined(__linux__)
 	enum { LARGE = 1 << 21 };
-	char *begin = (char *)(((uintptr_t)to + LARGE - 1) / LARGE * LARGE), *end = (char *)(((uintptr_t)to + bytes) / LARGE * LARGE);
+	char *begin = (char *)(((uintptr_t)to + LARGE - 1) / LARGE * LARGE),
+		 *end = (char *)(((uintptr_t)to + bytes) / LARGE * LARGE);
 	if (begin < end && madvise(begin, end - begin, MADV_DONTNEED) == 0) {
 		madvise(begin, end - begin, MADV_HUGEPAGE); // fewer faults; advice
 		memset(to, 0, begin - to);

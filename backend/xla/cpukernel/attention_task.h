@@ -21,7 +21,9 @@ struct q_attention {
 	char *out;
 	const int32_t *slots, *pages, *token_seqs, *positions;
 	int64_t tokens, heads, kv_heads, dim;
-	int64_t page_count, page_size, per_seq, vector_bytes, token_bytes; // vector_bytes: of a key or a value, with its scale
+	int64_t page_count, page_size, per_seq;
+	int64_t vector_bytes; // of a key or a value, with its scale
+	int64_t token_bytes;
 	int type, cache_type; // element types of q and out, and of cache
 	int paged;
 	int64_t window;
@@ -31,8 +33,9 @@ struct q_attention {
 	_Atomic int failed; // some task found no memory
 };
 
-// Caches of bytes, Q_S8 or, of 8-bit floats (e4m3), Q_U8: a key or value of dim numbers is dim bytes and a float32, which they are to be
-// multiplied by. Vectors whose numbers are all below Q_ATTENTION_TINY are zeros, with a scale of 0.
+// Caches of bytes, Q_S8 or, of 8-bit floats (e4m3), Q_U8: a key or value of dim numbers is dim bytes and a float32,
+// which they are to be multiplied by. Vectors whose numbers are all below Q_ATTENTION_TINY are zeros, with a scale of
+// 0.
 enum { Q_ATTENTION_SCALE = 4 };
 #define Q_ATTENTION_TINY 0x1p-100f
 

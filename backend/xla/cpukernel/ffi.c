@@ -17,29 +17,84 @@ typedef struct extension {
 	struct extension *next;
 } extension;
 
-typedef struct { size_t struct_size; void *extension; int major, minor; } version;
+typedef struct {
+	size_t struct_size;
+	void *extension;
+	int major, minor;
+} version;
 
-typedef struct { size_t struct_size; version api_version; uint32_t traits; } metadata;
+typedef struct {
+	size_t struct_size;
+	version api_version;
+	uint32_t traits;
+} metadata;
 
-typedef struct { extension base; metadata *metadata; } metadata_extension;
+typedef struct {
+	extension base;
+	metadata *metadata;
+} metadata_extension;
 
-typedef struct { const char *data; size_t size; } span;
+typedef struct {
+	const char *data;
+	size_t size;
+} span;
 
-typedef struct { int dtype; void *value; } scalar;
+typedef struct {
+	int dtype;
+	void *value;
+} scalar;
 
-typedef struct { size_t struct_size; void *extension; int64_t size; int *types; void **arrays; } arrays;
+typedef struct {
+	size_t struct_size;
+	void *extension;
+	int64_t size;
+	int *types;
+	void **arrays;
+} arrays;
 
-typedef struct { size_t struct_size; void *extension; int64_t size; int *types; span **names; void **values; } attributes;
+typedef struct {
+	size_t struct_size;
+	void *extension;
+	int64_t size;
+	int *types;
+	span **names;
+	void **values;
+} attributes;
 
-typedef struct { size_t struct_size; void *extension; const char *message; int code; } error_create_args;
+typedef struct {
+	size_t struct_size;
+	void *extension;
+	const char *message;
+	int code;
+} error_create_args;
 
-typedef struct { size_t struct_size; void *extension; q_error *error; } error_destroy_args;
+typedef struct {
+	size_t struct_size;
+	void *extension;
+	q_error *error;
+} error_destroy_args;
 
-typedef struct { size_t struct_size; void *extension; void *context; void (*task)(void *); void *data; } schedule_args;
+typedef struct {
+	size_t struct_size;
+	void *extension;
+	void *context;
+	void (*task)(void *);
+	void *data;
+} schedule_args;
 
-typedef struct { size_t struct_size; void *extension; void *context; int64_t *threads; } threads_args;
+typedef struct {
+	size_t struct_size;
+	void *extension;
+	void *context;
+	int64_t *threads;
+} threads_args;
 
-typedef struct { size_t struct_size; void *extension; void *context; int32_t device; } device_args;
+typedef struct {
+	size_t struct_size;
+	void *extension;
+	void *context;
+	int32_t device;
+} device_args;
 
 typedef struct {
 	size_t struct_size;
@@ -49,10 +104,11 @@ typedef struct {
 	q_error *(*error_create)(error_create_args *);
 	void *error_get_message;
 	void (*error_destroy)(error_destroy_args *);
-	void *between[8]; // Handler_Register, Stream_Get, Type_Register, ExecutionContext_Get, State_Set, State_Get, DeviceMemory_*
+	void *between[8]; // Handler_Register, Stream_Get, Type_Register, ExecutionContext_Get, State_Set, State_Get,
+	                  // DeviceMemory_*
 	q_error *(*schedule)(schedule_args *);
 	q_error *(*threads)(threads_args *);
-	void *futures[4]; // Future_Create, Future_SetAvailable, Future_SetError, RunId_Get
+	void *futures[4];                  // Future_Create, Future_SetAvailable, Future_SetError, RunId_Get
 	q_error *(*device)(device_args *); // not in every plugin
 } api;
 
@@ -70,10 +126,14 @@ struct q_frame {
 _Static_assert(sizeof(void *) == 8, "64 bits");
 _Static_assert(sizeof(q_array) == 48 && offsetof(q_array, data) == 24 && offsetof(q_array, dims) == 40, "Buffer");
 _Static_assert(sizeof(arrays) == 40 && sizeof(attributes) == 48, "Args, Rets, Attrs");
-_Static_assert(offsetof(q_frame, args) == 40 && offsetof(q_frame, results) == 80 && offsetof(q_frame, attributes) == 120, "CallFrame");
+_Static_assert(
+	offsetof(q_frame, args) == 40 && offsetof(q_frame, results) == 80 && offsetof(q_frame, attributes) == 120,
+	"CallFrame");
 _Static_assert(sizeof(q_frame) == 168, "CallFrame up to attrs");
 _Static_assert(offsetof(metadata, traits) == 32 && offsetof(metadata_extension, metadata) == 24, "Metadata");
-_Static_assert(offsetof(api, error_create) == 48 && offsetof(api, schedule) == 136 && offsetof(api, threads) == 144 && offsetof(api, device) == 184, "Api");
+_Static_assert(offsetof(api, error_create) == 48 && offsetof(api, schedule) == 136 && offsetof(api, threads) == 144 &&
+				   offsetof(api, device) == 184,
+	"Api");
 
 int q_skip(q_frame *f) {
 	for (extension *e = f->extensions; e; e = e->next) {
@@ -98,7 +158,8 @@ q_error *q_fail(q_frame *f, const char *format, ...) {
 }
 
 q_error *q_device(q_frame *f, int *device) {
-	if (f->api->struct_size < sizeof *f->api || !f->api->device) return q_fail(f, "the plugin does not tell a kernel its device: it is too old");
+	if (f->api->struct_size < sizeof *f->api || !f->api->device)
+		return q_fail(f, "the plugin does not tell a kernel its device: it is too old");
 	device_args a = {sizeof a, NULL, f->context, 0};
 	q_error *e = f->api->device(&a);
 	*device = a.device;
@@ -109,11 +170,13 @@ int64_t q_args(const q_frame *f) { return f->struct_size < sizeof *f ? 0 : f->ar
 
 q_error *q_count(q_frame *f, int64_t args, int64_t results) {
 	if (f->struct_size < sizeof *f) {
-		return q_fail(f, "the call frame has %zu bytes, this kernel is built for %zu: the plugin's FFI is another version", f->struct_size, sizeof *f);
+		return q_fail(f,
+			"the call frame has %zu bytes, this kernel is built for %zu: the plugin's FFI is another version",
+			f->struct_size, sizeof *f);
 	}
 	if (f->args.size != args || f->results.size != results) {
-		return q_fail(f, "%lld operands and %lld results, the kernel takes %lld and %lld", (long long)f->args.size, (long long)f->results.size,
-			(long long)args, (long long)results);
+		return q_fail(f, "%lld operands and %lld results, the kernel takes %lld and %lld", (long long)f->args.size,
+			(long long)f->results.size, (long long)args, (long long)results);
 	}
 	return NULL;
 }
@@ -124,10 +187,12 @@ const q_array *q_result(const q_frame *f, int i) { return f->results.arrays[i]; 
 
 q_error *q_check_shape(q_frame *f, const q_array *a, const char *name, int dtype, int64_t rank, const int64_t *dims) {
 	if (dtype && a->dtype != dtype) return q_fail(f, "%s has element type %d, want %d", name, a->dtype, dtype);
-	if (a->rank != rank) return q_fail(f, "%s has %lld dimensions, want %lld", name, (long long)a->rank, (long long)rank);
+	if (a->rank != rank)
+		return q_fail(f, "%s has %lld dimensions, want %lld", name, (long long)a->rank, (long long)rank);
 	for (int64_t i = 0; i < rank; i++) {
 		if (dims[i] < 0 || a->dims[i] == dims[i]) continue;
-		return q_fail(f, "dimension %lld of %s is %lld, want %lld", (long long)i, name, (long long)a->dims[i], (long long)dims[i]);
+		return q_fail(f, "dimension %lld of %s is %lld, want %lld", (long long)i, name, (long long)a->dims[i],
+			(long long)dims[i]);
 	}
 	return NULL;
 }
@@ -140,10 +205,19 @@ int64_t q_elements(const q_array *a) {
 
 size_t q_size(int dtype) {
 	switch (dtype) {
-	case Q_PRED: case Q_S8: case Q_U8: return 1;
-	case Q_S16: case Q_U16: case Q_F16: case Q_BF16: return 2;
-	case Q_S32: case Q_U32: case Q_F32: return 4;
-	case Q_S64: case Q_U64: case Q_F64: return 8;
+	case Q_PRED:
+	case Q_S8:
+	case Q_U8: return 1;
+	case Q_S16:
+	case Q_U16:
+	case Q_F16:
+	case Q_BF16: return 2;
+	case Q_S32:
+	case Q_U32:
+	case Q_F32: return 4;
+	case Q_S64:
+	case Q_U64:
+	case Q_F64: return 8;
 	}
 	return 0;
 }
@@ -160,7 +234,9 @@ static void *attribute(const q_frame *f, const char *name, int type) {
 	return NULL;
 }
 
-static q_error *missing(q_frame *f, const char *kind, const char *name) { return q_fail(f, "there is no %s attribute %s", kind, name); }
+static q_error *missing(q_frame *f, const char *kind, const char *name) {
+	return q_fail(f, "there is no %s attribute %s", kind, name);
+}
 
 q_error *q_int(q_frame *f, const char *name, int64_t *out) {
 	const scalar *s = attribute(f, name, ATTRIBUTE_SCALAR);
@@ -193,8 +269,9 @@ q_error *q_string(q_frame *f, const char *name, const char **out, size_t *size) 
 	return NULL;
 }
 
-// job is the work of one q_parallel. It lives until the last thread that was asked to help has looked at it, which may be long after
-// q_parallel has returned; args does not, but is only used for a task that was claimed, and q_parallel waits for those.
+// job is the work of one q_parallel. It lives until the last thread that was asked to help has looked at it, which may
+// be long after q_parallel has returned; args does not, but is only used for a task that was claimed, and q_parallel
+// waits for those.
 typedef struct {
 	void (*task)(void *, int64_t);
 	void *args;
@@ -214,7 +291,8 @@ static void release(job *j) {
 	free(j);
 }
 
-// Kernels run with subnormal numbers flushed to zero, as XLA's own code does, on whatever thread: a result must not depend on it.
+// Kernels run with subnormal numbers flushed to zero, as XLA's own code does, on whatever thread: a result must not
+// depend on it.
 #if defined(__x86_64__)
 enum { FLUSH = 0x8040 }; // FTZ and DAZ of MXCSR
 
@@ -234,7 +312,8 @@ static void end_flush(unsigned before) { (void)before; }
 static void work(job *j) {
 	int64_t mine = 0;
 	unsigned mode = begin_flush();
-	for (int64_t i; (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->tasks; mine++) j->task(j->args, i);
+	for (int64_t i; (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->tasks; mine++)
+		j->task(j->args, i);
 	end_flush(mode);
 	if (!mine) return;
 	if (atomic_fetch_add(&j->done, mine) + mine == j->tasks && atomic_load(&j->waiting)) {
@@ -250,8 +329,9 @@ static void pause_briefly(void) {
 #endif
 }
 
-// A thread that has helped stays for a moment in a seat, where the next job finds it at once: kernels follow each other by microseconds,
-// and waking a thread takes tens of them. A seat is empty (NULL), taken (&nobody), or holds the job that its thread is to help with.
+// A thread that has helped stays for a moment in a seat, where the next job finds it at once: kernels follow each other
+// by microseconds, and waking a thread takes tens of them. A seat is empty (NULL), taken (&nobody), or holds the job
+// that its thread is to help with.
 enum { SEATS = 128, STAY_NS = 100000 };
 static _Atomic(job *) seats[SEATS];
 static _Atomic int seated; // at least the seats that are taken
@@ -270,7 +350,8 @@ static job *next_job(void) {
 	for (int i = 0; i < SEATS; i++) {
 		job *empty = NULL;
 		if (!atomic_compare_exchange_strong(&seats[i], &empty, &nobody)) continue;
-		for (int64_t until = now_ns() + STAY_NS; atomic_load_explicit(&seats[i], memory_order_relaxed) == &nobody && now_ns() < until;) {
+		for (int64_t until = now_ns() + STAY_NS;
+			atomic_load_explicit(&seats[i], memory_order_relaxed) == &nobody && now_ns() < until;) {
 			for (int k = 0; k < 8; k++) pause_briefly();
 		}
 		j = atomic_exchange(&seats[i], NULL);
@@ -286,7 +367,9 @@ static int seat(job *j) {
 	if (atomic_load(&seated) == 0) return 0;
 	for (int i = 0; i < SEATS; i++) {
 		job *waiting = &nobody;
-		if (atomic_load_explicit(&seats[i], memory_order_relaxed) == &nobody && atomic_compare_exchange_strong(&seats[i], &waiting, j)) return 1;
+		if (atomic_load_explicit(&seats[i], memory_order_relaxed) == &nobody &&
+			atomic_compare_exchange_strong(&seats[i], &waiting, j))
+			return 1;
 	}
 	return 0;
 }

@@ -1,8 +1,9 @@
 // The way into a kernel: what XLA hands to a custom call, decoded, and work spread over XLA's own threads.
 //
-// The structs repeat the part of XLA's FFI C API, version 0.3, that kernels need; ffi.c asserts their layout, which the API keeps within
-// a version. XLA calls a handler with one frame: to ask for its version (answered by q_skip), in stages before execution (nothing to
-// do), and to execute. Arrays lie row-major without gaps, results likewise; an aliased result has the address of its operand.
+// The structs repeat the part of XLA's FFI C API, version 0.3, that kernels need; ffi.c asserts their layout, which the
+// API keeps within a version. XLA calls a handler with one frame: to ask for its version (answered by q_skip), in
+// stages before execution (nothing to do), and to execute. Arrays lie row-major without gaps, results likewise; an
+// aliased result has the address of its operand.
 //
 //	q_error *quire_double(q_frame *f) {
 //		if (q_skip(f)) return NULL;
@@ -23,8 +24,19 @@ typedef struct q_error q_error; // XLA's; it frees what a handler returns
 
 // Element types of arrays and attributes, numbered as XLA does.
 enum {
-	Q_PRED = 1, Q_S8 = 2, Q_S16 = 3, Q_S32 = 4, Q_S64 = 5, Q_U8 = 6, Q_U16 = 7, Q_U32 = 8, Q_U64 = 9,
-	Q_F16 = 10, Q_F32 = 11, Q_F64 = 12, Q_BF16 = 16,
+	Q_PRED = 1,
+	Q_S8 = 2,
+	Q_S16 = 3,
+	Q_S32 = 4,
+	Q_S64 = 5,
+	Q_U8 = 6,
+	Q_U16 = 7,
+	Q_U32 = 8,
+	Q_U64 = 9,
+	Q_F16 = 10,
+	Q_F32 = 11,
+	Q_F64 = 12,
+	Q_BF16 = 16
 };
 
 // An array: an operand or a result. data of an array without elements may be anything.
@@ -46,8 +58,8 @@ int64_t q_args(const q_frame *f); // how many there are, where that is not fixed
 const q_array *q_arg(const q_frame *f, int i);
 const q_array *q_result(const q_frame *f, int i);
 
-// q_shape(f, a, name, dtype, dimensions...) checks an array: its element type (0 for any), its rank and, where not negative, its
-// dimensions.
+// q_shape(f, a, name, dtype, dimensions...) checks an array: its element type (0 for any), its rank and, where not
+// negative, its dimensions.
 #define q_shape(f, a, name, dtype, ...) \
 	q_check_shape(f, a, name, dtype, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
 q_error *q_check_shape(q_frame *f, const q_array *a, const char *name, int dtype, int64_t rank, const int64_t *dims);
@@ -56,8 +68,8 @@ q_error *q_check_shape(q_frame *f, const q_array *a, const char *name, int dtype
 int64_t q_elements(const q_array *a);
 size_t q_size(int dtype);
 
-// Attributes by name: a missing one, or one of another kind, is an error. Integers are i32 or i64, floats f32 or f64. A string is
-// not terminated and lives as long as the call.
+// Attributes by name: a missing one, or one of another kind, is an error. Integers are i32 or i64, floats f32 or f64. A
+// string is not terminated and lives as long as the call.
 q_error *q_int(q_frame *f, const char *name, int64_t *out);
 q_error *q_float(q_frame *f, const char *name, double *out);
 q_error *q_bool(q_frame *f, const char *name, int *out);
@@ -69,15 +81,17 @@ q_error *q_device(q_frame *f, int *device);
 // q_fail makes an error, whose message is printed as printf does. A handler returns it.
 q_error *q_fail(q_frame *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// q_parallel calls task(args, i) for each i in [0, tasks), in any order, on the calling thread and on idle ones of XLA's pool, and
-// returns when all are done. A task must not wait for another. On x86-64 subnormal numbers are zero to it. f may be NULL: then the calling thread does all, in order.
+// q_parallel calls task(args, i) for each i in [0, tasks), in any order, on the calling thread and on idle ones of
+// XLA's pool, and returns when all are done. A task must not wait for another. On x86-64 subnormal numbers are zero to
+// it. f may be NULL: then the calling thread does all, in order.
 void q_parallel(q_frame *f, int64_t tasks, void (*task)(void *args, int64_t i), void *args);
 
 // q_threads is how many threads q_parallel may use, the calling one included. No result may depend on it.
 int64_t q_threads(q_frame *f);
 
-// q_set_threads bounds the threads of each q_parallel from now on. XLA's pool may have more threads than the process has processors: its
-// size goes with the number of devices as well, and threads that take turns on a processor keep the others waiting.
+// q_set_threads bounds the threads of each q_parallel from now on. XLA's pool may have more threads than the process
+// has processors: its size goes with the number of devices as well, and threads that take turns on a processor keep the
+// others waiting.
 void q_set_threads(int64_t most);
 
 #endif
