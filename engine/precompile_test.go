@@ -72,7 +72,7 @@ func (l programLimits) violations(hlo string) (found []string) {
 
 // checkPrograms holds for a job's programs what no plan may lack: few of them, all of the state updated in place, and
 // nothing as large as a layer's cache written anew or kept as a temporary. Of several devices no more is gathered than
-// the scores of tokens, once a step. It holds for all programs, or for those named by only.
+// the scores of tokens: see gathersOf. It holds for all programs, or for those named by only.
 func checkPrograms(t *testing.T, cfg Config, only ...string) {
 	t.Helper()
 	done := precompiled(t, cfg, only...)
@@ -141,10 +141,7 @@ func checkMoves(t *testing.T, cfg Config, done *Precompiled) {
 		if m.Temporary >= temporary {
 			t.Errorf("%s takes %d bytes of temporaries, a layer's cache is %d", program.Name, m.Temporary, layer)
 		}
-		limits.gathers = 0
-		if program.Name == "run" || program.Name == "score" {
-			limits.gathers = min(1, done.Plan.Devices-1)
-		}
+		limits.gathers = gathersOf(program.Name, cfg.Features, done.Plan.Devices)
 		for _, v := range limits.violations(hlo) {
 			if program.Name == "init" && on.Platform() == "cuda" && strings.Contains(v, " copy(") {
 				continue // of two empty caches one is written as a copy of the other, which is no more to write
@@ -154,6 +151,20 @@ func checkMoves(t *testing.T, cfg Config, done *Precompiled) {
 		t.Logf("%s: %d bytes and %d arrays in place, %d temporary; a layer's cache %d; %.0f s", program.Name, m.Aliased,
 			inPlace, m.Temporary, layer, program.Seconds)
 	}
+}
+
+// gathersOf is how often a program gathers, each time the scores that as many tokens as there are slots give to the
+// whole vocabulary. A step gathers once: those that rows draw from. Where prompts are scored, the scores behind their
+// tokens are others, of other hidden states, as many as a step has tokens. So the program has a second gather, in a loop
+// that no step enters that scores no prompt.
+func gathersOf(program string, features Features, devices int) int {
+	switch {
+	case devices == 1 || program != device.Run && program != device.Score:
+		return 0
+	case program == device.Run && features.Has(device.PromptLogprobs):
+		return 2
+	}
+	return 1
 }
 
 // checkKernels finds each layer's attention in the kernel, in both kinds of steps, in the programs for TPUs.
