@@ -155,8 +155,8 @@ func checkMoves(t *testing.T, cfg Config, done *Precompiled) {
 
 // gathersOf is how often a program gathers, each time the scores that as many tokens as there are slots give to the
 // whole vocabulary. A step gathers once: those that rows draw from. Where prompts are scored, the scores behind their
-// tokens are others, of other hidden states, as many as a step has tokens. So the program has a second gather, in a loop
-// that no step enters that scores no prompt.
+// tokens are others, of other hidden states, as many as a step has tokens. So the program has a second gather, in a
+// loop that no step enters that scores no prompt.
 func gathersOf(program string, features Features, devices int) int {
 	switch {
 	case devices == 1 || program != device.Run && program != device.Score:
