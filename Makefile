@@ -4,8 +4,8 @@
 # make nightly  run the long suites, about an hour; writes docs/nightly.md
 
 GO      ?= go
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS := -X main.version=$(VERSION)
+VERSION := $(shell scripts/version.sh)
+LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 2>/dev/null)
 # Slow tests skip themselves under -short. make test-slow runs them too; make nightly runs that and more.
 TESTS   ?= ./...
 

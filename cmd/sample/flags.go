@@ -110,10 +110,21 @@ func (s *seedValue) Set(text string) error {
 	return nil
 }
 
-// names lists the names of all flags.
+// version defines --version, which every subcommand has: in no help, and no key of config files.
+func (f *flags) version() *bool {
+	asked := f.set.BoolP("version", "v", false, "print the version")
+	_ = f.set.MarkHidden("version")
+	return asked
+}
+
+// names lists the names of all flags that help shows.
 func (f *flags) names() []string {
 	var names []string
-	f.set.VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
+	f.set.VisitAll(func(flag *pflag.Flag) {
+		if !flag.Hidden {
+			names = append(names, flag.Name)
+		}
+	})
 	return names
 }
 

@@ -156,7 +156,7 @@ func dispatch(ctx context.Context, env *environment, args []string) error {
 		sub.flags(f)
 		printHelp(env.stdout, sub, f)
 		return nil
-	case "--version":
+	case "--version", "-v":
 		name = "version"
 	}
 	sub, err := findSubcommand(name)
@@ -165,12 +165,15 @@ func dispatch(ctx context.Context, env *environment, args []string) error {
 	}
 	f := newFlags(sub.name)
 	sub.flags(f)
+	askedVersion := f.version()
 	switch err := f.parse(args); {
 	case errors.Is(err, pflag.ErrHelp):
 		printHelp(env.stdout, sub, f)
 		return nil
 	case err != nil:
 		return &exitError{exitUsage, fmt.Errorf("%s: %w", sub.name, err)}
+	case *askedVersion:
+		return dispatch(ctx, env, []string{"version"})
 	}
 	return sub.run(ctx, env, f.set.Args())
 }
