@@ -59,14 +59,7 @@ func printOverview(w io.Writer) {
 
 // printHelp prints the help of one subcommand.
 func printHelp(w io.Writer, sub *subcommand, f *flags) {
-	usage := []string{"sample", sub.name}
-	if f.set.HasFlags() {
-		usage = append(usage, "[flags]")
-	}
-	if sub.args != "" {
-		usage = append(usage, sub.args)
-	}
-	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", capitalized(sub.summary), strings.Join(usage, " "))
+	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", capitalized(sub.summary), usageLine(sub, f))
 	if sub.about != "" {
 		fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(sub.about))
 	}
@@ -77,6 +70,18 @@ func printHelp(w io.Writer, sub *subcommand, f *flags) {
 	if sub.example != "" {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", indent(strings.TrimSpace(sub.example)))
 	}
+}
+
+// usageLine is how a subcommand is called.
+func usageLine(sub *subcommand, f *flags) string {
+	usage := []string{"sample", sub.name}
+	if f.set.HasFlags() {
+		usage = append(usage, "[flags]")
+	}
+	if sub.args != "" {
+		usage = append(usage, sub.args)
+	}
+	return strings.Join(usage, " ")
 }
 
 // helpWidth is the widest that help gets, in columns.
@@ -105,12 +110,8 @@ func alignedUsages(f *flags, group *pflag.FlagSet, width int) string {
 	indent := widest + 3
 	var b strings.Builder
 	group.VisitAll(func(flag *pflag.Flag) {
-		_, text := splitUsage(flag)
-		if d := flag.DefValue; !slices.Contains(noDefaults, d) && !strings.Contains(text, "(default") {
-			text += fmt.Sprintf(" (default %s)", d)
-		}
 		head := flagHead(flag)
-		for i, line := range wrap(text, max(width-indent, 30)) {
+		for i, line := range wrap(flagText(flag), max(width-indent, 30)) {
 			if i > 0 {
 				head = ""
 			}
@@ -128,6 +129,15 @@ func splitUsage(flag *pflag.Flag) (kind, text string) {
 	}
 	kind, text, _ = strings.Cut(rest, "` ")
 	return kind, text
+}
+
+// flagText is what help says of a flag, with its default.
+func flagText(flag *pflag.Flag) string {
+	_, text := splitUsage(flag)
+	if d := flag.DefValue; !slices.Contains(noDefaults, d) && !strings.Contains(text, "(default") {
+		text += fmt.Sprintf(" (default %s)", d)
+	}
+	return text
 }
 
 func flagHead(flag *pflag.Flag) string {

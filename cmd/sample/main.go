@@ -133,7 +133,8 @@ func codeOf(err error) (code int, known bool) {
 
 func subcommands() []*subcommand {
 	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newBench(), newShow(),
-		newStats(), newVerify(), newHTMLReport(), newSetup(), newPrefix(), newKernels(), newPlan(), newVersion()}
+		newStats(), newVerify(), newHTMLReport(), newSetup(), newPrefix(), newKernels(), newPlan(),
+		newManual(), newVersion()}
 }
 
 func dispatch(ctx context.Context, env *environment, args []string) error {
