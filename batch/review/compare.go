@@ -1,103 +1,341 @@
 package review
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
+	"iter"
+	"slices"
 
 	"github.com/quire/quire/promptset"
 )
 
-// Difference is a completion that two outputs do not both have, or not with the same text. A is nil where only the
-// second has it, B where only the first has it.
+// Difference is a row whose completions differ in two outputs. A is nil where only the second has the row, B where only
+// the first has it.
 type Difference struct {
-	ID, Prompt string
-	Generation int
-	A, B       *promptset.Result
+	A, B        *Row
+	Generations []int // of the completions that differ, or that one of the two has
 }
 
 // Comparison is how two outputs differ.
 type Comparison struct {
 	Same, Different, OnlyA, OnlyB int64 // completions
-	Differences                   []Difference
+
+	a, b  *promptset.Output
+	wants func(*Row) bool
+	found []difference
 }
 
-// key tells completions apart: the id of the row, how many rows with that id came before it, and the generation.
-type key struct {
-	id         string
-	repetition int
+// difference says where a row that differs stands in both outputs: its number, or nowhere.
+type difference struct {
+	a, b        int64
+	generations []int
+}
+
+const nowhere = -1
+
+// order is that of the first output, with what only the second has between, by its number there.
+func (d difference) order(e difference) int {
+	place := func(d difference) int64 {
+		if d.a == nowhere {
+			return d.b
+		}
+		return d.a
+	}
+	return cmp.Or(cmp.Compare(place(d), place(e)), cmp.Compare(d.a, e.a), cmp.Compare(d.b, e.b))
+}
+
+// Compare compares the completions of two outputs by id and generation, whatever their order: text, finish reason,
+// error, and tokens where both have them. Of rows with one id it compares the first of both, the second, and so on.
+// It compares rows that wants holds for, or all if it is nil. [Comparison.Rows] then gives the first most rows that
+// differ, or all if most is 0.
+//
+// It reads both side by side and holds digests of the rows that it has met in one of them only: few where both have one
+// order. Where they would be too many it reads the outputs several times, each time for a share of the ids.
+func Compare(ctx context.Context, a, b *promptset.Output, most int, wants func(*Row) bool) (*Comparison, error) {
+	for shares := uint64(1); ; shares *= 2 {
+		c := &Comparison{a: a, b: b, wants: wants}
+		err := error(nil)
+		for share := uint64(0); share < shares && err == nil; share++ {
+			err = c.pass(ctx, most, func(k key) bool { return binary.LittleEndian.Uint64(k[:])%shares == share },
+				shares < mostShares)
+		}
+		if !errors.Is(err, errTooMany) {
+			c.trim(most)
+			return c, err
+		}
+	}
+}
+
+// mostWaiting is how many completions may wait for the other output, at about 100 bytes each.
+var mostWaiting = 2_000_000
+
+// mostShares is how often the outputs are read at most. It bounds the time where very many rows have one id.
+const mostShares = 1 << 10
+
+// errTooMany says that more would wait.
+var errTooMany = errors.New("too many rows wait for the other output")
+
+// key is a digest of an id.
+type key [16]byte
+
+func keyOf(id string) key {
+	sum := sha256.Sum256([]byte(id))
+	return key(sum[:16])
+}
+
+// digests are what is compared of a row.
+type digests struct {
+	number int64 // of the row
+	of     []digest
+}
+
+type digest struct {
 	generation int
+	text       key // with reason and error
+	tokens     key // zero where there are none
 }
 
-// Compare compares the completions of two outputs by id and generation, whatever their order. It lists the first most
-// differences, or all if most is 0: those in a, in its order, then what only b has.
-func Compare(ctx context.Context, a, b *promptset.Output, most int) (*Comparison, error) {
-	sums := map[key][sha256.Size]byte{}
-	err := each(ctx, b, func(k key, _ *Row, c *promptset.Result) { sums[k] = sumOf(c) })
-	if err != nil {
-		return nil, err
-	}
-	result := &Comparison{}
-	wanted := map[key]int{} // places in Differences
-	note := func(k key, d Difference) {
-		if most == 0 || len(result.Differences) < most {
-			wanted[k] = len(result.Differences)
-			result.Differences = append(result.Differences, d)
-		}
-	}
-	err = each(ctx, a, func(k key, row *Row, c *promptset.Result) {
-		sum, both := sums[k]
-		delete(sums, k)
-		switch {
-		case !both:
-			result.OnlyA++
-		case sum == sumOf(c):
-			result.Same++
-			return
-		default:
-			result.Different++
-		}
-		note(k, Difference{ID: row.ID, Prompt: row.Prompt, Generation: c.Generation, A: c})
-	})
-	if err != nil {
-		return nil, err
-	}
-	result.OnlyB = int64(len(sums))
-	// What b has of them.
-	err = each(ctx, b, func(k key, row *Row, c *promptset.Result) {
-		if _, only := sums[k]; only {
-			note(k, Difference{ID: row.ID, Prompt: row.Prompt, Generation: c.Generation})
-		}
-		if at, ok := wanted[k]; ok {
-			result.Differences[at].B = c
-		}
-	})
-	return result, err
+func (d digest) equal(e digest) bool {
+	return d.text == e.text && (d.tokens == e.tokens || d.tokens == key{} || e.tokens == key{})
 }
 
-// each calls do with each completion of an output.
-func each(ctx context.Context, out *promptset.Output, do func(key, *Row, *promptset.Result)) error {
-	seen := map[string]int{}
-	for row, err := range Rows(ctx, out) {
+func digestsOf(row *Row, number int64) digests {
+	d := digests{number: number}
+	var b bytes.Buffer
+	for i := range row.Completions {
+		c := &row.Completions[i]
+		one := digest{generation: c.Generation}
+		b.Reset()
+		for _, s := range []string{c.Text, c.FinishReason, c.Err} {
+			b.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(s))))
+			b.WriteString(s)
+		}
+		one.text = keyOf(b.String())
+		if len(c.TokenIDs) > 0 {
+			b.Reset()
+			_ = binary.Write(&b, binary.LittleEndian, c.TokenIDs) // a buffer takes all
+			one.tokens = keyOf(b.String())
+		}
+		d.of = append(d.of, one)
+	}
+	return d
+}
+
+// waiting are the rows of one output that the other has not come to yet, by id, the first first.
+type waiting struct {
+	rows        map[key][]digests
+	completions int
+	ended       bool // no more come
+}
+
+func (w *waiting) add(k key, d digests) {
+	w.rows[k] = append(w.rows[k], d)
+	w.completions += len(d.of)
+}
+
+func (w *waiting) take(k key) (d digests, ok bool) {
+	all := w.rows[k]
+	if len(all) == 0 {
+		return d, false
+	}
+	if len(all) == 1 {
+		delete(w.rows, k)
+	} else {
+		w.rows[k] = all[1:]
+	}
+	w.completions -= len(all[0].of)
+	return all[0], true
+}
+
+// all takes all.
+func (w *waiting) all() []digests {
+	all := slices.Concat(slices.Collect(func(yield func([]digests) bool) {
+		for _, rows := range w.rows {
+			if !yield(rows) {
+				return
+			}
+		}
+	})...)
+	w.rows, w.completions = map[key][]digests{}, 0
+	return all
+}
+
+// pass compares the rows whose ids are in. It fails if too many wait, where that is bounded.
+func (c *Comparison) pass(ctx context.Context, most int, in func(key) bool, bounded bool) error {
+	var sides [2]struct {
+		next func() (*Row, error, bool)
+		waiting
+		number int64
+	}
+	none := func(*promptset.Completion) string { return "" }
+	for i, out := range []*promptset.Output{c.a, c.b} {
+		next, stop := iter.Pull2(wanted(rows(ctx, out, none), c.wants))
+		defer stop()
+		sides[i].next, sides[i].rows = next, map[key][]digests{}
+	}
+	only := func(side int, d digests) {
+		if side == 0 {
+			c.note(d, digests{number: nowhere}, most)
+		} else {
+			c.note(digests{number: nowhere}, d, most)
+		}
+	}
+	for side := 0; !sides[0].ended || !sides[1].ended; side = 1 - side {
+		own, other := &sides[side], &sides[1-side]
+		if own.ended {
+			continue
+		}
+		row, err, more := own.next()
 		if err != nil {
 			return err
 		}
-		for i := range row.Completions {
-			c := &row.Completions[i]
-			do(key{row.ID, seen[row.ID], c.Generation}, row, c)
+		if !more {
+			own.ended = true
+			for _, d := range other.all() {
+				only(1-side, d)
+			}
+			continue
 		}
-		seen[row.ID]++
+		k := keyOf(row.ID)
+		number := own.number
+		own.number++
+		if !in(k) {
+			continue
+		}
+		d := digestsOf(row, number)
+		match, ok := other.take(k)
+		switch {
+		case ok && side == 0:
+			c.note(d, match, most)
+		case ok:
+			c.note(match, d, most)
+		case other.ended:
+			only(side, d)
+		default:
+			own.add(k, d)
+		}
+		if bounded && own.completions > mostWaiting {
+			return errTooMany
+		}
 	}
 	return nil
 }
 
-// sumOf is of what counts as the same: text, tokens where the output has them, reason and error.
-func sumOf(c *promptset.Result) [sha256.Size]byte {
-	h := sha256.New()
-	for _, s := range []string{c.Text, c.FinishReason, c.Err} {
-		_ = binary.Write(h, binary.LittleEndian, int64(len(s))) // a hash takes all
-		h.Write([]byte(s))
+// note counts the completions of a row in both outputs, and remembers the row if they differ.
+func (c *Comparison) note(a, b digests, most int) {
+	d := difference{a: a.number, b: b.number}
+	for len(a.of)+len(b.of) > 0 {
+		switch {
+		case len(b.of) == 0 || len(a.of) > 0 && a.of[0].generation < b.of[0].generation:
+			c.OnlyA++
+			d.generations, a.of = append(d.generations, a.of[0].generation), a.of[1:]
+		case len(a.of) == 0 || b.of[0].generation < a.of[0].generation:
+			c.OnlyB++
+			d.generations, b.of = append(d.generations, b.of[0].generation), b.of[1:]
+		default:
+			if a.of[0].equal(b.of[0]) {
+				c.Same++
+			} else {
+				c.Different++
+				d.generations = append(d.generations, a.of[0].generation)
+			}
+			a.of, b.of = a.of[1:], b.of[1:]
+		}
 	}
-	_ = binary.Write(h, binary.LittleEndian, c.TokenIDs)
-	return [sha256.Size]byte(h.Sum(nil))
+	if len(d.generations) == 0 {
+		return
+	}
+	if c.found = append(c.found, d); most > 0 && len(c.found) > 2*most+1000 {
+		c.trim(most)
+	}
+}
+
+// trim leaves the first most rows that differ, in order.
+func (c *Comparison) trim(most int) {
+	slices.SortFunc(c.found, difference.order)
+	if most > 0 && len(c.found) > most {
+		c.found = slices.Clone(c.found[:most])
+	}
+}
+
+// Rows yields the rows that differ. It reads both outputs again, and holds rows only that one has before the other.
+func (c *Comparison) Rows(ctx context.Context) iter.Seq2[*Difference, error] {
+	return func(yield func(*Difference, error) bool) {
+		var numbers [2][]int64
+		for _, d := range c.found {
+			numbers[0], numbers[1] = append(numbers[0], d.a), append(numbers[1], d.b)
+		}
+		a, b := c.pick(ctx, c.a, numbers[0]), c.pick(ctx, c.b, numbers[1])
+		defer a.stop()
+		defer b.stop()
+		for _, found := range c.found {
+			d := &Difference{Generations: found.generations}
+			var err error
+			if d.A, err = a.at(found.a); err == nil {
+				d.B, err = b.at(found.b)
+			}
+			if !yield(d, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// picked are some rows of an output, which can be had in about the order in which they stand there.
+type picked struct {
+	next  func() (*Row, error, bool)
+	stop  func()
+	wants map[int64]bool
+	held  map[int64]*Row // passed over
+	place int64          // of the next row
+}
+
+func (c *Comparison) pick(ctx context.Context, out *promptset.Output, numbers []int64) *picked {
+	p := &picked{wants: map[int64]bool{}, held: map[int64]*Row{}}
+	for _, n := range numbers {
+		p.wants[n] = true
+	}
+	p.next, p.stop = iter.Pull2(wanted(Rows(ctx, out), c.wants))
+	return p
+}
+
+// at returns the row with a number, nil for nowhere.
+func (p *picked) at(number int64) (*Row, error) {
+	if number == nowhere {
+		return nil, nil
+	}
+	for p.place <= number {
+		row, err, more := p.next()
+		if err == nil && !more {
+			err = errors.New("the output became shorter while it was read")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if p.wants[p.place] {
+			p.held[p.place] = row
+		}
+		p.place++
+	}
+	row := p.held[number]
+	delete(p.held, number)
+	return row, nil
+}
+
+// wanted passes on the rows that wants holds for, or all if it is nil.
+func wanted(all iter.Seq2[*Row, error], wants func(*Row) bool) iter.Seq2[*Row, error] {
+	if wants == nil {
+		return all
+	}
+	return func(yield func(*Row, error) bool) {
+		for row, err := range all {
+			if (err != nil || wants(row)) && !yield(row, err) {
+				return
+			}
+		}
+	}
 }

@@ -15,6 +15,14 @@ import (
 // output is a JSONL part with rows of the form id, generation, text; an empty text is an error.
 func output(t *testing.T, rows ...[3]any) *promptset.Output {
 	t.Helper()
+	out, err := write(t.TempDir(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func write(folder string, rows [][3]any) (*promptset.Output, error) {
 	var b strings.Builder
 	for _, r := range rows {
 		text := r[2].(string)
@@ -23,14 +31,13 @@ func output(t *testing.T, rows ...[3]any) *promptset.Output {
 			reason, wrong = "error", "it is bad"
 		}
 		ids := strings.Trim(strings.Repeat("7,", tokens), ",")
-		fmt.Fprintf(&b, `{"id":%q,"prompt":"p","generation":%d,"text":%q,"token_ids":[%s],"logprobs":null,"finish_reason":%q,`+
+		fmt.Fprintf(&b, `{"id":%q,"prompt":"p","generation":%d,"text":%q,"token_ids":[%s],"logprobs":null,`+
+			`"finish_reason":%q,`+
 			`"prompt_tokens":3,"completion_tokens":%d,"error":%q}`+"\n", r[0], r[1], text, ids, reason, tokens, wrong)
 	}
-	path := filepath.Join(t.TempDir(), "part-00000.jsonl")
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(b.String(), `"error":""`, `"error":null`)), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	return promptset.OpenOutputFile(context.Background(), path)
+	path := filepath.Join(folder, "part-00000.jsonl")
+	err := os.WriteFile(path, []byte(strings.ReplaceAll(b.String(), `"error":""`, `"error":null`)), 0o666)
+	return promptset.OpenOutputFile(context.Background(), path), err
 }
 
 func TestLongest(t *testing.T) {
@@ -43,30 +50,6 @@ func TestLongest(t *testing.T) {
 	}
 	if err != nil || !slices.Equal(ids, []string{"b", "c", "a"}) {
 		t.Error(ids, err)
-	}
-}
-
-// Rows with one id twice are told apart by their order, and completions that moved are the same.
-func TestCompare(t *testing.T) {
-	a := output(t, [3]any{"a", 0, "x"}, [3]any{"a", 0, "y"}, [3]any{"b", 0, "z"}, [3]any{"b", 1, "z2"},
-		[3]any{"c", 0, ""})
-	b := output(t, [3]any{"c", 0, ""}, [3]any{"a", 0, "x"}, [3]any{"b", 0, "z"}, [3]any{"a", 0, "Y"},
-		[3]any{"d", 0, "new"})
-	c, err := Compare(t.Context(), a, b, 0)
-	if err != nil || c.Same != 3 || c.Different != 1 || c.OnlyA != 1 || c.OnlyB != 1 || len(c.Differences) != 3 {
-		t.Fatalf("%+v %v", c, err)
-	}
-	if d := c.Differences[0]; d.ID != "a" || d.A.Text != "y" || d.B.Text != "Y" {
-		t.Errorf("%+v", d)
-	}
-	if d := c.Differences[1]; d.ID != "b" || d.Generation != 1 || d.A.Text != "z2" || d.B != nil {
-		t.Errorf("%+v", d)
-	}
-	if d := c.Differences[2]; d.ID != "d" || d.A != nil || d.B.Text != "new" {
-		t.Errorf("%+v", d)
-	}
-	if few, err := Compare(t.Context(), a, b, 1); err != nil || len(few.Differences) != 1 || few.OnlyB != 1 {
-		t.Errorf("%+v %v", few, err)
 	}
 }
 

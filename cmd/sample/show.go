@@ -39,15 +39,17 @@ func newShow() *subcommand {
 		summary: "print completions from an output folder readably",
 		about: `
 Prints the first rows of an output with their completions; or those that --id, --errors and --grep all select; or the
-longest. --diff prints completions that two outputs do not both have, or not with the same text, and ends with 1 if there
-are any.`,
+longest. --diff prints how completions differ from those of another output: [-what only the first has-], {+what only
+the other has+}. It ends with 1 if any differ. It compares text, finish reason and error, and tokens where both have
+them, whatever the order of the rows.`,
 		example: `
 sample show out
 sample show out --rows 20 --full
 sample show out --errors
 sample show out --grep '(?i)as an ai' --rows 0 --json | wc -l
 sample show out --longest 3
-sample show out --diff out-of-yesterday
+sample show out --diff yesterday
+sample show out --diff yesterday --id q17 --full
 sample show out/part-00003.parquet
 sample show prompts.jsonl             # an input: its prompts`,
 		flags: func(f *flags) {
@@ -60,8 +62,7 @@ sample show prompts.jsonl             # an input: its prompts`,
 					"`REGEXP` print rows whose prompt or a completion matches, in Go's syntax (RE2)")
 				s.IntVar(&o.longest, "longest", 0, "`N` print the N rows with the longest completions, longest first")
 				placeVar(s, &o.diff, anywhere, "diff", "",
-					"`FOLDER` print what differs from another output: completions with another text, or in one of the "+
-						"two only, by id and generation")
+					"`FOLDER` print the rows that differ from those of another output, by id and generation")
 			})
 			f.group("Form", func(s *pflag.FlagSet) {
 				s.BoolVar(&o.full, "full", false, "do not cut long texts")
@@ -87,8 +88,8 @@ func (o *showOptions) check() (err error) {
 		return usagef("--rows is %d, but must be 0 (all) or more", o.rows)
 	case o.longest < 0:
 		return usagef("--longest is %d, but must be 1 or more", o.longest)
-	case o.diff != "" && (o.longest > 0 || o.errors || o.grep != "" || len(o.ids) > 0 || o.json):
-		return usagef("--diff comes with --rows and --full only")
+	case o.diff != "" && (o.longest > 0 || o.errors || o.grep != ""):
+		return usagef("--diff cannot be combined with --errors, --grep or --longest; --id chooses rows of both outputs")
 	}
 	if o.grep != "" {
 		if o.pattern, err = regexp.Compile(o.grep); err != nil {
@@ -134,7 +135,8 @@ func runShow(ctx context.Context, env *environment, o *showOptions, name string)
 	out := bufio.NewWriter(env.stdout)
 	p := &printer{w: out, rows: o.rows, full: o.full, json: o.json, width: min(terminalWidth(env.stdout), 120)}
 	if o.diff != "" {
-		err := p.printDiff(ctx, env, parts, path, o.diff)
+		d := &differ{printer: p, names: [2]string{path, o.diff}, err: env.stderr}
+		err := d.print(ctx, env, parts, o.ids)
 		return errors.Join(err, out.Flush())
 	}
 	if err := p.printOutput(ctx, parts, o); err != nil {
@@ -210,16 +212,24 @@ type completionJSON struct {
 	Error            string `json:"error,omitempty"`
 }
 
+func asJSON(c *promptset.Result) *completionJSON {
+	return &completionJSON{c.Generation, c.Text, c.FinishReason, c.CompletionTokens, c.Err}
+}
+
+// line prints a line of JSON, of strings and numbers only.
+func (p *printer) line(of any) {
+	text, _ := json.Marshal(of)
+	fmt.Fprintf(p.w, "%s\n", text)
+}
+
 func (p *printer) print(row *review.Row) {
 	if p.json {
 		p.prompts++
 		all := rowJSON{ID: row.ID, Prompt: row.Prompt}
-		for _, c := range row.Completions {
-			all.Completions = append(all.Completions,
-				completionJSON{c.Generation, c.Text, c.FinishReason, c.CompletionTokens, c.Err})
+		for i := range row.Completions {
+			all.Completions = append(all.Completions, *asJSON(&row.Completions[i]))
 		}
-		text, _ := json.Marshal(all) // it has strings and numbers only
-		fmt.Fprintf(p.w, "%s\n", text)
+		p.line(all)
 		return
 	}
 	p.head(row.ID, row.Prompt)
@@ -236,44 +246,6 @@ func (p *printer) completion(mark string, c *promptset.Result) {
 	body := strings.ReplaceAll(p.cut(strings.TrimSpace(c.Text), 400), "\n", "\n    ")
 	fmt.Fprintf(p.w, "  %s (%s, %s)\n    %s\n", mark, visible.Line(c.FinishReason),
 		plural.Count(c.CompletionTokens, "token"), body)
-}
-
-// errDifferent says that two outputs have different completions.
-var errDifferent = errors.New("the outputs differ")
-
-// printDiff prints how two outputs differ.
-func (p *printer) printDiff(ctx context.Context, env *environment, a *promptset.Output, nameA, nameB string) error {
-	b, err := promptset.OpenPath(ctx, env.fs, nameB)
-	if err != nil {
-		return err
-	}
-	c, err := review.Compare(ctx, a, b, p.rows)
-	if err != nil {
-		return err
-	}
-	last := ""
-	for _, d := range c.Differences {
-		if p.prompts == 0 || d.ID+"\x00"+d.Prompt != last {
-			last = d.ID + "\x00" + d.Prompt
-			p.head(d.ID, d.Prompt)
-		}
-		for _, side := range []struct {
-			mark, name string
-			c          *promptset.Result
-		}{{"-", nameA, d.A}, {"+", nameB, d.B}} {
-			if side.c == nil {
-				fmt.Fprintf(p.w, "  %s %d: not in %s\n", side.mark, d.Generation, visible.Line(side.name))
-			} else {
-				p.completion(fmt.Sprintf("%s %d", side.mark, d.Generation), side.c)
-			}
-		}
-	}
-	fmt.Fprintf(p.w, "%d completions are the same, %d differ, %d are in %s only, %d in %s only\n", c.Same, c.Different,
-		c.OnlyA, visible.Line(nameA), c.OnlyB, visible.Line(nameB))
-	if c.Different+c.OnlyA+c.OnlyB > 0 {
-		return errDifferent
-	}
-	return nil
 }
 
 // head prints the heading of a prompt.
