@@ -218,6 +218,7 @@ func TestGGUFLikeFolder(t *testing.T) {
 				c.Layers[i].Mamba.MinStep, c.Layers[i].Mamba.MaxStep = 0, 0
 			}
 		},
+		"lfm2":      func(c *Config) {},
 		"glm4":      func(c *Config) {},
 		"mixtral":   func(c *Config) {},
 		"qwen3-moe": func(c *Config) {},

@@ -187,6 +187,8 @@ func TestGGUFRefusals(t *testing.T) {
 	}{
 		"architecture": {func(g ggufFile) { g.values["general.architecture"] = "mamba" },
 			`GGUF architecture "mamba"`, true},
+		"LFM2's mixture": {func(g ggufFile) { g.values["general.architecture"] = "lfm2moe" },
+			`GGUF architecture "lfm2moe"`, true},
 		"no architecture": {func(g ggufFile) { delete(g.values, "general.architecture") }, "GGUF architecture", true},
 		"split": {func(g ggufFile) { g.values["split.count"] = uint32(3) }, "NAME-00001-of-00003.gguf",
 			false},

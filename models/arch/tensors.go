@@ -150,7 +150,7 @@ const (
 // Name is what checkpoints of both kinds call a part of a layer.
 type Name struct{ HF, GGUF string }
 
-// Names are those of all parts.
+// Names are those of all parts of layers. That of FinalNorm is for GGUF files alone, of which most call it output_norm.
 type Names map[Part]Name
 
 // LlamaNames are those of most decoders.
@@ -216,11 +216,15 @@ func (c *Config) Tensors() iter.Seq[Tensor] {
 				}
 			}
 		}
-		if !yield(Tensor{Name: NameFinalNorm, GGUF: "output_norm.weight", Part: FinalNorm, Shape: []int{c.HiddenSize},
+		final := "output_norm"
+		if name, ok := c.Names[FinalNorm]; ok {
+			final = name.GGUF
+		}
+		if !yield(Tensor{Name: NameFinalNorm, GGUF: final + ".weight", Part: FinalNorm, Shape: []int{c.HiddenSize},
 			Array: string(FinalNorm)}) {
 			return
 		}
-		if c.Norm.Layer && !yield(Tensor{Name: NameFinalNormBias, GGUF: "output_norm.bias", Part: NormBias,
+		if c.Norm.Layer && !yield(Tensor{Name: NameFinalNormBias, GGUF: final + ".bias", Part: NormBias,
 			Shape: []int{c.HiddenSize}, Array: string(FinalNorm) + biasSuffix}) {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 // Decoder is Lfm2ForCausalLM.
 var Decoder = arch.Decoder{
 	Class: "Lfm2ForCausalLM", ModelType: "lfm2",
+	GGUF: arch.GGUF{Architecture: "lfm2", Keys: []string{"shortconv.l_cache"}},
 	Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 128000, Theta: 1e6, Tie: true, BOS: 1, EOS: []int32{2},
 		Sizes: map[string]int{"vocab_size": 65536, "hidden_size": 2560, "intermediate_size": 12288,
 			"num_hidden_layers": 32, "num_attention_heads": 32}},
@@ -25,10 +26,10 @@ var Decoder = arch.Decoder{
 		arch.ConvTaps: {HF: "conv.conv", GGUF: "shortconv.conv"},
 		arch.ConvOut:  {HF: "conv.out_proj", GGUF: "shortconv.out_proj"},
 		arch.Gate:     {HF: "feed_forward.w1", GGUF: "ffn_gate"}, arch.Up: {HF: "feed_forward.w3", GGUF: "ffn_up"},
-		arch.Down: {HF: "feed_forward.w2", GGUF: "ffn_down"},
+		arch.Down: {HF: "feed_forward.w2", GGUF: "ffn_down"}, arch.FinalNorm: {GGUF: "token_embd_norm"},
 	},
 	Stored: arch.Stored{Renamed: map[string]string{"model.embedding_norm.": "model.norm."}},
-	JSON:   readJSON,
+	JSON:   readJSON, Metadata: readMetadata,
 }
 
 func readJSON(j *arch.JSON, c *arch.Config) error {
@@ -42,7 +43,25 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	if err != nil {
 		return err
 	}
-	taps := j.Int("conv_L_cache", 3)
+	setLayers(c, attends, j.Int("conv_L_cache", 3))
+	return nil
+}
+
+// readMetadata reads a GGUF file, in which layers with a convolution have no KV heads.
+func readMetadata(m *arch.Metadata, c *arch.Config) error {
+	kvHeads, err := m.IntsOfLayers(c, "attention.head_count_kv", c.NumKVHeads)
+	if err != nil {
+		return err
+	}
+	attends := make([]bool, c.NumLayers)
+	for i, n := range kvHeads {
+		attends[i] = n > 0
+	}
+	setLayers(c, attends, m.Int("shortconv.l_cache", 3))
+	return nil
+}
+
+func setLayers(c *arch.Config, attends []bool, taps int) {
 	for i := range c.Layers {
 		l := &c.Layers[i]
 		l.QKNorm = arch.EachHead
@@ -50,7 +69,6 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 			l.Mixer, l.Taps, l.QKNorm, l.Rope = arch.ShortConv, taps, arch.NoNorm, arch.NoRope
 		}
 	}
-	return nil
 }
 
 // width finds that of the feed-forward, which the config has before it is made less.

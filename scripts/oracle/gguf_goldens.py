@@ -106,6 +106,9 @@ def permute(w, heads):
     return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
+WIDE = ("A_log", ".conv.conv.weight")  # tensors of F32 in every file
+
+
 def convert(folder, path, arch, extra=None, **split):
     config = json.loads((folder / "config.json").read_text())
     rope = config.get("rope_parameters") or {}
@@ -119,6 +122,9 @@ def convert(folder, path, arch, extra=None, **split):
     w = gguf.GGUFWriter(path, arch, **split)
     w.add_block_count(config["num_hidden_layers"]), w.add_context_length(config["max_position_embeddings"])
     width = config["intermediate_size"]
+    if config.get("block_auto_adjust_ff_dim"):
+        width = int(config["block_ffn_dim_multiplier"] * int(2 * width / 3))
+        width = -(-width // config["block_multiple_of"]) * config["block_multiple_of"]
     if arch == "gemma4":  # of each layer
         sizes = [config["per_layer_config"].get(str(i), {}) for i in range(config["num_hidden_layers"])]
         w.add_key_length_swa(head_dim), w.add_value_length_swa(head_dim), w.add_rope_dimension_count_swa(head_dim)
@@ -130,7 +136,7 @@ def convert(folder, path, arch, extra=None, **split):
         turned = int(head_dim * partial / 2)
         w.add_tensor("rope_freqs.weight", np.array([1] * turned + [1e30] * (head_dim // 2 - turned), np.float32))
     w.add_embedding_length(config["hidden_size"]), w.add_feed_forward_length(width)
-    if arch == "granitehybrid":
+    if arch in ("granitehybrid", "lfm2"):
         kv = [kv * (kind == "full_attention") for kind in config["layer_types"]]
     w.add_head_count(heads), w.add_head_count_kv(kv), w.add_rope_freq_base(theta)
     if arch in ("starcoder2", "stablelm"):
@@ -138,7 +144,10 @@ def convert(folder, path, arch, extra=None, **split):
     else:
         w.add_layer_norm_rms_eps(config["rms_norm_eps"])
     w.add_vocab_size(config["vocab_size"])
-    w.add_key_length(head_dim), w.add_value_length(head_dim)
+    if arch == "lfm2":
+        w.add_shortconv_l_cache(config["conv_L_cache"])
+    else:
+        w.add_key_length(head_dim), w.add_value_length(head_dim)
     if arch == "gemma2":
         w.add_attn_logit_softcapping(config["attn_logit_softcapping"]), w.add_final_logit_softcapping(config["final_logit_softcapping"])
         w.add_sliding_window(config["sliding_window"])
@@ -150,7 +159,7 @@ def convert(folder, path, arch, extra=None, **split):
         w.add_sliding_window(config["sliding_window"])
         w.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
         w.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
-    elif arch != "gemma2":
+    elif arch not in ("gemma2", "lfm2"):
         w.add_rope_dimension_count(int(head_dim * partial))
     if arch == "phi3":
         original = config["original_max_position_embeddings"]
@@ -212,7 +221,7 @@ def convert(folder, path, arch, extra=None, **split):
     others = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])  # a layer of qwen3moe without experts
     for name, x in tensors.items():
         if arch in ("llama", "smollm3", "granite", "granitemoe", "granitehybrid") and (".q_proj." in name or ".k_proj." in name):
-            x = permute(x, heads if ".q_proj." in name else kv)
+            x = permute(x, heads if ".q_proj." in name else config["num_key_value_heads"])
         if arch in ("gemma2", "gemma3") and name.endswith("norm.weight"):
             x = x + 1
         if arch == "gpt-oss" and x.ndim == 3:
@@ -221,7 +230,10 @@ def convert(folder, path, arch, extra=None, **split):
         if name.endswith("layer_scalar"):
             name += ".weight"
         stored = names.get_name(name, (".weight", ".bias")) or others.get_name(name, (".weight", ".bias"))
-        w.add_tensor(stored, np.ascontiguousarray(x if arch.startswith("gemma") and x.ndim == 1 or name.endswith("A_log") else x.astype(np.float16)))
+        if ".conv." in name:
+            x = x.squeeze()
+        wide = arch.startswith(("gemma", "lfm2")) and x.ndim == 1 or name.endswith(WIDE)
+        w.add_tensor(stored, np.ascontiguousarray(x if wide else x.astype(np.float16)))
     w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
 
 
@@ -333,6 +345,7 @@ def main():
         convert(tiny / name, out / f"{name}.gguf", "phi3" if name == "phi4-mini" else name)
     convert(tiny / "olmo3", out / "olmo3.gguf", "olmo2")
     convert(tiny / "olmo2", out / "olmo2.gguf", "olmo2")
+    convert(tiny / "lfm2", out / "lfm2.gguf", "lfm2")
     for name in ("granite4", "granite4-moe"):
         convert(tiny / name, out / f"{name}.gguf", "granitehybrid")
     for name, arch in {"granite-moe-shared": "granitemoe", "mixtral": "llama", "qwen3-moe": "qwen3moe", "olmoe": "olmoe"}.items():
