@@ -32,7 +32,8 @@ def of_llama(source):
 
 def of_hugging_face():
     with tempfile.TemporaryDirectory() as folder:
-        file = subprocess.run(["npm", "pack", "--silent", PACKAGE], cwd=folder, check=True, capture_output=True, text=True).stdout
+        file = subprocess.run(
+            ["npm", "pack", "--silent", PACKAGE], cwd=folder, check=True, capture_output=True, text=True).stdout
         with tarfile.open(pathlib.Path(folder) / file.strip().splitlines()[-1]) as tar:
             source = tar.extractfile("package/src/chat-template-automap.ts").read().decode()
     for name, text in re.findall(r"model:\s*(%s),\s*gguf:\s*(%s)" % (QUOTED, QUOTED), source):

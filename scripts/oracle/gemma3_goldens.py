@@ -2,11 +2,12 @@
 
     python gemma3_goldens.py gemma-3-270m-Q4_K_M.gguf ../../testdata/goldens
 
-transformers reads the GGUF file and dequantizes it. Its tokenizer adds no BOS there, although the file asks for one; here
-it is put before each text. Writes gemma3-270m.json.gz:
+transformers reads the GGUF file and dequantizes it. Its tokenizer adds no BOS there, although the file asks for one;
+here it is put before each text. Writes gemma3-270m.json.gz:
 
-    {"model", "transformers", "cases": [{"text" ("" where the prompt is given by ids), "prompt": ids, "tokens": greedy ids
-     up to the first step whose two best logits are closer than 0.005, "min_gap": the least difference of those left}]}
+    {"model", "transformers", "cases": [{"text" ("" where the prompt is given by ids), "prompt": ids, "tokens": greedy
+     ids up to the first step whose two best logits are closer than 0.005, "min_gap": the least difference of those
+     left}]}
 """
 import gzip
 import json
@@ -19,19 +20,23 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 NEW, MIN_GAP = 32, 5e-3
 TEXTS = [
-    "The capital of France is", "Water boils at", "def fibonacci(n):\n    ", "Once upon a time there was a lighthouse keeper who",
-    "1, 2, 3, 4,", "日本の首都は", "  two spaces,\n\n\tand a tab:", "Roses are red,\nViolets are", "The first three planets from the sun are",
+    "The capital of France is", "Water boils at", "def fibonacci(n):\n    ",
+    "Once upon a time there was a lighthouse keeper who", "1, 2, 3, 4,", "日本の首都は",
+    "  two spaces,\n\n\tand a tab:", "Roses are red,\nViolets are",
+    "The first three planets from the sun are",
     "<h1>Title</h1>\n<p>", "Das ist ein Satz auf",
 ]
-LONG = ("The old lighthouse stood at the end of the bay, and every evening its keeper climbed the stairs to light the lamp. "
-        "Ships passed far out, and their crews wondered who lived there. In winter the waves reached the door. ")
+LONG = (
+    "The old lighthouse stood at the end of the bay, and every evening its keeper climbed the stairs to light the "
+    "lamp. Ships passed far out, and their crews wondered who lived there. In winter the waves reached the door. ")
 
 
 def main():
     path, out = Path(sys.argv[1]), Path(sys.argv[2])
     torch.set_num_threads(2)
     tok = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager").eval()
     assert model.config.sliding_window == 512, model.config
     long = [LONG * 14 + "One night,", LONG * 20 + "In spring,"]
     cases = [(t, [2] + tok(t, add_special_tokens=False).input_ids) for t in TEXTS + long]
@@ -53,8 +58,10 @@ def main():
                 step = which[:1].reshape(1, 1)
         print(len(ids), len(tokens), f"{least:.4f}", repr(tok.decode(tokens))[:90], flush=True)
         done.append({"text": text, "prompt": ids, "tokens": tokens, "min_gap": least})
-    data = json.dumps({"model": path.name, "transformers": transformers.__version__, "cases": done}, separators=(",", ":")) + "\n"
-    with open(out / "gemma3-270m.json.gz", "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as f:
+    data = json.dumps(
+        {"model": path.name, "transformers": transformers.__version__, "cases": done}, separators=(",", ":")) + "\n"
+    with open(out / "gemma3-270m.json.gz", "wb") as raw, gzip.GzipFile(
+        fileobj=raw, mode="wb", mtime=0, filename="") as f:
         f.write(data.encode())
 
 

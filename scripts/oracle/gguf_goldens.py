@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Golden files for package models and its GGUF and safetensors readers.
 
-    gguf_goldens.py TESTDATA_MODELS SMOLLM2.gguf OUT    e.g.  testdata/models ~/.cache/quire/models/....gguf models/testdata
+    gguf_goldens.py TESTDATA_MODELS SMOLLM2.gguf OUT
+    gguf_goldens.py testdata/models ~/.cache/quire/models/SmolLM2-135M-Instruct.Q4_1.gguf models/testdata
 
 Writes, all with other people's writers and decoders (packages gguf, safetensors, torch, transformers):
   types.gguf            for each block type T: tensor T of random blocks and T.expected (F32) as gguf.quants decodes it;
@@ -31,7 +32,8 @@ TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "
          "Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4",
          "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M"]
 # Byte offsets of the float16 fields in a block: random bytes there would be NaNs and infinities.
-HALF_FIELDS = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+HALF_FIELDS = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2],
+               "Q6_K": [208],
                "Q2_K": [80, 82], "Q3_K": [108], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": [],
                "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ1_S": [0], "IQ1_M": []}
 
@@ -41,9 +43,11 @@ def random_blocks(rng, name, rows, row):
     if name == "F32":
         return rng.standard_normal((rows, row)).astype(np.float32).view(np.uint8)
     if name == "F16":
-        return (rng.standard_normal((rows, row)) * np.exp2(rng.integers(-24, 10, (rows, row)))).astype(np.float16).view(np.uint8)
+        scale = np.exp2(rng.integers(-24, 10, (rows, row)))
+        return (rng.standard_normal((rows, row)) * scale).astype(np.float16).view(np.uint8)
     if name == "BF16":
-        return (rng.standard_normal((rows, row)).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+        x = rng.standard_normal((rows, row)).astype(np.float32)
+        return (x.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
     data = rng.integers(0, 256, (rows * row // block, size), dtype=np.uint8)
     for at in HALF_FIELDS[name]:
         scale = (rng.standard_normal(len(data)) * np.exp2(rng.integers(-20, 4, len(data)))).astype(np.float16)
@@ -82,16 +86,21 @@ def write_dtypes(path):
     bits = rng.integers(0, 2**32, 1000, dtype=np.uint64).astype(np.uint32)
     special = np.array([0, 0x80000000, 0x7f800000, 0xff800000, 0x7f7fffff, 1, 0x007fffff, 0x00800000], np.uint32)
     halfway = (np.arange(0x3f80, 0x3f90, dtype=np.uint32) << 16) | 0x8000  # ties of bfloat16
-    near_half = np.float32([65504, 65519.99, 65520, 65536, 2**-14, 2**-24, 2**-25, 1.5 * 2**-25, 2**-26, 3 * 2**-25, 1 + 2**-11, 1 + 3 * 2**-11])
+    near_half = np.float32([
+        65504, 65519.99, 65520, 65536, 2**-14, 2**-24, 2**-25, 1.5 * 2**-25, 2**-26, 3 * 2**-25, 1 + 2**-11,
+        1 + 3 * 2**-11])
     subnormal = (rng.standard_normal(500) * np.exp2(rng.integers(-30, -12, 500))).astype(np.float32)
-    f32 = np.concatenate([bits.view(np.float32), special.view(np.float32), halfway.view(np.float32), near_half, -near_half, subnormal])
-    f32 = torch.from_numpy(f32[~np.isnan(f32)].copy())  # NaN payloads are nobody's promise; the Go test checks that NaN stays NaN
+    f32 = np.concatenate([
+        bits.view(np.float32), special.view(np.float32), halfway.view(np.float32), near_half, -near_half, subnormal])
+    # NaN payloads are nobody's promise; the Go test checks that NaN stays NaN
+    f32 = torch.from_numpy(f32[~np.isnan(f32)].copy())
     sources = {
         "f32": f32,
         "bf16": torch.arange(0, 2**16, 29, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16),
         "f16": torch.arange(0, 2**16, 23, dtype=torch.int32).to(torch.uint16).view(torch.float16),
     }
-    kinds = {"f32": (torch.float32, torch.int32), "bf16": (torch.bfloat16, torch.int16), "f16": (torch.float16, torch.int16)}
+    kinds = {
+        "f32": (torch.float32, torch.int32), "bf16": (torch.bfloat16, torch.int16), "f16": (torch.float16, torch.int16)}
     out = {}
     for a, x in sources.items():
         x = x[~x.isnan()]
@@ -132,7 +141,8 @@ def convert(folder, path, arch, extra=None, **split):
         if any("num_key_value_heads" in of for of in sizes):
             kv = [of.get("num_key_value_heads", kv) for of in sizes]
         if config["use_double_wide_mlp"]:
-            width = [width] * (len(sizes) - config["num_kv_shared_layers"]) + [2 * width] * config["num_kv_shared_layers"]
+            sharing = config["num_kv_shared_layers"]
+            width = [width] * (len(sizes) - sharing) + [2 * width] * sharing
         turned = int(head_dim * partial / 2)
         w.add_tensor("rope_freqs.weight", np.array([1] * turned + [1e30] * (head_dim // 2 - turned), np.float32))
     w.add_embedding_length(config["hidden_size"]), w.add_feed_forward_length(width)
@@ -149,7 +159,8 @@ def convert(folder, path, arch, extra=None, **split):
     else:
         w.add_key_length(head_dim), w.add_value_length(head_dim)
     if arch == "gemma2":
-        w.add_attn_logit_softcapping(config["attn_logit_softcapping"]), w.add_final_logit_softcapping(config["final_logit_softcapping"])
+        w.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+        w.add_final_logit_softcapping(config["final_logit_softcapping"])
         w.add_sliding_window(config["sliding_window"])
     if arch == "gemma4":
         w.add_rope_dimension_count(head_dim), w.add_final_logit_softcapping(config["final_logit_softcapping"] or 0)
@@ -169,7 +180,6 @@ def convert(folder, path, arch, extra=None, **split):
         for kind in ("long", "short"):
             w.add_tensor(f"rope_factors_{kind}.weight", np.array(rope[f"{kind}_factor"], np.float32))
     if arch == "granitehybrid":
-        attends = [kind == "full_attention" for kind in config["layer_types"]]
         w.add_ssm_conv_kernel(config["mamba_d_conv"]), w.add_ssm_state_size(config["mamba_d_state"])
         w.add_ssm_group_count(config["mamba_n_groups"]), w.add_ssm_time_step_rank(config["mamba_n_heads"])
         w.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
@@ -181,7 +191,8 @@ def convert(folder, path, arch, extra=None, **split):
         w.add_sliding_window(config["sliding_window"]), w.add_expert_feed_forward_length(config["intermediate_size"])
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN), w.add_rope_scaling_factor(rope["factor"])
         w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
-        w.add_tokenizer_model("none"), w.add_token_list([f"<{i}>" for i in range(config["vocab_size"] - 1)] + ["<|call|>"])
+        w.add_tokenizer_model("none")
+        w.add_token_list([f"<{i}>" for i in range(config["vocab_size"] - 1)] + ["<|call|>"])
     if config.get("shared_intermediate_size"):
         w.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
     if experts := config.get("num_local_experts") or config.get("num_experts"):
@@ -199,7 +210,8 @@ def convert(folder, path, arch, extra=None, **split):
         w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR), w.add_rope_scaling_factor(rope["factor"])
     w.add_bos_token_id(1), w.add_eos_token_id(2), w.add_eot_token_id(5)
     if extra == "yarn":
-        w.add_rope_scaling_type(gguf.RopeScalingType.YARN), w.add_rope_scaling_factor(4.0), w.add_rope_scaling_orig_ctx_len(40)
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN), w.add_rope_scaling_factor(4.0)
+        w.add_rope_scaling_orig_ctx_len(40)
     if extra == "llama3":
         factors = []
         for i in range(0, head_dim, 2):
@@ -207,7 +219,8 @@ def convert(folder, path, arch, extra=None, **split):
             smooth = (8192 / wavelen - 1) / 3
             factors.append(1 if wavelen < 8192 / 4 else 8 if wavelen > 8192 else 1 / ((1 - smooth) / 8 + smooth))
         w.add_tensor("rope_freqs.weight", np.array(factors, np.float32))
-    names = gguf.get_tensor_name_map(next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == arch), config["num_hidden_layers"])
+    names = gguf.get_tensor_name_map(
+        next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == arch), config["num_hidden_layers"])
     tensors = {name: x.numpy() for name, x in load_file(folder / "model.safetensors").items()}
     if arch == "gpt-oss":
         tensors = dict(oss_tensors(tensors))
@@ -218,9 +231,11 @@ def convert(folder, path, arch, extra=None, **split):
     for name in [name for name in tensors if ".experts.0." in name]:  # one tensor of all experts
         every = [tensors.pop(name.replace(".experts.0.", f".experts.{n}.")) for n in range(experts)]
         tensors[name.replace(".experts.0.", ".experts.")] = np.stack(every)
-    others = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])  # a layer of qwen3moe without experts
+    # a layer of qwen3moe without experts
+    others = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])
     for name, x in tensors.items():
-        if arch in ("llama", "smollm3", "granite", "granitemoe", "granitehybrid") and (".q_proj." in name or ".k_proj." in name):
+        turned = arch in ("llama", "smollm3", "granite", "granitemoe", "granitehybrid")
+        if turned and (".q_proj." in name or ".k_proj." in name):
             x = permute(x, heads if ".q_proj." in name else config["num_key_value_heads"])
         if arch in ("gemma2", "gemma3") and name.endswith("norm.weight"):
             x = x + 1
@@ -244,7 +259,9 @@ def granite_tensors(tensors):
             of = name.removesuffix("input_linear.weight")
             shared = "shared_mlp" in name
             for part, half in zip(("gate", "up"), np.split(x, 2, axis=-2)):
-                yield (f"{of.replace('shared_mlp', 'mlp.shared_expert')}{part}_proj.weight" if shared else f"{of}experts.{part}.weight"), half
+                yield (
+                    f"{of.replace('shared_mlp', 'mlp.shared_expert')}{part}_proj.weight" if shared
+                    else f"{of}experts.{part}.weight"), half
         elif name.endswith("output_linear.weight"):
             yield name.replace("block_sparse_moe.output_linear", "block_sparse_moe.experts.down"), x
         else:
@@ -299,7 +316,10 @@ def write_mxfp4(folder, out):
     """The checkpoint as it would be published, which transformers must read as the same numbers."""
     tensors = load_file(folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+    config["quantization_config"] = {
+        "quant_method": "mxfp4",
+        "modules_to_not_convert": [
+            "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
     stored = {}
     for name, x in tensors.items():
         if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
@@ -348,7 +368,8 @@ def main():
     convert(tiny / "lfm2", out / "lfm2.gguf", "lfm2")
     for name in ("granite4", "granite4-moe"):
         convert(tiny / name, out / f"{name}.gguf", "granitehybrid")
-    for name, arch in {"granite-moe-shared": "granitemoe", "mixtral": "llama", "qwen3-moe": "qwen3moe", "olmoe": "olmoe"}.items():
+    for name, arch in {
+        "granite-moe-shared": "granitemoe", "mixtral": "llama", "qwen3-moe": "qwen3moe", "olmoe": "olmoe"}.items():
         convert(tiny / name, out / f"{name}.gguf", arch)
     convert(tiny / "gpt-oss", out / "gpt-oss.gguf", "gpt-oss")
     write_mxfp4(tiny / "gpt-oss", out / "gpt-oss-mxfp4")

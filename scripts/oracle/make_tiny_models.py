@@ -27,8 +27,8 @@ FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
 def mxfp4(x):
-    """(x rounded to what MXFP4 has, nibbles, exponents): along the last axis, 32 numbers by one power of two. No zero is
-    negative: GGUF files have none."""
+    """(x rounded to what MXFP4 has, nibbles, exponents): along the last axis, 32 numbers by one power of two. No zero
+    is negative: GGUF files have none."""
     blocks = x.reshape(*x.shape[:-1], -1, 32)
     exponents = blocks.abs().amax(-1, keepdim=True).log2().floor() - 2
     nibbles = (blocks.abs() / exponents.exp2()).unsqueeze(-1).sub(FP4).abs().argmin(-1)
@@ -45,11 +45,13 @@ def randomize(model, seed):
         for name, b in model.named_buffers():
             if name.endswith("layer_scalar"):
                 b.copy_(0.8 + 0.4 * torch.rand(1, generator=gen))
-        for name, p in sorted(model.named_parameters(), key=lambda np: np[0].replace("model.language_model.", "model.")):
+        for name, p in sorted(
+            model.named_parameters(), key=lambda np: np[0].replace("model.language_model.", "model.")):
             noise = torch.randn(p.shape, generator=gen, dtype=torch.float32)
             if "norm" in name and not (name.endswith("bias") and model.config.model_type == "starcoder2"):
                 # Spread widely, with a few negative weights. Gemma adds 1 itself.
-                zero = model.config.model_type.startswith(("gemma2", "gemma3", "qwen3_5", "qwen3_next")) and "linear_attn.norm" not in name
+                zero = model.config.model_type.startswith((
+                    "gemma2", "gemma3", "qwen3_5", "qwen3_next")) and "linear_attn.norm" not in name
                 p.copy_((not zero) + 0.5 * noise)
             elif name.endswith(("A_log", "dt_bias")):
                 p.copy_(0.7 * noise - (1.5 if name.endswith("A_log") else 0))
@@ -101,7 +103,8 @@ def fuse(path):
     for down in [name for name in tensors if name.endswith("experts.0.down_proj.weight")]:
         of = down.removesuffix("0.down_proj.weight")
         count = sum(name.startswith(of) and name.endswith("down_proj.weight") for name in tensors)
-        gate, up, downs = ([tensors.pop(f"{of}{n}.{part}_proj.weight") for n in range(count)] for part in ("gate", "up", "down"))
+        gate, up, downs = (
+            [tensors.pop(f"{of}{n}.{part}_proj.weight") for n in range(count)] for part in ("gate", "up", "down"))
         tensors[f"{of}gate_up_proj"] = torch.cat([torch.stack(gate), torch.stack(up)], 1)
         tensors[f"{of}down_proj"] = torch.stack(downs)
     save_file(tensors, path, metadata={"format": "pt"})
@@ -112,7 +115,8 @@ def write(root, name):
     settings = COMMON | settings
     if name in NESTED:
         text = dict(settings, model_type=FAMILIES[NESTED[name]][0])
-        settings = dict(text_config=text, vision_config=TINY_VISION[kind], tie_word_embeddings=settings["tie_word_embeddings"])
+        settings = dict(
+            text_config=text, vision_config=TINY_VISION[kind], tie_word_embeddings=settings["tie_word_embeddings"])
     config = CONFIG_MAPPING[kind](**settings)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     randomize(model, seed)

@@ -116,8 +116,11 @@ def passthrough():
         "nothing": pa.nulls(n),
         "list": pa.array([[1, None, 3], [], None, [4]] * 2, pa.list_(pa.int64())),
         "deep": pa.array([[[["x"], []], None], [], None, [[]]] * 2, pa.list_(pa.list_(pa.list_(pa.string())))),
-        "struct": pa.array([{"a": 1, "b": {"c": "x", "d": [1.5]}}, {"a": None, "b": None}, None, {"a": 2, "b": {"c": None, "d": None}}] * 2,
-                           pa.struct([("a", pa.int32()), ("b", pa.struct([("c", pa.string()), ("d", pa.list_(pa.float64()))]))])),
+        "struct": pa.array(
+            [{"a": 1, "b": {"c": "x", "d": [1.5]}}, {"a": None, "b": None}, None, {"a": 2, "b": {"c": None, "d": None}}]
+            * 2,
+            pa.struct([
+                ("a", pa.int32()), ("b", pa.struct([("c", pa.string()), ("d", pa.list_(pa.float64()))]))])),
         "map": pa.array([[("k", 1), ("l", None)], [], None, [("m", 3)]] * 2, pa.map_(pa.string(), pa.int32())),
         "list_of_struct": pa.array([[{"x": 1, "y": ["a", None]}, None], [], None, [{"x": None, "y": []}]] * 2,
                                    pa.list_(pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))]))),

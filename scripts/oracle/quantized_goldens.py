@@ -3,10 +3,10 @@
 OUT/NAME/ has config.json and model.safetensors; OUT/goldens.json has for each checkpoint and matrix the SHA-256 of its
 numbers in float32, row by row, little-endian.
 
-The tensors of compressed-tensors are packed and unpacked by that package, with scales in float32. AutoAWQ's are unpacked
-by its converter (AutoAWQConverter). fp8 blocks are unpacked by transformers (Fp8Dequantize) where they cut a matrix
-evenly. GPTQ's and the rest are written down here from their definitions: weights scale[g_idx] * (quant - zero), where
-version 1 has the zero points less one, a word at a time.
+The tensors of compressed-tensors are packed and unpacked by that package, with scales in float32. AutoAWQ's are
+unpacked by its converter (AutoAWQConverter). fp8 blocks are unpacked by transformers (Fp8Dequantize) where they cut a
+matrix evenly. GPTQ's and the rest are written down here from their definitions: weights scale[g_idx] * (quant - zero),
+where version 1 has the zero points less one, a word at a time.
 """
 
 import hashlib
@@ -287,9 +287,11 @@ def main(out):
         "quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True, "version": "gemm",
         "modules_to_not_convert": None}), lambda p, s: make_awq(p, s, 64))
     gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True, "damp_percent": 0.1,
-            "true_sequential": True, "static_groups": False, "model_name_or_path": None, "model_file_base_name": "model"}
+            "true_sequential": True, "static_groups": False, "model_name_or_path": None,
+            "model_file_base_name": "model"}
     each("gptq", config(**plain, dtype="float16", quantization=gptq), lambda p, s: make_gptq(p, s, 4, 128, sym=True))
-    each("gptq-asym", config(**dict(plain, intermediate=192), dtype="float16", quantization=dict(gptq, sym=False, group_size=32)),
+    each("gptq-asym",
+         config(**dict(plain, intermediate=192), dtype="float16", quantization=dict(gptq, sym=False, group_size=32)),
          lambda p, s: make_gptq(p, s, 4, 32, index=False))
     each("gptq-order", config(**plain, dtype="float16", quantization=dict(gptq, desc_act=True, sym=False)),
          lambda p, s: make_gptq(p, s, 4, 64 if s[1] < 128 else 128, act_order=True))

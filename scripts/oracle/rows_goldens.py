@@ -8,9 +8,9 @@ bad words, min tokens, penalties, temperature, top-k, top-p, min-p, typical-p. T
 which transformers lacks, are OpenAI's formula.
 
 A line of the file is a row: the tokens that are kept, as 16 hexadecimal digits; the logarithm of the sum of
-exp(score) over them; and the sum of (token + 1) * score over them, where scores are logits after all processors. Rows at
-temperature 0 keep one token, and have the scores before temperature. A line "near" is a row of which rounding may keep
-other tokens.
+exp(score) over them; and the sum of (token + 1) * score over them, where scores are logits after all processors. Rows
+at temperature 0 keep one token, and have the scores before temperature. A line "near" is a row of which rounding may
+keep other tokens.
 """
 
 import sys

@@ -47,13 +47,13 @@ TEXTS = [
     "lit the lamp and listened to the waves, for the fog in that bay was so thick that nothing else could be known of "
     "the water. The sailors sent her letters. They thanked her for the light and asked what the village looked like, "
     "because they had never seen the land.\n\nOne winter the fog went away for a single day, and",
-    "def fibonacci(n: int) -> int:\n    \"\"\"Return the n-th Fibonacci number.\"\"\"\n    if n < 2:\n        return n\n"
-    "    return fibonacci(n - 1) + fibonacci(n - 2)\n\n\ndef is_prime(n: int) -> bool:\n    \"\"\"Report whether n is a "
-    "prime number.\"\"\"\n    for d in range(2, int(n ** 0.5) + 1):\n        if n % d == 0:\n            return False\n"
-    "    return n > 1\n\n\ndef factorial(n: int) -> int:\n",
+    "def fibonacci(n: int) -> int:\n    \"\"\"Return the n-th Fibonacci number.\"\"\"\n    if n < 2:\n        return "
+    "n\n    return fibonacci(n - 1) + fibonacci(n - 2)\n\n\ndef is_prime(n: int) -> bool:\n    \"\"\"Report whether "
+    "n is a prime number.\"\"\"\n    for d in range(2, int(n ** 0.5) + 1):\n        if n % d == 0:\n            "
+    "return False\n    return n > 1\n\n\ndef factorial(n: int) -> int:\n",
     "The Treaty of Westphalia was signed in 1648 and ended the Thirty Years' War. The population of Münster was then "
-    "about 10,500; 375 years later it is 317,713. Prices: $3.99, €12.50, £1,024.00. Temperatures of -40 °C equal -40 °F. "
-    "The first 20 digits of pi are 3.1415926535897932384, and those of e are 2.7182818284590452353. In summary,",
+    "about 10,500; 375 years later it is 317,713. Prices: $3.99, €12.50, £1,024.00. Temperatures of -40 °C equal -40 "
+    "°F. The first 20 digits of pi are 3.1415926535897932384, and those of e are 2.7182818284590452353. In summary,",
     "To make a good vegetable soup you need:\n\n1. Two onions, chopped\n2. Three carrots\n3. A stick of celery\n"
     "4. One litre of stock\n5. Salt, pepper and thyme\n\nHeat the oil in a large pot. Add the onions and cook them "
     "slowly for ten minutes, until they are soft but not brown. Then",
@@ -63,10 +63,10 @@ TEXTS = [
     "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() {\n\tif len(os.Args) < 2 {\n\t\tfmt.Fprintln(os."
     "Stderr, \"usage: hello NAME\")\n\t\tos.Exit(2)\n\t}\n\tfmt.Printf(\"Hello, %s!\\n\", os.Args[1])\n}\n\n// The "
     "program above",
-    "Water boils when its vapour pressure equals the pressure of the air around it. On a high mountain the air is thin, "
-    "so water boils at a lower temperature there, and food takes longer to cook. In a pressure cooker the opposite "
-    "happens: steam cannot leave, the pressure rises, and the water grows hotter than it could in an open pot. This is "
-    "why beans that need two hours",
+    "Water boils when its vapour pressure equals the pressure of the air around it. On a high mountain the air is "
+    "thin, so water boils at a lower temperature there, and food takes longer to cook. In a pressure cooker the "
+    "opposite happens: steam cannot leave, the pressure rises, and the water grows hotter than it could in an open "
+    "pot. This is why beans that need two hours",
     "Dear Ms. Okafor,\n\nThank you for your letter of 14 March. We have looked into the delay of your order (no. "
     "2024-00731) and found that the parcel was sent to our depot in Leeds by mistake. It left there this morning and "
     "should reach you by Friday. As an apology we",

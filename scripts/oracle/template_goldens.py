@@ -1,9 +1,9 @@
 """Renders published chat templates with transformers: template_goldens.py [--texts FILE] [DIR].
 
 DIR has the templates that collect_templates.py collected, ~/.cache/quire/templates unless given. Writes
-chat/testdata/published.json: the conversations, and for each template its hash, the forms of messages that it takes, and
-for each conversation the hash of the text, or the message that the template raises. --texts writes the texts whole, to
-look at what differs: chat.TestPublishedTemplates reads QUIRE_TEMPLATE_TEXTS.
+chat/testdata/published.json: the conversations, and for each template its hash, the forms of messages that it takes,
+and for each conversation the hash of the text, or the message that the template raises. --texts writes the texts whole,
+to look at what differs: chat.TestPublishedTemplates reads QUIRE_TEMPLATE_TEXTS.
 """
 import argparse
 import contextlib
@@ -44,16 +44,22 @@ def call(name, arguments, id="abcdefghi"):
 
 
 TOOLS = [
-    {"type": "function", "function": {"name": "weather", "description": "The weather of a place, in °C & <words>.", "parameters": {
+    {
+        "type": "function",
+        "function": {"name": "weather", "description": "The weather of a place, in °C & <words>.", "parameters": {
         "type": "object", "required": ["place"], "properties": {
             "place": {"type": "string", "description": "A \"place\", such as 東京"},
             "days": {"type": "integer", "minimum": 1, "default": None},
             "unit": {"type": "string", "enum": ["celsius", "kelvin"], "default": "celsius"},
             "when": {"type": ["string", "null"], "nullable": True},
-            "at": {"type": "object", "properties": {"lat": {"type": "number"}, "lon": {"type": "number"}}, "required": ["lat"]},
+            "at": {
+                "type": "object", "properties": {"lat": {"type": "number"}, "lon": {"type": "number"}},
+                "required": ["lat"]},
             "tags": {"type": "array", "items": {"type": "string"}},
             "any": {"anyOf": [{"type": "string"}, {"type": "number", "maximum": 1.5e-7}]}}}}},
-    {"type": "function", "function": {"name": "now", "description": "The time.", "parameters": {"type": "object", "properties": {}}}},
+    {
+        "type": "function",
+        "function": {"name": "now", "description": "The time.", "parameters": {"type": "object", "properties": {}}}},
 ]
 ARGUMENTS = {"place": "Zürich \"HB\" <1>", "days": 2, "deep": {"b": [1.0, None, True], "a": {}}, "on": False}
 ASK = [S("Be brief."), U("Is it warm?"), A("", tool_calls=[call("weather", ARGUMENTS)])]
@@ -63,9 +69,13 @@ CASES = [
     {"messages": [U("Hello")], "add_generation_prompt": True},
     {"messages": [S("You are terse."), U("What is 2+2?")], "add_generation_prompt": True},
     {"messages": [S("You are terse."), U("What is 2+2?"), A("4"), U("Sure?")]},
-    {"messages": [S("You are terse."), U("What is 2+2?"), A("4"), U("Sure?"), A("Yes.")], "add_generation_prompt": True},
+    {
+        "messages": [S("You are terse."), U("What is 2+2?"), A("4"), U("Sure?"), A("Yes.")],
+        "add_generation_prompt": True},
     {"messages": [U("  spaced out \n"), A("\n\nyes  "), U("more\n\nlines\tand tabs")], "add_generation_prompt": True},
-    {"messages": [S(" Be kind. /no_think"), U("Hi 👋 日本語"), A("Hé!"), U("{{ x }} {% if %} <|im_end|></s>[INST]")], "add_generation_prompt": True},
+    {
+        "messages": [S(" Be kind. /no_think"), U("Hi 👋 日本語"), A("Hé!"), U("{{ x }} {% if %} <|im_end|></s>[INST]")],
+        "add_generation_prompt": True},
     {"messages": [U("q1"), A("<think>\nbecause\n</think>\n\nanswer"), U("q2"), A("<think>hm</think>a2")]},
     {"messages": [U("q1"), A("a1", reasoning_content="because"), U("q2")], "add_generation_prompt": True},
     {"messages": [U("q1"), A("a1", reasoning="Hm.\nSo: ü.")]},
@@ -91,23 +101,38 @@ CASES = [
     {"messages": [S("Be brief."), U("Is it warm?")], "tools": TOOLS[1:], "add_generation_prompt": True},
     {"messages": ASK, "tools": TOOLS},
     {"messages": [*ASK, T('{"t": 21.5}', name="weather")], "tools": TOOLS, "add_generation_prompt": True},
-    {"messages": [*ASK, T('{"t": 21.5}', name="weather"), A("Yes."), U("And now?")], "tools": TOOLS, "add_generation_prompt": True},
+    {
+        "messages": [*ASK, T('{"t": 21.5}', name="weather"), A("Yes."), U("And now?")], "tools": TOOLS,
+        "add_generation_prompt": True},
     {"messages": [*ASK, T('{"t": 21.5}', name="weather"), A("Yes.")], "add_generation_prompt": True},
-    {"messages": [U("?"), A(None, tool_calls=[call("weather", json.dumps(ARGUMENTS))]), T("21")], "tools": TOOLS, "add_generation_prompt": True},
+    {
+        "messages": [U("?"), A(None, tool_calls=[call("weather", json.dumps(ARGUMENTS))]), T("21")], "tools": TOOLS,
+        "add_generation_prompt": True},
     {"messages": [U("Both?"), A("I look.", tool_calls=[call("weather", {"place": "a"}), call("now", "", "bcdefghij")]),
-                  T("21", name="weather"), T("12:00", name="now", tool_call_id="bcdefghij")], "tools": TOOLS, "add_generation_prompt": True},
-    {"messages": [U("q"), A("I look.", reasoning_content="Hm.\n", tool_calls=[call("now", {})]), T(parts("12:00", "UTC"), name="now")],
+                  T("21", name="weather"), T("12:00", name="now", tool_call_id="bcdefghij")], "tools": TOOLS,
+                  "add_generation_prompt": True},
+    {
+        "messages": [
+            U("q"), A("I look.", reasoning_content="Hm.\n", tool_calls=[call("now", {})]),
+            T(parts("12:00", "UTC"), name="now")],
      "tools": TOOLS, "add_generation_prompt": True},
     {"messages": [U("q"), A("", reasoning_content="Hm.", tool_calls=[call("now", {})]), T("12:00", name="now"),
-                  A("Noon.", reasoning="So."), U("r"), A("", reasoning="Again.", tool_calls=[call("now", {})])], "tools": TOOLS},
+                  A("Noon.", reasoning="So."), U("r"), A("", reasoning="Again.", tool_calls=[call("now", {})])],
+                  "tools": TOOLS},
     {"messages": [{"role": "tool", "content": "42"}]},
-    {"messages": [U("q")], "add_generation_prompt": True, "documents": [{"title": "t", "text": "x é"}, {"doc_id": 2, "title": "u", "text": "y"}]},
+    {
+        "messages": [U("q")], "add_generation_prompt": True,
+        "documents": [{"title": "t", "text": "x é"}, {"doc_id": 2, "title": "u", "text": "y"}]},
 ]
-VARIABLES = [{"enable_thinking": False}, {"enable_thinking": True}, {"thinking": False}, {"thinking": True}, {"reasoning_effort": "high"},
-             {"reasoning_effort": "none"}, {"date_string": "1 Jan 2031"}, {"builtin_tools": ["browser", "python"]}, {"tools_in_user_message": False},
-             {"custom_instructions": "Speak."}, {"thinking_budget": 512}, {"controls": {"length": "long"}}, {"model_identity": "You are X."}]
+VARIABLES = [{"enable_thinking": False}, {"enable_thinking": True}, {"thinking": False}, {"thinking": True},
+             {"reasoning_effort": "high"}, {"reasoning_effort": "none"}, {"date_string": "1 Jan 2031"},
+             {"builtin_tools": ["browser", "python"]}, {"tools_in_user_message": False},
+             {"custom_instructions": "Speak."}, {"thinking_budget": 512}, {"controls": {"length": "long"}},
+             {"model_identity": "You are X."}]
 for v in VARIABLES:
-    CASES.append({"messages": [S("s"), U("q1"), A("a1", reasoning_content="because"), U("q2")], "add_generation_prompt": True, "variables": v})
+    CASES.append({
+        "messages": [S("s"), U("q1"), A("a1", reasoning_content="because"), U("q2")], "add_generation_prompt": True,
+        "variables": v})
     CASES.append({"messages": [U("q")], "tools": TOOLS[1:], "add_generation_prompt": True, "variables": v})
 
 
@@ -115,7 +140,9 @@ def render(source, messages, **options):
     """The text, or the exception."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
-            return ctu.render_jinja_template([json.loads(json.dumps(messages))], chat_template=source, bos_token="<s>", eos_token="</s>", **options)[0][0]
+            return ctu.render_jinja_template(
+                [json.loads(json.dumps(messages))], chat_template=source, bos_token="<s>", eos_token="</s>",
+                **options)[0][0]
     except Exception as e:
         return e
 
@@ -143,7 +170,8 @@ def forms(source):
     for behind in [], [T("1", name="f")]:
         with_null, empty = called(None, given, *behind), called("", given, *behind)
         null = null and (with_null != "" or empty == "") and with_null.count("None") <= empty.count("None")
-    return {"parts": NEEDLE in listed and "'" + NEEDLE not in listed and '"' + NEEDLE not in listed, "argument_text": as_text,
+    return {"parts": NEEDLE in listed and "'" + NEEDLE not in listed and '"' + NEEDLE not in listed,
+            "argument_text": as_text,
             "null": null}
 
 
@@ -169,8 +197,8 @@ def plain(messages, takes):
 
 
 def result(source, words, takes, case):
-    """'-' where Quire refuses what the template would lose, '?' for a fault within the template, '!' and what it raises,
-    or the text."""
+    """'-' where Quire refuses what the template would lose, '?' for a fault within the template, '!' and what it
+    raises, or the text."""
     options = {k: v for k, v in case.items() if k not in ("messages", "variables")}
     named = set(options) | set(case.get("variables", {})) | {k for m in case["messages"] for k in m}
     if any(n not in words for n in named if n in NEEDED or n in case.get("variables", {})):
@@ -178,7 +206,9 @@ def result(source, words, takes, case):
     made = render(source, plain(case["messages"], takes), **options, **case.get("variables", {}))
     if isinstance(made, str):
         return "=" + made
-    return "!" + str(made) if type(made).__name__ == "TemplateError" else "?" + type(made).__name__ + ": " + str(made)[:200]
+    if type(made).__name__ == "TemplateError":
+        return "!" + str(made)
+    return "?" + type(made).__name__ + ": " + str(made)[:200]
 
 
 def main():
@@ -195,10 +225,15 @@ def main():
         texts[path.stem] = made
         for m in made:
             counts[m[0]] = counts.get(m[0], 0) + 1
-        short = [hashlib.sha256(m[1:].encode()).hexdigest()[:12] if m[0] == "=" else m if m[0] == "!" else m[0] for m in made]
-        templates.append({"name": path.stem, "sha256": hashlib.sha256(source.encode()).hexdigest(), **takes, "results": short})
+        short = [
+            hashlib.sha256(m[1:].encode()).hexdigest()[:12] if m[0] == "=" else m if m[0] == "!" else m[0]
+            for m in made]
+        templates.append({
+            "name": path.stem, "sha256": hashlib.sha256(source.encode()).hexdigest(), **takes, "results": short})
     with open(GOLDENS, "w") as f:
-        f.write('{"cases": [\n' + ",\n".join(json.dumps(c) for c in CASES) + '\n], "templates": [\n' + ",\n".join(json.dumps(t) for t in templates) + "\n]}\n")
+        f.write(
+            '{"cases": [\n' + ",\n".join(json.dumps(c) for c in CASES) + '\n], "templates": [\n'
+            + ",\n".join(json.dumps(t) for t in templates) + "\n]}\n")
     if args.texts:
         pathlib.Path(args.texts).write_text(json.dumps(texts))
     print(len(templates), "templates,", counts)

@@ -1,12 +1,12 @@
-"""Makes the fixtures of tokenizer/testdata for vocabularies other than byte-level BPE; tokenizer_goldens.py comes first.
+"""Makes the fixtures of tokenizer/testdata for vocabularies other than byte-level BPE, after tokenizer_goldens.py.
 
-  <name>/tokenizer.json     WordPiece (bert), Unigram (unigram, t5) with the components of their families, by Hugging Face
-                            tokenizers, trained on the corpus
+  <name>/tokenizer.json     WordPiece (bert), Unigram (unigram, t5) with the components of their families, by Hugging
+                            Face tokenizers, trained on the corpus
   <name>/tokenizer.model    what sentencepiece trained on the corpus: BPE and Unigram, with each of their settings
   o200k/o200k_base.tiktoken ranks trained on the corpus, and their ids by tiktoken
-  <name>.golden.gz          as tokenizer_goldens.py writes them. Those of tokenizer.model are the ids of the sentencepiece
-                            package, each stretch between control pieces by itself (behind a BOS), and the decoder of
-                            transformers' converted tokenizers (Replace, ByteFallback, Fuse, Strip)
+  <name>.golden.gz          as tokenizer_goldens.py writes them. Those of tokenizer.model are the ids of the
+                            sentencepiece package, each stretch between control pieces by itself (behind a BOS), and
+                            the decoder of transformers' converted tokenizers (Replace, ByteFallback, Fuse, Strip)
 Run: python scripts/oracle/tokenizer_more_goldens.py
 """
 import base64
@@ -47,14 +47,16 @@ def golden(name, texts, encode, decode):
         crcs += struct.pack("<I", crc)
         if i < HEAD:
             head.append(json.dumps(ids, separators=(",", ":")))
-    with open(OUT / f"{name}.golden.gz", "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=9, mtime=0, filename="") as f:
+    with open(OUT / f"{name}.golden.gz", "wb") as raw, gzip.GzipFile(
+        fileobj=raw, mode="wb", compresslevel=9, mtime=0, filename="") as f:
         f.write(bytes(crcs) + "\n".join(head).encode() + b"\n")
 
 
 def of_json(name, t, texts, config):
     d = OUT / name
     d.mkdir(parents=True, exist_ok=True)
-    (d / "tokenizer.json").write_text(json.dumps(json.loads(t.to_str()), ensure_ascii=False, separators=(",", ":")) + "\n")
+    (d / "tokenizer.json").write_text(
+        json.dumps(json.loads(t.to_str()), ensure_ascii=False, separators=(",", ":")) + "\n")
     (d / "tokenizer_config.json").write_text(json.dumps(config, ensure_ascii=False, indent=1) + "\n")
     golden(name, texts, lambda s: t.encode(s).ids, lambda ids, skip: t.decode(ids, skip_special_tokens=skip))
 
@@ -67,7 +69,9 @@ def bert(train):
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     t.decoder = decoders.WordPiece()
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    t.train_from_iterator(train, trainers.WordPieceTrainer(vocab_size=1500, limit_alphabet=300, special_tokens=specials, show_progress=False))
+    t.train_from_iterator(
+        train,
+        trainers.WordPieceTrainer(vocab_size=1500, limit_alphabet=300, special_tokens=specials, show_progress=False))
     t.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return t
 
@@ -75,11 +79,19 @@ def bert(train):
 def cased(train):
     """Other settings: marks kept, plain words and signs, other flags of the normalizer."""
     t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    t.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.Lowercase(), normalizers.StripAccents(), normalizers.Strip(left=True, right=False),
-                                         normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=False, lowercase=False)])
-    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.CharDelimiterSplit("x")])
+    t.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.Lowercase(), normalizers.StripAccents(),
+                                         normalizers.Strip(left=True, right=False),
+                                         normalizers.BertNormalizer(
+                                             clean_text=True, handle_chinese_chars=False, strip_accents=False,
+                                             lowercase=False)])
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation("contiguous"),
+        pre_tokenizers.CharDelimiterSplit("x")])
     t.decoder = decoders.WordPiece(prefix="##", cleanup=False)
-    t.train_from_iterator(train, trainers.WordPieceTrainer(vocab_size=1200, limit_alphabet=200, special_tokens=["[UNK]", "<s>", "</s>"], show_progress=False))
+    t.train_from_iterator(
+        train,
+        trainers.WordPieceTrainer(
+            vocab_size=1200, limit_alphabet=200, special_tokens=["[UNK]", "<s>", "</s>"], show_progress=False))
     t.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 1), trim_offsets=False, add_prefix_space=False)
     return t
 
@@ -90,7 +102,8 @@ def unigram(pieces):
     t = Tokenizer(models.Unigram(vocab, 0, True))
     t.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
     t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
-    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    t.decoder = decoders.Sequence([
+        decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     t.add_special_tokens([AddedToken(s, normalized=False, special=True) for s in ["<unk>", "<s>", "</s>"]])
     t.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return t
@@ -99,7 +112,9 @@ def unigram(pieces):
 def t5(pieces, charsmap):
     """T5's: SentencePiece's own characters map, marks before words, no bytes."""
     t = Tokenizer(models.Unigram([("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)] + pieces, 2))
-    t.normalizer = normalizers.Sequence([normalizers.Precompiled(charsmap), normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")])
+    t.normalizer = normalizers.Sequence([
+        normalizers.Precompiled(charsmap), normalizers.Strip(left=False, right=True),
+        normalizers.Replace(Regex(" {2,}"), "▁")])
     t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     t.decoder = decoders.Metaspace(prepend_scheme="always")
     t.add_special_tokens([AddedToken(s, normalized=False, special=True) for s in ["<pad>", "</s>", "<unk>"]])
@@ -110,14 +125,25 @@ def t5(pieces, charsmap):
 def gpt_oss(train):
     """gpt-oss' pattern and special tokens."""
     tense = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-    pattern = "|".join([rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]*[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]+{tense}",
-                        rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]+[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]*{tense}",
-                        r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+    pattern = "|".join([
+        rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]*[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]+{tense}",
+        rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]+[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]*{tense}",
+        r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
     t = Tokenizer(models.BPE())
-    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(pattern), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     t.decoder = decoders.ByteLevel()
-    t.train_from_iterator(train, trainers.BpeTrainer(vocab_size=1000, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), special_tokens=[], show_progress=False))
-    t.add_special_tokens([AddedToken(s, normalized=False, special=True) for s in ["<|startoftext|>", "<|endoftext|>", "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>", "<|message|>", "<|call|>"]])
+    t.train_from_iterator(
+        train,
+        trainers.BpeTrainer(
+            vocab_size=1000, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), special_tokens=[],
+            show_progress=False))
+    t.add_special_tokens([
+        AddedToken(s, normalized=False, special=True)
+        for s in [
+            "<|startoftext|>", "<|endoftext|>", "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>",
+            "<|message|>", "<|call|>"]])
     t.post_processor = processors.ByteLevel(trim_offsets=False)
     return t, pattern
 
@@ -133,7 +159,8 @@ def tiktoken_ranks(t, pattern, texts):
     (d / "o200k_base.tiktoken").write_bytes(b"".join(base64.b64encode(s) + b" %d\n" % i for s, i in ranks.items()))
     specials = {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
     enc = tiktoken.Encoding("o200k", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
-    return lambda s: enc.encode(s, disallowed_special=()), lambda ids, skip: b"".join(enc.decode_single_token_bytes(i) for i in ids).decode("utf-8", "replace")
+    return lambda s: enc.encode(s, disallowed_special=()), lambda ids, skip: b"".join(
+        enc.decode_single_token_bytes(i) for i in ids).decode("utf-8", "replace")
 
 
 def bytes_to_unicode():
@@ -153,7 +180,9 @@ CHAINS = {}
 
 def piece_model(name, train, texts, **settings):
     out = io.BytesIO()
-    settings = {"vocab_size": 1100, "hard_vocab_limit": False, "character_coverage": 0.98, "num_threads": 1, "minloglevel": 2} | settings
+    settings = {
+        "vocab_size": 1100, "hard_vocab_limit": False, "character_coverage": 0.98, "num_threads": 1,
+        "minloglevel": 2} | settings
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(train), model_writer=out, **settings)
     m = proto.ModelProto.FromString(out.getvalue())
     for p in m.pieces[600::37]:  # some pieces that are only steps to others
@@ -173,15 +202,20 @@ def piece_model(name, train, texts, **settings):
         return ids
 
     n = m.normalizer_spec
-    strip = 1 if (n.add_dummy_prefix or n.remove_extra_whitespaces) and not m.trainer_spec.treat_whitespace_as_suffix else 0
-    chain = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()] + ([decoders.Strip(" ", strip, 0)] if strip else []))
+    strip = 1 if (
+        n.add_dummy_prefix or n.remove_extra_whitespaces) and not m.trainer_spec.treat_whitespace_as_suffix else 0
+    chain = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+        + ([decoders.Strip(" ", strip, 0)] if strip else []))
 
     def decode(ids, skip):
         return chain.decode([m.pieces[i].piece for i in ids if not (skip and m.pieces[i].type == 3)])
 
     golden(name, texts, encode, decode)
     wrong = sum(sp.decode(encode(t)) != decode(encode(t), True) for t in texts if sp.unk_id() not in encode(t))
-    print(name, len(m.pieces), "pieces;", wrong, "texts that sentencepiece decodes otherwise (bytes that are not UTF-8, prefixes)")
+    print(
+        name, len(m.pieces), "pieces;", wrong,
+        "texts that sentencepiece decodes otherwise (bytes that are not UTF-8, prefixes)")
     return m
 
 
@@ -190,20 +224,32 @@ def main():
     train = [t for t in texts[30:] if "\0" not in t]
     lines = [t.replace("\n", " ") for t in train if len(t) < 2000]
 
-    m = piece_model("spm-unigram", lines, texts, model_type="unigram", pad_id=3, user_defined_symbols=["[INST]", "WORD", "▁▁▁"])
-    piece_model("spm-bpe", lines, texts, model_type="bpe", byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
+    m = piece_model(
+        "spm-unigram", lines, texts, model_type="unigram", pad_id=3, user_defined_symbols=["[INST]", "WORD", "▁▁▁"])
+    piece_model("spm-bpe", lines, texts, model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
                 user_defined_symbols=["[INST]", "<think>", "  "])
-    piece_model("spm-gemma", lines, texts, model_type="bpe", byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
-                add_dummy_prefix=False, split_digits=True, pad_id=0, eos_id=1, bos_id=2, unk_id=3, user_defined_symbols=["\n", "\n\n", "<start_of_turn>"])
-    piece_model("spm-suffix", lines, texts, model_type="unigram", byte_fallback=True, normalization_rule_name="nfkc_cf", treat_whitespace_as_suffix=True, bos_id=-1)
+    piece_model("spm-gemma", lines, texts, model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                add_dummy_prefix=False, split_digits=True, pad_id=0, eos_id=1, bos_id=2, unk_id=3,
+                user_defined_symbols=["\n", "\n\n", "<start_of_turn>"])
+    piece_model(
+        "spm-suffix", lines, texts, model_type="unigram", byte_fallback=True, normalization_rule_name="nfkc_cf",
+        treat_whitespace_as_suffix=True, bos_id=-1)
 
     pieces = [(p.piece, p.score) for p in m.pieces if p.type == p.NORMAL]
-    of_json("bert", bert(train), texts, {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]"})
+    of_json(
+        "bert", bert(train), texts,
+        {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]"})
     of_json("cased", cased(train), texts, {"unk_token": "[UNK]"})
     of_json("unigram", unigram(pieces), texts, {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})
-    of_json("t5", t5(pieces, m.normalizer_spec.precompiled_charsmap), texts, {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"})
+    of_json(
+        "t5", t5(pieces, m.normalizer_spec.precompiled_charsmap), texts,
+        {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"})
     oss, pattern = gpt_oss(train)
-    of_json("gpt-oss", oss, texts, {"bos_token": "<|startoftext|>", "eos_token": "<|return|>", "pad_token": "<|endoftext|>"})
+    of_json(
+        "gpt-oss", oss, texts,
+        {"bos_token": "<|startoftext|>", "eos_token": "<|return|>", "pad_token": "<|endoftext|>"})
     golden("o200k", texts, *tiktoken_ranks(oss, pattern, texts))
 
 

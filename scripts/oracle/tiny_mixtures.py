@@ -1,0 +1,95 @@
+"""The tiny checkpoints of models with experts whose layers all attend: see tiny_families.py."""
+
+# name -> (model_type, seed, settings over COMMON)
+MIXTURES = {
+    "qwen3-moe": (
+        "qwen3_moe",
+        30,
+        dict(
+            num_hidden_layers=3,
+            num_key_value_heads=2,
+            head_dim=16,
+            num_experts=6,
+            num_experts_per_tok=3,
+            moe_intermediate_size=20,
+            norm_topk_prob=True,
+            mlp_only_layers=[1],
+            rms_norm_eps=1e-6,
+            rope_parameters=dict(rope_type="default", rope_theta=1000000.0),
+        ),
+    ),
+    "mixtral": (
+        "mixtral",
+        31,
+        dict(
+            num_key_value_heads=2,
+            num_local_experts=5,
+            num_experts_per_tok=2,
+            rope_parameters=dict(rope_type="default", rope_theta=1000000.0),
+        ),
+    ),
+    "olmoe": (
+        "olmoe",
+        32,
+        dict(
+            num_key_value_heads=4,
+            num_experts=6,
+            num_experts_per_tok=3,
+            norm_topk_prob=False,
+            intermediate_size=20,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
+    # Sizes of whole blocks of MXFP4: the experts' weights are such numbers (see gguf_goldens.py).
+    "gpt-oss": (
+        "gpt_oss",
+        33,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=3,
+            head_dim=16,
+            intermediate_size=32,
+            sliding_window=16,
+            num_local_experts=6,
+            num_experts_per_tok=3,
+            eos_token_id=[48, 50],
+            rope_parameters=dict(
+                rope_type="yarn", rope_theta=150000.0, factor=4.0, original_max_position_embeddings=40, truncate=False
+            ),
+        ),
+    ),
+    "granite-moe": (
+        "granitemoe",
+        34,
+        dict(
+            num_key_value_heads=2,
+            intermediate_size=20,
+            num_local_experts=6,
+            num_experts_per_tok=3,
+            tie_word_embeddings=True,
+            embedding_multiplier=6.0,
+            attention_multiplier=0.25,
+            residual_multiplier=0.4,
+            logits_scaling=0.25,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
+    "granite-moe-shared": (
+        "granitemoeshared",
+        35,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=3,
+            intermediate_size=20,
+            shared_intermediate_size=24,
+            num_local_experts=5,
+            num_experts_per_tok=2,
+            tie_word_embeddings=True,
+            embedding_multiplier=6.0,
+            attention_multiplier=0.25,
+            residual_multiplier=0.4,
+            logits_scaling=0.25,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
+}
