@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""What a device draws beside the CPU, and how fast it does: bench/accelerator.py --backend xla:cuda --bandwidth 4800 --peak 790 (an H200)
+"""What a device draws beside the CPU, and how fast it does. For an H200:
 
-Tokens: greedy completions of --model in float32, on xla:cpu and on the backend. It says how many are the same, and where the first others
-part. Speed: --config with random weights in bf16, two `sample bench` for each point: of one token a
-sequence, whose time is that of the prompts, and of 64, whose time beyond that is that of 63 steps. A decode step reads at least the weights
-and the keys and values of all slots once: decode_share is that by the time of a step and --bandwidth (GB/s). A prompt token takes at least two
-operations a parameter: prefill_share is that by --peak (TFLOP/s of bf16). Give the chip's own figures.
+    bench/accelerator.py --backend xla:cuda --bandwidth 4800 --peak 790
 
-Writes JSON to --out after each part. Needs bin/sample (make), and the plugin (sample setup cuda). A part that fails is said, with its error.
+Tokens: greedy completions of --model in float32, on xla:cpu and on the backend. It says how many are the same, and
+where the first others part. Speed: --config with random weights in bf16, two `sample bench` for each point: of one
+token a sequence, whose time is that of the prompts, and of 64, whose time beyond that is that of 63 steps. A decode
+step reads at least the weights and the keys and values of all slots once: decode_share is that by the time of a step
+and --bandwidth (GB/s). A prompt token takes at least two operations a parameter: prefill_share is that by --peak
+(TFLOP/s of bf16). Give the chip's own figures.
+
+Writes JSON to --out after each part. Needs bin/sample (make), and the plugin (sample setup cuda). A part that fails is
+said, with its error.
 """
 
 import argparse
@@ -35,7 +39,8 @@ def token_bytes(config: str) -> int:
     """Bytes of a token's keys and values in bf16."""
     c = json.loads(pathlib.Path(config).read_text())
     heads = c["num_attention_heads"]
-    return 2 * 2 * c["num_hidden_layers"] * c.get("num_key_value_heads", heads) * (c.get("head_dim") or c["hidden_size"] // heads)
+    return 2 * 2 * c["num_hidden_layers"] * c.get("num_key_value_heads", heads) * (
+        c.get("head_dim") or c["hidden_size"] // heads)
 
 
 def completions(folder: pathlib.Path) -> list[list[int]]:
@@ -44,14 +49,19 @@ def completions(folder: pathlib.Path) -> list[list[int]]:
 
 def tokens(o: argparse.Namespace, work: pathlib.Path) -> dict:
     rows = work / "rows.jsonl"
-    run("bench", "--model", o.model, "--workload", "gsm-greedy", "--limit", str(o.rows), "--write-rows", str(rows), limit=o.limit)
+    run(
+        "bench", "--model", o.model, "--workload", "gsm-greedy", "--limit", str(o.rows), "--write-rows", str(rows),
+        limit=o.limit)
     drawn = []
     for backend in ("xla:cpu", o.backend):
         folder = work / f"out-{len(drawn)}"
-        run("run", "--model", o.model, "--input", str(rows), "--output", str(folder), "--format", "jsonl", "--backend", backend, "--dtype", "f32",
-            "--temperature", "0", "--max-model-len", "512", "--progress", "none", limit=o.limit)  # fmt: skip
+        run("run", "--model", o.model, "--input", str(rows), "--output", str(folder), "--format", "jsonl", "--backend",
+            backend, "--dtype", "f32",
+            "--temperature", "0", "--max-model-len", "512", "--progress", "none", limit=o.limit)
         drawn.append(completions(folder))
-    parted = [next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b))) for a, b in zip(drawn[0], drawn[1], strict=True) if a != b]
+    parted = [
+        next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+        for a, b in zip(drawn[0], drawn[1], strict=True) if a != b]
     return {"completions": len(drawn[0]), "same": len(drawn[0]) - len(parted), "others_part_at_token": sorted(parted)}
 
 
@@ -65,16 +75,23 @@ def speed(o: argparse.Namespace, slots: int, context: int, work: pathlib.Path) -
     return {
         "slots": slots, "context": context, "device": plan["backend"], "decode_step_seconds": step,
         "decode_tokens_per_second": slots / step, "prefill_tokens_per_second": prefill,
-        "decode_share": step_bytes / step / (o.bandwidth * 1e9), "prefill_share": 2 * plan["parameters"] * prefill / (o.peak * 1e12),
-        "generated_tokens_per_second": median["generated_tokens_per_second"], "start_seconds": whole["start"]["ready_seconds"], "command": whole["command_line"],
-    }  # fmt: skip
+        "decode_share": step_bytes / step / (o.bandwidth * 1e9),
+        "prefill_share": 2 * plan["parameters"] * prefill / (o.peak * 1e12),
+        "generated_tokens_per_second": median["generated_tokens_per_second"],
+        "start_seconds": whole["start"]["ready_seconds"], "command": whole["command_line"],
+    }
 
 
 def _bench(o: argparse.Namespace, slots: int, context: int, drawn: int, longest: int, work: pathlib.Path) -> dict:
     job = work / "job.yaml"
-    job.write_text(f"about: {slots} sequences\nprompts: tokens\nprompt_tokens: {context}\nrows: {slots}\nmax_tokens: {drawn}\ntemperature: 1\n")
-    return json.loads(run("bench", "--model", o.config, "--load-format", "dummy", "--backend", o.backend, "--dtype", "bf16", "--layers", o.layers, "--workload", str(job),
-        "--max-seqs", str(slots), "--max-model-len", str(longest), "--kv-memory", str(slots * (longest + 64) * token_bytes(o.config)), "--prefix-cache", "off", "--warmup", "1", "--repeat", "1", "--json", limit=o.limit))  # fmt: skip
+    job.write_text(
+        f"about: {slots} sequences\nprompts: tokens\nprompt_tokens: {context}\nrows: {slots}\nmax_tokens: {drawn}\n"
+        "temperature: 1\n")
+    memory = slots * (longest + 64) * token_bytes(o.config)
+    return json.loads(run(
+        "bench", "--model", o.config, "--load-format", "dummy", "--backend", o.backend, "--dtype", "bf16",
+        "--layers", o.layers, "--workload", str(job), "--max-seqs", str(slots), "--max-model-len", str(longest),
+        "--kv-memory", str(memory), "--prefix-cache", "off", "--warmup", "1", "--repeat", "1", "--json", limit=o.limit))
 
 
 def main() -> None:
@@ -95,7 +112,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         parts = [lambda: result.update(tokens=tokens(o, work))] if o.model else []
-        parts += [lambda s=int(s), c=int(c): result["speed"].append(speed(o, s, c, work)) for s, c in (point.split("x") for point in o.points.split(","))]
+        parts += [
+            lambda s=int(s), c=int(c): result["speed"].append(speed(o, s, c, work))
+            for s, c in (point.split("x") for point in o.points.split(","))]
         for part in parts:
             try:
                 part()

@@ -1,4 +1,7 @@
-"""Make a Hugging Face folder in bfloat16 of a GGUF file, so that every engine reads the same weights: convert.py FILE.gguf FOLDER"""
+"""Make a Hugging Face folder in bfloat16 of a GGUF file, so that every engine reads the same weights:
+
+    convert.py FILE.gguf FOLDER
+"""
 
 import os
 import shutil

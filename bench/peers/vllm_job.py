@@ -1,8 +1,8 @@
 """A whole job on vLLM's LLM.generate: vllm_job.py FOLDER ROWS.jsonl DTYPE SLOTS PREFIX_CACHE(on|off)
 
-All rows in one call, by token ids; every completion gets all its tokens. A row's json_schema is given to vLLM's default engine of
-structured output. load_seconds has its imports, its loading and its compiling;
-generate_seconds is the call. Prints one JSON object as its last line.
+All rows in one call, by token ids; every completion gets all its tokens. A row's json_schema is given to vLLM's default
+engine of structured output. load_seconds has its imports, its loading and its compiling; generate_seconds is the call.
+Prints one JSON object as its last line.
 """
 
 import json
@@ -27,14 +27,14 @@ def main(folder: str, path: str, dtype: str, slots: int, prefix_cache: str) -> N
     llm = LLM(
         model=folder, dtype=dtype, max_num_seqs=slots, max_model_len=max(2048, longest),
         enable_prefix_caching=prefix_cache == "on", seed=1,
-    )  # fmt: skip
+    )
     prompts = [{"prompt_token_ids": r["prompt_token_ids"]} for r in rows]
     params = [
         SamplingParams(
             n=r["n"], temperature=r["temperature"], max_tokens=r["max_tokens"], ignore_eos=True, detokenize=True,
             structured_outputs=StructuredOutputsParams(json=r["json_schema"]) if r.get("json_schema") else None,
         ) for r in rows
-    ]  # fmt: skip
+    ]
     load_seconds = time.perf_counter() - begin
 
     start = time.perf_counter()
@@ -44,13 +44,14 @@ def main(folder: str, path: str, dtype: str, slots: int, prefix_cache: str) -> N
     for row, out in zip(rows, outputs, strict=True):
         lengths = [len(o.token_ids) for o in out.outputs]
         if lengths != [row["max_tokens"]] * row["n"]:
-            sys.exit(f"vllm_job: {row['id']} has completions of {lengths} tokens, want {row['n']} of {row['max_tokens']}")
+            sys.exit(
+                f"vllm_job: {row['id']} has completions of {lengths} tokens, want {row['n']} of {row['max_tokens']}")
         generated += sum(lengths)
     print(json.dumps({
         "load_seconds": load_seconds, "generate_seconds": generate_seconds,
         "prompt_tokens": sum(len(r["prompt_token_ids"]) for r in rows), "generated_tokens": generated,
         "completions": sum(r["n"] for r in rows),
-    }))  # fmt: skip
+    }))
 
 
 if __name__ == "__main__":

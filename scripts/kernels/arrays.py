@@ -1,12 +1,13 @@
-"""Lowers the kernels to StableHLO, with their memories as arrays, so that any XLA backend runs them where a TPU has the Mosaic kernel.
+"""Lowers the kernels to StableHLO, with their memories as arrays: so any XLA backend runs them without Mosaic.
 
     python arrays.py
 
-It writes testdata/goldens/tpu_kernels.json.gz: for each of SHAPES a module, as text, which Quire's tests put into a TPU's programs to run
-these on a CPU. Pallas has such a lowering (pallas_call with interpret=True), but it lacks what the kernels do with their references: reading
-with a stride, writing below a reshape or a bitcast, copies whose size is known at run time only, and scalars that one round of the grid
-leaves to the next. `discharged` adds it. A copy is made when it is started, and semaphores are not counted: what waits for what is checked
-by goldens.py and goldens_64.py. Memory that nothing was written to holds NaNs.
+It writes testdata/goldens/tpu_kernels.json.gz: for each of SHAPES a module, as text, which Quire's tests put into a
+TPU's programs to run these on a CPU. Pallas has such a lowering (pallas_call with interpret=True), but it lacks what
+the kernels do with their references: reading with a stride, writing below a reshape or a bitcast, copies whose size is
+known at run time only, and scalars that one round of the grid leaves to the next. `discharged` adds it. A copy is made
+when it is started, and semaphores are not counted: what waits for what is checked by goldens.py and goldens_64.py.
+Memory that nothing was written to holds NaNs.
 """
 import contextlib
 import gzip
@@ -31,7 +32,8 @@ import tpu_inference_rpa
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "testdata" / "goldens" / "tpu_kernels.json.gz"
 
-# What the engine of a test asks for: heads, KV heads, head dim and page size, for each step (P, S, PP, T) as the kernel's call has them.
+# What the engine of a test asks for: heads, KV heads, head dim and page size, for each step (P, S, PP, T) as the
+# kernel's call has them.
 SHAPES = [
     ((9, 3, 64, 32), [(240, 16, 8, 16), (240, 24, 8, 32)]),  # SmolLM2 in a loop of layers, of 8 pages each
     ((8, 2, 128, 16), [(24, 16, 16, 16), (24, 24, 16, 32)]),
@@ -50,7 +52,9 @@ def _starts_and_sizes(index):
 def _places(index):
     """The places that each axis of the indexed array has: arrays that index together."""
     starts, sizes, strides, scalars = _starts_and_sizes(index)
-    axes = [jnp.asarray(start, jnp.int32) + jnp.arange(size, dtype=jnp.int32) * stride for start, size, stride in zip(starts, sizes, strides)]
+    axes = [
+        jnp.asarray(start, jnp.int32) + jnp.arange(size, dtype=jnp.int32) * stride
+        for start, size, stride in zip(starts, sizes, strides)]
     return jnp.ix_(*axes), scalars
 
 
@@ -128,7 +132,8 @@ def _dynamic(transforms):
     last = transforms[-1] if transforms else None
     if not isinstance(last, indexing.NDIndexer):
         return None
-    found = [(n, i.start, i.size) for n, i in enumerate(last.indices) if isinstance(i, indexing.Slice) and i.is_dynamic_size]
+    found = [
+        (n, i.start, i.size) for n, i in enumerate(last.indices) if isinstance(i, indexing.Slice) and i.is_dynamic_size]
     if not found:
         return None
     for n, i in enumerate(last.indices):
@@ -154,7 +159,8 @@ def _copied(source, source_transforms, target, target_transforms):
 def _dma_start(should_discharge, in_avals, out_avals, *args, tree, **_):
     source, target, semaphore, _, device = tpu_primitives._dma_unflatten(tree, args)
     assert device is None
-    (source, from_transforms), (target, to_transforms) = (tpu_primitives._get_ref_and_transforms(r) for r in (source, target))
+    (source, from_transforms), (target, to_transforms) = (
+        tpu_primitives._get_ref_and_transforms(r) for r in (source, target))
     target_at = len(tpu_primitives._dma_tree_leaves(tpu_primitives._dma_unflatten(tree, in_avals)[0]))
     _, discharge_target, *_ = tpu_primitives._dma_unflatten(tree, should_discharge)
     out = _copied(source[...], list(from_transforms), target[...], list(to_transforms))
@@ -171,7 +177,8 @@ def _dma_wait(should_discharge, in_avals, out_avals, *args, **_):
 
 
 def _interpret(*args, jaxpr, grid_mapping, input_output_aliases, **_):
-    """Runs the rounds of a grid one after the other. Blocks, scratch memory and prefetched scalars go from one to the next."""
+    """Runs the rounds of a grid one after the other. Blocks, scratch memory and prefetched scalars go from one to the
+    next."""
     bounds, args = args[:grid_mapping.num_dynamic_grid_bounds], args[grid_mapping.num_dynamic_grid_bounds:]
     left = iter(bounds)
     grid = tuple(next(left) if isinstance(n, pallas_core.DynamicGridDim) else n for n in grid_mapping.grid)
@@ -181,7 +188,8 @@ def _interpret(*args, jaxpr, grid_mapping, input_output_aliases, **_):
     mappings = grid_mapping.block_mappings
     shapes = [pallas_core._get_block_shape(m.block_shape) for m in mappings]
     squeezed = [tuple(isinstance(d, pallas_core.Squeezed) for d in m.block_shape) for m in mappings]
-    blocks = [hlo_interpreter._pad_to_block_dimension(x, shape) for x, shape in zip((*args[len(scalars):], *out), shapes)]
+    blocks = [
+        hlo_interpreter._pad_to_block_dimension(x, shape) for x, shape in zip((*args[len(scalars):], *out), shapes)]
     scratch = [primitives.uninitialized_value(a.shape, a.dtype) for a in scratch]
     rounds = 1
     for n in grid:
@@ -200,10 +208,13 @@ def _interpret(*args, jaxpr, grid_mapping, input_output_aliases, **_):
     state = (jnp.int32(0), (jnp.int32(0),) * len(grid), tuple(scalars), blocks, scratch)
     blocks = lax.while_loop(lambda state: state[0] < rounds, body, state)[3]
     results = blocks[len(blocks) - len(out):]
-    return [r[tuple(slice(0, d) for d in m.array_aval.shape)] for r, m in zip(results, grid_mapping.block_mappings_output)]
+    return [
+        r[tuple(slice(0, d) for d in m.array_aval.shape)] for r, m in zip(results, grid_mapping.block_mappings_output)]
 
 
-_rules = {primitives.load_p: _load, primitives.swap_p: _masked_swap, state_primitives.get_p: _get, state_primitives.swap_p: _swap}
+_rules = {
+    primitives.load_p: _load, primitives.swap_p: _masked_swap, state_primitives.get_p: _get,
+    state_primitives.swap_p: _swap}
 _partial = {tpu_primitives.dma_start_p: _dma_start, tpu_primitives.dma_wait_p: _dma_wait}
 
 
@@ -235,7 +246,8 @@ def _calls(jaxpr):
 
 
 def lower(fn, operands):
-    """Returns the only kernel of fn as a StableHLO module, as text. Its function main takes what the kernel's custom call takes."""
+    """Returns the only kernel of fn as a StableHLO module, as text. Its function main takes what the kernel's custom
+    call takes."""
     with template.tpu_target():
         jax.clear_caches()
         calls = list(_calls(jax.make_jaxpr(fn)(*operands).jaxpr))
@@ -250,7 +262,8 @@ def lower(fn, operands):
 
 
 def kernels(heads, kv_heads, head_dim, page_size, steps):
-    config = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "page_size": page_size, "dtype": "bfloat16", "kv_dtype": "bfloat16",
+    config = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "page_size": page_size, "dtype": "bfloat16",
+              "kv_dtype": "bfloat16",
               "scale": head_dim ** -0.5, "window": 0, "soft_cap": 0.0}
     for p, s, pp, t in steps:
         sizes = {"P": p, "S": s, "PP": pp, "T": t}

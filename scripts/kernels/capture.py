@@ -24,14 +24,18 @@ def main():
     p.add_argument("--scale", type=float, default=0, help="of the scores; 1/sqrt(head_dim) if not given")
     p.add_argument("--window", type=int, default=0)
     p.add_argument("--soft-cap", type=float, default=0)
-    p.add_argument("--queries", type=int, nargs="+", default=[], help="queries a block: a payload for each; 8 and 32, with a head_dim of 64 just 32, if not given")
+    p.add_argument(
+        "--queries", type=int, nargs="+", default=[],
+        help="queries a block: a payload for each; 8 and 32, with a head_dim of 64 just 32, if not given")
     p.add_argument("--pages", type=int, default=0, help="pages a block; chosen if not given")
     p.add_argument("--vmem-limit", type=int, default=0, help="bytes; 16 MiB if not given")
     p.add_argument("--out", type=pathlib.Path, required=True)
     a = p.parse_args()
     config = {
-        "heads": a.heads, "kv_heads": a.kv_heads, "head_dim": a.head_dim, "page_size": a.page_size, "dtype": jnp.dtype(a.dtype).name,
-        "kv_dtype": jnp.dtype(a.kv_dtype or a.dtype).name, "scale": a.scale or a.head_dim ** -0.5, "window": a.window, "soft_cap": a.soft_cap,
+        "heads": a.heads, "kv_heads": a.kv_heads, "head_dim": a.head_dim, "page_size": a.page_size,
+        "dtype": jnp.dtype(a.dtype).name,
+        "kv_dtype": jnp.dtype(a.kv_dtype or a.dtype).name, "scale": a.scale or a.head_dim ** -0.5, "window": a.window,
+        "soft_cap": a.soft_cap,
     }
     for path in write(config, a.queries, a.pages, a.vmem_limit, a.out):
         print(path)

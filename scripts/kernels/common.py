@@ -2,9 +2,9 @@
 
     python common.py [--keep FILE]
 
-All are in bfloat16, for pages of 16, 32, 64 and 128 tokens; those of models with a window, a soft cap or a scale of their own for pages
-of 16 and 64. Those that FILE, an uncompressed file of payloads, has already are taken from it: so a model more takes minutes, and not an
-hour.
+All are in bfloat16, for pages of 16, 32, 64 and 128 tokens; those of models with a window, a soft cap or a scale of
+their own for pages of 16 and 64. Those that FILE, an uncompressed file of payloads, has already are taken from it: so a
+model more takes minutes, and not an hour.
 """
 import argparse
 import json
@@ -32,8 +32,8 @@ MODELS = [
     (14, 2, 64),  # Qwen2-0.5B, Qwen2.5-0.5B
 ]
 
-# Layers that need more said, as (heads, KV heads, head_dim, windows, scale, soft cap): window 0 is none, scale 0 is 1/sqrt(head_dim). Each is
-# captured for as many devices as FEWER_DEVICES and for FEWER_PAGES.
+# Layers that need more said, as (heads, KV heads, head_dim, windows, scale, soft cap): window 0 is none, scale 0 is
+# 1/sqrt(head_dim). Each is captured for as many devices as FEWER_DEVICES and for FEWER_PAGES.
 LAYERS = [
     (32, 4, 128, [0], 0, 0),  # Qwen3-30B-A3B
     (64, 4, 128, [0], 0, 0),  # Qwen3-235B-A22B
@@ -62,7 +62,8 @@ PAGES = [16, 32, 64, 128]
 
 
 def part(heads, kv_heads, devices):
-    """The heads and KV heads of one of so many devices, as decoder.NewPartition has them: the fewest KV heads, then the fewest heads."""
+    """The heads and KV heads of one of so many devices, as decoder.NewPartition has them: the fewest KV heads, then the
+    fewest heads."""
     per = heads // kv_heads
     slots, queries = min((-(-kv_heads * -(-per // queries) // devices), queries) for queries in range(1, per + 1))
     return slots * queries, slots
@@ -97,9 +98,10 @@ def configs():
 
 def config(heads, kv_heads, head_dim, page_size, window=0, scale=0, soft_cap=0):
     return {
-        "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "page_size": page_size, "dtype": "bfloat16", "kv_dtype": "bfloat16",
+        "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "page_size": page_size, "dtype": "bfloat16",
+        "kv_dtype": "bfloat16",
         "scale": scale or head_dim ** -0.5, "window": window, "soft_cap": float(soft_cap),
-    }  # fmt: skip
+    }
 
 
 def key(config, queries, pages):

@@ -1,7 +1,9 @@
-"""Writes testdata/goldens/ragged_paged_attention.json.gz: what the kernel behind the payloads computes, interpreted on a CPU.
+"""Writes testdata/goldens/ragged_paged_attention.json.gz: what the kernel behind the payloads computes, interpreted on
+a CPU.
 
-Inputs are not stored but made by `values`, which the Go test knows too. Of the results every 16th number of each head is kept. A
-case has the shapes, and its sequences as [length, new tokens]; their pages are drawn from a permutation of all.
+Inputs are not stored but made by `values`, which the Go test knows too. Of the results every 16th number of each head
+is kept. A case has the shapes, and its sequences as [length, new tokens]; their pages are drawn from a permutation of
+all.
 """
 import base64
 import gzip
@@ -29,7 +31,8 @@ def values(shape, seed):
     return ((x >> np.uint32(24)).astype(np.float32) / 128 - 1).reshape(shape)
 
 
-BASE = {"heads": 4, "kv_heads": 2, "head_dim": 128, "page_size": 16, "pages": 41, "per_seq": 8, "slots": 6, "tokens": 48, "dtype": "float32",
+BASE = {"heads": 4, "kv_heads": 2, "head_dim": 128, "page_size": 16, "pages": 41, "per_seq": 8, "slots": 6,
+        "tokens": 48, "dtype": "float32",
         "scale": 0.125, "window": 0, "soft_cap": 0.0, "queries": 8, "kv_blocks": 2}
 CASES = {
     "one token": {"seqs": [[1, 1]]},
@@ -47,7 +50,8 @@ CASES = {
     "as many KV heads as heads": {"seqs": [[50, 20], [33, 1]], "heads": 4, "kv_heads": 4},
     "large pages": {"seqs": [[150, 30], [64, 1], [65, 1]], "page_size": 64, "per_seq": 4, "kv_blocks": 1},
     "bfloat16": {"seqs": [[64, 20], [1, 1], [33, 1], [24, 24], [90, 1]], "dtype": "bfloat16"},
-    "bfloat16 decode": {"seqs": [[15, 1], [16, 1], [17, 1], [31, 1], [100, 1], [128, 1]], "dtype": "bfloat16", "heads": 8, "tokens": 6},
+    "bfloat16 decode": {
+        "seqs": [[15, 1], [16, 1], [17, 1], [31, 1], [100, 1], [128, 1]], "dtype": "bfloat16", "heads": 8, "tokens": 6},
 }
 
 
@@ -69,7 +73,8 @@ def run(name, case):
     options = {"sm_scale": c["scale"], "sliding_window": c["window"] or None, "soft_cap": c["soft_cap"] or None}
     with interpreted(out_of_bounds_reads="raise"):
         out = np.asarray(ragged_paged_attention(
-            *args, **options, num_kv_pages_per_block=c["kv_blocks"], num_queries_per_block=c["queries"]))[:total].astype(np.float32)
+            *args, **options, num_kv_pages_per_block=c["kv_blocks"],
+            num_queries_per_block=c["queries"]))[:total].astype(np.float32)
     want = np.asarray(ref_ragged_paged_attention(*args, **options)).astype(np.float32)
     if not np.abs(out - want).max() <= TOLERANCE[c["dtype"]]:
         raise SystemExit(f"{name}: kernel and reference differ by {np.abs(out - want).max()}")

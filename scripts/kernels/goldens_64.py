@@ -1,8 +1,9 @@
-"""Writes testdata/goldens/paged_attention_update.json.gz: what the kernel for head_dim 64 computes and stores, interpreted on a CPU.
+"""Writes testdata/goldens/paged_attention_update.json.gz: what the kernel for head_dim 64 computes and stores,
+interpreted on a CPU.
 
-As goldens.py, whose `values` are the inputs: queries 1, keys 4, values 5, cache 2. Of the results every 8th number is kept; of the cache,
-which holds copies alone, the digest of what it holds in the end, as float32. Tokens of padding and heads that only fill a register are
-not compared.
+As goldens.py, whose `values` are the inputs: queries 1, keys 4, values 5, cache 2. Of the results every 8th number is
+kept; of the cache, which holds copies alone, the digest of what it holds in the end, as float32. Tokens of padding and
+heads that only fill a register are not compared.
 """
 import base64
 import gzip
@@ -20,7 +21,8 @@ from interpret import interpreted
 OUT = pathlib.Path(__file__).resolve().parents[2] / "testdata" / "goldens" / "paged_attention_update.json.gz"
 KEEP = 8
 TOLERANCE = {"float32": 1e-5, "bfloat16": 3e-2}
-BASE = {"heads": 4, "kv_heads": 2, "head_dim": 64, "page_size": 16, "pages": 41, "per_seq": 8, "slots": 6, "tokens": 48, "dtype": "float32",
+BASE = {"heads": 4, "kv_heads": 2, "head_dim": 64, "page_size": 16, "pages": 41, "per_seq": 8, "slots": 6, "tokens": 48,
+        "dtype": "float32",
         "scale": 0.125, "window": 0, "soft_cap": 0.0, "queries": 8, "kv_blocks": 2, "alone": False}
 CASES = {
     "one token": {"seqs": [[1, 1]]},
@@ -34,7 +36,9 @@ CASES = {
     "large pages": {"seqs": [[150, 30], [64, 1], [65, 1]], "page_size": 64, "per_seq": 4, "kv_blocks": 1},
     "bfloat16": {"seqs": [[64, 20], [1, 1], [33, 1], [24, 24], [90, 1]], "dtype": "bfloat16"},
     "bfloat16 as SmolLM2": {"seqs": [[15, 15], [33, 1]], "dtype": "bfloat16", "heads": 9, "kv_heads": 3},
-    "bfloat16 decode as Qwen2.5": {"seqs": [[15, 1], [16, 1], [17, 1], [31, 1], [100, 1], [128, 1]], "dtype": "bfloat16", "heads": 14, "tokens": 6, "alone": True},
+    "bfloat16 decode as Qwen2.5": {
+        "seqs": [[15, 1], [16, 1], [17, 1], [31, 1], [100, 1], [128, 1]], "dtype": "bfloat16", "heads": 14, "tokens": 6,
+        "alone": True},
 }
 
 
@@ -57,7 +61,8 @@ def run(name, case):
     cu[n + 1:] = total
     assert total <= c["tokens"]
     alone = n if c["alone"] else 0
-    args = lambda: (*(jnp.asarray(x, c["dtype"]) for x in (q, k, v)), jnp.asarray(cache.reshape(cache.shape[:2] + tuple(width)), c["dtype"]),
+    args = lambda: (*(jnp.asarray(x, c["dtype"]) for x in (q, k, v)),
+                    jnp.asarray(cache.reshape(cache.shape[:2] + tuple(width)), c["dtype"]),
                     lens, table.reshape(-1), cu, np.array([alone, alone, n], np.int32))
     with interpreted(out_of_bounds_reads="raise"):
         out, updated = rpa.attend(config, c["queries"], c["kv_blocks"])(*args())

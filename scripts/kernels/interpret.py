@@ -1,8 +1,9 @@
 """Runs Pallas TPU kernels on a CPU in JAX's TPU interpret mode, which simulates memories, copies and semaphores.
 
-JAX 0.10.2's interpreter reads and writes no reference that was reshaped or bitcast, which paged attention does with its buffers: `get`,
-`swap` and `store` are wrapped so that they take what lies under the first such change and make the change in NumPy. Nor does it store under a
-mask of more than one axis rightly (it looks at the first axis only): `swap` reads, merges and writes.
+JAX 0.10.2's interpreter reads and writes no reference that was reshaped or bitcast, which paged attention does with its
+buffers: `get`, `swap` and `store` are wrapped so that they take what lies under the first such change and make the
+change in NumPy. Nor does it store under a mask of more than one axis rightly (it looks at the first axis only): `swap`
+reads, merges and writes.
 """
 import contextlib
 

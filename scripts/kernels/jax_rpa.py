@@ -1,4 +1,5 @@
-"""JAX's ragged paged attention (jax.experimental.pallas.ops.tpu.ragged_paged_attention), for head_dim 128 and its multiples.
+"""JAX's ragged paged attention (jax.experimental.pallas.ops.tpu.ragged_paged_attention), for head_dim 128 and its
+multiples.
 
 It reads a cache [P, page, 2*KVH, D] with heads k0,v0,k1,v1,... and writes nothing to it.
 """
@@ -16,7 +17,8 @@ VMEM = 16 << 20  # what a kernel gets if it asks for nothing
 
 
 def vmem_bytes(config, queries, pages):
-    """What the kernel keeps in VMEM: two buffers of KV, queries and results twice, sums in float32, and the scores of a KV head."""
+    """What the kernel keeps in VMEM: two buffers of KV, queries and results twice, sums in float32, and the scores of a
+    KV head."""
     h, kvh, d = config["heads"], config["kv_heads"], config["head_dim"]
     size, kv_size = jnp.dtype(config["dtype"]).itemsize, jnp.dtype(config["kv_dtype"]).itemsize
     tokens, rows = pages * config["page_size"], queries * h // kvh
@@ -57,7 +59,8 @@ def attend(config, queries, pages, vmem_limit=None):
 
 
 def capture(config, queries, pages, vmem_limit=None):
-    """Returns (header, body) for config: heads, kv_heads, head_dim, page_size, dtype, kv_dtype, scale, window, soft_cap."""
+    """Returns (header, body) for config: heads, kv_heads, head_dim, page_size, dtype, kv_dtype, scale, window,
+    soft_cap."""
     fn = attend(config, queries, pages, vmem_limit)
     cache = ["P", config["page_size"], 2 * config["kv_heads"], config["head_dim"]]
     q = ["T", config["heads"], config["head_dim"]]
@@ -75,7 +78,9 @@ def capture(config, queries, pages, vmem_limit=None):
         ],
         "results": [{"name": "o", "dtype": config["dtype"], "dims": q}],
     }
-    # Q counts blocks of queries: T tokens are ceil(T / queries) of them. The sizes of the last sample are small ones that occur
-    # elsewhere in a body too.
-    samples = [{"P": 4099, "S": 61, "PP": 257, "Q": 17}, {"P": 91, "S": 256, "PP": 64, "Q": 2}, {"P": 128, "S": 16, "PP": max(16, pages), "Q": 1}]
+    # Q counts blocks of queries: T tokens are ceil(T / queries) of them. The sizes of the last sample are small ones
+    # that occur elsewhere in a body too.
+    samples = [
+        {"P": 4099, "S": 61, "PP": 257, "Q": 17}, {"P": 91, "S": 256, "PP": 64, "Q": 2},
+        {"P": 128, "S": 16, "PP": max(16, pages), "Q": 1}]
     return template.make(header, lambda sizes: template.lower(fn, operands(config, sizes, queries)), samples)

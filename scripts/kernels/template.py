@@ -1,10 +1,10 @@
 """Turns a Pallas kernel lowered for a TPU into a payload whose sizes are left open.
 
-The body of a Mosaic kernel is MLIR bytecode. It holds the sizes of its operands (pages, sequences, pages a sequence, blocks of
-tokens) in a few places, as integers of the bytecode. `make` finds these places: it lowers the kernel for large distinctive sizes,
-then for others, one size at a time, and looks where the bytes differ. A payload is then the body, and a list of places with what
-belongs there. It is checked before it is written: for sizes drawn at random the filled-in body must parse to the very text
-of a body that was lowered for those sizes.
+The body of a Mosaic kernel is MLIR bytecode. It holds the sizes of its operands (pages, sequences, pages a sequence,
+blocks of tokens) in a few places, as integers of the bytecode. `make` finds these places: it lowers the kernel for
+large distinctive sizes, then for others, one size at a time, and looks where the bytes differ. A payload is then the
+body, and a list of places with what belongs there. It is checked before it is written: for sizes drawn at random the
+filled-in body must parse to the very text of a body that was lowered for those sizes.
 
 File: one line of JSON (see `make`), a newline, and the body. Files may be put one behind another.
 """
@@ -24,7 +24,8 @@ from jax._src.lib import tpu
 from jax._src.mesh import AbstractDevice
 from jaxlib.mlir import ir
 
-# A body names the source files that it comes from: by their packages, so that it is the same wherever these are installed.
+# A body names the source files that it comes from: by their packages, so that it is the same wherever these are
+# installed.
 jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=(jax|tpu_inference)/)")
 
 FORMAT = 1
@@ -128,7 +129,8 @@ def fill(body, patches, sizes):
 
 
 def make(header, lower_for, samples, base_sizes=BASE, other_sizes=OTHER, expressions=EXPRESSIONS):
-    """Makes a payload. lower_for(sizes) lowers the kernel for sizes like base_sizes; samples are sizes that it is checked with.
+    """Makes a payload. lower_for(sizes) lowers the kernel for sizes like base_sizes; samples are sizes that it is
+    checked with.
 
     header: kernel, source, config (what the payload is for), blocks, operands, results (all sizes symbolic).
     """

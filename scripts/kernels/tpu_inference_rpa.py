@@ -1,8 +1,9 @@
 """tpu-inference's ragged paged attention for head_dim 64 (tpu_inference.kernels.ragged_paged_attention.v3.kernel_hd64).
 
-It takes the new keys and values, writes them into the cache and attends. The cache is [P, page, KVH / packing, packing, 128], with a
-head's key and value side by side; the KV heads are rounded up to whole registers of 32 bits, so that 3 heads of bfloat16 take the
-room of 4. It says which kernel it is by package version. Only its three files are loaded: the package around them serves models.
+It takes the new keys and values, writes them into the cache and attends. The cache is [P, page, KVH / packing, packing,
+128], with a head's key and value side by side; the KV heads are rounded up to whole registers of 32 bits, so that 3
+heads of bfloat16 take the room of 4. It says which kernel it is by package version. Only its three files are loaded:
+the package around them serves models.
 """
 import functools
 import importlib.metadata
@@ -23,7 +24,8 @@ SOURCE = "tpu_inference.kernels.ragged_paged_attention.v3.kernel_hd64"
 PACKAGE, VERSION = "tpu-inference", "0.32.0"  # installed without what it depends on, which is another JAX
 VMEM = 16 << 20
 
-# Small enough for the encodings that the bytecode spends on them: 3 bytes, 2 for S and PP, 4 for the tokens of all pages.
+# Small enough for the encodings that the bytecode spends on them: 3 bytes, 2 for S and PP, 4 for the tokens of all
+# pages.
 BASE = {"P": 100003, "S": 1009, "PP": 499, "T": 200003}
 OTHER = {"P": 110017, "S": 1013, "PP": 503, "T": 210011}
 
@@ -74,9 +76,10 @@ def query_dims(config):
 def blocks(config, queries):
     """Chooses (queries, pages) a block: 256 tokens of context, less where VMEM does not hold it."""
     def size(queries, pages):
+        group, tokens = config["heads"] // config["kv_heads"], pages * config["page_size"]
         return kernel().get_vmem_estimate_bytes(
-            config["kv_heads"], config["heads"] // config["kv_heads"], 64, queries, pages * config["page_size"], config["dtype"],
-            config["kv_dtype"]) + 4 * queries * (config["heads"] // config["kv_heads"]) * pages * config["page_size"] * 4
+            config["kv_heads"], group, 64, queries, tokens, config["dtype"],
+            config["kv_dtype"]) + 4 * queries * group * tokens * 4
     pages = max(1, 256 // config["page_size"])
     while size(queries, pages) > VMEM // 2 and queries > 8:
         queries //= 2
@@ -91,8 +94,10 @@ def attend(config, queries, pages, vmem_limit=None):
     """The kernel's function: (q, k, v, cache, lens, pages, cu_q_lens, distribution) -> (o, cache)."""
     # There is no prefill of fixed size: a size of 1 makes its part of the body the smallest.
     return functools.partial(
-        kernel().ragged_paged_attention_hd64.__wrapped__, sm_scale=config["scale"], sliding_window=config["window"] or None,
-        soft_cap=config["soft_cap"] or None, num_kv_pages_per_block=pages, num_queries_per_block=queries, chunk_prefill_size=1,
+        kernel().ragged_paged_attention_hd64.__wrapped__, sm_scale=config["scale"],
+        sliding_window=config["window"] or None,
+        soft_cap=config["soft_cap"] or None, num_kv_pages_per_block=pages, num_queries_per_block=queries,
+        chunk_prefill_size=1,
         vmem_limit_bytes=vmem_limit or VMEM)
 
 
@@ -116,7 +121,8 @@ def capture(config, queries, pages, vmem_limit=None):
         "kernel": KERNEL, "source": SOURCE, "config": config,
         "blocks": {"queries": queries, "pages": pages, "vmem_limit": vmem_limit or VMEM},
         "operands": [
-            i32("num_seqs", []), i32("kv_lens", ["S"]), i32("page_indices", ["N"]), i32("cu_q_lens", ["S+1"]), i32("distribution", [3]),
+            i32("num_seqs", []), i32("kv_lens", ["S"]), i32("page_indices", ["N"]), i32("cu_q_lens", ["S+1"]),
+            i32("distribution", [3]),
             i32("zeros", [3]), i32("minus_ones", [4]), i32("minus_ones", [6]), q,
             {"name": "kv", "dtype": config["kv_dtype"], "dims": ["T", *cache_dims(config)]}, cache,
         ],
@@ -124,8 +130,12 @@ def capture(config, queries, pages, vmem_limit=None):
         "aliases": [[8, 0], [10, 1]],
     }
     page = config["page_size"]
-    expressions = [("P", 1, 0), ("P", page, 0), ("S", 1, 0), ("S", 1, 1), ("PP", 1, 0), ("N", 1, 0), ("N", 1, -1), ("T", 1, 0)]
-    samples = [{"P": 4099, "S": 61, "PP": 257, "T": 517}, {"P": 91, "S": 256, "PP": 64, "T": 256}, {"P": 128, "S": 16, "PP": max(16, pages), "T": 16}]
-    header, body = template.make(header, lambda sizes: template.lower(fn, operands(config, sizes)), samples, BASE, OTHER, expressions)
+    expressions = [
+        ("P", 1, 0), ("P", page, 0), ("S", 1, 0), ("S", 1, 1), ("PP", 1, 0), ("N", 1, 0), ("N", 1, -1), ("T", 1, 0)]
+    samples = [
+        {"P": 4099, "S": 61, "PP": 257, "T": 517}, {"P": 91, "S": 256, "PP": 64, "T": 256},
+        {"P": 128, "S": 16, "PP": max(16, pages), "T": 16}]
+    header, body = template.make(
+        header, lambda sizes: template.lower(fn, operands(config, sizes)), samples, BASE, OTHER, expressions)
     header["versions"][PACKAGE] = importlib.metadata.version(PACKAGE)
     return header, body

@@ -35,7 +35,8 @@ for name, model in [("hf", hf), ("quire", quire), ("quire", quire)]:  # quire co
                                   bootstrap_iters=0)
     found[name] = {f"{task} {metric}": value for task, of in got["results"].items()
                    for metric, value in of.items() if isinstance(value, float)}
-    texts[name] = [sample["filtered_resps"] for sample in sorted(got["samples"]["quire_endings"], key=lambda s: s["doc_id"])]
+    texts[name] = [
+        sample["filtered_resps"] for sample in sorted(got["samples"]["quire_endings"], key=lambda s: s["doc_id"])]
     print(f"{name}: {time.time() - begin:.1f} s")
 worst = most = 0.0
 for metric, value in found["hf"].items():

@@ -2,8 +2,8 @@
 
     python check.py --requests batch.jsonl --responses out/part-00000.openai.jsonl
 
-Every response line has to be one that the package's types take, without a conversion of any value; members that the types
-do not know have to be those of KNOWN. Exits with 1 and one line for each fault.
+Every response line has to be one that the package's types take, without a conversion of any value; members that the
+types do not know have to be those of KNOWN. Exits with 1 and one line for each fault.
 """
 
 import argparse
@@ -19,7 +19,8 @@ from openai.types.shared import ErrorObject
 from pydantic import BaseModel, TypeAdapter
 
 # Members that Quire writes and OpenAI does not: see docs/openai.md.
-KNOWN = {"completion_tokens_by_choice", "token_ids", "prompt_token_ids", "prompt_logprobs", "reasoning", "reasoning_content"}
+KNOWN = {
+    "completion_tokens_by_choice", "token_ids", "prompt_token_ids", "prompt_logprobs", "reasoning", "reasoning_content"}
 BODIES = {"chat.completion": ChatCompletion, "text_completion": Completion}
 PARAMS = {"/v1/chat/completions": ChatParams, "/v1/completions": TextParams}
 
@@ -87,13 +88,16 @@ def main():
             lines += 1
             try:
                 line = json.loads(text)
-                found = list(faults_of_response(line, ids, usage) if name in args.responses else faults_of_request(line) or [])
+                found = list(
+                    faults_of_response(line, ids, usage) if name in args.responses else faults_of_request(line) or [])
             except Exception as e:
                 found = [str(e)]
             for what in found:
                 faults += 1
                 print(f"{name} line {number}: {what}")
-    print(f"{lines} lines, {usage[0]} tokens of prompts, {usage[1]} generated, {faults} faults; openai {openai.__version__}")
+    print(
+        f"{lines} lines, {usage[0]} tokens of prompts, {usage[1]} generated, {faults} faults; openai "
+        f"{openai.__version__}")
     sys.exit(faults > 0)
 
 

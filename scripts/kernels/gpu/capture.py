@@ -1,10 +1,12 @@
-"""Lowers the Triton kernels of this folder to the IR that Quire hands to XLA:GPU, for every size of block that it takes.
+"""Lowers the Triton kernels of this folder to the IR that Quire hands to XLA:GPU, for every size of block that it
+takes.
 
     python capture.py --ptxas PATH | zstd --ultra -22 --long=23 -o ../../../backend/xla/triton/kernels.zst
 
-Neither a GPU nor CUDA is needed, but for the assembler, with which each kernel is assembled for A100 and H100: one that spills more than a few
-registers, or takes more shared memory than a GPU has, ends the script. A kernel is a line of JSON, then its lines of IR. What is not the shape
-of a block is an argument of the kernel there; Quire puts constants in the arguments' place.
+Neither a GPU nor CUDA is needed, but for the assembler, with which each kernel is assembled for A100 and H100: one that
+spills more than a few registers, or takes more shared memory than a GPU has, ends the script. A kernel is a line of
+JSON, then its lines of IR. What is not the shape of a block is an argument of the kernel there; Quire puts constants in
+the arguments' place.
 """
 import argparse
 import json
@@ -26,7 +28,8 @@ import paged_attention
 POINTERS = {"q", "cache", "table", "seqs", "positions", "out", "maxima", "totals", "parts"}
 FLOATS = {"scale", "soft_cap"}
 HEAD_DIMS = [16, 32, 64, 128, 256]
-SPILLED = 512  # bytes of registers that a kernel may spill: those for prompts with a head_dim of 256 spill 436 on A100, most none
+# bytes of registers that a kernel may spill: those for prompts with a head_dim of 256 spill 436 on A100, most none
+SPILLED = 512
 SHARED = 99 << 10  # bytes that a block may have on the smallest of the GPUs
 
 
@@ -47,7 +50,9 @@ def lower(kernel, constants, dtype, stages, warps, target):
     constants = {k: v for k, v in constants.items() if k in fn.arg_names}
     if kernel == "attend":
         constants["PRECISION"] = "ieee" if dtype == "fp32" else "tf32"
-    kinds = {"q": dtype, "cache": dtype, "table": "i32", "seqs": "i32", "positions": "i32", "out": "fp32" if constants.get("SPLIT") else dtype}
+    kinds = {
+        "q": dtype, "cache": dtype, "table": "i32", "seqs": "i32", "positions": "i32",
+        "out": "fp32" if constants.get("SPLIT") else dtype}
     signature, attributes = {}, {}
     for i, name in enumerate(fn.arg_names):
         if name in constants:
@@ -57,7 +62,9 @@ def lower(kernel, constants, dtype, stages, warps, target):
             attributes[(i,)] = [["tt.divisibility", 16]]
         else:
             signature[name] = "fp32" if name in FLOATS else "i32"
-    return triton.compile(ASTSource(fn, signature, constants, attributes), target=GPUTarget("cuda", target, 32), options={"num_stages": stages, "num_warps": warps})
+    return triton.compile(
+        ASTSource(fn, signature, constants, attributes), target=GPUTarget("cuda", target, 32),
+        options={"num_stages": stages, "num_warps": warps})
 
 
 def text_of(ir):
@@ -78,7 +85,9 @@ def filled(text, values):
     """As triton.Call does it in Go."""
     for name in values:
         text = re.sub(rf", %{name}: [if]32", "", text, count=1)
-    lines = "".join(f"    %{n} = arith.constant {v} : i32\n" if isinstance(v, int) else f"    %{n} = arith.constant {v:.9e} : f32\n" for n, v in values.items())
+    lines = "".join(
+        f"    %{n} = arith.constant {v} : i32\n" if isinstance(v, int) else f"    %{n} = arith.constant {v:.9e} : f32\n"
+        for n, v in values.items())
     return text.replace("{noinline = false} {\n", "{noinline = false} {\n" + lines, 1)
 
 
@@ -87,14 +96,18 @@ def assemble(text, stages, warps, ptxas, target):
         path = os.path.join(folder, "kernel.ttir")
         with open(path, "w") as f:
             f.write(text)
-        done = triton.compile(path, target=GPUTarget("cuda", target, 32), options={"num_stages": stages, "num_warps": warps})
+        done = triton.compile(
+            path, target=GPUTarget("cuda", target, 32), options={"num_stages": stages, "num_warps": warps})
         ptx = os.path.join(folder, "kernel.ptx")
         with open(ptx, "w") as f:
             f.write(done.asm["ptx"])
-        said = subprocess.run([ptxas, "-v", f"-arch=sm_{target}" + ("a" if target >= 90 else ""), ptx, "-o", "/dev/null"], capture_output=True, text=True, check=True).stderr
+        said = subprocess.run(
+            [ptxas, "-v", f"-arch=sm_{target}" + ("a" if target >= 90 else ""), ptx, "-o", "/dev/null"],
+            capture_output=True, text=True, check=True).stderr
         registers = int(re.search(r"Used (\d+) registers", said).group(1))
         spilled = sum(map(int, re.findall(r"(\d+) bytes spill", said)))
-        return dict(registers=registers, spilled=spilled, shared=done.metadata.shared, copies="cp.async" in done.asm["ptx"])
+        return dict(
+            registers=registers, spilled=spilled, shared=done.metadata.shared, copies="cp.async" in done.asm["ptx"])
 
 
 def sample_values(kernel, head_dim, rows, form):
@@ -102,7 +115,9 @@ def sample_values(kernel, head_dim, rows, form):
     v = dict(heads=8 * group, head_dim=head_dim, window=2**30, chunk=1024, splits=8)
     if kernel == "attend":
         queries = rows // group if form == "prefill" else 1
-        v.update(tokens=256, kv_heads=8, group=group, group_rows=group, queries=queries, page_size=16, pages_per_seq=512, scale=0.125, soft_cap=30.0)
+        v.update(
+            tokens=256, kv_heads=8, group=group, group_rows=group, queries=queries, page_size=16, pages_per_seq=512,
+            scale=0.125, soft_cap=30.0)
     return v
 
 
@@ -113,13 +128,16 @@ def main():
     a = p.parse_args()
     bad = 0
     for kernel, constants, dtype, stages, warps in variants():
-        header = dict(kernel=kernel, form=constants.pop("FORM", ""), dtype=dtype, d=constants["D"], m=constants.get("M", 0), n=constants.get("N", 0), split=constants.get("SPLIT", False),
+        header = dict(kernel=kernel, form=constants.pop("FORM", ""), dtype=dtype, d=constants["D"],
+                      m=constants.get("M", 0), n=constants.get("N", 0), split=constants.get("SPLIT", False),
                       cap=constants.get("CAP", False), warps=warps, stages=stages, triton=triton.__version__)
         if a.only not in json.dumps(header, separators=(",", ":")):
             continue
         text = without_unused(text_of(lower(kernel, constants, dtype, stages, warps, 90).asm["ttir"]), kernel)
         for target in [80, 90]:
-            cost = assemble(filled(text, sample_values(kernel, header["d"], header["m"], header["form"])), stages, warps, a.ptxas, target)
+            cost = assemble(
+                filled(text, sample_values(kernel, header["d"], header["m"], header["form"])), stages, warps, a.ptxas,
+                target)
             print(f"sm_{target}", {k: v for k, v in header.items() if k != "triton"}, cost, file=sys.stderr, flush=True)
             bad += cost["spilled"] > SPILLED or cost["shared"] > SHARED
         print(json.dumps(header, separators=(",", ":")))

@@ -1,7 +1,7 @@
 """Runs the Triton kernels of this folder on the CPU, interpreted, against plain attention in float64: python check.py
 
-Ragged batches with padding and shuffled pages; head dims that are no power of two; groups of 1, 3, 4 and 9 heads; windows, soft caps, contexts in
-one part and in several.
+Ragged batches with padding and shuffled pages; head dims that are no power of two; groups of 1, 3, 4 and 9 heads;
+windows, soft caps, contexts in one part and in several.
 """
 import os
 
@@ -35,7 +35,8 @@ def reference(q, cache, table, seqs, positions, page_size, scale, window, cap):
 
 
 def case(rng, lengths, new, heads, kv_heads, head_dim, page_size, window, cap, m, n, d, split):
-    """lengths are those of the sequences, new how many tokens of each are queries; split is the tokens of a part, 0 for one part."""
+    """lengths are those of the sequences, new how many tokens of each are queries; split is the tokens of a part, 0 for
+    one part."""
     rows, per_seq = len(lengths) + 1, max(-(-max(lengths) // page_size), 1)
     pages = rng.permutation(rows * per_seq + 3)
     cache = rng.standard_normal((len(pages), page_size, 2 * kv_heads, head_dim)).astype(np.float32)
@@ -57,14 +58,20 @@ def case(rng, lengths, new, heads, kv_heads, head_dim, page_size, window, cap, m
     splits = max(-(-per_seq * page_size // split), 1) if split else 1
     t = lambda a: torch.from_numpy(a)
     out = torch.full(q.shape, float("nan"))
-    parts, maxima, totals = torch.full((tokens, heads, splits, head_dim), float("nan")), torch.full((tokens, heads, splits), float("nan")), torch.full((tokens, heads, splits), float("nan"))
+    parts = torch.full((tokens, heads, splits, head_dim), float("nan"))
+    maxima, totals = (torch.full((tokens, heads, splits), float("nan")) for _ in range(2))
     seqs_t, positions_t = t(seqs), t(positions)
     grid = (-(-tokens // queries), kv_heads, splits)
-    paged_attention.attend[grid](t(q), t(cache), t(table), seqs_t, positions_t, parts if split else out, maxima, totals, tokens, heads, kv_heads, group, rows_of_group, queries, head_dim,
-                                 page_size, per_seq, window_or_all, split or 1 << 30, splits, scale, cap or 1.0, M=m, N=n, D=d, SPLIT=bool(split), CAP=bool(cap), PRECISION="ieee")
+    paged_attention.attend[grid](t(q), t(cache), t(table), seqs_t, positions_t, parts if split else out, maxima, totals,
+                                 tokens, heads, kv_heads, group, rows_of_group, queries, head_dim,
+                                 page_size, per_seq, window_or_all, split or 1 << 30, splits, scale, cap or 1.0, M=m,
+                                 N=n, D=d, SPLIT=bool(split), CAP=bool(cap), PRECISION="ieee")
     if split:
-        paged_attention.combine[(tokens, heads)](parts, maxima, totals, seqs_t, positions_t, out, heads, head_dim, window_or_all, split, splits, D=d)
-    want = reference(q.astype(np.float64), np.nan_to_num(cache).astype(np.float64), table, seqs, positions, page_size, scale, window_or_all, cap)
+        paged_attention.combine[(tokens, heads)](
+            parts, maxima, totals, seqs_t, positions_t, out, heads, head_dim, window_or_all, split, splits, D=d)
+    want = reference(
+        q.astype(np.float64), np.nan_to_num(cache).astype(np.float64), table, seqs, positions, page_size, scale,
+        window_or_all, cap)
     error = np.abs(out.numpy() - want).max()
     assert error < 1e-5, error
     return error
@@ -80,7 +87,9 @@ def main():
                     lengths = [1, 31, 32, 33, page_size, page_size + 1, 130]
                     case(rng, lengths, [1] * 7, heads, kv_heads, head_dim, page_size, window, cap, 16, 32, d, split)
                     n += 1
-                case(rng, [40, 3, 70, 1, 33], [40, 2, 19, 1, 1], heads, kv_heads, head_dim, page_size, window, cap, 64, 32, d, 0)
+                case(
+                    rng, [40, 3, 70, 1, 33], [40, 2, 19, 1, 1], heads, kv_heads, head_dim, page_size, window, cap, 64,
+                    32, d, 0)
                 n += 1
     print(f"{n} batches agree with plain attention within 1e-5")
 

@@ -8,8 +8,10 @@ FAR = tl.constexpr(2**30)
 
 @triton.jit
 def attend(q, cache, table, seqs, positions, out, maxima, totals,
-           tokens, heads, kv_heads, group, group_rows, queries, head_dim, page_size, pages_per_seq, window, chunk, splits, scale, soft_cap,
-           M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, SPLIT: tl.constexpr, CAP: tl.constexpr, PRECISION: tl.constexpr):
+           tokens, heads, kv_heads, group, group_rows, queries, head_dim, page_size, pages_per_seq, window, chunk,
+           splits, scale, soft_cap,
+           M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, SPLIT: tl.constexpr, CAP: tl.constexpr,
+           PRECISION: tl.constexpr):
     """One program: `queries` tokens, one KV head and one part of the context."""
     kv = tl.program_id(1)
     split = tl.program_id(2)
@@ -59,12 +61,15 @@ def attend(q, cache, table, seqs, positions, out, maxima, totals,
     if SPLIT:
         if split * chunk < tl.max(end, 0):
             part = head * splits + split
-            tl.store(out + part[:, None].to(tl.int64) * head_dim + d[None, :], acc, mask=inside[:, None] & wide[None, :])
+            tl.store(
+                out + part[:, None].to(tl.int64) * head_dim + d[None, :], acc, mask=inside[:, None] & wide[None, :])
             tl.store(maxima + part, top, mask=inside)
             tl.store(totals + part, total, mask=inside)
     else:
         result = acc / tl.where(total > 0, total, 1.0)[:, None]
-        tl.store(out + head[:, None] * head_dim + d[None, :], result.to(out.dtype.element_ty), mask=inside[:, None] & wide[None, :])
+        tl.store(
+            out + head[:, None] * head_dim + d[None, :], result.to(out.dtype.element_ty),
+            mask=inside[:, None] & wide[None, :])
 
 
 @triton.jit
