@@ -9,7 +9,7 @@ LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 
 # Slow tests skip themselves under -short. make test-slow runs them too; make nightly runs that and more.
 TESTS   ?= ./...
 
-.PHONY: build fetch demo test test-slow nightly bench bench-peers lint race fuzz vulnerabilities clean
+.PHONY: build fetch demo test test-slow test-python nightly bench bench-peers lint race fuzz vulnerabilities clean
 
 build:
 	$(GO) build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/sample ./cmd/sample
@@ -30,6 +30,11 @@ test-slow: fetch
 	$(GO) test -timeout 2h $(SLOW) $(TESTS)
 	$(GO) test -tags emulate_amx ./linear
 	$(GO) test -tags emulate_dot ./linear
+
+# Tests the Python module with a stand-in for the command; with QUIRE_TEST_MODEL=smollm2 also with bin/sample. Needs pytest and pyarrow.
+PYTHON ?= python3
+test-python:
+	cd python && PYTHONPATH=. QUIRE_SAMPLE=$${QUIRE_TEST_MODEL:+$(CURDIR)/bin/sample} $(PYTHON) -m pytest -q
 
 # Runs every test, race, a minute of each fuzz target, and compiles for TPU and GPU.
 nightly: fetch

@@ -1,0 +1,28 @@
+"""Quire from Python: draw completions of prompts with the command ``sample``, get them as an Arrow table.
+
+    import quire
+
+    table = quire.generate(["Why is the sky blue?", "The sea is"], model="smollm2", n=4, max_tokens=64, seed=1)
+    print(table["text"].to_pylist())
+
+``generate`` writes the prompts to a file, runs ``sample run`` on it, and reads the output. ``read`` reads any output of
+``sample run``. Nothing of the engine is in Python: the command is an executable that this package brings along.
+"""
+
+from ._command import Interrupted, QuireError, QuireWarning, RowErrors, UsageError, find_sample
+from ._generate import generate
+from ._inputs import Prompts, Row
+from ._outputs import read
+
+__all__ = [
+    "Interrupted",
+    "Prompts",
+    "QuireError",
+    "QuireWarning",
+    "Row",
+    "RowErrors",
+    "UsageError",
+    "find_sample",
+    "generate",
+    "read",
+]

@@ -1,0 +1,119 @@
+"""Runs ``sample run`` on prompts."""
+
+from __future__ import annotations
+
+import json
+import numbers
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from . import _command, _inputs, _outputs
+
+Flag: TypeAlias = "None | bool | int | float | str | os.PathLike[str] | Mapping[Any, Any] | Iterable[Any]"
+
+# Flags that generate gives, and those with which this process's output is not the job's.
+OWN = {"input", "progress", "shard", "num_processes", "process_id", "format"}
+
+
+def generate(
+    prompts: _inputs.Prompts,
+    *,
+    model: str | os.PathLike[str],
+    n: int = 1,
+    output: str | os.PathLike[str] | None = None,
+    progress: bool | Callable[[str], object] = True,
+    **flags: Flag,
+) -> pa.Table:
+    """Draws n completions of each prompt, and returns them as an Arrow table.
+
+    The table has a row for each completion, in the order of the prompts: the columns of the prompts, then ``id``,
+    ``generation``, ``text``, ``token_ids``, ``logprobs``, ``finish_reason``, ``prompt_tokens``, ``completion_tokens``
+    and ``error``.
+
+    Args:
+        prompts: one of
+
+            - texts: a ``str``, or a list of them;
+            - rows: a list of dicts with a ``prompt``, ``messages`` or ``prompt_token_ids``, an ``id``, parameters of
+              the row, and columns that the result is to have;
+            - a table with such columns: of pyarrow, pandas, polars, DuckDB or Hugging Face ``datasets``;
+            - a ``pathlib.Path`` of a file that ``sample run --input`` reads.
+
+            A completion depends on the model, its row and the seed. Rows without an ``id`` are numbered.
+        model: a folder of Hugging Face, a GGUF file, ``hf://org/name``, or ``smollm2``.
+        n: completions of each prompt.
+        output: a folder that keeps the job. The same call goes on with it after an interruption. Without it the job is
+            in a temporary folder, and gone after the call.
+        progress: False prints nothing; a function is called with each line.
+        flags: further flags of ``sample run``, as in ``max_tokens=64, temperature=0.7, stop=["\\n"]``: a list gives a
+            flag several times, a dict is JSON, None leaves a flag out.
+
+    Raises:
+        UsageError: a flag or an input is wrong; the text is the command's message.
+        QuireError: the run failed.
+
+    Warns:
+        RowErrors: rows that could not be run. The column ``error`` says why.
+    """
+    say = progress if callable(progress) else print_line if progress else ignore
+    with tempfile.TemporaryDirectory(prefix="quire-") as folder:
+        args = [
+            "run",
+            "--model",
+            os.fspath(model),
+            "--n-generations",
+            str(n),
+            "--progress",
+            "plain" if progress else "none",
+        ]
+        args += arguments(flags)
+        into = os.path.join(folder, "out") if output is None else os.fspath(output)
+        args += ["--output", into, "--input", _inputs.write(prompts, folder)]
+        _command.run(args, say)
+        return _outputs.read(into)
+
+
+def print_line(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def ignore(line: str) -> None:
+    pass
+
+
+def arguments(flags: Mapping[str, Flag]) -> list[str]:
+    """Returns flags as the command line has them."""
+    args: list[str] = []
+    for name, value in flags.items():
+        if name in OWN:
+            raise TypeError(f"{name} is no flag of generate")
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, (str, bytes, Mapping, os.PathLike)) or not isinstance(value, Iterable):
+            values: list[Any] = [value]
+        else:
+            values = list(value)
+            if any(isinstance(v, (Mapping, list, tuple)) for v in values):  # JSON, such as tools
+                values = [json.dumps(values, ensure_ascii=False)]
+        args += [f"{flag}={text(name, v)}" for v in values if v is not None]
+    return args
+
+
+def text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float, str)):
+        return str(value)
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, numbers.Number):  # numpy's
+        return str(value)
+    raise TypeError(
+        f"{name} is a {type(value).__name__}, but must be a number, a text, a truth value, a list or a dict"
+    )

@@ -1,0 +1,62 @@
+"""Stands for ``sample`` in fast tests: takes its flags, reads its inputs, writes outputs and messages like its own. The
+model's name says what happens. Each completion is the prompt with the generation; the column
+args has the command line."""
+
+import json
+import os
+import signal
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.json
+import pyarrow.parquet as pq
+
+
+def main() -> int:
+    args = sys.argv[1:]
+    given: dict[str, str] = {}
+    words = iter(args[1:])
+    for word in words:
+        name, equals, value = word.removeprefix("--").partition("=")
+        given[name] = value if equals else next(words)
+    model, output, n = given["model"], given["output"], int(given["n-generations"])
+    say("opening " + model)
+    if model == "unknown-flag":
+        say("sample: run: unknown flag: --max-token; did you mean --max-tokens?")
+        say('Run "sample help" or "sample help SUBCOMMAND" for the usage.')
+        return 2
+    if model == "broken":
+        say("sample: model.gguf: the file ends before its tensors:\nfetch it again")
+        return 1
+    if model == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if model == "interrupted":
+        signal.signal(signal.SIGINT, lambda *_: sys.exit(4))
+        say("progress: waiting")
+        time.sleep(60)
+    if model == "warns":
+        say('warning: column "temprature" is not a parameter of Quire')
+    path = given["input"]
+    table = pq.read_table(path) if path.endswith(".parquet") else pyarrow.json.read_json(path)
+    rows = [
+        {**row, "generation": g, "text": f"{row.get('prompt')} {g}", "args": args}
+        for row in table.to_pylist()
+        for g in range(n)
+    ]
+    os.makedirs(output + "/_job", exist_ok=True)
+    with open(output + "/_job/job.json", "w") as file:
+        json.dump({"settings": {"rows": table.num_rows, "part_rows": 2}}, file)
+    for part in range(0, table.num_rows, 2):
+        pq.write_table(
+            pa.Table.from_pylist(rows[part * n : (part + 2) * n]), f"{output}/part-{part // 2:05d}.parquet"
+        )
+    return 3 if model == "partial" else 0
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""Tests of the package without the engine: what it gives the command, and what it makes of its output and errors."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pyarrow as pa
+import pytest
+
+import quire
+import quire._command
+
+pytestmark = pytest.mark.usefixtures("fake")
+
+
+def prompts_of(table: pa.Table) -> list[object]:
+    return list(table["prompt"].to_pylist())
+
+
+def test_texts() -> None:
+    table = quire.generate(["a", "b", "c"], model="m", n=2, progress=False)
+    assert table["text"].to_pylist() == ["a 0", "a 1", "b 0", "b 1", "c 0", "c 1"]
+    assert quire.generate("a", model="m", progress=False)["text"].to_pylist() == ["a 0"]
+    assert quire.generate((t for t in "ab"), model="m", progress=False).num_rows == 2
+
+
+def test_rows() -> None:
+    rows: list[quire.Row] = [{"id": "x", "prompt": "a", "answer": 42}, {"prompt": "b", "stop": ["\n", "."]}, "c"]
+    table = quire.generate(rows, model="m", progress=False)
+    assert prompts_of(table) == ["a", "b", "c"]
+    assert table["id"].to_pylist() == ["x", None, None]
+    assert table["answer"].to_pylist() == [42, None, None]
+    assert table["stop"].to_pylist() == [None, ["\n", "."], None]
+    assert ".parquet" in table["args"].to_pylist()[0][-1]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"prompt": "a", "stop": "."}, {"prompt": "b", "stop": ["."]}],
+        [{"prompt": "a", "messages": [{"role": "user"}, {"role": "tool", "name": "f"}]}],
+    ],
+)
+def test_rows_that_columns_cannot_hold(rows: list[dict[str, object]], tmp_path: pathlib.Path) -> None:
+    from quire._inputs import write
+
+    path = write(rows, str(tmp_path))
+    assert path.endswith(".jsonl")
+    assert [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()] == rows
+
+
+def test_arrow() -> None:
+    table = pa.table({"prompt": pa.array(["a", "b", "c"], pa.string_view()), "k": pa.array([1, 2, 3], pa.int16())})
+    want = ["a 0", "b 0", "c 0"]
+    for given in (table, table.to_reader(), table.to_batches()[0], pa.chunked_array(table.to_struct_array())):
+        got = quire.generate(given, model="m", progress=False)
+        assert got["text"].to_pylist() == want
+        assert got["k"].to_pylist() == [1, 2, 3]
+
+
+def test_file(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"prompt":"a"}\n')
+    assert prompts_of(quire.generate(file, model="m", progress=False)) == ["a"]
+
+
+def test_flags() -> None:
+    table = quire.generate(
+        "a",
+        model="m",
+        max_tokens=8,
+        temperature=0.5,
+        stop=["x", "y z"],
+        ignore_eos=True,
+        prefix_cache=None,
+        tools=[{"a": 1}],
+        seed=2**64 - 1,
+        chat_template_kwargs={"b": False},
+        progress=False,
+    )
+    args = table["args"].to_pylist()[0]
+    for flag in (
+        "--max-tokens=8",
+        "--temperature=0.5",
+        "--stop=x",
+        "--stop=y z",
+        "--ignore-eos=true",
+        '--tools=[{"a": 1}]',
+    ):
+        assert flag in args
+    assert f"--seed={2**64 - 1}" in args
+    assert '--chat-template-kwargs={"b": false}' in args
+    assert not any(arg.startswith("--prefix-cache") for arg in args)
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(TypeError, match="prompts is a dict"):
+        quire.generate({"prompt": "a"}, model="m")
+    with pytest.raises(TypeError, match=r"prompts\[1\] is a int"):
+        quire.generate(["a", 1], model="m")  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="prompts is a int"):
+        quire.generate(1, model="m")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no rows"):
+        quire.generate([], model="m")
+    with pytest.raises(TypeError, match="shard is no flag"):
+        quire.generate("a", model="m", shard="0/2")
+    with pytest.raises(TypeError, match="seed is a object"):
+        quire.generate("a", model="m", seed=object())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"prompts\[0\] is no row of JSON"):
+        quire.generate([{"prompt": object()}], model="m")
+
+
+def test_errors() -> None:
+    with pytest.raises(
+        quire.UsageError, match=r"^run: unknown flag: --max-token; did you mean --max-tokens\?$"
+    ) as usage:
+        quire.generate("a", model="unknown-flag", progress=False)
+    assert usage.value.exit_code == 2
+    with pytest.raises(
+        quire.QuireError, match=r"^model\.gguf: the file ends before its tensors:\nfetch it again$"
+    ) as broken:
+        quire.generate("a", model="broken", progress=False)
+    assert broken.value.exit_code == 1
+    with pytest.raises(quire.QuireError, match="ended by SIGKILL"):
+        quire.generate("a", model="killed", progress=False)
+
+
+def test_warnings() -> None:
+    with pytest.warns(quire.QuireWarning, match="temprature") as warned:
+        quire.generate("a", model="warns", progress=False)
+    assert warned[0].filename == __file__
+    with pytest.warns(quire.RowErrors) as warned:
+        assert quire.generate("a", model="partial", progress=False).num_rows == 1
+    assert warned[0].filename == __file__
+
+
+def test_progress(capfd: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    quire.generate("a", model="m", progress=lines.append)
+    assert lines == ["opening m"]
+    assert capfd.readouterr().err == ""
+    quire.generate("a", model="m")
+    assert capfd.readouterr().err == "opening m\n"
+    quire.generate("a", model="m", progress=False)
+    assert capfd.readouterr().err == ""
+
+
+def test_ctrl_c_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+
+    def stop(process: subprocess.Popen[str]) -> None:
+        _command_stop(process)
+        ended.append(process.returncode)
+
+    _command_stop = quire._command.stop
+    monkeypatch.setattr(quire._command, "stop", stop)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupt = lambda line: os.kill(os.getpid(), signal.SIGINT) if "waiting" in line else None
+            quire.generate("a", model="interrupted", progress=interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended == [4]  # by itself, not killed
+
+
+def test_read(tmp_path: pathlib.Path) -> None:
+    output = tmp_path / "out"
+    table = quire.generate(["a", "b", "c"], model="m", output=output, progress=False)
+    assert quire.read(output).equals(table)
+    assert quire.read(str(output) + "/").equals(table)
+    (output / "part-00001.parquet").unlink()
+    with pytest.raises(quire.QuireError, match="has 1 of 2 parts"):
+        quire.read(output)
+    assert quire.read(output, partial=True)["prompt"].to_pylist() == ["a", "b"]
+    with pytest.raises(quire.QuireError, match="nothing has no parts"):
+        quire.read(tmp_path / "nothing")
+
+
+def test_read_jsonl(tmp_path: pathlib.Path) -> None:
+    for part, text in enumerate(["null", '"x"']):
+        (tmp_path / f"part-0000{part}.jsonl").write_text(f'{{"id":"{part}","error":{text}}}\n')
+    assert quire.read(tmp_path).to_pylist() == [{"id": "0", "error": None}, {"id": "1", "error": "x"}]
+
+
+def test_find_sample(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    assert quire.find_sample().endswith("/sample")
+    monkeypatch.setenv("QUIRE_SAMPLE", str(tmp_path / "none"))
+    with pytest.raises(quire.QuireError, match="there is no such file"):
+        quire.find_sample()
