@@ -86,10 +86,10 @@ func TestSameBytesWithQuantizedKeys(t *testing.T) {
 	}
 }
 
-// So do those beside layers that keep a state, and those of several sizes.
+// So do those beside layers that keep a state, those of several sizes, and latents.
 func TestSameBytesWithQuantizedKeysAndStates(t *testing.T) {
 	testenv.Slow(t)
-	for _, family := range []string{"lfm2", "gemma4"} {
+	for _, family := range []string{"lfm2", "gemma4", "deepseek-v3"} {
 		t.Run(family, func(t *testing.T) {
 			int8Keys := func(c *engine.Config) { c.KVDType = dtypes.Int8 }
 			e := stateEngine(t, family, 0, int8Keys)

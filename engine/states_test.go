@@ -13,8 +13,9 @@ import (
 )
 
 // stateful are the families whose layers keep different things of a sequence: states, of which a page has the one
-// behind its last token, one of each kind of layer; keys and values of several sizes, or those of another layer.
-var stateful = []string{"lfm2", "qwen35", "granite4", "gemma4"}
+// behind its last token, one of each kind of layer; keys and values of several sizes, or those of another layer;
+// latents of them.
+var stateful = []string{"lfm2", "qwen35", "granite4", "gemma4", "deepseek-v3"}
 
 // stateEngine is contractEngine of another family, with memory for a number of pages if that is not 0.
 func stateEngine(t testing.TB, family string, pages int64, change func(*engine.Config)) *engine.Engine {

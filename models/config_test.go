@@ -45,6 +45,13 @@ type configGolden struct {
 			KVFrom  int `json:"kv_from"`
 			Width   int
 		}
+		Experts *struct { // of DeepSeek's, and which layers have them
+			Count, Chosen, Size, Shared, Groups int
+			ChosenGroups                        int `json:"chosen_groups"`
+			Scale                               float64
+			Renormalize                         bool
+			Layers                              []bool
+		}
 	}
 }
 
@@ -97,6 +104,21 @@ func TestConfigsLikeTransformers(t *testing.T) {
 			for i, l := range c.Layers {
 				if math.Abs(l.Scale-w.Scales[i]) > 1e-15 || l.ScoreCap != w.ScoreCaps[i] {
 					t.Errorf("layer %d is %+v, want a scale of %g and a cap of %g", i, l, w.Scales[i], w.ScoreCaps[i])
+				}
+			}
+			for i, l := range c.Layers {
+				if w.Experts == nil {
+					break
+				}
+				want := arch.Experts{Sigmoid: c.ModelType == "deepseek_v3", Choice: c.ModelType == "deepseek_v3",
+					Count: w.Experts.Count, Chosen: w.Experts.Chosen, Size: w.Experts.Size, Shared: w.Experts.Shared,
+					Groups: w.Experts.Groups, ChosenGroups: w.Experts.ChosenGroups, Scale: w.Experts.Scale,
+					Renormalize: w.Experts.Renormalize}
+				if !w.Experts.Layers[i] {
+					want = arch.Experts{}
+				}
+				if l.Experts != want {
+					t.Errorf("layer %d has experts %+v, want %+v", i, l.Experts, want)
 				}
 			}
 			if c.LogitCap != w.LogitCap {

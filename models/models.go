@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/deepseek"
 	"github.com/quire/quire/models/gemma2"
 	"github.com/quire/quire/models/gemma3"
 	"github.com/quire/quire/models/gemma4"
@@ -33,9 +34,9 @@ import (
 )
 
 // Decoders are the kinds of models that there are.
-var Decoders = slices.Concat(llama.Decoders, gemma3.Decoders, gemma4.Decoders, granite.Decoders, olmo2.Decoders,
-	qwen35.Decoders, []arch.Decoder{gemma2.Decoder, glm4.Decoder, gptoss.Decoder, lfm2.Decoder, phi3.Decoder,
-		stablelm.Decoder, starcoder2.Decoder})
+var Decoders = slices.Concat(llama.Decoders, deepseek.Decoders, gemma3.Decoders, gemma4.Decoders, granite.Decoders,
+	olmo2.Decoders, qwen35.Decoders, []arch.Decoder{gemma2.Decoder, glm4.Decoder, gptoss.Decoder, lfm2.Decoder,
+		phi3.Decoder, stablelm.Decoder, starcoder2.Decoder})
 
 // Types of package arch that users of checkpoints meet.
 type (

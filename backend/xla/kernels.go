@@ -79,6 +79,7 @@ var cpuKernels = map[string]kernel{
 		attrs: map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,
 			"activation": integer, "bias": boolean, "residual": boolean, "blocks": integer},
 	},
+	"linear_heads": {target: "quire_linear_heads", attrs: map[string]attribute{"in": integer, "out": integer}},
 	"experts": {
 		target: "quire_experts",
 		attrs: map[string]attribute{"in": integer, "inner": integer, "gate_up": boolean, "scales": boolean,

@@ -78,7 +78,8 @@ type Layer struct {
 	Taps     int     // of a convolution: the token itself and those before it that count
 	Delta    DeltaNet
 	Mamba    StateSpace
-	Gate     bool // what a head of attention reads is multiplied by the sigmoid of a gate, made with its query
+	Latent   Latent // of attention: its heads are Latent.Width wide, and it has one KV head
+	Gate     bool   // what a head of attention reads is multiplied by the sigmoid of a gate, made with its query
 
 	// HeadDim, KVHeads and Intermediate are the layer's where they are not the Config's, else 0: see [Config.OfLayer].
 	HeadDim, KVHeads, Intermediate int
@@ -322,6 +323,10 @@ func (c *Config) checkHeads() error {
 		case of.NumHeads*of.HeadDim > maxDimension:
 			return fmt.Errorf("%d heads of %d make rows of %d, more than %d", of.NumHeads, of.HeadDim,
 				of.NumHeads*of.HeadDim, maxDimension)
+		case l.Latent.Rank > 0 && (of.HeadDim != l.Latent.Width() || of.NumKVHeads != 1 || l.Rope == NoRope ||
+			c.RopeDims(l.Rope) != l.Latent.RopeDim):
+			return fmt.Errorf("layer %d with latents of %d has %d KV heads of %d", i, l.Latent.Width(), of.NumKVHeads,
+				of.HeadDim)
 		case l.Rope != NoRope:
 			if err := c.Ropes[l.Rope].check(of.HeadDim); err != nil {
 				return err
@@ -350,7 +355,7 @@ func (l Layer) check(number, ropes int) error {
 	case !(l.ScoreCap >= 0 && l.ScoreCap <= 1e6):
 		return fmt.Errorf("the soft cap of layer %d's scores is %g; it must be between 0 and 1e6", number, l.ScoreCap)
 	}
-	err := l.Experts.check(number)
+	err := errors.Join(l.Experts.check(number), l.Latent.check(number))
 	switch l.Mixer {
 	case Delta:
 		err = errors.Join(err, l.Delta.check(number))

@@ -11,8 +11,15 @@ type Experts struct {
 	Count  int // 0: no mixture
 	Chosen int // for each token, those with the largest scores
 	Size   int // width of an expert's feed-forward
-	// Renormalize makes the shares of the chosen add up to 1. A share is the softmax of the scores of all experts.
-	Renormalize bool
+	// Renormalize makes the shares of the chosen add up to 1. A share is the softmax of the scores of all experts, or
+	// where Sigmoid says so the sigmoid of its own. Scale, if not 0, is what they are multiplied by then.
+	Renormalize, Sigmoid bool
+	Scale                float64
+	// Choice says that experts are chosen by their shares plus a number of each, which no share has.
+	Choice bool
+	// Groups is in how many groups of consecutive experts they are, if not 0, and a token chooses among ChosenGroups of
+	// them: those with the largest share, or sum of the two largest where Choice says so.
+	Groups, ChosenGroups int
 	// Bias says that the router has a bias, and each layer of an expert.
 	Bias bool
 	// Shared is the width of a feed-forward that all tokens go through beside their experts; 0: none. SharedGate says
@@ -87,6 +94,13 @@ func (e Experts) check(layer int) error {
 	case e.Size < 1 || e.Size > maxDimension:
 		return fmt.Errorf("the experts of layer %d are %d wide; it must be between 1 and %d", layer, e.Size,
 			maxDimension)
+	case !(e.Scale >= 0 && e.Scale <= 1e6):
+		return fmt.Errorf("shares of the experts of layer %d are multiplied by %g; it must be between 0 and 1e6", layer,
+			e.Scale)
+	case e.Groups != 0 && (e.Groups < 1 || e.Count%e.Groups != 0 || e.ChosenGroups < 1 || e.ChosenGroups > e.Groups ||
+		e.ChosenGroups*(e.Count/e.Groups) < e.Chosen || e.Choice && e.Count/e.Groups < 2):
+		return fmt.Errorf("layer %d takes %d of %d experts from %d of %d groups", layer, e.Chosen, e.Count,
+			e.ChosenGroups, e.Groups)
 	case e.Shared < 0 || e.Shared > maxDimension:
 		return fmt.Errorf("the shared expert of layer %d is %d wide; it must be between 0 and %d", layer, e.Shared,
 			maxDimension)
@@ -171,6 +185,9 @@ func (c *Config) expertTensors(number int, names Names) []Tensor {
 	}
 	const one = -1 // no number of an expert
 	layers(Router, string(Router), one, Whole, e.Count, c.HiddenSize)
+	if e.Choice {
+		add(RouterChoice, string(RouterChoice), "", one, 0, Whole, e.Count)
+	}
 	if e.SharedGate {
 		layers(SharedScore, string(Router), one, Whole, 1, c.HiddenSize)
 	}

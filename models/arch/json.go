@@ -43,7 +43,10 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 		}
 	}
 	c.SetLayers(c.LlamaLayer())
-	err = errors.Join(j.ropes(&c, d.Defaults), d.JSON(j, &c), j.specialTokens(&c, d.Defaults, generation))
+	if err = j.ropes(&c, d.Defaults); err == nil { // whose ropes the decoder may read
+		err = d.JSON(j, &c)
+	}
+	err = errors.Join(err, j.specialTokens(&c, d.Defaults, generation))
 	if j.err != nil { // what was read wrong may have led to the other
 		return Config{}, j.err
 	}

@@ -77,7 +77,7 @@ func (j *JSON) rope(c *Config, set *JSON, key string, theta float64, absent Defa
 		return rope, err
 	}
 	original := j.Int("original_max_position_embeddings", set.Int("original_max_position_embeddings", c.MaxPositions))
-	s := &RopeScaling{Type: typ, AttentionFactor: 1}
+	s := &RopeScaling{Type: typ, AttentionFactor: 1, ScaleAllDims: set.Float("mscale_all_dim", 0)}
 	switch typ {
 	case "default", "none":
 		s = nil

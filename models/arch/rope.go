@@ -42,6 +42,7 @@ type RopeScaling struct {
 	BetaFast, BetaSlow float64 // yarn
 	Truncate           bool    // yarn: correction range cut to whole dimensions
 	AttentionFactor    float64 // yarn, longrope: cos and sin are multiplied by it; 1 for the other types
+	ScaleAllDims       float64 // mscale_all_dim: see [RopeScaling.ScoreScale]
 
 	// longrope: what frequencies are divided by. The long ones are for all tokens of a model that is run with sequences
 	// longer than OriginalMaxPositions (Config.Context), the short ones otherwise.
@@ -215,6 +216,14 @@ func (s *RopeScaling) correctionRange(headDim int, theta float64) (low, high flo
 		high += 0.001 // transformers' guard against a division by zero
 	}
 	return low, high
+}
+
+// ScoreScale is what DeepSeek's models multiply the scale of scores by where a rotary embedding has an mscale_all_dim.
+func (s *RopeScaling) ScoreScale() float64 {
+	if s == nil || s.Factor <= 1 || s.ScaleAllDims == 0 {
+		return 1
+	}
+	return math.Pow(0.1*s.ScaleAllDims*math.Log(s.Factor)+1, 2)
 }
 
 // longAttentionFactor is transformers' default of longrope.

@@ -85,10 +85,17 @@ const (
 	MambaIn, ConvBias, MambaDecay, MambaStep Part = "mamba_in", "conv_bias", "mamba_decay", "mamba_step"
 	MambaSkip, MambaNorm, MambaOut           Part = "mamba_skip", "mamba_norm", "mamba_out"
 
+	// Of latent attention: what makes the latents of queries and of keys and values, with the part of keys that is
+	// turned behind it, their norms, and what makes of them the queries, and the keys and values, of each head.
+	QueryDown, QueryNorm, QueryUp    Part = "query_down", "query_norm", "query_up"
+	LatentDown, LatentNorm, LatentUp Part = "latent_down", "latent_norm", "latent_up"
+
 	// Those of one expert: checkpoints' names have its number in place of %d.
 	ExpertGate, ExpertUp, ExpertDown Part = "expert_gate", "expert_up", "expert_down"
 	// Those of the shared one, and what makes the score of its share.
 	SharedGate, SharedUp, SharedDown, SharedScore Part = "shared_gate", "shared_up", "shared_down", "shared_score"
+	// RouterChoice is added to the scores of experts to choose by, and to no share.
+	RouterChoice Part = "router_choice"
 	// Sinks are scores of attention, one of each query head.
 	Sinks Part = "sinks"
 
@@ -110,7 +117,7 @@ const (
 func (p Part) IsNorm() bool {
 	switch p {
 	case AttentionNorm, AttentionPostNorm, MLPNorm, MLPPostNorm, QNorm, KNorm, FinalNorm, LayerContextNorm,
-		LayerOutNorm:
+		LayerOutNorm, QueryNorm, LatentNorm:
 		return true
 	}
 	return false
@@ -122,11 +129,12 @@ func (p Part) IsGate() bool { return p == Gate || p == ExpertGate || p == Shared
 // IsRouter tells whether a part chooses among experts, or weighs one: what it makes is not to be rounded.
 func (p Part) IsRouter() bool { return p == Router || p == SharedScore }
 
-// IsWide tells whether a part is held in float32 whatever the model's dtype: vectors of layers that keep states, and
-// sinks.
+// IsWide tells whether a part is held in float32 whatever the model's dtype: vectors of layers that keep states, sinks,
+// and what experts are chosen by.
 func (p Part) IsWide() bool {
 	switch p {
-	case DeltaDecay, DeltaBias, DeltaNorm, ConvBias, MambaDecay, MambaStep, MambaSkip, MambaNorm, Sinks:
+	case DeltaDecay, DeltaBias, DeltaNorm, ConvBias, MambaDecay, MambaStep, MambaSkip, MambaNorm, Sinks,
+		RouterChoice:
 		return true
 	}
 	return false
@@ -316,6 +324,10 @@ func (l *layerList) inputs(part Part, over Split, in int, bias bool) {
 }
 
 func (l *layerList) attention() {
+	if l.c.Layers[l.number].Latent.Rank > 0 {
+		l.latent()
+		return
+	}
 	layer, sizes, keys := l.c.Layers[l.number], l.c.OfLayer(l.number), l.c.keyParts(l.number)
 	q, kv := sizes.NumHeads*sizes.HeadDim, sizes.NumKVHeads*sizes.HeadDim
 	if layer.Gate {

@@ -58,6 +58,7 @@ type Array struct {
 	gateUp      bool         // of a matrix in parts: they are of gates and of ups
 
 	split   Partition // of firstRow, firstKeys, expertGroup and experts
+	perHead perHead   // of matrices of heads that are cut out of a tensor
 	members []Array   // what a stack is made of, along its first axis
 	experts int       // how many of its members a device has, where they are shared out; 0: all
 	looped  bool      // it is a stack of layers
@@ -154,6 +155,9 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 	first := tensors[0]
 	cfg = cfg.OfLayer(first.Layer)
 	split = NewPartition(cfg, split.Devices)
+	if first.Part == arch.LatentUp {
+		return s.latentUp(cfg, split, first)
+	}
 	a := Array{Name: first.Array, read: s.DType, activations: s.DType}
 	rows := 0 // of a device
 	for _, t := range tensors {

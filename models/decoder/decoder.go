@@ -69,7 +69,11 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state [
 			}
 			var a *Node
 			a, state = attention(at, state, q, k, v)
-			a = Reshape(a, a.Shape().Dimensions[0], b.cfg.NumHeads*b.cfg.HeadDim)
+			if layer.Latent.Rank > 0 {
+				a = b.ofLatents(w, layer.Latent, a)
+			} else {
+				a = Reshape(a, a.Shape().Dimensions[0], b.cfg.NumHeads*b.cfg.HeadDim)
+			}
 			if gate != nil {
 				a = gated(a, gate, rows)
 			}
@@ -178,6 +182,10 @@ func (b body) norm(w Weights, is bool, part arch.Part, x *Node) *Node {
 // its heads read, nil where it has none.
 func (b body) heads(w Weights, number int, h *Node) (q, k, v, gate *Node) {
 	layer := b.cfg.Layers[number]
+	if layer.Latent.Rank > 0 {
+		q, k, v = b.latentHeads(w, number, h)
+		return q, k, v, nil
+	}
 	qkv := apply(w, "qkv", layer.QKVBias, h, linear.Options{Rows: b.rows})
 	if layer.Gate {
 		qkv, gate = b.takeGates(qkv)

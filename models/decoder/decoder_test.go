@@ -146,7 +146,7 @@ func logitsEqualTransformers(t *testing.T, family string, backend compute.Backen
 // in float32 but for rounding, which is about the same with kernels and without.
 func TestLogitsOfFewerBits(t *testing.T) {
 	fast := []string{"gemma2", "gemma3", "olmo2", "granite", "starcoder2", "mixtral", "gpt-oss", "granite-moe-shared",
-		"qwen35-moe", "gemma4", "gemma4-large", "granite4"}
+		"qwen35-moe", "gemma4", "gemma4-large", "granite4", "deepseek-v3"}
 	for _, family := range testenv.Families(t) {
 		for name, s := range map[string]decoder.Storage{"bfloat16": {DType: dtypes.BFloat16},
 			"float16": {DType: dtypes.Float16}, "int8": {DType: dtypes.Float32, Int8: true},

@@ -1,6 +1,8 @@
 package decoder
 
 import (
+	"math"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -28,7 +30,11 @@ func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
 	if layer.Experts.Bias {
 		e.UpBias, e.DownBias = w.get(arch.ExpertPrefix+up+biasSuffix), w.get(arch.ExpertPrefix+"down"+biasSuffix)
 	}
-	routes := route(scores, layer.Experts)
+	var choice *Node
+	if layer.Experts.Choice {
+		choice = w.get(string(arch.RouterChoice))
+	}
+	routes := route(scores, choice, layer.Experts)
 	if b.group != nil { // a device knows its experts by their numbers among them
 		first := MulScalar(b.group, b.split.experts(layer.Experts.Count))
 		routes.Experts = Sub(routes.Experts, BroadcastToDims(first, routes.Experts.Shape().Dimensions...))
@@ -77,17 +83,32 @@ func (b body) apart(e linear.Experts, h *Node, routes linear.Routes, shared, res
 	return ConvertDType(y, h.DType())
 }
 
-// route chooses the experts of each token by its scores f32[T, E]: those with the largest, of equal ones the first.
-func route(scores *Node, e arch.Experts) linear.Routes {
+// route chooses the experts of each token by its scores f32[T, E]: those with the largest shares, or shares plus choice
+// f32[E] if that is not nil, of equal ones the first.
+func route(scores, choice *Node, e arch.Experts) linear.Routes {
 	g, t := scores.Graph(), scores.Shape().Dimensions[0]
-	left := Softmax(scores, 1)
+	all := Softmax(scores, 1)
+	if e.Sigmoid {
+		all = Sigmoid(scores)
+	}
+	left, least := all, -1.0 // of experts that are chosen already, or can't be
+	if choice != nil {
+		left, least = Add(all, BroadcastToDims(InsertAxes(choice, 0), t, e.Count)), -math.MaxFloat32
+	}
+	out := func() *Node { return MulScalar(OnesLike(left), least) }
+	if e.ChosenGroups < e.Groups {
+		left = Where(inGroups(left, e), left, out())
+	}
 	numbers := Iota(g, shapes.Make(dtypes.Int32, t, e.Count), 1)
-	var chosen, shares []*Node // [T, 1] each, by falling share
+	var chosen, shares []*Node // [T, 1] each, from the first choice to the last
 	for range e.Chosen {
-		share := ReduceAndKeep(left, ReduceMax, 1)
 		number := InsertAxes(ArgMax(left, 1, dtypes.Int32), 1)
 		taken := Equal(numbers, BroadcastToDims(number, t, e.Count))
-		left = Where(taken, MulScalar(OnesLike(left), -1), left)
+		share := ReduceAndKeep(left, ReduceMax, 1)
+		if choice != nil {
+			share = ReduceAndKeep(Where(taken, all, ZerosLike(all)), ReduceSum, 1)
+		}
+		left = Where(taken, out(), left)
 		chosen, shares = append(chosen, number), append(shares, share)
 	}
 	if e.Renormalize {
@@ -95,11 +116,41 @@ func route(scores *Node, e arch.Experts) linear.Routes {
 		for _, share := range shares[1:] {
 			sum = Add(sum, share)
 		}
+		if e.Sigmoid { // all shares may be next to nothing
+			sum = AddScalar(sum, 1e-20)
+		}
 		for i := range shares {
 			shares[i] = Div(shares[i], sum)
 		}
 	}
-	return ascending(Concatenate(chosen, 1), Concatenate(shares, 1))
+	routes := ascending(Concatenate(chosen, 1), Concatenate(shares, 1))
+	if e.Scale > 0 {
+		routes.Shares = MulScalar(routes.Shares, e.Scale)
+	}
+	return routes
+}
+
+// inGroups tells of each expert of each token, by what it is chosen by, [T, E], whether it is in one of the groups that
+// the token chooses among.
+func inGroups(choice *Node, e arch.Experts) *Node {
+	g, t, size := choice.Graph(), choice.Shape().Dimensions[0], e.Count/e.Groups
+	byGroup := Reshape(choice, t, e.Groups, size)
+	of := ReduceMax(byGroup, 2) // [T, groups]
+	out := func(x *Node) *Node { return FillScalar(g, x.Shape(), -math.MaxFloat32) }
+	if e.Choice {
+		first := InsertAxes(ArgMax(byGroup, 2, dtypes.Int32), 2)
+		isFirst := Equal(Iota(g, shapes.Make(dtypes.Int32, t, e.Groups, size), 2),
+			BroadcastToDims(first, t, e.Groups, size))
+		of = Add(of, ReduceMax(Where(isFirst, out(byGroup), byGroup), 2))
+	}
+	numbers := Iota(g, shapes.Make(dtypes.Int32, t, e.Groups), 1)
+	in := ZerosLike(numbers)
+	for range e.ChosenGroups {
+		first := Equal(numbers, BroadcastToDims(InsertAxes(ArgMax(of, 1, dtypes.Int32), 1), t, e.Groups))
+		in, of = Where(first, OnesLike(in), in), Where(first, out(of), of)
+	}
+	in = BroadcastToDims(InsertAxes(in, 2), t, e.Groups, size)
+	return Reshape(GreaterThan(in, ZerosLike(in)), t, e.Count)
 }
 
 // ascending puts the experts of each token, i32[T, K], in the order of their numbers, and the shares with them.

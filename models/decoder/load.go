@@ -112,6 +112,8 @@ func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoin
 		}
 		put := a.fillRows
 		switch {
+		case a.perHead.rows > 0:
+			put = a.fillHeads
 		case a.format.Blocks.Is():
 			put = a.fillBlocks
 		case s.columns:

@@ -32,6 +32,8 @@ func CheckLayerLoop(cfg models.Config) error {
 		switch {
 		case layer.Mixer != arch.Attention:
 			return fmt.Errorf("%w: layer %d keeps a state", ErrLayersDiffer, i)
+		case layer.Latent != arch.Latent{}:
+			return fmt.Errorf("%w: layer %d attends to latents, which is not done in a loop", ErrLayersDiffer, i)
 		case layer.Rope != first.Rope:
 			return fmt.Errorf("%w: layer %d turns queries and keys otherwise than layer 0", ErrLayersDiffer, i)
 		case layer.Window != first.Window:

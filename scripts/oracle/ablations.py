@@ -74,7 +74,7 @@ def ablations(model, again):
         yield f"rope theta {kind}", turned(rope | dict(rope_theta=rope["rope_theta"] / 3))
     if getattr(config, "num_experts_per_tok", None):
         yield "an expert of each token", changed(num_experts_per_tok=config.num_experts_per_tok - 1)
-        if hasattr(config, "norm_topk_prob"):
+        if hasattr(config, "norm_topk_prob") and config.model_type != "deepseek_v2":  # which takes no notice of it
             yield "shares that add up to 1", changed(norm_topk_prob=not config.norm_topk_prob)
         if getattr(config, "mlp_only_layers", None) == [1]:
             plain = load()
@@ -82,8 +82,9 @@ def ablations(model, again):
             yield "layers without experts", plain
         yield "what experts add", zeroed("experts.down_proj", 0.0)
         if any("shared_" in name for name, _ in model.named_parameters()):
+            names = {"granite": "output_linear", "deepseek": "shared_experts.down_proj"}
             yield "the shared expert", zeroed(
-                "output_linear" if "granite" in config.model_type else "shared_expert.down_proj", 0.0)
+                next((n for of, n in names.items() if of in config.model_type), "shared_expert.down_proj"), 0.0)
         if any("shared_expert_gate" in name for name, _ in model.named_parameters()):
             yield "the share of the shared expert by token", zeroed("shared_expert_gate", 0.0)
     no_rope = getattr(config, "no_rope_layers", None)
@@ -119,6 +120,8 @@ def ablations(model, again):
         yield from family_ablations.granite4(config, load, changed)
     if config.model_type == "lfm2":
         yield from family_ablations.lfm2(config, load)
+    if config.model_type.startswith("deepseek"):
+        yield from family_ablations.deepseek(config, load, changed)
     if config.model_type == "gemma4_text":
         yield from family_ablations.gemma4(config, load, changed)
     gemma = config.model_type in ("gemma2", "gemma3_text") or config.model_type.startswith(("qwen3_5", "qwen3_next"))
@@ -133,7 +136,9 @@ def ablations(model, again):
         unscaled.model.embed_tokens.embed_scale.fill_(1.0)
         yield "scale of embeddings", unscaled
     present = {n for n, _ in model.named_parameters()}
-    for part in ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "c_fc", "c_proj"):
+    for part in (
+        "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "c_fc", "c_proj", "q_a_proj",
+        "kv_a_proj_with_mqa"):
         if any(f"{part}.bias" in n for n in present):
             # A key bias shifts all scores of a query alike but for rope, so it too must show.
             yield f"{part} bias", zeroed(f"{part}.bias", 0.0)
@@ -152,6 +157,8 @@ def ablations(model, again):
         "k_layernorm",
         "embedding_norm",
         "model.norm",
+        "q_a_layernorm",
+        "kv_a_layernorm",
         "per_layer_projection_norm",
         "post_per_layer_input_norm",
     ):

@@ -30,6 +30,11 @@ GRANITE_SHARED = dict(BASE, model_type="granitemoeshared", architectures=["Grani
 GRANITE4 = dict(
     BASE, model_type="granitemoehybrid", architectures=["GraniteMoeHybridForCausalLM"], num_local_experts=0,
     mamba_n_heads=4)
+DEEPSEEK = dict(
+    BASE, num_key_value_heads=4, first_k_dense_replace=1, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=6,
+    v_head_dim=12, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=20)
+DEEPSEEK2 = dict(DEEPSEEK, model_type="deepseek_v2", architectures=["DeepseekV2ForCausalLM"])
+DEEPSEEK3 = dict(DEEPSEEK, model_type="deepseek_v3", architectures=["DeepseekV3ForCausalLM"])
 OLMO3 = dict(BASE, model_type="olmo3", architectures=["Olmo3ForCausalLM"])
 GLM4 = dict(BASE, model_type="glm4", architectures=["Glm4ForCausalLM"])
 MINISTRAL = dict(BASE, model_type="ministral", architectures=["MinistralForCausalLM"])
@@ -185,6 +190,36 @@ CASES = {
     "granite4, defaults": without(
         dict(GRANITE4, hidden_size=64, layer_types=["mamba", "attention"] * 3), "mamba_n_heads", "vocab_size",
         "num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id"),
+    "deepseek-v2": dict(
+        DEEPSEEK2, q_lora_rank=24, topk_method="group_limited_greedy", n_group=3, topk_group=2,
+        routed_scaling_factor=16.0, attention_bias=True, n_shared_experts=1),
+    "deepseek-v2, no latents of queries, older style": dict(
+        DEEPSEEK2, q_lora_rank=None, max_position_embeddings=163840, rope_theta=10000, topk_method="greedy", n_group=1,
+        topk_group=1, scoring_func="softmax", moe_layer_freq=1, norm_topk_prob=False,
+        rope_scaling={
+            "type": "yarn", "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707, "beta_fast": 32, "beta_slow": 1,
+            "original_max_position_embeddings": 4096}),
+    "deepseek-v2, defaults": dict(
+        {
+            k: DEEPSEEK2[k]
+            for k in (
+                "model_type", "architectures", "num_hidden_layers", "hidden_size", "intermediate_size",
+                "num_attention_heads", "num_experts_per_tok", "first_k_dense_replace")},
+        moe_intermediate_size=8),
+    "deepseek-v3": dict(
+        DEEPSEEK3, q_lora_rank=24, n_group=1, topk_group=1, norm_topk_prob=False, rope_interleave=False,
+        attention_bias=True, n_shared_experts=3, tie_word_embeddings=True),
+    "deepseek-v3, yarn": dict(
+        DEEPSEEK3, q_lora_rank=None, n_group=3, topk_group=1, max_position_embeddings=163840, scoring_func="sigmoid",
+        topk_method="noaux_tc",
+        rope_scaling={
+            "rope_type": "yarn", "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 0.5, "beta_fast": 32, "beta_slow": 1,
+            "original_max_position_embeddings": 4096}),
+    "deepseek-v3, defaults": dict(
+        {
+            k: DEEPSEEK3[k]
+            for k in ("model_type", "architectures", "num_hidden_layers", "hidden_size", "intermediate_size")},
+        moe_intermediate_size=8, vocab_size=64, num_attention_heads=4, num_key_value_heads=4),
     "olmo3": OLMO3,
     "olmo3, older style": dict(
         OLMO3, sliding_window=16, max_position_embeddings=65536, rope_theta=5e5,
@@ -308,13 +343,23 @@ def resolve(config):
                                kv_from=owners[kinds[i]] if modes[i] == "reuse" else i,
                                width=model.model.layers[i].mlp.intermediate_size)
                           for i, a in enumerate(attentions)]
+    kv_heads, head_dim = parsed.num_key_value_heads, getattr(attentions[0], "head_dim", None)
+    if parsed.model_type.startswith("deepseek"):  # what a token keeps is for all heads
+        kv_heads, head_dim = 1, parsed.kv_lora_rank + parsed.qk_rope_head_dim
+        grouped = parsed.model_type == "deepseek_v3" or parsed.topk_method == "group_limited_greedy"
+        more["experts"] = dict(
+            count=parsed.n_routed_experts, chosen=parsed.num_experts_per_tok, size=parsed.moe_intermediate_size,
+            shared=parsed.n_shared_experts * parsed.moe_intermediate_size, scale=parsed.routed_scaling_factor,
+            renormalize=parsed.norm_topk_prob, groups=parsed.n_group if grouped else 0,
+            chosen_groups=parsed.topk_group if grouped else 0,
+            layers=[hasattr(layer.mlp, "experts") for layer in model.model.layers])
     if getattr(rotary, "rope_type", None) == "longrope":
         more["long_inv_freq"] = ROPE_INIT_FUNCTIONS["longrope"](
             parsed, seq_len=parsed.original_max_position_embeddings + 1)[0].tolist()
     eos = parsed.eos_token_id
     return {
-        "num_key_value_heads": parsed.num_key_value_heads,
-        "head_dim": attentions[0].head_dim,
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_dim,
         "max_position_embeddings": parsed.max_position_embeddings,
         "rms_norm_eps": next(
             getattr(parsed, key) for key in ("norm_eps", "norm_epsilon", "layer_norm_eps", "rms_norm_eps")

@@ -210,3 +210,67 @@ def gemma4(config, load, changed):
             with torch.no_grad():
                 change(other)
             yield what, other  # the norm behind takes the scale of both away
+
+
+def deepseek(config, load, changed):
+    """Of DeepSeek V2 and V3: the part of keys that is turned, the scale of scores, the router."""
+    def without(change):
+        other = load()
+        with torch.no_grad():
+            for layer in other.model.layers:
+                change(layer)
+        return other
+
+    def scaled(layer):
+        layer.self_attn.scaling = layer.self_attn.qk_head_dim**-0.5
+
+    def turned(layer):
+        layer.self_attn.kv_a_proj_with_mqa.weight[config.kv_lora_rank :].zero_()
+
+    if "mscale_all_dim" in config.rope_parameters:
+        yield "mscale_all_dim in the scale of scores", without(scaled)
+    yield "the part of keys that is turned", without(turned)
+    yield "routed_scaling_factor", changed(routed_scaling_factor=1.0)
+    plain = load()
+    plain.model.layers[0].mlp = plain.model.layers[1].mlp
+    yield "a layer without experts", plain
+    if config.n_group:
+        yield "groups of experts", changed(topk_group=config.n_group)
+        yield "how many groups", changed(topk_group=1)
+    if config.model_type == "deepseek_v3":
+        yield "rotation of neighbours", changed(rope_interleave=False)
+        yield from sigmoid_router(without)
+
+
+def sigmoid_router(without):
+    """Of the router of DeepSeek V3."""
+    def of_gates(change):
+        return without(lambda layer: change(layer.mlp.gate) if hasattr(layer.mlp, "gate") else None)
+
+    def largest_of_groups(gate):
+        def forward(x):
+            logits = torch.nn.functional.linear(x.view(-1, x.shape[-1]), gate.weight)
+            scores = logits.sigmoid()
+            choice = scores + gate.e_score_correction_bias
+            choice = choice.view(-1, gate.num_group, gate.num_experts // gate.num_group)
+            groups = torch.topk(choice.max(-1).values, gate.topk_group, dim=-1)[1]
+            mask = torch.zeros(choice.shape[:2]).scatter_(1, groups, 1).bool().unsqueeze(-1)
+            chosen = torch.topk(choice.masked_fill(~mask, float("-inf")).flatten(1), gate.top_k, dim=-1)[1]
+            shares = scores.gather(1, chosen)
+            return logits, shares / shares.sum(-1, keepdim=True) * gate.routed_scaling_factor, chosen
+
+        gate.forward = forward
+
+    def not_sigmoid(gate):
+        was = gate.forward
+
+        def forward(x):
+            logits, _, chosen = was(x)
+            shares = logits.softmax(-1).gather(1, chosen)
+            return logits, shares / shares.sum(-1, keepdim=True) * gate.routed_scaling_factor, chosen
+
+        gate.forward = forward
+
+    yield "e_score_correction_bias", of_gates(lambda gate: gate.e_score_correction_bias.zero_())
+    yield "two experts that speak for a group", of_gates(largest_of_groups)
+    yield "shares by sigmoid", of_gates(not_sigmoid)

@@ -1,5 +1,30 @@
 """The tiny checkpoints of models with experts whose layers all attend: see tiny_families.py."""
 
+# Latent attention: heads of 8 + 8 for scores and of 12 for values, made of latents of 16. Experts behind the first
+# layer.
+DEEPSEEK = dict(
+    num_key_value_heads=4,
+    num_hidden_layers=3,
+    kv_lora_rank=16,
+    qk_nope_head_dim=8,
+    qk_rope_head_dim=8,
+    v_head_dim=12,
+    n_routed_experts=9,
+    num_experts_per_tok=3,
+    moe_intermediate_size=20,
+    n_shared_experts=2,
+    first_k_dense_replace=1,
+    rms_norm_eps=1e-6,
+)
+DEEPSEEK_ROPE = dict(
+    rope_type="yarn",
+    rope_theta=10000.0,
+    factor=4.0,
+    mscale=0.5,
+    mscale_all_dim=1.2,
+    original_max_position_embeddings=40,
+)
+
 # name -> (model_type, seed, settings over COMMON)
 MIXTURES = {
     "qwen3-moe": (
@@ -90,6 +115,41 @@ MIXTURES = {
             residual_multiplier=0.4,
             logits_scaling=0.25,
             rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
+    # Experts in two of three groups.
+    "deepseek-v2": (
+        "deepseek_v2",
+        70,
+        DEEPSEEK
+        | dict(
+            q_lora_rank=20,
+            attention_bias=True,
+            topk_method="group_limited_greedy",
+            n_group=3,
+            topk_group=2,
+            routed_scaling_factor=2.2,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
+    # No latents of queries, no groups; yarn whose factors of scores and of cosines differ.
+    "deepseek-v2-lite": (
+        "deepseek_v2",
+        71,
+        DEEPSEEK
+        | dict(q_lora_rank=None, topk_method="greedy", routed_scaling_factor=1.5, rope_parameters=DEEPSEEK_ROPE),
+    ),
+    "deepseek-v3": (
+        "deepseek_v3",
+        72,
+        DEEPSEEK
+        | dict(
+            q_lora_rank=20,
+            n_group=3,
+            topk_group=2,
+            routed_scaling_factor=1.8,
+            norm_topk_prob=True,
+            rope_parameters=DEEPSEEK_ROPE | dict(mscale=1.3, mscale_all_dim=0.6),
         ),
     ),
 }
