@@ -77,10 +77,15 @@ func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchI
 		return plain(inputs)[0]
 	}
 	attrs := kernelOptions{Scale: opts.Scale, SoftCap: opts.SoftCap, Window: opts.Window, Paged: l.Paged}
-	return l.composite("ragged_paged_attention", attrs, inputs, q.Shape(), plain)
+	op := "ragged_paged_attention"
+	if l.Shared {
+		op = "latent_attention"
+	}
+	return l.composite(op, attrs, inputs, q.Shape(), plain)
 }
 
-// kernelOptions are the attributes of composite "ragged_paged_attention". Decode and prefill are one there: a backend's
+// kernelOptions are the attributes of composite "ragged_paged_attention", or of "latent_attention", which is the same
+// on a cache whose values are keys. Decode and prefill are one there: a backend's
 // form finds from the batch which it is.
 type kernelOptions struct {
 	Scale   float64 `json:"scale"`

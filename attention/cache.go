@@ -4,7 +4,8 @@
 // where they are bytes with a scale each (quantized.go). It has two layouts
 // with the same methods. The paged layout is a pool of pages [P, page_size, 2*KVH, D] that sequences own by their page
 // lists. The contiguous layout is [R, max_len, 2*KVH, D], one row a slot; it shares nothing and is the simple reference
-// for the paged one. On TPU the last two axes may be one: [Layout.ForTPU].
+// for the paged one. On TPU the last two axes may be one: [Layout.ForTPU]. Where values are their keys, they are not
+// stored: [.., KVH, D].
 //
 // The plain form of attention is blocked: an online softmax over blocks of the context at absolute positions, up to the
 // longest live sequence. It never holds an array [tokens, context], and the result of a token does not depend on the
@@ -42,6 +43,8 @@ type Layout struct {
 	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for
 	// heads that are too few.
 	Packed int
+	// Shared says that a value is its key, which is stored once: [Pages, PageSize, KVHeads, HeadDim].
+	Shared bool
 	// State, if not 0, is how many numbers of float32 a page has in place of keys and values, [Pages, 1, 1, State]: the
 	// state of a layer behind the page's last token. See [StateLayout].
 	State int
@@ -55,6 +58,14 @@ func (l Layout) heads() int {
 	return (l.KVHeads + l.Packed - 1) / l.Packed * l.Packed
 }
 
+// each is how many vectors a token has of a KV head.
+func (l Layout) each() int {
+	if l.Shared {
+		return 1
+	}
+	return 2
+}
+
 // Shape returns the shape of one layer's cache.
 func (l Layout) Shape() shapes.Shape {
 	if l.State > 0 {
@@ -66,16 +77,16 @@ func (l Layout) Shape() shapes.Shape {
 	if l.Flat {
 		return shapes.Make(l.stored(), l.Pages, l.PageSize, l.flatWidth())
 	}
-	return shapes.Make(l.stored(), l.Pages, l.PageSize, 2*l.KVHeads, l.width())
+	return shapes.Make(l.stored(), l.Pages, l.PageSize, l.each()*l.KVHeads, l.width())
 }
 
 // BytesPerToken returns the bytes that a token takes in one layer: 2 * KVH * D * sizeof(dtype), where a packed cache
-// has KVH rounded up, and a quantized one 2 * KVH * (D + 4), if flat rounded up.
+// has KVH rounded up, and a quantized one 2 * KVH * (D + 4), if flat rounded up; half of it where values are keys.
 func (l Layout) BytesPerToken() int64 {
 	if l.Flat {
 		return int64(l.flatWidth()) * int64(l.stored().Size())
 	}
-	return 2 * int64(l.heads()) * int64(l.width()) * int64(l.stored().Size())
+	return int64(l.each()) * int64(l.heads()) * int64(l.width()) * int64(l.stored().Size())
 }
 
 // PageBytes returns the bytes that a page takes in one layer.
@@ -105,13 +116,13 @@ func ContiguousLayout(rows, maxLen, kvHeads, headDim int, dtype dtypes.DType) La
 
 // Update writes the keys and values of new tokens into cache, in place where the caller donated it, and returns it.
 //
-// k and v are [T, KVH, D] of any float dtype; token t goes where batch.NewTokenDests[t] says (contiguous: to its slot
-// and position); a destination out of range is dropped.
+// k and v are [T, KVH, D] of any float dtype; v is not read where values are keys. Token t goes where
+// batch.NewTokenDests[t] says (contiguous: to its slot and position); a destination out of range is dropped.
 func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) *Node {
 	plain := func(in []*Node) []*Node {
-		cache, k, v, dests := in[0], in[1], in[2], in[3]
+		cache, k, dests := in[0], in[1], in[len(in)-1]
 		token := l.Shape().Dimensions[2:]
-		kv := Stack([]*Node{k, v}, 2)
+		kv := Stack(in[1:len(in)-1], 2)
 		if l.Quantized() {
 			kv = l.quantize(kv)
 		}
@@ -122,7 +133,11 @@ func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) 
 		flat := Reshape(cache, append([]int{l.Pages * l.PageSize}, token...)...)
 		return []*Node{Reshape(control.ScatterSet(flat, dests, kv), l.Shape().Dimensions...)}
 	}
-	return l.composite("kv_update", struct{}{}, []*Node{cache, k, v, l.destinations(batch)}, l.Shape(), plain)
+	in := []*Node{cache, k, v, l.destinations(batch)}
+	if l.Shared {
+		in = []*Node{cache, k, in[3]}
+	}
+	return l.composite("kv_update", struct{}{}, in, l.Shape(), plain)
 }
 
 // composite applies an operation on the cache that a backend may have of its own, for the dtypes that such forms take.
@@ -288,20 +303,26 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 		if l.Quantized() {
 			return l.openFlat(takeRows(flat, tokens), products)
 		}
-		kv := TransposeAllAxes(Reshape(takeRows(flat, tokens), b, blockSize, l.heads(), 2, l.HeadDim), 3, 0, 2, 1, 4)
+		kv := TransposeAllAxes(Reshape(takeRows(flat, tokens), b, blockSize, l.heads(), l.each(), l.HeadDim), 3, 0, 2,
+			1, 4)
 		part := func(i int) vectors {
 			return vectors{numbers: Squeeze(Slice(kv, AxisRange(i, i+1), AxisRange(), AxisRange(0, l.KVHeads)), 0)}
 		}
-		return part(0), part(1)
+		return part(0), part(l.each() - 1)
 	}
 	heads := Iota(g, shapes.Make(dtypes.Int32, 1, l.KVHeads, 1), 1)
-	keys := Add(MulScalar(InsertAxes(tokens, 1), float64(2*l.KVHeads)), MulScalar(heads, 2))
-	flat := Reshape(cache, l.Pages*l.PageSize*2*l.KVHeads, l.width())
-	keyRows, valueRows := takeRows(flat, keys), takeRows(flat, AddScalar(keys, 1))
-	if l.Quantized() {
-		return l.open(keyRows, products), l.open(valueRows, products)
+	keys := Add(MulScalar(InsertAxes(tokens, 1), float64(l.each()*l.KVHeads)), MulScalar(heads, float64(l.each())))
+	flat := Reshape(cache, l.Pages*l.PageSize*l.each()*l.KVHeads, l.width())
+	of := func(rows *Node) vectors {
+		if l.Quantized() {
+			return l.open(rows, products)
+		}
+		return vectors{numbers: rows}
 	}
-	return vectors{numbers: keyRows}, vectors{numbers: valueRows}
+	if k = of(takeRows(flat, keys)); l.Shared {
+		return k, k
+	}
+	return k, of(takeRows(flat, AddScalar(keys, 1)))
 }
 
 // takeRows returns rows of x by int32 indices of any shape; negative ones read row 0.

@@ -25,6 +25,7 @@ type shape struct {
 	pageSize, perSeq, pages int
 	opts                    attention.Options
 	contiguous, flat        bool
+	shared                  bool         // values are keys
 	kvType                  dtypes.DType // of the cache, where it is not that of queries
 	sinks                   bool
 }
@@ -49,7 +50,7 @@ func (s shape) layout(dtype dtypes.DType) attention.Layout {
 	if s.contiguous {
 		l = attention.ContiguousLayout(s.seqs, s.perSeq*s.pageSize, s.kvHeads, s.headDim, dtype)
 	}
-	l.Flat = s.flat
+	l.Flat, l.Shared = s.flat, s.shared
 	return l
 }
 
@@ -116,6 +117,9 @@ func newBatch(s shape, dtype dtypes.DType, seed uint64, seqs ...ragged) *batch {
 		b.k = append(b.k, s.cached(values(q.length*s.kvHeads*s.headDim)))
 		b.v = append(b.v, s.cached(values(q.length*s.kvHeads*s.headDim)))
 		b.q = append(b.q, values(q.length*s.heads*s.headDim))
+	}
+	if s.shared {
+		b.v = b.k
 	}
 	b.placePages(seed)
 	return b

@@ -51,12 +51,12 @@ func (l Layout) limit() float32 {
 	return 448
 }
 
-// quantize returns the tokens of kv, [T, KVH, 2, D], as they lie in a quantized cache: [T, ...].
+// quantize returns the tokens of kv, [T, KVH, 2 or 1, D], as they lie in a quantized cache: [T, ...].
 func (l Layout) quantize(kv *Node) *Node {
 	g := kv.Graph()
 	kv = toFloat32(kv)
 	n := kv.Shape().Dimensions[0]
-	like := func(x float64) *Node { return FillScalar(g, shapes.Make(dtypes.Float32, n, l.KVHeads, 2), x) }
+	like := func(x float64) *Node { return FillScalar(g, shapes.Make(dtypes.Float32, n, l.KVHeads, l.each()), x) }
 	top, nan := ReduceMax(Abs(kv), -1), ReduceMax(Where(NotEqual(kv, kv), OnesLike(kv), ZerosLike(kv)), -1)
 	scale := Where(LessThan(top, like(tiny)), like(0), Mul(top, like(float64(1/l.limit()))))
 	scale = Where(GreaterThan(nan, like(0)), like(math.NaN()), scale) // which a maximum may overlook

@@ -37,7 +37,7 @@ func (l Layout) ForTPU(backend compute.Backend, steps ...Step) Layout {
 	}
 	packed := l
 	l.Flat = true
-	if !l.Paged || len(steps) == 0 || 2*l.HeadDim != tpuLanes {
+	if !l.Paged || len(steps) == 0 || 2*l.HeadDim != tpuLanes || l.Shared {
 		return l
 	}
 	packed.Packed = 4 / l.DType.Size()

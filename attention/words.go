@@ -11,14 +11,14 @@ import (
 // i*byteWords + j of the token, so that words are taken apart and put together without moving numbers between lanes.
 
 // byteWords is how many words the bytes of a token take.
-func (l Layout) byteWords() int { return (2*l.KVHeads*l.HeadDim + 3) / 4 }
+func (l Layout) byteWords() int { return (l.each()*l.KVHeads*l.HeadDim + 3) / 4 }
 
 // flatWidth is how many numbers of a flat cache's array a token takes.
 func (l Layout) flatWidth() int {
 	if !l.Quantized() {
-		return 2 * l.KVHeads * l.HeadDim
+		return l.each() * l.KVHeads * l.HeadDim
 	}
-	return (l.byteWords() + 2*l.KVHeads + tpuLanes - 1) / tpuLanes * tpuLanes
+	return (l.byteWords() + l.each()*l.KVHeads + tpuLanes - 1) / tpuLanes * tpuLanes
 }
 
 // packWords makes tokens, i32[T, flatWidth], of their bytes, [T, 2*KVH*D], and the bits of their scales,
@@ -46,7 +46,7 @@ func (l Layout) words(all *Node, i int) *Node {
 // openFlat takes tokens of a flat quantized cache apart: i32[B, size, flatWidth].
 func (l Layout) openFlat(tokens *Node, products dtypes.DType) (k, v vectors) {
 	dims := tokens.Shape().Dimensions
-	b, size, n := dims[0], dims[1], l.byteWords()
+	b, size, n, each := dims[0], dims[1], l.byteWords(), l.each()
 	packed := Slice(tokens, AxisRange(), AxisRange(), AxisRange(0, n))
 	var parts []*Node
 	for i := range 4 {
@@ -58,12 +58,12 @@ func (l Layout) openFlat(tokens *Node, products dtypes.DType) (k, v vectors) {
 		}
 		parts = append(parts, l.numbers(part, products))
 	}
-	numbers := Slice(Concatenate(parts, -1), AxisRange(), AxisRange(), AxisRange(0, 2*l.KVHeads*l.HeadDim))
-	numbers = TransposeAllAxes(Reshape(numbers, b, size, l.KVHeads, 2, l.HeadDim), 3, 0, 2, 1, 4)
-	scales := Bitcast(Slice(tokens, AxisRange(), AxisRange(), AxisRange(n, n+2*l.KVHeads)), dtypes.Float32)
-	scales = TransposeAllAxes(Reshape(scales, b, size, l.KVHeads, 2), 3, 0, 2, 1)
+	numbers := Slice(Concatenate(parts, -1), AxisRange(), AxisRange(), AxisRange(0, each*l.KVHeads*l.HeadDim))
+	numbers = TransposeAllAxes(Reshape(numbers, b, size, l.KVHeads, each, l.HeadDim), 3, 0, 2, 1, 4)
+	scales := Bitcast(Slice(tokens, AxisRange(), AxisRange(), AxisRange(n, n+each*l.KVHeads)), dtypes.Float32)
+	scales = TransposeAllAxes(Reshape(scales, b, size, l.KVHeads, each), 3, 0, 2, 1)
 	of := func(i int) vectors {
 		return vectors{Squeeze(Slice(numbers, AxisRange(i, i+1)), 0), Squeeze(Slice(scales, AxisRange(i, i+1)), 0)}
 	}
-	return of(0), of(1)
+	return of(0), of(each - 1)
 }

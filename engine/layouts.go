@@ -22,7 +22,7 @@ func (c Config) layouts(p Plan, kv dtypes.DType) []attention.Layout {
 		sizes := model.OfLayer(i)
 		part := decoder.NewPartition(sizes, p.Devices)
 		l := attention.ContiguousLayout(1, p.PageSize, part.KVHeads, sizes.HeadDim, kv)
-		l.Paged = p.KV == "paged"
+		l.Paged, l.Shared = p.KV == "paged", model.Layers[i].Latent.Rank > 0
 		if n := model.StateSize(i); n > 0 {
 			list[i] = l.StateLayout(n)
 			continue
@@ -96,7 +96,9 @@ func defaultPageSize(model models.Config, kv dtypes.DType, longest int) int {
 			states += n * dtypes.Float32.Size()
 		} else {
 			sizes := model.OfLayer(i)
-			token += int(attention.PagedLayout(1, 1, sizes.NumKVHeads, sizes.HeadDim, kv).BytesPerToken())
+			l := attention.PagedLayout(1, 1, sizes.NumKVHeads, sizes.HeadDim, kv)
+			l.Shared = model.Layers[i].Latent.Rank > 0
+			token += int(l.BytesPerToken())
 		}
 	}
 	size := smallestPage

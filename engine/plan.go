@@ -115,12 +115,15 @@ func (p Plan) String() string {
 	if p.Quantization != "" {
 		row("stored as", "%s", p.Quantization)
 	}
-	vector := "head dim x " + p.KVDType
+	heads, vector := "2 x layers x KV heads", "head dim x "+p.KVDType
+	if slices.ContainsFunc(p.layouts, func(l attention.Layout) bool { return l.Shared }) {
+		heads, vector = "layers", "latent and turned key x "+p.KVDType
+	}
 	if slices.ContainsFunc(p.layouts, attention.Layout.Quantized) {
 		vector = "(" + vector + " + a scale)"
 	}
-	row("KV cache", "%s, %s a token (2 x layers x KV heads x %s%s), %s in all", p.KV, bytesText(p.KVBytesPerToken),
-		vector, p.differing(), bytesText(p.KVBytes))
+	row("KV cache", "%s, %s a token (%s x %s%s), %s in all", p.KV, bytesText(p.KVBytesPerToken),
+		heads, vector, p.differing(), bytesText(p.KVBytes))
 	if p.StateBytes > 0 {
 		row("states", "%s a page, of the layers that keep a state of a sequence; in the %s above",
 			bytesText(p.StateBytes), bytesText(p.KVBytes))

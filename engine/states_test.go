@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 )
@@ -167,5 +169,15 @@ func loadsPrefix(t *testing.T, from, to *engine.Engine, want map[string]*engine.
 	}
 	if err := to.UnpinPrefix(r.Tokens[:saved]); err != nil {
 		t.Error(err)
+	}
+}
+
+// Latents, which are keys and values, are stored once.
+func TestLatentsAreStoredOnce(t *testing.T) {
+	for kv, want := range map[dtypes.DType]int64{dtypes.Float32: 3 * 24 * 4, dtypes.Int8: 3 * (24 + 4)} {
+		plan, err := engine.Config{Model: testenv.Model(t, "deepseek-v3"), Backend: testenv.XLA(t), KVDType: kv}.Plan()
+		if err != nil || plan.KVBytesPerToken != want {
+			t.Errorf("%s: a token takes %d bytes, want %d: %v", kv, plan.KVBytesPerToken, want, err)
+		}
 	}
 }

@@ -86,11 +86,11 @@ var cpuKernels = map[string]kernel{
 			"activation": integer, "bias": boolean, "residual": boolean, "up_blocks": integer,
 			"down_blocks": integer},
 	},
-	"ragged_paged_attention": {
-		target: "quire_ragged_paged_attention",
-		attrs:  map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean},
-	},
+	"ragged_paged_attention": {target: "quire_ragged_paged_attention", attrs: attentionAttrs},
+	latentAttention:          {target: "quire_latent_attention", attrs: attentionAttrs},
 }
+
+var attentionAttrs = map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean}
 
 // Values of [Options.Kernels].
 const (

@@ -48,6 +48,10 @@ func (b *Backend) addMosaic(mode, folder string) error {
 // these shapes. It asks for more than ReplacesComposite where kernels are made for certain shapes, as on TPU and GPU.
 func (b *Backend) ReplacesCompositeFor(op string, attrs json.RawMessage, inputs, results []shapes.Shape) bool {
 	if !b.ReplacesComposite(op) {
+		if op == latentAttention && b.uses != nil {
+			b.uses.note(KernelUse{Composite: op, For: fmt.Sprintf("queries %s", inputs[inputQ]),
+				Reason: "no kernel has values that are keys: ordinary operations are used"})
+		}
 		return false
 	}
 	var err error
@@ -71,11 +75,14 @@ func (b *Backend) ReplacesCompositeFor(op string, attrs json.RawMessage, inputs,
 }
 
 // cacheOps are the composites on a cache of package attention, which is their first input, but the second of attention.
-var cacheOps = []string{mosaic.RaggedPagedAttention, "kv_update", "copy_pages", "zero_pages"}
+var cacheOps = []string{mosaic.RaggedPagedAttention, latentAttention, "kv_update", "copy_pages", "zero_pages"}
+
+// latentAttention is attention over a cache whose values are keys.
+const latentAttention = "latent_attention"
 
 func cacheAxes(op string, inputs []shapes.Shape) int {
 	at := 0
-	if op == mosaic.RaggedPagedAttention {
+	if op == mosaic.RaggedPagedAttention || op == latentAttention {
 		at = inputCache
 	}
 	if len(inputs) <= at {

@@ -41,7 +41,8 @@ static int64_t runs(const struct q_attention *a, int64_t seqs, int64_t longest, 
 	return n;
 }
 
-q_error *quire_ragged_paged_attention(q_frame *f) {
+// attention is the call; each is how many vectors a token has of a KV head.
+static q_error *attention(q_frame *f, int64_t each) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
 	const int sinks = q_args(f) == 10;
@@ -63,8 +64,8 @@ q_error *quire_ragged_paged_attention(q_frame *f) {
 		return q_fail(f, "element types %d and %d: f32, bf16 and f16 are supported, and s8 and u8 for the cache",
 			q->dtype, cache->dtype);
 	}
-	int64_t kv_heads = cache->dims[2] / 2;
-	if (kv_heads < 1 || cache->dims[2] % 2 || q->dims[1] % kv_heads) {
+	int64_t kv_heads = cache->dims[2] / each;
+	if (kv_heads < 1 || cache->dims[2] % each || q->dims[1] % kv_heads) {
 		return q_fail(
 			f, "%lld heads and a cache with %lld vectors a token", (long long)q->dims[1], (long long)cache->dims[2]);
 	}
@@ -88,7 +89,8 @@ q_error *quire_ragged_paged_attention(q_frame *f) {
 		.page_size = cache->dims[1],
 		.per_seq = pages->dims[1],
 		.vector_bytes = vector_bytes,
-		.token_bytes = 2 * kv_heads * vector_bytes,
+		.each = each,
+		.token_bytes = each * kv_heads * vector_bytes,
 		.type = q->dtype,
 		.cache_type = cache->dtype};
 	if ((e = q_float(f, "scale", &scale)) || (e = q_float(f, "soft_cap", &soft_cap)) ||
@@ -122,3 +124,7 @@ q_error *quire_ragged_paged_attention(q_frame *f) {
 	if (a.failed) return q_fail(f, "no memory for the sums of a task");
 	return NULL;
 }
+
+q_error *quire_ragged_paged_attention(q_frame *f) { return attention(f, 2); }
+
+q_error *quire_latent_attention(q_frame *f) { return attention(f, 1); }

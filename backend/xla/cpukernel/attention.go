@@ -15,5 +15,6 @@ func attentionHandlers() map[string]unsafe.Pointer {
 		"quire_zero_pages":             unsafe.Pointer(C.quire_zero_pages),
 		"quire_zeros":                  unsafe.Pointer(C.quire_zeros),
 		"quire_ragged_paged_attention": unsafe.Pointer(C.quire_ragged_paged_attention),
+		"quire_latent_attention":       unsafe.Pointer(C.quire_latent_attention),
 	}
 }

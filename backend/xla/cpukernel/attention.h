@@ -6,7 +6,8 @@
 
 // quire_kv_update: cache [P, page, 2*KVH, D], k and v [T, KVH, D], dests s32[T] -> cache, in place: token t's keys and
 // values go to place dests[t] of the P*page, or nowhere if that is out of range. Places must not repeat. Element types
-// are f32, bf16 or f16. A cache of s8, or of u8 for e4m3, is [P, page, 2*KVH, D+4]: see attention_task.h.
+// are f32, bf16 or f16. A cache of s8, or of u8 for e4m3, is [P, page, 2*KVH, D+4]: see attention_task.h. Without v,
+// values are keys, which are stored once: the cache is [P, page, KVH, D].
 q_error *quire_kv_update(q_frame *f);
 
 // quire_copy_pages: cache, src s32[C], dst s32[C] -> cache, in place: page src[i] to page dst[i], for each i where both
@@ -34,5 +35,8 @@ q_error *quire_zeros(q_frame *f);
 // A token's result, in bytes, depends on its query, its position, and the keys and values of its sequence up to it: not
 // on the other tokens, whether they come in one call or several, the number of threads, the page size or the pages.
 q_error *quire_ragged_paged_attention(q_frame *f);
+
+// quire_latent_attention is the same on a cache [P, page, KVH, D] whose values are keys.
+q_error *quire_latent_attention(q_frame *f);
 
 #endif

@@ -43,6 +43,7 @@ struct update {
 	const char *k, *v;
 	const int32_t *dests;
 	int64_t tokens, places, heads, dim;
+	int64_t each; // vectors of a token and head: 1 where v is NULL, else 2
 	int cache_type, type;
 };
 
@@ -53,23 +54,24 @@ static void update_token(const struct update *u, int64_t t) {
 	size_t size = q_size(u->type), cache_size = q_size(u->cache_type);
 	for (int64_t h = 0; h < u->heads && q_attention_quantized(u->cache_type); h++) {
 		int64_t from = (t * u->heads + h) * u->dim * size, bytes = u->dim + Q_ATTENTION_SCALE;
-		char *to = u->cache + (dest * u->heads + h) * 2 * bytes;
-		const struct q_quantize k = {u->k + from, to, u->dim, u->type, u->cache_type},
-								v = {u->v + from, to + bytes, u->dim, u->type, u->cache_type};
+		char *to = u->cache + (dest * u->heads + h) * u->each * bytes;
+		const struct q_quantize k = {u->k + from, to, u->dim, u->type, u->cache_type};
 		q_code_in_use()->quantize(&k);
+		if (!u->v) continue;
+		const struct q_quantize v = {u->v + from, to + bytes, u->dim, u->type, u->cache_type};
 		q_code_in_use()->quantize(&v);
 	}
 	for (int64_t h = 0; h < u->heads && !q_attention_quantized(u->cache_type); h++) {
-		int64_t from = (t * u->heads + h) * u->dim, to = (dest * u->heads + h) * 2 * u->dim;
+		int64_t from = (t * u->heads + h) * u->dim, to = (dest * u->heads + h) * u->each * u->dim;
 		if (u->type == u->cache_type) {
 			memcpy(u->cache + to * size, u->k + from * size, u->dim * size);
-			memcpy(u->cache + (to + u->dim) * size, u->v + from * size, u->dim * size);
+			if (u->v) memcpy(u->cache + (to + u->dim) * size, u->v + from * size, u->dim * size);
 			continue;
 		}
 		char *place = u->cache + to * cache_size;
 		for (int64_t d = 0; d < u->dim; d++) {
 			store(place, u->cache_type, d, load(u->k, u->type, from + d));
-			store(place, u->cache_type, u->dim + d, load(u->v, u->type, from + d));
+			if (u->v) store(place, u->cache_type, u->dim + d, load(u->v, u->type, from + d));
 		}
 	}
 }
@@ -85,11 +87,12 @@ static void update_tokens(void *args, int64_t task) {
 q_error *quire_kv_update(q_frame *f) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
-	if ((e = q_count(f, 4, 1))) return e;
-	const q_array *cache = q_arg(f, 0), *k = q_arg(f, 1), *v = q_arg(f, 2), *dests = q_arg(f, 3);
+	const int each = q_args(f) == 3 ? 1 : 2;
+	if ((e = q_count(f, 2 + each, 1))) return e;
+	const q_array *cache = q_arg(f, 0), *k = q_arg(f, 1), *v = q_arg(f, each), *dests = q_arg(f, 1 + each);
 	const int64_t scale_bytes = q_attention_quantized(cache->dtype) ? Q_ATTENTION_SCALE : 0;
 	if ((e = in_place(f, cache, q_result(f, 0))) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, -1)) ||
-		(e = q_shape(f, k, "k", 0, -1, cache->dims[2] / 2, cache->dims[3] - scale_bytes)) ||
+		(e = q_shape(f, k, "k", 0, -1, cache->dims[2] / each, cache->dims[3] - scale_bytes)) ||
 		(e = q_shape(f, v, "v", k->dtype, k->dims[0], k->dims[1], k->dims[2])) ||
 		(e = q_shape(f, dests, "dests", Q_S32, k->dims[0])))
 		return e;
@@ -99,7 +102,8 @@ q_error *quire_kv_update(q_frame *f) {
 	}
 	struct update u = {.cache = cache->data,
 		.k = k->data,
-		.v = v->data,
+		.v = each == 2 ? v->data : NULL,
+		.each = each,
 		.dests = dests->data,
 		.tokens = k->dims[0],
 		.places = cache->dims[0] * cache->dims[1],

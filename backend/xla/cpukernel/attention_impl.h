@@ -206,23 +206,23 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			to = i + 1;
 		}
 		for (int64_t h = 0; h < t->heads && from < to; h++) {
-			int64_t bytes = a->vector_bytes, offset = (t->head + h) * 2 * bytes;
+			int64_t bytes = a->vector_bytes, offset = (t->head + h) * a->each * bytes;
 			int64_t row = h * rows + from * group, count = (to - from) * group;
-			struct tokens_of keys = {tokens, offset}, values = {tokens, offset + bytes};
+			struct tokens_of keys = {tokens, offset}, values = {tokens, offset + (a->each - 1) * bytes};
 			const struct tokens_of cached[] = {keys, values};
 			const int quantized = q_attention_quantized(a->cache_type);
 			for (int64_t i = 0, token = h * BLOCK / t->heads, head = h * BLOCK % t->heads; i < BLOCK; i++) {
-				pieces[i] = next[token] + (t->head + head) * 2 * bytes;
+				pieces[i] = next[token] + (t->head + head) * a->each * bytes;
 				if (++head == t->heads) head = 0, token++;
 			}
-			struct ahead half = {pieces, next_n ? 2 * bytes : 0}, rest = {pieces + BLOCK / 2, half.bytes};
+			struct ahead half = {pieces, next_n ? a->each * bytes : 0}, rest = {pieces + BLOCK / 2, half.bytes};
 			int dtype = a->cache_type;
 			// Keys and values are used as they lie, but for those that would be converted over and over.
 			if (dim % 16 || (count > TILE_ROWS && dtype != Q_F32)) {
 				pack(a, keys, n, padded, s.keys);
-				pack(a, values, n, padded, s.values);
+				if (a->each == 2) pack(a, values, n, padded, s.values);
 				keys = (struct tokens_of){packed_keys, 0};
-				values = (struct tokens_of){packed_values, 0};
+				values = a->each == 2 ? (struct tokens_of){packed_values, 0} : keys;
 				dtype = Q_F32;
 			}
 			score_all(dtype, count, up(dim, LANES), n, padded, s.query + row * padded, keys, half, s.scores);

@@ -23,6 +23,7 @@ struct q_attention {
 	int64_t tokens, heads, kv_heads, dim;
 	int64_t page_count, page_size, per_seq;
 	int64_t vector_bytes; // of a key or a value, with its scale
+	int64_t each;         // vectors of a token and KV head: 2, or 1 where a value is its key
 	int64_t token_bytes;
 	int type, cache_type; // element types of q and out, and of cache
 	int paged;

@@ -73,7 +73,7 @@ static void attention(check *c, int type, int cache_type, int64_t kv_heads, int6
 		.q = numbers(c, type, count * heads * dim, 2), .cache = quantized ? bytes(c, cache_type, vectors, dim) : numbers(c, cache_type, vectors * dim, 2),
 		.slots = slots, .pages = pages,
 		.token_seqs = token_seqs, .positions = positions, .tokens = count, .heads = heads, .kv_heads = kv_heads, .dim = dim, .page_count = PAGES,
-		.page_size = PAGE, .per_seq = PAGES, .vector_bytes = vector_bytes, .token_bytes = 2 * kv_heads * vector_bytes, .type = type, .cache_type = cache_type, .paged = 1,
+		.page_size = PAGE, .per_seq = PAGES, .vector_bytes = vector_bytes, .each = 2, .token_bytes = 2 * kv_heads * vector_bytes, .type = type, .cache_type = cache_type, .paged = 1,
 		.window = window, .scale = 0.25f, .soft_cap = soft_cap,
 	};
 	const struct q_attention_task task = {.token = 0, .count = count, .head = 0, .heads = kv_heads};

@@ -1,0 +1,73 @@
+package attention_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/attention"
+)
+
+// Where values are keys they are stored once, and attention is the same: in all layouts and dtypes, for few queries of
+// a KV head and for many.
+func TestSharedVectors(t *testing.T) {
+	batches := [][]ragged{{{20, 20}, {70, 12}, {90, 3}}, {{96, 1}, {40, 1}, {16, 1}, {17, 1}}}
+	for i, f := range forms(t) {
+		for _, c := range []struct {
+			heads, headDim   int
+			dtype, kv        dtypes.DType
+			contiguous, flat bool
+			tolerance        float64
+		}{
+			{4, 24, dtypes.Float32, dtypes.Float32, false, false, 3e-6},
+			{4, 24, dtypes.Float32, dtypes.Float32, true, false, 3e-6},
+			{4, 24, dtypes.Float32, dtypes.Float32, false, true, 3e-6},
+			{16, 576, dtypes.Float32, dtypes.Float32, false, false, 5e-5},
+			{16, 80, dtypes.BFloat16, dtypes.BFloat16, false, false, 4e-2},
+			{3, 64, dtypes.Float32, dtypes.Int8, false, false, 3e-6},
+			{3, 40, dtypes.Float32, dtypes.F8E4M3FN, false, true, 3e-6},
+		} {
+			if f.name == "go" && (c.headDim > 100 || c.dtype != dtypes.Float32 || c.kv == dtypes.F8E4M3FN) {
+				continue
+			}
+			if f.kernels && c.flat {
+				continue // kernels read caches with an axis for heads
+			}
+			t.Run(fmt.Sprintf("%s/%+v", f.name, c), func(t *testing.T) {
+				s := base
+				s.heads, s.kvHeads, s.headDim, s.kvType = c.heads, 1, c.headDim, c.kv
+				s.shared, s.contiguous, s.flat = true, c.contiguous, c.flat
+				s.opts = attention.Options{Scale: 0.2}
+				check(t, f, s, c.dtype, c.tolerance, batches...)
+				check(t, f, s.decode(), c.dtype, c.tolerance, batches[1:]...)
+			})
+		}
+		if i == 0 {
+			t.Run("same bytes", func(t *testing.T) {
+				s := base
+				s.heads, s.kvHeads, s.headDim, s.shared = 16, 1, 80, true
+				run := compile(t, f.backend, s, dtypes.Float32)
+				b := newBatch(s, dtypes.Float32, 6, ragged{7, 7}, ragged{21, 21}, ragged{19, 19})
+				zero, _, all := b.ranges()
+				_, got := run(t, s.emptyCache(dtypes.Float32, false), b, zero, all)
+				_, want := run(t, s.emptyCache(dtypes.Float32, false), b.only(1), zero[:1], all[1:2])
+				if row := s.heads * s.headDim; !slices.Equal(got[7*row:28*row], want[:21*row]) {
+					t.Error("the same sequence gives other bits beside others")
+				}
+			})
+		}
+	}
+}
+
+// A token takes half of what it takes where keys and values are stored both.
+func TestBytesOfSharedVectors(t *testing.T) {
+	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Int8} {
+		l := attention.PagedLayout(4, 16, 1, 576, dtype)
+		both := l.BytesPerToken()
+		if l.Shared = true; 2*l.BytesPerToken() != both || int64(l.Shape().Memory()) != 4*16*l.BytesPerToken() {
+			t.Errorf("%s: %d bytes a token in an array %s, %d with values", dtype, l.BytesPerToken(), l.Shape(), both)
+		}
+	}
+}
