@@ -45,8 +45,8 @@ BENCHTIME ?= 1x
 bench: fetch
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) $(TESTS)
 
-# Runs Quire and other engines on the same jobs, in turns, within BUDGET seconds. Needs an idle machine, and bench/peers/setup.sh once,
-# which fetches the engines. Writes bench/results and docs/benchmarks.md.
+# Runs Quire and other engines on the same jobs, in turns, within BUDGET seconds. Needs an idle machine, and
+# bench/peers/setup.sh once, which fetches the engines. Writes bench/results and docs/benchmarks.md.
 BUDGET    ?= 700
 WORKLOADS ?= gsm,gsm-n4,gsm-fewshot
 peers_python = $(firstword $(wildcard $(or $(QUIRE_CACHE),$(HOME)/.cache/quire)/peers/python/bin/python) python3)
@@ -60,10 +60,12 @@ lint:
 
 # Tests code that goroutines share under the race detector: contexts and page transfers, the journal, the queue.
 race: fetch
-	$(GO) test -race -short ./engine -run 'TestTreeOfContexts|TestContextsBesideRuns|TestForgottenContext|TestEqualPages|TestTransfers|TestReplicas'
+	$(GO) test -race -short ./engine -run \
+		'TestTreeOfContexts|TestContextsBesideRuns|TestForgottenContext|TestEqualPages|TestTransfers|TestReplicas'
 	$(GO) test -race -short ./batch ./engine/schedule ./jobstate ./journal ./lockstep ./queue/... ./telemetry ./vfs
 
-# Runs every fuzz target for FUZZTIME, FUZZJOBS at a time. FUZZ=FuzzParse selects those with this in their name or package.
+# Runs every fuzz target for FUZZTIME, FUZZJOBS at a time. FUZZ=FuzzParse selects those with this in their name or
+# package.
 FUZZTIME ?= 60s
 FUZZJOBS ?= 2
 fuzz: fetch

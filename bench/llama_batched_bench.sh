@@ -1,11 +1,13 @@
 #!/bin/sh
-# Measure llama.cpp on the model of Quire's demo: llama_batched_bench.sh [SmolLM2.gguf] > results/llama_batched_bench.json
+# Measure llama.cpp on the model of Quire's demo:
+#
+#     llama_batched_bench.sh [SmolLM2.gguf] > results/llama_batched_bench.json
 #
 # Fetches the source package of llama-cpp-python, builds llama-batched-bench and llama-quantize for this CPU, and runs
 # prompts of 64 tokens with 64 new tokens each, 1, 16 and 64 sequences at a time, on the file as it is and on its
 # weights dequantized to F32. Needs python3 with pip, a C++ compiler, cmake and make; everything it fetches and builds
-# stays in Quire's cache (QUIRE_CACHE). THREADS (2), REPEAT (3), JOBS (1) and WAIT (600: the most seconds to wait for an idle machine before a
-# measurement) are taken from the environment.
+# stays in Quire's cache (QUIRE_CACHE). THREADS (2), REPEAT (3), JOBS (1) and WAIT (600: the most seconds to wait for an
+# idle machine before a measurement) are taken from the environment.
 #
 # Standard output is one JSON document: what was run where, and every line llama-batched-bench printed, with the name
 # of the weights, the number of the repetition, and how busy (in percent) the CPUs were just before and just after it.
@@ -53,7 +55,8 @@ busy() {
 		NR == 2 { printf "%d", 100 * (1 - (idle - idle0) / (all - all0)) }'
 }
 
-command="llama-batched-bench -m MODEL -t $threads -tb $threads -c 8192 -npp 64 -ntg 64 -npl SEQUENCES --output-format jsonl"
+command="llama-batched-bench -m MODEL -t $threads -tb $threads -c 8192 -npp 64 -ntg 64 -npl SEQUENCES"
+command="$command --output-format jsonl"
 
 printf '{"peer": "llama.cpp of llama-cpp-python %s",\n' "$version"
 printf ' "command": "%s",\n' "$command"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for FUZZTIME (60s), FUZZJOBS (2) of them at a time, each on one core, and fails if one finds something. What it
-# finds is kept in the package's testdata/fuzz, to be committed with the fix: it is a regression test from then on.
+# Runs every fuzz target for FUZZTIME (60s), FUZZJOBS (2) of them at a time, each on one core, and fails if one finds
+# something. What it finds is kept in the package's testdata/fuzz, to be committed with the fix: it is a regression test
+# from then on.
 #
 #   scripts/fuzz.sh                       # all; FUZZTIME=15s scripts/fuzz.sh for a look
 #   scripts/fuzz.sh FuzzParse journal     # those whose package or name contains one of the words
 #
-# The targets are built first: instrumented builds of what they import take minutes the first time. What is found on the way, which
-# is no failure, is kept in FUZZCACHE, and the next run begins with it.
+# The targets are built first: instrumented builds of what they import take minutes the first time. What is found on the
+# way, which is no failure, is kept in FUZZCACHE, and the next run begins with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FUZZTIME=${FUZZTIME:-60s} FUZZCACHE=${FUZZCACHE:-$(go env GOCACHE)/fuzz/quire}
@@ -34,10 +35,13 @@ done
 fuzz() { # package target
 	local log=$FUZZDIR/${1//\//_}.$2.log code=0
 	# Without a bound all of the time may go into making one input that is new shorter.
-	(cd "$1" && "$FUZZDIR/${1//\//_}.test" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$FUZZTIME" -test.parallel 1 -test.fuzzminimizetime 20x \
-		-test.fuzzcachedir "$FUZZCACHE/$1" -test.timeout 0) >"$log" 2>&1 || code=$?
+	(cd "$1" && "$FUZZDIR/${1//\//_}.test" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$FUZZTIME" \
+		-test.parallel 1 -test.fuzzminimizetime 20x -test.fuzzcachedir "$FUZZCACHE/$1" \
+		-test.timeout 0) >"$log" 2>&1 || code=$?
 	# At the end of its time a worker may be cut off in the middle of a call, which Go reports as a failure.
-	if [ $code != 0 ] && grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input written' "$log"; then code=0; fi
+	if [ $code != 0 ] && grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input written' "$log"; then
+		code=0
+	fi
 	echo "$([ $code = 0 ] && echo ok || echo FAIL) $1 $2: $(grep -E '^fuzz: elapsed' "$log" | tail -1 | cut -d, -f2-)"
 	[ $code = 0 ] || { cat "$log"; return 1; } # the others go on, and xargs fails at the end
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Looks for known vulnerabilities that the code can reach. Where the database can't be reached it warns and succeeds; findings, and any
-# other failure, fail. GOVULNDB is another database, such as file:///path; see https://go.dev/security/vuln/database.
+# Looks for known vulnerabilities that the code can reach. Where the database can't be reached it warns and succeeds;
+# findings, and any other failure, fail. GOVULNDB is another database, such as file:///path; see
+# https://go.dev/security/vuln/database.
 #   scripts/govulncheck.sh [MODULE_FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/../${1:-.}"

