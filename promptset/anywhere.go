@@ -125,7 +125,7 @@ func remoteFolder(ctx context.Context, folder string) (files []string, err error
 	}
 	if len(files) == 0 {
 		return nil, &FileError{File: storage.Redact(folder), What: "the folder has no files named " +
-			strings.Join(extensions, ", "), Missing: true}
+			listExtensions(), Missing: true}
 	}
 	return files, nil
 }

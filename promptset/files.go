@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -31,8 +30,8 @@ type File interface {
 	Version() string
 }
 
-// LocalFiles are the files of the machine. A folder stands for the .parquet, .jsonl, .jsonl.gz and .jsonl.zst files in
-// it and the folders below, without those whose name starts with a dot or an underscore.
+// LocalFiles are the files of the machine. A folder stands for the files in it and the folders below whose names tell
+// a format (.parquet, .jsonl.gz, .csv, ...), without those whose name starts with a dot or an underscore.
 var LocalFiles Files = localFiles{}
 
 type localFiles struct{}
@@ -56,12 +55,6 @@ func (localFiles) Open(_ context.Context, name string) (File, error) {
 		return nil, &FileError{File: name, What: "cannot read it", Err: err}
 	}
 	return localFile{f, info}, nil
-}
-
-var extensions = []string{".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst"}
-
-func hasExtension(name string) bool {
-	return slices.ContainsFunc(extensions, func(e string) bool { return strings.HasSuffix(name, e) })
 }
 
 func (localFiles) Expand(_ context.Context, path string) (files []string, err error) {
@@ -128,7 +121,7 @@ func folder(root string, add func(string)) error {
 		return &FileError{File: root, What: "cannot list it", Err: err}
 	}
 	if !found {
-		return &FileError{File: root, What: "the folder has no files named " + strings.Join(extensions, ", "),
+		return &FileError{File: root, What: "the folder has no files named " + listExtensions(),
 			Missing: true}
 	}
 	return nil

@@ -1,10 +1,7 @@
 package promptset
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,99 +12,16 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset/openai"
 )
-
-// maxLine is the longest line of a JSONL file, in bytes.
-const maxLine = 64 << 20
-
-var errLineTooLong = fmt.Errorf("it is longer than %d MiB; split the row", maxLine>>20)
 
 // member is one key of a JSON object with its value as written.
 type member struct {
 	key string
 	raw json.RawMessage
-}
-
-// lines reads the non-blank lines of a JSONL file.
-type lines struct {
-	buf    *bufio.Reader
-	number int64 // of the last line, from 1
-	offset int64 // bytes of text up to its end
-	line   []byte
-	close  func()
-}
-
-func compressed(name string) bool {
-	return strings.HasSuffix(name, ".gz") || strings.HasSuffix(name, ".zst")
-}
-
-// openLines reads the lines of a file from its start.
-func openLines(name string, r io.Reader) (*lines, error) {
-	l := &lines{close: func() {}}
-	switch {
-	case strings.HasSuffix(name, ".gz"):
-		z, err := gzip.NewReader(bufio.NewReaderSize(r, 64<<10))
-		if err != nil {
-			return nil, &FileError{File: name, What: "not a readable gzip file", Err: err}
-		}
-		r = z
-	case strings.HasSuffix(name, ".zst"):
-		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
-		if err != nil {
-			return nil, &FileError{File: name, What: "not a readable zstd file", Err: err}
-		}
-		l.close = z.Close
-		r = z
-	}
-	l.buf = bufio.NewReaderSize(r, 64<<10)
-	if head, _ := l.buf.Peek(3); bytes.Equal(head, []byte("\xef\xbb\xbf")) {
-		l.buf.Discard(3)
-		l.offset = 3
-	}
-	return l, nil
-}
-
-func (l *lines) Close() { l.close() }
-
-// next returns the next line that is not blank, valid until the next call; errLineTooLong leaves the reader after the
-// line.
-func (l *lines) next() ([]byte, error) {
-	for {
-		l.line = l.line[:0]
-		l.number++
-		tooLong := false
-		for {
-			part, err := l.buf.ReadSlice('\n')
-			l.offset += int64(len(part))
-			if len(l.line)+len(part) > maxLine {
-				tooLong = true
-				l.line = l.line[:0]
-			}
-			l.line = append(l.line, part...)
-			if err == bufio.ErrBufferFull {
-				continue
-			}
-			if err == io.EOF && len(l.line) > 0 {
-				err = nil
-			}
-			if err != nil {
-				return nil, err
-			}
-			break
-		}
-		if tooLong {
-			return nil, errLineTooLong
-		}
-		if line := bytes.TrimSpace(l.line); len(line) > 0 {
-			return line, nil
-		}
-	}
 }
 
 // members splits a line into its keys and values. The error says what is wrong with the line and what to do.
@@ -189,49 +103,6 @@ func loneSurrogate(b []byte) bool {
 		i++ // the escaped character
 	}
 	return false
-}
-
-// readJSONL gives rows of a file, numbered there, to yield. It returns false when yield did.
-func readJSONL(ctx context.Context, s *Source, f File, from, to int64, yield func(*Row) bool) (more bool, err error) {
-	var l *lines
-	var at int64
-	if m := from / markEvery; m > 0 && m < int64(len(s.marks)) {
-		at = m * markEvery
-		start := s.marks[m]
-		l = &lines{buf: bufio.NewReaderSize(io.NewSectionReader(f, start.offset, f.Size()-start.offset), 64<<10),
-			number: start.line, close: func() {}}
-	} else if l, err = openLines(s.Name, io.NewSectionReader(f, 0, f.Size())); err != nil {
-		return false, err
-	}
-	defer l.Close()
-	for ; at < to; at++ {
-		line, err := l.next()
-		if err != nil && err != errLineTooLong {
-			if err == io.EOF {
-				err = fmt.Errorf("it had %s when the job started and has %d now", plural.Count(s.Rows, "row"), at)
-			}
-			return false, &FileError{File: s.Name, What: fmt.Sprintf("cannot read it after line %d", l.number-1),
-				Err: fmt.Errorf("%w; do not change inputs during a job", err)}
-		}
-		if at < from {
-			continue
-		}
-		row := &Row{Index: s.base + at, File: s.Name, FileRow: at, Line: l.number}
-		var given []string
-		if err == nil {
-			row.object, err = members(line)
-		}
-		if err != nil {
-			row.blame("", openai.CodeInvalidLine, func() { row.fail("%v", err) })
-		} else {
-			given = row.decode(s)
-		}
-		row.finish(given)
-		if ctx.Err() != nil || !yield(row) {
-			return false, nil
-		}
-	}
-	return true, nil
 }
 
 // valueOf returns the value of a key, nil where it is not there.

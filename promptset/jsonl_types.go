@@ -1,12 +1,7 @@
 package promptset
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -159,76 +154,6 @@ func knownNode(name string) *node {
 		}
 	}
 	return nil
-}
-
-// scanJSONL reads a file once, for its number of rows, its digest and marks, which it sets, and its columns.
-func scanJSONL(ctx context.Context, s *Source, f File) (columns []*node, err error) {
-	name, digest := s.Name, sha256.New()
-	raw := io.TeeReader(io.NewSectionReader(f, 0, f.Size()), digest)
-	l, err := openLines(name, raw)
-	if err != nil {
-		return nil, err
-	}
-	defer l.Close()
-	var keys []string
-	types := map[string]jsonType{}
-	for ; ; s.Rows++ {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if s.Rows%markEvery == 0 && !compressed(name) {
-			s.marks = append(s.marks, mark{l.offset, l.number})
-		}
-		line, err := l.next()
-		if err == errLineTooLong {
-			continue
-		}
-		if err != nil {
-			if err == io.EOF {
-				break
-			}
-			return nil, &FileError{File: name, What: fmt.Sprintf("cannot read it after line %d", l.number-1), Err: err}
-		}
-		object, err := members(line)
-		if err != nil {
-			continue // the row's error, when it is read
-		}
-		s.noteText(object)
-		s.noteRequest(object, l.number)
-		for _, m := range object {
-			t, ok := types[m.key]
-			if !ok {
-				if keys = append(keys, m.key); len(keys) > maxKeys {
-					return nil, &FileError{File: name,
-						What: fmt.Sprintf("more than %d different keys; nest them in one object", maxKeys)}
-				}
-			}
-			if t != jsonAny {
-				t = unify(t, typeOfJSON(m.raw))
-			}
-			types[m.key] = t
-		}
-	}
-	if len(keys) > 0 && !s.requests && !slices.Contains(keys, parentName) &&
-		!slices.ContainsFunc(promptNames, func(p string) bool { return slices.Contains(keys, p) }) {
-		return nil, &FileError{File: name, What: fmt.Sprintf("no prompt key: its rows need one of %s and have %s",
-			strings.Join(promptNames, ", "), list(keys))}
-	}
-	for _, key := range keys {
-		c := knownNode(key)
-		if c == nil {
-			c = types[key].node(key)
-		}
-		columns = append(columns, c)
-	}
-	columns = s.requestColumns(columns)
-	number(groupNode("row", required, columns...))
-	// A decompressor may leave bytes behind what it takes for the end.
-	if _, err := io.Copy(io.Discard, raw); err != nil {
-		return nil, &FileError{File: name, What: "cannot read it", Err: err}
-	}
-	s.Digest = hex.EncodeToString(digest.Sum(nil))
-	return columns, nil
 }
 
 // shredder turns JSON values into the values of Parquet columns.

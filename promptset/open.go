@@ -5,11 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/quire/quire/internal/plural"
 )
@@ -19,15 +17,16 @@ type Source struct {
 	Name  string
 	Bytes int64
 	Rows  int64
-	// Digest tells the content from another: the SHA-256 in hex of a JSONL file, or of the footer of a Parquet file,
-	// which names every column chunk's place, sizes and bounds.
+	// Digest tells the content from another: the SHA-256 in hex of the footer of a Parquet file, which names every
+	// column chunk's place, sizes and bounds, and of the whole of other files.
 	Digest string
 
-	parquet bool
-	version string // the file's
-	base    int64  // index of its first row
-	marks   []mark // of an uncompressed JSONL file: where every markEvery-th row begins
-	texts   []span // rows among which all are whose prompt is text or messages
+	format  *inputFormat
+	version string   // the file's
+	base    int64    // index of its first row
+	marks   []mark   // of an uncompressed JSONL or CSV file: where every markEvery-th row begins
+	header  []string // of a CSV file: its columns
+	texts   []span   // rows among which all are whose prompt is text or messages
 
 	requests bool               // it is a batch file of OpenAI
 	customID []customID         // of its lines, until repeated is known
@@ -35,13 +34,13 @@ type Source struct {
 	bodies   []string           // the parameters that its lines have, in order of first appearance
 }
 
-// mark is a place in a JSONL file where a row begins.
+// mark is a place in a JSONL or CSV file where a row begins.
 type mark struct {
 	offset int64
 	line   int64 // lines before it
 }
 
-// markEvery is how many rows are passed over, at most, to get to one in the middle of a JSONL file.
+// markEvery is how many rows are passed over, at most, to get to one in the middle of such a file.
 const markEvery = 4096
 
 // Reader streams the rows of a job's input files.
@@ -58,8 +57,8 @@ func Open(ctx context.Context, paths []string) (*Reader, error) {
 	return OpenFrom(ctx, LocalFiles, paths)
 }
 
-// OpenFrom finds the files that paths name and looks into each of them: the footer of a Parquet file, the whole of a
-// JSONL file (for its rows and the types of its keys). A file that is named twice is read once.
+// OpenFrom finds the files that paths name and looks into each of them: the footer of a Parquet file, the whole of
+// others (for their rows, and the types of keys). A file that is named twice is read once.
 //
 // Errors are of type [*FileError], or those of files, or ctx's.
 func OpenFrom(ctx context.Context, files Files, paths []string) (*Reader, error) {
@@ -101,21 +100,11 @@ func (r *Reader) look(ctx context.Context, name string) error {
 	}
 	defer f.Close()
 	s := Source{Name: name, Bytes: f.Size(), version: f.Version(), base: r.rows}
-	if s.parquet, err = isParquet(name, f); err != nil {
+	if s.format, err = formatOfInput(name, f); err != nil {
 		return err
 	}
-	var columns []*node
-	if s.parquet {
-		pf, err := parseParquet(name, f, f.Size())
-		if err != nil {
-			return err
-		}
-		s.Rows, columns, s.texts = pf.file.NumRows(), pf.root.fields, pf.texts()
-		s.Digest, err = footerDigest(f)
-		if err != nil {
-			return &FileError{File: name, What: "cannot read it", Err: err}
-		}
-	} else if columns, err = scanJSONL(ctx, &s, f); err != nil {
+	columns, err := s.format.look(ctx, &s, f)
+	if err != nil {
 		return err
 	}
 	if err := r.schema.add(name, columns); err != nil {
@@ -140,9 +129,9 @@ func (r *Reader) Schema() *Schema { return r.schema }
 func (r *Reader) Rows(ctx context.Context) iter.Seq[*Row] { return r.Range(ctx, 0, r.rows) }
 
 // Range gives the rows with Index from to to-1, in order. Row groups before them are not read, nor more than markEvery
-// lines of a JSONL file that is not compressed. It stops early when ctx is done, when a file cannot be read, and when
-// one is not what it was in Open; [Reader.Err] then says so. What is wrong with what a file holds is the error of the
-// rows it concerns, and reading goes on.
+// rows of a JSONL or CSV file that is not compressed. It stops early when ctx is done, when a file cannot be read,
+// and when one is not what it was in Open; [Reader.Err] then says so. What is wrong with what a file holds is the error
+// of the rows it concerns, and reading goes on.
 func (r *Reader) Range(ctx context.Context, from, to int64) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		r.err = nil
@@ -174,46 +163,18 @@ func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func
 	}
 	f := &watched{File: file}
 	defer f.Close()
-	changed := func(format string, args ...any) error {
-		return &FileError{File: s.Name, What: fmt.Sprintf(format, args...) + "; do not change inputs during a job"}
-	}
 	if f.Size() != s.Bytes {
-		return false, changed("it had %s when the job started and has %d now", plural.Count(s.Bytes, "byte"), f.Size())
+		return false, s.changed("it had %s when the job started and has %d now", plural.Count(s.Bytes, "byte"),
+			f.Size())
 	}
 	if f.Version() != s.version {
-		return false, changed("it was written again since the job started")
+		return false, s.changed("it was written again since the job started")
 	}
-	if !s.parquet {
-		more, err = readJSONL(ctx, s, f, from, to, yield)
-	} else {
-		var pf *parquetFile
-		if pf, err = parseParquet(s.Name, f, f.Size()); err == nil && pf.file.NumRows() != s.Rows {
-			return false, changed("it had %s when the job started and has %d now", plural.Count(s.Rows, "row"),
-				pf.file.NumRows())
-		} else if err == nil {
-			var l *layout
-			if l, err = r.schema.place(pf.root); err != nil {
-				return false, changed("%v", err)
-			}
-			more, err = pf.rows(ctx, s.base, from, to, l, yield)
-		}
-	}
+	more, err = s.format.rows(ctx, &opened{s, f, r.schema}, from, to, yield)
 	if f.err != nil {
 		err = &FileError{File: s.Name, What: "cannot read it", Err: f.err}
 	}
 	return more, err
-}
-
-// isParquet tells the two formats apart by name, or by the first bytes of a file with another name.
-func isParquet(name string, f File) (bool, error) {
-	if hasExtension(name) {
-		return strings.HasSuffix(name, ".parquet"), nil
-	}
-	var magic [4]byte
-	if n, _ := f.ReadAt(magic[:], 0); n == len(magic) && string(magic[:]) == "PAR1" {
-		return true, nil
-	}
-	return false, &FileError{File: name, What: "neither a Parquet file nor named " + strings.Join(extensions[1:], ", ")}
 }
 
 // footerDigest is the digest of a Parquet file.

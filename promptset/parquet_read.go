@@ -64,11 +64,13 @@ func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) 
 	}
 	if !slices.ContainsFunc(promptNames, func(name string) bool { return pf.known[name] != nil }) &&
 		pf.known[parentName] == nil {
-		return nil, &FileError{File: name, What: fmt.Sprintf("no prompt column: it needs one of %s and has %s",
-			strings.Join(promptNames, ", "), list(names))}
+		return nil, &FileError{File: name, What: fmt.Sprintf(noPromptColumn, strings.Join(promptNames, ", "),
+			list(names))}
 	}
 	return pf, nil
 }
+
+const noPromptColumn = "no prompt column: it needs one of %s and has %s"
 
 func list(names []string) string {
 	if len(names) == 0 {

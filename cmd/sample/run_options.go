@@ -58,9 +58,9 @@ func (o *runOptions) define(f *flags) {
 	})
 	f.group("Input and output", func(s *pflag.FlagSet) {
 		placesVar(s, &o.spec.Inputs, anywhere, "input", "i",
-			"`FILE` prompts in Parquet or JSONL: a file, a glob or a folder, local or at s3://, gs:// or azblob://. "+
-				"Repeatable; arguments after the flags are inputs too. Inputs on the command line replace those of a "+
-				"config file")
+			"`FILE` prompts in Parquet, JSONL or CSV: a file, a glob or a folder, local or at s3://, gs:// or "+
+				"azblob://. Repeatable; arguments after the flags are inputs too. Inputs on the command line replace "+
+				"those of a config file")
 		placeVar(s, &o.spec.Output, anywhere, "output", "o",
 			"`FOLDER` where the completions go (part-00000.parquet and so on), local or at s3://, gs:// or azblob://")
 		placeVar(s, &o.process.WorkDir, onThisMachine, "work-dir", "",

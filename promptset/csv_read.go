@@ -1,0 +1,262 @@
+package promptset
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/quire/quire/parameter"
+)
+
+// CSV is that of RFC 4180: fields with commas between, records with line ends between, fields with any of these in
+// quotes, and quotes doubled there. encoding/csv drops carriage returns from fields, bounds no record, and does not
+// tell an empty field from an empty text.
+
+// csvPlace is where in a record the text of CSV is.
+type csvPlace int8
+
+const (
+	atField     csvPlace = iota // at the start of a field
+	inPlain                     // in a field without quotes
+	inQuotes                    // in a field with quotes
+	behindQuote                 // behind a quote in one, which ends it unless another quote follows
+)
+
+// step is the place behind the byte b.
+func (p csvPlace) step(b byte) csvPlace {
+	switch {
+	case p == inQuotes && b == '"':
+		return behindQuote
+	case p == inQuotes:
+		return inQuotes
+	case b == '"' && (p == atField || p == behindQuote):
+		return inQuotes
+	case b == ',' || b == '\n':
+		return atField
+	case b == '\r' && p == behindQuote: // of the line's end
+		return behindQuote
+	}
+	return inPlain
+}
+
+// record returns the next record that is not an empty line, with its line end, as next does lines.
+func (l *lines) record() ([]byte, error) {
+	for {
+		l.line = l.line[:0]
+		l.first = l.number + 1
+		place, cut := atField, false
+		for {
+			tooLong, err := l.add(func(piece []byte) {
+				for _, b := range piece {
+					place = place.step(b)
+				}
+			})
+			if err == io.EOF && l.number >= l.first { // in quotes
+				break
+			}
+			l.number++
+			if err != nil {
+				return nil, err
+			}
+			if cut = cut || tooLong; place != inQuotes {
+				break
+			}
+		}
+		switch {
+		case cut:
+			return nil, errLineTooLong
+		case len(bytes.Trim(l.line, "\r\n")) > 0:
+			return l.line, nil
+		}
+	}
+}
+
+// csvField is a field of a record.
+type csvField struct {
+	text   string
+	quoted bool
+}
+
+// splitRecord splits a record into its fields. first and last are its lines.
+func splitRecord(record []byte, first, last int64) (fields []csvField, err error) {
+	text := strings.TrimSuffix(string(record), "\n")
+	for at := 0; ; at++ { // behind a comma
+		if !strings.HasPrefix(text[at:], `"`) {
+			end := strings.IndexByte(text[at:], ',')
+			if end < 0 {
+				end = len(text) - at
+			}
+			f := csvField{text: text[at : at+end]}
+			if at += end; at == len(text) {
+				f.text = strings.TrimSuffix(f.text, "\r")
+			}
+			if strings.Contains(f.text, `"`) {
+				return nil, fmt.Errorf("field %d has a quote within: put the whole field in quotes and double those "+
+					"in it", len(fields)+1)
+			}
+			fields = append(fields, f)
+		} else {
+			var b strings.Builder
+			for at++; ; at += 2 {
+				end := strings.IndexByte(text[at:], '"')
+				if end < 0 {
+					return nil, fmt.Errorf("the quotes around field %d, which begin on line %d, do not end by line "+
+						"%d: end them, or double the quotes in the field", len(fields)+1,
+						first+int64(strings.Count(text[:at], "\n")), last)
+				}
+				b.WriteString(text[at : at+end])
+				if at += end; !strings.HasPrefix(text[at:], `""`) {
+					break
+				}
+				b.WriteByte('"')
+			}
+			if at++; text[at:] == "\r" {
+				at++
+			}
+			if at < len(text) && text[at] != ',' {
+				return nil, fmt.Errorf("field %d has text behind its closing quote: double the quotes in the field",
+					len(fields)+1)
+			}
+			fields = append(fields, csvField{b.String(), true})
+		}
+		if at == len(text) {
+			return fields, nil
+		}
+	}
+}
+
+// csvTable reads the records of a CSV file.
+type csvTable struct {
+	names []string
+	kinds []csvKind
+}
+
+// csvKind says what the text of a field stands for.
+type csvKind int8
+
+const (
+	csvPassed csvKind = iota // itself, to be passed through
+	csvText                  // itself
+	csvValue                 // a number, a boolean, a list or an object as JSON
+	csvTexts                 // a list as JSON, or else one text
+)
+
+// kindOfCSV is what the fields of a column stand for: text, but where the name is that of a parameter.
+func kindOfCSV(name string) csvKind {
+	switch name {
+	case "prompt", "messages", "id", parentName:
+		return csvText
+	case "prompt_token_ids", "parent_generation", "parent_length":
+		return csvValue
+	}
+	t := parameter.TypeOf(name)
+	for _, p := range parameter.Lookup(name) {
+		if t == 0 && !p.Passes() {
+			if t = parameter.TypeOf(p.Sets); t == 0 { // a parameter that Quire lacks
+				return csvValue
+			}
+		}
+	}
+	switch t {
+	case 0:
+		return csvPassed
+	case parameter.Word:
+		return csvText
+	case parameter.TextList, parameter.Structured, parameter.Object, parameter.List:
+		return csvTexts
+	}
+	return csvValue
+}
+
+func newCSVTable(names []string) *csvTable {
+	t := &csvTable{names: names}
+	for _, name := range names {
+		t.kinds = append(t.kinds, kindOfCSV(name))
+	}
+	return t
+}
+
+// readHeader reads the first record, which names the columns.
+func readHeader(file string, l *lines) (*csvTable, error) {
+	fail := func(what string, err error) (*csvTable, error) {
+		return nil, &FileError{File: file, What: what, Err: err}
+	}
+	record, err := l.record()
+	if err == io.EOF {
+		return fail("it is empty; its first line names the columns, such as id,prompt", nil)
+	} else if err != nil {
+		return fail("cannot read its header", err)
+	}
+	if !utf8.Valid(record) {
+		return fail("its header is not valid UTF-8; re-encode it as UTF-8", nil)
+	}
+	fields, err := splitRecord(record, l.first, l.number)
+	if err != nil {
+		return fail("its header can't be read", err)
+	}
+	if len(fields) > maxKeys {
+		return fail(fmt.Sprintf("more than %d columns", maxKeys), nil)
+	}
+	var names []string
+	for i, f := range fields {
+		if f.text == "" { // as data frames name their index
+			f.text = fmt.Sprintf("column%d", i)
+		}
+		if slices.Contains(names, f.text) {
+			return fail(fmt.Sprintf("two columns are named %q; rename one", f.text), nil)
+		}
+		names = append(names, f.text)
+	}
+	return newCSVTable(names), nil
+}
+
+// column is the type that a column has without rows: that of nothing, unless the column is passed through as text.
+func (t *csvTable) column(name string) jsonType {
+	if k := t.kinds[slices.Index(t.names, name)]; k == csvPassed || k == csvText {
+		return jsonText
+	}
+	return jsonNull
+}
+
+// members returns a record's fields by the names of their columns, as JSON. Lines first to last are the record's.
+func (t *csvTable) members(record []byte, first, last int64) ([]member, error) {
+	if !utf8.Valid(record) {
+		return nil, errors.New("the row is not valid UTF-8; re-encode it as UTF-8")
+	}
+	fields, err := splitRecord(record, first, last)
+	if err != nil {
+		return nil, err
+	}
+	if len(fields) != len(t.names) {
+		return nil, fmt.Errorf("the row has %d fields and the header %d; put fields with commas in quotes", len(fields),
+			len(t.names))
+	}
+	object := make([]member, len(fields))
+	for i, f := range fields {
+		object[i] = member{t.names[i], t.kinds[i].json(f)}
+	}
+	return object, nil
+}
+
+// json returns a field as JSON. An empty one is null, but "" is an empty text where the column is passed through.
+func (k csvKind) json(f csvField) json.RawMessage {
+	if f.text == "" && (k != csvPassed || !f.quoted) {
+		return json.RawMessage("null")
+	}
+	text := strings.TrimSpace(f.text)
+	switch {
+	case k == csvValue && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")): // True, in Python
+		return json.RawMessage(strings.ToLower(text))
+	case k == csvValue && text != "null", k == csvTexts && strings.HasPrefix(text, "["),
+		k == csvTexts && strings.HasPrefix(text, "{"):
+		if json.Valid([]byte(text)) && !loneSurrogate([]byte(text)) {
+			return json.RawMessage(text)
+		}
+	}
+	return appendText(nil, f.text)
+}

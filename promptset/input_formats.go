@@ -1,0 +1,134 @@
+package promptset
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/internal/plural"
+)
+
+// inputFormat is a format of input files.
+type inputFormat struct {
+	name       string   // for people, with its article
+	extensions []string // of its files
+	magic      string   // with which a file begins whose name says nothing; empty where there is none
+	csv        bool
+	// look reads what has to be known of a file before its rows: their number and its digest, which it sets, and its
+	// columns, which it returns.
+	look func(ctx context.Context, s *Source, f File) ([]*node, error)
+	// rows gives rows of a file, numbered there, to yield. It returns false when yield did.
+	rows func(ctx context.Context, in *opened, from, to int64, yield func(*Row) bool) (more bool, err error)
+}
+
+// opened is a file whose rows are read.
+type opened struct {
+	*Source
+	file   File
+	schema *Schema // of the job
+}
+
+// inputFormats are the formats. A new one is an entry here.
+var inputFormats []*inputFormat
+
+func init() { // which the functions of the entries refer to
+	inputFormats = []*inputFormat{
+		{name: "a Parquet file", extensions: []string{".parquet"}, magic: "PAR1", look: lookParquet,
+			rows: rowsOfParquet},
+		{name: "a JSONL file", extensions: compressible(".jsonl"), look: scanObjects, rows: rowsOfObjects},
+		{name: "a CSV file", extensions: compressible(".csv"), look: scanObjects, rows: rowsOfObjects,
+			csv: true},
+	}
+}
+
+// compressible is the extensions of a format of text.
+func compressible(extension string) []string {
+	return []string{extension, extension + ".gz", extension + ".zst"}
+}
+
+// extensions are those of all formats.
+func extensions() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, f := range inputFormats {
+			for _, e := range f.extensions {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func listExtensions() string { return strings.Join(slices.Collect(extensions()), ", ") }
+
+// formatByName returns the format that the name of a file tells, nil where it tells none.
+func formatByName(name string) *inputFormat {
+	for _, f := range inputFormats {
+		if slices.ContainsFunc(f.extensions, func(e string) bool { return strings.HasSuffix(name, e) }) {
+			return f
+		}
+	}
+	return nil
+}
+
+func hasExtension(name string) bool { return formatByName(name) != nil }
+
+// formatOfInput tells the formats apart by name, or by the first bytes of a file with another name.
+func formatOfInput(name string, f File) (*inputFormat, error) {
+	if format := formatByName(name); format != nil {
+		return format, nil
+	}
+	var magic [8]byte
+	n, _ := f.ReadAt(magic[:], 0)
+	var told []string
+	for _, format := range inputFormats {
+		if format.magic == "" {
+			continue
+		}
+		if strings.HasPrefix(string(magic[:n]), format.magic) {
+			return format, nil
+		}
+		told = append(told, format.name)
+	}
+	return nil, &FileError{File: name, What: fmt.Sprintf("neither %s nor named %s", strings.Join(told, " nor "),
+		listExtensions())}
+}
+
+// changed is the error for a file that is not what it was when the job started.
+func (s *Source) changed(format string, args ...any) error {
+	return &FileError{File: s.Name, What: fmt.Sprintf(format, args...) + "; do not change inputs during a job"}
+}
+
+// changedRows is changed for a file that has another number of rows now.
+func (s *Source) changedRows(now int64) error {
+	return s.changed("it had %s when the job started and has %d now", plural.Count(s.Rows, "row"), now)
+}
+
+func lookParquet(_ context.Context, s *Source, f File) ([]*node, error) {
+	pf, err := parseParquet(s.Name, f, f.Size())
+	if err != nil {
+		return nil, err
+	}
+	s.Rows, s.texts = pf.file.NumRows(), pf.texts()
+	if s.Digest, err = footerDigest(f); err != nil {
+		return nil, &FileError{File: s.Name, What: "cannot read it", Err: err}
+	}
+	return pf.root.fields, nil
+}
+
+func rowsOfParquet(ctx context.Context, in *opened, from, to int64, yield func(*Row) bool) (bool, error) {
+	pf, err := parseParquet(in.Name, in.file, in.file.Size())
+	if err != nil {
+		return false, err
+	}
+	if pf.file.NumRows() != in.Rows {
+		return false, in.changedRows(pf.file.NumRows())
+	}
+	l, err := in.schema.place(pf.root)
+	if err != nil {
+		return false, in.changed("%v", err)
+	}
+	return pf.rows(ctx, in.base, from, to, l, yield)
+}
