@@ -19,8 +19,8 @@ import (
 func TestFamiliesForAccelerators(t *testing.T) {
 	testenv.Slow(t)
 	for _, family := range []string{"deepseek-v3", "gemma2", "gemma3", "gemma4", "glm4", "gpt-oss", "granite",
-		"granite-moe-shared", "granite4", "lfm2", "ministral", "mixtral", "olmo2", "olmo3", "olmoe", "phi4-mini", "qwen3-moe",
-		"qwen35", "smollm3", "stablelm", "starcoder2"} {
+		"granite-moe-shared", "granite4", "lfm2", "ministral", "mixtral", "olmo2", "olmo3", "olmoe", "phi4-mini",
+		"qwen3-moe", "qwen35", "smollm3", "stablelm", "starcoder2"} {
 		for _, topology := range []string{"v5e:1x1", "h200:1"} {
 			t.Run(family+" "+topology, func(t *testing.T) {
 				backend := testenv.Topology(t, topology)
