@@ -134,7 +134,7 @@ func codeOf(err error) (code int, known bool) {
 func subcommands() []*subcommand {
 	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newBench(), newShow(),
 		newStats(), newVerify(), newHTMLReport(), newSetup(), newPrefix(), newKernels(), newPlan(),
-		newManual(), newVersion()}
+		newManual(), newCompletion(), newVersion()}
 }
 
 func dispatch(ctx context.Context, env *environment, args []string) error {
@@ -156,6 +156,9 @@ func dispatch(ctx context.Context, env *environment, args []string) error {
 		f := newFlags(sub.name)
 		sub.flags(f)
 		printHelp(env.stdout, sub, f)
+		return nil
+	case completeWord:
+		printSuggestions(env.stdout, args)
 		return nil
 	case "--version", "-v":
 		name = "version"

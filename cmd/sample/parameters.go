@@ -153,13 +153,17 @@ func parserFlags(s *pflag.FlagSet, spec *batch.Spec) {
 
 // columnsFlag defines --columns.
 func columnsFlag(s *pflag.FlagSet, columns *[]string) {
-	var known []string
-	for c := range promptset.Columns() {
-		if c.OnRequest {
-			known = append(known, c.Name)
-		}
-	}
 	s.StringSliceVar(columns, "columns", nil, fmt.Sprintf(
 		"`NAME` add columns to the output, separated by commas or repeated: %s (default: none of these)",
-		strings.Join(known, ", ")))
+		strings.Join(columnsOnRequest(), ", ")))
+}
+
+// columnsOnRequest names the columns that an output has if it is asked for them.
+func columnsOnRequest() (names []string) {
+	for c := range promptset.Columns() {
+		if c.OnRequest {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
