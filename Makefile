@@ -9,7 +9,7 @@ LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 
 # Slow tests skip themselves under -short. make test-slow runs them too; make nightly runs that and more.
 TESTS   ?= ./...
 
-.PHONY: build fetch demo test test-slow test-python nightly bench bench-peers lint race fuzz vulnerabilities clean
+.PHONY: build fetch demo test test-slow test-python nightly bench bench-peers lint race fuzz vulnerabilities dist clean
 
 build:
 	$(GO) build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/sample ./cmd/sample
@@ -54,6 +54,10 @@ bench-peers: build
 	python3 bench/peers/run.py --budget $(BUDGET) --workloads $(WORKLOADS)
 	$(peers_python) bench/peers/report.py
 
+# Builds wheels and tarballs for linux on x86-64 and arm64 into dist/, with SBOMs, manual pages and sums.
+dist:
+	GO=$(GO) scripts/dist.sh
+
 lint:
 	$(GO) vet ./...
 	$(GO) test ./internal/lint
@@ -77,4 +81,4 @@ vulnerabilities:
 	scripts/govulncheck.sh deploy/validate
 
 clean:
-	rm -rf bin out
+	rm -rf bin out dist

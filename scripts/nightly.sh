@@ -86,6 +86,7 @@ lm_eval_scores() { # lm-evaluation-harness with its own model class and with Qui
 	$venv/bin/pip install -q lm_eval pyarrow || { echo "warning: no package lm_eval: it is left out"; return 0; }
 	PYTHONPATH=scripts/lm_eval_quire $venv/bin/python scripts/lm_eval_quire/compare.py "$model" bin/sample
 }
+wheel() { make dist && scripts/dist/try.sh; } # what users install, in empty surroundings
 manifests() { $GO -C deploy/validate test -count=1 ./...; }
 
 # The best of the levels of package cpukernel that this processor has.
@@ -117,7 +118,7 @@ END
 }
 compiled='Accelerators|ForTPU|ForGPU' # tests of a step of their own
 every="plugins all_tests levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores"
-every="$every manifests accelerators"
+every="$every manifests wheel accelerators"
 failed=0
 table=""
 begun=$(date +%s)

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Installs what make dist built, as a user would, and runs the demo: scripts/dist/try.sh [DIST].
+#
+#   - the wheel, from the file, into an empty virtual environment, where PATH has that environment alone: no Go, no gcc
+#   - the Python module's tests there, with pandas, polars, DuckDB and datasets, and its types
+#   - the tarball, in a root with nothing but the libraries that it and the plugin load
+#   - the command for arm64, under qemu, where that is installed or can be
+#   - go install
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+GO=${GO:-go} PYTHON=${PYTHON:-python3} dist=$(realpath "${1:-dist}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+home=$work/home cache=${QUIRE_CACHE:-$HOME/.cache/quire}
+mkdir "$home"
+index=() # how packages are found, which an empty environment must be told
+passed='^(PIP_|HTTPS?_PROXY|https?_proxy|NO_PROXY|no_proxy|SSL_CERT)'
+while IFS= read -r variable; do index+=("$variable"); done < <(env | grep -E "$passed" || true)
+
+(cd "$dist" && sha256sum --quiet -c SHA256SUMS)
+
+echo "== the wheel, in an empty virtual environment"
+"$PYTHON" -m venv "$work/venv"
+empty=(env -i "PATH=$work/venv/bin" "HOME=$home" "QUIRE_CACHE=$cache" "${index[@]}")
+"${empty[@]}" "$work/venv/bin/pip" install -q "$dist"/quire-*_x86_64.whl
+"${empty[@]}" "$work/venv/bin/python" -c 'import shutil; assert not shutil.which("go") and not shutil.which("gcc")'
+"${empty[@]}" sample --version
+"${empty[@]}" sample setup cpu model
+"${empty[@]}" sample run --config configs/smollm2-demo.yaml --output "$work/demo" --progress plain
+"${empty[@]}" sample verify "$work/demo"
+"${empty[@]}" "$work/venv/bin/python" -c "import quire; table = quire.read('$work/demo'); assert table.num_rows == 256, table.num_rows"
+MANPATH=$work/venv/share/man man -w sample-run >/dev/null || ls "$work/venv/share/man/man1/sample-run.1"
+
+echo "== the Python module"
+"${empty[@]}" "$work/venv/bin/pip" install -q pytest mypy pandas polars duckdb datasets
+cp -r python/tests "$work/tests"
+(cd "$work" && "${empty[@]}" /bin/sh -c 'export PATH=$PATH:/bin:/usr/bin QUIRE_TEST_MODEL=smollm2; python -m pytest -q tests')
+(cd python && "$work/venv/bin/python" -m mypy)
+
+echo "== the tarball, in a root with nothing else"
+root=$work/root
+mkdir -p "$root/tmp" "$root/cache/plugins" "$root/cache/models"
+tar xzf "$dist"/quire-*-linux-x86_64.tar.gz -C "$root" --strip-components 1
+cp -al "$cache"/plugins/cpu-0* "$root/cache/plugins/" 2>/dev/null || cp -a "$cache"/plugins/cpu-0* "$root/cache/plugins/"
+cp -al "$cache"/models/SmolLM2*.gguf "$root/cache/models/" 2>/dev/null || cp -a "$cache"/models/SmolLM2*.gguf "$root/cache/models/"
+find "$root/sample" "$root/cache/plugins" -type f \( -name sample -o -name '*.so' \) -exec ldd {} + | grep -o '/[^ ]*\.so[^ :]*' | sort -u |
+	grep -v "^$work" | xargs -I{} cp -L --parents {} "$root"
+printf '{"prompt":"The sea is"}\n' >"$root/prompts.jsonl"
+in_root() { if [ "$(id -u)" = 0 ]; then chroot "$root" "$@"; else unshare -r chroot "$root" "$@"; fi; }
+QUIRE_CACHE=/cache in_root /sample version
+QUIRE_CACHE=/cache in_root /sample run -m smollm2 -i /prompts.jsonl -o /out --max-tokens 8 --progress plain
+QUIRE_CACHE=/cache in_root /sample show /out
+
+echo "== the command for arm64"
+arm=$(ls "$dist"/quire-*-linux-aarch64.tar.gz 2>/dev/null || true)
+emulator() { command -v qemu-aarch64-static >/dev/null && [ -d /usr/aarch64-linux-gnu ]; }
+emulator || { apt-get update -qq && apt-get install -y -qq qemu-user-static libc6-arm64-cross; } >/dev/null 2>&1 || true
+if [ -n "$arm" ] && emulator; then
+	mkdir "$work/arm"
+	tar xzf "$arm" -C "$work/arm" --strip-components 1
+	qemu-aarch64-static -L /usr/aarch64-linux-gnu "$work/arm/sample" version
+	qemu-aarch64-static -L /usr/aarch64-linux-gnu "$work/arm/sample" show "$work/demo" --rows 1
+else
+	echo "warning: no tarball for arm64, or no qemu: it is not tried"
+fi
+
+echo "== go install"
+GOBIN=$work/bin $GO install ./cmd/sample
+"$work/bin/sample" version
+echo "all tried"
