@@ -11,7 +11,8 @@
 
 enum { INPUT = 1 << 20, OUTPUT = 1 << 17 };
 
-// The memory of all cases, one after another: what they read, in parts, and what each of the two codes writes, whatever lies behind it included.
+// The memory of all cases, one after another: what they read, in parts, and what each of the two codes writes, whatever
+// lies behind it included.
 typedef struct {
 	const q_code *code;
 	char *input, *output[2];
@@ -63,19 +64,37 @@ static void *bytes(check *c, int dtype, int64_t vectors, int64_t dim) {
 	return p;
 }
 
-static void attention(check *c, int type, int cache_type, int64_t kv_heads, int64_t group, int64_t dim, int64_t count, int64_t context, int64_t window, float soft_cap) {
+static void attention(check *c, int type, int cache_type, int64_t kv_heads, int64_t group, int64_t dim, int64_t count,
+	int64_t context, int64_t window, float soft_cap) {
 	enum { PAGE = 24, PAGES = 4 };
 	begin(c);
 	const int quantized = q_attention_quantized(cache_type);
-	int64_t heads = kv_heads * group, vectors = PAGES * PAGE * 2 * kv_heads, vector_bytes = dim * q_size(cache_type) + (quantized ? Q_ATTENTION_SCALE : 0);
-	int32_t *token_seqs = part(c, count * 4), *positions = part(c, count * 4), *slots = part(c, 4), *pages = part(c, PAGES * 4);
-	struct q_attention a = {
-		.q = numbers(c, type, count * heads * dim, 2), .cache = quantized ? bytes(c, cache_type, vectors, dim) : numbers(c, cache_type, vectors * dim, 2),
-		.slots = slots, .pages = pages,
-		.token_seqs = token_seqs, .positions = positions, .tokens = count, .heads = heads, .kv_heads = kv_heads, .dim = dim, .page_count = PAGES,
-		.page_size = PAGE, .per_seq = PAGES, .vector_bytes = vector_bytes, .each = 2, .token_bytes = 2 * kv_heads * vector_bytes, .type = type, .cache_type = cache_type, .paged = 1,
-		.window = window, .scale = 0.25f, .soft_cap = soft_cap,
-	};
+	int64_t heads = kv_heads * group, vectors = PAGES * PAGE * 2 * kv_heads,
+			vector_bytes = dim * q_size(cache_type) + (quantized ? Q_ATTENTION_SCALE : 0);
+	int32_t *token_seqs = part(c, count * 4), *positions = part(c, count * 4), *slots = part(c, 4),
+			*pages = part(c, PAGES * 4);
+	struct q_attention a = {.q = numbers(c, type, count * heads * dim, 2),
+		.cache = quantized ? bytes(c, cache_type, vectors, dim) : numbers(c, cache_type, vectors * dim, 2),
+		.slots = slots,
+		.pages = pages,
+		.token_seqs = token_seqs,
+		.positions = positions,
+		.tokens = count,
+		.heads = heads,
+		.kv_heads = kv_heads,
+		.dim = dim,
+		.page_count = PAGES,
+		.page_size = PAGE,
+		.per_seq = PAGES,
+		.vector_bytes = vector_bytes,
+		.each = 2,
+		.token_bytes = 2 * kv_heads * vector_bytes,
+		.type = type,
+		.cache_type = cache_type,
+		.paged = 1,
+		.window = window,
+		.scale = 0.25f,
+		.soft_cap = soft_cap};
 	const struct q_attention_task task = {.token = 0, .count = count, .head = 0, .heads = kv_heads};
 	a.tasks = &task;
 	if (!c->same) return;
@@ -103,10 +122,15 @@ static void quantize(check *c, int type, int cache_type, int64_t dim, float size
 static void norm(check *c, int dtype, int weight, int64_t groups, int64_t width) {
 	enum { ROWS = 3 };
 	begin(c);
-	q_norm_args a = {
-		.x = numbers(c, dtype, ROWS * groups * width, 30), .weight = numbers(c, weight, width, 2), .dtype = dtype, .weight_dtype = weight, .groups = groups, .width = width,
-		.eps = 1e-5f, .rows = ROWS, .step = 2,
-	};
+	q_norm_args a = {.x = numbers(c, dtype, ROWS * groups * width, 30),
+		.weight = numbers(c, weight, width, 2),
+		.dtype = dtype,
+		.weight_dtype = weight,
+		.groups = groups,
+		.width = width,
+		.eps = 1e-5f,
+		.rows = ROWS,
+		.step = 2};
 	for (int i = 0; c->same && i < 2; i++) {
 		a.y = c->output[i];
 		q_parallel(NULL, 2, i ? c->code->norm_rows : q_code_at(Q_AVX2)->norm_rows, &a);
@@ -117,10 +141,14 @@ static void norm(check *c, int dtype, int weight, int64_t groups, int64_t width)
 static void rope(check *c, int dtype, int64_t dim, int rotate, int weights) {
 	enum { ROWS = 3, HEADS = 3, KV_HEADS = 2, THIRD = OUTPUT / 192 * 64 };
 	begin(c);
-	q_rope_args a = {
-		.qkv = numbers(c, dtype, ROWS * (HEADS + 2 * KV_HEADS) * dim, 8), .dtype = dtype, .heads = HEADS, .kv_heads = KV_HEADS, .dim = dim, .eps = 1e-6f,
-		.rows = ROWS, .step = 2,
-	};
+	q_rope_args a = {.qkv = numbers(c, dtype, ROWS * (HEADS + 2 * KV_HEADS) * dim, 8),
+		.dtype = dtype,
+		.heads = HEADS,
+		.kv_heads = KV_HEADS,
+		.dim = dim,
+		.eps = 1e-6f,
+		.rows = ROWS,
+		.step = 2};
 	if (rotate) a.cos = numbers(c, Q_F32, ROWS * dim / 2, 1), a.sin = numbers(c, Q_F32, ROWS * dim / 2, 1);
 	if (weights) a.q_norm = numbers(c, dtype, dim, 2), a.k_norm = numbers(c, dtype, dim, 2);
 	for (int i = 0; c->same && i < 2; i++) {
@@ -134,9 +162,11 @@ static void rope(check *c, int dtype, int64_t dim, int rotate, int weights) {
 
 static void sampling(check *c, int dtype, int64_t vocabulary, float size) {
 	// Each takes another way to its threshold: candidates, all tokens, histograms; and a row that has no distribution.
-	static const struct { float temperature, top_p, min_p; int32_t top_k; } settings[] = {
-		{0, 1, 0, 0}, {0.8f, 1, 0, 0}, {0.8f, 1, 0, 50}, {1.1f, 1, 0, 3000}, {1, 0.95f, 0, 0}, {0.8f, 0.9f, 0, 40}, {50, 0.9f, 0, 0}, {1, 1, 0.05f, 0}, {1, 1, 0, 7},
-	};
+	static const struct {
+		float temperature, top_p, min_p;
+		int32_t top_k;
+	} settings[] = {{0, 1, 0, 0}, {0.8f, 1, 0, 0}, {0.8f, 1, 0, 50}, {1.1f, 1, 0, 3000}, {1, 0.95f, 0, 0},
+		{0.8f, 0.9f, 0, 40}, {50, 0.9f, 0, 0}, {1, 1, 0.05f, 0}, {1, 1, 0, 7}};
 	// Likewise: top-n-sigma, typical, XTC's probability and threshold.
 	static const float filters[][4] = {{0, 0.9f, 0, 0}, {2, 0, 0, 0}, {0, 0, 1, 0.01f}, {3, 0.3f, 1, 0.05f}};
 	enum { FILTERS = sizeof filters / sizeof *filters };
@@ -152,17 +182,31 @@ static void sampling(check *c, int dtype, int64_t vocabulary, float size) {
 	float *filtered = part(c, 4 * 4 * ROWS);
 	if (!c->same) return;
 	for (int64_t w = 0; w < words; w++) masks[w] = w % 5 ? 0x9e3779b9u * (w + 7) : 0;
-	q_sample_args a = {
-		.dtype = dtype, .vocabulary = vocabulary, .temperature = temperature, .top_p = top_p, .min_p = min_p, .top_k = top_k, .key = key, .position = position,
-		.masks = masks, .num_masks = 1, .words = words, .lanes = 1, .mask_of = mask_of,
-		.top_n_sigma = filtered, .typical = filtered + ROWS, .xtc_probability = filtered + 2 * ROWS, .xtc_threshold = filtered + 3 * ROWS,
-	};
+	q_sample_args a = {.dtype = dtype,
+		.vocabulary = vocabulary,
+		.temperature = temperature,
+		.top_p = top_p,
+		.min_p = min_p,
+		.top_k = top_k,
+		.key = key,
+		.position = position,
+		.masks = masks,
+		.num_masks = 1,
+		.words = words,
+		.lanes = 1,
+		.mask_of = mask_of,
+		.top_n_sigma = filtered,
+		.typical = filtered + ROWS,
+		.xtc_probability = filtered + 2 * ROWS,
+		.xtc_threshold = filtered + 3 * ROWS};
 	for (int r = 0; r < ROWS; r++) {
-		temperature[r] = settings[r].temperature, top_p[r] = settings[r].top_p, min_p[r] = settings[r].min_p, top_k[r] = settings[r].top_k;
+		temperature[r] = settings[r].temperature, top_p[r] = settings[r].top_p, min_p[r] = settings[r].min_p,
+		top_k[r] = settings[r].top_k;
 		position[r] = 40 + r, key[2 * r] = c->random + r, key[2 * r + 1] = 7;
 	}
 	for (int k = 0; k < 4 * ROWS; k++) {
-		// Each row without a mask, and with one, without filters, and with one. All read the same logits, but for the last, which has a NaN.
+		// Each row without a mask, and with one, without filters, and with one. All read the same logits, but for the
+		// last, which has a NaN.
 		int r = k / 4, masked = k % 4;
 		mask_of[r] = masked % 2 - 1;
 		const float *filter = filters[r % FILTERS];
@@ -183,7 +227,11 @@ static void logprobs(check *c, int dtype, int64_t rows, int64_t vocabulary, floa
 	begin(c);
 	int64_t width = vocabulary < 40 ? vocabulary : 40;
 	int32_t *token = part(c, 4 * rows), *count = part(c, 4 * rows);
-	q_logprobs_args a = {.of = {.logits = numbers(c, dtype, rows * vocabulary, size), .dtype = dtype, .vocabulary = vocabulary}, .token = token, .count = count, .width = width};
+	q_logprobs_args a = {
+		.of = {.logits = numbers(c, dtype, rows * vocabulary, size), .dtype = dtype, .vocabulary = vocabulary},
+		.token = token,
+		.count = count,
+		.width = width};
 	if (!c->same) return;
 	for (int r = 0; r < rows; r++) token[r] = (7 * r) % vocabulary, count[r] = width - r % 2;
 	for (int i = 0; i < 2; i++) {
@@ -200,7 +248,8 @@ static void all(void *args, int64_t task) {
 	static const int types[] = {Q_F32, Q_BF16, Q_F16};
 	for (int t = 0; t < 3; t++) {
 		const int type = types[t];
-		for (int64_t group = 1; group <= 6; group++) attention(c, type, type, 2, group, 64, 1, 70, 0, 0); // a token of a decode step
+		for (int64_t group = 1; group <= 6; group++)
+			attention(c, type, type, 2, group, 64, 1, 70, 0, 0); // a token of a decode step
 		attention(c, type, type, 1, 3, 64, 5, 33, 0, 0);
 		attention(c, type, type, 2, 1, 40, 7, 66, 21, 0);
 		attention(c, type, type, 1, 2, 128, 8, 64, 0, 3);
@@ -215,7 +264,8 @@ static void all(void *args, int64_t task) {
 			}
 		}
 		sampling(c, type, type == Q_F32 ? 9001 : 1500, 12);
-		for (int64_t vocabulary = 3; vocabulary < 20; vocabulary += 7) sampling(c, type, vocabulary, 1.5f); // whose results show single roundings
+		for (int64_t vocabulary = 3; vocabulary < 20; vocabulary += 7)
+			sampling(c, type, vocabulary, 1.5f); // whose results show single roundings
 	}
 	for (int t = 1; t < 3; t++) norm(c, types[t], Q_F32, 1, 64 + 16 + 5);
 	for (int t = 0; t < 3; t++) {
@@ -236,7 +286,8 @@ static void all(void *args, int64_t task) {
 int q_code_same(const q_code *code) {
 	char *memory = aligned_alloc(64, INPUT + 2 * OUTPUT);
 	if (!memory) return 0;
-	check c = {.code = code, .input = memory, .output = {memory + INPUT, memory + INPUT + OUTPUT}, .random = 1, .same = 1};
+	check c = {
+		.code = code, .input = memory, .output = {memory + INPUT, memory + INPUT + OUTPUT}, .random = 1, .same = 1};
 	q_parallel(NULL, 1, all, &c); // for the mode that kernels compute in
 	free(memory);
 	return c.same;

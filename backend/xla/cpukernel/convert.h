@@ -36,12 +36,13 @@ static inline float q_from_f16(uint16_t x) {
 static inline uint16_t q_to_f16(float x) {
 	uint32_t b = q_bits(x), sign = (b >> 16) & 0x8000, rest = b & 0x7fffffff;
 	if (rest > 0x7f800000) return sign | 0x7e00 | ((rest >> 13) & 0x3ff);
-	if (rest >= 0x477ff000) return sign | 0x7c00; // rounds to 65536 or more
+	if (rest >= 0x477ff000) return sign | 0x7c00;                                         // rounds to 65536 or more
 	if (rest < 0x38800000) return sign | (q_bits(q_from_bits(rest) + 0.5f) - 0x3f000000); // subnormal: the sum rounds
 	return sign | ((rest + 0xfff + ((rest >> 13) & 1) - 0x38000000) >> 13);
 }
 
-// q_from_e4m3 widens a float of 8 bits: a sign, 4 bits of the exponent, 3 of the fraction. Those that are no numbers are not kept so.
+// q_from_e4m3 widens a float of 8 bits: a sign, 4 bits of the exponent, 3 of the fraction. Those that are no numbers
+// are not kept so.
 static inline float q_from_e4m3(uint8_t x) {
 	const uint32_t size = x & 0x7f;
 	const float y = q_from_bits((size << 20) + (120u << 23));

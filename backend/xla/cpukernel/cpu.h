@@ -1,9 +1,10 @@
-// Which instructions kernels may use. A kernel is compiled once for each level it has code for, and picks the highest that is not above
-// q_level() when it is called; the levels contain each other.
+// Which instructions kernels may use. A kernel is compiled once for each level it has code for, and picks the highest
+// that is not above q_level() when it is called; the levels contain each other.
 #ifndef QUIRE_CPU_H
 #define QUIRE_CPU_H
 
-// Q_X86 says that the code beyond plain is compiled. Other compilers than gcc have other ways to allow a file more instructions.
+// Q_X86 says that the code beyond plain is compiled. Other compilers than gcc have other ways to allow a file more
+// instructions.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define Q_X86
 #if __GNUC__ < 11

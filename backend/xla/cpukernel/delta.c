@@ -1,5 +1,5 @@
-// Gated delta nets. A task goes through the tokens of one sequence, for one key head and the value heads that it is for. All numbers are
-// added up one after the other, so the bits are the same with any instruction set.
+// Gated delta nets. A task goes through the tokens of one sequence, for one key head and the value heads that it is
+// for. All numbers are added up one after the other, so the bits are the same with any instruction set.
 #include "recurrence.h"
 
 #include <math.h>
@@ -27,7 +27,8 @@ typedef struct {
 	int64_t from, n;
 } part;
 
-// parts_of are the ranges of a state that a task has: channels of queries, keys and values in each row of inputs, and matrices.
+// parts_of are the ranges of a state that a task has: channels of queries, keys and values in each row of inputs, and
+// matrices.
 static int parts_of(const delta_args *a, int64_t head, part *parts, int most) {
 	int64_t keys = a->key_heads * a->key_dim, values = a->group * a->value_dim;
 	int n = 0;
@@ -73,12 +74,13 @@ static void unit(float *x, int64_t n, float scale) {
 	for (int64_t i = 0; i < n; i++) x[i] *= by;
 }
 
-// MATRIX is what a token does to the matrix of a head, f32[rows, dim]: it is multiplied by keeps; delta becomes what it lacks of v for
-// key k, by learns; that is added; and y is what it reads for q. With wider registers the same is done to each number: no instruction
-// multiplies and adds at once.
+// MATRIX is what a token does to the matrix of a head, f32[rows, dim]: it is multiplied by keeps; delta becomes what it
+// lacks of v for key k, by learns; that is added; and y is what it reads for q. With wider registers the same is done
+// to each number: no instruction multiplies and adds at once.
 #define MATRIX(name, with) \
-	with static void name(float *matrix, int64_t rows, int64_t dim, float keeps, float learns, const float *restrict q, \
-		const float *restrict k, const float *restrict v, float *restrict delta, float *restrict y) { \
+	with static void name(float *matrix, int64_t rows, int64_t dim, float keeps, float learns, \
+		const float *restrict q, const float *restrict k, const float *restrict v, float *restrict delta, \
+		float *restrict y) { \
 		for (int64_t i = 0; i < rows; i++) { \
 			float *restrict row = matrix + i * dim; \
 			for (int64_t j = 0; j < dim; j++) { \
@@ -103,7 +105,8 @@ MATRIX(matrix_avx2, __attribute__((target("avx2"))))
 #endif
 
 // value_head is what comes of a token in one value head: matrix is f32[key_dim, value_dim].
-static void value_head(const delta_args *a, float *matrix, int64_t t, int64_t head, const float *q, const float *k, const float *v) {
+static void value_head(
+	const delta_args *a, float *matrix, int64_t t, int64_t head, const float *q, const float *k, const float *v) {
 	int64_t heads = a->key_heads * a->group, dim = a->value_dim, own = t * a->width + a->channels;
 	float learns = q_rounded(a->dtype, q_sigmoid(q_load(a->in, a->dtype, own + a->values + head)));
 	float step = q_load(a->in, a->dtype, own + a->values + heads + head) + a->bias[head];
@@ -159,29 +162,35 @@ q_error *quire_gated_delta(q_frame *f) {
 	int64_t value_heads;
 	double eps;
 	delta_args a = {0};
-	if ((e = q_count(f, 11, 2)) || (e = q_int(f, "key_heads", &a.key_heads)) || (e = q_int(f, "value_heads", &value_heads)) ||
-		(e = q_int(f, "key_dim", &a.key_dim)) || (e = q_int(f, "value_dim", &a.value_dim)) || (e = q_float(f, "eps", &eps))) {
+	if ((e = q_count(f, 11, 2)) || (e = q_int(f, "key_heads", &a.key_heads)) ||
+		(e = q_int(f, "value_heads", &value_heads)) || (e = q_int(f, "key_dim", &a.key_dim)) ||
+		(e = q_int(f, "value_dim", &a.value_dim)) || (e = q_float(f, "eps", &eps))) {
 		return e;
 	}
-	if (a.key_heads < 1 || value_heads % a.key_heads || a.key_dim < 1 || a.key_dim > MAX_DIM || a.value_dim < 1 || a.value_dim > MAX_DIM)
-		return q_fail(f, "%lld key heads of %lld and %lld value heads of %lld", (long long)a.key_heads, (long long)a.key_dim, (long long)value_heads, (long long)a.value_dim);
+	if (a.key_heads < 1 || value_heads % a.key_heads || a.key_dim < 1 || a.key_dim > MAX_DIM || a.value_dim < 1 ||
+		a.value_dim > MAX_DIM)
+		return q_fail(f, "%lld key heads of %lld and %lld value heads of %lld", (long long)a.key_heads,
+			(long long)a.key_dim, (long long)value_heads, (long long)a.value_dim);
 	a.group = value_heads / a.key_heads;
 	a.values = value_heads * a.value_dim;
 	a.channels = 2 * a.key_heads * a.key_dim + a.values;
 	a.width = a.channels + a.values + 2 * value_heads;
 	const q_array *in = q_arg(f, 0), *taps = q_arg(f, 1), *y = q_result(f, 0);
 	a.dtype = in->dtype;
-	if (a.dtype != Q_F32 && a.dtype != Q_BF16 && a.dtype != Q_F16) return q_fail(f, "in has element type %d, want f32, bf16 or f16", a.dtype);
+	if (a.dtype != Q_F32 && a.dtype != Q_BF16 && a.dtype != Q_F16)
+		return q_fail(f, "in has element type %d, want f32, bf16 or f16", a.dtype);
 	if ((e = q_shape(f, in, "in", a.dtype, -1, a.width)) || (e = q_shape(f, taps, "taps", a.dtype, a.channels, -1)) ||
-		(e = q_shape(f, q_arg(f, 2), "decay", Q_F32, value_heads)) || (e = q_shape(f, q_arg(f, 3), "bias", Q_F32, value_heads)) ||
-		(e = q_shape(f, q_arg(f, 4), "norm", Q_F32, a.value_dim)) || (e = q_shape(f, y, "y", a.dtype, in->dims[0], a.values)) ||
-		(e = q_sequences_of(f, 5, 1, in->dims[0], &a.s))) {
+		(e = q_shape(f, q_arg(f, 2), "decay", Q_F32, value_heads)) ||
+		(e = q_shape(f, q_arg(f, 3), "bias", Q_F32, value_heads)) ||
+		(e = q_shape(f, q_arg(f, 4), "norm", Q_F32, a.value_dim)) ||
+		(e = q_shape(f, y, "y", a.dtype, in->dims[0], a.values)) || (e = q_sequences_of(f, 5, 1, in->dims[0], &a.s))) {
 		return e;
 	}
 	a.k = taps->dims[1];
 	if (a.k < 2 || a.k > Q_MAX_TAPS) return q_fail(f, "%lld taps, want 2 to %d", (long long)a.k, Q_MAX_TAPS);
 	int64_t numbers = (a.k - 1) * a.channels + value_heads * a.key_dim * a.value_dim;
-	if (a.s.numbers != numbers) return q_fail(f, "a state of %lld numbers, want %lld", (long long)a.s.numbers, (long long)numbers);
+	if (a.s.numbers != numbers)
+		return q_fail(f, "a state of %lld numbers, want %lld", (long long)a.s.numbers, (long long)numbers);
 	a.in = in->data;
 	a.taps = taps->data;
 	a.decay = q_arg(f, 2)->data;
@@ -203,7 +212,8 @@ typedef struct {
 static void gate_row(void *args, int64_t row) {
 	const gate_args *a = args;
 	for (int64_t i = row * a->width; i < (row + 1) * a->width; i++)
-		q_store(a->y, a->dtype, i, q_load(a->x, a->dtype, i) * q_rounded(a->dtype, q_sigmoid(q_load(a->gate, a->dtype, i))));
+		q_store(a->y, a->dtype, i,
+			q_load(a->x, a->dtype, i) * q_rounded(a->dtype, q_sigmoid(q_load(a->gate, a->dtype, i))));
 }
 
 q_error *quire_gate(q_frame *f) {
@@ -212,9 +222,11 @@ q_error *quire_gate(q_frame *f) {
 	if ((e = q_count(f, 3, 1))) return e;
 	const q_array *x = q_arg(f, 0), *gate = q_arg(f, 1), *rows = q_arg(f, 2), *y = q_result(f, 0);
 	gate_args a = {.x = x->data, .gate = gate->data, .y = y->data, .dtype = x->dtype};
-	if (a.dtype != Q_F32 && a.dtype != Q_BF16 && a.dtype != Q_F16) return q_fail(f, "x has element type %d, want f32, bf16 or f16", a.dtype);
+	if (a.dtype != Q_F32 && a.dtype != Q_BF16 && a.dtype != Q_F16)
+		return q_fail(f, "x has element type %d, want f32, bf16 or f16", a.dtype);
 	if ((e = q_shape(f, x, "x", a.dtype, -1, -1)) || (e = q_shape(f, gate, "gate", a.dtype, x->dims[0], x->dims[1])) ||
-		(e = q_shape(f, y, "y", a.dtype, x->dims[0], x->dims[1])) || (e = q_check_shape(f, rows, "rows", Q_S32, 0, NULL))) {
+		(e = q_shape(f, y, "y", a.dtype, x->dims[0], x->dims[1])) ||
+		(e = q_check_shape(f, rows, "rows", Q_S32, 0, NULL))) {
 		return e;
 	}
 	a.width = x->dims[1];

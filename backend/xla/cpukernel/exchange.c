@@ -11,9 +11,11 @@ q_error *quire_exchange(q_frame *f) {
 	if ((e = q_count(f, 1, 1)) || (e = q_int(f, "channel", &channel)) || (e = q_int(f, "devices", &devices))) return e;
 	const q_array *x = q_arg(f, 0), *all = q_result(f, 0);
 	size_t width = q_size(x->dtype);
-	if (!width || all->dtype != x->dtype || all->rank != x->rank + 1) return q_fail(f, "an exchange of type %d is not possible", x->dtype);
+	if (!width || all->dtype != x->dtype || all->rank != x->rank + 1)
+		return q_fail(f, "an exchange of type %d is not possible", x->dtype);
 	for (int64_t i = 0; i < x->rank; i++) {
-		if (all->dims[i + 1] != x->dims[i]) return q_fail(f, "dimension %lld of an exchange is not the operand's", (long long)i + 1);
+		if (all->dims[i + 1] != x->dims[i])
+			return q_fail(f, "dimension %lld of an exchange is not the operand's", (long long)i + 1);
 	}
 	int device = 0;
 	if (devices > 1 && (e = q_device(f, &device))) return e;

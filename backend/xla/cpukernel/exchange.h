@@ -4,8 +4,9 @@
 
 #include "ffi.h"
 
-// quire_exchange gives the same device of each process the arrays of all: operand x, result [processes, dimensions of x...] of its type.
-// Attributes: channel, the number of the exchange in the program; devices, how many of a process take part.
+// quire_exchange gives the same device of each process the arrays of all: operand x, result [processes, dimensions of
+// x...] of its type. Attributes: channel, the number of the exchange in the program; devices, how many of a process
+// take part.
 q_error *quire_exchange(q_frame *f);
 
 #endif

@@ -1,10 +1,10 @@
 // Filters of one row beside top-k, top-p and min-p; a part of sampling_row.h.
 //
-// Where the tokens that a filter needs are all candidates, it sets the e and the weights of those that it drops to 0. Else it says what is
-// kept in the row's floor, near and most, and passes over all chunks obey that.
+// Where the tokens that a filter needs are all candidates, it sets the e and the weights of those that it drops to 0.
+// Else it says what is kept in the row's floor, near and most, and passes over all chunks obey that.
 
-// raise_floor drops the logits that are more than n standard deviations of all below the largest. Distances are counted in units of 2^-11,
-// up to 2^9, so that sums are exact: see topNSigma in package sampling.
+// raise_floor drops the logits that are more than n standard deviations of all below the largest. Distances are counted
+// in units of 2^-11, up to 2^9, so that sums are exact: see topNSigma in package sampling.
 static void raise_floor(sampled *s, float n) {
 	int64_t count = 0, sum = 0;
 	uint64_t squares = 0;
@@ -67,7 +67,8 @@ static uint64_t entropy(sampled *s, float least) {
 	for (int64_t c = 0; c < (s->candidates ? 1 : s->chunks); c++) {
 		v16i sums[4] = {v16i_zero(), v16i_zero(), v16i_zero(), v16i_zero()};
 		if (s->candidates) {
-			for (int i = 0; i < s->candidates; i += 16) add_entropy(s, v16_load(s->logit + i), v16_load(s->e + i), sums);
+			for (int i = 0; i < s->candidates; i += 16)
+				add_entropy(s, v16_load(s->logit + i), v16_load(s->e + i), sums);
 		} else {
 			if (s->largest[c] < bound) continue;
 			int64_t n;
@@ -120,7 +121,8 @@ static float nearest_of_all(sampled *s, float least, uint64_t need) {
 	int32_t low = 0;
 	for (int shift = FAR; shift >= 0; shift -= FAR_FINE) {
 		int buckets = shift == FAR ? FAR_BUCKETS : 1 << FAR_FINE, b = 0;
-		const v16 from = v16_set(q_from_bits(low)), to = v16_set(q_from_bits(shift == FAR ? 0x7f800000 : low + (buckets << shift)));
+		const v16 from = v16_set(q_from_bits(low)),
+				  to = v16_set(q_from_bits(shift == FAR ? 0x7f800000 : low + (buckets << shift)));
 		memset(histogram, 0, buckets * sizeof *histogram);
 		for (int64_t c = 0; c < s->chunks; c++) {
 			if (s->largest[c] < bound) continue;
@@ -146,14 +148,16 @@ static float nearest_of_all(sampled *s, float least, uint64_t need) {
 	return q_from_bits(low);
 }
 
-// typical keeps the tokens of at least this e whose surprise is nearest to the mean, with this much of their weight: see package sampling.
+// typical keeps the tokens of at least this e whose surprise is nearest to the mean, with this much of their weight:
+// see package sampling.
 static void typical(sampled *s, float mass, float least) {
 	drop(s, least, INFINITY);
 	uint64_t total = entropy(s, least), need = (unsigned __int128)(uint64_t)(mass * 0x1p32f) * total >> 32;
 	if (need < 1) need = 1;
 	int gathered = s->candidates > 0;
 	for (int64_t lanes = 64; !gathered && lanes <= MAX_CANDIDATES / 4; lanes *= 4) {
-		// Tokens that are no candidates are at least as far as `far`: where the nearer candidates are enough, they do not matter.
+		// Tokens that are no candidates are at least as far as `far`: where the nearer candidates are enough, they do
+		// not matter.
 		float logit = bound(s, lanes), d[16];
 		if (!gather_above(s, logit)) break;
 		v16_store(d, v16_sub(surprise(s, v16_set(logit)), v16_set(s->mean)));

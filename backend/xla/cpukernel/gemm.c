@@ -8,7 +8,8 @@
 #include "cpu.h"
 #include "gemm_blocks.h"
 
-// The level of this file's code: q_level(), unless q_linear_choose found that level's results wrong. A test build pretends a level.
+// The level of this file's code: q_level(), unless q_linear_choose found that level's results wrong. A test build
+// pretends a level.
 static _Atomic int chosen = -1;
 
 static int level(void) {
@@ -57,7 +58,9 @@ static q_layout layout_at(int level, int dtype) {
 
 q_layout q_linear_layout(int dtype) { return layout_at(level(), dtype); }
 
-size_t q_linear_scratch(int64_t rows, int64_t in) { return (size_t)((rows + 15) / 16 * 16) * ((in + 63) / 64 * 64 + 16) * 4; }
+size_t q_linear_scratch(int64_t rows, int64_t in) {
+	return (size_t)((rows + 15) / 16 * 16) * ((in + 63) / 64 * 64 + 16) * 4;
+}
 
 // panels_a_task shares panels out: about equal numbers for each thread, in several tasks each where there are enough.
 static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int64_t unit) {
@@ -76,7 +79,8 @@ static q_linear_job plan_at(int level, q_frame *f, const q_linear *l) {
 	q_linear_job j = {l, code(level, l->weights_dtype, l->dtype, l->rows, l->blocks.e4m3), q_padded_in(l->in, layout)};
 	j.tiles = (l->rows + j.code->tile_rows - 1) / j.code->tile_rows;
 	j.panels = q_panels(l->out, l->gate_up, layout);
-	j.panels_a_task = panels_a_task(j.panels, q_threads(f), 128 / layout.panel, l->gate_up && layout.panel == Q_TURN ? 2 : 1);
+	j.panels_a_task =
+		panels_a_task(j.panels, q_threads(f), 128 / layout.panel, l->gate_up && layout.panel == Q_TURN ? 2 : 1);
 	return j;
 }
 
@@ -113,7 +117,14 @@ static int same_at(int level, int weights_dtype, int dtype) {
 		else ((uint16_t *)parts[1])[i] = dtype == Q_BF16 ? q_to_bf16(x[i]) : q_to_f16(x[i]);
 	}
 	static float y[2][ROWS * OUT / 2];
-	q_linear l = {.weights_dtype = weights_dtype, .dtype = dtype, .result_dtype = Q_F32, .gate_up = 1, .activation = Q_SILU, .rows = ROWS, .in = IN, .out = OUT};
+	q_linear l = {.weights_dtype = weights_dtype,
+		.dtype = dtype,
+		.result_dtype = Q_F32,
+		.gate_up = 1,
+		.activation = Q_SILU,
+		.rows = ROWS,
+		.in = IN,
+		.out = OUT};
 	l.x = parts[1];
 	l.weights = parts[2];
 	l.scales = weights_dtype == Q_S8 ? scales : NULL;
@@ -144,13 +155,25 @@ static int same_blocks_at(int level, q_blocks b) {
 	static float x[ROWS * IN], y[2][ROWS * OUT / 2];
 	uint32_t random = 1;
 	for (int i = 0; i < N; i++) quants[i] = (random = random * 1664525 + 1013904223) >> (32 - b.bits);
-	for (int i = 0; i < SCALES; i++) scales[i] = b.super ? 1 + i % 60 : b.exponent ? 118 + i % 3 : q_to_f16(0.01f + i % 7 * 0.001f), minima[i] = b.super ? i % 61 : q_to_f16(-0.1f);
+	for (int i = 0; i < SCALES; i++)
+		scales[i] = b.super      ? 1 + i % 60
+		            : b.exponent ? 118 + i % 3
+		                         : q_to_f16(0.01f + i % 7 * 0.001f),
+		minima[i] = b.super ? i % 61 : q_to_f16(-0.1f);
 	for (int i = 0; i < N / 256; i++) factors[i] = q_to_f16(0.001f);
 	for (int i = 0; i < N / 32; i++) group_scales[i] = b.e4m3 ? 0.0001f : 0.01f + i % 7 * 0.001f, zeros[i] = i % 15;
 	for (int i = 0; i < ROWS * IN; i++) x[i] = (float)((random = random * 1664525 + 1013904223) >> 24) / 128 - 1;
 	char *memory = aligned_alloc(64, SIZE + (size_t)(q_linear_scratch(ROWS, IN) + 63) / 64 * 64);
 	if (!memory) return 0;
-	q_linear l = {.weights_dtype = Q_U8, .dtype = Q_F32, .result_dtype = Q_F32, .blocks = b, .gate_up = 1, .activation = Q_SILU, .rows = ROWS, .in = IN, .out = OUT};
+	q_linear l = {.weights_dtype = Q_U8,
+		.dtype = Q_F32,
+		.result_dtype = Q_F32,
+		.blocks = b,
+		.gate_up = 1,
+		.activation = Q_SILU,
+		.rows = ROWS,
+		.in = IN,
+		.out = OUT};
 	l.x = x;
 	l.weights = memory;
 	l.scratch = memory + SIZE;
@@ -158,7 +181,8 @@ static int same_blocks_at(int level, q_blocks b) {
 		int at = i ? level : Q_PLAIN;
 		q_layout layout = layout_at(at, Q_U8);
 		memset(memory, 0, SIZE);
-		q_pack_blocks(memory, b, (q_blocks_rows){quants, scales, minima, factors, factors, group_scales, zeros}, OUT, IN, 1, layout.panel, 0, OUT, 0, q_panels(OUT, 1, layout));
+		q_pack_blocks(memory, b, (q_blocks_rows){quants, scales, minima, factors, factors, group_scales, zeros}, OUT,
+			IN, 1, layout.panel, 0, OUT, 0, q_panels(OUT, 1, layout));
 		l.y = y[i];
 		run_at(at, NULL, &l);
 	}
@@ -173,17 +197,20 @@ static int same_blocks_at(int level, q_blocks b) {
 // same_blocks says it for one of each kind.
 static int same_blocks(int level) {
 	return same_blocks_at(level, (q_blocks){4, 32, 8, 0, 0}) && same_blocks_at(level, (q_blocks){5, 32, 0, 1, 1}) &&
-		same_blocks_at(level, (q_blocks){6, 16, 32, 1, 0}) && same_blocks_at(level, (q_blocks){8, 32, 128, 0, 0}) &&
-		same_blocks_at(level, (q_blocks){4, 32, 128, 1, 0, 0, Q_CURVE}) && same_blocks_at(level, (q_blocks){4, 32, 12, 0, 0, 1, Q_FLOATS4}) &&
-		same_blocks_at(level, (q_blocks){.bits = 4, .size = 128, .group = 1, .zero = 1}) &&
-		same_blocks_at(level, (q_blocks){.bits = 8, .size = 64, .group = 2, .zero = 1}) &&
-		same_blocks_at(level, (q_blocks){.bits = 8, .size = 128, .group = 3, .e4m3 = 1});
+	       same_blocks_at(level, (q_blocks){6, 16, 32, 1, 0}) && same_blocks_at(level, (q_blocks){8, 32, 128, 0, 0}) &&
+	       same_blocks_at(level, (q_blocks){4, 32, 128, 1, 0, 0, Q_CURVE}) &&
+	       same_blocks_at(level, (q_blocks){4, 32, 12, 0, 0, 1, Q_FLOATS4}) &&
+	       same_blocks_at(level, (q_blocks){.bits = 4, .size = 128, .group = 1, .zero = 1}) &&
+	       same_blocks_at(level, (q_blocks){.bits = 8, .size = 64, .group = 2, .zero = 1}) &&
+	       same_blocks_at(level, (q_blocks){.bits = 8, .size = 128, .group = 3, .e4m3 = 1});
 }
 
 int q_linear_choose(void) {
 	int l = q_level();
 	for (; l > Q_AVX2; l--) {
-		if (same_at(l, Q_F32, Q_F32) && same_at(l, Q_F16, Q_F16) && same_at(l, Q_BF16, Q_BF16) && same_at(l, Q_BF16, Q_F32) && same_at(l, Q_S8, Q_F32) && same_blocks(l)) break;
+		if (same_at(l, Q_F32, Q_F32) && same_at(l, Q_F16, Q_F16) && same_at(l, Q_BF16, Q_BF16) &&
+			same_at(l, Q_BF16, Q_F32) && same_at(l, Q_S8, Q_F32) && same_blocks(l))
+			break;
 	}
 	atomic_store(&chosen, l);
 	return l;
@@ -200,22 +227,28 @@ typedef struct {
 // read_blocks is read_matrix of a matrix in blocks.
 static q_error *read_blocks(q_frame *f, const q_array *weights, matrix *m, int64_t packed) {
 	q_blocks b = q_blocks_of(packed);
-	if (!q_blocks_known(b) || m->in % q_unit_in(b)) return q_fail(f, "blocks of %d numbers of %d bits in rows of %lld are not supported", b.size, b.bits, (long long)m->in);
+	if (!q_blocks_known(b) || m->in % q_unit_in(b))
+		return q_fail(
+			f, "blocks of %d numbers of %d bits in rows of %lld are not supported", b.size, b.bits, (long long)m->in);
 	m->blocks = b;
 	m->layout = q_linear_layout(Q_U8);
-	return q_shape(f, weights, "weights", Q_U8, q_panels(m->out, m->gate_up, m->layout), m->in / q_unit_in(b), q_unit_bytes(b, m->layout.panel));
+	return q_shape(f, weights, "weights", Q_U8, q_panels(m->out, m->gate_up, m->layout), m->in / q_unit_in(b),
+		q_unit_bytes(b, m->layout.panel));
 }
 
 static q_error *read_matrix(q_frame *f, const q_array *weights, matrix *m, int scales) {
 	q_error *e;
-	if ((e = q_int(f, "in", &m->in)) || (e = q_int(f, "out", &m->out)) || (e = q_bool(f, "gate_up", &m->gate_up))) return e;
+	if ((e = q_int(f, "in", &m->in)) || (e = q_int(f, "out", &m->out)) || (e = q_bool(f, "gate_up", &m->gate_up)))
+		return e;
 	int64_t blocks;
 	if ((e = q_int(f, "blocks", &blocks))) return e;
 	if (blocks) return read_blocks(f, weights, m, blocks);
-	if (!is_float(weights->dtype) && weights->dtype != Q_S8) return q_fail(f, "weights of element type %d are not supported", weights->dtype);
+	if (!is_float(weights->dtype) && weights->dtype != Q_S8)
+		return q_fail(f, "weights of element type %d are not supported", weights->dtype);
 	if (scales != (weights->dtype == Q_S8)) return q_fail(f, "scales belong to weights of 8 bits");
 	m->layout = q_linear_layout(weights->dtype);
-	return q_shape(f, weights, "weights", 0, q_panels(m->out, m->gate_up, m->layout), q_padded_in(m->in, m->layout) / m->layout.group, m->layout.panel, m->layout.group);
+	return q_shape(f, weights, "weights", 0, q_panels(m->out, m->gate_up, m->layout),
+		q_padded_in(m->in, m->layout) / m->layout.group, m->layout.panel, m->layout.group);
 }
 
 // read_rows is how many of the most rows are wanted.
@@ -234,16 +267,30 @@ q_error *quire_linear(q_frame *f) {
 	matrix m = {0};
 	int bias, residual;
 	int64_t activation;
-	if ((e = q_bool(f, "bias", &bias)) || (e = q_bool(f, "residual", &residual)) || (e = q_int(f, "activation", &activation))) return e;
-	if (activation < 0 || activation >= Q_ACTIVATIONS) return q_fail(f, "there is no activation %lld", (long long)activation);
+	if ((e = q_bool(f, "bias", &bias)) || (e = q_bool(f, "residual", &residual)) ||
+		(e = q_int(f, "activation", &activation)))
+		return e;
+	if (activation < 0 || activation >= Q_ACTIVATIONS)
+		return q_fail(f, "there is no activation %lld", (long long)activation);
 	int scales;
-	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales + bias + residual, 2)) || (e = read_matrix(f, q_arg(f, 1), &m, scales))) return e;
-	if (activation == Q_CLAMPED_SWIGLU && !m.gate_up) return q_fail(f, "activation %lld is of gates and ups", (long long)activation);
+	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales + bias + residual, 2)) ||
+		(e = read_matrix(f, q_arg(f, 1), &m, scales)))
+		return e;
+	if (activation == Q_CLAMPED_SWIGLU && !m.gate_up)
+		return q_fail(f, "activation %lld is of gates and ups", (long long)activation);
 	const q_array *x = q_arg(f, 0), *y = q_result(f, 0), *scratch = q_result(f, 1);
-	if (!is_float(x->dtype) || (y->dtype != x->dtype && y->dtype != Q_F32)) return q_fail(f, "element types %d of x and %d of the result are not supported", x->dtype, y->dtype);
+	if (!is_float(x->dtype) || (y->dtype != x->dtype && y->dtype != Q_F32))
+		return q_fail(f, "element types %d of x and %d of the result are not supported", x->dtype, y->dtype);
 	if ((e = q_shape(f, x, "x", 0, (int64_t)-1, m.in))) return e;
 	int64_t most = x->dims[0], columns = m.gate_up ? m.out / 2 : m.out;
-	q_linear l = {.weights_dtype = q_arg(f, 1)->dtype, .dtype = x->dtype, .result_dtype = y->dtype, .blocks = m.blocks, .gate_up = m.gate_up, .activation = (int)activation, .in = m.in, .out = m.out};
+	q_linear l = {.weights_dtype = q_arg(f, 1)->dtype,
+		.dtype = x->dtype,
+		.result_dtype = y->dtype,
+		.blocks = m.blocks,
+		.gate_up = m.gate_up,
+		.activation = (int)activation,
+		.in = m.in,
+		.out = m.out};
 	if ((e = read_rows(f, q_arg(f, 2), most, &l.rows)) || (e = q_shape(f, y, "the result", 0, most, columns))) return e;
 	int next = 3;
 	if (scales) {
@@ -261,7 +308,8 @@ q_error *quire_linear(q_frame *f) {
 		if ((e = q_shape(f, a, "residual", x->dtype, most, columns))) return e;
 		l.residual = a->data;
 	}
-	if ((size_t)q_elements(scratch) * q_size(scratch->dtype) < q_linear_scratch(most, m.in)) return q_fail(f, "the scratch is too small");
+	if ((size_t)q_elements(scratch) * q_size(scratch->dtype) < q_linear_scratch(most, m.in))
+		return q_fail(f, "the scratch is too small");
 	l.x = x->data;
 	l.weights = q_arg(f, 1)->data;
 	l.y = y->data;
@@ -327,9 +375,13 @@ q_error *quire_linear_rows(q_frame *f) {
 	q_error *e;
 	int scales;
 	struct gather g = {0};
-	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales, 1)) || (e = read_matrix(f, q_arg(f, 1), &g.m, scales))) return e;
+	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales, 1)) ||
+		(e = read_matrix(f, q_arg(f, 1), &g.m, scales)))
+		return e;
 	const q_array *ids = q_arg(f, 0), *weights = q_arg(f, 1), *y = q_result(f, 0);
-	if ((e = q_shape(f, ids, "ids", Q_S32, -1)) || (e = q_shape(f, y, "the result", scales || g.m.blocks.bits ? 0 : weights->dtype, ids->dims[0], g.m.in))) return e;
+	if ((e = q_shape(f, ids, "ids", Q_S32, -1)) ||
+		(e = q_shape(f, y, "the result", scales || g.m.blocks.bits ? 0 : weights->dtype, ids->dims[0], g.m.in)))
+		return e;
 	if (!is_float(y->dtype)) return q_fail(f, "a result of element type %d is not supported", y->dtype);
 	int64_t rows;
 	if ((e = read_rows(f, q_arg(f, 2), ids->dims[0], &rows))) return e;

@@ -1,14 +1,15 @@
 // Linear layers: rows of activations times a matrix that was packed when it was loaded.
 //
-// A matrix [out, in] is packed into panels of as many output columns as a kernel computes at once, each panel being read from its
-// begin to its end: [ceil(out/panel)][padded in/group][panel][group], with zeros for what is past the ends; inputs are padded to a
-// multiple. group is how many consecutive inputs an instruction takes at once. Gate and up projections, stacked in one matrix, are packed in turns of Q_TURN
-// columns, so that a pair lies in one panel or in two neighbours.
+// A matrix [out, in] is packed into panels of as many output columns as a kernel computes at once, each panel being
+// read from its begin to its end: [ceil(out/panel)][padded in/group][panel][group], with zeros for what is past the
+// ends; inputs are padded to a multiple. group is how many consecutive inputs an instruction takes at once. Gate and up
+// projections, stacked in one matrix, are packed in turns of Q_TURN columns, so that a pair lies in one panel or in two
+// neighbours.
 //
-// Every output is one sum over the inputs in their order, in float32 by fused multiply-adds (plain code: multiplications and additions),
-// whatever the number of rows, their places, the threads and the blocks: the same bits. 16-bit numbers are widened exactly, and the
-// result is rounded once. Weights of 8 bits are times activations that are rounded to 8 bits, each row by its own scale; those sums
-// are integers, and exact.
+// Every output is one sum over the inputs in their order, in float32 by fused multiply-adds (plain code:
+// multiplications and additions), whatever the number of rows, their places, the threads and the blocks: the same bits.
+// 16-bit numbers are widened exactly, and the result is rounded once. Weights of 8 bits are times activations that are
+// rounded to 8 bits, each row by its own scale; those sums are integers, and exact.
 #ifndef QUIRE_GEMM_H
 #define QUIRE_GEMM_H
 
@@ -26,17 +27,18 @@ typedef struct {
 
 q_layout q_linear_layout(int dtype);
 
-// q_blocks says what a matrix in blocks holds: see gemm_blocks.h. A number is scale * (quant - offset), plus a minimum if min; with a table a
-// quant stands for a number of it, and with exponent a scale is a power of two. In a grouped format, group is the type of scales (1 float16,
-// 2 bfloat16, 3 float32), zero says that blocks have zero points in place of the offset, and e4m3 that quants are floats of 8 bits. bits is 0
-// for other matrices.
+// q_blocks says what a matrix in blocks holds: see gemm_blocks.h. A number is scale * (quant - offset), plus a minimum
+// if min; with a table a quant stands for a number of it, and with exponent a scale is a power of two. In a grouped
+// format, group is the type of scales (1 float16, 2 bfloat16, 3 float32), zero says that blocks have zero points in
+// place of the offset, and e4m3 that quants are floats of 8 bits. bits is 0 for other matrices.
 typedef struct {
 	int bits, size, offset, super, min, exponent, table, group, zero, e4m3;
 } q_blocks;
 
 // q_blocks_of reads the attribute `blocks` of a kernel.
 static inline q_blocks q_blocks_of(int64_t n) {
-	return (q_blocks){n & 255, n >> 8 & 255, n >> 16 & 255, n >> 24 & 1, n >> 25 & 1, n >> 26 & 1, n >> 27 & 3, n >> 29 & 3, n >> 31 & 1, n >> 32 & 1};
+	return (q_blocks){n & 255, n >> 8 & 255, n >> 16 & 255, n >> 24 & 1, n >> 25 & 1, n >> 26 & 1, n >> 27 & 3,
+		n >> 29 & 3, n >> 31 & 1, n >> 32 & 1};
 }
 
 typedef struct {
@@ -56,8 +58,8 @@ typedef struct {
 	void *scratch; // of q_linear_scratch bytes, aligned to 64
 } q_linear;
 
-// q_linear_choose runs code beyond AVX2 once beside plain code, and settles for the highest level, of those up to q_level(), whose results
-// are the same. It returns that level. Call it before the first matrix is packed.
+// q_linear_choose runs code beyond AVX2 once beside plain code, and settles for the highest level, of those up to
+// q_level(), whose results are the same. It returns that level. Call it before the first matrix is packed.
 int q_linear_choose(void);
 
 // q_linear_scratch is the bytes that rows of activations need in the form the kernels read.
@@ -79,15 +81,16 @@ typedef struct {
 	int64_t padded_in, tiles, panels, panels_a_task;
 } q_linear_job;
 
-// q_linear_plan says in how many tiles and tasks a layer of at least one row and output is computed: first pack_tile of each tile, then panels
-// of each share of panels_a_task of them.
+// q_linear_plan says in how many tiles and tasks a layer of at least one row and output is computed: first pack_tile of
+// each tile, then panels of each share of panels_a_task of them.
 q_linear_job q_linear_plan(q_frame *f, const q_linear *l);
 
 extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512, q_linear_dot, q_linear_amx;
 
-// q_pack packs n rows, from the first on, of a matrix [out, in] of dtype, row-major, as far as they are in panels [from, to). packed begins
-// as zeros. gate_up packs in turns.
-void q_pack(void *packed, const void *rows, int dtype, int64_t out, int64_t in, int gate_up, q_layout layout, int64_t first, int64_t n, int64_t from, int64_t to);
+// q_pack packs n rows, from the first on, of a matrix [out, in] of dtype, row-major, as far as they are in panels
+// [from, to). packed begins as zeros. gate_up packs in turns.
+void q_pack(void *packed, const void *rows, int dtype, int64_t out, int64_t in, int gate_up, q_layout layout,
+	int64_t first, int64_t n, int64_t from, int64_t to);
 
 // q_panels is the number of panels, q_padded_in the inputs of each.
 static inline int64_t q_panels(int64_t out, int gate_up, q_layout l) {
@@ -103,13 +106,14 @@ static inline int64_t q_packed_column(int64_t c, int64_t out, int gate_up) {
 	return i / Q_TURN * 2 * Q_TURN + i % Q_TURN + (c < half ? 0 : Q_TURN);
 }
 
-// quire_linear: x [T, in], packed weights, rows s32[], then scales f32[out], bias [out] and residual [T, columns] where the attributes of
-// these names hold -> y [T, columns], scratch. Attributes: in, out, gate_up, activation, scales, bias, residual, blocks: of a matrix in blocks
-// bits, size << 8, offset << 16, super << 24, min << 25, exponent << 26, table << 27, group << 29, zero << 31, e4m3 << 32; else 0.
+// quire_linear: x [T, in], packed weights, rows s32[], then scales f32[out], bias [out] and residual [T, columns] where
+// the attributes of these names hold -> y [T, columns], scratch. Attributes: in, out, gate_up, activation, scales,
+// bias, residual, blocks: of a matrix in blocks bits, size << 8, offset << 16, super << 24, min << 25, exponent << 26,
+// table << 27, group << 29, zero << 31, e4m3 << 32; else 0.
 q_error *quire_linear(q_frame *f);
 
-// quire_linear_rows: ids s32[T], packed weights, rows s32[], then scales f32[out] where that attribute holds -> y [T, in]: the matrix's rows
-// ids[t], times their scales. Attributes: in, out, gate_up, scales, blocks.
+// quire_linear_rows: ids s32[T], packed weights, rows s32[], then scales f32[out] where that attribute holds -> y [T,
+// in]: the matrix's rows ids[t], times their scales. Attributes: in, out, gate_up, scales, blocks.
 q_error *quire_linear_rows(q_frame *f);
 
 #endif

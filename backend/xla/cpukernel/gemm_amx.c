@@ -1,5 +1,5 @@
-// Linear layers by tiles of AMX: sixteen rows of activations times sixteen columns of a panel, 64 bytes of each row at a time. Activations are
-// packed as the tiles read them, [in/step][16][step], with zeros behind the last row and input.
+// Linear layers by tiles of AMX: sixteen rows of activations times sixteen columns of a panel, 64 bytes of each row at
+// a time. Activations are packed as the tiles read them, [in/step][16][step], with zeros behind the last row and input.
 #include "cpu.h"
 
 #if defined(Q_X86)
@@ -32,7 +32,9 @@ typedef struct {
 	uint8_t rows[16];
 } tile_config;
 
-static float *row_scales(const q_linear_job *j) { return (float *)((char *)j->l->scratch + j->tiles * 16 * j->padded_in); }
+static float *row_scales(const q_linear_job *j) {
+	return (float *)((char *)j->l->scratch + j->tiles * 16 * j->padded_in);
+}
 
 // round_row sets int8 numbers to a row's.
 static void round_row(const q_linear_job *j, int64_t row, int8_t *to) {
@@ -62,11 +64,13 @@ static void pack_tile(void *job, int64_t t) {
 	}
 }
 
-// multiply adds steps of a block to the sums of a pair of tiles of rows (or of one), a kilobyte for each tile of sums, and the 32 columns of a
-// panel. Tiles 0 to 3 are sums, 4 and 5 of activations, 6 and 7 of weights. a_stride is the bytes between the two tiles of rows. out, if there,
-// takes the sums in the end, by rows of a panel. lines is how many lines of what is ahead are read each step.
+// multiply adds steps of a block to the sums of a pair of tiles of rows (or of one), a kilobyte for each tile of sums,
+// and the 32 columns of a panel. Tiles 0 to 3 are sums, 4 and 5 of activations, 6 and 7 of weights. a_stride is the
+// bytes between the two tiles of rows. out, if there, takes the sums in the end, by rows of a panel. lines is how many
+// lines of what is ahead are read each step.
 #define MULTIPLY(name, product) \
-	ALWAYS void name(const int two, const int lines, const char *a, int64_t a_stride, const char *b, int64_t steps, float *sums, int first, float *out, const char *ahead) { \
+	ALWAYS void name(const int two, const int lines, const char *a, int64_t a_stride, const char *b, int64_t steps, \
+		float *sums, int first, float *out, const char *ahead) { \
 		if (first) { \
 			_tile_zero(0); \
 			_tile_zero(1); \
@@ -109,18 +113,26 @@ MULTIPLY(multiply_s8, _tile_dpbssd)
 // The code of each kind of block.
 typedef void (*block_code)(const char *, int64_t, const char *, int64_t, float *, int, float *, const char *);
 #define CODE(name, kind, two, lines) \
-	static __attribute__((noinline)) void name(const char *a, int64_t a_stride, const char *b, int64_t steps, float *sums, int first, float *out, const char *ahead) { \
+	static __attribute__((noinline)) void name(const char *a, int64_t a_stride, const char *b, int64_t steps, \
+		float *sums, int first, float *out, const char *ahead) { \
 		multiply_##kind(two, lines, a, a_stride, b, steps, sums, first, out, ahead); \
 	}
+// clang-format off
 #define CODES(kind) \
 	CODE(kind##_one, kind, 0, 0) CODE(kind##_one_32, kind, 0, 32) \
-	CODE(kind##_two, kind, 1, 0) CODE(kind##_two_8, kind, 1, 8) CODE(kind##_two_16, kind, 1, 16) CODE(kind##_two_32, kind, 1, 32)
+	CODE(kind##_two, kind, 1, 0) CODE(kind##_two_8, kind, 1, 8) CODE(kind##_two_16, kind, 1, 16) \
+	CODE(kind##_two_32, kind, 1, 32)
 CODES(bf16)
 CODES(s8)
-#define ROW(kind) {{kind##_one, kind##_one_32, kind##_one_32, kind##_one_32}, {kind##_two, kind##_two_8, kind##_two_16, kind##_two_32}}
-static const block_code codes[2][2][4] = {ROW(bf16), ROW(s8)}; // by type, by tiles of rows, by lines ahead: none, 8, 16, 32
+#define ROW(kind) \
+	{{kind##_one, kind##_one_32, kind##_one_32, kind##_one_32}, \
+	 {kind##_two, kind##_two_8, kind##_two_16, kind##_two_32}}
+// By type, by tiles of rows, by lines ahead: none, 8, 16, 32.
+static const block_code codes[2][2][4] = {ROW(bf16), ROW(s8)};
+// clang-format on
 
-// block_steps is how many steps a block has, of a few tiles of rows: activations and weights of a block fit into the first cache together.
+// block_steps is how many steps a block has, of a few tiles of rows: activations and weights of a block fit into the
+// first cache together.
 static int64_t block_steps(int64_t steps, int64_t tiles) {
 	if (tiles == 1) return least(steps, 16); // several streams of weights at once
 	const int64_t most = tiles > 7 ? 4 : 36 / (tiles + 2), blocks = (steps + most - 1) / most;
@@ -148,14 +160,18 @@ static void panels(void *job, int64_t task) {
 			const int64_t some = least(a_block, steps - k);
 			for (int64_t p = 0; p < n; p++) {
 				const char *b = weights + p * panel + k * 2048;
-				// What follows: the same block of the next panel, or the next block of the first, or the next task's begin.
-				const char *next = p + 1 < n ? b + panel : k + some < steps ? weights + (k + some) * 2048 : weights + n * panel;
+				// What follows: the same block of the next panel, or the next block of the first, or the next task's
+				// begin.
+				const char *next = p + 1 < n          ? b + panel
+				                   : k + some < steps ? weights + (k + some) * 2048
+				                                      : weights + n * panel;
 				int left = next + some * 2048 > end ? 0 : 32; // lines of it to read ahead, a step
 				const int share = t1 - t0 > 6 ? 1 : t1 - t0 > 2 ? 2 : 3, lines = 4 << share;
 				for (int64_t t = t0; t < t1; t += 2) {
 					const char *a = (const char *)l->scratch + t * row_tile + k * 1024;
 					const int two = t + 1 < t1;
-					codes[s8][two][left > 0 ? share : 0](a, row_tile, b, some, sums[p][t - t0], k == 0, k + some == steps ? out : NULL, next);
+					codes[s8][two][left > 0 ? share : 0](
+						a, row_tile, b, some, sums[p][t - t0], k == 0, k + some == steps ? out : NULL, next);
 					next += some * 64 * lines;
 					left -= two ? lines : 32;
 					if (k + some < steps) continue;

@@ -13,7 +13,8 @@ const uint8_t q_blocks_tables[Q_TABLES][16] = {
 int q_blocks_known(q_blocks b) {
 	if (b.group) {
 		if (b.super || b.min || b.exponent || b.table) return 0;
-		return (b.size == 32 || b.size == 64 || b.size == 128) && (b.bits == 8 || (b.bits == 4 && !b.e4m3)) && (b.zero || b.e4m3 || b.offset == 1 << (b.bits - 1));
+		return (b.size == 32 || b.size == 64 || b.size == 128) && (b.bits == 8 || (b.bits == 4 && !b.e4m3)) &&
+		       (b.zero || b.e4m3 || b.offset == 1 << (b.bits - 1));
 	}
 	if (b.table >= Q_TABLES || (b.exponent && (b.super || b.min))) return 0;
 	if (b.table && (b.bits != 4 || b.size != 32 || b.min)) return 0;
@@ -54,7 +55,8 @@ static float get16(const uint8_t *from, int64_t i) {
 }
 
 // pack_row writes a row to a column of a panel.
-static void pack_row(uint8_t *to, q_blocks b, q_blocks_rows rows, int64_t row, int64_t in, int64_t panel, int64_t column) {
+static void pack_row(
+	uint8_t *to, q_blocks b, q_blocks_rows rows, int64_t row, int64_t in, int64_t panel, int64_t column) {
 	const int64_t each = 32 / b.size; // scales of a block
 	const uint8_t *q = rows.quants + row * in;
 	for (int64_t i = 0; i < in; i += q_unit_in(b)) {
@@ -80,7 +82,8 @@ static void pack_row(uint8_t *to, q_blocks b, q_blocks_rows rows, int64_t row, i
 }
 
 // pack_group_row is pack_row of a grouped format.
-static void pack_group_row(uint8_t *to, q_blocks b, q_blocks_rows rows, int64_t row, int64_t in, int64_t panel, int64_t column) {
+static void pack_group_row(
+	uint8_t *to, q_blocks b, q_blocks_rows rows, int64_t row, int64_t in, int64_t panel, int64_t column) {
 	for (int64_t i = 0; i < in; i += b.size) {
 		const int64_t at = (row * in + i) / b.size;
 		const float scale = rows.group_scales[at];
@@ -88,7 +91,8 @@ static void pack_group_row(uint8_t *to, q_blocks b, q_blocks_rows rows, int64_t 
 		else put16(to, column, b.group == 2 ? q_to_bf16(scale) : q_to_f16(scale));
 		if (b.zero) to[q_group_bytes(b, panel) - panel + column] = rows.zeros[at];
 		to += q_group_bytes(b, panel);
-		for (int64_t k = 0; k < b.size; k += Q_BLOCK_IN, to += q_quant_bytes(b, panel)) put_block(to, b, rows.quants + row * in + i + k, panel, column);
+		for (int64_t k = 0; k < b.size; k += Q_BLOCK_IN, to += q_quant_bytes(b, panel))
+			put_block(to, b, rows.quants + row * in + i + k, panel, column);
 	}
 }
 
@@ -105,7 +109,8 @@ static void group_unit(float *to, const uint8_t *from, q_blocks b, int64_t panel
 	}
 }
 
-void q_pack_blocks(void *packed, q_blocks b, q_blocks_rows rows, int64_t out, int64_t in, int gate_up, int64_t panel, int64_t first, int64_t n, int64_t from, int64_t to) {
+void q_pack_blocks(void *packed, q_blocks b, q_blocks_rows rows, int64_t out, int64_t in, int gate_up, int64_t panel,
+	int64_t first, int64_t n, int64_t from, int64_t to) {
 	for (int64_t row = 0; row < n; row++) {
 		int64_t column = q_packed_column(first + row, out, gate_up), p = column / panel;
 		if (p < from || p >= to) continue;
@@ -116,7 +121,8 @@ void q_pack_blocks(void *packed, q_blocks b, q_blocks_rows rows, int64_t out, in
 
 void q_blocks_unit(float *to, const void *packed, q_blocks b, int64_t in, int64_t panel, int64_t column, int64_t i) {
 	const int64_t units = in / q_unit_in(b);
-	const uint8_t *from = (const uint8_t *)packed + (column / panel * units + i / q_unit_in(b)) * q_unit_bytes(b, panel);
+	const uint8_t *from =
+		(const uint8_t *)packed + (column / panel * units + i / q_unit_in(b)) * q_unit_bytes(b, panel);
 	column %= panel;
 	if (b.group) {
 		group_unit(to, from, b, panel, column);
@@ -132,7 +138,9 @@ void q_blocks_unit(float *to, const void *packed, q_blocks b, int64_t in, int64_
 		const uint8_t *scales = from + q_quant_bytes(b, panel), *minima = scales + q_scale_bytes(b, panel);
 		for (int j = 0; j < Q_BLOCK_IN; j++) {
 			int64_t at = j / b.size * panel + column;
-			float scale = b.super ? scale_factor * (int8_t)scales[at] : b.exponent ? q_power_of_two(scales[at]) : get16(scales, at);
+			float scale = b.super      ? scale_factor * (int8_t)scales[at]
+			              : b.exponent ? q_power_of_two(scales[at])
+			                           : get16(scales, at);
 			float x = scale * (float)(get_quant(from, b, panel, column, j) - b.offset);
 			if (b.min) x = b.super ? x - minimum_factor * (int8_t)minima[at] : x + get16(minima, at);
 			to[j] = x;

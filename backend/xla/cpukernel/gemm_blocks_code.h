@@ -1,6 +1,6 @@
-// The code of linear layers in blocks for one level: see gemm_blocks.h. A file that includes this defines, beside Q_V16: Q_CODE; Q_WIDE, the
-// panel's width in v16; Q_ROWS, the rows of a tile; Q_VNNI where an instruction multiplies groups of four bytes; and Q_TILES where AMX does, 16
-// rows at a time.
+// The code of linear layers in blocks for one level: see gemm_blocks.h. A file that includes this defines, beside
+// Q_V16: Q_CODE; Q_WIDE, the panel's width in v16; Q_ROWS, the rows of a tile; Q_VNNI where an instruction multiplies
+// groups of four bytes; and Q_TILES where AMX does, 16 rows at a time.
 #include "convert.h"
 #include "gemm_blocks.h"
 
@@ -10,10 +10,10 @@ enum {
 	MAX_ROWS = BLOCK_TILES * Q_ROWS, // their rows
 	MAX_PANELS = 8 / Q_WIDE,         // panels a task
 	SUMS = MAX_ROWS * PANEL,
-	STEP = 4 * PANEL,                // bytes of four inputs of a panel, unpacked
-	BLOCK = 8 * STEP,                // and of 32
-	CHUNK = 8,                       // blocks that are unpacked at a time
-	AHEAD = 4096,                    // bytes by which a stream of weights is read ahead
+	STEP = 4 * PANEL, // bytes of four inputs of a panel, unpacked
+	BLOCK = 8 * STEP, // and of 32
+	CHUNK = 8,        // blocks that are unpacked at a time
+	AHEAD = 4096,     // bytes by which a stream of weights is read ahead
 };
 
 #include "gemm_finish.h"
@@ -21,8 +21,9 @@ enum {
 
 enum { WIDE = PANEL / LANES };
 
-// ints is one register of LANES int32 numbers, whose bytes may also be weights, without a sign, or activations, with one. ints_dot adds to each
-// number the four products of its bytes; where pairs of them could exceed 16 bits, the weights come in two parts.
+// ints is one register of LANES int32 numbers, whose bytes may also be weights, without a sign, or activations, with
+// one. ints_dot adds to each number the four products of its bytes; where pairs of them could exceed 16 bits, the
+// weights come in two parts.
 #if Q_V16 == 512
 typedef __m512i ints;
 ALWAYS ints ints_set(int32_t x) { return _mm512_set1_epi32(x); }
@@ -50,11 +51,28 @@ ALWAYS ints ints_dot(ints sum, ints w, ints x) {
 	return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
 }
 #else
-typedef struct { int32_t x[LANES]; } ints;
-ALWAYS ints ints_set(int32_t x) { ints y; EACH(i, LANES) y.x[i] = x; return y; }
-ALWAYS ints ints_load(const void *p) { ints x; memcpy(&x, p, sizeof x); return x; }
-ALWAYS ints ints_and(ints x, int mask) { EACH(i, LANES) x.x[i] &= (int32_t)(mask * 0x01010101u); return x; }
-ALWAYS vec ints_float(ints x) { vec y; EACH(i, LANES) y[i] = (float)x.x[i]; return y; }
+typedef struct {
+	int32_t x[LANES];
+} ints;
+ALWAYS ints ints_set(int32_t x) {
+	ints y;
+	EACH(i, LANES) y.x[i] = x;
+	return y;
+}
+ALWAYS ints ints_load(const void *p) {
+	ints x;
+	memcpy(&x, p, sizeof x);
+	return x;
+}
+ALWAYS ints ints_and(ints x, int mask) {
+	EACH(i, LANES) x.x[i] &= (int32_t)(mask * 0x01010101u);
+	return x;
+}
+ALWAYS vec ints_float(ints x) {
+	vec y;
+	EACH(i, LANES) y[i] = (float)x.x[i];
+	return y;
+}
 ALWAYS vec vec_mul(vec a, vec b) { return a * b; }
 ALWAYS ints ints_dot(ints sum, ints w, ints x) {
 	EACH(i, LANES) {
@@ -70,10 +88,12 @@ typedef uint8_t bytes __attribute__((vector_size(64), aligned(1), may_alias));
 // look writes what 64 nibbles stand for in a table of 16.
 ALWAYS void look(uint8_t *to, const bytes *x, const uint8_t *table) {
 #if Q_V16 == 512
-	_mm512_storeu_si512(to, _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), _mm512_loadu_si512(x)));
+	_mm512_storeu_si512(to,
+		_mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), _mm512_loadu_si512(x)));
 #elif Q_V16 == 256
 	const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
-	EACH(h, 2) _mm256_storeu_si256((__m256i *)to + h, _mm256_shuffle_epi8(t, _mm256_loadu_si256((const __m256i *)x + h)));
+	EACH(h, 2)
+		_mm256_storeu_si256((__m256i *)to + h, _mm256_shuffle_epi8(t, _mm256_loadu_si256((const __m256i *)x + h)));
 #else
 	EACH(i, 64) to[i] = table[(*x)[i]];
 #endif
@@ -130,7 +150,9 @@ static void unpack_group(chunk *to, int64_t block, const uint8_t *from, q_blocks
 	const int64_t blocks = b.size / Q_BLOCK_IN, size = q_quant_bytes(b, PANEL);
 	EACH(c, Q_WIDE) {
 		const uint8_t *at = from + 16 * c * (b.group == 3 ? 4 : 2);
-		v16_store(scales + 16 * c, b.group == 3 ? v16_load((const float *)at) : b.group == 2 ? v16_load_bf16((const uint16_t *)at) : v16_load_f16((const uint16_t *)at));
+		v16_store(scales + 16 * c, b.group == 3   ? v16_load((const float *)at)
+		                           : b.group == 2 ? v16_load_bf16((const uint16_t *)at)
+		                                          : v16_load_f16((const uint16_t *)at));
 	}
 	const uint8_t *zeros = q_group_zeros(from, b, PANEL);
 	for (int c = 0; b.zero && c < PANEL; c++) minima[c] = -(float)zeros[c] * scales[c];
@@ -170,13 +192,16 @@ static void unpack_unit(chunk *to, int64_t block, const uint8_t *from, q_blocks 
 		else unpack(q, from, 8, NULL);
 		const int halves = 32 / b.size;
 		for (int c = 0; b.exponent && c < PANEL; c++) to->scales[block * PANEL + c] = q_power_of_two(from[quants + c]);
-		for (int h = 0; !b.exponent && h < halves; h++) widen(to->scales + (block * halves + h) * PANEL, from + quants + h * scales / halves, b.super ? factors : NULL);
+		for (int h = 0; !b.exponent && h < halves; h++)
+			widen(to->scales + (block * halves + h) * PANEL, from + quants + h * scales / halves,
+				b.super ? factors : NULL);
 		if (b.min) widen(to->minima + block * PANEL, from + quants + scales, b.super ? minimum_factors : NULL);
 	}
 }
 
-// Activations of a tile of n rows lie packed as bytes [in/4][n][4], for AMX [in/32][16][32]; then come, of each block, the rows' scales, the sums
-// of their numbers in float32, and what the integer sums of 16 or 32 inputs begin at, since weights are read without their offset.
+// Activations of a tile of n rows lie packed as bytes [in/4][n][4], for AMX [in/32][16][32]; then come, of each block,
+// the rows' scales, the sums of their numbers in float32, and what the integer sums of 16 or 32 inputs begin at, since
+// weights are read without their offset.
 typedef struct {
 	int8_t *x;
 	float *scales, *sums;
@@ -230,7 +255,8 @@ ALWAYS float pack_block(const q_linear *l, int64_t at, int8_t q[32], int32_t hal
 static void pack_tile(void *job, int64_t t) {
 	const q_linear_job *j = job;
 	const q_linear *l = j->l;
-	const int64_t begin = tile_begin(j, t), n = tile_begin(j, t + 1) - begin, pitch = pitch_of(n), blocks = l->in / Q_BLOCK_IN;
+	const int64_t begin = tile_begin(j, t), n = tile_begin(j, t + 1) - begin, pitch = pitch_of(n),
+				  blocks = l->in / Q_BLOCK_IN;
 	const activations a = activations_of(j, begin);
 	for (int64_t r = 0; r < n; r++) {
 		for (int64_t b = 0; b < blocks; b++) {
@@ -267,15 +293,17 @@ ALWAYS void add_products(ints products, const float *scales, float scale, const 
 #ifdef Q_TILES
 #include "gemm_blocks_tiles.h"
 #else
-// tile adds the products of some blocks to the sums of n rows, [rows][PANEL] at the first row. halves is 2 for blocks of 16; min says that there
-// are minima, and wide that weights have 8 bits.
-ALWAYS void tile(const int n, const int halves, const int min, const int wide, activations a, const chunk *w, int64_t blocks, float *sums) {
+// tile adds the products of some blocks to the sums of n rows, [rows][PANEL] at the first row. halves is 2 for blocks
+// of 16; min says that there are minima, and wide that weights have 8 bits.
+ALWAYS void tile(const int n, const int halves, const int min, const int wide, activations a, const chunk *w,
+	int64_t blocks, float *sums) {
 	const uint8_t *q = w->quants;
 	const float *scales = w->scales, *minima = w->minima;
 	for (; blocks > 0; blocks--) {
 		for (int h = 0; h < halves; h++) {
 			ints s[Q_ROWS][WIDE];
-			EACH(r, n) EACH(j, WIDE) s[r][j] = ints_set(a.begins[r]);
+			EACH(r, n)
+				EACH(j, WIDE) s[r][j] = ints_set(a.begins[r]);
 			for (int step = 0; step < 8 / halves; step++, q += STEP, a.x += 4 * n) {
 				ints b[WIDE];
 				EACH(j, WIDE) b[j] = ints_load(q + j * LANES * 4);
@@ -285,17 +313,19 @@ ALWAYS void tile(const int n, const int halves, const int min, const int wide, a
 					ints x = ints_set(four);
 #ifndef Q_VNNI
 					if (wide) {
-						EACH(j, WIDE) s[r][j] = ints_dot(ints_dot(s[r][j], ints_and(b[j], 127), x), ints_and(b[j], 128), x);
+						EACH(j, WIDE)
+							s[r][j] = ints_dot(ints_dot(s[r][j], ints_and(b[j], 127), x), ints_and(b[j], 128), x);
 						continue;
 					}
 #endif
 					EACH(j, WIDE) s[r][j] = ints_dot(s[r][j], b[j], x);
 				}
 			}
-			EACH(r, n) EACH(j, WIDE) {
-				const float *m = min && h == halves - 1 ? minima + j * LANES : NULL;
-				add_products(s[r][j], scales + j * LANES, a.scales[r], m, a.sums[r], sums + r * PANEL + j * LANES);
-			}
+			EACH(r, n)
+				EACH(j, WIDE) {
+					const float *m = min && h == halves - 1 ? minima + j * LANES : NULL;
+					add_products(s[r][j], scales + j * LANES, a.scales[r], m, a.sums[r], sums + r * PANEL + j * LANES);
+				}
 			scales += PANEL;
 			a.begins += n;
 		}
@@ -309,9 +339,14 @@ ALWAYS void tile(const int n, const int halves, const int min, const int wide, a
 typedef void (*tile_code)(activations, const chunk *, int64_t, float *);
 
 #define TILE(name, n, halves, min, wide) \
-	static __attribute__((noinline)) void name(activations a, const chunk *w, int64_t blocks, float *sums) { tile(n, halves, min, wide, a, w, blocks, sums); }
-#define TILES(n) TILE(scales_##n, n, 1, 0, 0) TILE(minima_##n, n, 1, 1, 0) TILE(halves_##n, n, 2, 0, 0) TILE(bytes_##n, n, 1, 0, 1) \
-	TILE(bytes_minima_##n, n, 1, 1, 1)
+	static __attribute__((noinline)) void name(activations a, const chunk *w, int64_t blocks, float *sums) { \
+		tile(n, halves, min, wide, a, w, blocks, sums); \
+	}
+// clang-format off
+#define TILES(n) \
+	TILE(scales_##n, n, 1, 0, 0) TILE(minima_##n, n, 1, 1, 0) TILE(halves_##n, n, 2, 0, 0) \
+	TILE(bytes_##n, n, 1, 0, 1) TILE(bytes_minima_##n, n, 1, 1, 1)
+// clang-format on
 #define COMMA ,
 #if Q_ROWS == 4
 #define FOR_ROWS(f, _) f(1) _ f(2) _ f(3) _ f(4)
@@ -321,7 +356,9 @@ typedef void (*tile_code)(activations, const chunk *, int64_t, float *);
 #define CODES(n) {scales_##n, minima_##n, halves_##n, bytes_##n, bytes_minima_##n}
 FOR_ROWS(TILES, )
 static const tile_code codes[Q_ROWS][KINDS] = {FOR_ROWS(CODES, COMMA)};
-static void multiply(int64_t n, int kind, activations a, const chunk *w, int64_t blocks, float *sums) { codes[n - 1][kind](a, w, blocks, sums); }
+static void multiply(int64_t n, int kind, activations a, const chunk *w, int64_t blocks, float *sums) {
+	codes[n - 1][kind](a, w, blocks, sums);
+}
 static void begin_tiles(q_blocks b) {}
 static void end_tiles(void) {}
 #endif
@@ -330,11 +367,18 @@ static void panels(void *job, int64_t task) {
 	const q_linear_job *j = job;
 	const q_linear *l = j->l;
 	const q_blocks f = l->blocks;
-	const int64_t unit = q_unit_in(f), unit_bytes = q_unit_bytes(f, PANEL), unit_blocks = unit / Q_BLOCK_IN, units = l->in / unit;
+	const int64_t unit = q_unit_in(f), unit_bytes = q_unit_bytes(f, PANEL), unit_blocks = unit / Q_BLOCK_IN,
+				  units = l->in / unit;
 	const int64_t from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
-	const int64_t passes = (j->tiles + BLOCK_TILES - 1) / BLOCK_TILES, a_pass = (j->tiles + passes - 1) / passes; // of tiles
+	const int64_t passes = (j->tiles + BLOCK_TILES - 1) / BLOCK_TILES,
+				  a_pass = (j->tiles + passes - 1) / passes; // of tiles
 	const int64_t a_chunk = CHUNK / unit_blocks;
-	const int kind = f.bits == 8 && f.zero ? BYTES_MINIMA : f.zero ? MINIMA : q_blocks_wide(f) ? BYTES : f.size == 16 ? HALVES : f.min ? MINIMA : SCALES;
+	const int kind = f.bits == 8 && f.zero ? BYTES_MINIMA
+	                 : f.zero              ? MINIMA
+	                 : q_blocks_wide(f)    ? BYTES
+	                 : f.size == 16        ? HALVES
+	                 : f.min               ? MINIMA
+	                                       : SCALES;
 	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));
 	chunk w __attribute__((aligned(64)));
 	begin_tiles(f);
@@ -347,7 +391,8 @@ static void panels(void *job, int64_t task) {
 				const int64_t some = least(a_chunk, units - u), block = u * unit_blocks;
 				for (int64_t i = 0; i < some; i++, b += unit_bytes) unpack_unit(&w, i * unit_blocks, b, f);
 				for (int64_t t = t0; t < t1; t++) {
-					const int64_t begin = tile_begin(j, t), count = tile_begin(j, t + 1) - begin, pitch = pitch_of(count);
+					const int64_t begin = tile_begin(j, t), count = tile_begin(j, t + 1) - begin,
+								  pitch = pitch_of(count);
 					activations a = activations_of(j, begin);
 					a.x += block * 32 * pitch;
 					a.scales += block * pitch;

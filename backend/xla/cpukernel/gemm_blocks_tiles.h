@@ -1,5 +1,5 @@
-// The part of gemm_blocks_code.h for AMX: 16 rows times the 32 columns of a panel, a block at a time. A block's products are stored as integers
-// and then added to the sums as other levels do, so that rows have the same bits.
+// The part of gemm_blocks_code.h for AMX: 16 rows times the 32 columns of a panel, a block at a time. A block's
+// products are stored as integers and then added to the sums as other levels do, so that rows have the same bits.
 
 typedef struct {
 	uint8_t palette, start_row, reserved[14];
@@ -21,17 +21,20 @@ static void begin_tiles(q_blocks b) {
 static void end_tiles(void) { _tile_release(); }
 
 // add_tile adds the products of a block to the sums of n rows.
-ALWAYS void add_tile(const int kind, int64_t n, const int32_t *products, activations a, const float *scales, const float *minima, float *sums) {
+ALWAYS void add_tile(const int kind, int64_t n, const int32_t *products, activations a, const float *scales,
+	const float *minima, float *sums) {
 	for (int64_t r = 0; r < n; r++) {
 		EACH(j, WIDE) {
 			ints y = ints_load(products + r * PANEL + j * LANES);
 			if (kind != MINIMA) y = ints_add(y, ints_set(a.begins[r]));
-			add_products(y, scales + j * LANES, a.scales[r], kind == MINIMA ? minima + j * LANES : NULL, a.sums[r], sums + r * PANEL + j * LANES);
+			add_products(y, scales + j * LANES, a.scales[r], kind == MINIMA ? minima + j * LANES : NULL, a.sums[r],
+				sums + r * PANEL + j * LANES);
 		}
 	}
 }
 
-// products stores those of 16 rows and a block, by one of two pairs of tiles, so that a pair is free while the other is stored.
+// products stores those of 16 rows and a block, by one of two pairs of tiles, so that a pair is free while the other is
+// stored.
 #define PRODUCTS(first, second) \
 	do { \
 		_tile_zero(first); \

@@ -1,6 +1,6 @@
-// Linear layers by AVX-512's dot products: of pairs of bf16 numbers, and (VNNI) of four numbers of 8 bits. A step is 32 bits of each row of
-// activations and of each column of a panel. Activations are packed in tiles of up to ROWS rows, [steps][rows of the tile], and behind them
-// lie the rows' scales and first sums, where weights are of 8 bits.
+// Linear layers by AVX-512's dot products: of pairs of bf16 numbers, and (VNNI) of four numbers of 8 bits. A step is 32
+// bits of each row of activations and of each column of a panel. Activations are packed in tiles of up to ROWS rows,
+// [steps][rows of the tile], and behind them lie the rows' scales and first sums, where weights are of 8 bits.
 #include "cpu.h"
 
 #if defined(Q_X86)
@@ -18,23 +18,36 @@
 enum {
 	Q_WIDE = 2,
 	PANEL = 32,
-	ROWS = 12,                 // of a tile, so that its sums stay in registers
-	BLOCK_STEPS = 256,         // steps a block: 32 kB of a panel
-	BLOCK_TILES = 8,           // tiles whose sums are kept at a time
-	MAX_PANELS = 4,            // a task's
+	ROWS = 12,         // of a tile, so that its sums stay in registers
+	BLOCK_STEPS = 256, // steps a block: 32 kB of a panel
+	BLOCK_TILES = 8,   // tiles whose sums are kept at a time
+	MAX_PANELS = 4,    // a task's
 	SUMS = BLOCK_TILES * ROWS * PANEL,
-	STEP = PANEL * 4,          // bytes of a panel
-	AHEAD = 4096,              // bytes by which a stream of weights is read ahead
+	STEP = PANEL * 4, // bytes of a panel
+	AHEAD = 4096,     // bytes by which a stream of weights is read ahead
 };
 #include "gemm_finish.h"
 
 // lanes is a register of sixteen sums, float32 or int32.
 #ifdef Q_EMULATE
-typedef struct { uint32_t x[16]; } lanes;
-ALWAYS lanes lanes_set(uint32_t x) { lanes y; for (int i = 0; i < 16; i++) y.x[i] = x; return y; }
-ALWAYS lanes lanes_load(const void *p) { lanes y; memcpy(&y, p, 64); return y; }
+typedef struct {
+	uint32_t x[16];
+} lanes;
+ALWAYS lanes lanes_set(uint32_t x) {
+	lanes y;
+	for (int i = 0; i < 16; i++) y.x[i] = x;
+	return y;
+}
+ALWAYS lanes lanes_load(const void *p) {
+	lanes y;
+	memcpy(&y, p, 64);
+	return y;
+}
 ALWAYS void lanes_store(void *p, lanes x) { memcpy(p, &x, 64); }
-ALWAYS lanes lanes_flip(lanes x) { for (int i = 0; i < 16; i++) x.x[i] ^= 0x80808080; return x; }
+ALWAYS lanes lanes_flip(lanes x) {
+	for (int i = 0; i < 16; i++) x.x[i] ^= 0x80808080;
+	return x;
+}
 // As Intel's manual has them: the second of a pair is added first.
 static __attribute__((noinline)) lanes lanes_bf16(lanes sum, lanes w, lanes x) {
 	for (int i = 0; i < 16; i++) {
@@ -70,8 +83,9 @@ static uint32_t *packed(const q_linear_job *j, int64_t row) { return (uint32_t *
 static float *row_scales(const q_linear_job *j) { return (float *)packed(j, j->l->rows); }
 static int32_t *first_sums(const q_linear_job *j) { return (int32_t *)row_scales(j) + j->l->rows; }
 
-// pack_tile_s8 rounds the rows of a tile. The instruction takes its first factor without a sign: weights are read as w + 128, and a row's sums
-// begin at -128 times the sum of its activations. They wrap around in between, and are exact in the end.
+// pack_tile_s8 rounds the rows of a tile. The instruction takes its first factor without a sign: weights are read as w
+// + 128, and a row's sums begin at -128 times the sum of its activations. They wrap around in between, and are exact in
+// the end.
 static void pack_tile_s8(const q_linear_job *j, int64_t begin, int64_t n) {
 	uint32_t *to = packed(j, begin);
 	for (int64_t r = 0; r < n; r++) {
@@ -107,14 +121,18 @@ static void pack_tile(void *job, int64_t t) {
 	}
 }
 
-// tile adds steps to the sums of n rows. a is [steps][n], b a block of a panel, sums [rows][PANEL] at the first row. first, if there, is what
-// the rows' sums begin at. ahead is what to have in the cache soon: a line every step, `far` bytes apart.
-ALWAYS void tile(const int n, const int s8, const uint32_t *a, const char *b, int64_t steps, float *sums, const int32_t *first, const char *ahead, int64_t far) {
+// tile adds steps to the sums of n rows. a is [steps][n], b a block of a panel, sums [rows][PANEL] at the first row.
+// first, if there, is what the rows' sums begin at. ahead is what to have in the cache soon: a line every step, `far`
+// bytes apart.
+ALWAYS void tile(const int n, const int s8, const uint32_t *a, const char *b, int64_t steps, float *sums,
+	const int32_t *first, const char *ahead, int64_t far) {
 	lanes s[ROWS][Q_WIDE];
 	if (first) {
-		EACH(r, n) EACH(j, Q_WIDE) s[r][j] = lanes_set(s8 ? (uint32_t)first[r] : 0);
+		EACH(r, n)
+			EACH(j, Q_WIDE) s[r][j] = lanes_set(s8 ? (uint32_t)first[r] : 0);
 	} else {
-		EACH(r, n) EACH(j, Q_WIDE) s[r][j] = lanes_load(sums + r * PANEL + j * 16);
+		EACH(r, n)
+			EACH(j, Q_WIDE) s[r][j] = lanes_load(sums + r * PANEL + j * 16);
 	}
 	for (; steps > 0; steps--, a += n, b += STEP) {
 		lanes w[Q_WIDE];
@@ -129,24 +147,31 @@ ALWAYS void tile(const int n, const int s8, const uint32_t *a, const char *b, in
 		__builtin_prefetch(ahead, 0, 2);
 		ahead += far;
 	}
-	EACH(r, n) EACH(j, Q_WIDE) lanes_store(sums + r * PANEL + j * 16, s[r][j]);
+	EACH(r, n)
+		EACH(j, Q_WIDE) lanes_store(sums + r * PANEL + j * 16, s[r][j]);
 }
 
 typedef void (*tile_code)(const uint32_t *, const char *, int64_t, float *, const int32_t *, const char *, int64_t);
 #define TILE(name, n, s8) \
-	static __attribute__((noinline)) void name(const uint32_t *a, const char *b, int64_t steps, float *sums, const int32_t *first, const char *ahead, int64_t far) { \
+	static __attribute__((noinline)) void name(const uint32_t *a, const char *b, int64_t steps, float *sums, \
+		const int32_t *first, const char *ahead, int64_t far) { \
 		tile(n, s8, a, b, steps, sums, first, ahead, far); \
 	}
 #define TILES(n) TILE(bf16_##n, n, 0) TILE(s8_##n, n, 1)
+// clang-format off
 TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6) TILES(7) TILES(8) TILES(9) TILES(10) TILES(11) TILES(12)
 #define CODES(n) {bf16_##n, s8_##n}
-static const tile_code codes[ROWS][2] = {CODES(1), CODES(2), CODES(3), CODES(4), CODES(5), CODES(6), CODES(7), CODES(8), CODES(9), CODES(10), CODES(11), CODES(12)};
+static const tile_code codes[ROWS][2] = {
+	CODES(1), CODES(2), CODES(3), CODES(4), CODES(5), CODES(6), CODES(7), CODES(8), CODES(9), CODES(10), CODES(11),
+	CODES(12)};
+// clang-format on
 
 static void panels(void *job, int64_t task) {
 	const q_linear_job *j = job;
 	const q_linear *l = j->l;
 	const int s8 = l->weights_dtype == Q_S8;
-	const int64_t steps = steps_of(j), panel = steps * STEP, from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
+	const int64_t steps = steps_of(j), panel = steps * STEP, from = task * j->panels_a_task,
+				  n = least(j->panels_a_task, j->panels - from);
 	const int64_t a_block = j->tiles == 1 ? steps : BLOCK_STEPS;
 	const char *weights = (const char *)l->weights + from * panel, *end = (const char *)l->weights + j->panels * panel;
 	static const int32_t zeros[ROWS];
@@ -157,8 +182,11 @@ static void panels(void *job, int64_t task) {
 			const int64_t some = least(a_block, steps - k);
 			for (int64_t p = 0; p < n; p++) {
 				const char *b = weights + p * panel + k * STEP;
-				// What follows: the same block of the next panel, or the next block of the first, or the next task's begin.
-				const char *next = p + 1 < n ? b + panel : k + some < steps ? weights + (k + some) * STEP : weights + n * panel;
+				// What follows: the same block of the next panel, or the next block of the first, or the next task's
+				// begin.
+				const char *next = p + 1 < n          ? b + panel
+				                   : k + some < steps ? weights + (k + some) * STEP
+				                                      : weights + n * panel;
 				int64_t left = next + some * STEP <= end ? some * STEP / 64 : 0; // lines of it to read ahead
 				for (int64_t t = t0; t < t1; t++) {
 					const int64_t begin = tile_begin(j, t), count = tile_begin(j, t + 1) - begin;
@@ -173,7 +201,8 @@ static void panels(void *job, int64_t task) {
 						left -= some;
 					}
 					const int32_t *first = k > 0 ? NULL : s8 ? first_sums(j) + begin : zeros;
-					codes[count - 1][s8](packed(j, begin) + k * count, b, some, sums + p * SUMS + (begin - row) * PANEL, first, ahead, far);
+					codes[count - 1][s8](packed(j, begin) + k * count, b, some, sums + p * SUMS + (begin - row) * PANEL,
+						first, ahead, far);
 				}
 			}
 		}

@@ -1,5 +1,6 @@
-// The part of gemm_kernel.h for matrices of floats of 8 bits with scales: see gemm_blocks.h. Activations are not rounded. Up to 256 inputs of a panel
-// are unpacked to float32, each number times its scale and rounded once, and all tiles of rows use them: the sums are those of a float32 matrix.
+// The part of gemm_kernel.h for matrices of floats of 8 bits with scales: see gemm_blocks.h. Activations are not
+// rounded. Up to 256 inputs of a panel are unpacked to float32, each number times its scale and rounded once, and all
+// tiles of rows use them: the sums are those of a float32 matrix.
 #include "gemm_blocks.h"
 
 enum { E4M3_IN = 256 };
@@ -30,7 +31,8 @@ static void panels_e4m3(const q_linear_job *j, int64_t task) {
 	const q_linear *l = j->l;
 	const int64_t in = l->in, unit = l->blocks.size, bytes = q_unit_bytes(l->blocks, PANEL);
 	const int64_t from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
-	const int64_t passes = (j->tiles + BLOCK_TILES - 1) / BLOCK_TILES, a_pass = (j->tiles + passes - 1) / passes; // of tiles
+	const int64_t passes = (j->tiles + BLOCK_TILES - 1) / BLOCK_TILES,
+				  a_pass = (j->tiles + passes - 1) / passes; // of tiles
 	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));
 	float wide[E4M3_IN * PANEL] __attribute__((aligned(64)));
 	for (int64_t t0 = 0; t0 < j->tiles; t0 += a_pass) {
@@ -44,7 +46,8 @@ static void panels_e4m3(const q_linear_job *j, int64_t task) {
 					const int64_t begin = tile_begin(j, t), count = tile_begin(j, t + 1) - begin;
 					const char *ahead = t == t0 ? (const char *)b + AHEAD : (const char *)wide;
 					float *sum = sums + p * SUMS + (begin - row) * PANEL;
-					codes[count - 1][FLOATS]((const float *)l->scratch + begin * in + k * count, (const char *)wide, NULL, some, sum, k == 0, ahead, t == t0 ? 4 * PANEL : 0);
+					codes[count - 1][FLOATS]((const float *)l->scratch + begin * in + k * count, (const char *)wide,
+						NULL, some, sum, k == 0, ahead, t == t0 ? 4 * PANEL : 0);
 				}
 			}
 		}

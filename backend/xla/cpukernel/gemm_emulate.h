@@ -1,4 +1,5 @@
-// AMX's tiles in memory, for tests on processors without them: what gemm_amx.c uses of the intrinsics, as Intel's manual has it.
+// AMX's tiles in memory, for tests on processors without them: what gemm_amx.c uses of the intrinsics, as Intel's
+// manual has it.
 #ifndef QUIRE_GEMM_EMULATE_H
 #define QUIRE_GEMM_EMULATE_H
 
@@ -24,7 +25,8 @@ static inline void emulate_zero(int t) { memset(emulated[t].data, 0, sizeof emul
 
 static inline void emulate_load(int t, const void *p, int64_t stride) {
 	emulate_zero(t);
-	for (int r = 0; r < emulated[t].rows; r++) memcpy(emulated[t].data[r], (const char *)p + r * stride, emulated[t].bytes);
+	for (int r = 0; r < emulated[t].rows; r++)
+		memcpy(emulated[t].data[r], (const char *)p + r * stride, emulated[t].bytes);
 }
 
 static inline void emulate_store(int t, void *p, int64_t stride) {

@@ -1,5 +1,6 @@
-// What follows the products of a linear layer: from sums to results. The file that includes this defines PANEL, the columns of a panel,
-// Q_WIDE, that in v16, and SUMS, the floats between the sums of panels: those of a panel are [rows][PANEL].
+// What follows the products of a linear layer: from sums to results. The file that includes this defines PANEL, the
+// columns of a panel, Q_WIDE, that in v16, and SUMS, the floats between the sums of panels: those of a panel are
+// [rows][PANEL].
 #include "gemm.h"
 #include "v16.h"
 
@@ -11,7 +12,10 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 // load16 reads n <= 16 numbers of a dtype as float32; the rest is zero.
 ALWAYS v16 load16(const void *p, int64_t at, int dtype, int64_t n) {
 	const char *from = (const char *)p + at * (dtype == Q_F32 ? 4 : 2);
-	union { float f[16]; uint16_t h[16]; } part = {{0}};
+	union {
+		float f[16];
+		uint16_t h[16];
+	} part = {{0}};
 	if (n < 16) from = memcpy(&part, from, n * (dtype == Q_F32 ? 4 : 2));
 	if (dtype == Q_F32) return v16_load((const float *)from);
 	return dtype == Q_BF16 ? v16_load_bf16((const uint16_t *)from) : v16_load_f16((const uint16_t *)from);
@@ -19,7 +23,10 @@ ALWAYS v16 load16(const void *p, int64_t at, int dtype, int64_t n) {
 
 ALWAYS void store16(void *p, int64_t at, int dtype, int64_t n, v16 x) {
 	char *to = (char *)p + at * (dtype == Q_F32 ? 4 : 2);
-	union { float f[16]; uint16_t h[16]; } part;
+	union {
+		float f[16];
+		uint16_t h[16];
+	} part;
 	void *whole = n < 16 ? (void *)&part : to;
 	if (dtype == Q_F32) v16_store(whole, x);
 	else if (dtype == Q_BF16) v16_store_bf16(whole, x);
@@ -27,8 +34,8 @@ ALWAYS void store16(void *p, int64_t at, int dtype, int64_t n, v16 x) {
 	if (n < 16) memcpy(to, &part, n * (dtype == Q_F32 ? 4 : 2));
 }
 
-// row_scale is that of a row of activations rounded to 8 bits: x = q * scale, where the row's largest magnitude is 127. A row that has what is
-// not a number gets such a scale, and so do its results.
+// row_scale is that of a row of activations rounded to 8 bits: x = q * scale, where the row's largest magnitude is 127.
+// A row that has what is not a number gets such a scale, and so do its results.
 static inline float row_scale(const q_linear *l, int64_t row, float *inverse) {
 	v16 largest = v16_set(0), wrong = v16_set(0);
 	for (int64_t i = 0; i < l->in; i += 16) {
@@ -69,7 +76,8 @@ ALWAYS v16 silu(v16 x) {
 	return v16_div(v16_fma(negative, e, positive), v16_add(one, e));
 }
 
-// gelu_tanh is x / (1 + exp(-s)) where s = sqrt(8 / pi) * (x + 0.044715 x^3), which is x * (1 + tanh(s / 2)) / 2: s has the sign of x.
+// gelu_tanh is x / (1 + exp(-s)) where s = sqrt(8 / pi) * (x + 0.044715 x^3), which is x * (1 + tanh(s / 2)) / 2: s has
+// the sign of x.
 static inline v16 gelu_tanh(v16 x) {
 	const v16 zero = v16_set(0), one = v16_set(1);
 	v16 positive = v16_keep(x, zero), negative = v16_sub(x, positive), size = v16_sub(positive, negative);
@@ -78,10 +86,11 @@ static inline v16 gelu_tanh(v16 x) {
 	return v16_div(v16_fma(negative, e, positive), v16_add(one, e));
 }
 
-// gelu is x * (1 + erf(x / sqrt(2))) / 2. With z = |x| / sqrt(2) and t = 1 / (1 + z / 2), erfc(z) is t * exp(-z^2 + p(t)) within 1.2e-7 of itself:
-// a fit by Chebyshev's polynomials, from Numerical Recipes.
+// gelu is x * (1 + erf(x / sqrt(2))) / 2. With z = |x| / sqrt(2) and t = 1 / (1 + z / 2), erfc(z) is t * exp(-z^2 +
+// p(t)) within 1.2e-7 of itself: a fit by Chebyshev's polynomials, from Numerical Recipes.
 static inline v16 gelu(v16 x) {
-	static const float p[] = {1.48851587f, -1.13520398f, 0.27886807f, -0.18628806f, 0.09678418f, 0.37409196f, 1.00002368f, -1.26551223f};
+	static const float p[] = {
+		1.48851587f, -1.13520398f, 0.27886807f, -0.18628806f, 0.09678418f, 0.37409196f, 1.00002368f, -1.26551223f};
 	const v16 zero = v16_set(0), half = v16_set(0.5f);
 	v16 positive = v16_keep(x, zero), negative = v16_sub(x, positive), size = v16_sub(positive, negative);
 	v16 z = v16_mul(size, v16_set(0x1.6a09e6p-1f)), t = v16_div(v16_set(1), v16_fma(z, half, v16_set(1)));
@@ -91,8 +100,8 @@ static inline v16 gelu(v16 x) {
 	return v16_fma(negative, tail, v16_fnma(positive, tail, positive));
 }
 
-// clamped_swiglu is g / (1 + exp(-1.702 g)) * (u + 1), where g is the gate but at most 7 and u the up within -7 and 7. What is not a number stays
-// so.
+// clamped_swiglu is g / (1 + exp(-1.702 g)) * (u + 1), where g is the gate but at most 7 and u the up within -7 and 7.
+// What is not a number stays so.
 static inline v16 clamped_swiglu(v16 gate, v16 up) {
 	const v16 zero = v16_set(0), one = v16_set(1), least = v16_set(-7);
 	gate = v16_sub(zero, v16_max(least, v16_sub(zero, gate)));
@@ -112,9 +121,10 @@ ALWAYS v16 activate(v16 x, int activation) {
 	return x;
 }
 
-// finish makes results of the sums of a block of rows: 16 columns of the panels, from the places at of a row's sums, are the results from
-// column on.
-ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns, int gate_up, int activation) {
+// finish makes results of the sums of a block of rows: 16 columns of the panels, from the places at of a row's sums,
+// are the results from column on.
+ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns,
+	int gate_up, int activation) {
 	const q_linear *l = j->l;
 	int64_t n = least(16, columns - column), up = Q_WIDE > 1 ? 16 : SUMS; // where the sums of the up projection are
 	v16 bias[2] = {v16_set(0), v16_set(0)};
@@ -146,12 +156,14 @@ ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_
 }
 
 // finish_any is finish for the pairs of options that few layers have.
-static __attribute__((noinline)) void finish_any(const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+static __attribute__((noinline)) void finish_any(
+	const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
 	finish(j, sums, row, rows, column, columns, j->l->gate_up, j->l->activation);
 }
 
 // finish_panels makes the results of n panels, those from the given one on, for rows from the given one on.
-static void finish_panels(const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t from, int64_t n) {
+static void finish_panels(
+	const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t from, int64_t n) {
 	const q_linear *l = j->l;
 	const int64_t columns = l->gate_up ? l->out / 2 : l->out;
 	for (int64_t c = 0; c < n * PANEL; c += l->gate_up ? 2 * Q_TURN : Q_TURN) {

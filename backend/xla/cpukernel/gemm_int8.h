@@ -1,6 +1,6 @@
-// The part of gemm_kernel.h for weights of 8 bits. Both factors are widened to 16 bits, so that an instruction that multiplies pairs and adds
-// them to 32 bits can't overflow: a pair of products is at most 2 * 127 * 127, and 2^31 holds the sum of 133,000 products. Integer sums are
-// exact in any order.
+// The part of gemm_kernel.h for weights of 8 bits. Both factors are widened to 16 bits, so that an instruction that
+// multiplies pairs and adds them to 32 bits can't overflow: a pair of products is at most 2 * 127 * 127, and 2^31 holds
+// the sum of 133,000 products. Integer sums are exact in any order.
 
 // ints is one register of LANES int32 numbers. ints_pairs multiplies pairs of int16 and adds each two products.
 #if Q_V16 == 512
@@ -8,7 +8,11 @@ typedef __m512i ints;
 ALWAYS ints ints_zero(void) { return _mm512_setzero_si512(); }
 ALWAYS ints ints_load(const void *p) { return _mm512_loadu_si512(p); }
 ALWAYS void ints_store(void *p, ints x) { _mm512_storeu_si512(p, x); }
-ALWAYS ints ints_pair(const int16_t *p) { int32_t pair; memcpy(&pair, p, 4); return _mm512_set1_epi32(pair); }
+ALWAYS ints ints_pair(const int16_t *p) {
+	int32_t pair;
+	memcpy(&pair, p, 4);
+	return _mm512_set1_epi32(pair);
+}
 ALWAYS ints ints_widen(const int8_t *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p)); }
 ALWAYS ints ints_pairs(ints x, ints w, ints sum) {
 	sum = _mm512_add_epi32(sum, _mm512_madd_epi16(x, w));
@@ -21,7 +25,11 @@ typedef __m256i ints;
 ALWAYS ints ints_zero(void) { return _mm256_setzero_si256(); }
 ALWAYS ints ints_load(const void *p) { return _mm256_loadu_si256(p); }
 ALWAYS void ints_store(void *p, ints x) { _mm256_storeu_si256(p, x); }
-ALWAYS ints ints_pair(const int16_t *p) { int32_t pair; memcpy(&pair, p, 4); return _mm256_set1_epi32(pair); }
+ALWAYS ints ints_pair(const int16_t *p) {
+	int32_t pair;
+	memcpy(&pair, p, 4);
+	return _mm256_set1_epi32(pair);
+}
 ALWAYS ints ints_widen(const int8_t *p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p)); }
 ALWAYS ints ints_pairs(ints x, ints w, ints sum) {
 	sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
@@ -30,32 +38,57 @@ ALWAYS ints ints_pairs(ints x, ints w, ints sum) {
 }
 ALWAYS vec ints_float(ints x, float scale) { return _mm256_mul_ps(_mm256_cvtepi32_ps(x), _mm256_set1_ps(scale)); }
 #else
-typedef struct { int16_t x[2 * LANES]; } pairs16;
-typedef union { int32_t sum[LANES]; pairs16 pairs; } ints;
+typedef struct {
+	int16_t x[2 * LANES];
+} pairs16;
+typedef union {
+	int32_t sum[LANES];
+	pairs16 pairs;
+} ints;
 ALWAYS ints ints_zero(void) { return (ints){{0}}; }
-ALWAYS ints ints_load(const void *p) { ints x; memcpy(&x, p, sizeof x); return x; }
+ALWAYS ints ints_load(const void *p) {
+	ints x;
+	memcpy(&x, p, sizeof x);
+	return x;
+}
 ALWAYS void ints_store(void *p, ints x) { memcpy(p, &x, sizeof x); }
-ALWAYS ints ints_pair(const int16_t *p) { ints x; EACH(i, 2 * LANES) x.pairs.x[i] = p[i % 2]; return x; }
-ALWAYS ints ints_widen(const int8_t *p) { ints x; EACH(i, 2 * LANES) x.pairs.x[i] = p[i]; return x; }
+ALWAYS ints ints_pair(const int16_t *p) {
+	ints x;
+	EACH(i, 2 * LANES) x.pairs.x[i] = p[i % 2];
+	return x;
+}
+ALWAYS ints ints_widen(const int8_t *p) {
+	ints x;
+	EACH(i, 2 * LANES) x.pairs.x[i] = p[i];
+	return x;
+}
 ALWAYS ints ints_pairs(ints x, ints w, ints s) {
 	EACH(i, LANES) s.sum[i] += x.pairs.x[2 * i] * w.pairs.x[2 * i] + x.pairs.x[2 * i + 1] * w.pairs.x[2 * i + 1];
 	return s;
 }
-ALWAYS vec ints_float(ints x, float scale) { vec y; EACH(i, LANES) y[i] = (float)x.sum[i] * scale; return y; }
+ALWAYS vec ints_float(ints x, float scale) {
+	vec y;
+	EACH(i, LANES) y[i] = (float)x.sum[i] * scale;
+	return y;
+}
 #endif
 
 // widen_s8 makes a block of a panel [in/2][PANEL][2] of 16-bit numbers.
 static void widen_s8(int16_t *to, const int8_t *b, int64_t in) {
-	for (; in > 0; in -= 2, to += 2 * PANEL, b += 2 * PANEL) EACH(j, WIDE) ints_store(to + j * 2 * LANES, ints_widen(b + j * 2 * LANES));
+	for (; in > 0; in -= 2, to += 2 * PANEL, b += 2 * PANEL)
+		EACH(j, WIDE) ints_store(to + j * 2 * LANES, ints_widen(b + j * 2 * LANES));
 }
 
-// tile_s8 is tile for blocks of int8 (narrow) or int16 weights. a is [in/2][n][2]. The last block's sums are made float32, each row's times
-// its scale.
-ALWAYS void tile_s8(const int n, const int narrow, const int16_t *a, const char *b, int64_t in, float *sums, int first, const float *last, const char *ahead, int64_t step) {
+// tile_s8 is tile for blocks of int8 (narrow) or int16 weights. a is [in/2][n][2]. The last block's sums are made
+// float32, each row's times its scale.
+ALWAYS void tile_s8(const int n, const int narrow, const int16_t *a, const char *b, int64_t in, float *sums, int first,
+	const float *last, const char *ahead, int64_t step) {
 	ints s[Q_ROWS][WIDE];
-	EACH(r, n) EACH(j, WIDE) s[r][j] = ints_zero();
+	EACH(r, n)
+		EACH(j, WIDE) s[r][j] = ints_zero();
 	if (!first) {
-		EACH(r, n) EACH(j, WIDE) s[r][j] = ints_load(sums + r * PANEL + j * LANES);
+		EACH(r, n)
+			EACH(j, WIDE) s[r][j] = ints_load(sums + r * PANEL + j * LANES);
 	}
 	for (; in > 0; in -= 4) {
 		EACH(i, 2) {
@@ -75,16 +108,20 @@ ALWAYS void tile_s8(const int n, const int narrow, const int16_t *a, const char 
 		ahead += step;
 	}
 	if (last) {
-		EACH(r, n) EACH(j, WIDE) vec_store(sums + r * PANEL + j * LANES, ints_float(s[r][j], last[r]));
+		EACH(r, n)
+			EACH(j, WIDE) vec_store(sums + r * PANEL + j * LANES, ints_float(s[r][j], last[r]));
 	} else {
-		EACH(r, n) EACH(j, WIDE) ints_store(sums + r * PANEL + j * LANES, s[r][j]);
+		EACH(r, n)
+			EACH(j, WIDE) ints_store(sums + r * PANEL + j * LANES, s[r][j]);
 	}
 }
 
-typedef void (*tile_s8_code)(const int16_t *, const char *, int64_t, float *, int, const float *, const char *, int64_t);
+typedef void (*tile_s8_code)(
+	const int16_t *, const char *, int64_t, float *, int, const float *, const char *, int64_t);
 
 #define TILE_S8(name, n, narrow) \
-	static __attribute__((noinline)) void name(const int16_t *a, const char *b, int64_t in, float *sums, int first, const float *last, const char *ahead, int64_t step) { \
+	static __attribute__((noinline)) void name(const int16_t *a, const char *b, int64_t in, float *sums, int first, \
+		const float *last, const char *ahead, int64_t step) { \
 		tile_s8(n, narrow, a, b, in, sums, first, last, ahead, step); \
 	}
 #define TILES_S8(n) TILE_S8(s16_##n, n, 0) TILE_S8(s8_##n, n, 1)
@@ -107,7 +144,8 @@ static void pack_tile_s8(const q_linear_job *j, int64_t begin, int64_t n) {
 		for (int64_t i = 0; i < j->padded_in; i += 16) {
 			int8_t q[16];
 			round16(j->l, begin + r, i, least(16, j->l->in - i), inverse, q);
-			for (int64_t k = 0; k < least(16, j->padded_in - i); k++) to[((i + k) / 2 * n + r) * 2 + (i + k) % 2] = q[k];
+			for (int64_t k = 0; k < least(16, j->padded_in - i); k++)
+				to[((i + k) / 2 * n + r) * 2 + (i + k) % 2] = q[k];
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Log-probabilities of one row; follows sampling_row.h in the source of each level, which defines Q_LOGPROBS_ROW.
 //
-// The likeliest tokens are gathered in a heap, the worst of them on top. The largest lanes of the chunks give a bound that enough tokens
-// reach, so that most vectors are compared with it and no more.
+// The likeliest tokens are gathered in a heap, the worst of them on top. The largest lanes of the chunks give a bound
+// that enough tokens reach, so that most vectors are compared with it and no more.
 
 // worse says that a token comes behind another in the list: its logit is less, or as large and its id is higher.
 static int worse(float l, int32_t id, float m, int32_t other) { return l < m || (l == m && id > other); }

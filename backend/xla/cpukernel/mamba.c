@@ -1,5 +1,6 @@
-// Mamba-2. All channels are convolved first; then a task goes through the tokens of one sequence, for one head. The bits are the same
-// with any instruction set: each number is added up in one order, and no instruction multiplies and adds at once.
+// Mamba-2. All channels are convolved first; then a task goes through the tokens of one sequence, for one head. The
+// bits are the same with any instruction set: each number is added up in one order, and no instruction multiplies and
+// adds at once.
 #include "recurrence.h"
 
 #include <math.h>
@@ -13,11 +14,11 @@ enum { MAX_DIM = 1024, LANES = 8, WIDE = 4 * LANES };
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-// STEP is what a token does to the matrix of a head, f32[n, dim]: it is multiplied by keeps, x is added to each of its rows times what
-// the group writes, and y is the sum of the rows times what it reads.
+// STEP is what a token does to the matrix of a head, f32[n, dim]: it is multiplied by keeps, x is added to each of its
+// rows times what the group writes, and y is the sum of the rows times what it reads.
 #define STEP(name, with) \
-	with static void name(float *matrix, int64_t n, int64_t dim, float keeps, const float *x, const float *writes, const float *reads, \
-		float *y) { \
+	with static void name(float *matrix, int64_t n, int64_t dim, float keeps, const float *x, const float *writes, \
+		const float *reads, float *y) { \
 		int64_t j = 0; \
 		for (; j + WIDE <= dim; j += WIDE) { \
 			lanes sum[4], add[4]; \
@@ -79,7 +80,8 @@ static void head_token(const mamba_args *a, float *matrix, int64_t t, int64_t he
 	float keeps = q_exp(-(step * q_exp(a->decay[head])));
 	for (int64_t j = 0; j < a->dim; j++) adds[j] = x[j] * step;
 	(q_level() >= Q_AVX2 ? step_avx2 : step_plain)(matrix, a->n, a->dim, keeps, adds, writes, reads, y);
-	for (int64_t j = 0; j < a->dim; j++) q_store(a->y, a->conv.dtype, t * inner + head * a->dim + j, y[j] + x[j] * a->skip[head]);
+	for (int64_t j = 0; j < a->dim; j++)
+		q_store(a->y, a->conv.dtype, t * inner + head * a->dim + j, y[j] + x[j] * a->skip[head]);
 }
 
 static void head_task(void *args, int64_t task) {
@@ -114,12 +116,13 @@ q_error *quire_mamba2(q_frame *f) {
 	double min_step, max_step;
 	mamba_args a = {0};
 	if ((e = q_count(f, 12, 3)) || (e = q_int(f, "heads", &a.heads)) || (e = q_int(f, "head_dim", &a.dim)) ||
-		(e = q_int(f, "groups", &a.groups)) || (e = q_int(f, "state_dim", &a.n)) || (e = q_float(f, "min_step", &min_step)) ||
-		(e = q_float(f, "max_step", &max_step))) {
+		(e = q_int(f, "groups", &a.groups)) || (e = q_int(f, "state_dim", &a.n)) ||
+		(e = q_float(f, "min_step", &min_step)) || (e = q_float(f, "max_step", &max_step))) {
 		return e;
 	}
 	if (a.heads < 1 || a.groups < 1 || a.heads % a.groups || a.dim < 1 || a.dim > MAX_DIM || a.n < 1 || a.n > MAX_DIM)
-		return q_fail(f, "%lld heads of %lld in %lld groups with states of %lld", (long long)a.heads, (long long)a.dim, (long long)a.groups, (long long)a.n);
+		return q_fail(f, "%lld heads of %lld in %lld groups with states of %lld", (long long)a.heads, (long long)a.dim,
+			(long long)a.groups, (long long)a.n);
 	const q_array *in = q_arg(f, 0), *taps = q_arg(f, 1), *y = q_result(f, 0), *x = q_result(f, 2);
 	q_conv *c = &a.conv;
 	int64_t inner = a.heads * a.dim;
@@ -127,18 +130,24 @@ q_error *quire_mamba2(q_frame *f) {
 	c->width = inner + c->channels + a.heads;
 	c->first = inner;
 	c->dtype = in->dtype;
-	if (c->dtype != Q_F32 && c->dtype != Q_BF16 && c->dtype != Q_F16) return q_fail(f, "in has element type %d, want f32, bf16 or f16", c->dtype);
-	if ((e = q_shape(f, in, "in", c->dtype, -1, c->width)) || (e = q_shape(f, taps, "taps", c->dtype, c->channels, -1)) ||
-		(e = q_shape(f, q_arg(f, 2), "bias of taps", Q_F32, c->channels)) || (e = q_shape(f, q_arg(f, 3), "decay", Q_F32, a.heads)) ||
-		(e = q_shape(f, q_arg(f, 4), "bias of steps", Q_F32, a.heads)) || (e = q_shape(f, q_arg(f, 5), "skip", Q_F32, a.heads)) ||
-		(e = q_shape(f, y, "y", c->dtype, in->dims[0], inner)) || (e = q_shape(f, x, "x", c->dtype, in->dims[0], c->channels)) ||
+	if (c->dtype != Q_F32 && c->dtype != Q_BF16 && c->dtype != Q_F16)
+		return q_fail(f, "in has element type %d, want f32, bf16 or f16", c->dtype);
+	if ((e = q_shape(f, in, "in", c->dtype, -1, c->width)) ||
+		(e = q_shape(f, taps, "taps", c->dtype, c->channels, -1)) ||
+		(e = q_shape(f, q_arg(f, 2), "bias of taps", Q_F32, c->channels)) ||
+		(e = q_shape(f, q_arg(f, 3), "decay", Q_F32, a.heads)) ||
+		(e = q_shape(f, q_arg(f, 4), "bias of steps", Q_F32, a.heads)) ||
+		(e = q_shape(f, q_arg(f, 5), "skip", Q_F32, a.heads)) ||
+		(e = q_shape(f, y, "y", c->dtype, in->dims[0], inner)) ||
+		(e = q_shape(f, x, "x", c->dtype, in->dims[0], c->channels)) ||
 		(e = q_sequences_of(f, 6, 1, in->dims[0], &c->s))) {
 		return e;
 	}
 	c->k = taps->dims[1];
 	if (c->k < 2 || c->k > Q_MAX_TAPS) return q_fail(f, "%lld taps, want 2 to %d", (long long)c->k, Q_MAX_TAPS);
 	int64_t numbers = (c->k - 1) * c->channels + inner * a.n;
-	if (c->s.numbers != numbers) return q_fail(f, "a state of %lld numbers, want %lld", (long long)c->s.numbers, (long long)numbers);
+	if (c->s.numbers != numbers)
+		return q_fail(f, "a state of %lld numbers, want %lld", (long long)c->s.numbers, (long long)numbers);
 	c->in = in->data;
 	c->taps = taps->data;
 	c->bias = q_arg(f, 2)->data;
@@ -178,7 +187,8 @@ static void gated_norm_rows(void *args, int64_t task) {
 			for (int64_t i = 0; i < size; i++) sum[i % LANES] += u[i] * u[i];
 			for (int i = 0; i < LANES; i++) all += sum[i];
 			float by = 1 / sqrtf(all / size + a->eps);
-			for (int64_t i = 0; i < size; i++) q_store(a->y, a->dtype, row * a->width + from + i, u[i] * by * a->weight[from + i]);
+			for (int64_t i = 0; i < size; i++)
+				q_store(a->y, a->dtype, row * a->width + from + i, u[i] * by * a->weight[from + i]);
 		}
 	}
 	free(u);
@@ -192,16 +202,19 @@ q_error *quire_gated_norm(q_frame *f) {
 	if ((e = q_count(f, 4, 1)) || (e = q_int(f, "groups", &a.groups)) || (e = q_float(f, "eps", &eps))) return e;
 	const q_array *x = q_arg(f, 0), *gate = q_arg(f, 1), *rows = q_arg(f, 3), *y = q_result(f, 0);
 	a.dtype = x->dtype;
-	if (a.dtype != Q_F32 && a.dtype != Q_BF16 && a.dtype != Q_F16) return q_fail(f, "x has element type %d, want f32, bf16 or f16", a.dtype);
+	if (a.dtype != Q_F32 && a.dtype != Q_BF16 && a.dtype != Q_F16)
+		return q_fail(f, "x has element type %d, want f32, bf16 or f16", a.dtype);
 	if ((e = q_shape(f, x, "x", a.dtype, -1, -1)) || (e = q_shape(f, gate, "gate", a.dtype, x->dims[0], -1)) ||
-		(e = q_shape(f, q_arg(f, 2), "weight", Q_F32, x->dims[1])) || (e = q_shape(f, y, "y", a.dtype, x->dims[0], x->dims[1])) ||
+		(e = q_shape(f, q_arg(f, 2), "weight", Q_F32, x->dims[1])) ||
+		(e = q_shape(f, y, "y", a.dtype, x->dims[0], x->dims[1])) ||
 		(e = q_check_shape(f, rows, "rows", Q_S32, 0, NULL))) {
 		return e;
 	}
 	a.width = x->dims[1];
 	a.gates = gate->dims[1];
 	if (a.groups < 1 || a.width % a.groups || a.gates < a.width)
-		return q_fail(f, "%lld numbers in %lld groups, with %lld gates", (long long)a.width, (long long)a.groups, (long long)a.gates);
+		return q_fail(f, "%lld numbers in %lld groups, with %lld gates", (long long)a.width, (long long)a.groups,
+			(long long)a.gates);
 	a.x = x->data;
 	a.gate = gate->data;
 	a.weight = q_arg(f, 2)->data;

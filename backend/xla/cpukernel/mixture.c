@@ -59,7 +59,8 @@ static void sort(mixture *m) {
 		if (m->of[i] >= 0 && m->of[i] < m->experts) m->begins[m->of[i] + 1]++;
 	}
 	for (int64_t e = 0; e < m->experts; e++) m->begins[e + 1] += m->begins[e];
-	for (int64_t i = 0; i < all; i++) order(m)[i] = m->of[i] < 0 || m->of[i] >= m->experts ? -1 : (int32_t)m->begins[m->of[i]]++;
+	for (int64_t i = 0; i < all; i++)
+		order(m)[i] = m->of[i] < 0 || m->of[i] >= m->experts ? -1 : (int32_t)m->begins[m->of[i]]++;
 	memmove(m->begins + 1, m->begins, m->experts * sizeof *m->begins); // each was moved to the next one's begin
 	m->begins[0] = 0;
 }
@@ -166,8 +167,11 @@ static void run(q_frame *f, const mixture *m, group *g, const q_linear *of, int6
 static q_error *read_blocks(q_frame *f, const mixture *m, q_linear *l, const q_array *w, int64_t *matrix_bytes) {
 	const q_layout layout = q_linear_layout(Q_U8);
 	const q_blocks b = l->blocks;
-	if (!q_blocks_known(b) || l->in % q_unit_in(b)) return q_fail(f, "experts in blocks of %d numbers of %d bits in rows of %lld are not supported", b.size, b.bits, (long long)l->in);
-	const int64_t panels = q_panels(l->out, l->gate_up, layout), units = l->in / q_unit_in(b), bytes = q_unit_bytes(b, layout.panel);
+	if (!q_blocks_known(b) || l->in % q_unit_in(b))
+		return q_fail(f, "experts in blocks of %d numbers of %d bits in rows of %lld are not supported", b.size, b.bits,
+			(long long)l->in);
+	const int64_t panels = q_panels(l->out, l->gate_up, layout), units = l->in / q_unit_in(b),
+				  bytes = q_unit_bytes(b, layout.panel);
 	*matrix_bytes = panels * units * bytes;
 	l->weights_dtype = Q_U8;
 	l->weights = w->data;
@@ -175,7 +179,8 @@ static q_error *read_blocks(q_frame *f, const mixture *m, q_linear *l, const q_a
 }
 
 // read_layer reads the weights, scales and bias of a layer of all experts.
-static q_error *read_layer(q_frame *f, const mixture *m, q_linear *l, int weights, int scales, int bias, int64_t *matrix_bytes) {
+static q_error *read_layer(
+	q_frame *f, const mixture *m, q_linear *l, int weights, int scales, int bias, int64_t *matrix_bytes) {
 	const q_array *w = q_arg(f, weights);
 	q_error *e;
 	if (bias) {
@@ -199,9 +204,11 @@ static q_error *read_layer(q_frame *f, const mixture *m, q_linear *l, int weight
 
 static q_error *read_rows(q_frame *f, mixture *m, int64_t all) {
 	q_error *e;
-	if ((e = q_shape(f, q_arg(f, 0), "x", 0, all, m->in)) || (e = q_shape(f, q_arg(f, 1), "experts", Q_S32, all, m->a_row)) ||
+	if ((e = q_shape(f, q_arg(f, 0), "x", 0, all, m->in)) ||
+		(e = q_shape(f, q_arg(f, 1), "experts", Q_S32, all, m->a_row)) ||
 		(e = q_shape(f, q_arg(f, 2), "shares", Q_F32, all, m->a_row)) || (e = q_shape(f, q_arg(f, 3), "rows", Q_S32)) ||
-		(e = q_shape(f, q_result(f, 0), "the result", 0, all, m->in))) return e;
+		(e = q_shape(f, q_result(f, 0), "the result", 0, all, m->in)))
+		return e;
 	m->dtype = q_arg(f, 0)->dtype;
 	m->result_dtype = q_result(f, 0)->dtype;
 	const int floats = m->dtype == Q_F32 || m->dtype == Q_BF16 || m->dtype == Q_F16;
@@ -215,7 +222,8 @@ static q_error *read_rows(q_frame *f, mixture *m, int64_t all) {
 	m->y = q_result(f, 0)->data;
 	m->scratch = q_result(f, 1)->data;
 	m->parts = parts_of(all, m->a_row, m->experts, m->in, m->inner);
-	if (q_elements(q_result(f, 1)) * (int64_t)q_size(q_result(f, 1)->dtype) < m->parts.total) return q_fail(f, "the scratch is too small");
+	if (q_elements(q_result(f, 1)) * (int64_t)q_size(q_result(f, 1)->dtype) < m->parts.total)
+		return q_fail(f, "the scratch is too small");
 	return NULL;
 }
 
@@ -225,22 +233,36 @@ q_error *quire_experts(q_frame *f) {
 	int gate_up, scales, bias, residual;
 	int64_t activation, bytes[2], up_blocks, down_blocks;
 	mixture m = {0};
-	if ((e = q_int(f, "in", &m.in)) || (e = q_int(f, "inner", &m.inner)) || (e = q_bool(f, "gate_up", &gate_up)) || (e = q_int(f, "activation", &activation)) ||
-		(e = q_bool(f, "scales", &scales)) || (e = q_bool(f, "bias", &bias)) || (e = q_bool(f, "residual", &residual)) ||
-		(e = q_int(f, "up_blocks", &up_blocks)) || (e = q_int(f, "down_blocks", &down_blocks))) return e;
-	if (activation < 0 || activation >= Q_ACTIVATIONS) return q_fail(f, "there is no activation %lld", (long long)activation);
-	if (activation == Q_CLAMPED_SWIGLU && !gate_up) return q_fail(f, "activation %lld is of gates and ups", (long long)activation);
+	if ((e = q_int(f, "in", &m.in)) || (e = q_int(f, "inner", &m.inner)) || (e = q_bool(f, "gate_up", &gate_up)) ||
+		(e = q_int(f, "activation", &activation)) || (e = q_bool(f, "scales", &scales)) ||
+		(e = q_bool(f, "bias", &bias)) || (e = q_bool(f, "residual", &residual)) ||
+		(e = q_int(f, "up_blocks", &up_blocks)) || (e = q_int(f, "down_blocks", &down_blocks)))
+		return e;
+	if (activation < 0 || activation >= Q_ACTIVATIONS)
+		return q_fail(f, "there is no activation %lld", (long long)activation);
+	if (activation == Q_CLAMPED_SWIGLU && !gate_up)
+		return q_fail(f, "activation %lld is of gates and ups", (long long)activation);
 	if ((e = q_count(f, 6 + 2 * scales + 2 * bias + residual, 2))) return e;
-	if (q_arg(f, 1)->rank != 2 || q_arg(f, 4)->rank < 1) return q_fail(f, "experts has %lld dimensions and weights have %lld, want 2 and 4 or 5", (long long)q_arg(f, 1)->rank, (long long)q_arg(f, 4)->rank);
+	if (q_arg(f, 1)->rank != 2 || q_arg(f, 4)->rank < 1)
+		return q_fail(f, "experts has %lld dimensions and weights have %lld, want 2 and 4 or 5",
+			(long long)q_arg(f, 1)->rank, (long long)q_arg(f, 4)->rank);
 	m.a_row = q_arg(f, 1)->dims[1];
 	m.experts = q_arg(f, 4)->dims[0];
 	const int64_t all = q_arg(f, 1)->dims[0];
 	if ((e = read_rows(f, &m, all))) return e;
 	const int of_bias = 6 + 2 * scales, of_residual = of_bias + 2 * bias;
-	q_linear first = {.dtype = m.dtype, .result_dtype = m.dtype, .gate_up = gate_up, .activation = (int)activation, .in = m.in, .out = gate_up ? 2 * m.inner : m.inner, .blocks = q_blocks_of(up_blocks)};
-	q_linear second = {.dtype = m.dtype, .result_dtype = Q_F32, .in = m.inner, .out = m.in, .blocks = q_blocks_of(down_blocks)};
+	q_linear first = {.dtype = m.dtype,
+		.result_dtype = m.dtype,
+		.gate_up = gate_up,
+		.activation = (int)activation,
+		.in = m.in,
+		.out = gate_up ? 2 * m.inner : m.inner,
+		.blocks = q_blocks_of(up_blocks)};
+	q_linear second = {
+		.dtype = m.dtype, .result_dtype = Q_F32, .in = m.inner, .out = m.in, .blocks = q_blocks_of(down_blocks)};
 	if ((e = read_layer(f, &m, &first, 4, scales ? 6 : 0, bias ? of_bias : 0, &bytes[0])) ||
-		(e = read_layer(f, &m, &second, 5, scales ? 7 : 0, bias ? of_bias + 1 : 0, &bytes[1]))) return e;
+		(e = read_layer(f, &m, &second, 5, scales ? 7 : 0, bias ? of_bias + 1 : 0, &bytes[1])))
+		return e;
 	if (residual) {
 		if ((e = q_shape(f, q_arg(f, of_residual), "residual", m.dtype, all, m.in))) return e;
 		m.residual = q_arg(f, of_residual)->data;

@@ -30,15 +30,23 @@ static q_error *norm_of(q_frame *f, int has_bias) {
 	int64_t rows = x->dims[0], width = x->dims[x->rank - 1];
 	int weight = has_bias || q_arg(f, 1)->dtype == Q_F32 ? Q_F32 : x->dtype;
 	const q_array *count = q_arg(f, 2 + has_bias);
-	if ((e = q_shape(f, q_arg(f, 1), "weight", weight, width)) || (e = q_check_shape(f, count, "rows", Q_S32, 0, NULL)) ||
+	if ((e = q_shape(f, q_arg(f, 1), "weight", weight, width)) ||
+		(e = q_check_shape(f, count, "rows", Q_S32, 0, NULL)) ||
 		(has_bias && (e = q_shape(f, q_arg(f, 2), "bias", Q_F32, width))) ||
 		(e = q_check_shape(f, q_result(f, 0), "y", x->dtype, x->rank, x->dims))) {
 		return e;
 	}
 	if (q_elements(x) == 0) return NULL;
 	q_norm_args a = {
-		.x = x->data, .weight = q_arg(f, 1)->data, .y = q_result(f, 0)->data, .dtype = x->dtype, .weight_dtype = weight,
-		.groups = q_elements(x) / rows / width, .width = width, .eps = eps, .rows = wanted(count, rows),
+		.x = x->data,
+		.weight = q_arg(f, 1)->data,
+		.y = q_result(f, 0)->data,
+		.dtype = x->dtype,
+		.weight_dtype = weight,
+		.groups = q_elements(x) / rows / width,
+		.width = width,
+		.eps = eps,
+		.rows = wanted(count, rows),
 		.bias = has_bias ? q_arg(f, 2)->data : NULL,
 	};
 	a.step = step(a.groups * width * q_size(x->dtype));
@@ -57,7 +65,8 @@ q_error *quire_rope(q_frame *f) {
 	q_rope_args a = {0};
 	q_error *e;
 	if ((e = q_bool(f, "rotate", &rotate)) || (e = q_bool(f, "norm", &norm)) || (e = q_float(f, "eps", &eps)) ||
-		(e = q_int(f, "heads", &a.heads)) || (e = q_int(f, "kv_heads", &a.kv_heads)) || (e = q_count(f, 2 + 2 * !!rotate + 2 * !!norm, 3))) {
+		(e = q_int(f, "heads", &a.heads)) || (e = q_int(f, "kv_heads", &a.kv_heads)) ||
+		(e = q_count(f, 2 + 2 * !!rotate + 2 * !!norm, 3))) {
 		return e;
 	}
 	const q_array *qkv = q_arg(f, 0), *q = q_result(f, 0);
@@ -72,15 +81,20 @@ q_error *quire_rope(q_frame *f) {
 	if (rotate) {
 		const q_array *cos = q_arg(f, next++), *sin = q_arg(f, next++);
 		if (cos->rank == 2) a.half = cos->dims[1];
-		if (2 * a.half > a.dim) return q_fail(f, "heads of %lld numbers cannot be rotated in %lld pairs", (long long)a.dim, (long long)a.half);
-		if ((e = q_shape(f, cos, "cos", Q_F32, rows, a.half)) || (e = q_shape(f, sin, "sin", Q_F32, rows, a.half))) return e;
+		if (2 * a.half > a.dim)
+			return q_fail(
+				f, "heads of %lld numbers cannot be rotated in %lld pairs", (long long)a.dim, (long long)a.half);
+		if ((e = q_shape(f, cos, "cos", Q_F32, rows, a.half)) || (e = q_shape(f, sin, "sin", Q_F32, rows, a.half)))
+			return e;
 		a.cos = cos->data;
 		a.sin = sin->data;
 	}
 	if (norm) {
 		const q_array *q_norm = q_arg(f, next++), *k_norm = q_arg(f, next++);
 		a.norm_dtype = q_norm->dtype == Q_F32 ? Q_F32 : qkv->dtype;
-		if ((e = q_shape(f, q_norm, "q_norm", a.norm_dtype, a.dim)) || (e = q_shape(f, k_norm, "k_norm", a.norm_dtype, a.dim))) return e;
+		if ((e = q_shape(f, q_norm, "q_norm", a.norm_dtype, a.dim)) ||
+			(e = q_shape(f, k_norm, "k_norm", a.norm_dtype, a.dim)))
+			return e;
 		a.q_norm = q_norm->data;
 		a.k_norm = k_norm->data;
 	}

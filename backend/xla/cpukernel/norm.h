@@ -1,18 +1,21 @@
-// The decoder's row-wise operations between the matrix products; see norm.go and rope.go of package models/decoder for the formulas.
+// The decoder's row-wise operations between the matrix products; see norm.go and rope.go of package models/decoder for
+// the formulas.
 #ifndef QUIRE_NORM_H
 #define QUIRE_NORM_H
 
 #include "ffi.h"
 
-// quire_rms_norm: x [T, ..., H], weight [H] of x's element type (f32, bf16 or f16) or of f32, rows s32[]; eps f64 -> y like x, of
-// which the first `rows` rows are made. Before the product with a weight of x's type the quotient is rounded to that.
+// quire_rms_norm: x [T, ..., H], weight [H] of x's element type (f32, bf16 or f16) or of f32, rows s32[]; eps f64 -> y
+// like x, of which the first `rows` rows are made. Before the product with a weight of x's type the quotient is rounded
+// to that.
 q_error *quire_rms_norm(q_frame *f);
 
 // quire_layer_norm: x as above, weight and bias f32[H], rows s32[]; eps f64 -> y like x.
 q_error *quire_layer_norm(q_frame *f);
 
-// quire_rope: qkv [T, (H+2*KVH)*D] of f32, bf16 or f16; where rotate: cos and sin f32[T, half], half <= D/2; where norm: weights
-// [D] for queries and keys, of qkv's element type or of f32 as in quire_rms_norm; rows s32[]. Attributes heads, kv_heads i64, rotate, norm bool, eps f64.
+// quire_rope: qkv [T, (H+2*KVH)*D] of f32, bf16 or f16; where rotate: cos and sin f32[T, half], half <= D/2; where
+// norm: weights [D] for queries and keys, of qkv's element type or of f32 as in quire_rms_norm; rows s32[]. Attributes
+// heads, kv_heads i64, rotate, norm bool, eps f64.
 // -> q [T, H, D], k and v [T, KVH, D]: the heads of the first `rows` rows; of q and k normalized, then the first
 // 2*half numbers rotated.
 q_error *quire_rope(q_frame *f);

@@ -1,5 +1,5 @@
-// The rows of quire_rms_norm and quire_rope; the source of norm_plain.c, norm_avx2.c and norm_avx512.c, which define Q_NORM_ROWS and
-// Q_ROPE_ROWS.
+// The rows of quire_rms_norm and quire_rope; the source of norm_plain.c, norm_avx2.c and norm_avx512.c, which define
+// Q_NORM_ROWS and Q_ROPE_ROWS.
 #include "norm.h"
 #include "v16.h"
 
@@ -41,8 +41,10 @@ static inline v16 rounded(v16 x, int dtype) {
 	return load(half, dtype, 0);
 }
 
-// normalize writes x / sqrt(mean(x^2) + eps) times weight to y, which may be x. The quotient is rounded to the weight's element type first.
-static inline __attribute__((always_inline)) void normalize(const void *x, const void *weight, void *y, int dtype, int of, int64_t width, float eps) {
+// normalize writes x / sqrt(mean(x^2) + eps) times weight to y, which may be x. The quotient is rounded to the weight's
+// element type first.
+static inline __attribute__((always_inline)) void normalize(
+	const void *x, const void *weight, void *y, int dtype, int of, int64_t width, float eps) {
 	v16 a = v16_set(0), b = a;
 	int64_t i = 0, whole = width & ~15;
 	for (; i + 32 <= whole; i += 32) {
@@ -68,7 +70,8 @@ static inline __attribute__((always_inline)) void normalize(const void *x, const
 	}
 }
 
-static inline __attribute__((always_inline)) void norm_rows(const q_norm_args *a, int64_t from, int64_t to, int dtype, int of) {
+static inline __attribute__((always_inline)) void norm_rows(
+	const q_norm_args *a, int64_t from, int64_t to, int dtype, int of) {
 	size_t bytes = a->width * size_of(dtype);
 	for (int64_t i = from * a->groups; i < to * a->groups; i++) {
 		normalize((const char *)a->x + i * bytes, a->weight, (char *)a->y + i * bytes, dtype, of, a->width, a->eps);
@@ -81,8 +84,8 @@ static inline v16 part(const void *p, int dtype, int64_t i, int64_t width) {
 }
 
 // center writes (x - mean(x)) / sqrt(var(x) + eps) * weight + bias to y, all but x and y in float32.
-static inline __attribute__((always_inline)) void center(const void *x, const float *weight, const float *bias, void *y, int dtype, int64_t width,
-	float eps) {
+static inline __attribute__((always_inline)) void center(
+	const void *x, const float *weight, const float *bias, void *y, int dtype, int64_t width, float eps) {
 	v16 sum = v16_set(0);
 	for (int64_t i = 0; i < width; i += 16) sum = v16_add(sum, part(x, dtype, i, width));
 	float mean = v16_sum(sum) / width;
@@ -105,7 +108,8 @@ static inline __attribute__((always_inline)) void center(const void *x, const fl
 	}
 }
 
-static inline __attribute__((always_inline)) void center_rows(const q_norm_args *a, int64_t from, int64_t to, int dtype) {
+static inline __attribute__((always_inline)) void center_rows(
+	const q_norm_args *a, int64_t from, int64_t to, int dtype) {
 	size_t bytes = a->width * size_of(dtype);
 	for (int64_t i = from * a->groups; i < to * a->groups; i++) {
 		center((const char *)a->x + i * bytes, a->weight, a->bias, (char *)a->y + i * bytes, dtype, a->width, a->eps);
@@ -130,12 +134,15 @@ void Q_NORM_ROWS(void *args, int64_t i) {
 }
 
 // rotate turns the pairs (x[i], x[i + half]) by the angles of cos and sin.
-static inline __attribute__((always_inline)) void rotate(const void *x, const float *cos, const float *sin, void *y, int dtype, int64_t half) {
+static inline __attribute__((always_inline)) void rotate(
+	const void *x, const float *cos, const float *sin, void *y, int dtype, int64_t half) {
 	for (int64_t i = 0; i < half; i += 16) {
 		int64_t n = half - i < 16 ? half - i : 16;
 		v16 c, s, p, q;
 		if (n == 16) c = v16_load(cos + i), s = v16_load(sin + i), p = load(x, dtype, i), q = load(x, dtype, half + i);
-		else c = load_part(cos, Q_F32, i, n), s = load_part(sin, Q_F32, i, n), p = load_part(x, dtype, i, n), q = load_part(x, dtype, half + i, n);
+		else
+			c = load_part(cos, Q_F32, i, n), s = load_part(sin, Q_F32, i, n), p = load_part(x, dtype, i, n),
+			q = load_part(x, dtype, half + i, n);
 		v16 u = v16_sub(v16_mul(p, c), v16_mul(q, s)), v = v16_add(v16_mul(q, c), v16_mul(p, s));
 		if (n == 16) store(y, dtype, i, u), store(y, dtype, half + i, v);
 		else store_part(y, dtype, i, n, u), store_part(y, dtype, half + i, n, v);
@@ -143,8 +150,8 @@ static inline __attribute__((always_inline)) void rotate(const void *x, const fl
 }
 
 // turn makes the heads of a row from x.
-static inline __attribute__((always_inline)) void turn(const q_rope_args *a, int64_t row, const char *x, const void *weight, char *y,
-	int64_t heads, int dtype, int of) {
+static inline __attribute__((always_inline)) void turn(
+	const q_rope_args *a, int64_t row, const char *x, const void *weight, char *y, int64_t heads, int dtype, int of) {
 	size_t bytes = a->dim * size_of(dtype), turned = 2 * a->half * size_of(dtype);
 	for (; heads--; x += bytes, y += bytes) {
 		const void *from = x;
@@ -154,8 +161,8 @@ static inline __attribute__((always_inline)) void turn(const q_rope_args *a, int
 	}
 }
 
-static inline __attribute__((always_inline)) void rope_rows(const q_rope_args *a, int64_t from, int64_t to, int dtype,
-	int of) {
+static inline __attribute__((always_inline)) void rope_rows(
+	const q_rope_args *a, int64_t from, int64_t to, int dtype, int of) {
 	size_t bytes = a->dim * size_of(dtype), q = a->heads * bytes, kv = a->kv_heads * bytes;
 	for (int64_t i = from; i < to; i++) {
 		const char *x = (const char *)a->qkv + i * (q + 2 * kv);

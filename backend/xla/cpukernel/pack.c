@@ -20,8 +20,10 @@ static int64_t source(int64_t c, int64_t out, int gate_up) {
 				const type *from = rows[c]; \
 				if (!from) continue; \
 				type *column = to + c * group; \
-				if (group == 1) for (int64_t i = begin; i < end; i++) column[i * panel] = from[i]; \
-				else for (int64_t i = begin; i < end; i++) column[i / group * panel * group + i % group] = from[i]; \
+				if (group == 1) \
+					for (int64_t i = begin; i < end; i++) column[i * panel] = from[i]; \
+				else \
+					for (int64_t i = begin; i < end; i++) column[i / group * panel * group + i % group] = from[i]; \
 			} \
 		} \
 	}
@@ -29,7 +31,8 @@ PACK(pack8, int8_t)
 PACK(pack16, uint16_t)
 PACK(pack32, uint32_t)
 
-void q_pack(void *packed, const void *rows, int dtype, int64_t out, int64_t in, int gate_up, q_layout l, int64_t first, int64_t n, int64_t from, int64_t to) {
+void q_pack(void *packed, const void *rows, int dtype, int64_t out, int64_t in, int gate_up, q_layout l, int64_t first,
+	int64_t n, int64_t from, int64_t to) {
 	enum { MOST = 64 }; // columns of a panel
 	const size_t size = q_size(dtype);
 	for (int64_t p = from; p < to; p++) {

@@ -1,5 +1,5 @@
-// Loops that do nothing but the fastest arithmetic of a level, or reading. Each returns a sum that is known, so that what was not done is
-// noticed.
+// Loops that do nothing but the fastest arithmetic of a level, or reading. Each returns a sum that is known, so that
+// what was not done is noticed.
 #ifndef QUIRE_PEAK_H
 #define QUIRE_PEAK_H
 
@@ -12,8 +12,8 @@ typedef struct {
 	double sum;              // what run returns, a round
 } q_peak;
 
-// q_peak_f32 and q_peak_bf16 give the loop at q_level() for products of float32 and of bfloat16 with sums in float32. Where a level has
-// no instruction for bfloat16, its kernels widen it, and the loop is that of float32.
+// q_peak_f32 and q_peak_bf16 give the loop at q_level() for products of float32 and of bfloat16 with sums in float32.
+// Where a level has no instruction for bfloat16, its kernels widen it, and the loop is that of float32.
 q_peak q_peak_f32(void);
 q_peak q_peak_bf16(void);
 
@@ -25,7 +25,8 @@ uint64_t q_peak_read(const uint64_t *from, int64_t n);
 
 // Those of the levels; a q_peak without run is one that the compiler or the machine has no code for.
 q_peak q_peak_plain(void), q_peak_avx2(void), q_peak_avx512(void), q_peak_avx512bf16(void), q_peak_amx(void);
-q_peak q_peak_int8_plain(void), q_peak_int8_avx2(void), q_peak_int8_avx512(void), q_peak_int8_vnni(void), q_peak_int8_amx(void);
+q_peak q_peak_int8_plain(void), q_peak_int8_avx2(void), q_peak_int8_avx512(void), q_peak_int8_vnni(void),
+	q_peak_int8_amx(void);
 uint64_t q_peak_read_plain(const uint64_t *from, int64_t n), q_peak_read_avx2(const uint64_t *from, int64_t n);
 
 #endif

@@ -50,9 +50,10 @@ static float tiles(int64_t n) {
 		_tile_dpbf16ps(3, 4, 5);
 	}
 	float sum = 0;
-#define ADD(t) _tile_stored(t, out, 64); for (int i = 0; i < ROWS * 16; i++) sum += out[i];
-	ADD(0) ADD(1) ADD(2) ADD(3)
-	_tile_release();
+#define ADD(t) \
+	_tile_stored(t, out, 64); \
+	for (int i = 0; i < ROWS * 16; i++) sum += out[i];
+	ADD(0) ADD(1) ADD(2) ADD(3) _tile_release();
 	return sum;
 }
 

@@ -6,22 +6,24 @@
 
 enum { ACCUMULATORS = 12 };
 
-// SUM_LOOP defines a loop for registers of type vector: dot adds to a register of sums, int32, the products of two registers of ones.
-#define SUM_LOOP(name, instructions, vector, dot)                                                                                      \
-	__attribute__((target(instructions))) static float name(int64_t n) {                                                               \
-		vector acc[ACCUMULATORS], ones;                                                                                                \
-		memset(acc, 0, sizeof acc);                                                                                                    \
-		FILL(&ones, sizeof ones);                                                                                                      \
-		for (int k = 0; k < ACCUMULATORS; k++) __asm__ volatile("" : "+v"(acc[k])); /* equal ones would be kept as one */             \
-		for (int64_t i = 0; i < n; i++) {                                                                                              \
-			__asm__ volatile("" : "+v"(ones));                                                                                         \
-			_Pragma("GCC unroll 16") for (int k = 0; k < ACCUMULATORS; k++) acc[k] = dot;                                              \
-		}                                                                                                                              \
-		int32_t sums[sizeof acc / 4];                                                                                                  \
-		memcpy(sums, acc, sizeof acc);                                                                                                 \
-		int64_t sum = 0;                                                                                                               \
-		for (unsigned k = 0; k < sizeof sums / 4; k++) sum += sums[k];                                                                 \
-		return sum;                                                                                                                    \
+// SUM_LOOP defines a loop for registers of type vector: dot adds to a register of sums, int32, the products of two
+// registers of ones.
+#define SUM_LOOP(name, instructions, vector, dot) \
+	__attribute__((target(instructions))) static float name(int64_t n) { \
+		vector acc[ACCUMULATORS], ones; \
+		memset(acc, 0, sizeof acc); \
+		FILL(&ones, sizeof ones); \
+		for (int k = 0; k < ACCUMULATORS; k++) \
+			__asm__ volatile("" : "+v"(acc[k])); /* equal ones would be kept as one */ \
+		for (int64_t i = 0; i < n; i++) { \
+			__asm__ volatile("" : "+v"(ones)); \
+			_Pragma("GCC unroll 16") for (int k = 0; k < ACCUMULATORS; k++) acc[k] = dot; \
+		} \
+		int32_t sums[sizeof acc / 4]; \
+		memcpy(sums, acc, sizeof acc); \
+		int64_t sum = 0; \
+		for (unsigned k = 0; k < sizeof sums / 4; k++) sum += sums[k]; \
+		return sum; \
 	}
 
 // PEAK is that loop, whose registers have so many products.
@@ -68,9 +70,11 @@ __attribute__((target("amx-tile,amx-int8"))) static float tiles(int64_t n) {
 		_tile_dpbssd(3, 4, 5);
 	}
 	int64_t sum = 0;
+	// clang-format off
 #define ADD(t) _tile_stored(t, out, 64); for (int i = 0; i < ROWS * 16; i++) sum += out[i];
 	ADD(0) ADD(1) ADD(2) ADD(3)
-	_tile_release();
+		// clang-format on
+		_tile_release();
 	return sum;
 }
 
@@ -78,7 +82,9 @@ q_peak q_peak_int8_plain(void) { return PEAK(sse2, 8); }
 q_peak q_peak_int8_avx2(void) { return PEAK(avx2, 32); }
 q_peak q_peak_int8_avx512(void) { return PEAK(avx512, 64); }
 q_peak q_peak_int8_vnni(void) { return PEAK(vnni, 64); }
-q_peak q_peak_int8_amx(void) { return (q_peak){tiles, 2.0 * TILES * ROWS * 16 * BYTES, (double)TILES * ROWS * 16 * BYTES}; }
+q_peak q_peak_int8_amx(void) {
+	return (q_peak){tiles, 2.0 * TILES * ROWS * 16 * BYTES, (double)TILES * ROWS * 16 * BYTES};
+}
 #else
 q_peak q_peak_int8_plain(void) { return q_peak_plain(); } // whose kernels compute in float32 all the same
 q_peak q_peak_int8_avx2(void) { return (q_peak){0}; }

@@ -1,4 +1,5 @@
-// Layers that keep a state of fixed size of a sequence; see package recurrence for the formulas and for what the operands are.
+// Layers that keep a state of fixed size of a sequence; see package recurrence for the formulas and for what the
+// operands are.
 #ifndef QUIRE_RECURRENCE_H
 #define QUIRE_RECURRENCE_H
 
@@ -12,16 +13,20 @@ typedef struct {
 	int64_t pages, numbers;
 } q_sequences;
 
-// q_sequences_of reads the operands from `first` on: the cache, and whose the tokens are. The cache is a result too, in place.
+// q_sequences_of reads the operands from `first` on: the cache, and whose the tokens are. The cache is a result too, in
+// place.
 q_error *q_sequences_of(q_frame *f, int first, int result, int64_t tokens, q_sequences *s);
 
 // q_page is where the state of a page is, NULL for what is no page.
-static inline float *q_page(const q_sequences *s, int64_t id) { return id < 0 || id >= s->pages ? NULL : s->cache + id * s->numbers; }
+static inline float *q_page(const q_sequences *s, int64_t id) {
+	return id < 0 || id >= s->pages ? NULL : s->cache + id * s->numbers;
+}
 
 enum { Q_MAX_TAPS = 16 };
 
-// A convolution of the channels of a step's sequences over the last k tokens, and the states of its inputs: of a token's `width` numbers
-// those from `first` on. Without a bias, gates stand before and behind it, as in a short convolution; with one, SiLU does.
+// A convolution of the channels of a step's sequences over the last k tokens, and the states of its inputs: of a
+// token's `width` numbers those from `first` on. Without a bias, gates stand before and behind it, as in a short
+// convolution; with one, SiLU does.
 typedef struct {
 	q_sequences s;
 	const void *in, *taps; // [T, width], [C, k]
@@ -34,24 +39,27 @@ typedef struct {
 // q_convolve does it in q_parallel.
 void q_convolve(q_frame *f, q_conv *a);
 
-// quire_short_conv: in [T, 3*C] of f32, bf16 or f16, taps [C, K] of the same, cache f32[P, 1, 1, (K-1)*C], from s32[B], to s32[T],
-// begins s32[B+1], sequences s32[], owners s32[T] -> y [T, C] like in, and the cache in place.
+// quire_short_conv: in [T, 3*C] of f32, bf16 or f16, taps [C, K] of the same, cache f32[P, 1, 1, (K-1)*C], from s32[B],
+// to s32[T], begins s32[B+1], sequences s32[], owners s32[T] -> y [T, C] like in, and the cache in place.
 q_error *quire_short_conv(q_frame *f);
 
-// quire_gated_delta: in [T, ...], taps [C, K] of the same type, decay and bias f32[VH], norm f32[VD], cache, from, to, begins, sequences
-// and owners as above; key_heads, value_heads, key_dim, value_dim i64, eps f64 -> y [T, VH*VD], and the cache in place.
+// quire_gated_delta: in [T, ...], taps [C, K] of the same type, decay and bias f32[VH], norm f32[VD], cache, from, to,
+// begins, sequences and owners as above; key_heads, value_heads, key_dim, value_dim i64, eps f64 -> y [T, VH*VD], and
+// the cache in place.
 q_error *quire_gated_delta(q_frame *f);
 
-// quire_gate: x and gate [T, N] of f32, bf16 or f16, rows s32[] -> x times the sigmoid of gate, which is rounded: the first rows.
+// quire_gate: x and gate [T, N] of f32, bf16 or f16, rows s32[] -> x times the sigmoid of gate, which is rounded: the
+// first rows.
 q_error *quire_gate(q_frame *f);
 
-// quire_mamba2: in [T, ...] of f32, bf16 or f16, taps [C, K] of the same, bias of taps f32[C], decay, bias of steps and skip f32[H],
-// cache, from, to, begins, sequences and owners as above; heads, head_dim, groups, state_dim i64, min_step and max_step f64 (0: none)
+// quire_mamba2: in [T, ...] of f32, bf16 or f16, taps [C, K] of the same, bias of taps f32[C], decay, bias of steps and
+// skip f32[H], cache, from, to, begins, sequences and owners as above; heads, head_dim, groups, state_dim i64, min_step
+// and max_step f64 (0: none)
 // -> y [T, H*D] like in, the cache in place, and what is convolved, [T, C] like in.
 q_error *quire_mamba2(q_frame *f);
 
-// quire_gated_norm: x [T, N] of f32, bf16 or f16, gate [T, >= N] of the same, weight f32[N], rows s32[]; groups i64, eps f64 -> y like x:
-// the first rows.
+// quire_gated_norm: x [T, N] of f32, bf16 or f16, gate [T, >= N] of the same, weight f32[N], rows s32[]; groups i64,
+// eps f64 -> y like x: the first rows.
 q_error *quire_gated_norm(q_frame *f);
 
 #endif

@@ -15,21 +15,31 @@ static q_error *sample(q_frame *f, int filtered, int masked) {
 	if (vocabulary < 1 || vocabulary > Q_LARGEST_VOCABULARY) {
 		return q_fail(f, "a vocabulary of %lld tokens, want 1 to %d", (long long)vocabulary, Q_LARGEST_VOCABULARY);
 	}
-	if ((e = q_shape(f, q_arg(f, 1), "temperature", Q_F32, rows)) || (e = q_shape(f, q_arg(f, 2), "top_p", Q_F32, rows)) ||
-		(e = q_shape(f, q_arg(f, 3), "min_p", Q_F32, rows)) || (e = q_shape(f, q_arg(f, 4), "top_k", Q_S32, rows)) ||
-		(e = q_shape(f, q_arg(f, 5), "key", Q_U32, rows, 2)) || (e = q_shape(f, q_arg(f, 6), "positions", Q_S32, rows)) ||
-		(e = q_check_shape(f, q_arg(f, 7), "rows", Q_S32, 0, NULL)) || (e = q_shape(f, q_result(f, 0), "tokens", Q_S32, rows)) ||
-		(e = q_shape(f, q_result(f, 1), "logprobs", Q_F32, rows)) || (e = q_shape(f, q_result(f, 2), "processed", Q_F32, rows))) {
+	if ((e = q_shape(f, q_arg(f, 1), "temperature", Q_F32, rows)) ||
+		(e = q_shape(f, q_arg(f, 2), "top_p", Q_F32, rows)) || (e = q_shape(f, q_arg(f, 3), "min_p", Q_F32, rows)) ||
+		(e = q_shape(f, q_arg(f, 4), "top_k", Q_S32, rows)) || (e = q_shape(f, q_arg(f, 5), "key", Q_U32, rows, 2)) ||
+		(e = q_shape(f, q_arg(f, 6), "positions", Q_S32, rows)) ||
+		(e = q_check_shape(f, q_arg(f, 7), "rows", Q_S32, 0, NULL)) ||
+		(e = q_shape(f, q_result(f, 0), "tokens", Q_S32, rows)) ||
+		(e = q_shape(f, q_result(f, 1), "logprobs", Q_F32, rows)) ||
+		(e = q_shape(f, q_result(f, 2), "processed", Q_F32, rows))) {
 		return e;
 	}
-	q_sample_args a = {
-		.logits = logits->data, .dtype = logits->dtype, .vocabulary = vocabulary,
-		.temperature = q_arg(f, 1)->data, .top_p = q_arg(f, 2)->data, .min_p = q_arg(f, 3)->data, .top_k = q_arg(f, 4)->data,
-		.key = q_arg(f, 5)->data, .position = q_arg(f, 6)->data,
-		.token = q_result(f, 0)->data, .logprob = q_result(f, 1)->data, .processed = q_result(f, 2)->data,
-	};
+	q_sample_args a = {.logits = logits->data,
+		.dtype = logits->dtype,
+		.vocabulary = vocabulary,
+		.temperature = q_arg(f, 1)->data,
+		.top_p = q_arg(f, 2)->data,
+		.min_p = q_arg(f, 3)->data,
+		.top_k = q_arg(f, 4)->data,
+		.key = q_arg(f, 5)->data,
+		.position = q_arg(f, 6)->data,
+		.token = q_result(f, 0)->data,
+		.logprob = q_result(f, 1)->data,
+		.processed = q_result(f, 2)->data};
 	if (filtered) {
-		if ((e = q_shape(f, q_arg(f, filters), "top_n_sigma", Q_F32, rows)) || (e = q_shape(f, q_arg(f, filters + 1), "typical", Q_F32, rows)) ||
+		if ((e = q_shape(f, q_arg(f, filters), "top_n_sigma", Q_F32, rows)) ||
+			(e = q_shape(f, q_arg(f, filters + 1), "typical", Q_F32, rows)) ||
 			(e = q_shape(f, q_arg(f, filters + 2), "xtc_probability", Q_F32, rows)) ||
 			(e = q_shape(f, q_arg(f, filters + 3), "xtc_threshold", Q_F32, rows))) {
 			return e;
@@ -78,18 +88,22 @@ q_error *quire_logprobs(q_frame *f) {
 	}
 	int64_t rows = logits->dims[0], vocabulary = logits->dims[1], width = ids->dims[1];
 	if (vocabulary < 1 || vocabulary > Q_LARGEST_VOCABULARY || width < 1 || width > vocabulary) {
-		return q_fail(f, "%lld of %lld tokens, want 1 to all of %d at most", (long long)width, (long long)vocabulary, Q_LARGEST_VOCABULARY);
+		return q_fail(f, "%lld of %lld tokens, want 1 to all of %d at most", (long long)width, (long long)vocabulary,
+			Q_LARGEST_VOCABULARY);
 	}
 	if ((e = q_shape(f, q_arg(f, 1), "tokens", Q_S32, rows)) || (e = q_shape(f, q_arg(f, 2), "counts", Q_S32, rows)) ||
-		(e = q_check_shape(f, q_arg(f, 3), "rows", Q_S32, 0, NULL)) || (e = q_shape(f, q_result(f, 0), "logprobs", Q_F32, rows)) ||
-		(e = q_shape(f, ids, "ids", Q_S32, rows, width)) || (e = q_shape(f, q_result(f, 2), "tops", Q_F32, rows, width))) {
+		(e = q_check_shape(f, q_arg(f, 3), "rows", Q_S32, 0, NULL)) ||
+		(e = q_shape(f, q_result(f, 0), "logprobs", Q_F32, rows)) || (e = q_shape(f, ids, "ids", Q_S32, rows, width)) ||
+		(e = q_shape(f, q_result(f, 2), "tops", Q_F32, rows, width))) {
 		return e;
 	}
-	q_logprobs_args a = {
-		.of = {.logits = logits->data, .dtype = logits->dtype, .vocabulary = vocabulary},
-		.token = q_arg(f, 1)->data, .count = q_arg(f, 2)->data, .width = width,
-		.logprob = q_result(f, 0)->data, .id = ids->data, .top = q_result(f, 2)->data,
-	};
+	q_logprobs_args a = {.of = {.logits = logits->data, .dtype = logits->dtype, .vocabulary = vocabulary},
+		.token = q_arg(f, 1)->data,
+		.count = q_arg(f, 2)->data,
+		.width = width,
+		.logprob = q_result(f, 0)->data,
+		.id = ids->data,
+		.top = q_result(f, 2)->data};
 	int64_t wanted = *(const int32_t *)q_arg(f, 3)->data;
 	if (wanted > rows) wanted = rows;
 	if (wanted < 0) wanted = 0;

@@ -4,9 +4,10 @@
 
 #include "ffi.h"
 
-// quire_sample: logits [S, V] of f32, bf16 or f16; temperature, top_p, min_p f32[S]; top_k s32[S]; key u32[S, 2]; positions s32[S];
-// rows s32[]; those with filters also top_n_sigma, typical, xtc_probability, xtc_threshold f32[S]; the masked ones also masks
-// u32[M, ceil(V / 32)], mask_of s32[S, L] -> tokens s32[S]; logprobs, processed f32[S] of the first `rows` rows; the other tokens are -1.
+// quire_sample: logits [S, V] of f32, bf16 or f16; temperature, top_p, min_p f32[S]; top_k s32[S]; key u32[S, 2];
+// positions s32[S]; rows s32[]; those with filters also top_n_sigma, typical, xtc_probability, xtc_threshold f32[S];
+// the masked ones also masks u32[M, ceil(V / 32)], mask_of s32[S, L] -> tokens s32[S]; logprobs, processed f32[S] of
+// the first `rows` rows; the other tokens are -1.
 q_error *quire_sample(q_frame *f);
 q_error *quire_sample_masked(q_frame *f);
 q_error *quire_sample_filtered(q_frame *f);
@@ -37,8 +38,8 @@ void q_sample_row_plain(void *args, int64_t i);
 void q_sample_row_avx2(void *args, int64_t i);
 void q_sample_row_avx512(void *args, int64_t i);
 
-// quire_logprobs: logits [S, V] of f32, bf16 or f16; tokens, counts s32[S]; rows s32[] -> logprobs f32[S]; ids s32[S, N], tops f32[S, N] of
-// the first `rows` rows; of the others the log-probabilities are 0 and the ids -1.
+// quire_logprobs: logits [S, V] of f32, bf16 or f16; tokens, counts s32[S]; rows s32[] -> logprobs f32[S]; ids s32[S,
+// N], tops f32[S, N] of the first `rows` rows; of the others the log-probabilities are 0 and the ids -1.
 q_error *quire_logprobs(q_frame *f);
 
 typedef struct {

@@ -1,163 +1,12 @@
-// Sampling of one row; the source of sampling_plain.c, sampling_avx2.c and sampling_avx512.c, which define Q_SAMPLE_ROW.
+// Sampling of one row; the source of sampling_plain.c, sampling_avx2.c and sampling_avx512.c, which define
+// Q_SAMPLE_ROW.
 //
-// The row is cut into chunks of `size` numbers. A first pass, which alone reads memory outside the cache, finds the largest logit, the
-// sum of exponentials, and of each chunk the largest number in each of the 16 lanes. A filter keeps few tokens of most rows: the
-// largest lanes give a bound above which there are enough of them, and the logits above it, the candidates, are all that the rest
-// looks at. Rows that keep more find their threshold from histograms, in passes over all chunks.
-#include "sampling.h"
-#include "v16.h"
-
-#include <float.h>
-#include <math.h>
-
-enum {
-	MAX_CHUNKS = 512,
-	MIN_SIZE = 512,
-	MAX_SIZE = Q_LARGEST_VOCABULARY / MAX_CHUNKS,
-	MAX_CANDIDATES = 4096,
-	PIECE_BITS = 18,
-	LEAST = 0x2d800000,   // bits of 2^-36: any e below weighs nothing
-	ONE = 0x3f800000,     // bits of 1, the largest e
-	COARSE = 18, FINE = 9, // shifts of bit patterns that make the histograms' buckets
-	BUCKETS = ((ONE - LEAST) >> COARSE) + 1,
-};
-
-typedef struct {
-	const q_sample_args *args;
-	int64_t row;
-	int64_t vocabulary, size, chunks;
-	float max, temperature;
-	v16_heat heat;
-	int masked;  // the row has masks, and chunks are seen through them
-	float floor; // chunks are seen without logits below
-	// Of the tokens with at least some e, those are kept that are no farther than near from the mean surprise, and whose e is at most `most`.
-	int late; // if this is set
-	float mean, near, most;
-	float lanes[MAX_CHUNKS * 16]; // the largest logits
-	float largest[MAX_CHUNKS];    // of each chunk
-	uint64_t weights[MAX_CHUNKS]; // of each chunk, what weigh kept
-	float buffer[MAX_SIZE];       // a chunk that is shorter, or of another type than float32
-
-	int candidates;
-	int32_t id[MAX_CANDIDATES + 16];
-	float logit[MAX_CANDIDATES + 16];
-	float e[MAX_CANDIDATES + 16];
-	uint64_t weight[MAX_CANDIDATES + 16];
-} sampled;
-
-// word is 32 bits of the row's masks.
-static inline uint32_t word(const sampled *s, int64_t w) {
-	const q_sample_args *a = s->args;
-	uint32_t bits = -1;
-	for (int64_t lane = 0; lane < a->lanes; lane++) {
-		int32_t mask = a->mask_of[s->row * a->lanes + lane];
-		if (mask >= 0 && mask < a->num_masks) bits &= a->masks[mask * a->words + w];
-	}
-	return bits;
-}
-
-// bar sets what the masks bar among n logits from a token on, a multiple of 32, to -Inf.
-static const float *bar(sampled *s, const float *p, int64_t from, int64_t n) {
-	const v16 none = v16_set(-INFINITY);
-	for (int64_t i = 0; i < n; i += 32) {
-		uint32_t bits = word(s, (from + i) / 32);
-		v16_store(s->buffer + i, v16_only(bits & 0xffff, v16_load(p + i), none));
-		if (i + 16 < n) v16_store(s->buffer + i + 16, v16_only(bits >> 16, v16_load(p + i + 16), none));
-	}
-	return s->buffer;
-}
-
-// seen returns what is kept of n logits, a multiple of 16, from a token on.
-static const float *seen(sampled *s, const float *p, int64_t from, int64_t n) {
-	if (s->masked) p = bar(s, p, from, n);
-	if (s->floor == -INFINITY) return p;
-	const v16 none = v16_set(-INFINITY), floor = v16_set(s->floor);
-	for (int64_t i = 0; i < n; i += 16) {
-		v16 l = v16_load(p + i);
-		v16_store(s->buffer + i, v16_only(v16_ge(l, floor), l, none));
-	}
-	return s->buffer;
-}
-
-// chunk returns the logits of chunk c and their number, rounded up to a multiple of 16 with -Inf.
-static const float *chunk(sampled *s, int64_t c, int64_t *n) {
-	int64_t from = c * s->size, count = s->vocabulary - from < s->size ? s->vocabulary - from : s->size;
-	int64_t start = s->row * s->vocabulary + from, i = 0;
-	*n = (count + 15) & ~15;
-	if (s->args->dtype == Q_F32) {
-		const float *p = (const float *)s->args->logits + start;
-		if (count == *n) return seen(s, p, from, *n);
-		memcpy(s->buffer, p, count * sizeof *p);
-		i = count;
-	} else {
-		const uint16_t *p = (const uint16_t *)s->args->logits + start;
-		int bf16 = s->args->dtype == Q_BF16;
-		for (; i + 16 <= count; i += 16) v16_store(s->buffer + i, bf16 ? v16_load_bf16(p + i) : v16_load_f16(p + i));
-		if (i < count) {
-			uint16_t rest[16] = {0};
-			memcpy(rest, p + i, (count - i) * sizeof *p);
-			v16_store(s->buffer + i, bf16 ? v16_load_bf16(rest) : v16_load_f16(rest));
-			i = count;
-		}
-	}
-	for (; i < *n; i++) s->buffer[i] = -INFINITY;
-	return seen(s, s->buffer, from, *n);
-}
-
-// all_barred says that the masks bar all tokens of chunk c.
-static int all_barred(const sampled *s, int64_t c) {
-	int64_t from = c * s->size / 32, to = from + s->size / 32;
-	if (to > s->args->words) to = s->args->words;
-	for (int64_t w = from; w < to; w++) {
-		if (word(s, w)) return 0;
-	}
-	return 1;
-}
-
-// scan is the first pass: it sets max, lanes and largest, and returns the sum of exp(l - max), NaN for a row without a distribution.
-static float scan(sampled *s) {
-	float sums[MAX_CHUNKS];
-	s->max = -INFINITY;
-	for (int64_t c = 0; c < s->chunks; c++) {
-		int64_t n;
-		v16 a = v16_set(-INFINITY), b = a;
-		if (s->masked && all_barred(s, c)) {
-			v16_store(s->lanes + 16 * c, a);
-			s->largest[c] = -INFINITY;
-			sums[c] = 0;
-			continue;
-		}
-		const float *p = chunk(s, c, &n);
-		int64_t i = 0;
-		for (; i + 32 <= n; i += 32) {
-			a = v16_max(v16_load(p + i), a);
-			b = v16_max(v16_load(p + i + 16), b);
-		}
-		if (i < n) a = v16_max(v16_load(p + i), a);
-		a = v16_max(a, b);
-		v16_store(s->lanes + 16 * c, a);
-		float top = v16_largest(a);
-		s->largest[c] = top;
-		if (top > s->max) s->max = top;
-		// The exponentials are relative to the chunk's largest number, and keep its NaN.
-		v16 centre = v16_set(top == -INFINITY ? 0 : top);
-		a = b = v16_set(0);
-		for (i = 0; i + 32 <= n; i += 32) {
-			a = v16_add(a, v16_exp(v16_sub(v16_load(p + i), centre)));
-			b = v16_add(b, v16_exp(v16_sub(v16_load(p + i + 16), centre)));
-		}
-		if (i < n) a = v16_add(a, v16_exp(v16_sub(v16_load(p + i), centre)));
-		sums[c] = v16_sum(v16_add(a, b));
-	}
-	if (s->max == -INFINITY) return NAN;
-	v16 sum = v16_set(0);
-	for (int64_t c = s->chunks; c & 15; c++) sums[c] = 0, s->largest[c] = -INFINITY;
-	for (int64_t c = 0; c < s->chunks; c += 16) {
-		v16 scale = v16_exp(v16_sub(v16_load(s->largest + c), v16_set(s->max)));
-		sum = v16_fma(scale, v16_load(sums + c), sum);
-	}
-	return v16_sum(sum);
-}
+// The row is cut into chunks of `size` numbers. A first pass, which alone reads memory outside the cache, finds the
+// largest logit, the sum of exponentials, and of each chunk the largest number in each of the 16 lanes. A filter keeps
+// few tokens of most rows: the largest lanes give a bound above which there are enough of them, and the logits above
+// it, the candidates, are all that the rest looks at. Rows that keep more find their threshold from histograms, in
+// passes over all chunks.
+#include "sampling_scan.h"
 
 // exponential is e of sixteen logits.
 static inline v16 exponential(const sampled *s, v16 logits) {
@@ -200,7 +49,8 @@ static inline void store_weights(uint64_t *weight, v16 e) {
 	for (int i = 0; i < 16; i++) weight[i] = ((uint64_t)u[i] << PIECE_BITS) + l[i];
 }
 
-// logit_below is a logit below that of any token with this e or more; logit_above one above that of any with this e or less.
+// logit_below is a logit below that of any token with this e or more; logit_above one above that of any with this e or
+// less.
 static float logit_below(const sampled *s, float e) {
 	float l = s->max + s->temperature * (logf(e) - 1e-3f);
 	return l - fabsf(l) * 1e-6f;
@@ -232,15 +82,16 @@ static uint64_t weigh(sampled *s, float least) {
 	return total;
 }
 
-// bound returns a logit that at least `lanes` lanes reach, and no more than twice as many where they differ enough; -FLT_MAX where so
-// many do not exist.
+// bound returns a logit that at least `lanes` lanes reach, and no more than twice as many where they differ enough;
+// -FLT_MAX where so many do not exist.
 static float bound(const sampled *s, int64_t lanes) {
 	float low = s->max, high = s->max, step = 4;
 	for (int known = 0, round = 0; round < 256; round++) {
 		float middle = known ? low / 2 + high / 2 : s->max - step;
 		if (middle <= -FLT_MAX) return -FLT_MAX;
 		int64_t above = 0;
-		for (int64_t c = 0; c < s->chunks; c++) above += __builtin_popcount(v16_ge(v16_load(s->lanes + 16 * c), v16_set(middle)));
+		for (int64_t c = 0; c < s->chunks; c++)
+			above += __builtin_popcount(v16_ge(v16_load(s->lanes + 16 * c), v16_set(middle)));
 		if (above >= lanes && (above <= 2 * lanes || middle == low || round >= 32)) return middle;
 		if (above >= lanes) known = 1, low = middle;
 		else if (middle == high) return low;
@@ -249,7 +100,8 @@ static float bound(const sampled *s, int64_t lanes) {
 	return -FLT_MAX;
 }
 
-// gather makes candidates of the tokens with logits in [low, high], in their order. It returns 0 where they are too many.
+// gather makes candidates of the tokens with logits in [low, high], in their order. It returns 0 where they are too
+// many.
 static int gather(sampled *s, float low, float high) {
 	float *logits = s->logit;
 	int n = 0;
@@ -260,7 +112,8 @@ static int gather(sampled *s, float low, float high) {
 		const float *p = chunk(s, c, &size);
 		for (int64_t i = 0; i < size;) {
 			for (; i + 64 <= size; i += 64) { // mostly there are none among many
-				v16 a = v16_max(v16_load(p + i), v16_load(p + i + 16)), b = v16_max(v16_load(p + i + 32), v16_load(p + i + 48));
+				v16 a = v16_max(v16_load(p + i), v16_load(p + i + 16)),
+					b = v16_max(v16_load(p + i + 32), v16_load(p + i + 48));
 				if (v16_ge(v16_max(a, b), v16_set(low))) break;
 			}
 			int64_t end = i + 64 < size ? i + 64 : size;
@@ -286,8 +139,8 @@ static int gather(sampled *s, float low, float high) {
 	return 1;
 }
 
-// gather_above makes candidates of the tokens with logits at or above a bound, and of those a little below, which rounding may have
-// given the same e.
+// gather_above makes candidates of the tokens with logits at or above a bound, and of those a little below, which
+// rounding may have given the same e.
 static int gather_above(sampled *s, float bound) { return gather(s, bound - s->temperature * 1e-5f, s->max); }
 
 // weight_above is the weight of the candidates with at least this e.
@@ -297,8 +150,9 @@ static uint64_t weight_above(const sampled *s, float least) {
 	return sum;
 }
 
-// narrow finds the largest bit pattern in [lowest, high) at or above which the candidates below high have the needed number or weight;
-// lowest where there is none. A histogram tells the bucket, whose candidates are then looked at alone.
+// narrow finds the largest bit pattern in [lowest, high) at or above which the candidates below high have the needed
+// number or weight; lowest where there is none. A histogram tells the bucket, whose candidates are then looked at
+// alone.
 static int32_t narrow(const sampled *s, int by_weight, uint64_t need, int32_t lowest, int32_t high) {
 	uint64_t histogram[BUCKETS] = {0}, amounts[MAX_CANDIDATES];
 	int32_t bits[MAX_CANDIDATES];
@@ -327,7 +181,8 @@ static int32_t narrow(const sampled *s, int by_weight, uint64_t need, int32_t lo
 	return low;
 }
 
-// count adds the tokens whose e has a bit pattern in [low, low + (buckets << shift)), and is at least lowest, to a histogram.
+// count adds the tokens whose e has a bit pattern in [low, low + (buckets << shift)), and is at least lowest, to a
+// histogram.
 static void count(sampled *s, int by_weight, int32_t lowest, int32_t low, int shift, int buckets, uint64_t *histogram) {
 	int32_t from = low > lowest ? low : lowest;
 	float least = q_from_bits(from), bound = logit_below(s, least);
@@ -352,7 +207,8 @@ static void count(sampled *s, int by_weight, int32_t lowest, int32_t low, int sh
 	}
 }
 
-// search is narrow for all tokens of the row: a histogram of all, then the tokens of one bucket or, if those are too many, finer ones.
+// search is narrow for all tokens of the row: a histogram of all, then the tokens of one bucket or, if those are too
+// many, finer ones.
 static int32_t search(sampled *s, int by_weight, uint64_t need, int32_t lowest) {
 	uint64_t histogram[BUCKETS], above = 0;
 	int32_t low = LEAST;
@@ -431,8 +287,8 @@ static int32_t first(sampled *s) {
 	return -1; // not reached
 }
 
-// nucleus finds the candidates that hold the top_p of the weight of the tokens with at least lowest, and returns their least e. It
-// returns 0 where they are too many, and tells the needed weight.
+// nucleus finds the candidates that hold the top_p of the weight of the tokens with at least lowest, and returns their
+// least e. It returns 0 where they are too many, and tells the needed weight.
 static int32_t nucleus(sampled *s, float top_p, int32_t lowest, uint64_t *need) {
 	uint64_t fraction = top_p > 0 ? (uint64_t)(top_p * 0x1p32f) : 0;
 	int gathered = s->candidates > 0;
@@ -517,7 +373,8 @@ void Q_SAMPLE_ROW(void *args, int64_t i) {
 		a->logprob[i] = s.max - max - logf(sum); // 0 - logf(sum), never -0: as logprobs_row.h has it
 		return;
 	}
-	if (s.temperature < 0x1p-100f) s.temperature = 0x1p-100f; // hot enough for its multiples to be normal numbers, and as cold
+	if (s.temperature < 0x1p-100f)
+		s.temperature = 0x1p-100f; // hot enough for its multiples to be normal numbers, and as cold
 	s.heat = v16_heated(s.temperature);
 	uint64_t whole;
 	int32_t token = sample(&s, &whole);

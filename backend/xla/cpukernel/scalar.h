@@ -30,7 +30,8 @@ static inline float q_rounded(int dtype, float x) {
 	}
 }
 
-// q_exp is e^x within 2 units in the last place, 0 below -87 and e^88 above 88; a NaN stays one. The polynomial is that of Cephes' expf.
+// q_exp is e^x within 2 units in the last place, 0 below -87 and e^88 above 88; a NaN stays one. The polynomial is that
+// of Cephes' expf.
 static inline float q_exp(float x) {
 	if (x != x) return x;
 	if (x < -87) return 0;

@@ -4,10 +4,11 @@
 //	#define Q_NAME(name) name##_avx2
 //	#include "simd.h"
 //
-// and is compiled to nothing where Q_SIMD_MISSING is then defined: the level is not one of this processor family or compiler.
+// and is compiled to nothing where Q_SIMD_MISSING is then defined: the level is not one of this processor family or
+// compiler.
 //
-// A lane is one element of a result all along, and sums are chains of vfma: results do not depend on the width, and Q_AVX512 gives the bytes
-// of Q_AVX2. Q_PLAIN rounds twice where the others fuse.
+// A lane is one element of a result all along, and sums are chains of vfma: results do not depend on the width, and
+// Q_AVX512 gives the bytes of Q_AVX2. Q_PLAIN rounds twice where the others fuse.
 #ifndef QUIRE_SIMD_H
 #define QUIRE_SIMD_H
 
@@ -74,13 +75,17 @@ Q_INLINE vf vfma(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m5
 Q_INLINE vf vmax(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
 Q_INLINE vf vmin(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
 Q_INLINE vf vfrom_f16(const uint16_t *p) { return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
-Q_INLINE void vto_f16(uint16_t *p, vf v) { _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT)); }
+Q_INLINE void vto_f16(uint16_t *p, vf v) {
+	_mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+}
 #elif Q_SIMD == Q_AVX2
 Q_INLINE vf vfma(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 Q_INLINE vf vmax(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
 Q_INLINE vf vmin(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
 Q_INLINE vf vfrom_f16(const uint16_t *p) { return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
-Q_INLINE void vto_f16(uint16_t *p, vf v) { _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT)); }
+Q_INLINE void vto_f16(uint16_t *p, vf v) {
+	_mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+}
 #else
 Q_INLINE vf vfma(vf a, vf b, vf c) { return a * b + c; }
 Q_INLINE vf vmax(vf a, vf b) { return vselect((vi)(a > b), a, b); }

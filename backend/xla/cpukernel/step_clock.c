@@ -7,8 +7,10 @@
 q_error *quire_step_clock(q_frame *f) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
-	if ((e = q_count(f, 2, 2)) || (e = q_shape(f, q_arg(f, 0), "clock", Q_S64, -1)) || (e = q_check_shape(f, q_arg(f, 1), "kind", Q_S32, 0, NULL)) ||
-	    (e = q_shape(f, q_result(f, 0), "new clock", Q_S64, q_arg(f, 0)->dims[0])) || (e = q_check_shape(f, q_result(f, 1), "same kind", Q_S32, 0, NULL)))
+	if ((e = q_count(f, 2, 2)) || (e = q_shape(f, q_arg(f, 0), "clock", Q_S64, -1)) ||
+		(e = q_check_shape(f, q_arg(f, 1), "kind", Q_S32, 0, NULL)) ||
+		(e = q_shape(f, q_result(f, 0), "new clock", Q_S64, q_arg(f, 0)->dims[0])) ||
+		(e = q_check_shape(f, q_result(f, 1), "same kind", Q_S32, 0, NULL)))
 		return e;
 	int64_t kinds = q_arg(f, 0)->dims[0] - 2;
 	if (kinds < 1) return q_fail(f, "the clock has %lld places, but needs 3 at least", (long long)kinds + 2);

@@ -4,9 +4,9 @@
 
 #include "ffi.h"
 
-// quire_step_clock(clock s64[2 + K], kind s32[]) -> clock, in place, and kind. The clock is the time of the last call in nanoseconds (0: there
-// was none), the kind that call gave, and the sum of the times from a call to the next one for each kind from 0 to K - 1. Other kinds are
-// not counted.
+// quire_step_clock(clock s64[2 + K], kind s32[]) -> clock, in place, and kind. The clock is the time of the last call
+// in nanoseconds (0: there was none), the kind that call gave, and the sum of the times from a call to the next one for
+// each kind from 0 to K - 1. Other kinds are not counted.
 q_error *quire_step_clock(q_frame *f);
 
 #endif

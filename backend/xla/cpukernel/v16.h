@@ -1,13 +1,14 @@
-// Sixteen float32 numbers at a time, in one register of AVX-512, two of AVX2, or sixteen plain variables. A file that includes this
-// defines Q_V16 as the bits of a register, 512, 256 or 0, after the #pragma GCC target that allows it. AVX2 and AVX-512 give the same
-// bits; plain code has no fused multiply-add, so that it may differ by rounding.
+// Sixteen float32 numbers at a time, in one register of AVX-512, two of AVX2, or sixteen plain variables. A file that
+// includes this defines Q_V16 as the bits of a register, 512, 256 or 0, after the #pragma GCC target that allows it.
+// AVX2 and AVX-512 give the same bits; plain code has no fused multiply-add, so that it may differ by rounding.
 #ifndef QUIRE_V16_H
 #define QUIRE_V16_H
 
 #include "convert.h"
 
-// The largest of two numbers is the second where either is NaN. v16_ge has bit i for lane i, and none for NaN. v16_keep is x where
-// x >= bound, else 0; v16_only is x in the lanes whose bits are set. v16_int rounds towards zero. v16i_shift23 shifts the bits left by 23.
+// The largest of two numbers is the second where either is NaN. v16_ge has bit i for lane i, and none for NaN. v16_keep
+// is x where x >= bound, else 0; v16_only is x in the lanes whose bits are set. v16_int rounds towards zero.
+// v16i_shift23 shifts the bits left by 23.
 #if Q_V16 == 512
 #include <immintrin.h>
 
@@ -27,7 +28,9 @@ static inline v16 v16_fma(v16 a, v16 b, v16 c) { return _mm512_fmadd_ps(a, b, c)
 static inline v16 v16_fnma(v16 a, v16 b, v16 c) { return _mm512_fnmadd_ps(a, b, c); }
 static inline unsigned v16_ge(v16 a, v16 b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
 static inline v16 v16_only(unsigned bits, v16 x, v16 other) { return _mm512_mask_mov_ps(other, bits, x); }
-static inline v16 v16_keep(v16 x, v16 bound) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_GE_OQ), x); }
+static inline v16 v16_keep(v16 x, v16 bound) {
+	return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_GE_OQ), x);
+}
 static inline v16i v16_int(v16 x) { return _mm512_cvttps_epi32(x); }
 static inline v16 v16i_float(v16i x) { return _mm512_cvtepi32_ps(x); }
 static inline v16i v16i_zero(void) { return _mm512_setzero_si512(); }
@@ -42,7 +45,9 @@ static inline void v16_store_f16(uint16_t *p, v16 x) {
 }
 #if defined(__AVX512BF16__)
 // The same numbers: this code runs where subnormal numbers are zero, as the instruction takes them.
-static inline void v16_store_bf16(uint16_t *p, v16 x) { _mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh(x)); }
+static inline void v16_store_bf16(uint16_t *p, v16 x) {
+	_mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh(x));
+}
 #else
 static inline void v16_store_bf16(uint16_t *p, v16 x) {
 	__m512i b = _mm512_castps_si512(x);
@@ -57,22 +62,37 @@ static inline void v16_store_bf16(uint16_t *p, v16 x) {
 #elif Q_V16 == 256
 #include <immintrin.h>
 
-typedef struct { __m256 a, b; } v16;
-typedef struct { __m256i a, b; } v16i;
+typedef struct {
+	__m256 a, b;
+} v16;
+typedef struct {
+	__m256i a, b;
+} v16i;
 
 static inline v16 v16_load(const float *p) { return (v16){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
-static inline void v16_store(float *p, v16 x) { _mm256_storeu_ps(p, x.a); _mm256_storeu_ps(p + 8, x.b); }
-static inline void v16i_store(int32_t *p, v16i x) { _mm256_storeu_si256((__m256i *)p, x.a); _mm256_storeu_si256((__m256i *)(p + 8), x.b); }
+static inline void v16_store(float *p, v16 x) {
+	_mm256_storeu_ps(p, x.a);
+	_mm256_storeu_ps(p + 8, x.b);
+}
+static inline void v16i_store(int32_t *p, v16i x) {
+	_mm256_storeu_si256((__m256i *)p, x.a);
+	_mm256_storeu_si256((__m256i *)(p + 8), x.b);
+}
 static inline v16 v16_set(float x) { return (v16){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 static inline v16 v16_max(v16 x, v16 y) { return (v16){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
 static inline v16 v16_add(v16 x, v16 y) { return (v16){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
 static inline v16 v16_sub(v16 x, v16 y) { return (v16){_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
 static inline v16 v16_mul(v16 x, v16 y) { return (v16){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
 static inline v16 v16_div(v16 x, v16 y) { return (v16){_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
-static inline v16 v16_fma(v16 x, v16 y, v16 z) { return (v16){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
-static inline v16 v16_fnma(v16 x, v16 y, v16 z) { return (v16){_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)}; }
+static inline v16 v16_fma(v16 x, v16 y, v16 z) {
+	return (v16){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+static inline v16 v16_fnma(v16 x, v16 y, v16 z) {
+	return (v16){_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)};
+}
 static inline unsigned v16_ge(v16 x, v16 y) {
-	unsigned a = _mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ)), b = _mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ));
+	unsigned a = _mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ)),
+			 b = _mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ));
 	return a | b << 8;
 }
 static inline __m256 v8_only(unsigned bits, __m256 x, __m256 other) {
@@ -80,9 +100,12 @@ static inline __m256 v8_only(unsigned bits, __m256 x, __m256 other) {
 	__m256i taken = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(bits), lane), lane);
 	return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(taken));
 }
-static inline v16 v16_only(unsigned bits, v16 x, v16 other) { return (v16){v8_only(bits, x.a, other.a), v8_only(bits >> 8, x.b, other.b)}; }
+static inline v16 v16_only(unsigned bits, v16 x, v16 other) {
+	return (v16){v8_only(bits, x.a, other.a), v8_only(bits >> 8, x.b, other.b)};
+}
 static inline v16 v16_keep(v16 x, v16 y) {
-	return (v16){_mm256_and_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ), x.a), _mm256_and_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ), x.b)};
+	return (v16){_mm256_and_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ), x.a),
+		_mm256_and_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ), x.b)};
 }
 static inline v16i v16_int(v16 x) { return (v16i){_mm256_cvttps_epi32(x.a), _mm256_cvttps_epi32(x.b)}; }
 static inline v16 v16i_float(v16i x) { return (v16){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
@@ -97,7 +120,8 @@ static inline __m256 v8_load_bf16(const uint16_t *p) {
 }
 static inline v16 v16_load_bf16(const uint16_t *p) { return (v16){v8_load_bf16(p), v8_load_bf16(p + 8)}; }
 static inline v16 v16_load_f16(const uint16_t *p) {
-	return (v16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
+	return (v16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
+		_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
 }
 static inline void v16_store_f16(uint16_t *p, v16 x) {
 	_mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -117,33 +141,118 @@ static inline void v16_store_bf16(uint16_t *p, v16 x) {
 
 #else
 
-typedef struct { float x[16]; } v16;
-typedef struct { int32_t x[16]; } v16i;
+typedef struct {
+	float x[16];
+} v16;
+typedef struct {
+	int32_t x[16];
+} v16i;
 
-#define V16_EACH(expression) for (int i = 0; i < 16; i++) r.x[i] = (expression)
-static inline v16 v16_load(const float *p) { v16 r; memcpy(&r, p, sizeof r); return r; }
+#define V16_EACH(expression) \
+	for (int i = 0; i < 16; i++) r.x[i] = (expression)
+static inline v16 v16_load(const float *p) {
+	v16 r;
+	memcpy(&r, p, sizeof r);
+	return r;
+}
 static inline void v16_store(float *p, v16 x) { memcpy(p, &x, sizeof x); }
 static inline void v16i_store(int32_t *p, v16i x) { memcpy(p, &x, sizeof x); }
-static inline v16 v16_set(float x) { v16 r; V16_EACH(x); return r; }
-static inline v16 v16_max(v16 x, v16 y) { v16 r; V16_EACH(x.x[i] > y.x[i] ? x.x[i] : y.x[i]); return r; }
-static inline v16 v16_add(v16 x, v16 y) { v16 r; V16_EACH(x.x[i] + y.x[i]); return r; }
-static inline v16 v16_sub(v16 x, v16 y) { v16 r; V16_EACH(x.x[i] - y.x[i]); return r; }
-static inline v16 v16_mul(v16 x, v16 y) { v16 r; V16_EACH(x.x[i] * y.x[i]); return r; }
-static inline v16 v16_div(v16 x, v16 y) { v16 r; V16_EACH(x.x[i] / y.x[i]); return r; }
-static inline v16 v16_fma(v16 x, v16 y, v16 z) { v16 r; V16_EACH(x.x[i] * y.x[i] + z.x[i]); return r; }
-static inline v16 v16_fnma(v16 x, v16 y, v16 z) { v16 r; V16_EACH(z.x[i] - x.x[i] * y.x[i]); return r; }
-static inline unsigned v16_ge(v16 x, v16 y) { unsigned m = 0; for (int i = 0; i < 16; i++) m |= (unsigned)(x.x[i] >= y.x[i]) << i; return m; }
-static inline v16 v16_only(unsigned bits, v16 x, v16 y) { v16 r; V16_EACH(bits >> i & 1 ? x.x[i] : y.x[i]); return r; }
-static inline v16 v16_keep(v16 x, v16 y) { v16 r; V16_EACH(x.x[i] >= y.x[i] ? x.x[i] : 0); return r; }
-static inline v16i v16_int(v16 x) { v16i r; V16_EACH((int32_t)x.x[i]); return r; }
-static inline v16 v16i_float(v16i x) { v16 r; V16_EACH((float)x.x[i]); return r; }
-static inline v16i v16i_zero(void) { v16i r; V16_EACH(0); return r; }
-static inline v16i v16i_add(v16i x, v16i y) { v16i r; V16_EACH(x.x[i] + y.x[i]); return r; }
-static inline v16 v16_shift23(v16 x) { v16 r; V16_EACH(q_from_bits(q_bits(x.x[i]) << 23)); return r; }
-static inline v16 v16_load_bf16(const uint16_t *p) { v16 r; V16_EACH(q_from_bf16(p[i])); return r; }
-static inline void v16_store_bf16(uint16_t *p, v16 x) { for (int i = 0; i < 16; i++) p[i] = q_to_bf16(x.x[i]); }
-static inline v16 v16_load_f16(const uint16_t *p) { v16 r; V16_EACH(q_from_f16(p[i])); return r; }
-static inline void v16_store_f16(uint16_t *p, v16 x) { for (int i = 0; i < 16; i++) p[i] = q_to_f16(x.x[i]); }
+static inline v16 v16_set(float x) {
+	v16 r;
+	V16_EACH(x);
+	return r;
+}
+static inline v16 v16_max(v16 x, v16 y) {
+	v16 r;
+	V16_EACH(x.x[i] > y.x[i] ? x.x[i] : y.x[i]);
+	return r;
+}
+static inline v16 v16_add(v16 x, v16 y) {
+	v16 r;
+	V16_EACH(x.x[i] + y.x[i]);
+	return r;
+}
+static inline v16 v16_sub(v16 x, v16 y) {
+	v16 r;
+	V16_EACH(x.x[i] - y.x[i]);
+	return r;
+}
+static inline v16 v16_mul(v16 x, v16 y) {
+	v16 r;
+	V16_EACH(x.x[i] * y.x[i]);
+	return r;
+}
+static inline v16 v16_div(v16 x, v16 y) {
+	v16 r;
+	V16_EACH(x.x[i] / y.x[i]);
+	return r;
+}
+static inline v16 v16_fma(v16 x, v16 y, v16 z) {
+	v16 r;
+	V16_EACH(x.x[i] * y.x[i] + z.x[i]);
+	return r;
+}
+static inline v16 v16_fnma(v16 x, v16 y, v16 z) {
+	v16 r;
+	V16_EACH(z.x[i] - x.x[i] * y.x[i]);
+	return r;
+}
+static inline unsigned v16_ge(v16 x, v16 y) {
+	unsigned m = 0;
+	for (int i = 0; i < 16; i++) m |= (unsigned)(x.x[i] >= y.x[i]) << i;
+	return m;
+}
+static inline v16 v16_only(unsigned bits, v16 x, v16 y) {
+	v16 r;
+	V16_EACH(bits >> i & 1 ? x.x[i] : y.x[i]);
+	return r;
+}
+static inline v16 v16_keep(v16 x, v16 y) {
+	v16 r;
+	V16_EACH(x.x[i] >= y.x[i] ? x.x[i] : 0);
+	return r;
+}
+static inline v16i v16_int(v16 x) {
+	v16i r;
+	V16_EACH((int32_t)x.x[i]);
+	return r;
+}
+static inline v16 v16i_float(v16i x) {
+	v16 r;
+	V16_EACH((float)x.x[i]);
+	return r;
+}
+static inline v16i v16i_zero(void) {
+	v16i r;
+	V16_EACH(0);
+	return r;
+}
+static inline v16i v16i_add(v16i x, v16i y) {
+	v16i r;
+	V16_EACH(x.x[i] + y.x[i]);
+	return r;
+}
+static inline v16 v16_shift23(v16 x) {
+	v16 r;
+	V16_EACH(q_from_bits(q_bits(x.x[i]) << 23));
+	return r;
+}
+static inline v16 v16_load_bf16(const uint16_t *p) {
+	v16 r;
+	V16_EACH(q_from_bf16(p[i]));
+	return r;
+}
+static inline void v16_store_bf16(uint16_t *p, v16 x) {
+	for (int i = 0; i < 16; i++) p[i] = q_to_bf16(x.x[i]);
+}
+static inline v16 v16_load_f16(const uint16_t *p) {
+	v16 r;
+	V16_EACH(q_from_f16(p[i]));
+	return r;
+}
+static inline void v16_store_f16(uint16_t *p, v16 x) {
+	for (int i = 0; i < 16; i++) p[i] = q_to_f16(x.x[i]);
+}
 #undef V16_EACH
 
 #endif
@@ -175,7 +284,8 @@ static inline int64_t v16i_sum(v16i x) {
 	return sum;
 }
 
-// v16_exp2 is 2^n exp(r), given n + 127 in the lowest bits of shifted and |r| <= ln(2) / 2: the polynomial is within 4e-9 of exp(r).
+// v16_exp2 is 2^n exp(r), given n + 127 in the lowest bits of shifted and |r| <= ln(2) / 2: the polynomial is within
+// 4e-9 of exp(r).
 static inline v16 v16_exp2(v16 shifted, v16 r) {
 	v16 p = v16_fma(v16_set(0x1.6a2434p-10f), r, v16_set(0x1.1239e2p-7f));
 	p = v16_fma(p, r, v16_set(0x1.5558f2p-5f));
@@ -185,8 +295,10 @@ static inline v16 v16_exp2(v16 shifted, v16 r) {
 	return v16_mul(p, v16_shift23(shifted));
 }
 
-#define V16_MAGIC (0x1.8p23f + 127) // added to n, it moves n + 127 to the lowest bits, from where it becomes an exponent
-#define V16_LOWEST -87.0f           // what is below counts as this: its exponential is next to nothing
+// V16_MAGIC, added to n, moves n + 127 to the lowest bits, from where it becomes an exponent. What is below V16_LOWEST
+// counts as that: its exponential is next to nothing.
+#define V16_MAGIC (0x1.8p23f + 127)
+#define V16_LOWEST -87.0f
 
 // v16_exp is the exponential function for x <= 0, within 1.5e-7 of itself: exactly 1 at 0, at most 1, NaN at NaN.
 static inline v16 v16_exp(v16 x) {
@@ -197,7 +309,9 @@ static inline v16 v16_exp(v16 x) {
 }
 
 // A temperature t, prepared: exp(x / t) needs no division, as x / t = n ln 2 + (x - n t ln 2) / t.
-typedef struct { float lowest, log2e, upper, lower, inverse; } v16_heat;
+typedef struct {
+	float lowest, log2e, upper, lower, inverse;
+} v16_heat;
 
 static inline v16_heat v16_heated(float t) {
 	double ln2 = t * 0x1.62e42fefa39efp-1;

@@ -7,7 +7,11 @@
 typedef struct {
 	size_t struct_size;
 	void *extension_start;
-	struct { size_t struct_size; void *extension_start; int major, minor; } version;
+	struct {
+		size_t struct_size;
+		void *extension_start;
+		int major, minor;
+	} version;
 	void *functions[];
 } table;
 
@@ -42,7 +46,10 @@ static call function(const void *api, int index) {
 }
 
 const char *quire_topology_missing(const void *api) {
-	static const struct { int index; const char *name; } needed[] = {
+	static const struct {
+		int index;
+		const char *name;
+	} needed[] = {
 		{ERROR_CODE, "PJRT_Error_GetCode"},
 		{DEVICE_ID, "PJRT_DeviceDescription_Id"},
 		{DEVICE_PROCESS, "PJRT_DeviceDescription_ProcessIndex"},
@@ -72,21 +79,37 @@ const char *quire_cost_missing(const void *api) {
 }
 
 char *quire_error_text(const void *api, void *error, int *code, size_t *size) {
-	struct { size_t struct_size; void *extension_start; const void *error; int code; } c = {sizeof(c), NULL, error, 0};
+	struct {
+		size_t struct_size;
+		void *extension_start;
+		const void *error;
+		int code;
+	} c = {sizeof(c), NULL, error, 0};
 	*code = 0;
 	void *failed = function(api, ERROR_CODE)(&c);
 	if (!failed) *code = c.code;
-	struct { size_t struct_size; void *extension_start; const void *error; const char *message; size_t size; } m = {sizeof(m), NULL, error, NULL, 0};
+	struct {
+		size_t struct_size;
+		void *extension_start;
+		const void *error;
+		const char *message;
+		size_t size;
+	} m = {sizeof(m), NULL, error, NULL, 0};
 	((void (*)(void *))function(api, ERROR_MESSAGE))(&m);
 	char *copy = malloc(m.size + 1);
 	if (copy) memcpy(copy, m.message, m.size);
 	*size = copy ? m.size : 0;
-	struct { size_t struct_size; void *extension_start; void *error; } d = {sizeof(d), NULL, error};
+	struct {
+		size_t struct_size;
+		void *extension_start;
+		void *error;
+	} d = {sizeof(d), NULL, error};
 	((void (*)(void *))function(api, ERROR_DESTROY))(&d);
 	return copy;
 }
 
-void *quire_topology_create(const void *api, const char *name, size_t name_size, const quire_named *options, size_t num_options, void **topology) {
+void *quire_topology_create(const void *api, const char *name, size_t name_size, const quire_named *options,
+	size_t num_options, void **topology) {
 	struct {
 		size_t struct_size;
 		void *extension_start;
@@ -102,7 +125,13 @@ void *quire_topology_create(const void *api, const char *name, size_t name_size,
 }
 
 // An object in, a string or an array out: the form of many calls.
-typedef struct { size_t struct_size; void *extension_start; const void *object; const void *out; size_t size; } get_args;
+typedef struct {
+	size_t struct_size;
+	void *extension_start;
+	const void *object;
+	const void *out;
+	size_t size;
+} get_args;
 
 static void *get(const void *api, int index, const void *object, const void **out, size_t *size) {
 	get_args a = {sizeof(a), NULL, object, NULL, 0};
@@ -112,7 +141,8 @@ static void *get(const void *api, int index, const void *object, const void **ou
 	return error;
 }
 
-void *quire_topology_platform(const void *api, void *topology, const char **name, size_t *name_size, const char **version, size_t *version_size) {
+void *quire_topology_platform(
+	const void *api, void *topology, const char **name, size_t *name_size, const char **version, size_t *version_size) {
 	void *error = get(api, TOPOLOGY_PLATFORM_NAME, topology, (const void **)name, name_size);
 	return error ? error : get(api, TOPOLOGY_PLATFORM_VERSION, topology, (const void **)version, version_size);
 }
@@ -127,7 +157,12 @@ void *quire_topology_devices(const void *api, void *topology, void *const **devi
 }
 
 static void *number(const void *api, int index, void *device, int *out) {
-	struct { size_t struct_size; void *extension_start; void *device; int out; } a = {sizeof(a), NULL, device, 0};
+	struct {
+		size_t struct_size;
+		void *extension_start;
+		void *device;
+		int out;
+	} a = {sizeof(a), NULL, device, 0};
 	void *error = function(api, index)(&a);
 	*out = a.out;
 	return error;
@@ -154,10 +189,18 @@ void *quire_topology_device(const void *api, void *device, quire_device *out) {
 
 // The errors of freeing have nobody to go to.
 static void destroy(const void *api, int index, void *object) {
-	struct { size_t struct_size; void *extension_start; void *object; } a = {sizeof(a), NULL, object};
+	struct {
+		size_t struct_size;
+		void *extension_start;
+		void *object;
+	} a = {sizeof(a), NULL, object};
 	void *error = function(api, index)(&a);
 	if (error) {
-		struct { size_t struct_size; void *extension_start; void *error; } d = {sizeof(d), NULL, error};
+		struct {
+			size_t struct_size;
+			void *extension_start;
+			void *error;
+		} d = {sizeof(d), NULL, error};
 		((void (*)(void *))function(api, ERROR_DESTROY))(&d);
 	}
 }
@@ -166,7 +209,8 @@ void quire_topology_destroy(const void *api, void *topology) { destroy(api, TOPO
 
 void quire_executable_destroy(const void *api, void *executable) { destroy(api, EXECUTABLE_DESTROY, executable); }
 
-void *quire_topology_compile(const void *api, void *topology, const char *code, size_t code_size, const char *options, size_t options_size, void **executable) {
+void *quire_topology_compile(const void *api, void *topology, const char *code, size_t code_size, const char *options,
+	size_t options_size, void **executable) {
 	struct {
 		size_t struct_size;
 		void *extension_start;
@@ -191,7 +235,12 @@ void *quire_topology_compile(const void *api, void *topology, const char *code, 
 
 void *quire_executable_memory(const void *api, void *executable, quire_memory *out) {
 	// What an older plugin does not fill in stays -1.
-	struct { size_t struct_size; void *extension_start; void *executable; quire_memory stats; } a;
+	struct {
+		size_t struct_size;
+		void *extension_start;
+		void *executable;
+		quire_memory stats;
+	} a;
 	memset(&a, 0xff, sizeof(a));
 	a.struct_size = sizeof(a);
 	a.extension_start = NULL;
@@ -202,7 +251,13 @@ void *quire_executable_memory(const void *api, void *executable, quire_memory *o
 }
 
 void *quire_executable_cost(const void *api, void *executable, const quire_named **properties, size_t *num) {
-	struct { size_t struct_size; void *extension_start; void *executable; size_t num; const quire_named *properties; } a = {sizeof(a), NULL, executable, 0, NULL};
+	struct {
+		size_t struct_size;
+		void *extension_start;
+		void *executable;
+		size_t num;
+		const quire_named *properties;
+	} a = {sizeof(a), NULL, executable, 0, NULL};
 	void *error = function(api, EXECUTABLE_COST)(&a);
 	*properties = a.properties;
 	*num = a.num;

@@ -1,5 +1,5 @@
-// The calls of the PJRT C API for compiling without a device, and for what a compiled program needs. The structs repeat the part of the
-// API that these calls use; see pjrtc.go for what makes that safe.
+// The calls of the PJRT C API for compiling without a device, and for what a compiled program needs. The structs repeat
+// the part of the API that these calls use; see pjrtc.go for what makes that safe.
 #ifndef QUIRE_TOPOLOGY_H_
 #define QUIRE_TOPOLOGY_H_
 
@@ -50,17 +50,21 @@ const char *quire_topology_missing(const void *api);
 const char *quire_memory_missing(const void *api);
 const char *quire_cost_missing(const void *api);
 
-// All functions below return an error of the plugin, or NULL. quire_error_text copies its code and message, and frees it.
+// All functions below return an error of the plugin, or NULL. quire_error_text copies its code and message, and frees
+// it.
 char *quire_error_text(const void *api, void *error, int *code, size_t *size);
 
-void *quire_topology_create(const void *api, const char *name, size_t name_size, const quire_named *options, size_t num_options, void **topology);
-void *quire_topology_platform(const void *api, void *topology, const char **name, size_t *name_size, const char **version, size_t *version_size);
+void *quire_topology_create(const void *api, const char *name, size_t name_size, const quire_named *options,
+	size_t num_options, void **topology);
+void *quire_topology_platform(
+	const void *api, void *topology, const char **name, size_t *name_size, const char **version, size_t *version_size);
 void *quire_topology_attributes(const void *api, void *topology, const quire_named **attributes, size_t *num);
 void *quire_topology_devices(const void *api, void *topology, void *const **devices, size_t *num);
 void *quire_topology_device(const void *api, void *device, quire_device *out);
 void quire_topology_destroy(const void *api, void *topology);
 
-void *quire_topology_compile(const void *api, void *topology, const char *code, size_t code_size, const char *options, size_t options_size, void **executable);
+void *quire_topology_compile(const void *api, void *topology, const char *code, size_t code_size, const char *options,
+	size_t options_size, void **executable);
 void quire_executable_destroy(const void *api, void *executable);
 void *quire_executable_memory(const void *api, void *executable, quire_memory *out);
 void *quire_executable_cost(const void *api, void *executable, const quire_named **properties, size_t *num);
