@@ -18,6 +18,15 @@ static int by_cost(const void *x, const void *y) {
 	return (a < b) - (a > b);
 }
 
+// deal gives each thread's share of q_parallel one task after the other, the costly ones first, so that shares take
+// about the same time and end with small tasks, which others may take. There is room for the tasks behind them.
+static const struct q_attention_task *deal(struct q_attention_task *tasks, int64_t n, int64_t threads) {
+	struct q_attention_task *dealt = tasks + n;
+	if (threads > n) threads = n;
+	for (int64_t i = 0; i < n; i++) dealt[q_share(n, threads, i % threads) + i / threads] = tasks[i];
+	return dealt;
+}
+
 // runs cuts the tokens into runs of one sequence of at most longest tokens, clears the results of the others, and
 // returns how many runs there are.
 static int64_t runs(const struct q_attention *a, int64_t seqs, int64_t longest, struct q_attention_task *tasks) {
@@ -104,7 +113,7 @@ static q_error *attention(q_frame *f, int64_t each) {
 	if (!a.tokens || !a.dim) return NULL;
 
 	int64_t longest = QUERY_ROWS / (a.heads / kv_heads);
-	struct q_attention_task *tasks = malloc(a.tokens * kv_heads * sizeof *tasks);
+	struct q_attention_task *tasks = malloc(2 * a.tokens * kv_heads * sizeof *tasks);
 	if (!tasks) return q_fail(f, "no memory for %lld tasks", (long long)(a.tokens * kv_heads));
 	int64_t n = runs(&a, slots->dims[0], longest < 1 ? 1 : longest, tasks);
 	// With a task for each head there is work for more threads and less to hold at a time; lone tokens read their
@@ -118,7 +127,8 @@ static q_error *attention(q_frame *f, int64_t each) {
 		for (t.head = 1; t.head < kv_heads; t.head++) tasks[whole++] = t;
 	}
 	qsort(tasks, whole, sizeof *tasks, by_cost);
-	a.tasks = tasks;
+	a.tasks = deal(tasks, whole, threads);
+	a.task_count = whole;
 	q_parallel(f, whole, q_code_in_use()->attend, &a);
 	free(tasks);
 	if (a.failed) return q_fail(f, "no memory for the sums of a task");

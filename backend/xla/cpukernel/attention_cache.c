@@ -42,7 +42,7 @@ struct update {
 	char *cache;
 	const char *k, *v;
 	const int32_t *dests;
-	int64_t tokens, places, heads, dim;
+	int64_t tokens, places, heads, dim, vector_bytes;
 	int64_t each; // vectors of a token and head: 1 where v is NULL, else 2
 	int cache_type, type;
 };
@@ -76,12 +76,25 @@ static void update_token(const struct update *u, int64_t t) {
 	}
 }
 
-enum { UPDATE_TOKENS = 64 };
+// prefetch_token reads the place of a new token ahead. New tokens lie far from each other.
+static void prefetch_token(const struct update *u, int64_t t) {
+	enum { LINE = 64 };
+	int64_t dest = u->dests[t], bytes = u->each * u->heads * u->vector_bytes;
+	if (dest < 0 || dest >= u->places) return;
+	for (int64_t i = 0; i < bytes; i += LINE) __builtin_prefetch(u->cache + dest * bytes + i, 1, 3);
+}
+
+// A task takes UPDATE_TOKENS, and reads ahead the places of the token that comes AHEAD later.
+enum { UPDATE_TOKENS = 16, AHEAD = 4 };
 
 static void update_tokens(void *args, int64_t task) {
 	const struct update *u = args;
-	int64_t end = (task + 1) * UPDATE_TOKENS;
-	for (int64_t t = task * UPDATE_TOKENS; t < end && t < u->tokens; t++) update_token(u, t);
+	int64_t begin = task * UPDATE_TOKENS, end = begin + UPDATE_TOKENS < u->tokens ? begin + UPDATE_TOKENS : u->tokens;
+	for (int64_t t = begin; t < end && t < begin + AHEAD; t++) prefetch_token(u, t);
+	for (int64_t t = begin; t < end; t++) {
+		if (t + AHEAD < end) prefetch_token(u, t + AHEAD);
+		update_token(u, t);
+	}
 }
 
 q_error *quire_kv_update(q_frame *f) {
@@ -109,6 +122,7 @@ q_error *quire_kv_update(q_frame *f) {
 		.places = cache->dims[0] * cache->dims[1],
 		.heads = k->dims[1],
 		.dim = k->dims[2],
+		.vector_bytes = cache->dims[3] * q_size(cache->dtype),
 		.cache_type = cache->dtype,
 		.type = k->dtype};
 	q_parallel(f, (u.tokens + UPDATE_TOKENS - 1) / UPDATE_TOKENS, update_tokens, &u);

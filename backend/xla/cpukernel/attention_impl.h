@@ -136,6 +136,27 @@ static int64_t locate(const struct q_attention *a, int64_t seq, int64_t base, in
 	return n < 0 ? 0 : n;
 }
 
+// span is the positions that a task reads: from the block of the first one to before the last.
+struct span {
+	int64_t base, last;
+};
+
+static struct span span_of(const struct q_attention *a, const struct q_attention_task *t) {
+	int64_t first = INT64_MAX, last = 0;
+	for (int64_t i = t->token; i < t->token + t->count; i++) {
+		int64_t end = (int64_t)a->positions[i] + 1, start = a->window > 0 && end > a->window ? end - a->window : 0;
+		if (end > last) last = end;
+		if (start < first) first = start;
+	}
+	return (struct span){first / BLOCK * BLOCK, last};
+}
+
+// locate_task finds the places of the first tokens that a task reads, and returns how many there are.
+static int64_t locate_task(const struct q_attention *a, const struct q_attention_task *t, const char **tokens) {
+	const struct span s = span_of(a, t);
+	return locate(a, a->token_seqs[t->token], s.base, s.last, tokens);
+}
+
 // finish writes the results of a head.
 static void finish(const struct q_attention *a, const struct q_attention_task *t, int64_t head, int64_t rows,
 	const float *sum, const float *total, int64_t padded) {
@@ -181,22 +202,23 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 		}
 	}
 	memset(s.sum, 0, t->heads * rows * s.padded * sizeof(float));
-	int64_t first = INT64_MAX, last = 0;
-	for (int64_t i = 0; i < t->count; i++) {
-		int64_t end = (int64_t)positions[i] + 1, start = a->window > 0 && end > a->window ? end - a->window : 0;
-		if (end > last) last = end;
-		if (start < first) first = start;
-	}
+	const struct span context = span_of(a, t);
+	const int64_t last = context.last;
 	const char *places[2][BLOCK], *packed_keys[BLOCK], *packed_values[BLOCK], *pieces[BLOCK];
 	for (int64_t j = 0; j < BLOCK; j++) {
 		packed_keys[j] = (const char *)(s.keys + j * padded);
 		packed_values[j] = (const char *)(s.values + j * padded);
 	}
-	int64_t base = first / BLOCK * BLOCK, n = locate(a, seq, base, last, places[0]);
+	int64_t base = context.base, n = locate(a, seq, base, last, places[0]);
 	for (int turn = 0; base < last; base += BLOCK, turn ^= 1) {
 		const char **tokens = places[turn], **next = places[turn ^ 1];
 		int64_t next_n = base + BLOCK < last ? locate(a, seq, base + BLOCK, last, next) : 0;
-		if (!next_n) memcpy(next, tokens, sizeof places[0]);
+		// What follows the block: the next one, or the first of the next task.
+		int64_t follows = next_n, next_head = t->head;
+		if (!next_n && index + 1 < a->task_count) {
+			follows = locate_task(a, t + 1, next);
+			next_head = t[1].head;
+		}
 		// The tokens of the task that see some of the block.
 		int64_t from = t->count, to = 0;
 		for (int64_t i = 0; i < t->count; i++) {
@@ -211,11 +233,12 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			struct tokens_of keys = {tokens, offset}, values = {tokens, offset + (a->each - 1) * bytes};
 			const struct tokens_of cached[] = {keys, values};
 			const int quantized = q_attention_quantized(a->cache_type);
-			for (int64_t i = 0, token = h * BLOCK / t->heads, head = h * BLOCK % t->heads; i < BLOCK; i++) {
-				pieces[i] = next[token] + (t->head + head) * a->each * bytes;
-				if (++head == t->heads) head = 0, token++;
-			}
-			struct ahead half = {pieces, next_n ? a->each * bytes : 0}, rest = {pieces + BLOCK / 2, half.bytes};
+			// Meanwhile keys and values of the next head are read ahead, or of the first head of what follows.
+			const int more = h + 1 < t->heads;
+			const int64_t pieces_ahead = more ? n : follows, head_ahead = more ? t->head + h + 1 : next_head;
+			for (int64_t i = 0; i < BLOCK; i++)
+				pieces[i] = (more || !follows ? tokens : next)[i] + head_ahead * a->each * bytes;
+			struct ahead half = {pieces, pieces_ahead ? a->each * bytes : 0}, rest = {pieces + n / 2, half.bytes};
 			int dtype = a->cache_type;
 			// Keys and values are used as they lie, but for those that would be converted over and over.
 			if (dim % 16 || (count > TILE_ROWS && dtype != Q_F32)) {
@@ -240,6 +263,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			}
 			if (quantized) multiply_by(a, cached[1], n, count, s.scales, s.scores);
 			value_all(dtype, count, n, padded, s.scores, s.keep, values, rest, s.sum + row * padded);
+			for (int64_t i = n; i < pieces_ahead; i++) prefetch(half, i);
 		}
 		n = next_n;
 	}

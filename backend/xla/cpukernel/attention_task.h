@@ -30,7 +30,9 @@ struct q_attention {
 	int64_t window;
 	float scale, soft_cap;
 	const float *sinks; // [heads], or NULL
+	// Behind a task mostly comes the next one of its thread.
 	const struct q_attention_task *tasks;
+	int64_t task_count;
 	_Atomic int failed; // some task found no memory
 };
 

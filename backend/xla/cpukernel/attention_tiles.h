@@ -16,8 +16,7 @@ struct tokens_of {
 	int64_t offset;
 };
 
-// ahead is what to have in the cache when the next block begins, in the order of addresses: pieces of so many bytes, or
-// none.
+// ahead is what to have in the first cache next: pieces of so many bytes, or none.
 struct ahead {
 	const char *const *pieces;
 	int64_t bytes;
@@ -26,7 +25,7 @@ struct ahead {
 Q_INLINE void prefetch(struct ahead a, int64_t piece) {
 	enum { LINE = 64 };
 	const char *p = a.pieces[piece];
-	for (int64_t i = 0; i < a.bytes; i += LINE) __builtin_prefetch(p + i, 0, 2);
+	for (int64_t i = 0; i < a.bytes; i += LINE) __builtin_prefetch(p + i, 0, 3);
 }
 
 // Tiles are at most 6 rows by 8 vectors, 12 together; the bounds of their loops are constants where they are called, so
@@ -89,12 +88,15 @@ Q_INLINE v4 lanes4(vf a, vf b, vf c, vf d, const int second) {
 #endif
 }
 
-// score_tile multiplies rows queries with columns*KEYS keys, those of token j and behind.
+// score_tile multiplies rows queries with columns*KEYS keys, those of token j and behind, and reads ahead half as many
+// pieces.
 Q_INLINE void score_tile(const int rows, const int columns, const int dtype, int64_t dim, int64_t padded,
-	const float *query, struct tokens_of keys, int64_t j, float *scores) {
+	const float *query, struct tokens_of keys, int64_t j, struct ahead ahead, float *scores) {
+	int64_t piece = j / 2, pieces = piece + columns * KEYS / 2;
 	vf sum[TILE_ROWS][TILE_VECTORS];
 	EACH_ROW EACH_VECTOR sum[r][c] = (vf){};
 	for (int64_t d = 0; d < dim; d += LANES) {
+		if (piece < pieces) prefetch(ahead, piece++);
 		vf q[TILE_ROWS], k[TILE_VECTORS];
 		if (rows < columns) {
 			EACH_ROW q[r] = read_query(query + r * padded + d);
@@ -110,6 +112,7 @@ Q_INLINE void score_tile(const int rows, const int columns, const int dtype, int
 			}
 		}
 	}
+	while (piece < pieces) prefetch(ahead, piece++);
 	for (int half = 0; half < KEYS; half++) {
 		float *to = scores + j + half * columns;
 		if (columns % 4 == 0) {
@@ -158,10 +161,8 @@ Q_INLINE void value_tile(const int rows, const int columns, const int dtype, int
 Q_INLINE void score_rows(const int rows, const int dtype, int64_t dim, int64_t n, int64_t padded, const float *query,
 	struct tokens_of keys, struct ahead ahead, float *scores) {
 	const int columns = rows == 1 ? 8 : rows <= 3 ? 4 : 2;
-	for (int64_t j = 0; j < n; j += columns * KEYS) {
-		for (int i = 0; i < columns * KEYS / 2; i++) prefetch(ahead, j / 2 + i);
-		score_tile(rows, columns, dtype, dim, padded, query, keys, j, scores);
-	}
+	for (int64_t j = 0; j < n; j += columns * KEYS)
+		score_tile(rows, columns, dtype, dim, padded, query, keys, j, ahead, scores);
 }
 
 Q_INLINE void value_rows(const int rows, const int dtype, int64_t n, int64_t padded, const float *weights,

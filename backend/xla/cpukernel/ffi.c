@@ -1,12 +1,10 @@
 #include "ffi.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { EXTENSION_METADATA = 1, STAGE_EXECUTE = 3, INVALID_ARGUMENT = 3, VERSION_MAJOR = 0, VERSION_MINOR = 3 };
 enum { ATTRIBUTE_SCALAR = 3, ATTRIBUTE_STRING = 4 };
@@ -269,118 +267,6 @@ q_error *q_string(q_frame *f, const char *name, const char **out, size_t *size) 
 	return NULL;
 }
 
-// job is the work of one q_parallel. It lives until the last thread that was asked to help has looked at it, which may
-// be long after q_parallel has returned; args does not, but is only used for a task that was claimed, and q_parallel
-// waits for those.
-typedef struct {
-	void (*task)(void *, int64_t);
-	void *args;
-	int64_t tasks;
-	_Atomic int64_t next;   // the first task not claimed
-	_Atomic int64_t done;   // tasks that are through
-	_Atomic int64_t owners; // threads that may still look at the job
-	_Atomic int waiting;
-	pthread_mutex_t lock;
-	pthread_cond_t all_done;
-} job;
-
-static void release(job *j) {
-	if (atomic_fetch_sub_explicit(&j->owners, 1, memory_order_acq_rel) != 1) return;
-	pthread_cond_destroy(&j->all_done);
-	pthread_mutex_destroy(&j->lock);
-	free(j);
-}
-
-// Kernels run with subnormal numbers flushed to zero, as XLA's own code does, on whatever thread: a result must not
-// depend on it.
-#if defined(__x86_64__)
-enum { FLUSH = 0x8040 }; // FTZ and DAZ of MXCSR
-
-static unsigned begin_flush(void) {
-	unsigned before = __builtin_ia32_stmxcsr();
-	__builtin_ia32_ldmxcsr(before | FLUSH);
-	return before;
-}
-
-static void end_flush(unsigned before) { __builtin_ia32_ldmxcsr(before); }
-#else
-static unsigned begin_flush(void) { return 0; }
-
-static void end_flush(unsigned before) { (void)before; }
-#endif
-
-static void work(job *j) {
-	int64_t mine = 0;
-	unsigned mode = begin_flush();
-	for (int64_t i; (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->tasks; mine++)
-		j->task(j->args, i);
-	end_flush(mode);
-	if (!mine) return;
-	if (atomic_fetch_add(&j->done, mine) + mine == j->tasks && atomic_load(&j->waiting)) {
-		pthread_mutex_lock(&j->lock);
-		pthread_cond_signal(&j->all_done);
-		pthread_mutex_unlock(&j->lock);
-	}
-}
-
-static void pause_briefly(void) {
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#endif
-}
-
-// A thread that has helped stays for a moment in a seat, where the next job finds it at once: kernels follow each other
-// by microseconds, and waking a thread takes tens of them. A seat is empty (NULL), taken (&nobody), or holds the job
-// that its thread is to help with.
-enum { SEATS = 128, STAY_NS = 100000 };
-static _Atomic(job *) seats[SEATS];
-static _Atomic int seated; // at least the seats that are taken
-static job nobody;
-
-static int64_t now_ns(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
-}
-
-// next_job waits for a job in a seat; NULL says that none came.
-static job *next_job(void) {
-	atomic_fetch_add(&seated, 1);
-	job *j = NULL;
-	for (int i = 0; i < SEATS; i++) {
-		job *empty = NULL;
-		if (!atomic_compare_exchange_strong(&seats[i], &empty, &nobody)) continue;
-		for (int64_t until = now_ns() + STAY_NS;
-			atomic_load_explicit(&seats[i], memory_order_relaxed) == &nobody && now_ns() < until;) {
-			for (int k = 0; k < 8; k++) pause_briefly();
-		}
-		j = atomic_exchange(&seats[i], NULL);
-		if (j == &nobody) j = NULL;
-		break;
-	}
-	atomic_fetch_sub(&seated, 1);
-	return j;
-}
-
-// seat gives the job, one owner of which is not yet named, to a thread that waits for one.
-static int seat(job *j) {
-	if (atomic_load(&seated) == 0) return 0;
-	for (int i = 0; i < SEATS; i++) {
-		job *waiting = &nobody;
-		if (atomic_load_explicit(&seats[i], memory_order_relaxed) == &nobody &&
-			atomic_compare_exchange_strong(&seats[i], &waiting, j))
-			return 1;
-	}
-	return 0;
-}
-
-static void help(void *data) {
-	for (job *j = data; j; j = next_job()) {
-		work(j);
-		release(j);
-	}
-}
-
 static _Atomic int64_t most_threads = INT64_MAX;
 
 void q_set_threads(int64_t most) { atomic_store(&most_threads, most); }
@@ -397,39 +283,11 @@ int64_t q_threads(q_frame *f) {
 	return 1;
 }
 
-void q_parallel(q_frame *f, int64_t tasks, void (*task)(void *, int64_t), void *args) {
-	int64_t helpers = tasks > 1 ? q_threads(f) - 1 : 0;
-	if (helpers > tasks - 1) helpers = tasks - 1;
-	job *j = helpers > 0 ? calloc(1, sizeof *j) : NULL;
-	if (!j) {
-		unsigned mode = begin_flush();
-		for (int64_t i = 0; i < tasks; i++) task(args, i);
-		end_flush(mode);
-		return;
-	}
-	j->task = task;
-	j->args = args;
-	j->tasks = tasks;
-	atomic_store_explicit(&j->owners, helpers + 1, memory_order_relaxed);
-	pthread_mutex_init(&j->lock, NULL);
-	pthread_cond_init(&j->all_done, NULL);
-	for (int64_t i = 0; i < helpers; i++) {
-		if (seat(j)) continue;
-		schedule_args a = {sizeof a, NULL, f->context, help, j};
-		q_error *e = f->api->schedule(&a);
-		if (!e) continue;
-		error_destroy_args d = {sizeof d, NULL, e};
-		f->api->error_destroy(&d);
-		release(j);
-	}
-	work(j);
-	// The others are at their last tasks: mostly it is not worth sleeping.
-	for (int i = 0; i < 4096 && atomic_load_explicit(&j->done, memory_order_acquire) < tasks; i++) pause_briefly();
-	if (atomic_load_explicit(&j->done, memory_order_acquire) < tasks) {
-		pthread_mutex_lock(&j->lock);
-		atomic_store(&j->waiting, 1);
-		while (atomic_load(&j->done) < tasks) pthread_cond_wait(&j->all_done, &j->lock);
-		pthread_mutex_unlock(&j->lock);
-	}
-	release(j);
+int q_schedule(q_frame *f, void (*work)(void *), void *data) {
+	schedule_args a = {sizeof a, NULL, f->context, work, data};
+	q_error *e = f->api->schedule(&a);
+	if (!e) return 1;
+	error_destroy_args d = {sizeof d, NULL, e};
+	f->api->error_destroy(&d);
+	return 0;
 }

@@ -84,10 +84,24 @@ q_error *q_fail(q_frame *f, const char *format, ...) __attribute__((format(print
 // q_parallel calls task(args, i) for each i in [0, tasks), in any order, on the calling thread and on idle ones of
 // XLA's pool, and returns when all are done. A task must not wait for another. On x86-64 subnormal numbers are zero to
 // it. f may be NULL: then the calling thread does all, in order.
+//
+// Each of the threads has a share of the tasks, side by side, and takes them in order: the next task of a thread is
+// mostly i + 1. One that is through with its share takes the last tasks of the others.
 void q_parallel(q_frame *f, int64_t tasks, void (*task)(void *args, int64_t i), void *args);
+
+// q_parallel_then calls first for each of its tasks, and once these are done, task for each of the others. It is faster
+// than two calls of q_parallel.
+void q_parallel_then(q_frame *f, int64_t first_tasks, void (*first)(void *args, int64_t i), int64_t tasks,
+	void (*task)(void *args, int64_t i), void *args);
+
+// q_share is where the share of a thread, of so many threads, begins: that of thread i ends where that of i + 1 begins.
+int64_t q_share(int64_t tasks, int64_t threads, int64_t thread);
 
 // q_threads is how many threads q_parallel may use, the calling one included. No result may depend on it.
 int64_t q_threads(q_frame *f);
+
+// q_schedule has a thread of XLA's pool call work(data), some time, and says whether it will.
+int q_schedule(q_frame *f, void (*work)(void *data), void *data);
 
 // q_set_threads bounds the threads of each q_parallel from now on. XLA's pool may have more threads than the process
 // has processors: its size goes with the number of devices as well, and threads that take turns on a processor keep the

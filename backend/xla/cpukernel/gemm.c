@@ -89,8 +89,8 @@ q_linear_job q_linear_plan(q_frame *f, const q_linear *l) { return plan_at(level
 static void run_at(int level, q_frame *f, const q_linear *l) {
 	if (l->rows <= 0 || l->out <= 0) return;
 	q_linear_job j = plan_at(level, f, l);
-	q_parallel(j.tiles > 2 ? f : NULL, j.tiles, j.code->pack_tile, &j);
-	q_parallel(f, (j.panels + j.panels_a_task - 1) / j.panels_a_task, j.code->panels, &j);
+	const int64_t tasks = (j.panels + j.panels_a_task - 1) / j.panels_a_task;
+	q_parallel_then(f, j.tiles, j.code->pack_tile, tasks, j.code->panels, &j);
 }
 
 void q_linear_run(q_frame *f, const q_linear *l) { run_at(level(), f, l); }

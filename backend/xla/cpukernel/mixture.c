@@ -159,8 +159,7 @@ static void run(q_frame *f, const mixture *m, group *g, const q_linear *of, int6
 		g->tiles[g->count] = g->tiles[g->count - 1] + j->tiles;
 		g->tasks[g->count] = g->tasks[g->count - 1] + (j->panels + j->panels_a_task - 1) / j->panels_a_task;
 	}
-	q_parallel(g->tiles[g->count] > 2 ? f : NULL, g->tiles[g->count], pack_tile, g);
-	q_parallel(f, g->tasks[g->count], panels, g);
+	q_parallel_then(f, g->tiles[g->count], pack_tile, g->tasks[g->count], panels, g);
 }
 
 // read_blocks reads the weights of a layer of all experts in blocks.

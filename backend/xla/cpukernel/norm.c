@@ -1,11 +1,15 @@
 #include "norm.h"
 #include "code.h"
 
-// A task takes so many bytes: fewer cost less than waking another thread for them.
-enum { TASK_BYTES = 128 << 10 };
+// Rows of fewer than ALONE bytes are one task: they cost less than another thread's help. Of more a task takes
+// TASK_BYTES.
+enum { ALONE = 32 << 10, TASK_BYTES = 8 << 10 };
 
-// step is the number of rows of a task, where a row has this many bytes.
-static int64_t step(int64_t bytes) { return bytes < TASK_BYTES ? TASK_BYTES / (bytes ? bytes : 1) : 1; }
+// step is the number of rows of a task, of so many rows with this many bytes each.
+static int64_t step(int64_t rows, int64_t bytes) {
+	if (rows * bytes < ALONE) return rows ? rows : 1;
+	return bytes < TASK_BYTES ? TASK_BYTES / bytes : 1;
+}
 
 // wanted reads how many of the rows are to be made.
 static int64_t wanted(const q_array *rows, int64_t all) {
@@ -49,7 +53,7 @@ static q_error *norm_of(q_frame *f, int has_bias) {
 		.rows = wanted(count, rows),
 		.bias = has_bias ? q_arg(f, 2)->data : NULL,
 	};
-	a.step = step(a.groups * width * q_size(x->dtype));
+	a.step = step(a.rows, a.groups * width * q_size(x->dtype));
 	q_parallel(f, (a.rows + a.step - 1) / a.step, q_code_in_use()->norm_rows, &a);
 	return NULL;
 }
@@ -107,7 +111,7 @@ q_error *quire_rope(q_frame *f) {
 	a.dtype = qkv->dtype;
 	a.eps = eps;
 	a.rows = wanted(q_arg(f, next), rows);
-	a.step = step(qkv->dims[1] * q_size(qkv->dtype));
+	a.step = step(a.rows, qkv->dims[1] * q_size(qkv->dtype));
 	q_parallel(f, (a.rows + a.step - 1) / a.step, q_code_in_use()->rope_rows, &a);
 	return NULL;
 }

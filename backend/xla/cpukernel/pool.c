@@ -1,0 +1,246 @@
+// The threads that kernels share: tasks in equal shares, and helpers that stay awake from one kernel to the next.
+#include "pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "ffi.h"
+
+// share is what is left of a thread's tasks: the first in the low half, the end in the high half. The thread takes them
+// from the first on, which lie side by side; others, once they have none, take the last.
+typedef struct {
+	_Alignas(64) _Atomic uint64_t left;
+} share;
+
+static int64_t take(share *s, int last) {
+	uint64_t left = atomic_load_explicit(&s->left, memory_order_relaxed);
+	for (;;) {
+		uint64_t first = (uint32_t)left, end = left >> 32;
+		if (first >= end) return -1;
+		uint64_t then = last ? (end - 1) << 32 | first : end << 32 | (first + 1);
+		if (atomic_compare_exchange_weak_explicit(&s->left, &left, then, memory_order_relaxed, memory_order_relaxed))
+			return (int64_t)(last ? end - 1 : first);
+	}
+}
+
+// A job is one or two stages: no task of the second begins before all of the first are through.
+enum { STAGES = 2 };
+
+typedef struct {
+	void (*task)(void *, int64_t);
+	int64_t tasks;
+	_Atomic int64_t done; // tasks that are through
+} stage;
+
+// job is the work of one q_parallel. It lives until the last thread that was asked to help has looked at it, which may
+// be long after q_parallel has returned; args does not, but is only used for a task that was taken, and q_parallel
+// waits for those.
+typedef struct {
+	void *args;
+	stage stages[STAGES];
+	int64_t threads;
+	_Atomic int64_t came;   // threads that have a share
+	_Atomic int64_t owners; // threads that may still look at the job
+	_Atomic int waiting;    // threads that sleep until a stage is done
+	pthread_mutex_t lock;
+	pthread_cond_t stage_done;
+	share shares[]; // [STAGES][threads]
+} job;
+
+static job *new_job(int64_t threads, void *args) {
+	size_t size = sizeof(job) + STAGES * threads * sizeof(share);
+	job *j = aligned_alloc(_Alignof(share), (size + _Alignof(share) - 1) / _Alignof(share) * _Alignof(share));
+	if (!j) return NULL;
+	j->args = args;
+	j->threads = threads;
+	atomic_init(&j->came, 0);
+	atomic_init(&j->owners, threads);
+	atomic_init(&j->waiting, 0);
+	pthread_mutex_init(&j->lock, NULL);
+	pthread_cond_init(&j->stage_done, NULL);
+	return j;
+}
+
+static void release(job *j) {
+	if (atomic_fetch_sub_explicit(&j->owners, 1, memory_order_acq_rel) != 1) return;
+	pthread_cond_destroy(&j->stage_done);
+	pthread_mutex_destroy(&j->lock);
+	free(j);
+}
+
+int64_t q_share(int64_t tasks, int64_t threads, int64_t thread) {
+	int64_t more = tasks % threads;
+	return thread * (tasks / threads) + (thread < more ? thread : more);
+}
+
+static void set_stage(job *j, int at, int64_t tasks, void (*task)(void *, int64_t)) {
+	j->stages[at] = (stage){.task = task, .tasks = tasks};
+	for (int64_t i = 0; i < j->threads; i++) {
+		uint64_t first = q_share(tasks, j->threads, i), end = q_share(tasks, j->threads, i + 1);
+		atomic_init(&j->shares[at * j->threads + i].left, end << 32 | first);
+	}
+}
+
+// Kernels run with subnormal numbers flushed to zero, as XLA's own code does, on whatever thread: a result must not
+// depend on it.
+#if defined(__x86_64__)
+enum { FLUSH = 0x8040 }; // FTZ and DAZ of MXCSR
+
+static unsigned begin_flush(void) {
+	unsigned before = __builtin_ia32_stmxcsr();
+	__builtin_ia32_ldmxcsr(before | FLUSH);
+	return before;
+}
+
+static void end_flush(unsigned before) { __builtin_ia32_ldmxcsr(before); }
+#else
+static unsigned begin_flush(void) { return 0; }
+
+static void end_flush(unsigned before) { (void)before; }
+#endif
+
+static void pause_briefly(void) {
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+// run does tasks of a stage until all are taken.
+static void run(job *j, int at, int64_t thread) {
+	stage *s = &j->stages[at];
+	share *shares = j->shares + at * j->threads;
+	int64_t mine = 0;
+	for (int64_t k = 0; k < j->threads; k++) {
+		share *of = shares + (thread + k) % j->threads;
+		for (int64_t i; (i = take(of, k > 0)) >= 0; mine++) s->task(j->args, i);
+	}
+	if (!mine) return;
+	if (atomic_fetch_add(&s->done, mine) + mine == s->tasks && atomic_load(&j->waiting)) {
+		pthread_mutex_lock(&j->lock);
+		pthread_cond_broadcast(&j->stage_done);
+		pthread_mutex_unlock(&j->lock);
+	}
+}
+
+// finish waits until the others are through with their last tasks of a stage: mostly it is not worth sleeping.
+static void finish(job *j, int at) {
+	stage *s = &j->stages[at];
+	for (int i = 0; i < 4096; i++) {
+		if (atomic_load_explicit(&s->done, memory_order_acquire) == s->tasks) return;
+		pause_briefly();
+	}
+	pthread_mutex_lock(&j->lock);
+	atomic_fetch_add(&j->waiting, 1);
+	while (atomic_load(&s->done) < s->tasks) pthread_cond_wait(&j->stage_done, &j->lock);
+	atomic_fetch_sub(&j->waiting, 1);
+	pthread_mutex_unlock(&j->lock);
+}
+
+static void work(job *j) {
+	int64_t thread = atomic_fetch_add_explicit(&j->came, 1, memory_order_relaxed);
+	unsigned mode = begin_flush();
+	for (int at = 0; at < STAGES; at++) {
+		run(j, at, thread);
+		if (at + 1 < STAGES) finish(j, at);
+	}
+	end_flush(mode);
+}
+
+// A thread that has helped stays for a moment in a seat, where the next job finds it at once: kernels follow each other
+// by microseconds, and waking a thread takes tens of them. A seat is empty (NULL), taken (&nobody), or holds the job
+// that its thread is to help with.
+enum { SEATS = 128, STAY_NS = 100000 };
+static _Atomic(job *) seats[SEATS];
+static _Atomic int seated; // at least the seats that are taken
+static job nobody;
+
+static int64_t now_ns(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
+}
+
+// stay waits in a taken seat until there is a job or the time is over.
+static void stay(_Atomic(job *) *seat) {
+	for (int64_t until = now_ns() + STAY_NS; now_ns() < until;) {
+		for (int i = 0; i < 32; i++) { // the clock takes longer than a look
+			if (atomic_load_explicit(seat, memory_order_relaxed) != &nobody) return;
+			pause_briefly();
+		}
+	}
+}
+
+// next_job waits for a job in a seat; NULL says that none came.
+static job *next_job(void) {
+	atomic_fetch_add(&seated, 1);
+	job *j = NULL;
+	for (int i = 0; i < SEATS; i++) {
+		job *empty = NULL;
+		if (!atomic_compare_exchange_strong(&seats[i], &empty, &nobody)) continue;
+		stay(&seats[i]);
+		j = atomic_exchange(&seats[i], NULL);
+		if (j == &nobody) j = NULL;
+		break;
+	}
+	atomic_fetch_sub(&seated, 1);
+	return j;
+}
+
+// seat gives the job, one owner of which is not yet named, to a thread that waits for one.
+static int seat(job *j) {
+	if (atomic_load(&seated) == 0) return 0;
+	for (int i = 0; i < SEATS; i++) {
+		job *waiting = &nobody;
+		if (atomic_load_explicit(&seats[i], memory_order_relaxed) == &nobody &&
+			atomic_compare_exchange_strong(&seats[i], &waiting, j))
+			return 1;
+	}
+	return 0;
+}
+
+static void help(void *data) {
+	for (job *j = data; j; j = next_job()) {
+		work(j);
+		release(j);
+	}
+}
+
+// alone does the work on the calling thread.
+static void alone(int64_t tasks, void (*task)(void *, int64_t), void *args) {
+	unsigned mode = begin_flush();
+	for (int64_t i = 0; i < tasks; i++) task(args, i);
+	end_flush(mode);
+}
+
+void q_pool_run(q_pool p, int64_t first_tasks, void (*first)(void *, int64_t), int64_t tasks,
+	void (*task)(void *, int64_t), void *args) {
+	int64_t most = first_tasks > tasks ? first_tasks : tasks, threads = p.threads < most ? p.threads : most;
+	job *j = threads > 1 && most <= UINT32_MAX ? new_job(threads, args) : NULL;
+	if (!j) {
+		alone(first_tasks, first, args);
+		alone(tasks, task, args);
+		return;
+	}
+	set_stage(j, 0, first_tasks, first);
+	set_stage(j, 1, tasks, task);
+	for (int64_t i = 1; i < threads; i++) {
+		if (!seat(j) && !p.schedule(p.context, help, j)) release(j);
+	}
+	work(j);
+	finish(j, STAGES - 1);
+	release(j);
+}
+
+static int schedule(void *frame, void (*work)(void *), void *data) { return q_schedule(frame, work, data); }
+
+void q_parallel_then(q_frame *f, int64_t first_tasks, void (*first)(void *, int64_t), int64_t tasks,
+	void (*task)(void *, int64_t), void *args) {
+	q_pool p = {first_tasks > 1 || tasks > 1 ? q_threads(f) : 1, schedule, f};
+	q_pool_run(p, first_tasks, first, tasks, task, args);
+}
+
+void q_parallel(q_frame *f, int64_t tasks, void (*task)(void *, int64_t), void *args) {
+	q_parallel_then(f, 0, NULL, tasks, task, args);
+}

@@ -1,0 +1,17 @@
+package cpukernel
+
+/*
+#include "pool.h"
+*/
+import "C"
+
+// poolWrong runs a job of two stages on threads of which some do not come and some come late, and says what is wrong
+// with what the pool did, or nothing.
+func poolWrong(threads, refused, late, firstTasks, tasks int) string {
+	wrong := C.q_pool_check(C.int64_t(threads), C.int64_t(refused), C.int64_t(late), C.int64_t(firstTasks),
+		C.int64_t(tasks))
+	if wrong == nil {
+		return ""
+	}
+	return C.GoString(wrong)
+}

@@ -1,0 +1,35 @@
+package cpukernel
+
+import (
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Each task of a job runs once, and none of the second stage before the first is through, whatever threads come.
+func TestPoolRunsEachTaskOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		threads := rapid.IntRange(1, 9).Draw(t, "threads")
+		refused, late := rapid.IntRange(0, 3).Draw(t, "refused"), rapid.IntRange(0, 3).Draw(t, "late")
+		firstTasks, tasks := rapid.IntRange(0, 40).Draw(t, "first tasks"), rapid.IntRange(0, 100).Draw(t, "tasks")
+		if wrong := poolWrong(threads, refused, late, firstTasks, tasks); wrong != "" {
+			t.Fatal(wrong)
+		}
+	})
+}
+
+// Jobs of several threads at once, as of several devices, do not get each other's tasks.
+func TestPoolRunsJobsAtOnce(t *testing.T) {
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			for n := range 100 {
+				if wrong := poolWrong(2+i, n%3, n%2, n%5, n); wrong != "" {
+					t.Errorf("job %d of thread %d: %s", n, i, wrong)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
