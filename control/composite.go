@@ -136,6 +136,13 @@ func bitPattern(dtype dtypes.DType) (to, from func(*graph.Node) *graph.Node) {
 	}
 }
 
+// RowMajor returns x, which lies row-major in memory on backends where it and what it is made of would be written anew
+// in another order; elsewhere it is x.
+func RowMajor(x *graph.Node) *graph.Node {
+	return Composite("row_major", struct{}{}, []*graph.Node{x}, []shapes.Shape{x.Shape()},
+		func(in []*graph.Node) []*graph.Node { return in })[0]
+}
+
 // Barrier returns x, and keeps what computes it from being merged with what uses it, on backends where that would cost
 // a copy; elsewhere it is x.
 func Barrier(x *graph.Node) *graph.Node {

@@ -6,7 +6,6 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/float16"
-	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/blocks"
@@ -18,6 +17,8 @@ import (
 //	                      then the bits above them: number c in bits of byte c mod In/8 (of fifth bits), or In/4
 //	f16 [Out, In/Size]    scales, and as many minima behind them; int8 where there are factors, u8 of exponents
 //	f16 [Out, In/256]     factors of scales, and as many of minima
+//
+// Those of a matrix in slices have axes of slices before: see sliced.go.
 
 // blockPlanes are the planes behind the first.
 func (f Format) blockPlanes() []Plane {
@@ -30,12 +31,12 @@ func (f Format) blockPlanes() []Plane {
 	}
 	switch {
 	case b.Exponent:
-		return []Plane{{scalesSuffix, shapes.Make(dtypes.Uint8, f.Out, f.In/b.Size)}}
+		return []Plane{{scalesSuffix, f.plane(dtypes.Uint8, f.In/b.Size)}}
 	case !b.Super:
-		return []Plane{{scalesSuffix, shapes.Make(dtypes.Float16, f.Out, f.In/b.Size*each)}}
+		return []Plane{{scalesSuffix, f.plane(dtypes.Float16, f.In/b.Size*each)}}
 	}
-	return []Plane{{scalesSuffix, shapes.Make(dtypes.Int8, f.Out, f.In/b.Size*each)},
-		{factorsSuffix, shapes.Make(dtypes.Float16, f.Out, f.In/blocks.SuperSize*each)}}
+	return []Plane{{scalesSuffix, f.plane(dtypes.Int8, f.In/b.Size*each)},
+		{factorsSuffix, f.plane(dtypes.Float16, f.In/blocks.SuperSize*each)}}
 }
 
 // PackBlocks writes rows of a matrix in blocks, from the given one on, to a plane of it, by its place among
@@ -48,6 +49,12 @@ func (f Format) PackBlocks(backend compute.Backend, plane int, flat any, rows *b
 	if f.Packed() {
 		return backend.(Packer).PackBlocks(flat.([]uint8), rows, f.Out, f.GateUp, from)
 	}
+	if half := f.Out / 2; f.InSlices() && f.GateUp && from < half && from+rows.N > half {
+		if err := f.PackBlocks(backend, plane, flat, rows.Slice(0, half-from), from); err != nil {
+			return err
+		}
+		return f.PackBlocks(backend, plane, flat, rows.Slice(half-from, rows.N), half)
+	}
 	pairs := func(scales, minima []uint16, each int) []uint16 { // of rows
 		if minima == nil {
 			return scales
@@ -59,7 +66,7 @@ func (f Format) PackBlocks(backend compute.Backend, plane int, flat any, rows *b
 		}
 		return out
 	}
-	at := from * f.Planes()[plane].Shape.Dimensions[1]
+	at := f.place(from) * f.Planes()[plane].Shape.Dim(-1)
 	switch {
 	case plane == 0:
 		to := flat.([]uint8)[at:]
@@ -312,11 +319,11 @@ func (w Weight) rowsOf(at *Node) *Node {
 	if w.Packed() {
 		return Gather(w.numbers(), at)
 	}
-	quants := unpackQuants(Gather(w.Data, at), w.In, w.Blocks.Bits)
+	quants := unpackQuants(Gather(allRows(w.Data), at), w.In, w.Blocks.Bits)
 	factors := w.Factors
 	if factors != nil {
-		factors = Gather(factors, at)
+		factors = Gather(allRows(factors), at)
 	}
-	scales, minima := decodeScales(w.Blocks, Gather(w.Scales, at), factors)
+	scales, minima := decodeScales(w.Blocks, Gather(allRows(w.Scales), at), factors)
 	return combine(w.Blocks, quants, scales, minima)
 }

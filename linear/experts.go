@@ -36,7 +36,7 @@ type Routes struct {
 // A row's result depends on no other row. The weights of experts that no row goes to are not read.
 func (e Experts) Apply(x *Node, r Routes, o Options) *Node {
 	g, dtype := x.Graph(), x.DType()
-	experts, t, k := e.Up.Data.Shape().Dimensions[0], r.Experts.Shape().Dimensions[0], r.Experts.Shape().Dimensions[1]
+	experts, t, k := e.count(), r.Experts.Shape().Dimensions[0], r.Experts.Shape().Dimensions[1]
 	if x.Rank() != 2 || x.Shape().Dimensions[0] != t || x.Shape().Dimensions[1] != e.Up.In ||
 		e.Up.Columns() != e.Down.In || e.Down.Out != e.Up.In {
 		panic(fmt.Errorf("linear: x of shape %s and experts of shape %s do not fit matrices [%d, %d] and [%d, %d]",
@@ -49,6 +49,9 @@ func (e Experts) Apply(x *Node, r Routes, o Options) *Node {
 	rows := o.Rows
 	if rows == nil {
 		rows = Scalar(g, dtypes.Int32, float64(t))
+	}
+	if e.Up.Packed() {
+		e.Up, e.Down = e.Up.cut(), e.Down.cut()
 	}
 	inputs := []*Node{x, r.Experts, r.Shares, rows, e.Up.Data, e.Down.Data}
 	add := func(nodes ...*Node) (has bool) {
@@ -82,7 +85,7 @@ func expertsScratch(t, k, experts, in, inner int) int {
 // plain goes through the experts that have rows, each with all rows: those of others have a share of nothing.
 func (e Experts) plain(x *Node, r Routes, rows, residual *Node, dtype dtypes.DType) *Node {
 	g := x.Graph()
-	experts, t := e.Up.Data.Shape().Dimensions[0], x.Shape().Dimensions[0]
+	experts, t := e.count(), x.Shape().Dimensions[0]
 	zero := ScalarZero(g, dtypes.Int32)
 	numbers := Iota(g, shapes.Make(dtypes.Int32, experts), 0)
 	row := Iota(g, r.Experts.Shape().Clone(), 0)
@@ -99,9 +102,9 @@ func (e Experts) plain(x *Node, r Routes, rows, residual *Node, dtype dtypes.DTy
 		func(p progress) *Node { return LessThan(p.At, count) },
 		func(p progress) progress {
 			number := Reshape(oneOf(order, p.At))
-			up, down := one(e.Up, number), one(e.Down, number)
-			inner := ConvertDType(apply(x, up, e.Activation, oneOf(e.UpBias, number), nil), x.DType())
-			y := apply(inner, down, None, oneOf(e.DownBias, number), nil)
+			up, down := e.Up.lead(number), e.Down.lead(number)
+			inner := applyTo(x, up, e.Activation, oneOf(e.UpBias, number), nil, x.DType())
+			y := applyTo(inner, down, None, oneOf(e.DownBias, number), nil, dtypes.Float32)
 			here := Equal(r.Experts, BroadcastToDims(number, r.Experts.Shape().Dimensions...))
 			share := ReduceAndKeep(Where(here, r.Shares, ZerosLike(r.Shares)), ReduceSum, 1)
 			chosen := BroadcastToDims(ReduceAndKeep(ConvertDType(here, dtypes.Int32), ReduceMax, 1),
@@ -118,11 +121,8 @@ func (e Experts) plain(x *Node, r Routes, rows, residual *Node, dtype dtypes.DTy
 	return ConvertDType(y, dtype)
 }
 
-// one is the matrix of an expert.
-func one(of Weight, number *Node) Weight {
-	return Weight{Format: of.Format, Data: oneOf(of.Data, number), Scales: oneOf(of.Scales, number),
-		Factors: oneOf(of.Factors, number)}
-}
+// count is E.
+func (e Experts) count() int { return e.Up.Data.Shape().Dimensions[len(e.Up.At)] }
 
 // oneOf is x[number] of x [E, ...], or nil of nil.
 func oneOf(x, number *Node) *Node {

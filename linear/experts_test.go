@@ -25,6 +25,8 @@ type mixture struct {
 	rows, k  int
 	residual bool
 	float32  bool
+	slice    int  // rows of a slice of matrices in blocks; 0: they are whole
+	stacked  bool // the matrices are those of one of the layers that planes hold
 }
 
 func (m mixture) String() string {
@@ -101,6 +103,9 @@ func (m mixture) compile(t testing.TB, backend compute.Backend, packer compute.B
 		l := of[0]
 		f := linear.NewFormat(packer, l.matrix())
 		if l.blocks != nil {
+			if m.slice > 0 {
+				f = f.Sliced(m.slice)
+			}
 			return m.blocksWeight(t, name, of, f, packer, array), nil
 		}
 		size := f.Shape().Size()
@@ -125,6 +130,9 @@ func (m mixture) compile(t testing.TB, backend compute.Backend, packer compute.B
 	var e linear.Experts
 	e.Up, e.UpBias = weight("up", m.up)
 	e.Down, e.DownBias = weight("down", m.down)
+	if m.stacked {
+		e.Up, e.Down = inStacks(e.Up), inStacks(e.Down)
+	}
 	e.Activation = m.up[0].activation
 	in, dtype := m.up[0].in, m.up[0].dtype
 	x := Parameter(g, "x", shapes.Make(dtype, m.rows, in))

@@ -49,6 +49,8 @@ type Format struct {
 	Panel, Group, Multiple int
 	// units and unitBytes are the last dimensions of a packed matrix in blocks.
 	units, unitBytes int
+	// slice is how many rows a slice of a matrix in blocks has; 0 where the matrix is whole.
+	slice int
 }
 
 // NewFormat returns the form that a backend wants a matrix in.
@@ -65,6 +67,9 @@ func NewFormat(backend compute.Backend, m Matrix) Format {
 				f.units, f.unitBytes = dims[1], dims[2]
 			}
 		}
+	}
+	if m.Blocks.Is() && !f.Packed() && accelerated(backend) {
+		f.slice = m.rowsOfSlices(sliceNumbers)
 	}
 	return f
 }
@@ -126,7 +131,7 @@ func (f Format) Bytes() int64 {
 func (f Format) Shape() shapes.Shape {
 	switch {
 	case f.Blocks.Is() && !f.Packed():
-		return shapes.Make(dtypes.Uint8, f.Out, f.In*f.Blocks.Bits/8)
+		return f.plane(dtypes.Uint8, f.In*f.Blocks.Bits/8)
 	case !f.Packed():
 		return shapes.Make(f.DType, f.Out, f.In)
 	}

@@ -4,7 +4,6 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/dtypes/float16"
-	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/blocks"
@@ -19,9 +18,9 @@ const zerosSuffix = ".zeros"
 
 // groupPlanes are the planes behind the first.
 func (f Format) groupPlanes() []Plane {
-	planes := []Plane{{scalesSuffix, shapes.Make(scaleDType(f.Blocks.Group), f.Out, f.In/f.Blocks.Size)}}
+	planes := []Plane{{scalesSuffix, f.plane(scaleDType(f.Blocks.Group), f.In/f.Blocks.Size)}}
 	if f.Blocks.Zero {
-		planes = append(planes, Plane{zerosSuffix, shapes.Make(dtypes.Uint8, f.Out, f.In/f.Blocks.Size)})
+		planes = append(planes, Plane{zerosSuffix, f.plane(dtypes.Uint8, f.In/f.Blocks.Size)})
 	}
 	return planes
 }
@@ -71,9 +70,10 @@ func (w Weight) groupRows(at *Node) *Node {
 	}
 	zeros := w.Factors
 	if zeros != nil {
-		zeros = Gather(zeros, at)
+		zeros = Gather(allRows(zeros), at)
 	}
-	return ofGroups(w.Blocks, unpackQuants(Gather(w.Data, at), w.In, w.Blocks.Bits), Gather(w.Scales, at), zeros)
+	quants := unpackQuants(Gather(allRows(w.Data), at), w.In, w.Blocks.Bits)
+	return ofGroups(w.Blocks, quants, Gather(allRows(w.Scales), at), zeros)
 }
 
 // ofGroups multiplies quants u8[N, In], less zero points or the format's offset, by scales [N, In/Size].

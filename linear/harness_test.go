@@ -30,6 +30,7 @@ type layer struct {
 
 	x, w, b, r, scales []float32
 	blocks             *blocks.Rows // the matrix, where it is in blocks: w has its numbers
+	stacked            bool         // the matrix is one of a stack
 }
 
 func (l layer) String() string {
@@ -252,6 +253,9 @@ func (l layer) compile(t testing.TB, backend compute.Backend, format linear.Form
 	g := NewGraph(backend, "linear")
 	t.Cleanup(g.Finalize)
 	w, buffers := l.weight(t, backend, g, format)
+	if l.stacked {
+		w = inStacks(w)
+	}
 	declare := func(name string, dtype dtypes.DType, dims ...int) *Node {
 		return Parameter(g, name, shapes.Make(dtype, dims...))
 	}

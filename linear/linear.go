@@ -23,6 +23,8 @@ type Weight struct {
 	// Scales f32[Out] are what the rows of an Int8 matrix are multiplied by, or the second of [Format.Planes] of a
 	// matrix in blocks, whose third is Factors; else nil.
 	Scales, Factors *Node
+	// At, i32[] each, are the place of the matrix in planes that hold several: on as many axes in front.
+	At []*Node
 	// Parts are matrices that lie one behind the other where those of one layer are held in several formats. Then
 	// nothing but Out, In and GateUp is set beside.
 	Parts []Weight
@@ -95,6 +97,9 @@ func Apply(x *Node, w Weight, o Options) *Node {
 	if w.Parts != nil {
 		return applyParts(x, w, o, result.DType)
 	}
+	if w.Packed() {
+		w = w.cut()
+	}
 	inputs := []*Node{x, w.Data, rows}
 	add := func(n *Node) int {
 		if n == nil {
@@ -111,9 +116,9 @@ func Apply(x *Node, w Weight, o Options) *Node {
 			}
 			return in[i]
 		}
-		held := Weight{Format: w.Format, Data: in[1], Scales: optional(scales), Factors: optional(factors)}
-		y := apply(in[0], held, o.Activation, optional(bias), optional(residual))
-		return []*Node{ConvertDType(y, result.DType)}
+		held := Weight{Format: w.Format, Data: in[1], Scales: optional(scales), Factors: optional(factors), At: w.At}
+		y := applyTo(in[0], held, o.Activation, optional(bias), optional(residual), result.DType)
+		return []*Node{y}
 	}
 	if !w.Packed() {
 		return plain(inputs)[0]
@@ -133,8 +138,19 @@ func applyParts(x *Node, w Weight, o Options, result dtypes.DType) *Node {
 	return ConvertDType(finish(Concatenate(all, 1), w, o.Activation, o.Bias, o.Residual), result)
 }
 
-// apply is the plain form, in float32.
+// applyTo is the plain form, in the given dtype.
+func applyTo(x *Node, w Weight, activation Activation, bias, residual *Node, result dtypes.DType) *Node {
+	if w.InSlices() {
+		return applySlices(x, w, activation, bias, residual, result)
+	}
+	return ConvertDType(apply(x, w, activation, bias, residual), result)
+}
+
+// apply is the plain form of a matrix that is not in slices, in float32.
 func apply(x *Node, w Weight, activation Activation, bias, residual *Node) *Node {
+	if w = w.cut(); w.Blocks.Is() && !w.Packed() {
+		w.Data = control.RowMajor(w.Data)
+	}
 	return finish(product(x, w), w, activation, bias, residual)
 }
 
@@ -172,8 +188,12 @@ func product(x *Node, w Weight) *Node {
 	largest := ReduceAndKeep(Abs(x32), ReduceMax, 1)
 	zero := Equal(largest, ZerosLike(largest))
 	inverse := Where(zero, largest, Div(MulScalar(OnesLike(largest), 127), largest))
-	rounded := ConvertDType(Round(Mul(x32, BroadcastToDims(inverse, x32.Shape().Dimensions...))), dtypes.Int32)
-	y := ConvertDType(times(rounded, ConvertDType(matrix, dtypes.Int32), dtypes.Int32), dtypes.Float32)
+	factors := dtypes.Int32
+	if accelerated(x.Graph().Backend()) { // they multiply bytes, and would widen the matrix before
+		factors = dtypes.Int8
+	}
+	rounded := ConvertDType(Round(Mul(x32, BroadcastToDims(inverse, x32.Shape().Dimensions...))), factors)
+	y := ConvertDType(times(rounded, ConvertDType(matrix, factors), dtypes.Int32), dtypes.Float32)
 	// A row with what is not a number has no scale.
 	scale := Add(MulScalar(largest, 1.0/127), ReduceAndKeep(Sub(x32, x32), ReduceSum, 1))
 	y = Mul(y, BroadcastToDims(scale, y.Shape().Dimensions...))
@@ -205,6 +225,7 @@ func (w Weight) inOrder(m *Node) *Node {
 // Rows returns rows of the matrix, by their numbers ids i32[T]: [T, In] of the given dtype. Numbers that are out of
 // range are those of some row. rows, i32[], is how many of the ids are wanted, the first ones; nil wants all.
 func Rows(w Weight, ids, rows *Node, dtype dtypes.DType) *Node {
+	w = w.cut()
 	g := ids.Graph()
 	t := ids.Shape().Dimensions[0]
 	if rows == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
+	xlashapes "github.com/gomlx/go-xla/types/shapes"
 )
 
 // compositePrefix begins the names of functions that stand for native operations: "quire.composite/<op>/<json
@@ -36,6 +37,9 @@ func nativeComposites(platform string) map[string]emitter {
 	if platform == "cuda" {
 		native["barrier"] = emitBarrier
 	}
+	if platform == "tpu" {
+		native["row_major"] = emitRowMajor
+	}
 	return native
 }
 
@@ -45,6 +49,20 @@ func nativeComposites(platform string) map[string]emitter {
 func emitBarrier(_ *function, _ json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value,
 	error) {
 	return stablehlo.OptimizationBarrier(inputs...)
+}
+
+// emitRowMajor is "row_major": its one input, row-major in memory. XLA:TPU prefers other layouts for operands of some
+// operations, and carries its wish to the program's arguments, of which it then makes copies.
+func emitRowMajor(f *function, _ json.RawMessage, inputs []*stablehlo.Value,
+	results []shapes.Shape) ([]*stablehlo.Value, error) {
+	rowMajor := [][]int{nil}
+	out, err := stablehlo.CustomCallV2("LayoutConstraint", "", inputs, rowMajor, []xlashapes.Shape{toXLA(results[0])},
+		rowMajor)
+	if err != nil {
+		return nil, err
+	}
+	f.lastStatement().Attributes["api_version"] = int32(1) // the builder writes version 2
+	return out, nil
 }
 
 // ReplacesComposite reports whether the backend has a native form of the composite op: the call of a function named

@@ -250,6 +250,9 @@ type Weights struct {
 	dtype    dtypes.DType // of activations
 	stacked  bool         // the arrays of layers are [layers, ...]
 	prefix   string       // before the names of one layer's arrays
+	// stacks are the arrays of all layers, and at is this one's number, where layers run as a loop.
+	stacks map[string]*graph.Node
+	at     *graph.Node
 }
 
 // NewWeights names nodes in the order of [Arrays].
@@ -274,7 +277,12 @@ func (w Weights) get(name string) *graph.Node {
 }
 
 func (w Weights) matrix(name string) linear.Weight {
-	if a, ok := w.matrices[w.prefix+name]; ok {
+	if a, ok := w.matrices[w.prefix+name]; ok && a.format.InSlices() && w.at != nil {
+		// An expert's is cut from the stack of all layers: cut from the layer's, it would be copied with all others.
+		held := linear.NewWeight(a.format, func(suffix string) *graph.Node { return w.stacks[w.prefix+name+suffix] })
+		held.At = []*graph.Node{w.at}
+		return held
+	} else if ok {
 		return linear.NewWeight(a.format, func(suffix string) *graph.Node { return w.get(name + suffix) })
 	}
 	var parts []linear.Weight

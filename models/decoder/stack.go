@@ -144,7 +144,7 @@ func (w Weights) layer(number int, at *Node) Weights {
 		one.nodes = w.nodes
 		return one
 	}
-	one.prefix = layerPrefix
+	one.prefix, one.stacks, one.at = layerPrefix, w.nodes, at
 	for name, n := range w.nodes {
 		if !strings.HasPrefix(name, layerPrefix) {
 			continue

@@ -1,0 +1,169 @@
+package linear
+
+import (
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+)
+
+// XLA for TPUs and GPUs does not unpack blocks within a product: it writes the whole matrix anew as floats, which take
+// several times the matrix's memory. There a large matrix in blocks is a stack of slices, each of some outputs, and its
+// product a loop over them: no more than a slice is ever in floats. The axis of slices is one of its own, as TPUs copy
+// the whole plane where a slice begins at any row of it.
+
+// sliceNumbers is how many numbers of a matrix are in floats at most; 16 MiB in bfloat16, which fit into a TPU's VMEM
+// and a GPU's second cache.
+const sliceNumbers = 8 << 20
+
+// accelerated tells whether a backend compiles for TPUs or GPUs.
+func accelerated(b compute.Backend) bool {
+	x, ok := b.(interface{ Platform() string })
+	return ok && x.Platform() != "cpu"
+}
+
+// rowsOfSlices is how many rows of a matrix make a slice, of gates as many as of ups: 0 of a matrix that is not large.
+// Slices are of the same size, as little more than the matrix as they can be.
+func (m Matrix) rowsOfSlices(largest int) int {
+	const together = 128 // what devices multiply at once
+	columns := m.Columns()
+	if m.Out*m.In <= largest {
+		return 0
+	}
+	if rows := ceil(ceil(columns, ceil(m.Out*m.In, largest)), together) * together; rows < columns {
+		return rows
+	}
+	return 0
+}
+
+// InSlices reports whether the matrix is held in slices.
+func (f Format) InSlices() bool { return f.slice > 0 }
+
+// slices is how many a matrix in slices has.
+func (f Format) slices() int { return ceil(f.Columns(), f.slice) }
+
+// plane is the shape of a plane of a matrix in blocks that is not packed: [Out, width]; in slices [slices, rows,
+// width], or [2, slices, rows, width] of gates and ups.
+func (f Format) plane(dtype dtypes.DType, width int) shapes.Shape {
+	switch {
+	case !f.InSlices():
+		return shapes.Make(dtype, f.Out, width)
+	case f.GateUp:
+		return shapes.Make(dtype, 2, f.slices(), f.slice, width)
+	}
+	return shapes.Make(dtype, f.slices(), f.slice, width)
+}
+
+// place is where a row of the matrix lies among those of a plane: behind what fills the last slice of gates.
+func (f Format) place(row int) int {
+	if f.InSlices() && f.GateUp && row >= f.Out/2 {
+		return row + f.slices()*f.slice - f.Out/2
+	}
+	return row
+}
+
+// applySlices is apply of a matrix in slices, in the given dtype.
+func applySlices(x *Node, w Weight, activation Activation, bias, residual *Node, result dtypes.DType) *Node {
+	// Once, as it is stored: slices cut from a stack within two loops made XLA for TPUs copy all of the stack.
+	w = w.cut()
+	g, t := x.Graph(), x.Shape().Dimensions[0]
+	held := result
+	if residual != nil {
+		held = dtypes.Float32 // the sum is rounded
+	}
+	type progress struct{ At, Y *Node }
+	start := progress{ScalarZero(g, dtypes.Int32), Zeros(g, shapes.Make(held, t, w.slices()*w.slice))}
+	end := control.While(start,
+		func(p progress) *Node { return LessThan(p.At, Scalar(g, dtypes.Int32, float64(w.slices()))) },
+		func(p progress) progress {
+			y := ConvertDType(w.ofSlice(x, p.At, activation, bias), held)
+			to := []*Node{ScalarZero(g, dtypes.Int32), MulScalar(p.At, w.slice)}
+			return progress{AddScalar(p.At, 1), DynamicUpdateSlice(p.Y, y, to)}
+		})
+	y := SliceAxis(end.Y, 1, AxisRange(0, w.Columns()))
+	if residual != nil {
+		y = Add(y, ConvertDType(residual, dtypes.Float32))
+	}
+	return ConvertDType(y, result)
+}
+
+// ofSlice is apply of a slice of the matrix, and of the bias [Out], which may be nil. Gates and ups are products of
+// their own: the scales of both together would be in an order of their own, to which XLA for TPUs turns around all.
+func (w Weight) ofSlice(x, at *Node, activation Activation, bias *Node) *Node {
+	zero, sets := ScalarZero(at.Graph(), dtypes.Int32), 1
+	if w.GateUp {
+		sets = 2
+	}
+	one := w
+	one.Out, one.slice = sets*w.slice, 0
+	var products []*Node
+	for set := range sets {
+		part := func(x *Node) *Node {
+			if x == nil {
+				return nil
+			}
+			from, dims := []*Node{at, zero, zero}, slices.Clone(x.Shape().Dimensions)
+			if w.GateUp {
+				from, dims[0] = append([]*Node{Scalar(x.Graph(), dtypes.Int32, float64(set))}, from...), 1
+			}
+			dims[len(dims)-3] = 1
+			y := DynamicSlice(x, from, dims)
+			if x == w.Data {
+				y = control.RowMajor(y)
+			}
+			return Reshape(y, w.slice, x.Shape().Dim(-1))
+		}
+		of := Weight{Format: one.Format, Data: part(w.Data), Scales: part(w.Scales), Factors: part(w.Factors)}
+		of.Out, of.GateUp = w.slice, false
+		products = append(products, product(x, of))
+	}
+	if bias != nil {
+		filled := Pad(Reshape(bias, sets, w.Columns()), ScalarZero(bias.Graph(), bias.DType()), PadAxis{},
+			PadAxis{End: w.slices()*w.slice - w.Columns()})
+		bias = Reshape(DynamicSlice(filled, []*Node{zero, MulScalar(at, w.slice)}, []int{sets, w.slice}), one.Out)
+	}
+	return finish(Concatenate(products, 1), one, activation, bias, nil)
+}
+
+// lead is a matrix of those that planes hold, by its place on their first axis behind At.
+func (w Weight) lead(at *Node) Weight {
+	w.At = append(w.At[:len(w.At):len(w.At)], at)
+	return w
+}
+
+// cut takes the matrix out of planes that hold several.
+func (w Weight) cut() Weight {
+	if len(w.At) == 0 {
+		return w
+	}
+	part := func(x *Node) *Node {
+		if x == nil {
+			return nil
+		}
+		dims, lead := x.Shape().Clone().Dimensions, len(w.At)
+		start := w.At[:lead:lead]
+		for i := range dims {
+			if i < lead {
+				dims[i] = 1
+			} else {
+				start = append(start, ScalarZero(x.Graph(), dtypes.Int32))
+			}
+		}
+		return Reshape(DynamicSlice(x, start, dims), dims[lead:]...)
+	}
+	w.Data, w.Scales, w.Factors, w.At = part(w.Data), part(w.Scales), part(w.Factors), nil
+	return w
+}
+
+// allRows are the rows of a plane, of all slices.
+func allRows(plane *Node) *Node {
+	d := plane.Shape().Dimensions
+	if len(d) == 2 {
+		return plane
+	}
+	return Reshape(plane, d[0]*d[1], d[2])
+}
