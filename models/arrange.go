@@ -49,6 +49,15 @@ func (c *Checkpoint) arrange() error {
 			wholes[f.Name] = true
 		}
 		t := c.tensors[want.Name]
+		if stored := c.Config.StoredRow(want); stored != nil && t != nil && len(t.shape) > 0 &&
+			t.shape[0] == want.Shape[0] {
+			if _, width := t.matrix(); width%t.blockLen != 0 {
+				return fmt.Errorf("tensor %q has rows of %d in blocks of %s: %w", want.GGUF, width, t.stored,
+					arch.Unsupported("", "reordering them"))
+			}
+			c.tensors[want.Name] = t.picked(t.shape, stored)
+			continue
+		}
 		if !c.Config.Stored.Interleaved || want.Part != arch.Q && want.Part != arch.K || t == nil || t.decode == nil ||
 			len(c.Config.Ropes) == 0 || len(t.shape) == 0 || t.shape[0]%c.Config.HeadDim != 0 {
 			continue

@@ -170,6 +170,47 @@ func sameTensors(t *testing.T, got, want *Checkpoint, dtype dtypes.DType) {
 	}
 }
 
+// tile says that columns behind delta nets are as in GGUF files.
+func tile(c *Config) {
+	for i := range c.Layers {
+		c.Layers[i].Delta.Tiled = c.Layers[i].Mixer == arch.Delta
+	}
+}
+
+// converted makes of a folder's tensors what llama.cpp's converter does: columns by value heads in the order of its
+// _LinearAttentionVReorderBase, weights of norms rounded as one is added.
+func converted(folder *Checkpoint, cfg Config) {
+	for want := range cfg.Tensors() {
+		t, d := folder.tensors[want.Name], cfg.Layers[want.Layer].Delta
+		decode := t.decode
+		switch {
+		case want.Part == arch.DeltaOut && d.Tiled:
+			width, group := d.Values(), d.ValueHeads/d.KeyHeads
+			t.native, t.unit = dtypes.InvalidDType, width
+			t.decode = func(dst []float32, first int) {
+				decode(dst, first)
+				for ; len(dst) > 0; dst = dst[width:] {
+					row, to := slices.Clone(dst[:width]), dst
+					for of := range group {
+						for key := range d.KeyHeads {
+							to = to[copy(to, row[(key*group+of)*d.ValueDim:][:d.ValueDim]):]
+						}
+					}
+				}
+			}
+		case want.Part.IsNorm() && cfg.Norm.Offset != 0:
+			t.native = dtypes.InvalidDType
+			t.decode = func(dst []float32, first int) {
+				decode(dst, first)
+				for i := range dst {
+					dst[i] += float32(cfg.Norm.Offset)
+					dst[i] -= float32(cfg.Norm.Offset)
+				}
+			}
+		}
+	}
+}
+
 // TestGGUFLikeFolder compares tiny checkpoints with GGUF files converted from them, in float16, by scripts/oracle.
 func TestGGUFLikeFolder(t *testing.T) {
 	adapt := map[string]func(c *Config){
@@ -218,7 +259,19 @@ func TestGGUFLikeFolder(t *testing.T) {
 				c.Layers[i].Mamba.MinStep, c.Layers[i].Mamba.MaxStep = 0, 0
 			}
 		},
-		"lfm2":      func(c *Config) {},
+		"lfm2": func(c *Config) {},
+		"qwen3-next": func(c *Config) {
+			for i := range c.Layers {
+				c.Layers[i].Experts.Fused = arch.NotFused
+			}
+		},
+		"qwen35": tile,
+		"qwen35-moe": func(c *Config) {
+			for i := range c.Layers {
+				c.Layers[i].Experts.Fused = arch.NotFused
+			}
+			tile(c)
+		},
 		"glm4":      func(c *Config) {},
 		"mixtral":   func(c *Config) {},
 		"qwen3-moe": func(c *Config) {},
@@ -260,6 +313,7 @@ func TestGGUFLikeFolder(t *testing.T) {
 				delete(file.tensors, name)
 			}
 			file.finish()
+			converted(folder, file.Config)
 			sameTensors(t, file, folder, dtypes.Float16)
 			want := folder.Config
 			want.BOS, want.EOS, want.DType = 1, []int32{2, 5}, dtypes.Float16

@@ -86,7 +86,7 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need Need) error {
 			continue
 		}
 		if w := t.Within; w != nil && w.GGUF != "" {
-			t = arch.Tensor{Name: w.Name, GGUF: w.GGUF, Part: arch.QKV}
+			t = arch.Tensor{Name: w.Name, GGUF: w.GGUF, Part: t.Part} // in the end its last part
 		}
 		known[t.GGUF] = t
 	}
@@ -111,6 +111,9 @@ func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[strin
 	id := identityPart{header: f.Header(), need: need}
 	for i := range f.Tensors() {
 		gt := &f.Tensors()[i]
+		if _, used := c.Config.Stored.Name(gt.Name); !used {
+			continue
+		}
 		name, part := gt.Name, known[gt.Name].Part
 		if part != "" {
 			name = known[gt.Name].Name
@@ -131,7 +134,7 @@ func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[strin
 		case gguf.BF16:
 			t.native = dtypes.BFloat16
 		}
-		t.ofStateSpace(known[gt.Name])
+		t.ofState(known[gt.Name])
 		if stored := t.decode; decoder.GGUF.OffsetNorms && part.IsNorm() && stored != nil {
 			t.native = dtypes.InvalidDType
 			t.decode = func(dst []float32, first int) {
@@ -141,7 +144,7 @@ func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[strin
 				}
 			}
 		}
-		if part == arch.V || part == arch.QKV {
+		if part == arch.V {
 			c.Config.DType = t.native // stays invalid for quantized files
 		}
 		c.tensors[name] = t
@@ -151,18 +154,19 @@ func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[strin
 	return nil
 }
 
-// ofStateSpace gives the vectors of a Mamba-2 layer their shape. How fast heads forget is stored as -exp of what
-// Hugging Face's checkpoints have.
-func (t *tensor) ofStateSpace(want arch.Tensor) {
+// ofState gives the tensors of layers with a state, and scores of shared experts, their shapes: axes of 1 come and go.
+// How fast heads forget is stored as -exp of what Hugging Face's checkpoints have.
+func (t *tensor) ofState(want arch.Tensor) {
 	switch want.Part {
-	case arch.MambaDecay, arch.MambaSkip, arch.MambaNorm:
+	case arch.MambaDecay, arch.MambaSkip, arch.MambaNorm, arch.DeltaDecay, arch.DeltaBias, arch.SharedScore:
 	default:
 		return
 	}
-	if n := len(t.shape); n == 2 && t.shape[0]*t.shape[1] == want.Shape[0] {
+	if n := len(t.shape); n == 2 && len(want.Shape) == 1 && t.shape[0]*t.shape[1] == want.Shape[0] ||
+		n == 1 && want.Part == arch.SharedScore && t.shape[0] == want.Shape[1] {
 		t.shape = want.Shape
 	}
-	if stored := t.decode; want.Part == arch.MambaDecay && stored != nil {
+	if stored := t.decode; (want.Part == arch.MambaDecay || want.Part == arch.DeltaDecay) && stored != nil {
 		t.native = dtypes.InvalidDType
 		t.decode = func(dst []float32, first int) {
 			stored(dst, first)

@@ -117,7 +117,7 @@ var ggufSplits = map[string]ggufSplit{
 	"qwen2": splitQwen2, "deepseek-r1-qwen": splitQwen2, "kormo": splitQwen2, "megrez": splitQwen2,
 	"stablelm2": splitQwen2,
 	"hunyuan":   splitPlain, "solar-open": splitPlain, "grok-2": splitPlain,
-	"qwen35": {pre: splitBy(patternQwen35)},
+	"qwen35": {pre: splitBy(patternQwen35), normalize: nfc},
 	"tekken": {pre: splitBy(patternTekken), ignoreMerges: true, addBOS: true},
 	"gpt-4o": splitGPT4o, "llama4": splitGPT4o, "kanana2": splitGPT4o, "minimax-m2": splitGPT4o,
 	"smollm": splitDigits, "starcoder": splitDigits, "refact": splitDigits, "codeshell": splitDigits,

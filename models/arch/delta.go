@@ -6,6 +6,38 @@ import "fmt"
 type DeltaNet struct {
 	KeyHeads, ValueHeads int // each key head is that of as many value heads
 	KeyDim, ValueDim     int
+	// Tiled says that columns of DeltaOut lie by value heads of which the first ones are of one key head each, then the
+	// second ones, as in GGUF files. Otherwise those of a key head lie side by side, as they do everywhere else.
+	Tiled bool `json:",omitempty"`
+}
+
+// stored is where a tiled net has a value head.
+func (d DeltaNet) stored(head int) int {
+	of := d.ValueHeads / d.KeyHeads
+	return head%of*d.KeyHeads + head/of
+}
+
+// StoredRow says where a checkpoint whose net is tiled has the rows of a tensor; nil where they are in their places.
+func (c *Config) StoredRow(t Tensor) func(row int) int {
+	d, first, each := c.Layers[t.Layer].Delta, 0, 1
+	if !d.Tiled {
+		return nil
+	}
+	switch t.Part {
+	case DeltaV, DeltaGate:
+		each = d.ValueDim
+	case DeltaLearn, DeltaStep, DeltaDecay, DeltaBias:
+	case ConvTaps:
+		first, each = d.Channels()-d.Values(), d.ValueDim
+	default:
+		return nil
+	}
+	return func(row int) int {
+		if row < first {
+			return row
+		}
+		return first + d.stored((row-first)/each)*each + (row-first)%each
+	}
 }
 
 // Values is how many numbers all value heads have.

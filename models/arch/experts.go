@@ -141,6 +141,10 @@ func (m *Metadata) Experts(c *Config, renormalize bool) error {
 			return Unsupported("convert the model again with a llama.cpp of April 2024 or later",
 				"tensor %s, a file with a tensor for each expert,", old)
 		}
+		if fused := fmt.Sprintf("blk.%d.ffn_gate_up_exps.weight", i); m.HasTensor(fused) {
+			return Unsupported("convert the model again without --fuse-gate-up-exps",
+				"tensor %s, gates and ups of all experts in one,", fused)
+		}
 		for _, part := range []Part{ExpertGate, ExpertUp, ExpertDown} {
 			name := tensor(part) + ".weight"
 			t := m.File.Tensor(name)

@@ -68,7 +68,11 @@ func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
 
 // sizes reads what all decoders have.
 func (m *Metadata) sizes(c *Config) error {
-	c.HiddenSize, c.IntermediateSize = m.required("embedding_length"), m.required("feed_forward_length")
+	width := "feed_forward_length"
+	if !m.Has(width) && m.Has("expert_feed_forward_length") { // no layer without experts
+		width = "expert_feed_forward_length"
+	}
+	c.HiddenSize, c.IntermediateSize = m.required("embedding_length"), m.required(width)
 	c.NumLayers, c.NumHeads = m.required("block_count"), m.required("attention.head_count")
 	c.MaxPositions = m.required("context_length")
 	if m.err != nil {
@@ -281,6 +285,20 @@ func (m *Metadata) kvHeads(absent int) int {
 		return int(list[0])
 	}
 	return m.Int(key, absent)
+}
+
+// WithoutPredictors takes layers off the end that predict more than one token, and says that their tensors are unused.
+func (m *Metadata) WithoutPredictors(c *Config) error {
+	n := m.Int("nextn_predict_layers", 0)
+	if n >= c.NumLayers {
+		return fmt.Errorf("nextn_predict_layers is %d of %s", n, plural.Count(c.NumLayers, "layer"))
+	}
+	c.NumLayers -= n
+	for i := range n {
+		c.Stored.Unused = append(c.Stored.Unused, fmt.Sprintf("blk.%d.", c.NumLayers+i))
+	}
+	c.Layers = c.Layers[:c.NumLayers]
+	return nil
 }
 
 // SlidingLayers reads which layers have a window: a list, or a number n that says all but every n-th one, which is

@@ -33,9 +33,14 @@ func (b body) deltaNet(w Weights, at Layer, sequences recurrence.Rows, h, x *Nod
 	after = slices.Clone(state)
 	weights := recurrence.DeltaWeights{Taps: w.get(string(arch.ConvTaps) + ".weight"),
 		Decay: w.get(string(arch.DeltaDecay)), Bias: w.get(string(arch.DeltaBias)), Norm: w.get(string(arch.DeltaNorm))}
+	net := b.cfg.Layers[at.Number].Delta
 	var y *Node
 	y, after[at.Number] = recurrence.GatedDelta(apply(w, "delta_in", false, h, o), weights, state[at.Number], sequences,
-		b.cfg.Layers[at.Number].Delta, b.cfg.RMSNormEps)
+		net, b.cfg.RMSNormEps)
+	if net.Tiled {
+		heads := Reshape(y, -1, net.KeyHeads, net.ValueHeads/net.KeyHeads, net.ValueDim)
+		y = Reshape(TransposeAllDims(heads, 0, 2, 1, 3), y.Shape().Dimensions...)
+	}
 	o.Residual = x
 	return apply(w, string(arch.DeltaOut), false, y, o), after
 }

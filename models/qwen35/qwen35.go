@@ -11,12 +11,15 @@ import (
 
 // Decoders are those of Qwen3.5, alone and as the text of models that read pictures too, and of Qwen3-Next.
 var Decoders = []arch.Decoder{
-	decoder(dense, arch.Decoder{Class: "Qwen3_5ForCausalLM", ModelType: "qwen3_5_text"}),
+	decoder(dense, arch.Decoder{Class: "Qwen3_5ForCausalLM", ModelType: "qwen3_5_text",
+		GGUF: arch.GGUF{Architecture: "qwen35"}}),
 	decoder(dense, arch.Decoder{Class: "Qwen3_5ForConditionalGeneration", ModelType: "qwen3_5", Text: "text_config"}),
-	decoder(mixture, arch.Decoder{Class: "Qwen3_5MoeForCausalLM", ModelType: "qwen3_5_moe_text"}),
+	decoder(mixture, arch.Decoder{Class: "Qwen3_5MoeForCausalLM", ModelType: "qwen3_5_moe_text",
+		GGUF: arch.GGUF{Architecture: "qwen35moe", Experts: true}}),
 	decoder(mixture, arch.Decoder{Class: "Qwen3_5MoeForConditionalGeneration", ModelType: "qwen3_5_moe",
 		Text: "text_config"}),
-	decoder(next, arch.Decoder{Class: "Qwen3NextForCausalLM", ModelType: "qwen3_next"}),
+	decoder(next, arch.Decoder{Class: "Qwen3NextForCausalLM", ModelType: "qwen3_next",
+		GGUF: arch.GGUF{Architecture: "qwen3next", Experts: true}}),
 }
 
 // kind is what classes differ by.
@@ -26,6 +29,7 @@ type kind struct {
 	names   arch.Names
 	experts *arch.Experts // of a mixture, where its config does not say otherwise
 	sparse  bool          // the config says which layers have experts, and whether shares are of the chosen alone
+	byHead  bool          // a matrix has the inputs of delta nets for one key head behind those for the last one
 }
 
 var (
@@ -35,20 +39,26 @@ var (
 	mixture = kind{kvHeads: 2, names: inputs, sizes: map[string]int{"vocab_size": 248320, "hidden_size": 2048,
 		"intermediate_size": 512, "num_hidden_layers": 40, "num_attention_heads": 16},
 		experts: &arch.Experts{Count: 256, Chosen: 8}}
-	next = kind{kvHeads: 2, names: inputsByHead, sparse: true, sizes: map[string]int{"vocab_size": 151936,
+	next = kind{kvHeads: 2, names: inputsByHead, sparse: true, byHead: true, sizes: map[string]int{"vocab_size": 151936,
 		"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 48, "num_attention_heads": 16},
 		experts: &arch.Experts{Count: 512, Chosen: 10}}
 )
 
 // What makes the inputs of a delta net: a matrix for each kind of them, and two that have all kinds for each key head.
 var (
-	inputs = arch.Names{arch.DeltaQKV: {HF: "linear_attn.in_proj_qkv"}, arch.DeltaGate: {HF: "linear_attn.in_proj_z"},
-		arch.DeltaLearn: {HF: "linear_attn.in_proj_b"}, arch.DeltaStep: {HF: "linear_attn.in_proj_a"}}
-	inputsByHead = arch.Names{arch.DeltaQKVGate: {HF: "linear_attn.in_proj_qkvz"},
-		arch.DeltaLearnStep: {HF: "linear_attn.in_proj_ba"},
+	inputs = arch.Names{
+		arch.DeltaQKV:   {HF: "linear_attn.in_proj_qkv", GGUF: "attn_qkv"},
+		arch.DeltaGate:  {HF: "linear_attn.in_proj_z", GGUF: "attn_gate"},
+		arch.DeltaLearn: {HF: "linear_attn.in_proj_b", GGUF: "ssm_beta"},
+		arch.DeltaStep:  {HF: "linear_attn.in_proj_a", GGUF: "ssm_alpha"},
+	}
+	inputsByHead = arch.Names{
+		arch.DeltaQKVGate:   {HF: "linear_attn.in_proj_qkvz", GGUF: "ssm_in"},
+		arch.DeltaLearnStep: {HF: "linear_attn.in_proj_ba", GGUF: "ssm_ba"},
 		// Names of their parts once they are apart.
-		arch.DeltaGate: {HF: "linear_attn.z"}, arch.DeltaLearn: {HF: "linear_attn.b"},
-		arch.DeltaStep: {HF: "linear_attn.a"}}
+		arch.DeltaGate:  {HF: "linear_attn.z", GGUF: "attn_gate"},
+		arch.DeltaLearn: {HF: "linear_attn.b"}, arch.DeltaStep: {HF: "linear_attn.a"},
+	}
 )
 
 func decoder(k kind, d arch.Decoder) arch.Decoder {
@@ -58,13 +68,20 @@ func decoder(k kind, d arch.Decoder) arch.Decoder {
 		BOS: -1, Sizes: k.sizes}
 	d.Names = arch.LlamaNames.With(arch.Names{
 		arch.DeltaQ: {HF: "linear_attn.q"}, arch.DeltaK: {HF: "linear_attn.k"}, arch.DeltaV: {HF: "linear_attn.v"},
-		arch.ConvTaps: {HF: "linear_attn.conv1d"}, arch.DeltaDecay: {HF: "linear_attn.A_log"},
-		arch.DeltaBias: {HF: "linear_attn.dt_bias"}, arch.DeltaNorm: {HF: "linear_attn.norm"},
-		arch.DeltaOut: {HF: "linear_attn.out_proj"}, arch.ExpertsGateUp: {HF: "mlp.experts.gate_up_proj"},
-		arch.ExpertsDown: {HF: "mlp.experts.down_proj"},
+		arch.MLPNorm:       {HF: "post_attention_layernorm", GGUF: "post_attention_norm"},
+		arch.ConvTaps:      {HF: "linear_attn.conv1d", GGUF: "ssm_conv1d"},
+		arch.DeltaDecay:    {HF: "linear_attn.A_log", GGUF: "ssm_a"},
+		arch.DeltaBias:     {HF: "linear_attn.dt_bias", GGUF: "ssm_dt.bias"},
+		arch.DeltaNorm:     {HF: "linear_attn.norm", GGUF: "ssm_norm"},
+		arch.DeltaOut:      {HF: "linear_attn.out_proj", GGUF: "ssm_out"},
+		arch.ExpertsGateUp: {HF: "mlp.experts.gate_up_proj"}, arch.ExpertsDown: {HF: "mlp.experts.down_proj"},
 	}).With(k.names)
 	d.Norm = arch.Norm{Wide: true, Offset: 1}
 	d.JSON = k.readJSON
+	if d.GGUF.Architecture != "" {
+		d.GGUF.Keys, d.GGUF.OffsetNorms = keysOfGGUF, true
+		d.Metadata = k.readMetadata
+	}
 	return d
 }
 

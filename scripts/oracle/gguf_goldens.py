@@ -115,7 +115,8 @@ def permute(w, heads):
     return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
-WIDE = ("A_log", ".conv.conv.weight")  # tensors of F32 in every file
+WIDE = ("A_log", ".conv.conv.weight", ".linear_attn.conv1d.weight", ".shared_expert_gate.weight")  # F32 in every file
+QWEN = ("qwen3next", "qwen35")
 
 
 def convert(folder, path, arch, extra=None, **split):
@@ -184,6 +185,17 @@ def convert(folder, path, arch, extra=None, **split):
         w.add_ssm_group_count(config["mamba_n_groups"]), w.add_ssm_time_step_rank(config["mamba_n_heads"])
         w.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
         w.add_rope_scaling_finetuned(False), w.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
+    if arch.startswith(QWEN):
+        w.add_ssm_conv_kernel(config["linear_conv_kernel_dim"]), w.add_ssm_state_size(config["linear_key_head_dim"])
+        w.add_ssm_group_count(config["linear_num_key_heads"])
+        w.add_ssm_time_step_rank(config["linear_num_value_heads"])
+        w.add_ssm_inner_size(config["linear_value_head_dim"] * config["linear_num_value_heads"])
+        w.add_array(f"{arch}.attention.recurrent_layers", [t == "linear_attention" for t in config["layer_types"]])
+        w.add_full_attention_interval(4)
+        if arch != "qwen3next":
+            w.add_rope_dimension_sections([11, 11, 10, 0])
+        if config.get("shared_expert_intermediate_size"):
+            w.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
     if arch.startswith("granite"):
         w.add_attention_scale(config["attention_multiplier"]), w.add_embedding_scale(config["embedding_multiplier"])
         w.add_residual_scale(config["residual_multiplier"]), w.add_logit_scale(config["logits_scaling"])
@@ -224,6 +236,8 @@ def convert(folder, path, arch, extra=None, **split):
     tensors = {name: x.numpy() for name, x in load_file(folder / "model.safetensors").items()}
     if arch == "gpt-oss":
         tensors = dict(oss_tensors(tensors))
+    if arch.startswith(QWEN):
+        tensors = dict(qwen_tensors(tensors, config, arch))
     if arch == "granitemoe":
         tensors = dict(granite_tensors(tensors))
     if arch == "granitehybrid":
@@ -247,7 +261,8 @@ def convert(folder, path, arch, extra=None, **split):
         stored = names.get_name(name, (".weight", ".bias")) or others.get_name(name, (".weight", ".bias"))
         if ".conv." in name:
             x = x.squeeze()
-        wide = arch.startswith(("gemma", "lfm2")) and x.ndim == 1 or name.endswith(WIDE)
+        wide = arch.startswith(("gemma", "lfm2", *QWEN)) and x.ndim == 1 or name.endswith(WIDE)
+        wide = wide or arch.startswith(QWEN) and name.endswith(".mlp.gate.weight")
         w.add_tensor(stored, np.ascontiguousarray(x if wide else x.astype(np.float16)))
     w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
 
@@ -283,6 +298,46 @@ def hybrid_tensors(tensors, groups):
             yield name, x.reshape(groups, -1)
         else:
             yield name.replace("shared_mlp.output_linear", down), x.squeeze()
+
+
+def qwen_tensors(tensors, config, arch):
+    """modify_tensors of Qwen2MoeModel, Qwen3NextModel and _LinearAttentionVReorderBase."""
+    keys, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    dims = config["linear_key_head_dim"], config["linear_value_head_dim"]
+
+    def tiled(x, dim=1):
+        """Rows of value heads: the first head of each key head, then the second ones."""
+        if arch == "qwen3next":
+            return x
+        return x.reshape(keys, heads // keys, dim, -1).swapaxes(0, 1).reshape(x.shape)
+
+    for name, x in tensors.items():
+        first = 2 * keys * dims[0]  # of values, behind queries and keys
+        if name.endswith("in_proj_qkvz.weight"):
+            of = [dims[0], dims[0], heads // keys * dims[1], heads // keys * dims[1]]
+            q, k, v, z = np.split(x.reshape(keys, sum(of), -1), np.cumsum(of)[:-1], axis=1)
+            yield name.replace("qkvz", "qkv"), np.concatenate([part.reshape(-1, x.shape[1]) for part in (q, k, v)])
+            yield name.replace("qkvz", "z"), z.reshape(-1, x.shape[1])
+        elif name.endswith(("in_proj_qkv.weight", "conv1d.weight")):
+            x = x.reshape(x.shape[0], -1)
+            yield name, np.concatenate([x[:first], tiled(x[first:], dims[1])])
+        elif name.endswith("in_proj_z.weight"):
+            yield name, tiled(x, dims[1])
+        elif name.endswith(("in_proj_a.weight", "in_proj_b.weight")):
+            yield name, tiled(x)
+        elif name.endswith("A_log"):
+            yield name, tiled(-torch.exp(torch.from_numpy(x)).numpy())
+        elif name.endswith("dt_bias"):
+            yield name.replace("dt_bias", "dt_proj.bias"), tiled(x)
+        elif name.endswith("linear_attn.out_proj.weight"):
+            yield name, np.ascontiguousarray(tiled(np.ascontiguousarray(x.T), dims[1]).T)
+        elif name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight"):
+            yield name, x + 1
+        elif name.endswith("experts.gate_up_proj"):
+            for part, half in zip(("gate", "up"), np.split(x, 2, axis=1)):
+                yield name.replace("gate_up_proj", part + "_proj.weight"), half
+        else:
+            yield name + ".weight" * name.endswith("experts.down_proj"), x
 
 
 def oss_tensors(tensors):
@@ -365,7 +420,8 @@ def main():
         convert(tiny / name, out / f"{name}.gguf", "phi3" if name == "phi4-mini" else name)
     convert(tiny / "olmo3", out / "olmo3.gguf", "olmo2")
     convert(tiny / "olmo2", out / "olmo2.gguf", "olmo2")
-    convert(tiny / "lfm2", out / "lfm2.gguf", "lfm2")
+    for name in ("lfm2", "qwen3-next", "qwen35", "qwen35-moe"):
+        convert(tiny / name, out / f"{name}.gguf", name.replace("-", ""))
     for name in ("granite4", "granite4-moe"):
         convert(tiny / name, out / f"{name}.gguf", "granitehybrid")
     for name, arch in {
