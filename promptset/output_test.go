@@ -279,6 +279,11 @@ func FuzzReadPart(f *testing.F) {
 		if err != nil || c.Bytes != int64(len(b)) {
 			t.Fatal(c, err)
 		}
+		for _, err := range out.Values(context.Background(), part, []string{"id", "generation", "error"}) {
+			if err != nil {
+				break
+			}
+		}
 	})
 }
 

@@ -52,24 +52,3 @@ func TestLongest(t *testing.T) {
 		t.Error(ids, err)
 	}
 }
-
-func TestStatsOf(t *testing.T) {
-	s, err := StatsOf(t.Context(), output(t, [3]any{"a", 0, "x y x"}, [3]any{"a", 1, "x y x"}, [3]any{"b", 0, "w"},
-		[3]any{"c", 0, ""}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.Rows != 3 || s.RowsWithErrors != 1 || s.Completions != 3 || s.RepeatedTexts != 1 || s.DistinctOf != 7 {
-		t.Errorf("%+v", s)
-	}
-	if want := [3]float64{3. / 7, 2. / 4, 1. / 2}; s.Distinct != want {
-		t.Errorf("distinct %v, want %v", s.Distinct, want)
-	}
-	l := s.CompletionLengths
-	if l.Count != 3 || l.Least != 1 || l.Median != 3 || l.Most != 3 || len(l.Bins) != 3 || l.Bins[2].Count != 2 {
-		t.Errorf("%+v", l)
-	}
-	if s.Logprobs != nil {
-		t.Error("log-probabilities without any")
-	}
-}

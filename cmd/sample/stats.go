@@ -10,51 +10,104 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch/review"
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/storage"
 )
 
+// statsOptions are the flags of "sample stats".
+type statsOptions struct {
+	json           bool
+	verdicts, from string
+	ks             []int
+}
+
 func newStats() *subcommand {
-	var asJSON bool
+	var o statsOptions
 	return &subcommand{
 		name:    "stats",
 		args:    "FOLDER|FILE",
-		summary: "describe the completions of an output: lengths, finish reasons, repetition, log-probabilities",
+		summary: "describe the completions of an output: lengths, errors, repetition, log-probabilities, pass@k",
 		about: `
-Reads a whole output, finished or not. "repeated" counts completions with the text of an earlier one of the same prompt.
-"distinct" are the shares of different words, pairs and triples of words among all. "mean logprob" is of the tokens of a
-completion; it needs an output with logprobs.`,
+Reads a whole output, finished or not, in bounded memory. "duplicates" are completions with the text of another one of
+the same prompt. "distinct" are the shares of different tokens, pairs and triples of tokens among all; words where the
+output has no tokens. "logprob" needs an output with logprobs. pass@k is the chance that one of k completions of a
+prompt passes; it needs --verdicts.`,
 		example: `
 sample stats out
-sample stats out --json | jq .completion_lengths.p99`,
+sample stats out --json | jq .completion_lengths.p99
+sample stats checked.parquet --verdicts correct
+sample stats out --verdicts correct --verdicts-from verdicts.jsonl -k 1,10`,
 		flags: func(f *flags) {
-			f.group("Output", func(s *pflag.FlagSet) { s.BoolVar(&asJSON, "json", false, "print JSON") })
+			f.group("Verdicts", func(s *pflag.FlagSet) {
+				s.StringVar(&o.verdicts, "verdicts", "",
+					"`COLUMN` a column with true or 1 for completions that pass, false or 0 for others, null for none")
+				placeVar(s, &o.from, anywhere, "verdicts-from", "",
+					"`FILE` a Parquet or JSONL file with that column, id and generation (default: the output itself)")
+				s.IntSliceVarP(&o.ks, "pass", "k", nil,
+					"`K,...` numbers of completions for pass@k (default: 1, 2, 4 and so on, as many as prompts have)")
+			})
+			f.group("Output", func(s *pflag.FlagSet) { s.BoolVar(&o.json, "json", false, "print JSON") })
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if len(args) != 1 {
 				return usagef("stats needs one output folder or part file")
 			}
-			path, err := anywhere.resolve(args[0])
-			if err == nil {
-				path, err = storage.Hide(path)
-			}
-			if err != nil {
-				return &exitError{exitUsage, fmt.Errorf("stats: %w", err)}
-			}
-			out, err := promptset.OpenPath(ctx, env.fs, path)
-			if err != nil {
+			if err := o.check(); err != nil {
 				return err
 			}
-			s, err := review.StatsOf(ctx, out)
-			if err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			if asJSON {
-				return printJSON(env.stdout, s)
-			}
-			return printStats(env.stdout, s)
+			return runStats(ctx, env, &o, args[0])
 		},
 	}
+}
+
+func (o *statsOptions) check() error {
+	if o.verdicts == "" && (o.from != "" || len(o.ks) > 0) {
+		return usagef("--verdicts-from and --pass need --verdicts, the column's name")
+	}
+	for _, k := range o.ks {
+		if k < 1 {
+			return usagef("--pass has %d, but must have 1 or more", k)
+		}
+	}
+	return nil
+}
+
+func runStats(ctx context.Context, env *environment, o *statsOptions, name string) error {
+	path, err := anywhere.resolve(name)
+	if err == nil {
+		path, err = storage.Hide(path)
+	}
+	if err == nil && o.from != "" {
+		o.from, err = storage.Hide(o.from)
+	}
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("stats: %w", err)}
+	}
+	out, err := promptset.OpenPath(ctx, env.fs, path)
+	if err != nil {
+		return err
+	}
+	var verdicts *review.Verdicts
+	if o.verdicts != "" {
+		from, of := out, path
+		if o.from != "" {
+			of = o.from
+			if from, err = promptset.OpenPath(ctx, env.fs, of); err != nil {
+				return err
+			}
+		}
+		verdicts = review.VerdictsOf(ctx, from, of, o.verdicts, o.ks)
+		defer verdicts.Close()
+	}
+	s, err := review.StatsOf(ctx, out, verdicts)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if o.json {
+		return printJSON(env.stdout, s)
+	}
+	return printStats(env.stdout, s)
 }
 
 func printStats(w io.Writer, s *review.Stats) error {
@@ -69,20 +122,70 @@ func printStats(w io.Writer, s *review.Stats) error {
 	row("rows", "%s", rows)
 	row("completions", "%d (%s)", s.Completions, s.FinishReasons)
 	row("tokens", "%d of prompts, %d generated", s.PromptTokens, s.CompletionTokens)
-	row("repeated", "%d completions", s.RepeatedTexts)
-	if s.DistinctOf > 0 {
-		row("distinct", "%.3f of words, %.3f of pairs, %.3f of triples, of %d words", s.Distinct[0], s.Distinct[1],
-			s.Distinct[2], s.DistinctOf)
+	if d := s.Duplicates; d.Of > 0 {
+		row("duplicates", "%d completions have the text of another of their prompt (%.1f %%); "+
+			"%d of %d prompts have one text", d.Completions, 100*d.Share, d.RowsOfOne, d.Rows)
 	}
-	if l := s.Logprobs; l != nil {
-		row("mean logprob", "mean %.3f, 10 %% %.3f, median %.3f, 90 %% %.3f", l.Mean, l.P10, l.Median, l.P90)
+	if d := s.Distinct; d.Of > 0 {
+		row("distinct", "%s of single %s, %s of pairs, %s of triples, of %d %s", shareOf(d, 0), d.Over, shareOf(d, 1),
+			shareOf(d, 2), d.Of, d.Over)
+	}
+	for _, q := range []struct {
+		name string
+		of   *review.Quantiles
+	}{{"logprob of tokens", s.Logprobs}, {"mean of a completion", s.MeanLogprobs}} {
+		if q.of != nil {
+			row(q.name, "mean %.3f, least %.3f, 1 %% %.3f, 10 %% %.3f, median %.3f, 90 %% %.3f, most %.3f", q.of.Mean,
+				q.of.Least, q.of.P1, q.of.P10, q.of.Median, q.of.P90, q.of.Most)
+		}
+	}
+	if p := s.PassAtK; p != nil {
+		row("verdicts", "%s", verdictsOf(p))
+		for _, at := range p.At {
+			row(fmt.Sprintf("pass@%d", at.K), "%s", passOf(p, at))
+		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	printSpread(w, "prompt tokens", s.PromptLengths)
 	printSpread(w, "completion tokens", s.CompletionLengths)
+	if len(s.Errors) > 0 {
+		fmt.Fprint(w, "\nerrors\n")
+	}
+	for _, e := range s.Errors {
+		fmt.Fprintf(w, "%7d  %s (%s)\n", e.Count, visible.Line(e.What), visible.Line(strings.Join(e.IDs, ", ")))
+	}
 	return nil
+}
+
+func shareOf(d review.Distinct, n int) string {
+	if d.Estimated[n] {
+		return fmt.Sprintf("about %.2g", d.Share[n])
+	}
+	return fmt.Sprintf("%.3f", d.Share[n])
+}
+
+func verdictsOf(p *review.PassAtK) string {
+	text := fmt.Sprintf("%d of %d completions pass (%s)", p.Passed, p.Verdicts, visible.Line(p.Column))
+	if p.Without > 0 {
+		text += fmt.Sprintf("; %d have no verdict", p.Without)
+	}
+	if p.Failed > 0 {
+		text += fmt.Sprintf("; %d have an error and are left out", p.Failed)
+	}
+	return text
+}
+
+func passOf(p *review.PassAtK, at review.Pass) string {
+	switch at.Prompts {
+	case 0:
+		return fmt.Sprintf("no prompt has %d verdicts", at.K)
+	case p.Prompts:
+		return fmt.Sprintf("%.4f", at.Share)
+	}
+	return fmt.Sprintf("%.4f, of %d of %d prompts, which have %d verdicts or more", at.Share, at.Prompts, p.Prompts,
+		at.K)
 }
 
 // barWidth is how many columns the longest bar of a histogram takes.
