@@ -3,6 +3,7 @@
 package review
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/quire/quire/batch"
@@ -111,7 +113,47 @@ func factsOf(meta map[string]string) (out [][2]string) {
 		return out // no job of this program
 	}
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
-		out = append(out, [2]string{strings.ReplaceAll(name, "_", " "), string(parameters[name])})
+		if text := textOf(parameters[name]); text != "" {
+			out = append(out, [2]string{strings.ReplaceAll(name, "_", " "), text})
+		}
 	}
 	return out
+}
+
+// textOf is a parameter as people read it: no quotes around a text, commas between values, and nothing for nothing.
+func textOf(raw json.RawMessage) string {
+	var value any
+	numbers := json.NewDecoder(bytes.NewReader(raw))
+	numbers.UseNumber() // a seed keeps its digits
+	if numbers.Decode(&value) != nil {
+		return string(raw)
+	}
+	return plain(value)
+}
+
+func plain(value any) string {
+	var parts []string
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case bool:
+		return map[bool]string{true: "yes", false: "no"}[v]
+	case []any:
+		for _, one := range v {
+			text := plain(one)
+			if s, ok := one.(string); ok {
+				text = strconv.Quote(s) // it may be blank, or have commas
+			}
+			parts = append(parts, text)
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if text := plain(v[name]); text != "" {
+				parts = append(parts, strings.ReplaceAll(name, "_", " ")+" "+text)
+			}
+		}
+	default:
+		return fmt.Sprint(v)
+	}
+	return strings.Join(parts, ", ")
 }

@@ -52,3 +52,13 @@ func TestLongest(t *testing.T) {
 		t.Error(ids, err)
 	}
 }
+
+func TestFactsOf(t *testing.T) {
+	facts := factsOf(map[string]string{"quire.model": "m", "quire.parameters": `{"seed":18446744073709551615,` +
+		`"stop":["\n",", "],"top_k":null,"model":"m.gguf","greedy":false,"logit_bias":{"5":-1.5},"stop_token_ids":[]}`})
+	want := [][2]string{{"model", "m"}, {"greedy", "no"}, {"logit bias", "5 -1.5"}, {"model", "m.gguf"},
+		{"seed", "18446744073709551615"}, {"stop", `"\n", ", "`}}
+	if !slices.Equal(facts, want) {
+		t.Errorf("%q", facts)
+	}
+}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -13,14 +14,14 @@ import (
 	"github.com/quire/quire/telemetry"
 )
 
-// chartPoints is how many points a line has at most.
-const chartPoints = 400
+// chartPoints is about how many points a line has at most. A point is of all that was measured since the one before.
+const chartPoints = 120
 
 // measure is something that changes while a process runs.
 type measure struct {
 	title, unit string
-	value       func(a, b telemetry.Point) float64 // between two points
-	limit       func(telemetry.Start) int          // what it may be at most, drawn as a thin line; nil for none
+	value       func([]telemetry.Point) float64 // between the first and the last
+	limit       func(telemetry.Start) int       // what it may be at most, drawn as a thin line; nil for none
 }
 
 // measures are the figures over time.
@@ -30,12 +31,25 @@ var measures = []measure{
 	{title: "Rows per second", unit: "rows/s",
 		value: rate(func(q telemetry.Point) float64 { return float64(q.Rows) })},
 	{title: "Slots in use", unit: "slots",
-		value: func(_, b telemetry.Point) float64 { return float64(b.Active) },
+		value: func(w []telemetry.Point) float64 {
+			sum := 0.0
+			for _, q := range w[1:] {
+				sum += float64(q.Active)
+			}
+			return sum / float64(len(w)-1)
+		},
 		limit: func(s telemetry.Start) int { return s.Slots }},
-	{title: "Pages in use", unit: "pages",
-		value: func(_, b telemetry.Point) float64 { return float64(b.Pages) },
+	{title: "Most pages in use", unit: "pages",
+		value: func(w []telemetry.Point) float64 {
+			most := 0
+			for _, q := range w[1:] {
+				most = max(most, q.Pages)
+			}
+			return float64(most)
+		},
 		limit: func(s telemetry.Start) int { return s.Pages }},
-	{title: "Mean duration of a call", unit: "ms", value: func(a, b telemetry.Point) float64 {
+	{title: "Mean duration of a call", unit: "ms", value: func(w []telemetry.Point) float64 {
+		a, b := w[0], w[len(w)-1]
 		if b.Calls == a.Calls {
 			return 0
 		}
@@ -43,8 +57,11 @@ var measures = []measure{
 	}},
 }
 
-func rate(of func(telemetry.Point) float64) func(a, b telemetry.Point) float64 {
-	return func(a, b telemetry.Point) float64 { return (of(b) - of(a)) / max(b.Seconds-a.Seconds, 1e-9) }
+func rate(of func(telemetry.Point) float64) func([]telemetry.Point) float64 {
+	return func(w []telemetry.Point) float64 {
+		a, b := w[0], w[len(w)-1]
+		return (of(b) - of(a)) / max(b.Seconds-a.Seconds, 1e-9)
+	}
 }
 
 // charts draws all figures for which there is data.
@@ -106,6 +123,7 @@ func (c clock) offset(run telemetry.Process) float64 { return run.Start.Time.Sub
 func (p *Page) overTime(m measure) *figure {
 	at := p.clock()
 	f := newFigure(m.title, at.unit+" since the start", m.unit)
+	places, _ := p.names()
 	low, high := math.Inf(1), 0.0
 	for i, run := range p.Processes {
 		line := lineOf(run, m.value, func(seconds float64) float64 { return (at.offset(run) + seconds) / at.size })
@@ -115,7 +133,7 @@ func (p *Page) overTime(m measure) *figure {
 		for _, q := range line {
 			low, high = min(low, q.Y), max(high, q.Y)
 		}
-		f.line(line, processColor(i), vg.Points(1.2), nil)
+		f.line(line, processColor(places[i]), vg.Points(1.2), nil)
 		if m.limit != nil {
 			y := float64(m.limit(run.Start))
 			f.line(plotter.XYs{{X: line[0].X, Y: y}, {X: line[len(line)-1].X, Y: y}}, bound, vg.Points(1),
@@ -125,65 +143,83 @@ func (p *Page) overTime(m measure) *figure {
 	if f.X.Min > f.X.Max || f.Y.Max <= 0 {
 		return nil
 	}
-	f.Y.Min, f.Y.Max = 0, headroom*f.Y.Max
+	f.X.Min, f.Y.Min, f.Y.Max = min(f.X.Min, 0), 0, headroom*f.Y.Max
 	f.about = fmt.Sprintf("between %s and %s %s", tickLabel(low), tickLabel(high), m.unit)
 	return f
 }
 
 // lineOf is a process's values over time.
-func lineOf(run telemetry.Process, value func(a, b telemetry.Point) float64, x func(float64) float64) plotter.XYs {
+func lineOf(run telemetry.Process, value func([]telemetry.Point) float64, x func(float64) float64) plotter.XYs {
 	var line plotter.XYs
 	points := run.Points
 	step := max(1, len(points)/chartPoints)
 	for at := step; at < len(points); at += step {
-		a, b := points[at-step], points[at]
-		if v := value(a, b); !math.IsNaN(v) && !math.IsInf(v, 0) {
-			line = append(line, plotter.XY{X: x(b.Seconds), Y: v})
+		if v := value(points[at-step : at+1]); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			line = append(line, plotter.XY{X: x(points[at].Seconds), Y: v})
 		}
 	}
 	return line
 }
 
-// timelineProcesses is how many processes the timeline shows at most.
-const timelineProcesses = 24
+// timelineRows is how many rows the timeline shows at most.
+const timelineRows = 24
 
-// timeline draws when each of several processes ran.
+// timeline draws when each of several processes ran. Processes of one name have one row: a worker that was started
+// again.
 func (p *Page) timeline() *figure {
 	if len(p.Processes) < 2 {
 		return nil
 	}
 	at := p.clock()
-	shown := p.Processes[:min(len(p.Processes), timelineProcesses)]
+	places, names := p.names()
+	rows := min(len(names), timelineRows)
 	f := newFigure("When each process ran", at.unit+" since the start", "")
-	f.about = fmt.Sprintf("%d processes", len(shown))
-	var names []plot.Tick
-	for i, run := range shown {
-		y := float64(len(shown) - i)
+	f.about = fmt.Sprintf("%d processes", len(p.Processes))
+	if rows < len(names) {
+		f.title += fmt.Sprintf(", the first %d of %d", rows, len(names))
+	}
+	for i, run := range p.Processes {
+		if places[i] >= rows {
+			continue
+		}
+		y := float64(rows - places[i])
 		from := at.offset(run) / at.size
 		to := from
 		if n := len(run.Points); n > 0 {
 			to += run.Points[n-1].Seconds / at.size
 		}
-		thick := vg.Points(min(10, 100/float64(len(shown))))
-		f.line(plotter.XYs{{X: from, Y: y}, {X: to, Y: y}}, processColor(i), thick, nil)
-		names = append(names, plot.Tick{Value: y, Label: nameOf(run, i)})
+		thick := vg.Points(min(10, 100/float64(rows)))
+		f.line(plotter.XYs{{X: from, Y: y}, {X: to, Y: y}}, processColor(places[i]), thick, nil)
 	}
-	f.Y.Tick.Marker = plot.ConstantTicks(names)
-	f.Y.Min, f.Y.Max = 0.4, float64(len(shown))+0.6
+	var ticks []plot.Tick
+	for i, name := range names[:rows] {
+		if r := []rune(name); len(r) > 16 {
+			name = string(r[:15]) + "…"
+		}
+		ticks = append(ticks, plot.Tick{Value: float64(rows - i), Label: name})
+	}
+	f.Y.Tick.Marker = plot.ConstantTicks(ticks)
+	f.Y.Min, f.Y.Max = 0.4, float64(rows)+0.6
 	if f.X.Min > f.X.Max || math.IsInf(f.X.Max, 0) {
 		return nil
 	}
+	f.X.Min = min(f.X.Min, 0)
 	return f
 }
 
-// nameOf is what a process is called on the page.
-func nameOf(run telemetry.Process, i int) string {
-	name := visible.Line(valid(run.Name))
-	if name == "" {
-		return fmt.Sprint("run ", i+1)
+// names returns what processes are called on the page, and which name each has. Processes without a name have one each.
+func (p *Page) names() (places []int, names []string) {
+	for i, run := range p.Processes {
+		name := visible.Line(valid(run.Name))
+		place := slices.Index(names, name)
+		if name == "" {
+			name, place = fmt.Sprint("run ", i+1), -1
+		}
+		if place < 0 {
+			place = len(names)
+			names = append(names, name)
+		}
+		places = append(places, place)
 	}
-	if r := []rune(name); len(r) > 16 {
-		name = string(r[:15]) + "…"
-	}
-	return name
+	return places, names
 }

@@ -17,14 +17,16 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// chart is a drawn figure.
+// chart is a drawn figure, for pages and for narrow ones, so that texts have one size on both.
 type chart struct {
-	Title string
-	SVG   template.HTML
+	Title  string
+	SVG    template.HTML
+	Narrow template.HTML
 }
 
 const (
 	chartWidth  = 6 * vg.Inch
+	narrowWidth = 3.5 * vg.Inch
 	chartHeight = 2.2 * vg.Inch
 	// headroom is how much higher an axis is than what it shows.
 	headroom = 1.06
@@ -92,17 +94,29 @@ func (f *figure) line(points plotter.XYs, c color.Color, width vg.Length, dashes
 	f.Add(l)
 }
 
-// ticks are the usual ones with labels that people read: 25k, not 25000.00.
+// ticks are a few round numbers with labels that people read: 25k, not 25000.00.
 type ticks struct{}
 
-func (ticks) Ticks(least, most float64) []plot.Tick {
-	all := plot.DefaultTicks{}.Ticks(least, most)
-	for i := range all {
-		if all[i].Label != "" {
-			all[i].Label = tickLabel(all[i].Value)
-		}
+func (ticks) Ticks(least, most float64) (all []plot.Tick) {
+	step := roundStep((most - least) / 6)
+	if !(step > 0) || math.IsInf(step, 0) {
+		return nil
+	}
+	for i := math.Ceil(least / step); i*step <= most && len(all) < 10; i++ {
+		all = append(all, plot.Tick{Value: i * step, Label: tickLabel(i * step)})
 	}
 	return all
+}
+
+// roundStep is the least of 1, 2 and 5 times a power of ten that is not below a number.
+func roundStep(least float64) float64 {
+	unit := math.Pow(10, math.Floor(math.Log10(least)))
+	for _, times := range []float64{1, 2, 5} {
+		if times*unit >= least {
+			return times * unit
+		}
+	}
+	return 10 * unit
 }
 
 func tickLabel(v float64) string {
@@ -119,21 +133,28 @@ func tickLabel(v float64) string {
 	return strconv.FormatFloat(math.Round(v*1000)/1000, 'g', 4, 64) + suffix
 }
 
-// render draws a figure as SVG in the page's colors.
-func (f *figure) render() (chart, error) {
-	canvas := vgsvg.New(chartWidth, chartHeight)
+// render draws a figure in the page's colors.
+func (f *figure) render() (c chart, err error) {
+	c.Title = f.title
+	if c.SVG, err = f.svg(chartWidth); err == nil {
+		c.Narrow, err = f.svg(narrowWidth)
+	}
+	return c, err
+}
+
+func (f *figure) svg(width vg.Length) (template.HTML, error) {
+	canvas := vgsvg.New(width, chartHeight)
 	f.Draw(draw.New(canvas))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
-		return chart{}, fmt.Errorf("drawing %s: %w", f.title, err)
+		return "", fmt.Errorf("drawing %s: %w", f.title, err)
 	}
 	// Without the XML declaration, which has no place in a page; texts in it are escaped by the library.
 	_, svg, ok := strings.Cut(b.String(), "<svg ")
 	if !ok {
-		return chart{}, fmt.Errorf("drawing %s gave no SVG", f.title)
+		return "", fmt.Errorf("drawing %s gave no SVG", f.title)
 	}
 	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans", "font-family:Liberation Sans,Arial,sans-serif")
 	label := template.HTMLEscapeString(f.title + ": " + f.about)
-	return chart{Title: f.title, SVG: template.HTML(`<svg role="img" aria-label="` + label + `" ` +
-		variables.Replace(svg))}, nil
+	return template.HTML(`<svg role="img" aria-label="` + label + `" ` + variables.Replace(svg)), nil
 }

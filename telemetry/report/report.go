@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -25,8 +24,6 @@ const (
 	sampleRows  = 12   // rows shown with their completions
 	sampleTexts = 4    // completions of each
 	textRunes   = 1500 // of each text
-	errorKinds  = 20
-	errorRows   = 3 // ids of each kind
 )
 
 // Completion is one row of the output.
@@ -54,16 +51,10 @@ type Page struct {
 	lastNumber int // generation of the last completion
 	promptLens lengths
 	textLens   lengths
-	errors     map[string]*failure
+	errors     tally.ErrorKinds
 	samples    []*sample
 	current    *sample // the row that is being added, if it is shown
 	random     uint64
-}
-
-type failure struct {
-	What  string
-	Count int64
-	IDs   []string
 }
 
 type sample struct {
@@ -75,9 +66,6 @@ type sample struct {
 
 // Add takes the next row of the output.
 func (p *Page) Add(c Completion) {
-	if p.errors == nil {
-		p.errors = map[string]*failure{}
-	}
 	if p.counts.Rows == 0 || c.ID != p.lastID || c.Generation <= p.lastNumber {
 		p.lastID, p.rowFailed = c.ID, false
 		p.counts.Row(c.PromptTokens, false)
@@ -93,7 +81,7 @@ func (p *Page) Add(c Completion) {
 			p.rowFailed = true
 			p.counts.RowsWithErrors++
 		}
-		p.fail(c)
+		p.errors.Add(c.Err, c.ID)
 	} else {
 		p.textLens.add(c.CompletionTokens)
 	}
@@ -121,25 +109,6 @@ func (p *Page) choose(c Completion) {
 	if at := (p.random >> 33) % uint64(p.counts.Rows); at < sampleRows {
 		p.samples[at] = s
 		p.current = s
-	}
-}
-
-func (p *Page) fail(c Completion) {
-	what := cut(c.Err)
-	f := p.errors[what]
-	if f == nil {
-		if len(p.errors) >= errorKinds {
-			what = "other errors"
-			f = p.errors[what]
-		}
-		if f == nil {
-			f = &failure{What: what}
-			p.errors[what] = f
-		}
-	}
-	f.Count++
-	if len(f.IDs) < errorRows {
-		f.IDs = append(f.IDs, cut(c.ID))
 	}
 }
 
@@ -203,17 +172,14 @@ func (p *Page) Write(w io.Writer) error {
 			reasons = append(reasons, named{name, n})
 		}
 	})
-	failures := slices.Collect(maps.Values(p.errors))
-	slices.SortFunc(failures, func(a, b *failure) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.What, b.What))
-	})
 	samples := slices.Clone(p.samples)
 	slices.SortFunc(samples, func(a, b *sample) int { return int(a.place - b.place) })
 	var processes []process
 	var slowest []telemetry.Row
+	places, names := p.names()
 	for i, run := range p.Processes {
-		one := process{Name: nameOf(run, i), Color: template.CSS(fmt.Sprintf("var(--process-%d)", i%processColors)),
-			Start: run.Start, Result: "still runs, or was killed"}
+		color := template.CSS(fmt.Sprintf("var(--process-%d)", places[i]%processColors))
+		one := process{Name: names[places[i]], Color: color, Start: run.Start, Result: "still runs, or was killed"}
 		if run.End != nil {
 			one.Result = run.End.Result
 		}
@@ -230,7 +196,7 @@ func (p *Page) Write(w io.Writer) error {
 	shown := visible.NewWriter(w) // a browser obeys marks that turn text around
 	err = pageTemplate.Execute(shown, map[string]any{
 		"Output": p.Output, "Facts": p.Facts, "Counts": p.counts, "Outputs": p.counts.FinishReasons.Sum(),
-		"Reasons": reasons, "Errors": failures, "Samples": samples, "Processes": processes, "Charts": charts,
+		"Reasons": reasons, "Errors": p.errors.All(), "Samples": samples, "Processes": processes, "Charts": charts,
 		"Slowest": slowest[:min(len(slowest), sampleRows)],
 		"Lengths": []summary{p.promptLens.summary("prompt tokens"), p.textLens.summary("completion tokens")},
 	})
