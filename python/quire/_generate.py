@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import numbers
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -47,8 +48,8 @@ def generate(
             A completion depends on the model, its row and the seed. Rows without an ``id`` are numbered.
         model: a folder of Hugging Face, a GGUF file, ``hf://org/name``, or ``smollm2``.
         n: completions of each prompt.
-        output: a folder that keeps the job. The same call goes on with it after an interruption. Without it the job is
-            in a temporary folder, and gone after the call.
+        output: a folder that keeps the job, and the prompts in ``_prompts``. The same call goes on with it after an
+            interruption. Without it the job is in a temporary folder, and gone after the call.
         progress: False prints nothing; a function is called with each line.
         flags: further flags of ``sample run``, as in ``max_tokens=64, temperature=0.7, stop=["\\n"]``: a list gives a
             flag several times, a dict is JSON, None leaves a flag out.
@@ -61,21 +62,32 @@ def generate(
         RowErrors: rows that could not be run. The column ``error`` says why.
     """
     say = progress if callable(progress) else print_line if progress else ignore
+    flag = ["run", "--model", os.fspath(model), "--n-generations", str(n)]
+    flag += ["--progress", "plain" if progress else "none", *arguments(flags)]
     with tempfile.TemporaryDirectory(prefix="quire-") as folder:
-        args = [
-            "run",
-            "--model",
-            os.fspath(model),
-            "--n-generations",
-            str(n),
-            "--progress",
-            "plain" if progress else "none",
-        ]
-        args += arguments(flags)
         into = os.path.join(folder, "out") if output is None else os.fspath(output)
-        args += ["--output", into, "--input", _inputs.write(prompts, folder)]
-        _command.run(args, say)
+        path = _inputs.write(prompts, folder)
+        if output is not None and path.startswith(folder):
+            path = keep(path, into)
+        _command.run([*flag, "--output", into, "--input", path], say)
         return _outputs.read(into)
+
+
+def keep(path: str, output: str) -> str:
+    """Moves a file of prompts to the job's folder, where the next call finds it by the same name."""
+    if "://" in output:
+        raise ValueError(
+            f"output is {output}: give the prompts as a pathlib.Path, so that a later call finds them again"
+        )
+    kept = os.path.join(output, "_prompts")
+    os.makedirs(kept, exist_ok=True)
+    # Whole at once: another process may read what is there, which is the same.
+    there = os.path.join(kept, os.path.basename(path))
+    fd, beside = tempfile.mkstemp(dir=kept)
+    os.close(fd)
+    shutil.move(path, beside)
+    os.replace(beside, there)
+    return there
 
 
 def print_line(line: str) -> None:

@@ -179,6 +179,17 @@ def test_read(tmp_path: pathlib.Path) -> None:
         quire.read(tmp_path / "nothing")
 
 
+def test_output_has_the_prompts(tmp_path: pathlib.Path) -> None:
+    names = set()
+    for _ in range(2):
+        table = quire.generate(["a"], model="m", output=tmp_path / "out", progress=False)
+        names.add(table["args"].to_pylist()[0][-1])
+    assert names == {str(tmp_path / "out" / "_prompts" / "prompts.parquet")}
+    assert [file.name for file in (tmp_path / "out" / "_prompts").iterdir()] == ["prompts.parquet"]
+    with pytest.raises(ValueError, match="output is s3://bucket/out: give the prompts as a pathlib.Path"):
+        quire.generate(["a"], model="m", output="s3://bucket/out", progress=False)
+
+
 def test_read_jsonl(tmp_path: pathlib.Path) -> None:
     for part, text in enumerate(["null", '"x"']):
         (tmp_path / f"part-0000{part}.jsonl").write_text(f'{{"id":"{part}","error":{text}}}\n')
