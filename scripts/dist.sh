@@ -52,7 +52,8 @@ command_for() { # ARCH: dist files of a tarball, in $work/ARCH
 	GOOS=linux GOARCH=$(goarch "$arch") CGO_ENABLED=1 CC=$(compiler "$arch") GOFLAGS=-trimpath $GO build -buildvcs=false \
 		-ldflags "-s -w -buildid= -linkmode=external -X main.version=$version -X main.commit=$commit" -o "$files/sample" ./cmd/sample
 	needs_no_newer_glibc "$files/sample"
-	"$cache/cyclonedx-gomod-$sbom_tool" bin -json -noserial -version "$version" -output "$files/sample.cdx.json" "$files/sample" 2>/dev/null
+	GOARCH=$(goarch "$arch") "$cache/cyclonedx-gomod-$sbom_tool" bin -json -std -noserial -version "$version" \
+		-output "$files/sample.cdx.json" "$files/sample" 2>/dev/null
 	"$cache/venv/bin/python" scripts/dist/sbom.py "$files/sample.cdx.json"
 	licenses "$arch" >"$files/THIRD_PARTY_LICENSES"
 	"$here" manual --output "$files/man/man1"

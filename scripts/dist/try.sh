@@ -39,17 +39,24 @@ cp -r python/tests "$work/tests"
 
 echo "== the tarball, in a root with nothing else"
 root=$work/root
-mkdir -p "$root/tmp" "$root/cache/plugins" "$root/cache/models"
+mkdir -p "$root"/{tmp,proc,etc,cache/plugins,cache/models}
+touch "$root/etc/ld.so.conf"
 tar xzf "$dist"/quire-*-linux-x86_64.tar.gz -C "$root" --strip-components 1
-cp -al "$cache"/plugins/cpu-0* "$root/cache/plugins/" 2>/dev/null || cp -a "$cache"/plugins/cpu-0* "$root/cache/plugins/"
-cp -al "$cache"/models/SmolLM2*.gguf "$root/cache/models/" 2>/dev/null || cp -a "$cache"/models/SmolLM2*.gguf "$root/cache/models/"
-find "$root/sample" "$root/cache/plugins" -type f \( -name sample -o -name '*.so' \) -exec ldd {} + | grep -o '/[^ ]*\.so[^ :]*' | sort -u |
-	grep -v "^$work" | xargs -I{} cp -L --parents {} "$root"
+share() { cp -al "$1" "$root/cache/$2" 2>/dev/null || cp -a "$1" "$root/cache/$2"; } # links, where it is one file system
+for plugin in "$cache"/plugins/cpu-0*; do share "$plugin" plugins; done
+share "$cache"/models/SmolLM2-135M-Instruct.Q4_1.gguf models
+share "$cache/programs" .
+find "$root/sample" "$root/cache/plugins" -type f \( -name sample -o -name '*.so' \) -exec ldd {} + |
+	grep -o '/[^ ]*\.so[^ :]*' | sort -u | grep -v "^$work" | xargs -I{} cp -L --parents {} "$root"
 printf '{"prompt":"The sea is"}\n' >"$root/prompts.jsonl"
-in_root() { if [ "$(id -u)" = 0 ]; then chroot "$root" "$@"; else unshare -r chroot "$root" "$@"; fi; }
-QUIRE_CACHE=/cache in_root /sample version
-QUIRE_CACHE=/cache in_root /sample run -m smollm2 -i /prompts.jsonl -o /out --max-tokens 8 --progress plain
-QUIRE_CACHE=/cache in_root /sample show /out
+in_root() { # in a namespace of its own, so that what is mounted there goes with it
+	local own=(-m)
+	[ "$(id -u)" = 0 ] || own=(-rmpf)
+	QUIRE_CACHE=/cache unshare "${own[@]}" sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$root" "$@"
+}
+in_root /sample version
+in_root /sample run -m smollm2 -i /prompts.jsonl -o /out --max-tokens 8 --progress plain
+in_root /sample show /out
 
 echo "== the command for arm64"
 arm=$(ls "$dist"/quire-*-linux-aarch64.tar.gz 2>/dev/null || true)
