@@ -6,8 +6,8 @@
 #   quire-VERSION-linux-ARCH.cdx.json                SBOM: the Go modules in the command, CycloneDX
 #   SHA256SUMS
 #
-# Runs on linux on x86-64 with Go, gcc 11 or later and Python. The first run fetches zig, hatchling and cyclonedx-gomod, pinned, into the
-# cache. ARCHES="x86_64 aarch64" chooses. Of one commit, and with the same gcc and Go, all files are the same bytes each time.
+# Runs on linux on x86-64 with Go, gcc 11 or later and Python. The first run fetches zig, hatchling and cyclonedx-gomod,
+# pinned, into the cache. ARCHES="x86_64 aarch64" chooses. Nothing in the files depends on the time or on paths.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 GO=${GO:-go} PYTHON=${PYTHON:-python3} glibc=2.28 sbom_tool=v1.10.0
@@ -32,25 +32,27 @@ tools() { # pinned, by digest
 	}
 }
 
-# The C compiler that Go calls. zig links against the symbols of an older glibc. On x86-64 gcc compiles: the kernels name their
-# instruction sets in gcc's way, which clang, in zig, does not read. On arm64 the kernels are plain C, and zig compiles them too.
-# clang fuses multiplications and additions unless told not to. The name of the compiler is part of what Go caches by.
-compiler() { # ARCH
-	local file=$cache/cc-$1 zig="exec '$cache/venv/bin/python' -m ziglang cc -target $1-linux-gnu.$glibc -ffp-contract=off \"\$@\""
-	{
-		echo '#!/bin/sh'
-		[ "$1" = aarch64 ] || echo 'for a in "$@"; do case $a in -c|-E|-S) exec gcc "$@";; esac; done'
-		echo "$zig"
-	} >"$work/cc"
-	cmp -s "$work/cc" "$file" || { chmod +x "$work/cc" && mv "$work/cc" "$file"; }
+# zig links against the symbols of an older glibc. On x86-64 gcc compiles, as it does for make: the kernels name their
+# instruction sets in gcc's way, which clang, in zig, does not read. On arm64 the kernels are plain C, and zig compiles
+# them too; clang fuses multiplications and additions unless told not to.
+zig() { # ARCH: a script that is zig's C compiler; its name is part of what Go caches by
+	local file=$cache/zig-$1
+	cat >"$work/zig" <<-END
+		#!/bin/sh
+		exec '$cache/venv/bin/python' -m ziglang cc -target $1-linux-gnu.$glibc -ffp-contract=off "\$@"
+	END
+	cmp -s "$work/zig" "$file" || { chmod +x "$work/zig" && mv "$work/zig" "$file"; }
 	echo "$file"
 }
 
-command_for() { # ARCH: dist files of a tarball, in $work/ARCH
-	local arch=$1 files=$work/$1
+command_for() { # ARCH: what a tarball has, in $work/ARCH
+	local arch=$1 files=$work/$1 linker compiler=gcc
 	mkdir -p "$files/completions"
-	GOOS=linux GOARCH=$(goarch "$arch") CGO_ENABLED=1 CC=$(compiler "$arch") GOFLAGS=-trimpath $GO build -buildvcs=false \
-		-ldflags "-s -w -buildid= -linkmode=external -X main.version=$version -X main.commit=$commit" -o "$files/sample" ./cmd/sample
+	linker=$(zig "$arch")
+	[ "$arch" = x86_64 ] || compiler=$linker
+	GOOS=linux GOARCH=$(goarch "$arch") CGO_ENABLED=1 CC=$compiler GOFLAGS=-trimpath $GO build -buildvcs=false \
+		-ldflags "-s -w -buildid= -linkmode=external -extld=$linker -X main.version=$version -X main.commit=$commit" \
+		-o "$files/sample" ./cmd/sample
 	needs_no_newer_glibc "$files/sample"
 	GOARCH=$(goarch "$arch") "$cache/cyclonedx-gomod-$sbom_tool" bin -json -std -noserial -version "$version" \
 		-output "$files/sample.cdx.json" "$files/sample" 2>/dev/null
@@ -67,17 +69,18 @@ goarch() { [ "$1" = aarch64 ] && echo arm64 || echo amd64; }
 needs_no_newer_glibc() { # FILE
 	local newest
 	newest=$(readelf -V "$1" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1)
-	echo "$1 needs ${newest/_/ } at most, of: $(readelf -d "$1" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | tr '\n' ' ')"
+	echo "$1 needs ${newest/_/ } at most, of $(readelf -d "$1" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | xargs)"
 	[ "$(printf '%s\n' "$newest" "GLIBC_$glibc" | sort -V | tail -1)" = "GLIBC_$glibc" ] ||
 		{ echo "$1 needs a newer glibc than $glibc" >&2; return 1; }
 }
 
 licenses() { # ARCH: the licences of all modules in the command
-	GOOS=linux GOARCH=$(goarch "$1") CGO_ENABLED=1 $GO list -deps -f '{{with .Module}}{{.Path}} {{.Version}} {{.Dir}}{{end}}' ./cmd/sample |
+	GOOS=linux GOARCH=$(goarch "$1") CGO_ENABLED=1 \
+		$GO list -deps -f '{{with .Module}}{{.Path}} {{.Version}} {{.Dir}}{{end}}' ./cmd/sample |
 		sort -u | while read -r module of dir; do
 		[ "$dir" != "$root" ] && [ -n "$dir" ] || continue
-		find "$dir" -maxdepth 1 -type f -iregex '.*/\(licen[cs]e\|copying\|notice\|patents\)[^/]*' ! -name '*.go' | sort |
-			while read -r file; do
+		find "$dir" -maxdepth 1 -type f -iregex '.*/\(licen[cs]e\|copying\|notice\|patents\)[^/]*' ! -name '*.go' |
+			sort | while read -r file; do
 				printf '==== %s %s: %s\n\n' "$module" "$of" "${file##*/}"
 				cat "$file"
 				echo
@@ -99,9 +102,10 @@ tarball() { # ARCH
 wheel() { # ARCH
 	local project=$work/python-$1
 	mkdir "$project"
-	cp -r python/quire python/pyproject.toml python/hatch_build.py python/README.md LICENSE "$work/$1/THIRD_PARTY_LICENSES" "$project"
+	cp -r python/{quire,pyproject.toml,hatch_build.py,README.md} LICENSE "$work/$1/THIRD_PARTY_LICENSES" "$project"
 	rm -rf "$project/quire/__pycache__"
-	(cd "$project" && QUIRE_VERSION=${version/-dev./.dev} QUIRE_DIST_FILES=$work/$1 QUIRE_WHEEL_TAG=py3-none-manylinux_${glibc/./_}_$1 \
+	(cd "$project" && QUIRE_VERSION=${version/-dev./.dev} QUIRE_DIST_FILES=$work/$1 \
+		QUIRE_WHEEL_TAG=py3-none-manylinux_${glibc/./_}_$1 \
 		"$cache/venv/bin/python" -m hatchling build -t wheel -d "$out")
 }
 

@@ -28,13 +28,13 @@ empty=(env -i "PATH=$work/venv/bin" "HOME=$home" "QUIRE_CACHE=$cache" "${index[@
 "${empty[@]}" sample setup cpu model
 "${empty[@]}" sample run --config configs/smollm2-demo.yaml --output "$work/demo" --progress plain
 "${empty[@]}" sample verify "$work/demo"
-"${empty[@]}" "$work/venv/bin/python" -c "import quire; table = quire.read('$work/demo'); assert table.num_rows == 256, table.num_rows"
+"${empty[@]}" "$work/venv/bin/python" -c "import quire; assert quire.read('$work/demo').num_rows == 256"
 MANPATH=$work/venv/share/man man -w sample-run >/dev/null || ls "$work/venv/share/man/man1/sample-run.1"
 
 echo "== the Python module"
 "${empty[@]}" "$work/venv/bin/pip" install -q pytest mypy pandas polars duckdb datasets
 cp -r python/tests "$work/tests"
-(cd "$work" && "${empty[@]}" /bin/sh -c 'export PATH=$PATH:/bin:/usr/bin QUIRE_TEST_MODEL=smollm2; python -m pytest -q tests')
+(cd "$work" && "${empty[@]}" QUIRE_TEST_MODEL=smollm2 "$work/venv/bin/python" -m pytest -q tests)
 (cd python && "$work/venv/bin/python" -m mypy)
 
 echo "== the tarball, in a root with nothing else"
@@ -42,7 +42,7 @@ root=$work/root
 mkdir -p "$root"/{tmp,proc,etc,cache/plugins,cache/models}
 touch "$root/etc/ld.so.conf"
 tar xzf "$dist"/quire-*-linux-x86_64.tar.gz -C "$root" --strip-components 1
-share() { cp -al "$1" "$root/cache/$2" 2>/dev/null || cp -a "$1" "$root/cache/$2"; } # links, where it is one file system
+share() { cp -al "$1" "$root/cache/$2" 2>/dev/null || cp -a "$1" "$root/cache/$2"; } # links on one file system
 for plugin in "$cache"/plugins/cpu-0*; do share "$plugin" plugins; done
 share "$cache"/models/SmolLM2-135M-Instruct.Q4_1.gguf models
 share "$cache/programs" .
