@@ -216,6 +216,7 @@ func (p *parser) primary() (expr, error) {
 		case "none", "None":
 			return &constExpr{nil}, nil
 		}
+		p.used[t.text] = true
 		return &nameExpr{t.text}, nil
 	case tokString:
 		text := t.text

@@ -16,19 +16,21 @@ type parser struct {
 	// unknown are filters and tests that there are none of. As in Jinja they are an error of the template, but one of
 	// rendering where they stand in a condition or its branches.
 	unknown []error
+	// used are names whose values are taken, bound those that something is assigned to, somewhere.
+	used, bound map[string]bool
 }
 
-func parse(src string) ([]stmt, error) {
+func parse(src string) (*Template, error) {
 	tokens, err := lex(src)
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{tokens: tokens}
+	p := &parser{tokens: tokens, used: map[string]bool{}, bound: map[string]bool{}}
 	body, _, err := p.statements()
 	if err == nil {
 		err = p.known(0)
 	}
-	return body, err
+	return &Template{body, p.used, p.bound}, err
 }
 
 // known is an error if anything since from is unknown.
@@ -82,6 +84,7 @@ func (p *parser) ident() (string, error) {
 		return "", p.fail("expected a name, got %s", t)
 	}
 	p.at++
+	p.bound[t.text] = true // or is an attribute
 	return t.text, nil
 }
 

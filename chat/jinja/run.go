@@ -8,6 +8,8 @@ package jinja
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,20 +25,43 @@ type Limits struct {
 var ErrLimit = errors.New("limit exceeded")
 
 // Template is a parsed template, safe for concurrent use.
-type Template struct{ body []stmt }
+type Template struct {
+	body        []stmt
+	used, bound map[string]bool // names: those whose values are taken, and those that something is assigned to
+}
 
 // Parse reads a template. Its error is a *SyntaxError.
 func Parse(source string) (*Template, error) {
-	body, err := parse(source)
+	t, err := parse(source)
 	if err != nil {
 		return nil, err
 	}
-	return &Template{body}, nil
+	return t, nil
+}
+
+// Uses returns the names whose values the template takes, sorted. Wants returns those of them that have to be given:
+// that it assigns nothing to, and that are not Jinja's own.
+func (t *Template) Uses() []string { return slices.Sorted(maps.Keys(t.used)) }
+
+func (t *Template) Wants() []string {
+	own := builtins(&run{})
+	return slices.DeleteFunc(t.Uses(), func(name string) bool {
+		return t.bound[name] || own[name] != nil || name == "loop"
+	})
 }
 
 // Render returns the text of the template with the given variables. Their
 // values may be nil, bool, int, float64, string, *List, Tuple, *Dict and *Func.
 func (t *Template) Render(vars map[string]any, limits Limits) (text string, err error) {
+	return t.render(vars, limits, false)
+}
+
+// RenderStrictly is Render, but it is an error to print None or what is undefined.
+func (t *Template) RenderStrictly(vars map[string]any, limits Limits) (text string, err error) {
+	return t.render(vars, limits, true)
+}
+
+func (t *Template) render(vars map[string]any, limits Limits, strict bool) (text string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			stop, ok := p.(limitPanic)
@@ -46,7 +71,7 @@ func (t *Template) Render(vars map[string]any, limits Limits) (text string, err 
 			text, err = "", stop.error
 		}
 	}()
-	r := &run{out: new(strings.Builder), limits: limits, deadline: time.Now().Add(limits.Time)}
+	r := &run{out: new(strings.Builder), strict: strict, limits: limits, deadline: time.Now().Add(limits.Time)}
 	globals := &scope{vars: builtins(r)}
 	top := &scope{parent: globals, vars: make(map[string]any, len(vars))}
 	for name, v := range vars {
@@ -61,6 +86,7 @@ func (t *Template) Render(vars map[string]any, limits Limits) (text string, err 
 // run is one rendering.
 type run struct {
 	out      *strings.Builder // or of the block that is captured now
+	strict   bool
 	limits   Limits
 	deadline time.Time
 	made     int // bytes

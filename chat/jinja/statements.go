@@ -25,7 +25,22 @@ func (o *outputStmt) exec(r *run, s *scope) error {
 	if err != nil {
 		return at(o.line, err)
 	}
+	if _, missing := v.(undefined); r.strict && (missing || v == nil) {
+		return at(o.line, o.nothing(missing))
+	}
 	return at(o.line, r.write(r.str(v)))
+}
+
+// nothing is the error for what is null, or missing, and has to be printed.
+func (o *outputStmt) nothing(missing bool) error {
+	what, why := "the expression", "null"
+	if name, ok := o.x.(*nameExpr); ok {
+		what = name.name
+	}
+	if missing {
+		why = "missing"
+	}
+	return fmt.Errorf("%s is %s", what, why)
 }
 
 func (i *ifStmt) exec(r *run, s *scope) error {
