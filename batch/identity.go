@@ -221,6 +221,7 @@ func (o *Task) parameters() map[string]any {
 		all["columns"] = o.Columns
 	}
 	o.parsers(all)
+	o.mappingSettings(all)
 	return all
 }
 

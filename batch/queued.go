@@ -67,6 +67,9 @@ func (c *queuedJob) local() bool {
 	if spec.ChatTemplate != TemplateOfModel && spec.ChatTemplate != TemplateNone {
 		names = append(names, spec.ChatTemplate)
 	}
+	if spec.PrefixFile != "" {
+		names = append(names, spec.PrefixFile)
+	}
 	return slices.ContainsFunc(names, func(name string) bool {
 		return !storage.IsRemote(name) && !filepath.IsAbs(name)
 	})

@@ -156,9 +156,15 @@ func (t *Task) canAnswer(r *promptset.Reader) error {
 
 // openInputs looks into the inputs. Names that no file has are an error of usage.
 func (t *Task) openInputs(ctx context.Context) (*promptset.Reader, error) {
-	reader, err := promptset.OpenFrom(ctx, promptset.Anywhere(), t.Inputs)
+	if err := t.readMapping(); err != nil {
+		return nil, err
+	}
+	reader, err := promptset.OpenMapped(ctx, promptset.Anywhere(), t.Inputs, t.mapping)
 	if wrong := (*promptset.FileError)(nil); errors.As(err, &wrong) && wrong.Missing {
 		return nil, endWith(Misused, "`input` %w", err)
+	}
+	if err == nil {
+		t.Partitions = reader.Partitions()
 	}
 	return reader, err
 }

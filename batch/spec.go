@@ -38,6 +38,11 @@ type Spec struct {
 
 	// Inputs are files, globs and folders of prompts, here or in an object store.
 	Inputs []string `json:"-"`
+	// PromptColumn, Template and System say what the prompts of rows are: see [promptset.Mapping]. Template is a Jinja
+	// template. PrefixFile has the text of [promptset.Mapping.Prefix].
+	PromptColumn, Template, System, PrefixFile string
+	// Partitions are the columns that folders of the inputs give, once they were looked into.
+	Partitions []string
 	// Output is the folder of the completions, here or in an object store.
 	Output string
 	// Format of the output: one of promptset.Formats.
@@ -131,6 +136,7 @@ func (s *Spec) Validate() error {
 		func() error { return oneOf("format", s.Format, promptset.Formats()...) },
 		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },
 		s.checkParsers,
+		s.checkPrompts,
 		func() error {
 			// "" is that of jobs that earlier versions gave to a queue.
 			return oneOf("generation-config", cmp.Or(s.GenerationConfig, GenerationNone), GenerationAuto,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
+	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/tally"
@@ -126,6 +127,7 @@ type Task struct {
 	Options
 
 	opened   *openedJob
+	mapping  promptset.Mapping
 	defaults string // those that the model's files ask for
 	queued   string // in a queue, of which a worker does units; empty elsewhere
 	writer   string // a name of its own for what is not published, where a shard may have several writers

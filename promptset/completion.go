@@ -113,7 +113,7 @@ func (r *promptReader) requestOf(values parquet.Row) *Row {
 
 // requestPrompt reads the prompt of a line of a batch file.
 func (r *Row) requestPrompt() *Row {
-	if given := r.decodeRequest(); len(given) == 1 {
+	if given := r.decodeRequest(&Mapping{}); len(given) == 1 {
 		r.Kind = promptKinds[given[0]]
 	}
 	if len(r.More) > 0 { // which one is completed follows from n, which may be the job's

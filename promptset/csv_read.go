@@ -147,7 +147,12 @@ const (
 )
 
 // kindOfCSV is what the fields of a column stand for: text, but where the name is that of a parameter.
-func kindOfCSV(name string) csvKind {
+func kindOfCSV(name string, m *Mapping) csvKind {
+	if m.mapped() && name == m.PromptColumn {
+		return csvText
+	} else if m.mapped() && slices.Contains(promptNames, name) {
+		return csvPassed
+	}
 	switch name {
 	case "prompt", "messages", "id", parentName:
 		return csvText
@@ -173,16 +178,16 @@ func kindOfCSV(name string) csvKind {
 	return csvValue
 }
 
-func newCSVTable(names []string) *csvTable {
+func newCSVTable(names []string, m *Mapping) *csvTable {
 	t := &csvTable{names: names}
 	for _, name := range names {
-		t.kinds = append(t.kinds, kindOfCSV(name))
+		t.kinds = append(t.kinds, kindOfCSV(name, m))
 	}
 	return t
 }
 
 // readHeader reads the first record, which names the columns.
-func readHeader(file string, l *lines) (*csvTable, error) {
+func readHeader(file string, l *lines, m *Mapping) (*csvTable, error) {
 	fail := func(what string, err error) (*csvTable, error) {
 		return nil, &FileError{File: file, What: what, Err: err}
 	}
@@ -212,7 +217,7 @@ func readHeader(file string, l *lines) (*csvTable, error) {
 		}
 		names = append(names, f.text)
 	}
-	return newCSVTable(names), nil
+	return newCSVTable(names, m), nil
 }
 
 // column is the type that a column has without rows: that of nothing, unless the column is passed through as text.

@@ -227,7 +227,7 @@ func compareRecords(t *testing.T, b []byte) {
 // Each of Quire's parameters can be given in a CSV file.
 func TestCSVParameters(t *testing.T) {
 	for p := range parameter.Own() {
-		if kind := kindOfCSV(p.Name); kind == csvPassed {
+		if kind := kindOfCSV(p.Name, &Mapping{}); kind == csvPassed {
 			t.Errorf("%s would be passed through", p.Name)
 		}
 	}

@@ -107,11 +107,11 @@ func (s *Source) changedRows(now int64) error {
 }
 
 func lookParquet(_ context.Context, s *Source, f File) ([]*node, error) {
-	pf, err := parseParquet(s.Name, f, f.Size())
+	pf, err := parseParquet(s.Name, f, f.Size(), s.mapping, s.partitions...)
 	if err != nil {
 		return nil, err
 	}
-	s.Rows, s.texts = pf.file.NumRows(), pf.texts()
+	s.Rows, s.texts, s.lacks = pf.file.NumRows(), pf.texts(), pf.lacks
 	if s.Digest, err = footerDigest(f); err != nil {
 		return nil, &FileError{File: s.Name, What: "cannot read it", Err: err}
 	}
@@ -119,7 +119,7 @@ func lookParquet(_ context.Context, s *Source, f File) ([]*node, error) {
 }
 
 func rowsOfParquet(ctx context.Context, in *opened, from, to int64, yield func(*Row) bool) (bool, error) {
-	pf, err := parseParquet(in.Name, in.file, in.file.Size())
+	pf, err := parseParquet(in.Name, in.file, in.file.Size(), in.mapping, in.partitions...)
 	if err != nil {
 		return false, err
 	}

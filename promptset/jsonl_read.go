@@ -116,31 +116,42 @@ func valueOf(object []member, key string) json.RawMessage {
 func isNullJSON(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n' }
 
 // decodeJSON sets the row's known fields from an object and returns which prompts are given.
-func (r *Row) decodeJSON(object []member) (given []string) {
+func (r *Row) decodeJSON(object []member, m *Mapping) (given []string) {
+	if m.Template != nil {
+		given = append(given, "prompt")
+		columns := map[string]json.RawMessage{}
+		for _, name := range m.Template.Uses() {
+			if raw := valueOf(object, name); raw != nil {
+				columns[name] = raw
+			}
+		}
+		m.render(r, columns)
+	}
 	for _, name := range knownNames {
-		raw := valueOf(object, name)
-		if isNullJSON(raw) || !concerns(name, given) {
+		key := m.columnOf(name)
+		raw := valueOf(object, key)
+		if key == "" || isNullJSON(raw) || !concerns(name, m.forms(given)) {
 			continue
 		}
 		if slices.Contains(promptNames, name) {
 			given = append(given, name)
 		}
-		r.blame(name, openai.CodeInvalidValue, func() {
+		r.blame(key, openai.CodeInvalidValue, func() {
 			if !r.decodeKnown(name, raw) {
-				r.mistyped("%s is %s; it must be %s", name, kindJSON(raw), wanted(name))
+				r.mistyped("%s is %s; it must be %s", key, kindJSON(raw), wanted(name))
 			}
 		})
 	}
 	var values []foreign
-	for _, m := range object {
-		if isNullJSON(m.raw) {
+	for _, o := range object {
+		if isNullJSON(o.raw) {
 			continue
 		}
-		for _, p := range foreignNames(m.key) {
-			values = append(values, foreign{parameter: p, raw: m.raw})
+		for _, p := range foreignNames(o.key) {
+			values = append(values, foreign{parameter: p, raw: o.raw})
 		}
 	}
-	r.apply(values, given)
+	r.apply(values, m.forms(given))
 	return given
 }
 

@@ -167,12 +167,16 @@ func (r *Row) text(name string, b []byte) string {
 }
 
 // finish checks the row as a whole, once its fields are set. given names the prompt columns that are not null.
-func (r *Row) finish(given []string) {
+func (r *Row) finish(given []string, m *Mapping) {
 	r.checkParent()
 	switch len(given) {
 	case 0:
 		if r.Parent.ID == "" { // else it goes on with nothing in between
-			r.fail("no prompt; give one of %s", strings.Join(promptNames, ", "))
+			wanted := strings.Join(promptNames, ", ")
+			if m.mapped() {
+				wanted = m.PromptColumn
+			}
+			r.fail("no prompt; give one of %s", wanted)
 		}
 	case 1:
 	default:
@@ -190,7 +194,11 @@ func (r *Row) finish(given []string) {
 	if len(given) == 0 {
 		return
 	}
-	r.blame(r.PromptParam(), openai.CodeInvalidValue, func() { r.finishPrompt(given[0]) })
+	r.blame(r.PromptParam(), openai.CodeInvalidValue, func() {
+		if r.finishPrompt(given[0]); r.Err == nil {
+			m.addBefore(r)
+		}
+	})
 	if r.Err != nil {
 		r.Kind, r.Messages, r.TokenIDs, r.Overrides, r.Parent = KindNone, nil, nil, Overrides{}, Parent{}
 		r.More = nil

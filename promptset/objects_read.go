@@ -119,7 +119,7 @@ type objects struct {
 func openObjects(s *Source, r io.ReaderAt, from int64) (*objects, int64, error) {
 	o := &objects{}
 	if s.header != nil {
-		o.table = newCSVTable(s.header)
+		o.table = newCSVTable(s.header, s.mapping)
 	}
 	if m := from / markEvery; m > 0 && m < int64(len(s.marks)) {
 		start := s.marks[m]
@@ -178,12 +178,17 @@ func rowsOfObjects(ctx context.Context, in *opened, from, to int64, yield func(*
 		if err == nil {
 			row.object, err = o.members(text)
 		}
+		if err == nil {
+			if row.object, err = s.addPartitions(row.object); err != nil {
+				return false, err
+			}
+		}
 		if err != nil {
 			row.blame("", openai.CodeInvalidLine, func() { row.fail("%v", err) })
 		} else {
 			given = row.decode(s)
 		}
-		row.finish(given)
+		row.finish(given, s.mapping)
 		if ctx.Err() != nil || !yield(row) {
 			return false, nil
 		}
@@ -203,7 +208,7 @@ func scanObjects(ctx context.Context, s *Source, f File) (columns []*node, err e
 	o := &objects{lines: l}
 	types := &keyTypes{types: map[string]jsonType{}}
 	if s.format.csv {
-		if o.table, err = readHeader(s.Name, l); err != nil {
+		if o.table, err = readHeader(s.Name, l, s.mapping); err != nil {
 			return nil, err
 		}
 		s.header = o.table.names
@@ -231,6 +236,9 @@ func scanObjects(ctx context.Context, s *Source, f File) (columns []*node, err e
 		object, err := o.members(text)
 		if err != nil {
 			continue // the row's error, when it is read
+		}
+		if object, err = s.addPartitions(object); err != nil {
+			return nil, err
 		}
 		s.noteText(object)
 		if s.header == nil {
@@ -277,7 +285,21 @@ func (k *keyTypes) add(file string, object []member) error {
 
 // columnsOf returns the columns that rows with these keys make.
 func (s *Source) columnsOf(k *keyTypes) (columns []*node, err error) {
-	if len(k.keys) > 0 && !s.requests && !slices.Contains(k.keys, parentName) &&
+	m := s.mapping
+	for _, p := range s.partitions {
+		if !slices.Contains(k.keys, p.name) { // no row can be read
+			k.keys = append(k.keys, p.name)
+		}
+	}
+	if s.lacks = m.lacks(k.keys); m.mapped() {
+		if s.requests {
+			return nil, &FileError{File: s.Name, What: "it is a file of OpenAI's batch API, whose prompts are in its " +
+				"bodies; leave out `prompt-column` and `template`"}
+		}
+		if err := m.mayHavePrompts(k.keys); err != nil && len(k.keys) > 0 {
+			return nil, &FileError{File: s.Name, What: err.Error()}
+		}
+	} else if len(k.keys) > 0 && !s.requests && !slices.Contains(k.keys, parentName) &&
 		!slices.ContainsFunc(promptNames, func(p string) bool { return slices.Contains(k.keys, p) }) {
 		what := "no prompt key: its rows need one of %s and have %s"
 		if s.header != nil {
@@ -287,10 +309,19 @@ func (s *Source) columnsOf(k *keyTypes) (columns []*node, err error) {
 	}
 	for _, key := range k.keys {
 		c := knownNode(key)
-		if c == nil {
+		switch {
+		case m.mapped() && key == m.PromptColumn, s.isPartition(key):
+			c = jsonText.node(key)
+		case c == nil, m.mapped() && slices.Contains(promptNames, key):
 			c = k.types[key].node(key)
 		}
+		if m.Template != nil && key == madeColumn {
+			c.name = ofInput
+		}
 		columns = append(columns, c)
+	}
+	if m.Template != nil {
+		columns = append(columns, jsonText.node(madeColumn))
 	}
 	columns = s.requestColumns(columns)
 	number(groupNode("row", required, columns...))

@@ -28,6 +28,10 @@ type Source struct {
 	header  []string // of a CSV file: its columns
 	texts   []span   // rows among which all are whose prompt is text or messages
 
+	mapping    *Mapping
+	lacks      []string // columns that the template wants
+	partitions []partition
+
 	requests bool               // it is a batch file of OpenAI
 	customID []customID         // of its lines, until repeated is known
 	repeated map[int64]customID // by row: the line before it that has its custom_id
@@ -46,6 +50,7 @@ const markEvery = 4096
 // Reader streams the rows of a job's input files.
 type Reader struct {
 	files   Files
+	mapping *Mapping
 	sources []Source
 	schema  *Schema
 	rows    int64
@@ -62,10 +67,15 @@ func Open(ctx context.Context, paths []string) (*Reader, error) {
 //
 // Errors are of type [*FileError], or those of files, or ctx's.
 func OpenFrom(ctx context.Context, files Files, paths []string) (*Reader, error) {
+	return OpenMapped(ctx, files, paths, Mapping{})
+}
+
+// OpenMapped is [OpenFrom] for rows whose prompts are what m says.
+func OpenMapped(ctx context.Context, files Files, paths []string, m Mapping) (*Reader, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no input files; name at least one file, glob or folder")
 	}
-	r := &Reader{files: files, schema: newSchema()}
+	r := &Reader{files: files, mapping: &m, schema: newSchema()}
 	seen := map[string]bool{}
 	for _, path := range paths {
 		if err := ctx.Err(); err != nil {
@@ -80,17 +90,20 @@ func OpenFrom(ctx context.Context, files Files, paths []string) (*Reader, error)
 				continue
 			}
 			seen[name] = true
-			if err := r.look(ctx, name); err != nil {
+			if err := r.look(ctx, path, name); err != nil {
 				return nil, err
 			}
 		}
 	}
 	r.findRepeated()
-	return r, nil
+	if err := r.checkPartitions(); err != nil {
+		return nil, err
+	}
+	return r, r.checkTemplate()
 }
 
-// look adds a file.
-func (r *Reader) look(ctx context.Context, name string) error {
+// look adds a file that an input stands for.
+func (r *Reader) look(ctx context.Context, given, name string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -99,8 +112,11 @@ func (r *Reader) look(ctx context.Context, name string) error {
 		return err
 	}
 	defer f.Close()
-	s := Source{Name: name, Bytes: f.Size(), version: f.Version(), base: r.rows}
+	s := Source{Name: name, Bytes: f.Size(), version: f.Version(), base: r.rows, mapping: r.mapping}
 	if s.format, err = formatOfInput(name, f); err != nil {
+		return err
+	}
+	if s.partitions, err = r.mapping.partitionsOf(given, name); err != nil {
 		return err
 	}
 	columns, err := s.format.look(ctx, &s, f)

@@ -3,129 +3,17 @@ package promptset
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/quire/quire/parameter"
 )
-
-// parquetFile is an open Parquet file of prompts.
-type parquetFile struct {
-	name    string
-	input   io.ReaderAt
-	size    int64 // bytes
-	file    *parquet.File
-	root    *node // its columns, numbered as in the file
-	known   map[string]*node
-	foreign []*node // columns whose values the table of parameters judges
-}
-
-// guard turns a panic of the Parquet library, which a corrupt file can cause, into an error.
-func guard(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("the Parquet library gave up: %v", p)
-	}
-}
-
-// parseParquet reads a file's footer and finds its known columns.
-func parseParquet(name string, r io.ReaderAt, size int64) (*parquetFile, error) {
-	file, root, err := openFooter(r, size)
-	if err != nil {
-		return nil, &FileError{File: name, What: "not a readable Parquet file", Err: err}
-	}
-	pf := &parquetFile{name: name, input: r, size: size, file: file, root: root, known: map[string]*node{}}
-	var names []string
-	for _, c := range root.fields {
-		names = append(names, c.name)
-	}
-	for _, c := range root.fields {
-		if len(foreignNames(c.name)) > 0 && !c.isNull() {
-			pf.foreign = append(pf.foreign, c)
-			if parameter.TypeOf(c.name) == parameter.TextList {
-				c.readAsText()
-			}
-		}
-		if !slices.Contains(knownNames, c.name) || c.isNull() || !concerns(c.name, names) {
-			continue
-		}
-		if !fits(c.name, c) {
-			return nil, &FileError{File: name, What: fmt.Sprintf("column %q is %s; it must be %s", c.name, c.describe(),
-				wanted(c.name))}
-		}
-		pf.known[c.name] = c
-		c.readAsText()
-	}
-	if !slices.ContainsFunc(promptNames, func(name string) bool { return pf.known[name] != nil }) &&
-		pf.known[parentName] == nil {
-		return nil, &FileError{File: name, What: fmt.Sprintf(noPromptColumn, strings.Join(promptNames, ", "),
-			list(names))}
-	}
-	return pf, nil
-}
-
-const noPromptColumn = "no prompt column: it needs one of %s and has %s"
-
-func list(names []string) string {
-	if len(names) == 0 {
-		return "no columns"
-	}
-	return strings.Join(names, ", ")
-}
-
-func openFooter(r io.ReaderAt, size int64) (file *parquet.File, root *node, err error) {
-	defer guard(&err)
-	// The library makes room for a footer of the size the file claims before it looks whether there is one.
-	var tail [8]byte
-	if size < 12 {
-		return nil, nil, fmt.Errorf("%d bytes are too few for one", size)
-	}
-	if _, err := r.ReadAt(tail[:], size-8); err != nil {
-		return nil, nil, err
-	}
-	if n := int64(tail[0]) | int64(tail[1])<<8 | int64(tail[2])<<16 | int64(tail[3])<<24; string(tail[4:]) == "PAR1" &&
-		n > size-12 {
-		return nil, nil, fmt.Errorf("its footer claims %d bytes and the file has %d; it is cut off or corrupt", n, size)
-	}
-	file, err = parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true),
-		parquet.ReadBufferSize(32<<10))
-	if err != nil {
-		return nil, nil, err
-	}
-	var total int64
-	for i, g := range file.RowGroups() {
-		n := g.NumRows()
-		for _, chunk := range g.ColumnChunks() {
-			if n < 0 || chunk.NumValues() < n {
-				return nil, nil,
-					fmt.Errorf("row group %d claims %d rows but a column of it has %d values; it is corrupt", i, n,
-						chunk.NumValues())
-			}
-		}
-		if total += n; total < 0 || total > math.MaxInt64/2 {
-			return nil, nil, errors.New("its row groups claim more rows than there can be; it is corrupt")
-		}
-	}
-	if total != file.NumRows() {
-		return nil, nil, fmt.Errorf("its row groups have %d rows and its footer says %d; it is corrupt", total,
-			file.NumRows())
-	}
-	root = groupNode("row", required)
-	elements := file.Metadata().Schema[1:]
-	for _, c := range file.Root().Columns() {
-		var f *node
-		f, elements = nodeOf(c, elements)
-		root.fields = append(root.fields, f)
-	}
-	number(root)
-	return file, root, nil
-}
 
 // rows gives rows of the file, numbered there, to yield; base is the job's index of its first. It returns false when
 // yield did. An error is ctx's.
@@ -150,7 +38,7 @@ func (pf *parquetFile) rows(ctx context.Context, base, from, to int64, l *layout
 			}
 			row := &Row{Index: base + at, File: pf.name, FileRow: at, layout: l}
 			row.fail("row group %d cannot be read from here on: %v; write the file anew", i, err)
-			row.finish(nil)
+			row.finish(nil, pf.mapping)
 			if ctx.Err() != nil || !yield(row) {
 				return false, nil
 			}
@@ -234,10 +122,19 @@ func readRows(rows parquet.Rows, buffer []parquet.Row) (n int, err error) {
 // row makes a Row of one row's values, which it copies.
 func (r *groupReader) row(values parquet.Row) (*Row, error) {
 	row := &Row{Index: r.base + r.at, File: r.pf.name, FileRow: r.at, layout: r.layout, values: compact(values)}
+	row.values = append(row.values, r.pf.folders...)
+	made := r.pf.made
+	if made != nil {
+		row.values = append(row.values, parquet.NullValue().Level(0, 0, made.column))
+	}
 	if err := r.place(row.values); err != nil {
 		return nil, err
 	}
-	row.finish(r.decode(row))
+	given := r.decode(row)
+	if row.made {
+		row.values[len(row.values)-1] = parquet.ByteArrayValue([]byte(row.Prompt)).Level(0, made.maxDef, made.column)
+	}
+	row.finish(given, r.pf.mapping)
 	return row, nil
 }
 
@@ -302,13 +199,34 @@ func (r *groupReader) decode(row *Row) (given []string) {
 			given = append(given, name)
 		}
 	}
+	if r.pf.made != nil {
+		given = []string{"prompt"}
+		r.render(row)
+	}
+	beside := r.pf.mapping.forms(given)
 	for _, name := range knownNames {
-		if c := r.pf.known[name]; c != nil && concerns(name, given) {
+		if c := r.pf.known[name]; c != nil && concerns(name, beside) {
 			r.decodeKnown(row, name, c)
 		}
 	}
-	row.apply(r.foreign(row), given)
+	row.apply(r.foreign(row), beside)
 	return given
+}
+
+// render sets the prompt of the row to what the template makes.
+func (r *groupReader) render(row *Row) {
+	a := &assembler{values: row.values}
+	a.index()
+	columns := map[string]json.RawMessage{}
+	for _, c := range r.pf.used {
+		r.checkText(row, c)
+		name := c.name
+		if name == ofInput {
+			name = madeColumn
+		}
+		columns[name] = a.column(nil, c)
+	}
+	r.pf.mapping.render(row, columns)
 }
 
 // decodeKnown sets one known field of the row.

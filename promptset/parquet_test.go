@@ -323,7 +323,7 @@ func FuzzParquetOpen(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		pf, err := parseParquet("fuzz.parquet", bytes.NewReader(b), int64(len(b)))
+		pf, err := parseParquet("fuzz.parquet", bytes.NewReader(b), int64(len(b)), &Mapping{})
 		if err != nil {
 			return
 		}
@@ -354,7 +354,7 @@ func TestDamagedFiles(t *testing.T) {
 			for range 1 + random.IntN(4) {
 				b[random.IntN(len(b))] ^= byte(1 + random.IntN(255))
 			}
-			pf, err := parseParquet("damaged", bytes.NewReader(b), int64(len(b)))
+			pf, err := parseParquet("damaged", bytes.NewReader(b), int64(len(b)), &Mapping{})
 			if err != nil {
 				unreadable++
 				continue

@@ -100,6 +100,7 @@ type Row struct {
 
 	aliases []alias
 	givenID bool
+	made    bool     // Prompt is what a template made
 	request *request // of a line of an OpenAI batch file; nil for other rows
 }
 

@@ -34,9 +34,11 @@ func isRequest(object []member) bool {
 // decode sets the row's known fields from its object, and returns which prompts are given.
 func (r *Row) decode(s *Source) (given []string) {
 	if !s.requests {
-		return r.decodeJSON(r.object)
+		given = r.decodeJSON(r.object, s.mapping)
+		r.object = s.mapping.passed(r, r.object)
+		return given
 	}
-	given = r.decodeRequest()
+	given = r.decodeRequest(s.mapping)
 	if first, again := s.repeated[r.FileRow]; again {
 		at := fmt.Sprintf("line %d", first.line)
 		if first.file.Name != s.Name {
@@ -50,7 +52,7 @@ func (r *Row) decode(s *Source) (given []string) {
 }
 
 // decodeRequest sets the row's known fields from a line of an OpenAI batch file, and returns which prompts are given.
-func (r *Row) decodeRequest() (given []string) {
+func (r *Row) decodeRequest(m *Mapping) (given []string) {
 	line, err := openai.ParseRequest(func(key string) json.RawMessage { return valueOf(r.object, key) })
 	r.ID = line.CustomID
 	r.request = &request{customID: line.CustomID, endpoint: line.URL}
@@ -64,10 +66,10 @@ func (r *Row) decodeRequest() (given []string) {
 		return nil
 	}
 	r.readAnswerForm(body)
-	for _, m := range body {
-		r.blame(m.key, openai.CodeUnsupported, func() { r.judgeBody(m) })
+	for _, o := range body {
+		r.blame(o.key, openai.CodeUnsupported, func() { r.judgeBody(o) })
 	}
-	given = r.decodeJSON(r.translated(body))
+	given = r.decodeJSON(r.translated(body), m)
 	if len(given) == 0 {
 		r.blame(r.PromptParam(), openai.CodeMissing, func() { r.fail("body has no %s", r.PromptParam()) })
 	}

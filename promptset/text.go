@@ -37,16 +37,19 @@ func (r *Reader) FirstText(ctx context.Context, limit int64) (*Row, error) {
 
 // noteText notes, of a row that the scan of a JSONL file has come to, whether it is the first with a key of text.
 func (s *Source) noteText(object []member) {
-	if s.texts == nil && slices.ContainsFunc(object, func(m member) bool {
-		return slices.Contains(textNames, m.key) &&
-			!isNullJSON(m.raw)
-	}) {
+	if s.texts == nil && (s.mapping.Template != nil || slices.ContainsFunc(textNames, func(name string) bool {
+		key := s.mapping.columnOf(name)
+		return key != "" && !isNullJSON(valueOf(object, key))
+	})) {
 		s.texts = []span{{s.Rows, math.MaxInt64}}
 	}
 }
 
 // texts are the row groups that may hold text.
 func (pf *parquetFile) texts() (all []span) {
+	if pf.made != nil {
+		return []span{{0, math.MaxInt64}}
+	}
 	var start int64
 	for i, group := range pf.file.RowGroups() {
 		end := start + group.NumRows()

@@ -229,7 +229,12 @@ func (v *verifier) openInputs() {
 	for i, in := range v.job.Inputs {
 		names[i] = in.Name
 	}
-	reader, err := promptset.OpenFrom(v.ctx, promptset.Anywhere(), names)
+	mapping, err := batch.MappingOf(v.job.Settings)
+	if err != nil {
+		v.report.Inputs = fmt.Sprintf("not compared: the job's template: %v", err)
+		return
+	}
+	reader, err := promptset.OpenMapped(v.ctx, promptset.Anywhere(), names, mapping)
 	if err != nil {
 		v.report.Inputs = fmt.Sprintf("not compared: %v", err)
 		return

@@ -61,6 +61,7 @@ func (o *runOptions) define(f *flags) {
 			"`FILE` prompts in Parquet, JSONL or CSV: a file, a glob or a folder, local or at s3://, gs:// or "+
 				"azblob://. Repeatable; arguments after the flags are inputs too. Inputs on the command line replace "+
 				"those of a config file")
+		promptFlags(s, &o.spec)
 		placeVar(s, &o.spec.Output, anywhere, "output", "o",
 			"`FOLDER` where the completions go (part-00000.parquet and so on), local or at s3://, gs:// or azblob://")
 		placeVar(s, &o.process.WorkDir, onThisMachine, "work-dir", "",

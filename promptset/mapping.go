@@ -1,0 +1,211 @@
+package promptset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Mapping says what the prompts of rows are, where the names of the columns do not say it. The zero value leaves rows
+// as they are.
+type Mapping struct {
+	// PromptColumn is the column that has the prompt as text. Columns named prompt, messages and prompt_token_ids have
+	// no meaning then, and are passed through.
+	PromptColumn string
+	// Template makes the prompt of a row of its columns; those three have no other meaning then. The output has what it
+	// made as the column prompt, and a column of that name as input_prompt.
+	Template Template
+	// System is a system message before each prompt, which is a message of the user then, and before messages that do
+	// not begin with one.
+	System string
+	// Partitions are the columns that folders named key=value give; none stands for those below the folders that are
+	// named as inputs, and those that globs stand for.
+	Partitions []string
+	// Prefix is text before each prompt, and before the first message of the user in messages.
+	Prefix string
+}
+
+// Template makes text of the columns of a row.
+type Template interface {
+	// Uses are the names that may be columns, and Wants those of them that the input must have.
+	Uses() []string
+	Wants() []string
+	// Render takes columns by name, as JSON.
+	Render(columns map[string]json.RawMessage) (string, error)
+}
+
+// madeColumn is the column of what a template made, and ofInput the name that one of this name in the input gets.
+const (
+	madeColumn = "prompt"
+	ofInput    = "input_" + madeColumn
+)
+
+// mapped says that prompts are not in the columns of these names.
+func (m *Mapping) mapped() bool { return m.PromptColumn != "" || m.Template != nil }
+
+// columnOf is the column that has what is known by a name, "" for none.
+func (m *Mapping) columnOf(name string) string {
+	switch {
+	case !m.mapped() || !slices.Contains(promptNames, name):
+		return name
+	case name == "prompt":
+		return m.PromptColumn
+	}
+	return ""
+}
+
+// namesOf are the known names of what a column has.
+func (m *Mapping) namesOf(column string) (names []string) {
+	for _, name := range knownNames {
+		if m.columnOf(name) == column {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// forms are the columns of prompts beside which a parameter may be one, of those that a row or a file has.
+func (m *Mapping) forms(given []string) []string {
+	if m.System != "" && slices.Contains(given, "prompt") { // which becomes messages
+		return append(slices.Clone(given), "messages")
+	}
+	return given
+}
+
+// mayHavePrompts says what a file lacks whose columns are these; nil where it may have prompts.
+func (m *Mapping) mayHavePrompts(columns []string) error {
+	if m.PromptColumn != "" && !slices.Contains(columns, m.PromptColumn) {
+		return fmt.Errorf("no column %q, which `prompt-column` names: it has %s", m.PromptColumn, list(columns))
+	}
+	return nil
+}
+
+// lacks are the names that a template wants and a file with these columns does not have.
+func (m *Mapping) lacks(columns []string) []string {
+	if m.Template == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(m.Template.Wants()), func(name string) bool {
+		return slices.Contains(columns, name)
+	})
+}
+
+// checkTemplate looks for a column that a template wants and no file has.
+func (r *Reader) checkTemplate() error {
+	var missing []string
+	var first *Source
+	for i := range r.sources {
+		s := &r.sources[i]
+		switch {
+		case s.Rows == 0:
+		case first == nil:
+			missing, first = s.lacks, s
+		default:
+			missing = slices.DeleteFunc(missing, func(name string) bool { return !slices.Contains(s.lacks, name) })
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	columns := slices.DeleteFunc(r.schema.Columns(), func(name string) bool { return name == madeColumn })
+	return &FileError{File: first.Name, What: fmt.Sprintf("no column %q, which `template` uses: there are %s",
+		missing[0], strings.ReplaceAll(list(columns), ofInput, madeColumn))}
+}
+
+// render sets the prompt of a row to what the template makes of its columns.
+func (m *Mapping) render(r *Row, columns map[string]json.RawMessage) {
+	text, err := m.Template.Render(columns)
+	if err != nil {
+		r.fail("`template`: %v", err)
+		return
+	}
+	r.Prompt, r.made = text, true
+}
+
+// passed are the columns of a row that are passed through.
+func (m *Mapping) passed(r *Row, object []member) []member {
+	if m.Template == nil {
+		return object
+	}
+	object = slices.Clone(object)
+	if i := slices.IndexFunc(object, func(o member) bool { return o.key == madeColumn }); i >= 0 {
+		object[i].key = ofInput
+	}
+	made := json.RawMessage("null")
+	if r.made {
+		made = appendText(nil, r.Prompt)
+	}
+	return append(object, member{madeColumn, made})
+}
+
+// addBefore adds what is before the prompt of a row.
+func (m *Mapping) addBefore(r *Row) {
+	if m.System == "" && m.Prefix == "" || r.Parent.ID != "" || r.Kind == KindNone { // the first row of a family has it
+		return
+	}
+	if r.Kind == KindTokens {
+		r.fail("prompt_token_ids are used as they are, and the job has `system` or `prefix-file`; leave that out, or " +
+			"give the row a prompt")
+		return
+	}
+	r.Prompt = m.Prefix + r.Prompt
+	for i := range r.More {
+		r.More[i].Text = m.Prefix + r.More[i].Text
+	}
+	switch {
+	case r.Kind == KindMessages:
+		if err := m.prefixMessages(r.Messages); err != nil {
+			r.fail("%v", err)
+		}
+		r.Prompt = ""
+		if m.System != "" && !slices.Contains([]string{"system", "developer"}, r.Messages[0].Role) {
+			r.Messages = slices.Insert(r.Messages, 0, Message{Role: "system", Content: m.System})
+		}
+	case m.System != "" && len(r.More) > 0:
+		r.fail("the row has several prompts, which can't be messages behind `system`; give each a row")
+	case m.System != "":
+		r.Messages = []Message{{Role: "system", Content: m.System}, {Role: "user", Content: r.Prompt}}
+		r.Kind, r.Prompt = KindMessages, ""
+	}
+}
+
+// prefixMessages puts the prefix before the first message of the user.
+func (m *Mapping) prefixMessages(messages []Message) error {
+	if m.Prefix == "" {
+		return nil
+	}
+	i := slices.IndexFunc(messages, func(m Message) bool { return m.Role == "user" })
+	if i < 0 {
+		return errors.New("messages have none of the user, which the text of `prefix-file` could be before")
+	}
+	first := &messages[i]
+	if first.Object != "" {
+		object, err := membersOf(json.RawMessage(first.Object))
+		if err != nil {
+			return err
+		}
+		for k := range object {
+			if object[k].key == "content" {
+				object[k].raw = m.prefixContent(object[k].raw)
+			}
+		}
+		first.Object = string(joinMembers(object))
+	}
+	first.Content = m.Prefix + first.Content
+	return nil
+}
+
+// prefixContent puts the prefix before a message's content, which is text or a list of texts.
+func (m *Mapping) prefixContent(raw json.RawMessage) json.RawMessage {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return appendText(nil, m.Prefix+text)
+	}
+	var parts []json.RawMessage
+	_ = json.Unmarshal(raw, &parts)
+	all, _ := json.Marshal(append([]json.RawMessage{joinMembers([]member{{"type", json.RawMessage(`"text"`)},
+		{"text", appendText(nil, m.Prefix)}})}, parts...))
+	return all
+}
