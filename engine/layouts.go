@@ -87,19 +87,24 @@ func (c Config) attentionSteps(p Plan, like int) (steps []attention.Step) {
 	return steps
 }
 
+// KVBytesPerToken is what a token takes in all caches of a model with keys and values of a type.
+func KVBytesPerToken(model models.Config, kv dtypes.DType) (bytes int64) {
+	for i := range model.NumCaches() {
+		if sizes := model.OfLayer(i); model.StateSize(i) == 0 {
+			l := attention.PagedLayout(1, 1, sizes.NumKVHeads, sizes.HeadDim, kv)
+			l.Shared = model.Layers[i].Latent.Rank > 0
+			bytes += l.BytesPerToken()
+		}
+	}
+	return bytes
+}
+
 // defaultPageSize is so large that states, of which a page has one a layer, take no more than half of what the keys and
 // values of its tokens do, up to a limit and the longest sequence.
 func defaultPageSize(model models.Config, kv dtypes.DType, longest int) int {
-	token, states := 0, 0 // bytes
+	token, states := int(KVBytesPerToken(model, kv)), 0 // bytes
 	for i := range model.NumCaches() {
-		if n := model.StateSize(i); n > 0 {
-			states += n * dtypes.Float32.Size()
-		} else {
-			sizes := model.OfLayer(i)
-			l := attention.PagedLayout(1, 1, sizes.NumKVHeads, sizes.HeadDim, kv)
-			l.Shared = model.Layers[i].Latent.Rank > 0
-			token += int(l.BytesPerToken())
-		}
+		states += max(0, model.StateSize(i)) * dtypes.Float32.Size()
 	}
 	size := smallestPage
 	for size < min(largestPage, longest) && states > size*token/2 {

@@ -132,9 +132,9 @@ func codeOf(err error) (code int, known bool) {
 }
 
 func subcommands() []*subcommand {
-	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newBench(), newShow(),
-		newStats(), newVerify(), newHTMLReport(), newSetup(), newPrefix(), newKernels(), newPlan(),
-		newManual(), newCompletion(), newVersion()}
+	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newCheck(),
+		newBench(), newShow(), newStats(), newVerify(), newHTMLReport(), newSetup(), newPrefix(), newKernels(),
+		newPlan(), newManual(), newCompletion(), newVersion()}
 }
 
 func dispatch(ctx context.Context, env *environment, args []string) error {

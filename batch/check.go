@@ -1,0 +1,240 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/promptset"
+)
+
+// CheckReport is what the rows of a job come to before anything is drawn.
+type CheckReport struct {
+	Model          string           `json:"model"`
+	Inputs         []jobstate.Input `json:"inputs"`
+	Rows           int64            `json:"rows"`
+	RowsWithErrors int64            `json:"rows_with_errors"`
+	Errors         []KindOfErrors   `json:"errors"`    // the most frequent first
+	Following      int64            `json:"following"` // rows that go on from others, whose tokens are not counted
+	Prompts        LengthsOfTokens  `json:"prompts"`
+	// SharedPrefix is how many tokens all prompts begin with.
+	SharedPrefix int   `json:"shared_prefix_tokens"`
+	Completions  int64 `json:"completions"`
+	// CompletionTokens is what completions have that all end at their limits. No completion is longer.
+	CompletionTokens int64 `json:"completion_tokens_at_most"`
+	MaxModelLen      int   `json:"max_model_len"`
+	// KVBytesPerToken is what a token takes in the cache on all devices together. Longest and mean sequence are of
+	// prompts with completions that end at their limits.
+	KVBytesPerToken  int64   `json:"kv_bytes_per_token"`
+	LongestSequence  int     `json:"longest_sequence_tokens"`
+	MeanSequence     float64 `json:"mean_sequence_tokens"`
+	TokensPerSecond  float64 `json:"tokens_per_second,omitempty"` // that was given, for the next
+	SecondsOfDrawing float64 `json:"seconds_at_most,omitempty"`
+}
+
+// KindOfErrors are errors of rows that differ by numbers and quoted texts only.
+type KindOfErrors struct {
+	Kind     string   `json:"kind"`
+	Rows     int64    `json:"rows"`
+	Examples []string `json:"examples"` // the first few, with file and row
+}
+
+// LengthsOfTokens are lengths of sequences, in tokens.
+type LengthsOfTokens struct {
+	Count     int64          `json:"count"`
+	Tokens    int64          `json:"tokens"`
+	Min       int            `json:"min"`
+	Median    int            `json:"p50"`
+	P90       int            `json:"p90"`
+	P99       int            `json:"p99"`
+	Max       int            `json:"max"`
+	Histogram []BucketTokens `json:"histogram"`
+}
+
+// BucketTokens are the lengths From to To, both included.
+type BucketTokens struct {
+	From  int   `json:"from"`
+	To    int   `json:"to"`
+	Count int64 `json:"count"`
+}
+
+// lengthsOf sorts lengths.
+func lengthsOf(all []int32) (l LengthsOfTokens) {
+	if len(all) == 0 {
+		return l
+	}
+	slices.Sort(all)
+	at := func(share float64) int { return int(all[int(share*float64(len(all)-1)+0.5)]) }
+	l = LengthsOfTokens{Count: int64(len(all)), Min: at(0), Median: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
+	for _, n := range all {
+		l.Tokens += int64(n)
+		for len(l.Histogram) == 0 || int(n) > l.Histogram[len(l.Histogram)-1].To { // powers of two
+			next := BucketTokens{To: 1}
+			if k := len(l.Histogram); k > 0 {
+				next = BucketTokens{From: l.Histogram[k-1].To + 1, To: 2 * l.Histogram[k-1].To}
+			}
+			l.Histogram = append(l.Histogram, next)
+		}
+		l.Histogram[len(l.Histogram)-1].Count++
+	}
+	l.Histogram = slices.DeleteFunc(l.Histogram, func(b BucketTokens) bool { return b.To < l.Min })
+	return l
+}
+
+// withoutEngine is the sampler of a session that draws nothing.
+type withoutEngine struct {
+	Sampler
+	plan engine.Plan
+}
+
+func (w withoutEngine) Plan() engine.Plan { return w.plan }
+
+// Check reads all rows of the job, makes their requests, and says what they come to. It opens no engine: what only the
+// engine finds, such as a grammar that takes too much memory, is not found. With tokensPerSecond it says how long
+// drawing takes at most. The error is of outcome [Partial] where rows have errors.
+func (t *Task) Check(ctx context.Context, tokensPerSecond float64) (*CheckReport, error) {
+	job, err := t.openJob(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.TextOnly = true
+	s, err := t.Models.Open(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Release()
+	report := &CheckReport{Model: t.Model, Inputs: InputsOf(job.reader), TokensPerSecond: tokensPerSecond}
+	if s.Sampler == nil {
+		s.Sampler = withoutEngine{plan: t.planWithoutEngine(s, job.dtype)}
+	}
+	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
+	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{},
+		builder: &requestBuilder{task: t, session: s, common: &commonPrefix{}, equal: newEqualRows(t.Messages)}}
+	warnOfColumns(t.Messages, job.reader)
+	for row := range job.reader.Range(ctx, 0, job.parts.Rows) {
+		c.add(row)
+	}
+	if err := job.reader.Err(); err != nil {
+		return nil, err
+	}
+	c.finish()
+	if report.RowsWithErrors > 0 {
+		return report, endWith(Partial, "%d of %d rows have errors", report.RowsWithErrors, report.Rows)
+	}
+	return report, nil
+}
+
+// planWithoutEngine is what is known of the engine's plan by the model's config.
+func (t *Task) planWithoutEngine(s *Session, own dtypes.DType) engine.Plan {
+	cfg := t.EngineConfig()
+	kv := cmp.Or(cfg.KVDType, cfg.DType, own, dtypes.Float32)
+	return engine.Plan{MaxModelLen: cmp.Or(t.Engine.MaxModelLen, s.Config.MaxPositions),
+		KVBytesPerToken: engine.KVBytesPerToken(s.Config, kv)}
+}
+
+// rowsCheck adds up what rows come to.
+type rowsCheck struct {
+	report  *CheckReport
+	builder *requestBuilder
+	kinds   map[string]*KindOfErrors
+	lengths []int32 // of prompts
+	tokens  int64   // of sequences that end at their limits
+}
+
+// add takes the next row.
+func (c *rowsCheck) add(row *promptset.Row) {
+	r := c.report
+	r.Rows++
+	if row.Err == nil && row.Parent.ID != "" {
+		if r.Following++; row.Kind == promptset.KindNone {
+			r.Completions += int64(c.builder.parameters(row).N)
+			return
+		}
+	}
+	requests, err := c.builder.requests(row, nil)
+	if err == nil {
+		err = c.fit(requests)
+	}
+	if err != nil {
+		c.fail(row, err)
+		return
+	}
+	for _, q := range requests {
+		c.builder.equal.look(row, q)
+		length := len(q.Tokens) + q.MaxTokens
+		if r.MaxModelLen > 0 {
+			length = min(length, r.MaxModelLen)
+		}
+		c.lengths = append(c.lengths, int32(len(q.Tokens)))
+		c.tokens += int64(q.N) * int64(length)
+		r.Completions += int64(q.N)
+		r.CompletionTokens += int64(q.N) * int64(length-len(q.Tokens))
+		r.LongestSequence = max(r.LongestSequence, length)
+	}
+}
+
+// fit looks for prompts that the model cannot take, as the engine does.
+func (c *rowsCheck) fit(requests []*engine.Request) error {
+	for _, q := range requests {
+		switch most := c.report.MaxModelLen; {
+		case len(q.Tokens) == 0:
+			return engine.ErrEmptyPrompt
+		case most > 0 && len(q.Tokens) >= most:
+			return fmt.Errorf("%w: it has %d tokens, and `max-model-len` is %d", engine.ErrPromptTooLong, len(q.Tokens),
+				most)
+		}
+	}
+	return nil
+}
+
+// particular is what errors of a kind differ by.
+var particular = regexp.MustCompile(`"[^"]*"|\d+(\.\d+)?`)
+
+// fail adds a row that has an error.
+func (c *rowsCheck) fail(row *promptset.Row, err error) {
+	c.report.RowsWithErrors++
+	what := err.Error()
+	if of, is := err.(*promptset.RowError); is {
+		what = of.What
+	}
+	kind := particular.ReplaceAllStringFunc(what, func(s string) string {
+		if s[0] == '"' {
+			return `"..."`
+		}
+		return "N"
+	})
+	k := c.kinds[kind]
+	if k == nil {
+		k = &KindOfErrors{Kind: kind}
+		c.kinds[kind] = k
+	}
+	if k.Rows++; len(k.Examples) < errorExamples {
+		k.Examples = append(k.Examples, rowError(row, err.Error()))
+	}
+}
+
+func (c *rowsCheck) finish() {
+	r := c.report
+	r.Errors = []KindOfErrors{}
+	for _, k := range c.kinds {
+		r.Errors = append(r.Errors, *k)
+	}
+	slices.SortFunc(r.Errors, func(a, b KindOfErrors) int {
+		return cmp.Or(cmp.Compare(b.Rows, a.Rows), cmp.Compare(a.Kind, b.Kind))
+	})
+	if r.Prompts = lengthsOf(c.lengths); len(c.lengths) > 1 {
+		r.SharedPrefix = len(c.builder.common.tokens)
+	}
+	if r.Completions > 0 {
+		r.MeanSequence = float64(c.tokens) / float64(r.Completions)
+	}
+	if r.TokensPerSecond > 0 {
+		r.SecondsOfDrawing = float64(r.CompletionTokens) / r.TokensPerSecond
+	}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/batch"
+	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/internal/visible"
+)
+
+// checkOptions are the flags of "sample check".
+type checkOptions struct {
+	run  runOptions
+	json bool
+	rate float64
+}
+
+func newCheck() *subcommand {
+	var o checkOptions
+	var f *flags
+	return &subcommand{
+		name:    "check",
+		args:    "[FILE...]",
+		summary: "read all rows of a job, and say what is wrong with them and what they come to, without drawing",
+		about: `
+Reads the inputs as "sample run" with the same flags does, renders templates and counts tokens by the model's tokenizer. It
+prints the errors of rows by kind, the lengths of prompts, the most tokens that completions can have, and the KV memory of
+sequences. It opens no device and reads no weights. What only the engine finds is not found: a grammar that takes too much
+memory, and rows that go on from a row with an error.
+
+A time is an upper bound: the most tokens that completions can have, over --tokens-per-second. Take that figure from the report
+of "sample run --limit 100" with the same flags, or from "sample bench".
+
+The exit code is 3 if rows have errors, and 0 if none has. A job's --config file works unchanged.`,
+		example: `
+sample check --model smollm2 --input prompts.parquet
+sample check -m smollm2 --template 'Question: {{question}}' -i questions.csv --json
+sample check --config job.yaml --tokens-per-second 1200`,
+		flags: func(fl *flags) { f = fl; o.define(f) },
+		run: func(ctx context.Context, env *environment, args []string) error {
+			if o.rate < 0 {
+				return usagef("check: --tokens-per-second is %g, but must be 0 (not known) or more", o.rate)
+			}
+			if err := o.run.prepare(f, args); err != nil {
+				return err
+			}
+			task, err := o.run.task(env, nil)
+			if err != nil {
+				return err
+			}
+			report, err := task.Check(ctx, o.rate)
+			if report == nil {
+				return err
+			}
+			if o.json {
+				text, jsonErr := json.MarshalIndent(report, "", "  ")
+				if jsonErr != nil {
+					return jsonErr
+				}
+				fmt.Fprintf(env.stdout, "%s\n", text)
+				return err
+			}
+			printCheck(env.stdout, report)
+			return err
+		},
+	}
+}
+
+func (o *checkOptions) define(f *flags) {
+	f.group("Check", func(s *pflag.FlagSet) {
+		s.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")
+		s.Float64Var(&o.rate, "tokens-per-second", 0,
+			"`NUMBER` tokens of completions that a job draws in a second, to estimate its time (default: no estimate)")
+	})
+	run := newFlags("run")
+	o.run.define(run)
+	o.run.spec.Output = os.DevNull // run's other options are checked with it
+	for _, g := range run.groups {
+		if strings.HasPrefix(g.title, "Model") || strings.HasPrefix(g.title, "Input") ||
+			strings.HasPrefix(g.title, "Sampling") {
+			f.group(g.title, func(s *pflag.FlagSet) { s.AddFlagSet(g.set) })
+		}
+	}
+	f.set.AddFlagSet(run.set)
+}
+
+// printCheck prints what the rows of a job come to.
+func printCheck(w io.Writer, r *batch.CheckReport) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-14s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("rows", "%s in %s, %d with errors", humanize.Comma(r.Rows), plural.Count(len(r.Inputs), "file"),
+		r.RowsWithErrors)
+	for _, e := range r.Errors {
+		line("  error", "%s: %s", plural.Count(e.Rows, "row"), visible.Line(e.Kind))
+		for _, example := range e.Examples {
+			fmt.Fprintf(w, "%17s%s\n", "", visible.Line(asFlags(example)))
+		}
+	}
+	if r.Following > 0 {
+		line("  of these", "%s %s on from others, whose tokens are not counted", plural.Count(r.Following, "row"),
+			plural.Of(r.Following, "goes", "go"))
+	}
+	p := r.Prompts
+	if p.Count > 0 {
+		line("prompts", "%s with %s tokens: %d to %d, half have up to %d, 90 %% up to %d, 99 %% up to %d",
+			humanize.Comma(p.Count), humanize.Comma(p.Tokens), p.Min, p.Max, p.Median, p.P90, p.P99)
+		printHistogram(w, p)
+		line("shared", "%s that all prompts begin with", plural.Count(r.SharedPrefix, "token"))
+	}
+	line("completions", "%s with at most %s tokens", humanize.Comma(r.Completions), humanize.Comma(r.CompletionTokens))
+	if r.KVBytesPerToken > 0 {
+		bytes := func(tokens float64) string { return humanize.IBytes(uint64(tokens * float64(r.KVBytesPerToken))) }
+		line("KV cache", "%s bytes a token: %s for the longest sequence (%d tokens), %s for the mean one, at most",
+			humanize.Comma(r.KVBytesPerToken), bytes(float64(r.LongestSequence)), r.LongestSequence,
+			bytes(r.MeanSequence))
+	}
+	if r.TokensPerSecond > 0 {
+		line("time", "at most %s, at %g tokens/s as given", (time.Duration(r.SecondsOfDrawing*1e9) * time.Nanosecond).
+			Round(time.Second), r.TokensPerSecond)
+	} else {
+		line("time", "not estimated: give --tokens-per-second, from the report of a run with --limit")
+	}
+}
+
+// printHistogram prints how many prompts have which lengths.
+func printHistogram(w io.Writer, p batch.LengthsOfTokens) {
+	most := int64(0)
+	for _, b := range p.Histogram {
+		most = max(most, b.Count)
+	}
+	for _, b := range p.Histogram {
+		bar := strings.Repeat("█", int((40*b.Count+most-1)/most))
+		fmt.Fprintf(w, "%14d to %-8d %10s %s\n", b.From, b.To, humanize.Comma(b.Count), bar)
+	}
+}
