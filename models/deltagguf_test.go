@@ -18,7 +18,8 @@ import (
 // units of all formats, and of a layer that predicts more than one token.
 func deltaGGUF() ggufFile {
 	g := ggufFile{
-		values: map[string]any{"general.architecture": "qwen35", "qwen35.attention.layer_norm_rms_epsilon": float32(1e-6)},
+		values: map[string]any{"general.architecture": "qwen35",
+			"qwen35.attention.layer_norm_rms_epsilon": float32(1e-6)},
 		tensors: map[string][]int{"token_embd": {16, 256}, "output_norm": {256}, "blk.0.attn_norm": {256},
 			"blk.0.post_attention_norm": {256}, "blk.0.ssm_a": {6}, "blk.0.ssm_dt.bias": {6}, "blk.0.ssm_norm": {128},
 			"blk.0.ssm_conv1d": {1280, 4}, "blk.0.attn_qkv": {1280, 256}, "blk.0.attn_gate": {768, 256},

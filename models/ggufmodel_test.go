@@ -216,8 +216,10 @@ func TestGGUFRefusals(t *testing.T) {
 			"blk.0.ffn_down_exps.weight is missing", false},
 		"too few experts": {func(g ggufFile) { mixture(g); g.tensors["blk.0.ffn_gate_exps.weight"] = []int{2, 12, 8} },
 			"blk.0.ffn_gate_exps.weight has shape [2 12 8], but expert_count is 3", false},
-		"gates and ups in one": {func(g ggufFile) { mixture(g); g.tensors["blk.0.ffn_gate_up_exps.weight"] = []int{3, 24, 8} },
-			"blk.0.ffn_gate_up_exps.weight", true},
+		"gates and ups in one": {func(g ggufFile) {
+			mixture(g)
+			g.tensors["blk.0.ffn_gate_up_exps.weight"] = []int{3, 24, 8}
+		}, "blk.0.ffn_gate_up_exps.weight", true},
 		"weights of shares": {func(g ggufFile) { mixture(g); g.values["llama.expert_weights_scale"] = float32(2) },
 			`GGUF key "llama.expert_weights_scale"`, true},
 		"partial rotary": {func(g ggufFile) { g.values["llama.rope.dimension_count"] = uint32(2) },
