@@ -31,7 +31,8 @@ test-slow: fetch
 	$(GO) test -tags emulate_amx ./linear
 	$(GO) test -tags emulate_dot ./linear
 
-# Tests the Python module with a stand-in for the command; with QUIRE_TEST_MODEL=smollm2 also with bin/sample. Needs pytest and pyarrow.
+# Tests the Python module with a stand-in for the command; with QUIRE_TEST_MODEL=smollm2 also with bin/sample. Needs
+# pytest and pyarrow.
 PYTHON ?= python3
 test-python:
 	cd python && PYTHONPATH=. QUIRE_SAMPLE=$${QUIRE_TEST_MODEL:+$(CURDIR)/bin/sample} $(PYTHON) -m pytest -q
