@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
 const (
@@ -280,12 +279,10 @@ func TestRulesRefuse(t *testing.T) {
 
 // Lines end by column 120, a tab counting 4. What stands within quotes of several lines is text, and has its own width.
 func TestLineLength(t *testing.T) {
-	const maxColumns = 120
 	for _, f := range files {
 		text := rawText(f)
 		for i, line := range strings.Split(string(f.src), "\n") {
-			n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
-			if n > maxColumns && !text[i+1] && !ast.IsGenerated(f.ast) {
+			if n := columns(line); n > maxColumns && !text[i+1] && !ast.IsGenerated(f.ast) {
 				t.Errorf("%s:%d has %d columns; break it by column %d", f.path, i+1, n, maxColumns)
 			}
 		}
