@@ -37,7 +37,8 @@ type Layout struct {
 	// DType is of keys and values: a float, Int8 or F8E4M3FN, see quantized.go.
 	DType dtypes.DType
 	// Flat puts a token's heads into one axis: [Pages, PageSize, 2*KVHeads*HeadDim], the same numbers in the same
-	// order; if quantized all bytes, then all scales, then zeros, as words. See [Layout.ForTPU].
+	// order, with zeros behind where values are keys; if quantized all bytes, then all scales, then zeros, as words.
+	// See [Layout.ForTPU].
 	Flat bool
 	// Packed, if not 0, is how many numbers a register of 32 bits holds, and the cache is
 	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for
@@ -127,6 +128,10 @@ func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) 
 			kv = l.quantize(kv)
 		}
 		if missing := l.heads() - l.KVHeads; missing > 0 {
+			kv = Pad(kv, ScalarZero(k.Graph(), k.DType()), compute.PadAxis{}, compute.PadAxis{End: missing})
+		}
+		if missing := l.flatWidth() - l.HeadDim*l.KVHeads; l.Flat && l.Shared && !l.Quantized() && missing > 0 {
+			kv = Reshape(kv, k.Shape().Dimensions[0], -1)
 			kv = Pad(kv, ScalarZero(k.Graph(), k.DType()), compute.PadAxis{}, compute.PadAxis{End: missing})
 		}
 		kv = ConvertDType(Reshape(kv, append([]int{k.Shape().Dimensions[0]}, token...)...), l.stored())
@@ -303,8 +308,11 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 		if l.Quantized() {
 			return l.openFlat(takeRows(flat, tokens), products)
 		}
-		kv := TransposeAllAxes(Reshape(takeRows(flat, tokens), b, blockSize, l.heads(), l.each(), l.HeadDim), 3, 0, 2,
-			1, 4)
+		kv := takeRows(flat, tokens)
+		if l.Shared {
+			kv = SliceAxis(kv, 2, AxisRangeFromStart(l.KVHeads*l.HeadDim))
+		}
+		kv = TransposeAllAxes(Reshape(kv, b, blockSize, l.heads(), l.each(), l.HeadDim), 3, 0, 2, 1, 4)
 		part := func(i int) vectors {
 			return vectors{numbers: Squeeze(Slice(kv, AxisRange(i, i+1), AxisRange(), AxisRange(0, l.KVHeads)), 0)}
 		}

@@ -13,12 +13,17 @@ import (
 // byteWords is how many words the bytes of a token take.
 func (l Layout) byteWords() int { return (l.each()*l.KVHeads*l.HeadDim + 3) / 4 }
 
-// flatWidth is how many numbers of a flat cache's array a token takes.
+// flatWidth is how many numbers of a flat cache's array a token takes: of floats as many as it has, but where values
+// are keys up to whole registers, since latents are no multiple of one.
 func (l Layout) flatWidth() int {
-	if !l.Quantized() {
-		return l.each() * l.KVHeads * l.HeadDim
+	n := l.each() * l.KVHeads * l.HeadDim
+	switch {
+	case l.Quantized():
+		n = l.byteWords() + l.each()*l.KVHeads
+	case !l.Shared:
+		return n
 	}
-	return (l.byteWords() + l.each()*l.KVHeads + tpuLanes - 1) / tpuLanes * tpuLanes
+	return (n + tpuLanes - 1) / tpuLanes * tpuLanes
 }
 
 // packWords makes tokens, i32[T, flatWidth], of their bytes, [T, 2*KVH*D], and the bits of their scales,
