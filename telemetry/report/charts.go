@@ -77,8 +77,8 @@ func (p *Page) charts() (out []chart, err error) {
 		}
 		figures = append(figures, p.timeline())
 	}
-	figures = append(figures, p.textLens.histogram("Length of completions, tokens"),
-		p.promptLens.histogram("Length of prompts, tokens"))
+	figures = append(figures, p.textLens.histogram("Length of completions, tokens", "completions"),
+		p.promptLens.histogram("Length of prompts, tokens", "rows"))
 	for _, f := range figures {
 		if f == nil {
 			continue

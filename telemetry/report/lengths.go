@@ -57,7 +57,7 @@ func (l lengths) summary(name string) summary {
 const bins = 40
 
 // histogram draws how often lengths came.
-func (l lengths) histogram(title string) *figure {
+func (l lengths) histogram(title, of string) *figure {
 	if len(l) == 0 {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (l lengths) histogram(title string) *figure {
 		from := float64(least + i*width)
 		h.Bins = append(h.Bins, plotter.HistogramBin{Min: from, Max: from + float64(width), Weight: n})
 	}
-	f := newFigure(title, "tokens", "completions")
+	f := newFigure(title, "tokens", of)
 	s := l.summary("")
 	f.about = fmt.Sprintf("from %d to %d tokens, median %d", s.Least, s.Most, s.Median)
 	f.Add(h)
