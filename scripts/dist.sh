@@ -36,10 +36,11 @@ tools() { # pinned, by digest
 # instruction sets in gcc's way, which clang, in zig, does not read. On arm64 the kernels are plain C, and zig compiles
 # them too; clang fuses multiplications and additions unless told not to.
 zig() { # ARCH: a script that is zig's C compiler; its name is part of what Go caches by
-	local file=$cache/zig-$1
+	local file=$cache/zig-$1 more=""
+	[ "$1" = aarch64 ] || { cp scripts/dist/res_search.c "$cache" && more="'$cache/res_search.c'"; }
 	cat >"$work/zig" <<-END
 		#!/bin/sh
-		exec '$cache/venv/bin/python' -m ziglang cc -target $1-linux-gnu.$glibc -ffp-contract=off "\$@"
+		exec '$cache/venv/bin/python' -m ziglang cc -target $1-linux-gnu.$glibc -ffp-contract=off $more "\$@"
 	END
 	cmp -s "$work/zig" "$file" || { chmod +x "$work/zig" && mv "$work/zig" "$file"; }
 	echo "$file"
