@@ -27,7 +27,7 @@ test: fetch
 	$(GO) test -short -timeout 30m $(TESTS)
 
 test-slow: fetch
-	$(GO) test -timeout 2h $(SLOW) $(TESTS)
+	$(GO) test -timeout 80m $(TESTS)
 	$(GO) test -tags emulate_amx ./linear
 	$(GO) test -tags emulate_dot ./linear
 
