@@ -151,6 +151,9 @@ func TestReadParts(t *testing.T) {
 					}
 				}
 				most = ceilDiv(most+2*tensor.blockLen, tensor.blockLen) * tensor.blockBytes
+				if tensor.scattered { // devices have such matrices whole
+					most = len(tensor.data)
+				}
 				for _, c := range []*Checkpoint{whole, parts} {
 					got, err := of(c)
 					if err != nil {
