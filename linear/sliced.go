@@ -141,8 +141,11 @@ func (w Weight) cut() Weight {
 		return w
 	}
 	part := func(x *Node) *Node {
-		if x == nil {
-			return nil
+		if _, is := w.Data.Graph().Backend().(interface{ Platform() string }); !is || x == nil {
+			for _, at := range w.At { // GoMLX's own backend has no dynamic slices
+				x = oneOf(x, at)
+			}
+			return x
 		}
 		dims, lead := x.Shape().Clone().Dimensions, len(w.At)
 		start := w.At[:lead:lead]
