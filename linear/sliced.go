@@ -20,6 +20,9 @@ import (
 // and a GPU's second cache.
 const sliceNumbers = 8 << 20
 
+// lanes are how many numbers TPUs have beside each other. Of shorter rows they would pad each.
+const lanes = 128
+
 // accelerated tells whether a backend compiles for TPUs or GPUs.
 func accelerated(b compute.Backend) bool {
 	x, ok := b.(interface{ Platform() string })
@@ -29,12 +32,11 @@ func accelerated(b compute.Backend) bool {
 // rowsOfSlices is how many rows of a matrix make a slice, of gates as many as of ups: 0 of a matrix that is not large.
 // Slices are of the same size, as little more than the matrix as they can be.
 func (m Matrix) rowsOfSlices(largest int) int {
-	const together = 128 // what devices multiply at once
 	columns := m.Columns()
 	if m.Out*m.In <= largest {
 		return 0
 	}
-	if rows := ceil(ceil(columns, ceil(m.Out*m.In, largest)), together) * together; rows < columns {
+	if rows := ceil(ceil(columns, ceil(m.Out*m.In, largest)), lanes) * lanes; rows < columns {
 		return rows
 	}
 	return 0
@@ -114,6 +116,9 @@ func (w Weight) ofSlice(x, at *Node, activation Activation, bias *Node) *Node {
 			y := DynamicSlice(x, from, dims)
 			if x == w.Data {
 				y = control.RowMajor(y)
+			} else if x.Shape().Dim(-1) < lanes { // whose planes have rows last in memory
+				turned := func(x *Node) *Node { return Transpose(x, -2, -1) }
+				y = turned(control.RowMajor(turned(y)))
 			}
 			return Reshape(y, w.slice, x.Shape().Dim(-1))
 		}

@@ -195,7 +195,7 @@ func TestProductsForAccelerators(t *testing.T) {
 				}
 				most := int64(4*rows*m.Out + 1<<20) // all products in float32
 				if f.InSlices() {
-					most = int64(2*rows*m.Out/2+2*8<<20) + 8<<20 // results and a slice, both in bfloat16
+					most = int64(2*rows*m.Out/2+2*8<<20) + 10<<20 // results and a slice, both in bfloat16
 				}
 				checkProgram(t, view, most, f)
 			})
