@@ -37,7 +37,7 @@ PYTHON ?= python3
 test-python:
 	cd python && PYTHONPATH=. QUIRE_SAMPLE=$${QUIRE_TEST_MODEL:+$(CURDIR)/bin/sample} $(PYTHON) -m pytest -q
 
-# Runs every test, race, a minute of each fuzz target, and compiles for TPU and GPU.
+# Runs every test, race, half a minute of each fuzz target, and compiles for TPU and GPU.
 nightly: fetch
 	GO=$(GO) scripts/nightly.sh
 

