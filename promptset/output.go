@@ -417,31 +417,11 @@ func resultColumns(root *node) (found []*Column, err error) {
 }
 
 // readGroup gives the rows of a row group to each.
-func readGroup(group parquet.RowGroup, columns []*Column, prompts *promptReader,
-	each func(*Completion) error) (err error) {
-	rows, err := openRows(group, 0)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	buffer := make([]parquet.Row, 16)
-	for left := group.NumRows(); left > 0; {
-		n, err := readRows(rows, buffer)
-		for _, values := range buffer[:min(int64(n), left)] {
-			id, r := resultOfRow(values, columns)
-			if err := each(&Completion{id, *r, func() *Row { return prompts.of(values) }}); err != nil {
-				return err
-			}
-			left--
-		}
-		if left > 0 && n == 0 && err == nil {
-			err = io.ErrNoProgress
-		}
-		if left > 0 && err != nil {
-			return fmt.Errorf("it ends %d rows early: %w", left, err)
-		}
-	}
-	return nil
+func readGroup(group parquet.RowGroup, columns []*Column, prompts *promptReader, each func(*Completion) error) error {
+	return eachRow(group, 16, func(values parquet.Row) error {
+		id, r := resultOfRow(values, columns)
+		return each(&Completion{id, *r, func() *Row { return prompts.of(values) }})
+	})
 }
 
 // resultOfRow takes what the writer added out of the values of a row; columns are by leaf.

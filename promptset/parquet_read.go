@@ -119,6 +119,32 @@ func readRows(rows parquet.Rows, buffer []parquet.Row) (n int, err error) {
 	return rows.ReadRows(buffer)
 }
 
+// eachRow gives the rows of a row group to each; a row is valid until the next. So many are read at once.
+func eachRow(group parquet.RowGroup, atOnce int, each func(parquet.Row) error) error {
+	rows, err := openRows(group, 0)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	buffer := make([]parquet.Row, atOnce)
+	for left := group.NumRows(); left > 0; {
+		n, err := readRows(rows, buffer)
+		for _, row := range buffer[:min(int64(n), left)] {
+			if err := each(row); err != nil {
+				return err
+			}
+			left--
+		}
+		if left > 0 && n == 0 && err == nil {
+			err = io.ErrNoProgress
+		}
+		if left > 0 && err != nil {
+			return fmt.Errorf("it ends %d rows early: %w", left, err)
+		}
+	}
+	return nil
+}
+
 // row makes a Row of one row's values, which it copies.
 func (r *groupReader) row(values parquet.Row) (*Row, error) {
 	row := &Row{Index: r.base + r.at, File: r.pf.name, FileRow: r.at, layout: r.layout, values: compact(values)}

@@ -142,33 +142,14 @@ func isScalar(t parquet.Type) bool {
 }
 
 func valuesOfGroup(group parquet.RowGroup, places map[int]int, values []any, each func([]any) error) error {
-	rows, err := openRows(group, 0)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	buffer := make([]parquet.Row, 64)
-	for left := group.NumRows(); left > 0; {
-		n, err := readRows(rows, buffer)
-		for _, row := range buffer[:min(int64(n), left)] {
-			for _, v := range row {
-				if i, ok := places[v.Column()]; ok {
-					values[i] = valueOfParquet(v)
-				}
+	return eachRow(group, 64, func(row parquet.Row) error {
+		for _, v := range row {
+			if i, ok := places[v.Column()]; ok {
+				values[i] = valueOfParquet(v)
 			}
-			if err := each(values); err != nil {
-				return err
-			}
-			left--
 		}
-		if left > 0 && n == 0 && err == nil {
-			err = io.ErrNoProgress
-		}
-		if left > 0 && err != nil {
-			return fmt.Errorf("it ends %d rows early: %w", left, err)
-		}
-	}
-	return nil
+		return each(values)
+	})
 }
 
 func valueOfParquet(v parquet.Value) any {
