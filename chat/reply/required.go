@@ -76,10 +76,7 @@ func object(before, key, after string) func(tool) ([]grammar.Part, error) {
 // named is a call that is a name and a JSON object of arguments, with texts around them.
 func named(before, between, after string) func(tool) ([]grammar.Part, error) {
 	return func(t tool) ([]grammar.Part, error) {
-		if err := t.plainName(); err != nil {
-			return nil, err
-		}
-		arguments, err := t.arguments()
+		arguments, err := t.plainArguments()
 		return []grammar.Part{literal(before + t.name + between), {Schema: json.RawMessage(arguments)}, literal(after)},
 			err
 	}
@@ -103,12 +100,12 @@ func deepSeekCall(t tool) ([]grammar.Part, error) {
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// plainName refuses names that could be taken for marks.
-func (t *tool) plainName() error {
+// plainArguments is the schema of the arguments of a tool whose name can't be taken for marks.
+func (t *tool) plainArguments() (string, error) {
 	if !plainName.MatchString(t.name) {
-		return errors.New("its name has other characters than letters, digits, _, . and -")
+		return "", errors.New("its name has other characters than letters, digits, _, . and -")
 	}
-	return nil
+	return t.arguments()
 }
 
 // arguments is the schema of the arguments: an object.
@@ -152,10 +149,7 @@ func glmCall(t tool) ([]grammar.Part, error) {
 // that would end it, and other values as JSON.
 func (t *tool) written(before, after string, around func(key string, isText bool) (before, after string),
 	marks ...string) ([]grammar.Part, error) {
-	if err := t.plainName(); err != nil {
-		return nil, err
-	}
-	if _, err := t.arguments(); err != nil {
+	if _, err := t.plainArguments(); err != nil {
 		return nil, err
 	}
 	arguments, err := propertiesOf(t.parameters)

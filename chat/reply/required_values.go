@@ -77,10 +77,7 @@ func pythonCall(before, after string) func(tool) ([]grammar.Part, error) {
 
 // gemmaCall is a call of the form that [gemma] reads.
 func gemmaCall(t tool) ([]grammar.Part, error) {
-	if err := t.plainName(); err != nil {
-		return nil, err
-	}
-	if _, err := t.arguments(); err != nil {
+	if _, err := t.plainArguments(); err != nil {
 		return nil, err
 	}
 	arguments, err := gemmaObject(t.parameters)
