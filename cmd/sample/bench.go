@@ -37,8 +37,9 @@ func newBench() *subcommand {
 		name:    "bench",
 		summary: "measure the engine on a fixed job",
 		about: `
-Runs a workload several times and reports the start (programs, weights), the warm-up runs and the measured runs separately.
-It reports figures of complete runs only: a row with an error, or a missing or short completion, is a failure.
+Runs a workload several times and reports the start (programs, weights), the warm-up runs and the measured runs
+separately. It reports figures of complete runs only: a row with an error, or a missing or short completion, is a
+failure.
 
 Tokens/s are over a run, from its start to the last completion, prompts included. The time of each kind of kernel is
 measured around its calls. The processor's peaks (multiply-adds on registers, memory reads) are measured in the same

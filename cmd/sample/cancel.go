@@ -18,9 +18,9 @@ func newCancel() *subcommand {
 Removes the units of the job from the queue. Workers that run some of them stop after the current device call, once a
 heartbeat (every 5 s) has told them. Finished parts and journals stay: submit the same job again to resume it.
 
-The output is free for another job once these workers have stopped. Cancelling a job again, or one that is over, changes
-nothing and succeeds; the exit code is 1 if the queue has no such job. "sample submit --remove" removes a job and all that
-the queue knows of it.`,
+The output is free for another job once these workers have stopped. Cancelling a job again, or one that is over,
+changes nothing and succeeds; the exit code is 1 if the queue has no such job. "sample submit --remove" removes a job
+and all that the queue knows of it.`,
 		example: `
 sample cancel 3f2a90c41b7d --nats tls://nats.example.com:4222`,
 		flags: func(f *flags) {

@@ -32,13 +32,13 @@ func newCheck() *subcommand {
 		args:    "[FILE...]",
 		summary: "read all rows of a job, and say what is wrong with them and what they come to, without drawing",
 		about: `
-Reads the inputs as "sample run" with the same flags does, renders templates and counts tokens by the model's tokenizer. It
-prints the errors of rows by kind, the lengths of prompts, the most tokens that completions can have, and the KV memory of
-sequences. It opens no device and reads no weights. What only the engine finds is not found: a grammar that takes too much
-memory, and rows that go on from a row with an error.
+Reads the inputs as "sample run" with the same flags does, renders templates and counts tokens by the model's
+tokenizer. It prints the errors of rows by kind, the lengths of prompts, the most tokens that completions can have,
+and the KV memory of sequences. It opens no device and reads no weights. What only the engine finds is not found: a
+grammar that takes too much memory, and rows that go on from a row with an error.
 
-A time is an upper bound: the most tokens that completions can have, over --tokens-per-second. Take that figure from the report
-of "sample run --limit 100" with the same flags, or from "sample bench".
+A time is an upper bound: the most tokens that completions can have, over --tokens-per-second. Take that figure from
+the report of "sample run --limit 100" with the same flags, or from "sample bench".
 
 The exit code is 3 if rows have errors, and 0 if none has. A job's --config file works unchanged.`,
 		example: `

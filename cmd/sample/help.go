@@ -12,8 +12,9 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-const overview = `sample draws completions of a set of prompts with a large language model. It reads prompts from Parquet, JSONL or CSV
-files, writes the completions to Parquet or JSONL files, and computes with XLA through PJRT on CPUs, GPUs and TPUs.
+const overview = `sample draws completions of a set of prompts with a large language model. It reads prompts from
+Parquet, JSONL or CSV files, writes the completions to Parquet or JSONL files, and computes with XLA through PJRT on
+CPUs, GPUs and TPUs.
 
 Usage:
   sample SUBCOMMAND [flags]

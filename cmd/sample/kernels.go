@@ -34,8 +34,8 @@ options. Otherwise it is built of ordinary operations, which is slower; "sample 
 models are in the program. A kernel works for any number of pages, sequences and tokens.
 
 "list" lists the kernels. "capture" lowers a published kernel for another shape and keeps it under QUIRE_CACHE: JAX's
-ragged paged attention if head_dim is a multiple of 128, that of tpu-inference if it is 64. It needs no TPU, but a Python
-with their packages; if packages are missing, it names them with their versions.`,
+ragged paged attention if head_dim is a multiple of 128, that of tpu-inference if it is 64. It needs no TPU, but a
+Python with their packages; if packages are missing, it names them with their versions.`,
 		example: `
 sample kernels list
 sample kernels capture --heads 28 --kv-heads 4 --head-dim 128 --page-size 64

@@ -32,13 +32,13 @@ func newPlan() *subcommand {
 		name:    "plan",
 		summary: "compile a job for devices that need not be there, and tell what fits and how fast it could be",
 		about: `
-Compiles every program that "sample run" with the same flags would run, and prints the memory that they need on one device:
-weights, KV cache, tables, temporaries, code. Unless --kv-memory is given, it searches for the largest KV cache that
-compiles, by compiling several sizes.
+Compiles every program that "sample run" with the same flags would run, and prints the memory that they need on one
+device: weights, KV cache, tables, temporaries, code. Unless --kv-memory is given, it searches for the largest KV
+cache that compiles, by compiling several sizes.
 
 With --topology it needs no devices, weights or network, only the compiler: "sample setup tpu", or "sample setup
-cuda-compile" for GPUs; it fetches nothing by itself. --model may be a config.json. Without --topology, --backend selects
-which of this machine's devices to plan for.
+cuda-compile" for GPUs; it fetches nothing by itself. --model may be a config.json. Without --topology, --backend
+selects which of this machine's devices to plan for.
 
 With --tp N, N devices run the model together, and the figures are of one of them. If the topology has more devices, the
 plan has as many replicas as fit: run them with --dp, or as separate processes.

@@ -23,10 +23,10 @@ func newPrefix() *subcommand {
 		args:    "save NAME FILE... | list | drop NAME...",
 		summary: "save what prompts begin with by name, for jobs that load it",
 		about: `
-"save" runs the tokens that all prompts of the input files begin with (one row: its whole prompt), and keeps the keys and
-values of their full pages under a name. A later job takes them with "sample run --load-prefix NAME", as often as there
-are names: each prompt that begins with the tokens of one takes its pages, whatever its name. "list" lists the prefixes,
-and "drop" removes some.
+"save" runs the tokens that all prompts of the input files begin with (one row: its whole prompt), and keeps the keys
+and values of their full pages under a name. A later job takes them with "sample run --load-prefix NAME", as often as
+there are names: each prompt that begins with the tokens of one takes its pages, whatever its name. "list" lists the
+prefixes, and "drop" removes some.
 
 A prefix fits one model, dtype, page size, platform and kind of kernels. Give "save" the flags that the jobs have. A job
 that differs is refused, with the name of what differs.`,

@@ -36,11 +36,11 @@ func newRun() *subcommand {
 A completion depends on the model, the row's id, the generation and the seed, not on what else runs.
 
 To resume a run, however it ended, give the same command again: the output is that of one uninterrupted run. Finished
-completions are kept in a journal, OUTPUT/_job, until their part of the output is complete; a part appears complete or not
-at all. A crash of the process loses no finished completion; a power failure loses those of the last second. A folder that
-holds another job (other model files, parameters or inputs) is refused; --new removes what is there. SIGINT or SIGTERM ends
-the run after the current device call, with exit code 4. If the device fails, the engine is restarted with what was in
-flight.`,
+completions are kept in a journal, OUTPUT/_job, until their part of the output is complete; a part appears complete or
+not at all. A crash of the process loses no finished completion; a power failure loses those of the last second. A
+folder that holds another job (other model files, parameters or inputs) is refused; --new removes what is there.
+SIGINT or SIGTERM ends the run after the current device call, with exit code 4. If the device fails, the engine is
+restarted with what was in flight.`,
 		example: `
 sample run --model smollm2 --input prompts.parquet --output out
 sample run -m ./Llama-3.2-1B -i 'data/*.parquet' -o out -n 8 --temperature 0.8 --top-p 0.95 --seed 1

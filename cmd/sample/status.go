@@ -25,12 +25,12 @@ func newStatus() *subcommand {
 		args:    "[JOB]",
 		summary: "show the jobs of a queue, or how far one is",
 		about: `
-Lists the jobs of a queue, or shows one job: its rows, units and tokens, its workers and their speed, the time left, what
-unfinished units wait for, and the parked units with their last errors.
+Lists the jobs of a queue, or shows one job: its rows, units and tokens, its workers and their speed, the time left,
+what unfinished units wait for, and the parked units with their last errors.
 
-With --wait it shows that until no unit of the job can go on by itself. It ends with 0 if all is done, with 3 if rows carry
-errors, with 1 if units are parked, cancelled or lost by the server. If no worker is connected, or one cannot do the job,
-it says so and keeps waiting, since a worker may come.`,
+With --wait it shows that until no unit of the job can go on by itself. It ends with 0 if all is done, with 3 if rows
+carry errors, with 1 if units are parked, cancelled or lost by the server. If no worker is connected, or one cannot do
+the job, it says so and keeps waiting, since a worker may come.`,
 		example: `
 sample status
 sample status 3f2a90c41b7d --nats tls://nats.example.com:4222

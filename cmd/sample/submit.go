@@ -61,9 +61,9 @@ func newSubmit() *subcommand {
 		args:    "[FILE...]",
 		summary: "put a job into a queue, for workers on any number of machines",
 		about: `
-The job is that of "sample run" with the same flags, and writes the same files. It is split into units, one for each part
-of the output (--part-rows sets their length), and put into a queue on NATS JetStream. Workers take units from it: see
-"sample worker". "sample status" shows their progress. The command prints the job's name.
+The job is that of "sample run" with the same flags, and writes the same files. It is split into units, one for each
+part of the output (--part-rows sets their length), and put into a queue on NATS JetStream. Workers take units from
+it: see "sample worker". "sample status" shows their progress. The command prints the job's name.
 
 Workers must reach the model, the inputs and the output under the same names: URLs, or paths on a shared file system.
 

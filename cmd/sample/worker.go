@@ -38,16 +38,16 @@ func newWorker() *subcommand {
 		args:    "[JOB]",
 		summary: "take units of a job out of a queue and draw them",
 		about: `
-Takes units of the job and draws them with one engine, as many units at once as fill it. Without a job it works on any job,
-one after the other. Each unit makes one part of the output. Workers may come and go; the units of one that dies go to
-another.
+Takes units of the job and draws them with one engine, as many units at once as fill it. Without a job it works on any
+job, one after the other. Each unit makes one part of the output. Workers may come and go; the units of one that dies
+go to another.
 
 Workers that share the output's file system, or the folder of --work-dir if the output is in an object store, draw no
 journaled completion twice. Other workers start the dead one's units from the beginning.
 
-With a JOB the command ends when no unit of the job waits or runs: with 0; with 3 if rows carry errors; with 1 if units are
-parked or the job was cancelled ("sample cancel"), in which case finished work is kept. SIGINT or SIGTERM ends it after the
-current device call and gives its units back; the exit code is then 4.`,
+With a JOB the command ends when no unit of the job waits or runs: with 0; with 3 if rows carry errors; with 1 if
+units are parked or the job was cancelled ("sample cancel"), in which case finished work is kept. SIGINT or SIGTERM
+ends it after the current device call and gives its units back; the exit code is then 4.`,
 		example: `
 sample worker 3f2a90c41b7d --nats tls://nats.example.com:4222 --nats-creds worker.creds
 sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:9090 --log-format json`,
