@@ -58,8 +58,11 @@ func (b *Job) prepare() error {
 	if limit := b.options.Limit; limit > 0 && limit < len(b.Rows) {
 		b.Rows = b.Rows[:limit]
 	}
-	settings := b.options.Sampling
-	settings.Temperature, settings.Seed = b.Workload.Temperature, b.options.Seed
+	set, err := b.Workload.Over(b.options.Sampling)
+	if err != nil {
+		return err
+	}
+	set.Seed = b.options.Seed
 	for i := range b.Rows {
 		row := &b.Rows[i]
 		if row.TokenIDs == nil {
@@ -68,8 +71,10 @@ func (b *Job) prepare() error {
 			}
 		}
 		r := &engine.Request{
-			ID: row.ID, Tokens: row.TokenIDs, N: row.N, MaxTokens: row.MaxTokens, Sampling: settings, IgnoreEOS: true,
-			Tag: row,
+			ID: row.ID, Tokens: row.TokenIDs, N: row.N, MaxTokens: row.MaxTokens, IgnoreEOS: true,
+			Sampling: set.Sampling, LogitBias: set.LogitBias, TopLogprobs: set.TopLogprobs,
+			ScorePrompt:       set.PromptLogprobs != parameter.NoPromptLogprobs,
+			PromptTopLogprobs: max(0, set.PromptLogprobs), Tag: row,
 		}
 		if row.Schema != "" { // whose text does not end before
 			r.Structure = parameter.Structure{Kind: parameter.SchemaStructure, Text: row.Schema, Compact: true}

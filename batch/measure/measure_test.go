@@ -14,6 +14,7 @@ import (
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/parameter"
 )
 
 // echo gives each request its completions, all of the longest that they may be, and then does something to them.
@@ -108,7 +109,7 @@ func smoke(t *testing.T, s batch.Sampler) *Job {
 	session := &batch.Session{Sampler: s, Vocab: 257, Encode: func(text string, _ bool) ([]int32, error) {
 		return make([]int32, len(text)), nil
 	}}
-	b, err := New(session, w, Options{})
+	b, err := New(session, w, Options{Sampling: parameter.Defaults().Sampling})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,12 +14,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/quire/quire/parameter"
 )
 
 //go:generate go run ./generate
@@ -55,6 +60,9 @@ type Workload struct {
 	Temperature    float64 `yaml:"temperature" json:"temperature"`
 	// Schemas is how many JSON schemas the rows have in turn; 0 for none. Their texts do not end within MaxTokens.
 	Schemas int `yaml:"schemas" json:"schemas,omitempty"`
+	// Parameters are further parameters of all rows, by the names of package parameter: how tokens are drawn, biases,
+	// and which log-probabilities are told.
+	Parameters map[string]any `yaml:"parameters" json:"parameters,omitempty"`
 }
 
 // Row is one prompt, as text or as token ids, and what is wanted of it.
@@ -149,6 +157,9 @@ func (w *Workload) check() error {
 	if w.Temperature < 0 {
 		return fmt.Errorf("temperature is %g, but must be 0 or more", w.Temperature)
 	}
+	if _, err := w.Over(parameter.Defaults().Sampling); err != nil {
+		return err
+	}
 	if w.MaxTokensRange == nil {
 		if w.MaxTokens < 1 || w.MaxTokens > mostTokens || w.EqualLengths {
 			return fmt.Errorf(
@@ -162,6 +173,51 @@ func (w *Workload) check() error {
 			"max_tokens_range is %v, but must be two numbers, the least and the most, with no max_tokens beside it", r)
 	}
 	return nil
+}
+
+// Over returns the parameters of the rows, in place of those of a model; texts and lengths are not in it.
+func (w *Workload) Over(model parameter.Sampling) (parameter.Set, error) {
+	set := parameter.Defaults()
+	set.Sampling = model
+	set.Temperature = w.Temperature
+	for _, name := range slices.Sorted(maps.Keys(w.Parameters)) {
+		p := parameter.Sink(name)
+		if p == nil || p.Name != name || !ofWorkloads(p) {
+			return set, fmt.Errorf("parameters has %s, which a workload can't give", name)
+		}
+		raw, err := json.Marshal(w.Parameters[name])
+		if err == nil {
+			err = json.Unmarshal(raw, p.At(&set))
+		}
+		if err != nil {
+			return set, fmt.Errorf("parameters: %s: %w", name, err)
+		}
+	}
+	return set, set.Check(func(own string) string { return own })
+}
+
+// ofWorkloads says whether a parameter is one that Over's callers heed and that no key of a workload gives.
+func ofWorkloads(p *parameter.Parameter) bool {
+	var set parameter.Set
+	switch at := p.At(&set); at {
+	case &set.LogitBias, &set.TopLogprobs, &set.PromptLogprobs:
+		return true
+	case &set.Temperature, &set.Seed:
+		return false
+	default:
+		return within(at, &set.Sampling)
+	}
+}
+
+// within says whether a pointer is to a field of a struct.
+func within(field any, of *parameter.Sampling) bool {
+	fields := reflect.ValueOf(of).Elem()
+	for i := range fields.NumField() {
+		if fields.Field(i).Addr().Interface() == field {
+			return true
+		}
+	}
+	return false
 }
 
 // seed is of everything that is drawn. Another one would be another workload.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/quire/quire/bench/workload"
+	"github.com/quire/quire/parameter"
 )
 
 const vocab = 49152
@@ -126,6 +127,11 @@ func TestRefused(t *testing.T) {
 		"prompts: sums\nprompt_tokens: 4\nrows: 3\nmax_tokens: 5":         "prompt_tokens",
 		"prompts: sums\nrows: 3\nmax_tokens: 5\ntemperature: -1":          "temperature",
 		"[": "",
+		"prompts: sums\nrows: 3\nmax_tokens: 5\nparameters: {stop: [a]}":            "stop, which a workload",
+		"prompts: sums\nrows: 3\nmax_tokens: 5\nparameters: {seed: 3}":              "seed, which a workload",
+		"prompts: sums\nrows: 3\nmax_tokens: 5\nparameters: {nosuch: 3}":            "nosuch",
+		"prompts: sums\nrows: 3\nmax_tokens: 5\nparameters: {top_p: 3}":             "top_p is 3",
+		"prompts: sums\nrows: 3\nmax_tokens: 5\nparameters: {top_k: a lot}":         "top_k",
 		"prompts: sums\nrows: three\nmax_tokens: 5":                                 "int",
 		"prompts: tokens\nprompt_tokens: 1000000000000\nrows: 3\nmax_tokens: 5\n\n": "prompt_tokens",
 	} {
@@ -135,8 +141,24 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+func TestParameters(t *testing.T) {
+	w, err := workload.Parse([]byte("prompts: sums\nrows: 3\nmax_tokens: 5\ntemperature: 0.5\n" +
+		"parameters: {typical_p: 0.9, logit_bias: {\"7\": 2}, top_logprobs: 3}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := parameter.Defaults().Sampling
+	model.TopK = 20
+	set, err := w.Over(model)
+	if err != nil || set.TypicalP != 0.9 || set.Temperature != 0.5 || set.TopK != 20 || set.LogitBias[7] != 2 ||
+		set.TopLogprobs != 3 {
+		t.Errorf("%+v, %v", set, err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("prompts: sums\nrows: 3\nmax_tokens_range: [1, 5]\nequal_lengths: true\n"))
+	f.Add([]byte("prompts: sums\nrows: 3\nmax_tokens: 5\nparameters: {top_p: 0.5, logit_bias: {\"1\": 1}}"))
 	f.Add([]byte("prompts: tokens\nprompt_tokens: 2\nrows: 3\nn: 2\nmax_tokens: 1\ntemperature: 0.5\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		w, err := workload.Parse(src)

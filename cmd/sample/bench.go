@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -203,10 +204,10 @@ func writeRows(path string, b *measure.Job) error {
 	w := bufio.NewWriter(f)
 	e := json.NewEncoder(w)
 	for _, r := range b.Rows {
-		err = errors.Join(err, e.Encode(map[string]any{
-			"id": r.ID, "prompt_token_ids": r.TokenIDs, "n": r.N, "max_tokens": r.MaxTokens,
-			"temperature": b.Workload.Temperature, "ignore_eos": true,
-		}))
+		row := map[string]any{"id": r.ID, "prompt_token_ids": r.TokenIDs, "n": r.N, "max_tokens": r.MaxTokens,
+			"temperature": b.Workload.Temperature, "ignore_eos": true}
+		maps.Copy(row, b.Workload.Parameters)
+		err = errors.Join(err, e.Encode(row))
 	}
 	if err = errors.Join(err, w.Flush(), f.Close()); err != nil {
 		return fmt.Errorf("--write-rows: %w", err)
