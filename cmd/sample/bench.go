@@ -122,6 +122,13 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 	if err := o.lacks(ctx, task, w); err != nil {
 		return err
 	}
+	// As flags of a job do, it says what the program has to have from the start.
+	if task.Sampling, err = w.Over(task.Sampling.Sampling); err != nil {
+		return err
+	}
+	if w.Schemas > 0 {
+		task.Sampling.StructuredOutputs.Kind = parameter.SchemaStructure
+	}
 	o.progress(env, "opening %s on %s", task.Model, task.Engine.Backend)
 	s, err := task.Models.Open(ctx, task)
 	if err != nil {
