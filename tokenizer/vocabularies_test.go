@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
 )
@@ -47,6 +49,10 @@ func TestVocabulariesOfLlamaCpp(t *testing.T) {
 			}
 			lines := strings.Split(strings.TrimSuffix(string(want), "\n"), "\n")
 			for i, text := range strings.Split(string(data), "\n__ggml_vocab_test__\n")[:len(lines)] {
+				// transformers composes characters for Qwen3.5 (Qwen3_5Tokenizer), the ids of these texts do not.
+				if strings.Contains(path, "-qwen35.") && !norm.NFC.IsNormalString(text) {
+					continue
+				}
 				ids, err := tok.Encode(text, false)
 				if got := strings.Trim(fmt.Sprint(ids), "[]"); err != nil || got != strings.TrimSpace(lines[i]) {
 					t.Errorf("%q: got %s, %v; want %s", text, got, err, lines[i])
