@@ -21,15 +21,16 @@ const chartPoints = 120
 type measure struct {
 	title, unit string
 	value       func([]telemetry.Point) float64 // between the first and the last
-	limit       func(telemetry.Start) int       // what it may be at most, drawn as a thin line; nil for none
+	// counts is what value needs more of: a point of the line is of all since the count last grew. A call of many steps
+	// counts all its tokens at its end, between which there were not none. nil: each point will do.
+	counts func(telemetry.Point) float64
+	limit  func(telemetry.Start) int // what it may be at most, drawn as a thin line; nil for none
 }
 
 // measures are the figures over time.
 var measures = []measure{
-	{title: "Tokens drawn per second", unit: "tokens/s",
-		value: rate(func(q telemetry.Point) float64 { return float64(q.Tokens) })},
-	{title: "Rows per second", unit: "rows/s",
-		value: rate(func(q telemetry.Point) float64 { return float64(q.Rows) })},
+	{title: "Tokens drawn per second", unit: "tokens/s", value: rate(tokens), counts: tokens},
+	{title: "Rows per second", unit: "rows/s", value: rate(rows), counts: rows},
 	{title: "Slots in use", unit: "slots",
 		value: func(w []telemetry.Point) float64 {
 			sum := 0.0
@@ -50,12 +51,13 @@ var measures = []measure{
 		limit: func(s telemetry.Start) int { return s.Pages }},
 	{title: "Mean duration of a call", unit: "ms", value: func(w []telemetry.Point) float64 {
 		a, b := w[0], w[len(w)-1]
-		if b.Calls == a.Calls {
-			return 0
-		}
-		return 1000 * (b.CallSeconds - a.CallSeconds) / float64(b.Calls-a.Calls)
-	}},
+		return 1000 * (b.CallSeconds - a.CallSeconds) / (calls(b) - calls(a))
+	}, counts: calls},
 }
+
+func tokens(q telemetry.Point) float64 { return float64(q.Tokens) }
+func rows(q telemetry.Point) float64   { return float64(q.Rows) }
+func calls(q telemetry.Point) float64  { return float64(q.Calls) }
 
 func rate(of func(telemetry.Point) float64) func([]telemetry.Point) float64 {
 	return func(w []telemetry.Point) float64 {
@@ -126,7 +128,7 @@ func (p *Page) overTime(m measure) *figure {
 	places, _ := p.names()
 	low, high := math.Inf(1), 0.0
 	for i, run := range p.Processes {
-		line := lineOf(run, m.value, func(seconds float64) float64 { return (at.offset(run) + seconds) / at.size })
+		line := lineOf(run, m, func(seconds float64) float64 { return (at.offset(run) + seconds) / at.size })
 		if len(line) < 2 {
 			continue
 		}
@@ -149,14 +151,19 @@ func (p *Page) overTime(m measure) *figure {
 }
 
 // lineOf is a process's values over time.
-func lineOf(run telemetry.Process, value func([]telemetry.Point) float64, x func(float64) float64) plotter.XYs {
+func lineOf(run telemetry.Process, m measure, x func(float64) float64) plotter.XYs {
 	var line plotter.XYs
 	points := run.Points
 	step := max(1, len(points)/chartPoints)
+	from := 0
 	for at := step; at < len(points); at += step {
-		if v := value(points[at-step : at+1]); !math.IsNaN(v) && !math.IsInf(v, 0) {
+		if m.counts != nil && m.counts(points[at]) == m.counts(points[from]) && at+step < len(points) {
+			continue
+		}
+		if v := m.value(points[from : at+1]); !math.IsNaN(v) && !math.IsInf(v, 0) {
 			line = append(line, plotter.XY{X: x(points[at].Seconds), Y: v})
 		}
+		from = at
 	}
 	return line
 }

@@ -363,3 +363,24 @@ func TestPageCounts(t *testing.T) {
 		t.Error("the page shows another number of completions")
 	}
 }
+
+// A call's tokens were drawn since the call before, not in the second in which they are counted.
+func TestLinesOfCountsHaveNoGaps(t *testing.T) {
+	var run telemetry.Process
+	for second := range 40 {
+		calls := second / 4
+		run.Points = append(run.Points, telemetry.Point{Seconds: float64(second), Tokens: int64(calls * 400),
+			Calls: int64(calls), CallSeconds: 3 * float64(calls)})
+	}
+	for i, want := range map[int]float64{0: 100, 4: 3000} { // tokens a second; milliseconds a call
+		line := lineOf(run, measures[i], func(x float64) float64 { return x })
+		if len(line) < 9 {
+			t.Fatalf("%s: %d points", measures[i].title, len(line))
+		}
+		for _, p := range line[:9] {
+			if p.Y != want {
+				t.Errorf("%s: %g at %g s, want %g", measures[i].title, p.Y, p.X, want)
+			}
+		}
+	}
+}
