@@ -38,6 +38,7 @@ func (m *meter) Start(rows int64) {
 			progressbar.OptionShowCount(), progressbar.OptionFullWidth(), progressbar.OptionSetPredictTime(true),
 			progressbar.OptionThrottle(barEvery), progressbar.OptionShowIts(), progressbar.OptionSetItsString("rows"))
 		m.bar.RenderBlank()
+		showsBar(m.w, true)
 	}
 }
 
@@ -63,6 +64,7 @@ func (m *meter) Finish(t, drawn tally.Counts) {
 	case m.off:
 	case m.bar != nil:
 		m.draw(t, drawn)
+		showsBar(m.w, false)
 		fmt.Fprintln(m.w)
 	default:
 		fmt.Fprintln(m.w, m.line(t, drawn))

@@ -23,6 +23,7 @@ type screen struct {
 
 	mu   sync.Mutex
 	text *visible.Writer
+	bar  bool // a progress bar stands in the last line, which the next one to be written replaces
 	err  error
 }
 
@@ -35,6 +36,12 @@ func (s *screen) Write(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
+	if s.bar {
+		if _, err := io.WriteString(s.to, clearLine); err != nil {
+			s.note(err)
+			return 0, err
+		}
+	}
 	text := b
 	if s.names {
 		text = []byte(asFlags(string(b)))
@@ -44,6 +51,18 @@ func (s *screen) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// clearLine has a terminal go to the beginning of its line and clear it.
+const clearLine = "\r\x1b[2K"
+
+// showsBar says whether a progress bar stands on w's terminal from now on. It is drawn again where the text ends.
+func showsBar(w io.Writer, shows bool) {
+	if s, ok := w.(*screen); ok {
+		s.mu.Lock()
+		s.bar = shows
+		s.mu.Unlock()
+	}
 }
 
 func (s *screen) note(err error) {

@@ -1,18 +1,21 @@
-// Command screenshots takes pictures of an HTML page in a headless Chromium, in both themes and three widths, for
-// people to look at: of the page that "sample report" makes, for example.
+// Command screenshots takes pictures with a headless Chromium:
 //
-//	go run ./scripts/screenshots PAGE.html FOLDER
+//	go run ./scripts/screenshots PAGE.html FOLDER         # of a whole page, in both themes and three widths
+//	go run ./scripts/screenshots PAGE.html PICTURE.png    # of its top, for documentation
+//	go run ./scripts/screenshots TERMINAL.log PICTURE.png # of what "script" recorded of a terminal
 //
-// It needs a Chromium: apt-get install chromium-headless-shell.
+// It needs a Chromium: apt-get install chromium-headless-shell. scripts/screenshots/docs.sh makes those of docs.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -22,7 +25,7 @@ import (
 
 func main() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: screenshots PAGE.html FOLDER")
+		fmt.Fprintln(os.Stderr, "usage: screenshots PAGE.html|TERMINAL.log FOLDER|PICTURE.png")
 		os.Exit(2)
 	}
 	if err := take(os.Args[1], os.Args[2]); err != nil {
@@ -31,13 +34,18 @@ func main() {
 	}
 }
 
-func take(page, folder string) error {
+func take(page, to string) error {
 	page, err := filepath.Abs(page)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return err
+	if filepath.Ext(page) == ".log" {
+		made, err := terminal(page)
+		if err != nil {
+			return err
+		}
+		defer os.Remove(made)
+		page = made
 	}
 	browser, err := chromium()
 	if err != nil {
@@ -53,17 +61,69 @@ func take(page, folder string) error {
 	if err := chromedp.Do(ctx, chromedp.Navigate("file://"+page)); err != nil {
 		return err
 	}
+	if filepath.Ext(to) == ".png" {
+		return shootTop(ctx, to)
+	}
+	if err := os.MkdirAll(to, 0o777); err != nil {
+		return err
+	}
 	name := strings.TrimSuffix(filepath.Base(page), filepath.Ext(page))
 	for _, theme := range []string{"light", "dark"} {
 		for _, width := range []int64{380, 1200, 1900} {
-			to := filepath.Join(folder, fmt.Sprintf("%s-%s-%d.png", name, theme, width))
-			if err := shoot(ctx, theme, width, to); err != nil {
+			picture := filepath.Join(to, fmt.Sprintf("%s-%s-%d.png", name, theme, width))
+			if err := shoot(ctx, theme, width, picture); err != nil {
 				return err
 			}
-			fmt.Println(to)
+			fmt.Println(picture)
 		}
 	}
 	return nil
+}
+
+// Size of the pictures of tops: what the report shows above its tables.
+const topWidth, topHeight = 1200, 1860
+
+// shootTop takes a picture of the page down to topHeight, or to its end.
+func shootTop(ctx context.Context, to string) error {
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(topWidth, 100)); err != nil {
+		return err
+	}
+	height, err := chromedp.Run(ctx, chromedp.Evaluate[int64]("document.documentElement.scrollHeight"))
+	if err != nil {
+		return err
+	}
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(topWidth, min(height, topHeight))); err != nil {
+		return err
+	}
+	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, picture, 0o666)
+}
+
+var (
+	escape = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
+	note   = regexp.MustCompile(`(?m)^Script (started|done) on .*\n?`) // script's own
+)
+
+// terminal makes a page of a recording: each line as it stood when the next began.
+func terminal(log string) (page string, err error) {
+	data, err := os.ReadFile(log)
+	if err != nil {
+		return "", err
+	}
+	text := note.ReplaceAllString(escape.ReplaceAllString(string(data), ""), "")
+	var lines []string
+	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
+		parts := strings.Split(strings.TrimRight(line, "\r "), "\r")
+		lines = append(lines, html.EscapeString(parts[len(parts)-1]))
+	}
+	page = strings.TrimSuffix(log, ".log") + ".html"
+	return page, os.WriteFile(page, []byte(`<meta charset="utf-8"><body style="margin:0;background:#1c1f24"><pre style="`+
+		`width:100ch;white-space:pre-wrap;word-break:break-all;margin:0;padding:16px 20px;color:#e4e6e9;`+
+		`font:15px/1.4 'DejaVu Sans Mono',monospace">`+
+		strings.TrimSpace(strings.Join(lines, "\n"))+"</pre>"), 0o666)
 }
 
 // shoot takes a picture of the whole page.

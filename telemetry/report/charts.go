@@ -157,7 +157,7 @@ func lineOf(run telemetry.Process, m measure, x func(float64) float64) plotter.X
 	step := max(1, len(points)/chartPoints)
 	from := 0
 	for at := step; at < len(points); at += step {
-		if m.counts != nil && m.counts(points[at]) == m.counts(points[from]) && at+step < len(points) {
+		if m.counts != nil && m.counts(points[at]) == m.counts(points[from]) {
 			continue
 		}
 		if v := m.value(points[from : at+1]); !math.IsNaN(v) && !math.IsInf(v, 0) {
