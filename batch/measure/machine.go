@@ -84,8 +84,10 @@ func ProcBytes(path, name string) int64 {
 
 const self = "/proc/self/status"
 
-func residentMemory() int64 { return ProcBytes(self, "VmRSS") }
-func peakMemory() int64     { return ProcBytes(self, "VmHWM") }
+// ResidentMemory is what this process has in memory, in bytes; 0 where the system does not say.
+func ResidentMemory() int64 { return ProcBytes(self, "VmRSS") }
+
+func peakMemory() int64 { return ProcBytes(self, "VmHWM") }
 
 // resetPeakMemory lets the high-water mark begin anew where the system allows it; elsewhere it is of the whole process.
 func resetPeakMemory() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }

@@ -130,7 +130,7 @@ var ErrPartial = errors.New("the run is not whole, so there are no figures")
 
 // Pass runs the workload once.
 func (b *Job) Pass(ctx context.Context) (*Figures, error) {
-	f := &Figures{MemoryBegin: residentMemory()}
+	f := &Figures{MemoryBegin: ResidentMemory()}
 	resetPeakMemory()
 	clocks := cpukernel.Times()
 	seen := make(map[string]bool, b.Completions)
@@ -160,7 +160,7 @@ func (b *Job) Pass(ctx context.Context) (*Figures, error) {
 			tokens, b.Tokens)
 	}
 	f.Engine = b.Session.Stats()
-	f.MemoryPeak, f.MemoryEnd = peakMemory(), residentMemory()
+	f.MemoryPeak, f.MemoryEnd = peakMemory(), ResidentMemory()
 	f.InputPerSecond, f.OutputPerSecond = float64(b.promptTokens)/f.Seconds, float64(b.Tokens)/f.Seconds
 	b.derive(f, clocks)
 	return f, nil

@@ -197,7 +197,7 @@ func TestMachine(t *testing.T) {
 	if m.CPU == "" || m.Threads < 1 || m.CPUs < m.Threads || m.Memory < 1<<20 {
 		t.Errorf("%+v", m)
 	}
-	if now, peak := residentMemory(), peakMemory(); now <= 0 || peak < now {
+	if now, peak := ResidentMemory(), peakMemory(); now <= 0 || peak < now {
 		t.Error(fmt.Sprintf("resident %d, peak %d", now, peak))
 	}
 }

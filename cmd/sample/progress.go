@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/quire/quire/batch/measure"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/tally"
 )
@@ -16,84 +18,145 @@ import (
 var plainEvery = 5 * time.Second
 
 // barEvery is the time between redraws of a bar.
-const barEvery = 100 * time.Millisecond
+const barEvery = 500 * time.Millisecond
+
+// rateWindow is the time that rates are of.
+const rateWindow = time.Minute
 
 // meter shows how far a run is, in the mode that --progress gives: auto, bar, plain or none.
 type meter struct {
-	w       io.Writer
-	mode    string
+	w    io.Writer
+	mode string
+	// tokens are what this process has drawn, those that no completion has included; nil where they are not known
+	// before their completions end.
+	tokens func() int64
+
 	total   int64 // rows
 	started time.Time
-	last    time.Time
 	bar     *progressbar.ProgressBar
-	off     bool
+	stop    chan struct{} // closed to end the showing
+	stopped sync.WaitGroup
+
+	mu          sync.Mutex
+	done, drawn tally.Counts // of the whole job, and of what this process drew
+	moments     []moment     // of the last rateWindow, and one before it
+}
+
+// moment is how far the run was at a time.
+type moment struct {
+	at           time.Time
+	rows, tokens int64
 }
 
 // Start begins to show a job of so many rows.
 func (m *meter) Start(rows int64) {
-	m.total, m.started, m.last, m.off = rows, time.Now(), time.Now(), m.mode == "none"
+	m.total, m.started = rows, time.Now()
+	m.moments = []moment{{at: m.started}}
+	if m.mode == "none" {
+		return
+	}
+	every := plainEvery
 	if m.mode == "bar" || m.mode == "auto" && isTerminal(m.w) {
+		every = barEvery
 		m.bar = progressbar.NewOptions64(rows, progressbar.OptionSetWriter(terminalOf(m.w)),
-			progressbar.OptionSetDescription("rows"),
-			progressbar.OptionShowCount(), progressbar.OptionFullWidth(), progressbar.OptionSetPredictTime(true),
-			progressbar.OptionThrottle(barEvery), progressbar.OptionShowIts(), progressbar.OptionSetItsString("rows"))
+			progressbar.OptionSetDescription("rows"), progressbar.OptionShowCount(), progressbar.OptionFullWidth(),
+			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))
 		m.bar.RenderBlank()
 		showsBar(m.w, true)
 	}
+	m.stop = make(chan struct{})
+	m.stopped.Go(func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-m.stop:
+				return
+			case <-ticker.C:
+				m.show()
+			}
+		}
+	})
 }
 
-// Update shows the counts if the last time was long enough ago: of the whole job, and of what this process drew.
-func (m *meter) Update(t, drawn tally.Counts) {
-	now := time.Now()
-	switch {
-	case m.off:
-	case m.bar != nil:
-		if now.Sub(m.last) >= barEvery {
-			m.last = now
-			m.draw(t, drawn)
-		}
-	case now.Sub(m.last) >= plainEvery:
-		m.last = now
-		fmt.Fprintln(m.w, m.line(t, drawn))
-	}
+// Update takes the counts: of the whole job, and of what this process drew.
+func (m *meter) Update(done, drawn tally.Counts) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done, m.drawn = done, drawn
 }
 
 // Finish shows the last counts.
-func (m *meter) Finish(t, drawn tally.Counts) {
-	switch {
-	case m.off:
-	case m.bar != nil:
-		m.draw(t, drawn)
+func (m *meter) Finish(done, drawn tally.Counts) {
+	if m.stop == nil {
+		return
+	}
+	close(m.stop)
+	m.stopped.Wait()
+	m.stop = nil
+	m.Update(done, drawn)
+	m.show()
+	if m.bar != nil {
 		showsBar(m.w, false)
 		fmt.Fprintln(m.w)
-	default:
-		fmt.Fprintln(m.w, m.line(t, drawn))
 	}
 }
 
-func (m *meter) draw(t, drawn tally.Counts) {
-	text := fmt.Sprintf("%.0f tok/s", m.rate(drawn.CompletionTokens))
-	if t.RowsWithErrors > 0 {
-		text += fmt.Sprintf(", %d with errors", t.RowsWithErrors)
+func (m *meter) show() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := moment{time.Now(), m.drawn.Rows, m.drawn.CompletionTokens}
+	if m.tokens != nil {
+		now.tokens = max(now.tokens, m.tokens())
+	}
+	m.moments = append(m.moments, now)
+	for len(m.moments) > 2 && now.at.Sub(m.moments[1].at) >= rateWindow {
+		m.moments = m.moments[1:]
+	}
+	if m.bar == nil {
+		counts := fmt.Sprintf("progress: %d/%d %s, %s", m.done.Rows, m.total, plural.Noun(m.total, "row"),
+			plural.Count(m.done.Completions, "completion"))
+		fmt.Fprintln(m.w, strings.Join(append([]string{counts}, m.parts()...), ", "))
+		return
+	}
+	text, room := "", terminalWidth(m.w)-len("100% |     | ")-len(fmt.Sprintf("(%d/%d)", m.total, m.total))
+	for _, part := range m.parts() {
+		if len(text)+len(", ")+len(part) <= room {
+			text = strings.TrimPrefix(text+", "+part, ", ")
+		}
 	}
 	m.bar.Describe(text)
-	m.bar.Set64(t.Rows)
+	m.bar.Set64(m.done.Rows)
 }
 
-// line is one plain progress line.
-func (m *meter) line(t, drawn tally.Counts) string {
-	parts := []string{fmt.Sprintf("%d/%d %s", t.Rows, m.total, plural.Noun(m.total, "row"))}
-	parts = append(parts, plural.Count(t.Completions, "completion"),
-		fmt.Sprintf("%.0f tok/s", m.rate(drawn.CompletionTokens)),
-		time.Since(m.started).Round(time.Second).String())
-	if t.RowsWithErrors > 0 {
-		parts = append(parts, fmt.Sprintf("%d with errors", t.RowsWithErrors))
+// parts are the figures of this moment, those first that a narrow terminal shows.
+func (m *meter) parts() []string {
+	first, now := m.moments[0], m.moments[len(m.moments)-1]
+	seconds := max(now.at.Sub(first.at).Seconds(), 1e-9)
+	tokens, rows := float64(now.tokens-first.tokens)/seconds, float64(now.rows-first.rows)/seconds
+	parts := []string{fmt.Sprintf("%.0f tok/s", tokens)}
+	if left := m.left(now, tokens); left > 0 {
+		parts = append(parts, "ETA "+left.Round(time.Second).String())
 	}
-	if left, done := m.total-t.Rows, drawn.Rows; left > 0 && done > 0 {
-		eta := time.Duration(float64(time.Since(m.started)) / float64(done) * float64(left))
-		parts = append(parts, "ETA "+eta.Round(time.Second).String())
+	parts = append(parts, fmt.Sprintf("%.3g rows/s", rows))
+	if m.done.RowsWithErrors > 0 {
+		parts = append(parts, fmt.Sprintf("%d with errors", m.done.RowsWithErrors))
 	}
-	return "progress: " + strings.Join(parts, ", ")
+	parts = append(parts, now.at.Sub(m.started).Round(time.Second).String())
+	if bytes := measure.ResidentMemory(); bytes > 0 {
+		parts = append(parts, memoryText(bytes))
+	}
+	return parts
 }
 
-func (m *meter) rate(n int64) float64 { return float64(n) / max(time.Since(m.started).Seconds(), 1e-9) }
+// left is the time that the rows which are not done will take: their tokens are guessed by those of the rows that are.
+// 0 where there is nothing to guess from.
+func (m *meter) left(now moment, rate float64) time.Duration {
+	rows := m.total - m.done.Rows
+	if rows <= 0 || m.drawn.Rows == 0 || rate <= 0 {
+		return 0
+	}
+	each := float64(m.drawn.CompletionTokens) / float64(m.drawn.Rows)
+	tokens := float64(rows)*each - float64(now.tokens-m.drawn.CompletionTokens) // some are drawn already
+	return time.Duration(max(tokens, 0) / rate * float64(time.Second))
+}

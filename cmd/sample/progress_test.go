@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quire/quire/tally"
 )
@@ -26,5 +27,23 @@ func TestMessagesStandAboveTheBar(t *testing.T) {
 	}
 	if len(shown) != 3 || shown[0] != "warning: first" || !strings.Contains(shown[1], "(4/4") || shown[2] != "rows 4" {
 		t.Errorf("a terminal shows %q", shown)
+	}
+}
+
+// What is left is told in tokens: those of rows that are done, times the rows that are not, less what these have.
+func TestTimeLeft(t *testing.T) {
+	m := &meter{total: 100, done: tally.Counts{Rows: 60}, drawn: tally.Counts{Rows: 20, CompletionTokens: 4000}}
+	for _, c := range []struct {
+		tokens int64
+		rate   float64
+		want   time.Duration
+	}{{4000, 100, 80 * time.Second}, {6000, 100, 60 * time.Second}, {90000, 100, 0}, {4000, 0, 0}} {
+		if got := m.left(moment{tokens: c.tokens}, c.rate); got != c.want {
+			t.Errorf("%d tokens drawn, %g a second: %s left, want %s", c.tokens, c.rate, got, c.want)
+		}
+	}
+	m.done.Rows = 100
+	if got := m.left(moment{tokens: 4000}, 100); got != 0 {
+		t.Errorf("all rows are done: %s left", got)
 	}
 }

@@ -205,7 +205,8 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 	options.FS, options.Models, options.Messages, options.Fetching = env.fs, env.models, env.stderr,
 		fetchProgress(env.stderr)
 	options.Quiet, options.Stuck = o.progress == "none", stuck(env)
-	options.Progress = &meter{w: env.stderr, mode: o.progress}
+	progress := &meter{w: env.stderr, mode: o.progress}
+	options.Progress = progress
 	options.Opened, options.Log = o.diagnostics.dump, o.logger(env)
 	if w != nil {
 		options.Observer, options.Log = w.Observer, w.Log
@@ -214,5 +215,8 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 			Trace: o.diagnostics.tracing}
 	}
 	t, err := batch.NewTask(o.spec, options)
+	if err == nil {
+		progress.tokens = func() int64 { return t.Observer.Run.Now().Tokens }
+	}
 	return t, err
 }
