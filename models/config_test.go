@@ -49,7 +49,7 @@ type configGolden struct {
 			Count, Chosen, Size, Shared, Groups int
 			ChosenGroups                        int `json:"chosen_groups"`
 			Scale                               float64
-			Renormalize                         bool
+			Renormalize, Sigmoid, Choice        bool
 			Layers                              []bool
 		}
 	}
@@ -110,7 +110,7 @@ func TestConfigsLikeTransformers(t *testing.T) {
 				if w.Experts == nil {
 					break
 				}
-				want := arch.Experts{Sigmoid: c.ModelType == "deepseek_v3", Choice: c.ModelType == "deepseek_v3",
+				want := arch.Experts{Sigmoid: w.Experts.Sigmoid, Choice: w.Experts.Choice, SumEps: l.Experts.SumEps,
 					Count: w.Experts.Count, Chosen: w.Experts.Chosen, Size: w.Experts.Size, Shared: w.Experts.Shared,
 					Groups: w.Experts.Groups, ChosenGroups: w.Experts.ChosenGroups, Scale: w.Experts.Scale,
 					Renormalize: w.Experts.Renormalize}

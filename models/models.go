@@ -35,8 +35,8 @@ import (
 
 // Decoders are the kinds of models that there are.
 var Decoders = slices.Concat(llama.Decoders, deepseek.Decoders, gemma3.Decoders, gemma4.Decoders, granite.Decoders,
-	olmo2.Decoders, qwen35.Decoders, []arch.Decoder{gemma2.Decoder, glm4.Decoder, gptoss.Decoder, lfm2.Decoder,
-		phi3.Decoder, stablelm.Decoder, starcoder2.Decoder})
+	olmo2.Decoders, qwen35.Decoders, []arch.Decoder{gemma2.Decoder, glm4.Decoder, glm4.Mixture, gptoss.Decoder,
+		lfm2.Decoder, lfm2.Mixture, phi3.Decoder, stablelm.Decoder, starcoder2.Decoder})
 
 // Types of package arch that users of checkpoints meet.
 type (

@@ -12,9 +12,10 @@ type Experts struct {
 	Chosen int // for each token, those with the largest scores
 	Size   int // width of an expert's feed-forward
 	// Renormalize makes the shares of the chosen add up to 1. A share is the softmax of the scores of all experts, or
-	// where Sigmoid says so the sigmoid of its own. Scale, if not 0, is what they are multiplied by then.
+	// where Sigmoid says so the sigmoid of its own. SumEps is added to their sum before. Scale, if not 0, is what they
+	// are multiplied by then.
 	Renormalize, Sigmoid bool
-	Scale                float64
+	SumEps, Scale        float64
 	// Choice says that experts are chosen by their shares plus a number of each, which no share has.
 	Choice bool
 	// Groups is in how many groups of consecutive experts they are, if not 0, and a token chooses among ChosenGroups of

@@ -116,8 +116,8 @@ func route(scores, choice *Node, e arch.Experts) linear.Routes {
 		for _, share := range shares[1:] {
 			sum = Add(sum, share)
 		}
-		if e.Sigmoid { // all shares may be next to nothing
-			sum = AddScalar(sum, 1e-20)
+		if e.SumEps > 0 { // all shares may be next to nothing
+			sum = AddScalar(sum, e.SumEps)
 		}
 		for i := range shares {
 			shares[i] = Div(shares[i], sum)

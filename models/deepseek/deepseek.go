@@ -132,7 +132,7 @@ func byChoice(j *arch.JSON, e *arch.Experts) error {
 	if err := j.Require("scoring_func", "sigmoid"); err != nil {
 		return err
 	}
-	e.Sigmoid, e.Choice, e.Renormalize = true, true, j.Bool("norm_topk_prob", true)
+	e.Sigmoid, e.Choice, e.Renormalize, e.SumEps = true, true, j.Bool("norm_topk_prob", true), 1e-20
 	e.Groups, e.ChosenGroups = j.Int("n_group", 8), j.Int("topk_group", 4)
 	return j.Require("topk_method", "noaux_tc")
 }

@@ -1,5 +1,5 @@
-// Package lfm2 has the decoder of LFM2: short convolutions in most layers, attention with norms of queries and keys in
-// the others.
+// Package lfm2 has the decoders of LFM2: short convolutions in most layers, attention with norms of queries and keys in
+// the others; and in its mixtures experts.
 package lfm2
 
 import (
@@ -16,7 +16,30 @@ var Decoder = arch.Decoder{
 	Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 128000, Theta: 1e6, Tie: true, BOS: 1, EOS: []int32{2},
 		Sizes: map[string]int{"vocab_size": 65536, "hidden_size": 2560, "intermediate_size": 12288,
 			"num_hidden_layers": 32, "num_attention_heads": 32}},
-	Names: arch.Names{
+	Names:  names,
+	Stored: stored,
+	JSON:   readJSON, Metadata: readMetadata,
+}
+
+// Mixture is Lfm2MoeForCausalLM.
+var Mixture = arch.Decoder{
+	Class: "Lfm2MoeForCausalLM", ModelType: "lfm2_moe",
+	Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 128000, Theta: 1e6, Tie: true, BOS: 1, EOS: []int32{2},
+		Sizes: map[string]int{"vocab_size": 65536, "hidden_size": 2048, "intermediate_size": 7168,
+			"num_hidden_layers": 32, "num_attention_heads": 32, "moe_intermediate_size": 1792, "num_experts": 32,
+			"num_experts_per_tok": 4, "num_dense_layers": 2}},
+	Names: names.With(arch.Names{
+		arch.Router: {HF: "feed_forward.gate"}, arch.RouterChoice: {HF: "feed_forward.expert_bias"},
+		arch.ExpertGate: {HF: "feed_forward.experts.%d.w1"}, arch.ExpertUp: {HF: "feed_forward.experts.%d.w3"},
+		arch.ExpertDown: {HF: "feed_forward.experts.%d.w2"},
+	}),
+	Stored: stored,
+	JSON:   readMixture,
+}
+
+var (
+	stored = arch.Stored{Renamed: map[string]string{"model.embedding_norm.": "model.norm."}}
+	names  = arch.Names{
 		arch.AttentionNorm: {HF: "operator_norm", GGUF: "attn_norm"}, arch.MLPNorm: {HF: "ffn_norm", GGUF: "ffn_norm"},
 		arch.Q: {HF: "self_attn.q_proj", GGUF: "attn_q"}, arch.K: {HF: "self_attn.k_proj", GGUF: "attn_k"},
 		arch.V: {HF: "self_attn.v_proj", GGUF: "attn_v"}, arch.O: {HF: "self_attn.out_proj", GGUF: "attn_output"},
@@ -27,18 +50,34 @@ var Decoder = arch.Decoder{
 		arch.ConvOut:  {HF: "conv.out_proj", GGUF: "shortconv.out_proj"},
 		arch.Gate:     {HF: "feed_forward.w1", GGUF: "ffn_gate"}, arch.Up: {HF: "feed_forward.w3", GGUF: "ffn_up"},
 		arch.Down: {HF: "feed_forward.w2", GGUF: "ffn_down"}, arch.FinalNorm: {GGUF: "token_embd_norm"},
-	},
-	Stored: arch.Stored{Renamed: map[string]string{"model.embedding_norm.": "model.norm."}},
-	JSON:   readJSON, Metadata: readMetadata,
-}
+	}
+)
 
 func readJSON(j *arch.JSON, c *arch.Config) error {
+	width(j, c)
+	return readBoth(j, c)
+}
+
+func readMixture(j *arch.JSON, c *arch.Config) error {
+	if err := readBoth(j, c); err != nil {
+		return err
+	}
+	e := arch.Experts{Count: j.Int("num_experts", 0), Chosen: j.Int("num_experts_per_tok", 0),
+		Size: j.Int("moe_intermediate_size", 0), Scale: j.Float("routed_scaling_factor", 1), Sigmoid: true,
+		Choice: j.Bool("use_expert_bias", true), Renormalize: j.Bool("norm_topk_prob", true), SumEps: 1e-6}
+	for i := j.Int("num_dense_layers", 0); i < c.NumLayers; i++ {
+		c.Layers[i].Experts = e
+	}
+	return nil
+}
+
+// readBoth reads what configs with and without experts have.
+func readBoth(j *arch.JSON, c *arch.Config) error {
 	if j.Bool("conv_bias", false) {
 		return arch.Unsupported("", "conv_bias in a %s", c.Architecture)
 	}
 	c.RMSNormEps = j.Float("norm_eps", 1e-5)
 	c.TieEmbeddings = j.Bool("tie_embedding", c.TieEmbeddings)
-	width(j, c)
 	attends, err := attending(j, c)
 	if err != nil {
 		return err

@@ -82,7 +82,8 @@ def ablations(model, again):
             yield "layers without experts", plain
         yield "what experts add", zeroed("experts.down_proj", 0.0)
         if any("shared_" in name for name, _ in model.named_parameters()):
-            names = {"granite": "output_linear", "deepseek": "shared_experts.down_proj"}
+            names = {"granite": "output_linear", "deepseek": "shared_experts.down_proj",
+                     "glm4": "shared_experts.down_proj"}
             yield "the shared expert", zeroed(
                 next((n for of, n in names.items() if of in config.model_type), "shared_expert.down_proj"), 0.0)
         if any("shared_expert_gate" in name for name, _ in model.named_parameters()):
@@ -118,8 +119,12 @@ def ablations(model, again):
         yield from family_ablations.delta_nets(config, load)
     if config.model_type == "granitemoehybrid" and "linear_attention" in kinds:
         yield from family_ablations.granite4(config, load, changed)
-    if config.model_type == "lfm2":
+    if config.model_type in ("lfm2", "lfm2_moe"):
         yield from family_ablations.lfm2(config, load)
+    if config.model_type == "lfm2_moe":
+        yield from family_ablations.lfm2_moe(load, changed)
+    if config.model_type == "glm4_moe":
+        yield from family_ablations.routed(config, load, changed)
     if config.model_type.startswith("deepseek"):
         yield from family_ablations.deepseek(config, load, changed)
     if config.model_type == "gemma4_text":

@@ -37,9 +37,15 @@ DEEPSEEK2 = dict(DEEPSEEK, model_type="deepseek_v2", architectures=["DeepseekV2F
 DEEPSEEK3 = dict(DEEPSEEK, model_type="deepseek_v3", architectures=["DeepseekV3ForCausalLM"])
 OLMO3 = dict(BASE, model_type="olmo3", architectures=["Olmo3ForCausalLM"])
 GLM4 = dict(BASE, model_type="glm4", architectures=["Glm4ForCausalLM"])
+GLM4_MOE = dict(
+    BASE, model_type="glm4_moe", architectures=["Glm4MoeForCausalLM"], n_routed_experts=6, num_experts_per_tok=2,
+    moe_intermediate_size=20)
 MINISTRAL = dict(BASE, model_type="ministral", architectures=["MinistralForCausalLM"])
 STARCODER2 = dict(BASE, model_type="starcoder2", architectures=["Starcoder2ForCausalLM"])
 LFM2 = dict(BASE, model_type="lfm2", architectures=["Lfm2ForCausalLM"])
+LFM2_MOE = dict(
+    BASE, model_type="lfm2_moe", architectures=["Lfm2MoeForCausalLM"], num_experts=6, num_experts_per_tok=2,
+    moe_intermediate_size=20, layer_types=["conv", "full_attention"] * 3)
 QWEN35 = dict(BASE, model_type="qwen3_5_text", architectures=["Qwen3_5ForCausalLM"])
 QWEN35_MOE = dict(BASE, model_type="qwen3_5_moe_text", architectures=["Qwen3_5MoeForCausalLM"], num_experts=12)
 QWEN3_NEXT = dict(BASE, model_type="qwen3_next", architectures=["Qwen3NextForCausalLM"], num_experts=12)
@@ -249,6 +255,21 @@ CASES = {
     "stablelm": dict(STABLELM, hidden_size=64),
     "stablelm, biases, older style": dict(
         STABLELM, hidden_size=64, use_qkv_bias=True, partial_rotary_factor=0.5, rope_theta=1e5, layer_norm_eps=1e-6),
+    "glm4-moe": dict(
+        GLM4_MOE, head_dim=24, attention_bias=True, use_qk_norm=True, n_group=3, topk_group=2, first_k_dense_replace=3,
+        routed_scaling_factor=2.5, norm_topk_prob=False, n_shared_experts=2, max_position_embeddings=202752,
+        partial_rotary_factor=0.5, rope_theta=1e6, rope_scaling=None),
+    "glm4-moe, defaults": dict(
+        {
+            k: GLM4_MOE[k]
+            for k in ("model_type", "architectures", "num_hidden_layers", "hidden_size", "intermediate_size")},
+        moe_intermediate_size=8, vocab_size=64, num_attention_heads=8),
+    "lfm2-moe": dict(
+        LFM2_MOE, routed_scaling_factor=1.5, norm_topk_prob=False, use_expert_bias=False, num_dense_layers=1,
+        tie_embedding=False, norm_eps=1e-6, rope_theta=2e6, conv_L_cache=4),
+    "lfm2-moe, defaults": without(
+        dict(LFM2_MOE, hidden_size=64, num_attention_heads=8), "vocab_size", "num_key_value_heads",
+        "max_position_embeddings", "bos_token_id", "eos_token_id", "num_experts_per_tok"),
     "lfm2": dict(LFM2, layer_types=["full_attention", "conv", "conv"] * 2, block_multiple_of=8),
     "lfm2, older style": dict(
         LFM2, full_attn_idxs=[2, 5], block_ff_dim=100, block_ffn_dim_multiplier=1.5, block_multiple_of=16,
@@ -322,7 +343,7 @@ def resolve(config):
     # Layers without attention have the scale of those with it, which nothing reads, and no rope.
     attentions = [getattr(layer, "self_attn", None) for layer in model.model.layers]
     other = next(a for a in attentions if a is not None)
-    attends = [a is not None and model.model.rotary_emb is not None for a in attentions]
+    attends = [a is not None and getattr(model.model, "rotary_emb", a) is not None for a in attentions]
     attentions = [a or other for a in attentions]
     windows = []
     for a in attentions:
@@ -330,7 +351,8 @@ def resolve(config):
         if config["model_type"] in ("mistral", "phi3", "starcoder2"):
             window = parsed.sliding_window
         windows.append(window or 0)
-    rotary = model.model.rotary_emb or GraniteMoeHybridRotaryEmbedding(parsed)
+    rotary = getattr(model.model, "rotary_emb", None) or getattr(model.model, "pos_emb", None)
+    rotary = rotary or GraniteMoeHybridRotaryEmbedding(parsed)
     full, local = (getattr(rotary, f"{kind}_inv_freq", None) for kind in ("full_attention", "sliding_attention"))
     local = {} if local is None else {"local_inv_freq": local.to(torch.float32).tolist()}
     more = {}
@@ -352,7 +374,21 @@ def resolve(config):
             shared=parsed.n_shared_experts * parsed.moe_intermediate_size, scale=parsed.routed_scaling_factor,
             renormalize=parsed.norm_topk_prob, groups=parsed.n_group if grouped else 0,
             chosen_groups=parsed.topk_group if grouped else 0,
+            sigmoid=parsed.model_type == "deepseek_v3", choice=parsed.model_type == "deepseek_v3",
             layers=[hasattr(layer.mlp, "experts") for layer in model.model.layers])
+    if parsed.model_type == "glm4_moe":
+        more["experts"] = dict(
+            count=parsed.n_routed_experts, chosen=parsed.num_experts_per_tok, size=parsed.moe_intermediate_size,
+            shared=parsed.n_shared_experts * parsed.moe_intermediate_size, scale=parsed.routed_scaling_factor,
+            renormalize=parsed.norm_topk_prob, groups=parsed.n_group, chosen_groups=parsed.topk_group,
+            sigmoid=True, choice=True,
+            layers=[hasattr(layer.mlp, "experts") for layer in model.model.layers])
+    if parsed.model_type == "lfm2_moe":
+        more["experts"] = dict(
+            count=parsed.num_experts, chosen=parsed.num_experts_per_tok, size=parsed.moe_intermediate_size, shared=0,
+            scale=parsed.routed_scaling_factor, renormalize=parsed.norm_topk_prob, groups=0, chosen_groups=0,
+            sigmoid=True, choice=parsed.use_expert_bias,
+            layers=[hasattr(layer.feed_forward, "experts") for layer in model.model.layers])
     if getattr(rotary, "rope_type", None) == "longrope":
         more["long_inv_freq"] = ROPE_INIT_FUNCTIONS["longrope"](
             parsed, seq_len=parsed.original_max_position_embeddings + 1)[0].tolist()

@@ -212,8 +212,8 @@ def gemma4(config, load, changed):
             yield what, other  # the norm behind takes the scale of both away
 
 
-def deepseek(config, load, changed):
-    """Of DeepSeek V2 and V3: the part of keys that is turned, the scale of scores, the router."""
+def changer(load):
+    """What makes a model whose layers are changed."""
     def without(change):
         other = load()
         with torch.no_grad():
@@ -221,6 +221,11 @@ def deepseek(config, load, changed):
                 change(layer)
         return other
 
+    return without
+
+
+def deepseek(config, load, changed):
+    """Of DeepSeek V2 and V3: the part of keys that is turned, the scale of scores, the router."""
     def scaled(layer):
         layer.self_attn.scaling = layer.self_attn.qk_head_dim**-0.5
 
@@ -228,8 +233,15 @@ def deepseek(config, load, changed):
         layer.self_attn.kv_a_proj_with_mqa.weight[config.kv_lora_rank :].zero_()
 
     if "mscale_all_dim" in config.rope_parameters:
-        yield "mscale_all_dim in the scale of scores", without(scaled)
-    yield "the part of keys that is turned", without(turned)
+        yield "mscale_all_dim in the scale of scores", changer(load)(scaled)
+    yield "the part of keys that is turned", changer(load)(turned)
+    yield from routed(config, load, changed)
+    if config.model_type == "deepseek_v3":
+        yield "rotation of neighbours", changed(rope_interleave=False)
+
+
+def routed(config, load, changed):
+    """Of routers as DeepSeek's."""
     yield "routed_scaling_factor", changed(routed_scaling_factor=1.0)
     plain = load()
     plain.model.layers[0].mlp = plain.model.layers[1].mlp
@@ -237,9 +249,34 @@ def deepseek(config, load, changed):
     if config.n_group:
         yield "groups of experts", changed(topk_group=config.n_group)
         yield "how many groups", changed(topk_group=1)
-    if config.model_type == "deepseek_v3":
-        yield "rotation of neighbours", changed(rope_interleave=False)
-        yield from sigmoid_router(without)
+    if config.model_type != "deepseek_v2":
+        yield from sigmoid_router(changer(load))
+
+
+def lfm2_moe(load, changed):
+    """Of LFM2's mixtures: the router."""
+    def unbiased(layer):
+        if hasattr(layer.feed_forward, "expert_bias"):
+            layer.feed_forward.expert_bias.zero_()
+
+    def by_softmax(layer):
+        if hasattr(layer.feed_forward, "gate"):
+            gate = layer.feed_forward.gate
+            was = gate.forward
+
+            def forward(*args):
+                logits, _, chosen = was(*args)
+                shares = logits.softmax(-1).gather(1, chosen)
+                return logits, shares / shares.sum(-1, keepdim=True) * gate.routed_scaling_factor, chosen
+
+            gate.forward = forward
+
+    yield "routed_scaling_factor", changed(routed_scaling_factor=1.0)
+    yield "expert_bias", changer(load)(unbiased)
+    yield "shares by sigmoid", changer(load)(by_softmax)
+    plain = load()
+    plain.model.layers[0].feed_forward = plain.model.layers[1].feed_forward
+    yield "a layer without experts", plain
 
 
 def sigmoid_router(without):

@@ -45,7 +45,7 @@ def randomize(model, seed):
         for name, b in model.named_buffers():
             if name.endswith("layer_scalar"):
                 b.copy_(0.8 + 0.4 * torch.rand(1, generator=gen))
-            elif name.endswith("e_score_correction_bias"):
+            elif name.endswith(("e_score_correction_bias", "expert_bias")):
                 b.copy_(0.3 * torch.randn(b.shape, generator=gen))
         for name, p in sorted(
             model.named_parameters(), key=lambda np: np[0].replace("model.language_model.", "model.")):

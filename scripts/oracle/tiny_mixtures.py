@@ -152,4 +152,25 @@ MIXTURES = {
             rope_parameters=DEEPSEEK_ROPE | dict(mscale=1.3, mscale_all_dim=0.6),
         ),
     ),
+    # Heads of which half is turned, experts in two of three groups.
+    "glm4-moe": (
+        "glm4_moe",
+        73,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=3,
+            head_dim=16,
+            attention_bias=True,
+            use_qk_norm=True,
+            n_routed_experts=9,
+            num_experts_per_tok=3,
+            moe_intermediate_size=20,
+            n_shared_experts=1,
+            first_k_dense_replace=1,
+            n_group=3,
+            topk_group=2,
+            routed_scaling_factor=1.8,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5),
+        ),
+    ),
 }

@@ -116,4 +116,23 @@ STATES = {
             rope_parameters=dict(rope_type="default", rope_theta=10000.0),
         ),
     ),
+    # Experts behind the first layer, chosen by sigmoids and a number of each.
+    "lfm2-moe": (
+        "lfm2_moe",
+        41,
+        dict(
+            num_key_value_heads=2,
+            num_hidden_layers=4,
+            layer_types=["conv", "full_attention", "conv", "full_attention"],
+            intermediate_size=48,
+            moe_intermediate_size=20,
+            num_dense_layers=1,
+            num_experts=6,
+            num_experts_per_tok=3,
+            routed_scaling_factor=1.7,
+            tie_word_embeddings=True,
+            norm_eps=1e-5,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
 }
