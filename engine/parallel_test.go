@@ -23,26 +23,34 @@ func firstDevices(n int) []int {
 	return devices
 }
 
-// ofEight are the families that run on 8 devices too: what differs between decoders. Compiling for 8 takes longest.
+// ofEight are the families that run on 8 devices: compiling for 8 takes longest.
 var ofEight = []string{"smollm2-like", "llama3", "qwen3", "gemma2", "olmo2", "qwen3-moe"}
 
-// Greedy tokens of 2, 4 and 8 devices together are transformers', as those of one device, for every family: also where
-// heads, MLP and vocabulary do not divide.
+// Greedy tokens of 2, 4 and 8 devices together are transformers', as those of one device, for every family with
+// something of its own: also where heads, MLP and vocabulary do not divide. One family has all combinations, the others
+// one in turns; models/decoder compares the scores of all families on all.
 func TestGreedyOfDevicesTogether(t *testing.T) {
-	for _, n := range []int{2, 4, 8} {
-		for _, family := range testenv.Families(t) {
-			if n == 8 && !slices.Contains(ofEight, family) {
-				continue
-			}
-			for _, kernels := range []string{xla.KernelsAuto, xla.KernelsOff} {
-				t.Run(fmt.Sprintf("%s on %d, kernels %s", family, n, kernels), func(t *testing.T) {
-					if quick := n == 2 && kernels == xla.KernelsOff || n == 4 &&
-						kernels == xla.KernelsAuto; family != "smollm2-like" || !quick {
-						testenv.Slow(t)
-					}
-					greedyEqualsTransformers(t, family, testenv.Group(t, kernels, firstDevices(n)...))
-				})
-			}
+	type combination struct {
+		devices int
+		kernels string
+	}
+	all := []combination{{2, xla.KernelsAuto}, {4, xla.KernelsOff}, {2, xla.KernelsOff}, {4, xla.KernelsAuto}}
+	for i, family := range features {
+		combinations := all[i%len(all) : i%len(all)+1]
+		if family == contractFamily {
+			combinations = append(slices.Clone(all), combination{8, xla.KernelsOff})
+		}
+		if slices.Contains(ofEight, family) {
+			combinations = append(slices.Clone(combinations), combination{8, xla.KernelsAuto})
+		}
+		for _, c := range combinations {
+			t.Run(fmt.Sprintf("%s on %d, kernels %s", family, c.devices, c.kernels), func(t *testing.T) {
+				if quick := c.devices == 2 && c.kernels == xla.KernelsOff || c.devices == 4 &&
+					c.kernels == xla.KernelsAuto; family != contractFamily || !quick {
+					testenv.Slow(t)
+				}
+				greedyEqualsTransformers(t, family, testenv.Group(t, c.kernels, firstDevices(c.devices)...))
+			})
 		}
 	}
 }

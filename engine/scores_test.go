@@ -178,9 +178,9 @@ func TestRequestsForScoresAreChecked(t *testing.T) {
 	}
 }
 
-// The scores of prompts are transformers', for every family in the fast tests.
+// The scores of prompts are transformers', for families with something of their own.
 func TestPromptLogprobsEqualTransformers(t *testing.T) {
-	for _, family := range testenv.Families(t) {
+	for _, family := range features {
 		t.Run(family, func(t *testing.T) {
 			if family != contractFamily && family != "gemma2" {
 				testenv.Slow(t)

@@ -25,8 +25,8 @@ var Mixture = arch.Decoder{
 
 func readMixture(j *arch.JSON, c *arch.Config) error {
 	e := arch.Experts{Count: j.Int("n_routed_experts", 0), Chosen: j.Int("num_experts_per_tok", 0),
-		Size: j.Int("moe_intermediate_size", 0), Scale: j.Float("routed_scaling_factor", 1), Sigmoid: true, Choice: true,
-		Renormalize: j.Bool("norm_topk_prob", true), SumEps: 1e-20,
+		Size: j.Int("moe_intermediate_size", 0), Scale: j.Float("routed_scaling_factor", 1), Sigmoid: true,
+		Choice: true, Renormalize: j.Bool("norm_topk_prob", true), SumEps: 1e-20,
 		Groups: j.Int("n_group", 1), ChosenGroups: j.Int("topk_group", 1)}
 	e.Shared = e.Size * j.Int("n_shared_experts", 0)
 	bias, dense := j.Bool("attention_bias", false), j.Int("first_k_dense_replace", 0)
