@@ -321,12 +321,16 @@ func (f listForm[T]) appendValues(row parquet.Row, at any, column, def int) parq
 	return row
 }
 
-// setJSON takes null, as which infinities are written, for 0.
+// setJSON takes null, as which infinities are written, for NaN, which is written as null too.
 func (f listForm[T]) setJSON(at any, raw json.RawMessage) error {
-	if null := []byte("null"); !bytes.Equal(raw, null) {
-		raw = bytes.ReplaceAll(raw, null, []byte("0"))
+	list, floats := at.(*[]float32)
+	if !floats || !bytes.Contains(raw, []byte("null")) || bytes.Equal(raw, []byte("null")) {
+		return json.Unmarshal(raw, at)
 	}
-	return json.Unmarshal(raw, at)
+	var items []*float32
+	err := json.Unmarshal(raw, &items)
+	*list = floatsOf(items)
+	return err
 }
 
 func (f listForm[T]) set(at any, v parquet.Value) {

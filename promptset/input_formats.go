@@ -16,6 +16,7 @@ type inputFormat struct {
 	extensions []string // of its files
 	magic      string   // with which a file begins whose name says nothing; empty where there is none
 	csv        bool
+	appends    bool // rows are added at the end, and those before stay bytes as they are
 	// look reads what has to be known of a file before its rows: their number and its digest, which it sets, and its
 	// columns, which it returns.
 	look func(ctx context.Context, s *Source, f File) ([]*node, error)
@@ -37,9 +38,10 @@ func init() { // which the functions of the entries refer to
 	inputFormats = []*inputFormat{
 		{name: "a Parquet file", extensions: []string{".parquet"}, magic: "PAR1", look: lookParquet,
 			rows: rowsOfParquet},
-		{name: "a JSONL file", extensions: compressible(".jsonl"), look: scanObjects, rows: rowsOfObjects},
+		{name: "a JSONL file", extensions: compressible(".jsonl"), look: scanObjects, rows: rowsOfObjects,
+			appends: true},
 		{name: "a CSV file", extensions: compressible(".csv"), look: scanObjects, rows: rowsOfObjects,
-			csv: true},
+			csv: true, appends: true},
 	}
 }
 
@@ -126,6 +128,7 @@ func rowsOfParquet(ctx context.Context, in *opened, from, to int64, yield func(*
 	if pf.file.NumRows() != in.Rows {
 		return false, in.changedRows(pf.file.NumRows())
 	}
+	pf.name = in.rowsName()
 	l, err := in.schema.place(pf.root)
 	if err != nil {
 		return false, in.changed("%v", err)

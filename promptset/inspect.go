@@ -2,8 +2,11 @@ package promptset
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"sync"
@@ -47,6 +50,68 @@ func (n *Notes) Counts(parts []int) (sum tally.Counts) {
 		}
 	}
 	return sum
+}
+
+// There returns the notes of published parts, by number: of several notes of a part, the one of what is there now.
+// Parts without one are not in it.
+func (n *Notes) There(place Published, format string, numbers []int) (map[int]PartSummary, error) {
+	found := make([]*PartSummary, len(numbers))
+	err := inParallel(together, len(numbers), func(i int) error {
+		file, err := place.Open(PartName(numbers[i], format))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		found[i], err = n.noteOf(file, numbers[i])
+		return err
+	})
+	there := map[int]PartSummary{}
+	for i, p := range found {
+		if p != nil {
+			there[numbers[i]] = *p
+		}
+	}
+	return there, err
+}
+
+// noteOf returns the note of what a part's file has; nil is none. A note without digests, as older versions wrote it,
+// stands for what no other note is of.
+func (n *Notes) noteOf(file File, part int) (*PartSummary, error) {
+	seal, err := SealOf(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read part %d: %w", part, err)
+	}
+	var alike []PartSummary
+	var old *PartSummary
+	for _, p := range n.parts[part] {
+		switch {
+		case !p.Sealed():
+			old = &p
+		case p.Seal == seal:
+			alike = append(alike, p)
+		}
+	}
+	if len(alike) == 0 {
+		return old, nil
+	}
+	last := &alike[len(alike)-1]
+	if !slices.ContainsFunc(alike, func(p PartSummary) bool { return p.SHA256 != last.SHA256 }) {
+		return last, nil
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(file, 0, file.Size())); err != nil {
+		return nil, fmt.Errorf("cannot read part %d: %w", part, err)
+	}
+	digest := hex.EncodeToString(sum.Sum(nil))
+	for _, p := range slices.Backward(alike) {
+		if p.SHA256 == digest {
+			return &p, nil
+		}
+	}
+	return old, nil
 }
 
 // CanCheck says whether there is something to compare a part with: notes with a seal, or, where it has no note, such

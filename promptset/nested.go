@@ -75,9 +75,30 @@ func (f nestedForm[T]) appendValues(row parquet.Row, at any, column, _ int) parq
 	return row
 }
 
-// setJSON takes null, as which infinities are written, for 0.
+// setJSON takes null, as which infinities are written, for NaN, which is written as null too.
 func (f nestedForm[T]) setJSON(at any, raw json.RawMessage) error {
-	return listForm[T]{f.scalarForm}.setJSON(at, raw)
+	lists, floats := at.(*[][]float32)
+	if !floats || !bytes.Contains(raw, []byte("null")) || bytes.Equal(raw, []byte("null")) {
+		return json.Unmarshal(raw, at)
+	}
+	var all [][]*float32
+	err := json.Unmarshal(raw, &all)
+	*lists = [][]float32{}
+	for _, items := range all {
+		*lists = append(*lists, floatsOf(items))
+	}
+	return err
+}
+
+// floatsOf returns numbers with NaN for those that are not there.
+func floatsOf(items []*float32) []float32 {
+	list := make([]float32, len(items))
+	for i, v := range items {
+		if list[i] = float32(math.NaN()); v != nil {
+			list[i] = *v
+		}
+	}
+	return list
 }
 
 func (f nestedForm[T]) set(at any, v parquet.Value) {
@@ -124,13 +145,7 @@ func (f nullsForm) setJSON(at any, raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &items); err != nil {
 		return err
 	}
-	list := make([]float32, len(items))
-	for i, v := range items {
-		if list[i] = float32(math.NaN()); v != nil {
-			list[i] = *v
-		}
-	}
-	*at.(*[]float32) = list
+	*at.(*[]float32) = floatsOf(items)
 	return nil
 }
 

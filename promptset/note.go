@@ -19,6 +19,8 @@ type PartSummary struct {
 
 	SHA256 string `json:"sha256,omitempty"` // of the file, in hex
 	Seal
+
+	Changes int `json:"changes,omitempty"` // that the job had when the part was written
 }
 
 // Seal tells a part from others, and from itself cut off, by a look at its end: in a Parquet file, the sizes and
@@ -43,8 +45,8 @@ func ParsePartSummary(b []byte) (s PartSummary, err error) {
 		return PartSummary{}, fmt.Errorf("%w: %v", ErrNote, err)
 	}
 	r := s.FinishReasons
-	if min(int64(s.Part), s.Rows, s.RowsWithErrors, s.Completions, s.PromptTokens, s.CompletionTokens, s.Bytes,
-		r.Stop, r.Length, r.Error, r.Unknown) < 0 {
+	if min(int64(s.Part), int64(s.Changes), s.Rows, s.RowsWithErrors, s.Completions, s.PromptTokens,
+		s.CompletionTokens, s.Bytes, r.Stop, r.Length, r.Error, r.Unknown) < 0 {
 		return PartSummary{}, fmt.Errorf("%w: it has a negative number", ErrNote)
 	}
 	if isDigest(s.SHA256, sha256.Size) != isDigest(s.Tail, sha256.Size/2) || s.SHA256 != "" && !isDigest(s.SHA256,

@@ -173,7 +173,7 @@ func rowsOfObjects(ctx context.Context, in *opened, from, to int64, yield func(*
 		if at < from {
 			continue
 		}
-		row := &Row{Index: s.base + at, File: s.Name, FileRow: at, Line: o.first}
+		row := &Row{Index: s.base + at, File: s.rowsName(), FileRow: at, Line: o.first}
 		var given []string
 		if err == nil {
 			row.object, err = o.members(text)

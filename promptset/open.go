@@ -1,6 +1,7 @@
 package promptset
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -28,6 +29,8 @@ type Source struct {
 	header  []string // of a CSV file: its columns
 	texts   []span   // rows among which all are whose prompt is text or messages
 
+	called     string // what its rows call it; empty is Name
+	columns    []*node
 	mapping    *Mapping
 	lacks      []string // columns that the template wants
 	partitions []partition
@@ -123,6 +126,9 @@ func (r *Reader) look(ctx context.Context, given, name string) error {
 	if err != nil {
 		return err
 	}
+	for _, c := range columns {
+		s.columns = append(s.columns, c.clone())
+	}
 	if err := r.schema.add(name, columns); err != nil {
 		return err
 	}
@@ -137,6 +143,19 @@ func (r *Reader) NumRows() int64 { return r.rows }
 
 // Sources returns the files in the order in which they are read.
 func (r *Reader) Sources() []Source { return slices.Clone(r.sources) }
+
+// Call has rows name their files as names do, in the order of the files, wherever they were opened: errors of rows are
+// part of an output, and those of a job name its files as they were when it began.
+func (r *Reader) Call(names []string) {
+	for i := range min(len(names), len(r.sources)) {
+		if s := &r.sources[i]; s.called != names[i] { // others may read rows meanwhile
+			s.called = names[i]
+		}
+	}
+}
+
+// rowsName is what rows call the file.
+func (s *Source) rowsName() string { return cmp.Or(s.called, s.Name) }
 
 // Schema returns the columns of all files together, which [WriterOptions] takes.
 func (r *Reader) Schema() *Schema { return r.schema }

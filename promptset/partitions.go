@@ -90,6 +90,19 @@ func belowInput(given, name string) (string, error) {
 	return below, nil
 }
 
+// FolderColumns are the columns that the file's folders give, such as lang=en/split=test; "" where they give none.
+func (s *Source) FolderColumns() string {
+	all := make([]string, len(s.partitions))
+	for i, p := range s.partitions {
+		value := p.value
+		if text := ""; json.Unmarshal([]byte(p.value), &text) == nil && p.value != "null" {
+			value = url.PathEscape(text)
+		}
+		all[i] = url.PathEscape(p.name) + "=" + value
+	}
+	return strings.Join(all, "/")
+}
+
 // Partitions are the columns that folders named key=value give.
 func (r *Reader) Partitions() (names []string) {
 	for _, s := range r.sources {

@@ -42,7 +42,7 @@ func (r *Row) decode(s *Source) (given []string) {
 	if first, again := s.repeated[r.FileRow]; again {
 		at := fmt.Sprintf("line %d", first.line)
 		if first.file.Name != s.Name {
-			at = first.file.Name + " " + at
+			at = first.file.rowsName() + " " + at
 		}
 		r.blame("custom_id", openai.CodeRepeatedID, func() {
 			r.fail("custom_id %q is that of %s; give each line one of its own", r.request.customID, at)

@@ -1,0 +1,143 @@
+package promptset
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// Before returns the reader of a job that had fewer inputs: the first files, of the last of which only the first bytes.
+// Its last row must be whole: what follows must not go on with it. The error is a [*FileError], or one of reading.
+func (r *Reader) Before(ctx context.Context, files int, bytes int64) (*Reader, error) {
+	old := &Reader{files: r.files, mapping: r.mapping, schema: newSchema()}
+	for i := range files {
+		s := r.sources[i]
+		if i == files-1 && s.Bytes != bytes {
+			old.files = firstBytes{r.files, s.Name, bytes}
+			var err error
+			if s, err = old.cut(ctx, s); err != nil {
+				return nil, err
+			}
+		}
+		columns := make([]*node, len(s.columns))
+		for i, c := range s.columns {
+			columns[i] = c.clone()
+		}
+		if err := old.schema.add(s.Name, columns); err != nil {
+			return nil, err
+		}
+		old.schema.bodies = append(old.schema.bodies, s.bodies...)
+		old.sources = append(old.sources, s)
+		old.rows += s.Rows
+	}
+	return old, r.endsAs(ctx, old)
+}
+
+// cut looks into the first bytes of a file.
+func (r *Reader) cut(ctx context.Context, whole Source) (s Source, err error) {
+	if !whole.format.appends {
+		return s, &FileError{File: whole.Name, What: fmt.Sprintf("it is %s, of which old rows cannot be told from new "+
+			"ones: put new rows into a file of their own, and give both", whole.format.name)}
+	}
+	f, err := r.files.Open(ctx, whole.Name)
+	if err != nil {
+		return s, err
+	}
+	defer f.Close()
+	s = Source{Name: whole.Name, Bytes: f.Size(), version: f.Version(), base: whole.base, mapping: whole.mapping,
+		format: whole.format, partitions: whole.partitions}
+	s.columns, err = s.format.look(ctx, &s, f)
+	return s, err
+}
+
+// endsAs wants the last row of old to be that row of r too, and the last file of old to begin in the same way.
+func (r *Reader) endsAs(ctx context.Context, old *Reader) error {
+	last := len(old.sources) - 1
+	if last < 0 {
+		return nil
+	}
+	s := &old.sources[last]
+	if !slices.Equal(s.header, r.sources[last].header) {
+		return &FileError{File: s.Name, What: "its header is not what it was"}
+	}
+	if s.Rows == 0 || s.Bytes == r.sources[last].Bytes {
+		return nil
+	}
+	var rows [2]*Row
+	for i, reader := range []*Reader{old, r.Beside()} {
+		for row := range reader.Range(ctx, old.rows-1, old.rows) {
+			rows[i] = row
+		}
+		if err := reader.Err(); err != nil {
+			return err
+		}
+	}
+	a, b := rows[0], rows[1]
+	if a == nil || b == nil || a.Line != b.Line || (a.Err == nil) != (b.Err == nil) ||
+		!reflect.DeepEqual(a.object, b.object) {
+		return &FileError{File: s.Name,
+			What: fmt.Sprintf("what was added goes on with row %d: begin a new line", s.Rows-1)}
+	}
+	return nil
+}
+
+// firstBytes are files of which one has only its first bytes.
+type firstBytes struct {
+	Files
+	name string
+	size int64
+}
+
+// firstOf is a file with its first bytes.
+type firstOf struct {
+	File
+	size int64
+}
+
+func (f firstOf) Size() int64 { return f.size }
+
+func (f firstBytes) Open(ctx context.Context, name string) (File, error) {
+	file, err := f.Files.Open(ctx, name)
+	if err != nil || name != f.name {
+		return file, err
+	}
+	if file.Size() < f.size {
+		file.Close()
+		return nil, &FileError{File: name, What: fmt.Sprintf("it has %d bytes, and had %d", file.Size(), f.size)}
+	}
+	return firstOf{file, f.size}, nil
+}
+
+// SameColumns says whether rows of a job's input have the same columns in its output as when the input had another
+// schema, with columns on request.
+func SameColumns(format string, was, now *Schema, wasRequested, nowRequested []string) bool {
+	a, b := newOutputColumns(was, wasRequested), newOutputColumns(now, nowRequested)
+	if format == FormatParquet {
+		return a.root.layout() == b.root.layout()
+	}
+	if !slices.Equal(namesOf(a.results), namesOf(b.results)) {
+		return false
+	}
+	for i, name := range a.source { // a row of JSONL has its own columns alone
+		j, there := b.rename[name]
+		if !there || a.input[i].layout() != b.input[j].layout() {
+			return false
+		}
+	}
+	return true
+}
+
+// layout is how a column stands in a file.
+func (n *node) layout() string {
+	text := fmt.Sprintf("%q %d %v %t", n.name, n.rep, n.typ, n.enc != nil)
+	for _, f := range n.fields {
+		text += " (" + f.layout() + ")"
+	}
+	return text
+}
+
+// HasRequests says whether an input is a batch file of OpenAI.
+func (r *Reader) HasRequests() bool {
+	return slices.ContainsFunc(r.sources, func(s Source) bool { return s.requests })
+}
