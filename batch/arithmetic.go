@@ -120,7 +120,7 @@ func (s *savedJob) computes(o *Task, now string) error {
 	if now == "" || was == "" || now == was { // jobs of older versions do not have it
 		return nil
 	}
-	return fmt.Errorf("%w. The last digits of completions would not be those of a single run: %s; or %s",
+	return fmt.Errorf("%w\nThe last digits of completions would not be those of a single run: %s; or %s",
 		&jobstate.DifferentJobError{Output: o.Output,
 			Differences: []string{fmt.Sprintf("the completions are computed by %s, were by %s", now, was)}},
 		arithmeticRemedy(now, was), o.elsewhere())

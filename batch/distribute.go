@@ -47,6 +47,9 @@ type CrewReport struct {
 // this call: what is done is told by the output folder.
 func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (report *CrewReport, err error) {
 	started := time.Now()
+	if err := t.wholeOnly("`workers`"); err != nil {
+		return nil, err
+	}
 	if err := t.needDevice(ctx); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,6 +16,7 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
 )
 
 // outputVersion grows with every change of Quire after which the same job gives other bytes: other completions, other
@@ -56,11 +58,41 @@ func (o *Task) parts(rows int64) promptset.Parts {
 	if o.Limit > 0 {
 		rows = min(o.Limit, rows)
 	}
-	size := o.PartRows
+	size := cmp.Or(o.PartRows, o.cut)
 	if size == 0 {
 		size = max(1, int64(partCompletions/o.Sampling.N), (rows+maxParts-1)/maxParts)
 	}
 	return promptset.Parts{Rows: rows, PartRows: size}
+}
+
+// takeCut takes the size of parts from the job in the output folder, if there is one and none is given. What is wrong
+// with that job is told when it is opened.
+func (o *Task) takeCut(ctx context.Context) {
+	if o.PartRows > 0 || o.cut > 0 || o.New {
+		return
+	}
+	begun, err := BegunJob(ctx, o.Output)
+	if work, _ := o.workFolder(); !storage.IsRemote(o.Output) && work != "" {
+		begun, err = jobstate.Read(o.FS, work)
+	}
+	if begun == nil || err != nil {
+		return
+	}
+	if parts, _, ok := PartsOf(begun); ok {
+		o.cut = parts.PartRows
+	}
+}
+
+// callInputs has rows name their files as the job did that was begun.
+func (j *openedJob) callInputs(was *jobstate.Description) {
+	now, names := InputsOf(j.reader), make([]string, len(was.Inputs))
+	for i, in := range was.Inputs {
+		names[i] = in.Name
+	}
+	if jobstate.SameInputs(now, was.Inputs) && !slices.EqualFunc(now, was.Inputs,
+		func(a, b jobstate.Input) bool { return a.Name == b.Name }) {
+		j.reader.Call(names)
+	}
 }
 
 // describe says what the job is, before its model is opened.
@@ -102,7 +134,8 @@ func (o *Task) describe(r *promptset.Reader, parts promptset.Parts, fingerprint 
 // InputsOf names the files that a job reads.
 func InputsOf(r *promptset.Reader) (inputs []jobstate.Input) {
 	for _, s := range r.Sources() {
-		inputs = append(inputs, jobstate.Input{Name: s.Name, Bytes: s.Bytes, Rows: s.Rows, Digest: s.Digest})
+		inputs = append(inputs, jobstate.Input{Name: s.Name, Bytes: s.Bytes, Rows: s.Rows, Digest: s.Digest,
+			Columns: s.FolderColumns()})
 	}
 	return inputs
 }
@@ -227,8 +260,13 @@ func (o *Task) parameters() map[string]any {
 
 // different is the error for a folder with another job.
 func (o *Task) different(differences []string) error {
-	return fmt.Errorf("%w. Give it the settings it was begun with to go on, or %s",
-		&jobstate.DifferentJobError{Output: o.Output, Differences: differences}, o.elsewhere())
+	only := ""
+	if o.Extend {
+		only = "`extend` takes a larger `n-generations`, a larger `limit` and more rows behind those that are there, " +
+			"and nothing else. "
+	}
+	return fmt.Errorf("%w\n%sGive it the settings it was begun with to go on, or %s",
+		&jobstate.DifferentJobError{Output: o.Output, Differences: differences}, only, o.elsewhere())
 }
 
 // errForeignParts is the error for parts of no job that is known.

@@ -46,16 +46,8 @@ func (s *savedJob) inspect(published map[int]bool) error {
 // notes reads what was noted of published parts: by this process and those before it, which is enough for most units
 // of a queue, or by all who worked on the job.
 func (s *savedJob) notes(numbers []int) (*promptset.Notes, error) {
-	read := func(from func(func([]byte)) error) (*promptset.Notes, error) {
-		notes := promptset.NewNotes()
-		return notes, from(func(b []byte) {
-			if p, err := promptset.ParsePartSummary(b); err == nil {
-				notes.Add(p)
-			}
-		})
-	}
 	if !s.shard.Whole() {
-		own, err := read(s.state.OwnParts)
+		own, err := notesIn(s.state.OwnParts)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +55,17 @@ func (s *savedJob) notes(numbers []int) (*promptset.Notes, error) {
 			return own, err
 		}
 	}
-	return read(s.state.Parts)
+	return notesIn(s.state.Parts)
+}
+
+// notesIn takes the notes of parts that from gives.
+func notesIn(from func(each func([]byte)) error) (*promptset.Notes, error) {
+	notes := promptset.NewNotes()
+	return notes, from(func(b []byte) {
+		if p, err := promptset.ParsePartSummary(b); err == nil {
+			notes.Add(p)
+		}
+	})
 }
 
 // tellDamaged names the parts that are drawn again because they are damaged.

@@ -128,7 +128,7 @@ func (s *leases) begin(ctx context.Context, lease *queue.Lease) (u *unit, err er
 		}
 		return nil, lease.Done(ctx, saved.before)
 	}
-	switch err := s.claim(&t, saved); {
+	switch err := s.claim(ctx, &t, saved); {
 	case errors.Is(err, errSettled):
 		s.first = lease
 		return nil, err

@@ -136,6 +136,7 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 	}
 	t.sayDefaults()
 	j.fingerprint, j.dtype = model.Fingerprint, model.DType
+	t.takeCut(ctx)
 	j.parts = t.parts(j.reader.NumRows())
 	if j.description, err = t.describe(j.reader, j.parts, j.fingerprint); err != nil {
 		return nil, err
@@ -172,7 +173,7 @@ func (t *Task) openInputs(ctx context.Context) (*promptset.Reader, error) {
 // claim makes the job, with what the engine settled on, the folder's job, if there is none yet. errSettled says that
 // another process was faster since the engine was opened, and that the task has taken its sizes; an error that the job
 // there is another one, or computed in another way.
-func (r *runner) claim(t *Task, saved *savedJob) error {
+func (r *runner) claim(ctx context.Context, t *Task, saved *savedJob) error {
 	plan, before := r.session.Plan(), r.task.Engine
 	d := *r.job.description
 	d.Settled, d.Device, d.Meta = settled(plan), plan.Backend, t.footer(r.session)
@@ -180,7 +181,7 @@ func (r *runner) claim(t *Task, saved *savedJob) error {
 	if d.Arithmetic, err = t.arithmetic(r.session.Device); err != nil {
 		return err
 	}
-	if err := saved.claim(t, &d); err != nil {
+	if err := saved.claim(ctx, t, &d); err != nil {
 		return err
 	}
 	if was := saved.state.Job().Settled; !sameSettled(settled(plan), was) {
@@ -208,14 +209,14 @@ func (s *rest) begin(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	err := s.claim(t, s.saved)
+	err := s.claim(ctx, t, s.saved)
 	if errors.Is(err, errSettled) {
 		if t.several() {
 			return errors.New("another shard was faster and settled on other sizes: start all processes of this " +
 				"shard again, which then take those")
 		}
 		if err = s.open(ctx); err == nil { // with what the faster process settled on
-			err = s.claim(t, s.saved)
+			err = s.claim(ctx, t, s.saved)
 		}
 	}
 	if err != nil {
@@ -304,7 +305,7 @@ func notFinished(parts int, kept string) error {
 // alreadyFinished says that there is nothing to do.
 func (t *Task) alreadyFinished(saved *savedJob, fingerprint string, started time.Time) (*Report, error) {
 	// The last process may have died between the last part and this.
-	if err := saved.clearJournals(); err != nil {
+	if err := errors.Join(saved.extend(t), saved.clearJournals()); err != nil {
 		return nil, err
 	}
 	report := t.report(fingerprint, started)

@@ -31,6 +31,12 @@ type savedJob struct {
 	missing []int        // of its parts that are not published, ascending
 	before  tally.Counts // of those that are
 
+	next   *jobstate.Description // what is to become of the job; nil where it stays
+	mended bool                  // with it rows of the input have other content
+	anew   bool                  // its journal is of no use then
+
+	stale map[int]promptset.PartSummary // those of the missing parts that are there as before a change: their notes
+
 	damaged   []promptset.Damage // of those that are missing
 	wroteMeta string             // why the metadata of JSONL parts was written again
 
@@ -114,13 +120,16 @@ func (o *Task) openSaved(ctx context.Context, parts promptset.Parts, d *jobstate
 	}
 	if s.state.Job() != nil {
 		s.resumed = true
-		if err := s.agree(o, d); err != nil {
+		if err := s.agree(ctx, o, d); err != nil {
 			return nil, err
 		}
 	} else if len(published) > 0 {
 		return nil, fmt.Errorf("%s: %w: %s", o.Output, errForeignParts, o.elsewhere())
 	}
 	if err := s.inspect(published); err != nil {
+		return nil, err
+	}
+	if err := s.outdate(ctx, o, published); err != nil {
 		return nil, err
 	}
 	for _, part := range parts.All() {
@@ -137,10 +146,11 @@ func (o *Task) openSaved(ctx context.Context, parts promptset.Parts, d *jobstate
 	return s, nil
 }
 
-// agree refuses a job that is not the one of the folder, and takes what that one settled on.
-func (s *savedJob) agree(o *Task, d *jobstate.Description) error {
+// agree refuses a job that is not the one of the folder, nor one that it may become, and takes what that one settled
+// on.
+func (s *savedJob) agree(ctx context.Context, o *Task, d *jobstate.Description) error {
 	was := s.state.Job()
-	if err := o.settleAs(was.Settled, d.Differences(was)); err != nil {
+	if err := s.change(ctx, o, was, d); err != nil {
 		return err
 	}
 	now, err := o.arithmetic("") // with the settled dtype
@@ -170,9 +180,9 @@ func (s *savedJob) clearJournals() error {
 
 // claim makes the description the folder's job, if there is none yet. Where another process was faster, which may be
 // one on another machine, its job must be the same, and the options take what that one settled on.
-func (s *savedJob) claim(o *Task, d *jobstate.Description) error {
+func (s *savedJob) claim(ctx context.Context, o *Task, d *jobstate.Description) error {
 	if s.state.Job() != nil {
-		return nil
+		return s.extend(o)
 	}
 	// What an older job left whose description is gone.
 	if err := errors.Join(journal.Clear(s.fs, s.state.Dir()), clearKin(s.fs, s.state.Dir())); err != nil {
@@ -180,7 +190,7 @@ func (s *savedJob) claim(o *Task, d *jobstate.Description) error {
 	}
 	err := s.state.Begin(d)
 	if errors.Is(err, jobstate.ErrBegun) {
-		return s.agree(o, d)
+		return s.agree(ctx, o, d)
 	}
 	return err
 }
@@ -243,6 +253,7 @@ func (s *savedJob) writer(o *Task, schema *promptset.Schema, text promptset.Toke
 		Format: o.Format, Schema: schema, Columns: o.columnsOf(schema), Meta: s.state.Job().Meta, Parts: s.parts,
 		Write: s.missing, TokenText: text, Status: statusOf,
 		Publishing: func(p promptset.PartSummary) error {
+			p.Changes = len(s.state.Job().Changes)
 			published = s.observer.publishing(p)
 			if err := s.folder.AddNote(p, o.Format); err != nil {
 				return err

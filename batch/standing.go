@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,7 +63,11 @@ func (s *savedJob) standing() (Standing, error) {
 	if err != nil {
 		return Standing{}, err
 	}
-	return Standing{s.parts, out.Missing(s.parts, s.format), s.shard.Count}, nil
+	missing := out.Missing(s.parts, s.format)
+	if job := s.state.Job(); job != nil {
+		missing, err = missingOf(job, s.state.Parts, out, s.folder)
+	}
+	return Standing{s.parts, missing, s.shard.Count}, err
 }
 
 // StandingOf looks how much of the job is there whose output folder that is. Its work folder has the state. ok is false
@@ -79,7 +84,8 @@ func StandingOf(ctx context.Context, files vfs.FS, output, work string) (all Sta
 	if job == nil || err != nil {
 		return all, false
 	}
-	out, err := promptset.OpenOutput(promptset.OpenOutputFolder(ctx, files, output))
+	place := promptset.OpenOutputFolder(ctx, files, output)
+	out, err := promptset.OpenOutput(place)
 	if err != nil {
 		return all, false
 	}
@@ -88,11 +94,16 @@ func StandingOf(ctx context.Context, files vfs.FS, output, work string) (all Sta
 		!errors.Is(err, fs.ErrNotExist) {
 		return all, false
 	}
-	var format string
-	if all.Parts, format, ok = PartsOf(job); !ok {
+	if all.Parts, _, ok = PartsOf(job); !ok {
 		return all, false
 	}
-	all.Missing = out.Missing(all.Parts, format)
+	all.Missing, err = missingOf(job, func(each func([]byte)) error {
+		_, err := jobstate.Parts(files, work, each)
+		return err
+	}, out, place)
+	if err != nil {
+		return all, false
+	}
 	for i, shard := range shards {
 		if i > 0 && shard.Count != all.shards {
 			all.shards = 0 // of several counts none says whose the missing parts are
@@ -101,6 +112,24 @@ func StandingOf(ctx context.Context, files vfs.FS, output, work string) (all Sta
 		all.shards = shard.Count
 	}
 	return all, true
+}
+
+// missingOf lists the parts of a job that are not there, or are there as before a change of the job.
+func missingOf(job *jobstate.Description, noted func(each func([]byte)) error, out *promptset.Output,
+	place promptset.Published) ([]int, error) {
+	parts, format, _ := PartsOf(job)
+	missing := out.Missing(parts, format)
+	if len(job.Changes) == 0 {
+		return missing, nil
+	}
+	notes, err := notesIn(noted)
+	if err != nil {
+		return nil, err
+	}
+	stale, err := StaleParts(job, notes, out, place)
+	missing = slices.AppendSeq(missing, maps.Keys(stale))
+	slices.Sort(missing)
+	return missing, err
 }
 
 // PartsOf is how a job cuts its rows into parts, and in which format it writes them; ok is false where it does not say.

@@ -28,6 +28,9 @@ type Options struct {
 	WorkDir string
 	// New removes what the output folder has before the job begins.
 	New bool
+	// Extend lets the job in the output folder grow into this one, which has more completions of a row or more rows.
+	// RetryErrors tries the rows again that have errors there.
+	Extend, RetryErrors bool
 	// Shard is which parts of the job this process does.
 	Shard jobstate.Shard
 	// MaxRestarts is how often a device that fails is started again without a completion in between.
@@ -127,6 +130,7 @@ type Task struct {
 	Options
 
 	opened   *openedJob
+	cut      int64 // rows of a part of the job in the output folder, which holds where PartRows is 0
 	mapping  promptset.Mapping
 	defaults string // those that the model's files ask for
 	queued   string // in a queue, of which a worker does units; empty elsewhere
@@ -186,6 +190,9 @@ func (t *Task) validate() error {
 	case prefixes && t.several():
 		return errors.New("`save-prefix` and `load-prefix` may not come with `num-processes`: each process has a " +
 			"part of the prefix, and the file has all")
+	}
+	if err := t.validateChanges(); err != nil {
+		return err
 	}
 	if err := t.Hosts.validate(&t.Engine); err != nil || t.Shard.Whole() {
 		return err

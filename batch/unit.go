@@ -35,6 +35,7 @@ type unit struct {
 
 	rowsAt  *rowsAt      // read out of order
 	results *partResults // of published parts
+	stale   staleResults // of those that are written again
 
 	number int  // among the units of its runner
 	read   bool // to the end; of the goroutine that begins rows
@@ -43,6 +44,7 @@ type unit struct {
 
 // openUnit opens the journal, calls opened if it is given, and makes what draws and writes the parts that are missing.
 func (r *runner) openUnit(ctx context.Context, t *Task, saved *savedJob, opened func()) (*unit, error) {
+	r.job.callInputs(saved.state.Job())
 	if err := saved.open(t.Messages); err != nil {
 		return nil, err
 	}
@@ -55,7 +57,7 @@ func (r *runner) openUnit(ctx context.Context, t *Task, saved *savedJob, opened 
 		return nil, err
 	}
 	u := &unit{task: t, reader: r.job.reader, saved: saved, builder: r.builder, writer: writer,
-		out: newCollector(writer, saved.journal, rowsInFlight)}
+		out: newCollector(writer, saved.journal, rowsInFlight), stale: staleResults{saved: saved, reader: r.job.reader}}
 	u.out.observer, u.out.format = t.Observer, t.Format
 	u.out.columns = t.columnsOf(r.job.reader.Schema())
 	if u.out.apart, err = t.apart(r.session); err != nil {
@@ -212,6 +214,10 @@ func (u *unit) begin(ctx context.Context, row *promptset.Row, early bool) (*pend
 		fmt.Fprintf(u.task.Messages, "warning: %v; it is drawn again\n", err)
 		done = nil
 	}
+	if u.task.RetryErrors || u.saved.retriesErrors() {
+		done = slices.DeleteFunc(done, func(r promptset.Result) bool { return r.Err != "" })
+	}
+	done = merged(u.stale.of(ctx, row.Index, u.task.Messages), done)
 	n := set.N * (1 + len(row.More))
 	done = slices.DeleteFunc(done, func(r promptset.Result) bool {
 		return r.Generation < set.Generation || r.Generation-set.Generation >= n

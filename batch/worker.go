@@ -110,7 +110,7 @@ func (w *Worker) workOn(ctx context.Context, q *queue.Queue, j queue.Job) (err e
 		host, _ := os.Hostname()
 		if ctx.Err() == nil {
 			if noteErr := q.Refuse(ctx, j.ID,
-				queue.Refusal{Worker: w.Name, Host: host, Error: err.Error()}); noteErr != nil {
+				queue.Refusal{Worker: w.Name, Host: host, Error: inLine(err)}); noteErr != nil {
 				w.Observer.Log.Debug("the queue was not told why this worker can't do a job", "err", noteErr.Error())
 			}
 		}
@@ -118,6 +118,9 @@ func (w *Worker) workOn(ctx context.Context, q *queue.Queue, j queue.Job) (err e
 	}
 	return w.reword(s.run(ctx))
 }
+
+// inLine is an error's text in one line.
+func inLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // prepare looks whether the job is what was submitted, and whether this worker can do it, before it takes a unit.
 func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*leases, error) {
@@ -177,6 +180,9 @@ func (w *Worker) task(j queue.Job) (*Task, *queuedJob, error) {
 		return nil, nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
 	t.queued = j.ID
+	if parts, _, ok := PartsOf(c.Description); ok {
+		t.cut = parts.PartRows
+	}
 	if c.local() {
 		if err := os.Chdir(c.Dir); err != nil {
 			return nil, nil, fmt.Errorf("job %s has names relative to %s, which is not here: %w; submit it with "+

@@ -26,6 +26,10 @@ type Description struct {
 	// Device is what the job began on, and Meta what its parts carry. They do not tell jobs apart either.
 	Device string            `json:"device,omitempty"`
 	Meta   map[string]string `json:"meta,omitempty"`
+
+	// Key is [State.Key] of a job that was changed, in hex. Changes are its changes, the first one first.
+	Key     string   `json:"key,omitempty"`
+	Changes []Change `json:"changes,omitempty"`
 }
 
 // Parse reads a description as job.json has it.
@@ -39,12 +43,15 @@ func Parse(b []byte) (*Description, error) {
 	return &d, nil
 }
 
-// Input is a file that the job reads.
+// Input is a file that the job reads. It is told from others by all but its name.
 type Input struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	Rows   int64  `json:"rows"`
 	Digest string `json:"digest"`
+	// Columns are those that the names of its folders give all its rows, such as lang=en. Jobs of older versions do
+	// not have them.
+	Columns string `json:"columns,omitempty"`
 }
 
 // DifferentJobError says that an output folder holds another job than the one that is to go on there.
@@ -54,7 +61,7 @@ type DifferentJobError struct {
 }
 
 func (e *DifferentJobError) Error() string {
-	return fmt.Sprintf("%s holds another job: %s", e.Output, strings.Join(e.Differences, "; "))
+	return fmt.Sprintf("%s holds another job:\n  %s", e.Output, strings.Join(e.Differences, "\n  "))
 }
 
 // manyInputs is how many inputs that differ are named one by one.
@@ -84,14 +91,54 @@ func (d *Description) Differences(was *Description) []string {
 	return append(out, inputs...)
 }
 
-func (d *Description) inputDifferences(was *Description) (out []string) {
-	differ := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	before := map[string]Input{}
-	for _, in := range was.Inputs {
-		before[in.Name] = in
+// content is what tells an input from others, wherever it is.
+func (in Input) content() Input {
+	in.Name = ""
+	return in
+}
+
+// SameInputs says whether a job reads the same files in the same order. Their names may differ.
+func SameInputs(now, was []Input) bool {
+	return slices.EqualFunc(now, withColumns(was, now), func(a, b Input) bool { return a.content() == b.content() })
+}
+
+// withColumns gives inputs of a job of an older version the columns of their folders, which follow from their names.
+func withColumns(was, now []Input) []Input {
+	columns := map[string]string{} // by name
+	for _, in := range now {
+		if in.Columns != "" {
+			columns[in.Name] = in.Columns
+		}
 	}
-	names := map[string]bool{}
+	if len(columns) == 0 {
+		return was
+	}
+	was = slices.Clone(was)
+	for i := range was {
+		if was[i].Columns == "" {
+			was[i].Columns = columns[was[i].Name]
+		}
+	}
+	return was
+}
+
+func (d *Description) inputDifferences(of *Description) (out []string) {
+	if SameInputs(d.Inputs, of.Inputs) {
+		return nil
+	}
+	was := withColumns(of.Inputs, d.Inputs)
+	differ := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	before, left := map[string]Input{}, map[Input]int{}
+	for _, in := range was {
+		before[in.Name] = in
+		left[in.content()]++
+	}
+	names := map[string]bool{} // of files that have other content
 	for _, in := range d.Inputs {
+		if left[in.content()] > 0 {
+			left[in.content()]--
+			continue
+		}
 		names[in.Name] = true
 		switch b, ok := before[in.Name]; {
 		case !ok:
@@ -102,18 +149,20 @@ func (d *Description) inputDifferences(was *Description) (out []string) {
 			differ("input %s has %d bytes, had %d", in.Name, in.Bytes, b.Bytes)
 		case in.Digest != b.Digest:
 			differ("input %s has other content", in.Name)
+		case in.Columns != b.Columns:
+			differ("input %s has the columns %s, had %s", in.Name, orNothing(in.Columns), orNothing(b.Columns))
+		default:
+			differ("input %s is there twice", in.Name)
 		}
 	}
-	for _, in := range was.Inputs {
-		if !names[in.Name] {
+	for _, in := range was {
+		if left[in.content()] > 0 && !names[in.Name] {
+			left[in.content()]--
 			differ("input %s is missing", in.Name)
 		}
 	}
 	if len(out) == 0 {
-		same := slices.EqualFunc(d.Inputs, was.Inputs, func(a, b Input) bool { return a.Name == b.Name })
-		if !same {
-			differ("the inputs are in another order")
-		}
+		differ("the inputs are in another order")
 	}
 	return out
 }

@@ -5,7 +5,7 @@
 // sets skip it:
 //
 //	_job/lock        held while a process works on the job; the file stays
-//	_job/job.json    the job's [Description], written once, before sampling starts
+//	_job/job.json    the job's [Description], written before sampling starts, and again with each [Change]
 //	_job/parts.log   a line for each part, on disk before the part is visible
 //	_job/journal-*   the journal of what is not in a published part; see package journal
 //
@@ -18,6 +18,7 @@ package jobstate
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,7 +114,7 @@ func (s *State) Dir() string { return s.dir }
 // Job is the job that the folder holds; nil if there is none. It must not be changed.
 func (s *State) Job() *Description { return s.job }
 
-// Key tells the job from all others: a hash of its description.
+// Key tells the job from all others: a hash of its description, as it was when the job began.
 func (s *State) Key() [sha256.Size]byte { return s.key }
 
 func (s *State) read() error {
@@ -152,7 +153,14 @@ func readJob(files vfs.FS, output string) (d *Description, key [sha256.Size]byte
 	if d, err = Parse(b); err != nil {
 		return nil, key, fmt.Errorf("%s is damaged (%w): start anew, or choose another output folder", name, err)
 	}
-	return d, sha256.Sum256(b), nil
+	if d.Key == "" {
+		return d, sha256.Sum256(b), nil
+	}
+	if of, err := hex.DecodeString(d.Key); err != nil || copy(key[:], of) != len(key) || len(of) != len(key) {
+		return nil, key, fmt.Errorf("%s is damaged (its key is %q): start anew, or choose another output folder", name,
+			d.Key)
+	}
+	return d, key, nil
 }
 
 // Refresh reads what job the folder has now, where a shard found none before. With [State.Share], the store's job
@@ -217,15 +225,23 @@ func (s *State) begin(d *Description) error {
 				return ErrBegun
 			}
 		}
-		name := filepath.Join(s.root, jobName)
-		if err := s.write(name+".tmp", append(b, '\n')); err != nil {
-			return fmt.Errorf("cannot write %s: %w", name, err)
-		}
-		if err := s.fs.Rename(name+".tmp", name); err != nil {
-			return fmt.Errorf("cannot write %s: %w", name, err)
+		if err := s.replace(filepath.Join(s.root, jobName), append(b, '\n')); err != nil {
+			return err
 		}
 		return s.read() // which makes the name last
 	})
+}
+
+// replace puts a file in the place of the one of that name, whole.
+func (s *State) replace(name string, b []byte) error {
+	err := s.write(name+".tmp", b)
+	if err == nil {
+		err = s.fs.Rename(name+".tmp", name)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	return nil
 }
 
 func (s *State) write(name string, b []byte) error {

@@ -17,7 +17,7 @@ func description() *Description {
 	return &Description{
 		OutputVersion: 1, Model: "0123456789abcdef", Settings: map[string]any{"temperature": 0.7,
 			"seed": uint64(1<<64 - 1), "stop": []string{"a"}, "n": 4},
-		Inputs:  []Input{{"a.jsonl", 100, 10, "aa"}, {"b.parquet", 200, 20, "bb"}},
+		Inputs:  []Input{{"a.jsonl", 100, 10, "aa", ""}, {"b.parquet", 200, 20, "bb", ""}},
 		Settled: map[string]any{"max_seqs": 64}, Meta: map[string]string{"k": "v"},
 	}
 }
@@ -41,7 +41,9 @@ func TestDifferences(t *testing.T) {
 		{func(d *Description) { d.Inputs[0].Rows = 11 }, "input a.jsonl has 11 rows, had 10"},
 		{func(d *Description) { d.Inputs[0].Bytes++ }, "input a.jsonl has 101 bytes, had 100"},
 		{func(d *Description) { d.Inputs[1].Digest = "cc" }, "input b.parquet has other content"},
-		{func(d *Description) { d.Inputs[1].Name = "c" }, "input c was not there; input b.parquet is missing"},
+		{func(d *Description) { d.Inputs[1].Name = "c" }, ""},
+		{func(d *Description) { d.Inputs[1].Name, d.Inputs[1].Digest = "c", "cc" },
+			"input c was not there; input b.parquet is missing"},
 		{func(d *Description) { d.Inputs[0], d.Inputs[1] = d.Inputs[1], d.Inputs[0] },
 			"the inputs are in another order"},
 		{func(d *Description) {

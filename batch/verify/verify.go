@@ -3,7 +3,6 @@ package verify
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -66,7 +65,8 @@ type verifier struct {
 	format string
 	key    journal.Key
 	notes  *promptset.Notes
-	reader *promptset.Reader // nil where inputs are not compared
+	reader *promptset.Reader             // nil where inputs are not compared
+	stale  map[int]promptset.PartSummary // parts as they were before a change of the job, which are written again
 
 	journaled map[int]bool // parts that the journal has completions of
 }
@@ -124,6 +124,12 @@ func (v *verifier) verify() error {
 	if err := v.ctx.Err(); err != nil {
 		return err
 	}
+	if v.job != nil {
+		var err error
+		if v.stale, err = batch.StaleParts(v.job, v.notes, v.out, v.place); err != nil {
+			return err
+		}
+	}
 	present := map[int]bool{}
 	for _, part := range v.out.Parts {
 		if v.job != nil && !part.Belongs(v.parts, v.format) {
@@ -141,6 +147,10 @@ func (v *verifier) verify() error {
 	}
 	if err := v.missing(present); err != nil {
 		return err
+	}
+	if n := len(v.stale); n > 0 {
+		v.report.note(fmt.Sprintf("%s as before the job was changed: the same sample run command writes %s again",
+			countedAre(n, "part"), plural.Of(n, "it", "them")))
 	}
 	return v.meta(len(v.out.Parts) > 0)
 }
@@ -251,14 +261,22 @@ func (v *verifier) openInputs() {
 
 // part checks a part.
 func (v *verifier) part(part promptset.Part) error {
-	from, to := v.parts.Range(part.Number)
+	note, noted := v.notes.Last(part.Number)
+	changes := 0
+	if v.job != nil {
+		changes = len(v.job.Changes)
+	}
+	if before, stale := v.stale[part.Number]; stale {
+		note, changes = before, before.Changes
+	}
+	from, to := v.rowsOf(part.Number, changes)
 	due := to - from
 	if v.job == nil {
 		from, to, due = 0, 0, 1<<62
 	}
 	var next func() (promptset.WantedRow, bool)
 	if v.reader != nil {
-		pull, stop := iter.Pull(v.wanted(from, to))
+		pull, stop := iter.Pull(v.wanted(from, to, changes))
 		defer stop()
 		next = pull
 	}
@@ -276,6 +294,11 @@ func (v *verifier) part(part promptset.Part) error {
 		return err
 	}
 	v.bar.Add(content.Bytes)
+	if before, stale := v.stale[part.Number]; stale && before.Sealed() && content.Seal != before.Seal &&
+		v.notes.Compare(part, content.Seal) != "" {
+		v.report.Later++ // it was written again meanwhile
+		return nil
+	}
 	v.report.read(content, check.Summary)
 	what, remedy := v.compare(part, content)
 	if what == "" && content.Damage != "" {
@@ -287,13 +310,15 @@ func (v *verifier) part(part promptset.Part) error {
 	if v.reader != nil && v.reader.Err() != nil {
 		return v.reader.Err()
 	}
-	if note, ok := v.notes.Last(part.Number); what == "" && ok {
+	if what == "" && noted {
 		if what = check.Differs(note); what != "" {
 			remedy = removeAndRun
 		}
 	}
-	if what == "" {
+	if _, stale := v.stale[part.Number]; what == "" && !stale {
 		v.report.Whole++
+	}
+	if what == "" {
 		return nil
 	}
 	v.report.problem(part.Name, what, remedy)
@@ -318,16 +343,24 @@ func (v *verifier) compare(part promptset.Part, c promptset.PartContent) (what, 
 	case !v.notes.HasDigest(part.Number, c.SHA256):
 		return "its SHA-256 is not that of what was written", removeAndRun
 	}
-	if v.job != nil && c.Meta != nil && !sameMeta(c.Meta, v.job.Meta) {
+	if _, stale := v.stale[part.Number]; !stale && v.job != nil && c.Meta != nil && !sameMeta(c.Meta, v.job.Meta) {
 		return "the metadata in its footer are not the job's", removeAndRun
 	}
 	return "", ""
 }
 
+// rowsOf are the rows of a part that was written after so many changes of the job.
+func (v *verifier) rowsOf(part, changes int) (from, to int64) {
+	parts := v.parts
+	if v.job != nil {
+		parts.Rows = v.job.NumberAt(changes, "rows")
+	}
+	return parts.Range(part)
+}
+
 // wanted is what the output is to have of rows of the input.
-func (v *verifier) wanted(from, to int64) iter.Seq[promptset.WantedRow] {
-	number, _ := v.job.Settings["n"].(json.Number)
-	n, _ := number.Int64()
+func (v *verifier) wanted(from, to int64, changes int) iter.Seq[promptset.WantedRow] {
+	n := v.job.NumberAt(changes, "n")
 	return func(yield func(promptset.WantedRow) bool) {
 		for row := range v.reader.Range(v.ctx, from, to) {
 			set := row.Overrides.Over(parameter.Set{N: int(n)})
@@ -344,6 +377,10 @@ func (v *verifier) missing(present map[int]bool) error {
 	v.report.Missing = []string{}
 	for _, number := range v.parts.All() {
 		name := promptset.PartName(number, v.format)
+		if _, stale := v.stale[number]; stale {
+			v.report.Missing = append(v.report.Missing, name)
+			continue
+		}
 		if present[number] {
 			continue
 		}

@@ -39,6 +39,7 @@ To resume a run, however it ended, give the same command again: the output is th
 completions are kept in a journal, OUTPUT/_job, until their part of the output is complete; a part appears complete or
 not at all. A crash of the process loses no finished completion; a power failure loses those of the last second. A
 folder that holds another job (other model files, parameters or inputs) is refused; --new removes what is there.
+--extend lets the job there grow to a larger -n, a larger --limit or more rows; --retry-errors tries its errors again.
 SIGINT or SIGTERM ends the run after the current device call, with exit code 4. If the device fails, the engine is
 restarted with what was in flight.`,
 		example: `

@@ -81,6 +81,11 @@ func (o *runOptions) define(f *flags) {
 				"auto reads it from the environment of Kubernetes, Slurm, GKE TPU or torchrun")
 		s.BoolVar(&o.process.New, "new", false,
 			"start over: remove the parts and the journal in the output folder, of this job or another")
+		s.BoolVar(&o.process.Extend, "extend", false,
+			"let the job in the output folder grow to a larger -n, a larger --limit, or more rows behind those that "+
+				"it has; its completions stay")
+		s.BoolVar(&o.process.RetryErrors, "retry-errors", false,
+			"try rows of the output again that have errors; all others stay")
 	})
 	f.group("Workers", func(s *pflag.FlagSet) { o.units.define(s) })
 	f.group("Sampling (a row's own columns n, max_tokens, temperature, ... come before these)", func(s *pflag.FlagSet) {

@@ -45,8 +45,9 @@ func (o *unitOptions) check() error {
 
 // ofAProcess are flags of "sample run" that belong to one process and no job.
 var ofAProcess = []string{
-	"config", "new", "work-dir", "shard", "workers", "ack-wait", "max-tries", "max-restarts", "client-timeout",
-	"call-timeout", "maintenance", "progress", "report", "metrics", "log-format", "log-level", "pprof", "dump-hlo",
+	"config", "new", "extend", "retry-errors", "work-dir", "shard", "workers", "ack-wait", "max-tries", "max-restarts",
+	"client-timeout", "call-timeout", "maintenance", "progress", "report", "metrics", "log-format", "log-level",
+	"pprof", "dump-hlo",
 	"dump-tables", "dump-tables-to", "trace", "profile-device", "profile-calls", "save-prefix", "load-prefix",
 	"prefix-dir",
 }

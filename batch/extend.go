@@ -1,0 +1,310 @@
+package batch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
+)
+
+// Settings in job.json that a larger job has larger, or has and the smaller one has not.
+const (
+	settingN       = "n"
+	settingRows    = "rows"
+	settingParents = "parents"
+)
+
+// validateChanges checks what the options say of changes of a job.
+func (t *Task) validateChanges() error {
+	field := "extend"
+	switch {
+	case t.RetryErrors && !t.Extend:
+		field = "retry-errors"
+	case !t.Extend:
+		return nil
+	}
+	switch {
+	case t.New:
+		return fmt.Errorf("`%s` keeps what is there and `new` removes it: leave one out", field)
+	case !t.Shard.Whole():
+		return fmt.Errorf("`%s` may not come with `shard`: change the job with one process that does all of it; "+
+			"shards may go on with it then", field)
+	case t.several():
+		return fmt.Errorf("`%s` may not come with `num-processes`", field)
+	case storage.IsRemote(t.Output):
+		return fmt.Errorf("`%s` needs a local `output`: parts in an object store cannot be replaced by new ones at "+
+			"once", field)
+	case t.Format == promptset.FormatOpenAI:
+		return fmt.Errorf("`%s` may not come with `format` openai, whose answers do not have all of a completion: "+
+			"give `format` parquet or jsonl", field)
+	}
+	return nil
+}
+
+// wholeOnly refuses changes of a job by several processes.
+func (t *Task) wholeOnly(what string) error {
+	switch {
+	case t.Extend:
+		return endWith(Misused, "`extend` may not come with %s: change the job with one process first", what)
+	case t.RetryErrors:
+		return endWith(Misused, "`retry-errors` may not come with %s: change the job with one process first", what)
+	}
+	return nil
+}
+
+// smaller returns a job that has as much to do as was, where extend says so, and that has its model and inputs where
+// retry says that these were mended. It is else the one that is described.
+func smaller(d, was *jobstate.Description, extend, retry bool) *jobstate.Description {
+	same := *d
+	if retry {
+		same.Model = was.Model
+	}
+	if extend && moreInputs(d.Inputs, was.Inputs) || retry && mendedInputs(d.Inputs, was.Inputs) {
+		same.Inputs = was.Inputs
+	}
+	if !extend {
+		return &same
+	}
+	same.Settings = maps.Clone(d.Settings)
+	for _, name := range []string{settingN, settingRows, settingParents} {
+		before, there := was.Settings[name]
+		switch {
+		case there && d.NumberAt(len(d.Changes), name) > was.NumberAt(len(was.Changes), name):
+			same.Settings[name] = before
+		case !there && name == settingParents:
+			delete(same.Settings, name)
+		}
+	}
+	return &same
+}
+
+// moreInputs says that inputs begin with those of was, the last of which may have become longer.
+func moreInputs(now, was []jobstate.Input) bool {
+	last := len(was) - 1
+	if last < 0 || len(now) < len(was) || !jobstate.SameInputs(now[:last], was[:last]) {
+		return false
+	}
+	return jobstate.SameInputs(now[last:last+1], was[last:]) ||
+		now[last].Bytes > was[last].Bytes && now[last].Rows >= was[last].Rows
+}
+
+// mendedInputs says that inputs have other content than was, and as many rows.
+func mendedInputs(now, was []jobstate.Input) bool {
+	return !jobstate.SameInputs(now, was) &&
+		slices.EqualFunc(now, was, func(a, b jobstate.Input) bool { return a.Rows == b.Rows && a.Columns == b.Columns })
+}
+
+// change finds what becomes of the job of a folder by this task: nothing where it is that job.
+func (s *savedJob) change(ctx context.Context, o *Task, was, d *jobstate.Description) error {
+	differences := d.Differences(was)
+	others := smaller(d, was, o.Extend, o.RetryErrors).Differences(was)
+	larger := len(others) > 0 && len(smaller(d, was, true, o.RetryErrors).Differences(was)) == 0
+	if len(others) > 0 && !o.Extend && !o.RetryErrors {
+		others = differences
+	}
+	if larger {
+		others = nil
+	}
+	settled, raised := o.raised(was.Settled)
+	if err := o.settleAs(settled, others); err != nil || len(differences)+len(raised) == 0 {
+		return err
+	}
+	mended := o.RetryErrors && mendedInputs(d.Inputs, was.Inputs)
+	before := o.opened.reader
+	if !mended {
+		var err error
+		if before, err = o.readerOf(ctx, was); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil && larger {
+			return o.different(differences)
+		} else if err != nil {
+			return o.different([]string{err.Error()})
+		}
+	}
+	if larger {
+		return fmt.Errorf("%s holds a smaller job:\n  %s\nGive `extend` to make it larger, or %s", o.Output,
+			strings.Join(differences, "\n  "), o.elsewhere())
+	}
+	from, err := o.changedFrom(ctx, was, d, before)
+	if err != nil {
+		return err
+	}
+	s.next = was.Changed(d, jobstate.Change{Time: time.Now().UTC().Truncate(time.Second), Version: o.Version,
+		What: append(differences, raised...), PartsFrom: from, RetryErrors: o.RetryErrors})
+	s.next.Model, s.mended, s.anew = d.Model, mended, mended || d.Model != was.Model
+	if len(raised) > 0 {
+		s.next.Settled = maps.Clone(was.Settled)
+		s.next.Settled[settledLength] = o.Engine.MaxModelLen
+	}
+	parameters, err := json.Marshal(o.parameters())
+	if len(s.next.Meta) > 0 {
+		s.next.Meta[promptset.MetaParameters] = string(parameters)
+	}
+	return err
+}
+
+// settledLength is the limit, among what a job settled on, that may be raised for rows that are tried again.
+const settledLength = "max_model_len"
+
+// raised returns what a job settled on without the limit that this task raises, and what it raises.
+func (o *Task) raised(was map[string]any) (rest map[string]any, raised []string) {
+	before, err := strconv.Atoi(fmt.Sprint(was[settledLength]))
+	if !o.RetryErrors || err != nil || o.Engine.MaxModelLen <= before {
+		return was, nil
+	}
+	rest = maps.Clone(was)
+	delete(rest, settledLength)
+	return rest, []string{fmt.Sprintf("%s is %d, was %d", settledLength, o.Engine.MaxModelLen, before)}
+}
+
+// readerOf is a reader of the inputs as the job had them that was begun, whose rows must be the first ones of now.
+func (o *Task) readerOf(ctx context.Context, was *jobstate.Description) (*promptset.Reader, error) {
+	now := o.opened.reader
+	if jobstate.SameInputs(InputsOf(now), was.Inputs) {
+		return now, nil
+	}
+	last := was.Inputs[len(was.Inputs)-1]
+	before, err := now.Before(ctx, len(was.Inputs), last.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if !jobstate.SameInputs(InputsOf(before), was.Inputs) {
+		return nil, fmt.Errorf("input %s has other rows at its start: rows can be added behind those that it has",
+			last.Name)
+	}
+	return before, nil
+}
+
+// changedFrom is the first part of the job that was begun which a larger one has another content of. That of no part is
+// their number.
+func (o *Task) changedFrom(ctx context.Context, was, d *jobstate.Description, before *promptset.Reader) (int, error) {
+	now := o.opened.reader
+	if d.NumberAt(0, settingN) > was.NumberAt(len(was.Changes), settingN) {
+		if now.HasRequests() {
+			return 0, errors.New("`extend` may not come with a larger `n-generations` for batch files of OpenAI: a " +
+				"line may have several prompts, whose completions would get other numbers")
+		}
+		return 0, nil
+	}
+	if !promptset.SameColumns(o.Format, before.Schema(), now.Schema(), o.columnsOf(before.Schema()),
+		o.columnsOf(now.Schema())) {
+		return 0, nil
+	}
+	parts, _, _ := PartsOf(was)
+	row, err := o.opened.firstRelated(ctx, parts.Rows)
+	if err != nil {
+		return 0, err
+	}
+	return firstChanged(parts, o.opened.parts, row), nil
+}
+
+// firstChanged is the first part that has other rows when a job gets more of them, or that has the first row which is
+// another one then; noRow is none. Where no part changes it is the number of parts.
+func firstChanged(was, now promptset.Parts, row int64) int {
+	from := was.Count()
+	if now.Rows > was.Rows && was.Rows < int64(from)*was.PartRows {
+		from--
+	}
+	if row != noRow {
+		from = min(from, was.Of(row))
+	}
+	return from
+}
+
+const noRow int64 = -1
+
+// firstRelated is the first of the rows which a job had that goes on from another row, or from another one that does,
+// now that the job has more of them.
+func (j *openedJob) firstRelated(ctx context.Context, had int64) (int64, error) {
+	now, err := j.lineage(ctx)
+	if now == nil || err != nil {
+		return noRow, err
+	}
+	was, err := readLineage(ctx, j.reader, had)
+	if err != nil {
+		return noRow, err
+	}
+	parentOf := func(row int64) int64 {
+		if was == nil {
+			return noParent
+		}
+		return was.parents[row]
+	}
+	changed := make([]bool, had)
+	for row := range had {
+		if is := now.parents[row]; is == parentAmbiguous && parentOf(row) >= 0 {
+			reader := j.reader.Beside()
+			for r := range reader.Range(ctx, row, row+1) {
+				return noRow, endWith(Misused, "%w", r.Error(fmt.Sprintf("(id %q) its parent %q is now the id of a "+
+					"row that was added, too: give that row an id of its own", r.ID, r.Parent.ID)))
+			}
+			return noRow, reader.Err()
+		}
+		changed[row] = now.parents[row] != parentOf(row)
+	}
+	seen := make([]bool, had)
+	for row := range had { // one whose line leads to a row that changed
+		for at := row; at >= 0 && at < had && !seen[at]; at = now.parents[at] {
+			if changed[at] {
+				return row, nil
+			}
+			seen[at] = true
+		}
+	}
+	return noRow, nil
+}
+
+// extend makes the change of the job last that this process found.
+func (s *savedJob) extend(o *Task) error {
+	if s.next == nil {
+		return nil
+	}
+	// What is kept of parents has their completions from before. It is made again.
+	dirs, err := s.state.Dirs()
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if err := clearKin(s.fs, dir); err != nil {
+			return fmt.Errorf("cannot clear the journal: %w", err)
+		}
+	}
+	change := s.next.Changes[len(s.next.Changes)-1]
+	o.say("changing the job in %s: %s; %d of its parts are written again", o.Output, strings.Join(change.What, "; "),
+		len(s.stale))
+	if err := s.state.Change(s.next, s.anew); err != nil {
+		return err
+	}
+	if s.anew { // what is finished of other parts may be of other rows, or of another model
+		if err := s.clearJournals(); err != nil {
+			return err
+		}
+	}
+	if s.next = nil; promptset.HasMetaFile(s.format) && len(s.state.Job().Meta) > 0 {
+		_, err = promptset.MendMeta(s.folder, s.state.Job().Meta)
+	}
+	return err
+}
+
+// job is the folder's job, as it is after a change that is still to be made; nil is none.
+func (s *savedJob) job() *jobstate.Description {
+	if s.next != nil {
+		return s.next
+	}
+	return s.state.Job()
+}
+
+// retriesErrors says that errors are no completions of a job which are kept.
+func (s *savedJob) retriesErrors() bool {
+	job := s.job()
+	return job != nil && slices.ContainsFunc(job.Changes, func(c jobstate.Change) bool { return c.RetryErrors })
+}

@@ -1,0 +1,247 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/tally"
+)
+
+// outdate takes the parts out of published that the job's changes want to be written again, and counts the others.
+func (s *savedJob) outdate(ctx context.Context, o *Task, published map[int]bool) error {
+	job := s.job()
+	if job == nil || len(job.Changes) == 0 && !o.RetryErrors || len(published) == 0 {
+		return nil
+	}
+	numbers := slices.Sorted(maps.Keys(published))
+	notes, err := s.notes(numbers)
+	if err != nil {
+		return err
+	}
+	there, err := notes.There(s.folder, s.format, numbers)
+	if err != nil {
+		return err
+	}
+	s.stale = stale(job, there, numbers)
+	if o.RetryErrors {
+		s.retry(o, there, numbers)
+	}
+	if s.mended {
+		if err := s.checkMended(ctx, o, there, numbers); err != nil {
+			return err
+		}
+	}
+	s.before = tally.Counts{}
+	for _, number := range numbers {
+		if _, again := s.stale[number]; again {
+			delete(published, number)
+		} else if note, ok := there[number]; ok {
+			s.before = s.before.Plus(note.Noted())
+		}
+	}
+	return nil
+}
+
+// stale returns the notes of published parts that are to be written again.
+func stale(job *jobstate.Description, there map[int]promptset.PartSummary,
+	numbers []int) map[int]promptset.PartSummary {
+	again := map[int]promptset.PartSummary{}
+	for _, number := range numbers {
+		note, noted := there[number]
+		if job.Stale(number, note.Changes, !noted || note.RowsWithErrors > 0) {
+			again[number] = note
+		}
+	}
+	return again
+}
+
+// retry has parts with errors written again. A retry that was not brought to its end goes on first.
+func (s *savedJob) retry(o *Task, there map[int]promptset.PartSummary, numbers []int) {
+	if s.next != nil { // which does it
+		return
+	}
+	job := s.state.Job()
+	last := len(job.Changes) - 1
+	if missing := len(s.stale) > 0 || len(numbers) < s.parts.Count(); last >= 0 && job.Changes[last].RetryErrors &&
+		missing {
+		return
+	}
+	next := job.Changed(job, jobstate.Change{Time: time.Now().UTC().Truncate(time.Second), Version: o.Version,
+		What: []string{"rows with errors are tried again"}, PartsFrom: s.parts.Count(), RetryErrors: true})
+	if again := stale(next, there, numbers); len(again) > len(s.stale) {
+		s.next, s.stale = next, again
+	}
+}
+
+// StaleParts returns the numbers of published parts of a job that its changes want to be written again, with their
+// notes.
+func StaleParts(job *jobstate.Description, notes *promptset.Notes, out *promptset.Output, place promptset.Published) (
+	map[int]promptset.PartSummary, error) {
+	parts, format, ok := PartsOf(job)
+	if !ok || len(job.Changes) == 0 {
+		return nil, nil
+	}
+	var numbers []int
+	for _, part := range out.Parts {
+		if part.Belongs(parts, format) {
+			numbers = append(numbers, part.Number)
+		}
+	}
+	there, err := notes.There(place, format, numbers)
+	return stale(job, there, numbers), err
+}
+
+// checkMended wants rows with completions to be what they were when the inputs have other content.
+func (s *savedJob) checkMended(ctx context.Context, o *Task, there map[int]promptset.PartSummary, numbers []int) error {
+	reader := o.opened.reader
+	r := &staleResults{saved: s, reader: reader}
+	r.same = promptset.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()))
+	for _, number := range numbers {
+		if _, err := r.load(ctx, number, there[number]); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			return endWith(Misused, "%s: %w: with `retry-errors` only rows with errors may have other content",
+				promptset.PartName(number, s.format), err)
+		}
+	}
+	return nil
+}
+
+// staleResults reads completions from published parts that are written again, of which it keeps the last one.
+type staleResults struct {
+	saved  *savedJob
+	reader *promptset.Reader
+	part   int
+	rows   map[int64][]promptset.Result // of part, nil before the first
+	// same says whether a completion has the columns of a row of the input; nil says nothing.
+	same func(*promptset.Row, *promptset.Completion) bool
+}
+
+// of returns the completions that a row has in a part that is written again. A part that can't be read has none: w
+// is told.
+func (r *staleResults) of(ctx context.Context, row int64, w io.Writer) []promptset.Result {
+	part := r.saved.parts.Of(row)
+	note, is := r.saved.stale[part]
+	if !is {
+		return nil
+	}
+	if r.rows == nil || r.part != part {
+		rows, err := r.load(ctx, part, note)
+		if err != nil && ctx.Err() == nil {
+			fmt.Fprintf(w, "warning: %s, which is written again: %v; its completions are drawn again\n",
+				promptset.PartName(part, r.saved.format), err)
+			rows = map[int64][]promptset.Result{}
+		}
+		r.part, r.rows = part, rows
+	}
+	return r.rows[row]
+}
+
+// load reads the completions in a part, by row.
+func (r *staleResults) load(ctx context.Context, number int, note promptset.PartSummary) (
+	map[int64][]promptset.Result, error) {
+	output, err := promptset.OpenOutput(r.saved.folder)
+	if err != nil {
+		return nil, err
+	}
+	job, format := r.saved.job(), r.saved.format
+	next, stop := iter.Pull2(output.Rows(ctx, promptset.Part{Number: number, Format: format,
+		Name: promptset.PartName(number, format)}))
+	defer stop()
+	parts := promptset.Parts{Rows: job.NumberAt(note.Changes, settingRows), PartRows: r.saved.parts.PartRows}
+	n := int(job.NumberAt(note.Changes, settingN))
+	from, to := parts.Range(number)
+	g := &grouped{n: n, rows: map[int64][]promptset.Result{}}
+	done, err, more := next()
+	var group []*promptset.Row // one behind another, with the same id
+	take := func() error {
+		if len(group) == 0 {
+			return nil
+		}
+		id := strings.ToValidUTF8(group[0].ID, "\uFFFD")
+		var results []promptset.Result
+		if more && err == nil && done.ID != id && done.Err != "" { // a row with an error may have got its id since
+			id = done.ID
+		}
+		for more && err == nil && done.ID == id {
+			if r.same != nil && done.Err == "" && !slices.ContainsFunc(group, func(row *promptset.Row) bool {
+				return r.same(row, done)
+			}) {
+				return group[0].Error(fmt.Sprintf("(id %q) has completions, and is not what it was", group[0].ID))
+			}
+			results = append(results, done.Result)
+			done, err, more = next()
+		}
+		g.add(group, results)
+		group = nil
+		return err
+	}
+	reader := r.reader.Beside()
+	for row := range reader.Range(ctx, from, to) {
+		if len(group) > 0 && group[0].ID != row.ID {
+			if err := take(); err != nil {
+				return nil, err
+			}
+		}
+		group = append(group, row)
+	}
+	if err := reader.Err(); err != nil {
+		return nil, err
+	}
+	if err := take(); err != nil {
+		return nil, err
+	}
+	if more || err != nil {
+		return nil, fmt.Errorf("it has other rows than the input (%v)", err)
+	}
+	return g.rows, nil
+}
+
+// grouped are completions by row.
+type grouped struct {
+	n    int // of a row that does not say
+	rows map[int64][]promptset.Result
+}
+
+// add gives rows with one id their completions, which follow one another. Errors are no completions. With one among
+// those of several rows nobody knows whose the others are: they are drawn again.
+func (g *grouped) add(rows []*promptset.Row, results []promptset.Result) {
+	failed := func(r promptset.Result) bool { return r.Err != "" }
+	if len(rows) == 1 {
+		g.rows[rows[0].Index] = slices.DeleteFunc(results, failed)
+		return
+	}
+	if slices.ContainsFunc(results, failed) {
+		return
+	}
+	for _, row := range rows {
+		n := row.Overrides.Over(parameter.Set{N: g.n}).N * (1 + len(row.More))
+		if n > len(results) {
+			return
+		}
+		g.rows[row.Index], results = results[:n:n], results[n:]
+	}
+}
+
+// merged returns the completions of a row from a part and from the journal, each generation once.
+func merged(part, journaled []promptset.Result) []promptset.Result {
+	if len(part) == 0 {
+		return journaled
+	}
+	all := slices.Clone(part)
+	for _, r := range journaled {
+		if !slices.ContainsFunc(part, func(o promptset.Result) bool { return o.Generation == r.Generation }) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
