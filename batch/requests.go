@@ -24,6 +24,11 @@ type requestBuilder struct {
 	equal   *equalRows
 }
 
+// newRequestBuilder makes the requests of a task for an engine that is open, or will be.
+func newRequestBuilder(t *Task, s *Session) *requestBuilder {
+	return &requestBuilder{task: t, session: s, common: &commonPrefix{}, equal: newEqualRows(t.Messages)}
+}
+
 // parameters returns what a row asks for; it is not checked.
 func (b *requestBuilder) parameters(row *promptset.Row) parameter.Set {
 	return row.Overrides.Over(b.task.Sampling)

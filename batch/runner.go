@@ -56,16 +56,14 @@ type runner struct {
 }
 
 func newRunner(t *Task, job *openedJob) *runner {
-	return &runner{task: t, job: job, units: map[*collector]*unit{},
-		builder: &requestBuilder{task: t, common: &commonPrefix{}, equal: newEqualRows(t.Messages)}}
+	return &runner{task: t, job: job, units: map[*collector]*unit{}, builder: newRequestBuilder(t, nil)}
 }
 
 // open makes the engine, in place of one that is there.
 func (r *runner) open(ctx context.Context) error {
 	r.release()
 	if !r.again {
-		r.task.say("opening %s on %s; a first run compiles its programs, later ones find them in the cache",
-			r.task.Model, r.task.Engine.Backend)
+		r.task.sayOpening()
 	}
 	r.task.Observer.Run.Opening()
 	s, err := r.task.Models.Open(ctx, r.task)
@@ -81,6 +79,12 @@ func (r *runner) open(ctx context.Context) error {
 		r.source.ready(s.Plan())
 	}
 	return nil
+}
+
+// sayOpening says that the model is opened.
+func (t *Task) sayOpening() {
+	t.say("opening %s on %s; a first run compiles its programs, later ones find them in the cache", t.Model,
+		t.Engine.Backend)
 }
 
 func (r *runner) release() {

@@ -25,6 +25,9 @@ const (
 	TemplateNone    = "none"
 )
 
+// Standard stands for standard input among [Spec.Inputs], and for standard output as [Spec.Output].
+const Standard = "-"
+
 // Spec says what a job is: what job.json describes is made from it, and a queue gives it to workers. Completions depend
 // on nothing else. Begin with [DefaultSpec].
 type Spec struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/sampling"
@@ -62,9 +63,17 @@ type Request struct {
 	// likeliest ones at each place.
 	ScorePrompt       bool
 	PromptTopLogprobs int
+	// Progress, if not nil, is told of each completion as far as it was drawn, while Run goes on. It must return soon,
+	// and is not called by the goroutine that takes the completions. Calls of the device are short then; what is drawn
+	// is the same.
+	Progress func(Partial)
 	// Tag is the caller's.
 	Tag any
 }
+
+// Partial is a completion as far as it was drawn. What is in it stays: the text is without an end that may become a
+// stop string.
+type Partial = schedule.Partial
 
 // FinishReason says why a completion ended.
 type FinishReason string

@@ -197,6 +197,12 @@ func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]
 					yield(nil, err)
 					return
 				}
+				if told := group[i].Request.Progress; told != nil {
+					for n := range group[i].Text {
+						told(engine.Partial{Generation: group[i].Generation, Tokens: group[i].Tokens[:n],
+							Text: group[i].Text[:n]})
+					}
+				}
 				if given++; fakeFailures < f.failTimes && given > f.failAfter {
 					fakeFailures++
 					yield(nil, errFakeDevice)

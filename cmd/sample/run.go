@@ -16,11 +16,11 @@ import (
 )
 
 func newRun() *subcommand {
-	var o runOptions
+	o := runOptions{mayTry: true}
 	var f *flags
 	return &subcommand{
 		name:    "run",
-		args:    "[FILE...]",
+		args:    "[FILE... | PROMPT...]",
 		summary: "draw completions of every prompt in Parquet, JSONL or CSV files",
 		about: paragraph("Each input row has a column \"prompt\" (text), \"messages\" (a list of role and content) or "+
 			"\"prompt_token_ids\". Optional columns are \"id\", \"parent\" (the id of a row whose completion comes "+
@@ -33,6 +33,9 @@ func newRun() *subcommand {
 				strings.Join(defaultColumns(), ", ")+
 				" (docs/columns.md). A row that cannot be run becomes one row with "+
 				"an error; the job goes on, and the exit code is 3.") + `
+Without --output an argument is a prompt: a message of the user if the model has a chat template (--chat-template none:
+raw text). The text of its completion is printed as it comes, and nothing is kept.
+
 A completion depends on the model, the row's id, the generation and the seed, not on what else runs.
 
 To resume a run, however it ended, give the same command again: the output is that of one uninterrupted run. Finished
@@ -43,6 +46,7 @@ folder that holds another job (other model files, parameters or inputs) is refus
 SIGINT or SIGTERM ends the run after the current device call, with exit code 4. If the device fails, the engine is
 restarted with what was in flight.`,
 		example: `
+sample run -m smollm2 "Why is the sky blue?"
 sample run --model smollm2 --input prompts.parquet --output out
 sample run -m ./Llama-3.2-1B -i 'data/*.parquet' -o out -n 8 --temperature 0.8 --top-p 0.95 --seed 1
 sample run -m model.gguf -i chats.jsonl -o out --format jsonl --stop 'User:' --max-tokens 64
@@ -67,6 +71,9 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 				return err
 			}
 			defer o.maintenance.watch(env, o.logger(env))()
+			if len(o.prompts) > 0 {
+				return errors.Join(tryPrompts(ctx, env, &o), stop())
+			}
 			if o.units.workers > 0 {
 				return errors.Join(runWorkers(ctx, env, &o, f), stop())
 			}

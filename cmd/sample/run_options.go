@@ -30,6 +30,9 @@ type runOptions struct {
 	maintenance              maintenance
 
 	secrets []string // URLs with their parameters
+
+	mayTry  bool     // arguments without --output are prompts
+	prompts []string // that arguments are
 }
 
 // define defines the flags, with the defaults in o.
@@ -59,8 +62,8 @@ func (o *runOptions) define(f *flags) {
 	f.group("Input and output", func(s *pflag.FlagSet) {
 		placesVar(s, &o.spec.Inputs, anywhere, "input", "i",
 			"`FILE` prompts in Parquet, JSONL or CSV: a file, a glob or a folder, local or at s3://, gs:// or "+
-				"azblob://. Repeatable; arguments after the flags are inputs too. Inputs on the command line replace "+
-				"those of a config file")
+				"azblob://. Repeatable; with --output, arguments after the flags are inputs too. Inputs on the "+
+				"command line replace those of a config file")
 		promptFlags(s, &o.spec)
 		placeVar(s, &o.spec.Output, anywhere, "output", "o",
 			"`FOLDER` where the completions go (part-00000.parquet and so on), local or at s3://, gs:// or azblob://")

@@ -98,19 +98,29 @@ sample submit --config job.yaml --remove`,
 
 // prepare reads the config file and checks the flags. Arguments are inputs, as those of --input are.
 func (o *runOptions) prepare(f *flags, args []string) error {
-	for _, name := range args {
-		if err := f.set.Set("input", name); err != nil {
-			return &exitError{exitUsage, fmt.Errorf("%s: %w", f.set.Name(), placeOr(err))}
-		}
+	wrong := func(err error) error { return &exitError{exitUsage, fmt.Errorf("%s: %w", f.set.Name(), placeOr(err))} }
+	if len(args) > 0 {
+		f.set.Lookup("input").Changed = true // so that a config file gives no others
 	}
 	if o.config != "" {
 		if err := applyConfig(o.config, f, "config"); err != nil {
 			return &exitError{exitUsage, err}
 		}
 	}
+	if o.mayTry && len(args) > 0 && o.spec.Output == "" && len(o.spec.Inputs) == 0 {
+		if err := o.takePrompts(f, args); err != nil {
+			return wrong(err)
+		}
+		args = nil
+	}
+	for _, name := range args {
+		if err := f.set.Set("input", name); err != nil {
+			return wrong(err)
+		}
+	}
 	o.secrets = o.withSecrets()
 	if err := o.check(); err != nil {
-		return &exitError{exitUsage, fmt.Errorf("%s: %w", f.set.Name(), err)}
+		return wrong(err)
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ type drainState struct {
 	text       strings.Builder
 	completion Completion
 	ended      bool
+	told       int // tokens, of Request.Told
 }
 
 func (d *drainState) init(newStream func(*Request) Stream, r *Request) {
@@ -37,6 +38,7 @@ type result struct {
 // strings also where the device does.
 func (r *result) drain(check bool, emit func(*Completion)) error {
 	got := r.got
+	var followed []*sequence // of which somebody is told
 	for at, id := range got.Owners {
 		if id < 0 || r.owners[id].drain.ended {
 			continue
@@ -57,6 +59,9 @@ func (r *result) drain(check bool, emit func(*Completion)) error {
 		}
 		if !d.ended {
 			if finish == Running {
+				if d.completion.Request.Told != nil && !slices.Contains(followed, seq) {
+					followed = append(followed, seq)
+				}
 				continue
 			}
 			d.completion.Finish = finish
@@ -72,7 +77,34 @@ func (r *result) drain(check bool, emit func(*Completion)) error {
 		}
 		emit(&d.completion)
 	}
+	for _, seq := range followed {
+		seq.drain.tell(seq.generation)
+	}
 	return nil
+}
+
+// tell tells what a completion that goes on has come to.
+func (d *drainState) tell(generation int) {
+	n := len(d.completion.Tokens)
+	if d.ended || n == d.told {
+		return
+	}
+	d.told = n
+	text := d.text.String()
+	text = text[:len(text)-partOfStop(text, d.completion.Request.Stop)]
+	d.completion.Request.Told(Partial{generation, d.completion.Tokens[:n:n], text})
+}
+
+// partOfStop is how many bytes at the end of a text a stop string may begin with.
+func partOfStop(text string, stops []string) (most int) {
+	for _, stop := range stops {
+		for n := min(len(stop)-1, len(text)); n > most; n-- {
+			if strings.HasSuffix(text, stop[:n]) {
+				most = n
+			}
+		}
+	}
+	return most
 }
 
 // tops appends the likeliest tokens at a place of the output, where the request asks for them.

@@ -33,8 +33,11 @@ type Request struct {
 	Tops int
 	// ScoresOnly says that the prompt is all that is wanted: the one token that is drawn is dropped.
 	ScoresOnly bool
-	Tag        any   // the caller's
-	Err        error // why it can't run: it comes back as a completion
+	// Told is told of a completion after each call that drew some of it; nil for nobody. The drain calls it. Calls are
+	// short while somebody is told.
+	Told func(Partial)
+	Tag  any   // the caller's
+	Err  error // why it can't run: it comes back as a completion
 
 	chain []prefix.Hash // the pages of the prompt that others may share
 }
@@ -55,6 +58,14 @@ func (s Sizes) surePages(r *Request) int {
 // pages only.
 func (s Sizes) pagesAhead(r *Request, held int) int {
 	return s.pages(held) + s.surePages(r) - s.takes(r, held)/s.PageSize
+}
+
+// Partial is a completion as far as it was drawn. What is in it stays: the text is without an end that may become a
+// stop string.
+type Partial struct {
+	Generation int
+	Tokens     []int32
+	Text       string
 }
 
 // Completion is a completion that ended, or a request that was refused.

@@ -67,6 +67,7 @@ type job struct {
 	drawn   chan *result
 	read    chan struct{}         // after each result, with InOrder
 	columns int                   // of the next call
+	told    bool                  // of completions as they are drawn: see Request.Told
 	fault   atomic.Pointer[error] // of the drain: it ends the run
 	start   time.Time
 	called  time.Time // when the last call ended
@@ -227,6 +228,7 @@ func (j *job) take(r *Request) {
 		return
 	}
 	j.Stats.PromptTokens += len(r.Tokens)
+	j.told = j.told || r.Told != nil
 	j.sched.add(r)
 }
 
@@ -257,12 +259,26 @@ func (j *job) call(o *offer) (freePages int, err error) {
 	if j.Inspect != nil {
 		_ = j.Inspect(j.view, nil)
 	}
-	j.columns = min(2*j.columns, j.MaxRounds) // the first calls are short: their tokens are wanted soon
+	j.columns = j.nextColumns(spent)
 	j.drawn <- &result{owners: owners, got: got}
 	if j.InOrder {
 		<-j.read
 	}
 	return int(got.EndFree), nil
+}
+
+// longTold is how long a call may take while somebody is told what is drawn.
+const longTold = 200 * time.Millisecond
+
+// nextColumns is of the call after one that took so long. The first calls are short: their tokens are wanted soon.
+func (j *job) nextColumns(spent Spent) int {
+	if j.told && spent.Device > longTold/2 {
+		if spent.Device <= longTold {
+			return j.columns
+		}
+		return max(1, j.columns/2)
+	}
+	return min(2*j.columns, j.MaxRounds)
 }
 
 // view describes the rows, as the last call left them or as the one that failed did.

@@ -1,0 +1,206 @@
+package batch
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/promptset"
+)
+
+// Trial is a model that somebody tries: what it draws is told as it comes, and nothing is kept.
+type Trial struct {
+	task    *Task
+	session *Session
+	builder *requestBuilder
+}
+
+// Teller is told of completions in order: by prompt, then by generation. Its calls do not overlap.
+type Teller interface {
+	// Begin begins a completion. Text adds to its text.
+	Begin(prompt, generation int)
+	Text(piece string)
+	// End ends it. With an error there may be no text, and no further generation of the prompt.
+	End(reason engine.FinishReason, err error)
+}
+
+// Try opens the model. Its task has [Standard] for the input and the output.
+func (t *Task) Try(ctx context.Context) (*Trial, error) {
+	if err := t.readMapping(); err != nil {
+		return nil, err
+	}
+	if err := t.Models.Lacks(t.Engine.Backend); err != nil {
+		return nil, err
+	}
+	model, err := t.Models.Identify(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if !model.Tokenizer {
+		return nil, endWith(Misused, "the model %s has no tokenizer, and a prompt is text: take a folder with a "+
+			"tokenizer.json", t.Model)
+	}
+	if err := t.takeGeneration(model.Generation); err != nil {
+		return nil, err
+	}
+	t.sayDefaults()
+	t.sayOpening()
+	session, err := t.Models.Open(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &Trial{task: t, session: session, builder: newRequestBuilder(t, session)}, nil
+}
+
+// Close gives the model back.
+func (t *Trial) Close() { t.session.Release() }
+
+// Complete draws completions of prompts: messages of the user where the model has a chat template, else raw text. They
+// are those of a file with these rows. An error of outcome [Partial] says that prompts carry errors, which were told.
+func (t *Trial) Complete(ctx context.Context, prompts []string, to Teller) error {
+	rows := make([]*promptset.Row, len(prompts))
+	for i, text := range prompts {
+		rows[i] = t.task.mapping.NewRow(int64(i), "prompt", text, t.session.Render != nil)
+	}
+	tell := &telling{to: to}
+	var requests []*engine.Request
+	failed := 0
+	for i, row := range rows {
+		first, n := t.builder.parameters(row).Generation, t.builder.parameters(row).N
+		all, err := t.builder.requests(row, nil)
+		if err != nil {
+			n, failed = 1, failed+1
+		}
+		begin := tell.add(i, first, n)
+		if err != nil {
+			tell.end(begin, "", engine.FinishError, err)
+		}
+		for _, r := range all {
+			r.Tag, r.Progress = begin, func(p engine.Partial) { tell.text(begin+p.Generation-first, p.Text) }
+			requests = append(requests, r)
+		}
+	}
+	refused, err := t.run(ctx, requests, func(c *engine.Completion) {
+		at := c.Request.Tag.(int) + c.Generation - c.Request.FirstGeneration
+		tell.end(at, c.Text, c.FinishReason, c.Err)
+		if refused(c.Err) {
+			tell.drop(at+1, c.Request.N-1)
+		}
+	})
+	if failed += refused; err == nil && failed > 0 {
+		err = endWith(Partial, "%d of %s %s", failed, plural.Count(len(prompts), "prompt"),
+			plural.Of(failed, "carries an error", "carry errors"))
+	}
+	return err
+}
+
+// run draws the completions of requests, gives each to done, and counts the requests with errors.
+func (t *Trial) run(ctx context.Context, requests []*engine.Request, done func(*engine.Completion)) (failed int,
+	err error) {
+	watch := t.task.watchDevice(t.session)
+	defer watch.stop()
+	bad := map[*engine.Request]bool{}
+	for c, err := range t.session.Run(ctx, slices.Values(requests)) {
+		if err != nil {
+			return len(bad), err
+		}
+		watch.alive()
+		if c.Err != nil {
+			bad[c.Request] = true
+		}
+		done(c)
+	}
+	return len(bad), nil
+}
+
+// telling tells of completions in order, whichever is drawn first.
+type telling struct {
+	to Teller
+
+	mu    sync.Mutex
+	all   []drawing
+	at    int // of all, that is told now
+	begun bool
+}
+
+// drawing is a completion on its way to who is told of it.
+type drawing struct {
+	prompt, generation int
+	text               string // that was not told yet
+	taken              int    // bytes of the text that were told, or are in text
+	ended, dropped     bool
+	reason             engine.FinishReason
+	err                error
+}
+
+// add adds the completions of a prompt, and returns the place of the first.
+func (t *telling) add(prompt, first, n int) (at int) {
+	at = len(t.all)
+	for g := range n {
+		t.all = append(t.all, drawing{prompt: prompt, generation: first + g})
+	}
+	return at
+}
+
+// text takes the text of a completion as far as it is.
+func (t *telling) text(at int, text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.take(&t.all[at], text)
+	t.tell()
+}
+
+func (t *telling) take(d *drawing, text string) {
+	if !d.ended && len(text) > d.taken {
+		d.text += text[d.taken:]
+		d.taken = len(text)
+	}
+}
+
+// end takes a whole completion.
+func (t *telling) end(at int, text string, reason engine.FinishReason, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := &t.all[at]
+	t.take(d, text)
+	d.ended, d.reason, d.err = true, reason, err
+	t.tell()
+}
+
+// drop takes n completions out that do not come.
+func (t *telling) drop(at, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range n {
+		t.all[at+i].ended, t.all[at+i].dropped = true, true
+	}
+	t.tell()
+}
+
+// tell tells what is next in order.
+func (t *telling) tell() {
+	for t.at < len(t.all) {
+		d := &t.all[t.at]
+		if d.text == "" && !d.ended {
+			return
+		}
+		if !t.begun && !d.dropped {
+			t.begun = true
+			t.to.Begin(d.prompt, d.generation)
+		}
+		if d.text != "" {
+			t.to.Text(d.text)
+			d.text = ""
+		}
+		if !d.ended {
+			return
+		}
+		if !d.dropped {
+			t.to.End(d.reason, d.err)
+		}
+		t.begun = false
+		t.at++
+	}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/batch"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/visible"
+	"github.com/quire/quire/promptset"
+)
+
+// withFolder are flags that only a job with an output folder has a use for.
+var withFolder = []string{"new", "work-dir", "shard", "workers", "ack-wait", "max-tries", "part-rows", "report",
+	"num-processes"}
+
+// withRows are flags that only a job with rows has a use for.
+var withRows = []string{"prompt-column", "template", "limit", "format", "columns", "reasoning-parser",
+	"tool-call-parser", "served-model-name", "save-prefix", "metrics"}
+
+// refuseGiven refuses flags that are given, on the command line or in a config file.
+func refuseGiven(f *flags, names []string, why string) error {
+	for _, name := range names {
+		flag := f.set.Lookup(name)
+		if flag != nil && (flag.Changed || flag.Annotations[givenInConfig] != nil) {
+			return fmt.Errorf("--%s %s", name, why)
+		}
+	}
+	return nil
+}
+
+// takePrompts takes arguments as prompts.
+func (o *runOptions) takePrompts(f *flags, args []string) error {
+	for _, arg := range args {
+		_, err := os.Stat(arg)
+		if err == nil || promptset.NamesInput(arg) {
+			return fmt.Errorf("%s is the name of a file: give --output for the completions of its rows; without "+
+				"--output an argument is a prompt", arg)
+		}
+	}
+	const why = "is for rows of files, and the arguments are prompts: leave it out, or give --input and --output"
+	if err := refuseGiven(f, slices.Concat(withFolder, withRows), why); err != nil {
+		return err
+	}
+	o.prompts, o.spec.Inputs, o.spec.Output = args, []string{batch.Standard}, batch.Standard
+	return o.checkDumps()
+}
+
+// checkDumps wants a folder for tables where no output has one.
+func (o *runOptions) checkDumps() error {
+	if d := &o.diagnostics; d.dumpTables != "" && d.dumpTablesDir == "" {
+		return errors.New("--dump-tables needs --dump-tables-to here: there is no output folder")
+	}
+	return nil
+}
+
+// tryPrompts draws completions of prompts, and prints them as they come.
+func tryPrompts(ctx context.Context, env *environment, o *runOptions) error {
+	task, err := o.task(env, nil)
+	if err != nil {
+		return err
+	}
+	trial, err := task.Try(ctx)
+	if err != nil {
+		return err
+	}
+	defer trial.Close()
+	return trial.Complete(ctx, o.prompts, &teller{env: env, task: task, prompts: len(o.prompts),
+		several: len(o.prompts) > 1 || task.Sampling.N > 1})
+}
+
+// teller prints completions on standard output. What else there is to say is printed on standard error.
+type teller struct {
+	env     *environment
+	task    *batch.Task
+	prompts int
+	several bool // completions: each has a heading
+
+	name string // of the completion
+	line bool   // its text has begun a line that is not ended
+}
+
+func (t *teller) Begin(prompt, generation int) {
+	var parts []string
+	if t.prompts > 1 {
+		parts = append(parts, fmt.Sprintf("prompt %d", prompt+1))
+	}
+	if t.task.Sampling.N > 1 {
+		parts = append(parts, fmt.Sprintf("generation %d", generation))
+	}
+	if t.name = strings.Join(parts, ", "); t.several {
+		fmt.Fprintf(t.env.stdout, "── %s ──\n", t.name)
+	}
+}
+
+func (t *teller) Text(piece string) {
+	fmt.Fprint(t.env.stdout, piece)
+	t.line = !strings.HasSuffix(piece, "\n")
+}
+
+func (t *teller) End(reason engine.FinishReason, err error) {
+	if t.line {
+		fmt.Fprintln(t.env.stdout)
+		t.line = false
+	}
+	of := ""
+	if t.name != "" {
+		of = t.name + ": "
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintf(t.env.stderr, "error: %s%s\n", of, visible.Line(err.Error()))
+	case reason == engine.FinishLength && !t.task.Quiet:
+		fmt.Fprintf(t.env.stderr, "%sthe text is cut: --max-tokens is %d\n", of, t.task.Sampling.MaxTokens)
+	}
+}

@@ -1,0 +1,16 @@
+package promptset
+
+// NewRow returns a row whose prompt is a text that comes from no file: errors call its place from. As a message it is
+// a conversation of one message of the user.
+func (m *Mapping) NewRow(index int64, from, text string, message bool) *Row {
+	r := &Row{Index: index, File: from, FileRow: index, Prompt: text}
+	r.finish([]string{"prompt"}, m)
+	if message && r.Kind == KindText {
+		r.Messages = []Message{{Role: "user", Content: r.Prompt}}
+		r.Kind, r.Prompt = KindMessages, ""
+	}
+	return r
+}
+
+// NamesInput says whether a name is that of an input file by its extension.
+func NamesInput(name string) bool { return hasExtension(name) }
