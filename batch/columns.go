@@ -10,9 +10,13 @@ import (
 )
 
 // columnsOf are the columns on request that the output has: those that are named, and those of parameters that the job
-// or a column of its input, or a line of a batch file, gives.
+// or a column of its input, or a line of a batch file, gives. An input of nil is not known.
 func (s *Spec) columnsOf(input *promptset.Schema) []string {
 	names := slices.Clone(s.Columns)
+	var given []string
+	if input != nil {
+		given = input.Parameters()
+	}
 	for c := range promptset.Columns() {
 		if c.AskedBy == nil {
 			continue
@@ -21,7 +25,7 @@ func (s *Spec) columnsOf(input *promptset.Schema) []string {
 			own := parameter.Sink(column)
 			return own != nil && own.Name == c.Parameter
 		}
-		if c.AskedBy(&s.Sampling) || slices.ContainsFunc(input.Parameters(), gives) {
+		if c.AskedBy(&s.Sampling) || slices.ContainsFunc(given, gives) {
 			names = append(names, c.Name)
 		}
 	}

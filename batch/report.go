@@ -74,7 +74,9 @@ func (r *runner) report(u *unit, started time.Time, interrupted bool) *Report {
 	done, drawn, _ := u.out.counts()
 	report.Plan, report.Counts = r.last.Plan(), done
 	report.RowsBefore, report.RowsHere = done.Rows-drawn.Rows, drawn.Rows
-	report.RowsUnfinished, report.RowsInPart = u.saved.rows-done.Rows, u.rowsInPart()
+	if u.saved != nil {
+		report.RowsUnfinished, report.RowsInPart = u.saved.rows-done.Rows, u.rowsInPart()
+	}
 	report.RowsGreedy, report.RowsRepeated = r.builder.equal.counts()
 	report.Restarts, report.Errors, report.Interrupted = r.restarts, u.out.errors, interrupted
 	st := r.engines

@@ -39,6 +39,9 @@ func (t *Task) Run(ctx context.Context) (report *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = leave(err) }()
+	if t.Output == Standard {
+		return t.runStream(ctx, started)
+	}
 	if err := t.needDevice(ctx); err != nil {
 		return nil, err
 	}
@@ -78,7 +81,7 @@ func (t *Task) Run(ctx context.Context) (report *Report, err error) {
 	warnOfColumns(t.Messages, job.reader)
 	r := newRunner(t, job)
 	defer r.release()
-	one := &rest{runner: r, saved: saved}
+	one := &rest{single: single{runner: r}, saved: saved}
 	r.source = one
 	if err := one.begin(ctx); err != nil {
 		return nil, err
@@ -195,12 +198,17 @@ func (r *runner) claim(ctx context.Context, t *Task, saved *savedJob) error {
 	return saved.computes(t, d.Arithmetic)
 }
 
-// rest is the source of a run: all that is missing of its parts, as one unit.
-type rest struct {
+// single is a source of one unit, which is begun before the drawing.
+type single struct {
 	*runner
-	saved   *savedJob
 	unit    *unit
 	showing sync.Mutex // the progress: rows are begun by one goroutine and completed by another
+}
+
+// rest is the source of a run: all that is missing of its parts.
+type rest struct {
+	single
+	saved *savedJob
 }
 
 // begin opens the engine and the unit.
@@ -238,23 +246,23 @@ func (s *rest) begin(ctx context.Context) error {
 	return nil
 }
 
-func (s *rest) ready(engine.Plan) {}
+func (s *single) ready(engine.Plan) {}
 
 // next has nothing more: the unit is begun before the drawing.
-func (s *rest) next(context.Context) (*unit, error) { return nil, nil }
+func (s *single) next(context.Context) (*unit, error) { return nil, nil }
 
-func (s *rest) moved(_ context.Context, u *unit) {
+func (s *single) moved(_ context.Context, u *unit) {
 	s.showing.Lock()
 	defer s.showing.Unlock()
 	done, drawn, _ := u.out.counts()
 	s.task.Progress.Update(done, drawn)
 }
 
-func (s *rest) unread(_ context.Context, _ *unit, err error) { s.fail(err) }
-func (s *rest) broken(_ context.Context, _ *unit, err error) { s.fail(err) }
+func (s *single) unread(_ context.Context, _ *unit, err error) { s.fail(err) }
+func (s *single) broken(_ context.Context, _ *unit, err error) { s.fail(err) }
 
 // gaveUp names the rows that were in flight.
-func (s *rest) gaveUp(_ context.Context, err error) error { return s.unit.gaveUp(err) }
+func (s *single) gaveUp(_ context.Context, err error) error { return s.unit.gaveUp(err) }
 
 // finish closes what is open after the drawing, whose error is runErr, and says what the run came to.
 func (s *rest) finish(ctx context.Context, started time.Time, runErr error) (*Report, error) {

@@ -156,7 +156,7 @@ func (r *runner) attempt(ctx context.Context) (left, err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx) // lets go of the reading goroutine when the loop is left early
 	defer cancel()
-	watch := r.task.watchDevice(r.session)
+	watch := r.task.watchDevice(r.session, r.idle)
 	defer watch.stop()
 	for c, runErr := range r.session.Run(ctx, r.requests(ctx, &left)) {
 		watch.alive()
@@ -178,6 +178,16 @@ func (r *runner) attempt(ctx context.Context) (left, err error) {
 	}
 	r.engines = r.engines.Then(r.session.Stats())
 	return left, err
+}
+
+// idle says that no row is begun and not finished.
+func (r *runner) idle() bool {
+	for _, u := range r.inOrder() {
+		if _, _, running := u.out.counts(); running > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *runner) unitOf(c *engine.Completion) *unit {

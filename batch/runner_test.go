@@ -23,7 +23,7 @@ func (p *countedUpdates) Update(_, _ tally.Counts) {
 // Rows are begun by one goroutine and completed by another, and calls of the progress do not overlap all the same.
 func TestProgressIsToldByOneAtATime(t *testing.T) {
 	p := &countedUpdates{}
-	s := &rest{runner: &runner{task: &Task{Options: Options{Progress: p}}}}
+	s := &rest{single: single{runner: &runner{task: &Task{Options: Options{Progress: p}}}}}
 	u := &unit{out: newCollector(newWrittenRows(), &notes{}, 1)}
 	const times = 1000
 	var all sync.WaitGroup

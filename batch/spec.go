@@ -136,6 +136,7 @@ func (s *Spec) Validate() error {
 			"`format` parquet or jsonl", strings.Join(s.Columns, ","))
 	}
 	return cmpOr(
+		s.checkStreams,
 		func() error { return oneOf("format", s.Format, promptset.Formats()...) },
 		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },
 		s.checkParsers,

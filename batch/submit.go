@@ -26,6 +26,9 @@ var errAtWork = errors.New("workers are at the job")
 // units are in the queue, and queues those again whose parts are not there when it is over. With retry, units that are
 // parked are queued again.
 func (t *Task) Submit(ctx context.Context, q *queue.Queue, units UnitOptions, retry bool) (*Submission, error) {
+	if t.Output == Standard {
+		return nil, endWith(Misused, "`output` is -, and workers write to a folder: give `output` FOLDER")
+	}
 	j, err := t.openJob(ctx)
 	if err != nil {
 		return nil, err

@@ -31,6 +31,11 @@ type Options struct {
 	// Extend lets the job in the output folder grow into this one, which has more completions of a row or more rows.
 	// RetryErrors tries the rows again that have errors there.
 	Extend, RetryErrors bool
+	// Input has the rows of [Standard] among the inputs, and Rows takes the completions where it is the output: each
+	// row's as they are finished, or with InOrder in the order of the input.
+	Input   io.Reader
+	Rows    io.Writer
+	InOrder bool
 	// Shard is which parts of the job this process does.
 	Shard jobstate.Shard
 	// MaxRestarts is how often a device that fails is started again without a completion in between.
@@ -190,6 +195,11 @@ func (t *Task) validate() error {
 	case prefixes && t.several():
 		return errors.New("`save-prefix` and `load-prefix` may not come with `num-processes`: each process has a " +
 			"part of the prefix, and the file has all")
+	case t.InOrder && t.Output != Standard:
+		return errors.New("`in-order` is for `output` -: an output folder has the order of the input")
+	}
+	if t.Output == Standard {
+		return t.validateStream()
 	}
 	if err := t.validateChanges(); err != nil {
 		return err

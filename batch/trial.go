@@ -99,7 +99,7 @@ func (t *Trial) Complete(ctx context.Context, prompts []string, to Teller) error
 // run draws the completions of requests, gives each to done, and counts the requests with errors.
 func (t *Trial) run(ctx context.Context, requests []*engine.Request, done func(*engine.Completion)) (failed int,
 	err error) {
-	watch := t.task.watchDevice(t.session)
+	watch := t.task.watchDevice(t.session, func() bool { return false })
 	defer watch.stop()
 	bad := map[*engine.Request]bool{}
 	for c, err := range t.session.Run(ctx, slices.Values(requests)) {

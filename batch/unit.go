@@ -17,9 +17,9 @@ import (
 // unit is what a runner reads, draws and writes in one go: the parts of a run or of a shard that are missing, or one
 // part of a job in a queue.
 type unit struct {
-	task    *Task // of the unit's own shard, where it is of a queue
-	reader  *promptset.Reader
-	saved   *savedJob
+	task    *Task                    // of the unit's own shard, where it is of a queue
+	reader  interface{ Err() error } // of the rows
+	saved   *savedJob                // nil where nothing is kept
 	builder *requestBuilder
 	out     *collector
 	writer  *promptset.Writer
@@ -27,11 +27,12 @@ type unit struct {
 
 	// The rows that are not in a published part and were not begun, read across restarts.
 	next    func() (*promptset.Row, bool)
-	stop    func()         // of the reading
-	stash   *promptset.Row // read, and not begun
-	line    []int64        // rows to be begun before it, from the last one on
-	traced  bool           // line is that of stash
-	begunTo int64          // all rows to be done before this one were begun
+	await   func(ctx context.Context) bool // for the next one; nil where it is there at once
+	stop    func()                         // of the reading
+	stash   *promptset.Row                 // read, and not begun
+	line    []int64                        // rows to be begun before it, from the last one on
+	traced  bool                           // line is that of stash
+	begunTo int64                          // all rows to be done before this one were begun
 
 	rowsAt  *rowsAt      // read out of order
 	results *partResults // of published parts
@@ -66,12 +67,12 @@ func (r *runner) openUnit(ctx context.Context, t *Task, saved *savedJob, opened 
 	if err := u.openFamily(ctx, r.job); err != nil {
 		return nil, err
 	}
-	u.next, u.stop = iter.Pull(u.rows(ctx))
+	u.next, u.stop = iter.Pull(u.rows(ctx, r.job.reader))
 	return u, nil
 }
 
 // rows gives the rows of the parts that are missing.
-func (u *unit) rows(ctx context.Context) iter.Seq[*promptset.Row] {
+func (u *unit) rows(ctx context.Context, reader *promptset.Reader) iter.Seq[*promptset.Row] {
 	return func(yield func(*promptset.Row) bool) {
 		for i := 0; i < len(u.saved.missing); i++ {
 			from, to := u.saved.parts.Range(u.saved.missing[i])
@@ -80,12 +81,12 @@ func (u *unit) rows(ctx context.Context) iter.Seq[*promptset.Row] {
 				i++
 				_, to = u.saved.parts.Range(u.saved.missing[i])
 			}
-			for row := range u.reader.Range(ctx, from, to) {
+			for row := range reader.Range(ctx, from, to) {
 				if !yield(row) {
 					return
 				}
 			}
-			if u.reader.Err() != nil {
+			if reader.Err() != nil {
 				return
 			}
 		}
@@ -98,8 +99,8 @@ func (u *unit) openFamily(ctx context.Context, job *openedJob) error {
 	if l == nil || err != nil {
 		return err
 	}
-	u.rowsAt = newRowsAt(u.reader, job.parts.Rows)
-	u.results = &partResults{saved: u.saved, reader: u.reader.Beside(), of: u.builder.parameters, wanted: l.isNamed}
+	u.rowsAt = newRowsAt(job.reader, job.parts.Rows)
+	u.results = &partResults{saved: u.saved, reader: job.reader.Beside(), of: u.builder.parameters, wanted: l.isNamed}
 	u.out.family, err = u.saved.openFamily(l, u.task.Messages)
 	return err
 }
@@ -138,6 +139,9 @@ func (u *unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
 		return p, true, err
 	}
 	if u.stash == nil {
+		if u.await != nil && !u.await(ctx) {
+			return nil, false, nil
+		}
 		var ok bool
 		if u.stash, ok = u.next(); !ok {
 			u.stash = nil
@@ -209,7 +213,7 @@ func (u *unit) begin(ctx context.Context, row *promptset.Row, early bool) (*pend
 		_, failed = l.parent(row)
 	}
 	set := u.builder.parameters(row)
-	done, err := u.saved.of(row.Index)
+	done, err := u.journaled(row.Index)
 	if err != nil {
 		fmt.Fprintf(u.task.Messages, "warning: %v; it is drawn again\n", err)
 		done = nil
@@ -237,6 +241,14 @@ func (u *unit) begin(ctx context.Context, row *promptset.Row, early bool) (*pend
 		return nil, nil
 	}
 	return u.launch(ctx, p)
+}
+
+// journaled returns the completions of a row that were drawn before.
+func (u *unit) journaled(row int64) ([]promptset.Result, error) {
+	if u.saved == nil {
+		return nil, nil
+	}
+	return u.saved.of(row)
 }
 
 // launch makes the request of a row that was begun, and returns the row if completions of it are to be drawn.

@@ -14,14 +14,15 @@ type caller interface{ Calls() int64 }
 // watchdog warns of a device that stands still, and ends the process when it does for too long.
 type watchdog struct {
 	task *Task
+	idle func() bool
 	last atomic.Int64 // when something came, in nanoseconds after start
 	from time.Time
 	end  chan struct{}
 }
 
-// watchDevice watches a session until stop.
-func (t *Task) watchDevice(s *Session) *watchdog {
-	d := &watchdog{task: t, from: time.Now(), end: make(chan struct{})}
+// watchDevice watches a session until stop. idle says that nobody waits for the device.
+func (t *Task) watchDevice(s *Session, idle func() bool) *watchdog {
+	d := &watchdog{task: t, idle: idle, from: time.Now(), end: make(chan struct{})}
 	counter, _ := s.Sampler.(caller)
 	go d.watch(counter)
 	return d
@@ -51,7 +52,7 @@ func (d *watchdog) watch(counter caller) {
 				d.alive()
 			}
 		}
-		if d.task.Observer.Run.Idle() { // a worker waits for a unit
+		if d.task.Observer.Run.Idle() || d.idle() { // a worker waits for a unit, or a stream for a row
 			d.alive()
 		}
 		quiet := time.Since(d.from) - time.Duration(d.last.Load())

@@ -57,7 +57,7 @@ func TestDeviceHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		task, said := stuckTask(30 * time.Minute)
 		sampler := &countedSampler{}
-		d := task.watchDevice(&Session{Sampler: sampler})
+		d := task.watchDevice(&Session{Sampler: sampler}, func() bool { return false })
 		defer d.stop()
 		step := func(minutes int) {
 			time.Sleep(time.Duration(minutes) * time.Minute)

@@ -51,8 +51,8 @@ func (e *jsonlEncoder) passThrough(row *Row) {
 	switch {
 	case row.object != nil:
 		for _, m := range row.object {
-			if i, ok := e.columns.rename[m.key]; ok {
-				e.key(e.columns.input[i].name)
+			if name, ok := e.columns.nameOf(m.key, row.object); ok {
+				e.key(name)
 				e.buf = append(e.buf, compactJSON(m.raw)...)
 			}
 		}

@@ -173,27 +173,37 @@ func rowsOfObjects(ctx context.Context, in *opened, from, to int64, yield func(*
 		if at < from {
 			continue
 		}
-		row := &Row{Index: s.base + at, File: s.rowsName(), FileRow: at, Line: o.first}
-		var given []string
-		if err == nil {
-			row.object, err = o.members(text)
-		}
-		if err == nil {
-			if row.object, err = s.addPartitions(row.object); err != nil {
-				return false, err
-			}
-		}
+		row, err := s.object(o, at, o.first, text, err)
 		if err != nil {
-			row.blame("", openai.CodeInvalidLine, func() { row.fail("%v", err) })
-		} else {
-			given = row.decode(s)
+			return false, err
 		}
-		row.finish(given, s.mapping)
 		if ctx.Err() != nil || !yield(row) {
 			return false, nil
 		}
 	}
 	return true, nil
+}
+
+// object returns the row of a text, which failed says why it could not be read.
+func (s *Source) object(o *objects, at, line int64, text []byte, failed error) (*Row, error) {
+	row := &Row{Index: s.base + at, File: s.rowsName(), FileRow: at, Line: line}
+	var given []string
+	err := failed
+	if err == nil {
+		row.object, err = o.members(text)
+	}
+	if err == nil {
+		if row.object, err = s.addPartitions(row.object); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		row.blame("", openai.CodeInvalidLine, func() { row.fail("%v", err) })
+	} else {
+		given = row.decode(s)
+	}
+	row.finish(given, s.mapping)
+	return row, nil
 }
 
 // scanObjects reads a file once, for its number of rows, its digest and marks, which it sets, and its columns.

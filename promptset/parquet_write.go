@@ -23,6 +23,7 @@ type outputColumns struct {
 	input  []*node        // the passed-through ones, of root
 	source []string       // their names in the input
 	rename map[string]int // index in input by name there
+	open   bool           // no input is known: each row has the columns that it has
 	leaf   []int          // output leaf of each leaf of the input schema, -1 for the id's
 
 	results []*Column
@@ -63,6 +64,26 @@ func newOutputColumns(s *Schema, requested []string) *outputColumns {
 		}
 	}
 	return o
+}
+
+// nameOf is the name in the output of a key of an object; false says that it is not passed through.
+func (o *outputColumns) nameOf(key string, object []member) (name string, ok bool) {
+	if !o.open {
+		i, ok := o.rename[key]
+		if !ok {
+			return "", false
+		}
+		return o.input[i].name, true
+	}
+	name = key
+	taken := func(name string) bool {
+		return slices.ContainsFunc(o.results, func(c *Column) bool { return c.Name == name }) ||
+			name != key && valueOf(object, name) != nil
+	}
+	for taken(name) {
+		name = "input_" + name
+	}
+	return name, key != "id"
 }
 
 // emptyAsText gives lists that are empty in all files elements of a type that readers know.

@@ -31,6 +31,7 @@ const (
 
 // environment is what a subcommand sees of the world outside.
 type environment struct {
+	stdin          io.Reader
 	stdout, stderr io.Writer
 	// models opens models. Tests put ones without an engine in their place.
 	models batch.Models
@@ -67,7 +68,7 @@ func usagef(format string, args ...any) error {
 }
 
 func main() {
-	os.Exit(sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: os.Stderr,
+	os.Exit(sampleMain(os.Args[1:], &environment{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		models: batch.RealModels{}, fs: vfs.OS}))
 }
 

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 				batch.Timing.EndGrace = 300 * time.Millisecond
 			}
 			checked := &flagChecker{Writer: os.Stderr}
-			code := sampleMain(os.Args[1:], &environment{stdout: os.Stdout, stderr: checked, models: fakeModels{},
-				fs: vfs.OS})
+			code := sampleMain(os.Args[1:], &environment{stdin: os.Stdin, stdout: os.Stdout, stderr: checked,
+				models: fakeModels{}, fs: vfs.OS})
 			if lacked := checked.lacked(os.Args[1:]); lacked != nil {
 				fmt.Fprintf(os.Stderr, "the error names flags that the subcommand lacks: %q\n", lacked)
 				code = 99

@@ -103,7 +103,7 @@ func (o *planOptions) check() error {
 	case o.trials < 1:
 		return fmt.Errorf("--max-compiles is %d, but must be at least 1", o.trials)
 	}
-	o.run.spec.Inputs, o.run.spec.Output = []string{"-"}, os.DevNull // run's other options are checked with them
+	o.run.spec.Inputs, o.run.spec.Output = []string{os.DevNull}, os.DevNull // run's other options are checked with them
 	if err := o.run.check(); err != nil {
 		return err
 	}

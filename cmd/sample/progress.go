@@ -31,7 +31,7 @@ type meter struct {
 	// before their completions end.
 	tokens func() int64
 
-	total   int64 // rows
+	total   int64 // rows; -1 where it is not known
 	started time.Time
 	bar     *progressbar.ProgressBar
 	stop    chan struct{} // closed to end the showing
@@ -114,9 +114,12 @@ func (m *meter) show() {
 		m.moments = m.moments[1:]
 	}
 	if m.bar == nil {
-		counts := fmt.Sprintf("progress: %d/%d %s, %s", m.done.Rows, m.total, plural.Noun(m.total, "row"),
-			plural.Count(m.done.Completions, "completion"))
-		fmt.Fprintln(m.w, strings.Join(append([]string{counts}, m.parts()...), ", "))
+		rows := fmt.Sprintf("%d/%d %s", m.done.Rows, m.total, plural.Noun(m.total, "row"))
+		if m.total < 0 {
+			rows = plural.Count(m.done.Rows, "row")
+		}
+		counts := []string{"progress: " + rows, plural.Count(m.done.Completions, "completion")}
+		fmt.Fprintln(m.w, strings.Join(append(counts, m.parts()...), ", "))
 		return
 	}
 	text, room := "", terminalWidth(m.w)-len("100% |     | ")-len(fmt.Sprintf("(%d/%d)", m.total, m.total))

@@ -242,7 +242,7 @@ func TestModelFromObjects(t *testing.T) {
 	}
 	identify := func(model string) (batch.Identity, error) {
 		spec := batch.DefaultSpec()
-		spec.Model, spec.Inputs, spec.Output = model, []string{"-"}, "out"
+		spec.Model, spec.Inputs, spec.Output = model, []string{"in"}, "out"
 		task, err := batch.NewTask(spec, batch.Options{})
 		if err != nil {
 			return batch.Identity{}, err

@@ -33,6 +33,10 @@ func newRun() *subcommand {
 				strings.Join(defaultColumns(), ", ")+
 				" (docs/columns.md). A row that cannot be run becomes one row with "+
 				"an error; the job goes on, and the exit code is 3.") + `
+With --output - rows are written to standard output as JSONL, each as soon as it is finished (--in-order: in the order
+of the input), and all else to standard error. --input - reads JSONL from standard input, row by row. Nothing is kept
+then: there is no journal, and such a job cannot be resumed.
+
 Without --output an argument is a prompt: a message of the user if the model has a chat template (--chat-template none:
 raw text). The text of its completion is printed as it comes, and nothing is kept.
 
@@ -50,6 +54,7 @@ sample run -m smollm2 "Why is the sky blue?"
 sample run --model smollm2 --input prompts.parquet --output out
 sample run -m ./Llama-3.2-1B -i 'data/*.parquet' -o out -n 8 --temperature 0.8 --top-p 0.95 --seed 1
 sample run -m model.gguf -i chats.jsonl -o out --format jsonl --stop 'User:' --max-tokens 64
+producer | sample run -m smollm2 -i - -o - | consumer
 sample run -m smollm2 -i batch.jsonl -o answers --format openai     # a file of OpenAI's batch API
 sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 		flags: func(fl *flags) {
@@ -95,6 +100,12 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	}
 	report, err := task.Run(ctx)
 	if report == nil {
+		return err
+	}
+	if report.Output == batch.Standard { // which has rows alone
+		if o.progress != "none" {
+			printReport(env.stderr, report)
+		}
 		return err
 	}
 	switch {

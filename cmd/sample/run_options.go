@@ -62,11 +62,14 @@ func (o *runOptions) define(f *flags) {
 	f.group("Input and output", func(s *pflag.FlagSet) {
 		placesVar(s, &o.spec.Inputs, anywhere, "input", "i",
 			"`FILE` prompts in Parquet, JSONL or CSV: a file, a glob or a folder, local or at s3://, gs:// or "+
-				"azblob://. Repeatable; with --output, arguments after the flags are inputs too. Inputs on the "+
-				"command line replace those of a config file")
+				"azblob://; - for JSONL on standard input, with --output -. Repeatable; with --output, arguments "+
+				"after the flags are inputs too. Inputs on the command line replace those of a config file")
 		promptFlags(s, &o.spec)
 		placeVar(s, &o.spec.Output, anywhere, "output", "o",
-			"`FOLDER` where the completions go (part-00000.parquet and so on), local or at s3://, gs:// or azblob://")
+			"`FOLDER` where the completions go (part-00000.parquet and so on), local or at s3://, gs:// or azblob://; "+
+				"- for JSONL on standard output: each row as soon as it is finished, without resuming")
+		s.BoolVar(&o.process.InOrder, "in-order", false,
+			"with --output -, write rows in the order of the input, and not as they are finished")
 		placeVar(s, &o.process.WorkDir, onThisMachine, "work-dir", "",
 			"`FOLDER` where the journal goes (default: the output folder, or the cache if that is in an object store)")
 		s.StringVar(&o.spec.Format, "format", o.spec.Format,
@@ -210,6 +213,7 @@ func parseBytes(flag, text, example string) (int64, error) {
 // task is the job as this process does it, which tells env what happens.
 func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 	options := o.process
+	options.Input, options.Rows = env.stdin, env.stdout
 	options.FS, options.Models, options.Messages, options.Fetching = env.fs, env.models, env.stderr,
 		fetchProgress(env.stderr)
 	options.Quiet, options.Stuck = o.progress == "none", stuck(env)

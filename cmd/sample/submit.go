@@ -118,6 +118,9 @@ func (o *runOptions) prepare(f *flags, args []string) error {
 			return wrong(err)
 		}
 	}
+	if err := o.takeStream(f); err != nil {
+		return wrong(err)
+	}
 	o.secrets = o.withSecrets()
 	if err := o.check(); err != nil {
 		return wrong(err)

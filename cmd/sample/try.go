@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/visible"
@@ -19,18 +21,22 @@ var withFolder = []string{"new", "work-dir", "shard", "workers", "ack-wait", "ma
 	"num-processes"}
 
 // withRows are flags that only a job with rows has a use for.
-var withRows = []string{"prompt-column", "template", "limit", "format", "columns", "reasoning-parser",
-	"tool-call-parser", "served-model-name", "save-prefix", "metrics"}
+var withRows = []string{"in-order", "prompt-column", "template", "limit", "format", "columns", "reasoning-parser",
+	"tool-call-parser", "served-model-name", "save-prefix", "metrics", "top-logprobs", "prompt-logprobs"}
 
-// refuseGiven refuses flags that are given, on the command line or in a config file.
+// refuseGiven refuses flags that are given.
 func refuseGiven(f *flags, names []string, why string) error {
 	for _, name := range names {
-		flag := f.set.Lookup(name)
-		if flag != nil && (flag.Changed || flag.Annotations[givenInConfig] != nil) {
+		if isGiven(f.set.Lookup(name)) {
 			return fmt.Errorf("--%s %s", name, why)
 		}
 	}
 	return nil
+}
+
+// isGiven says that a flag is given, on the command line or in a config file.
+func isGiven(flag *pflag.Flag) bool {
+	return flag != nil && (flag.Changed || flag.Annotations[givenInConfig] != nil)
 }
 
 // takePrompts takes arguments as prompts.
@@ -48,6 +54,21 @@ func (o *runOptions) takePrompts(f *flags, args []string) error {
 	}
 	o.prompts, o.spec.Inputs, o.spec.Output = args, []string{batch.Standard}, batch.Standard
 	return o.checkDumps()
+}
+
+// takeStream settles what follows from rows on standard output.
+func (o *runOptions) takeStream(f *flags) error {
+	if o.spec.Output != batch.Standard {
+		return nil
+	}
+	if !o.mayTry {
+		return errors.New("--output is -, and workers write to a folder: give --output FOLDER")
+	}
+	if !isGiven(f.set.Lookup("format")) {
+		o.spec.Format = promptset.FormatJSONL
+	}
+	return refuseGiven(f, []string{"report", "workers", "ack-wait", "max-tries"},
+		"is for output folders, and --output is -: leave one of the two out")
 }
 
 // checkDumps wants a folder for tables where no output has one.

@@ -1,0 +1,87 @@
+package promptset
+
+import (
+	"fmt"
+	"io"
+	"sync"
+)
+
+// LineWriter writes completions to a stream, in a format of lines: those of a row in one go, rows as they are finished
+// or in the order of [Row.Index]. Its methods may be called from several goroutines.
+type LineWriter struct {
+	mu      sync.Mutex
+	encoder encoder
+	inOrder bool
+	next    int64              // index of the row that is written next, in order
+	held    map[int64]finished // rows that wait for it
+	bytes   int64              // held, estimated
+	rows    int64              // written, of the input
+	err     error              // first failure; nothing is written after it
+}
+
+// NewLineWriter starts to write to w. Without a schema all keys of a row are passed through.
+func NewLineWriter(w io.Writer, options WriterOptions, inOrder bool) (*LineWriter, error) {
+	format := formatNamed(options.Format)
+	if format == nil || !format.metaFile {
+		return nil, fmt.Errorf("the output format %q has no lines", options.Format)
+	}
+	if _, err := OnRequest(options.Columns); err != nil {
+		return nil, fmt.Errorf("a column of the output %w", err)
+	}
+	schema := options.Schema
+	if schema == nil {
+		schema = newSchema()
+	}
+	columns := newOutputColumns(schema, options.Columns)
+	columns.open = options.Schema == nil
+	l := &LineWriter{inOrder: inOrder, held: map[int64]finished{}}
+	l.encoder, l.err = format.encoder(w, columns, &options)
+	return l, l.err
+}
+
+// Add takes the completions of a row, which must not change afterwards.
+func (l *LineWriter) Add(row *Row, results []Result) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.inOrder {
+		return l.write(finished{row, results})
+	}
+	f := finished{row, results}
+	l.held[row.Index] = f
+	l.bytes += f.size()
+	for {
+		f, ok := l.held[l.next]
+		if !ok {
+			return l.err
+		}
+		delete(l.held, l.next)
+		l.bytes -= f.size()
+		l.next++
+		if err := l.write(f); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *LineWriter) write(f finished) error {
+	if l.err == nil {
+		if _, _, l.err = l.encoder.add(f.row, f.results); l.err == nil {
+			l.rows++
+		}
+	}
+	return l.err
+}
+
+// Rows returns how many rows of the input were written.
+func (l *LineWriter) Rows() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rows
+}
+
+// Pending returns how many rows wait for an earlier one to be added, and about how many bytes they take.
+func (l *LineWriter) Pending() (rows int, bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.held), l.bytes
+}
