@@ -187,6 +187,12 @@ func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]
 				if f.delay > 0 {
 					time.Sleep(f.delay)
 				}
+				if told := group[i].Request.Progress; told != nil {
+					for n := range group[i].Text {
+						told(engine.Partial{Generation: group[i].Generation, Tokens: group[i].Tokens[:n],
+							Text: group[i].Text[:n]})
+					}
+				}
 				if f.held != "" && strings.Contains(group[i].Text, f.held) {
 					<-ctx.Done()
 				}
@@ -196,12 +202,6 @@ func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]
 				if err := ctx.Err(); err != nil {
 					yield(nil, err)
 					return
-				}
-				if told := group[i].Request.Progress; told != nil {
-					for n := range group[i].Text {
-						told(engine.Partial{Generation: group[i].Generation, Tokens: group[i].Tokens[:n],
-							Text: group[i].Text[:n]})
-					}
 				}
 				if given++; fakeFailures < f.failTimes && given > f.failAfter {
 					fakeFailures++

@@ -169,6 +169,12 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// isInputTerminal reports whether r is a terminal.
+func isInputTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // terminalWidth returns the columns of w, or $COLUMNS, or 100.
 func terminalWidth(w io.Writer) int {
 	if f, ok := fileOf(w); ok {

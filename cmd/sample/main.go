@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -39,6 +40,27 @@ type environment struct {
 	fs vfs.FS
 	// interrupt ends the work as the first signal does, for a reason.
 	interrupt func(reason string)
+	// signals are SIGINTs of the terminal, which a subcommand may take.
+	signals *interrupts
+}
+
+// interrupts is who takes a SIGINT, in place of the end of the command.
+type interrupts struct {
+	mu   sync.Mutex
+	take func() bool
+}
+
+// takenBy gives the next ones to take, whose result says whether it took one. nil takes none.
+func (i *interrupts) takenBy(take func() bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.take = take
+}
+
+func (i *interrupts) taken() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.take != nil && i.take()
 }
 
 // subcommand is one word after "sample".
@@ -78,7 +100,8 @@ func sampleMain(args []string, world *environment) int {
 	stdout, stderr := newScreen(world.stdout), newScreen(world.stderr)
 	stderr.names = true
 	env.stdout, env.stderr = stdout, stderr
-	ctx, interrupt, stop := interruptible(env.stderr)
+	env.signals = &interrupts{}
+	ctx, interrupt, stop := interruptible(env.stderr, env.signals)
 	defer stop()
 	env.interrupt = interrupt
 	err := dispatch(ctx, &env, args)
@@ -134,8 +157,8 @@ func codeOf(err error) (code int, known bool) {
 
 func subcommands() []*subcommand {
 	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newCheck(),
-		newBench(), newShow(), newStats(), newVerify(), newHTMLReport(), newSetup(), newPrefix(), newKernels(),
-		newPlan(), newManual(), newCompletion(), newVersion()}
+		newBench(), newChat(), newShow(), newStats(), newVerify(), newHTMLReport(), newSetup(), newPrefix(),
+		newKernels(), newPlan(), newManual(), newCompletion(), newVersion()}
 }
 
 func dispatch(ctx context.Context, env *environment, args []string) error {
@@ -198,14 +221,29 @@ func findSubcommand(name string) (*subcommand, error) {
 const sameSignal = 300 * time.Millisecond
 
 // interruptible returns a context that the first SIGINT or SIGTERM cancels, or interrupt. The second signal ends the
-// process at once.
-func interruptible(stderr io.Writer) (ctx context.Context, interrupt func(reason string), stop func()) {
+// process at once. Those that a subcommand takes do not count.
+func interruptible(stderr io.Writer, signalled *interrupts) (ctx context.Context, interrupt func(reason string),
+	stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		if _, ok := <-signals; !ok {
-			return
+		taken := time.Time{}
+		for {
+			s, ok := <-signals
+			if !ok {
+				return
+			}
+			if s != os.Interrupt {
+				break
+			}
+			if time.Since(taken) < sameSignal {
+				continue
+			}
+			if !signalled.taken() {
+				break
+			}
+			taken = time.Now()
 		}
 		if !supervised() {
 			fmt.Fprintln(stderr, "\nsample: stopping; once more to stop at once, whatever is under way")

@@ -102,10 +102,8 @@ func (o *runOptions) prepare(f *flags, args []string) error {
 	if len(args) > 0 {
 		f.set.Lookup("input").Changed = true // so that a config file gives no others
 	}
-	if o.config != "" {
-		if err := applyConfig(o.config, f, "config"); err != nil {
-			return &exitError{exitUsage, err}
-		}
+	if err := o.readConfig(f); err != nil {
+		return &exitError{exitUsage, err}
 	}
 	if o.mayTry && len(args) > 0 && o.spec.Output == "" && len(o.spec.Inputs) == 0 {
 		if err := o.takePrompts(f, args); err != nil {

@@ -1,0 +1,77 @@
+package batch
+
+import (
+	"context"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/promptset"
+)
+
+// Conversation is a conversation with a model that somebody tries. Each message goes on from the tokens of those before
+// it and of their answers, whose keys and values the engine's prefix cache has.
+type Conversation struct {
+	trial  *Trial
+	system string
+	before *kin  // the last message and its answer; nil at the beginning
+	number int64 // of the next message
+}
+
+// Converse begins a conversation. Without a chat template it returns why there is none.
+func (t *Trial) Converse() (*Conversation, error) {
+	if t.session.Render == nil {
+		return nil, t.session.NoTemplate
+	}
+	return &Conversation{trial: t, system: t.task.System}, nil
+}
+
+// System returns the system message, "" for none.
+func (c *Conversation) System() string { return c.system }
+
+// Begin begins anew, with a system message or "".
+func (c *Conversation) Begin(system string) { c.system, c.before, c.number = system, nil, 0 }
+
+// Say draws the answer to a message of the user. Where ctx ends that, the error is ctx's, and what was drawn is the
+// answer. An error of outcome [Partial] says that there is none, and why was told: the conversation is as before.
+func (c *Conversation) Say(ctx context.Context, message string, to Teller) error {
+	t := c.trial
+	var before promptset.Mapping // the messages before have all that comes before prompts
+	if c.before == nil {
+		before = t.task.mapping
+		before.System = c.system
+	}
+	row := before.NewRow(c.number, "message", message, true)
+	tell := &telling{to: to}
+	first := t.builder.parameters(row).Generation
+	tell.add(int(c.number), first, 1)
+	fail := func(err error) error {
+		tell.end(0, "", engine.FinishError, err)
+		return endWith(Partial, "a message has no answer")
+	}
+	requests, err := t.builder.requests(row, c.before)
+	if err != nil {
+		return fail(err)
+	}
+	var drawn engine.Partial // the engine's, until run returns
+	r := requests[0]
+	r.N, r.Progress = 1, func(p engine.Partial) {
+		drawn = p
+		tell.text(0, p.Text)
+	}
+	failed, err := t.run(ctx, requests, func(done *engine.Completion) {
+		drawn.Tokens = done.Tokens
+		tell.end(0, done.Text, done.FinishReason, done.Err)
+	})
+	switch {
+	case err != nil && ctx.Err() == nil:
+		return err
+	case err != nil:
+		tell.end(0, drawn.Text, engine.FinishStop, nil)
+	case failed > 0:
+		return endWith(Partial, "a message has no answer")
+	}
+	if len(drawn.Tokens) > 0 {
+		c.before = &kin{prompt: r.Tokens, results: []promptset.Result{{Generation: first, TokenIDs: drawn.Tokens}}}
+		c.number++
+	}
+	return err
+}
