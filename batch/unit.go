@@ -213,15 +213,7 @@ func (u *unit) begin(ctx context.Context, row *promptset.Row, early bool) (*pend
 		_, failed = l.parent(row)
 	}
 	set := u.builder.parameters(row)
-	done, err := u.journaled(row.Index)
-	if err != nil {
-		fmt.Fprintf(u.task.Messages, "warning: %v; it is drawn again\n", err)
-		done = nil
-	}
-	if u.task.RetryErrors || u.saved.retriesErrors() {
-		done = slices.DeleteFunc(done, func(r promptset.Result) bool { return r.Err != "" })
-	}
-	done = merged(u.stale.of(ctx, row.Index, u.task.Messages), done)
+	done := u.drawnBefore(ctx, row.Index)
 	n := set.N * (1 + len(row.More))
 	done = slices.DeleteFunc(done, func(r promptset.Result) bool {
 		return r.Generation < set.Generation || r.Generation-set.Generation >= n
@@ -243,12 +235,20 @@ func (u *unit) begin(ctx context.Context, row *promptset.Row, early bool) (*pend
 	return u.launch(ctx, p)
 }
 
-// journaled returns the completions of a row that were drawn before.
-func (u *unit) journaled(row int64) ([]promptset.Result, error) {
-	if u.saved == nil {
-		return nil, nil
+// drawnBefore returns the completions of a row that are in the journal, or in a part that is written again.
+func (u *unit) drawnBefore(ctx context.Context, row int64) []promptset.Result {
+	if u.saved == nil { // nothing is kept
+		return nil
 	}
-	return u.saved.of(row)
+	done, err := u.saved.of(row)
+	if err != nil {
+		fmt.Fprintf(u.task.Messages, "warning: %v; it is drawn again\n", err)
+		done = nil
+	}
+	if u.task.RetryErrors || u.saved.retriesErrors() {
+		done = slices.DeleteFunc(done, func(r promptset.Result) bool { return r.Err != "" })
+	}
+	return merged(u.stale.of(ctx, row, u.task.Messages), done)
 }
 
 // launch makes the request of a row that was begun, and returns the row if completions of it are to be drawn.
