@@ -113,15 +113,31 @@ func remoteFolder(ctx context.Context, folder string) (files []string, err error
 	if err != nil {
 		return nil, fileError(folder, "cannot list it", err)
 	}
-	root := strings.TrimSuffix(storage.Path(folder), "/") + "/"
+	root := strings.TrimPrefix(strings.TrimSuffix(storage.Path(folder), "/")+"/", "/")
+	var names []string
+	urls := map[string]string{}
 	for _, info := range below {
-		rel := strings.TrimPrefix(storage.Path(info.Name), strings.TrimPrefix(root, "/"))
+		rel := strings.TrimPrefix(storage.Path(info.Name), root)
 		hidden := slices.ContainsFunc(strings.Split(rel, "/"), func(element string) bool {
 			return element != "" && (element[0] == '.' || element[0] == '_')
 		})
-		if !hidden && hasExtension(rel) {
-			files = append(files, info.Name)
+		if !hidden {
+			names = append(names, rel)
+			urls[rel] = info.Name
 		}
+	}
+	names, err = chosen(strings.TrimSuffix(storage.Redact(folder), "/"), names, func(name string) ([]byte, error) {
+		text, err := storage.ReadFile(ctx, urls[name], maxState)
+		if err != nil {
+			return nil, fileError(urls[name], "cannot read it", err)
+		}
+		return text, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		files = append(files, urls[name])
 	}
 	if len(files) == 0 {
 		return nil, &FileError{File: storage.Redact(folder), What: "the folder has no files named " +

@@ -66,14 +66,14 @@ type promptReader struct {
 }
 
 func newPromptReader(root *node) *promptReader {
-	r := &promptReader{groupReader: groupReader{pf: &parquetFile{root: root, known: map[string]*node{}},
+	r := &promptReader{groupReader: groupReader{table: &table{root: root, known: map[string]*node{}},
 		columns: make([][]parquet.Value, root.leaves)}}
 	if !slices.ContainsFunc(openai.Keys, func(key string) bool { return root.field(key) == nil }) {
 		r.request = root.field("body")
 	}
 	for _, name := range promptNames {
 		if c := root.field(name); c != nil && !c.isNull() && fits(name, c) {
-			r.pf.known[name] = c
+			r.table.known[name] = c
 		}
 	}
 	return r
@@ -89,7 +89,7 @@ func (r *promptReader) of(values parquet.Row) *Row {
 		return r.requestOf(values)
 	}
 	for _, name := range promptNames {
-		if c := r.pf.known[name]; c != nil && r.present(c) {
+		if c := r.table.known[name]; c != nil && r.present(c) {
 			r.decodeKnown(row, name, c)
 			row.Kind = promptKinds[name]
 			break
@@ -103,7 +103,7 @@ func (r *promptReader) requestOf(values parquet.Row) *Row {
 	row := &Row{}
 	a := &assembler{values: values}
 	a.index()
-	for _, c := range r.pf.root.fields {
+	for _, c := range r.table.root.fields {
 		if raw := a.column(nil, c); slices.Contains(openai.Keys, c.name) {
 			row.object = append(row.object, member{c.name, raw})
 		}

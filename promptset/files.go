@@ -31,7 +31,8 @@ type File interface {
 }
 
 // LocalFiles are the files of the machine. A folder stands for the files in it and the folders below whose names tell
-// a format (.parquet, .jsonl.gz, .csv, ...), without those whose name starts with a dot or an underscore.
+// a format (.parquet, .jsonl.gz, .csv, ...), without those whose name starts with a dot or an underscore. Of a data set
+// that datasets.save_to_disk saved it stands for the files that its state.json names, in their order.
 var LocalFiles Files = localFiles{}
 
 type localFiles struct{}
@@ -96,7 +97,7 @@ func (localFiles) Expand(_ context.Context, path string) (files []string, err er
 
 // folder gives the prompt files below a folder to add.
 func folder(root string, add func(string)) error {
-	found := false
+	var names []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -107,22 +108,35 @@ func folder(root string, add func(string)) error {
 			}
 			return nil
 		}
-		if d.IsDir() || !hasExtension(path) {
+		if d.IsDir() || !hasExtension(path) && d.Name() != savedInfo && d.Name() != savedState {
 			return nil
 		}
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 			return err
 		}
-		found = true
-		add(path)
-		return nil
+		name, err := filepath.Rel(root, path)
+		names = append(names, filepath.ToSlash(name))
+		return err
 	})
 	if err != nil {
 		return &FileError{File: root, What: "cannot list it", Err: err}
 	}
-	if !found {
+	files, err := chosen(root, names, func(name string) ([]byte, error) {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return nil, &FileError{File: filepath.Join(root, name), What: "cannot read it", Err: errors.Unwrap(err)}
+		}
+		return text, nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
 		return &FileError{File: root, What: "the folder has no files named " + listExtensions(),
 			Missing: true}
+	}
+	for _, name := range files {
+		add(filepath.Join(root, name))
 	}
 	return nil
 }

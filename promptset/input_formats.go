@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/promptset/arrowfile"
 )
 
 // inputFormat is a format of input files.
 type inputFormat struct {
 	name       string   // for people, with its article
 	extensions []string // of its files
-	magic      string   // with which a file begins whose name says nothing; empty where there is none
+	magics     []string // with one of which a file begins whose name says nothing
 	csv        bool
 	appends    bool // rows are added at the end, and those before stay bytes as they are
 	// look reads what has to be known of a file before its rows: their number and its digest, which it sets, and its
@@ -36,8 +37,11 @@ var inputFormats []*inputFormat
 
 func init() { // which the functions of the entries refer to
 	inputFormats = []*inputFormat{
-		{name: "a Parquet file", extensions: []string{".parquet"}, magic: "PAR1", look: lookParquet,
+		{name: "a Parquet file", extensions: []string{".parquet"}, magics: []string{"PAR1"}, look: lookParquet,
 			rows: rowsOfParquet},
+		{name: "an Arrow file", extensions: []string{".arrow", ".arrows", ".feather"}, look: lookArrow,
+			rows:   rowsOfArrow,
+			magics: []string{arrowfile.Magic, arrowfile.StreamMagic, arrowfile.FeatherMagic}},
 		{name: "a JSONL file", extensions: compressible(".jsonl"), look: scanObjects, rows: rowsOfObjects,
 			appends: true},
 		{name: "a CSV file", extensions: compressible(".csv"), look: scanObjects, rows: rowsOfObjects,
@@ -86,10 +90,10 @@ func formatOfInput(name string, f File) (*inputFormat, error) {
 	n, _ := f.ReadAt(magic[:], 0)
 	var told []string
 	for _, format := range inputFormats {
-		if format.magic == "" {
+		if len(format.magics) == 0 {
 			continue
 		}
-		if strings.HasPrefix(string(magic[:n]), format.magic) {
+		if slices.ContainsFunc(format.magics, func(m string) bool { return strings.HasPrefix(string(magic[:n]), m) }) {
 			return format, nil
 		}
 		told = append(told, format.name)
@@ -133,5 +137,5 @@ func rowsOfParquet(ctx context.Context, in *opened, from, to int64, yield func(*
 	if err != nil {
 		return false, in.changed("%v", err)
 	}
-	return pf.rows(ctx, in.base, from, to, l, yield)
+	return pf.rows(ctx, in, pf.groups(), from, to, l, yield)
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/promptset/arrowfile"
 )
 
 // Source is one input file, as [Open] found it.
@@ -23,11 +24,12 @@ type Source struct {
 	Digest string
 
 	format  *inputFormat
-	version string   // the file's
-	base    int64    // index of its first row
-	marks   []mark   // of an uncompressed JSONL or CSV file: where every markEvery-th row begins
-	header  []string // of a CSV file: its columns
-	texts   []span   // rows among which all are whose prompt is text or messages
+	version string           // the file's
+	base    int64            // index of its first row
+	marks   []mark           // of an uncompressed JSONL or CSV file: where every markEvery-th row begins
+	header  []string         // of a CSV file: its columns
+	arrow   *arrowfile.Index // of an Arrow file: where its record batches are
+	texts   []span           // rows among which all are whose prompt is text or messages
 
 	called     string // what its rows call it; empty is Name
 	columns    []*node

@@ -5,28 +5,16 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
-	"strings"
 
 	"github.com/parquet-go/parquet-go"
-
-	"github.com/quire/quire/parameter"
 )
 
 // parquetFile is an open Parquet file of prompts.
 type parquetFile struct {
-	name    string
-	input   io.ReaderAt
-	size    int64 // bytes
-	file    *parquet.File
-	root    *node // its columns, numbered as in the file
-	known   map[string]*node
-	foreign []*node // columns whose values the table of parameters judges
-	mapping *Mapping
-	used    []*node         // columns that the template uses
-	made    *node           // what it makes
-	lacks   []string        // columns that it wants
-	folders []parquet.Value // of the columns that the file's folders give
+	table
+	input io.ReaderAt
+	size  int64 // bytes
+	file  *parquet.File
 }
 
 // guard turns a panic of the Parquet library, which a corrupt file can cause, into an error.
@@ -43,80 +31,11 @@ func parseParquet(name string, r io.ReaderAt, size int64, m *Mapping, folders ..
 	if err != nil {
 		return nil, &FileError{File: name, What: "not a readable Parquet file", Err: err}
 	}
-	pf := &parquetFile{name: name, input: r, size: size, file: file, root: root, known: map[string]*node{}, mapping: m}
-	if err := pf.partition(folders); err != nil {
+	t, err := newTable(name, root, m, folders)
+	if err != nil {
 		return nil, err
 	}
-	if err := pf.findKnown(); err != nil {
-		return nil, &FileError{File: name, What: err.Error()}
-	}
-	return pf, nil
-}
-
-// findKnown finds the columns that have a meaning.
-func (pf *parquetFile) findKnown() error {
-	m, names := pf.mapping, []string{}
-	for _, c := range pf.root.fields {
-		names = append(names, c.name)
-	}
-	beside := m.forms(names)
-	if m.mapped() {
-		beside = m.forms([]string{"prompt"})
-	}
-	for _, c := range pf.root.fields {
-		if m.Template != nil && slices.Contains(m.Template.Uses(), c.name) {
-			pf.used = append(pf.used, c)
-			c.readAsText()
-		}
-		if len(foreignNames(c.name)) > 0 && !c.isNull() {
-			pf.foreign = append(pf.foreign, c)
-			if parameter.TypeOf(c.name) == parameter.TextList {
-				c.readAsText()
-			}
-		}
-		for _, name := range m.namesOf(c.name) {
-			if c.isNull() || !concerns(name, beside) {
-				continue
-			}
-			if !fits(name, c) {
-				return fmt.Errorf("column %q is %s; it must be %s", c.name, c.describe(), wanted(name))
-			}
-			pf.known[name] = c
-			c.readAsText()
-		}
-	}
-	if m.Template != nil {
-		pf.lacks = m.lacks(names)
-		pf.make()
-		return nil
-	}
-	if err := m.mayHavePrompts(names); err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(promptNames, func(name string) bool { return pf.known[name] != nil }) &&
-		pf.known[parentName] == nil {
-		return fmt.Errorf(noPromptColumn, strings.Join(promptNames, ", "), list(names))
-	}
-	return nil
-}
-
-// make adds the column of what the template makes, in place of one of that name.
-func (pf *parquetFile) make() {
-	if c := pf.root.field(madeColumn); c != nil {
-		c.name = ofInput
-	}
-	pf.made = jsonText.node(madeColumn)
-	pf.root.fields = append(pf.root.fields, pf.made)
-	number(pf.root)
-}
-
-const noPromptColumn = "no prompt column: it needs one of %s and has %s"
-
-func list(names []string) string {
-	if len(names) == 0 {
-		return "no columns"
-	}
-	return strings.Join(names, ", ")
+	return &parquetFile{table: *t, input: r, size: size, file: file}, nil
 }
 
 func openFooter(r io.ReaderAt, size int64) (file *parquet.File, root *node, err error) {

@@ -234,7 +234,7 @@ func TestParquetErrors(t *testing.T) {
 			"its footer claims 2147483647 bytes and the file has 16"},
 		{[]string{filepath.Join(dir, "absent.parquet")}, "absent.parquet: there is no such file or folder"},
 		{[]string{filepath.Join(dir, "*.nothing")}, "*.nothing: no file matches"},
-		{[]string{file("x.txt", "a,b")}, "x.txt: neither a Parquet file nor named .parquet, .jsonl, "},
+		{[]string{file("x.txt", "a,b")}, "x.txt: neither a Parquet file nor an Arrow file nor named .parquet, .jsonl, "},
 		{[]string{t.TempDir()}, "the folder has no files named .parquet"},
 		{nil, "no input files"},
 	} {
@@ -314,6 +314,9 @@ func TestUnionOfSchemas(t *testing.T) {
 	}
 }
 
+// nowhere is the place of a file that is read by itself.
+var nowhere = &opened{Source: &Source{}}
+
 func FuzzParquetOpen(f *testing.F) {
 	for _, name := range []string{"messages", "snappy_v1", "passthrough", "tokens32"} {
 		b, err := os.ReadFile("testdata/" + name + ".parquet")
@@ -336,7 +339,7 @@ func FuzzParquetOpen(f *testing.F) {
 			t.Fatal("a schema does not take its only file:", err)
 		}
 		n := 0
-		pf.rows(context.Background(), 0, 0, pf.file.NumRows(), l, func(row *Row) bool {
+		pf.rows(context.Background(), nowhere, pf.groups(), 0, pf.file.NumRows(), l, func(row *Row) bool {
 			n++
 			return n < 1000
 		})
@@ -367,7 +370,7 @@ func TestDamagedFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pf.rows(context.Background(), 0, 0, pf.file.NumRows(), l, func(row *Row) bool {
+			pf.rows(context.Background(), nowhere, pf.groups(), 0, pf.file.NumRows(), l, func(row *Row) bool {
 				if row.Err != nil {
 					badRows++
 				}

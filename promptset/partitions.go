@@ -157,22 +157,22 @@ func (s *Source) isPartition(column string) bool {
 }
 
 // partition adds the columns of the file's folders, before those that have a meaning are found.
-func (pf *parquetFile) partition(all []partition) error {
+func (t *table) partition(all []partition) error {
 	for i := range all {
-		if pf.root.field(all[i].name) != nil {
-			return all[i].twice(pf.name)
+		if t.root.field(all[i].name) != nil {
+			return all[i].twice(t.name)
 		}
-		pf.root.fields = append(pf.root.fields, jsonText.node(all[i].name))
+		t.root.fields = append(t.root.fields, jsonText.node(all[i].name))
 	}
-	number(pf.root)
+	number(t.root)
 	for _, p := range all {
-		c := pf.root.field(p.name)
+		c := t.root.field(p.name)
 		v := parquet.NullValue().Level(0, 0, c.column)
 		var text string
 		if p.value != "null" && json.Unmarshal([]byte(p.value), &text) == nil {
 			v = parquet.ByteArrayValue([]byte(text)).Level(0, c.maxDef, c.column)
 		}
-		pf.folders = append(pf.folders, v)
+		t.folders = append(t.folders, v)
 	}
 	return nil
 }

@@ -1,4 +1,5 @@
-// Package promptset reads the prompts of a batch job from Parquet, JSONL and CSV files and writes its completions.
+// Package promptset reads the prompts of a batch job from Parquet, Arrow, JSONL and CSV files and writes its
+// completions.
 //
 // # Reading
 //

@@ -13,8 +13,8 @@ import (
 )
 
 const overview = `sample draws completions of a set of prompts with a large language model. It reads prompts from
-Parquet, JSONL or CSV files, writes the completions to Parquet or JSONL files, and computes with XLA through PJRT on
-CPUs, GPUs and TPUs.
+Parquet, Arrow, JSONL or CSV files, writes the completions to Parquet or JSONL files, and computes with XLA through
+PJRT on CPUs, GPUs and TPUs.
 
 Usage:
   sample SUBCOMMAND [flags]

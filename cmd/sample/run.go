@@ -21,7 +21,7 @@ func newRun() *subcommand {
 	return &subcommand{
 		name:    "run",
 		args:    "[FILE... | PROMPT...]",
-		summary: "draw completions of every prompt in Parquet, JSONL or CSV files",
+		summary: "draw completions of every prompt in Parquet, Arrow, JSONL or CSV files",
 		about: paragraph("Each input row has a column \"prompt\" (text), \"messages\" (a list of role and content) or "+
 			"\"prompt_token_ids\". Optional columns are \"id\", \"parent\" (the id of a row whose completion comes "+
 			"before the prompt: docs/guide.md) and the row's own parameters, which override the "+

@@ -61,8 +61,8 @@ func (o *runOptions) define(f *flags) {
 	})
 	f.group("Input and output", func(s *pflag.FlagSet) {
 		placesVar(s, &o.spec.Inputs, anywhere, "input", "i",
-			"`FILE` prompts in Parquet, JSONL or CSV: a file, a glob or a folder, local or at s3://, gs:// or "+
-				"azblob://; - for JSONL on standard input, with --output -. Repeatable; with --output, arguments "+
+			"`FILE` prompts in Parquet, Arrow, JSONL or CSV: a file, a glob or a folder, local or at s3://, gs:// "+
+				"or azblob://; - for JSONL on standard input, with --output -. Repeatable; with --output, arguments "+
 				"after the flags are inputs too. Inputs on the command line replace those of a config file")
 		promptFlags(s, &o.spec)
 		placeVar(s, &o.spec.Output, anywhere, "output", "o",

@@ -33,5 +33,6 @@ oracle tokenizer_goldens.py "$gguf"
 oracle tokenizer_more_goldens.py
 oracle chat_goldens.py
 oracle parquet_fixtures.py
+oracle arrow_fixtures.py
 oracle collect_templates.py
 oracle template_goldens.py

@@ -1,0 +1,146 @@
+package arrowfile
+
+import (
+	"errors"
+	"fmt"
+
+	flatbuffers "github.com/google/flatbuffers/go"
+)
+
+// Bounds of metadata, which arrow-go makes room for before it looks whether there is as much.
+const (
+	maxMetadata = 64 << 20 // bytes of a message's metadata, and of all the text that it stands for
+	maxFields   = 1 << 16
+	maxDepth    = 60 // of fields in fields
+)
+
+// Places of members in the tables of Arrow's Message.fbs, Schema.fbs and File.fbs.
+const (
+	messageHeaderType, messageHeader, messageBody, messageMetadata = 6, 8, 10, 12
+	batchLength, batchBuffers, batchCompression, batchVariadic     = 4, 8, 10, 12
+	dictionaryID, dictionaryData, dictionaryDelta                  = 4, 6, 8
+	schemaFields, schemaMetadata                                   = 6, 8
+	fieldName, fieldTypeKind, fieldChildren, fieldMetadata         = 4, 8, 14, 16
+	keyOfPair, valueOfPair                                         = 4, 6
+	compressionCodec, compressionMethod                            = 4, 6
+	footerDictionaries, footerBatches                              = 8, 10
+)
+
+// Kinds of messages, and of a type.
+const (
+	kindSchema, kindDictionary, kindBatch = 1, 2, 3
+	typeUnion                             = 14
+)
+
+// guard turns a panic, which metadata or buffers that are not what they claim can cause, into an error.
+func guard(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("it is corrupt: %v", p)
+	}
+}
+
+// flat is a table of a flatbuffer. Its methods panic where the table is corrupt.
+type flat struct{ flatbuffers.Table }
+
+func root(b []byte) flat { return flat{flatbuffers.Table{Bytes: b, Pos: flatbuffers.GetUOffsetT(b)}} }
+
+// at is the place of a member, 0 where it is not given.
+func (t flat) at(member flatbuffers.VOffsetT) flatbuffers.UOffsetT {
+	if o := t.Offset(member); o != 0 {
+		return t.Pos + flatbuffers.UOffsetT(o)
+	}
+	return 0
+}
+
+func (t flat) int64(member flatbuffers.VOffsetT) int64 {
+	if at := t.at(member); at != 0 {
+		return t.GetInt64(at)
+	}
+	return 0
+}
+
+func (t flat) int8(member flatbuffers.VOffsetT, otherwise int8) int8 {
+	if at := t.at(member); at != 0 {
+		return t.GetInt8(at)
+	}
+	return otherwise
+}
+
+// table is a member that is a table; ok is false where it is not given.
+func (t flat) table(member flatbuffers.VOffsetT) (of flat, ok bool) {
+	at := t.at(member)
+	if at == 0 {
+		return flat{}, false
+	}
+	return flat{flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at)}}, true
+}
+
+// vector is the start and the number of elements of a member that is a vector of elements of so many bytes.
+func (t flat) vector(member flatbuffers.VOffsetT, size int) (start flatbuffers.UOffsetT, n int) {
+	o := t.Offset(member)
+	if o == 0 {
+		return 0, 0
+	}
+	start, n = t.Vector(flatbuffers.UOffsetT(o)), t.VectorLen(flatbuffers.UOffsetT(o))
+	if n < 0 || int64(start)+int64(n)*int64(size) > int64(len(t.Bytes)) {
+		panic(fmt.Sprintf("a list claims %d elements, more than its metadata have", n))
+	}
+	return start, n
+}
+
+// tables calls each with the elements of a member that is a vector of tables.
+func (t flat) tables(member flatbuffers.VOffsetT, each func(flat)) {
+	start, n := t.vector(member, 4)
+	for i := range n {
+		each(flat{flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(start + flatbuffers.UOffsetT(4*i))}})
+	}
+}
+
+// textSize is the length of a member that is text, or a vector of bytes.
+func (t flat) textSize(member flatbuffers.VOffsetT) int {
+	_, n := t.vector(member, 1)
+	return n
+}
+
+// budget is what metadata may still stand for. Tables of a flatbuffer may be used any number of times.
+type budget struct{ fields, text int }
+
+func newBudget() *budget { return &budget{maxFields, maxMetadata} }
+
+func (b *budget) spend(fields, text int) {
+	if b.fields, b.text = b.fields-fields, b.text-text; b.fields < 0 || b.text < 0 {
+		panic(fmt.Sprintf("its metadata have more than %d fields or %d bytes of text", maxFields, maxMetadata))
+	}
+}
+
+// pairs spends what the keys and values of a member take.
+func (b *budget) pairs(t flat, member flatbuffers.VOffsetT) {
+	t.tables(member, func(pair flat) { b.spend(1, pair.textSize(keyOfPair)+pair.textSize(valueOfPair)) })
+}
+
+// field spends what a field takes, with those below it.
+func (b *budget) field(t flat, depth int) {
+	if depth > maxDepth {
+		panic(fmt.Sprintf("its columns are nested more than %d deep", maxDepth))
+	}
+	if t.int8(fieldTypeKind, 0) == typeUnion {
+		panic(errors.New("a column is a union"))
+	}
+	b.spend(1, t.textSize(fieldName))
+	b.pairs(t, fieldMetadata)
+	t.tables(fieldChildren, func(child flat) { b.field(child, depth+1) })
+}
+
+// checkSchema looks at the metadata of a schema, before arrow-go reads it.
+func checkSchema(message flat) (err error) {
+	defer guard(&err)
+	b := newBudget()
+	b.pairs(message, messageMetadata)
+	schema, ok := message.table(messageHeader)
+	if !ok {
+		return errors.New("its schema is missing")
+	}
+	b.pairs(schema, schemaMetadata)
+	schema.tables(schemaFields, func(f flat) { b.field(f, 1) })
+	return nil
+}

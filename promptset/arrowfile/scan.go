@@ -1,0 +1,248 @@
+// Package arrowfile finds the record batches of an Arrow IPC file or stream, and reads them one at a time. What a file
+// claims takes no memory before it is shown to be there.
+package arrowfile
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	flatbuffers "github.com/google/flatbuffers/go"
+)
+
+// Magic begins and ends an Arrow IPC file, StreamMagic begins a stream, and FeatherMagic a file of Feather's first
+// version.
+const (
+	Magic        = "ARROW1"
+	StreamMagic  = "\xff\xff\xff\xff"
+	FeatherMagic = "FEA1"
+)
+
+// MaxRows is how many rows a record batch has at most.
+const MaxRows = 64 << 20
+
+// Index is where the messages of a file are.
+type Index struct {
+	messages []message
+	batches  []int // in messages
+}
+
+// message is the place of a message.
+type message struct {
+	at         int64 // of its metadata, behind its length
+	meta, body int64 // bytes
+	kind       int8
+	rows       int64 // of a record batch
+	id         int64 // of a dictionary
+	delta      bool  // it is added to the dictionary before it
+	batches    int   // before it
+}
+
+// NumBatches is how many record batches the file has.
+func (x *Index) NumBatches() int { return len(x.batches) }
+
+// Rows is how many rows a record batch has.
+func (x *Index) Rows(batch int) int64 { return x.messages[x.batches[batch]].rows }
+
+// NumRows is how many rows all have.
+func (x *Index) NumRows() (n int64) {
+	for i := range x.batches {
+		n += x.Rows(i)
+	}
+	return n
+}
+
+// scanner reads the messages of a file of size bytes.
+type scanner struct {
+	in   *bufio.Reader
+	at   int64
+	size int64
+	file bool // and not a stream
+	Index
+}
+
+// Scan reads a file of so many bytes once, to its end, and notes where its messages are. An error is about the file, or
+// ctx's, or in's.
+func Scan(ctx context.Context, in io.Reader, size int64) (*Index, error) {
+	s := &scanner{in: bufio.NewReaderSize(in, 64<<10), size: size}
+	head, err := s.in.Peek(8)
+	switch {
+	case err != nil && err != io.EOF:
+		return nil, err
+	case len(head) >= 4 && string(head[:4]) == FeatherMagic:
+		return nil, errors.New("it is a Feather V1 file, which is not read; write it with " +
+			"pyarrow.feather.write_feather(table, file, version=2)")
+	case len(head) == 8 && string(head[:6]) == Magic:
+		s.file = true
+		err = s.skip(8)
+	default:
+		err = nil
+	}
+	for more := true; err == nil && more; {
+		if err = ctx.Err(); err == nil {
+			more, err = s.next()
+		}
+	}
+	if err == nil {
+		err = s.finish()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &s.Index, nil
+}
+
+// where names what is read now.
+func (s *scanner) where() string {
+	if len(s.messages) == 0 {
+		return "its schema"
+	}
+	return fmt.Sprintf("record batch %d", len(s.batches))
+}
+
+// cut is the error for a file that ends too early; other errors of reading stay.
+func (s *scanner) cut(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("it is cut off in %s, at byte %d; write the file anew", s.where(), s.at)
+	}
+	return err
+}
+
+func (s *scanner) read(b []byte) error {
+	n, err := io.ReadFull(s.in, b)
+	s.at += int64(n)
+	return err
+}
+
+func (s *scanner) skip(n int64) error {
+	got, err := io.CopyN(io.Discard, s.in, n)
+	s.at += got
+	return err
+}
+
+// next notes a message; more is false at the end.
+func (s *scanner) next() (more bool, err error) {
+	var b [4]byte
+	if err := s.read(b[:]); err == io.EOF && !s.file && len(s.messages) > 0 {
+		return false, nil // a stream may end without a mark
+	} else if err != nil {
+		return false, s.cut(err)
+	}
+	length := binary.LittleEndian.Uint32(b[:])
+	if length == 0xffffffff { // before Arrow 0.15 it was not there
+		if err := s.read(b[:]); err != nil {
+			return false, s.cut(err)
+		}
+		length = binary.LittleEndian.Uint32(b[:])
+	}
+	if length == 0 {
+		return false, nil
+	}
+	if int64(length) > min(maxMetadata, s.size-s.at) || length < 8 {
+		return false, fmt.Errorf("%s claims %d bytes of metadata, and the file has %d more; it is cut off or corrupt, "+
+			"write it anew", s.where(), length, s.size-s.at)
+	}
+	m := message{at: s.at, meta: int64(length), batches: len(s.batches)}
+	meta := make([]byte, length)
+	if err := s.read(meta); err != nil {
+		return false, s.cut(err)
+	}
+	if err := m.parse(meta); err != nil {
+		return false, fmt.Errorf("%s: %w; write the file anew", s.where(), err)
+	}
+	if m.body < 0 || m.body > s.size-s.at {
+		return false, fmt.Errorf("%s claims %d bytes, and the file has %d more; it is cut off or corrupt, write it "+
+			"anew", s.where(), m.body, s.size-s.at)
+	}
+	if (len(s.messages) == 0) != (m.kind == kindSchema) {
+		return false, fmt.Errorf("%s is in the place of another part; write the file anew", s.where())
+	}
+	if err := s.skip(m.body); err != nil {
+		return false, s.cut(err)
+	}
+	if m.kind == kindBatch {
+		s.batches = append(s.batches, len(s.messages))
+	}
+	s.messages = append(s.messages, m)
+	return true, nil
+}
+
+// parse reads the metadata of a message.
+func (m *message) parse(meta []byte) (err error) {
+	defer guard(&err)
+	t := root(meta)
+	m.kind, m.body = t.int8(messageHeaderType, 0), t.int64(messageBody)
+	if m.kind == kindSchema {
+		return checkSchema(t)
+	}
+	newBudget().pairs(t, messageMetadata)
+	header, ok := t.table(messageHeader)
+	if !ok {
+		return errors.New("its header is missing")
+	}
+	switch m.kind {
+	case kindDictionary:
+		m.id, m.delta = header.int64(dictionaryID), header.int8(dictionaryDelta, 0) != 0
+		if header, ok = header.table(dictionaryData); !ok {
+			return errors.New("its dictionary is missing")
+		}
+	case kindBatch:
+	default:
+		return fmt.Errorf("it is a message of kind %d, which is not of a table", m.kind)
+	}
+	if m.rows = header.int64(batchLength); m.rows < 0 || m.rows > MaxRows {
+		return fmt.Errorf("it claims %d rows, at most %d are read", m.rows, MaxRows)
+	}
+	return nil
+}
+
+// finish looks at what is behind the messages.
+func (s *scanner) finish() error {
+	if !s.file {
+		_, err := s.in.Peek(1)
+		if err == io.EOF {
+			return nil
+		}
+		return cmp.Or(err, errors.New("there is more behind its end: several streams in one file, or a corrupt one; "+
+			"write each to a file of its own"))
+	}
+	rest, err := io.ReadAll(io.LimitReader(s.in, maxMetadata+1))
+	if err != nil {
+		return err
+	}
+	if len(rest) > maxMetadata {
+		return fmt.Errorf("its footer is larger than %d bytes; write the file anew", maxMetadata)
+	}
+	return s.checkFooter(rest)
+}
+
+// checkFooter looks whether the footer of a file has the messages that are there.
+func (s *scanner) checkFooter(rest []byte) (err error) {
+	defer guard(&err)
+	end := len(rest) - len(Magic) - 4
+	if end < 0 || string(rest[end+4:]) != Magic {
+		return errors.New("it has no footer: it is cut off, or was not closed; write it anew")
+	}
+	length := int(binary.LittleEndian.Uint32(rest[end:]))
+	if length < 8 || length > end {
+		return fmt.Errorf("its footer claims %d bytes and has %d; it is corrupt, write it anew", length, end)
+	}
+	footer := root(rest[end-length : end])
+	_, dictionaries := footer.vector(footerDictionaries, 24)
+	start, batches := footer.vector(footerBatches, 24)
+	wrong := batches != len(s.batches) || dictionaries != len(s.messages)-1-batches
+	for i := 0; i < batches && !wrong; i++ {
+		block := start + flatbuffers.UOffsetT(24*i)
+		m := s.messages[s.batches[i]]
+		at := footer.GetInt64(block)
+		wrong = at+8 != m.at && at+4 != m.at || footer.GetInt64(block+16) != m.body
+	}
+	if wrong {
+		return errors.New("its footer does not have the record batches that are there, in order; write the file anew")
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package promptset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Names of the files beside those of a data set that datasets.save_to_disk saved.
+const (
+	savedInfo  = "dataset_info.json"
+	savedState = "state.json"
+	maxState   = 16 << 20
+)
+
+// savedSet is what the state of a saved data set says of its files.
+type savedSet struct {
+	Data         []savedFile `json:"_data_files"`
+	Indices      []savedFile `json:"_indices_files"`
+	OlderIndices []savedFile `json:"_indices_data_files"`
+}
+
+type savedFile struct {
+	Name string `json:"filename"`
+}
+
+// chosen returns the prompt files among the files below the folder root, whose names are relative to it and in the
+// order of reading. Of a saved data set these are the files that its state names, in that order; read gives the content
+// of a file.
+func chosen(root string, names []string, read func(name string) ([]byte, error)) (files []string, err error) {
+	there := map[string]bool{}
+	for _, name := range names {
+		there[name] = true
+	}
+	done := map[string]bool{}
+	for _, name := range names {
+		dir := path.Dir(name)
+		switch {
+		case !there[path.Join(dir, savedInfo)] || !there[path.Join(dir, savedState)]:
+			if hasExtension(name) {
+				files = append(files, name)
+			}
+		case !done[dir]:
+			done[dir] = true
+			state := path.Join(dir, savedState)
+			text, err := read(state)
+			if err != nil {
+				return nil, err
+			}
+			of, err := savedFiles(text)
+			if err != nil {
+				return nil, &FileError{File: root + "/" + state, What: "not the state of a saved data set", Err: err}
+			}
+			for _, f := range of {
+				f = path.Join(dir, f)
+				if !there[f] {
+					return nil, &FileError{File: root + "/" + state, What: fmt.Sprintf(
+						"it names %s, which is not there; copy it there, or save the data set anew", f)}
+				}
+				files = append(files, f)
+			}
+		}
+	}
+	return files, nil
+}
+
+// savedFiles returns the names of the files that a state has.
+func savedFiles(text []byte) (names []string, err error) {
+	var state savedSet
+	if err := json.Unmarshal(text, &state); err != nil {
+		return nil, err
+	}
+	if len(state.Indices)+len(state.OlderIndices) > 0 {
+		return nil, errors.New("it has indices, which say which rows there are and are not read; " +
+			"call flatten_indices() before save_to_disk()")
+	}
+	for _, f := range state.Data {
+		if f.Name == "" || strings.ContainsAny(f.Name, `/\`) || f.Name == ".." || slices.Contains(names, f.Name) {
+			return nil, fmt.Errorf("its file %q is not one of the folder, or is there twice", f.Name)
+		}
+		names = append(names, f.Name)
+	}
+	return names, nil
+}

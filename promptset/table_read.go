@@ -1,0 +1,403 @@
+package promptset
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/parameter"
+)
+
+// group is rows of a table that are read together: a row group of Parquet, a record batch of Arrow.
+type group struct {
+	what string // "row group 3"
+	rows int64
+	open func(from int64) (rowReader, error) // reads it from a row on
+}
+
+// rowReader reads the rows of a group one behind the other, as the values of their leaves in order.
+type rowReader interface {
+	ReadRows(rows []parquet.Row) (n int, err error)
+	Close() error
+}
+
+// rows gives rows of a file, numbered there, to yield; base is the job's index of its first. It returns false when
+// yield did. An error is that of reading the file.
+func (t *table) rows(ctx context.Context, in *opened, groups []group, from, to int64, l *layout,
+	yield func(*Row) bool) (bool, error) {
+	var start int64
+	for _, g := range groups {
+		first := start
+		start += g.rows
+		if start <= from || first >= to {
+			continue
+		}
+		r := groupReader{table: t, base: in.base, first: first, at: max(first, from), end: min(start, to), layout: l}
+		err := r.read(ctx, g, yield)
+		if r.stopped {
+			return false, nil
+		}
+		// What could not be read is still there as rows, each with the reason.
+		for at := r.at; at < r.end; at++ {
+			if w, ok := in.file.(*watched); ok && w.err != nil {
+				return false, w.err
+			}
+			row := &Row{Index: in.base + at, File: t.name, FileRow: at, layout: l}
+			row.fail("%s cannot be read from here on: %v; write the file anew", g.what, err)
+			row.finish(nil, t.mapping)
+			if ctx.Err() != nil || !yield(row) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+type groupReader struct {
+	table   *table
+	base    int64
+	first   int64 // row of the group
+	at, end int64 // next row, and the first not wanted
+	layout  *layout
+	stopped bool
+	columns [][]parquet.Value // of the current row, by leaf
+}
+
+// read gives the rows of a group to yield up to its end or the first error, which it returns.
+func (r *groupReader) read(ctx context.Context, g group, yield func(*Row) bool) (err error) {
+	rows, err := g.open(r.at - r.first)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	r.columns = make([][]parquet.Value, r.table.root.leaves)
+	buffer := make([]parquet.Row, 16)
+	for r.at < r.end {
+		if ctx.Err() != nil {
+			r.stopped = true
+			return nil
+		}
+		n, err := readRows(rows, buffer)
+		for _, values := range buffer[:n] {
+			if r.at == r.end {
+				break
+			}
+			row, badRow := r.row(values)
+			if badRow != nil {
+				return badRow
+			}
+			r.at++
+			if !yield(row) {
+				r.stopped = true
+				return nil
+			}
+		}
+		switch {
+		case r.at == r.end:
+			return nil
+		case err == io.EOF || n == 0 && err == nil:
+			return errors.New("it ends before its rows do")
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// row makes a Row of one row's values, which it copies.
+func (r *groupReader) row(values parquet.Row) (*Row, error) {
+	row := &Row{Index: r.base + r.at, File: r.table.name, FileRow: r.at, layout: r.layout, values: compact(values)}
+	row.values = append(row.values, r.table.folders...)
+	made := r.table.made
+	if made != nil {
+		row.values = append(row.values, parquet.NullValue().Level(0, 0, made.column))
+	}
+	if err := r.place(row.values); err != nil {
+		return nil, err
+	}
+	given := r.decode(row)
+	if row.made {
+		row.values[len(row.values)-1] = parquet.ByteArrayValue([]byte(row.Prompt)).Level(0, made.maxDef, made.column)
+	}
+	row.finish(given, r.table.mapping)
+	return row, nil
+}
+
+// place makes a row's values the current ones.
+func (r *groupReader) place(values []parquet.Value) error {
+	clear(r.columns)
+	for i := 0; i < len(values); {
+		c := values[i].Column()
+		j := i + 1
+		for j < len(values) && values[j].Column() == c {
+			j++
+		}
+		if c < 0 || c >= len(r.columns) || r.columns[c] != nil {
+			return errors.New("its values are out of order")
+		}
+		r.columns[c] = values[i:j:j]
+		i = j
+	}
+	for _, v := range r.columns {
+		if v == nil {
+			return errors.New("a column of it ends early")
+		}
+	}
+	return nil
+}
+
+// compact copies the values of a row into memory of their own, so that the row does not hold on to whole pages.
+func compact(row parquet.Row) []parquet.Value {
+	size := 0
+	for _, v := range row {
+		if !v.IsNull() && (v.Kind() == parquet.ByteArray || v.Kind() == parquet.FixedLenByteArray) {
+			size += len(v.ByteArray())
+		}
+	}
+	arena := make([]byte, 0, size)
+	out := make([]parquet.Value, len(row))
+	for i, v := range row {
+		if !v.IsNull() {
+			switch v.Kind() {
+			case parquet.ByteArray, parquet.FixedLenByteArray:
+				start := len(arena)
+				arena = append(arena, v.ByteArray()...)
+				b := arena[start:len(arena):len(arena)]
+				c := parquet.ByteArrayValue(b)
+				if v.Kind() == parquet.FixedLenByteArray {
+					c = parquet.FixedLenByteArrayValue(b)
+				}
+				v = c.Level(v.RepetitionLevel(), v.DefinitionLevel(), v.Column())
+			case parquet.Int96:
+				v = v.Clone()
+			}
+		}
+		out[i] = v
+	}
+	return out
+}
+
+// decode sets the row's known fields and returns which prompts are given.
+func (r *groupReader) decode(row *Row) (given []string) {
+	for _, name := range promptNames {
+		if c := r.table.known[name]; c != nil && r.present(c) {
+			given = append(given, name)
+		}
+	}
+	if r.table.made != nil {
+		given = []string{"prompt"}
+		r.render(row)
+	}
+	beside := r.table.mapping.forms(given)
+	for _, name := range knownNames {
+		if c := r.table.known[name]; c != nil && concerns(name, beside) {
+			r.decodeKnown(row, name, c)
+		}
+	}
+	row.apply(r.foreign(row), beside)
+	return given
+}
+
+// render sets the prompt of the row to what the template makes.
+func (r *groupReader) render(row *Row) {
+	a := &assembler{values: row.values}
+	a.index()
+	columns := map[string]json.RawMessage{}
+	for _, c := range r.table.used {
+		r.checkText(row, c)
+		name := c.name
+		if name == ofInput {
+			name = madeColumn
+		}
+		columns[name] = a.column(nil, c)
+	}
+	r.table.mapping.render(row, columns)
+}
+
+// decodeKnown sets one known field of the row.
+func (r *groupReader) decodeKnown(row *Row, name string, c *node) {
+	first := r.columns[c.column][0]
+	switch name {
+	case "prompt":
+		if !first.IsNull() {
+			row.Prompt = row.text(name, first.ByteArray())
+		}
+	case "messages":
+		r.messages(row, c)
+	case "prompt_token_ids":
+		r.tokens(row, c)
+	case "id":
+		row.ID = idOf(row, name, first, c)
+	case parentName:
+		row.Parent.ID = idOf(row, name, first, c)
+	case "parent_generation", "parent_length":
+		if !first.IsNull() {
+			row.parentNumber(name, numberOf(first, c.typ))
+		}
+	default:
+		r.parameter(row, parameter.Sink(name), c)
+	}
+}
+
+// idOf reads the name of a row.
+func idOf(row *Row, name string, v parquet.Value, c *node) string {
+	switch {
+	case v.IsNull():
+		return ""
+	case v.Kind() == parquet.ByteArray:
+		return row.text(name, v.ByteArray())
+	}
+	return numberOf(v, c.typ).String()
+}
+
+// foreign returns the values that the table of parameters judges, as JSON: so they mean the same in both formats.
+func (r *groupReader) foreign(row *Row) (values []foreign) {
+	var a *assembler
+	for _, c := range r.table.foreign {
+		if !r.present(c) {
+			continue
+		}
+		if a == nil {
+			a = &assembler{values: row.values}
+			a.index()
+		}
+		raw := a.column(nil, c)
+		if c.leaf && isDecimal(c.typ) {
+			raw = bytes.Trim(raw, `"`)
+		}
+		if isNullJSON(raw) {
+			row.fail("%s is no finite number; give one, or null", c.name)
+			continue
+		}
+		for _, p := range foreignNames(c.name) {
+			values = append(values, foreign{p, raw, wholeBelow(c)})
+		}
+	}
+	return values
+}
+
+// present says whether a column is not null in the current row. A bare repeated field cannot be null: empty, it is not
+// given.
+func (r *groupReader) present(c *node) bool {
+	return r.columns[c.column][0].DefinitionLevel() >= c.maxDef
+}
+
+func numberOf(v parquet.Value, t parquet.Type) numeric {
+	switch v.Kind() {
+	case parquet.Float:
+		// Through its shortest decimal, so that 0.7 stored in 32 bits is 0.7 and not 0.699999988.
+		f, err := strconv.ParseFloat(strconv.FormatFloat(float64(v.Float()), 'g', -1, 32), 64)
+		if err != nil || math.Abs(f) > math.MaxFloat32 { // as that of the largest float32 is
+			f = float64(v.Float())
+		}
+		return numeric{kind: parquet.Double, f: f, all: 1 << 24}
+	case parquet.Double:
+		return numeric{kind: parquet.Double, f: v.Double()}
+	}
+	signed, _ := integer(t)
+	n := numeric{kind: parquet.Int64}
+	switch {
+	case v.Kind() == parquet.Int32 && signed:
+		n.i = int64(v.Int32())
+	case v.Kind() == parquet.Int32:
+		n.i = int64(v.Uint32())
+	default:
+		n.i = v.Int64()
+		n.big = !signed && n.i < 0
+	}
+	n.u = uint64(n.i)
+	return n
+}
+
+// elements calls do with the leaf values of a list column's elements; null says that an element or its leaf is null.
+func (r *groupReader) elements(list, leaf *node, do func(v parquet.Value, null bool)) {
+	rep := list
+	if list.rep != repeated {
+		rep = list.fields[0]
+	}
+	for _, v := range r.columns[leaf.column] {
+		if v.DefinitionLevel() >= rep.maxDef {
+			do(v, v.IsNull())
+		}
+	}
+}
+
+func (r *groupReader) tokens(row *Row, c *node) {
+	leaf := c.element()
+	i := 0
+	r.elements(c, leaf, func(v parquet.Value, null bool) {
+		if null {
+			row.fail("prompt_token_ids[%d] is null; give a token id", i)
+		} else if n := numberOf(v, leaf.typ); n.big {
+			row.token(math.MaxInt64)
+		} else {
+			row.token(n.i)
+		}
+		i++
+	})
+}
+
+// parameter sets one of Quire's own parameters to the value of its column.
+func (r *groupReader) parameter(row *Row, p *parameter.Parameter, c *node) {
+	o := &row.Overrides
+	switch p.Type() {
+	case parameter.TextList:
+		r.texts(row, p, c)
+		return
+	case parameter.Object, parameter.List:
+		r.checkText(row, c)
+		if raw := r.json(row, c); raw != nil && !giveJSON(o, p, raw) {
+			row.fail("%s is %s; it must be %s", p.Name, kindJSON(raw), p.Type())
+		}
+		return
+	}
+	switch v := r.columns[c.column][0]; {
+	case v.IsNull():
+	case p.Type() == parameter.Boolean:
+		*o.Give(p).(*bool) = v.Boolean()
+	case p.Type() == parameter.Word:
+		*o.Give(p).(*string) = row.text(p.Name, v.ByteArray())
+	default:
+		row.override(o, p, p.Name, numberOf(v, c.typ))
+	}
+}
+
+// json returns a column of the row as JSON, nil where it is null. Members of structs that are null are not given: every
+// struct of a column has all members.
+func (r *groupReader) json(row *Row, c *node) []byte {
+	if !r.present(c) {
+		return nil
+	}
+	a := &assembler{values: row.values, given: true}
+	a.index()
+	return a.column(nil, c)
+}
+
+// texts sets a parameter that is a list of text, from a column of text or of lists.
+func (r *groupReader) texts(row *Row, p *parameter.Parameter, c *node) {
+	if c.leaf && c.rep != repeated {
+		if v := r.columns[c.column][0]; !v.IsNull() {
+			*row.Overrides.Give(p).(*[]string) = []string{row.text(p.Name, v.ByteArray())}
+		}
+		return
+	}
+	if !r.present(c) {
+		return
+	}
+	list := []string{}
+	r.elements(c, c.element(), func(v parquet.Value, null bool) {
+		if null {
+			row.fail("%s[%d] is null; give text", p.Name, len(list))
+			return
+		}
+		list = append(list, row.text(fmt.Sprintf("%s[%d]", p.Name, len(list)), v.ByteArray()))
+	})
+	*row.Overrides.Give(p).(*[]string) = list
+}
