@@ -234,7 +234,8 @@ func TestParquetErrors(t *testing.T) {
 			"its footer claims 2147483647 bytes and the file has 16"},
 		{[]string{filepath.Join(dir, "absent.parquet")}, "absent.parquet: there is no such file or folder"},
 		{[]string{filepath.Join(dir, "*.nothing")}, "*.nothing: no file matches"},
-		{[]string{file("x.txt", "a,b")}, "x.txt: neither a Parquet file nor an Arrow file nor named .parquet, .jsonl, "},
+		{[]string{file("x.txt", "a,b")},
+			"x.txt: neither a Parquet file nor an Arrow file nor named .parquet, .arrow, "},
 		{[]string{t.TempDir()}, "the folder has no files named .parquet"},
 		{nil, "no input files"},
 	} {
