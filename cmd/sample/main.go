@@ -156,8 +156,8 @@ func codeOf(err error) (code int, known bool) {
 }
 
 func subcommands() []*subcommand {
-	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newCheck(),
-		newBench(), newChat(), newShow(), newStats(), newVerify(), newHTMLReport(), newSetup(), newPrefix(),
+	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newDeploy(),
+		newCheck(), newBench(), newChat(), newShow(), newStats(), newVerify(), newHTMLReport(), newSetup(), newPrefix(),
 		newKernels(), newPlan(), newManual(), newCompletion(), newVersion()}
 }
 

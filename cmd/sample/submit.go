@@ -96,26 +96,34 @@ sample submit --config job.yaml --remove`,
 	}
 }
 
-// prepare reads the config file and checks the flags. Arguments are inputs, as those of --input are.
-func (o *runOptions) prepare(f *flags, args []string) error {
-	wrong := func(err error) error { return &exitError{exitUsage, fmt.Errorf("%s: %w", f.set.Name(), placeOr(err))} }
+// read reads the config file. Arguments are inputs, as those of --input are, or prompts to try.
+func (o *runOptions) read(f *flags, args []string) error {
 	if len(args) > 0 {
 		f.set.Lookup("input").Changed = true // so that a config file gives no others
 	}
 	if err := o.readConfig(f); err != nil {
-		return &exitError{exitUsage, err}
+		return err
 	}
 	if o.mayTry && len(args) > 0 && o.spec.Output == "" && len(o.spec.Inputs) == 0 {
 		if err := o.takePrompts(f, args); err != nil {
-			return wrong(err)
+			return fmt.Errorf("%s: %w", f.set.Name(), placeOr(err))
 		}
 		args = nil
 	}
 	for _, name := range args {
 		if err := f.set.Set("input", name); err != nil {
-			return wrong(err)
+			return fmt.Errorf("%s: %w", f.set.Name(), placeOr(err))
 		}
 	}
+	return nil
+}
+
+// prepare reads the config file and checks the flags.
+func (o *runOptions) prepare(f *flags, args []string) error {
+	if err := o.read(f, args); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	wrong := func(err error) error { return &exitError{exitUsage, fmt.Errorf("%s: %w", f.set.Name(), placeOr(err))} }
 	if err := o.takeStream(f); err != nil {
 		return wrong(err)
 	}

@@ -24,10 +24,12 @@ import (
 )
 
 func TestManifests(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("..", "k8s", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+	examples, _ := filepath.Glob(filepath.Join("..", "k8s", "*.yaml"))
+	others, _ := filepath.Glob(filepath.Join("..", "testdata", "*.yaml"))
+	if len(examples) == 0 || len(others) == 0 {
+		t.Fatal(examples, others)
 	}
+	files := append(examples, others...)
 	for _, path := range files {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			text, err := os.ReadFile(path)

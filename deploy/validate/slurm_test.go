@@ -11,10 +11,23 @@ import (
 	"time"
 )
 
-// The script ends as its tasks did. srun here is one that starts the tasks side by side and ends with their highest
-// code, as Slurm's does; sample is one that ends as it is told.
 func TestSlurm(t *testing.T) {
-	script, err := filepath.Abs(filepath.Join("..", "slurm", "quire.sbatch"))
+	t.Run("shards", func(t *testing.T) {
+		testScript(t, filepath.Join("..", "slurm", "quire.sbatch"),
+			"run --model=/shared/models/SmolLM2-135M-Instruct --input=/shared/prompts/*.parquet "+
+				"--output=/shared/completions --shard=auto --log-format=json\n")
+	})
+	t.Run("hosts", func(t *testing.T) {
+		testScript(t, filepath.Join("..", "testdata", "hosts.sbatch"),
+			"run --model=/models/big --input=in 'quoted'/*.jsonl --output=out\nof $HOME --tp=8 --num-processes=4 "+
+				"--coordinator-address=node7:20012 --shard=3/8 --log-format=json --process-id 0\n")
+	})
+}
+
+// testScript sees a script end as its tasks did, and their command line. srun here is one that starts the tasks side by
+// side and ends with their highest code, as Slurm's does; sample is one that ends as it is told.
+func testScript(t *testing.T, path, command string) {
+	script, err := filepath.Abs(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +56,11 @@ case $CODE in
 stop) trap 'exit 4' TERM; for i in {1..100}; do sleep 0.1; done ;;
 *) exit "$CODE" ;;
 esac`,
-		"scontrol": "#!/bin/bash\necho scontrol \"$@\" >> \"$LOG\"",
+		"scontrol": `#!/bin/bash
+case $1 in
+show) printf 'node7\nnode8\n' ;;
+*) echo scontrol "$@" >> "$LOG" ;;
+esac`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -61,9 +78,10 @@ esac`,
 	} {
 		t.Run(c.codes, func(t *testing.T) {
 			log := filepath.Join(t.TempDir(), "log")
-			cmd := exec.Command("bash", script, "a model", "in/*.jsonl", "out", "-n", "4")
+			cmd := exec.Command("bash", script)
 			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "LOG="+log, "CODES="+c.codes,
-				"STOP="+c.stop, "SLURM_ARRAY_JOB_ID=12", "SLURM_ARRAY_TASK_ID=3")
+				"STOP="+c.stop, "SLURM_ARRAY_JOB_ID=12", "SLURM_ARRAY_TASK_ID=3", "SLURM_ARRAY_TASK_COUNT=8",
+				"SLURM_JOB_ID=24012", "SLURM_JOB_NODELIST=node[7-8]")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			kill := time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 			defer kill.Stop()
@@ -79,9 +97,8 @@ esac`,
 				requeued != c.requeued {
 				t.Errorf("it ended with %d, requeued: %v\n%s%s", code, requeued, text, out)
 			}
-			if want := "run --model a model --input in/*.jsonl --output out " +
-				"--shard auto --log-format json -n 4\n"; !strings.Contains(string(text), want) {
-				t.Errorf("%s, want %s", text, want)
+			if !strings.Contains(string(text), command) {
+				t.Errorf("%s, want %s", text, command)
 			}
 		})
 	}

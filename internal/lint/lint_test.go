@@ -50,7 +50,7 @@ var tiers = map[string]int{
 	"models": hostTier, "prefix": hostTier, "promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier,
 	"setup": hostTier, "telemetry": hostTier, "tokenizer": hostTier,
 
-	"blocks": fileTier, "chip": fileTier, "grammar": fileTier,
+	"blocks": fileTier, "chip": fileTier, "deploy": fileTier, "grammar": fileTier,
 	"parameter": fileTier, "storage": fileTier, "tally": fileTier, "vfs": fileTier,
 }
 

@@ -1,0 +1,107 @@
+// Package deploy renders the manifests of a job for a cluster: an Indexed Job of Kubernetes, JobSets for TPUs on GKE,
+// an array job of Slurm. Errors name settings in backquotes, as config files do.
+package deploy
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"regexp"
+	"strings"
+	"text/template"
+	"unicode/utf8"
+)
+
+// Job is what a manifest runs: "sample run" in several processes that share one output.
+type Job struct {
+	// Name of the job in the cluster.
+	Name string
+	// Flags of "sample run", without those that the manifest adds.
+	Flags []Flag
+	// Workers is how many shards the rows are split into. Each is one process, or several that run one model together.
+	Workers int
+}
+
+// Flag is a flag of "sample run" with its value.
+type Flag struct {
+	Name, Value string
+	// File says that the value is a file or folder that the process opens by this name.
+	File bool
+	// note is a comment behind the flag.
+	note string
+}
+
+// arg is the flag as one argument.
+func (f Flag) arg() string { return "--" + f.Name + "=" + f.Value }
+
+// File is a manifest: its name, and what is in it.
+type File struct {
+	Name string
+	Text []byte
+}
+
+// maxWorkers is the most shards that a job may have. An Indexed Job has no more completions.
+const maxWorkers = 99_999
+
+// maxArgument is the longest argument that Linux takes, MAX_ARG_STRLEN without the byte that ends it.
+const maxArgument = 131_071
+
+// check checks what all clusters refuse, or would change.
+func (j *Job) check() error {
+	if j.Workers < 1 || j.Workers > maxWorkers {
+		return fmt.Errorf("`workers` is %d, but must be 1 to %d", j.Workers, maxWorkers)
+	}
+	for _, f := range j.Flags {
+		switch {
+		case !utf8.ValidString(f.Value):
+			return fmt.Errorf("`%s` is %.100q, but a manifest holds UTF-8 only", f.Name, f.Value)
+		case strings.Contains(f.Value, "\x00"):
+			return fmt.Errorf("`%s` is %.100q, but an argument cannot hold a zero byte", f.Name, f.Value)
+		case len(f.arg()) > maxArgument:
+			return fmt.Errorf("`%s` takes %d bytes, but an argument may have %d", f.Name, len(f.arg()), maxArgument)
+		}
+	}
+	return nil
+}
+
+// matches checks a setting that may be left out against a pattern.
+func matches(name, value string, pattern *regexp.Regexp, most int, must string) error {
+	if value != "" && (len(value) > most || !pattern.MatchString(value)) {
+		return fmt.Errorf("`%s` is %q, but must be %s", name, value, must)
+	}
+	return nil
+}
+
+//go:embed templates
+var sources embed.FS
+
+var templates = func() *template.Template {
+	t := template.New("")
+	t.Funcs(template.FuncMap{
+		"yaml": yamlText, "arg": func(f Flag) string { return yamlText(escapeExpansion(f.arg())) },
+		"sh": func(f Flag) string { return shellWord(f.arg()) }, "note": func(f Flag) string { return f.note },
+		// pod renders the template of that name, its lines moved to the right.
+		"pod": func(of any, columns int) (string, error) {
+			var b strings.Builder
+			if err := t.ExecuteTemplate(&b, "pod.yaml", of); err != nil {
+				return "", err
+			}
+			return moved(strings.TrimSpace(b.String()), columns), nil
+		},
+	})
+	return template.Must(t.ParseFS(sources, "templates/*"))
+}()
+
+// moved puts blanks before each line but the first.
+func moved(text string, columns int) string {
+	return strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", columns))
+}
+
+// render executes a template.
+func render(name string, of any) ([]byte, error) {
+	var b bytes.Buffer
+	if err := templates.ExecuteTemplate(&b, name, of); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,178 @@
+package deploy
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kubernetes is where the pods of a job run, and what they get there.
+type Kubernetes struct {
+	Job
+	Namespace, Image, ServiceAccount string
+	// Secrets are those whose keys the container gets as variables.
+	Secrets []string
+	Claims  []Claim
+	// CPUs and Memory are what a pod requests, GPUs what it is limited to.
+	CPUs   int
+	Memory string
+	GPUs   int
+}
+
+// Claim is a PersistentVolumeClaim and where it is mounted.
+type Claim struct{ Name, Path string }
+
+// ParseClaim reads NAME:PATH.
+func ParseClaim(text string) (Claim, error) {
+	name, at, ok := strings.Cut(text, ":")
+	if !ok || name == "" || at == "" {
+		return Claim{}, fmt.Errorf("`claim` is %q, but must be NAME:PATH, such as prompts:/data", text)
+	}
+	return Claim{name, at}, nil
+}
+
+// What the fields of objects may be.
+var (
+	label     = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)
+	namespace = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	subdomain = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+	quantity  = regexp.MustCompile(`^[1-9][0-9]*(k|M|G|T|Ki|Mi|Gi|Ti)?$`)
+	image     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
+)
+
+const (
+	ofLabel     = "at most 63 lower-case letters, digits and dashes, and begin and end with a letter or digit"
+	ofSubdomain = "at most 253 lower-case letters, digits, dashes and dots, and begin and end with a letter or digit"
+)
+
+// maxName is the longest name of a pod that is its host's name, too.
+const maxName = 63
+
+// check checks what Kubernetes refuses. suffix is the longest that the names of pods have behind the job's.
+func (k *Kubernetes) check(suffix string) error {
+	if err := k.Job.check(); err != nil {
+		return err
+	}
+	if room := maxName - len(suffix); k.Name == "" || len(k.Name) > room || !label.MatchString(k.Name) {
+		return fmt.Errorf("`name` is %q, but must have 1 to %d lower-case letters, digits and dashes, begin with a "+
+			"letter and end with a letter or digit: names of pods add %q", k.Name, room, suffix)
+	}
+	if err := matches("namespace", k.Namespace, namespace, maxName, ofLabel); err != nil {
+		return err
+	}
+	if k.Image == "" || !image.MatchString(k.Image) {
+		return fmt.Errorf("`image` is %q, but must be a reference such as registry.example.com/quire:1.0", k.Image)
+	}
+	if err := matches("service-account", k.ServiceAccount, subdomain, 253, ofSubdomain); err != nil {
+		return err
+	}
+	for _, secret := range k.Secrets {
+		if secret == "" || matches("secret", secret, subdomain, 253, ofSubdomain) != nil {
+			return fmt.Errorf("`secret` is %q, but must be %s", secret, ofSubdomain)
+		}
+	}
+	if k.CPUs < 0 {
+		return fmt.Errorf("`cpus` is %d, but must be 1 or more", k.CPUs)
+	}
+	if err := matches("memory", k.Memory, quantity, maxName, "a whole number with a unit, such as 16Gi"); err != nil {
+		return err
+	}
+	if err := k.checkClaims(); err != nil {
+		return err
+	}
+	return k.checkFiles()
+}
+
+// checkClaims checks where volumes are mounted.
+func (k *Kubernetes) checkClaims() error {
+	taken := map[string]bool{"/": true, "/cache": true, "/tmp": true}
+	for _, c := range k.Claims {
+		switch {
+		case matches("claim", c.Name, subdomain, 253, ofSubdomain) != nil:
+			return fmt.Errorf("`claim` is %q, but its name must be %s", c.Name+":"+c.Path, ofSubdomain)
+		case !path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path || strings.ContainsAny(c.Path, ":\x00"):
+			return fmt.Errorf("`claim` is %q, but its path must be absolute, without a colon and without . and ..",
+				c.Name+":"+c.Path)
+		case taken[c.Path]:
+			return fmt.Errorf("`claim` is %q, but another volume is mounted at %s, or it is the root",
+				c.Name+":"+c.Path, c.Path)
+		}
+		taken[c.Path] = true
+	}
+	return nil
+}
+
+// checkFiles checks that files of the job are on a volume.
+func (k *Kubernetes) checkFiles() error {
+	for _, f := range k.Flags {
+		if !f.File {
+			continue
+		}
+		found := false
+		for _, c := range k.Claims {
+			found = found || f.Value == c.Path || strings.HasPrefix(f.Value, c.Path+"/")
+		}
+		if !found {
+			return fmt.Errorf("`%s` is %q, which the pods do not have: give a URL, or a path on a volume that `claim` "+
+				"NAME:PATH mounts", f.Name, f.Value)
+		}
+	}
+	return nil
+}
+
+// pod is the data of the template of pods.
+type pod struct {
+	*Kubernetes
+	Setup         string // what the init container installs
+	Args          []Flag
+	Shards        int // of the variable QUIRE_SHARD_COUNT, 0 for none
+	TPU           *tpuPod
+	Gang          bool   // the pods run one model together
+	StartupProbes int    // before a container that has not answered is ended
+	Probes        int    // the same behind the first answer
+	ProbesNote    string // a comment behind it
+}
+
+// tpuPod is what a pod wants of a node pool of TPUs.
+type tpuPod struct {
+	Accelerator, Topology string
+	Chips                 int // of a host
+}
+
+// IndexedJob renders a Job whose pods do a shard each.
+func (k *Kubernetes) IndexedJob() (File, error) {
+	if err := k.check("-" + strconv.Itoa(k.Workers-1)); err != nil {
+		return File{}, err
+	}
+	p := pod{Kubernetes: k, Setup: "cpu", Shards: k.Workers, StartupProbes: 60, Probes: k.probes(10)}
+	if k.GPUs > 0 {
+		p.Setup, p.StartupProbes = "cuda", 180
+	}
+	p.Args = append(p.Args, k.Flags...)
+	p.Args = append(p.Args, shardAuto)
+	p.Args = append(p.Args, reporting...)
+	text, err := render("job.yaml", p)
+	return File{k.Name + ".yaml", text}, err
+}
+
+// callTimeout is a flag that ends a process whose device does not answer.
+const callTimeout = "call-timeout"
+
+// probes is how many a container may fail, 30 s apart: --call-timeout, which says more, ends it before.
+func (k *Kubernetes) probes(least int) int {
+	for _, f := range k.Flags {
+		if limit, err := time.ParseDuration(f.Value); f.Name == callTimeout && err == nil {
+			return max(least, int(limit/(30*time.Second))+10)
+		}
+	}
+	return least
+}
+
+// shardAuto and reporting are flags that manifests add.
+var (
+	shardAuto = Flag{Name: "shard", Value: "auto", note: "JOB_COMPLETION_INDEX of QUIRE_SHARD_COUNT"}
+	reporting = []Flag{{Name: "log-format", Value: "json"}, {Name: "metrics", Value: "0.0.0.0:9090"}}
+)
