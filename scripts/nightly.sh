@@ -96,6 +96,18 @@ lm_eval_scores() { # lm-evaluation-harness with its own model class and with Qui
 	$venv/bin/pip install -q lm_eval pyarrow || { echo "warning: no package lm_eval: it is left out"; return 0; }
 	PYTHONPATH=scripts/lm_eval_quire $venv/bin/python scripts/lm_eval_quire/compare.py "$model" bin/sample
 }
+python_clusters() { # the examples of Ray Data and Spark, on clusters of this machine
+	local venv=$logs/python_clusters
+	[ -x $venv/bin/python ] || python3 -m venv $venv || return 1
+	$venv/bin/pip install -q 'ray[data]' pyspark pandas pyarrow pytest || {
+		echo "warning: no packages ray and pyspark: their examples are left out"
+		return 0
+	}
+	command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; } ||
+		echo "warning: no Java: the example of Spark is left out"
+	(cd python && PYTHONPATH=. QUIRE_SAMPLE=$PWD/../bin/sample "../$venv/bin/python" -m pytest -q -rs \
+		tests/test_clusters.py)
+}
 wheel() { make dist && scripts/dist/try.sh; } # what users install, in empty surroundings
 manifests() { $GO -C deploy/validate test -count=1 ./...; }
 
@@ -128,7 +140,7 @@ END
 }
 compiled='Accelerators|ForTPU|ForGPU' # tests of a step of their own
 every="plugins all_tests engine levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores"
-every="$every manifests wheel accelerators"
+every="$every manifests python_clusters wheel accelerators"
 failed=0
 table=""
 begun=$(date +%s)
