@@ -145,11 +145,21 @@ func (s *savedJob) change(ctx context.Context, o *Task, was, d *jobstate.Descrip
 		s.next.Settled = maps.Clone(was.Settled)
 		s.next.Settled[settledLength] = o.Engine.MaxModelLen
 	}
-	parameters, err := json.Marshal(o.parameters())
 	if len(s.next.Meta) > 0 {
-		s.next.Meta[promptset.MetaParameters] = string(parameters)
+		s.next.Meta[promptset.MetaParameters], err = withN(s.next.Meta[promptset.MetaParameters], o.Sampling.N)
 	}
 	return err
+}
+
+// withN returns the parameters that parts carry with another n, the only one of them that a job may change.
+func withN(parameters string, n int) (string, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(parameters), &all); err != nil {
+		return "", fmt.Errorf("the metadata in job.json: %w", err)
+	}
+	all["n"] = json.RawMessage(strconv.Itoa(n))
+	text, err := json.Marshal(all)
+	return string(text), err
 }
 
 // settledLength is the limit, among what a job settled on, that may be raised for rows that are tried again.
