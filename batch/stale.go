@@ -176,7 +176,8 @@ func (r *staleResults) load(ctx context.Context, number int, note promptset.Part
 			if r.same != nil && done.Err == "" && !slices.ContainsFunc(group, func(row *promptset.Row) bool {
 				return r.same(row, done)
 			}) {
-				return group[0].Error(fmt.Sprintf("(id %q) has completions, and is not what it was", group[0].ID))
+				return group[0].Error(fmt.Sprintf(
+					"(id %q) has completions, and its columns or their types are not what they were", group[0].ID))
 			}
 			results = append(results, done.Result)
 			done, err, more = next()
