@@ -26,7 +26,7 @@ def test_real(model: str, tmp_path: pathlib.Path) -> None:
     # A row of another call has the same completions: they depend on its id and the seed.
     alone = quire.generate(rows.slice(1), model=model, progress=False, **flags)
     assert alone["text"].to_pylist() == table["text"].to_pylist()[2:]
-    with pytest.raises(quire.QuireError, match="another job: seed"):
+    with pytest.raises(quire.QuireError, match=r"another job:\n  seed"):
         quire.generate(rows, model=model, output=tmp_path / "out", progress=False, n=2, max_tokens=8, seed=2)
 
 
