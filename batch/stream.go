@@ -42,8 +42,9 @@ func (t *Task) validateStream() error {
 	for _, o := range []struct {
 		given bool
 		name  string
-	}{{t.New, "new"}, {t.WorkDir != "", "work-dir"}, {!t.Shard.Whole(), "shard"}, {t.several(), "num-processes"},
-		{t.SavePrefix != "", "save-prefix"}, {t.DumpTables != nil && t.DumpTables.Folder == "", "dump-tables"}} {
+	}{{t.New, "new"}, {t.Extend, "extend"}, {t.RetryErrors, "retry-errors"}, {t.WorkDir != "", "work-dir"},
+		{!t.Shard.Whole(), "shard"}, {t.several(), "num-processes"}, {t.SavePrefix != "", "save-prefix"},
+		{t.DumpTables != nil && t.DumpTables.Folder == "", "dump-tables"}} {
 		if o.given {
 			return wrong(o.name, forFolders)
 		}

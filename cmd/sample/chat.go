@@ -114,11 +114,7 @@ type chatting struct {
 
 // chat talks until standard input ends.
 func (o *runOptions) chat(ctx context.Context, env *environment) error {
-	task, err := o.task(env, nil)
-	if err != nil {
-		return err
-	}
-	trial, err := task.Try(ctx)
+	task, trial, err := o.try(ctx, env)
 	if err != nil {
 		return err
 	}

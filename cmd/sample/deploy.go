@@ -173,6 +173,9 @@ func (o *deployOptions) render(f *flags, args []string) (file deploy.File, err e
 	if err := o.run.read(f, args[1:]); err != nil {
 		return file, err
 	}
+	if err := o.run.takeStream(f); err != nil {
+		return file, err
+	}
 	if o.workers < 0 || o.workers == 0 && f.set.Changed("workers") {
 		return file, fmt.Errorf("--workers is %d, but must be 1 or more", o.workers)
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 // withFolder are flags that only a job with an output folder has a use for.
-var withFolder = []string{"new", "work-dir", "shard", "workers", "ack-wait", "max-tries", "part-rows", "report",
-	"num-processes"}
+var withFolder = []string{"new", "extend", "retry-errors", "work-dir", "shard", "workers", "ack-wait",
+	"max-tries", "part-rows", "report", "num-processes"}
 
 // withRows are flags that only a job with rows has a use for.
 var withRows = []string{"in-order", "prompt-column", "template", "limit", "format", "columns", "reasoning-parser",
@@ -79,13 +79,19 @@ func (o *runOptions) checkDumps() error {
 	return nil
 }
 
-// tryPrompts draws completions of prompts, and prints them as they come.
-func tryPrompts(ctx context.Context, env *environment, o *runOptions) error {
+// try opens the model to be tried.
+func (o *runOptions) try(ctx context.Context, env *environment) (*batch.Task, *batch.Trial, error) {
 	task, err := o.task(env, nil)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	trial, err := task.Try(ctx)
+	return task, trial, err
+}
+
+// tryPrompts draws completions of prompts, and prints them as they come.
+func tryPrompts(ctx context.Context, env *environment, o *runOptions) error {
+	task, trial, err := o.try(ctx, env)
 	if err != nil {
 		return err
 	}
