@@ -81,6 +81,7 @@ func rowsOfArrow(ctx context.Context, in *opened, from, to int64, yield func(*Ro
 		return false, err
 	}
 	defer af.reader.Close()
+	af.name = in.rowsName()
 	l, err := in.schema.place(af.root)
 	if err != nil {
 		return false, in.changed("%v", err)
