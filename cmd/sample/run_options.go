@@ -218,6 +218,9 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 		fetchProgress(env.stderr)
 	options.Quiet, options.Stuck = o.progress == "none", stuck(env)
 	progress := &meter{w: env.stderr, mode: o.progress}
+	if o.spec.Output == batch.Standard && o.progress == "auto" && isTerminal(env.stdout) {
+		progress.mode = "plain" // rows would be written into a bar
+	}
 	options.Progress = progress
 	options.Opened, options.Log = o.diagnostics.dump, o.logger(env)
 	if w != nil {
