@@ -46,8 +46,8 @@ type Layout struct {
 	Packed int
 	// Shared says that a value is its key, which is stored once: [Pages, PageSize, KVHeads, HeadDim].
 	Shared bool
-	// State, if not 0, is how many numbers of float32 a page has in place of keys and values, [Pages, 1, 1, State]: the
-	// state of a layer behind the page's last token. See [StateLayout].
+	// State, if not 0, is how many numbers of float32 a page has in place of keys and values, [Pages, State]: the state
+	// of a layer behind the page's last token. See [StateLayout].
 	State int
 }
 
@@ -70,7 +70,7 @@ func (l Layout) each() int {
 // Shape returns the shape of one layer's cache.
 func (l Layout) Shape() shapes.Shape {
 	if l.State > 0 {
-		return shapes.Make(l.DType, l.Pages, 1, 1, l.State)
+		return shapes.Make(l.DType, l.Pages, l.State)
 	}
 	if l.Packed > 0 {
 		return shapes.Make(l.DType, l.Pages, l.PageSize, l.heads()/l.Packed, l.Packed, 2*l.HeadDim)
@@ -180,7 +180,7 @@ func (l Layout) CopyPages(cache, src, dst *Node) *Node {
 		}
 		// With two heads in the last axis but one a TPU's compiler would turn the whole cache around for this, and
 		// back; so pages are moved as rows of one head.
-		pages := Reshape(cache, l.Pages, -1, l.Shape().Dim(-1))
+		pages := l.vectors(cache)
 		return []*Node{Reshape(control.ScatterSet(pages, dst, control.Barrier(takeRows(pages, src))),
 			l.Shape().Dimensions...)}
 	})
@@ -227,9 +227,7 @@ func (l Layout) ReadPages(cache, ids *Node) *Node {
 // too large writes nothing.
 func (l Layout) WritePages(cache, ids, pages *Node) *Node {
 	if l.Packed == 0 {
-		last := l.Shape().Dim(-1) // rows of one head, as CopyPages has them
-		written := control.ScatterSet(Reshape(cache, l.Pages, -1, last), ids,
-			Reshape(pages, ids.Shape().Size(), -1, last))
+		written := control.ScatterSet(l.vectors(cache), ids, l.vectors(pages))
 		return Reshape(written, l.Shape().Dimensions...)
 	}
 	g := cache.Graph()
@@ -248,6 +246,14 @@ func (l Layout) WritePages(cache, ids, pages *Node) *Node {
 			return w
 		})
 	return end.Cache
+}
+
+// vectors are pages as rows of one head, [P, N, D]; a state is one vector.
+func (l Layout) vectors(pages *Node) *Node {
+	if l.State > 0 {
+		return pages
+	}
+	return Reshape(pages, pages.Shape().Dim(0), -1, l.Shape().Dim(-1))
 }
 
 // pages is the shape of n pages.

@@ -71,7 +71,7 @@ func newMachine(t *testing.T, backend compute.Backend, o operation) *machine {
 		t.Fatal(err)
 	}
 	m.exec = exec
-	m.cache = tensors.FromShape(shapes.Make(dtypes.Float32, pages, 1, 1, o.state))
+	m.cache = tensors.FromShape(shapes.Make(dtypes.Float32, pages, o.state))
 	return m
 }
 
@@ -92,7 +92,7 @@ func (m *machine) clone(of *sequence, n int) *sequence {
 		m.page(s)
 		states := tensors.MustCopyFlatData[float32](m.cache)
 		copy(states[int(s.pages[n/pageSize])*m.o.state:][:m.o.state], states[int(of.pages[n/pageSize])*m.o.state:])
-		m.cache = tensors.FromFlatDataAndDimensions(states, pages, 1, 1, m.o.state)
+		m.cache = tensors.FromFlatDataAndDimensions(states, pages, m.o.state)
 	}
 	m.seqs = append(m.seqs, s)
 	return s

@@ -1,7 +1,7 @@
 // Package recurrence has the layers that keep a state of fixed size of a sequence, in place of the keys and values of
 // its tokens.
 //
-// A cache holds one layer: an array f32[P, 1, 1, numbers] with a state for each page, that behind the last token that
+// A cache holds one layer: an array f32[P, numbers] with a state for each page, that behind the last token that
 // was run of those in the page (see attention.Layout.StateLayout). A step takes each sequence's state from the page of
 // the token before its first one, and leaves states in all pages that it has tokens in. So a prompt may be cut into
 // steps anywhere, and whoever shares, copies or moves pages has the states with them. Only the state behind the last
@@ -74,7 +74,7 @@ func (r Rows) back() *Node {
 
 // begin is the state with which each sequence begins the step, f32[B, numbers].
 func (r Rows) begin(cache *Node) *Node {
-	states := take(Reshape(cache, cache.Shape().Dimensions[0], -1), r.From)
+	states := take(cache, r.From)
 	is := BroadcastToDims(InsertAxes(GreaterOrEqual(r.From, ZerosLike(r.From)), -1), states.Shape().Dimensions...)
 	return Where(is, states, ZerosLike(states))
 }
@@ -85,7 +85,7 @@ func (r Rows) begin(cache *Node) *Node {
 // token, in front of these states. The results are f32[T, n] and the cache behind the step.
 func (r Rows) eachToken(cache, states *Node, in []*Node, first *Node, n int,
 	token func(in []*Node, states *Node) (out, after *Node)) (out, after *Node) {
-	g, dims := cache.Graph(), cache.Shape().Dimensions
+	g := cache.Graph()
 	tokens, sequences := r.Seqs.Shape().Dimensions[0], r.From.Shape().Dimensions[0]
 	begins := SliceAxis(r.CuQLens, 0, AxisRangeFromStart(sequences))
 	counts := Sub(SliceAxis(r.CuQLens, 0, AxisRangeToEnd(1)), begins)
@@ -93,7 +93,7 @@ func (r Rows) eachToken(cache, states *Node, in []*Node, first *Node, n int,
 	most := ReduceAllMax(counts)
 	type scan struct{ At, States, Cache, Out *Node }
 	end := control.While(
-		scan{zero(g), states, Reshape(cache, dims[0], -1), Zeros(g, shapes.Make(dtypes.Float32, tokens, n))},
+		scan{zero(g), states, cache, Zeros(g, shapes.Make(dtypes.Float32, tokens, n))},
 		func(s scan) *Node { return LessThan(s.At, most) },
 		func(s scan) scan {
 			is := LessThan(BroadcastToDims(s.At, sequences), counts)
@@ -109,7 +109,7 @@ func (r Rows) eachToken(cache, states *Node, in []*Node, first *Node, n int,
 			s.Out = control.ScatterSet(s.Out, Where(is, at, nowhere), out)
 			return scan{AddScalar(s.At, 1), states, s.Cache, s.Out}
 		})
-	return end.Out, Reshape(end.Cache, dims...)
+	return end.Out, end.Cache
 }
 
 // take returns rows of x by int32 indices; negative ones read row 0.

@@ -28,9 +28,7 @@ func shortConvPlain(in, taps, cache *Node, rows Rows) []*Node {
 	channels := taps.Shape().Dimensions[0]
 	part := func(i int) *Node { return SliceAxis(in, 1, AxisRange(i*channels, (i+1)*channels)) }
 	sum, kept := rows.sum(ConvertDType(Mul(part(0), part(2)), dtypes.Float32), taps, rows.begin(cache))
-	dims := cache.Shape().Dimensions
-	after := Reshape(control.ScatterSet(Reshape(cache, dims[0], -1), rows.To, kept), dims...)
-	return []*Node{Mul(part(1), ConvertDType(sum, in.DType())), after}
+	return []*Node{Mul(part(1), ConvertDType(sum, in.DType())), control.ScatterSet(cache, rows.To, kept)}
 }
 
 // convolve is what comes of inputs f32[T, C] by taps [C, K], with a bias f32[C] if it is not nil, and SiLU behind it.

@@ -143,8 +143,16 @@ static void copy_page(void *args, int64_t i) {
 	memcpy(c->cache + to * c->bytes, c->cache + from * c->bytes, c->bytes);
 }
 
+// page_bytes are the bytes of a page of a cache [P, ...].
 static int64_t page_bytes(const q_array *cache) {
-	return cache->dims[1] * cache->dims[2] * cache->dims[3] * q_size(cache->dtype);
+	int64_t bytes = q_size(cache->dtype);
+	for (int64_t i = 1; i < cache->rank; i++) bytes *= cache->dims[i];
+	return bytes;
+}
+
+static q_error *has_pages(q_frame *f, const q_array *cache) {
+	if (cache->rank > 1) return NULL;
+	return q_fail(f, "the cache has %d axes: pages and their numbers are needed", (int)cache->rank);
 }
 
 q_error *quire_copy_pages(q_frame *f) {
@@ -152,7 +160,7 @@ q_error *quire_copy_pages(q_frame *f) {
 	q_error *e;
 	if ((e = q_count(f, 3, 1))) return e;
 	const q_array *cache = q_arg(f, 0), *from = q_arg(f, 1), *to = q_arg(f, 2);
-	if ((e = in_place(f, cache, q_result(f, 0))) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, -1)) ||
+	if ((e = in_place(f, cache, q_result(f, 0))) || (e = has_pages(f, cache)) ||
 		(e = q_shape(f, from, "src", Q_S32, -1)) || (e = q_shape(f, to, "dst", Q_S32, from->dims[0])))
 		return e;
 	struct copy c = {cache->data, from->data, to->data, cache->dims[0], page_bytes(cache)};
@@ -168,7 +176,7 @@ q_error *quire_zero_pages(q_frame *f) {
 	q_error *e;
 	if ((e = q_count(f, 2, 1))) return e;
 	const q_array *cache = q_arg(f, 0), *mask = q_arg(f, 1);
-	if ((e = in_place(f, cache, q_result(f, 0))) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, -1)) ||
+	if ((e = in_place(f, cache, q_result(f, 0))) || (e = has_pages(f, cache)) ||
 		(e = q_shape(f, mask, "mask", Q_PRED, cache->dims[0])))
 		return e;
 	size_t bytes = page_bytes(cache);

@@ -9,7 +9,7 @@ q_error *q_sequences_of(q_frame *f, int first, int result, int64_t tokens, q_seq
 	const q_array *cache = q_arg(f, first), *from = q_arg(f, first + 1), *to = q_arg(f, first + 2),
 				  *begins = q_arg(f, first + 3);
 	q_error *e;
-	if ((e = q_shape(f, cache, "cache", Q_F32, -1, 1, 1, -1)) || (e = q_shape(f, from, "from", Q_S32, -1)) ||
+	if ((e = q_shape(f, cache, "cache", Q_F32, -1, -1)) || (e = q_shape(f, from, "from", Q_S32, -1)) ||
 		(e = q_shape(f, to, "to", Q_S32, tokens)) || (e = q_shape(f, begins, "begins", Q_S32, from->dims[0] + 1)) ||
 		(e = q_check_shape(f, q_arg(f, first + 4), "sequences", Q_S32, 0, NULL)) ||
 		(e = q_shape(f, q_arg(f, first + 5), "owners", Q_S32, tokens))) {
@@ -26,7 +26,7 @@ q_error *q_sequences_of(q_frame *f, int first, int result, int64_t tokens, q_seq
 		.tokens = tokens,
 		.cache = cache->data,
 		.pages = cache->dims[0],
-		.numbers = cache->dims[3]};
+		.numbers = cache->dims[1]};
 	return NULL;
 }
 
