@@ -58,7 +58,8 @@ type Workload struct {
 	MaxTokensRange []int   `yaml:"max_tokens_range" json:"max_tokens_range,omitempty"`
 	EqualLengths   bool    `yaml:"equal_lengths" json:"equal_lengths,omitempty"`
 	Temperature    float64 `yaml:"temperature" json:"temperature"`
-	// Schemas is how many JSON schemas the rows have in turn; 0 for none. Their texts do not end within MaxTokens.
+	// Schemas is how many JSON schemas the rows have in turn; 0 for none. Their texts do not end within the longest
+	// length.
 	Schemas int `yaml:"schemas" json:"schemas,omitempty"`
 	// Parameters are further parameters of all rows, by the names of package parameter: how tokens are drawn, biases,
 	// and which log-probabilities are told.
@@ -242,12 +243,13 @@ func (w *Workload) Rows(vocab int) ([]Row, error) {
 			vocab)
 	}
 	lengths := w.lengths()
+	longest := slices.Max(lengths)
 	r := rand.New(rand.NewPCG(seed, 1))
 	rows := make([]Row, w.NumRows)
 	for i := range rows {
 		rows[i] = Row{ID: fmt.Sprintf("row-%05d", i), N: w.N, MaxTokens: lengths[i]}
 		if w.Schemas > 0 {
-			rows[i].Schema = schema(i%w.Schemas, lengths[i])
+			rows[i].Schema = schema(i%w.Schemas, longest)
 		}
 		question := "Question: " + questions[i%len(questions)] + "\nAnswer:"
 		switch w.Prompts {

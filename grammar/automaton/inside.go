@@ -8,12 +8,13 @@ import (
 // inside is what of a vocabulary may stand in a text of some characters: most tokens may, wherever that text is in a
 // grammar. It is found once.
 type inside struct {
-	all    []uint32 // the mask of the tokens that are such texts, or beginnings of some
-	tokens []counted
-	exits  []counted // nodes whose byte no such character has, behind whole ones
-	most   int32     // characters of a token
-	begins [256]bool // the bytes that a character begins with
+	upTo   [][]uint32 // by a number of characters: the tokens that are texts of so many at most, or beginnings of some
+	exits  []counted  // nodes whose byte no such character has, behind whole ones
+	begins [256]bool  // the bytes that a character begins with
 }
+
+// mask is that of the tokens that are texts of so many characters at most, or beginnings of some.
+func (in *inside) mask(most int32) []uint32 { return in.upTo[min(int(most), len(in.upTo)-1)] }
 
 // counted is a token or node with the number of characters that have begun before its end, or before the node.
 type counted struct{ id, chars int32 }
@@ -25,7 +26,7 @@ func (v *Vocabulary) insideOf(c common) *inside {
 	if in := v.chars[c.name]; in != nil {
 		return in
 	}
-	in := &inside{all: make([]uint32, v.Words())}
+	in := &inside{}
 	b := NewBuilder()
 	boundary := b.Repeat(c.make(b), 0, Unlimited)
 	rows := map[Expr]*[256]Expr{}
@@ -46,6 +47,7 @@ func (v *Vocabulary) insideOf(c common) *inside {
 		in.begins[c] = to != Fail
 	}
 	exprs, chars := make([]Expr, v.depth+1), make([]int32, v.depth+1)
+	var tokens []counted
 	exprs[0] = boundary
 	for i := int32(0); i < int32(len(v.nodes)); {
 		n := &v.nodes[i]
@@ -62,14 +64,19 @@ func (v *Vocabulary) insideOf(c common) *inside {
 			count++
 		}
 		exprs[n.depth+1], chars[n.depth+1] = to, count
-		v.each(n, func(t int32) {
-			set(in.all, t)
-			in.tokens = append(in.tokens, counted{t, count})
-			in.most = max(in.most, count)
-		})
+		v.each(n, func(t int32) { tokens = append(tokens, counted{t, count}) })
 		i++
 	}
-	slices.SortFunc(in.tokens, func(x, y counted) int { return int(x.chars - y.chars) })
+	slices.SortFunc(tokens, func(x, y counted) int { return int(x.chars - y.chars) })
+	mask := make([]uint32, v.Words())
+	in.upTo = [][]uint32{slices.Clone(mask)}
+	for _, t := range tokens {
+		for int(t.chars) >= len(in.upTo) {
+			in.upTo = append(in.upTo, slices.Clone(mask))
+		}
+		set(mask, t.id)
+		set(in.upTo[t.chars], t.id)
+	}
 	v.chars[c.name] = in
 	return in
 }
@@ -106,17 +113,8 @@ func (v *Vocabulary) maskText(a *Automaton, s State, stack []State, mask []uint3
 			return false // the text may go on or end there
 		}
 	}
-	if hi >= in.most {
-		for i, w := range in.all {
-			mask[i] |= w
-		}
-	} else {
-		for _, t := range in.tokens {
-			if t.chars > hi {
-				break
-			}
-			set(mask, t.id)
-		}
+	for i, w := range in.mask(hi) {
+		mask[i] |= w
 	}
 	for _, e := range in.exits {
 		n := &v.nodes[e.id]
