@@ -15,6 +15,7 @@ import (
 	"github.com/gomlx/go-huggingface/hub"
 
 	"github.com/quire/quire/models/gguf"
+	login "github.com/quire/quire/storage/hub"
 )
 
 const hubScheme = "hf://"
@@ -67,7 +68,7 @@ func fetchFromHub(ref string, configOnly bool) (path string, err error) {
 		}
 	}
 	offline := errors.New("HF_HUB_OFFLINE is set")
-	if v := os.Getenv("HF_HUB_OFFLINE"); v == "" || v == "0" {
+	if !login.Offline() {
 		var refusal error
 		if path, refusal, offline = h.download(cache); offline == nil {
 			return path, refusal
@@ -194,7 +195,7 @@ type HubWeights struct {
 // comes from the hub now: then Open knows what to do or say.
 func FindOnHub(ref string) (*HubWeights, error) {
 	h, err := parseHubRef(ref)
-	if v := os.Getenv("HF_HUB_OFFLINE"); err != nil || v != "" && v != "0" {
+	if err != nil || login.Offline() {
 		return nil, nil
 	}
 	cache := hubCacheDir()
@@ -215,11 +216,7 @@ func FindOnHub(ref string) (*HubWeights, error) {
 	if _, ok := h.cached(cache, h.commits(cache)); ok {
 		return nil, nil
 	}
-	header := http.Header{}
-	if token := os.Getenv("HF_TOKEN"); token != "" {
-		header.Set("Authorization", "Bearer "+token)
-	}
-	return &HubWeights{Folder: dir, URLs: found.urls, Header: header}, nil
+	return &HubWeights{Folder: dir, URLs: found.urls, Header: login.Header()}, nil
 }
 
 // record writes which commit the revision is, where Hugging Face's own tools do, to find the files without a network.

@@ -136,6 +136,11 @@ func remoteFolder(ctx context.Context, folder string) (files []string, err error
 	if err != nil {
 		return nil, err
 	}
+	if storage.ReadOnly(folder) {
+		if err := checkSplits(storage.Redact(folder), names); err != nil {
+			return nil, err
+		}
+	}
 	for _, name := range names {
 		files = append(files, urls[name])
 	}

@@ -25,6 +25,8 @@ import (
 	_ "gocloud.dev/blob/s3blob" // s3://
 	"gocloud.dev/gcerrors"
 	"google.golang.org/api/googleapi"
+
+	"github.com/quire/quire/storage/hub"
 )
 
 // buckets are open for the life of the process: their clients keep connections and credentials.
@@ -48,6 +50,8 @@ func (l location) open(ctx context.Context) (*blob.Bucket, error) {
 	var err error
 	if l.scheme == "mem" {
 		b = memblob.OpenBucket(nil)
+	} else if l.scheme == hubScheme {
+		b = hub.OpenBucket()
 	} else if b, err = blob.OpenBucket(context.WithoutCancel(ctx), address); err != nil {
 		return nil, err
 	}
@@ -134,6 +138,8 @@ func reason(err error) error {
 			text: fmt.Sprintf(
 				"the request could not be sent; give the region and credentials as for other tools of the provider "+
 					"(%v)", err)}
+	case errors.Is(err, hub.ErrNoDataset):
+		return &as{is: fs.ErrNotExist, reason: err, text: hub.ErrNoDataset.Error()}
 	case noBucket(err):
 		return &as{is: fs.ErrNotExist, reason: err, text: "there is no such bucket"}
 	case code == gcerrors.NotFound, st == http.StatusNotFound:

@@ -29,6 +29,8 @@ func Resolve(name string) (string, error) {
 			return "", errors.New("a file URL is file:///absolute/path")
 		}
 		return path, nil
+	case match[1] == hubScheme && !IsRemote(name):
+		return "", errors.New("of the hub only datasets are files here; write hf://datasets/ORG/NAME[@REVISION]/PATH")
 	case slices.Contains(schemes, match[1]):
 		return name, nil
 	default:

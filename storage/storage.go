@@ -1,5 +1,5 @@
-// Package storage reads and writes whole files: local paths, and objects of S3, Google Cloud Storage and Azure Blob
-// Storage by URL.
+// Package storage reads and writes whole files: local paths, and objects of S3, Google Cloud Storage, Azure Blob
+// Storage and the Hugging Face hub by URL.
 //
 // # Names
 //
@@ -8,6 +8,8 @@
 //	gs://BUCKET/KEY        application default credentials; STORAGE_EMULATOR_HOST for a local server
 //	azblob://CONTAINER/KEY AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN
 //	                         or the default credentials
+//	hf://datasets/ORG/NAME[@REVISION]/PATH
+//	                       files of datasets of the Hugging Face hub, to be read: see package hub
 //	mem://BUCKET/KEY       objects in the memory of this process, for tests
 //
 // Keys are used as written, without escapes. Driver parameters may follow a key, such as
@@ -67,13 +69,25 @@ type Info struct {
 }
 
 // schemes are those of URLs that are objects.
-var schemes = []string{"s3", "gs", "azblob", "mem"}
+var schemes = []string{"s3", "gs", "azblob", "mem", hubScheme}
+
+// Of the hub, files of datasets are objects; other names with its scheme are models.
+const (
+	hubScheme = "hf"
+	hubBucket = "datasets"
+)
 
 // IsRemote reports whether name is the URL of an object or of a folder of them.
 func IsRemote(name string) bool {
-	scheme, _, ok := strings.Cut(name, "://")
+	scheme, rest, ok := strings.Cut(name, "://")
+	if scheme == hubScheme && rest != hubBucket && !strings.HasPrefix(rest, hubBucket+"/") {
+		return false
+	}
 	return ok && slices.Contains(schemes, scheme)
 }
+
+// ReadOnly reports whether name is the URL of what can only be read: datasets of the hub.
+func ReadOnly(name string) bool { return strings.HasPrefix(name, hubScheme+"://") && IsRemote(name) }
 
 // location is a parsed name.
 type location struct {

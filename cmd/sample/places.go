@@ -19,7 +19,8 @@ type placeKind int
 const (
 	onThisMachine placeKind = iota
 	anywhere                // here or in an object store
-	modelPlace              // anywhere, or on the hub
+	modelPlace              // anywhere, or a model of the hub
+	inputPlace              // anywhere, or a dataset of the hub
 )
 
 // placeError says what is wrong with the name of a file or folder. The name is without what may be secret in it.
@@ -36,6 +37,8 @@ func (e *placeError) Unwrap() error { return e.err }
 func (k placeKind) resolve(name string) (string, error) {
 	resolve := storage.Resolve
 	switch {
+	case storage.ReadOnly(name) && k != inputPlace:
+		return "", &placeError{storage.Redact(name), errors.New("a dataset of the hub can only be an input")}
 	case k == onThisMachine:
 		resolve = storage.ResolveLocal
 	case k == modelPlace && models.OnHub(name):

@@ -60,10 +60,11 @@ func (o *runOptions) define(f *flags) {
 			"`TOKENS` maximum length of a prompt and its completion together (default: the model's own limit)")
 	})
 	f.group("Input and output", func(s *pflag.FlagSet) {
-		placesVar(s, &o.spec.Inputs, anywhere, "input", "i",
+		placesVar(s, &o.spec.Inputs, inputPlace, "input", "i",
 			"`FILE` prompts in Parquet, Arrow, JSONL or CSV: a file, a glob or a folder, local or at s3://, gs:// "+
-				"or azblob://; - for JSONL on standard input, with --output -. Repeatable; with --output, arguments "+
-				"after the flags are inputs too. Inputs on the command line replace those of a config file")
+				"or azblob://, or of a dataset of the hub, hf://datasets/ORG/NAME; - for JSONL on standard input, "+
+				"with --output -. Repeatable; with --output, arguments after the flags are inputs too. Inputs on the "+
+				"command line replace those of a config file")
 		promptFlags(s, &o.spec)
 		placeVar(s, &o.spec.Output, anywhere, "output", "o",
 			"`FOLDER` where the completions go (part-00000.parquet and so on), local or at s3://, gs:// or azblob://; "+
