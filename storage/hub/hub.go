@@ -1,8 +1,8 @@
 // Package hub reads datasets of the Hugging Face hub as a bucket of package blob of Go CDK.
 //
 // The key of a file is ORG/NAME[@REVISION]/PATH. REVISION is a branch, tag or commit, main without one, or one of the
-// hub's own, such as refs/convert/parquet, for which ~parquet is short. A revision is looked up once in a process, and
-// what is read is of that commit.
+// hub's own, such as refs/convert/parquet, for which ~parquet is short. Slashes of others are written %2F. A revision
+// is looked up once in a process, and what is read is of that commit.
 //
 // Environment: HF_TOKEN for datasets that need a login, HF_ENDPOINT for another hub, HF_HUB_OFFLINE=1 for none.
 package hub
@@ -139,6 +139,9 @@ func load(name string) (*dataset, error) {
 		return nil, fmt.Errorf("%wHF_HUB_OFFLINE is set: unset it, or give local files", errAsked)
 	}
 	id, revision, _ := strings.Cut(name, "@")
+	if plain, err := url.PathUnescape(revision); err == nil {
+		revision = plain
+	}
 	switch revision {
 	case "":
 		revision = "main"

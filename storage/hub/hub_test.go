@@ -50,7 +50,7 @@ func TestBucket(t *testing.T) {
 			r.Close()
 		}
 	}
-	for _, revision := range []string{"@~parquet", "@refs/convert/parquet"} {
+	for _, revision := range []string{"@~parquet", "@refs/convert/parquet", "@refs%2Fconvert%2Fparquet"} {
 		if got := list(t, bucket, "org/name"+revision+"/"); len(got) != 1 || got[0] != "default/train/0000.parquet" {
 			t.Errorf("%s: %q", revision, got)
 		}
@@ -71,9 +71,7 @@ func list(t *testing.T, bucket *blob.Bucket, prefix string) (paths []string) {
 		}
 		for _, o := range page {
 			_, path, _ := strings.Cut(strings.TrimPrefix(o.Key, "org/"), "/")
-			if i := strings.Index(o.Key, "@refs/convert/parquet/"); i >= 0 {
-				path = o.Key[i+len("@refs/convert/parquet/"):]
-			}
+			path = strings.TrimPrefix(path, "convert/parquet/") // of a revision with slashes
 			paths = append(paths, path)
 		}
 		token = next
