@@ -309,6 +309,37 @@ static int32_t nucleus(sampled *s, float top_p, int32_t lowest, uint64_t *need) 
 
 #include "filters_row.h"
 
+// find_masks sets what the row's masks are.
+static void find_masks(sampled *s) {
+	const q_sample_args *a = s->args;
+	s->mask = NULL;
+	s->masked = 0;
+	for (int64_t lane = 0; a->masks && lane < a->lanes; lane++) {
+		int32_t mask = a->mask_of[s->row * a->lanes + lane];
+		if (mask < 0 || mask >= a->num_masks) continue;
+		s->mask = s->masked ? NULL : a->masks + mask * a->words;
+		s->masked = 1;
+	}
+}
+
+// scan_masked sets max, lanes and largest anew of a row that has a distribution, through its masks. It returns 0 where
+// they bar what it may draw.
+static int scan_masked(sampled *s) {
+	s->max = -INFINITY;
+	for (int64_t c = 0; c < s->chunks; c++) {
+		int64_t n;
+		if (all_barred(s, c)) {
+			v16_store(s->lanes + 16 * c, v16_set(-INFINITY));
+			s->largest[c] = -INFINITY;
+			continue;
+		}
+		const float *p = chunk(s, c, &n);
+		largest_lanes(s, c, p, n);
+		if (s->largest[c] > s->max) s->max = s->largest[c];
+	}
+	return s->max > -INFINITY;
+}
+
 // sample draws the token of a row that has a distribution; *whole is the weight of the tokens that it was drawn from.
 static int32_t sample(sampled *s, uint64_t *whole) {
 	const q_sample_args *a = s->args;
@@ -362,11 +393,8 @@ void Q_SAMPLE_ROW(void *args, int64_t i) {
 	a->token[i] = -1;
 	a->logprob[i] = a->processed[i] = 0;
 	if (!(sum > 0 && max < INFINITY)) return;
-	for (int64_t lane = 0; a->masks && lane < a->lanes; lane++) {
-		int32_t mask = a->mask_of[i * a->lanes + lane];
-		if (mask >= 0 && mask < a->num_masks) s.masked = 1;
-	}
-	if (s.masked && !(scan(&s) > 0)) return; // the log-probability stays that of all tokens
+	find_masks(&s);
+	if (s.masked && !scan_masked(&s)) return; // the log-probability stays that of all tokens
 	s.temperature = a->temperature[i];
 	if (!(s.temperature >= FLT_MIN)) { // greedy; the device may flush what is below to zero
 		a->token[i] = first(&s);

@@ -28,8 +28,9 @@ typedef struct {
 	int64_t vocabulary, size, chunks;
 	float max, temperature;
 	v16_heat heat;
-	int masked;  // the row has masks, and chunks are seen through them
-	float floor; // chunks are seen without logits below
+	int masked;           // the row has masks, and chunks are seen through them
+	const uint32_t *mask; // if it has one alone
+	float floor;          // chunks are seen without logits below
 	// Of the tokens with at least some e, those are kept that are no farther than near from the mean surprise, and
 	// whose e is at most `most`.
 	int late; // if this is set
@@ -48,6 +49,7 @@ typedef struct {
 
 // word is 32 bits of the row's masks.
 static inline uint32_t word(const sampled *s, int64_t w) {
+	if (s->mask) return s->mask[w];
 	const q_sample_args *a = s->args;
 	uint32_t bits = -1;
 	for (int64_t lane = 0; lane < a->lanes; lane++) {
@@ -115,36 +117,34 @@ static int all_barred(const sampled *s, int64_t c) {
 	return 1;
 }
 
+// largest_lanes sets lanes and largest of chunk c, n numbers.
+static inline void largest_lanes(sampled *s, int64_t c, const float *p, int64_t n) {
+	v16 a = v16_set(-INFINITY), b = a;
+	int64_t i = 0;
+	for (; i + 32 <= n; i += 32) {
+		a = v16_max(v16_load(p + i), a);
+		b = v16_max(v16_load(p + i + 16), b);
+	}
+	if (i < n) a = v16_max(v16_load(p + i), a);
+	a = v16_max(a, b);
+	v16_store(s->lanes + 16 * c, a);
+	s->largest[c] = v16_largest(a);
+}
+
 // scan is the first pass: it sets max, lanes and largest, and returns the sum of exp(l - max), NaN for a row without a
 // distribution.
 static float scan(sampled *s) {
 	float sums[MAX_CHUNKS];
 	s->max = -INFINITY;
 	for (int64_t c = 0; c < s->chunks; c++) {
-		int64_t n;
-		v16 a = v16_set(-INFINITY), b = a;
-		if (s->masked && all_barred(s, c)) {
-			v16_store(s->lanes + 16 * c, a);
-			s->largest[c] = -INFINITY;
-			sums[c] = 0;
-			continue;
-		}
+		int64_t n, i = 0;
 		const float *p = chunk(s, c, &n);
-		int64_t i = 0;
-		for (; i + 32 <= n; i += 32) {
-			a = v16_max(v16_load(p + i), a);
-			b = v16_max(v16_load(p + i + 16), b);
-		}
-		if (i < n) a = v16_max(v16_load(p + i), a);
-		a = v16_max(a, b);
-		v16_store(s->lanes + 16 * c, a);
-		float top = v16_largest(a);
-		s->largest[c] = top;
+		largest_lanes(s, c, p, n);
+		float top = s->largest[c];
 		if (top > s->max) s->max = top;
 		// The exponentials are relative to the chunk's largest number, and keep its NaN.
-		v16 centre = v16_set(top == -INFINITY ? 0 : top);
-		a = b = v16_set(0);
-		for (i = 0; i + 32 <= n; i += 32) {
+		v16 centre = v16_set(top == -INFINITY ? 0 : top), a = v16_set(0), b = a;
+		for (; i + 32 <= n; i += 32) {
 			a = v16_add(a, v16_exp(v16_sub(v16_load(p + i), centre)));
 			b = v16_add(b, v16_exp(v16_sub(v16_load(p + i + 16), centre)));
 		}
