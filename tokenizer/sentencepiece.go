@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -246,6 +247,9 @@ func (m *pieceModel) readPiece(data []byte) error {
 	})
 	if kind < uint64(normalPiece) || kind > uint64(bytePiece) || math.IsNaN(score) {
 		return fmt.Errorf("piece %q has the type %d and the score %g", text, kind, score)
+	}
+	if !utf8.ValidString(text) {
+		return fmt.Errorf("piece %d, %q, is not valid UTF-8", len(m.pieces), text)
 	}
 	if pieceKind(kind) == unknownPiece {
 		if m.unk >= 0 {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // Tokenizer encodes and decodes text. All its methods are safe for concurrent
@@ -156,6 +157,9 @@ func (t *Tokenizer) index(p *parts) error {
 	for _, a := range p.added {
 		if a.ID < 0 {
 			return fmt.Errorf("added token %q has the negative id %d", a.Content, a.ID)
+		}
+		if !utf8.ValidString(a.Content) {
+			return fmt.Errorf("added token %d, %q, is not valid UTF-8", a.ID, a.Content)
 		}
 		if id, ok := p.vocab[a.Content]; ok && id != a.ID {
 			return fmt.Errorf("added token %q has id %d, but %d in the vocabulary", a.Content, a.ID, id)
