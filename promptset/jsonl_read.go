@@ -130,7 +130,8 @@ func (r *Row) decodeJSON(object []member, m *Mapping) (given []string) {
 	for _, name := range knownNames {
 		key := m.columnOf(name)
 		raw := valueOf(object, key)
-		if key == "" || isNullJSON(raw) || !concerns(name, m.forms(given)) {
+		if key == "" || isNullJSON(raw) || !concerns(name, m.forms(given)) ||
+			raw[0] == '[' && isResult(name, func(key string) bool { return valueOf(object, key) != nil }) {
 			continue
 		}
 		if slices.Contains(promptNames, name) {

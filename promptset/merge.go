@@ -28,8 +28,14 @@ func (s *Schema) Columns() []string {
 }
 
 // Parameters returns the names of columns, and of members of the bodies of batch files: what gives rows parameters is
-// among them.
-func (s *Schema) Parameters() []string { return slices.Concat(s.Columns(), s.bodies) }
+// among them. Columns of lists that an earlier output has are not; text that holds JSON may be both.
+func (s *Schema) Parameters() []string {
+	own := slices.DeleteFunc(s.Columns(), func(name string) bool {
+		return s.root.field(name).element() != nil &&
+			isResult(name, func(column string) bool { return s.root.field(column) != nil })
+	})
+	return slices.Concat(own, s.bodies)
+}
 
 // String lists the columns with their types, for people.
 func (s *Schema) String() string {

@@ -317,12 +317,14 @@ func (s *Source) columnsOf(k *keyTypes) (columns []*node, err error) {
 		}
 		return nil, &FileError{File: s.Name, What: fmt.Sprintf(what, strings.Join(promptNames, ", "), list(k.keys))}
 	}
+	has := func(key string) bool { return slices.Contains(k.keys, key) }
 	for _, key := range k.keys {
 		c := knownNode(key)
 		switch {
 		case m.mapped() && key == m.PromptColumn, s.isPartition(key):
 			c = jsonText.node(key)
-		case c == nil, m.mapped() && slices.Contains(promptNames, key):
+		case c == nil, m.mapped() && slices.Contains(promptNames, key),
+			k.types[key] > jsonMessages && isResult(key, has):
 			c = k.types[key].node(key)
 		}
 		if m.Template != nil && key == madeColumn {

@@ -61,6 +61,9 @@ func (t *table) findKnown() error {
 			if c.isNull() || !concerns(name, beside) {
 				continue
 			}
+			if !fits(name, c) && c.element() != nil && isResult(name, t.has) {
+				continue
+			}
 			if !fits(name, c) {
 				return fmt.Errorf("column %q is %s; it must be %s", c.name, c.describe(), wanted(name))
 			}
@@ -82,6 +85,8 @@ func (t *table) findKnown() error {
 	}
 	return nil
 }
+
+func (t *table) has(column string) bool { return t.root.field(column) != nil }
 
 // make adds the column of what the template makes, in place of one of that name.
 func (t *table) make() {
