@@ -44,7 +44,7 @@ type Status struct {
 func (e *Status) Error() string {
 	text := fmt.Sprintf("the hub answers %d %s", e.Code, http.StatusText(e.Code))
 	if e.Text != "" {
-		text += ": " + e.Text
+		text += ": " + strings.TrimSuffix(e.Text, ".")
 	}
 	if e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden {
 		text += "; there is no such dataset, or it needs a login: accept its terms on the hub and set HF_TOKEN"
