@@ -70,7 +70,7 @@ func (l *lines) record() ([]byte, error) {
 		switch {
 		case cut:
 			return nil, errLineTooLong
-		case len(bytes.Trim(l.line, "\r\n")) > 0:
+		case len(bytes.TrimSuffix(bytes.TrimSuffix(l.line, []byte("\n")), []byte("\r"))) > 0:
 			return l.line, nil
 		}
 	}
