@@ -26,13 +26,16 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/driver"
 	"gocloud.dev/gcerrors"
+	"golang.org/x/sync/singleflight"
 )
 
 // ErrNoDataset says that there is no dataset, or no such revision of one.
 var ErrNoDataset = errors.New("there is no such dataset or revision on the hub")
 
-// errAsked says that what was asked for can not be had at any time.
-var errAsked = errors.New("")
+// hopeless is why what was asked for can not be had at any time.
+type hopeless string
+
+func (e hopeless) Error() string { return string(e) }
 
 // Status is an answer of the hub that has not what was asked for.
 type Status struct {
@@ -82,6 +85,7 @@ func Header() http.Header {
 func OpenBucket() *blob.Bucket { return blob.NewBucket(&bucket{datasets: map[string]*dataset{}}) }
 
 type bucket struct {
+	loading  singleflight.Group
 	mu       sync.Mutex
 	datasets map[string]*dataset // by ORG/NAME[@REVISION]
 }
@@ -112,23 +116,49 @@ var keyPattern = regexp.MustCompile(`^([^/@]+/[^/@]+)(@(?:refs/[^/]+/[^/]+|[^/]+
 func split(key string) (dataset, path string, err error) {
 	m := keyPattern.FindStringSubmatch(key)
 	if m == nil {
-		return "", "", fmt.Errorf("%w%q names no dataset: write hf://datasets/ORG/NAME[@REVISION]/PATH", errAsked, key)
+		return "", "", hopeless(fmt.Sprintf("%q names no dataset: write hf://datasets/ORG/NAME[@REVISION]/PATH", key))
 	}
 	return m[1] + m[2], m[3], nil
 }
 
 // named returns a dataset by ORG/NAME[@REVISION].
-func (b *bucket) named(name string) (*dataset, error) {
+func (b *bucket) named(ctx context.Context, name string) (*dataset, error) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if d := b.datasets[name]; d != nil {
+	d := b.datasets[name]
+	b.mu.Unlock()
+	if d != nil {
 		return d, nil
 	}
-	d, err := load(name)
-	if err == nil {
-		b.datasets[name] = d
+	loaded := b.loading.DoChan(name, func() (any, error) { // go-huggingface knows no end of waiting
+		d, err := load(name)
+		if err == nil {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.datasets[name] = d
+		}
+		return d, err
+	})
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-loaded:
+		d, _ := r.Val.(*dataset)
+		return d, r.Err
 	}
-	return d, err
+}
+
+// file returns a file by its key.
+func (b *bucket) file(ctx context.Context, key string) (*dataset, file, error) {
+	name, path, err := split(key)
+	if err != nil {
+		return nil, file{}, err
+	}
+	d, err := b.named(ctx, name)
+	if err != nil {
+		return nil, file{}, err
+	}
+	f, err := d.find(path)
+	return d, f, err
 }
 
 var statusPattern = regexp.MustCompile(`bad status code (\d+)(?:: (.*))?`)
@@ -136,7 +166,7 @@ var statusPattern = regexp.MustCompile(`bad status code (\d+)(?:: (.*))?`)
 // load asks the hub for the files of a revision.
 func load(name string) (*dataset, error) {
 	if Offline() {
-		return nil, fmt.Errorf("%wHF_HUB_OFFLINE is set: unset it, or give local files", errAsked)
+		return nil, hopeless("HF_HUB_OFFLINE is set: unset it, or give local files")
 	}
 	id, revision, _ := strings.Cut(name, "@")
 	if plain, err := url.PathUnescape(revision); err == nil {
@@ -189,12 +219,13 @@ func (d *dataset) url(path string) string {
 // ErrorCode implements driver.Bucket.
 func (b *bucket) ErrorCode(err error) gcerrors.ErrorCode {
 	var status *Status
+	var never hopeless
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrNoDataset):
 		return gcerrors.NotFound
 	case errors.As(err, &status) && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden):
 		return gcerrors.PermissionDenied
-	case errors.Is(err, errAsked):
+	case errors.As(err, &never):
 		return gcerrors.InvalidArgument
 	case errors.Is(err, errors.ErrUnsupported):
 		return gcerrors.Unimplemented
@@ -203,21 +234,13 @@ func (b *bucket) ErrorCode(err error) gcerrors.ErrorCode {
 }
 
 // Attributes implements driver.Bucket.
-func (b *bucket) Attributes(_ context.Context, key string) (*driver.Attributes, error) {
-	name, path, err := split(key)
-	if err != nil {
-		return nil, err
-	}
-	d, err := b.named(name)
-	if err != nil {
-		return nil, err
-	}
-	f, err := d.find(path)
+func (b *bucket) Attributes(ctx context.Context, key string) (*driver.Attributes, error) {
+	_, f, err := b.file(ctx, key)
 	return &driver.Attributes{Size: f.size, ETag: f.etag}, err
 }
 
 // ListPaged implements driver.Bucket.
-func (b *bucket) ListPaged(_ context.Context, o *driver.ListOptions) (*driver.ListPage, error) {
+func (b *bucket) ListPaged(ctx context.Context, o *driver.ListOptions) (*driver.ListPage, error) {
 	name, prefix, err := split(o.Prefix)
 	if err != nil {
 		return nil, err
@@ -225,7 +248,7 @@ func (b *bucket) ListPaged(_ context.Context, o *driver.ListOptions) (*driver.Li
 	if !strings.HasPrefix(o.Prefix, name+"/") || o.Delimiter != "" {
 		return nil, fmt.Errorf("%w: listing of %s by %q", errors.ErrUnsupported, o.Prefix, o.Delimiter)
 	}
-	d, err := b.named(name)
+	d, err := b.named(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -77,6 +79,21 @@ func list(t *testing.T, bucket *blob.Bucket, prefix string) (paths []string) {
 		token = next
 	}
 	return paths
+}
+
+// A hub that does not answer is waited for as long as the caller wants.
+func TestSilentHub(t *testing.T) {
+	release := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer silent.Close()
+	defer close(release)
+	t.Setenv("HF_ENDPOINT", silent.URL)
+	t.Setenv("HF_HUB_OFFLINE", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := hub.OpenBucket().Attributes(ctx, "org/name/a"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }
 
 // What is not there, needs a login or can not be written is told apart.

@@ -26,15 +26,7 @@ func (r *reader) As(any) bool { return false }
 // NewRangeReader implements driver.Bucket.
 func (b *bucket) NewRangeReader(ctx context.Context, key string, offset, length int64, o *driver.ReaderOptions) (
 	driver.Reader, error) {
-	name, path, err := split(key)
-	if err != nil {
-		return nil, err
-	}
-	d, err := b.named(name)
-	if err != nil {
-		return nil, err
-	}
-	f, err := d.find(path)
+	d, f, err := b.file(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +41,7 @@ func (b *bucket) NewRangeReader(ctx context.Context, key string, offset, length 
 	if length == 0 {
 		return &reader{io.NopCloser(strings.NewReader("")), f.size}, nil
 	}
-	return get(ctx, d.url(path), offset, length)
+	return get(ctx, d.url(f.path), offset, length)
 }
 
 // get asks for length bytes of a file from offset on.
