@@ -12,8 +12,8 @@ those of transformers. Each engine then says how likely these tokens are: mean_d
 log-probabilities from float32, until_first how many of the tokens it would have drawn until each row's first
 difference, of `tokens`.
 
-Speed: prompts of 64 tokens, 64 new tokens, greedy, 1 and 64 sequences, 2 threads, --rounds turns. Look at the ratio of
-neighbours, on a machine where nothing else runs.
+Speed: prompts of 64 tokens, --new tokens each, greedy, --sequences at once, 2 threads, --rounds turns. Look at the ratio
+of neighbours, on a machine where nothing else runs.
 """
 import argparse, json, os, pathlib, subprocess, sys, tempfile
 
@@ -100,16 +100,16 @@ def scores(model, work):
                **compare(want, got, texts)}
 
 
-def speed(model, sequences, work):
+def speed(model, sequences, new, work):
     rows = [
         {"id": str(r), "prompt_token_ids": [1000 + (r * 7919 + i * 104729) % 40000 for i in range(64)]}
         for r in range(sequences)]
     _, r = quire(
-        model, rows, work, "--ignore-eos", "--max-tokens", "64", "--max-seqs", str(sequences), "--max-model-len", "256")
+        model, rows, work, "--ignore-eos", "--max-tokens", str(new), "--max-seqs", str(sequences), "--max-model-len",
+        str(192 + new))
     yield {"engine": "quire", "decode": r["decode_tokens_per_second"], "prefill": r["prefill_tokens_per_second"]}
     command = [BIN / "llama-batched-bench", "-m", model, "-t", "2", "-tb", "2", "-c", "16384", "-npp", "64", "-ntg",
-               "64", "-npl", str(sequences),
-               "--output-format", "jsonl"]
+               str(new), "-npl", str(sequences), "--output-format", "jsonl"]
     done = subprocess.run(command, capture_output=True, text=True)
     form = "as loaded"
     if done.returncode:  # its AMX form of some blocks ends with a fault on a Xeon
@@ -124,16 +124,19 @@ def main():
     p.add_argument("files", nargs="*", type=pathlib.Path)
     p.add_argument(
         "--rounds", type=int, default=3, help="turns of each measurement of speed (default: 3); 0 compares scores only")
+    p.add_argument("--sequences", default="1,64", help="how many sequences at once (default: 1,64)")
+    p.add_argument("--new", type=int, default=64, help="new tokens of each (default: 64)")
+    p.add_argument("--no-scores", action="store_true", help="measure speed only")
     o = p.parse_args()
     for model in o.files or files():
         with tempfile.TemporaryDirectory() as folder:
             work = pathlib.Path(folder)
             name = {"file": model.name, "file_bytes": model.stat().st_size}
-            for line in scores(model, work):
+            for line in () if o.no_scores else scores(model, work):
                 print(json.dumps({**name, "measured": "scores", **line}), flush=True)
-            for sequences in (1, 64) if o.rounds else ():
+            for sequences in map(int, o.sequences.split(",")):
                 for turn in range(o.rounds):
-                    for line in speed(model, sequences, work):
+                    for line in speed(model, sequences, o.new, work):
                         print(
                             json.dumps({**name, "measured": "tokens/s", "sequences": sequences, "turn": turn, **line}),
                             flush=True)

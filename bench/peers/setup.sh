@@ -39,7 +39,9 @@ python() {
 }
 
 setup_llama() {
-	if [ ! -x "$build/bin/llama-quantize" ] || [ ! -x "$build/bin/llama-batched-bench" ]; then
+	mended=$source/vendor/llama.cpp/ggml/src/ggml-cpu/amx/mmq.cpp
+	if ! grep -s -q 'asm volatile("" : : "r"(&tc)' "$mended" || [ ! -x "$build/bin/llama-quantize" ] ||
+		[ ! -x "$build/bin/llama-batched-bench" ]; then
 		if [ ! -f "$source.tar.gz" ]; then
 			say "fetching the source of llama-cpp-python $llama_version (77 MB)"
 			# pip asks the package for its metadata, which needs its build tool.
@@ -50,6 +52,9 @@ setup_llama() {
 		fi
 		echo "$llama_sha256  $source.tar.gz" | sha256sum -c - >&2
 		tar -xzf "$source.tar.gz" -C "$peers"
+		# gcc's _tile_loadconfig reads 8 bytes of the 64, as gcc sees it. It drops what was stored to the rest, and
+		# llama.cpp's AMX code ends with a fault.
+		sed -i 's/^    _tile_loadconfig(&tc);/    asm volatile("" : : "r"(\&tc) : "memory");\n&/' "$mended"
 		say "building llama.cpp"
 		cmake -S "$source/vendor/llama.cpp" -B "$build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
 			-DGGML_NATIVE=ON -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
