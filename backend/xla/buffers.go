@@ -11,13 +11,16 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/pjrt"
+
+	"github.com/quire/quire/backend/xla/internal/hugemem"
 )
 
 // Buffer is an array on a device, or one on each device of a group. It implements [compute.Buffer].
 type Buffer struct {
 	backend *Backend
-	parts   []*pjrt.Buffer // one, or one for each device of the group
-	shape   shapes.Shape   // of each part
+	parts   []*pjrt.Buffer   // one, or one for each device of the group
+	shape   shapes.Shape     // of each part
+	pieces  []*hugemem.Piece // the parts' memory, where the host made it
 }
 
 var _ compute.Buffer = (*Buffer)(nil)
@@ -79,6 +82,11 @@ func (b *Buffer) Backend() compute.Backend { return b.backend }
 
 // Finalize implements [compute.Buffer]: it frees the array. It is a no-op on a buffer that was donated or finalized.
 func (b *Buffer) Finalize() error {
+	defer func() {
+		for _, p := range b.pieces {
+			p.Free()
+		}
+	}()
 	if b.backend.valid() != nil {
 		return nil // the client's end freed it
 	}

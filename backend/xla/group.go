@@ -152,7 +152,7 @@ func (b *Backend) Join(parts []compute.Buffer) (compute.Buffer, error) {
 			return nil, fmt.Errorf("xla: array %d of a group is %s, the first is %s", i, part.shape, out.shape)
 		}
 		out.shape = part.shape
-		out.parts = append(out.parts, part.parts[0])
+		out.parts, out.pieces = append(out.parts, part.parts[0]), append(out.pieces, part.pieces...)
 	}
 	return out, nil
 }

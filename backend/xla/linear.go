@@ -2,6 +2,9 @@ package xla
 
 import (
 	"fmt"
+	"reflect"
+	"runtime"
+	"unsafe"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -9,6 +12,7 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
+	"github.com/quire/quire/backend/xla/internal/hugemem"
 	"github.com/quire/quire/blocks"
 )
 
@@ -57,18 +61,24 @@ func (b *Backend) NewZeros(device compute.DeviceNum, shape shapes.Shape) (comput
 		return nil, nil, fmt.Errorf("xla: an array %s that the host writes: %w on %s", shape, compute.ErrNotImplemented,
 			b.platform)
 	}
-	buffer, flat, err := b.client.NewSharedBuffer(shape.DType, shape.Dimensions, d)
+	size := uintptr(shape.Size()) * shape.DType.GoType().Size()
+	piece, err := hugemem.Take(int(size))
 	if err != nil {
 		return nil, nil, fmt.Errorf("xla: making %s on device %d: %w", shape, device, err)
 	}
-	bytes, err := bytesOf(flat, shape)
+	start := unsafe.Pointer(unsafe.SliceData(piece.Bytes))
+	buffer, err := b.client.CreateViewOfDeviceBuffer(start, shape.DType, shape.Dimensions, d)
 	if err != nil {
-		_ = buffer.Destroy()
-		return nil, nil, err
+		piece.Free()
+		return nil, nil, fmt.Errorf("xla: making %s on device %d: %w", shape, device, err)
 	}
-	hugePages(bytes)
-	return &Buffer{backend: b, parts: []*pjrt.Buffer{buffer}, shape: shape.Clone()}, flat, nil
+	runtime.AddCleanup(buffer, (*hugemem.Piece).Free, piece)
+	flat := reflect.SliceAt(shape.DType.GoType(), start, shape.Size()).Interface()
+	out := &Buffer{backend: b, parts: []*pjrt.Buffer{buffer}, shape: shape.Clone(), pieces: []*hugemem.Piece{piece}}
+	return out, flat, nil
 }
 
 // HostWritable reports whether [Backend.NewZeros] works.
-func (b *Backend) HostWritable() bool { return b.platform == "cpu" && b.Partitions() == 1 }
+func (b *Backend) HostWritable() bool {
+	return hugemem.Supported && b.platform == "cpu" && b.Partitions() == 1
+}

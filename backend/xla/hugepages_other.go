@@ -1,5 +1,0 @@
-//go:build !linux
-
-package xla
-
-func hugePages([]byte) {}
