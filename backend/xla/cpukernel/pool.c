@@ -151,8 +151,9 @@ static void work(job *j) {
 // A thread that has helped stays for a moment in a seat, where the next job finds it at once: kernels follow each other
 // by microseconds, and waking a thread takes tens of them. A seat is empty (NULL), taken (&nobody), or holds the job
 // that its thread is to help with.
-enum { SEATS = 128, STAY_NS = 100000 };
+enum { SEATS = 128, STAY_NS = 200000 };
 static _Atomic(job *) seats[SEATS];
+static _Atomic int awake;  // threads that help or wait in a seat
 static _Atomic int seated; // at least the seats that are taken
 static job nobody;
 
@@ -188,23 +189,29 @@ static job *next_job(void) {
 	return j;
 }
 
-// seat gives the job, one owner of which is not yet named, to a thread that waits for one.
-static int seat(job *j) {
-	if (atomic_load(&seated) == 0) return 0;
-	for (int i = 0; i < SEATS; i++) {
-		job *waiting = &nobody;
-		if (atomic_load_explicit(&seats[i], memory_order_relaxed) == &nobody &&
-			atomic_compare_exchange_strong(&seats[i], &waiting, j))
-			return 1;
+// seat gives the job, one owner of which is not yet named, to a thread that waits for one, and says whether there was
+// one. It looks so many times while other threads are awake: one that is just through with another job sits down in less
+// time than it takes to wake one more, and then there may be more threads awake than processors.
+static int seat(job *j, int looks) {
+	for (; looks > 0 && atomic_load(&awake) > 0; looks--) {
+		for (int i = 0; i < SEATS && atomic_load(&seated) > 0; i++) {
+			job *waiting = &nobody;
+			if (atomic_load_explicit(&seats[i], memory_order_relaxed) == &nobody &&
+				atomic_compare_exchange_strong(&seats[i], &waiting, j))
+				return 1;
+		}
+		pause_briefly();
 	}
 	return 0;
 }
 
 static void help(void *data) {
+	atomic_fetch_add(&awake, 1);
 	for (job *j = data; j; j = next_job()) {
 		work(j);
 		release(j);
 	}
+	atomic_fetch_sub(&awake, 1);
 }
 
 // alone does the work on the calling thread.
@@ -225,8 +232,11 @@ void q_pool_run(q_pool p, int64_t first_tasks, void (*first)(void *, int64_t), i
 	}
 	set_stage(j, 0, first_tasks, first);
 	set_stage(j, 1, tasks, task);
+	int looks = 32;
 	for (int64_t i = 1; i < threads; i++) {
-		if (!seat(j) && !p.schedule(p.context, help, j)) release(j);
+		if (seat(j, looks)) continue;
+		looks = 1;
+		if (!p.schedule(p.context, help, j)) release(j);
 	}
 	work(j);
 	finish(j, STAGES - 1);
