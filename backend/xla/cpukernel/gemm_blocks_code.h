@@ -13,7 +13,7 @@ enum {
 	STEP = 4 * PANEL, // bytes of four inputs of a panel, unpacked
 	BLOCK = 8 * STEP, // and of 32
 	CHUNK = 8,        // blocks that are unpacked at a time
-	AHEAD = 4096,     // bytes by which a stream of weights is read ahead
+	AHEAD = 12288,    // bytes by which a stream of weights is read ahead
 };
 
 #include "gemm_finish.h"
@@ -363,6 +363,25 @@ static void begin_tiles(q_blocks b) {}
 static void end_tiles(void) {}
 #endif
 
+#if Q_V16 >= 256 && !defined(Q_TILES)
+#include "gemm_blocks_few.h"
+
+// few_panels is panels of few rows; it says whether there is code for it.
+static int few_panels(const q_linear_job *j, int64_t from, int64_t n) {
+	const q_linear *l = j->l;
+	const few_code code = few(l->blocks, l->rows);
+	if (!code) return 0;
+	const int64_t units = l->in / q_unit_in(l->blocks), bytes = units * q_unit_bytes(l->blocks, PANEL);
+	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));
+	for (int64_t p = 0; p < n; p++)
+		code(activations_of(j, 0), (const uint8_t *)l->weights + (from + p) * bytes, units, sums + p * SUMS);
+	finish_panels(j, sums, 0, l->rows, from, n);
+	return 1;
+}
+#else
+static int few_panels(const q_linear_job *j, int64_t from, int64_t n) { return 0; }
+#endif
+
 static void panels(void *job, int64_t task) {
 	const q_linear_job *j = job;
 	const q_linear *l = j->l;
@@ -370,6 +389,7 @@ static void panels(void *job, int64_t task) {
 	const int64_t unit = q_unit_in(f), unit_bytes = q_unit_bytes(f, PANEL), unit_blocks = unit / Q_BLOCK_IN,
 				  units = l->in / unit;
 	const int64_t from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
+	if (few_panels(j, from, n)) return;
 	const int64_t passes = (j->tiles + BLOCK_TILES - 1) / BLOCK_TILES,
 				  a_pass = (j->tiles + passes - 1) / passes; // of tiles
 	const int64_t a_chunk = CHUNK / unit_blocks;
