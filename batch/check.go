@@ -99,6 +99,11 @@ func (w withoutEngine) Plan() engine.Plan { return w.plan }
 // engine finds, such as a grammar that takes too much memory, is not found. With tokensPerSecond it says how long
 // drawing takes at most. The error is of outcome [Partial] where rows have errors.
 func (t *Task) Check(ctx context.Context, tokensPerSecond float64) (*CheckReport, error) {
+	remove, err := t.copyStandard(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
 	job, err := t.openJob(ctx)
 	if err != nil {
 		return nil, err

@@ -50,11 +50,16 @@ func (t *Task) validateChanges() error {
 	return nil
 }
 
-// wholeOnly refuses changes of a job by several processes.
+// oneReads is the error for standard input that comes with several processes.
+const oneReads = "`input` is -, which one process reads, and it comes with %s: write the rows to a file first"
+
+// wholeOnly refuses what only one process can do: changes of a job, and a job of rows from standard input.
 func (t *Task) wholeOnly(what string) error {
 	switch {
 	case t.Extend:
 		return endWith(Misused, "`extend` may not come with %s: change the job with one process first", what)
+	case t.readsStandard():
+		return endWith(Misused, oneReads, what)
 	case t.RetryErrors:
 		return endWith(Misused, "`retry-errors` may not come with %s: change the job with one process first", what)
 	}

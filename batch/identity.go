@@ -265,6 +265,12 @@ func (o *Task) different(differences []string) error {
 		only = "`extend` takes a larger `n-generations`, a larger `limit` and more rows behind those that are there, " +
 			"and nothing else. "
 	}
+	if o.readsStandard() && slices.ContainsFunc(differences, func(s string) bool {
+		return strings.HasPrefix(s, "input "+promptset.StandardInput)
+	}) {
+		only += "Standard input has other rows than the job: give the same rows, or none (</dev/null) to go on with " +
+			"those that it has. "
+	}
 	return fmt.Errorf("%w\n%sGive it the settings it was begun with to go on, or %s",
 		&jobstate.DifferentJobError{Output: o.Output, Differences: differences}, only, o.elsewhere())
 }

@@ -151,6 +151,11 @@ func loadPrefix(e *engine.Engine, file string) error {
 // KeepPrefix writes the file of SavePrefix without a job: of what the prompts of the inputs have in common. It returns
 // how many tokens that is, those of a last page that is not full included.
 func (t *Task) KeepPrefix(ctx context.Context) (tokens int, err error) {
+	remove, err := t.copyStandard(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer remove()
 	reader, err := t.openInputs(ctx)
 	if err != nil {
 		return 0, err

@@ -163,7 +163,11 @@ func (t *Task) openInputs(ctx context.Context) (*promptset.Reader, error) {
 	if err := t.readMapping(); err != nil {
 		return nil, err
 	}
-	reader, err := promptset.OpenMapped(ctx, promptset.Anywhere(), t.Inputs, t.mapping)
+	files, err := t.files(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := promptset.OpenMapped(ctx, files, t.Inputs, t.mapping)
 	if wrong := (*promptset.FileError)(nil); errors.As(err, &wrong) && wrong.Missing {
 		return nil, endWith(Misused, "`input` %w", err)
 	}
@@ -184,7 +188,7 @@ func (r *runner) claim(ctx context.Context, t *Task, saved *savedJob) error {
 	if d.Arithmetic, err = t.arithmetic(r.session.Device); err != nil {
 		return err
 	}
-	if err := saved.claim(ctx, t, &d); err != nil {
+	if err := errors.Join(saved.claim(ctx, t, &d), saved.dropStandard()); err != nil {
 		return err
 	}
 	if was := saved.state.Job().Settled; !sameSettled(settled(plan), was) {
@@ -313,7 +317,7 @@ func notFinished(parts int, kept string) error {
 // alreadyFinished says that there is nothing to do.
 func (t *Task) alreadyFinished(saved *savedJob, fingerprint string, started time.Time) (*Report, error) {
 	// The last process may have died between the last part and this.
-	if err := errors.Join(saved.extend(t), saved.clearJournals()); err != nil {
+	if err := errors.Join(saved.extend(t), saved.dropStandard(), saved.clearJournals()); err != nil {
 		return nil, err
 	}
 	report := t.report(fingerprint, started)

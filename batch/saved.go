@@ -85,7 +85,7 @@ func (o *Task) openSaved(ctx context.Context, parts promptset.Parts, d *jobstate
 	}
 	defer func() {
 		if err != nil {
-			s.state.Close()
+			err = errors.Join(err, s.dropStandard(), s.state.Close())
 		}
 	}()
 	if storage.IsRemote(o.Output) {

@@ -14,13 +14,10 @@ import (
 
 // checkStreams checks what [Standard] is, and what may come with it.
 func (s *Spec) checkStreams() error {
-	in := slices.Contains(s.Inputs, Standard)
+	in := s.readsStandard()
 	switch {
 	case in && len(s.Inputs) > 1:
 		return wrong("input", "is - and more: standard input is the only input, or none")
-	case in && s.Output != Standard:
-		return wrong("input", "is -, and `output` is a folder, which a resumed job fills from the same rows: write "+
-			"the rows to a file, or give `output` -")
 	case s.Output != Standard:
 		return nil
 	case s.PartRows != 0:
@@ -97,7 +94,7 @@ func (t *Task) runStream(ctx context.Context, started time.Time) (*Report, error
 
 // openStream opens the input: files, or standard input, of which nothing is read yet.
 func (t *Task) openStream(ctx context.Context) (*streamed, error) {
-	if !slices.Contains(t.Inputs, Standard) {
+	if !t.readsStandard() {
 		return t.openFilesAsStream(ctx)
 	}
 	if err := t.readMapping(); err != nil {
@@ -111,7 +108,7 @@ func (t *Task) openStream(ctx context.Context) (*streamed, error) {
 		return nil, err
 	}
 	t.sayDefaults()
-	lines, whole := promptset.NewLines("standard input", t.Input, t.mapping), false
+	lines, whole := promptset.NewLines(promptset.StandardInput, t.Input, t.mapping), false
 	columns := t.columnsOf(nil)
 	return &streamed{job: &openedJob{fingerprint: model.Fingerprint, dtype: model.DType}, total: -1, err: lines,
 		await: func(ctx context.Context) bool { return whole || lines.Await(ctx) },

@@ -29,6 +29,9 @@ func (t *Task) Submit(ctx context.Context, q *queue.Queue, units UnitOptions, re
 	if t.Output == Standard {
 		return nil, endWith(Misused, "`output` is -, and workers write to a folder: give `output` FOLDER")
 	}
+	if t.readsStandard() {
+		return nil, endWith(Misused, oneReads, "sample submit")
+	}
 	j, err := t.openJob(ctx)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -31,8 +32,8 @@ type Options struct {
 	// Extend lets the job in the output folder grow into this one, which has more completions of a row or more rows.
 	// RetryErrors tries the rows again that have errors there.
 	Extend, RetryErrors bool
-	// Input has the rows of [Standard] among the inputs, and Rows takes the completions where it is the output: each
-	// row's as they are finished, or with InOrder in the order of the input.
+	// Input has the rows of [Standard] among the inputs; nil has none. Rows takes the completions where it is the
+	// output: each row's as they are finished, or with InOrder in the order of the input.
 	Input   io.Reader
 	Rows    io.Writer
 	InOrder bool
@@ -135,7 +136,8 @@ type Task struct {
 	Options
 
 	opened   *openedJob
-	cut      int64 // rows of a part of the job in the output folder, which holds where PartRows is 0
+	copied   string // the file that stands for standard input, once it was read
+	cut      int64  // rows of a part of the job in the output folder, which holds where PartRows is 0
 	mapping  promptset.Mapping
 	defaults string // those that the model's files ask for
 	queued   string // in a queue, of which a worker does units; empty elsewhere
@@ -203,6 +205,12 @@ func (t *Task) validate() error {
 	}
 	if err := t.validateChanges(); err != nil {
 		return err
+	}
+	switch {
+	case t.readsStandard() && !t.Shard.Whole():
+		return fmt.Errorf(oneReads, "`shard`")
+	case t.readsStandard() && t.several():
+		return fmt.Errorf(oneReads, "`num-processes`")
 	}
 	if err := t.Hosts.validate(&t.Engine); err != nil || t.Shard.Whole() {
 		return err

@@ -71,6 +71,9 @@ func listExtensions() string { return strings.Join(slices.Collect(extensions()),
 
 // formatByName returns the format that the name of a file tells, nil where it tells none.
 func formatByName(name string) *inputFormat {
+	if name == StandardInput {
+		name = ".jsonl"
+	}
 	for _, f := range inputFormats {
 		if slices.ContainsFunc(f.extensions, func(e string) bool { return strings.HasSuffix(name, e) }) {
 			return f

@@ -244,7 +244,11 @@ func (v *verifier) openInputs() {
 		v.report.Inputs = fmt.Sprintf("not compared: the job's template: %v", err)
 		return
 	}
-	reader, err := promptset.OpenMapped(v.ctx, promptset.Anywhere(), names, mapping)
+	files := promptset.Anywhere()
+	if len(names) == 1 && names[0] == promptset.StandardInput {
+		files = promptset.WithStandardInput(files, jobstate.InputCopy(v.work, v.job.Inputs[0].Digest))
+	}
+	reader, err := promptset.OpenMapped(v.ctx, files, names, mapping)
 	if err != nil {
 		v.report.Inputs = fmt.Sprintf("not compared: %v", err)
 		return

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,9 +49,6 @@ sample check --config job.yaml --tokens-per-second 1200`,
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if o.rate < 0 {
 				return usagef("check: --tokens-per-second is %g, but must be 0 (not known) or more", o.rate)
-			}
-			if slices.Contains(slices.Concat(o.run.spec.Inputs, args), batch.Standard) {
-				return usagef("check: --input is -, of which nothing is left for the job: give a file")
 			}
 			if err := o.run.prepare(f, args); err != nil {
 				return err

@@ -34,8 +34,11 @@ func newRun() *subcommand {
 				" (docs/columns.md). A row that cannot be run becomes one row with "+
 				"an error; the job goes on, and the exit code is 3.") + `
 With --output - rows are written to standard output as JSONL, each as soon as it is finished (--in-order: in the order
-of the input), and all else to standard error. --input - reads JSONL from standard input, row by row. Nothing is kept
-then: there is no journal, and such a job cannot be resumed.
+of the input), and all else to standard error. Nothing is kept then: there is no journal, and such a job cannot be
+resumed.
+
+--input - reads JSONL from standard input: with --output - row by row; with an output folder all rows first, of which
+the folder keeps a copy. To resume such a job, give the same rows again, or none (</dev/null).
 
 Without --output an argument is a prompt: a message of the user if the model has a chat template (--chat-template none:
 raw text). The text of its completion is printed as it comes, and nothing is kept.

@@ -62,8 +62,8 @@ func (o *runOptions) define(f *flags) {
 	f.group("Input and output", func(s *pflag.FlagSet) {
 		placesVar(s, &o.spec.Inputs, inputPlace, "input", "i",
 			"`FILE` prompts in Parquet, Arrow, JSONL or CSV: a file, a glob or a folder, local or at s3://, gs:// "+
-				"or azblob://, or of a dataset of the hub, hf://datasets/ORG/NAME; - for JSONL on standard input, "+
-				"with --output -. Repeatable; with --output, arguments after the flags are inputs too. Inputs on the "+
+				"or azblob://, or of a dataset of the hub, hf://datasets/ORG/NAME; - for JSONL on standard input. "+
+				"Repeatable; with --output, arguments after the flags are inputs too. Inputs on the "+
 				"command line replace those of a config file")
 		promptFlags(s, &o.spec)
 		placeVar(s, &o.spec.Output, anywhere, "output", "o",
@@ -215,6 +215,9 @@ func parseBytes(flag, text, example string) (int64, error) {
 func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 	options := o.process
 	options.Input, options.Rows = env.stdin, env.stdout
+	if o.spec.Output != batch.Standard && isInputTerminal(env.stdin) {
+		options.Input = nil // a job goes on without the rows that it has read
+	}
 	options.FS, options.Models, options.Messages, options.Fetching = env.fs, env.models, env.stderr,
 		fetchProgress(env.stderr)
 	options.Quiet, options.Stuck = o.progress == "none", stuck(env)

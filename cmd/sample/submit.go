@@ -134,8 +134,12 @@ func (o *runOptions) prepare(f *flags, args []string) error {
 	return nil
 }
 
-// refuse refuses flags that belong to one process, but for some.
+// refuse refuses flags that belong to one process, but for some, and standard input.
 func (o *runOptions) refuse(f *flags, where string, but ...string) error {
+	if slices.Contains(o.spec.Inputs, batch.Standard) {
+		return fmt.Errorf("--input is -, which one process reads, and it comes with %s: write the rows to a file first",
+			where)
+	}
 	for _, name := range ofAProcess {
 		if flag := f.set.Lookup(name); flag != nil && flag.Changed && !slices.Contains(but, name) {
 			return fmt.Errorf("--%s is of one process, and may not come with %s", name, where)
