@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // Before returns the reader of a job that had fewer inputs: the first files, of the last of which only the first bytes.
@@ -48,7 +49,21 @@ func (r *Reader) cut(ctx context.Context, whole Source) (s Source, err error) {
 	s = Source{Name: whole.Name, Bytes: f.Size(), version: f.Version(), base: whole.base, mapping: whole.mapping,
 		format: whole.format, partitions: whole.partitions}
 	s.columns, err = s.format.look(ctx, &s, f)
+	if err != nil && ctx.Err() == nil && compressed(s.Name) {
+		return s, recompressed(s.Name)
+	}
 	return s, err
+}
+
+// recompressed is the error for a compressed file whose first bytes do not end where rows were added.
+func recompressed(name string) error {
+	tool := "gzip"
+	if strings.HasSuffix(name, ".zst") {
+		tool = "zstd"
+	}
+	return &FileError{File: name, What: fmt.Sprintf("it was compressed anew, and old rows cannot be told from new ones: "+
+		"append new rows compressed by themselves (%s -c MORE >> %s), or put them into a file of their own, and give both",
+		tool, name)}
 }
 
 // endsAs wants the last row of old to be that row of r too, and the last file of old to begin in the same way.
