@@ -104,7 +104,7 @@ func StaleParts(job *jobstate.Description, notes *promptset.Notes, out *promptse
 func (s *savedJob) checkMended(ctx context.Context, o *Task, there map[int]promptset.PartSummary, numbers []int) error {
 	reader := o.opened.reader
 	r := &staleResults{saved: s, reader: reader}
-	r.same = promptset.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()))
+	r.compare = promptset.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()))
 	for _, number := range numbers {
 		if _, err := r.load(ctx, number, there[number]); ctx.Err() != nil {
 			return ctx.Err()
@@ -112,6 +112,10 @@ func (s *savedJob) checkMended(ctx context.Context, o *Task, there map[int]promp
 			return endWith(Misused, "%s: %w: with `retry-errors` only rows with errors may have other content",
 				promptset.PartName(number, s.format), err)
 		}
+	}
+	if r.compare.Retyped { // so has each part
+		s.next.Changes[len(s.next.Changes)-1].PartsFrom = 0
+		s.stale = stale(s.next, there, numbers)
 	}
 	return nil
 }
@@ -122,8 +126,8 @@ type staleResults struct {
 	reader *promptset.Reader
 	part   int
 	rows   map[int64][]promptset.Result // of part, nil before the first
-	// same says whether a completion has the columns of a row of the input; nil says nothing.
-	same func(*promptset.Row, *promptset.Completion) bool
+	// compare says whether completions have the columns of rows of the input; nil says nothing.
+	compare *promptset.RowCompare
 }
 
 // of returns the completions that a row has in a part that is written again. A part that can't be read has none: w
@@ -173,11 +177,8 @@ func (r *staleResults) load(ctx context.Context, number int, note promptset.Part
 			id = done.ID
 		}
 		for more && err == nil && done.ID == id {
-			if r.same != nil && done.Err == "" && !slices.ContainsFunc(group, func(row *promptset.Row) bool {
-				return r.same(row, done)
-			}) {
-				return group[0].Error(fmt.Sprintf(
-					"(id %q) has completions, and its columns or their types are not what they were", group[0].ID))
+			if err := r.unchanged(group, done); err != nil {
+				return err
 			}
 			results = append(results, done.Result)
 			done, err, more = next()
@@ -205,6 +206,19 @@ func (r *staleResults) load(ctx context.Context, number int, note promptset.Part
 		return nil, fmt.Errorf("it has other rows than the input (%v)", err)
 	}
 	return g.rows, nil
+}
+
+// unchanged wants a completion to be of a row with the columns that it was drawn of.
+func (r *staleResults) unchanged(rows []*promptset.Row, done *promptset.Completion) error {
+	if r.compare == nil || done.Err != "" {
+		return nil
+	}
+	for _, row := range rows {
+		if same, err := r.compare.Same(row, done); same || err != nil {
+			return err
+		}
+	}
+	return rows[0].Error(fmt.Sprintf("(id %q) has completions, and its columns are not what they were", rows[0].ID))
 }
 
 // grouped are completions by row.

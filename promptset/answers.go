@@ -192,7 +192,8 @@ func answersOf(raw []byte, object []member, first bool) ([]*Completion, error) {
 	}
 	prompt := func() *Row { return &Row{} }
 	if failed := line.Failure(); failed != "" {
-		return []*Completion{{line.CustomID, Result{FinishReason: "error", Err: failed}, prompt}}, nil
+		return []*Completion{{ID: line.CustomID, Result: Result{FinishReason: "error", Err: failed},
+			prompt: prompt}}, nil
 	}
 	body := line.Response.Body
 	var all []*Completion
@@ -207,7 +208,7 @@ func answersOf(raw []byte, object []member, first bool) ([]*Completion, error) {
 		if body.Usage != nil && i == 0 { // which are those of all prompts
 			r.PromptTokens = body.Usage.PromptTokens
 		}
-		all = append(all, &Completion{line.CustomID, r, prompt})
+		all = append(all, &Completion{ID: line.CustomID, Result: r, prompt: prompt})
 	}
 	return all, nil
 }

@@ -61,9 +61,9 @@ func recompressed(name string) error {
 	if strings.HasSuffix(name, ".zst") {
 		tool = "zstd"
 	}
-	return &FileError{File: name, What: fmt.Sprintf("it was compressed anew, and old rows cannot be told from new ones: "+
-		"append new rows compressed by themselves (%s -c MORE >> %s), or put them into a file of their own, and give both",
-		tool, name)}
+	return &FileError{File: name, What: fmt.Sprintf("it was compressed anew, and old rows cannot be told from new "+
+		"ones: append new rows compressed by themselves (%s -c MORE >> %s), or put them into a file of their own, and "+
+		"give both", tool, name)}
 }
 
 // endsAs wants the last row of old to be that row of r too, and the last file of old to begin in the same way.

@@ -2,19 +2,43 @@ package promptset
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
 )
 
-// NewRowCompare returns a function that says whether a row of an output has the columns that a row of the input gives
-// it, in an output of that format with that schema of the input and columns on request.
-func NewRowCompare(format string, s *Schema, requested []string) func(*Row, *Completion) bool {
-	columns := newOutputColumns(s, requested)
-	if format == FormatParquet {
-		return columns.sameValues
+// RowCompare says whether rows of an output have the columns that rows of the input give them.
+type RowCompare struct {
+	columns *outputColumns
+	format  string
+	part    *node // of the last completion, which the next three follow from
+	was     []*node
+	moved   *layout // where values of the part's columns go that have another type now, for rows of Parquet and Arrow
+	fault   error
+	// Retyped says that parts that were seen have other columns than the output is to have now.
+	Retyped bool
+}
+
+// NewRowCompare compares with rows of an input with that schema, in an output of that format with columns on request.
+func NewRowCompare(format string, s *Schema, requested []string) *RowCompare {
+	return &RowCompare{columns: newOutputColumns(s, requested), format: format}
+}
+
+// Same says whether a completion has the columns of a row. A column may have a wider type now. The error says that the
+// type which it has now does not hold what it held.
+func (r *RowCompare) Same(row *Row, c *Completion) (bool, error) {
+	if r.format != FormatParquet {
+		return r.columns.sameMembers(row, c), nil
 	}
-	return columns.sameMembers
+	if c.columns != r.part {
+		r.take(c.columns)
+	}
+	if row.object == nil && r.fault != nil {
+		return false, r.fault
+	}
+	return r.sameValues(row, c), nil
 }
 
 // sameMembers compares a row of JSONL.
@@ -31,24 +55,132 @@ func (o *outputColumns) sameMembers(row *Row, c *Completion) bool {
 	return bytes.Equal(want.buf, got.buf)
 }
 
+// take compares the columns of a part with those that the output is to have.
+func (r *RowCompare) take(part *node) {
+	r.part, r.moved, r.fault = part, nil, nil
+	end := slices.IndexFunc(part.fields, func(n *node) bool { return n.name == columns[0].Name })
+	r.was = part.fields[:max(0, end)]
+	if sameTypes(part.fields, r.columns.root.fields) {
+		return
+	}
+	r.Retyped = true
+	r.moved = &layout{leaves: make([]leafPlace, part.leaves)}
+	for i := range r.moved.leaves {
+		r.moved.leaves[i].column = -1
+	}
+	for _, was := range r.was {
+		now := r.columns.root.field(was.name)
+		if now == nil {
+			continue
+		}
+		if m := merge(now, was); m == nil || !sameTypes([]*node{m}, []*node{now}) {
+			r.fault = fmt.Errorf("column %q is %s there and %s in the input now, which does not hold it: give it a "+
+				"type that does, such as the one that it had", was.name, was.describe(), now.describe())
+			return
+		}
+		alone := groupNode("row", required, was.clone())
+		number(alone)
+		l, err := (&Schema{root: r.columns.root}).place(alone)
+		if err != nil {
+			r.fault = err
+			return
+		}
+		copy(r.moved.leaves[was.column:], l.leaves)
+	}
+}
+
+// sameTypes says that columns have the same names and types, however they are encoded.
+func sameTypes(a, b []*node) bool {
+	return slices.EqualFunc(a, b, func(a, b *node) bool {
+		return a.name == b.name && a.rep == b.rep && a.leaf == b.leaf && sameTypes(a.fields, b.fields) &&
+			(!a.leaf || widest(a.typ, b.typ) == a.typ && widest(b.typ, a.typ) == b.typ)
+	})
+}
+
 // sameValues compares a row of Parquet.
-func (o *outputColumns) sameValues(row *Row, c *Completion) bool {
+func (r *RowCompare) sameValues(row *Row, c *Completion) bool {
+	if r.moved != nil && row.object != nil {
+		return r.sameObject(row, c)
+	}
+	o := r.columns
 	e := &parquetEncoder{columns: o, input: make([][]parquet.Value, o.root.leaves)}
 	e.passThrough(row)
-	first, got := o.result.column, make([][]parquet.Value, o.root.leaves)
-	for _, v := range c.prompt().values {
-		if v.Column() >= len(got) {
-			return false
+	got := make([][]parquet.Value, o.root.leaves)
+	for _, v := range c.values {
+		column := v.Column()
+		if r.moved == nil {
+			got[column] = append(got[column], v)
+			continue
 		}
-		got[v.Column()] = append(got[v.Column()], v)
+		switch place := &r.moved.leaves[column]; {
+		case place.column >= 0:
+			got[place.column] = append(got[place.column], place.convert(v).Level(v.RepetitionLevel(),
+				int(place.defs[v.DefinitionLevel()]), place.column))
+		case !v.IsNull() && slices.ContainsFunc(r.was, func(n *node) bool {
+			return n.column <= column && column < n.column+n.leaves
+		}):
+			return false // of a column that the input has no more
+		}
 	}
-	if len(got) > 0 && len(got[len(got)-1]) == 0 { // it has fewer columns
-		return false
-	}
-	for i := range first {
+	for i := range o.result.column {
+		if len(got[i]) == 0 {
+			got[i] = []parquet.Value{parquet.NullValue().Level(0, 0, i)}
+		}
 		if !slices.EqualFunc(e.input[i], got[i], parquet.DeepEqual) {
 			return false
 		}
 	}
 	return true
+}
+
+// sameObject compares a row of JSON, whose values are made those of the columns as the part has them.
+func (r *RowCompare) sameObject(row *Row, c *Completion) bool {
+	want, got := shredder{columns: make([][]parquet.Value, r.part.leaves)}, make([][]parquet.Value, r.part.leaves)
+	for _, m := range row.object {
+		i, passed := r.columns.rename[m.key]
+		if !passed {
+			continue
+		}
+		now := r.columns.input[i]
+		at := slices.IndexFunc(r.was, func(n *node) bool { return n.name == now.name })
+		switch {
+		case at < 0 && !isNullJSON(m.raw):
+			return false
+		case at < 0:
+		case !sameTypes([]*node{r.was[at]}, []*node{now}) && !r.was[at].held(m.raw):
+			return false
+		default:
+			want.put(r.was[at], m.raw, 0, 0)
+		}
+	}
+	for _, v := range c.values {
+		got[v.Column()] = append(got[v.Column()], v)
+	}
+	for _, n := range r.was {
+		for i := n.column; i < n.column+n.leaves; i++ {
+			if len(want.columns[i]) == 0 {
+				want.columns[i] = []parquet.Value{parquet.NullValue().Level(0, 0, i)}
+			}
+			if !slices.EqualFunc(want.columns[i], got[i], parquet.DeepEqual) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// held says that a value is one of those that gave a column of JSON its type.
+func (n *node) held(raw json.RawMessage) bool {
+	is := typeOfJSON(raw)
+	if is == jsonNull {
+		return true
+	}
+	like := func(t jsonType) bool { return sameTypes([]*node{t.node(n.name)}, []*node{n}) }
+	for _, t := range []jsonType{jsonBool, jsonInt, jsonDouble, jsonText, jsonMessages, jsonAny, jsonList + jsonBool,
+		jsonList + jsonInt, jsonList + jsonDouble, jsonList + jsonText} {
+		if like(t) {
+			return unify(t, is) == t
+		}
+	}
+	return false
 }

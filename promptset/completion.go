@@ -18,7 +18,9 @@ type Completion struct {
 	ID string
 	Result
 
-	prompt func() *Row // reads the columns that may have one
+	prompt  func() *Row // reads the columns that may have one
+	columns *node       // of a Parquet part, of which values has a row
+	values  parquet.Row
 }
 
 // Prompt returns the prompt that is completed, as [Row.PromptText] does.

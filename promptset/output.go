@@ -294,7 +294,7 @@ func rowOf(_ []byte, all []member, first bool) ([]*Completion, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []*Completion{{id, *r, func() *Row { return promptOf(all) }}}, nil
+	return []*Completion{{ID: id, Result: *r, prompt: func() *Row { return promptOf(all) }}}, nil
 }
 
 // readLines gives the completions to each that decode finds in each line. decode is told which line is the first.
@@ -379,7 +379,10 @@ func readParquetPart(in io.ReaderAt, size int64, each func(*Completion) error) (
 	for i, group := range file.RowGroups() {
 		err := checkPages(in, size, &file.Metadata().RowGroups[i])
 		if err == nil {
-			err = readGroup(group, columns, prompts, each)
+			err = readGroup(group, columns, prompts, func(c *Completion) error {
+				c.columns = root
+				return each(c)
+			})
 		}
 		if err != nil {
 			return meta, fmt.Errorf("row group %d: %w", i, err)
@@ -420,7 +423,7 @@ func resultColumns(root *node) (found []*Column, err error) {
 func readGroup(group parquet.RowGroup, columns []*Column, prompts *promptReader, each func(*Completion) error) error {
 	return eachRow(group, 16, func(values parquet.Row) error {
 		id, r := resultOfRow(values, columns)
-		return each(&Completion{id, *r, func() *Row { return prompts.of(values) }})
+		return each(&Completion{ID: id, Result: *r, prompt: func() *Row { return prompts.of(values) }, values: values})
 	})
 }
 
