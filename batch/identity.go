@@ -271,6 +271,12 @@ func (o *Task) different(differences []string) error {
 		only += "Standard input has other rows than the job: give the same rows, or none (</dev/null) to go on with " +
 			"those that it has. "
 	}
+	if slices.ContainsFunc(o.Inputs, storage.ReadOnly) && slices.ContainsFunc(differences, func(s string) bool {
+		return strings.HasPrefix(s, "input hf://")
+	}) {
+		only += "A branch of a dataset has moved, or another one was named: a commit does not move " +
+			"(hf://datasets/ORG/NAME@COMMIT/PATH). "
+	}
 	return fmt.Errorf("%w\n%sGive it the settings it was begun with to go on, or %s",
 		&jobstate.DifferentJobError{Output: o.Output, Differences: differences}, only, o.elsewhere())
 }

@@ -14,13 +14,14 @@ import (
 
 // anywhere are local files and objects of the stores that package storage knows.
 type anywhere struct {
-	mu   sync.Mutex
-	urls map[string]string // by the name that is shown: the URL with its parameters
+	mu       sync.Mutex
+	urls     map[string]string // by the name that is shown: the URL with its parameters
+	lookedUp map[string]bool   // datasets of the hub, whose branches may have moved since another job read them
 }
 
 // Anywhere returns files that are local paths or URLs of objects, globs and folders of both. Rows and errors name an
 // object by its URL without the parameters, which may hold what is nobody's business.
-func Anywhere() Files { return &anywhere{urls: map[string]string{}} }
+func Anywhere() Files { return &anywhere{urls: map[string]string{}, lookedUp: map[string]bool{}} }
 
 func (a *anywhere) Open(ctx context.Context, name string) (File, error) {
 	a.mu.Lock()
@@ -53,6 +54,9 @@ func (a *anywhere) Expand(ctx context.Context, name string) ([]string, error) {
 	if !storage.IsRemote(name) {
 		return LocalFiles.Expand(ctx, name)
 	}
+	if err := a.lookUp(ctx, name); err != nil {
+		return nil, fileError(name, "cannot read it", err)
+	}
 	urls, err := expandRemote(ctx, name)
 	if err != nil {
 		return nil, err
@@ -65,6 +69,18 @@ func (a *anywhere) Expand(ctx context.Context, name string) ([]string, error) {
 		a.urls[names[i]] = url
 	}
 	return names, nil
+}
+
+// lookUp has the revision of a dataset looked up anew, the first time that these files are of it.
+func (a *anywhere) lookUp(ctx context.Context, name string) error {
+	dataset := storage.Dataset(name)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if dataset == "" || a.lookedUp[dataset] {
+		return nil
+	}
+	a.lookedUp[dataset] = true
+	return storage.Forget(ctx, dataset)
 }
 
 func expandRemote(ctx context.Context, name string) (files []string, err error) {

@@ -57,6 +57,23 @@ func TestDatasetOfTheHub(t *testing.T) {
 		!strings.Contains(text, "train-0.jsonl") {
 		t.Error("another revision:", code, text)
 	}
+	// A branch that moves while the process lives: a new job is of the new commit, and the old one says what differs.
+	hub.Commit("org/name", "main", map[string]string{"data/train-0.jsonl": rows(5, 35), "data/test-0.jsonl": "{}"})
+	if code, text := run("hf://datasets/org/name/data/train*", "moved"); code != 0 {
+		t.Fatal(text)
+	}
+	parts := outputOf(t, filepath.Join(dir, "moved"))
+	if err := same(parts, outputOf(t, filepath.Join(dir, "out"))); err == nil {
+		t.Error("the second job has the rows of the first one's commit")
+	}
+	if code, text := run("hf://datasets/org/name/data/train*", "out"); code != exitFailure ||
+		!strings.Contains(text, "a commit does not move (hf://datasets/ORG/NAME@COMMIT/PATH)") {
+		t.Error("a job whose branch has moved:", code, text)
+	}
+	if code, text := run("hf://datasets/org/name@"+first+"/data/train*", "out"); code != 0 ||
+		!strings.Contains(text, "is finished") {
+		t.Error("by its commit, after its branch has moved:", code, text)
+	}
 	if code, text := run("hf://datasets/org/name", "other"); code == 0 ||
 		!strings.Contains(text, "it has the splits test, train") {
 		t.Error("all splits:", code, text)

@@ -2,7 +2,7 @@
 //
 // The key of a file is ORG/NAME[@REVISION]/PATH. REVISION is a branch, tag or commit, main without one, or one of the
 // hub's own, such as refs/convert/parquet, for which ~parquet is short. Slashes of others are written %2F. A revision
-// is looked up once in a process, and what is read is of that commit.
+// is looked up once, until it is forgotten ([Forget]), and what is read is of that commit.
 //
 // Environment: HF_TOKEN for datasets that need a login, HF_ENDPOINT for another hub, HF_HUB_OFFLINE=1 for none.
 package hub
@@ -119,6 +119,24 @@ func split(key string) (dataset, path string, err error) {
 		return "", "", hopeless(fmt.Sprintf("%q names no dataset: write hf://datasets/ORG/NAME[@REVISION]/PATH", key))
 	}
 	return m[1] + m[2], m[3], nil
+}
+
+// Dataset returns ORG/NAME[@REVISION] of a key; "" is that of what is no key.
+func Dataset(key string) string {
+	name, _, _ := split(key)
+	return name
+}
+
+// Forget has the revision in a key of a bucket of [OpenBucket] looked up again: a branch may have moved.
+func Forget(of *blob.Bucket, key string) {
+	var b *bucket
+	name, _, err := split(key)
+	if err != nil || !of.As(&b) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.datasets, name)
 }
 
 // named returns a dataset by ORG/NAME[@REVISION].
@@ -267,7 +285,13 @@ func (b *bucket) ListPaged(ctx context.Context, o *driver.ListOptions) (*driver.
 }
 
 // As implements driver.Bucket.
-func (b *bucket) As(any) bool { return false }
+func (b *bucket) As(i any) bool {
+	to, is := i.(**bucket)
+	if is {
+		*to = b
+	}
+	return is
+}
 
 // ErrorAs implements driver.Bucket.
 func (b *bucket) ErrorAs(error, any) bool { return false }
