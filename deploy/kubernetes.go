@@ -88,7 +88,7 @@ func (k *Kubernetes) check(suffix string) error {
 
 // checkClaims checks where volumes are mounted.
 func (k *Kubernetes) checkClaims() error {
-	taken := map[string]bool{"/": true, "/cache": true, "/tmp": true}
+	taken := map[string]bool{"/": true, "/cache": true, "/tmp": true, "/dev/shm": true}
 	for _, c := range k.Claims {
 		switch {
 		case matches("claim", c.Name, subdomain, 253, ofSubdomain) != nil:
