@@ -1,6 +1,7 @@
 package models
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gomlx/compute/dtypes"
@@ -13,7 +14,7 @@ import (
 // that hold all, and rows of q and k in the order in which halves of a head are rotated.
 // What does not fit the config is left to Validate.
 func (c *Checkpoint) arrange() error {
-	if err := c.joinMXFP4(); err != nil {
+	if err := errors.Join(c.joinMXFP4(), c.joinLatentUp()); err != nil {
 		return err
 	}
 	wholes := map[string]bool{}

@@ -57,8 +57,10 @@ type tensor struct {
 	packed               *packed // of a quantized matrix, which has no data of its own
 	// scattered says that elements may be anywhere in data, which holds others too.
 	scattered bool
-	// beside are tensors of the file that decode reads too.
+	// beside are tensors of the file that decode reads too: of each, where inStep says so, the blocks that have the
+	// numbers of those of data, else all.
 	beside []*tensor
+	inStep bool
 }
 
 // Range is the bytes of a file from one offset to before another.

@@ -293,6 +293,29 @@ func TestGGUFLikeFolder(t *testing.T) {
 				c.Layers[i].Scale = 1 / math.Sqrt(float64(c.HeadDim))
 			}
 		},
+		"glm4-moe": scaleOfGGUF,
+		"lfm2-moe": func(c *Config) { // the format has no key for what shares are multiplied by
+			for i := range c.Layers {
+				c.Layers[i].Experts.Scale = min(c.Layers[i].Experts.Scale, 1)
+			}
+		},
+		"qwen35-moe-fused": func(c *Config) {
+			for i := range c.Layers {
+				c.Layers[i].Experts.Fused = arch.FusedInGGUF
+			}
+			tile(c)
+		},
+		"deepseek-v2":      scaleOfGGUF,
+		"deepseek-v2-lite": yarnOfDeepSeek,
+		"deepseek-v3":      yarnOfDeepSeek,
+		"deepseek-v3-old": func(c *Config) { // groups came later
+			yarnOfDeepSeek(c)
+			for i := range c.Layers {
+				if e := &c.Layers[i].Experts; e.Groups > 0 {
+					e.Groups, e.ChosenGroups = 1, 1
+				}
+			}
+		},
 		"gemma4":       func(c *Config) {},
 		"gemma4-large": func(c *Config) {},
 		"gemma2": func(c *Config) { // nor what queries are scaled by
@@ -303,7 +326,8 @@ func TestGGUFLikeFolder(t *testing.T) {
 	}
 	for name, change := range adapt {
 		t.Run(name, func(t *testing.T) {
-			folder := openTest(t, filepath.Join(tinyModels, name))
+			folder := openTest(t, filepath.Join(tinyModels, strings.TrimSuffix(strings.TrimSuffix(name, "-old"),
+				"-fused")))
 			file := openTest(t, filepath.Join("testdata", name+".gguf"))
 			warnings, err := file.Validate()
 			if err != nil || len(warnings) > 0 {

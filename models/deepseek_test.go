@@ -2,6 +2,7 @@ package models
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 )
@@ -47,5 +48,25 @@ func TestDeepSeekRefusals(t *testing.T) {
 				t.Errorf("the error should say %q (unsupported feature: %v): %v", c.want, c.unsupported, err)
 			}
 		})
+	}
+}
+
+// scaleOfGGUF rounds what shares are multiplied by to what the format holds.
+func scaleOfGGUF(c *Config) {
+	for i := range c.Layers {
+		e := &c.Layers[i].Experts
+		e.Scale = float64(float32(e.Scale))
+	}
+}
+
+// yarnOfDeepSeek is what GGUF files of DeepSeek's hold of yarn: no mscale, which is mscale_all_dim in published models.
+func yarnOfDeepSeek(c *Config) {
+	scaleOfGGUF(c)
+	s := *c.Ropes[0].Scaling
+	s.AttentionFactor, s.ScaleAllDims = 1, float64(float32(0.1*s.ScaleAllDims))/0.1
+	c.Ropes = []Rope{{Theta: c.Ropes[0].Theta, Dims: c.Ropes[0].Dims, Scaling: &s}}
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		l.Scale = s.ScoreScale() / math.Sqrt(float64(l.Latent.KeyDim+l.Latent.RopeDim))
 	}
 }

@@ -144,7 +144,7 @@ func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[strin
 				}
 			}
 		}
-		if part == arch.V {
+		if part == arch.V || part == arch.LatentDown {
 			c.Config.DType = t.native // stays invalid for quantized files
 		}
 		c.tensors[name] = t

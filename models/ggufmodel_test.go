@@ -187,8 +187,6 @@ func TestGGUFRefusals(t *testing.T) {
 	}{
 		"architecture": {func(g ggufFile) { g.values["general.architecture"] = "mamba" },
 			`GGUF architecture "mamba"`, true},
-		"LFM2's mixture": {func(g ggufFile) { g.values["general.architecture"] = "lfm2moe" },
-			`GGUF architecture "lfm2moe"`, true},
 		"no architecture": {func(g ggufFile) { delete(g.values, "general.architecture") }, "GGUF architecture", true},
 		"split": {func(g ggufFile) { g.values["split.count"] = uint32(3) }, "NAME-00001-of-00003.gguf",
 			false},
@@ -216,10 +214,10 @@ func TestGGUFRefusals(t *testing.T) {
 			"blk.0.ffn_down_exps.weight is missing", false},
 		"too few experts": {func(g ggufFile) { mixture(g); g.tensors["blk.0.ffn_gate_exps.weight"] = []int{2, 12, 8} },
 			"blk.0.ffn_gate_exps.weight has shape [2 12 8], but expert_count is 3", false},
-		"gates and ups in one": {func(g ggufFile) {
+		"gates and ups in one, too few": {func(g ggufFile) {
 			mixture(g)
-			g.tensors["blk.0.ffn_gate_up_exps.weight"] = []int{3, 24, 8}
-		}, "blk.0.ffn_gate_up_exps.weight", true},
+			g.tensors["blk.0.ffn_gate_up_exps.weight"] = []int{3, 20, 8}
+		}, "blk.0.ffn_gate_up_exps.weight has shape [3 20 8], but the config implies [3 24 8]", false},
 		"weights of shares": {func(g ggufFile) { mixture(g); g.values["llama.expert_weights_scale"] = float32(2) },
 			`GGUF key "llama.expert_weights_scale"`, true},
 		"partial rotary": {func(g ggufFile) { g.values["llama.rope.dimension_count"] = uint32(2) },

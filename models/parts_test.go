@@ -150,7 +150,11 @@ func TestReadParts(t *testing.T) {
 						most = rows * width
 					}
 				}
-				most = ceilDiv(most+2*tensor.blockLen, tensor.blockLen) * tensor.blockBytes
+				blockBytes := tensor.blockBytes
+				if tensor.inStep {
+					blockBytes += tensor.beside[0].blockBytes
+				}
+				most = ceilDiv(most+2*tensor.blockLen, tensor.blockLen) * blockBytes
 				if tensor.scattered { // devices have such matrices whole
 					most = len(tensor.data)
 				}

@@ -130,7 +130,15 @@ func ceilDiv(a, b int) int { return (a + b - 1) / b }
 // bring has ranges of data brought, as far as they are not there.
 func (t *tensor) bring(ranges ...Range) error {
 	for _, b := range t.beside {
-		if err := b.bring(Range{0, int64(len(b.data))}); err != nil {
+		of := []Range{{0, int64(len(b.data))}}
+		if t.inStep {
+			of = of[:0]
+			for _, r := range ranges {
+				of = append(of, Range{r.From / int64(t.blockBytes) * int64(b.blockBytes),
+					r.To / int64(t.blockBytes) * int64(b.blockBytes)})
+			}
+		}
+		if err := b.bring(of...); err != nil {
 			return err
 		}
 	}

@@ -1,13 +1,14 @@
 // The log-probabilities that llama.cpp's library gives to tokens of texts, each behind those before it.
 //
-//	llama_scores MODEL.gguf ROWS THREADS
+//	llama_scores MODEL.gguf ROWS THREADS [f32]
 //
-// ROWS has a line of token ids for each text. Prints a JSON object for each: logprobs of all tokens but the first, and
-// best, the likeliest token in the place of each.
+// ROWS has a line of token ids for each text. With f32, keys and values are held and attended to in float32. Prints a
+// JSON object for each text: logprobs of all tokens but the first, and best, the likeliest token in the place of each.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -21,7 +22,8 @@ static void die(const char *what) {
 }
 
 int main(int argc, char **argv) {
-	if (argc != 4) die("usage: llama_scores MODEL.gguf ROWS THREADS");
+	const bool wide = argc == 5 && !strcmp(argv[4], "f32");
+	if (argc != 4 && !wide) die("usage: llama_scores MODEL.gguf ROWS THREADS [f32]");
 	llama_log_set(
 		[](ggml_log_level level, const char *text, void *) {
 			if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
@@ -35,6 +37,10 @@ int main(int argc, char **argv) {
 	llama_context_params p = llama_context_default_params();
 	p.n_ctx = p.n_batch = 2048;
 	p.n_threads = p.n_threads_batch = atoi(argv[3]);
+	if (wide) {
+		p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+		p.type_k = p.type_v = GGML_TYPE_F32;
+	}
 	llama_context *ctx = llama_init_from_model(model, p);
 	if (!ctx) die("the context can't be made");
 	const int vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(model));

@@ -27,21 +27,25 @@ type Experts struct {
 	// that the sigmoid of a score of its own is its share; else that is 1.
 	Shared     int
 	SharedGate bool
-	// Fused says how Hugging Face's checkpoints have each part of all experts in one tensor, where they do.
+	// Fused says how a checkpoint has gates and ups of all experts in one tensor, where it does.
 	Fused Fused
 }
 
-// Fused is how the tensors of all experts lie: [experts, rows, inputs], gates and ups in one. Their names are those of
-// ExpertsGateUp and ExpertsDown, of biases with "_bias" behind.
+// Fused is how the tensors of all experts lie: [experts, rows, inputs], gates and ups in one. Their names in Hugging
+// Face's checkpoints are those of ExpertsGateUp and ExpertsDown, of biases with "_bias" behind.
 type Fused string
 
 // The ways: each expert has tensors of its own; gates and ups take turns, and rows are inputs; all gates come before
-// all ups.
+// all ups; they do so in a GGUF file, under its own name.
 const (
 	NotFused    Fused = ""
 	FusedTurns  Fused = "turns"
 	FusedHalves Fused = "halves"
+	FusedInGGUF Fused = "gguf"
 )
+
+// fusedGGUF is the tensor of a layer's gates and ups in GGUF files, where they are one.
+const fusedGGUF = "blk.%d.ffn_gate_up_exps"
 
 // FusedIn is where a tensor of one expert is in one of all experts: [experts, Rows, inputs] has it as rows First,
 // First+Step and so on. Transposed ones are [experts, inputs, Rows].
@@ -62,7 +66,7 @@ func (t Tensor) FusedShape() []int {
 
 // in is where a part of an expert is that has so many rows, as matrix or as bias; nil where it is a tensor of its own.
 func (f Fused) in(part Part, bias bool, rows int, name func(part Part) string) *FusedIn {
-	if f == NotFused {
+	if f == NotFused || f == FusedInGGUF && part == ExpertDown {
 		return nil
 	}
 	in := &FusedIn{Step: 1, Rows: rows, Transposed: f == FusedTurns && !bias}
@@ -72,7 +76,7 @@ func (f Fused) in(part Part, bias bool, rows int, name func(part Part) string) *
 		in.Name, in.Rows = name(ExpertsGateUp), 2*rows
 	}
 	switch {
-	case f == FusedHalves && part == ExpertUp:
+	case f != FusedTurns && part == ExpertUp:
 		in.First = rows
 	case f == FusedTurns && part != ExpertDown:
 		in.Step = 2
@@ -127,12 +131,72 @@ const ExpertPrefix = "experts."
 // Experts reads the mixture of a GGUF file, of the decoder's shares, into the layers that have no feed-forward of their
 // own, and checks that the file has as many experts.
 func (m *Metadata) Experts(c *Config, renormalize bool) error {
-	e := Experts{Count: m.required("expert_count"), Chosen: m.required("expert_used_count"), Renormalize: renormalize,
-		Shared: m.Int("expert_shared_feed_forward_length", 0)}
+	return m.mixture(c, Experts{Renormalize: renormalize, Shared: m.Int("expert_shared_feed_forward_length", 0)})
+}
+
+// RouterKeys are those of GGUF files that say how experts are chosen and weighed, which [Metadata.RoutedExperts] reads.
+var RouterKeys = []string{"leading_dense_block_count", "expert_gating_func", "expert_shared_count",
+	"expert_weights_norm", "expert_weights_scale", "expert_group_count", "expert_group_used_count"}
+
+// Values of expert_gating_func: what makes shares of scores.
+const (
+	gatingSoftmax = 1
+	gatingSigmoid = 2
+)
+
+// Sigmoids reads whether shares are sigmoids of scores, or their softmax; absent is what a file without the key means.
+func (m *Metadata) Sigmoids(absent bool) (bool, error) {
+	const key = "expert_gating_func"
+	if !m.Has(key) {
+		return absent, nil
+	}
+	switch n := m.Int(key, 0); n {
+	case gatingSoftmax:
+		return false, nil
+	case gatingSigmoid:
+		return true, nil
+	default:
+		return false, Unsupported("1 (softmax) and 2 (sigmoid) are", "expert_gating_func %d", n)
+	}
+}
+
+// OnlySigmoids refuses a file whose shares are no sigmoids.
+func (m *Metadata) OnlySigmoids(c *Config) error {
+	if sigmoids, err := m.Sigmoids(true); err != nil || sigmoids {
+		return err
+	}
+	return Unsupported("2 (sigmoid) is", "expert_gating_func %d of a %s", gatingSoftmax, c.Architecture)
+}
+
+// RoutedExperts is Experts of a file that says how experts are chosen and weighed. e has what is the decoder's own, and
+// what the file does not say.
+func (m *Metadata) RoutedExperts(c *Config, e Experts) error {
+	e.Renormalize = m.Bool("expert_weights_norm", e.Renormalize)
+	e.Scale = m.Float("expert_weights_scale", 1)
+	e.Groups, e.ChosenGroups = m.Int("expert_group_count", e.Groups), m.Int("expert_group_used_count", e.ChosenGroups)
+	if e.Size = m.Int("expert_feed_forward_length", 0); e.Size <= maxDimension {
+		e.Shared = e.Size * min(m.Int("expert_shared_count", 0), maxDimension)
+	}
+	if err := m.mixture(c, e); err != nil {
+		return err
+	}
+	dense := m.Int("leading_dense_block_count", 0)
+	for i, l := range c.Layers {
+		if sparse := l.Experts.Count > 0; sparse == (i < dense) {
+			return fmt.Errorf("leading_dense_block_count is %d, but layer %d has %s", dense, i,
+				map[bool]string{true: "experts", false: "none"}[sparse])
+		}
+	}
+	return nil
+}
+
+// mixture reads the sizes of a mixture, and which layers have it.
+func (m *Metadata) mixture(c *Config, e Experts) error {
+	e.Count, e.Chosen = m.required("expert_count"), m.required("expert_used_count")
 	if e.Size = m.Int("expert_feed_forward_length", 0); e.Size == 0 {
 		e.Size = c.IntermediateSize
 	}
-	names := LlamaNames.With(c.Names)
+	names, choice := LlamaNames.With(c.Names), e.Choice
 	for i := range c.Layers {
 		tensor := func(part Part) string { return fmt.Sprintf("blk.%d.%s", i, names[part].GGUF) }
 		if m.HasTensor(tensor(Up) + ".weight") {
@@ -142,12 +206,13 @@ func (m *Metadata) Experts(c *Config, renormalize bool) error {
 			return Unsupported("convert the model again with a llama.cpp of April 2024 or later",
 				"tensor %s, a file with a tensor for each expert,", old)
 		}
-		if fused := fmt.Sprintf("blk.%d.ffn_gate_up_exps.weight", i); m.HasTensor(fused) {
-			return Unsupported("convert the model again without --fuse-gate-up-exps",
-				"tensor %s, gates and ups of all experts in one,", fused)
+		e.Fused = NotFused
+		all := []string{tensor(ExpertGate), tensor(ExpertUp), tensor(ExpertDown)}
+		if fused := fmt.Sprintf(fusedGGUF, i); m.HasTensor(fused + weightSuffix) {
+			e.Fused, all = FusedInGGUF, []string{fused, tensor(ExpertDown)}
 		}
-		for _, part := range []Part{ExpertGate, ExpertUp, ExpertDown} {
-			name := tensor(part) + ".weight"
+		for _, name := range all {
+			name += weightSuffix
 			t := m.File.Tensor(name)
 			if t == nil {
 				return fmt.Errorf("tensor %s is missing", name)
@@ -157,6 +222,7 @@ func (m *Metadata) Experts(c *Config, renormalize bool) error {
 			}
 		}
 		e.SharedGate = e.Shared > 0 && m.HasTensor(tensor(SharedScore)+weightSuffix)
+		e.Choice = choice || m.HasTensor(tensor(RouterChoice))
 		c.Layers[i].Experts = e
 	}
 	if !slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Experts.Count > 0 }) {
@@ -179,6 +245,9 @@ func (c *Config) expertTensors(number int, names Names) []Tensor {
 			t.Name, t.Expert, t.Experts = fmt.Sprintf(t.Name, expert), expert, e.Count
 			t.Array = fmt.Sprintf("%s%s%d.%s%s", array, ExpertPrefix, expert, of, suffix)
 			t.Fused = e.Fused.in(part, suffix == biasSuffix, shape[0], name)
+			if t.Fused != nil && e.Fused == FusedInGGUF {
+				t.Fused.Name = fmt.Sprintf(fusedGGUF, number) + suffix
+			}
 		}
 		list = append(list, t)
 	}

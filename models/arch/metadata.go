@@ -201,6 +201,18 @@ func (m *Metadata) refusals(c *Config, d Decoder) error {
 	if n := m.Int("expert_count", 0); n > 0 && !d.GGUF.Experts {
 		errs = append(errs, Unsupported("", "a mixture of %d experts", n))
 	}
+	errs = append(errs, m.headRefusals(c, d)...)
+	if causal, ok := m.File.Bool(m.prefix + "attention.causal"); ok && !causal {
+		errs = append(errs, Unsupported("", "attention that is not causal"))
+	}
+	return errors.Join(errs...)
+}
+
+// headRefusals lists what is not understood of sizes of heads. Those of latent attention are the decoder's.
+func (m *Metadata) headRefusals(c *Config, d Decoder) (errs []error) {
+	if m.Has("attention.kv_lora_rank") {
+		return nil
+	}
 	keys := m.Int("attention.key_length", c.HeadDim)
 	if n := m.Int("rope.dimension_count", keys); n != keys && d.Defaults.Partial == 0 {
 		errs = append(errs, Unsupported("the whole head must be rotated", "rope.dimension_count %d for heads of %d", n,
@@ -209,10 +221,7 @@ func (m *Metadata) refusals(c *Config, d Decoder) error {
 	if n := m.Int("attention.value_length", keys); n != keys {
 		errs = append(errs, Unsupported("", "attention.value_length %d for keys of %d", n, keys))
 	}
-	if causal, ok := m.File.Bool(m.prefix + "attention.causal"); ok && !causal {
-		errs = append(errs, Unsupported("", "attention that is not causal"))
-	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // Metadata reads typed metadata below the name of the architecture, each key with the value that it has where it is

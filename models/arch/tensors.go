@@ -21,7 +21,7 @@ type Tensor struct {
 	Array string
 	// Within is the tensor that checkpoints have it in, from row First on of Rows; nil: one of its own.
 	Within *Within
-	// Fused is the tensor of all experts that Hugging Face's checkpoints have it in; nil: one of its own.
+	// Fused is the tensor of all experts that a checkpoint has it in, beside that of Experts; nil: none.
 	Fused *FusedIn
 	// Axis is split over the devices that run the model together: Over says by what.
 	Axis int
@@ -107,6 +107,10 @@ const (
 	DeltaQKV      Part = "delta_qkv"
 	ExpertsGateUp Part = "experts_gate_up"
 	ExpertsDown   Part = "experts_down"
+
+	// Names only: of the halves of LatentUp in GGUF files, [heads, Rank, KeyDim] and [heads, ValueDim, Rank].
+	LatentKeys   Part = "latent_keys"
+	LatentValues Part = "latent_values"
 
 	// Names only too: of tensors that have all inputs of a delta net for one key head behind those for the last one.
 	DeltaQKVGate   Part = "delta_qkv_gate"

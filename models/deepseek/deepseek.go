@@ -12,11 +12,19 @@ import (
 
 // Decoders are those of V2 and V3, whose routers differ.
 var Decoders = []arch.Decoder{
-	decoder(v2, arch.Decoder{Class: "DeepseekV2ForCausalLM", ModelType: "deepseek_v2",
+	decoder(v2, arch.Decoder{Class: classV2, ModelType: modelTypeV2,
 		Defaults: arch.Defaults{MaxPositions: 2048, BOS: 1, EOS: []int32{2}}}),
 	decoder(v3, arch.Decoder{Class: "DeepseekV3ForCausalLM", ModelType: "deepseek_v3",
+		GGUF:     ofGGUF,
+		Metadata: readMetadata,
 		Defaults: arch.Defaults{MaxPositions: 4096, BOS: 0, EOS: []int32{1}}}),
 }
+
+// Names of V2.
+const (
+	classV2     = "DeepseekV2ForCausalLM"
+	modelTypeV2 = "deepseek_v2"
+)
 
 // version is what classes differ by: sizes where a config does not say otherwise, and the router.
 type version struct {
@@ -37,24 +45,28 @@ var (
 	sizes = map[string]int{"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
 )
 
-// latentEps is of the norms of latents, whatever rms_norm_eps says.
-const latentEps = 1e-6
+const (
+	latentEps = 1e-6  // of the norms of latents, whatever rms_norm_eps says
+	sumEps    = 1e-20 // is added to the sum of shares
+)
 
 func decoder(v version, d arch.Decoder) arch.Decoder {
 	d.Defaults.Sizes = maps.Clone(sizes)
 	maps.Copy(d.Defaults.Sizes, v.sizes)
 	d.Defaults.HeadDim, d.Defaults.Theta = sizes["qk_rope_head_dim"], 1e4
 	d.Names = arch.LlamaNames.With(arch.Names{
-		arch.QueryDown:    {HF: "self_attn.q_a_proj"},
-		arch.QueryNorm:    {HF: "self_attn.q_a_layernorm"},
-		arch.QueryUp:      {HF: "self_attn.q_b_proj"},
-		arch.LatentDown:   {HF: "self_attn.kv_a_proj_with_mqa"},
-		arch.LatentNorm:   {HF: "self_attn.kv_a_layernorm"},
-		arch.LatentUp:     {HF: "self_attn.kv_b_proj"},
-		arch.RouterChoice: {HF: "mlp.gate.e_score_correction_bias"},
-		arch.SharedGate:   {HF: "mlp.shared_experts.gate_proj"},
-		arch.SharedUp:     {HF: "mlp.shared_experts.up_proj"},
-		arch.SharedDown:   {HF: "mlp.shared_experts.down_proj"},
+		arch.QueryDown:    {HF: "self_attn.q_a_proj", GGUF: "attn_q_a"},
+		arch.QueryNorm:    {HF: "self_attn.q_a_layernorm", GGUF: "attn_q_a_norm"},
+		arch.QueryUp:      {HF: "self_attn.q_b_proj", GGUF: "attn_q_b"},
+		arch.LatentDown:   {HF: "self_attn.kv_a_proj_with_mqa", GGUF: "attn_kv_a_mqa"},
+		arch.LatentNorm:   {HF: "self_attn.kv_a_layernorm", GGUF: "attn_kv_a_norm"},
+		arch.LatentUp:     {HF: "self_attn.kv_b_proj", GGUF: "attn_kv_b"},
+		arch.LatentKeys:   {GGUF: "attn_k_b"},
+		arch.LatentValues: {GGUF: "attn_v_b"},
+		arch.RouterChoice: {HF: "mlp.gate.e_score_correction_bias", GGUF: "exp_probs_b.bias"},
+		arch.SharedGate:   {HF: "mlp.shared_experts.gate_proj", GGUF: "ffn_gate_shexp"},
+		arch.SharedUp:     {HF: "mlp.shared_experts.up_proj", GGUF: "ffn_up_shexp"},
+		arch.SharedDown:   {HF: "mlp.shared_experts.down_proj", GGUF: "ffn_down_shexp"},
 	})
 	d.JSON = v.readJSON
 	return d
@@ -75,18 +87,15 @@ func (v version) readJSON(j *arch.JSON, c *arch.Config) error {
 	if bias && m.QueryRank == 0 {
 		return arch.Unsupported("", "attention_bias without q_lora_rank in a %s", c.Architecture)
 	}
-	c.HeadDim, c.NumKVHeads, c.Ropes[arch.FullRope].Dims = m.Width(), 1, m.RopeDim
+	setLayers(c, m, bias)
 	experts, err := v.experts(j)
 	if err != nil {
 		return err
 	}
 	dense := j.Int("first_k_dense_replace", 0)
 	for i := range c.Layers {
-		l := &c.Layers[i]
-		l.Latent, l.QKVBias, l.OBias = m, bias, bias
-		l.Scale = c.Ropes[arch.FullRope].Scaling.ScoreScale() / math.Sqrt(float64(m.QueryDim()))
 		if i >= dense && experts.Count > 0 {
-			l.Experts = experts
+			c.Layers[i].Experts = experts
 		}
 	}
 	// Layers that predict more than one token.
@@ -94,6 +103,16 @@ func (v version) readJSON(j *arch.JSON, c *arch.Config) error {
 		c.Stored.Unused = append(c.Stored.Unused, fmt.Sprintf("model.layers.%d.", c.NumLayers+i))
 	}
 	return nil
+}
+
+// setLayers gives all layers latent attention. The scaling of the rotary embedding must be read.
+func setLayers(c *arch.Config, m arch.Latent, bias bool) {
+	c.HeadDim, c.NumKVHeads, c.Ropes[arch.FullRope].Dims = m.Width(), 1, m.RopeDim
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		l.Latent, l.QKVBias, l.OBias = m, bias, bias
+		l.Scale = c.Ropes[arch.FullRope].Scaling.ScoreScale() / math.Sqrt(float64(m.QueryDim()))
+	}
 }
 
 func (v version) experts(j *arch.JSON) (e arch.Experts, err error) {
@@ -132,7 +151,7 @@ func byChoice(j *arch.JSON, e *arch.Experts) error {
 	if err := j.Require("scoring_func", "sigmoid"); err != nil {
 		return err
 	}
-	e.Sigmoid, e.Choice, e.Renormalize, e.SumEps = true, true, j.Bool("norm_topk_prob", true), 1e-20
+	e.Sigmoid, e.Choice, e.Renormalize, e.SumEps = true, true, j.Bool("norm_topk_prob", true), sumEps
 	e.Groups, e.ChosenGroups = j.Int("n_group", 8), j.Int("topk_group", 4)
 	return j.Require("topk_method", "noaux_tc")
 }

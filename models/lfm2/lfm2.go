@@ -3,6 +3,7 @@
 package lfm2
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/quire/quire/internal/plural"
@@ -24,17 +25,21 @@ var Decoder = arch.Decoder{
 // Mixture is Lfm2MoeForCausalLM.
 var Mixture = arch.Decoder{
 	Class: "Lfm2MoeForCausalLM", ModelType: "lfm2_moe",
+	GGUF: arch.GGUF{Architecture: "lfm2moe", Experts: true,
+		Keys: []string{"shortconv.l_cache", "leading_dense_block_count", "expert_gating_func"}},
 	Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 128000, Theta: 1e6, Tie: true, BOS: 1, EOS: []int32{2},
 		Sizes: map[string]int{"vocab_size": 65536, "hidden_size": 2048, "intermediate_size": 7168,
 			"num_hidden_layers": 32, "num_attention_heads": 32, "moe_intermediate_size": 1792, "num_experts": 32,
 			"num_experts_per_tok": 4, "num_dense_layers": 2}},
 	Names: names.With(arch.Names{
-		arch.Router: {HF: "feed_forward.gate"}, arch.RouterChoice: {HF: "feed_forward.expert_bias"},
-		arch.ExpertGate: {HF: "feed_forward.experts.%d.w1"}, arch.ExpertUp: {HF: "feed_forward.experts.%d.w3"},
-		arch.ExpertDown: {HF: "feed_forward.experts.%d.w2"},
+		arch.Router:       {HF: "feed_forward.gate", GGUF: "ffn_gate_inp"},
+		arch.RouterChoice: {HF: "feed_forward.expert_bias", GGUF: "exp_probs_b.bias"},
+		arch.ExpertGate:   {HF: "feed_forward.experts.%d.w1", GGUF: "ffn_gate_exps"},
+		arch.ExpertUp:     {HF: "feed_forward.experts.%d.w3", GGUF: "ffn_up_exps"},
+		arch.ExpertDown:   {HF: "feed_forward.experts.%d.w2", GGUF: "ffn_down_exps"},
 	}),
 	Stored: stored,
-	JSON:   readMixture,
+	JSON:   readMixture, Metadata: mixtureOfGGUF,
 }
 
 var (
@@ -64,7 +69,7 @@ func readMixture(j *arch.JSON, c *arch.Config) error {
 	}
 	e := arch.Experts{Count: j.Int("num_experts", 0), Chosen: j.Int("num_experts_per_tok", 0),
 		Size: j.Int("moe_intermediate_size", 0), Scale: j.Float("routed_scaling_factor", 1), Sigmoid: true,
-		Choice: j.Bool("use_expert_bias", true), Renormalize: j.Bool("norm_topk_prob", true), SumEps: 1e-6}
+		Choice: j.Bool("use_expert_bias", true), Renormalize: j.Bool("norm_topk_prob", true), SumEps: sumEps}
 	for i := j.Int("num_dense_layers", 0); i < c.NumLayers; i++ {
 		c.Layers[i].Experts = e
 	}
@@ -98,6 +103,19 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 	}
 	setLayers(c, attends, m.Int("shortconv.l_cache", 3))
 	return nil
+}
+
+// sumEps is added to the sum of shares.
+const sumEps = 1e-6
+
+// mixtureOfGGUF reads a GGUF file of a mixture. The format has no keys for norm_topk_prob, which is true, nor for
+// routed_scaling_factor, which is 1.
+func mixtureOfGGUF(m *arch.Metadata, c *arch.Config) error {
+	if err := readMetadata(m, c); err != nil {
+		return err
+	}
+	return errors.Join(m.OnlySigmoids(c), m.RoutedExperts(c, arch.Experts{Sigmoid: true, Renormalize: true,
+		SumEps: sumEps}))
 }
 
 func setLayers(c *arch.Config, attends []bool, taps int) {
