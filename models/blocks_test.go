@@ -153,3 +153,40 @@ func TestExpertsInBlocks(t *testing.T) {
 		t.Errorf("there are %d tensors of experts", seen)
 	}
 }
+
+// Gates and ups of all experts in one tensor stay in its blocks: of an expert all gates, then all ups.
+func TestFusedExpertsInBlocks(t *testing.T) {
+	file := wideGGUF()
+	mixture(file)
+	file.tensors["blk.0.ffn_gate_inp.weight"] = []int{3, 256}
+	delete(file.tensors, "blk.0.ffn_gate_exps.weight")
+	delete(file.tensors, "blk.0.ffn_up_exps.weight")
+	const fused = "blk.0.ffn_gate_up_exps.weight"
+	file.tensors[fused] = []int{3, 2 * 512, 256}
+	file.types = map[string]gguf.Type{fused: gguf.Q8_0, "blk.0.ffn_down_exps.weight": gguf.Q8_0}
+	path := file.write(t)
+	c := openTest(t, path)
+	if warnings, err := c.Validate(); err != nil || len(warnings) > 0 {
+		t.Fatalf("warnings %v, error %v", warnings, err)
+	}
+	raw, err := gguf.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	in := raw.Tensor(fused)
+	all := make([]float32, in.Elements())
+	if err := gguf.Dequantize(in.Type, all, in.Data); err != nil {
+		t.Fatal(err)
+	}
+	for half, part := range []string{"w1", "w3"} {
+		name := "model.layers.0.block_sparse_moe.experts.2." + part + ".weight"
+		rows, err := c.ReadBlocks(name, Span{N: 512}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := all[(4+half)*512*256:][:512*256]; !slices.Equal(rows.Floats(), want) {
+			t.Errorf("blocks of %s are others", name)
+		}
+	}
+}
