@@ -57,8 +57,8 @@ func (b *Backend) ReplacesCompositeFor(op string, attrs json.RawMessage, inputs,
 	var err error
 	switch {
 	case b.triton != nil:
-		if op == triton.RaggedPagedAttention {
-			_, err = b.triton.attention(attrs, inputs)
+		if op == triton.RaggedPagedAttention || op == triton.LatentAttention {
+			_, err = b.triton.attention(op, attrs, inputs)
 		}
 		return err == nil
 	case b.mosaic == nil:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 
@@ -28,14 +29,19 @@ func (b *Backend) addTriton(mode string) error {
 	}
 	b.uses = &kernelUses{}
 	b.triton = &tritonKernels{b.uses}
-	b.composites[triton.RaggedPagedAttention] = b.triton.emitAttention
+	for _, op := range []string{triton.RaggedPagedAttention, triton.LatentAttention} {
+		b.composites[op] = func(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+			results []shapes.Shape) ([]*stablehlo.Value, error) {
+			return b.triton.emitAttention(op, f, attrs, inputs, results)
+		}
+	}
 	return nil
 }
 
 type tritonKernels struct{ uses *kernelUses }
 
-// attention finds the kernels for a call of the composite, and notes what came of it.
-func (k *tritonKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) ([]triton.Call, error) {
+// attention finds the kernels for a call of the composite op, and notes what came of it.
+func (k *tritonKernels) attention(op string, attrs json.RawMessage, inputs []shapes.Shape) ([]triton.Call, error) {
 	a, err := attentionOf(attrs, inputs)
 	if err != nil {
 		return nil, err
@@ -45,23 +51,26 @@ func (k *tritonKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 		return nil, fmt.Errorf("queries %s, cache %s and page table %s are not of 3, 4 and 2 axes", inputs[inputQ],
 			inputs[inputCache], inputs[inputPageIndices])
 	}
-	if err := k.uses.refuseQuantized(triton.RaggedPagedAttention, inputs[inputCache]); err != nil {
+	if a.sinks && !inputs[attentionInputs].Equal(shapes.Make(dtypes.Float32, q[1])) {
+		return nil, fmt.Errorf("sinks %s of %d heads", inputs[attentionInputs], q[1])
+	}
+	if err := k.uses.refuseQuantized(op, inputs[inputCache]); err != nil {
 		return nil, err
 	}
 	want := triton.Attention{
 		Heads: q[1], KVHeads: cache[2] / 2, HeadDim: q[2], PageSize: cache[1], DType: inputs[inputCache].DType,
-		Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap,
+		Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap, Sinks: a.sinks,
 		Tokens: q[0], Rows: table[0], PagesPerSeq: table[1],
+	}
+	if op == triton.LatentAttention {
+		want.KVHeads, want.Latent = cache[2], true
 	}
 	var calls []triton.Call
 	err = &triton.NoKernelError{Reason: "the cache is contiguous"}
-	switch {
-	case a.sinks:
-		err = &triton.NoKernelError{Reason: "the model has attention sinks, and the kernel has none"}
-	case a.Paged:
+	if a.Paged {
 		calls, err = want.Calls()
 	}
-	use := KernelUse{Composite: triton.RaggedPagedAttention, For: want.String()}
+	use := KernelUse{Composite: op, For: want.String()}
 	var none *triton.NoKernelError
 	switch {
 	case errors.As(err, &none):
@@ -77,14 +86,14 @@ func (k *tritonKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 	return calls, err
 }
 
-// emitAttention is the emitter of "ragged_paged_attention".
-func (k *tritonKernels) emitAttention(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+// emitAttention is the emitter of the composite op.
+func (k *tritonKernels) emitAttention(op string, f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
 	results []shapes.Shape) ([]*stablehlo.Value, error) {
 	in := make([]shapes.Shape, len(inputs))
 	for i, v := range inputs {
 		in[i] = fromXLA(v.Shape())
 	}
-	calls, err := k.attention(attrs, in)
+	calls, err := k.attention(op, attrs, in)
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +103,9 @@ func (k *tritonKernels) emitAttention(f *function, attrs json.RawMessage, inputs
 	}
 	operands := []*stablehlo.Value{q, inputs[inputCache], inputs[inputPageIndices], rows, positions}
 	for _, c := range calls {
+		if c.Kernel.Sink {
+			operands = append(operands, inputs[attentionInputs])
+		}
 		out, err := f.tritonCall(c, operands)
 		if err != nil {
 			return nil, err

@@ -23,22 +23,28 @@ import (
 // Target is the custom call that XLA:GPU compiles such kernels from.
 const Target = "__gpu$xla.gpu.triton"
 
-// RaggedPagedAttention is the composite that [Attention] stands for.
-const RaggedPagedAttention = "ragged_paged_attention"
+// RaggedPagedAttention and LatentAttention are the composites that [Attention] stands for.
+const (
+	RaggedPagedAttention = "ragged_paged_attention"
+	LatentAttention      = "latent_attention"
+)
 
 // Kernel is one for a shape of its blocks.
 type Kernel struct {
 	Name  string `json:"kernel"` // "attend" or "combine"
-	Form  string `json:"form"`   // of attend: "decode", one token a block, or "prefill"
+	Form  string `json:"form"`   // of attend: "decode", one token a block, "prefill", or "latent"
 	DType string `json:"dtype"`  // of queries and cache, by its name in Triton: "bf16"
 	// Blocks of M queries (of one token, the heads of a group) and N tokens of context, of head dim D, a power of two.
 	M int `json:"m"`
 	N int `json:"n"`
 	D int `json:"d"`
+	// Rest, if not 0, says that values are their keys, which have up to Rest numbers behind D.
+	Rest int `json:"rest"`
 	// Split says that it leaves sums for parts of the context, which combine makes results of.
 	Split bool `json:"split"`
-	// Cap says that it has a soft cap.
-	Cap bool `json:"cap"`
+	// Cap says that it has a soft cap, Sink that it takes attention sinks.
+	Cap  bool `json:"cap"`
+	Sink bool `json:"sink"`
 	// Warps of 32 threads, and stages of its pipeline of loads.
 	Warps  int    `json:"warps"`
 	Stages int    `json:"stages"`
@@ -85,23 +91,31 @@ func parse(text string) ([]*Kernel, error) {
 type Attention struct {
 	Heads, KVHeads, HeadDim int
 	PageSize                int
+	Latent                  bool         // values are their keys, of one KV head
 	DType                   dtypes.DType // of queries, cache and results
 	Scale                   float64
 	Window                  int     // tokens seen, 0 for all
 	SoftCap                 float64 // 0 for none
+	Sinks                   bool    // each head has a score of a value of zeros
 	Tokens                  int     // T
 	Rows, PagesPerSeq       int     // of the page table
 }
 
 // String names what a kernel depends on.
 func (a Attention) String() string {
-	s := fmt.Sprintf("%d heads, %d KV heads, head_dim %d, pages of %d tokens, %s, scale %.6g", a.Heads, a.KVHeads,
-		a.HeadDim, a.PageSize, a.DType, a.Scale)
+	kv := fmt.Sprintf("%d KV heads, head_dim %d", a.KVHeads, a.HeadDim)
+	if a.Latent {
+		kv = fmt.Sprintf("latents and turned keys of %d", a.HeadDim)
+	}
+	s := fmt.Sprintf("%d heads, %s, pages of %d tokens, %s, scale %.6g", a.Heads, kv, a.PageSize, a.DType, a.Scale)
 	if a.Window > 0 {
 		s += fmt.Sprintf(", window %d", a.Window)
 	}
 	if a.SoftCap > 0 {
 		s += fmt.Sprintf(", soft cap %g", a.SoftCap)
+	}
+	if a.Sinks {
+		s += ", sinks"
 	}
 	return s + fmt.Sprintf("; %d tokens, page table %d x %d", a.Tokens, a.Rows, a.PagesPerSeq)
 }
@@ -112,7 +126,7 @@ type NoKernelError struct{ Reason string }
 // Error implements error.
 func (e *NoKernelError) Error() string { return "triton: no kernel: " + e.Reason }
 
-// Call is a kernel with its sizes.
+// Call is a kernel with its sizes. If its kernel has sinks, f32[H], they are the last of its operands.
 type Call struct {
 	Kernel  *Kernel
 	IR      string
@@ -137,9 +151,9 @@ func parts(length int) (n, tokens int) {
 }
 
 // Calls returns the kernels to call one after the other. The first takes queries [T, H, D], cache [P, page_size, 2*KVH,
-// D], page table i32[rows, pages a sequence], and the row and the position of each token, i32[T], -1 for padding. If
-// there is a second one, it takes the first's three results, then rows and positions. The last one's result is [T, H,
-// D]; rows of padding are 0.
+// D], or [P, page_size, 1, D] of latents, page table i32[rows, pages a sequence], and the row and the position of each
+// token, i32[T], -1 for padding. If there is a second one, it takes the first's three results, then rows and positions.
+// One of them has the sinks, so that they count once. The last one's result is [T, H, D]; rows of padding are 0.
 //
 // Without a kernel for the request the error is a [*NoKernelError].
 func (a Attention) Calls() ([]Call, error) {
@@ -151,28 +165,20 @@ func (a Attention) Calls() ([]Call, error) {
 		a.PagesPerSeq < 1 {
 		return nil, fmt.Errorf("triton: attention can't be of %s", a)
 	}
-	group := a.Heads / a.KVHeads
-	want := Kernel{Name: "attend", Form: "prefill", DType: dtypeNames[a.DType], D: max(powerOfTwo(a.HeadDim), 16),
-		Cap: a.SoftCap > 0}
-	numParts, part := 1, everything
-	// As many tokens as sequences: no sequence has many, and each gets a block.
-	if a.Tokens <= a.Rows && group <= 16 {
-		want.Form = "decode"
-		numParts, part = parts(a.PagesPerSeq * a.PageSize)
-		want.Split = numParts > 1
-	}
+	want := a.first()
 	k := find(kernels, want)
-	switch {
-	case want.DType == "":
-		return nil, &NoKernelError{fmt.Sprintf("kernels take float32, bfloat16 and float16, not %s", a.DType)}
-	case k == nil:
-		return nil, &NoKernelError{fmt.Sprintf("kernels take a head_dim of at most 256, not %d", a.HeadDim)}
-	case powerOfTwo(group) > k.M:
-		return nil, &NoKernelError{fmt.Sprintf("kernels take %d query heads for a KV head in %s, not %d", k.M, a.DType,
-			group)}
+	if err := a.refusal(k); err != nil {
+		return nil, err
 	}
-	queries := 1
-	if want.Form == "prefill" {
+	// Query heads, tokens and parts of the context of a block.
+	group, queries, numParts, part := a.Heads/a.KVHeads, 1, 1, everything
+	if a.Latent {
+		for group = min(a.Heads, k.M); a.Heads%group != 0; group-- {
+		}
+	}
+	if a.isDecode() {
+		numParts, part = a.parts()
+	} else {
 		queries = k.M / powerOfTwo(group)
 	}
 	window := a.Window
@@ -186,9 +192,9 @@ func (a Attention) Calls() ([]Call, error) {
 		{"chunk", part}, {"splits", numParts},
 		{"scale", a.Scale}, {"soft_cap", a.SoftCap},
 	}
-	first := Call{Kernel: k, Grid: [3]int{ceilDiv(a.Tokens, queries), a.KVHeads, numParts}}
+	first := Call{Kernel: k, Grid: [3]int{ceilDiv(a.Tokens, queries), a.Heads / group, numParts}}
 	result := shapes.Make(a.DType, a.Tokens, a.Heads, a.HeadDim)
-	if !want.Split {
+	if !k.Split {
 		first.Results = []shapes.Shape{result}
 		first.IR, err = k.fill(values)
 		return []Call{first}, err
@@ -198,10 +204,64 @@ func (a Attention) Calls() ([]Call, error) {
 	if first.IR, err = k.fill(values); err != nil {
 		return nil, err
 	}
-	second := Call{Kernel: find(kernels, Kernel{Name: "combine", DType: want.DType, D: want.D}),
+	second := Call{Kernel: find(kernels, Kernel{Name: "combine", DType: want.DType, D: a.blockDim(), Sink: a.Sinks}),
 		Grid: [3]int{a.Tokens, a.Heads, 1}, Results: []shapes.Shape{result}}
 	second.IR, err = second.Kernel.fill(values)
 	return []Call{first, second}, err
+}
+
+// first is what the first kernel is to be.
+func (a Attention) first() Kernel {
+	k := Kernel{Name: "attend", Form: "prefill", DType: dtypeNames[a.DType], D: a.blockDim(), Cap: a.SoftCap > 0}
+	if a.isDecode() {
+		n, _ := a.parts()
+		k.Form, k.Split = "decode", n > 1
+	}
+	if a.Latent {
+		k.Form, k.D, k.Rest = "latent", maxHeadDim, maxRest
+	}
+	k.Sink = a.Sinks && !k.Split // the second one has those of a context in parts
+	return k
+}
+
+// isDecode says that a block has one token, and a part of its context. If there are no more tokens than sequences, no
+// sequence has many.
+func (a Attention) isDecode() bool {
+	return a.Tokens <= a.Rows && (a.Latent || a.Heads/a.KVHeads <= decodeHeads)
+}
+
+func (a Attention) parts() (n, tokens int) { return parts(a.PagesPerSeq * a.PageSize) }
+
+// blockDim is the head dim of blocks.
+func (a Attention) blockDim() int { return max(powerOfTwo(a.HeadDim), 16) }
+
+// What the kernels take.
+const (
+	maxHeadDim  = 512
+	maxRest     = 64 // numbers of a latent and its turned key beyond maxHeadDim
+	decodeHeads = 16 // query heads of a KV head in blocks of one token
+)
+
+// refusal says why no kernel, or not k, is for the request; nil if k is.
+func (a Attention) refusal(k *Kernel) error {
+	group := a.Heads / a.KVHeads
+	switch {
+	case dtypeNames[a.DType] == "":
+		return &NoKernelError{fmt.Sprintf("kernels take float32, bfloat16 and float16, not %s", a.DType)}
+	case a.Latent && (a.KVHeads > 1 || a.Sinks || a.SoftCap > 0):
+		return &NoKernelError{"kernels of latent attention have one KV head, no sinks and no soft cap"}
+	case a.Latent && (a.HeadDim <= maxHeadDim || a.HeadDim > maxHeadDim+maxRest):
+		return &NoKernelError{fmt.Sprintf("kernels of latent attention take vectors of %d to %d numbers, not %d",
+			maxHeadDim+1, maxHeadDim+maxRest, a.HeadDim)}
+	case !a.Latent && a.HeadDim > maxHeadDim:
+		return &NoKernelError{fmt.Sprintf("kernels take a head_dim of at most %d, not %d", maxHeadDim, a.HeadDim)}
+	case a.Sinks && a.SoftCap > 0:
+		return &NoKernelError{"kernels take attention sinks or a soft cap, not both"}
+	case !a.Latent && powerOfTwo(group) > k.M:
+		return &NoKernelError{fmt.Sprintf("kernels take %d query heads for a KV head in %s, not %d", k.M, a.DType,
+			group)}
+	}
+	return nil
 }
 
 // everything is more tokens than there are, and less than half of what 32 bits hold, as kernels add to it.
@@ -212,7 +272,7 @@ var dtypeNames = map[dtypes.DType]string{dtypes.BFloat16: "bf16", dtypes.Float16
 func find(kernels []*Kernel, want Kernel) *Kernel {
 	for _, k := range kernels {
 		if k.Name == want.Name && k.Form == want.Form && k.DType == want.DType && k.D == want.D &&
-			k.Split == want.Split && k.Cap == want.Cap {
+			k.Split == want.Split && k.Cap == want.Cap && k.Sink == want.Sink && k.Rest == want.Rest {
 			return k
 		}
 	}

@@ -29,23 +29,36 @@ func TestAttention(t *testing.T) {
 		dtype                             dtypes.DType
 		window                            int
 		softCap                           float64
+		sinks                             bool
 		batch                             batch
 		tokensOverRows, maxLen            int
 		kernels                           string
 	}{
-		{9, 3, 64, 16, dtypes.Float32, 0, 0, decode, 0, 200, "decode"},
-		{4, 1, 16, 5, dtypes.Float32, 9, 0, decode, 0, 200, "decode"},
-		{8, 8, 48, 64, dtypes.BFloat16, 0, 30, decode, 0, 200, "decode"},
-		{4, 2, 32, 16, dtypes.Float32, 0, 0, long, 0, 2500, "decode combine"},
-		{2, 2, 80, 32, dtypes.Float32, 1100, 5, long, 0, 2500, "decode combine"},
-		{3, 1, 16, 16, dtypes.BFloat16, 0, 0, long, 0, 20_000, "decode combine"},
-		{9, 3, 64, 16, dtypes.Float32, 0, 0, prefill, 1, 100, "prefill"},
-		{4, 1, 32, 8, dtypes.BFloat16, 12, 0, prefill, 1, 100, "prefill"},
-		{6, 2, 96, 64, dtypes.BFloat16, 0, 20, prefill, 1, 100, "prefill"},
-		{34, 2, 16, 16, dtypes.BFloat16, 0, 0, decode, 0, 200, "prefill"}, // a group larger than the blocks of decode
+		{9, 3, 64, 16, dtypes.Float32, 0, 0, false, decode, 0, 200, "decode"},
+		{4, 1, 16, 5, dtypes.Float32, 9, 0, false, decode, 0, 200, "decode"},
+		{8, 8, 48, 64, dtypes.BFloat16, 0, 30, false, decode, 0, 200, "decode"},
+		{4, 2, 32, 16, dtypes.Float32, 0, 0, false, long, 0, 2500, "decode combine"},
+		{2, 2, 80, 32, dtypes.Float32, 1100, 5, false, long, 0, 2500, "decode combine"},
+		{3, 1, 16, 16, dtypes.BFloat16, 0, 0, false, long, 0, 20_000, "decode combine"},
+		{9, 3, 64, 16, dtypes.Float32, 0, 0, false, prefill, 1, 100, "prefill"},
+		{4, 1, 32, 8, dtypes.BFloat16, 12, 0, false, prefill, 1, 100, "prefill"},
+		{6, 2, 96, 64, dtypes.BFloat16, 0, 20, false, prefill, 1, 100, "prefill"},
+		{9, 3, 64, 16, dtypes.Float32, 0, 0, true, decode, 0, 200, "decode"},
+		{4, 2, 32, 16, dtypes.Float32, 0, 0, true, long, 0, 2500, "decode combine"},
+		{8, 1, 16, 16, dtypes.BFloat16, 1100, 0, true, long, 0, 20_000, "decode combine"},
+		{4, 1, 32, 8, dtypes.BFloat16, 12, 0, true, prefill, 1, 100, "prefill"},
+		{3, 3, 16, 16, dtypes.Float32, 0, 0, true, prefill, 1, 100, "prefill"},
+		{2, 1, 512, 16, dtypes.BFloat16, 0, 0, false, decode, 0, 200, "decode"},
+		{2, 1, 300, 16, dtypes.Float32, 0, 0, true, decode, 0, 200, "decode"},
+		{2, 1, 512, 16, dtypes.BFloat16, 40, 0, false, prefill, 1, 100, "prefill"},
+		{40, 1, 576, 16, dtypes.BFloat16, 0, 0, false, decode, 0, 200, "latent"},
+		{6, 1, 530, 16, dtypes.Float32, 0, 0, false, long, 0, 2500, "latent combine"},
+		{8, 1, 576, 8, dtypes.BFloat16, 12, 0, false, prefill, 1, 100, "latent"},
+		// A group larger than the blocks of decode.
+		{34, 2, 16, 16, dtypes.BFloat16, 0, 0, false, decode, 0, 200, "prefill"},
 	} {
-		t.Run(fmt.Sprintf("%d heads %d kv %d dim pages of %d %s window %d cap %g %s", c.heads, c.kvHeads, c.headDim,
-			c.pageSize, c.dtype, c.window, c.softCap, c.kernels), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d heads %d kv %d dim pages of %d %s window %d cap %g sinks %t %s", c.heads, c.kvHeads,
+			c.headDim, c.pageSize, c.dtype, c.window, c.softCap, c.sinks, c.kernels), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			var rows, positions []float64
 			for s, n := range c.batch.new {
@@ -58,7 +71,8 @@ func TestAttention(t *testing.T) {
 			}
 			a := Attention{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.headDim, PageSize: c.pageSize, DType: c.dtype,
 				Scale: 1 / math.Sqrt(float64(c.headDim)), Window: c.window, SoftCap: c.softCap,
-				Tokens: len(rows), Rows: len(rows) - c.tokensOverRows, PagesPerSeq: ceilDiv(c.maxLen, c.pageSize)}
+				Sinks: c.sinks, Latent: c.headDim > maxHeadDim, Tokens: len(rows), Rows: len(rows) - c.tokensOverRows,
+				PagesPerSeq: ceilDiv(c.maxLen, c.pageSize)}
 			elem := map[dtypes.DType]string{dtypes.Float32: "f32", dtypes.BFloat16: "bf16"}[c.dtype]
 			random := func(n int) []float64 {
 				out := make([]float64, n)
@@ -77,7 +91,7 @@ func TestAttention(t *testing.T) {
 				used += ceilDiv(n, c.pageSize)
 			}
 			pages, next := rng.Perm(used+2), 0
-			pageLen := c.pageSize * 2 * c.kvHeads * c.headDim
+			pageLen := c.pageSize * vectors(a) * c.kvHeads * c.headDim
 			cache := &buffer{"cache", elem, random(len(pages) * pageLen)}
 			for s, n := range c.batch.lengths {
 				for i := range ceilDiv(n, c.pageSize) {
@@ -90,6 +104,10 @@ func TestAttention(t *testing.T) {
 					cache.data[p*pageLen+i] = math.NaN()
 				}
 			}
+			sinks := &buffer{"sinks", "f32", nil}
+			for range c.heads {
+				sinks.data = append(sinks.data, round("f32", 3*rng.NormFloat64()))
+			}
 			calls, err := a.Calls()
 			if err != nil {
 				t.Fatal(err)
@@ -99,6 +117,9 @@ func TestAttention(t *testing.T) {
 			operands := []*buffer{q, cache, table, rowsBuffer, positionsBuffer}
 			for _, call := range calls {
 				names = append(names, cmp.Or(call.Kernel.Form, call.Kernel.Name))
+				if call.Kernel.Sink {
+					operands = append(operands, sinks)
+				}
 				var results []*buffer
 				for i, r := range call.Results {
 					b := &buffer{fmt.Sprint("result ", i), map[dtypes.DType]string{dtypes.Float32: "f32",
@@ -114,7 +135,7 @@ func TestAttention(t *testing.T) {
 			if got := strings.Join(names, " "); got != c.kernels {
 				t.Errorf("kernels %q, want %q", got, c.kernels)
 			}
-			want := plain(a, q.data, cache.data, table.data, rows, positions)
+			want := plain(a, q.data, cache.data, table.data, rows, positions, sinks.data)
 			bound := 1e-5
 			if c.dtype == dtypes.BFloat16 {
 				bound = 0.02 // weights and results have 8 bits
@@ -129,8 +150,17 @@ func TestAttention(t *testing.T) {
 	}
 }
 
-// plain is attention as a formula: softmax(cap(q.k * scale)) . v over the tokens that a query sees.
-func plain(a Attention, q, cache, table, rows, positions []float64) []float64 {
+// vectors is how many a token has of a KV head.
+func vectors(a Attention) int {
+	if a.Latent {
+		return 1
+	}
+	return 2
+}
+
+// plain is attention as a formula: softmax(cap(q.k * scale)) . v over the tokens that a query sees. A sink is one more
+// score, whose value is zeros.
+func plain(a Attention, q, cache, table, rows, positions, sinks []float64) []float64 {
 	out := make([]float64, len(q))
 	group := a.Heads / a.KVHeads
 	for token, row := range rows {
@@ -147,9 +177,12 @@ func plain(a Attention, q, cache, table, rows, positions []float64) []float64 {
 			var weights []float64
 			var values [][]float64
 			total := 0.0
+			if a.Sinks {
+				total = math.Exp(sinks[h])
+			}
 			for n := first; n < end; n++ {
 				page := int(table[int(row)*a.PagesPerSeq+n/a.PageSize])
-				at := ((page*a.PageSize+n%a.PageSize)*2*a.KVHeads + 2*(h/group)) * a.HeadDim
+				at := ((page*a.PageSize+n%a.PageSize)*a.KVHeads + h/group) * vectors(a) * a.HeadDim
 				score := 0.0
 				for d, x := range query {
 					score += x * cache[at+d]
@@ -159,7 +192,7 @@ func plain(a Attention, q, cache, table, rows, positions []float64) []float64 {
 					score = a.SoftCap * math.Tanh(score/a.SoftCap)
 				}
 				weights = append(weights, math.Exp(score))
-				values = append(values, cache[at+a.HeadDim:][:a.HeadDim])
+				values = append(values, cache[at+(vectors(a)-1)*a.HeadDim:][:a.HeadDim])
 				total += weights[len(weights)-1]
 			}
 			for i, w := range weights {
@@ -179,9 +212,14 @@ func TestNoKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(a *Attention){
-		"head_dim of at most 256, not 257": func(a *Attention) { a.HeadDim = 257 },
+		"head_dim of at most 512, not 513": func(a *Attention) { a.HeadDim = 513 },
+		"sinks or a soft cap, not both":    func(a *Attention) { a.Sinks, a.SoftCap = true, 30 },
+		"513 to 576 numbers, not 577":      func(a *Attention) { a.Latent, a.KVHeads, a.HeadDim = true, 1, 577 },
+		"513 to 576 numbers, not 512":      func(a *Attention) { a.Latent, a.KVHeads, a.HeadDim = true, 1, 512 },
+		"latent attention have one KV":     func(a *Attention) { a.Latent = true },
 		"not Float64":                      func(a *Attention) { a.DType = dtypes.Float64 },
 		"128 query heads for a KV head":    func(a *Attention) { a.Heads, a.KVHeads = 129, 1 },
+		"32 query heads for a KV head":     func(a *Attention) { a.Heads, a.KVHeads, a.HeadDim = 33, 1, 512 },
 		"16 query heads for a KV head in Float32, not 17": func(a *Attention) {
 			a.Heads, a.KVHeads, a.DType = 17, 1,
 				dtypes.Float32
@@ -219,7 +257,7 @@ func TestEveryKernelIsFilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(kernels) != 105 {
+	if len(kernels) != 189 {
 		t.Errorf("there are %d kernels", len(kernels))
 	}
 	for _, k := range kernels {
@@ -231,11 +269,11 @@ func TestEveryKernelIsFilled(t *testing.T) {
 		}
 	}
 	for _, dtype := range []dtypes.DType{dtypes.BFloat16, dtypes.Float16, dtypes.Float32} {
-		for _, headDim := range []int{1, 16, 17, 64, 80, 128, 256} {
+		for _, headDim := range []int{1, 16, 17, 64, 80, 128, 256, 257, 512} {
 			for _, tokens := range []int{8, 9} {
-				for _, softCap := range []float64{0, 5} {
+				for _, is := range []Attention{{}, {SoftCap: 5}, {Sinks: true}} {
 					a := Attention{Heads: 4, KVHeads: 2, HeadDim: headDim, PageSize: 16, DType: dtype, Scale: 1,
-						SoftCap: softCap, Tokens: tokens, Rows: 8, PagesPerSeq: 200}
+						SoftCap: is.SoftCap, Sinks: is.Sinks, Tokens: tokens, Rows: 8, PagesPerSeq: 200}
 					calls, err := a.Calls()
 					if err != nil || len(calls) != 1+9-tokens {
 						t.Errorf("%s: %d calls, %v", a, len(calls), err)

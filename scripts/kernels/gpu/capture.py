@@ -25,9 +25,9 @@ from triton.compiler import ASTSource
 
 import paged_attention
 
-POINTERS = {"q", "cache", "table", "seqs", "positions", "out", "maxima", "totals", "parts"}
+POINTERS = {"q", "cache", "table", "seqs", "positions", "sinks", "out", "maxima", "totals", "parts"}
 FLOATS = {"scale", "soft_cap"}
-HEAD_DIMS = [16, 32, 64, 128, 256]
+HEAD_DIMS = [16, 32, 64, 128, 256, 512]
 # bytes of registers that a kernel may spill: those for prompts with a head_dim of 256 spill 436 on A100, most none
 SPILLED = 512
 SHARED = 99 << 10  # bytes that a block may have on the smallest of the GPUs
@@ -36,19 +36,36 @@ SHARED = 99 << 10  # bytes that a block may have on the smallest of the GPUs
 def variants():
     for dtype in ["bf16", "fp16", "fp32"]:
         for d in HEAD_DIMS:
+            n = max(min(64, 8192 // d) // (2 if dtype == "fp32" else 1), 16)
+            m = 16 if dtype == "fp32" else {256: 64, 512: 32}.get(d, 128)
+            decode = dict(M=16, N=n, D=d, FORM="decode")
+            prefill = dict(M=m, N=2 * n if m == 32 else n, D=d, FORM="prefill", SPLIT=False)
+            warps = 8 if m in [32, 128] else 4
             yield "combine", dict(D=d), dtype, 1, 4
             for cap in [False, True]:
-                n = min(64, 8192 // d) // (2 if dtype == "fp32" else 1)
                 for split in [False, True]:
-                    yield "attend", dict(M=16, N=n, D=d, SPLIT=split, CAP=cap, FORM="decode"), dtype, 3, 4
-                m = 16 if dtype == "fp32" else 64 if d == 256 else 128
-                yield "attend", dict(M=m, N=n, D=d, SPLIT=False, CAP=cap, FORM="prefill"), dtype, 3, 4 if m < 128 else 8
+                    yield "attend", decode | dict(SPLIT=split, CAP=cap), dtype, 3, 4
+                yield "attend", prefill | dict(CAP=cap), dtype, 3, warps
+            # No model has sinks and a soft cap. Where a context is split, combine has the sinks.
+            yield "combine", dict(D=d, SINK=True), dtype, 1, 4
+            yield "attend", decode | dict(SPLIT=False, CAP=False, SINK=True), dtype, 3, 4
+            yield "attend", prefill | dict(CAP=False, SINK=True), dtype, 3, warps
+    # Latents of 512 numbers and keys of 64 that are turned, for drawn tokens and prompts; 576 numbers to combine.
+    for dtype in ["bf16", "fp16", "fp32"]:
+        yield "combine", dict(D=1024), dtype, 1, 4
+        for split in [False, True]:
+            m, warps = (16, 4) if dtype == "fp32" else (32, 8)
+            yield "attend", dict(M=m, N=m, D=512, REST=64, SPLIT=split, CAP=False, FORM="latent"), dtype, 3, warps
 
 
 def lower(kernel, constants, dtype, stages, warps, target):
     fn = getattr(paged_attention, kernel)
+    sink = constants.get("SINK", False)
     constants = {k: v for k, v in constants.items() if k in fn.arg_names}
+    if not sink:
+        constants["sinks"] = None
     if kernel == "attend":
+        constants.setdefault("REST", 0)
         constants["PRECISION"] = "ieee" if dtype == "fp32" else "tf32"
     kinds = {
         "q": dtype, "cache": dtype, "table": "i32", "seqs": "i32", "positions": "i32",
@@ -115,6 +132,8 @@ def sample_values(kernel, head_dim, rows, form):
     v = dict(heads=8 * group, head_dim=head_dim, window=2**30, chunk=1024, splits=8)
     if kernel == "attend":
         queries = rows // group if form == "prefill" else 1
+        if form == "latent":
+            v.update(head_dim=576)
         v.update(
             tokens=256, kv_heads=8, group=group, group_rows=group, queries=queries, page_size=16, pages_per_seq=512,
             scale=0.125, soft_cap=30.0)
@@ -131,6 +150,10 @@ def main():
         header = dict(kernel=kernel, form=constants.pop("FORM", ""), dtype=dtype, d=constants["D"],
                       m=constants.get("M", 0), n=constants.get("N", 0), split=constants.get("SPLIT", False),
                       cap=constants.get("CAP", False), warps=warps, stages=stages, triton=triton.__version__)
+        if constants.get("SINK"):
+            header["sink"] = True
+        if constants.get("REST"):
+            header["rest"] = constants["REST"]
         if a.only not in json.dumps(header, separators=(",", ":")):
             continue
         text = without_unused(text_of(lower(kernel, constants, dtype, stages, warps, 90).asm["ttir"]), kernel)
