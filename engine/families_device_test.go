@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
@@ -41,6 +42,22 @@ func TestFamiliesForAccelerators(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The largest blocks of the kernels fit into the shared memory of the GPU that has least, also in float32.
+func TestLargestHeadsForGPU(t *testing.T) {
+	testenv.Slow(t)
+	for family, dtype := range map[string]dtypes.DType{"gemma4": dtypes.Float32, "deepseek-v3": dtypes.BFloat16} {
+		t.Run(family+" "+dtype.String(), func(t *testing.T) {
+			backend := testenv.Topology(t, "l4:1")
+			precompiled(t, Config{Model: enlarged(t, family, 2048), Backend: backend, DType: dtype, MaxSeqs: 64,
+				KVMemory: 1 << 30}, device.Run)
+			uses := backend.KernelUses()
+			if len(uses) == 0 || slices.ContainsFunc(uses, func(u xla.KernelUse) bool { return u.Kernel == "" }) {
+				t.Errorf("attention is %+v", uses)
+			}
+		})
 	}
 }
 
