@@ -25,6 +25,7 @@ import (
 type updateCase struct {
 	pallasCase
 	Alone bool
+	Sinks bool
 	Cache string
 }
 
@@ -92,12 +93,19 @@ func (c updateCase) check(t *testing.T, backend compute.Backend, keep int, kind 
 			c.HeadDim)
 	}
 	opts := attention.Options{Scale: c.Scale, Window: c.Window, SoftCap: c.SoftCap, OneTokenPerSeq: c.Alone}
+	sinks := pallasValues(c.Heads, 6)
+	for i := range sinks {
+		sinks[i] *= 4
+	}
 	exec, err := NewExec(backend, func(in []*Node) (*Node, *Node) {
 		info := tokenqueue.PageBatchInfo{SlotIDs: in[4], PageIndices: in[5], SeqLens: in[6], CuQLens: in[7],
 			NumSeqs:       in[8],
 			NewTokenDests: in[9], TokenSeqs: in[10], PosIDs: in[11], PageSize: c.PageSize}
 		for i := range 4 {
 			in[i] = ConvertDType(in[i], dtype)
+		}
+		if c.Sinks {
+			opts.Sinks = Const(in[0].Graph(), sinks)
 		}
 		out, updated := layout.Attend(in[0], in[1], in[2], in[3], info, opts)
 		return ConvertDType(out, dtypes.Float32), ConvertDType(updated, dtypes.Float32)

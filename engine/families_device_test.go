@@ -20,7 +20,7 @@ import (
 // something of their own are compiled for both, the others for one of them in turns.
 func TestFamiliesForAccelerators(t *testing.T) {
 	testenv.Slow(t)
-	both := []string{"deepseek-v3", "gemma4", "gpt-oss", "granite4", "lfm2", "qwen35"}
+	both := []string{"deepseek-v3", "gemma4", "gpt-oss", "granite4", "lfm2", "qwen35", "qwen35-moe", "qwen3-next"}
 	topologies := []string{"v5e:1x1", "h200:1"}
 	for i, family := range append([]string{"gemma2", "gemma3", "glm4", "glm4-moe", "granite", "granite-moe-shared",
 		"lfm2-moe", "ministral", "mixtral", "olmo2", "olmo3", "olmoe", "phi4-mini", "qwen3-moe", "smollm3", "stablelm",
@@ -146,7 +146,8 @@ func enlarge(config map[string]any, intermediate int) {
 		"head_dim": headDim, "vocab_size": 1024, "max_position_embeddings": 4096, "sliding_window": 512,
 		"query_pre_attn_scalar": headDim, "original_max_position_embeddings": 1024, "mamba_n_heads": 32,
 		"mamba_d_head": 64, "mamba_d_state": 128}
-	for _, name := range []string{"intermediate_size", "moe_intermediate_size", "shared_intermediate_size"} {
+	for _, name := range []string{"intermediate_size", "moe_intermediate_size", "shared_intermediate_size",
+		"shared_expert_intermediate_size"} {
 		sizes[name] = intermediate
 	}
 	for name, size := range sizes {

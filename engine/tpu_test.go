@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -26,11 +28,13 @@ func TestTPUProgramsOnTheCPU(t *testing.T) {
 		// Logprobs differ by that at most, and in the mean by a sixth of it. 30 layers in bfloat16 are within 0.3 of
 		// float32: see TestHalfPrecision.
 		tolerance float64
+		longer    int // prompts are so many times as long
 	}{
-		{"head_dim 128", engine.Config{Model: dummyHeads128(), PageSize: 16}, 1, 24, 0.02},
-		{"head_dim 128 on two devices", engine.Config{Model: dummyHeads128(), PageSize: 16}, 2, 24, 0.02},
+		{"head_dim 128", engine.Config{Model: dummyHeads128(), PageSize: 16}, 1, 24, 0.02, 1},
+		{"head_dim 128 on two devices", engine.Config{Model: dummyHeads128(), PageSize: 16}, 2, 24, 0.02, 1},
 		{"SmolLM2", engine.Config{Model: testenv.SmolLM2(t), PageSize: 32, Layers: engine.LayersLoop}, 1, 8,
-			0.3},
+			0.3, 1},
+		{"sinks, and a window of 128", engine.Config{Model: dummySinks(t), PageSize: 16}, 1, 48, 0.02, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			draws := map[string]map[string]*engine.Completion{}
@@ -45,7 +49,7 @@ func TestTPUProgramsOnTheCPU(t *testing.T) {
 					backend = group
 				}
 				cfg.Backend, cfg.DType, cfg.MaxSeqs, cfg.PrefillTokens, cfg.MaxModelLen = backend, dtypes.BFloat16, 2,
-					32, 64
+					32, 64*c.longer
 				model := cfg.Model.Config
 				kvHeads := model.NumKVHeads / c.devices
 				if model.HeadDim == 64 {
@@ -57,7 +61,7 @@ func TestTPUProgramsOnTheCPU(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer e.Close()
-				draws[kernels] = collect(t, e, tpuRequests()...)
+				draws[kernels] = collect(t, e, tpuRequests(c.longer)...)
 				t.Logf("kernels %s: %d pages, %+v", kernels, e.Plan().Pages, backend.KernelUses())
 				if used := backend.KernelUses(); kernels == xla.KernelsAuto && !inKernel(used) {
 					t.Errorf("attention is not in the kernel: %+v", used)
@@ -78,10 +82,11 @@ func inKernel(used []xla.KernelUse) bool {
 	return len(used) > 0
 }
 
-// tpuRequests have prompts of one token to more than a step's, with a page or two, in fewer slots than there are.
-func tpuRequests() (requests []*engine.Request) {
+// tpuRequests have prompts of one token to more than a step's, with a page or two, in fewer slots than there are; or
+// some times longer ones.
+func tpuRequests(longer int) (requests []*engine.Request) {
 	for i, length := range []int{1, 15, 33, 40, 31, 2} {
-		prompt := make([]int32, length)
+		prompt := make([]int32, length*longer)
 		for j := range prompt {
 			prompt[j] = int32(17 + (i*131+j*j*29+j*7)%900)
 		}
@@ -132,4 +137,24 @@ func dummyHeads128() *models.Checkpoint {
 		Ropes: []models.Rope{{Theta: 1e4}}, EOS: []int32{2}, DType: dtypes.BFloat16}
 	c.SetLayers(c.LlamaLayer())
 	return models.Dummy(c, 0)
+}
+
+// dummySinks is a small gpt-oss of random weights.
+func dummySinks(t *testing.T) *models.Checkpoint {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(path, []byte(`{"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss",
+		"hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 8, "num_key_value_heads": 1,
+		"head_dim": 64, "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"],
+		"sliding_window": 128, "num_local_experts": 4, "num_experts_per_tok": 2, "vocab_size": 1024,
+		"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "eos_token_id": 2, "attention_bias": true,
+		"rope_scaling": {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 128},
+		"rope_theta": 150000, "tie_word_embeddings": false, "torch_dtype": "bfloat16"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := models.OpenConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

@@ -41,6 +41,8 @@ func Dummy(cfg Config, seed uint64) *Checkpoint {
 			t.decode = func(dst []float32, _ int) { fill(dst, float32(1-cfg.Norm.Offset)) }
 		case strings.HasSuffix(spec.Name, ".bias"):
 			t.decode = func(dst []float32, _ int) { fill(dst, 0) }
+		case cfg.ExpertBlocks == "mxfp4" && spec.Fused != nil:
+			t.randomMXFP4(keyOf(spec.Name, seed))
 		default:
 			key := keyOf(spec.Name, seed)
 			t.decode = func(dst []float32, first int) { uniform(dst, key, uint64(first)) }
@@ -79,6 +81,26 @@ func dummyPacked(scheme *quantized.Scheme, cfg *Config, spec arch.Tensor, seed u
 		return nil
 	}
 	return packedTensor(&packed{matrix: m}, "dummy weights")
+}
+
+// randomMXFP4 makes t a matrix of blocks whose numbers have about the standard deviation of others.
+func (t *tensor) randomMXFP4(key uint64) {
+	const exponent = 120 // 2^-7, times numbers of 2.9 in the mean of squares
+	t.stored, t.format, t.unit, t.blockLen = mxfp4, blocks.MXFP4, 32, 32
+	quant := func(i int) uint8 { return uint8(mix(key+uint64(i))>>40) & 15 }
+	t.decode = func(dst []float32, first int) {
+		for i := range dst {
+			dst[i] = 0x1p-7 * fp4[quant(first+i)]
+		}
+	}
+	t.unpack = func(to *blocks.Rows, first int) {
+		for i := range to.Quants {
+			to.Quants[i] = quant(first + i)
+		}
+		for i := range to.Scales {
+			to.Scales[i] = exponent
+		}
+	}
 }
 
 func openDummy(path string) (*Checkpoint, error) {

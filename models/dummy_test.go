@@ -90,3 +90,35 @@ func TestSplitReads(t *testing.T) {
 		t.Error("a split read differs")
 	}
 }
+
+// Experts that a config says are MXFP4 are random blocks, which are the numbers that reading gives.
+func TestDummyMXFP4(t *testing.T) {
+	c, err := OpenConfig(filepath.Join("testdata", "gpt-oss-mxfp4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := 0
+	for spec := range c.Config.Tensors() {
+		format := c.Blocks(spec.Name)
+		if !format.Is() {
+			continue
+		}
+		blocks++
+		rows, err := c.ReadBlocks(spec.Name, Span{From: 1, N: 2}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flat, err := c.Read(spec.Name, dtypes.Float32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		width := spec.Shape[1]
+		got, want := rows.Floats(), flat.([]float32)[width:3*width]
+		if !slices.Equal(got, want) || !slices.ContainsFunc(want, func(x float32) bool { return x != want[0] }) {
+			t.Fatalf("%s: the blocks are %v, the numbers %v", spec.Name, got[:8], want[:8])
+		}
+	}
+	if layers := len(c.Config.Layers); blocks != layers*c.Config.Layers[0].Experts.Count*3 {
+		t.Errorf("%d matrices of %d layers are blocks", blocks, layers)
+	}
+}

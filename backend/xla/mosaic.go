@@ -135,7 +135,7 @@ func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 		Config: mosaic.Config{
 			Heads: q[1], KVHeads: cache[2] / 2, HeadDim: q[2], PageSize: cache[1],
 			DType: mosaic.DTypeName(inputs[inputQ].DType), KVDType: mosaic.DTypeName(inputs[inputCache].DType),
-			Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap,
+			Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap, Sinks: a.sinks,
 		},
 		Sizes:          mosaic.Sizes{Pages: cache[0], Seqs: table[0], PagesPerSeq: table[1], Tokens: q[0]},
 		OneTokenPerSeq: q[0] <= table[0],
@@ -149,8 +149,9 @@ func (m *mosaicKernels) find(r mosaic.Request, a attentionAttributes) (*mosaic.C
 	err := error(&mosaic.NoKernelError{Request: r, Reason: "the cache is contiguous", Remedy: "use --kv paged"})
 	switch {
 	case !a.Paged:
-	case a.sinks:
-		err = &mosaic.NoKernelError{Request: r, Reason: "the model has attention sinks, and the kernels have none",
+	case a.sinks && r.Kernel == mosaic.RaggedPagedAttention:
+		err = &mosaic.NoKernelError{Request: r,
+			Reason: "the model has attention sinks, and only the kernel for a head dim of 64 takes any",
 			Remedy: "ordinary operations are used"}
 	case r.Kernel == mosaic.RaggedPagedAttention && r.Config.HeadDim%128 != 0:
 		err = &mosaic.NoKernelError{Request: r,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
+	xlashapes "github.com/gomlx/go-xla/types/shapes"
 
 	"github.com/quire/quire/backend/xla/mosaic"
 )
@@ -25,7 +26,12 @@ const (
 	_ // positions
 	_ // destinations: the kernel finds them by itself, the last places of each sequence
 	updateInputs
+
+	updateSinks = updateInputs // where there are any
 )
+
+// lanes are those of a TPU's vector registers.
+const lanes = 128
 
 // update finds the kernel for a call of composite "paged_attention_update".
 func (m *mosaicKernels) update(attrs json.RawMessage, inputs []shapes.Shape) (*mosaic.Call, error) {
@@ -47,7 +53,7 @@ func (m *mosaicKernels) update(attrs json.RawMessage, inputs []shapes.Shape) (*m
 		Config: mosaic.Config{
 			Heads: q[1], KVHeads: k[1], HeadDim: q[2], PageSize: cache[1],
 			DType: mosaic.DTypeName(inputs[updateQ].DType), KVDType: mosaic.DTypeName(inputs[updateCache].DType),
-			Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap,
+			Scale: a.Scale, Window: a.Window, SoftCap: a.SoftCap, Sinks: a.sinks,
 		},
 		Sizes:          mosaic.Sizes{Pages: cache[0], Seqs: table[0], PagesPerSeq: table[1], Tokens: q[0]},
 		OneTokenPerSeq: a.OneToken,
@@ -59,7 +65,8 @@ func (m *mosaicKernels) update(attrs json.RawMessage, inputs []shapes.Shape) (*m
 // The kernel wants a KV head's queries as a matrix, beginning with the keys' half of what the cache has for a head, and
 // gives values in the other half: [KVH, T, ceil(G/packing), packing, 2*D] for G queries a KV head. It runs for each of
 // the sequences that there are, and for none if there is none. Pages of -1, which a sequence at work does not have,
-// become 0. Its result lies where the queries were; rows of padding keep them, and are made 0.
+// become 0. Its result lies where the queries were; rows of padding keep them, and are made 0. Sinks are given as
+// [KVH, G, lanes], with the same number in all lanes.
 func (m *mosaicKernels) emitUpdate(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
 	_ []shapes.Shape) ([]*stablehlo.Value, error) {
 	in := make([]shapes.Shape, len(inputs))
@@ -96,15 +103,27 @@ func (m *mosaicKernels) emitUpdate(f *function, attrs json.RawMessage, inputs []
 	if a.OneToken {
 		alone = count
 	}
-	out := s.mosaicCall(call, []*stablehlo.Value{
+	operands := []*stablehlo.Value{
 		inputs[updateNumSeqs], inputs[updateSeqLens], s.reshape(table, entries), inputs[updateCuQLens],
 		s.concatenate(0, alone, alone, count),
 		s.ints(0, 0, 0), s.ints(-1, -1, -1, -1), s.ints(-1, -1, -1, -1, -1, -1), queries, kv, inputs[updateCache],
-	})
+	}
+	if call.Request.Config.Sinks {
+		operands = append(operands, s.sinks(inputs[updateSinks], kvHeads, group))
+	}
+	out := s.mosaicCall(call, operands)
 	values := s.reshape(s.transpose(out[0], 1, 0, 2, 3, 4), tokens, kvHeads, qShape[2]*qShape[3], qShape[4])
 	values = s.reshape(s.slice(values, []int{0, 0, 0, headDim}, []int{tokens, kvHeads, group, 2 * headDim}), tokens,
 		heads, headDim)
 	return []*stablehlo.Value{s.zeroRows(values, s.less(inputs[updateTokenSeqs], 0)), out[1]}, s.err
+}
+
+// sinks emits f32[H] as [KVH, G, lanes].
+func (s *steps) sinks(x *stablehlo.Value, kvHeads, group int) *stablehlo.Value {
+	x = s.reshape(x, kvHeads, group)
+	return s.do(func() (*stablehlo.Value, error) {
+		return stablehlo.BroadcastInDim(x, xlashapes.Make(x.Shape().DType, kvHeads, group, lanes), []int{0, 1})
+	})
 }
 
 func (s *steps) transpose(x *stablehlo.Value, axes ...int) *stablehlo.Value {

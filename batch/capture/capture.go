@@ -24,6 +24,7 @@ type Shape struct {
 	DType, KVDType    string  // of queries and results, bfloat16 or float32; of the cache, by default the same
 	Scale, SoftCap    float64 // of the scores
 	Window            int     // in tokens
+	Sinks             bool    // each head has a score of its own
 	Queries, Pages    int     // of a block
 	VMEMLimit         int     // in bytes
 }
@@ -37,6 +38,8 @@ func (o *Shape) Check() error {
 		return fmt.Errorf(
 			"--head-dim is %d, but the kernels take 64 and multiples of 128: other models run without a kernel",
 			o.HeadDim)
+	case o.Sinks && o.HeadDim != 64:
+		return fmt.Errorf("--sinks with --head-dim %d: only the kernel for a head dim of 64 takes sinks", o.HeadDim)
 	case o.Heads%o.KVHeads != 0:
 		return fmt.Errorf("--heads %d is no multiple of --kv-heads %d", o.Heads, o.KVHeads)
 	}
@@ -122,6 +125,9 @@ func (o *Shape) arguments() []string {
 	text("--queries", strconv.Itoa(o.Queries))
 	text("--pages", strconv.Itoa(o.Pages))
 	text("--vmem-limit", strconv.Itoa(o.VMEMLimit))
+	if o.Sinks {
+		args = append(args, "--sinks")
+	}
 	return args
 }
 

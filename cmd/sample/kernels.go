@@ -51,6 +51,8 @@ sample kernels capture --heads 32 --kv-heads 8 --head-dim 128 --window 4096 --py
 				s.Float64Var(&o.Scale, "scale", 0, "factor of the scores (default: 1/sqrt(head_dim))")
 				s.IntVar(&o.Window, "window", 0, "sliding window in tokens; 0 is none")
 				s.Float64Var(&o.SoftCap, "soft-cap", 0, "soft cap of the scores; 0 is none")
+				s.BoolVar(&o.Sinks, "sinks", false,
+					"each head has an attention sink, as in gpt-oss; for a head_dim of 64")
 			})
 			f.group("Lowering", func(s *pflag.FlagSet) {
 				s.IntVar(&o.Queries, "queries", 0,
@@ -90,7 +92,7 @@ func listKernels(w io.Writer, folder string) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table,
-		"KERNEL\tHEADS\tKV HEADS\tHEAD DIM\tPAGE\tDTYPE\tSCALE\tWINDOW\tSOFT CAP\tQUERIES x PAGES\tJAX\tFROM")
+		"KERNEL\tHEADS\tKV HEADS\tHEAD DIM\tPAGE\tDTYPE\tSCALE\tWINDOW\tSOFT CAP\tSINKS\tQUERIES x PAGES\tJAX\tFROM")
 	for _, e := range store.Entries() {
 		from := e.File
 		if from == "" {
@@ -101,9 +103,14 @@ func listKernels(w io.Writer, folder string) error {
 		if c.KVDType != c.DType {
 			dtype += "/" + c.KVDType
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%s\t%.6g\t%s\t%s\t%d x %d\t%s\t%s\n", e.Kernel, c.Heads, c.KVHeads,
+		sinks := "-"
+		if c.Sinks {
+			sinks = "yes"
+		}
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%s\t%.6g\t%s\t%s\t%s\t%d x %d\t%s\t%s\n", e.Kernel, c.Heads, c.KVHeads,
 			c.HeadDim, c.PageSize, dtype, c.Scale,
-			orDash(float64(c.Window)), orDash(c.SoftCap), e.Blocks.Queries, e.Blocks.Pages, e.Versions["jax"], from)
+			orDash(float64(c.Window)), orDash(c.SoftCap), sinks, e.Blocks.Queries, e.Blocks.Pages,
+			e.Versions["jax"], from)
 	}
 	return table.Flush()
 }

@@ -45,6 +45,9 @@ type Config struct {
 
 	// Quantization is the quantization_config of a config.json as it stands there; nil where there is none.
 	Quantization []byte `json:"-"`
+	// ExpertBlocks is the quant_method there that only experts have, in the form of the class's own checkpoints: mxfp4,
+	// or "".
+	ExpertBlocks string `json:",omitempty"`
 
 	Layers []Layer // NumLayers of them
 	Names  Names   `json:"-"` // of the layers' tensors in checkpoints; nil: those of Llama

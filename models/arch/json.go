@@ -38,7 +38,9 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 		var q struct {
 			Method string `json:"quant_method"`
 		}
-		if j.Decode("quantization_config", &q); !slices.Contains(d.Quantized, q.Method) {
+		if j.Decode("quantization_config", &q); slices.Contains(d.Quantized, q.Method) {
+			c.ExpertBlocks = q.Method
+		} else {
 			c.Quantization = j.fields["quantization_config"]
 		}
 	}

@@ -32,12 +32,14 @@ import tpu_inference_rpa
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "testdata" / "goldens" / "tpu_kernels.json.gz"
 
-# What the engine of a test asks for: heads, KV heads, head dim and page size, for each step (P, S, PP, T) as the
-# kernel's call has them.
+# What the engine of a test asks for: heads, KV heads, head dim and page size, what more a layer has, and for each step
+# (P, S, PP, T) as the kernel's call has them.
 SHAPES = [
-    ((9, 3, 64, 32), [(240, 16, 8, 16), (240, 24, 8, 32)]),  # SmolLM2 in a loop of layers, of 8 pages each
-    ((8, 2, 128, 16), [(24, 16, 16, 16), (24, 24, 16, 32)]),
-    ((4, 1, 128, 16), [(24, 16, 16, 16), (24, 24, 16, 32)]),  # of two devices together
+    ((9, 3, 64, 32), {}, [(240, 16, 8, 16), (240, 24, 8, 32)]),  # SmolLM2 in a loop of layers, of 8 pages each
+    ((8, 2, 128, 16), {}, [(24, 16, 16, 16), (24, 24, 16, 32)]),
+    ((4, 1, 128, 16), {}, [(24, 16, 16, 16), (24, 24, 16, 32)]),  # of two devices together
+    ((8, 1, 64, 16), {"sinks": True}, [(48, 16, 16, 16), (48, 24, 16, 32)]),  # both kinds of layers of a gpt-oss
+    ((8, 1, 64, 16), {"sinks": True, "window": 128}, [(48, 16, 16, 16), (48, 24, 16, 32)]),
 ]
 
 
@@ -261,10 +263,10 @@ def lower(fn, operands):
     return text, [[t.dtype.name, list(t.shape)] for t in types]
 
 
-def kernels(heads, kv_heads, head_dim, page_size, steps):
+def kernels(heads, kv_heads, head_dim, page_size, more, steps):
     config = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "page_size": page_size, "dtype": "bfloat16",
               "kv_dtype": "bfloat16",
-              "scale": head_dim ** -0.5, "window": 0, "soft_cap": 0.0}
+              "scale": head_dim ** -0.5, "window": 0, "soft_cap": 0.0, **more}
     for p, s, pp, t in steps:
         sizes = {"P": p, "S": s, "PP": pp, "T": t}
         if head_dim == 64:
@@ -281,7 +283,7 @@ def kernels(heads, kv_heads, head_dim, page_size, steps):
 
 
 def main():
-    all_kernels = [k for shape, steps in SHAPES for k in kernels(*shape, steps)]
+    all_kernels = [k for shape, more, steps in SHAPES for k in kernels(*shape, more, steps)]
     for k in all_kernels:
         print(k["kernel"], k["config"], k["operands"], len(k["module"]), "bytes")
     text = json.dumps(all_kernels, separators=(",", ":"), sort_keys=True)

@@ -24,6 +24,7 @@ def main():
     p.add_argument("--scale", type=float, default=0, help="of the scores; 1/sqrt(head_dim) if not given")
     p.add_argument("--window", type=int, default=0)
     p.add_argument("--soft-cap", type=float, default=0)
+    p.add_argument("--sinks", action="store_true", help="each head has a score of its own, of a value of zeros")
     p.add_argument(
         "--queries", type=int, nargs="+", default=[],
         help="queries a block: a payload for each; 8 and 32, with a head_dim of 64 just 32, if not given")
@@ -35,7 +36,7 @@ def main():
         "heads": a.heads, "kv_heads": a.kv_heads, "head_dim": a.head_dim, "page_size": a.page_size,
         "dtype": jnp.dtype(a.dtype).name,
         "kv_dtype": jnp.dtype(a.kv_dtype or a.dtype).name, "scale": a.scale or a.head_dim ** -0.5, "window": a.window,
-        "soft_cap": a.soft_cap,
+        "soft_cap": a.soft_cap, **({"sinks": True} if a.sinks else {}),
     }
     for path in write(config, a.queries, a.pages, a.vmem_limit, a.out):
         print(path)
@@ -46,6 +47,8 @@ def module_for(config):
     if config["head_dim"] == 64:
         import tpu_inference_rpa
         return tpu_inference_rpa, [32]  # one kernel has both ways, for one query a sequence and for many
+    if config.get("sinks"):
+        raise SystemExit("the kernel for head dims that are multiples of 128 takes no sinks")
     if config["head_dim"] % 128:
         raise SystemExit(f"head_dim is {config['head_dim']}: the kernels take 64 and multiples of 128")
     return jax_rpa, [8, 32]

@@ -3,8 +3,8 @@
     python common.py [--keep FILE]
 
 All are in bfloat16, for pages of 16, 32, 64 and 128 tokens; those of models with a window, a soft cap or a scale of
-their own for pages of 16 and 64. Those that FILE, an uncompressed file of payloads, has already are taken from it: so a
-model more takes minutes, and not an hour.
+their own, and without sinks, for pages of 16 and 64. Those that FILE, an uncompressed file of payloads, has already are
+taken from it: so a model more takes minutes, and not an hour.
 """
 import argparse
 import json
@@ -55,6 +55,11 @@ LAYERS = [
     (24, 2, 128, [4096], 0, 0),  # StarCoder2-3B
     (36, 4, 128, [4096], 0, 0),  # StarCoder2-7B
 ]
+
+# Models with attention sinks, as (heads, KV heads, head_dim, windows), for all DEVICES and PAGES.
+SINKS = [
+    (64, 8, 64, [0, 128]),  # gpt-oss 20B and 120B
+]
 FEWER_DEVICES = [1, 2, 4, 8]
 FEWER_PAGES = [16, 64]
 DEVICES = [1, 2, 4, 8, 16, 32]
@@ -94,6 +99,11 @@ def configs():
     for heads, kv_heads, head_dim, window, scale, soft_cap in more:
         for page_size in FEWER_PAGES:
             yield config(heads, kv_heads, head_dim, page_size, window, scale, soft_cap)
+    for heads, kv_heads, head_dim, windows in SINKS:
+        for devices in DEVICES:
+            for window in windows:
+                for page_size in PAGES:
+                    yield {**config(*part(heads, kv_heads, devices), head_dim, page_size, window), "sinks": True}
 
 
 def config(heads, kv_heads, head_dim, page_size, window=0, scale=0, soft_cap=0):

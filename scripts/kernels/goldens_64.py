@@ -1,9 +1,9 @@
 """Writes testdata/goldens/paged_attention_update.json.gz: what the kernel for head_dim 64 computes and stores,
 interpreted on a CPU.
 
-As goldens.py, whose `values` are the inputs: queries 1, keys 4, values 5, cache 2. Of the results every 8th number is
-kept; of the cache, which holds copies alone, the digest of what it holds in the end, as float32. Tokens of padding and
-heads that only fill a register are not compared.
+As goldens.py, whose `values` are the inputs: queries 1, keys 4, values 5, cache 2, sinks 6. Of the results every 8th
+number is kept; of the cache, which holds copies alone, the digest of what it holds in the end, as float32. Tokens of
+padding and heads that only fill a register are not compared.
 """
 import base64
 import gzip
@@ -39,6 +39,13 @@ CASES = {
     "bfloat16 decode as Qwen2.5": {
         "seqs": [[15, 1], [16, 1], [17, 1], [31, 1], [100, 1], [128, 1]], "dtype": "bfloat16", "heads": 14, "tokens": 6,
         "alone": True},
+    "sinks": {"seqs": [[64, 20], [1, 1], [33, 1], [24, 24], [90, 1]], "sinks": True},
+    "bfloat16 sinks and window as gpt-oss": {
+        "seqs": [[64, 20], [1, 1], [33, 1], [24, 24], [90, 1]], "dtype": "bfloat16", "heads": 16, "sinks": True,
+        "window": 16},
+    "bfloat16 decode with sinks": {
+        "seqs": [[15, 1], [16, 1], [17, 1], [31, 1], [100, 1], [128, 1]], "dtype": "bfloat16", "heads": 16, "tokens": 6,
+        "alone": True, "sinks": True},
 }
 
 
@@ -61,9 +68,10 @@ def run(name, case):
     cu[n + 1:] = total
     assert total <= c["tokens"]
     alone = n if c["alone"] else 0
+    sinks = [jnp.asarray(values((c["heads"],), 6) * 4)] if c.get("sinks") else []
     args = lambda: (*(jnp.asarray(x, c["dtype"]) for x in (q, k, v)),
                     jnp.asarray(cache.reshape(cache.shape[:2] + tuple(width)), c["dtype"]),
-                    lens, table.reshape(-1), cu, np.array([alone, alone, n], np.int32))
+                    lens, table.reshape(-1), cu, np.array([alone, alone, n], np.int32), *sinks)
     with interpreted(out_of_bounds_reads="raise"):
         out, updated = rpa.attend(config, c["queries"], c["kv_blocks"])(*args())
     options = {"sm_scale": c["scale"], "sliding_window": c["window"] or None, "soft_cap": c["soft_cap"] or None}

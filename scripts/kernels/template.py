@@ -172,6 +172,8 @@ def name_of(header):
         parts.append(f"w{c['window']}")
     if c["soft_cap"]:
         parts.append(f"c{c['soft_cap']:g}")
+    if c.get("sinks"):
+        parts.append("sinks")
     parts += [f"q{b['queries']}", f"k{b['pages']}"]
     key = hashlib.sha256(json.dumps([c, b], sort_keys=True).encode()).hexdigest()[:8]
     return "-".join(parts + [key]) + ".payload"

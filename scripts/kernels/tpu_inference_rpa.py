@@ -73,6 +73,15 @@ def query_dims(config):
     return [-(-(config["heads"] // config["kv_heads"]) // pack), pack, 128]
 
 
+def sinks_dims(config):
+    """The axes of sinks behind that of KV heads: the heads of a KV head, and a register's lanes, all of one number. The
+    kernel takes no odd number of them in bfloat16, for which it would have to add a head."""
+    group = config["heads"] // config["kv_heads"]
+    if config.get("sinks") and group % packing(config["dtype"]):
+        raise SystemExit(f"the kernel takes no sinks of {group} heads a KV head: {config}")
+    return [group, 128]
+
+
 def blocks(config, queries):
     """Chooses (queries, pages) a block: 256 tokens of context, less where VMEM does not hold it."""
     def size(queries, pages):
@@ -91,7 +100,8 @@ def blocks(config, queries):
 
 
 def attend(config, queries, pages, vmem_limit=None):
-    """The kernel's function: (q, k, v, cache, lens, pages, cu_q_lens, distribution) -> (o, cache)."""
+    """The kernel's function: (q, k, v, cache, lens, pages, cu_q_lens, distribution) -> (o, cache). If the config has
+    sinks, the last operand is theirs."""
     # There is no prefill of fixed size: a size of 1 makes its part of the body the smallest.
     return functools.partial(
         kernel().ragged_paged_attention_hd64.__wrapped__, sm_scale=config["scale"],
@@ -104,10 +114,11 @@ def attend(config, queries, pages, vmem_limit=None):
 def operands(config, sizes):
     shape, t, s, i32 = jax.ShapeDtypeStruct, sizes["T"], sizes["S"], jnp.int32
     kv = shape((t, config["kv_heads"], 64), config["kv_dtype"])
+    sinks = [shape((config["heads"],), jnp.float32)] if config.get("sinks") else []
     return (
         shape((t, config["heads"], 64), config["dtype"]), kv, kv,
         shape((sizes["P"], config["page_size"], *cache_dims(config)), config["kv_dtype"]),
-        shape((s,), i32), shape((s * sizes["PP"],), i32), shape((s + 1,), i32), shape((3,), i32),
+        shape((s,), i32), shape((s * sizes["PP"],), i32), shape((s + 1,), i32), shape((3,), i32), *sinks,
     )
 
 
@@ -117,6 +128,7 @@ def capture(config, queries, pages, vmem_limit=None):
     q = {"name": "q", "dtype": config["dtype"], "dims": [config["kv_heads"], "T", *query_dims(config)]}
     cache = {"name": "cache", "dtype": config["kv_dtype"], "dims": ["P", config["page_size"], *cache_dims(config)]}
     i32 = lambda name, dims: {"name": name, "dtype": "int32", "dims": dims}
+    sinks = {"name": "sinks", "dtype": "float32", "dims": [config["kv_heads"], *sinks_dims(config)]}
     header = {
         "kernel": KERNEL, "source": SOURCE, "config": config,
         "blocks": {"queries": queries, "pages": pages, "vmem_limit": vmem_limit or VMEM},
@@ -125,6 +137,7 @@ def capture(config, queries, pages, vmem_limit=None):
             i32("distribution", [3]),
             i32("zeros", [3]), i32("minus_ones", [4]), i32("minus_ones", [6]), q,
             {"name": "kv", "dtype": config["kv_dtype"], "dims": ["T", *cache_dims(config)]}, cache,
+            *([sinks] if config.get("sinks") else []),
         ],
         "results": [{**q, "name": "o"}, cache],
         "aliases": [[8, 0], [10, 1]],

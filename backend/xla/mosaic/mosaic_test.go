@@ -112,6 +112,38 @@ func TestEmbeddedForHeadDim64(t *testing.T) {
 	}
 }
 
+// gpt-oss has sinks in all layers and a window in every second one. Its kernel takes the sinks of each KV head behind
+// the cache, and is another than that of a model without sinks.
+func TestEmbeddedWithSinks(t *testing.T) {
+	s := open(t, "")
+	for _, heads := range [][2]int{{64, 8}, {32, 4}, {16, 2}, {8, 1}, {4, 1}, {2, 1}} {
+		for _, window := range []int{0, 128} {
+			for _, page := range []int{16, 32, 64, 128} {
+				c := mosaic.Config{Heads: heads[0], KVHeads: heads[1], HeadDim: 64, PageSize: page, DType: "bfloat16",
+					KVDType: "bfloat16", Scale: 0.125, Window: window, Sinks: true}
+				call, err := s.Find(mosaic.Request{Kernel: mosaic.PagedAttentionUpdate, Config: c,
+					Sizes: mosaic.Sizes{Pages: 7000, Seqs: 96, PagesPerSeq: 512, Tokens: 128}})
+				if err != nil {
+					t.Errorf("%v: %v", c, err)
+					continue
+				}
+				want := shapes.Make(dtypes.Float32, heads[1], heads[0]/heads[1], 128)
+				if len(call.Operands) != 12 || !call.Operands[11].Shape.Equal(want) {
+					t.Errorf("%v: operands are %v, want %v at last", c, call.Operands, want)
+				}
+			}
+		}
+	}
+	c := mosaic.Config{Heads: 32, KVHeads: 8, HeadDim: 64, PageSize: 16, DType: "bfloat16", KVDType: "bfloat16",
+		Scale: 0.125, Sinks: true}
+	_, err := s.Find(mosaic.Request{Kernel: mosaic.PagedAttentionUpdate, Config: c,
+		Sizes: mosaic.Sizes{Pages: 100, Seqs: 16, PagesPerSeq: 32, Tokens: 16}})
+	var none *mosaic.NoKernelError
+	if !errors.As(err, &none) || !strings.HasSuffix(strings.Split(none.Remedy, "`")[1], " --sinks") {
+		t.Errorf("a kernel without sinks serves a model with them: %v", err)
+	}
+}
+
 func TestCall(t *testing.T) {
 	call, err := open(t, "").Find(request(llama, mosaic.Sizes{Pages: 5000, Seqs: 48, PagesPerSeq: 100, Tokens: 200}))
 	if err != nil {

@@ -48,6 +48,8 @@ type Config struct {
 	Scale   float64 `json:"scale"`
 	Window  int     `json:"window"`
 	SoftCap float64 `json:"soft_cap"`
+	// Sinks says that each head has a score of its own, of a value of zeros: an operand more.
+	Sinks bool `json:"sinks,omitempty"`
 }
 
 // same tells whether a kernel made for c does what o asks for.
@@ -71,6 +73,9 @@ func (c Config) String() string {
 	}
 	if c.SoftCap > 0 {
 		s += fmt.Sprintf(", soft cap %g", c.SoftCap)
+	}
+	if c.Sinks {
+		s += ", sinks"
 	}
 	return s
 }

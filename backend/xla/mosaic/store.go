@@ -179,6 +179,9 @@ func (c Config) captureCommand() string {
 	if c.SoftCap > 0 {
 		s += fmt.Sprintf(" --soft-cap %g", c.SoftCap)
 	}
+	if c.Sinks {
+		s += " --sinks"
+	}
 	return s
 }
 
