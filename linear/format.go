@@ -51,6 +51,8 @@ type Format struct {
 	units, unitBytes int
 	// slice is how many rows a slice of a matrix in blocks has; 0 where the matrix is whole.
 	slice int
+	// width is how many numbers a row of floats or of int8 takes, those behind In being 0; 0 is In.
+	width int
 }
 
 // NewFormat returns the form that a backend wants a matrix in.
@@ -71,8 +73,15 @@ func NewFormat(backend compute.Backend, m Matrix) Format {
 	if m.Blocks.Is() && !f.Packed() && accelerated(backend) {
 		f.slice = m.rowsOfSlices(sliceNumbers)
 	}
+	// Else a TPU would have the rows of a large matrix last in memory, and turn it around to look up rows.
+	if !m.Blocks.Is() && !f.Packed() && platformOf(backend) == "tpu" && m.In%lanes != 0 && m.Out*m.In > sliceNumbers {
+		f.width = ceil(m.In, lanes) * lanes
+	}
 	return f
 }
+
+// rowWidth is how many numbers a row of a matrix takes that is neither packed nor in blocks.
+func (f Format) rowWidth() int { return max(f.In, f.width) }
 
 // Packed reports whether the matrix is held in panels.
 func (f Format) Packed() bool { return f.Panel > 0 }
@@ -133,7 +142,7 @@ func (f Format) Shape() shapes.Shape {
 	case f.Blocks.Is() && !f.Packed():
 		return f.plane(dtypes.Uint8, f.In*f.Blocks.Bits/8)
 	case !f.Packed():
-		return shapes.Make(f.DType, f.Out, f.In)
+		return shapes.Make(f.DType, f.Out, f.rowWidth())
 	}
 	rows := f.Out
 	if f.GateUp {
@@ -161,8 +170,13 @@ func (f Format) Pack(backend compute.Backend, packed, rows any, from int) error 
 			of.Type(), of.Len(), to.Type(), to.Len(),
 			from, f.DType, f.Out, f.In)
 	}
-	if !f.Packed() {
+	if width := f.rowWidth(); !f.Packed() && width == f.In {
 		reflect.Copy(to.Slice(from*f.In, to.Len()), of)
+		return nil
+	} else if !f.Packed() {
+		for row := range of.Len() / f.In {
+			reflect.Copy(to.Slice((from+row)*width, to.Len()), of.Slice(row*f.In, (row+1)*f.In))
+		}
 		return nil
 	}
 	return backend.(Packer).PackLinear(bytesOf(to), bytesOf(of), f.DType, f.Out, f.In, f.GateUp, from)

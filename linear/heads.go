@@ -37,7 +37,11 @@ func ApplyHeads(x *Node, w Weight, rows *Node) *Node {
 
 // matrices returns those of all heads as [H, Out, In].
 func (w Weight) matrices(data *Node) *Node {
-	if !w.Packed() {
+	switch {
+	case w.Packed():
+	case w.rowWidth() > w.In:
+		return SliceAxis(data, 2, AxisRange(0, w.In))
+	default:
 		return data
 	}
 	d := data.Shape().Dimensions

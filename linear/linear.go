@@ -149,7 +149,7 @@ func applyTo(x *Node, w Weight, activation Activation, bias, residual *Node, res
 // apply is the plain form of a matrix that is not in slices, in float32.
 func apply(x *Node, w Weight, activation Activation, bias, residual *Node) *Node {
 	if w = w.cut(); w.Blocks.Is() && !w.Packed() {
-		w.Data = control.RowMajor(w.Data)
+		w.Data = asStored(w.Data)
 	}
 	return finish(product(x, w), w, activation, bias, residual)
 }
@@ -181,6 +181,9 @@ func product(x *Node, w Weight) *Node {
 		return times(x, ConvertDType(w.numbers(), x.DType()), dtypes.Float32)
 	}
 	matrix := unpack(w)
+	if behind := w.rowWidth() - w.In; behind > 0 && !w.Packed() {
+		x = Pad(x, ScalarZero(x.Graph(), x.DType()), PadAxis{}, PadAxis{End: behind})
+	}
 	if w.DType != dtypes.Int8 {
 		return times(x, ConvertDType(matrix, x.DType()), dtypes.Float32)
 	}
@@ -250,6 +253,9 @@ func Rows(w Weight, ids, rows *Node, dtype dtypes.DType) *Node {
 			return []*Node{ConvertDType(held.rowsOf(at), dtype)}
 		}
 		y := Gather(unpack(held), at)
+		if held.rowWidth() > held.In && !held.Packed() {
+			y = SliceAxis(y, 1, AxisRange(0, held.In))
+		}
 		if w.Scales != nil {
 			y = ConvertDType(y, dtypes.Float32)
 			y = Mul(y, BroadcastToDims(Gather(InsertAxes(in[3], -1), at), y.Shape().Dimensions...))

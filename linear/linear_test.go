@@ -201,7 +201,11 @@ func TestRows(t *testing.T) {
 			}
 			l := layer{dtype: dtype, weights: weights, out: 99, in: 75}.filled(3)
 			g := NewGraph(backend, "rows")
-			w, buffers := l.weight(t, backend, g, linear.NewFormat(backend, l.matrix()))
+			format := linear.NewFormat(backend, l.matrix())
+			if !format.Packed() {
+				format = format.Widened(128)
+			}
+			w, buffers := l.weight(t, backend, g, format)
 			ids := []int32{0, 98, 15, 16, 17, 31, 32, 33, 5, 5, -1, 99}
 			y := linear.Rows(w, Const(g, ids), nil, dtype)
 			if err := g.Compile(ConvertDType(y, dtypes.Float32)); err != nil {

@@ -25,8 +25,16 @@ const lanes = 128
 
 // accelerated tells whether a backend compiles for TPUs or GPUs.
 func accelerated(b compute.Backend) bool {
-	x, ok := b.(interface{ Platform() string })
-	return ok && x.Platform() != "cpu"
+	p := platformOf(b)
+	return p != "" && p != "cpu"
+}
+
+// platformOf is the platform that XLA compiles for; "" of another backend.
+func platformOf(b compute.Backend) string {
+	if x, ok := b.(interface{ Platform() string }); ok {
+		return x.Platform()
+	}
+	return ""
 }
 
 // rowsOfSlices is how many rows of a matrix make a slice, of gates as many as of ups: 0 of a matrix that is not large.
@@ -114,11 +122,8 @@ func (w Weight) ofSlice(x, at *Node, activation Activation, bias *Node) *Node {
 			}
 			dims[len(dims)-3] = 1
 			y := DynamicSlice(x, from, dims)
-			if x == w.Data {
-				y = control.RowMajor(y)
-			} else if x.Shape().Dim(-1) < lanes { // whose planes have rows last in memory
-				turned := func(x *Node) *Node { return Transpose(x, -2, -1) }
-				y = turned(control.RowMajor(turned(y)))
+			if x == w.Data || x.Shape().Dim(-1) < lanes {
+				y = asStored(y)
 			}
 			return Reshape(y, w.slice, x.Shape().Dim(-1))
 		}
@@ -132,6 +137,18 @@ func (w Weight) ofSlice(x, at *Node, activation Activation, bias *Node) *Node {
 		bias = Reshape(DynamicSlice(filled, []*Node{zero, MulScalar(at, w.slice)}, []int{sets, w.slice}), one.Out)
 	}
 	return finish(Concatenate(products, 1), one, activation, bias, nil)
+}
+
+// asStored is a matrix or slice of a plane as TPUs hold the plane: row-major, or with rows last in memory where that
+// pads less. They pad the last axis to lanes, and the one before it to 8 numbers of 4 bytes, 16 of 2 or 32 of 1.
+func asStored(x *Node) *Node {
+	turned := func(x *Node) *Node { return Transpose(x, -2, -1) }
+	rows, width, high := x.Shape().Dim(-2), x.Shape().Dim(-1), 32/x.DType().Size()
+	padded := func(high, wide, n, m int) int { return ceil(n, high) * high * ceil(m, wide) * wide }
+	if padded(high, lanes, width, rows) < padded(high, lanes, rows, width) {
+		return turned(control.RowMajor(turned(x)))
+	}
+	return control.RowMajor(x)
 }
 
 // lead is a matrix of those that planes hold, by its place on their first axis behind At.

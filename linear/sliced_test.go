@@ -93,6 +93,28 @@ func TestBytesAreMultiplied(t *testing.T) {
 	}
 }
 
+// On TPUs rows of a large matrix are whole registers. What is behind them changes no product.
+func TestWideRows(t *testing.T) {
+	backend := testenv.XLAWithoutKernels(t)
+	for i, l := range []layer{{dtype: dtypes.Float32, out: 70, in: 77, residual: true},
+		{dtype: dtypes.BFloat16, out: 2 * 50, in: 130, gateUp: true, activation: linear.SiLU, bias: true},
+		{dtype: dtypes.Float32, weights: dtypes.Int8, out: 33, in: 97}} {
+		l.rows = 5
+		l = l.filled(uint64(i))
+		format := linear.NewFormat(backend, l.matrix()).Widened(256)
+		l.check(t, l.compile(t, backend, format)(l.x, l.r), l.x, l.r)
+	}
+	for _, c := range []struct{ out, in, want int }{{201088, 2880, 2944}, {4096, 2880, 2944}, {2048, 2880, 2880},
+		{128256, 4096, 4096}} {
+		m := linear.Matrix{Out: c.out, In: c.in, DType: dtypes.BFloat16}
+		tpu := linear.NewFormat(likeTPU{testenv.Go(t)}, m).Shape().Dimensions
+		if other := linear.NewFormat(testenv.Go(t), m).Shape().Dimensions; tpu[1] != c.want || other[1] != c.in {
+			t.Errorf("rows of [%d, %d] have %d numbers on a TPU and %d elsewhere, want %d and %d", c.out, c.in, tpu[1],
+				other[1], c.want, c.in)
+		}
+	}
+}
+
 // Slices are all of a matrix and little more, where it is large.
 func TestSizesOfSlices(t *testing.T) {
 	tpu := likeTPU{testenv.Go(t)}
