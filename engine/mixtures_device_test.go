@@ -5,7 +5,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
-	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/testenv"
 )
@@ -26,34 +25,23 @@ func TestExpertGroupsForAccelerators(t *testing.T) {
 	}
 }
 
-// gpt-oss has heads of 64, sinks, and a window of 128 in every second layer: attention is in the kernel on a TPU, of a
-// device alone and of devices together. Its rows of 2,880 numbers are not whole registers: no matrix is turned around
-// for that, and its experts in MXFP4 stay what they are.
+// gpt-oss has heads of 64, sinks, and a window of 128 in every second layer: attention is in the kernel on a TPU. Its
+// rows of 2,880 numbers are not whole registers: no matrix is turned around for that, and its experts in MXFP4 stay as
+// they are.
 func TestGptOssForTPU(t *testing.T) {
 	testenv.Slow(t)
-	for name, devices := range map[string][]int{"v6e:1x1": {0}, "v6e:2x2": {0, 1, 2, 3}} {
-		t.Run(name, func(t *testing.T) {
-			model := enlarged(t, "gpt-oss", 2880, func(c map[string]any) {
-				for key, value := range map[string]any{"head_dim": 64, "num_attention_heads": 64,
-					"num_key_value_heads": 8, "sliding_window": 128, "hidden_size": 2880, "intermediate_size": 2880,
-					"num_local_experts": 32, "num_experts_per_tok": 4, "num_hidden_layers": 2, "vocab_size": 201088,
-					"layer_types":         []string{"sliding_attention", "full_attention"},
-					"quantization_config": map[string]any{"quant_method": "mxfp4"}} {
-					c[key] = value
-				}
-			})
-			cfg := Config{Model: model, Backend: testenv.Topology(t, name), DType: dtypes.BFloat16, MaxSeqs: 64,
-				PageSize: 64, KVMemory: 128 << 20, Weights: WeightsAuto, MaxModelLen: 1024, ExpertGroups: len(devices)}
-			if len(devices) > 1 {
-				group, err := cfg.Backend.(*xla.Backend).Group(devices...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				cfg.Backend = group
-			}
-			done := precompiled(t, cfg, "init", device.Run)
-			checkKernels(t, cfg, done)
-			checkMovesWithin(t, cfg, done, prefillBytes)
-		})
-	}
+	model := enlarged(t, "gpt-oss", 2880, func(c map[string]any) {
+		for key, value := range map[string]any{"head_dim": 64, "num_attention_heads": 64, "num_key_value_heads": 8,
+			"sliding_window": 128, "hidden_size": 2880, "intermediate_size": 2880, "num_local_experts": 32,
+			"num_experts_per_tok": 4, "num_hidden_layers": 2, "vocab_size": 201088,
+			"layer_types":         []string{"sliding_attention", "full_attention"},
+			"quantization_config": map[string]any{"quant_method": "mxfp4"}} {
+			c[key] = value
+		}
+	})
+	cfg := Config{Model: model, Backend: testenv.Topology(t, "v6e:1x1"), DType: dtypes.BFloat16, MaxSeqs: 64,
+		PageSize: 64, KVMemory: 128 << 20, Weights: WeightsAuto, MaxModelLen: 1024}
+	done := precompiled(t, cfg, "init", device.Run)
+	checkKernels(t, cfg, done)
+	checkMovesWithin(t, cfg, done, prefillBytes)
 }
