@@ -12,8 +12,8 @@ those of transformers. Each engine then says how likely these tokens are: mean_d
 log-probabilities from float32, until_first how many of the tokens it would have drawn until each row's first
 difference, of `tokens`.
 
-Speed: prompts of 64 tokens, --new tokens each, greedy, --sequences at once, 2 threads, --rounds turns. Look at the ratio
-of neighbours, on a machine where nothing else runs.
+Speed: prompts of 64 tokens, --new tokens each, greedy, --sequences at once, 2 threads, --rounds turns. Look at the
+ratio of neighbours, on a machine where nothing else runs.
 """
 import argparse, json, os, pathlib, subprocess, sys, tempfile
 

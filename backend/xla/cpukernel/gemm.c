@@ -145,8 +145,8 @@ static int same_at(int level, int weights_dtype, int dtype) {
 	return 1;
 }
 
-// same_blocks_at is same_at for matrices in blocks. Few rows, which have code of their own, are to have the same bits as
-// among many.
+// same_blocks_at is same_at for matrices in blocks. Few rows, which have code of their own, are to have the same bits
+// as among many.
 static int same_blocks_at(int level, q_blocks b) {
 	enum { ROWS = 37, FEW = 3, IN = 512, OUT = 2 * 40, N = OUT * IN, SCALES = N / 16, SIZE = OUT * IN * 2 };
 	static uint8_t quants[N];

@@ -1,6 +1,6 @@
-// The part of gemm_blocks_code.h for few rows: weights go from memory to the products without a stop, in registers,
-// since unpacking to a chunk first takes longer than reading them. The numbers are added in the same order, so rows have
-// the same bits.
+// The part of gemm_blocks_code.h for few rows: weights are unpacked in registers and multiplied at once. To unpack a
+// chunk to memory first takes longer than to read it, and pays only where many rows use it. The numbers are added in
+// the same order, so rows have the same bits.
 
 enum { FEW = 4 }; // rows
 

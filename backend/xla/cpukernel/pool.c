@@ -190,8 +190,8 @@ static job *next_job(void) {
 }
 
 // seat gives the job, one owner of which is not yet named, to a thread that waits for one, and says whether there was
-// one. It looks so many times while other threads are awake: one that is just through with another job sits down in less
-// time than it takes to wake one more, and then there may be more threads awake than processors.
+// such a thread. While others are awake it looks for it so many times: a thread that is just through with another job
+// sits down sooner than a sleeping one wakes, and with one more awake there may be more threads than processors.
 static int seat(job *j, int looks) {
 	for (; looks > 0 && atomic_load(&awake) > 0; looks--) {
 		for (int i = 0; i < SEATS && atomic_load(&seated) > 0; i++) {
