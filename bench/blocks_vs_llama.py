@@ -110,13 +110,9 @@ def speed(model, sequences, new, work):
     yield {"engine": "quire", "decode": r["decode_tokens_per_second"], "prefill": r["prefill_tokens_per_second"]}
     command = [BIN / "llama-batched-bench", "-m", model, "-t", "2", "-tb", "2", "-c", "16384", "-npp", "64", "-ntg",
                str(new), "-npl", str(sequences), "--output-format", "jsonl"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    form = "as loaded"
-    if done.returncode:  # its AMX form of some blocks ends with a fault on a Xeon
-        done, form = subprocess.run(
-            [*command, "--no-repack"], check=True, capture_output=True, text=True), "--no-repack"
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     r = json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
-    yield {"engine": "llama.cpp", "form": form, "decode": r["speed_tg"], "prefill": r["speed_pp"]}
+    yield {"engine": "llama.cpp", "decode": r["speed_tg"], "prefill": r["speed_pp"]}
 
 
 def main():

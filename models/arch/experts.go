@@ -31,6 +31,18 @@ type Experts struct {
 	Fused Fused
 }
 
+// ChosenExpertNames are the names in which the mixtures of DeepSeek and GLM differ from Qwen's: of the number of each
+// expert that only its choice counts, and of the shared experts.
+var ChosenExpertNames = Names{
+	RouterChoice: {HF: "mlp.gate.e_score_correction_bias", GGUF: "exp_probs_b.bias"},
+	SharedGate:   {HF: "mlp.shared_experts.gate_proj", GGUF: "ffn_gate_shexp"},
+	SharedUp:     {HF: "mlp.shared_experts.up_proj", GGUF: "ffn_up_shexp"},
+	SharedDown:   {HF: "mlp.shared_experts.down_proj", GGUF: "ffn_down_shexp"},
+}
+
+// ChosenSumEps is what DeepSeek V3 and GLM add to the sum of shares.
+const ChosenSumEps = 1e-20
+
 // Fused is how the tensors of all experts lie: [experts, rows, inputs], gates and ups in one. Their names in Hugging
 // Face's checkpoints are those of ExpertsGateUp and ExpertsDown, of biases with "_bias" behind.
 type Fused string

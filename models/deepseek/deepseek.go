@@ -45,16 +45,14 @@ var (
 	sizes = map[string]int{"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
 )
 
-const (
-	latentEps = 1e-6  // of the norms of latents, whatever rms_norm_eps says
-	sumEps    = 1e-20 // is added to the sum of shares
-)
+// latentEps is of the norms of latents, whatever rms_norm_eps says.
+const latentEps = 1e-6
 
 func decoder(v version, d arch.Decoder) arch.Decoder {
 	d.Defaults.Sizes = maps.Clone(sizes)
 	maps.Copy(d.Defaults.Sizes, v.sizes)
 	d.Defaults.HeadDim, d.Defaults.Theta = sizes["qk_rope_head_dim"], 1e4
-	d.Names = arch.LlamaNames.With(arch.Names{
+	d.Names = arch.LlamaNames.With(arch.ChosenExpertNames).With(arch.Names{
 		arch.QueryDown:    {HF: "self_attn.q_a_proj", GGUF: "attn_q_a"},
 		arch.QueryNorm:    {HF: "self_attn.q_a_layernorm", GGUF: "attn_q_a_norm"},
 		arch.QueryUp:      {HF: "self_attn.q_b_proj", GGUF: "attn_q_b"},
@@ -63,10 +61,6 @@ func decoder(v version, d arch.Decoder) arch.Decoder {
 		arch.LatentUp:     {HF: "self_attn.kv_b_proj", GGUF: "attn_kv_b"},
 		arch.LatentKeys:   {GGUF: "attn_k_b"},
 		arch.LatentValues: {GGUF: "attn_v_b"},
-		arch.RouterChoice: {HF: "mlp.gate.e_score_correction_bias", GGUF: "exp_probs_b.bias"},
-		arch.SharedGate:   {HF: "mlp.shared_experts.gate_proj", GGUF: "ffn_gate_shexp"},
-		arch.SharedUp:     {HF: "mlp.shared_experts.up_proj", GGUF: "ffn_up_shexp"},
-		arch.SharedDown:   {HF: "mlp.shared_experts.down_proj", GGUF: "ffn_down_shexp"},
 	})
 	d.JSON = v.readJSON
 	return d
@@ -151,7 +145,7 @@ func byChoice(j *arch.JSON, e *arch.Experts) error {
 	if err := j.Require("scoring_func", "sigmoid"); err != nil {
 		return err
 	}
-	e.Sigmoid, e.Choice, e.Renormalize, e.SumEps = true, true, j.Bool("norm_topk_prob", true), sumEps
+	e.Sigmoid, e.Choice, e.Renormalize, e.SumEps = true, true, j.Bool("norm_topk_prob", true), arch.ChosenSumEps
 	e.Groups, e.ChosenGroups = j.Int("n_group", 8), j.Int("topk_group", 4)
 	return j.Require("topk_method", "noaux_tc")
 }

@@ -46,7 +46,7 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 	}
 	e := arch.Experts{Sigmoid: sigmoids, Choice: sigmoids}
 	if sigmoids {
-		e.SumEps, e.Groups, e.ChosenGroups = sumEps, 1, 1
+		e.SumEps, e.Groups, e.ChosenGroups = arch.ChosenSumEps, 1, 1
 	}
 	if err := m.RoutedExperts(c, e); err != nil {
 		return err

@@ -18,12 +18,8 @@ var Mixture = arch.Decoder{
 		Sizes: map[string]int{"vocab_size": 151552, "hidden_size": 4096, "intermediate_size": 10944,
 			"num_hidden_layers": 46, "num_attention_heads": 96, "moe_intermediate_size": 1408, "num_experts_per_tok": 8,
 			"n_shared_experts": 1, "n_routed_experts": 128, "first_k_dense_replace": 1}},
-	Names: arch.LlamaNames.With(arch.Names{
-		arch.MLPNorm:      {HF: "post_attention_layernorm", GGUF: "post_attention_norm"},
-		arch.RouterChoice: {HF: "mlp.gate.e_score_correction_bias", GGUF: "exp_probs_b.bias"},
-		arch.SharedGate:   {HF: "mlp.shared_experts.gate_proj", GGUF: "ffn_gate_shexp"},
-		arch.SharedUp:     {HF: "mlp.shared_experts.up_proj", GGUF: "ffn_up_shexp"},
-		arch.SharedDown:   {HF: "mlp.shared_experts.down_proj", GGUF: "ffn_down_shexp"},
+	Names: arch.LlamaNames.With(arch.ChosenExpertNames).With(arch.Names{
+		arch.MLPNorm: {HF: "post_attention_layernorm", GGUF: "post_attention_norm"},
 	}),
 	JSON: readMixture, Metadata: mixtureOfGGUF,
 }
@@ -31,7 +27,7 @@ var Mixture = arch.Decoder{
 func readMixture(j *arch.JSON, c *arch.Config) error {
 	e := arch.Experts{Count: j.Int("n_routed_experts", 0), Chosen: j.Int("num_experts_per_tok", 0),
 		Size: j.Int("moe_intermediate_size", 0), Scale: j.Float("routed_scaling_factor", 1), Sigmoid: true,
-		Choice: true, Renormalize: j.Bool("norm_topk_prob", true), SumEps: sumEps,
+		Choice: true, Renormalize: j.Bool("norm_topk_prob", true), SumEps: arch.ChosenSumEps,
 		Groups: j.Int("n_group", 1), ChosenGroups: j.Int("topk_group", 1)}
 	e.Shared = e.Size * j.Int("n_shared_experts", 0)
 	bias, dense := j.Bool("attention_bias", false), j.Int("first_k_dense_replace", 0)
@@ -52,9 +48,6 @@ func readMixture(j *arch.JSON, c *arch.Config) error {
 	return j.Require("hidden_act", "silu")
 }
 
-// sumEps is added to the sum of shares.
-const sumEps = 1e-20
-
 // mixtureOfGGUF reads a GGUF file. Its tensors tell whether layers have biases and norms of queries and keys.
 func mixtureOfGGUF(m *arch.Metadata, c *arch.Config) error {
 	if err := m.WithoutPredictors(c); err != nil {
@@ -67,6 +60,6 @@ func mixtureOfGGUF(m *arch.Metadata, c *arch.Config) error {
 			l.QKNorm = arch.EachHead
 		}
 	}
-	return errors.Join(m.OnlySigmoids(c), m.RoutedExperts(c, arch.Experts{Sigmoid: true, Choice: true, SumEps: sumEps,
-		Groups: 1, ChosenGroups: 1}))
+	return errors.Join(m.OnlySigmoids(c), m.RoutedExperts(c, arch.Experts{Sigmoid: true, Choice: true,
+		SumEps: arch.ChosenSumEps, Groups: 1, ChosenGroups: 1}))
 }

@@ -121,6 +121,6 @@ static few_code few(q_blocks f, int64_t rows) {
 	if (rows > FEW || f.group || f.table || f.exponent) return NULL;
 	if (f.bits == 8) return by[7][rows - 1];
 	if (f.bits == 6) return f.super && f.size == 16 && !f.min ? by[6][rows - 1] : NULL;
-	if (f.size != 32 || f.super != (f.super && f.min)) return NULL;
+	if (f.size != 32 || (f.super && !f.min)) return NULL;
 	return by[(f.bits - 4) * 3 + f.min + f.super][rows - 1];
 }
