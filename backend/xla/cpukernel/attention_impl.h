@@ -83,16 +83,6 @@ static void multiply_by(
 	}
 }
 
-// tree adds the numbers of a block, always in the same order.
-Q_INLINE float tree(const float *x) {
-	v4 part[BLOCK / 4];
-	memcpy(part, x, sizeof part);
-	for (int n = BLOCK / 8; n >= 1; n /= 2) {
-		for (int i = 0; i < n; i++) part[i] += part[i + n];
-	}
-	return (part[0][0] + part[0][2]) + (part[0][1] + part[0][3]);
-}
-
 // soften turns the scores of a row into weights and returns by how much its sums shrink. The row sees the keys [low,
 // high) of the block.
 Q_INLINE float soften(float *scores, int64_t low, int64_t high, float soft_cap, float *max, float *total) {
@@ -111,12 +101,18 @@ Q_INLINE float soften(float *scores, int64_t low, int64_t high, float soft_cap, 
 	}
 	vf top = s[0];
 	for (int c = 1; c < BLOCK_VECTORS; c++) top = vmax(top, s[c]);
-	float highest = *max;
-	for (int i = 0; i < Q_WIDTH; i++) highest = top[i] > highest ? top[i] : highest;
-	for (int c = 0; c < BLOCK_VECTORS; c++) vstore(scores + c * Q_WIDTH, vexp(s[c] - vset(highest)));
+	float highest = vhighest(top);
+	highest = highest > *max ? highest : *max;
+	for (int c = 0; c < BLOCK_VECTORS; c++) {
+		s[c] = vexp(s[c] - vset(highest));
+		vstore(scores + c * Q_WIDTH, s[c]);
+	}
+	for (int n = BLOCK_VECTORS / 2; n >= 1; n /= 2) {
+		for (int c = 0; c < n; c++) s[c] += s[c + n];
+	}
 	float keep = *max == highest ? 1 : vexp(vset(*max - highest))[0];
 	*max = highest;
-	*total = *total * keep + tree(scores);
+	*total = *total * keep + vtotal(s[0]);
 	return keep;
 }
 
@@ -159,10 +155,11 @@ static int64_t locate_task(const struct q_attention *a, const struct q_attention
 
 // finish writes the results of a head.
 static void finish(const struct q_attention *a, const struct q_attention_task *t, int64_t head, int64_t rows,
-	const float *sum, const float *total, int64_t padded) {
+	const float *sum, const float *total, int64_t padded, int pairs) {
 	int64_t group = a->heads / a->kv_heads;
 	for (int64_t r = 0; r < rows; r++) {
 		float *row = (float *)sum + r * padded;
+		if (pairs) unpair(row, padded);
 		float by = total[r] > 0 ? total[r] : 1;
 		// Adding 0 makes a negative zero positive: it depends on blocks that the row does not see.
 		for (int64_t d = 0; d < padded; d += Q_WIDTH) vstore(row + d, vload(row + d) / vset(by) + vset(0));
@@ -202,6 +199,8 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 		}
 	}
 	memset(s.sum, 0, t->heads * rows * s.padded * sizeof(float));
+	// Rows that are never converted read values of bf16 in pairs.
+	const int pairs = a->cache_type == Q_BF16 && rows <= TILE_ROWS && dim % (2 * Q_WIDTH) == 0 && dim % 16 == 0;
 	const struct span context = span_of(a, t);
 	const int64_t last = context.last;
 	const char *places[2][BLOCK], *packed_keys[BLOCK], *packed_values[BLOCK], *pieces[BLOCK];
@@ -262,13 +261,13 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 				else memset(scores, 0, BLOCK * sizeof(float));
 			}
 			if (quantized) multiply_by(a, cached[1], n, count, s.scales, s.scores);
-			value_all(dtype, count, n, padded, s.scores, s.keep, values, rest, s.sum + row * padded);
+			value_all(pairs ? PAIRS : dtype, count, n, padded, s.scores, s.keep, values, rest, s.sum + row * padded);
 			for (int64_t i = n; i < pieces_ahead; i++) prefetch(half, i);
 		}
 		n = next_n;
 	}
 	for (int64_t h = 0; h < t->heads; h++)
-		finish(a, t, t->head + h, rows, s.sum + h * rows * padded, s.total + h * rows, padded);
+		finish(a, t, t->head + h, rows, s.sum + h * rows * padded, s.total + h * rows, padded, pairs);
 	free(s.query);
 }
 

@@ -65,28 +65,83 @@ Q_INLINE vf read_query(const float *p) {
 #endif
 }
 
+#if Q_SIMD == Q_AVX512
+// lanes4 adds the LANES products of four queries and keys, of both of KEYS keys in a vector: a part of 128 bits has the
+// sums of half the products of the first keys, the next one those of the other half, the last two those of the second.
+Q_INLINE __m512 lanes4(vf a, vf b, vf c, vf d) {
+	__m512 w = (__m512)a, x = (__m512)b, y = (__m512)c, z = (__m512)d;
+	__m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(w, x), _mm512_unpackhi_ps(w, x));
+	__m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(y, z), _mm512_unpackhi_ps(y, z));
+	return _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+}
+
+// halves adds the halves that lanes4 has of two groups of four: those of the first keys and of the second of a, then
+// those of b.
+Q_INLINE __m512 halves(__m512 a, __m512 b) {
+	return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+
+// store_scores adds the products of each row and key.
+Q_INLINE void store_scores(const int rows, const int columns, vf sum[TILE_ROWS][TILE_VECTORS], float *to) {
+	if (columns == 8) {
+		EACH_ROW {
+			const vf *s = sum[r];
+			__m512 all = halves(lanes4(s[0], s[1], s[2], s[3]), lanes4(s[4], s[5], s[6], s[7]));
+			_mm512_storeu_ps(to + r * BLOCK, _mm512_shuffle_f32x4(all, all, 0xd8));
+		}
+		return;
+	}
+	_Pragma("GCC unroll 3") for (int r = 0; r < rows; r += 2) {
+		const int next = r + 1 < rows ? r + 1 : r;
+		const vf *s = sum[r], *t = sum[next];
+		float *first = to + r * BLOCK, *second = to + next * BLOCK;
+		if (columns == 4) {
+			__m512 both = halves(lanes4(s[0], s[1], s[2], s[3]), lanes4(t[0], t[1], t[2], t[3]));
+			_mm256_storeu_ps(first, _mm512_castps512_ps256(both));
+			if (next > r) _mm256_storeu_ps(second, _mm512_extractf32x8_ps(both, 1));
+			continue;
+		}
+		__m512 four = lanes4(s[0], s[1], t[0], t[1]);
+		__m256 both = _mm512_castps512_ps256(halves(four, four));
+		__m128d low = _mm_castps_pd(_mm256_castps256_ps128(both)), high = _mm_castps_pd(_mm256_extractf128_ps(both, 1));
+		_mm_storeu_ps(first, _mm_castpd_ps(_mm_unpacklo_pd(low, high)));
+		if (next > r) _mm_storeu_ps(second, _mm_castpd_ps(_mm_unpackhi_pd(low, high)));
+	}
+}
+#else
 typedef float v4 __attribute__((vector_size(16)));
 
-// lanes4 adds the LANES products of four queries and keys: of the first of KEYS keys in a vector, or of the second.
-Q_INLINE v4 lanes4(vf a, vf b, vf c, vf d, const int second) {
+// lanes4 adds the LANES products of four queries and keys.
+Q_INLINE v4 lanes4(vf a, vf b, vf c, vf d) {
 #if Q_SIMD == Q_PLAIN
-	(void)second;
 	return (v4){(a[0] + a[2]) + (a[1] + a[3]), (b[0] + b[2]) + (b[1] + b[3]), (c[0] + c[2]) + (c[1] + c[3]),
 		(d[0] + d[2]) + (d[1] + d[3])};
 #else
-#if Q_SIMD == Q_AVX512
-#define Q_PART(x) (second ? _mm512_extractf32x8_ps((__m512)(x), 1) : _mm512_castps512_ps256((__m512)(x)))
-#else
-#define Q_PART(x) ((__m256)(x))
-	(void)second;
-#endif
-	__m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(Q_PART(a), Q_PART(b)), _mm256_unpackhi_ps(Q_PART(a), Q_PART(b)));
-	__m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(Q_PART(c), Q_PART(d)), _mm256_unpackhi_ps(Q_PART(c), Q_PART(d)));
-#undef Q_PART
+	__m256 w = (__m256)a, x = (__m256)b, y = (__m256)c, z = (__m256)d;
+	__m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(w, x), _mm256_unpackhi_ps(w, x));
+	__m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(y, z), _mm256_unpackhi_ps(y, z));
 	__m256 sums = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
 	return (v4)_mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
 #endif
 }
+
+// store_scores adds the products of each row and key.
+Q_INLINE void store_scores(const int rows, const int columns, vf sum[TILE_ROWS][TILE_VECTORS], float *to) {
+	if (columns % 4 == 0) {
+		EACH_ROW _Pragma("GCC unroll 2") for (int c = 0; c < columns; c += 4) {
+			v4 s = lanes4(sum[r][c], sum[r][c + 1], sum[r][c + 2], sum[r][c + 3]);
+			memcpy(to + r * BLOCK + c, &s, sizeof s);
+		}
+		return;
+	}
+	_Pragma("GCC unroll 3") for (int r = 0; r < rows; r += 2) {
+		const int next = r + 1 < rows ? r + 1 : r;
+		v4 s = lanes4(sum[r][0], sum[r][1], sum[next][0], sum[next][1]);
+		memcpy(to + r * BLOCK, &s, 8);
+		memcpy(to + next * BLOCK, (const char *)&s + (next > r ? 8 : 0), 8);
+	}
+}
+#endif
 
 // score_tile multiplies rows queries with columns*KEYS keys, those of token j and behind, and reads ahead half as many
 // pieces.
@@ -113,21 +168,43 @@ Q_INLINE void score_tile(const int rows, const int columns, const int dtype, int
 		}
 	}
 	while (piece < pieces) prefetch(ahead, piece++);
-	for (int half = 0; half < KEYS; half++) {
-		float *to = scores + j + half * columns;
-		if (columns % 4 == 0) {
-			EACH_ROW _Pragma("GCC unroll 2") for (int c = 0; c < columns; c += 4) {
-				v4 s = lanes4(sum[r][c], sum[r][c + 1], sum[r][c + 2], sum[r][c + 3], half);
-				memcpy(to + r * BLOCK + c, &s, sizeof s);
-			}
-		} else {
-			_Pragma("GCC unroll 3") for (int r = 0; r < rows; r += 2) {
-				int next = r + 1 < rows ? r + 1 : r;
-				v4 s = lanes4(sum[r][0], sum[r][1], sum[next][0], sum[next][1], half);
-				memcpy(to + r * BLOCK, &s, 8);
-				memcpy(to + next * BLOCK, (const char *)&s + (next > r ? 8 : 0), 8);
-			}
+	store_scores(rows, columns, sum, scores + j);
+}
+
+// PAIRS is bf16 whose sums are kept in another order: those of the even dimensions of two vectors, then those of the
+// odd ones. Two numbers that are read as one of 32 bits become two floats without moving to another lane.
+enum { PAIRS = 100 };
+
+// read_value reads vector c of the numbers from dimension d on.
+Q_INLINE vf read_value(const char *value, const int dtype, int64_t d, const int c) {
+	if (dtype != PAIRS) return read_numbers(value, dtype, d + c * Q_WIDTH);
+	vu both;
+	memcpy(&both, value + 2 * (d + (c & ~1) * Q_WIDTH), sizeof both);
+	return (vf)(c & 1 ? both & 0xffff0000 : both << 16);
+}
+
+// unpair brings the sums of PAIRS into the order of the dimensions.
+Q_INLINE void unpair(float *sums, int64_t padded) {
+	for (int64_t d = 0; d < padded; d += 2 * Q_WIDTH) {
+		vf even = vload(sums + d), odd = vload(sums + d + Q_WIDTH);
+#if Q_SIMD == Q_AVX512
+		__m512 low = _mm512_unpacklo_ps((__m512)even, (__m512)odd);
+		__m512 high = _mm512_unpackhi_ps((__m512)even, (__m512)odd);
+		__m512i order = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+		vstore(sums + d, (vf)_mm512_permutex2var_ps(low, order, high));
+		order = _mm512_add_epi32(order, _mm512_set1_epi32(8));
+		vstore(sums + d + Q_WIDTH, (vf)_mm512_permutex2var_ps(low, order, high));
+#elif Q_SIMD == Q_AVX2
+		__m256 low = _mm256_unpacklo_ps((__m256)even, (__m256)odd);
+		__m256 high = _mm256_unpackhi_ps((__m256)even, (__m256)odd);
+		vstore(sums + d, (vf)_mm256_permute2f128_ps(low, high, 0x20));
+		vstore(sums + d + Q_WIDTH, (vf)_mm256_permute2f128_ps(low, high, 0x31));
+#else
+		for (int i = 0; i < Q_WIDTH; i++) {
+			sums[d + 2 * i] = even[i];
+			sums[d + 2 * i + 1] = odd[i];
 		}
+#endif
 	}
 }
 
@@ -143,11 +220,11 @@ Q_INLINE void value_tile(const int rows, const int columns, const int dtype, int
 		if (rows < columns) {
 			EACH_ROW x[r] = vset(weights[r * BLOCK + j]);
 			EACH_VECTOR {
-				vf one = read_numbers(value, dtype, d + c * Q_WIDTH);
+				vf one = read_value(value, dtype, d, c);
 				EACH_ROW sum[r][c] = vfma(x[r], one, sum[r][c]);
 			}
 		} else {
-			EACH_VECTOR v[c] = read_numbers(value, dtype, d + c * Q_WIDTH);
+			EACH_VECTOR v[c] = read_value(value, dtype, d, c);
 			EACH_ROW {
 				vf one = vset(weights[r * BLOCK + j]);
 				EACH_VECTOR sum[r][c] = vfma(one, v[c], sum[r][c]);
@@ -172,8 +249,9 @@ Q_INLINE void value_rows(const int rows, const int dtype, int64_t n, int64_t pad
 	for (; d + columns * Q_WIDTH <= padded; d += columns * Q_WIDTH, ahead.bytes = 0) {
 		value_tile(rows, columns, dtype, d, n, padded, weights, keep, values, ahead, sums);
 	}
-	for (; d < padded; d += Q_WIDTH, ahead.bytes = 0)
-		value_tile(rows, 1, dtype, d, n, padded, weights, keep, values, ahead, sums);
+	const int some = dtype == PAIRS ? 2 : 1;
+	for (; d < padded; d += some * Q_WIDTH, ahead.bytes = 0)
+		value_tile(rows, some, dtype, d, n, padded, weights, keep, values, ahead, sums);
 }
 
 // BY_ROWS runs call, which uses the row number r and the constant R, for all rows in tiles of 6 and the rest.
@@ -221,6 +299,7 @@ Q_INLINE void value_all_as(const int dtype, int64_t rows, int64_t n, int64_t pad
 static void value_all(int dtype, int64_t rows, int64_t n, int64_t padded, const float *weights, const float *keep,
 	struct tokens_of values, struct ahead ahead, float *sums) {
 	switch (dtype) {
+	case PAIRS: value_all_as(PAIRS, rows, n, padded, weights, keep, values, ahead, sums); break;
 	case Q_BF16: value_all_as(Q_BF16, rows, n, padded, weights, keep, values, ahead, sums); break;
 	case Q_F16: value_all_as(Q_F16, rows, n, padded, weights, keep, values, ahead, sums); break;
 	case Q_S8: value_all_as(Q_S8, rows, n, padded, weights, keep, values, ahead, sums); break;

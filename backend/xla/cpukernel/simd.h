@@ -136,6 +136,37 @@ Q_INLINE void vwrite(void *p, int dtype, int64_t i, vf v) {
 	}
 }
 
+// vhighest is the largest of the elements.
+Q_INLINE float vhighest(vf v) {
+#if Q_SIMD == Q_AVX512
+	return _mm512_reduce_max_ps((__m512)v);
+#elif Q_SIMD == Q_AVX2
+	__m128 m = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+	m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+	return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
+#else
+	float highest = v[0];
+	for (int i = 1; i < Q_WIDTH; i++) highest = v[i] > highest ? v[i] : highest;
+	return highest;
+#endif
+}
+
+// vtotal adds the elements: those of the upper half to those of the lower one, and so on.
+Q_INLINE float vtotal(vf v) {
+#if Q_SIMD == Q_PLAIN
+	return (v[0] + v[2]) + (v[1] + v[3]);
+#else
+#if Q_SIMD == Q_AVX512
+	__m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+#else
+	__m256 half = (__m256)v;
+#endif
+	__m128 q = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+	q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+	return _mm_cvtss_f32(_mm_add_ss(q, _mm_shuffle_ps(q, q, 1)));
+#endif
+}
+
 // vexp is e^x: within 1.1 units in the last place from -87 to 88, 0 below and e^88 above; vexp(0) is 1.
 // The polynomial is that of Cephes' expf.
 Q_INLINE vf vexp(vf x) {
