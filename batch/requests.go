@@ -22,6 +22,7 @@ type requestBuilder struct {
 	session *Session
 	common  *commonPrefix
 	equal   *equalRows
+	leaves  bool // no row goes on from another one
 }
 
 // newRequestBuilder makes the requests of a task for an engine that is open, or will be.
@@ -99,6 +100,7 @@ func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request
 		DRYSequenceBreakers: set.DRYSequenceBreakers,
 		TopLogprobs:         set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,
 		PromptTopLogprobs: max(0, set.PromptLogprobs),
+		Leaf:              b.leaves,
 	}, nil
 }
 

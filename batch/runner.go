@@ -56,7 +56,10 @@ type runner struct {
 }
 
 func newRunner(t *Task, job *openedJob) *runner {
-	return &runner{task: t, job: job, units: map[*collector]*unit{}, builder: newRequestBuilder(t, nil)}
+	r := &runner{task: t, job: job, units: map[*collector]*unit{}, builder: newRequestBuilder(t, nil)}
+	// Who writes rows to standard input may make them of completions; files are there before the job.
+	r.builder.leaves = job != nil && !job.reader.HasParents()
+	return r
 }
 
 // open makes the engine, in place of one that is there.

@@ -156,7 +156,7 @@ func manyRequests(n int) (list []*Request) {
 	for i := range n {
 		list = append(list, &Request{ID: fmt.Sprint(i), N: 1 + rng.IntN(4), MaxTokens: 1 + rng.IntN(25),
 			Tokens:   slices.Concat(prefixes[rng.IntN(len(prefixes))], tokens(1+rng.IntN(12))),
-			Sampling: sampling.Settings{Temperature: 1, TopP: 1, Seed: uint64(i)}, IgnoreEOS: i%2 == 0})
+			Sampling: sampling.Settings{Temperature: 1, TopP: 1, Seed: uint64(i)}, IgnoreEOS: i%2 == 0, Leaf: i%3 > 0})
 	}
 	return list
 }

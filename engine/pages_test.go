@@ -139,7 +139,8 @@ func TestShuffledShots(t *testing.T) {
 }
 
 // Each turn of a conversation begins with the last one's prompt and completion: only what no page holds is run, and the
-// bytes are those of an engine that keeps nothing. Conversations take the room of others in a pool of few pages.
+// bytes are those of an engine that keeps nothing. Conversations take the room of others in a pool of few pages. Of
+// completions that are leaves no page is kept.
 func TestConversations(t *testing.T) {
 	for name, c := range map[string]struct {
 		family string
@@ -188,6 +189,7 @@ func TestConversations(t *testing.T) {
 				for i := range len(prompts) {
 					id := fmt.Sprint(i)
 					r := sampled(id, prompts[id], 1, 9+i, uint64(turn))
+					r.Leaf = i%3 == 2
 					requests = append(requests, r)
 					want += min(held[id], len(r.Tokens)-1) / pageSize * pageSize
 					all += len(r.Tokens)
@@ -201,7 +203,7 @@ func TestConversations(t *testing.T) {
 				}
 				for id, prompt := range prompts {
 					drawn := got[id+"/0"].Tokens
-					if held[id] = len(prompt); e.Plan().NameDrawn {
+					if held[id] = len(prompt); e.Plan().NameDrawn && !got[id+"/0"].Request.Leaf {
 						held[id] += len(drawn) - 1 // the last one is not run
 					}
 					prompts[id] = slices.Concat(prompt, drawn, sharing(uint64(turn), 2+turn))

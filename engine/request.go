@@ -63,6 +63,9 @@ type Request struct {
 	// likeliest ones at each place.
 	ScorePrompt       bool
 	PromptTopLogprobs int
+	// Leaf says that no request goes on from its completions. Their pages are then taken by others as soon as they
+	// end, where else they are kept as long as there are pages that nobody used.
+	Leaf bool
 	// Progress, if not nil, is told of each completion as far as it was drawn, while Run goes on. It must return soon,
 	// and is not called by the goroutine that takes the completions. Calls of the device are short then; what is drawn
 	// is the same.

@@ -172,7 +172,7 @@ func (e *Engine) run(ctx context.Context, run *schedule.Config, intake <-chan *s
 func (e *Engine) scheduled(r *Request) *schedule.Request {
 	s := &schedule.Request{Tokens: r.Tokens, N: r.N, First: r.FirstGeneration, Stop: r.Stop,
 		IncludeStop: r.IncludeStop, KeepSpecial: r.KeepSpecialTokens, MinTokens: r.Sampling.MinTokens,
-		Told: r.Progress, Context: schedule.None}
+		Told: r.Progress, Context: schedule.None, Leaf: r.Leaf}
 	whole, context, err := e.resolve(r)
 	if err == nil && whole.MaxTokens == 0 {
 		whole = scoresOnly(whole)

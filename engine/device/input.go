@@ -21,6 +21,7 @@ type rowsOf[Ints, Sampling, Stops, States any] struct {
 	MaxLens    Ints // i32[n]: prompt and completion together end here
 	// i32[n]: the pages that are sure for the row; what it does not hold yet of them is reserved for it
 	MaxPages   Ints
+	Leaves     Ints  // i32[n]: 1 where of its full pages those of the prompt alone are kept when it ends
 	StopTokens Stops // i32[n, MaxStopTokens], padded with -1; see BarredOnly
 	// i32[n, stopping.Lanes]: the states of its automata, see stopping.Walk; absent where there are none
 	StopStates States
@@ -54,6 +55,7 @@ func (r Row) set(rows Rows, i int, e schedule.Entry) {
 	sampling.SetRow(rows.Sampling, i, r.Sampling, r.ID, r.Generation)
 	rows.MinLens[i], rows.MaxLens[i] = int32(r.MinLen), int32(r.MaxLen)
 	rows.PromptLens[i], rows.MaxPages[i] = int32(e.PromptLen), int32(e.MaxPages)
+	rows.Leaves[i] = number(e.Request.Leaf)
 	stops := &rows.StopTokens[i]
 	for k := range stops {
 		stops[k] = schedule.None

@@ -299,9 +299,9 @@ func (gr *Graphs) release(st state, mask *Node) (state, seqtable.Status) {
 	before := st.Pages
 	var status seqtable.Status
 	st.Queue = st.Queue.PurgeSlots(mask)
-	var keep *Node // all full pages
-	if !gr.NameDrawn {
-		keep = st.Rows.PromptLens
+	keep := st.Rows.PromptLens
+	if gr.NameDrawn {
+		keep = Where(Equal(st.Rows.Leaves, OnesLike(st.Rows.Leaves)), keep, st.Sequences.SeqLens)
 	}
 	st.Sequences, st.Pages, status = st.Sequences.Release(st.Pages, mask, keep)
 	st.Caches = gr.zeroFreed(st.Caches, before, st.Pages)

@@ -125,7 +125,7 @@ func drawWork(t *rapid.T) *work {
 	}, &pool)
 	for id := range rapid.IntRange(1, 12).Draw(t, "requests") {
 		r := &schedule.Request{Tag: id, Context: schedule.None, N: rapid.IntRange(1, 6).Draw(t, "n"),
-			First: rapid.IntRange(0, 2).Draw(t, "first")}
+			First: rapid.IntRange(0, 2).Draw(t, "first"), Leaf: rapid.Bool().Draw(t, "leaf")}
 		if len(w.contexts) > 0 && rapid.Bool().Draw(t, "of a context") {
 			c := rapid.SampledFrom(w.contexts).Draw(t, "context of it")
 			r.Context, r.Tokens = c.row, slices.Concat(c.tokens, tokens.Draw(t, "behind it"))

@@ -27,6 +27,8 @@ type Request struct {
 	// Recalls says that the device wants to hear of the tokens that a completion has drawn when it goes on after it was
 	// swapped out.
 	Recalls bool
+	// Leaf says that nothing goes on from its completions: their pages get no names.
+	Leaf bool
 	// Score says that the prompt is scored, with so many of the likeliest tokens at each place and one; 0: it is not.
 	Score int
 	// Tops is how many of the likeliest tokens are told with each that is drawn.

@@ -355,7 +355,7 @@ func (s *scheduler) settleDrawn(q *sequence, finish Finish) {
 		return // what does not give numbers gets no names
 	}
 	q.done = max(q.done+1, len(q.group.Tokens)) // the first token is drawn from the prompt's last
-	if s.NameDrawn {
+	if s.NameDrawn && !q.group.Leaf {
 		q.names.Push(q.last)
 	}
 }

@@ -23,7 +23,7 @@ func (c *call) admit() {
 		all = append(all, begin{row, e.Source, e.Named, e.Held})
 		r := &c.rows[row]
 		r.promptLen, r.maxPages, r.start, r.owner = e.PromptLen, e.MaxPages, e.Start, i
-		r.request, r.gen, r.score = e.Request, e.Generation, e.Request.Score
+		r.request, r.gen, r.score, r.leaf = e.Request, e.Generation, e.Request.Score, e.Request.Leaf
 		if e.First {
 			c.rows[e.Source].maxPages = c.pagesOf(e.Held)
 		}

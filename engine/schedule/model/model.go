@@ -64,6 +64,7 @@ type row struct {
 	owner     int
 	drawn     int // tokens since it began: what is known of its stops
 	score     int
+	leaf      bool
 }
 
 // ErrFailed is what fails where it should.
@@ -101,7 +102,7 @@ func (d *Device) Unreserved() int {
 func (d *Device) release(row int) {
 	r := &d.rows[row]
 	kept := r.length
-	if !d.NameDrawn {
+	if !d.NameDrawn || r.leaf {
 		kept = min(kept, r.promptLen)
 	}
 	ages := make([]int32, len(r.pages))
