@@ -136,6 +136,11 @@ type pod struct {
 	ProbesNote    string // a comment behind it
 }
 
+// SetupDisk is what the init container's files take of the node's disk: a wheel, and what is unpacked of it.
+func (p pod) SetupDisk() string {
+	return map[string]string{"cpu": "1Gi", "tpu": "2Gi", "cuda": "8Gi"}[p.Setup]
+}
+
 // tpuPod is what a pod wants of a node pool of TPUs.
 type tpuPod struct {
 	Accelerator, Topology string

@@ -60,6 +60,7 @@ func checkDocument(t *testing.T, text []byte) {
 	case "batch/v1 Job":
 		var job batchv1.Job
 		strictly(&job)
+		checkSetup(t, job.Spec.Template.Spec)
 		checkShards(t, job.Spec)
 	case "networking.k8s.io/v1 NetworkPolicy":
 		strictly(&networkingv1.NetworkPolicy{})
@@ -74,6 +75,7 @@ func checkDocument(t *testing.T, text []byte) {
 		if job.Name == "" || job.Replicas != 1 { // indexes count within a Job
 			t.Errorf("job %q has %d replicas", job.Name, job.Replicas)
 		}
+		checkSetup(t, job.Template.Spec.Template.Spec)
 		checkTPU(t, job.Template.Spec.Template.Spec)
 		if slices.Contains(job.Template.Spec.Template.Spec.Containers[0].Args, "--num-processes=auto") {
 			checkGang(t, set)
@@ -124,6 +126,29 @@ func checkSchema(t *testing.T, text []byte) {
 	set.(map[string]any)["spec"].(map[string]any)["failurePolicy"].(map[string]any)["restartStrategy"] = "Never"
 	if validator.Validate(set).IsValid() {
 		t.Error("any restart strategy is valid")
+	}
+}
+
+// checkSetup holds an init container to what namespaces with a quota want, and to what it takes.
+func checkSetup(t *testing.T, pod corev1.PodSpec) {
+	t.Helper()
+	if len(pod.InitContainers) != 1 {
+		t.Fatalf("%d init containers", len(pod.InitContainers))
+	}
+	c := pod.InitContainers[0]
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory,
+		corev1.ResourceEphemeralStorage} {
+		if request := c.Resources.Requests[name]; request.IsZero() {
+			t.Errorf("container %s requests no %s", c.Name, name)
+		}
+	}
+	request, limit := c.Resources.Requests[corev1.ResourceMemory], c.Resources.Limits[corev1.ResourceMemory]
+	if limit.Cmp(request) < 0 {
+		t.Errorf("container %s requests %s of memory, and may have %s", c.Name, &request, &limit)
+	}
+	// The node of a pod has room for the more of its containers: the init container must not ask for the more.
+	if whole := pod.Containers[0].Resources.Requests[corev1.ResourceMemory]; !whole.IsZero() && whole.Cmp(request) < 0 {
+		t.Errorf("container %s requests %s of memory, and the job %s", c.Name, &request, &whole)
 	}
 }
 
