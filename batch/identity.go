@@ -271,6 +271,15 @@ func (o *Task) different(differences []string) error {
 		only += "Standard input has other rows than the job: give the same rows, or none (</dev/null) to go on with " +
 			"those that it has. "
 	}
+	for _, difference := range differences {
+		// The file was there before, and is another one now.
+		name, _, has := strings.Cut(strings.TrimPrefix(difference, "input "), " has ")
+		if command := promptset.Append(name); has && command != "" {
+			only += fmt.Sprintf("A compressed file is compared by its bytes, and not by its rows: give %s as it was "+
+				"compressed before; rows are added by %s. ", name, command)
+			break
+		}
+	}
 	if slices.ContainsFunc(o.Inputs, storage.ReadOnly) && slices.ContainsFunc(differences, func(s string) bool {
 		return strings.HasPrefix(s, "input hf://")
 	}) {

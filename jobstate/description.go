@@ -143,6 +143,9 @@ func (d *Description) inputDifferences(of *Description) (out []string) {
 		switch b, ok := before[in.Name]; {
 		case !ok:
 			differ("input %s was not there", in.Name)
+		case in.Rows > b.Rows && in.Bytes <= b.Bytes:
+			differ("input %s has %d rows in %d bytes, had %d in %d: it was written anew", in.Name, in.Rows, in.Bytes,
+				b.Rows, b.Bytes)
 		case in.Rows != b.Rows:
 			differ("input %s has %d rows, had %d", in.Name, in.Rows, b.Rows)
 		case in.Bytes != b.Bytes:

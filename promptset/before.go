@@ -57,13 +57,20 @@ func (r *Reader) cut(ctx context.Context, whole Source) (s Source, err error) {
 
 // recompressed is the error for a compressed file whose first bytes do not end where rows were added.
 func recompressed(name string) error {
-	tool := "gzip"
-	if strings.HasSuffix(name, ".zst") {
-		tool = "zstd"
-	}
 	return &FileError{File: name, What: fmt.Sprintf("it was compressed anew, and old rows cannot be told from new "+
-		"ones: append new rows compressed by themselves (%s -c MORE >> %s), or put them into a file of their own, and "+
-		"give both", tool, name)}
+		"ones: append new rows compressed by themselves (%s), or put them into a file of their own, and give both",
+		Append(name))}
+}
+
+// Append is the command that appends rows to a compressed file; "" for a file that is not compressed.
+func Append(name string) string {
+	switch {
+	case !compressed(name):
+		return ""
+	case strings.HasSuffix(name, ".zst"):
+		return "zstd -c MORE >> " + name
+	}
+	return "gzip -c MORE >> " + name
 }
 
 // endsAs wants the last row of old to be that row of r too, and the last file of old to begin in the same way.
