@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 )
@@ -59,7 +60,7 @@ func (t *Task) keepStandard(ctx context.Context) error {
 		return err
 	}
 	t.say("reading rows from standard input")
-	digest, err := state.CopyInput(interruptible(ctx, t.Input))
+	digest, err := state.CopyInput(t.rowsOfInput(ctx))
 	switch {
 	case ctx.Err() != nil:
 		return endWith(Interrupted, "interrupted: standard input was not read to its end")
@@ -70,6 +71,10 @@ func (t *Task) keepStandard(ctx context.Context) error {
 	case digest == "":
 		digest = before
 		t.say("standard input is empty: going on with the rows that the job in %s has read from it", t.Output)
+		if read := was.Inputs[0].Rows; t.Extend && t.Limit > read {
+			t.say("warning: `limit` is %d, and the job has read %s from standard input: give all rows again for more",
+				t.Limit, plural.Count(read, "row"))
+		}
 	}
 	t.copied = jobstate.InputCopy(work, digest)
 	if _, err := os.Stat(t.copied); err != nil {
@@ -105,7 +110,7 @@ func (t *Task) copyStandard(ctx context.Context) (remove func(), err error) {
 		return nil, fmt.Errorf("cannot copy standard input: %w", err)
 	}
 	remove = func() { os.Remove(f.Name()) }
-	n, err := io.Copy(f, interruptible(ctx, t.Input))
+	n, err := io.Copy(f, t.rowsOfInput(ctx))
 	if err = errors.Join(err, f.Close()); err != nil {
 		err = fmt.Errorf("cannot copy standard input: %w", err)
 	} else if n == 0 {
@@ -119,17 +124,28 @@ func (t *Task) copyStandard(ctx context.Context) (remove func(), err error) {
 	return remove, nil
 }
 
-// interruptible gives what from has, until ctx is done. A read of from may outlast it.
-func interruptible(ctx context.Context, from io.Reader) io.Reader {
-	if from == nil {
+// rowsOfInput gives the rows of standard input that the job takes, until ctx is done. A read of the input may outlast
+// it.
+func (t *Task) rowsOfInput(ctx context.Context) io.Reader {
+	if t.Input == nil {
 		return strings.NewReader("")
 	}
 	out, in := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })
 	go func() {
-		_, err := io.Copy(in, from)
+		err := promptset.CopyRows(in, t.Input, t.Limit)
+		if err == nil && t.Limit > 0 {
+			t.endInput()
+		}
 		in.CloseWithError(err)
 		stop()
 	}()
 	return out
+}
+
+// endInput closes standard input, of which the job takes no more: who writes more is told so.
+func (t *Task) endInput() {
+	if c, ok := t.Input.(io.Closer); ok {
+		_ = c.Close() // that it stays open is no harm to the job
+	}
 }

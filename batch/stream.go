@@ -118,7 +118,9 @@ func (t *Task) openStream(ctx context.Context) (*streamed, error) {
 				for row := range lines.Rows(ctx) {
 					t.judgeStreamed(row, columns)
 					n++
-					whole = n == t.Limit
+					if whole = n == t.Limit; whole {
+						t.endInput()
+					}
 					if !yield(row) || whole {
 						return
 					}

@@ -32,8 +32,9 @@ type Options struct {
 	// Extend lets the job in the output folder grow into this one, which has more completions of a row or more rows.
 	// RetryErrors tries the rows again that have errors there.
 	Extend, RetryErrors bool
-	// Input has the rows of [Standard] among the inputs; nil has none. Rows takes the completions where it is the
-	// output: each row's as they are finished, or with InOrder in the order of the input.
+	// Input has the rows of [Standard] among the inputs; nil has none. An [io.Closer] is closed when as many rows are
+	// read as the job's limit takes. Rows takes the completions where it is the output: each row's as they are
+	// finished, or with InOrder in the order of the input.
 	Input   io.Reader
 	Rows    io.Writer
 	InOrder bool

@@ -36,6 +36,9 @@ func compressed(name string) bool {
 	return strings.HasSuffix(name, ".gz") || strings.HasSuffix(name, ".zst")
 }
 
+// byteOrderMark may begin a file of UTF-8, and is no part of its text.
+const byteOrderMark = "\xef\xbb\xbf"
+
 // openLines reads the lines of a file from its start.
 func openLines(name string, r io.Reader) (*lines, error) {
 	l := &lines{close: func() {}}
@@ -55,7 +58,7 @@ func openLines(name string, r io.Reader) (*lines, error) {
 		r = z
 	}
 	l.buf = bufio.NewReaderSize(r, 64<<10)
-	if head, _ := l.buf.Peek(3); bytes.Equal(head, []byte("\xef\xbb\xbf")) {
+	if head, _ := l.buf.Peek(3); string(head) == byteOrderMark {
 		l.buf.Discard(3)
 		l.offset = 3
 	}

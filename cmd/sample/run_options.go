@@ -214,7 +214,7 @@ func parseBytes(flag, text, example string) (int64, error) {
 // task is the job as this process does it, which tells env what happens.
 func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 	options := o.process
-	options.Input, options.Rows = env.stdin, env.stdout
+	options.Input, options.Rows = endable(env.stdin), env.stdout
 	if o.spec.Output != batch.Standard && isInputTerminal(env.stdin) {
 		options.Input = nil // a job goes on without the rows that it has read
 	}
