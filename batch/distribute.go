@@ -65,7 +65,7 @@ func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (re
 		return nil, err
 	}
 	defer lock.Close()
-	job, err := t.queueJob(j, units, tally.Counts{})
+	job, err := t.queueJob(ctx, j, units, tally.Counts{})
 	if err != nil {
 		return nil, err
 	}

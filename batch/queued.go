@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -27,6 +28,9 @@ type queuedJob struct {
 	// Spec is the job without its inputs, which the description names. URLs have no parameters.
 	Spec        Spec                  `json:"spec"`
 	Description *jobstate.Description `json:"description"`
+	// Pinned are the names by which workers open the inputs: those of the description, but of datasets of the hub with
+	// the commits that were submitted. Nil has no such.
+	Pinned []string `json:"pinned,omitempty"`
 }
 
 // errOtherVersion says that a job was put into the queue by a version whose settings this one does not know.
@@ -51,10 +55,38 @@ func parseQueued(config []byte) (*queuedJob, error) {
 // spec is the job with its inputs.
 func (c *queuedJob) spec() Spec {
 	spec := c.Spec
+	if spec.Inputs = c.Pinned; len(c.Pinned) > 0 {
+		return spec
+	}
 	for _, in := range c.Description.Inputs {
 		spec.Inputs = append(spec.Inputs, in.Name)
 	}
 	return spec
+}
+
+// pin takes the commits that the inputs are read of.
+func (c *queuedJob) pin(ctx context.Context) error {
+	found := false
+	names := make([]string, len(c.Description.Inputs))
+	for i, in := range c.Description.Inputs {
+		var err error
+		if names[i], err = storage.Pinned(ctx, in.Name); err != nil {
+			return err
+		}
+		found = found || names[i] != in.Name
+	}
+	if found {
+		c.Pinned = names
+	}
+	return nil
+}
+
+// call has an opened job name its inputs as the one that was submitted: these are the same.
+func (c *queuedJob) call(j *openedJob) {
+	if len(c.Pinned) > 0 {
+		j.callInputs(c.Description)
+		j.description.Inputs = c.Description.Inputs
+	}
 }
 
 // local says that names of the job are relative to its folder.
@@ -125,7 +157,7 @@ type UnitOptions struct {
 }
 
 // queueJob makes the queue's job. The description must be without what an engine settled.
-func (t *Task) queueJob(j *openedJob, units UnitOptions, before tally.Counts) (queue.Job, error) {
+func (t *Task) queueJob(ctx context.Context, j *openedJob, units UnitOptions, before tally.Counts) (queue.Job, error) {
 	id, err := jobName(t.Output, j.description)
 	if err != nil {
 		return queue.Job{}, err
@@ -136,6 +168,9 @@ func (t *Task) queueJob(j *openedJob, units UnitOptions, before tally.Counts) (q
 	}
 	c := queuedJob{Spec: t.Spec, Description: j.description}
 	if c.Dir, err = os.Getwd(); err != nil {
+		return queue.Job{}, err
+	}
+	if err := c.pin(ctx); err != nil {
 		return queue.Job{}, err
 	}
 	config, err := json.Marshal(c)

@@ -25,7 +25,7 @@ func TestQueuedJob(t *testing.T) {
 	}
 	opened := &openedJob{description: &jobstate.Description{Inputs: []jobstate.Input{{Name: "in, with comma.jsonl"}},
 		Settings: task.parameters()}}
-	job, err := task.queueJob(opened, UnitOptions{MaxTries: 9}, tally.Counts{})
+	job, err := task.queueJob(t.Context(), opened, UnitOptions{MaxTries: 9}, tally.Counts{})
 	if err != nil || job.MaxTries != 9 {
 		t.Fatal(job.MaxTries, err)
 	}

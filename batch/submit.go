@@ -39,7 +39,7 @@ func (t *Task) Submit(ctx context.Context, q *queue.Queue, units UnitOptions, re
 	if err := j.checkLineage(ctx, jobstate.Shard{}); err != nil {
 		return nil, err
 	}
-	job, err := t.queueJob(j, units, tally.Counts{})
+	job, err := t.queueJob(ctx, j, units, tally.Counts{})
 	if err != nil {
 		return nil, err
 	}

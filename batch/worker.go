@@ -138,6 +138,7 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*lea
 	if differences := opened.description.Differences(c.Description); len(differences) > 0 {
 		return nil, fmt.Errorf("job %s is another one here: %s", j.ID, strings.Join(differences, "; "))
 	}
+	c.call(opened)
 	if err := opened.checkLineage(ctx, jobstate.Shard{}); err != nil { // which another version submitted
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}

@@ -14,6 +14,22 @@ func Dataset(name string) string {
 	return hubScheme + "://" + hubBucket + "/" + hub.Dataset(Path(name))
 }
 
+// Pinned returns the name of a file with the commit that it is read of, where that is known; else the name.
+func Pinned(ctx context.Context, name string) (string, error) {
+	if !ReadOnly(name) {
+		return name, nil
+	}
+	l, err := parse(name)
+	if err != nil {
+		return "", failed("open", name, err)
+	}
+	b, err := l.open(ctx)
+	if err != nil {
+		return "", failed("open", name, err)
+	}
+	return hubScheme + "://" + hubBucket + "/" + hub.Pinned(b, l.key), nil
+}
+
 // Forget has the revision of a dataset looked up again.
 func Forget(ctx context.Context, dataset string) error {
 	l, err := parse(dataset)

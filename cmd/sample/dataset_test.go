@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/queue/local"
 	"github.com/quire/quire/storage/hub/hubtest"
 )
 
@@ -81,5 +82,47 @@ func TestDatasetOfTheHub(t *testing.T) {
 	if code, text := run("hf://datasets/org/nothing", "other"); code == 0 ||
 		!strings.Contains(text, "there is no such") {
 		t.Error("no dataset:", code, text)
+	}
+}
+
+// Workers read the commit of a dataset that was submitted, wherever its branch is by then, and write the files of a
+// run.
+func TestQueueOfADataset(t *testing.T) {
+	hub := hubtest.New(t)
+	dir := t.TempDir()
+	t.Setenv("QUIRE_CACHE", filepath.Join(dir, "cache"))
+	model := filepath.Join(dir, "m.fake")
+	if err := os.WriteFile(model, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	server, err := local.Start(local.Options{Address: ":0", Dir: filepath.Join(dir, "nats")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	t.Setenv("NATS_URL", "nats://"+server.Address())
+	sample := func(want int, args ...string) string {
+		t.Helper()
+		code, text := sampleFake(args...)
+		if code != want {
+			t.Fatalf("%q: %d, %s", args, code, text)
+		}
+		return text
+	}
+	job := func(command, out string) []string {
+		return []string{command, "-m", model, "-i", "hf://datasets/org/name/data", "-o", filepath.Join(dir, out),
+			"--part-rows", "2"}
+	}
+	hub.Commit("org/name", "main", map[string]string{"data/a.jsonl": "{\"prompt\": \"a\"}\n{\"prompt\"\n",
+		"data/b.jsonl": "{\"prompt\": \"b\"}\n"})
+	sample(exitPartial, append(job("run", "whole"), "--progress", "none")...)
+	id, _, _ := strings.Cut(sample(0, job("submit", "out")...), "\n")
+	hub.Commit("org/name", "main", map[string]string{"data/a.jsonl": "{\"prompt\": \"other\"}\n"})
+	sample(exitPartial, "worker", id)
+	if err := same(outputOf(t, filepath.Join(dir, "out")), outputOf(t, filepath.Join(dir, "whole"))); err != nil {
+		t.Error(err)
+	}
+	if text := sample(exitFailure, job("submit", "out")...); !strings.Contains(text, "a commit does not move") {
+		t.Error("the branch has moved, and it is said otherwise:", text)
 	}
 }

@@ -92,8 +92,9 @@ type bucket struct {
 
 // dataset is a commit of one.
 type dataset struct {
-	base  string // of the URLs of its files
-	files []file // in order of their paths
+	commit string
+	base   string // of the URLs of its files
+	files  []file // in order of their paths
 }
 
 type file struct {
@@ -137,6 +138,24 @@ func Forget(of *blob.Bucket, key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.datasets, name)
+}
+
+// Pinned returns a key of a bucket of [OpenBucket] with the commit for its revision, if that was looked up; else the
+// key.
+func Pinned(of *blob.Bucket, key string) string {
+	var b *bucket
+	name, _, err := split(key)
+	if err != nil || !of.As(&b) {
+		return key
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d := b.datasets[name]
+	if d == nil || d.commit == "" {
+		return key
+	}
+	id, _, _ := strings.Cut(name, "@")
+	return id + "@" + d.commit + strings.TrimPrefix(key, name)
 }
 
 // named returns a dataset by ORG/NAME[@REVISION].
@@ -213,7 +232,7 @@ func load(name string) (*dataset, error) {
 		}
 		return nil, err
 	}
-	d := &dataset{base: strings.TrimSuffix(address, someFile)}
+	d := &dataset{commit: repo.Info().CommitHash, base: strings.TrimSuffix(address, someFile)}
 	for _, s := range repo.Info().Siblings {
 		f := file{path: s.Name, size: s.Size, etag: s.BlobID}
 		if s.LFS != nil {
