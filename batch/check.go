@@ -121,7 +121,7 @@ func (t *Task) Check(ctx context.Context, tokensPerSecond float64) (*CheckReport
 	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
 	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{},
 		builder: &requestBuilder{task: t, session: s, common: &commonPrefix{}, equal: newEqualRows(t.Messages)}}
-	warnOfColumns(t.Messages, job.reader)
+	warnOfInput(t.Messages, job.reader)
 	for row := range job.reader.Range(ctx, 0, job.parts.Rows) {
 		c.add(row)
 	}

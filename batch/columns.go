@@ -36,8 +36,12 @@ func (s *Spec) columnsOf(input *promptset.Schema) []string {
 // maxNamed bounds the names in warnings about the input.
 const maxNamed = 8
 
-// warnOfColumns names once columns of the input that are only passed through, and were perhaps meant to be parameters.
-func warnOfColumns(w io.Writer, input *promptset.Reader) {
+// warnOfInput says once what the input was perhaps not meant to be: without rows, or with columns that are only passed
+// through and have nearly the names of parameters.
+func warnOfInput(w io.Writer, input *promptset.Reader) {
+	if input.NumRows() == 0 {
+		fmt.Fprintln(w, "warning: the input has no rows")
+	}
 	said := 0
 	for _, column := range slices.Sorted(slices.Values(input.Schema().Columns())) {
 		near, ok := parameter.Near(column)

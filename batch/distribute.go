@@ -81,7 +81,7 @@ func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (re
 		}
 		return &CrewReport{AlreadyFinished: finished}, err
 	}
-	warnOfColumns(t.Messages, j.reader)
+	warnOfInput(t.Messages, j.reader)
 	before := saved.before
 	job.Before = before
 	if before.Rows > 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
 )
 
 // Run does a job: see [Task.Run].
@@ -78,7 +79,7 @@ func (t *Task) Run(ctx context.Context) (report *Report, err error) {
 	if err := t.lead(saved); err != nil {
 		return nil, err
 	}
-	warnOfColumns(t.Messages, job.reader)
+	warnOfInput(t.Messages, job.reader)
 	r := newRunner(t, job)
 	defer r.release()
 	one := &rest{single: single{runner: r}, saved: saved}
@@ -118,6 +119,9 @@ func (t *Task) Look(ctx context.Context) error {
 func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 	if t.opened != nil {
 		return t.opened, nil
+	}
+	if info, err := os.Stat(t.Output); !storage.IsRemote(t.Output) && err == nil && info.Mode().IsRegular() {
+		return nil, endWith(Misused, "`output` is %s, which is a file: give a folder", t.Output)
 	}
 	j := &openedJob{}
 	var err error

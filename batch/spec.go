@@ -165,7 +165,8 @@ func oneOf(field, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
-	return wrong(field, "is %q, but must be %s", value, strings.Join(allowed, " or "))
+	last := len(allowed) - 1
+	return wrong(field, "is %q, but must be %s or %s", value, strings.Join(allowed[:last], ", "), allowed[last])
 }
 
 // checkParameters checks the parameters and brings them into their canonical form.

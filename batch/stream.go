@@ -163,7 +163,7 @@ func (t *Task) openFilesAsStream(ctx context.Context) (*streamed, error) {
 		return nil, endWith(Misused, "rows have a parent, and `output` is -, where rows do not wait for one another: "+
 			"give `output` FOLDER")
 	}
-	warnOfColumns(t.Messages, job.reader)
+	warnOfInput(t.Messages, job.reader)
 	return &streamed{job: job, total: job.parts.Rows, schema: job.reader.Schema(), err: job.reader,
 		rows: func(ctx context.Context) iter.Seq[*promptset.Row] { return job.reader.Range(ctx, 0, job.parts.Rows) },
 	}, nil

@@ -218,7 +218,7 @@ func TestPlanRefuses(t *testing.T) {
 	for says, change := range map[string]func(*engine.Config){
 		"page-size is 12":            func(c *engine.Config) { c.PageSize = 12 },
 		"page-size is 48":            func(c *engine.Config) { c.PageSize = 48 },
-		"max-model-len is 161":       func(c *engine.Config) { c.MaxModelLen = 161 },
+		"`max-model-len` is 161":     func(c *engine.Config) { c.MaxModelLen = 161 },
 		"does not hold one page":     func(c *engine.Config) { c.KVMemory = 100 },
 		"max-seqs is -1":             func(c *engine.Config) { c.MaxSeqs = -1 },
 		`kv is "ring"`:               func(c *engine.Config) { c.KV = "ring" },

@@ -325,13 +325,13 @@ func (p Plan) check(model models.Config) error {
 	}
 	switch {
 	case p.MaxModelLen < 2:
-		return fmt.Errorf("max-model-len is %d: there must be room for a prompt and a token, 2 at least",
+		return fmt.Errorf("`max-model-len` is %d: there must be room for a prompt and a token, 2 at least",
 			p.MaxModelLen)
 	case p.MaxModelLen > model.MaxPositions:
-		return fmt.Errorf("max-model-len is %d, but the model has %d positions", p.MaxModelLen,
+		return fmt.Errorf("`max-model-len` is %d, but the model has %d positions", p.MaxModelLen,
 			model.MaxPositions)
 	case p.PageSize > 32 && p.PageSize%32 != 0 || p.PageSize < 32 && 32%p.PageSize != 0:
-		return fmt.Errorf("page-size is %d: a power of two up to 32, or a multiple of 32, is needed",
+		return fmt.Errorf("`page-size` is %d: a power of two up to 32, or a multiple of 32, is needed",
 			p.PageSize)
 	}
 	return nil
@@ -347,7 +347,7 @@ func (c Config) planPages(p *Plan, budget int64) error {
 	}
 	p.Transfers = p.Admission == Overcommit || c.HostKVMemory > 0 || c.Contexts > 0
 	if p.Pages < 1 {
-		return fmt.Errorf("a KV memory of %s does not hold one page of %s: raise kv-memory",
+		return fmt.Errorf("a KV memory of %s does not hold one page of %s: raise `kv-memory`",
 			bytesText(budget), bytesText(page))
 	}
 	p.KVBytes = int64(p.Pages) * page
@@ -357,7 +357,7 @@ func (c Config) planPages(p *Plan, budget int64) error {
 // planRows settles the rows of the contiguous cache.
 func (c Config) planRows(p *Plan, kv dtypes.DType, budget int64) error {
 	if p.Contexts > 0 {
-		return fmt.Errorf("contexts share pages, which kv basic has none of: use kv paged")
+		return fmt.Errorf("contexts share pages, which `kv` basic has none of: use `kv` paged")
 	}
 	row := p.PageBytes()
 	if c.MaxSeqs == 0 { // as many slots as fit
@@ -366,8 +366,8 @@ func (c Config) planRows(p *Plan, kv dtypes.DType, budget int64) error {
 		p.layouts = c.layouts(*p, kv)
 	}
 	if need := row * int64(p.slots); need > budget {
-		return fmt.Errorf("kv basic keeps %d rows of %d tokens, %s, and the KV memory is %s: "+
-			"lower max-seqs or max-model-len, raise kv-memory, or use kv paged",
+		return fmt.Errorf("`kv` basic keeps %d rows of %d tokens, %s, and the KV memory is %s: "+
+			"lower `max-seqs` or `max-model-len`, raise `kv-memory`, or use `kv` paged",
 			p.slots, p.MaxModelLen, bytesText(need), bytesText(budget))
 	}
 	p.Pages, p.KVBytes = p.slots, row*int64(p.slots)

@@ -143,12 +143,18 @@ func open(ref string) (*Checkpoint, error) {
 func noModel(path string) error {
 	if hubPattern.MatchString(path) && !strings.HasPrefix(path, ".") && strings.Count(path, "/") == 1 &&
 		filepath.Ext(path) != ".gguf" {
-		return fmt.Errorf("there is no such file or folder; did you mean %s%s, the model of the hub? (%w)", hubScheme,
-			path, os.ErrNotExist)
+		return noModelError(fmt.Sprintf("there is no such file or folder; did you mean %s%s, the model of the hub?",
+			hubScheme, path))
 	}
-	return fmt.Errorf("there is no such file or folder; give a Hugging Face folder, a .gguf file or hf://org/name: %w",
-		os.ErrNotExist)
+	return noModelError("there is no such file or folder; give a Hugging Face folder, a .gguf file, hf://org/name, " +
+		"or smollm2, the demo model")
 }
+
+// noModelError is an [os.ErrNotExist] in words of its own.
+type noModelError string
+
+func (e noModelError) Error() string { return string(e) }
+func (e noModelError) Unwrap() error { return os.ErrNotExist }
 
 func openPath(path string, need Need) (*Checkpoint, error) {
 	info, err := os.Stat(path)

@@ -146,7 +146,7 @@ func OnRequest(names []string) (ordered []string, err error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("is %q, but must be %s", name, strings.Join(known, " or "))
+			return nil, fmt.Errorf("is %q, but must be one of %s", name, strings.Join(known, ", "))
 		}
 	}
 	return ordered, nil

@@ -120,7 +120,7 @@ func TestColumnsOnRequest(t *testing.T) {
 		}
 	}
 	_, err := NewWriter(nil, WriterOptions{Columns: []string{"text"}, Parts: Parts{PartRows: 1}})
-	refusal := `a column of the output is "text", but must be cumulative_logprob or `
+	refusal := `a column of the output is "text", but must be one of cumulative_logprob, `
 	if err == nil || !strings.HasPrefix(err.Error(), refusal) {
 		t.Error(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/parameter"
 )
 
@@ -237,9 +238,13 @@ func (t *csvTable) members(record []byte, first, last int64) ([]member, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(fields) != len(t.names) {
+	switch {
+	case len(fields) > len(t.names):
 		return nil, fmt.Errorf("the row has %d fields and the header %d; put fields with commas in quotes", len(fields),
 			len(t.names))
+	case len(fields) < len(t.names):
+		return nil, fmt.Errorf("the row has %s and the header %d; give each column a field, which may be empty",
+			plural.Count(len(fields), "field"), len(t.names))
 	}
 	object := make([]member, len(fields))
 	for i, f := range fields {

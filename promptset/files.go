@@ -72,6 +72,8 @@ func (localFiles) Expand(_ context.Context, path string) (files []string, err er
 			what := "there is no such file or folder"
 			if strings.ContainsAny(path, "*?[") {
 				what = "no file matches"
+			} else if strings.Contains(path, ",") {
+				what += "; names of several files are given one by one"
 			}
 			return nil, &FileError{File: path, What: what, Missing: true}
 		}

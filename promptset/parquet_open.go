@@ -48,8 +48,14 @@ func openFooter(r io.ReaderAt, size int64) (file *parquet.File, root *node, err 
 	if _, err := r.ReadAt(tail[:], size-8); err != nil {
 		return nil, nil, err
 	}
-	if n := int64(tail[0]) | int64(tail[1])<<8 | int64(tail[2])<<16 | int64(tail[3])<<24; string(tail[4:]) == "PAR1" &&
-		n > size-12 {
+	switch string(tail[4:]) {
+	case "PAR1":
+	case "PARE":
+		return nil, nil, errors.New("it is encrypted: write it without encryption")
+	default:
+		return nil, nil, errors.New("it does not end as a Parquet file does: it is cut off or corrupt")
+	}
+	if n := int64(tail[0]) | int64(tail[1])<<8 | int64(tail[2])<<16 | int64(tail[3])<<24; n > size-12 {
 		return nil, nil, fmt.Errorf("its footer claims %d bytes and the file has %d; it is cut off or corrupt", n, size)
 	}
 	file, err = parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true),

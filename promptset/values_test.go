@@ -55,7 +55,7 @@ func TestValues(t *testing.T) {
 	for _, c := range []struct{ name, content, column, want string }{
 		{"a.parquet", file.String(), "none", "it has no column none"},
 		{"a.parquet", file.String(), "tags", "its column tags is"},
-		{"a.parquet", "no parquet file", "id", "parquet"},
+		{"a.parquet", "no parquet file", "id", "it does not end as a Parquet file does"},
 		{"a.jsonl", lines, "none", "line 1: it has no key none"},
 		{"a.jsonl", `{"a":[1]}`, "a", "line 1: a is a list"},
 		{"a.jsonl", `{"a":1e999}`, "a", "a is 1e999, which is no number that fits"},

@@ -9,7 +9,8 @@ import (
 )
 
 // Schemes describes the names that Resolve takes, for help texts and errors.
-const Schemes = "a path, file:///PATH, s3://BUCKET/KEY, gs://BUCKET/KEY or azblob://CONTAINER/KEY"
+const Schemes = "a path, file:///PATH, s3://BUCKET/KEY, gs://BUCKET/KEY, azblob://CONTAINER/KEY or " +
+	"hf://datasets/ORG/NAME/PATH"
 
 // schemeOf finds the scheme that a name begins with. A path that looks like one is written ./NAME.
 var schemeOf = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://`)

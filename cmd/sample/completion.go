@@ -38,7 +38,7 @@ sample completion fish > ~/.config/fish/completions/sample.fish`,
 		flags: func(*flags) {},
 		run: func(_ context.Context, env *environment, args []string) error {
 			if len(args) != 1 || shellScripts[args[0]] == "" {
-				return usagef("completion needs one of bash, zsh and fish, but was given %q", args)
+				return usagef("completion needs the name of a shell: bash, zsh or fish")
 			}
 			_, err := io.WriteString(env.stdout, shellScripts[args[0]])
 			return err

@@ -158,8 +158,11 @@ func handedOn(name string) bool {
 func (o *deployOptions) render(f *flags, args []string) (file deploy.File, err error) {
 	targets := []string{toKubernetes, toSlurm, toTPU}
 	if len(args) == 0 || !slices.Contains(targets, args[0]) {
-		return file, fmt.Errorf("the first argument must be one of %s, but is %q", strings.Join(targets, ", "),
-			strings.Join(args[:min(len(args), 1)], ""))
+		given := ""
+		if len(args) > 0 {
+			given = fmt.Sprintf(", but is %q%s", args[0], didYouMean(args[0], targets, ""))
+		}
+		return file, fmt.Errorf("the first argument must be one of %s%s", strings.Join(targets, ", "), given)
 	}
 	target := args[0]
 	for name, of := range flagsOfTargets {

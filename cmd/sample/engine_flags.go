@@ -39,7 +39,8 @@ func (o *runOptions) defineSpeculation(s *pflag.FlagSet) {
 func (o *runOptions) defineFeatures(s *pflag.FlagSet) {
 	s.StringVar(&o.spec.Engine.Features, "features", "",
 		"`NAMES` features that rows ask for, to compile their program at the start and not when the first such row "+
-			"comes: "+strings.Join(engine.FeatureNames(), ",")+" (default: those that the flags ask for)")
+			"comes: "+strings.Join(engine.FeatureNames(), ", ")+", separated by commas (default: those that the flags "+
+			"ask for)")
 }
 
 // definePrefixDir defines where prefixes are that have names.

@@ -12,9 +12,8 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-const overview = `sample draws completions of a set of prompts with a large language model. It reads prompts from
-Parquet, Arrow, JSONL or CSV files, writes the completions to Parquet or JSONL files, and computes with XLA through
-PJRT on CPUs, GPUs and TPUs.
+const overview = `sample draws completions of a set of prompts with a large language model. It reads prompts from Parquet, Arrow, JSONL or
+CSV files, writes the completions to Parquet or JSONL files, and computes with XLA through PJRT on CPUs, GPUs and TPUs.
 
 Usage:
   sample SUBCOMMAND [flags]
@@ -24,7 +23,8 @@ Subcommands:
 
 const overviewEnd = `
 A first run on a new machine:
-  sample setup all
+  sample setup
+  sample run -m smollm2 "Why is the sky blue?"
   sample run --model smollm2 --input prompts.parquet --output out
   sample show out
 

@@ -42,24 +42,25 @@ sample kernels capture --heads 28 --kv-heads 4 --head-dim 128 --page-size 64
 sample kernels capture --heads 32 --kv-heads 8 --head-dim 128 --window 4096 --python ~/jax/bin/python`,
 		flags: func(f *flags) {
 			f.group("The shape to capture", func(s *pflag.FlagSet) {
-				s.IntVar(&o.Heads, "heads", 0, "attention heads, of one device")
-				s.IntVar(&o.KVHeads, "kv-heads", 0, "KV heads, of one device")
-				s.IntVar(&o.HeadDim, "head-dim", 128, "size of a head")
-				s.IntVar(&o.PageSize, "page-size", 16, "tokens in a page")
+				s.IntVar(&o.Heads, "heads", 0, "`N` attention heads, of one device")
+				s.IntVar(&o.KVHeads, "kv-heads", 0, "`N` KV heads, of one device")
+				s.IntVar(&o.HeadDim, "head-dim", 128, "`N` size of a head")
+				s.IntVar(&o.PageSize, "page-size", 16, "`TOKENS` tokens in a page")
 				s.StringVar(&o.DType, "dtype", "bfloat16", "`DTYPE` type of queries and results: bfloat16 or float32")
 				s.StringVar(&o.KVDType, "kv-dtype", "", "`DTYPE` type of the cache (default: that of the queries)")
-				s.Float64Var(&o.Scale, "scale", 0, "factor of the scores (default: 1/sqrt(head_dim))")
-				s.IntVar(&o.Window, "window", 0, "sliding window in tokens; 0 is none")
-				s.Float64Var(&o.SoftCap, "soft-cap", 0, "soft cap of the scores; 0 is none")
+				s.Float64Var(&o.Scale, "scale", 0, "`X` factor of the scores (default: 1/sqrt(head_dim))")
+				s.IntVar(&o.Window, "window", 0, "`TOKENS` sliding window in tokens; 0 is none")
+				s.Float64Var(&o.SoftCap, "soft-cap", 0, "`X` soft cap of the scores; 0 is none")
 				s.BoolVar(&o.Sinks, "sinks", false,
 					"each head has an attention sink, as in gpt-oss; for a head_dim of 64")
 			})
 			f.group("Lowering", func(s *pflag.FlagSet) {
 				s.IntVar(&o.Queries, "queries", 0,
-					"queries a block; 8 and 32 if not given, a kernel for decode and one for prompts; 32 for a "+
+					"`N` queries a block; 8 and 32 if not given, a kernel for decode and one for prompts; 32 for a "+
 						"head_dim of 64")
-				s.IntVar(&o.Pages, "pages", 0, "pages a block, chosen if not given")
-				s.IntVar(&o.VMEMLimit, "vmem-limit", 0, "bytes of VMEM that the kernel may take, 16 MiB if not given")
+				s.IntVar(&o.Pages, "pages", 0, "`N` pages a block, chosen if not given")
+				s.IntVar(&o.VMEMLimit, "vmem-limit", 0,
+					"`BYTES` bytes of VMEM that the kernel may take, 16 MiB if not given")
 				placeVar(s, &o.python, onThisMachine, "python", "",
 					"`FILE` the Python that has JAX; python3 or python on PATH if not given")
 			})

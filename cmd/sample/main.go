@@ -109,7 +109,7 @@ func sampleMain(args []string, world *environment) int {
 	if lost != nil && errors.Is(err, stdout.err) { // said once
 		err = nil
 	}
-	code := exitCode(ctx, env.stderr, err)
+	code := exitCode(ctx, env.stderr, err, usageHint(args))
 	if lost != nil {
 		fmt.Fprintf(env.stderr, "sample: %v\n", lost)
 		if code == exitOK || code == exitPartial {
@@ -120,8 +120,18 @@ func sampleMain(args []string, world *environment) int {
 	return code
 }
 
-// exitCode tells what went wrong, and returns the code for it.
-func exitCode(ctx context.Context, stderr io.Writer, err error) int {
+// usageHint says where the usage of a command line is.
+func usageHint(args []string) string {
+	if len(args) > 0 {
+		if sub, err := findSubcommand(args[0]); err == nil {
+			return fmt.Sprintf("Run \"sample help %s\" for the usage.", sub.name)
+		}
+	}
+	return `Run "sample help" for the usage.`
+}
+
+// exitCode tells what went wrong, with the hint where the command line is wrong, and returns the code for it.
+func exitCode(ctx context.Context, stderr io.Writer, err error, hint string) int {
 	if err == nil {
 		return exitOK
 	}
@@ -135,7 +145,7 @@ func exitCode(ctx context.Context, stderr io.Writer, err error) int {
 		return exitInterrupted
 	}
 	if known && code == exitUsage {
-		fmt.Fprintln(stderr, `Run "sample help" or "sample help SUBCOMMAND" for the usage.`)
+		fmt.Fprintln(stderr, hint)
 	}
 	return code
 }

@@ -31,6 +31,9 @@ func parameterFlags(s *pflag.FlagSet, set *parameter.Set) {
 		switch at := p.At(set).(type) {
 		case *int:
 			s.IntVarP(at, p.Flag, p.Short, *at, usage)
+			if p.Default() == "none" { // and not the number that stands for it
+				s.Lookup(p.Flag).DefValue = ""
+			}
 		case *float64:
 			s.Float64VarP(at, p.Flag, p.Short, *at, usage)
 		case *uint64:

@@ -45,7 +45,7 @@ func (o *queueOptions) define(s *pflag.FlagSet, patience time.Duration) {
 		"`FILE` user credentials, with a JWT and a seed (default: $NATS_CREDS)")
 	s.StringVar(&o.user, "nats-user", "", "`USER` user name (default: $NATS_USER)")
 	placeVar(s, &o.passwordFile, onThisMachine, "nats-password-file", "",
-		"`FILE` whose first line is the password (default: $NATS_PASSWORD holds the password)")
+		"`FILE` a file whose first line is the password (default: $NATS_PASSWORD holds the password)")
 	s.DurationVar(&o.patience, "nats-wait", patience,
 		"`TIME` give up when the server has been unreachable this long")
 }
@@ -77,7 +77,12 @@ func (o *queueOptions) connect(ctx context.Context, env *environment, log *slog.
 	if server, open := inTheOpen(options); open {
 		fmt.Fprintf(env.stderr, "warning: the password goes to %s without TLS; give tls:// and --nats-ca\n", server)
 	}
-	return queue.Connect(ctx, options)
+	q, err := queue.Connect(ctx, options)
+	if errors.Is(err, queue.ErrUnreachable) {
+		err = fmt.Errorf("%w; give the address of a server with --nats or $NATS_URL, or start one: \"sample nats "+
+			"--store FOLDER\"", err)
+	}
+	return q, err
 }
 
 // inTheOpen says that a password goes over the network as it is.
@@ -121,8 +126,11 @@ NATS_USER=quire NATS_PASSWORD=$(cat secret) sample nats --store /data --listen 0
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
-			if store == "" || len(args) > 0 {
-				return usagef("nats: --store is missing, or there is an argument too many")
+			switch {
+			case store == "":
+				return usagef("nats: --store is missing: a folder for what the server keeps")
+			case len(args) > 0:
+				return usagef("nats takes no arguments, but was given %q", args)
 			}
 			endWithParent(env)
 			s, err := local.Start(local.Options{

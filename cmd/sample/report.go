@@ -75,7 +75,7 @@ func printReport(w io.Writer, r *batch.Report) {
 	row("output", "%s", r.Output)
 	table.Flush()
 	for _, e := range r.Errors {
-		fmt.Fprintf(w, "error: %s\n", visible.Line(e))
+		fmt.Fprintf(w, "error: %s\n", visible.Line(asFlags(e)))
 	}
 	if more := r.RowsWithErrors - int64(len(r.Errors)); more > 0 {
 		fmt.Fprintf(w, "error: %s\n", fmt.Sprintf("%d more %s", more, plural.Noun(more, "row"))+plural.Of(more, " has",

@@ -156,7 +156,7 @@ func (o *runOptions) check() error {
 		return err
 	}
 	if !slices.Contains([]string{"auto", "bar", "plain", "none"}, o.progress) {
-		return fmt.Errorf("--progress is %q, but must be auto or bar or plain or none", o.progress)
+		return fmt.Errorf("--progress is %q, but must be auto, bar, plain or none", o.progress)
 	}
 	err := o.hosts.check(os.Getenv, o.shardText != "")
 	if err != nil {

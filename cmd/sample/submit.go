@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -128,6 +129,10 @@ func (o *runOptions) prepare(f *flags, args []string) error {
 		return wrong(err)
 	}
 	o.secrets = o.withSecrets()
+	if o.mayTry && o.spec.Model != "" && len(o.spec.Inputs) == 0 && o.spec.Output == "" {
+		return wrong(errors.New("there is nothing to draw: give --input FILE and --output FOLDER, or a prompt as an " +
+			"argument"))
+	}
 	if err := o.check(); err != nil {
 		return wrong(err)
 	}

@@ -125,5 +125,5 @@ def message_of(said: Sequence[str]) -> str:
     begin = max((i for i, line in enumerate(said) if line.startswith("sample: ")), default=None)
     if begin is None:
         return "\n".join(said[-5:])
-    lines = [line for line in said[begin:] if not line.startswith('Run "sample help"')]
+    lines = [line for line in said[begin:] if not line.startswith('Run "sample help')]
     return "\n".join(lines).removeprefix("sample: ").strip()

@@ -24,7 +24,7 @@ def main() -> int:
     say("opening " + model)
     if model == "unknown-flag":
         say("sample: run: unknown flag: --max-token; did you mean --max-tokens?")
-        say('Run "sample help" or "sample help SUBCOMMAND" for the usage.')
+        say('Run "sample help run" for the usage.')
         return 2
     if model == "broken":
         say("sample: model.gguf: the file ends before its tensors:\nfetch it again")
