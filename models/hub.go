@@ -242,7 +242,7 @@ func (h hubRef) textFiles(all []string) ([]string, error) {
 		if filepath.Ext(name) == ".gguf" {
 			ggufs = append(ggufs, name)
 		}
-		if slices.Contains(folderTexts, name) {
+		if isText(name) {
 			texts = append(texts, name)
 		}
 	}

@@ -15,7 +15,7 @@ func folderFile(name string, weights bool) bool {
 	if name == weightsFile || filepath.Ext(name) == ".safetensors" && !strings.Contains(name, "/") {
 		return weights
 	}
-	return slices.Contains(folderTexts, name)
+	return isText(name)
 }
 
 // IsWeights says that a file of a folder holds weights: of these a process may need parts only.
@@ -29,7 +29,12 @@ func SplitNames(name string) []string { return gguf.SplitNames(name) }
 
 // folderTexts are the files of a folder that Open reads or that tokenizers may need, beside the weights.
 var folderTexts = []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile, weightsIndex,
-	"special_tokens_map.json", "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json"}
+	"special_tokens_map.json", "tokenizer.model", "tiktoken.model", "vocab.json", "merges.txt", "added_tokens.json"}
+
+// isText says that a file is one of folderTexts or a tokenizer of tiktoken's.
+func isText(name string) bool {
+	return slices.Contains(folderTexts, name) || filepath.Ext(name) == ".tiktoken" && !strings.Contains(name, "/")
+}
 
 // FetchFolder has the files of a Hugging Face folder that is elsewhere brought here, and returns the local folder,
 // which Open takes. fetch brings the files that want chooses by their paths in the folder and returns the local folder

@@ -35,6 +35,16 @@ func copyOf(t *testing.T, from string, asked *[][]string) func(want func(string)
 	}
 }
 
+// Tokenizers of all kinds are fetched with a model.
+func TestTokenizersAreFetched(t *testing.T) {
+	for name, want := range map[string]bool{"tokenizer.json": true, "tokenizer.model": true, "tiktoken.model": true,
+		"qwen.tiktoken": true, "original/o200k_base.tiktoken": false, "training.log": false} {
+		if folderFile(name, false) != want || isText(name) != want {
+			t.Errorf("%s is fetched: %t", name, !want)
+		}
+	}
+}
+
 func TestFetchFolder(t *testing.T) {
 	found, err := filepath.Glob(filepath.Join("..", "testdata", "models", "*", "config.json"))
 	if err != nil || len(found) == 0 {

@@ -39,7 +39,7 @@ type configJSON struct {
 
 // tokenizerFile returns the path of the best of the tokenizers in a folder.
 func tokenizerFile(dir string) (string, error) {
-	for _, name := range []string{"tokenizer.json", "tokenizer.model"} {
+	for _, name := range []string{"tokenizer.json", "tokenizer.model", "tiktoken.model"} {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 			return path, err

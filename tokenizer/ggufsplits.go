@@ -25,6 +25,11 @@ const (
 		`|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	patternGPT4o = apart + upper + `*` + lower + `+` + tense + `?|` + apart + upper + `+` + lower + `*` + tense + `?` +
 		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	upperKimi   = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}-[\p{Han}]]`
+	lowerKimi   = `[\p{Ll}\p{Lm}\p{Lo}\p{M}-[\p{Han}]]`
+	patternKimi = `\p{Han}+|` + apart + upperKimi + `*` + lowerKimi + `+` + tense + `?|` +
+		apart + upperKimi + `+` + lowerKimi + `*` + tense + `?` +
+		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	patternCL100K = `'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+$|` +
 		`\s*[\r\n]|\s+(?!\S)|\s`
 	patternQwen35 = tense + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|` +
@@ -103,8 +108,8 @@ var (
 	splitGemma    = ggufSplit{pre: unsplit, normalize: replace(" ", spaceMark), marked: true}
 )
 
-// ggufSplits has what llama.cpp names so; "kimi-k2", "afmoe", "chameleon", "superbpe" and those of embedding models
-// are not in it.
+// ggufSplits has what llama.cpp names so; "afmoe", "chameleon", "superbpe" and others of models that are not served, as
+// those of embeddings, are not in it.
 var ggufSplits = map[string]ggufSplit{
 	"":        splitGPT2, // files from before the key; llama.cpp's own fallback
 	"default": splitGPT2, "gpt-2": splitGPT2, "phi-2": splitGPT2, "gigachat": splitGPT2, "a.x-4.0": splitGPT2,
@@ -133,6 +138,7 @@ var ggufSplits = map[string]ggufSplit{
 	"bailingmoe": splitBailing, "bailingmoe2": splitBailing, "llada-moe": splitBailing,
 	"seed-coder": {pre: splitBy(patternSeedCoder)},
 	"exaone-moe": {pre: splitBy(patternExaoneMoE)},
+	"kimi-k2":    {pre: splitBy(patternKimi), ignoreMerges: true},
 	"minicpm5":   {pre: splitBy(patternThrees, patternMiniCPM5), ignoreMerges: true},
 	"gemma4":     splitGemma, "sarvam-moe": splitGemma,
 }

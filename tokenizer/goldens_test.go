@@ -133,6 +133,7 @@ func TestGoldens(t *testing.T) {
 		{"t5", "testdata/t5"},
 		{"gpt-oss", "testdata/gpt-oss"},
 		{"o200k", "testdata/o200k/o200k_base.tiktoken"},
+		{"kimi", "testdata/kimi"},
 	} {
 		t.Run(filepath.Base(c.path), func(t *testing.T) {
 			t.Parallel()

@@ -27,7 +27,7 @@ func streamed(t interface{ Fatalf(string, ...any) }, s *Stream, ids []int32) str
 }
 
 var families = []string{"smollm", "llama3", "qwen2", "tekken", "gpt2", "llama2", "mistral", "gemma2", "odd",
-	"spm-unigram", "spm-bpe", "spm-gemma", "spm-suffix", "bert", "cased", "unigram", "t5", "gpt-oss", "o200k"}
+	"spm-unigram", "spm-bpe", "spm-gemma", "spm-suffix", "bert", "cased", "unigram", "t5", "gpt-oss", "o200k", "kimi"}
 
 func TestStreamOfCorpusEqualsDecode(t *testing.T) {
 	texts := corpus(t)

@@ -16,6 +16,7 @@ type tiktokenKind struct {
 	pattern   string
 	normalize normalizer
 	specials  map[string]int32
+	bare      bool // texts do not begin with the BOS
 }
 
 // tiktokenKinds by the name of the file or the tokenizer_class of tokenizer_config.json.
@@ -29,6 +30,7 @@ var tiktokenKinds = map[string]tiktokenKind{
 	"qwen.tiktoken":      {pattern: patternQwen2, normalize: norm.NFC.String, specials: qwenSpecials()},
 	"QWenTokenizer":      {pattern: patternQwen2, normalize: norm.NFC.String, specials: qwenSpecials()},
 	"tokenizer.model":    {pattern: patternLlama3, specials: llama3Specials()}, // as Llama 3 was published first
+	"tiktoken.model":     {pattern: patternKimi, bare: true},                   // Kimi K2's and Moonlight's
 }
 
 func qwenSpecials() map[string]int32 {
@@ -83,10 +85,10 @@ func parseTiktoken(data []byte, name string, config configJSON) (*parts, error) 
 	if !ok {
 		return nil, fmt.Errorf("%s: how it splits text is not known: files of tiktoken do not say it, and their "+
 			"names do: cl100k_base.tiktoken, o200k_base.tiktoken, p50k_base.tiktoken, r50k_base.tiktoken, "+
-			"qwen.tiktoken, and tokenizer.model for Llama 3", name)
+			"qwen.tiktoken, tokenizer.model for Llama 3, and tiktoken.model for Kimi K2", name)
 	}
 	p := &parts{vocab: make(map[string]int32), normalize: kind.normalize, byteLevel: true, specials: noSpecials,
-		addBOSAndEOS: true}
+		addBOSAndEOS: !kind.bare}
 	highest := int32(-1)
 	for i, line := range bytes.Split(data, []byte("\n")) {
 		if len(bytes.TrimSpace(line)) == 0 {

@@ -148,17 +148,25 @@ def gpt_oss(train):
     return t, pattern
 
 
-def tiktoken_ranks(t, pattern, texts):
-    """The merges of a byte-level vocabulary as ranks; ids of tiktoken itself."""
+# Kimi K2's and Moonlight's, which sets Chinese characters apart.
+KIMI = "|".join([
+    r"[\p{Han}]+",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+
+
+def tiktoken_ranks(t, file, pattern):
+    """The merges of a byte-level vocabulary as ranks in a file; ids of tiktoken itself."""
     level = {c: b for b, c in bytes_to_unicode().items()}
     order = json.loads(t.to_str())["model"]
     vocab = sorted((s for s in order["vocab"]), key=order["vocab"].get)
     ranks = {bytes(level[c] for c in s): i for i, s in enumerate(vocab)}
-    d = OUT / "o200k"
-    d.mkdir(parents=True, exist_ok=True)
-    (d / "o200k_base.tiktoken").write_bytes(b"".join(base64.b64encode(s) + b" %d\n" % i for s, i in ranks.items()))
-    specials = {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
-    enc = tiktoken.Encoding("o200k", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"".join(base64.b64encode(s) + b" %d\n" % i for s, i in ranks.items()))
+    enc = tiktoken.Encoding(file.name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
     return lambda s: enc.encode(s, disallowed_special=()), lambda ids, skip: b"".join(
         enc.decode_single_token_bytes(i) for i in ids).decode("utf-8", "replace")
 
@@ -250,7 +258,8 @@ def main():
     of_json(
         "gpt-oss", oss, texts,
         {"bos_token": "<|startoftext|>", "eos_token": "<|return|>", "pad_token": "<|endoftext|>"})
-    golden("o200k", texts, *tiktoken_ranks(oss, pattern, texts))
+    golden("o200k", texts, *tiktoken_ranks(oss, OUT / "o200k" / "o200k_base.tiktoken", pattern))
+    golden("kimi", texts, *tiktoken_ranks(oss, OUT / "kimi" / "tiktoken.model", KIMI))
 
 
 main()
