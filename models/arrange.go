@@ -3,6 +3,7 @@ package models
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 
@@ -19,14 +20,15 @@ func (c *Checkpoint) arrange() error {
 	}
 	wholes := map[string]bool{}
 	for want := range c.Config.Tensors() {
-		if w := want.Within; w != nil {
+		if w := want.Within; w != nil && c.tensors[w.Name] != nil {
 			whole := c.tensors[w.Name]
-			if whole == nil || len(whole.shape) != len(want.Shape) || whole.shape[0] != w.Rows {
-				continue
-			}
 			_, width := whole.matrix()
+			if shape := append([]int{w.Rows}, want.Shape[1:]...); !slices.Equal(whole.shape, shape) {
+				return fmt.Errorf("tensor %s has shape %v, but the config implies %v", whole.name, whole.shape, shape)
+			}
 			if width%whole.blockLen != 0 && (w.First*width%whole.blockLen != 0 || w.Heads > 1) {
-				return fmt.Errorf("tensor %s: %w", w.Name, arch.Unsupported("", "cutting blocks of %s", whole.stored))
+				return fmt.Errorf("tensor %s: %w", whole.name,
+					arch.Unsupported("", "cutting blocks of %s", whole.stored))
 			}
 			c.tensors[want.Name] = whole.rows(w.First, want.Shape[0])
 			if w.Heads > 1 {
@@ -85,6 +87,14 @@ func (t *tensor) rows(first, n int) *tensor {
 	part.shape = append([]int{n}, t.shape[1:]...)
 	r := t.place(first*width, (first+n)*width)
 	part.data, part.offset = t.data[r.From:r.To], t.offset+r.From
+	if t.inStep {
+		part.beside = make([]*tensor, len(t.beside))
+		for i, b := range t.beside {
+			of, in := *b, t.besides(b, r)
+			of.data, of.offset = b.data[in.From:in.To], b.offset+in.From
+			part.beside[i] = &of
+		}
+	}
 	if decode := t.decode; decode != nil {
 		part.decode = func(dst []float32, from int) { decode(dst, first*width+from) }
 	}

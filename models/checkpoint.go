@@ -35,7 +35,7 @@ type Checkpoint struct {
 type tensor struct {
 	shape  []int
 	file   string       // for messages
-	name   string       // there, of a safetensors file
+	name   string       // there
 	stored string       // encoding as the file names it, e.g. BF16, Q4_1
 	native dtypes.DType // dtype of data's elements if they need no decoding
 	data   []byte       // encoded bytes in the mapping; nil for dummy weights
@@ -55,8 +55,10 @@ type tensor struct {
 	offset               int64 // of data in the file
 	need                 needFile
 	packed               *packed // of a quantized matrix, which has no data of its own
-	// scattered says that elements may be anywhere in data, which holds others too.
-	scattered bool
+	// scattered says that elements may be anywhere in data, which holds others too. With a step, row r is data's row
+	// firstRow + r*step.
+	scattered      bool
+	firstRow, step int
 	// beside are tensors of the file that decode reads too: of each, where inStep says so, the blocks that have the
 	// numbers of those of data, else all.
 	beside []*tensor

@@ -316,8 +316,9 @@ func TestGGUFLikeFolder(t *testing.T) {
 				}
 			}
 		},
-		"gemma4":       func(c *Config) {},
-		"gemma4-large": func(c *Config) {},
+		"gemma4":           func(c *Config) {},
+		"gemma4-large":     func(c *Config) {},
+		"llama-bias-fused": func(c *Config) {},
 		"gemma2": func(c *Config) { // nor what queries are scaled by
 			for i := range c.Layers {
 				c.Layers[i].Scale = 1 / math.Sqrt(float64(c.HeadDim))

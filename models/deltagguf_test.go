@@ -132,6 +132,7 @@ func TestDeltaNetOfGGUFRefusals(t *testing.T) {
 		"0 taps":      func(g ggufFile) { delete(g.values, "qwen35.ssm.conv_kernel") },
 		"reordering": func(g ggufFile) {
 			g.values["qwen35.ssm.time_step_rank"], g.values["qwen35.ssm.inner_size"] = uint32(32), uint32(4096)
+			g.tensors["blk.0.attn_qkv.weight"] = []int{512 + 4096, 256}
 			g.tensors["blk.0.ssm_a"], g.types["blk.0.ssm_a"] = []int{32}, gguf.Q8_0
 		},
 	} {

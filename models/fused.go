@@ -33,7 +33,9 @@ func (t *tensor) expert(want arch.Tensor) (*tensor, error) {
 // strided is rows, or columns if transposed, of a tensor from one on, step apart, as a tensor of a shape.
 func (t *tensor) strided(first, step int, shape []int, transposed bool) *tensor {
 	out, decode := t.picked(shape, func(row int) int { return first + row*step }), t.decode
+	out.firstRow, out.step = first, step
 	if transposed {
+		out.step = 0 // its rows are columns of data
 		_, width := out.matrix()
 		_, columns := t.matrix()
 		out.unpack = nil
@@ -74,7 +76,7 @@ func (c *Checkpoint) joinMXFP4() error {
 		t := *b
 		t.shape = slices.Clone(b.shape[:n])
 		t.shape[n-1] *= 32
-		t.stored, t.unit, t.blockLen, t.blockBytes, t.beside = mxfp4, 32, 32, 16, []*tensor{s}
+		t.stored, t.unit, t.blockLen, t.blockBytes, t.beside, t.inStep = mxfp4, 32, 32, 16, []*tensor{s}, true
 		s.blockBytes = 1
 		t.decode = func(dst []float32, first int) { decodeMXFP4(dst, b.data[first/2:], s.data[first/32:]) }
 		t.format = blocks.MXFP4

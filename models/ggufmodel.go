@@ -85,7 +85,7 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need Need) error {
 		if t.Experts > 0 { // the tensor of all experts keeps its own name
 			continue
 		}
-		if w := t.Within; w != nil && w.GGUF != "" {
+		if w := t.Within; w != nil && w.GGUF != "" && f.Tensor(w.GGUF) != nil {
 			t = arch.Tensor{Name: w.Name, GGUF: w.GGUF, Part: t.Part} // in the end its last part
 		}
 		known[t.GGUF] = t
@@ -98,7 +98,7 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need Need) error {
 	if err := c.arrange(); err != nil {
 		return err
 	}
-	if f.Has("tokenizer.ggml.model") {
+	if kind, ok := f.String("tokenizer.ggml.model"); ok && kind != "none" && kind != "no_vocab" {
 		c.tokenizer = path
 	}
 	c.chatTemplate, _ = f.String("tokenizer.chat_template")
@@ -122,8 +122,8 @@ func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[strin
 			return fmt.Errorf("tensors %q and another one both are %s", gt.Name, name)
 		}
 		blockLen, blockBytes := gt.Type.Block()
-		t := &tensor{shape: gt.Dims, file: f.Name(), stored: gt.Type.String(), data: gt.Data, unit: blockLen,
-			decode: blockDecoder(gt.Type, gt.Data), release: func() { f.Release(gt) },
+		t := &tensor{shape: gt.Dims, file: f.Name(), name: gt.Name, stored: gt.Type.String(), data: gt.Data,
+			unit: blockLen, decode: blockDecoder(gt.Type, gt.Data), release: func() { f.Release(gt) },
 			blockLen: blockLen, blockBytes: blockBytes, group: 1, offset: gt.Offset, need: need,
 			format: gt.Type.Format(), unpack: blockUnpacker(gt.Type, gt.Data)}
 		switch gt.Type {

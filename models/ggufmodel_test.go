@@ -177,6 +177,10 @@ func TestGGUFOptions(t *testing.T) {
 		t.Errorf("without its weights it has tokenizer %q, template %q (%v)", dummy.TokenizerSource(),
 			dummy.ChatTemplate(), err)
 	}
+	g.values["tokenizer.ggml.model"] = "none"
+	if source := openTest(t, g.write(t)).TokenizerSource(); source != "" {
+		t.Errorf("without a vocabulary it has tokenizer %q", source)
+	}
 }
 
 func TestGGUFRefusals(t *testing.T) {

@@ -110,11 +110,17 @@ func (t *tensor) matrix() (rows, width int) {
 	return t.shape[0], width
 }
 
-// place is where elements from one up to another lie in data: whole blocks, and whole groups of rows that are stored in
-// another order.
+// place is where elements from one up to another lie in data: whole blocks, whole groups of rows that are stored in
+// another order, and what lies between rows that are a step apart.
 func (t *tensor) place(first, end int) Range {
-	if t.scattered {
+	if t.scattered && t.step == 0 {
 		return Range{0, int64(len(t.data))}
+	}
+	if t.step > 0 {
+		_, width := t.matrix()
+		first, last := t.firstRow+first/width*t.step, t.firstRow+(end-1)/width*t.step
+		rowBytes := int64(width / t.blockLen * t.blockBytes)
+		return Range{int64(first) * rowBytes, int64(last+1) * rowBytes}
 	}
 	unit := t.blockLen
 	if t.group > 1 {
@@ -134,8 +140,7 @@ func (t *tensor) bring(ranges ...Range) error {
 		if t.inStep {
 			of = of[:0]
 			for _, r := range ranges {
-				of = append(of, Range{r.From / int64(t.blockBytes) * int64(b.blockBytes),
-					r.To / int64(t.blockBytes) * int64(b.blockBytes)})
+				of = append(of, t.besides(b, r))
 			}
 		}
 		if err := b.bring(of...); err != nil {
@@ -150,6 +155,11 @@ func (t *tensor) bring(ranges ...Range) error {
 		inFile[i] = Range{t.offset + r.From, t.offset + r.To}
 	}
 	return t.need(inFile...)
+}
+
+// besides is where b, which is in step, has what belongs to a range of data.
+func (t *tensor) besides(b *tensor, r Range) Range {
+	return Range{r.From / int64(t.blockBytes) * int64(b.blockBytes), r.To / int64(t.blockBytes) * int64(b.blockBytes)}
 }
 
 // read returns elements from first up to end: a view, or decoded.

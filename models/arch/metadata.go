@@ -63,6 +63,7 @@ func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
 	if m.err != nil {
 		return Config{}, Decoder{}, m.err
 	}
+	m.nameQKV(&c)
 	return c, d, c.check()
 }
 
@@ -353,8 +354,26 @@ func (m *Metadata) Bool(key string, absent bool) bool {
 	return absent
 }
 
-// HasTensor tells whether the file has a tensor.
-func (m *Metadata) HasTensor(name string) bool { return m.File.Tensor(name) != nil }
+// HasTensor tells whether the file has a tensor, be it as rows of the one of queries, keys and values together.
+func (m *Metadata) HasTensor(name string) bool {
+	return m.File.Tensor(name) != nil || m.File.Tensor(ofQKV.Replace(name)) != nil
+}
+
+// ofQKV makes the names of queries, keys and values in one of those of each.
+var ofQKV = strings.NewReplacer(".attn_q.", ".attn_qkv.", ".attn_k.", ".attn_qkv.", ".attn_v.", ".attn_qkv.")
+
+// nameQKV names the tensors of queries, keys and values in one that llama.cpp's converter writes with --fuse-qkv.
+func (m *Metadata) nameQKV(c *Config) {
+	if _, always := c.Names[QKV]; always {
+		return
+	}
+	for i, l := range c.Layers {
+		if l.Mixer == Attention && m.HasTensor(fmt.Sprintf("blk.%d.attn_qkv.weight", i)) {
+			c.Names = c.tensorNames().With(Names{QKV: {HF: "self_attn.qkv_proj", GGUF: "attn_qkv"}})
+			return
+		}
+	}
+}
 
 // Floats32 reads a tensor of F32; nil if there is none.
 func (m *Metadata) Floats32(name string) ([]float32, error) {

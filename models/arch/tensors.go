@@ -248,10 +248,7 @@ func (c *Config) Tensors() iter.Seq[Tensor] {
 }
 
 func (c *Config) layerTensors(number int) []Tensor {
-	l := layerList{c: c, number: number, names: c.Names}
-	if l.names == nil {
-		l.names = LlamaNames
-	}
+	l := layerList{c: c, number: number, names: c.tensorNames()}
 	layer := c.Layers[number]
 	l.norm(layer.AttentionNorm.Before, AttentionNorm, Whole, c.HiddenSize)
 	switch layer.Mixer {
@@ -283,6 +280,14 @@ func (c *Config) layerTensors(number int) []Tensor {
 	l.list = append(l.list, c.layerEnd(number, l.names)...)
 	within(l.list, l.names, number, max(layer.Delta.KeyHeads, 1))
 	return l.list
+}
+
+// tensorNames are what the tensors of layers are called.
+func (c *Config) tensorNames() Names {
+	if c.Names == nil {
+		return LlamaNames
+	}
+	return c.Names
 }
 
 // A layerList collects the tensors of a layer.

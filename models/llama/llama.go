@@ -190,7 +190,7 @@ func (f features) readWindows(j *arch.JSON, c *arch.Config) error {
 }
 
 func (f features) readMetadata(m *arch.Metadata, c *arch.Config) error {
-	has := func(tensor string) bool { return m.File.Tensor("blk.0."+tensor) != nil }
+	has := func(tensor string) bool { return m.HasTensor("blk.0." + tensor) }
 	window := m.Int("attention.sliding_window", 0)
 	if window > 0 && c.Architecture != "LlamaForCausalLM" {
 		return arch.Unsupported("", "attention.sliding_window in a %s file, which does not say which layers have it,",

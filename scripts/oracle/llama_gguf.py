@@ -23,20 +23,23 @@ import torch
 from conversion import get_model_class
 from conversion.base import ModelBase
 
-# For each file its checkpoint, and how it is made: "fused" has gates and ups of all experts in one tensor, "old" is a
-# file of DeepSeek's as they were until April 2025.
+# For each file its checkpoint, and how it is made: "fused" has gates and ups of all experts in one tensor, and queries,
+# keys and values of a layer (--fuse-gate-up-exps, --fuse-qkv); "old" is a file of DeepSeek's as they were until April
+# 2025.
 FILES = {
     "glm4-moe": ("glm4-moe", ""),
     "lfm2-moe": ("lfm2-moe", ""),
     "qwen35-moe-fused": ("qwen35-moe", "fused"),
+    "llama-bias-fused": ("llama-bias", "fused"),
     "deepseek-v2": ("deepseek-v2", ""),
     "deepseek-v2-lite": ("deepseek-v2-lite", ""),
     "deepseek-v3": ("deepseek-v3", ""),
     "deepseek-v3-old": ("deepseek-v3", "old"),
 }
 # llama.cpp has no biases of latents, which deepseek-v2 has; it takes queries without latents in models of 26 or 27
-# layers only, and keys and values of delta nets of one size only.
-NOT_RUN = ("deepseek-v2", "deepseek-v2-lite", "qwen35-moe-fused")
+# layers only, and keys and values of delta nets of one size only. TestGGUFLikeFolder compares these files, and the last
+# one, with their checkpoints.
+NOT_RUN = ("deepseek-v2", "deepseek-v2-lite", "qwen35-moe-fused", "llama-bias-fused")
 PROMPT = np.random.default_rng(20261123).integers(0, 256, 100).tolist()
 
 
@@ -55,11 +58,11 @@ def convert(name, path):
     if checkpoint == "deepseek-v3":
         hparams["scoring_func"] = "sigmoid"  # as published configs say, and transformers does not write
     model = get_model_class(hparams["architectures"][0])
-    model.set_vocab, model.no_mtp = no_vocabulary, how == "fused"  # it takes qwen35-moe to have predictors
+    model.set_vocab, model.no_mtp = no_vocabulary, checkpoint == "qwen35-moe"  # which it takes to have predictors
     with torch.inference_mode():
         model(
             folder, gguf.LlamaFileType.MOSTLY_F16, path, eager=True, hparams=hparams,
-            fuse_gate_up_exps=how == "fused").write()
+            fuse_gate_up_exps=how == "fused", fuse_qkv=how == "fused").write()
     if how == "old":
         rewrite(path, path, *old(path))
 
