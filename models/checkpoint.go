@@ -22,6 +22,7 @@ type Checkpoint struct {
 	Config Config
 	Ref    string // as given to Open
 
+	gguf         bool   // the weights are of GGUF files
 	tokenizer    string // see TokenizerSource
 	chatTemplate string
 	names        []string // sorted

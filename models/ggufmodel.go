@@ -21,7 +21,7 @@ func openGGUF(path string, need Need) (*Checkpoint, error) {
 		return nil, err
 	}
 	path = f.Name()
-	c := &Checkpoint{tensors: map[string]*tensor{}, closers: []func() error{f.Close}}
+	c := &Checkpoint{gguf: true, tensors: map[string]*tensor{}, closers: []func() error{f.Close}}
 	if err := c.addGGUF(f, path, need); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("GGUF file %s: %w", path, err)

@@ -60,7 +60,7 @@ func TestGLMOfGGUF(t *testing.T) {
 		t.Errorf("a layer of %d is %+v", c.Config.NumLayers, l)
 	}
 	delete(g.tensors, "blk.0.exp_probs_b.bias")
-	if _, err := openTest(t, g.write(t)).Validate(); err == nil || !strings.Contains(err.Error(), "correction_bias") {
+	if _, err := openTest(t, g.write(t)).Validate(); err == nil || !strings.Contains(err.Error(), "exp_probs_b") {
 		t.Errorf("without what experts are chosen by: %v", err)
 	}
 	g.values["glm4moe.expert_gating_func"] = uint32(1)

@@ -17,22 +17,29 @@ func (c *Checkpoint) Validate() (warnings []string, err error) {
 	known := map[string]bool{arch.NameHead: true}
 	for spec := range c.Config.Tensors() {
 		known[spec.Name] = true
-		t := c.tensors[spec.Name]
+		t, name := c.tensors[spec.Name], spec.Name
+		if c.gguf { // as its file calls it
+			name = spec.GGUF
+		}
 		switch {
 		case t == nil:
-			problems = append(problems, fmt.Sprintf("%s is missing (expected shape %v)", spec.Name, spec.Shape))
+			problems = append(problems, fmt.Sprintf("%s is missing (expected shape %v)", name, spec.Shape))
 		case !slices.Equal(t.shape, spec.Shape) && !(spec.Part == arch.ConvTaps && isTaps(t.shape, spec.Shape)):
-			problems = append(problems, fmt.Sprintf("%s has shape %v, but the config implies %v", spec.Name, t.shape,
+			problems = append(problems, fmt.Sprintf("%s has shape %v, but the config implies %v", name, t.shape,
 				spec.Shape))
 		case t.decode == nil:
 			problems = append(problems, fmt.Sprintf("%s has dtype %s, which is not supported (F32, BF16 and F16 are)",
-				spec.Name, t.stored))
+				name, t.stored))
 		}
 	}
 	for _, name := range c.names {
 		if !known[name] && !strings.HasSuffix(name, "rotary_emb.inv_freq") && !slices.Contains(arch.RopeTensors, name) {
-			warnings = append(warnings, fmt.Sprintf("tensor %s %v in %s is not used by %s", name, c.tensors[name].shape,
-				c.tensors[name].file, c.Config.Architecture))
+			t := c.tensors[name]
+			if c.gguf {
+				name = t.name
+			}
+			warnings = append(warnings, fmt.Sprintf("tensor %s %v in %s is not used by %s", name, t.shape, t.file,
+				c.Config.Architecture))
 		}
 	}
 	if len(problems) > 0 {
