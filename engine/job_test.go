@@ -216,13 +216,13 @@ func TestNoCompilationAfterWarmUp(t *testing.T) {
 
 func TestPlanRefuses(t *testing.T) {
 	for says, change := range map[string]func(*engine.Config){
-		"page-size is 12":            func(c *engine.Config) { c.PageSize = 12 },
-		"page-size is 48":            func(c *engine.Config) { c.PageSize = 48 },
+		"`page-size` is 12":          func(c *engine.Config) { c.PageSize = 12 },
+		"`page-size` is 48":          func(c *engine.Config) { c.PageSize = 48 },
 		"`max-model-len` is 161":     func(c *engine.Config) { c.MaxModelLen = 161 },
 		"does not hold one page":     func(c *engine.Config) { c.KVMemory = 100 },
 		"max-seqs is -1":             func(c *engine.Config) { c.MaxSeqs = -1 },
 		`kv is "ring"`:               func(c *engine.Config) { c.KV = "ring" },
-		"kv basic keeps 16 rows":     func(c *engine.Config) { c.KV, c.KVMemory = "basic", 1<<10 },
+		"`kv` basic keeps 16 rows":   func(c *engine.Config) { c.KV, c.KVMemory = "basic", 1<<10 },
 		"Config.Model and Config.Ba": func(c *engine.Config) { c.Model = nil },
 	} {
 		cfg := engine.Config{Model: testenv.Model(t, contractFamily), Backend: testenv.XLA(t), MaxSeqs: 8, PageSize: 16,
