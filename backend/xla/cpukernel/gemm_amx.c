@@ -131,11 +131,11 @@ CODES(s8)
 static const block_code codes[2][2][4] = {ROW(bf16), ROW(s8)};
 // clang-format on
 
-// block_steps is how many steps a block has, of a few tiles of rows: activations and weights of a block fit into the
-// first cache together.
+// block_steps is how many steps a block has, of a few tiles of rows: activations and weights of a block of up to 4
+// tiles fit into the first cache together. With more tiles they do not, which costs less than storing sums more often.
 static int64_t block_steps(int64_t steps, int64_t tiles) {
 	if (tiles == 1) return least(steps, 16); // several streams of weights at once
-	const int64_t most = tiles > 7 ? 4 : 36 / (tiles + 2), blocks = (steps + most - 1) / most;
+	const int64_t most = tiles > 4 ? 6 : 36 / (tiles + 2), blocks = (steps + most - 1) / most;
 	return (steps + blocks - 1) / blocks;
 }
 

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""How near jobs come to the limit of a processor, at several numbers of slots.
+
+    bench/limits.py [--sample bin/sample] [--slots 1,4,16,64,256] [--weights bf16,int8,auto] [--model smollm2]
+
+Runs word problems as in the workload gsm, 2 for each slot and 16 to 512 in all, for each number of slots and form of
+weights, and prints a row of Markdown for each: the median of --repeat runs. The limit of a run is the more of its
+arithmetic at the measured peak and its bytes (weights once a step, keys and values) at the measured bandwidth; `sample
+bench` measures both.
+"""
+import argparse
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+
+def workload(count, folder):
+    """A workload as gsm is, with count rows, of which 128 are different."""
+    path = folder / f"gsm-{count}.yaml"
+    path.write_text(f"about: word problems\nprompts: questions\nrows: {count}\nmax_tokens: 128\ntemperature: 1\n")
+    return path
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sample", default="bin/sample")
+    p.add_argument("--slots", default="1,4,16,64,256")
+    p.add_argument("--weights", default="bf16,int8,auto")
+    p.add_argument("--model", default="smollm2")
+    p.add_argument("--repeat", default="2")
+    a = p.parse_args()
+    print("| weights | slots | tokens/s | decode step | times the limit | limited by | memory |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as name:
+        for weights in a.weights.split(","):
+            for slots in map(int, a.slots.split(",")):
+                rows = workload(min(512, max(16, 2 * slots)), Path(name))
+                command = [
+                    a.sample, "bench", "-m", a.model, "--dtype", "bf16", "--weights", weights, "-w", rows,
+                    "--max-seqs", str(slots), "--max-model-len", "512", "--warmup", "0", "--repeat", a.repeat, "--json"]
+                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                m = json.loads(done.stdout)["median"]
+                print(
+                    f"| {weights} | {slots} | {m['generated_tokens_per_second']:.0f} | "
+                    f"{m['decode_step_seconds'] * 1e3:.1f} ms | {m['times_limit']:.2f} | {m['limit_by']} | "
+                    f"{m['peak_memory_bytes'] / 2**20:.0f} MiB |", flush=True)
+
+
+main()
