@@ -175,6 +175,9 @@ func (e *Engine) dispatch(p *device.Compiled, input []compute.Buffer) ([]compute
 	if p.Weights {
 		args = append(args, e.weights...)
 	}
+	if p.Drafts {
+		args = append(args, e.drafter...)
+	}
 	if p.Resident != nil {
 		args = append(append(args, e.stops.tables...), e.masks.texts...)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/lockstep"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/prefix"
 	"github.com/quire/quire/stopping"
 	"github.com/quire/quire/tokenizer"
@@ -95,6 +96,9 @@ type Config struct {
 	// docs/speculation.md. Completions stay the same. 0 drafts none, SpeculateAuto as many as pay, and none where the
 	// bytes of a token depend on the step that it runs in.
 	Speculate int
+	// DraftModel is a small model that drafts them, in place of a sequence's own text; nil for none. It must have the
+	// model's tokens.
+	DraftModel *models.Checkpoint
 	// ZeroPages clears pages when they are freed, for tenants who must not share memory. Without it pages are cleared
 	// logically.
 	ZeroPages bool
@@ -119,6 +123,7 @@ type Engine struct {
 	graphs     *device.Graphs
 	programs   map[string]*device.Compiled
 	weights    []compute.Buffer
+	drafter    []compute.Buffer // weights of Config.DraftModel
 	state      []compute.Buffer
 	extras     []compute.Buffer // of the features of program run, behind its state
 	asked      atomic.Uint32    // the features of all requests so far
@@ -181,6 +186,11 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 		sent: map[string]*sent{}, now: time.Now}
 	if e.log == nil {
 		e.log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if cfg.DraftModel != nil {
+		if _, err := cfg.DraftModel.Validate(); err != nil {
+			return nil, fmt.Errorf("the draft model: %w", err)
+		}
 	}
 	for _, name := range unused {
 		e.log.Warn("the model has no use for a tensor", "name", name)
@@ -260,19 +270,31 @@ func (e *Engine) makeCaches() {
 	}
 }
 
-// loadWeights puts the model's arrays on the device, one at a time, so that the host holds no second copy of the model.
+// loadWeights puts the arrays of the models on the device, one at a time, so that the host holds no second copy of
+// them.
 func (e *Engine) loadWeights(ctx context.Context) error {
 	end := e.span(schedule.HostTrack, "load weights")
-	defer end("bytes", e.plan.WeightBytes)
-	for _, a := range e.graphs.Arrays {
+	defer end("bytes", e.plan.AllWeightBytes())
+	err := e.loadArrays(ctx, &e.weights, e.graphs.Arrays, e.cfg.Model)
+	if err == nil && e.graphs.Drafter != nil {
+		if err = e.loadArrays(ctx, &e.drafter, e.graphs.Drafter.Arrays, e.cfg.DraftModel); err != nil {
+			err = fmt.Errorf("the draft model: %w", err)
+		}
+	}
+	return err
+}
+
+func (e *Engine) loadArrays(ctx context.Context, to *[]compute.Buffer, arrays []decoder.Array,
+	from *models.Checkpoint) error {
+	for _, a := range arrays {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		buffer, err := a.Load(e.cfg.Backend, 0, e.cfg.Model)
+		buffer, err := a.Load(e.cfg.Backend, 0, from)
 		if err != nil {
 			return err
 		}
-		e.weights = append(e.weights, buffer)
+		*to = append(*to, buffer)
 	}
 	return nil
 }
@@ -315,12 +337,14 @@ func (e *Engine) Close() {
 	finalize(e.state)
 	finalize(e.extras)
 	finalize(e.weights)
+	finalize(e.drafter)
 	finalize(e.stops.tables)
 	finalize(e.masks.texts)
 	for _, s := range e.sent {
 		finalize(s.buffers)
 	}
-	e.state, e.extras, e.weights, e.sent, e.stops.tables = nil, nil, nil, nil, nil
+	e.state, e.extras, e.weights, e.drafter, e.sent = nil, nil, nil, nil, nil
+	e.stops.tables = nil
 	for _, p := range e.programs {
 		if p != nil {
 			p.Executable.Finalize()

@@ -156,5 +156,5 @@ func (c Config) model() models.Config {
 // graphs are those of the programs of a plan.
 func (c Config) graphs(p Plan) *device.Graphs {
 	return &device.Graphs{Sizes: p.sizes(), Model: p.model(c), Arrays: decoder.Arrays(c.model(), c.storage()),
-		DType: p.activations, ZeroPages: c.ZeroPages, Debug: c.Debug}
+		DType: p.activations, ZeroPages: c.ZeroPages, Debug: c.Debug, Drafter: c.drafterGraphs(p)}
 }

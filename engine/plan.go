@@ -69,6 +69,8 @@ type Plan struct {
 	// drafts has: see Config.Speculate.
 	Drafts     int `json:"drafts,omitempty"`
 	DraftWidth int `json:"draft_width,omitempty"`
+	// Drafter is the model that drafts them, if one does: see Config.DraftModel.
+	Drafter *Drafter `json:"drafter,omitempty"`
 	// Features are those that the programs have from the start: see Config.Features. MaskBytes is what the states and
 	// masks of structured output take of the device's memory where masks are among them.
 	Features  []string `json:"features,omitempty"`
@@ -112,6 +114,9 @@ func (p Plan) String() string {
 		held = fmt.Sprintf("%s, activations in %s", p.Weights, p.DType)
 	}
 	row("model", "%s, %s parameters in %s, %s", p.Model, count(p.Parameters), held, bytesText(p.WeightBytes))
+	if p.Drafter != nil {
+		row("draft model", "%s", p.Drafter)
+	}
 	if p.Quantization != "" {
 		row("stored as", "%s", p.Quantization)
 	}
@@ -270,9 +275,10 @@ func (c Config) plan() (Plan, error) {
 	p.NameDrawn = p.PrefixCache && p.mixed
 	p.layouts = c.layouts(p, kv)
 	p.KVBytesPerToken, p.StateBytes = bytesOf(p.layouts)
+	p.setDrafter(c)
 	budget := c.KVMemory
 	if budget == 0 {
-		if budget, err = c.defaultKVMemory(p.WeightBytes + p.sizes().ExtraBytes()); err != nil {
+		if budget, err = c.defaultKVMemory(p.AllWeightBytes() + p.sizes().ExtraBytes()); err != nil {
 			return Plan{}, err
 		}
 	}
@@ -287,6 +293,7 @@ func (c Config) plan() (Plan, error) {
 	for i := range p.layouts {
 		p.layouts[i].Pages = p.Pages
 	}
+	p.Drafter.setPages(p.Pages)
 	return p, nil
 }
 
@@ -393,8 +400,16 @@ func newPrefixSeed(cfg Config, p Plan) prefix.Hash {
 	return prefix.Seed(of...)
 }
 
-// PageBytes is what a page takes in all layers.
-func (p Plan) PageBytes() int64 { return p.KVBytesPerToken*int64(p.PageSize) + p.StateBytes }
+// PageBytes is what a page takes in all layers, those of the draft model among them.
+func (p Plan) PageBytes() int64 {
+	if p.Drafter != nil {
+		return p.modelPageBytes() + p.Drafter.KVBytesPerToken*int64(p.PageSize)
+	}
+	return p.modelPageBytes()
+}
+
+// modelPageBytes is what a page takes in the model's layers.
+func (p Plan) modelPageBytes() int64 { return p.KVBytesPerToken*int64(p.PageSize) + p.StateBytes }
 
 const (
 	defaultMaxSeqs   = 64

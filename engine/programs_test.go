@@ -10,8 +10,19 @@ import (
 
 // Every program updates all of the device state in place, and has no temporary as large as a layer's cache.
 func TestStateIsUpdatedInPlace(t *testing.T) {
-	e, err := New(context.Background(), Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t),
-		MaxSeqs: 64, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 64 << 20, Contexts: 8})
+	t.Run("alone", func(t *testing.T) { stateIsUpdatedInPlace(t, func(*Config) {}) })
+	t.Run("with a draft model", func(t *testing.T) {
+		stateIsUpdatedInPlace(t, func(c *Config) {
+			c.Speculate, c.DraftModel = SpeculateAuto, testenv.Model(t, "smollm2-like")
+		})
+	})
+}
+
+func stateIsUpdatedInPlace(t *testing.T, change func(*Config)) {
+	cfg := Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 64, PageSize: 16,
+		PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 64 << 20, Contexts: 8}
+	change(&cfg)
+	e, err := New(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +35,10 @@ func TestStateIsUpdatedInPlace(t *testing.T) {
 		}
 		state += int64(shape.Size()) * int64(shape.DType.Size())
 	}
-	layer := e.plan.KVBytes / int64(e.graphs.Model.NumLayers)
+	layer := e.plan.KVBytes / int64(len(e.graphs.Layouts))
+	if e.graphs.Drafter != nil {
+		layer = e.plan.KVBytes / int64(len(e.graphs.Layouts)+len(e.graphs.Drafter.Layouts)) // layers of one size
+	}
 	for _, name := range []string{"run", "context", "score"} {
 		stats, err := e.programs[name].Executable.(*xla.Executable).MemoryStats()
 		if err != nil {

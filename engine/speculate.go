@@ -14,9 +14,10 @@ const MaxDrafts = 16
 
 // Sizes of steps with drafts.
 const (
-	autoDrafts = 15
-	autoWidth  = 32
-	draftWidth = 64
+	autoDrafts  = 15
+	autoWidth   = 32
+	autoGuesses = 4 // of a draft model, which takes a step of its own for each
+	draftWidth  = 64
 )
 
 // setDrafts settles how tokens are drafted.
@@ -28,6 +29,10 @@ func (p *Plan) setDrafts(c Config) (err error) {
 
 // drafting is how tokens are drafted.
 func (c Config) drafting(p Plan) (device.Drafting, error) {
+	if err := c.checkDrafter(p); err != nil {
+		return device.Drafting{}, err
+	}
+	byModel := c.DraftModel != nil
 	switch {
 	case c.Speculate == 0:
 		return device.Drafting{}, nil
@@ -45,12 +50,16 @@ func (c Config) drafting(p Plan) (device.Drafting, error) {
 			"that is refused", p.Model)
 	}
 	switch {
+	case reason != "" && byModel:
+		return device.Drafting{}, fmt.Errorf("there is a draft model, but %s: leave it out", reason)
 	case c.Speculate == SpeculateAuto && reason != "":
 		return device.Drafting{}, nil
 	case reason != "":
 		return device.Drafting{}, fmt.Errorf("speculate is %d, but %s: use auto or off", c.Speculate, reason)
+	case c.Speculate == SpeculateAuto && byModel:
+		return device.Drafting{Most: autoGuesses, Width: autoWidth, ByModel: true}, nil
 	case c.Speculate == SpeculateAuto:
 		return device.Drafting{Most: autoDrafts, Width: autoWidth, Growing: true}, nil
 	}
-	return device.Drafting{Most: c.Speculate, Width: draftWidth}, nil
+	return device.Drafting{Most: c.Speculate, Width: draftWidth, ByModel: byModel}, nil
 }

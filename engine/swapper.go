@@ -323,6 +323,6 @@ func (m *swapper) seconds() (copying, waiting float64) {
 // bytesOnHost is the memory that the pages of length tokens, of all devices of this process, take on the host.
 func (e *Engine) bytesOnHost(length int) int64 {
 	blocks := ceilDiv(ceilDiv(length, e.plan.PageSize), device.BlockPages)
-	return int64(blocks) * device.BlockPages * e.plan.PageBytes() * int64(
+	return int64(blocks) * device.BlockPages * e.plan.modelPageBytes() * int64(
 		len(collective.Places(e.cfg.Backend)))
 }

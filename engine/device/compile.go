@@ -79,13 +79,12 @@ func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err 
 	for _, leaf := range p.Own {
 		nodes = append(nodes, Parameter(g, parameterName("in", leaf.Name), leaf.Shape))
 	}
-	var w decoder.Weights
+	var w weights
 	if p.Weights {
-		weights := make([]*Node, len(gr.Arrays))
-		for i, param := range gr.Arrays {
-			weights[i] = Parameter(g, parameterName("w", param.Name), param.Shape)
-		}
-		w = decoder.NewWeights(gr.Arrays, weights)
+		w.Weights = gr.weights(g, "w")
+	}
+	if p.Drafts {
+		w.Drafter = gr.Drafter.weights(g, "dw")
 	}
 	for _, leaf := range p.Resident {
 		nodes = append(nodes, Parameter(g, parameterName("re", leaf.Name), leaf.Shape))
@@ -110,6 +109,15 @@ func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err 
 	}
 	c.Executable = g.Executable()
 	return c, nil
+}
+
+// weights are the parameters that have the model's arrays.
+func (gr *Graphs) weights(g *Graph, of string) decoder.Weights {
+	nodes := make([]*Node, len(gr.Arrays))
+	for i, param := range gr.Arrays {
+		nodes[i] = Parameter(g, parameterName(of, param.Name), param.Shape)
+	}
+	return decoder.NewWeights(gr.Arrays, nodes)
 }
 
 func parameterName(of, leaf string) string { return of + "_" + strings.ReplaceAll(leaf, ".", "_") }

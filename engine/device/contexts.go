@@ -20,7 +20,7 @@ func (gr *Graphs) contextPrograms() []Program {
 	return []Program{
 		{
 			Name: Verbs, Input: packed(verbArrays), twin: twinOf[VerbsOutput],
-			build: func(st state, _ decoder.Weights, nodes []*Node) (state, any, []*Node) {
+			build: func(st state, _ weights, nodes []*Node) (state, any, []*Node) {
 				st, out := gr.contextVerbs(st, tree.Of[verbs](verbArrays, nodes))
 				return st, out, nil
 			},
@@ -28,8 +28,8 @@ func (gr *Graphs) contextPrograms() []Program {
 		{
 			Name: Score, Weights: true, Input: packed(scoreArrays),
 			twin: twinOf[ScoreOutput],
-			build: func(st state, w decoder.Weights, nodes []*Node) (state, any, []*Node) {
-				st, out := gr.score(st, w, tree.Of[scoreInput](scoreArrays, nodes))
+			build: func(st state, w weights, nodes []*Node) (state, any, []*Node) {
+				st, out := gr.score(st, w.Weights, tree.Of[scoreInput](scoreArrays, nodes))
 				return st, out, nil
 			},
 		},

@@ -57,6 +57,8 @@ type Graphs struct {
 	DType     dtypes.DType // of the hidden states
 	ZeroPages bool         // clears pages when they are freed
 	Debug     bool         // checks the rules of the state after each step
+	// Drafter is the model that drafts tokens where Drafts says that one does: of the same sizes, but for its layouts.
+	Drafter *Graphs
 }
 
 // BlockPages is how many pages one call of the transfer programs moves.

@@ -1,6 +1,8 @@
 package device
 
 import (
+	"slices"
+
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -18,6 +20,8 @@ type Drafting struct {
 	Width int // tokens of a step that has drafts, with those behind which they are
 	// Growing has only as many drafts as tokens of the sequence's end were found again, twice that but one.
 	Growing bool
+	// ByModel has a model draft them, Graphs.Drafter, in place of the sequence's own text.
+	ByModel bool
 }
 
 // On says that tokens are drafted.
@@ -53,14 +57,14 @@ type drafting struct {
 }
 
 func (gr *Graphs) newDrafting(g *Graph) (d drafting) {
-	if gr.Drafts.On() {
+	if gr.Drafts.On() && !gr.Drafts.ByModel {
 		d.Tokens = zeros(g, dtypes.Int32, gr.Pages, gr.PageSize)
 	}
 	return d
 }
 
 func (p Sizes) draftingBytes() int64 {
-	if !p.Drafts.On() {
+	if !p.Drafts.On() || p.Drafts.ByModel {
 		return 0
 	}
 	return 4 * int64(p.Pages) * int64(p.PageSize)
@@ -88,41 +92,68 @@ func (d drafting) copied(from, to *Node) drafting {
 }
 
 // draft finds what may be drawn behind the tokens that wait, next i32[R], see tokenqueue.Queue: the tokens that
-// followed where the end of a sequence stands in it before. There are no drafts in steps of prompts, nor where so many
-// sequences run that a step is no longer bound by reading the weights.
-func (gr *Graphs) draft(l loop, in input, next, prefill *Node) drafts {
+// followed where the end of a sequence stands in it before, or those that the drafter draws. There are no drafts in
+// steps of prompts, nor where so many sequences run that a step is no longer bound by reading the weights.
+func (gr *Graphs) draft(l *loop, w weights, in input, next, prefill *Node) drafts {
 	g := next.Graph()
 	n := gr.Drafts.Rows()
 	live := ReduceAllSum(ConvertDType(GreaterOrEqual(next, ZerosLike(next)), dtypes.Int32))
 	room := Sub(integer(g, gr.Columns()-1), l.Out.Columns) // columns beside that of the token that is drawn anyway
 	able := LogicalAnd(LogicalNot(prefill), LogicalAnd(LessOrEqual(live, integer(g, n)),
 		GreaterThan(Min(live, room), integer(g, 0))))
-	return control.If(able, func() drafts {
+	// What the others leave is shared out evenly.
+	share := func(counts *Node) *Node {
+		rows := Max(ReduceAllSum(ConvertDType(GreaterThan(counts, ZerosLike(counts)), dtypes.Int32)), integer(g, 1))
+		share := Div(Sub(integer(g, gr.Drafts.Width), live), rows)
+		return Min(counts, BroadcastToDims(share, n))
+	}
+	type once struct {
+		Caches []*Node // of the drafter
+		Drafts drafts
+		Todo   *Node
+	}
+	own, caches := gr.split(l.State.Caches)
+	end := control.While(once{caches, gr.noDrafts(g), able}, func(o once) *Node { return o.Todo }, func(o once) once {
 		slots, _ := scan.Positions(GreaterOrEqual(SliceAxis(next, 0, AxisRangeFromStart(gr.Slots)), integer(g, 0)), n)
 		isRow := LessThan(slots, integer(g, gr.Slots))
 		at := Min(slots, integer(g, gr.Slots-1))
+		to := Where(isRow, slots, FillScalar(g, slots.Shape(), float64(gr.Rows())))
 		lens := take(l.State.Sequences.SeqLens, at)
-		limits := Min(BroadcastToDims(room, n), SubScalar(Sub(take(l.State.Rows.MaxLens, at), lens), 2))
-		limits = Min(Max(limits, ZerosLike(limits)), FillScalar(g, limits.Shape(), float64(gr.Drafts.Most)))
-		limits = Where(LogicalAnd(isRow, gr.mayDraft(l.State, at)), limits, ZerosLike(limits))
+		limits := gr.mostDrafts(*l, at, lens, room)
+		limits = Where(isRow, limits, ZerosLike(limits))
 		limits = gr.inPages(l.State, at, lens, limits)
 
-		d := gr.noDrafts(g)
-		found := gr.findDrafts(gr.texts(l.State, at, lens, take(next, at)), lens)
+		d := o.Drafts
+		var found tokenqueue.Drafts
+		if gr.Drafts.ByModel {
+			found, o.Caches = gr.guess(*l, w.Drafter, in, next, to, share(limits), o.Caches)
+		} else {
+			found = gr.findDrafts(gr.texts(l.State, at, lens, take(next, at)), lens)
+		}
 		if gr.walksDrafts() {
-			found, d.Behind = gr.walkDrafts(l, in, at, found, limits)
+			found, d.Behind = gr.walkDrafts(*l, in, at, found, limits)
 			d.Ranks = control.ScatterSet(d.Ranks, slots, Iota(g, slots.Shape(), 0))
 		}
-		counts := Min(found.Counts, limits)
-		// What the others leave is shared out evenly.
-		rows := Max(ReduceAllSum(ConvertDType(GreaterThan(counts, ZerosLike(counts)), dtypes.Int32)), integer(g, 1))
-		share := Div(Sub(integer(g, gr.Drafts.Width), live), rows)
-		counts = Min(counts, BroadcastToDims(share, n))
-		to := Where(isRow, slots, FillScalar(g, slots.Shape(), float64(gr.Rows())))
 		d.Tokens = control.ScatterSet(d.Tokens, to, found.Tokens)
-		d.Counts = control.ScatterSet(d.Counts, to, counts)
-		return d
-	}, func() drafts { return gr.noDrafts(g) })
+		d.Counts = control.ScatterSet(d.Counts, to, share(Min(found.Counts, limits)))
+		return once{o.Caches, d, LogicalNot(o.Todo)}
+	})
+	l.State.Caches = slices.Concat(own, end.Caches)
+	return end.Drafts
+}
+
+// mostDrafts is how many drafts slots, i32[D], may have at most behind lens tokens, i32[D], and the one that waits.
+func (gr *Graphs) mostDrafts(l loop, slots, lens, room *Node) *Node {
+	g := lens.Graph()
+	limits := Min(BroadcastToDims(room, lens.Shape().Size()),
+		SubScalar(Sub(take(l.State.Rows.MaxLens, slots), lens), 2))
+	limits = Min(limits, FillScalar(g, limits.Shape(), float64(gr.Drafts.Most)))
+	if gr.Drafts.ByModel { // the last draft is not run
+		positions := FillScalar(g, limits.Shape(), float64(gr.Drafter.Model.MaxPositions))
+		limits = Min(limits, Sub(positions, lens))
+	}
+	limits = Max(limits, ZerosLike(limits))
+	return Where(gr.mayDraft(l.State, slots), limits, ZerosLike(limits))
 }
 
 // texts are the tokens of slots, i32[D], that have lens tokens in the cache, i32[D], and those that wait, i32[D]:

@@ -1,6 +1,8 @@
 package device
 
 import (
+	"slices"
+
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
@@ -10,8 +12,12 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// cacheLayouts are those of the arrays that have the caches: one for all of them in the loop of layers.
+// cacheLayouts are those of the arrays that have the caches: one for all of them in the loop of layers. Those of the
+// drafter come last.
 func (gr *Graphs) cacheLayouts() []attention.Layout {
+	if gr.Drafter != nil { // then there is no loop of layers
+		return slices.Concat(gr.Layouts, gr.Drafter.Layouts)
+	}
 	if !gr.LayerLoop {
 		return gr.Layouts
 	}

@@ -23,12 +23,12 @@ type Program struct {
 	// build takes the nodes of the input, leaf by leaf, and returns the state and, as a tree, what the host gets, with
 	// those of its leaves that are each device's own: the others are the same on all. It is nil for the program that
 	// makes the state.
-	build func(st state, w decoder.Weights, in []*Node) (_ state, out any, own []*Node)
+	build func(st state, w weights, in []*Node) (_ state, out any, own []*Node)
 	// twin makes the host twin of the output, and views of its arrays; nil where the arrays are read as they are. An
 	// output with a twin is packed.
 	twin func(output []Leaf) (any, []tree.Array, error)
-	// Weights says that the program takes the weights.
-	Weights bool
+	// Weights says that the program takes the weights, Drafts that it also takes those of the drafter, behind them.
+	Weights, Drafts bool
 	// Resident is arrays that the host gives too, but that stay on the device until it gives others: they follow the
 	// weights, and the nodes of the input.
 	Resident []Leaf
@@ -42,9 +42,9 @@ type Program struct {
 func (gr *Graphs) Programs() []Program {
 	arrays := tree.Arrays(gr.NewInput())
 	all := []Program{{Name: Init}, {
-		Name: Run, Weights: true, Input: packed(arrays), twin: twinOf[Output], hasExtras: true,
-		Resident: append(gr.stopTables(), gr.maskTexts()...),
-		build: func(st state, w decoder.Weights, nodes []*Node) (state, any, []*Node) {
+		Name: Run, Weights: true, Drafts: gr.Drafter != nil, Input: packed(arrays), twin: twinOf[Output],
+		hasExtras: true, Resident: append(gr.stopTables(), gr.maskTexts()...),
+		build: func(st state, w weights, nodes []*Node) (state, any, []*Node) {
 			in := tree.Of[input](arrays, nodes[:len(arrays)])
 			resident, stops := nodes[len(arrays):], len(gr.stopTables())
 			in.Stops = stopTables(resident[:stops])
@@ -62,6 +62,12 @@ func (gr *Graphs) Programs() []Program {
 		all = append(all, gr.contextPrograms()...)
 	}
 	return all
+}
+
+// weights are those of the model, and of the drafter where there is one.
+type weights struct {
+	decoder.Weights
+	Drafter decoder.Weights
 }
 
 // stepsPerColumn bounds the steps of a call, where many of them draw nothing.
@@ -91,7 +97,7 @@ const (
 // end, until there is nothing to do, the output is full, or slots are free that only the host can fill.
 //
 // Loops that run no time or once stand where a branch would: they keep the state in place.
-func (gr *Graphs) run(st state, w decoder.Weights, in input, out output) (state, output) {
+func (gr *Graphs) run(st state, w weights, in input, out output) (state, output) {
 	g := in.Columns.Graph()
 	st.Pages = st.Pages.Begin()
 	st.Extras = gr.beginExtras(st.Extras, in)

@@ -23,7 +23,7 @@ type state struct {
 	Sequences seqtable.Table   // R rows
 	Queue     tokenqueue.Queue // at most one token a slot: what to decode next
 	Rows      rowParams
-	Caches    []*Node // one a layer that has one, see attention.Layout
+	Caches    []*Node // one a layer that has one, see attention.Layout; then those of the drafter
 	Extras    extras  // of program run alone: see Features
 }
 

@@ -38,7 +38,7 @@ type stepTokens struct {
 // pack takes the tokens of a step: to decode, the one that each slot drew last, and drafts behind it; else the next
 // prompt tokens, those of slots before those of prefix rows, and where steps are mixed and there are pages for it also
 // the ones that slots drew last.
-func (gr *Graphs) pack(l *loop, in input, prefill *Node) (p stepTokens) {
+func (gr *Graphs) pack(l *loop, w weights, in input, prefill *Node) (p stepTokens) {
 	g := prefill.Graph()
 	takes := LogicalNot(prefill)
 	if gr.Mixed {
@@ -52,7 +52,7 @@ func (gr *Graphs) pack(l *loop, in input, prefill *Node) (p stepTokens) {
 	next = Where(takes, next, FillScalar(g, next.Shape(), -1))
 	room := Where(prefill, integer(g, gr.PrefillTokens), integer(g, 0))
 	if gr.Drafts.On() {
-		p.Drafts = gr.draft(*l, in, next, prefill)
+		p.Drafts = gr.draft(l, w, in, next, prefill)
 		p.Drafted = ReduceAllSum(p.Drafts.Counts)
 		p.Packed = l.prompts(in).PackDrafts(next, &p.Drafts.Drafts, room, gr.StepTokens())
 	} else {
@@ -70,10 +70,10 @@ func (gr *Graphs) pack(l *loop, in input, prefill *Node) (p stepTokens) {
 //
 // The tables are the same work for both kinds; the model is there once for each, as a loop that runs no time or once. A
 // step with drafts takes the form of prompts.
-func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop {
+func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	g := prefill.Graph()
 	t, draws := gr.StepTokens(), gr.Draws()
-	packed := gr.pack(&l, in, prefill)
+	packed := gr.pack(&l, w, in, prefill)
 
 	var batch tokenqueue.PageBatchInfo
 	var allocated seqtable.Status
@@ -87,7 +87,9 @@ func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop 
 		ragged = LogicalOr(prefill, GreaterThan(packed.Drafted, integer(g, 0)))
 		newTokens = Add(newTokens, packed.Drafted)
 	}
-	hidden := gr.forward(&l, w, packed.Packed, batch, ragged)
+	var hidden *Node
+	l.State.Caches, hidden = gr.forward(l.State.Caches, w.Weights, packed.Packed, batch, ragged)
+	l.State.Caches = gr.follow(l.State.Caches, w, packed.Packed, batch, ragged)
 
 	isSlot := LogicalAnd(GreaterOrEqual(packed.SlotIDs, integer(g, 0)), LessThan(packed.SlotIDs, integer(g, gr.Slots)))
 	next := AddScalar(packed.PosIDs, 1)
@@ -104,9 +106,9 @@ func (gr *Graphs) step(l loop, w decoder.Weights, in input, prefill *Node) loop 
 	}
 	// Most steps of a long prompt draw nothing.
 	got := control.If(GreaterThan(count, integer(g, 0)),
-		func() drawn { return gr.sample(l.State, w, take(hidden, at), rows) },
+		func() drawn { return gr.sample(l.State, w.Weights, take(hidden, at), rows) },
 		func() drawn { return gr.noneDrawn(g) })
-	l = gr.scorePrompts(l, w, in, packed.Packed, hidden)
+	l = gr.scorePrompts(l, w.Weights, in, packed.Packed, hidden)
 	one := ConvertDType(prefill, dtypes.Int32)
 	l.Out.PrefillSteps, l.Out.PrefillTokens = Add(l.Out.PrefillSteps, one),
 		Add(l.Out.PrefillTokens, Sub(packed.NumTokens, newTokens))
@@ -127,10 +129,10 @@ func choices(condition *Node, then, otherwise []*Node) []*Node {
 	return picked
 }
 
-// forward runs the packed tokens through the model, whose layers write keys and values into the caches of l and attend
-// to them, and returns the hidden states [T, hidden].
-func (gr *Graphs) forward(l *loop, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
-	prefill *Node) *Node {
+// forward runs the packed tokens through the model, whose layers write keys and values into the caches and attend to
+// them, and returns the hidden states [T, hidden].
+func (gr *Graphs) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
+	prefill *Node) (after []*Node, hidden *Node) {
 	g := prefill.Graph()
 	t, slots := gr.StepTokens(), gr.Slots
 	type model struct {
@@ -139,7 +141,7 @@ func (gr *Graphs) forward(l *loop, w decoder.Weights, packed tokenqueue.Packed, 
 		Todo   *Node // bool[]: this kind of step is to be run
 	}
 	todo := func(m model) *Node { return m.Todo }
-	m := model{Caches: l.State.Caches, Hidden: Zeros(g, shapes.Make(gr.DType, t, gr.Model.HiddenSize)), Todo: prefill}
+	m := model{Caches: caches, Hidden: Zeros(g, shapes.Make(gr.DType, t, gr.Model.HiddenSize)), Todo: prefill}
 	m = control.While(m, todo, func(m model) model {
 		caches, hidden := gr.hidden(m.Caches, w, packed, batch, false)
 		return model{caches, hidden, LogicalNot(m.Todo)}
@@ -160,8 +162,7 @@ func (gr *Graphs) forward(l *loop, w decoder.Weights, packed tokenqueue.Packed, 
 		}
 		return model{caches, hidden, LogicalNot(m.Todo)}
 	})
-	l.State.Caches = m.Caches
-	return m.Hidden
+	return m.Caches, m.Hidden
 }
 
 // hidden is one form of forward: that of prompts, or that of one token a sequence.

@@ -9,7 +9,6 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/quire/quire/control"
-	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tree"
@@ -27,14 +26,14 @@ func (gr *Graphs) transfers() []Program {
 	return []Program{
 		{
 			Name: Save, Reads: true, Input: packed(saves),
-			build: func(st state, _ decoder.Weights, nodes []*Node) (state, any, []*Node) {
+			build: func(st state, _ weights, nodes []*Node) (state, any, []*Node) {
 				out := gr.save(st, tree.Of[saveInput](saves, nodes))
 				return st, out, out.Layers
 			},
 		},
 		{
 			Name: Load, Input: packed(loads), Own: layers, twin: twinOf[LoadOutput],
-			build: func(st state, _ decoder.Weights, nodes []*Node) (state, any, []*Node) {
+			build: func(st state, _ weights, nodes []*Node) (state, any, []*Node) {
 				st, out := gr.load(st, tree.Of[loadInput](loads, nodes[:len(loads)]), nodes[len(loads):])
 				return st, out, nil
 			},

@@ -1,0 +1,90 @@
+package device
+
+import (
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/seqtable"
+	"github.com/quire/quire/tokenqueue"
+	"github.com/quire/quire/tree"
+)
+
+// split cuts the caches into those of the model and those of the drafter.
+func (gr *Graphs) split(caches []*Node) (own, drafters []*Node) {
+	n := len(caches)
+	if gr.Drafter != nil {
+		n -= len(gr.Drafter.Layouts)
+	}
+	return caches[:n:n], caches[n:]
+}
+
+// follow runs the packed tokens of a step through the drafter too, which then has keys and values where the model has.
+func (gr *Graphs) follow(caches []*Node, w weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
+	prefill *Node) []*Node {
+	if gr.Drafter == nil {
+		return caches
+	}
+	own, drafters := gr.split(caches)
+	drafters, _ = gr.Drafter.forward(drafters, w.Drafter, packed, batch, prefill)
+	return slices.Concat(own, drafters)
+}
+
+// guessing is the state of a loop that draws drafts, a token of each row in a round.
+type guessing struct {
+	At *Node // i32[]
+	// The tables as they would be with the tokens so far. They are dropped: the step makes room for what it takes.
+	Sequences seqtable.Table
+	Pages     pagetable.Table
+	Next      *Node   // i32[R]: the token that is behind those in the cache
+	Tokens    *Node   // i32[R, N]: the drafts
+	Caches    []*Node // of the drafter
+}
+
+// guess has the drafter go on behind the tokens that wait, next i32[R], in rows, i32[D]: so many drafts of each as
+// counts, i32[D], says. It draws with the parameters and the random numbers with which the model will. Keys and values
+// go to pages that nobody else has a right to, and are written again when the drafts are run.
+func (gr *Graphs) guess(l loop, w decoder.Weights, in input, next, rows, counts *Node,
+	caches []*Node) (tokenqueue.Drafts, []*Node) {
+	g := next.Graph()
+	all, most := gr.Rows(), gr.Drafts.Most
+	none := FillScalar(g, next.Shape(), -1)
+	wanted := control.ScatterSet(ZerosLike(next), rows, counts)
+	rounds := ReduceAllMax(counts)
+	end := control.While(guessing{integer(g, 0), l.State.Sequences, l.State.Pages, next,
+		zeros(g, dtypes.Int32, all, most), caches},
+		func(s guessing) *Node { return LessThan(s.At, rounds) },
+		func(s guessing) guessing {
+			waits := Where(GreaterThan(wanted, BroadcastToDims(s.At, all)), s.Next, none)
+			now := l
+			now.State.Sequences = s.Sequences
+			packed := now.prompts(in).PackNext(waits, integer(g, 0), gr.Slots)
+			var batch tokenqueue.PageBatchInfo
+			s.Sequences, s.Pages, batch, _ = s.Sequences.Allocate(s.Pages, packed, min(all, gr.Slots))
+			var hidden *Node
+			s.Caches, hidden = gr.Drafter.hidden(s.Caches, w, packed, batch, true)
+			logits := decoder.Logits(gr.Drafter.Model, w, hidden, packed.NumTokens)
+			params := tree.Map(l.State.Rows.Sampling, func(of *Node) *Node { return take(of, packed.SlotIDs) })
+			tokens, _, _ := sampling.Sample(logits, params, AddScalar(packed.PosIDs, 1), packed.NumTokens)
+			// The drafter's vocabulary may have room for more tokens, and a row may have no distribution.
+			isToken := LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)),
+				LessThan(tokens, FillScalar(g, tokens.Shape(), float64(gr.Vocabulary))))
+			tokens = Where(isToken, tokens, ZerosLike(tokens))
+
+			isRow := GreaterOrEqual(packed.SlotIDs, ZerosLike(tokens))
+			place := Add(MulScalar(packed.SlotIDs, float64(most)), BroadcastToDims(s.At, gr.Slots))
+			nowhere := func(n int) *Node { return FillScalar(g, tokens.Shape(), float64(n)) }
+			s.Next = control.ScatterSet(none, Where(isRow, packed.SlotIDs, nowhere(all)), tokens)
+			s.Tokens = Reshape(control.ScatterSet(Reshape(s.Tokens, all*most),
+				Where(isRow, place, nowhere(all*most)), tokens), all, most)
+			s.At = AddScalar(s.At, 1)
+			return s
+		})
+	end.Caches = gr.Drafter.zeroFreed(end.Caches, end.Pages, l.State.Pages)
+	return tokenqueue.Drafts{Tokens: take(end.Tokens, Min(rows, integer(g, all-1))), Counts: counts}, end.Caches
+}
