@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/setup"
+	"github.com/quire/quire/storage"
 )
 
 // Engine says what runs the model of a job: devices, and an engine's sizes. Sizes that are 0 are found from the model
@@ -37,6 +38,8 @@ type Engine struct {
 	NoPrefixCache bool
 	// Speculate is how many tokens are drafted: auto, off or a number, see engine.Config.
 	Speculate string
+	// DraftModel is the model that drafts them, by a name as [Spec.Model] has it; "" drafts from a row's own text.
+	DraftModel string `json:",omitempty"`
 	// Admission is how pages are reserved: engine.Overcommit or engine.Reserve.
 	Admission engine.Admission
 	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device.
@@ -83,8 +86,13 @@ func (e *Engine) Validate() error {
 			return wrong(c.field, "is %d, but must be 0 (found automatically) or more", c.value)
 		}
 	}
-	if _, err := parseSpeculate(e.Speculate); err != nil {
+	drafts, err := parseSpeculate(e.Speculate)
+	if err != nil {
 		return err
+	}
+	if e.DraftModel != "" && drafts == 0 {
+		return wrong("draft-model", "is %s, but `speculate` is off: use auto, a number, or no draft model",
+			storage.Redact(e.DraftModel))
 	}
 	if _, err := e.features(); err != nil {
 		return wrong("features", "has %v", err)

@@ -101,6 +101,12 @@ func (s *Session) openEngine(ctx context.Context, o *Task, model *models.Checkpo
 		return err
 	}
 	cfg := o.programConfig(model, tok)
+	if cfg.DraftModel, err = o.openDraftModel(ctx, model, tok); err != nil {
+		return err
+	}
+	if cfg.DraftModel != nil {
+		closes(func() { _ = cfg.DraftModel.Close() })
+	}
 	cfg.Hosts, cfg.Log = o.Hosts.joined(), o.Log
 	cfg.Observe, cfg.Inspect, cfg.Trace = o.observe(), o.inspect(), o.Observer.tracer()
 	if s.Sampler, err = newSampler(ctx, cfg, groups); err != nil {
@@ -124,13 +130,19 @@ func (o *Task) programConfig(model *models.Checkpoint, tok *tokenizer.Tokenizer)
 	return cfg
 }
 
-// PlanConfig is what the programs of the task's engine follow from, all but the backend: those of [RealModels.Open].
-func (o *Task) PlanConfig(model *models.Checkpoint) (engine.Config, error) {
+// PlanConfig is what the programs of the task's engine follow from, all but the backend: those of [RealModels.Open]. A
+// draft model in it is the caller's to close.
+func (o *Task) PlanConfig(ctx context.Context, model *models.Checkpoint) (engine.Config, error) {
 	if err := o.takeGeneration(model.Config.Generation); err != nil {
 		return engine.Config{}, err
 	}
 	tok, err := openTokenizer(model)
-	return o.programConfig(model, tok), err
+	if err != nil {
+		return engine.Config{}, err
+	}
+	cfg := o.programConfig(model, tok)
+	cfg.DraftModel, err = o.openDraftModel(ctx, model, tok)
+	return cfg, err
 }
 
 // openTokenizer opens the model's tokenizer; nil where it has none.
@@ -161,7 +173,12 @@ func (o *Task) OpenModel(ctx context.Context) (*models.Checkpoint, error) {
 			return o.openHubParts(ctx)
 		}
 	}
-	ref, err := o.modelRef(ctx)
+	return o.openWhole(ctx, o.Model)
+}
+
+// openWhole opens a model of which this machine has or gets all files.
+func (o *Task) openWhole(ctx context.Context, name string) (*models.Checkpoint, error) {
+	ref, err := o.modelRef(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -173,27 +190,27 @@ func (o *Task) OpenModel(ctx context.Context) (*models.Checkpoint, error) {
 
 // modelRef turns the names of models that setup knows into paths, fetching them if need be; all else is left as it is.
 // A file or folder of such a name comes first.
-func (o *Task) modelRef(ctx context.Context) (string, error) {
-	if storage.IsRemote(o.Model) {
-		return o.fetchModel(ctx)
+func (o *Task) modelRef(ctx context.Context, name string) (string, error) {
+	if storage.IsRemote(name) {
+		return o.fetchModel(ctx, name)
 	}
-	if _, err := os.Stat(o.Model); err == nil || !slices.Contains(setup.Models(), o.Model) {
-		return o.Model, nil
+	if _, err := os.Stat(name); err == nil || !slices.Contains(setup.Models(), name) {
+		return name, nil
 	}
-	return setup.EnsureModel(ctx, o.Model, o.Fetching)
+	return setup.EnsureModel(ctx, name, o.Fetching)
 }
 
 // fetchModel brings a model folder or GGUF file that is the URL of objects into the cache and returns its path there.
-func (o *Task) fetchModel(ctx context.Context) (string, error) {
+func (o *Task) fetchModel(ctx context.Context, name string) (string, error) {
 	cache, err := setup.CacheDir()
 	if err != nil {
 		return "", err
 	}
 	cache = filepath.Join(cache, "remote")
 	show := storage.ProgressLines(o.Messages)
-	if strings.HasSuffix(storage.Path(o.Model), ".gguf") {
+	if strings.HasSuffix(storage.Path(name), ".gguf") {
 		files := map[string]string{}
-		for _, url := range o.weightURLs() {
+		for _, url := range weightURLs(name) {
 			file, err := storage.Fetch(ctx, url, cache, show)
 			if err != nil {
 				return "", err
@@ -203,10 +220,10 @@ func (o *Task) fetchModel(ctx context.Context) (string, error) {
 		return linkSplit(files, cache)
 	}
 	dir, err := models.FetchFolder(func(want func(file string) bool) (string, error) {
-		return storage.FetchFolder(ctx, o.Model, cache, want, show)
+		return storage.FetchFolder(ctx, name, cache, want, show)
 	})
 	if err != nil {
-		return "", fmt.Errorf("model %s: %w", storage.Redact(o.Model), err)
+		return "", fmt.Errorf("model %s: %w", storage.Redact(name), err)
 	}
 	return dir, nil
 }

@@ -55,7 +55,7 @@ func (o *Task) openParts(ctx context.Context) (*models.Checkpoint, error) {
 	var path string
 	all := parts{}
 	if models.IsWeights(storage.Path(o.Model)) {
-		for _, url := range o.weightURLs() {
+		for _, url := range weightURLs(o.Model) {
 			p, err := storage.OpenPartial(ctx, url, cache, options)
 			if err != nil {
 				return nil, errors.Join(err, all.close())
@@ -81,16 +81,16 @@ func (o *Task) openParts(ctx context.Context) (*models.Checkpoint, error) {
 	return model, nil
 }
 
-// weightURLs are those of the task's GGUF file, or of all files of the split model that it is one of.
-func (o *Task) weightURLs() []string {
-	base := path.Base(storage.Path(o.Model))
-	at := strings.LastIndex(o.Model, base)
+// weightURLs are those of a model's GGUF file, or of all files of the split model that it is one of.
+func weightURLs(model string) []string {
+	base := path.Base(storage.Path(model))
+	at := strings.LastIndex(model, base)
 	names := models.SplitNames(base)
 	if at < 0 || len(names) == 1 {
-		return []string{o.Model}
+		return []string{model}
 	}
 	for i, name := range names {
-		names[i] = o.Model[:at] + name + o.Model[at+len(base):]
+		names[i] = model[:at] + name + model[at+len(base):]
 	}
 	return names
 }

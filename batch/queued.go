@@ -93,8 +93,10 @@ func (c *queuedJob) call(j *openedJob) {
 func (c *queuedJob) local() bool {
 	spec := c.spec()
 	names := append([]string{spec.Output}, spec.Inputs...)
-	if !models.OnHub(spec.Model) {
-		names = append(names, spec.Model)
+	for _, model := range []string{spec.Model, spec.Engine.DraftModel} {
+		if model != "" && !models.OnHub(model) {
+			names = append(names, model)
+		}
 	}
 	if spec.ChatTemplate != TemplateOfModel && spec.ChatTemplate != TemplateNone {
 		names = append(names, spec.ChatTemplate)

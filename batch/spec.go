@@ -183,7 +183,7 @@ func checkParameters(set *parameter.Set) error {
 // Storage has them from then on.
 func (s *Spec) hideParameters() (err error) {
 	s.Inputs = slices.Clone(s.Inputs)
-	names := []*string{&s.Model, &s.Output}
+	names := []*string{&s.Model, &s.Output, &s.Engine.DraftModel}
 	for i := range s.Inputs {
 		names = append(names, &s.Inputs[i])
 	}

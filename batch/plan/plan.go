@@ -110,8 +110,8 @@ func (p *Planner) Plan(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sketch.WeightBytes >= p.available {
-		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available}
+	if sketch.AllWeightBytes() >= p.available {
+		return nil, &doesNotFitError{device: p.device(), weights: sketch.AllWeightBytes(), available: p.available}
 	}
 	r := &Report{Model: p.options.Model, Defaults: p.options.Defaults, Device: p.device(),
 		Devices: p.devices, DeviceMemory: p.available}
@@ -134,7 +134,7 @@ func (p *Planner) Plan(ctx context.Context) (*Report, error) {
 	var oom *xla.OutOfMemoryError
 	if errors.As(err, &oom) {
 		pages := int(p.config.KVMemory / sketch.PageBytes())
-		return nil, &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, available: p.available,
+		return nil, &doesNotFitError{device: p.device(), weights: sketch.AllWeightBytes(), available: p.available,
 			needed: oom.Needed,
 			pages:  pages, pageSize: sketch.PageSize, program: oom.Program, cause: err}
 	}
@@ -200,7 +200,7 @@ func (p *Planner) search(ctx context.Context, sketch engine.Plan, r *Report) err
 		maxTrials: p.options.Trials,
 		try:       func(pages int) (Trial, error) { return p.try(ctx, pages, page) },
 	}
-	guess := int(firstPages(p.options.Trials) * float64(p.available-sketch.WeightBytes) / float64(page))
+	guess := int(firstPages(p.options.Trials) * float64(p.available-sketch.AllWeightBytes()) / float64(page))
 	best, trials, err := s.run(guess)
 	r.Trials = trials
 	if err != nil {
@@ -213,7 +213,7 @@ func (p *Planner) search(ctx context.Context, sketch engine.Plan, r *Report) err
 	}
 	if best == 0 {
 		last := trials[len(trials)-1]
-		return &doesNotFitError{device: p.device(), weights: sketch.WeightBytes, needed: last.Bytes,
+		return &doesNotFitError{device: p.device(), weights: sketch.AllWeightBytes(), needed: last.Bytes,
 			available: p.available, pages: last.Pages, pageSize: sketch.PageSize,
 			program: largestProgram, least: true}
 	}

@@ -92,7 +92,7 @@ func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
 		}
 	}
 	plan := done.Plan
-	r.Weights, r.KV, r.Tables = plan.WeightBytes, plan.KVBytes, done.StateBytes-plan.KVBytes
+	r.Weights, r.KV, r.Tables = plan.AllWeightBytes(), plan.KVBytes, done.StateBytes-plan.KVBytes
 	r.Masks = plan.MaskBytes
 	r.Rest = r.Total - r.Weights - r.KV - r.Tables - r.Masks - r.Temporary - r.Code
 	r.Pages, r.TokensOfContext = plan.Pages, plan.Pages*plan.PageSize

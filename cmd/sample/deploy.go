@@ -350,7 +350,7 @@ func (o *deployOptions) valuesOf(name string, flag *pflag.Flag) []string {
 // isFile says that the value of a flag is a file or folder which the process opens.
 func (o *deployOptions) isFile(name, value string) bool {
 	switch name {
-	case "model":
+	case "model", "draft-model":
 		return !storage.IsRemote(value) && !models.OnHub(value) && !slices.Contains(setup.Models(), value)
 	case "input", "output":
 		return !storage.IsRemote(value)

@@ -33,6 +33,9 @@ func (o *runOptions) defineSpeculation(s *pflag.FlagSet) {
 	s.StringVar(&o.spec.Engine.Speculate, "speculate", o.spec.Engine.Speculate, fmt.Sprintf(
 		"`TOKENS` draft tokens from the row's own text and verify them in one step; the output is the same: off, auto "+
 			"(where it pays), or the most per row and step, 1 to %d", engine.MaxDrafts))
+	placeVar(s, &o.spec.Engine.DraftModel, modelPlace, "draft-model", "",
+		"`MODEL` a small model with the same tokens, which drafts in place of the row's own text; --speculate is then "+
+			"auto unless it is given")
 }
 
 // defineFeatures defines what rows may ask for that the device has no arrays for unless something asks for it.

@@ -138,9 +138,12 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	config, err := task.PlanConfig(model)
+	config, err := task.PlanConfig(ctx, model)
 	if err != nil {
 		return err
+	}
+	if config.DraftModel != nil {
+		defer config.DraftModel.Close()
 	}
 	if o.compile && config.Tokenizer == nil {
 		fmt.Fprintf(env.stderr, "%s has no tokenizer: with one, sample run compiles other programs\n", task.Model)

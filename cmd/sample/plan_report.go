@@ -95,6 +95,9 @@ func pagesOf(r *plan.Report) string {
 	if p.StateBytes > 0 {
 		text += fmt.Sprintf(", and states of %s a page", plan.Size(p.StateBytes))
 	}
+	if p.Drafter != nil {
+		text += fmt.Sprintf(", and %s of the draft model", plan.Size(p.Drafter.KVBytesPerToken))
+	}
 	return text
 }
 

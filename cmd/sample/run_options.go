@@ -173,6 +173,9 @@ func (o *runOptions) check() error {
 	}
 	o.spec.Given = givenParameters(o.flags)
 	engine := &o.spec.Engine
+	if engine.DraftModel != "" && !given(o.flags.Lookup("speculate")) {
+		engine.Speculate = "auto"
+	}
 	if o.prefixCache != "on" && o.prefixCache != "off" {
 		return fmt.Errorf("--prefix-cache is %q, but must be on or off", o.prefixCache)
 	}

@@ -203,7 +203,7 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, qo *queueOp
 
 // withSecrets lists the URLs of the job that have parameters, which the workers need and nobody else may see.
 func (o *runOptions) withSecrets() (urls []string) {
-	for _, name := range append([]string{o.spec.Model, o.spec.Output}, o.spec.Inputs...) {
+	for _, name := range append([]string{o.spec.Model, o.spec.Engine.DraftModel, o.spec.Output}, o.spec.Inputs...) {
 		if storage.IsRemote(name) && strings.Contains(name, "?") {
 			urls = append(urls, name)
 		}
