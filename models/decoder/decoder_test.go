@@ -145,8 +145,8 @@ func logitsEqualTransformers(t *testing.T, family string, backend compute.Backen
 	}
 }
 
-// weightKinds are the kinds of weights that hold fewer bits than float32, with the error that scores may have with each.
-// Where neighbouring rows of int8 matrices have each other's scales, errors are above 0.3.
+// weightKinds are the kinds of weights that hold fewer bits than float32, with the error that scores may have with
+// each. Where neighbouring rows of int8 matrices have each other's scales, errors are above 0.3.
 var weightKinds = []struct {
 	name    string
 	storage decoder.Storage
