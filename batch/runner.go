@@ -58,7 +58,7 @@ type runner struct {
 func newRunner(t *Task, job *openedJob) *runner {
 	r := &runner{task: t, job: job, units: map[*collector]*unit{}, builder: newRequestBuilder(t, nil)}
 	// Who writes rows to standard input may make them of completions; files are there before the job.
-	r.builder.leaves = job != nil && !job.reader.HasParents()
+	r.builder.leaves = job != nil && job.reader != nil && !job.reader.HasParents()
 	return r
 }
 
