@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 
 func newStatus() *subcommand {
 	var o queueOptions
-	var asJSON, wait bool
+	var asJSON, wait, watch bool
 	return &subcommand{
 		name:    "status",
 		args:    "[JOB]",
@@ -30,15 +31,21 @@ what unfinished units wait for, and the parked units with their last errors.
 
 With --wait it shows that until no unit of the job can go on by itself. It ends with 0 if all is done, with 3 if rows
 carry errors, with 1 if units are parked, cancelled or lost by the server. If no worker is connected, or one cannot do
-the job, it says so and keeps waiting, since a worker may come.`,
+the job, it says so and keeps waiting, since a worker may come.
+
+With --watch it shows all jobs of the queue, or one, a line each, until none of them can go on by itself. On a terminal
+the lines are refreshed every second; elsewhere a job has a new line when it has changed. For one job it ends as --wait
+does, else with 0.`,
 		example: `
 sample status
 sample status 3f2a90c41b7d --nats tls://nats.example.com:4222
+sample status --watch
 sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 		flags: func(f *flags) {
 			f.group("Output", func(s *pflag.FlagSet) {
 				s.BoolVar(&asJSON, "json", false, "print JSON")
 				s.BoolVar(&wait, "wait", false, "wait for the end of the job")
+				s.BoolVar(&watch, "watch", false, "keep showing the jobs until none can go on by itself")
 			})
 			f.group("NATS", func(s *pflag.FlagSet) { o.define(s, 15*time.Second) })
 		},
@@ -46,44 +53,55 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 			if len(args) > 1 || wait && len(args) == 0 {
 				return usagef("status: one job, please")
 			}
+			if watch && (wait || asJSON) {
+				return usagef("status: --watch shows lines until the end, and may not come with --wait or --json")
+			}
 			q, err := o.connect(ctx, env, nil)
 			if err != nil {
 				return err
 			}
 			defer q.Close()
+			if watch {
+				return watchJobs(ctx, env, q, strings.Join(args, ""))
+			}
 			if len(args) == 0 {
 				return listJobs(ctx, q, withFlags{env.stdout}, asJSON)
 			}
-			said := map[string]bool{}
-			for last := ""; ; {
-				s, err := q.Status(ctx, args[0])
-				if err != nil {
-					return noJobHint(err)
-				}
-				v := batch.Summarize(s)
-				if !wait || s.Over {
-					if err := printStatus(withFlags{env.stdout}, v, asJSON); err != nil || !wait {
-						return err
-					}
-					return batch.JobOver(s)
-				}
-				if line := v.Line(); line != last {
-					last = line
-					fmt.Fprintln(env.stderr, line)
-				}
-				for _, line := range v.Obstacles() {
-					if !said[line] {
-						said[line] = true
-						fmt.Fprintln(env.stderr, line)
-					}
-				}
-				select {
-				case <-ctx.Done():
-					return ctx.Err()
-				case <-time.After(time.Second):
-				}
-			}
+			return showJob(ctx, env, q, args[0], wait, asJSON)
 		},
+	}
+}
+
+// showJob shows how far a job is, and with wait not before none of its units can go on by itself.
+func showJob(ctx context.Context, env *environment, q *queue.Queue, job string, wait, asJSON bool) error {
+	said := map[string]bool{}
+	for last := ""; ; {
+		s, err := q.Status(ctx, job)
+		if err != nil {
+			return noJobHint(err)
+		}
+		v := batch.Summarize(s)
+		if !wait || s.Over {
+			if err := printStatus(withFlags{env.stdout}, v, asJSON); err != nil || !wait {
+				return err
+			}
+			return batch.JobOver(s)
+		}
+		if line := v.Line(); line != last {
+			last = line
+			fmt.Fprintln(env.stderr, line)
+		}
+		for _, line := range v.Obstacles() {
+			if !said[line] {
+				said[line] = true
+				fmt.Fprintln(env.stderr, line)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
 	}
 }
 
@@ -145,23 +163,15 @@ func printJSON(w io.Writer, v any) error {
 }
 
 func listJobs(ctx context.Context, q *queue.Queue, w io.Writer, asJSON bool) error {
-	jobs, err := q.Jobs(ctx)
+	all, err := jobsOf(ctx, q, "")
 	if err != nil {
 		return err
-	}
-	all := []*batch.JobStatus{}
-	for _, job := range jobs {
-		s, err := q.Status(ctx, job.ID)
-		if err != nil {
-			return err
-		}
-		all = append(all, batch.Summarize(s))
 	}
 	if asJSON {
 		return printJSON(w, all)
 	}
 	for _, v := range all {
-		fmt.Fprintf(w, "%s, to %s\n", v.Line(), v.Output)
+		fmt.Fprintln(w, jobLine(v))
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(w, "the queue has no jobs")
