@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
@@ -31,6 +32,34 @@ func (s *Spec) columnsOf(input *promptset.Schema) []string {
 	}
 	ordered, _ := promptset.OnRequest(names)
 	return ordered
+}
+
+// checkExcluded checks the columns that the output does without, as far as that is possible without the input.
+func (s *Spec) checkExcluded() error {
+	s.Exclude = slices.Compact(slices.Sorted(slices.Values(s.Exclude)))
+	if len(s.Exclude) > 0 && s.Format == promptset.FormatOpenAI {
+		return wrong(excludeField, "is %s, and the lines of `format` openai have no columns: leave it out, or give "+
+			"`format` parquet or jsonl", strings.Join(s.Exclude, ","))
+	}
+	if err := promptset.CheckExcluded(s.Exclude, nil, s.columnsOf(nil)); err != nil {
+		return wrong(excludeField, "%v", err)
+	}
+	return nil
+}
+
+const excludeField = "exclude-columns"
+
+// canExclude refuses columns to do without that an output of this input has not, or needs.
+func (s *Spec) canExclude(input *promptset.Reader) error {
+	schema := input.Schema()
+	if err := promptset.CheckExcluded(s.Exclude, schema, s.columnsOf(schema)); err != nil {
+		return endWith(Misused, "`%s` %w", excludeField, err)
+	}
+	if slices.Contains(s.Exclude, "token_ids") && input.HasParents() {
+		return endWith(Misused, "`%s` has \"token_ids\", and rows have a parent, whose tokens they go on from: "+
+			"leave it out", excludeField)
+	}
+	return nil
 }
 
 // maxNamed bounds the names in warnings about the input.

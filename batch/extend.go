@@ -211,7 +211,7 @@ func (o *Task) changedFrom(ctx context.Context, was, d *jobstate.Description, be
 		return 0, nil
 	}
 	if !promptset.SameColumns(o.Format, before.Schema(), now.Schema(), o.columnsOf(before.Schema()),
-		o.columnsOf(now.Schema())) {
+		o.columnsOf(now.Schema()), o.Exclude) {
 		return 0, nil
 	}
 	parts, _, _ := PartsOf(was)

@@ -253,6 +253,9 @@ func (o *Task) parameters() map[string]any {
 	if len(o.Columns) > 0 {
 		all["columns"] = o.Columns
 	}
+	if len(o.Exclude) > 0 {
+		all["exclude_columns"] = o.Exclude
+	}
 	o.parsers(all)
 	o.mappingSettings(all)
 	return all

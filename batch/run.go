@@ -131,6 +131,9 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 	if err := t.canAnswer(j.reader); err != nil {
 		return nil, err
 	}
+	if err := t.canExclude(j.reader); err != nil {
+		return nil, err
+	}
 	model, err := t.Models.Identify(ctx, t)
 	if err != nil {
 		return nil, err

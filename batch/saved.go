@@ -250,8 +250,8 @@ func (s *savedJob) of(row int64) ([]promptset.Result, error) {
 func (s *savedJob) writer(o *Task, schema *promptset.Schema, text promptset.TokenText) (*promptset.Writer, error) {
 	published := func() {}
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
-		Format: o.Format, Schema: schema, Columns: o.columnsOf(schema), Meta: s.state.Job().Meta, Parts: s.parts,
-		Write: s.missing, TokenText: text, Status: statusOf,
+		Format: o.Format, Schema: schema, Columns: o.columnsOf(schema), Exclude: o.Exclude,
+		Meta: s.state.Job().Meta, Parts: s.parts, Write: s.missing, TokenText: text, Status: statusOf,
 		Publishing: func(p promptset.PartSummary) error {
 			p.Changes = len(s.state.Job().Changes)
 			published = s.observer.publishing(p)

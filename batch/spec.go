@@ -52,6 +52,8 @@ type Spec struct {
 	Format string
 	// Columns are those of the output that it has on request.
 	Columns []string
+	// Exclude are columns that the output does without: see [promptset.WriterOptions].
+	Exclude []string `json:",omitempty"`
 	// ServedModels are the names that lines of OpenAI batch files may give the model; none stands for any.
 	ServedModels []string
 	// ReasoningParser and ToolCallParser name the forms by which the columns reasoning and tool_calls are taken from
@@ -136,6 +138,7 @@ func (s *Spec) Validate() error {
 			"`format` parquet or jsonl", strings.Join(s.Columns, ","))
 	}
 	return cmpOr(
+		s.checkExcluded,
 		s.checkStreams,
 		func() error { return oneOf("format", s.Format, promptset.Formats()...) },
 		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },

@@ -103,8 +103,15 @@ func StaleParts(job *jobstate.Description, notes *promptset.Notes, out *promptse
 // checkMended wants rows with completions to be what they were when the inputs have other content.
 func (s *savedJob) checkMended(ctx context.Context, o *Task, there map[int]promptset.PartSummary, numbers []int) error {
 	reader := o.opened.reader
+	for _, name := range o.Exclude {
+		if !slices.Contains(promptset.Excludable(), name) {
+			return endWith(Misused, "the input has other content, and the output does without its column %q: whether "+
+				"rows without errors are as before cannot be told. Give the input as it was, or %s", name,
+				o.elsewhere())
+		}
+	}
 	r := &staleResults{saved: s, reader: reader}
-	r.compare = promptset.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()))
+	r.compare = promptset.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()), o.Exclude)
 	for _, number := range numbers {
 		if _, err := r.load(ctx, number, there[number]); ctx.Err() != nil {
 			return ctx.Err()

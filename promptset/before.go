@@ -132,9 +132,9 @@ func (f firstBytes) Open(ctx context.Context, name string) (File, error) {
 }
 
 // SameColumns says whether rows of a job's input have the same columns in its output as when the input had another
-// schema, with columns on request.
-func SameColumns(format string, was, now *Schema, wasRequested, nowRequested []string) bool {
-	a, b := newOutputColumns(was, wasRequested), newOutputColumns(now, nowRequested)
+// schema, with columns on request and without those that are excluded.
+func SameColumns(format string, was, now *Schema, wasRequested, nowRequested, excluded []string) bool {
+	a, b := newOutputColumns(was, wasRequested, excluded), newOutputColumns(now, nowRequested, excluded)
 	if format == FormatParquet {
 		return a.root.layout() == b.root.layout()
 	}

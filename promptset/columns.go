@@ -41,9 +41,14 @@ type Column struct {
 	// derived says that the value is made of the others of the row: at makes it anew each time. What is read back is
 	// compared with it.
 	derived bool
+	// mayLack says that an output may do without the column: what reads outputs back does without it.
+	mayLack bool
 	// varied says that values seldom repeat, so that a dictionary of them would only take space.
 	varied bool
 }
+
+// tokenColumn is the column of the tokens.
+const tokenColumn = "token_ids"
 
 // columns are the columns of the output, in their order. A new one is an entry here, at the end of those on request.
 var columns = []Column{
@@ -53,10 +58,11 @@ var columns = []Column{
 		form: integerForm, at: func(o *outputRow) any { return &o.Generation }},
 	{Name: "text", Doc: "the completion as text; null where there is none",
 		form: textForm, at: func(o *outputRow) any { return &o.Text }, null: (*outputRow).failed, varied: true},
-	{Name: "token_ids", Doc: "its tokens; null where there are none",
-		form: integersForm, at: func(o *outputRow) any { return &o.TokenIDs }, null: (*outputRow).failed},
+	{Name: tokenColumn, Doc: "its tokens; null where there are none",
+		form: integersForm, at: func(o *outputRow) any { return &o.TokenIDs }, null: (*outputRow).failed,
+		mayLack: true},
 	{Name: "logprobs", Doc: "natural logarithm of each token's probability, before temperature and filters",
-		form: floatsForm, at: func(o *outputRow) any { return &o.Logprobs }, varied: true,
+		form: floatsForm, at: func(o *outputRow) any { return &o.Logprobs }, varied: true, mayLack: true,
 		null: func(o *outputRow) bool { return o.Logprobs == nil }},
 	{Name: "finish_reason", Doc: "why it ended: stop, length or error",
 		form: textForm, at: func(o *outputRow) any { return &o.FinishReason }},
@@ -120,7 +126,7 @@ func asksPrompt(s *parameter.Set) bool     { return s.PromptLogprobs != paramete
 func asksPromptTops(s *parameter.Set) bool { return s.PromptLogprobs > 0 }
 
 // failed says that a row has an error in place of a completion.
-func (o *outputRow) failed() bool { return o.Err != "" && o.Text == "" && len(o.TokenIDs) == 0 }
+func (o *outputRow) failed() bool { return o.Err != "" && o.Text == "" && o.CompletionTokens == 0 }
 
 // Columns gives the columns of the output in their order, with those on request.
 func Columns() iter.Seq[*Column] {
@@ -152,6 +158,50 @@ func OnRequest(names []string) (ordered []string, err error) {
 	return ordered, nil
 }
 
+// CheckExcluded says why an output cannot do without columns of these names, given those that it has on request. A nil
+// schema of the input is not known, and may have a column of any name.
+func CheckExcluded(names []string, s *Schema, requested []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	var input *outputColumns
+	if s != nil {
+		input = newOutputColumns(s, requested, nil)
+	}
+	for _, name := range names {
+		ours := written(requested)
+		i := slices.IndexFunc(ours, func(c *Column) bool { return c.Name == name })
+		switch {
+		case i >= 0 && ours[i].OnRequest:
+			return fmt.Errorf("has %q, which the output has because it is asked for, by `columns` or a parameter", name)
+		case i >= 0 && !ours[i].mayLack:
+			return fmt.Errorf("has %q, which every output needs to be resumed, verified and shown", name)
+		case name == "logprobs" && slices.ContainsFunc(ours, func(c *Column) bool { return c.derived }):
+			return fmt.Errorf("has %q, of which the column cumulative_logprob is made, and `columns` asks for it", name)
+		case i < 0 && s != nil && !slices.ContainsFunc(input.input, func(n *node) bool { return n.name == name }):
+			return fmt.Errorf("has %q, which is no column of the output: it may have %s", name,
+				strings.Join(input.excludable(), ", "))
+		}
+	}
+	return nil
+}
+
+// excludable names the columns that the output may do without.
+func (o *outputColumns) excludable() (names []string) {
+	for _, n := range o.input {
+		names = append(names, n.name)
+	}
+	for _, c := range o.results {
+		if c.mayLack {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// Excludable names the columns of every output that [WriterOptions.Exclude] may have.
+func Excludable() []string { return newOutputColumns(newSchema(), nil, nil).excludable() }
+
 // written returns the columns of an output with so many on request.
 func written(requested []string) (all []*Column) {
 	for c := range Columns() {
@@ -162,8 +212,9 @@ func written(requested []string) (all []*Column) {
 	return all
 }
 
-// OutputColumns are the names of the columns that every output has after those of the input, in this order. An input
-// column of one of these names is kept as input_<name>, but for id, whose values are the id's.
+// OutputColumns are the names of the columns that an output has after those of the input, in this order, unless
+// [WriterOptions.Exclude] has them. An input column of one of these names is kept as input_<name>, but for id, whose
+// values are the id's.
 var OutputColumns = namesOf(written(nil))
 
 func namesOf(columns []*Column) (names []string) {

@@ -135,11 +135,11 @@ type lackingError struct{ what string }
 func (e *lackingError) Error() string        { return e.what }
 func (e *lackingError) Is(target error) bool { return target == ErrNoCompletions }
 
-// checkColumns looks for the columns that every output has. format is that of the error for one that is lacking.
+// checkColumns looks for the columns that no output does without. format is that of the error for one that is lacking.
 func checkColumns(has func(name string) bool, format string) error {
-	for _, name := range OutputColumns {
-		if !has(name) {
-			return &lackingError{fmt.Sprintf(format, name)}
+	for _, c := range written(nil) {
+		if !has(c.Name) && !c.mayLack {
+			return &lackingError{fmt.Sprintf(format, c.Name)}
 		}
 	}
 	return nil

@@ -353,7 +353,9 @@ func resultOf(all []member) (id string, r *Result, err error) {
 			if c.read(&o, func(at any) error { return c.form.setJSON(at, ours[i].raw) }) != nil {
 				return "", nil, fmt.Errorf("%s is %s", c.Name, kindJSON(ours[i].raw))
 			}
-		case !c.OnRequest:
+		case c.Name == tokenColumn:
+			o.countAlone = true
+		case !c.OnRequest && !c.mayLack:
 			return "", nil, fmt.Errorf("%s is missing", c.Name)
 		}
 	}
@@ -407,7 +409,7 @@ func resultColumns(root *node) (found []*Column, err error) {
 	for c := range Columns() {
 		i := slices.IndexFunc(ours, func(n *node) bool { return n.name == c.Name })
 		switch {
-		case i < 0 && !c.OnRequest:
+		case i < 0 && !c.OnRequest && !c.mayLack:
 			return nil, fmt.Errorf("it has no column %s", c.Name)
 		case i < 0:
 		case !c.form.fits(ours[i]):
@@ -430,6 +432,7 @@ func readGroup(group parquet.RowGroup, columns []*Column, prompts *promptReader,
 // resultOfRow takes what the writer added out of the values of a row; columns are by leaf.
 func resultOfRow(values parquet.Row, columns []*Column) (id string, r *Result) {
 	o := outputRow{Result: &Result{}}
+	o.countAlone = !slices.ContainsFunc(columns, func(c *Column) bool { return c != nil && c.Name == tokenColumn })
 	for _, v := range values {
 		switch c := columns[v.Column()]; {
 		case c == nil:

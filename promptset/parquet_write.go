@@ -24,26 +24,33 @@ type outputColumns struct {
 	source []string       // their names in the input
 	rename map[string]int // index in input by name there
 	open   bool           // no input is known: each row has the columns that it has
+	lacks  []string       // the output's names of columns that it does without
 	leaf   []int          // output leaf of each leaf of the input schema, -1 for the id's
 
 	results []*Column
-	result  *node // of the first of results
+	ours    []string // the names of results, and of those of ours that the output does without
+	result  *node    // of the first of results
 }
 
-func newOutputColumns(s *Schema, requested []string) *outputColumns {
-	o := &outputColumns{root: groupNode("completions", required), rename: map[string]int{}}
+// newOutputColumns returns the columns of an output. The names of columns do not depend on those that are excluded.
+func newOutputColumns(s *Schema, requested, excluded []string) *outputColumns {
+	o := &outputColumns{root: groupNode("completions", required), rename: map[string]int{}, lacks: excluded}
 	o.results = written(requested)
-	ours := namesOf(o.results)
-	taken := slices.Concat(ours, s.Columns())
+	o.ours = namesOf(o.results)
+	o.results = slices.DeleteFunc(o.results, func(c *Column) bool { return slices.Contains(excluded, c.Name) })
+	taken := slices.Concat(o.ours, s.Columns())
 	for _, f := range s.root.fields {
 		if f.name == "id" {
 			continue
 		}
 		c := f.clone()
-		for slices.Contains(ours, c.name) || c.name != f.name && slices.Contains(taken, c.name) {
+		for slices.Contains(o.ours, c.name) || c.name != f.name && slices.Contains(taken, c.name) {
 			c.name = "input_" + c.name
 		}
 		taken = append(taken, c.name)
+		if slices.Contains(excluded, c.name) {
+			continue
+		}
 		emptyAsText(c)
 		dictionaries(c)
 		o.rename[f.name] = len(o.input)
@@ -77,13 +84,12 @@ func (o *outputColumns) nameOf(key string, object []member) (name string, ok boo
 	}
 	name = key
 	taken := func(name string) bool {
-		return slices.ContainsFunc(o.results, func(c *Column) bool { return c.Name == name }) ||
-			name != key && valueOf(object, name) != nil
+		return slices.Contains(o.ours, name) || name != key && valueOf(object, name) != nil
 	}
 	for taken(name) {
 		name = "input_" + name
 	}
-	return name, key != "id"
+	return name, key != "id" && !slices.Contains(o.lacks, name)
 }
 
 // emptyAsText gives lists that are empty in all files elements of a type that readers know.

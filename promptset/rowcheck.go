@@ -85,8 +85,8 @@ func (r *Result) wrong() string {
 		of   string
 		want int
 	}{
-		{"processed_logprobs", len(r.ProcessedLogprobs), "token_ids", len(r.TokenIDs)},
-		{"top_ids", len(r.TopIDs), "token_ids", len(r.TokenIDs)},
+		{"processed_logprobs", len(r.ProcessedLogprobs), "completion_tokens", r.CompletionTokens},
+		{"top_ids", len(r.TopIDs), "completion_tokens", r.CompletionTokens},
 		{"top_logprobs", len(r.TopLogprobs), "top_ids", len(r.TopIDs)},
 		{"prompt_token_ids", len(r.PromptTokenIDs), "prompt_tokens", r.PromptTokens},
 		{"prompt_logprobs", len(r.PromptLogprobs), "prompt_token_ids", len(r.PromptTokenIDs)},

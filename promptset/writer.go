@@ -44,6 +44,9 @@ type WriterOptions struct {
 	Schema *Schema // of the input, from [Reader.Schema]; its columns are passed through
 	// Columns names the columns on request that the output is to have, see [Columns].
 	Columns []string
+	// Exclude names the columns that the output is to do without: passed-through ones by their names there, and those
+	// of [Excludable].
+	Exclude []string
 	// Meta is kept with the output: in the footer of every Parquet part, in the file _meta.json beside JSONL parts.
 	Meta map[string]string
 	// TokenText has the texts of tokens, for log-probabilities in FormatOpenAI; nil for a model without a tokenizer.
@@ -113,8 +116,11 @@ func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
 	if options.Schema == nil {
 		options.Schema = newSchema()
 	}
-	w := &Writer{destination: d, options: options, columns: newOutputColumns(options.Schema, options.Columns),
-		format: format, left: options.Write, held: map[int64]finished{}}
+	if err := CheckExcluded(options.Exclude, options.Schema, options.Columns); err != nil {
+		return nil, fmt.Errorf("what the output does without %w", err)
+	}
+	w := &Writer{destination: d, options: options, format: format, left: options.Write, held: map[int64]finished{},
+		columns: newOutputColumns(options.Schema, options.Columns, options.Exclude)}
 	if format.metaFile && len(options.Meta) > 0 {
 		names, err := d.Names()
 		if err != nil {

@@ -80,7 +80,9 @@ func (v *verifier) open(output, workDir string) (err error) {
 	}
 	v.place = promptset.OpenOutputFolder(v.ctx, v.files, output)
 	// Parts before notes: a note is there before its part is.
-	if v.out, err = promptset.OpenOutput(v.place); err != nil {
+	if v.out, err = promptset.OpenOutput(v.place); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: there is no such folder: give the output folder of a sample run", v.output)
+	} else if err != nil {
 		return err
 	}
 	var jobErr error

@@ -189,6 +189,7 @@ var flagValues = map[string][]string{
 // listedValues are the words that flags take which other packages list.
 var listedValues = map[string]func() []string{
 	"columns":          columnsOnRequest,
+	"exclude-columns":  promptset.Excludable,
 	"features":         engine.FeatureNames,
 	"format":           promptset.Formats,
 	"model":            setup.Models,

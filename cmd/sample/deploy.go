@@ -134,6 +134,7 @@ func (o *deployOptions) define(f *flags) {
 	})
 	run := newFlags("run")
 	o.run.define(run)
+	withoutStreams(run.set)
 	for _, g := range run.groups {
 		if strings.HasPrefix(g.title, "Workers") || g.title == diagnosticsTitle {
 			continue

@@ -161,6 +161,13 @@ func columnsFlag(s *pflag.FlagSet, columns *[]string) {
 		strings.Join(columnsOnRequest(), ", ")))
 }
 
+// excludeFlag defines --exclude-columns.
+func excludeFlag(s *pflag.FlagSet, columns *[]string) {
+	s.StringSliceVar(columns, "exclude-columns", nil, fmt.Sprintf(
+		"`NAME` leave columns out of the output, separated by commas or repeated: %s, and columns of the input by "+
+			"their names in the output (default: none)", strings.Join(promptset.Excludable(), ", ")))
+}
+
 // columnsOnRequest names the columns that an output has if it is asked for them.
 func columnsOnRequest() (names []string) {
 	for c := range promptset.Columns() {

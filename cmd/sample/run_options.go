@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
@@ -62,13 +63,13 @@ func (o *runOptions) define(f *flags) {
 	f.group("Input and output", func(s *pflag.FlagSet) {
 		placesVar(s, &o.spec.Inputs, inputPlace, "input", "i",
 			"`FILE` prompts in Parquet, Arrow, JSONL or CSV: a file, a glob or a folder, local or at s3://, gs:// "+
-				"or azblob://, or of a dataset of the hub, hf://datasets/ORG/NAME; - for JSONL on standard input. "+
+				"or azblob://, or of a dataset of the hub, hf://datasets/ORG/NAME"+fromStandard+". "+
 				"Repeatable; with --output, arguments after the flags are inputs too. Inputs on the "+
 				"command line replace those of a config file")
 		promptFlags(s, &o.spec)
 		placeVar(s, &o.spec.Output, anywhere, "output", "o",
-			"`FOLDER` where the completions go (part-00000.parquet and so on), local or at s3://, gs:// or azblob://; "+
-				"- for JSONL on standard output: each row as soon as it is finished, without resuming")
+			"`FOLDER` where the completions go (part-00000.parquet and so on), local or at s3://, gs:// or azblob://"+
+				toStandard)
 		s.BoolVar(&o.process.InOrder, "in-order", false,
 			"with --output -, write rows in the order of the input, and not as they are finished")
 		placeVar(s, &o.process.WorkDir, onThisMachine, "work-dir", "",
@@ -76,6 +77,7 @@ func (o *runOptions) define(f *flags) {
 		s.StringVar(&o.spec.Format, "format", o.spec.Format,
 			"`FORMAT` output format: parquet, jsonl, or openai (answers to OpenAI batch files)")
 		columnsFlag(s, &o.spec.Columns)
+		excludeFlag(s, &o.spec.Exclude)
 		parserFlags(s, &o.spec)
 		s.StringArrayVar(&o.spec.ServedModels, "served-model-name", nil,
 			"`NAME` a name that lines of OpenAI batch files may give the model; other names are errors of their "+
@@ -110,6 +112,20 @@ func (o *runOptions) define(f *flags) {
 		o.diagnostics.define(s)
 		o.observing.define(s)
 	})
+}
+
+// What the help of --input and --output says of streams.
+const (
+	fromStandard = "; - for JSONL on standard input"
+	toStandard   = "; - for JSONL on standard output: each row as soon as it is finished, without resuming"
+)
+
+// withoutStreams leaves streams out of the help of a command that other processes run the job for.
+func withoutStreams(set *pflag.FlagSet) {
+	for name, text := range map[string]string{"input": fromStandard, "output": toStandard} {
+		flag := set.Lookup(name)
+		flag.Usage = strings.Replace(flag.Usage, text, "", 1)
+	}
 }
 
 // defineEngine defines the flags for the engine and its devices.

@@ -101,7 +101,9 @@ func runStats(ctx context.Context, env *environment, o *statsOptions, name strin
 		defer verdicts.Close()
 	}
 	s, err := review.StatsOf(ctx, out, verdicts)
-	if err != nil {
+	if err != nil && strings.HasPrefix(err.Error(), path+":") { // a file that is the output
+		return err
+	} else if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if o.json {

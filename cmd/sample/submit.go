@@ -79,6 +79,7 @@ sample submit --config job.yaml --remove`,
 		flags: func(fl *flags) {
 			f = fl
 			o.define(f)
+			withoutStreams(f.set)
 			f.group("Queue", func(s *pflag.FlagSet) {
 				s.BoolVar(&retry, "retry", false, "queue units again that are parked")
 				s.BoolVar(&remove, "remove", false, "take the job out of the queue; its output stays")

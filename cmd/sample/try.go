@@ -21,8 +21,9 @@ var withFolder = []string{"new", "extend", "retry-errors", "work-dir", "shard", 
 	"max-tries", "part-rows", "report", "num-processes"}
 
 // withRows are flags that only a job with rows has a use for.
-var withRows = []string{"in-order", "prompt-column", "template", "limit", "format", "columns", "reasoning-parser",
-	"tool-call-parser", "served-model-name", "save-prefix", "metrics", "top-logprobs", "prompt-logprobs"}
+var withRows = []string{"in-order", "prompt-column", "template", "limit", "format", "columns", "exclude-columns",
+	"reasoning-parser", "tool-call-parser", "served-model-name", "save-prefix", "metrics", "top-logprobs",
+	"prompt-logprobs"}
 
 // refuseGiven refuses flags that are given.
 func refuseGiven(f *flags, names []string, why string) error {
