@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -235,6 +236,36 @@ func TestPlanRefuses(t *testing.T) {
 		if e != nil {
 			e.Close()
 		}
+	}
+}
+
+// A plan says what is less than was asked for, and only that.
+func TestPlanSaysWhatItLowers(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*engine.Config)
+		want   string // a pattern; "" for nothing
+	}{
+		"as asked":    {func(c *engine.Config) { c.KVMemory = smallPool }, ""},
+		"the default": {func(c *engine.Config) { c.KVMemory = 0 }, ""},
+		"more memory": {func(c *engine.Config) { c.KVMemory = 1 << 30 },
+			`^KV memory from 1\.0 GiB to .* at their longest$`},
+		"fewer slots": {func(c *engine.Config) { c.KV, c.MaxSeqs, c.KVMemory = "basic", 0, 1<<20 },
+			`^slots from 64 to \d+: `},
+		"slots enough": {func(c *engine.Config) { c.KV, c.MaxSeqs, c.KVMemory = "basic", 0, 1<<30 }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := contractConfig()
+			cfg.Model, cfg.Backend = testenv.Model(t, contractFamily), testenv.XLA(t)
+			c.change(&cfg)
+			p, err := cfg.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(p.Lowered, "; ")
+			if (got == "") != (c.want == "") || !regexp.MustCompile(c.want).MatchString(got) {
+				t.Errorf("the plan lowered %q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

@@ -42,6 +42,8 @@ type Plan struct {
 	// StateBytes is what a page has beside its tokens: a state of each layer that keeps one.
 	StateBytes int64 `json:"state_bytes,omitempty"`
 	KVBytes    int64 `json:"kv_bytes"`
+	// Lowered says what is less than was asked for, and why.
+	Lowered []string `json:"lowered,omitempty"`
 	// MaxSeqs is how many sequences decode at once, the slots; Holders is how many prompts wait beside them for their
 	// clones.
 	MaxSeqs       int `json:"max_seqs"`
@@ -136,6 +138,9 @@ func (p Plan) String() string {
 	if p.KV == "paged" {
 		row("pages", "%d of %s: %d tokens of context; up to %s a sequence", p.Pages, plural.Count(p.PageSize, "token"),
 			p.Pages*p.PageSize, plural.Count(p.PagesPerSeq, "page"))
+	}
+	for _, text := range p.Lowered {
+		row("lowered", "%s", text)
 	}
 	row("sequences", "%s, up to %d tokens each; %s", plural.Count(p.MaxSeqs, "slot"), p.MaxModelLen,
 		fmt.Sprintf("%d waiting %s", p.Holders, plural.Noun(p.Holders, "prompt")))
@@ -358,6 +363,10 @@ func (c Config) planPages(p *Plan, budget int64) error {
 			bytesText(budget), bytesText(page))
 	}
 	p.KVBytes = int64(p.Pages) * page
+	if c.KVMemory > 0 && int64(p.Pages) == most && p.KVBytes < c.KVMemory {
+		p.Lowered = append(p.Lowered, fmt.Sprintf("KV memory from %s to %s, which hold all sequences at their longest",
+			bytesText(c.KVMemory), bytesText(p.KVBytes)))
+	}
 	return nil
 }
 
@@ -369,6 +378,10 @@ func (c Config) planRows(p *Plan, kv dtypes.DType, budget int64) error {
 	row := p.PageBytes()
 	if c.MaxSeqs == 0 { // as many slots as fit
 		fit := max(int(min(budget/row, int64(p.slots)))/rowMultiple, 1) * rowMultiple
+		if fit < p.MaxSeqs {
+			p.Lowered = append(p.Lowered, fmt.Sprintf("slots from %d to %d: a KV memory of %s holds no more rows of "+
+				"%d tokens", p.MaxSeqs, fit, bytesText(budget), p.MaxModelLen))
+		}
 		p.slots, p.MaxSeqs = fit, min(p.MaxSeqs, fit)
 		p.layouts = c.layouts(*p, kv)
 	}
