@@ -31,13 +31,6 @@ from ablations import ablations
 # tokens as are drawn.
 LENGTHS = [1, 2, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 40, 48, 63, 64, 65, 80, 96]
 NEW = 64
-# The first checkpoints have fewer and shorter ones.
-FIRST = {
-    "gemma2", "llama-bias", "llama-linear", "llama-yarn", "llama2", "llama3", "llama3-bf16", "llama3-sharded",
-    "llama31", "llama32-tied", "mistral", "olmo2", "qwen2", "qwen2-sliding", "qwen3", "smollm2-like", "smollm3",
-}
-FIRST_LENGTHS = [1, 7, 8, 9, 15, 16, 17, 31, 33, 65, 100, 128]
-FIRST_NEW = 32
 # Checkpoints whose rope is another one for sequences up to 32: transformers takes the one or the other by the length so
 # far, Quire by the longest that the model is run with.
 LONG = {"phi4-mini"}
@@ -158,7 +151,7 @@ def check_ablations(model, folder, cases):
         if moved < 1e-2:
             raise SystemExit(f"{folder.name}: leaving out {what} moves the logits by {moved:.2g} only")
         # The largest logit stays it by these.
-        if differ == 0 and folder.name not in FIRST and what not in ("logits_scaling", "soft cap of logits"):
+        if differ == 0 and what not in ("logits_scaling", "soft cap of logits"):
             raise SystemExit(f"{folder.name}: leaving out {what} changes no token")
     return report
 
@@ -166,9 +159,7 @@ def check_ablations(model, folder, cases):
 def goldens(folder, out):
     model = load(folder)
     cases = []
-    lengths, new = (FIRST_LENGTHS, FIRST_NEW) if folder.name in FIRST else (LENGTHS, NEW)
-    if folder.name in LONG:
-        lengths = LONG_LENGTHS
+    lengths, new = LONG_LENGTHS if folder.name in LONG else LENGTHS, NEW
     for length in lengths:
         for attempt in range(400):
             seed = zlib.crc32(f"{folder.name.removesuffix('-sharded')}/{length}/{attempt}".encode())
