@@ -19,8 +19,8 @@ func TestRowIsFilled(t *testing.T) {
 		plan: Plan{MaxModelLen: 100, PageSize: 16, Pages: 10, slots: 2, stops: stopping.NewTables(100, 0, 0)}}
 	e.stops.states, e.stops.sets = 100, map[string]*stopping.Set{}
 	r := &Request{ID: "a", Tokens: []int32{1, 2, 3}, N: 1, MaxTokens: 20, StopTokens: []int32{7},
-		StopSequences: [][]int32{{1, 2}},
-		Sampling:      sampling.Settings{Temperature: 0.5, TopP: 0.9, MinP: 0.1, TopK: 40, Seed: 3, MinTokens: 5}}
+		StopSequences: [][]int32{{1, 2}}, Leaf: true,
+		Sampling: sampling.Settings{Temperature: 0.5, TopP: 0.9, MinP: 0.1, TopK: 40, Seed: 3, MinTokens: 5}}
 	entry := schedule.Entry{Request: e.scheduled(r), Generation: 2, PromptLen: 3, MaxPages: 1}
 	on := onDevice{e: e, stops: room{stopping.NewArena(100)}}
 	on.stops.Hold(entry.Request)

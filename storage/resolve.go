@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// Schemes describes the names that Resolve takes, for help texts and errors.
-const Schemes = "a path, file:///PATH, s3://BUCKET/KEY, gs://BUCKET/KEY, azblob://CONTAINER/KEY or " +
-	"hf://datasets/ORG/NAME/PATH"
+// Schemes describes the names that Resolve takes and that can be written, for help texts and errors.
+const Schemes = "a path, file:///PATH, s3://BUCKET/KEY, gs://BUCKET/KEY or azblob://CONTAINER/KEY"
 
 // schemeOf finds the scheme that a name begins with. A path that looks like one is written ./NAME.
 var schemeOf = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://`)

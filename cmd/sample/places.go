@@ -45,13 +45,16 @@ func (k placeKind) resolve(name string) (string, error) {
 		return name, nil
 	}
 	place, err := resolve(name)
-	if err != nil && k == modelPlace {
+	if err == nil {
+		return place, nil
+	}
+	switch k {
+	case modelPlace:
 		err = fmt.Errorf("%w, or hf://org/name", err)
+	case inputPlace:
+		err = fmt.Errorf("%w, or hf://datasets/ORG/NAME/PATH", err)
 	}
-	if err != nil {
-		return "", &placeError{storage.Redact(name), err}
-	}
-	return place, nil
+	return "", &placeError{storage.Redact(name), err}
 }
 
 // placeOr returns the placeError in err, whose text has no more of a name than it may, or err itself.
