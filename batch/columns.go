@@ -62,6 +62,30 @@ func (s *Spec) canExclude(input *promptset.Reader) error {
 	return nil
 }
 
+const keepField = "keep-partitions"
+
+// canKeepPartitions refuses inputs whose folders the output cannot have.
+func (s *Spec) canKeepPartitions(input *promptset.Reader) error {
+	if !s.KeepPartitions {
+		return nil
+	}
+	if err := input.CheckKept(s.columnsOf(input.Schema())); err != nil {
+		return endWith(Misused, "`%s` %w", keepField, err)
+	}
+	return nil
+}
+
+// without are the columns that the files of the output do without: those that are named, and those that its folders
+// give.
+func (s *Spec) without() []string {
+	if !s.KeepPartitions {
+		return s.Exclude
+	}
+	all := slices.Concat(s.Exclude, s.Partitions)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // maxNamed bounds the names in warnings about the input.
 const maxNamed = 8
 

@@ -21,6 +21,9 @@ const (
 	settingN       = "n"
 	settingRows    = "rows"
 	settingParents = "parents"
+
+	// settingFolders says that parts lie in folders as the inputs do.
+	settingFolders = "keep_partitions"
 )
 
 // validateChanges checks what the options say of changes of a job.
@@ -211,7 +214,7 @@ func (o *Task) changedFrom(ctx context.Context, was, d *jobstate.Description, be
 		return 0, nil
 	}
 	if !promptset.SameColumns(o.Format, before.Schema(), now.Schema(), o.columnsOf(before.Schema()),
-		o.columnsOf(now.Schema()), o.Exclude) {
+		o.columnsOf(now.Schema()), o.without()) {
 		return 0, nil
 	}
 	parts, _, _ := PartsOf(was)
@@ -226,7 +229,7 @@ func (o *Task) changedFrom(ctx context.Context, was, d *jobstate.Description, be
 // another one then; noRow is none. Where no part changes it is the number of parts.
 func firstChanged(was, now promptset.Parts, row int64) int {
 	from := was.Count()
-	if now.Rows > was.Rows && was.Rows < int64(from)*was.PartRows {
+	if now.Rows > was.Rows && now.Of(was.Rows) < from {
 		from--
 	}
 	if row != noRow {

@@ -65,6 +65,15 @@ func (o *Task) parts(rows int64) promptset.Parts {
 	return promptset.Parts{Rows: rows, PartRows: size}
 }
 
+// inFolders has parts lie in folders as the rows of inputs do.
+func inFolders(parts promptset.Parts, inputs []jobstate.Input) promptset.Parts {
+	folders, rows := make([]string, len(inputs)), make([]int64, len(inputs))
+	for i, in := range inputs {
+		folders[i], rows[i] = in.Columns, in.Rows
+	}
+	return parts.In(folders, rows)
+}
+
 // takeCut takes the size of parts from the job in the output folder, if there is one and none is given. What is wrong
 // with that job is told when it is opened.
 func (o *Task) takeCut(ctx context.Context) {
@@ -104,6 +113,9 @@ func (o *Task) describe(r *promptset.Reader, parts promptset.Parts, fingerprint 
 		"kernels": o.Engine.Kernels,
 		"kv":      o.Engine.KV,
 	})
+	if o.KeepPartitions {
+		d.Settings[settingFolders] = true
+	}
 	if r.HasParents() { // which earlier versions passed through
 		d.Settings["parents"] = true
 	}

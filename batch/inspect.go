@@ -20,7 +20,7 @@ func (s *savedJob) inspect(published map[int]bool) error {
 	if err != nil {
 		return err
 	}
-	found, err := promptset.Inspect(s.folder, s.format, numbers, notes)
+	found, err := promptset.Inspect(s.folder, s.parts.Files(numbers, s.format), notes)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (s *savedJob) notes(numbers []int) (*promptset.Notes, error) {
 		if err != nil {
 			return nil, err
 		}
-		if enough, err := own.Tell(s.folder, s.format, numbers); enough || err != nil {
+		if enough, err := own.Tell(s.folder, s.parts.Files(numbers, s.format)); enough || err != nil {
 			return own, err
 		}
 	}

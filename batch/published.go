@@ -65,7 +65,7 @@ func (p *partResults) read(ctx context.Context, row int64) ([]promptset.Result, 
 		contents, err := p.load(ctx, part)
 		if err != nil {
 			return nil, fmt.Errorf("%s, whose rows others go on from: %w",
-				promptset.PartName(part, p.saved.format), err)
+				p.saved.parts.Name(part, p.saved.format), err)
 		}
 		p.part, p.contents = part, contents
 	}
@@ -78,8 +78,7 @@ func (p *partResults) load(ctx context.Context, part int) (map[int64][]promptset
 	if err != nil {
 		return nil, err
 	}
-	name := promptset.PartName(part, p.saved.format)
-	next, stop := iter.Pull2(output.Rows(ctx, promptset.Part{Number: part, Format: p.saved.format, Name: name}))
+	next, stop := iter.Pull2(output.Rows(ctx, p.saved.parts.Part(part, p.saved.format)))
 	defer stop()
 	contents := map[int64][]promptset.Result{}
 	from, to := p.saved.parts.Range(part)

@@ -134,6 +134,9 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 	if err := t.canExclude(j.reader); err != nil {
 		return nil, err
 	}
+	if err := t.canKeepPartitions(j.reader); err != nil {
+		return nil, err
+	}
 	model, err := t.Models.Identify(ctx, t)
 	if err != nil {
 		return nil, err
@@ -147,7 +150,9 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 	t.sayDefaults()
 	j.fingerprint, j.dtype = model.Fingerprint, model.DType
 	t.takeCut(ctx)
-	j.parts = t.parts(j.reader.NumRows())
+	if j.parts = t.parts(j.reader.NumRows()); t.KeepPartitions {
+		j.parts = inFolders(j.parts, InputsOf(j.reader))
+	}
 	if j.description, err = t.describe(j.reader, j.parts, j.fingerprint); err != nil {
 		return nil, err
 	}

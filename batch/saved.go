@@ -113,8 +113,8 @@ func (o *Task) openSaved(ctx context.Context, parts promptset.Parts, d *jobstate
 	}
 	published := map[int]bool{}
 	for _, name := range names {
-		if part, format, ok := promptset.ParsePartName(name); ok && (format == o.Format || s.state.Job() == nil) &&
-			o.Shard.Has(part) {
+		part, _, ok := promptset.ParsePartName(name)
+		if ok && o.Shard.Has(part) && (s.state.Job() == nil || s.parts.Name(part, o.Format) == name) {
 			published[part] = true
 		}
 	}
@@ -250,12 +250,12 @@ func (s *savedJob) of(row int64) ([]promptset.Result, error) {
 func (s *savedJob) writer(o *Task, schema *promptset.Schema, text promptset.TokenText) (*promptset.Writer, error) {
 	published := func() {}
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
-		Format: o.Format, Schema: schema, Columns: o.columnsOf(schema), Exclude: o.Exclude,
+		Format: o.Format, Schema: schema, Columns: o.columnsOf(schema), Exclude: o.without(),
 		Meta: s.state.Job().Meta, Parts: s.parts, Write: s.missing, TokenText: text, Status: statusOf,
 		Publishing: func(p promptset.PartSummary) error {
 			p.Changes = len(s.state.Job().Changes)
 			published = s.observer.publishing(p)
-			if err := s.folder.AddNote(p, o.Format); err != nil {
+			if err := s.folder.AddNote(p, s.parts.Name(p.Part, o.Format)); err != nil {
 				return err
 			}
 			if s.observer != nil {

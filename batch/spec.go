@@ -54,6 +54,9 @@ type Spec struct {
 	Columns []string
 	// Exclude are columns that the output does without: see [promptset.WriterOptions].
 	Exclude []string `json:",omitempty"`
+	// KeepPartitions has the parts lie in folders as the inputs do, such as lang=en/split=test, without the columns
+	// that these folders give.
+	KeepPartitions bool `json:",omitempty"`
 	// ServedModels are the names that lines of OpenAI batch files may give the model; none stands for any.
 	ServedModels []string
 	// ReasoningParser and ToolCallParser name the forms by which the columns reasoning and tool_calls are taken from

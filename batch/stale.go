@@ -27,7 +27,7 @@ func (s *savedJob) outdate(ctx context.Context, o *Task, published map[int]bool)
 	if err != nil {
 		return err
 	}
-	there, err := notes.There(s.folder, s.format, numbers)
+	there, err := notes.There(s.folder, s.parts.Files(numbers, s.format))
 	if err != nil {
 		return err
 	}
@@ -90,13 +90,14 @@ func StaleParts(job *jobstate.Description, notes *promptset.Notes, out *promptse
 	if !ok || len(job.Changes) == 0 {
 		return nil, nil
 	}
+	var files []promptset.Part
 	var numbers []int
 	for _, part := range out.Parts {
 		if part.Belongs(parts, format) {
-			numbers = append(numbers, part.Number)
+			files, numbers = append(files, part), append(numbers, part.Number)
 		}
 	}
-	there, err := notes.There(place, format, numbers)
+	there, err := notes.There(place, files)
 	return stale(job, there, numbers), err
 }
 
@@ -111,13 +112,13 @@ func (s *savedJob) checkMended(ctx context.Context, o *Task, there map[int]promp
 		}
 	}
 	r := &staleResults{saved: s, reader: reader}
-	r.compare = promptset.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()), o.Exclude)
+	r.compare = promptset.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()), o.without())
 	for _, number := range numbers {
 		if _, err := r.load(ctx, number, there[number]); ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
 			return endWith(Misused, "%s: %w: with `retry-errors` only rows with errors may have other content",
-				promptset.PartName(number, s.format), err)
+				s.parts.Name(number, s.format), err)
 		}
 	}
 	if r.compare.Retyped { // so has each part
@@ -149,7 +150,7 @@ func (r *staleResults) of(ctx context.Context, row int64, w io.Writer) []prompts
 		rows, err := r.load(ctx, part, note)
 		if err != nil && ctx.Err() == nil {
 			fmt.Fprintf(w, "warning: %s, which is written again: %v; its completions are drawn again\n",
-				promptset.PartName(part, r.saved.format), err)
+				r.saved.parts.Name(part, r.saved.format), err)
 			rows = map[int64][]promptset.Result{}
 		}
 		r.part, r.rows = part, rows
@@ -164,11 +165,11 @@ func (r *staleResults) load(ctx context.Context, number int, note promptset.Part
 	if err != nil {
 		return nil, err
 	}
-	job, format := r.saved.job(), r.saved.format
-	next, stop := iter.Pull2(output.Rows(ctx, promptset.Part{Number: number, Format: format,
-		Name: promptset.PartName(number, format)}))
+	job := r.saved.job()
+	parts := r.saved.parts
+	next, stop := iter.Pull2(output.Rows(ctx, parts.Part(number, r.saved.format)))
 	defer stop()
-	parts := promptset.Parts{Rows: job.NumberAt(note.Changes, settingRows), PartRows: r.saved.parts.PartRows}
+	parts.Rows = job.NumberAt(note.Changes, settingRows)
 	n := int(job.NumberAt(note.Changes, settingN))
 	from, to := parts.Range(number)
 	g := &grouped{n: n, rows: map[int64][]promptset.Result{}}

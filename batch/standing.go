@@ -142,7 +142,10 @@ func PartsOf(job *jobstate.Description) (parts promptset.Parts, format string, o
 	format, _ = job.Settings["format"].(string)
 	ok = slices.Contains(promptset.Formats(), format)
 	parts = promptset.Parts{Rows: number("rows"), PartRows: number("part_rows")}
-	return parts, format, ok && parts.Rows >= 0 && parts.PartRows >= 1
+	if ok = ok && parts.Rows >= 0 && parts.PartRows >= 1; ok && job.Settings[settingFolders] == true {
+		parts = inFolders(parts, job.Inputs)
+	}
+	return parts, format, ok
 }
 
 // BegunJob reads what job an output folder has; nil is none.

@@ -22,6 +22,8 @@ func (s *Spec) checkStreams() error {
 		return nil
 	case s.PartRows != 0:
 		return wrong("part-rows", forFolders)
+	case s.KeepPartitions:
+		return wrong(keepField, forFolders)
 	case s.Format == promptset.FormatParquet:
 		return wrong("format", "is parquet, and `output` is -, which takes lines: give `format` jsonl")
 	case in && s.Format == promptset.FormatOpenAI:

@@ -154,7 +154,7 @@ func TestNoteOfWhatIsThere(t *testing.T) {
 			}
 		}
 	}
-	there, err := notes.There(folder, FormatJSONL, []int{0, 1})
+	there, err := notes.There(folder, single.Files([]int{0, 1}, FormatJSONL))
 	if err != nil || len(there) != 1 || there[0].SHA256 != first.SHA256 || there[0].Changes != 0 {
 		t.Errorf("%+v, %v", there, err)
 	}

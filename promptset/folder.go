@@ -3,11 +3,14 @@ package promptset
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"regexp"
-	"strconv"
+	"slices"
+	"syscall"
 
 	"github.com/quire/quire/vfs"
 )
@@ -39,29 +42,7 @@ type Unpublished interface {
 // MetaName is the file with the metadata of JSONL parts.
 const MetaName = "_meta.json"
 
-var (
-	partPattern = regexp.MustCompile(`^part-(\d{5,9})\.(` + extensionsPattern() + `)$`)
-	tempPattern = regexp.MustCompile(`^\.(part-\d+\.(` + extensionsPattern() + `)|_meta\.json)\.tmp(-[\w-]+)?$`)
-)
-
-// PartName is the name of a part of the output.
-func PartName(part int, format string) string {
-	if f := formatNamed(format); f != nil {
-		format = f.extension
-	}
-	return fmt.Sprintf("part-%05d.%s", part, format)
-}
-
-// ParsePartName is the inverse of [PartName]; ok says whether name is one of a part.
-func ParsePartName(name string) (part int, format string, ok bool) {
-	m := partPattern.FindStringSubmatch(name)
-	if m == nil {
-		return 0, "", false
-	}
-	part, err := strconv.Atoi(m[1])
-	format = formatOfFile(name)
-	return part, format, err == nil && PartName(part, format) == name
-}
+var tempPattern = regexp.MustCompile(`^\.(part-\d+\.(` + extensionsPattern() + `)|_meta\.json)\.tmp(-[\w-]+)?$`)
 
 // Folder is an output folder. One process at a time may write to it, or several, each with an owner's name of its own
 // and parts that are no other's.
@@ -72,44 +53,78 @@ type Folder struct {
 }
 
 // NewFolder makes a folder if need be, and removes files that a writer which died left unpublished.
-func NewFolder(fs vfs.FS, dir string) (*Folder, error) { return NewSharedFolder(fs, dir, "") }
+func NewFolder(files vfs.FS, dir string) (*Folder, error) { return NewSharedFolder(files, dir, "") }
 
 // NewSharedFolder is [NewFolder] for one of several writers. What others have not published stays. Owners are names of
 // letters, digits, "-" and "_".
-func NewSharedFolder(fs vfs.FS, dir, owner string) (*Folder, error) {
-	if err := fs.MkdirAll(dir); err != nil {
+func NewSharedFolder(files vfs.FS, dir, owner string) (*Folder, error) {
+	if err := files.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("cannot make the output folder: %w", err)
 	}
-	f := &Folder{fs, dir, owner}
+	f := &Folder{files, dir, owner}
 	names, err := f.Names()
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		if m := tempPattern.FindStringSubmatch(name); m != nil && (owner == "" || m[3] == "-"+owner) {
-			if err := fs.Remove(filepath.Join(dir, name)); err != nil {
+		m := tempPattern.FindStringSubmatch(filepath.Base(name))
+		if m != nil && (owner == "" || m[3] == "-"+owner) {
+			if err := files.Remove(filepath.Join(dir, name)); err != nil {
 				return nil, fmt.Errorf("cannot clear the output folder: %w", err)
 			}
 		}
 	}
 	// Whoever goes on from what is published there must not lose it any more: its writer may have died before this.
-	if err := fs.SyncDir(dir); err != nil {
-		return nil, fmt.Errorf("cannot sync the output folder: %w", err)
+	for _, folder := range foldersOf(names) {
+		if err := files.SyncDir(filepath.Join(dir, folder)); err != nil {
+			return nil, fmt.Errorf("cannot sync the output folder: %w", err)
+		}
 	}
 	return f, nil
 }
 
-// Names returns the names in the folder.
-func (f *Folder) Names() ([]string, error) {
-	names, err := f.fs.List(f.dir)
-	if err != nil {
+// foldersOf lists the folders of paths, with that which the paths begin in.
+func foldersOf(names []string) []string {
+	all := []string{"."}
+	for _, name := range names {
+		all = append(all, filepath.Dir(name))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Names returns the names in the folder, and the paths of those in folders that parts may be in. A folder with a job of
+// its own is another output.
+func (f *Folder) Names() (all []string, err error) {
+	if all, err = f.names(""); err != nil {
 		return nil, fmt.Errorf("cannot list the output folder: %w", err)
 	}
-	return names, nil
+	return all, nil
+}
+
+// names returns the paths of the names in a folder below, which begin with it.
+func (f *Folder) names(below string) (all []string, err error) {
+	names, err := f.fs.List(filepath.Join(f.dir, below))
+	if err != nil || below != "" && slices.Contains(names, jobFolder) {
+		return nil, err
+	}
+	for _, name := range names {
+		path := filepath.Join(below, name)
+		all = append(all, path)
+		if noPartition(name) {
+			continue
+		}
+		more, err := f.names(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // a file, or gone
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
 }
 
 // OpenFolder returns a folder for reading: it makes, changes and removes nothing.
-func OpenFolder(fs vfs.FS, dir string) Published { return &Folder{fs: fs, dir: dir} }
+func OpenFolder(files vfs.FS, dir string) Published { return &Folder{fs: files, dir: dir} }
 
 // Open opens a file of the folder.
 func (f *Folder) Open(name string) (File, error) {
@@ -135,7 +150,7 @@ type publishedFile struct {
 func (f publishedFile) Size() int64     { return f.size }
 func (f publishedFile) Version() string { return "" }
 
-// Clear removes all that writers have published there.
+// Clear removes all that writers have published there. Folders of parts stay, empty.
 func (f *Folder) Clear() error {
 	names, err := f.Names()
 	if err != nil {
@@ -149,8 +164,10 @@ func (f *Folder) Clear() error {
 			return fmt.Errorf("cannot clear the output folder: %w", err)
 		}
 	}
-	if err := f.fs.SyncDir(f.dir); err != nil {
-		return fmt.Errorf("cannot clear the output folder: %w", err)
+	for _, folder := range foldersOf(names) {
+		if err := f.fs.SyncDir(filepath.Join(f.dir, folder)); err != nil {
+			return fmt.Errorf("cannot clear the output folder: %w", err)
+		}
 	}
 	return nil
 }
@@ -162,7 +179,7 @@ func (f *Folder) Condemn(name, version string) {}
 func (f *Folder) Note(part int) (*PartSummary, error) { return nil, nil }
 
 // AddNote does nothing: the notes of a local output are in the job's state alone.
-func (f *Folder) AddNote(p PartSummary, format string) error { return nil }
+func (f *Folder) AddNote(p PartSummary, name string) error { return nil }
 
 // folderFile is a file that appears in a folder when it is whole.
 type folderFile struct {
@@ -174,12 +191,18 @@ type folderFile struct {
 
 // Create starts a file under a hidden name.
 func (f *Folder) Create(name string) (Unpublished, error) {
-	temp := "." + name + ".tmp"
+	temp := "." + filepath.Base(name) + ".tmp"
 	if f.owner != "" {
 		temp += "-" + f.owner
 	}
-	p := &folderFile{folder: f, temp: filepath.Join(f.dir, temp), final: filepath.Join(f.dir, name)}
+	dir := filepath.Join(f.dir, filepath.Dir(name))
+	p := &folderFile{folder: f, temp: filepath.Join(dir, temp), final: filepath.Join(f.dir, name)}
 	var err error
+	if dir != filepath.Clean(f.dir) {
+		if err = f.fs.MkdirAll(dir); err != nil {
+			return nil, fmt.Errorf("cannot make a folder for %s: %w", p.final, err)
+		}
+	}
 	if p.file, err = f.fs.Create(p.temp); err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", p.final, err)
 	}
@@ -200,7 +223,7 @@ func (p *folderFile) Publish() error {
 		err = p.folder.fs.Rename(p.temp, p.final)
 	}
 	if err == nil {
-		err = p.folder.fs.SyncDir(p.folder.dir)
+		err = p.folder.fs.SyncDir(filepath.Dir(p.final))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", p.final, err)

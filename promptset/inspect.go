@@ -54,10 +54,10 @@ func (n *Notes) Counts(parts []int) (sum tally.Counts) {
 
 // There returns the notes of published parts, by number: of several notes of a part, the one of what is there now.
 // Parts without one are not in it.
-func (n *Notes) There(place Published, format string, numbers []int) (map[int]PartSummary, error) {
-	found := make([]*PartSummary, len(numbers))
-	err := inParallel(together, len(numbers), func(i int) error {
-		file, err := place.Open(PartName(numbers[i], format))
+func (n *Notes) There(place Published, parts []Part) (map[int]PartSummary, error) {
+	found := make([]*PartSummary, len(parts))
+	err := inParallel(together, len(parts), func(i int) error {
+		file, err := place.Open(parts[i].Name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -65,13 +65,13 @@ func (n *Notes) There(place Published, format string, numbers []int) (map[int]Pa
 			return err
 		}
 		defer file.Close()
-		found[i], err = n.noteOf(file, numbers[i])
+		found[i], err = n.noteOf(file, parts[i].Number)
 		return err
 	})
 	there := map[int]PartSummary{}
 	for i, p := range found {
 		if p != nil {
-			there[numbers[i]] = *p
+			there[parts[i].Number] = *p
 		}
 	}
 	return there, err
@@ -170,11 +170,11 @@ const together = 32
 // Inspect looks at the size and the last bytes of published parts, and compares them with the notes. It takes over what
 // other machines noted of parts that the notes lack. Damaged parts are condemned: see [OutputFolder]. Parts without
 // seals, which older versions wrote, are taken as they are.
-func Inspect(folder OutputFolder, format string, numbers []int, notes *Notes) (found Inspection, err error) {
-	if found.Noted, err = notes.complete(folder, numbers); err != nil {
+func Inspect(folder OutputFolder, parts []Part, notes *Notes) (found Inspection, err error) {
+	if found.Noted, err = notes.complete(folder, parts); err != nil {
 		return found, err
 	}
-	looks, err := notes.look(folder, format, numbers)
+	looks, err := notes.look(folder, parts)
 	if err != nil {
 		return found, err
 	}
@@ -204,22 +204,22 @@ func Inspect(folder OutputFolder, format string, numbers []int, notes *Notes) (f
 
 // Tell says whether the notes have seals of all these published parts, and the parts are what the seals say: other
 // notes of the job then tell nothing more.
-func (n *Notes) Tell(place Published, format string, numbers []int) (bool, error) {
-	for _, number := range numbers {
-		if p, ok := n.Last(number); !ok || !p.Sealed() {
+func (n *Notes) Tell(place Published, parts []Part) (bool, error) {
+	for _, part := range parts {
+		if p, ok := n.Last(part.Number); !ok || !p.Sealed() {
 			return false, nil
 		}
 	}
-	looks, err := n.look(place, format, numbers)
+	looks, err := n.look(place, parts)
 	return !slices.ContainsFunc(looks, func(l look) bool { return l.gone || l.what != "" }), err
 }
 
 // complete takes over the notes of other machines on parts that have none here, and returns them.
-func (n *Notes) complete(folder OutputFolder, numbers []int) (noted []PartSummary, err error) {
-	lacking := slices.DeleteFunc(slices.Clone(numbers), func(part int) bool { return len(n.parts[part]) > 0 })
+func (n *Notes) complete(folder OutputFolder, parts []Part) (noted []PartSummary, err error) {
+	lacking := slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return len(n.parts[p.Number]) > 0 })
 	there := make([]*PartSummary, len(lacking))
 	err = inParallel(together, len(lacking), func(i int) (err error) {
-		there[i], err = folder.Note(lacking[i])
+		there[i], err = folder.Note(lacking[i].Number)
 		return err
 	})
 	for _, p := range there {
@@ -241,10 +241,10 @@ type look struct {
 }
 
 // look compares parts with their notes, some of them at the same time.
-func (n *Notes) look(place Published, format string, numbers []int) ([]look, error) {
-	looks := make([]look, len(numbers))
-	err := inParallel(together, len(numbers), func(i int) (err error) {
-		looks[i], err = n.lookAt(place, Part{numbers[i], format, PartName(numbers[i], format)})
+func (n *Notes) look(place Published, parts []Part) ([]look, error) {
+	looks := make([]look, len(parts))
+	err := inParallel(together, len(parts), func(i int) (err error) {
+		looks[i], err = n.lookAt(place, parts[i])
 		return err
 	})
 	return looks, err

@@ -46,19 +46,20 @@ func TestInspect(t *testing.T) {
 				notes.Add(noteOf(part, content))
 			}
 		}
-		if err := folder.AddNote(noteOf(6, "elsewhere"), FormatJSONL); err != nil {
+		if err := folder.AddNote(noteOf(6, "elsewhere"), PartName(6, FormatJSONL)); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []struct {
 			numbers []int
 			enough  bool
 		}{{[]int{0}, true}, {[]int{0, 1}, false}, {[]int{0, 5}, false}, {[]int{7}, false}, {nil, true}} {
-			if enough, err := notes.Tell(folder, FormatJSONL, c.numbers); enough != c.enough || err != nil {
+			enough, err := notes.Tell(folder, single.Files(c.numbers, FormatJSONL))
+			if enough != c.enough || err != nil {
 				t.Errorf("%s: the notes tell parts %v: %v, %v", output, c.numbers, enough, err)
 			}
 		}
 		notes.Add(noteOf(7, "gone"))
-		found, err := Inspect(folder, FormatJSONL, []int{0, 1, 2, 3, 4, 5, 6, 7}, notes)
+		found, err := Inspect(folder, single.Files([]int{0, 1, 2, 3, 4, 5, 6, 7}, FormatJSONL), notes)
 		if err != nil {
 			t.Fatal(err)
 		}

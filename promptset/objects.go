@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -26,9 +27,9 @@ type OutputFolder interface {
 	Condemn(name, version string)
 	// Note returns what other machines find noted of a part; nil if there is nothing, or nothing that can be read.
 	Note(part int) (*PartSummary, error)
-	// AddNote puts the note of a part in the given format where other machines find it. It is called before the part
-	// is published.
-	AddNote(p PartSummary, format string) error
+	// AddNote puts the note of a part where other machines find it. It is called before the part of that name is
+	// published.
+	AddNote(p PartSummary, name string) error
 }
 
 // NewOutputFolder opens an output folder for writing: a local one, as [NewSharedFolder] does, or one in an object
@@ -74,19 +75,28 @@ func NewObjectFolder(ctx context.Context, url, work string) (*ObjectFolder, erro
 	return f, nil
 }
 
-// Names lists what is in the folder itself.
+// Names lists what is in the folder itself, and the paths of parts in folders of it. A folder with a job of its own is
+// another output.
 func (f *ObjectFolder) Names() ([]string, error) {
 	files, err := storage.List(f.ctx, f.url)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
+	var others []string // folders of other outputs
 	for _, info := range files {
-		if name := f.relative(info.Name); !strings.Contains(name, "/") {
+		name := f.relative(info.Name)
+		if above, _, job := strings.Cut(name, "/"+jobFolder+"/"); job {
+			others = append(others, above+"/")
+		}
+		if _, _, part := ParsePartName(name); part || !strings.Contains(name, "/") {
 			names = append(names, name)
 		}
 	}
-	return names, nil
+	others = slices.Compact(others)
+	return slices.DeleteFunc(names, func(name string) bool {
+		return slices.ContainsFunc(others, func(folder string) bool { return strings.HasPrefix(name, folder) })
+	}), nil
 }
 
 func (f *ObjectFolder) relative(name string) string {
@@ -101,7 +111,7 @@ func (f *ObjectFolder) Open(name string) (File, error) {
 
 // Create starts a file.
 func (f *ObjectFolder) Create(name string) (Unpublished, error) {
-	file, err := os.Create(filepath.Join(f.work, name))
+	file, err := os.Create(filepath.Join(f.work, filepath.Base(name)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", name, err)
 	}
@@ -136,17 +146,24 @@ func (p *objectFile) Discard() {
 
 // Clear removes the parts, their notes and their metadata.
 func (f *ObjectFolder) Clear() error {
-	files, err := storage.List(f.ctx, f.url)
+	names, err := f.Names()
 	if err != nil {
 		return err
 	}
-	for _, info := range files {
-		name := f.relative(info.Name)
-		_, _, part := ParsePartName(name)
-		if part || name == MetaName || strings.HasPrefix(name, notesFolder) {
-			if err := storage.Remove(f.ctx, info.Name); err != nil {
+	for _, name := range names {
+		if _, _, part := ParsePartName(name); part || name == MetaName {
+			if err := storage.Remove(f.ctx, storage.Join(f.url, name)); err != nil {
 				return err
 			}
+		}
+	}
+	notes, err := storage.List(f.ctx, storage.Join(f.url, notesFolder))
+	if err != nil {
+		return err
+	}
+	for _, info := range notes {
+		if err := storage.Remove(f.ctx, info.Name); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -189,8 +206,10 @@ func (f *ObjectFolder) clearTheWay(name string) error {
 
 const (
 	// notesFolder holds the notes, beside the rest of the job's state: see package jobstate.
-	notesFolder = "_job/parts/"
-	noteName    = "part-%05d.json"
+	notesFolder = jobFolder + "/parts/"
+	// jobFolder is the folder of a job's state in its output.
+	jobFolder = "_job"
+	noteName  = "part-%05d.json"
 	// maxNote bounds what is read of a note.
 	maxNote = 1 << 20
 )
@@ -239,7 +258,7 @@ func (f *ObjectFolder) Notes(each func(name string, p PartSummary, err error)) e
 // AddNote puts the note of a part into the store. A note that is there and differs is of an older version of the
 // program, or of a part that is damaged or gone, and is replaced. If it is the note of a whole part, that part is
 // another process', and AddNote fails.
-func (f *ObjectFolder) AddNote(p PartSummary, format string) error {
+func (f *ObjectFolder) AddNote(p PartSummary, name string) error {
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return err
@@ -250,7 +269,7 @@ func (f *ObjectFolder) AddNote(p PartSummary, format string) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if whole, lookErr := f.hasWhole(p.Part, format); whole || lookErr != nil {
+	if whole, lookErr := f.hasWhole(p.Part, name); whole || lookErr != nil {
 		return errors.Join(err, lookErr)
 	}
 	if err := storage.Remove(f.ctx, url); err != nil {
@@ -260,12 +279,12 @@ func (f *ObjectFolder) AddNote(p PartSummary, format string) error {
 }
 
 // hasWhole says whether a part is there and is what its note says.
-func (f *ObjectFolder) hasWhole(part int, format string) (bool, error) {
+func (f *ObjectFolder) hasWhole(part int, name string) (bool, error) {
 	note, err := f.Note(part)
 	if note == nil || err != nil || !note.Sealed() {
 		return false, err
 	}
-	file, err := f.Open(PartName(part, format))
+	file, err := f.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -100,7 +100,7 @@ func TestNotesOfObjects(t *testing.T) {
 	}
 	first, second := noteOf(3, "first"), noteOf(3, "second")
 	for _, p := range []PartSummary{first, first, second} { // nothing is published yet
-		if err := folder.AddNote(p, FormatJSONL); err != nil {
+		if err := folder.AddNote(p, PartName(p.Part, FormatJSONL)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,7 +110,7 @@ func TestNotesOfObjects(t *testing.T) {
 	if err := publish(t, folder, PartName(3, FormatJSONL), "second"); err != nil {
 		t.Fatal(err)
 	}
-	if err := folder.AddNote(first, FormatJSONL); !errors.Is(err, fs.ErrExist) {
+	if err := folder.AddNote(first, PartName(first.Part, FormatJSONL)); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("the note of a whole part is replaced: %v", err)
 	}
 	if got, err := folder.Note(4); got != nil || err != nil {

@@ -34,14 +34,14 @@ type Part struct {
 
 // Belongs says whether a part is one of a job that cuts its rows so and writes this format.
 func (p Part) Belongs(parts Parts, format string) bool {
-	return p.Format == format && p.Number < parts.Count()
+	return p.Number < parts.Count() && p == parts.Part(p.Number, format)
 }
 
 // Missing lists the parts of such a job that are not there.
 func (o *Output) Missing(parts Parts, format string) (missing []int) {
 	there := map[int]bool{}
 	for _, part := range o.Parts {
-		if part.Format == format {
+		if part.Belongs(parts, format) {
 			there[part.Number] = true
 		}
 	}

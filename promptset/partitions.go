@@ -2,8 +2,10 @@ package promptset
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -94,13 +96,47 @@ func belowInput(given, name string) (string, error) {
 func (s *Source) FolderColumns() string {
 	all := make([]string, len(s.partitions))
 	for i, p := range s.partitions {
-		value := p.value
-		if text := ""; json.Unmarshal([]byte(p.value), &text) == nil && p.value != "null" {
+		value := hiveNull
+		if text := ""; p.value != "null" && json.Unmarshal([]byte(p.value), &text) == nil {
 			value = url.PathEscape(text)
 		}
-		all[i] = url.PathEscape(p.name) + "=" + value
+		all[i] = strings.ReplaceAll(url.PathEscape(p.name), "=", "%3D") + "=" + value
 	}
 	return strings.Join(all, "/")
+}
+
+// CheckKept says why an output cannot have its parts in folders as those of the input, where it has so many columns on
+// request.
+func (r *Reader) CheckKept(requested []string) error {
+	names := r.Partitions()
+	if len(names) == 0 {
+		return errors.New("is for inputs in folders such as lang=en, below a folder that is given as an input: these " +
+			"have none")
+	}
+	for _, c := range written(requested) {
+		if slices.Contains(names, c.Name) {
+			return fmt.Errorf("would make folders %s=..., and the output has a column of its own of that name: rename "+
+				"the folders", c.Name)
+		}
+	}
+	for _, s := range r.sources {
+		if folder := s.FolderColumns(); folder != "" && slices.ContainsFunc(foldersIn(folder), noPartition) {
+			return fmt.Errorf("would make the folder %s, and readers take no files out of folders whose names begin "+
+				"with _ or a point: rename the folders of %s", folder, s.Name)
+		}
+	}
+	return nil
+}
+
+// columnsIn are the columns that the folders of a path give.
+func columnsIn(name string) (all []partition) {
+	folder, _ := path.Split(name)
+	for _, name := range foldersIn(folder) {
+		if p, ok := partitionOf(name); ok {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // Partitions are the columns that folders named key=value give.

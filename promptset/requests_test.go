@@ -180,8 +180,8 @@ func writeAndRead(t *testing.T, r *Reader, format string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewWriter(d, WriterOptions{Format: format, Schema: r.Schema(), Parts: Parts{r.NumRows(), 1 << 20},
-		Write: []int{0}})
+	w, err := NewWriter(d, WriterOptions{Format: format, Schema: r.Schema(),
+		Parts: Parts{Rows: r.NumRows(), PartRows: 1 << 20}, Write: []int{0}})
 	if err != nil {
 		t.Fatal(err)
 	}

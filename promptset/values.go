@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 
 	"github.com/parquet-go/parquet-go"
@@ -14,8 +15,24 @@ import (
 )
 
 // Values gives the values of some columns of each row of a part, or of any other Parquet or JSONL file: nil, bool,
-// int64, float64 or string. A slice is valid until the next one. An error ends them.
+// int64, float64 or string. A slice is valid until the next one. An error ends them. Columns that folders of the output
+// give are text.
 func (o *Output) Values(ctx context.Context, part Part, names []string) iter.Seq2[[]any, error] {
+	given := make([]any, len(names)) // by folders
+	var rest []string                // in the file
+	var places []int                 // of the rest in names
+	folders := columnsIn(part.Name)
+	if _, single := o.place.(singleFile); single {
+		folders = nil
+	}
+	for i, name := range names {
+		at := slices.IndexFunc(folders, func(p partition) bool { return p.name == name })
+		if at < 0 {
+			rest, places = append(rest, name), append(places, i)
+		} else if text := ""; folders[at].value != "null" && json.Unmarshal([]byte(folders[at].value), &text) == nil {
+			given[i] = text
+		}
+	}
 	return func(yield func([]any, error) bool) {
 		stopped := false
 		err := func() error {
@@ -28,11 +45,14 @@ func (o *Output) Values(ctx context.Context, part Part, names []string) iter.Seq
 			if part.Format == FormatParquet {
 				read = parquetValues
 			}
-			return read(storage.Path(part.Name), in, in.Size(), names, func(values []any) error {
+			return read(storage.Path(part.Name), in, in.Size(), rest, func(values []any) error {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				if stopped = !yield(values, nil); stopped {
+				for i, place := range places {
+					given[place] = values[i]
+				}
+				if stopped = !yield(given, nil); stopped {
 					return errStopped
 				}
 				return nil

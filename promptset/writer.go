@@ -9,35 +9,6 @@ import (
 	"sync"
 )
 
-// Parts says how the rows of a job are cut into parts: part i has the rows with Index from i*PartRows on, PartRows of
-// them or what is left. So a part depends on its own rows only, whoever writes it and after whatever else. A job
-// without rows has one part without rows.
-type Parts struct {
-	Rows     int64 // of the job
-	PartRows int64 // at least 1
-}
-
-// Count is the number of parts.
-func (p Parts) Count() int { return int(max(1, (p.Rows+p.PartRows-1)/p.PartRows)) }
-
-// Range returns the rows of a part: from is the first, to the one after the last.
-func (p Parts) Range(part int) (from, to int64) {
-	from = int64(part) * p.PartRows
-	return from, min(from+p.PartRows, p.Rows)
-}
-
-// Of returns the part that a row is in.
-func (p Parts) Of(row int64) int { return int(row / p.PartRows) }
-
-// All lists the parts.
-func (p Parts) All() []int {
-	all := make([]int, p.Count())
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
 // WriterOptions say how [NewWriter] writes.
 type WriterOptions struct {
 	Format string  // one of [Formats]; empty is the first
@@ -265,7 +236,7 @@ func (s *PartSummary) add(row *Row, results []Result) {
 // open starts the next part.
 func (w *Writer) open() (err error) {
 	w.summary = PartSummary{Part: w.left[0]}
-	w.name = PartName(w.left[0], w.options.Format)
+	w.name = w.options.Parts.Name(w.left[0], w.options.Format)
 	if w.part, err = w.destination.Create(w.name); err != nil {
 		return err
 	}

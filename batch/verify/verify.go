@@ -382,7 +382,7 @@ func (v *verifier) missing(present map[int]bool) error {
 	v.report.Parts = v.parts.Count()
 	v.report.Missing = []string{}
 	for _, number := range v.parts.All() {
-		name := promptset.PartName(number, v.format)
+		name := v.parts.Name(number, v.format)
 		if _, stale := v.stale[number]; stale {
 			v.report.Missing = append(v.report.Missing, name)
 			continue

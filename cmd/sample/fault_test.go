@@ -20,6 +20,7 @@ import (
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/journal"
+	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/vfs"
 )
 
@@ -62,13 +63,15 @@ func (l *lives) run(hook vfs.Hook) (stdout string, err error) {
 // visible is what others see of the output.
 func (l *lives) visible(t rapid.TB) map[string]string {
 	t.Helper()
-	names, err := l.mem.List("out")
+	names, err := promptset.OpenFolder(l.mem, "out").Names()
 	if err != nil {
 		return nil
 	}
 	all := map[string]string{}
 	for _, name := range names {
-		if name[0] == '.' || name[0] == '_' && name != "_meta.json" {
+		_, _, part := promptset.ParsePartName(name)
+		if base := filepath.Base(name); base[0] == '.' || !part && (base[0] == '_' && base != "_meta.json" ||
+			strings.Contains(base, "=")) { // a folder
 			continue
 		}
 		f, err := l.mem.Open(filepath.Join("out", name))
@@ -96,9 +99,10 @@ func faultsOfFiles(t *testing.T, families bool) {
 	defer func(d time.Duration) { batch.Timing.RestartPause = d }(batch.Timing.RestartPause)
 	batch.Timing.RestartPause = time.Microsecond
 	dir := t.TempDir()
-	model, input := filepath.Join(dir, "m.fake"), filepath.Join(dir, "in.jsonl")
-	var rows strings.Builder
+	model, input := filepath.Join(dir, "m.fake"), filepath.Join(dir, "in")
+	var files [3]strings.Builder // each in a folder of its own
 	for i := range 40 {
+		rows := &files[i*len(files)/40]
 		parent := ""
 		switch { // with a limit on rows, or a parent without a prompt, some of these are errors
 		case families && i%5 == 2:
@@ -110,21 +114,28 @@ func faultsOfFiles(t *testing.T, families bool) {
 		case i%11 == 5:
 			rows.WriteString("{\"id\": \"no prompt\"}\n")
 		case i%7 == 3:
-			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\", \"n\": %d, \"generation\": 2%s}\n", i, 1+i%5, parent)
+			fmt.Fprintf(rows, "{\"prompt\": \"row %d\", \"n\": %d, \"generation\": 2%s}\n", i, 1+i%5, parent)
 		default:
-			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\"%s}\n", i, parent)
+			fmt.Fprintf(rows, "{\"prompt\": \"row %d\"%s}\n", i, parent)
 		}
 	}
-	if err := errors.Join(os.WriteFile(model, nil, 0o666),
-		os.WriteFile(input, []byte(rows.String()), 0o666)); err != nil {
+	if err := os.WriteFile(model, nil, 0o666); err != nil {
 		t.Fatal(err)
+	}
+	for i := range files {
+		folder := filepath.Join(input, fmt.Sprintf("third=%d", i))
+		if err := errors.Join(os.MkdirAll(folder, 0o777),
+			os.WriteFile(filepath.Join(folder, "rows.jsonl"), []byte(files[i].String()), 0o666)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		number := func(name string, from, to int) int { return rapid.IntRange(from, to).Draw(t, name) }
 		n := number("n", 1, 4)
 		args := []string{"run", "-m", model, "-i", input, "-o", "out", "--progress", "none", "-n", strconv.Itoa(n),
 			"--limit", strconv.Itoa(number("rows", 1, 40)), "--part-rows", strconv.Itoa(number("part rows", 1, 15)),
-			"--format", rapid.SampledFrom([]string{"jsonl", "jsonl", "parquet"}).Draw(t, "format")}
+			"--format", rapid.SampledFrom([]string{"jsonl", "jsonl", "parquet"}).Draw(t, "format"),
+			fmt.Sprintf("--keep-partitions=%t", rapid.Bool().Draw(t, "folders"))}
 		batch.Timing.Journal = journal.Options{SyncBytes: int64(number("sync bytes", 1, 500)),
 			SegmentBytes: int64(number("segment bytes", 100, 5000))}
 		undisturbed := &lives{args: args, mem: vfs.NewMem(), failAfter: -1}

@@ -85,6 +85,9 @@ func (o *runOptions) define(f *flags) {
 		s.Int64Var(&o.spec.Limit, "limit", 0, "`ROWS` take this many rows from the start of the input; 0 takes all")
 		s.Int64Var(&o.spec.PartRows, "part-rows", 0,
 			"`ROWS` input rows per part of the output; 0 makes parts of about 16,384 completions")
+		s.BoolVar(&o.spec.KeepPartitions, "keep-partitions", false,
+			"put the completions of inputs in folders such as lang=en into folders of these names in the output, "+
+				"and leave the columns that the folders give out of the files")
 		s.StringVar(&o.shardText, "shard", "",
 			"`I/N` do shard I of N, from 0/N to N-1/N, while other processes with the same --output do the others; "+
 				"auto reads it from the environment of Kubernetes, Slurm, GKE TPU or torchrun")

@@ -18,7 +18,7 @@ import (
 
 // withFolder are flags that only a job with an output folder has a use for.
 var withFolder = []string{"new", "extend", "retry-errors", "work-dir", "shard", "workers", "ack-wait",
-	"max-tries", "part-rows", "report", "num-processes"}
+	"max-tries", "part-rows", "keep-partitions", "report", "num-processes"}
 
 // withRows are flags that only a job with rows has a use for.
 var withRows = []string{"in-order", "prompt-column", "template", "limit", "format", "columns", "exclude-columns",

@@ -196,6 +196,29 @@ def test_read_jsonl(tmp_path: pathlib.Path) -> None:
     assert quire.read(tmp_path).to_pylist() == [{"id": "0", "error": None}, {"id": "1", "error": "x"}]
 
 
+def test_read_partitions(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "_job").mkdir()
+    inputs = [
+        {"rows": 2, "columns": "lang=de"},
+        {"rows": 0, "columns": "lang=fr"},
+        {"rows": 1, "columns": "lang=de"},
+        {"rows": 5, "columns": "lang=a%2Fb"},
+    ]
+    settings = {"rows": 4, "part_rows": 2, "keep_partitions": True}
+    (tmp_path / "_job" / "job.json").write_text(json.dumps({"settings": settings, "inputs": inputs}))
+    for part, folder in enumerate(["lang=de", "lang=de", "lang=a%2Fb"]):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / f"part-0000{part}.jsonl").write_text(f'{{"id":"{part}"}}\n')
+    assert quire.read(tmp_path).to_pylist() == [
+        {"lang": "de", "id": "0"},
+        {"lang": "de", "id": "1"},
+        {"lang": "a/b", "id": "2"},
+    ]
+    (tmp_path / "lang=de" / "part-00001.jsonl").unlink()
+    with pytest.raises(quire.QuireError, match="has 2 of 3 parts"):
+        quire.read(tmp_path)
+
+
 def test_find_sample(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     assert quire.find_sample().endswith("/sample")
     monkeypatch.setenv("QUIRE_SAMPLE", str(tmp_path / "none"))
