@@ -31,11 +31,14 @@ type CheckReport struct {
 	MaxModelLen      int   `json:"max_model_len"`
 	// KVBytesPerToken is what a token takes in the cache on all devices together. Longest and mean sequence are of
 	// prompts with completions that end at their limits.
-	KVBytesPerToken  int64   `json:"kv_bytes_per_token"`
-	LongestSequence  int     `json:"longest_sequence_tokens"`
-	MeanSequence     float64 `json:"mean_sequence_tokens"`
-	TokensPerSecond  float64 `json:"tokens_per_second,omitempty"` // that was given, for the next
-	SecondsOfDrawing float64 `json:"seconds_at_most,omitempty"`
+	KVBytesPerToken int64   `json:"kv_bytes_per_token"`
+	LongestSequence int     `json:"longest_sequence_tokens"`
+	MeanSequence    float64 `json:"mean_sequence_tokens"`
+	// TokensPerSecond is the rate that was given, else that of the earlier job; 0 where neither is known.
+	TokensPerSecond  float64 `json:"tokens_per_second,omitempty"`
+	SecondsOfDrawing float64 `json:"seconds_at_most,omitempty"` // CompletionTokens at that rate
+	// Expected is what the job comes to if its completions are like those of an earlier one; nil without one.
+	Expected *Expectation `json:"expected,omitempty"`
 }
 
 // KindOfErrors are errors of rows that differ by numbers and quoted texts only.
@@ -97,8 +100,9 @@ func (w withoutEngine) Plan() engine.Plan { return w.plan }
 
 // Check reads all rows of the job, makes their requests, and says what they come to. It opens no engine: what only the
 // engine finds, such as a grammar that takes too much memory, is not found. With tokensPerSecond it says how long
-// drawing takes at most. The error is of outcome [Partial] where rows have errors.
-func (t *Task) Check(ctx context.Context, tokensPerSecond float64) (*CheckReport, error) {
+// drawing takes at most; 0 is the rate of like, if that has one. With like, which may be nil, it says what to expect.
+// The error is of outcome [Partial] where rows have errors.
+func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *Earlier) (*CheckReport, error) {
 	remove, err := t.copyStandard(ctx)
 	if err != nil {
 		return nil, err
@@ -115,11 +119,15 @@ func (t *Task) Check(ctx context.Context, tokensPerSecond float64) (*CheckReport
 	}
 	defer s.Release()
 	report := &CheckReport{Model: t.Model, Inputs: InputsOf(job.reader), TokensPerSecond: tokensPerSecond}
+	if like != nil {
+		report.Expected = &Expectation{Like: *like}
+		report.TokensPerSecond = cmp.Or(tokensPerSecond, like.TokensPerSecond)
+	}
 	if s.Sampler == nil {
 		s.Sampler = withoutEngine{plan: t.planWithoutEngine(s, job.dtype)}
 	}
 	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
-	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{},
+	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{}, seen: like.seen(),
 		builder: &requestBuilder{task: t, session: s, common: &commonPrefix{}, equal: newEqualRows(t.Messages)}}
 	warnOfInput(t.Messages, job.reader)
 	for row := range job.reader.Range(ctx, 0, job.parts.Rows) {
@@ -148,8 +156,10 @@ type rowsCheck struct {
 	report  *CheckReport
 	builder *requestBuilder
 	kinds   map[string]*KindOfErrors
-	lengths []int32 // of prompts
-	tokens  int64   // of sequences that end at their limits
+	lengths []int32      // of prompts
+	tokens  int64        // of sequences that end at their limits
+	seen    *seenLengths // of completions of an earlier job; nil without one
+	prompts int64        // tokens, of each completion's prompt
 }
 
 // add takes the next row.
@@ -178,6 +188,10 @@ func (c *rowsCheck) add(row *promptset.Row) {
 		}
 		c.lengths = append(c.lengths, int32(len(q.Tokens)))
 		c.tokens += int64(q.N) * int64(length)
+		if c.seen != nil {
+			c.prompts += int64(q.N) * int64(len(q.Tokens))
+			r.Expected.CompletionTokens += float64(q.N) * c.seen.upTo(length-len(q.Tokens))
+		}
 		r.Completions += int64(q.N)
 		r.CompletionTokens += int64(q.N) * int64(length-len(q.Tokens))
 		r.LongestSequence = max(r.LongestSequence, length)
@@ -241,5 +255,13 @@ func (c *rowsCheck) finish() {
 	}
 	if r.TokensPerSecond > 0 {
 		r.SecondsOfDrawing = float64(r.CompletionTokens) / r.TokensPerSecond
+	}
+	if e := r.Expected; e != nil {
+		if r.Completions > 0 {
+			e.MeanSequence = (float64(c.prompts) + e.CompletionTokens) / float64(r.Completions)
+		}
+		if r.TokensPerSecond > 0 {
+			e.Seconds = e.CompletionTokens / r.TokensPerSecond
+		}
 	}
 }

@@ -2,7 +2,10 @@ package batch
 
 import (
 	"fmt"
+	"math"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 func TestLengthsOfTokens(t *testing.T) {
@@ -18,4 +21,25 @@ func TestLengthsOfTokens(t *testing.T) {
 			t.Errorf("%v: got %s, want %s", c.all, got, c.want)
 		}
 	}
+}
+
+// What is expected below a limit is the mean of min(length, limit).
+func TestSeenLengths(t *testing.T) {
+	if (*Earlier)(nil).seen() != nil || (&Earlier{}).seen() != nil {
+		t.Error("lengths of no completions")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.SliceOfN(rapid.IntRange(0, 50), 1, 60).Draw(t, "lengths")
+		e := Earlier{Lengths: map[int]int64{}}
+		for _, n := range all {
+			e.Lengths[n]++
+		}
+		limit, want := rapid.IntRange(0, 60).Draw(t, "limit"), 0
+		for _, n := range all {
+			want += min(n, limit)
+		}
+		if got := e.seen().upTo(limit) * float64(len(all)); math.Abs(got-float64(want)) > 1e-6 {
+			t.Errorf("%v up to %d: %g, want %d", all, limit, got, want)
+		}
+	})
 }

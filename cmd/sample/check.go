@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
+	"github.com/quire/quire/storage"
 )
 
 // checkOptions are the flags of "sample check".
@@ -22,6 +24,7 @@ type checkOptions struct {
 	run  runOptions
 	json bool
 	rate float64
+	like string // the output of an earlier job
 }
 
 func newCheck() *subcommand {
@@ -37,14 +40,19 @@ tokenizer. It prints the errors of rows by kind, the lengths of prompts, the mos
 and the KV memory of sequences. It opens no device and reads no weights. What only the engine finds is not found: a
 grammar that takes too much memory, and rows that go on from a row with an error.
 
-A time is an upper bound: the most tokens that completions can have, over --tokens-per-second. Take that figure from
-the report of "sample run --limit 100" with the same flags, or from "sample bench".
+The most tokens are a bound. What to expect is told by an earlier job, such as a trial of the first 100 rows: --like
+names its output. For each completion the mean of min(tokens, its limit) over the trial's completions is expected.
+Those that the trial's own limit cut count with the tokens they have, so give the trial the job's --max-tokens.
+
+Times are tokens over --tokens-per-second, or over the trial's rate: tokens of its completions by the time it drew.
+A short trial has a lower rate than a long job, since its last completions leave slots empty.
 
 The exit code is 3 if rows have errors, and 0 if none has. A job's --config file works unchanged.`,
 		example: `
 sample check --model smollm2 --input prompts.parquet
 sample check -m smollm2 --template 'Question: {{question}}' -i questions.csv --json
-sample check --config job.yaml --tokens-per-second 1200`,
+sample check --config job.yaml --tokens-per-second 1200
+sample run --config job.yaml --limit 100 -o trial && sample check --config job.yaml --like trial`,
 		flags: func(fl *flags) { f = fl; o.define(f) },
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if o.rate < 0 {
@@ -57,29 +65,48 @@ sample check --config job.yaml --tokens-per-second 1200`,
 			if err != nil {
 				return err
 			}
-			report, err := task.Check(ctx, o.rate)
+			like, err := o.earlier(ctx, env)
+			if err != nil {
+				return err
+			}
+			report, err := task.Check(ctx, o.rate, like)
 			if report == nil {
 				return err
 			}
-			if o.json {
-				text, jsonErr := json.MarshalIndent(report, "", "  ")
-				if jsonErr != nil {
-					return jsonErr
-				}
-				fmt.Fprintf(env.stdout, "%s\n", text)
+			if !o.json {
+				printCheck(env.stdout, report, o.rate > 0)
+			} else if err := printJSON(env.stdout, report); err != nil {
 				return err
 			}
-			printCheck(env.stdout, report)
 			return err
 		},
 	}
+}
+
+// earlier reads the output of the earlier job; it is nil without one.
+func (o *checkOptions) earlier(ctx context.Context, env *environment) (*batch.Earlier, error) {
+	if o.like == "" {
+		return nil, nil
+	}
+	path, err := storage.Hide(o.like)
+	if err != nil {
+		return nil, &exitError{exitUsage, fmt.Errorf("check: --like %w", err)}
+	}
+	like, err := review.EarlierOf(ctx, env.fs, path)
+	if err != nil {
+		return nil, fmt.Errorf("--like: %w", err)
+	}
+	return like, nil
 }
 
 func (o *checkOptions) define(f *flags) {
 	f.group("Check", func(s *pflag.FlagSet) {
 		s.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")
 		s.Float64Var(&o.rate, "tokens-per-second", 0,
-			"`NUMBER` tokens of completions that a job draws in a second, to estimate its time (default: no estimate)")
+			"`NUMBER` tokens of completions that a job draws in a second, to estimate its time (default: the rate of "+
+				"--like, if that is known)")
+		placeVar(s, &o.like, anywhere, "like", "",
+			"`FOLDER` the output of an earlier job, whose completions say what to expect (default: only bounds)")
 	})
 	run := newFlags("run")
 	o.run.define(run)
@@ -93,8 +120,8 @@ func (o *checkOptions) define(f *flags) {
 	f.set.AddFlagSet(run.set)
 }
 
-// printCheck prints what the rows of a job come to.
-func printCheck(w io.Writer, r *batch.CheckReport) {
+// printCheck prints what the rows of a job come to. given says that the rate is that of the command line.
+func printCheck(w io.Writer, r *batch.CheckReport, given bool) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-14s %s\n", name, fmt.Sprintf(format, args...))
 	}
@@ -118,18 +145,48 @@ func printCheck(w io.Writer, r *batch.CheckReport) {
 		line("shared", "%s that all prompts begin with", plural.Count(r.SharedPrefix, "token"))
 	}
 	line("completions", "%s with at most %s tokens", humanize.Comma(r.Completions), humanize.Comma(r.CompletionTokens))
+	e := r.Expected
+	if e != nil {
+		line("  expected", "%s tokens: %s", humanize.Comma(int64(math.Round(e.CompletionTokens))),
+			visible.Line(madeOf(e)))
+	}
 	if r.KVBytesPerToken > 0 {
 		bytes := func(tokens float64) string { return humanize.IBytes(uint64(tokens * float64(r.KVBytesPerToken))) }
 		line("KV cache", "%s bytes a token: %s for the longest sequence (%d tokens), %s for the mean one, at most",
 			humanize.Comma(r.KVBytesPerToken), bytes(float64(r.LongestSequence)), r.LongestSequence,
 			bytes(r.MeanSequence))
+		if e != nil {
+			line("  expected", "%s for the mean sequence (%.0f tokens)", bytes(e.MeanSequence), e.MeanSequence)
+		}
 	}
-	if r.TokensPerSecond > 0 {
-		line("time", "at most %s, at %g tokens/s as given", (time.Duration(r.SecondsOfDrawing*1e9) * time.Nanosecond).
-			Round(time.Second), r.TokensPerSecond)
-	} else {
-		line("time", "not estimated: give --tokens-per-second, from the report of a run with --limit")
+	took := func(s float64) string { return (time.Duration(s*1e9) * time.Nanosecond).Round(time.Second).String() }
+	rate := fmt.Sprintf("%g tokens/s as given", r.TokensPerSecond)
+	if e != nil && !given {
+		rate = fmt.Sprintf("%.1f tokens/s as %s had", r.TokensPerSecond, visible.Line(e.Like.Output))
 	}
+	switch {
+	case r.TokensPerSecond == 0 && e != nil:
+		line("time", "not estimated: nothing here says how fast %s was drawn; give --tokens-per-second",
+			visible.Line(e.Like.Output))
+	case r.TokensPerSecond == 0:
+		line("time", "not estimated: give --tokens-per-second, or --like with the output of a run with --limit")
+	default:
+		line("time", "at most %s, at %s", took(r.SecondsOfDrawing), rate)
+		if e != nil {
+			line("  expected", "%s", took(e.Seconds))
+		}
+	}
+}
+
+// madeOf says of which completions an expectation is.
+func madeOf(e *batch.Expectation) string {
+	of := e.Like.Output
+	if e.Like.Model != "" {
+		of += " (model " + e.Like.Model + ")"
+	}
+	return fmt.Sprintf("%s of %s %s a mean of %.1f tokens, and %.0f %% ended at their limit",
+		plural.Count(e.Like.Completions, "completion"), of, plural.Of(e.Like.Completions, "has", "have"),
+		e.Like.MeanTokens, 100*e.Like.LengthShare)
 }
 
 // printHistogram prints how many prompts have which lengths.

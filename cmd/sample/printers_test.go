@@ -68,7 +68,8 @@ func FuzzPrinters(f *testing.F) {
 				"json", "--max-tokens", "20"},
 			{"run", "-m", model, "-i", in, "-o", out, "--seed", "5"}, // another job
 			{"show", out, "--rows", "0"}, {"show", out + "j", "--full"}, {"show", in}, {"show", model},
-			{"show", out + name},
+			{"show", out + name}, {"check", "-m", model, "-i", in, "--like", out + "j"},
+			{"check", "-m", model, "-i", in, "--like", out + name},
 			{"report", out}, {"report", out + name}, {"report", name + "://x"},
 			{"run", "-m", name, "-i", in, "-o", out + "2"}, {"run", "-m", model, "-i", in + name, "-o", out + "2"},
 			{"run", "-m", name + "://", "-i", in, "-o", out}, {"run", "--" + text}, {"run", "-t", text},

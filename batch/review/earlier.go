@@ -1,0 +1,91 @@
+package review
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/quire/quire/batch"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
+	"github.com/quire/quire/tally"
+	"github.com/quire/quire/telemetry"
+	"github.com/quire/quire/vfs"
+)
+
+// EarlierOf says what the completions in an output, a folder or a file, are like, by which [batch.Task.Check] tells
+// what to expect. An output without a good completion is an error.
+func EarlierOf(ctx context.Context, files vfs.FS, output string) (*batch.Earlier, error) {
+	out, err := promptset.OpenPath(ctx, files, output)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := out.Meta()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", output, err)
+	}
+	e := &batch.Earlier{Output: output, Model: meta[promptset.MetaModel], Lengths: map[int]int64{}}
+	var counts tally.Counts
+	for _, part := range out.Parts {
+		for c, err := range out.Rows(ctx, part) {
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", output, partError(part, err))
+			}
+			counts.Completion(c.FinishReason, c.CompletionTokens, c.Err != "")
+			if c.Err == "" {
+				e.Lengths[c.CompletionTokens]++
+			}
+		}
+	}
+	if e.Completions = counts.Completions; e.Completions == 0 {
+		return nil, fmt.Errorf(`%s has no completion without an error, and so tells no length to expect: "sample show" `+
+			"prints its errors; name the output of a job that has completions", output)
+	}
+	e.LengthShare = float64(counts.FinishReasons.Length) / float64(e.Completions)
+	e.MeanTokens = lengths(e.Lengths).spread().Mean
+	if info, err := storage.Stat(ctx, output); err != nil || !info.Folder {
+		return e, err
+	}
+	work, err := batch.WorkFolder(output, "")
+	if err != nil {
+		return nil, err
+	}
+	drew, err := processes(files, filepath.Join(work, jobstate.Folder))
+	e.TokensPerSecond = rateOf(drew)
+	return e, err
+}
+
+// rateOf is how many tokens of completions the processes of a job drew in a second, of the time in which one or several
+// of them had an engine. They are in order of their starts. It is 0 where that is not known.
+func rateOf(all []telemetry.Process) float64 {
+	var tokens int64
+	var drawing time.Duration
+	var until time.Time
+	for _, p := range all {
+		if len(p.Points) == 0 {
+			continue
+		}
+		first, last := p.Points[0], p.Points[len(p.Points)-1]
+		from, to := p.Start.Time, p.Start.Time
+		if p.End != nil {
+			to = p.End.Time
+			tokens += last.CompletionTokens
+		} else { // killed: nothing is known of what was before its first point and behind its last one
+			to = to.Add(time.Duration((last.Seconds - first.Seconds) * float64(time.Second)))
+			tokens += last.CompletionTokens - first.CompletionTokens
+		}
+		if from.Before(until) {
+			from = until
+		}
+		if to.After(from) {
+			drawing += to.Sub(from)
+			until = to
+		}
+	}
+	if drawing <= 0 {
+		return 0
+	}
+	return float64(tokens) / drawing.Seconds()
+}
