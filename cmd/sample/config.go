@@ -70,11 +70,16 @@ func applyConfig(path string, f *flags, except ...string) (err error) {
 // givenInConfig notes with a flag that a config file gives it.
 const givenInConfig = "in config"
 
+// given says that a flag is given, on the command line or in a config file. A flag that does not exist is not.
+func given(flag *pflag.Flag) bool {
+	return flag != nil && (flag.Changed || flag.Annotations[givenInConfig] != nil)
+}
+
 // givenParameters are the parameters of rows that flags or config files give.
 func givenParameters(s *pflag.FlagSet) (names []string) {
 	for p := range parameter.Own() {
 		f := s.Lookup(p.Flag)
-		if f != nil && (f.Changed || f.Annotations[givenInConfig] != nil) {
+		if given(f) {
 			names = append(names, p.Name)
 		}
 	}

@@ -321,9 +321,6 @@ func (o *deployOptions) job(f *flags, workers int) deploy.Job {
 	return job
 }
 
-// given says that the command line or a config file gives a flag.
-func given(flag *pflag.Flag) bool { return flag.Changed || flag.Annotations[givenInConfig] != nil }
-
 // clearGiven makes a flag one that was not given.
 func clearGiven(flag *pflag.Flag) {
 	flag.Changed = false

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/visible"
@@ -28,16 +26,11 @@ var withRows = []string{"in-order", "prompt-column", "template", "limit", "forma
 // refuseGiven refuses flags that are given.
 func refuseGiven(f *flags, names []string, why string) error {
 	for _, name := range names {
-		if isGiven(f.set.Lookup(name)) {
+		if given(f.set.Lookup(name)) {
 			return fmt.Errorf("--%s %s", name, why)
 		}
 	}
 	return nil
-}
-
-// isGiven says that a flag is given, on the command line or in a config file.
-func isGiven(flag *pflag.Flag) bool {
-	return flag != nil && (flag.Changed || flag.Annotations[givenInConfig] != nil)
 }
 
 // takePrompts takes arguments as prompts.
@@ -65,7 +58,7 @@ func (o *runOptions) takeStream(f *flags) error {
 	if !o.mayTry {
 		return errors.New("--output is -, and workers write to a folder: give --output FOLDER")
 	}
-	if !isGiven(f.set.Lookup("format")) {
+	if !given(f.set.Lookup("format")) {
 		o.spec.Format = promptset.FormatJSONL
 	}
 	return refuseGiven(f, []string{"report", "workers", "ack-wait", "max-tries"},
