@@ -301,7 +301,7 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 
 // LookForDevice says what a backend lacks on this machine, before anything is fetched or opened for it: the plugin of
 // an accelerator, and perhaps the accelerator. A plugin that is installed, or named by its path, is used whatever is
-// found here.
+// found here, but for an installed libtpu where there is no TPU: see [setup.Usable].
 func LookForDevice(backend string) error {
 	if err := setup.Usable(strings.TrimPrefix(backend, "xla:"), true); err != nil {
 		return fmt.Errorf("`backend` is %s: %w", backend, err)

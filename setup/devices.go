@@ -20,6 +20,9 @@ type deviceKind struct {
 	looked string // for people: where
 }
 
+// googleVendor is Google's number on the PCI bus.
+const googleVendor = "0x1ae0"
+
 // deviceKinds are those of the platforms beside "cpu". The PCI ids of TPUs are those by which JAX finds them
 // (hardware_utils.py): v2 and v3, one without a name, v4, v5p, v5e, v6e, TPU7x.
 var deviceKinds = []deviceKind{
@@ -27,7 +30,7 @@ var deviceKinds = []deviceKind{
 		looked: "/dev/nvidia*, and libcuda of WSL"},
 	{platform: "tpu", name: "TPU", files: []string{"dev/accel[0-9]*"},
 		looked: "/dev/accel*, and Google's chips in /sys/bus/pci/devices",
-		vendor: "0x1ae0", ids: []string{"0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"}},
+		vendor: googleVendor, ids: []string{"0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"}},
 }
 
 // system is the root of the file system in which devices are looked for; tests have one of their own.
@@ -111,13 +114,19 @@ func (e *NotFetchedError) Error() string {
 }
 
 // Usable returns a [*NotFetchedError] where the plugin of one of the [Platforms] is not installed and [UsePlugin]
-// would not fetch it. A plugin that is installed is usable whatever devices are found. With device the plugin is to
-// run on a device of this machine.
+// would not fetch it. With device the plugin is to run on a device of this machine. A plugin that is installed is
+// usable whatever devices are found, but for libtpu: it is a [*NoTPUError] where there is no TPU. A plugin of the
+// user's own is always usable.
 func Usable(platform string, device bool) error {
 	if _, large := accelerators[platform]; !large {
 		return nil
 	}
-	if _, err := FindPlugin(platform); err == nil || !isMissing(err) {
+	path, source, err := findPlugin(platform)
+	if err == nil && device && platform == "tpu" && source != EnvPlugin(platform) && source != ownPlugin &&
+		withoutTPU(system, os.Environ()) {
+		return &NoTPUError{path}
+	}
+	if err == nil || !isMissing(err) {
 		return err
 	}
 	e := &NotFetchedError{Platform: platform}

@@ -26,14 +26,7 @@ func TestAccelerators(t *testing.T) {
 		"google's nic": {map[string]string{"sys/bus/pci/devices/0000:00:04.0/vendor": "0x1ae0\n",
 			"sys/bus/pci/devices/0000:00:04.0/device": "0x0042\n"}, nil},
 	} {
-		root := t.TempDir()
-		for file, text := range c.files {
-			path := filepath.Join(root, file)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
-				os.WriteFile(path, []byte(text), 0o644)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		root := machine(t, c.files)
 		withSystem(t, root)
 		if got := Accelerators(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -42,6 +35,20 @@ func TestAccelerators(t *testing.T) {
 			t.Errorf("%s: %q", name, none)
 		}
 	}
+}
+
+// machine makes the root of a file system with these files.
+func machine(t *testing.T, files map[string]string) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	for file, text := range files {
+		path := filepath.Join(root, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
 }
 
 func withSystem(t *testing.T, root string) {

@@ -100,9 +100,12 @@ func FindModel(name string) (string, error) {
 	return "", a.missing(root, []string{looked}, nil)
 }
 
+// ownPlugin is where plugins of the user's own are that are neither named by a variable nor found elsewhere.
+const ownPlugin = "your own, by sample setup --from"
+
 // pluginPlaces lists where a plugin may be, best first.
 func pluginPlaces(root, platform string) []place {
-	places := []place{{filepath.Join(root, "plugins", platform+"-local", "*.so"), "your own, by sample setup --from"}}
+	places := []place{{filepath.Join(root, "plugins", platform+"-local", "*.so"), ownPlugin}}
 	add := func(source string, patterns ...string) {
 		for _, p := range patterns {
 			places = append(places, place{p, source})

@@ -186,7 +186,9 @@ func (o *planOptions) lacks() error {
 		return nil
 	}
 	err := batch.LookForDevice(o.run.spec.Engine.Backend)
-	if missing := (*setup.NotFetchedError)(nil); errors.As(err, &missing) && missing.NoDevice != "" {
+	none := (*setup.NoTPUError)(nil)
+	if missing := (*setup.NotFetchedError)(nil); errors.As(err, &missing) && missing.NoDevice != "" ||
+		errors.As(err, &none) {
 		return fmt.Errorf("%w; --topology, such as v5e:2x4 or h200:1, plans for devices that are not here", err)
 	}
 	return err
