@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/quire/quire/batch"
@@ -58,7 +59,8 @@ func EarlierOf(ctx context.Context, files vfs.FS, output string) (*batch.Earlier
 }
 
 // rateOf is how many tokens of completions the processes of a job drew in a second, of the time in which one or several
-// of them had an engine. They are in order of their starts. It is 0 where that is not known.
+// of them drew: from when an engine was ready to the first point of its series with all of its tokens. Processes are in
+// order of their starts. The rate is 0 where it is not known.
 func rateOf(all []telemetry.Process) float64 {
 	var tokens int64
 	var drawing time.Duration
@@ -68,14 +70,16 @@ func rateOf(all []telemetry.Process) float64 {
 			continue
 		}
 		first, last := p.Points[0], p.Points[len(p.Points)-1]
-		from, to := p.Start.Time, p.Start.Time
+		ready, before := first.Seconds, first.CompletionTokens // of one that was killed: when it was ready is not known
 		if p.End != nil {
-			to = p.End.Time
-			tokens += last.CompletionTokens
-		} else { // killed: nothing is known of what was before its first point and behind its last one
-			to = to.Add(time.Duration((last.Seconds - first.Seconds) * float64(time.Second)))
-			tokens += last.CompletionTokens - first.CompletionTokens
+			ready, before = last.Seconds-p.End.Time.Sub(p.Start.Time).Seconds(), 0
 		}
+		done := slices.IndexFunc(p.Points, func(at telemetry.Point) bool {
+			return at.CompletionTokens == last.CompletionTokens
+		})
+		tokens += last.CompletionTokens - before
+		from := p.Start.Time
+		to := from.Add(time.Duration((p.Points[done].Seconds - ready) * float64(time.Second)))
 		if from.Before(until) {
 			from = until
 		}
