@@ -87,7 +87,7 @@ def commands_section(by: dict) -> list[str]:
     for (_, engine, dtype), runs in by.items():
         if (engine, dtype) not in seen:
             seen.add((engine, dtype))
-            lines.append(f"    {runs[0]['command']}")
+            lines.append(f"    {runs[0]['command'].removeprefix('bin/')}")
     return lines + [""]
 
 
@@ -99,7 +99,7 @@ def bench_section(files: list[str]) -> list[str]:
         m, peak = r["median"], r.get("peak")
         share = ", ".join(f"{k} {100 * v:.1f} %" for k, v in m["shares"].items())
         arguments = [a if "/" not in a else f".../{pathlib.Path(a).name}" for a in r["command_line"][1:]]
-        command = " ".join(["bin/sample", *arguments])
+        command = " ".join(["sample", *arguments])
         lines += [f"#### {r['workload']['name']}, {r['plan']['dtype']}", "", f"    {command}", ""]
         each = ", ".join(format(x["generated_tokens_per_second"], ".0f") for x in r["runs"])
         rows = [
