@@ -80,11 +80,12 @@ func sampled(id string, prompt []int32, n, tokens int, seed uint64) *engine.Requ
 // windows of all layers and of some, norms of queries and keys, layers without rotation, soft caps, norms of all
 // heads, two rotary embeddings, a rotation of a part of heads, multipliers, LayerNorms and no gate, experts, short
 // convolutions, delta nets and gates of heads, sinks, a shared expert, one with a share, keys and values of other
-// layers and embeddings for each layer, keys that are values, Mamba-2, latent attention with and without latents of
-// queries, experts beside states. The others differ by numbers, and models/decoder compares their logits.
+// layers and embeddings for each layer, keys that are values and experts beside a feed-forward, Mamba-2, latent
+// attention with and without latents of queries, experts beside states. The others differ by numbers, and
+// models/decoder compares their logits.
 var features = []string{"smollm2-like", "llama-bias", "mistral", "qwen2-sliding", "qwen3", "smollm3", "gemma2",
 	"olmo2", "gemma3", "glm4", "granite", "starcoder2", "qwen3-moe", "lfm2", "qwen35", "gpt-oss",
-	"granite-moe-shared", "qwen3-next", "gemma4", "gemma4-large", "granite4", "deepseek-v2-lite",
+	"granite-moe-shared", "qwen3-next", "gemma4", "gemma4-moe", "granite4", "deepseek-v2-lite",
 	"deepseek-v3", "lfm2-moe"}
 
 // Greedy tokens are transformers', for every family, with prompts around the page size and longer than a prefill step;

@@ -19,9 +19,10 @@ import (
 // written anew. On GPUs attention is in the kernel; for TPUs only the published shapes have payloads.
 func TestFamiliesForAccelerators(t *testing.T) {
 	testenv.Slow(t)
-	for _, family := range []string{"deepseek-v3", "gemma2", "gemma3", "gemma4", "glm4", "glm4-moe", "gpt-oss",
-		"granite", "granite-moe-shared", "granite4", "lfm2", "lfm2-moe", "ministral", "mixtral", "olmo2", "olmo3",
-		"olmoe", "phi4-mini", "qwen3-moe", "qwen3-next", "qwen35", "qwen35-moe", "smollm3", "stablelm", "starcoder2"} {
+	for _, family := range []string{"deepseek-v3", "gemma2", "gemma3", "gemma4", "gemma4-moe", "glm4", "glm4-moe",
+		"gpt-oss", "granite", "granite-moe-shared", "granite4", "lfm2", "lfm2-moe", "ministral", "mixtral", "olmo2",
+		"olmo3", "olmoe", "phi4-mini", "qwen3-moe", "qwen3-next", "qwen35", "qwen35-moe", "smollm3", "stablelm",
+		"starcoder2"} {
 		for _, topology := range []string{"v5e:1x1", "h200:1"} {
 			t.Run(family+" "+topology, func(t *testing.T) {
 				backend := testenv.Topology(t, topology)

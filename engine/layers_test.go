@@ -106,7 +106,7 @@ func TestLayerLoopOfDevicesTogether(t *testing.T) {
 
 func TestLayersThatAreNoLoop(t *testing.T) {
 	for _, family := range []string{"smollm3", "qwen2-sliding", "gemma2", "gemma3", "gemma4", "gemma4-large",
-		"granite4", "deepseek-v3"} {
+		"gemma4-moe", "granite4", "deepseek-v3"} {
 		_, err := engine.Config{Model: testenv.Model(t, family), Backend: testenv.XLA(t),
 			Layers: engine.LayersLoop}.Plan()
 		if !errors.Is(err, decoder.ErrLayersDiffer) || !strings.Contains(err.Error(), "use layers unrolled") {

@@ -170,6 +170,13 @@ func sameTensors(t *testing.T, got, want *Checkpoint, dtype dtypes.DType) {
 	}
 }
 
+// fusedInGGUF says that gates and ups of all experts are in one tensor of a GGUF file.
+func fusedInGGUF(c *Config) {
+	for i := range c.Layers {
+		c.Layers[i].Experts.Fused = arch.FusedInGGUF
+	}
+}
+
 // tile says that columns behind delta nets are as in GGUF files.
 func tile(c *Config) {
 	for i := range c.Layers {
@@ -300,9 +307,7 @@ func TestGGUFLikeFolder(t *testing.T) {
 			}
 		},
 		"qwen35-moe-fused": func(c *Config) {
-			for i := range c.Layers {
-				c.Layers[i].Experts.Fused = arch.FusedInGGUF
-			}
+			fusedInGGUF(c)
 			tile(c)
 		},
 		"deepseek-v2":      scaleOfGGUF,
@@ -318,6 +323,7 @@ func TestGGUFLikeFolder(t *testing.T) {
 		},
 		"gemma4":           func(c *Config) {},
 		"gemma4-large":     func(c *Config) {},
+		"gemma4-moe":       fusedInGGUF,
 		"llama-bias-fused": func(c *Config) {},
 		"gemma2": func(c *Config) { // nor what queries are scaled by
 			for i := range c.Layers {

@@ -308,7 +308,7 @@ func TestGemma4Refusals(t *testing.T) {
 		change m
 		want   string
 	}{
-		"mixture":            {m{"enable_moe_block": true, "num_experts": 4}, "enable_moe_block"},
+		"no experts":         {m{"enable_moe_block": true}, "num_experts is 0"},
 		"bias":               {m{"attention_bias": true}, "attention_bias"},
 		"activation":         {m{"hidden_activation": "silu"}, `hidden_activation "silu"`},
 		"tokens behind":      {m{"use_bidirectional_attention": "all"}, `use_bidirectional_attention "all"`},

@@ -27,6 +27,11 @@ type Experts struct {
 	// that the sigmoid of a score of its own is its share; else that is 1.
 	Shared     int
 	SharedGate bool
+	// Apart says that the shared feed-forward and the experts are two sides, as in Gemma 4. The experts and the router
+	// read hidden states through norms of their own. What either side makes goes through a norm of its own, and the
+	// norm behind the feed-forward takes the sum. Scores are divided by the square root of the hidden size, and shares
+	// are multiplied at last by a number of each expert.
+	Apart bool
 	// Fused says how a checkpoint has gates and ups of all experts in one tensor, where it does.
 	Fused Fused
 }
@@ -118,6 +123,8 @@ func (e Experts) check(layer int) error {
 		e.ChosenGroups*(e.Count/e.Groups) < e.Chosen || e.Choice && e.Count/e.Groups < 2):
 		return fmt.Errorf("layer %d takes %d of %d experts from %d of %d groups", layer, e.Chosen, e.Count,
 			e.ChosenGroups, e.Groups)
+	case e.Apart && (e.Shared == 0 || e.SharedGate || e.Bias):
+		return fmt.Errorf("layer %d has experts apart from a feed-forward that it does not have", layer)
 	case e.Shared < 0 || e.Shared > maxDimension:
 		return fmt.Errorf("the shared expert of layer %d is %d wide; it must be between 0 and %d", layer, e.Shared,
 			maxDimension)
@@ -145,6 +152,9 @@ const ExpertPrefix = "experts."
 func (m *Metadata) Experts(c *Config, renormalize bool) error {
 	return m.mixture(c, Experts{Renormalize: renormalize, Shared: m.Int("expert_shared_feed_forward_length", 0)})
 }
+
+// ExpertsApart is Experts of a mixture beside a feed-forward of each layer; e has what is the decoder's own.
+func (m *Metadata) ExpertsApart(c *Config, e Experts) error { return m.mixture(c, e) }
 
 // RouterKeys are those of GGUF files that say how experts are chosen and weighed, which [Metadata.RoutedExperts] reads.
 var RouterKeys = []string{"leading_dense_block_count", "expert_gating_func", "expert_shared_count",
@@ -211,7 +221,11 @@ func (m *Metadata) mixture(c *Config, e Experts) error {
 	names, choice := LlamaNames.With(c.Names), e.Choice
 	for i := range c.Layers {
 		tensor := func(part Part) string { return fmt.Sprintf("blk.%d.%s", i, names[part].GGUF) }
-		if m.HasTensor(tensor(Up) + ".weight") {
+		dense := m.HasTensor(tensor(Up) + weightSuffix)
+		if e.Apart { // the shared feed-forward has its names
+			dense = !m.HasTensor(tensor(Router) + weightSuffix)
+		}
+		if dense {
 			continue
 		}
 		if old := tensor(Up) + ".0.weight"; m.HasTensor(old) {
@@ -232,6 +246,9 @@ func (m *Metadata) mixture(c *Config, e Experts) error {
 			if len(t.Dims) != 3 || t.Dims[0] != e.Count {
 				return fmt.Errorf("tensor %s has shape %v, but expert_count is %d", name, t.Dims, e.Count)
 			}
+		}
+		if e.Apart {
+			e.Shared = c.OfLayer(i).IntermediateSize
 		}
 		e.SharedGate = e.Shared > 0 && m.HasTensor(tensor(SharedScore)+weightSuffix)
 		e.Choice = choice || m.HasTensor(tensor(RouterChoice))

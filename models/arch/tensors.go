@@ -96,6 +96,11 @@ const (
 	SharedGate, SharedUp, SharedDown, SharedScore Part = "shared_gate", "shared_up", "shared_down", "shared_score"
 	// RouterChoice is added to the scores of experts to choose by, and to no share.
 	RouterChoice Part = "router_choice"
+	// Those of experts apart from a shared feed-forward: the norms before the router and before the experts, the norms
+	// behind both sides, and what an expert's share is multiplied by, one number of each.
+	RouterNorm, ExpertsNorm         Part = "router_norm", "experts_norm"
+	SharedPostNorm, ExpertsPostNorm Part = "shared_post_norm", "experts_post_norm"
+	ExpertScale                     Part = "expert_scale"
 	// Sinks are scores of attention, one of each query head.
 	Sinks Part = "sinks"
 
@@ -121,7 +126,7 @@ const (
 func (p Part) IsNorm() bool {
 	switch p {
 	case AttentionNorm, AttentionPostNorm, MLPNorm, MLPPostNorm, QNorm, KNorm, FinalNorm, LayerContextNorm,
-		LayerOutNorm, QueryNorm, LatentNorm:
+		LayerOutNorm, QueryNorm, LatentNorm, RouterNorm, ExpertsNorm, SharedPostNorm, ExpertsPostNorm:
 		return true
 	}
 	return false
@@ -134,11 +139,11 @@ func (p Part) IsGate() bool { return p == Gate || p == ExpertGate || p == Shared
 func (p Part) IsRouter() bool { return p == Router || p == SharedScore }
 
 // IsWide tells whether a part is held in float32 whatever the model's dtype: vectors of layers that keep states, sinks,
-// and what experts are chosen by.
+// what experts are chosen by, and what their shares are multiplied by.
 func (p Part) IsWide() bool {
 	switch p {
 	case DeltaDecay, DeltaBias, DeltaNorm, ConvBias, MambaDecay, MambaStep, MambaSkip, MambaNorm, Sinks,
-		RouterChoice:
+		RouterChoice, ExpertScale:
 		return true
 	}
 	return false
@@ -267,6 +272,7 @@ func (c *Config) layerTensors(number int) []Tensor {
 	l.norm(layer.MLPNorm.Before, MLPNorm, Whole, c.HiddenSize)
 	if layer.Experts.Count > 0 {
 		l.list = append(l.list, c.expertTensors(number, l.names)...)
+		l.sides(layer.Experts)
 	} else {
 		up, size := "up", c.OfLayer(number).IntermediateSize
 		if layer.Gated {
@@ -329,6 +335,18 @@ func (l *layerList) inputs(part Part, over Split, in int, bias bool) {
 	l.add(part, string(part)+".weight", ".weight", 1, over, l.c.HiddenSize, in)
 	if bias {
 		l.add(part, string(part)+biasSuffix, biasSuffix, 0, Whole, l.c.HiddenSize)
+	}
+}
+
+// sides adds the norms of experts apart from a shared feed-forward, and their numbers.
+func (l *layerList) sides(e Experts) {
+	if !e.Apart {
+		return
+	}
+	l.add(RouterNorm, string(RouterNorm), "", 0, Whole, l.c.HiddenSize)
+	l.add(ExpertScale, string(ExpertScale), "", 0, Whole, e.Count)
+	for _, part := range []Part{ExpertsNorm, SharedPostNorm, ExpertsPostNorm} {
+		l.norm(true, part, Whole, l.c.HiddenSize)
 	}
 }
 

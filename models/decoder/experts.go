@@ -15,7 +15,17 @@ import (
 // mixture is x plus what the experts of each token and the shared one make of h, or plus its norm, by the scale of what
 // is added.
 func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
-	scores := apply(w, string(arch.Router), layer.Experts.Bias, h, linear.Options{Rows: b.rows, Float32: true})
+	dense, toRouter := h, h // of the shared expert
+	if layer.Experts.Apart {
+		h = b.norm(w, true, arch.ExpertsNorm, x)
+		toRouter = b.norm(w, true, arch.RouterNorm, x)
+	}
+	scores := apply(w, string(arch.Router), layer.Experts.Bias, toRouter, linear.Options{Rows: b.rows, Float32: true})
+	var scale *Node // f32[E] of shares
+	if layer.Experts.Apart {
+		scores = DivScalar(scores, math.Sqrt(float64(b.cfg.HiddenSize)))
+		scale = w.get(string(arch.ExpertScale))
+	}
 	var share *Node // f32[T, 1] of the shared expert; nil: 1
 	if layer.Experts.SharedGate {
 		share = Sigmoid(SliceAxis(scores, 1, AxisRange(layer.Experts.Count)))
@@ -34,14 +44,17 @@ func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
 	if layer.Experts.Choice {
 		choice = w.get(string(arch.RouterChoice))
 	}
-	routes := route(scores, choice, layer.Experts)
+	routes := route(scores, choice, scale, layer.Experts)
 	if b.group != nil { // a device knows its experts by their numbers among them
 		first := MulScalar(b.group, b.split.experts(layer.Experts.Count))
 		routes.Experts = Sub(routes.Experts, BroadcastToDims(first, routes.Experts.Shape().Dimensions...))
 	}
 	var shared *Node
 	if layer.Experts.Shared > 0 {
-		shared = b.shared(w, layer, h, share)
+		shared = b.shared(w, layer, dense, share)
+	}
+	if layer.Experts.Apart {
+		return b.sides(w, layer, b.apart(e, h, routes, nil, nil), shared, x)
 	}
 	if !layer.MLPNorm.After && b.cfg.ResidualScale == 0 {
 		return b.apart(e, h, routes, shared, x)
@@ -51,6 +64,13 @@ func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
 		y = MulScalar(y, b.cfg.ResidualScale)
 	}
 	return Add(x, y)
+}
+
+// sides is x plus the norm of the sum of the norms of what experts and the shared feed-forward make.
+func (b body) sides(w Weights, layer arch.Layer, experts, shared, x *Node) *Node {
+	shared = ConvertDType(collective.Sum(shared), experts.DType())
+	y := Add(b.norm(w, true, arch.SharedPostNorm, shared), b.norm(w, true, arch.ExpertsPostNorm, experts))
+	return Add(x, b.norm(w, layer.MLPNorm.After, arch.MLPPostNorm, y))
 }
 
 // shared is share times what the shared expert makes of h, f32[T, hidden]: of a device, with its part of the width.
@@ -84,8 +104,8 @@ func (b body) apart(e linear.Experts, h *Node, routes linear.Routes, shared, res
 }
 
 // route chooses the experts of each token by its scores f32[T, E]: those with the largest shares, or shares plus choice
-// f32[E] if that is not nil, of equal ones the first.
-func route(scores, choice *Node, e arch.Experts) linear.Routes {
+// f32[E] if that is not nil, of equal ones the first. Their shares are multiplied by scale f32[E] if that is not nil.
+func route(scores, choice, scale *Node, e arch.Experts) linear.Routes {
 	g, t := scores.Graph(), scores.Shape().Dimensions[0]
 	all := Softmax(scores, 1)
 	if e.Sigmoid {
@@ -100,13 +120,19 @@ func route(scores, choice *Node, e arch.Experts) linear.Routes {
 		left = Where(inGroups(left, e), left, out())
 	}
 	numbers := Iota(g, shapes.Make(dtypes.Int32, t, e.Count), 1)
-	var chosen, shares []*Node // [T, 1] each, from the first choice to the last
+	of := func(taken, x *Node) *Node { // what x [T, E] has of the expert that is taken
+		return ReduceAndKeep(Where(taken, x, ZerosLike(x)), ReduceSum, 1)
+	}
+	var chosen, shares, scales []*Node // [T, 1] each, from the first choice to the last
 	for range e.Chosen {
 		number := InsertAxes(ArgMax(left, 1, dtypes.Int32), 1)
 		taken := Equal(numbers, BroadcastToDims(number, t, e.Count))
 		share := ReduceAndKeep(left, ReduceMax, 1)
 		if choice != nil {
-			share = ReduceAndKeep(Where(taken, all, ZerosLike(all)), ReduceSum, 1)
+			share = of(taken, all)
+		}
+		if scale != nil {
+			scales = append(scales, of(taken, BroadcastToDims(InsertAxes(scale, 0), t, e.Count)))
 		}
 		left = Where(taken, out(), left)
 		chosen, shares = append(chosen, number), append(shares, share)
@@ -122,6 +148,9 @@ func route(scores, choice *Node, e arch.Experts) linear.Routes {
 		for i := range shares {
 			shares[i] = Div(shares[i], sum)
 		}
+	}
+	for i, scale := range scales {
+		shares[i] = Mul(shares[i], scale)
 	}
 	routes := ascending(Concatenate(chosen, 1), Concatenate(shares, 1))
 	if e.Scale > 0 {

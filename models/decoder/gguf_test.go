@@ -8,6 +8,7 @@ import (
 
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/arch"
 )
 
 // scoresOfFiles are a prompt, and for each GGUF file of models/testdata the log-probabilities of its tokens but the
@@ -90,8 +91,12 @@ func TestLogitsOfLlamaCpp(t *testing.T) {
 	scores := readScores(t, "llama-scores.json")
 	for name := range scores.Logprobs {
 		t.Run(name, func(t *testing.T) {
-			off := scores.offBy(t, name, openGGUF(t, name))
-			if !(off < 1e-4) {
+			ckpt, most := openGGUF(t, name), 1e-4
+			if ckpt.Config.Layers[0].Activation == arch.GELUTanh { // of which llama.cpp has a table in float16
+				most = 2e-3
+			}
+			off := scores.offBy(t, name, ckpt)
+			if !(off < most) {
 				t.Errorf("log-probabilities are off by up to %g", off)
 			}
 			t.Logf("log-probabilities are off by up to %g", off)

@@ -32,7 +32,7 @@ func TestLogitsOfDevicesTogether(t *testing.T) {
 					quick := n == 4 && kernels == xla.KernelsAuto &&
 						slices.Contains([]string{"llama-bias", "llama3", "qwen3", "gemma2", "gemma3", "olmo2", "glm4",
 							"starcoder2", "qwen3-moe", "gpt-oss", "granite-moe-shared",
-							"qwen3-next", "gemma4", "gemma4-large", "granite4", "deepseek-v2-lite",
+							"qwen3-next", "gemma4", "gemma4-moe", "granite4", "deepseek-v2-lite",
 							"deepseek-v3"}, family)
 					if !quick && family != "smollm2-like" {
 						testenv.Slow(t)
@@ -53,8 +53,9 @@ func TestLogitsOfExpertGroups(t *testing.T) {
 		devices, groups int
 		quick           bool
 	}{{"qwen3-moe", 4, 2, true}, {"qwen3-moe", 2, 2, false}, {"qwen3-moe", 8, 4, false}, {"gpt-oss", 4, 2, false},
-		{"gpt-oss", 4, 4, true}, {"mixtral", 2, 2, false}, {"granite-moe-shared", 4, 4, false},
-		{"granite-moe-shared", 2, 2, true}, {"qwen3-next", 4, 2, false}, {"qwen35-moe", 4, 4, false},
+		{"gpt-oss", 4, 4, true}, {"gemma4-moe", 4, 2, true}, {"gemma4-moe", 2, 2, false}, {"mixtral", 2, 2, false},
+		{"granite-moe-shared", 4, 4, false}, {"granite-moe-shared", 2, 2, true}, {"qwen3-next", 4, 2, false},
+		{"qwen35-moe", 4, 4, false},
 		{"deepseek-v3", 4, 2, true}, {"deepseek-v2", 4, 4, false}} {
 		for _, kernels := range []string{xla.KernelsAuto, xla.KernelsOff} {
 			name := fmt.Sprintf("%s in %d of %d, kernels %s", c.family, c.groups, c.devices, kernels)

@@ -1,6 +1,6 @@
 // Package gemma4 has the decoders of Gemma 4: norms of queries, keys and values, larger heads in layers without a
-// window, and, by model, layers that attend to the keys and values of earlier ones, embeddings for each layer, or
-// values that are keys.
+// window, and, by model, layers that attend to the keys and values of earlier ones, embeddings for each layer,
+// values that are keys, or a mixture of experts beside each feed-forward.
 package gemma4
 
 import (
@@ -30,6 +30,21 @@ func decoder(d arch.Decoder) arch.Decoder {
 		arch.LayerOut:     {HF: "per_layer_projection", GGUF: "proj"},
 		arch.LayerOutNorm: {HF: "post_per_layer_input_norm", GGUF: "post_norm"},
 		arch.LayerScale:   {HF: "layer_scalar", GGUF: "layer_output_scale"},
+
+		arch.Router:          {HF: "router.proj", GGUF: "ffn_gate_inp"},
+		arch.RouterNorm:      {HF: "router.scale", GGUF: "ffn_gate_inp.scale"},
+		arch.ExpertScale:     {HF: "router.per_expert_scale", GGUF: "ffn_down_exps.scale"},
+		arch.ExpertsNorm:     {HF: "pre_feedforward_layernorm_2", GGUF: "pre_ffw_norm_2"},
+		arch.SharedPostNorm:  {HF: "post_feedforward_layernorm_1", GGUF: "post_ffw_norm_1"},
+		arch.ExpertsPostNorm: {HF: "post_feedforward_layernorm_2", GGUF: "post_ffw_norm_2"},
+		arch.SharedGate:      {HF: "mlp.gate_proj", GGUF: "ffn_gate"},
+		arch.SharedUp:        {HF: "mlp.up_proj", GGUF: "ffn_up"},
+		arch.SharedDown:      {HF: "mlp.down_proj", GGUF: "ffn_down"},
+		arch.ExpertGate:      {HF: "experts.%d.gate_proj", GGUF: "ffn_gate_exps"},
+		arch.ExpertUp:        {HF: "experts.%d.up_proj", GGUF: "ffn_up_exps"},
+		arch.ExpertDown:      {HF: "experts.%d.down_proj", GGUF: "ffn_down_exps"},
+		arch.ExpertsGateUp:   {HF: "experts.gate_up_proj"},
+		arch.ExpertsDown:     {HF: "experts.down_proj"},
 	})
 	d.Norm = arch.Norm{Wide: true}
 	d.JSON, d.Metadata = readJSON, readMetadata
@@ -50,10 +65,8 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	if err := j.Require("hidden_activation", "gelu_pytorch_tanh"); err != nil {
 		return err
 	}
-	for _, key := range []string{"attention_bias", "enable_moe_block"} {
-		if j.Bool(key, false) {
-			return arch.Unsupported("", "%s in a %s", key, c.Architecture)
-		}
+	if j.Bool("attention_bias", false) {
+		return arch.Unsupported("", "attention_bias in a %s", c.Architecture)
 	}
 	if j.String("use_bidirectional_attention", "") == "all" { // "vision" is of pictures
 		return arch.Unsupported("", `use_bidirectional_attention "all" in a %s`, c.Architecture)
@@ -96,6 +109,26 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 				c.Stored.Unused = append(c.Stored.Unused, fmt.Sprintf("%slayers.%d.self_attn.%s.", before, i, part))
 			}
 		}
+	}
+	if j.Bool("enable_moe_block", false) {
+		return experts(j, c)
+	}
+	return nil
+}
+
+// mixture is what all mixtures of Gemma 4 have.
+var mixture = arch.Experts{Renormalize: true, Apart: true}
+
+// experts reads the mixture, which all layers have beside their feed-forward.
+func experts(j *arch.JSON, c *arch.Config) error {
+	e := mixture
+	e.Count, e.Chosen, e.Size = j.Int("num_experts", 0), j.Int("top_k_experts", 0), j.Int("moe_intermediate_size", 0)
+	if e.Fused = arch.FusedHalves; e.Count < 1 {
+		return fmt.Errorf("num_experts is %d, and enable_moe_block is true", e.Count)
+	}
+	for i := range c.Layers {
+		e.Shared = c.OfLayer(i).IntermediateSize
+		c.Layers[i].Experts = e
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 var ofGGUF = arch.GGUF{
-	Architecture: "gemma4",
+	Architecture: "gemma4", Experts: true, // files without an expert_count are too
 	Keys: []string{"attention.sliding_window", "attention.sliding_window_pattern", "attention.shared_kv_layers",
 		"attention.key_length_swa", "attention.value_length_swa", "rope.freq_base_swa", "rope.dimension_count_swa",
 		"embedding_length_per_layer_input", "final_logit_softcapping"},
@@ -56,6 +56,11 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 	}
 	if err := turnHeads(c); err != nil {
 		return err
+	}
+	if m.Int("expert_count", 0) > 0 {
+		if err := m.ExpertsApart(c, mixture); err != nil {
+			return err
+		}
 	}
 	m.EndsAt(c, "<turn|>")
 	return shareKeys(c, shared)

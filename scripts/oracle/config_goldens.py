@@ -144,6 +144,9 @@ CASES = {
         GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1, hidden_size_per_layer_input=0,
         layer_types=["full_attention"] * 2 + ["sliding_attention"] * 4, use_bidirectional_attention="vision",
         tie_word_embeddings=False),
+    "gemma4, experts": dict(
+        GEMMA4, enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=24,
+        hidden_size_per_layer_input=0),
     "gemma4, layers by number": dict(
         GEMMA4, head_dim=8,
         per_layer_config={

@@ -155,7 +155,7 @@ def lfm2(config, load):
 
 
 def gemma4(config, load, changed):
-    """Of Gemma 4: shared keys and values, embeddings of layers."""
+    """Of Gemma 4: shared keys and values, embeddings of layers, experts."""
 
     def without(change):
         other = load()
@@ -176,6 +176,24 @@ def gemma4(config, load, changed):
     def scaled(i, layer):
         layer.self_attn.scaling = layer.self_attn.head_dim**-0.5
 
+    if config.enable_moe_block:
+
+        def same_as_feed_forward(i, layer):
+            layer.pre_feedforward_layernorm_2.forward = layer.pre_feedforward_layernorm.forward
+
+        def after_its_norm(i, layer):
+            was = layer.router.forward
+            layer.router.forward = lambda x: was(layer.pre_feedforward_layernorm_2(x))
+
+        def root(i, layer):
+            layer.router.scalar_root_size = 1.0
+
+        yield "experts chosen", changed(top_k_experts=config.top_k_experts - 1)
+        yield "norm of experts' inputs", without(same_as_feed_forward)
+        yield "what the router reads", without(after_its_norm)
+        yield "divisor of the router's scores", without(root)
+        yield "weights of the router's norm", without(lambda i, layer: layer.router.scale.fill_(1.0))
+        yield "numbers of experts", without(lambda i, layer: layer.router.per_expert_scale.fill_(1.0))
     yield "norm of values", without(no_norm_of_values)
     yield "scale of scores", without(scaled)
     yield "scale of a layer", without(lambda i, layer: layer.layer_scalar.fill_(1.0))

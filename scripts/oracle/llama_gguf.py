@@ -11,7 +11,7 @@
                     but the first behind those before it, as llama.cpp computes them from the numbers of the file, with
                     weights, keys and values held in F32
 """
-import json, subprocess, sys, tempfile
+import json, shutil, subprocess, sys, tempfile
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,7 @@ from conversion.base import ModelBase
 # keys and values of a layer (--fuse-gate-up-exps, --fuse-qkv); "old" is a file of DeepSeek's as they were until April
 # 2025.
 FILES = {
+    "gemma4-moe": ("gemma4-moe", ""),
     "glm4-moe": ("glm4-moe", ""),
     "lfm2-moe": ("lfm2-moe", ""),
     "qwen35-moe-fused": ("qwen35-moe", "fused"),
@@ -51,9 +52,13 @@ def no_vocabulary(self):
     w.add_bos_token_id(1), w.add_eos_token_id(2), w.add_eot_token_id(5)
 
 
-def convert(name, path):
+def convert(name, path, work):
     checkpoint, how = FILES[name]
     folder = TESTDATA / "models" / checkpoint
+    if checkpoint.startswith("gemma"):  # of which the converter counts the tokens of a tokenizer
+        folder = Path(shutil.copytree(folder, work / checkpoint))
+        vocab = {str(i): i for i in range(json.loads((folder / "config.json").read_text())["vocab_size"])}
+        (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocab}, "added_tokens": []}))
     hparams = ModelBase.load_hparams(folder, False)
     if checkpoint == "deepseek-v3":
         hparams["scoring_func"] = "sigmoid"  # as published configs say, and transformers does not write
@@ -119,7 +124,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         for name in FILES:
             path = OUT / f"{name}.gguf"
-            convert(name, path)
+            convert(name, path, Path(work))
             if name not in NOT_RUN:
                 found["logprobs"][name] = scores(path, Path(work))
     text = json.dumps(found, separators=(",", ":")).replace('],"', '],\n"').replace('{"', '{\n"')

@@ -66,6 +66,10 @@ def randomize(model, seed):
             elif name.endswith("bias"):
                 # Where every layer and norm has them they would make the model say the same whatever it is asked.
                 p.copy_((0.15 if model.config.model_type == "starcoder2" or ".mamba." in name else 0.5) * noise)
+            elif name.endswith(("router.scale", "per_expert_scale")):
+                p.copy_(1 + 0.5 * noise)
+            elif name.endswith("router.proj.weight") and model.config.model_type.startswith("gemma4"):
+                p.copy_(1.2 * noise)  # the model divides by the square root of the width
             elif "embed_tokens" in name:
                 # Small against what the layers add: tied logits would otherwise favour the token just read.
                 scale = 0.15 / getattr(model.config, "embedding_multiplier", 1)

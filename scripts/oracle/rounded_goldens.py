@@ -20,13 +20,17 @@ from logits_goldens import load, logits_of
 
 MODELS, OUT = map(Path, sys.argv[1:])
 FILES = [
-    "deepseek-v2", "gemma4", "glm4-moe", "gpt-oss", "granite-moe-shared", "lfm2", "qwen3-next", "qwen35", "qwen35-moe"]
+    "deepseek-v2", "gemma4", "gemma4-moe", "glm4-moe", "gpt-oss", "granite-moe-shared", "lfm2", "qwen3-next",
+    "qwen35", "qwen35-moe"]
 PROMPT = np.random.default_rng(20261124).integers(0, 256, 100).tolist()
 # Matrices that some files have in F32, by the ends of their names in transformers and in the file.
 SPECIAL = {
     "conv.conv.weight": "shortconv.conv.weight", "conv1d.weight": "ssm_conv1d.weight",
     "shared_expert_gate.weight": "ffn_gate_inp_shexp.weight", "mlp.gate.weight": "ffn_gate_inp.weight",
     "mlp.router.weight": "ffn_gate_inp.weight", "router.layer.weight": "ffn_gate_inp.weight",
+    "router.proj.weight": "ffn_gate_inp.weight", "router.scale": "ffn_gate_inp.scale",
+    "per_expert_scale": "ffn_down_exps.scale", "layernorm_1.weight": "post_ffw_norm_1.weight",
+    "layernorm_2.weight": "post_ffw_norm_2.weight",
     "layer_scalar": "layer_output_scale.weight", "A_log": "ssm_a", "dt_bias": "ssm_dt.bias",
     "sinks": "attn_sinks.weight", "e_score_correction_bias": "exp_probs_b.bias"}
 

@@ -244,6 +244,25 @@ FAMILIES = MIXTURES | STATES | {
             final_logit_softcapping=None,
         ),
     ),
+    # A mixture beside each feed-forward.
+    "gemma4-moe": (
+        "gemma4_text",
+        61,
+        GEMMA4
+        | dict(
+            num_hidden_layers=3,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+            num_global_key_value_heads=1,
+            attention_k_eq_v=True,
+            num_kv_shared_layers=0,
+            use_double_wide_mlp=False,
+            hidden_size_per_layer_input=0,
+            enable_moe_block=True,
+            num_experts=6,
+            top_k_experts=3,
+            moe_intermediate_size=20,
+        ),
+    ),
     # Two lists of divisors, of which the short ones count: the model has as many positions as before the extension.
     "phi3": (
         "phi3",
