@@ -88,7 +88,7 @@ func outputOf(t *testing.T, folder string) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[filepath.Base(path)] = string(text)
+		all[strings.Trim(strings.TrimPrefix(path, strings.TrimSuffix(storage.Path(folder), "/")), "/")] = string(text)
 	}
 	return all
 }
@@ -133,7 +133,7 @@ func TestShowObjects(t *testing.T) {
 }
 
 // A job whose input and output are objects gives the files that it gives here, through errors of the server; a machine
-// that comes after another one does what is left; nothing shows the URL's parameters.
+// that comes after another one does what is left; nothing shows the URL's parameters. So it is with parts in folders.
 func TestObjectsInAndOut(t *testing.T) {
 	url := fakeBucket(t, 9)
 	dir := t.TempDir()
@@ -143,9 +143,9 @@ func TestObjectsInAndOut(t *testing.T) {
 	for i := range 60 {
 		fmt.Fprintf(&rows[i%2], "{\"prompt\": \"row %d\"}\n", i)
 	}
-	for i, name := range []string{"in/a.jsonl", "in/b.jsonl"} {
+	for i, name := range []string{"in/half=0/a.jsonl", "in/half=1/b.jsonl"} {
 		put(t, url(name), rows[i].String())
-		if err := os.MkdirAll(filepath.Join(dir, "in"), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(rows[i].String()), 0o666); err != nil {
@@ -155,16 +155,20 @@ func TestObjectsInAndOut(t *testing.T) {
 	if err := os.WriteFile(model, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for _, format := range []string{"jsonl", "parquet"} {
+	for format, folder := range map[string]string{"jsonl": "", "parquet": "half=0/"} {
 		run := func(in, out string, more ...string) (int, string) {
 			return sampleFake(append([]string{"run", "-m", model, "-i", in, "-o", out, "--format", format,
-				"--part-rows", "20", "--progress", "none", "-n", "2"}, more...)...)
+				"--part-rows", "20", "--progress", "none", "-n", "2",
+				fmt.Sprintf("--keep-partitions=%t", folder != "")}, more...)...)
 		}
 		local := filepath.Join(dir, "out-"+format)
 		if code, text := run(filepath.Join(dir, "in"), local); code != 0 {
 			t.Fatal(text)
 		}
 		want := outputOf(t, local)
+		if want[folder+"part-00001."+format] == "" {
+			t.Fatalf("there is no part 1 in %q", folder)
+		}
 		remote := url("out-" + format + "/")
 		code, text := run(url("in"), remote)
 		if code != 0 || strings.Contains(text, "endpoint=") ||
@@ -178,7 +182,7 @@ func TestObjectsInAndOut(t *testing.T) {
 			t.Error(code, text)
 		}
 		// The machine is gone, and with it one part that had not been published.
-		if err := storage.Remove(context.Background(), storage.Join(remote, "part-00001."+format)); err != nil {
+		if err := storage.Remove(context.Background(), storage.Join(remote, folder+"part-00001."+format)); err != nil {
 			t.Fatal(err)
 		}
 		if code, text := run(url("in"), remote, "--work-dir", filepath.Join(dir, "other-"+format)); code != 0 ||
