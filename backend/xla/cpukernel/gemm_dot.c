@@ -19,7 +19,7 @@ enum {
 	Q_WIDE = 2,
 	PANEL = 32,
 	ROWS = 12,         // of a tile, so that its sums stay in registers
-	BLOCK_STEPS = 256, // steps a block: 32 kB of a panel
+	BLOCK_STEPS = 288, // at most, of a block: 36 kB of a panel
 	BLOCK_TILES = 8,   // tiles whose sums are kept at a time
 	MAX_PANELS = 4,    // a task's
 	SUMS = BLOCK_TILES * ROWS * PANEL,
@@ -102,6 +102,35 @@ static void pack_tile_s8(const q_linear_job *j, int64_t begin, int64_t n) {
 	}
 }
 
+#ifndef Q_EMULATE
+// turn writes sixteen pairs of each of n <= ROWS rows, which lie `in` numbers apart, as [16][n].
+static void turn(uint32_t *to, const uint16_t *from, int64_t in, int64_t n) {
+	__m512i a[16], b[16];
+	const __mmask16 rows = (__mmask16)((1u << n) - 1);
+	EACH(r, 16) a[r] = r < n ? _mm512_loadu_si512(from + r * in) : _mm512_setzero_si512();
+	// Two rows by one, then two pairs of rows, within each quarter; then the quarters of all.
+	EACH(r, 8) {
+		b[2 * r] = _mm512_unpacklo_epi32(a[2 * r], a[2 * r + 1]);
+		b[2 * r + 1] = _mm512_unpackhi_epi32(a[2 * r], a[2 * r + 1]);
+	}
+	EACH(r, 4) {
+		a[4 * r] = _mm512_unpacklo_epi64(b[4 * r], b[4 * r + 2]);
+		a[4 * r + 1] = _mm512_unpackhi_epi64(b[4 * r], b[4 * r + 2]);
+		a[4 * r + 2] = _mm512_unpacklo_epi64(b[4 * r + 1], b[4 * r + 3]);
+		a[4 * r + 3] = _mm512_unpackhi_epi64(b[4 * r + 1], b[4 * r + 3]);
+	}
+	EACH(k, 4) {
+		__m512i low = _mm512_shuffle_i32x4(a[k], a[4 + k], 0x88), high = _mm512_shuffle_i32x4(a[k], a[4 + k], 0xdd);
+		__m512i low2 = _mm512_shuffle_i32x4(a[8 + k], a[12 + k], 0x88),
+				high2 = _mm512_shuffle_i32x4(a[8 + k], a[12 + k], 0xdd);
+		_mm512_mask_storeu_epi32(to + k * n, rows, _mm512_shuffle_i32x4(low, low2, 0x88));
+		_mm512_mask_storeu_epi32(to + (4 + k) * n, rows, _mm512_shuffle_i32x4(high, high2, 0x88));
+		_mm512_mask_storeu_epi32(to + (8 + k) * n, rows, _mm512_shuffle_i32x4(low, low2, 0xdd));
+		_mm512_mask_storeu_epi32(to + (12 + k) * n, rows, _mm512_shuffle_i32x4(high, high2, 0xdd));
+	}
+}
+#endif
+
 static void pack_tile(void *job, int64_t t) {
 	const q_linear_job *j = job;
 	const q_linear *l = j->l;
@@ -111,9 +140,13 @@ static void pack_tile(void *job, int64_t t) {
 		return;
 	}
 	uint32_t *to = packed(j, begin);
-	for (int64_t r = 0; r < n; r++) {
-		const uint16_t *from = (const uint16_t *)l->x + (begin + r) * l->in;
-		for (int64_t s = 0; s < steps; s++) {
+	int64_t s = 0;
+#ifndef Q_EMULATE
+	for (; 2 * (s + 16) <= l->in; s += 16) turn(to + s * n, (const uint16_t *)l->x + begin * l->in + 2 * s, l->in, n);
+#endif
+	for (; s < steps; s++) {
+		for (int64_t r = 0; r < n; r++) {
+			const uint16_t *from = (const uint16_t *)l->x + (begin + r) * l->in;
 			uint32_t pair = 2 * s < l->in ? from[2 * s] : 0;
 			if (2 * s + 1 < l->in) pair |= (uint32_t)from[2 * s + 1] << 16;
 			to[s * n + r] = pair;
@@ -172,7 +205,9 @@ static void panels(void *job, int64_t task) {
 	const int s8 = l->weights_dtype == Q_S8;
 	const int64_t steps = steps_of(j), panel = steps * STEP, from = task * j->panels_a_task,
 				  n = least(j->panels_a_task, j->panels - from);
-	const int64_t a_block = j->tiles == 1 ? steps : BLOCK_STEPS;
+	// Blocks of about the same size: sums are loaded and stored for each.
+	const int64_t blocks = j->tiles == 1 ? 1 : (steps + BLOCK_STEPS - 1) / BLOCK_STEPS;
+	const int64_t a_block = (steps + blocks - 1) / blocks;
 	const char *weights = (const char *)l->weights + from * panel, *end = (const char *)l->weights + j->panels * panel;
 	static const int32_t zeros[ROWS];
 	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-enum { ACCUMULATORS = 12, LANES = 16, ONE = 0x3f80 }; // 1 in bfloat16
+enum { ACCUMULATORS = 16, LANES = 16, ONE = 0x3f80 }; // 1 in bfloat16
 
 static float pairs(int64_t n) {
 	__m512 acc[ACCUMULATORS];

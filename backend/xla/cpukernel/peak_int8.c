@@ -6,21 +6,29 @@
 
 enum { ACCUMULATORS = 12 };
 
+#define UNROLLED(k) _Pragma("GCC unroll 16") for (int k = 0; k < ACCUMULATORS; k++)
+
 // SUM_LOOP defines a loop for registers of type vector: dot adds to a register of sums, int32, the products of two
 // registers of ones.
 #define SUM_LOOP(name, instructions, vector, dot) \
 	__attribute__((target(instructions))) static float name(int64_t n) { \
-		vector acc[ACCUMULATORS], ones; \
-		memset(acc, 0, sizeof acc); \
+		vector acc[ACCUMULATORS], ones, ends[ACCUMULATORS]; \
 		FILL(&ones, sizeof ones); \
-		for (int k = 0; k < ACCUMULATORS; k++) \
-			__asm__ volatile("" : "+v"(acc[k])); /* equal ones would be kept as one */ \
-		for (int64_t i = 0; i < n; i++) { \
-			__asm__ volatile("" : "+v"(ones)); \
-			_Pragma("GCC unroll 16") for (int k = 0; k < ACCUMULATORS; k++) acc[k] = dot; \
+		UNROLLED(k) { \
+			acc[k] = ones - ones; \
+			__asm__ volatile("" : "+x"(acc[k])); /* equal ones would be kept as one */ \
 		} \
-		int32_t sums[sizeof acc / 4]; \
-		memcpy(sums, acc, sizeof acc); \
+		for (int64_t i = 0; i < n; i++) { \
+			__asm__ volatile("" : "+x"(ones)); \
+			UNROLLED(k) acc[k] = dot; \
+		} \
+		/* Sums with an address would be stored in each round. */ \
+		UNROLLED(k) { \
+			__asm__ volatile("" : "+x"(acc[k])); \
+			ends[k] = acc[k]; \
+		} \
+		int32_t sums[sizeof ends / 4]; \
+		memcpy(sums, ends, sizeof ends); \
 		int64_t sum = 0; \
 		for (unsigned k = 0; k < sizeof sums / 4; k++) sum += sums[k]; \
 		return sum; \
