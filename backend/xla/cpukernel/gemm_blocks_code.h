@@ -241,13 +241,9 @@ ALWAYS float pack_block(const q_linear *l, int64_t at, int8_t q[32], int32_t hal
 	}
 	const float most = v16_largest(largest), inverse = most > 0 ? 127 / most : 0;
 	EACH(h, 2) {
-		float whole[16];
-		v16_store(whole, v16_sub(v16_add(v16_mul(x[h], v16_set(inverse)), magic), magic));
+		v16_store_s8(q + 16 * h, v16_sub(v16_add(v16_mul(x[h], v16_set(inverse)), magic), magic));
 		halves[h] = 0;
-		for (int k = 0; k < 16; k++) {
-			q[16 * h + k] = whole[k] >= -127 && whole[k] <= 127 ? (int8_t)whole[k] : 0;
-			halves[h] += q[16 * h + k];
-		}
+		for (int k = 0; k < 16; k++) halves[h] += q[16 * h + k];
 	}
 	return most * (1.0f / 127) + v16_sum(wrong);
 }

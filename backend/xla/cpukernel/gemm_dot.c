@@ -83,31 +83,12 @@ static uint32_t *packed(const q_linear_job *j, int64_t row) { return (uint32_t *
 static float *row_scales(const q_linear_job *j) { return (float *)packed(j, j->l->rows); }
 static int32_t *first_sums(const q_linear_job *j) { return (int32_t *)row_scales(j) + j->l->rows; }
 
-// pack_tile_s8 rounds the rows of a tile. The instruction takes its first factor without a sign: weights are read as w
-// + 128, and a row's sums begin at -128 times the sum of its activations. They wrap around in between, and are exact in
-// the end.
-static void pack_tile_s8(const q_linear_job *j, int64_t begin, int64_t n) {
-	uint32_t *to = packed(j, begin);
-	for (int64_t r = 0; r < n; r++) {
-		float inverse;
-		row_scales(j)[begin + r] = row_scale(j->l, begin + r, &inverse);
-		int32_t sum = 0;
-		for (int64_t i = 0; i < j->padded_in; i += 16) {
-			int8_t q[16];
-			round16(j->l, begin + r, i, least(16, j->l->in - i), inverse, q);
-			for (int k = 0; k < 16; k++) sum += q[k];
-			for (int64_t k = 0; k < least(16, j->padded_in - i); k += 4) memcpy(&to[(i + k) / 4 * n + r], q + k, 4);
-		}
-		first_sums(j)[begin + r] = -128 * sum;
-	}
-}
-
 #ifndef Q_EMULATE
-// turn writes sixteen pairs of each of n <= ROWS rows, which lie `in` numbers apart, as [16][n].
-static void turn(uint32_t *to, const uint16_t *from, int64_t in, int64_t n) {
+// turn writes sixteen steps of each of n <= ROWS rows, which lie so many bytes apart, as [16][n].
+static void turn(uint32_t *to, const char *from, int64_t apart, int64_t n) {
 	__m512i a[16], b[16];
 	const __mmask16 rows = (__mmask16)((1u << n) - 1);
-	EACH(r, 16) a[r] = r < n ? _mm512_loadu_si512(from + r * in) : _mm512_setzero_si512();
+	EACH(r, 16) a[r] = r < n ? _mm512_loadu_si512(from + r * apart) : _mm512_setzero_si512();
 	// Two rows by one, then two pairs of rows, within each quarter; then the quarters of all.
 	EACH(r, 8) {
 		b[2 * r] = _mm512_unpacklo_epi32(a[2 * r], a[2 * r + 1]);
@@ -129,7 +110,46 @@ static void turn(uint32_t *to, const uint16_t *from, int64_t in, int64_t n) {
 		_mm512_mask_storeu_epi32(to + (12 + k) * n, rows, _mm512_shuffle_i32x4(high, high2, 0xdd));
 	}
 }
+
+// round_rows packs the rows of a tile, rounded, as far as there are 64 inputs, and adds them up. It returns how many
+// inputs it took.
+static int64_t round_rows(const q_linear_job *j, int64_t begin, int64_t n, const float *inverse, int32_t *sums) {
+	enum { INPUTS = 64 };
+	int8_t rounded[16][INPUTS] __attribute__((aligned(64)));
+	int64_t i = 0;
+	for (; i + INPUTS <= j->l->in; i += INPUTS) {
+		for (int64_t r = 0; r < n; r++) {
+			for (int64_t k = 0; k < INPUTS; k += 16) round16(j->l, begin + r, i + k, 16, inverse[r], rounded[r] + k);
+			sums[r] += _mm512_reduce_add_epi32(lanes_u8s8(lanes_set(0), lanes_set(0x01010101), lanes_load(rounded[r])));
+		}
+		turn(packed(j, begin) + i / 4 * n, (const char *)rounded, INPUTS, n);
+	}
+	return i;
+}
 #endif
+
+// pack_tile_s8 rounds the rows of a tile. The instruction takes its first factor without a sign: weights are read as w
+// + 128, and a row's sums begin at -128 times the sum of its activations. They wrap around in between, and are exact in
+// the end.
+static void pack_tile_s8(const q_linear_job *j, int64_t begin, int64_t n) {
+	uint32_t *to = packed(j, begin);
+	float inverse[ROWS] = {0};
+	int32_t sums[ROWS] = {0};
+	for (int64_t r = 0; r < n; r++) row_scales(j)[begin + r] = row_scale(j->l, begin + r, &inverse[r]);
+	int64_t i = 0;
+#ifndef Q_EMULATE
+	i = round_rows(j, begin, n, inverse, sums);
+#endif
+	for (; i < j->padded_in; i += 16) {
+		for (int64_t r = 0; r < n; r++) {
+			int8_t q[16];
+			round16(j->l, begin + r, i, least(16, j->l->in - i), inverse[r], q);
+			for (int k = 0; k < 16; k++) sums[r] += q[k];
+			for (int64_t k = 0; k < least(16, j->padded_in - i); k += 4) memcpy(&to[(i + k) / 4 * n + r], q + k, 4);
+		}
+	}
+	for (int64_t r = 0; r < n; r++) first_sums(j)[begin + r] = -128 * sums[r];
+}
 
 static void pack_tile(void *job, int64_t t) {
 	const q_linear_job *j = job;
@@ -142,7 +162,8 @@ static void pack_tile(void *job, int64_t t) {
 	uint32_t *to = packed(j, begin);
 	int64_t s = 0;
 #ifndef Q_EMULATE
-	for (; 2 * (s + 16) <= l->in; s += 16) turn(to + s * n, (const uint16_t *)l->x + begin * l->in + 2 * s, l->in, n);
+	const char *x = (const char *)l->x + 2 * begin * l->in;
+	for (; 2 * (s + 16) <= l->in; s += 16) turn(to + s * n, x + 4 * s, 2 * l->in, n);
 #endif
 	for (; s < steps; s++) {
 		for (int64_t r = 0; r < n; r++) {

@@ -51,10 +51,8 @@ static inline float row_scale(const q_linear *l, int64_t row, float *inverse) {
 // round16 rounds a row's numbers from i on, up to n of them, to 8 bits; the rest is zero.
 ALWAYS void round16(const q_linear *l, int64_t row, int64_t i, int64_t n, float inverse, int8_t q[16]) {
 	const v16 magic = v16_set(0x1.8p23f); // added and taken away, it rounds to the nearest integer
-	float whole[16];
 	v16 x = v16_mul(load16(l->x, row * l->in + i, l->dtype, n < 0 ? 0 : n), v16_set(inverse));
-	v16_store(whole, v16_sub(v16_add(x, magic), magic));
-	for (int k = 0; k < 16; k++) q[k] = whole[k] >= -127 && whole[k] <= 127 ? (int8_t)whole[k] : 0;
+	v16_store_s8(q, v16_sub(v16_add(x, magic), magic));
 }
 
 // float_sums makes float32 sums of int32 ones, [rows][PANEL], times their rows' scales.

@@ -8,7 +8,8 @@
 
 // The largest of two numbers is the second where either is NaN. v16_ge has bit i for lane i, and none for NaN. v16_keep
 // is x where x >= bound, else 0; v16_only is x in the lanes whose bits are set. v16_int rounds towards zero.
-// v16i_shift23 shifts the bits left by 23.
+// v16i_shift23 shifts the bits left by 23. v16_store_s8 writes whole numbers as bytes, and 0 for those beyond -127 and
+// 127.
 #if Q_V16 == 512
 #include <immintrin.h>
 
@@ -42,6 +43,10 @@ static inline v16 v16_load_bf16(const uint16_t *p) {
 static inline v16 v16_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 static inline void v16_store_f16(uint16_t *p, v16 x) {
 	_mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+static inline void v16_store_s8(int8_t *p, v16 x) {
+	__mmask16 fits = _mm512_cmp_ps_mask(x, v16_set(-127), _CMP_GE_OQ) & _mm512_cmp_ps_mask(x, v16_set(127), _CMP_LE_OQ);
+	_mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(_mm512_maskz_cvtps_epi32(fits, x)));
 }
 #if defined(__AVX512BF16__)
 // The same numbers: this code runs where subnormal numbers are zero, as the instruction takes them.
@@ -137,6 +142,15 @@ static inline __m256i v8_bf16(__m256 x) {
 static inline void v16_store_bf16(uint16_t *p, v16 x) {
 	__m256i packed = _mm256_packus_epi32(v8_bf16(x.a), v8_bf16(x.b));
 	_mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(packed, 0xd8));
+}
+static inline __m256i v8_small(__m256 x) {
+	__m256 fits = _mm256_and_ps(_mm256_cmp_ps(x, _mm256_set1_ps(-127), _CMP_GE_OQ),
+		_mm256_cmp_ps(x, _mm256_set1_ps(127), _CMP_LE_OQ));
+	return _mm256_cvtps_epi32(_mm256_and_ps(x, fits));
+}
+static inline void v16_store_s8(int8_t *p, v16 x) {
+	__m256i all = _mm256_permute4x64_epi64(_mm256_packs_epi32(v8_small(x.a), v8_small(x.b)), 0xd8);
+	_mm_storeu_si128((__m128i *)p, _mm_packs_epi16(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
 }
 
 #else
@@ -252,6 +266,9 @@ static inline v16 v16_load_f16(const uint16_t *p) {
 }
 static inline void v16_store_f16(uint16_t *p, v16 x) {
 	for (int i = 0; i < 16; i++) p[i] = q_to_f16(x.x[i]);
+}
+static inline void v16_store_s8(int8_t *p, v16 x) {
+	for (int i = 0; i < 16; i++) p[i] = x.x[i] >= -127 && x.x[i] <= 127 ? (int8_t)x.x[i] : 0;
 }
 #undef V16_EACH
 
